@@ -1,0 +1,55 @@
+// Package cmd turns command lines into typed configuration and runs the roles
+// of the binary: one file per command, no behaviour of its own.
+package cmd
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"os/signal"
+	"syscall"
+
+	"github.com/spf13/cobra"
+)
+
+// commands is the one list of what the binary can be.
+func commands() []*cobra.Command {
+	return []*cobra.Command{
+		versionCommand(),
+	}
+}
+
+// exitError carries an exit code of its own for commands that pass on another
+// program's, such as `lab exec`; it is not printed.
+type exitError struct{ code int }
+
+func (e exitError) Error() string { return fmt.Sprintf("exit status %d", e.code) }
+
+// Main runs the command named on the command line and returns the exit code:
+// 0, or 1 with one line on standard error. SIGINT and SIGTERM cancel the
+// command's context; a second one ends the process at once.
+func Main() int {
+	ctx, stop := signal.NotifyContext(context.Background(), syscall.SIGINT, syscall.SIGTERM)
+	defer stop()
+	context.AfterFunc(ctx, stop)
+
+	root := &cobra.Command{
+		Use:           "fairway",
+		Short:         "Kubernetes Services as one binary",
+		SilenceUsage:  true,
+		SilenceErrors: true,
+	}
+	root.AddCommand(commands()...)
+	err := root.ExecuteContext(ctx)
+	var exit exitError
+	switch {
+	case err == nil:
+		return 0
+	case errors.As(err, &exit):
+		return exit.code
+	default:
+		fmt.Fprintf(os.Stderr, "fairway: %v\n", err)
+		return 1
+	}
+}

@@ -1,0 +1,47 @@
+// Package dataplane is the seam between what a node shall do ([model.Table])
+// and the five ways of making its kernel do it: the interface and the one list
+// of planes. The planes themselves are the folders below.
+package dataplane
+
+import (
+	"context"
+
+	"github.com/fairway-net/fairway/internal/kernel"
+	"github.com/fairway-net/fairway/model"
+)
+
+// Plane makes the kernel of one node do what a table says. Methods are called
+// by one goroutine at a time.
+//
+// Beside what the table says in so many words, every plane owes:
+//   - hairpin: a pod that reaches itself through a frontend is masqueraded;
+//   - nothing goes out to an unserved address of Settings.Reserved, whatever
+//     the protocol;
+//   - a refusal is a RST for TCP, an ICMP port-unreachable error for UDP;
+//   - UDP flows move on: when a backend is gone from a pool (Pool.Gone), when a
+//     frontend comes or goes, or when a pool gets its first backend, flows of
+//     that frontend which don't lead to a current or draining backend are
+//     forgotten, and no others;
+//   - TCP connections of gone backends are treated as Pool.Orphans says;
+//   - a packet of a translated flow that conntrack calls INVALID never reaches
+//     a client with the backend's address, which would reset its connection.
+type Plane interface {
+	// Apply makes the kernel agree with want, in an order in which no packet
+	// is lost that was and is served. It is idempotent; the plane keeps the
+	// last table that it applied in full and works out with want.Since what
+	// there is to do. The first Apply, one after an error, and one with verify
+	// set compare with what the kernel holds instead of trusting that memory:
+	// what an earlier process left is adopted, what others broke is repaired.
+	// On error some of want may be in force; calling again is always right.
+	// A kernel.MissingError says that it never will be on this machine.
+	Apply(ctx context.Context, want *model.Table, verify bool) error
+	// Objects reads back what the kernel holds of this plane, sorted by kind
+	// and name. It equals what the plane's Render says of the applied table.
+	Objects(ctx context.Context) ([]kernel.Object, error)
+	// Remove takes everything of this plane out of the kernel, whoever of it
+	// put it there; Apply need not have been called. Nothing there is no error.
+	Remove(ctx context.Context) error
+	// Lacks lists what this plane doesn't do on this machine of what a model
+	// can ask for.
+	Lacks() []kernel.Lack
+}

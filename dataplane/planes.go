@@ -1,0 +1,42 @@
+package dataplane
+
+import (
+	"fmt"
+	"strings"
+
+	"github.com/fairway-net/fairway/internal/kernel"
+	"github.com/fairway-net/fairway/model"
+)
+
+// Kind is one way of programming the kernel: a line in the list of planes.
+type Kind struct {
+	Name  string // what --mode calls it
+	Short string // one line for people
+	// New makes a plane for the network namespace that the calling goroutine's
+	// process lives in. It changes nothing yet. A kernel.MissingError says what
+	// this machine lacks.
+	New func(kernel.Options) (Plane, error)
+	// Render says what the plane would put into the kernel for a table, without
+	// touching it and without privileges; sorted by kind and name.
+	Render func(*model.Table, kernel.Options) ([]kernel.Object, error)
+	// Script is the same as input for the usual tools (nft -f,
+	// iptables-restore, ipvsadm -R): file names to content. It may be nil.
+	Script func(*model.Table, kernel.Options) (map[string]string, error)
+}
+
+// Kinds are all planes, best first: the order in which `--mode auto` tries.
+func Kinds() []Kind {
+	return []Kind{}
+}
+
+// Find returns the plane with this name. The error lists those there are.
+func Find(name string) (Kind, error) {
+	var names []string
+	for _, k := range Kinds() {
+		if k.Name == name {
+			return k, nil
+		}
+		names = append(names, k.Name)
+	}
+	return Kind{}, fmt.Errorf("mode %q: must be one of auto, %s", name, strings.Join(names, ", "))
+}

@@ -1,0 +1,79 @@
+// Package kernel holds what data planes and those who drive them share about
+// the kernel: its objects as people see them, and how to say that it lacks
+// something.
+package kernel
+
+import (
+	"errors"
+	"fmt"
+	"strings"
+)
+
+// Object is one thing in the kernel (or, for a plane without the kernel, in
+// its place): a map element, a chain, a virtual server. The same objects serve
+// dry-run, drift detection, golden tests and explaining.
+type Object struct {
+	Kind string // "chain", "element", "ipset", ... : the plane's own terms
+	Name string // unique within the kind
+	Text string // its content, in the words of the plane's usual tool
+}
+
+// String gives the object on one line, or as a heading with lines below it.
+func (o Object) String() string {
+	if strings.Contains(o.Text, "\n") {
+		return o.Kind + " " + o.Name + "\n" + o.Text
+	}
+	return strings.TrimRight(o.Kind+" "+o.Name+" "+o.Text, " ")
+}
+
+// MissingError says that this machine cannot do something: the kernel lacks a
+// feature, or the process a privilege.
+type MissingError struct {
+	What  string // the feature or privilege: "nf_tables", "CAP_NET_ADMIN"
+	Since string // the first kernel version that has it, "" if that's not the point
+	Err   error  // what the kernel answered; may be nil
+}
+
+// Error names what is missing, since when it exists, and the kernel's answer.
+func (e *MissingError) Error() string {
+	var b strings.Builder
+	fmt.Fprintf(&b, "this machine lacks %s", e.What)
+	if e.Since != "" {
+		fmt.Fprintf(&b, " (in Linux since %s)", e.Since)
+	}
+	if e.Err != nil {
+		fmt.Fprintf(&b, ": %v", e.Err)
+	}
+	return b.String()
+}
+
+// Unwrap gives the kernel's answer.
+func (e *MissingError) Unwrap() error { return e.Err }
+
+// IsMissing reports whether err is, or wraps, a MissingError.
+func IsMissing(err error) bool {
+	var missing *MissingError
+	return errors.As(err, &missing)
+}
+
+// Lack is something of the model that a plane does not do, or not on this
+// machine, while it does the rest. Frontends and pools that ask for it get the
+// nearest thing, and their owners an Event.
+type Lack struct {
+	Feature Feature
+	Value   string // which one, where there are several: the scheduler's name
+	Why     string // one sentence for people
+}
+
+// Feature is a part of the model that not every plane can render.
+type Feature string
+
+// The features that planes may lack.
+const (
+	Scheduling        Feature = "scheduler"              // Pool.Scheduler; Value names the one lacked
+	Weights           Feature = "weights"                // Backend.Weight
+	ClientAddress     Feature = "client address"         // backends see the client's address where the model doesn't masquerade
+	LocalhostNodePort Feature = "node port on localhost" // frontends with a loopback address
+	SCTPProtocol      Feature = "SCTP"
+	SilentDrop        Feature = "silent drop" // Drop and Sources: the plane refuses instead
+)

@@ -1,0 +1,18 @@
+package kernel
+
+// Options are what planes are made with. Zero values are good defaults.
+type Options struct {
+	// Drift, if not nil, is called when somebody else has changed the plane's
+	// kernel objects; the answer to it is an Apply with verify set. Calls come
+	// from any goroutine and must not block.
+	Drift func()
+	// MasqueradeMark is the packet-mark bit for packets to be masqueraded, in
+	// planes that need one; 0 means kube-proxy's 0x4000.
+	MasqueradeMark uint32
+	// Scheduler is what pools get that name none; "" leaves it to the plane.
+	Scheduler string
+	// StateDir is where planes keep what must outlive the process and isn't in
+	// the kernel (sockets handed over, sysctls to be put back); "" means
+	// /run/fairway.
+	StateDir string
+}

@@ -1,0 +1,167 @@
+package netns_test
+
+import (
+	"errors"
+	"fmt"
+	"io/fs"
+	"net"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"runtime"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/fairway-net/fairway/internal/netns"
+)
+
+func TestNamed(t *testing.T) {
+	name := fmt.Sprintf("fairway-test-%d", os.Getpid())
+	ns, err := netns.Create(name)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		if err := netns.Remove(name); err != nil {
+			t.Error(err)
+		}
+	})
+	if _, err := netns.Create(name); !errors.Is(err, fs.ErrExist) {
+		t.Errorf("creating it twice: %v, want fs.ErrExist", err)
+	}
+	names, err := netns.Names("fairway-test-")
+	if err != nil || !slices.Contains(names, name) {
+		t.Errorf("Names: %v, %v; want %s among them", names, err, name)
+	}
+	again, err := netns.Open(name)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if again.ID() != ns.ID() {
+		t.Errorf("opened %s, created %s", again.ID(), ns.ID())
+	}
+	if err := again.Close(); err != nil {
+		t.Error(err)
+	}
+	if err := ns.Remove(); err != nil {
+		t.Error(err)
+	}
+	if _, err := netns.Open(name); !errors.Is(err, fs.ErrNotExist) {
+		t.Errorf("opening a removed one: %v, want fs.ErrNotExist", err)
+	}
+	if err := netns.Remove(name); err != nil {
+		t.Errorf("removing it twice: %v", err)
+	}
+}
+
+func TestBadNames(t *testing.T) {
+	for _, name := range []string{"", "..", "a/b", strings.Repeat("x", 300)} {
+		if _, err := netns.Create(name); err == nil {
+			t.Errorf("Create(%q) succeeded", name)
+		}
+		if err := netns.Remove(name); err == nil {
+			t.Errorf("Remove(%q) succeeded", name)
+		}
+	}
+}
+
+func TestRemoveLeftOverFile(t *testing.T) {
+	if err := os.MkdirAll(netns.Dir, 0o755); err != nil {
+		t.Fatal(err)
+	}
+	name := fmt.Sprintf("fairway-test-stale-%d", os.Getpid())
+	if err := os.WriteFile(filepath.Join(netns.Dir, name), nil, 0o444); err != nil {
+		t.Fatal(err)
+	}
+	if err := netns.Remove(name); err != nil {
+		t.Error(err)
+	}
+}
+
+func TestDo(t *testing.T) {
+	home := currentID(t)
+	ns, err := netns.Anonymous()
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer ns.Close()
+	var links []net.Interface
+	sentinel := errors.New("passed on")
+	err = ns.Do(func() error {
+		links, err = net.Interfaces()
+		if err != nil {
+			return err
+		}
+		return sentinel
+	})
+	if !errors.Is(err, sentinel) {
+		t.Errorf("Do: %v, want the function's own error", err)
+	}
+	if len(links) == 0 || slices.ContainsFunc(links, func(l net.Interface) bool { return l.Name == "eth0" }) {
+		t.Errorf("links inside: %v", links)
+	}
+	if id := currentID(t); id != home {
+		t.Errorf("the caller is in %s now, was in %s", id, home)
+	}
+	if err := ns.Do(func() error { runtime.Goexit(); return nil }); err == nil {
+		t.Error("Do of a function that ends its goroutine succeeded")
+	}
+}
+
+func TestStart(t *testing.T) {
+	ns, err := netns.Anonymous()
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer ns.Close()
+	var out strings.Builder
+	cmd := exec.Command("/bin/sh", "-c", "readlink /proc/self/ns/net")
+	cmd.Stdout = &out
+	if err := ns.Start(cmd); err != nil {
+		t.Fatal(err)
+	}
+	if err := cmd.Wait(); err != nil {
+		t.Fatal(err)
+	}
+	inside := ""
+	if err := ns.Do(func() error {
+		inside, err = os.Readlink("/proc/thread-self/ns/net")
+		return err
+	}); err != nil {
+		t.Fatal(err)
+	}
+	if got := strings.TrimSpace(out.String()); got != inside {
+		t.Errorf("child ran in %s, want %s", got, inside)
+	}
+}
+
+func TestNetlink(t *testing.T) {
+	ns, err := netns.Anonymous()
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer ns.Close()
+	h, err := ns.Netlink()
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer h.Close()
+	lo, err := h.LinkByName("lo")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if lo.Attrs().Flags&net.FlagUp != 0 {
+		t.Error("the handle sees the host's loopback, which is up")
+	}
+}
+
+func currentID(t *testing.T) string {
+	t.Helper()
+	ns, err := netns.Current()
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer ns.Close()
+	return ns.ID()
+}

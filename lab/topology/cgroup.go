@@ -1,0 +1,135 @@
+package topology
+
+import (
+	"bufio"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"strings"
+	"time"
+)
+
+// ErrNoCgroup says that no cgroup v2 hierarchy is mounted here.
+var ErrNoCgroup = errors.New("no cgroup v2 hierarchy is mounted (needs Linux 4.5 and a cgroup2 mount)")
+
+// Cgroup makes the cgroup of one of a lab's parts ("node1", "server") and
+// returns its directory. What runs in it is ended by Remove.
+func Cgroup(lab, part string) (string, error) {
+	root, err := cgroupRoot()
+	if err != nil {
+		return "", fmt.Errorf("create cgroup of %s: %w", part, err)
+	}
+	dir := filepath.Join(root, cgroupParent, lab, part)
+	if err := os.MkdirAll(dir, 0o755); err != nil {
+		return "", fmt.Errorf("create cgroup of %s: %w", part, err)
+	}
+	return dir, nil
+}
+
+// Cgroup makes the node's cgroup and returns its directory.
+func (n *Node) Cgroup() (string, error) { return Cgroup(n.lab.name, n.Name) }
+
+// cgroupParent holds a directory for each lab.
+const cgroupParent = "fairway"
+
+// cgroupRoot finds where cgroup v2 is mounted: /sys/fs/cgroup on most machines,
+// /sys/fs/cgroup/unified where version 1 is in use beside it.
+func cgroupRoot() (string, error) {
+	mounts, err := os.Open("/proc/self/mounts")
+	if err != nil {
+		return "", fmt.Errorf("find the cgroup mount: %w", err)
+	}
+	defer mounts.Close()
+	lines := bufio.NewScanner(mounts)
+	for lines.Scan() {
+		if f := strings.Fields(lines.Text()); len(f) > 2 && f[2] == "cgroup2" {
+			return f[1], nil
+		}
+	}
+	if err := lines.Err(); err != nil {
+		return "", fmt.Errorf("find the cgroup mount: %w", err)
+	}
+	return "", ErrNoCgroup
+}
+
+// removeCgroups ends every process in the lab's cgroups and removes them.
+func removeCgroups(lab string) error {
+	root, err := cgroupRoot()
+	if errors.Is(err, ErrNoCgroup) {
+		return nil
+	}
+	if err != nil {
+		return err
+	}
+	dir := filepath.Join(root, cgroupParent, lab)
+	if _, err := os.Stat(dir); errors.Is(err, fs.ErrNotExist) {
+		return nil
+	}
+	if err := leaveCgroup(root, lab); err != nil {
+		return err
+	}
+	// cgroup.kill (Linux 5.14) also catches processes that are forking just now.
+	if err := os.WriteFile(filepath.Join(dir, "cgroup.kill"), []byte("1"), 0); err != nil {
+		return fmt.Errorf("end the processes of lab %s: %w", lab, err)
+	}
+	if err := removeTree(dir); err != nil {
+		return fmt.Errorf("remove the cgroups of lab %s: %w", lab, err)
+	}
+	// The parent is shared: it goes with the last lab.
+	err = os.Remove(filepath.Join(root, cgroupParent))
+	if err != nil && !errors.Is(err, fs.ErrNotExist) && !isBusy(err) {
+		return fmt.Errorf("remove cgroup: %w", err)
+	}
+	return nil
+}
+
+// leaveCgroup takes the calling process out of the lab's cgroups, so that it
+// doesn't end itself.
+func leaveCgroup(root, lab string) error {
+	own, err := os.ReadFile("/proc/self/cgroup")
+	if err != nil {
+		return fmt.Errorf("find the own cgroup: %w", err)
+	}
+	inside := "0::/" + cgroupParent + "/" + lab + "/"
+	for line := range strings.Lines(string(own)) {
+		if !strings.HasPrefix(line, inside) {
+			continue
+		}
+		if err := os.WriteFile(filepath.Join(root, "cgroup.procs"), []byte("0"), 0); err != nil {
+			return fmt.Errorf("leave the cgroup of lab %s: %w", lab, err)
+		}
+	}
+	return nil
+}
+
+// removeTree removes a cgroup from the leaves up. The kernel refuses while
+// killed processes are still dying, so it is patient.
+func removeTree(dir string) error {
+	entries, err := os.ReadDir(dir)
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil
+	}
+	if err != nil {
+		return err
+	}
+	for _, e := range entries {
+		if e.IsDir() {
+			if err := removeTree(filepath.Join(dir, e.Name())); err != nil {
+				return err
+			}
+		}
+	}
+	deadline := time.Now().Add(30 * time.Second)
+	for {
+		err := os.Remove(dir)
+		if err == nil || errors.Is(err, fs.ErrNotExist) {
+			return nil
+		}
+		if !isBusy(err) || time.Now().After(deadline) {
+			return err
+		}
+		time.Sleep(5 * time.Millisecond)
+	}
+}

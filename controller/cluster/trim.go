@@ -1,0 +1,89 @@
+package cluster
+
+import (
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+)
+
+// trim drops from an object what no controller here reads, before it is kept:
+// with 100,000 Pods the rest is most of the memory.
+func trim(obj any) (any, error) {
+	switch o := obj.(type) {
+	case *corev1.Pod:
+		return trimPod(o), nil
+	case *corev1.Node:
+		return trimNode(o), nil
+	}
+	// The others are written back, and so kept whole. Without managed fields
+	// in an update the server keeps those it has.
+	if object, err := meta.Accessor(obj); err == nil {
+		object.SetManagedFields(nil)
+	}
+	return obj, nil
+}
+
+func trimPod(pod *corev1.Pod) *corev1.Pod {
+	return &corev1.Pod{
+		ObjectMeta: metav1.ObjectMeta{
+			Namespace:         pod.Namespace,
+			Name:              pod.Name,
+			UID:               pod.UID,
+			ResourceVersion:   pod.ResourceVersion,
+			Labels:            pod.Labels,
+			DeletionTimestamp: pod.DeletionTimestamp,
+		},
+		Spec: corev1.PodSpec{
+			NodeName:       pod.Spec.NodeName,
+			Hostname:       pod.Spec.Hostname,
+			Subdomain:      pod.Spec.Subdomain,
+			Containers:     trimContainers(pod.Spec.Containers),
+			InitContainers: trimContainers(pod.Spec.InitContainers),
+		},
+		Status: corev1.PodStatus{
+			Phase:      pod.Status.Phase,
+			PodIP:      pod.Status.PodIP,
+			PodIPs:     pod.Status.PodIPs,
+			Conditions: conditionReady(pod.Status.Conditions),
+		},
+	}
+}
+
+// trimContainers keeps what a named target port is looked up in: ports, and
+// the restart policy that makes an init container a sidecar (KEP-753).
+func trimContainers(containers []corev1.Container) []corev1.Container {
+	var kept []corev1.Container
+	for _, c := range containers {
+		if len(c.Ports) > 0 {
+			kept = append(kept, corev1.Container{Ports: c.Ports, RestartPolicy: c.RestartPolicy})
+		}
+	}
+	return kept
+}
+
+func conditionReady(conditions []corev1.PodCondition) []corev1.PodCondition {
+	for _, c := range conditions {
+		if c.Type == corev1.PodReady {
+			return []corev1.PodCondition{{Type: c.Type, Status: c.Status, LastTransitionTime: c.LastTransitionTime}}
+		}
+	}
+	return nil
+}
+
+func trimNode(node *corev1.Node) *corev1.Node {
+	kept := &corev1.Node{ObjectMeta: metav1.ObjectMeta{
+		Name:            node.Name,
+		UID:             node.UID,
+		ResourceVersion: node.ResourceVersion,
+		Labels:          node.Labels,
+	}}
+	if cpu, ok := node.Status.Allocatable[corev1.ResourceCPU]; ok {
+		kept.Status.Allocatable = corev1.ResourceList{corev1.ResourceCPU: cpu}
+	}
+	for _, c := range node.Status.Conditions {
+		if c.Type == corev1.NodeReady {
+			kept.Status.Conditions = []corev1.NodeCondition{{Type: c.Type, Status: c.Status}}
+		}
+	}
+	return kept
+}

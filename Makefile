@@ -1,0 +1,39 @@
+# The two commands of the README are `make demo` and `make test`.
+
+GO       ?= go
+VERSION  ?= $(shell git describe --tags --always --dirty 2>/dev/null || echo dev)
+LDFLAGS  := -s -w -X github.com/fairway-net/fairway/cmd.Version=$(VERSION)
+LINT     := $(GO) tool -modfile=tools/go.mod golangci-lint
+# Packages without a network of their own: the race detector sees these.
+UNIT     := ./model/... ./compile/... ./kube/... ./agent/... ./controller/... ./internal/kernel/...
+
+.PHONY: build demo test unit network lint generate generated deps clean
+
+build: ## the binary, in ./fairway
+	$(GO) build -trimpath -ldflags "$(LDFLAGS)" -o fairway .
+
+deps: ## what the build, the lab and the tests need from Debian
+	./hack/install-deps.sh
+
+demo: deps build ## install what is missing, build, and show it
+	./fairway lab demo
+
+test: deps lint generated unit network ## everything
+
+unit: ## pure and in-process tests, under the race detector
+	$(GO) test -race $(UNIT)
+
+network: build ## everything else: namespaces, kernels, real packets
+	$(GO) test -p 1 -timeout 15m $$($(GO) list ./... | grep -vxF "$$($(GO) list $(UNIT))")
+
+lint:
+	$(LINT) run ./...
+
+generate: ## regenerate everything that is generated
+	$(GO) generate ./...
+
+generated: generate ## fail if what is checked in is stale
+	git diff --exit-code -- '*generated*' '*_bpfel.go' '*_bpfeb.go'
+
+clean:
+	rm -f fairway

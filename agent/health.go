@@ -1,0 +1,92 @@
+package agent
+
+import (
+	"encoding/json"
+	"net/http"
+	"sync"
+	"time"
+)
+
+// health knows whether this agent keeps up. As with kube-proxy, it is unwell
+// once a change has waited for longer than twice the sync period.
+type health struct {
+	patience time.Duration
+	now      func() time.Time
+
+	mu       sync.Mutex
+	synced   bool      // the first complete table is in force
+	queued   time.Time // when the oldest change came that is not in force; zero if none
+	applied  time.Time // when the kernel was last brought in step
+	eligible bool      // this node shall get traffic from load balancers
+}
+
+func newHealth(patience time.Duration) *health {
+	return &health{patience: patience, now: time.Now, eligible: true}
+}
+
+// changed notes that a change came.
+func (h *health) changed() {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	if h.queued.IsZero() {
+		h.queued = h.now()
+	}
+}
+
+// rounded notes how a round ended, which began at a time: changes that came
+// before it are in force now.
+func (h *health) rounded(r round) {
+	if r.Err != nil {
+		return
+	}
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	h.synced, h.applied = true, h.now()
+	if !h.queued.After(r.Began) {
+		h.queued = time.Time{}
+	}
+}
+
+// setEligible notes whether the Node may get traffic from load balancers.
+func (h *health) setEligible(eligible bool) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	h.eligible = eligible
+}
+
+// state says whether the agent lives, and whether the node may get traffic.
+func (h *health) state() (live, eligible bool, applied time.Time) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	live = h.synced && (h.queued.IsZero() || h.now().Sub(h.queued) < h.patience)
+	return live, live && h.eligible, h.applied
+}
+
+// serveHealthz answers for load balancers (kube-proxy's /healthz): also
+// unhealthy when the Node is going away (KEP-3836).
+func (h *health) serveHealthz(w http.ResponseWriter, _ *http.Request) {
+	_, eligible, applied := h.state()
+	h.answer(w, eligible, applied)
+}
+
+// serveLivez answers for whoever restarts the agent (kube-proxy's /livez).
+func (h *health) serveLivez(w http.ResponseWriter, _ *http.Request) {
+	live, _, applied := h.state()
+	h.answer(w, live, applied)
+}
+
+func (h *health) answer(w http.ResponseWriter, ok bool, applied time.Time) {
+	w.Header().Set("Content-Type", "application/json")
+	w.Header().Set("X-Content-Type-Options", "nosniff")
+	if !ok {
+		w.WriteHeader(http.StatusServiceUnavailable)
+	}
+	now := h.now()
+	if ok { // as kube-proxy says it: up to date as of now
+		applied = now
+	}
+	body := map[string]string{"lastUpdated": applied.Format(time.RFC3339Nano), "currentTime": now.Format(time.RFC3339Nano)}
+	if err := json.NewEncoder(w).Encode(body); err != nil {
+		return // the client went away
+	}
+}

@@ -1,0 +1,99 @@
+package agent
+
+import (
+	"context"
+	"log/slog"
+	"time"
+
+	"golang.org/x/time/rate"
+	"k8s.io/apimachinery/pkg/util/wait"
+
+	"github.com/fairway-net/fairway/dataplane"
+	"github.com/fairway-net/fairway/internal/kernel"
+	"github.com/fairway-net/fairway/model"
+)
+
+// loop keeps the kernel at what the latest table says. Changes that arrive
+// while it works are merged into the next round; there is no minimum period.
+type loop struct {
+	plane  dataplane.Plane
+	table  func() *model.Table // the latest table; nil as long as there is none to trust
+	wake   <-chan struct{}     // there may be a new table
+	drift  <-chan struct{}     // somebody else changed the kernel's objects
+	verify time.Duration       // how often to compare with the kernel unasked
+	report func(round)         // told of every round
+	log    *slog.Logger
+}
+
+// round is one attempt to bring the kernel in step.
+type round struct {
+	Table    *model.Table
+	Began    time.Time
+	Took     time.Duration
+	Verified bool
+	Err      error
+}
+
+// retryBackoff is the pause after failed rounds: soon at first, since most
+// failures pass, and never longer than an operator would wait.
+func retryBackoff() wait.Backoff {
+	return wait.Backoff{Duration: 50 * time.Millisecond, Factor: 2, Jitter: 0.2, Steps: 10, Cap: 15 * time.Second}
+}
+
+// driftLimit bounds what a fight with another program over our objects costs.
+func driftLimit() *rate.Limiter { return rate.NewLimiter(rate.Every(time.Second), 5) }
+
+// run works until ctx is done or the plane says that this machine can't do it.
+func (l *loop) run(ctx context.Context) error {
+	ticker := time.NewTicker(l.verify)
+	defer ticker.Stop()
+	backoff, fights := retryBackoff(), driftLimit()
+	var again <-chan time.Time // set after a failure
+	var last *model.Table
+	for {
+		verify := false
+		select {
+		case <-ctx.Done():
+			return nil
+		case <-l.wake:
+			if again != nil { // the pause is for changes too
+				continue
+			}
+		case <-l.drift:
+			if err := fights.Wait(ctx); err != nil {
+				return nil
+			}
+			l.log.Warn("kernel objects were changed by somebody else; repairing them")
+			verify = true
+		case <-ticker.C:
+			verify = true
+		case <-again:
+			verify = true
+		}
+		table := l.table()
+		if table == nil || table == last && !verify {
+			continue
+		}
+		again = nil
+		switch err := l.round(ctx, table, verify); {
+		case err == nil:
+			last, backoff = table, retryBackoff()
+		case ctx.Err() != nil:
+			return nil
+		case kernel.IsMissing(err):
+			return err
+		default:
+			pause := backoff.Step()
+			l.log.Error("programming failed; trying again", "error", err, "in", pause.Round(time.Millisecond))
+			again = time.After(pause)
+		}
+	}
+}
+
+func (l *loop) round(ctx context.Context, table *model.Table, verify bool) error {
+	r := round{Table: table, Began: time.Now(), Verified: verify}
+	r.Err = l.plane.Apply(ctx, table, verify)
+	r.Took = time.Since(r.Began)
+	l.report(r)
+	return r.Err
+}

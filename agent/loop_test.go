@@ -1,0 +1,169 @@
+package agent
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"math/rand/v2"
+	"net/netip"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/fairway-net/fairway/internal/kernel"
+	"github.com/fairway-net/fairway/model"
+)
+
+// faultyPlane is a plane in memory of which one call in ten fails, with some of
+// the table in force or none.
+type faultyPlane struct {
+	mu      sync.Mutex
+	rng     *rand.Rand
+	inForce *model.Table
+	applies int
+	broken  bool // somebody removed our objects
+	missing bool
+}
+
+var errInjected = errors.New("injected fault")
+
+func (p *faultyPlane) Apply(_ context.Context, want *model.Table, verify bool) error {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.applies++
+	if p.missing {
+		return fmt.Errorf("apply: %w", &kernel.MissingError{What: "nf_tables"})
+	}
+	if p.rng.IntN(10) == 0 {
+		if p.rng.IntN(2) == 0 {
+			p.inForce = nil
+		}
+		return errInjected
+	}
+	p.inForce = want
+	if verify {
+		p.broken = false
+	}
+	return nil
+}
+
+func (p *faultyPlane) Objects(context.Context) ([]kernel.Object, error) { return nil, nil }
+func (p *faultyPlane) Remove(context.Context) error                     { return nil }
+func (p *faultyPlane) Lacks() []kernel.Lack                             { return nil }
+
+func (p *faultyPlane) holds(t *model.Table) bool {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return p.inForce == t && !p.broken
+}
+
+// tables is a source of ever new tables, as the compiler is.
+type tables struct {
+	mu   sync.Mutex
+	last *model.Table
+	wake chan struct{}
+}
+
+func (t *tables) latest() *model.Table {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	return t.last
+}
+
+func (t *tables) change(n int) *model.Table {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	base := t.last
+	if base == nil {
+		base = model.NewTable()
+	}
+	e := base.Edit()
+	id := model.PoolID{Name: fmt.Sprint(n), Proto: model.TCP}
+	e.SetPool(&model.Pool{ID: id})
+	e.SetFrontend(&model.Frontend{
+		Key:    model.Key{Addr: netip.AddrFrom4([4]byte{10, 96, byte(n >> 8), byte(n)}), Port: 80, Proto: model.TCP},
+		Routes: [model.NumOrigins]model.Route{{Pool: id}, {Pool: id}, {Pool: id}},
+	})
+	t.last = e.Table()
+	select {
+	case t.wake <- struct{}{}:
+	default:
+	}
+	return t.last
+}
+
+func startLoop(t *testing.T, plane *faultyPlane) (*tables, chan struct{}, <-chan error) {
+	t.Helper()
+	source, drift := &tables{wake: make(chan struct{}, 1)}, make(chan struct{}, 1)
+	l := &loop{
+		plane: plane, table: source.latest, wake: source.wake, drift: drift, verify: time.Hour,
+		report: func(round) {}, log: slog.New(slog.DiscardHandler),
+	}
+	ctx, cancel := context.WithCancel(context.Background())
+	ended := make(chan error, 1)
+	go func() { ended <- l.run(ctx) }()
+	t.Cleanup(cancel)
+	return source, drift, ended
+}
+
+func eventually(t *testing.T, what string, ok func() bool) {
+	t.Helper()
+	for deadline := time.Now().Add(30 * time.Second); !ok(); time.Sleep(time.Millisecond) {
+		if time.Now().After(deadline) {
+			t.Fatalf("not in 30 s: %s", what)
+		}
+	}
+}
+
+func TestLoopReachesTheLastTableInSpiteOfFaults(t *testing.T) {
+	plane := &faultyPlane{rng: rand.New(rand.NewPCG(3, 4))}
+	source, _, _ := startLoop(t, plane)
+	var last *model.Table
+	for n := range 200 {
+		last = source.change(n)
+		if n%20 == 0 {
+			eventually(t, "table in force", func() bool { return plane.holds(last) })
+		}
+	}
+	eventually(t, "last table in force", func() bool { return plane.holds(last) })
+}
+
+func TestLoopAppliesNothingBeforeTheFirstTable(t *testing.T) {
+	plane := &faultyPlane{rng: rand.New(rand.NewPCG(5, 6))}
+	source, drift, _ := startLoop(t, plane)
+	source.wake <- struct{}{}
+	drift <- struct{}{}
+	eventually(t, "wake and drift consumed", func() bool { return len(source.wake) == 0 && len(drift) == 0 })
+	plane.mu.Lock()
+	defer plane.mu.Unlock()
+	if plane.applies != 0 {
+		t.Errorf("%d rounds without a table", plane.applies)
+	}
+}
+
+func TestLoopRepairsDrift(t *testing.T) {
+	plane := &faultyPlane{rng: rand.New(rand.NewPCG(7, 8))}
+	source, drift, _ := startLoop(t, plane)
+	table := source.change(1)
+	eventually(t, "table in force", func() bool { return plane.holds(table) })
+	plane.mu.Lock()
+	plane.broken = true
+	plane.mu.Unlock()
+	drift <- struct{}{}
+	eventually(t, "repaired", func() bool { return plane.holds(table) })
+}
+
+func TestLoopEndsWhereTheMachineCannot(t *testing.T) {
+	plane := &faultyPlane{rng: rand.New(rand.NewPCG(9, 10)), missing: true}
+	source, _, ended := startLoop(t, plane)
+	source.change(1)
+	select {
+	case err := <-ended:
+		if !kernel.IsMissing(err) {
+			t.Errorf("ended with %v", err)
+		}
+	case <-time.After(30 * time.Second):
+		t.Error("the loop goes on")
+	}
+}

@@ -1,0 +1,40 @@
+package agent
+
+import (
+	"errors"
+	"fmt"
+	"log/slog"
+
+	"github.com/fairway-net/fairway/dataplane"
+	"github.com/fairway-net/fairway/internal/kernel"
+)
+
+// AutoMode asks for the best plane that this machine can run.
+const AutoMode = "auto"
+
+// choose makes the plane that mode names, and says which it is. AutoMode takes
+// the first of the list that this machine can run; what the others lack is
+// logged, since that is what an operator wants to know next.
+func choose(mode string, options kernel.Options, log *slog.Logger) (string, dataplane.Plane, error) {
+	if mode != AutoMode {
+		kind, err := dataplane.Find(mode)
+		if err != nil {
+			return "", nil, err
+		}
+		plane, err := kind.New(options)
+		if err != nil {
+			return "", nil, fmt.Errorf("start %s mode: %w", mode, err)
+		}
+		return mode, plane, nil
+	}
+	var missing []error
+	for _, kind := range dataplane.Kinds() {
+		plane, err := kind.New(options)
+		if err == nil {
+			log.Info("mode chosen", "mode", kind.Name, "because", "it is the best that this machine supports", "not", errors.Join(missing...))
+			return kind.Name, plane, nil
+		}
+		missing = append(missing, fmt.Errorf("%s: %w", kind.Name, err))
+	}
+	return "", nil, fmt.Errorf("no mode works on this machine: %w", errors.Join(missing...))
+}

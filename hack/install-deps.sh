@@ -1,0 +1,20 @@
+#!/bin/sh
+# Install the Debian packages that the build, the lab and the tests use, if any
+# is missing. Fairway itself needs only the kernel; iptables and ipset are for
+# the modes of those names.
+set -eu
+
+packages="ca-certificates curl dnsutils git iproute2 make nftables iptables ipset ipvsadm conntrack procps
+qemu-system-x86 busybox-static kmod cpio"
+
+missing=""
+for p in $packages; do
+	dpkg-query -W -f '${Status}' "$p" 2>/dev/null | grep -q 'ok installed' || missing="$missing $p"
+done
+[ -n "$missing" ] || exit 0
+
+echo "installing:$missing"
+export DEBIAN_FRONTEND=noninteractive
+apt-get update -qq
+# shellcheck disable=SC2086 # a list of words on purpose
+apt-get install -y -qq --no-install-recommends $missing >/dev/null

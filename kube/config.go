@@ -1,0 +1,63 @@
+// Package kube is the agent's way to a Kubernetes API, whoever serves it:
+// client configuration, and watches that hand each object on without keeping it.
+package kube
+
+import (
+	"fmt"
+	"os"
+
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/client-go/kubernetes"
+	"k8s.io/client-go/rest"
+	"k8s.io/client-go/tools/clientcmd"
+)
+
+// Config reads the client configuration from a kubeconfig file or, if path is
+// empty, from the pod that this process runs in. Objects travel as protobuf.
+func Config(path string) (*rest.Config, error) {
+	cfg, err := load(path)
+	if err != nil {
+		return nil, err
+	}
+	return Tune(cfg), nil
+}
+
+func load(path string) (*rest.Config, error) {
+	if path == "" {
+		cfg, err := rest.InClusterConfig()
+		if err != nil {
+			return nil, fmt.Errorf("no --kubeconfig given, and this is not a pod of a cluster: %w", err)
+		}
+		return cfg, nil
+	}
+	if _, err := os.Stat(path); err != nil {
+		return nil, fmt.Errorf("read kubeconfig: %w", err)
+	}
+	cfg, err := clientcmd.BuildConfigFromFlags("", path)
+	if err != nil {
+		return nil, fmt.Errorf("read kubeconfig %s: %w", path, err)
+	}
+	return cfg, nil
+}
+
+// Tune returns a copy of cfg that speaks protobuf and whose requests are not
+// held back on this side: an agent makes few, and each of them is wanted now.
+func Tune(cfg *rest.Config) *rest.Config {
+	cfg = rest.CopyConfig(cfg)
+	cfg.AcceptContentTypes = runtime.ContentTypeProtobuf + "," + runtime.ContentTypeJSON
+	cfg.ContentType = runtime.ContentTypeProtobuf
+	cfg.UserAgent = "fairway"
+	if cfg.QPS == 0 {
+		cfg.QPS, cfg.Burst = 50, 100
+	}
+	return cfg
+}
+
+// Client makes a client for cfg.
+func Client(cfg *rest.Config) (kubernetes.Interface, error) {
+	client, err := kubernetes.NewForConfig(cfg)
+	if err != nil {
+		return nil, fmt.Errorf("make API client: %w", err)
+	}
+	return client, nil
+}

@@ -1,0 +1,131 @@
+package kube
+
+import (
+	"context"
+	"fmt"
+	"sync"
+	"time"
+
+	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/fields"
+	"k8s.io/apimachinery/pkg/labels"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/apimachinery/pkg/util/wait"
+	"k8s.io/client-go/rest"
+	"k8s.io/client-go/tools/cache"
+)
+
+// Sink takes in the objects of one kind. Calls come from one goroutine at a
+// time. The sink must copy what it keeps of an object.
+type Sink[T runtime.Object] struct {
+	Set    func(T)
+	Delete func(types.NamespacedName)
+	// Synced is called after each complete list has been taken in, and so at
+	// least once.
+	Synced func()
+}
+
+// Source names what to watch.
+type Source struct {
+	Client   rest.Interface // of the group and version
+	Resource string
+	Labels   labels.Selector // nil selects all
+	Fields   fields.Selector // nil selects all
+}
+
+// Watch follows the objects of a source and hands each on to the sink, until
+// ctx is done. It lists again whenever the watch cannot be continued and finds
+// out what was deleted meanwhile. Failures are retried with a growing pause;
+// the sink keeps what it has.
+func Watch[T runtime.Object](ctx context.Context, source Source, sink Sink[T]) {
+	var expected T
+	store := &passThrough[T]{sink: sink, keys: map[types.NamespacedName]struct{}{}}
+	lw := cache.NewFilteredListWatchFromClient(source.Client, source.Resource, metav1.NamespaceAll, func(o *metav1.ListOptions) {
+		if source.Labels != nil {
+			o.LabelSelector = source.Labels.String()
+		}
+		if source.Fields != nil {
+			o.FieldSelector = source.Fields.String()
+		}
+	})
+	reflector := cache.NewReflectorWithOptions(lw, expectedType(expected), store, cache.ReflectorOptions{
+		Name:    source.Resource,
+		Backoff: &wait.Backoff{Duration: 200 * time.Millisecond, Factor: 2, Jitter: 1, Steps: 7, Cap: 15 * time.Second},
+	})
+	reflector.RunWithContext(ctx)
+}
+
+// passThrough is a reflector's store that remembers names only.
+type passThrough[T runtime.Object] struct {
+	mu   sync.Mutex
+	sink Sink[T]
+	keys map[types.NamespacedName]struct{}
+}
+
+func (s *passThrough[T]) Add(obj any) error {
+	object, key, err := identify[T](obj)
+	if err != nil {
+		return err
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.keys[key] = struct{}{}
+	s.sink.Set(object)
+	return nil
+}
+
+func (s *passThrough[T]) Update(obj any) error { return s.Add(obj) }
+
+func (s *passThrough[T]) Delete(obj any) error {
+	_, key, err := identify[T](obj)
+	if err != nil {
+		return err
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	delete(s.keys, key)
+	s.sink.Delete(key)
+	return nil
+}
+
+// Replace takes in a complete list: what is not in it is gone.
+func (s *passThrough[T]) Replace(list []any, _ string) error {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	gone := s.keys
+	s.keys = make(map[types.NamespacedName]struct{}, len(list))
+	for _, obj := range list {
+		object, key, err := identify[T](obj)
+		if err != nil {
+			return err
+		}
+		s.keys[key] = struct{}{}
+		delete(gone, key)
+		s.sink.Set(object)
+	}
+	for key := range gone {
+		s.sink.Delete(key)
+	}
+	s.sink.Synced()
+	return nil
+}
+
+func (s *passThrough[T]) Resync() error { return nil }
+
+// Transformer trims objects while a list streams in, so that a large one is
+// never held whole.
+func (s *passThrough[T]) Transformer() cache.TransformFunc { return Trim }
+
+func identify[T runtime.Object](obj any) (object T, key types.NamespacedName, err error) {
+	object, ok := obj.(T)
+	if !ok {
+		return object, key, fmt.Errorf("take in object: got a %T, want a %T", obj, object)
+	}
+	m, err := meta.Accessor(obj)
+	if err != nil {
+		return object, key, fmt.Errorf("take in %T: %w", obj, err)
+	}
+	return object, types.NamespacedName{Namespace: m.GetNamespace(), Name: m.GetName()}, nil
+}

@@ -1,0 +1,205 @@
+// Package conntrack does what every plane on netfilter owes to connections
+// when the table changes: flows that lead nowhere any more are forgotten, and
+// TCP connections of gone backends end as their pool says. The decisions
+// ([Sweep]) are pure; [Sweep.Run] carries them out over ctnetlink.
+//
+// A plane calls Plan with the table it leaves and the one it has just put into
+// force, and runs what it gets, after the kernel's rules have changed: a flow
+// forgotten before that would be led astray again.
+package conntrack
+
+import (
+	"net/netip"
+	"time"
+
+	"github.com/fairway-net/fairway/model"
+)
+
+// Flow is what the kernel remembers of one connection.
+type Flow struct {
+	Proto    model.Protocol
+	Client   netip.AddrPort // who began it, as it arrived
+	Frontend netip.AddrPort // where its first packet was sent
+	Backend  netip.AddrPort // who answers; Frontend if it isn't translated
+	Replied  bool           // it has seen packets both ways
+	Status   uint32         // IPS_* bits (linux/netfilter/nf_conntrack_common.h)
+}
+
+// Translated reports whether the flow's destination was replaced.
+func (f *Flow) Translated() bool { return f.Frontend != f.Backend }
+
+// Fate is what becomes of a flow.
+type Fate struct {
+	Forget bool
+	// Expire, if not 0, ends the flow after this time, whatever passes. It is
+	// kept by the kernel, so it outlives this process.
+	Expire time.Duration
+}
+
+// Sweep says which flows a change of the table makes stale.
+type Sweep struct {
+	old, want *model.Table
+	all       bool // every frontend counts as touched: what happened before is not known
+	frontends map[model.Key]bool
+	pools     map[model.PoolID]bool
+	protos    []model.Protocol
+}
+
+// Plan tells what to look for after a change from old to want, of which
+// changes are the differences. It is nil if no flow can have become stale. A
+// nil old means that nothing is known of before: all flows to frontends of
+// want are looked at.
+func Plan(old, want *model.Table, changes *model.Changes) *Sweep {
+	s := &Sweep{old: old, want: want, frontends: map[model.Key]bool{}, pools: map[model.PoolID]bool{}}
+	if old == nil {
+		s.old, s.all = model.NewTable(), true
+		s.protos = []model.Protocol{model.UDP, model.TCP}
+		if want.NumFrontends() == 0 {
+			return nil
+		}
+		return s
+	}
+	var udp, tcp bool
+	for _, c := range changes.Frontends {
+		if c.Old != nil && c.New != nil {
+			continue
+		}
+		s.frontends[c.Key()] = true
+		udp = udp || c.Key().Proto == model.UDP
+		tcp = tcp || c.Key().Proto == model.TCP && c.Old != nil && hasOrphans(old, c.Old)
+	}
+	for _, c := range changes.Pools {
+		switch c.ID().Proto {
+		case model.UDP:
+			first := c.Old != nil && len(c.Old.Backends) == 0 && c.New != nil && len(c.New.Backends) > 0
+			if first || len(c.Gone()) > 0 {
+				s.pools[c.ID()], udp = true, true
+			}
+		case model.TCP:
+			if c.New != nil && c.New.Orphans != model.OrphansKeep && len(c.Gone()) > 0 {
+				s.pools[c.ID()], tcp = true, true
+			}
+		}
+	}
+	if udp {
+		s.protos = append(s.protos, model.UDP)
+	}
+	if tcp {
+		s.protos = append(s.protos, model.TCP)
+	}
+	if s.protos == nil {
+		return nil
+	}
+	return s
+}
+
+// Protocols are those whose flows have to be looked at.
+func (s *Sweep) Protocols() []model.Protocol { return s.protos }
+
+// Fate says what becomes of a flow.
+func (s *Sweep) Fate(f *Flow) Fate {
+	key := model.Key{Addr: f.Frontend.Addr(), Port: f.Frontend.Port(), Proto: f.Proto}
+	front, before := s.want.Frontend(key), s.old.Frontend(key)
+	if front == nil && before == nil {
+		return s.unknown(key, f)
+	}
+	if !s.touched(key, front) || s.current(front, f.Backend) {
+		return Fate{}
+	}
+	if f.Proto == model.UDP {
+		return Fate{Forget: true}
+	}
+	if !f.Translated() {
+		// A SYN that went out before the frontend was there: on this entry its
+		// retries would go astray for two minutes.
+		return Fate{Forget: front != nil && !f.Replied}
+	}
+	return s.orphan(front, before)
+}
+
+// unknown is about flows to what was no frontend before and is none now. After
+// a start without memory, one that was led from a Service address to a backend
+// by an earlier process is stale.
+func (s *Sweep) unknown(key model.Key, f *Flow) Fate {
+	if !s.all || f.Proto != model.UDP || !f.Translated() {
+		return Fate{}
+	}
+	for _, exempt := range s.want.Settings.Exempt {
+		if exempt == key.Addr {
+			return Fate{}
+		}
+	}
+	for _, prefix := range s.want.Settings.Reserved {
+		if prefix.Contains(key.Addr) {
+			return Fate{Forget: true}
+		}
+	}
+	return Fate{}
+}
+
+func (s *Sweep) touched(key model.Key, front *model.Frontend) bool {
+	if s.all || s.frontends[key] {
+		return true
+	}
+	if front == nil || len(s.pools) == 0 {
+		return false
+	}
+	for _, r := range front.Routes {
+		if s.pools[r.Pool] {
+			return true
+		}
+	}
+	return false
+}
+
+// current reports whether the backend still serves the frontend, for new
+// connections or for those it has.
+func (s *Sweep) current(front *model.Frontend, backend netip.AddrPort) bool {
+	if front == nil {
+		return false
+	}
+	for i, r := range front.Routes {
+		if i > 0 && r.Pool == front.Routes[i-1].Pool {
+			continue
+		}
+		p := s.want.Pool(r.Pool)
+		for _, list := range [][]model.Backend{p.Backends, p.Draining} {
+			for _, b := range list {
+				if b.AddrPort() == backend {
+					return true
+				}
+			}
+		}
+	}
+	return false
+}
+
+// orphan says what the frontend's pools want done with a TCP connection whose
+// backend is gone. The pools of a frontend belong to one Service port and say
+// the same; if not, the one that ends it soonest decides.
+func (s *Sweep) orphan(front, before *model.Frontend) Fate {
+	table := s.want
+	if front == nil {
+		front, table = before, s.old
+	}
+	var fate Fate
+	for _, r := range front.Routes {
+		p := table.Pool(r.Pool)
+		switch {
+		case p.Orphans == model.OrphansReset, p.Orphans == model.OrphansDeadline && p.OrphanDeadline <= 0:
+			return Fate{Forget: true}
+		case p.Orphans == model.OrphansDeadline && (fate.Expire == 0 || p.OrphanDeadline < fate.Expire):
+			fate.Expire = p.OrphanDeadline
+		}
+	}
+	return fate
+}
+
+func hasOrphans(t *model.Table, f *model.Frontend) bool {
+	for _, r := range f.Routes {
+		if t.Pool(r.Pool).Orphans != model.OrphansKeep {
+			return true
+		}
+	}
+	return false
+}

@@ -1,0 +1,256 @@
+package conntrack
+
+import (
+	"context"
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"net/netip"
+	"time"
+
+	"github.com/vishvananda/netlink"
+	"github.com/vishvananda/netlink/nl"
+	"golang.org/x/sys/unix"
+
+	"github.com/fairway-net/fairway/internal/kernel"
+	"github.com/fairway-net/fairway/model"
+)
+
+// The parts of linux/netfilter/nfnetlink_conntrack.h and nf_conntrack_common.h
+// that the nl package has no name for.
+const (
+	ctaFilter          = 25      // CTA_FILTER, since Linux 5.8; older kernels ignore it
+	ctaFilterOrigFlags = 1       // CTA_FILTER_ORIG_FLAGS
+	filterByProtocol   = 1 << 3  // CTA_FILTER_FLAG_CTA_PROTO_NUM
+	ipsSeenReply       = 1 << 1  // IPS_SEEN_REPLY
+	ipsFixedTimeout    = 1 << 10 // IPS_FIXED_TIMEOUT
+)
+
+// maxListings is how often an inconsistent listing is tried.
+const maxListings = 5
+
+// Result counts what a sweep has done.
+type Result struct {
+	Seen      int // flows looked at
+	Forgotten int // flows deleted
+	Expiring  int // flows given a deadline
+}
+
+// Run carries the sweep out in the network namespace of the calling thread. A
+// nil sweep does nothing. Flows are looked at one after the other as the
+// kernel lists them; only those to be changed are kept.
+func (s *Sweep) Run(ctx context.Context) (Result, error) {
+	var result Result
+	if s == nil {
+		return result, nil
+	}
+	for _, proto := range s.protos {
+		for _, family := range []uint8{unix.AF_INET, unix.AF_INET6} {
+			if err := ctx.Err(); err != nil {
+				return result, err
+			}
+			if err := s.sweep(family, proto, &result); err != nil {
+				return result, err
+			}
+		}
+	}
+	return result, nil
+}
+
+// sweep lists and changes the flows of one family and protocol. A listing that
+// the kernel calls inconsistent (its table was resized meanwhile) is acted upon
+// and then repeated.
+func (s *Sweep) sweep(family uint8, proto model.Protocol, result *Result) error {
+	for attempt := 1; ; attempt++ {
+		var stale []staleFlow
+		listErr := list(family, proto, func(e entry) {
+			result.Seen++
+			if fate := s.Fate(&e.Flow); fate != (Fate{}) && (fate.Forget || e.Status&ipsFixedTimeout == 0) {
+				stale = append(stale, staleFlow{e.clone(), fate})
+			}
+		})
+		if listErr != nil && !errors.Is(listErr, netlink.ErrDumpInterrupted) {
+			return fmt.Errorf("list %s flows: %w", proto, listErr)
+		}
+		if err := change(stale, family, result); err != nil {
+			return err
+		}
+		if listErr == nil || attempt == maxListings {
+			return listErr
+		}
+	}
+}
+
+func change(stale []staleFlow, family uint8, result *Result) error {
+	for _, f := range stale {
+		if err := f.apply(family); err != nil {
+			return err
+		}
+		if f.fate.Forget {
+			result.Forgotten++
+		} else {
+			result.Expiring++
+		}
+	}
+	return nil
+}
+
+// entry is a flow with what the kernel needs to find it again.
+type entry struct {
+	Flow
+	orig, id, zone []byte // attributes as received
+}
+
+func (e entry) clone() entry {
+	for _, b := range []*[]byte{&e.orig, &e.id, &e.zone} {
+		*b = append([]byte(nil), *b...)
+	}
+	return e
+}
+
+type staleFlow struct {
+	entry
+	fate Fate
+}
+
+// apply deletes the flow or fixes its end. One that is gone meanwhile is no
+// error.
+func (f staleFlow) apply(family uint8) error {
+	command, flags, verb := nl.IPCTNL_MSG_CT_DELETE, unix.NLM_F_ACK, "forget"
+	if !f.fate.Forget {
+		command, flags, verb = nl.IPCTNL_MSG_CT_NEW, unix.NLM_F_ACK|unix.NLM_F_REPLACE, "expire"
+	}
+	req := request(family, command, flags)
+	req.AddData(nl.NewRtAttr(nl.CTA_TUPLE_ORIG|unix.NLA_F_NESTED, f.orig))
+	if f.zone != nil {
+		req.AddData(nl.NewRtAttr(nl.CTA_ZONE, f.zone))
+	}
+	if f.fate.Forget {
+		if f.id != nil {
+			req.AddData(nl.NewRtAttr(nl.CTA_ID, f.id)) // not a new flow in the old one's place
+		}
+	} else {
+		// The kernel sets the timeout first and the status that fixes it then
+		// (ctnetlink_change_conntrack).
+		seconds := uint32((f.fate.Expire + time.Second - 1) / time.Second)
+		req.AddData(nl.NewRtAttr(nl.CTA_TIMEOUT, nl.BEUint32Attr(seconds)))
+		req.AddData(nl.NewRtAttr(nl.CTA_STATUS, nl.BEUint32Attr(f.Status|ipsFixedTimeout)))
+	}
+	if _, err := req.Execute(unix.NETLINK_NETFILTER, 0); err != nil && !errors.Is(err, unix.ENOENT) {
+		return fmt.Errorf("%s flow %s %s > %s: %w", verb, f.Proto, f.Client, f.Frontend, permission(err))
+	}
+	return nil
+}
+
+func request(family uint8, command, flags int) *nl.NetlinkRequest {
+	req := nl.NewNetlinkRequest(unix.NFNL_SUBSYS_CTNETLINK<<8|command, flags)
+	req.AddData(&nl.Nfgenmsg{NfgenFamily: family, Version: nl.NFNETLINK_V0})
+	return req
+}
+
+// list calls visit for the flows of one family and protocol. What visit gets
+// is valid during the call only.
+func list(family uint8, proto model.Protocol, visit func(entry)) error {
+	req := request(family, nl.IPCTNL_MSG_CT_GET, unix.NLM_F_DUMP)
+	tuple := nl.NewRtAttr(nl.CTA_TUPLE_ORIG|unix.NLA_F_NESTED, nil)
+	number := tuple.AddRtAttr(nl.CTA_TUPLE_PROTO|unix.NLA_F_NESTED, nil)
+	number.AddRtAttr(nl.CTA_PROTO_NUM, []byte{uint8(proto)})
+	req.AddData(tuple)
+	filter := nl.NewRtAttr(ctaFilter|unix.NLA_F_NESTED, nil)
+	filter.AddRtAttr(ctaFilterOrigFlags, nl.Uint32Attr(filterByProtocol))
+	req.AddData(filter)
+	err := req.ExecuteIter(unix.NETLINK_NETFILTER, 0, func(msg []byte) bool {
+		if e, ok := parse(msg); ok && e.Proto == proto {
+			visit(e)
+		}
+		return true
+	})
+	return permission(err)
+}
+
+// permission says more clearly what some of the kernel's answers mean.
+func permission(err error) error {
+	switch {
+	case errors.Is(err, unix.EPERM):
+		return &kernel.MissingError{What: "CAP_NET_ADMIN", Err: err}
+	case errors.Is(err, unix.EOPNOTSUPP), errors.Is(err, unix.EPROTONOSUPPORT):
+		return &kernel.MissingError{What: "ctnetlink (CONFIG_NF_CT_NETLINK)", Since: "2.6.14", Err: err}
+	}
+	return err
+}
+
+// parse reads a flow out of a ctnetlink message.
+func parse(msg []byte) (e entry, ok bool) {
+	if len(msg) < nl.SizeofNfgenmsg {
+		return e, false
+	}
+	for typ, data := range attributes(msg[nl.SizeofNfgenmsg:]) {
+		switch typ {
+		case nl.CTA_TUPLE_ORIG:
+			e.orig = data
+			e.Client, e.Frontend, e.Proto, ok = parseTuple(data)
+			if !ok {
+				return e, false
+			}
+		case nl.CTA_TUPLE_REPLY:
+			e.Backend, _, _, ok = parseTuple(data)
+			if !ok {
+				return e, false
+			}
+		case nl.CTA_STATUS:
+			if len(data) == 4 {
+				e.Status = binary.BigEndian.Uint32(data)
+			}
+		case nl.CTA_ID:
+			e.id = data
+		case nl.CTA_ZONE:
+			e.zone = data
+		}
+	}
+	e.Replied = e.Status&ipsSeenReply != 0
+	return e, e.Client.IsValid() && e.Backend.IsValid()
+}
+
+func parseTuple(data []byte) (src, dst netip.AddrPort, proto model.Protocol, ok bool) {
+	var from, to netip.Addr
+	var sport, dport uint16
+	for typ, nested := range attributes(data) {
+		for inner, value := range attributes(nested) {
+			switch typ<<8 | inner {
+			case nl.CTA_TUPLE_IP<<8 | nl.CTA_IP_V4_SRC, nl.CTA_TUPLE_IP<<8 | nl.CTA_IP_V6_SRC:
+				from, _ = netip.AddrFromSlice(value)
+			case nl.CTA_TUPLE_IP<<8 | nl.CTA_IP_V4_DST, nl.CTA_TUPLE_IP<<8 | nl.CTA_IP_V6_DST:
+				to, _ = netip.AddrFromSlice(value)
+			case nl.CTA_TUPLE_PROTO<<8 | nl.CTA_PROTO_NUM:
+				if len(value) == 1 {
+					proto = model.Protocol(value[0])
+				}
+			case nl.CTA_TUPLE_PROTO<<8 | nl.CTA_PROTO_SRC_PORT:
+				if len(value) == 2 {
+					sport = binary.BigEndian.Uint16(value)
+				}
+			case nl.CTA_TUPLE_PROTO<<8 | nl.CTA_PROTO_DST_PORT:
+				if len(value) == 2 {
+					dport = binary.BigEndian.Uint16(value)
+				}
+			}
+		}
+	}
+	return netip.AddrPortFrom(from, sport), netip.AddrPortFrom(to, dport), proto, from.IsValid() && to.IsValid()
+}
+
+// attributes walks over netlink attributes; it ends at the first broken one.
+func attributes(data []byte) func(yield func(uint16, []byte) bool) {
+	return func(yield func(uint16, []byte) bool) {
+		for len(data) >= unix.SizeofNlAttr {
+			size := int(binary.NativeEndian.Uint16(data))
+			if size < unix.SizeofNlAttr || size > len(data) {
+				return
+			}
+			if !yield(binary.NativeEndian.Uint16(data[2:])&nl.NLA_TYPE_MASK, data[unix.SizeofNlAttr:size]) {
+				return
+			}
+			data = data[min((size+3)&^3, len(data)):]
+		}
+	}
+}

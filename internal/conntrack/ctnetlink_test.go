@@ -1,0 +1,117 @@
+package conntrack
+
+import (
+	"context"
+	"net"
+	"net/netip"
+	"runtime"
+	"slices"
+	"testing"
+	"time"
+
+	"github.com/vishvananda/netlink"
+	"github.com/vishvananda/netns"
+	"golang.org/x/sys/unix"
+
+	"github.com/fairway-net/fairway/model"
+)
+
+// inNamespace moves the test into a network namespace of its own. The thread
+// is never given back.
+func inNamespace(t *testing.T) {
+	t.Helper()
+	runtime.LockOSThread()
+	ns, err := netns.New()
+	if err != nil {
+		t.Fatalf("new network namespace (root is needed): %v", err)
+	}
+	t.Cleanup(func() {
+		if err := ns.Close(); err != nil {
+			t.Error(err)
+		}
+	})
+}
+
+func addFlow(t *testing.T, proto model.Protocol, from, to, backend netip.AddrPort) {
+	t.Helper()
+	flow := &netlink.ConntrackFlow{
+		FamilyType: unix.AF_INET,
+		Forward: netlink.IPTuple{
+			SrcIP: net.IP(from.Addr().AsSlice()), SrcPort: from.Port(),
+			DstIP: net.IP(to.Addr().AsSlice()), DstPort: to.Port(), Protocol: uint8(proto),
+		},
+		Reverse: netlink.IPTuple{
+			SrcIP: net.IP(backend.Addr().AsSlice()), SrcPort: backend.Port(),
+			DstIP: net.IP(from.Addr().AsSlice()), DstPort: from.Port(), Protocol: uint8(proto),
+		},
+		TimeOut: 600,
+	}
+	if proto == model.TCP {
+		flow.ProtoInfo = &netlink.ProtoInfoTCP{State: 3}
+	}
+	if err := netlink.ConntrackCreate(netlink.ConntrackTable, unix.AF_INET, flow); err != nil {
+		t.Fatalf("create %s flow: %v", proto, err)
+	}
+}
+
+func flows(t *testing.T, proto model.Protocol) []string {
+	t.Helper()
+	var out []string
+	err := list(unix.AF_INET, proto, func(e entry) {
+		out = append(out, e.Client.String()+" > "+e.Frontend.String()+" = "+e.Backend.String())
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	slices.Sort(out)
+	return out
+}
+
+func TestRunForgetsExactlyTheStaleFlows(t *testing.T) {
+	inNamespace(t)
+	another := netip.MustParseAddrPort("10.244.1.9:40001")
+	addFlow(t, model.UDP, client, vip, one)
+	addFlow(t, model.UDP, another, vip, two)
+	addFlow(t, model.UDP, another, nodePort, one)
+	addFlow(t, model.UDP, netip.MustParseAddrPort("10.244.1.9:40002"), netip.MustParseAddrPort("10.96.0.99:53"), one)
+	addFlow(t, model.TCP, client, vip, one)
+
+	old, want := service(model.UDP, nil, one, two), service(model.UDP, nil, two)
+	result, err := Plan(old, want, want.Since(old)).Run(context.Background())
+	if err != nil {
+		t.Fatal(err)
+	}
+	if result != (Result{Seen: 4, Forgotten: 2}) {
+		t.Errorf("got %+v", result)
+	}
+	left := []string{"10.244.1.9:40001 > 10.96.0.10:53 = 10.244.2.2:5353", "10.244.1.9:40002 > 10.96.0.99:53 = 10.244.1.2:5353"}
+	if got := flows(t, model.UDP); !slices.Equal(got, left) {
+		t.Errorf("UDP flows left: %q", got)
+	}
+	if got := flows(t, model.TCP); len(got) != 1 {
+		t.Errorf("TCP flows left: %q", got)
+	}
+}
+
+func TestRunGivesOrphansADeadline(t *testing.T) {
+	inNamespace(t)
+	addFlow(t, model.TCP, client, vip, one)
+	old := service(model.TCP, nil, one)
+	want := service(model.TCP, orphans(model.OrphansDeadline, 20*time.Second), two)
+	for run, expiring := range []int{1, 0} { // a second run leaves the deadline alone
+		result, err := Plan(old, want, want.Since(old)).Run(context.Background())
+		if err != nil {
+			t.Fatal(err)
+		}
+		if result.Expiring != expiring {
+			t.Errorf("run %d: got %+v", run, result)
+		}
+	}
+	list, err := netlink.ConntrackTableList(netlink.ConntrackTable, unix.AF_INET)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if len(list) != 1 || list[0].TimeOut > 20 {
+		t.Errorf("got %v, want one flow with at most 20 s to live", list)
+	}
+}

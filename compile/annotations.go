@@ -1,0 +1,138 @@
+package compile
+
+import (
+	"fmt"
+	"net/netip"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/fairway-net/fairway/model"
+)
+
+// The annotations that say what the API has no field for. All but
+// AnnotationWeight are on Services.
+const (
+	// AnnotationScheduler names a way of choosing among endpoints: random, rr,
+	// wrr, lc, wlc, dh, sh, sed, nq or mh.
+	AnnotationScheduler = "fairway.dev/scheduler"
+	// AnnotationWeights gives endpoints weights, by address or by the name of
+	// their Pod: "10.244.1.2=3,web-0=2".
+	AnnotationWeights = "fairway.dev/weights"
+	// AnnotationOrphans says what becomes of TCP connections whose endpoint is
+	// gone for good: keep, reset or deadline=30s.
+	AnnotationOrphans = "fairway.dev/orphans"
+	// AnnotationWeight, on an EndpointSlice, is the weight of its endpoints.
+	AnnotationWeight = "fairway.dev/weight"
+)
+
+// maxWeight keeps weights to what every plane can express: some give an
+// endpoint as many places as its weight.
+const maxWeight = 100
+
+// wishes are what annotations ask for.
+type wishes struct {
+	scheduler      model.Scheduler
+	orphans        model.Orphans
+	orphanDeadline time.Duration
+	byAddr         map[netip.Addr]uint8
+	byTarget       map[uint64]uint8
+}
+
+func (p *spec) readAnnotations(annotations map[string]string) {
+	read := func(name string, parse func(*wishes, string) error) {
+		text, given := annotations[name]
+		if !given {
+			return
+		}
+		w := p.wishes
+		if err := parse(&w, strings.TrimSpace(text)); err != nil {
+			p.problem(ReasonInvalid, "annotation %s is ignored: %v", name, err)
+			return
+		}
+		p.wishes = w
+	}
+	read(AnnotationScheduler, (*wishes).parseScheduler)
+	read(AnnotationOrphans, (*wishes).parseOrphans)
+	read(AnnotationWeights, (*wishes).parseWeights)
+}
+
+var schedulers = []model.Scheduler{
+	model.Random, model.RoundRobin, model.WeightedRoundRobin, model.LeastConnection, model.WeightedLeastConnection,
+	model.DestinationHashing, model.SourceHashing, model.ShortestExpectedDelay, model.NeverQueue, model.MaglevHashing,
+}
+
+func (w *wishes) parseScheduler(text string) error {
+	if !slices.Contains(schedulers, model.Scheduler(text)) {
+		return fmt.Errorf("%q: must be one of %v", text, schedulers)
+	}
+	w.scheduler = model.Scheduler(text)
+	return nil
+}
+
+func (w *wishes) parseOrphans(text string) error {
+	deadline, timed := strings.CutPrefix(text, "deadline=")
+	switch {
+	case text == "keep":
+		w.orphans = model.OrphansKeep
+	case text == "reset":
+		w.orphans = model.OrphansReset
+	case timed:
+		d, err := time.ParseDuration(deadline)
+		if err != nil || d <= 0 || d > 24*time.Hour {
+			return fmt.Errorf("%q: the deadline must be a duration up to 24h, such as 30s", text)
+		}
+		w.orphans, w.orphanDeadline = model.OrphansDeadline, d
+	default:
+		return fmt.Errorf("%q: must be keep, reset or deadline=DURATION", text)
+	}
+	return nil
+}
+
+func (w *wishes) parseWeights(text string) error {
+	byAddr, byTarget := map[netip.Addr]uint8{}, map[uint64]uint8{}
+	for item := range strings.SplitSeq(text, ",") {
+		if item = strings.TrimSpace(item); item == "" {
+			continue
+		}
+		name, number, found := strings.Cut(item, "=")
+		name = strings.TrimSpace(name)
+		if !found || name == "" {
+			return fmt.Errorf("%q: must be ENDPOINT=WEIGHT", item)
+		}
+		weight, err := parseWeight(number)
+		if err != nil {
+			return fmt.Errorf("%q: %w", item, err)
+		}
+		if a, err := netip.ParseAddr(name); err == nil {
+			byAddr[a.Unmap()] = weight
+		} else {
+			byTarget[targetHash(name)] = weight
+		}
+	}
+	w.byAddr, w.byTarget = byAddr, byTarget
+	return nil
+}
+
+func parseWeight(text string) (uint8, error) {
+	n, err := strconv.ParseUint(strings.TrimSpace(text), 10, 8)
+	if err != nil || n > maxWeight {
+		return 0, fmt.Errorf("weight %q: must be a whole number from 0 to %d", text, maxWeight)
+	}
+	return uint8(n), nil
+}
+
+// weight is the weight of an endpoint: by address, else by name, else as its
+// slice says.
+func (w *wishes) weight(a netip.Addr, e *endpoint) uint8 {
+	if weight, given := w.byAddr[a]; given {
+		return weight
+	}
+	if e.target != 0 {
+		if weight, given := w.byTarget[e.target]; given {
+			return weight
+		}
+	}
+	return e.weight
+}

@@ -1,0 +1,134 @@
+package compile
+
+import (
+	"cmp"
+
+	"github.com/fairway-net/fairway/model"
+)
+
+// claim is a Service's wish for a key. The claims on one key are a list, best
+// first; the first one has it.
+type claim struct {
+	svc     *service
+	created int64
+	front   *model.Frontend
+	next    *claim
+}
+
+// rank orders entrances by how hard it is to get one for an address that is
+// somebody else's: cluster IPs are allocated, node ports and load-balancer
+// addresses are too but may meet, external IPs are only claimed. Without it a
+// Service could take another's cluster IP by naming it as its external IP
+// (CVE-2020-8554).
+func rank(e model.Entrance) int {
+	switch e {
+	case model.ClusterIP:
+		return 0
+	case model.NodePort, model.LoadBalancerIP:
+		return 1
+	}
+	return 2
+}
+
+// before reports whether c has a better right than o: by kind of entrance, then
+// the older Service, then the one with the lesser name.
+func (c *claim) before(o *claim) bool {
+	return cmp.Or(
+		cmp.Compare(rank(c.front.Entrance), rank(o.front.Entrance)),
+		cmp.Compare(c.created, o.created),
+		cmp.Compare(c.svc.key.Namespace, o.svc.key.Namespace),
+		cmp.Compare(c.svc.key.Name, o.svc.key.Name),
+	) < 0
+}
+
+// setFrontends replaces what a Service claims. Frontends that say the same as
+// before stay the same value.
+func (c *Compiler) setFrontends(svc *service, list []*model.Frontend) {
+	old := svc.frontends
+	for i, j := 0, 0; i < len(old) || j < len(list); {
+		switch {
+		case j == len(list) || i < len(old) && old[i].Key.Compare(list[j].Key) < 0:
+			c.reclaim(svc, old[i], nil)
+			i++
+		case i == len(old) || old[i].Key.Compare(list[j].Key) > 0:
+			c.reclaim(svc, nil, list[j])
+			j++
+		default:
+			if old[i].Equal(list[j]) {
+				list[j] = old[i]
+			}
+			c.reclaim(svc, old[i], list[j])
+			i, j = i+1, j+1
+		}
+	}
+	svc.frontends = list
+}
+
+// reclaim withdraws a Service's claim to a key and makes another; either may be
+// nil. The table gets whatever the best claim is then.
+func (c *Compiler) reclaim(svc *service, old, front *model.Frontend) {
+	var key model.Key
+	if front != nil {
+		key = front.Key
+	} else {
+		key = old.Key
+	}
+	head := c.claims[key]
+	var had, gets *model.Frontend
+	if head != nil {
+		had = head.front
+	}
+	c.contestAll(head)
+	if old != nil {
+		head = head.without(svc)
+	}
+	if front != nil {
+		head = head.with(&claim{svc: svc, created: svc.spec.created, front: front})
+		c.contestAll(head)
+	}
+	if head == nil {
+		delete(c.claims, key)
+	} else {
+		gets = head.front
+		c.claims[key] = head
+	}
+	switch {
+	case gets == had:
+	case gets == nil:
+		c.change().DeleteFrontend(key)
+	default:
+		c.change().SetFrontend(gets)
+	}
+}
+
+// contestAll has everybody told who stands where, if there is more than one.
+func (c *Compiler) contestAll(head *claim) {
+	if head == nil || head.next == nil {
+		return
+	}
+	for ; head != nil; head = head.next {
+		c.contest(head.svc)
+	}
+}
+
+// with returns the list with a claim in its place.
+func (head *claim) with(n *claim) *claim {
+	if head == nil || n.before(head) {
+		n.next = head
+		return n
+	}
+	head.next = head.next.with(n)
+	return head
+}
+
+// without returns the list without the claim of a Service.
+func (head *claim) without(svc *service) *claim {
+	switch {
+	case head == nil:
+		return nil
+	case head.svc == svc:
+		return head.next
+	}
+	head.next = head.next.without(svc)
+	return head
+}

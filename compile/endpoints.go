@@ -1,0 +1,185 @@
+package compile
+
+import (
+	"slices"
+	"unique"
+
+	"github.com/fairway-net/fairway/model"
+)
+
+// candidate is an endpoint as one Service port on this node sees it.
+type candidate struct {
+	model.Backend
+	state    state
+	nodeHint hint
+	zoneHint hint
+}
+
+// hint is what an endpoint's hints say of this node or its zone.
+type hint uint8
+
+const (
+	noHint hint = iota
+	otherHint
+	ourHint
+)
+
+// scratch is memory used again for every pool.
+type scratch struct {
+	candidates []candidate // sorted, each address and port once
+	backends   []model.Backend
+	draining   []model.Backend
+}
+
+// gather lists the endpoints that the slices of a Service name for a port, in
+// one family. What several slices name is merged in a way that doesn't depend
+// on their order.
+func (c *Compiler) gather(svc *service, p *port, ipv6 bool) {
+	list := c.scratch.candidates[:0]
+	for _, s := range svc.slices {
+		if s.ipv6 != ipv6 {
+			continue
+		}
+		for _, sp := range s.ports {
+			if sp.name != p.name || sp.proto != p.proto {
+				continue
+			}
+			for i := range s.endpoints {
+				list = append(list, c.view.candidate(svc.spec, &s.endpoints[i], sp.port))
+			}
+		}
+	}
+	slices.SortFunc(list, func(a, b candidate) int { return a.Compare(b.Backend) })
+	c.scratch.candidates = merge(list)
+}
+
+// candidate judges an endpoint by what is known of this node. One of weight 0
+// serves whom it has and takes no more.
+func (v *view) candidate(s *spec, e *endpoint, port uint16) candidate {
+	a := e.address()
+	weight := s.wishes.weight(a, e)
+	k := candidate{
+		Backend: model.Backend{Addr: a, Port: port, Weight: uint16(weight), Local: e.node == v.name},
+		state:   e.state,
+	}
+	if s.allReady {
+		k.state = ready
+	}
+	if weight == 0 {
+		k.state = min(k.state, serving)
+	}
+	if e.hints != (unique.Handle[hints]{}) {
+		h := e.hints.Value()
+		k.zoneHint, k.nodeHint = hintFor(h.zones, v.zone), hintFor(h.nodes, v.node)
+	}
+	return k
+}
+
+func hintFor(list, name string) hint {
+	switch {
+	case list == "":
+		return noHint
+	case has(list, name):
+		return ourHint
+	}
+	return otherHint
+}
+
+// merge makes one of what has the same address and port: the best of each.
+func merge(list []candidate) []candidate {
+	out := list[:0]
+	for _, k := range list {
+		if n := len(out) - 1; n >= 0 && out[n].Addr == k.Addr && out[n].Port == k.Port {
+			last := &out[n]
+			last.Local = last.Local || k.Local
+			last.Weight = max(last.Weight, k.Weight)
+			last.state = max(last.state, k.state)
+			last.nodeHint = max(last.nodeHint, k.nodeHint)
+			last.zoneHint = max(last.zoneHint, k.zoneHint)
+			continue
+		}
+		out = append(out, k)
+	}
+	return out
+}
+
+// choose fills in who takes connections of a pool, who only keeps those it has,
+// and what the answer is if there is nobody. The lists are scratch memory.
+func (s *scratch) choose(p *model.Pool) {
+	s.backends, s.draining = s.backends[:0], s.draining[:0]
+	chosen := s.choice(p.ID.Local)
+	usable := false
+	for i := range s.candidates {
+		k := &s.candidates[i]
+		usable = usable || k.state >= servingTerminating
+		switch {
+		case p.ID.Local && !k.Local:
+		case chosen(k):
+			s.backends = append(s.backends, k.Backend)
+		case p.ID.Proto != model.UDP || k.state >= serving:
+			b := k.Backend
+			b.Weight = 1
+			s.draining = append(s.draining, b)
+		}
+	}
+	reduce(s.backends)
+	p.Backends, p.Draining = s.backends, s.draining
+	if len(s.backends) == 0 && usable {
+		p.Empty = model.Drop
+	}
+}
+
+// choice says which endpoints take new connections: the ready ones, those
+// nearby if hints say so; if none is ready, those that still serve while they
+// terminate (KEP-1669), for the node's own and all of them separately.
+func (s *scratch) choice(local bool) func(*candidate) bool {
+	anyReady := slices.ContainsFunc(s.candidates, func(k candidate) bool { return k.state == ready && (k.Local || !local) })
+	if !anyReady {
+		return func(k *candidate) bool { return k.state == servingTerminating }
+	}
+	if !local {
+		switch {
+		case s.hinted(func(k *candidate) hint { return k.nodeHint }):
+			return func(k *candidate) bool { return k.state == ready && k.nodeHint == ourHint }
+		case s.hinted(func(k *candidate) hint { return k.zoneHint }):
+			return func(k *candidate) bool { return k.state == ready && k.zoneHint == ourHint }
+		}
+	}
+	return func(k *candidate) bool { return k.state == ready }
+}
+
+// hinted reports whether hints are to be followed: every ready endpoint has
+// one, and one of them is for us (KEP-2433, KEP-3015).
+func (s *scratch) hinted(of func(*candidate) hint) bool {
+	ours := false
+	for i := range s.candidates {
+		if k := &s.candidates[i]; k.state == ready {
+			switch of(k) {
+			case noHint:
+				return false
+			case ourHint:
+				ours = true
+			}
+		}
+	}
+	return ours
+}
+
+// reduce divides weights by what they have in common, so that endpoints of the
+// same weight have weight 1.
+func reduce(list []model.Backend) {
+	common := uint16(0)
+	for _, b := range list {
+		for x, y := common, b.Weight; ; x, y = y, x%y {
+			if y == 0 {
+				common = x
+				break
+			}
+		}
+	}
+	if common > 1 {
+		for i := range list {
+			list[i].Weight /= common
+		}
+	}
+}

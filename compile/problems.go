@@ -1,0 +1,104 @@
+package compile
+
+import (
+	"cmp"
+	"fmt"
+	"slices"
+	"strings"
+
+	"k8s.io/apimachinery/pkg/types"
+)
+
+// The reasons of problems, as an Event has them.
+const (
+	// ReasonInvalid: a field or annotation can't be read and is left out.
+	ReasonInvalid = "InvalidValue"
+	// ReasonConflict: another Service has the address and port.
+	ReasonConflict = "AddressConflict"
+	// ReasonEndpoint: an endpoint or port of a slice is left out.
+	ReasonEndpoint = "InvalidEndpoint"
+	// ReasonOpen: a restriction doesn't restrict what its author may believe.
+	ReasonOpen = "SourceRangesIncomplete"
+)
+
+// Problem is something that a Service says and that is not done.
+type Problem struct {
+	Service types.NamespacedName
+	Reason  string
+	Message string
+}
+
+func (p *spec) problem(reason, format string, args ...any) {
+	p.problems = append(p.problems, Problem{Reason: reason, Message: fmt.Sprintf(format, args...)})
+}
+
+// Problems lists the problems of the last table, by Service.
+func (c *Compiler) Problems() []Problem {
+	var list []Problem
+	for _, svc := range c.services {
+		list = append(list, svc.problems...)
+	}
+	slices.SortFunc(list, func(a, b Problem) int {
+		return cmp.Or(compareNames(a.Service, b.Service), strings.Compare(a.Message, b.Message))
+	})
+	return list
+}
+
+func compareNames(a, b types.NamespacedName) int {
+	return cmp.Or(strings.Compare(a.Namespace, b.Namespace), strings.Compare(a.Name, b.Name))
+}
+
+// NewProblems lists the problems that have arisen since it was last called, and
+// costs nothing if there are none: for telling the author of the Service once.
+func (c *Compiler) NewProblems() []Problem {
+	list := c.fresh
+	c.fresh = nil
+	return list
+}
+
+// contest has the problems of a Service looked at again, once all Services are
+// compiled.
+func (c *Compiler) contest(svc *service) {
+	if !svc.contested {
+		svc.contested = true
+		c.contested = append(c.contested, svc)
+	}
+}
+
+func (c *Compiler) reportContested() {
+	for _, svc := range c.contested {
+		svc.contested = false
+		c.report(svc)
+	}
+	clear(c.contested)
+	c.contested = c.contested[:0]
+}
+
+// report brings the problems of a Service up to date and notes the new ones.
+func (c *Compiler) report(svc *service) {
+	before := svc.problems
+	svc.problems = nil
+	if svc.spec == nil {
+		return
+	}
+	for _, p := range svc.spec.problems {
+		svc.problems = append(svc.problems, Problem{svc.key, p.Reason, p.Message})
+	}
+	for _, s := range svc.slices {
+		if s.problem != "" {
+			svc.problems = append(svc.problems, Problem{svc.key, ReasonEndpoint, s.problem})
+		}
+	}
+	for _, f := range svc.frontends {
+		if winner := c.claims[f.Key]; winner.svc != svc {
+			svc.problems = append(svc.problems, Problem{svc.key, ReasonConflict, fmt.Sprintf(
+				"%s (%s of %s) is not served for this Service: it is the %s of %s",
+				f.Key, f.Entrance, f.Name, winner.front.Entrance, winner.front.Name)})
+		}
+	}
+	for _, p := range svc.problems {
+		if !slices.Contains(before, p) {
+			c.fresh = append(c.fresh, p)
+		}
+	}
+}

@@ -1,0 +1,110 @@
+// Package iptables runs iptables-restore and iptables-save of the right
+// variant. There are two: "legacy" (ip_tables in the kernel) and "nft"
+// (iptables commands translated to nf_tables), and what one of them installs
+// the other neither sees nor removes, so a node's proxy has to use the one
+// that everybody else on the node uses.
+package iptables
+
+import (
+	"bytes"
+	"context"
+	"fmt"
+	"os"
+	"os/exec"
+)
+
+// Family is an IP family: each has its own tables and commands.
+type Family uint8
+
+// The families.
+const (
+	IPv4 Family = 4
+	IPv6 Family = 6
+)
+
+// Families are both families, in the order in which they are programmed.
+func Families() []Family { return []Family{IPv4, IPv6} }
+
+// String names the family for people.
+func (f Family) String() string { return fmt.Sprintf("IPv%d", uint8(f)) }
+
+// Command is the name of the family's command: "iptables" or "ip6tables".
+func (f Family) Command() string {
+	if f == IPv6 {
+		return "ip6tables"
+	}
+	return "iptables"
+}
+
+// Tool runs the commands of one variant.
+type Tool struct {
+	variant Variant
+	paths   map[string]string // "iptables-restore" to the program of this variant
+}
+
+// Variant tells which variant this is.
+func (t *Tool) Variant() Variant { return t.variant }
+
+// Restore feeds input to iptables-restore --noflush: chains that it declares
+// are emptied or made, everything else stays. Each "*table ... COMMIT" of the
+// input comes into force at once or not at all. An error quotes the line that
+// was refused.
+func (t *Tool) Restore(ctx context.Context, f Family, input []byte) error {
+	_, stderr, err := t.run(ctx, f.Command()+"-restore", input, "--noflush", "-w")
+	if err != nil {
+		return t.explain(f.Command()+"-restore", input, stderr, err)
+	}
+	return nil
+}
+
+// Save reads one table back.
+func (t *Tool) Save(ctx context.Context, f Family, table string) (*Table, error) {
+	if t.variant == Legacy {
+		// Reading makes a legacy table that was not there.
+		if there, err := legacyTable(f, table); err != nil || !there {
+			return &Table{Name: table}, err
+		}
+	}
+	stdout, stderr, err := t.run(ctx, f.Command()+"-save", nil, "-t", table)
+	if err != nil {
+		return nil, t.explain(f.Command()+"-save", nil, stderr, err)
+	}
+	tables, err := Parse(stdout)
+	if err != nil {
+		return nil, fmt.Errorf("read output of %s-save: %w", f.Command(), err)
+	}
+	for _, parsed := range tables {
+		if parsed.Name == table {
+			return parsed, nil
+		}
+	}
+	return &Table{Name: table}, nil
+}
+
+// Probe reports whether tables of this family can be read and, as far as that
+// can be told without changing anything, written; a kernel.MissingError says
+// what this machine lacks.
+func (t *Tool) Probe(ctx context.Context, f Family) error {
+	_, stderr, err := t.run(ctx, f.Command()+"-restore", []byte("*filter\nCOMMIT\n"), "--noflush", "-w", "--test")
+	if err != nil {
+		return t.explain(f.Command()+"-restore", nil, stderr, err)
+	}
+	return nil
+}
+
+func (t *Tool) run(ctx context.Context, program string, stdin []byte, args ...string) (stdout, stderr []byte, err error) {
+	path, ok := t.paths[program]
+	if !ok {
+		return nil, nil, &exec.Error{Name: program, Err: exec.ErrNotFound}
+	}
+	cmd := exec.CommandContext(ctx, path, args...)
+	cmd.Env = append(os.Environ(), "LC_ALL=C")
+	cmd.Stdin = bytes.NewReader(stdin)
+	var out, errs bytes.Buffer
+	cmd.Stdout, cmd.Stderr = &out, &errs
+	err = cmd.Run()
+	if err != nil && ctx.Err() != nil {
+		err = ctx.Err()
+	}
+	return out.Bytes(), errs.Bytes(), err
+}

@@ -1,0 +1,177 @@
+package agent
+
+import (
+	"net/netip"
+	"slices"
+	"sync"
+
+	corev1 "k8s.io/api/core/v1"
+	discoveryv1 "k8s.io/api/discovery/v1"
+	"k8s.io/apimachinery/pkg/types"
+
+	"github.com/fairway-net/fairway/compile"
+	"github.com/fairway-net/fairway/model"
+)
+
+// state is what the watches have told so far: a compiler behind a lock, and
+// what is still missing before its tables may be trusted.
+type state struct {
+	wake    chan struct{} // filled when there may be a new table
+	changed func()        // told of every change
+
+	mu       sync.Mutex
+	compiler *compile.Compiler
+	node     compile.Node
+	missing  map[string]bool // what hasn't been complete yet
+}
+
+// The parts of the state that must be complete before a table is one.
+const (
+	partServices  = "services"
+	partSlices    = "endpointslices"
+	partNode      = "node"
+	partAddresses = "addresses"
+)
+
+func newState(config compile.Config, nodeName string, changed func()) *state {
+	return &state{
+		wake: make(chan struct{}, 1), changed: changed,
+		compiler: compile.New(config),
+		node:     compile.Node{Name: nodeName},
+		missing:  map[string]bool{partServices: true, partSlices: true, partNode: true, partAddresses: true},
+	}
+}
+
+// update changes the compiler's input and wakes the loop.
+func (s *state) update(change func(*compile.Compiler)) {
+	s.mu.Lock()
+	change(s.compiler)
+	ready := len(s.missing) == 0
+	s.mu.Unlock()
+	if ready {
+		s.changed()
+		signal(s.wake)
+	}
+}
+
+// complete notes that a part is known in full.
+func (s *state) complete(part string) {
+	s.mu.Lock()
+	was := len(s.missing)
+	delete(s.missing, part)
+	ready := was > 0 && len(s.missing) == 0
+	s.mu.Unlock()
+	if ready {
+		s.changed()
+		signal(s.wake)
+	}
+}
+
+// table is the latest table with the problems that are new in it; nil before
+// everything is complete.
+func (s *state) table() (*model.Table, []compile.Problem) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if len(s.missing) > 0 {
+		return nil, nil
+	}
+	table := s.compiler.Table()
+	return table, s.compiler.NewProblems()
+}
+
+func (s *state) setService(svc *corev1.Service) {
+	s.update(func(c *compile.Compiler) { c.SetService(svc) })
+}
+
+func (s *state) deleteService(n types.NamespacedName) {
+	s.update(func(c *compile.Compiler) { c.DeleteService(n.Namespace, n.Name) })
+}
+
+func (s *state) setSlice(slice *discoveryv1.EndpointSlice) {
+	s.update(func(c *compile.Compiler) { c.SetSlice(slice) })
+}
+
+func (s *state) deleteSlice(n types.NamespacedName) {
+	s.update(func(c *compile.Compiler) { c.DeleteSlice(n.Namespace, n.Name) })
+}
+
+// setNode takes in what the Node object says; nil if there is none (yet): then
+// the node has no zone, and its addresses are those of the machine alone.
+func (s *state) setNode(node *corev1.Node) {
+	s.update(func(c *compile.Compiler) {
+		next := compile.Node{Name: s.node.Name, Addresses: s.node.Addresses}
+		if node != nil {
+			next.Zone = node.Labels[corev1.LabelTopologyZone]
+			next.Primary = primaryOf(node)
+			next.PodCIDRs = podCIDRs(node)
+		}
+		if len(next.Primary) == 0 {
+			next.Primary = primaryAddresses(next.Addresses)
+		}
+		s.replaceNode(c, next)
+	})
+	s.complete(partNode)
+}
+
+// setAddresses takes in the addresses that this machine's interfaces have.
+func (s *state) setAddresses(addresses []netip.Addr) {
+	s.update(func(c *compile.Compiler) {
+		next := s.node
+		next.Addresses = addresses
+		if len(next.Primary) == 0 {
+			next.Primary = primaryAddresses(addresses)
+		}
+		s.replaceNode(c, next)
+	})
+	s.complete(partAddresses)
+}
+
+// replaceNode compiles all Services anew, so it does nothing for the many
+// updates of a Node (heartbeats, images) that say nothing new.
+func (s *state) replaceNode(c *compile.Compiler, next compile.Node) {
+	same := next.Name == s.node.Name && next.Zone == s.node.Zone && slices.Equal(next.Addresses, s.node.Addresses) &&
+		slices.Equal(next.Primary, s.node.Primary) && slices.Equal(next.PodCIDRs, s.node.PodCIDRs)
+	if !same {
+		s.node = next
+		c.SetNode(next)
+	}
+}
+
+// primaryOf are the first InternalIPs of each family, else the first
+// ExternalIPs, as kube-proxy takes them.
+func primaryOf(node *corev1.Node) []netip.Addr {
+	var primary []netip.Addr
+	has := map[bool]bool{} // by family
+	for _, kind := range []corev1.NodeAddressType{corev1.NodeInternalIP, corev1.NodeExternalIP} {
+		for _, a := range node.Status.Addresses {
+			ip, err := netip.ParseAddr(a.Address)
+			if a.Type != kind || err != nil || has[ip.Is6()] {
+				continue
+			}
+			has[ip.Is6()] = true
+			primary = append(primary, ip.Unmap())
+		}
+	}
+	return primary
+}
+
+func podCIDRs(node *corev1.Node) []netip.Prefix {
+	var list []netip.Prefix
+	for _, text := range node.Spec.PodCIDRs {
+		if p, err := netip.ParsePrefix(text); err == nil {
+			list = append(list, p.Masked())
+		}
+	}
+	return list
+}
+
+// healthChecks is what the health-check ports of Services answer, by port.
+func (s *state) healthChecks() map[uint16]serviceEndpoints {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	checks := map[uint16]serviceEndpoints{}
+	for _, h := range s.compiler.HealthChecks() {
+		checks[h.Port] = serviceEndpoints{Service: h.Service.String(), Local: h.Local}
+	}
+	return checks
+}

@@ -1,0 +1,131 @@
+package cmd
+
+import (
+	"fmt"
+	"log/slog"
+	"net/netip"
+	"os"
+	"strings"
+	"time"
+
+	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
+
+	"github.com/fairway-net/fairway/agent"
+	"github.com/fairway-net/fairway/compile"
+	"github.com/fairway-net/fairway/kube"
+)
+
+func agentCommand() *cobra.Command {
+	var kubeconfig string
+	flags := agentFlags{healthz: "0.0.0.0:10256", metrics: "127.0.0.1:10249"}
+	c := &cobra.Command{
+		Use:   "agent",
+		Short: "Run one node: watch the API and program the kernel",
+		Args:  cobra.NoArgs,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			api, err := kube.Config(kubeconfig)
+			if err != nil {
+				return err
+			}
+			config, err := flags.config()
+			if err != nil {
+				return err
+			}
+			config.API = api
+			return agent.Run(cmd.Context(), config)
+		},
+	}
+	c.Flags().StringVar(&kubeconfig, "kubeconfig", "", "kubeconfig file; without it, the credentials of the pod that this runs in")
+	flags.add(c.Flags())
+	c.Flags().StringSliceVar(&flags.serviceCIDRs, "service-cidr", nil, "ranges that cluster IPs come from; packets to addresses there that nothing serves are refused")
+	return c
+}
+
+// agentFlags are the flags of an agent, as typed.
+type agentFlags struct {
+	nodeName, mode     string
+	serviceCIDRs       []string
+	clusterCIDRs       []string
+	podInterfaces      []string
+	nodePortAddresses  []string
+	localhostNodePorts bool
+	masqueradeAll      bool
+	register           bool
+	scheduler          string
+	iptablesVariant    string
+	verifyPeriod       time.Duration
+	healthz, metrics   string
+	verbose            bool
+	podsOfNode         bool
+}
+
+func (f *agentFlags) add(flags *pflag.FlagSet) {
+	hostname, err := os.Hostname()
+	if err != nil {
+		hostname = "localhost"
+	}
+	flags.StringVar(&f.nodeName, "node-name", strings.ToLower(hostname), "name of this machine's Node object")
+	flags.StringVar(&f.mode, "mode", agent.AutoMode, "data plane: auto, nftables, ebpf, ipvs, iptables or userspace, as far as this build has them")
+	flags.StringSliceVar(&f.clusterCIDRs, "cluster-cidr", nil, "ranges that pods have their addresses from")
+	flags.StringSliceVar(&f.podInterfaces, "pod-interface", nil, "interfaces that pods' packets come in through; a trailing * matches the rest of a name")
+	flags.BoolVar(&f.podsOfNode, "node-cidr", false, "take the Node's own pod ranges for pods too")
+	flags.StringSliceVar(&f.nodePortAddresses, "nodeport-addresses", nil, `addresses that node ports answer at: CIDRs, or "primary"; all without this`)
+	flags.BoolVar(&f.localhostNodePorts, "localhost-nodeports", false, "let node ports answer at loopback addresses too, where the data plane can")
+	flags.BoolVar(&f.masqueradeAll, "masquerade-all", false, "masquerade all traffic to cluster IPs")
+	flags.BoolVar(&f.register, "register-node", false, "make and keep the Node object of this machine")
+	flags.StringVar(&f.scheduler, "scheduler", "", "how backends are chosen where a Service doesn't say (rr, wrr, lc, ...), as far as the data plane offers it")
+	flags.StringVar(&f.iptablesVariant, "iptables-variant", "", "nft or legacy, for the modes that use iptables; found out without this")
+	flags.DurationVar(&f.verifyPeriod, "sync-period", 30*time.Second, "how often the kernel is compared with what should be, unasked")
+	flags.StringVar(&f.healthz, "healthz-bind-address", f.healthz, `host:port of /healthz and /livez; "" serves none`)
+	flags.StringVar(&f.metrics, "metrics-bind-address", f.metrics, `host:port of /metrics and /proxyMode; "" serves none`)
+	flags.BoolVar(&f.verbose, "verbose", false, "log more")
+}
+
+// config is what the flags say.
+func (f *agentFlags) config() (agent.Config, error) {
+	config := agent.Config{
+		NodeName: f.nodeName, Mode: f.mode, VerifyPeriod: f.verifyPeriod,
+		HealthzAddress: f.healthz, MetricsAddress: f.metrics, Register: f.register, Log: f.logger(),
+	}
+	config.Plane.Scheduler = f.scheduler
+	if f.verifyPeriod <= 0 {
+		return config, fmt.Errorf("--sync-period: %s: must be greater than 0", f.verifyPeriod)
+	}
+	var err error
+	if config.Compile.ServiceCIDRs, err = prefixes("service-cidr", f.serviceCIDRs); err != nil {
+		return config, err
+	}
+	if config.Compile.Pods.Prefixes, err = prefixes("cluster-cidr", f.clusterCIDRs); err != nil {
+		return config, err
+	}
+	if config.Compile.NodePorts, err = compile.ParseNodePortAddresses(f.nodePortAddresses); err != nil {
+		return config, fmt.Errorf("--nodeport-addresses: %w", err)
+	}
+	config.Compile.Pods.Interfaces = f.podInterfaces
+	config.Compile.PodsOfNode = f.podsOfNode
+	config.Compile.LocalhostNodePorts = f.localhostNodePorts
+	config.Compile.MasqueradeAll = f.masqueradeAll
+	return config, nil
+}
+
+func (f *agentFlags) logger() *slog.Logger {
+	level := slog.LevelInfo
+	if f.verbose {
+		level = slog.LevelDebug
+	}
+	return slog.New(slog.NewTextHandler(os.Stderr, &slog.HandlerOptions{Level: level}))
+}
+
+// prefixes reads the values of a flag that takes CIDRs.
+func prefixes(flag string, values []string) ([]netip.Prefix, error) {
+	var list []netip.Prefix
+	for _, value := range values {
+		p, err := netip.ParsePrefix(strings.TrimSpace(value))
+		if err != nil {
+			return nil, fmt.Errorf("--%s: %q is not a CIDR such as 10.96.0.0/16", flag, value)
+		}
+		list = append(list, p.Masked())
+	}
+	return list, nil
+}

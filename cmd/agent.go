@@ -53,7 +53,6 @@ type agentFlags struct {
 	masqueradeAll      bool
 	register           bool
 	scheduler          string
-	iptablesVariant    string
 	verifyPeriod       time.Duration
 	healthz, metrics   string
 	verbose            bool
@@ -75,7 +74,6 @@ func (f *agentFlags) add(flags *pflag.FlagSet) {
 	flags.BoolVar(&f.masqueradeAll, "masquerade-all", false, "masquerade all traffic to cluster IPs")
 	flags.BoolVar(&f.register, "register-node", false, "make and keep the Node object of this machine")
 	flags.StringVar(&f.scheduler, "scheduler", "", "how backends are chosen where a Service doesn't say (rr, wrr, lc, ...), as far as the data plane offers it")
-	flags.StringVar(&f.iptablesVariant, "iptables-variant", "", "nft or legacy, for the modes that use iptables; found out without this")
 	flags.DurationVar(&f.verifyPeriod, "sync-period", 30*time.Second, "how often the kernel is compared with what should be, unasked")
 	flags.StringVar(&f.healthz, "healthz-bind-address", f.healthz, `host:port of /healthz and /livez; "" serves none`)
 	flags.StringVar(&f.metrics, "metrics-bind-address", f.metrics, `host:port of /metrics and /proxyMode; "" serves none`)

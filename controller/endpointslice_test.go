@@ -186,7 +186,7 @@ func testSliceDeleted(r *rig) {
 	r.createService(service("web", nil))
 	r.createPod(pod("a", "n1", "10.0.0.1"))
 	r.expectEndpoints("web", "10.0.0.1:8080 n1 z1 ready serving")
-	found, err := r.slicesWhere("web", func(discoveryv1.EndpointSlice) bool { return true })
+	found, err := r.slicesOf("web")
 	if err != nil {
 		r.Fatal(err)
 	}
@@ -206,7 +206,7 @@ func testManyPods(r *rig) {
 		want = append(want, ip+":8080 n1 z1 ready serving")
 	}
 	r.expectEndpoints("web", want...)
-	found, err := r.slicesWhere("web", func(discoveryv1.EndpointSlice) bool { return true })
+	found, err := r.slicesOf("web")
 	if err != nil {
 		r.Fatal(err)
 	}
@@ -240,9 +240,12 @@ func (r *rig) expectEndpoints(service string, want ...string) {
 	r.Helper()
 	slices.Sort(want)
 	r.eventually("endpoints of "+service, func(context.Context) error {
-		found, err := r.slicesWhere(service, func(discoveryv1.EndpointSlice) bool { return true })
+		found, err := r.slicesOf(service)
 		if err != nil {
 			return err
+		}
+		if len(found) == 0 {
+			return errors.New("there is no EndpointSlice yet")
 		}
 		var got []string
 		for _, s := range found {

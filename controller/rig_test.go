@@ -100,7 +100,10 @@ func (r *rig) awaitControllers() {
 		}); err != nil {
 			return err
 		}
-		_, err := r.slicesWhere("probe", func(discoveryv1.EndpointSlice) bool { return true })
+		found, err := r.slicesOf("probe")
+		if err == nil && len(found) == 0 {
+			err = errors.New("the probe has no EndpointSlice")
+		}
 		return err
 	})
 	if err := r.client.CoreV1().Services(r.ns).Delete(context.Background(), "probe", metav1.DeleteOptions{}); err != nil {
@@ -114,21 +117,12 @@ func (r *rig) awaitControllers() {
 	}
 }
 
-func (r *rig) slicesWhere(service string, keep func(discoveryv1.EndpointSlice) bool) ([]discoveryv1.EndpointSlice, error) {
+func (r *rig) slicesOf(service string) ([]discoveryv1.EndpointSlice, error) {
 	list, err := r.client.DiscoveryV1().EndpointSlices(r.ns).List(context.Background(), metav1.ListOptions{LabelSelector: discoveryv1.LabelServiceName + "=" + service})
 	if err != nil {
 		return nil, err
 	}
-	var kept []discoveryv1.EndpointSlice
-	for _, s := range list.Items {
-		if keep(s) {
-			kept = append(kept, s)
-		}
-	}
-	if len(kept) == 0 {
-		return nil, fmt.Errorf("no such EndpointSlice of Service %s among %d", service, len(list.Items))
-	}
-	return kept, nil
+	return list.Items, nil
 }
 
 // eventually waits until check finds nothing wrong.

@@ -18,7 +18,9 @@ import (
 	"k8s.io/client-go/tools/record"
 
 	"github.com/fairway-net/fairway/controller/cluster"
+	"github.com/fairway-net/fairway/controller/endpoints"
 	"github.com/fairway-net/fairway/controller/endpointslice"
+	"github.com/fairway-net/fairway/controller/mirroring"
 )
 
 // Options says how the controllers run; the zero value is good.
@@ -44,6 +46,12 @@ func controllers() []starter {
 	return []starter{
 		{"endpointslice-controller", func(e *environment, log *slog.Logger) (loop, error) {
 			return endpointslice.New(e.cluster, e.events("endpoint-slice-controller"), log)
+		}},
+		{"endpoints-controller", func(e *environment, log *slog.Logger) (loop, error) {
+			return endpoints.New(e.cluster, log)
+		}},
+		{"endpointslice-mirroring-controller", func(e *environment, log *slog.Logger) (loop, error) {
+			return mirroring.New(e.cluster, log)
 		}},
 	}
 }
@@ -89,7 +97,7 @@ func run(ctx context.Context, clients clients, options Options) error {
 			return fmt.Errorf("disable controller %q: no such controller, there are %v", name, Names())
 		}
 	}
-	cache, err := cluster.New(clients.typed, endpointslice.Name)
+	cache, err := cluster.New(clients.typed, endpointslice.Name, mirroring.Name)
 	if err != nil {
 		return err
 	}

@@ -8,7 +8,6 @@ import (
 	"fmt"
 
 	corev1 "k8s.io/api/core/v1"
-	discoveryv1 "k8s.io/api/discovery/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/informers"
@@ -63,18 +62,18 @@ func (c *Cache) OnSelection(f func(service types.NamespacedName)) {
 	c.selectionsFor = append(c.selectionsFor, f)
 }
 
-// OnSlice calls f for each change of an EndpointSlice; old is nil for a new
-// one, new for a deleted one.
-func (c *Cache) OnSlice(f func(old, new *discoveryv1.EndpointSlice)) error {
-	return c.handle(c.slices, change[discoveryv1.EndpointSlice](f))
+// OnService is OnEndpoints for Services.
+func (c *Cache) OnService(f func(old, new *corev1.Service)) error {
+	return c.handle(c.factory.Core().V1().Services().Informer(), change[corev1.Service](f))
 }
 
-// OnEndpoints is OnSlice for Endpoints.
+// OnEndpoints calls f for each change of an Endpoints object; old is nil for a
+// new one, new for a deleted one.
 func (c *Cache) OnEndpoints(f func(old, new *corev1.Endpoints)) error {
 	return c.handle(c.factory.Core().V1().Endpoints().Informer(), change[corev1.Endpoints](f))
 }
 
-// OnNode is OnSlice for Nodes.
+// OnNode is OnEndpoints for Nodes.
 func (c *Cache) OnNode(f func(old, new *corev1.Node)) error {
 	return c.handle(c.factory.Core().V1().Nodes().Informer(), change[corev1.Node](f))
 }
@@ -99,23 +98,6 @@ func (c *Cache) PodsOf(service *corev1.Service) []*corev1.Pod {
 // ServicesOn returns the Services that select a Pod on the node, some twice.
 func (c *Cache) ServicesOn(node string) []types.NamespacedName {
 	return c.selection.servicesOn(node)
-}
-
-// SlicesOf returns the EndpointSlices of the Service that manager wrote and
-// that are not about to go.
-func (c *Cache) SlicesOf(service types.NamespacedName, manager string) ([]*discoveryv1.EndpointSlice, error) {
-	objects, err := c.slices.GetIndexer().ByIndex(byService, service.String())
-	if err != nil {
-		return nil, fmt.Errorf("look up EndpointSlices of %s: %w", service, err)
-	}
-	var found []*discoveryv1.EndpointSlice
-	for _, o := range objects {
-		slice, ok := o.(*discoveryv1.EndpointSlice)
-		if ok && slice.DeletionTimestamp == nil && slice.Labels[discoveryv1.LabelManagedBy] == manager {
-			found = append(found, slice)
-		}
-	}
-	return found, nil
 }
 
 func (c *Cache) serviceChanged(old, new *corev1.Service) {

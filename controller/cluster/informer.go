@@ -7,7 +7,6 @@ import (
 
 	discoveryv1 "k8s.io/api/discovery/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/informers"
 	discoveryinformers "k8s.io/client-go/informers/discovery/v1"
 	"k8s.io/client-go/kubernetes"
@@ -30,12 +29,7 @@ func sliceService(obj any) ([]string, error) {
 	if !ok {
 		return nil, fmt.Errorf("index EndpointSlice: got %T", obj)
 	}
-	return []string{ServiceOf(slice).String()}, nil
-}
-
-// ServiceOf returns the Service that an EndpointSlice says it belongs to.
-func ServiceOf(slice *discoveryv1.EndpointSlice) types.NamespacedName {
-	return types.NamespacedName{Namespace: slice.Namespace, Name: slice.Labels[discoveryv1.LabelServiceName]}
+	return []string{serviceOf(slice).String()}, nil
 }
 
 // change makes one function of an informer's three: old is nil when the object

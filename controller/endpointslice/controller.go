@@ -32,10 +32,6 @@ const (
 	// maxEndpoints is how many endpoints one slice holds, as in Kubernetes.
 	maxEndpoints = 100
 	workers      = 16
-	// staleLimit is how often in a row the cache may be found behind the last
-	// write. A slice that came and went while the watch was down is never
-	// shown by it, and would be waited for for ever.
-	staleLimit = 10
 	// eventAfter is how many failures in a row a Service's Event reports.
 	eventAfter = 3
 )
@@ -46,7 +42,7 @@ type Controller struct {
 	events     record.EventRecorder
 	logger     logr.Logger
 	reconciler *endpointslice.Reconciler
-	tracker    *endpointsliceutil.EndpointSliceTracker
+	written    *cluster.Written
 	triggers   *endpointsliceutil.TriggerTimeTracker
 	topology   *topologycache.TopologyCache
 	services   *queue.Queue[types.NamespacedName]
@@ -60,20 +56,19 @@ func New(c *cluster.Cache, events record.EventRecorder, log *slog.Logger) (*Cont
 		cluster:  c,
 		events:   events,
 		logger:   logr.FromSlogHandler(log.Handler()).V(int(-slog.LevelDebug)),
-		tracker:  endpointsliceutil.NewEndpointSliceTracker(),
 		triggers: endpointsliceutil.NewTriggerTimeTracker(),
 		topology: topologycache.NewTopologyCache(),
 	}
-	controller.reconciler = endpointslice.NewReconciler(c.Client, c.Nodes, maxEndpoints,
-		controller.tracker, controller.topology, events, Name,
-		endpointslice.WithPreferSameTrafficDistributionEnabled(true))
 	controller.services = queue.New(log, controller.sync)
 	controller.zones = queue.New(log, controller.syncZones)
-
-	c.OnSelection(controller.services.Add)
-	if err := c.OnSlice(controller.sliceChanged); err != nil {
-		return nil, fmt.Errorf("watch EndpointSlices: %w", err)
+	var err error
+	if controller.written, err = c.Written(Name, controller.services.Add); err != nil {
+		return nil, err
 	}
+	controller.reconciler = endpointslice.NewReconciler(c.Client, c.Nodes, maxEndpoints,
+		controller.written.EndpointSliceTracker, controller.topology, events, Name,
+		endpointslice.WithPreferSameTrafficDistributionEnabled(true))
+	c.OnSelection(controller.services.Add)
 	if err := c.OnNode(controller.nodeChanged); err != nil {
 		return nil, fmt.Errorf("watch Nodes: %w", err)
 	}
@@ -108,15 +103,9 @@ func (c *Controller) sync(_ context.Context, key types.NamespacedName) error {
 	if len(service.Spec.Selector) == 0 || service.Spec.Type == corev1.ServiceTypeExternalName {
 		return nil
 	}
-	slices, err := c.cluster.SlicesOf(key, Name)
+	slices, err := c.written.Of(key, c.services.Failures(key))
 	if err != nil {
 		return err
-	}
-	if c.tracker.StaleSlices(service, slices) {
-		if c.services.Failures(key) < staleLimit {
-			return fmt.Errorf("list EndpointSlices of %s: %w", key, queue.ErrStale)
-		}
-		c.tracker.DeleteService(key.Namespace, key.Name)
 	}
 	pods := c.cluster.PodsOf(service)
 	trigger := c.triggers.ComputeEndpointLastChangeTriggerTime(key.Namespace, service, pods)
@@ -133,37 +122,8 @@ func (c *Controller) sync(_ context.Context, key types.NamespacedName) error {
 func (c *Controller) forget(key types.NamespacedName) {
 	c.triggers.DeleteService(key.Namespace, key.Name)
 	c.reconciler.DeleteService(key.Namespace, key.Name)
-	c.tracker.DeleteService(key.Namespace, key.Name)
+	c.written.DeleteService(key.Namespace, key.Name)
 	for _, family := range []discoveryv1.AddressType{discoveryv1.AddressTypeIPv4, discoveryv1.AddressTypeIPv6} {
 		c.topology.RemoveHints(key.String(), family)
 	}
-}
-
-// sliceChanged asks for a look at the Service of a slice that somebody else
-// has changed. What this controller wrote itself comes back here too and is
-// known by its generation.
-func (c *Controller) sliceChanged(old, new *discoveryv1.EndpointSlice) {
-	switch {
-	case old == nil:
-		if managed(new) && c.tracker.ShouldSync(new) {
-			c.services.Add(cluster.ServiceOf(new))
-		}
-	case new == nil:
-		if !managed(old) {
-			return
-		}
-		known := c.tracker.Has(old)
-		if expected := c.tracker.HandleDeletion(old); !known || !expected {
-			c.services.Add(cluster.ServiceOf(old))
-		}
-	case cluster.ServiceOf(old) != cluster.ServiceOf(new):
-		c.services.Add(cluster.ServiceOf(old))
-		c.services.Add(cluster.ServiceOf(new))
-	case managed(old) != managed(new) || managed(new) && c.tracker.ShouldSync(new):
-		c.services.Add(cluster.ServiceOf(new))
-	}
-}
-
-func managed(slice *discoveryv1.EndpointSlice) bool {
-	return slice.Labels[discoveryv1.LabelManagedBy] == Name
 }

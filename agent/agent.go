@@ -63,6 +63,9 @@ func Run(ctx context.Context, config Config) error {
 }
 
 func newAgent(config Config) (*Agent, error) {
+	if config.VerifyPeriod <= 0 {
+		return nil, fmt.Errorf("sync period %s: must be greater than 0", config.VerifyPeriod)
+	}
 	client, err := kube.Client(config.API)
 	if err != nil {
 		return nil, err

@@ -38,9 +38,11 @@ func agentCommand() *cobra.Command {
 	}
 	c.Flags().StringVar(&kubeconfig, "kubeconfig", "", "kubeconfig file; without it, the credentials of the pod that this runs in")
 	flags.add(c.Flags())
-	c.Flags().StringSliceVar(&flags.serviceCIDRs, "service-cidr", nil, "ranges that cluster IPs come from; packets to addresses there that nothing serves are refused")
 	return c
 }
+
+// agentConfig is what the flags of an agent become.
+type agentConfig = agent.Config
 
 // agentFlags are the flags of an agent, as typed.
 type agentFlags struct {
@@ -65,19 +67,29 @@ func (f *agentFlags) add(flags *pflag.FlagSet) {
 		hostname = "localhost"
 	}
 	flags.StringVar(&f.nodeName, "node-name", strings.ToLower(hostname), "name of this machine's Node object")
-	flags.StringVar(&f.mode, "mode", agent.AutoMode, "data plane: auto, nftables, ebpf, ipvs, iptables or userspace, as far as this build has them")
+	f.addMeaning(flags)
+	flags.BoolVar(&f.register, "register-node", false, "make and keep the Node object of this machine")
+	flags.DurationVar(&f.verifyPeriod, "sync-period", 30*time.Second, "how often the kernel is compared with what should be, unasked")
+	flags.StringVar(&f.healthz, "healthz-bind-address", f.healthz, `host:port of /healthz and /livez; "" serves none`)
+	flags.StringVar(&f.metrics, "metrics-bind-address", f.metrics, `host:port of /metrics and /proxyMode; "" serves none`)
+	flags.BoolVar(&f.verbose, "verbose", false, "log more")
+}
+
+// addMeaning adds the flags that decide what goes where and in which mode:
+// those that make sense without an API too.
+func (f *agentFlags) addMeaning(flags *pflag.FlagSet) {
+	if f.mode == "" {
+		f.mode = agent.AutoMode
+	}
+	flags.StringVar(&f.mode, "mode", f.mode, "data plane: auto, nftables, ebpf, ipvs, iptables or userspace, as far as this build has them")
 	flags.StringSliceVar(&f.clusterCIDRs, "cluster-cidr", nil, "ranges that pods have their addresses from")
 	flags.StringSliceVar(&f.podInterfaces, "pod-interface", nil, "interfaces that pods' packets come in through; a trailing * matches the rest of a name")
 	flags.BoolVar(&f.podsOfNode, "node-cidr", false, "take the Node's own pod ranges for pods too")
 	flags.StringSliceVar(&f.nodePortAddresses, "nodeport-addresses", nil, `addresses that node ports answer at: CIDRs, or "primary"; all without this`)
 	flags.BoolVar(&f.localhostNodePorts, "localhost-nodeports", false, "let node ports answer at loopback addresses too, where the data plane can")
 	flags.BoolVar(&f.masqueradeAll, "masquerade-all", false, "masquerade all traffic to cluster IPs")
-	flags.BoolVar(&f.register, "register-node", false, "make and keep the Node object of this machine")
 	flags.StringVar(&f.scheduler, "scheduler", "", "how backends are chosen where a Service doesn't say (rr, wrr, lc, ...), as far as the data plane offers it")
-	flags.DurationVar(&f.verifyPeriod, "sync-period", 30*time.Second, "how often the kernel is compared with what should be, unasked")
-	flags.StringVar(&f.healthz, "healthz-bind-address", f.healthz, `host:port of /healthz and /livez; "" serves none`)
-	flags.StringVar(&f.metrics, "metrics-bind-address", f.metrics, `host:port of /metrics and /proxyMode; "" serves none`)
-	flags.BoolVar(&f.verbose, "verbose", false, "log more")
+	flags.StringSliceVar(&f.serviceCIDRs, "service-cidr", nil, "ranges that cluster IPs come from; packets to addresses there that nothing serves are refused")
 }
 
 // config is what the flags say.
@@ -87,9 +99,6 @@ func (f *agentFlags) config() (agent.Config, error) {
 		HealthzAddress: f.healthz, MetricsAddress: f.metrics, Register: f.register, Log: f.logger(),
 	}
 	config.Plane.Scheduler = f.scheduler
-	if f.verifyPeriod <= 0 {
-		return config, fmt.Errorf("--sync-period: %s: must be greater than 0", f.verifyPeriod)
-	}
 	var err error
 	if config.Compile.ServiceCIDRs, err = prefixes("service-cidr", f.serviceCIDRs); err != nil {
 		return config, err

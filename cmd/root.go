@@ -17,6 +17,8 @@ import (
 func commands() []*cobra.Command {
 	return []*cobra.Command{
 		agentCommand(),
+		renderCommand(),
+		cleanupCommand(),
 		versionCommand(),
 	}
 }

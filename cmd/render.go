@@ -1,0 +1,113 @@
+package cmd
+
+import (
+	"fmt"
+	"io"
+	"maps"
+	"slices"
+
+	"github.com/spf13/cobra"
+	corev1 "k8s.io/api/core/v1"
+
+	"github.com/fairway-net/fairway/compile"
+	"github.com/fairway-net/fairway/dataplane"
+	"github.com/fairway-net/fairway/internal/manifest"
+	"github.com/fairway-net/fairway/model"
+)
+
+func renderCommand() *cobra.Command {
+	var files []string
+	var objects, table bool
+	flags := agentFlags{mode: "nftables"}
+	c := &cobra.Command{
+		Use:   "render -f FILES --mode MODE",
+		Short: "Print the rules that a mode would make of manifests; touches nothing",
+		Long: `Print what a data plane would put into the kernel of a node, as input for that
+mode's usual tool. Nothing is touched and no privilege is needed.
+
+The manifests hold Services with the cluster IPs and node ports that they were
+given, and their EndpointSlices or Endpoints; Nodes lend their addresses to node
+ports. The output of a cluster will do:
+
+  kubectl get services,endpointslices,nodes -A -o yaml | fairway render -f - --mode iptables`,
+		Args: cobra.NoArgs,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			t, err := flags.render(files, cmd.ErrOrStderr())
+			if err != nil {
+				return err
+			}
+			if table {
+				_, err := io.WriteString(cmd.OutOrStdout(), t.String())
+				return err
+			}
+			config, err := flags.config()
+			if err != nil {
+				return err
+			}
+			return printPlane(cmd.OutOrStdout(), config.Mode, t, objects, config)
+		},
+	}
+	c.Flags().StringSliceVarP(&files, "filename", "f", nil, `manifests: files, folders, or "-" for standard input`)
+	c.Flags().BoolVar(&objects, "objects", false, "print the named objects instead of input for a tool")
+	c.Flags().BoolVar(&table, "table", false, "print the model instead: what goes where, in no mode's terms")
+	c.Flags().StringVar(&flags.nodeName, "node", "", "the Node to render for; the first in the manifests without this")
+	flags.addMeaning(c.Flags())
+	if err := c.MarkFlagRequired("filename"); err != nil {
+		panic("render has no --filename: " + err.Error())
+	}
+	return c
+}
+
+// render compiles manifests into a table.
+func (f *agentFlags) render(files []string, warnings io.Writer) (*model.Table, error) {
+	set, err := manifest.Read(files...)
+	if err != nil {
+		return nil, err
+	}
+	node, err := set.Node(f.nodeName)
+	if err != nil {
+		return nil, err
+	}
+	config, err := f.config()
+	if err != nil {
+		return nil, err
+	}
+	for _, s := range set.Services {
+		if s.Spec.ClusterIP == "" && s.Spec.Type != corev1.ServiceTypeExternalName {
+			fmt.Fprintf(warnings, "fairway: service %s/%s: spec.clusterIP is not set in the manifest: not rendered\n", s.Namespace, s.Name)
+		}
+	}
+	for _, ignored := range set.Ignored {
+		fmt.Fprintf(warnings, "fairway: %s: not used\n", ignored)
+	}
+	return compile.All(config.Compile, node, set.Services, set.Slices), nil
+}
+
+func printPlane(out io.Writer, mode string, t *model.Table, objects bool, config agentConfig) error {
+	kind, err := dataplane.Find(mode)
+	if err != nil {
+		return err
+	}
+	if objects || kind.Script == nil {
+		list, err := kind.Render(t, config.Plane)
+		if err != nil {
+			return fmt.Errorf("render %s: %w", mode, err)
+		}
+		for _, o := range list {
+			fmt.Fprintln(out, o)
+		}
+		return nil
+	}
+	scripts, err := kind.Script(t, config.Plane)
+	if err != nil {
+		return fmt.Errorf("render %s: %w", mode, err)
+	}
+	names := slices.Sorted(maps.Keys(scripts))
+	for _, name := range names {
+		if len(names) > 1 {
+			fmt.Fprintf(out, "# ---- %s ----\n", name)
+		}
+		fmt.Fprint(out, scripts[name])
+	}
+	return nil
+}

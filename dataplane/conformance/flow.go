@@ -1,0 +1,185 @@
+package conformance
+
+import (
+	"errors"
+	"fmt"
+	"net"
+
+	"github.com/fairway-net/fairway/internal/kernel"
+	"github.com/fairway-net/fairway/model"
+)
+
+// flow is a connection, or a UDP socket that keeps its port, held over several
+// steps.
+type flow struct {
+	probe Probe
+	conn  net.Conn
+	last  Answer
+}
+
+// probe compares what is expected with the specification, and then with what
+// packets meet.
+func (r *Run) probe(s Step) error {
+	p, err := parseProbe(s.Args)
+	if err != nil {
+		return err
+	}
+	v, err := r.decide(p, s.Expect)
+	if err != nil || r.stage == nil {
+		return err
+	}
+	if r.cannot(p, s) {
+		return nil
+	}
+	return r.stage.check(p, r.wanted(p, s, v))
+}
+
+func (r *Run) decide(p Probe, e *Expectation) (model.Verdict, error) {
+	v := r.table.Decide(p.From.packet(p.Proto, p.To))
+	return v, e.checkVerdict(v)
+}
+
+// cannot reports whether the step's protocol is beyond the plane.
+func (r *Run) cannot(p Probe, s Step) bool {
+	if p.Proto != model.SCTP {
+		return false
+	}
+	if lack := r.lack(kernel.SCTPProtocol, ""); lack != nil {
+		r.except(s, lack, "left out")
+		return true
+	}
+	return false
+}
+
+// wanted is what packets must meet, weakened by what the plane lacks.
+func (r *Run) wanted(p Probe, s Step, v model.Verdict) wanted {
+	w := wantedOf(r.stage, p, s.Expect, v)
+	if lack := r.lack(kernel.ClientAddress, ""); lack != nil && v.Action == model.Forward && w.keepsSource(v.Src) {
+		r.except(s, lack, "the source may be masqueraded")
+		w.lenient = true
+	}
+	if lack := r.lack(kernel.SilentDrop, ""); lack != nil && v.Action == model.Discard {
+		r.except(s, lack, "expected to be refused instead")
+		w.outcome = Refused
+	}
+	return w
+}
+
+// flowStep does the steps flow, send and close.
+func (r *Run) flowStep(s Step) error {
+	name := s.Args[0]
+	f := r.flows[name]
+	if s.Verb == "flow" {
+		if f != nil {
+			return fmt.Errorf("there is a flow %q already", name)
+		}
+		return r.open(name, s)
+	}
+	if f == nil {
+		return fmt.Errorf("no flow %q", name)
+	}
+	if s.Verb == "send" {
+		return r.send(f, s)
+	}
+	delete(r.flows, name)
+	if f.conn == nil {
+		return nil
+	}
+	return f.conn.Close()
+}
+
+// open begins a flow and keeps it. A UDP flow may begin unanswered; it keeps
+// its port nevertheless.
+func (r *Run) open(name string, s Step) error {
+	p, err := parseProbe(s.Args[1:])
+	if err != nil {
+		return err
+	}
+	v, err := r.decide(p, s.Expect)
+	if err != nil {
+		return err
+	}
+	f := &flow{probe: p}
+	r.flows[name] = f
+	if r.stage == nil || r.cannot(p, s) {
+		return nil
+	}
+	if f.conn, err = r.stage.connect(p, patience); err != nil {
+		return fmt.Errorf("expected a connection: %w", err)
+	}
+	return f.ask(r.wanted(p, s, v))
+}
+
+// send asks over a flow who is there now.
+func (r *Run) send(f *flow, s Step) error {
+	w := wanted{outcome: s.Expect.Outcome}
+	switch {
+	case s.Expect.Outcome == Same:
+		w.outcome, w.backends, w.lenient = Forwarded, map[string]bool{f.last.Backend: f.last.Client != f.last.Local}, true
+	case s.Expect.Outcome == Reset:
+	default:
+		v, err := r.decide(f.probe, s.Expect)
+		if err != nil {
+			return err
+		}
+		if r.stage != nil {
+			w = r.wanted(f.probe, s, v)
+		}
+	}
+	if f.conn == nil {
+		return nil
+	}
+	was := f.last
+	if err := f.ask(w); err != nil {
+		return err
+	}
+	if s.Expect.Outcome == Same && f.last.Client != was.Client {
+		return fmt.Errorf("%s, expected it to see %s as before", f.last, was.Client)
+	}
+	return nil
+}
+
+func (f *flow) ask(w wanted) error {
+	wait := patience
+	if w.outcome == Silent {
+		wait = silence
+	}
+	answer := question(f.conn, f.probe.Proto, wait)
+	if err := w.judge(answer); err != nil {
+		return err
+	}
+	f.last = answer
+	return nil
+}
+
+// Finish ends flows, removes the plane's objects and ends its process.
+func (r *Run) Finish() error {
+	var errs []error
+	for name, f := range r.flows {
+		if f.conn != nil {
+			if err := f.conn.Close(); err != nil {
+				errs = append(errs, fmt.Errorf("close flow %s: %w", name, err))
+			}
+		}
+	}
+	if r.process == nil && r.stage != nil {
+		errs = append(errs, r.start())
+	}
+	if r.process != nil {
+		errs = append(errs, r.process.Remove(), r.kill())
+	}
+	return errors.Join(errs...)
+}
+
+// Diagnosis is what helps to understand why a case failed: the plane's objects
+// and what its process wrote.
+func (r *Run) Diagnosis() string {
+	if r.process == nil {
+		return "the plane's process is not running"
+	}
+	objects, err := r.process.Dump()
+	if err != nil {
+		objects = err.Error()
+	}
+	return fmt.Sprintf("the plane's objects:\n%s\nits process said: %s", objects, r.process.Log())
+}

@@ -1,0 +1,246 @@
+package conformance
+
+import (
+	"errors"
+	"fmt"
+	"os/exec"
+	"strings"
+	"time"
+
+	"github.com/fairway-net/fairway/internal/kernel"
+	"github.com/fairway-net/fairway/model"
+)
+
+// Run plays one case with one plane, or, without a stage, only holds what the
+// case expects against the specification.
+type Run struct {
+	// Exceptions are the steps that were weakened or left out because the plane
+	// declares that it lacks something.
+	Exceptions []string
+
+	stage    *Stage
+	kind     string
+	stateDir string
+	c        *Case
+	cluster  *Cluster
+	table    *model.Table
+	process  *Process // nil while killed, and without a stage
+	lacks    []kernel.Lack
+	flows    map[string]*flow
+}
+
+// Specify plays a case without packets: every expectation must be what
+// model.Decide says.
+func Specify(c *Case) error {
+	r := &Run{c: c, cluster: NewCluster(), flows: map[string]*flow{}}
+	return r.steps()
+}
+
+// Play plays a case on a stage with the plane of the given name, and leaves
+// the plane's process and kernel objects for Finish.
+func Play(c *Case, s *Stage, kind, stateDir string) (*Run, error) {
+	r := &Run{stage: s, kind: kind, stateDir: stateDir, c: c, cluster: NewCluster(), flows: map[string]*flow{}}
+	if err := r.start(); err != nil {
+		return r, err
+	}
+	return r, r.steps()
+}
+
+func (r *Run) steps() error {
+	if err := r.program(); err != nil {
+		return fmt.Errorf("empty table: %w", err)
+	}
+	for _, s := range r.c.Steps {
+		if r.skips(s) {
+			continue
+		}
+		if err := r.step(s); err != nil {
+			return fmt.Errorf("%s.txtar:%d: %s: %w", r.c.Name, s.Line, s.Text, err)
+		}
+	}
+	return nil
+}
+
+// skips tells whether the step's conditions rule it out, and lists it as an
+// exception if the plane's lacks are why.
+func (r *Run) skips(s Step) bool {
+	if r.stage == nil {
+		return false
+	}
+	for _, c := range s.Conditions {
+		if c.Plane != "" && (c.Plane == r.kind) == c.Not {
+			return true
+		}
+		if c.Needs == "" {
+			continue
+		}
+		if lack := r.lack(c.Needs, c.Value); lack != nil {
+			r.except(s, lack, "left out")
+			return true
+		}
+	}
+	return false
+}
+
+func (r *Run) lack(f kernel.Feature, value string) *kernel.Lack {
+	for i, l := range r.lacks {
+		if l.Feature == f && (l.Value == "" || value == "" || l.Value == value) {
+			return &r.lacks[i]
+		}
+	}
+	return nil
+}
+
+func (r *Run) except(s Step, l *kernel.Lack, how string) {
+	r.Exceptions = append(r.Exceptions, fmt.Sprintf("%s.txtar:%d: %s: %s: %s lacks %s %s: %s",
+		r.c.Name, s.Line, s.Text, how, r.kind, l.Feature, l.Value, l.Why))
+}
+
+func (r *Run) step(s Step) error {
+	switch s.Verb {
+	case "config":
+		return r.change(r.cluster.Configure(s.Args))
+	case "node":
+		return r.change(r.cluster.SetNode(s.Args))
+	case "apply":
+		for _, name := range s.Args {
+			if err := r.cluster.Apply(r.c.Files[name]); err != nil {
+				return fmt.Errorf("%s: %w", name, err)
+			}
+		}
+		return r.program()
+	case "endpoints":
+		slice, err := parseEndpoints(s.Args)
+		if err != nil {
+			return err
+		}
+		r.cluster.setSlice(slice)
+		return r.program()
+	case "delete":
+		return r.change(r.cluster.Delete(s.Args[0], s.Args[1]))
+	case "probe":
+		return r.probe(s)
+	case "flow", "send", "close":
+		return r.flowStep(s)
+	}
+	if r.stage == nil {
+		return nil
+	}
+	return r.processStep(s)
+}
+
+func (r *Run) change(err error) error {
+	if err != nil {
+		return err
+	}
+	return r.program()
+}
+
+// program compiles and has the plane apply the outcome.
+func (r *Run) program() (err error) {
+	if r.table, err = r.cluster.Table(); err != nil {
+		return err
+	}
+	if r.process == nil {
+		return nil
+	}
+	return r.process.Apply(r.table, false)
+}
+
+// processStep does the steps that are about the plane's process and what it
+// keeps in the kernel.
+func (r *Run) processStep(s Step) error {
+	if r.process == nil && s.Verb != "start" && s.Verb != "run" {
+		return errors.New("the plane's process is not running")
+	}
+	switch s.Verb {
+	case "kill":
+		return r.kill()
+	case "start":
+		return r.startAgain()
+	case "restart":
+		if err := r.kill(); err != nil {
+			return err
+		}
+		return r.startAgain()
+	case "resync":
+		return r.process.Apply(r.table, true)
+	case "verify":
+		return r.verify()
+	case "run":
+		return r.command(s.Args)
+	case "repaired":
+		return r.repaired()
+	}
+	return fmt.Errorf("no such step")
+}
+
+func (r *Run) kill() error {
+	err := r.process.Kill()
+	r.process = nil
+	return err
+}
+
+func (r *Run) start() (err error) {
+	if r.process, err = r.stage.Start(r.kind, r.stateDir); err != nil {
+		return err
+	}
+	r.lacks = r.process.Lacks
+	return nil
+}
+
+func (r *Run) startAgain() error {
+	if r.process != nil {
+		return errors.New("the plane's process is running")
+	}
+	if err := r.start(); err != nil {
+		return err
+	}
+	return r.process.Apply(r.table, false)
+}
+
+func (r *Run) verify() error {
+	difference, err := r.process.Compare()
+	if err != nil {
+		return err
+	}
+	if difference != "" {
+		return fmt.Errorf("what Render wants (-) and what Objects finds (+) differ:\n%s", difference)
+	}
+	return nil
+}
+
+// command runs a program in the node's namespace.
+func (r *Run) command(args []string) error {
+	var out strings.Builder
+	cmd := exec.Command(args[0], args[1:]...)
+	cmd.Stdout, cmd.Stderr = &out, &out
+	if err := r.stage.node.Start(cmd); err != nil {
+		return err
+	}
+	if err := cmd.Wait(); err != nil {
+		return fmt.Errorf("%w: %s", err, strings.TrimSpace(out.String()))
+	}
+	return nil
+}
+
+// repaired waits for the plane to notice that somebody changed its objects,
+// and has it repair them as the agent would.
+func (r *Run) repaired() error {
+	for deadline := time.Now().Add(patience); ; time.Sleep(10 * time.Millisecond) {
+		drifts, err := r.process.Drifted()
+		if err != nil {
+			return err
+		}
+		if drifts > 0 {
+			break
+		}
+		if time.Now().After(deadline) {
+			return errors.New("the plane did not notice that its objects were changed")
+		}
+	}
+	if err := r.process.Apply(r.table, true); err != nil {
+		return err
+	}
+	return r.verify()
+}

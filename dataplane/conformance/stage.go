@@ -1,0 +1,160 @@
+package conformance
+
+import (
+	"errors"
+	"fmt"
+	"net/netip"
+	"os"
+	"strconv"
+	"sync/atomic"
+	"syscall"
+
+	"github.com/fairway-net/fairway/lab/echo"
+	"github.com/fairway-net/fairway/lab/topology"
+	"github.com/fairway-net/fairway/model"
+)
+
+// Stage is the network in which cases play: two nodes with two pods each and a
+// client outside, every one of them a network namespace that answers on
+// echoPorts.
+type Stage struct {
+	// SCTP says whether the kernel has it.
+	SCTP bool
+
+	lab     *topology.Lab
+	node    *topology.Node
+	hosts   map[string]*topology.Host
+	servers []*echo.Server
+}
+
+var stages atomic.Int64
+
+// servedRanges are those in which Services have addresses in cases. Whoever is
+// outside the node reaches them through it.
+var servedRanges = []string{"10.96.0.0/16", "203.0.113.0/24", "fd00:10:96::/112", "2001:db8::/32"}
+
+// NewStage builds a stage.
+func NewStage() (*Stage, error) {
+	name := "conformance-" + strconv.Itoa(os.Getpid()) + "-" + strconv.FormatInt(stages.Add(1), 10)
+	lab, err := topology.New(name, topology.Options{})
+	if err != nil {
+		return nil, err
+	}
+	s := &Stage{SCTP: true, lab: lab, hosts: map[string]*topology.Host{"client": lab.Client()}}
+	if err := s.build(); err != nil {
+		return nil, errors.Join(err, s.Close())
+	}
+	return s, nil
+}
+
+func (s *Stage) build() error {
+	for _, name := range []string{NodeName, peerName} {
+		n, err := s.lab.AddNode(name)
+		if err != nil {
+			return err
+		}
+		s.hosts[name] = n.Host
+		if name == NodeName {
+			s.node = n
+		}
+		for _, p := range partyList {
+			if p.Node != name || p.Name == name {
+				continue
+			}
+			pod, err := n.AddPod(p.Name)
+			if err != nil {
+				return err
+			}
+			s.hosts[p.Name] = pod.Host
+		}
+	}
+	for _, p := range partyList {
+		if h := s.hosts[p.Name]; h.IPv4() != p.Addr4 || h.IPv6() != p.Addr6 {
+			return fmt.Errorf("%s has the addresses %v, expected %v and %v", p.Name, h.Addresses, p.Addr4, p.Addr6)
+		}
+		if err := s.listen(p); err != nil {
+			return err
+		}
+	}
+	return s.route()
+}
+
+// route lets client and peer reach Services through the node, and the client
+// pods, as in networks that know the pods' routes.
+func (s *Stage) route() error {
+	for _, n := range s.lab.Nodes() {
+		for i, pods := range n.PodCIDRs {
+			if err := s.hosts["client"].Route(pods, n.Addresses[i]); err != nil {
+				return err
+			}
+		}
+	}
+	for _, text := range servedRanges {
+		to := netip.MustParsePrefix(text)
+		for _, name := range []string{"client", peerName} {
+			if err := s.hosts[name].Route(to, parties[NodeName].addr(to.Addr())); err != nil {
+				return err
+			}
+		}
+	}
+	return nil
+}
+
+// listen starts the party's echo servers: one for each port and protocol, so
+// that the answer tells the port.
+func (s *Stage) listen(p Party) error {
+	for _, port := range echoPorts {
+		for _, protocol := range []string{"TCP", "UDP", "SCTP"} {
+			if protocol == "SCTP" && !s.SCTP {
+				continue
+			}
+			server, err := echo.Start(answerName(p.Name, port), []echo.Port{{Number: port, Protocol: protocol}}, s.hosts[p.Name].Do)
+			if protocol == "SCTP" && errors.Is(err, syscall.EPROTONOSUPPORT) {
+				s.SCTP = false
+				continue
+			}
+			if err != nil {
+				return fmt.Errorf("start echo at %s: %w", p.Name, err)
+			}
+			s.servers = append(s.servers, server)
+		}
+	}
+	return nil
+}
+
+// Start starts a plane's process on the node.
+func (s *Stage) Start(kind, stateDir string) (*Process, error) {
+	cgroup, err := s.node.Cgroup()
+	if err != nil && !errors.Is(err, topology.ErrNoCgroup) {
+		return nil, err
+	}
+	return StartProcess(kind, stateDir, s.node.NS, cgroup)
+}
+
+// Close removes the stage.
+func (s *Stage) Close() error {
+	var errs []error
+	for _, server := range s.servers {
+		errs = append(errs, server.Close())
+	}
+	s.servers = nil
+	return errors.Join(append(errs, s.lab.Remove())...)
+}
+
+// withoutPlane is what a packet meets at its own destination if no plane
+// touches it: who answers, and whether anybody refuses.
+func (s *Stage) withoutPlane(p Probe) *Expectation {
+	to, ok := partyAt(p.To.Addr())
+	if p.To.Addr().IsLoopback() {
+		to, ok = p.From, true
+	}
+	if !ok {
+		return &Expectation{Outcome: Silent}
+	}
+	for _, port := range echoPorts {
+		if port == p.To.Port() && (p.Proto != model.SCTP || s.SCTP) {
+			return &Expectation{Outcome: Forwarded, Reach: All, Backends: []string{answerName(to.Name, port)}, Source: Kept}
+		}
+	}
+	return &Expectation{Outcome: Refused}
+}

@@ -1,0 +1,85 @@
+package conformance
+
+import (
+	"strings"
+	"testing"
+	"time"
+)
+
+// newStage makes a stage for the test.
+func newStage(t *testing.T) *Stage {
+	t.Helper()
+	s, err := NewStage()
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		if err := s.Close(); err != nil {
+			t.Error(err)
+		}
+	})
+	return s
+}
+
+// TestStage plays without any plane: everybody reaches everybody, and the
+// harness tells outcomes apart.
+func TestStage(t *testing.T) {
+	s := newStage(t)
+	var script strings.Builder
+	for _, from := range partyNames() {
+		for _, to := range []string{"node:8080", "node6:8080", "peer:9090", "peer6:9090", "client:8081", "client6:8081"} {
+			script.WriteString("probe " + from + " tcp " + to + " -> pass\n")
+			script.WriteString("probe " + from + " udp " + to + " -> pass\n")
+		}
+		for _, to := range []string{"a:8080", "a6:8080", "c:8080", "d6:8080"} {
+			script.WriteString("probe " + from + " tcp " + to + " -> pass\n")
+			script.WriteString("probe " + from + " udp " + to + " -> pass\n")
+		}
+	}
+	script.WriteString("probe a tcp c:81 -> pass\nprobe a tcp c6:81 -> pass\nprobe a udp c:81 -> pass\n")
+	script.WriteString("probe a udp 198.51.100.1:81 -> pass\nprobe node tcp localhost:8080 -> pass\n")
+	before, err := s.Snapshot()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := playBare(t, s, script.String()); err != nil {
+		t.Error(err)
+	}
+	if err := s.Left(before, t.TempDir()); err != nil {
+		t.Error(err)
+	}
+}
+
+// TestStageFindsFaults: without a plane, what a case expects of one is missed.
+func TestStageFindsFaults(t *testing.T) {
+	s := newStage(t)
+	defer func(was time.Duration) { patience = was }(patience)
+	patience = time.Second
+	const web = "\n-- web.yaml --\napiVersion: v1\nkind: Service\nmetadata: {name: web}\n" +
+		"spec: {clusterIP: 10.96.0.10, ports: [{port: 8080}]}\n"
+	for script, complaint := range map[string]string{
+		"probe a tcp 10.96.0.10:80 -> pass":                                                           "the case expects \"pass\", but the table says refuse",
+		"probe a tcp 10.96.0.10:80 -> refused":                                                        "silent",
+		"apply web.yaml\nendpoints default/web 8080 a\nprobe b tcp 10.96.0.10:8080 -> a":              "silent",
+		"apply web.yaml\nendpoints default/web 8080 a\nprobe b tcp 10.96.0.10:8080 -> c":              "the table's backends are a:8080",
+		"apply web.yaml\nendpoints default/web 8080 a b\nprobe b tcp 10.96.0.10:8080 -> a":            "the table's backends are a:8080 b:8080",
+		"apply web.yaml\nendpoints default/web 8080 a\nprobe b tcp 10.96.0.10:8080 -> a b":            "the table's backends are only a:8080",
+		"apply web.yaml\nendpoints default/web 8080 a\nprobe b tcp 10.96.0.10:8080 -> a, masqueraded": "source kept",
+	} {
+		err := playBare(t, s, script+web)
+		if err == nil || !strings.Contains(err.Error(), complaint) {
+			t.Errorf("%s: %v, expected %q", script, err, complaint)
+		}
+	}
+}
+
+// playBare plays a script on a stage where there is no plane.
+func playBare(t *testing.T, s *Stage, script string) error {
+	t.Helper()
+	c, err := ParseCase("bare", []byte(script))
+	if err != nil {
+		t.Fatal(err)
+	}
+	r := &Run{stage: s, c: c, cluster: NewCluster(), flows: map[string]*flow{}}
+	return r.steps()
+}

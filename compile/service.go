@@ -192,7 +192,7 @@ func (p *spec) readPolicies(s *corev1.Service) {
 	if s.Spec.SessionAffinity != corev1.ServiceAffinityClientIP {
 		return
 	}
-	seconds := int32(corev1.DefaultClientIPServiceAffinitySeconds)
+	seconds := corev1.DefaultClientIPServiceAffinitySeconds
 	if c := s.Spec.SessionAffinityConfig; c != nil && c.ClientIP != nil && c.ClientIP.TimeoutSeconds != nil {
 		seconds = *c.ClientIP.TimeoutSeconds
 	}

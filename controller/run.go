@@ -20,7 +20,9 @@ import (
 	"github.com/fairway-net/fairway/controller/cluster"
 	"github.com/fairway-net/fairway/controller/endpoints"
 	"github.com/fairway-net/fairway/controller/endpointslice"
+	"github.com/fairway-net/fairway/controller/garbage"
 	"github.com/fairway-net/fairway/controller/mirroring"
+	"github.com/fairway-net/fairway/controller/namespace"
 )
 
 // Options says how the controllers run; the zero value is good.
@@ -52,6 +54,12 @@ func controllers() []starter {
 		}},
 		{"endpointslice-mirroring-controller", func(e *environment, log *slog.Logger) (loop, error) {
 			return mirroring.New(e.cluster, log)
+		}},
+		{"namespace-controller", func(e *environment, log *slog.Logger) (loop, error) {
+			return namespace.New(e.cluster, e.metadata, log)
+		}},
+		{"garbage-collector-controller", func(e *environment, log *slog.Logger) (loop, error) {
+			return garbage.New(e.typed.Discovery(), e.metadata, log), nil
 		}},
 	}
 }

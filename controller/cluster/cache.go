@@ -78,6 +78,11 @@ func (c *Cache) OnNode(f func(old, new *corev1.Node)) error {
 	return c.handle(c.factory.Core().V1().Nodes().Informer(), change[corev1.Node](f))
 }
 
+// OnNamespace is OnEndpoints for Namespaces.
+func (c *Cache) OnNamespace(f func(old, new *corev1.Namespace)) error {
+	return c.handle(c.factory.Core().V1().Namespaces().Informer(), change[corev1.Namespace](f))
+}
+
 // Start fills the cache and returns when it is complete, or ctx done.
 func (c *Cache) Start(ctx context.Context) error {
 	c.factory.StartWithContext(ctx)

@@ -150,7 +150,8 @@ var errInjected = errors.New("injected fault")
 func (r *rig) retry(ctx context.Context, call func() (metav1.Object, error)) (metav1.Object, error) {
 	for {
 		o, err := call()
-		if ctx.Err() != nil || !(errors.Is(err, errInjected) || apierrors.IsConflict(err)) {
+		again := errors.Is(err, errInjected) || apierrors.IsConflict(err)
+		if !again || ctx.Err() != nil {
 			return o, err
 		}
 	}

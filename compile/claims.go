@@ -47,10 +47,10 @@ func (c *Compiler) setFrontends(svc *service, list []*model.Frontend) {
 	old := svc.frontends
 	for i, j := 0, 0; i < len(old) || j < len(list); {
 		switch {
-		case j == len(list) || i < len(old) && old[i].Key.Compare(list[j].Key) < 0:
+		case j == len(list) || i < len(old) && old[i].Compare(list[j].Key) < 0:
 			c.reclaim(svc, old[i], nil)
 			i++
-		case i == len(old) || old[i].Key.Compare(list[j].Key) > 0:
+		case i == len(old) || old[i].Compare(list[j].Key) > 0:
 			c.reclaim(svc, nil, list[j])
 			j++
 		default:
@@ -92,9 +92,9 @@ func (c *Compiler) reclaim(svc *service, old, front *model.Frontend) {
 		gets = head.front
 		c.claims[key] = head
 	}
-	switch {
-	case gets == had:
-	case gets == nil:
+	switch gets {
+	case had:
+	case nil:
 		c.change().DeleteFrontend(key)
 	default:
 		c.change().SetFrontend(gets)

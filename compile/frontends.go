@@ -39,7 +39,7 @@ func (c *Compiler) frontends(svc *service) []*model.Frontend {
 		}
 	}
 	slices.SortStableFunc(b.list, func(x, y *model.Frontend) int {
-		if d := x.Key.Compare(y.Key); d != 0 {
+		if d := x.Compare(y.Key); d != 0 {
 			return d
 		}
 		return rank(x.Entrance) - rank(y.Entrance)

@@ -96,10 +96,11 @@ func (r *slice) addPort(p discoveryv1.EndpointPort) {
 	if p.Name != nil {
 		sp.name = *p.Name
 	}
-	proto, known := corev1.ProtocolTCP, true
+	proto := corev1.ProtocolTCP
 	if p.Protocol != nil {
 		proto = *p.Protocol
 	}
+	var known bool
 	if sp.proto, known = protocol(proto); !known || *p.Port < 1 || *p.Port > 65535 {
 		r.note("port " + strconv.Quote(sp.name) + " is left out: " + strconv.Itoa(int(*p.Port)) + "/" + string(proto) + " can't be served")
 		return

@@ -1,0 +1,25 @@
+#!/usr/bin/busybox sh
+# The machine's first process: mounts, then one command after another from the
+# second serial line, each answered by its output and a line with its exit code.
+# The lines that frame an answer are known to machine.go.
+/usr/bin/busybox --install -s /usr/bin 2>/dev/null
+export PATH=/usr/sbin:/usr/bin HOME=/root TMPDIR=/tmp
+mount -t proc proc /proc
+mount -t sysfs sysfs /sys
+mount -t devtmpfs devtmpfs /dev
+mkdir -p /dev/pts /dev/shm
+mount -t devpts devpts /dev/pts
+mount -t tmpfs tmpfs /tmp
+mount -t tmpfs tmpfs /run
+mount -t cgroup2 cgroup2 /sys/fs/cgroup
+mount -t bpf bpf /sys/fs/bpf
+echo /usr/bin/modprobe >/proc/sys/kernel/modprobe
+ip link set lo up
+stty -F /dev/ttyS1 raw -echo
+exec 3<>/dev/ttyS1
+echo "::ready::" >&3
+while read -r line <&3; do
+	sh -c "$line" </dev/null >&3 2>&1
+	printf '\n::exit %d::\n' $? >&3
+done
+poweroff -f

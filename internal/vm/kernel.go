@@ -1,0 +1,124 @@
+package vm
+
+import (
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"runtime"
+	"strings"
+)
+
+// kernelPackage is Debian's package that depends on the current cloud kernel.
+const kernelPackage = "linux-image-cloud-amd64"
+
+// kernelFiles are a kernel and its modules, unpacked from their package.
+type kernelFiles struct {
+	image   string // vmlinuz
+	modules string // lib/modules/RELEASE
+	release string
+}
+
+// cacheDir is where the kernel and the base of the initramfs are kept.
+func cacheDir() (string, error) {
+	user, err := os.UserCacheDir()
+	if err != nil {
+		return "", fmt.Errorf("find the cache directory: %w", err)
+	}
+	dir := filepath.Join(user, "fairway", "vm")
+	if err := os.MkdirAll(dir, 0o755); err != nil {
+		return "", fmt.Errorf("make the cache directory: %w", err)
+	}
+	return dir, nil
+}
+
+// kernel finds the kernel in the cache, or downloads and unpacks its package.
+// Once there is one, no network is needed.
+func kernel(cache string) (kernelFiles, error) {
+	if runtime.GOARCH != "amd64" {
+		return kernelFiles{}, fmt.Errorf("the virtual machine's kernel is for amd64 only, this is %s", runtime.GOARCH)
+	}
+	root := filepath.Join(cache, "kernel")
+	k, err := findKernel(root)
+	if errors.Is(err, fs.ErrNotExist) {
+		if err := fetchKernel(cache, root); err != nil {
+			return k, fmt.Errorf("fetch a kernel: %w", err)
+		}
+		k, err = findKernel(root)
+	}
+	return k, err
+}
+
+func findKernel(root string) (kernelFiles, error) {
+	images, err := filepath.Glob(filepath.Join(root, "boot", "vmlinuz-*"))
+	if err != nil {
+		return kernelFiles{}, err
+	}
+	if len(images) == 0 {
+		return kernelFiles{}, fmt.Errorf("find kernel in %s: %w", root, fs.ErrNotExist)
+	}
+	release := strings.TrimPrefix(filepath.Base(images[0]), "vmlinuz-")
+	return kernelFiles{image: images[0], modules: filepath.Join(root, "lib", "modules", release), release: release}, nil
+}
+
+// fetchKernel downloads and unpacks into a directory beside root and gives it
+// its name when it is complete.
+func fetchKernel(cache, root string) error {
+	name, err := currentKernelPackage()
+	if err != nil {
+		return err
+	}
+	dir, err := os.MkdirTemp(cache, ".new-")
+	if err != nil {
+		return err
+	}
+	defer os.RemoveAll(dir)
+	if err := command(dir, "apt-get", "download", name); err != nil {
+		return fmt.Errorf("%w (without network, put the unpacked package %s into %s)", err, name, root)
+	}
+	packages, err := filepath.Glob(filepath.Join(dir, "*.deb"))
+	if err != nil || len(packages) != 1 {
+		return fmt.Errorf("apt-get download %s left %d packages: %w", name, len(packages), err)
+	}
+	unpacked := filepath.Join(dir, "unpacked")
+	if err := command(dir, "dpkg", "-x", packages[0], unpacked); err != nil {
+		return err
+	}
+	k, err := findKernel(unpacked)
+	if err != nil {
+		return err
+	}
+	if err := command(dir, "depmod", "-b", unpacked, k.release); err != nil {
+		return err
+	}
+	err = os.Rename(unpacked, root)
+	if errors.Is(err, fs.ErrExist) {
+		return nil // somebody else was as fast
+	}
+	return err
+}
+
+// currentKernelPackage is the package that kernelPackage depends on.
+func currentKernelPackage() (string, error) {
+	out, err := exec.Command("apt-cache", "depends", kernelPackage).CombinedOutput()
+	if err != nil {
+		return "", fmt.Errorf("apt-cache depends %s: %w: %s", kernelPackage, err, strings.TrimSpace(string(out)))
+	}
+	for _, line := range strings.Split(string(out), "\n") {
+		if name, ok := strings.CutPrefix(strings.TrimSpace(line), "Depends: linux-image-"); ok {
+			return "linux-image-" + name, nil
+		}
+	}
+	return "", fmt.Errorf("apt-cache depends %s names no kernel; is this Debian, and has apt-get update been run?", kernelPackage)
+}
+
+func command(dir string, name string, args ...string) error {
+	cmd := exec.Command(name, args...)
+	cmd.Dir = dir
+	if out, err := cmd.CombinedOutput(); err != nil {
+		return fmt.Errorf("%s %s: %w: %s", name, strings.Join(args, " "), err, strings.TrimSpace(string(out)))
+	}
+	return nil
+}

@@ -1,0 +1,112 @@
+package vm
+
+import (
+	"errors"
+	"io/fs"
+	"os"
+	"os/exec"
+	"strings"
+	"testing"
+)
+
+// TestWith: a test that this kernel can't run runs in the machine.
+func TestWith(t *testing.T) {
+	for _, feature := range []string{"ip_vs", "sctp", "dummy"} {
+		t.Run(feature, func(t *testing.T) {
+			With(t, func(t *testing.T) {
+				has, err := Has(feature)
+				if err != nil || !has {
+					t.Errorf("has %s: %v, %v", feature, has, err)
+				}
+				if text, err := os.ReadFile("testdata/hello"); err != nil || strings.TrimSpace(string(text)) != "hello" {
+					t.Errorf("testdata: %q, %v", text, err)
+				}
+			}, feature)
+		})
+	}
+}
+
+// TestPrograms: the programs that the host has work in the machine.
+func TestPrograms(t *testing.T) {
+	if !Inside() {
+		runInside(t, 0)
+		return
+	}
+	for _, command := range [][]string{
+		{"ip", "link", "add", "v0", "type", "veth", "peer", "name", "v1"},
+		{"nft", "add", "table", "inet", "x"},
+		{"iptables-nft", "-t", "nat", "-A", "OUTPUT", "-p", "tcp", "-m", "comment", "--comment", "x", "-j", "ACCEPT"},
+		{"iptables-legacy", "-t", "nat", "-A", "OUTPUT", "-m", "statistic", "--mode", "random", "--probability", "0.5", "-j", "ACCEPT"},
+		{"ip6tables-legacy-save"},
+		{"ipset", "create", "x", "hash:ip,port"},
+		{"ipvsadm", "-A", "-t", "10.96.0.1:80", "-s", "mh"},
+		{"conntrack", "-L"},
+		{"tc", "qdisc", "show"},
+	} {
+		if out, err := exec.Command(command[0], command[1:]...).CombinedOutput(); err != nil {
+			t.Errorf("%s: %v: %s", strings.Join(command, " "), err, out)
+		}
+	}
+}
+
+// TestFailureIsOurs: a test that fails in the machine fails here.
+func TestFailureIsOurs(t *testing.T) {
+	if !Inside() {
+		runInside(t, 1)
+		return
+	}
+	t.Error("on purpose")
+}
+
+// runInside runs the test of this name in the machine and expects its exit code.
+func runInside(t *testing.T, want int) {
+	t.Helper()
+	if os.Getenv(SkipEnv) == "1" {
+		t.Skipf("NOT TESTED: %s=1 forbids the virtual machine", SkipEnv)
+	}
+	m, err := sharedMachine()
+	if err != nil {
+		t.Fatal(err)
+	}
+	var out strings.Builder
+	code, err := m.Run(Command{Args: []string{"-test.v", "-test.run=" + runExpression(t.Name())}, Modules: []string{"ip_vs"}, Output: &out})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if code != want {
+		t.Errorf("exit code %d, expected %d:\n%s", code, want, out.String())
+	}
+	if want != 0 && !strings.Contains(out.String(), "on purpose") {
+		t.Errorf("output: %s", out.String())
+	}
+}
+
+func TestUnknownFeature(t *testing.T) {
+	if _, err := Has("time_travel"); err == nil || !strings.Contains(err.Error(), "ip_vs") {
+		t.Errorf("error %v does not say which features there are", err)
+	}
+}
+
+func TestMissingPrograms(t *testing.T) {
+	err := missingPrograms(func(program string) (string, error) {
+		if program == "busybox" || program == "depmod" {
+			return "", fs.ErrNotExist
+		}
+		return "/usr/bin/" + program, nil
+	})
+	if err == nil || !strings.Contains(err.Error(), "apt-get install busybox-static kmod") {
+		t.Errorf("error %v does not say what to install", err)
+	}
+}
+
+func TestFindKernel(t *testing.T) {
+	if _, err := findKernel(t.TempDir()); !errors.Is(err, fs.ErrNotExist) {
+		t.Errorf("in an empty directory: %v", err)
+	}
+}
+
+func TestRunExpression(t *testing.T) {
+	if got, want := runExpression("TestA/b.c/d"), `^TestA$/^b\.c$/^d$`; got != want {
+		t.Errorf("%s, expected %s", got, want)
+	}
+}

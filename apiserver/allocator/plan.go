@@ -1,0 +1,103 @@
+package allocator
+
+import (
+	"errors"
+	"fmt"
+	"net/netip"
+
+	corev1 "k8s.io/api/core/v1"
+)
+
+// The reasons for which a number is refused, in Kubernetes' words.
+var (
+	ErrIPAllocated   = errors.New("provided IP is already allocated")
+	ErrPortAllocated = errors.New("provided port is already allocated")
+	ErrFull          = errors.New("range is full")
+)
+
+// Plan holds the reservations of one request until it has succeeded or
+// failed. The claims themselves are made by the write.
+type Plan struct {
+	allocator *Allocator
+	held      []held
+}
+
+type held struct {
+	pool *pool
+	n    uint64
+}
+
+// Plan starts an empty plan. Release must be called in the end, whatever
+// became of the request.
+func (a *Allocator) Plan() *Plan { return &Plan{allocator: a} }
+
+// Release gives up the plan's reservations.
+func (p *Plan) Release() {
+	for _, h := range p.held {
+		h.pool.release(h.n)
+	}
+	p.held = nil
+}
+
+// ClusterIP chooses an address of a family.
+func (p *Plan) ClusterIP(family corev1.IPFamily) (string, error) {
+	r := p.allocator.addresses[family]
+	if r == nil {
+		return "", fmt.Errorf("no Service CIDR of family %s is configured", family)
+	}
+	n, ok := r.next()
+	if !ok {
+		return "", ErrFull
+	}
+	p.held = append(p.held, held{r.pool, n})
+	return r.address(n).String(), nil
+}
+
+// RequestClusterIP reserves an address that was asked for. An error says that
+// it looks taken, or can't be had at all.
+func (p *Plan) RequestClusterIP(ip string) error {
+	addr, err := netip.ParseAddr(ip)
+	if err != nil {
+		return fmt.Errorf("parse IP: %w", err)
+	}
+	r := p.allocator.addresses[familyOf(addr)]
+	if r == nil {
+		return fmt.Errorf("no Service CIDR of family %s is configured", familyOf(addr))
+	}
+	n, ok := r.number(addr)
+	if !ok {
+		return fmt.Errorf("the provided IP (%s) is not in the valid range. The range of valid IPs is %s", ip, r.prefix)
+	}
+	free := r.reserve(n)
+	p.held = append(p.held, held{r.pool, n})
+	if !free {
+		return ErrIPAllocated
+	}
+	return nil
+}
+
+// NodePort chooses a node port.
+func (p *Plan) NodePort() (int32, error) {
+	r := p.allocator.ports
+	n, ok := r.next()
+	if !ok {
+		return 0, ErrFull
+	}
+	p.held = append(p.held, held{r.pool, n})
+	return r.port(n), nil
+}
+
+// RequestNodePort reserves a node port that was asked for.
+func (p *Plan) RequestNodePort(port int32) error {
+	r := p.allocator.ports
+	n, ok := r.number(port)
+	if !ok {
+		return fmt.Errorf("provided port is not in the valid range. The range of valid ports is %s", r.all.String())
+	}
+	free := r.reserve(n)
+	p.held = append(p.held, held{r.pool, n})
+	if !free {
+		return ErrPortAllocated
+	}
+	return nil
+}

@@ -1,0 +1,203 @@
+package apiserver
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net"
+	"net/netip"
+	"os"
+
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/util/sets"
+	"k8s.io/apiserver/pkg/admission"
+	"k8s.io/apiserver/pkg/admission/plugin/namespace/lifecycle"
+	"k8s.io/apiserver/pkg/authorization/authorizer"
+	genericopenapi "k8s.io/apiserver/pkg/endpoints/openapi"
+	genericapiserver "k8s.io/apiserver/pkg/server"
+	"k8s.io/apiserver/pkg/server/dynamiccertificates"
+	"k8s.io/apiserver/pkg/server/options"
+	"k8s.io/apiserver/pkg/util/compatibility"
+	"k8s.io/client-go/informers"
+	"k8s.io/client-go/kubernetes"
+	"k8s.io/client-go/rest"
+
+	"github.com/fairway-net/fairway/apiserver/allocator"
+	"github.com/fairway-net/fairway/apiserver/openapi"
+	"github.com/fairway-net/fairway/apiserver/registry"
+	"github.com/fairway-net/fairway/apiserver/scheme"
+	"github.com/fairway-net/fairway/apiserver/storage"
+	"github.com/fairway-net/fairway/apiserver/validation"
+)
+
+// build puts the server together.
+func (s *Server) build(ctx context.Context) error {
+	types, err := scheme.New()
+	if err != nil {
+		return err
+	}
+	if err := s.openAllocator(ctx, types); err != nil {
+		return err
+	}
+	config := genericapiserver.NewRecommendedConfig(types.Codecs)
+	config.EffectiveVersion = effectiveVersion{compatibility.DefaultBuildEffectiveVersion()}
+	namer := genericopenapi.NewDefinitionNamer(types.External)
+	config.OpenAPIConfig = genericapiserver.DefaultOpenAPIConfig(openapi.GetOpenAPIDefinitions, namer)
+	config.OpenAPIConfig.Info.Title = "Fairway"
+	config.OpenAPIV3Config = genericapiserver.DefaultOpenAPIV3Config(openapi.GetOpenAPIDefinitions, namer)
+	config.OpenAPIV3Config.Info.Title = "Fairway"
+	// Clients are few and trusted; what protects the server is the rate at
+	// which etcd commits.
+	config.MaxRequestsInFlight = 2000
+	config.MaxMutatingRequestsInFlight = 1000
+	config.RESTOptionsGetter = s.options
+	config.EnableProfiling = false
+	if err := s.secure(config); err != nil {
+		return err
+	}
+	s.loopback = config.LoopbackClientConfig
+	if err := s.admit(config); err != nil {
+		return err
+	}
+	config.SharedInformerFactory, err = newInformers(s.LoopbackConfig())
+	if err != nil {
+		return err
+	}
+	if err := initAdmission(config, s.LoopbackConfig()); err != nil {
+		return err
+	}
+	if s.generic, err = config.Complete().New("fairway", genericapiserver.NewEmptyDelegate()); err != nil {
+		return fmt.Errorf("create API server: %w", err)
+	}
+	return s.install(types)
+}
+
+func (s *Server) openAllocator(ctx context.Context, types *scheme.Scheme) error {
+	a, err := allocator.New(s.config.ServiceCIDRs, s.config.NodePortRange, types.Codecs.UniversalDeserializer())
+	if err != nil {
+		return err
+	}
+	if err := a.Start(ctx, s.backend.Client.Client); err != nil {
+		return err
+	}
+	s.allocator = a
+	s.options = storage.NewRESTOptions(s.backend, types, map[schema.GroupResource]storage.Claims{{Resource: "services"}: a})
+	return nil
+}
+
+// secure sets up TLS, authentication and authorization.
+func (s *Server) secure(config *genericapiserver.RecommendedConfig) error {
+	ips, names := s.config.subjectNames(s.allocator.First())
+	serving, err := s.authority.Server("fairway-apiserver", ips, names)
+	if err != nil {
+		return err
+	}
+	cert, err := dynamiccertificates.NewStaticCertKeyContent("serving-cert", serving.Cert, serving.Key)
+	if err != nil {
+		return fmt.Errorf("load serving certificate: %w", err)
+	}
+	clientCA, err := dynamiccertificates.NewStaticCAContent("client-ca", s.authority.CertPEM)
+	if err != nil {
+		return fmt.Errorf("load certificate authority: %w", err)
+	}
+	secure := options.NewSecureServingOptions()
+	secure.Listener = s.listener
+	secure.BindPort = s.config.Port
+	secure.ServerCert.GeneratedCert = cert
+	if err := secure.WithLoopback().ApplyTo(&config.SecureServing, &config.LoopbackClientConfig); err != nil {
+		return fmt.Errorf("set up TLS: %w", err)
+	}
+	config.SecureServing.ClientCA = clientCA
+	config.PublicAddress = net.IP(s.config.AdvertiseAddress.AsSlice())
+	config.Authentication.Authenticator, err = newAuthenticator(clientCA, s.config.TokenFile)
+	config.Authorization.Authorizer = authorizer.AuthorizerFunc(authorize)
+	return err
+}
+
+// subjectNames are the names by which clients may know the server.
+func (c *Config) subjectNames(serviceIP netip.Addr) (ips []net.IP, names []string) {
+	names = []string{"localhost", "kubernetes", "kubernetes.default", "kubernetes.default.svc", "kubernetes.default.svc.cluster.local"}
+	if host, err := os.Hostname(); err == nil {
+		names = append(names, host)
+	}
+	addresses := []netip.Addr{serviceIP, netip.MustParseAddr("127.0.0.1"), netip.IPv6Loopback(), c.AdvertiseAddress, c.BindAddress}
+	for _, san := range c.ExtraSANs {
+		if addr, err := netip.ParseAddr(san); err == nil {
+			addresses = append(addresses, addr)
+		} else {
+			names = append(names, san)
+		}
+	}
+	if c.BindAddress.IsUnspecified() {
+		addresses = append(addresses, interfaceAddresses()...)
+	}
+	for _, addr := range sets.New(addresses...).UnsortedList() {
+		ips = append(ips, net.IP(addr.AsSlice()))
+	}
+	return ips, names
+}
+
+// admit sets up admission: nothing is created in a namespace that isn't there
+// or is going.
+func (s *Server) admit(config *genericapiserver.RecommendedConfig) error {
+	plugin, err := lifecycle.NewLifecycle(sets.New("default", "kube-system", "kube-public"))
+	if err != nil {
+		return fmt.Errorf("create namespace admission: %w", err)
+	}
+	config.AdmissionControl = plugin
+	return nil
+}
+
+func newInformers(config *rest.Config) (informers.SharedInformerFactory, error) {
+	client, err := kubernetes.NewForConfig(config)
+	if err != nil {
+		return nil, fmt.Errorf("create loopback client: %w", err)
+	}
+	return informers.NewSharedInformerFactory(client, 0), nil
+}
+
+func initAdmission(config *genericapiserver.RecommendedConfig, loopback *rest.Config) error {
+	plugin, ok := config.AdmissionControl.(*lifecycle.Lifecycle)
+	if !ok {
+		return errors.New("set up admission: unexpected plugin")
+	}
+	client, err := kubernetes.NewForConfig(loopback)
+	if err != nil {
+		return fmt.Errorf("create loopback client: %w", err)
+	}
+	plugin.SetExternalKubeClientSet(client)
+	plugin.SetExternalKubeInformerFactory(config.SharedInformerFactory)
+	if err := plugin.ValidateInitialization(); err != nil {
+		return fmt.Errorf("set up namespace admission: %w", err)
+	}
+	config.AdmissionControl = admission.NewChainHandler(plugin)
+	return nil
+}
+
+// install serves all kinds.
+func (s *Server) install(types *scheme.Scheme) error {
+	groups, err := registry.Open(types.Scheme, s.options, s.allocator, validation.Cluster{ServiceCIDRs: s.config.ServiceCIDRs})
+	if err != nil {
+		return err
+	}
+	var rest []*genericapiserver.APIGroupInfo
+	for _, gv := range scheme.GroupVersions {
+		resources, ok := groups[gv]
+		if !ok {
+			continue
+		}
+		info := genericapiserver.NewDefaultAPIGroupInfo(gv.Group, types.Scheme, types.Parameters, types.Codecs)
+		info.VersionedResourcesStorageMap[gv.Version] = resources
+		if gv.Group == "" {
+			if err := s.generic.InstallLegacyAPIGroup(genericapiserver.DefaultLegacyAPIPrefix, &info); err != nil {
+				return fmt.Errorf("serve core API: %w", err)
+			}
+			continue
+		}
+		rest = append(rest, &info)
+	}
+	if err := s.generic.InstallAPIGroups(rest...); err != nil {
+		return fmt.Errorf("serve API groups: %w", err)
+	}
+	return nil
+}

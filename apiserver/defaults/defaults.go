@@ -1,0 +1,97 @@
+// Package defaults fills in what a manifest leaves out, as the Kubernetes API
+// reference documents it field by field. It only ever looks at one object:
+// defaults that depend on the cluster (addresses, IP families) belong to the
+// registry.
+package defaults
+
+import (
+	appsv1 "k8s.io/api/apps/v1"
+	autoscalingv1 "k8s.io/api/autoscaling/v1"
+	corev1 "k8s.io/api/core/v1"
+	discoveryv1 "k8s.io/api/discovery/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+)
+
+// Register adds the defaulting functions to a scheme.
+func Register(s *runtime.Scheme) {
+	register(s, &corev1.Service{}, &corev1.ServiceList{}, Service, func(l *corev1.ServiceList) []corev1.Service { return l.Items })
+	register(s, &corev1.Pod{}, &corev1.PodList{}, Pod, func(l *corev1.PodList) []corev1.Pod { return l.Items })
+	register(s, &corev1.Namespace{}, &corev1.NamespaceList{}, Namespace, func(l *corev1.NamespaceList) []corev1.Namespace { return l.Items })
+	register(s, &corev1.Node{}, &corev1.NodeList{}, Node, func(l *corev1.NodeList) []corev1.Node { return l.Items })
+	register(s, &corev1.Secret{}, &corev1.SecretList{}, Secret, func(l *corev1.SecretList) []corev1.Secret { return l.Items })
+	register(s, &corev1.Endpoints{}, &corev1.EndpointsList{}, Endpoints, func(l *corev1.EndpointsList) []corev1.Endpoints { return l.Items })
+	register(s, &discoveryv1.EndpointSlice{}, &discoveryv1.EndpointSliceList{}, EndpointSlice, func(l *discoveryv1.EndpointSliceList) []discoveryv1.EndpointSlice { return l.Items })
+	register(s, &appsv1.Deployment{}, &appsv1.DeploymentList{}, Deployment, func(l *appsv1.DeploymentList) []appsv1.Deployment { return l.Items })
+	register(s, &appsv1.ReplicaSet{}, &appsv1.ReplicaSetList{}, ReplicaSet, func(l *appsv1.ReplicaSetList) []appsv1.ReplicaSet { return l.Items })
+	s.AddTypeDefaultingFunc(&autoscalingv1.Scale{}, func(any) {})
+}
+
+// register adds the defaulting of a kind and of its list.
+func register[T any, O interface {
+	*T
+	runtime.Object
+}, L runtime.Object](s *runtime.Scheme, obj O, list L, def func(*T), items func(L) []T) {
+	s.AddTypeDefaultingFunc(obj, func(o any) { def(o.(O)) })
+	s.AddTypeDefaultingFunc(list, func(o any) {
+		all := items(o.(L))
+		for i := range all {
+			def(&all[i])
+		}
+	})
+}
+
+// Namespace sets the name label (KEP-2161) by which network policies and
+// selectors find a namespace.
+func Namespace(ns *corev1.Namespace) {
+	if ns.Name == "" {
+		return
+	}
+	if ns.Labels == nil {
+		ns.Labels = map[string]string{}
+	}
+	ns.Labels[corev1.LabelMetadataName] = ns.Name
+}
+
+// Node makes all of a node's capacity allocatable unless it says otherwise.
+func Node(n *corev1.Node) {
+	if n.Status.Allocatable != nil || n.Status.Capacity == nil {
+		return
+	}
+	n.Status.Allocatable = make(corev1.ResourceList, len(n.Status.Capacity))
+	for name, quantity := range n.Status.Capacity {
+		n.Status.Allocatable[name] = quantity.DeepCopy()
+	}
+}
+
+// Secret makes a Secret without a type an opaque one.
+func Secret(s *corev1.Secret) { setDefault(&s.Type, corev1.SecretTypeOpaque) }
+
+// Endpoints makes ports without a protocol TCP.
+func Endpoints(e *corev1.Endpoints) {
+	for i := range e.Subsets {
+		for j := range e.Subsets[i].Ports {
+			setDefault(&e.Subsets[i].Ports[j].Protocol, corev1.ProtocolTCP)
+		}
+	}
+}
+
+// EndpointSlice gives ports their empty name and TCP.
+func EndpointSlice(e *discoveryv1.EndpointSlice) {
+	for i := range e.Ports {
+		setPointer(&e.Ports[i].Name, "")
+		setPointer(&e.Ports[i].Protocol, corev1.ProtocolTCP)
+	}
+}
+
+func setDefault[T comparable](field *T, value T) {
+	var zero T
+	if *field == zero {
+		*field = value
+	}
+}
+
+func setPointer[T any](field **T, value T) {
+	if *field == nil {
+		*field = &value
+	}
+}

@@ -1,0 +1,165 @@
+// Package pki keeps the certificate authority of an API server and issues
+// what it needs: the serving certificate and client certificates for people
+// and nodes.
+package pki
+
+import (
+	"crypto"
+	"crypto/ecdsa"
+	"crypto/elliptic"
+	"crypto/rand"
+	"crypto/x509"
+	"crypto/x509/pkix"
+	"encoding/pem"
+	"errors"
+	"fmt"
+	"io/fs"
+	"math/big"
+	"net"
+	"os"
+	"path/filepath"
+	"time"
+)
+
+const (
+	authorityYears = 10
+	leafYears      = 1
+	// backdate forgives clients whose clock is a little behind.
+	backdate = time.Hour
+)
+
+// Authority is a certificate authority kept in a directory.
+type Authority struct {
+	// CertPEM is the CA certificate, which clients trust.
+	CertPEM []byte
+	cert    *x509.Certificate
+	key     crypto.Signer
+}
+
+// Pair is a certificate and its private key, both PEM encoded.
+type Pair struct{ Cert, Key []byte }
+
+// Open reads the authority in dir (ca.crt, ca.key), or makes one there the
+// first time.
+func Open(dir string) (*Authority, error) {
+	if err := os.MkdirAll(dir, 0o700); err != nil {
+		return nil, fmt.Errorf("create certificate directory: %w", err)
+	}
+	certFile, keyFile := filepath.Join(dir, "ca.crt"), filepath.Join(dir, "ca.key")
+	certPEM, err := os.ReadFile(certFile)
+	if errors.Is(err, fs.ErrNotExist) {
+		return create(certFile, keyFile)
+	}
+	if err != nil {
+		return nil, fmt.Errorf("read certificate authority: %w", err)
+	}
+	keyPEM, err := os.ReadFile(keyFile)
+	if err != nil {
+		return nil, fmt.Errorf("read certificate authority: %w", err)
+	}
+	return parse(certFile, certPEM, keyPEM)
+}
+
+func parse(name string, certPEM, keyPEM []byte) (*Authority, error) {
+	certBlock, _ := pem.Decode(certPEM)
+	keyBlock, _ := pem.Decode(keyPEM)
+	if certBlock == nil || keyBlock == nil {
+		return nil, fmt.Errorf("read certificate authority %s: certificate or key is not PEM encoded", name)
+	}
+	cert, err := x509.ParseCertificate(certBlock.Bytes)
+	if err != nil {
+		return nil, fmt.Errorf("parse certificate authority %s: %w", name, err)
+	}
+	key, err := x509.ParsePKCS8PrivateKey(keyBlock.Bytes)
+	if err != nil {
+		return nil, fmt.Errorf("parse key of certificate authority %s: %w", name, err)
+	}
+	signer, ok := key.(crypto.Signer)
+	if !ok {
+		return nil, fmt.Errorf("parse key of certificate authority %s: %T cannot sign", name, key)
+	}
+	return &Authority{CertPEM: certPEM, cert: cert, key: signer}, nil
+}
+
+func create(certFile, keyFile string) (*Authority, error) {
+	template, err := newTemplate(pkix.Name{CommonName: "fairway"}, authorityYears)
+	if err != nil {
+		return nil, err
+	}
+	template.IsCA = true
+	template.BasicConstraintsValid = true
+	template.KeyUsage = x509.KeyUsageCertSign | x509.KeyUsageDigitalSignature | x509.KeyUsageCRLSign
+	pair, err := sign(template, nil, nil)
+	if err != nil {
+		return nil, fmt.Errorf("create certificate authority: %w", err)
+	}
+	// The key first: a crash between the two leaves no certificate behind that
+	// would be taken for a whole authority.
+	if err := WriteFile(keyFile, pair.Key, 0o600); err != nil {
+		return nil, err
+	}
+	if err := WriteFile(certFile, pair.Cert, 0o644); err != nil {
+		return nil, err
+	}
+	return parse(certFile, pair.Cert, pair.Key)
+}
+
+// Server issues a serving certificate for the given addresses and names.
+func (a *Authority) Server(name string, ips []net.IP, dnsNames []string) (Pair, error) {
+	template, err := newTemplate(pkix.Name{CommonName: name}, leafYears)
+	if err != nil {
+		return Pair{}, err
+	}
+	template.ExtKeyUsage = []x509.ExtKeyUsage{x509.ExtKeyUsageServerAuth}
+	template.IPAddresses = ips
+	template.DNSNames = dnsNames
+	return sign(template, a.cert, a.key)
+}
+
+// Client issues a certificate by which a user with groups authenticates.
+func (a *Authority) Client(user string, groups ...string) (Pair, error) {
+	template, err := newTemplate(pkix.Name{CommonName: user, Organization: groups}, leafYears)
+	if err != nil {
+		return Pair{}, err
+	}
+	template.ExtKeyUsage = []x509.ExtKeyUsage{x509.ExtKeyUsageClientAuth}
+	return sign(template, a.cert, a.key)
+}
+
+func newTemplate(subject pkix.Name, years int) (*x509.Certificate, error) {
+	serial, err := rand.Int(rand.Reader, new(big.Int).Lsh(big.NewInt(1), 127))
+	if err != nil {
+		return nil, fmt.Errorf("choose certificate serial number: %w", err)
+	}
+	now := time.Now()
+	return &x509.Certificate{
+		SerialNumber: serial,
+		Subject:      subject,
+		NotBefore:    now.Add(-backdate),
+		NotAfter:     now.AddDate(years, 0, 0),
+		KeyUsage:     x509.KeyUsageDigitalSignature,
+	}, nil
+}
+
+// sign makes a key and signs the template for it; without an issuer, by itself.
+func sign(template, issuer *x509.Certificate, issuerKey crypto.Signer) (Pair, error) {
+	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
+	if err != nil {
+		return Pair{}, fmt.Errorf("generate key: %w", err)
+	}
+	if issuer == nil {
+		issuer, issuerKey = template, key
+	}
+	der, err := x509.CreateCertificate(rand.Reader, template, issuer, key.Public(), issuerKey)
+	if err != nil {
+		return Pair{}, fmt.Errorf("sign certificate of %s: %w", template.Subject.CommonName, err)
+	}
+	keyDER, err := x509.MarshalPKCS8PrivateKey(key)
+	if err != nil {
+		return Pair{}, fmt.Errorf("encode key of %s: %w", template.Subject.CommonName, err)
+	}
+	return Pair{
+		Cert: pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: der}),
+		Key:  pem.EncodeToMemory(&pem.Block{Type: "PRIVATE KEY", Bytes: keyDER}),
+	}, nil
+}

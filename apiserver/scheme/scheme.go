@@ -1,0 +1,114 @@
+// Package scheme holds the API kinds that the server knows, and how they are
+// defaulted, selected by field and put on the wire.
+//
+// The published k8s.io/api types serve as the internal version too: nothing
+// is converted between hub and version, and strategies see the types that
+// every client-go user knows.
+package scheme
+
+import (
+	"fmt"
+
+	appsv1 "k8s.io/api/apps/v1"
+	autoscalingv1 "k8s.io/api/autoscaling/v1"
+	coordinationv1 "k8s.io/api/coordination/v1"
+	corev1 "k8s.io/api/core/v1"
+	discoveryv1 "k8s.io/api/discovery/v1"
+	networkingv1 "k8s.io/api/networking/v1"
+	metainternalversion "k8s.io/apimachinery/pkg/apis/meta/internalversion"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/runtime/serializer"
+
+	"github.com/fairway-net/fairway/apiserver/defaults"
+)
+
+// GroupVersions are the API groups served, in the order of discovery.
+var GroupVersions = []schema.GroupVersion{
+	corev1.SchemeGroupVersion,
+	appsv1.SchemeGroupVersion,
+	autoscalingv1.SchemeGroupVersion,
+	coordinationv1.SchemeGroupVersion,
+	discoveryv1.SchemeGroupVersion,
+	networkingv1.SchemeGroupVersion,
+}
+
+// Scheme is the type registry with the codecs that go with it.
+type Scheme struct {
+	*runtime.Scheme
+	// External knows the published versions only. OpenAPI names are derived
+	// from it: in the full scheme every type has two names.
+	External   *runtime.Scheme
+	Codecs     serializer.CodecFactory
+	Parameters runtime.ParameterCodec
+}
+
+// New builds a Scheme with every kind, default and field label registered.
+func New() (*Scheme, error) {
+	external := runtime.NewScheme()
+	if err := addPublished(external); err != nil {
+		return nil, err
+	}
+	s := runtime.NewScheme()
+	if err := addPublished(s); err != nil {
+		return nil, err
+	}
+	if err := metainternalversion.AddToScheme(s); err != nil {
+		return nil, fmt.Errorf("register list options: %w", err)
+	}
+	for _, gv := range GroupVersions {
+		addInternal(s, gv)
+		if err := s.SetVersionPriority(gv); err != nil {
+			return nil, fmt.Errorf("order versions of %s: %w", gv, err)
+		}
+	}
+	defaults.Register(s)
+	if err := addFieldLabels(s); err != nil {
+		return nil, err
+	}
+	return &Scheme{
+		Scheme:     s,
+		External:   external,
+		Codecs:     serializer.NewCodecFactory(s),
+		Parameters: runtime.NewParameterCodec(s),
+	}, nil
+}
+
+func addPublished(s *runtime.Scheme) error {
+	// Delete and list options are decoded as meta/v1 and as core "v1".
+	metav1.AddToGroupVersion(s, schema.GroupVersion{Version: "v1"})
+	for _, add := range []func(*runtime.Scheme) error{
+		corev1.AddToScheme,
+		appsv1.AddToScheme,
+		autoscalingv1.AddToScheme,
+		coordinationv1.AddToScheme,
+		discoveryv1.AddToScheme,
+		networkingv1.AddToScheme,
+	} {
+		if err := add(s); err != nil {
+			return fmt.Errorf("register API types: %w", err)
+		}
+	}
+	return nil
+}
+
+// addInternal registers every type of a published version once more as the
+// group's internal version, which the generic server insists on.
+func addInternal(s *runtime.Scheme, gv schema.GroupVersion) {
+	internal := schema.GroupVersion{Group: gv.Group, Version: runtime.APIVersionInternal}
+	meta := runtime.NewScheme()
+	metav1.AddToGroupVersion(meta, gv)
+	for kind := range s.KnownTypes(gv) {
+		gvk := gv.WithKind(kind)
+		if meta.Recognizes(gvk) {
+			continue
+		}
+		obj, err := s.New(gvk)
+		if err != nil {
+			// KnownTypes has just named it.
+			panic(err)
+		}
+		s.AddKnownTypeWithName(internal.WithKind(kind), obj)
+	}
+}

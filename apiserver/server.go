@@ -1,0 +1,243 @@
+package apiserver
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net"
+	"net/http"
+	"os"
+	"path/filepath"
+	"strconv"
+	"sync"
+	"time"
+
+	genericapiserver "k8s.io/apiserver/pkg/server"
+	"k8s.io/client-go/rest"
+
+	"github.com/fairway-net/fairway/apiserver/allocator"
+	"github.com/fairway-net/fairway/apiserver/pki"
+	"github.com/fairway-net/fairway/apiserver/storage"
+)
+
+// Server is a running API server.
+type Server struct {
+	config    Config
+	authority *pki.Authority
+	url       string
+	loopback  *rest.Config
+	generic   *genericapiserver.GenericAPIServer
+	options   *storage.RESTOptions
+	allocator *allocator.Allocator
+	backend   *storage.Backend
+	lock      *os.File
+	listener  net.Listener
+
+	stop    context.CancelFunc
+	stopped chan struct{}
+	err     error
+	once    sync.Once
+}
+
+// readyTimeout bounds the wait for the server to become ready.
+const readyTimeout = 60 * time.Second
+
+// Start starts a server and returns when it is ready: its API answers, and
+// the objects that every cluster has are there. It ends with ctx.
+func Start(ctx context.Context, config Config) (*Server, error) {
+	if err := config.validate(); err != nil {
+		return nil, err
+	}
+	s := &Server{config: config, stopped: make(chan struct{})}
+	ctx, s.stop = context.WithCancel(ctx)
+	if err := s.start(ctx); err != nil {
+		s.stop()
+		s.once.Do(func() { s.release() })
+		return nil, err
+	}
+	return s, nil
+}
+
+func (s *Server) start(ctx context.Context) error {
+	var err error
+	if s.lock, err = openDataDir(s.config.DataDir); err != nil {
+		return err
+	}
+	address := net.JoinHostPort(s.config.BindAddress.String(), strconv.Itoa(s.config.Port))
+	if s.listener, err = net.Listen("tcp", address); err != nil {
+		return fmt.Errorf("serve API: %w", err)
+	}
+	s.config.Port = s.listener.Addr().(*net.TCPAddr).Port
+	if s.config.AdvertiseAddress, err = s.config.advertised(); err != nil {
+		return err
+	}
+	s.url = "https://" + net.JoinHostPort(s.config.reachable().String(), strconv.Itoa(s.config.Port))
+	if s.authority, err = pki.Open(filepath.Join(s.config.DataDir, "pki")); err != nil {
+		return err
+	}
+	s.backend, err = storage.Open(ctx, storage.Options{
+		Dir:     filepath.Join(s.config.DataDir, "etcd"),
+		Servers: s.config.EtcdServers,
+		CAFile:  s.config.EtcdCAFile, CertFile: s.config.EtcdCertFile, KeyFile: s.config.EtcdKeyFile,
+	})
+	if err != nil {
+		return err
+	}
+	if err := s.build(ctx); err != nil {
+		return err
+	}
+	prepared := s.generic.PrepareRun()
+	run := make(chan error, 1)
+	go func() { run <- prepared.RunWithContext(ctx) }()
+	go s.supervise(run)
+	if err := s.waitReady(ctx); err != nil {
+		return err
+	}
+	if err := s.bootstrap(ctx); err != nil {
+		return err
+	}
+	return s.writeAdminKubeconfig()
+}
+
+// supervise waits for the server to end and then cleans up.
+func (s *Server) supervise(run <-chan error) {
+	var err error
+	select {
+	case err = <-run:
+	case failure, ok := <-s.backend.Failed:
+		if ok {
+			err = fmt.Errorf("embedded etcd stopped: %w", failure)
+		}
+		s.stop()
+		err = errors.Join(err, <-run)
+	}
+	s.stop()
+	s.once.Do(func() { err = errors.Join(err, s.release()) })
+	s.err = err
+	close(s.stopped)
+}
+
+// release gives back what start took, in the opposite order.
+func (s *Server) release() error {
+	var errs []error
+	if s.allocator != nil {
+		s.allocator.Wait()
+	}
+	if s.options != nil {
+		s.options.Stop()
+	}
+	if s.backend != nil {
+		errs = append(errs, s.backend.Close())
+	}
+	if s.listener != nil {
+		if err := s.listener.Close(); !errors.Is(err, net.ErrClosed) {
+			errs = append(errs, err)
+		}
+	}
+	if s.lock != nil {
+		errs = append(errs, s.lock.Close())
+	}
+	return errors.Join(errs...)
+}
+
+// waitReady polls the server's own readiness.
+func (s *Server) waitReady(ctx context.Context) error {
+	client, err := rest.HTTPClientFor(s.loopback)
+	if err != nil {
+		return fmt.Errorf("create loopback client: %w", err)
+	}
+	ctx, cancel := context.WithTimeout(ctx, readyTimeout)
+	defer cancel()
+	for {
+		err := ready(ctx, client, s.loopback.Host+"/readyz")
+		if err == nil {
+			return nil
+		}
+		select {
+		case <-s.stopped:
+			return fmt.Errorf("start API server: %w", errors.Join(s.err, err))
+		case <-ctx.Done():
+			return fmt.Errorf("wait for API server to be ready: %w", errors.Join(ctx.Err(), err))
+		case <-time.After(20 * time.Millisecond):
+		}
+	}
+}
+
+func ready(ctx context.Context, client *http.Client, url string) error {
+	req, err := http.NewRequestWithContext(ctx, http.MethodGet, url, nil)
+	if err != nil {
+		return fmt.Errorf("ask for readiness: %w", err)
+	}
+	resp, err := client.Do(req)
+	if err != nil {
+		return fmt.Errorf("ask for readiness: %w", err)
+	}
+	if err := resp.Body.Close(); err != nil {
+		return fmt.Errorf("ask for readiness: %w", err)
+	}
+	if resp.StatusCode != http.StatusOK {
+		return fmt.Errorf("not ready: %s", resp.Status)
+	}
+	return nil
+}
+
+// URL is where the API is served.
+func (s *Server) URL() string { return s.url }
+
+// CA is the certificate authority of the server, PEM encoded.
+func (s *Server) CA() []byte { return s.authority.CertPEM }
+
+// AdminKubeconfig is the file by which administrators reach the server.
+func (s *Server) AdminKubeconfig() string { return AdminKubeconfig(s.config.DataDir) }
+
+// AdminKubeconfig is where a server with the given data directory writes the
+// administrator's kubeconfig.
+func AdminKubeconfig(dataDir string) string { return filepath.Join(dataDir, "admin.kubeconfig") }
+
+// LoopbackConfig is a client configuration for this process, with all rights
+// and without rate limits.
+func (s *Server) LoopbackConfig() *rest.Config {
+	c := rest.CopyConfig(s.loopback)
+	c.QPS = -1
+	c.ContentType = "application/vnd.kubernetes.protobuf"
+	c.AcceptContentTypes = "application/vnd.kubernetes.protobuf,application/json"
+	return c
+}
+
+// NodeKubeconfig returns a kubeconfig with a node's rights.
+func (s *Server) NodeKubeconfig(node string) ([]byte, error) {
+	return s.Kubeconfig(nodePrefix+node, nodesGroup)
+}
+
+// Kubeconfig returns a kubeconfig for a user in the given groups.
+func (s *Server) Kubeconfig(user string, groups ...string) ([]byte, error) {
+	pair, err := s.authority.Client(user, groups...)
+	if err != nil {
+		return nil, err
+	}
+	return s.authority.Kubeconfig(s.url, user, pair)
+}
+
+func (s *Server) writeAdminKubeconfig() error {
+	data, err := s.Kubeconfig("admin", "system:masters")
+	if err != nil {
+		return err
+	}
+	return pki.WriteFile(s.AdminKubeconfig(), data, 0o600)
+}
+
+// Done is closed when the server has ended.
+func (s *Server) Done() <-chan struct{} { return s.stopped }
+
+// Wait returns when the server has ended, with the error that ended it; nil
+// if it was asked to.
+func (s *Server) Wait() error {
+	<-s.stopped
+	return s.err
+}
+
+// Close ends the server and waits for it.
+func (s *Server) Close() error {
+	s.stop()
+	return s.Wait()
+}

@@ -1,0 +1,113 @@
+package storage
+
+import (
+	"fmt"
+	"sync"
+
+	"go.etcd.io/etcd/client/v3/kubernetes"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apiserver/pkg/registry/generic"
+	serverstorage "k8s.io/apiserver/pkg/server/storage"
+	apistorage "k8s.io/apiserver/pkg/storage"
+	"k8s.io/apiserver/pkg/storage/cacher"
+	"k8s.io/apiserver/pkg/storage/etcd3"
+	"k8s.io/apiserver/pkg/storage/storagebackend"
+	"k8s.io/apiserver/pkg/storage/storagebackend/factory"
+	"k8s.io/apiserver/pkg/storage/value/encrypt/identity"
+	"k8s.io/client-go/tools/cache"
+	"k8s.io/utils/clock"
+
+	"github.com/fairway-net/fairway/apiserver/scheme"
+)
+
+// keyPrefix is where objects are stored, as in Kubernetes.
+const keyPrefix = "/registry"
+
+// RESTOptions tells the generic registry how each resource is stored: as
+// protobuf, behind a watch cache, on the one etcd client.
+type RESTOptions struct {
+	backend   *Backend
+	factory   *serverstorage.DefaultStorageFactory
+	compactor etcd3.Compactor
+	stop      func()
+	claims    map[schema.GroupResource]Claims
+}
+
+// NewRESTOptions returns the storage options for a scheme's resources. Writes
+// to the resources in claims also take and give back the keys that they claim.
+func NewRESTOptions(b *Backend, s *scheme.Scheme, claims map[schema.GroupResource]Claims) *RESTOptions {
+	config := storagebackend.NewDefaultConfig(keyPrefix, nil)
+	compactor := etcd3.NewCompactor(b.Client.Client, config.CompactionInterval, clock.RealClock{}, nil)
+	return &RESTOptions{
+		backend: b,
+		factory: serverstorage.NewDefaultStorageFactory(
+			*config, runtime.ContentTypeProtobuf, s.Codecs,
+			serverstorage.NewDefaultResourceEncodingConfig(s.Scheme),
+			serverstorage.NewResourceConfig(), nil),
+		compactor: compactor,
+		stop:      compactor.Stop,
+		claims:    claims,
+	}
+}
+
+// Stop ends compaction; the backend stays open.
+func (o *RESTOptions) Stop() { o.stop() }
+
+// GetRESTOptions implements generic.RESTOptionsGetter.
+func (o *RESTOptions) GetRESTOptions(resource schema.GroupResource, example runtime.Object) (generic.RESTOptions, error) {
+	config, err := o.factory.NewConfig(resource, example)
+	if err != nil {
+		return generic.RESTOptions{}, fmt.Errorf("configure storage of %s: %w", resource, err)
+	}
+	return generic.RESTOptions{
+		StorageConfig:           config,
+		Decorator:               o.decorate,
+		EnableGarbageCollection: true,
+		DeleteCollectionWorkers: 4,
+		ResourcePrefix:          o.factory.ResourcePrefix(resource),
+	}, nil
+}
+
+// decorate opens a resource's store: etcd below, a watch cache above.
+func (o *RESTOptions) decorate(
+	config *storagebackend.ConfigForResource, prefix string,
+	keyFunc func(runtime.Object) (string, error), newFunc, newListFunc func() runtime.Object,
+	attrs apistorage.AttrFunc, triggers apistorage.IndexerFuncs, indexers *cache.Indexers,
+) (apistorage.Interface, factory.DestroyFunc, error) {
+	client := &kubernetes.Client{Client: o.backend.Client.Client, Kubernetes: o.backend.Client.Kubernetes}
+	if claims, ok := o.claims[config.GroupResource]; ok {
+		client.Kubernetes = &claimingClient{Interface: client.Kubernetes, kv: client.KV, claims: claims}
+	}
+	versioner := apistorage.APIObjectVersioner{}
+	store, err := etcd3.New(client, o.compactor, config.Codec, newFunc, newListFunc, config.Prefix, prefix,
+		config.GroupResource, identity.NewEncryptCheckTransformer(), config.LeaseManagerConfig,
+		etcd3.NewDefaultDecoder(config.Codec, versioner), versioner)
+	if err != nil {
+		return nil, nil, fmt.Errorf("open storage of %s: %w", config.GroupResource, err)
+	}
+	cached, err := cacher.NewCacherFromConfig(cacher.Config{
+		Storage:             store,
+		Versioner:           versioner,
+		GroupResource:       config.GroupResource,
+		EventsHistoryWindow: config.EventsHistoryWindow,
+		ResourcePrefix:      prefix,
+		KeyFunc:             keyFunc,
+		NewFunc:             newFunc,
+		NewListFunc:         newListFunc,
+		GetAttrsFunc:        attrs,
+		IndexerFuncs:        triggers,
+		Indexers:            indexers,
+		Codec:               config.Codec,
+	})
+	if err != nil {
+		store.Close()
+		return nil, nil, fmt.Errorf("open watch cache of %s: %w", config.GroupResource, err)
+	}
+	delegator := cacher.NewCacheDelegator(cached, store)
+	return delegator, sync.OnceFunc(func() {
+		delegator.Stop()
+		cached.Stop()
+		store.Close()
+	}), nil
+}

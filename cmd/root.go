@@ -16,9 +16,11 @@ import (
 // commands is the one list of what the binary can be.
 func commands() []*cobra.Command {
 	return []*cobra.Command{
+		serverCommand(),
 		agentCommand(),
 		renderCommand(),
 		cleanupCommand(),
+		kubectlCommand(),
 		versionCommand(),
 	}
 }

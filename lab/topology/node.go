@@ -112,3 +112,6 @@ func (n *Node) Pods() []*Pod {
 	}
 	return pods
 }
+
+// LabName is the name of the node's lab.
+func (n *Node) LabName() string { return n.lab.name }

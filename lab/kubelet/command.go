@@ -1,0 +1,165 @@
+package kubelet
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"sync"
+	"syscall"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+)
+
+const longestBackoff = 5 * time.Minute
+
+var errEnded = errors.New("the container has been stopped")
+
+// command is a container's own command, run from the host's file system inside
+// the pod's network namespace, and started again as restartPolicy says.
+type command struct {
+	worker  *worker
+	sandbox *sandbox
+	spec    *corev1.Container
+	policy  corev1.RestartPolicy
+	log     *os.File
+	done    chan struct{} // closed when it has ended for good
+	ending  chan struct{} // closed when it shall end
+
+	mu       sync.Mutex
+	ended    bool // ending is closed
+	cmd      *exec.Cmd
+	current  corev1.ContainerState
+	restarts int32
+}
+
+func startCommand(w *worker, spec *corev1.Container) (*command, error) {
+	c := &command{
+		worker: w, sandbox: w.sandbox, spec: spec, policy: w.pod.Spec.RestartPolicy,
+		done: make(chan struct{}), ending: make(chan struct{}),
+	}
+	name := fmt.Sprintf("%s_%s_%s.log", w.pod.Namespace, w.pod.Name, spec.Name)
+	var err error
+	if c.log, err = os.OpenFile(filepath.Join(w.kubelet.logs, name), os.O_CREATE|os.O_WRONLY|os.O_APPEND, 0o644); err != nil {
+		return nil, fmt.Errorf("open log: %w", err)
+	}
+	cmd, err := c.start()
+	if err != nil {
+		return nil, errors.Join(err, c.log.Close())
+	}
+	go c.supervise(cmd)
+	return c, nil
+}
+
+// start starts the command once.
+func (c *command) start() (*exec.Cmd, error) {
+	env, err := environment(c.worker.first, c.spec, c.sandbox.addresses(), c.worker.node.IPv4())
+	if err != nil {
+		return nil, err
+	}
+	argv := expand(append(append([]string{}, c.spec.Command...), c.spec.Args...), env)
+	cmd := exec.Command(argv[0], argv[1:]...)
+	cmd.Dir, cmd.Stdout, cmd.Stderr = c.spec.WorkingDir, c.log, c.log
+	for _, e := range env {
+		cmd.Env = append(cmd.Env, e.Name+"="+e.Value)
+	}
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.ended {
+		return nil, errEnded
+	}
+	if err := c.sandbox.start(cmd); err != nil {
+		return nil, err
+	}
+	c.cmd = cmd
+	c.current = corev1.ContainerState{Running: &corev1.ContainerStateRunning{StartedAt: metav1.Now()}}
+	c.worker.notify()
+	return cmd, nil
+}
+
+// supervise waits for the command and starts it again, later each time.
+func (c *command) supervise(cmd *exec.Cmd) {
+	defer close(c.done)
+	backoff := time.Second
+	for {
+		code := exitCode(cmd.Wait(), cmd)
+		c.mu.Lock()
+		c.current = terminated(code, c.current.Running.StartedAt, metav1.Now())
+		c.mu.Unlock()
+		c.worker.notify()
+		if !restarts(c.policy, int32(code)) {
+			return
+		}
+		for cmd = nil; cmd == nil; backoff = min(2*backoff, longestBackoff) {
+			select {
+			case <-c.ending:
+				return
+			case <-time.After(backoff):
+			}
+			var err error
+			if cmd, err = c.start(); err != nil && !errors.Is(err, errEnded) {
+				c.worker.kubelet.events.Eventf(c.worker.first, corev1.EventTypeWarning, "Failed", "Error starting container %s: %v", c.spec.Name, err)
+			}
+		}
+		c.mu.Lock()
+		c.restarts++
+		c.mu.Unlock()
+	}
+}
+
+func exitCode(err error, cmd *exec.Cmd) int {
+	if status, ok := cmd.ProcessState.Sys().(syscall.WaitStatus); ok && status.Signaled() {
+		return 128 + int(status.Signal())
+	}
+	if err != nil && cmd.ProcessState.ExitCode() == 0 {
+		slog.Error("waiting for a container's command failed", "err", err)
+	}
+	return cmd.ProcessState.ExitCode()
+}
+
+func (c *command) state() (corev1.ContainerState, int32) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.current, c.restarts
+}
+
+// stop asks with SIGTERM and waits.
+func (c *command) stop(ctx context.Context) {
+	if err := c.end(syscall.SIGTERM); err != nil {
+		slog.Error("container not signalled", "err", err)
+	}
+	select {
+	case <-c.done:
+	case <-ctx.Done():
+	}
+}
+
+func (c *command) kill() error {
+	err := c.end(syscall.SIGKILL)
+	<-c.done
+	return errors.Join(err, c.log.Close())
+}
+
+// end keeps the command from being started again and, if it runs, sends a signal
+// to it and its children: to its session's process group.
+func (c *command) end(s syscall.Signal) error {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if !c.ended {
+		c.ended = true
+		close(c.ending)
+	}
+	if c.current.Running == nil {
+		return nil
+	}
+	err := syscall.Kill(-c.cmd.Process.Pid, s)
+	if errors.Is(err, syscall.ESRCH) {
+		return nil
+	}
+	return err
+}

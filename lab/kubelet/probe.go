@@ -1,0 +1,178 @@
+package kubelet
+
+import (
+	"cmp"
+	"context"
+	"crypto/tls"
+	"errors"
+	"fmt"
+	"io"
+	"log/slog"
+	"net"
+	"net/http"
+	"os/exec"
+	"strconv"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/util/intstr"
+)
+
+// probe probes until the context ends, and says when the container becomes
+// ready or unready. Zero fields of the probe have the API's defaults.
+func (c *container) probe(ctx context.Context, p *corev1.Probe) {
+	seconds := func(n, fallback int32) time.Duration { return time.Duration(cmp.Or(n, fallback)) * time.Second }
+	if !sleep(ctx, seconds(p.InitialDelaySeconds, 0)) {
+		return
+	}
+	passed, failed := int32(0), int32(0)
+	for {
+		within, cancel := context.WithTimeout(ctx, seconds(p.TimeoutSeconds, 1))
+		err := c.handle(within, p.ProbeHandler)
+		cancel()
+		switch {
+		case ctx.Err() != nil:
+			return
+		case err == nil:
+			passed, failed = passed+1, 0
+		default:
+			passed, failed = 0, failed+1
+			c.worker.kubelet.events.Eventf(c.worker.first, corev1.EventTypeWarning, "Unhealthy", "Readiness probe failed: %v", err)
+		}
+		if passed >= cmp.Or(p.SuccessThreshold, 1) {
+			c.setReady(true)
+		}
+		if failed >= cmp.Or(p.FailureThreshold, 3) {
+			c.setReady(false)
+		}
+		if !sleep(ctx, seconds(p.PeriodSeconds, 10)) {
+			return
+		}
+	}
+}
+
+func sleep(ctx context.Context, d time.Duration) bool {
+	select {
+	case <-time.After(d):
+	case <-ctx.Done():
+	}
+	return ctx.Err() == nil
+}
+
+// handle carries out one probe.
+func (c *container) handle(ctx context.Context, h corev1.ProbeHandler) error {
+	switch {
+	case h.HTTPGet != nil:
+		return c.httpGet(ctx, h.HTTPGet)
+	case h.TCPSocket != nil:
+		port, err := c.port(h.TCPSocket.Port)
+		if err != nil {
+			return err
+		}
+		conn, err := c.dial(ctx, net.JoinHostPort(cmp.Or(h.TCPSocket.Host, c.address()), port))
+		if err != nil {
+			return err
+		}
+		return conn.Close()
+	case h.Exec != nil:
+		return c.exec(ctx, h.Exec.Command)
+	}
+	return errors.New("only httpGet, tcpSocket and exec are known to the lab")
+}
+
+// hook carries out a lifecycle hook.
+func (c *container) hook(ctx context.Context, h *corev1.LifecycleHandler) error {
+	if h.Sleep != nil {
+		sleep(ctx, time.Duration(h.Sleep.Seconds)*time.Second)
+		return nil
+	}
+	return c.handle(ctx, corev1.ProbeHandler{HTTPGet: h.HTTPGet, TCPSocket: h.TCPSocket, Exec: h.Exec})
+}
+
+// dial connects from the node, as a kubelet does.
+func (c *container) dial(ctx context.Context, address string) (net.Conn, error) {
+	var conn net.Conn
+	err := c.worker.node.Do(func() (err error) {
+		var d net.Dialer
+		conn, err = d.DialContext(ctx, "tcp", address)
+		return err
+	})
+	return conn, err
+}
+
+func (c *container) address() string { return c.sandbox.addresses()[0].String() }
+
+// port is a probe's port: a number or the name of one of the container's.
+func (c *container) port(p intstr.IntOrString) (string, error) {
+	if p.Type == intstr.Int {
+		return strconv.Itoa(int(p.IntVal)), nil
+	}
+	for _, named := range c.spec.Ports {
+		if named.Name == p.StrVal {
+			return strconv.Itoa(int(named.ContainerPort)), nil
+		}
+	}
+	return "", fmt.Errorf("port %q: no container port has this name", p.StrVal)
+}
+
+// httpGet succeeds with a status from 200 to 399, without following redirects.
+func (c *container) httpGet(ctx context.Context, a *corev1.HTTPGetAction) error {
+	port, err := c.port(a.Port)
+	if err != nil {
+		return err
+	}
+	scheme := "http"
+	if a.Scheme == corev1.URISchemeHTTPS {
+		scheme = "https"
+	}
+	address := net.JoinHostPort(cmp.Or(a.Host, c.address()), port)
+	r, err := http.NewRequestWithContext(ctx, http.MethodGet, scheme+"://"+address+"/"+trimSlash(a.Path), nil)
+	if err != nil {
+		return fmt.Errorf("path %q: %w", a.Path, err)
+	}
+	for _, h := range a.HTTPHeaders {
+		r.Header.Add(h.Name, h.Value)
+		if http.CanonicalHeaderKey(h.Name) == "Host" {
+			r.Host = h.Value
+		}
+	}
+	transport := &http.Transport{
+		DisableKeepAlives: true,
+		TLSClientConfig:   &tls.Config{InsecureSkipVerify: true}, // probes don't verify (API documentation)
+		DialContext:       func(ctx context.Context, _, address string) (net.Conn, error) { return c.dial(ctx, address) },
+	}
+	resp, err := transport.RoundTrip(r)
+	if err != nil {
+		return err
+	}
+	if _, err := io.Copy(io.Discard, io.LimitReader(resp.Body, 10<<10)); err != nil {
+		slog.Debug("probe's answer not read", "err", err)
+	}
+	if err := resp.Body.Close(); err != nil {
+		return err
+	}
+	if resp.StatusCode < 200 || resp.StatusCode >= 400 {
+		return fmt.Errorf("HTTP probe failed with statuscode: %d", resp.StatusCode)
+	}
+	return nil
+}
+
+func trimSlash(path string) string {
+	if path != "" && path[0] == '/' {
+		return path[1:]
+	}
+	return path
+}
+
+// exec runs a command in the pod's network namespace; it succeeds with exit
+// code 0.
+func (c *container) exec(ctx context.Context, argv []string) error {
+	if len(argv) == 0 {
+		return errors.New("exec: no command")
+	}
+	cmd := exec.CommandContext(ctx, argv[0], argv[1:]...)
+	if err := c.sandbox.start(cmd); err != nil {
+		return err
+	}
+	return cmd.Wait()
+}

@@ -1,0 +1,63 @@
+package kubelet
+
+import (
+	"fmt"
+	"net/netip"
+	"os"
+	"os/exec"
+	"syscall"
+
+	corev1 "k8s.io/api/core/v1"
+
+	"github.com/fairway-net/fairway/lab/topology"
+)
+
+// sandbox is where a pod's containers run: its own namespace on the node or,
+// with hostNetwork, the node's.
+type sandbox struct {
+	host *topology.Host
+	node *topology.Node
+	pod  *topology.Pod // nil with hostNetwork
+}
+
+// PodName names a pod within its lab, for topology.PodNamespace.
+func PodName(namespace, name string) string { return namespace + "." + name }
+
+func newSandbox(node *topology.Node, pod *corev1.Pod) (*sandbox, error) {
+	if pod.Spec.HostNetwork {
+		return &sandbox{host: node.Host, node: node}, nil
+	}
+	p, err := node.AddPod(PodName(pod.Namespace, pod.Name))
+	if err != nil {
+		return nil, err
+	}
+	return &sandbox{host: p.Host, node: node, pod: p}, nil
+}
+
+func (s *sandbox) addresses() []netip.Addr { return s.host.Addresses }
+
+func (s *sandbox) remove() error {
+	if s.pod == nil {
+		return nil
+	}
+	return s.pod.Remove()
+}
+
+// start starts a command in the sandbox: in a session of its own, so that it
+// can be ended with all its children, and in the cgroup of the node's pods.
+func (s *sandbox) start(cmd *exec.Cmd) error {
+	dir, err := topology.Cgroup(s.node.LabName(), s.node.Name+"/pods")
+	if err != nil {
+		return err
+	}
+	cgroup, err := os.Open(dir)
+	if err != nil {
+		return fmt.Errorf("open cgroup: %w", err)
+	}
+	cmd.SysProcAttr = &syscall.SysProcAttr{Setsid: true, UseCgroupFD: true, CgroupFD: int(cgroup.Fd())}
+	err = s.host.Start(cmd)
+	if closeErr := cgroup.Close(); err == nil && closeErr != nil {
+		return fmt.Errorf("close cgroup: %w", closeErr)
+	}
+	return err
+}

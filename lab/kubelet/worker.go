@@ -1,0 +1,216 @@
+package kubelet
+
+import (
+	"context"
+	"fmt"
+	"log/slog"
+	"sync"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+
+	"github.com/fairway-net/fairway/lab/topology"
+)
+
+const retryAfter = time.Second
+
+// worker runs one pod, from its binding to its end.
+type worker struct {
+	kubelet *Kubelet
+	uid     types.UID
+	node    *topology.Node
+	first   *corev1.Pod // as it was bound; containers read this one
+
+	updates chan *corev1.Pod // the latest, if the worker hasn't seen it yet
+	changed chan struct{}    // a container or its readiness changed
+	deleted chan struct{}    // the API has no such pod any more
+	once    sync.Once        // closes deleted
+
+	// The rest belongs to run's goroutine.
+	pod        *corev1.Pod
+	sandbox    *sandbox
+	containers []*container
+	status     corev1.PodStatus // as last written
+	started    metav1.Time
+}
+
+func newWorker(k *Kubelet, pod *corev1.Pod) *worker {
+	return &worker{
+		kubelet: k, uid: pod.UID, node: k.nodes[pod.Spec.NodeName], first: pod, pod: pod,
+		updates: make(chan *corev1.Pod, 1), changed: make(chan struct{}, 1), deleted: make(chan struct{}),
+		status: *pod.Status.DeepCopy(), started: metav1.Now(),
+	}
+}
+
+// deliver replaces what the worker hasn't seen yet. One goroutine delivers.
+func (w *worker) deliver(pod *corev1.Pod) {
+	select {
+	case <-w.updates:
+	default:
+	}
+	w.updates <- pod
+}
+
+func (w *worker) gone() { w.once.Do(func() { close(w.deleted) }) }
+
+func (w *worker) notify() {
+	select {
+	case w.changed <- struct{}{}:
+	default:
+	}
+}
+
+// run is the pod's life. It ends with the pod removed from the API, or, if the
+// API has removed it already or ctx ends, as fast as possible.
+func (w *worker) run(ctx context.Context) {
+	ctx, cancel := context.WithCancel(ctx)
+	defer cancel()
+	go func() {
+		select {
+		case <-w.deleted:
+			cancel()
+		case <-ctx.Done():
+		}
+	}()
+	for w.pod.DeletionTimestamp == nil {
+		err := w.start(ctx)
+		if err == nil {
+			break
+		}
+		w.fail(err)
+		if !w.pause(ctx) {
+			return
+		}
+	}
+	w.live(ctx)
+	if ctx.Err() == nil {
+		w.terminate(ctx)
+	}
+	w.remove(ctx)
+}
+
+// start makes the sandbox and starts the containers.
+func (w *worker) start(ctx context.Context) error {
+	s, err := newSandbox(w.node, w.pod)
+	if err != nil {
+		return fmt.Errorf("create pod sandbox: %w", err)
+	}
+	w.sandbox, w.containers = s, nil
+	for i := range w.pod.Spec.Containers {
+		c, err := startContainer(ctx, w, &w.pod.Spec.Containers[i])
+		if err != nil {
+			w.remove(ctx)
+			return fmt.Errorf("start container %s: %w", w.pod.Spec.Containers[i].Name, err)
+		}
+		w.containers = append(w.containers, c)
+		w.kubelet.events.Eventf(w.pod, corev1.EventTypeNormal, "Started", "Started container %s", c.spec.Name)
+	}
+	return nil
+}
+
+// live keeps the status up to date until the pod shall end or has ended.
+func (w *worker) live(ctx context.Context) {
+	for w.pod.DeletionTimestamp == nil && ctx.Err() == nil {
+		if !w.writeStatus(ctx) {
+			if !w.pause(ctx) {
+				return
+			}
+			continue
+		}
+		select {
+		case w.pod = <-w.updates:
+		case <-w.changed:
+		case <-ctx.Done():
+		}
+	}
+}
+
+// terminate ends the containers within the grace period, as Kubernetes does
+// (Pod Lifecycle, "Termination of Pods"): hooks first; readiness goes on
+// being probed and reported meanwhile.
+func (w *worker) terminate(ctx context.Context) {
+	for _, c := range w.containers {
+		w.kubelet.events.Eventf(w.pod, corev1.EventTypeNormal, "Killing", "Stopping container %s", c.spec.Name)
+	}
+	graceful, kill := context.WithCancel(ctx)
+	defer kill()
+	timer := time.AfterFunc(grace(w.pod), kill)
+	defer timer.Stop()
+	var stopping sync.WaitGroup
+	for _, c := range w.containers {
+		stopping.Go(func() { c.stop(graceful) })
+	}
+	stopped := make(chan struct{})
+	go func() { stopping.Wait(); close(stopped) }()
+	for {
+		if w.sandbox != nil && !w.writeStatus(ctx) {
+			time.AfterFunc(retryAfter, w.notify)
+		}
+		select {
+		case pod := <-w.updates:
+			if before := grace(w.pod); grace(pod) < before {
+				timer.Reset(grace(pod)) // deleted again, with less patience
+			}
+			w.pod = pod
+		case <-w.changed:
+		case <-stopped:
+			return
+		}
+	}
+}
+
+func grace(p *corev1.Pod) time.Duration {
+	if p.DeletionGracePeriodSeconds == nil {
+		return 0
+	}
+	return time.Duration(*p.DeletionGracePeriodSeconds) * time.Second
+}
+
+// remove takes the sandbox away and, if the pod was to be deleted, the pod out
+// of the API.
+func (w *worker) remove(ctx context.Context) {
+	for _, c := range w.containers {
+		c.kill()
+	}
+	if w.pod.DeletionTimestamp != nil && w.sandbox != nil && ctx.Err() == nil {
+		w.writeStatus(ctx) // that nothing is ready any more
+	}
+	if w.sandbox != nil {
+		if err := w.sandbox.remove(); err != nil {
+			w.fail(err)
+		}
+		w.sandbox = nil
+	}
+	for w.pod.DeletionTimestamp != nil && ctx.Err() == nil {
+		zero := metav1.NewDeleteOptions(0)
+		zero.Preconditions = metav1.NewUIDPreconditions(string(w.uid))
+		err := w.kubelet.client.CoreV1().Pods(w.pod.Namespace).Delete(ctx, w.pod.Name, *zero)
+		if err == nil || apierrors.IsNotFound(err) || apierrors.IsConflict(err) {
+			return
+		}
+		w.fail(fmt.Errorf("delete pod from the API: %w", err))
+		if !w.pause(ctx) {
+			return
+		}
+	}
+}
+
+// pause waits before trying again; false when there is nothing to try for.
+func (w *worker) pause(ctx context.Context) bool {
+	select {
+	case <-time.After(retryAfter):
+	case pod := <-w.updates:
+		w.pod = pod
+	case <-ctx.Done():
+	}
+	return ctx.Err() == nil
+}
+
+// fail logs an error, and says so on the pod.
+func (w *worker) fail(err error) {
+	slog.Error("pod failed", "pod", w.pod.Namespace+"/"+w.pod.Name, "node", w.node.Name, "err", err)
+	w.kubelet.events.Event(w.pod, corev1.EventTypeWarning, "Failed", err.Error())
+}

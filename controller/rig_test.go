@@ -17,7 +17,6 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/types"
-	"k8s.io/apimachinery/pkg/util/intstr"
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/kubernetes/fake"
 	clienttesting "k8s.io/client-go/testing"
@@ -48,6 +47,7 @@ func newFakeRig(t *testing.T, options controller.Options) *rig {
 	r.start(func(ctx context.Context, o controller.Options) error {
 		return controller.RunClients(ctx, client, nil, o)
 	}, options)
+	r.awaitWatches(client, 1)
 	return r
 }
 
@@ -76,45 +76,27 @@ func (r *rig) start(run func(context.Context, controller.Options) error, options
 			r.Errorf("run controllers: %v", err)
 		}
 	})
-	r.awaitControllers()
 }
 
-// awaitControllers returns once the controllers follow the API. The fake API
-// loses what changes between an informer's list and its watch, so a test must
-// not begin before.
-func (r *rig) awaitControllers() {
+// awaitWatches returns once controllers have been started n times on the fake
+// API and follow it. What changes there between an informer's list and its
+// watch is lost, so a test must not begin before.
+func (r *rig) awaitWatches(client *fake.Clientset, n int) {
 	r.Helper()
-	probe := &corev1.Service{ObjectMeta: metav1.ObjectMeta{Name: "probe", Labels: map[string]string{}}, Spec: corev1.ServiceSpec{
-		Selector: map[string]string{"probe": ""}, ClusterIP: "None", Ports: []corev1.ServicePort{{Port: 80, Protocol: "TCP", TargetPort: intstr.FromInt32(80)}}}}
-	r.createService(probe)
-	n := 0
-	r.eventually("controllers follow the API", func(ctx context.Context) error {
-		n++
-		if _, err := r.retry(ctx, func() (metav1.Object, error) {
-			s, err := r.client.CoreV1().Services(r.ns).Get(ctx, "probe", metav1.GetOptions{})
-			if err != nil {
-				return nil, err
+	r.eventually("controllers watch", func(context.Context) error {
+		watches := map[string]int{}
+		for _, action := range client.Actions() {
+			if action.GetVerb() == "watch" {
+				watches[action.GetResource().Resource]++
 			}
-			s.Labels = map[string]string{"try": fmt.Sprint(n)}
-			return r.client.CoreV1().Services(r.ns).Update(ctx, s, metav1.UpdateOptions{})
-		}); err != nil {
-			return err
 		}
-		found, err := r.slicesOf("probe")
-		if err == nil && len(found) == 0 {
-			err = errors.New("the probe has no EndpointSlice")
+		for _, resource := range []string{"services", "pods", "nodes", "endpoints", "endpointslices"} {
+			if watches[resource] < n {
+				return fmt.Errorf("%s are watched %d times, not %d", resource, watches[resource], n)
+			}
 		}
-		return err
+		return nil
 	})
-	if err := r.client.CoreV1().Services(r.ns).Delete(context.Background(), "probe", metav1.DeleteOptions{}); err != nil {
-		r.eventually("probe removed", func(ctx context.Context) error {
-			err := r.client.CoreV1().Services(r.ns).Delete(ctx, "probe", metav1.DeleteOptions{})
-			if apierrors.IsNotFound(err) {
-				return nil
-			}
-			return err
-		})
-	}
 }
 
 func (r *rig) slicesOf(service string) ([]discoveryv1.EndpointSlice, error) {

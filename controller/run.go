@@ -27,6 +27,9 @@ import (
 
 // Options says how the controllers run; the zero value is good.
 type Options struct {
+	// Lease, if set, lets only one of several servers run the controllers at
+	// a time. Two at once would write every EndpointSlice twice.
+	Lease *Lease
 	// Disable names controllers that do not run; see Names.
 	Disable []string
 	// Logger is slog.Default() if nil.
@@ -105,6 +108,18 @@ func run(ctx context.Context, clients clients, options Options) error {
 			return fmt.Errorf("disable controller %q: no such controller, there are %v", name, Names())
 		}
 	}
+	work := func(ctx context.Context) error { return work(ctx, clients, options.Disable, log) }
+	if options.Lease == nil {
+		return work(ctx)
+	}
+	if err := options.Lease.validate(); err != nil {
+		return err
+	}
+	return options.Lease.lead(ctx, clients.typed, work)
+}
+
+// work runs the controllers until ctx is done.
+func work(ctx context.Context, clients clients, disabled []string, log *slog.Logger) error {
 	cache, err := cluster.New(clients.typed, endpointslice.Name, mirroring.Name)
 	if err != nil {
 		return err
@@ -118,7 +133,7 @@ func run(ctx context.Context, clients clients, options Options) error {
 
 	var loops []loop
 	for _, c := range controllers() {
-		if slices.Contains(options.Disable, c.name) {
+		if slices.Contains(disabled, c.name) {
 			continue
 		}
 		l, err := c.new(e, log.With("controller", c.name))

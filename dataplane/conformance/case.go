@@ -56,6 +56,9 @@ var verbs = map[string]struct {
 	"flow":      {4, 4, true},
 	"send":      {1, 1, true},
 	"close":     {1, 1, false},
+	"invalid":   {1, 1, false},
+	"load":      {4, 4, false},
+	"unload":    {1, 1, false},
 	"kill":      {0, 0, false},
 	"start":     {0, 0, false},
 	"restart":   {0, 0, false},
@@ -167,7 +170,7 @@ func (c *Case) check(s Step) error {
 	case "probe":
 		_, err := parseProbe(s.Args)
 		return err
-	case "flow":
+	case "flow", "load":
 		_, err := parseProbe(s.Args[1:])
 		return err
 	case "endpoints":

@@ -55,6 +55,10 @@
 //	                                 opens a connection (for UDP: a socket) and keeps it
 //	send NAME -> EXPECTATION         says something over it; "same": to the same backend, which sees the same client
 //	close NAME
+//	invalid NAME                     has the backend of a TCP flow send a segment from far outside the window, which
+//	                                 conntrack calls INVALID, and a later one answered by the same
+//	load NAME FROM PROTO DEST        makes one connection after the other, while the steps go on ...
+//	unload NAME                      ... until here; every one must have been answered
 //	kill, start, restart             kill -9 of the plane's process; while it's killed, changes are only compiled
 //	resync                           has the plane compare with the kernel and repair
 //	verify                           what Objects finds is what Render wants

@@ -78,8 +78,11 @@ func (r *Run) flowStep(s Step) error {
 	if f == nil {
 		return fmt.Errorf("no flow %q", name)
 	}
-	if s.Verb == "send" {
+	switch s.Verb {
+	case "send":
 		return r.send(f, s)
+	case "invalid":
+		return r.invalid(f)
 	}
 	delete(r.flows, name)
 	if f.conn == nil {
@@ -160,6 +163,11 @@ func (r *Run) Finish() error {
 			if err := f.conn.Close(); err != nil {
 				errs = append(errs, fmt.Errorf("close flow %s: %w", name, err))
 			}
+		}
+	}
+	for name := range r.loads {
+		if err := r.unload(name); err != nil {
+			errs = append(errs, err)
 		}
 	}
 	if r.process == nil && r.stage != nil {

@@ -27,19 +27,20 @@ type Run struct {
 	process  *Process // nil while killed, and without a stage
 	lacks    []kernel.Lack
 	flows    map[string]*flow
+	loads    map[string]*load
 }
 
 // Specify plays a case without packets: every expectation must be what
 // model.Decide says.
 func Specify(c *Case) error {
-	r := &Run{c: c, cluster: NewCluster(), flows: map[string]*flow{}}
+	r := &Run{c: c, cluster: NewCluster(), flows: map[string]*flow{}, loads: map[string]*load{}}
 	return r.steps()
 }
 
 // Play plays a case on a stage with the plane of the given name, and leaves
 // the plane's process and kernel objects for Finish.
 func Play(c *Case, s *Stage, kind, stateDir string) (*Run, error) {
-	r := &Run{stage: s, kind: kind, stateDir: stateDir, c: c, cluster: NewCluster(), flows: map[string]*flow{}}
+	r := &Run{stage: s, kind: kind, stateDir: stateDir, c: c, cluster: NewCluster(), flows: map[string]*flow{}, loads: map[string]*load{}}
 	if err := r.start(); err != nil {
 		return r, err
 	}
@@ -120,8 +121,10 @@ func (r *Run) step(s Step) error {
 		return r.change(r.cluster.Delete(s.Args[0], s.Args[1]))
 	case "probe":
 		return r.probe(s)
-	case "flow", "send", "close":
+	case "flow", "send", "close", "invalid":
 		return r.flowStep(s)
+	case "load", "unload":
+		return r.loadStep(s)
 	}
 	if r.stage == nil {
 		return nil

@@ -80,6 +80,55 @@ func playBare(t *testing.T, s *Stage, script string) error {
 	if err != nil {
 		t.Fatal(err)
 	}
-	r := &Run{stage: s, c: c, cluster: NewCluster(), flows: map[string]*flow{}}
+	r := &Run{stage: s, c: c, cluster: NewCluster(), flows: map[string]*flow{}, loads: map[string]*load{}}
 	return r.steps()
+}
+
+// bareTranslation is the least that forwards a Service, without any care for
+// what conntrack calls INVALID: what kube-proxy was once.
+const bareTranslation = `
+apply web.yaml
+endpoints default/web 8080 a
+run nft add table ip bare
+run nft add chain ip bare in { type nat hook prerouting priority -100 ; }
+run nft add chain ip bare own { type nat hook output priority -100 ; }
+run nft add chain ip bare out { type nat hook postrouting priority 100 ; }
+run nft add rule ip bare in ip daddr 10.96.0.10 tcp dport 80 dnat to 10.244.1.2:8080
+run nft add rule ip bare own ip daddr 10.96.0.10 tcp dport 80 dnat to 10.244.1.2:8080
+run nft add rule ip bare out ip saddr 172.30.0.0/16 ct status dnat masquerade
+`
+
+const bareService = "\n-- web.yaml --\napiVersion: v1\nkind: Service\nmetadata: {name: web}\n" +
+	"spec: {clusterIP: 10.96.0.10, ports: [{port: 80}]}\n"
+
+// TestInvalidEndsCareless: the step shows what planes must prevent.
+func TestInvalidEndsCareless(t *testing.T) {
+	s := newStage(t)
+	for _, flow := range []string{
+		"flow x b tcp 10.96.0.10:80 -> a, source kept",
+		"flow x client tcp 10.96.0.10:80 -> a, masqueraded",
+		"flow x node tcp 10.96.0.10:80 -> a, masqueraded",
+	} {
+		err := playBare(t, s, bareTranslation+flow+"\nsend x -> same\ninvalid x\n"+bareService)
+		if err == nil || !strings.Contains(err.Error(), string(Reset)) {
+			t.Errorf("%s: %v, expected a reset", flow, err)
+		}
+		if err := playBare(t, s, "run nft delete table ip bare"); err != nil {
+			t.Fatal(err)
+		}
+	}
+}
+
+// TestLoadFindsGaps: one refused connection among many is found.
+func TestLoadFindsGaps(t *testing.T) {
+	s := newStage(t)
+	const load = "load x client tcp 10.96.0.10:80\n"
+	if err := playBare(t, s, bareTranslation+load+"run sleep 0.2\nunload x\n"+bareService); err != nil {
+		t.Error(err)
+	}
+	const gap = "run sleep 0.2\nrun nft insert rule ip bare in tcp dport 80 dnat to 10.244.1.2:81\nrun sleep 0.2\n"
+	err := playBare(t, s, strings.Replace(bareTranslation, "run nft add table ip bare", "run nft flush table ip bare", 1)+load+gap+"unload x\n"+bareService)
+	if err == nil || !strings.Contains(err.Error(), "expected all to be answered") {
+		t.Errorf("got %v", err)
+	}
 }

@@ -2,12 +2,14 @@ package conformance
 
 import (
 	"fmt"
+	"slices"
 	"strconv"
 	"strings"
 
 	"golang.org/x/tools/txtar"
 
 	"github.com/fairway-net/fairway/internal/kernel"
+	"github.com/fairway-net/fairway/model"
 )
 
 // Case is a script and the files that it names.
@@ -100,6 +102,16 @@ func ParseCase(name string, data []byte) (*Case, error) {
 		return nil, fmt.Errorf("case %s: no steps", name)
 	}
 	return c, nil
+}
+
+// SCTP reports whether the case needs a kernel that has SCTP.
+func (c *Case) SCTP() bool {
+	for _, s := range c.Steps {
+		if at := slices.Index(s.Args, model.SCTP.String()); s.Expect != nil && at >= 0 {
+			return true
+		}
+	}
+	return false
 }
 
 func parseStep(text string) (Step, error) {

@@ -9,7 +9,8 @@
 //	go test ./dataplane/conformance                                        # all
 //	go test ./dataplane/conformance -run TestSpecification                 # cases against Decide: no root, no packets
 //	go test ./dataplane/conformance -run TestPlanes/nftables               # one plane
-//	go test ./dataplane/conformance -run TestPlanes/nftables/clusterip -v  # and the cases whose names begin so
+//	go test ./dataplane/conformance -run TestPlanes/nftables/clusterip -v  # and the cases with this in their names
+//	go test ./dataplane/conformance -run TestPlanesSCTP/nftables           # the cases about SCTP
 //	FAIRWAY_FUZZ=2m FAIRWAY_FUZZ_SEED=7 go test ./dataplane/conformance -run TestFuzzPlanes/nftables
 //
 // A case that fails prints the plane's objects.

@@ -9,6 +9,7 @@ import (
 
 	"github.com/fairway-net/fairway/dataplane"
 	"github.com/fairway-net/fairway/dataplane/conformance"
+	"github.com/fairway-net/fairway/internal/vm"
 )
 
 func cases(t *testing.T) []*conformance.Case {
@@ -43,14 +44,32 @@ func TestSpecification(t *testing.T) {
 	}
 }
 
-// TestPlanes plays every case with every plane.
+// kernelNeeds are the kernel features without which a plane can't be made.
+// Planes run in the virtual machine if the kernel at hand lacks them.
+var kernelNeeds = map[string][]string{"ipvs": {"ip_vs", "dummy"}}
+
+// TestPlanes plays every case with every plane; those about SCTP are left to
+// TestPlanesSCTP.
 func TestPlanes(t *testing.T) {
+	playAll(t, false)
+}
+
+// TestPlanesSCTP plays the cases about SCTP with every plane.
+func TestPlanesSCTP(t *testing.T) {
+	playAll(t, true, "sctp")
+}
+
+func playAll(t *testing.T, sctp bool, features ...string) {
 	for _, kind := range dataplane.Kinds() {
 		t.Run(kind.Name, func(t *testing.T) {
-			stage := newStage(t)
-			for _, c := range cases(t) {
-				t.Run(c.Name, func(t *testing.T) { play(t, stage, kind.Name, c) })
-			}
+			vm.With(t, func(t *testing.T) {
+				stage := newStage(t)
+				for _, c := range cases(t) {
+					if c.SCTP() == sctp {
+						t.Run(c.Name, func(t *testing.T) { play(t, stage, kind.Name, c) })
+					}
+				}
+			}, append(features, kernelNeeds[kind.Name]...)...)
 		})
 	}
 }

@@ -31,7 +31,7 @@ var dumps = [][]string{
 	{"iptables-legacy-save"},
 	{"ip6tables-legacy-save"},
 	{"ipset", "save"},
-	{"ipvsadm-save", "-n"},
+	{"ipvsadm", "-S", "-n"},
 	{"ip", "-o", "link", "show"},
 	{"ip", "-o", "addr", "show"},
 	{"ip", "-4", "rule", "show"},

@@ -4,6 +4,8 @@ import (
 	"strings"
 	"testing"
 	"time"
+
+	"github.com/fairway-net/fairway/internal/vm"
 )
 
 // newStage makes a stage for the test.
@@ -48,6 +50,18 @@ func TestStage(t *testing.T) {
 	if err := s.Left(before, t.TempDir()); err != nil {
 		t.Error(err)
 	}
+}
+
+// TestStageSCTP does the same for SCTP, in a kernel that has it.
+func TestStageSCTP(t *testing.T) {
+	vm.With(t, func(t *testing.T) {
+		s := newStage(t)
+		err := playBare(t, s, "probe a sctp b:8080 -> pass\nprobe a sctp c6:8080 -> pass\nprobe a sctp c:81 -> pass\n"+
+			"probe client sctp node:9090 -> pass\nprobe a sctp 198.51.100.1:81 -> pass")
+		if err != nil {
+			t.Error(err)
+		}
+	}, "sctp")
 }
 
 // TestStageFindsFaults: without a plane, what a case expects of one is missed.

@@ -18,6 +18,7 @@
 package vm
 
 import (
+	"flag"
 	"fmt"
 	"os"
 	"regexp"
@@ -78,7 +79,7 @@ func again(t *testing.T, features []string) {
 	if err != nil {
 		t.Fatalf("start the virtual machine: %v", err)
 	}
-	args := []string{"-test.v", "-test.run=" + runExpression(t.Name())}
+	args := []string{"-test.v", "-test.run=" + runExpression(t.Name(), asked())}
 	if testing.Short() {
 		args = append(args, "-test.short")
 	}
@@ -91,11 +92,23 @@ func again(t *testing.T, features []string) {
 	}
 }
 
-// runExpression matches exactly the test of this name.
-func runExpression(name string) string {
+// asked is the -test.run that this process was started with.
+func asked() string {
+	if f := flag.Lookup("test.run"); f != nil {
+		return f.Value.String()
+	}
+	return ""
+}
+
+// runExpression matches exactly the test of this name, and of its subtests
+// those that were asked for.
+func runExpression(name, asked string) string {
 	parts := strings.Split(name, "/")
 	for i, p := range parts {
 		parts[i] = "^" + regexp.QuoteMeta(p) + "$"
+	}
+	if wanted := strings.Split(asked, "/"); len(wanted) > len(parts) && !strings.ContainsAny(asked, "|[(") {
+		parts = append(parts, wanted[len(parts):]...)
 	}
 	return strings.Join(parts, "/")
 }

@@ -69,7 +69,7 @@ func runInside(t *testing.T, want int) {
 		t.Fatal(err)
 	}
 	var out strings.Builder
-	code, err := m.Run(Command{Args: []string{"-test.v", "-test.run=" + runExpression(t.Name())}, Modules: []string{"ip_vs"}, Output: &out})
+	code, err := m.Run(Command{Args: []string{"-test.v", "-test.run=" + runExpression(t.Name(), "")}, Modules: []string{"ip_vs"}, Output: &out})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -106,7 +106,14 @@ func TestFindKernel(t *testing.T) {
 }
 
 func TestRunExpression(t *testing.T) {
-	if got, want := runExpression("TestA/b.c/d"), `^TestA$/^b\.c$/^d$`; got != want {
-		t.Errorf("%s, expected %s", got, want)
+	for _, c := range []struct{ name, asked, want string }{
+		{"TestA/b.c/d", "", `^TestA$/^b\.c$/^d$`},
+		{"TestA/b", "TestA/b", `^TestA$/^b$`},
+		{"TestA/b", "TestA/b/c", `^TestA$/^b$/c`},
+		{"TestA/b", "TestA/b/c|TestB", `^TestA$/^b$`},
+	} {
+		if got := runExpression(c.name, c.asked); got != c.want {
+			t.Errorf("%s, asked for %q: %s, expected %s", c.name, c.asked, got, c.want)
+		}
 	}
 }

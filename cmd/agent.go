@@ -61,14 +61,21 @@ type agentFlags struct {
 	podsOfNode         bool
 }
 
+// add adds the flags of an agent on its own.
 func (f *agentFlags) add(flags *pflag.FlagSet) {
+	f.addRunning(flags)
+	f.addServiceCIDRs(flags)
+	flags.BoolVar(&f.register, "register-node", false, "make and keep the Node object of this machine")
+}
+
+// addRunning adds the flags of an agent, alone or beside its API server.
+func (f *agentFlags) addRunning(flags *pflag.FlagSet) {
 	hostname, err := os.Hostname()
 	if err != nil {
 		hostname = "localhost"
 	}
 	flags.StringVar(&f.nodeName, "node-name", strings.ToLower(hostname), "name of this machine's Node object")
 	f.addMeaning(flags)
-	flags.BoolVar(&f.register, "register-node", false, "make and keep the Node object of this machine")
 	flags.DurationVar(&f.verifyPeriod, "sync-period", 30*time.Second, "how often the kernel is compared with what should be, unasked")
 	flags.StringVar(&f.healthz, "healthz-bind-address", f.healthz, `host:port of /healthz and /livez; "" serves none`)
 	flags.StringVar(&f.metrics, "metrics-bind-address", f.metrics, `host:port of /metrics and /proxyMode; "" serves none`)
@@ -89,6 +96,11 @@ func (f *agentFlags) addMeaning(flags *pflag.FlagSet) {
 	flags.BoolVar(&f.localhostNodePorts, "localhost-nodeports", false, "let node ports answer at loopback addresses too, where the data plane can")
 	flags.BoolVar(&f.masqueradeAll, "masquerade-all", false, "masquerade all traffic to cluster IPs")
 	flags.StringVar(&f.scheduler, "scheduler", "", "how backends are chosen where a Service doesn't say (rr, wrr, lc, ...), as far as the data plane offers it")
+}
+
+// addServiceCIDRs adds the flag that tells the ranges of cluster IPs, where no
+// API server of ours knows them.
+func (f *agentFlags) addServiceCIDRs(flags *pflag.FlagSet) {
 	flags.StringSliceVar(&f.serviceCIDRs, "service-cidr", nil, "ranges that cluster IPs come from; packets to addresses there that nothing serves are refused")
 }
 

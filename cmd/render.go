@@ -52,6 +52,7 @@ ports. The output of a cluster will do:
 	c.Flags().BoolVar(&table, "table", false, "print the model instead: what goes where, in no mode's terms")
 	c.Flags().StringVar(&flags.nodeName, "node", "", "the Node to render for; the first in the manifests without this")
 	flags.addMeaning(c.Flags())
+	flags.addServiceCIDRs(c.Flags())
 	if err := c.MarkFlagRequired("filename"); err != nil {
 		panic("render has no --filename: " + err.Error())
 	}

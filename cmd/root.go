@@ -16,6 +16,7 @@ import (
 // commands is the one list of what the binary can be.
 func commands() []*cobra.Command {
 	return []*cobra.Command{
+		upCommand(),
 		serverCommand(),
 		agentCommand(),
 		renderCommand(),

@@ -31,7 +31,7 @@ func serverCommand() *cobra.Command {
 			if err := setLibraryLogs(verbosity); err != nil {
 				return err
 			}
-			return runServer(cmd.Context(), config, cmd.OutOrStdout())
+			return runServer(cmd.Context(), config, cmd.OutOrStdout(), nil)
 		},
 	}
 	addServerFlags(c.Flags(), &config)
@@ -39,14 +39,18 @@ func serverCommand() *cobra.Command {
 	return c
 }
 
-// runServer serves until the context ends.
-func runServer(ctx context.Context, config apiserver.Config, out io.Writer) error {
+// runServer serves until the context ends. Once the API answers, the server is
+// passed to ready, if that is not nil; it must have room for it.
+func runServer(ctx context.Context, config apiserver.Config, out io.Writer, ready chan<- *apiserver.Server) error {
 	server, err := apiserver.Start(ctx, config)
 	if err != nil {
 		return err
 	}
 	if _, err := fmt.Fprintf(out, "API server ready at %s; kubeconfig: %s\n", server.URL(), server.AdminKubeconfig()); err != nil {
 		return errors.Join(err, server.Close())
+	}
+	if ready != nil {
+		ready <- server
 	}
 	group, ctx := errgroup.WithContext(ctx)
 	group.Go(func() error {

@@ -1,0 +1,212 @@
+package userspace
+
+import (
+	"errors"
+	"fmt"
+	"net/netip"
+	"os"
+	"slices"
+	"sync"
+	"time"
+
+	"github.com/vishvananda/netlink"
+
+	"github.com/fairway-net/fairway/model"
+)
+
+// relay is the process that forwards: listeners, connections, and the table
+// that says what goes where.
+type relay struct {
+	balancer *balancer
+	flows    *flows
+
+	mu        sync.RWMutex
+	table     *model.Table
+	sockets   map[model.Key]socket
+	fronts    map[model.PoolID]map[model.Key]bool // which frontends lead to a pool
+	inherited map[model.Key]*os.File              // listeners of the relay before this one, not yet used
+	retired   bool                                // listeners have been handed on; only connections are left
+}
+
+// socket is what is open for a frontend.
+type socket interface {
+	// file duplicates the socket, for the next relay.
+	file() (*os.File, error)
+	// pause ends reading, so that what comes next is somebody else's to read.
+	pause()
+	close()
+}
+
+func newRelay(scheduler model.Scheduler) *relay {
+	return &relay{
+		balancer: newBalancer(scheduler), flows: newFlows(), table: model.NewTable(),
+		sockets: map[model.Key]socket{}, fronts: map[model.PoolID]map[model.Key]bool{}, inherited: map[model.Key]*os.File{},
+	}
+}
+
+// apply makes the relay forward what the next table says. The error names every
+// listener that couldn't be opened; all others are.
+func (r *relay) apply(d *model.Delta) error {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	old, next := r.table, d.Apply(r.table)
+	changes := next.Since(old)
+	r.table = next
+	for _, c := range changes.Pools {
+		r.poolChanged(c)
+	}
+	touched := map[model.Key]bool{}
+	for _, c := range changes.Frontends {
+		touched[c.Key()] = true
+		r.index(c.Old, false)
+		r.index(c.New, true)
+		if c.Old != nil && c.New != nil {
+			r.flows.endWhere(func(f *flow) bool { return f.key == c.New.Key && !leadsTo(c.New, f.pool) && f.key.Proto == model.UDP })
+		}
+	}
+	for _, c := range changes.Pools {
+		for k := range r.fronts[c.ID()] {
+			touched[k] = true
+		}
+	}
+	if r.retired {
+		return nil
+	}
+	if d.Anew { // also what failed to open before
+		for f := range next.Frontends() {
+			touched[f.Key] = true
+		}
+		for k := range r.sockets {
+			touched[k] = true
+		}
+	}
+	return r.open(touched)
+}
+
+// open opens and closes the listeners of frontends as the table says.
+func (r *relay) open(keys map[model.Key]bool) error {
+	var failed []error
+	for k := range keys {
+		f := r.table.Frontend(k)
+		wanted, have := f != nil && listens(r.table, f), r.sockets[k]
+		switch {
+		case wanted && have == nil:
+			s, err := r.listen(k)
+			if err != nil {
+				failed = append(failed, fmt.Errorf("listen for %s at %s: %w", f.Name, k, err))
+				continue
+			}
+			r.sockets[k] = s
+		case !wanted && have != nil:
+			delete(r.sockets, k)
+			have.close()
+			r.flows.endWhere(func(f *flow) bool { return f.key == k && k.Proto == model.UDP })
+		}
+	}
+	return errors.Join(failed...)
+}
+
+func (r *relay) listen(k model.Key) (socket, error) {
+	file := r.inherited[k]
+	delete(r.inherited, k)
+	if k.Proto == model.TCP {
+		return r.listenTCP(k, file)
+	}
+	return r.listenUDP(k, file)
+}
+
+func (r *relay) index(f *model.Frontend, add bool) {
+	if f == nil {
+		return
+	}
+	for _, route := range f.Routes {
+		keys := r.fronts[route.Pool]
+		switch {
+		case add && keys == nil:
+			r.fronts[route.Pool] = map[model.Key]bool{f.Key: true}
+		case add:
+			keys[f.Key] = true
+		default:
+			if delete(keys, f.Key); len(keys) == 0 {
+				delete(r.fronts, route.Pool)
+			}
+		}
+	}
+}
+
+func leadsTo(f *model.Frontend, id model.PoolID) bool {
+	return slices.ContainsFunc(f.Routes[:], func(r model.Route) bool { return r.Pool == id })
+}
+
+// poolChanged ends the flows of backends that are gone: UDP at once, TCP as the
+// pool says.
+func (r *relay) poolChanged(c model.PoolChange) {
+	if c.New == nil {
+		defer r.balancer.forget(c.Old.ID)
+	}
+	for _, b := range c.Gone() {
+		of := func(f *flow) bool { return f.pool == c.ID() && f.backend == b.AddrPort() }
+		if c.ID().Proto == model.UDP {
+			r.flows.endWhere(of)
+			continue
+		}
+		fate := c.Old
+		if c.New != nil {
+			fate = c.New
+		}
+		switch fate.Orphans {
+		case model.OrphansReset:
+			r.flows.endWhere(of)
+		case model.OrphansDeadline:
+			time.AfterFunc(fate.OrphanDeadline, func() { r.flows.endWhere(of) })
+		}
+	}
+}
+
+// decide asks the specification about a new connection or flow.
+func (r *relay) decide(k model.Key, client netip.AddrPort) model.Verdict {
+	r.mu.RLock()
+	table := r.table
+	r.mu.RUnlock()
+	p := model.Packet{Src: client.Addr(), SrcPort: client.Port(), Dst: k.Addr, DstPort: k.Port, Proto: k.Proto}
+	if !own(table.Settings, k, client.Addr()) {
+		p.In = interfaceTo(table.Settings, client.Addr())
+	}
+	return table.Decide(p)
+}
+
+// own reports whether a client is a process of this node: the kernel gives its
+// connections to a local address that address as their source.
+func own(s *model.Settings, k model.Key, client netip.Addr) bool {
+	_, found := slices.BinarySearchFunc(s.NodeAddrs, client, netip.Addr.Compare)
+	return found || client == k.Addr || client.IsLoopback()
+}
+
+// interfaceTo names the interface that packets of a client come in through, as
+// far as anybody asks: that which leads back to it.
+func interfaceTo(s *model.Settings, client netip.Addr) string {
+	const some = "?"
+	if len(s.Pods.Interfaces) == 0 {
+		return some
+	}
+	routes, err := netlink.RouteGet(client.AsSlice())
+	if err != nil || len(routes) == 0 {
+		return some
+	}
+	link, err := netlink.LinkByIndex(routes[0].LinkIndex)
+	if err != nil {
+		return some
+	}
+	return link.Attrs().Name
+}
+
+// openKeys lists the frontends that have a socket.
+func (r *relay) openKeys() []model.Key {
+	r.mu.RLock()
+	defer r.mu.RUnlock()
+	keys := make([]model.Key, 0, len(r.sockets))
+	for k := range r.sockets {
+		keys = append(keys, k)
+	}
+	return keys
+}

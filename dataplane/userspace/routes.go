@@ -1,0 +1,111 @@
+package userspace
+
+import (
+	"errors"
+	"fmt"
+	"net"
+	"net/netip"
+
+	"github.com/vishvananda/netlink"
+	"golang.org/x/sys/unix"
+)
+
+// routeProtocol marks our routes (rtm_protocol, linux/rtnetlink.h: 4 to 255 are
+// for user space; nothing known uses this one).
+const routeProtocol = 143
+
+// readRoutes lists our routes in the local table.
+func readRoutes() (routeSet, error) {
+	routes := routeSet{}
+	filter := &netlink.Route{Table: unix.RT_TABLE_LOCAL, Protocol: routeProtocol}
+	for _, family := range []int{netlink.FAMILY_V4, netlink.FAMILY_V6} {
+		list, err := netlink.RouteListFiltered(family, filter, netlink.RT_FILTER_TABLE|netlink.RT_FILTER_PROTOCOL)
+		if err != nil {
+			return nil, fmt.Errorf("list routes: %w", err)
+		}
+		for _, r := range list {
+			if p, ok := prefixOf(r.Dst); ok {
+				kind := routeLocal
+				if r.Type == unix.RTN_THROW {
+					kind = routeThrow
+				}
+				routes[p] = kind
+			}
+		}
+	}
+	return routes, nil
+}
+
+func prefixOf(n *net.IPNet) (netip.Prefix, bool) {
+	if n == nil {
+		return netip.Prefix{}, false
+	}
+	a, ok := netip.AddrFromSlice(n.IP)
+	ones, _ := n.Mask.Size()
+	return netip.PrefixFrom(a.Unmap(), ones), ok
+}
+
+// addRoute adds a route; one that is there already is none to complain of.
+func addRoute(p netip.Prefix, kind routeKind) error {
+	r, err := route(p, kind)
+	if err != nil {
+		return err
+	}
+	if err := netlink.RouteReplace(r); err != nil {
+		return fmt.Errorf("add %s route %s: %w", kind, p, err)
+	}
+	return nil
+}
+
+// deleteRoute removes a route; one that isn't there is none to complain of.
+func deleteRoute(p netip.Prefix, kind routeKind) error {
+	r, err := route(p, kind)
+	if err != nil {
+		return err
+	}
+	if err := netlink.RouteDel(r); err != nil && !errors.Is(err, unix.ESRCH) {
+		return fmt.Errorf("delete %s route %s: %w", kind, p, err)
+	}
+	return nil
+}
+
+func route(p netip.Prefix, kind routeKind) (*netlink.Route, error) {
+	r := &netlink.Route{
+		Dst:      &net.IPNet{IP: p.Addr().AsSlice(), Mask: net.CIDRMask(p.Bits(), p.Addr().BitLen())},
+		Table:    unix.RT_TABLE_LOCAL,
+		Protocol: routeProtocol,
+		Type:     unix.RTN_THROW,
+	}
+	if kind == routeThrow {
+		return r, nil
+	}
+	loopback, err := netlink.LinkByName("lo")
+	if err != nil {
+		return nil, fmt.Errorf("find the loopback interface: %w", err)
+	}
+	r.Type, r.LinkIndex = unix.RTN_LOCAL, loopback.Attrs().Index
+	if p.Addr().Is4() {
+		r.Scope = netlink.SCOPE_HOST
+	}
+	return r, nil
+}
+
+// watchRoutes calls gone with each route of ours that somebody deletes, until
+// done is closed.
+func watchRoutes(done <-chan struct{}, gone func(netip.Prefix)) error {
+	updates := make(chan netlink.RouteUpdate, 64)
+	if err := netlink.RouteSubscribe(updates, done); err != nil {
+		return fmt.Errorf("watch routes: %w", err)
+	}
+	go func() {
+		for u := range updates {
+			if u.Type != unix.RTM_DELROUTE || u.Protocol != routeProtocol {
+				continue
+			}
+			if p, ok := prefixOf(u.Dst); ok {
+				gone(p)
+			}
+		}
+	}()
+	return nil
+}

@@ -64,6 +64,7 @@ var verbs = map[string]struct {
 	"kill":      {0, 0, false},
 	"start":     {0, 0, false},
 	"restart":   {0, 0, false},
+	"switch":    {0, 0, false},
 	"resync":    {0, 0, false},
 	"verify":    {0, 0, false},
 	"run":       {1, 100, false},

@@ -61,6 +61,7 @@
 //	load NAME FROM PROTO DEST        makes one connection after the other, while the steps go on ...
 //	unload NAME                      ... until here; every one must have been answered
 //	kill, start, restart             kill -9 of the plane's process; while it's killed, changes are only compiled
+//	switch                           to another plane, as an agent started with another mode does (TestSwitch only)
 //	resync                           has the plane compare with the kernel and repair
 //	verify                           what Objects finds is what Render wants
 //	run COMMAND ARGUMENT...          in the node's namespace

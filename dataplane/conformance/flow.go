@@ -54,13 +54,8 @@ func (r *Run) cannot(p Probe, s Step) bool {
 // wanted is what packets must meet, weakened by what the plane lacks.
 func (r *Run) wanted(p Probe, s Step, v model.Verdict) wanted {
 	w := wantedOf(r.stage, p, s.Expect, v)
-	if lack := r.lack(kernel.ClientAddress, ""); lack != nil && v.Action == model.Forward && w.keepsSource(v.Src) {
-		r.except(s, lack, "the source may be masqueraded")
-		w.lenient = true
-	}
-	if lack := r.lack(kernel.SilentDrop, ""); lack != nil && v.Action == model.Discard {
-		r.except(s, lack, "expected to be refused instead")
-		w.outcome = Refused
+	for _, weaker := range w.weaken(v, r.lacks) {
+		r.except(s, weaker.lack, weaker.how)
 	}
 	return w
 }

@@ -1,30 +1,31 @@
-package conformance_test
+package conformance
 
 import (
 	"errors"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 
 	"github.com/fairway-net/fairway/dataplane"
-	"github.com/fairway-net/fairway/dataplane/conformance"
 	"github.com/fairway-net/fairway/internal/vm"
 )
 
-func cases(t *testing.T) []*conformance.Case {
+// cases are the files that a pattern matches.
+func cases(t *testing.T, pattern string) []*Case {
 	t.Helper()
-	paths, err := filepath.Glob("testdata/cases/*.txtar")
+	paths, err := filepath.Glob(pattern)
 	if err != nil || len(paths) == 0 {
 		t.Fatalf("find cases: %d, %v", len(paths), err)
 	}
-	var all []*conformance.Case
+	var all []*Case
 	for _, path := range paths {
 		data, err := os.ReadFile(path)
 		if err != nil {
 			t.Fatal(err)
 		}
-		c, err := conformance.ParseCase(strings.TrimSuffix(filepath.Base(path), ".txtar"), data)
+		c, err := ParseCase(strings.TrimSuffix(filepath.Base(path), ".txtar"), data)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -33,11 +34,16 @@ func cases(t *testing.T) []*conformance.Case {
 	return all
 }
 
+const (
+	everyCase  = "testdata/cases/*.txtar"
+	switchCase = "testdata/switch.txtar"
+)
+
 // TestSpecification holds what the cases expect against model.Decide.
 func TestSpecification(t *testing.T) {
-	for _, c := range cases(t) {
+	for _, c := range append(cases(t, everyCase), cases(t, switchCase)...) {
 		t.Run(c.Name, func(t *testing.T) {
-			if err := conformance.Specify(c); err != nil {
+			if err := Specify(c); err != nil {
 				t.Error(err)
 			}
 		})
@@ -63,21 +69,38 @@ func playAll(t *testing.T, sctp bool, features ...string) {
 	for _, kind := range dataplane.Kinds() {
 		t.Run(kind.Name, func(t *testing.T) {
 			vm.With(t, func(t *testing.T) {
-				stage := newStage(t)
-				for _, c := range cases(t) {
+				stage := newTheatre(t)
+				for _, c := range cases(t, everyCase) {
 					if c.SCTP() == sctp {
-						t.Run(c.Name, func(t *testing.T) { play(t, stage, kind.Name, c) })
+						t.Run(c.Name, func(t *testing.T) { play(t, stage, kind.Name, "", c) })
 					}
 				}
-			}, append(features, kernelNeeds[kind.Name]...)...)
+			}, append(slices.Clone(features), kernelNeeds[kind.Name]...)...)
 		})
 	}
 }
 
-// theatre has a stage that is replaced when a case has left something on it.
-type theatre struct{ stage *conformance.Stage }
+// TestSwitch changes every plane for every other one.
+func TestSwitch(t *testing.T) {
+	c := cases(t, switchCase)[0]
+	for _, from := range dataplane.Kinds() {
+		for _, to := range dataplane.Kinds() {
+			if from.Name == to.Name {
+				continue
+			}
+			t.Run(from.Name+"-to-"+to.Name, func(t *testing.T) {
+				vm.With(t, func(t *testing.T) {
+					play(t, newTheatre(t), from.Name, to.Name, c)
+				}, append(slices.Clone(kernelNeeds[from.Name]), kernelNeeds[to.Name]...)...)
+			})
+		}
+	}
+}
 
-func newStage(t *testing.T) *theatre {
+// theatre has a stage that is replaced when a case has left something on it.
+type theatre struct{ stage *Stage }
+
+func newTheatre(t *testing.T) *theatre {
 	t.Helper()
 	th := &theatre{}
 	th.renew(t)
@@ -96,21 +119,21 @@ func (th *theatre) renew(t *testing.T) {
 			t.Error(err)
 		}
 	}
-	stage, err := conformance.NewStage()
+	stage, err := NewStage()
 	if err != nil {
 		t.Fatal(err)
 	}
 	th.stage = stage
 }
 
-func play(t *testing.T, th *theatre, kind string, c *conformance.Case) {
+func play(t *testing.T, th *theatre, kind, other string, c *Case) {
 	before, err := th.stage.Snapshot()
 	if err != nil {
 		t.Fatal(err)
 	}
 	stateDir := t.TempDir()
-	run, err := conformance.Play(c, th.stage, kind, stateDir)
-	var missing *conformance.MissingError
+	run, err := Play(c, th.stage, kind, other, stateDir)
+	var missing *MissingError
 	if errors.As(err, &missing) {
 		t.Fatal(err)
 	}

@@ -20,6 +20,7 @@ type Run struct {
 
 	stage    *Stage
 	kind     string
+	other    string // the plane to switch to, if the case does that
 	stateDir string
 	c        *Case
 	cluster  *Cluster
@@ -38,9 +39,10 @@ func Specify(c *Case) error {
 }
 
 // Play plays a case on a stage with the plane of the given name, and leaves
-// the plane's process and kernel objects for Finish.
-func Play(c *Case, s *Stage, kind, stateDir string) (*Run, error) {
-	r := &Run{stage: s, kind: kind, stateDir: stateDir, c: c, cluster: NewCluster(), flows: map[string]*flow{}, loads: map[string]*load{}}
+// the plane's process and kernel objects for Finish. If the case switches to
+// another plane, that's the other one.
+func Play(c *Case, s *Stage, kind, other, stateDir string) (*Run, error) {
+	r := &Run{stage: s, kind: kind, other: other, stateDir: stateDir, c: c, cluster: NewCluster(), flows: map[string]*flow{}, loads: map[string]*load{}}
 	if err := r.start(); err != nil {
 		return r, err
 	}
@@ -83,14 +85,7 @@ func (r *Run) skips(s Step) bool {
 	return false
 }
 
-func (r *Run) lack(f kernel.Feature, value string) *kernel.Lack {
-	for i, l := range r.lacks {
-		if l.Feature == f && (l.Value == "" || value == "" || l.Value == value) {
-			return &r.lacks[i]
-		}
-	}
-	return nil
-}
+func (r *Run) lack(f kernel.Feature, value string) *kernel.Lack { return lackOf(r.lacks, f, value) }
 
 func (r *Run) except(s Step, l *kernel.Lack, how string) {
 	r.Exceptions = append(r.Exceptions, fmt.Sprintf("%s.txtar:%d: %s: %s: %s lacks %s %s: %s",
@@ -166,6 +161,8 @@ func (r *Run) processStep(s Step) error {
 			return err
 		}
 		return r.startAgain()
+	case "switch":
+		return r.changePlane()
 	case "resync":
 		return r.process.Apply(r.table, true)
 	case "verify":
@@ -200,6 +197,27 @@ func (r *Run) startAgain() error {
 		return err
 	}
 	return r.process.Apply(r.table, false)
+}
+
+// changePlane does what an agent does that is started anew with another mode:
+// the new plane takes over, then what the old one left is removed.
+func (r *Run) changePlane() error {
+	old := r.kind
+	if err := r.kill(); err != nil {
+		return err
+	}
+	r.kind = r.other
+	if err := r.startAgain(); err != nil {
+		return err
+	}
+	remover, err := r.stage.Start(old, r.stateDir)
+	if err != nil {
+		return err
+	}
+	if err := errors.Join(remover.Remove(), remover.Kill()); err != nil {
+		return fmt.Errorf("remove %s: %w", old, err)
+	}
+	return nil
 }
 
 func (r *Run) verify() error {

@@ -82,6 +82,11 @@ func (s *Stage) build() error {
 // route lets client and peer reach Services through the node, and the client
 // pods, as in networks that know the pods' routes.
 func (s *Stage) route() error {
+	for _, name := range []string{"client", peerName} {
+		if err := s.hosts[name].Do(ignoreRedirects); err != nil {
+			return fmt.Errorf("have %s ignore redirects: %w", name, err)
+		}
+	}
 	for _, n := range s.lab.Nodes() {
 		for i, pods := range n.PodCIDRs {
 			if err := s.hosts["client"].Route(pods, n.Addresses[i]); err != nil {
@@ -95,6 +100,17 @@ func (s *Stage) route() error {
 			if err := s.hosts[name].Route(to, parties[NodeName].addr(to.Addr())); err != nil {
 				return err
 			}
+		}
+	}
+	return nil
+}
+
+// ignoreRedirects keeps the thread's namespace from learning, when the node
+// passes a packet on to where it came from, that there is a shorter way.
+func ignoreRedirects() error {
+	for _, path := range []string{"ipv4/conf/all", "ipv4/conf/eth0", "ipv6/conf/all", "ipv6/conf/eth0"} {
+		if err := os.WriteFile("/proc/sys/net/"+path+"/accept_redirects", []byte("0"), 0); err != nil {
+			return err
 		}
 	}
 	return nil

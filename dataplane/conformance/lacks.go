@@ -1,0 +1,37 @@
+package conformance
+
+import (
+	"github.com/fairway-net/fairway/internal/kernel"
+	"github.com/fairway-net/fairway/model"
+)
+
+// lackOf finds a feature among what a plane lacks; with a value only if the
+// plane lacks this very one.
+func lackOf(lacks []kernel.Lack, f kernel.Feature, value string) *kernel.Lack {
+	for i, l := range lacks {
+		if l.Feature == f && (l.Value == "" || value == "" || l.Value == value) {
+			return &lacks[i]
+		}
+	}
+	return nil
+}
+
+// weaker is an exception that was made.
+type weaker struct {
+	lack *kernel.Lack
+	how  string
+}
+
+// weaken makes exceptions for what a plane lacks, and says which.
+func (w *wanted) weaken(v model.Verdict, lacks []kernel.Lack) []weaker {
+	var made []weaker
+	if lack := lackOf(lacks, kernel.ClientAddress, ""); lack != nil && v.Action == model.Forward && w.keepsSource(v.Src) {
+		made = append(made, weaker{lack, "the source may be masqueraded"})
+		w.lenient = true
+	}
+	if lack := lackOf(lacks, kernel.SilentDrop, ""); lack != nil && v.Action == model.Discard {
+		made = append(made, weaker{lack, "expected to be refused instead"})
+		w.outcome = Refused
+	}
+	return made
+}

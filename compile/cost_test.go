@@ -138,3 +138,33 @@ func BenchmarkMemory(b *testing.B) {
 		runtime.KeepAlive(c)
 	}
 }
+
+// BenchmarkLargeService changes one slice of a Service with 5,000 endpoints.
+func BenchmarkLargeService(b *testing.B) {
+	c := New(testConfig)
+	c.SetNode(testNode)
+	s, template := bigService(1)
+	c.SetService(s)
+	var last [2]*discoveryv1.EndpointSlice
+	for i := range 50 {
+		slice := template.DeepCopy()
+		slice.Name = fmt.Sprintf("slice-%d", i)
+		slice.Endpoints = nil
+		for e := range 100 {
+			endpoint := template.Endpoints[e%10].DeepCopy()
+			endpoint.Addresses = []string{fmt.Sprintf("10.%d.%d.%d", e, i, e%7+1)}
+			endpoint.Hints = nil
+			slice.Endpoints = append(slice.Endpoints, *endpoint)
+		}
+		c.SetSlice(slice)
+		last[0] = slice
+	}
+	last[1] = last[0].DeepCopy()
+	last[1].Endpoints[50].Conditions.Ready = ptr(false)
+	c.Table()
+	b.ReportAllocs()
+	for i := 0; b.Loop(); i++ {
+		c.SetSlice(last[i%2])
+		c.Table()
+	}
+}

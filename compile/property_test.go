@@ -187,7 +187,7 @@ func (w *world) named() map[named]bool {
 	local := map[named]bool{}
 	for _, s := range w.slices {
 		for _, p := range s.Ports {
-			if p.Port == nil {
+			if p.Port == nil || s.AddressType == discoveryv1.AddressTypeFQDN {
 				continue
 			}
 			title := s.Namespace + "/" + s.Labels[discoveryv1.LabelServiceName]

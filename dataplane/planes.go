@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"strings"
 
+	"github.com/fairway-net/fairway/dataplane/ipvs"
 	"github.com/fairway-net/fairway/internal/kernel"
 	"github.com/fairway-net/fairway/model"
 )
@@ -26,7 +27,13 @@ type Kind struct {
 
 // Kinds are all planes, best first: the order in which `--mode auto` tries.
 func Kinds() []Kind {
-	return []Kind{}
+	return []Kind{
+		{
+			Name: "ipvs", Short: "IPVS, ipsets and a constant number of iptables rules",
+			New:    func(o kernel.Options) (Plane, error) { return ipvs.New(o) },
+			Render: ipvs.Render, Script: ipvs.Script,
+		},
+	}
 }
 
 // Find returns the plane with this name. The error lists those there are.

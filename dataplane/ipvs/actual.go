@@ -1,0 +1,198 @@
+package ipvs
+
+import (
+	"fmt"
+	"net/netip"
+	"slices"
+
+	"github.com/fairway-net/fairway/model"
+	mobyipvs "github.com/moby/ipvs"
+)
+
+// actual is what the kernel holds of the plane's.
+type actual struct {
+	sets      map[setID]*listing
+	addresses map[netip.Addr]bool
+	servers   map[serverID]*actualServer
+}
+
+// actualServer is a virtual server as the kernel has it.
+type actualServer struct {
+	handle       *mobyipvs.Service
+	service      service
+	destinations []destination
+}
+
+// readKernel reads all that is the plane's: made by this process, an earlier
+// one, or kube-proxy. Virtual servers of others are left out.
+func (p *Plane) readKernel(settings *model.Settings) (*actual, error) {
+	a := &actual{sets: map[setID]*listing{}, addresses: map[netip.Addr]bool{}, servers: map[serverID]*actualServer{}}
+	for _, id := range append(allSets(false), allSets(true)...) {
+		l, err := p.sets.list(id.name())
+		if err != nil {
+			return nil, err
+		}
+		if l != nil {
+			a.sets[id] = l
+		}
+	}
+	there, err := p.dummy.find()
+	if err != nil {
+		return nil, err
+	}
+	if there {
+		if a.addresses, err = p.dummy.addresses(); err != nil {
+			return nil, err
+		}
+	}
+	return a, p.readServers(a, settings)
+}
+
+func (p *Plane) readServers(a *actual, settings *model.Settings) error {
+	found, err := p.balancer.GetServices()
+	if err != nil {
+		return fmt.Errorf("list virtual servers: %w", err)
+	}
+	for _, m := range found {
+		id, s, ok := fromService(m)
+		if !ok || !a.owns(id, settings) {
+			continue
+		}
+		list, _, err := readDestinations(p.balancer, m)
+		if err != nil {
+			return fmt.Errorf("list destinations of virtual server %s: %w", id, err)
+		}
+		a.servers[id] = &actualServer{m, s, list}
+	}
+	return nil
+}
+
+// owns tells the plane's virtual servers from others': by their mark, or
+// because their address is one of kube-ipvs0 or of the Services' ranges, or
+// because one of the sets of NodePorts has their port.
+func (a *actual) owns(id serverID, settings *model.Settings) bool {
+	if id.mark != 0 {
+		return id.mark&markRangeMask == markRange
+	}
+	addr := id.key.Addr
+	if slices.Contains(settings.Exempt, addr) {
+		return false
+	}
+	if a.addresses[addr] || slices.ContainsFunc(settings.Reserved, func(r netip.Prefix) bool { return r.Contains(addr) }) {
+		return true
+	}
+	key := keyElement(id.key)
+	holders := map[setKind]element{setClusterIP: key, setLoadBalancer: key, setExternalIP: key, setExternalIPLocal: key}
+	switch id.key.Proto {
+	case model.TCP:
+		holders[setNodePortTCP] = element{port: id.key.Port}
+	case model.UDP:
+		holders[setNodePortUDP] = element{port: id.key.Port}
+	default:
+		holders[setNodePortSCTP] = key
+	}
+	for kind, e := range holders {
+		if l := a.sets[setID{kind, id.ipv6}]; l != nil && l.has(e) {
+			return true
+		}
+	}
+	return false
+}
+
+func (l *listing) has(e element) bool {
+	if l.index == nil {
+		l.index = make(map[element]mark, len(l.elements))
+		for _, marked := range l.elements {
+			l.index[marked.element] = marked.mark
+		}
+	}
+	_, found := l.index[e]
+	return found
+}
+
+// temporary is the name of a set while it is exchanged for another.
+func temporary(name string) string { return name[:min(len(name), 27)] + "-NEW" }
+
+// compare turns a plan for an empty kernel into one for the kernel as it is,
+// and makes the sets and the interface, without which nothing else goes.
+func (p *Plane) compare(plan *plan, next *state, settings *model.Settings) error {
+	if err := p.dummy.ensure(); err != nil {
+		return err
+	}
+	a, err := p.readKernel(settings)
+	if err != nil {
+		return err
+	}
+	for _, id := range append(allSets(false), allSets(true)...) {
+		if err := p.compareSet(plan, id, a.sets[id]); err != nil {
+			return err
+		}
+	}
+	plan.unbind = map[netip.Addr]bool{}
+	for addr := range a.addresses {
+		if plan.bind[addr] {
+			delete(plan.bind, addr)
+		} else {
+			plan.unbind[addr] = true
+		}
+	}
+	p.compareServers(plan, a)
+	return nil
+}
+
+func (p *Plane) compareSet(plan *plan, id setID, l *listing) error {
+	switch {
+	case l == nil:
+		return p.sets.create(id, id.name())
+	case !l.fits(id):
+		return p.exchangeSet(plan, id)
+	}
+	want := plan.puts[id]
+	for _, e := range l.elements {
+		if m, wanted := want[e.element]; !wanted {
+			if plan.removes[id] == nil {
+				plan.removes[id] = map[element]mark{}
+			}
+			plan.removes[id][e.element] = e.mark
+		} else if m == e.mark {
+			delete(want, e.element)
+		}
+	}
+	return nil
+}
+
+// exchangeSet puts a set of the right kind, filled, in the place of one of
+// another size that kube-proxy made, in one step, while rules refer to it.
+func (p *Plane) exchangeSet(plan *plan, id setID) error {
+	name := temporary(id.name())
+	if err := p.sets.destroy(name); err != nil {
+		return err
+	}
+	if err := p.sets.create(id, name); err != nil {
+		return err
+	}
+	if err := p.sets.add(id, name, elements(plan.puts[id])); err != nil {
+		return err
+	}
+	if err := p.sets.swap(id.name(), name); err != nil {
+		return err
+	}
+	delete(plan.puts, id)
+	return p.sets.destroy(name)
+}
+
+// compareServers also takes over destinations that take no new connections and
+// that the table doesn't list: an earlier process left them to end.
+func (p *Plane) compareServers(plan *plan, a *actual) {
+	p.orphans, p.services = orphans{}, map[serverID]service{}
+	for id, there := range a.servers {
+		p.services[id] = there.service
+		planned := plan.servers[id]
+		if planned == nil {
+			plan.server(id).del = true
+			continue
+		}
+		planned.add = false
+		planned.destinationChanges = compareDestinations(there.destinations, planned.destinationChanges.add)
+	}
+}

@@ -1,0 +1,266 @@
+package ipvs
+
+import (
+	"context"
+	"fmt"
+	"math/rand/v2"
+	"net/netip"
+	"testing"
+	"time"
+
+	"github.com/fairway-net/fairway/internal/kernel"
+	"github.com/fairway-net/fairway/model"
+	mobyipvs "github.com/moby/ipvs"
+)
+
+// TestIncrementalEqualsWhole walks through random tables; after each step, what
+// was reached by changes is what the table renders to.
+func TestIncrementalEqualsWhole(t *testing.T) {
+	inNamespace(t, func(t *testing.T) {
+		p := newTestPlane(t, newFakeIPVS())
+		random := rand.New(rand.NewPCG(1, 2))
+		table := everything(t)
+		apply(t, p, table, false)
+		for step := range 60 {
+			table = randomStep(t, random, table)
+			apply(t, p, table, step%20 == 19)
+		}
+	})
+}
+
+func randomStep(t *testing.T, random *rand.Rand, from *model.Table) *model.Table {
+	b := edit(t, from)
+	for range 1 + random.IntN(4) {
+		name := fmt.Sprintf("r/svc%d:p", random.IntN(6))
+		all, here := randomPool(random, name, false), randomPool(random, name, true)
+		b.edit.SetPool(all)
+		b.edit.SetPool(here)
+		for n := range 3 {
+			k := key(fmt.Sprintf("10.96.7.%d:%d", random.IntN(8), 80+n), model.TCP)
+			entrance := model.Entrance(random.IntN(4))
+			if entrance == model.NodePort {
+				k = key(fmt.Sprintf("192.168.9.1:%d", 30000+random.IntN(20)), model.TCP)
+			}
+			if random.IntN(3) == 0 {
+				b.edit.DeleteFrontend(k)
+				continue
+			}
+			f := &model.Frontend{Key: k, Name: name, Entrance: entrance}
+			for o := range f.Routes {
+				f.Routes[o] = model.Route{Pool: []model.PoolID{all.ID, here.ID}[random.IntN(2)], Masquerade: random.IntN(2) == 0}
+			}
+			if random.IntN(4) == 0 {
+				f.Sources = prefixes("10.0.0.0/8", "192.168.9.0/24")[:random.IntN(3)]
+			}
+			b.edit.SetFrontend(f)
+		}
+	}
+	if random.IntN(15) == 0 {
+		changed := *settings()
+		changed.Reserved = prefixes("10.96.0.0/16", "10.97.0.0/16")[:1+random.IntN(2)]
+		b.edit.SetSettings(&changed)
+	}
+	return b.table()
+}
+
+func randomPool(random *rand.Rand, name string, local bool) *model.Pool {
+	p := &model.Pool{
+		ID: model.PoolID{Name: name, Proto: model.TCP, Local: local}, Empty: model.Empty(random.IntN(2)),
+		Orphans:   model.OrphansReset,
+		Scheduler: []model.Scheduler{"", model.LeastConnection, model.DestinationHashing, model.Random}[random.IntN(4)],
+		Affinity:  time.Duration(random.IntN(2)) * time.Minute,
+	}
+	for n := range 6 {
+		at := netip.AddrFrom4([4]byte{10, 244, 9, byte(n)})
+		switch b := (model.Backend{Addr: at, Port: 8080, Weight: uint16(1 + random.IntN(2)), Local: true}); random.IntN(4) {
+		case 0, 1:
+			p.Backends = append(p.Backends, b)
+		case 2:
+			p.Draining = append(p.Draining, b)
+		}
+	}
+	return p
+}
+
+// TestCostOfAnEndpoint counts netlink messages for one endpoint, however large
+// the table is.
+func TestCostOfAnEndpoint(t *testing.T) {
+	inNamespace(t, func(t *testing.T) {
+		for _, services := range []int{10, 1000} {
+			f := newFakeIPVS()
+			p := newTestPlane(t, f)
+			b := edit(t, model.NewTable())
+			b.edit.SetSettings(settings())
+			var last model.PoolID
+			for n := range services {
+				name := fmt.Sprintf("ns/svc%d:p", n)
+				last = b.pool(model.Pool{ID: model.PoolID{Name: name}}, fmt.Sprintf("10.244.%d.%d:80", n/250, n%250), "10.244.99.1:80")
+				b.frontend(fmt.Sprintf("10.96.%d.%d:80", 1+n/250, n%250), model.ClusterIP, last, false)
+				b.frontend(fmt.Sprintf("192.168.9.1:%d", 30000+n), model.NodePort, last, true)
+			}
+			table := b.table()
+			apply(t, p, table, false)
+			messages, listings, ipsetMessages := f.messages, f.listings, p.sets.messages
+			b = edit(t, table)
+			b.pool(model.Pool{ID: last, Orphans: model.OrphansReset}, "10.244.99.1:80", "10.244.99.2:80")
+			if err := p.Apply(context.Background(), b.table(), false); err != nil {
+				t.Fatal(err)
+			}
+			// Each of two servers: one destination comes, one goes.
+			if n := f.messages - messages; n != 4 {
+				t.Errorf("%d services: %d messages to IPVS, not 4", services, n)
+			}
+			// KUBE-LOOP-BACK: one entry comes, one goes.
+			if n := p.sets.messages - ipsetMessages; n != 2 {
+				t.Errorf("%d services: %d messages to ipset, not 2", services, n)
+			}
+			if f.listings != listings {
+				t.Errorf("%d services: virtual servers were listed", services)
+			}
+			if err := p.Remove(context.Background()); err != nil {
+				t.Fatal(err)
+			}
+		}
+	})
+}
+
+func TestOrphansStayUntilTheirConnectionsEnd(t *testing.T) {
+	inNamespace(t, func(t *testing.T) {
+		f := newFakeIPVS()
+		p := newTestPlane(t, f)
+		pools := map[model.Orphans]model.PoolID{}
+		make := func(from *model.Table, at ...string) *model.Table {
+			b := edit(t, from)
+			b.edit.SetSettings(settings())
+			for o, name := range []string{"a/keep:p", "a/reset:p", "a/late:p"} {
+				pools[model.Orphans(o)] = b.pool(model.Pool{ID: model.PoolID{Name: name}, Orphans: model.Orphans(o), OrphanDeadline: time.Hour}, at...)
+				b.frontend(fmt.Sprintf("10.96.0.%d:80", 10+o), model.ClusterIP, pools[model.Orphans(o)], false)
+			}
+			return b.table()
+		}
+		weight := func(o model.Orphans) int {
+			d := f.servers[keyServer(key(fmt.Sprintf("10.96.0.%d:80", 10+o), model.TCP))].destinations[netip.MustParseAddrPort("10.244.0.2:80")]
+			if d == nil {
+				return -1
+			}
+			return d.Weight
+		}
+		expect := func(when string, keep, reset, late int) {
+			t.Helper()
+			if got := [3]int{weight(model.OrphansKeep), weight(model.OrphansReset), weight(model.OrphansDeadline)}; got != [3]int{keep, reset, late} {
+				t.Errorf("%s: weights %v, want %v", when, got, [3]int{keep, reset, late})
+			}
+		}
+		f.connections[netip.MustParseAddrPort("10.244.0.2:80")] = 1
+		both := make(model.NewTable(), "10.244.0.2:80", "10.244.0.3:80")
+		apply(t, p, both, false)
+		expect("at first", 1, 1, 1)
+		one := make(both, "10.244.0.3:80")
+		apply(t, p, one, false)
+		expect("gone", 0, -1, 0)
+		apply(t, p, one, true)
+		expect("after a comparison", 0, -1, 0)
+		p.reap(time.Now())
+		expect("with connections", 0, -1, 0)
+		apply(t, p, make(one, "10.244.0.2:80", "10.244.0.3:80"), false)
+		expect("back", 1, 1, 1)
+		apply(t, p, make(p.state.table, "10.244.0.3:80"), false)
+		expect("gone again", 0, -1, 0)
+		p.reap(time.Now().Add(2 * time.Hour))
+		expect("after the deadline", 0, -1, -1)
+		f.connections[netip.MustParseAddrPort("10.244.0.2:80")] = 0
+		p.reap(time.Now())
+		expect("without connections", -1, -1, -1)
+	})
+}
+
+func TestMissingSchedulerFallsBack(t *testing.T) {
+	inNamespace(t, func(t *testing.T) {
+		f := newFakeIPVS()
+		f.lacks = []model.Scheduler{model.LeastConnection}
+		p := newTestPlane(t, f)
+		b := edit(t, model.NewTable())
+		pool := b.pool(model.Pool{ID: model.PoolID{Name: "a/b:c"}, Scheduler: model.LeastConnection}, "10.244.0.2:80")
+		b.frontend("10.96.0.1:80", model.ClusterIP, pool, false)
+		if err := p.Apply(context.Background(), b.table(), false); err != nil {
+			t.Fatal(err)
+		}
+		if s := f.servers[keyServer(key("10.96.0.1:80", model.TCP))].service.SchedName; s != "rr" {
+			t.Errorf("scheduler %q", s)
+		}
+		for _, l := range p.Lacks() {
+			if l.Feature == kernel.Scheduling && l.Value == "lc" {
+				return
+			}
+		}
+		t.Errorf("the lack is not told: %v", p.Lacks())
+	})
+}
+
+// TestOthersServersStay: what is neither ours nor kube-proxy's is left alone;
+// what kube-proxy had is taken over in place.
+func TestOthersServersStay(t *testing.T) {
+	inNamespace(t, func(t *testing.T) {
+		f := newFakeIPVS()
+		p := newTestPlane(t, f)
+		table := everything(t)
+		others := []serverID{keyServer(key("192.168.9.1:8443", model.TCP)), keyServer(key("10.96.0.99:80", model.TCP)), {mark: 7}}
+		stale := []serverID{keyServer(key("10.96.0.77:80", model.TCP)), keyServer(key("192.168.9.1:31000", model.TCP))}
+		for _, id := range append(others, stale...) {
+			if err := f.NewService(toService(id, service{scheduler: "rr"})); err != nil {
+				t.Fatal(err)
+			}
+		}
+		kept := keyServer(key("10.96.0.10:80", model.TCP))
+		if err := f.NewService(toService(kept, service{scheduler: "wlc"})); err != nil {
+			t.Fatal(err)
+		}
+		old := f.servers[kept]
+		dest := &mobyipvs.Destination{Address: []byte{10, 244, 0, 2}, Port: 8080, Weight: 1, AddressFamily: 2}
+		if err := f.NewDestination(old.service, dest); err != nil {
+			t.Fatal(err)
+		}
+		// Sets and rules as kube-proxy's ipvs mode makes them, references and all.
+		command(t, "create KUBE-NODE-PORT-TCP bitmap:port range 0-65535\nadd KUBE-NODE-PORT-TCP 31000\n"+
+			"create KUBE-CLUSTER-IP hash:ip,port family inet hashsize 1024 maxelem 65536\nadd KUBE-CLUSTER-IP 10.96.0.10,tcp:80\nadd KUBE-CLUSTER-IP 10.96.0.77,tcp:80\n"+
+			"create KUBE-LOAD-BALANCER-SOURCE-IP hash:ip,port,ip\n", "ipset", "restore")
+		command(t, "*nat\n:KUBE-SERVICES - [0:0]\n-A PREROUTING -m comment --comment \"kubernetes service portals\" -j KUBE-SERVICES\n"+
+			"-A KUBE-SERVICES -m set --match-set KUBE-CLUSTER-IP dst,dst -j ACCEPT\nCOMMIT\n"+
+			"*filter\n:KUBE-NODE-PORT - [0:0]\n-A INPUT -m comment --comment \"kubernetes health check rules\" -j KUBE-NODE-PORT\n-A INPUT -p tcp -m tcp --dport 22 -j ACCEPT\nCOMMIT\n",
+			"iptables-nft-restore", "--noflush")
+		if err := p.Apply(context.Background(), table, false); err != nil {
+			t.Fatal(err)
+		}
+		if f.servers[kept] != old || old.destinations[at(dest)] != dest {
+			t.Error("a server of kube-proxy's was made anew instead of taken over")
+		}
+		for _, id := range others {
+			if f.servers[id] == nil {
+				t.Errorf("%s of somebody else is gone", id)
+			}
+		}
+		for _, id := range stale {
+			if f.servers[id] != nil {
+				t.Errorf("stale %s is still there", id)
+			}
+		}
+		for _, id := range others {
+			delete(f.servers, id)
+		}
+		same(t, p, table)
+		if err := p.Remove(context.Background()); err != nil {
+			t.Fatal(err)
+		}
+		if left := dump(t); left != "lo               DOWN           \n-A INPUT -p tcp -m tcp --dport 22 -j ACCEPT\n" && len(f.servers) != 0 {
+			t.Errorf("left behind: %d servers, %s", len(f.servers), left)
+		}
+	})
+}
+
+func TestBadOptions(t *testing.T) {
+	for _, o := range []kernel.Options{{Scheduler: "fastest"}, {MasqueradeMark: 0x3}, {MasqueradeMark: 1 << 30}} {
+		if _, err := Render(model.NewTable(), o); err == nil {
+			t.Errorf("%+v is taken", o)
+		}
+	}
+}

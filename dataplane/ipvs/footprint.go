@@ -1,0 +1,171 @@
+package ipvs
+
+import (
+	"hash/fnv"
+	"net/netip"
+	"slices"
+
+	"github.com/fairway-net/fairway/model"
+)
+
+// footprint is what one frontend needs in the kernel. Entries of setAddresses
+// and of the NodePort sets are shared between frontends, the others its own.
+type footprint struct {
+	entries map[entry]mark
+	servers map[serverID]model.PoolID // which pool feeds them
+}
+
+// markID says what a virtual server of a mark is for.
+type markID struct {
+	pool       model.PoolID
+	masquerade bool
+}
+
+// footprint works out what f needs.
+func (s *state) footprint(t *model.Table, f *model.Frontend) footprint {
+	fp := footprint{entries: map[entry]mark{}, servers: map[serverID]model.PoolID{}}
+	if f == nil || f.Addr.IsLoopback() {
+		// IPVS sends nothing from a loopback address to another machine.
+		return fp
+	}
+	put := func(kind setKind, e element, m mark) { fp.entries[entry{setID{kind, f.Addr.Is6()}, e}] = m }
+	everywhere := f.Routes[model.FromPod].Masquerade && f.Routes[model.FromNode].Masquerade && f.Routes[model.FromOutside].Masquerade
+	s.file(f, everywhere, put)
+	if f.Entrance != model.NodePort && !isNodeAddr(t.Settings, f.Addr) {
+		put(setAddresses, element{addr: f.Addr}, mark{})
+	}
+	if f.Sources != nil {
+		fileSources(t.Settings, f, put)
+	}
+	main := f.Routes[model.FromOutside].Pool
+	fp.servers[keyServer(f.Key)] = main
+	for o, r := range f.Routes {
+		pool := t.Pool(r.Pool)
+		var m mark
+		switch {
+		case r.Pool != main:
+			id := serverID{mark: s.markOf(markID{r.Pool, r.Masquerade}), ipv6: f.Addr.Is6()}
+			fp.servers[id] = r.Pool
+			m = mark{id.mark, ^uint32(0)}
+		case r.Masquerade && (!everywhere || f.Entrance == model.ClusterIP):
+			m = mark{s.masquerade, s.masquerade}
+		}
+		switch {
+		case len(pool.Backends) > 0:
+		case pool.Empty == model.Drop:
+			m = mark{markDrop, ^uint32(0)}
+		default:
+			m = mark{markRefuse, ^uint32(0)}
+		}
+		if m != (mark{}) {
+			put(originSet(model.Origin(o)), keyElement(f.Key), m)
+		}
+	}
+	return fp
+}
+
+// file puts the frontend where operators look for it. The sets without LOCAL
+// in their names make all packets masqueraded, save those that are in the one
+// with LOCAL too; KUBE-CLUSTER-IP makes none.
+func (s *state) file(f *model.Frontend, everywhere bool, put func(setKind, element, mark)) {
+	key := keyElement(f.Key)
+	var all, local setKind
+	switch f.Entrance {
+	case model.ExternalIP:
+		all, local = setExternalIP, setExternalIPLocal
+	case model.LoadBalancerIP:
+		all, local = setLoadBalancer, setLoadBalancerLocal
+	case model.NodePort:
+		switch f.Proto {
+		case model.TCP:
+			all, local, key = setNodePortTCP, setNodePortLocalTCP, element{port: f.Port}
+		case model.UDP:
+			all, local, key = setNodePortUDP, setNodePortLocalUDP, element{port: f.Port}
+		default:
+			all, local = setNodePortSCTP, setNodePortLocalSCTP
+		}
+	default:
+		put(setClusterIP, key, mark{})
+		return
+	}
+	put(all, key, mark{})
+	if !everywhere {
+		put(local, key, mark{})
+	}
+}
+
+// fileSources lists who may reach the frontend. A process of this node
+// that reaches for an address of kube-ipvs0 has that address itself for its
+// source, so it may if one of the node's other addresses may.
+func fileSources(settings *model.Settings, f *model.Frontend, put func(setKind, element, mark)) {
+	put(setFirewall, keyElement(f.Key), mark{})
+	source := keyElement(f.Key)
+	for _, p := range f.Sources {
+		if p.Addr().Is6() != f.Addr.Is6() {
+			continue
+		}
+		for _, half := range halves(p) {
+			source.net = half
+			put(setSourceCIDR, source, mark{})
+		}
+		if slices.ContainsFunc(settings.NodeAddrs, p.Contains) {
+			source.net = hostPrefix(f.Addr)
+			put(setSourceCIDR, source, mark{})
+		}
+	}
+}
+
+// shared reports whether several frontends or pools may need one entry.
+func (e entry) shared() bool {
+	switch e.set.kind {
+	case setAddresses, setLoopBack, setNodePortTCP, setNodePortLocalTCP, setNodePortUDP, setNodePortLocalUDP:
+		return true
+	}
+	return false
+}
+
+func isNodeAddr(settings *model.Settings, a netip.Addr) bool {
+	_, found := slices.BinarySearchFunc(settings.NodeAddrs, a, netip.Addr.Compare)
+	return found
+}
+
+// loopBack lists the entries with which a pool's backends may reach themselves.
+func loopBack(p *model.Pool) map[entry]bool {
+	entries := map[entry]bool{}
+	if p == nil {
+		return entries
+	}
+	for _, list := range [][]model.Backend{p.Backends, p.Draining} {
+		for _, b := range list {
+			entries[entry{
+				setID{setLoopBack, p.ID.IPv6},
+				element{addr: b.Addr, port: b.Port, proto: p.ID.Proto, net: hostPrefix(b.Addr)},
+			}] = true
+		}
+	}
+	return entries
+}
+
+// markOf is the mark of a virtual server: a hash of what it is for, so that it
+// is the same in every process, or the next free one. It stays as long as the
+// server is needed.
+func (s *state) markOf(id markID) uint32 {
+	if m, ok := s.marks[id]; ok {
+		return m
+	}
+	h := fnv.New32a()
+	h.Write([]byte(id.pool.String()))
+	for n := h.Sum32(); ; n++ {
+		m := markRange | n&^markRangeMask&^s.masquerade
+		if m&^markRangeMask < firstPoolMark {
+			continue
+		}
+		if id.masquerade {
+			m |= s.masquerade
+		}
+		if _, taken := s.marked[m]; !taken {
+			s.marks[id], s.marked[m] = m, id
+			return m
+		}
+	}
+}

@@ -1,0 +1,335 @@
+package ipvs
+
+import (
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"iter"
+	"net/netip"
+
+	"github.com/fairway-net/fairway/internal/kernel"
+	"github.com/fairway-net/fairway/model"
+	"github.com/vishvananda/netlink/nl"
+	"github.com/vishvananda/netns"
+	"golang.org/x/sys/unix"
+)
+
+// Attributes that the nl package numbers differently from the kernel or not at
+// all (linux/netfilter/ipset/ip_set.h).
+const (
+	attrIP2     = 20
+	attrCIDR2   = 21
+	attrMaxElem = 19
+	attrSkbMark = 27
+)
+
+// maxElements is the size to which sets may grow. It costs nothing before.
+const maxElements = 1 << 21
+
+// batchBytes is how much one message carries: an attribute's length has 16 bits.
+const batchBytes = 32 << 10
+
+// ipsets speaks to the kernel's ip_set subsystem (nfnetlink). It is not
+// netlink's own client because elements go in batches here, carry marks, and
+// come back with them.
+type ipsets struct {
+	sockets  map[int]*nl.SocketHandle
+	messages int // sent so far
+}
+
+func openIpsets() (*ipsets, error) {
+	socket, err := nl.GetNetlinkSocketAt(netns.None(), netns.None(), unix.NETLINK_NETFILTER)
+	if err != nil {
+		return nil, fmt.Errorf("open nfnetlink socket: %w", err)
+	}
+	return &ipsets{sockets: map[int]*nl.SocketHandle{unix.NETLINK_NETFILTER: {Socket: socket}}}, nil
+}
+
+// revisions are the oldest that have marks (Linux 3.18).
+var revisions = map[string]uint8{hashIPPort: 5, hashIPPortIP: 5, hashIPPortNet: 7, hashIP: 4, hashNet: 6, bitmapPort: 3}
+
+func (s *ipsets) request(command, flags int, name string) *nl.NetlinkRequest {
+	req := nl.NewNetlinkRequest(command|unix.NFNL_SUBSYS_IPSET<<8, flags)
+	req.Sockets = s.sockets
+	req.AddData(&nl.Nfgenmsg{NfgenFamily: unix.AF_INET, Version: nl.NFNETLINK_V0})
+	req.AddData(nl.NewRtAttr(nl.IPSET_ATTR_PROTOCOL, nl.Uint8Attr(nl.IPSET_PROTOCOL)))
+	if name != "" {
+		req.AddData(nl.NewRtAttr(nl.IPSET_ATTR_SETNAME, nl.ZeroTerminated(name)))
+	}
+	return req
+}
+
+func (s *ipsets) do(req *nl.NetlinkRequest) error {
+	s.messages++
+	_, err := req.Execute(unix.NETLINK_NETFILTER, 0)
+	return explainIpset(err)
+}
+
+// explainIpset says what the kernel's answers mean.
+func explainIpset(err error) error {
+	var errno unix.Errno
+	if !errors.As(err, &errno) {
+		return err
+	}
+	switch {
+	case errno == unix.EPERM:
+		return &kernel.MissingError{What: "CAP_NET_ADMIN", Err: err}
+	case errno == unix.EINVAL, errno == unix.EOPNOTSUPP, errno == unix.EPROTONOSUPPORT:
+		return &kernel.MissingError{What: "ip_set", Since: "2.6.39", Err: err}
+	case errno == nl.IPSET_ERR_FIND_TYPE:
+		return &kernel.MissingError{What: "the ipset type", Since: "3.18", Err: err}
+	case errno >= nl.IPSET_ERR_PRIVATE:
+		return nl.IPSetError(errno)
+	}
+	return err
+}
+
+// probe asks for the protocol's version, which every kernel with ip_set knows.
+func (s *ipsets) probe() error {
+	return s.do(s.request(nl.IPSET_CMD_PROTOCOL, unix.NLM_F_ACK, ""))
+}
+
+// create makes a set under a name. One that exists with the same type is left
+// as it is; another is an error.
+func (s *ipsets) create(id setID, name string) error {
+	family := uint8(unix.AF_INET)
+	if id.ipv6 {
+		family = unix.AF_INET6
+	}
+	data := nl.NewRtAttr(nl.IPSET_ATTR_DATA|unix.NLA_F_NESTED, nil)
+	if id.typ() == bitmapPort {
+		family = unix.AF_UNSPEC
+		data.AddRtAttr(nl.IPSET_ATTR_PORT_FROM|unix.NLA_F_NET_BYTEORDER, []byte{0, 0})
+		data.AddRtAttr(nl.IPSET_ATTR_PORT_TO|unix.NLA_F_NET_BYTEORDER, []byte{0xff, 0xff})
+	} else {
+		data.AddRtAttr(attrMaxElem|unix.NLA_F_NET_BYTEORDER, big32(maxElements))
+	}
+	if setKinds[id.kind].marks {
+		data.AddRtAttr(nl.IPSET_ATTR_CADT_FLAGS|unix.NLA_F_NET_BYTEORDER, big32(nl.IPSET_FLAG_WITH_SKBINFO))
+	}
+	req := s.request(nl.IPSET_CMD_CREATE, unix.NLM_F_ACK|unix.NLM_F_CREATE|unix.NLM_F_EXCL, name)
+	req.AddData(nl.NewRtAttr(nl.IPSET_ATTR_TYPENAME, nl.ZeroTerminated(id.typ())))
+	req.AddData(nl.NewRtAttr(nl.IPSET_ATTR_REVISION, nl.Uint8Attr(revisions[id.typ()])))
+	req.AddData(nl.NewRtAttr(nl.IPSET_ATTR_FAMILY, nl.Uint8Attr(family)))
+	req.AddData(data)
+	if err := s.do(req); err != nil {
+		return fmt.Errorf("create ipset %s: %w", name, err)
+	}
+	return nil
+}
+
+// destroy removes a set. One that isn't there is no error.
+func (s *ipsets) destroy(name string) error {
+	err := s.do(s.request(nl.IPSET_CMD_DESTROY, unix.NLM_F_ACK, name))
+	if err != nil && !errors.Is(err, unix.ENOENT) {
+		return fmt.Errorf("destroy ipset %s: %w", name, err)
+	}
+	return nil
+}
+
+// swap exchanges the contents of two sets of one type in one step.
+func (s *ipsets) swap(name, other string) error {
+	req := s.request(nl.IPSET_CMD_SWAP, unix.NLM_F_ACK, name)
+	req.AddData(nl.NewRtAttr(nl.IPSET_ATTR_TYPENAME, nl.ZeroTerminated(other)))
+	if err := s.do(req); err != nil {
+		return fmt.Errorf("swap ipsets %s and %s: %w", name, other, err)
+	}
+	return nil
+}
+
+// markedElement is an element with what it puts on packets.
+type markedElement struct {
+	element
+	mark mark
+}
+
+// add puts elements into the set, or gives those that are there their mark.
+func (s *ipsets) add(id setID, name string, elements []markedElement) error {
+	return s.batch(nl.IPSET_CMD_ADD, id, name, elements)
+}
+
+// remove takes elements out of the set; those that aren't there don't matter.
+func (s *ipsets) remove(id setID, name string, elements []markedElement) error {
+	return s.batch(nl.IPSET_CMD_DEL, id, name, elements)
+}
+
+func (s *ipsets) batch(command int, id setID, name string, elements []markedElement) error {
+	for len(elements) > 0 {
+		list := nl.NewRtAttr(nl.IPSET_ATTR_ADT|unix.NLA_F_NESTED, nil)
+		n := 0
+		for size := 0; n < len(elements) && size < batchBytes; n++ {
+			data := encode(id.typ(), elements[n])
+			list.AddChild(data)
+			size += data.Len()
+		}
+		req := s.request(command, unix.NLM_F_ACK, name)
+		req.AddData(nl.NewRtAttr(nl.IPSET_ATTR_LINENO|unix.NLA_F_NET_BYTEORDER, big32(0)))
+		req.AddData(list)
+		if err := s.do(req); err != nil {
+			verb := map[int]string{nl.IPSET_CMD_ADD: "add to", nl.IPSET_CMD_DEL: "remove from"}[command]
+			return fmt.Errorf("%s ipset %s %d elements from %s on: %w", verb, name, n, elements[0].text(id.typ()), err)
+		}
+		elements = elements[n:]
+	}
+	return nil
+}
+
+func encode(typ string, e markedElement) *nl.RtAttr {
+	data := nl.NewRtAttr(nl.IPSET_ATTR_DATA|unix.NLA_F_NESTED, nil)
+	if e.addr.IsValid() {
+		addAddr(data, nl.IPSET_ATTR_IP, e.addr)
+	}
+	if e.port != 0 {
+		data.AddRtAttr(nl.IPSET_ATTR_PORT|unix.NLA_F_NET_BYTEORDER, binary.BigEndian.AppendUint16(nil, e.port))
+	}
+	if e.proto != 0 {
+		data.AddRtAttr(nl.IPSET_ATTR_PROTO, []byte{byte(e.proto)})
+	}
+	switch typ {
+	case hashNet:
+		addAddr(data, nl.IPSET_ATTR_IP, e.net.Addr())
+		data.AddRtAttr(nl.IPSET_ATTR_CIDR, []byte{byte(e.net.Bits())})
+	case hashIPPortNet:
+		addAddr(data, attrIP2, e.net.Addr())
+		data.AddRtAttr(attrCIDR2, []byte{byte(e.net.Bits())})
+	case hashIPPortIP:
+		addAddr(data, attrIP2, e.net.Addr())
+	}
+	if e.mark != (mark{}) {
+		data.AddRtAttr(attrSkbMark|unix.NLA_F_NET_BYTEORDER, append(big32(e.mark.value), big32(e.mark.mask)...))
+	}
+	return data
+}
+
+func addAddr(data *nl.RtAttr, attr int, a netip.Addr) {
+	kind := nl.IPSET_ATTR_IPADDR_IPV4
+	if a.Is6() {
+		kind = nl.IPSET_ATTR_IPADDR_IPV6
+	}
+	data.AddRtAttr(attr|unix.NLA_F_NESTED, nil).AddRtAttr(kind|unix.NLA_F_NET_BYTEORDER, a.AsSlice())
+}
+
+func big32(v uint32) []byte { return binary.BigEndian.AppendUint32(nil, v) }
+
+// listing is a set as the kernel has it.
+type listing struct {
+	typ      string
+	ipv6     bool
+	marks    bool
+	maxElem  uint32
+	elements []markedElement
+	index    map[element]mark // of elements, once asked for
+}
+
+// fits reports whether the set can serve as this one.
+func (l *listing) fits(id setID) bool {
+	if l.typ != id.typ() || l.marks != setKinds[id.kind].marks {
+		return false
+	}
+	return l.typ == bitmapPort || l.ipv6 == id.ipv6 && l.maxElem >= maxElements
+}
+
+// list reads a set; nil if there is none.
+func (s *ipsets) list(name string) (*listing, error) {
+	l := &listing{}
+	err := s.request(nl.IPSET_CMD_LIST, unix.NLM_F_ACK|unix.NLM_F_DUMP, name).
+		ExecuteIter(unix.NETLINK_NETFILTER, 0, func(msg []byte) bool { l.parse(msg); return true })
+	if errors.Is(err, unix.ENOENT) {
+		return nil, nil
+	}
+	if err != nil {
+		return nil, fmt.Errorf("list ipset %s: %w", name, explainIpset(err))
+	}
+	return l, nil
+}
+
+func (l *listing) parse(msg []byte) {
+	if len(msg) < 4 { // struct nfgenmsg
+		return
+	}
+	for typ, value := range attributes(msg[4:]) {
+		switch typ {
+		case nl.IPSET_ATTR_TYPENAME:
+			l.typ = nl.BytesToString(value)
+		case nl.IPSET_ATTR_FAMILY:
+			l.ipv6 = len(value) > 0 && value[0] == unix.AF_INET6
+		case nl.IPSET_ATTR_DATA:
+			l.parseHeader(value)
+		case nl.IPSET_ATTR_ADT:
+			for _, data := range attributes(value) {
+				l.elements = append(l.elements, parseElement(l.typ, data))
+			}
+		}
+	}
+}
+
+func (l *listing) parseHeader(data []byte) {
+	for typ, value := range attributes(data) {
+		switch {
+		case len(value) < 4:
+		case typ == attrMaxElem:
+			l.maxElem = binary.BigEndian.Uint32(value)
+		case typ == nl.IPSET_ATTR_CADT_FLAGS:
+			l.marks = binary.BigEndian.Uint32(value)&nl.IPSET_FLAG_WITH_SKBINFO != 0
+		}
+	}
+}
+
+func parseElement(typ string, data []byte) markedElement {
+	var e markedElement
+	var second netip.Addr
+	bits := -1
+	for typ, value := range attributes(data) {
+		switch {
+		case typ == nl.IPSET_ATTR_IP:
+			e.addr = parseAddr(value)
+		case typ == attrIP2:
+			second = parseAddr(value)
+		case len(value) >= 1 && (typ == nl.IPSET_ATTR_CIDR || typ == attrCIDR2):
+			bits = int(value[0])
+		case len(value) >= 1 && typ == nl.IPSET_ATTR_PROTO:
+			e.proto = model.Protocol(value[0])
+		case len(value) >= 2 && typ == nl.IPSET_ATTR_PORT:
+			e.port = binary.BigEndian.Uint16(value)
+		case len(value) >= 8 && typ == attrSkbMark:
+			e.mark = mark{binary.BigEndian.Uint32(value), binary.BigEndian.Uint32(value[4:])}
+		}
+	}
+	if typ == hashNet {
+		e.addr, second = netip.Addr{}, e.addr
+	}
+	if second.IsValid() {
+		if bits < 0 {
+			bits = second.BitLen()
+		}
+		e.net = netip.PrefixFrom(second, bits)
+	}
+	return e
+}
+
+func parseAddr(nested []byte) netip.Addr {
+	for _, value := range attributes(nested) {
+		if a, ok := netip.AddrFromSlice(value); ok {
+			return a
+		}
+	}
+	return netip.Addr{}
+}
+
+// attributes walks over netlink attributes, their types without flags; it ends
+// at the first broken one.
+func attributes(data []byte) iter.Seq2[int, []byte] {
+	return func(yield func(int, []byte) bool) {
+		for len(data) >= unix.SizeofNlAttr {
+			length := int(nl.NativeEndian().Uint16(data))
+			typ := int(nl.NativeEndian().Uint16(data[2:]))
+			if length < unix.SizeofNlAttr || length > len(data) {
+				return
+			}
+			if !yield(typ&^(unix.NLA_F_NESTED|unix.NLA_F_NET_BYTEORDER), data[unix.SizeofNlAttr:length]) {
+				return
+			}
+			data = data[min(len(data), (length+unix.NLA_ALIGNTO-1)&^(unix.NLA_ALIGNTO-1)):]
+		}
+	}
+}

@@ -1,0 +1,120 @@
+package ipvs
+
+import (
+	"errors"
+	"fmt"
+	"net"
+	"net/netip"
+
+	"github.com/fairway-net/fairway/internal/kernel"
+	"github.com/vishvananda/netlink"
+	"golang.org/x/sys/unix"
+)
+
+// dummy is the interface with the addresses of Services.
+type dummy struct {
+	handle *netlink.Handle
+	index  int // 0 if it isn't known to be there
+}
+
+func openDummy() (*dummy, error) {
+	handle, err := netlink.NewHandle(unix.NETLINK_ROUTE)
+	if err != nil {
+		return nil, fmt.Errorf("open rtnetlink socket: %w", err)
+	}
+	return &dummy{handle: handle}, nil
+}
+
+// find looks for the interface.
+func (d *dummy) find() (bool, error) {
+	found, err := d.handle.LinkByName(link)
+	var missing netlink.LinkNotFoundError
+	switch {
+	case errors.As(err, &missing):
+		d.index = 0
+		return false, nil
+	case err != nil:
+		return false, fmt.Errorf("find interface %s: %w", link, err)
+	}
+	d.index = found.Attrs().Index
+	return true, nil
+}
+
+// ensure makes the interface if it isn't there. It stays down, as kube-proxy
+// leaves it: an address is local all the same, and nothing else comes of it.
+func (d *dummy) ensure() error {
+	if there, err := d.find(); there || err != nil {
+		return err
+	}
+	attrs := netlink.NewLinkAttrs()
+	attrs.Name = link
+	err := d.handle.LinkAdd(&netlink.Dummy{LinkAttrs: attrs})
+	switch {
+	case errors.Is(err, unix.EPERM):
+		return &kernel.MissingError{What: "CAP_NET_ADMIN", Err: err}
+	case errors.Is(err, unix.EOPNOTSUPP):
+		return &kernel.MissingError{What: "dummy interfaces", Err: err}
+	case err != nil && !errors.Is(err, unix.EEXIST):
+		return fmt.Errorf("make interface %s: %w", link, err)
+	}
+	_, err = d.find()
+	return err
+}
+
+// addresses lists the interface's addresses, without link-local ones.
+func (d *dummy) addresses() (map[netip.Addr]bool, error) {
+	list, err := d.handle.AddrList(&netlink.Dummy{LinkAttrs: netlink.LinkAttrs{Index: d.index, Name: link}}, netlink.FAMILY_ALL)
+	if err != nil {
+		return nil, fmt.Errorf("list addresses of %s: %w", link, err)
+	}
+	found := map[netip.Addr]bool{}
+	for _, entry := range list {
+		if a, ok := netip.AddrFromSlice(entry.IP); ok && !a.Unmap().IsLinkLocalUnicast() {
+			found[a.Unmap()] = true
+		}
+	}
+	return found, nil
+}
+
+// forever is an address's lifetime (INFINITY_LIFE_TIME, linux/if_addr.h).
+const forever = 0xffffffff
+
+// address is one that the kernel never picks as a source by itself, for
+// masquerading least of all: of scope host, or deprecated.
+func (d *dummy) address(a netip.Addr) (netlink.Link, *netlink.Addr) {
+	address := &netlink.Addr{IPNet: &net.IPNet{IP: a.AsSlice(), Mask: net.CIDRMask(a.BitLen(), a.BitLen())}}
+	if a.Is6() {
+		address.Flags, address.ValidLft = unix.IFA_F_NODAD, forever
+	} else {
+		address.Scope = unix.RT_SCOPE_HOST
+	}
+	return &netlink.Dummy{LinkAttrs: netlink.LinkAttrs{Index: d.index, Name: link}}, address
+}
+
+func (d *dummy) bind(a netip.Addr) error {
+	l, address := d.address(a)
+	if err := d.handle.AddrAdd(l, address); err != nil && !errors.Is(err, unix.EEXIST) {
+		return fmt.Errorf("add address %s to %s: %w", a, link, err)
+	}
+	return nil
+}
+
+func (d *dummy) unbind(a netip.Addr) error {
+	l, address := d.address(a)
+	if err := d.handle.AddrDel(l, address); err != nil && !errors.Is(err, unix.EADDRNOTAVAIL) {
+		return fmt.Errorf("remove address %s from %s: %w", a, link, err)
+	}
+	return nil
+}
+
+// remove takes the interface away, and with it its addresses.
+func (d *dummy) remove() error {
+	there, err := d.find()
+	if err != nil || !there {
+		return err
+	}
+	if err := d.handle.LinkDel(&netlink.Dummy{LinkAttrs: netlink.LinkAttrs{Index: d.index, Name: link}}); err != nil {
+		return fmt.Errorf("remove interface %s: %w", link, err)
+	}
+	return nil
+}

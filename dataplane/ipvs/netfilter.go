@@ -1,0 +1,121 @@
+package ipvs
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"strings"
+
+	"github.com/fairway-net/fairway/internal/iptables"
+)
+
+// restoreInput is what makes a table that holds actual hold these rules. Only
+// chains that differ are written; with a nil actual, all are.
+func (want ruleTable) restoreInput(in *iptables.Input, actual *iptables.Table) {
+	block := in.Block(want.name)
+	for _, c := range want.chains {
+		if there := actual.Chain(c.Name); there == nil || !slices.Equal(there.Rules, c.Rules) {
+			block.Chain(c.Name, c.Rules...)
+		}
+	}
+	for _, j := range want.staleJumps(actual) {
+		block.DeleteRule(j.from, j.rule)
+	}
+	for _, j := range slices.Backward(want.jumps) {
+		if builtin := actual.Chain(j.from); builtin == nil || !slices.Contains(builtin.Rules, j.rule) {
+			block.Insert(j.from, j.rule)
+		}
+	}
+	for _, name := range foreignChains[want.name] {
+		if actual.Chain(name) != nil && !want.has(name) {
+			block.DeleteChain(name)
+		}
+	}
+}
+
+func (want ruleTable) has(chain string) bool {
+	return slices.ContainsFunc(want.chains, func(c iptables.Chain) bool { return c.Name == chain })
+}
+
+// staleJumps are rules of chains that are not ours which lead to chains of
+// ours or of kube-proxy's ipvs mode and aren't wanted: kube-proxy's, or doubles.
+func (want ruleTable) staleJumps(actual *iptables.Table) []jump {
+	var stale []jump
+	for _, c := range actual.Chains {
+		if want.has(c.Name) || slices.Contains(foreignChains[want.name], c.Name) {
+			continue
+		}
+		seen := map[string]bool{}
+		for _, rule := range c.Rules {
+			target := target(rule)
+			if !want.has(target) && !slices.Contains(foreignChains[want.name], target) {
+				continue
+			}
+			if !slices.Contains(want.jumps, jump{c.Name, rule}) || seen[rule] {
+				stale = append(stale, jump{c.Name, rule})
+			}
+			seen[rule] = true
+		}
+	}
+	return stale
+}
+
+// target is where a rule leads.
+func target(rule string) string {
+	fields := strings.Fields(rule)
+	for i, field := range fields[:max(len(fields)-1, 0)] {
+		if field == "-j" || field == "-g" {
+			return fields[i+1]
+		}
+	}
+	return ""
+}
+
+// syncRules makes one family's rules agree with the settings.
+func (p *Plane) syncRules(ctx context.Context, rules ruleSet) error {
+	in := &iptables.Input{}
+	for _, want := range rules.tables() {
+		actual, err := p.iptables.Save(ctx, rules.family, want.name)
+		if err != nil {
+			return fmt.Errorf("read %s rules of table %s: %w", rules.family, want.name, err)
+		}
+		want.restoreInput(in, actual)
+	}
+	if in.Empty() {
+		return nil
+	}
+	if err := p.iptables.Restore(ctx, rules.family, in.Bytes()); err != nil {
+		return fmt.Errorf("write %s rules: %w", rules.family, err)
+	}
+	return nil
+}
+
+// removeRules takes the plane's chains away, and those of kube-proxy's ipvs
+// mode.
+func (p *Plane) removeRules(ctx context.Context, rules ruleSet) error {
+	in := &iptables.Input{}
+	for _, ours := range rules.tables() {
+		actual, err := p.iptables.Save(ctx, rules.family, ours.name)
+		if err != nil {
+			return fmt.Errorf("read %s rules of table %s: %w", rules.family, ours.name, err)
+		}
+		jumps := ours
+		jumps.jumps = nil
+		block := in.Block(ours.name)
+		for _, j := range jumps.staleJumps(actual) {
+			block.DeleteRule(j.from, j.rule)
+		}
+		for _, c := range actual.Chains {
+			if ours.has(c.Name) || slices.Contains(foreignChains[ours.name], c.Name) {
+				block.DeleteChain(c.Name)
+			}
+		}
+	}
+	if in.Empty() {
+		return nil
+	}
+	if err := p.iptables.Restore(ctx, rules.family, in.Bytes()); err != nil {
+		return fmt.Errorf("remove %s rules: %w", rules.family, err)
+	}
+	return nil
+}

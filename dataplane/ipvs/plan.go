@@ -1,0 +1,70 @@
+package ipvs
+
+import (
+	"net/netip"
+
+	"github.com/fairway-net/fairway/model"
+)
+
+// plan is what there is to do in the kernel, in no order.
+type plan struct {
+	want    *model.Table
+	puts    map[setID]map[element]mark // to be added, or given this mark
+	removes map[setID]map[element]mark
+	servers map[serverID]*serverPlan
+	// Addresses of kube-ipvs0 go with the entries of setAddresses. These lists
+	// are for a comparison with the kernel, where the two may differ.
+	bind, unbind map[netip.Addr]bool
+}
+
+// serverPlan is what there is to do with one virtual server.
+type serverPlan struct {
+	add, del bool
+	pool     *model.Pool // nil if the server goes
+	destinationChanges
+}
+
+func newPlan(want *model.Table) *plan {
+	return &plan{
+		want: want,
+		puts: map[setID]map[element]mark{}, removes: map[setID]map[element]mark{},
+		servers: map[serverID]*serverPlan{}, bind: map[netip.Addr]bool{}, unbind: map[netip.Addr]bool{},
+	}
+}
+
+func (p *plan) put(e entry, m mark) {
+	if p.puts[e.set] == nil {
+		p.puts[e.set] = map[element]mark{}
+	}
+	p.puts[e.set][e.element] = m
+	if e.set.kind == setAddresses {
+		p.bind[e.addr] = true
+	}
+}
+
+func (p *plan) remove(e entry, m mark) {
+	if p.removes[e.set] == nil {
+		p.removes[e.set] = map[element]mark{}
+	}
+	p.removes[e.set][e.element] = m
+	if e.set.kind == setAddresses {
+		p.unbind[e.addr] = true
+	}
+}
+
+func (p *plan) server(id serverID) *serverPlan {
+	if p.servers[id] == nil {
+		p.servers[id] = &serverPlan{}
+	}
+	return p.servers[id]
+}
+
+// become plans the way of a server from one pool, or none, to another.
+func (sp *serverPlan) become(old, now *model.Pool) {
+	var before []destination
+	if old != nil {
+		before = destinations(old)
+	}
+	sp.add, sp.pool = old == nil, now
+	sp.destinationChanges = compareDestinations(before, destinations(now))
+}

@@ -1,0 +1,231 @@
+package ipvs
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"maps"
+	"slices"
+	"sync"
+
+	"github.com/fairway-net/fairway/internal/conntrack"
+	"github.com/fairway-net/fairway/internal/iptables"
+	"github.com/fairway-net/fairway/internal/kernel"
+	"github.com/fairway-net/fairway/model"
+)
+
+// Plane programs IPVS, ipsets, iptables and the interface kube-ipvs0 in the
+// network namespace in which it was made.
+type Plane struct {
+	options  kernel.Options
+	balancer balancer
+	sets     *ipsets
+	dummy    *dummy
+	iptables *iptables.Tool
+	choose   chooser
+	settings *settingsKeeper
+
+	mu       sync.Mutex // the methods' against the reaper's
+	state    *state     // what the kernel holds; nil if that isn't known
+	services map[serverID]service
+	orphans  orphans
+	reaping  bool
+}
+
+// New makes a plane for this process's network namespace. A MissingError says
+// what this machine lacks, ip_vs first.
+func New(options kernel.Options) (*Plane, error) {
+	b, err := openBalancer()
+	if err != nil {
+		return nil, err
+	}
+	return newPlane(options, b)
+}
+
+func newPlane(options kernel.Options, b balancer) (*Plane, error) {
+	options, err := complete(options)
+	if err != nil {
+		return nil, err
+	}
+	sets, err := openIpsets()
+	if err != nil {
+		return nil, err
+	}
+	if err := sets.probe(); err != nil {
+		return nil, fmt.Errorf("look for ipsets: %w", err)
+	}
+	d, err := openDummy()
+	if err != nil {
+		return nil, err
+	}
+	tool, err := iptables.Find(context.Background(), "")
+	if err != nil {
+		return nil, err
+	}
+	return &Plane{
+		options: options, balancer: b, sets: sets, dummy: d, iptables: tool,
+		choose:   newChooser(options),
+		settings: newSettingsKeeper(options.StateDir, b),
+		services: map[serverID]service{}, orphans: orphans{},
+	}, nil
+}
+
+// complete fills in defaults and checks what is given.
+func complete(o kernel.Options) (kernel.Options, error) {
+	if o.MasqueradeMark == 0 {
+		o.MasqueradeMark = defaultMasqueradeMark
+	}
+	if o.MasqueradeMark&(o.MasqueradeMark-1) != 0 || o.MasqueradeMark&markRangeMask != 0 || o.MasqueradeMark < firstPoolMark {
+		return o, fmt.Errorf("masquerade mark %#x: must be one bit between %#x and %#x in mode ipvs", o.MasqueradeMark, firstPoolMark, ^markRangeMask&^(^markRangeMask>>1))
+	}
+	if o.StateDir == "" {
+		o.StateDir = "/run/fairway"
+	}
+	if s := model.Scheduler(o.Scheduler); s != model.DefaultScheduler && s != model.Random && !slices.Contains(schedulers, s) {
+		return o, fmt.Errorf("scheduler %q: must be one of %v", o.Scheduler, schedulers)
+	}
+	return o, nil
+}
+
+func newChooser(o kernel.Options) chooser {
+	return chooser{preferred: model.Scheduler(o.Scheduler), missing: map[model.Scheduler]bool{}}
+}
+
+// Apply makes the kernel agree with want; see dataplane.Plane.
+func (p *Plane) Apply(ctx context.Context, want *model.Table, verify bool) error {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	var sweep *conntrack.Sweep
+	var err error
+	if p.state == nil || verify {
+		var old *model.Table
+		if p.state != nil {
+			old = p.state.table
+		}
+		sweep = conntrack.Plan(old, want, want.Since(old))
+		err = p.applyAll(ctx, want)
+	} else {
+		changes := want.Since(p.state.table)
+		if changes.Empty() {
+			return nil
+		}
+		sweep = conntrack.Plan(p.state.table, want, changes)
+		if changes.Settings {
+			err = p.applyAll(ctx, want)
+		} else {
+			err = p.run(ctx, p.state.move(want, changes), nil)
+		}
+	}
+	if err != nil {
+		p.state = nil
+		return err
+	}
+	p.reapSoon()
+	if _, err := sweep.Run(ctx); err != nil {
+		p.state = nil
+		return fmt.Errorf("forget stale flows: %w", err)
+	}
+	return nil
+}
+
+// applyAll compares everything with what the kernel holds.
+func (p *Plane) applyAll(ctx context.Context, want *model.Table) error {
+	next := newState(p.options.MasqueradeMark)
+	plan := next.move(want, sorted(want))
+	for _, e := range reservedEntries(want.Settings) {
+		plan.put(e, mark{})
+	}
+	if err := p.settings.set(); err != nil {
+		return err
+	}
+	if err := p.compare(plan, next, want.Settings); err != nil {
+		return err
+	}
+	if err := p.run(ctx, plan, want.Settings); err != nil {
+		return err
+	}
+	p.state = next
+	return nil
+}
+
+// sorted are the changes that make up the whole table, in an order that is the
+// same in every process, as packet marks depend on it where two collide.
+func sorted(t *model.Table) *model.Changes {
+	changes := t.Since(nil)
+	slices.SortFunc(changes.Frontends, func(a, b model.FrontendChange) int { return a.Key().Compare(b.Key()) })
+	return changes
+}
+
+// Lacks lists what the plane does not do on this machine.
+func (p *Plane) Lacks() []kernel.Lack {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	lacks := []kernel.Lack{
+		{Feature: kernel.Scheduling, Value: string(model.Random), Why: "IPVS has no random scheduler; round robin is used"},
+		{Feature: kernel.LocalhostNodePort, Why: "IPVS sends nothing from a loopback address to another machine"},
+	}
+	for _, s := range slices.Sorted(maps.Keys(p.choose.missing)) {
+		lacks = append(lacks, kernel.Lack{
+			Feature: kernel.Scheduling, Value: string(s),
+			Why: "this kernel has no module ip_vs_" + string(s) + "; round robin is used",
+		})
+	}
+	return lacks
+}
+
+// Remove takes everything of this plane out of the kernel, and what kube-proxy
+// left in its ipvs mode.
+func (p *Plane) Remove(ctx context.Context) error {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.state, p.orphans = nil, orphans{}
+	var problems []error
+	for _, f := range iptables.Families() {
+		if err := p.removeRules(ctx, ruleSet{f, &model.Settings{}, p.options.MasqueradeMark}); err != nil && !(f == iptables.IPv6 && kernel.IsMissing(err)) {
+			problems = append(problems, err)
+		}
+	}
+	if err := p.removeServers(); err != nil {
+		problems = append(problems, err)
+	}
+	if err := p.dummy.remove(); err != nil {
+		problems = append(problems, err)
+	}
+	for _, name := range allNames() {
+		if err := p.sets.destroy(name); err != nil {
+			problems = append(problems, err)
+		}
+	}
+	if err := p.settings.restore(); err != nil {
+		problems = append(problems, err)
+	}
+	return errors.Join(problems...)
+}
+
+// allNames are the names of all sets of the plane's and of kube-proxy's.
+func allNames() []string {
+	var names []string
+	for _, ipv6 := range []bool{false, true} {
+		for _, id := range allSets(ipv6) {
+			names = append(names, id.name(), temporary(id.name()))
+		}
+		for _, name := range foreignSets {
+			names = append(names, familyName(name, ipv6))
+		}
+	}
+	return names
+}
+
+func (p *Plane) removeServers() error {
+	actual, err := p.readKernel(&model.Settings{})
+	if err != nil {
+		return err
+	}
+	var problems []error
+	for id := range actual.servers {
+		if err := p.removeServer(id); err != nil {
+			problems = append(problems, err)
+		}
+	}
+	return errors.Join(problems...)
+}

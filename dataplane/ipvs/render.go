@@ -1,0 +1,266 @@
+package ipvs
+
+import (
+	"cmp"
+	"context"
+	"fmt"
+	"maps"
+	"net/netip"
+	"slices"
+	"strings"
+
+	"github.com/fairway-net/fairway/internal/iptables"
+	"github.com/fairway-net/fairway/internal/kernel"
+	"github.com/fairway-net/fairway/model"
+)
+
+// Kinds of objects.
+const (
+	kindChain   = "chain"   // "IPv4 nat KUBE-SERVICES": its rules
+	kindJump    = "jump"    // "IPv4 nat PREROUTING": our rules in it
+	kindEntry   = "entry"   // "KUBE-CLUSTER-IP 10.96.0.1,tcp:443"
+	kindAddress = "address" // of kube-ipvs0
+	kindServer  = "server"  // "TCP 10.96.0.1:443": scheduler and destinations
+)
+
+// rendering is everything a table puts into the kernel, readable.
+type rendering struct {
+	plan     *plan
+	choose   chooser
+	settings *model.Settings
+	options  kernel.Options
+}
+
+func render(t *model.Table, options kernel.Options) (*rendering, error) {
+	options, err := complete(options)
+	if err != nil {
+		return nil, err
+	}
+	s := newState(options.MasqueradeMark)
+	plan := s.move(t, sorted(t))
+	for _, e := range reservedEntries(t.Settings) {
+		plan.put(e, mark{})
+	}
+	return &rendering{plan, newChooser(options), t.Settings, options}, nil
+}
+
+// Render says what the plane puts into the kernel for a table.
+func Render(t *model.Table, options kernel.Options) ([]kernel.Object, error) {
+	r, err := render(t, options)
+	if err != nil {
+		return nil, err
+	}
+	var objects []kernel.Object
+	for _, f := range iptables.Families() {
+		for _, table := range (ruleSet{f, t.Settings, r.options.MasqueradeMark}).tables() {
+			objects = append(objects, ruleObjects(f, table)...)
+		}
+	}
+	for id, entries := range r.plan.puts {
+		for e, m := range entries {
+			objects = append(objects, entryObject(id, e, m))
+		}
+	}
+	for a := range r.plan.bind {
+		objects = append(objects, kernel.Object{Kind: kindAddress, Name: a.String(), Text: link})
+	}
+	for id, sp := range r.plan.servers {
+		s := r.choose.service(id, sp.pool, len(sp.pool.Draining) > 0)
+		objects = append(objects, serverObject(id, s, sp.destinationChanges.add))
+	}
+	sortObjects(objects)
+	return objects, nil
+}
+
+func sortObjects(objects []kernel.Object) {
+	slices.SortFunc(objects, func(a, b kernel.Object) int {
+		return cmp.Or(strings.Compare(a.Kind, b.Kind), strings.Compare(a.Name, b.Name))
+	})
+}
+
+func ruleObjects(f iptables.Family, t ruleTable) []kernel.Object {
+	var objects []kernel.Object
+	prefix := f.String() + " " + t.name + " "
+	for _, c := range t.chains {
+		objects = append(objects, kernel.Object{Kind: kindChain, Name: prefix + c.Name, Text: strings.Join(c.Rules, "\n")})
+	}
+	jumps := map[string][]string{}
+	for _, j := range t.jumps {
+		jumps[j.from] = append(jumps[j.from], j.rule)
+	}
+	for from, rules := range jumps {
+		objects = append(objects, kernel.Object{Kind: kindJump, Name: prefix + from, Text: strings.Join(rules, "\n")})
+	}
+	return objects
+}
+
+func entryObject(id setID, e element, m mark) kernel.Object {
+	return kernel.Object{Kind: kindEntry, Name: id.name() + " " + e.text(id.typ()), Text: m.text()}
+}
+
+func serverObject(id serverID, s service, list []destination) kernel.Object {
+	text := s.text()
+	for _, d := range list {
+		text += fmt.Sprintf("\n-> %s Masq %d", d.addr, d.weight)
+	}
+	return kernel.Object{Kind: kindServer, Name: id.String(), Text: text}
+}
+
+// Objects reads back what the kernel holds, without destinations that only
+// wait for their connections to end.
+func (p *Plane) Objects(ctx context.Context) ([]kernel.Object, error) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	settings := &model.Settings{}
+	if p.state != nil {
+		settings = p.state.table.Settings
+	}
+	a, err := p.readKernel(settings)
+	if err != nil {
+		return nil, err
+	}
+	var objects []kernel.Object
+	for id, l := range a.sets {
+		for _, e := range l.elements {
+			objects = append(objects, entryObject(id, e.element, e.mark))
+		}
+	}
+	for addr := range a.addresses {
+		objects = append(objects, kernel.Object{Kind: kindAddress, Name: addr.String(), Text: link})
+	}
+	for id, there := range a.servers {
+		list := slices.DeleteFunc(there.destinations, func(d destination) bool {
+			_, orphan := p.orphans[id][d.addr]
+			return orphan
+		})
+		objects = append(objects, serverObject(id, there.service, list))
+	}
+	for _, f := range iptables.Families() {
+		rules, err := p.ruleObjects(ctx, f)
+		if err != nil && !(f == iptables.IPv6 && kernel.IsMissing(err)) {
+			return nil, err
+		}
+		objects = append(objects, rules...)
+	}
+	sortObjects(objects)
+	return objects, nil
+}
+
+// ruleObjects reads the plane's chains and the jumps to them.
+func (p *Plane) ruleObjects(ctx context.Context, f iptables.Family) ([]kernel.Object, error) {
+	var objects []kernel.Object
+	for _, ours := range (ruleSet{f, &model.Settings{}, p.options.MasqueradeMark}).tables() {
+		actual, err := p.iptables.Save(ctx, f, ours.name)
+		if err != nil {
+			return nil, fmt.Errorf("read %s rules of table %s: %w", f, ours.name, err)
+		}
+		found := ruleTable{name: ours.name}
+		for _, c := range actual.Chains {
+			if ours.has(c.Name) {
+				found.chains = append(found.chains, *c)
+			}
+		}
+		ours.jumps = nil // so that all of them count as stale
+		found.jumps = ours.staleJumps(actual)
+		objects = append(objects, ruleObjects(f, found)...)
+	}
+	return objects, nil
+}
+
+// Script is what a table puts into the kernel as input for the usual tools.
+func Script(t *model.Table, options kernel.Options) (map[string]string, error) {
+	r, err := render(t, options)
+	if err != nil {
+		return nil, err
+	}
+	files := map[string]string{
+		"addresses.ip-batch": r.addressScript(),
+		"ipset.restore":      r.setScript(),
+		"ipvsadm.restore":    r.serverScript(),
+	}
+	for _, f := range iptables.Families() {
+		in := &iptables.Input{}
+		for _, table := range (ruleSet{f, t.Settings, r.options.MasqueradeMark}).tables() {
+			table.restoreInput(in, &iptables.Table{Name: table.name})
+		}
+		files[f.Command()+".restore"] = string(in.Bytes())
+	}
+	return files, nil
+}
+
+func (r *rendering) addressScript() string {
+	var b strings.Builder
+	fmt.Fprintf(&b, "link add %s type dummy\n", link)
+	for _, a := range slices.SortedFunc(maps.Keys(r.plan.bind), netip.Addr.Compare) {
+		fmt.Fprintf(&b, "address add %s/%d dev %s\n", a, a.BitLen(), link)
+	}
+	return b.String()
+}
+
+func (r *rendering) setScript() string {
+	var b strings.Builder
+	for _, ipv6 := range []bool{false, true} {
+		ids := allSets(ipv6)
+		slices.SortFunc(ids, setID.compare)
+		for _, id := range ids {
+			fmt.Fprintln(&b, id.createText())
+		}
+		for _, id := range ids {
+			for _, e := range elements(r.plan.puts[id]) {
+				fmt.Fprintln(&b, strings.TrimRight("add "+id.name()+" "+e.text(id.typ())+" "+e.mark.text(), " "))
+			}
+		}
+	}
+	return b.String()
+}
+
+// createText spells the making of a set as `ipset save` does.
+func (id setID) createText() string {
+	text := "create " + id.name() + " " + id.typ()
+	if id.typ() == bitmapPort {
+		return text + " range 0-65535"
+	}
+	family := "inet"
+	if id.ipv6 {
+		family = "inet6"
+	}
+	text += fmt.Sprintf(" family %s hashsize 1024 maxelem %d", family, maxElements)
+	if setKinds[id.kind].marks {
+		text += " skbinfo"
+	}
+	return text
+}
+
+// serverScript spells virtual servers as `ipvsadm -Sn` does.
+func (r *rendering) serverScript() string {
+	var b strings.Builder
+	for _, id := range slices.SortedFunc(maps.Keys(r.plan.servers), serverID.compare) {
+		sp := r.plan.servers[id]
+		s := r.choose.service(id, sp.pool, len(sp.pool.Draining) > 0)
+		fmt.Fprintf(&b, "-A %s -s %s", id.option(), s.scheduler)
+		if s.flags&flagPersistent != 0 {
+			fmt.Fprintf(&b, " -p %d", s.timeout)
+		}
+		if s.flags&flagFallback != 0 {
+			fmt.Fprintf(&b, " -b flag-1")
+		}
+		fmt.Fprintln(&b)
+		for _, d := range sp.destinationChanges.add {
+			fmt.Fprintf(&b, "-a %s -r %s -m -w %d\n", id.option(), d.addr, d.weight)
+		}
+	}
+	return b.String()
+}
+
+// option names the server on ipvsadm's command line.
+func (id serverID) option() string {
+	if id.mark != 0 {
+		text := fmt.Sprintf("-f %d", id.mark)
+		if id.ipv6 {
+			text += " -6"
+		}
+		return text
+	}
+	flag := map[model.Protocol]string{model.TCP: "-t", model.UDP: "-u", model.SCTP: "--sctp-service"}[id.key.Proto]
+	return fmt.Sprintf("%s %s", flag, netip.AddrPortFrom(id.key.Addr, id.key.Port))
+}

@@ -1,0 +1,260 @@
+package ipvs
+
+import (
+	"context"
+	"net/netip"
+	"slices"
+
+	"github.com/fairway-net/fairway/internal/iptables"
+	"github.com/fairway-net/fairway/internal/kernel"
+	"github.com/fairway-net/fairway/model"
+)
+
+// run carries a plan out, in an order in which whatever is led somewhere finds
+// it there: destinations before what sends packets to them, refusals and marks
+// before the servers that they keep packets from, and the other way round on
+// the way out. Rules are written too if settings are given.
+func (p *Plane) run(ctx context.Context, plan *plan, settings *model.Settings) error {
+	for _, step := range []func() error{
+		func() error { return p.growServers(plan) },
+		func() error { return p.putEntries(plan) },
+		func() error { return p.removeEntries(plan, true) },
+		func() error { return p.writeRules(ctx, plan, settings) },
+		func() error { return p.newServers(plan) },
+		func() error { return p.bind(plan) },
+		func() error { return p.unbind(plan) },
+		func() error { return p.removeServersOf(plan, false) },
+		func() error { return p.removeEntries(plan, false) },
+		func() error { return p.shrinkServers(plan) },
+		func() error { return p.removeServersOf(plan, true) },
+	} {
+		if err := ctx.Err(); err != nil {
+			return err
+		}
+		if err := step(); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// growServers gives servers their new destinations. Servers of marks are made
+// here: nothing goes to them before a set has their mark.
+func (p *Plane) growServers(plan *plan) error {
+	for id, sp := range plan.servers {
+		if sp.del || sp.add && id.mark == 0 {
+			continue
+		}
+		if err := p.growServer(id, sp); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func (p *Plane) newServers(plan *plan) error {
+	for id, sp := range plan.servers {
+		if sp.add && id.mark == 0 {
+			if err := p.growServer(id, sp); err != nil {
+				return err
+			}
+		}
+	}
+	return nil
+}
+
+func (p *Plane) growServer(id serverID, sp *serverPlan) error {
+	if sp.add {
+		if err := p.addServer(id, sp.pool); err != nil {
+			return err
+		}
+	} else if err := p.refresh(id, sp.pool); err != nil {
+		return err
+	}
+	for _, d := range sp.destinationChanges.add {
+		if err := p.putDestination(id, d, false); err != nil {
+			return err
+		}
+	}
+	for _, d := range sp.destinationChanges.set {
+		if err := p.putDestination(id, d, true); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// refresh makes a server choose as its pool says, if it doesn't.
+func (p *Plane) refresh(id serverID, pool *model.Pool) error {
+	idle := len(pool.Draining) > 0 || len(p.orphans[id]) > 0
+	if p.services[id] == p.choose.service(id, pool, idle) {
+		return nil
+	}
+	return p.setServer(id, pool, p.balancer.UpdateService)
+}
+
+// shrinkServers takes away the destinations that left.
+func (p *Plane) shrinkServers(plan *plan) error {
+	for id, sp := range plan.servers {
+		if sp.del || len(sp.destinationChanges.del) == 0 {
+			continue
+		}
+		for _, d := range sp.destinationChanges.del {
+			if err := p.release(id, sp.pool, d); err != nil {
+				return err
+			}
+		}
+		if err := p.refresh(id, sp.pool); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func (p *Plane) removeServersOf(plan *plan, marks bool) error {
+	for id, sp := range plan.servers {
+		if sp.del && (id.mark != 0) == marks {
+			if err := p.removeServer(id); err != nil {
+				return err
+			}
+		}
+	}
+	return nil
+}
+
+// putEntries fills the sets: those that make exceptions before those to which
+// they are exceptions, which is the order of kinds backwards.
+func (p *Plane) putEntries(plan *plan) error {
+	for kind := numSets - 1; kind < numSets; kind-- {
+		if kind == setAddresses {
+			continue
+		}
+		for _, ipv6 := range []bool{false, true} {
+			id := setID{kind, ipv6}
+			if err := p.sets.add(id, id.name(), elements(plan.puts[id])); err != nil {
+				return err
+			}
+		}
+	}
+	return nil
+}
+
+// removeEntries empties the sets of what left: first, with staying set, the
+// marks that kept packets from frontends that stay, then all the rest.
+func (p *Plane) removeEntries(plan *plan, staying bool) error {
+	for kind := range numSets {
+		for _, ipv6 := range []bool{false, true} {
+			id := setID{kind, ipv6}
+			removes := plan.removes[id]
+			if staying && !setKinds[kind].marks || len(removes) == 0 {
+				continue
+			}
+			if staying {
+				removes = plan.ofStayingFrontends(id)
+			}
+			if err := p.sets.remove(id, id.name(), elements(removes)); err != nil {
+				return err
+			}
+			for e := range removes {
+				delete(plan.removes[id], e)
+			}
+		}
+	}
+	return nil
+}
+
+func (p *plan) ofStayingFrontends(id setID) map[element]mark {
+	stay := map[element]mark{}
+	for e, m := range p.removes[id] {
+		if p.want.Frontend(model.Key{Addr: e.addr, Port: e.port, Proto: e.proto}) != nil {
+			stay[e] = m
+		}
+	}
+	return stay
+}
+
+// elements lists elements in order.
+func elements(m map[element]mark) []markedElement {
+	list := make([]markedElement, 0, len(m))
+	for e, value := range m {
+		list = append(list, markedElement{e, value})
+	}
+	slices.SortFunc(list, func(a, b markedElement) int { return a.element.compare(b.element) })
+	return list
+}
+
+func (p *Plane) bind(plan *plan) error {
+	for _, ipv6 := range []bool{false, true} {
+		id := setID{setAddresses, ipv6}
+		if err := p.sets.add(id, id.name(), elements(plan.puts[id])); err != nil {
+			return err
+		}
+	}
+	for a := range plan.bind {
+		if announced(plan.want.Settings, a) {
+			if err := p.settings.quietARP(); err != nil {
+				return err
+			}
+		}
+		if err := p.dummy.bind(a); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// announced reports whether the address may be one that somebody else on the
+// link answers for: an external or load-balancer address.
+func announced(settings *model.Settings, a netip.Addr) bool {
+	return a.Is4() && !slices.ContainsFunc(settings.Reserved, func(r netip.Prefix) bool { return r.Contains(a) })
+}
+
+func (p *Plane) unbind(plan *plan) error {
+	for a := range plan.unbind {
+		if err := p.dummy.unbind(a); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// writeRules writes both families' rules. IPv6 may be missing as long as the
+// table has none.
+func (p *Plane) writeRules(ctx context.Context, plan *plan, settings *model.Settings) error {
+	if settings == nil {
+		return nil
+	}
+	for _, f := range iptables.Families() {
+		err := p.syncRules(ctx, ruleSet{f, settings, p.options.MasqueradeMark})
+		if f == iptables.IPv6 && kernel.IsMissing(err) && !plan.hasIPv6() {
+			continue
+		}
+		if err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func (p *plan) hasIPv6() bool {
+	for f := range p.want.Frontends() {
+		if f.Addr.Is6() {
+			return true
+		}
+	}
+	return false
+}
+
+// reservedEntries list what no frontend serves and nothing may go out to.
+func reservedEntries(settings *model.Settings) []entry {
+	var list []entry
+	for _, r := range settings.Reserved {
+		for _, half := range halves(r) {
+			list = append(list, entry{setID{setReserved, r.Addr().Is6()}, element{net: half}})
+		}
+	}
+	for _, a := range settings.Exempt {
+		list = append(list, entry{setID{setExempt, a.Is6()}, element{addr: a}})
+	}
+	return list
+}

@@ -1,0 +1,240 @@
+package ipvs
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/fairway-net/fairway/internal/kernel"
+	mobyipvs "github.com/moby/ipvs"
+	"golang.org/x/sys/unix"
+)
+
+// settingsKeeper sets what IPVS needs of the node's sysctls and timeouts, and
+// remembers in a file what they were.
+type settingsKeeper struct {
+	file     string
+	balancer balancer
+	sysctls  []sysctl // that must have a value
+	quiet    bool     // ARP has been seen to
+}
+
+func newSettingsKeeper(dir string, b balancer) *settingsKeeper {
+	return &settingsKeeper{file: filepath.Join(dir, "ipvs-settings.json"), balancer: b, sysctls: sysctls()}
+}
+
+// kept is the file's content.
+type kept struct {
+	Sysctls map[string]change `json:"sysctls,omitempty"` // by path below /proc/sys
+	TCP     *timeoutChange    `json:"tcpTimeout,omitempty"`
+}
+
+// change is what a setting was and what it was made.
+type change struct{ Was, Set string }
+
+type timeoutChange struct{ Was, Set time.Duration }
+
+// sysctl is one that must have a value.
+type sysctl struct{ path, value string }
+
+// sysctls are needed for translation and masquerading by conntrack, and for
+// connections of gone backends to end.
+func sysctls() []sysctl {
+	list := []sysctl{
+		{"net/ipv4/vs/conntrack", "1"},
+		{"net/ipv4/vs/expire_nodest_conn", "1"},
+		{"net/ipv4/vs/expire_quiescent_template", "1"},
+	}
+	if oldKernel() {
+		// Before Linux 5.9, a reused port costs the client a second (kernel
+		// commit f0a5e4d7a594, kubernetes issue 81775).
+		list = append(list, sysctl{"net/ipv4/vs/conn_reuse_mode", "0"})
+	}
+	return list
+}
+
+// quietSysctls keep this node from answering ARP for addresses of kube-ipvs0,
+// which another node may have been chosen to announce.
+var quietSysctls = []sysctl{{"net/ipv4/conf/all/arp_ignore", "1"}, {"net/ipv4/conf/all/arp_announce", "2"}}
+
+func oldKernel() bool {
+	var uts unix.Utsname
+	if err := unix.Uname(&uts); err != nil {
+		return false
+	}
+	major, rest, _ := strings.Cut(unix.ByteSliceToString(uts.Release[:]), ".")
+	minor, _, _ := strings.Cut(rest, ".")
+	a, errA := strconv.Atoi(major)
+	b, errB := strconv.Atoi(minor)
+	return errA == nil && errB == nil && (a < 5 || a == 5 && b < 9)
+}
+
+// set makes all settings right.
+func (k *settingsKeeper) set() error {
+	if err := k.setSysctls(k.sysctls); err != nil {
+		return err
+	}
+	return k.setTimeout()
+}
+
+func (k *settingsKeeper) quietARP() error {
+	if k.quiet {
+		return nil
+	}
+	if err := k.setSysctls(quietSysctls); err != nil {
+		return err
+	}
+	k.quiet = true
+	return nil
+}
+
+func (k *settingsKeeper) setSysctls(list []sysctl) error {
+	for _, s := range list {
+		was, err := readSysctl(s.path)
+		if err != nil {
+			return &kernel.MissingError{What: "sysctl " + strings.ReplaceAll(s.path, "/", "."), Err: err}
+		}
+		if was == s.value {
+			continue
+		}
+		if err := k.remember(func(old *kept) {
+			if _, known := old.Sysctls[s.path]; !known {
+				old.Sysctls[s.path] = change{was, s.value}
+			}
+		}); err != nil {
+			return err
+		}
+		if err := writeSysctl(s.path, s.value); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// setTimeout lets idle TCP connections live as long as conntrack does: IPVS
+// alone would forget them after 15 minutes.
+func (k *settingsKeeper) setTimeout() error {
+	text, err := readSysctl("net/netfilter/nf_conntrack_tcp_timeout_established")
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil // conntrack is loaded with the first rule; the next comparison sees it
+	}
+	if err != nil {
+		return fmt.Errorf("read conntrack's timeout: %w", err)
+	}
+	seconds, err := strconv.Atoi(text)
+	if err != nil {
+		return fmt.Errorf("read conntrack's timeout: %w", err)
+	}
+	want := time.Duration(seconds) * time.Second
+	now, err := k.balancer.GetConfig()
+	if err != nil {
+		return fmt.Errorf("read IPVS timeouts: %w", err)
+	}
+	if now.TimeoutTCP >= want {
+		return nil
+	}
+	if err := k.remember(func(old *kept) {
+		if old.TCP == nil {
+			old.TCP = &timeoutChange{now.TimeoutTCP, want}
+		}
+	}); err != nil {
+		return err
+	}
+	if err := k.balancer.SetConfig(&mobyipvs.Config{TimeoutTCP: want}); err != nil {
+		return fmt.Errorf("set IPVS timeouts: %w", err)
+	}
+	return nil
+}
+
+// restore puts back what was changed and nobody has changed since.
+func (k *settingsKeeper) restore() error {
+	old, err := k.load()
+	if err != nil {
+		return err
+	}
+	var problems []error
+	for path, c := range old.Sysctls {
+		now, err := readSysctl(path)
+		if err == nil && now == c.Set {
+			err = writeSysctl(path, c.Was)
+		}
+		if err != nil && !errors.Is(err, fs.ErrNotExist) {
+			problems = append(problems, err)
+		}
+	}
+	if old.TCP != nil {
+		now, err := k.balancer.GetConfig()
+		if err == nil && now.TimeoutTCP == old.TCP.Set {
+			err = k.balancer.SetConfig(&mobyipvs.Config{TimeoutTCP: old.TCP.Was})
+		}
+		if err != nil {
+			problems = append(problems, fmt.Errorf("put IPVS timeouts back: %w", err))
+		}
+	}
+	k.quiet = false
+	if len(problems) > 0 {
+		return errors.Join(problems...)
+	}
+	if err := os.Remove(k.file); err != nil && !errors.Is(err, fs.ErrNotExist) {
+		return fmt.Errorf("forget former settings: %w", err)
+	}
+	return nil
+}
+
+func (k *settingsKeeper) load() (*kept, error) {
+	old := &kept{Sysctls: map[string]change{}}
+	content, err := os.ReadFile(k.file)
+	if errors.Is(err, fs.ErrNotExist) {
+		return old, nil
+	}
+	if err != nil {
+		return nil, fmt.Errorf("read former settings: %w", err)
+	}
+	if err := json.Unmarshal(content, old); err != nil {
+		return nil, fmt.Errorf("read former settings from %s: %w", k.file, err)
+	}
+	if old.Sysctls == nil {
+		old.Sysctls = map[string]change{}
+	}
+	return old, nil
+}
+
+func (k *settingsKeeper) remember(edit func(*kept)) error {
+	old, err := k.load()
+	if err != nil {
+		return err
+	}
+	edit(old)
+	content, err := json.MarshalIndent(old, "", "  ")
+	if err != nil {
+		return fmt.Errorf("remember former settings: %w", err)
+	}
+	if err := os.MkdirAll(filepath.Dir(k.file), 0o755); err != nil {
+		return fmt.Errorf("remember former settings: %w", err)
+	}
+	if err := os.WriteFile(k.file+".new", append(content, '\n'), 0o600); err != nil {
+		return fmt.Errorf("remember former settings: %w", err)
+	}
+	if err := os.Rename(k.file+".new", k.file); err != nil {
+		return fmt.Errorf("remember former settings: %w", err)
+	}
+	return nil
+}
+
+func readSysctl(path string) (string, error) {
+	content, err := os.ReadFile("/proc/sys/" + path)
+	return strings.TrimSpace(string(content)), err
+}
+
+func writeSysctl(path, value string) error {
+	if err := os.WriteFile("/proc/sys/"+path, []byte(value), 0o644); err != nil {
+		return fmt.Errorf("set sysctl %s to %s: %w", strings.ReplaceAll(path, "/", "."), value, err)
+	}
+	return nil
+}

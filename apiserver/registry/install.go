@@ -80,14 +80,14 @@ func (o *opener) core(a *allocator.Allocator, cluster validation.Cluster) Resour
 	out := o.plain(nodes(), configMaps(), secrets(), events(), serviceAccounts(), endpoints(cluster))
 	pod, _ := o.add(out, pods())
 	service, serviceStatus := o.add(out, services())
-	namespace, _ := o.add(out, namespaces())
+	namespace, namespaceStatus := o.add(out, namespaces())
 	if o.err != nil {
 		return nil
 	}
 	out["pods/binding"] = &bindingREST{store: pod.Store}
 	out["services"] = newServiceREST(service, a)
 	out["services/status"] = serviceStatus
-	out["namespaces"] = newNamespaceREST(namespace)
+	out["namespaces"] = newNamespaceREST(namespace, namespaceStatus)
 	out["namespaces/finalize"] = newFinalizeREST(namespace)
 	return out
 }

@@ -69,14 +69,18 @@ type namespaceREST struct {
 	store *genericregistry.Store
 }
 
-func newNamespaceREST(r *REST) *namespaceREST {
+func newNamespaceREST(r *REST, status *statusREST) *namespaceREST {
 	r.ShouldDeleteDuringUpdate = finalized
+	// A namespace being emptied has its conditions set, which must not end it.
+	status.store.ShouldDeleteDuringUpdate = finalized
 	return &namespaceREST{namespaceStore: r, store: r.Store}
 }
 
-// finalized says whether an update took the last finalizer off.
-func finalized(_ context.Context, _ string, obj, _ runtime.Object) bool {
-	return len(obj.(*corev1.Namespace).Spec.Finalizers) == 0
+// finalized says whether an update took the last finalizer off a Namespace
+// that is being deleted.
+func finalized(ctx context.Context, key string, obj, existing runtime.Object) bool {
+	return len(obj.(*corev1.Namespace).Spec.Finalizers) == 0 &&
+		genericregistry.ShouldDeleteDuringUpdate(ctx, key, obj, existing)
 }
 
 // Delete implements rest.GracefulDeleter.

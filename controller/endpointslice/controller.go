@@ -7,6 +7,7 @@ import (
 	"context"
 	"fmt"
 	"log/slog"
+	"slices"
 
 	"github.com/go-logr/logr"
 	corev1 "k8s.io/api/core/v1"
@@ -103,13 +104,13 @@ func (c *Controller) sync(_ context.Context, key types.NamespacedName) error {
 	if len(service.Spec.Selector) == 0 || service.Spec.Type == corev1.ServiceTypeExternalName {
 		return nil
 	}
-	slices, err := c.written.Of(key, c.services.Failures(key))
+	existing, err := c.written.Of(key, c.services.Failures(key))
 	if err != nil {
 		return err
 	}
-	pods := c.cluster.PodsOf(service)
+	pods := c.placed(service, c.cluster.PodsOf(service))
 	trigger := c.triggers.ComputeEndpointLastChangeTriggerTime(key.Namespace, service, pods)
-	if err := c.reconciler.Reconcile(c.logger, service, pods, slices, trigger); err != nil {
+	if err := c.reconciler.Reconcile(c.logger, service, pods, existing, trigger); err != nil {
 		if c.services.Failures(key) == eventAfter {
 			c.events.Eventf(service, corev1.EventTypeWarning, "FailedToUpdateEndpointSlices",
 				"Error updating Endpoint Slices for Service %s: %v", key, err)
@@ -117,6 +118,20 @@ func (c *Controller) sync(_ context.Context, key types.NamespacedName) error {
 		return fmt.Errorf("write EndpointSlices of %s: %w", key, err)
 	}
 	return nil
+}
+
+// placed leaves out Pods of Nodes that do not exist, which are no endpoints
+// unless the Service publishes whatever there is. The library would leave them
+// out too, and call it a failure, to be tried again; here a Node that appears
+// asks for another look itself.
+func (c *Controller) placed(service *corev1.Service, pods []*corev1.Pod) []*corev1.Pod {
+	if service.Spec.PublishNotReadyAddresses {
+		return pods
+	}
+	return slices.DeleteFunc(pods, func(pod *corev1.Pod) bool {
+		_, err := c.cluster.Nodes.Get(pod.Spec.NodeName)
+		return apierrors.IsNotFound(err)
+	})
 }
 
 func (c *Controller) forget(key types.NamespacedName) {

@@ -65,6 +65,10 @@ func newSpec(s *corev1.Service) *spec {
 	if s.Spec.Type == corev1.ServiceTypeExternalName || s.Spec.ClusterIP == corev1.ClusterIPNone || s.Spec.ClusterIP == "" {
 		return p
 	}
+	if strings.ContainsAny(s.Namespace+s.Name, "/:") {
+		p.problem(ReasonInvalid, "metadata.name: a name with %q can't be told from others", "/:")
+		return p
+	}
 	p.readClusterIPs(s)
 	if _, other := s.Labels[labelProxyName]; other {
 		p.exempt = true
@@ -96,7 +100,7 @@ func (p *spec) readClusterIPs(s *corev1.Service) {
 func (p *spec) readPorts(s *corev1.Service) {
 	for _, sp := range s.Spec.Ports {
 		proto, known := protocol(sp.Protocol)
-		if !known || sp.Port < 1 || sp.Port > 65535 || sp.NodePort < 0 || sp.NodePort > 65535 {
+		if strings.ContainsAny(sp.Name, "/:") || !known || sp.Port < 1 || sp.Port > 65535 || sp.NodePort < 0 || sp.NodePort > 65535 {
 			p.problem(ReasonInvalid, "spec.ports: port %q: %d/%s is no port that can be served", sp.Name, sp.Port, sp.Protocol)
 			continue
 		}
@@ -154,7 +158,9 @@ func (p *spec) readLoadBalancer(s *corev1.Service) {
 	}
 	p.readSources(s)
 	if s.Spec.ExternalTrafficPolicy == corev1.ServiceExternalTrafficPolicyLocal {
-		p.healthPort = uint16(s.Spec.HealthCheckNodePort)
+		if n := s.Spec.HealthCheckNodePort; n > 0 && n <= 65535 {
+			p.healthPort = uint16(n)
+		}
 	}
 }
 
@@ -183,6 +189,9 @@ func (p *spec) readSources(s *corev1.Service) {
 	}
 }
 
+// longestAffinity is the API's limit, in seconds.
+const longestAffinity = 86400
+
 // readPolicies reads the traffic policies. The external one says nothing where
 // there is no entrance for traffic from outside.
 func (p *spec) readPolicies(s *corev1.Service) {
@@ -195,6 +204,10 @@ func (p *spec) readPolicies(s *corev1.Service) {
 	seconds := corev1.DefaultClientIPServiceAffinitySeconds
 	if c := s.Spec.SessionAffinityConfig; c != nil && c.ClientIP != nil && c.ClientIP.TimeoutSeconds != nil {
 		seconds = *c.ClientIP.TimeoutSeconds
+	}
+	if seconds < 1 || seconds > longestAffinity {
+		p.problem(ReasonInvalid, "spec.sessionAffinityConfig.clientIP.timeoutSeconds: %d is not between 1 and %d: there is no affinity", seconds, longestAffinity)
+		return
 	}
 	p.affinity = time.Duration(seconds) * time.Second
 }

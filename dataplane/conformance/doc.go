@@ -10,7 +10,7 @@
 //	go test ./dataplane/conformance -run TestSpecification                 # cases against Decide: no root, no packets
 //	go test ./dataplane/conformance -run TestPlanes/nftables               # one plane
 //	go test ./dataplane/conformance -run TestPlanes/nftables/clusterip -v  # and the cases with this in their names
-//	go test ./dataplane/conformance -run TestPlanesSCTP/nftables           # the cases about SCTP
+//	go test ./dataplane/conformance -run TestSCTP/nftables           # the cases about SCTP
 //	FAIRWAY_FUZZ=2m FAIRWAY_FUZZ_SEED=7 go test ./dataplane/conformance -run TestFuzzPlanes/nftables
 //
 // A case that fails prints the plane's objects.
@@ -35,6 +35,10 @@
 // Backends c and d answer those pods directly that reach them with their source
 // kept; so probes from c and d to Services make sense only where the backend is
 // on node.
+//
+// The node, as a backend of others, may see the client's address although
+// masquerading is said: what goes to its own processes doesn't pass the hook
+// where sources are replaced, and needn't, since the answers come by anyway.
 //
 // # Steps
 //

@@ -55,13 +55,13 @@ func TestSpecification(t *testing.T) {
 var kernelNeeds = map[string][]string{"ipvs": {"ip_vs", "dummy"}}
 
 // TestPlanes plays every case with every plane; those about SCTP are left to
-// TestPlanesSCTP.
+// TestSCTP.
 func TestPlanes(t *testing.T) {
 	playAll(t, false)
 }
 
-// TestPlanesSCTP plays the cases about SCTP with every plane.
-func TestPlanesSCTP(t *testing.T) {
+// TestSCTP plays the cases about SCTP with every plane.
+func TestSCTP(t *testing.T) {
 	playAll(t, true, "sctp")
 }
 

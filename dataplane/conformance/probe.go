@@ -113,6 +113,9 @@ func (w wanted) judge(a Answer) error {
 	if !known {
 		return fmt.Errorf("%s, expected: %s", a, w)
 	}
+	if name, _, _ := strings.Cut(a.Backend, ":"); name == NodeName && a.Client == a.Local {
+		return nil // see the package comment
+	}
 	return w.judgeSource(a, masqueraded)
 }
 

@@ -69,6 +69,9 @@ func (s *Stage) build() error {
 		}
 	}
 	for _, p := range partyList {
+		if err := s.hosts[p.Name].Do(setSysctls); err != nil {
+			return fmt.Errorf("set sysctls of %s: %w", p.Name, err)
+		}
 		if h := s.hosts[p.Name]; h.IPv4() != p.Addr4 || h.IPv6() != p.Addr6 {
 			return fmt.Errorf("%s has the addresses %v, expected %v and %v", p.Name, h.Addresses, p.Addr4, p.Addr6)
 		}
@@ -82,11 +85,6 @@ func (s *Stage) build() error {
 // route lets client and peer reach Services through the node, and the client
 // pods, as in networks that know the pods' routes.
 func (s *Stage) route() error {
-	for _, name := range []string{"client", peerName} {
-		if err := s.hosts[name].Do(ignoreRedirects); err != nil {
-			return fmt.Errorf("have %s ignore redirects: %w", name, err)
-		}
-	}
 	for _, n := range s.lab.Nodes() {
 		for i, pods := range n.PodCIDRs {
 			if err := s.hosts["client"].Route(pods, n.Addresses[i]); err != nil {
@@ -105,11 +103,21 @@ func (s *Stage) route() error {
 	return nil
 }
 
-// ignoreRedirects keeps the thread's namespace from learning, when the node
-// passes a packet on to where it came from, that there is a shorter way.
-func ignoreRedirects() error {
-	for _, path := range []string{"ipv4/conf/all", "ipv4/conf/eth0", "ipv6/conf/all", "ipv6/conf/eth0"} {
-		if err := os.WriteFile("/proc/sys/net/"+path+"/accept_redirects", []byte("0"), 0); err != nil {
+// sysctls keep hosts from learning, when the node passes a packet on to where
+// it came from, that there is a shorter way, and from answering only some of
+// many packets with ICMP errors.
+var sysctls = map[string]string{
+	"ipv4/conf/all/accept_redirects":  "0",
+	"ipv4/conf/eth0/accept_redirects": "0",
+	"ipv6/conf/all/accept_redirects":  "0",
+	"ipv6/conf/eth0/accept_redirects": "0",
+	"ipv4/icmp_ratemask":              "0",
+	"ipv6/icmp/ratelimit":             "0",
+}
+
+func setSysctls() error {
+	for path, value := range sysctls {
+		if err := os.WriteFile("/proc/sys/net/"+path, []byte(value), 0); err != nil {
 			return err
 		}
 	}

@@ -1,0 +1,208 @@
+package nftables
+
+import (
+	"net/netip"
+	"slices"
+
+	"github.com/fairway-net/fairway/model"
+)
+
+// target is all that the kernel is to hold for a table.
+type target struct {
+	chains   []chain
+	elements []element
+}
+
+// build works out the state and everything that follows for a table, keeping
+// what adopted says of numbers and slots.
+func build(want *model.Table, scheduler string, adopted map[string]adoptedPool, next uint32) (*state, *target) {
+	st := newState(scheduler)
+	st.next = max(next, 1)
+	t := &target{chains: slices.Clone(fixedChains), elements: settingsElements(want.Settings)}
+	seen := map[string]bool{}
+	for _, c := range fixedChains {
+		seen[c.name] = true
+	}
+	sorted := want.SortedPools()
+	for _, p := range sorted {
+		if a, found := adopted[label(p.ID)]; found {
+			st.pools[p.ID] = &poolState{number: a.number, slots: a.slots}
+		}
+		_, after := st.setPool(p.ID, p)
+		t.elements = append(t.elements, after...)
+		for _, c := range st.chainsOf(st.pools[p.ID]) {
+			if !seen[c.name] {
+				seen[c.name] = true
+				t.chains = append(t.chains, c)
+			}
+		}
+	}
+	for f := range want.Frontends() {
+		t.elements = append(t.elements, st.frontendElements(f)...)
+		st.countLoopback(f, +1)
+	}
+	clear(st.renumbered) // every frontend was written with the last numbers
+	return st, t
+}
+
+// adoptedPool is what the kernel knows of a pool.
+type adoptedPool struct {
+	number uint32
+	slots  []netip.AddrPort
+}
+
+// adopt reads pool numbers and slots out of the kernel's table. A number that
+// two pools claim is nobody's.
+func (c *contents) adopt() (byLabel map[string]adoptedPool, next uint32) {
+	byLabel = map[string]adoptedPool{}
+	next = 1
+	for _, e := range c.elements[pools.name] {
+		n := fromNative(e.key)
+		if n == 0 || n >= memberOffset || e.comment == "" {
+			continue
+		}
+		next = max(next, n+1)
+		if _, double := byLabel[e.comment]; double {
+			delete(byLabel, e.comment)
+			continue
+		}
+		byLabel[e.comment] = adoptedPool{number: n}
+	}
+	slots := map[uint32][]element{}
+	for _, own := range []*familySets{v4, v6} {
+		for _, e := range c.elements[own.slots.name] {
+			n := fromNative(e.key[:4])
+			slots[n] = append(slots[n], e)
+		}
+	}
+	for name, a := range byLabel {
+		a.slots = make([]netip.AddrPort, len(slots[a.number]))
+		for _, e := range slots[a.number] {
+			if i := int(fromNative(e.key[4:])); i < len(a.slots) {
+				a.slots[i] = readAddrPort(e.data)
+			}
+		}
+		byLabel[name] = a
+	}
+	return byLabel, next
+}
+
+func readAddrPort(data string) netip.AddrPort {
+	if len(data) < 8 {
+		return netip.AddrPort{}
+	}
+	n := len(data) - 4
+	addr, _ := netip.AddrFromSlice([]byte(data[:n]))
+	return netip.AddrPortFrom(addr, uint16(data[n])<<8|uint16(data[n+1]))
+}
+
+// usable reports whether the table is one that this plane can work with, as
+// opposed to one of another layout or one that somebody took apart.
+func (c *contents) usable() bool {
+	if c.comment != tableComment {
+		return false
+	}
+	for _, s := range sets {
+		if found := c.sets[s.name]; found == nil || found.ours == nil {
+			return false
+		}
+	}
+	for _, want := range fixedChains {
+		if found := c.chains[want.name]; found != nil && !found.matches(&want) {
+			return false
+		}
+	}
+	return true
+}
+
+// replaceAll writes everything anew, in place of what may be there.
+func (b *batch) replaceAll(c *contents, t *target) {
+	if c.present {
+		b.deleteTable()
+	}
+	b.addTable()
+	for _, s := range sets {
+		b.addSet(s)
+	}
+	b.addChains(t.chains)
+	b.elements(true, bySet(t.elements))
+}
+
+func (b *batch) addChains(chains []chain) {
+	for i := range chains {
+		b.addChain(&chains[i])
+	}
+	for i := range chains {
+		b.addRules(&chains[i])
+	}
+}
+
+// repair writes the differences between what the kernel holds and the target.
+func (b *batch) repair(c *contents, t *target) {
+	p := &plan{}
+	for i := range t.elements {
+		e := &t.elements[i]
+		found, ok := c.elements[e.set.name][e.identity()]
+		delete(c.elements[e.set.name], e.identity())
+		if ok && found.sameValue(e) {
+			continue
+		}
+		if ok {
+			p.remove = append(p.remove, found)
+		}
+		p.add = append(p.add, *e)
+	}
+	for _, foreign := range c.elements {
+		for _, e := range foreign {
+			p.remove = append(p.remove, e)
+		}
+	}
+	var missing, broken []chain
+	wanted := map[string]bool{}
+	for _, want := range t.chains {
+		wanted[want.name] = true
+		switch found := c.chains[want.name]; {
+		case found == nil:
+			missing = append(missing, want)
+		case !found.equalRules(&want):
+			broken = append(broken, want)
+		}
+	}
+	for i := range missing {
+		b.addChain(&missing[i])
+	}
+	for i := range broken {
+		b.flushChain(broken[i].name)
+	}
+	b.removeForeign(c, wanted, bySet(p.remove))
+	for _, list := range [][]chain{missing, broken} {
+		for i := range list {
+			b.addRules(&list[i])
+		}
+	}
+	b.elements(true, bySet(p.add))
+}
+
+// removeForeign removes elements, chains and sets that are not wanted, those
+// that refer to others first.
+func (b *batch) removeForeign(c *contents, wanted map[string]bool, elements []element) {
+	var chains []string
+	for name := range c.chains {
+		if !wanted[name] {
+			chains = append(chains, name)
+		}
+	}
+	slices.Sort(chains)
+	for _, name := range chains {
+		b.flushChain(name)
+	}
+	b.elements(false, elements)
+	for name, found := range c.sets {
+		if found.ours == nil {
+			b.deleteSet(name)
+		}
+	}
+	for _, name := range chains {
+		b.deleteChain(name)
+	}
+}

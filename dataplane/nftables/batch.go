@@ -1,0 +1,198 @@
+package nftables
+
+import (
+	"encoding/binary"
+	"errors"
+	"fmt"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/fairway-net/fairway/internal/kernel"
+)
+
+// acceptPolicy is NF_ACCEPT (linux/netfilter.h).
+const acceptPolicy = 1
+
+// batch is one transaction: the kernel does all of it or nothing.
+type batch struct {
+	s      *socket
+	data   wire
+	begin  uint32
+	what   []string // by message, for errors
+	size   int      // messages
+	lastAt int      // where in data the last one begins
+}
+
+func (s *socket) newBatch() *batch {
+	b := &batch{s: s}
+	b.begin = s.message(&b.data, unix.NFNL_MSG_BATCH_BEGIN, 0, unix.AF_UNSPEC, unix.NFNL_SUBSYS_NFTABLES, nil)
+	return b
+}
+
+// add appends a message; what describes it for people.
+func (b *batch) add(typ int, flags uint16, body wire, what string) {
+	b.lastAt = len(b.data)
+	b.s.message(&b.data, unix.NFNL_SUBSYS_NFTABLES<<8|uint16(typ), flags, unix.NFPROTO_INET, 0, body)
+	b.what = append(b.what, what)
+	b.size++
+}
+
+func (b *batch) addTable() {
+	var w wire
+	w.str(unix.NFTA_TABLE_NAME, tableName)
+	w.u32(unix.NFTA_TABLE_FLAGS, 0)
+	w.comment(tableUserdata, commentOfTable, tableComment)
+	b.add(unix.NFT_MSG_NEWTABLE, unix.NLM_F_CREATE, w, "add table")
+}
+
+func (b *batch) deleteTable() {
+	var w wire
+	w.str(unix.NFTA_TABLE_NAME, tableName)
+	b.add(unix.NFT_MSG_DELTABLE, 0, w, "delete table")
+}
+
+func (b *batch) addSet(s *set) {
+	b.add(unix.NFT_MSG_NEWSET, unix.NLM_F_CREATE, s.describe(), "add "+s.kind()+" "+s.name)
+}
+
+func (b *batch) deleteSet(name string) {
+	var w wire
+	w.str(unix.NFTA_SET_TABLE, tableName)
+	w.str(unix.NFTA_SET_NAME, name)
+	b.add(unix.NFT_MSG_DELSET, 0, w, "delete set "+name)
+}
+
+func (b *batch) addChain(c *chain) {
+	var w wire
+	w.str(unix.NFTA_CHAIN_TABLE, tableName)
+	w.str(unix.NFTA_CHAIN_NAME, c.name)
+	if c.hook != nil {
+		at := w.open(unix.NFTA_CHAIN_HOOK)
+		w.u32(unix.NFTA_HOOK_HOOKNUM, c.hook.number)
+		w.u32(unix.NFTA_HOOK_PRIORITY, uint32(c.hook.priority))
+		w.close(at)
+		w.u32(unix.NFTA_CHAIN_POLICY, acceptPolicy)
+		w.str(unix.NFTA_CHAIN_TYPE, c.hook.typ)
+	}
+	b.add(unix.NFT_MSG_NEWCHAIN, unix.NLM_F_CREATE, w, "add chain "+c.name)
+}
+
+func (b *batch) addRules(c *chain) {
+	for _, r := range c.rules {
+		var w wire
+		w.str(unix.NFTA_RULE_TABLE, tableName)
+		w.str(unix.NFTA_RULE_CHAIN, c.name)
+		at := w.open(unix.NFTA_RULE_EXPRESSIONS)
+		for _, e := range r.exprs {
+			w.attr(listElem|unix.NLA_F_NESTED, e)
+		}
+		w.close(at)
+		b.add(unix.NFT_MSG_NEWRULE, unix.NLM_F_CREATE|unix.NLM_F_APPEND, w, "add to chain "+c.name+" rule "+r.text)
+	}
+}
+
+// chainMessage names a chain, for deleting it or all its rules.
+func (b *batch) chainMessage(typ int, table, name uint16, chain, verb string) {
+	var w wire
+	w.str(table, tableName)
+	w.str(name, chain)
+	b.add(typ, 0, w, verb+" "+chain)
+}
+
+func (b *batch) deleteChain(name string) {
+	b.chainMessage(unix.NFT_MSG_DELCHAIN, unix.NFTA_CHAIN_TABLE, unix.NFTA_CHAIN_NAME, name, "delete chain")
+}
+
+func (b *batch) flushChain(name string) {
+	b.chainMessage(unix.NFT_MSG_DELRULE, unix.NFTA_RULE_TABLE, unix.NFTA_RULE_CHAIN, name, "flush chain")
+}
+
+// elementBytes is how much of elements goes into one message: netlink's nested
+// attributes end at 64 KiB.
+const elementBytes = 32 << 10
+
+// elements adds or deletes elements, those of one set beside each other in as
+// few messages as possible.
+func (b *batch) elements(add bool, list []element) {
+	typ, flags, verb := unix.NFT_MSG_DELSETELEM, uint16(0), "delete"
+	if add {
+		typ, flags, verb = unix.NFT_MSG_NEWSETELEM, uint16(unix.NLM_F_CREATE|unix.NLM_F_EXCL), "add"
+	}
+	for len(list) > 0 {
+		s := list[0].set
+		var w wire
+		w.str(unix.NFTA_SET_ELEM_LIST_TABLE, tableName)
+		w.str(unix.NFTA_SET_ELEM_LIST_SET, s.name)
+		at := w.open(unix.NFTA_SET_ELEM_LIST_ELEMENTS)
+		n := 0
+		for n < len(list) && list[n].set == s && len(w) < elementBytes {
+			e := &list[n]
+			if !add {
+				e = &element{set: &set{}, key: e.key, keyEnd: e.keyEnd, end: e.end}
+			}
+			e.write(&w)
+			n++
+		}
+		w.close(at)
+		what := fmt.Sprintf("%s %d elements of %s %s", verb, n, s.kind(), s.name)
+		if n == 1 {
+			what = fmt.Sprintf("%s element %s of %s %s", verb, format(s.key, list[0].key), s.kind(), s.name)
+		}
+		b.add(typ, flags, w, what)
+		list = list[n:]
+	}
+}
+
+// commit sends the batch. The kernel answers before the call returns: with an
+// error for every message that it doesn't like, or with one for the whole.
+func (b *batch) commit() error {
+	if b.size == 0 {
+		return nil
+	}
+	last := b.s.seq
+	flags := b.data[b.lastAt+6:]
+	binary.NativeEndian.PutUint16(flags, binary.NativeEndian.Uint16(flags)|unix.NLM_F_ACK)
+	b.s.message(&b.data, unix.NFNL_MSG_BATCH_END, 0, unix.AF_UNSPEC, unix.NFNL_SUBSYS_NFTABLES, nil)
+	if err := b.s.send(b.data); err != nil {
+		return fmt.Errorf("send transaction of %d messages: %w", b.size, err)
+	}
+	var first error
+	for done := false; !done; {
+		err := b.s.receive(false, func(h header, body []byte) error {
+			if h.typ != unix.NLMSG_ERROR || h.seq < b.begin || h.seq > b.s.seq {
+				return nil
+			}
+			err := errno(body)
+			done = done || h.seq == last || h.seq == b.begin
+			if err != nil && first == nil {
+				first = b.explain(h.seq, err)
+			}
+			return nil
+		})
+		switch {
+		case errors.Is(err, unix.EAGAIN) && first != nil:
+			return first
+		case errors.Is(err, unix.EAGAIN):
+			return errors.New("commit transaction: the kernel doesn't say how it went")
+		case errors.Is(err, unix.ENOBUFS) || errors.Is(err, unix.EINTR):
+			// Some of many errors were lost; the rest are still there.
+		case err != nil:
+			return fmt.Errorf("commit transaction: %w", err)
+		}
+	}
+	return first
+}
+
+func (b *batch) explain(seq uint32, err error) error {
+	what := "commit transaction"
+	if i := int(seq - b.begin - 1); i >= 0 && i < len(b.what) {
+		what = b.what[i]
+	}
+	switch {
+	case errors.Is(err, unix.EPERM):
+		err = &kernel.MissingError{What: "CAP_NET_ADMIN", Err: err}
+	case errors.Is(err, unix.EINVAL) && seq == b.begin, errors.Is(err, unix.EPROTONOSUPPORT):
+		err = &kernel.MissingError{What: "nf_tables (CONFIG_NF_TABLES)", Since: "3.13", Err: err}
+	}
+	return fmt.Errorf("%s: %w", what, err)
+}

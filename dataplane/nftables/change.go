@@ -1,0 +1,182 @@
+package nftables
+
+import (
+	"slices"
+
+	"github.com/fairway-net/fairway/model"
+)
+
+// plan is what a transaction is to do with elements and with the chains that
+// depend on pools.
+type plan struct {
+	chains      []chain
+	remove, add []element
+}
+
+// replace plans to turn the elements before into those after. Lists of a pool
+// that changed in one place are the same for long stretches.
+func (p *plan) replace(before, after []element) {
+	n := 0
+	for n < len(before) && n < len(after) && before[n].set == after[n].set && before[n].identity() == after[n].identity() {
+		if !before[n].sameValue(&after[n]) {
+			p.remove, p.add = append(p.remove, before[n]), append(p.add, after[n])
+		}
+		n++
+	}
+	before, after = before[n:], after[n:]
+	type place struct {
+		set *set
+		identity
+	}
+	left := make(map[place]*element, len(before))
+	for i := range before {
+		left[place{before[i].set, before[i].identity()}] = &before[i]
+	}
+	for i := range after {
+		at := place{after[i].set, after[i].identity()}
+		old, found := left[at]
+		delete(left, at)
+		if found && old.sameValue(&after[i]) {
+			continue
+		}
+		if found {
+			p.remove = append(p.remove, *old)
+		}
+		p.add = append(p.add, after[i])
+	}
+	for i := range before {
+		if e := &before[i]; left[place{e.set, e.identity()}] == e {
+			p.remove = append(p.remove, *e)
+		}
+	}
+}
+
+// change plans what makes the kernel go from old to want.
+func (st *state) change(old, want *model.Table, c *model.Changes) *plan {
+	p := &plan{}
+	if c.Settings {
+		p.replace(settingsElements(old.Settings), settingsElements(want.Settings))
+	}
+	before := make([][]element, len(c.Frontends))
+	for i, f := range c.Frontends {
+		before[i] = st.frontendElements(f.Old)
+	}
+	for _, pc := range c.Pools {
+		if pc.New != nil {
+			p.pool(st, pc.ID(), pc.New)
+		}
+	}
+	for i, f := range c.Frontends {
+		p.replace(before[i], st.frontendElements(f.New))
+		st.countLoopback(f.Old, -1)
+		st.countLoopback(f.New, +1)
+	}
+	if len(st.renumbered) > 0 {
+		p.renumber(st, want, c)
+	}
+	for _, pc := range c.Pools {
+		if pc.New == nil {
+			p.pool(st, pc.ID(), nil)
+		}
+	}
+	p.cancel()
+	return p
+}
+
+func (p *plan) pool(st *state, id model.PoolID, pool *model.Pool) {
+	before, after := st.setPool(id, pool)
+	p.replace(before, after)
+	if pool != nil {
+		p.chains = append(p.chains, st.chainsOf(st.pools[id])...)
+	}
+}
+
+// renumber writes the new numbers of pools into the frontends that lead to
+// them, other than those that are written anyway. See state.setMembers.
+func (p *plan) renumber(st *state, want *model.Table, c *model.Changes) {
+	written := map[model.Key]bool{}
+	for _, f := range c.Frontends {
+		written[f.Key()] = true
+	}
+	for f := range want.Frontends() {
+		leads := slices.ContainsFunc(f.Routes[:], func(r model.Route) bool { return st.renumbered[r.Pool] })
+		if leads && !written[f.Key] {
+			list := st.frontendElements(f)
+			p.remove, p.add = append(p.remove, list...), append(p.add, list...)
+		}
+	}
+	clear(st.renumbered)
+}
+
+// cancel takes out elements that one pool removes and another one adds: a
+// backend may leave one pool and join another.
+func (p *plan) cancel() {
+	if len(p.remove) == 0 || len(p.add) == 0 {
+		return
+	}
+	removed := map[backendPlace]int{}
+	for _, e := range p.remove {
+		if e.isBackend() {
+			removed[backendPlace{e.set, e.key}]++
+		}
+	}
+	if len(removed) == 0 {
+		return
+	}
+	cancelled := map[backendPlace]int{}
+	p.add = slices.DeleteFunc(p.add, func(e element) bool {
+		at := backendPlace{e.set, e.key}
+		if !e.isBackend() || removed[at] == 0 {
+			return false
+		}
+		removed[at]--
+		cancelled[at]++
+		return true
+	})
+	p.remove = slices.DeleteFunc(p.remove, func(e element) bool {
+		at := backendPlace{e.set, e.key}
+		if !e.isBackend() || cancelled[at] == 0 {
+			return false
+		}
+		cancelled[at]--
+		return true
+	})
+}
+
+type backendPlace struct {
+	set *set
+	key string
+}
+
+func (e *element) isBackend() bool { return e.set == v4.backends || e.set == v6.backends }
+
+// bySet brings elements of one set together, so that one message holds them.
+func bySet(list []element) []element {
+	if len(list) < 2 {
+		return list
+	}
+	order := make(map[*set]int, len(sets))
+	for i, s := range sets {
+		order[s] = i
+	}
+	counts := make([]int, len(sets)+1)
+	for i := range list {
+		counts[order[list[i].set]+1]++
+	}
+	for i := 1; i < len(counts); i++ {
+		counts[i] += counts[i-1]
+	}
+	out := make([]element, len(list))
+	for i := range list {
+		at := order[list[i].set]
+		out[counts[at]] = list[i]
+		counts[at]++
+	}
+	return out
+}
+
+func (st *state) countLoopback(f *model.Frontend, by int) {
+	if f != nil && f.Addr.Is4() && f.Addr.IsLoopback() {
+		st.loopbacks += by
+	}
+}

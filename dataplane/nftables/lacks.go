@@ -1,0 +1,24 @@
+package nftables
+
+import (
+	"github.com/fairway-net/fairway/internal/kernel"
+	"github.com/fairway-net/fairway/model"
+)
+
+// Lacks lists what this plane doesn't do: see dataplane.Plane.
+func (p *Plane) Lacks() []kernel.Lack {
+	var list []kernel.Lack
+	lack := func(s model.Scheduler, why string) {
+		list = append(list, kernel.Lack{Feature: kernel.Scheduling, Value: string(s), Why: why + "; backends are chosen at random by weight"})
+	}
+	const shared = "rules are shared by all pools of one size, and so would the turn be"
+	const counts = "nf_tables doesn't count the connections of each backend"
+	lack(model.RoundRobin, shared)
+	lack(model.WeightedRoundRobin, shared)
+	for _, s := range []model.Scheduler{model.LeastConnection, model.WeightedLeastConnection, model.ShortestExpectedDelay, model.NeverQueue} {
+		lack(s, counts)
+	}
+	lack(model.MaglevHashing, "nf_tables has no consistent hash")
+	return append(list, kernel.Lack{Feature: kernel.LocalhostNodePort, Value: "IPv6",
+		Why: "IPv6 drops what comes to ::1 from other interfaces, answers of backends included; node ports work on 127.0.0.1"})
+}

@@ -1,0 +1,168 @@
+package nftables
+
+import (
+	"context"
+	"errors"
+	"fmt"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/fairway-net/fairway/internal/conntrack"
+	"github.com/fairway-net/fairway/internal/kernel"
+	"github.com/fairway-net/fairway/model"
+)
+
+// Plane programs nf_tables. See dataplane.Plane for what its methods owe.
+type Plane struct {
+	options kernel.Options
+	socket  *socket
+	state   *state          // nil if what the kernel holds isn't known
+	chains  map[string]bool // in the kernel
+	applied *model.Table    // what the rules say
+	swept   *model.Table    // what connections were brought into line with
+	watch   *watch
+	// localnet is whether route_localnet was turned on; nil if not known.
+	localnet *bool
+}
+
+// New opens the plane in the network namespace of the calling thread. It
+// changes nothing.
+func New(options kernel.Options) (*Plane, error) {
+	s, err := openSocket()
+	if err != nil {
+		return nil, err
+	}
+	if err := s.probe(); err != nil {
+		return nil, errors.Join(err, s.close())
+	}
+	return &Plane{options: options, socket: s}, nil
+}
+
+// probe finds out whether this process may ask nf_tables, and whether there is
+// one.
+func (s *socket) probe() error { return s.readTable(&contents{}) }
+
+func missingNFTables(err error) error {
+	return &kernel.MissingError{What: "nf_tables with the inet family (CONFIG_NF_TABLES_INET)", Since: "3.14", Err: err}
+}
+
+// Close gives up the plane's sockets. What is in the kernel stays.
+func (p *Plane) Close() error {
+	return errors.Join(p.watch.close(), p.socket.close())
+}
+
+// Apply makes the kernel agree with want: see dataplane.Plane.
+func (p *Plane) Apply(ctx context.Context, want *model.Table, verify bool) error {
+	if err := ctx.Err(); err != nil {
+		return err
+	}
+	if err := p.startWatch(); err != nil {
+		return err
+	}
+	if err := p.program(want, verify); err != nil {
+		p.state = nil
+		return err
+	}
+	p.applied = want
+	sweep := conntrack.Plan(p.swept, want, want.Since(p.swept))
+	if _, err := sweep.Run(ctx); err != nil {
+		return fmt.Errorf("bring connections into line: %w", err)
+	}
+	p.swept = want
+	return nil
+}
+
+func (p *Plane) program(want *model.Table, verify bool) error {
+	if p.state == nil || verify {
+		if err := p.compare(want); err != nil {
+			return err
+		}
+	} else if err := p.change(want); err != nil {
+		return err
+	}
+	on := p.state.loopbacks > 0
+	if !verify && p.localnet != nil && *p.localnet == on {
+		return nil
+	}
+	if err := setLocalnet(p.options.StateDir, on); err != nil {
+		return err
+	}
+	p.localnet = &on
+	return nil
+}
+
+// change does what is different between the last table and want.
+func (p *Plane) change(want *model.Table) error {
+	changes := want.Since(p.applied)
+	if changes.Empty() {
+		return nil
+	}
+	plan := p.state.change(p.applied, want, changes)
+	b := p.socket.newBatch()
+	var missing []chain
+	for _, c := range plan.chains {
+		if !p.chains[c.name] {
+			p.chains[c.name] = true
+			missing = append(missing, c)
+		}
+	}
+	b.addChains(missing)
+	b.elements(false, bySet(plan.remove))
+	b.elements(true, bySet(plan.add))
+	return explain(b.commit())
+}
+
+// compare reads the kernel's table, adopts its numbers, and writes what is
+// missing or wrong.
+func (p *Plane) compare(want *model.Table) error {
+	c, err := p.socket.read()
+	if err != nil {
+		return err
+	}
+	b := p.socket.newBatch()
+	var t *target
+	if c.usable() {
+		adopted, next := c.adopt()
+		p.state, t = build(want, p.options.Scheduler, adopted, next)
+		b.repair(c, t)
+	} else {
+		p.state, t = build(want, p.options.Scheduler, nil, 1)
+		b.replaceAll(c, t)
+	}
+	p.chains = map[string]bool{}
+	for _, c := range t.chains {
+		p.chains[c.name] = true
+	}
+	return explain(b.commit())
+}
+
+// explain says more clearly what kernels mean that lack something.
+func explain(err error) error {
+	switch {
+	case err == nil || kernel.IsMissing(err):
+		return err
+	case errors.Is(err, unix.EOPNOTSUPP):
+		return &kernel.MissingError{What: "what nftables mode needs of nf_tables", Since: "5.13", Err: err}
+	}
+	return err
+}
+
+// Remove takes the table out of the kernel: see dataplane.Plane.
+func (p *Plane) Remove(ctx context.Context) error {
+	if err := ctx.Err(); err != nil {
+		return err
+	}
+	p.state, p.applied, p.swept, p.localnet = nil, nil, nil, nil
+	c := &contents{}
+	if err := p.socket.readTable(c); err != nil {
+		return err
+	}
+	if c.present {
+		b := p.socket.newBatch()
+		b.deleteTable()
+		if err := b.commit(); err != nil {
+			return err
+		}
+	}
+	return setLocalnet(p.options.StateDir, false)
+}

@@ -1,0 +1,266 @@
+package nftables
+
+import (
+	"errors"
+	"fmt"
+	"slices"
+
+	"golang.org/x/sys/unix"
+)
+
+// contents are all that the kernel holds of the table.
+type contents struct {
+	present  bool
+	comment  string
+	sets     map[string]*foundSet
+	chains   map[string]*foundChain
+	elements map[string]map[identity]element // by set
+}
+
+// foundSet is a set in the kernel; ours says which of sets it is, nil if none.
+type foundSet struct {
+	ours     *set
+	verdicts bool
+}
+
+// foundChain is a chain in the kernel.
+type foundChain struct {
+	hook  *hook // type and name as far as they are ours
+	rules []foundRule
+}
+
+// foundRule is a rule in the kernel: its expressions, as received.
+type foundRule struct{ exprs [][]byte }
+
+// readings is how often reading is tried while others change nf_tables.
+const readings = 20
+
+// read reads the table. Somebody else's transaction meanwhile means beginning
+// again.
+func (s *socket) read() (*contents, error) {
+	var err error
+	for range readings {
+		var c *contents
+		if c, err = s.readOnce(); err == nil || !errors.Is(err, unix.EINTR) {
+			return c, err
+		}
+	}
+	return nil, fmt.Errorf("read table: it kept changing: %w", err)
+}
+
+func (s *socket) readOnce() (*contents, error) {
+	c := &contents{sets: map[string]*foundSet{}, chains: map[string]*foundChain{}, elements: map[string]map[identity]element{}}
+	if err := s.readTable(c); err != nil || !c.present {
+		return c, err
+	}
+	for _, step := range []func(*contents) error{s.readSets, s.readChains, s.readRules} {
+		if err := step(c); err != nil {
+			return nil, err
+		}
+	}
+	for name, found := range c.sets {
+		if found.ours == nil || found.ours.learned {
+			continue
+		}
+		if err := s.readElements(c, found.ours); err != nil {
+			return nil, fmt.Errorf("list elements of %s: %w", name, err)
+		}
+	}
+	return c, nil
+}
+
+// get sends a request and calls visit for each answer.
+func (s *socket) get(typ int, flags uint16, body wire, visit func([]byte)) error {
+	var w wire
+	seq := s.message(&w, unix.NFNL_SUBSYS_NFTABLES<<8|uint16(typ), flags|unix.NLM_F_ACK, unix.NFPROTO_INET, 0, body)
+	if err := s.send(w); err != nil {
+		return err
+	}
+	var failure error
+	for done := false; !done; {
+		err := s.receive(true, func(h header, body []byte) error {
+			if h.seq != seq {
+				return nil
+			}
+			if h.flags&unix.NLM_F_DUMP_INTR != 0 {
+				failure = unix.EINTR
+			}
+			switch h.typ {
+			case unix.NLMSG_DONE, unix.NLMSG_ERROR:
+				done = true
+				if err := errno(body); err != nil && failure == nil {
+					failure = permission(err)
+				}
+			default:
+				if len(body) >= nfgenmsgLen {
+					visit(body[nfgenmsgLen:])
+				}
+			}
+			return nil
+		})
+		if err != nil && !errors.Is(err, unix.EINTR) {
+			return err
+		}
+	}
+	return failure
+}
+
+func (s *socket) readTable(c *contents) error {
+	var w wire
+	w.str(unix.NFTA_TABLE_NAME, tableName)
+	err := s.get(unix.NFT_MSG_GETTABLE, 0, w, func(data []byte) {
+		c.present = true
+		for typ, value := range attributes(data) {
+			if typ == tableUserdata {
+				c.comment = readComment(value, commentOfTable)
+			}
+		}
+	})
+	switch {
+	case errors.Is(err, unix.ENOENT):
+		return nil
+	case errors.Is(err, unix.EINVAL), errors.Is(err, unix.EOPNOTSUPP):
+		return missingNFTables(err)
+	case err != nil:
+		return fmt.Errorf("read table: %w", err)
+	}
+	return nil
+}
+
+func (s *socket) readSets(c *contents) error {
+	var w wire
+	w.str(unix.NFTA_SET_TABLE, tableName)
+	err := s.get(unix.NFT_MSG_GETSET, unix.NLM_F_DUMP, w, func(data []byte) {
+		attrs := map[uint16][]byte{}
+		for typ, value := range attributes(data) {
+			attrs[typ] = value
+		}
+		name := text(attrs[unix.NFTA_SET_NAME])
+		found := &foundSet{verdicts: number(attrs[unix.NFTA_SET_DATA_TYPE]) == verdictDataType}
+		c.sets[name] = found
+		for _, want := range sets {
+			if want.name == name && want.matches(attrs) {
+				found.ours = want
+			}
+		}
+	})
+	if err != nil {
+		return fmt.Errorf("list sets: %w", err)
+	}
+	return nil
+}
+
+// matches reports whether the kernel's set is made as this one.
+func (s *set) matches(attrs map[uint16][]byte) bool {
+	keyType, keyLen := datatype(s.key)
+	if number(attrs[unix.NFTA_SET_FLAGS]) != s.kernelFlags() || number(attrs[unix.NFTA_SET_KEY_TYPE]) != keyType ||
+		number(attrs[unix.NFTA_SET_KEY_LEN]) != keyLen {
+		return false
+	}
+	if s.value == nil {
+		return true
+	}
+	dataType, dataLen := datatype(s.value)
+	return number(attrs[unix.NFTA_SET_DATA_TYPE]) == dataType && (s.isVerdictMap() || number(attrs[unix.NFTA_SET_DATA_LEN]) == dataLen)
+}
+
+func (s *socket) readChains(c *contents) error {
+	// The kernel lists chains by family only; those of other tables are passed over.
+	err := s.get(unix.NFT_MSG_GETCHAIN, unix.NLM_F_DUMP, nil, func(data []byte) {
+		var table, name string
+		found := &foundChain{}
+		for typ, value := range attributes(data) {
+			switch typ {
+			case unix.NFTA_CHAIN_TABLE:
+				table = text(value)
+			case unix.NFTA_CHAIN_NAME:
+				name = text(value)
+			case unix.NFTA_CHAIN_TYPE:
+				found.base().typ = text(value)
+			case unix.NFTA_CHAIN_POLICY:
+				if number(value) != acceptPolicy {
+					found.base().name = "policy drop"
+				}
+			case unix.NFTA_CHAIN_HOOK:
+				for typ, value := range attributes(value) {
+					switch typ {
+					case unix.NFTA_HOOK_HOOKNUM:
+						found.base().number = number(value)
+					case unix.NFTA_HOOK_PRIORITY:
+						found.base().priority = int32(number(value))
+					}
+				}
+			}
+		}
+		if table == tableName {
+			c.chains[name] = found
+		}
+	})
+	if err != nil {
+		return fmt.Errorf("list chains: %w", err)
+	}
+	return nil
+}
+
+func (c *foundChain) base() *hook {
+	if c.hook == nil {
+		c.hook = &hook{}
+	}
+	return c.hook
+}
+
+// matches reports whether the chain hangs where want does.
+func (c *foundChain) matches(want *chain) bool {
+	if c.hook == nil || want.hook == nil {
+		return c.hook == nil && want.hook == nil
+	}
+	return c.hook.typ == want.hook.typ && c.hook.number == want.hook.number &&
+		c.hook.priority == want.hook.priority && c.hook.name == ""
+}
+
+func (s *socket) readRules(c *contents) error {
+	var w wire
+	w.str(unix.NFTA_RULE_TABLE, tableName)
+	err := s.get(unix.NFT_MSG_GETRULE, unix.NLM_F_DUMP, w, func(data []byte) {
+		var table, chain string
+		var r foundRule
+		for typ, value := range attributes(data) {
+			switch typ {
+			case unix.NFTA_RULE_TABLE:
+				table = text(value)
+			case unix.NFTA_RULE_CHAIN:
+				chain = text(value)
+			case unix.NFTA_RULE_EXPRESSIONS:
+				for _, e := range attributes(value) {
+					r.exprs = append(r.exprs, slices.Clone(e))
+				}
+			}
+		}
+		if found := c.chains[chain]; found != nil && table == tableName {
+			found.rules = append(found.rules, r)
+		}
+	})
+	if err != nil {
+		return fmt.Errorf("list rules: %w", err)
+	}
+	return nil
+}
+
+func (s *socket) readElements(c *contents, of *set) error {
+	var w wire
+	w.str(unix.NFTA_SET_ELEM_LIST_TABLE, tableName)
+	w.str(unix.NFTA_SET_ELEM_LIST_SET, of.name)
+	elements := map[identity]element{}
+	c.elements[of.name] = elements
+	return s.get(unix.NFT_MSG_GETSETELEM, unix.NLM_F_DUMP, w, func(data []byte) {
+		for typ, list := range attributes(data) {
+			if typ != unix.NFTA_SET_ELEM_LIST_ELEMENTS {
+				continue
+			}
+			for _, item := range attributes(list) {
+				e := readElement(of, item)
+				elements[e.identity()] = e
+			}
+		}
+	})
+}

@@ -1,0 +1,143 @@
+package nftables
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/fairway-net/fairway/internal/kernel"
+	"github.com/fairway-net/fairway/model"
+)
+
+// Render says what the plane would put into the kernel for a table: see
+// dataplane.Kind.
+func Render(t *model.Table, options kernel.Options) ([]kernel.Object, error) {
+	_, target := build(t, options.Scheduler, nil, 1)
+	list := []kernel.Object{{Kind: "table", Name: "inet " + tableName, Text: tableComment}}
+	for _, s := range sets {
+		list = append(list, setObject(s))
+	}
+	for i := range target.chains {
+		c := &target.chains[i]
+		list = append(list, kernel.Object{Kind: "chain", Name: c.name, Text: c.text()})
+	}
+	return sorted(append(list, elementObjects(target.elements)...)), nil
+}
+
+// Objects reads back what the kernel holds: see dataplane.Plane. Chains that
+// the last pool of their size has left behind stay for the next one, until a
+// comparison removes them; they are not listed.
+func (p *Plane) Objects(ctx context.Context) ([]kernel.Object, error) {
+	if err := ctx.Err(); err != nil {
+		return nil, err
+	}
+	c, err := p.socket.read()
+	if err != nil || !c.present {
+		return nil, err
+	}
+	list := []kernel.Object{{Kind: "table", Name: "inet " + tableName, Text: c.comment}}
+	for name, found := range c.sets {
+		if found.ours != nil {
+			list = append(list, setObject(found.ours))
+		} else {
+			list = append(list, kernel.Object{Kind: "set", Name: name, Text: "not fairway's"})
+		}
+	}
+	var elements []element
+	used := map[string]bool{}
+	for _, bySet := range c.elements {
+		for _, e := range bySet {
+			elements = append(elements, e)
+			used[e.verdict.chain] = true
+		}
+	}
+	for name, found := range c.chains {
+		if text, spare := found.describe(name); !spare || used[name] {
+			list = append(list, kernel.Object{Kind: "chain", Name: name, Text: text})
+		}
+	}
+	return sorted(append(list, elementObjects(elements)...)), nil
+}
+
+func setObject(s *set) kernel.Object {
+	return kernel.Object{Kind: s.kind(), Name: s.name, Text: strings.Join(s.body(), "\n")}
+}
+
+func sorted(list []kernel.Object) []kernel.Object {
+	slices.SortFunc(list, func(a, b kernel.Object) int {
+		if c := strings.Compare(a.Kind, b.Kind); c != 0 {
+			return c
+		}
+		return strings.Compare(a.Name, b.Name)
+	})
+	return list
+}
+
+// describe gives the chain in nft's language, as far as its rules are ours,
+// and whether it is one of those that pools come to need.
+func (c *foundChain) describe(name string) (text string, dynamic bool) {
+	want, dynamic := chainNamed(name)
+	if want == nil {
+		want = &chain{name: name}
+	}
+	var lines []string
+	if want.hook != nil && c.matches(want) {
+		lines = (&chain{hook: want.hook}).body()
+	} else if c.hook != nil {
+		lines = append(lines, fmt.Sprintf("type %s hook %d priority %d", c.hook.typ, c.hook.number, c.hook.priority))
+	}
+	for i, r := range c.rules {
+		lines = append(lines, r.describe(want, i))
+	}
+	return strings.Join(lines, "\n"), dynamic
+}
+
+// describe gives the i-th rule of a chain in nft's language if it is one of
+// ours, or else the names of its expressions.
+func (r *foundRule) describe(want *chain, i int) string {
+	if i < len(want.rules) && want.rules[i].equal(*r) {
+		return want.rules[i].text
+	}
+	for _, w := range want.rules {
+		if w.equal(*r) {
+			return w.text
+		}
+	}
+	var names []string
+	for _, e := range r.exprs {
+		name, _ := splitExpression(e)
+		names = append(names, name)
+	}
+	return "not fairway's: " + strings.Join(names, " ")
+}
+
+// chainNamed is the chain with this name, and whether it is one of those that
+// pools come to need.
+func chainNamed(name string) (c *chain, dynamic bool) {
+	for i := range fixedChains {
+		if fixedChains[i].name == name {
+			return &fixedChains[i], false
+		}
+	}
+	n := strings.LastIndexByte(name, '-')
+	number, err := strconv.Atoi(strings.TrimSuffix(name[n+1:], "s"))
+	if err != nil || number < 1 {
+		return nil, false
+	}
+	for _, f := range families {
+		if l := learner(f, time.Duration(number)*time.Second); l.name == name {
+			return &l, true
+		}
+		for _, p := range protocols {
+			for _, way := range []string{"random", "source", "destination"} {
+				if c := chooser(p, f, way, number); c.name == name {
+					return &c, true
+				}
+			}
+		}
+	}
+	return nil, false
+}

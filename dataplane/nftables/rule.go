@@ -1,0 +1,226 @@
+package nftables
+
+import (
+	"fmt"
+	"strings"
+	"time"
+
+	"github.com/google/nftables/expr"
+	"golang.org/x/sys/unix"
+)
+
+// rule is one rule, in nft's language and as the kernel takes it.
+type rule struct {
+	text  string
+	exprs []wire
+}
+
+// part is a piece of a rule.
+type part struct {
+	text  string
+	exprs []wire
+}
+
+// value loads something into registers.
+type value struct {
+	text  string
+	words int // registers of 32 bits that it takes
+	load  func(word int) []wire
+}
+
+func newRule(parts ...part) rule {
+	var r rule
+	var words []string
+	for _, p := range parts {
+		words = append(words, p.text)
+		r.exprs = append(r.exprs, p.exprs...)
+	}
+	r.text = strings.Join(words, " ")
+	return r
+}
+
+// register is the number of the register that begins at this 32-bit word, in
+// the form in which the kernel reports it.
+func register(word int) uint32 {
+	if word%4 == 0 {
+		return unix.NFT_REG_1 + uint32(word/4)
+	}
+	return unix.NFT_REG32_00 + uint32(word)
+}
+
+// expression encodes an expression of the nftables library. Errors are about
+// expressions that don't make sense in themselves; the layout's are fixed, and
+// the tests send every one to a kernel.
+func expression(e expr.Any) wire {
+	b, err := expr.Marshal(unix.NFPROTO_INET, e)
+	if err != nil {
+		panic(fmt.Sprintf("nftables: encode %T: %v", e, err))
+	}
+	return b
+}
+
+func expressions(list ...expr.Any) []wire {
+	out := make([]wire, len(list))
+	for i, e := range list {
+		out[i] = expression(e)
+	}
+	return out
+}
+
+func metaValue(text string, key expr.MetaKey) value {
+	words := 1
+	if key == expr.MetaKeyIIFNAME || key == expr.MetaKeyOIFNAME {
+		words = 4
+	}
+	return value{text, words, func(word int) []wire {
+		return expressions(&expr.Meta{Key: key, Register: register(word)})
+	}}
+}
+
+func payload(text string, base expr.PayloadBase, offset, size uint32) value {
+	return value{text, int(size+3) / 4, func(word int) []wire {
+		return expressions(&expr.Payload{DestRegister: register(word), Base: base, Offset: offset, Len: size})
+	}}
+}
+
+// ctOriginal loads a part of the tuple by which the connection began.
+func ctOriginal(text string, key uint32, words int) value {
+	return value{"ct original " + text, words, func(word int) []wire {
+		var w wire
+		w.str(unix.NFTA_EXPR_NAME, "ct")
+		data := w.open(unix.NFTA_EXPR_DATA)
+		w.u32(unix.NFTA_CT_KEY, key)
+		w.u32(unix.NFTA_CT_DREG, register(word))
+		w.attr(unix.NFTA_CT_DIRECTION, []byte{0}) // IP_CT_DIR_ORIGINAL
+		w.close(data)
+		return []wire{w}
+	}}
+}
+
+// concat is nft's a . b . c.
+func concat(values ...value) value {
+	var texts []string
+	var words int
+	for _, v := range values {
+		texts = append(texts, v.text)
+		words += v.words
+	}
+	return value{strings.Join(texts, " . "), words, func(word int) []wire {
+		var out []wire
+		for _, v := range values {
+			out = append(out, v.load(word)...)
+			word += v.words
+		}
+		return out
+	}}
+}
+
+func lookup(s *set, source uint32) *expr.Lookup {
+	return &expr.Lookup{SourceRegister: source, SetName: s.name, SetID: setID(s.name)}
+}
+
+// in is true if the key is in the set, notIn if it isn't.
+func in(key value, s *set) part {
+	return part{key.text + " @" + s.name, append(key.load(0), expression(lookup(s, register(0))))}
+}
+
+func notIn(key value, s *set) part {
+	l := lookup(s, register(0))
+	l.Invert = true
+	return part{key.text + " != @" + s.name, append(key.load(0), expression(l))}
+}
+
+// mapped is what a map says of the key. A key that the map doesn't have ends
+// the rule.
+func mapped(key value, s *set) value {
+	_, size := datatype(s.value)
+	return value{key.text + " map @" + s.name, int(size+3) / 4, func(word int) []wire {
+		l := lookup(s, register(word))
+		l.DestRegister, l.IsDestRegSet = register(word), true
+		return append(key.load(word), expression(l))
+	}}
+}
+
+// dispatch does what a verdict map says of the key.
+func dispatch(key value, s *set) part {
+	l := lookup(s, register(0))
+	l.DestRegister, l.IsDestRegSet = unix.NFT_REG_VERDICT, true
+	return part{key.text + " vmap @" + s.name, append(key.load(0), expression(l))}
+}
+
+// compare compares with a constant, as it is in the register.
+func compare(v value, op expr.CmpOp, constant, text string) part {
+	return part{v.text + " " + text, append(v.load(0),
+		expression(&expr.Cmp{Op: op, Register: register(0), Data: []byte(constant)}))}
+}
+
+// masked is a number with some of its bits.
+func masked(v value, mask uint32) value {
+	return value{fmt.Sprintf("%s & 0x%x", v.text, mask), 1, func(word int) []wire {
+		return append(v.load(word), expression(&expr.Bitwise{SourceRegister: register(word), DestRegister: register(word),
+			Len: 4, Mask: []byte(native(mask)), Xor: []byte(native(0))}))
+	}}
+}
+
+func setPriority(v value) part {
+	return part{"meta priority set " + v.text, append(v.load(0),
+		expression(&expr.Meta{Key: expr.MetaKeyPRIORITY, SourceRegister: true, Register: register(0)}))}
+}
+
+func goTo(chain string) part { return jumpKind(expr.VerdictGoto, "goto "+chain, chain) }
+func jump(chain string) part { return jumpKind(expr.VerdictJump, "jump "+chain, chain) }
+
+func jumpKind(kind expr.VerdictKind, text, chain string) part {
+	return part{text, expressions(&expr.Verdict{Kind: kind, Chain: chain})}
+}
+
+func dnatTo(f *family, v value) part {
+	_, size := datatype([]fieldType{f.addrType})
+	return part{"dnat " + f.ip + " to " + v.text, append(v.load(0), expression(&expr.NAT{
+		Type: expr.NATTypeDestNAT, Family: uint32(f.nfproto),
+		RegAddrMin: register(0), RegAddrMax: register(0),
+		RegProtoMin: register(int(size) / 4), RegProtoMax: register(int(size) / 4),
+		Specified: true,
+	}))}
+}
+
+func hashed(v value, modulus, seed, offset uint32) value {
+	text := fmt.Sprintf("jhash %s mod %d", v.text, modulus)
+	if seed != 0 {
+		text += fmt.Sprintf(" seed 0x%x", seed)
+	}
+	if offset != 0 {
+		text += fmt.Sprintf(" offset %d", offset)
+	}
+	return value{text, 1, func(word int) []wire {
+		at := word + 1 // the hash must not overwrite what it reads
+		return append(v.load(at), expression(&expr.Hash{SourceRegister: register(at), DestRegister: register(word),
+			Length: uint32(v.words * 4), Modulus: modulus, Seed: seed, Offset: offset, Type: expr.HashTypeJenkins}))
+	}}
+}
+
+func random(modulus uint32) value {
+	return value{fmt.Sprintf("numgen random mod %d", modulus), 1, func(word int) []wire {
+		return expressions(&expr.Numgen{Register: register(word), Modulus: modulus, Type: unix.NFT_NG_RANDOM})
+	}}
+}
+
+// dynsetDelete is NFT_DYNSET_OP_DELETE (linux/netfilter/nf_tables.h).
+const dynsetDelete = 2
+
+// update writes an element from a packet: op is update (with a time) or delete.
+func update(op uint32, s *set, key, data value, timeout time.Duration) part {
+	text := "update"
+	if op == dynsetDelete {
+		text = "delete"
+	}
+	text += " @" + s.name + " { " + key.text
+	if timeout != 0 {
+		text += fmt.Sprintf(" timeout %ds", int(timeout/time.Second))
+	}
+	text += " : " + data.text + " }"
+	exprs := append(key.load(0), data.load(key.words)...)
+	return part{text, append(exprs, expression(&expr.Dynset{
+		SrcRegKey: register(0), SrcRegData: register(key.words), SetName: s.name, SetID: setID(s.name),
+		Operation: op, Timeout: timeout}))}
+}

@@ -1,0 +1,84 @@
+package nftables
+
+import (
+	"golang.org/x/sys/unix"
+
+	"github.com/fairway-net/fairway/model"
+)
+
+const (
+	tableName = "fairway"
+	// layout is the version of what is below and in layout.go. A table with
+	// another one is replaced as a whole, in one transaction.
+	layout       = 1
+	tableComment = "Services on this node; managed by fairway, changes are undone; layout 1"
+	// clients bounds the memory of session affinity, in clients per family.
+	clients = 1 << 20
+)
+
+// familySets are the sets of which there is one for IPv4 and one for IPv6.
+type familySets struct {
+	pods, reserved, exempt *set
+	restricted, allowed    *set
+	from                   [model.NumOrigins]*set
+	slots, members         *set
+	clients, backends      *set
+}
+
+var (
+	podInterfaces = &set{name: "pod-interfaces", key: []fieldType{ifname}, flags: unix.NFT_SET_INTERVAL,
+		comment: "packets that come in here are from pods"}
+	pools = &set{name: "pools", key: []fieldType{class}, value: verdictMap,
+		comment: "pool: how a backend is chosen"}
+	fresh = &set{name: "fresh", key: []fieldType{class}, value: verdictMap,
+		comment: "pool with session affinity: how a backend is chosen for an unknown client"}
+	learn = &set{name: "learn", key: []fieldType{class}, value: verdictMap,
+		comment: "pool with session affinity: remember the client for this long"}
+	v4   = newFamilySets("4", ipv4, "ip")
+	v6   = newFamilySets("6", ipv6, "ip6")
+	sets = append(append([]*set{podInterfaces, pools, fresh, learn}, v4.all()...), v6.all()...)
+)
+
+func newFamilySets(suffix string, addr fieldType, ip string) *familySets {
+	key, backend := []fieldType{addr, protocol, service}, []fieldType{addr, service}
+	f := &familySets{
+		pods: &set{name: "pods" + suffix, key: []fieldType{addr}, flags: unix.NFT_SET_INTERVAL,
+			comment: "packets with these sources are from pods"},
+		reserved: &set{name: "reserved" + suffix, key: []fieldType{addr}, flags: unix.NFT_SET_INTERVAL,
+			comment: "Service ranges: what nothing serves there is refused"},
+		exempt: &set{name: "exempt" + suffix, key: []fieldType{addr},
+			comment: "Service addresses that somebody else serves"},
+		restricted: &set{name: "restricted" + suffix, key: key,
+			comment: "frontends open to some sources only"},
+		allowed: &set{name: "allowed" + suffix, key: []fieldType{addr, protocol, service, addr}, flags: unix.NFT_SET_INTERVAL,
+			comment: "restricted frontends and the sources they are open to"},
+		slots: &set{name: "slots" + suffix, key: []fieldType{class, index}, value: backend,
+			declaration: "typeof meta priority . numgen random mod 2 : " + ip + " daddr . tcp dport",
+			comment:     "pool and index: backend"},
+		members: &set{name: "members" + suffix, key: []fieldType{class}, value: backend,
+			comment: "backends of pools with session affinity, by the hash that clients keeps"},
+		clients: &set{name: "clients" + suffix, key: []fieldType{class, addr}, value: []fieldType{class}, learned: true, size: clients,
+			comment: "session affinity: pool and client: the backend's hash"},
+		backends: &set{name: "backends" + suffix, key: []fieldType{addr, addr, protocol, service},
+			comment: "all backends, the address twice: finds hairpin, and answers that lost their connection"},
+	}
+	for o := range f.from {
+		f.from[o] = &set{name: "from-" + model.Origin(o).String() + suffix, key: key, value: []fieldType{class},
+			comment: "frontend: pool for packets from " + originText[o] + "; 8000:0 is added where the source is masqueraded"}
+	}
+	return f
+}
+
+var originText = [model.NumOrigins]string{model.FromPod: "pods", model.FromNode: "this node", model.FromOutside: "outside"}
+
+func (f *familySets) all() []*set {
+	return []*set{f.pods, f.reserved, f.exempt, f.restricted, f.allowed, f.from[0], f.from[1], f.from[2],
+		f.slots, f.members, f.clients, f.backends}
+}
+
+func setsOf(ipv6 bool) *familySets {
+	if ipv6 {
+		return v6
+	}
+	return v4
+}

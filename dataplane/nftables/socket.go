@@ -1,0 +1,152 @@
+package nftables
+
+import (
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"sync/atomic"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/fairway-net/fairway/internal/kernel"
+)
+
+// socket is a netlink socket to nf_tables in the network namespace of the
+// thread that opened it.
+type socket struct {
+	fd     int
+	portid uint32
+	seq    uint32
+	sndbuf int
+	buf    []byte
+	sent   atomic.Int64 // messages, for tests that count
+}
+
+// receiveBuffer holds the kernel's answers, which come all at once.
+const receiveBuffer = 4 << 20
+
+func openSocket() (*socket, error) {
+	fd, err := unix.Socket(unix.AF_NETLINK, unix.SOCK_RAW|unix.SOCK_CLOEXEC, unix.NETLINK_NETFILTER)
+	if err != nil {
+		if errors.Is(err, unix.EPROTONOSUPPORT) || errors.Is(err, unix.EAFNOSUPPORT) {
+			return nil, &kernel.MissingError{What: "nfnetlink (CONFIG_NETFILTER_NETLINK)", Since: "2.6.14", Err: err}
+		}
+		return nil, fmt.Errorf("open netlink socket: %w", err)
+	}
+	s := &socket{fd: fd, buf: make([]byte, 64<<10)}
+	if err := s.bind(); err != nil {
+		return nil, errors.Join(fmt.Errorf("bind netlink socket: %w", err), s.close())
+	}
+	return s, nil
+}
+
+func (s *socket) bind() error {
+	if err := unix.Bind(s.fd, &unix.SockaddrNetlink{Family: unix.AF_NETLINK}); err != nil {
+		return err
+	}
+	name, err := unix.Getsockname(s.fd)
+	if err != nil {
+		return err
+	}
+	address, ok := name.(*unix.SockaddrNetlink)
+	if !ok {
+		return fmt.Errorf("unexpected address %T", name)
+	}
+	s.portid = address.Pid
+	// Errors without a copy of the message that caused them: it may be large.
+	if err := unix.SetsockoptInt(s.fd, unix.SOL_NETLINK, unix.NETLINK_CAP_ACK, 1); err != nil {
+		return err
+	}
+	return permission(unix.SetsockoptInt(s.fd, unix.SOL_SOCKET, unix.SO_RCVBUFFORCE, receiveBuffer))
+}
+
+func (s *socket) close() error { return unix.Close(s.fd) }
+
+// permission says more clearly what a refusal means.
+func permission(err error) error {
+	if errors.Is(err, unix.EPERM) || errors.Is(err, unix.EACCES) {
+		return &kernel.MissingError{What: "CAP_NET_ADMIN", Err: err}
+	}
+	return err
+}
+
+// message appends a netlink message.
+func (s *socket) message(to *wire, typ, flags uint16, family byte, resource uint16, body []byte) uint32 {
+	s.seq++
+	w := binary.NativeEndian.AppendUint32(*to, uint32(unix.SizeofNlMsghdr+nfgenmsgLen+len(body)))
+	w = binary.NativeEndian.AppendUint16(w, typ)
+	w = binary.NativeEndian.AppendUint16(w, flags|unix.NLM_F_REQUEST)
+	w = binary.NativeEndian.AppendUint32(w, s.seq)
+	w = binary.NativeEndian.AppendUint32(w, s.portid)
+	w = append(w, family, unix.NFNETLINK_V0)
+	w = binary.BigEndian.AppendUint16(w, resource)
+	w = append(w, body...)
+	*to = w
+	to.pad()
+	s.sent.Add(1)
+	return s.seq
+}
+
+// send hands all of data over in one call, as a batch has to be.
+func (s *socket) send(data []byte) error {
+	// The kernel wants room for the whole batch and its own header at once.
+	if need := len(data) + 4096; need > s.sndbuf {
+		if err := permission(unix.SetsockoptInt(s.fd, unix.SOL_SOCKET, unix.SO_SNDBUFFORCE, need)); err != nil {
+			return fmt.Errorf("enlarge netlink socket buffer to %d bytes: %w", need, err)
+		}
+		s.sndbuf = need
+	}
+	return permission(unix.Sendto(s.fd, data, 0, &unix.SockaddrNetlink{Family: unix.AF_NETLINK}))
+}
+
+// header is a received message's header.
+type header struct {
+	typ, flags  uint16
+	seq, portid uint32
+}
+
+// receive calls visit for each message of one datagram. With wait unset it
+// returns EAGAIN if there is none.
+func (s *socket) receive(wait bool, visit func(header, []byte) error) error {
+	flags := unix.MSG_TRUNC
+	if !wait {
+		flags |= unix.MSG_DONTWAIT
+	}
+	n, _, err := unix.Recvfrom(s.fd, s.buf, flags)
+	if err != nil {
+		return err
+	}
+	if n > len(s.buf) {
+		return fmt.Errorf("netlink datagram of %d bytes is longer than expected", n)
+	}
+	return eachMessage(s.buf[:n], visit)
+}
+
+func eachMessage(data []byte, visit func(header, []byte) error) error {
+	for len(data) >= unix.SizeofNlMsghdr {
+		size := int(binary.NativeEndian.Uint32(data))
+		if size < unix.SizeofNlMsghdr || size > len(data) {
+			return fmt.Errorf("broken netlink message of %d bytes", size)
+		}
+		h := header{
+			typ: binary.NativeEndian.Uint16(data[4:]), flags: binary.NativeEndian.Uint16(data[6:]),
+			seq: binary.NativeEndian.Uint32(data[8:]), portid: binary.NativeEndian.Uint32(data[12:]),
+		}
+		if err := visit(h, data[unix.SizeofNlMsghdr:size]); err != nil {
+			return err
+		}
+		data = data[min((size+3)&^3, len(data)):]
+	}
+	return nil
+}
+
+// errno is the kernel's answer in an error message; nil is an acknowledgement.
+func errno(body []byte) error {
+	if len(body) < 4 {
+		return unix.EBADMSG
+	}
+	if n := int32(binary.NativeEndian.Uint32(body)); n != 0 {
+		return unix.Errno(-n)
+	}
+	return nil
+}

@@ -1,0 +1,296 @@
+package nftables
+
+import (
+	"fmt"
+	"hash/fnv"
+	"net/netip"
+	"time"
+
+	"github.com/google/nftables/expr"
+
+	"github.com/fairway-net/fairway/model"
+)
+
+// state is what the plane decided itself: the numbers of pools, which backend
+// stands in which slot, and what follows from several pools together.
+type state struct {
+	scheduler model.Scheduler // of pools that name none
+	next      uint32          // the lowest pool number never given
+	pools     map[model.PoolID]*poolState
+	members   map[uint32]member  // of pools with session affinity
+	backends  map[backendKey]int // how many pools name a backend
+	loopbacks int                // frontends on 127.0.0.0/8
+	// renumbered are pools whose number has changed although frontends know it.
+	renumbered map[model.PoolID]bool
+}
+
+// poolState is a pool as it is in the kernel.
+type poolState struct {
+	pool   *model.Pool
+	number uint32
+	slots  []netip.AddrPort
+	mark   []memberNumberOf
+}
+
+type memberNumberOf struct {
+	backend netip.AddrPort
+	number  uint32
+}
+
+// member is whose number it is.
+type member struct {
+	pool    uint32
+	backend netip.AddrPort
+}
+
+// backendKey is a backend as answers from it are recognised.
+type backendKey struct {
+	addr  netip.AddrPort
+	proto model.Protocol
+}
+
+func newState(scheduler string) *state {
+	return &state{scheduler: model.Scheduler(scheduler), next: 1, pools: map[model.PoolID]*poolState{},
+		members: map[uint32]member{}, backends: map[backendKey]int{}, renumbered: map[model.PoolID]bool{}}
+}
+
+// setPool brings a pool to what p says; nil removes it. It returns the elements
+// before and after.
+func (st *state) setPool(id model.PoolID, p *model.Pool) (before, after []element) {
+	ps := st.pools[id]
+	if ps != nil && ps.pool != nil {
+		before = st.poolElements(ps)
+		before = append(before, st.countBackends(ps.pool, -1)...)
+		st.dropMembers(ps)
+	}
+	if p == nil {
+		delete(st.pools, id)
+		return before, nil
+	}
+	if ps == nil {
+		ps = &poolState{}
+		st.pools[id] = ps
+	}
+	ps.pool = p
+	ps.slots = assign(ps.slots, p.Backends)
+	if ps.number == 0 {
+		ps.number = st.newNumber()
+	}
+	st.setMembers(ps)
+	after = st.poolElements(ps)
+	return before, append(after, st.countBackends(p, +1)...)
+}
+
+// newNumber gives a number that no pool ever had: session affinity may still
+// remember clients of pools that are gone.
+func (st *state) newNumber() uint32 {
+	n := st.next
+	st.next = n%(memberOffset-1) + 1
+	return n
+}
+
+// setMembers works out by which numbers clients of the pool remember their
+// backends. They are hashes: if one is taken, once in a hundred thousand, the
+// pool gets another number, and with it other hashes. See renumbered.
+func (st *state) setMembers(ps *poolState) {
+	if ps.pool.Affinity == 0 {
+		return
+	}
+	for !st.tryMembers(ps) {
+		st.dropMembers(ps)
+		ps.number = st.newNumber()
+		st.renumbered[ps.pool.ID] = true
+	}
+}
+
+func (st *state) tryMembers(ps *poolState) bool {
+	for _, b := range ps.pool.Backends {
+		n := memberNumber(ps.number, b.AddrPort())
+		if _, taken := st.members[n]; taken {
+			return false
+		}
+		st.members[n] = member{ps.number, b.AddrPort()}
+		ps.mark = append(ps.mark, memberNumberOf{b.AddrPort(), n})
+	}
+	return true
+}
+
+func (st *state) dropMembers(ps *poolState) {
+	for _, m := range ps.mark {
+		delete(st.members, m.number)
+	}
+	ps.mark = nil
+}
+
+// countBackends adds a pool's backends to the count of all. It returns the
+// elements of those that came or went with it.
+func (st *state) countBackends(p *model.Pool, by int) []element {
+	var list []element
+	for _, backends := range [][]model.Backend{p.Backends, p.Draining} {
+		for _, b := range backends {
+			key := backendKey{b.AddrPort(), p.ID.Proto}
+			was := st.backends[key]
+			if was+by == 0 {
+				delete(st.backends, key)
+			} else {
+				st.backends[key] = was + by
+			}
+			if was == 0 || was+by == 0 {
+				list = append(list, backendElement(key))
+			}
+		}
+	}
+	return list
+}
+
+func backendElement(key backendKey) element {
+	addr := addrField(key.addr.Addr())
+	return element{set: setsOf(key.addr.Addr().Is6()).backends,
+		key: addr + addr + protoField(key.proto) + portField(key.addr.Port())}
+}
+
+// poolElements are the elements of a pool by itself.
+func (st *state) poolElements(ps *poolState) []element {
+	p, own := ps.pool, setsOf(ps.pool.ID.IPv6)
+	n, name := native(ps.number), label(p.ID)
+	choose := st.choice(ps)
+	list := make([]element, 0, len(ps.slots)+len(ps.mark)+3)
+	for i, b := range ps.slots {
+		list = append(list, element{set: own.slots, key: n + native(uint32(i)), data: addrPortFields(b), comment: name})
+	}
+	if p.Affinity == 0 || len(ps.slots) == 0 {
+		return append(list, element{set: pools, key: n, verdict: choose, comment: name})
+	}
+	f := familyOf(p.ID.IPv6)
+	for _, m := range ps.mark {
+		list = append(list, element{set: own.members, key: native(m.number), data: addrPortFields(m.backend), comment: name})
+	}
+	return append(list,
+		element{set: fresh, key: n, verdict: choose, comment: name},
+		element{set: learn, key: n, verdict: verdict{expr.VerdictJump, learnerName(f, affinity(p))}, comment: name},
+		element{set: pools, key: n, verdict: verdict{expr.VerdictGoto, stickyChain(p.ID.Proto, f)}, comment: name})
+}
+
+// affinity is the pool's affinity time in whole seconds: the rules that
+// remember clients are made for a time each.
+func affinity(p *model.Pool) time.Duration {
+	return (p.Affinity + time.Second - 1).Truncate(time.Second)
+}
+
+func familyOf(ipv6 bool) *family {
+	if ipv6 {
+		return families[1]
+	}
+	return families[0]
+}
+
+// choice is the chain that chooses one of the pool's backends.
+func (st *state) choice(ps *poolState) verdict {
+	switch {
+	case len(ps.slots) == 0 && ps.pool.Empty == model.Drop:
+		return verdict{kind: expr.VerdictDrop}
+	case len(ps.slots) == 0:
+		return verdict{expr.VerdictGoto, "refuse"}
+	}
+	name := chooserName(ps.pool.ID.Proto, familyOf(ps.pool.ID.IPv6), st.way(ps.pool), len(ps.slots))
+	return verdict{expr.VerdictGoto, name}
+}
+
+// way is how the pool's scheduler is done here. What is not offered is done at
+// random (see Lacks).
+func (st *state) way(p *model.Pool) string {
+	scheduler := p.Scheduler
+	if scheduler == model.DefaultScheduler {
+		scheduler = st.scheduler
+	}
+	switch scheduler {
+	case model.SourceHashing:
+		return "source"
+	case model.DestinationHashing:
+		return "destination"
+	}
+	return "random"
+}
+
+// chainsOf are the chains that the pool needs beside the fixed ones.
+func (st *state) chainsOf(ps *poolState) []chain {
+	if len(ps.slots) == 0 {
+		return nil
+	}
+	p, f := ps.pool, familyOf(ps.pool.ID.IPv6)
+	list := []chain{chooser(p.ID.Proto, f, st.way(p), len(ps.slots))}
+	if p.Affinity != 0 {
+		list = append(list, learner(f, affinity(p)))
+	}
+	return list
+}
+
+// frontendElements are the elements of a frontend. Those of ::1 are none: what
+// arrives for it from outside the loopback interface is dropped by IPv6 before
+// any table sees it (ipv6_rcv), answers included.
+func (st *state) frontendElements(f *model.Frontend) []element {
+	if f == nil || isLocalhost6(f.Addr) {
+		return nil
+	}
+	own, key := setsOf(f.Addr.Is6()), keyFields(f.Key)
+	list := make([]element, 0, int(model.NumOrigins)+1)
+	for o, r := range f.Routes {
+		number := st.number(r.Pool)
+		if r.Masquerade {
+			number |= masqueradeFlag
+		}
+		list = append(list, element{set: own.from[o], key: key, data: native(number), comment: shorten(f.Name)})
+	}
+	if f.Sources == nil {
+		return list
+	}
+	list = append(list, element{set: own.restricted, key: key, comment: shorten(f.Name)})
+	for _, p := range outermost(f.Sources, f.Addr.Is6()) {
+		list = append(list, element{set: own.allowed, key: key + addrField(p.Addr()), keyEnd: key + addrField(lastAddr(p)),
+			comment: shorten(f.Name)})
+	}
+	return list
+}
+
+func (st *state) number(id model.PoolID) uint32 {
+	if ps := st.pools[id]; ps != nil {
+		return ps.number
+	}
+	return 0
+}
+
+func isLocalhost6(a netip.Addr) bool { return a.Is6() && a.IsLoopback() }
+
+func settingsElements(s *model.Settings) []element {
+	list := nameIntervals(podInterfaces, s.Pods.Interfaces)
+	for _, v6 := range []bool{false, true} {
+		own := setsOf(v6)
+		list = append(list, prefixIntervals(own.pods, s.Pods.Prefixes, v6)...)
+		list = append(list, prefixIntervals(own.reserved, s.Reserved, v6)...)
+		seen := map[netip.Addr]bool{}
+		for _, a := range s.Exempt {
+			if a.Is6() == v6 && !seen[a] {
+				list = append(list, element{set: own.exempt, key: addrField(a)})
+				seen[a] = true
+			}
+		}
+	}
+	return list
+}
+
+// maxComment is how long a comment nft takes (NFTNL_UDATA_COMMENT_MAXLEN).
+const maxComment = 128
+
+// label names a pool in comments. It is how the pool is found again after a
+// restart, so it must be unique.
+func label(id model.PoolID) string { return shorten(id.String()) }
+
+// shorten cuts a comment to what nft takes, and keeps it unique.
+func shorten(s string) string {
+	if len(s) < maxComment {
+		return s
+	}
+	h := fnv.New32a()
+	_, _ = h.Write([]byte(s)) // never fails (hash.Hash)
+	return fmt.Sprintf("%s~%08x", s[:maxComment-10], h.Sum32())
+}

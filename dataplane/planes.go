@@ -5,6 +5,7 @@ import (
 	"strings"
 
 	"github.com/fairway-net/fairway/dataplane/ipvs"
+	"github.com/fairway-net/fairway/dataplane/nftables"
 	"github.com/fairway-net/fairway/internal/kernel"
 	"github.com/fairway-net/fairway/model"
 )
@@ -28,6 +29,11 @@ type Kind struct {
 // Kinds are all planes, best first: the order in which `--mode auto` tries.
 func Kinds() []Kind {
 	return []Kind{
+		{
+			Name: "nftables", Short: "nf_tables over netlink: a constant number of rules over maps and sets",
+			New:    func(o kernel.Options) (Plane, error) { return nftables.New(o) },
+			Render: nftables.Render, Script: nftables.Script,
+		},
 		{
 			Name: "ipvs", Short: "IPVS, ipsets and a constant number of iptables rules",
 			New:    func(o kernel.Options) (Plane, error) { return ipvs.New(o) },

@@ -8,6 +8,7 @@ import (
 	"net/netip"
 	"os"
 
+	"github.com/google/uuid"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/util/sets"
 	"k8s.io/apiserver/pkg/admission"
@@ -104,8 +105,12 @@ func (s *Server) secure(config *genericapiserver.RecommendedConfig) error {
 	secure.Listener = s.listener
 	secure.BindPort = s.config.Port
 	secure.ServerCert.GeneratedCert = cert
-	if err := secure.WithLoopback().ApplyTo(&config.SecureServing, &config.LoopbackClientConfig); err != nil {
+	if err := secure.ApplyTo(&config.SecureServing); err != nil {
 		return fmt.Errorf("set up TLS: %w", err)
+	}
+	config.LoopbackClientConfig, err = config.SecureServing.NewLoopbackClientConfig(uuid.NewString(), s.authority.CertPEM)
+	if err != nil {
+		return fmt.Errorf("create loopback client: %w", err)
 	}
 	config.SecureServing.ClientCA = clientCA
 	config.PublicAddress = net.IP(s.config.AdvertiseAddress.AsSlice())
@@ -116,7 +121,7 @@ func (s *Server) secure(config *genericapiserver.RecommendedConfig) error {
 
 // subjectNames are the names by which clients may know the server.
 func (c *Config) subjectNames(serviceIP netip.Addr) (ips []net.IP, names []string) {
-	names = []string{"localhost", "kubernetes", "kubernetes.default", "kubernetes.default.svc", "kubernetes.default.svc.cluster.local"}
+	names = []string{genericapiserver.LoopbackClientServerNameOverride, "localhost", "kubernetes", "kubernetes.default", "kubernetes.default.svc", "kubernetes.default.svc.cluster.local"}
 	if host, err := os.Hostname(); err == nil {
 		names = append(names, host)
 	}

@@ -199,6 +199,7 @@ func AdminKubeconfig(dataDir string) string { return filepath.Join(dataDir, "adm
 func (s *Server) LoopbackConfig() *rest.Config {
 	c := rest.CopyConfig(s.loopback)
 	c.QPS = -1
+	c.WarningHandler = rest.NoWarnings{}
 	c.ContentType = "application/vnd.kubernetes.protobuf"
 	c.AcceptContentTypes = "application/vnd.kubernetes.protobuf,application/json"
 	return c

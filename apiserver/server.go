@@ -9,7 +9,6 @@ import (
 	"os"
 	"path/filepath"
 	"strconv"
-	"sync"
 	"time"
 
 	genericapiserver "k8s.io/apiserver/pkg/server"
@@ -34,9 +33,9 @@ type Server struct {
 	listener  net.Listener
 
 	stop    context.CancelFunc
+	running bool
 	stopped chan struct{}
 	err     error
-	once    sync.Once
 }
 
 // readyTimeout bounds the wait for the server to become ready.
@@ -52,8 +51,10 @@ func Start(ctx context.Context, config Config) (*Server, error) {
 	ctx, s.stop = context.WithCancel(ctx)
 	if err := s.start(ctx); err != nil {
 		s.stop()
-		s.once.Do(func() { s.release() })
-		return nil, err
+		if s.running {
+			return nil, errors.Join(err, s.Wait())
+		}
+		return nil, errors.Join(err, s.release())
 	}
 	return s, nil
 }
@@ -89,6 +90,7 @@ func (s *Server) start(ctx context.Context) error {
 	prepared := s.generic.PrepareRun()
 	run := make(chan error, 1)
 	go func() { run <- prepared.RunWithContext(ctx) }()
+	s.running = true
 	go s.supervise(run)
 	if err := s.waitReady(ctx); err != nil {
 		return err
@@ -112,8 +114,7 @@ func (s *Server) supervise(run <-chan error) {
 		err = errors.Join(err, <-run)
 	}
 	s.stop()
-	s.once.Do(func() { err = errors.Join(err, s.release()) })
-	s.err = err
+	s.err = errors.Join(err, s.release())
 	close(s.stopped)
 }
 

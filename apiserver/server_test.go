@@ -1,58 +1,15 @@
 package apiserver
 
 import (
-	"context"
 	"net/netip"
 	"os"
+	"path/filepath"
+	"strings"
 	"testing"
-	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/client-go/kubernetes"
 )
-
-// testConfig serves on a free port of the loopback, with its data in a
-// directory of its own.
-func testConfig(t testing.TB) Config {
-	t.Helper()
-	c := DefaultConfig()
-	c.DataDir = t.TempDir()
-	c.Port = 0
-	return c
-}
-
-// start starts a server that ends with the test.
-func start(t testing.TB, c Config) *Server {
-	t.Helper()
-	s, err := Start(t.Context(), c)
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() {
-		if err := s.Close(); err != nil {
-			t.Errorf("close server: %v", err)
-		}
-	})
-	return s
-}
-
-func client(t testing.TB, s *Server) *kubernetes.Clientset {
-	t.Helper()
-	c, err := kubernetes.NewForConfig(s.LoopbackConfig())
-	if err != nil {
-		t.Fatal(err)
-	}
-	return c
-}
-
-// within gives an operation time enough for a loaded machine.
-func within(t testing.TB) context.Context {
-	t.Helper()
-	ctx, cancel := context.WithTimeout(t.Context(), 30*time.Second)
-	t.Cleanup(cancel)
-	return ctx
-}
 
 func TestFreshServer(t *testing.T) {
 	s := start(t, testConfig(t))
@@ -110,5 +67,67 @@ func TestRestartKeepsEverything(t *testing.T) {
 	}
 	if after.ResourceVersion != before.ResourceVersion || after.Spec.ClusterIP != before.Spec.ClusterIP || len(after.Spec.ClusterIPs) != 2 {
 		t.Errorf("after a restart the Service is %v, was %v", after, before)
+	}
+}
+
+// TestRefusals: what can't work ends in one line that says why, and leaves
+// nothing behind that would hinder the next attempt.
+func TestRefusals(t *testing.T) {
+	taken := start(t, testConfig(t))
+	for _, test := range []struct {
+		name   string
+		change func(*Config)
+		want   string
+	}{
+		{"second instance", func(c *Config) { c.DataDir = taken.config.DataDir }, "is in use by another fairway server"},
+		{"port in use", func(c *Config) { c.Port = taken.config.Port }, "address already in use"},
+		{"data directory is a file", func(c *Config) {
+			c.DataDir = filepath.Join(t.TempDir(), "file")
+			if err := os.WriteFile(c.DataDir, nil, 0o600); err != nil {
+				t.Fatal(err)
+			}
+		}, "not a directory"},
+		{"no data directory", func(c *Config) { c.DataDir = "" }, "data directory: not given"},
+		{"bad port", func(c *Config) { c.Port = 70000 }, "port 70000: must be between 0 and 65535"},
+		{"foreign address", func(c *Config) { c.BindAddress = netip.MustParseAddr("192.0.2.1") }, "cannot assign requested address"},
+		{"no service CIDR", func(c *Config) { c.ServiceCIDRs = nil }, "service CIDR: not given"},
+		{"two of a family", func(c *Config) {
+			c.ServiceCIDRs = append(c.ServiceCIDRs, netip.MustParsePrefix("10.97.0.0/16"))
+		}, "at most one of each"},
+		{"small service CIDR", func(c *Config) { c.ServiceCIDRs = []netip.Prefix{netip.MustParsePrefix("10.96.0.0/31")} }, "is too small"},
+		{"broken authority", func(c *Config) {
+			if err := os.MkdirAll(filepath.Join(c.DataDir, "pki"), 0o700); err != nil {
+				t.Fatal(err)
+			}
+			for _, name := range []string{"ca.crt", "ca.key"} {
+				if err := os.WriteFile(filepath.Join(c.DataDir, "pki", name), []byte("nonsense"), 0o600); err != nil {
+					t.Fatal(err)
+				}
+			}
+		}, "is not PEM encoded"},
+		{"unreachable etcd", func(c *Config) { c.EtcdServers = []string{"http://127.0.0.1:1"} }, "reach etcd at [http://127.0.0.1:1]"},
+		{"missing token file", func(c *Config) { c.TokenFile = "/nonexistent" }, "no such file or directory"},
+	} {
+		t.Run(test.name, func(t *testing.T) {
+			config := testConfig(t)
+			test.change(&config)
+			s, err := Start(t.Context(), config)
+			if err == nil {
+				t.Fatal(s.Close(), "started")
+			}
+			if !strings.Contains(err.Error(), test.want) || strings.Contains(err.Error(), "\n") {
+				t.Errorf("error %q, want one line with %q", err, test.want)
+			}
+			if config.DataDir == taken.config.DataDir || test.name == "data directory is a file" || config.DataDir == "" {
+				return
+			}
+			lock, err := openDataDir(config.DataDir)
+			if err != nil {
+				t.Fatalf("the failed server still holds its data directory: %v", err)
+			}
+			if err := lock.Close(); err != nil {
+				t.Error(err)
+			}
+		})
 	}
 }

@@ -12,6 +12,7 @@ import (
 	"k8s.io/apimachinery/pkg/fields"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/util/validation/field"
 	genericregistry "k8s.io/apiserver/pkg/registry/generic/registry"
 	"k8s.io/apiserver/pkg/registry/rest"
 
@@ -136,6 +137,11 @@ type bindStrategy struct{ rest.RESTUpdateStrategy }
 func (bindStrategy) PrepareForUpdate(_ context.Context, obj, old runtime.Object) {
 	pod := obj.(*corev1.Pod)
 	pod.Generation = old.(*corev1.Pod).Generation + 1
+}
+
+// ValidateUpdate has nothing to say: all that changes is set above.
+func (bindStrategy) ValidateUpdate(context.Context, runtime.Object, runtime.Object) field.ErrorList {
+	return nil
 }
 
 func setScheduled(pod *corev1.Pod) {

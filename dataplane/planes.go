@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"strings"
 
+	"github.com/fairway-net/fairway/dataplane/iptables"
 	"github.com/fairway-net/fairway/dataplane/ipvs"
 	"github.com/fairway-net/fairway/dataplane/nftables"
 	"github.com/fairway-net/fairway/internal/kernel"
@@ -33,6 +34,11 @@ func Kinds() []Kind {
 			Name: "nftables", Short: "nf_tables over netlink: a constant number of rules over maps and sets",
 			New:    func(o kernel.Options) (Plane, error) { return nftables.New(o) },
 			Render: nftables.Render, Script: nftables.Script,
+		},
+		{
+			Name: "iptables", Short: "iptables rules in kube-proxy's form, both the nft and the legacy variant",
+			New:    func(o kernel.Options) (Plane, error) { return iptables.New(o) },
+			Render: iptables.Render, Script: iptables.Script,
 		},
 		{
 			Name: "ipvs", Short: "IPVS, ipsets and a constant number of iptables rules",

@@ -8,9 +8,12 @@ package iptables
 import (
 	"bytes"
 	"context"
+	"errors"
 	"fmt"
 	"os"
 	"os/exec"
+
+	"github.com/fairway-net/fairway/internal/kernel"
 )
 
 // Family is an IP family: each has its own tables and commands.
@@ -81,16 +84,21 @@ func (t *Tool) Save(ctx context.Context, f Family, table string) (*Table, error)
 	return &Table{Name: table}, nil
 }
 
-// Probe reports whether tables of this family can be read and, as far as that
-// can be told without changing anything, written; a kernel.MissingError says
-// what this machine lacks.
-func (t *Tool) Probe(ctx context.Context, f Family) error {
-	_, stderr, err := t.run(ctx, f.Command()+"-restore", []byte("*filter\nCOMMIT\n"), "--noflush", "-w", "--test")
+// Test is Restore without putting anything into force. Missing extensions are
+// reported as kernel.MissingError.
+func (t *Tool) Test(ctx context.Context, f Family, input []byte) error {
+	program := f.Command() + "-restore"
+	_, stderr, err := t.run(ctx, program, input, "--noflush", "-w", "--test")
 	if err != nil {
-		return t.explain(f.Command()+"-restore", nil, stderr, err)
+		return t.explain(program, input, stderr, err)
+	}
+	if what := t.missing(string(stderr)); what != "" { // only a warning, without the kernel being asked
+		return &kernel.MissingError{What: what, Err: &RestoreError{Program: program, Answer: answer(stderr), Err: errWarned}}
 	}
 	return nil
 }
+
+var errWarned = errors.New("warned only")
 
 func (t *Tool) run(ctx context.Context, program string, stdin []byte, args ...string) (stdout, stderr []byte, err error) {
 	path, ok := t.paths[program]

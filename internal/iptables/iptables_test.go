@@ -46,7 +46,7 @@ func each(t *testing.T, run func(t *testing.T, tool *Tool, f Family)) {
 func TestRestoreAndSave(t *testing.T) {
 	each(t, func(t *testing.T, tool *Tool, f Family) {
 		ctx := context.Background()
-		if err := tool.Probe(ctx, f); err != nil {
+		if err := tool.Test(ctx, f, []byte("*filter\nCOMMIT\n")); err != nil {
 			t.Fatal(err)
 		}
 		var in Input

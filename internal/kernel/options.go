@@ -11,6 +11,9 @@ type Options struct {
 	MasqueradeMark uint32
 	// Scheduler is what pools get that name none; "" leaves it to the plane.
 	Scheduler string
+	// IPTablesVariant names the iptables to use, "nft" or "legacy"; "" means the
+	// one that is in use on this machine.
+	IPTablesVariant string
 	// StateDir is where planes keep what must outlive the process and isn't in
 	// the kernel (sockets handed over, sysctls to be put back); "" means
 	// /run/fairway.

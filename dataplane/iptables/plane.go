@@ -1,0 +1,212 @@
+// Package iptables is the plane of rules for iptables, both variants, in the
+// form that operators know from kube-proxy: KUBE-SERVICES leads to a chain for
+// each Service port (KUBE-SVC-…), and that to one for each backend (KUBE-SEP-…).
+//
+// Unlike there, KUBE-SERVICES isn't a list of all Services. It leads to small
+// chains by ever longer prefixes of the destination (see [tree]), so that what
+// belongs to no Service passes a handful of rules, and what does passes a
+// number that grows with the logarithm of the number of Services. A change
+// rewrites the chains it concerns, and nothing is read back in steady state.
+//
+// Limits of the kernel's: session affinity (xt_recent) remembers the last
+// ip_list_tot clients of an endpoint, 100 unless the module is told otherwise.
+package iptables
+
+import (
+	"context"
+	"fmt"
+
+	"github.com/fairway-net/fairway/internal/conntrack"
+	"github.com/fairway-net/fairway/internal/iptables"
+	"github.com/fairway-net/fairway/internal/kernel"
+	"github.com/fairway-net/fairway/model"
+)
+
+// defaultMark is kube-proxy's mark for packets to be masqueraded.
+const defaultMark = 0x4000
+
+// Plane programs iptables in the network namespace of the calling thread.
+type Plane struct {
+	options kernel.Options
+	tool    *iptables.Tool
+	lacks   []kernel.Lack
+	noIPv6  error // why ip6tables can't be used here; nil if it can
+	limits  limits
+
+	localnet, localnetKnown bool // whether packets of 127.0.0.0/8 are routed for us
+
+	applied *model.Table // nil if it isn't known what the kernel holds
+	states  map[iptables.Family]*state
+}
+
+// New makes a plane that uses the iptables variant found on this machine. It
+// changes nothing.
+func New(o kernel.Options) (*Plane, error) {
+	ctx := context.Background()
+	tool, err := iptables.Find(ctx, o.IPTablesVariant)
+	if err != nil {
+		return nil, fmt.Errorf("find iptables: %w", err)
+	}
+	p := &Plane{options: o, tool: tool, states: map[iptables.Family]*state{}}
+	if err := probe(ctx, tool, iptables.IPv4); err != nil {
+		return nil, fmt.Errorf("probe iptables (%s): %w", tool.Variant(), err)
+	}
+	if err := probe(ctx, tool, iptables.IPv6); kernel.IsMissing(err) {
+		p.noIPv6 = err
+	} else if err != nil {
+		return nil, fmt.Errorf("probe ip6tables (%s): %w", tool.Variant(), err)
+	}
+	p.limits, p.lacks = lacks(ctx, tool)
+	return p, nil
+}
+
+// Variant tells which iptables is used.
+func (p *Plane) Variant() string { return string(p.tool.Variant()) }
+
+func mark(o kernel.Options) uint32 {
+	if o.MasqueradeMark != 0 {
+		return o.MasqueradeMark
+	}
+	return defaultMark
+}
+
+// Apply makes the kernel's chains those of the table.
+func (p *Plane) Apply(ctx context.Context, want *model.Table, verify bool) error {
+	before := p.applied
+	changes := want.Since(before)
+	if before != nil && !verify && changes.Empty() {
+		p.applied = want
+		return nil
+	}
+	p.applied = nil // not known until all is done
+	for _, f := range iptables.Families() {
+		if f == iptables.IPv6 && p.noIPv6 != nil {
+			if hasIPv6(want) {
+				return fmt.Errorf("program IPv6: %w", p.noIPv6)
+			}
+			continue
+		}
+		if err := p.applyFamily(ctx, f, want, changes, before == nil || verify); err != nil {
+			return err
+		}
+	}
+	sweep := conntrack.Plan(before, want, changes)
+	if _, err := sweep.Run(ctx); err != nil {
+		return fmt.Errorf("forget stale flows: %w", err)
+	}
+	p.applied = want
+	return nil
+}
+
+func (p *Plane) applyFamily(ctx context.Context, f iptables.Family, want *model.Table, changes *model.Changes, verify bool) error {
+	todo, err := p.plan(ctx, f, want, changes, verify)
+	if err != nil {
+		return err
+	}
+	if f == iptables.IPv4 {
+		if err := p.routeLocalnet(p.states[f].loopbacks > 0); err != nil {
+			return err
+		}
+	}
+	for _, input := range todo.inputs(p.tool.Variant()) {
+		if err := p.tool.Restore(ctx, f, input); err != nil {
+			return fmt.Errorf("program %s: %w", f, err)
+		}
+	}
+	return nil
+}
+
+// plan brings the family's state to the table and tells what there is to do.
+func (p *Plane) plan(ctx context.Context, f iptables.Family, want *model.Table, changes *model.Changes, verify bool) (*plan, error) {
+	s := p.states[f]
+	if !verify && !changes.Settings {
+		return s.change(want, changes), nil
+	}
+	next := newState(f, mark(p.options), want.Settings)
+	next.limits = p.limits
+	next.load(want)
+	p.states[f] = next
+	if !verify {
+		return next.replace(s.chains), nil
+	}
+	there, err := p.read(ctx, f)
+	if err != nil {
+		return nil, err
+	}
+	todo := next.replace(there.fingerprints())
+	todo.jumps, todo.stale = there.missing(jumps()), there.stale(jumps())
+	there.keepReferred(todo)
+	return todo, nil
+}
+
+// hasIPv6 reports whether a table asks for anything of IPv6.
+func hasIPv6(t *model.Table) bool {
+	for _, prefix := range t.Settings.Reserved {
+		if prefix.Addr().Is6() {
+			return true
+		}
+	}
+	for f := range t.Frontends() {
+		if f.Addr.Is6() && !f.Addr.IsLoopback() {
+			return true
+		}
+	}
+	return false
+}
+
+// probe finds out whether the kernel has what the rules use, without
+// installing any.
+func probe(ctx context.Context, tool *iptables.Tool, f iptables.Family) error {
+	s := newState(f, defaultMark, &model.Settings{})
+	var in iptables.Input
+	nat := in.Block("nat")
+	nat.Chain(markMasqChain,
+		"-m addrtype --src-type LOCAL -m comment --comment probe -j MARK --set-xmark 0x4000/0x4000",
+		"-m statistic --mode random --probability 0.50000000000 -j RETURN",
+		"-m recent --rcheck --seconds 1 --reap --name KUBE-PROBE --rsource -j RETURN")
+	filter := in.Block("filter")
+	filter.Chain(invalidChain, append(s.refuseAll(), "-m conntrack --ctstate INVALID -j DROP", "-m mark --mark 0x4000/0x4000 -j RETURN")...)
+	return tool.Test(ctx, f, in.Bytes())
+}
+
+// limits are what this machine can't do of what iptables can.
+type limits struct{ noSCTP, noLocalnet bool }
+
+// lacks lists what this plane, or this machine with it, doesn't do.
+func lacks(ctx context.Context, tool *iptables.Tool) (limits, []kernel.Lack) {
+	var l limits
+	list := []kernel.Lack{{
+		Feature: kernel.LocalhostNodePort, Value: "IPv6",
+		Why: "Linux never routes packets from ::1 out of the machine",
+	}}
+	if !canRouteLocalnet() {
+		l.noLocalnet = true
+		list = append(list, kernel.Lack{
+			Feature: kernel.LocalhostNodePort, Value: "IPv4",
+			Why: "the sysctl net.ipv4.conf.all.route_localnet can't be set here",
+		})
+	}
+	if err := probeSCTP(ctx, tool); err != nil {
+		l.noSCTP = true
+		list = append(list, kernel.Lack{Feature: kernel.SCTPProtocol, Why: err.Error()})
+	}
+	for _, s := range []model.Scheduler{
+		model.RoundRobin, model.WeightedRoundRobin, model.LeastConnection, model.WeightedLeastConnection, model.DestinationHashing,
+		model.SourceHashing, model.ShortestExpectedDelay, model.NeverQueue, model.MaglevHashing,
+	} {
+		list = append(list, kernel.Lack{
+			Feature: kernel.Scheduling, Value: string(s),
+			Why: "iptables rules choose at random, in proportion to the weights",
+		})
+	}
+	return l, list
+}
+
+func probeSCTP(ctx context.Context, tool *iptables.Tool) error {
+	var in iptables.Input
+	in.Block("nat").Chain(markMasqChain, "-p sctp -m sctp --dport 1 -j RETURN")
+	return tool.Test(ctx, iptables.IPv4, in.Bytes())
+}
+
+// Lacks lists what this plane doesn't do.
+func (p *Plane) Lacks() []kernel.Lack { return p.lacks }

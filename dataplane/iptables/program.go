@@ -1,0 +1,121 @@
+package iptables
+
+import (
+	"slices"
+	"strings"
+
+	"github.com/fairway-net/fairway/internal/iptables"
+)
+
+// pieceSize is how many chains go into one piece of input: those of about 250
+// Services with five endpoints. The time that iptables-nft-restore takes grows
+// with the square of its input, whatever is installed already.
+const pieceSize = 1500
+
+// inputs is what iptables-restore is to be fed with, in this order. It is one
+// for all but very large changes of the nft variant; in those, chains come
+// before the chains that refer to them, so that each piece leaves everything
+// in working order.
+func (p *plan) inputs(v iptables.Variant) [][]byte {
+	if p.empty() {
+		return nil
+	}
+	if v != iptables.NFT || len(p.refusals)+len(p.nat)+len(p.rest) <= pieceSize {
+		var in iptables.Input
+		b := in.Block("filter")
+		p.refusals.write(b, p.refusals.sorted())
+		p.lead(b, "filter")
+		b = in.Block("nat")
+		p.nat.write(b, p.nat.sorted())
+		p.lead(b, "nat")
+		p.rest.write(in.Block("filter"), p.rest.sorted())
+		return [][]byte{in.Bytes()}
+	}
+	var inputs [][]byte
+	inputs = append(inputs, p.refusals.pieces("filter", p)...)
+	inputs = append(inputs, p.nat.pieces("nat", p)...)
+	return append(inputs, p.rest.pieces("filter", &plan{})...)
+}
+
+// sorted lists the chains: lower levels first, deletions last.
+func (d delta) sorted() []chainID {
+	ids := make([]chainID, 0, len(d))
+	for id := range d {
+		ids = append(ids, id)
+	}
+	slices.SortFunc(ids, func(a, b chainID) int {
+		switch x, y := d[a], d[b]; {
+		case x.delete != y.delete && x.delete:
+			return 1
+		case x.delete != y.delete:
+			return -1
+		case x.level != y.level:
+			return x.level - y.level
+		}
+		return strings.Compare(a.name, b.name)
+	})
+	return ids
+}
+
+// write puts these chains of the delta into a block.
+func (d delta) write(b *iptables.Block, ids []chainID) {
+	for _, id := range ids {
+		if d[id].delete {
+			b.DeleteChain(id.name)
+		} else {
+			b.Chain(id.name, d[id].rules...)
+		}
+	}
+}
+
+// pieces writes a delta of one table as several inputs. The plan's jumps come
+// after the chains they lead to; chains to be deleted are emptied before any is
+// deleted, because they refer to each other.
+func (d delta) pieces(table string, p *plan) [][]byte {
+	var inputs [][]byte
+	piece := func(write func(*iptables.Block)) {
+		var in iptables.Input
+		write(in.Block(table))
+		if !in.Empty() {
+			inputs = append(inputs, in.Bytes())
+		}
+	}
+	var made, gone []chainID
+	for _, id := range d.sorted() {
+		if d[id].delete {
+			gone = append(gone, id)
+		} else {
+			made = append(made, id)
+		}
+	}
+	for ids := range slices.Chunk(made, pieceSize) {
+		piece(func(b *iptables.Block) { d.write(b, ids) })
+	}
+	piece(func(b *iptables.Block) { p.lead(b, table) })
+	for ids := range slices.Chunk(gone, pieceSize) {
+		piece(func(b *iptables.Block) {
+			for _, id := range ids {
+				b.Chain(id.name)
+			}
+		})
+	}
+	for ids := range slices.Chunk(gone, pieceSize) {
+		piece(func(b *iptables.Block) { d.write(b, ids) })
+	}
+	return inputs
+}
+
+// lead puts the jumps of a table at the beginning of their chains, in their
+// order, and takes the stale ones out.
+func (p *plan) lead(b *iptables.Block, table string) {
+	for _, j := range slices.Backward(p.jumps) {
+		if j.table == table {
+			b.Insert(j.chain, j.rule)
+		}
+	}
+	for _, j := range p.stale {
+		if j.table == table {
+			b.DeleteRule(j.chain, j.rule)
+		}
+	}
+}

@@ -1,0 +1,96 @@
+package iptables
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+
+	"github.com/fairway-net/fairway/internal/iptables"
+	"github.com/fairway-net/fairway/internal/kernel"
+)
+
+// Remove takes our chains and the jumps to them out of both variants, and with
+// them what a kube-proxy in iptables mode left. The kubelet's own chains stay
+// (KUBE-KUBELET-CANARY, KUBE-FIREWALL, KUBE-MARK-DROP), and so does any chain
+// of ours that rules of others lead to.
+func (p *Plane) Remove(ctx context.Context) error {
+	p.applied, p.states = nil, map[iptables.Family]*state{}
+	var problems []error
+	for _, v := range iptables.Variants() {
+		tool, err := iptables.Open(ctx, v)
+		if kernel.IsMissing(err) {
+			continue
+		}
+		if err == nil {
+			err = removeAll(ctx, tool)
+		}
+		if err != nil {
+			problems = append(problems, fmt.Errorf("remove rules of iptables (%s): %w", v, err))
+		}
+	}
+	if err := p.routeLocalnet(false); err != nil {
+		problems = append(problems, err)
+	}
+	return errors.Join(problems...)
+}
+
+func removeAll(ctx context.Context, tool *iptables.Tool) error {
+	for _, f := range iptables.Families() {
+		for _, name := range []string{"nat", "filter", "mangle"} {
+			table, err := tool.Save(ctx, f, name)
+			if kernel.IsMissing(err) {
+				continue // what can't be read can't be there
+			}
+			if err != nil {
+				return err
+			}
+			for _, input := range removal(table) {
+				if err := tool.Restore(ctx, f, input); err != nil {
+					return err
+				}
+			}
+		}
+	}
+	return nil
+}
+
+// canaryChain is made by kube-proxy in several tables, to notice when they are
+// flushed.
+const canaryChain = "KUBE-PROXY-CANARY"
+
+// removal is the input that takes all that is ours out of a table.
+func removal(table *iptables.Table) [][]byte {
+	stays := referred(table)
+	removable := func(chain string) bool { return (ours(chain) || chain == canaryChain) && !stays[chain] }
+	there := contents{tables: map[string]*iptables.Table{table.Name: table}}
+	gone := delta{}
+	for _, chain := range table.Chains {
+		if removable(chain.Name) {
+			gone[chainID{table.Name, chain.Name}] = change{delete: true}
+		}
+	}
+	return gone.pieces(table.Name, &plan{stale: there.jumpsTo(ours)})
+}
+
+// referred are the chains that rules of others lead to, at once or by way of
+// such chains.
+func referred(table *iptables.Table) map[string]bool {
+	stays := map[string]bool{}
+	var follow func(chain *iptables.Chain)
+	follow = func(chain *iptables.Chain) {
+		for _, r := range chain.Rules {
+			to := target(r)
+			if next := table.Chain(to); next != nil && ours(to) && !stays[to] {
+				stays[to] = true
+				follow(next)
+			}
+		}
+	}
+	for _, chain := range table.Chains {
+		if chain.Policy == "-" && !ours(chain.Name) && !strings.HasPrefix(chain.Name, canaryChain) {
+			follow(chain)
+		}
+	}
+	return stays
+}

@@ -1,0 +1,86 @@
+package iptables
+
+import (
+	"cmp"
+	"context"
+	"slices"
+	"strings"
+
+	"github.com/fairway-net/fairway/internal/iptables"
+	"github.com/fairway-net/fairway/internal/kernel"
+	"github.com/fairway-net/fairway/model"
+)
+
+// Render says what Apply would install: our chains, and the jumps to them from
+// the kernel's.
+func Render(t *model.Table, o kernel.Options) ([]kernel.Object, error) {
+	var objects []kernel.Object
+	for _, f := range iptables.Families() {
+		s := newState(f, mark(o), t.Settings)
+		s.load(t)
+		for id, c := range s.step() {
+			objects = append(objects, chainObject(f, id, c.rules))
+		}
+		for _, j := range jumps() {
+			objects = append(objects, jumpObject(f, j))
+		}
+	}
+	sortObjects(objects)
+	return objects, nil
+}
+
+// Objects reads back what the kernel holds.
+func (p *Plane) Objects(ctx context.Context) ([]kernel.Object, error) {
+	var objects []kernel.Object
+	for _, f := range iptables.Families() {
+		if f == iptables.IPv6 && p.noIPv6 != nil {
+			continue
+		}
+		there, err := p.read(ctx, f)
+		if err != nil {
+			return nil, err
+		}
+		for name, table := range there.tables {
+			for _, chain := range table.Chains {
+				if ours(chain.Name) {
+					objects = append(objects, chainObject(f, chainID{name, chain.Name}, chain.Rules))
+				}
+			}
+		}
+		for _, j := range there.jumpsTo(ours) {
+			objects = append(objects, jumpObject(f, j))
+		}
+	}
+	sortObjects(objects)
+	return objects, nil
+}
+
+func chainObject(f iptables.Family, id chainID, rules []string) kernel.Object {
+	return kernel.Object{Kind: "chain", Name: f.Command() + " " + id.table + " " + id.name, Text: strings.Join(rules, "\n")}
+}
+
+// jumpObject is named by where it leads from and to, and when: two of the jumps
+// in INPUT lead to chains of the same name.
+func jumpObject(f iptables.Family, j jump) kernel.Object {
+	return kernel.Object{Kind: "jump", Name: f.Command() + " " + j.table + " " + j.chain + " " + target(j.rule), Text: j.rule}
+}
+
+func sortObjects(objects []kernel.Object) {
+	slices.SortFunc(objects, func(a, b kernel.Object) int {
+		return cmp.Or(cmp.Compare(a.Kind, b.Kind), cmp.Compare(a.Name, b.Name), cmp.Compare(a.Text, b.Text))
+	})
+}
+
+// Script is input for iptables-restore --noflush and ip6tables-restore
+// --noflush that installs the same on a machine without any of it.
+func Script(t *model.Table, o kernel.Options) (map[string]string, error) {
+	files := map[string]string{}
+	for _, f := range iptables.Families() {
+		s := newState(f, mark(o), t.Settings)
+		s.load(t)
+		plan := s.replace(nil)
+		plan.jumps = jumps()
+		files[f.Command()+".rules"] = string(slices.Concat(plan.inputs(iptables.Legacy)...))
+	}
+	return files, nil
+}

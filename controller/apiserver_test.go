@@ -2,8 +2,11 @@ package controller_test
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"maps"
+	"math/rand/v2"
+	"net/http"
 	"net/netip"
 	"testing"
 
@@ -30,8 +33,27 @@ var serverCases = map[string]func(*rig){
 	"mirror goes with all": testMirrorGoesWithAll,
 }
 
+// faulty is a way to the API on which one write in twenty is not sent, and of
+// another the answer is lost.
+type faulty struct{ http.RoundTripper }
+
+func (f faulty) RoundTrip(request *http.Request) (*http.Response, error) {
+	fate := rand.IntN(20)
+	if request.Method == http.MethodGet || fate > 1 {
+		return f.RoundTripper.RoundTrip(request)
+	}
+	if fate == 0 {
+		return nil, errInjected
+	}
+	response, err := f.RoundTripper.RoundTrip(request)
+	if err != nil {
+		return nil, err
+	}
+	return nil, errors.Join(errInjected, response.Body.Close())
+}
+
 // TestOnAPIServer runs every case against the embedded API server, with one
-// set of controllers for all.
+// set of controllers for all, whose writes often fail.
 func TestOnAPIServer(t *testing.T) {
 	config := apiserver.DefaultConfig()
 	config.DataDir = t.TempDir()
@@ -55,7 +77,9 @@ func TestOnAPIServer(t *testing.T) {
 	}
 	whole := &rig{T: t, client: client}
 	whole.start(func(ctx context.Context, options controller.Options) error {
-		return controller.Run(ctx, server.LoopbackConfig(), options)
+		config := server.LoopbackConfig()
+		config.Wrap(func(inner http.RoundTripper) http.RoundTripper { return faulty{inner} })
+		return controller.Run(ctx, config, options)
 	}, controller.Options{})
 
 	all := maps.Clone(serverCases)
@@ -161,7 +185,10 @@ func testNamespaceDeleted(r *rig) {
 func testOwnerDeleted(r *rig) {
 	uid := r.createDeployment("web")
 	r.createPod(pod("a", "", "10.0.0.1", ownedByDeployment("web", uid)))
-	r.createPod(pod("lost", "", "10.0.0.2", ownedByDeployment("ghost", "no such uid")))
+	lost := pod("lost", "", "10.0.0.2", ownedByDeployment("ghost", "no such uid"))
+	r.do(func() (metav1.Object, error) {
+		return r.client.CoreV1().Pods(r.ns).Create(context.Background(), lost, metav1.CreateOptions{})
+	})
 	r.expectNoPod("lost")
 	if _, err := r.client.CoreV1().Pods(r.ns).Get(context.Background(), "a", metav1.GetOptions{}); err != nil {
 		r.Errorf("Pod of an owner that is there: %v", err)

@@ -210,8 +210,10 @@ func testManyPods(r *rig) {
 	if err != nil {
 		r.Fatal(err)
 	}
-	if len(found) != 2 {
-		r.Errorf("130 endpoints are in %d slices, not 2", len(found))
+	for _, slice := range found {
+		if len(slice.Endpoints) > 100 {
+			r.Errorf("a slice has %d endpoints", len(slice.Endpoints))
+		}
 	}
 }
 

@@ -7,13 +7,16 @@ import (
 	"fmt"
 	"io"
 	"net/netip"
+	"os"
 	"strconv"
 	"strings"
 
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
 	"golang.org/x/sync/errgroup"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	utilnet "k8s.io/apimachinery/pkg/util/net"
+	"k8s.io/apimachinery/pkg/util/uuid"
 	"k8s.io/klog/v2"
 
 	"github.com/fairway-net/fairway/apiserver"
@@ -52,15 +55,36 @@ func runServer(ctx context.Context, config apiserver.Config, out io.Writer, read
 	if ready != nil {
 		ready <- server
 	}
+	options, err := controllerOptions(config)
+	if err != nil {
+		return errors.Join(err, server.Close())
+	}
 	group, ctx := errgroup.WithContext(ctx)
 	group.Go(func() error {
-		if err := controller.Run(ctx, server.LoopbackConfig(), controller.Options{}); err != nil {
+		if err := controller.Run(ctx, server.LoopbackConfig(), options); err != nil {
 			return errors.Join(fmt.Errorf("run controllers: %w", err), server.Close())
 		}
 		return nil
 	})
 	group.Go(server.Wait)
 	return group.Wait()
+}
+
+// controllerOptions lets one server's controllers work at a time where several
+// servers may share an etcd.
+func controllerOptions(config apiserver.Config) (controller.Options, error) {
+	if len(config.EtcdServers) == 0 {
+		return controller.Options{}, nil
+	}
+	host, err := os.Hostname()
+	if err != nil {
+		return controller.Options{}, fmt.Errorf("name this server for the controllers' lease: %w", err)
+	}
+	return controller.Options{Lease: &controller.Lease{
+		Namespace: metav1.NamespaceSystem,
+		Name:      "fairway-controllers",
+		Identity:  host + "_" + string(uuid.NewUUID()),
+	}}, nil
 }
 
 // addServerFlags binds the flags of an API server to its configuration, whose

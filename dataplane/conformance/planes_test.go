@@ -127,8 +127,7 @@ func (th *theatre) renew(t *testing.T) {
 }
 
 func play(t *testing.T, th *theatre, kind, other string, c *Case) {
-	before, err := th.stage.Snapshot()
-	if err != nil {
+	if err := th.stage.Begin(); err != nil {
 		t.Fatal(err)
 	}
 	stateDir := t.TempDir()
@@ -146,7 +145,7 @@ func play(t *testing.T, th *theatre, kind, other string, c *Case) {
 	if err := run.Finish(); err != nil {
 		t.Error(err)
 	}
-	if err := th.stage.Left(before, stateDir); err != nil {
+	if err := th.stage.Left(stateDir); err != nil {
 		t.Error(err)
 	}
 	if t.Failed() {

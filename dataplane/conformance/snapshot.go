@@ -18,9 +18,9 @@ import (
 	"github.com/vishvananda/netlink"
 )
 
-// Snapshot is what a plane must leave as it found it: the output of commands
+// snapshot is what a plane must leave as it found it: the output of commands
 // and the sysctls of the node's namespace, by name.
-type Snapshot map[string]string
+type snapshot map[string]string
 
 // dumps are the commands that show kernel state. Those that this machine
 // doesn't have are left out.
@@ -41,9 +41,9 @@ var dumps = [][]string{
 	{"tc", "qdisc", "show"},
 }
 
-// Snapshot reads the node's kernel state.
-func (s *Stage) Snapshot() (Snapshot, error) {
-	shot := Snapshot{}
+// snapshot reads the node's kernel state.
+func (s *Stage) snapshot() (snapshot, error) {
+	shot := snapshot{}
 	for _, command := range dumps {
 		path, err := exec.LookPath(command[0])
 		if err != nil {
@@ -76,7 +76,7 @@ func (s *Stage) Snapshot() (Snapshot, error) {
 
 // difference says what is in b and wasn't in a, and the reverse. Sysctls that
 // came with a kernel module, or went with an interface, don't count.
-func (a Snapshot) difference(b Snapshot) string {
+func (a snapshot) difference(b snapshot) string {
 	var out strings.Builder
 	for _, name := range slices.Sorted(maps.Keys(a)) {
 		now, still := b[name]
@@ -91,8 +91,8 @@ func (a Snapshot) difference(b Snapshot) string {
 // volatile sysctls are counters, or can't be read.
 var volatile = []string{"nf_conntrack_count", "tcp_fastopen_key", "stable_secret", "flush", "nf_log"}
 
-func (s *Stage) sysctls() (Snapshot, error) {
-	shot := Snapshot{}
+func (s *Stage) sysctls() (snapshot, error) {
+	shot := snapshot{}
 	err := s.node.Do(func() error {
 		for _, root := range []string{"/proc/sys/net/ipv4", "/proc/sys/net/ipv6", "/proc/sys/net/netfilter"} {
 			if err := filepath.WalkDir(root, shot.readSysctl); err != nil && !errors.Is(err, fs.ErrNotExist) {
@@ -104,7 +104,7 @@ func (s *Stage) sysctls() (Snapshot, error) {
 	return shot, err
 }
 
-func (a Snapshot) readSysctl(path string, d fs.DirEntry, err error) error {
+func (a snapshot) readSysctl(path string, d fs.DirEntry, err error) error {
 	switch {
 	case errors.Is(err, fs.ErrNotExist):
 		return nil // an interface went while we looked
@@ -139,16 +139,26 @@ func (s *Stage) forgetFlows() error {
 	return nil
 }
 
-// Left says what a removed plane has left on the node and in its state
-// directory, and forgets the flows of the case.
-func (s *Stage) Left(before Snapshot, stateDir string) error {
+// Begin notes the node's kernel state, for Left to compare with.
+func (s *Stage) Begin() (err error) {
+	if s.before == nil {
+		s.before, err = s.snapshot()
+	}
+	return err
+}
+
+// Left says what a removed plane has left on the node since Begin, and in its
+// state directory, and forgets the flows of the case.
+func (s *Stage) Left(stateDir string) error {
 	if err := s.forgetFlows(); err != nil {
 		return err
 	}
-	after, err := s.Snapshot()
+	before := s.before
+	after, err := s.snapshot()
 	if err != nil {
 		return err
 	}
+	s.before = after
 	if difference := before.difference(after); difference != "" {
 		return fmt.Errorf("removed, the plane left the node changed:\n%s", difference)
 	}

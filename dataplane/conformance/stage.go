@@ -3,6 +3,7 @@ package conformance
 import (
 	"errors"
 	"fmt"
+	"io/fs"
 	"net/netip"
 	"os"
 	"strconv"
@@ -25,6 +26,7 @@ type Stage struct {
 	node    *topology.Node
 	hosts   map[string]*topology.Host
 	servers []*echo.Server
+	before  snapshot // of the node, without a plane
 }
 
 var stages atomic.Int64
@@ -105,7 +107,7 @@ func (s *Stage) route() error {
 
 // sysctls keep hosts from learning, when the node passes a packet on to where
 // it came from, that there is a shorter way, and from answering only some of
-// many packets with ICMP errors.
+// many packets with ICMP errors. Those of SCTP are there if the kernel has it.
 var sysctls = map[string]string{
 	"ipv4/conf/all/accept_redirects":  "0",
 	"ipv4/conf/eth0/accept_redirects": "0",
@@ -113,11 +115,16 @@ var sysctls = map[string]string{
 	"ipv6/conf/eth0/accept_redirects": "0",
 	"ipv4/icmp_ratemask":              "0",
 	"ipv6/icmp/ratelimit":             "0",
+	// An ICMP error that comes while the socket still sends is forgotten; the
+	// next one comes after this.
+	"sctp/rto_initial": "100",
+	"sctp/rto_min":     "100",
 }
 
 func setSysctls() error {
 	for path, value := range sysctls {
-		if err := os.WriteFile("/proc/sys/net/"+path, []byte(value), 0); err != nil {
+		err := os.WriteFile("/proc/sys/net/"+path, []byte(value), 0)
+		if err != nil && !errors.Is(err, fs.ErrNotExist) {
 			return err
 		}
 	}

@@ -40,14 +40,13 @@ func TestStage(t *testing.T) {
 	}
 	script.WriteString("probe a tcp c:81 -> pass\nprobe a tcp c6:81 -> pass\nprobe a udp c:81 -> pass\n")
 	script.WriteString("probe a udp 198.51.100.1:81 -> pass\nprobe node tcp localhost:8080 -> pass\n")
-	before, err := s.Snapshot()
-	if err != nil {
+	if err := s.Begin(); err != nil {
 		t.Fatal(err)
 	}
 	if err := playBare(t, s, script.String()); err != nil {
 		t.Error(err)
 	}
-	if err := s.Left(before, t.TempDir()); err != nil {
+	if err := s.Left(t.TempDir()); err != nil {
 		t.Error(err)
 	}
 }

@@ -6,8 +6,10 @@ import (
 	"os"
 
 	"github.com/fairway-net/fairway/cmd"
+	"github.com/fairway-net/fairway/dataplane/userspace"
 )
 
 func main() {
+	userspace.Main() // returns unless this process is a relay
 	os.Exit(cmd.Main())
 }

@@ -123,7 +123,7 @@ func frontendAsks(f *model.Frontend, lack kernel.Lack) bool {
 	case kernel.LocalhostNodePort:
 		return f.Addr.IsLoopback()
 	case kernel.SilentDrop:
-		return f.Sources != nil
+		return f.Sources != nil && (lack.Value == "" || lack.Value == f.Proto.String())
 	}
 	return false
 }

@@ -7,6 +7,7 @@ import (
 	"github.com/fairway-net/fairway/dataplane/iptables"
 	"github.com/fairway-net/fairway/dataplane/ipvs"
 	"github.com/fairway-net/fairway/dataplane/nftables"
+	"github.com/fairway-net/fairway/dataplane/userspace"
 	"github.com/fairway-net/fairway/internal/kernel"
 	"github.com/fairway-net/fairway/model"
 )
@@ -44,6 +45,11 @@ func Kinds() []Kind {
 			Name: "ipvs", Short: "IPVS, ipsets and a constant number of iptables rules",
 			New:    func(o kernel.Options) (Plane, error) { return ipvs.New(o) },
 			Render: ipvs.Render, Script: ipvs.Script,
+		},
+		{
+			Name: "userspace", Short: "a relay process: for kernels and sandboxes where nothing else works",
+			New:    func(o kernel.Options) (Plane, error) { return userspace.New(o) },
+			Render: userspace.Render,
 		},
 	}
 }

@@ -29,9 +29,21 @@ func (w *wanted) weaken(v model.Verdict, lacks []kernel.Lack) []weaker {
 		made = append(made, weaker{lack, "the source may be masqueraded"})
 		w.lenient = true
 	}
-	if lack := lackOf(lacks, kernel.SilentDrop, ""); lack != nil && v.Action == model.Discard {
+	if lack := lackOf(lacks, kernel.SilentDrop, protocolOf(v)); lack != nil && v.Action == model.Discard {
 		made = append(made, weaker{lack, "expected to be refused instead"})
-		w.outcome = Refused
+		w.outcome, w.reset = Refused, true
+	}
+	if lack := lackOf(lacks, kernel.UnservedPorts, ""); lack != nil && v.Action == model.Pass && w.outcome == Silent {
+		made = append(made, weaker{lack, "may be refused instead"})
+		w.refusable = true
 	}
 	return made
+}
+
+// protocolOf is the protocol that a verdict's frontend has; "" without one.
+func protocolOf(v model.Verdict) string {
+	if v.Frontend == nil {
+		return ""
+	}
+	return v.Frontend.Proto.String()
 }

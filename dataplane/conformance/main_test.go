@@ -4,10 +4,13 @@ import (
 	"fmt"
 	"os"
 	"testing"
+
+	"github.com/fairway-net/fairway/dataplane/userspace"
 )
 
 // TestMain lets the test binary be a plane's process, too.
 func TestMain(m *testing.M) {
+	userspace.Main() // returns unless this process is a relay
 	if kind := os.Getenv(KindEnv); kind != "" {
 		if err := Serve(kind, os.Getenv(StateDirEnv), os.Stdin, os.Stdout); err != nil {
 			fmt.Fprintln(os.Stderr, err)

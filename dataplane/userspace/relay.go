@@ -3,13 +3,16 @@ package userspace
 import (
 	"errors"
 	"fmt"
+	"net"
 	"net/netip"
 	"os"
 	"slices"
 	"sync"
+	"syscall"
 	"time"
 
 	"github.com/vishvananda/netlink"
+	"golang.org/x/sys/unix"
 
 	"github.com/fairway-net/fairway/model"
 )
@@ -45,7 +48,8 @@ func newRelay(scheduler model.Scheduler) *relay {
 }
 
 // apply makes the relay forward what the next table says. The error names every
-// listener that couldn't be opened; all others are.
+// listener that couldn't be opened; all others are. A delta that makes the table
+// anew has listeners tried again that couldn't be opened before.
 func (r *relay) apply(d *model.Delta) error {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -114,6 +118,20 @@ func (r *relay) listen(k model.Key) (socket, error) {
 	}
 	return r.listenUDP(k, file)
 }
+
+// listenConfig binds to addresses that only a route makes local: IPv6 calls
+// them non-local (IPV6_FREEBIND, linux/in6.h).
+var listenConfig = net.ListenConfig{Control: func(network, _ string, c syscall.RawConn) error {
+	var err error
+	controlErr := c.Control(func(fd uintptr) {
+		level, option := unix.IPPROTO_IP, unix.IP_FREEBIND
+		if network == "tcp6" || network == "udp6" {
+			level, option = unix.IPPROTO_IPV6, unix.IPV6_FREEBIND
+		}
+		err = unix.SetsockoptInt(int(fd), level, option, 1)
+	})
+	return errors.Join(controlErr, err)
+}}
 
 func (r *relay) index(f *model.Frontend, add bool) {
 	if f == nil {

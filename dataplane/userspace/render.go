@@ -28,8 +28,8 @@ func Render(t *model.Table, _ kernel.Options) ([]kernel.Object, error) {
 // those that are open.
 func objects(routes routeSet, t *model.Table, open func(model.Key) bool) []kernel.Object {
 	var list []kernel.Object
-	for prefix, kind := range routes {
-		list = append(list, kernel.Object{Kind: kindRoute, Name: prefix.String(), Text: kind.String()})
+	for prefix := range routes {
+		list = append(list, kernel.Object{Kind: kindRoute, Name: prefix.String(), Text: "local"})
 	}
 	for f := range t.Frontends() {
 		if listens(t, f) && open(f.Key) {
@@ -72,49 +72,63 @@ func poolText(p *model.Pool) string {
 }
 
 // listens reports whether a frontend needs a socket: if any packet to it is
-// forwarded, or must not be answered. Where all are refused, the kernel does
-// it, better than a process could.
+// forwarded, or must not be answered, which UDP can do. Where all are refused,
+// the kernel does it, better than a process could.
 func listens(t *model.Table, f *model.Frontend) bool {
 	if f.Proto == model.SCTP {
 		return false
 	}
 	for _, r := range f.Routes {
 		p := t.Pool(r.Pool)
-		if len(p.Backends) > 0 || p.Empty == model.Drop || f.Proto == model.UDP && len(p.Draining) > 0 {
+		if len(p.Backends) > 0 || f.Proto == model.UDP && (p.Empty == model.Drop || len(p.Draining) > 0) {
 			return true
 		}
 	}
 	return false
 }
 
-// routeKind is the type of a route in the kernel's local table.
-type routeKind uint8
+// routeSet is what this plane has in the kernel's local table: prefixes that
+// are this node's own.
+type routeSet map[netip.Prefix]struct{}
 
-const (
-	routeLocal routeKind = iota // the address is this node's
-	routeThrow                  // it is not, though a wider route says so
-)
-
-func (k routeKind) String() string { return [...]string{"local", "throw"}[k] }
-
-// routeSet is what this plane has in the local table.
-type routeSet map[netip.Prefix]routeKind
-
-// routesFor are the routes that a table needs.
+// routesFor are the routes that a table needs. Reserved ranges are cut around
+// addresses that somebody else serves, since a "throw" route ends the lookup
+// where the kernel keeps the local and the main table as one.
 func routesFor(t *model.Table) routeSet {
 	routes := routeSet{}
 	for _, p := range t.Settings.Reserved {
-		routes[p] = routeLocal
-	}
-	for _, a := range t.Settings.Exempt {
-		routes[host(a)] = routeThrow
+		routes.addWithout(p, t.Settings.Exempt)
 	}
 	for f := range t.Frontends() {
 		if needsRoute(t.Settings, f.Addr) {
-			routes[host(f.Addr)] = routeLocal
+			routes[host(f.Addr)] = struct{}{}
 		}
 	}
 	return routes
+}
+
+// addWithout adds what is left of p when addresses are cut out of it: for each
+// of them at most one prefix per bit.
+func (s routeSet) addWithout(p netip.Prefix, holes []netip.Addr) {
+	switch {
+	case !slices.ContainsFunc(holes, p.Contains):
+		s[p] = struct{}{}
+	case !p.IsSingleIP():
+		lower := netip.PrefixFrom(p.Addr(), p.Bits()+1)
+		s.addWithout(lower, holes)
+		s.addWithout(netip.PrefixFrom(upperHalf(p), p.Bits()+1), holes)
+	}
+}
+
+// upperHalf is the first address of a prefix's second half.
+func upperHalf(p netip.Prefix) netip.Addr {
+	bytes := p.Addr().AsSlice()
+	bytes[p.Bits()/8] |= 0x80 >> (p.Bits() % 8)
+	a, ok := netip.AddrFromSlice(bytes)
+	if !ok {
+		panic("an address of a prefix has no length of an address")
+	}
+	return a
 }
 
 // needsRoute reports whether an address of a frontend is not local anyway.

@@ -25,11 +25,7 @@ func readRoutes() (routeSet, error) {
 		}
 		for _, r := range list {
 			if p, ok := prefixOf(r.Dst); ok {
-				kind := routeLocal
-				if r.Type == unix.RTN_THROW {
-					kind = routeThrow
-				}
-				routes[p] = kind
+				routes[p] = struct{}{}
 			}
 		}
 	}
@@ -46,44 +42,41 @@ func prefixOf(n *net.IPNet) (netip.Prefix, bool) {
 }
 
 // addRoute adds a route; one that is there already is none to complain of.
-func addRoute(p netip.Prefix, kind routeKind) error {
-	r, err := route(p, kind)
+func addRoute(p netip.Prefix) error {
+	r, err := route(p)
 	if err != nil {
 		return err
 	}
 	if err := netlink.RouteReplace(r); err != nil {
-		return fmt.Errorf("add %s route %s: %w", kind, p, err)
+		return fmt.Errorf("add local route %s: %w", p, err)
 	}
 	return nil
 }
 
 // deleteRoute removes a route; one that isn't there is none to complain of.
-func deleteRoute(p netip.Prefix, kind routeKind) error {
-	r, err := route(p, kind)
+func deleteRoute(p netip.Prefix) error {
+	r, err := route(p)
 	if err != nil {
 		return err
 	}
 	if err := netlink.RouteDel(r); err != nil && !errors.Is(err, unix.ESRCH) {
-		return fmt.Errorf("delete %s route %s: %w", kind, p, err)
+		return fmt.Errorf("delete local route %s: %w", p, err)
 	}
 	return nil
 }
 
-func route(p netip.Prefix, kind routeKind) (*netlink.Route, error) {
-	r := &netlink.Route{
-		Dst:      &net.IPNet{IP: p.Addr().AsSlice(), Mask: net.CIDRMask(p.Bits(), p.Addr().BitLen())},
-		Table:    unix.RT_TABLE_LOCAL,
-		Protocol: routeProtocol,
-		Type:     unix.RTN_THROW,
-	}
-	if kind == routeThrow {
-		return r, nil
-	}
+func route(p netip.Prefix) (*netlink.Route, error) {
 	loopback, err := netlink.LinkByName("lo")
 	if err != nil {
 		return nil, fmt.Errorf("find the loopback interface: %w", err)
 	}
-	r.Type, r.LinkIndex = unix.RTN_LOCAL, loopback.Attrs().Index
+	r := &netlink.Route{
+		Dst:       &net.IPNet{IP: p.Addr().AsSlice(), Mask: net.CIDRMask(p.Bits(), p.Addr().BitLen())},
+		Table:     unix.RT_TABLE_LOCAL,
+		Protocol:  routeProtocol,
+		Type:      unix.RTN_LOCAL,
+		LinkIndex: loopback.Attrs().Index,
+	}
 	if p.Addr().Is4() {
 		r.Scope = netlink.SCOPE_HOST
 	}

@@ -1,6 +1,7 @@
 package userspace
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"io"
@@ -35,7 +36,7 @@ func (r *relay) listenTCP(k model.Key, inherited *os.File) (socket, error) {
 		listener, err = net.FileListener(inherited)
 		discard(inherited.Close())
 	} else {
-		listener, err = net.ListenTCP("tcp", net.TCPAddrFromAddrPort(netip.AddrPortFrom(k.Addr, k.Port)))
+		listener, err = listenConfig.Listen(context.Background(), "tcp", netip.AddrPortFrom(k.Addr, k.Port).String())
 	}
 	if err != nil {
 		return nil, err

@@ -1,6 +1,7 @@
 package userspace
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"net"
@@ -54,7 +55,7 @@ func (r *relay) listenUDP(k model.Key, inherited *os.File) (socket, error) {
 		packets, err = net.FilePacketConn(inherited)
 		discard(inherited.Close())
 	} else {
-		packets, err = net.ListenUDP("udp", net.UDPAddrFromAddrPort(netip.AddrPortFrom(k.Addr, k.Port)))
+		packets, err = listenConfig.ListenPacket(context.Background(), "udp", netip.AddrPortFrom(k.Addr, k.Port).String())
 	}
 	if err != nil {
 		return nil, err

@@ -75,5 +75,8 @@ const (
 	ClientAddress     Feature = "client address"         // backends see the client's address where the model doesn't masquerade
 	LocalhostNodePort Feature = "node port on localhost" // frontends with a loopback address
 	SCTPProtocol      Feature = "SCTP"
-	SilentDrop        Feature = "silent drop" // Drop and Sources: the plane refuses instead
+	SilentDrop        Feature = "silent drop" // Drop and Sources: the plane refuses instead; Value may name a protocol
+	// UnservedPorts: a packet to an address of a frontend, outside
+	// Settings.Reserved, but to a port that no frontend has, passes.
+	UnservedPorts Feature = "unserved ports of external addresses"
 )

@@ -1,0 +1,218 @@
+package userspace
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io/fs"
+	"net/netip"
+	"os"
+	"path/filepath"
+	"strings"
+	"sync"
+	"syscall"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/fairway-net/fairway/internal/kernel"
+	"github.com/fairway-net/fairway/model"
+)
+
+// Plane drives a relay and the routes that lead packets to it.
+type Plane struct {
+	options kernel.Options
+	socket  string
+	relay   *link
+	last    *model.Table // what the relay and the routes are at; nil if not known
+	done    chan struct{}
+	watch   sync.Once
+
+	mu     sync.Mutex
+	routes routeSet // what should be there, for the watcher
+}
+
+// New makes the plane of the network namespace that this process lives in.
+func New(options kernel.Options) (*Plane, error) {
+	if err := mayAddRoutes(); err != nil {
+		return nil, err
+	}
+	if options.StateDir == "" {
+		options.StateDir = "/run/fairway"
+	}
+	var stat syscall.Stat_t
+	if err := syscall.Stat("/proc/self/ns/net", &stat); err != nil {
+		return nil, fmt.Errorf("identify network namespace: %w", err)
+	}
+	// A relay serves one namespace, and several may share the state directory.
+	socket := filepath.Join(options.StateDir, fmt.Sprintf("userspace-%d.sock", stat.Ino))
+	return &Plane{options: options, socket: socket, routes: routeSet{}, done: make(chan struct{})}, nil
+}
+
+// mayAddRoutes checks for the one privilege that is needed.
+func mayAddRoutes() error {
+	header := unix.CapUserHeader{Version: unix.LINUX_CAPABILITY_VERSION_3}
+	var data [2]unix.CapUserData
+	if err := unix.Capget(&header, &data[0]); err != nil {
+		return fmt.Errorf("read capabilities: %w", err)
+	}
+	if data[0].Effective&(1<<unix.CAP_NET_ADMIN) == 0 {
+		return &kernel.MissingError{What: "CAP_NET_ADMIN, to add routes"}
+	}
+	return nil
+}
+
+// Apply implements dataplane.Plane. Routes come before listeners, which need
+// them, and go after them.
+func (p *Plane) Apply(ctx context.Context, want *model.Table, verify bool) error {
+	p.watch.Do(p.watchDrift)
+	if err := p.connect(ctx); err != nil {
+		return err
+	}
+	old := p.last
+	if verify {
+		old = nil
+	}
+	p.last = nil // until all of this is done
+	missing, superfluous, err := p.routeChanges(old, want)
+	if err != nil {
+		return err
+	}
+	for prefix := range missing {
+		if err := addRoute(prefix); err != nil {
+			return err
+		}
+	}
+	if _, err := p.relay.ask(request{Op: opApply, Delta: want.Delta(old)}); err != nil {
+		if errors.Is(err, errBroken) {
+			p.relay = nil
+		}
+		return err
+	}
+	for prefix := range superfluous {
+		if err := deleteRoute(prefix); err != nil {
+			return err
+		}
+	}
+	p.last = want
+	return nil
+}
+
+// routeChanges tells which routes are to be added and which deleted. Without an
+// old table it asks the kernel what there is.
+func (p *Plane) routeChanges(old, want *model.Table) (missing, superfluous routeSet, err error) {
+	if old != nil {
+		if c := want.Since(old); !c.Settings && len(c.Frontends) == 0 {
+			return nil, nil, nil
+		}
+	}
+	need := routesFor(want)
+	p.mu.Lock()
+	have := p.routes
+	p.routes = need
+	p.mu.Unlock()
+	if old == nil {
+		if have, err = readRoutes(); err != nil {
+			return nil, nil, err
+		}
+	}
+	return need.without(have), have.without(need), nil
+}
+
+// without are the routes of s that o doesn't have.
+func (s routeSet) without(o routeSet) routeSet {
+	rest := routeSet{}
+	for prefix := range s {
+		if _, found := o[prefix]; !found {
+			rest[prefix] = struct{}{}
+		}
+	}
+	return rest
+}
+
+// watchDrift reports routes of ours that somebody deletes.
+func (p *Plane) watchDrift() {
+	if p.options.Drift == nil {
+		return
+	}
+	err := watchRoutes(p.done, func(prefix netip.Prefix) {
+		p.mu.Lock()
+		_, wanted := p.routes[prefix]
+		p.mu.Unlock()
+		if wanted {
+			p.options.Drift()
+		}
+	})
+	if err != nil {
+		p.options.Drift() // the periodic comparison finds what this doesn't
+	}
+}
+
+// Objects implements dataplane.Plane.
+func (p *Plane) Objects(context.Context) ([]kernel.Object, error) {
+	routes, err := readRoutes()
+	if err != nil {
+		return nil, err
+	}
+	l, _, err := connect(p.socket)
+	if notRunning(err) {
+		return objects(routes, model.NewTable(), func(model.Key) bool { return false }), nil
+	}
+	if err != nil {
+		return nil, err
+	}
+	status, err := l.ask(request{Op: opStatus})
+	if err := errors.Join(err, l.conn.Close()); err != nil {
+		return nil, fmt.Errorf("ask relay: %w", err)
+	}
+	open := map[model.Key]bool{}
+	for _, k := range status.Open {
+		open[k] = true
+	}
+	return objects(routes, status.Delta.Apply(model.NewTable()), func(k model.Key) bool { return open[k] }), nil
+}
+
+// logFile is where the relay's standard error goes.
+func (p *Plane) logFile() string { return strings.TrimSuffix(p.socket, ".sock") + ".log" }
+
+// notRunning reports whether err says that there is no relay.
+func notRunning(err error) bool {
+	return errors.Is(err, fs.ErrNotExist) || errors.Is(err, syscall.ECONNREFUSED)
+}
+
+// Remove implements dataplane.Plane.
+func (p *Plane) Remove(context.Context) error {
+	p.last, p.relay = nil, nil
+	p.mu.Lock()
+	p.routes = routeSet{}
+	p.mu.Unlock()
+	l, _, err := connect(p.socket)
+	if err == nil {
+		_, err = l.ask(request{Op: opExit})
+		err = errors.Join(err, l.conn.Close())
+	} else if notRunning(err) {
+		err = nil
+	}
+	for _, file := range []string{p.socket, p.logFile()} {
+		if removeErr := os.Remove(file); !errors.Is(removeErr, fs.ErrNotExist) {
+			err = errors.Join(err, removeErr)
+		}
+	}
+	routes, readErr := readRoutes()
+	err = errors.Join(err, readErr)
+	for prefix := range routes {
+		err = errors.Join(err, deleteRoute(prefix))
+	}
+	return err
+}
+
+// Lacks implements dataplane.Plane.
+func (p *Plane) Lacks() []kernel.Lack {
+	return []kernel.Lack{
+		{Feature: kernel.ClientAddress, Why: "the relay's own connections lead to the endpoints, so they come from an address of the node"},
+		{Feature: kernel.SilentDrop, Value: "tcp", Why: "the kernel accepts a TCP connection before the relay can judge it; it is reset instead of dropped"},
+		{Feature: kernel.UnservedPorts, Why: "a route makes the whole address the node's own, so the node refuses what no Service uses"},
+		{Feature: kernel.SCTPProtocol, Why: "the relay copies TCP and UDP only"},
+		{Feature: kernel.Scheduling, Value: string(model.DestinationHashing), Why: "a relay has one destination for each port; endpoints are chosen by weight"},
+		{Feature: kernel.Scheduling, Value: string(model.MaglevHashing), Why: "the relay hashes sources without a Maglev table (sh); endpoints are chosen by weight"},
+	}
+}

@@ -21,6 +21,7 @@ func commands() []*cobra.Command {
 		agentCommand(),
 		renderCommand(),
 		cleanupCommand(),
+		labCommand(),
 		kubectlCommand(),
 		versionCommand(),
 	}

@@ -69,7 +69,7 @@ func (c *container) handle(ctx context.Context, h corev1.ProbeHandler) error {
 		if err != nil {
 			return err
 		}
-		conn, err := c.dial(ctx, net.JoinHostPort(cmp.Or(h.TCPSocket.Host, c.address()), port))
+		conn, err := c.worker.node.DialContext(ctx, "tcp", net.JoinHostPort(cmp.Or(h.TCPSocket.Host, c.address()), port))
 		if err != nil {
 			return err
 		}
@@ -87,17 +87,6 @@ func (c *container) hook(ctx context.Context, h *corev1.LifecycleHandler) error 
 		return nil
 	}
 	return c.handle(ctx, corev1.ProbeHandler{HTTPGet: h.HTTPGet, TCPSocket: h.TCPSocket, Exec: h.Exec})
-}
-
-// dial connects from the node, as a kubelet does.
-func (c *container) dial(ctx context.Context, address string) (net.Conn, error) {
-	var conn net.Conn
-	err := c.worker.node.Do(func() (err error) {
-		var d net.Dialer
-		conn, err = d.DialContext(ctx, "tcp", address)
-		return err
-	})
-	return conn, err
 }
 
 func (c *container) address() string { return c.sandbox.addresses()[0].String() }
@@ -139,7 +128,7 @@ func (c *container) httpGet(ctx context.Context, a *corev1.HTTPGetAction) error 
 	transport := &http.Transport{
 		DisableKeepAlives: true,
 		TLSClientConfig:   &tls.Config{InsecureSkipVerify: true}, // probes don't verify (API documentation)
-		DialContext:       func(ctx context.Context, _, address string) (net.Conn, error) { return c.dial(ctx, address) },
+		DialContext:       c.worker.node.DialContext,             // as a kubelet does
 	}
 	resp, err := transport.RoundTrip(r)
 	if err != nil {

@@ -11,23 +11,33 @@ const (
 	nodeBits6 = 64
 )
 
+// DefaultOptions are the ranges of a lab that is given none.
+func DefaultOptions() Options {
+	return Options{
+		Underlay4: netip.MustParsePrefix("172.30.0.0/16"),
+		Underlay6: netip.MustParsePrefix("fd00:172:30::/64"),
+		Pods4:     netip.MustParsePrefix("10.244.0.0/16"),
+		Pods6:     netip.MustParsePrefix("fd00:10:244::/56"),
+	}
+}
+
 func (o Options) withDefaults() (Options, error) {
+	d := DefaultOptions()
 	for _, f := range []struct {
 		field    string
 		prefix   *netip.Prefix
-		fallback string
+		fallback netip.Prefix
 		maxBits  int
 	}{
-		{"Underlay4", &o.Underlay4, "172.30.0.0/16", 16},
-		{"Underlay6", &o.Underlay6, "fd00:172:30::/64", 64},
-		{"Pods4", &o.Pods4, "10.244.0.0/16", nodeBits4 - 1},
-		{"Pods6", &o.Pods6, "fd00:10:244::/56", nodeBits6 - 1},
+		{"Underlay4", &o.Underlay4, d.Underlay4, 16},
+		{"Underlay6", &o.Underlay6, d.Underlay6, 64},
+		{"Pods4", &o.Pods4, d.Pods4, nodeBits4 - 1},
+		{"Pods6", &o.Pods6, d.Pods6, nodeBits6 - 1},
 	} {
-		fallback := netip.MustParsePrefix(f.fallback)
 		if !f.prefix.IsValid() {
-			*f.prefix = fallback
+			*f.prefix = f.fallback
 		}
-		if f.prefix.Addr().Is4() != fallback.Addr().Is4() {
+		if f.prefix.Addr().Is4() != f.fallback.Addr().Is4() {
 			return o, fmt.Errorf("%s %v: wrong IP family", f.field, *f.prefix)
 		}
 		if f.prefix.Bits() > f.maxBits {

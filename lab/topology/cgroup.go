@@ -17,15 +17,23 @@ var ErrNoCgroup = errors.New("no cgroup v2 hierarchy is mounted (needs Linux 4.5
 // Cgroup makes the cgroup of one of a lab's parts ("node1", "server") and
 // returns its directory. What runs in it is ended by Remove.
 func Cgroup(lab, part string) (string, error) {
-	root, err := cgroupRoot()
+	dir, err := FindCgroup(lab, part)
 	if err != nil {
 		return "", fmt.Errorf("create cgroup of %s: %w", part, err)
 	}
-	dir := filepath.Join(root, cgroupParent, lab, part)
 	if err := os.MkdirAll(dir, 0o755); err != nil {
 		return "", fmt.Errorf("create cgroup of %s: %w", part, err)
 	}
 	return dir, nil
+}
+
+// FindCgroup is the directory of a cgroup of the lab, whether it exists or not.
+func FindCgroup(lab, part string) (string, error) {
+	root, err := cgroupRoot()
+	if err != nil {
+		return "", err
+	}
+	return filepath.Join(root, cgroupParent, lab, part), nil
 }
 
 // Cgroup makes the node's cgroup and returns its directory.

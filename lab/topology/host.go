@@ -1,6 +1,7 @@
 package topology
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"net"
@@ -33,6 +34,18 @@ func (h *Host) Do(fn func() error) error { return h.NS.Do(fn) }
 
 // Start starts a command inside the host's namespace.
 func (h *Host) Start(cmd *exec.Cmd) error { return h.NS.Start(cmd) }
+
+// DialContext connects from the host: for net/http and such. It must be given
+// addresses, not names.
+func (h *Host) DialContext(ctx context.Context, network, address string) (net.Conn, error) {
+	var c net.Conn
+	err := h.Do(func() (err error) {
+		var d net.Dialer
+		c, err = d.DialContext(ctx, network, address)
+		return err
+	})
+	return c, err
+}
 
 // IPv4 is the host's IPv4 address.
 func (h *Host) IPv4() netip.Addr { return h.Addresses[0] }

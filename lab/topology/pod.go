@@ -14,6 +14,9 @@ import (
 const (
 	firstPod = 2   // 10.244.1.2
 	lastPod  = 254 // 10.244.1.254
+
+	// PodsPerNode is how many pods have addresses on a node.
+	PodsPerNode = lastPod - firstPod + 1
 )
 
 // The node's end of every pod link has the same link-layer address and the same
@@ -62,7 +65,7 @@ func (n *Node) AddPod(name string) (*Pod, error) {
 }
 
 func (n *Node) freeNumber() (int, error) {
-	for range lastPod - firstPod + 1 {
+	for range PodsPerNode {
 		n.last++
 		if n.last > lastPod {
 			n.last = firstPod

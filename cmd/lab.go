@@ -1,0 +1,138 @@
+package cmd
+
+import (
+	"errors"
+	"fmt"
+
+	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
+
+	"github.com/fairway-net/fairway/lab"
+	"github.com/fairway-net/fairway/lab/demo"
+)
+
+func labCommand() *cobra.Command {
+	c := &cobra.Command{
+		Use:   "lab",
+		Short: "Try it: nodes, pods and an outside client made of network namespaces",
+	}
+	c.AddCommand(labUpCommand(), labDownCommand(), labStatusCommand(), labExecCommand(), labDemoCommand())
+	return c
+}
+
+// addLabFlags binds the flags that say what a lab shall be; the configuration's
+// present values are the defaults.
+func addLabFlags(flags *pflag.FlagSet, c *lab.Config) {
+	flags.StringVar(&c.Name, "name", c.Name, "name of the lab; several run side by side")
+	flags.IntVar(&c.Nodes, "nodes", c.Nodes, "number of nodes")
+	flags.IntVar(&c.Zones, "zones", c.Zones, "number of zones; nodes take turns in them")
+	flags.StringVar(&c.Mode, "mode", c.Mode, "data plane of the nodes' agents")
+	flags.Var(&cidrsValue{list: &c.ServiceCIDRs}, "service-cidr", "range of cluster IPs; a second one, of the other IP family, makes the lab dual-stack")
+	flags.StringArrayVar(&c.AgentArgs, "agent-arg", nil, "further argument for every agent, such as --agent-arg=--verbose; may be repeated")
+}
+
+func labUpCommand() *cobra.Command {
+	config := lab.DefaultConfig()
+	var foreground, background bool
+	c := &cobra.Command{
+		Use:   "up",
+		Short: "Make a lab and say how to use it",
+		Args:  cobra.NoArgs,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			ready := func() error {
+				_, err := fmt.Fprintf(cmd.OutOrStdout(), "lab %q is up; use it with\n  export KUBECONFIG=%s\n", config.Name, lab.Kubeconfig(config.Name))
+				return err
+			}
+			switch {
+			case background:
+				return lab.RunBackground(cmd.Context(), config)
+			case foreground:
+				return lab.Run(cmd.Context(), config, ready)
+			}
+			if err := lab.Up(cmd.Context(), config); err != nil {
+				return err
+			}
+			return ready()
+		},
+	}
+	addLabFlags(c.Flags(), &config)
+	c.Flags().BoolVar(&foreground, "foreground", false, "stay, and remove the lab at the end")
+	c.Flags().BoolVar(&background, "background-supervisor", false, "be the process that `lab up` starts")
+	if err := c.Flags().MarkHidden("background-supervisor"); err != nil {
+		panic(err) // the flag is defined above
+	}
+	return c
+}
+
+func labDownCommand() *cobra.Command {
+	name := lab.DefaultName
+	var all bool
+	c := &cobra.Command{
+		Use:   "down",
+		Short: "Remove a lab and whatever a crash left of it",
+		Args:  cobra.NoArgs,
+		RunE: func(*cobra.Command, []string) error {
+			if !all {
+				return lab.Down(name)
+			}
+			names, err := lab.List()
+			if err != nil {
+				return err
+			}
+			errs := []error{}
+			for _, n := range names {
+				errs = append(errs, lab.Down(n))
+			}
+			return errors.Join(errs...)
+		},
+	}
+	c.Flags().StringVar(&name, "name", name, "name of the lab")
+	c.Flags().BoolVar(&all, "all", false, "remove all labs")
+	return c
+}
+
+func labStatusCommand() *cobra.Command {
+	var name string
+	c := &cobra.Command{
+		Use:   "status",
+		Short: "List the labs, or say how one of them is",
+		Args:  cobra.NoArgs,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			if name == "" {
+				return lab.WriteList(cmd.OutOrStdout())
+			}
+			return lab.WriteStatus(cmd.Context(), cmd.OutOrStdout(), name)
+		},
+	}
+	c.Flags().StringVar(&name, "name", "", "name of the lab; all without it")
+	return c
+}
+
+func labExecCommand() *cobra.Command {
+	name := lab.DefaultName
+	c := &cobra.Command{
+		Use:   "exec NODE|POD|NAMESPACE/POD|client|underlay -- COMMAND [ARGUMENT...]",
+		Short: "Run a command inside a node, a pod or the outside client",
+		Args:  cobra.MinimumNArgs(2),
+		RunE: func(_ *cobra.Command, args []string) error {
+			return lab.Exec(name, args[0], args[1:])
+		},
+	}
+	c.Flags().StringVar(&name, "name", name, "name of the lab")
+	return c
+}
+
+func labDemoCommand() *cobra.Command {
+	config := lab.DefaultConfig()
+	config.Name = "demo"
+	c := &cobra.Command{
+		Use:   "demo",
+		Short: "Make a lab, apply the examples, and check all answers",
+		Args:  cobra.NoArgs,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			return demo.Run(cmd.Context(), cmd.OutOrStdout(), config)
+		},
+	}
+	addLabFlags(c.Flags(), &config)
+	return c
+}

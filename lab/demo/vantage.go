@@ -1,0 +1,135 @@
+package demo
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"net/http"
+	"strings"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/fairway-net/fairway/internal/netns"
+	"github.com/fairway-net/fairway/lab"
+	"github.com/fairway-net/fairway/lab/kubelet"
+	"github.com/fairway-net/fairway/lab/topology"
+)
+
+// vantage is a place to ask from.
+type vantage struct {
+	name string
+	ns   *netns.NS
+}
+
+type vantages struct {
+	pod, node, client vantage
+	nodes             []string // addresses of all nodes
+}
+
+// vantages opens a pod, a node and the outside client.
+func (d *demo) vantages(ctx context.Context) (*vantages, error) {
+	pods, err := d.client.CoreV1().Pods("default").List(ctx, metav1.ListOptions{LabelSelector: "app=hello"})
+	if err != nil {
+		return nil, fmt.Errorf("list pods: %w", err)
+	}
+	if len(pods.Items) == 0 {
+		return nil, errors.New("no pod to ask from")
+	}
+	pod := pods.Items[0].Name
+	last := lab.NodeName(d.config.Nodes)
+	v := &vantages{
+		pod:    vantage{name: "pod " + pod},
+		node:   vantage{name: "node " + last},
+		client: vantage{name: "outside"},
+	}
+	for namespace, place := range map[string]*vantage{
+		topology.PodNamespace(d.config.Name, kubelet.PodName("default", pod)): &v.pod,
+		topology.HostNamespace(d.config.Name, last):                          &v.node,
+		topology.HostNamespace(d.config.Name, "client"):                      &v.client,
+	} {
+		if place.ns, err = netns.Open(namespace); err != nil {
+			return nil, err
+		}
+	}
+	nodes, err := d.client.CoreV1().Nodes().List(ctx, metav1.ListOptions{})
+	if err != nil {
+		return nil, fmt.Errorf("list nodes: %w", err)
+	}
+	for _, n := range nodes.Items {
+		for _, a := range n.Status.Addresses {
+			if a.Type == corev1.NodeInternalIP {
+				v.nodes = append(v.nodes, a.Address)
+			}
+		}
+	}
+	return v, nil
+}
+
+func (v *vantages) all() []vantage { return []vantage{v.pod, v.node, v.client} }
+
+func (v *vantages) close() error {
+	return errors.Join(v.pod.ns.Close(), v.node.ns.Close(), v.client.ns.Close())
+}
+
+// dial connects from the place.
+func (v vantage) dial(ctx context.Context, network, address string) (net.Conn, error) {
+	var c net.Conn
+	err := v.ns.Do(func() (err error) {
+		var d net.Dialer
+		c, err = d.DialContext(ctx, network, address)
+		return err
+	})
+	return c, err
+}
+
+// ask asks a target who it is, on a connection of its own.
+func (v vantage) ask(ctx context.Context, t target) (string, error) {
+	ctx, cancel := context.WithTimeout(ctx, 5*time.Second)
+	defer cancel()
+	if t.network == "udp" {
+		return v.askDatagram(ctx, t)
+	}
+	client := http.Client{Transport: &http.Transport{DialContext: v.dial, DisableKeepAlives: true}}
+	r, err := http.NewRequestWithContext(ctx, http.MethodGet, t.String()+"/hostname", nil)
+	if err != nil {
+		return "", err
+	}
+	resp, err := client.Do(r)
+	if err != nil {
+		return "", err
+	}
+	body, err := io.ReadAll(io.LimitReader(resp.Body, 1024))
+	if err := errors.Join(err, resp.Body.Close()); err != nil {
+		return "", err
+	}
+	if resp.StatusCode != http.StatusOK {
+		return "", fmt.Errorf("it says %s", resp.Status)
+	}
+	return strings.TrimSpace(string(body)), nil
+}
+
+func (v vantage) askDatagram(ctx context.Context, t target) (string, error) {
+	c, err := v.dial(ctx, "udp", t.address)
+	if err != nil {
+		return "", err
+	}
+	defer c.Close()
+	deadline, _ := ctx.Deadline()
+	if err := c.SetDeadline(deadline); err != nil {
+		return "", err
+	}
+	if _, err := io.WriteString(c, "who?\n"); err != nil {
+		return "", err
+	}
+	answer := make([]byte, 1024)
+	n, err := c.Read(answer)
+	if err != nil {
+		return "", err
+	}
+	name, _, _ := strings.Cut(string(answer[:n]), " ")
+	return name, nil
+}

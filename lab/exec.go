@@ -1,0 +1,65 @@
+package lab
+
+import (
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"os/exec"
+	"runtime"
+	"strings"
+	"syscall"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/fairway-net/fairway/internal/netns"
+	"github.com/fairway-net/fairway/lab/kubelet"
+	"github.com/fairway-net/fairway/lab/topology"
+)
+
+// Exec becomes a command inside the network namespace of a lab's host: a node,
+// the client, the underlay, or a pod by its name or NAMESPACE/NAME. Signals, the
+// terminal and the exit code are then the command's own. It returns only errors.
+func Exec(name, target string, argv []string) error {
+	if err := checkPrivileges(); err != nil {
+		return err
+	}
+	ns, err := open(name, target)
+	if err != nil {
+		return err
+	}
+	path, err := exec.LookPath(argv[0])
+	if err != nil {
+		return err
+	}
+	// execve takes the calling thread's namespace along, for all of the process.
+	runtime.LockOSThread()
+	if err := unix.Setns(ns.Fd(), unix.CLONE_NEWNET); err != nil {
+		return fmt.Errorf("enter %s: %w", target, err)
+	}
+	return fmt.Errorf("run %s: %w", path, syscall.Exec(path, argv, os.Environ()))
+}
+
+// open finds the namespace that a target means.
+func open(name, target string) (*netns.NS, error) {
+	if _, err := Load(name); err != nil {
+		return nil, err
+	}
+	namespace, pod, qualified := strings.Cut(target, "/")
+	var candidates []string
+	if qualified {
+		candidates = []string{topology.PodNamespace(name, kubelet.PodName(namespace, pod))}
+	} else {
+		candidates = []string{
+			topology.HostNamespace(name, target),
+			topology.PodNamespace(name, kubelet.PodName("default", target)),
+		}
+	}
+	for _, c := range candidates {
+		ns, err := netns.Open(c)
+		if !errors.Is(err, fs.ErrNotExist) {
+			return ns, err
+		}
+	}
+	return nil, fmt.Errorf("lab %q has no %q: give a node, client, underlay, a pod of the namespace default, or NAMESPACE/POD", name, target)
+}

@@ -1,0 +1,77 @@
+// Package lab runs a cluster of network namespaces on one machine: an API
+// server, nodes with an agent process each, pods, and an outside client. No
+// containers, ordinary kubectl, real packets.
+//
+// A lab is held by one supervisor process. It is the kubelet of all nodes, the
+// scheduler and the Deployment controller, and keeps the other processes
+// running: one API server, which listens on the host's loopback for the user's
+// kubectl, and an agent inside each node's namespace. To nodes and pods the API
+// server is on the underlay: the supervisor relays connections to the underlay's
+// gateway address to it, at the same port. The host's own network stays as it is.
+package lab
+
+import (
+	"cmp"
+	"errors"
+	"fmt"
+	"net/netip"
+	"os"
+
+	"github.com/fairway-net/fairway/lab/topology"
+)
+
+// DefaultName is the name of the lab that commands mean if they are given none.
+const DefaultName = "lab"
+
+// maxNodes is how many nodes have room in the pods' address range.
+const maxNodes = 255
+
+// Config says what a lab shall be.
+type Config struct {
+	Name  string `json:"name"`
+	Nodes int    `json:"nodes"`
+	Zones int    `json:"zones"` // nodes take turns in them
+	Mode  string `json:"mode"`  // the agents' data plane
+	// ServiceCIDRs are where cluster IPs come from: one range, or one of each
+	// IP family.
+	ServiceCIDRs []netip.Prefix `json:"serviceCIDRs"`
+	// AgentArgs are further arguments for every agent.
+	AgentArgs []string `json:"agentArgs,omitempty"`
+}
+
+// DefaultConfig is a lab of three nodes in three zones, dual-stack.
+func DefaultConfig() Config {
+	return Config{
+		Name: DefaultName, Nodes: 3, Zones: 3, Mode: "auto",
+		ServiceCIDRs: []netip.Prefix{netip.MustParsePrefix("10.96.0.0/16"), netip.MustParsePrefix("fd00:10:96::/112")},
+	}
+}
+
+// Validate refuses what can't work, naming the field.
+func (c Config) Validate() error {
+	switch {
+	case c.Nodes < 1 || c.Nodes > maxNodes:
+		return fmt.Errorf("nodes %d: must be between 1 and %d", c.Nodes, maxNodes)
+	case c.Zones < 1 || c.Zones > 26:
+		return fmt.Errorf("zones %d: must be between 1 and 26", c.Zones)
+	case c.Mode == "":
+		return errors.New("mode: not given")
+	case len(c.ServiceCIDRs) < 1 || len(c.ServiceCIDRs) > 2:
+		return fmt.Errorf("service CIDRs %v: must be one range, or one of each IP family", c.ServiceCIDRs)
+	}
+	return topology.CheckName(c.Name)
+}
+
+// checkPrivileges says at once what would fail later for want of them.
+func checkPrivileges() error {
+	if os.Geteuid() != 0 {
+		return errors.New("a lab is made of network namespaces, which takes root: try sudo")
+	}
+	return nil
+}
+
+// NodeName is the name of node number i, counted from 1.
+func NodeName(i int) string { return fmt.Sprintf("node%d", i) }
+
+// zone is the zone of node number i.
+func (c Config) zone(i int) string { return "zone-" + string(rune('a'+(i-1)%cmp.Or(c.Zones, 1))) }

@@ -1,0 +1,245 @@
+package lab
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"net/http"
+	"os"
+	"path/filepath"
+	"time"
+
+	"golang.org/x/sync/errgroup"
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/client-go/informers"
+	"k8s.io/client-go/kubernetes"
+	"k8s.io/client-go/kubernetes/scheme"
+	typedcorev1 "k8s.io/client-go/kubernetes/typed/core/v1"
+	"k8s.io/client-go/tools/record"
+
+	"github.com/fairway-net/fairway/lab/deployment"
+	"github.com/fairway-net/fairway/lab/kubelet"
+	"github.com/fairway-net/fairway/lab/scheduler"
+	"github.com/fairway-net/fairway/lab/topology"
+)
+
+// startPatience is how long a lab may take to come up, on a busy machine.
+const startPatience = 2 * time.Minute
+
+// supervisor is a lab that comes up or runs in this process.
+type supervisor struct {
+	config Config
+	net    *topology.Lab
+	state  State
+	group  *errgroup.Group
+	api    *apiServer
+}
+
+// Run makes a lab and holds it until the context ends, then removes all of it.
+// When the lab is up, ready is called. An error says why it could not come up or
+// stay up; nothing is left then either.
+func Run(ctx context.Context, config Config, ready func() error) (err error) {
+	if err := errors.Join(config.Validate(), checkPrivileges()); err != nil {
+		return err
+	}
+	if err := refuseSecond(config.Name); err != nil {
+		return err
+	}
+	s := &supervisor{config: config}
+	if s.net, err = topology.New(config.Name, topology.Options{}); err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, s.net.Remove(), removeState(config.Name)) }()
+	group, ctx := errgroup.WithContext(ctx)
+	s.group = group
+	group.Go(func() error {
+		within, cancel := context.WithTimeoutCause(ctx, startPatience, fmt.Errorf("lab %s did not come up within %v", config.Name, startPatience))
+		defer cancel()
+		if err := s.start(ctx, within); err != nil {
+			if ctx.Err() == nil && within.Err() != nil {
+				err = fmt.Errorf("%w: %w", context.Cause(within), err)
+			}
+			return err
+		}
+		return ready()
+	})
+	return group.Wait()
+}
+
+// start brings everything up: what runs on runs until ctx ends, what has to be
+// waited for only until within does.
+func (s *supervisor) start(ctx, within context.Context) error {
+	if err := s.writeState(); err != nil {
+		return err
+	}
+	var err error
+	if s.api, err = startAPIServer(ctx, within, s); err != nil {
+		return err
+	}
+	nodes, err := s.addNodes(within)
+	if err != nil {
+		return err
+	}
+	if err := s.startControllers(ctx, nodes); err != nil {
+		return err
+	}
+	for _, n := range nodes {
+		s.startAgent(ctx, n)
+	}
+	for _, n := range nodes {
+		if err := waitAgent(within, n); err != nil {
+			return err
+		}
+	}
+	s.state.Ready = true
+	return s.state.save()
+}
+
+// writeState makes the state directory, and joins the lab's cgroup, by which
+// `down` finds this process after whatever happened to it.
+func (s *supervisor) writeState() error {
+	if err := os.MkdirAll(filepath.Join(Dir(s.config.Name), "pods"), 0o755); err != nil {
+		return fmt.Errorf("create state directory: %w", err)
+	}
+	process, err := self()
+	if err != nil {
+		return fmt.Errorf("read the own process: %w", err)
+	}
+	s.state = State{Config: s.config, Supervisor: process, Started: time.Now()}
+	if err := s.state.save(); err != nil {
+		return err
+	}
+	cgroup, err := topology.Cgroup(s.config.Name, "supervisor")
+	if errors.Is(err, topology.ErrNoCgroup) {
+		slog.Warn("processes are not grouped", "err", err)
+		return nil
+	}
+	if err != nil {
+		return err
+	}
+	if err := os.WriteFile(filepath.Join(cgroup, "cgroup.procs"), []byte("0"), 0); err != nil {
+		return fmt.Errorf("join the lab's cgroup: %w", err)
+	}
+	return nil
+}
+
+// addNodes makes the nodes, their Node objects, and the client's routes to
+// Service addresses, which lead through the first node.
+func (s *supervisor) addNodes(ctx context.Context) ([]*topology.Node, error) {
+	var nodes []*topology.Node
+	for i := 1; i <= s.config.Nodes; i++ {
+		n, err := s.net.AddNode(NodeName(i))
+		if err != nil {
+			return nil, err
+		}
+		if err := registerNode(ctx, s.api.client, n, s.config.zone(i)); err != nil {
+			return nil, err
+		}
+		nodes = append(nodes, n)
+	}
+	for _, cidr := range s.config.ServiceCIDRs {
+		via := nodes[0].IPv4()
+		if cidr.Addr().Is6() {
+			via = nodes[0].IPv6()
+		}
+		if err := s.net.Client().Route(cidr, via); err != nil {
+			return nil, err
+		}
+	}
+	return nodes, nil
+}
+
+// startControllers runs what a cluster has besides Services: kubelets, a
+// scheduler and the Deployment controller.
+func (s *supervisor) startControllers(ctx context.Context, nodes []*topology.Node) error {
+	client := s.api.client
+	factory := informers.NewSharedInformerFactory(client, 0)
+	k, err := kubelet.New(client, factory, recorder(ctx, client, "kubelet"), nodes, filepath.Join(Dir(s.config.Name), "pods"))
+	if err != nil {
+		return err
+	}
+	sched, err := scheduler.New(client, factory, recorder(ctx, client, "default-scheduler"))
+	if err != nil {
+		return err
+	}
+	deployments, err := deployment.New(client, factory, recorder(ctx, client, "deployment-controller"))
+	if err != nil {
+		return err
+	}
+	factory.Start(ctx.Done())
+	for _, run := range []func(context.Context){k.Run, sched.Run, deployments.Run} {
+		s.group.Go(func() error { run(ctx); return nil })
+	}
+	return nil
+}
+
+// recorder writes Events until the context ends.
+func recorder(ctx context.Context, client kubernetes.Interface, component string) record.EventRecorder {
+	b := record.NewBroadcaster(record.WithContext(ctx))
+	b.StartRecordingToSink(&typedcorev1.EventSinkImpl{Interface: client.CoreV1().Events("")})
+	context.AfterFunc(ctx, b.Shutdown)
+	return b.NewRecorder(scheme.Scheme, corev1.EventSource{Component: component})
+}
+
+// startAgent keeps a node's agent running.
+func (s *supervisor) startAgent(ctx context.Context, n *topology.Node) {
+	pods := topology.DefaultOptions()
+	args := []string{
+		"agent", "--kubeconfig", s.api.nodeKubeconfig, "--node-name", n.Name, "--mode", s.config.Mode,
+		"--cluster-cidr", pods.Pods4.String(), "--cluster-cidr", pods.Pods6.String(),
+	}
+	for _, cidr := range texts(s.config.ServiceCIDRs) {
+		args = append(args, "--service-cidr", cidr)
+	}
+	args = append(args, s.config.AgentArgs...)
+	r := &role{
+		lab: s.config.Name, name: "agent-" + n.Name, cgroup: n.Name + "/agent",
+		start: n.Start, args: func() []string { return args },
+	}
+	began := time.Now()
+	s.group.Go(func() error {
+		return r.run(ctx, func() bool { return time.Since(began) > 5*time.Second })
+	})
+}
+
+// waitAgent waits until the node's agent says that it has programmed the kernel.
+func waitAgent(ctx context.Context, n *topology.Node) error {
+	client := http.Client{Transport: &http.Transport{DialContext: n.DialContext, DisableKeepAlives: true}}
+	err := poll(ctx, func() error {
+		r, err := http.NewRequestWithContext(ctx, http.MethodGet, "http://127.0.0.1:10256/healthz", nil)
+		if err != nil {
+			return err
+		}
+		resp, err := client.Do(r)
+		if err != nil {
+			return err
+		}
+		if err := resp.Body.Close(); err != nil {
+			return err
+		}
+		if resp.StatusCode != http.StatusOK {
+			return fmt.Errorf("health check says %s", resp.Status)
+		}
+		return nil
+	})
+	if err != nil {
+		return fmt.Errorf("wait for the agent of %s: %w", n.Name, err)
+	}
+	return nil
+}
+
+// poll tries until it succeeds or the context ends, and returns the last error.
+func poll(ctx context.Context, try func() error) error {
+	for {
+		err := try()
+		if err == nil {
+			return nil
+		}
+		select {
+		case <-ctx.Done():
+			return errors.Join(context.Cause(ctx), err)
+		case <-time.After(20 * time.Millisecond):
+		}
+	}
+}

@@ -26,7 +26,7 @@ func addLabFlags(flags *pflag.FlagSet, c *lab.Config) {
 	flags.StringVar(&c.Name, "name", c.Name, "name of the lab; several run side by side")
 	flags.IntVar(&c.Nodes, "nodes", c.Nodes, "number of nodes")
 	flags.IntVar(&c.Zones, "zones", c.Zones, "number of zones; nodes take turns in them")
-	flags.StringVar(&c.Mode, "mode", c.Mode, "data plane of the nodes' agents")
+	flags.StringVar(&c.Mode, "mode", c.Mode, "data plane of the nodes' agents; none for nodes without agents")
 	flags.Var(&cidrsValue{list: &c.ServiceCIDRs}, "service-cidr", "range of cluster IPs; a second one, of the other IP family, makes the lab dual-stack")
 	flags.StringArrayVar(&c.AgentArgs, "agent-arg", nil, "further argument for every agent, such as --agent-arg=--verbose; may be repeated")
 }

@@ -23,6 +23,9 @@ import (
 // DefaultName is the name of the lab that commands mean if they are given none.
 const DefaultName = "lab"
 
+// NoMode stands for nodes without an agent: for another proxy, or for none.
+const NoMode = "none"
+
 // maxNodes is how many nodes have room in the pods' address range.
 const maxNodes = 255
 

@@ -84,13 +84,8 @@ func (s *supervisor) start(ctx, within context.Context) error {
 	if err := s.startControllers(ctx, nodes); err != nil {
 		return err
 	}
-	for _, n := range nodes {
-		s.startAgent(ctx, n)
-	}
-	for _, n := range nodes {
-		if err := waitAgent(within, n); err != nil {
-			return err
-		}
+	if err := s.startAgents(ctx, within, nodes); err != nil {
+		return err
 	}
 	s.state.Ready = true
 	return s.state.save()
@@ -180,6 +175,22 @@ func recorder(ctx context.Context, client kubernetes.Interface, component string
 	b.StartRecordingToSink(&typedcorev1.EventSinkImpl{Interface: client.CoreV1().Events("")})
 	context.AfterFunc(ctx, b.Shutdown)
 	return b.NewRecorder(scheme.Scheme, corev1.EventSource{Component: component})
+}
+
+// startAgents starts the nodes' agents and waits for them.
+func (s *supervisor) startAgents(ctx, within context.Context, nodes []*topology.Node) error {
+	if s.config.Mode == NoMode {
+		return nil
+	}
+	for _, n := range nodes {
+		s.startAgent(ctx, n)
+	}
+	for _, n := range nodes {
+		if err := waitAgent(within, n); err != nil {
+			return err
+		}
+	}
+	return nil
 }
 
 // startAgent keeps a node's agent running.

@@ -48,8 +48,8 @@ func (d *demo) vantages(ctx context.Context) (*vantages, error) {
 	}
 	for namespace, place := range map[string]*vantage{
 		topology.PodNamespace(d.config.Name, kubelet.PodName("default", pod)): &v.pod,
-		topology.HostNamespace(d.config.Name, last):                          &v.node,
-		topology.HostNamespace(d.config.Name, "client"):                      &v.client,
+		topology.HostNamespace(d.config.Name, last):                           &v.node,
+		topology.HostNamespace(d.config.Name, "client"):                       &v.client,
 	} {
 		if place.ns, err = netns.Open(namespace); err != nil {
 			return nil, err

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"io/fs"
 	"os"
 	"path/filepath"
 	"slices"
@@ -129,6 +130,9 @@ func readAgent(lab, node string) (agentUse, error) {
 		return use, err
 	}
 	procs, err := os.ReadFile(filepath.Join(dir, "cgroup.procs"))
+	if errors.Is(err, fs.ErrNotExist) {
+		return use, nil
+	}
 	if err != nil {
 		return use, fmt.Errorf("read the agent's cgroup: %w", err)
 	}

@@ -19,27 +19,20 @@ func build(want *model.Table, scheduler string, adopted map[string]adoptedPool, 
 	st := newState(scheduler)
 	st.next = max(next, 1)
 	t := &target{chains: slices.Clone(fixedChains), elements: settingsElements(want.Settings)}
-	seen := map[string]bool{}
-	for _, c := range fixedChains {
-		seen[c.name] = true
-	}
-	sorted := want.SortedPools()
-	for _, p := range sorted {
+	for _, p := range want.SortedPools() {
 		if a, found := adopted[label(p.ID)]; found {
 			st.pools[p.ID] = &poolState{number: a.number, slots: a.slots}
 		}
 		_, after := st.setPool(p.ID, p)
 		t.elements = append(t.elements, after...)
-		for _, c := range st.chainsOf(st.pools[p.ID]) {
-			if !seen[c.name] {
-				seen[c.name] = true
-				t.chains = append(t.chains, c)
-			}
-		}
+		t.chains = append(t.chains, st.chainsOf(st.pools[p.ID], st.chains)...)
 	}
 	for f := range want.Frontends() {
 		t.elements = append(t.elements, st.frontendElements(f)...)
 		st.countLoopback(f, +1)
+	}
+	for _, c := range t.chains {
+		t.elements = append(t.elements, c.entries...)
 	}
 	clear(st.renumbered) // every frontend was written with the last numbers
 	return st, t
@@ -58,7 +51,7 @@ func (c *contents) adopt() (byLabel map[string]adoptedPool, next uint32) {
 	next = 1
 	for _, e := range c.elements[pools.name] {
 		n := fromNative(e.key)
-		if n == 0 || n >= memberOffset || e.comment == "" {
+		if n == 0 || n > maxPool || e.comment == "" {
 			continue
 		}
 		next = max(next, n+1)

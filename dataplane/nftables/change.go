@@ -80,6 +80,9 @@ func (st *state) change(old, want *model.Table, c *model.Changes) *plan {
 		}
 	}
 	p.cancel()
+	for _, c := range p.chains {
+		p.add = append(p.add, c.entries...)
+	}
 	return p
 }
 
@@ -87,7 +90,7 @@ func (p *plan) pool(st *state, id model.PoolID, pool *model.Pool) {
 	before, after := st.setPool(id, pool)
 	p.replace(before, after)
 	if pool != nil {
-		p.chains = append(p.chains, st.chainsOf(st.pools[id])...)
+		p.chains = append(p.chains, st.chainsOf(st.pools[id], st.chains)...)
 	}
 }
 

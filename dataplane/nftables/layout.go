@@ -3,8 +3,8 @@ package nftables
 import (
 	"fmt"
 	"strings"
-	"time"
 
+	"github.com/google/nftables/expr"
 	"golang.org/x/sys/unix"
 
 	"github.com/fairway-net/fairway/model"
@@ -12,9 +12,10 @@ import (
 
 // chain is a chain and its rules.
 type chain struct {
-	name  string
-	hook  *hook // nil unless packets enter the table here
-	rules []rule
+	name    string
+	hook    *hook // nil unless packets enter the table here
+	rules   []rule
+	entries []element // of the verdict maps that lead here
 }
 
 // hook is where a base chain hangs.
@@ -42,44 +43,69 @@ var fixedChains = makeFixedChains()
 
 func makeFixedChains() []chain {
 	var c []chain
-	add := func(name string, h *hook, rules ...rule) { c = append(c, chain{name, h, rules}) }
+	add := func(name string, h *hook, rules ...rule) { c = append(c, chain{name: name, hook: h, rules: rules}) }
 
-	add("refuse", nil, newRule(onlyProtocol(model.TCP), counted, resetTCP), newRule(counted, unreachable))
-	add("unserved", nil, eachFamily(func(f *family) rule {
-		return newRule(f.only(), in(f.daddr, f.reserved), notIn(f.daddr, f.exempt), goTo("refuse"))
-	})...)
-	add("balance", nil, newRule(plainPool), newRule(dispatch(priority, pools)), newRule(counted, drop))
-	c = append(c, choosers("random", 1)...)
-	c = append(c, routeChains("route", "balance", "unserved")...)
-	c = append(c, stickyChains()...)
+	c = append(c, refusals()...)
+	for o := range model.Origin(model.NumOrigins) {
+		c = append(c, routeChains(o)...)
+		c = append(c, stickyChains(o)...)
+		for _, f := range families {
+			for _, p := range protocols {
+				c = append(c, chooserFor(o, p, f, random, 1))
+			}
+		}
+	}
 	services := eachFamily(func(f *family) rule {
 		return newRule(f.only(), in(f.destination(), f.restricted),
 			notIn(concat(f.destination(), f.saddr), f.allowed), counted, drop)
 	})
-	add("services", nil, append(services, originRules("route", goTo)...)...)
+	add("services", nil, append(services, originRules()...)...)
 	add("nat-prerouting", natPrerouting, newRule(goTo("services")))
 	add("nat-output", natOutput, newRule(goTo("services")))
-
 	c = append(c, recallChains()...)
-	add("leaving-masqueraded", nil, newRule(plainPool), newRule(dispatch(priority, learn)), newRule(noPriority, masquerade))
-	out := []rule{newRule(noPriority), newRule(jump("recall")), newRule(masqueraded, goTo("leaving-masqueraded")),
-		newRule(dispatch(priority, learn)), newRule(noPriority)}
-	out = append(out, eachFamily(func(f *family) rule {
-		return newRule(f.only(), in(concat(f.saddr, f.daddr, l4proto, dport), f.backends), masquerade)
-	})...)
-	out = append(out, newRule(families[0].only(), loopback("saddr", 12), notToLo, masquerade))
-	add("leaving", nil, out...)
-	add("arriving", nil, newRule(noPriority), newRule(jump("recall")), newRule(plainPool),
-		newRule(dispatch(priority, learn)), newRule(noPriority))
-	add("nat-postrouting", natPostrouting, newRule(translated, goTo("leaving")))
-	add("nat-input", natInput, newRule(translated, goTo("arriving")))
-
+	c = append(c, outgoingChains()...)
 	add("invalid", nil, invalidRules()...)
 	add("filter-prerouting", filterPrerouting,
 		newRule(notFromLo, families[0].only(), loopback("daddr", 16), counted, drop),
 		newRule(invalidState, goTo("invalid")))
 	add("filter-output", filterOutput, newRule(invalidState, goTo("invalid")))
 	return c
+}
+
+// refusals are the ends that packets come to which no backend gets.
+func refusals() []chain {
+	refuse := chain{name: "refuse", rules: []rule{newRule(onlyProtocol(model.TCP), counted, resetTCP), newRule(counted, unreachable)}}
+	discard := chain{name: "discard", rules: []rule{newRule(counted, drop)}}
+	for o := range choosers {
+		refuse.entries = append(refuse.entries, element{set: choosers[o], key: native(uint32(refused)), verdict: verdict{expr.VerdictGoto, refuse.name}})
+		discard.entries = append(discard.entries, element{set: choosers[o], key: native(uint32(discarded)), verdict: verdict{expr.VerdictGoto, discard.name}})
+	}
+	unserved := chain{name: "unserved", rules: eachFamily(func(f *family) rule {
+		return newRule(f.only(), in(f.daddr, f.reserved), notIn(f.daddr, f.exempt), goTo("refuse"))
+	})}
+	return []chain{refuse, discard, unserved}
+}
+
+// outgoingChains see the first packet of a translated connection again when it
+// has its backend's address.
+func outgoingChains() []chain {
+	leaving := []rule{newRule(noPriority), newRule(jump("recall")), newRule(masqueraded, goTo("leaving-masqueraded")),
+		newRule(jump("remember")), newRule(noPriority)}
+	leaving = append(leaving, eachFamily(func(f *family) rule {
+		return newRule(f.only(), in(concat(f.saddr, f.daddr, l4proto, dport), f.backends), masquerade)
+	})...)
+	leaving = append(leaving, newRule(families[0].only(), loopback("saddr", 12), notToLo, masquerade))
+	return []chain{
+		{name: "remember", rules: []rule{newRule(plainPool), newRule(setPriority(mapped(priority, learn))), newRule(dispatch(priority, learners))}},
+		{name: "leaving-masqueraded", rules: []rule{newRule(jump("remember")), newRule(noPriority, masquerade)}},
+		{name: "leaving", rules: leaving},
+		{name: "arriving-masqueraded", rules: append([]rule{newRule(jump("remember")), newRule(noPriority)},
+			eachFamily(func(f *family) rule { return newRule(f.only(), snatTo(f, f.daddr)) })...)},
+		{name: "arriving", rules: []rule{newRule(noPriority), newRule(jump("recall")), newRule(masqueraded, goTo("arriving-masqueraded")),
+			newRule(jump("remember")), newRule(noPriority)}},
+		{name: "nat-postrouting", hook: natPostrouting, rules: []rule{newRule(translated, goTo("leaving"))}},
+		{name: "nat-input", hook: natInput, rules: []rule{newRule(translated, goTo("arriving"))}},
+	}
 }
 
 func eachFamily(rules ...func(*family) rule) []rule {
@@ -93,27 +119,38 @@ func eachFamily(rules ...func(*family) rule) []rule {
 }
 
 // originRules lead to the chain for a packet's origin.
-func originRules(prefix string, lead func(string) part) []rule {
-	rules := []rule{newRule(fromThisNode, lead(prefix+"-node"))}
+func originRules() []rule {
+	rules := []rule{newRule(fromThisNode, goTo("route-node"))}
 	for _, f := range families {
-		rules = append(rules, newRule(f.only(), in(f.saddr, f.pods), lead(prefix+"-pod")))
+		rules = append(rules, newRule(f.only(), in(f.saddr, f.pods), goTo("route-pod")))
 	}
-	return append(rules, newRule(fromPodIface, lead(prefix+"-pod")), newRule(lead(prefix+"-outside")))
+	return append(rules, newRule(fromPodIface, goTo("route-pod")), newRule(goTo("route-outside")))
 }
 
-// routeChains find the pool that packets of each origin go to.
-func routeChains(prefix, found, missed string) []chain {
-	var out []chain
-	for o := range model.Origin(model.NumOrigins) {
-		rules := eachFamily(func(f *family) rule {
-			return newRule(f.only(), setPriority(mapped(f.destination(), f.from[o])), goTo(found))
-		})
-		if missed != "" {
-			rules = append(rules, newRule(goTo(missed)))
-		}
-		out = append(out, chain{prefix + "-" + o.String(), nil, rules})
+// routeChains find the pool that packets of an origin go to, and how it
+// chooses.
+func routeChains(o model.Origin) []chain {
+	balance := "balance-" + o.String()
+	route := eachFamily(func(f *family) rule {
+		return newRule(f.only(), setPriority(mapped(f.destination(), f.from[o])), goTo(balance))
+	})
+	return []chain{
+		{name: balance, rules: append([]rule{newRule(plainPool)}, choose(o, pools, stickyRules(o)...)...)},
+		{name: "route-" + o.String(), rules: append(route, newRule(goTo("unserved")))},
 	}
-	return out
+}
+
+// choose turns a pool's number into how it chooses, and does that. The chain
+// that does it looks the pool up once more: rules have one place only to hand
+// a number on.
+func choose(o model.Origin, by *set, more ...rule) []rule {
+	rules := []rule{newRule(setPriority(mapped(priority, by))), newRule(dispatch(priority, choosers[o]))}
+	return append(append(rules, more...), newRule(counted, drop))
+}
+
+// find puts the number of the packet's pool into its priority.
+func find(o model.Origin, f *family) []rule {
+	return []rule{newRule(f.only(), setPriority(mapped(f.destination(), f.from[o]))), newRule(plainPool)}
 }
 
 // recallChains find the pool of a connection that was translated before.
@@ -123,18 +160,18 @@ func recallChains() []chain {
 	for _, f := range families {
 		for _, p := range protocols {
 			name := "recall-" + p.String() + f.suffix
-			find := func(o model.Origin, from ...part) rule {
+			recalled := func(o model.Origin, from ...part) rule {
 				parts := append([]part{f.only(), onlyProtocol(p)}, from...)
 				return newRule(append(parts, setPriority(mapped(f.original(), f.from[o])), back)...)
 			}
-			out = append(out, chain{name, nil, []rule{
-				find(model.FromNode, fromThisNode), find(model.FromPod, in(f.saddr, f.pods)),
-				find(model.FromPod, fromPodIface), find(model.FromOutside),
+			out = append(out, chain{name: name, rules: []rule{
+				recalled(model.FromNode, fromThisNode), recalled(model.FromPod, in(f.saddr, f.pods)),
+				recalled(model.FromPod, fromPodIface), recalled(model.FromOutside),
 			}})
 			recall = append(recall, newRule(f.only(), onlyProtocol(p), goTo(name)))
 		}
 	}
-	return append(out, chain{"recall", nil, recall})
+	return append(out, chain{name: "recall", rules: recall})
 }
 
 // memberHash names a backend of a pool with session affinity by a number that
@@ -145,28 +182,41 @@ const (
 	memberOffset  = 1 << 31
 )
 
-// stickyChains send a client to the backend it had. If that is no backend any
-// more, the client is forgotten and chooses anew.
-func stickyChains() []chain {
-	out := []chain{{"forget", nil, append(append([]rule{newRule(plainPool)}, eachFamily(func(f *family) rule {
-		return newRule(f.only(), update(dynsetDelete, f.clients, concat(priority, f.saddr), priority, 0))
-	})...), newRule(dispatch(priority, fresh)), newRule(counted, drop))}}
-	out = append(out, routeChains("again", "forget", "")...)
-	out = append(out, chain{"again", nil, originRules("again", goTo)})
+// stickyChains send a client to the backend it had. If there is none, or if it
+// is no backend any more, the client is forgotten and chooses anew.
+func stickyChains(o model.Origin) []chain {
+	var out []chain
 	for _, f := range families {
+		again := chain{name: "again-" + o.String() + f.suffix, rules: find(o, f)}
+		again.rules = append(again.rules, newRule(f.only(), update(dynsetDelete, f.clients, concat(priority, f.saddr), priority, 0)))
+		again.rules = append(again.rules, choose(o, fresh)...)
+		out = append(out, again)
 		for _, p := range protocols {
-			out = append(out, chain{stickyChain(p, f), nil, []rule{
+			way := choice(sticky, p, f, 0)
+			c := chain{name: way.String() + "-" + o.String(), rules: find(o, f)}
+			c.rules = append(c.rules,
 				newRule(f.only(), onlyProtocol(p), setPriority(mapped(concat(priority, f.saddr), f.clients))),
 				newRule(f.only(), onlyProtocol(p), dnatTo(f, mapped(priority, f.members))),
-				newRule(dispatch(priority, fresh)),
-				newRule(goTo("again")),
-			}})
+				newRule(goTo(again.name)))
+			out = append(out, c)
 		}
 	}
 	return out
 }
 
-func stickyChain(p model.Protocol, f *family) string { return p.String() + f.suffix + "-sticky" }
+// stickyRules lead to the sticky chains. They are no elements of choosers,
+// since these chains lead there themselves.
+func stickyRules(o model.Origin) []rule {
+	var rules []rule
+	for _, f := range families {
+		for _, p := range protocols {
+			way := choice(sticky, p, f, 0)
+			n := native(uint32(way))
+			rules = append(rules, newRule(compare(priority, expr.CmpOpEq, n, formatClass(n)), goTo(way.String()+"-"+o.String())))
+		}
+	}
+	return rules
+}
 
 // invalidRules drop what would reset a client's connection: answers of backends
 // without their translation, and packets to frontends that would go past it.
@@ -181,56 +231,6 @@ func invalidRules() []rule {
 		func(f *family) rule {
 			return newRule(f.only(), in(f.daddr, f.reserved), notIn(f.daddr, f.exempt), counted, drop)
 		})
-}
-
-// chooserName names the chain that chooses among so many slots.
-func chooserName(p model.Protocol, f *family, way string, slots int) string {
-	return fmt.Sprintf("%s%s-%s-%d", p, f.suffix, way, slots)
-}
-
-// choosers are the chains that choose one of so many slots, for each protocol
-// and family.
-func choosers(way string, slots int) []chain {
-	var out []chain
-	for _, f := range families {
-		for _, p := range protocols {
-			out = append(out, chooser(p, f, way, slots))
-		}
-	}
-	return out
-}
-
-// chooser chooses one of so many slots. While a transaction makes a pool
-// smaller, a packet may find its number of slots just before and the slot just
-// after; it takes the first slot then.
-func chooser(p model.Protocol, f *family, way string, slots int) chain {
-	var index value
-	switch way {
-	case "random":
-		index = random(uint32(slots))
-	case "source":
-		index = hashed(f.saddr, uint32(slots), memberSeed, 0)
-	case "destination":
-		index = hashed(f.daddr, uint32(slots), memberSeed, 0)
-	}
-	rules := []rule{newRule(f.only(), onlyProtocol(p), dnatTo(f, mapped(concat(priority, index), f.slots)))}
-	if way == "random" && slots == 1 {
-		rules = append(rules, newRule(counted, drop))
-	} else {
-		rules = append(rules, newRule(goTo(chooserName(p, f, "random", 1))))
-	}
-	return chain{chooserName(p, f, way, slots), nil, rules}
-}
-
-// learner remembers clients for so long.
-func learner(f *family, timeout time.Duration) chain {
-	member := hashed(concat(priority, f.daddr, dport), memberModulus, memberSeed, memberOffset)
-	return chain{learnerName(f, timeout), nil, []rule{newRule(f.only(),
-		update(unix.NFT_DYNSET_OP_UPDATE, f.clients, concat(priority, f.saddr), member, timeout))}}
-}
-
-func learnerName(f *family, timeout time.Duration) string {
-	return fmt.Sprintf("learn%s-%ds", f.suffix, int(timeout/time.Second))
 }
 
 // body is the chain in nft's language, a line each.

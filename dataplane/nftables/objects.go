@@ -28,11 +28,11 @@ func elementObjects(elements []element) []kernel.Object {
 		switch e.set {
 		case pools:
 			p := pool(fromNative(e.key))
-			p.name, p.choose = e.comment, e.verdict.String()
+			p.name, p.choose = e.comment, chosen(fromNative(e.data)).String()
 		case fresh:
-			pool(fromNative(e.key)).fresh = e.verdict.String()
+			pool(fromNative(e.key)).fresh = chosen(fromNative(e.data)).String()
 		case learn:
-			pool(fromNative(e.key)).learn = e.verdict.String()
+			pool(fromNative(e.key)).learn = fmt.Sprintf("%ds", fromNative(e.data)&maxPool)
 		case v4.slots, v6.slots:
 			p, backend := pool(fromNative(e.key[:4])), readAddrPort(e.data)
 			p.slots[fromNative(e.key[4:])] = backend.String()
@@ -133,6 +133,8 @@ func plainObjects(elements []element, found map[uint32]*poolObject) []kernel.Obj
 			last := e.set.key[3]
 			n := len(e.key) - last.size
 			out = append(out, object(&e, format(e.set.key[:3], e.key[:n])+" . "+last.format(e.key[n:])+"-"+last.format(e.keyEnd[n:]), ""))
+		case e.set.isVerdictMap():
+			out = append(out, object(&e, format(e.set.key, e.key), e.verdict.String()))
 		case e.set == v4.restricted || e.set == v6.restricted, e.set == v4.exempt || e.set == v6.exempt,
 			e.set == v4.backends || e.set == v6.backends:
 			list = append(list, e)

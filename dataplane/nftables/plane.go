@@ -16,10 +16,9 @@ import (
 type Plane struct {
 	options kernel.Options
 	socket  *socket
-	state   *state          // nil if what the kernel holds isn't known
-	chains  map[string]bool // in the kernel
-	applied *model.Table    // what the rules say
-	swept   *model.Table    // what connections were brought into line with
+	state   *state       // nil if what the kernel holds isn't known
+	applied *model.Table // what the rules say
+	swept   *model.Table // what connections were brought into line with
 	watch   *watch
 	// localnet is whether route_localnet was turned on; nil if not known.
 	localnet *bool
@@ -99,14 +98,7 @@ func (p *Plane) change(want *model.Table) error {
 	}
 	plan := p.state.change(p.applied, want, changes)
 	b := p.socket.newBatch()
-	var missing []chain
-	for _, c := range plan.chains {
-		if !p.chains[c.name] {
-			p.chains[c.name] = true
-			missing = append(missing, c)
-		}
-	}
-	b.addChains(missing)
+	b.addChains(plan.chains)
 	b.elements(false, bySet(plan.remove))
 	b.elements(true, bySet(plan.add))
 	return explain(b.commit())
@@ -128,10 +120,6 @@ func (p *Plane) compare(want *model.Table) error {
 	} else {
 		p.state, t = build(want, p.options.Scheduler, nil, 1)
 		b.replaceAll(c, t)
-	}
-	p.chains = map[string]bool{}
-	for _, c := range t.chains {
-		p.chains[c.name] = true
 	}
 	return explain(b.commit())
 }

@@ -46,20 +46,40 @@ func (p *Plane) Objects(ctx context.Context) ([]kernel.Object, error) {
 			list = append(list, kernel.Object{Kind: "set", Name: name, Text: "not fairway's"})
 		}
 	}
-	var elements []element
-	used := map[string]bool{}
-	for _, bySet := range c.elements {
-		for _, e := range bySet {
-			elements = append(elements, e)
-			used[e.verdict.chain] = true
-		}
-	}
+	elements, used := c.inUse()
 	for name, found := range c.chains {
-		if text, spare := found.describe(name); !spare || used[name] {
+		if text, dynamic := found.describe(name); !dynamic || used[name] {
 			list = append(list, kernel.Object{Kind: "chain", Name: name, Text: text})
 		}
 	}
 	return sorted(append(list, elementObjects(elements)...)), nil
+}
+
+// inUse gives the elements without those that lead to chains which pools came
+// to need and no pool needs now, and the names of the chains they lead to.
+func (c *contents) inUse() (elements []element, used map[string]bool) {
+	needed := map[string]bool{}
+	for _, s := range []*set{pools, fresh} {
+		for _, e := range c.elements[s.name] {
+			needed[e.data] = true
+		}
+	}
+	for _, e := range c.elements[learn.name] {
+		needed[e.data] = true
+	}
+	used = map[string]bool{}
+	for _, bySet := range c.elements {
+		for _, e := range bySet {
+			if e.set.isVerdictMap() && !needed[e.key] {
+				if _, dynamic := chainNamed(e.verdict.chain); dynamic {
+					continue
+				}
+			}
+			elements = append(elements, e)
+			used[e.verdict.chain] = true
+		}
+	}
+	return elements, used
 }
 
 func setObject(s *set) kernel.Object {
@@ -122,22 +142,37 @@ func chainNamed(name string) (c *chain, dynamic bool) {
 			return &fixedChains[i], false
 		}
 	}
-	n := strings.LastIndexByte(name, '-')
-	number, err := strconv.Atoi(strings.TrimSuffix(name[n+1:], "s"))
-	if err != nil || number < 1 {
+	var seconds int
+	if n, err := fmt.Sscanf(name, "learn-%ds", &seconds); n == 1 && err == nil && seconds > 0 {
+		l := learner(time.Duration(seconds) * time.Second)
+		return &l, l.name == name
+	}
+	base, _, _ := cutLast(name, "-")
+	_, digits, _ := cutLast(base, "-")
+	slots, err := strconv.Atoi(digits)
+	if err != nil || slots < 1 || slots > maxBackends {
 		return nil, false
 	}
 	for _, f := range families {
-		if l := learner(f, time.Duration(number)*time.Second); l.name == name {
-			return &l, true
-		}
 		for _, p := range protocols {
-			for _, way := range []string{"random", "source", "destination"} {
-				if c := chooser(p, f, way, number); c.name == name {
-					return &c, true
+			for _, way := range []uint32{random, source, destination} {
+				if !strings.HasPrefix(name, choice(way, p, f, slots).String()+"-") {
+					continue
+				}
+				for _, c := range choice(way, p, f, slots).chains() {
+					if c.name == name {
+						return &c, true
+					}
 				}
 			}
 		}
 	}
 	return nil, false
+}
+
+func cutLast(s, sep string) (before, after string, found bool) {
+	if i := strings.LastIndex(s, sep); i >= 0 {
+		return s[:i], s[i+len(sep):], true
+	}
+	return s, "", false
 }

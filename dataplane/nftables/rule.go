@@ -184,6 +184,15 @@ func dnatTo(f *family, v value) part {
 	}))}
 }
 
+// snatTo masquerades what goes to a process of this node, for which there is
+// no masquerade: the node seems to talk to itself.
+func snatTo(f *family, v value) part {
+	return part{"snat " + f.ip + " to " + v.text + " fully-random", append(v.load(0), expression(&expr.NAT{
+		Type: expr.NATTypeSourceNAT, Family: uint32(f.nfproto),
+		RegAddrMin: register(0), RegAddrMax: register(0), FullyRandom: true,
+	}))}
+}
+
 func hashed(v value, modulus, seed, offset uint32) value {
 	text := fmt.Sprintf("jhash %s mod %d", v.text, modulus)
 	if seed != 0 {
@@ -199,7 +208,7 @@ func hashed(v value, modulus, seed, offset uint32) value {
 	}}
 }
 
-func random(modulus uint32) value {
+func randomIndex(modulus uint32) value {
 	return value{fmt.Sprintf("numgen random mod %d", modulus), 1, func(word int) []wire {
 		return expressions(&expr.Numgen{Register: register(word), Modulus: modulus, Type: unix.NFT_NG_RANDOM})
 	}}

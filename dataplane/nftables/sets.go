@@ -1,6 +1,8 @@
 package nftables
 
 import (
+	"slices"
+
 	"golang.org/x/sys/unix"
 
 	"github.com/fairway-net/fairway/model"
@@ -28,16 +30,31 @@ type familySets struct {
 var (
 	podInterfaces = &set{name: "pod-interfaces", key: []fieldType{ifname}, flags: unix.NFT_SET_INTERVAL,
 		comment: "packets that come in here are from pods"}
-	pools = &set{name: "pools", key: []fieldType{class}, value: verdictMap,
+	pools = &set{name: "pools", key: []fieldType{class}, value: []fieldType{class},
 		comment: "pool: how a backend is chosen"}
-	fresh = &set{name: "fresh", key: []fieldType{class}, value: verdictMap,
+	fresh = &set{name: "fresh", key: []fieldType{class}, value: []fieldType{class},
 		comment: "pool with session affinity: how a backend is chosen for an unknown client"}
-	learn = &set{name: "learn", key: []fieldType{class}, value: verdictMap,
-		comment: "pool with session affinity: remember the client for this long"}
-	v4   = newFamilySets("4", ipv4, "ip")
-	v6   = newFamilySets("6", ipv6, "ip6")
-	sets = append(append([]*set{podInterfaces, pools, fresh, learn}, v4.all()...), v6.all()...)
+	learn = &set{name: "learn", key: []fieldType{class}, value: []fieldType{class},
+		comment: "pool with session affinity: how long a client is remembered"}
+	learners = &set{name: "learners", key: []fieldType{class}, value: verdictMap,
+		comment: "how long a client is remembered: the chain that does it"}
+	choosers = newChooserSets()
+	v4       = newFamilySets("4", ipv4, "ip")
+	v6       = newFamilySets("6", ipv6, "ip6")
+	sets     = slices.Concat([]*set{podInterfaces, pools, fresh, learn, learners}, choosers[:], v4.all(), v6.all())
 )
+
+// newChooserSets are the only verdict maps beside learners. They must stay
+// small: the kernel walks through all elements of all verdict maps, to see that
+// chains don't go in circles, in every transaction that adds an element which
+// leads to a chain (nft_table_validate).
+func newChooserSets() (list [model.NumOrigins]*set) {
+	for o := range list {
+		list[o] = &set{name: "choosers-" + model.Origin(o).String(), key: []fieldType{class}, value: verdictMap,
+			comment: "how a backend is chosen: the chain that does it for packets from " + originText[o]}
+	}
+	return list
+}
 
 func newFamilySets(suffix string, addr fieldType, ip string) *familySets {
 	key, backend := []fieldType{addr, protocol, service}, []fieldType{addr, service}

@@ -10,8 +10,12 @@ import (
 // random: each stands there as often as its weight says.
 
 // maxSlots bounds the slots of a pool in which weights differ. Weights that
-// need more are rounded.
-const maxSlots = 2048
+// need more are rounded. No pool has more than the number of how it chooses can
+// hold (chosen); backends beyond that get no connections.
+const (
+	maxSlots    = 2048
+	maxBackends = 1<<16 - 1
+)
 
 // shares says how many slots each backend gets: its weight, with what all
 // weights have in common divided out.
@@ -48,6 +52,7 @@ func gcd(a, b int) int {
 // assign gives backends their shares of slots and moves as few as it can: a
 // freed slot is taken by a backend that needs one, or by the last slot.
 func assign(slots []netip.AddrPort, backends []model.Backend) []netip.AddrPort {
+	backends = backends[:min(len(backends), maxBackends)]
 	missing := make(map[netip.AddrPort]int, len(backends))
 	total := 0
 	for i, n := range shares(backends) {

@@ -6,8 +6,6 @@ import (
 	"net/netip"
 	"time"
 
-	"github.com/google/nftables/expr"
-
 	"github.com/fairway-net/fairway/model"
 )
 
@@ -20,6 +18,7 @@ type state struct {
 	members   map[uint32]member  // of pools with session affinity
 	backends  map[backendKey]int // how many pools name a backend
 	loopbacks int                // frontends on 127.0.0.0/8
+	chains    map[string]bool    // how pools choose and remember, as far as there are chains for it
 	// renumbered are pools whose number has changed although frontends know it.
 	renumbered map[model.PoolID]bool
 }
@@ -51,7 +50,7 @@ type backendKey struct {
 
 func newState(scheduler string) *state {
 	return &state{scheduler: model.Scheduler(scheduler), next: 1, pools: map[model.PoolID]*poolState{},
-		members: map[uint32]member{}, backends: map[backendKey]int{}, renumbered: map[model.PoolID]bool{}}
+		members: map[uint32]member{}, backends: map[backendKey]int{}, chains: map[string]bool{}, renumbered: map[model.PoolID]bool{}}
 }
 
 // setPool brings a pool to what p says; nil removes it. It returns the elements
@@ -85,7 +84,7 @@ func (st *state) setPool(id model.PoolID, p *model.Pool) (before, after []elemen
 // remember clients of pools that are gone.
 func (st *state) newNumber() uint32 {
 	n := st.next
-	st.next = n%(memberOffset-1) + 1
+	st.next = n%maxPool + 1
 	return n
 }
 
@@ -153,22 +152,22 @@ func backendElement(key backendKey) element {
 func (st *state) poolElements(ps *poolState) []element {
 	p, own := ps.pool, setsOf(ps.pool.ID.IPv6)
 	n, name := native(ps.number), label(p.ID)
-	choose := st.choice(ps)
+	choose := native(uint32(st.choice(ps)))
 	list := make([]element, 0, len(ps.slots)+len(ps.mark)+3)
 	for i, b := range ps.slots {
 		list = append(list, element{set: own.slots, key: n + native(uint32(i)), data: addrPortFields(b), comment: name})
 	}
 	if p.Affinity == 0 || len(ps.slots) == 0 {
-		return append(list, element{set: pools, key: n, verdict: choose, comment: name})
+		return append(list, element{set: pools, key: n, data: choose, comment: name})
 	}
-	f := familyOf(p.ID.IPv6)
 	for _, m := range ps.mark {
 		list = append(list, element{set: own.members, key: native(m.number), data: addrPortFields(m.backend), comment: name})
 	}
+	way := choice(sticky, p.ID.Proto, familyOf(p.ID.IPv6), 0)
 	return append(list,
-		element{set: fresh, key: n, verdict: choose, comment: name},
-		element{set: learn, key: n, verdict: verdict{expr.VerdictJump, learnerName(f, affinity(p))}, comment: name},
-		element{set: pools, key: n, verdict: verdict{expr.VerdictGoto, stickyChain(p.ID.Proto, f)}, comment: name})
+		element{set: fresh, key: n, data: choose, comment: name},
+		element{set: learn, key: n, data: native(remembered(affinity(p))), comment: name},
+		element{set: pools, key: n, data: native(uint32(way)), comment: name})
 }
 
 // affinity is the pool's affinity time in whole seconds: the rules that
@@ -184,43 +183,49 @@ func familyOf(ipv6 bool) *family {
 	return families[0]
 }
 
-// choice is the chain that chooses one of the pool's backends.
-func (st *state) choice(ps *poolState) verdict {
+// choice is how the pool chooses among its slots.
+func (st *state) choice(ps *poolState) chosen {
 	switch {
 	case len(ps.slots) == 0 && ps.pool.Empty == model.Drop:
-		return verdict{kind: expr.VerdictDrop}
+		return discarded
 	case len(ps.slots) == 0:
-		return verdict{expr.VerdictGoto, "refuse"}
+		return refused
 	}
-	name := chooserName(ps.pool.ID.Proto, familyOf(ps.pool.ID.IPv6), st.way(ps.pool), len(ps.slots))
-	return verdict{expr.VerdictGoto, name}
+	return choice(st.way(ps.pool), ps.pool.ID.Proto, familyOf(ps.pool.ID.IPv6), len(ps.slots))
 }
 
 // way is how the pool's scheduler is done here. What is not offered is done at
 // random (see Lacks).
-func (st *state) way(p *model.Pool) string {
+func (st *state) way(p *model.Pool) uint32 {
 	scheduler := p.Scheduler
 	if scheduler == model.DefaultScheduler {
 		scheduler = st.scheduler
 	}
 	switch scheduler {
 	case model.SourceHashing:
-		return "source"
+		return source
 	case model.DestinationHashing:
-		return "destination"
+		return destination
 	}
-	return "random"
+	return random
 }
 
-// chainsOf are the chains that the pool needs beside the fixed ones.
-func (st *state) chainsOf(ps *poolState) []chain {
+// chainsOf are the chains that the pool needs beside the fixed ones, except
+// those that there are.
+func (st *state) chainsOf(ps *poolState, there map[string]bool) []chain {
 	if len(ps.slots) == 0 {
 		return nil
 	}
-	p, f := ps.pool, familyOf(ps.pool.ID.IPv6)
-	list := []chain{chooser(p.ID.Proto, f, st.way(p), len(ps.slots))}
-	if p.Affinity != 0 {
-		list = append(list, learner(f, affinity(p)))
+	var list []chain
+	if c := st.choice(ps); !there[c.String()] {
+		there[c.String()] = true
+		list = c.chains()
+	}
+	if p := ps.pool; p.Affinity != 0 {
+		if key := "learn " + affinity(p).String(); !there[key] {
+			there[key] = true
+			list = append(list, learner(affinity(p)))
+		}
 	}
 	return list
 }

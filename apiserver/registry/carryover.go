@@ -109,7 +109,7 @@ func syncClusterIPs(svc, old *corev1.Service) {
 	switch {
 	case !sameIP && sameIPs && svc.Spec.ClusterIP == "":
 		svc.Spec.ClusterIPs = nil
-	case !sameIP && sameIPs:
+	case !sameIP && svc.Spec.ClusterIP != "" && (sameIPs || len(svc.Spec.ClusterIPs) == 0):
 		svc.Spec.ClusterIPs = []string{svc.Spec.ClusterIP}
 	case sameIP && !sameIPs && len(svc.Spec.ClusterIPs) == 0:
 		svc.Spec.ClusterIP = ""

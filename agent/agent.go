@@ -98,6 +98,12 @@ func (a *Agent) run(ctx context.Context) error {
 		cancel()
 		return errors.Join(err, group.Wait())
 	}
+	for _, lack := range a.plane.Lacks() {
+		a.config.Log.Debug("this mode lacks", "what", describe(lack), "because", lack.Why)
+		if lack.Feature == kernel.LocalhostNodePort && a.config.Compile.LocalhostNodePorts {
+			a.config.Log.Warn("not done as asked", "flag", "--localhost-nodeports", "what", describe(lack), "because", lack.Why)
+		}
+	}
 	a.config.Log.Info("agent started", "node", a.config.NodeName, "mode", a.mode, "api", a.config.API.Host)
 	group.Go(func() error { return watchAddresses(ctx, a.addressesChanged(ctx, group)) })
 	group.Go(func() error { a.watchServices(ctx); return nil })

@@ -119,13 +119,7 @@ func poolAsks(p *model.Pool, lack kernel.Lack) bool {
 }
 
 func frontendAsks(f *model.Frontend, lack kernel.Lack) bool {
-	switch lack.Feature {
-	case kernel.LocalhostNodePort:
-		return f.Addr.IsLoopback()
-	case kernel.SilentDrop:
-		return f.Sources != nil && (lack.Value == "" || lack.Value == f.Proto.String())
-	}
-	return false
+	return lack.Feature == kernel.SilentDrop && f.Sources != nil && (lack.Value == "" || lack.Value == f.Proto.String())
 }
 
 func describe(lack kernel.Lack) string {

@@ -1,0 +1,41 @@
+package agent
+
+import (
+	"log/slog"
+	"net/netip"
+	"testing"
+
+	"k8s.io/client-go/kubernetes/fake"
+
+	"github.com/fairway-net/fairway/internal/kernel"
+	"github.com/fairway-net/fairway/model"
+)
+
+// TestLacksAreToldOnce: the author of a Service hears of what a mode lacks when
+// the Service first asks for it, and not again with every round.
+func TestLacksAreToldOnce(t *testing.T) {
+	e := newEvents(fake.NewClientset(), "node", slog.New(slog.DiscardHandler))
+	lacks := []kernel.Lack{{Feature: kernel.Scheduling, Value: "mh", Why: "no consistent hash"}}
+	id := model.PoolID{Name: "default/web:http", Proto: model.TCP}
+	table := func(last *model.Table, s model.Scheduler, port uint16) *model.Table {
+		edit := last.Edit()
+		edit.SetPool(&model.Pool{ID: id, Scheduler: s, Backends: []model.Backend{{Addr: netip.MustParseAddr("10.244.1.2"), Port: port, Weight: 1}}})
+		return edit.Table()
+	}
+	first := table(model.NewTable(), model.MaglevHashing, 80)
+	e.lacks(first, lacks)
+	second := table(first, model.MaglevHashing, 81) // another endpoint, the same wish
+	e.lacks(second, lacks)
+	third := table(second, model.RoundRobin, 81)
+	e.lacks(third, lacks)
+	if len(e.queue) != 1 {
+		t.Fatalf("%d Events, want one", len(e.queue))
+	}
+	if n := <-e.queue; n.service.String() != "default/web" || n.reason != reasonUnsupported {
+		t.Errorf("told %+v", n)
+	}
+	e.lacks(table(third, model.MaglevHashing, 81), lacks)
+	if len(e.queue) != 1 {
+		t.Errorf("asked for again: %d Events, want one", len(e.queue))
+	}
+}

@@ -132,7 +132,10 @@ func (a *Agent) rounded(r round) {
 		return
 	}
 	a.events.lacks(r.Table, a.plane.Lacks())
-	if err := a.service.set(a.state.healthChecks()); err != nil {
+	if checks, changed := a.state.healthChecks(); changed {
+		a.service.want(checks)
+	}
+	if err := a.service.open(); err != nil {
 		a.config.Log.Warn("health check ports", "error", err)
 	}
 }

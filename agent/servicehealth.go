@@ -23,6 +23,7 @@ type serviceHealth struct {
 
 	mu      sync.Mutex
 	counts  map[uint16]serviceEndpoints
+	stale   bool // not all ports are as counts wants them
 	servers map[uint16]*http.Server
 }
 
@@ -36,34 +37,44 @@ func newServiceHealth(healthy func() bool, log *slog.Logger) *serviceHealth {
 	return &serviceHealth{healthy: healthy, log: log, counts: map[uint16]serviceEndpoints{}, servers: map[uint16]*http.Server{}}
 }
 
-// set replaces what is answered, by port. Ports that stay are never closed in
-// between. The error names the ports that can't be opened; they are tried again
-// with the next call.
-func (s *serviceHealth) set(counts map[uint16]serviceEndpoints) error {
+// want replaces what is answered, by port; open makes it so.
+func (s *serviceHealth) want(counts map[uint16]serviceEndpoints) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	s.counts = maps.Clone(counts)
+	s.counts, s.stale = maps.Clone(counts), true
+}
+
+// open opens the ports that are wanted and closes the others; those that stay
+// are never closed in between. It does nothing once all are as wanted. The error
+// names the ports that can't be opened: they are tried again with the next call.
+func (s *serviceHealth) open() error {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if !s.stale {
+		return nil
+	}
+	var failed []error
 	for port, server := range s.servers {
-		if _, wanted := counts[port]; !wanted {
+		if _, wanted := s.counts[port]; !wanted {
 			delete(s.servers, port)
 			if err := server.Close(); err != nil {
-				s.log.Warn("close health check port", "port", port, "error", err)
+				failed = append(failed, fmt.Errorf("close health check port %d: %w", port, err))
 			}
 		}
 	}
-	var failed []error
-	for port, c := range counts {
+	for port, c := range s.counts {
 		if s.servers[port] != nil {
 			continue
 		}
-		if err := s.open(port); err != nil {
+		if err := s.listen(port); err != nil {
 			failed = append(failed, fmt.Errorf("service %s: open health check port %d: %w", c.Service, port, err))
 		}
 	}
+	s.stale = len(failed) > 0
 	return errors.Join(failed...)
 }
 
-func (s *serviceHealth) open(port uint16) error {
+func (s *serviceHealth) listen(port uint16) error {
 	listener, err := net.Listen("tcp", net.JoinHostPort("", strconv.Itoa(int(port))))
 	if err != nil {
 		return err
@@ -103,4 +114,7 @@ func (s *serviceHealth) handler(port uint16) http.Handler {
 }
 
 // close ends all servers.
-func (s *serviceHealth) close() error { return s.set(nil) }
+func (s *serviceHealth) close() error {
+	s.want(nil)
+	return s.open()
+}

@@ -26,7 +26,8 @@ func TestServiceHealthAnswersAsKubeProxy(t *testing.T) {
 	port := freePort(t)
 	check := func(local, status int, proxyHealthy bool) {
 		t.Helper()
-		if err := s.set(map[uint16]serviceEndpoints{port: {Service: "default/web", Local: local}}); err != nil {
+		s.want(map[uint16]serviceEndpoints{port: {Service: "default/web", Local: local}})
+		if err := s.open(); err != nil {
 			t.Fatal(err)
 		}
 		resp, err := http.Get("http://127.0.0.1:" + strconv.Itoa(int(port)) + "/")

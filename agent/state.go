@@ -165,13 +165,17 @@ func podCIDRs(node *corev1.Node) []netip.Prefix {
 	return list
 }
 
-// healthChecks is what the health-check ports of Services answer, by port.
-func (s *state) healthChecks() map[uint16]serviceEndpoints {
+// healthChecks is what the health-check ports of Services answer, by port, if
+// that has changed since the last call.
+func (s *state) healthChecks() (checks map[uint16]serviceEndpoints, changed bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	checks := map[uint16]serviceEndpoints{}
+	if len(s.compiler.HealthChanges()) == 0 {
+		return nil, false
+	}
+	checks = map[uint16]serviceEndpoints{}
 	for _, h := range s.compiler.HealthChecks() {
 		checks[h.Port] = serviceEndpoints{Service: h.Service.String(), Local: h.Local}
 	}
-	return checks
+	return checks, true
 }

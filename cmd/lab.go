@@ -1,14 +1,19 @@
 package cmd
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
+	"os"
+	"strconv"
+	"strings"
 
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
 
 	"github.com/fairway-net/fairway/lab"
 	"github.com/fairway-net/fairway/lab/demo"
+	"github.com/fairway-net/fairway/lab/echo"
 )
 
 func labCommand() *cobra.Command {
@@ -16,7 +21,7 @@ func labCommand() *cobra.Command {
 		Use:   "lab",
 		Short: "Try it: nodes, pods and an outside client made of network namespaces",
 	}
-	c.AddCommand(labUpCommand(), labDownCommand(), labStatusCommand(), labExecCommand(), labDemoCommand())
+	c.AddCommand(labUpCommand(), labDownCommand(), labStatusCommand(), labExecCommand(), labDemoCommand(), labEchoCommand())
 	return c
 }
 
@@ -135,4 +140,45 @@ func labDemoCommand() *cobra.Command {
 	}
 	addLabFlags(c.Flags(), &config)
 	return c
+}
+
+func labEchoCommand() *cobra.Command {
+	hostname, err := os.Hostname()
+	if err != nil {
+		hostname = "localhost"
+	}
+	var ports []string
+	c := &cobra.Command{
+		Use:   "echo",
+		Short: "Answer as the lab's pods do: name and client address over HTTP, TCP, UDP",
+		Args:  cobra.NoArgs,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			var list []echo.Port
+			for _, text := range ports {
+				p, err := echoPort(text)
+				if err != nil {
+					return err
+				}
+				list = append(list, p)
+			}
+			s, err := echo.Start(hostname, list, func(open func() error) error { return open() })
+			if err != nil {
+				return err
+			}
+			<-cmd.Context().Done()
+			return s.Close()
+		},
+	}
+	c.Flags().StringVar(&hostname, "name", hostname, "name to answer with")
+	c.Flags().StringSliceVar(&ports, "port", []string{"8080"}, "port to answer on, as 80, 80/TCP, 53/UDP or 9/SCTP; may be repeated")
+	return c
+}
+
+func echoPort(text string) (echo.Port, error) {
+	number, protocol, _ := strings.Cut(text, "/")
+	n, err := strconv.ParseUint(number, 10, 16)
+	if err != nil || n == 0 {
+		return echo.Port{}, fmt.Errorf("--port: %q is not a port such as 80 or 53/UDP", text)
+	}
+	return echo.Port{Number: uint16(n), Protocol: strings.ToUpper(cmp.Or(protocol, "TCP"))}, nil
 }

@@ -17,6 +17,8 @@ import (
 	"net/netip"
 	"os"
 
+	"github.com/fairway-net/fairway/agent"
+	"github.com/fairway-net/fairway/dataplane"
 	"github.com/fairway-net/fairway/lab/topology"
 )
 
@@ -45,7 +47,7 @@ type Config struct {
 // DefaultConfig is a lab of three nodes in three zones, dual-stack.
 func DefaultConfig() Config {
 	return Config{
-		Name: DefaultName, Nodes: 3, Zones: 3, Mode: "auto",
+		Name: DefaultName, Nodes: 3, Zones: 3, Mode: agent.AutoMode,
 		ServiceCIDRs: []netip.Prefix{netip.MustParsePrefix("10.96.0.0/16"), netip.MustParsePrefix("fd00:10:96::/112")},
 	}
 }
@@ -57,10 +59,13 @@ func (c Config) Validate() error {
 		return fmt.Errorf("nodes %d: must be between 1 and %d", c.Nodes, maxNodes)
 	case c.Zones < 1 || c.Zones > 26:
 		return fmt.Errorf("zones %d: must be between 1 and 26", c.Zones)
-	case c.Mode == "":
-		return errors.New("mode: not given")
 	case len(c.ServiceCIDRs) < 1 || len(c.ServiceCIDRs) > 2:
 		return fmt.Errorf("service CIDRs %v: must be one range, or one of each IP family", c.ServiceCIDRs)
+	}
+	if c.Mode != NoMode && c.Mode != agent.AutoMode {
+		if _, err := dataplane.Find(c.Mode); err != nil {
+			return err
+		}
 	}
 	return topology.CheckName(c.Name)
 }

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"log/slog"
 	"net/http"
+	"net/netip"
 	"os"
 	"path/filepath"
 	"time"
@@ -119,8 +120,7 @@ func (s *supervisor) writeState() error {
 	return nil
 }
 
-// addNodes makes the nodes, their Node objects, and the client's routes to
-// Service addresses, which lead through the first node.
+// addNodes makes the nodes and their Node objects.
 func (s *supervisor) addNodes(ctx context.Context) ([]*topology.Node, error) {
 	var nodes []*topology.Node
 	for i := 1; i <= s.config.Nodes; i++ {
@@ -133,16 +133,30 @@ func (s *supervisor) addNodes(ctx context.Context) ([]*topology.Node, error) {
 		}
 		nodes = append(nodes, n)
 	}
-	for _, cidr := range s.config.ServiceCIDRs {
+	return nodes, routeClient(s.net.Client(), nodes, s.config.ServiceCIDRs)
+}
+
+// routeClient tells the outside client the way to Service addresses, which is
+// through the first node, and the way back to pods, which reach it under their
+// own addresses.
+func routeClient(client *topology.Host, nodes []*topology.Node, services []netip.Prefix) error {
+	for _, cidr := range services {
 		via := nodes[0].IPv4()
 		if cidr.Addr().Is6() {
 			via = nodes[0].IPv6()
 		}
-		if err := s.net.Client().Route(cidr, via); err != nil {
-			return nil, err
+		if err := client.Route(cidr, via); err != nil {
+			return err
 		}
 	}
-	return nodes, nil
+	for _, n := range nodes {
+		for i, cidr := range n.PodCIDRs {
+			if err := client.Route(cidr, n.Addresses[i]); err != nil {
+				return err
+			}
+		}
+	}
+	return nil
 }
 
 // startControllers runs what a cluster has besides Services: kubelets, a

@@ -10,6 +10,9 @@ import (
 	"github.com/fairway-net/fairway/internal/kernel"
 )
 
+// batchGenerationID is NFNL_BATCH_GENID (linux/netfilter/nfnetlink.h).
+const batchGenerationID = 1
+
 // acceptPolicy is NF_ACCEPT (linux/netfilter.h).
 const acceptPolicy = 1
 
@@ -25,9 +28,22 @@ type batch struct {
 
 func (s *socket) newBatch() *batch {
 	b := &batch{s: s}
-	b.begin = s.message(&b.data, unix.NFNL_MSG_BATCH_BEGIN, 0, unix.AF_UNSPEC, unix.NFNL_SUBSYS_NFTABLES, nil)
+	var w wire
+	w.u32(batchGenerationID, 0)
+	b.begin = s.message(&b.data, unix.NFNL_MSG_BATCH_BEGIN, 0, unix.AF_UNSPEC, unix.NFNL_SUBSYS_NFTABLES, w)
 	return b
 }
+
+// onlyAt makes the kernel refuse the batch with ERESTART unless this is the
+// generation of nf_tables when it comes. 0 means any.
+func (b *batch) onlyAt(generation uint32) {
+	at := unix.SizeofNlMsghdr + nfgenmsgLen + unix.SizeofNlAttr
+	binary.BigEndian.PutUint32(b.data[at:], generation)
+}
+
+// isLarge reports whether telling listeners of the batch would cost more than
+// the batch itself.
+func (b *batch) isLarge() bool { return len(b.data) > 1<<20 }
 
 // add appends a message; what describes it for people.
 func (b *batch) add(typ int, flags uint16, body wire, what string) {

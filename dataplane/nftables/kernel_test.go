@@ -2,10 +2,18 @@ package nftables
 
 import (
 	"context"
+	"net"
+	"net/netip"
 	"os/exec"
+	"regexp"
+	"slices"
+	"strings"
 	"testing"
+	"time"
 
 	"github.com/google/go-cmp/cmp"
+	"github.com/vishvananda/netlink"
+	"golang.org/x/sys/unix"
 
 	"github.com/fairway-net/fairway/internal/kernel"
 	"github.com/fairway-net/fairway/model"
@@ -57,4 +65,265 @@ func TestOthersCanReadTheTable(t *testing.T) {
 	apply(t, p, everything(), false)
 	listed := nft(t, "list", "table", "inet", "fairway")
 	t.Log(listed)
+}
+
+// TestAdoptionChangesNothing: after a restart in which nothing changed, nothing
+// is written, whatever slots and numbers churn has led to. Only chains for sizes
+// that no pool has any more go.
+func TestAdoptionChangesNothing(t *testing.T) {
+	inNamespace(t)
+	p := newPlane(t, kernel.Options{})
+	table := everything()
+	apply(t, p, table, false)
+	web := model.PoolID{Name: "default/web:http", Proto: model.TCP}
+	churn(t, p, &table, web)
+	apply(t, p, withoutWeb(table), false)
+	apply(t, p, table, false)
+	before := nft(t, "-a", "list", "table", "inet", "fairway")
+
+	c, err := p.socket.read()
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, what := range newPlane(t, kernel.Options{}).difference(c, table).what {
+		if !isSpare(what) {
+			t.Errorf("a restart would %s", what)
+		}
+	}
+	next := newPlane(t, kernel.Options{})
+	apply(t, next, table, false)
+	checkObjects(t, next, table)
+	after := nft(t, "-a", "list", "table", "inet", "fairway")
+	for _, name := range []string{"map slots4", "map pools", "chain services", "chain tcp4-random-2-pod"} {
+		if diff := cmp.Diff(section(before, name), section(after, name)); diff != "" {
+			t.Errorf("%s changed over a restart (-before +after):\n%s", name, diff)
+		}
+	}
+}
+
+// isSpare recognises what a comparison does about chains for sizes that no pool
+// has any more.
+func isSpare(what string) bool {
+	for _, prefix := range []string{"flush chain tcp4-random-", "delete chain tcp4-random-", "delete element 1064:", "delete 2 elements of map choosers-", "delete 3 elements of map choosers-"} {
+		if strings.HasPrefix(what, prefix) {
+			return true
+		}
+	}
+	return false
+}
+
+func churn(t *testing.T, p *Plane, table **model.Table, id model.PoolID) {
+	t.Helper()
+	for _, list := range [][]string{
+		{"10.244.1.2:8080", "10.244.1.3:8080", "10.244.2.2:8080", "10.244.2.3:8080"},
+		{"10.244.1.3:8080", "10.244.2.3:8080"},
+		{"10.244.1.1:8080", "10.244.1.3:8080", "10.244.2.3:8080"},
+	} {
+		*table = editPool(*table, id, func(pool *model.Pool) { pool.Backends = backends(list...) })
+		apply(t, p, *table, false)
+		checkObjects(t, p, *table)
+	}
+}
+
+func withoutWeb(table *model.Table) *model.Table {
+	e := table.Edit()
+	for f := range table.Frontends() {
+		if f.Name == "default/web:http" {
+			e.DeleteFrontend(f.Key)
+		}
+	}
+	for pool := range table.Pools() {
+		if pool.ID.Name == "default/web:http" {
+			e.DeletePool(pool.ID)
+		}
+	}
+	return e.Table()
+}
+
+// section is the part of nft's listing that begins with name.
+func section(listing, name string) string {
+	_, rest, _ := strings.Cut(listing, "\t"+name+" {")
+	body, _, _ := strings.Cut(rest, "\n\t}")
+	lines := strings.Split(body, ",")
+	slices.Sort(lines)
+	return strings.Join(lines, ",")
+}
+
+// TestRepair undoes what others did to the table.
+func TestRepair(t *testing.T) {
+	inNamespace(t)
+	p := newPlane(t, kernel.Options{})
+	table := everything()
+	apply(t, p, table, false)
+	for _, command := range []string{
+		"add element inet fairway exempt4 { 10.96.0.78 }",
+		"delete element inet fairway exempt4 { 10.96.0.77 }",
+		"flush map inet fairway from-pod4",
+		"add rule inet fairway services counter accept",
+		"flush chain inet fairway refuse",
+		"flush chain inet fairway nat-prerouting",
+		"add chain inet fairway foreign; add rule inet fairway services jump foreign",
+		"add chain inet fairway base { type filter hook input priority 0; policy drop; }",
+		"add set inet fairway foreign { type ipv4_addr; }; add rule inet fairway services ip saddr @foreign drop",
+		"delete element inet fairway choosers-pod { 1064:2 }",
+		"flush map inet fairway slots4",
+		"flush set inet fairway pods4",
+		"delete table inet fairway",
+		"delete table inet fairway; add table inet fairway",
+		"add chain inet fairway nat-input { policy drop; }",
+	} {
+		nft(t, command)
+		apply(t, p, table, true)
+		if t.Failed() {
+			return
+		}
+		checkObjects(t, p, table)
+		if t.Failed() {
+			t.Fatalf("after nft %s", command)
+		}
+	}
+}
+
+// TestDriftIsNoticed: others' changes are reported, own ones are not.
+func TestDriftIsNoticed(t *testing.T) {
+	inNamespace(t)
+	drift := make(chan struct{}, 100)
+	p := newPlane(t, kernel.Options{Drift: func() { drift <- struct{}{} }})
+	table := everything()
+	apply(t, p, table, false)
+	table = editPool(table, model.PoolID{Name: "default/web:http", Proto: model.TCP}, func(pool *model.Pool) {
+		pool.Backends = backends("10.244.1.3:8080")
+	})
+	apply(t, p, table, false)
+	nft(t, "add table inet another; add chain inet another c")
+	nft(t, "add element inet fairway exempt4 { 10.96.0.78 }")
+	select {
+	case <-drift:
+	case <-time.After(30 * time.Second):
+		t.Fatal("a foreign change went unnoticed for 30 s")
+	}
+	if len(drift) > 0 {
+		t.Errorf("%d more reports than changes", len(drift))
+	}
+}
+
+// TestFailureChangesNothing: a transaction that the kernel refuses in its last
+// part leaves all as it was, and the next Apply sees to it.
+func TestFailureChangesNothing(t *testing.T) {
+	inNamespace(t)
+	p := newPlane(t, kernel.Options{})
+	table := everything()
+	apply(t, p, table, false)
+	nft(t, "add element inet fairway from-outside4 { 10.96.0.11 . tcp . 80 : 0:1 }")
+	before := nft(t, "list", "table", "inet", "fairway")
+
+	e := editPool(table, model.PoolID{Name: "default/web:http", Proto: model.TCP}, func(pool *model.Pool) {
+		pool.Backends = backends("10.244.1.9:8080")
+	}).Edit()
+	front := *table.Frontend(model.Key{Addr: addr("10.96.0.10"), Port: 80, Proto: model.TCP})
+	front.Addr = addr("10.96.0.11")
+	e.SetFrontend(&front)
+	want := e.Table()
+	err := p.Apply(context.Background(), want, false)
+	if err == nil || !strings.Contains(err.Error(), "add element 10.96.0.11 . tcp . 80 of map from-outside4: file exists") {
+		t.Fatalf("got %v", err)
+	}
+	if diff := cmp.Diff(before, nft(t, "list", "table", "inet", "fairway")); diff != "" {
+		t.Errorf("a refused transaction changed the table:\n%s", diff)
+	}
+	apply(t, p, want, false)
+	checkObjects(t, p, want)
+}
+
+// TestChangeCostsTheSameAtAnySize counts netlink messages: an endpoint that
+// comes or goes takes as many at 10,000 Services as at 100.
+func TestChangeCostsTheSameAtAnySize(t *testing.T) {
+	inNamespace(t)
+	const most = 8 // begin, three elements added, two removed, end; one to spare
+	for _, services := range []int{100, 10000} {
+		table := synthetic(services, 5)
+		p := newPlane(t, kernel.Options{})
+		apply(t, p, table, false)
+		more := withBackend(table, "10.200.0.1:8080")
+		apply(t, p, more, false) // makes the chains for six slots
+		for _, want := range []*model.Table{table, more} {
+			before := p.socket.sent.Load()
+			apply(t, p, want, false)
+			if n := p.socket.sent.Load() - before; n == 0 || n > most {
+				t.Errorf("%d Services: an endpoint change takes %d messages", services, n)
+			}
+		}
+		if err := p.Remove(context.Background()); err != nil {
+			t.Fatal(err)
+		}
+	}
+}
+
+func TestRemove(t *testing.T) {
+	inNamespace(t)
+	apply(t, newPlane(t, kernel.Options{}), everything(), false)
+	p := newPlane(t, kernel.Options{}) // another process
+	for range 2 {
+		if err := p.Remove(context.Background()); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if objects, err := p.Objects(context.Background()); err != nil || len(objects) > 0 {
+		t.Errorf("left over: %v, %v", objects, err)
+	}
+	if left := nft(t, "list", "ruleset"); left != "" {
+		t.Errorf("left over:\n%s", left)
+	}
+}
+
+// TestClientsAreRememberedByTheNumberOfTheirBackend holds the plane's hash to
+// the kernel's: a packet's backend has the number that members has for it.
+func TestClientsAreRememberedByTheNumberOfTheirBackend(t *testing.T) {
+	inNamespace(t)
+	lo, err := netlink.LinkByName("lo")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := netlink.LinkSetUp(lo); err != nil {
+		t.Fatal(err)
+	}
+	e := model.NewTable().Edit()
+	for vip, backend := range map[string]string{"10.96.0.9": "10.244.1.2:53", "fd00:10:96::9": "[fd00:10:244:1::2]:53"} {
+		for _, a := range []string{vip, netip.MustParseAddrPort(backend).Addr().String()} {
+			ip := &netlink.Addr{IPNet: netlink.NewIPNet(net.ParseIP(a)), Flags: unix.IFA_F_NODAD}
+			if err := netlink.AddrAdd(lo, ip); err != nil {
+				t.Fatal(err)
+			}
+		}
+		id := model.PoolID{Name: "default/sticky:", Proto: model.UDP, IPv6: addr(vip).Is6()}
+		e.SetPool(&model.Pool{ID: id, Backends: backends(backend), Affinity: time.Hour})
+		r := model.Route{Pool: id}
+		e.SetFrontend(&model.Frontend{Key: model.Key{Addr: addr(vip), Port: 53, Proto: model.UDP}, Name: id.Name, Routes: routes(r, r, r)})
+	}
+	p := newPlane(t, kernel.Options{})
+	apply(t, p, e.Table(), false)
+	for vip, suffix := range map[string]string{"10.96.0.9:53": "4", "[fd00:10:96::9]:53": "6"} {
+		conn, err := net.Dial("udp", vip)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if _, err := conn.Write([]byte("who?")); err != nil {
+			t.Fatal(err)
+		}
+		if err := conn.Close(); err != nil {
+			t.Fatal(err)
+		}
+		c, err := p.socket.read()
+		if err != nil {
+			t.Fatal(err)
+		}
+		var number string
+		for _, member := range c.elements["members"+suffix] {
+			number = formatClass(member.key)
+		}
+		listed := nft(t, "list", "map", "inet", "fairway", "clients"+suffix)
+		if !regexp.MustCompile(` : ` + number + ` `).MatchString(listed) {
+			t.Errorf("the backend's number is %s, the kernel remembers\n%s", number, listed)
+		}
+	}
 }

@@ -101,16 +101,44 @@ func (p *Plane) change(want *model.Table) error {
 	b.addChains(plan.chains)
 	b.elements(false, bySet(plan.remove))
 	b.elements(true, bySet(plan.add))
-	return explain(b.commit())
+	if !b.isLarge() {
+		return explain(b.commit())
+	}
+	generation, err := p.socket.generation()
+	if err != nil {
+		return err
+	}
+	err = p.commitQuietly(b, generation)
+	if errors.Is(err, unix.ERESTART) { // others are busy too
+		b.onlyAt(0)
+		err = b.commit()
+	}
+	return explain(err)
 }
 
 // compare reads the kernel's table, adopts its numbers, and writes what is
-// missing or wrong.
+// missing or wrong. If somebody changes nf_tables between, it begins again.
 func (p *Plane) compare(want *model.Table) error {
+	for range readings {
+		c, err := p.socket.read()
+		if err != nil {
+			return err
+		}
+		err = p.commitQuietly(p.difference(c, want), c.generation)
+		if err == nil || !errors.Is(err, unix.ERESTART) {
+			return explain(err)
+		}
+	}
 	c, err := p.socket.read()
 	if err != nil {
 		return err
 	}
+	return explain(p.commitQuietly(p.difference(c, want), 0))
+}
+
+// difference makes the state for a table over what the kernel holds, and the
+// transaction that brings the kernel there.
+func (p *Plane) difference(c *contents, want *model.Table) *batch {
 	b := p.socket.newBatch()
 	var t *target
 	if c.usable() {
@@ -121,7 +149,7 @@ func (p *Plane) compare(want *model.Table) error {
 		p.state, t = build(want, p.options.Scheduler, nil, 1)
 		b.replaceAll(c, t)
 	}
-	return explain(b.commit())
+	return b
 }
 
 // explain says more clearly what kernels mean that lack something.

@@ -10,11 +10,12 @@ import (
 
 // contents are all that the kernel holds of the table.
 type contents struct {
-	present  bool
-	comment  string
-	sets     map[string]*foundSet
-	chains   map[string]*foundChain
-	elements map[string]map[identity]element // by set
+	generation uint32 // of all nf_tables, at most as new as the rest
+	present    bool
+	comment    string
+	sets       map[string]*foundSet
+	chains     map[string]*foundChain
+	elements   map[string]map[identity]element // by set
 }
 
 // foundSet is a set in the kernel; ours says which of sets it is, nil if none.
@@ -31,6 +32,9 @@ type foundChain struct {
 
 // foundRule is a rule in the kernel: its expressions, as received.
 type foundRule struct{ exprs [][]byte }
+
+// genID is NFTA_GEN_ID (linux/netfilter/nf_tables.h).
+const genID = 1
 
 // readings is how often reading is tried while others change nf_tables.
 const readings = 20
@@ -50,6 +54,10 @@ func (s *socket) read() (*contents, error) {
 
 func (s *socket) readOnce() (*contents, error) {
 	c := &contents{sets: map[string]*foundSet{}, chains: map[string]*foundChain{}, elements: map[string]map[identity]element{}}
+	var err error
+	if c.generation, err = s.generation(); err != nil {
+		return c, err
+	}
 	if err := s.readTable(c); err != nil || !c.present {
 		return c, err
 	}
@@ -103,6 +111,21 @@ func (s *socket) get(typ int, flags uint16, body wire, visit func([]byte)) error
 		}
 	}
 	return failure
+}
+
+// generation is a number that every transaction counts up by one.
+func (s *socket) generation() (n uint32, err error) {
+	err = s.get(unix.NFT_MSG_GETGEN, 0, nil, func(data []byte) {
+		for typ, value := range attributes(data) {
+			if typ == genID {
+				n = number(value)
+			}
+		}
+	})
+	if err != nil {
+		return 0, fmt.Errorf("read generation: %w", err)
+	}
+	return n, nil
 }
 
 func (s *socket) readTable(c *contents) error {

@@ -12,12 +12,13 @@ import (
 // watch notices when somebody else changes the table.
 type watch struct {
 	socket *socket
-	wake   int // eventfd that ends the goroutine
+	wake   int  // eventfd that ends the goroutine
+	joined bool // messages come
 	done   sync.WaitGroup
 }
 
-// startWatch subscribes to what the kernel says of changes to nf_tables, on a
-// socket of its own. Own changes are filtered out in the kernel.
+// startWatch makes ready to be told of changes to nf_tables, on a socket of its
+// own. Listening begins when there is something to watch: see commitQuietly.
 func (p *Plane) startWatch() error {
 	if p.options.Drift == nil || p.watch != nil {
 		return nil
@@ -31,19 +32,19 @@ func (p *Plane) startWatch() error {
 		return errors.Join(fmt.Errorf("open eventfd: %w", err), s.close())
 	}
 	w := &watch{socket: s, wake: wake}
-	if err := s.subscribe(p.socket.portid); err != nil {
-		return errors.Join(fmt.Errorf("subscribe to nf_tables changes: %w", err), s.close(), unix.Close(wake))
+	if err := s.passOver(p.socket.portid); err != nil {
+		return errors.Join(fmt.Errorf("filter nf_tables changes: %w", err), s.close(), unix.Close(wake))
 	}
 	p.watch = w
 	w.done.Go(func() { w.run(p.options.Drift) })
 	return nil
 }
 
-// subscribe joins the group of nf_tables, without the messages that follow
-// from what the socket with this port id sent. The kernel puts the messages of
-// one transaction into datagrams of their own (nft_commit_notify), so the
-// first one's sender is that of all.
-func (s *socket) subscribe(except uint32) error {
+// passOver filters out, in the kernel, the messages that follow from what the
+// socket with this port id sends. The kernel puts the messages of one
+// transaction into datagrams of their own (nft_commit_notify), so the first
+// one's sender is that of all.
+func (s *socket) passOver(except uint32) error {
 	sender := binary.BigEndian.Uint32(binary.NativeEndian.AppendUint32(nil, except))
 	filter := []unix.SockFilter{
 		{Code: unix.BPF_LD | unix.BPF_W | unix.BPF_ABS, K: 12}, // nlmsghdr.nlmsg_pid
@@ -52,10 +53,57 @@ func (s *socket) subscribe(except uint32) error {
 		{Code: unix.BPF_RET | unix.BPF_K, K: 0xffffffff},
 	}
 	program := &unix.SockFprog{Len: uint16(len(filter)), Filter: &filter[0]}
-	if err := unix.SetsockoptSockFprog(s.fd, unix.SOL_SOCKET, unix.SO_ATTACH_FILTER, program); err != nil {
+	return unix.SetsockoptSockFprog(s.fd, unix.SOL_SOCKET, unix.SO_ATTACH_FILTER, program)
+}
+
+// join begins to listen, leave ceases to.
+func (w *watch) join() error  { return w.member(unix.NETLINK_ADD_MEMBERSHIP, true) }
+func (w *watch) leave() error { return w.member(unix.NETLINK_DROP_MEMBERSHIP, false) }
+
+func (w *watch) member(option int, joined bool) error {
+	if w == nil || w.joined == joined {
+		return nil
+	}
+	if err := unix.SetsockoptInt(w.socket.fd, unix.SOL_NETLINK, option, unix.NFNLGRP_NFTABLES); err != nil {
+		return fmt.Errorf("change subscription to nf_tables changes: %w", err)
+	}
+	w.joined = joined
+	return nil
+}
+
+// commitQuietly commits a batch that was made for this generation of nf_tables.
+// If it is large, nobody listens meanwhile: to tell one listener of a new
+// element takes the kernel twice as long as to add it. Whether others changed
+// something in that time is seen from the generation. It ends with listening.
+// Generation 0 means that it was made for any.
+func (p *Plane) commitQuietly(b *batch, generation uint32) error {
+	b.onlyAt(generation)
+	after := generation
+	if b.size > 0 {
+		after++
+	}
+	if b.isLarge() {
+		if err := p.watch.leave(); err != nil {
+			return err
+		}
+	}
+	if err := b.commit(); err != nil {
+		return errors.Join(err, p.watch.join())
+	}
+	if p.watch == nil || p.watch.joined {
+		return nil
+	}
+	if err := p.watch.join(); err != nil {
 		return err
 	}
-	return unix.SetsockoptInt(s.fd, unix.SOL_NETLINK, unix.NETLINK_ADD_MEMBERSHIP, unix.NFNLGRP_NFTABLES)
+	now, err := p.socket.generation()
+	if err != nil {
+		return err
+	}
+	if generation != 0 && now != after {
+		p.options.Drift()
+	}
+	return nil
 }
 
 func (w *watch) close() error {

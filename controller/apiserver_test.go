@@ -80,7 +80,7 @@ func TestOnAPIServer(t *testing.T) {
 		config := server.LoopbackConfig()
 		config.Wrap(func(inner http.RoundTripper) http.RoundTripper { return faulty{inner} })
 		return controller.Run(ctx, config, options)
-	}, controller.Options{})
+	}, controller.Options{Lease: &controller.Lease{Namespace: "kube-system", Name: "controllers", Identity: "test"}})
 
 	all := maps.Clone(serverCases)
 	for kind, cases := range map[string]map[string]func(*rig){"slices": sliceCases, "endpoints": endpointsCases, "mirroring": mirroringCases} {

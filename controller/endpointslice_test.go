@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"slices"
 	"strings"
+	"sync"
 	"testing"
 
 	corev1 "k8s.io/api/core/v1"
@@ -200,11 +201,13 @@ func testManyPods(r *rig) {
 	r.createNode(node("n1", "z1"))
 	r.createService(service("web", nil))
 	var want []string
-	for i := range 130 {
+	var creating sync.WaitGroup
+	for i := range 105 {
 		ip := fmt.Sprintf("10.0.1.%d", i)
-		r.createPod(pod(fmt.Sprint("p", i), "n1", ip))
 		want = append(want, ip+":8080 n1 z1 ready serving")
+		creating.Go(func() { r.createPod(pod(fmt.Sprint("p", i), "n1", ip)) })
 	}
+	creating.Wait()
 	r.expectEndpoints("web", want...)
 	found, err := r.slicesOf("web")
 	if err != nil {

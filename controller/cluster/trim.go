@@ -37,8 +37,8 @@ func trimPod(pod *corev1.Pod) *corev1.Pod {
 			NodeName:       pod.Spec.NodeName,
 			Hostname:       pod.Spec.Hostname,
 			Subdomain:      pod.Spec.Subdomain,
-			Containers:     trimContainers(pod.Spec.Containers),
-			InitContainers: trimContainers(pod.Spec.InitContainers),
+			Containers:     namedPorts(pod.Spec.Containers, false),
+			InitContainers: namedPorts(pod.Spec.InitContainers, true),
 		},
 		Status: corev1.PodStatus{
 			Phase:      pod.Status.Phase,
@@ -49,16 +49,26 @@ func trimPod(pod *corev1.Pod) *corev1.Pod {
 	}
 }
 
-// trimContainers keeps what a named target port is looked up in: ports, and
-// the restart policy that makes an init container a sidecar (KEP-753).
-func trimContainers(containers []corev1.Container) []corev1.Container {
-	var kept []corev1.Container
+// namedPorts keeps what a named target port is looked up in: one container
+// with the named ports of all; or, of init containers, of those that are
+// sidecars (KEP-753).
+func namedPorts(containers []corev1.Container, init bool) []corev1.Container {
+	var kept corev1.Container
 	for _, c := range containers {
-		if len(c.Ports) > 0 {
-			kept = append(kept, corev1.Container{Ports: c.Ports, RestartPolicy: c.RestartPolicy})
+		if init && (c.RestartPolicy == nil || *c.RestartPolicy != corev1.ContainerRestartPolicyAlways) {
+			continue
+		}
+		kept.RestartPolicy = c.RestartPolicy
+		for _, port := range c.Ports {
+			if port.Name != "" {
+				kept.Ports = append(kept.Ports, port)
+			}
 		}
 	}
-	return kept
+	if len(kept.Ports) == 0 {
+		return nil
+	}
+	return []corev1.Container{kept}
 }
 
 func conditionReady(conditions []corev1.PodCondition) []corev1.PodCondition {

@@ -96,8 +96,9 @@ func (g *graph) set(o *object) []types.UID {
 }
 
 // remove forgets the object and returns the uids to look at: its dependents,
-// and owners that may have waited for it.
-func (g *graph) remove(uid types.UID) []types.UID {
+// and owners that may have waited for it. If the watch saw it go, its
+// dependents go without the server being asked.
+func (g *graph) remove(uid types.UID, seen bool) []types.UID {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	o := g.objects[uid]
@@ -106,7 +107,9 @@ func (g *graph) remove(uid types.UID) []types.UID {
 	}
 	look := g.unlink(o)
 	delete(g.objects, uid)
-	g.gone.Add(uid, nil)
+	if seen {
+		g.gone.Add(uid, nil)
+	}
 	for dependent := range g.dependents[uid] {
 		look = append(look, dependent)
 	}

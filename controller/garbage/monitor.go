@@ -114,7 +114,7 @@ func (m *monitor) Delete(obj any) error {
 	if !ok {
 		return fmt.Errorf("remove metadata of %s: got %T", m.kind.Resource, obj)
 	}
-	m.lookAt(m.graph.remove(meta.UID))
+	m.lookAt(m.graph.remove(meta.UID, true))
 	return nil
 }
 
@@ -132,7 +132,7 @@ func (m *monitor) Replace(list []any, _ string) error {
 	}
 	for _, uid := range m.graph.uids(m.kind) {
 		if !present[uid] {
-			m.lookAt(m.graph.remove(uid))
+			m.lookAt(m.graph.remove(uid, false))
 		}
 	}
 	m.synced.Store(true)

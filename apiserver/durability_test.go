@@ -141,6 +141,22 @@ func TestTwoServersOneEtcd(t *testing.T) {
 			t.Errorf("a server with an existing etcd made its own: %v", err)
 		}
 	}
+	addresses := func() int {
+		e, err := client(t, servers[0]).CoreV1().Endpoints("default").Get(within(t), "kubernetes", metav1.GetOptions{})
+		if err != nil {
+			t.Fatal(err)
+		}
+		slices, err := client(t, servers[0]).DiscoveryV1().EndpointSlices("default").List(within(t), metav1.ListOptions{LabelSelector: "kubernetes.io/service-name=kubernetes"})
+		if err != nil {
+			t.Fatal(err)
+		}
+		if len(slices.Items) != len(e.Subsets) {
+			return 0
+		}
+		return len(e.Subsets)
+	}
+	eventually(t, "that the API's endpoints are both servers", func() bool { return addresses() == 2 })
+
 	// Four node ports, three writers on each server: every write must either
 	// get a number of its own or learn that there is none.
 	var writers sync.WaitGroup
@@ -182,4 +198,9 @@ func TestTwoServersOneEtcd(t *testing.T) {
 	if _, err := client(t, servers[1]).CoreV1().Services("default").Create(within(t), nodePortService("again"), metav1.CreateOptions{}); err != nil {
 		t.Error(err)
 	}
+	// One that goes is an endpoint no more.
+	if err := servers[1].Close(); err != nil {
+		t.Fatal(err)
+	}
+	eventually(t, "that the API's endpoint is the server left", func() bool { return addresses() == 1 })
 }

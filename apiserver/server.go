@@ -29,6 +29,7 @@ type Server struct {
 	options   *storage.RESTOptions
 	allocator *allocator.Allocator
 	backend   *storage.Backend
+	presence  *presence
 	lock      *os.File
 	listener  net.Listener
 
@@ -121,6 +122,9 @@ func (s *Server) supervise(run <-chan error) {
 // release gives back what start took, in the opposite order.
 func (s *Server) release() error {
 	var errs []error
+	if s.presence != nil {
+		<-s.presence.closed
+	}
 	if s.allocator != nil {
 		s.allocator.Wait()
 	}

@@ -23,7 +23,7 @@ import (
 
 const (
 	authorityYears = 10
-	leafYears      = 1
+	leafYears      = 5 // issued anew at every start
 	// backdate forgives clients whose clock is a little behind.
 	backdate = time.Hour
 )

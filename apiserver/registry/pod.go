@@ -3,6 +3,7 @@ package registry
 import (
 	"context"
 	"fmt"
+	"slices"
 	"strconv"
 
 	corev1 "k8s.io/api/core/v1"
@@ -26,7 +27,7 @@ func pods() *kind[corev1.Pod, *corev1.Pod] {
 		shortNames: []string{"po"}, categories: []string{"all"},
 		list: func() runtime.Object { return &corev1.PodList{} },
 		prepareCreate: func(p *corev1.Pod) {
-			p.Status = corev1.PodStatus{Phase: corev1.PodPending, QOSClass: corev1.PodQOSBestEffort}
+			p.Status = corev1.PodStatus{Phase: corev1.PodPending, QOSClass: qualityOfService(&p.Spec)}
 		},
 		prepareUpdate:  func(p, old *corev1.Pod) { p.Status = old.Status },
 		generation:     func(p, old *corev1.Pod) bool { return !equality.Semantic.DeepEqual(p.Spec, old.Spec) },
@@ -42,6 +43,27 @@ func pods() *kind[corev1.Pod, *corev1.Pod] {
 		indexed:  map[string]func(*corev1.Pod) string{"spec.nodeName": func(p *corev1.Pod) string { return p.Spec.NodeName }},
 		graceful: gracefulPodDelete,
 		table:    tables.Pods(),
+	}
+}
+
+// qualityOfService is Guaranteed if all containers limit both CPU and memory
+// to what they request, BestEffort if none says anything.
+func qualityOfService(spec *corev1.PodSpec) corev1.PodQOSClass {
+	guaranteed, said := true, false
+	for _, c := range slices.Concat(spec.InitContainers, spec.Containers) {
+		for _, name := range []corev1.ResourceName{corev1.ResourceCPU, corev1.ResourceMemory} {
+			limit, request := c.Resources.Limits[name], c.Resources.Requests[name]
+			said = said || !limit.IsZero() || !request.IsZero()
+			guaranteed = guaranteed && !limit.IsZero() && limit.Cmp(request) == 0
+		}
+	}
+	switch {
+	case !said:
+		return corev1.PodQOSBestEffort
+	case guaranteed:
+		return corev1.PodQOSGuaranteed
+	default:
+		return corev1.PodQOSBurstable
 	}
 }
 

@@ -27,7 +27,8 @@ const APIService = "kubernetes"
 
 // of returns the rules for the endpoints of one object.
 func (c Cluster) of(o metav1.Object) Cluster {
-	c.loopback = o.GetNamespace() == metav1.NamespaceDefault && o.GetName() == APIService
+	c.loopback = o.GetNamespace() == metav1.NamespaceDefault &&
+		(o.GetName() == APIService || o.GetLabels()[discoveryv1.LabelServiceName] == APIService)
 	return c
 }
 

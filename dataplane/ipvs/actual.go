@@ -69,7 +69,7 @@ func (p *Plane) readServers(a *actual, settings *model.Settings) error {
 
 // owns tells the plane's virtual servers from others': by their mark, or
 // because their address is one of kube-ipvs0 or of the Services' ranges, or
-// because one of the sets of NodePorts has their port.
+// because a set has their key, or one of NodePorts their port.
 func (a *actual) owns(id serverID, settings *model.Settings) bool {
 	if id.mark != 0 {
 		return id.mark&markRangeMask == markRange
@@ -82,7 +82,7 @@ func (a *actual) owns(id serverID, settings *model.Settings) bool {
 		return true
 	}
 	key := keyElement(id.key)
-	holders := map[setKind]element{setClusterIP: key, setLoadBalancer: key, setExternalIP: key, setExternalIPLocal: key}
+	holders := map[setKind]element{setClusterIP: key, setLoadBalancer: key, setExternalIP: key, setExternalIPLocal: key, setFromNode: key}
 	switch id.key.Proto {
 	case model.TCP:
 		holders[setNodePortTCP] = element{port: id.key.Port}
@@ -184,7 +184,7 @@ func (p *Plane) exchangeSet(plan *plan, id setID) error {
 // compareServers also takes over destinations that take no new connections and
 // that the table doesn't list: an earlier process left them to end.
 func (p *Plane) compareServers(plan *plan, a *actual) {
-	p.orphans, p.services = orphans{}, map[serverID]service{}
+	p.services = map[serverID]service{}
 	for id, there := range a.servers {
 		p.services[id] = there.service
 		planned := plan.servers[id]

@@ -5,11 +5,13 @@ import (
 	"fmt"
 	"math/rand/v2"
 	"net/netip"
+	"strings"
 	"testing"
 	"time"
 
 	"github.com/fairway-net/fairway/internal/kernel"
 	"github.com/fairway-net/fairway/model"
+	gocmp "github.com/google/go-cmp/cmp"
 	mobyipvs "github.com/moby/ipvs"
 )
 
@@ -171,6 +173,66 @@ func TestOrphansStayUntilTheirConnectionsEnd(t *testing.T) {
 		f.connections[netip.MustParseAddrPort("10.244.0.2:80")] = 0
 		p.reap(time.Now())
 		expect("without connections", -1, -1, -1)
+	})
+}
+
+// TestRetiredServers: connections outlive their Service, and a restart; new
+// ones are refused, until the Service is back.
+func TestRetiredServers(t *testing.T) {
+	inNamespace(t, func(t *testing.T) {
+		f := newFakeIPVS()
+		p := newTestPlane(t, f)
+		table := everything(t)
+		apply(t, p, table, false)
+		before := dump(t)
+		f.connections[netip.MustParseAddrPort("10.244.0.2:8080")] = 1
+		b := edit(t, table)
+		gone := []model.Key{key("10.96.0.10:80", model.TCP), key("192.168.9.1:30080", model.TCP), key("10.96.0.53:53", model.UDP)}
+		for _, k := range gone {
+			b.edit.DeleteFrontend(k)
+		}
+		without := b.table()
+		retired := func(when string) {
+			t.Helper()
+			for _, k := range gone[:2] {
+				s := f.servers[keyServer(k)]
+				if s == nil || len(s.destinations) != 1 || s.destinations[netip.MustParseAddrPort("10.244.0.2:8080")].Weight != 0 {
+					t.Errorf("%s: %s is not retired: %+v", when, k, s)
+				}
+				for _, set := range []string{"KUBE-FROM-POD", "KUBE-FROM-NODE", "KUBE-FROM-OUTSIDE"} {
+					if !strings.Contains(dump(t), "add "+set+" "+keyElement(k).text(hashIPPort)+" skbmark 0x46000001\n") {
+						t.Errorf("%s: %s: no refusal in %s", when, k, set)
+					}
+				}
+			}
+			if !strings.Contains(dump(t), "10.96.0.10/32") {
+				t.Errorf("%s: the address is gone", when)
+			}
+			if f.servers[keyServer(gone[2])] != nil {
+				t.Errorf("%s: a UDP server is kept", when)
+			}
+		}
+		apply(t, p, without, false)
+		retired("Services gone")
+		apply(t, p, without, true)
+		retired("after a comparison")
+		p = newTestPlane(t, f)
+		apply(t, p, without, false)
+		retired("in another process")
+		p.reap(time.Now())
+		retired("with connections")
+		apply(t, p, table, false)
+		if diff := gocmp.Diff(before, dump(t)); diff != "" {
+			t.Errorf("Services back (-before +after):\n%s", diff)
+		}
+		apply(t, p, without, false)
+		f.connections[netip.MustParseAddrPort("10.244.0.2:8080")] = 0
+		p.reap(time.Now())
+		same(t, p, without)
+		if f.servers[keyServer(gone[0])] != nil || strings.Contains(dump(t), "10.96.0.10") {
+			t.Error("the retired server is not buried")
+		}
+		apply(t, p, without, true)
 	})
 }
 

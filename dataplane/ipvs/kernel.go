@@ -105,14 +105,19 @@ func toDestination(d destination) *mobyipvs.Destination {
 	}
 }
 
-// readDestinations lists a server's destinations, sorted, and how many
-// connections each has.
-func readDestinations(b balancer, m *mobyipvs.Service) ([]destination, map[netip.AddrPort]int, error) {
+// load is how many connections a destination has.
+type load struct {
+	active int // established
+	total  int // and opening, closing and closed ones not yet forgotten
+}
+
+// readDestinations lists a server's destinations, sorted, and their loads.
+func readDestinations(b balancer, m *mobyipvs.Service) ([]destination, map[netip.AddrPort]load, error) {
 	found, err := b.GetDestinations(m)
 	if err != nil {
 		return nil, nil, err
 	}
-	list, connections := make([]destination, 0, len(found)), map[netip.AddrPort]int{}
+	list, loads := make([]destination, 0, len(found)), map[netip.AddrPort]load{}
 	for _, d := range found {
 		addr, ok := toAddr(d.Address, d.AddressFamily)
 		if !ok {
@@ -120,10 +125,10 @@ func readDestinations(b balancer, m *mobyipvs.Service) ([]destination, map[netip
 		}
 		at := netip.AddrPortFrom(addr, d.Port)
 		list = append(list, destination{at, d.Weight})
-		connections[at] = d.ActiveConnections + d.InactiveConnections
+		loads[at] = load{d.ActiveConnections, d.ActiveConnections + d.InactiveConnections}
 	}
 	sortDestinations(list)
-	return list, connections, nil
+	return list, loads, nil
 }
 
 // addServer makes a virtual server. A scheduler that this kernel lacks is
@@ -170,7 +175,9 @@ func gone(err error) bool { return errors.Is(err, unix.ESRCH) || errors.Is(err, 
 func (p *Plane) putDestination(id serverID, d destination, there bool) error {
 	if _, orphan := p.orphans[id][d.addr]; orphan {
 		there = true
-		delete(p.orphans[id], d.addr)
+		if delete(p.orphans[id], d.addr); len(p.orphans[id]) == 0 {
+			delete(p.orphans, id)
+		}
 	}
 	s, m := toService(id, service{}), toDestination(d)
 	commands := []func(*mobyipvs.Service, *mobyipvs.Destination) error{p.balancer.NewDestination, p.balancer.UpdateDestination}

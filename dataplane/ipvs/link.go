@@ -91,18 +91,58 @@ func (d *dummy) address(a netip.Addr) (netlink.Link, *netlink.Addr) {
 	return &netlink.Dummy{LinkAttrs: netlink.LinkAttrs{Index: d.index, Name: link}}, address
 }
 
+// bind adds an address. Processes of this node would then reach for it with
+// itself as their source. For IPv4 that is mended by a local route with the
+// source that they had before; IPv6 knows no way to replace such a route.
 func (d *dummy) bind(a netip.Addr) error {
+	source := d.sourceFor(a)
 	l, address := d.address(a)
 	if err := d.handle.AddrAdd(l, address); err != nil && !errors.Is(err, unix.EEXIST) {
 		return fmt.Errorf("add address %s to %s: %w", a, link, err)
 	}
+	if source == nil {
+		return nil
+	}
+	route := d.localRoute(a)
+	route.Src = source
+	if err := d.handle.RouteReplace(route); err != nil {
+		return fmt.Errorf("set source for address %s of %s: %w", a, link, err)
+	}
 	return nil
+}
+
+// sourceFor is the source with which this node reaches for an IPv4 address;
+// nil if there is none, or if it has the address already.
+func (d *dummy) sourceFor(a netip.Addr) net.IP {
+	if !a.Is4() {
+		return nil
+	}
+	routes, err := d.handle.RouteGet(a.AsSlice())
+	if err != nil || len(routes) == 0 || routes[0].Src.Equal(a.AsSlice()) || routes[0].Src.IsLoopback() {
+		return nil // not reachable: any source will do
+	}
+	return routes[0].Src
+}
+
+// localRoute is the route by which the kernel takes an address for its own.
+func (d *dummy) localRoute(a netip.Addr) *netlink.Route {
+	return &netlink.Route{
+		LinkIndex: d.index, Dst: &net.IPNet{IP: a.AsSlice(), Mask: net.CIDRMask(a.BitLen(), a.BitLen())},
+		Table: unix.RT_TABLE_LOCAL, Type: unix.RTN_LOCAL, Scope: netlink.SCOPE_HOST, Protocol: unix.RTPROT_KERNEL,
+	}
 }
 
 func (d *dummy) unbind(a netip.Addr) error {
 	l, address := d.address(a)
 	if err := d.handle.AddrDel(l, address); err != nil && !errors.Is(err, unix.EADDRNOTAVAIL) {
 		return fmt.Errorf("remove address %s from %s: %w", a, link, err)
+	}
+	if !a.Is4() {
+		return nil
+	}
+	// The kernel takes only the route away that it made itself.
+	if err := d.handle.RouteDel(d.localRoute(a)); err != nil && !errors.Is(err, unix.ESRCH) {
+		return fmt.Errorf("remove route to address %s of %s: %w", a, link, err)
 	}
 	return nil
 }

@@ -21,6 +21,7 @@ type plan struct {
 type serverPlan struct {
 	add, del bool
 	pool     *model.Pool // nil if the server goes
+	old      *model.Pool // of a server that goes, if known
 	destinationChanges
 }
 

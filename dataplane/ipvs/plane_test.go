@@ -126,10 +126,15 @@ func command(t *testing.T, stdin string, name string, args ...string) string {
 func dump(t *testing.T) string {
 	var b strings.Builder
 	for _, c := range [][]string{
-		{"ipset", "save"}, {"ip", "-br", "address"}, {"ip", "-6", "rule"},
+		{"ipset", "save"}, {"ip", "-br", "address"}, {"ip", "route", "show", "table", "all"},
 		{"iptables-nft-save"}, {"ip6tables-nft-save"}, {"sysctl", "net.ipv4.conf.all.arp_ignore", "net.ipv4.conf.all.arp_announce"},
 	} {
 		for line := range strings.Lines(command(t, "", c[0], c[1:]...)) {
+			if c[0] == "ip" { // in no order
+				fields := strings.Fields(line)
+				slices.Sort(fields)
+				line = strings.Join(fields, " ") + "\n"
+			}
 			if !strings.HasPrefix(line, "#") && !strings.HasPrefix(line, ":") && !strings.HasPrefix(line, "*") && line != "COMMIT\n" {
 				b.WriteString(line)
 			}

@@ -106,8 +106,8 @@ func serverObject(id serverID, s service, list []destination) kernel.Object {
 	return kernel.Object{Kind: kindServer, Name: id.String(), Text: text}
 }
 
-// Objects reads back what the kernel holds, without destinations that only
-// wait for their connections to end.
+// Objects reads back what the kernel holds, without what only waits for
+// connections to end.
 func (p *Plane) Objects(ctx context.Context) ([]kernel.Object, error) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -120,15 +120,25 @@ func (p *Plane) Objects(ctx context.Context) ([]kernel.Object, error) {
 		return nil, err
 	}
 	var objects []kernel.Object
+	hidden := p.hidden()
 	for id, l := range a.sets {
 		for _, e := range l.elements {
+			if hidden[entry{id, e.element}] {
+				continue
+			}
 			objects = append(objects, entryObject(id, e.element, e.mark))
 		}
 	}
 	for addr := range a.addresses {
+		if hidden[addressEntry(addr)] {
+			continue
+		}
 		objects = append(objects, kernel.Object{Kind: kindAddress, Name: addr.String(), Text: link})
 	}
 	for id, there := range a.servers {
+		if p.retired(id) {
+			continue
+		}
 		list := slices.DeleteFunc(there.destinations, func(d destination) bool {
 			_, orphan := p.orphans[id][d.addr]
 			return orphan
@@ -144,6 +154,23 @@ func (p *Plane) Objects(ctx context.Context) ([]kernel.Object, error) {
 	}
 	sortObjects(objects)
 	return objects, nil
+}
+
+// hidden are the entries that keep retired servers, and no others.
+func (p *Plane) hidden() map[entry]bool {
+	hidden := map[entry]bool{}
+	for id := range p.orphans {
+		if id.mark != 0 || !p.retired(id) {
+			continue
+		}
+		for _, e := range refusals(id) {
+			hidden[e] = true
+		}
+		if e := addressEntry(id.key.Addr); p.state.shared[e] == 0 {
+			hidden[e] = true
+		}
+	}
+	return hidden
 }
 
 // ruleObjects reads the plane's chains and the jumps to them.

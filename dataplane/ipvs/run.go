@@ -16,6 +16,7 @@ import (
 // the way out. Rules are written too if settings are given.
 func (p *Plane) run(ctx context.Context, plan *plan, settings *model.Settings) error {
 	for _, step := range []func() error{
+		func() error { return p.retire(plan) },
 		func() error { return p.growServers(plan) },
 		func() error { return p.putEntries(plan) },
 		func() error { return p.removeEntries(plan, true) },
@@ -42,7 +43,7 @@ func (p *Plane) run(ctx context.Context, plan *plan, settings *model.Settings) e
 // here: nothing goes to them before a set has their mark.
 func (p *Plane) growServers(plan *plan) error {
 	for id, sp := range plan.servers {
-		if sp.del || sp.add && id.mark == 0 {
+		if sp.pool == nil || sp.add && id.mark == 0 {
 			continue
 		}
 		if err := p.growServer(id, sp); err != nil {
@@ -96,7 +97,7 @@ func (p *Plane) refresh(id serverID, pool *model.Pool) error {
 // shrinkServers takes away the destinations that left.
 func (p *Plane) shrinkServers(plan *plan) error {
 	for id, sp := range plan.servers {
-		if sp.del || len(sp.destinationChanges.del) == 0 {
+		if sp.pool == nil || len(sp.destinationChanges.del) == 0 {
 			continue
 		}
 		for _, d := range sp.destinationChanges.del {

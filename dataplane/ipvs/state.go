@@ -185,7 +185,7 @@ func (m *move) changedServers() {
 		case before.n == 0 && now.n > 0:
 			m.plan.server(id).become(nil, m.want.Pool(now.pool))
 		case before.n > 0 && now.n == 0:
-			m.plan.server(id).del = true
+			m.plan.server(id).del, m.plan.server(id).old = true, m.table.Pool(before.pool)
 		case now.n > 0 && now.pool != before.pool:
 			m.plan.server(id).become(m.table.Pool(before.pool), m.want.Pool(now.pool))
 		}

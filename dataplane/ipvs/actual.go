@@ -78,7 +78,7 @@ func (a *actual) owns(id serverID, settings *model.Settings) bool {
 	if slices.Contains(settings.Exempt, addr) {
 		return false
 	}
-	if a.addresses[addr] || slices.ContainsFunc(settings.Reserved, func(r netip.Prefix) bool { return r.Contains(addr) }) {
+	if a.addresses[addr] || reserved(settings, addr) {
 		return true
 	}
 	key := keyElement(id.key)
@@ -97,6 +97,11 @@ func (a *actual) owns(id serverID, settings *model.Settings) bool {
 		}
 	}
 	return false
+}
+
+// reserved reports whether an address is of the Services' ranges.
+func reserved(settings *model.Settings, a netip.Addr) bool {
+	return slices.ContainsFunc(settings.Reserved, func(r netip.Prefix) bool { return r.Contains(a) })
 }
 
 func (l *listing) has(e element) bool {

@@ -102,7 +102,7 @@ func (p *Plane) retire(plan *plan) error {
 // model wants its address refused, all of them; where packets should pass, as
 // if there were no server, only those that something could still be said over.
 func lingering(id serverID, settings *model.Settings, l load) int {
-	if id.mark == 0 && slices.ContainsFunc(settings.Reserved, func(r netip.Prefix) bool { return r.Contains(id.key.Addr) }) {
+	if id.mark == 0 && reserved(settings, id.key.Addr) {
 		return l.total
 	}
 	return l.active
@@ -124,9 +124,13 @@ func (p *plan) refuse(id serverID) {
 	if id.mark != 0 {
 		return
 	}
+	verdict := markRefuse
+	if !reserved(p.want.Settings, id.key.Addr) && !isNodeAddr(p.want.Settings, id.key.Addr) {
+		verdict = markDrop // as what comes to other ports of an external address
+	}
 	for _, e := range refusals(id) {
 		delete(p.removes[e.set], e.element)
-		p.put(e, mark{markRefuse, ^uint32(0)})
+		p.put(e, mark{verdict, ^uint32(0)})
 	}
 	address := addressEntry(id.key.Addr)
 	delete(p.removes[address.set], address.element)

@@ -178,27 +178,29 @@ func (p *Plane) Lacks() []kernel.Lack {
 func (p *Plane) Remove(ctx context.Context) error {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	p.state, p.orphans = nil, orphans{}
+	p.state, p.orphans, p.services = nil, orphans{}, map[serverID]service{}
 	var problems []error
+	try := func(err error) {
+		if err != nil {
+			problems = append(problems, err)
+		}
+	}
+	if a, err := p.readKernel(&model.Settings{}); err != nil {
+		try(err)
+	} else {
+		try(p.handOver(ctx, a))
+	}
 	for _, f := range iptables.Families() {
-		if err := p.removeRules(ctx, ruleSet{f, &model.Settings{}, p.options.MasqueradeMark}); err != nil && !(f == iptables.IPv6 && kernel.IsMissing(err)) {
-			problems = append(problems, err)
+		err := p.removeRules(ctx, ruleSet{f, &model.Settings{}, p.options.MasqueradeMark})
+		if f == iptables.IPv4 || !kernel.IsMissing(err) {
+			try(err)
 		}
 	}
-	if err := p.removeServers(); err != nil {
-		problems = append(problems, err)
-	}
-	if err := p.dummy.remove(); err != nil {
-		problems = append(problems, err)
-	}
+	try(p.dummy.remove())
 	for _, name := range allNames() {
-		if err := p.sets.destroy(name); err != nil {
-			problems = append(problems, err)
-		}
+		try(p.sets.destroy(name))
 	}
-	if err := p.settings.restore(); err != nil {
-		problems = append(problems, err)
-	}
+	try(p.settings.restore())
 	return errors.Join(problems...)
 }
 
@@ -214,18 +216,4 @@ func allNames() []string {
 		}
 	}
 	return names
-}
-
-func (p *Plane) removeServers() error {
-	actual, err := p.readKernel(&model.Settings{})
-	if err != nil {
-		return err
-	}
-	var problems []error
-	for id := range actual.servers {
-		if err := p.removeServer(id); err != nil {
-			problems = append(problems, err)
-		}
-	}
-	return errors.Join(problems...)
 }

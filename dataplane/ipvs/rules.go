@@ -187,7 +187,9 @@ func (r ruleSet) nat() ruleTable {
 
 // filter refuses and drops what IPVS must not see, keeps this node's own
 // services from being reached through addresses of kube-ipvs0, and lets
-// nothing out to addresses of Services that nothing serves.
+// nothing out to addresses of Services that nothing serves. A port of an
+// external address that no Service has should pass, but as the address is local
+// here there is nowhere to pass it on to: it is dropped.
 func (r ruleSet) filter() ruleTable {
 	invalid := "-m conntrack --ctstate INVALID " + r.in(setLoopBack, "src,src,src") + " -j DROP"
 	unserved := newOnly + " -m set ! --match-set " + r.set(setExempt) + " dst " + r.in(setReserved, "dst") + " -j " + chainReject
@@ -215,13 +217,14 @@ func (r ruleSet) filter() ruleTable {
 				r.in(setClusterIP, "dst,dst") + " -j RETURN",
 				r.in(setLoadBalancer, "dst,dst") + " -j RETURN",
 				r.in(setExternalIP, "dst,dst") + " -j RETURN",
-				r.in(setAddresses, "dst") + " -j " + chainReject,
+				r.in(setAddresses, "dst") + " " + r.in(setReserved, "dst") + " -j " + chainReject,
+				r.in(setAddresses, "dst") + " -j DROP",
 			}},
 			{Name: chainOutFilter, Rules: []string{
 				notNew,
 				marked(markRefuse) + " -j " + chainReject,
-				r.in(setAddresses, "dst") + " -j " + chainReject,
 				unserved,
+				r.in(setAddresses, "dst") + " -j DROP",
 			}},
 			{Name: chainForward, Rules: []string{
 				invalid,

@@ -2,7 +2,6 @@ package ipvs
 
 import (
 	"context"
-	"net/netip"
 	"slices"
 
 	"github.com/fairway-net/fairway/internal/iptables"
@@ -192,7 +191,7 @@ func (p *Plane) bind(plan *plan) error {
 		}
 	}
 	for a := range plan.bind {
-		if announced(plan.want.Settings, a) {
+		if a.Is4() && !reserved(plan.want.Settings, a) { // somebody else on the link may answer for it
 			if err := p.settings.quietARP(); err != nil {
 				return err
 			}
@@ -202,12 +201,6 @@ func (p *Plane) bind(plan *plan) error {
 		}
 	}
 	return nil
-}
-
-// announced reports whether the address may be one that somebody else on the
-// link answers for: an external or load-balancer address.
-func announced(settings *model.Settings, a netip.Addr) bool {
-	return a.Is4() && !slices.ContainsFunc(settings.Reserved, func(r netip.Prefix) bool { return r.Contains(a) })
 }
 
 func (p *Plane) unbind(plan *plan) error {

@@ -29,8 +29,7 @@ func (s *state) footprint(t *model.Table, f *model.Frontend) footprint {
 		return fp
 	}
 	put := func(kind setKind, e element, m mark) { fp.entries[entry{setID{kind, f.Addr.Is6()}, e}] = m }
-	everywhere := f.Routes[model.FromPod].Masquerade && f.Routes[model.FromNode].Masquerade && f.Routes[model.FromOutside].Masquerade
-	s.file(f, everywhere, put)
+	file(f, put)
 	if f.Entrance != model.NodePort && !isNodeAddr(t.Settings, f.Addr) {
 		put(setAddresses, element{addr: f.Addr}, mark{})
 	}
@@ -42,13 +41,12 @@ func (s *state) footprint(t *model.Table, f *model.Frontend) footprint {
 	for o, r := range f.Routes {
 		pool := t.Pool(r.Pool)
 		var m mark
-		switch {
-		case r.Pool != main:
+		if r.Pool == main {
+			m = s.mainMark(f, model.Origin(o))
+		} else {
 			id := serverID{mark: s.markOf(markID{r.Pool, r.Masquerade}), ipv6: f.Addr.Is6()}
 			fp.servers[id] = r.Pool
 			m = mark{id.mark, ^uint32(0)}
-		case r.Masquerade && (!everywhere || f.Entrance == model.ClusterIP):
-			m = mark{s.masquerade, s.masquerade}
 		}
 		switch {
 		case len(pool.Backends) > 0:
@@ -64,10 +62,23 @@ func (s *state) footprint(t *model.Table, f *model.Frontend) footprint {
 	return fp
 }
 
+// mainMark is what first packets to the key's own server are marked with.
+func (s *state) mainMark(f *model.Frontend, o model.Origin) mark {
+	if f.Routes[o].Masquerade && (f.Entrance == model.ClusterIP || !masqueradesAll(f)) {
+		return mark{s.masquerade, s.masquerade}
+	}
+	return mark{}
+}
+
+// masqueradesAll reports whether the frontend masquerades everybody's packets.
+func masqueradesAll(f *model.Frontend) bool {
+	return f.Routes[model.FromPod].Masquerade && f.Routes[model.FromNode].Masquerade && f.Routes[model.FromOutside].Masquerade
+}
+
 // file puts the frontend where operators look for it. The sets without LOCAL
 // in their names make all packets masqueraded, save those that are in the one
 // with LOCAL too; KUBE-CLUSTER-IP makes none.
-func (s *state) file(f *model.Frontend, everywhere bool, put func(setKind, element, mark)) {
+func file(f *model.Frontend, put func(setKind, element, mark)) {
 	key := keyElement(f.Key)
 	var all, local setKind
 	switch f.Entrance {
@@ -89,7 +100,7 @@ func (s *state) file(f *model.Frontend, everywhere bool, put func(setKind, eleme
 		return
 	}
 	put(all, key, mark{})
-	if !everywhere {
+	if !masqueradesAll(f) {
 		put(local, key, mark{})
 	}
 }
@@ -156,7 +167,7 @@ func (s *state) markOf(id markID) uint32 {
 	h := fnv.New32a()
 	h.Write([]byte(id.pool.String()))
 	for n := h.Sum32(); ; n++ {
-		m := markRange | n&^markRangeMask&^s.masquerade
+		m := markRange | n&^(markRangeMask|detourBit|s.masquerade)
 		if m&^markRangeMask < firstPoolMark {
 			continue
 		}

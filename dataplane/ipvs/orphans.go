@@ -248,5 +248,5 @@ func (p *Plane) reapServer(id serverID, now time.Time) error {
 	if retired {
 		return p.bury(id)
 	}
-	return p.refresh(id, p.state.table.Pool(p.state.servers[id].pool))
+	return p.refresh(id, p.state.table.Pool(p.state.servers[id].pool), p.state.table)
 }

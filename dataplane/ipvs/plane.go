@@ -30,6 +30,7 @@ type Plane struct {
 	services map[serverID]service
 	orphans  orphans
 	reaping  bool
+	detours  uint32 // how many there were
 }
 
 // New makes a plane for this process's network namespace. A MissingError says
@@ -75,8 +76,8 @@ func complete(o kernel.Options) (kernel.Options, error) {
 	if o.MasqueradeMark == 0 {
 		o.MasqueradeMark = defaultMasqueradeMark
 	}
-	if o.MasqueradeMark&(o.MasqueradeMark-1) != 0 || o.MasqueradeMark&markRangeMask != 0 || o.MasqueradeMark < firstPoolMark {
-		return o, fmt.Errorf("masquerade mark %#x: must be one bit between %#x and %#x in mode ipvs", o.MasqueradeMark, firstPoolMark, ^markRangeMask&^(^markRangeMask>>1))
+	if o.MasqueradeMark&(o.MasqueradeMark-1) != 0 || o.MasqueradeMark >= detourBit || o.MasqueradeMark < firstPoolMark {
+		return o, fmt.Errorf("masquerade mark %#x: must be one bit between %#x and %#x in mode ipvs", o.MasqueradeMark, firstPoolMark, detourBit>>1)
 	}
 	if o.StateDir == "" {
 		o.StateDir = "/run/fairway"

@@ -19,6 +19,7 @@ func (p *Plane) run(ctx context.Context, plan *plan, settings *model.Settings) e
 		func() error { return p.growServers(plan) },
 		func() error { return p.putEntries(plan) },
 		func() error { return p.removeEntries(plan, true) },
+		func() error { return p.reschedule(plan) },
 		func() error { return p.writeRules(ctx, plan, settings) },
 		func() error { return p.newServers(plan) },
 		func() error { return p.bind(plan) },
@@ -68,8 +69,6 @@ func (p *Plane) growServer(id serverID, sp *serverPlan) error {
 		if err := p.addServer(id, sp.pool); err != nil {
 			return err
 		}
-	} else if err := p.refresh(id, sp.pool); err != nil {
-		return err
 	}
 	for _, d := range sp.destinationChanges.add {
 		if err := p.putDestination(id, d, false); err != nil {
@@ -84,13 +83,17 @@ func (p *Plane) growServer(id serverID, sp *serverPlan) error {
 	return nil
 }
 
-// refresh makes a server choose as its pool says, if it doesn't.
-func (p *Plane) refresh(id serverID, pool *model.Pool) error {
-	idle := len(pool.Draining) > 0 || len(p.orphans[id]) > 0
-	if p.services[id] == p.choose.service(id, pool, idle) {
-		return nil
+// reschedule makes servers choose as their pools say. New connections may need
+// a way around them meanwhile, so their marks have to be in force before.
+func (p *Plane) reschedule(plan *plan) error {
+	for id, sp := range plan.servers {
+		if sp.pool != nil && !sp.add {
+			if err := p.refresh(id, sp.pool, plan.want); err != nil {
+				return err
+			}
+		}
 	}
-	return p.setServer(id, pool, p.balancer.UpdateService)
+	return nil
 }
 
 // shrinkServers takes away the destinations that left.
@@ -104,7 +107,7 @@ func (p *Plane) shrinkServers(plan *plan) error {
 				return err
 			}
 		}
-		if err := p.refresh(id, sp.pool); err != nil {
+		if err := p.refresh(id, sp.pool, plan.want); err != nil {
 			return err
 		}
 	}

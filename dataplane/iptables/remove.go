@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"strings"
 
 	"github.com/fairway-net/fairway/internal/iptables"
@@ -62,7 +63,9 @@ const canaryChain = "KUBE-PROXY-CANARY"
 // removal is the input that takes all that is ours out of a table.
 func removal(table *iptables.Table) [][]byte {
 	stays := referred(table)
-	removable := func(chain string) bool { return (ours(chain) || chain == canaryChain) && !stays[chain] }
+	removable := func(chain string) bool {
+		return (ours(chain) || chain == canaryChain) && !stays[chain] && !overSets(table.Chain(chain))
+	}
 	there := contents{tables: map[string]*iptables.Table{table.Name: table}}
 	gone := delta{}
 	for _, chain := range table.Chains {
@@ -70,7 +73,15 @@ func removal(table *iptables.Table) [][]byte {
 			gone[chainID{table.Name, chain.Name}] = change{delete: true}
 		}
 	}
-	return gone.pieces(table.Name, &plan{stale: there.jumpsTo(ours)})
+	return gone.pieces(table.Name, &plan{stale: there.jumpsTo(removable)})
+}
+
+// overSets reports whether a chain is of the ipvs mode, this project's or
+// kube-proxy's, which has chains of the same names, over ipsets.
+func overSets(chain *iptables.Chain) bool {
+	return chain != nil && slices.ContainsFunc(chain.Rules, func(rule string) bool {
+		return strings.Contains(rule, "--match-set KUBE-")
+	})
 }
 
 // referred are the chains that rules of others lead to, at once or by way of

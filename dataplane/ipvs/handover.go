@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"github.com/fairway-net/fairway/internal/iptables"
+	"github.com/fairway-net/fairway/internal/kernel"
 	"github.com/fairway-net/fairway/model"
 	"github.com/vishvananda/netlink/nl"
 	"golang.org/x/sys/unix"
@@ -59,24 +60,26 @@ const (
 
 // handOver removes virtual servers and gives their connections to conntrack.
 func (p *Plane) handOver(ctx context.Context, a *actual) error {
+	if len(a.servers) == 0 {
+		return nil
+	}
 	flows, err := a.flows()
 	if err != nil {
 		return err
 	}
-	if len(flows) == 0 {
-		return p.removeAll(a)
-	}
 	var problems []error
 	for _, f := range iptables.Families() {
-		if err := p.pause(ctx, f); err != nil && f == iptables.IPv4 {
+		if err := p.pause(ctx, f, len(flows) > 0); err != nil && (f == iptables.IPv4 || !kernel.IsMissing(err)) {
 			problems = append(problems, err)
 		}
 	}
 	if err := p.removeAll(a); err != nil {
 		problems = append(problems, err)
 	}
-	if err := waitForgotten(ctx, a); err != nil {
-		problems = append(problems, err)
+	if len(flows) > 0 {
+		if err := waitForgotten(ctx, a); err != nil {
+			problems = append(problems, err)
+		}
 	}
 	for _, f := range flows {
 		if err := f.translate(); err != nil {
@@ -96,20 +99,25 @@ func (p *Plane) removeAll(a *actual) error {
 	return errors.Join(problems...)
 }
 
-// pause has packets of translated connections dropped, both ways. New
-// connections are another plane's by now and don't come by here.
-func (p *Plane) pause(ctx context.Context, f iptables.Family) error {
-	r := ruleSet{f, &model.Settings{}, p.options.MasqueradeMark}
-	replies := "-m conntrack --ctstate INVALID,NEW " + r.in(setLoopBack, "src,src,src") + " -j DROP"
+// pause ends all refusals, as whoever comes next may serve what these servers
+// don't any more, and has packets of translated connections dropped, both ways.
+func (p *Plane) pause(ctx context.Context, f iptables.Family, flows bool) error {
 	in := &iptables.Input{}
-	in.Block("mangle").Chain(chainInput,
-		replies,
-		r.in(setAddresses, "dst")+" -j DROP",
-		"-p tcp "+r.in(setNodePortTCP, "dst")+" -j DROP",
-		"-p udp "+r.in(setNodePortUDP, "dst")+" -j DROP",
-		"-p sctp "+r.in(setNodePortSCTP, "dst,dst")+" -j DROP",
-	)
-	in.Block("filter").Chain(chainForward, replies)
+	filter := in.Block("filter")
+	filter.Chain(chainFilter)
+	filter.Chain(chainOutFilter)
+	if flows {
+		r := ruleSet{f, &model.Settings{}, p.options.MasqueradeMark}
+		mangle := in.Block("mangle")
+		mangle.Chain(chainInput,
+			"-m conntrack --ctstate INVALID,NEW "+r.in(setLoopBack, "src,src,src")+" -j DROP",
+			r.in(setAddresses, "dst")+" -j DROP",
+			"-p tcp -m addrtype --dst-type LOCAL "+r.in(setNodePortTCP, "dst")+" -j DROP",
+			"-p udp -m addrtype --dst-type LOCAL "+r.in(setNodePortUDP, "dst")+" -j DROP",
+			"-p sctp "+r.in(setNodePortSCTP, "dst,dst")+" -j DROP",
+		)
+		mangle.Insert("FORWARD", "-j "+chainInput)
+	}
 	if err := p.iptables.Restore(ctx, f, in.Bytes()); err != nil {
 		return fmt.Errorf("pause connections: %w", err)
 	}

@@ -71,6 +71,40 @@ func target(rule string) string {
 	return ""
 }
 
+// sharedChains are those that the iptables mode has by the same names. They are
+// the ipvs mode's if their rules are over ipsets.
+var sharedChains = []string{chainServices, chainPostrouting, chainForward, chainFirewall}
+
+// in is what of the table's chains is there, without what is the iptables
+// mode's and without jumps, so that all jumps there are count as stale.
+func (want ruleTable) in(actual *iptables.Table) ruleTable {
+	found := ruleTable{name: want.name}
+	for _, c := range actual.Chains {
+		if want.has(c.Name) && (!slices.Contains(sharedChains, c.Name) || overSets(c)) {
+			found.chains = append(found.chains, *c)
+		}
+	}
+	if actual.Chain(chainServices) != nil && !found.has(chainServices) {
+		// The iptables mode's chains go on needing it.
+		found.chains = slices.DeleteFunc(found.chains, func(c iptables.Chain) bool { return c.Name == chainMarkMasq })
+	}
+	return found
+}
+
+func overSets(c *iptables.Chain) bool {
+	return slices.ContainsFunc(c.Rules, func(rule string) bool { return strings.Contains(rule, "--match-set KUBE-") })
+}
+
+// iptablesMode reports whether Services are the iptables mode's at present.
+func (p *Plane) iptablesMode(ctx context.Context) (bool, error) {
+	nat, err := p.iptables.Save(ctx, iptables.IPv4, "nat")
+	if err != nil {
+		return false, fmt.Errorf("read rules of table nat: %w", err)
+	}
+	c := nat.Chain(chainServices)
+	return c != nil && len(c.Rules) > 0 && !overSets(c), nil
+}
+
 // syncRules makes one family's rules agree with the settings.
 func (p *Plane) syncRules(ctx context.Context, rules ruleSet) error {
 	in := &iptables.Input{}
@@ -99,10 +133,9 @@ func (p *Plane) removeRules(ctx context.Context, rules ruleSet) error {
 		if err != nil {
 			return fmt.Errorf("read %s rules of table %s: %w", rules.family, ours.name, err)
 		}
-		jumps := ours
-		jumps.jumps = nil
+		ours = ours.in(actual)
 		block := in.Block(ours.name)
-		for _, j := range jumps.staleJumps(actual) {
+		for _, j := range ours.staleJumps(actual) {
 			block.DeleteRule(j.from, j.rule)
 		}
 		for _, c := range actual.Chains {

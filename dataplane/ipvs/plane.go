@@ -59,7 +59,7 @@ func newPlane(options kernel.Options, b balancer) (*Plane, error) {
 	if err != nil {
 		return nil, err
 	}
-	tool, err := iptables.Find(context.Background(), "")
+	tool, err := iptables.Find(context.Background(), options.IPTablesVariant)
 	if err != nil {
 		return nil, err
 	}

@@ -16,8 +16,8 @@ import (
 
 // Kinds of objects.
 const (
-	kindChain   = "chain"   // "IPv4 nat KUBE-SERVICES": its rules
-	kindJump    = "jump"    // "IPv4 nat PREROUTING": our rules in it
+	kindChain   = "chain"   // "iptables nat KUBE-SERVICES": its rules
+	kindJump    = "jump"    // "iptables nat PREROUTING KUBE-SERVICES"
 	kindEntry   = "entry"   // "KUBE-CLUSTER-IP 10.96.0.1,tcp:443"
 	kindAddress = "address" // of kube-ipvs0
 	kindServer  = "server"  // "TCP 10.96.0.1:443": scheduler and destinations
@@ -80,16 +80,12 @@ func sortObjects(objects []kernel.Object) {
 
 func ruleObjects(f iptables.Family, t ruleTable) []kernel.Object {
 	var objects []kernel.Object
-	prefix := f.String() + " " + t.name + " "
+	prefix := f.Command() + " " + t.name + " "
 	for _, c := range t.chains {
 		objects = append(objects, kernel.Object{Kind: kindChain, Name: prefix + c.Name, Text: strings.Join(c.Rules, "\n")})
 	}
-	jumps := map[string][]string{}
 	for _, j := range t.jumps {
-		jumps[j.from] = append(jumps[j.from], j.rule)
-	}
-	for from, rules := range jumps {
-		objects = append(objects, kernel.Object{Kind: kindJump, Name: prefix + from, Text: strings.Join(rules, "\n")})
+		objects = append(objects, kernel.Object{Kind: kindJump, Name: prefix + j.from + " " + target(j.rule), Text: j.rule})
 	}
 	return objects
 }
@@ -181,14 +177,8 @@ func (p *Plane) ruleObjects(ctx context.Context, f iptables.Family) ([]kernel.Ob
 		if err != nil {
 			return nil, fmt.Errorf("read %s rules of table %s: %w", f, ours.name, err)
 		}
-		found := ruleTable{name: ours.name}
-		for _, c := range actual.Chains {
-			if ours.has(c.Name) {
-				found.chains = append(found.chains, *c)
-			}
-		}
-		ours.jumps = nil // so that all of them count as stale
-		found.jumps = ours.staleJumps(actual)
+		found := ours.in(actual)
+		found.jumps = found.staleJumps(actual)
 		objects = append(objects, ruleObjects(f, found)...)
 	}
 	return objects, nil

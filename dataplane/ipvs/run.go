@@ -12,17 +12,30 @@ import (
 // run carries a plan out, in an order in which whatever is led somewhere finds
 // it there: destinations before what sends packets to them, refusals and marks
 // before the servers that they keep packets from, and the other way round on
-// the way out. Rules are written too if settings are given.
+// the way out. Rules are written too if settings are given: before the servers
+// whose packets they masquerade, but if the iptables mode does the work until
+// then, not before everything is there to do it in its place.
 func (p *Plane) run(ctx context.Context, plan *plan, settings *model.Settings) error {
+	early, late := settings, (*model.Settings)(nil)
+	if settings != nil {
+		takeover, err := p.iptablesMode(ctx)
+		if err != nil {
+			return err
+		}
+		if takeover {
+			early, late = nil, settings
+		}
+	}
 	for _, step := range []func() error{
 		func() error { return p.retire(plan) },
 		func() error { return p.growServers(plan) },
 		func() error { return p.putEntries(plan) },
 		func() error { return p.removeEntries(plan, true) },
 		func() error { return p.reschedule(plan) },
-		func() error { return p.writeRules(ctx, plan, settings) },
+		func() error { return p.writeRules(ctx, plan, early) },
 		func() error { return p.newServers(plan) },
 		func() error { return p.bind(plan) },
+		func() error { return p.writeRules(ctx, plan, late) },
 		func() error { return p.unbind(plan) },
 		func() error { return p.removeServersOf(plan, false) },
 		func() error { return p.removeEntries(plan, false) },

@@ -105,21 +105,21 @@ func (p *Plane) iptablesMode(ctx context.Context) (bool, error) {
 	return c != nil && len(c.Rules) > 0 && !overSets(c), nil
 }
 
-// syncRules makes one family's rules agree with the settings.
-func (p *Plane) syncRules(ctx context.Context, rules ruleSet) error {
+// syncRules makes one family's rules what these tables say.
+func (p *Plane) syncRules(ctx context.Context, f iptables.Family, tables []ruleTable) error {
 	in := &iptables.Input{}
-	for _, want := range rules.tables() {
-		actual, err := p.iptables.Save(ctx, rules.family, want.name)
+	for _, want := range tables {
+		actual, err := p.iptables.Save(ctx, f, want.name)
 		if err != nil {
-			return fmt.Errorf("read %s rules of table %s: %w", rules.family, want.name, err)
+			return fmt.Errorf("read %s rules of table %s: %w", f, want.name, err)
 		}
 		want.restoreInput(in, actual)
 	}
 	if in.Empty() {
 		return nil
 	}
-	if err := p.iptables.Restore(ctx, rules.family, in.Bytes()); err != nil {
-		return fmt.Errorf("write %s rules: %w", rules.family, err)
+	if err := p.iptables.Restore(ctx, f, in.Bytes()); err != nil {
+		return fmt.Errorf("write %s rules: %w", f, err)
 	}
 	return nil
 }

@@ -2,6 +2,7 @@ package ipvs
 
 import (
 	"fmt"
+	"slices"
 	"strings"
 
 	"github.com/fairway-net/fairway/internal/iptables"
@@ -62,6 +63,15 @@ type ruleSet struct {
 // tables are all rules, in the words of iptables-save. Their number depends on
 // the settings only.
 func (r ruleSet) tables() []ruleTable { return []ruleTable{r.mangle(), r.nat(), r.filter()} }
+
+// early are the rules without those that refuse.
+func (r ruleSet) early() []ruleTable {
+	filter := r.filter()
+	late := func(chain string) bool { return chain != chainFirewall && chain != chainSources }
+	filter.chains = slices.DeleteFunc(filter.chains, func(c iptables.Chain) bool { return late(c.Name) })
+	filter.jumps = slices.DeleteFunc(filter.jumps, func(j jump) bool { return late(target(j.rule)) })
+	return []ruleTable{r.mangle(), r.nat(), filter}
+}
 
 // in matches by set, as in in(setClusterIP, "dst,dst").
 func (r ruleSet) in(kind setKind, fields string) string {

@@ -12,18 +12,19 @@ import (
 // run carries a plan out, in an order in which whatever is led somewhere finds
 // it there: destinations before what sends packets to them, refusals and marks
 // before the servers that they keep packets from, and the other way round on
-// the way out. Rules are written too if settings are given: before the servers
-// whose packets they masquerade, but if the iptables mode does the work until
-// then, not before everything is there to do it in its place.
+// the way out. Rules are written too if settings are given: those that refuse
+// packets when everything is there, as another plane may have served them
+// until then; the others before the servers that need them, unless the iptables
+// mode has chains of the same names, which do its work until then.
 func (p *Plane) run(ctx context.Context, plan *plan, settings *model.Settings) error {
-	early, late := settings, (*model.Settings)(nil)
+	before := settings
 	if settings != nil {
 		takeover, err := p.iptablesMode(ctx)
 		if err != nil {
 			return err
 		}
 		if takeover {
-			early, late = nil, settings
+			before = nil
 		}
 	}
 	for _, step := range []func() error{
@@ -32,10 +33,10 @@ func (p *Plane) run(ctx context.Context, plan *plan, settings *model.Settings) e
 		func() error { return p.putEntries(plan) },
 		func() error { return p.removeEntries(plan, true) },
 		func() error { return p.reschedule(plan) },
-		func() error { return p.writeRules(ctx, plan, early) },
+		func() error { return p.writeRules(ctx, plan, before, ruleSet.early) },
 		func() error { return p.newServers(plan) },
 		func() error { return p.bind(plan) },
-		func() error { return p.writeRules(ctx, plan, late) },
+		func() error { return p.writeRules(ctx, plan, settings, ruleSet.tables) },
 		func() error { return p.unbind(plan) },
 		func() error { return p.removeServersOf(plan, false) },
 		func() error { return p.removeEntries(plan, false) },
@@ -230,12 +231,12 @@ func (p *Plane) unbind(plan *plan) error {
 
 // writeRules writes both families' rules. IPv6 may be missing as long as the
 // table has none.
-func (p *Plane) writeRules(ctx context.Context, plan *plan, settings *model.Settings) error {
+func (p *Plane) writeRules(ctx context.Context, plan *plan, settings *model.Settings, which func(ruleSet) []ruleTable) error {
 	if settings == nil {
 		return nil
 	}
 	for _, f := range iptables.Families() {
-		err := p.syncRules(ctx, ruleSet{f, settings, p.options.MasqueradeMark})
+		err := p.syncRules(ctx, f, which(ruleSet{f, settings, p.options.MasqueradeMark}))
 		if f == iptables.IPv6 && kernel.IsMissing(err) && !plan.hasIPv6() {
 			continue
 		}

@@ -10,7 +10,7 @@ UNIT     := ./model/... ./compile/... ./kube/... ./agent/... ./controller/... ./
 .PHONY: build demo test unit network lint generate generated deps clean
 
 build: ## the binary, in ./fairway
-	$(GO) build -trimpath -ldflags "$(LDFLAGS)" -o fairway .
+	$(GO) build -ldflags "$(LDFLAGS)" -o fairway .
 
 deps: ## what the build, the lab and the tests need from Debian
 	./hack/install-deps.sh
@@ -27,7 +27,7 @@ network: build ## everything else: namespaces, kernels, real packets
 	$(GO) test -p 1 -timeout 15m $$($(GO) list ./... | grep -vxF "$$($(GO) list $(UNIT))")
 
 lint:
-	$(LINT) run ./...
+	$(LINT) run --allow-parallel-runners ./...
 
 generate: ## regenerate everything that is generated
 	$(GO) generate ./...

@@ -12,15 +12,10 @@ import (
 // tools leave behind for good when a rule is deleted: the empty built-in
 // tables and chains of iptables.
 func normalise(command string, out []byte) (string, error) {
-	switch {
-	case command == "nft":
+	if command == "nft" {
 		return normaliseNft(out)
-	case strings.HasSuffix(command, "tables-nft-save"), strings.HasSuffix(command, "tables-legacy-save"):
-		return normaliseIptables(string(out)), nil
-	case command == "ip":
-		return normaliseIP(string(out)), nil
 	}
-	return strings.TrimSpace(string(out)), nil
+	return normaliseIptables(string(out)), nil
 }
 
 // nftObject is what `nft -j list ruleset` says of an object, as far as it
@@ -127,16 +122,4 @@ func normaliseIptables(out string) string {
 		}
 	}
 	return strings.Join(kept, "\n")
-}
-
-// lifetimes count down, and reference counts vary with traffic.
-var lifetimes = regexp.MustCompile(`(?:expires|age|used|users|valid_lft|preferred_lft) [0-9a-z]+(?:sec)?`)
-
-func normaliseIP(out string) string {
-	lines := strings.Split(strings.TrimSpace(lifetimes.ReplaceAllString(out, "")), "\n")
-	for i, l := range lines {
-		lines[i] = strings.Join(strings.Fields(l), " ")
-	}
-	slices.Sort(lines)
-	return strings.Join(lines, "\n")
 }

@@ -22,28 +22,30 @@ import (
 // and the sysctls of the node's namespace, by name.
 type snapshot map[string]string
 
-// dumps are the commands that show kernel state. Those that this machine
-// doesn't have are left out.
-var dumps = [][]string{
-	{"nft", "-j", "list", "ruleset"},
-	{"iptables-nft-save"},
-	{"ip6tables-nft-save"},
-	{"iptables-legacy-save"},
-	{"ip6tables-legacy-save"},
-	{"ipset", "save"},
-	{"ipvsadm", "-S", "-n"},
-	{"ip", "-o", "link", "show"},
-	{"ip", "-o", "addr", "show"},
-	{"ip", "-4", "rule", "show"},
-	{"ip", "-6", "rule", "show"},
-	{"ip", "-4", "route", "show", "table", "all"},
-	{"ip", "-6", "route", "show", "table", "all"},
-	{"tc", "qdisc", "show"},
-}
-
 // snapshot reads the node's kernel state.
 func (s *Stage) snapshot() (snapshot, error) {
 	shot := snapshot{}
+	for _, read := range []func(snapshot) error{s.readRules, s.readNetwork, s.readIPVS, s.readSysctls} {
+		if err := read(shot); err != nil {
+			return nil, fmt.Errorf("snapshot of the node: %w", err)
+		}
+	}
+	return shot, nil
+}
+
+// readRules dumps what the usual tools show of netfilter. (nft shows what
+// iptables-nft does, too.)
+func (s *Stage) readRules(shot snapshot) error {
+	dumps := [][]string{{"nft", "-j", "list", "ruleset"}}
+	for command, names := range map[string]string{"iptables-legacy-save": "ip_tables_names", "ip6tables-legacy-save": "ip6_tables_names"} {
+		text, err := s.proc(names)
+		if err != nil {
+			return err
+		}
+		if text != "" {
+			dumps = append(dumps, []string{command})
+		}
+	}
 	for _, command := range dumps {
 		path, err := exec.LookPath(command[0])
 		if err != nil {
@@ -53,37 +55,64 @@ func (s *Stage) snapshot() (snapshot, error) {
 		cmd := exec.Command(path, command[1:]...)
 		cmd.Stdout, cmd.Stderr = &out, &complaint
 		if err := s.node.Start(cmd); err != nil {
-			return nil, fmt.Errorf("snapshot: %w", err)
+			return err
 		}
 		if err := cmd.Wait(); err != nil {
-			// A kernel without IP_VS or legacy tables has nothing to dump.
-			shot[strings.Join(command, " ")] = ""
-			continue
+			return fmt.Errorf("%s: %w: %s", command[0], err, strings.TrimSpace(complaint.String()))
 		}
 		text, err := normalise(command[0], out.Bytes())
 		if err != nil {
-			return nil, fmt.Errorf("snapshot: %s: %w", strings.Join(command, " "), err)
+			return fmt.Errorf("%s: %w", command[0], err)
 		}
 		shot[strings.Join(command, " ")] = text
 	}
-	sysctls, err := s.sysctls()
-	if err != nil {
-		return nil, fmt.Errorf("snapshot: %w", err)
-	}
-	maps.Copy(shot, sysctls)
-	return shot, nil
+	return nil
 }
 
-// difference says what is in b and wasn't in a, and the reverse. Sysctls that
-// came with a kernel module, or went with an interface, don't count.
+// proc reads a file of the node's /proc/net; one that isn't there is empty.
+func (s *Stage) proc(name string) (string, error) {
+	var text []byte
+	err := s.node.Do(func() (err error) {
+		text, err = os.ReadFile("/proc/thread-self/net/" + name)
+		if errors.Is(err, fs.ErrNotExist) {
+			return nil
+		}
+		return err
+	})
+	return string(text), err
+}
+
+// readIPVS lists virtual servers and their destinations, without the counts of
+// connections.
+func (s *Stage) readIPVS(shot snapshot) error {
+	text, err := s.proc("ip_vs")
+	if err != nil {
+		return err
+	}
+	var servers []string
+	for _, line := range split(text) {
+		f := strings.Fields(line)
+		if len(f) > 1 && (f[0] == "->" && f[1] != "RemoteAddress:Port" || slices.Contains([]string{"TCP", "UDP", "SCTP", "FWM"}, f[0])) {
+			servers = append(servers, f[0]+" "+f[1])
+		}
+	}
+	shot["ip_vs"] = strings.Join(servers, "\n")
+	return nil
+}
+
+// difference says how b is different. Sysctls that came with a kernel module or
+// went with an interface don't count.
 func (a snapshot) difference(b snapshot) string {
+	names := slices.AppendSeq(slices.Collect(maps.Keys(a)), maps.Keys(b))
+	slices.Sort(names)
 	var out strings.Builder
-	for _, name := range slices.Sorted(maps.Keys(a)) {
-		now, still := b[name]
-		if now == a[name] || !still && strings.HasPrefix(name, "/proc/") {
+	for _, name := range slices.Compact(names) {
+		was, before := a[name]
+		is, after := b[name]
+		if was == is || before != after && strings.HasPrefix(name, "/proc/") {
 			continue
 		}
-		fmt.Fprintf(&out, "%s before (-) and after (+):\n%s\n", name, cmp.Diff(split(a[name]), split(now)))
+		fmt.Fprintf(&out, "%s before (-) and after (+):\n%s\n", name, cmp.Diff(split(was), split(is)))
 	}
 	return out.String()
 }
@@ -91,9 +120,8 @@ func (a snapshot) difference(b snapshot) string {
 // volatile sysctls are counters, or can't be read.
 var volatile = []string{"nf_conntrack_count", "tcp_fastopen_key", "stable_secret", "flush", "nf_log"}
 
-func (s *Stage) sysctls() (snapshot, error) {
-	shot := snapshot{}
-	err := s.node.Do(func() error {
+func (s *Stage) readSysctls(shot snapshot) error {
+	return s.node.Do(func() error {
 		for _, root := range []string{"/proc/sys/net/ipv4", "/proc/sys/net/ipv6", "/proc/sys/net/netfilter"} {
 			if err := filepath.WalkDir(root, shot.readSysctl); err != nil && !errors.Is(err, fs.ErrNotExist) {
 				return err
@@ -101,7 +129,6 @@ func (s *Stage) sysctls() (snapshot, error) {
 		}
 		return nil
 	})
-	return shot, err
 }
 
 func (a snapshot) readSysctl(path string, d fs.DirEntry, err error) error {

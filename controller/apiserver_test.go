@@ -1,3 +1,8 @@
+//go:build !race
+
+// The API server and etcd under the race detector take longer to build and to
+// run than all other tests together; the same cases run on a fake API with it.
+
 package controller_test
 
 import (

@@ -55,6 +55,7 @@ type agentFlags struct {
 	masqueradeAll      bool
 	register           bool
 	scheduler          string
+	stateDir           string
 	verifyPeriod       time.Duration
 	healthz, metrics   string
 	verbose            bool
@@ -76,6 +77,7 @@ func (f *agentFlags) addRunning(flags *pflag.FlagSet) {
 	}
 	flags.StringVar(&f.nodeName, "node-name", strings.ToLower(hostname), "name of this machine's Node object")
 	f.addMeaning(flags)
+	flags.StringVar(&f.stateDir, "state-dir", "/run/fairway", "where data planes keep what must outlive this process and isn't in the kernel")
 	flags.DurationVar(&f.verifyPeriod, "sync-period", 30*time.Second, "how often the kernel is compared with what should be, unasked")
 	flags.StringVar(&f.healthz, "healthz-bind-address", f.healthz, `host:port of /healthz and /livez; "" serves none`)
 	flags.StringVar(&f.metrics, "metrics-bind-address", f.metrics, `host:port of /metrics and /proxyMode; "" serves none`)
@@ -110,7 +112,7 @@ func (f *agentFlags) config() (agent.Config, error) {
 		NodeName: f.nodeName, Mode: f.mode, VerifyPeriod: f.verifyPeriod,
 		HealthzAddress: f.healthz, MetricsAddress: f.metrics, Register: f.register, Log: f.logger(),
 	}
-	config.Plane.Scheduler = f.scheduler
+	config.Plane.Scheduler, config.Plane.StateDir = f.scheduler, f.stateDir
 	var err error
 	if config.Compile.ServiceCIDRs, err = prefixes("service-cidr", f.serviceCIDRs); err != nil {
 		return config, err

@@ -11,14 +11,15 @@ import (
 )
 
 func cleanupCommand() *cobra.Command {
-	return &cobra.Command{
+	var options kernel.Options
+	c := &cobra.Command{
 		Use:   "cleanup",
 		Short: "Remove everything that any mode, or kube-proxy, left on this machine",
 		Args:  cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			var failed []error
 			for _, kind := range dataplane.Kinds() {
-				plane, err := kind.New(kernel.Options{})
+				plane, err := kind.New(options)
 				if kernel.IsMissing(err) {
 					// A mode that can't run here can have left nothing.
 					fmt.Fprintf(cmd.OutOrStdout(), "%s: nothing to remove: %v\n", kind.Name, err)
@@ -36,4 +37,6 @@ func cleanupCommand() *cobra.Command {
 			return errors.Join(failed...)
 		},
 	}
+	c.Flags().StringVar(&options.StateDir, "state-dir", "/run/fairway", "the agent's --state-dir")
+	return c
 }

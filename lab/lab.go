@@ -28,6 +28,9 @@ const DefaultName = "lab"
 // NoMode stands for nodes without an agent: for another proxy, or for none.
 const NoMode = "none"
 
+// maxName leaves room in the paths of sockets, which have 107 bytes.
+const maxName = 40
+
 // maxNodes is how many nodes have room in the pods' address range.
 const maxNodes = 255
 
@@ -55,6 +58,8 @@ func DefaultConfig() Config {
 // Validate refuses what can't work, naming the field.
 func (c Config) Validate() error {
 	switch {
+	case len(c.Name) > maxName:
+		return fmt.Errorf("lab name %q: must have at most %d characters", c.Name, maxName)
 	case c.Nodes < 1 || c.Nodes > maxNodes:
 		return fmt.Errorf("nodes %d: must be between 1 and %d", c.Nodes, maxNodes)
 	case c.Zones < 1 || c.Zones > 26:

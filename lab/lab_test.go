@@ -324,6 +324,7 @@ func TestBadConfig(t *testing.T) {
 		"zones":         func(c *lab.Config) { c.Zones = 27 },
 		"mode":          func(c *lab.Config) { c.Mode = "fast" },
 		"lab name":      func(c *lab.Config) { c.Name = "../etc" },
+		"40 characters": func(c *lab.Config) { c.Name = strings.Repeat("x", 41) },
 		"service CIDRs": func(c *lab.Config) { c.ServiceCIDRs = nil },
 	} {
 		c := lab.DefaultConfig()

@@ -212,6 +212,7 @@ func (s *supervisor) startAgent(ctx context.Context, n *topology.Node) {
 	pods := topology.DefaultOptions()
 	args := []string{
 		"agent", "--kubeconfig", s.api.nodeKubeconfig, "--node-name", n.Name, "--mode", s.config.Mode,
+		"--state-dir", filepath.Join(Dir(s.config.Name), n.Name),
 		"--cluster-cidr", pods.Pods4.String(), "--cluster-cidr", pods.Pods6.String(),
 	}
 	for _, cidr := range texts(s.config.ServiceCIDRs) {

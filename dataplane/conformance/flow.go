@@ -111,10 +111,10 @@ func (r *Run) open(name string, s Step) error {
 // send asks over a flow who is there now.
 func (r *Run) send(f *flow, s Step) error {
 	w := wanted{outcome: s.Expect.Outcome}
-	switch {
-	case s.Expect.Outcome == Same:
+	switch s.Expect.Outcome {
+	case Same:
 		w.outcome, w.backends, w.lenient = Forwarded, map[string]bool{f.last.Backend: f.last.Client != f.last.Local}, true
-	case s.Expect.Outcome == Reset:
+	case Reset:
 	default:
 		v, err := r.decide(f.probe, s.Expect)
 		if err != nil {

@@ -3,6 +3,7 @@ package conformance
 import (
 	"errors"
 	"fmt"
+	"net"
 	"slices"
 	"strings"
 
@@ -36,7 +37,7 @@ func links(h *netlink.Handle) ([]string, error) {
 	var lines []string
 	for _, l := range list {
 		a := l.Attrs()
-		lines = append(lines, fmt.Sprintf("%s %s %s mtu %d flags %s master %d alias %q", a.Name, l.Type(), a.HardwareAddr, a.MTU, a.Flags, a.MasterIndex, a.Alias))
+		lines = append(lines, fmt.Sprintf("%s %s %s mtu %d flags %s master %d alias %q", a.Name, l.Type(), a.HardwareAddr, a.MTU, a.Flags&net.FlagUp, a.MasterIndex, a.Alias))
 	}
 	return lines, err
 }
@@ -45,6 +46,9 @@ func addresses(h *netlink.Handle) ([]string, error) {
 	list, err := h.AddrList(nil, netlink.FAMILY_ALL)
 	var lines []string
 	for _, a := range list {
+		if a.IP.IsLinkLocalUnicast() {
+			continue // come when the link is up, which may be late
+		}
 		lines = append(lines, fmt.Sprintf("link %d: %s scope %d flags %#x", a.LinkIndex, a.IPNet, a.Scope, a.Flags))
 	}
 	return lines, err
@@ -63,6 +67,9 @@ func routes(h *netlink.Handle) ([]string, error) {
 	list, err := h.RouteListFiltered(netlink.FAMILY_ALL, &netlink.Route{Table: unix.RT_TABLE_UNSPEC}, netlink.RT_FILTER_TABLE)
 	var lines []string
 	for _, r := range list {
+		if r.Dst != nil && (r.Dst.IP.IsLinkLocalUnicast() || r.Dst.IP.IsMulticast()) {
+			continue // come with the link's addresses
+		}
 		lines = append(lines, r.String())
 	}
 	return lines, err

@@ -107,8 +107,8 @@ func (s *Stage) once(p Probe, w wanted) (Answer, error) {
 }
 
 func (w wanted) judge(a Answer) error {
-	if a.Outcome != w.outcome &&
-		!(a.Outcome == Reset && w.outcome == Refused && w.reset) && !(a.Outcome == Refused && w.refusable) {
+	lateRefusal := a.Outcome == Reset && w.outcome == Refused && w.reset
+	if a.Outcome != w.outcome && !lateRefusal && (a.Outcome != Refused || !w.refusable) {
 		return fmt.Errorf("%s, expected: %s", a, w)
 	}
 	if a.Outcome != Forwarded {
@@ -130,7 +130,7 @@ func (w wanted) judgeSource(a Answer, masqueraded bool) error {
 	switch {
 	case masqueraded && !byNode:
 		return fmt.Errorf("%s, expected it to see an address of the node (%s)", a, node.addr(a.Local))
-	case !masqueraded && a.Client != a.Local && !(byNode && (w.lenient || w.node)):
+	case !masqueraded && a.Client != a.Local && (!byNode || !w.lenient && !w.node):
 		return fmt.Errorf("%s, expected it to see the client's own address", a)
 	}
 	return nil

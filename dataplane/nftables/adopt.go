@@ -133,23 +133,7 @@ func (b *batch) addChains(chains []chain) {
 // repair writes the differences between what the kernel holds and the target.
 func (b *batch) repair(c *contents, t *target) {
 	p := &plan{}
-	for i := range t.elements {
-		e := &t.elements[i]
-		found, ok := c.elements[e.set.name][e.identity()]
-		delete(c.elements[e.set.name], e.identity())
-		if ok && found.sameValue(e) {
-			continue
-		}
-		if ok {
-			p.remove = append(p.remove, found)
-		}
-		p.add = append(p.add, *e)
-	}
-	for _, foreign := range c.elements {
-		for _, e := range foreign {
-			p.remove = append(p.remove, e)
-		}
-	}
+	p.compare(c, t)
 	var missing, broken []chain
 	wanted := map[string]bool{}
 	for _, want := range t.chains {
@@ -167,7 +151,7 @@ func (b *batch) repair(c *contents, t *target) {
 	for i := range broken {
 		b.flushChain(broken[i].name)
 	}
-	b.removeForeign(c, wanted, bySet(p.remove))
+	b.removeForeign(c, wanted, p)
 	for _, list := range [][]chain{missing, broken} {
 		for i := range list {
 			b.addRules(&list[i])
@@ -176,9 +160,41 @@ func (b *batch) repair(c *contents, t *target) {
 	b.elements(true, bySet(p.add))
 }
 
+// compare plans what makes the elements in the kernel those of the target.
+func (p *plan) compare(c *contents, t *target) {
+	var wantIntervals []element
+	for i := range t.elements {
+		e := &t.elements[i]
+		if e.set.isInterval() {
+			wantIntervals = append(wantIntervals, *e)
+			continue
+		}
+		found, ok := c.elements[e.set.name][e.identity()]
+		delete(c.elements[e.set.name], e.identity())
+		if ok && found.sameValue(e) {
+			continue
+		}
+		if ok {
+			p.remove = append(p.remove, found)
+		}
+		p.add = append(p.add, *e)
+	}
+	var foundIntervals []element
+	for _, foreign := range c.elements {
+		for _, e := range foreign {
+			if e.set.isInterval() {
+				foundIntervals = append(foundIntervals, e)
+			} else {
+				p.remove = append(p.remove, e)
+			}
+		}
+	}
+	p.settings(foundIntervals, wantIntervals)
+}
+
 // removeForeign removes elements, chains and sets that are not wanted, those
 // that refer to others first.
-func (b *batch) removeForeign(c *contents, wanted map[string]bool, elements []element) {
+func (b *batch) removeForeign(c *contents, wanted map[string]bool, p *plan) {
 	var chains []string
 	for name := range c.chains {
 		if !wanted[name] {
@@ -189,7 +205,7 @@ func (b *batch) removeForeign(c *contents, wanted map[string]bool, elements []el
 	for _, name := range chains {
 		b.flushChain(name)
 	}
-	b.elements(false, elements)
+	b.remove(p)
 	for name, found := range c.sets {
 		if found.ours == nil {
 			b.deleteSet(name)

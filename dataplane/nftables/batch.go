@@ -123,6 +123,13 @@ func (b *batch) flushChain(name string) {
 	b.chainMessage(unix.NFT_MSG_DELRULE, unix.NFTA_RULE_TABLE, unix.NFTA_RULE_CHAIN, name, "flush chain")
 }
 
+func (b *batch) flushSet(name string) {
+	var w wire
+	w.str(unix.NFTA_SET_ELEM_LIST_TABLE, tableName)
+	w.str(unix.NFTA_SET_ELEM_LIST_SET, name)
+	b.add(unix.NFT_MSG_DELSETELEM, 0, w, "flush set "+name)
+}
+
 // elementBytes is how much of elements goes into one message: netlink's nested
 // attributes end at 64 KiB.
 const elementBytes = 32 << 10

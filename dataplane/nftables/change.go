@@ -10,6 +10,7 @@ import (
 // depend on pools.
 type plan struct {
 	chains      []chain
+	flush       []*set // sets of intervals that are written anew
 	remove, add []element
 }
 
@@ -55,7 +56,7 @@ func (p *plan) replace(before, after []element) {
 func (st *state) change(old, want *model.Table, c *model.Changes) *plan {
 	p := &plan{}
 	if c.Settings {
-		p.replace(settingsElements(old.Settings), settingsElements(want.Settings))
+		p.settings(settingsElements(old.Settings), settingsElements(want.Settings))
 	}
 	before := make([][]element, len(c.Frontends))
 	for i, f := range c.Frontends {
@@ -84,6 +85,50 @@ func (st *state) change(old, want *model.Table, c *model.Changes) *plan {
 		p.add = append(p.add, c.entries...)
 	}
 	return p
+}
+
+// settings plans to turn the elements of settings before into those after. Sets
+// of intervals are written anew as a whole if anything in them differs: the
+// kernel takes beginnings and ends for elements of their own, and minds in
+// which order they come and go.
+func (p *plan) settings(before, after []element) {
+	differences := &plan{}
+	differences.replace(before, after)
+	touched := map[*set]bool{}
+	for _, list := range [][]element{differences.remove, differences.add} {
+		for _, e := range list {
+			touched[e.set] = true
+		}
+	}
+	for _, s := range sets {
+		if !touched[s] || !s.isInterval() {
+			continue
+		}
+		p.flush = append(p.flush, s)
+		for _, e := range after {
+			if e.set == s {
+				p.add = append(p.add, e)
+			}
+		}
+	}
+	notInterval := func(list []element) []element {
+		return slices.DeleteFunc(list, func(e element) bool { return e.set.isInterval() })
+	}
+	p.remove = append(p.remove, notInterval(differences.remove)...)
+	p.add = append(p.add, notInterval(differences.add)...)
+}
+
+// write writes what the plan says of elements.
+func (b *batch) write(p *plan) {
+	b.remove(p)
+	b.elements(true, bySet(p.add))
+}
+
+func (b *batch) remove(p *plan) {
+	for _, s := range p.flush {
+		b.flushSet(s.name)
+	}
+	b.elements(false, bySet(p.remove))
 }
 
 func (p *plan) pool(st *state, id model.PoolID, pool *model.Pool) {

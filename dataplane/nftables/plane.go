@@ -99,8 +99,7 @@ func (p *Plane) change(want *model.Table) error {
 	plan := p.state.change(p.applied, want, changes)
 	b := p.socket.newBatch()
 	b.addChains(plan.chains)
-	b.elements(false, bySet(plan.remove))
-	b.elements(true, bySet(plan.add))
+	b.write(plan)
 	if !b.isLarge() {
 		return explain(b.commit())
 	}

@@ -27,7 +27,7 @@ func (w *wanted) weaken(v model.Verdict, lacks []kernel.Lack) []weaker {
 	var made []weaker
 	if lack := lackOf(lacks, kernel.ClientAddress, ""); lack != nil && v.Action == model.Forward && w.keepsSource(v.Src) {
 		made = append(made, weaker{lack, "the source may be masqueraded"})
-		w.lenient = true
+		w.lenient, w.near = true, nearOf(v, lack)
 	}
 	if lack := lackOf(lacks, kernel.SilentDrop, protocolOf(v)); lack != nil && v.Action == model.Discard {
 		made = append(made, weaker{lack, "expected to be refused instead"})
@@ -38,6 +38,18 @@ func (w *wanted) weaken(v model.Verdict, lacks []kernel.Lack) []weaker {
 		w.refusable = true
 	}
 	return made
+}
+
+// nearOf are the backends to which a lack of client addresses doesn't apply: the
+// pods of this node, if the plane lacks them for others only.
+func nearOf(v model.Verdict, lack *kernel.Lack) map[string]bool {
+	near := map[string]bool{}
+	for _, b := range v.Backends() {
+		if b.Local && b.Addr != parties[NodeName].addr(b.Addr) && lack.Value == kernel.RemoteOnly {
+			near[backendName(b)] = true
+		}
+	}
+	return near
 }
 
 // protocolOf is the protocol that a verdict's frontend has; "" without one.

@@ -18,7 +18,8 @@ type wanted struct {
 	backends map[string]bool // name of each that may answer: whether it must see the node's address
 	least    int             // connections at least
 	most     int             // connections until All is given up
-	lenient  bool            // the plane can't keep client addresses
+	lenient  bool            // the plane can't keep client addresses ...
+	near     map[string]bool // ... except to these backends
 	crowded  bool            // others probe from the same party meanwhile
 	node     bool            // the client is the node, whose every address is its own
 	reset    bool            // a refusal may come after the connection was accepted
@@ -130,7 +131,7 @@ func (w wanted) judgeSource(a Answer, masqueraded bool) error {
 	switch {
 	case masqueraded && !byNode:
 		return fmt.Errorf("%s, expected it to see an address of the node (%s)", a, node.addr(a.Local))
-	case !masqueraded && a.Client != a.Local && (!byNode || !w.lenient && !w.node):
+	case !masqueraded && a.Client != a.Local && (!byNode || (!w.lenient || w.near[a.Backend]) && !w.node):
 		return fmt.Errorf("%s, expected it to see the client's own address", a)
 	}
 	return nil

@@ -16,8 +16,14 @@
 // the connections that it has until they end. Only if the relay itself is
 // killed, its connections are lost: they live nowhere else.
 //
-// What it cannot do, and says in Lacks: show backends the client's address, as
-// connections to them are the node's own; drop silently a TCP connection that
+// Pods of this node see their clients' addresses where the table wants it, if
+// the kernel has nf_tables with nft_socket and policy routing: connections to
+// them are made from the client's address (IP_TRANSPARENT), and three constant
+// things lead the answers back to the relay (see transparent.go).
+//
+// What it cannot do, and says in Lacks: show the client's address to backends
+// on other nodes, whose answers to it would not come by here, nor to any
+// backend where the kernel lacks the above; drop silently a TCP connection that
 // should get no answer, as the kernel has accepted it before anybody can
 // judge it; SCTP. Host services that listen on all addresses answer at
 // Service addresses too, on ports that no Service uses.

@@ -20,13 +20,30 @@ type flow struct {
 type flows struct {
 	mu   sync.Mutex
 	all  map[*flow]struct{}
-	idle *sync.Cond // signalled when all is empty
+	busy int        // those in all, and those that have no backend yet
+	idle *sync.Cond // signalled when busy is 0
 }
 
 func newFlows() *flows {
 	f := &flows{all: map[*flow]struct{}{}}
 	f.idle = sync.NewCond(&f.mu)
 	return f
+}
+
+// begin counts a flow that is yet to be added, so that nobody thinks there are
+// none; every begin has its finish.
+func (f *flows) begin() {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	f.busy++
+}
+
+func (f *flows) finish() {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	if f.busy--; f.busy == 0 {
+		f.idle.Broadcast()
+	}
 }
 
 func (f *flows) add(x *flow) {
@@ -39,9 +56,6 @@ func (f *flows) remove(x *flow) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	delete(f.all, x)
-	if len(f.all) == 0 {
-		f.idle.Broadcast()
-	}
 }
 
 func (f *flows) count() int {
@@ -50,17 +64,22 @@ func (f *flows) count() int {
 	return len(f.all)
 }
 
-// endWhere ends the flows that match.
-func (f *flows) endWhere(match func(*flow) bool) {
+// where lists the flows that match.
+func (f *flows) where(match func(*flow) bool) []*flow {
 	f.mu.Lock()
+	defer f.mu.Unlock()
 	var matched []*flow
 	for x := range f.all {
 		if match(x) {
 			matched = append(matched, x)
 		}
 	}
-	f.mu.Unlock()
-	for _, x := range matched {
+	return matched
+}
+
+// endWhere ends the flows that match.
+func (f *flows) endWhere(match func(*flow) bool) {
+	for _, x := range f.where(match) {
 		x.end()
 	}
 }
@@ -69,7 +88,7 @@ func (f *flows) endWhere(match func(*flow) bool) {
 func (f *flows) wait() {
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	for len(f.all) > 0 {
+	for f.busy > 0 {
 		f.idle.Wait()
 	}
 }

@@ -1,11 +1,15 @@
 package userspace
 
 import (
+	"crypto/rand"
 	"errors"
 	"fmt"
 	"net"
 	"net/netip"
 	"os"
+	"path/filepath"
+	"strings"
+	"syscall"
 	"time"
 
 	"golang.org/x/sys/unix"
@@ -13,8 +17,20 @@ import (
 	"github.com/fairway-net/fairway/model"
 )
 
-// given is a descriptor that changes hands: a listener, or the socket that a
-// UDP client has towards its backend.
+// A handover, between the relay that runs and its successor:
+//
+//	successor: handover
+//	relay:     what it has: listeners, UDP clients, affinities, the table (and takes nothing in from now on)
+//	successor: go on
+//	relay:     the sockets, duplicated by the kernel (SCM_RIGHTS)
+//	successor: taken
+//	relay:     done (it has closed its own, and stays for its connections under another name)
+//
+// If either dies before "taken", the other goes on as if nothing had been.
+// Connections and datagrams that come meanwhile wait in the sockets' queues.
+
+// given is a socket that changes hands: a listener, or the one that a UDP
+// client has towards its backend.
 type given struct {
 	Key     model.Key
 	Client  netip.AddrPort // of a UDP client; zero for listeners
@@ -35,225 +51,188 @@ type remembered struct {
 const descriptorsAtOnce = 200
 
 // handOver gives all listeners and UDP clients to the relay at the other end,
-// and stays for the connections that are under way. Packets that come meanwhile
-// wait in the sockets' queues.
+// and stays for the connections that are under way.
 func (s *server) handOver(l *link) error {
 	s.asking.Lock()
-	list, files, err := s.relay.retire()
-	s.asking.Unlock()
-	defer func() {
-		for _, f := range files {
-			discard(f.Close())
-		}
-	}()
+	defer s.asking.Unlock()
+	if err := s.give(l); err != nil {
+		s.relay.resume()
+		return err
+	}
+	s.relay.relinquish()
+	if err := s.stepAside(); err != nil {
+		return err // connections go on all the same
+	}
+	return l.encoder.Encode(reply{})
+}
+
+// give sends everything, and returns when the other end has it.
+func (s *server) give(l *link) error {
+	if err := l.conn.SetDeadline(time.Now().Add(startTimeout)); err != nil {
+		return err
+	}
+	list, descriptors, err := s.relay.retire()
+	defer closeAll(descriptors)
 	if err != nil {
 		return err
 	}
-	if err := l.encoder.Encode(reply{
-		Given: list, Memory: s.relay.balancer.memories(), Delta: s.relay.current().Delta(nil), Waiting: true,
-	}); err != nil {
+	offer := reply{Given: list, Memory: s.relay.balancer.memories(), Delta: s.relay.current().Delta(nil)}
+	if err := l.encoder.Encode(offer); err != nil {
 		return err
 	}
 	// The other end must have read all of the JSON before descriptors come.
-	var request request
-	if err := l.decoder.Decode(&request); err != nil {
+	var next request
+	if err := l.decoder.Decode(&next); err != nil {
 		return err
 	}
-	for len(files) > 0 {
-		n := min(len(files), descriptorsAtOnce)
-		fds := make([]int, n)
-		for i, f := range files[:n] {
-			fds[i] = int(f.Fd())
-		}
-		if _, _, err := l.conn.WriteMsgUnix([]byte{0}, unix.UnixRights(fds...), nil); err != nil {
-			return fmt.Errorf("send sockets: %w", err)
-		}
-		for _, f := range files[:n] {
-			discard(f.Close())
-		}
-		files = files[n:]
-	}
-	discard(s.listener.Close())
-	go func() { s.relay.flows.wait(); s.stop() }()
-	return s.follow(l)
-}
-
-// follow lets the successor tell what changes.
-func (s *server) follow(l *link) error {
-	for {
-		var r request
-		if err := l.decoder.Decode(&r); err != nil {
-			return nil // the successor has ended; connections go on
-		}
-		if err := l.encoder.Encode(s.do(r)); err != nil {
-			return nil
-		}
-		if r.Op == opExit {
-			s.stop()
-			return nil
-		}
-	}
-}
-
-// retire ends reading at all listeners and UDP clients and duplicates them.
-// TCP connections stay.
-func (r *relay) retire() (list []given, files []*os.File, err error) {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	r.retired = true
-	for k, s := range r.sockets {
-		s.pause()
-		f, err := s.file()
-		if err != nil {
-			return nil, files, fmt.Errorf("duplicate %s: %w", k, err)
-		}
-		list, files = append(list, given{Key: k}), append(files, f)
-		if udp, ok := s.(*udpSocket); ok {
-			clients, clientFiles, err := udp.retire()
-			list, files = append(list, clients...), append(files, clientFiles...)
-			if err != nil {
-				return nil, files, err
-			}
-		}
-		s.close() // the duplicate goes on listening
-	}
-	return list, files, nil
-}
-
-// retire gives the clients of a UDP listener away.
-func (s *udpSocket) retire() (list []given, files []*os.File, err error) {
-	s.mu.Lock()
-	var all []*session
-	for _, x := range s.sessions {
-		all = append(all, x)
-	}
-	s.mu.Unlock()
-	for _, x := range all {
-		f, err := x.conn.File()
-		if errors.Is(err, net.ErrClosed) {
-			continue // it ended just now
-		}
-		if err != nil {
-			return list, files, fmt.Errorf("duplicate client %s of %s: %w", x.client, s.key, err)
-		}
-		list = append(list, given{Key: x.key, Client: x.client, Backend: x.backend, Pool: x.pool})
-		files = append(files, f)
-		x.end()
-	}
-	return list, files, nil
-}
-
-// take asks the relay that has the socket for all that can be given.
-func (s *server) take(socket string) error {
-	l, _, err := connect(socket)
-	if notRunning(err) {
-		return nil // it has ended meanwhile: nothing to take
-	}
-	if err != nil {
+	if err := sendDescriptors(l.conn, descriptors); err != nil {
 		return err
 	}
-	offer, err := l.ask(request{Op: opHandover})
-	if err != nil {
-		return errors.Join(fmt.Errorf("take over: %w", err), l.conn.Close())
-	}
-	if err := l.encoder.Encode(request{}); err != nil {
-		return errors.Join(fmt.Errorf("take over: %w", err), l.conn.Close())
-	}
-	files, err := receiveFiles(l.conn, len(offer.Given))
-	if err != nil {
-		return errors.Join(fmt.Errorf("take over: %w", err), l.conn.Close())
-	}
-	s.forward = append(s.forward, l)
-	s.relay.balancer.remember(offer.Memory)
-	return s.relay.inherit(offer, files)
-}
-
-// receiveFiles reads as many descriptors as were announced.
-func receiveFiles(conn *net.UnixConn, n int) ([]*os.File, error) {
-	var files []*os.File
-	oob := make([]byte, unix.CmsgSpace(4*descriptorsAtOnce))
-	for len(files) < n {
-		_, size, _, _, err := conn.ReadMsgUnix(make([]byte, 1), oob)
-		if err != nil {
-			return nil, fmt.Errorf("receive sockets: %w", err)
-		}
-		messages, err := unix.ParseSocketControlMessage(oob[:size])
-		if err != nil {
-			return nil, fmt.Errorf("receive sockets: %w", err)
-		}
-		if len(messages) == 0 {
-			return nil, fmt.Errorf("receive sockets: %d of %d came", len(files), n)
-		}
-		for _, m := range messages {
-			fds, err := unix.ParseUnixRights(&m)
-			if err != nil {
-				return nil, fmt.Errorf("receive sockets: %w", err)
-			}
-			for _, fd := range fds {
-				unix.CloseOnExec(fd)
-				files = append(files, os.NewFile(uintptr(fd), "inherited"))
-			}
-		}
-	}
-	return files, nil
-}
-
-// inherit opens what another relay had open, and goes on with its UDP clients.
-func (r *relay) inherit(offer reply, files []*os.File) error {
-	type client struct {
-		given
-		file *os.File
-	}
-	var clients []client
-	for i, g := range offer.Given {
-		if g.Client.IsValid() {
-			clients = append(clients, client{g, files[i]})
-			continue
-		}
-		r.inherited[g.Key] = files[i]
-	}
-	if err := r.apply(offer.Delta); err != nil {
+	if err := l.decoder.Decode(&next); err != nil {
 		return err
 	}
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	for _, c := range clients {
-		packets, err := net.FilePacketConn(c.file)
-		discard(c.file.Close())
-		if err != nil {
-			return fmt.Errorf("go on with client %s of %s: %w", c.Client, c.Key, err)
-		}
-		if s, ok := r.sockets[c.Key].(*udpSocket); ok {
-			s.begin(&flow{key: c.Key, pool: c.Pool, backend: c.Backend, client: c.Client}, packets.(*net.UDPConn))
-		}
+	if next.Op != opTaken {
+		return fmt.Errorf("the successor said %q instead of %q", next.Op, opTaken)
 	}
 	return nil
 }
 
-// memories lists the clients that belong somewhere.
-func (b *balancer) memories() []remembered {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	var list []remembered
-	for id, m := range b.pools {
-		for client, a := range m.clients {
-			list = append(list, remembered{id, client, a.backend, a.last})
+// stepAside leaves the socket's name to the successor; until the last
+// connection has ended, this relay is reached by another.
+func (s *server) stepAside() error {
+	path := asidePrefix(s.config.Socket) + strings.ToLower(rand.Text()[:8]) + socketSuffix
+	discard(s.listener.Close())
+	err := s.open(path)
+	go func() { s.relay.flows.wait(); s.stop() }()
+	return err
+}
+
+const socketSuffix = ".sock"
+
+// asidePrefix begins the names of the relays that came before the one that has
+// a socket, and still have connections.
+func asidePrefix(socket string) string { return strings.TrimSuffix(socket, socketSuffix) + ".old-" }
+
+// predecessors reaches all of them, and takes away what dead ones left.
+func predecessors(socket string) (links []*link, err error) {
+	paths, err := filepath.Glob(asidePrefix(socket) + "*" + socketSuffix)
+	if err != nil {
+		return nil, fmt.Errorf("find earlier relays: %w", err)
+	}
+	var failed []error
+	for _, path := range paths {
+		l, _, err := connect(path)
+		switch {
+		case err == nil:
+			links = append(links, l)
+		case errors.Is(err, syscall.ECONNREFUSED):
+			failed = append(failed, removeFile(path))
+		case !notRunning(err):
+			failed = append(failed, err)
 		}
 	}
-	return list
+	return links, errors.Join(failed...)
 }
 
-func (b *balancer) remember(list []remembered) {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	for _, x := range list {
-		b.memory(x.Pool).clients[x.Client] = &affinity{backend: x.Backend, last: x.Last}
+// retire ends taking anything in, and duplicates all sockets. TCP connections
+// stay; answers to UDP clients are passed on until relinquish.
+func (r *relay) retire() (list []given, descriptors []int, err error) {
+	sockets := r.setRetired(true)
+	for _, s := range sockets {
+		s.pause()
+	}
+	add := func(g given, c syscall.Conn) error {
+		fd, err := duplicate(c)
+		if errors.Is(err, net.ErrClosed) {
+			return nil // a client that ended just now
+		}
+		if err != nil {
+			return fmt.Errorf("duplicate socket of %s: %w", g.Key, err)
+		}
+		list, descriptors = append(list, g), append(descriptors, fd)
+		return nil
+	}
+	for k, s := range sockets {
+		if err := add(given{Key: k}, s.conn()); err != nil {
+			return list, descriptors, err
+		}
+		udp, ok := s.(*udpSocket)
+		if !ok {
+			continue
+		}
+		for _, x := range udp.all() {
+			if err := add(given{Key: k, Client: x.client, Backend: x.backend, Pool: x.pool}, x.conn); err != nil {
+				return list, descriptors, err
+			}
+		}
+	}
+	return list, descriptors, nil
+}
+
+// setRetired says whether listeners are somebody else's, and lists them.
+func (r *relay) setRetired(retired bool) map[model.Key]socket {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.retired = retired
+	return r.sockets
+}
+
+// resume undoes retire.
+func (r *relay) resume() {
+	for _, s := range r.setRetired(false) {
+		s.resume()
 	}
 }
 
-// current is the table that is forwarded.
-func (r *relay) current() *model.Table {
-	r.mu.RLock()
-	defer r.mu.RUnlock()
-	return r.table
+// relinquish closes what has been handed over.
+func (r *relay) relinquish() {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	for k, s := range r.sockets {
+		s.close()
+		delete(r.sockets, k)
+	}
+}
+
+// duplicate duplicates a socket's descriptor. (os.File.Fd and the like would
+// make the socket a blocking one for all who have it.)
+func duplicate(c syscall.Conn) (int, error) {
+	raw, err := c.SyscallConn()
+	if err != nil {
+		return -1, err
+	}
+	duplicate := -1
+	controlErr := raw.Control(func(fd uintptr) {
+		duplicate, err = unix.FcntlInt(fd, unix.F_DUPFD_CLOEXEC, 0)
+	})
+	return duplicate, errors.Join(controlErr, err)
+}
+
+func closeAll(descriptors []int) {
+	for _, fd := range descriptors {
+		discard(unix.Close(fd))
+	}
+}
+
+func sendDescriptors(conn *net.UnixConn, descriptors []int) error {
+	for len(descriptors) > 0 {
+		n := min(len(descriptors), descriptorsAtOnce)
+		if _, _, err := conn.WriteMsgUnix([]byte{descriptorByte}, unix.UnixRights(descriptors[:n]...), nil); err != nil {
+			return fmt.Errorf("send sockets: %w", err)
+		}
+		descriptors = descriptors[n:]
+	}
+	return nil
+}
+
+// descriptorByte goes along with descriptors; it tells them from the white
+// space that may follow JSON.
+const descriptorByte = 'd'
+
+// removeFile removes a file; one that isn't there is none to complain of.
+func removeFile(path string) error {
+	if err := os.Remove(path); err != nil && !errors.Is(err, os.ErrNotExist) {
+		return err
+	}
+	return nil
 }

@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"io/fs"
 	"net/netip"
-	"os"
 	"path/filepath"
 	"strings"
 	"sync"
@@ -22,10 +21,13 @@ import (
 type Plane struct {
 	options kernel.Options
 	socket  string
-	relay   *link
-	last    *model.Table // what the relay and the routes are at; nil if not known
-	done    chan struct{}
-	watch   sync.Once
+	build   string // of this binary
+	// notTransparent says why backends can't see their clients' addresses on
+	// this machine; nil if they can.
+	notTransparent error
+	relay          *link
+	last           *model.Table  // what the relay and the routes are at; nil if not known
+	done           chan struct{} // ends watching; nil if nobody watches
 
 	mu     sync.Mutex
 	routes routeSet // what should be there, for the watcher
@@ -44,8 +46,8 @@ func New(options kernel.Options) (*Plane, error) {
 		return nil, fmt.Errorf("identify network namespace: %w", err)
 	}
 	// A relay serves one namespace, and several may share the state directory.
-	socket := filepath.Join(options.StateDir, fmt.Sprintf("userspace-%d.sock", stat.Ino))
-	return &Plane{options: options, socket: socket, routes: routeSet{}, done: make(chan struct{})}, nil
+	socket := filepath.Join(options.StateDir, fmt.Sprintf("userspace-%d%s", stat.Ino, socketSuffix))
+	return &Plane{options: options, socket: socket, build: build(), notTransparent: probeTransparent(), routes: routeSet{}}, nil
 }
 
 // mayAddRoutes checks for the one privilege that is needed.
@@ -62,9 +64,10 @@ func mayAddRoutes() error {
 }
 
 // Apply implements dataplane.Plane. Routes come before listeners, which need
-// them, and go after them.
+// them, and go after them. A listener that can't be opened, because somebody
+// else has the port, is an error that keeps nothing else from being done.
 func (p *Plane) Apply(ctx context.Context, want *model.Table, verify bool) error {
-	p.watch.Do(p.watchDrift)
+	p.watchDrift()
 	if err := p.connect(ctx); err != nil {
 		return err
 	}
@@ -73,6 +76,11 @@ func (p *Plane) Apply(ctx context.Context, want *model.Table, verify bool) error
 		old = nil
 	}
 	p.last = nil // until all of this is done
+	if old == nil && p.notTransparent == nil {
+		if err := leadBack(); err != nil {
+			return err
+		}
+	}
 	missing, superfluous, err := p.routeChanges(old, want)
 	if err != nil {
 		return err
@@ -82,19 +90,21 @@ func (p *Plane) Apply(ctx context.Context, want *model.Table, verify bool) error
 			return err
 		}
 	}
-	if _, err := p.relay.ask(request{Op: opApply, Delta: want.Delta(old)}); err != nil {
-		if errors.Is(err, errBroken) {
-			p.relay = nil
-		}
-		return err
+	_, failed := p.relay.ask(request{Op: opApply, Delta: want.Delta(old), Transparent: p.notTransparent == nil})
+	if errors.Is(failed, errBroken) {
+		discard(p.relay.conn.Close())
+		p.relay = nil
+		return failed
 	}
 	for prefix := range superfluous {
 		if err := deleteRoute(prefix); err != nil {
-			return err
+			return errors.Join(failed, err)
 		}
 	}
-	p.last = want
-	return nil
+	if failed == nil {
+		p.last = want
+	}
+	return failed
 }
 
 // routeChanges tells which routes are to be added and which deleted. Without an
@@ -131,19 +141,32 @@ func (s routeSet) without(o routeSet) routeSet {
 
 // watchDrift reports routes of ours that somebody deletes.
 func (p *Plane) watchDrift() {
-	if p.options.Drift == nil {
+	if p.done != nil {
 		return
 	}
-	err := watchRoutes(p.done, func(prefix netip.Prefix) {
+	done := make(chan struct{})
+	p.done = done
+	err := watchRoutes(done, func(prefix netip.Prefix) {
 		p.mu.Lock()
 		_, wanted := p.routes[prefix]
 		p.mu.Unlock()
 		if wanted {
-			p.options.Drift()
+			p.drifted(done)
 		}
 	})
 	if err != nil {
-		p.options.Drift() // the periodic comparison finds what this doesn't
+		p.drifted(done) // the periodic comparison finds what this doesn't
+	}
+}
+
+// drifted calls for a comparison, unless watching has ended.
+func (p *Plane) drifted(done <-chan struct{}) {
+	select {
+	case <-done:
+	default:
+		if p.options.Drift != nil {
+			p.options.Drift()
+		}
 	}
 }
 
@@ -153,9 +176,13 @@ func (p *Plane) Objects(context.Context) ([]kernel.Object, error) {
 	if err != nil {
 		return nil, err
 	}
+	constant, err := readLeadBack()
+	if err != nil {
+		return nil, err
+	}
 	l, _, err := connect(p.socket)
 	if notRunning(err) {
-		return objects(routes, model.NewTable(), func(model.Key) bool { return false }), nil
+		return objects(constant, routes, model.NewTable(), func(model.Key) bool { return false }), nil
 	}
 	if err != nil {
 		return nil, err
@@ -168,47 +195,28 @@ func (p *Plane) Objects(context.Context) ([]kernel.Object, error) {
 	for _, k := range status.Open {
 		open[k] = true
 	}
-	return objects(routes, status.Delta.Apply(model.NewTable()), func(k model.Key) bool { return open[k] }), nil
+	return objects(constant, routes, status.Delta.Apply(model.NewTable()), func(k model.Key) bool { return open[k] }), nil
 }
 
 // logFile is where the relay's standard error goes.
-func (p *Plane) logFile() string { return strings.TrimSuffix(p.socket, ".sock") + ".log" }
+func (p *Plane) logFile() string { return strings.TrimSuffix(p.socket, socketSuffix) + ".log" }
 
 // notRunning reports whether err says that there is no relay.
 func notRunning(err error) bool {
 	return errors.Is(err, fs.ErrNotExist) || errors.Is(err, syscall.ECONNREFUSED)
 }
 
-// Remove implements dataplane.Plane.
-func (p *Plane) Remove(context.Context) error {
-	p.last, p.relay = nil, nil
-	p.mu.Lock()
-	p.routes = routeSet{}
-	p.mu.Unlock()
-	l, _, err := connect(p.socket)
-	if err == nil {
-		_, err = l.ask(request{Op: opExit})
-		err = errors.Join(err, l.conn.Close())
-	} else if notRunning(err) {
-		err = nil
-	}
-	for _, file := range []string{p.socket, p.logFile()} {
-		if removeErr := os.Remove(file); !errors.Is(removeErr, fs.ErrNotExist) {
-			err = errors.Join(err, removeErr)
-		}
-	}
-	routes, readErr := readRoutes()
-	err = errors.Join(err, readErr)
-	for prefix := range routes {
-		err = errors.Join(err, deleteRoute(prefix))
-	}
-	return err
-}
-
 // Lacks implements dataplane.Plane.
 func (p *Plane) Lacks() []kernel.Lack {
+	address := kernel.Lack{
+		Feature: kernel.ClientAddress, Value: kernel.RemoteOnly,
+		Why: "endpoints on other nodes would answer the client past this node; they see an address of the node",
+	}
+	if p.notTransparent != nil {
+		address.Value, address.Why = "", fmt.Sprintf("the relay's own connections lead to the endpoints, since %v", p.notTransparent)
+	}
 	return []kernel.Lack{
-		{Feature: kernel.ClientAddress, Why: "the relay's own connections lead to the endpoints, so they come from an address of the node"},
+		address,
 		{Feature: kernel.SilentDrop, Value: "tcp", Why: "the kernel accepts a TCP connection before the relay can judge it; it is reset instead of dropped"},
 		{Feature: kernel.UnservedPorts, Why: "a route makes the whole address the node's own, so the node refuses what no Service uses"},
 		{Feature: kernel.SCTPProtocol, Why: "the relay copies TCP and UDP only"},

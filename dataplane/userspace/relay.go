@@ -8,6 +8,7 @@ import (
 	"os"
 	"slices"
 	"sync"
+	"sync/atomic"
 	"syscall"
 	"time"
 
@@ -22,6 +23,13 @@ import (
 type relay struct {
 	balancer *balancer
 	flows    *flows
+	// How long a client's UDP session lasts without a datagram, before and
+	// after the first answer.
+	udpUnanswered, udpAnswered time.Duration
+
+	// transparent says that the node's rules lead backends' answers to clients'
+	// addresses back here.
+	transparent atomic.Bool
 
 	mu        sync.RWMutex
 	table     *model.Table
@@ -33,16 +41,19 @@ type relay struct {
 
 // socket is what is open for a frontend.
 type socket interface {
-	// file duplicates the socket, for the next relay.
-	file() (*os.File, error)
-	// pause ends reading, so that what comes next is somebody else's to read.
+	conn() syscall.Conn
+	// pause ends taking in connections or clients, so that what comes next is
+	// somebody else's to take in; it returns when the last has been counted.
+	// The relay's lock must not be held.
 	pause()
+	// resume undoes pause.
+	resume()
 	close()
 }
 
 func newRelay(scheduler model.Scheduler) *relay {
 	return &relay{
-		balancer: newBalancer(scheduler), flows: newFlows(), table: model.NewTable(),
+		balancer: newBalancer(scheduler), flows: newFlows(), udpUnanswered: udpUnanswered, udpAnswered: udpAnswered, table: model.NewTable(),
 		sockets: map[model.Key]socket{}, fronts: map[model.PoolID]map[model.Key]bool{}, inherited: map[model.Key]*os.File{},
 	}
 }
@@ -104,7 +115,6 @@ func (r *relay) open(keys map[model.Key]bool) error {
 		case !wanted && have != nil:
 			delete(r.sockets, k)
 			have.close()
-			r.flows.endWhere(func(f *flow) bool { return f.key == k && k.Proto == model.UDP })
 		}
 	}
 	return errors.Join(failed...)
@@ -117,6 +127,12 @@ func (r *relay) listen(k model.Key) (socket, error) {
 		return r.listenTCP(k, file)
 	}
 	return r.listenUDP(k, file)
+}
+
+// exit closes everything, so that nothing answers any more.
+func (r *relay) exit() {
+	r.relinquish()
+	r.flows.endWhere(func(*flow) bool { return true })
 }
 
 // listenConfig binds to addresses that only a route makes local: IPv6 calls
@@ -152,40 +168,9 @@ func (r *relay) index(f *model.Frontend, add bool) {
 	}
 }
 
-func leadsTo(f *model.Frontend, id model.PoolID) bool {
-	return slices.ContainsFunc(f.Routes[:], func(r model.Route) bool { return r.Pool == id })
-}
-
-// poolChanged ends the flows of backends that are gone: UDP at once, TCP as the
-// pool says.
-func (r *relay) poolChanged(c model.PoolChange) {
-	if c.New == nil {
-		defer r.balancer.forget(c.Old.ID)
-	}
-	for _, b := range c.Gone() {
-		of := func(f *flow) bool { return f.pool == c.ID() && f.backend == b.AddrPort() }
-		if c.ID().Proto == model.UDP {
-			r.flows.endWhere(of)
-			continue
-		}
-		fate := c.Old
-		if c.New != nil {
-			fate = c.New
-		}
-		switch fate.Orphans {
-		case model.OrphansReset:
-			r.flows.endWhere(of)
-		case model.OrphansDeadline:
-			time.AfterFunc(fate.OrphanDeadline, func() { r.flows.endWhere(of) })
-		}
-	}
-}
-
 // decide asks the specification about a new connection or flow.
 func (r *relay) decide(k model.Key, client netip.AddrPort) model.Verdict {
-	r.mu.RLock()
-	table := r.table
-	r.mu.RUnlock()
+	table := r.current()
 	p := model.Packet{Src: client.Addr(), SrcPort: client.Port(), Dst: k.Addr, DstPort: k.Port, Proto: k.Proto}
 	if !own(table.Settings, k, client.Addr()) {
 		p.In = interfaceTo(table.Settings, client.Addr())
@@ -216,6 +201,13 @@ func interfaceTo(s *model.Settings, client netip.Addr) string {
 		return some
 	}
 	return link.Attrs().Name
+}
+
+// current is the table that is forwarded.
+func (r *relay) current() *model.Table {
+	r.mu.RLock()
+	defer r.mu.RUnlock()
+	return r.table
 }
 
 // openKeys lists the frontends that have a socket.

@@ -3,6 +3,7 @@ package userspace
 import (
 	"cmp"
 	"fmt"
+	"maps"
 	"net/netip"
 	"slices"
 	"strings"
@@ -13,21 +14,24 @@ import (
 
 // The kinds of objects.
 const (
-	kindRoute    = "route"
-	kindListener = "listener"
-	kindPool     = "pool"
+	kindRoute     = "route"
+	kindRule      = "rule"
+	kindNetfilter = "nftables"
+	kindListener  = "listener"
+	kindPool      = "pool"
 )
 
-// Render lists the routes, listeners and pools that a table makes, sorted by
-// kind and name.
+// Render lists the routes, listeners and pools that a table makes, and what
+// leads answers back to connections with their client's address, which is left
+// out on machines that lack it. Sorted by kind and name.
 func Render(t *model.Table, _ kernel.Options) ([]kernel.Object, error) {
-	return objects(routesFor(t), t, func(model.Key) bool { return true }), nil
+	return objects(leadBackObjects(), routesFor(t), t, func(model.Key) bool { return true }), nil
 }
 
-// objects lists routes, and the listeners and pools of a table; of listeners
+// objects lists constant objects, routes, and the listeners and pools of a table; of listeners
 // those that are open.
-func objects(routes routeSet, t *model.Table, open func(model.Key) bool) []kernel.Object {
-	var list []kernel.Object
+func objects(constant map[kernel.Object]bool, routes routeSet, t *model.Table, open func(model.Key) bool) []kernel.Object {
+	list := slices.Collect(maps.Keys(constant))
 	for prefix := range routes {
 		list = append(list, kernel.Object{Kind: kindRoute, Name: prefix.String(), Text: "local"})
 	}

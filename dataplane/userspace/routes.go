@@ -18,9 +18,9 @@ const routeProtocol = 143
 func readRoutes() (routeSet, error) {
 	routes := routeSet{}
 	filter := &netlink.Route{Table: unix.RT_TABLE_LOCAL, Protocol: routeProtocol}
-	for _, family := range []int{netlink.FAMILY_V4, netlink.FAMILY_V6} {
+	for _, family := range families {
 		list, err := netlink.RouteListFiltered(family, filter, netlink.RT_FILTER_TABLE|netlink.RT_FILTER_PROTOCOL)
-		if err != nil {
+		if err != nil && !noFamily(err) {
 			return nil, fmt.Errorf("list routes: %w", err)
 		}
 		for _, r := range list {
@@ -43,11 +43,7 @@ func prefixOf(n *net.IPNet) (netip.Prefix, bool) {
 
 // addRoute adds a route; one that is there already is none to complain of.
 func addRoute(p netip.Prefix) error {
-	r, err := route(p)
-	if err != nil {
-		return err
-	}
-	if err := netlink.RouteReplace(r); err != nil {
+	if err := netlink.RouteReplace(route(p)); err != nil {
 		return fmt.Errorf("add local route %s: %w", p, err)
 	}
 	return nil
@@ -55,32 +51,24 @@ func addRoute(p netip.Prefix) error {
 
 // deleteRoute removes a route; one that isn't there is none to complain of.
 func deleteRoute(p netip.Prefix) error {
-	r, err := route(p)
-	if err != nil {
-		return err
-	}
-	if err := netlink.RouteDel(r); err != nil && !errors.Is(err, unix.ESRCH) {
+	if err := netlink.RouteDel(route(p)); err != nil && !errors.Is(err, unix.ESRCH) {
 		return fmt.Errorf("delete local route %s: %w", p, err)
 	}
 	return nil
 }
 
-func route(p netip.Prefix) (*netlink.Route, error) {
-	loopback, err := netlink.LinkByName("lo")
-	if err != nil {
-		return nil, fmt.Errorf("find the loopback interface: %w", err)
-	}
+func route(p netip.Prefix) *netlink.Route {
 	r := &netlink.Route{
 		Dst:       &net.IPNet{IP: p.Addr().AsSlice(), Mask: net.CIDRMask(p.Bits(), p.Addr().BitLen())},
 		Table:     unix.RT_TABLE_LOCAL,
 		Protocol:  routeProtocol,
 		Type:      unix.RTN_LOCAL,
-		LinkIndex: loopback.Attrs().Index,
+		LinkIndex: loopback,
 	}
 	if p.Addr().Is4() {
 		r.Scope = netlink.SCOPE_HOST
 	}
-	return r, nil
+	return r
 }
 
 // watchRoutes calls gone with each route of ours that somebody deletes, until

@@ -4,64 +4,97 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"io/fs"
 	"net"
 	"os"
 	"os/signal"
 	"sync"
 	"syscall"
+
+	"golang.org/x/sys/unix"
 )
 
 // server answers agents, and the relay that comes after.
 type server struct {
+	config   relayConfig
 	relay    *relay
 	listener *net.UnixListener
+	path     string        // of listener
 	exit     chan struct{} // closed when the process shall end
 	ended    sync.Once
-	// forward holds the relays before this one that still have connections:
+	asking   sync.Mutex // one request at a time
+	// before holds the relays before this one that still have connections:
 	// they are told of changes, to end what the table no longer allows.
-	forward []*link
-	asking  sync.Mutex // one request at a time
+	before []*link
 }
 
 // serve is a relay's life.
 func serve(config relayConfig, ready *os.File) error {
 	// The agent's terminal is not ours: Ctrl-C there must not end connections.
 	signal.Ignore(syscall.SIGINT, syscall.SIGHUP)
-	s := &server{relay: newRelay(config.Scheduler), exit: make(chan struct{})}
+	raiseLimit()
+	s := &server{config: config, relay: newRelay(config.Scheduler), exit: make(chan struct{})}
 	if config.Take {
-		if err := s.take(config.Socket); err != nil {
+		if err := s.take(); err != nil {
 			return err
 		}
 	}
-	if err := os.Remove(config.Socket); err != nil && !errors.Is(err, fs.ErrNotExist) {
-		return fmt.Errorf("open socket: %w", err)
+	var err error
+	if s.before, err = predecessors(config.Socket); err != nil {
+		fmt.Fprintf(os.Stderr, "fairway relay: %v\n", err) // these are out of reach; new connections needn't be
 	}
-	listener, err := net.ListenUnix("unix", &net.UnixAddr{Name: config.Socket, Net: "unix"})
-	if err != nil {
-		return fmt.Errorf("open socket: %w", err)
+	if err := s.open(config.Socket); err != nil {
+		return err
 	}
-	listener.SetUnlinkOnClose(false) // a successor has the same name
-	if err := os.Chmod(config.Socket, 0o600); err != nil {
-		return fmt.Errorf("open socket: %w", err)
-	}
-	s.listener = listener
-	if _, err := io.WriteString(ready, "ready"); err != nil {
+	if _, err := io.WriteString(ready, isReady); err != nil {
 		return fmt.Errorf("report to the agent: %w", err)
 	}
 	if err := ready.Close(); err != nil {
 		return fmt.Errorf("report to the agent: %w", err)
 	}
-	go s.accept()
 	<-s.exit
+	if s.path != config.Socket {
+		return removeFile(s.path)
+	}
+	return nil // a successor or Remove sees to the file
+}
+
+// raiseLimit lets this process have as many descriptors as the kernel allows
+// any (fs.nr_open), or at least as many as it is allowed itself.
+func raiseLimit() {
+	var limit unix.Rlimit
+	if err := unix.Getrlimit(unix.RLIMIT_NOFILE, &limit); err != nil {
+		return
+	}
+	for _, most := range []uint64{1 << 20, limit.Max} {
+		if most >= limit.Max && unix.Setrlimit(unix.RLIMIT_NOFILE, &unix.Rlimit{Cur: most, Max: most}) == nil {
+			return
+		}
+	}
+}
+
+// open listens for agents.
+func (s *server) open(path string) error {
+	if err := removeFile(path); err != nil {
+		return fmt.Errorf("open socket: %w", err)
+	}
+	listener, err := net.ListenUnix("unix", &net.UnixAddr{Name: path, Net: "unix"})
+	if err != nil {
+		return fmt.Errorf("open socket: %w", err)
+	}
+	listener.SetUnlinkOnClose(false) // a successor has the same name
+	if err := os.Chmod(path, 0o600); err != nil {
+		return fmt.Errorf("open socket: %w", errors.Join(err, listener.Close()))
+	}
+	s.listener, s.path = listener, path
+	go s.accept(listener)
 	return nil
 }
 
 func (s *server) stop() { s.ended.Do(func() { close(s.exit) }) }
 
-func (s *server) accept() {
+func (s *server) accept(listener *net.UnixListener) {
 	for {
-		conn, err := s.listener.AcceptUnix()
+		conn, err := listener.AcceptUnix()
 		if err != nil {
 			return // closed: a successor has taken over
 		}
@@ -72,7 +105,7 @@ func (s *server) accept() {
 // talk answers one peer until it goes.
 func (s *server) talk(l *link) {
 	defer func() { discard(l.conn.Close()) }()
-	if err := l.encoder.Encode(reply{Build: build()}); err != nil {
+	if err := l.encoder.Encode(reply{Build: s.config.Build}); err != nil {
 		return
 	}
 	for {
@@ -92,7 +125,7 @@ func (s *server) talk(l *link) {
 		}
 		if r.Op == opExit {
 			s.stop()
-			return
+			select {} // the connection ends with the process
 		}
 	}
 }
@@ -106,14 +139,16 @@ func (s *server) do(r request) reply {
 		if r.Delta == nil {
 			return reply{Err: "apply: no delta"}
 		}
+		s.relay.transparent.Store(r.Transparent)
 		if err := s.relay.apply(r.Delta); err != nil {
 			answer.Err = err.Error()
 		}
 		s.tellPredecessors(r)
 	case opStatus:
 		answer.Delta, answer.Open, answer.Flows = s.relay.current().Delta(nil), s.relay.openKeys(), s.relay.flows.count()
+		answer.Transparent = s.relay.transparent.Load()
 	case opExit:
-		s.tellPredecessors(r)
+		s.relay.exit()
 	default:
 		answer.Err = fmt.Sprintf("unknown request %q", r.Op)
 	}
@@ -122,13 +157,13 @@ func (s *server) do(r request) reply {
 
 // tellPredecessors passes a change on to relays that still have connections.
 func (s *server) tellPredecessors(r request) {
-	alive := s.forward[:0]
-	for _, l := range s.forward {
+	alive := s.before[:0]
+	for _, l := range s.before {
 		if _, err := l.ask(r); err != nil && errors.Is(err, errBroken) {
 			discard(l.conn.Close()) // its last connection has ended, and so has it
 			continue
 		}
 		alive = append(alive, l)
 	}
-	s.forward = alive
+	s.before = alive
 }

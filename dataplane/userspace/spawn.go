@@ -21,7 +21,8 @@ const relayEnv = "FAIRWAY_USERSPACE_RELAY"
 type relayConfig struct {
 	Socket    string
 	Scheduler model.Scheduler
-	Take      bool // the listeners of the relay that has the socket now
+	Build     string // of the binary
+	Take      bool   // the listeners of the relay that has the socket now
 }
 
 // startTimeout is how long a relay may take to be ready; handing over thousands
@@ -37,7 +38,7 @@ func (p *Plane) connect(ctx context.Context) error {
 	p.last = nil
 	l, running, err := connect(p.socket)
 	switch {
-	case err == nil && running == build():
+	case err == nil && running == p.build:
 		p.adopt(l)
 		return nil
 	case err == nil:
@@ -64,16 +65,16 @@ func (p *Plane) adopt(l *link) {
 	if p.options.Drift == nil {
 		return
 	}
+	done := p.done
 	watch, _, err := connect(p.socket)
 	if err != nil {
-		p.options.Drift()
+		p.drifted(done)
 		return
 	}
-	go func() {
-		// Nothing is ever said on this connection: its end is the relay's.
-		if err := watch.decoder.Decode(&reply{}); err != nil {
-			p.options.Drift()
-		}
+	go func() { // nothing is ever said on this connection: its end is the relay's
+		discard(watch.decoder.Decode(&reply{}))
+		discard(watch.conn.Close())
+		p.drifted(done)
 	}()
 }
 
@@ -82,7 +83,7 @@ func (p *Plane) spawn(ctx context.Context, take bool) error {
 	if err := os.MkdirAll(p.options.StateDir, 0o700); err != nil {
 		return fmt.Errorf("start relay: %w", err)
 	}
-	config, err := json.Marshal(relayConfig{Socket: p.socket, Scheduler: model.Scheduler(p.options.Scheduler), Take: take})
+	config, err := json.Marshal(relayConfig{Socket: p.socket, Scheduler: model.Scheduler(p.options.Scheduler), Build: p.build, Take: take})
 	if err != nil {
 		return fmt.Errorf("start relay: %w", err)
 	}
@@ -98,6 +99,7 @@ func (p *Plane) spawn(ctx context.Context, take bool) error {
 	defer log.Close()
 	// Not CommandContext: the relay must outlive this process.
 	cmd := exec.Command("/proc/self/exe")
+	cmd.Dir = "/" // and hold no directory
 	cmd.Env = append(os.Environ(), relayEnv+"="+string(config))
 	cmd.Stderr, cmd.ExtraFiles = log, []*os.File{end}
 	cmd.SysProcAttr = &syscall.SysProcAttr{Setsid: true}
@@ -109,7 +111,10 @@ func (p *Plane) spawn(ctx context.Context, take bool) error {
 	return awaitReady(ctx, ready)
 }
 
-// awaitReady reads what a new relay says of itself: nothing but "ready", or why
+// isReady is what a relay tells the one who started it.
+const isReady = "ready"
+
+// awaitReady reads what a new relay says of itself: isReady, or why
 // it failed.
 func awaitReady(ctx context.Context, ready *os.File) error {
 	deadline := time.Now().Add(startTimeout)
@@ -123,7 +128,9 @@ func awaitReady(ctx context.Context, ready *os.File) error {
 	switch {
 	case err != nil:
 		return fmt.Errorf("start relay: %w", err)
-	case string(said) != "ready":
+	case len(said) == 0:
+		return errors.New("start relay: it ended without saying why")
+	case string(said) != isReady:
 		return fmt.Errorf("start relay: %s", said)
 	}
 	return nil

@@ -9,7 +9,10 @@ import (
 	"net/netip"
 	"os"
 	"sync"
+	"syscall"
 	"time"
+
+	"golang.org/x/sys/unix"
 
 	"github.com/fairway-net/fairway/model"
 )
@@ -19,15 +22,12 @@ import (
 const dialTimeout = 3 * time.Second
 
 // tcpSocket is a listener.
-type tcpSocket struct{ listener *net.TCPListener }
-
-func (s tcpSocket) file() (*os.File, error) { return s.listener.File() }
-func (s tcpSocket) close()                  { discard(s.listener.Close()) }
-func (s tcpSocket) pause()                  { discard(s.listener.SetDeadline(time.Unix(1, 0))) }
-
-// discard drops an error that only says that a socket is closed already, which
-// is what was wanted of it.
-func discard(error) {}
+type tcpSocket struct {
+	relay    *relay
+	key      model.Key
+	listener *net.TCPListener
+	done     chan struct{} // closed when nobody accepts any more
+}
 
 func (r *relay) listenTCP(k model.Key, inherited *os.File) (socket, error) {
 	var listener net.Listener
@@ -45,19 +45,38 @@ func (r *relay) listenTCP(k model.Key, inherited *os.File) (socket, error) {
 	if !ok {
 		return nil, fmt.Errorf("inherited a %T, not a TCP listener", listener)
 	}
-	s := tcpSocket{tcp}
-	discard(tcp.SetDeadline(time.Time{})) // the relay before paused it
-	go r.accept(k, s)
+	s := &tcpSocket{relay: r, key: k, listener: tcp}
+	s.resume()
 	return s, nil
 }
 
+func (s *tcpSocket) conn() syscall.Conn { return s.listener }
+func (s *tcpSocket) close()             { discard(s.listener.Close()) }
+
+func (s *tcpSocket) pause() {
+	discard(s.listener.SetDeadline(time.Unix(1, 0)))
+	<-s.done
+}
+
+func (s *tcpSocket) resume() {
+	discard(s.listener.SetDeadline(time.Time{}))
+	s.done = make(chan struct{})
+	go s.accept(s.done)
+}
+
+// discard drops an error that only says that a socket is closed already, which
+// is what was wanted of it.
+func discard(error) {}
+
 // accept serves a listener until it is closed or paused.
-func (r *relay) accept(k model.Key, s tcpSocket) {
+func (s *tcpSocket) accept(done chan<- struct{}) {
+	defer close(done)
 	for {
 		conn, err := s.listener.AcceptTCP()
 		switch {
 		case err == nil:
-			go r.serveTCP(k, conn)
+			s.relay.flows.begin()
+			go s.relay.serveTCP(s.key, conn)
 		case errors.Is(err, net.ErrClosed), errors.Is(err, os.ErrDeadlineExceeded):
 			return
 		default: // out of descriptors, say: connections wait in the backlog
@@ -68,6 +87,7 @@ func (r *relay) accept(k model.Key, s tcpSocket) {
 
 // serveTCP relays one connection to its end.
 func (r *relay) serveTCP(k model.Key, client *net.TCPConn) {
+	defer r.flows.finish()
 	from := client.RemoteAddr().(*net.TCPAddr).AddrPort()
 	from = netip.AddrPortFrom(from.Addr().Unmap(), from.Port())
 	v := r.decide(k, from)
@@ -75,7 +95,7 @@ func (r *relay) serveTCP(k model.Key, client *net.TCPConn) {
 		reset(client)
 		return
 	}
-	server, f := r.dial(v.Pool, from)
+	server, f := r.dial(v, from)
 	if server == nil {
 		reset(client)
 		return
@@ -83,26 +103,27 @@ func (r *relay) serveTCP(k model.Key, client *net.TCPConn) {
 	f.key = k
 	f.end = sync.OnceFunc(func() { reset(client); reset(server) })
 	r.flows.add(f)
+	r.settle(f, v.Pool)
 	copyBoth(client, server)
 	r.flows.remove(f)
 	r.balancer.count(f.pool, f.backend, -1)
 }
 
 // dial connects to a backend; to another one if the first doesn't answer.
-func (r *relay) dial(p *model.Pool, client netip.AddrPort) (*net.TCPConn, *flow) {
+func (r *relay) dial(v model.Verdict, client netip.AddrPort) (*net.TCPConn, *flow) {
 	var failed []netip.AddrPort
 	for {
-		backend, ok := r.balancer.pick(p, client.Addr(), failed)
+		backend, ok := r.balancer.pick(v.Pool, client.Addr(), failed)
 		if !ok {
 			return nil, nil
 		}
-		conn, err := net.DialTimeout("tcp", backend.String(), dialTimeout)
+		conn, err := r.dialer(v, backend).Dial("tcp", backend.String())
 		if err != nil {
 			failed = append(failed, backend)
 			continue
 		}
-		r.balancer.count(p.ID, backend, 1)
-		return conn.(*net.TCPConn), &flow{pool: p.ID, backend: backend, client: client}
+		r.balancer.count(v.Pool.ID, backend, 1)
+		return conn.(*net.TCPConn), &flow{pool: v.Pool.ID, backend: backend, client: client}
 	}
 }
 
@@ -120,12 +141,49 @@ func copyBoth(a, b *net.TCPConn) {
 // copyOne relays one direction: by splice(2), in which the kernel moves the
 // bytes and waits where the receiver is slow.
 func copyOne(to, from *net.TCPConn) {
-	if _, err := io.Copy(to, from); err != nil {
-		reset(to) // an end that was no end must not look like one
-		reset(from)
-		return
+	for {
+		n, err := waiting(from)
+		if err == nil {
+			_, err = io.CopyN(to, from, n)
+		}
+		switch {
+		case errors.Is(err, io.EOF):
+			discard(to.CloseWrite())
+			return
+		case err != nil:
+			reset(to) // an end that was no end must not look like one
+			reset(from)
+			return
+		}
 	}
-	discard(to.CloseWrite())
+}
+
+// waiting waits for something to read and tells how much there is. A copy of
+// just that much gives its pipe back, so that connections which are idle cost
+// two descriptors and not six.
+func waiting(from *net.TCPConn) (n int64, err error) {
+	raw, err := from.SyscallConn()
+	if err != nil {
+		return 0, err
+	}
+	readErr := raw.Read(func(fd uintptr) bool {
+		var first [1]byte
+		var got, queued int
+		if got, _, err = unix.Recvfrom(int(fd), first[:], unix.MSG_PEEK|unix.MSG_DONTWAIT); err != nil {
+			return !errors.Is(err, unix.EAGAIN)
+		}
+		if got == 0 {
+			err = io.EOF
+			return true
+		}
+		queued, err = unix.IoctlGetInt(int(fd), unix.SIOCINQ)
+		n = int64(max(queued, 1)) // 0 before urgent data
+		return true
+	})
+	if readErr != nil {
+		return 0, readErr
+	}
+	return n, err
 }
 
 // reset closes a connection with a RST.

@@ -8,18 +8,12 @@ import (
 	"net/netip"
 	"os"
 	"sync"
-	"sync/atomic"
 	"syscall"
 	"time"
 
-	"github.com/fairway-net/fairway/model"
-)
+	"golang.org/x/sys/unix"
 
-// A client's datagrams belong together as long as conntrack would keep them
-// together (nf_conntrack_udp_timeout, nf_conntrack_udp_timeout_stream).
-const (
-	udpUnanswered = 30 * time.Second
-	udpAnswered   = 120 * time.Second
+	"github.com/fairway-net/fairway/model"
 )
 
 // maxClients bounds the clients of one listener: each costs a descriptor.
@@ -28,25 +22,16 @@ const maxClients = 16384
 
 // udpSocket is a listener and the sessions of its clients.
 type udpSocket struct {
-	relay *relay
-	key   model.Key
-	conn  *net.UDPConn
+	relay    *relay
+	key      model.Key
+	listener *net.UDPConn
+	done     chan struct{}  // closed when nobody takes datagrams in any more
+	answers  sync.WaitGroup // the sessions that may still have something to pass on
 
 	mu       sync.Mutex
 	sessions map[netip.AddrPort]*session
+	closed   bool // no more sessions
 }
-
-// session is a client with a socket of its own to its backend.
-type session struct {
-	flow
-	conn     *net.UDPConn
-	last     atomic.Int64 // when a datagram last went either way, Unix nanoseconds
-	answered atomic.Bool
-}
-
-func (s *udpSocket) file() (*os.File, error) { return s.conn.File() }
-func (s *udpSocket) close()                  { discard(s.conn.Close()) }
-func (s *udpSocket) pause()                  { discard(s.conn.SetReadDeadline(time.Unix(1, 0))) }
 
 func (r *relay) listenUDP(k model.Key, inherited *os.File) (socket, error) {
 	var packets net.PacketConn
@@ -64,21 +49,58 @@ func (r *relay) listenUDP(k model.Key, inherited *os.File) (socket, error) {
 	if !ok {
 		return nil, fmt.Errorf("inherited a %T, not a UDP socket", packets)
 	}
-	discard(conn.SetReadDeadline(time.Time{})) // the relay before paused it
-	s := &udpSocket{relay: r, key: k, conn: conn, sessions: map[netip.AddrPort]*session{}}
-	go s.receive()
+	s := &udpSocket{relay: r, key: k, listener: conn, sessions: map[netip.AddrPort]*session{}}
+	s.resume()
 	return s, nil
 }
 
-// datagrams are buffers for the largest datagram there is.
-var datagrams = sync.Pool{New: func() any { return new([65535]byte) }}
+func (s *udpSocket) conn() syscall.Conn { return s.listener }
+
+func (s *udpSocket) pause() {
+	discard(s.listener.SetReadDeadline(time.Unix(1, 0)))
+	<-s.done
+}
+
+func (s *udpSocket) resume() {
+	discard(s.listener.SetReadDeadline(time.Time{}))
+	s.done = make(chan struct{})
+	go s.receive(s.done)
+}
+
+// close ends the sessions, too; what backends have said until now is passed on.
+func (s *udpSocket) close() {
+	s.mu.Lock()
+	s.closed = true
+	s.mu.Unlock()
+	for _, x := range s.all() {
+		x.end()
+	}
+	s.answers.Wait()
+	discard(s.listener.Close())
+}
+
+func (s *udpSocket) all() []*session {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	all := make([]*session, 0, len(s.sessions))
+	for _, x := range s.sessions {
+		all = append(all, x)
+	}
+	return all
+}
+
+// datagram is a buffer for the largest datagram there is.
+type datagram [65535]byte
+
+var datagrams = sync.Pool{New: func() any { return new(datagram) }}
 
 // receive takes in clients' datagrams until the socket is closed or paused.
-func (s *udpSocket) receive() {
-	buffer := datagrams.Get().(*[65535]byte)
+func (s *udpSocket) receive(done chan<- struct{}) {
+	defer close(done)
+	buffer := datagrams.Get().(*datagram)
 	defer datagrams.Put(buffer)
 	for {
-		n, client, err := s.conn.ReadFromUDPAddrPort(buffer[:])
+		n, client, err := s.listener.ReadFromUDPAddrPort(buffer[:])
 		switch {
 		case errors.Is(err, net.ErrClosed), errors.Is(err, os.ErrDeadlineExceeded):
 			return
@@ -117,22 +139,33 @@ func (s *udpSocket) session(client netip.AddrPort) *session {
 	if !ok {
 		return nil
 	}
-	conn, err := net.DialUDP("udp", nil, net.UDPAddrFromAddrPort(backend))
+	conn, err := s.relay.dialer(v, backend).Dial("udp", backend.String())
 	if err != nil {
 		return nil
 	}
-	return s.begin(&flow{key: s.key, pool: v.Pool.ID, backend: backend, client: client}, conn)
+	x = s.begin(flow{key: s.key, pool: v.Pool.ID, backend: backend, client: client}, conn.(*net.UDPConn))
+	if x != nil {
+		s.relay.settle(&x.flow, v.Pool)
+	}
+	return x
 }
 
-// begin registers a session.
-func (s *udpSocket) begin(f *flow, conn *net.UDPConn) *session {
-	x := &session{flow: *f, conn: conn}
+// begin registers a session; nil if the socket is closed.
+func (s *udpSocket) begin(f flow, conn *net.UDPConn) *session {
+	x := &session{flow: f, conn: conn}
 	x.last.Store(time.Now().UnixNano())
 	x.end = sync.OnceFunc(func() { discard(conn.Close()); s.forget(x) })
 	s.mu.Lock()
+	if s.closed {
+		s.mu.Unlock()
+		discard(conn.Close())
+		return nil
+	}
 	s.sessions[f.client] = x
+	s.answers.Add(1)
 	s.mu.Unlock()
 	s.relay.balancer.count(f.pool, f.backend, 1)
+	s.relay.flows.begin()
 	s.relay.flows.add(&x.flow)
 	go s.answer(x)
 	return x
@@ -154,22 +187,23 @@ func (s *udpSocket) answer(x *session) {
 		x.end()
 		s.relay.flows.remove(&x.flow)
 		s.relay.balancer.count(x.pool, x.backend, -1)
+		s.relay.flows.finish()
+		s.answers.Done()
 	}()
-	buffer := datagrams.Get().(*[65535]byte)
-	defer datagrams.Put(buffer)
 	for {
-		if err := x.conn.SetReadDeadline(x.expires()); err != nil {
+		if err := x.conn.SetReadDeadline(x.expires(s.relay)); err != nil {
 			return
 		}
-		n, err := x.conn.Read(buffer[:])
+		buffer, n, err := receiveOne(x.conn)
 		switch {
 		case err == nil:
 			x.answered.Store(true)
 			x.last.Store(time.Now().UnixNano())
-			_, err := s.conn.WriteToUDPAddrPort(buffer[:n], x.client)
+			_, err := s.listener.WriteToUDPAddrPort(buffer[:n], x.client)
 			discard(err) // a datagram lost is a datagram lost
+			datagrams.Put(buffer)
 		case errors.Is(err, os.ErrDeadlineExceeded):
-			if !time.Now().Before(x.expires()) {
+			if !time.Now().Before(x.expires(s.relay)) {
 				return
 			}
 		case errors.Is(err, syscall.ECONNREFUSED): // nobody listens there now; the client is not told, as by kube-proxy
@@ -179,10 +213,18 @@ func (s *udpSocket) answer(x *session) {
 	}
 }
 
-func (x *session) expires() time.Time {
-	timeout := udpUnanswered
-	if x.answered.Load() {
-		timeout = udpAnswered
+// receiveOne waits for a datagram, and takes a buffer only when there is one.
+func receiveOne(conn *net.UDPConn) (buffer *datagram, n int, err error) {
+	raw, err := conn.SyscallConn()
+	if err != nil {
+		return nil, 0, err
 	}
-	return time.Unix(0, x.last.Load()).Add(timeout)
+	readErr := raw.Read(func(fd uintptr) bool {
+		buffer = datagrams.Get().(*datagram)
+		if n, _, err = unix.Recvfrom(int(fd), buffer[:], unix.MSG_DONTWAIT); err != nil {
+			datagrams.Put(buffer)
+		}
+		return !errors.Is(err, unix.EAGAIN)
+	})
+	return buffer, n, errors.Join(readErr, err)
 }

@@ -16,23 +16,27 @@ const (
 	opApply    = "apply"    // forward what Delta says
 	opStatus   = "status"   // tell what is forwarded
 	opHandover = "handover" // give listeners and UDP clients away, keep connections
+	opGoOn     = "go on"    // in a handover: descriptors may come
+	opTaken    = "taken"    // in a handover: close yours
 	opExit     = "exit"     // end, and all connections with it
 )
 
 type request struct {
-	Op    string
-	Delta *model.Delta `json:",omitempty"`
+	Op          string
+	Delta       *model.Delta `json:",omitempty"`
+	Transparent bool         `json:",omitempty"` // apply: connections may have their client's address
 }
 
 type reply struct {
-	Err     string       `json:",omitempty"`
-	Build   string       `json:",omitempty"` // of the relay's binary, first on each connection
-	Delta   *model.Delta `json:",omitempty"` // status: the whole table
-	Open    []model.Key  `json:",omitempty"` // status: the frontends that have listeners
-	Flows   int          `json:",omitempty"` // status: connections and clients under way
-	Given   []given      `json:",omitempty"` // handover: what the next descriptors are
-	Memory  []remembered `json:",omitempty"` // handover: which clients belong where
-	Waiting bool         `json:",omitempty"` // handover: connections are left; deltas are welcome
+	Err    string       `json:",omitempty"`
+	Build  string       `json:",omitempty"` // of the relay's binary, first on each connection
+	Delta  *model.Delta `json:",omitempty"` // status: the whole table
+	Open   []model.Key  `json:",omitempty"` // status: the frontends that have listeners
+	Flows  int          `json:",omitempty"` // status: connections and clients under way
+	Given  []given      `json:",omitempty"` // handover: what the next descriptors are
+	Memory []remembered `json:",omitempty"` // handover: which clients belong where
+	// status: connections may have their client's address
+	Transparent bool `json:",omitempty"`
 }
 
 // link is one end of a connection between an agent and a relay, or two relays.

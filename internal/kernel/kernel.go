@@ -72,7 +72,7 @@ type Feature string
 const (
 	Scheduling        Feature = "scheduler"              // Pool.Scheduler; Value names the one lacked
 	Weights           Feature = "weights"                // Backend.Weight
-	ClientAddress     Feature = "client address"         // backends see the client's address where the model doesn't masquerade
+	ClientAddress     Feature = "client address"         // backends see the client's address where the model doesn't masquerade; Value may be RemoteOnly
 	LocalhostNodePort Feature = "node port on localhost" // frontends with a loopback address
 	SCTPProtocol      Feature = "SCTP"
 	SilentDrop        Feature = "silent drop" // Drop and Sources: the plane refuses instead; Value may name a protocol
@@ -80,3 +80,7 @@ const (
 	// Settings.Reserved, but to a port that no frontend has, passes.
 	UnservedPorts Feature = "unserved ports of external addresses"
 )
+
+// RemoteOnly, as the Value of a lack of ClientAddress, says that backends which
+// are pods on this node see the client's address, and others don't.
+const RemoteOnly = "remote"

@@ -1,0 +1,144 @@
+package userspace
+
+import (
+	"errors"
+	"fmt"
+	"net"
+	"os"
+	"time"
+
+	"golang.org/x/sys/unix"
+)
+
+// take asks the relay that has the socket for all that can be given.
+func (s *server) take() error {
+	l, _, err := connect(s.config.Socket)
+	if notRunning(err) {
+		return nil // it has ended meanwhile: nothing to take
+	}
+	if err != nil {
+		return err
+	}
+	if err := errors.Join(s.takeFrom(l), l.conn.Close()); err != nil {
+		return fmt.Errorf("take over: %w", err)
+	}
+	return nil
+}
+
+func (s *server) takeFrom(l *link) error {
+	if err := l.conn.SetDeadline(time.Now().Add(startTimeout)); err != nil {
+		return err
+	}
+	offer, err := l.ask(request{Op: opHandover})
+	if err != nil {
+		return err
+	}
+	if err := l.encoder.Encode(request{Op: opGoOn}); err != nil {
+		return err
+	}
+	files, err := receiveFiles(l.conn, len(offer.Given))
+	if err != nil {
+		return err
+	}
+	s.relay.balancer.remember(offer.Memory)
+	if err := s.relay.inherit(offer, files); err != nil {
+		return err
+	}
+	_, err = l.ask(request{Op: opTaken})
+	if errors.Is(err, errBroken) {
+		return nil // it has nothing left to do, or died: all is ours anyway
+	}
+	return err
+}
+
+// receiveFiles reads as many descriptors as were announced.
+func receiveFiles(conn *net.UnixConn, n int) ([]*os.File, error) {
+	var files []*os.File
+	first, oob := make([]byte, 1), make([]byte, unix.CmsgSpace(4*descriptorsAtOnce))
+	for len(files) < n {
+		got, size, flags, _, err := conn.ReadMsgUnix(first, oob)
+		switch {
+		case err != nil:
+			return nil, fmt.Errorf("receive sockets: %w", err)
+		case got == 0:
+			return nil, fmt.Errorf("receive sockets: %d of %d came", len(files), n)
+		case flags&unix.MSG_CTRUNC != 0:
+			return nil, errors.New("receive sockets: no descriptors left (RLIMIT_NOFILE)")
+		case first[0] != descriptorByte:
+			continue // the end of a JSON line
+		}
+		messages, err := unix.ParseSocketControlMessage(oob[:size])
+		if err != nil {
+			return nil, fmt.Errorf("receive sockets: %w", err)
+		}
+		for _, m := range messages {
+			fds, err := unix.ParseUnixRights(&m)
+			if err != nil {
+				return nil, fmt.Errorf("receive sockets: %w", err)
+			}
+			for _, fd := range fds {
+				files = append(files, os.NewFile(uintptr(fd), "inherited"))
+			}
+		}
+	}
+	return files, nil
+}
+
+// inherit opens what another relay had open, and goes on with its UDP clients.
+func (r *relay) inherit(offer reply, files []*os.File) error {
+	type client struct {
+		given
+		file *os.File
+	}
+	var clients []client
+	for i, g := range offer.Given {
+		if g.Client.IsValid() {
+			clients = append(clients, client{g, files[i]})
+			continue
+		}
+		r.inherited[g.Key] = files[i]
+	}
+	// What can't be opened here couldn't be there; the agent's next table tries
+	// again and reports it.
+	discard(r.apply(offer.Delta))
+	for k, file := range r.inherited {
+		discard(file.Close())
+		delete(r.inherited, k)
+	}
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	for _, c := range clients {
+		packets, err := net.FilePacketConn(c.file)
+		discard(c.file.Close())
+		if err != nil {
+			return fmt.Errorf("go on with client %s of %s: %w", c.Client, c.Key, err)
+		}
+		if s, ok := r.sockets[c.Key].(*udpSocket); ok {
+			s.begin(flow{key: c.Key, pool: c.Pool, backend: c.Backend, client: c.Client}, packets.(*net.UDPConn))
+		} else {
+			discard(packets.Close())
+		}
+	}
+	return nil
+}
+
+// memories lists the clients that belong somewhere.
+func (b *balancer) memories() []remembered {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	var list []remembered
+	for id, m := range b.pools {
+		for client, a := range m.clients {
+			list = append(list, remembered{id, client, a.backend, a.last})
+		}
+	}
+	return list
+}
+
+func (b *balancer) remember(list []remembered) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	for _, x := range list {
+		b.memory(x.Pool).clients[x.Client] = &affinity{backend: x.Backend, last: x.Last}
+	}
+}

@@ -4,8 +4,11 @@ import (
 	"fmt"
 	"net"
 	"net/netip"
+	"os"
 
 	utilnet "k8s.io/apimachinery/pkg/util/net"
+	"k8s.io/apimachinery/pkg/util/sets"
+	genericapiserver "k8s.io/apiserver/pkg/server"
 )
 
 // advertised is the address under which others find the server.
@@ -51,4 +54,27 @@ func interfaceAddresses() []netip.Addr {
 		}
 	}
 	return out
+}
+
+// subjectNames are the names by which clients may know the server.
+func (c *Config) subjectNames(serviceIP netip.Addr) (ips []net.IP, names []string) {
+	names = []string{genericapiserver.LoopbackClientServerNameOverride, "localhost", "kubernetes", "kubernetes.default", "kubernetes.default.svc", "kubernetes.default.svc.cluster.local"}
+	if host, err := os.Hostname(); err == nil {
+		names = append(names, host)
+	}
+	addresses := []netip.Addr{serviceIP, netip.MustParseAddr("127.0.0.1"), netip.IPv6Loopback(), c.AdvertiseAddress, c.BindAddress}
+	for _, san := range c.ExtraSANs {
+		if addr, err := netip.ParseAddr(san); err == nil {
+			addresses = append(addresses, addr)
+		} else {
+			names = append(names, san)
+		}
+	}
+	if c.BindAddress.IsUnspecified() {
+		addresses = append(addresses, interfaceAddresses()...)
+	}
+	for _, addr := range sets.New(addresses...).UnsortedList() {
+		ips = append(ips, net.IP(addr.AsSlice()))
+	}
+	return ips, names
 }

@@ -217,7 +217,7 @@ func TestAskedForNumbers(t *testing.T) {
 		nodePort int32
 		want     string
 	}{
-		{"10.96.0.10", 0, `spec.clusterIPs: Invalid value: ["10.96.0.10"]: failed to allocate IP 10.96.0.10: provided IP is already allocated`},
+		{"10.96.0.10", 0, `Service "b" is invalid: spec.clusterIPs: Invalid value: ["10.96.0.10"]: failed to allocate IP 10.96.0.10: provided IP is already allocated`},
 		{"10.96.0.1", 0, `spec.clusterIPs: Invalid value: ["10.96.0.1"]: failed to allocate IP 10.96.0.1: provided IP is already allocated`},
 		{"10.97.0.10", 0, `failed to allocate IP 10.97.0.10: the provided IP (10.97.0.10) is not in the valid range. The range of valid IPs is 10.96.0.0/16`},
 		{"10.96.0.0", 0, `is not in the valid range`},

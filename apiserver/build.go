@@ -2,13 +2,11 @@ package apiserver
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"net"
-	"net/netip"
-	"os"
 
 	"github.com/google/uuid"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/util/sets"
 	"k8s.io/apiserver/pkg/admission"
@@ -21,7 +19,6 @@ import (
 	"k8s.io/apiserver/pkg/util/compatibility"
 	"k8s.io/client-go/informers"
 	"k8s.io/client-go/kubernetes"
-	"k8s.io/client-go/rest"
 
 	"github.com/fairway-net/fairway/apiserver/allocator"
 	"github.com/fairway-net/fairway/apiserver/openapi"
@@ -58,13 +55,6 @@ func (s *Server) build(ctx context.Context) error {
 	}
 	s.loopback = config.LoopbackClientConfig
 	if err := s.admit(config); err != nil {
-		return err
-	}
-	config.SharedInformerFactory, err = newInformers(s.LoopbackConfig())
-	if err != nil {
-		return err
-	}
-	if err := initAdmission(config, s.LoopbackConfig()); err != nil {
 		return err
 	}
 	if s.generic, err = config.Complete().New("fairway", genericapiserver.NewEmptyDelegate()); err != nil {
@@ -119,57 +109,18 @@ func (s *Server) secure(config *genericapiserver.RecommendedConfig) error {
 	return err
 }
 
-// subjectNames are the names by which clients may know the server.
-func (c *Config) subjectNames(serviceIP netip.Addr) (ips []net.IP, names []string) {
-	names = []string{genericapiserver.LoopbackClientServerNameOverride, "localhost", "kubernetes", "kubernetes.default", "kubernetes.default.svc", "kubernetes.default.svc.cluster.local"}
-	if host, err := os.Hostname(); err == nil {
-		names = append(names, host)
-	}
-	addresses := []netip.Addr{serviceIP, netip.MustParseAddr("127.0.0.1"), netip.IPv6Loopback(), c.AdvertiseAddress, c.BindAddress}
-	for _, san := range c.ExtraSANs {
-		if addr, err := netip.ParseAddr(san); err == nil {
-			addresses = append(addresses, addr)
-		} else {
-			names = append(names, san)
-		}
-	}
-	if c.BindAddress.IsUnspecified() {
-		addresses = append(addresses, interfaceAddresses()...)
-	}
-	for _, addr := range sets.New(addresses...).UnsortedList() {
-		ips = append(ips, net.IP(addr.AsSlice()))
-	}
-	return ips, names
-}
-
 // admit sets up admission: nothing is created in a namespace that isn't there
 // or is going.
 func (s *Server) admit(config *genericapiserver.RecommendedConfig) error {
-	plugin, err := lifecycle.NewLifecycle(sets.New("default", "kube-system", "kube-public"))
-	if err != nil {
-		return fmt.Errorf("create namespace admission: %w", err)
-	}
-	config.AdmissionControl = plugin
-	return nil
-}
-
-func newInformers(config *rest.Config) (informers.SharedInformerFactory, error) {
-	client, err := kubernetes.NewForConfig(config)
-	if err != nil {
-		return nil, fmt.Errorf("create loopback client: %w", err)
-	}
-	return informers.NewSharedInformerFactory(client, 0), nil
-}
-
-func initAdmission(config *genericapiserver.RecommendedConfig, loopback *rest.Config) error {
-	plugin, ok := config.AdmissionControl.(*lifecycle.Lifecycle)
-	if !ok {
-		return errors.New("set up admission: unexpected plugin")
-	}
-	client, err := kubernetes.NewForConfig(loopback)
+	client, err := kubernetes.NewForConfig(s.LoopbackConfig())
 	if err != nil {
 		return fmt.Errorf("create loopback client: %w", err)
 	}
+	plugin, err := lifecycle.NewLifecycle(sets.New(metav1.NamespaceDefault, metav1.NamespaceSystem, metav1.NamespacePublic))
+	if err != nil {
+		return fmt.Errorf("create namespace admission: %w", err)
+	}
+	config.SharedInformerFactory = informers.NewSharedInformerFactory(client, 0)
 	plugin.SetExternalKubeClientSet(client)
 	plugin.SetExternalKubeInformerFactory(config.SharedInformerFactory)
 	if err := plugin.ValidateInitialization(); err != nil {

@@ -32,7 +32,9 @@ type Config struct {
 	// NodePortRange is where node ports come from.
 	NodePortRange utilnet.PortRange
 	// EtcdServers are the URLs of an existing etcd to use instead of the
-	// embedded one.
+	// embedded one. Several servers may use one; for a client to reach them
+	// all with the same kubeconfig, they need the same pki/ca.crt and
+	// pki/ca.key in their data directories.
 	EtcdServers []string
 	// EtcdCAFile, EtcdCertFile and EtcdKeyFile secure the connection to it.
 	EtcdCAFile, EtcdCertFile, EtcdKeyFile string

@@ -5,11 +5,9 @@ import (
 	"errors"
 	"fmt"
 	"net"
-	"net/http"
 	"os"
 	"path/filepath"
 	"strconv"
-	"time"
 
 	genericapiserver "k8s.io/apiserver/pkg/server"
 	"k8s.io/client-go/rest"
@@ -38,9 +36,6 @@ type Server struct {
 	stopped chan struct{}
 	err     error
 }
-
-// readyTimeout bounds the wait for the server to become ready.
-const readyTimeout = 60 * time.Second
 
 // Start starts a server and returns when it is ready: its API answers, and
 // the objects that every cluster has are there. It ends with ctx.
@@ -143,93 +138,6 @@ func (s *Server) release() error {
 		errs = append(errs, s.lock.Close())
 	}
 	return errors.Join(errs...)
-}
-
-// waitReady polls the server's own readiness.
-func (s *Server) waitReady(ctx context.Context) error {
-	client, err := rest.HTTPClientFor(s.loopback)
-	if err != nil {
-		return fmt.Errorf("create loopback client: %w", err)
-	}
-	ctx, cancel := context.WithTimeout(ctx, readyTimeout)
-	defer cancel()
-	for {
-		err := ready(ctx, client, s.loopback.Host+"/readyz")
-		if err == nil {
-			return nil
-		}
-		select {
-		case <-s.stopped:
-			return fmt.Errorf("start API server: %w", errors.Join(s.err, err))
-		case <-ctx.Done():
-			return fmt.Errorf("wait for API server to be ready: %w", errors.Join(ctx.Err(), err))
-		case <-time.After(20 * time.Millisecond):
-		}
-	}
-}
-
-func ready(ctx context.Context, client *http.Client, url string) error {
-	req, err := http.NewRequestWithContext(ctx, http.MethodGet, url, nil)
-	if err != nil {
-		return fmt.Errorf("ask for readiness: %w", err)
-	}
-	resp, err := client.Do(req)
-	if err != nil {
-		return fmt.Errorf("ask for readiness: %w", err)
-	}
-	if err := resp.Body.Close(); err != nil {
-		return fmt.Errorf("ask for readiness: %w", err)
-	}
-	if resp.StatusCode != http.StatusOK {
-		return fmt.Errorf("not ready: %s", resp.Status)
-	}
-	return nil
-}
-
-// URL is where the API is served.
-func (s *Server) URL() string { return s.url }
-
-// CA is the certificate authority of the server, PEM encoded.
-func (s *Server) CA() []byte { return s.authority.CertPEM }
-
-// AdminKubeconfig is the file by which administrators reach the server.
-func (s *Server) AdminKubeconfig() string { return AdminKubeconfig(s.config.DataDir) }
-
-// AdminKubeconfig is where a server with the given data directory writes the
-// administrator's kubeconfig.
-func AdminKubeconfig(dataDir string) string { return filepath.Join(dataDir, "admin.kubeconfig") }
-
-// LoopbackConfig is a client configuration for this process, with all rights
-// and without rate limits.
-func (s *Server) LoopbackConfig() *rest.Config {
-	c := rest.CopyConfig(s.loopback)
-	c.QPS = -1
-	c.WarningHandler = rest.NoWarnings{}
-	c.ContentType = "application/vnd.kubernetes.protobuf"
-	c.AcceptContentTypes = "application/vnd.kubernetes.protobuf,application/json"
-	return c
-}
-
-// NodeKubeconfig returns a kubeconfig with a node's rights.
-func (s *Server) NodeKubeconfig(node string) ([]byte, error) {
-	return s.Kubeconfig(nodePrefix+node, nodesGroup)
-}
-
-// Kubeconfig returns a kubeconfig for a user in the given groups.
-func (s *Server) Kubeconfig(user string, groups ...string) ([]byte, error) {
-	pair, err := s.authority.Client(user, groups...)
-	if err != nil {
-		return nil, err
-	}
-	return s.authority.Kubeconfig(s.url, user, pair)
-}
-
-func (s *Server) writeAdminKubeconfig() error {
-	data, err := s.Kubeconfig("admin", "system:masters")
-	if err != nil {
-		return err
-	}
-	return pki.WriteFile(s.AdminKubeconfig(), data, 0o600)
 }
 
 // Done is closed when the server has ended.

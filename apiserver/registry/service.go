@@ -30,6 +30,8 @@ const writeAttempts = 8
 
 // request is what one write needs to remember between the registry's hooks.
 type request struct {
+	// name is the Service's, for errors.
+	name string
 	plan *allocator.Plan
 	// asked maps the claims that the user asked for to the error that says
 	// they can't be had.
@@ -87,7 +89,7 @@ func (s *serviceREST) attempt(ctx context.Context, write func(context.Context) e
 			return err
 		}
 		if refusal := req.asked[claimed.Key]; refusal != nil {
-			return invalidService("", field.ErrorList{refusal})
+			return invalidService(req.name, field.ErrorList{refusal})
 		}
 	}
 	return apierrors.NewInternalError(err)
@@ -102,7 +104,7 @@ func (s *serviceREST) begin(ctx context.Context, svc, old *corev1.Service, dryRu
 	}
 	// The storage may call again, with a newer old object.
 	req.plan.Release()
-	req.asked = map[string]*field.Error{}
+	req.name, req.asked = svc.Name, map[string]*field.Error{}
 	if old != nil {
 		svc.Status = old.Status
 		keepAllocated(svc, old)

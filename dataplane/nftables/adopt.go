@@ -1,6 +1,7 @@
 package nftables
 
 import (
+	"iter"
 	"net/netip"
 	"slices"
 
@@ -9,33 +10,77 @@ import (
 
 // target is all that the kernel is to hold for a table.
 type target struct {
-	chains   []chain
-	elements []element
+	want   *model.Table
+	state  *state
+	chains []chain
 }
 
-// build works out the state and everything that follows for a table, keeping
-// what adopted says of numbers and slots.
-func build(want *model.Table, scheduler string, adopted map[string]adoptedPool, next uint32) (*state, *target) {
+// build works out the state for a table and what follows from it, keeping what
+// adopted says of numbers and slots.
+func build(want *model.Table, scheduler string, adopted map[string]adoptedPool, next uint32) *target {
 	st := newState(scheduler)
 	st.next = max(next, 1)
-	t := &target{chains: slices.Clone(fixedChains), elements: settingsElements(want.Settings)}
+	t := &target{want: want, state: st, chains: slices.Clone(fixedChains)}
 	for _, p := range want.SortedPools() {
 		if a, found := adopted[label(p.ID)]; found {
 			st.pools[p.ID] = &poolState{number: a.number, slots: a.slots}
 		}
-		_, after := st.setPool(p.ID, p)
-		t.elements = append(t.elements, after...)
-		t.chains = append(t.chains, st.chainsOf(st.pools[p.ID], st.chains)...)
+		ps := st.place(p)
+		st.countBackends(p, +1)
+		t.chains = append(t.chains, st.chainsOf(ps, st.chains)...)
 	}
 	for f := range want.Frontends() {
-		t.elements = append(t.elements, st.frontendElements(f)...)
 		st.countLoopback(f, +1)
 	}
-	for _, c := range t.chains {
-		t.elements = append(t.elements, c.entries...)
+	clear(st.renumbered) // no frontend is written yet
+	return t
+}
+
+// elements are all elements of the target, made one by one: all of them at once
+// would be what the agent takes most memory for.
+func (t *target) elements() iter.Seq[*element] {
+	return func(yield func(*element) bool) {
+		each := func(list []element) bool {
+			for i := range list {
+				if !yield(&list[i]) {
+					return false
+				}
+			}
+			return true
+		}
+		if !each(settingsElements(t.want.Settings)) {
+			return
+		}
+		for _, c := range t.chains {
+			if !each(c.entries) {
+				return
+			}
+		}
+		for _, ps := range t.state.pools {
+			if !each(t.state.poolElements(ps)) {
+				return
+			}
+		}
+		for key := range t.state.backends {
+			if e := backendElement(key); !yield(&e) {
+				return
+			}
+		}
+		for f := range t.want.Frontends() {
+			if !each(t.state.frontendElements(f)) {
+				return
+			}
+		}
 	}
-	clear(st.renumbered) // every frontend was written with the last numbers
-	return st, t
+}
+
+// elementList are all elements of the target at once.
+func (t *target) elementList() []element {
+	var list []element
+	for e := range t.elements() {
+		list = append(list, *e)
+	}
+	return list
 }
 
 // adoptedPool is what the kernel knows of a pool.
@@ -118,7 +163,13 @@ func (b *batch) replaceAll(c *contents, t *target) {
 		b.addSet(s)
 	}
 	b.addChains(t.chains)
-	b.elements(true, bySet(t.elements))
+	// Roughly what it takes, so as not to copy it again and again.
+	b.data = slices.Grow(b.data, 100*(3*t.want.NumFrontends()+t.want.NumPools()+2*len(t.state.backends)))
+	w := b.elementWriter(true)
+	for e := range t.elements() {
+		w.put(e)
+	}
+	w.finish()
 }
 
 func (b *batch) addChains(chains []chain) {
@@ -157,14 +208,13 @@ func (b *batch) repair(c *contents, t *target) {
 			b.addRules(&list[i])
 		}
 	}
-	b.elements(true, bySet(p.add))
+	b.elements(true, p.add)
 }
 
 // compare plans what makes the elements in the kernel those of the target.
 func (p *plan) compare(c *contents, t *target) {
 	var wantIntervals []element
-	for i := range t.elements {
-		e := &t.elements[i]
+	for e := range t.elements() {
 		if e.set.isInterval() {
 			wantIntervals = append(wantIntervals, *e)
 			continue

@@ -134,35 +134,70 @@ func (b *batch) flushSet(name string) {
 // attributes end at 64 KiB.
 const elementBytes = 32 << 10
 
-// elements adds or deletes elements, those of one set beside each other in as
-// few messages as possible.
+// elements adds or deletes elements.
 func (b *batch) elements(add bool, list []element) {
+	w := b.elementWriter(add)
+	for i := range list {
+		w.put(&list[i])
+	}
+	w.finish()
+}
+
+// elementWriter brings elements of one set together, so that a message holds
+// many.
+type elementWriter struct {
+	b    *batch
+	add  bool
+	open []openMessage // by set
+}
+
+// openMessage is a message to which elements are still added.
+type openMessage struct {
+	data  wire
+	list  int // where in data the list begins
+	count int
+	first string // the key of the first element
+}
+
+func (b *batch) elementWriter(add bool) *elementWriter {
+	return &elementWriter{b: b, add: add, open: make([]openMessage, len(sets))}
+}
+
+func (w *elementWriter) put(e *element) {
+	m := &w.open[e.set.id-1]
+	if m.count == 0 {
+		m.data = m.data[:0]
+		m.data.str(unix.NFTA_SET_ELEM_LIST_TABLE, tableName)
+		m.data.str(unix.NFTA_SET_ELEM_LIST_SET, e.set.name)
+		m.list = m.data.open(unix.NFTA_SET_ELEM_LIST_ELEMENTS)
+		m.first = e.key
+	}
+	e.write(&m.data, w.add)
+	m.count++
+	if len(m.data) > elementBytes {
+		w.end(e.set, m)
+	}
+}
+
+func (w *elementWriter) end(s *set, m *openMessage) {
 	typ, flags, verb := unix.NFT_MSG_DELSETELEM, uint16(0), "delete"
-	if add {
+	if w.add {
 		typ, flags, verb = unix.NFT_MSG_NEWSETELEM, uint16(unix.NLM_F_CREATE|unix.NLM_F_EXCL), "add"
 	}
-	for len(list) > 0 {
-		s := list[0].set
-		var w wire
-		w.str(unix.NFTA_SET_ELEM_LIST_TABLE, tableName)
-		w.str(unix.NFTA_SET_ELEM_LIST_SET, s.name)
-		at := w.open(unix.NFTA_SET_ELEM_LIST_ELEMENTS)
-		n := 0
-		for n < len(list) && list[n].set == s && len(w) < elementBytes {
-			e := &list[n]
-			if !add {
-				e = &element{set: &set{}, key: e.key, keyEnd: e.keyEnd, end: e.end}
-			}
-			e.write(&w)
-			n++
+	what := fmt.Sprintf("%s %d elements of %s %s", verb, m.count, s.kind(), s.name)
+	if m.count == 1 {
+		what = fmt.Sprintf("%s element %s of %s %s", verb, format(s.key, m.first), s.kind(), s.name)
+	}
+	m.data.close(m.list)
+	w.b.add(typ, flags, m.data, what)
+	m.count = 0
+}
+
+func (w *elementWriter) finish() {
+	for i := range w.open {
+		if w.open[i].count > 0 {
+			w.end(sets[i], &w.open[i])
 		}
-		w.close(at)
-		what := fmt.Sprintf("%s %d elements of %s %s", verb, n, s.kind(), s.name)
-		if n == 1 {
-			what = fmt.Sprintf("%s element %s of %s %s", verb, format(s.key, list[0].key), s.kind(), s.name)
-		}
-		b.add(typ, flags, w, what)
-		list = list[n:]
 	}
 }
 

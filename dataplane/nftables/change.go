@@ -121,14 +121,14 @@ func (p *plan) settings(before, after []element) {
 // write writes what the plan says of elements.
 func (b *batch) write(p *plan) {
 	b.remove(p)
-	b.elements(true, bySet(p.add))
+	b.elements(true, p.add)
 }
 
 func (b *batch) remove(p *plan) {
 	for _, s := range p.flush {
 		b.flushSet(s.name)
 	}
-	b.elements(false, bySet(p.remove))
+	b.elements(false, p.remove)
 }
 
 func (p *plan) pool(st *state, id model.PoolID, pool *model.Pool) {
@@ -197,31 +197,6 @@ type backendPlace struct {
 }
 
 func (e *element) isBackend() bool { return e.set == v4.backends || e.set == v6.backends }
-
-// bySet brings elements of one set together, so that one message holds them.
-func bySet(list []element) []element {
-	if len(list) < 2 {
-		return list
-	}
-	order := make(map[*set]int, len(sets))
-	for i, s := range sets {
-		order[s] = i
-	}
-	counts := make([]int, len(sets)+1)
-	for i := range list {
-		counts[order[list[i].set]+1]++
-	}
-	for i := 1; i < len(counts); i++ {
-		counts[i] += counts[i-1]
-	}
-	out := make([]element, len(list))
-	for i := range list {
-		at := order[list[i].set]
-		out[counts[at]] = list[i]
-		counts[at]++
-	}
-	return out
-}
 
 func (st *state) countLoopback(f *model.Frontend, by int) {
 	if f != nil && f.Addr.Is4() && f.Addr.IsLoopback() {

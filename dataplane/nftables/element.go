@@ -58,8 +58,9 @@ func (e *element) sameValue(o *element) bool {
 	return e.data == o.data && e.verdict == o.verdict && e.comment == o.comment
 }
 
-// write appends the element as a member of an element list.
-func (e *element) write(w *wire) {
+// write appends the element as a member of an element list. To delete it, its
+// key is enough.
+func (e *element) write(w *wire, whole bool) {
 	item := w.open(listElem)
 	key := w.open(unix.NFTA_SET_ELEM_KEY)
 	w.attr(unix.NFTA_DATA_VALUE, []byte(e.key))
@@ -72,6 +73,9 @@ func (e *element) write(w *wire) {
 	switch {
 	case e.end:
 		w.u32(unix.NFTA_SET_ELEM_FLAGS, unix.NFT_SET_ELEM_INTERVAL_END)
+	case !whole:
+		w.close(item)
+		return
 	case e.set.isVerdictMap():
 		data := w.open(unix.NFTA_SET_ELEM_DATA)
 		v := w.open(unix.NFTA_DATA_VERDICT)

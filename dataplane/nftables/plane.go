@@ -142,12 +142,13 @@ func (p *Plane) difference(c *contents, want *model.Table) *batch {
 	var t *target
 	if c.usable() {
 		adopted, next := c.adopt()
-		p.state, t = build(want, p.options.Scheduler, adopted, next)
+		t = build(want, p.options.Scheduler, adopted, next)
 		b.repair(c, t)
 	} else {
-		p.state, t = build(want, p.options.Scheduler, nil, 1)
+		t = build(want, p.options.Scheduler, nil, 1)
 		b.replaceAll(c, t)
 	}
+	p.state = t.state
 	return b
 }
 

@@ -15,7 +15,7 @@ import (
 // Render says what the plane would put into the kernel for a table: see
 // dataplane.Kind.
 func Render(t *model.Table, options kernel.Options) ([]kernel.Object, error) {
-	_, target := build(t, options.Scheduler, nil, 1)
+	target := build(t, options.Scheduler, nil, 1)
 	list := []kernel.Object{{Kind: "table", Name: "inet " + tableName, Text: tableComment}}
 	for _, s := range sets {
 		list = append(list, setObject(s))
@@ -24,7 +24,7 @@ func Render(t *model.Table, options kernel.Options) ([]kernel.Object, error) {
 		c := &target.chains[i]
 		list = append(list, kernel.Object{Kind: "chain", Name: c.name, Text: c.text()})
 	}
-	return sorted(append(list, elementObjects(target.elements)...)), nil
+	return sorted(append(list, elementObjects(target.elementList())...)), nil
 }
 
 // Objects reads back what the kernel holds: see dataplane.Plane. Chains that

@@ -116,7 +116,7 @@ func concat(values ...value) value {
 }
 
 func lookup(s *set, source uint32) *expr.Lookup {
-	return &expr.Lookup{SourceRegister: source, SetName: s.name, SetID: setID(s.name)}
+	return &expr.Lookup{SourceRegister: source, SetName: s.name, SetID: s.inBatch()}
 }
 
 // in is true if the key is in the set, notIn if it isn't.
@@ -230,6 +230,6 @@ func update(op uint32, s *set, key, data value, timeout time.Duration) part {
 	text += " : " + data.text + " }"
 	exprs := append(key.load(0), data.load(key.words)...)
 	return part{text, append(exprs, expression(&expr.Dynset{
-		SrcRegKey: register(0), SrcRegData: register(key.words), SetName: s.name, SetID: setID(s.name),
+		SrcRegKey: register(0), SrcRegData: register(key.words), SetName: s.name, SetID: s.inBatch(),
 		Operation: op, Timeout: timeout}))}
 }

@@ -15,12 +15,12 @@ const scriptFile = "fairway.nft"
 // Script is what Render says as input for `nft -f`, which replaces the table
 // by it.
 func Script(t *model.Table, options kernel.Options) (map[string]string, error) {
-	_, target := build(t, options.Scheduler, nil, 1)
+	target := build(t, options.Scheduler, nil, 1)
 	var b strings.Builder
 	header := "table inet " + tableName
 	fmt.Fprintf(&b, "%s\ndelete %s\n%s {\n\tcomment %q\n", header, header, header, tableComment)
 	elements := map[*set][]element{}
-	for _, e := range target.elements {
+	for _, e := range target.elementList() {
 		elements[e.set] = append(elements[e.set], e)
 	}
 	for _, s := range sets {

@@ -51,6 +51,7 @@ var (
 // set is a set, or a map if it has values.
 type set struct {
 	name    string
+	id      uint32 // its place in sets, from 1
 	key     []fieldType
 	value   []fieldType
 	flags   uint32 // NFT_SET_INTERVAL; what follows from the types is added
@@ -115,7 +116,7 @@ func (s *set) describe() wire {
 		w.u32(unix.NFTA_SET_DATA_TYPE, magic)
 		w.u32(unix.NFTA_SET_DATA_LEN, size)
 	}
-	w.u32(unix.NFTA_SET_ID, setID(s.name))
+	w.u32(unix.NFTA_SET_ID, s.id)
 	if s.size != 0 || len(s.key) > 1 {
 		desc := w.open(unix.NFTA_SET_DESC)
 		if s.size != 0 {
@@ -148,16 +149,6 @@ func (s *set) userdata() []byte {
 		data = userdata.AppendUint32(data, userdata.NFTNL_UDATA_SET_DATABYTEORDER, hostEndian)
 	}
 	return userdata.AppendString(data, commentOfSet, s.comment)
-}
-
-// setID is the number by which rules of the same transaction name the set.
-func setID(name string) uint32 {
-	for i, s := range sets {
-		if s.name == name {
-			return uint32(i + 1)
-		}
-	}
-	return 0
 }
 
 func names(types []fieldType) string {

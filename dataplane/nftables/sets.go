@@ -41,8 +41,21 @@ var (
 	choosers = newChooserSets()
 	v4       = newFamilySets("4", ipv4, "ip")
 	v6       = newFamilySets("6", ipv6, "ip6")
-	sets     = slices.Concat([]*set{podInterfaces, pools, fresh, learn, learners}, choosers[:], v4.all(), v6.all())
+	sets     = numbered(slices.Concat([]*set{podInterfaces, pools, fresh, learn, learners}, choosers[:], v4.all(), v6.all()))
 )
+
+// inBatch is the number by which rules of the same transaction name the set.
+// That it mentions sets has them numbered before rules are made.
+func (s *set) inBatch() uint32 {
+	return sets[s.id-1].id
+}
+
+func numbered(list []*set) []*set {
+	for i, s := range list {
+		s.id = uint32(i + 1)
+	}
+	return list
+}
 
 // newChooserSets are the only verdict maps beside learners. They must stay
 // small: the kernel walks through all elements of all verdict maps, to see that

@@ -66,9 +66,17 @@ func (st *state) setPool(id model.PoolID, p *model.Pool) (before, after []elemen
 		delete(st.pools, id)
 		return before, nil
 	}
+	ps = st.place(p)
+	after = st.poolElements(ps)
+	return before, append(after, st.countBackends(p, +1)...)
+}
+
+// place gives a pool its number, slots and members.
+func (st *state) place(p *model.Pool) *poolState {
+	ps := st.pools[p.ID]
 	if ps == nil {
 		ps = &poolState{}
-		st.pools[id] = ps
+		st.pools[p.ID] = ps
 	}
 	ps.pool = p
 	ps.slots = assign(ps.slots, p.Backends)
@@ -76,8 +84,7 @@ func (st *state) setPool(id model.PoolID, p *model.Pool) (before, after []elemen
 		ps.number = st.newNumber()
 	}
 	st.setMembers(ps)
-	after = st.poolElements(ps)
-	return before, append(after, st.countBackends(p, +1)...)
+	return ps
 }
 
 // newNumber gives a number that no pool ever had: session affinity may still

@@ -36,7 +36,7 @@ func Run(ctx context.Context, out io.Writer, config lab.Config) (err error) {
 			fmt.Fprintf(out, "\nEverything is removed. All answers were right.\n")
 		}
 	}()
-	fmt.Fprintf(out, "lab %q: %d nodes, mode %s, up in %v\n", config.Name, config.Nodes, config.Mode, time.Since(began).Round(10*time.Millisecond))
+	fmt.Fprintf(out, "lab %q: %d nodes, up in %v\n", config.Name, config.Nodes, time.Since(began).Round(10*time.Millisecond))
 	d := &demo{out: out, config: config, ask: 20}
 	if d.client, err = lab.Client(config.Name); err != nil {
 		return err
@@ -72,18 +72,21 @@ func (d *demo) apply(ctx context.Context) error {
 }
 
 func (d *demo) waitForPods(ctx context.Context) error {
-	return poll(ctx, func() error {
-		list, err := d.client.AppsV1().Deployments("default").List(ctx, metav1.ListOptions{})
-		if err != nil {
-			return fmt.Errorf("list deployments: %w", err)
+	return poll(ctx, func() error { return d.podsAvailable(ctx) })
+}
+
+// podsAvailable says which Deployment's pods aren't there yet.
+func (d *demo) podsAvailable(ctx context.Context) error {
+	list, err := d.client.AppsV1().Deployments("default").List(ctx, metav1.ListOptions{})
+	if err != nil {
+		return fmt.Errorf("list deployments: %w", err)
+	}
+	for _, dep := range list.Items {
+		if dep.Status.ObservedGeneration < dep.Generation || dep.Status.AvailableReplicas < *dep.Spec.Replicas {
+			return fmt.Errorf("deployment %s: %d of %d pods available", dep.Name, dep.Status.AvailableReplicas, *dep.Spec.Replicas)
 		}
-		for _, dep := range list.Items {
-			if dep.Status.ObservedGeneration < dep.Generation || dep.Status.AvailableReplicas < *dep.Spec.Replicas {
-				return fmt.Errorf("deployment %s: %d of %d pods available", dep.Name, dep.Status.AvailableReplicas, *dep.Spec.Replicas)
-			}
-		}
-		return nil
-	})
+	}
+	return nil
 }
 
 // check asks every Service from everywhere.
@@ -93,6 +96,9 @@ func (d *demo) check(ctx context.Context) error {
 		return err
 	}
 	defer func() { _ = vantages.close() }() // of no consequence for the answers
+	if err := d.printMode(ctx, vantages.node); err != nil {
+		return err
+	}
 	outside, err := echo.Start("client", []echo.Port{{Number: 9376}}, vantages.client.ns.Do)
 	if err != nil {
 		return err
@@ -109,8 +115,26 @@ func (d *demo) check(ctx context.Context) error {
 		if err := d.checkService(ctx, &s, vantages); err != nil {
 			return err
 		}
+		if s.Name == "hello-service2" {
+			if err := d.checkRollOut(ctx, targets(&s, vantages.nodes), vantages); err != nil {
+				return err
+			}
+		}
 	}
 	return nil
+}
+
+// printMode prints which data plane the agents chose, as one of them says.
+func (d *demo) printMode(ctx context.Context, node vantage) error {
+	if d.config.Mode == lab.NoMode {
+		return nil
+	}
+	mode, err := node.get(ctx, "http://127.0.0.1:10249/proxyMode")
+	if err != nil {
+		return fmt.Errorf("ask the agent for its mode: %w", err)
+	}
+	_, err = fmt.Fprintf(d.out, "data plane: %s\n", mode)
+	return err
 }
 
 func (d *demo) checkService(ctx context.Context, s *corev1.Service, from *vantages) error {
@@ -126,7 +150,7 @@ func (d *demo) checkService(ctx context.Context, s *corev1.Service, from *vantag
 			}
 		}
 	}
-	return nil
+	return d.checkRefusal(ctx, s, from)
 }
 
 // poll tries until it succeeds or patience ends, and returns the last error.

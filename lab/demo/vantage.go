@@ -5,8 +5,10 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"maps"
 	"net"
 	"net/http"
+	"slices"
 	"strings"
 	"time"
 
@@ -32,29 +34,19 @@ type vantages struct {
 
 // vantages opens a pod, a node and the outside client.
 func (d *demo) vantages(ctx context.Context) (*vantages, error) {
-	pods, err := d.client.CoreV1().Pods("default").List(ctx, metav1.ListOptions{LabelSelector: "app=hello"})
-	if err != nil {
-		return nil, fmt.Errorf("list pods: %w", err)
-	}
-	if len(pods.Items) == 0 {
-		return nil, errors.New("no pod to ask from")
-	}
-	pod := pods.Items[0].Name
 	last := lab.NodeName(d.config.Nodes)
-	v := &vantages{
-		pod:    vantage{name: "pod " + pod},
-		node:   vantage{name: "node " + last},
-		client: vantage{name: "outside"},
+	v := &vantages{}
+	if err := v.openPod(ctx, d); err != nil {
+		return nil, err
 	}
-	for namespace, place := range map[string]*vantage{
-		topology.PodNamespace(d.config.Name, kubelet.PodName("default", pod)): &v.pod,
-		topology.HostNamespace(d.config.Name, last):                           &v.node,
-		topology.HostNamespace(d.config.Name, "client"):                       &v.client,
-	} {
-		if place.ns, err = netns.Open(namespace); err != nil {
+	for name, place := range map[string]*vantage{last: &v.node, "client": &v.client} {
+		ns, err := netns.Open(topology.HostNamespace(d.config.Name, name))
+		if err != nil {
 			return nil, err
 		}
+		*place = vantage{name: name, ns: ns}
 	}
+	v.node.name, v.client.name = "node "+last, "outside"
 	nodes, err := d.client.CoreV1().Nodes().List(ctx, metav1.ListOptions{})
 	if err != nil {
 		return nil, fmt.Errorf("list nodes: %w", err)
@@ -67,6 +59,32 @@ func (d *demo) vantages(ctx context.Context) (*vantages, error) {
 		}
 	}
 	return v, nil
+}
+
+// openPod opens the first pod of the Deployment hello.
+func (v *vantages) openPod(ctx context.Context, d *demo) error {
+	pods, err := d.podNames(ctx)
+	if err != nil {
+		return err
+	}
+	if len(pods) == 0 {
+		return errors.New("no pod to ask from")
+	}
+	pod := slices.Min(slices.Collect(maps.Keys(pods)))
+	ns, err := netns.Open(topology.PodNamespace(d.config.Name, kubelet.PodName("default", pod)))
+	if err != nil {
+		return err
+	}
+	v.pod = vantage{name: "pod " + pod, ns: ns}
+	return nil
+}
+
+// reopenPod opens another pod when the first has been replaced.
+func (v *vantages) reopenPod(ctx context.Context, d *demo) error {
+	if err := v.pod.ns.Close(); err != nil {
+		return err
+	}
+	return v.openPod(ctx, d)
 }
 
 func (v *vantages) all() []vantage { return []vantage{v.pod, v.node, v.client} }
@@ -93,8 +111,13 @@ func (v vantage) ask(ctx context.Context, t target) (string, error) {
 	if t.network == "udp" {
 		return v.askDatagram(ctx, t)
 	}
+	return v.get(ctx, t.String()+"/hostname")
+}
+
+// get gets a page on a connection of its own.
+func (v vantage) get(ctx context.Context, url string) (string, error) {
 	client := http.Client{Transport: &http.Transport{DialContext: v.dial, DisableKeepAlives: true}}
-	r, err := http.NewRequestWithContext(ctx, http.MethodGet, t.String()+"/hostname", nil)
+	r, err := http.NewRequestWithContext(ctx, http.MethodGet, url, nil)
 	if err != nil {
 		return "", err
 	}

@@ -46,8 +46,8 @@ type cluster struct {
 	client *fake.Clientset
 	broken bool // pods don't become ready
 
-	mu                 sync.Mutex
-	most, fewest, ends int // pods alive and available at any time
+	mu           sync.Mutex
+	most, fewest int // pods alive and available at any time
 }
 
 func start(t *testing.T, d *appsv1.Deployment) *cluster {

@@ -88,6 +88,9 @@ func TestHTTP(t *testing.T) {
 				t.Fatal(err)
 			}
 			body, err := io.ReadAll(resp.Body)
+			if err := resp.Body.Close(); err != nil {
+				t.Error(err)
+			}
 			if err != nil || resp.StatusCode != http.StatusOK || string(body) != want {
 				t.Errorf("GET %s: %s %q, %v; want %q", path, resp.Status, body, err, want)
 			}

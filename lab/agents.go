@@ -1,0 +1,75 @@
+package lab
+
+import (
+	"context"
+	"fmt"
+	"net/http"
+	"path/filepath"
+	"time"
+
+	"github.com/fairway-net/fairway/lab/topology"
+)
+
+// startAgents starts the nodes' agents and waits for them.
+func (s *supervisor) startAgents(ctx, within context.Context, nodes []*topology.Node) error {
+	if s.config.Mode == NoMode {
+		return nil
+	}
+	for _, n := range nodes {
+		s.startAgent(ctx, n)
+	}
+	for _, n := range nodes {
+		if err := waitAgent(within, n); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// startAgent keeps a node's agent running.
+func (s *supervisor) startAgent(ctx context.Context, n *topology.Node) {
+	pods := topology.DefaultOptions()
+	args := []string{
+		"agent", "--kubeconfig", s.api.nodeKubeconfig, "--node-name", n.Name, "--mode", s.config.Mode,
+		"--state-dir", filepath.Join(Dir(s.config.Name), n.Name),
+		"--cluster-cidr", pods.Pods4.String(), "--cluster-cidr", pods.Pods6.String(),
+	}
+	for _, cidr := range texts(s.config.ServiceCIDRs) {
+		args = append(args, "--service-cidr", cidr)
+	}
+	args = append(args, s.config.AgentArgs...)
+	r := &role{
+		lab: s.config.Name, name: "agent-" + n.Name, cgroup: n.Name + "/agent",
+		start: n.Start, args: func() []string { return args },
+	}
+	began := time.Now()
+	s.group.Go(func() error {
+		return r.run(ctx, func() bool { return time.Since(began) > 5*time.Second })
+	})
+}
+
+// waitAgent waits until the node's agent says that it has programmed the kernel.
+func waitAgent(ctx context.Context, n *topology.Node) error {
+	client := http.Client{Transport: &http.Transport{DialContext: n.DialContext, DisableKeepAlives: true}}
+	err := poll(ctx, func() error {
+		r, err := http.NewRequestWithContext(ctx, http.MethodGet, "http://127.0.0.1:10256/healthz", nil)
+		if err != nil {
+			return err
+		}
+		resp, err := client.Do(r)
+		if err != nil {
+			return err
+		}
+		if err := resp.Body.Close(); err != nil {
+			return err
+		}
+		if resp.StatusCode != http.StatusOK {
+			return fmt.Errorf("health check says %s", resp.Status)
+		}
+		return nil
+	})
+	if err != nil {
+		return fmt.Errorf("wait for the agent of %s: %w", n.Name, err)
+	}
+	return nil
+}

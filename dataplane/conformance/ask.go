@@ -45,20 +45,6 @@ func (a Answer) String() string {
 // port-unreachable.
 const unreachable Outcome = "unreachable"
 
-// Connect opens a connection, or a UDP socket, from the party. An error means
-// that the outcome was none of connecting.
-func (s *Stage) connect(p Probe, wait time.Duration) (conn net.Conn, err error) {
-	err = s.hosts[p.From.Name].Do(func() error {
-		if p.Proto == model.SCTP {
-			conn, err = dialSCTP(p.To, wait)
-		} else {
-			conn, err = net.DialTimeout(p.Proto.String(), p.To.String(), wait)
-		}
-		return err
-	})
-	return conn, err
-}
-
 // ask makes one connection and asks who is there.
 func (s *Stage) ask(p Probe, wait time.Duration) Answer {
 	conn, err := s.connect(p, wait)

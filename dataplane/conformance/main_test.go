@@ -8,11 +8,19 @@ import (
 	"github.com/fairway-net/fairway/dataplane/userspace"
 )
 
-// TestMain lets the test binary be a plane's process, too.
+// TestMain lets the test binary be a plane's process, too, and the one that makes sockets
+// in the node's cgroup.
 func TestMain(m *testing.M) {
 	userspace.Main() // returns unless this process is a relay
 	if kind := os.Getenv(KindEnv); kind != "" {
 		if err := Serve(kind, os.Getenv(StateDirEnv), os.Stdin, os.Stdout); err != nil {
+			fmt.Fprintln(os.Stderr, err)
+			os.Exit(1)
+		}
+		return
+	}
+	if os.Getenv(SocketsEnv) != "" {
+		if err := ServeSockets(); err != nil {
 			fmt.Fprintln(os.Stderr, err)
 			os.Exit(1)
 		}

@@ -27,6 +27,8 @@ type Stage struct {
 	hosts   map[string]*topology.Host
 	servers []*echo.Server
 	before  snapshot // of the node, without a plane
+	cgroup  string   // the node's; "" where there is no cgroup v2
+	sockets *sockets // makes the sockets of the node and its pods; nil without cgroup
 }
 
 var stages atomic.Int64
@@ -81,7 +83,23 @@ func (s *Stage) build() error {
 			return err
 		}
 	}
+	if err := s.useCgroup(); err != nil {
+		return err
+	}
 	return s.route()
+}
+
+// useCgroup gives the node a cgroup, in which its processes and sockets are.
+func (s *Stage) useCgroup() (err error) {
+	s.cgroup, err = s.node.Cgroup()
+	if errors.Is(err, topology.ErrNoCgroup) {
+		return nil
+	}
+	if err != nil {
+		return err
+	}
+	s.sockets, err = startSockets(s.cgroup)
+	return err
 }
 
 // route lets client and peer reach Services through the node, and the client
@@ -155,11 +173,7 @@ func (s *Stage) listen(p Party) error {
 
 // Start starts a plane's process on the node.
 func (s *Stage) Start(kind, stateDir string) (*Process, error) {
-	cgroup, err := s.node.Cgroup()
-	if err != nil && !errors.Is(err, topology.ErrNoCgroup) {
-		return nil, err
-	}
-	return StartProcess(kind, stateDir, s.node.NS, cgroup)
+	return StartProcess(kind, stateDir, s.node.NS, s.cgroup)
 }
 
 // Close removes the stage.
@@ -169,6 +183,10 @@ func (s *Stage) Close() error {
 		errs = append(errs, server.Close())
 	}
 	s.servers = nil
+	if s.sockets != nil {
+		errs = append(errs, s.sockets.close())
+		s.sockets = nil
+	}
 	return errors.Join(append(errs, s.lab.Remove())...)
 }
 

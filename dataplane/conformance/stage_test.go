@@ -1,6 +1,8 @@
 package conformance
 
 import (
+	"fmt"
+	"os"
 	"strings"
 	"testing"
 	"time"
@@ -143,5 +145,27 @@ func TestLoadFindsGaps(t *testing.T) {
 	err := playBare(t, s, strings.Replace(bareTranslation, "run nft add table ip bare", "run nft flush table ip bare", 1)+load+gap+"unload x\n"+bareService)
 	if err == nil || !strings.Contains(err.Error(), "expected all to be answered") {
 		t.Errorf("got %v", err)
+	}
+}
+
+// TestNodeCgroup: sockets of the node are made where eBPF programs of its plane
+// see them.
+func TestNodeCgroup(t *testing.T) {
+	s := newStage(t)
+	if s.sockets == nil {
+		t.Skip("NOT TESTED: no cgroup v2 is mounted here")
+	}
+	text, err := os.ReadFile(fmt.Sprintf("/proc/%d/cgroup", s.sockets.cmd.Process.Pid))
+	if err != nil {
+		t.Fatal(err)
+	}
+	path := ""
+	for _, line := range split(string(text)) {
+		if rest, ok := strings.CutPrefix(line, "0::"); ok { // version 2
+			path = rest
+		}
+	}
+	if path == "" || path == "/" || !strings.HasSuffix(s.cgroup, path) {
+		t.Errorf("the maker of sockets is in %q, expected %s", path, s.cgroup)
 	}
 }

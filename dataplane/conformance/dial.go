@@ -7,28 +7,52 @@ import (
 	"time"
 
 	"golang.org/x/sys/unix"
+
+	"github.com/fairway-net/fairway/model"
 )
 
-// dialSCTP opens a one-to-one style SCTP association (RFC 6458, section 4). Go's
-// net package takes the socket for a TCP one, which it behaves like.
-func dialSCTP(to netip.AddrPort, wait time.Duration) (net.Conn, error) {
-	family, address := sockaddr(to)
-	fd, err := unix.Socket(family, unix.SOCK_STREAM|unix.SOCK_CLOEXEC|unix.SOCK_NONBLOCK, unix.IPPROTO_SCTP)
-	if err != nil {
-		return nil, os.NewSyscallError("socket", err)
+// connect opens a connection, or a connected UDP socket, from the party. SCTP
+// sockets are of one-to-one style (RFC 6458, section 4), which Go's net package
+// takes for TCP ones: they behave like them.
+func (s *Stage) connect(p Probe, wait time.Duration) (net.Conn, error) {
+	family, to := sockaddr(p.To)
+	kind := unix.SOCK_STREAM
+	if p.Proto == model.UDP {
+		kind = unix.SOCK_DGRAM
 	}
-	f := os.NewFile(uintptr(fd), "sctp")
-	defer f.Close()
-	if err := reportICMP(fd, family); err != nil {
+	fd, err := s.socket(p.From, family, kind, int(p.Proto))
+	if err != nil {
 		return nil, err
 	}
-	if err := unix.Connect(fd, address); err != nil && err != unix.EINPROGRESS {
+	f := os.NewFile(uintptr(fd), p.Proto.String())
+	defer f.Close()
+	if p.Proto == model.SCTP {
+		if err := reportICMP(fd, family); err != nil {
+			return nil, err
+		}
+	}
+	if err := unix.Connect(fd, to); err != nil && err != unix.EINPROGRESS {
 		return nil, os.NewSyscallError("connect", err)
 	}
 	if err := waitConnected(fd, wait); err != nil {
 		return nil, err
 	}
 	return net.FileConn(f)
+}
+
+// socket makes a non-blocking socket in the party's namespace, and, if the party
+// is or runs on the node, in the node's cgroup: that is where eBPF programs for
+// sockets look, whoever uses the socket later.
+func (s *Stage) socket(from Party, family, kind, proto int) (fd int, err error) {
+	kind |= unix.SOCK_CLOEXEC | unix.SOCK_NONBLOCK
+	if from.Node == NodeName && s.sockets != nil {
+		return s.sockets.make(s.hosts[from.Name].NS.Name(), family, kind, proto)
+	}
+	err = s.hosts[from.Name].Do(func() error {
+		fd, err = unix.Socket(family, kind, proto)
+		return os.NewSyscallError("socket", err)
+	})
+	return fd, err
 }
 
 func sockaddr(to netip.AddrPort) (family int, address unix.Sockaddr) {

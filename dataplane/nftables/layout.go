@@ -86,28 +86,6 @@ func refusals() []chain {
 	return []chain{refuse, discard, unserved}
 }
 
-// outgoingChains see the first packet of a translated connection again when it
-// has its backend's address.
-func outgoingChains() []chain {
-	leaving := []rule{newRule(noPriority), newRule(jump("recall")), newRule(masqueraded, goTo("leaving-masqueraded")),
-		newRule(jump("remember")), newRule(noPriority)}
-	leaving = append(leaving, eachFamily(func(f *family) rule {
-		return newRule(f.only(), in(concat(f.saddr, f.daddr, l4proto, dport), f.backends), masquerade)
-	})...)
-	leaving = append(leaving, newRule(families[0].only(), loopback("saddr", 12), notToLo, masquerade))
-	return []chain{
-		{name: "remember", rules: []rule{newRule(plainPool), newRule(setPriority(mapped(priority, learn))), newRule(dispatch(priority, learners))}},
-		{name: "leaving-masqueraded", rules: []rule{newRule(jump("remember")), newRule(noPriority, masquerade)}},
-		{name: "leaving", rules: leaving},
-		{name: "arriving-masqueraded", rules: append([]rule{newRule(jump("remember")), newRule(noPriority)},
-			eachFamily(func(f *family) rule { return newRule(f.only(), snatTo(f, f.daddr)) })...)},
-		{name: "arriving", rules: []rule{newRule(noPriority), newRule(jump("recall")), newRule(masqueraded, goTo("arriving-masqueraded")),
-			newRule(jump("remember")), newRule(noPriority)}},
-		{name: "nat-postrouting", hook: natPostrouting, rules: []rule{newRule(translated, goTo("leaving"))}},
-		{name: "nat-input", hook: natInput, rules: []rule{newRule(translated, goTo("arriving"))}},
-	}
-}
-
 func eachFamily(rules ...func(*family) rule) []rule {
 	var out []rule
 	for _, f := range families {
@@ -151,71 +129,6 @@ func choose(o model.Origin, by *set, more ...rule) []rule {
 // find puts the number of the packet's pool into its priority.
 func find(o model.Origin, f *family) []rule {
 	return []rule{newRule(f.only(), setPriority(mapped(f.destination(), f.from[o]))), newRule(plainPool)}
-}
-
-// recallChains find the pool of a connection that was translated before.
-func recallChains() []chain {
-	var out []chain
-	var recall []rule
-	for _, f := range families {
-		for _, p := range protocols {
-			name := "recall-" + p.String() + f.suffix
-			recalled := func(o model.Origin, from ...part) rule {
-				parts := append([]part{f.only(), onlyProtocol(p)}, from...)
-				return newRule(append(parts, setPriority(mapped(f.original(), f.from[o])), back)...)
-			}
-			out = append(out, chain{name: name, rules: []rule{
-				recalled(model.FromNode, fromThisNode), recalled(model.FromPod, in(f.saddr, f.pods)),
-				recalled(model.FromPod, fromPodIface), recalled(model.FromOutside),
-			}})
-			recall = append(recall, newRule(f.only(), onlyProtocol(p), goTo(name)))
-		}
-	}
-	return append(out, chain{name: "recall", rules: recall})
-}
-
-// memberHash names a backend of a pool with session affinity by a number that
-// a rule can work out from a translated packet. It is above all pool numbers.
-const (
-	memberSeed    = 0xfa1
-	memberModulus = 1<<31 - 1
-	memberOffset  = 1 << 31
-)
-
-// stickyChains send a client to the backend it had. If there is none, or if it
-// is no backend any more, the client is forgotten and chooses anew.
-func stickyChains(o model.Origin) []chain {
-	var out []chain
-	for _, f := range families {
-		again := chain{name: "again-" + o.String() + f.suffix, rules: find(o, f)}
-		again.rules = append(again.rules, newRule(f.only(), update(dynsetDelete, f.clients, concat(priority, f.saddr), priority, 0)))
-		again.rules = append(again.rules, choose(o, fresh)...)
-		out = append(out, again)
-		for _, p := range protocols {
-			way := choice(sticky, p, f, 0)
-			c := chain{name: way.String() + "-" + o.String(), rules: find(o, f)}
-			c.rules = append(c.rules,
-				newRule(f.only(), onlyProtocol(p), setPriority(mapped(concat(priority, f.saddr), f.clients))),
-				newRule(f.only(), onlyProtocol(p), dnatTo(f, mapped(priority, f.members))),
-				newRule(goTo(again.name)))
-			out = append(out, c)
-		}
-	}
-	return out
-}
-
-// stickyRules lead to the sticky chains. They are no elements of choosers,
-// since these chains lead there themselves.
-func stickyRules(o model.Origin) []rule {
-	var rules []rule
-	for _, f := range families {
-		for _, p := range protocols {
-			way := choice(sticky, p, f, 0)
-			n := native(uint32(way))
-			rules = append(rules, newRule(compare(priority, expr.CmpOpEq, n, formatClass(n)), goTo(way.String()+"-"+o.String())))
-		}
-	}
-	return rules
 }
 
 // invalidRules drop what would reset a client's connection: answers of backends

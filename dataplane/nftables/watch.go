@@ -118,8 +118,7 @@ func (w *watch) close() error {
 	return errors.Join(w.socket.close(), unix.Close(w.wake))
 }
 
-// run calls drift once for each burst of changes to the table. If the kernel
-// had to drop messages, nobody knows what they said.
+// run calls drift once for each burst of changes to the table.
 func (w *watch) run(drift func()) {
 	fds := []unix.PollFd{{Fd: int32(w.socket.fd), Events: unix.POLLIN}, {Fd: int32(w.wake), Events: unix.POLLIN}}
 	for {
@@ -130,19 +129,32 @@ func (w *watch) run(drift func()) {
 		if fds[1].Revents != 0 {
 			return
 		}
-		touched := false
-		for {
-			err := w.socket.receive(false, func(h header, body []byte) error {
-				touched = touched || aboutTable(h, body)
-				return nil
-			})
-			if errors.Is(err, unix.EAGAIN) {
-				break
-			}
-			touched = touched || err != nil
+		touched, err := w.drain()
+		if err != nil {
+			drift() // as above
+			return
 		}
 		if touched {
 			drift()
+		}
+	}
+}
+
+// drain receives all there is. If the kernel had to drop messages, nobody knows
+// what they said.
+func (w *watch) drain() (touched bool, err error) {
+	for {
+		err := w.socket.receive(false, func(h header, body []byte) error {
+			touched = touched || aboutTable(h, body)
+			return nil
+		})
+		switch {
+		case errors.Is(err, unix.EAGAIN):
+			return touched, nil
+		case errors.Is(err, unix.ENOBUFS):
+			touched = true
+		case err != nil && !errors.Is(err, unix.EINTR):
+			return touched, err
 		}
 	}
 }

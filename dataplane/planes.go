@@ -49,7 +49,7 @@ func Kinds() []Kind {
 		{
 			Name: "userspace", Short: "a relay process: for kernels and sandboxes where nothing else works",
 			New:    func(o kernel.Options) (Plane, error) { return userspace.New(o) },
-			Render: userspace.Render,
+			Render: userspace.Render, Script: userspace.Script,
 		},
 	}
 }

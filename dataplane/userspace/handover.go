@@ -100,14 +100,21 @@ func (s *server) give(l *link) error {
 // stepAside leaves the socket's name to the successor; until the last
 // connection has ended, this relay is reached by another.
 func (s *server) stepAside() error {
-	path := asidePrefix(s.config.Socket) + strings.ToLower(rand.Text()[:8]) + socketSuffix
 	discard(s.listener.Close())
-	err := s.open(path)
+	err := s.open(asideName(s.config.Socket))
 	go func() { s.relay.flows.wait(); s.stop() }()
 	return err
 }
 
 const socketSuffix = ".sock"
+
+// maxSocketPath is what fits into sun_path with the zero behind it (unix(7)).
+const maxSocketPath = 107
+
+// asideName is a new name for a relay that steps aside.
+func asideName(socket string) string {
+	return asidePrefix(socket) + strings.ToLower(rand.Text()[:8]) + socketSuffix
+}
 
 // asidePrefix begins the names of the relays that came before the one that has
 // a socket, and still have connections.

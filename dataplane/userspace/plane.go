@@ -47,6 +47,9 @@ func New(options kernel.Options) (*Plane, error) {
 	}
 	// A relay serves one namespace, and several may share the state directory.
 	socket := filepath.Join(options.StateDir, fmt.Sprintf("userspace-%d%s", stat.Ino, socketSuffix))
+	if len(asideName(socket)) > maxSocketPath {
+		return nil, fmt.Errorf("state directory %s: its name is too long to hold Unix sockets, whose whole path may have %d bytes", options.StateDir, maxSocketPath)
+	}
 	return &Plane{options: options, socket: socket, build: build(), notTransparent: probeTransparent(), routes: routeSet{}}, nil
 }
 
@@ -68,6 +71,14 @@ func mayAddRoutes() error {
 // else has the port, is an error that keeps nothing else from being done.
 func (p *Plane) Apply(ctx context.Context, want *model.Table, verify bool) error {
 	p.watchDrift()
+	err := p.apply(ctx, want, verify)
+	if errors.Is(err, errBroken) {
+		err = p.apply(ctx, want, true) // by a new relay
+	}
+	return err
+}
+
+func (p *Plane) apply(ctx context.Context, want *model.Table, verify bool) error {
 	if err := p.connect(ctx); err != nil {
 		return err
 	}

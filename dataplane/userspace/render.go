@@ -53,7 +53,7 @@ func listenerText(f *model.Frontend) string {
 	var b strings.Builder
 	fmt.Fprintf(&b, "%s (%s)", f.Name, f.Entrance)
 	for origin, r := range f.Routes {
-		fmt.Fprintf(&b, " %s -> %s", model.Origin(origin), r.Pool)
+		fmt.Fprintf(&b, " %s -> %s", model.Origin(origin), r)
 	}
 	if f.Sources != nil {
 		fmt.Fprintf(&b, " only from %v", f.Sources)
@@ -71,6 +71,15 @@ func poolText(p *model.Pool) string {
 	}
 	if p.Affinity > 0 {
 		fmt.Fprintf(&b, "affinity %s ", p.Affinity)
+	}
+	if p.Scheduler != model.DefaultScheduler {
+		fmt.Fprintf(&b, "scheduler %s ", p.Scheduler)
+	}
+	switch p.Orphans {
+	case model.OrphansReset:
+		b.WriteString("orphans reset ")
+	case model.OrphansDeadline:
+		fmt.Fprintf(&b, "orphans %s ", p.OrphanDeadline)
 	}
 	return b.String()
 }

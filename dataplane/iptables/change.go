@@ -15,6 +15,9 @@ type plan struct {
 	rest     delta  // table filter
 	jumps    []jump // to be put into the kernel's chains
 	stale    []jump // to be taken out of them
+	// The ipvs mode is in force: what it leads to backends would look
+	// untranslated to our refusals.
+	natFirst bool
 }
 
 func (p *plan) empty() bool {

@@ -136,6 +136,7 @@ func (p *Plane) plan(ctx context.Context, f iptables.Family, want *model.Table, 
 	todo := next.replace(there.fingerprints())
 	todo.jumps, todo.stale = there.missing(jumps()), there.stale(jumps())
 	there.keepReferred(todo)
+	todo.natFirst = overSets(there.tables["nat"].Chain(servicesChain))
 	return todo, nil
 }
 

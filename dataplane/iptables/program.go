@@ -20,6 +20,10 @@ func (p *plan) inputs(v iptables.Variant) [][]byte {
 	if p.empty() {
 		return nil
 	}
+	if p.natFirst {
+		inputs := append(p.nat.pieces("nat", p), p.refusals.pieces("filter", p)...)
+		return append(inputs, p.rest.pieces("filter", &plan{})...)
+	}
 	if v != iptables.NFT || len(p.refusals)+len(p.nat)+len(p.rest) <= pieceSize {
 		var in iptables.Input
 		b := in.Block("filter")

@@ -63,28 +63,23 @@ func (p *Plane) handOver(ctx context.Context, a *actual) error {
 	if len(a.servers) == 0 {
 		return nil
 	}
-	flows, err := a.flows()
-	if err != nil {
-		return err
-	}
 	var problems []error
+	try := func(err error) {
+		if err != nil {
+			problems = append(problems, err)
+		}
+	}
 	for _, f := range iptables.Families() {
-		if err := p.pause(ctx, f, len(flows) > 0); err != nil && (f == iptables.IPv4 || !kernel.IsMissing(err)) {
-			problems = append(problems, err)
+		if err := p.pause(ctx, f); f == iptables.IPv4 || !kernel.IsMissing(err) {
+			try(err)
 		}
 	}
-	if err := p.removeAll(a); err != nil {
-		problems = append(problems, err)
-	}
-	if len(flows) > 0 {
-		if err := waitForgotten(ctx, a); err != nil {
-			problems = append(problems, err)
-		}
-	}
+	flows, err := a.flows()
+	try(err)
+	try(p.removeAll(a))
+	try(waitForgotten(ctx, a))
 	for _, f := range flows {
-		if err := f.translate(); err != nil {
-			problems = append(problems, err)
-		}
+		try(f.translate())
 	}
 	return errors.Join(problems...)
 }
@@ -100,24 +95,28 @@ func (p *Plane) removeAll(a *actual) error {
 }
 
 // pause ends all refusals, as whoever comes next may serve what these servers
-// don't any more, and has packets of translated connections dropped, both ways.
-func (p *Plane) pause(ctx context.Context, f iptables.Family, flows bool) error {
+// don't any more, and has packets to and from the servers dropped: those of
+// connections to be handed over, and new ones that would come too late for it.
+func (p *Plane) pause(ctx context.Context, f iptables.Family) error {
 	in := &iptables.Input{}
-	filter := in.Block("filter")
+	filter, mangle := in.Block("filter"), in.Block("mangle")
 	filter.Chain(chainFilter)
 	filter.Chain(chainOutFilter)
-	if flows {
-		r := ruleSet{f, &model.Settings{}, p.options.MasqueradeMark}
-		mangle := in.Block("mangle")
-		mangle.Chain(chainInput,
-			"-m conntrack --ctstate INVALID,NEW "+r.in(setLoopBack, "src,src,src")+" -j DROP",
-			r.in(setAddresses, "dst")+" -j DROP",
-			"-p tcp -m addrtype --dst-type LOCAL "+r.in(setNodePortTCP, "dst")+" -j DROP",
-			"-p udp -m addrtype --dst-type LOCAL "+r.in(setNodePortUDP, "dst")+" -j DROP",
-			"-p sctp "+r.in(setNodePortSCTP, "dst,dst")+" -j DROP",
-		)
-		mangle.Insert("FORWARD", "-j "+chainInput)
-	}
+	r := ruleSet{f, &model.Settings{}, p.options.MasqueradeMark}
+	toNode := "-m addrtype --dst-type LOCAL "
+	mangle.Chain(chainInput,
+		"-m conntrack --ctstate INVALID,NEW "+r.in(setLoopBack, "src,src,src")+" -j DROP",
+		r.in(setAddresses, "dst")+" -j DROP",
+		"-p tcp "+toNode+r.in(setNodePortTCP, "dst")+" -j DROP",
+		"-p udp "+toNode+r.in(setNodePortUDP, "dst")+" -j DROP",
+		"-p sctp "+r.in(setNodePortSCTP, "dst,dst")+" -j DROP",
+	)
+	mangle.Insert("FORWARD", "-j "+chainInput)
+	// A process that sends UDP would get an error.
+	mangle.Chain(chainOutput,
+		"-p tcp "+r.in(setAddresses, "dst")+" -j DROP",
+		"-p tcp "+toNode+r.in(setNodePortTCP, "dst")+" -j DROP",
+	)
 	if err := p.iptables.Restore(ctx, f, in.Bytes()); err != nil {
 		return fmt.Errorf("pause connections: %w", err)
 	}

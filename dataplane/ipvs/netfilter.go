@@ -105,6 +105,31 @@ func (p *Plane) iptablesMode(ctx context.Context) (bool, error) {
 	return c != nil && len(c.Rules) > 0 && !overSets(c), nil
 }
 
+// takeOver ends the refusals of the iptables mode, which knows of no packets to
+// Services that it has not translated.
+func (p *Plane) takeOver(ctx context.Context, f iptables.Family) error {
+	filter, err := p.iptables.Save(ctx, f, "filter")
+	if err != nil {
+		return fmt.Errorf("read %s rules of table filter: %w", f, err)
+	}
+	in := &iptables.Input{}
+	block := in.Block("filter")
+	for _, c := range filter.Chains {
+		for _, rule := range c.Rules {
+			if c.Policy != "-" && slices.Contains([]string{chainServices, "KUBE-EXTERNAL-SERVICES", "KUBE-RESERVED"}, target(rule)) {
+				block.DeleteRule(c.Name, rule)
+			}
+		}
+	}
+	if in.Empty() {
+		return nil
+	}
+	if err := p.iptables.Restore(ctx, f, in.Bytes()); err != nil {
+		return fmt.Errorf("take over from the iptables mode: %w", err)
+	}
+	return nil
+}
+
 // syncRules makes one family's rules what these tables say.
 func (p *Plane) syncRules(ctx context.Context, f iptables.Family, tables []ruleTable) error {
 	in := &iptables.Input{}

@@ -25,6 +25,11 @@ func (p *Plane) run(ctx context.Context, plan *plan, settings *model.Settings) e
 		}
 		if takeover {
 			before = nil
+			for _, f := range iptables.Families() {
+				if err := p.takeOver(ctx, f); err != nil && (f == iptables.IPv4 || !kernel.IsMissing(err)) {
+					return err
+				}
+			}
 		}
 	}
 	for _, step := range []func() error{

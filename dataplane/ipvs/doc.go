@@ -19,6 +19,10 @@
 //     has the other pool;
 //   - refuse, or drop: the pool is empty.
 //
+// In the ranges of Services, what no frontend serves is refused. An external
+// address is local to a node that serves one of its ports; packets to others,
+// which the model lets pass, have nowhere to go and are dropped.
+//
 // First packets of this node's own processes meet IPVS before they meet the
 // filter table. Those to be refused are turned away to a port that nothing
 // serves (nat, OUTPUT) and refused there; the client sees a reset at once.
@@ -31,6 +35,15 @@
 // persistence keeps that choice when backends come and go. Virtual servers of
 // marks can't be persistent (IPVS would not translate their port): for them
 // the hash is all there is, and a client may move when backends change.
+//
+// # Changes without loss
+//
+// The scheduler of a virtual server is changed while new connections make a
+// detour through a server of a mark, because IPVS refuses them meanwhile. When
+// the plane is removed, established connections are handed over to conntrack's
+// NAT. A Service that is deleted leaves its virtual server and address behind,
+// refusing new connections, until its TCP connections have ended (under
+// OrphansKeep; the set of marks and the address are not among Objects then).
 //
 // # Leaving backends
 //

@@ -143,7 +143,7 @@ func (p *Plane) Objects(ctx context.Context) ([]kernel.Object, error) {
 	}
 	for _, f := range iptables.Families() {
 		rules, err := p.ruleObjects(ctx, f)
-		if err != nil && !(f == iptables.IPv6 && kernel.IsMissing(err)) {
+		if err != nil && (f == iptables.IPv4 || !kernel.IsMissing(err)) {
 			return nil, err
 		}
 		objects = append(objects, rules...)

@@ -73,9 +73,24 @@ func (r ruleSet) early() []ruleTable {
 	return []ruleTable{r.mangle(), r.nat(), filter}
 }
 
+// setComments say in rules what a set is there for, as kube-proxy's do.
+var setComments = map[setKind]string{
+	setLoopBack:          "Kubernetes endpoints dst ip:port, source ip for solving hairpin purpose",
+	setNodePortTCP:       "Kubernetes nodeport TCP port for masquerade purpose",
+	setNodePortLocalTCP:  "Kubernetes nodeport TCP port with externalTrafficPolicy=local",
+	setNodePortUDP:       "Kubernetes nodeport UDP port for masquerade purpose",
+	setNodePortLocalUDP:  "Kubernetes nodeport UDP port with externalTrafficPolicy=local",
+	setNodePortSCTP:      "Kubernetes nodeport SCTP port for masquerade purpose",
+	setNodePortLocalSCTP: "Kubernetes nodeport SCTP port with externalTrafficPolicy=local",
+}
+
 // in matches by set, as in in(setClusterIP, "dst,dst").
 func (r ruleSet) in(kind setKind, fields string) string {
-	return "-m set --match-set " + r.set(kind) + " " + fields
+	match := "-m set --match-set " + r.set(kind) + " " + fields
+	if comment := setComments[kind]; comment != "" {
+		return fmt.Sprintf("-m comment --comment %q ", comment) + match
+	}
+	return match
 }
 
 func (r ruleSet) set(kind setKind) string { return setID{kind, r.family == iptables.IPv6}.name() }

@@ -94,7 +94,7 @@ func (p *Plane) growServer(id serverID, sp *serverPlan) error {
 			return err
 		}
 	}
-	for _, d := range sp.destinationChanges.set {
+	for _, d := range sp.set {
 		if err := p.putDestination(id, d, true); err != nil {
 			return err
 		}
@@ -201,7 +201,7 @@ func elements(m map[element]mark) []markedElement {
 	for e, value := range m {
 		list = append(list, markedElement{e, value})
 	}
-	slices.SortFunc(list, func(a, b markedElement) int { return a.element.compare(b.element) })
+	slices.SortFunc(list, func(a, b markedElement) int { return a.compare(b.element) })
 	return list
 }
 

@@ -90,8 +90,6 @@ func sortDestinations(list []destination) {
 // destinationChanges lead from one list of destinations to another.
 type destinationChanges struct{ add, set, del []destination }
 
-func (c destinationChanges) empty() bool { return len(c.add)+len(c.set)+len(c.del) == 0 }
-
 // compareDestinations tells the way from one sorted list to another.
 func compareDestinations(before, after []destination) (c destinationChanges) {
 	for len(before) > 0 && len(after) > 0 {

@@ -153,10 +153,12 @@ func TestFailureChangesNothing(t *testing.T) {
 }
 
 // TestChangeCostsTheSameAtAnySize counts netlink messages: an endpoint that
-// comes or goes takes as many at 10,000 Services as at 100.
+// comes or goes takes as many at 10,000 Services as at 100, and there are as many
+// chains and rules.
 func TestChangeCostsTheSameAtAnySize(t *testing.T) {
 	inNamespace(t)
 	const most = 8 // begin, three elements added, two removed, end; one to spare
+	var rules []int
 	for _, services := range []int{100, 10000} {
 		table := synthetic(services, 5)
 		p := newPlane(t, kernel.Options{})
@@ -170,9 +172,21 @@ func TestChangeCostsTheSameAtAnySize(t *testing.T) {
 				t.Errorf("%d Services: an endpoint change takes %d messages", services, n)
 			}
 		}
+		c, err := p.socket.read()
+		if err != nil {
+			t.Fatal(err)
+		}
+		n := len(c.chains)
+		for _, found := range c.chains {
+			n += len(found.rules)
+		}
+		rules = append(rules, n)
 		if err := p.Remove(context.Background()); err != nil {
 			t.Fatal(err)
 		}
+	}
+	if rules[0] != rules[1] {
+		t.Errorf("%d chains and rules at 100 Services, %d at 10,000", rules[0], rules[1])
 	}
 }
 

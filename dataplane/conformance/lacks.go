@@ -5,6 +5,27 @@ import (
 	"github.com/fairway-net/fairway/model"
 )
 
+// handover is what TestSwitch needs of both planes: that what is established
+// goes on when one takes the other's place.
+const handover kernel.Feature = "handover"
+
+// withoutHandover are the planes that can't, and why.
+var withoutHandover = map[string]string{
+	"userspace": "its connections end in its relay, and without a NAT hook of its own the kernel stops translating those of others",
+}
+
+// handoverLacks says for two planes that take each other's place whether
+// connections are lost.
+func handoverLacks(kinds ...string) []kernel.Lack {
+	var lacks []kernel.Lack
+	for _, kind := range kinds {
+		if why, ok := withoutHandover[kind]; ok {
+			lacks = append(lacks, kernel.Lack{Feature: handover, Value: kind, Why: why})
+		}
+	}
+	return lacks
+}
+
 // lackOf finds a feature among what a plane lacks; with a value only if the
 // plane lacks this very one.
 func lackOf(lacks []kernel.Lack, f kernel.Feature, value string) *kernel.Lack {

@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"os/exec"
+	"slices"
 	"strings"
 	"time"
 
@@ -19,7 +20,8 @@ type Run struct {
 	Exceptions []string
 
 	stage    *Stage
-	kind     string
+	kind     string // the plane at work
+	first    string // the plane that began
 	other    string // the plane to switch to, if the case does that
 	stateDir string
 	c        *Case
@@ -44,7 +46,7 @@ func Specify(c *Case) error {
 // the plane's process and kernel objects for Finish. If the case switches to
 // another plane, that's the other one.
 func Play(c *Case, s *Stage, kind, other, stateDir string) (*Run, error) {
-	r := &Run{stage: s, kind: kind, other: other, stateDir: stateDir, c: c, cluster: NewCluster(), flows: map[string]*flow{}, loads: map[string]*load{}}
+	r := &Run{stage: s, kind: kind, first: kind, other: other, stateDir: stateDir, c: c, cluster: NewCluster(), flows: map[string]*flow{}, loads: map[string]*load{}}
 	if err := r.start(); err != nil {
 		return r, err
 	}
@@ -187,7 +189,7 @@ func (r *Run) start() (err error) {
 	if r.process, err = r.stage.Start(r.kind, r.stateDir); err != nil {
 		return err
 	}
-	r.lacks = r.process.Lacks
+	r.lacks = slices.Concat(r.process.Lacks, handoverLacks(r.first, r.other))
 	return nil
 }
 

@@ -2,11 +2,13 @@ package ipvs
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"slices"
 	"strings"
 
 	"github.com/fairway-net/fairway/internal/iptables"
+	"github.com/fairway-net/fairway/internal/kernel"
 )
 
 // restoreInput is what makes a table that holds actual hold these rules. Only
@@ -150,11 +152,25 @@ func (p *Plane) syncRules(ctx context.Context, f iptables.Family, tables []ruleT
 }
 
 // removeRules takes the plane's chains away, and those of kube-proxy's ipvs
-// mode.
-func (p *Plane) removeRules(ctx context.Context, rules ruleSet) error {
+// mode, from both variants of iptables.
+func removeRules(ctx context.Context, rules ruleSet) error {
+	var problems []error
+	for _, v := range iptables.Variants() {
+		tool, err := iptables.Open(ctx, v)
+		if err == nil {
+			err = removeRulesOf(ctx, tool, rules)
+		}
+		if err != nil && !kernel.IsMissing(err) { // what can't be read can't be there
+			problems = append(problems, err)
+		}
+	}
+	return errors.Join(problems...)
+}
+
+func removeRulesOf(ctx context.Context, tool *iptables.Tool, rules ruleSet) error {
 	in := &iptables.Input{}
 	for _, ours := range rules.tables() {
-		actual, err := p.iptables.Save(ctx, rules.family, ours.name)
+		actual, err := tool.Save(ctx, rules.family, ours.name)
 		if err != nil {
 			return fmt.Errorf("read %s rules of table %s: %w", rules.family, ours.name, err)
 		}
@@ -172,7 +188,7 @@ func (p *Plane) removeRules(ctx context.Context, rules ruleSet) error {
 	if in.Empty() {
 		return nil
 	}
-	if err := p.iptables.Restore(ctx, rules.family, in.Bytes()); err != nil {
+	if err := tool.Restore(ctx, rules.family, in.Bytes()); err != nil {
 		return fmt.Errorf("remove %s rules: %w", rules.family, err)
 	}
 	return nil

@@ -192,10 +192,7 @@ func (p *Plane) Remove(ctx context.Context) error {
 		try(p.handOver(ctx, a))
 	}
 	for _, f := range iptables.Families() {
-		err := p.removeRules(ctx, ruleSet{f, &model.Settings{}, p.options.MasqueradeMark})
-		if f == iptables.IPv4 || !kernel.IsMissing(err) {
-			try(err)
-		}
+		try(removeRules(ctx, ruleSet{f, &model.Settings{}, p.options.MasqueradeMark}))
 	}
 	try(p.dummy.remove())
 	for _, name := range allNames() {

@@ -1,0 +1,139 @@
+package ipvs
+
+import (
+	"encoding/binary"
+	"iter"
+	"net/netip"
+
+	"github.com/fairway-net/fairway/model"
+	"github.com/vishvananda/netlink/nl"
+	"golang.org/x/sys/unix"
+)
+
+func encode(typ string, e markedElement) *nl.RtAttr {
+	data := nl.NewRtAttr(nl.IPSET_ATTR_DATA|unix.NLA_F_NESTED, nil)
+	if e.addr.IsValid() {
+		addAddr(data, nl.IPSET_ATTR_IP, e.addr)
+	}
+	if e.port != 0 {
+		data.AddRtAttr(nl.IPSET_ATTR_PORT|unix.NLA_F_NET_BYTEORDER, binary.BigEndian.AppendUint16(nil, e.port))
+	}
+	if e.proto != 0 {
+		data.AddRtAttr(nl.IPSET_ATTR_PROTO, []byte{byte(e.proto)})
+	}
+	switch typ {
+	case hashNet:
+		addAddr(data, nl.IPSET_ATTR_IP, e.net.Addr())
+		data.AddRtAttr(nl.IPSET_ATTR_CIDR, []byte{byte(e.net.Bits())})
+	case hashIPPortNet:
+		addAddr(data, attrIP2, e.net.Addr())
+		data.AddRtAttr(attrCIDR2, []byte{byte(e.net.Bits())})
+	case hashIPPortIP:
+		addAddr(data, attrIP2, e.net.Addr())
+	}
+	if e.mark != (mark{}) {
+		data.AddRtAttr(attrSkbMark|unix.NLA_F_NET_BYTEORDER, append(big32(e.mark.value), big32(e.mark.mask)...))
+	}
+	return data
+}
+
+func addAddr(data *nl.RtAttr, attr int, a netip.Addr) {
+	kind := nl.IPSET_ATTR_IPADDR_IPV4
+	if a.Is6() {
+		kind = nl.IPSET_ATTR_IPADDR_IPV6
+	}
+	data.AddRtAttr(attr|unix.NLA_F_NESTED, nil).AddRtAttr(kind|unix.NLA_F_NET_BYTEORDER, a.AsSlice())
+}
+
+func big32(v uint32) []byte { return binary.BigEndian.AppendUint32(nil, v) }
+
+func (l *listing) parse(msg []byte) {
+	if len(msg) < 4 { // struct nfgenmsg
+		return
+	}
+	for typ, value := range attributes(msg[4:]) {
+		switch typ {
+		case nl.IPSET_ATTR_TYPENAME:
+			l.typ = nl.BytesToString(value)
+		case nl.IPSET_ATTR_FAMILY:
+			l.ipv6 = len(value) > 0 && value[0] == unix.AF_INET6
+		case nl.IPSET_ATTR_DATA:
+			l.parseHeader(value)
+		case nl.IPSET_ATTR_ADT:
+			for _, data := range attributes(value) {
+				l.elements = append(l.elements, parseElement(l.typ, data))
+			}
+		}
+	}
+}
+
+func (l *listing) parseHeader(data []byte) {
+	for typ, value := range attributes(data) {
+		switch {
+		case len(value) < 4:
+		case typ == attrMaxElem:
+			l.maxElem = binary.BigEndian.Uint32(value)
+		case typ == nl.IPSET_ATTR_CADT_FLAGS:
+			l.marks = binary.BigEndian.Uint32(value)&nl.IPSET_FLAG_WITH_SKBINFO != 0
+		}
+	}
+}
+
+func parseElement(typ string, data []byte) markedElement {
+	var e markedElement
+	var second netip.Addr
+	bits := -1
+	for typ, value := range attributes(data) {
+		switch {
+		case typ == nl.IPSET_ATTR_IP:
+			e.addr = parseAddr(value)
+		case typ == attrIP2:
+			second = parseAddr(value)
+		case len(value) >= 1 && (typ == nl.IPSET_ATTR_CIDR || typ == attrCIDR2):
+			bits = int(value[0])
+		case len(value) >= 1 && typ == nl.IPSET_ATTR_PROTO:
+			e.proto = model.Protocol(value[0])
+		case len(value) >= 2 && typ == nl.IPSET_ATTR_PORT:
+			e.port = binary.BigEndian.Uint16(value)
+		case len(value) >= 8 && typ == attrSkbMark:
+			e.mark = mark{binary.BigEndian.Uint32(value), binary.BigEndian.Uint32(value[4:])}
+		}
+	}
+	if typ == hashNet {
+		e.addr, second = netip.Addr{}, e.addr
+	}
+	if second.IsValid() {
+		if bits < 0 {
+			bits = second.BitLen()
+		}
+		e.net = netip.PrefixFrom(second, bits)
+	}
+	return e
+}
+
+func parseAddr(nested []byte) netip.Addr {
+	for _, value := range attributes(nested) {
+		if a, ok := netip.AddrFromSlice(value); ok {
+			return a
+		}
+	}
+	return netip.Addr{}
+}
+
+// attributes walks over netlink attributes, their types without flags; it ends
+// at the first broken one.
+func attributes(data []byte) iter.Seq2[int, []byte] {
+	return func(yield func(int, []byte) bool) {
+		for len(data) >= unix.SizeofNlAttr {
+			length := int(nl.NativeEndian().Uint16(data))
+			typ := int(nl.NativeEndian().Uint16(data[2:]))
+			if length < unix.SizeofNlAttr || length > len(data) {
+				return
+			}
+			if !yield(typ&^(unix.NLA_F_NESTED|unix.NLA_F_NET_BYTEORDER), data[unix.SizeofNlAttr:length]) {
+				return
+			}
+			data = data[min(len(data), (length+unix.NLA_ALIGNTO-1)&^(unix.NLA_ALIGNTO-1)):]
+		}
+	}
+}

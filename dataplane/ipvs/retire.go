@@ -1,0 +1,138 @@
+package ipvs
+
+import (
+	"fmt"
+	"net/netip"
+	"slices"
+	"time"
+
+	"github.com/fairway-net/fairway/model"
+)
+
+// retire looks at servers that are to go, and has those stay that still have
+// connections: with orphans only, refusing new connections. For that it changes
+// the plan. A retired server is one with orphans that the state doesn't know;
+// one that is needed again serves again.
+func (p *Plane) retire(plan *plan) error {
+	for id, sp := range plan.servers {
+		if sp.add && len(p.orphans[id]) > 0 {
+			plan.restore(id)
+		}
+		keep, _ := ending(sp.old, time.Now())
+		if !sp.del || !keep || id.key.Proto == model.UDP {
+			continue
+		}
+		list, loads, err := readDestinations(p.balancer, toService(id, service{}))
+		if gone(err) {
+			continue
+		}
+		if err != nil {
+			return fmt.Errorf("list destinations of virtual server %s: %w", id, err)
+		}
+		quiet := func(d destination) bool { return lingering(id, plan.want.Settings, loads[d.addr]) == 0 }
+		if !slices.ContainsFunc(list, func(d destination) bool { return !quiet(d) }) {
+			continue
+		}
+		for _, d := range list {
+			if quiet(d) {
+				err = p.removeDestination(id, d.addr)
+			} else {
+				err = p.release(id, sp.old, d)
+			}
+			if err != nil {
+				return err
+			}
+		}
+		sp.del = false
+		plan.refuse(id)
+	}
+	return nil
+}
+
+// lingering is how many connections keep a server that is to go. Where the
+// model wants its address refused, all of them; where packets should pass, as
+// if there were no server, only those that something could still be said over.
+func lingering(id serverID, settings *model.Settings, l load) int {
+	if id.mark == 0 && reserved(settings, id.key.Addr) {
+		return l.total
+	}
+	return l.active
+}
+
+// refusals are the entries that keep new connections from a retired server.
+func refusals(id serverID) []entry {
+	var list []entry
+	for o := range model.Origin(model.NumOrigins) {
+		list = append(list, entry{setID{originSet(o), id.ipv6}, keyElement(id.key)})
+	}
+	return list
+}
+
+func addressEntry(a netip.Addr) entry { return entry{setID{setAddresses, a.Is6()}, element{addr: a}} }
+
+// refuse keeps a retired server's address, and new connections from it.
+func (p *plan) refuse(id serverID) {
+	if id.mark != 0 {
+		return
+	}
+	verdict := markRefuse
+	if !reserved(p.want.Settings, id.key.Addr) && !isNodeAddr(p.want.Settings, id.key.Addr) {
+		verdict = markDrop // as what comes to other ports of an external address
+	}
+	for _, e := range refusals(id) {
+		delete(p.removes[e.set], e.element)
+		p.put(e, mark{verdict, ^uint32(0)})
+	}
+	address := addressEntry(id.key.Addr)
+	delete(p.removes[address.set], address.element)
+	delete(p.unbind, id.key.Addr)
+}
+
+// restore lets new connections to a server that was retired.
+func (p *plan) restore(id serverID) {
+	for _, e := range refusals(id) {
+		if _, marked := p.puts[e.set][e.element]; !marked && id.mark == 0 {
+			p.remove(e, mark{})
+		}
+	}
+}
+
+// retired reports whether the server is there only for the connections it has.
+func (p *Plane) retired(id serverID) bool {
+	if p.state == nil {
+		return false
+	}
+	_, serves := p.state.servers[id]
+	return !serves && len(p.orphans[id]) > 0
+}
+
+// bury takes a retired server away whose connections have ended, and what kept
+// new ones from it.
+func (p *Plane) bury(id serverID) error {
+	if err := p.removeServer(id); err != nil || id.mark != 0 {
+		return err
+	}
+	a := id.key.Addr
+	needed := p.state.shared[addressEntry(a)] > 0
+	for other := range p.orphans {
+		needed = needed || other.key.Addr == a
+	}
+	list := refusals(id)
+	if !needed {
+		if there, err := p.dummy.addresses(); err != nil || !there[a] {
+			needed = true // a node's own address
+		}
+	}
+	if !needed {
+		if err := p.dummy.unbind(a); err != nil {
+			return err
+		}
+		list = append(list, addressEntry(a))
+	}
+	for _, e := range list {
+		if err := p.sets.remove(e.set, e.set.name(), []markedElement{{element: e.element}}); err != nil {
+			return err
+		}
+	}
+	return nil
+}

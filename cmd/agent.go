@@ -5,6 +5,7 @@ import (
 	"log/slog"
 	"net/netip"
 	"os"
+	"slices"
 	"strings"
 	"time"
 
@@ -14,6 +15,7 @@ import (
 	"github.com/fairway-net/fairway/agent"
 	"github.com/fairway-net/fairway/compile"
 	"github.com/fairway-net/fairway/kube"
+	"github.com/fairway-net/fairway/model"
 )
 
 func agentCommand() *cobra.Command {
@@ -55,6 +57,7 @@ type agentFlags struct {
 	masqueradeAll      bool
 	register           bool
 	scheduler          string
+	iptablesVariant    string
 	stateDir           string
 	verifyPeriod       time.Duration
 	healthz, metrics   string
@@ -97,6 +100,7 @@ func (f *agentFlags) addMeaning(flags *pflag.FlagSet) {
 	flags.StringSliceVar(&f.nodePortAddresses, "nodeport-addresses", nil, `addresses that node ports answer at: CIDRs, or "primary"; all without this`)
 	flags.BoolVar(&f.localhostNodePorts, "localhost-nodeports", false, "let node ports answer at loopback addresses too, where the data plane can")
 	flags.BoolVar(&f.masqueradeAll, "masquerade-all", false, "masquerade all traffic to cluster IPs")
+	flags.StringVar(&f.iptablesVariant, "iptables-variant", "", "nft or legacy, for the modes that use iptables; without this, the one in use on this machine")
 	flags.StringVar(&f.scheduler, "scheduler", "", "how backends are chosen where a Service doesn't say (rr, wrr, lc, ...), as far as the data plane offers it")
 }
 
@@ -113,6 +117,13 @@ func (f *agentFlags) config() (agent.Config, error) {
 		HealthzAddress: f.healthz, MetricsAddress: f.metrics, Register: f.register, Log: f.logger(),
 	}
 	config.Plane.Scheduler, config.Plane.StateDir = f.scheduler, f.stateDir
+	config.Plane.IPTablesVariant = f.iptablesVariant
+	if !slices.Contains([]string{"", "nft", "legacy"}, f.iptablesVariant) {
+		return config, fmt.Errorf("--iptables-variant: %q must be nft or legacy", f.iptablesVariant)
+	}
+	if s := model.Scheduler(f.scheduler); s != model.DefaultScheduler && !slices.Contains(model.Schedulers(), s) {
+		return config, fmt.Errorf("--scheduler: %q must be one of %v", f.scheduler, model.Schedulers())
+	}
 	var err error
 	if config.Compile.ServiceCIDRs, err = prefixes("service-cidr", f.serviceCIDRs); err != nil {
 		return config, err

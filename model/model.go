@@ -231,6 +231,14 @@ const (
 	MaglevHashing           Scheduler = "mh"
 )
 
+// Schedulers are all that have a name.
+func Schedulers() []Scheduler {
+	return []Scheduler{
+		Random, RoundRobin, WeightedRoundRobin, LeastConnection, WeightedLeastConnection,
+		DestinationHashing, SourceHashing, ShortestExpectedDelay, NeverQueue, MaglevHashing,
+	}
+}
+
 // Backend is one endpoint.
 type Backend struct {
 	Addr   netip.Addr

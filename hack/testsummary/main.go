@@ -1,0 +1,107 @@
+// Command testsummary reads `go test -json` from standard input and prints what
+// people want to know: a line for each package, the output of what failed, and
+// every test that was skipped. It fails if anything failed, or if a test was
+// skipped that is not named, as "package test", on the command line.
+package main
+
+import (
+	"bufio"
+	"encoding/json"
+	"fmt"
+	"io"
+	"maps"
+	"os"
+	"slices"
+	"strings"
+)
+
+// event is one line of `go test -json` (go doc test2json).
+type event struct {
+	Action, Package, Test, Output string
+	Elapsed                       float64
+}
+
+func main() {
+	allowed := map[string]bool{}
+	for _, name := range os.Args[1:] {
+		allowed[name] = true
+	}
+	if !summarise(os.Stdin, os.Stdout, allowed) {
+		os.Exit(1)
+	}
+}
+
+// results are what has been read so far.
+type results struct {
+	output         map[string][]string // by package and test, until it has passed
+	skipped        map[string]string   // with the reason
+	passed, failed int
+	broken         bool
+}
+
+func summarise(in io.Reader, out io.Writer, allowed map[string]bool) bool {
+	r := results{output: map[string][]string{}, skipped: map[string]string{}}
+	lines := bufio.NewScanner(in)
+	lines.Buffer(nil, 1<<26)
+	for lines.Scan() {
+		var e event
+		if err := json.Unmarshal(lines.Bytes(), &e); err != nil {
+			fmt.Fprintln(out, lines.Text()) // from the go command itself, not from a test
+			continue
+		}
+		r.take(e, out)
+	}
+	if err := lines.Err(); err != nil {
+		fmt.Fprintln(out, "read test output:", err)
+		r.broken = true
+	}
+	for _, name := range slices.Sorted(maps.Keys(r.skipped)) {
+		verdict := "SKIPPED, as it may be"
+		if !allowed[name] {
+			verdict, r.broken = "SKIPPED, BUT REQUIRED", true
+		}
+		fmt.Fprintf(out, "%s: %s: %s\n", verdict, name, r.skipped[name])
+	}
+	fmt.Fprintf(out, "%d passed, %d failed, %d skipped\n", r.passed, r.failed, len(r.skipped))
+	return !r.broken && r.failed == 0 && r.passed > 0
+}
+
+func (r *results) take(e event, out io.Writer) {
+	name := strings.TrimSpace(e.Package + " " + e.Test)
+	switch e.Action {
+	case "output", "build-output":
+		r.output[name] = append(r.output[name], e.Output)
+	case "pass":
+		if e.Test == "" {
+			fmt.Fprintf(out, "ok    %-70s %6.1fs\n", e.Package, e.Elapsed)
+		} else {
+			r.passed++
+		}
+		delete(r.output, name)
+	case "skip":
+		if e.Test != "" {
+			r.skipped[name] = reason(r.output[name])
+		}
+		delete(r.output, name)
+	case "fail", "build-fail":
+		if e.Test != "" {
+			r.failed++
+		} else {
+			r.broken = true
+		}
+		fmt.Fprintf(out, "FAIL  %s %.1fs\n%s", name, e.Elapsed, strings.Join(r.output[name], ""))
+		delete(r.output, name)
+	}
+}
+
+// reason is what a skipped test said, without the lines that go test adds.
+func reason(output []string) string {
+	var said []string
+	for _, line := range output {
+		line = strings.TrimSpace(line)
+		if line != "" && !strings.HasPrefix(line, "===") && !strings.HasPrefix(line, "---") {
+			said = append(said, line)
+		}
+	}
+	return strings.Join(said, " ")
+}

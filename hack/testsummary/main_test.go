@@ -1,0 +1,36 @@
+package main
+
+import (
+	"bytes"
+	"strings"
+	"testing"
+)
+
+func TestVerdicts(t *testing.T) {
+	const passed = `{"Action":"pass","Package":"p","Test":"TestA"}
+{"Action":"pass","Package":"p","Elapsed":1}
+`
+	const skipped = `{"Action":"output","Package":"p","Test":"TestB","Output":"    b_test.go:1: NO KERNEL\n"}
+{"Action":"skip","Package":"p","Test":"TestB"}
+`
+	for _, c := range []struct {
+		name, in string
+		allowed  string
+		ok       bool
+		says     string
+	}{
+		{"all passed", passed, "", true, "1 passed, 0 failed, 0 skipped"},
+		{"nothing ran", "", "", false, "0 passed"},
+		{"failed", passed + `{"Action":"output","Package":"p","Test":"TestC","Output":"why\n"}
+{"Action":"fail","Package":"p","Test":"TestC"}`, "", false, "FAIL  p TestC 0.0s\nwhy"},
+		{"a package that doesn't build", passed + `{"Action":"fail","Package":"q"}`, "", false, "FAIL  q"},
+		{"skipped", passed + skipped, "", false, "SKIPPED, BUT REQUIRED: p TestB: b_test.go:1: NO KERNEL"},
+		{"skipped, as it may be", passed + skipped, "p TestB", true, "1 skipped"},
+	} {
+		var out bytes.Buffer
+		ok := summarise(strings.NewReader(c.in), &out, map[string]bool{c.allowed: true})
+		if ok != c.ok || !strings.Contains(out.String(), c.says) {
+			t.Errorf("%s: %t, and says:\n%s", c.name, ok, out.String())
+		}
+	}
+}

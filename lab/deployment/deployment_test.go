@@ -67,7 +67,7 @@ func start(t *testing.T, d *appsv1.Deployment) *cluster {
 	var running sync.WaitGroup
 	running.Go(func() { controller.Run(ctx) })
 	running.Go(func() {
-		for ; ctx.Err() == nil; time.Sleep(100 * time.Millisecond) {
+		for ; ctx.Err() == nil; time.Sleep(500 * time.Millisecond) {
 			c.kubelet(ctx)
 		}
 	})

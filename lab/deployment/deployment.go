@@ -9,6 +9,7 @@ import (
 	"log/slog"
 	"time"
 
+	"golang.org/x/sync/errgroup"
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/equality"
@@ -22,6 +23,10 @@ import (
 	"k8s.io/client-go/tools/record"
 	"k8s.io/client-go/util/workqueue"
 )
+
+// parallel is how many pods are written at a time: a store that syncs every
+// write to disk takes many together in the time of one.
+const parallel = 16
 
 // Controller keeps the pods of Deployments as their templates say.
 type Controller struct {
@@ -153,23 +158,35 @@ func (c *Controller) step(ctx context.Context, key cache.ObjectName, s state, ha
 	}
 	expected := newExpectations()
 	c.expected[key] = expected
+	var group errgroup.Group
+	group.SetLimit(parallel)
 	for range p.create {
-		pod, err := c.client.CoreV1().Pods(key.Namespace).Create(ctx, newPod(s.deployment, hash), metav1.CreateOptions{})
-		if err != nil {
-			c.events.Eventf(s.deployment, corev1.EventTypeWarning, "FailedCreate", "Error creating pod: %v", err)
-			return fmt.Errorf("create pod: %w", err)
-		}
-		expected.created[pod.Name] = true
-		c.events.Eventf(s.deployment, corev1.EventTypeNormal, "SuccessfulCreate", "Created pod: %s", pod.Name)
+		group.Go(func() error { return c.create(ctx, s.deployment, hash, expected) })
 	}
 	for _, pod := range p.remove {
-		err := c.client.CoreV1().Pods(key.Namespace).Delete(ctx, pod.Name, *metav1.NewPreconditionDeleteOptions(string(pod.UID)))
-		if err != nil && !apierrors.IsNotFound(err) && !apierrors.IsConflict(err) {
-			return fmt.Errorf("delete pod %s: %w", pod.Name, err)
-		}
-		expected.deleted[pod.UID] = true
-		c.events.Eventf(s.deployment, corev1.EventTypeNormal, "SuccessfulDelete", "Deleted pod: %s", pod.Name)
+		group.Go(func() error { return c.remove(ctx, s.deployment, pod, expected) })
 	}
+	return group.Wait()
+}
+
+func (c *Controller) create(ctx context.Context, d *appsv1.Deployment, hash string, expected *expectations) error {
+	pod, err := c.client.CoreV1().Pods(d.Namespace).Create(ctx, newPod(d, hash), metav1.CreateOptions{})
+	if err != nil {
+		c.events.Eventf(d, corev1.EventTypeWarning, "FailedCreate", "Error creating pod: %v", err)
+		return fmt.Errorf("create pod: %w", err)
+	}
+	expected.expectCreated(pod)
+	c.events.Eventf(d, corev1.EventTypeNormal, "SuccessfulCreate", "Created pod: %s", pod.Name)
+	return nil
+}
+
+func (c *Controller) remove(ctx context.Context, d *appsv1.Deployment, pod *corev1.Pod, expected *expectations) error {
+	err := c.client.CoreV1().Pods(pod.Namespace).Delete(ctx, pod.Name, *metav1.NewPreconditionDeleteOptions(string(pod.UID)))
+	if err != nil && !apierrors.IsNotFound(err) && !apierrors.IsConflict(err) {
+		return fmt.Errorf("delete pod %s: %w", pod.Name, err)
+	}
+	expected.expectDeleted(pod)
+	c.events.Eventf(d, corev1.EventTypeNormal, "SuccessfulDelete", "Deleted pod: %s", pod.Name)
 	return nil
 }
 

@@ -6,6 +6,7 @@ import (
 	"hash/fnv"
 	"maps"
 	"slices"
+	"sync"
 	"time"
 
 	appsv1 "k8s.io/api/apps/v1"
@@ -81,6 +82,7 @@ func observe(d *appsv1.Deployment, hash string, pods []*corev1.Pod) state {
 // expectations are writes that the informer hasn't shown yet: until it has, the
 // number of pods can't be known, and nothing more is created or deleted.
 type expectations struct {
+	mu      sync.Mutex
 	created map[string]bool // names
 	deleted map[types.UID]bool
 	expires time.Time // an event may be missed for good: created, deleted and relisted
@@ -90,11 +92,25 @@ func newExpectations() *expectations {
 	return &expectations{created: map[string]bool{}, deleted: map[types.UID]bool{}, expires: time.Now().Add(10 * time.Second)}
 }
 
+func (e *expectations) expectCreated(p *corev1.Pod) {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	e.created[p.Name] = true
+}
+
+func (e *expectations) expectDeleted(p *corev1.Pod) {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	e.deleted[p.UID] = true
+}
+
 // met says whether the listed pods show all that was written.
 func (e *expectations) met(listed []*corev1.Pod) bool {
 	if e == nil || !time.Now().Before(e.expires) {
 		return true
 	}
+	e.mu.Lock()
+	defer e.mu.Unlock()
 	missing := len(e.created)
 	for _, p := range listed {
 		if e.created[p.Name] {

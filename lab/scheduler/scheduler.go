@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"sync"
 
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
@@ -20,6 +21,10 @@ import (
 	"k8s.io/client-go/util/workqueue"
 )
 
+// parallel is how many bindings are written at a time: a store that syncs every
+// write to disk takes many together in the time of one.
+const parallel = 16
+
 // Scheduler binds pods without a node, of whatever schedulerName, to nodes.
 type Scheduler struct {
 	client kubernetes.Interface
@@ -29,9 +34,11 @@ type Scheduler struct {
 	synced []cache.InformerSynced
 	queue  workqueue.TypedRateLimitingInterface[cache.ObjectName]
 
-	// assumed are bindings that the informer hasn't shown yet. Only the worker
-	// touches it.
+	// assumed are bindings that the informer hasn't shown yet.
+	mu      sync.Mutex
 	assumed map[types.UID]string
+
+	binding chan struct{} // a token for each binding that is being written
 }
 
 // New makes a scheduler on a factory's informers, which the caller starts.
@@ -42,6 +49,7 @@ func New(client kubernetes.Interface, factory informers.SharedInformerFactory, e
 		queue: workqueue.NewTypedRateLimitingQueue(
 			workqueue.DefaultTypedControllerRateLimiter[cache.ObjectName]()),
 		assumed: map[types.UID]string{},
+		binding: make(chan struct{}, parallel),
 	}
 	podEvents, err := pods.Informer().AddEventHandler(cache.ResourceEventHandlerFuncs{
 		AddFunc:    func(o any) { s.enqueue(o) },
@@ -112,7 +120,7 @@ func (s *Scheduler) schedule(ctx context.Context, key cache.ObjectName) error {
 	if err != nil {
 		return fmt.Errorf("get pod: %w", err)
 	}
-	if _, assumed := s.assumed[pod.UID]; assumed || !pending(pod) {
+	if !pending(pod) || s.place(pod) != "" {
 		return nil
 	}
 	nodes, err := s.nodes.List(labels.Everything())
@@ -132,7 +140,17 @@ func (s *Scheduler) schedule(ctx context.Context, key cache.ObjectName) error {
 	if err != nil {
 		return fmt.Errorf("choose node: %w", err)
 	}
-	return s.bind(ctx, pod, node)
+	s.assume(pod, node)
+	s.binding <- struct{}{}
+	go func() {
+		defer func() { <-s.binding }()
+		if err := s.bind(ctx, pod, node); err != nil {
+			slog.Error("binding failed, will schedule again", "pod", key, "err", err)
+			s.assume(pod, "")
+			s.queue.AddRateLimited(key)
+		}
+	}()
+	return nil
 }
 
 func (s *Scheduler) bind(ctx context.Context, pod *corev1.Pod, node string) error {
@@ -146,9 +164,19 @@ func (s *Scheduler) bind(ctx context.Context, pod *corev1.Pod, node string) erro
 	if err != nil {
 		return fmt.Errorf("bind pod to %s: %w", node, err)
 	}
-	s.assumed[pod.UID] = node
 	s.events.Eventf(pod, corev1.EventTypeNormal, "Scheduled", "Successfully assigned %s/%s to %s", pod.Namespace, pod.Name, node)
 	return nil
+}
+
+// assume notes where a pod will be; "" takes that back.
+func (s *Scheduler) assume(p *corev1.Pod, node string) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if node == "" {
+		delete(s.assumed, p.UID)
+	} else {
+		s.assumed[p.UID] = node
+	}
 }
 
 // place is the node on which a pod is or is about to be.
@@ -156,11 +184,15 @@ func (s *Scheduler) place(p *corev1.Pod) string {
 	if p.Spec.NodeName != "" {
 		return p.Spec.NodeName
 	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
 	return s.assumed[p.UID]
 }
 
 // forgetSeen drops the assumed bindings that the informer shows by now.
 func (s *Scheduler) forgetSeen(pods []*corev1.Pod) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
 	waiting := map[types.UID]string{}
 	for _, p := range pods {
 		if node, ok := s.assumed[p.UID]; ok && p.Spec.NodeName == "" {

@@ -70,8 +70,6 @@ func explainIpset(err error) error {
 	switch {
 	case errno == unix.EPERM:
 		return &kernel.MissingError{What: "CAP_NET_ADMIN", Err: err}
-	case errno == unix.EINVAL, errno == unix.EOPNOTSUPP, errno == unix.EPROTONOSUPPORT:
-		return &kernel.MissingError{What: "ip_set", Since: "2.6.39", Err: err}
 	case errno == nl.IPSET_ERR_FIND_TYPE:
 		return &kernel.MissingError{What: "the ipset type", Since: "3.18", Err: err}
 	case errno >= nl.IPSET_ERR_PRIVATE:
@@ -82,7 +80,11 @@ func explainIpset(err error) error {
 
 // probe asks for the protocol's version, which every kernel with ip_set knows.
 func (s *ipsets) probe() error {
-	return s.do(s.request(nl.IPSET_CMD_PROTOCOL, unix.NLM_F_ACK, ""))
+	err := s.do(s.request(nl.IPSET_CMD_PROTOCOL, unix.NLM_F_ACK, ""))
+	if errors.Is(err, unix.EINVAL) || errors.Is(err, unix.EOPNOTSUPP) || errors.Is(err, unix.EPROTONOSUPPORT) {
+		return &kernel.MissingError{What: "ip_set", Since: "2.6.39", Err: err}
+	}
+	return err
 }
 
 // create makes a set under a name. One that exists with the same type is left

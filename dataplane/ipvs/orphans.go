@@ -63,14 +63,14 @@ func (p *Plane) reapSoon() {
 		return
 	}
 	p.reaping = true
-	go func() {
+	p.background(func() {
 		for {
 			time.Sleep(reapEvery)
 			if !p.reap(time.Now()) {
 				return
 			}
 		}
-	}()
+	})
 }
 
 // reap ends what has come to its end and reports whether anything is left.

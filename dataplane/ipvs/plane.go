@@ -30,7 +30,9 @@ type Plane struct {
 	services map[serverID]service
 	orphans  orphans
 	reaping  bool
-	detours  uint32 // how many there were
+	// background starts what goes on beside the methods; tests don't.
+	background func(work func())
+	detours    uint32 // how many there were
 }
 
 // New makes a plane for this process's network namespace. A MissingError says
@@ -68,6 +70,7 @@ func newPlane(options kernel.Options, b balancer) (*Plane, error) {
 		choose:   newChooser(options),
 		settings: newSettingsKeeper(options.StateDir, b),
 		services: map[serverID]service{}, orphans: orphans{},
+		background: func(work func()) { go work() },
 	}, nil
 }
 

@@ -69,7 +69,8 @@ func newTestPlane(t *testing.T, f *fakeIPVS) *Plane {
 	if err != nil {
 		t.Fatal(err)
 	}
-	p.settings.sysctls = nil // those of IPVS are not there
+	p.settings.sysctls = nil       // those of IPVS are not there
+	p.background = func(func()) {} // the fake is not for concurrent use
 	standIn(t)
 	return p
 }

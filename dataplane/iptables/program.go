@@ -1,16 +1,18 @@
 package iptables
 
 import (
+	"iter"
 	"slices"
 	"strings"
 
 	"github.com/fairway-net/fairway/internal/iptables"
 )
 
-// pieceSize is how many chains go into one piece of input: those of about 250
-// Services with five endpoints. The time that iptables-nft-restore takes grows
-// with the square of its input, whatever is installed already.
-const pieceSize = 1500
+// pieceSize is how many lines (chains and rules) go into one piece of input:
+// those of about 250 Services with five endpoints. The time that
+// iptables-nft-restore takes grows with the square of its input, whatever is
+// installed already.
+const pieceSize = 4500
 
 // inputs is what iptables-restore is to be fed with, in this order. It is one
 // for all but very large changes of the nft variant; in those, chains come
@@ -24,7 +26,7 @@ func (p *plan) inputs(v iptables.Variant) [][]byte {
 		inputs := append(p.nat.pieces("nat", p), p.refusals.pieces("filter", p)...)
 		return append(inputs, p.rest.pieces("filter", &plan{})...)
 	}
-	if v != iptables.NFT || len(p.refusals)+len(p.nat)+len(p.rest) <= pieceSize {
+	if v != iptables.NFT || p.lines() <= pieceSize {
 		var in iptables.Input
 		b := in.Block("filter")
 		p.refusals.write(b, p.refusals.sorted())
@@ -35,10 +37,37 @@ func (p *plan) inputs(v iptables.Variant) [][]byte {
 		p.rest.write(in.Block("filter"), p.rest.sorted())
 		return [][]byte{in.Bytes()}
 	}
-	var inputs [][]byte
-	inputs = append(inputs, p.refusals.pieces("filter", p)...)
+	inputs := p.refusals.pieces("filter", p)
 	inputs = append(inputs, p.nat.pieces("nat", p)...)
 	return append(inputs, p.rest.pieces("filter", &plan{})...)
+}
+
+func (p *plan) lines() int { return p.refusals.lines() + p.nat.lines() + p.rest.lines() }
+
+// lines is how long the input is.
+func (d delta) lines() int {
+	n := len(d)
+	for _, c := range d {
+		n += len(c.rules)
+	}
+	return n
+}
+
+// chunks cuts a list of chains into pieces.
+func (d delta) chunks(ids []chainID) iter.Seq[[]chainID] {
+	return func(yield func([]chainID) bool) {
+		for len(ids) > 0 {
+			n, lines := 0, 0
+			for n < len(ids) && (n == 0 || lines+1+len(d[ids[n]].rules) <= pieceSize) {
+				lines += 1 + len(d[ids[n]].rules)
+				n++
+			}
+			if !yield(ids[:n]) {
+				return
+			}
+			ids = ids[n:]
+		}
+	}
 }
 
 // sorted lists the chains: lower levels first, deletions last.
@@ -92,18 +121,18 @@ func (d delta) pieces(table string, p *plan) [][]byte {
 			made = append(made, id)
 		}
 	}
-	for ids := range slices.Chunk(made, pieceSize) {
+	for ids := range d.chunks(made) {
 		piece(func(b *iptables.Block) { d.write(b, ids) })
 	}
 	piece(func(b *iptables.Block) { p.lead(b, table) })
-	for ids := range slices.Chunk(gone, pieceSize) {
+	for ids := range d.chunks(gone) {
 		piece(func(b *iptables.Block) {
 			for _, id := range ids {
 				b.Chain(id.name)
 			}
 		})
 	}
-	for ids := range slices.Chunk(gone, pieceSize) {
+	for ids := range d.chunks(gone) {
 		piece(func(b *iptables.Block) { d.write(b, ids) })
 	}
 	return inputs

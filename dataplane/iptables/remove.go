@@ -46,7 +46,7 @@ func removeAll(ctx context.Context, tool *iptables.Tool) error {
 			if err != nil {
 				return err
 			}
-			for _, input := range removal(table) {
+			for _, input := range removal(table, tool.Variant()) {
 				if err := tool.Restore(ctx, f, input); err != nil {
 					return err
 				}
@@ -61,7 +61,7 @@ func removeAll(ctx context.Context, tool *iptables.Tool) error {
 const canaryChain = "KUBE-PROXY-CANARY"
 
 // removal is the input that takes all that is ours out of a table.
-func removal(table *iptables.Table) [][]byte {
+func removal(table *iptables.Table, v iptables.Variant) [][]byte {
 	stays := referred(table)
 	removable := func(chain string) bool {
 		return (ours(chain) || chain == canaryChain) && !stays[chain] && !overSets(table.Chain(chain))
@@ -73,7 +73,18 @@ func removal(table *iptables.Table) [][]byte {
 			gone[chainID{table.Name, chain.Name}] = change{delete: true}
 		}
 	}
-	return gone.pieces(table.Name, &plan{stale: there.jumpsTo(removable)})
+	p := &plan{stale: there.jumpsTo(removable)}
+	if v == iptables.NFT {
+		return gone.pieces(table.Name, p)
+	}
+	var in iptables.Input
+	b := in.Block(table.Name)
+	p.lead(b, table.Name)
+	gone.write(b, gone.sorted())
+	if in.Empty() {
+		return nil
+	}
+	return [][]byte{in.Bytes()}
 }
 
 // overSets reports whether a chain is of the ipvs mode, this project's or

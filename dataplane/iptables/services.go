@@ -130,13 +130,13 @@ func (s *state) flushNAT() {
 	for id := range s.touchedPools {
 		s.emitPool(id)
 	}
-	clear(s.touchedPools)
+	s.touchedPools = map[model.PoolID]bool{} // clearing costs what it ever held
 	for id := range s.touchedPorts {
 		if p := s.ports[id]; p != nil {
 			s.emitPort(p)
 		}
 	}
-	clear(s.touchedPorts)
+	s.touchedPorts = map[portID]bool{}
 	s.flushTree(s.services, s.lastServicesRules())
 	s.flushTree(s.nodePorts, nil)
 	s.flushNodeAddrs()

@@ -54,6 +54,10 @@ func (w *wanted) weaken(v model.Verdict, lacks []kernel.Lack) []weaker {
 		made = append(made, weaker{lack, "expected to be refused instead"})
 		w.outcome, w.reset = Refused, true
 	}
+	if lack := lackOf(lacks, kernel.SilentDrop, protocolOf(v)); lack != nil && v.Action == model.Refuse && v.Frontend != nil {
+		made = append(made, weaker{lack, "may be reset when it has been accepted, if the port is open for others"})
+		w.reset = true
+	}
 	if lack := lackOf(lacks, kernel.UnservedPorts, ""); lack != nil && v.Action == model.Pass && w.outcome == Silent {
 		made = append(made, weaker{lack, "may be refused instead"})
 		w.refusable = true

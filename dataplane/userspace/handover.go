@@ -76,7 +76,7 @@ func (s *server) give(l *link) error {
 	if err != nil {
 		return err
 	}
-	offer := reply{Given: list, Memory: s.relay.balancer.memories(), Delta: s.relay.current().Delta(nil)}
+	offer := reply{Given: list, Memory: s.relay.balancer.memories(), Delta: s.relay.current().Delta(nil), Transparent: s.relay.transparent.Load()}
 	if err := l.encoder.Encode(offer); err != nil {
 		return err
 	}

@@ -7,6 +7,7 @@ import (
 	"net/netip"
 	"os"
 	"slices"
+	"strings"
 	"sync"
 	"sync/atomic"
 	"syscall"
@@ -141,7 +142,7 @@ var listenConfig = net.ListenConfig{Control: func(network, _ string, c syscall.R
 	var err error
 	controlErr := c.Control(func(fd uintptr) {
 		level, option := unix.IPPROTO_IP, unix.IP_FREEBIND
-		if network == "tcp6" || network == "udp6" {
+		if strings.HasSuffix(network, "6") {
 			level, option = unix.IPPROTO_IPV6, unix.IPV6_FREEBIND
 		}
 		err = unix.SetsockoptInt(int(fd), level, option, 1)
@@ -172,7 +173,9 @@ func (r *relay) index(f *model.Frontend, add bool) {
 func (r *relay) decide(k model.Key, client netip.AddrPort) model.Verdict {
 	table := r.current()
 	p := model.Packet{Src: client.Addr(), SrcPort: client.Port(), Dst: k.Addr, DstPort: k.Port, Proto: k.Proto}
-	if !own(table.Settings, k, client.Addr()) {
+	if own(table.Settings, k, client.Addr()) {
+		p.Src = ownSource(table, k, client.Addr())
+	} else {
 		p.In = interfaceTo(table.Settings, client.Addr())
 	}
 	return table.Decide(p)
@@ -181,8 +184,33 @@ func (r *relay) decide(k model.Key, client netip.AddrPort) model.Verdict {
 // own reports whether a client is a process of this node: the kernel gives its
 // connections to a local address that address as their source.
 func own(s *model.Settings, k model.Key, client netip.Addr) bool {
-	_, found := slices.BinarySearchFunc(s.NodeAddrs, client, netip.Addr.Compare)
-	return found || client == k.Addr || client.IsLoopback()
+	return isNode(s, client) || client == k.Addr || client.IsLoopback()
+}
+
+func isNode(s *model.Settings, a netip.Addr) bool {
+	_, found := slices.BinarySearchFunc(s.NodeAddrs, a, netip.Addr.Compare)
+	return found
+}
+
+// ownSource is the source that a process of this node would have if the
+// frontend's address were not local: one of the node's, of which it may choose
+// any that is let in.
+func ownSource(t *model.Table, k model.Key, client netip.Addr) netip.Addr {
+	f := t.Frontend(k)
+	if client != k.Addr || isNode(t.Settings, client) || client.IsLoopback() || f == nil {
+		return client
+	}
+	source := client
+	for _, a := range t.Settings.NodeAddrs {
+		switch {
+		case a.Is4() != k.Addr.Is4() || a.IsLoopback():
+		case f.Sources == nil || slices.ContainsFunc(f.Sources, func(p netip.Prefix) bool { return p.Contains(a) }):
+			return a
+		case source == client:
+			source = a
+		}
+	}
+	return source
 }
 
 // interfaceTo names the interface that packets of a client come in through, as

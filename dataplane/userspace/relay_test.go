@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"io"
 	"net"
+	"net/netip"
 	"os"
 	"runtime"
 	"strings"
@@ -284,5 +285,34 @@ func TestSettle(t *testing.T) {
 	applyTo(t, r, tableOf(map[string]*model.Pool{vip: p}))
 	if r.settle(f, p); ended {
 		t.Error("a flow was ended whose backend is there")
+	}
+}
+
+// TestRefuse has ports that are open for others refuse the node.
+func TestRefuse(t *testing.T) {
+	for name, where := range map[string]string{"IPv4": "127.0.96.1:53", "IPv6": "[::1]:53"} {
+		t.Run(name, func(t *testing.T) {
+			ap := netip.MustParseAddrPort(where)
+			full, empty := pool("dns", model.UDP, ap), pool("none", model.UDP)
+			empty.ID.IPv6 = full.ID.IPv6
+			e := tableOf(map[string]*model.Pool{where: full}).Edit()
+			e.SetPool(empty)
+			e.SetFrontend(&model.Frontend{
+				Key: model.Key{Addr: ap.Addr(), Port: ap.Port(), Proto: model.UDP}, Name: "default/dns:",
+				Routes: [model.NumOrigins]model.Route{{Pool: full.ID}, model.FromNode: {Pool: empty.ID}, model.FromOutside: {Pool: full.ID}},
+			})
+			r := inProcess(t)
+			applyTo(t, r, e.Table())
+			conn := dialUDP(t, where)
+			if _, err := conn.Write([]byte("hello")); err != nil {
+				t.Fatal(err)
+			}
+			if err := conn.SetReadDeadline(time.Now().Add(patience)); err != nil {
+				t.Fatal(err)
+			}
+			if _, err := conn.Read(make([]byte, 1)); !errors.Is(err, unix.ECONNREFUSED) {
+				t.Errorf("%v, want a refusal", err)
+			}
+		})
 	}
 }

@@ -146,8 +146,7 @@ func upperHalf(p netip.Prefix) netip.Addr {
 
 // needsRoute reports whether an address of a frontend is not local anyway.
 func needsRoute(s *model.Settings, a netip.Addr) bool {
-	_, own := slices.BinarySearchFunc(s.NodeAddrs, a, netip.Addr.Compare)
-	return !own && !a.IsLoopback() && !slices.ContainsFunc(s.Reserved, func(p netip.Prefix) bool { return p.Contains(a) })
+	return !isNode(s, a) && !a.IsLoopback() && !slices.ContainsFunc(s.Reserved, func(p netip.Prefix) bool { return p.Contains(a) })
 }
 
 func host(a netip.Addr) netip.Prefix { return netip.PrefixFrom(a, a.BitLen()) }

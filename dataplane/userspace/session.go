@@ -1,8 +1,10 @@
 package userspace
 
 import (
+	"errors"
 	"net"
 	"sync/atomic"
+	"syscall"
 	"time"
 )
 
@@ -27,4 +29,14 @@ func (x *session) expires(r *relay) time.Time {
 		timeout = r.udpAnswered
 	}
 	return time.Unix(0, x.last.Load()).Add(timeout)
+}
+
+// passOn sends a client's datagram to its backend.
+func (x *session) passOn(d *datagram) {
+	x.last.Store(time.Now().UnixNano())
+	if _, err := x.conn.Write(d.bytes()); errors.Is(err, syscall.ECONNREFUSED) {
+		// That was the answer to an earlier datagram; this one is still to go.
+		_, err = x.conn.Write(d.bytes())
+		discard(err) // a datagram lost is a datagram lost
+	}
 }

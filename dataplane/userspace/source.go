@@ -41,8 +41,7 @@ func keepsSource(s *model.Settings, v model.Verdict, backend netip.AddrPort) boo
 		return false
 	}
 	b := v.Pool.Backends[i]
-	_, node := slices.BinarySearchFunc(s.NodeAddrs, b.Addr, netip.Addr.Compare)
-	return b.Local && !node && !b.Addr.IsLoopback() && !v.Masquerades(b) && answersPass(v.Src, b.Addr)
+	return b.Local && !isNode(s, b.Addr) && !b.Addr.IsLoopback() && !v.Masquerades(b) && answersPass(v.Src, b.Addr)
 }
 
 // answersPass reports whether a backend's packets to a client pass this node.

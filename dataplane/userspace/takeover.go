@@ -40,6 +40,7 @@ func (s *server) takeFrom(l *link) error {
 	if err != nil {
 		return err
 	}
+	s.relay.transparent.Store(offer.Transparent)
 	s.relay.balancer.remember(offer.Memory)
 	if err := s.relay.inherit(offer, files); err != nil {
 		return err

@@ -113,7 +113,7 @@ func (r *relay) serveTCP(k model.Key, client *net.TCPConn) {
 func (r *relay) dial(v model.Verdict, client netip.AddrPort) (*net.TCPConn, *flow) {
 	var failed []netip.AddrPort
 	for {
-		backend, ok := r.balancer.pick(v.Pool, client.Addr(), failed)
+		backend, ok := r.balancer.pick(v.Pool, v.Src, failed)
 		if !ok {
 			return nil, nil
 		}

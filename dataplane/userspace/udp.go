@@ -11,8 +11,6 @@ import (
 	"syscall"
 	"time"
 
-	"golang.org/x/sys/unix"
-
 	"github.com/fairway-net/fairway/model"
 )
 
@@ -89,42 +87,29 @@ func (s *udpSocket) all() []*session {
 	return all
 }
 
-// datagram is a buffer for the largest datagram there is.
-type datagram [65535]byte
-
-var datagrams = sync.Pool{New: func() any { return new(datagram) }}
-
 // receive takes in clients' datagrams until the socket is closed or paused.
 func (s *udpSocket) receive(done chan<- struct{}) {
 	defer close(done)
-	buffer := datagrams.Get().(*datagram)
-	defer datagrams.Put(buffer)
 	for {
-		n, client, err := s.listener.ReadFromUDPAddrPort(buffer[:])
+		d, err := receiveOne(s.listener)
 		switch {
 		case errors.Is(err, net.ErrClosed), errors.Is(err, os.ErrDeadlineExceeded):
 			return
 		case err != nil: // an ICMP error about an answer of ours
 			continue
 		}
-		client = netip.AddrPortFrom(client.Addr().Unmap(), client.Port())
-		x := s.session(client)
-		if x == nil {
-			continue
+		if x := s.session(d); x != nil {
+			x.passOn(d)
 		}
-		x.last.Store(time.Now().UnixNano())
-		if _, err := x.conn.Write(buffer[:n]); errors.Is(err, syscall.ECONNREFUSED) {
-			// That was the answer to an earlier datagram; this one is still to go.
-			_, err = x.conn.Write(buffer[:n])
-			discard(err) // a datagram lost is a datagram lost
-		}
+		d.free()
 	}
 }
 
-// session finds a client's session or begins one; nil if the table has no
-// backend for it. Only receive calls it, so that no client begins two; the lock
+// session finds the session that a datagram belongs to or begins one; nil if the
+// table has no backend for it. Only receive calls it, so that no client begins two; the lock
 // is not held while the table is asked, whose changes end sessions.
-func (s *udpSocket) session(client netip.AddrPort) *session {
+func (s *udpSocket) session(d *datagram) *session {
+	client := d.from
 	s.mu.Lock()
 	x, full := s.sessions[client], len(s.sessions) >= maxClients
 	s.mu.Unlock()
@@ -132,10 +117,13 @@ func (s *udpSocket) session(client netip.AddrPort) *session {
 		return x
 	}
 	v := s.relay.decide(s.key, client)
+	if v.Action == model.Refuse {
+		discard(refuse(s.key, client, d.length)) // a datagram lost is a datagram lost
+	}
 	if v.Action != model.Forward {
 		return nil
 	}
-	backend, ok := s.relay.balancer.pick(v.Pool, client.Addr(), nil)
+	backend, ok := s.relay.balancer.pick(v.Pool, v.Src, nil)
 	if !ok {
 		return nil
 	}
@@ -194,14 +182,14 @@ func (s *udpSocket) answer(x *session) {
 		if err := x.conn.SetReadDeadline(x.expires(s.relay)); err != nil {
 			return
 		}
-		buffer, n, err := receiveOne(x.conn)
+		d, err := receiveOne(x.conn)
 		switch {
 		case err == nil:
 			x.answered.Store(true)
 			x.last.Store(time.Now().UnixNano())
-			_, err := s.listener.WriteToUDPAddrPort(buffer[:n], x.client)
+			_, err := s.listener.WriteToUDPAddrPort(d.bytes(), x.client)
 			discard(err) // a datagram lost is a datagram lost
-			datagrams.Put(buffer)
+			d.free()
 		case errors.Is(err, os.ErrDeadlineExceeded):
 			if !time.Now().Before(x.expires(s.relay)) {
 				return
@@ -211,20 +199,4 @@ func (s *udpSocket) answer(x *session) {
 			return
 		}
 	}
-}
-
-// receiveOne waits for a datagram, and takes a buffer only when there is one.
-func receiveOne(conn *net.UDPConn) (buffer *datagram, n int, err error) {
-	raw, err := conn.SyscallConn()
-	if err != nil {
-		return nil, 0, err
-	}
-	readErr := raw.Read(func(fd uintptr) bool {
-		buffer = datagrams.Get().(*datagram)
-		if n, _, err = unix.Recvfrom(int(fd), buffer[:], unix.MSG_DONTWAIT); err != nil {
-			datagrams.Put(buffer)
-		}
-		return !errors.Is(err, unix.EAGAIN)
-	})
-	return buffer, n, errors.Join(readErr, err)
 }

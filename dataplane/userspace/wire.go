@@ -35,7 +35,7 @@ type reply struct {
 	Flows  int          `json:",omitempty"` // status: connections and clients under way
 	Given  []given      `json:",omitempty"` // handover: what the next descriptors are
 	Memory []remembered `json:",omitempty"` // handover: which clients belong where
-	// status: connections may have their client's address
+	// status and handover: connections may have their client's address
 	Transparent bool `json:",omitempty"`
 }
 

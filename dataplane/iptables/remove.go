@@ -38,7 +38,9 @@ func (p *Plane) Remove(ctx context.Context) error {
 
 func removeAll(ctx context.Context, tool *iptables.Tool) error {
 	for _, f := range iptables.Families() {
-		for _, name := range []string{"nat", "filter", "mangle"} {
+		// What refuses goes before what translates: packets that another plane
+		// is to serve from now on must not be refused in between.
+		for _, name := range []string{"filter", "nat", "mangle"} {
 			table, err := tool.Save(ctx, f, name)
 			if kernel.IsMissing(err) {
 				continue // what can't be read can't be there

@@ -163,6 +163,23 @@ func explain(err error) error {
 	return err
 }
 
+// removeTable takes the refusals away before the rest. A packet under way while
+// the table goes may find that its elements are no longer there in rules that
+// are, and would be refused although another plane serves it by now.
+func (p *Plane) removeTable() error {
+	b := p.socket.newBatch()
+	for _, c := range refusals() {
+		b.flushChain(c.name)
+	}
+	// A table that another version left may lack such chains.
+	if err := b.commit(); err != nil && !errors.Is(err, unix.ENOENT) {
+		return err
+	}
+	b = p.socket.newBatch()
+	b.deleteTable()
+	return b.commit()
+}
+
 // Remove takes the table out of the kernel: see dataplane.Plane.
 func (p *Plane) Remove(ctx context.Context) error {
 	if err := ctx.Err(); err != nil {
@@ -174,9 +191,7 @@ func (p *Plane) Remove(ctx context.Context) error {
 		return err
 	}
 	if c.present {
-		b := p.socket.newBatch()
-		b.deleteTable()
-		if err := b.commit(); err != nil {
+		if err := p.removeTable(); err != nil {
 			return err
 		}
 	}

@@ -87,10 +87,14 @@ func (p *Plane) pause(ctx context.Context, f iptables.Family) error {
 }
 
 // waitForgotten waits until IPVS has no connections of these servers. It
-// forgets them a moment after their destinations (since Linux 5.9; before, with
-// their next packet, so that there is nothing to wait for).
+// forgets them a moment after their destinations, and conntrack's entries with
+// them, even if those were made anew meanwhile. (That is so since Linux 5.9;
+// before, it was with their next packet, so there is nothing to wait for.)
 func waitForgotten(ctx context.Context, a *actual) error {
-	for deadline := time.Now().Add(2 * time.Second); time.Now().Before(deadline); {
+	if oldKernel() {
+		return nil
+	}
+	for deadline := time.Now().Add(10 * time.Second); time.Now().Before(deadline); {
 		content, err := os.ReadFile("/proc/thread-self/net/ip_vs_conn")
 		if errors.Is(err, os.ErrNotExist) {
 			return nil
@@ -112,7 +116,7 @@ func waitForgotten(ctx context.Context, a *actual) error {
 
 // connected reports whether IPVS's list of connections names one of the
 // servers: "TCP 0AF40102 8CE2 0A60000A 0050 ...", or with IPv6 addresses in
-// brackets.
+// brackets. Lines without a client's port are the memory of session affinity.
 func (a *actual) connected(list string) bool {
 	virtual := map[string]bool{}
 	for id := range a.servers {
@@ -121,7 +125,7 @@ func (a *actual) connected(list string) bool {
 		}
 	}
 	for line := range strings.Lines(list) {
-		if fields := strings.Fields(line); len(fields) > 4 && virtual[fields[3]+" "+fields[4]] {
+		if fields := strings.Fields(line); len(fields) > 4 && fields[2] != "0000" && virtual[fields[3]+" "+fields[4]] {
 			return true
 		}
 	}

@@ -19,6 +19,7 @@ func commands() []*cobra.Command {
 		upCommand(),
 		serverCommand(),
 		agentCommand(),
+		dnsCommand(),
 		renderCommand(),
 		cleanupCommand(),
 		labCommand(),

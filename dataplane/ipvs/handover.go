@@ -60,6 +60,8 @@ func (p *Plane) removeAll(a *actual) error {
 // pause ends all refusals, as whoever comes next may serve what these servers
 // don't any more, and has packets to and from the servers dropped: those of
 // connections to be handed over, and new ones that would come too late for it.
+// Those of this node's own processes are dropped when they come back by way of
+// the loopback interface, which is where they get to without IPVS.
 func (p *Plane) pause(ctx context.Context, f iptables.Family) error {
 	in := &iptables.Input{}
 	filter, mangle := in.Block("filter"), in.Block("mangle")
@@ -75,11 +77,6 @@ func (p *Plane) pause(ctx context.Context, f iptables.Family) error {
 		"-p sctp "+r.in(setNodePortSCTP, "dst,dst")+" -j DROP",
 	)
 	mangle.Insert("FORWARD", "-j "+chainInput)
-	// A process that sends UDP would get an error.
-	mangle.Chain(chainOutput,
-		"-p tcp "+r.in(setAddresses, "dst")+" -j DROP",
-		"-p tcp "+toNode+r.in(setNodePortTCP, "dst")+" -j DROP",
-	)
 	if err := p.iptables.Restore(ctx, f, in.Bytes()); err != nil {
 		return fmt.Errorf("pause connections: %w", err)
 	}

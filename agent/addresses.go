@@ -10,6 +10,8 @@ import (
 
 	"github.com/vishvananda/netlink"
 	"golang.org/x/sys/unix"
+
+	"github.com/fairway-net/fairway/dns"
 )
 
 // virtualAddresses is the interface that the ipvs plane and kube-proxy's ipvs
@@ -19,9 +21,11 @@ const virtualAddresses = "kube-ipvs0"
 // localAddresses lists the addresses of this machine, loopback included and
 // link-local ones not, sorted.
 func localAddresses() ([]netip.Addr, error) {
-	skip := -1
-	if link, err := netlink.LinkByName(virtualAddresses); err == nil {
-		skip = link.Attrs().Index
+	skip := map[int]bool{}
+	for _, name := range []string{virtualAddresses, dns.InterfaceName} {
+		if link, err := netlink.LinkByName(name); err == nil {
+			skip[link.Attrs().Index] = true
+		}
 	}
 	found, err := netlink.AddrList(nil, netlink.FAMILY_ALL)
 	if err != nil {
@@ -30,7 +34,7 @@ func localAddresses() ([]netip.Addr, error) {
 	var addrs []netip.Addr
 	for _, a := range found {
 		ip, ok := netip.AddrFromSlice(a.IP)
-		if ip = ip.Unmap(); !ok || a.LinkIndex == skip || ip.IsLinkLocalUnicast() {
+		if ip = ip.Unmap(); !ok || skip[a.LinkIndex] || ip.IsLinkLocalUnicast() {
 			continue
 		}
 		addrs = append(addrs, ip)

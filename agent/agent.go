@@ -34,7 +34,9 @@ type Config struct {
 	HealthzAddress, MetricsAddress string
 	// Register makes the Node object of this machine: where there is no kubelet.
 	Register bool
-	Log      *slog.Logger
+	// DNS serves the cluster's names on this node; nil doesn't.
+	DNS *DNS
+	Log *slog.Logger
 }
 
 // Agent is a running agent.
@@ -48,6 +50,7 @@ type Agent struct {
 	service *serviceHealth
 	events  *events
 	metrics *metrics
+	names   *names
 	drift   chan struct{}
 }
 
@@ -87,6 +90,9 @@ func newAgent(config Config) (*Agent, error) {
 		a.health.changed()
 		a.metrics.changed()
 	})
+	if a.names, err = newNames(a); err != nil {
+		return nil, err
+	}
 	return a, nil
 }
 
@@ -120,8 +126,9 @@ func (a *Agent) run(ctx context.Context) error {
 		}
 		return nil
 	})
+	group.Go(func() error { return a.names.run(ctx, group) })
 	err := group.Wait()
-	return errors.Join(err, a.service.close())
+	return errors.Join(err, a.names.close(), a.service.close())
 }
 
 // rounded takes in how a round of the loop ended.
@@ -131,6 +138,7 @@ func (a *Agent) rounded(r round) {
 	if r.Err != nil {
 		return
 	}
+	a.names.applied(r.Table)
 	a.events.lacks(r.Table, a.plane.Lacks())
 	if checks, changed := a.state.healthChecks(); changed {
 		a.service.want(checks)

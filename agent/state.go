@@ -10,6 +10,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/fairway-net/fairway/compile"
+	"github.com/fairway-net/fairway/dns"
 	"github.com/fairway-net/fairway/model"
 )
 
@@ -21,6 +22,8 @@ type state struct {
 
 	mu       sync.Mutex
 	compiler *compile.Compiler
+	config   compile.Config
+	names    *dns.Index // nil where no DNS is served
 	node     compile.Node
 	missing  map[string]bool // what hasn't been complete yet
 }
@@ -36,9 +39,9 @@ const (
 func newState(config compile.Config, nodeName string, changed func()) *state {
 	return &state{
 		wake: make(chan struct{}, 1), changed: changed,
-		compiler: compile.New(config),
-		node:     compile.Node{Name: nodeName},
-		missing:  map[string]bool{partServices: true, partSlices: true, partNode: true, partAddresses: true},
+		compiler: compile.New(config), config: config,
+		node:    compile.Node{Name: nodeName},
+		missing: map[string]bool{partServices: true, partSlices: true, partNode: true, partAddresses: true},
 	}
 }
 
@@ -69,30 +72,62 @@ func (s *state) complete(part string) {
 
 // table is the latest table with the problems that are new in it; nil before
 // everything is complete.
-func (s *state) table() (*model.Table, []compile.Problem) {
+func (s *state) table() (*model.Table, []compile.Problem, uint64) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if len(s.missing) > 0 {
-		return nil, nil
+		return nil, nil, 0
+	}
+	var mark uint64 // of what names are in the table
+	if s.names != nil {
+		mark = s.names.Mark()
 	}
 	table := s.compiler.Table()
-	return table, s.compiler.NewProblems()
+	return table, s.compiler.NewProblems(), mark
+}
+
+// setServed tells what addresses a server on this node answers at.
+func (s *state) setServed(addrs []netip.Addr) {
+	s.update(func(c *compile.Compiler) {
+		s.config.Served = addrs
+		c.SetConfig(s.config)
+	})
 }
 
 func (s *state) setService(svc *corev1.Service) {
-	s.update(func(c *compile.Compiler) { c.SetService(svc) })
+	s.update(func(c *compile.Compiler) {
+		c.SetService(svc)
+		if s.names != nil {
+			s.names.SetService(svc)
+		}
+	})
 }
 
 func (s *state) deleteService(n types.NamespacedName) {
-	s.update(func(c *compile.Compiler) { c.DeleteService(n.Namespace, n.Name) })
+	s.update(func(c *compile.Compiler) {
+		c.DeleteService(n.Namespace, n.Name)
+		if s.names != nil {
+			s.names.DeleteService(n)
+		}
+	})
 }
 
 func (s *state) setSlice(slice *discoveryv1.EndpointSlice) {
-	s.update(func(c *compile.Compiler) { c.SetSlice(slice) })
+	s.update(func(c *compile.Compiler) {
+		c.SetSlice(slice)
+		if s.names != nil {
+			s.names.SetSlice(slice)
+		}
+	})
 }
 
 func (s *state) deleteSlice(n types.NamespacedName) {
-	s.update(func(c *compile.Compiler) { c.DeleteSlice(n.Namespace, n.Name) })
+	s.update(func(c *compile.Compiler) {
+		c.DeleteSlice(n.Namespace, n.Name)
+		if s.names != nil {
+			s.names.DeleteSlice(n)
+		}
+	})
 }
 
 // setNode takes in what the Node object says; nil if there is none (yet): then

@@ -23,8 +23,9 @@ import (
 // table gives the loop the latest table and tells the owners of Services what
 // new problems it has.
 func (a *Agent) table() *model.Table {
-	table, problems := a.state.table()
+	table, problems, mark := a.state.table()
 	a.events.problems(problems)
+	a.names.tabled(table, mark)
 	return table
 }
 
@@ -37,11 +38,13 @@ func (a *Agent) watchServices(ctx context.Context) {
 }
 
 // watchSlices leaves out the slices of headless Services, as kube-proxy does:
-// nobody forwards them.
+// nobody forwards them. Their names are wanted where DNS is served.
 func (a *Agent) watchSlices(ctx context.Context) {
 	source := kube.Source{
 		Client: a.client.DiscoveryV1().RESTClient(), Resource: "endpointslices",
-		Labels: without(corev1.IsHeadlessService),
+	}
+	if a.config.DNS == nil {
+		source.Labels = without(corev1.IsHeadlessService)
 	}
 	kube.Watch(ctx, source, kube.Sink[*discoveryv1.EndpointSlice]{
 		Set:    func(s *discoveryv1.EndpointSlice) { a.metrics.triggered(s); a.state.setSlice(s) },

@@ -31,6 +31,11 @@ func (s *Server) bootstrap(ctx context.Context) error {
 	if err := s.bootstrapService(ctx, client); err != nil {
 		return err
 	}
+	if s.config.ClusterDNS.IsValid() {
+		if err := s.bootstrapDNS(ctx, client); err != nil {
+			return err
+		}
+	}
 	p := &presence{
 		etcd: s.backend.Client.Client, api: client, closed: make(chan struct{}),
 		self:  netip.AddrPortFrom(s.config.AdvertiseAddress, uint16(s.config.Port)),
@@ -46,6 +51,9 @@ func (s *Server) bootstrap(ctx context.Context) error {
 
 // apiPort is the name of the API Service's port.
 const apiPort = "https"
+
+// dnsService is the name that every cluster's DNS Service has.
+const dnsService = "kube-dns"
 
 func apiLabels() map[string]string {
 	return map[string]string{"component": "apiserver", "provider": "kubernetes"}
@@ -71,6 +79,33 @@ func (s *Server) bootstrapService(ctx context.Context, client kubernetes.Interfa
 	}, metav1.CreateOptions{})
 	if err != nil && !apierrors.IsAlreadyExists(err) {
 		return fmt.Errorf("create Service %s: %w", validation.APIService, err)
+	}
+	return nil
+}
+
+// bootstrapDNS makes the Service by which names are found. Its endpoints are
+// the agents that serve DNS, who say so themselves.
+func (s *Server) bootstrapDNS(ctx context.Context, client kubernetes.Interface) error {
+	services := client.CoreV1().Services(metav1.NamespaceSystem)
+	_, err := services.Get(ctx, dnsService, metav1.GetOptions{})
+	if !apierrors.IsNotFound(err) {
+		return err
+	}
+	single := corev1.IPFamilyPolicySingleStack
+	_, err = services.Create(ctx, &corev1.Service{
+		ObjectMeta: metav1.ObjectMeta{Name: dnsService, Labels: map[string]string{"k8s-app": dnsService, "kubernetes.io/name": "CoreDNS"}},
+		Spec: corev1.ServiceSpec{
+			Type:           corev1.ServiceTypeClusterIP,
+			ClusterIP:      s.config.ClusterDNS.String(),
+			IPFamilyPolicy: &single,
+			Ports: []corev1.ServicePort{
+				{Name: "dns", Protocol: corev1.ProtocolUDP, Port: 53, TargetPort: intstr.FromInt32(53)},
+				{Name: "dns-tcp", Protocol: corev1.ProtocolTCP, Port: 53, TargetPort: intstr.FromInt32(53)},
+			},
+		},
+	}, metav1.CreateOptions{})
+	if err != nil && !apierrors.IsAlreadyExists(err) {
+		return fmt.Errorf("create Service %s: %w", dnsService, err)
 	}
 	return nil
 }

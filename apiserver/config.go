@@ -29,6 +29,9 @@ type Config struct {
 	ExtraSANs []string
 	// ServiceCIDRs are one range of cluster IPs, or one of each family.
 	ServiceCIDRs []netip.Prefix
+	// ClusterDNS is the address of the Service kube-system/kube-dns, which is
+	// made if it isn't there; the zero value makes none.
+	ClusterDNS netip.Addr
 	// NodePortRange is where node ports come from.
 	NodePortRange utilnet.PortRange
 	// EtcdServers are the URLs of an existing etcd to use instead of the

@@ -1,6 +1,7 @@
 package cmd
 
 import (
+	"errors"
 	"fmt"
 	"log/slog"
 	"net/netip"
@@ -20,6 +21,7 @@ import (
 
 func agentCommand() *cobra.Command {
 	var kubeconfig string
+	var watchPods bool
 	flags := agentFlags{healthz: "0.0.0.0:10256", metrics: "127.0.0.1:10249"}
 	c := &cobra.Command{
 		Use:   "agent",
@@ -35,11 +37,22 @@ func agentCommand() *cobra.Command {
 				return err
 			}
 			config.API = api
+			address, err := clusterDNS(flags.dnsAddress, config.Compile.ServiceCIDRs)
+			if err != nil {
+				return err
+			}
+			if flags.dns && !address.IsValid() {
+				return errors.New("--cluster-dns: not given, and there is no --service-cidr to take the tenth address of")
+			}
+			if config.DNS = flags.dnsConfig(address); config.DNS != nil {
+				config.DNS.WatchPods = watchPods
+			}
 			return agent.Run(cmd.Context(), config)
 		},
 	}
 	c.Flags().StringVar(&kubeconfig, "kubeconfig", "", "kubeconfig file; without it, the credentials of the pod that this runs in")
 	flags.add(c.Flags())
+	c.Flags().BoolVar(&watchPods, "dns-watch-pods", false, "with --dns: watch this node's pods, so that lookups of outside names by those behind no Service cost one question too")
 	return c
 }
 
@@ -63,6 +76,10 @@ type agentFlags struct {
 	healthz, metrics   string
 	verbose            bool
 	podsOfNode         bool
+	dns                bool
+	dnsAddress         string
+	dnsPort            uint16
+	dnsOptions         dnsFlags
 }
 
 // add adds the flags of an agent on its own.
@@ -83,6 +100,10 @@ func (f *agentFlags) addRunning(flags *pflag.FlagSet) {
 	flags.StringVar(&f.stateDir, "state-dir", "/run/fairway", "where data planes keep what must outlive this process and isn't in the kernel")
 	flags.DurationVar(&f.verifyPeriod, "sync-period", 30*time.Second, "how often the kernel is compared with what should be, unasked")
 	flags.StringVar(&f.healthz, "healthz-bind-address", f.healthz, `host:port of /healthz and /livez; "" serves none`)
+	flags.BoolVar(&f.dns, "dns", f.dns, "serve the cluster's names on this node, at the address of the DNS Service")
+	addClusterDNSFlag(flags, &f.dnsAddress)
+	flags.Uint16Var(&f.dnsPort, "dns-node-port", 10053, "port at this node's address where other nodes find its DNS while theirs is unwell; 0 for none")
+	f.dnsOptions.add(flags)
 	flags.StringVar(&f.metrics, "metrics-bind-address", f.metrics, `host:port of /metrics and /proxyMode; "" serves none`)
 	flags.BoolVar(&f.verbose, "verbose", false, "log more")
 }

@@ -7,6 +7,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/fairway-net/fairway/dataplane"
+	"github.com/fairway-net/fairway/dns"
 	"github.com/fairway-net/fairway/internal/kernel"
 )
 
@@ -33,6 +34,9 @@ func cleanupCommand() *cobra.Command {
 					continue
 				}
 				fmt.Fprintf(cmd.OutOrStdout(), "%s: clean\n", kind.Name)
+			}
+			if err := dns.Cleanup(); err != nil {
+				failed = append(failed, fmt.Errorf("clean up DNS: %w", err))
 			}
 			return errors.Join(failed...)
 		},

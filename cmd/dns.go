@@ -9,6 +9,7 @@ import (
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
 
+	"github.com/fairway-net/fairway/agent"
 	"github.com/fairway-net/fairway/dns"
 	"github.com/fairway-net/fairway/kube"
 )
@@ -63,4 +64,39 @@ func endpoints(flag string, values []string) ([]netip.AddrPort, error) {
 		list = append(list, a)
 	}
 	return list, nil
+}
+
+// addClusterDNSFlag adds the flag that says where cluster DNS is.
+func addClusterDNSFlag(flags *pflag.FlagSet, address *string) {
+	flags.StringVar(address, "cluster-dns", "", "address of the Service kube-system/kube-dns; without it, the tenth of the (first) --service-cidr")
+}
+
+// clusterDNS is the address that the flag gives or the range implies, if any.
+func clusterDNS(text string, cidrs []netip.Prefix) (netip.Addr, error) {
+	if text != "" {
+		a, err := netip.ParseAddr(text)
+		if err != nil {
+			return a, fmt.Errorf("--cluster-dns: %q is not an IP address", text)
+		}
+		return a.Unmap(), nil
+	}
+	if len(cidrs) == 0 {
+		return netip.Addr{}, nil
+	}
+	a := cidrs[0].Addr()
+	for range 10 {
+		a = a.Next()
+	}
+	if !cidrs[0].Contains(a) {
+		return netip.Addr{}, fmt.Errorf("--service-cidr: %s has no tenth address for DNS; give --cluster-dns", cidrs[0])
+	}
+	return a, nil
+}
+
+// dnsConfig is how an agent with these flags serves DNS; nil if it doesn't.
+func (f *agentFlags) dnsConfig(address netip.Addr) *agent.DNS {
+	if !f.dns {
+		return nil
+	}
+	return &agent.DNS{Options: f.dnsOptions.Options, Addresses: []netip.Addr{address}, Port: f.dnsPort}
 }

@@ -26,6 +26,7 @@ import (
 func serverCommand() *cobra.Command {
 	config := apiserver.DefaultConfig()
 	var verbosity int
+	var dnsAddress string
 	c := &cobra.Command{
 		Use:   "server",
 		Short: "Serve the API, with its storage, and run the controllers",
@@ -34,10 +35,15 @@ func serverCommand() *cobra.Command {
 			if err := setLibraryLogs(verbosity); err != nil {
 				return err
 			}
+			var err error
+			if config.ClusterDNS, err = clusterDNS(dnsAddress, config.ServiceCIDRs); err != nil {
+				return err
+			}
 			return runServer(cmd.Context(), config, cmd.OutOrStdout(), nil)
 		},
 	}
 	addServerFlags(c.Flags(), &config)
+	addClusterDNSFlag(c.Flags(), &dnsAddress)
 	addVerbosityFlag(c.Flags(), &verbosity)
 	return c
 }

@@ -15,7 +15,7 @@ import (
 
 func upCommand() *cobra.Command {
 	config := apiserver.DefaultConfig()
-	flags := agentFlags{healthz: "127.0.0.1:10256", metrics: "127.0.0.1:10249"}
+	flags := agentFlags{healthz: "127.0.0.1:10256", metrics: "127.0.0.1:10249", dns: true}
 	var verbosity int
 	c := &cobra.Command{
 		Use:   "up",
@@ -31,6 +31,12 @@ func upCommand() *cobra.Command {
 			}
 			node.Compile.ServiceCIDRs = config.ServiceCIDRs
 			node.Register = true
+			if config.ClusterDNS, err = clusterDNS(flags.dnsAddress, config.ServiceCIDRs); err != nil {
+				return err
+			}
+			if node.DNS = flags.dnsConfig(config.ClusterDNS); node.DNS != nil {
+				node.DNS.WatchPods = true
+			}
 			return up(cmd.Context(), config, node, cmd.OutOrStdout())
 		},
 	}

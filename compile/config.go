@@ -29,6 +29,9 @@ type Config struct {
 	// MasqueradeAll masquerades all traffic to cluster IPs, that of pods
 	// included.
 	MasqueradeAll bool
+	// Served are addresses that a server on this node itself answers at (the
+	// DNS Service's): nothing is forwarded from them.
+	Served []netip.Addr
 }
 
 // NodePortAddresses selects addresses of the node. The zero value selects all.
@@ -142,6 +145,11 @@ func (c *Compiler) compileSettings() {
 			if contains(s.Reserved, a) {
 				s.Exempt = append(s.Exempt, a)
 			}
+		}
+	}
+	for _, a := range c.config.Served {
+		if contains(s.Reserved, a) {
+			s.Exempt = append(s.Exempt, a)
 		}
 	}
 	slices.SortFunc(s.NodeAddrs, netip.Addr.Compare)

@@ -13,7 +13,7 @@ func (c *Compiler) frontends(svc *service) []*model.Frontend {
 	if svc.spec == nil || len(svc.spec.ports) == 0 {
 		return nil
 	}
-	b := builder{spec: svc.spec, masqueradeAll: c.config.MasqueradeAll}
+	b := builder{spec: svc.spec, masqueradeAll: c.config.MasqueradeAll, served: c.config.Served}
 	pods := c.podMatch()
 	b.tells = [2]bool{tellsPods(pods, false), tellsPods(pods, true)}
 	nodes := c.nodePortAddresses()
@@ -27,7 +27,9 @@ func (c *Compiler) frontends(svc *service) []*model.Frontend {
 		}
 		for _, a := range svc.spec.loadBalancerIPs {
 			b.add(p, a, p.port, model.LoadBalancerIP)
-			b.list[len(b.list)-1].Sources = c.sources(svc.spec, a)
+			if n := len(b.list); n > 0 && b.list[n-1].Entrance == model.LoadBalancerIP && b.list[n-1].Addr == a {
+				b.list[n-1].Sources = c.sources(svc.spec, a)
+			}
 		}
 		if p.nodePort == 0 {
 			continue
@@ -51,11 +53,15 @@ func (c *Compiler) frontends(svc *service) []*model.Frontend {
 type builder struct {
 	spec          *spec
 	masqueradeAll bool
+	served        []netip.Addr
 	tells         [2]bool // whether pods can be told from others: IPv4, IPv6
 	list          []*model.Frontend
 }
 
 func (b *builder) add(p *port, a netip.Addr, number uint16, entrance model.Entrance) {
+	if slices.Contains(b.served, a) {
+		return
+	}
 	f := &model.Frontend{Key: model.Key{Addr: a, Port: number, Proto: p.proto}, Name: p.title, Entrance: entrance}
 	cluster := model.PoolID{Name: p.title, Proto: p.proto, IPv6: a.Is6()}
 	local := cluster

@@ -29,10 +29,12 @@ func (x *Index) Mark() uint64 {
 	return x.clock
 }
 
-// Applied tells that this node forwards what was known at a mark.
+// Applied tells that this node forwards what was known at a mark, and so that
+// the records are complete.
 func (x *Index) Applied(mark uint64) {
 	x.mu.Lock()
 	defer x.mu.Unlock()
+	x.synced = true
 	kept := x.pending[:0]
 	for _, svc := range x.pending {
 		switch {

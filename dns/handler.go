@@ -59,7 +59,7 @@ func (h *handler) ServeDNS(ctx context.Context, w dns.ResponseWriter, m *dns.Msg
 	}
 	answer := new(dns.Msg)
 	answer.SetReply(m)
-	answer.Authoritative = true
+	answer.Authoritative, answer.RecursionAvailable = true, true
 	switch outcome {
 	case notYet:
 		return dns.RcodeServerFailure, nil

@@ -37,6 +37,8 @@ func (s *supervisor) startAgent(ctx context.Context, n *topology.Node) {
 	for _, cidr := range texts(s.config.ServiceCIDRs) {
 		args = append(args, "--service-cidr", cidr)
 	}
+	// The lab has no way out, so there is no upstream to ask.
+	args = append(args, "--dns", "--dns-watch-pods", "--resolv-conf", "", "--cluster-dns", s.config.clusterDNS().String())
 	args = append(args, s.config.AgentArgs...)
 	r := &role{
 		lab: s.config.Name, name: "agent-" + n.Name, cgroup: n.Name + "/agent",

@@ -66,7 +66,7 @@ func (a *apiServer) args(data string, c Config, underlay *topology.Host) []strin
 		"server", "--data-dir", data, "--bind-address", "127.0.0.1", "--secure-port", a.knownPort(),
 		"--advertise-address", underlay.IPv4().String(), "--tls-san", underlay.IPv6().String(),
 	}
-	return append(args, "--service-cidr", strings.Join(texts(c.ServiceCIDRs), ","))
+	return append(args, "--service-cidr", strings.Join(texts(c.ServiceCIDRs), ","), "--cluster-dns", c.clusterDNS().String())
 }
 
 func (a *apiServer) knownPort() string {

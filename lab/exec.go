@@ -37,6 +37,9 @@ func Exec(name, target string, argv []string) error {
 	if err := unix.Setns(ns.Fd(), unix.CLONE_NEWNET); err != nil {
 		return fmt.Errorf("enter %s: %w", target, err)
 	}
+	if err := useClusterDNS(name, target); err != nil {
+		return err
+	}
 	return fmt.Errorf("run %s: %w", path, syscall.Exec(path, argv, os.Environ()))
 }
 

@@ -130,6 +130,17 @@ func parseTuple(data []byte) tuple {
 // translation out from a reply that is not translated yet
 // (ctnetlink_setup_nat).
 func (f flow) translate() error {
+	err := f.replace()
+	for tries := 0; errors.Is(err, unix.EEXIST) && tries < 3; tries++ {
+		err = f.replace() // a packet has just made one
+	}
+	if errors.Is(err, unix.EEXIST) {
+		return nil // another connection has its place, or its backend's end of it
+	}
+	return err
+}
+
+func (f flow) replace() error {
 	family := uint8(unix.AF_INET)
 	if f.orig.src.Addr().Is6() {
 		family = unix.AF_INET6

@@ -77,6 +77,13 @@ func (p *Plane) pause(ctx context.Context, f iptables.Family) error {
 		"-p sctp "+r.in(setNodePortSCTP, "dst,dst")+" -j DROP",
 	)
 	mangle.Insert("FORWARD", "-j "+chainInput)
+	// Packets from the middle of a connection that conntrack has just forgotten
+	// must not reach another plane's translation, which would take them for new.
+	middle := "-p tcp -m tcp ! --tcp-flags FIN,SYN,RST,ACK SYN -m conntrack --ctstate INVALID,NEW "
+	strays := []string{middle + r.in(setAddresses, "dst") + " -j DROP", middle + toNode + r.in(setNodePortTCP, "dst") + " -j DROP"}
+	mangle.Chain(chainFromPod, strays...)
+	mangle.Insert("PREROUTING", "-j "+chainFromPod)
+	mangle.Chain(chainOutput, strays...)
 	if err := p.iptables.Restore(ctx, f, in.Bytes()); err != nil {
 		return fmt.Errorf("pause connections: %w", err)
 	}

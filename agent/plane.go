@@ -19,7 +19,7 @@ func choose(mode string, options kernel.Options, log *slog.Logger) (string, data
 	if mode != AutoMode {
 		kind, err := dataplane.Find(mode)
 		if err != nil {
-			return "", nil, err
+			return "", nil, fmt.Errorf("mode: %w", err)
 		}
 		plane, err := kind.New(options)
 		if err != nil {

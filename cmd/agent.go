@@ -15,6 +15,7 @@ import (
 
 	"github.com/fairway-net/fairway/agent"
 	"github.com/fairway-net/fairway/compile"
+	"github.com/fairway-net/fairway/dataplane"
 	"github.com/fairway-net/fairway/kube"
 	"github.com/fairway-net/fairway/model"
 )
@@ -139,6 +140,11 @@ func (f *agentFlags) config() (agent.Config, error) {
 	}
 	config.Plane.Scheduler, config.Plane.StateDir = f.scheduler, f.stateDir
 	config.Plane.IPTablesVariant = f.iptablesVariant
+	if f.mode != agent.AutoMode {
+		if _, err := dataplane.Find(f.mode); err != nil {
+			return config, fmt.Errorf("--mode: %w", err)
+		}
+	}
 	if !slices.Contains([]string{"", "nft", "legacy"}, f.iptablesVariant) {
 		return config, fmt.Errorf("--iptables-variant: %q must be nft or legacy", f.iptablesVariant)
 	}

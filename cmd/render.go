@@ -5,6 +5,7 @@ import (
 	"io"
 	"maps"
 	"slices"
+	"strings"
 
 	"github.com/spf13/cobra"
 	corev1 "k8s.io/api/core/v1"
@@ -18,12 +19,16 @@ import (
 func renderCommand() *cobra.Command {
 	var files []string
 	var objects, table bool
+	var part string
 	flags := agentFlags{mode: "nftables"}
 	c := &cobra.Command{
 		Use:   "render -f FILES --mode MODE",
 		Short: "Print the rules that a mode would make of manifests; touches nothing",
 		Long: `Print what a data plane would put into the kernel of a node, as input for that
-mode's usual tool. Nothing is touched and no privilege is needed.
+mode's usual tool. Nothing is touched and no privilege is needed. Where a mode
+has several tools, --part prints the input of one:
+
+  fairway render -f web.yaml --mode iptables --part iptables.rules | iptables-restore --test
 
 The manifests hold Services with the cluster IPs and node ports that they were
 given, and their EndpointSlices or Endpoints; Nodes lend their addresses to node
@@ -44,11 +49,12 @@ ports. The output of a cluster will do:
 			if err != nil {
 				return err
 			}
-			return printPlane(cmd.OutOrStdout(), config.Mode, t, objects, config)
+			return printPlane(cmd.OutOrStdout(), t, objects, part, config)
 		},
 	}
 	c.Flags().StringSliceVarP(&files, "filename", "f", nil, `manifests: files, folders, or "-" for standard input`)
 	c.Flags().BoolVar(&objects, "objects", false, "print the named objects instead of input for a tool")
+	c.Flags().StringVar(&part, "part", "", "print this part only, as named in the headings of the whole")
 	c.Flags().BoolVar(&table, "table", false, "print the model instead: what goes where, in no mode's terms")
 	c.Flags().StringVar(&flags.nodeName, "node", "", "the Node to render for; the first in the manifests without this")
 	flags.addMeaning(c.Flags())
@@ -84,15 +90,15 @@ func (f *agentFlags) render(files []string, warnings io.Writer) (*model.Table, e
 	return compile.All(config.Compile, node, set.Services, set.Slices), nil
 }
 
-func printPlane(out io.Writer, mode string, t *model.Table, objects bool, config agentConfig) error {
-	kind, err := dataplane.Find(mode)
+func printPlane(out io.Writer, t *model.Table, objects bool, part string, config agentConfig) error {
+	kind, err := dataplane.Find(config.Mode)
 	if err != nil {
 		return err
 	}
 	if objects || kind.Script == nil {
 		list, err := kind.Render(t, config.Plane)
 		if err != nil {
-			return fmt.Errorf("render %s: %w", mode, err)
+			return fmt.Errorf("render %s: %w", kind.Name, err)
 		}
 		for _, o := range list {
 			fmt.Fprintln(out, o)
@@ -101,9 +107,17 @@ func printPlane(out io.Writer, mode string, t *model.Table, objects bool, config
 	}
 	scripts, err := kind.Script(t, config.Plane)
 	if err != nil {
-		return fmt.Errorf("render %s: %w", mode, err)
+		return fmt.Errorf("render %s: %w", kind.Name, err)
 	}
 	names := slices.Sorted(maps.Keys(scripts))
+	if part != "" {
+		script, ok := scripts[part]
+		if !ok {
+			return fmt.Errorf("--part: %q must be one of %s", part, strings.Join(names, ", "))
+		}
+		fmt.Fprint(out, script)
+		return nil
+	}
 	for _, name := range names {
 		if len(names) > 1 {
 			fmt.Fprintf(out, "# ---- %s ----\n", name)

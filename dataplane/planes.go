@@ -63,5 +63,5 @@ func Find(name string) (Kind, error) {
 		}
 		names = append(names, k.Name)
 	}
-	return Kind{}, fmt.Errorf("mode %q: must be one of auto, %s", name, strings.Join(names, ", "))
+	return Kind{}, fmt.Errorf("%q must be one of auto, %s", name, strings.Join(names, ", "))
 }

@@ -121,7 +121,7 @@ func (d *demo) check(ctx context.Context) error {
 			}
 		}
 	}
-	return nil
+	return d.checkNames(ctx, services.Items, vantages)
 }
 
 // printMode prints which data plane the agents chose, as one of them says.

@@ -69,7 +69,7 @@ func (c Config) Validate() error {
 	}
 	if c.Mode != NoMode && c.Mode != agent.AutoMode {
 		if _, err := dataplane.Find(c.Mode); err != nil {
-			return err
+			return fmt.Errorf("mode: %w", err)
 		}
 	}
 	return topology.CheckName(c.Name)

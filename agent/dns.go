@@ -47,6 +47,7 @@ type names struct {
 	index     *dns.Index
 	server    *dns.Server
 	node      []netip.Addr               // where other nodes find the server
+	untracked bool                       // of connection tracking
 	held      bool                       // the plane leaves the address to the server
 	own       *discoveryv1.EndpointSlice // as last written
 	published *bool                      // whether others have been told that it is ready
@@ -74,6 +75,9 @@ func newNames(a *Agent) (*names, error) {
 		Zone: n.config.Zone, TTL: n.config.TTL, Servers: n.config.Addresses, NodeName: a.config.NodeName, Gated: true,
 	})
 	a.state.names = n.index
+	// From the first table on: a plane that listens itself would be in the way.
+	a.state.setServed(n.config.Addresses)
+	n.held = true
 	return n, nil
 }
 
@@ -177,7 +181,6 @@ func (n *names) start(ctx context.Context) error {
 			return nil
 		}
 		n.log.Warn("trying again", "error", err, "in", pause)
-		n.agent.state.setServed(n.config.Addresses)
 		select {
 		case <-ctx.Done():
 			return nil
@@ -197,6 +200,7 @@ func (n *names) reachable() netip.AddrPort {
 // hold has questions to the Service's address answered here.
 func (n *names) hold(ctx context.Context) {
 	if n.held {
+		n.untrack()
 		return
 	}
 	if err := dns.Hold(n.config.Addresses); err != nil {
@@ -208,6 +212,15 @@ func (n *names) hold(ctx context.Context) {
 		return
 	}
 	n.held = true
+	n.untrack()
+}
+
+// untrack keeps questions from being tracked, now that none is translated.
+func (n *names) untrack() {
+	if n.untracked {
+		return
+	}
+	n.untracked = true
 	if err := dns.Untrack(n.config.Addresses); err != nil {
 		n.log.Warn("DNS questions are tracked as connections", "error", err)
 	}
@@ -218,6 +231,7 @@ func (n *names) release(ctx context.Context) {
 	if !n.held || len(n.node) == 0 {
 		return
 	}
+	n.untracked = false
 	if err := dns.Track(); err != nil {
 		n.log.Warn("DNS questions to other nodes can't be tracked", "error", err)
 	}

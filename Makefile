@@ -28,7 +28,7 @@ unit: ## pure and in-process tests, under the race detector
 
 all: build ## all tests, with namespaces, kernels and real packets; one package at a time, since they share one machine
 	@mkdir -p bin && $(GO) build -o bin/testsummary ./hack/testsummary
-	$(GO) test -json -p 1 -timeout 20m ./... | bin/testsummary $(MAY_SKIP)
+	$(GO) test -json -p 1 -timeout 40m ./... | bin/testsummary $(MAY_SKIP)
 
 lint:
 	$(LINT) run --allow-parallel-runners ./...

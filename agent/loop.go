@@ -40,13 +40,18 @@ func retryBackoff() wait.Backoff {
 	return wait.Backoff{Duration: 50 * time.Millisecond, Factor: 2, Jitter: 0.2, Steps: 10, Cap: 15 * time.Second}
 }
 
+// verifyShare bounds what comparing costs where reading back is dear
+// (iptables-nft-save needs minutes at 10,000 Services): a comparison is
+// followed by this many times its own duration without another.
+const verifyShare = 20
+
 // driftLimit bounds what a fight with another program over our objects costs.
 func driftLimit() *rate.Limiter { return rate.NewLimiter(rate.Every(time.Second), 5) }
 
 // run works until ctx is done or the plane says that this machine can't do it.
 func (l *loop) run(ctx context.Context) error {
-	ticker := time.NewTicker(l.verify)
-	defer ticker.Stop()
+	compare := time.NewTimer(l.verify)
+	defer compare.Stop()
 	backoff, fights := retryBackoff(), driftLimit()
 	var again <-chan time.Time // set after a failure
 	var last *model.Table
@@ -65,17 +70,25 @@ func (l *loop) run(ctx context.Context) error {
 			}
 			l.log.Warn("kernel objects were changed by somebody else; repairing them")
 			verify = true
-		case <-ticker.C:
+		case <-compare.C:
 			verify = true
 		case <-again:
 			verify = true
 		}
 		table := l.table()
 		if table == nil || table == last && !verify {
+			if verify {
+				compare.Reset(l.verify)
+			}
 			continue
 		}
 		again = nil
-		switch err := l.round(ctx, table, verify); {
+		began := time.Now()
+		err := l.round(ctx, table, verify)
+		if verify {
+			compare.Reset(max(l.verify, verifyShare*time.Since(began)))
+		}
+		switch {
 		case err == nil:
 			last, backoff = table, retryBackoff()
 		case ctx.Err() != nil:

@@ -167,3 +167,24 @@ func TestLoopEndsWhereTheMachineCannot(t *testing.T) {
 		t.Error("the loop goes on")
 	}
 }
+
+func TestLoopComparesUnasked(t *testing.T) {
+	plane := &faultyPlane{rng: rand.New(rand.NewPCG(11, 12))}
+	source := &tables{wake: make(chan struct{}, 1)}
+	l := &loop{
+		plane: plane, table: source.latest, wake: source.wake, verify: time.Millisecond,
+		report: func(round) {}, log: slog.New(slog.DiscardHandler),
+	}
+	ctx, cancel := context.WithCancel(context.Background())
+	defer cancel()
+	go l.run(ctx)                    //nolint:errcheck // ends with the test
+	time.Sleep(5 * time.Millisecond) // comparisons without a table must not be the last ones
+	table := source.change(1)
+	for range 3 {
+		eventually(t, "table in force", func() bool { return plane.holds(table) })
+		plane.mu.Lock()
+		plane.broken = true
+		plane.mu.Unlock()
+	}
+	eventually(t, "repaired unasked", func() bool { return plane.holds(table) })
+}

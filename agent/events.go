@@ -3,17 +3,16 @@ package agent
 import (
 	"context"
 	"fmt"
+	"hash/fnv"
 	"log/slog"
 	"strings"
 
 	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/fields"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/kubernetes"
-	"k8s.io/client-go/kubernetes/scheme"
-	typedcorev1 "k8s.io/client-go/kubernetes/typed/core/v1"
-	"k8s.io/client-go/tools/record"
 
 	"github.com/fairway-net/fairway/compile"
 	"github.com/fairway-net/fairway/internal/kernel"
@@ -22,13 +21,11 @@ import (
 
 // events tells the authors of Services, once each, what of them is not done.
 type events struct {
-	client   kubernetes.Interface
-	recorder record.EventRecorder
-	start    func()
-	stop     func()
-	log      *slog.Logger
-	queue    chan notice
-	judged   *model.Table // whose lacks have been told
+	client kubernetes.Interface
+	node   string
+	log    *slog.Logger
+	queue  chan notice
+	judged *model.Table // whose lacks have been told
 }
 
 // notice is an Event to be.
@@ -41,17 +38,7 @@ type notice struct {
 const reasonUnsupported = "UnsupportedByMode"
 
 func newEvents(client kubernetes.Interface, nodeName string, log *slog.Logger) *events {
-	broadcaster := record.NewBroadcaster()
-	return &events{
-		client:   client,
-		recorder: broadcaster.NewRecorder(scheme.Scheme, corev1.EventSource{Component: "fairway", Host: nodeName}),
-		start: func() {
-			broadcaster.StartRecordingToSink(&typedcorev1.EventSinkImpl{Interface: client.CoreV1().Events("")})
-		},
-		stop:  broadcaster.Shutdown,
-		log:   log,
-		queue: make(chan notice, 256),
-	}
+	return &events{client: client, node: nodeName, log: log, queue: make(chan notice, 256)}
 }
 
 // tell queues a notice; where too many wait it is only logged, since telling
@@ -138,27 +125,53 @@ func serviceOf(name string) types.NamespacedName {
 
 // run writes queued notices as Events until ctx is done.
 func (e *events) run(ctx context.Context) error {
-	e.start()
-	defer e.stop()
 	for {
 		select {
 		case <-ctx.Done():
 			return nil
 		case n := <-e.queue:
-			e.write(ctx, n)
+			if err := e.write(ctx, n); err != nil && ctx.Err() == nil {
+				e.log.Warn("no Event written", "service", n.service.String(), "error", err)
+			}
 		}
 	}
 }
 
 // write makes the Event. kubectl describe finds Events by the object's uid, so
 // the Service is looked up: by a list, which is what the role of a proxy allows.
-func (e *events) write(ctx context.Context, n notice) {
+// The Event's name follows from what it says, so that of all nodes that find the
+// same only the first is heard.
+func (e *events) write(ctx context.Context, n notice) error {
 	list, err := e.client.CoreV1().Services(n.service.Namespace).List(ctx, metav1.ListOptions{
 		FieldSelector: fields.OneTermEqualSelector(metav1.ObjectNameField, n.service.Name).String(),
 	})
-	if err != nil || len(list.Items) == 0 {
-		e.log.Warn("no Event written", "service", n.service.String(), "error", err)
-		return
+	if err != nil {
+		return fmt.Errorf("look up the Service: %w", err)
 	}
-	e.recorder.Event(&list.Items[0], corev1.EventTypeWarning, n.reason, n.message)
+	for _, service := range list.Items {
+		if service.Name != n.service.Name {
+			continue
+		}
+		_, err := e.client.CoreV1().Events(service.Namespace).Create(ctx, e.event(&service, n), metav1.CreateOptions{})
+		if err != nil && !apierrors.IsAlreadyExists(err) {
+			return fmt.Errorf("write Event: %w", err)
+		}
+	}
+	return nil
+}
+
+func (e *events) event(service *corev1.Service, n notice) *corev1.Event {
+	hash := fnv.New64a()
+	fmt.Fprint(hash, service.UID, n.reason, n.message)
+	now := metav1.Now()
+	return &corev1.Event{
+		ObjectMeta: metav1.ObjectMeta{Namespace: service.Namespace, Name: fmt.Sprintf("%s.%x", service.Name, hash.Sum64())},
+		InvolvedObject: corev1.ObjectReference{
+			APIVersion: "v1", Kind: "Service", Namespace: service.Namespace, Name: service.Name,
+			UID: service.UID, ResourceVersion: service.ResourceVersion,
+		},
+		Reason: n.reason, Message: n.message, Type: corev1.EventTypeWarning, Count: 1,
+		FirstTimestamp: now, LastTimestamp: now,
+		Source: corev1.EventSource{Component: "fairway", Host: e.node}, ReportingController: "fairway", ReportingInstance: e.node,
+	}
 }

@@ -5,6 +5,8 @@ import (
 	"net/netip"
 	"testing"
 
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/kubernetes/fake"
 
 	"github.com/fairway-net/fairway/internal/kernel"
@@ -37,5 +39,25 @@ func TestLacksAreToldOnce(t *testing.T) {
 	e.lacks(table(third, model.MaglevHashing, 81), lacks)
 	if len(e.queue) != 1 {
 		t.Errorf("asked for again: %d Events, want one", len(e.queue))
+	}
+}
+
+// TestNodesAgreeOnOneEvent: however many nodes find the same, the Service gets
+// one Event.
+func TestNodesAgreeOnOneEvent(t *testing.T) {
+	service := &corev1.Service{ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: "web", UID: "1"}}
+	client := fake.NewClientset(service)
+	for _, node := range []string{"node1", "node2", "node3"} {
+		e := newEvents(client, node, slog.New(slog.DiscardHandler))
+		if err := e.write(t.Context(), notice{serviceOf("default/web:http"), reasonUnsupported, "scheduler mh: none here"}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	list, err := client.CoreV1().Events("default").List(t.Context(), metav1.ListOptions{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if len(list.Items) != 1 || list.Items[0].InvolvedObject.UID != "1" || list.Items[0].Reason != reasonUnsupported {
+		t.Errorf("Events: %+v", list.Items)
 	}
 }

@@ -1,9 +1,9 @@
 package agent
 
 import (
-	"errors"
 	"fmt"
 	"log/slog"
+	"strings"
 
 	"github.com/fairway-net/fairway/dataplane"
 	"github.com/fairway-net/fairway/internal/kernel"
@@ -27,14 +27,14 @@ func choose(mode string, options kernel.Options, log *slog.Logger) (string, data
 		}
 		return mode, plane, nil
 	}
-	var missing []error
+	var missing []string
 	for _, kind := range dataplane.Kinds() {
 		plane, err := kind.New(options)
 		if err == nil {
-			log.Info("mode chosen", "mode", kind.Name, "because", "it is the best that this machine supports", "not", errors.Join(missing...))
+			log.Info("mode chosen", "mode", kind.Name, "because", "it is the best that this machine supports", "not", strings.Join(missing, "; "))
 			return kind.Name, plane, nil
 		}
-		missing = append(missing, fmt.Errorf("%s: %w", kind.Name, err))
+		missing = append(missing, fmt.Sprintf("%s: %v", kind.Name, err))
 	}
-	return "", nil, fmt.Errorf("no mode works on this machine: %w", errors.Join(missing...))
+	return "", nil, fmt.Errorf("no mode works on this machine: %s", strings.Join(missing, "; "))
 }

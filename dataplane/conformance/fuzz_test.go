@@ -162,7 +162,7 @@ func TestGenerator(t *testing.T) {
 			if err := table.Validate(); err != nil {
 				t.Fatalf("seed %d: %v\n%s", seed, err, tableText(table))
 			}
-			if again := throughWire(t, newChange(before, table)).apply(before); !table.Since(again).Empty() {
+			if again := throughWire(t, table.Delta(before)).Apply(before); !table.Since(again).Empty() {
 				t.Fatalf("seed %d: a change doesn't lead to its table: %s", seed, describe(table.Since(again)))
 			}
 			for range fuzzPackets {
@@ -181,13 +181,13 @@ func TestGenerator(t *testing.T) {
 }
 
 // throughWire is the change as the plane's process gets it.
-func throughWire(t *testing.T, c *change) *change {
+func throughWire(t *testing.T, c *model.Delta) *model.Delta {
 	t.Helper()
 	text, err := json.Marshal(c)
 	if err != nil {
 		t.Fatal(err)
 	}
-	got := &change{}
+	got := &model.Delta{}
 	if err := json.Unmarshal(text, got); err != nil {
 		t.Fatal(err)
 	}

@@ -98,7 +98,7 @@ func (p *Process) ask(r request) (reply, error) {
 
 // Apply has the plane apply a table.
 func (p *Process) Apply(table *model.Table, verify bool) error {
-	_, err := p.ask(request{Op: "apply", Change: newChange(p.last, table), Verify: verify})
+	_, err := p.ask(request{Op: "apply", Change: table.Delta(p.last), Verify: verify})
 	p.last = table
 	return err
 }

@@ -70,7 +70,7 @@ func (s *served) answer(ctx context.Context, r request) reply {
 func (s *served) do(ctx context.Context, r request, answer *reply) (err error) {
 	switch r.Op {
 	case "apply":
-		s.table = r.Change.apply(s.table)
+		s.table = r.Change.Apply(s.table)
 		return s.plane.Apply(ctx, s.table, r.Verify)
 	case "compare":
 		answer.Text, err = s.compare(ctx)

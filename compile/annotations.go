@@ -58,14 +58,9 @@ func (p *spec) readAnnotations(annotations map[string]string) {
 	read(AnnotationWeights, (*wishes).parseWeights)
 }
 
-var schedulers = []model.Scheduler{
-	model.Random, model.RoundRobin, model.WeightedRoundRobin, model.LeastConnection, model.WeightedLeastConnection,
-	model.DestinationHashing, model.SourceHashing, model.ShortestExpectedDelay, model.NeverQueue, model.MaglevHashing,
-}
-
 func (w *wishes) parseScheduler(text string) error {
-	if !slices.Contains(schedulers, model.Scheduler(text)) {
-		return fmt.Errorf("%q: must be one of %v", text, schedulers)
+	if !slices.Contains(model.Schedulers(), model.Scheduler(text)) {
+		return fmt.Errorf("%q: must be one of %v", text, model.Schedulers())
 	}
 	w.scheduler = model.Scheduler(text)
 	return nil

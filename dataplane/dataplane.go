@@ -45,3 +45,12 @@ type Plane interface {
 	// can ask for.
 	Lacks() []kernel.Lack
 }
+
+// Counter is what planes offer beside Plane that count the traffic of frontends.
+type Counter interface {
+	// Counters reads what has been counted, in any order; frontends without
+	// traffic may be missing, and frontends that are gone may still be there.
+	// Calls come one at a time, but also while another method of the plane runs,
+	// and must neither wait for that nor change anything.
+	Counters(ctx context.Context) ([]kernel.Count, error)
+}

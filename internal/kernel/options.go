@@ -18,4 +18,7 @@ type Options struct {
 	// the kernel (sockets handed over, sysctls to be put back); "" means
 	// /run/fairway.
 	StateDir string
+	// CountBytes asks planes that can (dataplane.Counter) to count the bytes of
+	// each frontend too, which costs something with every packet.
+	CountBytes bool
 }

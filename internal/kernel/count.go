@@ -1,0 +1,18 @@
+package kernel
+
+import "github.com/fairway-net/fairway/model"
+
+// Count is what a plane has counted of one frontend. Counts only grow, except
+// that they begin at 0 again when the kernel's objects are made anew or, after
+// a time without traffic, forgotten: who reads them adds up differences.
+type Count struct {
+	Frontend model.Key
+	// Connections are new connections (for UDP: flows) that got a backend.
+	Connections uint64
+	// Refused are packets that got none: rejected or dropped because there was
+	// no backend, or because the source isn't let in.
+	Refused uint64
+	// In and Out are bytes of packets from and to clients, IP headers included;
+	// 0 unless Options.CountBytes asks for them and the plane can tell.
+	In, Out uint64
+}

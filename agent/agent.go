@@ -43,15 +43,14 @@ type Config struct {
 type Agent struct {
 	config  Config
 	client  kubernetes.Interface
-	mode    string
-	plane   dataplane.Plane
+	planes  *switcher
 	state   *state
 	health  *health
 	service *serviceHealth
 	events  *events
 	metrics *metrics
 	names   *names
-	drift   chan struct{}
+	told    string // the mode of which has been said what it lacks
 }
 
 // Run keeps this node in step with the API until ctx is done, and leaves the
@@ -76,13 +75,10 @@ func newAgent(config Config) (*Agent, error) {
 	a := &Agent{
 		config: config, client: client,
 		health:  newHealth(2 * config.VerifyPeriod),
-		drift:   make(chan struct{}, 1),
 		events:  newEvents(client, config.NodeName, config.Log),
 		metrics: newMetrics(),
 	}
-	options := config.Plane
-	options.Drift = func() { signal(a.drift) }
-	if a.mode, a.plane, err = choose(config.Mode, options, config.Log); err != nil {
+	if a.planes, err = newSwitcher(dataplane.Kinds(), config.Mode, config.Plane, config.Log); err != nil {
 		return nil, err
 	}
 	a.service = newServiceHealth(func() bool { _, eligible, _ := a.health.state(); return eligible }, config.Log)
@@ -104,13 +100,8 @@ func (a *Agent) run(ctx context.Context) error {
 		cancel()
 		return errors.Join(err, group.Wait())
 	}
-	for _, lack := range a.plane.Lacks() {
-		a.config.Log.Debug("this mode lacks", "what", describe(lack), "because", lack.Why)
-		if lack.Feature == kernel.LocalhostNodePort && a.config.Compile.LocalhostNodePorts {
-			a.config.Log.Warn("not done as asked", "flag", "--localhost-nodeports", "what", describe(lack), "because", lack.Why)
-		}
-	}
-	a.config.Log.Info("agent started", "node", a.config.NodeName, "mode", a.mode, "api", a.config.API.Host)
+	a.sayLacks()
+	a.config.Log.Info("agent started", "node", a.config.NodeName, "mode", a.Mode(), "api", a.config.API.Host)
 	group.Go(func() error { return watchAddresses(ctx, a.addressesChanged(ctx, group)) })
 	group.Go(func() error { a.watchServices(ctx); return nil })
 	group.Go(func() error { a.watchSlices(ctx); return nil })
@@ -118,17 +109,42 @@ func (a *Agent) run(ctx context.Context) error {
 	group.Go(func() error { return a.events.run(ctx) })
 	group.Go(func() error {
 		l := &loop{
-			plane: a.plane, table: a.table, wake: a.state.wake, drift: a.drift,
+			plane: a.planes, table: a.table, wake: a.state.wake, drift: a.planes.drift,
+			renew: a.planes.renew, settle: a.planes.settle,
 			verify: a.config.VerifyPeriod, report: a.rounded, log: a.config.Log,
 		}
 		if err := l.run(ctx); err != nil {
-			return fmt.Errorf("%s mode: %w", a.mode, err)
+			return fmt.Errorf("%s mode: %w", a.Mode(), err)
 		}
 		return nil
 	})
 	group.Go(func() error { return a.names.run(ctx, group) })
 	err := group.Wait()
 	return errors.Join(err, a.names.close(), a.service.close())
+}
+
+// Mode names the data plane in force.
+func (a *Agent) Mode() string { return a.planes.current().mode }
+
+// Switch puts another data plane, or the same with other options, in the place
+// of the one in force, without losing a connection, and returns when that is
+// done. An error says why it isn't: then the old one stays in force. If ctx ends
+// before, so does the attempt.
+func (a *Agent) Switch(ctx context.Context, mode string, options kernel.Options) error {
+	return a.planes.to(ctx, mode, options)
+}
+
+// sayLacks says what the mode in force doesn't do; authors of Services are told
+// what concerns them after the next round.
+func (a *Agent) sayLacks() {
+	a.told = a.Mode()
+	a.events.judged = nil
+	for _, lack := range a.planes.lacks() {
+		a.config.Log.Debug("this mode lacks", "what", describe(lack), "because", lack.Why)
+		if lack.Feature == kernel.LocalhostNodePort && a.config.Compile.LocalhostNodePorts {
+			a.config.Log.Warn("not done as asked", "flag", "--localhost-nodeports", "what", describe(lack), "because", lack.Why)
+		}
+	}
 }
 
 // rounded takes in how a round of the loop ended.
@@ -139,7 +155,10 @@ func (a *Agent) rounded(r round) {
 		return
 	}
 	a.names.applied(r.Table)
-	a.events.lacks(r.Table, a.plane.Lacks())
+	if a.told != a.Mode() {
+		a.sayLacks()
+	}
+	a.events.lacks(r.Table, a.planes.lacks())
 	if checks, changed := a.state.healthChecks(); changed {
 		a.service.want(checks)
 	}

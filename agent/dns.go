@@ -274,7 +274,7 @@ func (n *names) close() error {
 		n.agent.state.setServed(nil)
 		n.retire(ctx)
 		if table, _, _ := n.agent.state.table(); table != nil {
-			errs = append(errs, n.agent.plane.Apply(ctx, table, false))
+			errs = append(errs, n.agent.planes.current().plane.Apply(ctx, table, false))
 		}
 	}
 	errs = append(errs, dns.Release(), n.server.Stop())

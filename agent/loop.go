@@ -8,7 +8,6 @@ import (
 	"golang.org/x/time/rate"
 	"k8s.io/apimachinery/pkg/util/wait"
 
-	"github.com/fairway-net/fairway/dataplane"
 	"github.com/fairway-net/fairway/internal/kernel"
 	"github.com/fairway-net/fairway/model"
 )
@@ -16,13 +15,20 @@ import (
 // loop keeps the kernel at what the latest table says. Changes that arrive
 // while it works are merged into the next round; there is no minimum period.
 type loop struct {
-	plane  dataplane.Plane
-	table  func() *model.Table // the latest table; nil as long as there is none to trust
-	wake   <-chan struct{}     // there may be a new table
-	drift  <-chan struct{}     // somebody else changed the kernel's objects
-	verify time.Duration       // how often to compare with the kernel unasked
-	report func(round)         // told of every round
+	plane  applier
+	table  func() *model.Table         // the latest table; nil as long as there is none to trust
+	wake   <-chan struct{}             // there may be a new table
+	drift  <-chan struct{}             // somebody else changed the kernel's objects
+	renew  <-chan struct{}             // somebody wants the kernel compared
+	settle func(context.Context, bool) // told after rounds that succeeded, and whether they compared
+	verify time.Duration               // how often to compare with the kernel unasked
+	report func(round)                 // told of every round
 	log    *slog.Logger
+}
+
+// applier is what the loop asks of a plane; see dataplane.Plane.
+type applier interface {
+	Apply(ctx context.Context, want *model.Table, verify bool) error
 }
 
 // round is one attempt to bring the kernel in step.
@@ -70,6 +76,8 @@ func (l *loop) run(ctx context.Context) error {
 			}
 			l.log.Warn("kernel objects were changed by somebody else; repairing them")
 			verify = true
+		case <-l.renew:
+			verify = true
 		case <-compare.C:
 			verify = true
 		case <-again:
@@ -108,5 +116,8 @@ func (l *loop) round(ctx context.Context, table *model.Table, verify bool) error
 	r.Err = l.plane.Apply(ctx, table, verify)
 	r.Took = time.Since(r.Began)
 	l.report(r)
+	if r.Err == nil && l.settle != nil {
+		l.settle(ctx, verify)
+	}
 	return r.Err
 }

@@ -3,6 +3,7 @@ package agent
 import (
 	"fmt"
 	"log/slog"
+	"slices"
 	"strings"
 
 	"github.com/fairway-net/fairway/dataplane"
@@ -15,20 +16,21 @@ const AutoMode = "auto"
 // choose makes the plane that mode names, and says which it is. AutoMode takes
 // the first of the list that this machine can run; what the others lack is
 // logged, since that is what an operator wants to know next.
-func choose(mode string, options kernel.Options, log *slog.Logger) (string, dataplane.Plane, error) {
+func choose(kinds []dataplane.Kind, mode string, options kernel.Options, log *slog.Logger) (string, dataplane.Plane, error) {
 	if mode != AutoMode {
-		kind, err := dataplane.Find(mode)
-		if err != nil {
+		i := slices.IndexFunc(kinds, func(k dataplane.Kind) bool { return k.Name == mode })
+		if i < 0 {
+			_, err := dataplane.Find(mode)
 			return "", nil, fmt.Errorf("mode: %w", err)
 		}
-		plane, err := kind.New(options)
+		plane, err := kinds[i].New(options)
 		if err != nil {
 			return "", nil, fmt.Errorf("start %s mode: %w", mode, err)
 		}
 		return mode, plane, nil
 	}
 	var missing []string
-	for _, kind := range dataplane.Kinds() {
+	for _, kind := range kinds {
 		plane, err := kind.New(options)
 		if err == nil {
 			log.Info("mode chosen", "mode", kind.Name, "because", "it is the best that this machine supports", "not", strings.Join(missing, "; "))

@@ -23,7 +23,7 @@ func (a *Agent) serve(ctx context.Context, group *errgroup.Group) error {
 	}
 	metrics := http.NewServeMux()
 	metrics.Handle("/metrics", promhttp.HandlerFor(a.metrics.registry, promhttp.HandlerOpts{}))
-	metrics.HandleFunc("/proxyMode", func(w http.ResponseWriter, _ *http.Request) { fmt.Fprint(w, a.mode) })
+	metrics.HandleFunc("/proxyMode", func(w http.ResponseWriter, _ *http.Request) { fmt.Fprint(w, a.Mode()) })
 	metrics.HandleFunc("/healthz", a.health.serveHealthz)
 	return listen(ctx, group, "metrics", a.config.MetricsAddress, metrics)
 }

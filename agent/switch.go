@@ -1,0 +1,259 @@
+package agent
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"log/slog"
+	"slices"
+	"sync"
+	"time"
+
+	"github.com/fairway-net/fairway/dataplane"
+	"github.com/fairway-net/fairway/internal/kernel"
+	"github.com/fairway-net/fairway/model"
+)
+
+// switcher is the plane that the loop drives: that of the mode in force. A new
+// one takes its place once it holds a complete table, and only then is the old
+// one removed; until then, and if it never does, the old one stays. So it is
+// with what an earlier process, or kube-proxy, left of other modes.
+type switcher struct {
+	log   *slog.Logger
+	kinds []dataplane.Kind
+	renew chan struct{} // asks the loop for a round
+	drift chan struct{} // tells the loop that the objects in force were changed
+
+	mu       sync.Mutex
+	inForce  *running
+	change   *change // asked for, and neither made nor given up yet
+	finished *change // made, but the old plane is still there
+
+	// leftovers are for the loop's goroutine alone.
+	leftovers []*running
+}
+
+// running is a plane and the mode whose it is. The plane is nil as long as nobody
+// needed it to look for what an earlier process left.
+type running struct {
+	mode    string
+	plane   dataplane.Plane
+	options kernel.Options
+}
+
+// change is a plane that shall take over.
+type change struct {
+	to       *running
+	failures int
+	outcome  chan error // has room for the one there is
+}
+
+// end tells the outcome, unless another was told before.
+func (c *change) end(outcome error) {
+	select {
+	case c.outcome <- outcome:
+	default:
+	}
+}
+
+// switchTries is how often a new plane may fail, if not for good, before the old
+// one stays for good, and switchPause the time after the first failure, which
+// doubles with every other.
+const (
+	switchTries = 5
+	switchPause = 100 * time.Millisecond
+)
+
+// errSuperseded is what who asks for a change is told if another asks for the next
+// one before it is made.
+var errSuperseded = errors.New("another change was asked for before this one was complete")
+
+// newSwitcher makes the plane of the mode that an agent starts in. What is there
+// of all others is left over, if it is.
+func newSwitcher(kinds []dataplane.Kind, mode string, options kernel.Options, log *slog.Logger) (*switcher, error) {
+	s := &switcher{log: log, kinds: kinds, renew: make(chan struct{}, 1), drift: make(chan struct{}, 1)}
+	first, err := s.make(mode, options)
+	if err != nil {
+		return nil, err
+	}
+	s.inForce = first
+	for _, k := range kinds {
+		if k.Name != first.mode {
+			s.leftovers = append(s.leftovers, &running{mode: k.Name, options: options})
+		}
+	}
+	return s, nil
+}
+
+// make makes a plane. What it says of drift counts while it is in force.
+func (s *switcher) make(mode string, options kernel.Options) (*running, error) {
+	r := &running{options: options}
+	options.Drift = func() {
+		if s.current() == r {
+			signal(s.drift)
+		}
+	}
+	var err error
+	r.mode, r.plane, err = choose(s.kinds, mode, options, s.log)
+	return r, err
+}
+
+func (s *switcher) current() *running {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.inForce
+}
+
+func (s *switcher) lacks() []kernel.Lack { return s.current().plane.Lacks() }
+
+// to asks for another plane, or the same with other options, and waits until it
+// is in force and the old one removed. An error says why the old one stays;
+// with ctx done, the change is withdrawn if it isn't made yet.
+func (s *switcher) to(ctx context.Context, mode string, options kernel.Options) error {
+	next, err := s.make(mode, options)
+	if err != nil {
+		return err
+	}
+	c := &change{to: next, outcome: make(chan error, 1)}
+	s.mu.Lock()
+	superseded := s.change
+	s.change = c
+	s.mu.Unlock()
+	if superseded != nil {
+		superseded.end(errSuperseded)
+	}
+	signal(s.renew)
+	select {
+	case err := <-c.outcome:
+		return err
+	case <-ctx.Done():
+		s.withdraw(c)
+		return ctx.Err()
+	}
+}
+
+// withdraw forgets a change that is asked for, and reports whether it was.
+func (s *switcher) withdraw(c *change) bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.change != c {
+		return false
+	}
+	s.change = nil
+	return true
+}
+
+// Apply has the plane in force apply the table, or a new one take its place.
+func (s *switcher) Apply(ctx context.Context, want *model.Table, verify bool) error {
+	s.mu.Lock()
+	c := s.change
+	s.mu.Unlock()
+	if c != nil {
+		err := c.to.plane.Apply(ctx, want, true)
+		if err == nil {
+			s.took(c)
+			return nil
+		}
+		if ctx.Err() != nil {
+			return err
+		}
+		s.failed(ctx, c, err)
+		verify = true // the two may have met
+	}
+	return s.current().plane.Apply(ctx, want, verify)
+}
+
+// took notes that a new plane is complete.
+func (s *switcher) took(c *change) {
+	s.mu.Lock()
+	old := s.inForce
+	s.inForce = c.to
+	if s.change == c {
+		s.change = nil
+	}
+	s.finished = c
+	s.mu.Unlock()
+	s.leftovers = slices.DeleteFunc(s.leftovers, func(r *running) bool { return r.mode == c.to.mode })
+	if old.mode == c.to.mode {
+		s.closed(old) // the new one has taken over what was the old one's
+	} else {
+		s.leftovers = append(s.leftovers, old)
+	}
+	s.log.Info("mode changed", "from", old.mode, "to", c.to.mode)
+}
+
+// failed takes back what a new plane has begun. It may try again, unless this
+// machine can't do it or it has failed too often.
+func (s *switcher) failed(ctx context.Context, c *change, reason error) {
+	stays := s.current().mode
+	if c.to.mode != stays {
+		if err := c.to.plane.Remove(ctx); err != nil {
+			reason = errors.Join(reason, fmt.Errorf("take back what was begun: %w", err))
+		}
+	}
+	c.failures++
+	if !kernel.IsMissing(reason) && c.failures < switchTries {
+		s.log.Warn("change of mode failed; trying again", "from", stays, "to", c.to.mode, "error", reason)
+		time.AfterFunc(switchPause<<(c.failures-1), func() { signal(s.renew) })
+		return
+	}
+	s.closed(c.to)
+	s.log.Error("mode not changed", "from", stays, "to", c.to.mode, "error", reason)
+	if s.withdraw(c) {
+		c.end(fmt.Errorf("change mode from %s to %s: %w", stays, c.to.mode, reason))
+	}
+}
+
+// settle removes what is left over of other modes, now that the one in force is
+// complete. What can't be removed is tried again when the kernel is compared.
+func (s *switcher) settle(ctx context.Context, verified bool) {
+	s.mu.Lock()
+	finished := s.finished
+	s.finished = nil
+	s.mu.Unlock()
+	var stay []*running
+	for _, left := range s.leftovers {
+		tried := left.plane != nil && finished == nil && !verified
+		if !tried {
+			var err error
+			if left, err = s.remove(ctx, left); err == nil {
+				continue
+			}
+			s.log.Warn("what another mode left can't be removed; trying again", "mode", left.mode, "error", err)
+		}
+		stay = append(stay, left)
+	}
+	s.leftovers = stay
+	if finished != nil {
+		finished.end(nil)
+	}
+}
+
+// remove removes a mode. One that can't run here can have left nothing.
+func (s *switcher) remove(ctx context.Context, left *running) (*running, error) {
+	if left.plane == nil {
+		made, err := s.make(left.mode, left.options)
+		if kernel.IsMissing(err) {
+			return left, nil
+		}
+		if err != nil {
+			return left, err
+		}
+		left = made
+	}
+	if err := left.plane.Remove(ctx); err != nil {
+		return left, err
+	}
+	s.closed(left)
+	return left, nil
+}
+
+// closed gives up what a plane holds in this process.
+func (s *switcher) closed(r *running) {
+	if closer, ok := r.plane.(io.Closer); ok {
+		if err := closer.Close(); err != nil {
+			s.log.Warn("close plane", "mode", r.mode, "error", err)
+		}
+	}
+}

@@ -23,6 +23,7 @@ func commands() []*cobra.Command {
 		renderCommand(),
 		cleanupCommand(),
 		labCommand(),
+		benchCommand(),
 		kubectlCommand(),
 		versionCommand(),
 	}

@@ -23,6 +23,7 @@ const (
 	sockMapFrontends     = "frontends"
 	sockMapMaglevs       = "maglevs"
 	sockMapMembers       = "members"
+	sockMapNames         = "names"
 	sockMapPools         = "pools"
 	sockMapPrefixes      = "prefixes"
 	sockMapSlots         = "slots"
@@ -104,6 +105,7 @@ type sockMapSpecs struct {
 	Frontends *ebpf.MapSpec `ebpf:"frontends"`
 	Maglevs   *ebpf.MapSpec `ebpf:"maglevs"`
 	Members   *ebpf.MapSpec `ebpf:"members"`
+	Names     *ebpf.MapSpec `ebpf:"names"`
 	Pools     *ebpf.MapSpec `ebpf:"pools"`
 	Prefixes  *ebpf.MapSpec `ebpf:"prefixes"`
 	Slots     *ebpf.MapSpec `ebpf:"slots"`
@@ -145,6 +147,7 @@ type sockMaps struct {
 	Frontends *ebpf.Map `ebpf:"frontends"`
 	Maglevs   *ebpf.Map `ebpf:"maglevs"`
 	Members   *ebpf.Map `ebpf:"members"`
+	Names     *ebpf.Map `ebpf:"names"`
 	Pools     *ebpf.Map `ebpf:"pools"`
 	Prefixes  *ebpf.Map `ebpf:"prefixes"`
 	Slots     *ebpf.Map `ebpf:"slots"`
@@ -161,6 +164,7 @@ func (m *sockMaps) Close() error {
 		m.Frontends,
 		m.Maglevs,
 		m.Members,
+		m.Names,
 		m.Pools,
 		m.Prefixes,
 		m.Slots,

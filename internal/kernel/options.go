@@ -21,4 +21,8 @@ type Options struct {
 	// CountBytes asks planes that can (dataplane.Counter) to count the bytes of
 	// each frontend too, which costs something with every packet.
 	CountBytes bool
+	// Cgroup is the directory of the cgroup (version 2) whose sockets are this
+	// node's and its pods'. "" means the root of the hierarchy, or, if this
+	// process isn't in the network namespace of the machine itself, its own one.
+	Cgroup string
 }

@@ -45,6 +45,12 @@ static __always_inline struct backend *slot(__u32 pool, __u32 index)
 	return find(&slots, &k);
 }
 
+// any is the n-th of all slots, wherever it is.
+static __always_inline struct backend *any(__u32 id, const struct pool *p, __u32 n)
+{
+	return slot(id, n < p->backends ? n : (n - p->backends) | MORE);
+}
+
 // score is what a scheduler wants the least of: connections, over the weight.
 static __always_inline __u64 score(__u32 way, const struct backend *b, __u64 active)
 {
@@ -115,20 +121,20 @@ static __always_inline struct backend *schedule(__u32 id, const struct pool *p, 
 	case RR:
 		return slot(id, turn(id) % (p->backends ?: 1));
 	case WRR: // in steps, so that a backend's turns don't come in a row
-		return slot(id, (__u64)turn(id) * p->stride % n);
+		return any(id, p, (__u64)turn(id) * p->stride % n);
 	case LC:
 	case WLC:
 	case SED:
 	case NQ:
 		return slot(id, by_load(p->scheduler, id, p->backends));
 	case SH:
-		return slot(id, hash(&t->src) % n);
+		return any(id, p, hash(&t->src) % n);
 	case DH:
-		return slot(id, hash(&t->dst) % n);
+		return any(id, p, hash(&t->dst) % n);
 	case MH:
 		return by_maglev(id, hash(&t->src));
 	}
-	return slot(id, bpf_get_prandom_u32() % n);
+	return any(id, p, bpf_get_prandom_u32() % n);
 }
 
 // member_of finds a backend among a pool's, draining ones included.

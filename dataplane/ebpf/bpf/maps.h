@@ -26,6 +26,7 @@ TABLE(pools, __u32, struct pool);
 TABLE(slots, struct slot_key, struct backend);
 TABLE(members, struct member_key, struct member);
 TABLE(maglevs, __u32, struct maglev);
+TABLE(names, __u32, struct name);
 
 // A trie takes memory only for what is in it.
 struct {

@@ -64,8 +64,10 @@ struct frontend {
 
 enum pool_flags { DROP = 1 }; // what an empty pool does instead of refusing
 
-// A pool has a list of slots, of which the first are its backends, each once,
-// and the others the same backends again, as often as their weights say.
+// A pool has slots for its backends, each once, numbered from 0, and more slots
+// for the same backends, as often as their weights say, numbered from MORE.
+#define MORE 0x80000000
+
 struct pool {
 	__u32 backends; // slots that hold each backend once
 	__u32 slots;    // all slots
@@ -116,6 +118,11 @@ struct member {
 
 struct maglev {
 	__u16 slot[MAGLEV];
+};
+
+// struct name is a pool's id in words, for people and for the agent's next life.
+struct name {
+	char text[256];
 };
 
 // Prefixes of several lists are in one trie, told apart by a scope: those of

@@ -21,7 +21,8 @@ struct tuple {
 	struct address src, dst;
 	__be16 sport, dport;
 	__u8 proto;
-	__u8 pad[3];
+	__u8 hook; // in keys of connections: see conn.h
+	__u8 pad[2];
 };
 
 // Where a packet comes from: model.Origin.

@@ -4,10 +4,10 @@ import (
 	"bufio"
 	"errors"
 	"fmt"
+	"io/fs"
 	"os"
 	"path/filepath"
 	"strings"
-	"syscall"
 
 	"golang.org/x/sys/unix"
 
@@ -59,17 +59,17 @@ func cgroupRoot() (string, error) {
 	return "", &kernel.MissingError{What: "a mounted cgroup v2 hierarchy", Since: "4.5"}
 }
 
-// inMachineNamespace reports whether this process is in the network namespace
-// of the first process that it can see.
+// initialOnly is a sysctl that only the network namespace has with which the
+// machine booted (net/core/sysctl_net_core.c, net_core_table).
+const initialOnly = "/proc/sys/net/core/netdev_max_backlog"
+
+// inMachineNamespace reports whether this process is in that namespace.
 func inMachineNamespace() (bool, error) {
-	var own, first syscall.Stat_t
-	if err := syscall.Stat("/proc/thread-self/ns/net", &own); err != nil {
-		return false, fmt.Errorf("identify network namespace: %w", err)
-	}
-	if err := syscall.Stat("/proc/1/ns/net", &first); err != nil {
+	_, err := os.Stat(initialOnly)
+	if err != nil && !errors.Is(err, fs.ErrNotExist) {
 		return false, fmt.Errorf("identify the machine's network namespace: %w", err)
 	}
-	return own.Ino == first.Ino, nil
+	return err == nil, nil
 }
 
 // netnsCookie is what programs know the node's network namespace by. 0 stands

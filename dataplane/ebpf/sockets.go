@@ -126,7 +126,7 @@ func (p *socketPath) attachHook(dir, hook string, program *ebpf.Program) error {
 	if err != nil {
 		return fmt.Errorf("attach program %s to cgroup %s: %w", hook, p.cgroup, err)
 	}
-	pin, next := p.pin(dir, hook), p.pin(dir, hook)+".new"
+	pin, next := p.pin(dir, hook), p.pin(dir, hook)+"-new"
 	if err := own.Pin(next); err != nil {
 		return errors.Join(fmt.Errorf("pin program %s: %w", hook, err), own.Close())
 	}

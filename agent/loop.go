@@ -47,7 +47,7 @@ func retryBackoff() wait.Backoff {
 }
 
 // verifyShare bounds what comparing costs where reading back is dear
-// (iptables-nft-save needs minutes at 10,000 Services): a comparison is
+// (iptables needs seconds at 10,000 Services): a comparison is
 // followed by this many times its own duration without another.
 const verifyShare = 20
 

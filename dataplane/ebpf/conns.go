@@ -14,8 +14,8 @@ import (
 
 // connTable is the connection table of the packet path: see bpf/conn.h.
 type connTable struct {
-	m, orphans, troubles *ebpf.Map
-	release              *ebpf.Program
+	m, orphans *ebpf.Map
+	release    *ebpf.Program
 }
 
 // Of bpf/work.h: enum conn_flags and enum step.
@@ -136,7 +136,7 @@ func (t *connTable) sweep() error {
 	if err := t.remove(ended); err != nil {
 		return err
 	}
-	return t.sweepOrphans(now)
+	return t.sweepOrphans()
 }
 
 // remove removes the entries of connections, unless they have become those of

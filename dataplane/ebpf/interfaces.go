@@ -7,6 +7,7 @@ import (
 	"log/slog"
 	"net"
 	"net/netip"
+	"slices"
 	"time"
 
 	"github.com/cilium/ebpf"
@@ -60,16 +61,32 @@ func (p *packetPath) sync(l netlink.Link) error {
 	return nil
 }
 
-// programsFor are the programs for an interface; none for those that Service
-// traffic doesn't go through.
-func (p *packetPath) programsFor(l netlink.Link) (ingress, egress *ebpf.Program) {
+// What an interface's packets begin with.
+type linkKind int
+
+const (
+	notForServices linkKind = iota // Service traffic doesn't go through it
+	ethernet
+	noHeader // tunnels, for instance
+)
+
+func kindOf(l netlink.Link) linkKind {
 	switch a := l.Attrs(); {
 	case a.Flags&net.FlagLoopback != 0:
-		return nil, nil
+		return notForServices
 	case a.EncapType == "ether":
+		return ethernet
+	case slices.Contains([]string{"none", "ipip", "sit", "gre", "tunnel6", "ppp"}, a.EncapType):
+		return noHeader
+	}
+	return notForServices
+}
+
+func (p *packetPath) programsFor(l netlink.Link) (ingress, egress *ebpf.Program) {
+	switch kindOf(l) {
+	case ethernet:
 		return p.programs["ingress"], p.programs["egress"]
-	case a.EncapType == "none", a.EncapType == "ipip", a.EncapType == "sit", a.EncapType == "gre",
-		a.EncapType == "tunnel6", a.EncapType == "ppp":
+	case noHeader:
 		return p.programs["ingress_l3"], p.programs["egress_l3"]
 	}
 	return nil, nil

@@ -8,12 +8,14 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"strings"
 	"sync"
 
 	"github.com/cilium/ebpf"
 	"github.com/vishvananda/netlink"
 	"golang.org/x/sys/unix"
 
+	"github.com/fairway-net/fairway/internal/kernel"
 	"github.com/fairway-net/fairway/model"
 )
 
@@ -32,7 +34,6 @@ type packetPath struct {
 	attacher attacher
 	links    *ebpf.Map
 	conns    *connTable
-	orphans  *ebpf.Map
 	stop     context.CancelFunc
 	done     sync.WaitGroup
 }
@@ -77,12 +78,15 @@ func newPacketPath(drift func()) (*packetPath, error) {
 	return &packetPath{spec: spec, build: hex.EncodeToString(sum[:6]), drift: drift, netlink: h}, nil
 }
 
+// object is what the programs are made from.
+func (p *packetPath) object() *ebpf.CollectionSpec { return p.spec }
+
 // attach makes the programs of this version run at all interfaces, and begins
 // to follow them.
-func (p *packetPath) attach(s *store, settings *model.Settings) error {
+func (p *packetPath) attach(s *store, want *model.Table) error {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	p.settings = settings
+	p.settings = want.Settings
 	if p.programs == nil {
 		if err := p.load(s); err != nil {
 			return err
@@ -114,8 +118,8 @@ func (p *packetPath) load(s *store) error {
 		return err
 	}
 	p.programs = programs
-	p.links, p.orphans = s.maps[tcMapLinks], s.maps[tcMapOrphans]
-	p.conns = &connTable{m: s.maps[tcMapConns1], troubles: s.maps[tcMapTroubles], orphans: p.orphans, release: programs["release"]}
+	p.links = s.maps[tcMapLinks]
+	p.conns = &connTable{m: s.maps[tcMapConns1], orphans: s.maps[tcMapOrphans], release: programs["release"]}
 	p.attacher, err = p.newAttacher(s.dir)
 	return err
 }
@@ -201,4 +205,42 @@ func (p *packetPath) remove(dir string) error {
 		return err
 	}
 	return a.remove(live)
+}
+
+// objects lists the programs that run, as packetObjects those that should.
+func (p *packetPath) objects(dir string) ([]kernel.Object, error) {
+	live, err := p.netlink.LinkList()
+	if err != nil {
+		return nil, fmt.Errorf("list interfaces: %w", err)
+	}
+	a, err := p.newAttacher(dir)
+	if err != nil {
+		return nil, err
+	}
+	var without []string
+	some := false
+	for _, l := range live {
+		if kindOf(l) == notForServices {
+			continue
+		}
+		there, err := a.attached(l)
+		if err != nil {
+			return nil, err
+		}
+		if some = some || there; !there {
+			without = append(without, l.Attrs().Name)
+		}
+	}
+	if !some {
+		return nil, nil
+	}
+	list := packetObjects()
+	if len(without) > 0 {
+		list[0].Text += ", but not at " + strings.Join(without, " ")
+	}
+	return list, nil
+}
+
+func packetObjects() []kernel.Object {
+	return []kernel.Object{{Kind: "program", Name: "interfaces", Text: "attached"}}
 }

@@ -103,13 +103,9 @@ func (s *stage) start(t *testing.T) {
 func (s *stage) apply(t *testing.T, table *model.Table) {
 	t.Helper()
 	must(t, table.Validate())
-	if s.table != nil {
-		for _, c := range table.Since(s.table).Pools {
-			must(t, s.packets.noteOrphans(c, s.plane.state.pools[c.ID()].id))
-		}
-	}
 	must(t, s.plane.compare(table))
-	must(t, s.node.Do(func() error { return s.packets.attach(s.plane.store, table.Settings) }))
+	must(t, s.node.Do(func() error { return s.packets.attach(s.plane.store, table) }))
+	must(t, s.packets.sweep(context.Background(), s.plane.store, s.table, table))
 	s.table = table
 }
 

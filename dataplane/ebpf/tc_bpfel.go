@@ -35,18 +35,10 @@ type tcLink struct {
 	}
 }
 
-type tcMemberKey struct {
-	_    structs.HostLayout
-	Pool uint32
-	To   struct {
-		_    structs.HostLayout
-		Addr struct {
-			_    structs.HostLayout
-			Word [4]uint32
-		}
-		Port uint16
-		Pad  uint16
-	}
+type tcOrphan struct {
+	_     structs.HostLayout
+	Id    uint64
+	Since uint64
 }
 
 type tcTuple struct {
@@ -78,6 +70,7 @@ const (
 	tcMapLinks      = "links"
 	tcMapMaglevs    = "maglevs"
 	tcMapMembers    = "members"
+	tcMapNames      = "names"
 	tcMapOrphans    = "orphans"
 	tcMapPools      = "pools"
 	tcMapPrefixes   = "prefixes"
@@ -156,6 +149,7 @@ type tcMapSpecs struct {
 	Links     *ebpf.MapSpec `ebpf:"links"`
 	Maglevs   *ebpf.MapSpec `ebpf:"maglevs"`
 	Members   *ebpf.MapSpec `ebpf:"members"`
+	Names     *ebpf.MapSpec `ebpf:"names"`
 	Orphans   *ebpf.MapSpec `ebpf:"orphans"`
 	Pools     *ebpf.MapSpec `ebpf:"pools"`
 	Prefixes  *ebpf.MapSpec `ebpf:"prefixes"`
@@ -202,6 +196,7 @@ type tcMaps struct {
 	Links     *ebpf.Map `ebpf:"links"`
 	Maglevs   *ebpf.Map `ebpf:"maglevs"`
 	Members   *ebpf.Map `ebpf:"members"`
+	Names     *ebpf.Map `ebpf:"names"`
 	Orphans   *ebpf.Map `ebpf:"orphans"`
 	Pools     *ebpf.Map `ebpf:"pools"`
 	Prefixes  *ebpf.Map `ebpf:"prefixes"`
@@ -221,6 +216,7 @@ func (m *tcMaps) Close() error {
 		m.Links,
 		m.Maglevs,
 		m.Members,
+		m.Names,
 		m.Orphans,
 		m.Pools,
 		m.Prefixes,

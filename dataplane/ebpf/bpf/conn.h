@@ -27,14 +27,18 @@ struct {
 	__type(value, struct conn);
 } conns_1 SEC(".maps");
 
-// Backends that have left a pool whose TCP connections are to be reset, and
-// from when on (ktime, ns).
+// TCP connections that the agent wants reset, since their backend is gone.
+struct orphan {
+	__u64 id;    // the connection's
+	__u64 since; // from when on: ktime, ns
+};
+
 struct {
 	__uint(type, BPF_MAP_TYPE_HASH);
 	__uint(map_flags, BPF_F_NO_PREALLOC);
-	__uint(max_entries, 1 << 16);
-	__type(key, struct member_key);
-	__type(value, __u64);
+	__uint(max_entries, 1 << 18);
+	__type(key, struct tuple); // of the client's entry
+	__type(value, struct orphan);
 } orphans SEC(".maps");
 
 // What went wrong, for metrics.
@@ -128,12 +132,11 @@ static __always_inline int over(const struct conn *c)
 	return !answers || (c->steps | answers->steps) & RESETS || c->steps & answers->steps & CLOSES;
 }
 
-// orphaned reports whether a connection has lost its backend, and with it its
-// right to live.
-static __always_inline int orphaned(const struct conn *c)
+// orphaned reports whether a connection, of which t is the client's entry, has
+// lost its backend, and with it its right to live.
+static __always_inline int orphaned(const struct tuple *t, const struct conn *c)
 {
-	struct member_key k = {.pool = c->pool, .to = destination(&c->to)};
-	__u64 *since = bpf_map_lookup_elem(&orphans, &k);
+	struct orphan *o = bpf_map_lookup_elem(&orphans, t);
 
-	return since && bpf_ktime_get_ns() >= *since;
+	return o && o->id == c->id && bpf_ktime_get_ns() >= o->since;
 }

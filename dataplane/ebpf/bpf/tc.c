@@ -64,7 +64,7 @@ static __always_inline int follow(struct __sk_buff *skb, struct work *w, struct 
 {
 	__u8 flags = c->flags;
 
-	if (w->p.t.proto == IPPROTO_TCP && (flags & (COUNTED | ANSWER)) == COUNTED && orphaned(c))
+	if (w->p.t.proto == IPPROTO_TCP && (flags & (COUNTED | ANSWER)) == COUNTED && orphaned(&w->p.t, c))
 		return refuse(skb, flags & OWN ? BPF_F_INGRESS : 0);
 	if (flags & UNNAMED && !masquerade(skb))
 		return fail(NO_PORT);

@@ -117,6 +117,7 @@ func (b *unpacker) take(n int) string {
 
 func (b *unpacker) u16() uint16 { return binary.NativeEndian.Uint16([]byte(b.take(2))) }
 func (b *unpacker) u32() uint32 { return binary.NativeEndian.Uint32([]byte(b.take(4))) }
+func (b *unpacker) u64() uint64 { return binary.NativeEndian.Uint64([]byte(b.take(8))) }
 func (b *unpacker) u8() uint8   { return b.take(1)[0] }
 
 func (b *unpacker) port() uint16 { return binary.BigEndian.Uint16([]byte(b.take(2))) }

@@ -17,10 +17,11 @@ import (
 type Plane struct {
 	options kernel.Options
 	dir     string // where everything is pinned
-	sockets *socketPath
+	paths   []path
 	store   *store       // nil until the first Apply
-	state   *state       // nil if what the maps hold isn't known
-	applied *model.Table // what the maps say
+	state   *state       // nil if what the tables hold isn't known
+	applied *model.Table // what the tables say
+	swept   *model.Table // what connections were brought into line with
 }
 
 // New makes the plane of the network namespace that this process lives in. It
@@ -45,7 +46,7 @@ func New(options kernel.Options) (*Plane, error) {
 	if err != nil {
 		return nil, err
 	}
-	return &Plane{options: options, dir: dir, sockets: sockets}, nil
+	return &Plane{options: options, dir: dir, paths: []path{sockets}}, nil
 }
 
 // Apply implements dataplane.Plane. The maps come before the programs that read
@@ -58,14 +59,27 @@ func (p *Plane) Apply(ctx context.Context, want *model.Table, verify bool) error
 		return err
 	}
 	full := p.state == nil || verify
+	attach := full || p.applied.Settings != want.Settings
 	if err := p.program(want, full); err != nil {
 		p.state = nil
 		return err
 	}
 	p.applied = want
-	if full {
-		return p.sockets.attach(p.store)
+	for _, path := range p.paths {
+		if !attach {
+			break
+		}
+		if err := path.attach(p.store, want); err != nil {
+			p.state = nil
+			return err
+		}
 	}
+	for _, path := range p.paths {
+		if err := path.sweep(ctx, p.store, p.swept, want); err != nil {
+			return fmt.Errorf("bring connections into line: %w", err)
+		}
+	}
+	p.swept = want
 	return nil
 }
 
@@ -76,7 +90,11 @@ func (p *Plane) open() (err error) {
 	if err := rlimit.RemoveMemlock(); err != nil {
 		return fmt.Errorf("raise the limit of locked memory: %w", err)
 	}
-	p.store, err = openStore(p.dir, p.sockets.spec)
+	var specs []*ebpf.CollectionSpec
+	for _, path := range p.paths {
+		specs = append(specs, path.object())
+	}
+	p.store, err = openStore(p.dir, specs...)
 	return err
 }
 
@@ -121,16 +139,35 @@ func (p *Plane) Remove(ctx context.Context) error {
 	if err := ctx.Err(); err != nil {
 		return err
 	}
-	var err error
-	if p.store != nil {
-		err = p.store.close()
+	var errs []error
+	for _, path := range p.paths {
+		errs = append(errs, path.remove(p.dir))
 	}
-	p.store, p.state, p.applied = nil, nil, nil
-	return errors.Join(err, removePins(p.dir))
+	if p.store != nil {
+		errs = append(errs, p.store.close())
+	}
+	p.store, p.state, p.applied, p.swept = nil, nil, nil, nil
+	return errors.Join(append(errs, removePins(p.dir))...)
+}
+
+// Close gives up the plane's descriptors. What is in the kernel stays.
+func (p *Plane) Close() error {
+	var errs []error
+	for _, path := range p.paths {
+		errs = append(errs, path.close())
+	}
+	if p.store != nil {
+		errs = append(errs, p.store.close())
+	}
+	return errors.Join(errs...)
 }
 
 // Lacks implements dataplane.Plane.
-func (p *Plane) Lacks() []kernel.Lack { return nil }
+func (p *Plane) Lacks() []kernel.Lack {
+	return []kernel.Lack{
+		{Feature: kernel.Hairpin, Why: "a socket that gets its own pod as the backend is connected directly, and needs no translation"},
+	}
+}
 
 // probe finds out whether this process may load programs.
 func probe() error {

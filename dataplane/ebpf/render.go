@@ -43,9 +43,16 @@ func (p *Plane) Objects(ctx context.Context) ([]kernel.Object, error) {
 	if err := ctx.Err(); err != nil {
 		return nil, err
 	}
-	programs, err := p.sockets.objects(p.dir)
-	if err != nil || p.store == nil && len(programs) == 0 {
-		return programs, err
+	var programs []kernel.Object
+	for _, path := range p.paths {
+		list, err := path.objects(p.dir)
+		if err != nil {
+			return nil, err
+		}
+		programs = append(programs, list...)
+	}
+	if p.store == nil && len(programs) == 0 {
+		return nil, nil
 	}
 	if err := p.open(); err != nil {
 		return nil, err

@@ -14,6 +14,7 @@ import (
 	"github.com/cilium/ebpf/link"
 
 	"github.com/fairway-net/fairway/internal/kernel"
+	"github.com/fairway-net/fairway/model"
 )
 
 // socketPath are the programs at the node's cgroup.
@@ -22,6 +23,7 @@ type socketPath struct {
 	netns  uint64 // cookie of the node's network namespace
 	spec   *ebpf.CollectionSpec
 	build  string // identifies the programs and their constants
+	late   late
 }
 
 // hooks are the programs of sock.c and where they go.
@@ -45,12 +47,14 @@ func newSocketPath(cgroup string, netns uint64) (*socketPath, error) {
 	return &socketPath{cgroup: cgroup, netns: netns, spec: spec, build: hex.EncodeToString(sum[:6])}, nil
 }
 
+func (p *socketPath) object() *ebpf.CollectionSpec { return p.spec }
+
 // pin is where the link of a hook is pinned.
 func (p *socketPath) pin(dir, hook string) string { return filepath.Join(dir, hook+"-"+p.build) }
 
 // attach makes the programs of this version run at the cgroup. Those of another
 // one are replaced: there is always one of the two.
-func (p *socketPath) attach(s *store) error {
+func (p *socketPath) attach(s *store, _ *model.Table) error {
 	missing, err := p.missing(s.dir)
 	if err != nil || len(missing) == 0 {
 		return err
@@ -170,6 +174,22 @@ func (p *socketPath) objects(dir string) ([]kernel.Object, error) {
 	}
 	return list, nil
 }
+
+// remove detaches the programs of all versions.
+func (p *socketPath) remove(dir string) error {
+	pins, err := filepath.Glob(filepath.Join(dir, "*-*"))
+	if err != nil {
+		return fmt.Errorf("list links: %w", err)
+	}
+	for _, pin := range pins {
+		if err := os.Remove(pin); err != nil {
+			return fmt.Errorf("detach program: %w", err)
+		}
+	}
+	return p.giveBack(dir)
+}
+
+func (p *socketPath) close() error { return nil }
 
 func programObject(hook string) kernel.Object {
 	return kernel.Object{Kind: "program", Name: "cgroup " + hook, Text: "attached"}

@@ -40,7 +40,6 @@ type IndexConfig struct {
 type Index struct {
 	config IndexConfig
 	zone   string // with the final dot, lower case
-	wire   []byte // the zone as it is in packets
 	ttl    uint32 // seconds
 
 	mu         sync.RWMutex
@@ -72,15 +71,9 @@ func NewIndex(config IndexConfig) *Index {
 	if config.TTL <= 0 {
 		config.TTL = DefaultTTL
 	}
-	zone := strings.ToLower(strings.Trim(config.Zone, ".")) + "."
-	var wire []byte
-	for label := range strings.SplitSeq(zone, ".") { // the last is the root's, which is empty
-		wire = append(append(wire, byte(len(label))), label...)
-	}
 	return &Index{
 		config:     config,
-		zone:       zone,
-		wire:       wire,
+		zone:       strings.ToLower(strings.Trim(config.Zone, ".")) + ".",
 		ttl:        uint32(config.TTL / time.Second),
 		services:   map[types.NamespacedName]*service{},
 		owners:     map[types.NamespacedName]*service{},

@@ -10,7 +10,7 @@ UNIT     := ./internal/manifest ./model/... ./compile/... ./kube/... ./agent/...
 # Kernels without SCTP sockets skip this; the virtual machine's kernel has them.
 MAY_SKIP := "github.com/fairway-net/fairway/lab/echo TestSCTP"
 
-.PHONY: build demo test unit all lint generate generated deps clean
+.PHONY: build demo bench test unit all lint generate generated deps clean
 
 build: ## the binary, in ./fairway
 	$(GO) build -ldflags "$(LDFLAGS)" -o fairway .
@@ -29,6 +29,9 @@ unit: ## pure and in-process tests, under the race detector
 all: build ## all tests, with namespaces, kernels and real packets; one package at a time, since they share one machine
 	@mkdir -p bin && $(GO) build -o bin/testsummary ./hack/testsummary
 	$(GO) test -json -p 1 -timeout 40m ./... | bin/testsummary $(MAY_SKIP)
+
+bench: build ## measure everything, in namespaces of this machine, and write it down
+	./fairway bench --out docs/performance.md
 
 lint:
 	$(LINT) run --allow-parallel-runners ./...

@@ -24,9 +24,6 @@ import (
 // new problems it has.
 func (a *Agent) table() *model.Table {
 	table, problems, mark := a.state.table()
-	if table != nil && table == a.inForce.Load() {
-		a.metrics.unchanged(table) // what came changed nothing for this node
-	}
 	a.events.problems(problems)
 	a.names.tabled(table, mark)
 	return table
@@ -50,7 +47,7 @@ func (a *Agent) watchSlices(ctx context.Context) {
 		source.Labels = without(corev1.IsHeadlessService)
 	}
 	kube.Watch(ctx, source, kube.Sink[*discoveryv1.EndpointSlice]{
-		Set:    a.state.setSlice,
+		Set:    func(s *discoveryv1.EndpointSlice) { a.metrics.triggered(s); a.state.setSlice(s) },
 		Delete: a.state.deleteSlice,
 		Synced: func() { a.state.complete(partSlices) },
 	})

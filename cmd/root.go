@@ -4,6 +4,7 @@ package cmd
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"os"
 	"os/signal"
@@ -22,10 +23,17 @@ func commands() []*cobra.Command {
 		renderCommand(),
 		cleanupCommand(),
 		labCommand(),
+		benchCommand(),
 		kubectlCommand(),
 		versionCommand(),
 	}
 }
+
+// exitError carries an exit code of its own for commands that pass on another
+// program's, such as `lab exec`; it is not printed.
+type exitError struct{ code int }
+
+func (e exitError) Error() string { return fmt.Sprintf("exit status %d", e.code) }
 
 // Main runs the command named on the command line and returns the exit code:
 // 0, or 1 with one line on standard error. SIGINT and SIGTERM cancel the
@@ -42,9 +50,15 @@ func Main() int {
 		SilenceErrors: true,
 	}
 	root.AddCommand(commands()...)
-	if err := root.ExecuteContext(ctx); err != nil {
+	err := root.ExecuteContext(ctx)
+	var exit exitError
+	switch {
+	case err == nil:
+		return 0
+	case errors.As(err, &exit):
+		return exit.code
+	default:
 		fmt.Fprintf(os.Stderr, "fairway: %v\n", err)
 		return 1
 	}
-	return 0
 }

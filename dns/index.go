@@ -40,6 +40,7 @@ type IndexConfig struct {
 type Index struct {
 	config IndexConfig
 	zone   string // with the final dot, lower case
+	wire   []byte // the zone as it is in packets
 	ttl    uint32 // seconds
 
 	mu         sync.RWMutex
@@ -71,9 +72,15 @@ func NewIndex(config IndexConfig) *Index {
 	if config.TTL <= 0 {
 		config.TTL = DefaultTTL
 	}
+	zone := strings.ToLower(strings.Trim(config.Zone, ".")) + "."
+	var wire []byte
+	for label := range strings.SplitSeq(zone, ".") { // the last is the root's, which is empty
+		wire = append(append(wire, byte(len(label))), label...)
+	}
 	return &Index{
 		config:     config,
-		zone:       strings.ToLower(strings.Trim(config.Zone, ".")) + ".",
+		zone:       zone,
+		wire:       wire,
 		ttl:        uint32(config.TTL / time.Second),
 		services:   map[types.NamespacedName]*service{},
 		owners:     map[types.NamespacedName]*service{},

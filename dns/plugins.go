@@ -1,7 +1,9 @@
 package dns
 
 import (
+	"errors"
 	"fmt"
+	"log/slog"
 	"sync"
 
 	"github.com/coredns/caddy"
@@ -47,12 +49,31 @@ func directives() []string {
 
 // serving is the index of the server that runs in this process. CoreDNS is set
 // up by state of the process, so there is at most one.
-var serving struct {
+var serving servingState
+
+type servingState struct {
 	sync.Mutex
 	registered bool
 	index      *Index
 	loop       *loopGuard
 	corefile   func() (caddy.Input, error)
+	separate   bool // the blocks of the Corefile being read, which may be listened for by us
+	fresh      []*listeners
+	log        *slog.Logger
+}
+
+// input is the Corefile as it is now, for an instance that is about to start.
+// The caller holds the lock.
+func (s *servingState) input() (caddy.Input, error) {
+	input, err := s.corefile()
+	if err != nil {
+		return nil, err
+	}
+	s.fresh = nil
+	if s.separate, err = separate(input); err != nil {
+		return nil, err
+	}
+	return input, nil
 }
 
 // register makes our plugin and the order known to CoreDNS, once.
@@ -72,8 +93,19 @@ func register() error {
 		if serving.corefile == nil {
 			return nil, nil
 		}
-		return serving.corefile()
+		return serving.input()
 	}))
+	order := directives()
+	caddy.RegisterParsingCallback("dns", order[len(order)-1], func(caddy.Context) error {
+		serving.Lock()
+		defer serving.Unlock()
+		for _, l := range serving.fresh {
+			if err := l.compile(); err != nil {
+				return err
+			}
+		}
+		return nil
+	})
 	serving.registered = true
 	return nil
 }
@@ -90,10 +122,29 @@ func setup(c *caddy.Controller) error {
 		}
 	}
 	serving.Lock()
-	index, loop := serving.index, serving.loop
-	serving.Unlock()
-	dnsserver.GetConfig(c).AddPlugin(func(next plugin.Handler) plugin.Handler {
+	defer serving.Unlock()
+	index, loop, config := serving.index, serving.loop, dnsserver.GetConfig(c)
+	config.AddPlugin(func(next plugin.Handler) plugin.Handler {
 		return &handler{next: next, index: index, loop: loop}
 	})
+	if serving.separate {
+		l := takeOver(config, index, serving.log)
+		serving.fresh = append(serving.fresh, l)
+		c.OnStartup(l.start)
+		c.OnShutdown(l.stop)
+		c.OnRestartFailed(stopFresh) // of the instance that would have come after this one
+	}
 	return nil
+}
+
+// stopFresh ends what an instance that couldn't start has started.
+func stopFresh() error {
+	serving.Lock()
+	defer serving.Unlock()
+	var errs []error
+	for _, l := range serving.fresh {
+		errs = append(errs, l.stop())
+	}
+	serving.fresh = nil
+	return errors.Join(errs...)
 }

@@ -158,6 +158,9 @@ func (x *Index) soa() *dns.SOA {
 	return &dns.SOA{
 		Hdr: dns.RR_Header{Name: x.zone, Rrtype: dns.TypeSOA, Class: dns.ClassINET},
 		Ns:  "ns.dns." + x.zone, Mbox: "hostmaster." + x.zone,
-		Serial: x.changes, Refresh: 7200, Retry: 1800, Expire: 86400, Minttl: 0,
+		Serial: x.changes, Refresh: soaRefresh, Retry: soaRetry, Expire: soaExpire, Minttl: 0,
 	}
 }
+
+// What secondary servers would go by, if there were any: in seconds.
+const soaRefresh, soaRetry, soaExpire = 7200, 1800, 86400

@@ -43,18 +43,19 @@ func Start(c ServerConfig) (*Server, error) {
 		return nil, err
 	}
 	loop := &loopGuard{}
-	serving.index, serving.loop, serving.corefile = c.Index, loop, c.input
+	serving.index, serving.loop, serving.corefile, serving.log = c.Index, loop, c.input, c.Log
+	input, err := serving.input()
 	serving.Unlock()
 	// CoreDNS logs through the standard library's logger.
 	log.SetFlags(0)
 	log.SetOutput(&lines{log: c.Log})
-	input, err := c.input()
 	if err != nil {
 		release()
 		return nil, err
 	}
 	instance, err := caddy.Start(input)
 	if err != nil {
+		err = errors.Join(err, stopFresh())
 		release()
 		return nil, fmt.Errorf("start DNS server: %w", err)
 	}

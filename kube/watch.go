@@ -115,13 +115,17 @@ func (s *passThrough[T]) Replace(list []any, _ string) error {
 func (s *passThrough[T]) Resync() error { return nil }
 
 // Transformer trims objects while a list streams in, so that a large one is
-// never held whole.
+// never held whole. A reflector asks for it there only.
 func (s *passThrough[T]) Transformer() cache.TransformFunc { return Trim }
 
+// identify names an object and trims it.
 func identify[T runtime.Object](obj any) (object T, key types.NamespacedName, err error) {
 	object, ok := obj.(T)
 	if !ok {
 		return object, key, fmt.Errorf("take in object: got a %T, want a %T", obj, object)
+	}
+	if _, err := Trim(obj); err != nil {
+		return object, key, err
 	}
 	m, err := meta.Accessor(obj)
 	if err != nil {

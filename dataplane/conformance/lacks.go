@@ -1,6 +1,8 @@
 package conformance
 
 import (
+	"slices"
+
 	"github.com/fairway-net/fairway/internal/kernel"
 	"github.com/fairway-net/fairway/model"
 )
@@ -62,6 +64,10 @@ func (w *wanted) weaken(v model.Verdict, lacks []kernel.Lack) []weaker {
 	if lack := lackOf(lacks, kernel.UnservedPorts, ""); lack != nil && v.Action == model.Pass && w.outcome == Silent {
 		made = append(made, weaker{lack, "may be refused instead"})
 		w.refusable = true
+	}
+	if lack := lackOf(lacks, kernel.Hairpin, ""); lack != nil && slices.ContainsFunc(v.Backends(), func(b model.Backend) bool { return b.Addr == v.Src }) {
+		made = append(made, weaker{lack, "the source of a pod that reaches itself may be kept"})
+		w.selfKept = true
 	}
 	return made
 }

@@ -18,10 +18,12 @@ type wanted struct {
 	backends map[string]bool // name of each that may answer: whether it must see the node's address
 	least    int             // connections at least
 	most     int             // connections until All is given up
+	from     string          // the client's name
 	lenient  bool            // the plane can't keep client addresses ...
 	near     map[string]bool // ... except to these backends
 	crowded  bool            // others probe from the same party meanwhile
 	node     bool            // the client is the node, whose every address is its own
+	selfKept bool            // a client that reaches itself may be seen by its own address
 	reset    bool            // a refusal may come after the connection was accepted
 	// refusable: the plane may refuse what should not be answered
 	refusable bool
@@ -30,7 +32,7 @@ type wanted struct {
 // wantedOf takes the packets' fate from the specification. The case's author
 // has agreed with it before (checkVerdict).
 func wantedOf(s *Stage, p Probe, e *Expectation, v model.Verdict) wanted {
-	w := wanted{outcome: e.Outcome, reach: e.Reach, backends: map[string]bool{}, least: p.Least, most: 20, node: p.From.Name == NodeName}
+	w := wanted{outcome: e.Outcome, reach: e.Reach, backends: map[string]bool{}, least: p.Least, most: 20, node: p.From.Name == NodeName, from: p.From.Name}
 	for _, b := range v.Backends() {
 		w.backends[backendName(b)] = v.Masquerades(b)
 		w.most += 40 * share(b, v.Backends())
@@ -121,6 +123,9 @@ func (w wanted) judge(a Answer) error {
 	}
 	if name, _, _ := strings.Cut(a.Backend, ":"); name == NodeName && a.Client == a.Local {
 		return nil // see the package comment
+	}
+	if w.selfKept && a.Client == a.Local && parties[w.from].addr(a.Local) == a.Local && strings.HasPrefix(a.Backend, w.from+":") {
+		return nil
 	}
 	return w.judgeSource(a, masqueraded)
 }

@@ -8,6 +8,10 @@
 // number that grows with the logarithm of the number of Services. A change
 // rewrites the chains it concerns, and nothing is read back in steady state.
 //
+// The nft variant has a price that isn't ours: at every commit the kernel walks
+// through all rules that packets can reach (nft_table_validate), 0.3 s at 10,000
+// Services with five endpoints each.
+//
 // Limits of the kernel's: session affinity (xt_recent) remembers the last
 // ip_list_tot clients of an endpoint, 100 unless the module is told otherwise.
 package iptables
@@ -91,7 +95,7 @@ func (p *Plane) Apply(ctx context.Context, want *model.Table, verify bool) error
 		}
 	}
 	sweep := conntrack.Plan(before, want, changes)
-	if err := sweep.RunAndTell(ctx, p.options.Swept); err != nil {
+	if _, err := sweep.Run(ctx); err != nil {
 		return fmt.Errorf("forget stale flows: %w", err)
 	}
 	p.applied = want

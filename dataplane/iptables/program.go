@@ -9,10 +9,10 @@ import (
 )
 
 // pieceSize is how many lines (chains and rules) go into one piece of input:
-// those of about 250 Services with five endpoints. The time that
+// those of about 120 Services with five endpoints. The time that
 // iptables-nft-restore takes grows with the square of its input, whatever is
-// installed already.
-const pieceSize = 4500
+// installed already, and each transaction costs the kernel some, too.
+const pieceSize = 2500
 
 // inputs is what iptables-restore is to be fed with, in this order. It is one
 // for all but very large changes of the nft variant; in those, chains come

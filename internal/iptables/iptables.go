@@ -67,7 +67,13 @@ func (t *Tool) Save(ctx context.Context, f Family, table string) (*Table, error)
 		if there, err := legacyTable(f, table); err != nil || !there {
 			return &Table{Name: table}, err
 		}
+		return t.saveByProgram(ctx, f, table)
 	}
+	return t.saveNFT(ctx, f, table)
+}
+
+// saveByProgram has iptables-save read a table.
+func (t *Tool) saveByProgram(ctx context.Context, f Family, table string) (*Table, error) {
 	stdout, stderr, err := t.run(ctx, f.Command()+"-save", nil, "-t", table)
 	if err != nil {
 		return nil, t.explain(f.Command()+"-save", nil, stderr, err)

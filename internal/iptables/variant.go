@@ -34,9 +34,9 @@ var directories = []string{"/usr/sbin", "/sbin", "/usr/local/sbin"}
 func Open(ctx context.Context, v Variant) (*Tool, error) {
 	t := &Tool{variant: v, paths: map[string]string{}}
 	for _, f := range Families() {
-		for _, action := range []string{"restore", "save"} {
+		for _, action := range []string{"", "-restore", "-save"} {
 			if path := lookVariant(ctx, f, action, v); path != "" {
-				t.paths[f.Command()+"-"+action] = path
+				t.paths[f.Command()+action] = path
 			}
 		}
 	}
@@ -54,10 +54,10 @@ func Open(ctx context.Context, v Variant) (*Tool, error) {
 // lookVariant finds iptables-nft-restore, or iptables-restore if that is of
 // the variant.
 func lookVariant(ctx context.Context, f Family, action string, v Variant) string {
-	if path := look(f.Command() + "-" + string(v) + "-" + action); path != "" {
+	if path := look(f.Command() + "-" + string(v) + action); path != "" {
 		return path
 	}
-	path := look(f.Command() + "-" + action)
+	path := look(f.Command() + action)
 	if path != "" && variantOf(ctx, path) == v {
 		return path
 	}

@@ -76,6 +76,9 @@ const (
 	LocalhostNodePort Feature = "node port on localhost" // frontends with a loopback address
 	SCTPProtocol      Feature = "SCTP"
 	SilentDrop        Feature = "silent drop" // Drop and Sources: the plane refuses instead; Value may name a protocol
+	// Hairpin: a pod that reaches itself may see its own address instead of one
+	// of the node.
+	Hairpin Feature = "masqueraded hairpin"
 	// UnservedPorts: a packet to an address of a frontend, outside
 	// Settings.Reserved, but to a port that no frontend has, passes.
 	UnservedPorts Feature = "unserved ports of external addresses"

@@ -1,7 +1,5 @@
 package kernel
 
-import "time"
-
 // Options are what planes are made with. Zero values are good defaults.
 type Options struct {
 	// Drift, if not nil, is called when somebody else has changed the plane's
@@ -23,8 +21,8 @@ type Options struct {
 	// CountBytes asks planes that can (dataplane.Counter) to count the bytes of
 	// each frontend too, which costs something with every packet.
 	CountBytes bool
-	// Swept, if not nil, is told after connections were brought into line with
-	// a table: how many entries of conntrack were deleted or given an end, and how
-	// long it took. Calls come from the goroutine that calls Apply.
-	Swept func(entries int, took time.Duration)
+	// Cgroup is the directory of the cgroup (version 2) whose sockets are this
+	// node's and its pods'. "" means the root of the hierarchy, or, if this
+	// process isn't in the network namespace of the machine itself, its own one.
+	Cgroup string
 }

@@ -1,0 +1,127 @@
+package bench
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net/http"
+	"net/netip"
+	"os"
+	"path/filepath"
+	"time"
+
+	"github.com/fairway-net/fairway/lab/topology"
+)
+
+// agentProcess is the agent under measurement.
+type agentProcess struct {
+	*process
+	run   *run
+	state string // its state directory
+	began time.Time
+	mode  mode
+	spent time.Duration // processor time of those before it in its cgroup
+}
+
+func startAgent(ctx context.Context, r *run, m mode) (*agentProcess, error) {
+	a := &agentProcess{run: r, mode: m, state: filepath.Join(r.options.Dir, "state-"+m.name)}
+	return a, a.start(ctx)
+}
+
+func (a *agentProcess) start(context.Context) (err error) {
+	if err := os.MkdirAll(a.state, 0o700); err != nil {
+		return fmt.Errorf("make state directory: %w", err)
+	}
+	args := append([]string{
+		"agent", "--kubeconfig", a.run.api.kubeconfig, "--node-name", "node1", "--state-dir", a.state,
+		"--cluster-cidr", topology.DefaultOptions().Pods4.String(), "--cluster-cidr", endpointRange.String(), "--service-cidr", serviceCIDR,
+	}, a.mode.args...)
+	before, err := newUsage("agent")
+	if err != nil {
+		return err
+	}
+	if a.spent, err = before.cpu(); err != nil {
+		return err
+	}
+	a.began = time.Now()
+	a.process, err = start(a.run.site.node.Host, "agent", a.run.options.Dir, args...)
+	return err
+}
+
+// ready waits until the agent says that it has programmed everything, and
+// returns when that was.
+func (a *agentProcess) ready(ctx context.Context) (time.Time, error) {
+	transport := &http.Transport{DialContext: a.run.site.node.DialContext}
+	defer transport.CloseIdleConnections()
+	client := http.Client{Transport: transport}
+	err := poll(ctx, startPatience, 2*time.Millisecond, func() error {
+		if err := a.alive(); err != nil {
+			return permanent{err}
+		}
+		request, err := http.NewRequestWithContext(ctx, http.MethodGet, "http://127.0.0.1:10256/healthz", nil)
+		if err != nil {
+			return err
+		}
+		answer, err := client.Do(request)
+		if err != nil {
+			return err
+		}
+		if err := answer.Body.Close(); err != nil {
+			return err
+		}
+		if answer.StatusCode != http.StatusOK {
+			return fmt.Errorf("health check says %s", answer.Status)
+		}
+		return nil
+	})
+	if err != nil {
+		return time.Time{}, fmt.Errorf("wait for the agent: %w", err)
+	}
+	return time.Now(), nil
+}
+
+// remove ends the agent and takes out of the node what it put there.
+func (a *agentProcess) remove(ctx context.Context) error {
+	errs := []error{a.stop()}
+	cleanup, err := start(a.run.site.node.Host, "cleanup", a.run.options.Dir, "cleanup", "--state-dir", a.state)
+	if err != nil {
+		return errors.Join(append(errs, err)...)
+	}
+	select {
+	case <-cleanup.ended:
+	case <-ctx.Done():
+	}
+	return errors.Join(append(errs, cleanup.stop())...)
+}
+
+// started measures the start: until the agent says that it is done and Services
+// all over the table answer.
+func (p *patient) started(ctx context.Context) error {
+	programmed, err := p.agent.ready(ctx)
+	if err != nil {
+		return err
+	}
+	const samples = 50
+	list := p.api.world.services
+	for i := range samples {
+		svc := list[i*len(list)/samples]
+		var err error
+		p.site.crew.do(func() {
+			var at netip.Addr
+			if at, err = connect(svc.vip); err == nil && !endpointRange.Contains(at) {
+				err = fmt.Errorf("%s is no endpoint", at)
+			}
+		})
+		if err != nil {
+			return fmt.Errorf("Service %s, with the agent ready: %w", svc.name, err)
+		}
+	}
+	spent, err := p.agent.usage.cpu()
+	if err != nil {
+		return err
+	}
+	if p.stage.has("start") {
+		p.record("start", "%.2f s (CPU %.2f s)", programmed.Sub(p.agent.began).Seconds(), (spent - p.agent.spent).Seconds())
+	}
+	return nil
+}

@@ -1,0 +1,183 @@
+package bench
+
+import (
+	"bytes"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"runtime"
+	"slices"
+	"strings"
+	"sync"
+	"time"
+
+	"golang.org/x/sys/unix"
+)
+
+// row is a line of the report: a measure at a size.
+type row struct {
+	name, what, part, goal, proxy string
+	sizes                         []size // to which goal and proxy belong; nil for all
+}
+
+// rows are all, with their goals on two cores and what kube-proxy 1.36 did on
+// the same kind of machine.
+func rows() []row {
+	middle, wide, large := []size{{10000, 5}}, []size{{10000, 10}}, []size{{30000, 3}}
+	return []row{
+		{name: "start", what: "agent start to everything programmed", part: "start", sizes: middle,
+			goal: "1.5 s", proxy: "nftables 13 s, iptables-legacy 3.4-4.0 s, iptables-nft over 300 s"},
+		{name: "start", what: "agent start to everything programmed", part: "start", sizes: large,
+			goal: "4 s", proxy: "nftables 212 s, iptables-legacy 15 s"},
+		{name: "latency", what: "slice written to first connection reaching the new pod, p50 / p99", part: "latency",
+			goal: "3 / 15 ms (nftables, ebpf, ipvs)", proxy: "nftables 3.7 / 6.6 s, iptables-legacy 0.8 / 1.4 s"},
+		{name: "cpu", what: "CPU per endpoint change, agent and its children", part: "cpu", sizes: wide,
+			goal: "1.5 ms", proxy: "nftables 5.3 s, iptables-legacy 1.7 s"},
+		{name: "cpu", what: "CPU per endpoint change, agent and its children", part: "cpu", goal: "the same as at 10,000 x 10"},
+		{name: "service", what: "new Service (two writes, from sending the first) to first connection, p50 / p99", part: "service",
+			goal: "6 ms", proxy: "nftables 8.2 s, iptables-legacy 2.8 s"},
+		{name: "rate", what: "100 changes/s: lag p50 / p99, CPU", part: "rate",
+			goal: "p99 20 ms, 20 % of a core", proxy: "nftables 6-10 s, 70 %"},
+		{name: "memory", what: "resident memory of the agent and its children", part: "memory", sizes: wide,
+			goal: "110 MB", proxy: "273 MB (563 with children)"},
+		{name: "memory", what: "resident memory of the agent and its children", part: "memory", sizes: large,
+			goal: "160 MB", proxy: "425 MB (1080 with children)"},
+		{name: "connections", what: "connections/s to the VIPs of all Services", part: "connections",
+			goal: "1.0 ebpf (socket), at least 0.95 the others; direct itself not slowed", proxy: "nftables 0.98; iptables-legacy slows direct to a quarter"},
+		{name: "creates", what: "Service creates at the embedded API", part: "creates",
+			goal: "1,500/s and no slower at 30,000", proxy: "kube-apiserver 95-740/s, falling to 142/s"},
+		{name: "fan", what: "connections/s to one VIP with 1, 100, 1,000 backends", part: "datapath"},
+		{name: "streams", what: "throughput of 4 long connections", part: "datapath"},
+		{name: "datagrams", what: "UDP packets of 64 bytes on one flow", part: "datapath"},
+		{name: "soak", what: "endpoint changes as fast as the API takes them", part: "soak", goal: "none differs, memory and files flat"},
+	}
+}
+
+// results are what has been measured so far.
+type results struct {
+	mu   sync.Mutex
+	list []result
+}
+
+type result struct {
+	row  string
+	size size
+	mode string
+	text string
+}
+
+func (r *results) add(row string, s size, mode, text string) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.list = append(r.list, result{row, s, mode, text})
+}
+
+// The tables stand between these two lines of a document; the rest of it is
+// written by people.
+const (
+	beginMark = "<!-- figures: written by fairway bench -->"
+	endMark   = "<!-- end of figures -->"
+)
+
+// write puts the tables into the document that was asked for.
+func (r *results) write(o Options, took time.Duration) error {
+	text := r.markdown(o, took)
+	if o.Out == "" {
+		_, err := o.Stdout.Write(text)
+		return err
+	}
+	document, err := os.ReadFile(o.Out)
+	if err != nil && !errors.Is(err, fs.ErrNotExist) {
+		return fmt.Errorf("read report: %w", err)
+	}
+	before, rest, found := bytes.Cut(document, []byte(beginMark))
+	_, after, closed := bytes.Cut(rest, []byte(endMark))
+	if !found || !closed {
+		before, after = append(document, '\n'), []byte("\n")
+	}
+	document = slices.Concat(before, []byte(beginMark+"\n\n"), text, []byte("\n"+endMark), after)
+	if err := os.WriteFile(o.Out, document, 0o644); err != nil {
+		return fmt.Errorf("write report: %w", err)
+	}
+	return nil
+}
+
+func (r *results) markdown(o Options, took time.Duration) []byte {
+	var b bytes.Buffer
+	fmt.Fprintf(&b, "%s; commit %s; %s; whole run %s.\n", machine(), o.Version, time.Now().UTC().Format(time.DateOnly), took.Round(time.Second))
+	for _, row := range rows() {
+		for _, s := range r.sizesOf(row) {
+			r.table(&b, row, s)
+		}
+	}
+	return b.Bytes()
+}
+
+// sizesOf are those at which a row was measured.
+func (r *results) sizesOf(w row) []size {
+	var list []size
+	for _, x := range r.list {
+		own := func(o row) bool { return o.name == w.name && slices.Contains(o.sizes, x.size) }
+		mine := slices.Contains(w.sizes, x.size) || w.sizes == nil && !slices.ContainsFunc(rows(), own)
+		if x.row == w.name && !slices.Contains(list, x.size) && (mine || w.sizes != nil && isOdd(w, x.size)) {
+			list = append(list, x.size)
+		}
+	}
+	return list
+}
+
+// isOdd reports a size that no row names, which the first of its rows shows.
+func isOdd(w row, s size) bool {
+	var first *row
+	for _, o := range rows() {
+		if o.name != w.name {
+			continue
+		}
+		if first == nil {
+			first = &o
+		}
+		if slices.Contains(o.sizes, s) || o.sizes == nil {
+			return false
+		}
+	}
+	return first.goal == w.goal && slices.Equal(first.sizes, w.sizes)
+}
+
+func (r *results) table(b *bytes.Buffer, w row, s size) {
+	fmt.Fprintf(b, "\n### %s, %s\n\n`fairway bench --only %s --services %d --endpoints %d`\n\n", w.what, s, w.part, s.services, s.endpoints)
+	if len(w.sizes) == 0 || slices.Contains(w.sizes, s) {
+		if w.goal != "" {
+			fmt.Fprintf(b, "Goal: %s.", w.goal)
+		}
+		if w.proxy != "" {
+			fmt.Fprintf(b, " kube-proxy 1.36: %s.", strings.Replace(w.proxy, "kube-apiserver", "(kube-apiserver)", 1))
+		}
+		fmt.Fprint(b, "\n\n")
+	}
+	fmt.Fprint(b, "| mode | measured |\n|---|---|\n")
+	for _, x := range r.list {
+		if x.row == w.name && x.size == s {
+			fmt.Fprintf(b, "| %s | %s |\n", x.mode, x.text)
+		}
+	}
+}
+
+// machine says what this was measured on.
+func machine() string {
+	model := "unknown processor"
+	if data, err := os.ReadFile("/proc/cpuinfo"); err == nil {
+		for line := range strings.Lines(string(data)) {
+			if name, value, found := strings.Cut(line, ":"); found && strings.TrimSpace(name) == "model name" {
+				model = strings.TrimSpace(value)
+				break
+			}
+		}
+	}
+	release := "unknown"
+	var name unix.Utsname
+	if unix.Uname(&name) == nil {
+		release = unix.ByteSliceToString(name.Release[:])
+	}
+	return fmt.Sprintf("%d cores of %s, Linux %s, %s", runtime.NumCPU(), model, release, runtime.Version())
+}

@@ -1,0 +1,114 @@
+package bench
+
+import (
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/fairway-net/fairway/lab/topology"
+)
+
+// usage is what the processes of a cgroup use: a process with all its children,
+// those that have ended included.
+type usage struct{ dir string }
+
+func newUsage(name string) (*usage, error) {
+	dir, err := topology.Cgroup(labName, name)
+	if err != nil {
+		return nil, err
+	}
+	return &usage{dir: dir}, nil
+}
+
+// cpu is the processor time used so far, in user space and in the kernel.
+func (u *usage) cpu() (time.Duration, error) {
+	data, err := os.ReadFile(filepath.Join(u.dir, "cpu.stat"))
+	if err != nil {
+		return 0, fmt.Errorf("read processor time: %w", err)
+	}
+	for line := range strings.Lines(string(data)) {
+		if text, found := strings.CutPrefix(line, "usage_usec "); found {
+			us, err := strconv.ParseInt(strings.TrimSpace(text), 10, 64)
+			if err != nil {
+				return 0, fmt.Errorf("read processor time: %w", err)
+			}
+			return time.Duration(us) * time.Microsecond, nil
+		}
+	}
+	return 0, errors.New("read processor time: cpu.stat doesn't say")
+}
+
+// processes are the ids of those that live.
+func (u *usage) processes() ([]string, error) {
+	data, err := os.ReadFile(filepath.Join(u.dir, "cgroup.procs"))
+	if err != nil {
+		return nil, fmt.Errorf("list processes: %w", err)
+	}
+	return strings.Fields(string(data)), nil
+}
+
+// memory is what the processes have resident: in all, and in proportion where
+// it is shared with others (PSS).
+type memory struct{ rss, pss int64 }
+
+func (m memory) String() string {
+	return fmt.Sprintf("%d MB (PSS %d MB)", m.rss>>20, m.pss>>20)
+}
+
+func (u *usage) memory() (memory, error) {
+	ids, err := u.processes()
+	if err != nil {
+		return memory{}, err
+	}
+	var sum memory
+	for _, id := range ids {
+		data, err := os.ReadFile("/proc/" + id + "/smaps_rollup")
+		if errors.Is(err, fs.ErrNotExist) {
+			continue // it has just ended
+		}
+		if err != nil {
+			return memory{}, fmt.Errorf("read memory of process %s: %w", id, err)
+		}
+		for line := range strings.Lines(string(data)) {
+			f := strings.Fields(line)
+			if len(f) < 3 || f[0] != "Rss:" && f[0] != "Pss:" {
+				continue
+			}
+			kb, err := strconv.ParseInt(f[1], 10, 64)
+			if err != nil {
+				return memory{}, fmt.Errorf("read memory of process %s: %w", id, err)
+			}
+			if f[0] == "Rss:" {
+				sum.rss += kb << 10
+			} else {
+				sum.pss += kb << 10
+			}
+		}
+	}
+	return sum, nil
+}
+
+// files counts open file descriptors.
+func (u *usage) files() (int, error) {
+	ids, err := u.processes()
+	if err != nil {
+		return 0, err
+	}
+	n := 0
+	for _, id := range ids {
+		open, err := os.ReadDir("/proc/" + id + "/fd")
+		if errors.Is(err, fs.ErrNotExist) {
+			continue
+		}
+		if err != nil {
+			return 0, fmt.Errorf("count file descriptors of process %s: %w", id, err)
+		}
+		n += len(open)
+	}
+	return n, nil
+}

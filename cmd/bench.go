@@ -1,0 +1,58 @@
+package cmd
+
+import (
+	"github.com/spf13/cobra"
+
+	"github.com/fairway-net/fairway/bench"
+	"github.com/fairway-net/fairway/internal/kernel"
+)
+
+func benchCommand() *cobra.Command {
+	o := bench.Options{Changes: 1_000_000, Version: Version}
+	var verbose bool
+	c := &cobra.Command{
+		Use:   "bench",
+		Short: "Measure: how soon a change is in force, what it costs, what the data planes give",
+		Long: "Measures with an API server and an agent as processes of their own, the agent's in a network namespace.\n" +
+			"Nothing outside of namespaces made for it is touched; root is needed. The parts:\n" + bench.PartNames(),
+		Args: cobra.NoArgs,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			if err := setLibraryLogs(0); err != nil {
+				return err
+			}
+			o.Stdout = cmd.OutOrStdout()
+			o.Log = (&agentFlags{verbose: verbose}).logger()
+			return bench.Run(cmd.Context(), o)
+		},
+	}
+	c.Flags().StringSliceVar(&o.Only, "only", nil, "parts to measure; all without this")
+	c.Flags().StringSliceVar(&o.Modes, "mode", nil, "modes to measure; all that this kernel has without this")
+	c.Flags().IntVar(&o.Services, "services", 0, "with --endpoints: the one size to measure at")
+	c.Flags().IntVar(&o.Endpoints, "endpoints", 0, "endpoints of each Service")
+	c.Flags().IntVar(&o.Changes, "changes", o.Changes, "endpoint changes of the soak")
+	c.Flags().StringVar(&o.Out, "out", "", "Markdown file to put the tables into; printed without this")
+	c.Flags().StringVar(&o.Dir, "dir", "", "where the API server keeps its data and logs go; a temporary directory without this")
+	c.Flags().BoolVar(&verbose, "verbose", false, "log more")
+	c.AddCommand(benchObjectsCommand())
+	return c
+}
+
+// benchObjectsCommand is for the benchmark's own use inside a node.
+func benchObjectsCommand() *cobra.Command {
+	var mode, out string
+	var options kernel.Options
+	c := &cobra.Command{
+		Use:    "objects",
+		Short:  "Write what a mode has in the kernel into a file",
+		Hidden: true,
+		Args:   cobra.NoArgs,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			return bench.WriteObjects(cmd.Context(), mode, options, out)
+		},
+	}
+	c.Flags().StringVar(&mode, "mode", "", "the mode")
+	c.Flags().StringVar(&out, "out", "", "the file")
+	c.Flags().StringVar(&options.IPTablesVariant, "iptables-variant", "", "nft or legacy")
+	c.Flags().StringVar(&options.StateDir, "state-dir", "", "the agent's --state-dir")
+	return c
+}

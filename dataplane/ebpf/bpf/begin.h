@@ -1,0 +1,128 @@
+// SPDX-License-Identifier: Apache-2.0 OR GPL-2.0-only
+//
+// New connections: what is decided about their first packet, and the entries
+// that make all others follow it.
+#pragma once
+
+#include "icmp.h"
+#include "refuse.h"
+#include "source.h"
+
+#define TUPLE_TRIES 8
+
+// is_first reports whether a packet may begin a connection.
+static __always_inline int is_first(const struct packet *p)
+{
+	return p->t.proto == IPPROTO_UDP || (p->step & (BEGINS | ANSWERS)) == BEGINS;
+}
+
+static __always_inline struct conn new_conn(const struct decision *d)
+{
+	return (struct conn){
+		.id = bpf_ktime_get_ns() << 8 | (bpf_get_smp_processor_id() & 0xff),
+		.seen = seconds(), .pool = d->pool, .backend = d->to.id,
+	};
+}
+
+// is_free reports whether the place of an entry may be taken: those of an
+// earlier connection of the same client to the same frontend, and of one that
+// is over, may.
+static __always_inline int is_free(const struct tuple *key, const struct tuple *to)
+{
+	struct conn *c = conn_of(key);
+
+	if (!c)
+		return 1;
+	if (c->to.sport == to->sport && c->to.dport == to->dport &&
+	    same_address(&c->to.src, &to->src) && same_address(&c->to.dst, &to->dst))
+		return 1;
+	return c->steps & RESETS;
+}
+
+// place finds an entry for answers that isn't another connection's, and makes it.
+// A client that uses one port for two frontends with the same backend needs
+// another for the second: the two would look alike inside the node.
+static __always_inline int place(struct work *w, enum hook hook)
+{
+	__u32 start = bpf_get_prandom_u32();
+
+	for (__u32 i = 0; i < TUPLE_TRIES; i++) {
+		w->key = reversed(&w->to);
+		w->key.hook = hook;
+		if (is_free(&w->key, &w->c.to))
+			return keep(&w->key, &w->c, BPF_ANY);
+		w->to.sport = random_port(start, i);
+	}
+	return -1;
+}
+
+// connect makes the entries of a connection that came in, or that is one of the
+// node's own sockets', whose packets are translated as they leave.
+static __always_inline int connect(struct work *w, __u32 own)
+{
+	__u8 flags = COUNTED | (own ? OWN : 0);
+
+	w->to = w->p.t;
+	w->to.dst = w->d.to.addr;
+	w->to.dport = w->d.to.port;
+	w->to.hook = 0;
+	w->c = new_conn(&w->d);
+	w->c.to = reversed(&w->p.t);
+	w->c.flags = flags | ANSWER;
+	if (place(w, own ? AT_INGRESS : AT_EGRESS))
+		return -1;
+	w->c.to = w->to;
+	w->c.flags = flags;
+	if (keep(&w->p.t, &w->c, BPF_ANY))
+		return -1;
+	if (own || !w->d.masquerade)
+		return 0;
+	w->key = w->to;
+	w->key.hook = AT_EGRESS;
+	w->c.flags = UNNAMED;
+	return keep(&w->key, &w->c, BPF_ANY);
+}
+
+// is_stray reports whether a packet belongs to a connection through a frontend
+// that nobody knows.
+static __always_inline int is_stray(const struct packet *p)
+{
+	struct frontend_key k = key_of(&p->t);
+
+	return has_ports(p->t.proto) && !is_first(p) && find(&frontends, &k);
+}
+
+static __always_inline int handle_stray(struct __sk_buff *skb, const struct packet *p, __u64 back)
+{
+	if (pass_strays)
+		return TC_ACT_UNSPEC;
+	return p->t.proto == IPPROTO_TCP ? refuse(skb, back) : TC_ACT_SHOT;
+}
+
+// decide_first decides about a packet without connection, and makes one if it
+// is to be forwarded: TC_ACT_PIPE says so.
+__noinline int decide_first(struct __sk_buff *skb, __u32 own)
+{
+	__u64 back = own ? BPF_F_INGRESS : 0;
+	struct work *w = work();
+
+	if (!w)
+		return TC_ACT_SHOT;
+	if (is_stray(&w->p))
+		return handle_stray(skb, &w->p, back);
+	__builtin_memset(&w->d, 0, sizeof(w->d));
+	switch (decide(&w->p.t, own ? FROM_NODE : origin_of(skb, &w->p.t.src), &w->d)) {
+	case PASS:
+		return TC_ACT_UNSPEC;
+	case FORWARD:
+		break;
+	case DISCARD:
+		return TC_ACT_SHOT;
+	default:
+		return refuse(skb, back);
+	}
+	if (connect(w, own))
+		return fail(TABLE_FULL);
+	opened(w->d.pool, w->d.to.id);
+	return TC_ACT_PIPE;
+}

@@ -1,0 +1,142 @@
+// SPDX-License-Identifier: Apache-2.0 OR GPL-2.0-only
+//
+// The connection table of the packet path. It has an entry for every look that
+// packets of a connection arrive or leave with, and says what they become:
+//
+//	              outside          inside the node       outside
+//	client's      C:c → V:v   in►  C:c → B:b   out►  N:n → B:b
+//	backend's     V:v → C:c  ◄out  B:b → C:c  ◄in    B:b → N:n
+//
+// C is the client, V the frontend, B the backend, and N, if the connection is
+// masqueraded, the node. What the kernel sees between the two hooks, routes and
+// tracks, is always the client talking to the backend.
+//
+// Entries of one connection have the same id. The agent removes them together
+// when none of them was used for long enough: see conns.go.
+#pragma once
+
+#include "decide.h"
+#include "packet.h"
+
+// The number in the name is the layout's: another layout is another map.
+struct {
+	__uint(type, BPF_MAP_TYPE_HASH);
+	__uint(map_flags, BPF_F_NO_PREALLOC);
+	__uint(max_entries, 1 << 18);
+	__type(key, struct tuple);
+	__type(value, struct conn);
+} conns_1 SEC(".maps");
+
+// TCP connections that the agent wants reset, since their backend is gone.
+struct orphan {
+	__u64 id;    // the connection's
+	__u64 since; // from when on: ktime, ns
+};
+
+struct {
+	__uint(type, BPF_MAP_TYPE_HASH);
+	__uint(map_flags, BPF_F_NO_PREALLOC);
+	__uint(max_entries, 1 << 18);
+	__type(key, struct tuple); // of the client's entry
+	__type(value, struct orphan);
+} orphans SEC(".maps");
+
+// What went wrong, for metrics.
+enum trouble { TABLE_FULL, NO_PORT, NOT_WRITTEN, NO_ROUTE, TROUBLES };
+
+struct {
+	__uint(type, BPF_MAP_TYPE_PERCPU_ARRAY);
+	__uint(max_entries, TROUBLES);
+	__type(key, __u32);
+	__type(value, __u64);
+} troubles SEC(".maps");
+
+static __always_inline int fail(enum trouble why)
+{
+	__u32 k = why;
+	__u64 *n = bpf_map_lookup_elem(&troubles, &k);
+
+	if (n)
+		(*n)++;
+	return TC_ACT_SHOT;
+}
+
+static __always_inline __u32 seconds(void) { return bpf_ktime_get_ns() / 1000000000; }
+
+static __always_inline struct conn *conn_of(const struct tuple *t) { return bpf_map_lookup_elem(&conns_1, t); }
+
+static __always_inline int keep(const struct tuple *t, const struct conn *c, __u64 how)
+{
+	return bpf_map_update_elem(&conns_1, t, c, how);
+}
+
+static __always_inline struct endpoint destination(const struct tuple *t)
+{
+	return (struct endpoint){.addr = t->dst, .port = t->dport};
+}
+
+// count adds a packet to what is known of the pool and the backend.
+static __always_inline void count_packet(__u32 id, __u32 bytes)
+{
+	struct counters *c = counters_of(id);
+	if (!c)
+		return;
+	c->packets++;
+	c->bytes += bytes;
+}
+
+// ended tells the schedulers that a connection is closing: at the client's FIN,
+// which comes in any orderly close, or at anybody's RST.
+static __always_inline void ended(const struct conn *c, __u8 step)
+{
+	if (!(c->flags & COUNTED) || c->steps & (CLOSES | RESETS))
+		return;
+	if (!(c->flags & ANSWER)) {
+		released(c->backend);
+	} else if (step & RESETS) {
+		struct tuple t = reversed(&c->to);
+		t.hook = c->flags & OWN ? AT_EGRESS : AT_INGRESS;
+		struct conn *client = conn_of(&t);
+		if (client && !(client->steps & (CLOSES | RESETS)))
+			released(c->backend);
+	}
+}
+
+// touch notes a packet of a connection.
+static __always_inline void touch(struct __sk_buff *skb, const struct packet *p, struct conn *c)
+{
+	__u32 now = seconds();
+	__u8 steps = p->step | USED;
+
+	if (c->seen != now)
+		c->seen = now;
+	if (p->step & (CLOSES | RESETS))
+		ended(c, p->step);
+	if (steps & ~c->steps)
+		c->steps |= steps;
+	if (c->flags & COUNTED) {
+		count_packet(c->pool, skb->len);
+		count_packet(c->backend, skb->len);
+	}
+}
+
+// over reports whether both ends are through with a connection, so that its
+// ports may be used again; c is the client's entry.
+static __always_inline int over(const struct conn *c)
+{
+	struct tuple t = reversed(&c->to);
+	struct conn *answers;
+
+	t.hook = c->flags & OWN ? AT_INGRESS : AT_EGRESS;
+	answers = conn_of(&t);
+	return !answers || (c->steps | answers->steps) & RESETS || c->steps & answers->steps & CLOSES;
+}
+
+// orphaned reports whether a connection, of which t is the client's entry, has
+// lost its backend, and with it its right to live.
+static __always_inline int orphaned(const struct tuple *t, const struct conn *c)
+{
+	struct orphan *o = bpf_map_lookup_elem(&orphans, t);
+
+	return o && o->id == c->id && bpf_ktime_get_ns() >= o->since;
+}

@@ -1,0 +1,105 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// What model.Table.Decide says, in C.
+#pragma once
+
+#include "choose.h"
+
+static __always_inline struct frontend_key key_of(const struct tuple *t)
+{
+	return (struct frontend_key){.addr = t->dst, .port = t->dport, .proto = t->proto};
+}
+
+// origin_of_source tells pods from the outside by their addresses. Whether a
+// packet came through an interface of pods is for the caller to say.
+static __always_inline enum origin origin_of_source(const struct address *src)
+{
+	return within(PODS, src) ? FROM_POD : FROM_OUTSIDE;
+}
+
+// decide_unknown is for destinations that no frontend has.
+static __always_inline int decide_unknown(const struct address *dst, struct decision *d)
+{
+	d->action = PASS;
+	d->reason = NOT_A_SERVICE;
+	if (!within(RESERVED, dst))
+		return PASS;
+	d->reason = EXEMPTED;
+	if (within(EXEMPT, dst))
+		return PASS;
+	d->reason = UNKNOWN_PORT;
+	return d->action = REFUSE;
+}
+
+static __always_inline void count_rejected(__u32 front, enum reason why)
+{
+	struct counters *c = counters_of(front);
+	if (!c)
+		return;
+	if (why == SOURCE_NOT_ALLOWED)
+		c->not_allowed++;
+	else
+		c->no_backend++;
+}
+
+static __always_inline int reject(struct decision *d, enum action a, enum reason why)
+{
+	d->action = a;
+	d->reason = why;
+	count_rejected(d->front_id, why);
+	return a;
+}
+
+// decide says what happens to the first packet of a connection, and chooses a
+// backend if it is forwarded. d must be all zero. The caller reports with
+// opened that the connection has come to be.
+static __always_inline int decide(const struct tuple *t, __u32 origin, struct decision *d)
+{
+	struct frontend *f;
+	struct route *r;
+	struct pool *p;
+
+	d->front = key_of(t);
+	f = find(&frontends, &d->front);
+	if (!f)
+		return decide_unknown(&t->dst, d);
+	d->front_id = f->id;
+	d->dsr = !!(f->flags & DSR);
+	if (f->flags & RESTRICTED && !within(f->id, &t->src))
+		return reject(d, DISCARD, SOURCE_NOT_ALLOWED);
+	r = &f->routes[origin < ORIGINS ? origin : FROM_OUTSIDE];
+	d->pool = r->pool;
+	p = find(&pools, &d->pool);
+	if (!p)
+		return reject(d, REFUSE, NO_BACKEND); // being removed
+	if (!p->backends || !choose(d->pool, p, t, d))
+		return reject(d, p->flags & DROP ? DISCARD : REFUSE, NO_BACKEND);
+	d->masquerade = r->flags & MASQUERADE || same_address(&d->to.addr, &t->src);
+	d->reason = HAS_BACKEND;
+	return d->action = FORWARD;
+}
+
+static __always_inline void count_connection(__u32 id)
+{
+	struct counters *c = counters_of(id);
+	if (c)
+		c->connections++;
+}
+
+// opened counts a new connection, for the pool and its backend; released says
+// that it has ended, which lc, wlc, sed and nq want to know.
+static __always_inline void opened(__u32 pool, __u32 backend)
+{
+	struct state *s = state_of(backend);
+	if (s)
+		__sync_fetch_and_add(&s->active, 1);
+	count_connection(pool);
+	count_connection(backend);
+}
+
+static __always_inline void released(__u32 backend)
+{
+	struct state *s = state_of(backend);
+	if (s && s->active > 0)
+		__sync_fetch_and_add(&s->active, -1);
+}

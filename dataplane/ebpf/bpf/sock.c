@@ -1,0 +1,243 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// The socket path: connections of the node's processes and pods get their
+// backend when they are made, and no packet of theirs is touched.
+//
+// It takes only what it can do as the model says; everything else goes on
+// unchanged to the packet path, which sees it at the interface: what is refused
+// or dropped, frontends that let in certain sources only (the source isn't
+// known yet), pods' connections that are masqueraded.
+
+#include "decide.h"
+
+// The network namespace of the node; 0 stands for the initial one.
+volatile const __u64 node_netns;
+
+// Sockets that were connected to a frontend, by their cookies.
+struct socket {
+	struct frontend_key front;
+	struct endpoint to;
+	__u32 pool;
+	__u32 backend;
+};
+
+struct {
+	__uint(type, BPF_MAP_TYPE_HASH);
+	__uint(map_flags, BPF_F_NO_PREALLOC);
+	__uint(max_entries, 1 << 18);
+	__type(key, __u64);
+	__type(value, struct socket);
+} sockets SEC(".maps");
+
+// What an unconnected UDP socket sends to a frontend goes to one backend, as
+// long as the pool has it; answers come from the frontend.
+struct flow_key {
+	__u64 cookie;
+	struct frontend_key front;
+	__u32 pad;
+};
+
+struct flow {
+	__u32 pool;
+	struct endpoint to;
+};
+
+struct {
+	__uint(type, BPF_MAP_TYPE_LRU_HASH);
+	__uint(max_entries, 1 << 15);
+	__type(key, struct flow_key);
+	__type(value, struct flow);
+} flows SEC(".maps");
+
+struct answer_key {
+	__u64 cookie;
+	struct endpoint from;
+	__u32 pad;
+};
+
+struct {
+	__uint(type, BPF_MAP_TYPE_LRU_HASH);
+	__uint(max_entries, 1 << 15);
+	__type(key, struct answer_key);
+	__type(value, struct frontend_key);
+} answers SEC(".maps");
+
+static __always_inline enum origin origin_of(struct bpf_sock_addr *ctx)
+{
+	__u64 node = node_netns ?: bpf_get_netns_cookie(NULL);
+	return bpf_get_netns_cookie(ctx) == node ? FROM_NODE : FROM_POD;
+}
+
+// client_of stands for the client's address: sockets of a network namespace
+// are one client. (It begins with the discard-only prefix of RFC 6666, so it
+// is nobody's address.)
+static __always_inline struct address client_of(struct bpf_sock_addr *ctx)
+{
+	__u64 netns = bpf_get_netns_cookie(ctx);
+	return (struct address){{bpf_htonl(0x01000000), 0, netns >> 32, netns}};
+}
+
+// pick decides about a connection from a socket, and reports whether the socket
+// path takes it.
+static __always_inline int pick(struct bpf_sock_addr *ctx, const struct tuple *t, struct decision *d)
+{
+	enum origin origin = origin_of(ctx);
+	struct frontend *f;
+	struct route *r;
+	struct pool *p;
+
+	d->front = key_of(t);
+	f = find(&frontends, &d->front);
+	if (!f || f->flags & RESTRICTED)
+		return 0;
+	r = origin == FROM_NODE ? &f->routes[FROM_NODE] : &f->routes[FROM_POD];
+	if (r->flags & MASQUERADE && origin != FROM_NODE)
+		return 0; // the node's own connections have an address of the node anyway
+	p = find(&pools, &r->pool);
+	return p && p->backends && choose(r->pool, p, t, d);
+}
+
+static __always_inline void forget(__u64 cookie)
+{
+	struct socket *s = bpf_map_lookup_elem(&sockets, &cookie);
+	if (!s)
+		return;
+	released(s->backend);
+	bpf_map_delete_elem(&sockets, &cookie);
+}
+
+// connected decides about a socket that connects.
+static __always_inline int connected(struct bpf_sock_addr *ctx, const struct tuple *t, struct endpoint *to)
+{
+	__u64 cookie = bpf_get_socket_cookie(ctx);
+	struct decision d = {};
+	struct socket s = {};
+
+	forget(cookie); // it was connected before
+	if (!pick(ctx, t, &d))
+		return 0;
+	s.front = d.front;
+	s.to = endpoint_of(&d.to);
+	s.pool = d.pool;
+	s.backend = d.to.id;
+	if (bpf_map_update_elem(&sockets, &cookie, &s, BPF_ANY))
+		return 0; // full: the packet path does it
+	opened(d.pool, d.to.id);
+	*to = s.to;
+	return 1;
+}
+
+// sends decides about a datagram from a socket that isn't connected.
+static __always_inline int sends(struct bpf_sock_addr *ctx, const struct tuple *t, struct endpoint *to)
+{
+	struct flow_key k = {.cookie = bpf_get_socket_cookie(ctx), .front = key_of(t)};
+	struct flow *known = bpf_map_lookup_elem(&flows, &k);
+	struct answer_key answer = {.cookie = k.cookie};
+	struct decision d = {};
+	struct flow f = {};
+
+	if (known && find(&frontends, &k.front) && member_of(known->pool, &known->to)) {
+		*to = known->to;
+		answer.from = *to;
+		return bpf_map_lookup_elem(&answers, &answer) ||
+		       !bpf_map_update_elem(&answers, &answer, &k.front, BPF_ANY);
+	}
+	if (!pick(ctx, t, &d))
+		return 0;
+	f.pool = d.pool;
+	f.to = answer.from = endpoint_of(&d.to);
+	if (bpf_map_update_elem(&answers, &answer, &k.front, BPF_ANY))
+		return 0;
+	bpf_map_update_elem(&flows, &k, &f, BPF_ANY);
+	count_connection(d.pool);
+	count_connection(d.to.id);
+	*to = f.to;
+	return 1;
+}
+
+// translated finds the frontend that stands before a socket's peer.
+static __always_inline struct frontend_key *translated(struct bpf_sock_addr *ctx, const struct endpoint *peer)
+{
+	struct answer_key k = {.cookie = bpf_get_socket_cookie(ctx), .from = *peer};
+	struct socket *s = bpf_map_lookup_elem(&sockets, &k.cookie);
+
+	if (s && s->to.port == peer->port && same_address(&s->to.addr, &peer->addr))
+		return &s->front;
+	return bpf_map_lookup_elem(&answers, &k);
+}
+
+static __always_inline struct tuple tuple4(struct bpf_sock_addr *ctx)
+{
+	return (struct tuple){.src = client_of(ctx), .dst = mapped(ctx->user_ip4),
+			      .dport = ctx->user_port, .proto = ctx->protocol};
+}
+
+static __always_inline struct address user_ip6(struct bpf_sock_addr *ctx)
+{
+	return (struct address){{ctx->user_ip6[0], ctx->user_ip6[1], ctx->user_ip6[2], ctx->user_ip6[3]}};
+}
+
+static __always_inline struct tuple tuple6(struct bpf_sock_addr *ctx)
+{
+	return (struct tuple){.src = client_of(ctx), .dst = user_ip6(ctx),
+			      .dport = ctx->user_port, .proto = ctx->protocol};
+}
+
+static __always_inline void set4(struct bpf_sock_addr *ctx, const struct address *a, __be16 port)
+{
+	ctx->user_ip4 = a->word[3];
+	ctx->user_port = port;
+}
+
+static __always_inline void set6(struct bpf_sock_addr *ctx, const struct address *a, __be16 port)
+{
+	ctx->user_ip6[0] = a->word[0];
+	ctx->user_ip6[1] = a->word[1];
+	ctx->user_ip6[2] = a->word[2];
+	ctx->user_ip6[3] = a->word[3];
+	ctx->user_port = port;
+}
+
+#define FAMILY(f, peer_address)                                            \
+	SEC("cgroup/connect" #f)                                           \
+	int connect##f(struct bpf_sock_addr *ctx)                          \
+	{                                                                  \
+		struct tuple t = tuple##f(ctx);                            \
+		struct endpoint to;                                        \
+		if (connected(ctx, &t, &to))                               \
+			set##f(ctx, &to.addr, to.port);                    \
+		return 1;                                                  \
+	}                                                                  \
+	SEC("cgroup/sendmsg" #f)                                           \
+	int sendmsg##f(struct bpf_sock_addr *ctx)                          \
+	{                                                                  \
+		struct tuple t = tuple##f(ctx);                            \
+		struct endpoint to;                                        \
+		if (sends(ctx, &t, &to))                                   \
+			set##f(ctx, &to.addr, to.port);                    \
+		return 1;                                                  \
+	}                                                                  \
+	static __always_inline int restore##f(struct bpf_sock_addr *ctx)   \
+	{                                                                  \
+		struct endpoint peer = {.addr = peer_address, .port = ctx->user_port}; \
+		struct frontend_key *front = translated(ctx, &peer);       \
+		if (front)                                                 \
+			set##f(ctx, &front->addr, front->port);            \
+		return 1;                                                  \
+	}                                                                  \
+	SEC("cgroup/recvmsg" #f)                                           \
+	int recvmsg##f(struct bpf_sock_addr *ctx) { return restore##f(ctx); } \
+	SEC("cgroup/getpeername" #f)                                       \
+	int getpeername##f(struct bpf_sock_addr *ctx) { return restore##f(ctx); }
+
+FAMILY(4, mapped(ctx->user_ip4))
+FAMILY(6, user_ip6(ctx))
+
+SEC("cgroup/sock_release")
+int release(struct bpf_sock *ctx)
+{
+	forget(bpf_get_socket_cookie(ctx));
+	return 1;
+}
+
+char _license[] SEC("license") = "Apache-2.0";

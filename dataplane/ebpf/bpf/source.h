@@ -1,0 +1,142 @@
+// SPDX-License-Identifier: Apache-2.0 OR GPL-2.0-only
+//
+// Masquerading: which address and port of the node a connection gets. Ports come
+// from a range of which the node's own sockets get none by themselves; one that
+// a socket has taken all the same is left alone.
+#pragma once
+
+#include "conn.h"
+
+#include <linux/errno.h>
+
+#define PORT_TRIES 32
+
+enum link_flags { OF_PODS = 1 };
+
+// What there is to know of an interface; number 0 stands for all others.
+struct link {
+	__u32 flags;
+	__be32 ip4; // the node's addresses for packets that leave through it
+	struct address ip6;
+};
+
+struct {
+	__uint(type, BPF_MAP_TYPE_HASH);
+	__uint(map_flags, BPF_F_NO_PREALLOC);
+	__uint(max_entries, 1 << 16);
+	__type(key, __u32);
+	__type(value, struct link);
+} links SEC(".maps");
+
+volatile const __u16 port_low = 10000, port_count = 20000;
+
+// Whether packets of connections that nobody knows go on as they are, to whom
+// they were known before; otherwise their senders get a RST.
+volatile const __u8 pass_strays;
+
+static __always_inline struct link *link_of(__u32 ifindex)
+{
+	struct link *l = bpf_map_lookup_elem(&links, &ifindex);
+	__u32 all = 0;
+
+	return l ?: bpf_map_lookup_elem(&links, &all);
+}
+
+static __always_inline enum origin origin_of(struct __sk_buff *skb, const struct address *src)
+{
+	struct link *l = link_of(skb->ifindex);
+
+	return l && l->flags & OF_PODS ? FROM_POD : origin_of_source(src);
+}
+
+// own_address is the node's address for what leaves through this interface; 0
+// if it has none of that family.
+static __always_inline int own_address(struct __sk_buff *skb, int v6, struct address *a)
+{
+	struct link *l = link_of(skb->ifindex);
+
+	if (!l)
+		return 0;
+	if (v6)
+		*a = l->ip6;
+	else
+		*a = mapped(l->ip4);
+	return a->word[0] | a->word[1] | a->word[3];
+}
+
+// taken reports whether a socket of the node would answer to t.
+static __always_inline int taken(struct __sk_buff *skb, int v6, const struct tuple *t)
+{
+	struct bpf_sock_tuple k = {};
+	__u32 size = v6 ? sizeof(k.ipv6) : sizeof(k.ipv4);
+	struct bpf_sock *s;
+
+	if (v6) {
+		__builtin_memcpy(k.ipv6.saddr, &t->src, sizeof(t->src));
+		__builtin_memcpy(k.ipv6.daddr, &t->dst, sizeof(t->dst));
+		k.ipv6.sport = t->sport;
+		k.ipv6.dport = t->dport;
+	} else {
+		k.ipv4.saddr = t->src.word[3];
+		k.ipv4.daddr = t->dst.word[3];
+		k.ipv4.sport = t->sport;
+		k.ipv4.dport = t->dport;
+	}
+	if (t->proto == IPPROTO_TCP)
+		s = bpf_skc_lookup_tcp(skb, &k, size, BPF_F_CURRENT_NETNS, 0);
+	else if (t->proto == IPPROTO_UDP)
+		s = bpf_sk_lookup_udp(skb, &k, size, BPF_F_CURRENT_NETNS, 0);
+	else
+		return 0; // nothing finds those of SCTP; the range has to do
+	if (!s)
+		return 0;
+	bpf_sk_release(s);
+	return 1;
+}
+
+static __always_inline __be16 random_port(__u32 start, __u32 i)
+{
+	__u32 n = port_count;
+	return bpf_htons(port_low + (start + i) % (n ?: 1));
+}
+
+// masquerade gives a connection, of which this is the first packet to leave, its
+// address and port. It returns 0 if there is none left.
+__noinline int masquerade(struct __sk_buff *skb)
+{
+	__u32 start = bpf_get_prandom_u32();
+	struct work *w = work();
+	struct tuple *back;
+	struct conn *c;
+
+	if (!w)
+		return 0;
+	c = conn_of(&w->p.t);
+	if (!c)
+		return 0;
+	back = &w->key;
+	*back = w->to = reversed(&w->p.t);
+	w->c = *c;
+	w->c.to = w->to;
+	w->c.flags = ANSWER;
+	w->c.steps = 0;
+	back->hook = AT_INGRESS;
+	if (!own_address(skb, w->p.v6, &back->dst))
+		return 0;
+	for (__u32 i = 0; i < PORT_TRIES; i++) {
+		long failed;
+
+		back->dport = random_port(start, i);
+		if (taken(skb, w->p.v6, back))
+			continue;
+		failed = keep(back, &w->c, BPF_NOEXIST);
+		if (failed == -EEXIST)
+			continue;
+		if (failed)
+			return 0;
+		c->to = reversed(back);
+		c->flags &= ~UNNAMED;
+		return 1;
+	}
+	return 0;
+}

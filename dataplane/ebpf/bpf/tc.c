@@ -1,0 +1,148 @@
+// SPDX-License-Identifier: Apache-2.0 OR GPL-2.0-only
+//
+// The packet path: programs at both ends of every interface of the node. conn.h
+// says what they make of packets.
+
+#include "begin.h"
+#include "fragment.h"
+
+// current reports whether a connection's backend is still one of those that its
+// frontend leads to, draining ones included.
+static __always_inline int current(struct __sk_buff *skb, const struct packet *p, const struct conn *c)
+{
+	struct frontend_key k = key_of(&p->t);
+	struct frontend *f = find(&frontends, &k);
+	struct endpoint to = destination(&c->to);
+	__u32 from;
+
+	if (!f)
+		return 0;
+	from = c->flags & OWN ? FROM_NODE : origin_of(skb, &p->t.src);
+	return from < ORIGINS && member_of(f->routes[from].pool, &to);
+}
+
+// outdated reports whether a packet of the client begins a new connection
+// although there is an entry for it. UDP has no connections: a flow moves as
+// soon as its backend is gone.
+static __always_inline int outdated(struct __sk_buff *skb, const struct packet *p, const struct conn *c)
+{
+	if (c->flags & (ANSWER | UNNAMED) || !(c->flags & COUNTED) || !is_first(p))
+		return 0;
+	return !current(skb, p, c) || (p->t.proto != IPPROTO_UDP && over(c));
+}
+
+// elsewhere sends a packet of the node itself, which was on its way to a
+// frontend, to its backend.
+__noinline int elsewhere(struct __sk_buff *skb)
+{
+	struct bpf_fib_lookup f = {.ifindex = skb->ifindex};
+	struct work *w = work();
+	struct tuple *to;
+	long found;
+
+	if (!w)
+		return TC_ACT_SHOT;
+	to = &w->to;
+	f.l4_protocol = to->proto;
+	if (w->p.v6) {
+		f.family = 10; // AF_INET6
+		__builtin_memcpy(f.ipv6_src, &to->src, sizeof(to->src));
+		__builtin_memcpy(f.ipv6_dst, &to->dst, sizeof(to->dst));
+	} else {
+		f.family = 2; // AF_INET
+		f.ipv4_src = to->src.word[3];
+		f.ipv4_dst = to->dst.word[3];
+	}
+	found = bpf_fib_lookup(skb, &f, sizeof(f), 0);
+	if (found != BPF_FIB_LKUP_RET_SUCCESS && found != BPF_FIB_LKUP_RET_NO_NEIGH)
+		return fail(NO_ROUTE);
+	return bpf_redirect_neigh(f.ifindex, NULL, 0, 0);
+}
+
+// follow does to a packet what its entry says.
+static __always_inline int follow(struct __sk_buff *skb, struct work *w, struct conn *c)
+{
+	__u8 flags = c->flags;
+
+	if (w->p.t.proto == IPPROTO_TCP && (flags & (COUNTED | ANSWER)) == COUNTED && orphaned(&w->p.t, c))
+		return refuse(skb, flags & OWN ? BPF_F_INGRESS : 0);
+	if (flags & UNNAMED && !masquerade(skb))
+		return fail(NO_PORT);
+	touch(skb, &w->p, c);
+	w->to = c->to;
+	if (rewrite(skb))
+		return fail(NOT_WRITTEN);
+	if ((flags & (OWN | ANSWER)) == OWN)
+		return elsewhere(skb);
+	return TC_ACT_UNSPEC;
+}
+
+// unknown_fragment is about fragments of which the first hasn't come by: none
+// may reach an address of Services.
+static __always_inline int unknown_fragment(const struct packet *p)
+{
+	return within(RESERVED, &p->t.dst) && !within(EXEMPT, &p->t.dst) ? TC_ACT_SHOT : TC_ACT_UNSPEC;
+}
+
+// handle is both programs: they differ in what begins there.
+static __always_inline int handle(struct __sk_buff *skb, __u32 l3, enum hook hook)
+{
+	struct work *w = work();
+	struct conn *c;
+	struct packet *p;
+
+	// Frames with a VLAN tag are seen again at the interface of the VLAN.
+	if (!w || skb->vlan_present || !parse(skb, l3))
+		return TC_ACT_UNSPEC;
+	p = &w->p;
+	p->t.hook = hook;
+	if (is_icmp(p) && is_error(p))
+		return translate_error(skb) < 0 ? fail(NOT_WRITTEN) : TC_ACT_UNSPEC;
+	if (p->fragment != WHOLE && has_ports(p->t.proto) && !ports_of_fragment(p))
+		return unknown_fragment(p);
+	c = conn_of(&p->t);
+	if (!c || outdated(skb, p, c)) {
+		int verdict;
+
+		if (hook == AT_EGRESS && skb->ingress_ifindex)
+			return TC_ACT_UNSPEC; // forwarded, and decided about when it came in
+		verdict = decide_first(skb, hook == AT_EGRESS);
+		if (verdict != TC_ACT_PIPE)
+			return verdict;
+		c = conn_of(&p->t);
+		if (!c)
+			return fail(TABLE_FULL);
+	}
+	return follow(skb, w, c);
+}
+
+SEC("tc")
+int ingress(struct __sk_buff *skb) { return handle(skb, ETH_HLEN, AT_INGRESS); }
+
+SEC("tc")
+int egress(struct __sk_buff *skb) { return handle(skb, ETH_HLEN, AT_EGRESS); }
+
+// Interfaces without link-layer header, tunnels for instance.
+SEC("tc")
+int ingress_l3(struct __sk_buff *skb) { return handle(skb, 0, AT_INGRESS); }
+
+SEC("tc")
+int egress_l3(struct __sk_buff *skb) { return handle(skb, 0, AT_EGRESS); }
+
+// release is run by the agent (BPF_PROG_TEST_RUN) for connections whose end
+// nobody saw: the packet is a list of their backends' ids.
+SEC("tc")
+int release(struct __sk_buff *skb)
+{
+	__u32 id;
+
+	for (__u32 i = 0; i < 256; i++) {
+		if (bpf_skb_load_bytes(skb, i * sizeof(id), &id, sizeof(id)))
+			break;
+		released(id);
+	}
+	return 0;
+}
+
+// bpf_fib_lookup is for programs under the GPL; these are under either license.
+char _license[] SEC("license") = "Dual BSD/GPL";

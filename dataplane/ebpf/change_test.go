@@ -1,0 +1,56 @@
+package ebpf
+
+import (
+	"fmt"
+	"net/netip"
+	"testing"
+
+	"github.com/fairway-net/fairway/model"
+)
+
+// webTable has so many Services with so many endpoints each.
+func webTable(services, endpoints int) *model.Table {
+	e := model.NewTable().Edit()
+	e.SetSettings(&model.Settings{Reserved: []netip.Prefix{netip.MustParsePrefix("10.96.0.0/12")}})
+	for i := range services {
+		p := &model.Pool{ID: model.PoolID{Name: fmt.Sprintf("default/web-%d:http", i), Proto: model.TCP}}
+		for j := range endpoints {
+			p.Backends = append(p.Backends, backend(i, j))
+		}
+		e.SetPool(p)
+		route := model.Route{Pool: p.ID}
+		e.SetFrontend(&model.Frontend{
+			Key:    model.Key{Addr: netip.AddrFrom4([4]byte{10, 96, byte(i >> 8), byte(i)}), Port: 80, Proto: model.TCP},
+			Name:   p.ID.Name,
+			Routes: [model.NumOrigins]model.Route{route, route, route},
+		})
+	}
+	return e.Table()
+}
+
+func backend(i, j int) model.Backend {
+	return model.Backend{Addr: netip.AddrFrom4([4]byte{10, byte(i >> 8), byte(i), byte(j + 1)}), Port: 8080, Weight: 1}
+}
+
+// TestConstantCost: an endpoint more or less is a constant number of steps.
+func TestConstantCost(t *testing.T) {
+	st := newState("")
+	old := webTable(100, 50)
+	if _, err := st.build(old); err != nil {
+		t.Fatal(err)
+	}
+	p := *old.Pool(model.PoolID{Name: "default/web-7:http", Proto: model.TCP})
+	p.Backends = append(p.Backends[:20:20], p.Backends[21:]...)
+	e := old.Edit()
+	e.SetPool(&p)
+	less := e.Table()
+	for _, step := range []struct{ old, want *model.Table }{{old, less}, {less, old}} {
+		plan, err := st.change(step.old, step.want, step.want.Since(step.old))
+		if err != nil {
+			t.Fatal(err)
+		}
+		if n := len(plan.put) + len(plan.delete); n > 4 {
+			t.Errorf("%d steps for one endpoint: %v", n, plan)
+		}
+	}
+}

@@ -1,0 +1,258 @@
+package ebpf
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"net"
+	"net/netip"
+	"slices"
+	"time"
+
+	"github.com/cilium/ebpf"
+	"github.com/vishvananda/netlink"
+	"golang.org/x/sys/unix"
+)
+
+// linkOfPods is enum link_flags.
+const linkOfPods = 1
+
+// syncAll brings all interfaces to what they should be.
+func (p *packetPath) syncAll() error {
+	list, err := p.netlink.LinkList()
+	if err != nil {
+		return fmt.Errorf("list interfaces: %w", err)
+	}
+	live := map[int]bool{}
+	for _, l := range list {
+		live[l.Attrs().Index] = true
+		if err := p.sync(l); err != nil {
+			return err
+		}
+	}
+	if err := p.syncDefault(); err != nil {
+		return err
+	}
+	if err := p.forgetLinks(live); err != nil {
+		return err
+	}
+	return p.attacher.forget(live)
+}
+
+// sync brings one interface to what it should be. One that goes meanwhile is no
+// error.
+func (p *packetPath) sync(l netlink.Link) error {
+	ingress, egress := p.programsFor(l)
+	if ingress == nil {
+		return nil
+	}
+	name := l.Attrs().Name
+	if err := p.describe(l); err != nil && !isGone(err) {
+		return fmt.Errorf("describe interface %s: %w", name, err)
+	}
+	there, err := p.attacher.attached(l)
+	if err == nil && !there {
+		err = p.attacher.attach(l, ingress, egress)
+	}
+	if err != nil && !isGone(err) {
+		return fmt.Errorf("attach programs to interface %s: %w", name, err)
+	}
+	return nil
+}
+
+// What an interface's packets begin with.
+type linkKind int
+
+const (
+	notForServices linkKind = iota // Service traffic doesn't go through it
+	ethernet
+	noHeader // tunnels, for instance
+)
+
+func kindOf(l netlink.Link) linkKind {
+	switch a := l.Attrs(); {
+	case a.Flags&net.FlagLoopback != 0:
+		return notForServices
+	case a.EncapType == "ether":
+		return ethernet
+	case slices.Contains([]string{"none", "ipip", "sit", "gre", "tunnel6", "ppp"}, a.EncapType):
+		return noHeader
+	}
+	return notForServices
+}
+
+func (p *packetPath) programsFor(l netlink.Link) (ingress, egress *ebpf.Program) {
+	switch kindOf(l) {
+	case ethernet:
+		return p.programs["ingress"], p.programs["egress"]
+	case noHeader:
+		return p.programs["ingress_l3"], p.programs["egress_l3"]
+	}
+	return nil, nil
+}
+
+// isGone reports whether an error says that there is no such interface.
+func isGone(err error) bool {
+	var missing netlink.LinkNotFoundError
+	return errors.Is(err, unix.ENODEV) || errors.As(err, &missing)
+}
+
+// describe tells the programs what they need to know of an interface.
+func (p *packetPath) describe(l netlink.Link) error {
+	entry := tcLink{}
+	if p.settings.Pods.Matches(netip.Addr{}, l.Attrs().Name) {
+		entry.Flags = linkOfPods
+	}
+	list, err := p.netlink.AddrList(l, netlink.FAMILY_ALL)
+	if err != nil {
+		return fmt.Errorf("list addresses: %w", err)
+	}
+	for _, a := range list {
+		addr, ok := netip.AddrFromSlice(a.IP)
+		if !ok || a.Scope != int(netlink.SCOPE_UNIVERSE) || a.Flags&(unix.IFA_F_DEPRECATED|unix.IFA_F_TENTATIVE) != 0 {
+			continue
+		}
+		entry.setOwn(addr.Unmap(), false)
+	}
+	for _, a := range []netip.Addr{p.defaultSource(false), p.defaultSource(true)} {
+		entry.setOwn(a, false)
+	}
+	return p.putLink(uint32(l.Attrs().Index), entry)
+}
+
+// setOwn notes the node's address for packets that leave through the interface,
+// unless there is one already.
+func (l *tcLink) setOwn(a netip.Addr, replace bool) {
+	raw := a.As16()
+	switch {
+	case a.Is4() && (l.Ip4 == 0 || replace):
+		l.Ip4 = native32(raw[12:])
+	case a.Is6() && (l.Ip6.Word == [4]uint32{} || replace):
+		for i := range l.Ip6.Word {
+			l.Ip6.Word[i] = native32(raw[4*i:])
+		}
+	}
+}
+
+// defaultSource is the address that the node itself would use for the outside,
+// or its first one. It stands in where an interface has none, as those of pods.
+func (p *packetPath) defaultSource(v6 bool) netip.Addr {
+	outside := net.IPv4(192, 0, 2, 1) // RFC 5737
+	if v6 {
+		outside = net.ParseIP("2001:db8::1") // RFC 3849
+	}
+	if routes, err := p.netlink.RouteGet(outside); err == nil && len(routes) > 0 {
+		if a, ok := netip.AddrFromSlice(routes[0].Src); ok && p.isOwn(a.Unmap()) {
+			return a.Unmap()
+		}
+	}
+	for _, a := range p.settings.NodeAddrs {
+		if a.Is6() == v6 && !a.IsLoopback() && !a.IsLinkLocalUnicast() {
+			return a
+		}
+	}
+	return netip.Addr{}
+}
+
+func (p *packetPath) isOwn(a netip.Addr) bool {
+	return a.IsValid() && !a.IsLoopback() && !a.IsUnspecified()
+}
+
+// syncDefault describes the interfaces that the programs don't know yet.
+func (p *packetPath) syncDefault() error {
+	entry := tcLink{}
+	entry.setOwn(p.defaultSource(false), false)
+	entry.setOwn(p.defaultSource(true), false)
+	return p.putLink(0, entry)
+}
+
+// putLink writes an entry if it is another than what is there.
+func (p *packetPath) putLink(index uint32, entry tcLink) error {
+	var have tcLink
+	if err := p.links.Lookup(index, &have); err == nil && have == entry {
+		return nil
+	}
+	if err := p.links.Put(index, entry); err != nil {
+		return fmt.Errorf("write interface %d: %w", index, err)
+	}
+	return nil
+}
+
+// forgetLinks removes the entries of interfaces that are no more.
+func (p *packetPath) forgetLinks(live map[int]bool) error {
+	var index uint32
+	var entry tcLink
+	var gone []uint32
+	all := p.links.Iterate()
+	for all.Next(&index, &entry) {
+		if index != 0 && !live[int(index)] {
+			gone = append(gone, index)
+		}
+	}
+	if err := all.Err(); err != nil {
+		return fmt.Errorf("read interfaces: %w", err)
+	}
+	for _, index := range gone {
+		if err := p.links.Delete(index); err != nil && !errors.Is(err, ebpf.ErrKeyNotExist) {
+			return fmt.Errorf("delete interface %d: %w", index, err)
+		}
+	}
+	return nil
+}
+
+// follow brings interfaces to what they should be as they come and change. When
+// the kernel couldn't tell all, everything is looked at anew.
+func (p *packetPath) follow(ctx context.Context) error {
+	linkUpdates, addrUpdates := make(chan netlink.LinkUpdate, 64), make(chan netlink.AddrUpdate, 64)
+	failed := func(err error) {
+		if ctx.Err() == nil {
+			slog.Warn("Events of interfaces were lost", "error", err)
+			p.drift()
+		}
+	}
+	if err := netlink.LinkSubscribeWithOptions(linkUpdates, ctx.Done(), netlink.LinkSubscribeOptions{ErrorCallback: failed}); err != nil {
+		return fmt.Errorf("follow interfaces: %w", err)
+	}
+	if err := netlink.AddrSubscribeWithOptions(addrUpdates, ctx.Done(), netlink.AddrSubscribeOptions{ErrorCallback: failed}); err != nil {
+		return fmt.Errorf("follow addresses: %w", err)
+	}
+	p.done.Go(func() {
+		for ctx.Err() == nil {
+			var err error
+			select {
+			case <-ctx.Done():
+			case u, ok := <-linkUpdates:
+				err = p.changed(ok, int(u.Index), u.Header.Type == unix.RTM_DELLINK)
+			case u, ok := <-addrUpdates:
+				err = p.changed(ok, u.LinkIndex, false)
+			}
+			if err != nil {
+				slog.Warn("Interface not brought up to date", "error", err)
+				p.drift()
+				time.Sleep(time.Second)
+			}
+		}
+	})
+	return nil
+}
+
+// changed is about one interface.
+func (p *packetPath) changed(ok bool, index int, gone bool) error {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if !ok || gone {
+		return p.syncAll()
+	}
+	l, err := p.netlink.LinkByIndex(index)
+	if isGone(err) {
+		return nil
+	}
+	if err != nil {
+		return fmt.Errorf("find interface %d: %w", index, err)
+	}
+	if err := p.syncDefault(); err != nil {
+		return err
+	}
+	return p.sync(l)
+}

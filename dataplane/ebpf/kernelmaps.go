@@ -1,0 +1,116 @@
+package ebpf
+
+import (
+	"errors"
+	"fmt"
+	"math/bits"
+
+	"github.com/cilium/ebpf"
+	"golang.org/x/sys/unix"
+)
+
+// kernelTable is one of the tables in the kernel.
+type kernelTable struct {
+	name  table
+	outer *ebpf.Map // nil for the trie, which is never replaced
+	inner *ebpf.Map
+	spec  *ebpf.MapSpec // of inner
+}
+
+// put adds or changes an element. A map that is full gives way to a larger one.
+func (t *kernelTable) put(key, value string) error {
+	err := t.inner.Put([]byte(key), []byte(value))
+	if t.outer != nil && errors.Is(err, unix.E2BIG) {
+		if err = t.grow(2 * t.inner.MaxEntries()); err == nil {
+			err = t.inner.Put([]byte(key), []byte(value))
+		}
+	}
+	if errors.Is(err, unix.E2BIG) || errors.Is(err, unix.ENOSPC) {
+		return &FullError{Map: string(t.name), Entries: int(t.inner.MaxEntries())}
+	}
+	if err != nil {
+		return fmt.Errorf("write element of map %s: %w", t.name, err)
+	}
+	return nil
+}
+
+// remove deletes an element; one that isn't there is no error.
+func (t *kernelTable) remove(key string) error {
+	if err := t.inner.Delete([]byte(key)); err != nil && !errors.Is(err, ebpf.ErrKeyNotExist) {
+		return fmt.Errorf("delete element of map %s: %w", t.name, err)
+	}
+	return nil
+}
+
+// read lists all elements.
+func (t *kernelTable) read() (map[string]string, error) {
+	out := map[string]string{}
+	var key, value []byte
+	all := t.inner.Iterate()
+	for all.Next(&key, &value) {
+		out[string(key)] = string(value)
+	}
+	if err := all.Err(); err != nil {
+		return nil, fmt.Errorf("read map %s: %w", t.name, err)
+	}
+	return out, nil
+}
+
+// grow puts a larger map in the place of the table's one. Programs see either.
+func (t *kernelTable) grow(size uint32) error {
+	elements, err := t.read()
+	if err != nil {
+		return err
+	}
+	larger, err := t.newInner(size)
+	if err != nil {
+		return err
+	}
+	for key, value := range elements {
+		if err := larger.Put([]byte(key), []byte(value)); err != nil {
+			return errors.Join(fmt.Errorf("write element of larger map %s: %w", t.name, err), larger.Close())
+		}
+	}
+	old := t.inner
+	if err := t.use(larger); err != nil {
+		return errors.Join(err, larger.Close())
+	}
+	return old.Close()
+}
+
+// newInner makes a map for the table with room for n elements.
+func (t *kernelTable) newInner(n uint32) (*ebpf.Map, error) {
+	spec := t.spec.Copy()
+	spec.MaxEntries = max(spec.MaxEntries, 1<<bits.Len32(n-1))
+	m, err := ebpf.NewMap(spec)
+	if err != nil {
+		return nil, fmt.Errorf("create map %s for %d entries: %w", t.name, n, err)
+	}
+	return m, nil
+}
+
+// use makes m the table's map.
+func (t *kernelTable) use(m *ebpf.Map) error {
+	if err := t.outer.Put(uint32(0), m); err != nil {
+		return fmt.Errorf("replace map %s: %w", t.name, err)
+	}
+	t.inner = m
+	return nil
+}
+
+// openInner finds the table's map, or makes one.
+func (t *kernelTable) openInner() error {
+	var m *ebpf.Map
+	err := t.outer.Lookup(uint32(0), &m)
+	if err == nil {
+		t.inner = m
+		return nil
+	}
+	if !errors.Is(err, ebpf.ErrKeyNotExist) {
+		return fmt.Errorf("open map %s: %w", t.name, err)
+	}
+	if m, err = t.newInner(1); err != nil {
+		return err
+	}
+	return t.use(m)
+}

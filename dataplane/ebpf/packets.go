@@ -1,0 +1,246 @@
+package ebpf
+
+import (
+	"context"
+	"crypto/sha256"
+	"encoding/hex"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
+	"sync"
+
+	"github.com/cilium/ebpf"
+	"github.com/vishvananda/netlink"
+	"golang.org/x/sys/unix"
+
+	"github.com/fairway-net/fairway/internal/kernel"
+	"github.com/fairway-net/fairway/model"
+)
+
+// packetPath are the programs at the node's interfaces, and what keeps them
+// going: it follows interfaces as they come and go, and removes connections
+// that have ended.
+type packetPath struct {
+	spec  *ebpf.CollectionSpec
+	build string // identifies the programs and their constants
+	drift func()
+
+	mu       sync.Mutex
+	netlink  *netlink.Handle
+	settings *model.Settings
+	programs map[string]*ebpf.Program // nil until the first attach
+	attacher attacher
+	links    *ebpf.Map
+	conns    *connTable
+	stop     context.CancelFunc
+	done     sync.WaitGroup
+}
+
+// attacher is a way of putting programs at the two ends of an interface. What
+// it puts there stays when the process ends.
+type attacher interface {
+	// attach makes the programs of this build run at the interface.
+	attach(l netlink.Link, ingress, egress *ebpf.Program) error
+	// attached reports whether they do.
+	attached(l netlink.Link) (bool, error)
+	// forget removes what is left of interfaces that are no more.
+	forget(live map[int]bool) error
+	// remove takes the programs off all interfaces, whichever build they are of.
+	remove(live []netlink.Link) error
+}
+
+// newPacketPath prepares the programs. It changes nothing. drift is called when
+// something went wrong that the next attach may put right.
+func newPacketPath(drift func()) (*packetPath, error) {
+	spec, err := loadTc()
+	if err != nil {
+		return nil, fmt.Errorf("read programs: %w", err)
+	}
+	low, count, err := masqueradePorts()
+	if err != nil {
+		return nil, err
+	}
+	for name, value := range map[string]uint16{"port_low": low, "port_count": count} {
+		if err := spec.Variables[name].Set(value); err != nil {
+			return nil, fmt.Errorf("set %s: %w", name, err)
+		}
+	}
+	h, err := netlink.NewHandle(unix.NETLINK_ROUTE)
+	if err != nil {
+		return nil, fmt.Errorf("open netlink: %w", err)
+	}
+	sum := sha256.Sum256(fmt.Appendf(nil, "%d %d\n%s", low, count, _TcBytes))
+	if drift == nil {
+		drift = func() {}
+	}
+	return &packetPath{spec: spec, build: hex.EncodeToString(sum[:6]), drift: drift, netlink: h}, nil
+}
+
+// object is what the programs are made from.
+func (p *packetPath) object() *ebpf.CollectionSpec { return p.spec }
+
+// attach makes the programs of this version run at all interfaces, and begins
+// to follow them.
+func (p *packetPath) attach(s *store, want *model.Table) error {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.settings = want.Settings
+	if p.programs == nil {
+		if err := p.load(s); err != nil {
+			return err
+		}
+	}
+	if err := p.syncAll(); err != nil {
+		return err
+	}
+	if p.stop == nil {
+		ctx, stop := context.WithCancel(context.Background())
+		p.stop = stop
+		if err := p.follow(ctx); err != nil {
+			stop()
+			p.stop = nil
+			return err
+		}
+		p.done.Go(func() { p.collect(ctx) })
+	}
+	return nil
+}
+
+// load takes the pinned programs of this build, or loads and pins them.
+func (p *packetPath) load(s *store) error {
+	programs, err := p.pinned(s.dir)
+	if errors.Is(err, os.ErrNotExist) {
+		programs, err = p.loadAnew(s)
+	}
+	if err != nil {
+		return err
+	}
+	p.programs = programs
+	p.links = s.maps[tcMapLinks]
+	p.conns = &connTable{m: s.maps[tcMapConns1], orphans: s.maps[tcMapOrphans], release: programs["release"]}
+	p.attacher, err = p.newAttacher(s.dir)
+	return err
+}
+
+// programPins is where the programs of a build are pinned.
+func (p *packetPath) programPins(dir string) string { return filepath.Join(dir, "programs", p.build) }
+
+func (p *packetPath) pinned(dir string) (map[string]*ebpf.Program, error) {
+	programs := map[string]*ebpf.Program{}
+	for name := range p.spec.Programs {
+		program, err := ebpf.LoadPinnedProgram(filepath.Join(p.programPins(dir), name), nil)
+		if err != nil {
+			return nil, errors.Join(fmt.Errorf("open program %s: %w", name, err), closePrograms(programs))
+		}
+		programs[name] = program
+	}
+	return programs, nil
+}
+
+func (p *packetPath) loadAnew(s *store) (map[string]*ebpf.Program, error) {
+	collection, err := ebpf.NewCollectionWithOptions(p.spec, ebpf.CollectionOptions{MapReplacements: s.forSpec(p.spec)})
+	if err != nil {
+		return nil, explainLoad(err)
+	}
+	programs := collection.Programs
+	collection.Programs = nil
+	collection.Close()
+	if err := p.pinPrograms(s.dir, programs); err != nil {
+		return nil, errors.Join(err, closePrograms(programs))
+	}
+	return programs, nil
+}
+
+// pinPrograms pins this build's programs in the place of all others.
+func (p *packetPath) pinPrograms(dir string, programs map[string]*ebpf.Program) error {
+	if err := os.RemoveAll(filepath.Join(dir, "programs")); err != nil {
+		return fmt.Errorf("remove pinned programs: %w", err)
+	}
+	if err := os.MkdirAll(p.programPins(dir), 0o700); err != nil {
+		return fmt.Errorf("pin programs: %w", err)
+	}
+	for name, program := range programs {
+		if err := program.Pin(filepath.Join(p.programPins(dir), name)); err != nil {
+			return fmt.Errorf("pin program %s: %w", name, err)
+		}
+	}
+	return nil
+}
+
+func closePrograms(programs map[string]*ebpf.Program) error {
+	var errs []error
+	for _, program := range programs {
+		errs = append(errs, program.Close())
+	}
+	return errors.Join(errs...)
+}
+
+// close ends what this process does; the programs go on.
+func (p *packetPath) close() error {
+	if p.stop != nil {
+		p.stop()
+		p.done.Wait()
+		p.stop = nil
+	}
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	err := closePrograms(p.programs)
+	p.programs = nil
+	return err
+}
+
+// remove takes the programs off all interfaces. Pins are the caller's to remove.
+func (p *packetPath) remove(dir string) error {
+	if err := p.close(); err != nil {
+		return err
+	}
+	live, err := p.netlink.LinkList()
+	if err != nil {
+		return fmt.Errorf("list interfaces: %w", err)
+	}
+	a, err := p.newAttacher(dir)
+	if err != nil {
+		return err
+	}
+	return a.remove(live)
+}
+
+// objects lists the programs that run, as packetObjects those that should.
+func (p *packetPath) objects(dir string) ([]kernel.Object, error) {
+	live, err := p.netlink.LinkList()
+	if err != nil {
+		return nil, fmt.Errorf("list interfaces: %w", err)
+	}
+	a, err := p.newAttacher(dir)
+	if err != nil {
+		return nil, err
+	}
+	var without []string
+	some := false
+	for _, l := range live {
+		if kindOf(l) == notForServices {
+			continue
+		}
+		there, err := a.attached(l)
+		if err != nil {
+			return nil, err
+		}
+		if some = some || there; !there {
+			without = append(without, l.Attrs().Name)
+		}
+	}
+	if !some {
+		return nil, nil
+	}
+	list := packetObjects()
+	if len(without) > 0 {
+		list[0].Text += ", but not at " + strings.Join(without, " ")
+	}
+	return list, nil
+}
+
+func packetObjects() []kernel.Object {
+	return []kernel.Object{{Kind: "program", Name: "interfaces", Text: "attached"}}
+}

@@ -1,0 +1,31 @@
+package ebpf
+
+import (
+	"context"
+
+	"github.com/cilium/ebpf"
+
+	"github.com/fairway-net/fairway/internal/kernel"
+	"github.com/fairway-net/fairway/model"
+)
+
+// path is one of the two ways on which connections get their backend: its
+// programs, and what they remember of connections.
+type path interface {
+	// object is what the path's programs are made from. Its maps are in the
+	// node's store.
+	object() *ebpf.CollectionSpec
+	// attach makes the programs of this version run where they belong, if they
+	// don't. Tables are ready when it is called. It is called with every
+	// comparison, and when settings have changed.
+	attach(s *store, want *model.Table) error
+	// sweep brings connections into line after the tables have changed. A nil
+	// old means that it isn't known what they were in line with.
+	sweep(ctx context.Context, s *store, old, want *model.Table) error
+	// objects lists the programs that run, as programs does those that should.
+	objects(dir string) ([]kernel.Object, error)
+	// remove detaches the programs.
+	remove(dir string) error
+	// close ends what the path does in the background.
+	close() error
+}

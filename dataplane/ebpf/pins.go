@@ -1,0 +1,194 @@
+package ebpf
+
+import (
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"strings"
+	"syscall"
+
+	"github.com/cilium/ebpf"
+	"golang.org/x/sys/unix"
+
+	"github.com/fairway-net/fairway/internal/kernel"
+)
+
+// bpffs is where the file system is mounted that keeps maps and links while no
+// process has them open.
+const bpffs = "/sys/fs/bpf"
+
+// layout is the version of the maps' layout (bpf/types.h, bpf/maps.h). Maps of
+// another one are not used; they go when the plane has taken over.
+const layout = "v1"
+
+// nodeDir is where everything of this node is pinned. Several nodes may share a
+// kernel: each has a network namespace.
+func nodeDir() (string, error) {
+	var stat syscall.Stat_t
+	if err := syscall.Stat("/proc/thread-self/ns/net", &stat); err != nil {
+		return "", fmt.Errorf("identify network namespace: %w", err)
+	}
+	return filepath.Join(bpffs, "fairway", fmt.Sprint(stat.Ino)), nil
+}
+
+// mountBPFFS mounts the file system if it isn't.
+func mountBPFFS() error {
+	var stat unix.Statfs_t
+	if err := unix.Statfs(bpffs, &stat); err != nil {
+		return &kernel.MissingError{What: "the BPF file system", Since: "4.4", Err: err}
+	}
+	if stat.Type == unix.BPF_FS_MAGIC {
+		return nil
+	}
+	if err := unix.Mount("bpf", bpffs, "bpf", 0, "mode=0700"); err != nil {
+		return fmt.Errorf("mount the BPF file system on %s: %w", bpffs, err)
+	}
+	return nil
+}
+
+// store are the maps of a node.
+type store struct {
+	dir    string // the node's
+	maps   map[string]*ebpf.Map
+	tables map[table]*kernelTable
+	counts *chunked
+	states *chunked
+}
+
+// openStore opens the pinned maps that the objects need, and makes those that
+// aren't there.
+func openStore(dir string, specs ...*ebpf.CollectionSpec) (*store, error) {
+	if err := mountBPFFS(); err != nil {
+		return nil, err
+	}
+	pins := filepath.Join(dir, layout)
+	if err := os.MkdirAll(pins, 0o700); err != nil {
+		return nil, fmt.Errorf("open maps: %w", err)
+	}
+	s := &store{dir: dir, maps: map[string]*ebpf.Map{}, tables: map[table]*kernelTable{}}
+	for _, spec := range specs {
+		for name, m := range spec.Maps {
+			if s.maps[name] != nil || strings.HasPrefix(name, ".") {
+				continue
+			}
+			m = m.Copy()
+			m.Pinning = ebpf.PinByName
+			opened, err := ebpf.NewMapWithOptions(m, ebpf.MapOptions{PinPath: pins})
+			if err != nil {
+				return nil, errors.Join(fmt.Errorf("open map %s: %w", name, err), s.close())
+			}
+			s.maps[name] = opened
+		}
+	}
+	if err := s.openTables(specs[0].Maps); err != nil {
+		return nil, errors.Join(err, s.close())
+	}
+	return s, nil
+}
+
+func (s *store) openTables(specs map[string]*ebpf.MapSpec) error {
+	s.counts = &chunked{s.maps["counts"], specs["counts"].InnerMap, map[uint32]*chunk{}}
+	s.states = &chunked{s.maps["states"], specs["states"].InnerMap, map[uint32]*chunk{}}
+	for _, name := range tables {
+		t := &kernelTable{name: name}
+		s.tables[name] = t
+		if name == prefixes {
+			t.inner = s.maps[string(name)]
+			continue
+		}
+		t.outer, t.spec = s.maps[string(name)], specs[string(name)].InnerMap
+		if err := t.openInner(); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// apply does what a plan says. Elements for which there is no room are left
+// out and said in the error.
+func (s *store) apply(p *plan) error {
+	var full []error
+	for _, e := range p.put {
+		err := s.tables[e.table].put(e.key, e.value)
+		var noRoom *FullError
+		if errors.As(err, &noRoom) {
+			full = append(full, err)
+			continue
+		}
+		if err != nil {
+			return err
+		}
+	}
+	for _, e := range p.delete {
+		if err := s.tables[e.table].remove(e.key); err != nil {
+			return err
+		}
+	}
+	if len(full) > 0 {
+		return fmt.Errorf("%d elements left out: %w", len(full), full[0])
+	}
+	return nil
+}
+
+// clear sets what ids count to 0.
+func (s *store) clear(ids []given) error {
+	for _, g := range ids {
+		if err := errors.Join(s.counts.clear(g), s.states.clear(g)); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// read reads the tables back.
+func (s *store) read() (contents, error) {
+	out := newContents()
+	for _, t := range tables {
+		var err error
+		if out[t], err = s.tables[t].read(); err != nil {
+			return nil, err
+		}
+	}
+	return out, nil
+}
+
+func (s *store) close() error {
+	var errs []error
+	for _, m := range s.maps {
+		errs = append(errs, m.Close())
+	}
+	for _, t := range s.tables {
+		if t.outer != nil && t.inner != nil {
+			errs = append(errs, t.inner.Close())
+		}
+	}
+	if s.counts != nil {
+		errs = append(errs, s.counts.close(), s.states.close())
+	}
+	return errors.Join(errs...)
+}
+
+// removePins removes a node's directory with all pins.
+func removePins(dir string) error {
+	if err := os.RemoveAll(dir); err != nil {
+		return fmt.Errorf("remove pinned maps: %w", err)
+	}
+	err := os.Remove(filepath.Dir(dir)) // shared with other nodes
+	if err != nil && !errors.Is(err, fs.ErrNotExist) && !errors.Is(err, unix.ENOTEMPTY) {
+		return fmt.Errorf("remove pinned maps: %w", err)
+	}
+	return nil
+}
+
+// forSpec are those of the maps that an object has.
+func (s *store) forSpec(spec *ebpf.CollectionSpec) map[string]*ebpf.Map {
+	out := map[string]*ebpf.Map{}
+	for name := range spec.Maps {
+		if m := s.maps[name]; m != nil {
+			out[name] = m
+		}
+	}
+	return out
+}

@@ -1,0 +1,179 @@
+package ebpf
+
+import (
+	"context"
+	"errors"
+	"fmt"
+
+	"github.com/cilium/ebpf"
+	"github.com/cilium/ebpf/rlimit"
+
+	"github.com/fairway-net/fairway/internal/kernel"
+	"github.com/fairway-net/fairway/model"
+)
+
+// Plane programs eBPF maps and keeps the programs where they belong. See
+// dataplane.Plane for what its methods owe.
+type Plane struct {
+	options kernel.Options
+	dir     string // where everything is pinned
+	paths   []path
+	store   *store       // nil until the first Apply
+	state   *state       // nil if what the tables hold isn't known
+	applied *model.Table // what the tables say
+	swept   *model.Table // what connections were brought into line with
+}
+
+// New makes the plane of the network namespace that this process lives in. It
+// changes nothing.
+func New(options kernel.Options) (*Plane, error) {
+	if err := probe(); err != nil {
+		return nil, err
+	}
+	cgroup, err := findCgroup(options)
+	if err != nil {
+		return nil, err
+	}
+	netns, err := netnsCookie()
+	if err != nil {
+		return nil, err
+	}
+	dir, err := nodeDir()
+	if err != nil {
+		return nil, err
+	}
+	sockets, err := newSocketPath(cgroup, netns)
+	if err != nil {
+		return nil, err
+	}
+	return &Plane{options: options, dir: dir, paths: []path{sockets}}, nil
+}
+
+// Apply implements dataplane.Plane. The maps come before the programs that read
+// them.
+func (p *Plane) Apply(ctx context.Context, want *model.Table, verify bool) error {
+	if err := ctx.Err(); err != nil {
+		return err
+	}
+	if err := p.open(); err != nil {
+		return err
+	}
+	full := p.state == nil || verify
+	attach := full || p.applied.Settings != want.Settings
+	if err := p.program(want, full); err != nil {
+		p.state = nil
+		return err
+	}
+	p.applied = want
+	for _, path := range p.paths {
+		if !attach {
+			break
+		}
+		if err := path.attach(p.store, want); err != nil {
+			p.state = nil
+			return err
+		}
+	}
+	for _, path := range p.paths {
+		if err := path.sweep(ctx, p.store, p.swept, want); err != nil {
+			return fmt.Errorf("bring connections into line: %w", err)
+		}
+	}
+	p.swept = want
+	return nil
+}
+
+func (p *Plane) open() (err error) {
+	if p.store != nil {
+		return nil
+	}
+	if err := rlimit.RemoveMemlock(); err != nil {
+		return fmt.Errorf("raise the limit of locked memory: %w", err)
+	}
+	var specs []*ebpf.CollectionSpec
+	for _, path := range p.paths {
+		specs = append(specs, path.object())
+	}
+	p.store, err = openStore(p.dir, specs...)
+	return err
+}
+
+// program makes the tables say what want says.
+func (p *Plane) program(want *model.Table, full bool) error {
+	if full {
+		return p.compare(want)
+	}
+	plan, noID := p.state.change(p.applied, want, want.Since(p.applied))
+	if err := p.write(plan); err != nil {
+		return err
+	}
+	return noID
+}
+
+// compare reads the tables, adopts their ids, and writes what is missing or
+// wrong.
+func (p *Plane) compare(want *model.Table) error {
+	have, err := p.store.read()
+	if err != nil {
+		return err
+	}
+	p.state = newState(p.options.Scheduler)
+	p.state.adopt(have, want)
+	target, noID := p.state.build(want)
+	if err := p.write(difference(have, target)); err != nil {
+		return err
+	}
+	return noID
+}
+
+func (p *Plane) write(plan *plan) error {
+	if err := p.store.clear(p.state.given); err != nil {
+		return err
+	}
+	p.state.given = nil
+	return p.store.apply(plan)
+}
+
+// Remove implements dataplane.Plane.
+func (p *Plane) Remove(ctx context.Context) error {
+	if err := ctx.Err(); err != nil {
+		return err
+	}
+	var errs []error
+	for _, path := range p.paths {
+		errs = append(errs, path.remove(p.dir))
+	}
+	if p.store != nil {
+		errs = append(errs, p.store.close())
+	}
+	p.store, p.state, p.applied, p.swept = nil, nil, nil, nil
+	return errors.Join(append(errs, removePins(p.dir))...)
+}
+
+// Close gives up the plane's descriptors. What is in the kernel stays.
+func (p *Plane) Close() error {
+	var errs []error
+	for _, path := range p.paths {
+		errs = append(errs, path.close())
+	}
+	if p.store != nil {
+		errs = append(errs, p.store.close())
+	}
+	return errors.Join(errs...)
+}
+
+// Lacks implements dataplane.Plane.
+func (p *Plane) Lacks() []kernel.Lack {
+	return []kernel.Lack{
+		{Feature: kernel.Hairpin, Why: "a socket that gets its own pod as the backend is connected directly, and needs no translation"},
+	}
+}
+
+// probe finds out whether this process may load programs.
+func probe() error {
+	m, err := ebpf.NewMap(&ebpf.MapSpec{Type: ebpf.Array, KeySize: 4, ValueSize: 4, MaxEntries: 1})
+	if err != nil {
+		return &kernel.MissingError{What: "eBPF, or CAP_BPF and CAP_NET_ADMIN", Since: "5.10", Err: err}
+	}
+	return m.Close()
+}

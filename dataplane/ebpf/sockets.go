@@ -1,0 +1,208 @@
+package ebpf
+
+import (
+	"crypto/sha256"
+	"encoding/hex"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
+	"syscall"
+
+	"github.com/cilium/ebpf"
+	"github.com/cilium/ebpf/link"
+
+	"github.com/fairway-net/fairway/internal/kernel"
+	"github.com/fairway-net/fairway/model"
+)
+
+// socketPath are the programs at the node's cgroup.
+type socketPath struct {
+	cgroup string
+	netns  uint64 // cookie of the node's network namespace
+	spec   *ebpf.CollectionSpec
+	build  string // identifies the programs and their constants
+	late   late
+}
+
+// hooks are the programs of sock.c and where they go.
+var hooks = map[string]ebpf.AttachType{
+	"connect4": ebpf.AttachCGroupInet4Connect, "connect6": ebpf.AttachCGroupInet6Connect,
+	"sendmsg4": ebpf.AttachCGroupUDP4Sendmsg, "sendmsg6": ebpf.AttachCGroupUDP6Sendmsg,
+	"recvmsg4": ebpf.AttachCGroupUDP4Recvmsg, "recvmsg6": ebpf.AttachCGroupUDP6Recvmsg,
+	"getpeername4": ebpf.AttachCgroupInet4GetPeername, "getpeername6": ebpf.AttachCgroupInet6GetPeername,
+	"release": ebpf.AttachCgroupInetSockRelease,
+}
+
+func newSocketPath(cgroup string, netns uint64) (*socketPath, error) {
+	spec, err := loadSock()
+	if err != nil {
+		return nil, fmt.Errorf("read programs: %w", err)
+	}
+	if err := spec.Variables["node_netns"].Set(netns); err != nil {
+		return nil, fmt.Errorf("set the node's network namespace: %w", err)
+	}
+	sum := sha256.Sum256(fmt.Appendf(nil, "%d\n%s", netns, _SockBytes))
+	return &socketPath{cgroup: cgroup, netns: netns, spec: spec, build: hex.EncodeToString(sum[:6])}, nil
+}
+
+func (p *socketPath) object() *ebpf.CollectionSpec { return p.spec }
+
+// pin is where the link of a hook is pinned.
+func (p *socketPath) pin(dir, hook string) string { return filepath.Join(dir, hook+"-"+p.build) }
+
+// attach makes the programs of this version run at the cgroup. Those of another
+// one are replaced: there is always one of the two.
+func (p *socketPath) attach(s *store, _ *model.Table) error {
+	missing, err := p.missing(s.dir)
+	if err != nil || len(missing) == 0 {
+		return err
+	}
+	programs, err := ebpf.NewCollectionWithOptions(p.spec, ebpf.CollectionOptions{MapReplacements: s.forSpec(p.spec)})
+	if err != nil {
+		return explainLoad(err)
+	}
+	defer programs.Close()
+	for _, hook := range missing {
+		if err := p.attachHook(s.dir, hook, programs.Programs[hook]); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// missing lists the hooks at which the programs of this version aren't.
+func (p *socketPath) missing(dir string) ([]string, error) {
+	id, err := cgroupID(p.cgroup)
+	if err != nil {
+		return nil, err
+	}
+	var missing []string
+	for hook := range hooks {
+		at, err := attachedTo(p.pin(dir, hook))
+		if err != nil {
+			return nil, err
+		}
+		if at != id {
+			missing = append(missing, hook)
+		}
+	}
+	return missing, nil
+}
+
+// cgroupID is the number that links know a cgroup by: its inode.
+func cgroupID(dir string) (uint64, error) {
+	var stat syscall.Stat_t
+	if err := syscall.Stat(dir, &stat); err != nil {
+		return 0, fmt.Errorf("identify cgroup %s: %w", dir, err)
+	}
+	return stat.Ino, nil
+}
+
+// attachedTo is the cgroup that a pinned link leads to; 0 if there is none.
+func attachedTo(pin string) (uint64, error) {
+	l, err := link.LoadPinnedLink(pin, nil)
+	if errors.Is(err, os.ErrNotExist) {
+		return 0, nil
+	}
+	if err != nil {
+		return 0, fmt.Errorf("open link %s: %w", pin, err)
+	}
+	info, err := l.Info()
+	if err := errors.Join(err, l.Close()); err != nil {
+		return 0, fmt.Errorf("read link %s: %w", pin, err)
+	}
+	if at := info.Cgroup(); at != nil {
+		return at.CgroupId, nil
+	}
+	return 0, nil
+}
+
+// attachHook puts a program in the place of the one of another version, or adds
+// it.
+func (p *socketPath) attachHook(dir, hook string, program *ebpf.Program) error {
+	others, err := filepath.Glob(filepath.Join(dir, hook+"-*"))
+	if err != nil {
+		return fmt.Errorf("list links: %w", err)
+	}
+	own, err := link.AttachCgroup(link.CgroupOptions{Path: p.cgroup, Attach: hooks[hook], Program: program})
+	if err != nil {
+		return fmt.Errorf("attach program %s to cgroup %s: %w", hook, p.cgroup, err)
+	}
+	pin, next := p.pin(dir, hook), p.pin(dir, hook)+"-new"
+	if err := own.Pin(next); err != nil {
+		return errors.Join(fmt.Errorf("pin program %s: %w", hook, err), own.Close())
+	}
+	// What one of the two has translated, the other takes for no Service traffic.
+	for _, old := range others {
+		if err := os.Remove(old); err != nil {
+			return errors.Join(fmt.Errorf("detach program: %w", err), own.Close())
+		}
+	}
+	if err := os.Rename(next, pin); err != nil {
+		return errors.Join(fmt.Errorf("pin program %s: %w", hook, err), own.Close())
+	}
+	return own.Close()
+}
+
+// objects lists the programs that run at a cgroup.
+func (p *socketPath) objects(dir string) ([]kernel.Object, error) {
+	id, err := cgroupID(p.cgroup)
+	if err != nil {
+		return nil, err
+	}
+	pins, err := filepath.Glob(filepath.Join(dir, "*-*"))
+	if err != nil {
+		return nil, fmt.Errorf("list links: %w", err)
+	}
+	var list []kernel.Object
+	for _, pin := range pins {
+		at, err := attachedTo(pin)
+		if err != nil {
+			return nil, err
+		}
+		hook, build, _ := strings.Cut(filepath.Base(pin), "-")
+		o := programObject(hook)
+		switch {
+		case at != id:
+			o.Text = "not attached to the node's cgroup"
+		case build != p.build:
+			o.Text = "of another version"
+		}
+		list = append(list, o)
+	}
+	return list, nil
+}
+
+// remove detaches the programs of all versions.
+func (p *socketPath) remove(dir string) error {
+	pins, err := filepath.Glob(filepath.Join(dir, "*-*"))
+	if err != nil {
+		return fmt.Errorf("list links: %w", err)
+	}
+	for _, pin := range pins {
+		if err := os.Remove(pin); err != nil {
+			return fmt.Errorf("detach program: %w", err)
+		}
+	}
+	return p.giveBack(dir)
+}
+
+func (p *socketPath) close() error { return nil }
+
+func programObject(hook string) kernel.Object {
+	return kernel.Object{Kind: "program", Name: "cgroup " + hook, Text: "attached"}
+}
+
+// explainLoad says more clearly what kernels mean that don't take a program.
+func explainLoad(err error) error {
+	var verifier *ebpf.VerifierError
+	switch {
+	case errors.Is(err, ebpf.ErrNotSupported), errors.Is(err, syscall.EPERM), errors.Is(err, syscall.EINVAL):
+		return &kernel.MissingError{What: "what ebpf mode needs of eBPF", Since: "5.10", Err: err}
+	case errors.As(err, &verifier):
+		return &kernel.MissingError{What: "what ebpf mode needs of eBPF", Since: "5.10", Err: fmt.Errorf("load programs: %w", verifier)}
+	}
+	return fmt.Errorf("load programs: %w", err)
+}

@@ -1,0 +1,140 @@
+package ebpf
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net/netip"
+	"os"
+	"path/filepath"
+	"time"
+
+	"github.com/cilium/ebpf"
+	"golang.org/x/sys/unix"
+
+	"github.com/fairway-net/fairway/internal/conntrack"
+	"github.com/fairway-net/fairway/model"
+)
+
+// A connected socket keeps the backend that it was given. When that is gone,
+// the plane takes the socket in hand: a UDP socket is connected anew, through
+// its frontend, to a backend that is there; a TCP connection is reset, if its
+// pool says so. What can't be had from its process is destroyed in the kernel,
+// so that its process notices.
+
+// held is a socket that was connected to a frontend, as the programs remember
+// it (struct socket in sock.c).
+type held struct {
+	front   model.Key
+	backend netip.AddrPort
+}
+
+// sweep implements path.
+func (p *socketPath) sweep(_ context.Context, s *store, old, want *model.Table) error {
+	plan := conntrack.Plan(old, want, want.Since(old))
+	if plan == nil {
+		return p.late.take()
+	}
+	now, later := map[uint64]held{}, map[time.Duration]map[uint64]held{}
+	err := eachHeld(s.maps["sockets"], func(cookie uint64, h held) {
+		fate := plan.Fate(&conntrack.Flow{Proto: h.front.Proto, Frontend: netip.AddrPortFrom(h.front.Addr, h.front.Port), Backend: h.backend, Replied: true})
+		switch {
+		case fate.Forget:
+			now[cookie] = h
+		case fate.Expire > 0:
+			if later[fate.Expire] == nil {
+				later[fate.Expire] = map[uint64]held{}
+			}
+			later[fate.Expire][cookie] = h
+		}
+	})
+	if err != nil {
+		return err
+	}
+	for wait, sockets := range later {
+		time.AfterFunc(wait, func() { p.late.note(moveOn(sockets)) })
+	}
+	return errors.Join(moveOn(now), p.late.take())
+}
+
+// giveBack connects UDP sockets to their frontends themselves, so that whoever
+// serves these from now on has them.
+func (p *socketPath) giveBack(dir string) error {
+	m, err := ebpf.LoadPinnedMap(filepath.Join(dir, layout, "sockets"), nil)
+	if errors.Is(err, os.ErrNotExist) {
+		return nil
+	}
+	if err != nil {
+		return fmt.Errorf("open map sockets: %w", err)
+	}
+	sockets := map[uint64]held{}
+	err = eachHeld(m, func(cookie uint64, h held) {
+		if h.front.Proto == model.UDP {
+			sockets[cookie] = h
+		}
+	})
+	if err := errors.Join(err, m.Close()); err != nil {
+		return err
+	}
+	return moveOn(sockets)
+}
+
+// eachHeld reads what the programs remember of sockets.
+func eachHeld(m *ebpf.Map, visit func(cookie uint64, h held)) error {
+	var key, value []byte
+	all := m.Iterate()
+	for all.Next(&key, &value) {
+		k, v := unpacker(key), unpacker(value)
+		visit(k.u64(), held{front: v.key(), backend: v.endpoint()})
+	}
+	// A socket that was closed meanwhile makes the kernel begin anew, which ends
+	// after as many elements as the map has room for.
+	if err := all.Err(); err != nil && !errors.Is(err, ebpf.ErrIterationAborted) {
+		return fmt.Errorf("read map sockets: %w", err)
+	}
+	return nil
+}
+
+// moveOn takes sockets away from their backends.
+func moveOn(sockets map[uint64]held) error {
+	if len(sockets) == 0 {
+		return nil
+	}
+	if err := eachHolder(sockets, func(fd int, h held) error {
+		if h.front.Proto == model.UDP {
+			return reconnect(fd, h.front)
+		}
+		return disconnect(fd)
+	}); err != nil {
+		return err
+	}
+	if len(sockets) == 0 {
+		return nil
+	}
+	return destroy(sockets)
+}
+
+// reconnect connects a UDP socket to a frontend anew.
+func reconnect(fd int, to model.Key) error {
+	family, err := unix.GetsockoptInt(fd, unix.SOL_SOCKET, unix.SO_DOMAIN)
+	if err != nil {
+		return fmt.Errorf("read a socket's family: %w", err)
+	}
+	var address unix.Sockaddr = &unix.SockaddrInet4{Port: int(to.Port), Addr: to.Addr.Unmap().As4()}
+	if family == unix.AF_INET6 {
+		address = &unix.SockaddrInet6{Port: int(to.Port), Addr: to.Addr.As16()}
+	}
+	if err := unix.Connect(fd, address); err != nil {
+		return errNotDone // no route, for instance
+	}
+	return nil
+}
+
+// disconnect resets a TCP connection.
+func disconnect(fd int) error {
+	unspecified := unix.RawSockaddr{Family: unix.AF_UNSPEC}
+	if err := connectRaw(fd, &unspecified); err != nil {
+		return errNotDone // some kernels don't while a process waits for it: EBUSY
+	}
+	return nil
+}

@@ -1,0 +1,160 @@
+package ebpf
+
+import (
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strconv"
+	"strings"
+
+	"github.com/cilium/ebpf"
+	"github.com/cilium/ebpf/link"
+	"github.com/vishvananda/netlink"
+)
+
+// tcx attaches by pinned links (Linux 6.6), which nobody else can take away.
+type tcx struct{ dir, build string }
+
+// newAttacher takes the best way there is.
+func (p *packetPath) newAttacher(dir string) (attacher, error) {
+	t := &tcx{dir: filepath.Join(dir, "links"), build: p.build}
+	err := probeTCX()
+	if errors.Is(err, ebpf.ErrNotSupported) {
+		return &clsact{netlink: p.netlink, build: p.build}, nil
+	}
+	if err != nil {
+		return nil, fmt.Errorf("find out whether there is tcx: %w", err)
+	}
+	return t, nil
+}
+
+// probeTCX asks for what is at the loopback interface.
+func probeTCX() error {
+	_, err := link.QueryPrograms(link.QueryOptions{Target: 1, Attach: ebpf.AttachTCXIngress})
+	return err
+}
+
+// sides are the two ends of an interface.
+var sides = map[string]ebpf.AttachType{"ingress": ebpf.AttachTCXIngress, "egress": ebpf.AttachTCXEgress}
+
+// pin is where a link is pinned: INDEX-SIDE-BUILD.
+func (t *tcx) pin(index int, side string) string {
+	return filepath.Join(t.dir, strconv.Itoa(index)+"-"+side+"-"+t.build)
+}
+
+func (t *tcx) attached(l netlink.Link) (bool, error) {
+	for side := range sides {
+		at, err := interfaceOf(t.pin(l.Attrs().Index, side))
+		if err != nil || at != l.Attrs().Index {
+			return false, err
+		}
+	}
+	return true, nil
+}
+
+// interfaceOf is the interface that a pinned link leads to; 0 if there is no
+// link, or its interface is no more.
+func interfaceOf(pin string) (int, error) {
+	l, err := link.LoadPinnedLink(pin, nil)
+	if errors.Is(err, os.ErrNotExist) {
+		return 0, nil
+	}
+	if err != nil {
+		return 0, fmt.Errorf("open link %s: %w", pin, err)
+	}
+	info, err := l.Info()
+	if err := errors.Join(err, l.Close()); err != nil {
+		return 0, fmt.Errorf("read link %s: %w", pin, err)
+	}
+	if at := info.TCX(); at != nil {
+		return int(at.Ifindex), nil
+	}
+	return 0, nil
+}
+
+func (t *tcx) attach(l netlink.Link, ingress, egress *ebpf.Program) error {
+	if err := os.MkdirAll(t.dir, 0o700); err != nil {
+		return fmt.Errorf("pin links: %w", err)
+	}
+	// Answers first: what is translated on its way in must be on its way back.
+	if err := t.attachSide(l.Attrs().Index, "egress", egress); err != nil {
+		return err
+	}
+	return t.attachSide(l.Attrs().Index, "ingress", ingress)
+}
+
+// attachSide puts a program in the place of the one of another build, at once,
+// or adds it.
+func (t *tcx) attachSide(index int, side string, program *ebpf.Program) error {
+	pin := t.pin(index, side)
+	others, err := filepath.Glob(filepath.Join(t.dir, strconv.Itoa(index)+"-"+side+"-*"))
+	if err != nil {
+		return fmt.Errorf("list links: %w", err)
+	}
+	for _, old := range others {
+		replaced, err := replaceProgram(old, index, program)
+		if err != nil {
+			return err
+		}
+		if replaced {
+			return renamePin(old, pin)
+		}
+		if err := os.Remove(old); err != nil {
+			return fmt.Errorf("detach program: %w", err)
+		}
+	}
+	own, err := link.AttachTCX(link.TCXOptions{Interface: index, Program: program, Attach: sides[side]})
+	if err != nil {
+		return err
+	}
+	if err := own.Pin(pin); err != nil {
+		return errors.Join(fmt.Errorf("pin link: %w", err), own.Close())
+	}
+	return own.Close()
+}
+
+// replaceProgram gives a pinned link another program; not if its interface is
+// no more.
+func replaceProgram(pin string, index int, program *ebpf.Program) (bool, error) {
+	at, err := interfaceOf(pin)
+	if err != nil || at != index {
+		return false, err
+	}
+	l, err := link.LoadPinnedLink(pin, nil)
+	if err != nil {
+		return false, fmt.Errorf("open link %s: %w", pin, err)
+	}
+	err = l.Update(program)
+	return err == nil, errors.Join(err, l.Close())
+}
+
+func renamePin(old, pin string) error {
+	if old == pin {
+		return nil
+	}
+	if err := os.Rename(old, pin); err != nil {
+		return fmt.Errorf("rename pinned link: %w", err)
+	}
+	return nil
+}
+
+func (t *tcx) forget(live map[int]bool) error {
+	pins, err := filepath.Glob(filepath.Join(t.dir, "*-*"))
+	if err != nil {
+		return fmt.Errorf("list links: %w", err)
+	}
+	for _, pin := range pins {
+		text, _, _ := strings.Cut(filepath.Base(pin), "-")
+		if index, err := strconv.Atoi(text); err == nil && live[index] {
+			continue
+		}
+		if err := os.Remove(pin); err != nil && !errors.Is(err, os.ErrNotExist) {
+			return fmt.Errorf("remove pinned link: %w", err)
+		}
+	}
+	return nil
+}
+
+// remove removes the pins, and with them the links.
+func (t *tcx) remove([]netlink.Link) error { return t.forget(nil) }

@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"strings"
 
+	"github.com/fairway-net/fairway/dataplane/ebpf"
 	"github.com/fairway-net/fairway/dataplane/iptables"
 	"github.com/fairway-net/fairway/dataplane/ipvs"
 	"github.com/fairway-net/fairway/dataplane/nftables"
@@ -35,6 +36,11 @@ func Kinds() []Kind {
 			Name: "nftables", Short: "nf_tables over netlink: a constant number of rules over maps and sets",
 			New:    func(o kernel.Options) (Plane, error) { return nftables.New(o) },
 			Render: nftables.Render, Script: nftables.Script,
+		},
+		{
+			Name: "ebpf", Short: "eBPF: sockets are connected to backends directly, all else is translated at the interfaces",
+			New:    func(o kernel.Options) (Plane, error) { return ebpf.New(o) },
+			Render: ebpf.Render, Script: ebpf.Script,
 		},
 		{
 			Name: "iptables", Short: "iptables rules in kube-proxy's form, both the nft and the legacy variant",

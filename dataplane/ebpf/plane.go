@@ -46,7 +46,11 @@ func New(options kernel.Options) (*Plane, error) {
 	if err != nil {
 		return nil, err
 	}
-	return &Plane{options: options, dir: dir, paths: []path{sockets}}, nil
+	packets, err := newPacketPath(options.Drift)
+	if err != nil {
+		return nil, err
+	}
+	return &Plane{options: options, dir: dir, paths: []path{sockets, packets}}, nil
 }
 
 // Apply implements dataplane.Plane. The maps come before the programs that read

@@ -22,6 +22,7 @@ func Render(t *model.Table, options kernel.Options) ([]kernel.Object, error) {
 	for hook := range hooks {
 		list = append(list, programObject(hook))
 	}
+	list = append(list, packetObjects()...)
 	return sorted(list), nil
 }
 

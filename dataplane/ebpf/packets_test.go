@@ -2,6 +2,7 @@ package ebpf
 
 import (
 	"bufio"
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -89,7 +90,7 @@ func (s *stage) start(t *testing.T) {
 		if err != nil {
 			return err
 		}
-		s.plane = &Plane{options: kernel.Options{}, dir: dir}
+		s.plane = &Plane{options: kernel.Options{}, dir: dir} // without paths: it only keeps the tables
 		s.plane.store, err = openStore(dir, spec, s.packets.spec)
 		return err
 	}))
@@ -123,7 +124,7 @@ func must(t *testing.T, err error) {
 // service is a table with one Service in both families and protocols.
 type service struct {
 	backends []string
-	nodePort uint16
+	port     uint16 // of the backends; 8080 if it is 0
 	pool     func(*model.Pool)
 }
 
@@ -141,7 +142,7 @@ func (s *stage) tableOf(v service) *model.Table {
 			id := model.PoolID{Name: "default/web:http", Proto: proto, IPv6: vip.Is6()}
 			p := &model.Pool{ID: id}
 			for _, name := range v.backends {
-				p.Backends = append(p.Backends, model.Backend{Addr: s.hosts[name].Addresses[i], Port: 8080, Weight: 1})
+				p.Backends = append(p.Backends, model.Backend{Addr: s.hosts[name].Addresses[i], Port: cmp.Or(v.port, 8080), Weight: 1})
 			}
 			if v.pool != nil {
 				v.pool(p)

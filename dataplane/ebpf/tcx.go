@@ -11,6 +11,7 @@ import (
 	"github.com/cilium/ebpf"
 	"github.com/cilium/ebpf/link"
 	"github.com/vishvananda/netlink"
+	"golang.org/x/sys/unix"
 )
 
 // tcx attaches by pinned links (Linux 6.6), which nobody else can take away.
@@ -20,7 +21,7 @@ type tcx struct{ dir, build string }
 func (p *packetPath) newAttacher(dir string) (attacher, error) {
 	t := &tcx{dir: filepath.Join(dir, "links"), build: p.build}
 	err := probeTCX()
-	if errors.Is(err, ebpf.ErrNotSupported) {
+	if errors.Is(err, ebpf.ErrNotSupported) || errors.Is(err, unix.EINVAL) { // a kind of attachment not known
 		return &clsact{netlink: p.netlink, build: p.build}, nil
 	}
 	if err != nil {

@@ -14,6 +14,7 @@ const handover kernel.Feature = "handover"
 // withoutHandover are the planes that can't, and why.
 var withoutHandover = map[string]string{
 	"ipvs":      "now and then, under load, a connection is refused or not handed over while another plane takes its place; not solved yet",
+	"ebpf":      "it translates by itself: netfilter forgets how to with its last rule, and the programs take their connection table with them",
 	"userspace": "its connections end in its relay, and without a NAT hook of its own the kernel stops translating those of others",
 }
 

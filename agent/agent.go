@@ -7,8 +7,11 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"net/netip"
+	"sync/atomic"
 	"time"
 
+	"github.com/prometheus/client_golang/prometheus"
 	"golang.org/x/sync/errgroup"
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/rest"
@@ -16,7 +19,9 @@ import (
 	"github.com/fairway-net/fairway/compile"
 	"github.com/fairway-net/fairway/dataplane"
 	"github.com/fairway-net/fairway/internal/kernel"
+	"github.com/fairway-net/fairway/internal/tuning"
 	"github.com/fairway-net/fairway/kube"
+	"github.com/fairway-net/fairway/model"
 )
 
 // Config is what an agent is started with.
@@ -32,6 +37,23 @@ type Config struct {
 	// HealthzAddress and MetricsAddress are where HTTP is served, as host:port;
 	// "" serves none. With kube-proxy: 0.0.0.0:10256 and 127.0.0.1:10249.
 	HealthzAddress, MetricsAddress string
+	// BindSoftly has the agent go on, and try again, where such an address can't
+	// be opened; otherwise it is an error.
+	BindSoftly bool
+	// Profiling serves pprof at MetricsAddress, and Shown, by names, is what
+	// /configz there shows.
+	Profiling bool
+	Shown     map[string]any
+	// PrimaryAddress, if valid, is the node's in the place of the first of its
+	// family in the Node object.
+	PrimaryAddress netip.Addr
+	// Conntrack and OOMScoreAdj are set at start; zero values leave them.
+	Conntrack   tuning.Conntrack
+	OOMScoreAdj *int
+	// ServiceMetrics is of how many Services /metrics shows the traffic; 0 of none.
+	ServiceMetrics int
+	// Updates, if not nil, are configurations to go on with, one after the other.
+	Updates <-chan Update
 	// Register makes the Node object of this machine: where there is no kubelet.
 	Register bool
 	// DNS serves the cluster's names on this node; nil doesn't.
@@ -51,20 +73,44 @@ type Agent struct {
 	metrics *metrics
 	names   *names
 	told    string // the mode of which has been said what it lacks
+
+	configured atomic.Pointer[Config]      // the configuration in force; config is that of the start
+	inForce    atomic.Pointer[model.Table] // nil before the first round that succeeded
+	group      *errgroup.Group             // of what ends with the agent
 }
 
 // Run keeps this node in step with the API until ctx is done, and leaves the
 // kernel as it is then. An error says why this machine or this configuration
 // can't; an API that doesn't answer is none.
 func Run(ctx context.Context, config Config) error {
-	a, err := newAgent(config)
+	return run(ctx, config, dataplane.Kinds())
+}
+
+// run is Run with these planes. Where a configuration changes that can't change
+// in a running agent, another one takes its place; plane and metrics go on.
+func run(ctx context.Context, config Config, kinds []dataplane.Kind) error {
+	metrics := newMetrics()
+	options := config.Plane
+	options.Swept = metrics.swept
+	planes, err := newSwitcher(kinds, config.Mode, options, config.Log)
 	if err != nil {
 		return err
 	}
-	return a.run(ctx)
+	for {
+		a, err := newAgent(config, planes, metrics)
+		if err != nil {
+			return err
+		}
+		err = a.run(ctx)
+		var successor *successorError
+		if !errors.As(err, &successor) {
+			return err
+		}
+		config = successor.config
+	}
 }
 
-func newAgent(config Config) (*Agent, error) {
+func newAgent(config Config, planes *switcher, metrics *metrics) (*Agent, error) {
 	if config.VerifyPeriod <= 0 {
 		return nil, fmt.Errorf("sync period %s: must be greater than 0", config.VerifyPeriod)
 	}
@@ -76,16 +122,15 @@ func newAgent(config Config) (*Agent, error) {
 		config: config, client: client,
 		health:  newHealth(2 * config.VerifyPeriod),
 		events:  newEvents(client, config.NodeName, config.Log),
-		metrics: newMetrics(),
+		metrics: metrics, planes: planes,
 	}
-	if a.planes, err = newSwitcher(dataplane.Kinds(), config.Mode, config.Plane, config.Log); err != nil {
-		return nil, err
-	}
+	a.configured.Store(&config)
 	a.service = newServiceHealth(func() bool { _, eligible, _ := a.health.state(); return eligible }, config.Log)
 	a.state = newState(config.Compile, config.NodeName, func() {
 		a.health.changed()
 		a.metrics.changed()
 	})
+	a.state.changes, a.state.primary = metrics.changes, config.PrimaryAddress
 	if a.names, err = newNames(a); err != nil {
 		return nil, err
 	}
@@ -96,22 +141,27 @@ func (a *Agent) run(ctx context.Context) error {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
 	group, ctx := errgroup.WithContext(ctx)
+	a.group = group
+	defer a.registerCollectors()()
 	if err := a.serve(ctx, group); err != nil {
 		cancel()
 		return errors.Join(err, group.Wait())
 	}
 	a.sayLacks()
+	a.tune(a.config)
+	a.switchPlane(ctx, a.config)
 	a.config.Log.Info("agent started", "node", a.config.NodeName, "mode", a.Mode(), "api", a.config.API.Host)
 	group.Go(func() error { return watchAddresses(ctx, a.addressesChanged(ctx, group)) })
 	group.Go(func() error { a.watchServices(ctx); return nil })
 	group.Go(func() error { a.watchSlices(ctx); return nil })
 	group.Go(func() error { a.watchNode(ctx); return nil })
 	group.Go(func() error { return a.events.run(ctx) })
+	group.Go(func() error { return a.follow(ctx) })
 	group.Go(func() error {
 		l := &loop{
 			plane: a.planes, table: a.table, wake: a.state.wake, drift: a.planes.drift,
 			renew: a.planes.renew, settle: a.planes.settle,
-			verify: a.config.VerifyPeriod, report: a.rounded, log: a.config.Log,
+			verify: func() time.Duration { return a.configured.Load().VerifyPeriod }, report: a.rounded, log: a.config.Log,
 		}
 		if err := l.run(ctx); err != nil {
 			return fmt.Errorf("%s mode: %w", a.Mode(), err)
@@ -134,6 +184,20 @@ func (a *Agent) Switch(ctx context.Context, mode string, options kernel.Options)
 	return a.planes.to(ctx, mode, options)
 }
 
+// registerCollectors has /metrics ask this agent, until what it returns is called.
+func (a *Agent) registerCollectors() (unregister func()) {
+	collectors := []prometheus.Collector{newLocalEndpoints(a.inForce.Load), newPacketMetrics(a.planes.packetCounter, a.config.Log)}
+	if a.config.ServiceMetrics > 0 {
+		collectors = append(collectors, newServiceMetrics(a.config.ServiceMetrics, a.inForce.Load, a.planes.counter, a.config.Log))
+	}
+	a.metrics.registry.MustRegister(collectors...)
+	return func() {
+		for _, c := range collectors {
+			a.metrics.registry.Unregister(c)
+		}
+	}
+}
+
 // sayLacks says what the mode in force doesn't do; authors of Services are told
 // what concerns them after the next round.
 func (a *Agent) sayLacks() {
@@ -141,7 +205,7 @@ func (a *Agent) sayLacks() {
 	a.events.judged = nil
 	for _, lack := range a.planes.lacks() {
 		a.config.Log.Debug("this mode lacks", "what", describe(lack), "because", lack.Why)
-		if lack.Feature == kernel.LocalhostNodePort && a.config.Compile.LocalhostNodePorts {
+		if lack.Feature == kernel.LocalhostNodePort && a.configured.Load().Compile.LocalhostNodePorts {
 			a.config.Log.Warn("not done as asked", "flag", "--localhost-nodeports", "what", describe(lack), "because", lack.Why)
 		}
 	}
@@ -150,10 +214,11 @@ func (a *Agent) sayLacks() {
 // rounded takes in how a round of the loop ended.
 func (a *Agent) rounded(r round) {
 	a.health.rounded(r)
-	a.metrics.rounded(r)
+	a.metrics.rounded(r, a.Mode())
 	if r.Err != nil {
 		return
 	}
+	a.inForce.Store(r.Table)
 	a.names.applied(r.Table)
 	if a.told != a.Mode() {
 		a.sayLacks()

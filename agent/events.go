@@ -28,10 +28,18 @@ type events struct {
 	judged *model.Table // whose lacks have been told
 }
 
-// notice is an Event to be.
+// notice is an Event to be, about a Service or, without a name, about this node.
 type notice struct {
 	service         types.NamespacedName
 	reason, message string
+}
+
+// tellNode queues a notice about this node.
+func (e *events) tellNode(reason, message string) {
+	select {
+	case e.queue <- notice{reason: reason, message: message}:
+	default: // what calls this has logged it
+	}
 }
 
 // reasonUnsupported is the reason of Events about what a plane lacks.
@@ -130,7 +138,11 @@ func (e *events) run(ctx context.Context) error {
 		case <-ctx.Done():
 			return nil
 		case n := <-e.queue:
-			if err := e.write(ctx, n); err != nil && ctx.Err() == nil {
+			write := e.write
+			if n.service.Name == "" {
+				write = e.writeNode
+			}
+			if err := write(ctx, n); err != nil && ctx.Err() == nil {
 				e.log.Warn("no Event written", "service", n.service.String(), "error", err)
 			}
 		}
@@ -174,4 +186,19 @@ func (e *events) event(service *corev1.Service, n notice) *corev1.Event {
 		FirstTimestamp: now, LastTimestamp: now,
 		Source: corev1.EventSource{Component: "fairway", Host: e.node}, ReportingController: "fairway", ReportingInstance: e.node,
 	}
+}
+
+// writeNode makes an Event about this node. It is found by the node's name, which
+// is the uid that kubelet and kube-proxy give in such Events.
+func (e *events) writeNode(ctx context.Context, n notice) error {
+	event := e.event(&corev1.Service{}, n)
+	event.Namespace, event.Name = metav1.NamespaceDefault, fmt.Sprintf("%s.%x", e.node, event.FirstTimestamp.UnixNano())
+	event.InvolvedObject = corev1.ObjectReference{APIVersion: "v1", Kind: "Node", Name: e.node, UID: types.UID(e.node)}
+	if n.reason == reasonConfigured {
+		event.Type = corev1.EventTypeNormal
+	}
+	if _, err := e.client.CoreV1().Events(event.Namespace).Create(ctx, event, metav1.CreateOptions{}); err != nil {
+		return fmt.Errorf("write Event: %w", err)
+	}
+	return nil
 }

@@ -3,8 +3,11 @@ package agent
 import (
 	"encoding/json"
 	"net/http"
+	"strconv"
 	"sync"
 	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
 )
 
 // health knows whether this agent keeps up. As with kube-proxy, it is unwell
@@ -22,6 +25,13 @@ type health struct {
 
 func newHealth(patience time.Duration) *health {
 	return &health{patience: patience, now: time.Now, eligible: true}
+}
+
+// setPatience tells how long a change may wait from now on.
+func (h *health) setPatience(patience time.Duration) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	h.patience = patience
 }
 
 // changed notes that a change came.
@@ -64,23 +74,30 @@ func (h *health) state() (live, eligible bool, applied time.Time) {
 
 // serveHealthz answers for load balancers (kube-proxy's /healthz): also
 // unhealthy when the Node is going away (KEP-3836).
-func (h *health) serveHealthz(w http.ResponseWriter, _ *http.Request) {
-	_, eligible, applied := h.state()
-	h.answer(w, eligible, applied)
+func (h *health) serveHealthz(count *prometheus.CounterVec) http.HandlerFunc {
+	return func(w http.ResponseWriter, _ *http.Request) {
+		_, eligible, applied := h.state()
+		h.answer(w, count, eligible, applied)
+	}
 }
 
 // serveLivez answers for whoever restarts the agent (kube-proxy's /livez).
-func (h *health) serveLivez(w http.ResponseWriter, _ *http.Request) {
-	live, _, applied := h.state()
-	h.answer(w, live, applied)
+func (h *health) serveLivez(count *prometheus.CounterVec) http.HandlerFunc {
+	return func(w http.ResponseWriter, _ *http.Request) {
+		live, _, applied := h.state()
+		h.answer(w, count, live, applied)
+	}
 }
 
-func (h *health) answer(w http.ResponseWriter, ok bool, applied time.Time) {
+func (h *health) answer(w http.ResponseWriter, count *prometheus.CounterVec, ok bool, applied time.Time) {
+	code := http.StatusOK
 	w.Header().Set("Content-Type", "application/json")
 	w.Header().Set("X-Content-Type-Options", "nosniff")
 	if !ok {
-		w.WriteHeader(http.StatusServiceUnavailable)
+		code = http.StatusServiceUnavailable
 	}
+	count.WithLabelValues(strconv.Itoa(code)).Inc()
+	w.WriteHeader(code)
 	now := h.now()
 	if ok { // as kube-proxy says it: up to date as of now
 		applied = now

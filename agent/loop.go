@@ -21,7 +21,7 @@ type loop struct {
 	drift  <-chan struct{}             // somebody else changed the kernel's objects
 	renew  <-chan struct{}             // somebody wants the kernel compared
 	settle func(context.Context, bool) // told after rounds that succeeded, and whether they compared
-	verify time.Duration               // how often to compare with the kernel unasked
+	verify func() time.Duration        // how often to compare with the kernel unasked
 	report func(round)                 // told of every round
 	log    *slog.Logger
 }
@@ -56,7 +56,7 @@ func driftLimit() *rate.Limiter { return rate.NewLimiter(rate.Every(time.Second)
 
 // run works until ctx is done or the plane says that this machine can't do it.
 func (l *loop) run(ctx context.Context) error {
-	compare := time.NewTimer(l.verify)
+	compare := time.NewTimer(l.verify())
 	defer compare.Stop()
 	backoff, fights := retryBackoff(), driftLimit()
 	var again <-chan time.Time // set after a failure
@@ -86,7 +86,7 @@ func (l *loop) run(ctx context.Context) error {
 		table := l.table()
 		if table == nil || table == last && !verify {
 			if verify {
-				compare.Reset(l.verify)
+				compare.Reset(l.verify())
 			}
 			continue
 		}
@@ -94,7 +94,7 @@ func (l *loop) run(ctx context.Context) error {
 		began := time.Now()
 		err := l.round(ctx, table, verify)
 		if verify {
-			compare.Reset(max(l.verify, verifyShare*time.Since(began)))
+			compare.Reset(max(l.verify(), verifyShare*time.Since(began)))
 		}
 		switch {
 		case err == nil:

@@ -97,7 +97,7 @@ func startLoop(t *testing.T, plane *faultyPlane) (*tables, chan struct{}, <-chan
 	t.Helper()
 	source, drift := &tables{wake: make(chan struct{}, 1)}, make(chan struct{}, 1)
 	l := &loop{
-		plane: plane, table: source.latest, wake: source.wake, drift: drift, verify: time.Hour,
+		plane: plane, table: source.latest, wake: source.wake, drift: drift, verify: func() time.Duration { return time.Hour },
 		report: func(round) {}, log: slog.New(slog.DiscardHandler),
 	}
 	ctx, cancel := context.WithCancel(context.Background())
@@ -172,7 +172,7 @@ func TestLoopComparesUnasked(t *testing.T) {
 	plane := &faultyPlane{rng: rand.New(rand.NewPCG(11, 12))}
 	source := &tables{wake: make(chan struct{}, 1)}
 	l := &loop{
-		plane: plane, table: source.latest, wake: source.wake, verify: time.Millisecond,
+		plane: plane, table: source.latest, wake: source.wake, verify: func() time.Duration { return time.Millisecond },
 		report: func(round) {}, log: slog.New(slog.DiscardHandler),
 	}
 	ctx, cancel := context.WithCancel(context.Background())

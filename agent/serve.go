@@ -2,41 +2,105 @@ package agent
 
 import (
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"net"
 	"net/http"
+	"net/http/pprof"
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus/promhttp"
 	"golang.org/x/sync/errgroup"
 )
 
-// serve opens the agent's HTTP ports. An address in use is an error at once,
-// not a log line later.
+// serve opens the agent's HTTP ports, at the paths that kube-proxy has.
 func (a *Agent) serve(ctx context.Context, group *errgroup.Group) error {
 	health := http.NewServeMux()
-	health.HandleFunc("/healthz", a.health.serveHealthz)
-	health.HandleFunc("/livez", a.health.serveLivez)
-	if err := listen(ctx, group, "healthz", a.config.HealthzAddress, health); err != nil {
+	health.HandleFunc("/healthz", a.health.serveHealthz(a.metrics.healthz))
+	health.HandleFunc("/livez", a.health.serveLivez(a.metrics.livez))
+	if err := a.listen(ctx, group, "healthz", a.config.HealthzAddress, health); err != nil {
 		return err
 	}
 	metrics := http.NewServeMux()
-	metrics.Handle("/metrics", promhttp.HandlerFor(a.metrics.registry, promhttp.HandlerOpts{}))
+	metrics.Handle("/metrics", promhttp.HandlerFor(a.metrics.gatherer(), promhttp.HandlerOpts{ErrorHandling: promhttp.ContinueOnError}))
 	metrics.HandleFunc("/proxyMode", func(w http.ResponseWriter, _ *http.Request) { fmt.Fprint(w, a.Mode()) })
-	metrics.HandleFunc("/healthz", a.health.serveHealthz)
-	return listen(ctx, group, "metrics", a.config.MetricsAddress, metrics)
+	metrics.HandleFunc("/healthz", a.health.serveHealthz(a.metrics.healthz))
+	metrics.HandleFunc("/configz", a.serveConfigz)
+	metrics.Handle("/debug/pprof/", a.profiled(pprof.Index))
+	metrics.Handle("/debug/pprof/cmdline", a.profiled(pprof.Cmdline))
+	metrics.Handle("/debug/pprof/profile", a.profiled(pprof.Profile))
+	metrics.Handle("/debug/pprof/symbol", a.profiled(pprof.Symbol))
+	metrics.Handle("/debug/pprof/trace", a.profiled(pprof.Trace))
+	return a.listen(ctx, group, "metrics", a.config.MetricsAddress, metrics)
 }
 
-func listen(ctx context.Context, group *errgroup.Group, what, address string, handler http.Handler) error {
+// serveConfigz answers with the configuration in force (kube-proxy's /configz).
+func (a *Agent) serveConfigz(w http.ResponseWriter, _ *http.Request) {
+	shown := a.configured.Load().Shown
+	if shown == nil {
+		shown = map[string]any{}
+	}
+	data, err := json.Marshal(shown)
+	if err != nil {
+		http.Error(w, err.Error(), http.StatusInternalServerError)
+		return
+	}
+	w.Header().Set("Content-Type", "application/json")
+	if _, err := w.Write(data); err != nil {
+		return // the client went away
+	}
+}
+
+// profiled is there while profiling is configured.
+func (a *Agent) profiled(handler http.HandlerFunc) http.Handler {
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if !a.configured.Load().Profiling {
+			http.NotFound(w, r)
+			return
+		}
+		handler(w, r)
+	})
+}
+
+// bindAgain is how long kube-proxy waits too before it tries again to open an
+// address.
+const bindAgain = 5 * time.Second
+
+// listen serves at an address. One that can't be opened (in use, not there yet)
+// is an error at once, or tried again, as configured.
+func (a *Agent) listen(ctx context.Context, group *errgroup.Group, what, address string, handler http.Handler) error {
 	if address == "" {
 		return nil
 	}
 	var config net.ListenConfig
 	listener, err := config.Listen(ctx, "tcp", address)
-	if err != nil {
+	if err == nil {
+		serveAt(ctx, group, what, listener, handler)
+		return nil
+	}
+	if !a.config.BindSoftly {
 		return fmt.Errorf("open %s address: %w", what, err)
 	}
+	a.config.Log.Error("address not open; trying again", "for", what, "error", err)
+	a.events.tellNode("FailedToStart"+what, err.Error())
+	group.Go(func() error {
+		for {
+			select {
+			case <-ctx.Done():
+				return nil
+			case <-time.After(bindAgain):
+			}
+			if listener, err := config.Listen(ctx, "tcp", address); err == nil {
+				serveAt(ctx, group, what, listener, handler)
+				return nil
+			}
+		}
+	})
+	return nil
+}
+
+func serveAt(ctx context.Context, group *errgroup.Group, what string, listener net.Listener, handler http.Handler) {
 	server := &http.Server{Handler: handler, ReadHeaderTimeout: 10 * time.Second}
 	group.Go(func() error {
 		if err := server.Serve(listener); !errors.Is(err, http.ErrServerClosed) {
@@ -48,5 +112,4 @@ func listen(ctx context.Context, group *errgroup.Group, what, address string, ha
 		<-ctx.Done()
 		return server.Close()
 	})
-	return nil
 }

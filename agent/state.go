@@ -25,6 +25,8 @@ type state struct {
 	config   compile.Config
 	names    *dns.Index // nil where no DNS is served
 	node     compile.Node
+	primary  netip.Addr      // one that is configured; invalid if none is
+	changes  *changes        // counts what is told and what is in force
 	missing  map[string]bool // what hasn't been complete yet
 }
 
@@ -39,7 +41,7 @@ const (
 func newState(config compile.Config, nodeName string, changed func()) *state {
 	return &state{
 		wake: make(chan struct{}, 1), changed: changed,
-		compiler: compile.New(config), config: config,
+		compiler: compile.New(config), config: config, changes: newChanges(),
 		node:    compile.Node{Name: nodeName},
 		missing: map[string]bool{partServices: true, partSlices: true, partNode: true, partAddresses: true},
 	}
@@ -82,6 +84,7 @@ func (s *state) table() (*model.Table, []compile.Problem, uint64) {
 	if s.names != nil {
 		mark = s.names.Mark()
 	}
+	s.changes.taken()
 	table := s.compiler.Table()
 	return table, s.compiler.NewProblems(), mark
 }
@@ -97,6 +100,7 @@ func (s *state) setServed(addrs []netip.Addr) {
 func (s *state) setService(svc *corev1.Service) {
 	s.update(func(c *compile.Compiler) {
 		c.SetService(svc)
+		s.changes.service(types.NamespacedName{Namespace: svc.Namespace, Name: svc.Name})
 		if s.names != nil {
 			s.names.SetService(svc)
 		}
@@ -106,6 +110,7 @@ func (s *state) setService(svc *corev1.Service) {
 func (s *state) deleteService(n types.NamespacedName) {
 	s.update(func(c *compile.Compiler) {
 		c.DeleteService(n.Namespace, n.Name)
+		s.changes.service(n)
 		if s.names != nil {
 			s.names.DeleteService(n)
 		}
@@ -115,6 +120,7 @@ func (s *state) deleteService(n types.NamespacedName) {
 func (s *state) setSlice(slice *discoveryv1.EndpointSlice) {
 	s.update(func(c *compile.Compiler) {
 		c.SetSlice(slice)
+		s.changes.slice(slice)
 		if s.names != nil {
 			s.names.SetSlice(slice)
 		}
@@ -124,6 +130,7 @@ func (s *state) setSlice(slice *discoveryv1.EndpointSlice) {
 func (s *state) deleteSlice(n types.NamespacedName) {
 	s.update(func(c *compile.Compiler) {
 		c.DeleteSlice(n.Namespace, n.Name)
+		s.changes.sliceGone(n)
 		if s.names != nil {
 			s.names.DeleteSlice(n)
 		}
@@ -164,6 +171,10 @@ func (s *state) setAddresses(addresses []netip.Addr) {
 // replaceNode compiles all Services anew, so it does nothing for the many
 // updates of a Node (heartbeats, images) that say nothing new.
 func (s *state) replaceNode(c *compile.Compiler, next compile.Node) {
+	if s.primary.IsValid() {
+		next.Primary = slices.DeleteFunc(slices.Clone(next.Primary), func(a netip.Addr) bool { return a.Is4() == s.primary.Is4() })
+		next.Primary = append(next.Primary, s.primary)
+	}
 	same := next.Name == s.node.Name && next.Zone == s.node.Zone && slices.Equal(next.Addresses, s.node.Addresses) &&
 		slices.Equal(next.Primary, s.node.Primary) && slices.Equal(next.PodCIDRs, s.node.PodCIDRs)
 	if !same {

@@ -25,10 +25,13 @@ type switcher struct {
 	renew chan struct{} // asks the loop for a round
 	drift chan struct{} // tells the loop that the objects in force were changed
 
-	mu       sync.Mutex
-	inForce  *running
-	change   *change // asked for, and neither made nor given up yet
-	finished *change // made, but the old plane is still there
+	mu      sync.Mutex
+	inForce *running
+	change  *change // asked for, and neither made nor given up yet
+	// wanted is what was last asked for, whatever came of it.
+	wantedMode    string
+	wantedOptions kernel.Options
+	finished      *change // made, but the old plane is still there
 
 	// leftovers are for the loop's goroutine alone.
 	leftovers []*running
@@ -78,6 +81,7 @@ func newSwitcher(kinds []dataplane.Kind, mode string, options kernel.Options, lo
 		return nil, err
 	}
 	s.inForce = first
+	s.wantedMode, s.wantedOptions = mode, options
 	for _, k := range kinds {
 		if k.Name != first.mode {
 			s.leftovers = append(s.leftovers, &running{mode: k.Name, options: options})

@@ -117,7 +117,7 @@ func (m *machine) start(t *testing.T, mode string) (*switcher, *tables) {
 	source := &tables{wake: make(chan struct{}, 1)}
 	l := &loop{
 		plane: s, table: source.latest, wake: source.wake, drift: s.drift, renew: s.renew, settle: s.settle,
-		verify: time.Hour, report: func(round) {}, log: log,
+		verify: func() time.Duration { return time.Hour }, report: func(round) {}, log: log,
 	}
 	ctx, cancel := context.WithCancel(context.Background())
 	ended := make(chan struct{})

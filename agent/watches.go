@@ -24,6 +24,9 @@ import (
 // new problems it has.
 func (a *Agent) table() *model.Table {
 	table, problems, mark := a.state.table()
+	if table != nil && table == a.inForce.Load() {
+		a.metrics.unchanged(table) // what came changed nothing for this node
+	}
 	a.events.problems(problems)
 	a.names.tabled(table, mark)
 	return table
@@ -47,7 +50,7 @@ func (a *Agent) watchSlices(ctx context.Context) {
 		source.Labels = without(corev1.IsHeadlessService)
 	}
 	kube.Watch(ctx, source, kube.Sink[*discoveryv1.EndpointSlice]{
-		Set:    func(s *discoveryv1.EndpointSlice) { a.metrics.triggered(s); a.state.setSlice(s) },
+		Set:    a.state.setSlice,
 		Delete: a.state.deleteSlice,
 		Synced: func() { a.state.complete(partSlices) },
 	})

@@ -15,8 +15,9 @@ import (
 
 	"github.com/fairway-net/fairway/agent"
 	"github.com/fairway-net/fairway/compile"
+	"github.com/fairway-net/fairway/config"
 	"github.com/fairway-net/fairway/dataplane"
-	"github.com/fairway-net/fairway/kube"
+	"github.com/fairway-net/fairway/internal/kernel"
 	"github.com/fairway-net/fairway/model"
 )
 
@@ -24,20 +25,26 @@ func agentCommand() *cobra.Command {
 	var kubeconfig string
 	var watchPods bool
 	flags := agentFlags{healthz: "0.0.0.0:10256", metrics: "127.0.0.1:10249"}
+	proxy := &config.Flags{}
 	c := &cobra.Command{
 		Use:   "agent",
-		Short: "Run one node: watch the API and program the kernel",
+		Short: "Run one node: watch the API and program the kernel; takes kube-proxy's place, flags and configuration",
 		Args:  cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			api, err := kube.Config(kubeconfig)
-			if err != nil {
+			switch {
+			case proxy.Version:
+				fmt.Fprintln(cmd.OutOrStdout(), "Fairway", Version)
+				return nil
+			case proxy.Cleanup:
+				return cleanup(cmd.Context(), kernel.Options{StateDir: flags.stateDir}, cmd.OutOrStdout())
+			}
+			config, err := flags.agentConfig(cmd, proxy, kubeconfig)
+			if err != nil || proxy.WriteTo != "" {
 				return err
 			}
-			config, err := flags.config()
-			if err != nil {
-				return err
+			if proxy.InitOnly {
+				return agent.Init(cmd.Context(), config)
 			}
-			config.API = api
 			address, err := clusterDNS(flags.dnsAddress, config.Compile.ServiceCIDRs)
 			if err != nil {
 				return err
@@ -53,12 +60,10 @@ func agentCommand() *cobra.Command {
 	}
 	c.Flags().StringVar(&kubeconfig, "kubeconfig", "", "kubeconfig file; without it, the credentials of the pod that this runs in")
 	flags.add(c.Flags())
+	proxy.Add(c.Flags())
 	c.Flags().BoolVar(&watchPods, "dns-watch-pods", false, "with --dns: watch this node's pods, so that lookups of outside names by those behind no Service cost one question too")
 	return c
 }
-
-// agentConfig is what the flags of an agent become.
-type agentConfig = agent.Config
 
 // agentFlags are the flags of an agent, as typed.
 type agentFlags struct {
@@ -75,7 +80,10 @@ type agentFlags struct {
 	stateDir           string
 	verifyPeriod       time.Duration
 	healthz, metrics   string
+	serviceMetrics     int
+	serviceBytes       bool
 	verbose            bool
+	level              slog.LevelVar
 	podsOfNode         bool
 	dns                bool
 	dnsAddress         string
@@ -106,6 +114,8 @@ func (f *agentFlags) addRunning(flags *pflag.FlagSet) {
 	flags.Uint16Var(&f.dnsPort, "dns-node-port", 10053, "port at this node's address where other nodes find its DNS while theirs is unwell; 0 for none")
 	f.dnsOptions.add(flags)
 	flags.StringVar(&f.metrics, "metrics-bind-address", f.metrics, `host:port of /metrics and /proxyMode; "" serves none`)
+	flags.IntVar(&f.serviceMetrics, "service-metrics", agent.DefaultServiceMetrics, "of how many Services /metrics shows the traffic, the busiest first; 0 of none")
+	flags.BoolVar(&f.serviceBytes, "service-bytes", false, "count the bytes of Services too, which costs something with every packet, where the mode can")
 	flags.BoolVar(&f.verbose, "verbose", false, "log more")
 }
 
@@ -135,9 +145,10 @@ func (f *agentFlags) addServiceCIDRs(flags *pflag.FlagSet) {
 // config is what the flags say.
 func (f *agentFlags) config() (agent.Config, error) {
 	config := agent.Config{
-		NodeName: f.nodeName, Mode: f.mode, VerifyPeriod: f.verifyPeriod,
-		HealthzAddress: f.healthz, MetricsAddress: f.metrics, Register: f.register, Log: f.logger(),
+		NodeName: strings.ToLower(strings.TrimSpace(f.nodeName)), Mode: f.mode, VerifyPeriod: f.verifyPeriod,
+		HealthzAddress: f.healthz, MetricsAddress: f.metrics, Register: f.register, ServiceMetrics: f.serviceMetrics, Log: f.logger(),
 	}
+	config.Plane.CountBytes = f.serviceBytes
 	config.Plane.Scheduler, config.Plane.StateDir = f.scheduler, f.stateDir
 	config.Plane.IPTablesVariant = f.iptablesVariant
 	if f.mode != agent.AutoMode {
@@ -169,11 +180,10 @@ func (f *agentFlags) config() (agent.Config, error) {
 }
 
 func (f *agentFlags) logger() *slog.Logger {
-	level := slog.LevelInfo
 	if f.verbose {
-		level = slog.LevelDebug
+		f.level.Set(slog.LevelDebug)
 	}
-	return slog.New(slog.NewTextHandler(os.Stderr, &slog.HandlerOptions{Level: level}))
+	return slog.New(slog.NewTextHandler(os.Stderr, &slog.HandlerOptions{Level: &f.level}))
 }
 
 // prefixes reads the values of a flag that takes CIDRs.

@@ -1,8 +1,10 @@
 package cmd
 
 import (
+	"context"
 	"errors"
 	"fmt"
+	"io"
 
 	"github.com/spf13/cobra"
 
@@ -18,29 +20,34 @@ func cleanupCommand() *cobra.Command {
 		Short: "Remove everything that any mode, or kube-proxy, left on this machine",
 		Args:  cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			var failed []error
-			for _, kind := range dataplane.Kinds() {
-				plane, err := kind.New(options)
-				if kernel.IsMissing(err) {
-					// A mode that can't run here can have left nothing.
-					fmt.Fprintf(cmd.OutOrStdout(), "%s: nothing to remove: %v\n", kind.Name, err)
-					continue
-				}
-				if err == nil {
-					err = plane.Remove(cmd.Context())
-				}
-				if err != nil {
-					failed = append(failed, fmt.Errorf("clean up %s mode: %w", kind.Name, err))
-					continue
-				}
-				fmt.Fprintf(cmd.OutOrStdout(), "%s: clean\n", kind.Name)
-			}
-			if err := dns.Cleanup(); err != nil {
-				failed = append(failed, fmt.Errorf("clean up DNS: %w", err))
-			}
-			return errors.Join(failed...)
+			return cleanup(cmd.Context(), options, cmd.OutOrStdout())
 		},
 	}
 	c.Flags().StringVar(&options.StateDir, "state-dir", "/run/fairway", "the agent's --state-dir")
 	return c
+}
+
+// cleanup removes what any mode left, and says so.
+func cleanup(ctx context.Context, options kernel.Options, out io.Writer) error {
+	var failed []error
+	for _, kind := range dataplane.Kinds() {
+		plane, err := kind.New(options)
+		if kernel.IsMissing(err) {
+			// A mode that can't run here can have left nothing.
+			fmt.Fprintf(out, "%s: nothing to remove: %v\n", kind.Name, err)
+			continue
+		}
+		if err == nil {
+			err = plane.Remove(ctx)
+		}
+		if err != nil {
+			failed = append(failed, fmt.Errorf("clean up %s mode: %w", kind.Name, err))
+			continue
+		}
+		fmt.Fprintf(out, "%s: clean\n", kind.Name)
+	}
+	if err := dns.Cleanup(); err != nil {
+		failed = append(failed, fmt.Errorf("clean up DNS: %w", err))
+	}
+	return errors.Join(failed...)
 }

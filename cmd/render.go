@@ -10,6 +10,7 @@ import (
 	"github.com/spf13/cobra"
 	corev1 "k8s.io/api/core/v1"
 
+	"github.com/fairway-net/fairway/agent"
 	"github.com/fairway-net/fairway/compile"
 	"github.com/fairway-net/fairway/dataplane"
 	"github.com/fairway-net/fairway/internal/manifest"
@@ -90,7 +91,7 @@ func (f *agentFlags) render(files []string, warnings io.Writer) (*model.Table, e
 	return compile.All(config.Compile, node, set.Services, set.Slices), nil
 }
 
-func printPlane(out io.Writer, t *model.Table, objects bool, part string, config agentConfig) error {
+func printPlane(out io.Writer, t *model.Table, objects bool, part string, config agent.Config) error {
 	kind, err := dataplane.Find(config.Mode)
 	if err != nil {
 		return err

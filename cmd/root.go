@@ -4,7 +4,6 @@ package cmd
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"os"
 	"os/signal"
@@ -29,12 +28,6 @@ func commands() []*cobra.Command {
 	}
 }
 
-// exitError carries an exit code of its own for commands that pass on another
-// program's, such as `lab exec`; it is not printed.
-type exitError struct{ code int }
-
-func (e exitError) Error() string { return fmt.Sprintf("exit status %d", e.code) }
-
 // Main runs the command named on the command line and returns the exit code:
 // 0, or 1 with one line on standard error. SIGINT and SIGTERM cancel the
 // command's context; a second one ends the process at once.
@@ -50,15 +43,9 @@ func Main() int {
 		SilenceErrors: true,
 	}
 	root.AddCommand(commands()...)
-	err := root.ExecuteContext(ctx)
-	var exit exitError
-	switch {
-	case err == nil:
-		return 0
-	case errors.As(err, &exit):
-		return exit.code
-	default:
+	if err := root.ExecuteContext(ctx); err != nil {
 		fmt.Fprintf(os.Stderr, "fairway: %v\n", err)
 		return 1
 	}
+	return 0
 }

@@ -85,12 +85,12 @@ func TestProblemsAreToldOnce(t *testing.T) {
 }
 
 func TestParseNodePortAddresses(t *testing.T) {
-	for _, good := range [][]string{nil, {"primary"}, {"192.0.2.0/24", " 2001:db8::/32"}} {
+	for _, good := range [][]string{nil, {"primary"}, {"192.0.2.0/24", " 2001:db8::/32"}, {"primary", "192.0.2.0/24"}, {"localhost", "all"}} {
 		if _, err := ParseNodePortAddresses(good); err != nil {
 			t.Errorf("%q: %v", good, err)
 		}
 	}
-	for _, bad := range [][]string{{"primary", "192.0.2.0/24"}, {"192.0.2.1"}, {"all"}, {""}} {
+	for _, bad := range [][]string{{"192.0.2.1"}, {"everywhere"}, {""}} {
 		if a, err := ParseNodePortAddresses(bad); err == nil {
 			t.Errorf("%q: read as %v", bad, a)
 		}

@@ -37,24 +37,36 @@ type Config struct {
 // NodePortAddresses selects addresses of the node. The zero value selects all.
 type NodePortAddresses struct {
 	Primary  bool           // the node's primary address of each family
-	Prefixes []netip.Prefix // addresses in these ranges
+	Prefixes []netip.Prefix // and addresses in these ranges
 }
 
+// The ranges that the words of --nodeport-addresses stand for (KEP-6032).
+var (
+	allAddresses      = []netip.Prefix{netip.MustParsePrefix("0.0.0.0/0"), netip.MustParsePrefix("::/0")}
+	loopbackAddresses = []netip.Prefix{netip.MustParsePrefix("127.0.0.0/8"), netip.MustParsePrefix("::1/128")}
+)
+
 // ParseNodePortAddresses reads the values of a --nodeport-addresses flag:
-// nothing for all addresses, "primary", or a list of CIDRs.
+// nothing for all addresses, or CIDRs and the words "primary", "localhost" and
+// "all".
 func ParseNodePortAddresses(values []string) (NodePortAddresses, error) {
 	var a NodePortAddresses
 	for _, value := range values {
 		value = strings.TrimSpace(value)
-		if value == "primary" {
-			if len(values) > 1 {
-				return NodePortAddresses{}, fmt.Errorf("node-port addresses: %q must stand alone", value)
-			}
-			return NodePortAddresses{Primary: true}, nil
+		switch value {
+		case "primary":
+			a.Primary = true
+			continue
+		case "localhost":
+			a.Prefixes = append(a.Prefixes, loopbackAddresses...)
+			continue
+		case "all":
+			a.Prefixes = append(a.Prefixes, allAddresses...)
+			continue
 		}
 		p, err := netip.ParsePrefix(value)
 		if err != nil {
-			return NodePortAddresses{}, fmt.Errorf("node-port addresses: %q is neither \"primary\" nor a CIDR such as 192.0.2.0/24", value)
+			return NodePortAddresses{}, fmt.Errorf("node-port addresses: %q is neither primary, localhost, all nor a CIDR such as 192.0.2.0/24", value)
 		}
 		a.Prefixes = append(a.Prefixes, p.Masked())
 	}
@@ -88,18 +100,14 @@ func (n Node) view() view {
 
 // nodePortAddresses are the addresses that node ports answer at, sorted.
 func (c *Compiler) nodePortAddresses() []netip.Addr {
-	from := c.node.Addresses
-	if c.config.NodePorts.Primary {
-		from = c.node.Primary
-	}
 	var list []netip.Addr
-	for _, a := range from {
+	for _, a := range slices.Concat(c.node.Addresses, c.node.Primary) {
 		a = a.Unmap().WithZone("")
 		switch {
 		case !a.IsValid() || a.IsUnspecified() || a.IsMulticast(),
 			a.Is6() && a.IsLinkLocalUnicast(), // means nothing without a zone
 			a.IsLoopback() && !c.config.LocalhostNodePorts,
-			!c.config.NodePorts.Primary && !selected(c.config.NodePorts.Prefixes, a):
+			!c.selected(a):
 		default:
 			list = append(list, a)
 		}
@@ -108,8 +116,15 @@ func (c *Compiler) nodePortAddresses() []netip.Addr {
 	return slices.Compact(list)
 }
 
-func selected(prefixes []netip.Prefix, a netip.Addr) bool {
-	return len(prefixes) == 0 || contains(prefixes, a)
+// selected reports whether node ports answer at an address of the node. A
+// primary address counts whether or not an interface has it (yet).
+func (c *Compiler) selected(a netip.Addr) bool {
+	by := c.config.NodePorts
+	if by.Primary && slices.Contains(c.node.Primary, a) {
+		return true
+	}
+	here := slices.Contains(c.node.Addresses, a)
+	return here && (contains(by.Prefixes, a) || !by.Primary && len(by.Prefixes) == 0)
 }
 
 func contains(prefixes []netip.Prefix, a netip.Addr) bool {

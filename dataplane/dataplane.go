@@ -54,3 +54,16 @@ type Counter interface {
 	// and must neither wait for that nor change anything.
 	Counters(ctx context.Context) ([]kernel.Count, error)
 }
+
+// PacketCounter is what planes offer beside Plane that count packets for
+// kube-proxy's metrics. Calls come as Counter's do.
+type PacketCounter interface {
+	Packets(ctx context.Context) (kernel.Packets, error)
+}
+
+// Initializer is what planes offer beside Plane whose Apply sets something that
+// takes more than CAP_NET_ADMIN, or a writable /proc/sys: Init sets it, so that
+// Apply finds it set.
+type Initializer interface {
+	Init(ctx context.Context) error
+}

@@ -95,7 +95,7 @@ func (p *Plane) Apply(ctx context.Context, want *model.Table, verify bool) error
 		}
 	}
 	sweep := conntrack.Plan(before, want, changes)
-	if _, err := sweep.Run(ctx); err != nil {
+	if err := sweep.RunAndTell(ctx, p.options.Swept); err != nil {
 		return fmt.Errorf("forget stale flows: %w", err)
 	}
 	p.applied = want

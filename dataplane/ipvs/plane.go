@@ -125,7 +125,7 @@ func (p *Plane) Apply(ctx context.Context, want *model.Table, verify bool) error
 		return err
 	}
 	p.reapSoon()
-	if _, err := sweep.Run(ctx); err != nil {
+	if err := sweep.RunAndTell(ctx, p.options.Swept); err != nil {
 		p.state = nil
 		return fmt.Errorf("forget stale flows: %w", err)
 	}

@@ -64,7 +64,7 @@ func (p *Plane) Apply(ctx context.Context, want *model.Table, verify bool) error
 	}
 	p.applied = want
 	sweep := conntrack.Plan(p.swept, want, want.Since(p.swept))
-	if _, err := sweep.Run(ctx); err != nil {
+	if err := sweep.RunAndTell(ctx, p.options.Swept); err != nil {
 		return fmt.Errorf("bring connections into line: %w", err)
 	}
 	p.swept = want

@@ -16,3 +16,22 @@ type Count struct {
 	// 0 unless Options.CountBytes asks for them and the plane can tell.
 	In, Out uint64
 }
+
+// Packets are what a plane has counted of all packets, whatever their frontend;
+// they begin at 0 again when the kernel's objects are made anew.
+type Packets struct {
+	// InvalidDropped were dropped because conntrack couldn't place them.
+	InvalidDropped uint64
+	// LocalhostNodePorts were packets to node ports at loopback addresses.
+	LocalhostNodePorts uint64
+	// Rules are iptables rules of the plane; nil where it has none.
+	Rules []RuleCount
+}
+
+// RuleCount says how many rules a plane has in a table of iptables.
+type RuleCount struct {
+	IPv6  bool
+	Table string // "nat", "filter", ...
+	Total int
+	Last  int // written by the last Apply
+}

@@ -1,5 +1,7 @@
 package kernel
 
+import "time"
+
 // Options are what planes are made with. Zero values are good defaults.
 type Options struct {
 	// Drift, if not nil, is called when somebody else has changed the plane's
@@ -25,4 +27,8 @@ type Options struct {
 	// node's and its pods'. "" means the root of the hierarchy, or, if this
 	// process isn't in the network namespace of the machine itself, its own one.
 	Cgroup string
+	// Swept, if not nil, is told after connections were brought into line with
+	// a table: how many entries of conntrack were deleted or given an end, and how
+	// long it took. Calls come from the goroutine that calls Apply.
+	Swept func(entries int, took time.Duration)
 }

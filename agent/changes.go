@@ -1,0 +1,170 @@
+package agent
+
+import (
+	"hash/maphash"
+	"sync"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+	corev1 "k8s.io/api/core/v1"
+	discoveryv1 "k8s.io/api/discovery/v1"
+	"k8s.io/apimachinery/pkg/types"
+)
+
+// changes keeps count of what the API changed: how much of it is not in force
+// yet, and how long what is took to get here.
+type changes struct {
+	descriptions [4]*prometheus.Desc
+
+	mu        sync.Mutex
+	began     time.Time // changes from before are not timed: they waited for this process
+	node      []string  // the IP families of the last round
+	endpoints pending
+	services  pending
+	triggered map[uint64]int64 // by slice, the newest change it told of, in ns since 1970
+	waiting   []time.Time      // when changes were made that no round has taken
+	underway  []time.Time      // and those that one is at
+}
+
+// pending is how many Services' objects of a kind changed, in all and since the
+// last round took them.
+type pending struct {
+	total    uint64
+	fresh    map[types.NamespacedName]struct{} // no round has taken them
+	underway map[types.NamespacedName]struct{} // one is at them
+}
+
+// maxWaiting bounds how many changes are timed at once: a sample is enough.
+const maxWaiting = 4096
+
+var changesSeed = maphash.MakeSeed()
+
+func newChanges() *changes {
+	describe := func(name, help string) *prometheus.Desc {
+		return prometheus.NewDesc(proxySystem+"_"+name, help, nil, nil)
+	}
+	return &changes{
+		descriptions: [4]*prometheus.Desc{
+			describe("sync_proxy_rules_endpoint_changes_pending", "Services of which changes of endpoints are not in force yet."),
+			describe("sync_proxy_rules_endpoint_changes_total", "Changes of endpoints that the API told of."),
+			describe("sync_proxy_rules_service_changes_pending", "Services of which changes are not in force yet."),
+			describe("sync_proxy_rules_service_changes_total", "Changes of Services that the API told of."),
+		},
+		began: time.Now(), node: []string{"IPv4"}, triggered: map[uint64]int64{},
+		endpoints: newPending(), services: newPending(),
+	}
+}
+
+func newPending() pending {
+	return pending{fresh: map[types.NamespacedName]struct{}{}, underway: map[types.NamespacedName]struct{}{}}
+}
+
+func (p *pending) add(name types.NamespacedName) {
+	p.total++
+	p.fresh[name] = struct{}{}
+}
+
+func (p *pending) taken() {
+	for name := range p.fresh {
+		p.underway[name] = struct{}{}
+	}
+	clear(p.fresh)
+}
+
+func (p *pending) size() int {
+	n := len(p.fresh)
+	for name := range p.underway {
+		if _, again := p.fresh[name]; !again {
+			n++
+		}
+	}
+	return n
+}
+
+func (c *changes) families() []string {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.node
+}
+
+// service notes that a Service changed or went.
+func (c *changes) service(name types.NamespacedName) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.services.add(name)
+}
+
+// slice notes that a slice changed, and when what it tells of happened
+// (annotation endpoints.kubernetes.io/last-change-trigger-time). A slice that
+// comes again with the same time tells of nothing new.
+func (c *changes) slice(s *discoveryv1.EndpointSlice) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.endpoints.add(types.NamespacedName{Namespace: s.Namespace, Name: s.Labels[discoveryv1.LabelServiceName]})
+	at, err := time.Parse(time.RFC3339Nano, s.Annotations[corev1.EndpointsLastChangeTriggerTime])
+	if err != nil {
+		return // written by somebody who doesn't say
+	}
+	id := sliceID(types.NamespacedName{Namespace: s.Namespace, Name: s.Name})
+	if at.UnixNano() <= c.triggered[id] {
+		return
+	}
+	c.triggered[id] = at.UnixNano()
+	if at.After(c.began) && len(c.waiting) < maxWaiting {
+		c.waiting = append(c.waiting, at)
+	}
+}
+
+func (c *changes) sliceGone(name types.NamespacedName) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.endpoints.add(name) // of which Service it was isn't known any more
+	delete(c.triggered, sliceID(name))
+}
+
+func sliceID(name types.NamespacedName) uint64 { return maphash.Comparable(changesSeed, name) }
+
+// taken notes that a round begins with what has been told so far.
+func (c *changes) taken() {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.endpoints.taken()
+	c.services.taken()
+	c.underway = append(c.underway, c.waiting...)
+	c.waiting = c.waiting[:0]
+}
+
+// rounded notes how a round ended, and gives how long the changes took that are
+// in force now. Clocks of other machines may be ahead: no less than nothing.
+func (c *changes) rounded(succeeded bool, families []string) (delays []time.Duration) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.node = families
+	if !succeeded {
+		return nil
+	}
+	clear(c.endpoints.underway)
+	clear(c.services.underway)
+	for _, at := range c.underway {
+		delays = append(delays, max(0, time.Since(at)))
+	}
+	c.underway = c.underway[:0]
+	return delays
+}
+
+// Describe is part of prometheus.Collector.
+func (c *changes) Describe(out chan<- *prometheus.Desc) {
+	for _, d := range c.descriptions {
+		out <- d
+	}
+}
+
+// Collect is part of prometheus.Collector.
+func (c *changes) Collect(out chan<- prometheus.Metric) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	for i, p := range []*pending{&c.endpoints, &c.services} {
+		out <- prometheus.MustNewConstMetric(c.descriptions[2*i], prometheus.GaugeValue, float64(p.size()))
+		out <- prometheus.MustNewConstMetric(c.descriptions[2*i+1], prometheus.CounterValue, float64(p.total))
+	}
+}

@@ -1,0 +1,149 @@
+package agent
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"reflect"
+
+	"github.com/fairway-net/fairway/compile"
+	"github.com/fairway-net/fairway/internal/kernel"
+	"github.com/fairway-net/fairway/internal/tuning"
+)
+
+// Update is a configuration that an agent shall go on with.
+type Update struct {
+	Config Config
+	// Err, if not nil, says why there is none: the agent tells about it and goes
+	// on as before.
+	Err error
+}
+
+// The reasons of Events about this node.
+const (
+	reasonConfigured    = "ProxyConfigurationChanged"
+	reasonNotConfigured = "ProxyConfigurationInvalid"
+	reasonModeStays     = "ProxyModeUnchanged"
+	reasonReadOnly      = "ReadOnlySysFS"
+)
+
+// follow takes in configurations until ctx is done. What it can't change in the
+// running agent ends it, with a successor for its place.
+func (a *Agent) follow(ctx context.Context) error {
+	for {
+		select {
+		case <-ctx.Done():
+			return nil
+		case update, open := <-a.config.Updates:
+			switch {
+			case !open:
+				return nil
+			case update.Err != nil:
+				a.metrics.reloads.WithLabelValues("invalid").Inc()
+				a.config.Log.Error("the new configuration is not used; the old one stays", "error", update.Err)
+				a.events.tellNode(reasonNotConfigured, update.Err.Error())
+			default:
+				a.metrics.reloads.WithLabelValues("taken").Inc()
+				a.config.Log.Info("the configuration changed")
+				a.events.tellNode(reasonConfigured, "the configuration file changed, and is in force")
+				if a.config.needsRestart(update.Config) {
+					return &successorError{update.Config}
+				}
+				a.adapt(ctx, update.Config)
+			}
+		}
+	}
+}
+
+// successorError ends an agent for another one in the same process.
+type successorError struct{ config Config }
+
+func (e *successorError) Error() string { return "the configuration changed" }
+
+// needsRestart reports whether two configurations differ in what is fixed when
+// the watches begin and the ports open.
+func (c *Config) needsRestart(next Config) bool {
+	return c.API != next.API || c.NodeName != next.NodeName || c.HealthzAddress != next.HealthzAddress ||
+		c.MetricsAddress != next.MetricsAddress || c.BindSoftly != next.BindSoftly || c.PrimaryAddress != next.PrimaryAddress
+}
+
+// adapt changes what can be changed while the agent runs: the meaning of
+// Services at once, and the mode as soon as the new plane is complete.
+func (a *Agent) adapt(ctx context.Context, next Config) {
+	a.configured.Store(&next)
+	a.tune(next)
+	a.health.setPatience(2 * next.VerifyPeriod)
+	a.state.setConfig(next.Compile)
+	a.switchPlane(ctx, next)
+}
+
+// switchPlane has another mode, or other options, take over. It goes on while
+// others are asked for, which then supersede it.
+func (a *Agent) switchPlane(ctx context.Context, next Config) {
+	if !a.planes.differs(next.Mode, a.planeOptions(next)) {
+		return
+	}
+	a.group.Go(func() error {
+		err := a.Switch(ctx, next.Mode, a.planeOptions(next))
+		if err != nil && ctx.Err() == nil && !errors.Is(err, errSuperseded) {
+			a.config.Log.Error("the mode in force stays", "wanted", next.Mode, "mode", a.Mode(), "error", err)
+			a.events.tellNode(reasonModeStays, fmt.Sprintf("mode %s stays: %v", a.Mode(), err))
+		}
+		return nil
+	})
+}
+
+// planeOptions are the plane's, with what it is to tell this agent.
+func (a *Agent) planeOptions(c Config) kernel.Options {
+	options := c.Plane
+	options.Swept = a.metrics.swept
+	return options
+}
+
+// tune sets what the node's kernel has but one of. What can't be set is told,
+// and no reason not to forward.
+func (a *Agent) tune(c Config) {
+	if c.OOMScoreAdj != nil {
+		if err := tuning.SetOOMScore(*c.OOMScoreAdj); err != nil {
+			a.config.Log.Warn("not set", "error", err)
+		}
+	}
+	if c.Conntrack == (tuning.Conntrack{}) {
+		return
+	}
+	if err := c.Conntrack.Apply(); err != nil {
+		a.config.Log.Warn("connection tracking is not set as configured", "error", err)
+		var readOnly *tuning.ReadOnlyError
+		if errors.As(err, &readOnly) {
+			a.events.tellNode(reasonReadOnly, fmt.Sprintf("connection tracking is not set as configured: %v", err))
+		}
+	}
+}
+
+// setConfig replaces what the compiler goes by.
+func (s *state) setConfig(config compile.Config) {
+	s.update(func(c *compile.Compiler) {
+		config.Served = s.config.Served
+		if !reflect.DeepEqual(config, s.config) {
+			s.config = config
+			c.SetConfig(config)
+		}
+	})
+}
+
+// differs reports whether a mode and options are not what was last asked for.
+func (s *switcher) differs(mode string, options kernel.Options) bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if mode == s.wantedMode && sameOptions(options, s.wantedOptions) {
+		return false
+	}
+	s.wantedMode, s.wantedOptions = mode, options
+	return true
+}
+
+// sameOptions compares options but for their functions.
+func sameOptions(a, b kernel.Options) bool {
+	a.Drift, b.Drift, a.Swept, b.Swept = nil, nil, nil, nil
+	return reflect.DeepEqual(a, b)
+}

@@ -1,0 +1,47 @@
+package cmd
+
+import (
+	"github.com/spf13/cobra"
+
+	"github.com/fairway-net/fairway/agent"
+	"github.com/fairway-net/fairway/config"
+)
+
+// besideFile are the flags of Fairway that kube-proxy has too and that, as with
+// it, have no effect beside a configuration file.
+var besideFile = []string{
+	"kubeconfig", "cluster-cidr", "masquerade-all", "nodeport-addresses", "healthz-bind-address", "metrics-bind-address", "sync-period",
+}
+
+// agentConfig is what the flags, and the file that they may name, say.
+func (f *agentFlags) agentConfig(cmd *cobra.Command, proxy *config.Flags, kubeconfig string) (agent.Config, error) {
+	given := cmd.Flags()
+	source := &config.Source{Flags: proxy, Kubeconfig: kubeconfig, Verbose: f.verbose, Verbosity: &f.level}
+	warnings := proxy.Warnings(given)
+	if given.Changed("node-name") {
+		source.NodeName = f.nodeName
+	}
+	if given.Changed("mode") {
+		source.Mode = f.mode
+	}
+	if proxy.File != "" {
+		for _, name := range besideFile {
+			if given.Changed(name) {
+				warnings = append(warnings, "--"+name+": has no effect beside --config")
+			}
+		}
+		// The file says, or leaves to kube-proxy's defaults, what these would.
+		f.clusterCIDRs, f.nodePortAddresses, f.masqueradeAll = nil, nil, false
+	}
+	base, err := f.config()
+	if err != nil {
+		return base, err
+	}
+	for _, w := range warnings {
+		base.Log.Warn("command line", "flag", w)
+	}
+	if proxy.WriteTo != "" {
+		return base, proxy.Write(base)
+	}
+	return source.Agent(cmd.Context(), base)
+}

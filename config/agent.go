@@ -1,0 +1,182 @@
+package config
+
+import (
+	"fmt"
+	"net/netip"
+	"runtime"
+	"slices"
+	"strings"
+	"time"
+
+	"k8s.io/client-go/rest"
+	"k8s.io/client-go/tools/clientcmd"
+
+	"github.com/fairway-net/fairway/agent"
+	"github.com/fairway-net/fairway/compile"
+	"github.com/fairway-net/fairway/internal/tuning"
+	"github.com/fairway-net/fairway/kube"
+)
+
+// Agent is what an agent is to do that c configures. What c leaves out is as
+// base says, and so is what kube-proxy's configuration has no field for.
+func Agent(c *Configuration, base agent.Config) (agent.Config, error) {
+	if err := Validate(c); err != nil {
+		return base, err
+	}
+	out := base
+	if c.Mode != "" {
+		out.Mode = string(c.Mode)
+	}
+	if name := strings.TrimSpace(c.HostnameOverride); name != "" {
+		out.NodeName = strings.ToLower(name)
+	}
+	if a, err := netip.ParseAddr(c.BindAddress); err == nil && !a.IsUnspecified() {
+		out.PrimaryAddress = a.Unmap()
+	}
+	if c.HealthzBindAddress != "" {
+		out.HealthzAddress = c.HealthzBindAddress
+	}
+	if c.MetricsBindAddress != "" {
+		out.MetricsAddress = c.MetricsBindAddress
+	}
+	out.BindSoftly = out.BindSoftly && !c.BindAddressHardFail
+	out.Profiling = out.Profiling || c.EnableProfiling
+	if c.OOMScoreAdj != nil {
+		score := int(*c.OOMScoreAdj)
+		out.OOMScoreAdj = &score
+	}
+	out.Conntrack = conntrackOf(c, base.Conntrack)
+	planeOptions(c, &out)
+	shown := *c
+	out.Shown = map[string]any{"kubeproxy.config.k8s.io": shown}
+	return out, meaning(c, &out)
+}
+
+// planeOptions takes what kube-proxy configures per mode.
+func planeOptions(c *Configuration, out *agent.Config) {
+	var period time.Duration
+	switch out.Mode {
+	case "nftables":
+		period = c.NFTables.SyncPeriod.Duration
+	case "ipvs":
+		period = c.IPVS.SyncPeriod.Duration
+	default:
+		period = c.IPTables.SyncPeriod.Duration
+	}
+	if period > 0 {
+		out.VerifyPeriod = period
+	}
+	if c.IPTables.MasqueradeBit != nil { // ipvs mode has this bit too
+		out.Plane.MasqueradeMark = 1 << *c.IPTables.MasqueradeBit
+	}
+	if out.Mode == "ipvs" && c.IPVS.Scheduler != "" {
+		out.Plane.Scheduler = c.IPVS.Scheduler
+	}
+}
+
+// meaning takes what decides where packets go.
+func meaning(c *Configuration, out *agent.Config) error {
+	switch out.Mode {
+	case "nftables":
+		out.Compile.MasqueradeAll = out.Compile.MasqueradeAll || c.NFTables.MasqueradeAll
+	case "iptables", "ipvs":
+		out.Compile.MasqueradeAll = out.Compile.MasqueradeAll || c.IPTables.MasqueradeAll
+	default:
+		out.Compile.MasqueradeAll = out.Compile.MasqueradeAll || c.NFTables.MasqueradeAll || c.IPTables.MasqueradeAll
+	}
+	if len(c.NodePortAddresses) > 0 {
+		selected, err := compile.ParseNodePortAddresses(c.NodePortAddresses)
+		if err != nil {
+			return fmt.Errorf("nodePortAddresses: %w", err)
+		}
+		out.Compile.NodePorts = selected
+	}
+	localhostNodePorts(c, out)
+	prefixes, err := cidrs(c.ClusterCIDR)
+	if err != nil {
+		return fmt.Errorf("clusterCIDR: %w", err)
+	}
+	pods := &out.Compile.Pods
+	switch c.DetectLocalMode {
+	case clusterCIDR:
+		pods.Prefixes = append(slices.Clone(pods.Prefixes), prefixes...)
+	case nodeCIDR:
+		out.Compile.PodsOfNode = true
+	case bridgeInterface:
+		pods.Interfaces = append(slices.Clone(pods.Interfaces), c.DetectLocal.BridgeInterface)
+	case interfaceNamePrefix:
+		pods.Interfaces = append(slices.Clone(pods.Interfaces), c.DetectLocal.InterfaceNamePrefix+"*")
+	}
+	return nil
+}
+
+// localhostNodePorts are served in iptables mode unless the field says no, and
+// in the others where nodePortAddresses names loopback addresses (KEP-6032),
+// but for "all": there, "all" never meant loopback.
+func localhostNodePorts(c *Configuration, out *agent.Config) {
+	if out.Mode == "iptables" && c.IPTables.LocalhostNodePorts != nil {
+		out.Compile.LocalhostNodePorts = *c.IPTables.LocalhostNodePorts
+		return
+	}
+	for _, text := range c.NodePortAddresses {
+		p, err := netip.ParsePrefix(strings.TrimSpace(text))
+		if text == "localhost" || err == nil && p.Addr().IsLoopback() {
+			out.Compile.LocalhostNodePorts = true
+		}
+	}
+}
+
+// conntrackOf is what to make of the node's connection tracking: the fields
+// that are there, over what base says.
+func conntrackOf(c *Configuration, base tuning.Conntrack) tuning.Conntrack {
+	out, k := base, &c.Conntrack
+	if k.MaxPerCore != nil {
+		out.Max = int(*k.MaxPerCore) * runtime.NumCPU()
+		if out.Max > 0 && k.Min != nil {
+			out.Max = max(out.Max, int(*k.Min))
+		}
+	}
+	if k.TCPEstablishedTimeout != nil {
+		out.TCPEstablished = k.TCPEstablishedTimeout.Duration
+	}
+	if k.TCPCloseWaitTimeout != nil {
+		out.TCPCloseWait = k.TCPCloseWaitTimeout.Duration
+	}
+	out.TCPBeLiberal = out.TCPBeLiberal || k.TCPBeLiberal
+	if d := k.UDPTimeout.Duration; d > 0 {
+		out.UDP = d
+	}
+	if d := k.UDPStreamTimeout.Duration; d > 0 {
+		out.UDPStream = d
+	}
+	return out
+}
+
+// API is how to reach the API that c names; master, if not "", in the place of
+// the kubeconfig's server.
+func API(c *Configuration, master string) (*rest.Config, error) {
+	connection := &c.ClientConnection
+	var api *rest.Config
+	var err error
+	if master == "" {
+		api, err = kube.Config(connection.Kubeconfig)
+	} else if api, err = clientcmd.BuildConfigFromFlags(master, connection.Kubeconfig); err == nil {
+		api = kube.Tune(api)
+	}
+	if err != nil {
+		return nil, fmt.Errorf("clientConnection.kubeconfig: %w", err)
+	}
+	if connection.ContentType != "" {
+		api.ContentType = connection.ContentType
+	}
+	if connection.AcceptContentTypes != "" {
+		api.AcceptContentTypes = connection.AcceptContentTypes
+	}
+	if connection.QPS != 0 {
+		api.QPS = connection.QPS
+	}
+	if connection.Burst != 0 {
+		api.Burst = int(connection.Burst)
+	}
+	return api, nil
+}

@@ -1,0 +1,117 @@
+package config
+
+import (
+	"context"
+	"log/slog"
+	"os"
+	"path/filepath"
+	"testing"
+	"time"
+
+	"github.com/fairway-net/fairway/agent"
+)
+
+// following is a Source that follows a file.
+func following(t *testing.T, file string) (agent.Config, <-chan agent.Update) {
+	t.Helper()
+	s := &Source{Flags: &Flags{File: file, Master: "http://127.0.0.1:1"}, Verbosity: new(slog.LevelVar)}
+	config, err := s.Agent(t.Context(), base())
+	if err != nil {
+		t.Fatal(err)
+	}
+	return config, config.Updates
+}
+
+func write(t *testing.T, file, content string) {
+	t.Helper()
+	if err := os.WriteFile(file, []byte(content), 0o644); err != nil {
+		t.Fatal(err)
+	}
+}
+
+func update(t *testing.T, updates <-chan agent.Update) agent.Update {
+	t.Helper()
+	select {
+	case u := <-updates:
+		return u
+	case <-time.After(30 * time.Second):
+		t.Fatal("no update in 30 s")
+		panic("unreachable")
+	}
+}
+
+func TestWatchSeesFilesWrittenAndReplaced(t *testing.T) {
+	file := filepath.Join(t.TempDir(), "config.yaml")
+	write(t, file, head+"mode: iptables\n")
+	config, updates := following(t, file)
+	if config.Mode != "iptables" {
+		t.Fatalf("mode %s", config.Mode)
+	}
+	write(t, file, head+"mode: nftables\n")
+	if u := update(t, updates); u.Err != nil || u.Config.Mode != "nftables" || u.Config.API != config.API {
+		t.Errorf("after writing: %+v", u)
+	}
+	write(t, file+".new", head+"mode: ipvs\n")
+	if err := os.Rename(file+".new", file); err != nil {
+		t.Fatal(err)
+	}
+	if u := update(t, updates); u.Err != nil || u.Config.Mode != "ipvs" {
+		t.Errorf("after replacing: %+v", u)
+	}
+	write(t, file, head+"mode: none\n")
+	if u := update(t, updates); u.Err == nil {
+		t.Errorf("a bad file: %+v", u)
+	}
+	write(t, file, head+"mode: ipvs\nclientConnection: {qps: 9}\n")
+	if u := update(t, updates); u.Err != nil || u.Config.API == config.API {
+		t.Errorf("after another connection: %+v", u)
+	}
+}
+
+// TestWatchSeesConfigMaps swaps directories as a kubelet does
+// (kubernetes/pkg/volume/util/atomic_writer.go).
+func TestWatchSeesConfigMaps(t *testing.T) {
+	dir := t.TempDir()
+	publish := func(version, content string) {
+		data := filepath.Join(dir, "..data_"+version)
+		if err := os.Mkdir(data, 0o755); err != nil {
+			t.Fatal(err)
+		}
+		write(t, filepath.Join(data, "config.conf"), content)
+		if err := os.Symlink(filepath.Base(data), filepath.Join(dir, "..data_tmp")); err != nil {
+			t.Fatal(err)
+		}
+		if err := os.Rename(filepath.Join(dir, "..data_tmp"), filepath.Join(dir, "..data")); err != nil {
+			t.Fatal(err)
+		}
+	}
+	publish("1", head+"mode: iptables\n")
+	file := filepath.Join(dir, "config.conf")
+	if err := os.Symlink("..data/config.conf", file); err != nil {
+		t.Fatal(err)
+	}
+	_, updates := following(t, file)
+	for _, mode := range []string{"nftables", "ipvs", "iptables"} {
+		publish(mode, head+"mode: "+mode+"\n")
+		if u := update(t, updates); u.Err != nil || u.Config.Mode != mode {
+			t.Errorf("want %s, got %+v", mode, u)
+		}
+	}
+}
+
+func TestWatchEndsWithItsContext(t *testing.T) {
+	ctx, cancel := context.WithCancel(t.Context())
+	ended := make(chan error, 1)
+	go func() {
+		ended <- Watch(ctx, filepath.Join(t.TempDir(), "none"), nil, slog.New(slog.DiscardHandler), func([]byte) {})
+	}()
+	cancel()
+	select {
+	case err := <-ended:
+		if err != nil {
+			t.Error(err)
+		}
+	case <-time.After(30 * time.Second):
+		t.Error("still watching")
+	}
+}

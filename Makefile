@@ -40,7 +40,7 @@ generate: ## regenerate everything that is generated
 	$(GO) generate ./...
 
 generated: generate ## fail if what is checked in is stale
-	git diff --exit-code -- '*generated*' '*_bpfel.go' '*_bpfeb.go'
+	git diff --exit-code -- '*generated*' '*_bpfel*'
 
 clean:
 	rm -rf fairway bin

@@ -73,9 +73,10 @@ func openStore(dir string, specs ...*ebpf.CollectionSpec) (*store, error) {
 			if s.maps[name] != nil || strings.HasPrefix(name, ".") {
 				continue
 			}
-			m = m.Copy()
-			m.Pinning = ebpf.PinByName
-			opened, err := ebpf.NewMapWithOptions(m, ebpf.MapOptions{PinPath: pins})
+			if name == scratch {
+				continue
+			}
+			opened, err := openPinned(m, pins)
 			if err != nil {
 				return nil, errors.Join(fmt.Errorf("open map %s: %w", name, err), s.close())
 			}
@@ -86,6 +87,26 @@ func openStore(dir string, specs ...*ebpf.CollectionSpec) (*store, error) {
 		return nil, errors.Join(err, s.close())
 	}
 	return s, nil
+}
+
+// scratch is a map that holds nothing from one packet to the next: each load of
+// the programs has its own.
+const scratch = "works"
+
+// openPinned opens a pinned map or makes it. One that doesn't fit, because
+// another version made it, is made anew; programs of that version go on with
+// theirs until they are replaced.
+func openPinned(spec *ebpf.MapSpec, dir string) (*ebpf.Map, error) {
+	spec = spec.Copy()
+	spec.Pinning = ebpf.PinByName
+	m, err := ebpf.NewMapWithOptions(spec, ebpf.MapOptions{PinPath: dir})
+	if !errors.Is(err, ebpf.ErrMapIncompatible) {
+		return m, err
+	}
+	if err := os.Remove(filepath.Join(dir, spec.Name)); err != nil {
+		return nil, err
+	}
+	return ebpf.NewMapWithOptions(spec, ebpf.MapOptions{PinPath: dir})
 }
 
 func (s *store) openTables(specs map[string]*ebpf.MapSpec) error {

@@ -50,6 +50,13 @@ static __always_inline int reject(struct decision *d, enum action a, enum reason
 	return a;
 }
 
+static __always_inline void count_connection(__u32 id)
+{
+	struct counters *c = counters_of(id);
+	if (c)
+		c->connections++;
+}
+
 // decide says what happens to the first packet of a connection, and chooses a
 // backend if it is forwarded. d must be all zero. The caller reports with
 // opened that the connection has come to be.
@@ -76,14 +83,8 @@ static __always_inline int decide(const struct tuple *t, __u32 origin, struct de
 		return reject(d, p->flags & DROP ? DISCARD : REFUSE, NO_BACKEND);
 	d->masquerade = r->flags & MASQUERADE || same_address(&d->to.addr, &t->src);
 	d->reason = HAS_BACKEND;
+	count_connection(d->front_id);
 	return d->action = FORWARD;
-}
-
-static __always_inline void count_connection(__u32 id)
-{
-	struct counters *c = counters_of(id);
-	if (c)
-		c->connections++;
 }
 
 // opened counts a new connection, for the pool and its backend; released says

@@ -90,6 +90,7 @@ static __always_inline int pick(struct bpf_sock_addr *ctx, const struct tuple *t
 	f = find(&frontends, &d->front);
 	if (!f || f->flags & RESTRICTED)
 		return 0;
+	d->front_id = f->id;
 	r = origin == FROM_NODE ? &f->routes[FROM_NODE] : &f->routes[FROM_POD];
 	if (r->flags & MASQUERADE && origin != FROM_NODE)
 		return 0; // the node's own connections have an address of the node anyway
@@ -123,6 +124,7 @@ static __always_inline int connected(struct bpf_sock_addr *ctx, const struct tup
 	if (bpf_map_update_elem(&sockets, &cookie, &s, BPF_ANY))
 		return 0; // full: the packet path does it
 	opened(d.pool, d.to.id);
+	count_connection(d.front_id);
 	*to = s.to;
 	return 1;
 }
@@ -149,6 +151,7 @@ static __always_inline int sends(struct bpf_sock_addr *ctx, const struct tuple *
 	if (bpf_map_update_elem(&answers, &answer, &k.front, BPF_ANY))
 		return 0;
 	bpf_map_update_elem(&flows, &k, &f, BPF_ANY);
+	count_connection(d.front_id);
 	count_connection(d.pool);
 	count_connection(d.to.id);
 	*to = f.to;

@@ -155,17 +155,12 @@ struct client {
 #define CHUNK 1024
 #define CHUNKS 4096
 
-// Counters have a pool's, backend's or frontend's id. Frontends count what they
-// don't forward, by reason; the others what they forward.
+// Counters have a pool's, backend's or frontend's id. Packets and bytes are those
+// of the packet path, both ways; frontends don't count them.
 struct counters {
-	union {
-		struct {
-			__u64 connections, packets, bytes;
-		};
-		struct {
-			__u64 not_allowed, no_backend, unused;
-		};
-	};
+	__u64 connections, packets, bytes;
+	__u64 not_allowed; // of frontends: packets from sources that aren't let in
+	__u64 no_backend;  // of frontends: packets for which there was no backend
 };
 
 struct state {

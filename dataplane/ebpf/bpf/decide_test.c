@@ -1,0 +1,50 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// Lets tests ask decide (BPF_PROG_TEST_RUN): the packet is the question, and
+// the answer is written over it.
+
+#include "decide.h"
+
+struct question {
+	struct tuple t;
+	__u32 origin;
+};
+
+struct reply {
+	__u32 action, reason, masquerade, pool, backend;
+	struct endpoint to;
+};
+
+SEC("tc")
+int ask(struct __sk_buff *skb)
+{
+	struct question q;
+	struct reply r = {};
+	struct decision d = {};
+
+	if (bpf_skb_load_bytes(skb, 0, &q, sizeof(q)))
+		return -1;
+	r.action = decide(&q.t, q.origin, &d);
+	r.reason = d.reason;
+	r.masquerade = d.masquerade;
+	r.pool = d.pool;
+	if (d.action == FORWARD) {
+		opened(d.pool, d.to.id);
+		r.backend = d.to.id;
+		r.to = endpoint_of(&d.to);
+	}
+	return bpf_skb_store_bytes(skb, 0, &r, sizeof(r), 0) ? -1 : 0;
+}
+
+SEC("tc")
+int done(struct __sk_buff *skb)
+{
+	__u32 backend;
+
+	if (bpf_skb_load_bytes(skb, 0, &backend, sizeof(backend)))
+		return -1;
+	released(backend);
+	return 0;
+}
+
+char _license[] SEC("license") = "Apache-2.0";

@@ -104,6 +104,7 @@ func (p *packetPath) describe(l netlink.Link) error {
 	if p.settings.Pods.Matches(netip.Addr{}, l.Attrs().Name) {
 		entry.Flags = linkOfPods
 	}
+	copy(entry.Mac[:], l.Attrs().HardwareAddr)
 	list, err := p.netlink.AddrList(l, netlink.FAMILY_ALL)
 	if err != nil {
 		return fmt.Errorf("list addresses: %w", err)

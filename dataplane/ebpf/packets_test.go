@@ -225,6 +225,8 @@ func TestPackets(t *testing.T) {
 			for _, network := range []string{"tcp", "udp"} {
 				s.expect(t, "b", network, to, backend, "b")
 				s.expect(t, "client", network, nodePort, backend, "node")
+				s.expect(t, "node", network, to, backend, "node")
+				s.expectRefused(t, "node", network, netip.AddrPortFrom(vip, 81))
 				s.expect(t, "client", network, to, backend, "node")
 				s.expect(t, "b", network, nodePort, backend, "node")
 				s.expectRefused(t, "client", network, netip.AddrPortFrom(vip, 81))

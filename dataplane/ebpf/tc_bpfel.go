@@ -20,9 +20,10 @@ type tcConn struct {
 	Seen    uint32
 	Pool    uint32
 	Backend uint32
+	Ifindex uint32
 	Flags   uint8
 	Steps   uint8
-	Pad     uint16
+	Pad     [3]uint16
 }
 
 type tcLink struct {
@@ -33,6 +34,8 @@ type tcLink struct {
 		_    structs.HostLayout
 		Word [4]uint32
 	}
+	Mac [6]uint8
+	Pad [2]uint8
 }
 
 type tcOrphan struct {

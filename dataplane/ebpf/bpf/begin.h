@@ -58,7 +58,7 @@ static __always_inline int place(struct work *w, enum hook hook)
 
 // connect makes the entries of a connection that came in, or that is one of the
 // node's own sockets', whose packets are translated as they leave.
-static __always_inline int connect(struct work *w, __u32 own)
+static __always_inline int connect(struct __sk_buff *skb, struct work *w, __u32 own)
 {
 	__u8 flags = COUNTED | (own ? OWN : 0);
 
@@ -69,6 +69,7 @@ static __always_inline int connect(struct work *w, __u32 own)
 	w->c = new_conn(&w->d);
 	w->c.to = reversed(&w->p.t);
 	w->c.flags = flags | ANSWER;
+	w->c.ifindex = own ? skb->ifindex : 0;
 	if (place(w, own ? AT_INGRESS : AT_EGRESS))
 		return -1;
 	w->c.to = w->to;
@@ -121,7 +122,7 @@ __noinline int decide_first(struct __sk_buff *skb, __u32 own)
 	default:
 		return refuse(skb, back);
 	}
-	if (connect(w, own))
+	if (connect(skb, w, own))
 		return fail(TABLE_FULL);
 	opened(w->d.pool, w->d.to.id);
 	return TC_ACT_PIPE;

@@ -18,6 +18,8 @@ struct link {
 	__u32 flags;
 	__be32 ip4; // the node's addresses for packets that leave through it
 	struct address ip6;
+	__u8 mac[6];
+	__u8 pad[2];
 };
 
 struct {

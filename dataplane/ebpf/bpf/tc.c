@@ -59,9 +59,25 @@ __noinline int elsewhere(struct __sk_buff *skb)
 	return bpf_redirect_neigh(f.ifindex, NULL, 0, 0);
 }
 
+// home has an answer to one of the node's sockets arrive where it would have if
+// the frontend had answered itself: elsewhere its source would look forged to
+// the kernel (rp_filter in ip-sysctl.rst).
+__noinline int home(struct __sk_buff *skb, __u32 ifindex)
+{
+	struct work *w = work();
+	struct link *l = bpf_map_lookup_elem(&links, &ifindex);
+
+	if (!w || !l || !w->p.l3 || ifindex == skb->ifindex)
+		return TC_ACT_UNSPEC;
+	if (bpf_skb_store_bytes(skb, 0, l->mac, sizeof(l->mac), 0))
+		return fail(NOT_WRITTEN);
+	return bpf_redirect(ifindex, BPF_F_INGRESS);
+}
+
 // follow does to a packet what its entry says.
 static __always_inline int follow(struct __sk_buff *skb, struct work *w, struct conn *c)
 {
+	__u32 ifindex = c->ifindex;
 	__u8 flags = c->flags;
 
 	if (w->p.t.proto == IPPROTO_TCP && (flags & (COUNTED | ANSWER)) == COUNTED && orphaned(&w->p.t, c))
@@ -72,8 +88,8 @@ static __always_inline int follow(struct __sk_buff *skb, struct work *w, struct 
 	w->to = c->to;
 	if (rewrite(skb))
 		return fail(NOT_WRITTEN);
-	if ((flags & (OWN | ANSWER)) == OWN)
-		return elsewhere(skb);
+	if (flags & OWN)
+		return flags & ANSWER ? home(skb, ifindex) : elsewhere(skb);
 	return TC_ACT_UNSPEC;
 }
 

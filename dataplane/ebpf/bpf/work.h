@@ -50,9 +50,10 @@ struct conn {
 	__u64 id;
 	__u32 seen; // CLOCK_MONOTONIC, s
 	__u32 pool, backend;
+	__u32 ifindex; // OWN: where the client's packets would leave if they weren't translated
 	__u8 flags;
 	__u8 steps; // of all packets: enum step
-	__u16 pad;
+	__u16 pad[3];
 };
 
 // union ip_header has room for either.

@@ -18,8 +18,11 @@ type connTable struct {
 	release    *ebpf.Program
 }
 
-// Of bpf/work.h: enum conn_flags and enum step.
+// Of bpf/work.h: enum hook, enum conn_flags and enum step.
 const (
+	atIngress = 1
+	atEgress  = 2
+
 	connAnswer  = 1
 	connUnnamed = 2
 	connOwn     = 4

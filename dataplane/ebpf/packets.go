@@ -67,7 +67,7 @@ func newPacketPath(drift func()) (*packetPath, error) {
 			return nil, fmt.Errorf("set %s: %w", name, err)
 		}
 	}
-	h, err := netlink.NewHandle(unix.NETLINK_ROUTE)
+	h, err := netlink.NewHandle(unix.NETLINK_ROUTE, unix.NETLINK_NETFILTER)
 	if err != nil {
 		return nil, fmt.Errorf("open netlink: %w", err)
 	}
@@ -92,7 +92,7 @@ func (p *packetPath) attach(s *store, want *model.Table) error {
 			return err
 		}
 	}
-	if err := p.syncAll(); err != nil {
+	if err := p.enter(want); err != nil {
 		return err
 	}
 	if p.stop == nil {
@@ -104,6 +104,29 @@ func (p *packetPath) attach(s *store, want *model.Table) error {
 			return err
 		}
 		p.done.Go(func() { p.collect(ctx) })
+	}
+	return nil
+}
+
+// enter attaches the programs wherever they aren't yet. If they are nowhere, the
+// connections of the plane before come first.
+func (p *packetPath) enter(want *model.Table) error {
+	running, err := p.objectsAt(p.attacher)
+	if err != nil {
+		return err
+	}
+	if len(running) > 0 {
+		return p.syncAll()
+	}
+	taken, err := p.takeOver(want)
+	if err != nil {
+		return fmt.Errorf("take connections over: %w", err)
+	}
+	if err := p.syncAll(); err != nil {
+		return err
+	}
+	if err := p.forgetTaken(taken); err != nil {
+		return fmt.Errorf("take connections over: %w", err)
 	}
 	return nil
 }
@@ -191,9 +214,13 @@ func (p *packetPath) close() error {
 	return err
 }
 
-// remove takes the programs off all interfaces. Pins are the caller's to remove.
+// remove takes the programs off all interfaces, when netfilter has their
+// connections. Pins are the caller's to remove.
 func (p *packetPath) remove(dir string) error {
 	if err := p.close(); err != nil {
+		return err
+	}
+	if err := p.leave(dir); err != nil {
 		return err
 	}
 	live, err := p.netlink.LinkList()
@@ -207,15 +234,31 @@ func (p *packetPath) remove(dir string) error {
 	return a.remove(live)
 }
 
+// leave hands the pinned connections over.
+func (p *packetPath) leave(dir string) error {
+	m, err := ebpf.LoadPinnedMap(filepath.Join(dir, layout, tcMapConns1), nil)
+	if errors.Is(err, os.ErrNotExist) {
+		return nil
+	}
+	if err != nil {
+		return fmt.Errorf("open connections: %w", err)
+	}
+	return errors.Join(p.handOver(&connTable{m: m}), m.Close())
+}
+
 // objects lists the programs that run, as packetObjects those that should.
 func (p *packetPath) objects(dir string) ([]kernel.Object, error) {
-	live, err := p.netlink.LinkList()
-	if err != nil {
-		return nil, fmt.Errorf("list interfaces: %w", err)
-	}
 	a, err := p.newAttacher(dir)
 	if err != nil {
 		return nil, err
+	}
+	return p.objectsAt(a)
+}
+
+func (p *packetPath) objectsAt(a attacher) ([]kernel.Object, error) {
+	live, err := p.netlink.LinkList()
+	if err != nil {
+		return nil, fmt.Errorf("list interfaces: %w", err)
 	}
 	var without []string
 	some := false

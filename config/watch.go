@@ -36,7 +36,7 @@ func Watch(ctx context.Context, path string, last []byte, log *slog.Logger, chan
 	}
 	ticker := time.NewTicker(lookAgain)
 	defer ticker.Stop()
-	settled := time.After(0) // it may have changed before the watch began
+	settled := time.After(settle) // it may have changed before the watch began
 	for {
 		select {
 		case <-ctx.Done():

@@ -30,6 +30,8 @@ type metrics struct {
 	failures         prometheus.Counter
 	reloads          *prometheus.CounterVec
 	frontends, pools prometheus.Gauge
+
+	trusting bool // the plane goes by memory: the last round succeeded
 }
 
 const proxySystem = "kubeproxy"
@@ -133,13 +135,16 @@ func (m *metrics) changed() {
 func (m *metrics) rounded(r round, mode string) {
 	families := familiesOf(r.Table)
 	delays := m.changes.rounded(r.Err == nil, families)
+	full := r.Verified || !m.trusting
+	m.trusting = r.Err == nil
 	for _, family := range families {
+		m.begin(family)
 		m.sync.WithLabelValues(family).Observe(r.Took.Seconds())
 		if r.Err != nil {
-			m.failed(mode, family, r.Verified)
+			m.failed(mode, family, full)
 			continue
 		}
-		if r.Verified {
+		if full {
 			m.full.WithLabelValues(family).Observe(r.Took.Seconds())
 		} else {
 			m.partial.WithLabelValues(family).Observe(r.Took.Seconds())
@@ -157,6 +162,17 @@ func (m *metrics) rounded(r round, mode string) {
 	m.pools.Set(float64(r.Table.NumPools()))
 }
 
+// begin has a family's counters there from the first round on.
+func (m *metrics) begin(family string) {
+	for _, c := range []*prometheus.CounterVec{m.restoreFailures, m.partialFailures, m.nftablesFailures, m.cleanupFailures, m.forgotten} {
+		c.WithLabelValues(family)
+	}
+	m.sweeps.WithLabelValues(family)
+	m.full.WithLabelValues(family)
+	m.partial.WithLabelValues(family)
+	m.programming.WithLabelValues(family)
+}
+
 // unchanged takes in that what the API changed changes nothing in the table in
 // force.
 func (m *metrics) unchanged(t *model.Table) {
@@ -168,14 +184,14 @@ func (m *metrics) unchanged(t *model.Table) {
 	}
 }
 
-func (m *metrics) failed(mode, family string, verified bool) {
+func (m *metrics) failed(mode, family string, full bool) {
 	switch {
-	case mode == "nftables" && verified:
+	case mode == "nftables" && full:
 		m.cleanupFailures.WithLabelValues(family).Inc()
 		m.nftablesFailures.WithLabelValues(family).Inc()
 	case mode == "nftables":
 		m.nftablesFailures.WithLabelValues(family).Inc()
-	case mode == "iptables" && !verified:
+	case mode == "iptables" && !full:
 		m.partialFailures.WithLabelValues(family).Inc()
 	case mode == "iptables", mode == "ipvs":
 		m.restoreFailures.WithLabelValues(family).Inc()

@@ -1,0 +1,231 @@
+package agent
+
+import (
+	"errors"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"k8s.io/client-go/rest"
+
+	"github.com/fairway-net/fairway/compile"
+)
+
+func TestNodeComesGoesAndComesAgain(t *testing.T) {
+	r := newRig(t)
+	r.service("web", 1, "")
+	r.start()
+	r.eventually("forwarding without a Node", func() bool { return r.serves("10.96.0.1", 80) })
+	r.eventually("well without a Node", status("/healthz", 200))
+	r.node(firstAddress, "")
+	r.eventually("node port at the Node's address", func() bool { return r.serves(firstAddress, 30001) })
+	r.node(secondAddress, "")
+	r.eventually("node port at the Node's next address", func() bool { return r.serves(secondAddress, 30001) && !r.serves(firstAddress, 30001) })
+
+	r.do("delete nodes /here")
+	r.eventually("not for load balancers without the Node", status("/healthz", 503))
+	if got, _ := get(healthAddress, "/livez"); got != 200 {
+		t.Errorf("/livez %d while the Node is gone", got)
+	}
+	if !r.serves("10.96.0.1", 80) || !r.serves(secondAddress, 30001) {
+		t.Error("forwarding ended with the Node")
+	}
+	r.node(firstAddress, "")
+	r.eventually("for load balancers with the Node made again", status("/healthz", 200))
+	r.eventually("node port at the new Node's address", func() bool { return r.serves(firstAddress, 30001) })
+	r.node(firstAddress, `},"spec":{"taints":[{"key":"ToBeDeletedByClusterAutoscaler","effect":"NoSchedule"}]`)
+	r.eventually("not for load balancers when about to go", status("/healthz", 503))
+	if got, _ := get(healthAddress, "/livez"); got != 200 {
+		t.Errorf("/livez %d while the Node is about to go", got)
+	}
+}
+
+// TestAPIAway: what is in force stays, however long, and what changed meanwhile
+// is caught up with.
+func TestAPIAway(t *testing.T) {
+	r := newRig(t)
+	r.service("web", 1, "")
+	r.service("old", 2, "")
+	r.start()
+	r.eventually("in force", func() bool { return r.serves("10.96.0.1", 80) && r.serves("10.96.0.2", 80) })
+	r.do("away on")
+	for _, how := range []string{"end", "expire"} { // watches end, and can't be continued
+		r.do("%s", how)
+	}
+	if err := errors.Join(r.api.Delete("services", "default", "old"), r.api.Delete("endpointslices", "default", "old-1")); err != nil {
+		t.Fatal(err)
+	}
+	r.service("new", 3, "")
+	for range 20 {
+		if !r.serves("10.96.0.1", 80) || !r.serves("10.96.0.2", 80) {
+			t.Fatal("forwarding ended with the API")
+		}
+		if got, _ := get(healthAddress, "/healthz"); got != 200 {
+			t.Fatalf("/healthz %d without the API", got)
+		}
+		time.Sleep(10 * time.Millisecond)
+	}
+	r.do("away off")
+	r.eventually("caught up", func() bool {
+		return r.serves("10.96.0.3", 80) && !r.serves("10.96.0.2", 80) && r.serves("10.96.0.1", 80)
+	})
+}
+
+// TestRestart: what an agent that was killed left in the kernel stays as it is
+// until the next one knows everything; then what is stale goes.
+func TestRestart(t *testing.T) {
+	r := newRig(t)
+	r.service("web", 1, "")
+	r.service("old", 2, "")
+	r.start()
+	r.eventually("in force", func() bool { return r.serves("10.96.0.1", 80) && r.serves("10.96.0.2", 80) })
+	r.stop()
+	left := r.table("nftables")
+	if err := errors.Join(r.api.Delete("services", "default", "old"), r.api.Delete("endpointslices", "default", "old-1")); err != nil {
+		t.Fatal(err)
+	}
+	r.do("away on")
+	r.start()
+	r.eventually("up, not yet well", status("/livez", 503))
+	if r.table("nftables") != left {
+		t.Error("the kernel was changed before anything was known")
+	}
+	r.do("away off")
+	r.eventually("stale Service gone", func() bool { return r.serves("10.96.0.1", 80) && !r.serves("10.96.0.2", 80) })
+	if slices.Contains(r.history(), "remove nftables") {
+		t.Errorf("everything was removed in between: %v", r.history())
+	}
+}
+
+func TestReload(t *testing.T) {
+	r := newRig(t)
+	r.service("web", 1, "")
+	r.node(firstAddress, "")
+	r.config.Profiling = true
+	r.start()
+	r.eventually("in force", func() bool { return r.serves(firstAddress, 30001) })
+	if code, _ := get(metricsAddress, "/debug/pprof/cmdline"); code != 200 {
+		t.Errorf("pprof answers %d where it is configured", code)
+	}
+
+	next := r.config
+	next.Compile.NodePorts, next.Profiling = compile.NodePortAddresses{}, false
+	next.Shown = map[string]any{"kubeproxy.config.k8s.io": map[string]string{"mode": "nftables"}}
+	r.updates <- Update{Config: next}
+	r.eventually("node ports at all addresses", func() bool { return r.serves(secondAddress, 30001) })
+	if code, _ := get(metricsAddress, "/debug/pprof/cmdline"); code != 404 {
+		t.Errorf("pprof answers %d where it isn't configured", code)
+	}
+	if _, text := get(metricsAddress, "/configz"); text != `{"kubeproxy.config.k8s.io":{"mode":"nftables"}}` {
+		t.Errorf("/configz: %s", text)
+	}
+
+	r.updates <- Update{Err: errors.New("mode: none must be one of")}
+	r.eventually("the bad file is counted", metric(`fairway_config_reloads_total{result="invalid"} 1`))
+	r.eventually("the Node's Events tell", func() bool { return slices.Contains(r.nodeEvents(), reasonNotConfigured) })
+
+	next.Mode = "ipvs"
+	r.updates <- Update{Config: next}
+	r.eventually("ipvs alone", r.only("ipvs"))
+	if _, mode := get(metricsAddress, "/proxyMode"); mode != "ipvs" {
+		t.Errorf("/proxyMode: %s", mode)
+	}
+	history := r.history()
+	if complete, gone := slices.Index(history, "apply ipvs"), slices.Index(history, "remove nftables"); complete < 0 || gone < complete {
+		t.Errorf("the old plane went before the new one was complete: %v", history)
+	}
+
+	r.mu.Lock()
+	r.unable["iptables"] = errors.New("no iptables here")
+	r.mu.Unlock()
+	next.Mode = "iptables"
+	r.updates <- Update{Config: next}
+	r.eventually("the Node's Events tell that the mode stays", func() bool { return slices.Contains(r.nodeEvents(), reasonModeStays) })
+	if !r.only("ipvs")() {
+		t.Errorf("planes after a mode that can't be: %v", r.there())
+	}
+}
+
+// TestReloadOfWhatIsFixed: another node name and API need new watches, in the
+// same process and without a moment in which nothing is forwarded.
+func TestReloadOfWhatIsFixed(t *testing.T) {
+	r := newRig(t)
+	r.service("web", 1, "")
+	r.node(firstAddress, "")
+	r.start()
+	r.eventually("in force", func() bool { return r.serves(firstAddress, 30001) })
+	next := r.config
+	next.NodeName, next.API = "there", rest.CopyConfig(r.config.API)
+	r.config.NodeName = "there"
+	r.node(secondAddress, "")
+	before := len(r.history())
+	r.updates <- Update{Config: next}
+	r.eventually("the other Node's address", func() bool { return r.serves(secondAddress, 30001) && !r.serves(firstAddress, 30001) })
+	r.eventually("well again", status("/healthz", 200))
+	for _, what := range r.history()[before:] {
+		if what != "apply nftables" {
+			t.Errorf("also: %s", what)
+		}
+	}
+	r.eventually("counters go on", metric(`fairway_config_reloads_total{result="taken"} 1`))
+}
+
+// proxyMetrics are the metrics of kube-proxy 1.37 on Linux
+// (pkg/proxy/metrics), and the libraries' that its dashboards show.
+var proxyMetrics = strings.Fields(`
+kubeproxy_sync_proxy_rules_duration_seconds kubeproxy_sync_full_proxy_rules_duration_seconds
+kubeproxy_sync_partial_proxy_rules_duration_seconds kubeproxy_sync_proxy_rules_last_timestamp_seconds
+kubeproxy_sync_proxy_rules_last_queued_timestamp_seconds kubeproxy_network_programming_duration_seconds
+kubeproxy_sync_proxy_rules_endpoint_changes_pending kubeproxy_sync_proxy_rules_endpoint_changes_total
+kubeproxy_sync_proxy_rules_service_changes_pending kubeproxy_sync_proxy_rules_service_changes_total
+kubeproxy_sync_proxy_rules_iptables_restore_failures_total kubeproxy_sync_proxy_rules_iptables_partial_restore_failures_total
+kubeproxy_sync_proxy_rules_nftables_sync_failures_total kubeproxy_sync_proxy_rules_nftables_cleanup_failures_total
+kubeproxy_sync_proxy_rules_no_local_endpoints_total kubeproxy_proxy_healthz_total kubeproxy_proxy_livez_total
+kubeproxy_conntrack_reconciler_sync_duration_seconds kubeproxy_conntrack_reconciler_deleted_entries_total
+rest_client_requests_total rest_client_request_duration_seconds process_cpu_seconds_total process_resident_memory_bytes go_goroutines`)
+
+func TestMetricsAreKubeProxys(t *testing.T) {
+	r := newRig(t)
+	r.node(firstAddress, "")
+	r.service("web", 1, `,"internalTrafficPolicy":"Local","externalTrafficPolicy":"Local"`)
+	r.config.Mode = "iptables"
+	r.start()
+	r.eventually("in force", func() bool { return r.table("iptables") != nil })
+	r.eventually("well", status("/healthz", 200))
+	r.eventually("alive", status("/livez", 200))
+	r.slice("web", 2, time.Now())
+	r.eventually("a timed change", metric(`kubeproxy_network_programming_duration_seconds_count{ip_family="IPv4"} 1`))
+	for _, line := range []string{
+		`kubeproxy_sync_proxy_rules_no_local_endpoints_total{ip_family="IPv4",traffic_policy="external"} 1`,
+		`kubeproxy_sync_proxy_rules_no_local_endpoints_total{ip_family="IPv4",traffic_policy="internal"} 1`,
+		`kubeproxy_sync_proxy_rules_endpoint_changes_total 2`, `kubeproxy_sync_proxy_rules_endpoint_changes_pending 0`,
+		`kubeproxy_sync_proxy_rules_service_changes_total 1`, `kubeproxy_proxy_livez_total{code="200"} 1`,
+	} {
+		r.eventually(line, metric(line))
+	}
+	// A slice that changes nothing here is timed and isn't pending either.
+	r.slice("web", 2, time.Now())
+	r.eventually("a change without a round", metric(`kubeproxy_network_programming_duration_seconds_count{ip_family="IPv4"} 2`))
+	r.eventually("nothing pending", metric(`kubeproxy_sync_proxy_rules_endpoint_changes_pending 0`))
+
+	r.mu.Lock()
+	r.applied["iptables"] = []error{errInjected}
+	r.mu.Unlock()
+	r.slice("web", 3, time.Now())
+	r.eventually("a failure of changes alone", metric(`kubeproxy_sync_proxy_rules_iptables_partial_restore_failures_total{ip_family="IPv4"} 1`))
+
+	_, text := get(metricsAddress, "/metrics")
+	var missing []string
+	for _, name := range proxyMetrics {
+		if !strings.Contains(text, "# TYPE "+name+" ") {
+			missing = append(missing, name)
+		}
+	}
+	if missing != nil {
+		t.Errorf("missing: %v", missing)
+	}
+	if strings.Contains(text, "etcd_") || strings.Contains(text, "apiserver_") {
+		t.Error("the API server's metrics are among the agent's")
+	}
+}

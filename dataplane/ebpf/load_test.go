@@ -5,24 +5,42 @@ import (
 
 	"github.com/cilium/ebpf"
 	"github.com/cilium/ebpf/rlimit"
+
+	"github.com/fairway-net/fairway/internal/vm"
 )
 
+// TestLoad: the verifiers of this kernel and of Debian's take all programs.
 func TestLoad(t *testing.T) {
-	if err := rlimit.RemoveMemlock(); err != nil {
-		t.Fatal(err)
+	vm.Also(t, func(t *testing.T) {
+		if err := rlimit.RemoveMemlock(); err != nil {
+			t.Fatal(err)
+		}
+		for name, load := range map[string]func() (*ebpf.CollectionSpec, error){"sock": loadSock, "tc": loadTc} {
+			spec, err := load()
+			if err != nil {
+				t.Fatal(err)
+			}
+			c, err := ebpf.NewCollection(spec)
+			if err != nil {
+				t.Fatalf("%s: %+v", name, err)
+			}
+			logSteps(t, c)
+			c.Close()
+		}
+	})
+}
+
+// logSteps says how much work the verifier had, as far as the kernel tells: it
+// gives up at a million instructions.
+func logSteps(t *testing.T, c *ebpf.Collection) {
+	t.Helper()
+	for name, p := range c.Programs {
+		info, err := p.Info()
+		if err != nil {
+			t.Fatal(err)
+		}
+		if steps, ok := info.VerifiedInstructions(); ok {
+			t.Logf("%s: %d instructions verified", name, steps)
+		}
 	}
-	spec, err := loadSock()
-	if err != nil {
-		t.Fatal(err)
-	}
-	c, err := ebpf.NewCollection(spec)
-	if err != nil {
-		t.Fatalf("%+v", err)
-	}
-	for n, p := range c.Programs {
-		i, _ := p.Info()
-		v, _ := i.VerifiedInstructions()
-		t.Log(n, v)
-	}
-	c.Close()
 }

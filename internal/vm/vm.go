@@ -58,6 +58,19 @@ func With(t *testing.T, test func(t *testing.T), features ...string) {
 	}
 }
 
+// Also runs a test here and in the machine, whose kernel is another one.
+func Also(t *testing.T, test func(t *testing.T)) {
+	t.Helper()
+	test(t)
+	switch {
+	case Inside():
+	case os.Getenv(SkipEnv) == "1":
+		t.Skipf("NOT TESTED on another kernel: %s=1 forbids the virtual machine", SkipEnv)
+	default:
+		again(t, nil)
+	}
+}
+
 func lacks(features []string) ([]string, error) {
 	var lacking []string
 	for _, f := range features {

@@ -31,6 +31,9 @@ func (s *Stage) connect(p Probe, wait time.Duration) (net.Conn, error) {
 			return nil, err
 		}
 	}
+	if err := bindPort(fd, family, p.FromPort); err != nil {
+		return nil, err
+	}
 	if err := unix.Connect(fd, to); err != nil && err != unix.EINPROGRESS {
 		return nil, os.NewSyscallError("connect", err)
 	}
@@ -38,6 +41,21 @@ func (s *Stage) connect(p Probe, wait time.Duration) (net.Conn, error) {
 		return nil, err
 	}
 	return net.FileConn(f)
+}
+
+// bindPort gives a socket a port, which others of other destinations may have too.
+func bindPort(fd, family int, port uint16) error {
+	if port == 0 {
+		return nil
+	}
+	if err := unix.SetsockoptInt(fd, unix.SOL_SOCKET, unix.SO_REUSEADDR, 1); err != nil {
+		return os.NewSyscallError("setsockopt", err)
+	}
+	_, any := sockaddr(netip.AddrPortFrom(netip.IPv4Unspecified(), port))
+	if family == unix.AF_INET6 {
+		_, any = sockaddr(netip.AddrPortFrom(netip.IPv6Unspecified(), port))
+	}
+	return os.NewSyscallError("bind", unix.Bind(fd, any))
 }
 
 // socket makes a non-blocking socket in the party's namespace, and, if the party

@@ -104,18 +104,26 @@ type Probe struct {
 	From  Party
 	Proto model.Protocol
 	To    netip.AddrPort
+	// FromPort is the client's port; 0 leaves the choice to its kernel.
+	FromPort uint16
 	// Least is the number of connections to make at least.
 	Least int
 }
 
-// parseProbe reads "FROM PROTO DEST [x N]".
+// parseProbe reads "FROM[:PORT] PROTO DEST [x N]".
 func parseProbe(args []string) (Probe, error) {
-	from, known := parties[args[0]]
+	name, port, fixed := strings.Cut(args[0], ":")
+	from, known := parties[name]
 	if !known {
-		return Probe{}, fmt.Errorf("party %q: must be one of %s", args[0], strings.Join(partyNames(), ", "))
+		return Probe{}, fmt.Errorf("party %q: must be one of %s", name, strings.Join(partyNames(), ", "))
 	}
 	p := Probe{From: from}
 	var err error
+	if fixed {
+		if p.FromPort, err = parsePort(port); err != nil {
+			return Probe{}, err
+		}
+	}
 	if p.Proto, err = parseProtocol(args[1]); err != nil {
 		return Probe{}, err
 	}

@@ -82,6 +82,9 @@ const (
 	// UnservedPorts: a packet to an address of a frontend, outside
 	// Settings.Reserved, but to a port that no frontend has, passes.
 	UnservedPorts Feature = "unserved ports of external addresses"
+	// SharedClientPort: connections that one client has open at the same time,
+	// from one port of its own, by way of several frontends to the same backend.
+	SharedClientPort Feature = "shared client port"
 )
 
 // RemoteOnly, as the Value of a lack of ClientAddress, says that backends which

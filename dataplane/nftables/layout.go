@@ -26,6 +26,11 @@ type hook struct {
 	priority int32
 }
 
+// entrance reports whether packets pass the hook before they are routed.
+func (h *hook) entrance() bool {
+	return h.number == unix.NF_INET_PRE_ROUTING || h.number == unix.NF_INET_LOCAL_OUT
+}
+
 // The hooks. Packets that conntrack can't place are dealt with before the
 // translations of others (dstnat) look at them.
 var (

@@ -163,18 +163,26 @@ func explain(err error) error {
 	return err
 }
 
-// removeTable takes the refusals away before the rest. A packet under way while
-// the table goes may find that its elements are no longer there in rules that
-// are, and would be refused although another plane serves it by now.
+// removeTable takes away first what packets enter the table by, all at once, so
+// that from one moment on another plane meets them as they came. Those that have
+// entered go through to the end, where they may still have to be masqueraded:
+// only then does the rest go. A lookup in a table that is being deleted finds
+// nothing, and packets would be refused that another plane serves by now.
 func (p *Plane) removeTable() error {
-	b := p.socket.newBatch()
-	for _, c := range refusals() {
-		b.flushChain(c.name)
-	}
-	// A table that another version left may lack such chains.
-	if err := b.commit(); err != nil && !errors.Is(err, unix.ENOENT) {
+	c := &contents{chains: map[string]*foundChain{}}
+	if err := p.socket.readChains(c); err != nil {
 		return err
 	}
+	b := p.socket.newBatch()
+	for name, found := range c.chains {
+		if found.hook != nil && found.hook.entrance() {
+			b.deleteChain(name)
+		}
+	}
+	if err := b.commit(); err != nil {
+		return err
+	}
+	kernel.Quiesce()
 	b = p.socket.newBatch()
 	b.deleteTable()
 	return b.commit()

@@ -192,7 +192,7 @@ func (s *switcher) took(c *change) {
 func (s *switcher) failed(ctx context.Context, c *change, reason error) {
 	stays := s.current().mode
 	if c.to.mode != stays {
-		if err := c.to.plane.Remove(ctx); err != nil {
+		if err := dataplane.Retire(ctx, c.to.plane); err != nil {
 			reason = errors.Join(reason, fmt.Errorf("take back what was begun: %w", err))
 		}
 	}
@@ -246,7 +246,7 @@ func (s *switcher) remove(ctx context.Context, left *running) (*running, error) 
 		}
 		left = made
 	}
-	if err := left.plane.Remove(ctx); err != nil {
+	if err := dataplane.Retire(ctx, left.plane); err != nil {
 		return left, err
 	}
 	s.closed(left)

@@ -40,6 +40,16 @@ type Plane interface {
 	Objects(ctx context.Context) ([]kernel.Object, error)
 	// Remove takes everything of this plane out of the kernel, whoever of it
 	// put it there; Apply need not have been called. Nothing there is no error.
+	//
+	// Another plane may be in force by then, which serves the same packets as
+	// soon as this one lets them pass. None of them may be lost, so:
+	//   - what refuses and drops goes before what translates: a packet that this
+	//     plane doesn't translate any more is the other's to serve;
+	//   - where packets enter goes before what those that have entered still
+	//     need (lookups, masquerading), and kernel.Quiesce comes between;
+	//   - connections that are established go on, by what conntrack remembers of
+	//     them; a plane that has them elsewhere hands them over to it, or is a
+	//     Retirer.
 	Remove(ctx context.Context) error
 	// Lacks lists what this plane doesn't do on this machine of what a model
 	// can ask for.

@@ -171,6 +171,9 @@ func (r *Run) Finish() error {
 	if r.process != nil {
 		errs = append(errs, r.process.Remove(), r.kill())
 	}
+	if r.kind != r.first {
+		errs = append(errs, r.awaitRetired())
+	}
 	return errors.Join(errs...)
 }
 

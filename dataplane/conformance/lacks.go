@@ -7,27 +7,21 @@ import (
 	"github.com/fairway-net/fairway/model"
 )
 
-// handover is what TestSwitch needs of both planes: that what is established
-// goes on when one takes the other's place.
-const handover kernel.Feature = "handover"
-
-// withoutHandover are the planes that can't, and why.
-var withoutHandover = map[string]string{
-	"ipvs":      "now and then, under load, a connection is refused or not handed over while another plane takes its place; not solved yet",
-	"ebpf":      "it translates by itself: netfilter forgets how to with its last rule, and the programs take their connection table with them",
-	"userspace": "its connections end in its relay, and without a NAT hook of its own the kernel stops translating those of others",
-}
-
-// handoverLacks says for two planes that take each other's place whether
-// connections are lost.
-func handoverLacks(kinds ...string) []kernel.Lack {
-	var lacks []kernel.Lack
-	for _, kind := range kinds {
-		if why, ok := withoutHandover[kind]; ok {
-			lacks = append(lacks, kernel.Lack{Feature: handover, Value: kind, Why: why})
-		}
+// handoverLacks asks another plane whether connections are lost when it takes
+// the place of the one at work, or the other way round.
+func (s *Stage) handoverLacks(kind, stateDir string) ([]kernel.Lack, error) {
+	if kind == "" {
+		return nil, nil
 	}
-	return lacks
+	p, err := s.Start(kind, stateDir)
+	if err != nil {
+		return nil, err
+	}
+	lack := lackOf(p.Lacks, kernel.Handover, "")
+	if err := p.Kill(); err != nil || lack == nil {
+		return nil, err
+	}
+	return []kernel.Lack{*lack}, nil
 }
 
 // lackOf finds a feature among what a plane lacks; with a value only if the

@@ -123,6 +123,13 @@ func (p *Process) Remove() error {
 	return err
 }
 
+// Retire has the plane give up to another, which is in force.
+func (p *Process) Retire() error {
+	_, err := p.ask(request{Op: "retire"})
+	p.last = nil
+	return err
+}
+
 // Drifted tells how often the plane has said, since last asked, that somebody
 // else changed its objects.
 func (p *Process) Drifted() (int, error) {

@@ -3,6 +3,8 @@ package conformance
 import (
 	"errors"
 	"fmt"
+	"io/fs"
+	"os"
 	"os/exec"
 	"slices"
 	"strings"
@@ -29,6 +31,7 @@ type Run struct {
 	table    *model.Table
 	process  *Process // nil while killed, and without a stage
 	lacks    []kernel.Lack
+	handover []kernel.Lack // of the plane to switch to
 	flows    map[string]*flow
 	loads    map[string]*load
 
@@ -47,6 +50,10 @@ func Specify(c *Case) error {
 // another plane, that's the other one.
 func Play(c *Case, s *Stage, kind, other, stateDir string) (*Run, error) {
 	r := &Run{stage: s, kind: kind, first: kind, other: other, stateDir: stateDir, c: c, cluster: NewCluster(), flows: map[string]*flow{}, loads: map[string]*load{}}
+	var err error
+	if r.handover, err = s.handoverLacks(other, stateDir); err != nil {
+		return r, err
+	}
 	if err := r.start(); err != nil {
 		return r, err
 	}
@@ -189,7 +196,7 @@ func (r *Run) start() (err error) {
 	if r.process, err = r.stage.Start(r.kind, r.stateDir); err != nil {
 		return err
 	}
-	r.lacks = slices.Concat(r.process.Lacks, handoverLacks(r.first, r.other))
+	r.lacks = slices.Concat(r.process.Lacks, r.handover)
 	return nil
 }
 
@@ -218,10 +225,27 @@ func (r *Run) changePlane() error {
 	if err != nil {
 		return err
 	}
-	if err := errors.Join(remover.Remove(), remover.Kill()); err != nil {
+	if err := errors.Join(remover.Retire(), remover.Kill()); err != nil {
 		return fmt.Errorf("remove %s: %w", old, err)
 	}
 	return nil
+}
+
+// awaitRetired waits until a plane that has given up to another is gone, which
+// it may be only after its last connection: then its state is.
+func (r *Run) awaitRetired() error {
+	for deadline := time.Now().Add(patience); ; time.Sleep(10 * time.Millisecond) {
+		files, err := os.ReadDir(r.stateDir)
+		if err != nil && !errors.Is(err, fs.ErrNotExist) {
+			return fmt.Errorf("list the state of planes: %w", err)
+		}
+		if len(files) == 0 {
+			return nil
+		}
+		if time.Now().After(deadline) {
+			return fmt.Errorf("after the last connection, %s has left %s in its state directory", r.first, files[0].Name())
+		}
+	}
 }
 
 func (r *Run) verify() error {

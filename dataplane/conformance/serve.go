@@ -81,6 +81,9 @@ func (s *served) do(ctx context.Context, r request, answer *reply) (err error) {
 	case "remove":
 		s.table = model.NewTable()
 		err = s.plane.Remove(ctx)
+	case "retire":
+		s.table = model.NewTable()
+		err = dataplane.Retire(ctx, s.plane)
 	case "drifted":
 		answer.Drifts = int(s.drifts.Swap(0))
 	default:

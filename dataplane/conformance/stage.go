@@ -6,9 +6,14 @@ import (
 	"io/fs"
 	"net/netip"
 	"os"
+	"slices"
 	"strconv"
 	"sync/atomic"
 	"syscall"
+	"time"
+
+	"github.com/vishvananda/netlink"
+	"golang.org/x/sys/unix"
 
 	"github.com/fairway-net/fairway/lab/echo"
 	"github.com/fairway-net/fairway/lab/topology"
@@ -86,7 +91,33 @@ func (s *Stage) build() error {
 	if err := s.useCgroup(); err != nil {
 		return err
 	}
-	return s.route()
+	if err := s.route(); err != nil {
+		return err
+	}
+	return s.settle()
+}
+
+// settle waits until the node's IPv6 address is there for good: the kernel adds
+// its route a while after the address, when the link is up.
+func (s *Stage) settle() error {
+	h, err := s.node.NS.Netlink(unix.NETLINK_ROUTE)
+	if err != nil {
+		return err
+	}
+	defer h.Close()
+	for deadline := time.Now().Add(patience); ; time.Sleep(5 * time.Millisecond) {
+		routes, err := h.RouteListFiltered(netlink.FAMILY_V6, &netlink.Route{Table: unix.RT_TABLE_LOCAL}, netlink.RT_FILTER_TABLE)
+		if err != nil {
+			return fmt.Errorf("list routes of the node: %w", err)
+		}
+		own := parties[NodeName].Addr6.AsSlice()
+		if slices.ContainsFunc(routes, func(r netlink.Route) bool { return r.Type == unix.RTN_LOCAL && r.Dst != nil && r.Dst.IP.Equal(own) }) {
+			return nil
+		}
+		if time.Now().After(deadline) {
+			return fmt.Errorf("the node's address %s is not there", parties[NodeName].Addr6)
+		}
+	}
 }
 
 // useCgroup gives the node a cgroup, in which its processes and sockets are.

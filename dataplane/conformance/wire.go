@@ -7,7 +7,7 @@ import (
 
 // request is one line to the process in which the plane lives.
 type request struct {
-	Op     string // "apply", "compare", "dump", "remove", "drifted"
+	Op     string // "apply", "compare", "dump", "remove", "retire", "drifted"
 	Change *model.Delta
 	Verify bool
 }

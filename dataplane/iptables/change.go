@@ -15,8 +15,8 @@ type plan struct {
 	rest     delta  // table filter
 	jumps    []jump // to be put into the kernel's chains
 	stale    []jump // to be taken out of them
-	// The ipvs mode is in force: what it leads to backends would look
-	// untranslated to our refusals.
+	// We don't translate yet, so another mode may be in force: what it leads to
+	// backends, or serves itself, would look untranslated to our refusals.
 	natFirst bool
 }
 

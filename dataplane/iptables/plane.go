@@ -19,6 +19,7 @@ package iptables
 import (
 	"context"
 	"fmt"
+	"slices"
 
 	"github.com/fairway-net/fairway/internal/conntrack"
 	"github.com/fairway-net/fairway/internal/iptables"
@@ -140,7 +141,8 @@ func (p *Plane) plan(ctx context.Context, f iptables.Family, want *model.Table, 
 	todo := next.replace(there.fingerprints())
 	todo.jumps, todo.stale = there.missing(jumps()), there.stale(jumps())
 	there.keepReferred(todo)
-	todo.natFirst = overSets(there.tables["nat"].Chain(servicesChain))
+	todo.natFirst = overSets(there.tables["nat"].Chain(servicesChain)) ||
+		slices.ContainsFunc(todo.jumps, func(j jump) bool { return j.table == "nat" })
 	return todo, nil
 }
 

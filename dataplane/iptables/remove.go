@@ -48,7 +48,14 @@ func removeAll(ctx context.Context, tool *iptables.Tool) error {
 			if err != nil {
 				return err
 			}
-			for _, input := range removal(table, tool.Variant()) {
+			entrances, rest := removal(table, tool.Variant())
+			if entrances != nil {
+				if err := tool.Restore(ctx, f, entrances); err != nil {
+					return err
+				}
+				kernel.Quiesce()
+			}
+			for _, input := range rest {
 				if err := tool.Restore(ctx, f, input); err != nil {
 					return err
 				}
@@ -62,8 +69,10 @@ func removeAll(ctx context.Context, tool *iptables.Tool) error {
 // flushed.
 const canaryChain = "KUBE-PROXY-CANARY"
 
-// removal is the input that takes all that is ours out of a table.
-func removal(table *iptables.Table, v iptables.Variant) [][]byte {
+// removal is the input that takes all that is ours out of a table: first where
+// packets enter our translations, and when those that have entered are through,
+// which may have to be masqueraded yet, the rest.
+func removal(table *iptables.Table, v iptables.Variant) (entrances []byte, rest [][]byte) {
 	stays := referred(table)
 	removable := func(chain string) bool {
 		return (ours(chain) || chain == canaryChain) && !stays[chain] && !overSets(table.Chain(chain))
@@ -75,18 +84,30 @@ func removal(table *iptables.Table, v iptables.Variant) [][]byte {
 			gone[chainID{table.Name, chain.Name}] = change{delete: true}
 		}
 	}
-	p := &plan{stale: there.jumpsTo(removable)}
+	enter, p := &plan{}, &plan{}
+	for _, j := range there.jumpsTo(removable) {
+		if j.table == "nat" && (j.chain == "PREROUTING" || j.chain == "OUTPUT") {
+			enter.stale = append(enter.stale, j)
+		} else {
+			p.stale = append(p.stale, j)
+		}
+	}
+	if len(enter.stale) > 0 {
+		var in iptables.Input
+		enter.lead(in.Block(table.Name), table.Name)
+		entrances = in.Bytes()
+	}
 	if v == iptables.NFT {
-		return gone.pieces(table.Name, p)
+		return entrances, gone.pieces(table.Name, p)
 	}
 	var in iptables.Input
 	b := in.Block(table.Name)
 	p.lead(b, table.Name)
 	gone.write(b, gone.sorted())
 	if in.Empty() {
-		return nil
+		return entrances, nil
 	}
-	return [][]byte{in.Bytes()}
+	return entrances, [][]byte{in.Bytes()}
 }
 
 // overSets reports whether a chain is of the ipvs mode, this project's or

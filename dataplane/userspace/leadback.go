@@ -54,9 +54,16 @@ func netfilterObject() kernel.Object {
 	}
 }
 
-// leadBackObjects are all three.
+func connectionsObject() kernel.Object {
+	return kernel.Object{
+		Kind: kindNetfilter, Name: "inet " + netfilterTable + " " + connectionsChain,
+		Text: "type nat hook prerouting priority dstnat; " + connectionsRule,
+	}
+}
+
+// leadBackObjects are all of them.
 func leadBackObjects() map[kernel.Object]bool {
-	all := map[kernel.Object]bool{netfilterObject(): true}
+	all := map[kernel.Object]bool{netfilterObject(): true, connectionsObject(): true}
 	for _, family := range families {
 		all[returnRule(family)], all[returnRoute(family)] = true, true
 	}

@@ -13,6 +13,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"github.com/fairway-net/fairway/internal/conntrack"
 	"github.com/fairway-net/fairway/internal/kernel"
 	"github.com/fairway-net/fairway/model"
 )
@@ -26,6 +27,7 @@ type Plane struct {
 	// this machine; nil if they can.
 	notTransparent error
 	relay          *link
+	swept          *model.Table  // what conntrack's flows were brought into line with
 	last           *model.Table  // what the relay and the routes are at; nil if not known
 	done           chan struct{} // ends watching; nil if nobody watches
 
@@ -114,8 +116,23 @@ func (p *Plane) apply(ctx context.Context, want *model.Table, verify bool) error
 	}
 	if failed == nil {
 		p.last = want
+		return p.sweep(ctx, want)
 	}
 	return failed
+}
+
+// sweep sees to flows that another plane has translated, which conntrack goes on
+// with as long as they last.
+func (p *Plane) sweep(ctx context.Context, want *model.Table) error {
+	if p.notTransparent != nil {
+		return nil // without nf_tables, nobody has
+	}
+	sweep := conntrack.Plan(p.swept, want, want.Since(p.swept))
+	if _, err := sweep.Run(ctx); err != nil {
+		return fmt.Errorf("bring connections into line: %w", err)
+	}
+	p.swept = want
+	return nil
 }
 
 // routeChanges tells which routes are to be added and which deleted. Without an
@@ -209,8 +226,8 @@ func (p *Plane) Objects(context.Context) ([]kernel.Object, error) {
 	return objects(constant, routes, status.Delta.Apply(model.NewTable()), func(k model.Key) bool { return open[k] }), nil
 }
 
-// logFile is where the relay's standard error goes.
-func (p *Plane) logFile() string { return strings.TrimSuffix(p.socket, socketSuffix) + ".log" }
+// logFile is where the standard error of the relay with this socket goes.
+func logFile(socket string) string { return strings.TrimSuffix(socket, socketSuffix) + ".log" }
 
 // notRunning reports whether err says that there is no relay.
 func notRunning(err error) bool {
@@ -226,7 +243,7 @@ func (p *Plane) Lacks() []kernel.Lack {
 	if p.notTransparent != nil {
 		address.Value, address.Why = "", fmt.Sprintf("the relay's own connections lead to the endpoints, since %v", p.notTransparent)
 	}
-	return []kernel.Lack{
+	lacks := []kernel.Lack{
 		address,
 		{Feature: kernel.SilentDrop, Value: "tcp", Why: "the kernel accepts a TCP connection before the relay can judge it; it is reset instead of dropped"},
 		{Feature: kernel.UnservedPorts, Why: "a route makes the whole address the node's own, so the node refuses what no Service uses"},
@@ -234,4 +251,11 @@ func (p *Plane) Lacks() []kernel.Lack {
 		{Feature: kernel.Scheduling, Value: string(model.DestinationHashing), Why: "a relay has one destination for each port; endpoints are chosen by weight"},
 		{Feature: kernel.Scheduling, Value: string(model.MaglevHashing), Why: "the relay hashes sources without a Maglev table (sh); endpoints are chosen by weight"},
 	}
+	if p.notTransparent != nil {
+		lacks = append(lacks, kernel.Lack{
+			Feature: kernel.Handover,
+			Why:     "without nf_tables, connections that another plane has translated are not translated any more, and another plane doesn't know those of the relay",
+		})
+	}
+	return lacks
 }

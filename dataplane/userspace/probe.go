@@ -35,7 +35,7 @@ func probeTransparent() error {
 		return &kernel.MissingError{What: "nf_tables", Err: err}
 	}
 	// Made and deleted in one transaction, of which nobody else sees anything.
-	c.DelTable(addReturnRule(c, netfilterTable+"-probe"))
+	c.DelTable(addTable(c, netfilterTable+"-probe"))
 	if err := c.Flush(); err != nil {
 		return &kernel.MissingError{What: "nf_tables with nft_socket", Since: "4.18", Err: err}
 	}

@@ -27,16 +27,32 @@ func (p *Plane) Remove(context.Context) error {
 	for _, l := range earlier {
 		failed = append(failed, end(l))
 	}
-	for _, file := range []string{p.socket, p.logFile()} {
-		failed = append(failed, removeFile(file))
+	return errors.Join(append(failed, removeFile(p.socket), clearUp(p.socket))...)
+}
+
+// clearUp takes away what leads packets to relays, unless there are any, and
+// their log last of all.
+func clearUp(socket string) error {
+	if l, _, err := connect(socket); !notRunning(err) {
+		if err == nil {
+			err = l.conn.Close()
+		}
+		return err
 	}
-	failed = append(failed, removeLeadBack())
+	others, err := predecessors(socket)
+	for _, l := range others {
+		discard(l.conn.Close())
+	}
+	if err != nil || len(others) > 0 {
+		return err
+	}
+	failed := []error{removeLeadBack()}
 	routes, err := readRoutes()
 	failed = append(failed, err)
 	for prefix := range routes {
 		failed = append(failed, deleteRoute(prefix))
 	}
-	return errors.Join(failed...)
+	return errors.Join(append(failed, removeFile(socket), removeFile(logFile(socket)))...)
 }
 
 // forget ends watching, and all that was known.
@@ -49,7 +65,7 @@ func (p *Plane) forget() {
 		discard(p.relay.conn.Close())
 		p.relay = nil
 	}
-	p.last = nil
+	p.last, p.swept = nil, nil
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	p.routes = routeSet{}

@@ -111,7 +111,7 @@ func TestScript(t *testing.T) {
 		t.Errorf("routes: %v (-want +got)\n%s", err, diff)
 	}
 	there, err := readLeadBack()
-	if err != nil || len(there) != len(leadBackObjects())-1 { // nft leaves no mark on its rule
+	if err != nil || len(there) != len(leadBackObjects())-2 { // nft leaves no mark on its rules
 		t.Errorf("there is %v, %v; want all of %v", there, err, leadBackObjects())
 	}
 	if err := p.Remove(t.Context()); err != nil {

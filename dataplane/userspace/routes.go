@@ -42,8 +42,18 @@ func prefixOf(n *net.IPNet) (netip.Prefix, bool) {
 }
 
 // addRoute adds a route; one that is there already is none to complain of.
+// Processes of this node reach for IPv4 addresses that are its own with those
+// themselves for their source, which would be nobody's when the route is gone
+// while connections go on. So the route names the source that they have without it.
 func addRoute(p netip.Prefix) error {
-	if err := netlink.RouteReplace(route(p)); err != nil {
+	r := route(p)
+	if p.Addr().Is4() {
+		there, err := netlink.RouteGet(p.Addr().AsSlice())
+		if err == nil && len(there) > 0 && !there[0].Src.Equal(p.Addr().AsSlice()) && !there[0].Src.IsLoopback() {
+			r.Src = there[0].Src
+		}
+	}
+	if err := netlink.RouteReplace(r); err != nil {
 		return fmt.Errorf("add local route %s: %w", p, err)
 	}
 	return nil

@@ -18,8 +18,9 @@ func Script(t *model.Table, _ kernel.Options) (map[string]string, error) {
 	return map[string]string{
 		"ipv4.ip-batch": batch(t, netip.Addr.Is4),
 		"ipv6.ip-batch": batch(t, netip.Addr.Is6),
-		"return.nft": fmt.Sprintf("table inet %s {\n\tchain %s {\n\t\ttype filter hook prerouting priority %d;\n\t\t%s\n\t}\n}\n",
-			netfilterTable, netfilterChain, *returnHook, netfilterRule),
+		"return.nft": fmt.Sprintf("table inet %s {\n\tchain %s {\n\t\ttype nat hook prerouting priority dstnat;\n\t\t%s\n\t}\n"+
+			"\tchain %s {\n\t\ttype filter hook prerouting priority %d;\n\t\t%s\n\t}\n}\n",
+			netfilterTable, connectionsChain, connectionsRule, netfilterChain, *returnHook, netfilterRule),
 	}, nil
 }
 

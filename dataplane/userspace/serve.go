@@ -8,6 +8,7 @@ import (
 	"os"
 	"os/signal"
 	"sync"
+	"sync/atomic"
 	"syscall"
 
 	"golang.org/x/sys/unix"
@@ -22,6 +23,9 @@ type server struct {
 	exit     chan struct{} // closed when the process shall end
 	ended    sync.Once
 	asking   sync.Mutex // one request at a time
+	// clearUp says that the last relay to end takes away what leads packets to
+	// relays.
+	clearUp atomic.Bool
 	// before holds the relays before this one that still have connections:
 	// they are told of changes, to end what the table no longer allows.
 	before []*link
@@ -52,10 +56,14 @@ func serve(config relayConfig, ready *os.File) error {
 		return fmt.Errorf("report to the agent: %w", err)
 	}
 	<-s.exit
-	if s.path != config.Socket {
-		return removeFile(s.path)
+	if s.path == config.Socket {
+		return nil // a successor or Remove sees to the file
 	}
-	return nil // a successor or Remove sees to the file
+	err = removeFile(s.path)
+	if s.clearUp.Load() {
+		err = errors.Join(err, clearUp(config.Socket))
+	}
+	return err
 }
 
 // raiseLimit lets this process have as many descriptors as the kernel allows
@@ -147,6 +155,11 @@ func (s *server) do(r request) reply {
 	case opStatus:
 		answer.Delta, answer.Open, answer.Flows = s.relay.current().Delta(nil), s.relay.openKeys(), s.relay.flows.count()
 		answer.Transparent = s.relay.transparent.Load()
+	case opRetire:
+		s.tellPredecessors(r)
+		if err := s.retire(); err != nil {
+			answer.Err = err.Error()
+		}
 	case opExit:
 		s.relay.exit()
 	default:

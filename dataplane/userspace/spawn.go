@@ -92,7 +92,7 @@ func (p *Plane) spawn(ctx context.Context, take bool) error {
 		return fmt.Errorf("start relay: %w", err)
 	}
 	defer ready.Close()
-	log, err := os.OpenFile(p.logFile(), os.O_CREATE|os.O_WRONLY|os.O_APPEND, 0o600)
+	log, err := os.OpenFile(logFile(p.socket), os.O_CREATE|os.O_WRONLY|os.O_APPEND, 0o600)
 	if err != nil {
 		return errors.Join(fmt.Errorf("start relay: %w", err), end.Close())
 	}

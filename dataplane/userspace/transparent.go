@@ -27,6 +27,14 @@ const (
 	netfilterTable = "fairway-userspace"
 	netfilterChain = "prerouting"
 	netfilterRule  = "socket transparent 1 meta mark set 0x8f8f"
+
+	// A chain of type nat with a rule that asks conntrack something has two
+	// effects. The kernel goes on translating connections that another plane has
+	// translated, after that plane's own rules are gone (nf_nat_register_fn,
+	// nf_ct_netns_get). And conntrack knows the relay's connections from their
+	// first packet on, so that a plane that takes over doesn't translate them.
+	connectionsChain = "connections"
+	connectionsRule  = "ct state new accept"
 )
 
 // returnHook comes after destination NAT, whose undoing for masqueraded
@@ -35,8 +43,19 @@ var returnHook = nftables.ChainPriorityRef(*nftables.ChainPriorityNATDest + 1)
 
 var families = []int{netlink.FAMILY_V4, netlink.FAMILY_V6}
 
-func addReturnRule(c *nftables.Conn, name string) *nftables.Table {
+func addTable(c *nftables.Conn, name string) *nftables.Table {
 	t := c.AddTable(&nftables.Table{Family: nftables.TableFamilyINet, Name: name})
+	connections := c.AddChain(&nftables.Chain{
+		Table: t, Name: connectionsChain, Type: nftables.ChainTypeNAT,
+		Hooknum: nftables.ChainHookPrerouting, Priority: nftables.ChainPriorityNATDest,
+	})
+	isNew := binaryutil.NativeEndian.PutUint32(expr.CtStateBitNEW)
+	c.AddRule(&nftables.Rule{Table: t, Chain: connections, UserData: []byte(connectionsRule), Exprs: []expr.Any{
+		&expr.Ct{Key: expr.CtKeySTATE, Register: 1},
+		&expr.Bitwise{SourceRegister: 1, DestRegister: 1, Len: 4, Mask: isNew, Xor: make([]byte, 4)},
+		&expr.Cmp{Op: expr.CmpOpNeq, Register: 1, Data: make([]byte, 4)},
+		&expr.Verdict{Kind: expr.VerdictAccept},
+	}})
 	chain := c.AddChain(&nftables.Chain{
 		Table: t, Name: netfilterChain, Type: nftables.ChainTypeFilter,
 		Hooknum: nftables.ChainHookPrerouting, Priority: returnHook,
@@ -50,7 +69,7 @@ func addReturnRule(c *nftables.Conn, name string) *nftables.Table {
 	return t
 }
 
-// leadBack makes sure of all three.
+// leadBack makes sure of all of them.
 func leadBack() error {
 	there, err := readLeadBack()
 	if err != nil {
@@ -68,7 +87,7 @@ func leadBack() error {
 			}
 		}
 	}
-	if there[netfilterObject()] {
+	if there[netfilterObject()] && there[connectionsObject()] {
 		return nil
 	}
 	c, err := nftables.New()
@@ -77,14 +96,14 @@ func leadBack() error {
 	}
 	// Anew, whatever is left of it; the first line lets the second succeed.
 	c.DelTable(c.AddTable(&nftables.Table{Family: nftables.TableFamilyINet, Name: netfilterTable}))
-	addReturnRule(c, netfilterTable)
+	addTable(c, netfilterTable)
 	if err := c.Flush(); err != nil {
 		return fmt.Errorf("add nftables table %s: %w", netfilterTable, err)
 	}
 	return nil
 }
 
-// removeLeadBack takes all three away, as far as they are there.
+// removeLeadBack takes all of them away, as far as they are there.
 func removeLeadBack() error {
 	var failed []error
 	for _, family := range families {
@@ -147,7 +166,7 @@ func unsupported(err error) bool {
 	return errors.Is(err, unix.EINVAL) || errors.Is(err, unix.EOPNOTSUPP) || errors.Is(err, unix.EPERM)
 }
 
-// readLeadBack finds which of the three there are.
+// readLeadBack finds which of them there are.
 func readLeadBack() (map[kernel.Object]bool, error) {
 	there := map[kernel.Object]bool{}
 	for _, family := range families {
@@ -178,12 +197,17 @@ func readLeadBack() (map[kernel.Object]bool, error) {
 	if err != nil {
 		return nil, fmt.Errorf("list nftables rules: %w", err)
 	}
-	rules, err := c.GetRules(t, &nftables.Chain{Name: netfilterChain, Table: t})
-	if err != nil && !errors.Is(err, unix.ENOENT) {
-		return nil, fmt.Errorf("list nftables rules: %w", err)
-	}
-	if len(rules) == 1 && bytes.Equal(rules[0].UserData, []byte(netfilterRule)) {
-		there[netfilterObject()] = true
+	for name, want := range map[string]struct {
+		rule   string
+		object kernel.Object
+	}{netfilterChain: {netfilterRule, netfilterObject()}, connectionsChain: {connectionsRule, connectionsObject()}} {
+		rules, err := c.GetRules(t, &nftables.Chain{Name: name, Table: t})
+		if err != nil && !errors.Is(err, unix.ENOENT) {
+			return nil, fmt.Errorf("list nftables rules: %w", err)
+		}
+		if len(rules) == 1 && bytes.Equal(rules[0].UserData, []byte(want.rule)) {
+			there[want.object] = true
+		}
 	}
 	return there, nil
 }

@@ -18,6 +18,7 @@ const (
 	opHandover = "handover" // give listeners and UDP clients away, keep connections
 	opGoOn     = "go on"    // in a handover: descriptors may come
 	opTaken    = "taken"    // in a handover: close yours
+	opRetire   = "retire"   // another plane serves: end with the last connection, and clear up
 	opExit     = "exit"     // end, and all connections with it
 )
 

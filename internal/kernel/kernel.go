@@ -82,6 +82,9 @@ const (
 	// UnservedPorts: a packet to an address of a frontend, outside
 	// Settings.Reserved, but to a port that no frontend has, passes.
 	UnservedPorts Feature = "unserved ports of external addresses"
+	// Handover: when the plane takes another one's place, or another its place,
+	// established connections go on.
+	Handover Feature = "handover"
 	// SharedClientPort: connections that one client has open at the same time,
 	// from one port of its own, by way of several frontends to the same backend.
 	SharedClientPort Feature = "shared client port"

@@ -21,6 +21,7 @@ type container struct {
 	Root         string            // an empty directory, where its file system is put together
 	Files        map[string]string // by path: Secrets and ConfigMaps
 	Mounts       map[string]string // by path: host directories and files that it may write to
+	Visible      []string          // host directories that it sees, read-only
 	Privileged   bool
 	Capabilities []string // if not privileged, without CAP_
 }
@@ -65,6 +66,11 @@ func (c *container) fileSystem() error {
 	// What the image would not have is hidden: the host's own state.
 	for _, dir := range []string{"run", "var/lib"} {
 		if err := unix.Mount("tmpfs", filepath.Join(c.Root, dir), "tmpfs", 0, ""); err != nil {
+			return err
+		}
+	}
+	for _, path := range c.Visible {
+		if _, err := os.Stat(filepath.Join(c.Root, path)); err != nil {
 			return err
 		}
 	}

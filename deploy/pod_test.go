@@ -1,12 +1,12 @@
 package deploy_test
 
 import (
+	"bufio"
 	"bytes"
 	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
-	"maps"
 	"net"
 	"net/netip"
 	"os"
@@ -85,10 +85,10 @@ func newHost(t *testing.T) *host {
 		t.Fatal(err)
 	}
 	h.pod(podAddr, "web")
-	if err := os.Mkdir(filepath.Join(h.dir, "state"), 0o700); err != nil {
+	if err := os.Mkdir(filepath.Join(h.dir, "fairway"), 0o700); err != nil {
 		t.Fatal(err)
 	}
-	if err := os.WriteFile(filepath.Join(h.dir, "lock"), nil, 0o600); err != nil {
+	if err := os.WriteFile(filepath.Join(h.dir, "xtables.lock"), nil, 0o600); err != nil {
 		t.Fatal(err)
 	}
 	return h
@@ -122,7 +122,8 @@ func (h *host) network() {
 	must(handle.RouteAdd(&netlink.Route{LinkIndex: eth.Attrs().Index, Gw: net.ParseIP("192.0.2.1")}))
 }
 
-// pod answers on port 8080 with its name, until the test ends.
+// pod answers on port 8080 with its name and then repeats what it is told, until
+// the test ends.
 func (h *host) pod(address, name string) {
 	h.t.Helper()
 	err := h.ns.Do(func() error {
@@ -137,8 +138,11 @@ func (h *host) pod(address, name string) {
 				if err != nil {
 					return
 				}
-				_, _ = io.WriteString(c, name)
-				_ = c.Close()
+				go func() {
+					_, _ = io.WriteString(c, name+"\n")
+					_, _ = io.Copy(c, c)
+					_ = c.Close()
+				}()
 			}
 		}()
 		return nil
@@ -148,22 +152,56 @@ func (h *host) pod(address, name string) {
 	}
 }
 
-// ask connects as a process of the machine and returns what it is told.
-func (h *host) ask(address string) (answer string, err error) {
+// connection is a client's, as a process of the machine.
+type connection struct {
+	net.Conn
+	in *bufio.Reader
+}
+
+func (h *host) connect(address string) (c *connection, name string, err error) {
 	err = h.ns.Do(func() error {
-		c, err := net.DialTimeout("tcp", address, 2*time.Second)
+		conn, err := net.DialTimeout("tcp", address, 2*time.Second)
 		if err != nil {
 			return err
 		}
-		defer c.Close()
-		if err := c.SetDeadline(time.Now().Add(5 * time.Second)); err != nil {
-			return err
-		}
-		text, err := io.ReadAll(c)
-		answer = string(text)
+		c = &connection{conn, bufio.NewReader(conn)}
+		name, err = c.line()
 		return err
 	})
-	return answer, err
+	if err != nil && c != nil {
+		err = errors.Join(err, c.Close())
+	}
+	return c, name, err
+}
+
+func (c *connection) line() (string, error) {
+	if err := c.SetDeadline(time.Now().Add(10 * time.Second)); err != nil {
+		return "", err
+	}
+	text, err := c.in.ReadString('\n')
+	return strings.TrimSuffix(text, "\n"), err
+}
+
+// lives tells whether the pod at the other end still answers.
+func (c *connection) lives(t *testing.T, when string) {
+	t.Helper()
+	_, err := io.WriteString(c, when+"\n")
+	var got string
+	if err == nil {
+		got, err = c.line()
+	}
+	if err != nil || got != when {
+		t.Errorf("%s: the connection says %q, %v", when, got, err)
+	}
+}
+
+// ask connects and returns the name of who answers.
+func (h *host) ask(address string) (string, error) {
+	c, name, err := h.connect(address)
+	if err != nil {
+		return "", err
+	}
+	return name, c.Close()
 }
 
 func (h *host) do(format string, args ...any) {
@@ -184,21 +222,20 @@ type process struct {
 
 // run starts a container of the pod as the manifest says, with changes to the
 // ConfigMap and to the environment.
-func (h *host) run(pod *corev1.PodSpec, c *corev1.Container, files map[string]string, environ ...string) *process {
+func (h *host) run(pod *corev1.PodSpec, c *corev1.Container, environ ...string) *process {
 	h.t.Helper()
 	spec := container{Args: slices.Clone(c.Args), Root: h.t.TempDir(), Files: map[string]string{}, Mounts: map[string]string{}}
-	maps.Copy(spec.Files, files)
 	account := "/run/secrets/kubernetes.io/serviceaccount/"
 	spec.Files[account+"token"], spec.Files[account+"ca.crt"], spec.Files[account+"namespace"] = apiToken, string(h.ca), "kube-system"
-	for _, v := range pod.Volumes {
-		if v.HostPath == nil {
-			continue
-		}
-		if v.HostPath.Path == "/run/fairway" {
-			spec.Mounts[v.HostPath.Path] = filepath.Join(h.dir, "state")
-		}
-		if v.HostPath.Path == "/run/xtables.lock" {
-			spec.Mounts[v.HostPath.Path] = filepath.Join(h.dir, "lock")
+	for _, m := range c.VolumeMounts {
+		volume := pod.Volumes[slices.IndexFunc(pod.Volumes, func(v corev1.Volume) bool { return v.Name == m.Name })]
+		switch {
+		case volume.ConfigMap != nil:
+			spec.Mounts[m.MountPath] = filepath.Join(h.dir, "config")
+		case m.ReadOnly:
+			spec.Visible = append(spec.Visible, m.MountPath)
+		default: // the machine's own, of which each test has one
+			spec.Mounts[m.MountPath] = filepath.Join(h.dir, filepath.Base(volume.HostPath.Path))
 		}
 	}
 	for i, a := range spec.Args {
@@ -300,21 +337,24 @@ func daemonPod(t *testing.T) *corev1.PodSpec {
 // TestPod runs the pod of the DaemonSet as a container runtime would: its
 // capabilities and no others, nothing to write to but its volumes, the network
 // of the host, the account's token, the role of kube-proxy, and kube-proxy's own
-// ConfigMap as kubeadm writes it.
+// ConfigMap as kubeadm writes it. While it runs, the ConfigMap changes modes.
 func TestPod(t *testing.T) {
 	pod := daemonPod(t)
-	for _, mode := range []struct {
-		name, version, vip string
-		listing            []string
-		marks              string
+	nftables := listing{[]string{"nft", "list", "ruleset"}, "table inet fairway"}
+	iptables := listing{[]string{"iptables-save", "-t", "nat"}, "KUBE-SERVICES"}
+	for _, test := range []struct {
+		mode, version, vip string
+		listing            listing
+		to                 string
+		then               listing
 		inCluster          bool
 	}{
-		{name: "nftables", version: "1.28", vip: "10.96.28.80", listing: []string{"nft", "list", "ruleset"}, marks: "10.96.28.80", inCluster: true},
-		{name: "iptables", version: "1.37", vip: "10.96.37.80", listing: []string{"iptables-save", "-t", "nat"}, marks: "KUBE-SERVICES"},
+		{"nftables", "1.28", "10.96.28.80", nftables, "iptables", iptables, true},
+		{"iptables", "1.37", "10.96.37.80", iptables, "nftables", nftables, false},
 	} {
-		t.Run(mode.name, func(t *testing.T) {
+		t.Run(test.mode, func(t *testing.T) {
 			h := newHost(t)
-			objects, err := foreign.Recorded(mode.version)
+			objects, err := foreign.Recorded(test.version)
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -323,57 +363,104 @@ func TestPod(t *testing.T) {
 					t.Fatal(err)
 				}
 			}
-			files, environ := h.kubeadm(mode.name, mode.inCluster)
-			address := netip.AddrPortFrom(netip.MustParseAddr(mode.vip), 80).String()
-			h.run(pod, &pod.InitContainers[0], files, environ...).wait()
-			agent := h.run(pod, &pod.Containers[0], files, environ...)
+			environ := h.configure(test.mode, test.inCluster)
+			address := netip.AddrPortFrom(netip.MustParseAddr(test.vip), 80).String()
+			h.run(pod, &pod.InitContainers[0], environ...).wait()
+			agent := h.run(pod, &pod.Containers[0], environ...)
 			h.answers(agent, address, "web")
-			h.lists(mode.listing, mode.marks)
+			h.lists(test.listing, true)
 			h.playTroubles(agent, address)
+
+			held, _, err := h.connect(address)
+			if err != nil {
+				t.Fatal(err)
+			}
+			defer held.Close()
+			h.configure(test.to, test.inCluster)
+			h.lists(test.then, true)
+			h.lists(test.listing, false)
+			h.answers(agent, address, "web")
+			held.lives(t, "after another mode")
 
 			agent.kill()
 			if got, err := h.ask(address); got != "web" {
 				t.Errorf("after a kill: %q, %v", got, err)
 			}
 			h.do("delete services shop/web")
-			agent = h.run(pod, &pod.Containers[0], files, environ...)
+			agent = h.run(pod, &pod.Containers[0], environ...)
 			h.answers(agent, address, "")
+			held.lives(t, "after the Service")
 			h.role()
 		})
 	}
 }
 
-// kubeadm is kube-proxy's ConfigMap as kubeadm writes it, or one that leaves the
-// API server to the environment of the pod.
-func (h *host) kubeadm(mode string, inCluster bool) (files map[string]string, environ []string) {
+// listing shows what a mode has in the kernel, by a command that prints marks
+// then.
+type listing struct {
+	command []string
+	marks   string
+}
+
+// configure brings kube-proxy's ConfigMap, as kubeadm writes it, to the node as
+// the kubelet does: all files at once, by one link. Or it is one that leaves the
+// API server to the environment of the pod, which is returned.
+func (h *host) configure(mode string, inCluster bool) (environ []string) {
+	h.t.Helper()
 	kubeconfig := "/var/lib/kube-proxy/kubeconfig.conf"
 	if inCluster {
 		kubeconfig = ""
 	}
+	dir := filepath.Join(h.dir, "config")
+	if err := os.MkdirAll(dir, 0o755); err != nil {
+		h.t.Fatal(err)
+	}
+	version, err := os.MkdirTemp(dir, "..version-")
+	if err != nil {
+		h.t.Fatal(err)
+	}
+	for name, text := range map[string]string{
+		"config.conf":     fmt.Sprintf(kubeadmConfig, kubeconfig, mode),
+		"kubeconfig.conf": fmt.Sprintf(kubeadmKubeconfig, h.url),
+	} {
+		if err := os.WriteFile(filepath.Join(version, name), []byte(text), 0o600); err != nil {
+			h.t.Fatal(err)
+		}
+		if err := os.Symlink("..data/"+name, filepath.Join(dir, name)); err != nil && !errors.Is(err, os.ErrExist) {
+			h.t.Fatal(err)
+		}
+	}
+	next := filepath.Join(dir, "..data_tmp")
+	if err := os.Symlink(filepath.Base(version), next); err != nil {
+		h.t.Fatal(err)
+	}
+	if err := os.Rename(next, filepath.Join(dir, "..data")); err != nil {
+		h.t.Fatal(err)
+	}
 	address := netip.MustParseAddrPort(strings.TrimPrefix(h.url, "https://"))
-	return map[string]string{
-		"/var/lib/kube-proxy/config.conf":     fmt.Sprintf(kubeadmConfig, kubeconfig, mode),
-		"/var/lib/kube-proxy/kubeconfig.conf": fmt.Sprintf(kubeadmKubeconfig, h.url),
-	}, []string{"KUBERNETES_SERVICE_HOST=" + address.Addr().String(), fmt.Sprint("KUBERNETES_SERVICE_PORT=", address.Port())}
+	return []string{"KUBERNETES_SERVICE_HOST=" + address.Addr().String(), fmt.Sprint("KUBERNETES_SERVICE_PORT=", address.Port())}
 }
 
-// lists: the kernel holds what it should.
-func (h *host) lists(command []string, want string) {
+// lists waits until the kernel holds something, or doesn't any more.
+func (h *host) lists(l listing, want bool) {
 	h.t.Helper()
 	var out []byte
-	err := h.ns.Do(func() (err error) {
-		out, err = exec.Command(command[0], command[1:]...).CombinedOutput()
-		return err
-	})
-	if err != nil || !bytes.Contains(out, []byte(want)) {
-		h.t.Errorf("%v: %v; nothing of %q in\n%s", command, err, want, out)
+	var err error
+	for deadline := time.Now().Add(60 * time.Second); time.Now().Before(deadline); time.Sleep(50 * time.Millisecond) {
+		err = h.ns.Do(func() (err error) {
+			out, err = exec.Command(l.command[0], l.command[1:]...).CombinedOutput()
+			return err
+		})
+		if err == nil && bytes.Contains(out, []byte(l.marks)) == want {
+			return
+		}
 	}
+	h.t.Fatalf("%v: %v; %q is there: want %t\n%s", l.command, err, l.marks, want, out)
 }
 
 // playTroubles changes endpoints while the API is as bad as it may be.
 func (h *host) playTroubles(agent *process, address string) {
 	h.t.Helper()
-	h.pod("127.0.0.2", "other")
 	for i, trouble := range []string{"cut", "half", "end", "gone", "refuse 6 1", "bookmark"} {
 		h.do("%s", trouble)
 		ready, want := i%2 == 1, "web"
@@ -385,6 +472,45 @@ func (h *host) playTroubles(agent *process, address string) {
 	}
 	h.slice(true)
 	h.answers(agent, address, "web")
+	h.tellsAuthor(agent)
+}
+
+// tellsAuthor has the agent tell a Service's author, by an Event, what is not
+// done as asked.
+func (h *host) tellsAuthor(agent *process) {
+	h.t.Helper()
+	for _, o := range h.api.Objects("services") {
+		if o.GetName() != "web" {
+			continue
+		}
+		o = o.DeepCopy()
+		o.SetAnnotations(map[string]string{"fairway.dev/scheduler": "nonsense"})
+		text, err := o.MarshalJSON()
+		if err != nil {
+			h.t.Fatal(err)
+		}
+		if err := h.api.Apply(text); err != nil {
+			h.t.Fatal(err)
+		}
+	}
+	for deadline := time.Now().Add(60 * time.Second); ; time.Sleep(20 * time.Millisecond) {
+		for _, e := range h.api.Objects("events") {
+			if e.GetNamespace() == "shop" && strings.Contains(toText(e.Object), "nonsense") {
+				return
+			}
+		}
+		if time.Now().After(deadline) {
+			h.t.Fatalf("no Event on the Service\n%s", agent.log)
+		}
+	}
+}
+
+func toText(o map[string]any) string {
+	text, err := json.Marshal(o)
+	if err != nil {
+		return err.Error()
+	}
+	return string(text)
 }
 
 // slice makes the endpoint ready or not.

@@ -4,7 +4,7 @@
 # the modes of those names.
 set -eu
 
-packages="ca-certificates curl dnsutils git iproute2 make nftables iptables ipset ipvsadm conntrack procps
+packages="ca-certificates curl dnsutils git iproute2 make nftables iptables ipset ipvsadm conntrack procps systemd
 qemu-system-x86 busybox-static kmod cpio"
 
 missing=""

@@ -88,6 +88,8 @@ type agentFlags struct {
 	dns                bool
 	dnsAddress         string
 	dnsPort            uint16
+	dnsClientCIDRs     []string
+	dnsClients         []netip.Prefix // the same
 	dnsOptions         dnsFlags
 }
 
@@ -112,6 +114,7 @@ func (f *agentFlags) addRunning(flags *pflag.FlagSet) {
 	flags.BoolVar(&f.dns, "dns", f.dns, "serve the cluster's names on this node, at the address of the DNS Service")
 	addClusterDNSFlag(flags, &f.dnsAddress)
 	flags.Uint16Var(&f.dnsPort, "dns-node-port", 10053, "port at this node's address where other nodes find its DNS while theirs is unwell; 0 for none")
+	flags.StringSliceVar(&f.dnsClientCIDRs, "dns-node-port-clients", nil, "ranges that may ask at --dns-node-port; without this, private addresses and --cluster-cidr")
 	f.dnsOptions.add(flags)
 	flags.StringVar(&f.metrics, "metrics-bind-address", f.metrics, `host:port of /metrics and /proxyMode; "" serves none`)
 	flags.IntVar(&f.serviceMetrics, "service-metrics", agent.DefaultServiceMetrics, "of how many Services /metrics shows the traffic, the busiest first; 0 of none")
@@ -164,6 +167,9 @@ func (f *agentFlags) config() (agent.Config, error) {
 	}
 	var err error
 	if config.Compile.ServiceCIDRs, err = prefixes("service-cidr", f.serviceCIDRs); err != nil {
+		return config, err
+	}
+	if f.dnsClients, err = prefixes("dns-node-port-clients", f.dnsClientCIDRs); err != nil {
 		return config, err
 	}
 	if config.Compile.Pods.Prefixes, err = prefixes("cluster-cidr", f.clusterCIDRs); err != nil {

@@ -98,5 +98,5 @@ func (f *agentFlags) dnsConfig(address netip.Addr) *agent.DNS {
 	if !f.dns {
 		return nil
 	}
-	return &agent.DNS{Options: f.dnsOptions.Options, Addresses: []netip.Addr{address}, Port: f.dnsPort}
+	return &agent.DNS{Options: f.dnsOptions.Options, Addresses: []netip.Addr{address}, Port: f.dnsPort, Clients: f.dnsClients}
 }

@@ -17,10 +17,31 @@ type CorefileConfig struct {
 	// Upstreams answer for all other names: addresses, or files in the format
 	// of resolv.conf. Without any, other names are refused.
 	Upstreams []string
+	// Guard says who may ask at one of the ports.
+	Guard Guard
 	// Metrics is where metrics are served, as host:port; "" serves none.
 	Metrics string
 	// Health is where /health is served, as host:port; "" serves none.
 	Health string
+}
+
+// Guard limits who may ask at a port to some networks.
+type Guard struct {
+	Port    uint16 // 0 limits nothing
+	Clients []netip.Prefix
+}
+
+// PrivateNetworks are those whose addresses nobody on the Internet has: RFC
+// 1918, RFC 6598, RFC 4193, and loopback and link-local ones.
+func PrivateNetworks() []netip.Prefix {
+	var list []netip.Prefix
+	for _, text := range []string{
+		"10.0.0.0/8", "172.16.0.0/12", "192.168.0.0/16", "100.64.0.0/10", "127.0.0.0/8", "169.254.0.0/16",
+		"fc00::/7", "fe80::/10", "::1/128",
+	} {
+		list = append(list, netip.MustParsePrefix(text))
+	}
+	return list
 }
 
 // CacheCapacity bounds how many answers of upstreams are kept, positive and
@@ -30,7 +51,8 @@ const CacheCapacity = 8192
 // Corefile writes the default Corefile: one block of plugins, for each address.
 func Corefile(c CorefileConfig) string {
 	var b strings.Builder
-	b.WriteString("(cluster) {\n\terrors\n")
+	// Upstreams that fail do so for every question.
+	b.WriteString("(cluster) {\n\terrors {\n\t\tconsolidate 1m . warning show_first\n\t}\n")
 	if c.Metrics != "" {
 		fmt.Fprintf(&b, "\tprometheus %s\n", c.Metrics)
 	}
@@ -55,6 +77,13 @@ func Corefile(c CorefileConfig) string {
 		b.WriteString(".:" + strconv.Itoa(int(p)) + " {\n\timport cluster\n")
 		if !slices.Contains(byPort[p], netip.IPv6Unspecified().String()) { // that is everywhere
 			b.WriteString("\tbind " + strings.Join(byPort[p], " ") + "\n")
+		}
+		if p == c.Guard.Port {
+			b.WriteString("\tacl {\n\t\tallow net")
+			for _, n := range c.Guard.Clients {
+				b.WriteString(" " + n.String())
+			}
+			b.WriteString("\n\t\tblock\n\t}\n")
 		}
 		if i == 0 && c.Health != "" {
 			fmt.Fprintf(&b, "\thealth %s\n", c.Health)

@@ -55,7 +55,11 @@ func (h *handler) ServeDNS(ctx context.Context, w dns.ResponseWriter, m *dns.Msg
 		if h.next == nil { // no upstreams
 			return dns.RcodeRefused, nil
 		}
-		return plugin.NextOrFailure(pluginName, h.next, ctx, w, m)
+		rcode, err := plugin.NextOrFailure(pluginName, h.next, ctx, w, m)
+		if err != nil && h.loop.asks(q) {
+			return rcode, nil // whoever looks for loops says what is wrong
+		}
+		return rcode, err
 	}
 	answer := new(dns.Msg)
 	answer.SetReply(m)

@@ -2,6 +2,7 @@ package dns
 
 import (
 	"bytes"
+	"context"
 	"errors"
 	"fmt"
 	"io"
@@ -11,20 +12,23 @@ import (
 	"slices"
 	"strings"
 	"sync"
+	"syscall"
 
 	"github.com/coredns/caddy"
 	"github.com/coredns/caddy/caddyfile"
 	"github.com/coredns/coredns/core/dnsserver"
 	"github.com/coredns/coredns/plugin/bufsize"
+	"golang.org/x/sys/unix"
 )
 
 // listeners serve one block of a Corefile in CoreDNS' place: with CoreDNS' own
 // servers, but UDP sockets that answer directly what they can.
 type listeners struct {
-	config *dnsserver.Config
-	hosts  []string
-	index  *Index
-	log    *slog.Logger
+	config   *dnsserver.Config
+	hosts    []string
+	index    *Index
+	freeBind bool
+	log      *slog.Logger
 
 	servers []*dnsserver.Server
 	packets []*packets
@@ -35,8 +39,8 @@ type listeners struct {
 }
 
 // takeOver keeps CoreDNS from listening for a block.
-func takeOver(config *dnsserver.Config, index *Index, log *slog.Logger) *listeners {
-	l := &listeners{config: config, hosts: config.ListenHosts, index: index, log: log}
+func takeOver(config *dnsserver.Config, index *Index, freeBind bool, log *slog.Logger) *listeners {
+	l := &listeners{config: config, hosts: config.ListenHosts, index: index, freeBind: freeBind, log: log}
 	config.ListenHosts = nil
 	return l
 }
@@ -70,11 +74,13 @@ func (l *listeners) start() error {
 }
 
 func (l *listeners) serve(s *dnsserver.Server) error {
-	stream, err := s.Listen()
+	lc := net.ListenConfig{Control: l.prepare}
+	_, at, _ := strings.Cut(s.Addr, "://")
+	stream, err := lc.Listen(context.Background(), "tcp", at)
 	if err != nil {
 		return err
 	}
-	conn, err := s.ListenPacket()
+	conn, err := lc.ListenPacket(context.Background(), "udp", at)
 	if err != nil {
 		return errors.Join(err, stream.Close())
 	}
@@ -101,6 +107,27 @@ func (l *listeners) serve(s *dnsserver.Server) error {
 		})
 	}
 	return nil
+}
+
+// prepare has a socket share its address, so that the next server can listen
+// before this one ends. The kernel lets only processes of one user do so.
+func (l *listeners) prepare(network, _ string, raw syscall.RawConn) error {
+	var err error
+	control := func(fd uintptr) {
+		err = unix.SetsockoptInt(int(fd), unix.SOL_SOCKET, unix.SO_REUSEPORT, 1)
+		if err != nil || !l.freeBind {
+			return
+		}
+		if strings.HasSuffix(network, "6") {
+			err = unix.SetsockoptInt(int(fd), unix.IPPROTO_IPV6, unix.IPV6_FREEBIND, 1)
+		} else {
+			err = unix.SetsockoptInt(int(fd), unix.IPPROTO_IP, unix.IP_FREEBIND, 1)
+		}
+	}
+	if outer := raw.Control(control); outer != nil {
+		return outer
+	}
+	return err
 }
 
 // stop answers what has arrived and ends. Other sockets at the same addresses

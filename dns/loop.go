@@ -33,6 +33,13 @@ func (l *loopGuard) refuses(q dns.Question) bool {
 	return l.looped
 }
 
+// asks reports whether a question is the one that looks for a loop.
+func (l *loopGuard) asks(q dns.Question) bool {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return q.Qtype == dns.TypeHINFO && l.probe != "" && strings.EqualFold(q.Name, l.probe)
+}
+
 func (l *loopGuard) begin() string {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -55,17 +62,25 @@ func (s *Server) GuardLoops(ctx context.Context, at netip.AddrPort, every time.D
 	ticker := time.NewTicker(every)
 	defer ticker.Stop()
 	client := &dns.Client{Timeout: 5 * time.Second}
+	silent := false
 	for {
 		m := new(dns.Msg)
 		m.SetQuestion(s.loop.begin(), dns.TypeHINFO)
-		_, _, err := client.ExchangeContext(ctx, m, at.String())
+		answer, _, err := client.ExchangeContext(ctx, m, at.String())
+		if ctx.Err() != nil {
+			return
+		}
+		was := silent
+		silent = err != nil || answer.Rcode == dns.RcodeServerFailure
 		switch looped, changed := s.loop.end(); {
 		case looped && changed:
 			s.log.Error("the upstream DNS servers ask this server: other names are refused until that is changed")
 		case changed:
 			s.log.Info("the upstream DNS servers don't ask this server any more")
-		case err != nil && ctx.Err() == nil:
-			s.log.Debug("no answer to the question that looks for loops", "error", err)
+		case silent && !was && !looped:
+			s.log.Warn("the upstream DNS servers don't answer: other names are answered as far as they are remembered")
+		case was && !silent:
+			s.log.Info("the upstream DNS servers answer again")
 		}
 		select {
 		case <-ctx.Done():

@@ -50,7 +50,7 @@ func (o Options) Validate() error {
 
 // Server is the configuration of a server of these options that answers from
 // an index at some addresses.
-func (o Options) Server(index *Index, listen []netip.AddrPort, log *slog.Logger) (ServerConfig, error) {
+func (o Options) Server(index *Index, listen []netip.AddrPort, guard Guard, log *slog.Logger) (ServerConfig, error) {
 	if err := o.Validate(); err != nil {
 		return ServerConfig{}, err
 	}
@@ -72,7 +72,7 @@ func (o Options) Server(index *Index, listen []netip.AddrPort, log *slog.Logger)
 	if len(upstreams) == 0 {
 		log.Warn("there is no upstream DNS server: names outside the cluster are refused", "resolv-conf", o.ResolvConf)
 	}
-	config.Corefile = Corefile(CorefileConfig{Listen: listen, Upstreams: upstreams, Metrics: o.Metrics})
+	config.Corefile = Corefile(CorefileConfig{Listen: listen, Upstreams: upstreams, Guard: guard, Metrics: o.Metrics})
 	return config, nil
 }
 
@@ -97,7 +97,7 @@ func Run(ctx context.Context, c Config) error {
 		return err
 	}
 	index := NewIndex(IndexConfig{Zone: c.Zone, TTL: c.TTL})
-	config, err := c.Server(index, c.Listen, c.Log)
+	config, err := c.Server(index, c.Listen, Guard{}, c.Log)
 	if err != nil {
 		return err
 	}

@@ -26,6 +26,9 @@ type ServerConfig struct {
 	// and whenever the reload plugin looks for changes.
 	Corefile string
 	Path     string
+	// FreeBind lets it listen at addresses that this machine doesn't have yet.
+	// That is for the generated Corefile, and others with a port for each block.
+	FreeBind bool
 	// Log takes CoreDNS' log too; not one that writes to package log's.
 	Log *slog.Logger
 }
@@ -43,7 +46,7 @@ func Start(c ServerConfig) (*Server, error) {
 		return nil, err
 	}
 	loop := &loopGuard{}
-	serving.index, serving.loop, serving.corefile, serving.log = c.Index, loop, c.input, c.Log
+	serving.index, serving.loop, serving.corefile, serving.log, serving.freeBind = c.Index, loop, c.input, c.Log, c.FreeBind
 	input, err := serving.input()
 	serving.Unlock()
 	// CoreDNS logs through the standard library's logger.

@@ -22,6 +22,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/fairway-net/fairway/cmd"
+	"github.com/fairway-net/fairway/dataplane/userspace"
 	"github.com/fairway-net/fairway/internal/netns"
 	"github.com/fairway-net/fairway/lab"
 	"github.com/fairway-net/fairway/lab/topology"
@@ -34,6 +35,7 @@ const patience = time.Minute
 const beFairway = "FAIRWAY_TEST_BE_FAIRWAY"
 
 func TestMain(m *testing.M) {
+	userspace.Main() // returns unless this process is a relay
 	if os.Getenv(beFairway) != "" {
 		os.Exit(cmd.Main())
 	}

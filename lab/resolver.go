@@ -1,17 +1,14 @@
 package lab
 
 import (
-	"errors"
 	"fmt"
-	"io/fs"
 	"net/netip"
 	"os"
 	"path/filepath"
 	"strings"
 
-	"golang.org/x/sys/unix"
-
 	"github.com/fairway-net/fairway/dns"
+	"github.com/fairway-net/fairway/internal/netns"
 )
 
 // clusterDNS is the address of the lab's DNS Service: the tenth of the range,
@@ -31,8 +28,24 @@ func (c Config) resolvConf(namespace string) string {
 	return fmt.Sprintf("search %s.svc.%s svc.%s %s\nnameserver %s\noptions ndots:5\n", namespace, zone, zone, zone, c.clusterDNS())
 }
 
+// resolvConfPath is where resolvers look (resolv.conf(5)).
+const resolvConfPath = "/etc/resolv.conf"
+
+// files are what pods of a namespace find in the place of the host's files:
+// the lab's resolv.conf, which is written here.
+func (c Config) files(namespace string) (map[string]string, error) {
+	path := filepath.Join(Dir(c.Name), "resolv.conf."+namespace)
+	text := c.resolvConf(namespace)
+	if have, err := os.ReadFile(path); err != nil || string(have) != text { // never cut short what is in use
+		if err := os.WriteFile(path, []byte(text), 0o644); err != nil {
+			return nil, fmt.Errorf("write resolv.conf: %w", err)
+		}
+	}
+	return map[string]string{resolvConfPath: path}, nil
+}
+
 // useClusterDNS has the calling thread, and what it executes, find the lab's
-// resolv.conf at /etc/resolv.conf: by a mount that nobody else sees.
+// resolv.conf at /etc/resolv.conf.
 func useClusterDNS(name, target string) error {
 	state, err := Load(name)
 	if err != nil {
@@ -42,22 +55,9 @@ func useClusterDNS(name, target string) error {
 	if !qualified {
 		namespace = "default"
 	}
-	const well = "/etc/resolv.conf"
-	if _, err := os.Stat(well); errors.Is(err, fs.ErrNotExist) {
-		return nil // nothing to put it over; programs then ask the loopback
+	files, err := state.Config.files(namespace)
+	if err != nil {
+		return err
 	}
-	path := filepath.Join(Dir(name), "resolv.conf."+namespace)
-	if err := os.WriteFile(path, []byte(state.Config.resolvConf(namespace)), 0o644); err != nil {
-		return fmt.Errorf("write resolv.conf: %w", err)
-	}
-	if err := unix.Unshare(unix.CLONE_FS | unix.CLONE_NEWNS); err != nil {
-		return fmt.Errorf("unshare mounts: %w", err)
-	}
-	if err := unix.Mount("", "/", "", unix.MS_SLAVE|unix.MS_REC, ""); err != nil {
-		return fmt.Errorf("keep mounts from the others: %w", err)
-	}
-	if err := unix.Mount(path, well, "", unix.MS_BIND, ""); err != nil {
-		return fmt.Errorf("mount resolv.conf: %w", err)
-	}
-	return nil
+	return netns.Overlay(files)
 }

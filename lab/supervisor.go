@@ -163,7 +163,7 @@ func routeClient(client *topology.Host, nodes []*topology.Node, services []netip
 func (s *supervisor) startControllers(ctx context.Context, nodes []*topology.Node) error {
 	client := s.api.client
 	factory := informers.NewSharedInformerFactory(client, 0)
-	k, err := kubelet.New(client, factory, recorder(ctx, client, "kubelet"), nodes, filepath.Join(Dir(s.config.Name), "pods"))
+	k, err := kubelet.New(client, factory, recorder(ctx, client, "kubelet"), nodes, filepath.Join(Dir(s.config.Name), "pods"), s.config.files)
 	if err != nil {
 		return err
 	}

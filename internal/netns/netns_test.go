@@ -136,6 +136,39 @@ func TestStart(t *testing.T) {
 	}
 }
 
+// TestStartWith checks that a command finds another file, and nobody else does.
+func TestStartWith(t *testing.T) {
+	ns, err := netns.Anonymous()
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer ns.Close()
+	dir := t.TempDir()
+	path, theirs := filepath.Join(dir, "everybody's"), filepath.Join(dir, "theirs")
+	for _, p := range []string{path, theirs} {
+		if err := os.WriteFile(p, []byte(filepath.Base(p)), 0o644); err != nil {
+			t.Fatal(err)
+		}
+	}
+	var out strings.Builder
+	cmd := exec.Command("/bin/sh", "-c", `cat "$0"; readlink /proc/self/ns/net`, path)
+	cmd.Stdout = &out
+	if err := ns.StartWith(cmd, map[string]string{path: theirs, filepath.Join(dir, "nobody's"): theirs}); err != nil {
+		t.Fatal(err)
+	}
+	if err := cmd.Wait(); err != nil {
+		t.Fatal(err)
+	}
+	var home string
+	err = ns.Do(func() error { home, err = os.Readlink("/proc/thread-self/ns/net"); return err })
+	if want := "theirs" + home; err != nil || strings.TrimSpace(out.String()) != want {
+		t.Errorf("the command found %q, want %q (%v)", out.String(), want, err)
+	}
+	if text, err := os.ReadFile(path); err != nil || string(text) != "everybody's" {
+		t.Errorf("everybody finds %q (%v) now", text, err)
+	}
+}
+
 func TestNetlink(t *testing.T) {
 	ns, err := netns.Anonymous()
 	if err != nil {

@@ -3,6 +3,8 @@ package netns
 import (
 	"errors"
 	"fmt"
+	"io/fs"
+	"os"
 	"os/exec"
 	"runtime"
 
@@ -31,6 +33,46 @@ func (n *NS) Do(fn func() error) error {
 // children then live.
 func (n *NS) Start(cmd *exec.Cmd) error {
 	return n.Do(cmd.Start)
+}
+
+// StartWith starts a command inside the namespace, where it and its children
+// find other files at some paths than everybody else: from each path of the map
+// to the file that is there for them. Paths that nobody has are left out.
+func (n *NS) StartWith(cmd *exec.Cmd, files map[string]string) error {
+	done := make(chan error, 1)
+	go func() {
+		// The thread keeps its view of the file system to itself, and ends with
+		// this goroutine because it is never unlocked.
+		runtime.LockOSThread()
+		err := vnetns.Set(n.handle)
+		if err != nil {
+			err = fmt.Errorf("enter network namespace %s: %w", n, err)
+		} else if err = Overlay(files); err == nil {
+			err = cmd.Start()
+		}
+		done <- err
+	}()
+	return <-done
+}
+
+// Overlay has the calling thread, and what it starts, find other files at some
+// paths: by mounts that nobody else sees. The thread must be locked for good.
+func Overlay(files map[string]string) error {
+	if err := unix.Unshare(unix.CLONE_FS | unix.CLONE_NEWNS); err != nil {
+		return fmt.Errorf("unshare mounts: %w", err)
+	}
+	if err := unix.Mount("", "/", "", unix.MS_SLAVE|unix.MS_REC, ""); err != nil {
+		return fmt.Errorf("keep mounts from the others: %w", err)
+	}
+	for path, file := range files {
+		if _, err := os.Stat(path); errors.Is(err, fs.ErrNotExist) {
+			continue // there is nothing to mount it on
+		}
+		if err := unix.Mount(file, path, "", unix.MS_BIND, ""); err != nil {
+			return fmt.Errorf("mount %s on %s: %w", file, path, err)
+		}
+	}
+	return nil
 }
 
 // unshare makes a namespace and runs fn in it, before opening it.

@@ -3,8 +3,12 @@ package demo
 import (
 	"context"
 	"fmt"
+	"maps"
 	"net"
+	"os"
+	"os/exec"
 	"slices"
+	"strings"
 
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -35,6 +39,45 @@ func (d *demo) checkNames(ctx context.Context, services []corev1.Service, from *
 			}
 		}
 		fmt.Fprintf(d.out, "  %s: %v\n", name, s.Spec.ClusterIPs)
+	}
+	return d.showCommands(ctx, server.Namespace)
+}
+
+// showCommands asks with the programs that people ask with, in a pod that finds
+// the cluster's DNS in its resolv.conf.
+func (d *demo) showCommands(ctx context.Context, system string) error {
+	executable, err := os.Executable()
+	if err != nil {
+		return fmt.Errorf("find the own executable: %w", err)
+	}
+	pods, err := d.podNames(ctx)
+	if err != nil {
+		return err
+	}
+	pod := slices.Min(slices.Collect(maps.Keys(pods)))
+	fmt.Fprintf(d.out, "\nand by programs in the pod %s:\n", pod)
+	zone := dns.DefaultOptions().Zone
+	for _, c := range []struct{ line, want string }{
+		{"nslookup kubernetes.default", "Name:\tkubernetes.default.svc." + zone},
+		{"dig +short SRV _http._tcp.web.default.svc." + zone, "web.default.svc." + zone + "."},
+		{"dig +short SRV _dns._udp." + dns.ServiceName + "." + system + ".svc." + zone, dns.ServiceName + "." + system + ".svc." + zone + "."},
+		{"curl -sS http://web/hostname", "hello-"},
+	} {
+		argv := strings.Fields(c.line)
+		if _, err := exec.LookPath(argv[0]); err != nil {
+			fmt.Fprintf(d.out, "  %s: not on this machine\n", argv[0])
+			continue
+		}
+		args := append([]string{"lab", "exec", "--name", d.config.Name, pod, "--"}, argv...)
+		out, err := exec.CommandContext(ctx, executable, args...).CombinedOutput()
+		if err != nil {
+			return fmt.Errorf("%s: %w: %s", c.line, err, out)
+		}
+		if !strings.Contains(string(out), c.want) {
+			return fmt.Errorf("%s: got %q, want %q in it", c.line, out, c.want)
+		}
+		lines := strings.Split(strings.TrimSpace(string(out)), "\n")
+		fmt.Fprintf(d.out, "  %s: %s\n", c.line, lines[len(lines)-1])
 	}
 	return nil
 }

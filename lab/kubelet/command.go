@@ -73,7 +73,7 @@ func (c *command) start() (*exec.Cmd, error) {
 	if c.ended {
 		return nil, errEnded
 	}
-	if err := c.sandbox.start(cmd); err != nil {
+	if err := c.worker.startCommand(cmd); err != nil {
 		return nil, err
 	}
 	c.cmd = cmd

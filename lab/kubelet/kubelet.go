@@ -25,6 +25,7 @@ type Kubelet struct {
 	events record.EventRecorder
 	nodes  map[string]*topology.Node
 	logs   string
+	files  func(namespace string) (map[string]string, error)
 
 	mu      sync.Mutex
 	started bool
@@ -35,9 +36,10 @@ type Kubelet struct {
 
 // New makes a kubelet for nodes, on a factory's informers, which the caller
 // starts after Run. The output of containers with a command goes to files in
-// the directory logs.
-func New(client kubernetes.Interface, factory informers.SharedInformerFactory, events record.EventRecorder, nodes []*topology.Node, logs string) (*Kubelet, error) {
-	k := &Kubelet{client: client, events: events, logs: logs, nodes: map[string]*topology.Node{}, workers: map[types.UID]*worker{}}
+// the directory logs. Commands in pods of a namespace find the files that files
+// tells in the place of the host's: from the host's path to the other.
+func New(client kubernetes.Interface, factory informers.SharedInformerFactory, events record.EventRecorder, nodes []*topology.Node, logs string, files func(namespace string) (map[string]string, error)) (*Kubelet, error) {
+	k := &Kubelet{client: client, events: events, logs: logs, files: files, nodes: map[string]*topology.Node{}, workers: map[types.UID]*worker{}}
 	for _, n := range nodes {
 		k.nodes[n.Name] = n
 	}

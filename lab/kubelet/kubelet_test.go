@@ -50,7 +50,7 @@ func newBench(t *testing.T) *bench {
 	}
 	b := &bench{T: t, client: fake.NewClientset(), node: node, logs: t.TempDir()}
 	factory := informers.NewSharedInformerFactory(b.client, 0)
-	k, err := kubelet.New(b.client, factory, &record.FakeRecorder{}, []*topology.Node{node}, b.logs)
+	k, err := kubelet.New(b.client, factory, &record.FakeRecorder{}, []*topology.Node{node}, b.logs, func(string) (map[string]string, error) { return nil, nil })
 	if err != nil {
 		t.Fatal(errors.Join(err, l.Remove()))
 	}

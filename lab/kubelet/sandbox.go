@@ -44,8 +44,9 @@ func (s *sandbox) remove() error {
 }
 
 // start starts a command in the sandbox: in a session of its own, so that it
-// can be ended with all its children, and in the cgroup of the node's pods.
-func (s *sandbox) start(cmd *exec.Cmd) error {
+// can be ended with all its children, in the cgroup of the node's pods, and with
+// files of the pod's own at some paths.
+func (s *sandbox) start(cmd *exec.Cmd, files map[string]string) error {
 	dir, err := topology.Cgroup(s.node.LabName(), s.node.Name+"/pods")
 	if err != nil {
 		return err
@@ -55,9 +56,18 @@ func (s *sandbox) start(cmd *exec.Cmd) error {
 		return fmt.Errorf("open cgroup: %w", err)
 	}
 	cmd.SysProcAttr = &syscall.SysProcAttr{Setsid: true, UseCgroupFD: true, CgroupFD: int(cgroup.Fd())}
-	err = s.host.Start(cmd)
+	err = s.host.NS.StartWith(cmd, files)
 	if closeErr := cgroup.Close(); err == nil && closeErr != nil {
 		return fmt.Errorf("close cgroup: %w", closeErr)
 	}
 	return err
+}
+
+// startCommand starts a command of the pod's.
+func (w *worker) startCommand(cmd *exec.Cmd) error {
+	files, err := w.kubelet.files(w.first.Namespace)
+	if err != nil {
+		return err
+	}
+	return w.sandbox.start(cmd, files)
 }

@@ -1,0 +1,280 @@
+package lab_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net"
+	"os"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/miekg/dns"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/fairway-net/fairway/internal/netns"
+	"github.com/fairway-net/fairway/lab"
+	"github.com/fairway-net/fairway/lab/topology"
+)
+
+// clusterDNS is the DNS Service's address in a lab.
+const clusterDNS = "10.96.0.10"
+
+// dnsLab makes a lab with two nodes and the Service web, and returns the name of
+// a pod on the first node.
+func dnsLab(t *testing.T, name, mode string) (lab.Config, string) {
+	t.Helper()
+	c := config(name)
+	c.Mode = mode
+	up(t, c)
+	client, err := lab.Client(c.Name)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := client.AppsV1().Deployments("default").Create(t.Context(), hello(2), metav1.CreateOptions{}); err != nil {
+		t.Fatal(err)
+	}
+	web := &corev1.Service{ObjectMeta: metav1.ObjectMeta{Name: "web"}}
+	web.Spec.Selector = map[string]string{"app": "hello"}
+	web.Spec.Ports = []corev1.ServicePort{{Name: "http", Port: 80}}
+	if _, err := client.CoreV1().Services("default").Create(t.Context(), web, metav1.CreateOptions{}); err != nil {
+		t.Fatal(err)
+	}
+	var pod string
+	eventually(t, "a pod runs on node1", func() bool {
+		pods, err := client.CoreV1().Pods("default").List(t.Context(), metav1.ListOptions{})
+		if err != nil {
+			t.Fatal(err)
+		}
+		running := 0
+		for _, p := range pods.Items {
+			if p.Status.Phase == corev1.PodRunning {
+				running++
+				if p.Spec.NodeName == "node1" {
+					pod = p.Name
+				}
+			}
+		}
+		return running == 2 && pod != ""
+	})
+	return c, pod
+}
+
+// TestNames asks with the programs that people ask with, in every mode that
+// this kernel has; the agents' own server and each data plane must get along.
+func TestNames(t *testing.T) {
+	for _, mode := range []string{"nftables", "iptables", "userspace"} {
+		t.Run(mode, func(t *testing.T) {
+			c, pod := dnsLab(t, "dns-"+mode, mode)
+			checkCommand(t, c)
+			for _, from := range []string{pod, "node1", "client"} {
+				for command, want := range map[string]string{
+					"nslookup kubernetes.default":                                 "Name:\tkubernetes.default.svc.cluster.local",
+					"dig +short SRV _http._tcp.web.default.svc.cluster.local":     "0 100 80 web.default.svc.cluster.local.",
+					"dig +short +tcp A web.default.svc.cluster.local":             "10.96.",
+					"dig +short AAAA kubernetes.default.svc.cluster.local":        "",
+					"curl -sS --retry 20 --retry-connrefused http://web/hostname": "hello-",
+				} {
+					args := append([]string{"lab", "exec", "--name", c.Name, from, "--"}, strings.Fields(command)...)
+					var out, stderr string
+					var code int
+					for deadline := time.Now().Add(patience); ; time.Sleep(100 * time.Millisecond) {
+						out, stderr, code = fairway(args...)
+						if code == 0 && strings.Contains(out, want) {
+							break
+						}
+						if time.Now().After(deadline) {
+							t.Errorf("%s from %s: code %d, %q, %q; want %q", command, from, code, out, stderr, want)
+							break
+						}
+					}
+				}
+			}
+		})
+	}
+}
+
+// checkCommand checks that a container's own command finds the cluster's DNS.
+func checkCommand(t *testing.T, c lab.Config) {
+	t.Helper()
+	client, err := lab.Client(c.Name)
+	if err != nil {
+		t.Fatal(err)
+	}
+	pod := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Name: "asks"}}
+	pod.Spec.Containers = []corev1.Container{{Name: "asks", Image: "none", Command: []string{"sh", "-c", "curl -sS --retry 20 --retry-all-errors http://web/hostname; exec sleep 1000"}}}
+	if _, err := client.CoreV1().Pods("default").Create(t.Context(), pod, metav1.CreateOptions{}); err != nil {
+		t.Fatal(err)
+	}
+	log := filepath.Join(lab.Dir(c.Name), "pods", "default_asks_asks.log")
+	eventually(t, "a pod's command finds http://web", func() bool {
+		text, err := os.ReadFile(log)
+		return err == nil && strings.Contains(string(text), "hello-")
+	})
+}
+
+// asker asks for a Service's name from inside a pod, always from new ports.
+type asker struct {
+	ns *netns.NS
+}
+
+func newAsker(t *testing.T, c lab.Config, pod string) *asker {
+	t.Helper()
+	ns, err := netns.Open(topology.PodNamespace(c.Name, "default."+pod))
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		if err := ns.Close(); err != nil {
+			t.Error(err)
+		}
+	})
+	return &asker{ns}
+}
+
+func (a *asker) ask() error {
+	var conn net.Conn
+	err := a.ns.Do(func() (err error) {
+		conn, err = net.Dial("udp", net.JoinHostPort(clusterDNS, "53"))
+		return err
+	})
+	if err != nil {
+		return err
+	}
+	q := new(dns.Msg).SetQuestion("web.default.svc.cluster.local.", dns.TypeA)
+	answer, _, err := (&dns.Client{Timeout: 10 * time.Second}).ExchangeWithConn(q, &dns.Conn{Conn: conn})
+	if err := errors.Join(err, conn.Close()); err != nil {
+		return err
+	}
+	if len(answer.Answer) != 1 {
+		return fmt.Errorf("the answer is %s without records", dns.RcodeToString[answer.Rcode])
+	}
+	return nil
+}
+
+// log is what a node's agent has logged.
+func log(t *testing.T, c lab.Config, node string) string {
+	t.Helper()
+	text, err := os.ReadFile(filepath.Join(lab.Dir(c.Name), "agent-"+node+".log"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	return string(text)
+}
+
+// agentOf is the process of a node's agent; 0 for none.
+func agentOf(t *testing.T, c lab.Config, node string) int {
+	t.Helper()
+	dir, err := topology.FindCgroup(c.Name, node+"/agent")
+	if err != nil {
+		t.Skipf("NO CGROUPS HERE: processes of a lab can't be found: %v", err)
+	}
+	procs, err := os.ReadFile(filepath.Join(dir, "cgroup.procs"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	first, _, _ := strings.Cut(string(procs), "\n")
+	pid, _ := strconv.Atoi(first)
+	return pid
+}
+
+// holds reports whether a node answers at the DNS Service's address itself.
+func holds(c lab.Config, node string) bool {
+	out, _, code := fairway("lab", "exec", "--name", c.Name, node, "--", "ip", "-o", "addr", "show", "dev", "fairway-dns")
+	if code != 0 || !strings.Contains(out, clusterDNS+"/") {
+		return false
+	}
+	out, _, code = fairway("lab", "exec", "--name", c.Name, node, "--", "nft", "list", "table", "inet", "fairway-dns")
+	return code == 0 && strings.Contains(out, "notrack")
+}
+
+// TestRestartLosesNoQuestion restarts an agent while a pod of its node asks all
+// the time: every question is answered, by this node or by the other.
+func TestRestartLosesNoQuestion(t *testing.T) {
+	c, pod := dnsLab(t, "dns-restart", "nftables")
+	a := newAsker(t, c, pod)
+	eventually(t, "names resolve", func() bool { return a.ask() == nil })
+	for _, node := range []string{"node1", "node2"} {
+		eventually(t, node+" answers itself", func() bool { return holds(c, node) })
+	}
+	ctx, cancel := context.WithCancel(t.Context())
+	type result struct {
+		asked  int
+		failed []error
+	}
+	ended := make(chan result)
+	go func() {
+		var r result
+		for ctx.Err() == nil {
+			r.asked++
+			if err := a.ask(); err != nil {
+				r.failed = append(r.failed, err)
+			}
+			time.Sleep(time.Millisecond)
+		}
+		ended <- r
+	}()
+	for range 3 {
+		pid := agentOf(t, c, "node1")
+		if err := syscall.Kill(pid, syscall.SIGTERM); err != nil {
+			t.Fatal(err)
+		}
+		eventually(t, "the next agent's server has the address", func() bool {
+			now := agentOf(t, c, "node1")
+			return now != 0 && now != pid && holds(c, "node1")
+		})
+	}
+	cancel()
+	r := <-ended
+	t.Logf("%d questions", r.asked)
+	if len(r.failed) > 0 {
+		t.Errorf("%d of %d questions failed: %v\n%s", len(r.failed), r.asked, errors.Join(r.failed...), log(t, c, "node1"))
+	}
+}
+
+// TestFallBack has a node's server not be reached: then questions go to the
+// other node's, for as long as that is so.
+func TestFallBack(t *testing.T) {
+	for what, rule := range map[string]string{
+		"everywhere":               "meta l4proto { tcp, udp } th dport { 53, 10053 }",
+		"at the Service's address": "ip daddr " + clusterDNS + " meta l4proto { tcp, udp } th dport 53",
+	} {
+		t.Run(what, func(t *testing.T) {
+			c, pod := dnsLab(t, fmt.Sprintf("dns-fall-%d", len(what)), "nftables")
+			a := newAsker(t, c, pod)
+			eventually(t, "names resolve", func() bool { return a.ask() == nil })
+			for _, node := range []string{"node1", "node2"} {
+				eventually(t, node+" answers itself", func() bool { return holds(c, node) })
+			}
+			nft := func(command string) {
+				if _, stderr, code := fairway("lab", "exec", "--name", c.Name, "node1", "--", "nft", command); code != 0 {
+					t.Fatalf("nft %s: %s", command, stderr)
+				}
+			}
+			nft("table inet fault { chain input { type filter hook input priority 0; " + rule + " drop; }; }")
+			eventually(t, "the node gives the address away", func() bool { return strings.Contains(log(t, c, "node1"), "is unwell") && !holds(c, "node1") })
+			answered := 0
+			for deadline := time.Now().Add(8 * time.Second); time.Now().Before(deadline); time.Sleep(50 * time.Millisecond) {
+				if a.ask() == nil {
+					answered++
+				}
+			}
+			if answered == 0 {
+				t.Error("no question was answered by the other node")
+			}
+			if strings.Contains(log(t, c, "node1"), "is used again") {
+				t.Error("the node's own server was used again although it couldn't be reached")
+			}
+			nft("delete table inet fault")
+			eventually(t, "the node answers itself again", func() bool { return holds(c, "node1") && strings.Contains(log(t, c, "node1"), "is used again") })
+			if err := a.ask(); err != nil {
+				t.Error(err)
+			}
+		})
+	}
+}

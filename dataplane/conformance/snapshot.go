@@ -25,7 +25,7 @@ type snapshot map[string]string
 // snapshot reads the node's kernel state.
 func (s *Stage) snapshot() (snapshot, error) {
 	shot := snapshot{}
-	for _, read := range []func(snapshot) error{s.readRules, s.readNetwork, s.readIPVS, s.readSysctls} {
+	for _, read := range []func(snapshot) error{s.readRules, s.readNetwork, s.readIPVS, s.readSysctls, s.readBPF} {
 		if err := read(shot); err != nil {
 			return nil, fmt.Errorf("snapshot of the node: %w", err)
 		}

@@ -136,8 +136,8 @@ func (p *socketPath) attachHook(dir, hook string, program *ebpf.Program) error {
 	}
 	// What one of the two has translated, the other takes for no Service traffic.
 	for _, old := range others {
-		if err := os.Remove(old); err != nil {
-			return errors.Join(fmt.Errorf("detach program: %w", err), own.Close())
+		if err := detach(old); err != nil {
+			return errors.Join(err, own.Close())
 		}
 	}
 	if err := os.Rename(next, pin); err != nil {
@@ -182,11 +182,24 @@ func (p *socketPath) remove(dir string) error {
 		return fmt.Errorf("list links: %w", err)
 	}
 	for _, pin := range pins {
-		if err := os.Remove(pin); err != nil {
-			return fmt.Errorf("detach program: %w", err)
+		if err := detach(pin); err != nil {
+			return err
 		}
 	}
 	return p.giveBack(dir)
+}
+
+// detach detaches a program at once; without its pin alone, the kernel would
+// take its time.
+func detach(pin string) error {
+	l, err := link.LoadPinnedLink(pin, nil)
+	if err != nil {
+		return fmt.Errorf("open link %s: %w", pin, err)
+	}
+	if err := errors.Join(l.Detach(), os.Remove(pin), l.Close()); err != nil {
+		return fmt.Errorf("detach program %s: %w", pin, err)
+	}
+	return nil
 }
 
 func (p *socketPath) close() error { return nil }

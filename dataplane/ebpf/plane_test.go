@@ -1,0 +1,151 @@
+package ebpf
+
+import (
+	"context"
+	"net/netip"
+	"os"
+	"path/filepath"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+	"github.com/vishvananda/netlink"
+
+	"github.com/fairway-net/fairway/internal/kernel"
+	"github.com/fairway-net/fairway/internal/netns"
+	"github.com/fairway-net/fairway/model"
+)
+
+// inNode runs a test as on a node: in a network namespace and with a cgroup of
+// its own.
+func inNode(t *testing.T, test func(t *testing.T, options kernel.Options)) {
+	t.Helper()
+	root, err := cgroupRoot()
+	if err != nil {
+		t.Fatal(err)
+	}
+	cgroup, err := os.MkdirTemp(root, "fairway-test-")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() {
+		if err := os.Remove(cgroup); err != nil {
+			t.Error(err)
+		}
+	}()
+	ns, err := netns.Anonymous()
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer ns.Close()
+	h, err := ns.Netlink()
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer h.Close()
+	if err := h.LinkAdd(&netlink.Veth{LinkAttrs: netlink.LinkAttrs{Name: "eth0"}, PeerName: "far"}); err != nil {
+		t.Fatal(err)
+	}
+	if err := ns.Do(func() error { test(t, kernel.Options{Cgroup: cgroup, StateDir: t.TempDir()}); return nil }); err != nil {
+		t.Error(err)
+	}
+}
+
+func newPlane(t *testing.T, options kernel.Options) *Plane {
+	t.Helper()
+	p, err := New(options)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return p
+}
+
+// agrees holds what the kernel has against what Render says.
+func agrees(t *testing.T, p *Plane, want *model.Table) {
+	t.Helper()
+	var rendered []kernel.Object
+	var err error
+	if want != nil {
+		rendered, err = Render(want, p.options)
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	objects, err := p.Objects(context.Background())
+	if err != nil {
+		t.Fatal(err)
+	}
+	if diff := cmp.Diff(rendered, objects); diff != "" {
+		t.Errorf("what Render wants (-) and what Objects finds (+):\n%s", diff)
+	}
+}
+
+// TestLife: a plane applies, repairs what others broke, is succeeded by another
+// process, and leaves nothing behind.
+func TestLife(t *testing.T) {
+	inNode(t, func(t *testing.T, options kernel.Options) {
+		ctx, want := context.Background(), webTable(20, 3)
+		p := newPlane(t, options)
+		apply := func(verify bool) {
+			t.Helper()
+			if err := p.Apply(ctx, want, verify); err != nil {
+				t.Fatal(err)
+			}
+			agrees(t, p, want)
+		}
+		apply(false)
+
+		break1, break2 := p.store.tables[slots], p.store.tables[frontends]
+		if err := break1.remove(slotKey(p.state.pools[model.PoolID{Name: "default/web-3:http", Proto: model.TCP}].id, 1)); err != nil {
+			t.Fatal(err)
+		}
+		if err := break2.put(frontendKey(model.Key{Addr: netip.MustParseAddr("10.1.1.1"), Port: 1, Proto: model.TCP}), frontendValue(7, 0, [3]model.Route{}, p.state.poolNumber)); err != nil {
+			t.Fatal(err)
+		}
+		links, err := filepath.Glob(filepath.Join(p.dir, "connect4-*"))
+		if err != nil || len(links) != 1 || os.Remove(links[0]) != nil {
+			t.Fatalf("detach program: %v, %v", links, err)
+		}
+		apply(true)
+
+		ids := p.state.frontends
+		if err := p.Close(); err != nil {
+			t.Fatal(err)
+		}
+		p = newPlane(t, options)
+		want = webTable(40, 3)
+		apply(false)
+		for k, id := range ids {
+			if p.state.frontends[k] != id {
+				t.Errorf("frontend %s had id %d and has %d", k, id, p.state.frontends[k])
+			}
+		}
+		want = webTable(3, 1)
+		apply(false)
+
+		if err := p.Remove(ctx); err != nil {
+			t.Fatal(err)
+		}
+		if _, err := os.Stat(p.dir); !os.IsNotExist(err) {
+			t.Errorf("pins are left: %v", err)
+		}
+		agrees(t, p, nil)
+	})
+}
+
+// TestGrowth: tables become larger as they need to.
+func TestGrowth(t *testing.T) {
+	inNode(t, func(t *testing.T, options kernel.Options) {
+		ctx, want := context.Background(), webTable(10, 2)
+		p := newPlane(t, options)
+		for _, services := range []int{10, 3000} {
+			want = webTable(services, 2)
+			if err := p.Apply(ctx, want, false); err != nil {
+				t.Fatal(err)
+			}
+		}
+		agrees(t, p, want)
+		if err := p.Remove(ctx); err != nil {
+			t.Fatal(err)
+		}
+	})
+}

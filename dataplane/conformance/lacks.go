@@ -7,21 +7,23 @@ import (
 	"github.com/fairway-net/fairway/model"
 )
 
-// handoverLacks asks another plane whether connections are lost when it takes
-// the place of the one at work, or the other way round.
-func (s *Stage) handoverLacks(kind, stateDir string) ([]kernel.Lack, error) {
-	if kind == "" {
-		return nil, nil
+// handoverLacks asks planes that take each other's place whether connections are
+// lost when they do.
+func (s *Stage) handoverLacks(stateDir string, kinds ...string) ([]kernel.Lack, error) {
+	var lacks []kernel.Lack
+	for _, kind := range kinds {
+		p, err := s.Start(kind, stateDir)
+		if err != nil {
+			return nil, err
+		}
+		if lack := lackOf(p.Lacks, kernel.Handover, ""); lack != nil {
+			lacks = append(lacks, kernel.Lack{Feature: lack.Feature, Value: "(" + kind + ")", Why: lack.Why})
+		}
+		if err := p.Kill(); err != nil {
+			return nil, err
+		}
 	}
-	p, err := s.Start(kind, stateDir)
-	if err != nil {
-		return nil, err
-	}
-	lack := lackOf(p.Lacks, kernel.Handover, "")
-	if err := p.Kill(); err != nil || lack == nil {
-		return nil, err
-	}
-	return []kernel.Lack{*lack}, nil
+	return lacks, nil
 }
 
 // lackOf finds a feature among what a plane lacks; with a value only if the

@@ -31,7 +31,7 @@ type Run struct {
 	table    *model.Table
 	process  *Process // nil while killed, and without a stage
 	lacks    []kernel.Lack
-	handover []kernel.Lack // of the plane to switch to
+	handover []kernel.Lack // of either plane, if the case switches
 	flows    map[string]*flow
 	loads    map[string]*load
 
@@ -50,9 +50,11 @@ func Specify(c *Case) error {
 // another plane, that's the other one.
 func Play(c *Case, s *Stage, kind, other, stateDir string) (*Run, error) {
 	r := &Run{stage: s, kind: kind, first: kind, other: other, stateDir: stateDir, c: c, cluster: NewCluster(), flows: map[string]*flow{}, loads: map[string]*load{}}
-	var err error
-	if r.handover, err = s.handoverLacks(other, stateDir); err != nil {
-		return r, err
+	if other != "" {
+		var err error
+		if r.handover, err = s.handoverLacks(stateDir, kind, other); err != nil {
+			return r, err
+		}
 	}
 	if err := r.start(); err != nil {
 		return r, err

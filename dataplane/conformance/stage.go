@@ -7,7 +7,6 @@ import (
 	"net/netip"
 	"os"
 	"slices"
-	"strconv"
 	"sync/atomic"
 	"syscall"
 	"time"
@@ -42,10 +41,12 @@ var stages atomic.Int64
 // outside the node reaches them through it.
 var servedRanges = []string{"10.96.0.0/16", "203.0.113.0/24", "fd00:10:96::/112", "2001:db8::/32"}
 
-// NewStage builds a stage.
+// NewStage builds a stage, and removes those of processes that were killed.
 func NewStage() (*Stage, error) {
-	name := "conformance-" + strconv.Itoa(os.Getpid()) + "-" + strconv.FormatInt(stages.Add(1), 10)
-	lab, err := topology.New(name, topology.Options{})
+	if err := removeDeadStages(); err != nil {
+		return nil, err
+	}
+	lab, err := topology.New(stageName(stages.Add(1)), topology.Options{})
 	if err != nil {
 		return nil, err
 	}

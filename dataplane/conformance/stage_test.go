@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/fairway-net/fairway/internal/vm"
+	"github.com/fairway-net/fairway/lab/topology"
 )
 
 // newStage makes a stage for the test.
@@ -167,5 +168,29 @@ func TestNodeCgroup(t *testing.T) {
 	}
 	if path == "" || path == "/" || !strings.HasSuffix(s.cgroup, path) {
 		t.Errorf("the maker of sockets is in %q, expected %s", path, s.cgroup)
+	}
+}
+
+// TestDeadStages: what a killed process left goes with the next stage; what
+// others use stays.
+func TestDeadStages(t *testing.T) {
+	const nobody = 1 << 30 // above any process id (PID_MAX_LIMIT is 1 << 22)
+	dead, alive := fmt.Sprintf("conformance-%d-1", nobody), stageName(stages.Add(1))
+	for _, name := range []string{dead, alive} {
+		lab, err := topology.New(name, topology.Options{})
+		if err != nil {
+			t.Fatal(err)
+		}
+		t.Cleanup(func() {
+			if err := lab.Remove(); err != nil {
+				t.Error(err)
+			}
+		})
+	}
+	newStage(t)
+	for name, want := range map[string]bool{dead: false, alive: true} {
+		if there, err := topology.Exists(name); err != nil || there != want {
+			t.Errorf("stage %s is there: %v, %v; want %v", name, there, err, want)
+		}
 	}
 }

@@ -12,8 +12,9 @@ MAY_SKIP := "github.com/fairway-net/fairway/lab/echo TestSCTP"
 
 .PHONY: build demo bench test unit all lint generate generated deps clean
 
+# Without cgo: kustomize, in kubectl, would have the linker keep every symbol for plugins.
 build: ## the binary, in ./fairway
-	$(GO) build -ldflags "$(LDFLAGS)" -o fairway .
+	CGO_ENABLED=0 $(GO) build -ldflags "$(LDFLAGS)" -o fairway .
 
 deps: ## what the build, the lab and the tests need from Debian
 	./hack/install-deps.sh

@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"log/slog"
 	"net/netip"
+	"sync"
 	"sync/atomic"
 	"time"
 
@@ -56,6 +57,9 @@ type Config struct {
 	Updates <-chan Update
 	// Register makes the Node object of this machine: where there is no kubelet.
 	Register bool
+	// Lean says that the process is this agent's alone, so that it may decide how
+	// much memory is left to garbage.
+	Lean bool
 	// DNS serves the cluster's names on this node; nil doesn't.
 	DNS *DNS
 	Log *slog.Logger
@@ -73,6 +77,7 @@ type Agent struct {
 	metrics *metrics
 	names   *names
 	told    string // the mode of which has been said what it lacks
+	started sync.Once
 
 	configured atomic.Pointer[Config]      // the configuration in force; config is that of the start
 	inForce    atomic.Pointer[model.Table] // nil before the first round that succeeded
@@ -230,6 +235,7 @@ func (a *Agent) rounded(r round) {
 	if err := a.service.open(); err != nil {
 		a.config.Log.Warn("health check ports", "error", err)
 	}
+	a.started.Do(func() { go a.giveBack() })
 }
 
 // signal wakes the reader of a channel with room for one, and never waits.

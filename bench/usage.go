@@ -52,12 +52,12 @@ func (u *usage) processes() ([]string, error) {
 	return strings.Fields(string(data)), nil
 }
 
-// memory is what the processes have resident: in all, and in proportion where
-// it is shared with others (PSS).
-type memory struct{ rss, pss int64 }
+// memory is what the processes have resident: in all, in proportion where it is
+// shared with others (PSS), and what is no memory of their own but files.
+type memory struct{ rss, pss, file int64 }
 
 func (m memory) String() string {
-	return fmt.Sprintf("%d MB (PSS %d MB)", m.rss>>20, m.pss>>20)
+	return fmt.Sprintf("%d MB (%d MB of it the executable; PSS %d MB)", m.rss>>20, m.file>>20, m.pss>>20)
 }
 
 func (u *usage) memory() (memory, error) {
@@ -76,20 +76,18 @@ func (u *usage) memory() (memory, error) {
 		}
 		for line := range strings.Lines(string(data)) {
 			f := strings.Fields(line)
-			if len(f) < 3 || f[0] != "Rss:" && f[0] != "Pss:" {
+			into := map[string]*int64{"Rss:": &sum.rss, "Pss:": &sum.pss, "Anonymous:": &sum.file}
+			if len(f) < 3 || into[f[0]] == nil {
 				continue
 			}
 			kb, err := strconv.ParseInt(f[1], 10, 64)
 			if err != nil {
 				return memory{}, fmt.Errorf("read memory of process %s: %w", id, err)
 			}
-			if f[0] == "Rss:" {
-				sum.rss += kb << 10
-			} else {
-				sum.pss += kb << 10
-			}
+			*into[f[0]] += kb << 10
 		}
 	}
+	sum.file = sum.rss - sum.file
 	return sum, nil
 }
 

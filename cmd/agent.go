@@ -45,6 +45,7 @@ func agentCommand() *cobra.Command {
 			if proxy.InitOnly {
 				return agent.Init(cmd.Context(), config)
 			}
+			config.Lean = true
 			address, err := clusterDNS(flags.dnsAddress, config.Compile.ServiceCIDRs)
 			if err != nil {
 				return err

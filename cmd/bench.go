@@ -33,7 +33,7 @@ func benchCommand() *cobra.Command {
 	c.Flags().StringVar(&o.Out, "out", "", "Markdown file to put the tables into; printed without this")
 	c.Flags().StringVar(&o.Dir, "dir", "", "where the API server keeps its data and logs go; a temporary directory without this")
 	c.Flags().BoolVar(&verbose, "verbose", false, "log more")
-	c.AddCommand(benchObjectsCommand())
+	c.AddCommand(benchObjectsCommand(), benchWatchersCommand())
 	return c
 }
 
@@ -54,5 +54,29 @@ func benchObjectsCommand() *cobra.Command {
 	c.Flags().StringVar(&out, "out", "", "the file")
 	c.Flags().StringVar(&options.IPTablesVariant, "iptables-variant", "", "nft or legacy")
 	c.Flags().StringVar(&options.StateDir, "state-dir", "", "the agent's --state-dir")
+	return c
+}
+
+func benchWatchersCommand() *cobra.Command {
+	o := bench.WatchersOptions{Watchers: []int{100, 1000, 5000}, Writes: 50}
+	o.Services, o.Endpoints = 1000, 10
+	c := &cobra.Command{
+		Use:   "watchers",
+		Short: "Measure what many nodes cost one API server",
+		Args:  cobra.NoArgs,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			if err := setLibraryLogs(0); err != nil {
+				return err
+			}
+			o.Stdout = cmd.OutOrStdout()
+			o.Log = (&agentFlags{}).logger()
+			return bench.Watchers(cmd.Context(), o)
+		},
+	}
+	c.Flags().IntSliceVar(&o.Watchers, "watchers", o.Watchers, "how many nodes to simulate, growing")
+	c.Flags().IntVar(&o.Writes, "writes", o.Writes, "endpoint changes while they watch")
+	c.Flags().IntVar(&o.Services, "services", o.Services, "Services at the API")
+	c.Flags().IntVar(&o.Endpoints, "endpoints", o.Endpoints, "endpoints of each Service")
+	c.Flags().StringVar(&o.Dir, "dir", "/tmp/fairway-bench", "where the API server keeps its data")
 	return c
 }

@@ -13,10 +13,10 @@ type state struct {
 	scheduler model.Scheduler // of pools that name none
 	next      uint32          // the lowest pool number never given
 	pools     map[model.PoolID]*poolState
-	members   map[uint32]member  // of pools with session affinity
-	backends  map[backendKey]int // how many pools name a backend
-	loopbacks int                // frontends on 127.0.0.0/8
-	chains    map[string]bool    // how pools choose and remember, as far as there are chains for it
+	members   map[uint32]member    // of pools with session affinity
+	backends  map[backendKey]int32 // how many pools name a backend
+	loopbacks int                  // frontends on 127.0.0.0/8
+	chains    map[string]bool      // how pools choose and remember, as far as there are chains for it
 	// renumbered are pools whose number has changed although frontends know it.
 	renumbered map[model.PoolID]bool
 }
@@ -40,15 +40,21 @@ type member struct {
 	backend netip.AddrPort
 }
 
-// backendKey is a backend as answers from it are recognised.
+// backendKey is a backend as answers from it are recognised. There are a hundred
+// thousand, so it is small and without pointers for the collector to follow.
 type backendKey struct {
-	addr  netip.AddrPort
+	addr  [16]byte // IPv4 as ::ffff:a.b.c.d
+	port  uint16
 	proto model.Protocol
+}
+
+func backendKeyOf(b model.Backend, proto model.Protocol) backendKey {
+	return backendKey{b.Addr.As16(), b.Port, proto}
 }
 
 func newState(scheduler string) *state {
 	return &state{scheduler: model.Scheduler(scheduler), next: 1, pools: map[model.PoolID]*poolState{},
-		members: map[uint32]member{}, backends: map[backendKey]int{}, chains: map[string]bool{}, renumbered: map[model.PoolID]bool{}}
+		members: map[uint32]member{}, backends: map[backendKey]int32{}, chains: map[string]bool{}, renumbered: map[model.PoolID]bool{}}
 }
 
 // setPool brings a pool to what p says; nil removes it. It returns the elements
@@ -128,11 +134,11 @@ func (st *state) dropMembers(ps *poolState) {
 
 // countBackends adds a pool's backends to the count of all. It returns the
 // elements of those that came or went with it.
-func (st *state) countBackends(p *model.Pool, by int) []element {
+func (st *state) countBackends(p *model.Pool, by int32) []element {
 	var list []element
 	for _, backends := range [][]model.Backend{p.Backends, p.Draining} {
 		for _, b := range backends {
-			key := backendKey{b.AddrPort(), p.ID.Proto}
+			key := backendKeyOf(b, p.ID.Proto)
 			was := st.backends[key]
 			if was+by == 0 {
 				delete(st.backends, key)
@@ -148,9 +154,10 @@ func (st *state) countBackends(p *model.Pool, by int) []element {
 }
 
 func backendElement(key backendKey) element {
-	addr := addrField(key.addr.Addr())
-	return element{set: setsOf(key.addr.Addr().Is6()).backends,
-		key: addr + addr + protoField(key.proto) + portField(key.addr.Port())}
+	a := netip.AddrFrom16(key.addr).Unmap()
+	addr := addrField(a)
+	return element{set: setsOf(a.Is6()).backends,
+		key: addr + addr + protoField(key.proto) + portField(key.port)}
 }
 
 // poolElements are the elements of a pool by itself.

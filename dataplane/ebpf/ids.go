@@ -34,7 +34,7 @@ func (s *ids) take() (id uint32, again bool, err error) {
 			return id, false, nil
 		}
 	}
-	return 0, false, &FullError{Map: "counts", Entries: maxIDs}
+	return 0, false, &FullError{Map: "counts", LeftOut: 1}
 }
 
 // adopt takes a number that an earlier process gave. It reports whether it can.
@@ -54,12 +54,13 @@ func (s *ids) release(id uint32) {
 }
 
 // FullError says that a map has no room for more, and can't be made larger.
+// What was there goes on.
 type FullError struct {
 	Map     string
-	Entries int
+	LeftOut int // elements for which there was no room
 }
 
 // Error names the map.
 func (e *FullError) Error() string {
-	return fmt.Sprintf("the eBPF map %s is full with %d entries", e.Map, e.Entries)
+	return fmt.Sprintf("the eBPF map %s is full: %d elements left out", e.Map, e.LeftOut)
 }

@@ -26,7 +26,7 @@ func (t *kernelTable) put(key, value string) error {
 		}
 	}
 	if errors.Is(err, unix.E2BIG) || errors.Is(err, unix.ENOSPC) {
-		return &FullError{Map: string(t.name), Entries: int(t.inner.MaxEntries())}
+		return &FullError{Map: string(t.name), LeftOut: 1}
 	}
 	if err != nil {
 		return fmt.Errorf("write element of map %s: %w", t.name, err)

@@ -6,6 +6,7 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"syscall"
 
@@ -130,16 +131,19 @@ func (s *store) openTables(specs map[string]*ebpf.MapSpec) error {
 // apply does what a plan says. Elements for which there is no room are left
 // out and said in the error.
 func (s *store) apply(p *plan) error {
-	var full []error
-	for _, e := range p.put {
-		err := s.tables[e.table].put(e.key, e.value)
-		var noRoom *FullError
-		if errors.As(err, &noRoom) {
-			full = append(full, err)
-			continue
+	leftOut, where := 0, []string(nil)
+	for list := p.put; len(list) > 0; {
+		name := list[0].table
+		n := slices.IndexFunc(list, func(e entry) bool { return e.table != name })
+		if n < 0 {
+			n = len(list)
 		}
+		missing, err := s.tables[name].putAll(list[:n])
 		if err != nil {
 			return err
+		}
+		if list = list[n:]; missing > 0 {
+			leftOut, where = leftOut+missing, append(where, string(name))
 		}
 	}
 	for _, e := range p.delete {
@@ -147,8 +151,8 @@ func (s *store) apply(p *plan) error {
 			return err
 		}
 	}
-	if len(full) > 0 {
-		return fmt.Errorf("%d elements left out: %w", len(full), full[0])
+	if leftOut > 0 {
+		return &FullError{Map: strings.Join(where, ", "), LeftOut: leftOut}
 	}
 	return nil
 }

@@ -124,6 +124,11 @@ func (p *Plane) compare(want *model.Table) error {
 	p.state = newState(p.options.Scheduler)
 	p.state.adopt(have, want)
 	target, noID := p.state.build(want)
+	for name, elements := range target {
+		if err := p.store.tables[name].reserve(len(elements) + len(elements)/2); err != nil {
+			return err
+		}
+	}
 	if err := p.write(difference(have, target)); err != nil {
 		return err
 	}

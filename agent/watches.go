@@ -25,6 +25,7 @@ import (
 func (a *Agent) table() *model.Table {
 	table, problems, mark := a.state.table()
 	if a.names.alone(table) {
+		a.events.problems(problems)
 		table, problems, mark = a.state.table()
 	}
 	if table != nil && table == a.inForce.Load() {

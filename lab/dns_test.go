@@ -1,11 +1,13 @@
 package lab_test
 
 import (
+	"bytes"
 	"context"
 	"errors"
 	"fmt"
 	"net"
 	"os"
+	"os/exec"
 	"path/filepath"
 	"strconv"
 	"strings"
@@ -276,5 +278,56 @@ func TestFallBack(t *testing.T) {
 				t.Error(err)
 			}
 		})
+	}
+}
+
+// TestServerAlone runs `fairway dns` against an API, at a port of its own and
+// all addresses, with an upstream that nobody is.
+func TestServerAlone(t *testing.T) {
+	c := config("dns-alone")
+	up(t, c)
+	var stderr bytes.Buffer
+	server := exec.Command(os.Args[0], "dns", "--kubeconfig", lab.Kubeconfig(c.Name), "--listen", "[::]:15353",
+		"--dns-upstream", "127.0.0.1:1", "--dns-metrics-bind-address", "127.0.0.1:19154")
+	server.Stderr = &stderr
+	if err := server.Start(); err != nil {
+		t.Fatal(err)
+	}
+	defer func() {
+		if err := errors.Join(server.Process.Signal(syscall.SIGTERM), server.Wait()); err != nil {
+			t.Error(err)
+		}
+		text := stderr.String()
+		if strings.Count(text, "upstream DNS servers don't answer") != 1 || strings.Contains(text, "HINFO") {
+			t.Errorf("it should say once, and clearly, that upstreams don't answer:\n%s", text)
+		}
+	}()
+	dig := func(args ...string) string {
+		out, err := exec.Command("dig", append([]string{"-p", "15353", "+tries=1", "+time=5"}, args...)...).CombinedOutput()
+		if err != nil {
+			return err.Error()
+		}
+		return string(out)
+	}
+	eventually(t, "it answers", func() bool {
+		return strings.Contains(dig("@127.0.0.1", "kubernetes.default.svc.cluster.local"), "NOERROR")
+	})
+	for args, want := range map[string]string{
+		"@127.0.0.1 +short A kubernetes.default.svc.cluster.local":              "10.96.0.1\n",
+		"@127.0.0.2 +short +nocookie A kubernetes.default.svc.cluster.local":    "10.96.0.1\n",
+		"@::1 +short +nocookie A kubernetes.default.svc.cluster.local":          "10.96.0.1\n",
+		"@::1 +short +tcp SRV _https._tcp.kubernetes.default.svc.cluster.local": "0 100 443 kubernetes.default.svc.cluster.local.\n",
+		"@127.0.0.2 +short -x 10.96.0.1":                                        "kubernetes.default.svc.cluster.local.\n",
+		"@127.0.0.1 nothing.default.svc.cluster.local":                          "NXDOMAIN",
+		"@127.0.0.1 example.com":                                                "SERVFAIL",
+	} {
+		if got := dig(strings.Fields(args)...); !strings.Contains(got, want) {
+			t.Errorf("dig %s: got %q, want %q", args, got, want)
+		}
+	}
+	eventually(t, "it looks whether upstreams answer", func() bool { return strings.Contains(dig("@127.0.0.1", "example.com"), "SERVFAIL") })
+	metrics, err := exec.Command("curl", "-sS", "http://127.0.0.1:19154/metrics").CombinedOutput()
+	if err != nil || !strings.Contains(string(metrics), `coredns_dns_responses_total{plugin="fairway",rcode="NXDOMAIN",server="dns://:15353",view="",zone="."}`) {
+		t.Errorf("direct answers aren't counted (%v):\n%s", err, metrics)
 	}
 }

@@ -27,7 +27,7 @@ type Step struct {
 	Conditions []Condition
 	Verb       string
 	Args       []string
-	// Of probe, flow and send: what is expected.
+	// Of probe, flow, send and forgets: what is expected.
 	Expect *Expectation
 }
 
@@ -59,6 +59,7 @@ var verbs = map[string]struct {
 	"send":      {1, 1, true},
 	"close":     {1, 1, false},
 	"invalid":   {1, 1, false},
+	"forgets":   {4, 4, true},
 	"load":      {4, 4, false},
 	"unload":    {1, 1, false},
 	"kill":      {0, 0, false},
@@ -143,7 +144,7 @@ func parseStep(text string) (Step, error) {
 	case !verb.expects && expects && s.Verb == "run": // the command's own
 		s.Args = strings.Fields(text)[1:]
 	case verb.expects != expects:
-		return s, fmt.Errorf("%s: an expectation (-> ...) belongs to probe, flow and send, and only to them", s.Verb)
+		return s, fmt.Errorf("%s: an expectation (-> ...) belongs to probe, flow, send and forgets, and only to them", s.Verb)
 	case len(s.Args) < verb.least || len(s.Args) > verb.most:
 		return s, fmt.Errorf("%s: %d arguments, must be %d to %d", s.Verb, len(s.Args), verb.least, verb.most)
 	}
@@ -183,7 +184,7 @@ func (c *Case) check(s Step) error {
 	case "probe":
 		_, err := parseProbe(s.Args)
 		return err
-	case "flow", "load":
+	case "flow", "load", "forgets":
 		_, err := parseProbe(s.Args[1:])
 		return err
 	case "endpoints":

@@ -11,6 +11,7 @@
 //	go test ./dataplane/conformance -run TestPlanes/nftables               # one plane
 //	go test ./dataplane/conformance -run TestPlanes/nftables/clusterip -v  # and the cases with this in their names
 //	go test ./dataplane/conformance -run TestSCTP/nftables           # the cases about SCTP
+//	go test ./dataplane/conformance -run TestLegacy                  # iptables, the legacy variant
 //	FAIRWAY_FUZZ=2m FAIRWAY_FUZZ_SEED=7 go test ./dataplane/conformance -run TestFuzzPlanes/nftables
 //
 // A case that fails prints the plane's objects.
@@ -59,6 +60,9 @@
 //	                                 (FROM may be client:41000 in all of these, for a client's port of its own)
 //	flow NAME FROM PROTO DEST -> EXPECTATION
 //	                                 opens a connection (for UDP: a socket) and keeps it
+//	forgets SECONDS FROM PROTO DEST -> EXPECTATION
+//	                                 session affinity: connections reach the same backend, and another one only after a pause
+//	                                 longer than the timeout, which takes some seconds
 //	send NAME -> EXPECTATION         says something over it; "same": to the same backend, which sees the same client
 //	close NAME
 //	invalid NAME                     has the backend of a TCP flow send a segment from far outside the window, which
@@ -69,7 +73,7 @@
 //	switch                           to another plane, as an agent started with another mode does (TestSwitch only)
 //	resync                           has the plane compare with the kernel and repair
 //	verify                           what Objects finds is what Render wants
-//	run COMMAND ARGUMENT...          in the node's namespace
+//	run COMMAND ARGUMENT...          in the node's namespace; iptables and ip6tables are those of the plane's variant
 //	repaired                         the plane notices by itself that its objects were changed, and is told to repair
 //
 // # Expectations

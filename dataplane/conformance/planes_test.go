@@ -9,6 +9,7 @@ import (
 	"testing"
 
 	"github.com/fairway-net/fairway/dataplane"
+	"github.com/fairway-net/fairway/internal/iptables"
 	"github.com/fairway-net/fairway/internal/vm"
 )
 
@@ -60,6 +61,13 @@ func TestPlanes(t *testing.T) {
 	playAll(t, false)
 }
 
+// TestLegacy plays every case with the legacy variant of iptables, whichever
+// TestPlanes has found.
+func TestLegacy(t *testing.T) {
+	t.Setenv(VariantEnv, string(iptables.Legacy))
+	playKind(t, "iptables", false)
+}
+
 // TestSCTP plays the cases about SCTP with every plane.
 func TestSCTP(t *testing.T) {
 	playAll(t, true, "sctp")
@@ -68,15 +76,17 @@ func TestSCTP(t *testing.T) {
 func playAll(t *testing.T, sctp bool, features ...string) {
 	for _, kind := range dataplane.Kinds() {
 		t.Run(kind.Name, func(t *testing.T) {
-			vm.With(t, func(t *testing.T) {
-				stage := newTheatre(t)
-				for _, c := range cases(t, everyCase) {
-					if c.SCTP() == sctp {
-						t.Run(c.Name, func(t *testing.T) { play(t, stage, kind.Name, "", c) })
-					}
-				}
-			}, append(slices.Clone(features), kernelNeeds[kind.Name]...)...)
+			vm.With(t, func(t *testing.T) { playKind(t, kind.Name, sctp) }, append(slices.Clone(features), kernelNeeds[kind.Name]...)...)
 		})
+	}
+}
+
+func playKind(t *testing.T, kind string, sctp bool) {
+	stage := newTheatre(t)
+	for _, c := range cases(t, everyCase) {
+		if c.SCTP() == sctp {
+			t.Run(c.Name, func(t *testing.T) { play(t, stage, kind, "", c) })
+		}
 	}
 }
 

@@ -22,6 +22,9 @@ const (
 	KindEnv = "FAIRWAY_CONFORMANCE_PLANE"
 	// StateDirEnv is the plane's state directory.
 	StateDirEnv = "FAIRWAY_CONFORMANCE_STATE"
+	// VariantEnv is the iptables variant that planes use; the one found if it
+	// is not set.
+	VariantEnv = "FAIRWAY_CONFORMANCE_IPTABLES"
 )
 
 // MissingError says that the kernel at hand can't run a plane.

@@ -129,6 +129,8 @@ func (r *Run) step(s Step) error {
 		return r.change(r.cluster.Delete(s.Args[0], s.Args[1]))
 	case "probe":
 		return r.probe(s)
+	case "forgets":
+		return r.forgets(s)
 	case "flow", "send", "close", "invalid":
 		return r.flowStep(s)
 	case "load", "unload":
@@ -271,11 +273,16 @@ func (r *Run) calm() error {
 	return err
 }
 
-// command runs a program in the node's namespace.
+// command runs a program in the node's namespace. The commands of iptables are
+// those of the variant that the plane uses.
 func (r *Run) command(args []string) error {
 	r.disturbed = true
 	var out strings.Builder
-	cmd := exec.Command(args[0], args[1:]...)
+	program := args[0]
+	if variant := os.Getenv(VariantEnv); variant != "" && (program == "iptables" || program == "ip6tables") {
+		program += "-" + variant
+	}
+	cmd := exec.Command(program, args[1:]...)
 	cmd.Stdout, cmd.Stderr = &out, &out
 	if err := r.stage.node.Start(cmd); err != nil {
 		return err

@@ -1,0 +1,105 @@
+package conformance
+
+import (
+	"fmt"
+	"net"
+	"strconv"
+	"time"
+
+	"github.com/fairway-net/fairway/model"
+)
+
+// A plane has several pauses to forget a client, since a fresh choice may be the
+// remembered one by chance. The last are longer than IPVS needs, which forgets a
+// client only after the client's last connection, kept for ten seconds after a
+// reset.
+const (
+	shortPauses = 10
+	longPauses  = 4
+	longPause   = 16 * time.Second
+)
+
+// forgets does the step of this name: as long as a client comes within the
+// timeout it reaches the same backend, and after a pause another one, since
+// nothing is remembered any more.
+func (r *Run) forgets(s Step) error {
+	p, err := parseProbe(s.Args[1:])
+	if err != nil {
+		return err
+	}
+	seconds, err := strconv.Atoi(s.Args[0])
+	if err != nil {
+		return fmt.Errorf("timeout %q: must be a number of seconds", s.Args[0])
+	}
+	v, err := r.decide(p, s.Expect)
+	if err != nil {
+		return err
+	}
+	timeout := time.Duration(seconds) * time.Second
+	if v.Action != model.Forward || v.Pool.Affinity != timeout {
+		return fmt.Errorf("the case says that clients are remembered for %s, but the table says otherwise: %s", timeout, v.Reason)
+	}
+	if r.stage == nil || r.cannot(p, s) {
+		return nil
+	}
+	w := r.wanted(p, s, v)
+	last, err := r.stage.remembered(p, w, timeout)
+	if err != nil {
+		return err
+	}
+	for n := range shortPauses + longPauses {
+		pause := timeout + time.Second
+		if n >= shortPauses {
+			pause = max(pause, longPause)
+		}
+		time.Sleep(pause)
+		is, err := r.stage.visit(p, w)
+		if err != nil {
+			return err
+		}
+		if is != last {
+			return nil
+		}
+	}
+	return fmt.Errorf("the client still reaches %s after %d pauses longer than %s", last, shortPauses+longPauses, timeout)
+}
+
+// remembered makes connections that must reach the same backend, and tells
+// which. On a machine so slow that two of them are further apart than the
+// timeout, nothing follows from them.
+func (s *Stage) remembered(p Probe, w wanted, timeout time.Duration) (string, error) {
+	var last string
+	var began time.Time
+	for range 10 {
+		before, now := began, time.Now()
+		is, err := s.visit(p, w)
+		if err != nil {
+			return "", err
+		}
+		if last != "" && is != last && time.Since(before) < timeout-time.Second {
+			return "", fmt.Errorf("reached %s and then %s within the timeout of %s", last, is, timeout)
+		}
+		last, began = is, now
+	}
+	return last, nil
+}
+
+// visit makes one connection, tells which backend answers, and resets it, after
+// which nobody has a reason to remember it.
+func (s *Stage) visit(p Probe, w wanted) (string, error) {
+	conn, err := s.connect(p, patience)
+	if err != nil {
+		return "", fmt.Errorf("expected a connection: %w", err)
+	}
+	answer := question(conn, p.Proto, patience)
+	if tcp, ok := conn.(*net.TCPConn); ok && p.Proto == model.TCP {
+		err = tcp.SetLinger(0)
+	}
+	if closeErr := conn.Close(); err == nil {
+		err = closeErr
+	}
+	if err != nil {
+		return "", fmt.Errorf("end connection: %w", err)
+	}
+	return answer.Backend, w.judge(answer)
+}

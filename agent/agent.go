@@ -77,6 +77,7 @@ type Agent struct {
 	metrics *metrics
 	names   *names
 	told    string // the mode of which has been said what it lacks
+	full    string // what the kernel has no room for, as has been said
 	started sync.Once
 
 	configured atomic.Pointer[Config]      // the configuration in force; config is that of the start
@@ -221,8 +222,10 @@ func (a *Agent) rounded(r round) {
 	a.health.rounded(r)
 	a.metrics.rounded(r, a.Mode())
 	if r.Err != nil {
+		a.sayFull(r.Err)
 		return
 	}
+	a.full = ""
 	a.inForce.Store(r.Table)
 	a.names.applied(r.Table)
 	if a.told != a.Mode() {
@@ -236,6 +239,17 @@ func (a *Agent) rounded(r round) {
 		a.config.Log.Warn("health check ports", "error", err)
 	}
 	a.started.Do(func() { go a.giveBack() })
+}
+
+// sayFull writes an Event about what the kernel has no room for: once until it
+// has.
+func (a *Agent) sayFull(err error) {
+	var full *kernel.FullError
+	if !errors.As(err, &full) || a.full == full.What {
+		return
+	}
+	a.full = full.What
+	a.events.tellNode(reasonFull, full.Error())
 }
 
 // signal wakes the reader of a channel with room for one, and never waits.

@@ -25,6 +25,7 @@ const (
 	reasonNotConfigured = "ProxyConfigurationInvalid"
 	reasonModeStays     = "ProxyModeUnchanged"
 	reasonReadOnly      = "ReadOnlySysFS"
+	reasonFull          = "KernelObjectFull"
 )
 
 // follow takes in configurations until ctx is done. What it can't change in the

@@ -1,6 +1,6 @@
 package ebpf
 
-import "fmt"
+import "github.com/fairway-net/fairway/internal/kernel"
 
 // ids gives numbers to pools, backends and frontends. A number that is free
 // again rests for a while: sockets and clients may still be remembered with it.
@@ -34,7 +34,7 @@ func (s *ids) take() (id uint32, again bool, err error) {
 			return id, false, nil
 		}
 	}
-	return 0, false, &FullError{Map: "counts", LeftOut: 1}
+	return 0, false, &kernel.FullError{What: "the eBPF map counts", LeftOut: 1}
 }
 
 // adopt takes a number that an earlier process gave. It reports whether it can.
@@ -51,16 +51,4 @@ func (s *ids) release(id uint32) {
 		delete(s.taken, id)
 		s.free = append(s.free, id)
 	}
-}
-
-// FullError says that a map has no room for more, and can't be made larger.
-// What was there goes on.
-type FullError struct {
-	Map     string
-	LeftOut int // elements for which there was no room
-}
-
-// Error names the map.
-func (e *FullError) Error() string {
-	return fmt.Sprintf("the eBPF map %s is full: %d elements left out", e.Map, e.LeftOut)
 }

@@ -7,6 +7,8 @@ import (
 
 	"github.com/cilium/ebpf"
 	"golang.org/x/sys/unix"
+
+	"github.com/fairway-net/fairway/internal/kernel"
 )
 
 // kernelTable is one of the tables in the kernel.
@@ -26,7 +28,7 @@ func (t *kernelTable) put(key, value string) error {
 		}
 	}
 	if errors.Is(err, unix.E2BIG) || errors.Is(err, unix.ENOSPC) {
-		return &FullError{Map: string(t.name), LeftOut: 1}
+		return &kernel.FullError{What: "the eBPF map " + string(t.name), LeftOut: 1}
 	}
 	if err != nil {
 		return fmt.Errorf("write element of map %s: %w", t.name, err)

@@ -152,7 +152,7 @@ func (s *store) apply(p *plan) error {
 		}
 	}
 	if leftOut > 0 {
-		return &FullError{Map: strings.Join(where, ", "), LeftOut: leftOut}
+		return &kernel.FullError{What: "eBPF map " + strings.Join(where, ", "), LeftOut: leftOut}
 	}
 	return nil
 }

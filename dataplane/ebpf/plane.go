@@ -18,10 +18,11 @@ type Plane struct {
 	options kernel.Options
 	dir     string // where everything is pinned
 	paths   []path
-	store   *store       // nil until the first Apply
-	state   *state       // nil if what the tables hold isn't known
-	applied *model.Table // what the tables say
-	swept   *model.Table // what connections were brought into line with
+	store   *store            // nil until the first Apply
+	state   *state            // nil if what the tables hold isn't known
+	applied *model.Table      // what the tables say
+	swept   *model.Table      // what connections were brought into line with
+	full    map[string]uint64 // how often maps that programs fill were full
 }
 
 // New makes the plane of the network namespace that this process lives in. It
@@ -84,7 +85,7 @@ func (p *Plane) Apply(ctx context.Context, want *model.Table, verify bool) error
 		}
 	}
 	p.swept = want
-	return nil
+	return p.overflows()
 }
 
 func (p *Plane) open() (err error) {
@@ -177,6 +178,29 @@ func (p *Plane) Lacks() []kernel.Lack {
 		{Feature: kernel.Hairpin, Why: "a socket that gets its own pod as the backend is connected directly, and needs no translation"},
 		{Feature: kernel.Handover, Why: "it translates by itself: netfilter forgets how to with its last rule, and the programs take their connection table with them"},
 	}
+}
+
+// overflows says if maps that programs fill have been full since it last said so.
+func (p *Plane) overflows() error {
+	var errs []error
+	for counter, what := range map[string]string{"overflow": "the eBPF map sockets", "troubles": "the eBPF map conns"} {
+		var each []uint64
+		if err := p.store.maps[counter].Lookup(uint32(0), &each); err != nil {
+			return fmt.Errorf("read map %s: %w", counter, err)
+		}
+		sum := uint64(0)
+		for _, n := range each {
+			sum += n
+		}
+		if last, known := p.full[counter]; known && sum > last {
+			errs = append(errs, &kernel.FullError{What: what, LeftOut: int(sum - last)})
+		}
+		if p.full == nil {
+			p.full = map[string]uint64{}
+		}
+		p.full[counter] = sum
+	}
+	return errors.Join(errs...)
 }
 
 // probe finds out whether this process may load programs.

@@ -2,6 +2,7 @@ package ebpf
 
 import (
 	"context"
+	"errors"
 	"net/netip"
 	"os"
 	"path/filepath"
@@ -145,6 +146,33 @@ func TestGrowth(t *testing.T) {
 		}
 		agrees(t, p, want)
 		if err := p.Remove(ctx); err != nil {
+			t.Fatal(err)
+		}
+	})
+}
+
+// TestFull: what finds no room is an error, and the rest is done.
+func TestFull(t *testing.T) {
+	inNode(t, func(t *testing.T, options kernel.Options) {
+		p := newPlane(t, options)
+		for _, path := range p.paths {
+			path.object().Maps[string(prefixes)].MaxEntries = 4
+		}
+		e := webTable(10, 2).Edit()
+		s := &model.Settings{}
+		for i := range 6 {
+			s.Reserved = append(s.Reserved, netip.PrefixFrom(netip.AddrFrom4([4]byte{10, byte(i), 0, 0}), 16))
+		}
+		e.SetSettings(s)
+		err := p.Apply(context.Background(), e.Table(), false)
+		var full *kernel.FullError
+		if !errors.As(err, &full) || full.LeftOut != 2 {
+			t.Errorf("%v, expected the map to have no room for 2", err)
+		}
+		if have, err := p.store.read(); err != nil || len(have[frontends]) != 10 || len(have[prefixes]) != 4 {
+			t.Errorf("%d frontends and %d prefixes, %v", len(have[frontends]), len(have[prefixes]), err)
+		}
+		if err := p.Remove(context.Background()); err != nil {
 			t.Fatal(err)
 		}
 	})

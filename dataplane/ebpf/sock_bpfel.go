@@ -24,6 +24,7 @@ const (
 	sockMapMaglevs       = "maglevs"
 	sockMapMembers       = "members"
 	sockMapNames         = "names"
+	sockMapOverflow      = "overflow"
 	sockMapPools         = "pools"
 	sockMapPrefixes      = "prefixes"
 	sockMapSlots         = "slots"
@@ -106,6 +107,7 @@ type sockMapSpecs struct {
 	Maglevs   *ebpf.MapSpec `ebpf:"maglevs"`
 	Members   *ebpf.MapSpec `ebpf:"members"`
 	Names     *ebpf.MapSpec `ebpf:"names"`
+	Overflow  *ebpf.MapSpec `ebpf:"overflow"`
 	Pools     *ebpf.MapSpec `ebpf:"pools"`
 	Prefixes  *ebpf.MapSpec `ebpf:"prefixes"`
 	Slots     *ebpf.MapSpec `ebpf:"slots"`
@@ -148,6 +150,7 @@ type sockMaps struct {
 	Maglevs   *ebpf.Map `ebpf:"maglevs"`
 	Members   *ebpf.Map `ebpf:"members"`
 	Names     *ebpf.Map `ebpf:"names"`
+	Overflow  *ebpf.Map `ebpf:"overflow"`
 	Pools     *ebpf.Map `ebpf:"pools"`
 	Prefixes  *ebpf.Map `ebpf:"prefixes"`
 	Slots     *ebpf.Map `ebpf:"slots"`
@@ -165,6 +168,7 @@ func (m *sockMaps) Close() error {
 		m.Maglevs,
 		m.Members,
 		m.Names,
+		m.Overflow,
 		m.Pools,
 		m.Prefixes,
 		m.Slots,

@@ -56,6 +56,18 @@ func IsMissing(err error) bool {
 	return errors.As(err, &missing)
 }
 
+// FullError says that a kernel object of a plane has no room for more, and
+// can't be made larger. What was there goes on.
+type FullError struct {
+	What    string // the object: "eBPF map conns"
+	LeftOut int    // how many things found no room
+}
+
+// Error names the object.
+func (e *FullError) Error() string {
+	return fmt.Sprintf("%s is full: there was no room for %d more", e.What, e.LeftOut)
+}
+
 // Lack is something of the model that a plane does not do, or not on this
 // machine, while it does the rest. Frontends and pools that ask for it get the
 // nearest thing, and their owners an Event.

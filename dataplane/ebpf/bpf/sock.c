@@ -29,6 +29,23 @@ struct {
 	__type(value, struct socket);
 } sockets SEC(".maps");
 
+// How many sockets found no room there, and were left to the packet path.
+struct {
+	__uint(type, BPF_MAP_TYPE_PERCPU_ARRAY);
+	__uint(max_entries, 1);
+	__type(key, __u32);
+	__type(value, __u64);
+} overflow SEC(".maps");
+
+static __always_inline void count_overflow(void)
+{
+	__u32 only = 0;
+	__u64 *n = bpf_map_lookup_elem(&overflow, &only);
+
+	if (n)
+		(*n)++;
+}
+
 // What an unconnected UDP socket sends to a frontend goes to one backend, as
 // long as the pool has it; answers come from the frontend.
 struct flow_key {
@@ -121,8 +138,10 @@ static __always_inline int connected(struct bpf_sock_addr *ctx, const struct tup
 	s.to = endpoint_of(&d.to);
 	s.pool = d.pool;
 	s.backend = d.to.id;
-	if (bpf_map_update_elem(&sockets, &cookie, &s, BPF_ANY))
-		return 0; // full: the packet path does it
+	if (bpf_map_update_elem(&sockets, &cookie, &s, BPF_ANY)) {
+		count_overflow();
+		return 0;
+	}
 	opened(d.pool, d.to.id);
 	count_connection(d.front_id);
 	*to = s.to;

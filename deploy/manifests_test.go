@@ -28,10 +28,11 @@ import (
 	"sigs.k8s.io/kustomize/kyaml/filesys"
 
 	"github.com/fairway-net/fairway/apiserver"
+	"github.com/fairway-net/fairway/config"
 )
 
 // folders are those to be applied with `kubectl apply -k`.
-var folders = []string{"base", "kubeadm", "kubeadm-back", "node-by-node"}
+var folders = []string{"base", "kubeadm", "kubeadm-back", "node-by-node", "testdata/ebpf"}
 
 // build is `kubectl kustomize`, with every object decoded strictly: a field that
 // Kubernetes doesn't know fails the test.
@@ -143,6 +144,21 @@ func checkMounts(t *testing.T, objects []runtime.Object, pod *corev1.PodSpec) {
 		if !used {
 			t.Errorf("nobody mounts volume %s", name)
 		}
+	}
+}
+
+// TestConfiguration: every line of the configuration that is deployed counts.
+func TestConfiguration(t *testing.T) {
+	text := find[corev1.ConfigMap](build(t, "base"), "fairway").Data["config.conf"]
+	c, warnings, err := config.Parse([]byte(text))
+	if err != nil || len(warnings) > 0 {
+		t.Fatal(err, warnings)
+	}
+	if err := config.Validate(c); err != nil {
+		t.Error(err)
+	}
+	if warnings := config.Warnings(c); len(warnings) > 0 {
+		t.Error(warnings)
 	}
 }
 
@@ -267,9 +283,9 @@ func without(m, other map[string]string) (rest map[string]string) {
 
 // TestOwnAPIAccepts: Fairway's own API server takes those kinds that it knows.
 func TestOwnAPIAccepts(t *testing.T) {
-	config := apiserver.DefaultConfig()
-	config.DataDir, config.Port = t.TempDir(), 0
-	server, err := apiserver.Start(t.Context(), config)
+	served := apiserver.DefaultConfig()
+	served.DataDir, served.Port = t.TempDir(), 0
+	server, err := apiserver.Start(t.Context(), served)
 	if err != nil {
 		t.Fatal(err)
 	}

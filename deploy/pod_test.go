@@ -328,10 +328,10 @@ func (h *host) answers(p *process, address, want string) {
 	h.t.Fatalf("%s answers %q, %v; want %q\n%s", address, got, err, want, p.log)
 }
 
-// daemonPod is the pod that the kubeadm manifests run.
-func daemonPod(t *testing.T) *corev1.PodSpec {
+// daemonPod is the pod that the manifests in a folder run.
+func daemonPod(t *testing.T, folder string) *corev1.PodSpec {
 	t.Helper()
-	return &find[appsv1.DaemonSet](build(t, "kubeadm"), "fairway").Spec.Template.Spec
+	return &find[appsv1.DaemonSet](build(t, folder), "fairway").Spec.Template.Spec
 }
 
 // TestPod runs the pod of the DaemonSet as a container runtime would: its
@@ -339,7 +339,10 @@ func daemonPod(t *testing.T) *corev1.PodSpec {
 // of the host, the account's token, the role of kube-proxy, and kube-proxy's own
 // ConfigMap as kubeadm writes it. While it runs, the ConfigMap changes modes.
 func TestPod(t *testing.T) {
-	pod := daemonPod(t)
+	pod := daemonPod(t, "kubeadm")
+	// The rest of what the manifest gives is for other modes, and for
+	// iptables-legacy.
+	pod.Containers[0].SecurityContext.Capabilities.Add = []corev1.Capability{"NET_ADMIN"}
 	nftables := listing{[]string{"nft", "list", "ruleset"}, "table inet fairway"}
 	iptables := listing{[]string{"iptables-save", "-t", "nat"}, "KUBE-SERVICES"}
 	for _, test := range []struct {
@@ -354,15 +357,7 @@ func TestPod(t *testing.T) {
 	} {
 		t.Run(test.mode, func(t *testing.T) {
 			h := newHost(t)
-			objects, err := foreign.Recorded(test.version)
-			if err != nil {
-				t.Fatal(err)
-			}
-			for _, o := range objects {
-				if err := h.api.Apply(o); err != nil {
-					t.Fatal(err)
-				}
-			}
+			h.serve(test.version)
 			environ := h.configure(test.mode, test.inCluster)
 			address := netip.AddrPortFrom(netip.MustParseAddr(test.vip), 80).String()
 			h.run(pod, &pod.InitContainers[0], environ...).wait()
@@ -392,6 +387,57 @@ func TestPod(t *testing.T) {
 			held.lives(t, "after the Service")
 			h.role()
 		})
+	}
+}
+
+// TestPodEBPF runs the pod with the component ebpf: without it, the mode lacks
+// privileges, and says so.
+func TestPodEBPF(t *testing.T) {
+	h := newHost(t)
+	h.serve("1.28")
+	environ := h.configure("ebpf", true)
+	bpf := filepath.Join(h.dir, "bpf")
+	if err := os.Mkdir(bpf, 0o700); err != nil {
+		t.Fatal(err)
+	}
+	if err := unix.Mount("bpf", bpf, "bpf", 0, "mode=0700"); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { // and all programs with it
+		if err := unix.Unmount(bpf, unix.MNT_DETACH); err != nil {
+			t.Error(err)
+		}
+	})
+	pod := daemonPod(t, "testdata/ebpf")
+	h.run(pod, &pod.InitContainers[0], environ...).wait()
+	agent := h.run(pod, &pod.Containers[0], environ...)
+	h.answers(agent, "10.96.28.80:80", "web")
+	h.role()
+	agent.kill()
+
+	plain := daemonPod(t, "kubeadm")
+	agent = h.run(plain, &plain.Containers[0], environ...)
+	select {
+	case <-agent.ended:
+	case <-time.After(60 * time.Second):
+		t.Fatalf("goes on without privileges\n%s", agent.log)
+	}
+	if log := agent.log.String(); !strings.Contains(log, "CAP_BPF") {
+		t.Errorf("without privileges it says:\n%s", log)
+	}
+}
+
+// serve has the API serve what was recorded of a version.
+func (h *host) serve(version string) {
+	h.t.Helper()
+	objects, err := foreign.Recorded(version)
+	if err != nil {
+		h.t.Fatal(err)
+	}
+	for _, o := range objects {
+		if err := h.api.Apply(o); err != nil {
+			h.t.Fatal(err)
+		}
 	}
 }
 

@@ -39,7 +39,8 @@ type serviceMetrics struct {
 	rest  traffic
 }
 
-// traffic is what a Service had since the agent started.
+// traffic is what a Service had. What the kernel counted for an agent before this
+// one is part of it, so that a restart shows nothing.
 type traffic struct{ connections, refused, in, out uint64 }
 
 func (t *traffic) add(o traffic) {
@@ -114,7 +115,6 @@ func (m *serviceMetrics) show(out chan<- prometheus.Metric, name types.Namespace
 
 // take adds up what was counted since the last time.
 func (m *serviceMetrics) take(table *model.Table, from dataplane.Counter, counts []kernel.Count) {
-	first := m.from == nil // what was counted before this agent started is not its business
 	if from != m.from {
 		clear(m.last)
 		m.from = from
@@ -124,7 +124,7 @@ func (m *serviceMetrics) take(table *model.Table, from dataplane.Counter, counts
 	for _, c := range counts {
 		seen[c.Frontend] = c
 		f := table.Frontend(c.Frontend)
-		if f == nil || first {
+		if f == nil {
 			continue
 		}
 		before := m.last[c.Frontend]

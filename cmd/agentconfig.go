@@ -41,7 +41,7 @@ func (f *agentFlags) agentConfig(cmd *cobra.Command, proxy *config.Flags, kubeco
 		base.Log.Warn("command line", "flag", w)
 	}
 	if proxy.WriteTo != "" {
-		return base, proxy.Write(base)
+		return base, proxy.Write(base, source.NodeName)
 	}
 	return source.Agent(cmd.Context(), base)
 }

@@ -145,9 +145,10 @@ func portOf(port *int32, address *string) string {
 }
 
 // Write writes the configuration that the flags make, with all defaults
-// (kube-proxy's --write-config-to).
-func (f *Flags) Write(base agent.Config) error {
+// (kube-proxy's --write-config-to). The node's name is written if one is given.
+func (f *Flags) Write(base agent.Config, nodeName string) error {
 	c := f.configuration(&base)
+	c.HostnameOverride = nodeName
 	own(c, base)
 	if f.File != "" {
 		var err error
@@ -183,7 +184,6 @@ func own(c *Configuration, base agent.Config) {
 		c.NodePortAddresses = append(c.NodePortAddresses, p.String())
 	}
 	c.IPTables.MasqueradeAll, c.NFTables.MasqueradeAll = base.Compile.MasqueradeAll, base.Compile.MasqueradeAll
-	c.HostnameOverride = base.NodeName
 	c.HealthzBindAddress = cmp.Or(c.HealthzBindAddress, base.HealthzAddress)
 	c.MetricsBindAddress = cmp.Or(c.MetricsBindAddress, base.MetricsAddress)
 }

@@ -62,12 +62,13 @@ func makeFixedChains() []chain {
 	}
 	services := eachFamily(func(f *family) rule {
 		return newRule(f.only(), in(f.destination(), f.restricted),
-			notIn(concat(f.destination(), f.saddr), f.allowed), counted, drop)
+			notIn(concat(f.destination(), f.saddr), f.allowed), goTo("discard"))
 	})
 	add("services", nil, append(services, originRules()...)...)
 	add("nat-prerouting", natPrerouting, newRule(goTo("services")))
 	add("nat-output", natOutput, newRule(goTo("services")))
 	c = append(c, recallChains()...)
+	c = append(c, countingChains()...)
 	c = append(c, outgoingChains()...)
 	add("invalid", nil, invalidRules()...)
 	add("filter-prerouting", filterPrerouting,
@@ -79,8 +80,8 @@ func makeFixedChains() []chain {
 
 // refusals are the ends that packets come to which no backend gets.
 func refusals() []chain {
-	refuse := chain{name: "refuse", rules: []rule{newRule(onlyProtocol(model.TCP), counted, resetTCP), newRule(counted, unreachable)}}
-	discard := chain{name: "discard", rules: []rule{newRule(counted, drop)}}
+	refuse := chain{name: "refuse", rules: append(countRefused(), newRule(onlyProtocol(model.TCP), counted, resetTCP), newRule(counted, unreachable))}
+	discard := chain{name: "discard", rules: append(countRefused(), newRule(counted, drop))}
 	for o := range choosers {
 		refuse.entries = append(refuse.entries, element{set: choosers[o], key: native(uint32(refused)), verdict: verdict{expr.VerdictGoto, refuse.name}})
 		discard.entries = append(discard.entries, element{set: choosers[o], key: native(uint32(discarded)), verdict: verdict{expr.VerdictGoto, discard.name}})

@@ -7,7 +7,7 @@ import (
 // outgoingChains see the first packet of a translated connection again when it
 // has its backend's address.
 func outgoingChains() []chain {
-	leaving := []rule{newRule(noPriority), newRule(jump("recall")), newRule(masqueraded, goTo("leaving-masqueraded")),
+	leaving := []rule{newRule(jump("count-connection")), newRule(noPriority), newRule(jump("recall")), newRule(masqueraded, goTo("leaving-masqueraded")),
 		newRule(jump("remember")), newRule(noPriority)}
 	leaving = append(leaving, eachFamily(func(f *family) rule {
 		return newRule(f.only(), in(concat(f.saddr, f.daddr, l4proto, dport), f.backends), masquerade)
@@ -19,7 +19,7 @@ func outgoingChains() []chain {
 		{name: "leaving", rules: leaving},
 		{name: "arriving-masqueraded", rules: append([]rule{newRule(jump("remember")), newRule(noPriority)},
 			eachFamily(func(f *family) rule { return newRule(f.only(), snatTo(f, f.daddr)) })...)},
-		{name: "arriving", rules: []rule{newRule(noPriority), newRule(jump("recall")), newRule(masqueraded, goTo("arriving-masqueraded")),
+		{name: "arriving", rules: []rule{newRule(jump("count-connection")), newRule(noPriority), newRule(jump("recall")), newRule(masqueraded, goTo("arriving-masqueraded")),
 			newRule(jump("remember")), newRule(noPriority)}},
 		{name: "nat-postrouting", hook: natPostrouting, rules: []rule{newRule(translated, goTo("leaving"))}},
 		{name: "nat-input", hook: natInput, rules: []rule{newRule(translated, goTo("arriving"))}},

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"sync"
 
 	"golang.org/x/sys/unix"
 
@@ -20,6 +21,9 @@ type Plane struct {
 	applied *model.Table // what the rules say
 	swept   *model.Table // what connections were brought into line with
 	watch   *watch
+	// reader is for those who ask while Apply is at work.
+	reading sync.Mutex
+	reader  *socket
 	// localnet is whether route_localnet was turned on; nil if not known.
 	localnet *bool
 }
@@ -34,7 +38,11 @@ func New(options kernel.Options) (*Plane, error) {
 	if err := s.probe(); err != nil {
 		return nil, errors.Join(err, s.close())
 	}
-	return &Plane{options: options, socket: s}, nil
+	reader, err := openSocket()
+	if err != nil {
+		return nil, errors.Join(err, s.close())
+	}
+	return &Plane{options: options, socket: s, reader: reader}, nil
 }
 
 // probe finds out whether this process may ask nf_tables, and whether there is
@@ -47,7 +55,14 @@ func missingNFTables(err error) error {
 
 // Close gives up the plane's sockets. What is in the kernel stays.
 func (p *Plane) Close() error {
-	return errors.Join(p.watch.close(), p.socket.close())
+	p.reading.Lock()
+	defer p.reading.Unlock()
+	err := errors.Join(p.watch.close(), p.socket.close())
+	if p.reader != nil {
+		err = errors.Join(err, p.reader.close())
+		p.reader = nil
+	}
+	return err
 }
 
 // Apply makes the kernel agree with want: see dataplane.Plane.
@@ -142,10 +157,10 @@ func (p *Plane) difference(c *contents, want *model.Table) *batch {
 	var t *target
 	if c.usable() {
 		adopted, next := c.adopt()
-		t = build(want, p.options.Scheduler, adopted, next)
+		t = build(want, p.options, adopted, next)
 		b.repair(c, t)
 	} else {
-		t = build(want, p.options.Scheduler, nil, 1)
+		t = build(want, p.options, nil, 1)
 		b.replaceAll(c, t)
 	}
 	p.state = t.state

@@ -15,7 +15,7 @@ import (
 // Render says what the plane would put into the kernel for a table: see
 // dataplane.Kind.
 func Render(t *model.Table, options kernel.Options) ([]kernel.Object, error) {
-	target := build(t, options.Scheduler, nil, 1)
+	target := build(t, options, nil, 1)
 	list := []kernel.Object{{Kind: "table", Name: "inet " + tableName, Text: tableComment}}
 	for _, s := range sets {
 		list = append(list, setObject(s))
@@ -140,6 +140,11 @@ func chainNamed(name string) (c *chain, dynamic bool) {
 	for i := range fixedChains {
 		if fixedChains[i].name == name {
 			return &fixedChains[i], false
+		}
+	}
+	for _, c := range bytesChains() {
+		if c.name == name {
+			return &c, false
 		}
 	}
 	var seconds int

@@ -2,6 +2,7 @@ package nftables
 
 import (
 	"bytes"
+	"slices"
 
 	"golang.org/x/sys/unix"
 )
@@ -27,18 +28,18 @@ func sameExpression(want wire, found []byte) bool {
 	if name != foundName {
 		return false
 	}
-	var ignore uint16
+	var ignore []uint16
 	switch name {
 	case "counter":
 		return true
 	case "lookup":
-		ignore = unix.NFTA_LOOKUP_SET_ID
+		ignore = []uint16{unix.NFTA_LOOKUP_SET_ID}
 	case "dynset":
-		ignore = unix.NFTA_DYNSET_SET_ID
+		ignore = []uint16{unix.NFTA_DYNSET_SET_ID, unix.NFTA_DYNSET_EXPR} // counters: the set says that it has them
 	case "nat":
-		ignore = unix.NFTA_NAT_FLAGS // the kernel adds what follows from the registers
+		ignore = []uint16{unix.NFTA_NAT_FLAGS} // the kernel adds what follows from the registers
 	}
-	return sameAttributes(wantData, foundData, ignore)
+	return sameAttributes(wantData, foundData, ignore...)
 }
 
 func splitExpression(data []byte) (name string, attrs []byte) {
@@ -53,7 +54,7 @@ func splitExpression(data []byte) (name string, attrs []byte) {
 	return name, attrs
 }
 
-func sameAttributes(want, found []byte, ignore uint16) bool {
+func sameAttributes(want, found []byte, ignore ...uint16) bool {
 	have := map[uint16][]byte{}
 	for typ, value := range attributes(found) {
 		have[typ] = value
@@ -61,7 +62,7 @@ func sameAttributes(want, found []byte, ignore uint16) bool {
 	for typ, value := range attributes(want) {
 		got, ok := have[typ]
 		switch {
-		case typ == ignore:
+		case slices.Contains(ignore, typ):
 		case !ok && len(bytes.Trim(value, "\x00")) == 0:
 		case !ok:
 			return false
@@ -82,7 +83,7 @@ func sameNested(want, found []byte) bool {
 	for range attributes(want) {
 		n++
 	}
-	return n > 0 && sameAttributes(want, found, 0) && sameAttributes(found, want, 0)
+	return n > 0 && sameAttributes(want, found) && sameAttributes(found, want)
 }
 
 // equalRules reports whether the chain holds exactly these rules.

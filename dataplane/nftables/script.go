@@ -15,7 +15,7 @@ const scriptFile = "fairway.nft"
 // Script is what Render says as input for `nft -f`, which replaces the table
 // by it.
 func Script(t *model.Table, options kernel.Options) (map[string]string, error) {
-	target := build(t, options.Scheduler, nil, 1)
+	target := build(t, options, nil, 1)
 	var b strings.Builder
 	header := "table inet " + tableName
 	fmt.Fprintf(&b, "%s\ndelete %s\n%s {\n\tcomment %q\n", header, header, header, tableComment)

@@ -12,8 +12,8 @@ const (
 	tableName = "fairway"
 	// layout is the version of what is below and in layout.go. A table with
 	// another one is replaced as a whole, in one transaction.
-	layout       = 1
-	tableComment = "Services on this node; managed by fairway, changes are undone; layout 1"
+	layout       = 2
+	tableComment = "Services on this node; managed by fairway, changes are undone; layout 2"
 	// clients bounds the memory of session affinity, in clients per family.
 	clients = 1 << 20
 )
@@ -25,6 +25,8 @@ type familySets struct {
 	from                   [model.NumOrigins]*set
 	slots, members         *set
 	clients, backends      *set
+	connections, refused   *set // counters by frontend: see counting.go
+	bytesIn, bytesOut      *set
 }
 
 var (
@@ -91,6 +93,10 @@ func newFamilySets(suffix string, addr fieldType, ip string) *familySets {
 			comment: "session affinity: pool and client: the backend's hash"},
 		backends: &set{name: "backends" + suffix, key: []fieldType{addr, addr, protocol, service},
 			comment: "all backends, the address twice: finds hairpin, and answers that lost their connection"},
+		connections: newCounterSet("connections"+suffix, key, "frontend: new connections that got a backend"),
+		refused:     newCounterSet("refused"+suffix, key, "destination: packets that were refused"),
+		bytesIn:     newCounterSet("bytes-in"+suffix, key, "frontend: bytes from clients"),
+		bytesOut:    newCounterSet("bytes-out"+suffix, key, "frontend: bytes to clients"),
 	}
 	for o := range f.from {
 		f.from[o] = &set{name: "from-" + model.Origin(o).String() + suffix, key: key, value: []fieldType{class},
@@ -103,7 +109,7 @@ var originText = [model.NumOrigins]string{model.FromPod: "pods", model.FromNode:
 
 func (f *familySets) all() []*set {
 	return []*set{f.pods, f.reserved, f.exempt, f.restricted, f.allowed, f.from[0], f.from[1], f.from[2],
-		f.slots, f.members, f.clients, f.backends}
+		f.slots, f.members, f.clients, f.backends, f.connections, f.refused, f.bytesIn, f.bytesOut}
 }
 
 func setsOf(ipv6 bool) *familySets {

@@ -4,6 +4,7 @@ import (
 	"iter"
 	"slices"
 
+	"github.com/fairway-net/fairway/internal/kernel"
 	"github.com/fairway-net/fairway/model"
 )
 
@@ -16,10 +17,13 @@ type target struct {
 
 // build works out the state for a table and what follows from it, keeping what
 // adopted says of numbers and slots.
-func build(want *model.Table, scheduler string, adopted map[string]adoptedPool, next uint32) *target {
-	st := newState(scheduler)
+func build(want *model.Table, options kernel.Options, adopted map[string]adoptedPool, next uint32) *target {
+	st := newState(options.Scheduler)
 	st.next = max(next, 1)
 	t := &target{want: want, state: st, chains: slices.Clone(fixedChains)}
+	if options.CountBytes {
+		t.chains = append(t.chains, bytesChains()...)
+	}
 	for _, p := range want.SortedPools() {
 		if a, found := adopted[label(p.ID)]; found {
 			st.pools[p.ID] = &poolState{number: a.number, slots: a.slots}

@@ -1,0 +1,105 @@
+package agent
+
+import (
+	"context"
+	"fmt"
+	"log/slog"
+	"net/netip"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/prometheus/client_golang/prometheus"
+
+	"github.com/fairway-net/fairway/dataplane"
+	"github.com/fairway-net/fairway/internal/kernel"
+	"github.com/fairway-net/fairway/model"
+)
+
+// fakeCounter is a plane that counts, as far as it is told.
+type fakeCounter struct{ counts []kernel.Count }
+
+func (f *fakeCounter) Counters(context.Context) ([]kernel.Count, error) { return f.counts, nil }
+
+func keyOf(n int) model.Key {
+	return model.Key{Addr: netip.AddrFrom4([4]byte{10, 96, 0, byte(n)}), Port: 80, Proto: model.TCP}
+}
+
+// servicesTable has these Services, each with as many endpoints as its number.
+func servicesTable(numbers ...int) *model.Table {
+	e := model.NewTable().Edit()
+	for _, n := range numbers {
+		id := model.PoolID{Name: fmt.Sprintf("default/s%d:http", n), Proto: model.TCP}
+		pool := &model.Pool{ID: id}
+		for i := range n {
+			pool.Backends = append(pool.Backends, model.Backend{Addr: netip.AddrFrom4([4]byte{10, 244, byte(n), byte(i)}), Port: 80, Weight: 1})
+		}
+		e.SetPool(pool)
+		e.SetFrontend(&model.Frontend{Key: keyOf(n), Name: id.Name, Routes: [model.NumOrigins]model.Route{{Pool: id}, {Pool: id}, {Pool: id}}})
+	}
+	return e.Table()
+}
+
+// shown is what /metrics would show: lines that aren't zero, without the names'
+// common beginning.
+func shown(t *testing.T, m *serviceMetrics) string {
+	t.Helper()
+	registry := prometheus.NewRegistry()
+	registry.MustRegister(m)
+	families, err := registry.Gather()
+	if err != nil {
+		t.Fatal(err)
+	}
+	var lines []string
+	for _, f := range families {
+		for _, metric := range f.GetMetric() {
+			labels := map[string]string{}
+			for _, l := range metric.GetLabel() {
+				labels[l.GetName()] = l.GetValue()
+			}
+			if v := metric.GetCounter().GetValue() + metric.GetGauge().GetValue(); v > 0 {
+				name := strings.TrimSuffix(strings.TrimPrefix(f.GetName(), "fairway_service_"), "_total")
+				lines = append(lines, fmt.Sprintf("%s%s %s=%v", name, labels["direction"], labels["service"], v))
+			}
+		}
+	}
+	slices.Sort(lines)
+	return strings.Join(lines, ", ")
+}
+
+func TestServiceMetricsAreBounded(t *testing.T) {
+	table, plane := servicesTable(1, 2, 3), &fakeCounter{}
+	var counter dataplane.Counter = plane
+	m := newServiceMetrics(2, func() *model.Table { return table }, func() dataplane.Counter { return counter }, slog.New(slog.DiscardHandler))
+	for _, step := range []struct {
+		what, want string
+		do         func()
+	}{
+		{"nothing yet", "", func() {}},
+		{"the busiest have series, the others are one", "connections =1, connections s2=7, connections s3=5, endpoints s2=2, endpoints s3=3", func() {
+			plane.counts = []kernel.Count{{Frontend: keyOf(1), Connections: 1}, {Frontend: keyOf(2), Connections: 7}, {Frontend: keyOf(3), Connections: 5}}
+		}},
+		{"who has a series keeps it", "connections =101, connections s2=7, connections s3=5, endpoints s2=2, endpoints s3=3", func() {
+			plane.counts[0].Connections = 101
+		}},
+		{"counters that begin again add up", "connections =101, connections s2=9, connections s3=5, endpoints s2=2, endpoints s3=3", func() {
+			plane.counts[1].Connections = 2
+		}},
+		{"another plane begins at 0", "connections =101, connections s2=10, connections s3=5, endpoints s2=2, endpoints s3=3", func() {
+			plane = &fakeCounter{[]kernel.Count{{Frontend: keyOf(2), Connections: 1}}}
+			counter = plane
+		}},
+		{"a Service that is gone leaves its place", "bytesin s1=30, bytesout s1=40, connections =101, connections s2=10, endpoints s1=1, endpoints s2=2, refused_packets s1=3", func() {
+			table = servicesTable(1, 2)
+			plane.counts = append(plane.counts, kernel.Count{Frontend: keyOf(1), Refused: 3, In: 30, Out: 40}, kernel.Count{Frontend: keyOf(9), Connections: 9})
+		}},
+		{"a plane that doesn't count", "bytesin s1=30, bytesout s1=40, connections =101, connections s2=10, endpoints s1=1, endpoints s2=2, refused_packets s1=3", func() {
+			counter = nil
+		}},
+	} {
+		step.do()
+		if got := shown(t, m); got != step.want {
+			t.Errorf("%s:\ngot  %s\nwant %s", step.what, got, step.want)
+		}
+	}
+}

@@ -109,6 +109,8 @@ func poolAsks(p *model.Pool, lack kernel.Lack) bool {
 		}
 	case kernel.SCTPProtocol:
 		return p.ID.Proto == model.SCTP
+	case kernel.ManyClients:
+		return p.Affinity > 0
 	}
 	return false
 }

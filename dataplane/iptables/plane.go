@@ -12,8 +12,8 @@
 // through all rules that packets can reach (nft_table_validate), 0.3 s at 10,000
 // Services with five endpoints each.
 //
-// Limits of the kernel's: session affinity (xt_recent) remembers the last
-// ip_list_tot clients of an endpoint, 100 unless the module is told otherwise.
+// Session affinity (xt_recent) remembers the last 100 clients of an endpoint,
+// unless the module is told otherwise, see [rememberedClients].
 package iptables
 
 import (
@@ -174,45 +174,6 @@ func probe(ctx context.Context, tool *iptables.Tool, f iptables.Family) error {
 	filter := in.Block("filter")
 	filter.Chain(invalidChain, append(s.refuseAll(), "-m conntrack --ctstate INVALID -j DROP", "-m mark --mark 0x4000/0x4000 -j RETURN")...)
 	return tool.Test(ctx, f, in.Bytes())
-}
-
-// limits are what this machine can't do of what iptables can.
-type limits struct{ noSCTP, noLocalnet bool }
-
-// lacks lists what this plane, or this machine with it, doesn't do.
-func lacks(ctx context.Context, tool *iptables.Tool) (limits, []kernel.Lack) {
-	var l limits
-	list := []kernel.Lack{{
-		Feature: kernel.LocalhostNodePort, Value: "IPv6",
-		Why: "Linux never routes packets from ::1 out of the machine",
-	}}
-	if !canRouteLocalnet() {
-		l.noLocalnet = true
-		list = append(list, kernel.Lack{
-			Feature: kernel.LocalhostNodePort, Value: "IPv4",
-			Why: "the sysctl net.ipv4.conf.all.route_localnet can't be set here",
-		})
-	}
-	if err := probeSCTP(ctx, tool); err != nil {
-		l.noSCTP = true
-		list = append(list, kernel.Lack{Feature: kernel.SCTPProtocol, Why: err.Error()})
-	}
-	for _, s := range []model.Scheduler{
-		model.RoundRobin, model.WeightedRoundRobin, model.LeastConnection, model.WeightedLeastConnection, model.DestinationHashing,
-		model.SourceHashing, model.ShortestExpectedDelay, model.NeverQueue, model.MaglevHashing,
-	} {
-		list = append(list, kernel.Lack{
-			Feature: kernel.Scheduling, Value: string(s),
-			Why: "iptables rules choose at random, in proportion to the weights",
-		})
-	}
-	return l, list
-}
-
-func probeSCTP(ctx context.Context, tool *iptables.Tool) error {
-	var in iptables.Input
-	in.Block("nat").Chain(markMasqChain, "-p sctp -m sctp --dport 1 -j RETURN")
-	return tool.Test(ctx, iptables.IPv4, in.Bytes())
 }
 
 // Lacks lists what this plane doesn't do.

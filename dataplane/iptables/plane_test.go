@@ -203,3 +203,13 @@ func TestRemoveLeavesTheMachineAsItWas(t *testing.T) {
 		}
 	})
 }
+
+// TestManyClients has the plane tell how many clients it remembers.
+func TestManyClients(t *testing.T) {
+	each(t, func(t *testing.T, o kernel.Options) {
+		lack := slices.IndexFunc(newPlane(t, o).Lacks(), func(l kernel.Lack) bool { return l.Feature == kernel.ManyClients })
+		if n := rememberedClients(); (lack >= 0) != (n < plentyOfClients) || n < 1 {
+			t.Errorf("endpoints have %d clients at most, and the plane says so: %t", n, lack >= 0)
+		}
+	})
+}

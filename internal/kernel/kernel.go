@@ -87,7 +87,8 @@ const (
 	ClientAddress     Feature = "client address"         // backends see the client's address where the model doesn't masquerade; Value may be RemoteOnly
 	LocalhostNodePort Feature = "node port on localhost" // frontends with a loopback address
 	SCTPProtocol      Feature = "SCTP"
-	SilentDrop        Feature = "silent drop" // Drop and Sources: the plane refuses instead; Value may name a protocol
+	ManyClients       Feature = "session affinity of many clients" // Pool.Affinity; Value is how many clients each backend has at most
+	SilentDrop        Feature = "silent drop"                      // Drop and Sources: the plane refuses instead; Value may name a protocol
 	// Hairpin: a pod that reaches itself may see its own address instead of one
 	// of the node.
 	Hairpin Feature = "masqueraded hairpin"

@@ -1,0 +1,82 @@
+package iptables
+
+import (
+	"context"
+	"fmt"
+	"os"
+	"strconv"
+	"strings"
+
+	"github.com/fairway-net/fairway/internal/iptables"
+	"github.com/fairway-net/fairway/internal/kernel"
+	"github.com/fairway-net/fairway/model"
+)
+
+// limits are what this machine can't do of what iptables can.
+type limits struct{ noSCTP, noLocalnet bool }
+
+// lacks lists what this plane, or this machine with it, doesn't do.
+func lacks(ctx context.Context, tool *iptables.Tool) (limits, []kernel.Lack) {
+	var l limits
+	list := []kernel.Lack{{
+		Feature: kernel.LocalhostNodePort, Value: "IPv6",
+		Why: "Linux never routes packets from ::1 out of the machine",
+	}}
+	if !canRouteLocalnet() {
+		l.noLocalnet = true
+		list = append(list, kernel.Lack{
+			Feature: kernel.LocalhostNodePort, Value: "IPv4",
+			Why: "the sysctl net.ipv4.conf.all.route_localnet can't be set here",
+		})
+	}
+	if n := rememberedClients(); n < plentyOfClients {
+		list = append(list, kernel.Lack{
+			Feature: kernel.ManyClients, Value: strconv.Itoa(n),
+			Why: fmt.Sprintf("xt_recent remembers the last %d clients of each endpoint; more if the module is loaded with a greater ip_list_tot", n),
+		})
+	}
+	if err := probeSCTP(ctx, tool); err != nil {
+		l.noSCTP = true
+		list = append(list, kernel.Lack{Feature: kernel.SCTPProtocol, Why: err.Error()})
+	}
+	for _, s := range []model.Scheduler{
+		model.RoundRobin, model.WeightedRoundRobin, model.LeastConnection, model.WeightedLeastConnection, model.DestinationHashing,
+		model.SourceHashing, model.ShortestExpectedDelay, model.NeverQueue, model.MaglevHashing,
+	} {
+		list = append(list, kernel.Lack{
+			Feature: kernel.Scheduling, Value: string(s),
+			Why: "iptables rules choose at random, in proportion to the weights",
+		})
+	}
+	return l, list
+}
+
+func probeSCTP(ctx context.Context, tool *iptables.Tool) error {
+	var in iptables.Input
+	in.Block("nat").Chain(markMasqChain, "-p sctp -m sctp --dport 1 -j RETURN")
+	return tool.Test(ctx, iptables.IPv4, in.Bytes())
+}
+
+// recentParameter is how many addresses each of xt_recent's lists holds
+// (net/netfilter/xt_recent.c). It is set when the module is loaded.
+const recentParameter = "/sys/module/xt_recent/parameters/ip_list_tot"
+
+// recentDefault holds if the module isn't told otherwise.
+const recentDefault = 100
+
+// plentyOfClients is a number that no endpoint's clients are expected to reach.
+const plentyOfClients = 1 << 16
+
+// rememberedClients is how many clients with session affinity an endpoint may
+// have before the one that was away longest is forgotten.
+func rememberedClients() int {
+	text, err := os.ReadFile(recentParameter)
+	if err != nil {
+		return recentDefault // not loaded yet
+	}
+	n, err := strconv.Atoi(strings.TrimSpace(string(text)))
+	if err != nil {
+		return recentDefault
+	}
+	return n
+}

@@ -65,9 +65,12 @@ func (p *Plane) Apply(ctx context.Context, want *model.Table, verify bool) error
 	}
 	full := p.state == nil || verify
 	attach := full || p.applied.Settings != want.Settings
-	if err := p.program(want, full); err != nil {
+	noRoom := p.program(want, full)
+	if noRoom != nil {
 		p.state = nil
-		return err
+	}
+	if full := (*kernel.FullError)(nil); noRoom != nil && !errors.As(noRoom, &full) {
+		return noRoom
 	}
 	p.applied = want
 	for _, path := range p.paths {
@@ -85,7 +88,7 @@ func (p *Plane) Apply(ctx context.Context, want *model.Table, verify bool) error
 		}
 	}
 	p.swept = want
-	return p.overflows()
+	return errors.Join(noRoom, p.overflows())
 }
 
 func (p *Plane) open() (err error) {

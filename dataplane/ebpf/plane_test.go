@@ -169,6 +169,9 @@ func TestFull(t *testing.T) {
 		if !errors.As(err, &full) || full.LeftOut != 2 {
 			t.Errorf("%v, expected the map to have no room for 2", err)
 		}
+		if missing, err := p.paths[0].(*socketPath).missing(p.dir); err != nil || len(missing) > 0 {
+			t.Errorf("programs missing: %v, %v", missing, err)
+		}
 		if have, err := p.store.read(); err != nil || len(have[frontends]) != 10 || len(have[prefixes]) != 4 {
 			t.Errorf("%d frontends and %d prefixes, %v", len(have[frontends]), len(have[prefixes]), err)
 		}

@@ -79,6 +79,7 @@ type agentFlags struct {
 	scheduler          string
 	iptablesVariant    string
 	stateDir           string
+	cgroup             string
 	verifyPeriod       time.Duration
 	healthz, metrics   string
 	serviceMetrics     int
@@ -110,6 +111,7 @@ func (f *agentFlags) addRunning(flags *pflag.FlagSet) {
 	flags.StringVar(&f.nodeName, "node-name", strings.ToLower(hostname), "name of this machine's Node object")
 	f.addMeaning(flags)
 	flags.StringVar(&f.stateDir, "state-dir", "/run/fairway", "where data planes keep what must outlive this process and isn't in the kernel")
+	flags.StringVar(&f.cgroup, "cgroup", "", "directory of the cgroup (version 2) whose sockets ebpf mode connects to endpoints directly; default the root of the hierarchy")
 	flags.DurationVar(&f.verifyPeriod, "sync-period", 30*time.Second, "how often the kernel is compared with what should be, unasked")
 	flags.StringVar(&f.healthz, "healthz-bind-address", f.healthz, `host:port of /healthz and /livez; "" serves none`)
 	flags.BoolVar(&f.dns, "dns", f.dns, "serve the cluster's names on this node, at the address of the DNS Service")
@@ -153,7 +155,7 @@ func (f *agentFlags) config() (agent.Config, error) {
 		HealthzAddress: f.healthz, MetricsAddress: f.metrics, Register: f.register, ServiceMetrics: f.serviceMetrics, Log: f.logger(),
 	}
 	config.Plane.CountBytes = f.serviceBytes
-	config.Plane.Scheduler, config.Plane.StateDir = f.scheduler, f.stateDir
+	config.Plane.Scheduler, config.Plane.StateDir, config.Plane.Cgroup = f.scheduler, f.stateDir, f.cgroup
 	config.Plane.IPTablesVariant = f.iptablesVariant
 	if f.mode != agent.AutoMode {
 		if _, err := dataplane.Find(f.mode); err != nil {

@@ -37,6 +37,10 @@ func (s *supervisor) startAgent(ctx context.Context, n *topology.Node) {
 	for _, cidr := range texts(s.config.ServiceCIDRs) {
 		args = append(args, "--service-cidr", cidr)
 	}
+	// Of the node's sockets, those of its pods included.
+	if cgroup, err := topology.FindCgroup(s.config.Name, n.Name); err == nil {
+		args = append(args, "--cgroup", cgroup)
+	}
 	// The lab has no way out, so there is no upstream to ask.
 	args = append(args, "--dns", "--dns-watch-pods", "--resolv-conf", "", "--cluster-dns", s.config.clusterDNS().String())
 	args = append(args, s.config.AgentArgs...)

@@ -17,6 +17,13 @@ const ownNetwork = "FAIRWAY_TEST_OWN_NETWORK"
 // TestMain runs the tests in a network namespace of their own: an agent watches
 // its machine's addresses and opens kube-proxy's ports.
 func TestMain(m *testing.M) {
+	if mode := os.Getenv(humbleMode); mode != "" {
+		if err := beHumble(mode); err != nil {
+			fmt.Fprintln(os.Stderr, err)
+			os.Exit(1)
+		}
+		os.Exit(0)
+	}
 	if os.Getenv(ownNetwork) != "" {
 		if err := prepareNetwork(); err != nil {
 			fmt.Fprintln(os.Stderr, err)

@@ -52,8 +52,10 @@ func (m *packetMetrics) Collect(out chan<- prometheus.Metric) {
 		m.log.Warn("the data plane doesn't say what it counted", "error", err)
 		return
 	}
-	out <- prometheus.MustNewConstMetric(m.invalid, prometheus.CounterValue, float64(p.InvalidDropped))
-	out <- prometheus.MustNewConstMetric(m.localhost, prometheus.CounterValue, float64(p.LocalhostNodePorts))
+	if p.Counted {
+		out <- prometheus.MustNewConstMetric(m.invalid, prometheus.CounterValue, float64(p.InvalidDropped))
+		out <- prometheus.MustNewConstMetric(m.localhost, prometheus.CounterValue, float64(p.LocalhostNodePorts))
+	}
 	for _, r := range p.Rules {
 		family := "IPv4"
 		if r.IPv6 {

@@ -145,6 +145,9 @@ func TestReload(t *testing.T) {
 	if !r.only("ipvs")() {
 		t.Errorf("planes after a mode that can't be: %v", r.there())
 	}
+	if n := r.api.Seen().Forbidden; n > 0 {
+		t.Errorf("%d requests that the role system:node-proxier doesn't allow", n)
+	}
 }
 
 // TestReloadOfWhatIsFixed: another node name and API need new watches, in the

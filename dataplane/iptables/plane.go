@@ -20,6 +20,7 @@ import (
 	"context"
 	"fmt"
 	"slices"
+	"sync/atomic"
 
 	"github.com/fairway-net/fairway/internal/conntrack"
 	"github.com/fairway-net/fairway/internal/iptables"
@@ -39,6 +40,8 @@ type Plane struct {
 	limits  limits
 
 	localnet, localnetKnown bool // whether packets of 127.0.0.0/8 are routed for us
+
+	counts atomic.Pointer[[]kernel.RuleCount] // for Packets, which others call
 
 	applied *model.Table // nil if it isn't known what the kernel holds
 	states  map[iptables.Family]*state
@@ -84,6 +87,7 @@ func (p *Plane) Apply(ctx context.Context, want *model.Table, verify bool) error
 		return nil
 	}
 	p.applied = nil // not known until all is done
+	written := map[iptables.Family]*plan{}
 	for _, f := range iptables.Families() {
 		if f == iptables.IPv6 && p.noIPv6 != nil {
 			if hasIPv6(want) {
@@ -91,10 +95,13 @@ func (p *Plane) Apply(ctx context.Context, want *model.Table, verify bool) error
 			}
 			continue
 		}
-		if err := p.applyFamily(ctx, f, want, changes, before == nil || verify); err != nil {
+		todo, err := p.applyFamily(ctx, f, want, changes, before == nil || verify)
+		if err != nil {
 			return err
 		}
+		written[f] = todo
 	}
+	p.count(written)
 	sweep := conntrack.Plan(before, want, changes)
 	if err := sweep.RunAndTell(ctx, p.options.Swept); err != nil {
 		return fmt.Errorf("forget stale flows: %w", err)
@@ -103,22 +110,22 @@ func (p *Plane) Apply(ctx context.Context, want *model.Table, verify bool) error
 	return nil
 }
 
-func (p *Plane) applyFamily(ctx context.Context, f iptables.Family, want *model.Table, changes *model.Changes, verify bool) error {
+func (p *Plane) applyFamily(ctx context.Context, f iptables.Family, want *model.Table, changes *model.Changes, verify bool) (*plan, error) {
 	todo, err := p.plan(ctx, f, want, changes, verify)
 	if err != nil {
-		return err
+		return nil, err
 	}
 	if f == iptables.IPv4 {
 		if err := p.routeLocalnet(p.states[f].loopbacks > 0); err != nil {
-			return err
+			return nil, err
 		}
 	}
 	for _, input := range todo.inputs(p.tool.Variant()) {
 		if err := p.tool.Restore(ctx, f, input); err != nil {
-			return fmt.Errorf("program %s: %w", f, err)
+			return nil, fmt.Errorf("program %s: %w", f, err)
 		}
 	}
-	return nil
+	return todo, nil
 }
 
 // plan brings the family's state to the table and tells what there is to do.

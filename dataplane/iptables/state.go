@@ -37,6 +37,7 @@ type state struct {
 	touchedPools map[model.PoolID]bool
 	touchedPorts map[portID]bool
 	chains       map[chainID]uint64 // fingerprints of what there is, or will be when the delta is applied
+	rules        map[string]int     // in chains, by table
 	delta        delta
 	late         map[chainID]bool // chains of table filter to be deleted in the last step
 }
@@ -75,6 +76,7 @@ func newState(f iptables.Family, mark uint32, settings *model.Settings) *state {
 		nodeAddrs: map[netip.Addr]int{},
 		strangers: map[netip.Addr]int{},
 		chains:    map[chainID]uint64{},
+		rules:     map[string]int{},
 		delta:     delta{},
 		late:      map[chainID]bool{},
 
@@ -123,6 +125,7 @@ func (s *state) emit(level int, table, name string, rules []string) {
 	if s.chains[id] == sum {
 		return
 	}
+	s.rules[table] += length(sum) - length(s.chains[id])
 	s.chains[id] = sum
 	s.delta[id] = change{rules: rules, level: level}
 }
@@ -138,6 +141,11 @@ func (s *state) forget(table, name string) {
 		s.late[id] = true
 		return
 	}
+	s.drop(id)
+}
+
+func (s *state) drop(id chainID) {
+	s.rules[id.table] -= length(s.chains[id])
 	delete(s.chains, id)
 	s.delta[id] = change{delete: true}
 }
@@ -145,8 +153,7 @@ func (s *state) forget(table, name string) {
 // forgetLate deletes what was kept for the last step.
 func (s *state) forgetLate() {
 	for id := range s.late {
-		delete(s.chains, id)
-		s.delta[id] = change{delete: true}
+		s.drop(id)
 	}
 	clear(s.late)
 }
@@ -160,7 +167,8 @@ func (s *state) step() delta {
 
 var fingerprintSeed = maphash.MakeSeed()
 
-// fingerprint tells contents of chains apart; it is never 0.
+// fingerprint tells contents of chains apart, and how many rules they have; it is
+// never 0.
 func fingerprint(rules []string) uint64 {
 	var h maphash.Hash
 	h.SetSeed(fingerprintSeed)
@@ -168,7 +176,8 @@ func fingerprint(rules []string) uint64 {
 		h.WriteString(r)
 		h.WriteByte('\n')
 	}
-	return h.Sum64() | 1
+	n := min(len(rules), 1<<lengthBits-1)
+	return h.Sum64()&^(1<<lengthBits-1) | 1<<lengthBits | uint64(n)
 }
 
 // load fills an empty state with a whole table.

@@ -52,7 +52,7 @@ func (p *Plane) Counters(ctx context.Context) ([]kernel.Count, error) {
 
 // Packets reads what was counted of all packets: see dataplane.PacketCounter.
 func (p *Plane) Packets(ctx context.Context) (kernel.Packets, error) {
-	var out kernel.Packets
+	out := kernel.Packets{Counted: true}
 	err := p.withReader(ctx, func(s *socket) error {
 		var w wire
 		w.str(unix.NFTA_RULE_TABLE, tableName)

@@ -20,6 +20,8 @@ type Count struct {
 // Packets are what a plane has counted of all packets, whatever their frontend;
 // they begin at 0 again when the kernel's objects are made anew.
 type Packets struct {
+	// Counted says whether the next two are known.
+	Counted bool
 	// InvalidDropped were dropped because conntrack couldn't place them.
 	InvalidDropped uint64
 	// LocalhostNodePorts were packets to node ports at loopback addresses.

@@ -60,9 +60,9 @@
 //	                                 (FROM may be client:41000 in all of these, for a client's port of its own)
 //	flow NAME FROM PROTO DEST -> EXPECTATION
 //	                                 opens a connection (for UDP: a socket) and keeps it
-//	forgets SECONDS FROM PROTO DEST -> EXPECTATION
-//	                                 session affinity: connections reach the same backend, and another one only after a pause
-//	                                 longer than the timeout, which takes some seconds
+//	forgets SECONDS[+MORE] FROM PROTO DEST -> EXPECTATION
+//	                                 session affinity: connections reach the same backend, and another one after a pause of the
+//	                                 timeout, and of so much more as the plane may remember; MORE is 0 if not said
 //	send NAME -> EXPECTATION         says something over it; "same": to the same backend, which sees the same client
 //	close NAME
 //	invalid NAME                     has the backend of a TCP flow send a segment from far outside the window, which

@@ -4,20 +4,15 @@ import (
 	"fmt"
 	"net"
 	"strconv"
+	"strings"
 	"time"
 
 	"github.com/fairway-net/fairway/model"
 )
 
-// A plane has several pauses to forget a client, since a fresh choice may be the
-// remembered one by chance. The last are longer than IPVS needs, which forgets a
-// client only after the client's last connection, kept for ten seconds after a
-// reset.
-const (
-	shortPauses = 10
-	longPauses  = 4
-	longPause   = 16 * time.Second
-)
+// pauses is how many of them a plane has to forget a client, since a fresh
+// choice may be the remembered one by chance.
+const pauses = 14
 
 // forgets does the step of this name: as long as a client comes within the
 // timeout it reaches the same backend, and after a pause another one, since
@@ -27,15 +22,14 @@ func (r *Run) forgets(s Step) error {
 	if err != nil {
 		return err
 	}
-	seconds, err := strconv.Atoi(s.Args[0])
+	timeout, pause, err := parseTimeout(s.Args[0])
 	if err != nil {
-		return fmt.Errorf("timeout %q: must be a number of seconds", s.Args[0])
+		return err
 	}
 	v, err := r.decide(p, s.Expect)
 	if err != nil {
 		return err
 	}
-	timeout := time.Duration(seconds) * time.Second
 	if v.Action != model.Forward || v.Pool.Affinity != timeout {
 		return fmt.Errorf("the case says that clients are remembered for %s, but the table says otherwise: %s", timeout, v.Reason)
 	}
@@ -47,11 +41,7 @@ func (r *Run) forgets(s Step) error {
 	if err != nil {
 		return err
 	}
-	for n := range shortPauses + longPauses {
-		pause := timeout + time.Second
-		if n >= shortPauses {
-			pause = max(pause, longPause)
-		}
+	for range pauses {
 		time.Sleep(pause)
 		is, err := r.stage.visit(p, w)
 		if err != nil {
@@ -61,7 +51,23 @@ func (r *Run) forgets(s Step) error {
 			return nil
 		}
 	}
-	return fmt.Errorf("the client still reaches %s after %d pauses longer than %s", last, shortPauses+longPauses, timeout)
+	return fmt.Errorf("the client still reaches %s after %d pauses of %s", last, pauses, pause)
+}
+
+// parseTimeout reads "3", a timeout in seconds, or "3+70", the same and how
+// much longer the plane may remember. The pause is a second longer than both.
+func parseTimeout(text string) (timeout, pause time.Duration, err error) {
+	first, second, two := strings.Cut(text, "+")
+	seconds, err := strconv.ParseUint(first, 10, 16)
+	var more uint64
+	if err == nil && two {
+		more, err = strconv.ParseUint(second, 10, 16)
+	}
+	if err != nil {
+		return 0, 0, fmt.Errorf("timeout %q: must be seconds, or SECONDS+MORE", text)
+	}
+	timeout = time.Duration(seconds) * time.Second
+	return timeout, timeout + time.Duration(more+1)*time.Second, nil
 }
 
 // remembered makes connections that must reach the same backend, and tells

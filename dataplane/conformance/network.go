@@ -70,6 +70,12 @@ func routes(h *netlink.Handle) ([]string, error) {
 		if r.Dst != nil && (r.Dst.IP.IsLinkLocalUnicast() || r.Dst.IP.IsMulticast()) {
 			continue // come with the link's addresses
 		}
+		if r.Table == unix.RT_TABLE_LOCAL && r.Protocol == unix.RTPROT_KERNEL {
+			// Come with addresses, which are listed themselves; for IPv6 a
+			// while after them (addrconf_dad_work), which may be in the middle
+			// of a case.
+			continue
+		}
 		lines = append(lines, r.String())
 	}
 	return lines, err

@@ -238,7 +238,7 @@ func notRunning(err error) bool {
 func (p *Plane) Lacks() []kernel.Lack {
 	address := kernel.Lack{
 		Feature: kernel.ClientAddress, Value: kernel.RemoteOnly,
-		Why: "endpoints on other nodes would answer the client past this node; they see an address of the node",
+		Why: "only endpoints of this node, behind another interface than the client's, see its address; those on other nodes, or on one bridge with the client, would answer it directly instead of the relay, so they see an address of the node",
 	}
 	if p.notTransparent != nil {
 		address.Value, address.Why = "", fmt.Sprintf("the relay's own connections lead to the endpoints, since %v", p.notTransparent)

@@ -130,6 +130,28 @@ func (r *relay) listen(k model.Key) (socket, error) {
 	return r.listenUDP(k, file)
 }
 
+// open makes a socket of the inherited file, which it closes, or a new one if
+// there is none.
+func open[Socket, Any any](inherited *os.File, adopt func(*os.File) (Any, error), listen func() (Any, error)) (socket Socket, err error) {
+	if inherited == nil {
+		opened, err := listen()
+		if err != nil {
+			return socket, err
+		}
+		return any(opened).(Socket), nil
+	}
+	adopted, err := adopt(inherited)
+	discard(inherited.Close())
+	if err != nil {
+		return socket, err
+	}
+	socket, ok := any(adopted).(Socket)
+	if !ok {
+		return socket, fmt.Errorf("inherited a %T, not a %T", adopted, socket)
+	}
+	return socket, nil
+}
+
 // exit closes everything, so that nothing answers any more.
 func (r *relay) exit() {
 	r.relinquish()

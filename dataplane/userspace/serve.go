@@ -7,6 +7,8 @@ import (
 	"net"
 	"os"
 	"os/signal"
+	"strconv"
+	"strings"
 	"sync"
 	"sync/atomic"
 	"syscall"
@@ -66,15 +68,25 @@ func serve(config relayConfig, ready *os.File) error {
 	return err
 }
 
+// mostDescriptors is the kernel's bound for any process
+// (Documentation/admin-guide/sysctl/fs.rst).
+const mostDescriptors = "/proc/sys/fs/nr_open"
+
 // raiseLimit lets this process have as many descriptors as the kernel allows
-// any (fs.nr_open), or at least as many as it is allowed itself.
+// any, or at least as many as it is allowed itself: each connection takes two.
 func raiseLimit() {
 	var limit unix.Rlimit
 	if err := unix.Getrlimit(unix.RLIMIT_NOFILE, &limit); err != nil {
 		return
 	}
-	for _, most := range []uint64{1 << 20, limit.Max} {
-		if most >= limit.Max && unix.Setrlimit(unix.RLIMIT_NOFILE, &unix.Rlimit{Cur: most, Max: most}) == nil {
+	most := limit.Max
+	if text, err := os.ReadFile(mostDescriptors); err == nil {
+		if n, err := strconv.ParseUint(strings.TrimSpace(string(text)), 10, 64); err == nil {
+			most = max(most, n)
+		}
+	}
+	for _, n := range []uint64{most, limit.Max} { // more than Max takes CAP_SYS_RESOURCE
+		if unix.Setrlimit(unix.RLIMIT_NOFILE, &unix.Rlimit{Cur: n, Max: n}) == nil {
 			return
 		}
 	}

@@ -3,7 +3,6 @@ package userspace
 import (
 	"context"
 	"errors"
-	"fmt"
 	"io"
 	"net"
 	"net/netip"
@@ -30,22 +29,13 @@ type tcpSocket struct {
 }
 
 func (r *relay) listenTCP(k model.Key, inherited *os.File) (socket, error) {
-	var listener net.Listener
-	var err error
-	if inherited != nil {
-		listener, err = net.FileListener(inherited)
-		discard(inherited.Close())
-	} else {
-		listener, err = listenConfig.Listen(context.Background(), "tcp", netip.AddrPortFrom(k.Addr, k.Port).String())
-	}
+	listener, err := open[*net.TCPListener](inherited, net.FileListener, func() (net.Listener, error) {
+		return listenConfig.Listen(context.Background(), "tcp", netip.AddrPortFrom(k.Addr, k.Port).String())
+	})
 	if err != nil {
 		return nil, err
 	}
-	tcp, ok := listener.(*net.TCPListener)
-	if !ok {
-		return nil, fmt.Errorf("inherited a %T, not a TCP listener", listener)
-	}
-	s := &tcpSocket{relay: r, key: k, listener: tcp}
+	s := &tcpSocket{relay: r, key: k, listener: listener}
 	s.resume()
 	return s, nil
 }

@@ -3,7 +3,6 @@ package userspace
 import (
 	"context"
 	"errors"
-	"fmt"
 	"net"
 	"net/netip"
 	"os"
@@ -32,20 +31,11 @@ type udpSocket struct {
 }
 
 func (r *relay) listenUDP(k model.Key, inherited *os.File) (socket, error) {
-	var packets net.PacketConn
-	var err error
-	if inherited != nil {
-		packets, err = net.FilePacketConn(inherited)
-		discard(inherited.Close())
-	} else {
-		packets, err = listenConfig.ListenPacket(context.Background(), "udp", netip.AddrPortFrom(k.Addr, k.Port).String())
-	}
+	conn, err := open[*net.UDPConn](inherited, net.FilePacketConn, func() (net.PacketConn, error) {
+		return listenConfig.ListenPacket(context.Background(), "udp", netip.AddrPortFrom(k.Addr, k.Port).String())
+	})
 	if err != nil {
 		return nil, err
-	}
-	conn, ok := packets.(*net.UDPConn)
-	if !ok {
-		return nil, fmt.Errorf("inherited a %T, not a UDP socket", packets)
 	}
 	s := &udpSocket{relay: r, key: k, listener: conn, sessions: map[netip.AddrPort]*session{}}
 	s.resume()

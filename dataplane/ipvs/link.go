@@ -124,6 +124,25 @@ func (d *dummy) sourceFor(a netip.Addr) net.IP {
 	return routes[0].Src
 }
 
+// relayProtocol marks the local routes by which packets come to relays of the
+// userspace mode (rtm_protocol, linux/rtnetlink.h).
+const relayProtocol = 143
+
+// relayed reports whether there are such routes.
+func (d *dummy) relayed() (bool, error) {
+	filter := &netlink.Route{Table: unix.RT_TABLE_LOCAL, Protocol: relayProtocol}
+	for _, family := range []int{netlink.FAMILY_V4, netlink.FAMILY_V6} {
+		routes, err := d.handle.RouteListFiltered(family, filter, netlink.RT_FILTER_TABLE|netlink.RT_FILTER_PROTOCOL)
+		if err != nil && !errors.Is(err, unix.EAFNOSUPPORT) && !errors.Is(err, unix.EOPNOTSUPP) {
+			return false, fmt.Errorf("list local routes: %w", err)
+		}
+		if len(routes) > 0 {
+			return true, nil
+		}
+	}
+	return false, nil
+}
+
 // localRoute is the route by which the kernel takes an address for its own.
 func (d *dummy) localRoute(a netip.Addr) *netlink.Route {
 	return &netlink.Route{

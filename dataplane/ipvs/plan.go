@@ -15,6 +15,8 @@ type plan struct {
 	// Addresses of kube-ipvs0 go with the entries of setAddresses. These lists
 	// are for a comparison with the kernel, where the two may differ.
 	bind, unbind map[netip.Addr]bool
+	// relayed says that the userspace mode serves, as far as servers don't.
+	relayed bool
 }
 
 // serverPlan is what there is to do with one virtual server.

@@ -19,6 +19,10 @@ import (
 func (p *Plane) run(ctx context.Context, plan *plan, settings *model.Settings) error {
 	before := settings
 	if settings != nil {
+		var err error
+		if plan.relayed, err = p.dummy.relayed(); err != nil {
+			return err
+		}
 		takeover, err := p.iptablesMode(ctx)
 		if err != nil {
 			return err
@@ -72,12 +76,25 @@ func (p *Plane) growServers(plan *plan) error {
 	return nil
 }
 
+// newServers makes servers of keys. A server has no destinations for a moment,
+// and refuses. Nothing comes to it as a rule, as its address isn't bound yet, or
+// another plane translates what comes. But packets to relays of the userspace
+// mode pass here, so they make a detour.
 func (p *Plane) newServers(plan *plan) error {
 	for id, sp := range plan.servers {
-		if sp.add && id.mark == 0 {
-			if err := p.growServer(id, sp); err != nil {
-				return err
-			}
+		if !sp.add || id.mark != 0 {
+			continue
+		}
+		grow := func() error { return p.growServer(id, sp) }
+		f := plan.want.Frontend(id.key)
+		var err error
+		if plan.relayed && f != nil && !empty(sp.pool) {
+			err = p.detour(f, sp.pool, grow)
+		} else {
+			err = grow()
+		}
+		if err != nil {
+			return err
 		}
 	}
 	return nil

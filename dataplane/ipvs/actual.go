@@ -48,6 +48,9 @@ func (p *Plane) readKernel(settings *model.Settings) (*actual, error) {
 	return a, p.readServers(a, settings)
 }
 
+// empty reports whether there is nothing of the plane's.
+func (a *actual) empty() bool { return len(a.sets)+len(a.addresses)+len(a.servers) == 0 }
+
 func (p *Plane) readServers(a *actual, settings *model.Settings) error {
 	found, err := p.balancer.GetServices()
 	if err != nil {

@@ -36,6 +36,16 @@
 // marks can't be persistent (IPVS would not translate their port): for them
 // the hash is all there is, and a client may move when backends change.
 //
+// # One client port, several frontends
+//
+// IPVS finds the connection that a backend's answer belongs to by the client's
+// address and port and the backend's (ip_vs_conn_out_get). Where a client uses
+// one port of its own for two frontends at once, and both lead to the same
+// backend, answers go the way of the connection that was opened last, and the
+// other one is silent. kube-proxy's ipvs mode has the same; nothing outside the
+// kernel can mend it. Of a client that opens connections all the time to two
+// frontends of one Service, one in ten thousand may meet it.
+//
 // # Changes without loss
 //
 // The scheduler of a virtual server is changed while new connections make a

@@ -190,13 +190,18 @@ func (p *Plane) Remove(ctx context.Context) error {
 			problems = append(problems, err)
 		}
 	}
-	if a, err := p.readKernel(&model.Settings{}); err != nil {
+	a, err := p.readKernel(&model.Settings{})
+	if err != nil {
 		try(err)
 	} else {
 		try(p.handOver(ctx, a))
 	}
-	for _, f := range iptables.Families() {
-		try(removeRules(ctx, ruleSet{f, &model.Settings{}, p.options.MasqueradeMark}))
+	// Rules refer to sets and go before them. Where nothing of ours is, they
+	// needn't be read, which is dear where another mode has many.
+	if err != nil || !a.empty() || p.dummy.index != 0 {
+		for _, f := range iptables.Families() {
+			try(removeRules(ctx, ruleSet{f, &model.Settings{}, p.options.MasqueradeMark}))
+		}
 	}
 	try(p.dummy.remove())
 	for _, name := range allNames() {

@@ -37,6 +37,7 @@ func (p *Plane) handOver(ctx context.Context, a *actual) error {
 			try(err)
 		}
 	}
+	kernel.Quiesce() // or a connection that is being made would be missed
 	flows, err := a.flows()
 	try(err)
 	try(p.removeAll(a))
@@ -45,6 +46,22 @@ func (p *Plane) handOver(ctx context.Context, a *actual) error {
 		try(f.translate())
 	}
 	return errors.Join(problems...)
+}
+
+// late drops new connections of this node's own processes that IPVS would still
+// take, where the userspace mode comes next: all other modes have translated
+// them before. (The sender of a datagram that is dropped here would be told so, so
+// datagrams are not.)
+func (p *Plane) late(r ruleSet) ([]string, error) {
+	relayed, err := p.dummy.relayed()
+	if err != nil || !relayed {
+		return nil, err
+	}
+	first := "-p tcp -m tcp --tcp-flags FIN,SYN,RST,ACK SYN "
+	return []string{
+		first + r.in(setAddresses, "dst") + " -j DROP",
+		first + "-m addrtype --dst-type LOCAL " + r.in(setNodePortTCP, "dst") + " -j DROP",
+	}, nil
 }
 
 func (p *Plane) removeAll(a *actual) error {
@@ -83,7 +100,11 @@ func (p *Plane) pause(ctx context.Context, f iptables.Family) error {
 	strays := []string{middle + r.in(setAddresses, "dst") + " -j DROP", middle + toNode + r.in(setNodePortTCP, "dst") + " -j DROP"}
 	mangle.Chain(chainFromPod, strays...)
 	mangle.Insert("PREROUTING", "-j "+chainFromPod)
-	mangle.Chain(chainOutput, strays...)
+	late, err := p.late(r)
+	if err != nil {
+		return err
+	}
+	mangle.Chain(chainOutput, append(strays, late...)...)
 	if err := p.iptables.Restore(ctx, f, in.Bytes()); err != nil {
 		return fmt.Errorf("pause connections: %w", err)
 	}

@@ -8,7 +8,6 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
-	"syscall"
 
 	"github.com/cilium/ebpf"
 	"github.com/cilium/ebpf/link"
@@ -97,11 +96,20 @@ func countPrograms(target int, hook ebpf.AttachType) (int, error) {
 
 // pinsOf lists what a plane has pinned for a namespace.
 func pinsOf(ns *netns.NS) (list []string, err error) {
-	var stat syscall.Stat_t
-	if err := syscall.Stat(filepath.Join(netns.Dir, ns.Name()), &stat); err != nil {
+	cookie := uint64(0)
+	err = ns.Do(func() error {
+		fd, err := unix.Socket(unix.AF_INET, unix.SOCK_DGRAM|unix.SOCK_CLOEXEC, 0)
+		if err != nil {
+			return err
+		}
+		defer unix.Close(fd)
+		cookie, err = unix.GetsockoptUint64(fd, unix.SOL_SOCKET, unix.SO_NETNS_COOKIE)
+		return err
+	})
+	if err != nil {
 		return nil, fmt.Errorf("identify network namespace: %w", err)
 	}
-	err = filepath.WalkDir(filepath.Join("/sys/fs/bpf/fairway", fmt.Sprint(stat.Ino)), func(path string, _ fs.DirEntry, err error) error {
+	err = filepath.WalkDir(filepath.Join("/sys/fs/bpf/fairway", fmt.Sprint(cookie)), func(path string, _ fs.DirEntry, err error) error {
 		if errors.Is(err, fs.ErrNotExist) {
 			return nil
 		}

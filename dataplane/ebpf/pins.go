@@ -24,14 +24,25 @@ const bpffs = "/sys/fs/bpf"
 // another one are not used; they go when the plane has taken over.
 const layout = "v1"
 
-// nodeDir is where everything of this node is pinned. Several nodes may share a
-// kernel: each has a network namespace.
+// nodesDir is where everything is pinned, in a directory for each node: several
+// nodes may share a kernel. What tells them apart is the network namespace, by
+// its cookie, which is never used again, or, on kernels that have none, by its
+// inode.
+var nodesDir = filepath.Join(bpffs, "fairway")
+
 func nodeDir() (string, error) {
+	cookie, err := netnsCookie()
+	if err != nil {
+		return "", err
+	}
+	if cookie != 0 {
+		return filepath.Join(nodesDir, fmt.Sprint(cookie)), nil
+	}
 	var stat syscall.Stat_t
 	if err := syscall.Stat("/proc/thread-self/ns/net", &stat); err != nil {
 		return "", fmt.Errorf("identify network namespace: %w", err)
 	}
-	return filepath.Join(bpffs, "fairway", fmt.Sprint(stat.Ino)), nil
+	return filepath.Join(nodesDir, fmt.Sprint("inode", stat.Ino)), nil
 }
 
 // mountBPFFS mounts the file system if it isn't.
@@ -193,6 +204,44 @@ func (s *store) close() error {
 		errs = append(errs, s.counts.close(), s.states.close())
 	}
 	return errors.Join(errs...)
+}
+
+// removeDead removes what nodes have left that are no more: their cgroups are
+// gone, which detaches programs.
+func removeDead() error {
+	nodes, err := os.ReadDir(nodesDir)
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil
+	}
+	if err != nil {
+		return fmt.Errorf("list pinned maps: %w", err)
+	}
+	for _, n := range nodes {
+		dir := filepath.Join(nodesDir, n.Name())
+		dead, err := isDead(dir)
+		if err != nil {
+			return err
+		}
+		if dead {
+			if err := removePins(dir); err != nil {
+				return err
+			}
+		}
+	}
+	return nil
+}
+
+func isDead(dir string) (bool, error) {
+	pins, err := filepath.Glob(filepath.Join(dir, "*-*"))
+	if err != nil {
+		return false, fmt.Errorf("list links: %w", err)
+	}
+	for _, pin := range pins {
+		if at, err := attachedTo(pin); err != nil || at != 0 {
+			return false, err
+		}
+	}
+	return len(pins) > 0, nil
 }
 
 // removePins removes a node's directory with all pins.

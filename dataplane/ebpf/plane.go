@@ -98,6 +98,12 @@ func (p *Plane) open() (err error) {
 	if err := rlimit.RemoveMemlock(); err != nil {
 		return fmt.Errorf("raise the limit of locked memory: %w", err)
 	}
+	if err := mountBPFFS(); err != nil {
+		return err
+	}
+	if err := removeDead(); err != nil {
+		return err
+	}
 	var specs []*ebpf.CollectionSpec
 	for _, path := range p.paths {
 		specs = append(specs, path.object())

@@ -36,7 +36,7 @@ func agentCommand() *cobra.Command {
 				fmt.Fprintln(cmd.OutOrStdout(), "Fairway", Version)
 				return nil
 			case proxy.Cleanup:
-				return cleanup(cmd.Context(), kernel.Options{StateDir: flags.stateDir}, cmd.OutOrStdout())
+				return cleanup(cmd.Context(), kernel.Options{StateDir: flags.stateDir, Cgroup: flags.cgroup}, cmd.OutOrStdout())
 			}
 			config, err := flags.agentConfig(cmd, proxy, kubeconfig)
 			if err != nil || proxy.WriteTo != "" {
@@ -111,7 +111,7 @@ func (f *agentFlags) addRunning(flags *pflag.FlagSet) {
 	flags.StringVar(&f.nodeName, "node-name", strings.ToLower(hostname), "name of this machine's Node object")
 	f.addMeaning(flags)
 	flags.StringVar(&f.stateDir, "state-dir", "/run/fairway", "where data planes keep what must outlive this process and isn't in the kernel")
-	flags.StringVar(&f.cgroup, "cgroup", "", "directory of the cgroup (version 2) whose sockets ebpf mode connects to endpoints directly; default the root of the hierarchy")
+	addCgroupFlag(flags, &f.cgroup)
 	flags.DurationVar(&f.verifyPeriod, "sync-period", 30*time.Second, "how often the kernel is compared with what should be, unasked")
 	flags.StringVar(&f.healthz, "healthz-bind-address", f.healthz, `host:port of /healthz and /livez; "" serves none`)
 	flags.BoolVar(&f.dns, "dns", f.dns, "serve the cluster's names on this node, at the address of the DNS Service")
@@ -140,6 +140,11 @@ func (f *agentFlags) addMeaning(flags *pflag.FlagSet) {
 	flags.BoolVar(&f.masqueradeAll, "masquerade-all", false, "masquerade all traffic to cluster IPs")
 	flags.StringVar(&f.iptablesVariant, "iptables-variant", "", "nft or legacy, for the modes that use iptables; without this, the one in use on this machine")
 	flags.StringVar(&f.scheduler, "scheduler", "", "how backends are chosen where a Service doesn't say (rr, wrr, lc, ...), as far as the data plane offers it")
+}
+
+// addCgroupFlag adds the flag for nodes that share a kernel.
+func addCgroupFlag(flags *pflag.FlagSet, cgroup *string) {
+	flags.StringVar(cgroup, "cgroup", "", "directory of the cgroup (version 2) whose sockets ebpf mode connects to endpoints directly; default the root of the hierarchy")
 }
 
 // addServiceCIDRs adds the flag that tells the ranges of cluster IPs, where no

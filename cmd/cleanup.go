@@ -24,6 +24,7 @@ func cleanupCommand() *cobra.Command {
 		},
 	}
 	c.Flags().StringVar(&options.StateDir, "state-dir", "/run/fairway", "the agent's --state-dir")
+	addCgroupFlag(c.Flags(), &options.Cgroup)
 	return c
 }
 

@@ -6,6 +6,7 @@ import (
 	"io/fs"
 	"os"
 	"os/exec"
+	"path/filepath"
 	"runtime"
 	"strings"
 	"syscall"
@@ -40,7 +41,23 @@ func Exec(name, target string, argv []string) error {
 	if err := useClusterDNS(name, target); err != nil {
 		return err
 	}
+	if err := joinCgroup(name, ns); err != nil {
+		return err
+	}
 	return fmt.Errorf("run %s: %w", path, syscall.Exec(path, argv, os.Environ()))
+}
+
+// joinCgroup has this process, and what it executes, be one of the node that a
+// namespace is, or whose pod's it is. The client and the underlay have no node.
+func joinCgroup(name string, ns *netns.NS) error {
+	dir, err := topology.NodeCgroup(name, ns)
+	if dir == "" || err != nil {
+		return err
+	}
+	if err := os.WriteFile(filepath.Join(dir, "cgroup.procs"), []byte("0"), 0); err != nil {
+		return fmt.Errorf("join the node's cgroup: %w", err)
+	}
+	return nil
 }
 
 // open finds the namespace that a target means.

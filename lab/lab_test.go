@@ -24,6 +24,7 @@ import (
 	"github.com/fairway-net/fairway/cmd"
 	"github.com/fairway-net/fairway/dataplane/userspace"
 	"github.com/fairway-net/fairway/internal/netns"
+	"github.com/fairway-net/fairway/internal/sockets"
 	"github.com/fairway-net/fairway/lab"
 	"github.com/fairway-net/fairway/lab/topology"
 )
@@ -35,6 +36,7 @@ const patience = time.Minute
 const beFairway = "FAIRWAY_TEST_BE_FAIRWAY"
 
 func TestMain(m *testing.M) {
+	sockets.Main()   // returns unless this process makes sockets
 	userspace.Main() // returns unless this process is a relay
 	if os.Getenv(beFairway) != "" {
 		os.Exit(cmd.Main())

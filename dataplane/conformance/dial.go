@@ -64,7 +64,7 @@ func bindPort(fd, family int, port uint16) error {
 func (s *Stage) socket(from Party, family, kind, proto int) (fd int, err error) {
 	kind |= unix.SOCK_CLOEXEC | unix.SOCK_NONBLOCK
 	if from.Node == NodeName && s.sockets != nil {
-		return s.sockets.make(s.hosts[from.Name].NS.Name(), family, kind, proto)
+		return s.sockets.Make(s.hosts[from.Name].NS.Name(), family, kind, proto)
 	}
 	err = s.hosts[from.Name].Do(func() error {
 		fd, err = unix.Socket(family, kind, proto)

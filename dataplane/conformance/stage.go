@@ -14,6 +14,7 @@ import (
 	"github.com/vishvananda/netlink"
 	"golang.org/x/sys/unix"
 
+	"github.com/fairway-net/fairway/internal/sockets"
 	"github.com/fairway-net/fairway/lab/echo"
 	"github.com/fairway-net/fairway/lab/topology"
 	"github.com/fairway-net/fairway/model"
@@ -30,9 +31,9 @@ type Stage struct {
 	node    *topology.Node
 	hosts   map[string]*topology.Host
 	servers []*echo.Server
-	before  snapshot // of the node, without a plane
-	cgroup  string   // the node's; "" where there is no cgroup v2
-	sockets *sockets // makes the sockets of the node and its pods; nil without cgroup
+	before  snapshot       // of the node, without a plane
+	cgroup  string         // the node's; "" where there is no cgroup v2
+	sockets *sockets.Maker // makes the sockets of the node and its pods; nil without cgroup
 }
 
 var stages atomic.Int64
@@ -130,7 +131,7 @@ func (s *Stage) useCgroup() (err error) {
 	if err != nil {
 		return err
 	}
-	s.sockets, err = startSockets(s.cgroup)
+	s.sockets, err = sockets.Start(s.cgroup)
 	return err
 }
 
@@ -216,7 +217,7 @@ func (s *Stage) Close() error {
 	}
 	s.servers = nil
 	if s.sockets != nil {
-		errs = append(errs, s.sockets.close())
+		errs = append(errs, s.sockets.Close())
 		s.sockets = nil
 	}
 	return errors.Join(append(errs, s.lab.Remove())...)

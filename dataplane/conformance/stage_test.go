@@ -156,7 +156,7 @@ func TestNodeCgroup(t *testing.T) {
 	if s.sockets == nil {
 		t.Skip("NOT TESTED: no cgroup v2 is mounted here")
 	}
-	text, err := os.ReadFile(fmt.Sprintf("/proc/%d/cgroup", s.sockets.cmd.Process.Pid))
+	text, err := os.ReadFile(fmt.Sprintf("/proc/%d/cgroup", s.sockets.Pid()))
 	if err != nil {
 		t.Fatal(err)
 	}

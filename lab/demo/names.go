@@ -84,12 +84,8 @@ func (d *demo) showCommands(ctx context.Context, system string) error {
 
 // checkName checks that a server has exactly these addresses for a name.
 func (v vantage) checkName(ctx context.Context, server, name string, want []string) error {
-	resolver := net.Resolver{PreferGo: true, Dial: func(ctx context.Context, network, _ string) (conn net.Conn, err error) {
-		err = v.ns.Do(func() (err error) {
-			conn, err = (&net.Dialer{}).DialContext(ctx, network, net.JoinHostPort(server, "53"))
-			return err
-		})
-		return conn, err
+	resolver := net.Resolver{PreferGo: true, Dial: func(ctx context.Context, network, _ string) (net.Conn, error) {
+		return v.dial(ctx, network, net.JoinHostPort(server, "53"))
 	}}
 	got, err := resolver.LookupHost(ctx, name+".")
 	if err != nil {

@@ -16,6 +16,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/fairway-net/fairway/internal/netns"
+	"github.com/fairway-net/fairway/internal/sockets"
 	"github.com/fairway-net/fairway/lab"
 	"github.com/fairway-net/fairway/lab/kubelet"
 	"github.com/fairway-net/fairway/lab/topology"
@@ -23,8 +24,34 @@ import (
 
 // vantage is a place to ask from.
 type vantage struct {
-	name string
-	ns   *netns.NS
+	name    string
+	ns      *netns.NS
+	sockets *sockets.Maker // of the node's cgroup; nil where there is none
+}
+
+// openVantage opens a place by its namespace.
+func (d *demo) openVantage(name, namespace string) (vantage, error) {
+	ns, err := netns.Open(namespace)
+	if err != nil {
+		return vantage{}, err
+	}
+	v := vantage{name: name, ns: ns}
+	cgroup, err := topology.NodeCgroup(d.config.Name, ns)
+	if err == nil && cgroup != "" {
+		v.sockets, err = sockets.Start(cgroup)
+	}
+	if err != nil {
+		return v, errors.Join(err, ns.Close())
+	}
+	return v, nil
+}
+
+func (v vantage) close() error {
+	err := v.ns.Close()
+	if v.sockets != nil {
+		err = errors.Join(err, v.sockets.Close())
+	}
+	return err
 }
 
 type vantages struct {
@@ -39,14 +66,13 @@ func (d *demo) vantages(ctx context.Context) (*vantages, error) {
 	if err := v.openPod(ctx, d); err != nil {
 		return nil, err
 	}
-	for name, place := range map[string]*vantage{last: &v.node, "client": &v.client} {
-		ns, err := netns.Open(topology.HostNamespace(d.config.Name, name))
-		if err != nil {
-			return nil, err
-		}
-		*place = vantage{name: name, ns: ns}
+	var err error
+	if v.node, err = d.openVantage("node "+last, topology.HostNamespace(d.config.Name, last)); err != nil {
+		return nil, err
 	}
-	v.node.name, v.client.name = "node "+last, "outside"
+	if v.client, err = d.openVantage("outside", topology.HostNamespace(d.config.Name, "client")); err != nil {
+		return nil, err
+	}
 	nodes, err := d.client.CoreV1().Nodes().List(ctx, metav1.ListOptions{})
 	if err != nil {
 		return nil, fmt.Errorf("list nodes: %w", err)
@@ -71,17 +97,13 @@ func (v *vantages) openPod(ctx context.Context, d *demo) error {
 		return errors.New("no pod to ask from")
 	}
 	pod := slices.Min(slices.Collect(maps.Keys(pods)))
-	ns, err := netns.Open(topology.PodNamespace(d.config.Name, kubelet.PodName("default", pod)))
-	if err != nil {
-		return err
-	}
-	v.pod = vantage{name: "pod " + pod, ns: ns}
-	return nil
+	v.pod, err = d.openVantage("pod "+pod, topology.PodNamespace(d.config.Name, kubelet.PodName("default", pod)))
+	return err
 }
 
 // reopenPod opens another pod when the first has been replaced.
 func (v *vantages) reopenPod(ctx context.Context, d *demo) error {
-	if err := v.pod.ns.Close(); err != nil {
+	if err := v.pod.close(); err != nil {
 		return err
 	}
 	return v.openPod(ctx, d)
@@ -90,14 +112,17 @@ func (v *vantages) reopenPod(ctx context.Context, d *demo) error {
 func (v *vantages) all() []vantage { return []vantage{v.pod, v.node, v.client} }
 
 func (v *vantages) close() error {
-	return errors.Join(v.pod.ns.Close(), v.node.ns.Close(), v.client.ns.Close())
+	return errors.Join(v.pod.close(), v.node.close(), v.client.close())
 }
 
 // dial connects from the place.
 func (v vantage) dial(ctx context.Context, network, address string) (net.Conn, error) {
+	var d net.Dialer
+	if v.sockets != nil {
+		d.Control = v.sockets.Control(v.ns.Name())
+	}
 	var c net.Conn
 	err := v.ns.Do(func() (err error) {
-		var d net.Dialer
 		c, err = d.DialContext(ctx, network, address)
 		return err
 	})

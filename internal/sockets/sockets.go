@@ -1,4 +1,7 @@
-package conformance
+// Package sockets makes sockets that belong to a network namespace and to a
+// cgroup, whoever uses them afterwards: it is where a socket was made that
+// decides which eBPF programs of a cgroup see it.
+package sockets
 
 import (
 	"encoding/json"
@@ -15,25 +18,36 @@ import (
 	"github.com/fairway-net/fairway/internal/netns"
 )
 
-// SocketsEnv tells the test binary to be the process that makes the sockets of
-// the node under test and its pods.
-const SocketsEnv = "FAIRWAY_CONFORMANCE_SOCKETS"
+// env tells a program that calls Main to make the sockets.
+const env = "FAIRWAY_SOCKETS"
 
-// socketFd is that process's end of the line.
-const socketFd = 3
+// lineFd is that process's end of the line.
+const lineFd = 3
 
-// socketRequest asks for a socket.
-type socketRequest struct {
+// request asks for a socket.
+type request struct {
 	Namespace           string
 	Family, Kind, Proto int
 }
 
-// ServeSockets makes sockets and passes them on until nobody asks any more. The
-// process must live in the node's cgroup.
-func ServeSockets() error {
+// Main makes sockets, and never returns, if this process was started for that by
+// Start; else it does nothing. A program that uses Start begins with it.
+func Main() {
+	if os.Getenv(env) == "" {
+		return
+	}
+	if err := serve(); err != nil {
+		fmt.Fprintln(os.Stderr, err)
+		os.Exit(1)
+	}
+	os.Exit(0)
+}
+
+// serve makes sockets and passes them on until nobody asks any more.
+func serve() error {
 	buf := make([]byte, 4096)
 	for {
-		n, err := unix.Read(socketFd, buf)
+		n, err := unix.Read(lineFd, buf)
 		if errors.Is(err, unix.EINTR) {
 			continue
 		}
@@ -43,26 +57,26 @@ func ServeSockets() error {
 		if n == 0 {
 			return nil
 		}
-		if err := serveSocket(buf[:n]); err != nil {
+		if err := answer(buf[:n]); err != nil {
 			return err
 		}
 	}
 }
 
-func serveSocket(text []byte) error {
-	var r socketRequest
+func answer(text []byte) error {
+	var r request
 	if err := json.Unmarshal(text, &r); err != nil {
 		return fmt.Errorf("read request for a socket: %w", err)
 	}
 	fd, err := r.open()
 	if err != nil {
-		return unix.Send(socketFd, []byte(err.Error()), 0)
+		return unix.Send(lineFd, []byte(err.Error()), 0)
 	}
 	defer unix.Close(fd)
-	return unix.Sendmsg(socketFd, []byte("ok"), unix.UnixRights(fd), nil, 0)
+	return unix.Sendmsg(lineFd, []byte("ok"), unix.UnixRights(fd), nil, 0)
 }
 
-func (r socketRequest) open() (fd int, err error) {
+func (r request) open() (fd int, err error) {
 	ns, err := netns.Open(r.Namespace)
 	if err != nil {
 		return 0, err
@@ -74,15 +88,15 @@ func (r socketRequest) open() (fd int, err error) {
 	return fd, errors.Join(err, ns.Close())
 }
 
-// sockets is the stage's end of the line.
-type sockets struct {
+// Maker makes sockets of one cgroup. Its methods may be called concurrently.
+type Maker struct {
 	mu  sync.Mutex
 	cmd *exec.Cmd
 	fd  int
 }
 
-// startSockets starts the process in the cgroup of a directory.
-func startSockets(cgroup string) (*sockets, error) {
+// Start starts a process in the cgroup of a directory, which makes its sockets.
+func Start(cgroup string) (*Maker, error) {
 	pair, err := unix.Socketpair(unix.AF_UNIX, unix.SOCK_SEQPACKET|unix.SOCK_CLOEXEC, 0)
 	if err != nil {
 		return nil, fmt.Errorf("start the maker of sockets: %w", err)
@@ -95,29 +109,30 @@ func startSockets(cgroup string) (*sockets, error) {
 	}
 	defer dir.Close()
 	cmd := exec.Command("/proc/self/exe")
-	cmd.Env = append(os.Environ(), SocketsEnv+"=1")
+	cmd.Env = append(os.Environ(), env+"=1")
 	cmd.Stderr = os.Stderr
 	cmd.ExtraFiles = []*os.File{theirs}
 	cmd.SysProcAttr = &syscall.SysProcAttr{UseCgroupFD: true, CgroupFD: int(dir.Fd())}
 	if err := cmd.Start(); err != nil {
 		return nil, errors.Join(fmt.Errorf("start the maker of sockets: %w", err), unix.Close(pair[0]))
 	}
-	return &sockets{cmd: cmd, fd: pair[0]}, nil
+	return &Maker{cmd: cmd, fd: pair[0]}, nil
 }
 
-// make asks for a socket in a namespace.
-func (s *sockets) make(namespace string, family, kind, proto int) (int, error) {
-	request, err := json.Marshal(socketRequest{namespace, family, kind, proto})
+// Make makes a socket in a network namespace (see socket(2) for the rest) and
+// returns its descriptor, which is closed on exec.
+func (m *Maker) Make(namespace string, family, kind, proto int) (int, error) {
+	question, err := json.Marshal(request{namespace, family, kind, proto})
 	if err != nil {
 		return 0, err
 	}
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	if err := unix.Send(s.fd, request, 0); err != nil {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	if err := unix.Send(m.fd, question, 0); err != nil {
 		return 0, fmt.Errorf("ask for a socket: %w", err)
 	}
 	text, rights := make([]byte, 4096), make([]byte, unix.CmsgSpace(4))
-	n, nrights, _, _, err := unix.Recvmsg(s.fd, text, rights, unix.MSG_CMSG_CLOEXEC)
+	n, nrights, _, _, err := unix.Recvmsg(m.fd, text, rights, unix.MSG_CMSG_CLOEXEC)
 	switch {
 	case err != nil:
 		return 0, fmt.Errorf("receive a socket: %w", err)
@@ -137,12 +152,15 @@ func (s *sockets) make(namespace string, family, kind, proto int) (int, error) {
 	return fds[0], nil
 }
 
-// close ends the process.
-func (s *sockets) close() error {
-	if err := unix.Close(s.fd); err != nil {
+// Pid is the process that makes the sockets.
+func (m *Maker) Pid() int { return m.cmd.Process.Pid }
+
+// Close ends the process. Its sockets go on.
+func (m *Maker) Close() error {
+	if err := unix.Close(m.fd); err != nil {
 		return fmt.Errorf("end the maker of sockets: %w", err)
 	}
-	if err := s.cmd.Wait(); err != nil {
+	if err := m.cmd.Wait(); err != nil {
 		return fmt.Errorf("end the maker of sockets: %w", err)
 	}
 	return nil

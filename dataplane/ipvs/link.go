@@ -133,6 +133,9 @@ func (d *dummy) relayed() (bool, error) {
 	filter := &netlink.Route{Table: unix.RT_TABLE_LOCAL, Protocol: relayProtocol}
 	for _, family := range []int{netlink.FAMILY_V4, netlink.FAMILY_V6} {
 		routes, err := d.handle.RouteListFiltered(family, filter, netlink.RT_FILTER_TABLE|netlink.RT_FILTER_PROTOCOL)
+		if errors.Is(err, netlink.ErrDumpInterrupted) {
+			return true, nil // they change meanwhile; it is only a precaution
+		}
 		if err != nil && !errors.Is(err, unix.EAFNOSUPPORT) && !errors.Is(err, unix.EOPNOTSUPP) {
 			return false, fmt.Errorf("list local routes: %w", err)
 		}

@@ -36,7 +36,9 @@ type Plane interface {
 	// A kernel.MissingError says that it never will be on this machine.
 	Apply(ctx context.Context, want *model.Table, verify bool) error
 	// Objects reads back what the kernel holds of this plane, sorted by kind
-	// and name. It equals what the plane's Render says of the applied table.
+	// and name. It equals what the plane's Render says of the applied table,
+	// less what only serves a feature that Lacks names for this machine, at
+	// which Render doesn't look.
 	Objects(ctx context.Context) ([]kernel.Object, error)
 	// Remove takes everything of this plane out of the kernel, whoever of it
 	// put it there; Apply need not have been called. Nothing there is no error.

@@ -16,7 +16,7 @@ import (
 )
 
 // patience is how long anything may take on a machine that is busy.
-const patience = 30 * time.Second
+const patience = 2 * time.Minute
 
 // eventually waits for something to become true.
 func eventually(t *testing.T, what string, is func() bool) {

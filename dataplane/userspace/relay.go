@@ -27,6 +27,7 @@ type relay struct {
 	// How long a client's UDP session lasts without a datagram, before and
 	// after the first answer.
 	udpUnanswered, udpAnswered time.Duration
+	dialTimeout                time.Duration
 
 	// transparent says that the node's rules lead backends' answers to clients'
 	// addresses back here.
@@ -54,7 +55,8 @@ type socket interface {
 
 func newRelay(scheduler model.Scheduler) *relay {
 	return &relay{
-		balancer: newBalancer(scheduler), flows: newFlows(), udpUnanswered: udpUnanswered, udpAnswered: udpAnswered, table: model.NewTable(),
+		balancer: newBalancer(scheduler), flows: newFlows(), udpUnanswered: udpUnanswered, udpAnswered: udpAnswered, dialTimeout: dialTimeout,
+		table:   model.NewTable(),
 		sockets: map[model.Key]socket{}, fronts: map[model.PoolID]map[model.Key]bool{}, inherited: map[model.Key]*os.File{},
 	}
 }

@@ -17,7 +17,7 @@ import (
 // dialer reaches a backend: from the client's address where the table wants the
 // backend to see it and answers to it come by here, else from the node's own.
 func (r *relay) dialer(v model.Verdict, backend netip.AddrPort) *net.Dialer {
-	d := &net.Dialer{Timeout: dialTimeout}
+	d := &net.Dialer{Timeout: r.dialTimeout}
 	if !r.transparent.Load() || !keepsSource(r.current().Settings, v, backend) {
 		return d
 	}

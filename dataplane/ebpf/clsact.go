@@ -3,8 +3,9 @@ package ebpf
 import (
 	"errors"
 	"fmt"
+	"maps"
+	"slices"
 
-	"github.com/cilium/ebpf"
 	"github.com/vishvananda/netlink"
 	"golang.org/x/sys/unix"
 )
@@ -22,7 +23,7 @@ const (
 )
 
 // parents are where the filters of the two sides hang.
-var parents = map[string]uint32{"ingress": netlink.HANDLE_MIN_INGRESS, "egress": netlink.HANDLE_MIN_EGRESS}
+var parents = map[string]uint32{ingressSide: netlink.HANDLE_MIN_INGRESS, egressSide: netlink.HANDLE_MIN_EGRESS}
 
 func (c *clsact) filter(l netlink.Link, side string) *netlink.BpfFilter {
 	return &netlink.BpfFilter{
@@ -59,8 +60,8 @@ func (c *clsact) filters(l netlink.Link, side string) (ours *netlink.BpfFilter, 
 	return ours, others, nil
 }
 
-func (c *clsact) attached(l netlink.Link) (bool, error) {
-	for side := range parents {
+func (c *clsact) attached(l netlink.Link, at []string) (bool, error) {
+	for _, side := range at {
 		ours, _, err := c.filters(l, side)
 		if err != nil || ours == nil || ours.Name != c.filter(l, side).Name {
 			return false, err
@@ -69,17 +70,13 @@ func (c *clsact) attached(l netlink.Link) (bool, error) {
 	return true, nil
 }
 
-func (c *clsact) attach(l netlink.Link, ingress, egress *ebpf.Program) error {
+func (c *clsact) attach(l netlink.Link, programs bySide) error {
 	if err := c.netlink.QdiscAdd(c.qdisc(l)); err != nil && !errors.Is(err, unix.EEXIST) {
 		return fmt.Errorf("add queueing discipline clsact: %w", err)
 	}
-	// Answers first: what is translated on its way in must be on its way back.
-	for _, s := range []struct {
-		side    string
-		program *ebpf.Program
-	}{{"egress", egress}, {"ingress", ingress}} {
-		f := c.filter(l, s.side)
-		f.Fd = s.program.FD()
+	for _, side := range slices.Sorted(maps.Keys(programs)) {
+		f := c.filter(l, side)
+		f.Fd = programs[side].FD()
 		if err := c.netlink.FilterReplace(f); err != nil {
 			return fmt.Errorf("replace filter: %w", err)
 		}

@@ -19,6 +19,7 @@ const (
 	scopePods     = 1 // enum scope
 	scopeReserved = 2
 	scopeExempt   = 3
+	scopeOfNode   = 4
 	firstID       = 16
 
 	moreSlots  = 1 << 31 // MORE

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"maps"
 	"net"
 	"net/netip"
 	"slices"
@@ -43,17 +44,20 @@ func (p *packetPath) syncAll() error {
 // sync brings one interface to what it should be. One that goes meanwhile is no
 // error.
 func (p *packetPath) sync(l netlink.Link) error {
-	ingress, egress := p.programsFor(l)
-	if ingress == nil {
+	programs := bySide{}
+	for side, name := range sidePrograms[kindOf(l)] {
+		programs[side] = p.programs[name]
+	}
+	if len(programs) == 0 {
 		return nil
 	}
 	name := l.Attrs().Name
 	if err := p.describe(l); err != nil && !isGone(err) {
 		return fmt.Errorf("describe interface %s: %w", name, err)
 	}
-	there, err := p.attacher.attached(l)
+	there, err := p.attacher.attached(l, slices.Sorted(maps.Keys(programs)))
 	if err == nil && !there {
-		err = p.attacher.attach(l, ingress, egress)
+		err = p.attacher.attach(l, programs)
 	}
 	if err != nil && !isGone(err) {
 		return fmt.Errorf("attach programs to interface %s: %w", name, err)
@@ -68,28 +72,26 @@ const (
 	notForServices linkKind = iota // Service traffic doesn't go through it
 	ethernet
 	noHeader // tunnels, for instance
+	loopback
 )
+
+// sidePrograms are the programs for each kind of interface: side to name.
+var sidePrograms = map[linkKind]map[string]string{
+	ethernet: {egressSide: "egress", ingressSide: "ingress"},
+	noHeader: {egressSide: "egress_l3", ingressSide: "ingress_l3"},
+	loopback: {egressSide: "loopback"},
+}
 
 func kindOf(l netlink.Link) linkKind {
 	switch a := l.Attrs(); {
 	case a.Flags&net.FlagLoopback != 0:
-		return notForServices
+		return loopback
 	case a.EncapType == "ether":
 		return ethernet
 	case slices.Contains([]string{"none", "ipip", "sit", "gre", "tunnel6", "ppp"}, a.EncapType):
 		return noHeader
 	}
 	return notForServices
-}
-
-func (p *packetPath) programsFor(l netlink.Link) (ingress, egress *ebpf.Program) {
-	switch kindOf(l) {
-	case ethernet:
-		return p.programs["ingress"], p.programs["egress"]
-	case noHeader:
-		return p.programs["ingress_l3"], p.programs["egress_l3"]
-	}
-	return nil, nil
 }
 
 // isGone reports whether an error says that there is no such interface.
@@ -104,7 +106,6 @@ func (p *packetPath) describe(l netlink.Link) error {
 	if p.settings.Pods.Matches(netip.Addr{}, l.Attrs().Name) {
 		entry.Flags = linkOfPods
 	}
-	copy(entry.Mac[:], l.Attrs().HardwareAddr)
 	list, err := p.netlink.AddrList(l, netlink.FAMILY_ALL)
 	if err != nil {
 		return fmt.Errorf("list addresses: %w", err)

@@ -6,8 +6,10 @@ import (
 	"encoding/hex"
 	"errors"
 	"fmt"
+	"maps"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"sync"
 
@@ -41,15 +43,25 @@ type packetPath struct {
 // attacher is a way of putting programs at the two ends of an interface. What
 // it puts there stays when the process ends.
 type attacher interface {
-	// attach makes the programs of this build run at the interface.
-	attach(l netlink.Link, ingress, egress *ebpf.Program) error
-	// attached reports whether they do.
-	attached(l netlink.Link) (bool, error)
+	// attach makes the programs run at the sides of an interface.
+	attach(l netlink.Link, programs bySide) error
+	// attached reports whether programs of this build run at these sides.
+	attached(l netlink.Link, sides []string) (bool, error)
 	// forget removes what is left of interfaces that are no more.
 	forget(live map[int]bool) error
 	// remove takes the programs off all interfaces, whichever build they are of.
 	remove(live []netlink.Link) error
 }
+
+// The sides of an interface, in the order in which programs come: what is
+// translated on its way in must be on its way back.
+const (
+	egressSide  = "egress"
+	ingressSide = "ingress"
+)
+
+// bySide are an interface's programs.
+type bySide map[string]*ebpf.Program
 
 // newPacketPath prepares the programs. It changes nothing. drift is called when
 // something went wrong that the next attach may put right.
@@ -263,10 +275,11 @@ func (p *packetPath) objectsAt(a attacher) ([]kernel.Object, error) {
 	var without []string
 	some := false
 	for _, l := range live {
-		if kindOf(l) == notForServices {
+		sides := slices.Sorted(maps.Keys(sidePrograms[kindOf(l)]))
+		if len(sides) == 0 {
 			continue
 		}
-		there, err := a.attached(l)
+		there, err := a.attached(l, sides)
 		if err != nil {
 			return nil, err
 		}

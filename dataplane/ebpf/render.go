@@ -150,6 +150,8 @@ func scopeName(scope uint32, owner map[uint32]model.Key) string {
 		return "reserved"
 	case scopeExempt:
 		return "exempt"
+	case scopeOfNode:
+		return "node"
 	}
 	if front, known := owner[scope]; known {
 		return "into " + front.String()

@@ -212,8 +212,10 @@ func prefixEntries(scope uint32, list []netip.Prefix) []entry {
 func settingsEntries(s *model.Settings) []entry {
 	list := prefixEntries(scopePods, s.Pods.Prefixes)
 	list = append(list, prefixEntries(scopeReserved, s.Reserved)...)
-	for _, a := range s.Exempt {
-		list = append(list, prefixEntries(scopeExempt, []netip.Prefix{netip.PrefixFrom(a, a.BitLen())})...)
+	for scope, addrs := range map[uint32][]netip.Addr{scopeExempt: s.Exempt, scopeOfNode: s.NodeAddrs} {
+		for _, a := range addrs {
+			list = append(list, prefixEntries(scope, []netip.Prefix{netip.PrefixFrom(a, a.BitLen())})...)
+		}
 	}
 	return list
 }

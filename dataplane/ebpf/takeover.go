@@ -111,11 +111,6 @@ func (p *packetPath) adopt(t translation, id uint64, settings *model.Settings) e
 
 // adoptOwn makes those of a connection of the node itself.
 func (p *packetPath) adoptOwn(t translation, c tcConn) error {
-	routes, err := p.netlink.RouteGet(t.frontend.Addr().AsSlice())
-	if err != nil || len(routes) == 0 {
-		return nil //nolint:nilerr // packets without a route never come to where they are translated
-	}
-	c.Ifindex = uint32(routes[0].LinkIndex)
 	c.Flags = connAnswer | connCounted | connOwn
 	if err := p.conns.putNew(tupleOf(t.proto, atIngress, t.backend, t.source), tupleOf(t.proto, 0, t.frontend, t.client), c); err != nil {
 		return err

@@ -20,10 +20,9 @@ type tcConn struct {
 	Seen    uint32
 	Pool    uint32
 	Backend uint32
-	Ifindex uint32
 	Flags   uint8
 	Steps   uint8
-	Pad     [3]uint16
+	Pad     uint16
 }
 
 type tcLink struct {
@@ -34,8 +33,6 @@ type tcLink struct {
 		_    structs.HostLayout
 		Word [4]uint32
 	}
-	Mac [6]uint8
-	Pad [2]uint8
 }
 
 type tcOrphan struct {
@@ -85,6 +82,7 @@ const (
 	tcProgEgressL3  = "egress_l3"
 	tcProgIngress   = "ingress"
 	tcProgIngressL3 = "ingress_l3"
+	tcProgLoopback  = "loopback"
 	tcProgRelease   = "release"
 	tcVarPassStrays = "pass_strays"
 	tcVarPortCount  = "port_count"
@@ -137,6 +135,7 @@ type tcProgramSpecs struct {
 	EgressL3  *ebpf.ProgramSpec `ebpf:"egress_l3"`
 	Ingress   *ebpf.ProgramSpec `ebpf:"ingress"`
 	IngressL3 *ebpf.ProgramSpec `ebpf:"ingress_l3"`
+	Loopback  *ebpf.ProgramSpec `ebpf:"loopback"`
 	Release   *ebpf.ProgramSpec `ebpf:"release"`
 }
 
@@ -247,6 +246,7 @@ type tcPrograms struct {
 	EgressL3  *ebpf.Program `ebpf:"egress_l3"`
 	Ingress   *ebpf.Program `ebpf:"ingress"`
 	IngressL3 *ebpf.Program `ebpf:"ingress_l3"`
+	Loopback  *ebpf.Program `ebpf:"loopback"`
 	Release   *ebpf.Program `ebpf:"release"`
 }
 
@@ -256,6 +256,7 @@ func (p *tcPrograms) Close() error {
 		p.EgressL3,
 		p.Ingress,
 		p.IngressL3,
+		p.Loopback,
 		p.Release,
 	)
 }

@@ -3,8 +3,10 @@ package ebpf
 import (
 	"errors"
 	"fmt"
+	"maps"
 	"os"
 	"path/filepath"
+	"slices"
 	"strconv"
 	"strings"
 
@@ -37,17 +39,17 @@ func probeTCX() error {
 }
 
 // sides are the two ends of an interface.
-var sides = map[string]ebpf.AttachType{"ingress": ebpf.AttachTCXIngress, "egress": ebpf.AttachTCXEgress}
+var sides = map[string]ebpf.AttachType{ingressSide: ebpf.AttachTCXIngress, egressSide: ebpf.AttachTCXEgress}
 
 // pin is where a link is pinned: INDEX-SIDE-BUILD.
 func (t *tcx) pin(index int, side string) string {
 	return filepath.Join(t.dir, strconv.Itoa(index)+"-"+side+"-"+t.build)
 }
 
-func (t *tcx) attached(l netlink.Link) (bool, error) {
-	for side := range sides {
-		at, err := interfaceOf(t.pin(l.Attrs().Index, side))
-		if err != nil || at != l.Attrs().Index {
+func (t *tcx) attached(l netlink.Link, at []string) (bool, error) {
+	for _, side := range at {
+		index, err := interfaceOf(t.pin(l.Attrs().Index, side))
+		if err != nil || index != l.Attrs().Index {
 			return false, err
 		}
 	}
@@ -74,15 +76,16 @@ func interfaceOf(pin string) (int, error) {
 	return 0, nil
 }
 
-func (t *tcx) attach(l netlink.Link, ingress, egress *ebpf.Program) error {
+func (t *tcx) attach(l netlink.Link, programs bySide) error {
 	if err := os.MkdirAll(t.dir, 0o700); err != nil {
 		return fmt.Errorf("pin links: %w", err)
 	}
-	// Answers first: what is translated on its way in must be on its way back.
-	if err := t.attachSide(l.Attrs().Index, "egress", egress); err != nil {
-		return err
+	for _, side := range slices.Sorted(maps.Keys(programs)) {
+		if err := t.attachSide(l.Attrs().Index, side, programs[side]); err != nil {
+			return err
+		}
 	}
-	return t.attachSide(l.Attrs().Index, "ingress", ingress)
+	return nil
 }
 
 // attachSide puts a program in the place of the one of another build, at once,

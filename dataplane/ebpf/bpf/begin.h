@@ -66,10 +66,11 @@ static __always_inline int connect(struct __sk_buff *skb, struct work *w, __u32 
 	w->to.dst = w->d.to.addr;
 	w->to.dport = w->d.to.port;
 	w->to.hook = 0;
+	if (own && is_loopback(&w->to.src) && !own_address(skb, w->p.v6, &w->to.src))
+		return -1;
 	w->c = new_conn(&w->d);
 	w->c.to = reversed(&w->p.t);
 	w->c.flags = flags | ANSWER;
-	w->c.ifindex = own ? skb->ifindex : 0;
 	if (place(w, own ? AT_INGRESS : AT_EGRESS))
 		return -1;
 	w->c.to = w->to;
@@ -93,24 +94,23 @@ static __always_inline int is_stray(const struct packet *p)
 	return has_ports(p->t.proto) && !is_first(p) && find(&frontends, &k);
 }
 
-static __always_inline int handle_stray(struct __sk_buff *skb, const struct packet *p, __u64 back)
+static __always_inline int handle_stray(struct __sk_buff *skb, const struct packet *p, __u32 own)
 {
 	if (pass_strays)
 		return TC_ACT_UNSPEC;
-	return p->t.proto == IPPROTO_TCP ? refuse(skb, back) : TC_ACT_SHOT;
+	return p->t.proto == IPPROTO_TCP ? refuse(skb, own) : TC_ACT_SHOT;
 }
 
 // decide_first decides about a packet without connection, and makes one if it
 // is to be forwarded: TC_ACT_PIPE says so.
 __noinline int decide_first(struct __sk_buff *skb, __u32 own)
 {
-	__u64 back = own ? BPF_F_INGRESS : 0;
 	struct work *w = work();
 
 	if (!w)
 		return TC_ACT_SHOT;
 	if (is_stray(&w->p))
-		return handle_stray(skb, &w->p, back);
+		return handle_stray(skb, &w->p, own);
 	__builtin_memset(&w->d, 0, sizeof(w->d));
 	switch (decide(&w->p.t, own ? FROM_NODE : origin_of(skb, &w->p.t.src), &w->d)) {
 	case PASS:
@@ -120,7 +120,7 @@ __noinline int decide_first(struct __sk_buff *skb, __u32 own)
 	case DISCARD:
 		return TC_ACT_SHOT;
 	default:
-		return refuse(skb, back);
+		return refuse(skb, own);
 	}
 	if (connect(skb, w, own))
 		return fail(TABLE_FULL);

@@ -22,7 +22,7 @@
 struct {
 	__uint(type, BPF_MAP_TYPE_HASH);
 	__uint(map_flags, BPF_F_NO_PREALLOC);
-	__uint(max_entries, 1 << 18);
+	__uint(max_entries, 1 << 20); // as many connections as netfilter has room for; 16 MB before the first
 	__type(key, struct tuple);
 	__type(value, struct conn);
 } conns_1 SEC(".maps");

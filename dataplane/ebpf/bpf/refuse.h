@@ -7,7 +7,7 @@
 #include "checksum.h"
 
 // send_back turns the packet round at the link layer.
-static __always_inline int send_back(struct __sk_buff *skb, __u32 l3, __u64 flags)
+static __always_inline int send_back(struct __sk_buff *skb, __u32 l3)
 {
 	__u8 macs[2 * ETH_ALEN], turned[2 * ETH_ALEN];
 
@@ -19,7 +19,7 @@ static __always_inline int send_back(struct __sk_buff *skb, __u32 l3, __u64 flag
 		if (bpf_skb_store_bytes(skb, 0, turned, sizeof(turned), 0))
 			return TC_ACT_SHOT;
 	}
-	return bpf_redirect(skb->ifindex, flags);
+	return bpf_redirect(skb->ifindex, 0);
 }
 
 // reset makes a RST of a TCP segment (RFC 9293, section 3.5.2).
@@ -103,9 +103,9 @@ static __always_inline int unreachable(struct __sk_buff *skb, const struct packe
 	return write_ip(skb, p->l3, p->v6, &t, p->v6 ? IPPROTO_ICMPV6 : IPPROTO_ICMP, len);
 }
 
-// refuse answers a packet. The rare ones with IP options or extension headers
+// refuse answers a packet, which may be one of the node's own. The rare ones with IP options or extension headers
 // get no answer.
-__noinline int refuse(struct __sk_buff *skb, __u64 flags)
+__noinline int refuse(struct __sk_buff *skb, __u32 own)
 {
 	struct work *w = work();
 	struct packet *p;
@@ -117,5 +117,5 @@ __noinline int refuse(struct __sk_buff *skb, __u64 flags)
 		return TC_ACT_SHOT;
 	if (p->t.proto == IPPROTO_TCP ? reset(skb, p) : unreachable(skb, p, &w->quote))
 		return TC_ACT_SHOT;
-	return send_back(skb, p->l3, flags);
+	return own ? bpf_redirect_neigh(LOOPBACK, NULL, 0, 0) : send_back(skb, p->l3);
 }

@@ -94,6 +94,13 @@ static __always_inline struct address client_of(struct bpf_sock_addr *ctx)
 	return (struct address){{bpf_htonl(0x01000000), 0, netns >> 32, netns}};
 }
 
+// lets_in_itself reports whether a frontend at an address of the node lets that
+// very address in, from which the node's sockets reach it.
+static __always_inline int lets_in_itself(const struct frontend *f, const struct address *a)
+{
+	return within(OF_NODE, a) && within(f->id, a);
+}
+
 // pick decides about a connection from a socket, and reports whether the socket
 // path takes it.
 static __always_inline int pick(struct bpf_sock_addr *ctx, const struct tuple *t, struct decision *d)
@@ -105,7 +112,9 @@ static __always_inline int pick(struct bpf_sock_addr *ctx, const struct tuple *t
 
 	d->front = key_of(t);
 	f = find(&frontends, &d->front);
-	if (!f || f->flags & RESTRICTED)
+	if (!f)
+		return 0;
+	if (f->flags & RESTRICTED && !(origin == FROM_NODE && lets_in_itself(f, &t->dst)))
 		return 0;
 	d->front_id = f->id;
 	r = origin == FROM_NODE ? &f->routes[FROM_NODE] : &f->routes[FROM_POD];

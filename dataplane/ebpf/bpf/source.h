@@ -18,8 +18,6 @@ struct link {
 	__u32 flags;
 	__be32 ip4; // the node's addresses for packets that leave through it
 	struct address ip6;
-	__u8 mac[6];
-	__u8 pad[2];
 };
 
 struct {
@@ -64,6 +62,13 @@ static __always_inline int own_address(struct __sk_buff *skb, int v6, struct add
 	else
 		*a = mapped(l->ip4);
 	return a->word[0] | a->word[1] | a->word[3];
+}
+
+static __always_inline int is_loopback(const struct address *a)
+{
+	if (is_mapped(a))
+		return (a->word[3] & bpf_htonl(0xff000000)) == bpf_htonl(0x7f000000);
+	return !(a->word[0] | a->word[1] | a->word[2]) && a->word[3] == bpf_htonl(1);
 }
 
 // taken reports whether a socket of the node would answer to t.

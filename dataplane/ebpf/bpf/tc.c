@@ -54,34 +54,22 @@ __noinline int elsewhere(struct __sk_buff *skb)
 		f.ipv4_dst = to->dst.word[3];
 	}
 	found = bpf_fib_lookup(skb, &f, sizeof(f), 0);
+	if (found == BPF_FIB_LKUP_RET_NOT_FWDED) // the node itself
+		return bpf_redirect_neigh(LOOPBACK, NULL, 0, 0);
 	if (found != BPF_FIB_LKUP_RET_SUCCESS && found != BPF_FIB_LKUP_RET_NO_NEIGH)
 		return fail(NO_ROUTE);
 	return bpf_redirect_neigh(f.ifindex, NULL, 0, 0);
 }
 
-// home has an answer to one of the node's sockets arrive where it would have if
-// the frontend had answered itself: elsewhere its source would look forged to
-// the kernel (rp_filter in ip-sysctl.rst).
-__noinline int home(struct __sk_buff *skb, __u32 ifindex)
-{
-	struct work *w = work();
-	struct link *l = bpf_map_lookup_elem(&links, &ifindex);
-
-	if (!w || !l || !w->p.l3 || ifindex == skb->ifindex)
-		return TC_ACT_UNSPEC;
-	if (bpf_skb_store_bytes(skb, 0, l->mac, sizeof(l->mac), 0))
-		return fail(NOT_WRITTEN);
-	return bpf_redirect(ifindex, BPF_F_INGRESS);
-}
-
-// follow does to a packet what its entry says.
+// follow does to a packet what its entry says. Answers to the node's own sockets
+// come home over the loopback, where the kernel knows their way without asking
+// whether their source may have come in here (rp_filter, martian sources).
 static __always_inline int follow(struct __sk_buff *skb, struct work *w, struct conn *c)
 {
-	__u32 ifindex = c->ifindex;
 	__u8 flags = c->flags;
 
 	if (w->p.t.proto == IPPROTO_TCP && (flags & (COUNTED | ANSWER)) == COUNTED && orphaned(&w->p.t, c))
-		return refuse(skb, flags & OWN ? BPF_F_INGRESS : 0);
+		return refuse(skb, flags & OWN);
 	if (flags & UNNAMED && !masquerade(skb))
 		return fail(NO_PORT);
 	touch(skb, &w->p, c);
@@ -89,7 +77,7 @@ static __always_inline int follow(struct __sk_buff *skb, struct work *w, struct 
 	if (rewrite(skb))
 		return fail(NOT_WRITTEN);
 	if (flags & OWN)
-		return flags & ANSWER ? home(skb, ifindex) : elsewhere(skb);
+		return flags & ANSWER ? bpf_redirect_neigh(LOOPBACK, NULL, 0, 0) : elsewhere(skb);
 	return TC_ACT_UNSPEC;
 }
 
@@ -144,6 +132,25 @@ int ingress_l3(struct __sk_buff *skb) { return handle(skb, 0, AT_INGRESS); }
 
 SEC("tc")
 int egress_l3(struct __sk_buff *skb) { return handle(skb, 0, AT_EGRESS); }
+
+// What the node sends to itself leaves at the loopback and nowhere else: answers
+// of its own processes to its own sockets, too.
+SEC("tc")
+int loopback(struct __sk_buff *skb)
+{
+	struct work *w = work();
+	struct conn *c;
+
+	if (!w || !parse(skb, ETH_HLEN))
+		return TC_ACT_UNSPEC;
+	w->p.t.hook = AT_INGRESS;
+	c = conn_of(&w->p.t);
+	if (!c || (c->flags & (OWN | ANSWER)) != (OWN | ANSWER))
+		return handle(skb, ETH_HLEN, AT_EGRESS);
+	touch(skb, &w->p, c);
+	w->to = c->to;
+	return rewrite(skb) ? fail(NOT_WRITTEN) : TC_ACT_UNSPEC;
+}
 
 // release is run by the agent (BPF_PROG_TEST_RUN) for connections whose end
 // nobody saw: the packet is a list of their backends' ids.

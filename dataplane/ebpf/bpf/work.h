@@ -34,6 +34,8 @@ struct packet {
 	__u8 icmp; // its type, if it is an ICMP packet
 };
 
+#define LOOPBACK 1 // the index of lo in every network namespace
+
 enum hook { AT_INGRESS = 1, AT_EGRESS };
 
 enum conn_flags {
@@ -50,10 +52,9 @@ struct conn {
 	__u64 id;
 	__u32 seen; // CLOCK_MONOTONIC, s
 	__u32 pool, backend;
-	__u32 ifindex; // OWN: where the client's packets would leave if they weren't translated
 	__u8 flags;
 	__u8 steps; // of all packets: enum step
-	__u16 pad[3];
+	__u16 pad;
 };
 
 // union ip_header has room for either.

@@ -23,4 +23,38 @@
 // of them is the one inner map of an outer one, so that a larger one can take
 // its place. One endpoint more or less is a member, a slot, or two, and the
 // pool's counts.
+//
+// # Packets
+//
+// Programs at both ends of every interface, found and followed by netlink (tcx
+// where the kernel has it, clsact before 6.6), keep one rule: between the two
+// hooks a connection is the client talking to the backend, whatever it is
+// outside. A packet is translated to that as it comes in and from that as it
+// leaves (the picture is in bpf/conn.h):
+//
+//   - ingress: the frontend becomes the backend; in answers to masqueraded
+//     connections the node becomes the client again.
+//   - egress: the client becomes the node, if the connection is masqueraded; in
+//     answers the backend becomes the frontend.
+//
+// So the kernel's routing, its reverse-path filter, its own ICMP errors and
+// netfilter's connection tracking see ordinary packets of one flow in both
+// directions; nothing is INVALID or martian, and firewalls see real addresses.
+// ICMP errors, those about path MTU among them, are translated at the same hooks
+// by the packet that they quote. Only refusals (sent back to where they came
+// from) and what sockets of the node itself send to a frontend past the socket
+// path (SCTP; frontends with source ranges) go other ways than the kernel's: the
+// latter is sent on from the egress hook, and its answers come home over the
+// loopback.
+//
+// The connection table is plain entries that expire by the agent's hand
+// (conns.go): while no agent runs, connections go on and new ones begin until the
+// table is full. It outlives agents; its name has the version of its layout. When
+// the plane takes another's place, or the other way round, connections pass
+// between it and netfilter's table (takeover.go, handover.go).
+//
+// What the packet path doesn't know are connections past all frontends. If a
+// client whose sockets aren't seen uses one port both for a frontend and, at the
+// same time, for a direct connection to the backend that it was given there, the
+// answers to the latter are taken for the former's.
 package ebpf

@@ -60,7 +60,7 @@ static __always_inline int place(struct work *w, enum hook hook)
 // node's own sockets', whose packets are translated as they leave.
 static __always_inline int connect(struct __sk_buff *skb, struct work *w, __u32 own)
 {
-	__u8 flags = COUNTED | (own ? OWN : 0);
+	__u8 flags = COUNTED | (own ? OWN : w->d.masquerade ? MASQUERADED : 0);
 
 	w->to = w->p.t;
 	w->to.dst = w->d.to.addr;
@@ -81,7 +81,7 @@ static __always_inline int connect(struct __sk_buff *skb, struct work *w, __u32 
 		return 0;
 	w->key = w->to;
 	w->key.hook = AT_EGRESS;
-	w->c.flags = UNNAMED;
+	w->c.flags = UNNAMED | MASQUERADED;
 	return keep(&w->key, &w->c, BPF_ANY);
 }
 

@@ -70,6 +70,19 @@ static __always_inline int keep(const struct tuple *t, const struct conn *c, __u
 	return bpf_map_update_elem(&conns_1, t, c, how);
 }
 
+// TRANSLATED is what tc_index says of a packet inside the node that has been
+// translated as it came in.
+#define TRANSLATED 0xfa17
+
+// looks_like reports whether a packet isn't of the connection whose entry it found
+// as it leaves. A client may have a connection of its own to the backend of a
+// masqueraded one, with the same ports; packets of that weren't translated when
+// they came in.
+static __always_inline int looks_like(struct __sk_buff *skb, enum hook hook, const struct conn *c)
+{
+	return hook == AT_EGRESS && c->flags & MASQUERADED && skb->ingress_ifindex && skb->tc_index != TRANSLATED;
+}
+
 static __always_inline struct endpoint destination(const struct tuple *t)
 {
 	return (struct endpoint){.addr = t->dst, .port = t->dport};

@@ -125,7 +125,7 @@ __noinline int masquerade(struct __sk_buff *skb)
 	*back = w->to = reversed(&w->p.t);
 	w->c = *c;
 	w->c.to = w->to;
-	w->c.flags = ANSWER;
+	w->c.flags = ANSWER | MASQUERADED;
 	w->c.steps = 0;
 	back->hook = AT_INGRESS;
 	if (!own_address(skb, w->p.v6, &back->dst))

@@ -73,6 +73,7 @@ static __always_inline int follow(struct __sk_buff *skb, struct work *w, struct 
 	if (flags & UNNAMED && !masquerade(skb))
 		return fail(NO_PORT);
 	touch(skb, &w->p, c);
+	skb->tc_index = TRANSLATED;
 	w->to = c->to;
 	if (rewrite(skb))
 		return fail(NOT_WRITTEN);
@@ -105,6 +106,8 @@ static __always_inline int handle(struct __sk_buff *skb, __u32 l3, enum hook hoo
 	if (p->fragment != WHOLE && has_ports(p->t.proto) && !ports_of_fragment(p))
 		return unknown_fragment(p);
 	c = conn_of(&p->t);
+	if (c && looks_like(skb, hook, c))
+		return TC_ACT_UNSPEC;
 	if (!c || outdated(skb, p, c)) {
 		int verdict;
 

@@ -43,6 +43,7 @@ enum conn_flags {
 	UNNAMED = 2,  // masqueraded, but not yet known with which address and port
 	OWN = 4,      // of a socket of the node
 	COUNTED = 8,  // the entry at which packets are counted
+	MASQUERADED = 16,
 };
 
 enum { USED = 128 }; // in conn.steps: there was a packet

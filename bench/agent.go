@@ -32,11 +32,16 @@ func (a *agentProcess) start(context.Context) (err error) {
 	if err := os.MkdirAll(a.state, 0o700); err != nil {
 		return fmt.Errorf("make state directory: %w", err)
 	}
+	group, err := topology.FindCgroup(labName, "node1")
+	if err != nil {
+		return err
+	}
 	args := append([]string{
 		"agent", "--kubeconfig", a.run.api.kubeconfig, "--node-name", "node1", "--state-dir", a.state,
 		"--cluster-cidr", topology.DefaultOptions().Pods4.String(), "--cluster-cidr", endpointRange.String(), "--service-cidr", serviceCIDR,
+		"--cgroup", group,
 	}, a.mode.args...)
-	before, err := newUsage("agent")
+	before, err := newUsage(cgroupOf("agent"))
 	if err != nil {
 		return err
 	}

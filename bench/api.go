@@ -71,6 +71,14 @@ type process struct {
 	stopped bool
 }
 
+// cgroupOf is the cgroup of a process: the agent is on the node.
+func cgroupOf(name string) string {
+	if name == "agent" {
+		return "node1/agent"
+	}
+	return name
+}
+
 // start starts this program with arguments inside a host.
 func start(h *topology.Host, name, dir string, args ...string) (*process, error) {
 	executable, err := os.Executable()
@@ -86,7 +94,7 @@ func start(h *topology.Host, name, dir string, args ...string) (*process, error)
 		return nil, fmt.Errorf("open log of %s: %w", name, err)
 	}
 	defer log.Close()
-	if p.usage, err = newUsage(name); err != nil {
+	if p.usage, err = newUsage(cgroupOf(name)); err != nil {
 		return nil, err
 	}
 	group, err := os.Open(p.usage.dir)

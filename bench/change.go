@@ -2,10 +2,12 @@ package bench
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"math/rand/v2"
 	"net/netip"
 	"slices"
+	"sync"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
@@ -178,28 +180,24 @@ func measureRate(ctx context.Context, p *patient) error {
 		return err
 	}
 	n := int(rateLasts / rateEvery)
-	all := make([]latency, n)
-	failed := make(chan error, n)
+	all, errs := make([]latency, n), make([]error, n)
+	var moves sync.WaitGroup
+	busy := make([]sync.Mutex, numProbes) // one change of a probe at a time
 	began := time.Now()
 	for i := range n {
 		pause(ctx, time.Until(began.Add(time.Duration(i)*rateEvery)))
-		if i >= numProbes { // a probe has one change under way at a time
-			if err := <-failed; err != nil {
-				return err
-			}
-		}
-		go func() {
-			var err error
-			all[i], err = p.move(ctx, p.api.world.probes[i%numProbes])
-			failed <- err
-		}()
+		moves.Go(func() {
+			probe := i % numProbes
+			busy[probe].Lock()
+			defer busy[probe].Unlock()
+			all[i], errs[i] = p.move(ctx, p.api.world.probes[probe])
+		})
+	}
+	moves.Wait()
+	if err := errors.Join(errs...); err != nil {
+		return err
 	}
 	took := time.Since(began)
-	for range min(n, numProbes) {
-		if err := <-failed; err != nil {
-			return err
-		}
-	}
 	after, err := p.agent.usage.cpu()
 	if err != nil {
 		return err

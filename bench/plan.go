@@ -31,6 +31,7 @@ func parts() []part {
 		{name: "start", short: "agent start to everything programmed", sizes: []size{middle, large}},
 		{name: "cpu", short: "CPU of the agent and its children for each endpoint change", sizes: []size{small, wide, large}, measure: measureCPU},
 		{name: "latency", short: "slice written to first connection reaching the new pod", sizes: []size{middle}, measure: measureLatency},
+		{name: "floor", short: "what iptables-restore by itself takes for next to nothing", sizes: []size{middle}, measure: measureFloor},
 		{name: "service", short: "new Service to first connection", sizes: []size{middle}, measure: measureService},
 		{name: "rate", short: "100 changes per second: lag and CPU", sizes: []size{middle}, measure: measureRate},
 		{name: "connections", short: "connections per second over all Services against direct ones", sizes: []size{middle}, measure: measureConnections},

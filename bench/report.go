@@ -47,6 +47,7 @@ func rows() []row {
 			goal: "1.0 ebpf (socket), at least 0.95 the others; direct itself not slowed", proxy: "nftables 0.98; iptables-legacy slows direct to a quarter"},
 		{name: "creates", what: "Service creates at the embedded API", part: "creates",
 			goal: "1,500/s and no slower at 30,000", proxy: "kube-apiserver 95-740/s, falling to 142/s"},
+		{name: "floor", what: "iptables-restore of one empty chain by itself: what any change costs at least", part: "floor"},
 		{name: "fan", what: "connections/s to one VIP with 1, 100, 1,000 backends", part: "datapath"},
 		{name: "streams", what: "throughput of 4 long connections", part: "datapath"},
 		{name: "datagrams", what: "UDP packets of 64 bytes on one flow", part: "datapath"},
@@ -96,6 +97,7 @@ func (r *results) write(o Options, took time.Duration) error {
 	if !found || !closed {
 		before, after = append(document, '\n'), []byte("\n")
 	}
+	text = keepOthers(rest[:max(0, len(rest)-len(after)-len(endMark))], text)
 	document = slices.Concat(before, []byte(beginMark+"\n\n"), text, []byte("\n"+endMark), after)
 	if err := os.WriteFile(o.Out, document, 0o644); err != nil {
 		return fmt.Errorf("write report: %w", err)
@@ -103,12 +105,33 @@ func (r *results) write(o Options, took time.Duration) error {
 	return nil
 }
 
+// keepOthers adds the sections of an earlier report that the new one lacks.
+func keepOthers(earlier, text []byte) []byte {
+	const heading = "\n### "
+	sections := func(of []byte) map[string]bool {
+		all := map[string]bool{}
+		for _, section := range strings.Split(string(of), heading)[1:] {
+			title, _, _ := strings.Cut(section, "\n")
+			all[title] = true
+		}
+		return all
+	}
+	fresh := sections(text)
+	for i, section := range strings.Split(string(earlier), heading) {
+		title, _, _ := strings.Cut(section, "\n")
+		if i > 0 && !fresh[title] {
+			text = append(text, heading+strings.TrimRight(section, "\n")+"\n"...)
+		}
+	}
+	return text
+}
+
 func (r *results) markdown(o Options, took time.Duration) []byte {
 	var b bytes.Buffer
 	fmt.Fprintf(&b, "%s; commit %s; %s; whole run %s.\n", machine(), o.Version, time.Now().UTC().Format(time.DateOnly), took.Round(time.Second))
 	for _, row := range rows() {
 		for _, s := range r.sizesOf(row) {
-			r.table(&b, row, s)
+			r.table(&b, row, s, o.Version)
 		}
 	}
 	return b.Bytes()
@@ -144,8 +167,8 @@ func isOdd(w row, s size) bool {
 	return first.goal == w.goal && slices.Equal(first.sizes, w.sizes)
 }
 
-func (r *results) table(b *bytes.Buffer, w row, s size) {
-	fmt.Fprintf(b, "\n### %s, %s\n\n`fairway bench --only %s --services %d --endpoints %d`\n\n", w.what, s, w.part, s.services, s.endpoints)
+func (r *results) table(b *bytes.Buffer, w row, s size, version string) {
+	fmt.Fprintf(b, "\n### %s, %s\n\n`fairway bench --only %s --services %d --endpoints %d`, commit %s\n\n", w.what, s, w.part, s.services, s.endpoints, version)
 	if len(w.sizes) == 0 || slices.Contains(w.sizes, s) {
 		if w.goal != "" {
 			fmt.Fprintf(b, "Goal: %s.", w.goal)

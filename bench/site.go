@@ -6,6 +6,8 @@ import (
 	"fmt"
 	"net"
 	"net/netip"
+	"os"
+	"path/filepath"
 
 	"github.com/google/nftables"
 	"github.com/google/nftables/expr"
@@ -29,6 +31,9 @@ type site struct {
 
 // endpointRange is where endpoints have their addresses: all of it answers.
 var endpointRange = netip.MustParsePrefix("10.128.0.0/10")
+
+// crewSize is how many may wait for a change to be in force at once.
+const crewSize = 32
 
 // The ports of the endpoints.
 const (
@@ -61,11 +66,27 @@ func (s *site) build() (err error) {
 		return err
 	}
 	s.bare = bare
-	if s.crew, err = newCrew(s.client.Host, 8); err != nil {
+	if err := joinNode(); err != nil {
+		return err
+	}
+	if s.crew, err = newCrew(s.client.Host, crewSize); err != nil {
 		return err
 	}
 	s.close = append(s.close, s.crew.close)
 	return trackConnections(bareNode)
+}
+
+// joinNode puts this process, whose threads are the clients, into the node's
+// cgroup, where ebpf mode connects sockets to endpoints directly.
+func joinNode() error {
+	dir, err := topology.Cgroup(labName, "node1/client")
+	if err != nil {
+		return err
+	}
+	if err := os.WriteFile(filepath.Join(dir, "cgroup.procs"), []byte("0"), 0); err != nil {
+		return fmt.Errorf("join the node's cgroup: %w", err)
+	}
+	return nil
 }
 
 // half makes a node with its two pods.

@@ -67,7 +67,7 @@ type crowd struct {
 
 // watcher is one node's connection.
 type watcher struct {
-	transport *http2.Transport
+	transport *http.Transport
 	bodies    []io.Closer
 }
 
@@ -123,12 +123,11 @@ func (c *crowd) connect() (*watcher, error) {
 	}
 	tls.NextProtos = []string{http2.NextProtoTLS}
 	// HTTP/2 alone, one connection, nothing shared with the other nodes.
-	plain := &http.Transport{DialContext: c.site.dial, TLSClientConfig: tls, DisableCompression: true}
-	t, err := http2.ConfigureTransports(plain)
-	if err != nil {
+	t := &http.Transport{DialContext: c.site.dial, TLSClientConfig: tls, DisableCompression: true}
+	if err := http2.ConfigureTransport(t); err != nil {
 		return nil, fmt.Errorf("prepare HTTP/2: %w", err)
 	}
-	return &watcher{transport: t, bodies: []io.Closer{closer(plain.CloseIdleConnections)}}, nil
+	return &watcher{transport: t, bodies: []io.Closer{closer(t.CloseIdleConnections)}}, nil
 }
 
 type closer func()

@@ -9,6 +9,7 @@ import (
 	"net"
 	"net/netip"
 	"os"
+	"path/filepath"
 	"strconv"
 	"strings"
 	"syscall"
@@ -86,10 +87,7 @@ func (s *stage) start(t *testing.T) {
 		if s.packets, err = newPacketPath(nil); err != nil {
 			return err
 		}
-		dir, err := nodeDir()
-		if err != nil {
-			return err
-		}
+		dir := filepath.Join(bpffs, "fairway", "packets-"+strconv.Itoa(os.Getpid()))
 		s.plane = &Plane{options: kernel.Options{}, dir: dir} // without paths: it only keeps the tables
 		s.plane.store, err = openStore(dir, spec, s.packets.spec)
 		return err

@@ -73,8 +73,8 @@ func newBenchNode(b *testing.B, services int, sockets bool) *benchNode {
 
 var benchKey = model.Key{Addr: netip.MustParseAddr("10.111.0.1"), Port: 80, Proto: model.TCP}
 
-// enter puts this process into a cgroup until the benchmark ends.
-func enter(b *testing.B, cgroup string) {
+// enter puts this process into a cgroup until the test ends.
+func enter(b testing.TB, cgroup string) {
 	b.Helper()
 	root, err := cgroupRoot()
 	check(b, err)
@@ -146,7 +146,7 @@ func pingPong(fd int) error {
 	return nil
 }
 
-func check(b *testing.B, err error) {
+func check(b testing.TB, err error) {
 	b.Helper()
 	if err != nil {
 		b.Fatal(err)

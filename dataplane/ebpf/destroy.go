@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
+	"net"
 	"sync"
 	"unsafe"
 
@@ -80,8 +81,11 @@ func destroySocket(family uint8, proto model.Protocol, id netlink.SocketID) erro
 	r = binary.NativeEndian.AppendUint32(r, ^uint32(0)) // in any state
 	r = binary.BigEndian.AppendUint16(r, id.SourcePort)
 	r = binary.BigEndian.AppendUint16(r, id.DestinationPort)
-	for _, ip := range [][]byte{id.Source, id.Destination} {
+	for _, ip := range []net.IP{id.Source, id.Destination} {
 		var field [16]byte
+		if family == unix.AF_INET {
+			ip = ip.To4()
+		}
 		copy(field[:], ip)
 		r = append(r, field[:]...)
 	}

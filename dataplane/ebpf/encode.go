@@ -19,6 +19,8 @@ const (
 	scopePods     = 1 // enum scope
 	scopeReserved = 2
 	scopeExempt   = 3
+	scopeKnown4   = 5
+	scopeKnown6   = 6
 	scopeOfNode   = 4
 	firstID       = 16
 

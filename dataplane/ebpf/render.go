@@ -150,6 +150,10 @@ func scopeName(scope uint32, owner map[uint32]model.Key) string {
 		return "reserved"
 	case scopeExempt:
 		return "exempt"
+	case scopeKnown4:
+		return "pods known in IPv4"
+	case scopeKnown6:
+		return "pods known in IPv6"
 	case scopeOfNode:
 		return "node"
 	}

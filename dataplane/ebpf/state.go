@@ -209,9 +209,19 @@ func prefixEntries(scope uint32, list []netip.Prefix) []entry {
 	return out
 }
 
+// anywhere holds every address, as the trie has them.
+var anywhere = netip.PrefixFrom(netip.IPv6Unspecified(), 0)
+
 func settingsEntries(s *model.Settings) []entry {
 	list := prefixEntries(scopePods, s.Pods.Prefixes)
 	list = append(list, prefixEntries(scopeReserved, s.Reserved)...)
+	for _, p := range s.Pods.Prefixes {
+		known := uint32(scopeKnown4)
+		if p.Addr().Is6() {
+			known = scopeKnown6
+		}
+		list = append(list, entry{prefixes, prefixKey(known, anywhere), idKey(1)})
+	}
 	for scope, addrs := range map[uint32][]netip.Addr{scopeExempt: s.Exempt, scopeOfNode: s.NodeAddrs} {
 		for _, a := range addrs {
 			list = append(list, prefixEntries(scope, []netip.Prefix{netip.PrefixFrom(a, a.BitLen())})...)

@@ -101,6 +101,18 @@ static __always_inline int lets_in_itself(const struct frontend *f, const struct
 	return within(OF_NODE, a) && within(f->id, a);
 }
 
+static __always_inline int same_route(const struct route *a, const struct route *b)
+{
+	return a->pool == b->pool && a->flags == b->flags;
+}
+
+// is_pod reports whether the settings recognise this node's pods by addresses
+// of this family. If not, only the packet path can tell pods from others.
+static __always_inline int is_pod(const struct address *dst)
+{
+	return within(is_mapped(dst) ? PODS_KNOWN4 : PODS_KNOWN6, dst);
+}
+
 // pick decides about a connection from a socket, and reports whether the socket
 // path takes it.
 static __always_inline int pick(struct bpf_sock_addr *ctx, const struct tuple *t, struct decision *d)
@@ -118,6 +130,8 @@ static __always_inline int pick(struct bpf_sock_addr *ctx, const struct tuple *t
 		return 0;
 	d->front_id = f->id;
 	r = origin == FROM_NODE ? &f->routes[FROM_NODE] : &f->routes[FROM_POD];
+	if (origin != FROM_NODE && !same_route(r, &f->routes[FROM_OUTSIDE]) && !is_pod(&t->dst))
+		return 0;
 	if (r->flags & MASQUERADE && origin != FROM_NODE)
 		return 0; // the node's own connections have an address of the node anyway
 	p = find(&pools, &r->pool);

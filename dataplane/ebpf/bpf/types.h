@@ -129,7 +129,7 @@ struct name {
 // Prefixes of several lists are in one trie, told apart by a scope: those of
 // the settings, and those that a frontend's sources must be in, whose scope is
 // the frontend's id. Ids begin after these.
-enum scope { PODS = 1, RESERVED, EXEMPT, OF_NODE, SCOPES = 16 };
+enum scope { PODS = 1, RESERVED, EXEMPT, OF_NODE, PODS_KNOWN4, PODS_KNOWN6, SCOPES = 16 };
 
 struct prefix {
 	__u32 bits; // of scope and address

@@ -38,6 +38,7 @@ lint:
 	$(LINT) run --allow-parallel-runners ./...
 
 generate: ## regenerate everything that is generated
+	./hack/install-deps.sh generate
 	$(GO) generate ./...
 
 generated: generate ## fail if what is checked in is stale

@@ -1,11 +1,14 @@
 #!/bin/sh
 # Install the Debian packages that the build, the lab and the tests use, if any
 # is missing. Fairway itself needs only the kernel; iptables and ipset are for
-# the modes of those names.
+# the modes of those names. With the argument "generate", also what generated
+# code is made with: the eBPF programs are checked in compiled.
 set -eu
 
 packages="ca-certificates curl dnsutils git iproute2 make nftables iptables ipset ipvsadm conntrack procps systemd
 qemu-system-x86 busybox-static kmod cpio"
+
+[ "${1:-}" != generate ] || packages="$packages clang llvm libbpf-dev linux-libc-dev"
 
 missing=""
 for p in $packages; do

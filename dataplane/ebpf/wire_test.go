@@ -8,8 +8,6 @@ import (
 	"slices"
 
 	"golang.org/x/sys/unix"
-
-	"github.com/fairway-net/fairway/model"
 )
 
 // packet is one to be built, or one that was read. Ethernet is left out.
@@ -219,8 +217,4 @@ func (p *packet) readTransport(b []byte, quoted bool) error {
 		return fmt.Errorf("checksum of protocol %d is wrong: %x", p.proto, s)
 	}
 	return nil
-}
-
-func (p packet) key() model.Key {
-	return model.Key{Addr: p.dst.Addr(), Port: p.dst.Port(), Proto: model.Protocol(p.proto)}
 }

@@ -24,6 +24,15 @@
 // its place. One endpoint more or less is a member, a slot, or two, and the
 // pool's counts.
 //
+// # Sockets
+//
+// The programs remember what a connected socket was led to. When a backend is
+// gone, the agent reads that (sweep.go), finds the socket in the process that
+// has it (holders.go) and connects it anew, or, if it may not, has the kernel
+// destroy it (destroy.go). It does so after every change that has made a
+// backend go, and for all sockets after a start, so that a change which nobody
+// saw is made up for.
+//
 // # Packets
 //
 // Programs at both ends of every interface, found and followed by netlink (tcx

@@ -84,7 +84,6 @@ const (
 	tcProgIngressL3 = "ingress_l3"
 	tcProgLoopback  = "loopback"
 	tcProgRelease   = "release"
-	tcVarPassStrays = "pass_strays"
 	tcVarPortCount  = "port_count"
 	tcVarPortLow    = "port_low"
 )
@@ -165,9 +164,8 @@ type tcMapSpecs struct {
 //
 // It can be passed ebpf.CollectionSpec.Assign.
 type tcVariableSpecs struct {
-	PassStrays *ebpf.VariableSpec `ebpf:"pass_strays"`
-	PortCount  *ebpf.VariableSpec `ebpf:"port_count"`
-	PortLow    *ebpf.VariableSpec `ebpf:"port_low"`
+	PortCount *ebpf.VariableSpec `ebpf:"port_count"`
+	PortLow   *ebpf.VariableSpec `ebpf:"port_low"`
 }
 
 // tcObjects contains all objects after they have been loaded into the kernel.
@@ -233,9 +231,8 @@ func (m *tcMaps) Close() error {
 //
 // It can be passed to loadTcObjects or ebpf.CollectionSpec.LoadAndAssign.
 type tcVariables struct {
-	PassStrays *ebpf.Variable `ebpf:"pass_strays"`
-	PortCount  *ebpf.Variable `ebpf:"port_count"`
-	PortLow    *ebpf.Variable `ebpf:"port_low"`
+	PortCount *ebpf.Variable `ebpf:"port_count"`
+	PortLow   *ebpf.Variable `ebpf:"port_low"`
 }
 
 // tcPrograms contains all programs after they have been loaded into the kernel.

@@ -94,13 +94,6 @@ static __always_inline int is_stray(const struct packet *p)
 	return has_ports(p->t.proto) && !is_first(p) && find(&frontends, &k);
 }
 
-static __always_inline int handle_stray(struct __sk_buff *skb, const struct packet *p, __u32 own)
-{
-	if (pass_strays)
-		return TC_ACT_UNSPEC;
-	return p->t.proto == IPPROTO_TCP ? refuse(skb, own) : TC_ACT_SHOT;
-}
-
 // decide_first decides about a packet without connection, and makes one if it
 // is to be forwarded: TC_ACT_PIPE says so.
 __noinline int decide_first(struct __sk_buff *skb, __u32 own)
@@ -110,7 +103,7 @@ __noinline int decide_first(struct __sk_buff *skb, __u32 own)
 	if (!w)
 		return TC_ACT_SHOT;
 	if (is_stray(&w->p))
-		return handle_stray(skb, &w->p, own);
+		return w->p.t.proto == IPPROTO_TCP ? refuse(skb, own) : TC_ACT_SHOT;
 	__builtin_memset(&w->d, 0, sizeof(w->d));
 	switch (decide(&w->p.t, own ? FROM_NODE : origin_of(skb, &w->p.t.src), &w->d)) {
 	case PASS:

@@ -30,10 +30,6 @@ struct {
 
 volatile const __u16 port_low = 10000, port_count = 20000;
 
-// Whether packets of connections that nobody knows go on as they are, to whom
-// they were known before; otherwise their senders get a RST.
-volatile const __u8 pass_strays;
-
 static __always_inline struct link *link_of(__u32 ifindex)
 {
 	struct link *l = bpf_map_lookup_elem(&links, &ifindex);

@@ -6,7 +6,7 @@
 set -eu
 
 packages="ca-certificates curl dnsutils git iproute2 make nftables iptables ipset ipvsadm conntrack procps systemd
-qemu-system-x86 busybox-static kmod cpio clang llvm libbpf-dev linux-libc-dev"
+qemu-system-x86 busybox-static kmod cpio"
 
 [ "${1:-}" != generate ] || packages="$packages clang llvm libbpf-dev linux-libc-dev"
 

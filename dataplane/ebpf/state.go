@@ -165,10 +165,9 @@ func (st *state) way(p *model.Pool) uint16 {
 
 // setFrontend gives a frontend an id. It returns its entries.
 func (st *state) setFrontend(f *model.Frontend) ([]entry, error) {
-	id, known := st.frontends[f.Key]
-	if !known {
-		var err error
-		if id, err = st.newID(); err != nil {
+	if _, known := st.frontends[f.Key]; !known {
+		id, err := st.newID()
+		if err != nil {
 			return nil, err
 		}
 		st.frontends[f.Key] = id

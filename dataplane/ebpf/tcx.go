@@ -104,8 +104,8 @@ func (t *tcx) attachSide(index int, side string, program *ebpf.Program) error {
 		if replaced {
 			return renamePin(old, pin)
 		}
-		if err := os.Remove(old); err != nil {
-			return fmt.Errorf("detach program: %w", err)
+		if err := detach(old); err != nil {
+			return err
 		}
 	}
 	own, err := link.AttachTCX(link.TCXOptions{Interface: index, Program: program, Attach: sides[side]})
@@ -153,12 +153,12 @@ func (t *tcx) forget(live map[int]bool) error {
 		if index, err := strconv.Atoi(text); err == nil && live[index] {
 			continue
 		}
-		if err := os.Remove(pin); err != nil && !errors.Is(err, os.ErrNotExist) {
-			return fmt.Errorf("remove pinned link: %w", err)
+		if err := detach(pin); err != nil && !errors.Is(err, os.ErrNotExist) {
+			return err
 		}
 	}
 	return nil
 }
 
-// remove removes the pins, and with them the links.
+// remove detaches the programs.
 func (t *tcx) remove([]netlink.Link) error { return t.forget(nil) }

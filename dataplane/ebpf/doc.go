@@ -62,8 +62,9 @@
 // the plane takes another's place, or the other way round, connections pass
 // between it and netfilter's table (takeover.go, handover.go).
 //
-// What the packet path doesn't know are connections past all frontends. If a
-// client whose sockets aren't seen uses one port both for a frontend and, at the
-// same time, for a direct connection to the backend that it was given there, the
-// answers to the latter are taken for the former's.
+// What the packet path has no entries of are connections past all frontends. A
+// client may use one port both for a frontend and, at the same time, for a direct
+// connection to the backend that it was given there. If the former is masqueraded,
+// its packets are known inside the node by a mark (TRANSLATED in bpf/conn.h); if
+// not, the answers to the latter are taken for the former's.
 package ebpf

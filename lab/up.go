@@ -14,6 +14,7 @@ import (
 	"syscall"
 	"time"
 
+	"github.com/fairway-net/fairway/dataplane/ebpf"
 	"github.com/fairway-net/fairway/lab/topology"
 )
 
@@ -173,7 +174,8 @@ func Down(name string) error {
 			return err
 		}
 	}
-	return errors.Join(topology.Remove(name), removeState(name))
+	// An ebpf mode keeps its maps where no namespace takes them along.
+	return errors.Join(topology.Remove(name), ebpf.RemoveDead(), removeState(name))
 }
 
 // removeState removes the state directory, and the directory of all labs'

@@ -206,9 +206,9 @@ func (s *store) close() error {
 	return errors.Join(errs...)
 }
 
-// removeDead removes what nodes have left that are no more: their cgroups are
-// gone, which detaches programs.
-func removeDead() error {
+// RemoveDead removes what nodes have left that are no more: their cgroups are
+// gone, which detaches programs, if not at once. Planes begin with it, too.
+func RemoveDead() error {
 	nodes, err := os.ReadDir(nodesDir)
 	if errors.Is(err, fs.ErrNotExist) {
 		return nil

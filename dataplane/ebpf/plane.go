@@ -101,7 +101,7 @@ func (p *Plane) open() (err error) {
 	if err := mountBPFFS(); err != nil {
 		return err
 	}
-	if err := removeDead(); err != nil {
+	if err := RemoveDead(); err != nil {
 		return err
 	}
 	var specs []*ebpf.CollectionSpec

@@ -2,6 +2,7 @@ package iptables
 
 import (
 	"iter"
+	"math"
 	"slices"
 	"strings"
 
@@ -14,6 +15,15 @@ import (
 // installed already, and each transaction costs the kernel some, too.
 const pieceSize = 2500
 
+// pieceOf is how large pieces are with a variant: iptables-legacy-restore reads
+// and replaces a whole table each time, however little of it changes.
+func pieceOf(v iptables.Variant) int {
+	if v == iptables.NFT {
+		return pieceSize
+	}
+	return math.MaxInt
+}
+
 // inputs is what iptables-restore is to be fed with, in this order. It is one
 // for all but very large changes of the nft variant; in those, chains come
 // before the chains that refer to them, so that each piece leaves everything
@@ -22,11 +32,12 @@ func (p *plan) inputs(v iptables.Variant) [][]byte {
 	if p.empty() {
 		return nil
 	}
+	size := pieceOf(v)
 	if p.natFirst {
-		inputs := append(p.nat.pieces("nat", p), p.refusals.pieces("filter", p)...)
-		return append(inputs, p.rest.pieces("filter", &plan{})...)
+		inputs := append(p.nat.pieces("nat", p, size), p.refusals.pieces("filter", p, size)...)
+		return append(inputs, p.rest.pieces("filter", &plan{}, size)...)
 	}
-	if v != iptables.NFT || p.lines() <= pieceSize {
+	if p.lines() <= size {
 		var in iptables.Input
 		b := in.Block("filter")
 		p.refusals.write(b, p.refusals.sorted())
@@ -37,9 +48,9 @@ func (p *plan) inputs(v iptables.Variant) [][]byte {
 		p.rest.write(in.Block("filter"), p.rest.sorted())
 		return [][]byte{in.Bytes()}
 	}
-	inputs := p.refusals.pieces("filter", p)
-	inputs = append(inputs, p.nat.pieces("nat", p)...)
-	return append(inputs, p.rest.pieces("filter", &plan{})...)
+	inputs := p.refusals.pieces("filter", p, size)
+	inputs = append(inputs, p.nat.pieces("nat", p, size)...)
+	return append(inputs, p.rest.pieces("filter", &plan{}, size)...)
 }
 
 func (p *plan) lines() int { return p.refusals.lines() + p.nat.lines() + p.rest.lines() }
@@ -53,12 +64,12 @@ func (d delta) lines() int {
 	return n
 }
 
-// chunks cuts a list of chains into pieces.
-func (d delta) chunks(ids []chainID) iter.Seq[[]chainID] {
+// chunks cuts a list of chains into pieces of so many lines.
+func (d delta) chunks(ids []chainID, size int) iter.Seq[[]chainID] {
 	return func(yield func([]chainID) bool) {
 		for len(ids) > 0 {
 			n, lines := 0, 0
-			for n < len(ids) && (n == 0 || lines+1+len(d[ids[n]].rules) <= pieceSize) {
+			for n < len(ids) && (n == 0 || lines+1+len(d[ids[n]].rules) <= size) {
 				lines += 1 + len(d[ids[n]].rules)
 				n++
 			}
@@ -101,10 +112,10 @@ func (d delta) write(b *iptables.Block, ids []chainID) {
 	}
 }
 
-// pieces writes a delta of one table as several inputs. The plan's jumps come
+// pieces writes a delta of one table as inputs of so many lines. The plan's jumps come
 // after the chains they lead to; chains to be deleted are emptied before any is
 // deleted, because they refer to each other.
-func (d delta) pieces(table string, p *plan) [][]byte {
+func (d delta) pieces(table string, p *plan, size int) [][]byte {
 	var inputs [][]byte
 	piece := func(write func(*iptables.Block)) {
 		var in iptables.Input
@@ -121,18 +132,18 @@ func (d delta) pieces(table string, p *plan) [][]byte {
 			made = append(made, id)
 		}
 	}
-	for ids := range d.chunks(made) {
+	for ids := range d.chunks(made, size) {
 		piece(func(b *iptables.Block) { d.write(b, ids) })
 	}
 	piece(func(b *iptables.Block) { p.lead(b, table) })
-	for ids := range d.chunks(gone) {
+	for ids := range d.chunks(gone, size) {
 		piece(func(b *iptables.Block) {
 			for _, id := range ids {
 				b.Chain(id.name)
 			}
 		})
 	}
-	for ids := range d.chunks(gone) {
+	for ids := range d.chunks(gone, size) {
 		piece(func(b *iptables.Block) { d.write(b, ids) })
 	}
 	return inputs

@@ -98,7 +98,7 @@ func removal(table *iptables.Table, v iptables.Variant) (entrances []byte, rest 
 		entrances = in.Bytes()
 	}
 	if v == iptables.NFT {
-		return entrances, gone.pieces(table.Name, p)
+		return entrances, gone.pieces(table.Name, p, pieceOf(v))
 	}
 	var in iptables.Input
 	b := in.Block(table.Name)

@@ -185,7 +185,7 @@ func (p *Plane) Close() error {
 func (p *Plane) Lacks() []kernel.Lack {
 	return []kernel.Lack{
 		{Feature: kernel.Hairpin, Why: "a socket that gets its own pod as the backend is connected directly, and needs no translation"},
-		{Feature: kernel.Handover, Why: "it translates by itself: netfilter forgets how to with its last rule, and the programs take their connection table with them"},
+		{Feature: kernel.Handover, Why: "taking over from iptables or ipvs mode it may leave a new connection of the node unanswered, and from userspace mode it resets what pods have established; to and from nftables nothing was lost"},
 	}
 }
 

@@ -118,7 +118,7 @@ func (p *patient) started(ctx context.Context) error {
 			}
 		})
 		if err != nil {
-			return fmt.Errorf("Service %s, with the agent ready: %w", svc.name, err)
+			return fmt.Errorf("connect to Service %s, with the agent ready: %w", svc.name, err)
 		}
 	}
 	spent, err := p.agent.usage.cpu()

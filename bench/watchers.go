@@ -12,7 +12,6 @@ import (
 	"sync/atomic"
 	"time"
 
-	"golang.org/x/net/http2"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/rest"
 )
@@ -121,12 +120,9 @@ func (c *crowd) connect() (*watcher, error) {
 	if err != nil {
 		return nil, fmt.Errorf("read client certificates: %w", err)
 	}
-	tls.NextProtos = []string{http2.NextProtoTLS}
 	// HTTP/2 alone, one connection, nothing shared with the other nodes.
-	t := &http.Transport{DialContext: c.site.dial, TLSClientConfig: tls, DisableCompression: true}
-	if err := http2.ConfigureTransport(t); err != nil {
-		return nil, fmt.Errorf("prepare HTTP/2: %w", err)
-	}
+	t := &http.Transport{DialContext: c.site.dial, TLSClientConfig: tls, DisableCompression: true, Protocols: new(http.Protocols)}
+	t.Protocols.SetHTTP2(true)
 	return &watcher{transport: t, bodies: []io.Closer{closer(t.CloseIdleConnections)}}, nil
 }
 

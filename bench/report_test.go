@@ -1,0 +1,62 @@
+package bench
+
+import (
+	"log/slog"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+)
+
+// TestReportKeepsWhatOthersWrote: prose around the tables stays, and so do the
+// tables of what was not measured this time.
+func TestReportKeepsWhatOthersWrote(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "performance.md")
+	if err := os.WriteFile(path, []byte("before\n"+beginMark+"\n"+endMark+"\nafter\n"), 0o644); err != nil {
+		t.Fatal(err)
+	}
+	write := func(row, text string) {
+		t.Helper()
+		r := &results{}
+		r.add(row, size{10000, 5}, "nftables", text)
+		if err := r.write(Options{Out: path, Version: "v1"}, time.Second); err != nil {
+			t.Fatal(err)
+		}
+	}
+	write("start", "1.0 s")
+	write("latency", "3 ms")
+	write("start", "0.9 s")
+	data, err := os.ReadFile(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	got := string(data)
+	for _, want := range []string{"before\n", "\nafter\n", "| nftables | 0.9 s |", "| nftables | 3 ms |"} {
+		if strings.Count(got, want) != 1 {
+			t.Errorf("%q is there %d times in\n%s", want, strings.Count(got, want), got)
+		}
+	}
+	if strings.Contains(got, "1.0 s |") {
+		t.Errorf("the old figure is still there:\n%s", got)
+	}
+}
+
+// TestPlanGrows: the API is only ever added to, so sizes come in order.
+func TestPlanGrows(t *testing.T) {
+	plan, err := newPlan(&Options{Log: slog.New(slog.DiscardHandler)})
+	if err != nil {
+		t.Fatal(err)
+	}
+	for i := 1; i < len(plan); i++ {
+		if plan[i].size.services < plan[i-1].size.services {
+			t.Errorf("%s comes after %s", plan[i].size, plan[i-1].size)
+		}
+	}
+	for _, bad := range []Options{{Only: []string{"speed"}}, {Services: 10}, {Modes: []string{"magic"}}} {
+		bad.Log = slog.New(slog.DiscardHandler)
+		if _, err := newPlan(&bad); err == nil {
+			t.Errorf("%+v was accepted", bad)
+		}
+	}
+}

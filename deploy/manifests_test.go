@@ -4,6 +4,7 @@ import (
 	"bufio"
 	"bytes"
 	"context"
+	"errors"
 	"fmt"
 	"io"
 	"reflect"
@@ -51,7 +52,7 @@ func build(t *testing.T, folder string) []runtime.Object {
 	var objects []runtime.Object
 	for {
 		document, err := documents.Read()
-		if err == io.EOF {
+		if errors.Is(err, io.EOF) {
 			return objects
 		}
 		if err != nil {

@@ -1,10 +1,12 @@
 package compare
 
 import (
+	"errors"
 	"fmt"
 	"math/rand/v2"
 	"net"
 	"net/netip"
+	"os"
 	"testing"
 	"time"
 
@@ -156,7 +158,7 @@ func loadSocket(at netip.AddrPort, list []question, next int, period time.Durati
 			return 0, err
 		}
 		n, err := batch.ReadBatch(in, 0)
-		if timeout, ok := err.(net.Error); ok && timeout.Timeout() { // lost ones
+		if errors.Is(err, os.ErrDeadlineExceeded) { // lost ones
 			free = window
 			continue
 		}

@@ -3,6 +3,7 @@ package foreign
 import (
 	"bufio"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"io"
 	"os"
@@ -32,7 +33,7 @@ func (s *Server) Play(address string, in io.Reader, out io.Writer) error {
 	lines := bufio.NewReader(in)
 	for {
 		line, err := lines.ReadString('\n')
-		if err == io.EOF {
+		if errors.Is(err, io.EOF) {
 			return nil
 		}
 		if err != nil {

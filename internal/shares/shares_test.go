@@ -1,4 +1,4 @@
-package nftables
+package shares_test
 
 import (
 	"math/rand/v2"
@@ -6,6 +6,7 @@ import (
 	"slices"
 	"testing"
 
+	"github.com/fairway-net/fairway/internal/shares"
 	"github.com/fairway-net/fairway/model"
 )
 
@@ -14,7 +15,7 @@ import (
 // must.
 func TestAssign(t *testing.T) {
 	rng := rand.New(rand.NewPCG(1, 2))
-	var slots []netip.AddrPort
+	var drawn []netip.AddrPort
 	for step := range 5000 {
 		var list []model.Backend
 		for i := range byte(12) {
@@ -22,14 +23,14 @@ func TestAssign(t *testing.T) {
 				list = append(list, model.Backend{Addr: netip.AddrFrom4([4]byte{10, 0, 0, i}), Port: 80, Weight: uint16(1 + rng.IntN(3))})
 			}
 		}
-		before := slots
-		slots = assign(slots, list)
+		before := drawn
+		drawn = assign(drawn, list)
 		want := map[netip.AddrPort]int{}
-		for i, n := range shares(list) {
+		for i, n := range shares.Of(list, limit) {
 			want[list[i].AddrPort()] = n
 		}
 		have := map[netip.AddrPort]int{}
-		for _, b := range slots {
+		for _, b := range drawn {
 			have[b]++
 		}
 		if len(have) != len(want) {
@@ -40,10 +41,22 @@ func TestAssign(t *testing.T) {
 				t.Fatalf("step %d: %s has %d slots, want %d", step, b, have[b], n)
 			}
 		}
-		if got, most := written(before, slots), neededWrites(before, slots, have); got > most {
-			t.Fatalf("step %d: %d slots written, %d would do\nbefore %v\nafter  %v", step, got, most, before, slots)
+		if got, most := written(before, drawn), neededWrites(before, drawn, have); got > most {
+			t.Fatalf("step %d: %d slots written, %d would do\nbefore %v\nafter  %v", step, got, most, before, drawn)
 		}
 	}
+}
+
+// limit is how many slots weights may need.
+const limit = 2048
+
+// assign gives backends their shares of slots.
+func assign(old []netip.AddrPort, backends []model.Backend) []netip.AddrPort {
+	missing := map[netip.AddrPort]int{}
+	for i, n := range shares.Of(backends, limit) {
+		missing[backends[i].AddrPort()] = n
+	}
+	return shares.Fill(old, missing, backends)
 }
 
 func written(before, after []netip.AddrPort) (n int) {
@@ -85,7 +98,7 @@ func TestShares(t *testing.T) {
 		for _, w := range c.weights {
 			list = append(list, model.Backend{Weight: uint16(w)})
 		}
-		if got := shares(list); !slices.Equal(got, c.want) {
+		if got := shares.Of(list, limit); !slices.Equal(got, c.want) {
 			t.Errorf("shares of %v: got %v, want %v", c.weights, got, c.want)
 		}
 	}

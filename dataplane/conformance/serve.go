@@ -103,18 +103,11 @@ func (s *served) compare(ctx context.Context) (string, error) {
 		return "", fmt.Errorf("read objects: %w", err)
 	}
 	for what, objects := range map[string][]kernel.Object{"Render": want, "Objects": got} {
-		if !slices.IsSortedFunc(objects, compareObjects) {
+		if !slices.IsSortedFunc(objects, kernel.Object.Compare) {
 			return what + " gives objects that are not sorted by kind and name:\n" + lines(objects), nil
 		}
 	}
 	return cmp.Diff(split(lines(want)), split(lines(got))), nil
-}
-
-func compareObjects(a, b kernel.Object) int {
-	if c := strings.Compare(a.Kind, b.Kind); c != 0 {
-		return c
-	}
-	return strings.Compare(a.Name, b.Name)
 }
 
 func lines(objects []kernel.Object) string {

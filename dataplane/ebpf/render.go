@@ -4,7 +4,6 @@ import (
 	"context"
 	"fmt"
 	"net/netip"
-	"slices"
 	"strings"
 
 	"github.com/fairway-net/fairway/internal/kernel"
@@ -23,7 +22,8 @@ func Render(t *model.Table, options kernel.Options) ([]kernel.Object, error) {
 		list = append(list, programObject(hook))
 	}
 	list = append(list, packetObjects()...)
-	return sorted(list), nil
+	kernel.SortObjects(list)
+	return list, nil
 }
 
 // Script says the same as lines for people: no usual tool takes them as input.
@@ -62,17 +62,9 @@ func (p *Plane) Objects(ctx context.Context) ([]kernel.Object, error) {
 	if err != nil {
 		return nil, err
 	}
-	return sorted(append(programs, describe(c)...)), nil
-}
-
-func sorted(list []kernel.Object) []kernel.Object {
-	slices.SortFunc(list, func(a, b kernel.Object) int {
-		if c := strings.Compare(a.Kind, b.Kind); c != 0 {
-			return c
-		}
-		return strings.Compare(a.Name, b.Name)
-	})
-	return list
+	list := append(programs, describe(c)...)
+	kernel.SortObjects(list)
+	return list, nil
 }
 
 // describe gives what tables hold in words. Ids and slots are this node's own

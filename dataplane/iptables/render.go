@@ -1,7 +1,6 @@
 package iptables
 
 import (
-	"cmp"
 	"context"
 	"slices"
 	"strings"
@@ -25,7 +24,7 @@ func Render(t *model.Table, o kernel.Options) ([]kernel.Object, error) {
 			objects = append(objects, jumpObject(f, j))
 		}
 	}
-	sortObjects(objects)
+	kernel.SortObjects(objects)
 	return objects, nil
 }
 
@@ -51,7 +50,7 @@ func (p *Plane) Objects(ctx context.Context) ([]kernel.Object, error) {
 			objects = append(objects, jumpObject(f, j))
 		}
 	}
-	sortObjects(objects)
+	kernel.SortObjects(objects)
 	return objects, nil
 }
 
@@ -63,12 +62,6 @@ func chainObject(f iptables.Family, id chainID, rules []string) kernel.Object {
 // in INPUT lead to chains of the same name.
 func jumpObject(f iptables.Family, j jump) kernel.Object {
 	return kernel.Object{Kind: "jump", Name: f.Command() + " " + j.table + " " + j.chain + " " + target(j.rule), Text: j.rule}
-}
-
-func sortObjects(objects []kernel.Object) {
-	slices.SortFunc(objects, func(a, b kernel.Object) int {
-		return cmp.Or(cmp.Compare(a.Kind, b.Kind), cmp.Compare(a.Name, b.Name), cmp.Compare(a.Text, b.Text))
-	})
 }
 
 // Script is input for iptables-restore --noflush and ip6tables-restore

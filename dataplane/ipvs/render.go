@@ -1,7 +1,6 @@
 package ipvs
 
 import (
-	"cmp"
 	"context"
 	"fmt"
 	"slices"
@@ -66,14 +65,8 @@ func Render(t *model.Table, options kernel.Options) ([]kernel.Object, error) {
 		s := r.choose.service(id, sp.pool, len(sp.pool.Draining) > 0)
 		objects = append(objects, serverObject(id, s, sp.destinationChanges.add))
 	}
-	sortObjects(objects)
+	kernel.SortObjects(objects)
 	return objects, nil
-}
-
-func sortObjects(objects []kernel.Object) {
-	slices.SortFunc(objects, func(a, b kernel.Object) int {
-		return cmp.Or(strings.Compare(a.Kind, b.Kind), strings.Compare(a.Name, b.Name))
-	})
 }
 
 func ruleObjects(f iptables.Family, t ruleTable) []kernel.Object {
@@ -146,7 +139,7 @@ func (p *Plane) Objects(ctx context.Context) ([]kernel.Object, error) {
 		}
 		objects = append(objects, rules...)
 	}
-	sortObjects(objects)
+	kernel.SortObjects(objects)
 	return objects, nil
 }
 

@@ -3,7 +3,6 @@ package nftables
 import (
 	"context"
 	"fmt"
-	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -24,7 +23,9 @@ func Render(t *model.Table, options kernel.Options) ([]kernel.Object, error) {
 		c := &target.chains[i]
 		list = append(list, kernel.Object{Kind: "chain", Name: c.name, Text: c.text()})
 	}
-	return sorted(append(list, elementObjects(target.elementList())...)), nil
+	list = append(list, elementObjects(target.elementList())...)
+	kernel.SortObjects(list)
+	return list, nil
 }
 
 // Objects reads back what the kernel holds: see dataplane.Plane. Chains that
@@ -52,7 +53,9 @@ func (p *Plane) Objects(ctx context.Context) ([]kernel.Object, error) {
 			list = append(list, kernel.Object{Kind: "chain", Name: name, Text: text})
 		}
 	}
-	return sorted(append(list, elementObjects(elements)...)), nil
+	list = append(list, elementObjects(elements)...)
+	kernel.SortObjects(list)
+	return list, nil
 }
 
 // inUse gives the elements without those that lead to chains which pools came
@@ -84,16 +87,6 @@ func (c *contents) inUse() (elements []element, used map[string]bool) {
 
 func setObject(s *set) kernel.Object {
 	return kernel.Object{Kind: s.kind(), Name: s.name, Text: strings.Join(s.body(), "\n")}
-}
-
-func sorted(list []kernel.Object) []kernel.Object {
-	slices.SortFunc(list, func(a, b kernel.Object) int {
-		if c := strings.Compare(a.Kind, b.Kind); c != 0 {
-			return c
-		}
-		return strings.Compare(a.Name, b.Name)
-	})
-	return list
 }
 
 // describe gives the chain in nft's language, as far as its rules are ours,

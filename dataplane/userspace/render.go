@@ -1,7 +1,6 @@
 package userspace
 
 import (
-	"cmp"
 	"fmt"
 	"maps"
 	"net/netip"
@@ -43,9 +42,7 @@ func objects(constant map[kernel.Object]bool, routes routeSet, t *model.Table, o
 	for p := range t.Pools() {
 		list = append(list, kernel.Object{Kind: kindPool, Name: p.ID.String(), Text: poolText(p)})
 	}
-	slices.SortFunc(list, func(a, b kernel.Object) int {
-		return cmp.Or(strings.Compare(a.Kind, b.Kind), strings.Compare(a.Name, b.Name))
-	})
+	kernel.SortObjects(list)
 	return list
 }
 

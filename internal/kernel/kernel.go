@@ -4,8 +4,10 @@
 package kernel
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
+	"slices"
 	"strings"
 )
 
@@ -16,6 +18,15 @@ type Object struct {
 	Kind string // "chain", "element", "ipset", ... : the plane's own terms
 	Name string // unique within the kind
 	Text string // its content, in the words of the plane's usual tool
+}
+
+// SortObjects puts objects in the order that all planes show them in: by kind,
+// name and text.
+func SortObjects(list []Object) { slices.SortFunc(list, Object.Compare) }
+
+// Compare is the order of SortObjects.
+func (o Object) Compare(other Object) int {
+	return cmp.Or(cmp.Compare(o.Kind, other.Kind), cmp.Compare(o.Name, other.Name), cmp.Compare(o.Text, other.Text))
 }
 
 // String gives the object on one line, or as a heading with lines below it.

@@ -11,6 +11,7 @@ import (
 	"syscall"
 	"time"
 
+	"github.com/fairway-net/fairway/internal/cgroup"
 	"github.com/fairway-net/fairway/lab/topology"
 )
 
@@ -83,7 +84,7 @@ func (r *role) once(ctx context.Context) error {
 // joinCgroup makes the process start in its cgroup, where there are any.
 func (r *role) joinCgroup(attr *syscall.SysProcAttr) (done func() error, err error) {
 	path, err := topology.Cgroup(r.lab, r.cgroup)
-	if errors.Is(err, topology.ErrNoCgroup) {
+	if errors.Is(err, cgroup.ErrNone) {
 		return func() error { return nil }, nil
 	}
 	if err != nil {

@@ -18,6 +18,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/kubernetes"
 
+	"github.com/fairway-net/fairway/internal/cgroup"
 	"github.com/fairway-net/fairway/kube"
 	"github.com/fairway-net/fairway/lab/topology"
 )
@@ -123,7 +124,7 @@ type agentUse struct{ pid, cpu, memory string }
 func readAgent(lab, node string) (agentUse, error) {
 	use := agentUse{"-", "-", "-"}
 	dir, err := topology.FindCgroup(lab, node+"/agent")
-	if errors.Is(err, topology.ErrNoCgroup) {
+	if errors.Is(err, cgroup.ErrNone) {
 		return use, nil
 	}
 	if err != nil {

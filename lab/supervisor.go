@@ -18,6 +18,7 @@ import (
 	typedcorev1 "k8s.io/client-go/kubernetes/typed/core/v1"
 	"k8s.io/client-go/tools/record"
 
+	"github.com/fairway-net/fairway/internal/cgroup"
 	"github.com/fairway-net/fairway/lab/deployment"
 	"github.com/fairway-net/fairway/lab/kubelet"
 	"github.com/fairway-net/fairway/lab/scheduler"
@@ -105,15 +106,15 @@ func (s *supervisor) writeState() error {
 	if err := s.state.save(); err != nil {
 		return err
 	}
-	cgroup, err := topology.Cgroup(s.config.Name, "supervisor")
-	if errors.Is(err, topology.ErrNoCgroup) {
+	dir, err := topology.Cgroup(s.config.Name, "supervisor")
+	if errors.Is(err, cgroup.ErrNone) {
 		slog.Warn("processes are not grouped", "err", err)
 		return nil
 	}
 	if err != nil {
 		return err
 	}
-	if err := os.WriteFile(filepath.Join(cgroup, "cgroup.procs"), []byte("0"), 0); err != nil {
+	if err := os.WriteFile(filepath.Join(dir, "cgroup.procs"), []byte("0"), 0); err != nil {
 		return fmt.Errorf("join the lab's cgroup: %w", err)
 	}
 	return nil

@@ -14,6 +14,7 @@ import (
 	"github.com/vishvananda/netlink"
 	"golang.org/x/sys/unix"
 
+	"github.com/fairway-net/fairway/internal/cgroup"
 	"github.com/fairway-net/fairway/internal/sockets"
 	"github.com/fairway-net/fairway/lab/echo"
 	"github.com/fairway-net/fairway/lab/topology"
@@ -125,7 +126,7 @@ func (s *Stage) settle() error {
 // useCgroup gives the node a cgroup, in which its processes and sockets are.
 func (s *Stage) useCgroup() (err error) {
 	s.cgroup, err = s.node.Cgroup()
-	if errors.Is(err, topology.ErrNoCgroup) {
+	if errors.Is(err, cgroup.ErrNone) {
 		return nil
 	}
 	if err != nil {

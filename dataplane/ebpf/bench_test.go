@@ -13,6 +13,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"github.com/fairway-net/fairway/internal/cgroup"
 	"github.com/fairway-net/fairway/internal/kernel"
 	"github.com/fairway-net/fairway/lab/topology"
 	"github.com/fairway-net/fairway/model"
@@ -74,11 +75,11 @@ func newBenchNode(b *testing.B, services int, sockets bool) *benchNode {
 var benchKey = model.Key{Addr: netip.MustParseAddr("10.111.0.1"), Port: 80, Proto: model.TCP}
 
 // enter puts this process into a cgroup until the test ends.
-func enter(b testing.TB, cgroup string) {
+func enter(b testing.TB, dir string) {
 	b.Helper()
-	root, err := cgroupRoot()
+	root, err := cgroup.Root()
 	check(b, err)
-	check(b, os.WriteFile(filepath.Join(cgroup, "cgroup.procs"), []byte("0"), 0))
+	check(b, os.WriteFile(filepath.Join(dir, "cgroup.procs"), []byte("0"), 0))
 	b.Cleanup(func() { check(b, os.WriteFile(filepath.Join(root, "cgroup.procs"), []byte("0"), 0)) })
 }
 

@@ -1,16 +1,15 @@
 package ebpf
 
 import (
-	"bufio"
 	"errors"
 	"fmt"
 	"io/fs"
 	"os"
 	"path/filepath"
-	"strings"
 
 	"golang.org/x/sys/unix"
 
+	"github.com/fairway-net/fairway/internal/cgroup"
 	"github.com/fairway-net/fairway/internal/kernel"
 )
 
@@ -19,7 +18,7 @@ func findCgroup(options kernel.Options) (string, error) {
 	if options.Cgroup != "" {
 		return options.Cgroup, nil
 	}
-	root, err := cgroupRoot()
+	root, err := cgroup.Root()
 	if err != nil {
 		return "", err
 	}
@@ -27,36 +26,14 @@ func findCgroup(options kernel.Options) (string, error) {
 	if err != nil || machine {
 		return root, err
 	}
-	text, err := os.ReadFile("/proc/self/cgroup")
+	own, err := cgroup.Own()
 	if err != nil {
-		return "", fmt.Errorf("find the own cgroup: %w", err)
+		return "", err
 	}
-	for line := range strings.Lines(string(text)) {
-		if path, ok := strings.CutPrefix(strings.TrimSuffix(line, "\n"), "0::"); ok {
-			return filepath.Join(root, path), nil
-		}
+	if own == "" {
+		return "", errors.New("find the own cgroup: /proc/self/cgroup names none of version 2")
 	}
-	return "", errors.New("find the own cgroup: /proc/self/cgroup names none of version 2")
-}
-
-// cgroupRoot finds where cgroup v2 is mounted: /sys/fs/cgroup on most machines,
-// /sys/fs/cgroup/unified where version 1 is in use beside it.
-func cgroupRoot() (string, error) {
-	mounts, err := os.Open("/proc/self/mounts")
-	if err != nil {
-		return "", fmt.Errorf("find the cgroup mount: %w", err)
-	}
-	defer mounts.Close()
-	lines := bufio.NewScanner(mounts)
-	for lines.Scan() {
-		if f := strings.Fields(lines.Text()); len(f) > 2 && f[2] == "cgroup2" {
-			return f[1], nil
-		}
-	}
-	if err := lines.Err(); err != nil {
-		return "", fmt.Errorf("find the cgroup mount: %w", err)
-	}
-	return "", &kernel.MissingError{What: "a mounted cgroup v2 hierarchy", Since: "4.5"}
+	return filepath.Join(root, own), nil
 }
 
 // initialOnly is a sysctl that only the network namespace has with which the

@@ -11,6 +11,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 	"github.com/vishvananda/netlink"
 
+	"github.com/fairway-net/fairway/internal/cgroup"
 	"github.com/fairway-net/fairway/internal/kernel"
 	"github.com/fairway-net/fairway/internal/netns"
 	"github.com/fairway-net/fairway/model"
@@ -20,16 +21,16 @@ import (
 // its own.
 func inNode(t *testing.T, test func(t *testing.T, options kernel.Options)) {
 	t.Helper()
-	root, err := cgroupRoot()
+	root, err := cgroup.Root()
 	if err != nil {
 		t.Fatal(err)
 	}
-	cgroup, err := os.MkdirTemp(root, "fairway-test-")
+	dir, err := os.MkdirTemp(root, "fairway-test-")
 	if err != nil {
 		t.Fatal(err)
 	}
 	defer func() {
-		if err := os.Remove(cgroup); err != nil {
+		if err := os.Remove(dir); err != nil {
 			t.Error(err)
 		}
 	}()
@@ -46,7 +47,7 @@ func inNode(t *testing.T, test func(t *testing.T, options kernel.Options)) {
 	if err := h.LinkAdd(&netlink.Veth{LinkAttrs: netlink.LinkAttrs{Name: "eth0"}, PeerName: "far"}); err != nil {
 		t.Fatal(err)
 	}
-	if err := ns.Do(func() error { test(t, kernel.Options{Cgroup: cgroup, StateDir: t.TempDir()}); return nil }); err != nil {
+	if err := ns.Do(func() error { test(t, kernel.Options{Cgroup: dir, StateDir: t.TempDir()}); return nil }); err != nil {
 		t.Error(err)
 	}
 }

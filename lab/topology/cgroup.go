@@ -1,7 +1,6 @@
 package topology
 
 import (
-	"bufio"
 	"errors"
 	"fmt"
 	"io/fs"
@@ -9,10 +8,9 @@ import (
 	"path/filepath"
 	"strings"
 	"time"
-)
 
-// ErrNoCgroup says that no cgroup v2 hierarchy is mounted here.
-var ErrNoCgroup = errors.New("no cgroup v2 hierarchy is mounted (needs Linux 4.5 and a cgroup2 mount)")
+	"github.com/fairway-net/fairway/internal/cgroup"
+)
 
 // Cgroup makes the cgroup of one of a lab's parts ("node1", "server") and
 // returns its directory. What runs in it is ended by Remove.
@@ -29,7 +27,7 @@ func Cgroup(lab, part string) (string, error) {
 
 // FindCgroup is the directory of a cgroup of the lab, whether it exists or not.
 func FindCgroup(lab, part string) (string, error) {
-	root, err := cgroupRoot()
+	root, err := cgroup.Root()
 	if err != nil {
 		return "", err
 	}
@@ -42,30 +40,10 @@ func (n *Node) Cgroup() (string, error) { return Cgroup(n.lab.name, n.Name) }
 // cgroupParent holds a directory for each lab.
 const cgroupParent = "fairway"
 
-// cgroupRoot finds where cgroup v2 is mounted: /sys/fs/cgroup on most machines,
-// /sys/fs/cgroup/unified where version 1 is in use beside it.
-func cgroupRoot() (string, error) {
-	mounts, err := os.Open("/proc/self/mounts")
-	if err != nil {
-		return "", fmt.Errorf("find the cgroup mount: %w", err)
-	}
-	defer mounts.Close()
-	lines := bufio.NewScanner(mounts)
-	for lines.Scan() {
-		if f := strings.Fields(lines.Text()); len(f) > 2 && f[2] == "cgroup2" {
-			return f[1], nil
-		}
-	}
-	if err := lines.Err(); err != nil {
-		return "", fmt.Errorf("find the cgroup mount: %w", err)
-	}
-	return "", ErrNoCgroup
-}
-
 // removeCgroups ends every process in the lab's cgroups and removes them.
 func removeCgroups(lab string) error {
-	root, err := cgroupRoot()
-	if errors.Is(err, ErrNoCgroup) {
+	root, err := cgroup.Root()
+	if errors.Is(err, cgroup.ErrNone) {
 		return nil
 	}
 	if err != nil {
@@ -96,18 +74,15 @@ func removeCgroups(lab string) error {
 // leaveCgroup takes the calling process out of the lab's cgroups, so that it
 // doesn't end itself.
 func leaveCgroup(root, lab string) error {
-	own, err := os.ReadFile("/proc/self/cgroup")
+	own, err := cgroup.Own()
 	if err != nil {
-		return fmt.Errorf("find the own cgroup: %w", err)
+		return err
 	}
-	inside := "0::/" + cgroupParent + "/" + lab + "/"
-	for line := range strings.Lines(string(own)) {
-		if !strings.HasPrefix(line, inside) {
-			continue
-		}
-		if err := os.WriteFile(filepath.Join(root, "cgroup.procs"), []byte("0"), 0); err != nil {
-			return fmt.Errorf("leave the cgroup of lab %s: %w", lab, err)
-		}
+	if !strings.HasPrefix(own, "/"+cgroupParent+"/"+lab+"/") {
+		return nil
+	}
+	if err := os.WriteFile(filepath.Join(root, "cgroup.procs"), []byte("0"), 0); err != nil {
+		return fmt.Errorf("leave the cgroup of lab %s: %w", lab, err)
 	}
 	return nil
 }

@@ -10,6 +10,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"github.com/fairway-net/fairway/internal/cgroup"
 	"github.com/fairway-net/fairway/internal/netns"
 )
 
@@ -18,7 +19,7 @@ import (
 // pod's. It is "" if there is none, or no cgroup v2.
 func NodeCgroup(lab string, ns *netns.NS) (string, error) {
 	dir, err := FindCgroup(lab, "")
-	if errors.Is(err, ErrNoCgroup) {
+	if errors.Is(err, cgroup.ErrNone) {
 		return "", nil
 	}
 	if err != nil {

@@ -11,6 +11,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"github.com/fairway-net/fairway/internal/cgroup"
 	"github.com/fairway-net/fairway/internal/netns"
 )
 
@@ -38,8 +39,8 @@ func Exists(name string) (bool, error) {
 	if err != nil || len(names) > 0 {
 		return len(names) > 0, err
 	}
-	root, err := cgroupRoot()
-	if errors.Is(err, ErrNoCgroup) {
+	root, err := cgroup.Root()
+	if errors.Is(err, cgroup.ErrNone) {
 		return false, nil
 	}
 	if err != nil {

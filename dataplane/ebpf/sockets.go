@@ -102,21 +102,11 @@ func cgroupID(dir string) (uint64, error) {
 
 // attachedTo is the cgroup that a pinned link leads to; 0 if there is none.
 func attachedTo(pin string) (uint64, error) {
-	l, err := link.LoadPinnedLink(pin, nil)
-	if errors.Is(err, os.ErrNotExist) {
-		return 0, nil
+	info, err := pinnedLink(pin)
+	if err != nil || info == nil || info.Cgroup() == nil {
+		return 0, err
 	}
-	if err != nil {
-		return 0, fmt.Errorf("open link %s: %w", pin, err)
-	}
-	info, err := l.Info()
-	if err := errors.Join(err, l.Close()); err != nil {
-		return 0, fmt.Errorf("read link %s: %w", pin, err)
-	}
-	if at := info.Cgroup(); at != nil {
-		return at.CgroupId, nil
-	}
-	return 0, nil
+	return info.Cgroup().CgroupId, nil
 }
 
 // attachHook puts a program in the place of the one of another version, or adds
@@ -187,19 +177,6 @@ func (p *socketPath) remove(dir string) error {
 		}
 	}
 	return p.giveBack(dir)
-}
-
-// detach detaches a program at once; without its pin alone, the kernel would
-// take its time.
-func detach(pin string) error {
-	l, err := link.LoadPinnedLink(pin, nil)
-	if err != nil {
-		return fmt.Errorf("open link %s: %w", pin, err)
-	}
-	if err := errors.Join(l.Detach(), os.Remove(pin), l.Close()); err != nil {
-		return fmt.Errorf("detach program %s: %w", pin, err)
-	}
-	return nil
 }
 
 func (p *socketPath) close() error { return nil }

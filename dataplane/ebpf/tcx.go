@@ -59,21 +59,11 @@ func (t *tcx) attached(l netlink.Link, at []string) (bool, error) {
 // interfaceOf is the interface that a pinned link leads to; 0 if there is no
 // link, or its interface is no more.
 func interfaceOf(pin string) (int, error) {
-	l, err := link.LoadPinnedLink(pin, nil)
-	if errors.Is(err, os.ErrNotExist) {
-		return 0, nil
+	info, err := pinnedLink(pin)
+	if err != nil || info == nil || info.TCX() == nil {
+		return 0, err
 	}
-	if err != nil {
-		return 0, fmt.Errorf("open link %s: %w", pin, err)
-	}
-	info, err := l.Info()
-	if err := errors.Join(err, l.Close()); err != nil {
-		return 0, fmt.Errorf("read link %s: %w", pin, err)
-	}
-	if at := info.TCX(); at != nil {
-		return int(at.Ifindex), nil
-	}
-	return 0, nil
+	return int(info.TCX().Ifindex), nil
 }
 
 func (t *tcx) attach(l netlink.Link, programs bySide) error {

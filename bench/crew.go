@@ -132,7 +132,9 @@ func reach(ctx context.Context, vip netip.AddrPort, wanted func(netip.Addr) bool
 		}
 		last = err
 		pause := unix.NsecToTimespec(pollPause.Nanoseconds())
-		_ = unix.Nanosleep(&pause, nil) // woken early is no harm
+		if err := unix.Nanosleep(&pause, nil); err != nil && !errors.Is(err, unix.EINTR) { // woken early is no harm
+			return now, os.NewSyscallError("nanosleep", err)
+		}
 	}
 }
 

@@ -68,7 +68,7 @@ func (e *endpoints) serveHello() {
 		fd, _, err := unix.Accept4(e.hello, unix.SOCK_CLOEXEC)
 		if e.closed.Load() {
 			if err == nil {
-				unix.Close(fd) //nolint:errcheck // nobody is there any more
+				_ = unix.Close(fd) // nobody is there any more
 			}
 			return
 		}

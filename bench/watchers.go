@@ -141,8 +141,8 @@ func (w *watcher) get(ctx context.Context, url, accept string) (io.ReadCloser, e
 		return nil, fmt.Errorf("ask %s: %w", url, err)
 	}
 	if answer.StatusCode != http.StatusOK {
-		text, _ := io.ReadAll(io.LimitReader(answer.Body, 300))
-		return nil, errors.Join(fmt.Errorf("ask %s: %s: %s", url, answer.Status, text), answer.Body.Close())
+		text, err := io.ReadAll(io.LimitReader(answer.Body, 300))
+		return nil, errors.Join(fmt.Errorf("ask %s: %s: %s", url, answer.Status, text), err, answer.Body.Close())
 	}
 	return answer.Body, nil
 }

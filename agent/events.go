@@ -90,7 +90,7 @@ func (e *events) lacks(table *model.Table, lacks []kernel.Lack) {
 	}
 	for _, c := range changes.Frontends {
 		for _, lack := range lacks {
-			if c.Old == nil && frontendAsks(c.New, lack) {
+			if c.New != nil && frontendAsks(c.New, lack) && (c.Old == nil || !frontendAsks(c.Old, lack)) {
 				note(c.New.Name, lack)
 			}
 		}
@@ -116,6 +116,9 @@ func poolAsks(p *model.Pool, lack kernel.Lack) bool {
 }
 
 func frontendAsks(f *model.Frontend, lack kernel.Lack) bool {
+	if lack.Feature == kernel.DirectReturn {
+		return f.Routes[model.FromOutside].Direct
+	}
 	return lack.Feature == kernel.SilentDrop && f.Sources != nil && (lack.Value == "" || lack.Value == f.Proto.String())
 }
 

@@ -75,6 +75,7 @@ type agentFlags struct {
 	nodePortAddresses  []string
 	localhostNodePorts bool
 	masqueradeAll      bool
+	directReturn       bool
 	register           bool
 	scheduler          string
 	iptablesVariant    string
@@ -138,6 +139,7 @@ func (f *agentFlags) addMeaning(flags *pflag.FlagSet) {
 	flags.StringSliceVar(&f.nodePortAddresses, "nodeport-addresses", nil, `addresses that node ports answer at: CIDRs, or "primary"; all without this`)
 	flags.BoolVar(&f.localhostNodePorts, "localhost-nodeports", false, "let node ports answer at loopback addresses too, where the data plane can")
 	flags.BoolVar(&f.masqueradeAll, "masquerade-all", false, "masquerade all traffic to cluster IPs")
+	flags.BoolVar(&f.directReturn, "direct-return", false, "have endpoints on other nodes answer clients outside without this node, where a Service doesn't say and the data plane and the network can")
 	flags.StringVar(&f.iptablesVariant, "iptables-variant", "", "nft or legacy, for the modes that use iptables; without this, the one in use on this machine")
 	flags.StringVar(&f.scheduler, "scheduler", "", "how backends are chosen where a Service doesn't say (rr, wrr, lc, ...), as far as the data plane offers it")
 }
@@ -190,6 +192,7 @@ func (f *agentFlags) config() (agent.Config, error) {
 	config.Compile.PodsOfNode = f.podsOfNode
 	config.Compile.LocalhostNodePorts = f.localhostNodePorts
 	config.Compile.MasqueradeAll = f.masqueradeAll
+	config.Compile.DirectReturn = f.directReturn
 	return config, nil
 }
 

@@ -23,6 +23,9 @@ const (
 	// AnnotationOrphans says what becomes of TCP connections whose endpoint is
 	// gone for good: keep, reset or deadline=30s.
 	AnnotationOrphans = "fairway.dev/orphans"
+	// AnnotationDirectReturn says whether endpoints answer clients outside
+	// themselves, who have come by way of another node: true or false.
+	AnnotationDirectReturn = "fairway.dev/direct-return"
 	// AnnotationWeight, on an EndpointSlice, is the weight of its endpoints.
 	AnnotationWeight = "fairway.dev/weight"
 )
@@ -36,6 +39,7 @@ type wishes struct {
 	scheduler      model.Scheduler
 	orphans        model.Orphans
 	orphanDeadline time.Duration
+	directReturn   *bool // nil leaves it to the node
 	byAddr         map[netip.Addr]uint8
 	byTarget       map[uint64]uint8
 }
@@ -56,6 +60,7 @@ func (p *spec) readAnnotations(annotations map[string]string) {
 	read(AnnotationScheduler, (*wishes).parseScheduler)
 	read(AnnotationOrphans, (*wishes).parseOrphans)
 	read(AnnotationWeights, (*wishes).parseWeights)
+	read(AnnotationDirectReturn, (*wishes).parseDirectReturn)
 }
 
 func (w *wishes) parseScheduler(text string) error {
@@ -82,6 +87,15 @@ func (w *wishes) parseOrphans(text string) error {
 	default:
 		return fmt.Errorf("%q: must be keep, reset or deadline=DURATION", text)
 	}
+	return nil
+}
+
+func (w *wishes) parseDirectReturn(text string) error {
+	if text != "true" && text != "false" {
+		return fmt.Errorf("%q: must be true or false", text)
+	}
+	direct := text == "true"
+	w.directReturn = &direct
 	return nil
 }
 

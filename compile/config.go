@@ -29,6 +29,10 @@ type Config struct {
 	// MasqueradeAll masquerades all traffic to cluster IPs, that of pods
 	// included.
 	MasqueradeAll bool
+	// DirectReturn has endpoints on other nodes answer clients outside
+	// themselves, without this node, where a Service doesn't say otherwise: for
+	// external traffic under the Cluster policy.
+	DirectReturn bool
 	// Served are addresses that a server on this node itself answers at (the
 	// DNS Service's): nothing is forwarded from them.
 	Served []netip.Addr

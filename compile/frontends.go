@@ -13,7 +13,10 @@ func (c *Compiler) frontends(svc *service) []*model.Frontend {
 	if svc.spec == nil || len(svc.spec.ports) == 0 {
 		return nil
 	}
-	b := builder{spec: svc.spec, masqueradeAll: c.config.MasqueradeAll, served: c.config.Served}
+	b := builder{spec: svc.spec, masqueradeAll: c.config.MasqueradeAll, direct: c.config.DirectReturn, served: c.config.Served}
+	if own := svc.spec.wishes.directReturn; own != nil {
+		b.direct = *own
+	}
 	pods := c.podMatch()
 	b.tells = [2]bool{tellsPods(pods, false), tellsPods(pods, true)}
 	nodes := c.nodePortAddresses()
@@ -53,6 +56,7 @@ func (c *Compiler) frontends(svc *service) []*model.Frontend {
 type builder struct {
 	spec          *spec
 	masqueradeAll bool
+	direct        bool
 	served        []netip.Addr
 	tells         [2]bool // whether pods can be told from others: IPv4, IPv6
 	list          []*model.Frontend
@@ -73,8 +77,20 @@ func (b *builder) add(p *port, a netip.Addr, number uint16, entrance model.Entra
 		f.Routes = externalLocal(cluster, local)
 	default:
 		f.Routes = everybody(model.Route{Pool: cluster, Masquerade: true})
+		f.Routes[model.FromOutside].Direct = b.returnsDirectly(f.Key)
 	}
 	b.list = append(b.list, f)
+}
+
+// returnsDirectly reports whether clients outside get answers without this node.
+// Pods don't: one of this node can't be answered in this node's own name from
+// elsewhere. So it takes that they can be told.
+func (b *builder) returnsDirectly(k model.Key) bool {
+	family := 0
+	if k.Addr.Is6() {
+		family = 1
+	}
+	return b.direct && b.tells[family] && k.Proto != model.SCTP
 }
 
 // internal are the routes of a cluster IP. A pod's own address suits the way

@@ -103,6 +103,9 @@ func (r random) policies(s *corev1.Service) {
 		s.Annotations[AnnotationOrphans] = pick(r, "reset", "deadline=30s", "deadline=x")
 	}
 	if r.chance(20) {
+		s.Annotations[AnnotationDirectReturn] = pick(r, "true", "false", "yes")
+	}
+	if r.chance(20) {
 		s.Annotations[AnnotationWeights] = pick(r, "10.244.1.1=3,pod-2=0", "pod-1=4,pod-2=2", "=1")
 	}
 }

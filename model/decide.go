@@ -40,7 +40,11 @@ type Verdict struct {
 	// Masquerade says that the source is replaced whichever backend is chosen.
 	// Ask Masquerades: a pod that reaches itself is masqueraded anyway.
 	Masquerade bool
-	Src        netip.Addr
+	// Direct says that a backend on another node answers without this one (see
+	// Route.Direct). What client and backend see is the same as if it passed:
+	// the backend the client's address, the client the frontend's.
+	Direct bool
+	Src    netip.Addr
 }
 
 // Reason says which line of the table decided.
@@ -92,7 +96,8 @@ func (t *Table) Decide(p Packet) Verdict {
 		}
 		return v
 	}
-	v.Action, v.Reason, v.Masquerade = Forward, HasBackend, route.Masquerade
+	v.Action, v.Reason = Forward, HasBackend
+	v.Masquerade, v.Direct = route.Masquerade && !route.Direct, route.Direct
 	return v
 }
 

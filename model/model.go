@@ -113,6 +113,11 @@ type Frontend struct {
 type Route struct {
 	Pool       PoolID // must be in the table
 	Masquerade bool   // replace the source by an address of this node
+	// Direct leaves out the masquerading: backends see the client's address, and
+	// those on other nodes answer the client themselves, in the frontend's name,
+	// without this node (direct server return). It is only there beside
+	// Masquerade, which is what planes do that lack it (kernel.DirectReturn).
+	Direct bool
 }
 
 // PoolID names a pool. It is comparable and stable as long as the Service port

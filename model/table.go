@@ -92,6 +92,8 @@ func (t *Table) Validate() error {
 				return fmt.Errorf("frontend %s: route from %s: no pool %s", f.Key, Origin(o), r.Pool)
 			case p.ID.Proto != f.Proto || p.ID.IPv6 != f.Addr.Is6():
 				return fmt.Errorf("frontend %s: route from %s: pool %s is of another protocol or family", f.Key, Origin(o), r.Pool)
+			case r.Direct && (!r.Masquerade || f.Proto == SCTP):
+				return fmt.Errorf("frontend %s: route from %s: direct server return is for TCP and UDP, in the place of masquerading", f.Key, Origin(o))
 			}
 		}
 	}

@@ -66,9 +66,13 @@ func prefixes(list []netip.Prefix) string {
 	return b.String()
 }
 
-// String gives the route as "default/web:http/tcp masqueraded".
+// String gives the route as "default/web:http/tcp masqueraded"; "direct" stands
+// for masqueraded where there is no direct server return.
 func (r Route) String() string {
-	if r.Masquerade {
+	switch {
+	case r.Direct:
+		return r.Pool.String() + " direct"
+	case r.Masquerade:
 		return r.Pool.String() + " masqueraded"
 	}
 	return r.Pool.String()

@@ -190,8 +190,10 @@ func (c *Cluster) configure(key, value string) (err error) {
 		c.config.LocalhostNodePorts, err = strconv.ParseBool(value)
 	case "masquerade-all":
 		c.config.MasqueradeAll, err = strconv.ParseBool(value)
+	case "direct-return":
+		c.config.DirectReturn, err = strconv.ParseBool(value)
 	default:
-		err = fmt.Errorf("must be one of cluster-cidr, pod-interfaces, pods-of-node, service-cidr, nodeport-addresses, localhost-nodeports, masquerade-all")
+		err = fmt.Errorf("must be one of cluster-cidr, pod-interfaces, pods-of-node, service-cidr, nodeport-addresses, localhost-nodeports, masquerade-all, direct-return")
 	}
 	return err
 }

@@ -44,7 +44,7 @@
 // # Steps
 //
 //	config KEY=VALUE...              flags: cluster-cidr, pod-interfaces, pods-of-node, service-cidr,
-//	                                 nodeport-addresses, localhost-nodeports, masquerade-all
+//	                                 nodeport-addresses, localhost-nodeports, masquerade-all, direct-return
 //	node zone=ZONE                   the node's zone
 //	apply FILE...                    Services and EndpointSlices, in one change
 //	endpoints NS/SERVICE PORTS [PARTY[=STATE]...]

@@ -66,6 +66,12 @@ func (w *wanted) weaken(v model.Verdict, lacks []kernel.Lack) []weaker {
 		made = append(made, weaker{lack, "the source of a pod that reaches itself may be kept"})
 		w.selfKept = true
 	}
+	if lack := lackOf(lacks, kernel.DirectReturn, ""); lack != nil && v.Direct {
+		made = append(made, weaker{lack, "masqueraded instead"})
+		for name := range w.backends {
+			w.backends[name] = true
+		}
+	}
 	return made
 }
 

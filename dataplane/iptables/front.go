@@ -64,7 +64,7 @@ func (f *front) same(a, b model.Origin) bool {
 	if f.verdicts[a] != forward || f.verdicts[b] != forward {
 		return f.verdicts[a] != forward && f.verdicts[b] != forward
 	}
-	return f.Routes[a] == f.Routes[b]
+	return f.Routes[a].Pool == f.Routes[b].Pool && f.Routes[a].Masquerade == f.Routes[b].Masquerade
 }
 
 // portID is a Service port: its frontends share chains.

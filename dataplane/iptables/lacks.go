@@ -39,6 +39,10 @@ func lacks(ctx context.Context, tool *iptables.Tool) (limits, []kernel.Lack) {
 		l.noSCTP = true
 		list = append(list, kernel.Lack{Feature: kernel.SCTPProtocol, Why: err.Error()})
 	}
+	list = append(list, kernel.Lack{
+		Feature: kernel.DirectReturn,
+		Why:     "netfilter translates back on the node that translated; external traffic is masqueraded",
+	})
 	for _, s := range []model.Scheduler{
 		model.RoundRobin, model.WeightedRoundRobin, model.LeastConnection, model.WeightedLeastConnection, model.DestinationHashing,
 		model.SourceHashing, model.ShortestExpectedDelay, model.NeverQueue, model.MaglevHashing,

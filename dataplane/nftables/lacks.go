@@ -19,6 +19,7 @@ func (p *Plane) Lacks() []kernel.Lack {
 		lack(s, counts)
 	}
 	lack(model.MaglevHashing, "nf_tables has no consistent hash")
+	list = append(list, kernel.Lack{Feature: kernel.DirectReturn, Why: "netfilter translates back on the node that translated; external traffic is masqueraded"})
 	return append(list, kernel.Lack{Feature: kernel.LocalhostNodePort, Value: "IPv6",
 		Why: "IPv6 drops what comes to ::1 from other interfaces, answers of backends included; node ports work on 127.0.0.1"})
 }

@@ -247,6 +247,7 @@ func (p *Plane) Lacks() []kernel.Lack {
 		address,
 		{Feature: kernel.SilentDrop, Value: "tcp", Why: "the kernel accepts a TCP connection before the relay can judge it; it is reset instead of dropped"},
 		{Feature: kernel.UnservedPorts, Why: "a route makes the whole address the node's own, so the node refuses what no Service uses"},
+		{Feature: kernel.DirectReturn, Why: "both ways of a connection go through the relay; external traffic is masqueraded"},
 		{Feature: kernel.SCTPProtocol, Why: "the relay copies TCP and UDP only"},
 		{Feature: kernel.Scheduling, Value: string(model.DestinationHashing), Why: "a relay has one destination for each port; endpoints are chosen by weight"},
 		{Feature: kernel.Scheduling, Value: string(model.MaglevHashing), Why: "the relay hashes sources without a Maglev table (sh); endpoints are chosen by weight"},

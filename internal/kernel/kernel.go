@@ -112,6 +112,9 @@ const (
 	// SharedClientPort: connections that one client has open at the same time,
 	// from one port of its own, by way of several frontends to the same backend.
 	SharedClientPort Feature = "shared client port"
+	// DirectReturn: Route.Direct. Planes without it masquerade, as the route
+	// says beside.
+	DirectReturn Feature = "direct server return"
 )
 
 // RemoteOnly, as the Value of a lack of ClientAddress, says that backends which

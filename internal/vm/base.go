@@ -87,17 +87,18 @@ func baseArchive(k kernelFiles) (*archive, error) {
 	return a, a.addPrograms()
 }
 
-// wantedModule chooses modules: networking and what it needs.
+// wantedModule chooses modules: networking and what it needs, and the lines to
+// the host.
 func wantedModule(rel string) bool {
 	if !strings.HasSuffix(rel, ".ko") {
 		return true // modules.dep and so on
 	}
-	for _, dir := range []string{"kernel/net/", "kernel/lib/", "kernel/crypto/", "kernel/arch/x86/crypto/"} {
+	for _, dir := range []string{"kernel/net/", "kernel/lib/", "kernel/crypto/", "kernel/arch/x86/crypto/", "kernel/drivers/virtio/"} {
 		if strings.HasPrefix(rel, dir) {
 			return true
 		}
 	}
-	return slices.Contains([]string{"dummy.ko", "veth.ko", "tun.ko", "ifb.ko"}, filepath.Base(rel))
+	return slices.Contains([]string{"dummy.ko", "veth.ko", "tun.ko", "ifb.ko", "virtio_console.ko"}, filepath.Base(rel))
 }
 
 func (a *archive) addPrograms() error {

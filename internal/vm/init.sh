@@ -1,7 +1,8 @@
 #!/usr/bin/busybox sh
-# The machine's first process: mounts, then one command after another from the
-# second serial line, each answered by its output and a line with its exit code.
-# The lines that frame an answer are known to machine.go.
+# The machine's first process: mounts, then takes commands from every virtio
+# port, several at a time, one after another from each. A command is answered by
+# its output and a line with its exit code. The lines that frame an answer are
+# known to line.go.
 /usr/bin/busybox --install -s /usr/bin 2>/dev/null
 export PATH=/usr/sbin:/usr/bin HOME=/root TMPDIR=/tmp
 mount -t proc proc /proc
@@ -14,11 +15,22 @@ mount -t cgroup2 cgroup2 /sys/fs/cgroup
 mount -t bpf bpf /sys/fs/bpf
 echo /usr/bin/modprobe >/proc/sys/kernel/modprobe
 ip link set lo up
-stty -F /dev/ttyS1 raw -echo
-exec 3<>/dev/ttyS1
-echo "::ready::" >&3
-while read -r line <&3; do
-	sh -c "$line" </dev/null >&3 2>&1
-	printf '\n::exit %d::\n' $? >&3
+modprobe virtio_pci
+modprobe virtio_console
+
+serve() {
+	exec 3<>"$1"
+	echo "::ready::" >&3
+	while read -r line <&3; do
+		sh -c "$line" </dev/null >&3 2>&1
+		printf '\n::exit %d::\n' $? >&3
+	done
+}
+
+# lines=N is on the kernel's command line, which puts it into the environment.
+for n in $(seq "${lines:?}"); do
+	until [ -c "/dev/vport0p$n" ]; do sleep 0.05; done
+	serve "/dev/vport0p$n" &
 done
+wait
 poweroff -f

@@ -5,14 +5,10 @@ import (
 	"fmt"
 	"io/fs"
 	"os"
-	"os/exec"
 	"path/filepath"
 	"runtime"
 	"strings"
 )
-
-// kernelPackage is Debian's package that depends on the current cloud kernel.
-const kernelPackage = "linux-image-cloud-amd64"
 
 // kernelFiles are a kernel and its modules, unpacked from their package.
 type kernelFiles struct {
@@ -34,16 +30,19 @@ func cacheDir() (string, error) {
 	return dir, nil
 }
 
-// kernel finds the kernel in the cache, or downloads and unpacks its package.
-// Once there is one, no network is needed.
-func kernel(cache string) (kernelFiles, error) {
+// kernel finds the kernel of a Debian release in the cache, or downloads and
+// unpacks its package. Once there is one, no network is needed.
+func kernel(cache, release string) (kernelFiles, error) {
 	if runtime.GOARCH != "amd64" {
 		return kernelFiles{}, fmt.Errorf("the virtual machine's kernel is for amd64 only, this is %s", runtime.GOARCH)
 	}
 	root := filepath.Join(cache, "kernel")
+	if release != "" {
+		root += "-" + release
+	}
 	k, err := findKernel(root)
 	if errors.Is(err, fs.ErrNotExist) {
-		if err := fetchKernel(cache, root); err != nil {
+		if err := fetchKernel(cache, root, release); err != nil {
 			return k, fmt.Errorf("fetch a kernel: %w", err)
 		}
 		k, err = findKernel(root)
@@ -65,22 +64,18 @@ func findKernel(root string) (kernelFiles, error) {
 
 // fetchKernel downloads and unpacks into a directory beside root and gives it
 // its name when it is complete.
-func fetchKernel(cache, root string) error {
-	name, err := currentKernelPackage()
-	if err != nil {
-		return err
-	}
+func fetchKernel(cache, root, release string) error {
 	dir, err := os.MkdirTemp(cache, ".new-")
 	if err != nil {
 		return err
 	}
 	defer os.RemoveAll(dir)
-	if err := command(dir, "apt-get", "download", name); err != nil {
-		return fmt.Errorf("%w (without network, put the unpacked package %s into %s)", err, name, root)
+	if err := download(dir, release); err != nil {
+		return fmt.Errorf("%w (without network, put the unpacked package into %s)", err, root)
 	}
 	packages, err := filepath.Glob(filepath.Join(dir, "*.deb"))
 	if err != nil || len(packages) != 1 {
-		return fmt.Errorf("apt-get download %s left %d packages: %w", name, len(packages), err)
+		return fmt.Errorf("apt-get download left %d packages: %w", len(packages), err)
 	}
 	unpacked := filepath.Join(dir, "unpacked")
 	if err := command(dir, "dpkg", "-x", packages[0], unpacked); err != nil {
@@ -98,27 +93,4 @@ func fetchKernel(cache, root string) error {
 		return nil // somebody else was as fast
 	}
 	return err
-}
-
-// currentKernelPackage is the package that kernelPackage depends on.
-func currentKernelPackage() (string, error) {
-	out, err := exec.Command("apt-cache", "depends", kernelPackage).CombinedOutput()
-	if err != nil {
-		return "", fmt.Errorf("apt-cache depends %s: %w: %s", kernelPackage, err, strings.TrimSpace(string(out)))
-	}
-	for _, line := range strings.Split(string(out), "\n") {
-		if name, ok := strings.CutPrefix(strings.TrimSpace(line), "Depends: linux-image-"); ok {
-			return "linux-image-" + name, nil
-		}
-	}
-	return "", fmt.Errorf("apt-cache depends %s names no kernel; is this Debian, and has apt-get update been run?", kernelPackage)
-}
-
-func command(dir string, name string, args ...string) error {
-	cmd := exec.Command(name, args...)
-	cmd.Dir = dir
-	if out, err := cmd.CombinedOutput(); err != nil {
-		return fmt.Errorf("%s %s: %w: %s", name, strings.Join(args, " "), err, strings.TrimSpace(string(out)))
-	}
-	return nil
 }

@@ -1,7 +1,6 @@
 package vm
 
 import (
-	"bufio"
 	"errors"
 	"fmt"
 	"io"
@@ -9,7 +8,6 @@ import (
 	"os/exec"
 	"path/filepath"
 	"runtime"
-	"strconv"
 	"strings"
 	"sync"
 	"syscall"
@@ -24,6 +22,9 @@ type Config struct {
 	// paths; directories with all that's in them. The current directory's
 	// testdata is always there.
 	Files []string
+	// Kernel is the Debian release whose cloud kernel it has; "" is that of this
+	// machine.
+	Kernel string
 }
 
 // Command is a run of the machine's test binary.
@@ -34,19 +35,20 @@ type Command struct {
 	Output  io.Writer // gets what it writes, as it writes it; nil throws it away
 }
 
-// Machine is a running virtual machine.
+// Machine is a running virtual machine. It runs several commands at a time.
 type Machine struct {
-	mu      sync.Mutex // one command at a time
-	console *os.File   // with the kernel's messages; it has no name any more
-	stdin   io.Writer
-	stdout  *bufio.Reader
+	// Accel is how it runs, "kvm" or "tcg", with the reason for the latter.
+	Accel string
+
+	console *os.File // with the kernel's messages; it has no name any more
+	lines   []*line
+	free    chan *line
 	kill    func()
 	ended   chan struct{}
 }
 
-// bootPatience is how long booting may take under software emulation on a busy
-// machine; it takes four seconds otherwise.
-const bootPatience = 3 * time.Minute
+// commands are how many the machine runs at a time.
+const commands = 4
 
 // Start boots a machine. It ends with this process, or by Close.
 func Start(c Config) (*Machine, error) {
@@ -57,7 +59,7 @@ func Start(c Config) (*Machine, error) {
 	if err != nil {
 		return nil, err
 	}
-	k, err := kernel(cache)
+	k, err := kernel(cache, c.Kernel)
 	if err != nil {
 		return nil, err
 	}
@@ -75,14 +77,32 @@ func Start(c Config) (*Machine, error) {
 	if err := writeInitrd(initrd, baseFile, c); err != nil {
 		return nil, fmt.Errorf("make the machine's file system: %w", err)
 	}
-	m := &Machine{ended: make(chan struct{})}
-	if m.console, err = os.Create(filepath.Join(dir, "console")); err != nil {
+	ways, reason, err := accelerators(os.Getenv(AccelEnv))
+	if err != nil {
 		return nil, err
 	}
-	if err := m.boot(k, initrd); err != nil {
-		return nil, errors.Join(err, m.Close())
+	return startAny(ways, reason, dir, k, initrd)
+}
+
+// startAny boots in the first way that works.
+func startAny(ways []accelerator, reason, dir string, k kernelFiles, initrd string) (*Machine, error) {
+	var failed []error
+	for _, way := range ways {
+		m := &Machine{Accel: way.name, free: make(chan *line, commands), ended: make(chan struct{})}
+		if reason != "" {
+			m.Accel += ": " + reason
+		}
+		var err error
+		if m.console, err = os.Create(filepath.Join(dir, "console-"+way.name)); err != nil {
+			return nil, err
+		}
+		if err = m.boot(way, k, initrd); err == nil {
+			return m, nil
+		}
+		err = errors.Join(fmt.Errorf("%s: %w", way.name, err), m.Close())
+		failed, reason = append(failed, err), err.Error()
 	}
-	return m, nil
+	return nil, errors.Join(failed...)
 }
 
 // writeInitrd puts the base and the test's own files behind each other.
@@ -135,37 +155,36 @@ func exists(path string) bool {
 }
 
 // boot starts qemu and waits until the machine takes commands.
-func (m *Machine) boot(k kernelFiles, initrd string) error {
-	cmd := exec.Command("qemu-system-x86_64",
-		"-machine", "q35", "-accel", "tcg,thread=multi", "-cpu", "max", "-smp", "2", "-m", "2048",
+func (m *Machine) boot(way accelerator, k kernelFiles, initrd string) error {
+	cmd := exec.Command("qemu-system-x86_64", append(way.args,
+		"-machine", "q35", "-smp", "2", "-m", "4096",
 		"-nodefaults", "-display", "none", "-no-reboot",
-		"-serial", "file:"+m.console.Name(), "-serial", "stdio",
-		"-kernel", k.image, "-initrd", initrd, "-append", "console=ttyS0 quiet panic=-1")
+		"-serial", "file:"+m.console.Name(), "-device", "virtio-serial-pci",
+		"-kernel", k.image, "-initrd", initrd, "-append", fmt.Sprintf("console=ttyS0 quiet panic=-1 lines=%d", commands))...)
+	for n := range commands {
+		l, err := newLine()
+		if err != nil {
+			return err
+		}
+		m.lines = append(m.lines, l)
+		cmd.ExtraFiles = append(cmd.ExtraFiles, l.qemu)
+		cmd.Args = append(cmd.Args, "-chardev", fmt.Sprintf("socket,id=line%d,fd=%d", n, 3+n),
+			"-device", fmt.Sprintf("virtserialport,chardev=line%d,nr=%d", n, 1+n))
+	}
 	var complaints tail
 	cmd.Stderr = &complaints
-	stdin, err := cmd.StdinPipe()
-	if err != nil {
-		return err
-	}
-	stdout, err := cmd.StdoutPipe()
-	if err != nil {
-		return err
-	}
 	if err := m.start(cmd); err != nil {
 		return err
 	}
-	m.stdin, m.stdout = stdin, bufio.NewReader(stdout)
-	tooLate := time.AfterFunc(bootPatience, m.kill)
+	tooLate := time.AfterFunc(way.patience, m.kill)
 	defer tooLate.Stop()
-	for {
-		line, err := m.stdout.ReadString('\n')
-		if err != nil {
+	for _, l := range m.lines {
+		if err := errors.Join(l.inherited(), l.ready()); err != nil {
 			return fmt.Errorf("the virtual machine ended while booting: %w; qemu: %s; console:\n%s", err, complaints.String(), m.kernelMessages())
 		}
-		if strings.TrimSpace(line) == "::ready::" {
-			return nil
-		}
+		m.free <- l
 	}
+	return nil
 }
 
 // start starts qemu so that it ends when this process does: by a signal on the
@@ -193,28 +212,33 @@ func (m *Machine) start(cmd *exec.Cmd) error {
 // Run runs the test binary in the machine and returns its exit code. An error
 // means that the machine broke down.
 func (m *Machine) Run(c Command) (int, error) {
-	m.mu.Lock()
-	defer m.mu.Unlock()
+	l := <-m.free
+	defer func() { m.free <- l }()
 	here, err := os.Getwd()
 	if err != nil {
 		return 0, err
 	}
-	var line strings.Builder
+	var text strings.Builder
 	for _, module := range c.Modules {
-		fmt.Fprintf(&line, "modprobe %s; ", quote(module))
+		fmt.Fprintf(&text, "modprobe %s; ", quote(module))
 	}
-	fmt.Fprintf(&line, "cd %s && exec env %s=1", quote(here), insideEnv)
+	fmt.Fprintf(&text, "cd %s && exec env %s=1", quote(here), insideEnv)
 	for _, setting := range append(ownSettings(), c.Env...) {
-		line.WriteString(" " + quote(setting))
+		text.WriteString(" " + quote(setting))
 	}
-	line.WriteString(" /test")
+	text.WriteString(" /test")
 	for _, arg := range c.Args {
-		line.WriteString(" " + quote(arg))
+		text.WriteString(" " + quote(arg))
 	}
-	if _, err := io.WriteString(m.stdin, line.String()+"\n"); err != nil {
-		return 0, fmt.Errorf("send the command: %w", err)
+	out := c.Output
+	if out == nil {
+		out = io.Discard
 	}
-	return m.answer(c.Output)
+	code, err := l.run(text.String(), out)
+	if err != nil {
+		return code, fmt.Errorf("%w; console:\n%s", err, m.kernelMessages())
+	}
+	return code, nil
 }
 
 // ownSettings are the environment variables that are about tests of this
@@ -227,25 +251,6 @@ func ownSettings() []string {
 		}
 	}
 	return settings
-}
-
-// answer passes output on until the line with the exit code.
-func (m *Machine) answer(out io.Writer) (int, error) {
-	if out == nil {
-		out = io.Discard
-	}
-	for {
-		line, err := m.stdout.ReadString('\n')
-		if err != nil {
-			return 0, fmt.Errorf("the virtual machine ended: %w; console:\n%s", err, m.kernelMessages())
-		}
-		if rest, ok := strings.CutPrefix(line, "::exit "); ok {
-			return strconv.Atoi(strings.TrimSuffix(strings.TrimSpace(rest), "::"))
-		}
-		if _, err := io.WriteString(out, line); err != nil {
-			return 0, fmt.Errorf("pass on the output: %w", err)
-		}
-	}
 }
 
 // kernelMessages is the end of the console.
@@ -263,7 +268,11 @@ func (m *Machine) Close() error {
 		m.kill()
 		<-m.ended
 	}
-	return m.console.Close()
+	errs := []error{m.console.Close()}
+	for _, l := range m.lines {
+		errs = append(errs, l.close())
+	}
+	return errors.Join(errs...)
 }
 
 func quote(word string) string { return "'" + strings.ReplaceAll(word, "'", `'\''`) + "'" }

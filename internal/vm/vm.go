@@ -12,9 +12,12 @@
 //
 // The machine needs the Debian packages qemu-system-x86, busybox-static and
 // kmod, and downloads the kernel's package once (with apt-get, into the user's
-// cache directory; nothing is installed). It needs no KVM. If
-// something is missing, tests fail and say what; FAIRWAY_SKIP_VM=1 skips them
-// instead.
+// cache directory; nothing is installed). It needs no KVM, but uses it where it
+// works. If something is missing, tests fail and say what; FAIRWAY_SKIP_VM=1
+// skips them instead.
+//
+// FAIRWAY_VM=1 runs tests that could run here in the machine, too, and
+// FAIRWAY_VM_KERNEL=bullseye gives it the kernel of that Debian release (5.10).
 package vm
 
 import (
@@ -30,8 +33,10 @@ import (
 
 // The environment variables of this package.
 const (
-	SkipEnv   = "FAIRWAY_SKIP_VM" // "1" skips tests that need the machine
-	insideEnv = "FAIRWAY_IN_VM"   // set inside the machine
+	SkipEnv   = "FAIRWAY_SKIP_VM"   // "1" skips tests that need the machine
+	AlwaysEnv = "FAIRWAY_VM"        // "1" has With use the machine whatever this kernel has
+	KernelEnv = "FAIRWAY_VM_KERNEL" // the Debian release of the machine's kernel
+	insideEnv = "FAIRWAY_IN_VM"     // set inside the machine
 )
 
 // Inside reports whether this process runs in the machine.
@@ -45,16 +50,32 @@ func With(t *testing.T, test func(t *testing.T), features ...string) {
 	if err != nil {
 		t.Fatal(err)
 	}
+	always := os.Getenv(AlwaysEnv) == "1"
 	switch {
-	case len(lacking) == 0:
+	case len(lacking) == 0 && (Inside() || !always):
 		test(t)
 	case Inside():
 		t.Fatalf("the kernel of the test machine, too, lacks %s", strings.Join(lacking, ", "))
 	case os.Getenv(SkipEnv) == "1":
 		t.Skipf("NOT TESTED: this kernel lacks %s, and %s=1 forbids the virtual machine", strings.Join(lacking, ", "), SkipEnv)
+	case always:
+		again(t, os.Getenv(KernelEnv), features)
 	default:
 		t.Logf("this kernel lacks %s: running in the virtual machine", strings.Join(lacking, ", "))
-		again(t, features)
+		again(t, os.Getenv(KernelEnv), features)
+	}
+}
+
+// On runs a test in a machine with the kernel of a Debian release.
+func On(t *testing.T, release string, test func(t *testing.T)) {
+	t.Helper()
+	switch {
+	case Inside():
+		test(t)
+	case os.Getenv(SkipEnv) == "1":
+		t.Skipf("NOT TESTED on the kernel of %s: %s=1 forbids the virtual machine", release, SkipEnv)
+	default:
+		again(t, release, nil)
 	}
 }
 
@@ -67,7 +88,7 @@ func Also(t *testing.T, test func(t *testing.T)) {
 	case os.Getenv(SkipEnv) == "1":
 		t.Skipf("NOT TESTED on another kernel: %s=1 forbids the virtual machine", SkipEnv)
 	default:
-		again(t, nil)
+		again(t, os.Getenv(KernelEnv), nil)
 	}
 }
 
@@ -85,14 +106,15 @@ func lacks(features []string) ([]string, error) {
 	return lacking, nil
 }
 
-// again runs the test in the machine.
-func again(t *testing.T, features []string) {
+// again runs the test in the machine with the kernel of a release.
+func again(t *testing.T, release string, features []string) {
 	t.Helper()
-	m, err := sharedMachine()
+	m, err := sharedMachine(release)
 	if err != nil {
 		t.Fatalf("start the virtual machine: %v", err)
 	}
-	args := []string{"-test.v", "-test.run=" + runExpression(t.Name(), asked())}
+	t.Logf("in the virtual machine (%s)", m.Accel)
+	args := []string{"-test.v", "-test.run=" + runExpression(t.Name(), flagValue("test.run")), "-test.parallel=" + flagValue("test.parallel")}
 	if testing.Short() {
 		args = append(args, "-test.short")
 	}
@@ -105,9 +127,9 @@ func again(t *testing.T, features []string) {
 	}
 }
 
-// asked is the -test.run that this process was started with.
-func asked() string {
-	if f := flag.Lookup("test.run"); f != nil {
+// flagValue is what this process was started with.
+func flagValue(name string) string {
+	if f := flag.Lookup(name); f != nil {
 		return f.Value.String()
 	}
 	return ""
@@ -126,20 +148,25 @@ func runExpression(name, asked string) string {
 	return strings.Join(parts, "/")
 }
 
-var shared struct {
+// sharedMachines are those of this test process, one for each kernel. They end
+// with it.
+var sharedMachines struct {
 	sync.Mutex
-	machine *Machine
-	err     error
+	of map[string]func() (*Machine, error)
 }
 
-// sharedMachine is the one machine of this test process. It ends with it.
-func sharedMachine() (*Machine, error) {
-	shared.Lock()
-	defer shared.Unlock()
-	if shared.machine == nil && shared.err == nil {
-		shared.machine, shared.err = Start(Config{})
+func sharedMachine(release string) (*Machine, error) {
+	sharedMachines.Lock()
+	start := sharedMachines.of[release]
+	if start == nil {
+		start = sync.OnceValues(func() (*Machine, error) { return Start(Config{Kernel: release}) })
+		if sharedMachines.of == nil {
+			sharedMachines.of = map[string]func() (*Machine, error){}
+		}
+		sharedMachines.of[release] = start
 	}
-	return shared.machine, shared.err
+	sharedMachines.Unlock()
+	return start()
 }
 
 // missingPrograms says which packages to install, nil if none.

@@ -2,11 +2,15 @@ package vm
 
 import (
 	"errors"
+	"fmt"
 	"io/fs"
 	"os"
 	"os/exec"
+	"path/filepath"
 	"strings"
+	"sync"
 	"testing"
+	"time"
 )
 
 // TestWith: a test that this kernel can't run runs in the machine.
@@ -64,7 +68,7 @@ func runInside(t *testing.T, want int) {
 	if os.Getenv(SkipEnv) == "1" {
 		t.Skipf("NOT TESTED: %s=1 forbids the virtual machine", SkipEnv)
 	}
-	m, err := sharedMachine()
+	m, err := sharedMachine("")
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -78,6 +82,107 @@ func runInside(t *testing.T, want int) {
 	}
 	if want != 0 && !strings.Contains(out.String(), "on purpose") {
 		t.Errorf("output: %s", out.String())
+	}
+}
+
+// TestSeveralAtATime: a command needn't wait for another to end.
+func TestSeveralAtATime(t *testing.T) {
+	if os.Getenv(SkipEnv) == "1" {
+		t.Skipf("NOT TESTED: %s=1 forbids the virtual machine", SkipEnv)
+	}
+	if Inside() { // the one waits for what the other makes
+		meet := "/tmp/met-" + os.Getenv("FAIRWAY_MEET")
+		if err := os.WriteFile(meet, nil, 0o644); err != nil {
+			t.Fatal(err)
+		}
+		for deadline := time.Now().Add(time.Minute); time.Now().Before(deadline); time.Sleep(10 * time.Millisecond) {
+			if met, err := filepath.Glob("/tmp/met-*"); err == nil && len(met) == commands {
+				return
+			}
+		}
+		t.Fatal("no other command came")
+	}
+	m, err := sharedMachine("")
+	if err != nil {
+		t.Fatal(err)
+	}
+	var all sync.WaitGroup
+	for n := range commands {
+		all.Go(func() {
+			code, err := m.Run(Command{Args: []string{"-test.run=^TestSeveralAtATime$"}, Env: []string{fmt.Sprintf("FAIRWAY_MEET=%d", n)}})
+			if err != nil || code != 0 {
+				t.Errorf("command %d: exit code %d, %v", n, code, err)
+			}
+		})
+	}
+	all.Wait()
+}
+
+// TestFallsBack: where one way to run the machine doesn't work, the next is
+// taken, and the reason said.
+func TestFallsBack(t *testing.T) {
+	if os.Getenv(SkipEnv) == "1" || Inside() {
+		t.Skipf("NOT TESTED: %s=1 forbids the virtual machine", SkipEnv)
+	}
+	cache, err := cacheDir()
+	if err != nil {
+		t.Fatal(err)
+	}
+	k, err := kernel(cache, "")
+	if err != nil {
+		t.Fatal(err)
+	}
+	baseFile, err := base(cache, k)
+	if err != nil {
+		t.Fatal(err)
+	}
+	broken := accelerator{"broken", []string{"-accel", "nonsense"}, time.Minute}
+	m, err := startAny([]accelerator{broken, emulation}, "", t.TempDir(), k, baseFile)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := m.Close(); err != nil {
+		t.Error(err)
+	}
+	if !strings.HasPrefix(m.Accel, "tcg: broken: ") || !strings.Contains(m.Accel, "nonsense") {
+		t.Errorf("it runs by %q", m.Accel)
+	}
+}
+
+// TestAccelerators: KVM is tried only where it can work, or if one says so.
+func TestAccelerators(t *testing.T) {
+	dir := t.TempDir()
+	device := filepath.Join(dir, "kvm")
+	if reason := noKVM(device, dir); !strings.Contains(reason, "no such file") {
+		t.Errorf("without a device: %q", reason)
+	}
+	if err := os.WriteFile(device, nil, 0o644); err != nil {
+		t.Fatal(err)
+	}
+	if reason := noKVM(device, dir); !strings.Contains(reason, "kvm_amd") {
+		t.Errorf("without a module: %q", reason)
+	}
+	if err := os.Mkdir(filepath.Join(dir, "kvm_intel"), 0o755); err != nil {
+		t.Fatal(err)
+	}
+	if reason := noKVM(device, dir); reason != "" {
+		t.Errorf("with both: %q", reason)
+	}
+	for setting, want := range map[string]string{"tcg": "tcg", "kvm": "kvm"} {
+		ways, _, err := accelerators(setting)
+		if err != nil || ways[0].name != want || ways[len(ways)-1].name != "tcg" {
+			t.Errorf("%s: %v, %v", setting, ways, err)
+		}
+	}
+	if _, _, err := accelerators("xen"); err == nil || !strings.Contains(err.Error(), AccelEnv) {
+		t.Errorf("xen: %v", err)
+	}
+}
+
+// TestReleaseName: what isn't the name of a release never reaches apt.
+func TestReleaseName(t *testing.T) {
+	if err := download(t.TempDir(), "../bullseye"); err == nil || !strings.Contains(err.Error(), "Debian release") {
+		t.Errorf("got %v", err)
 	}
 }
 

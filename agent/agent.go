@@ -45,6 +45,7 @@ type Config struct {
 	// /configz there shows.
 	Profiling bool
 	Shown     map[string]any
+	ZPages    ZPages
 	// PrimaryAddress, if valid, is the node's in the place of the first of its
 	// family in the Node object.
 	PrimaryAddress netip.Addr

@@ -74,17 +74,19 @@ func (h *health) state() (live, eligible bool, applied time.Time) {
 
 // serveHealthz answers for load balancers (kube-proxy's /healthz): also
 // unhealthy when the Node is going away (KEP-3836).
-func (h *health) serveHealthz(count *prometheus.CounterVec) http.HandlerFunc {
+func (h *health) serveHealthz(count *prometheus.CounterVec, seen *slis) http.HandlerFunc {
 	return func(w http.ResponseWriter, _ *http.Request) {
-		_, eligible, applied := h.state()
+		live, eligible, applied := h.state()
+		seen.checked("healthz", live)
 		h.answer(w, count, eligible, applied)
 	}
 }
 
 // serveLivez answers for whoever restarts the agent (kube-proxy's /livez).
-func (h *health) serveLivez(count *prometheus.CounterVec) http.HandlerFunc {
+func (h *health) serveLivez(count *prometheus.CounterVec, seen *slis) http.HandlerFunc {
 	return func(w http.ResponseWriter, _ *http.Request) {
 		live, _, applied := h.state()
+		seen.checked("livez", live)
 		h.answer(w, count, live, applied)
 	}
 }

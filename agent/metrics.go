@@ -15,6 +15,7 @@ import (
 type metrics struct {
 	registry *prometheus.Registry
 	changes  *changes
+	slis     *slis // are gathered apart
 
 	sync, full, partial *prometheus.HistogramVec
 	programming         *prometheus.HistogramVec
@@ -44,6 +45,7 @@ func newMetrics() *metrics {
 	m := &metrics{
 		registry: prometheus.NewRegistry(),
 		changes:  newChanges(),
+		slis:     newSLIs(),
 
 		sync:    histogram("sync_proxy_rules_duration_seconds", "How long a round of programming took.", seconds),
 		full:    histogram("sync_full_proxy_rules_duration_seconds", "How long a round took that compared with the kernel.", seconds),

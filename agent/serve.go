@@ -17,16 +17,18 @@ import (
 // serve opens the agent's HTTP ports, at the paths that kube-proxy has.
 func (a *Agent) serve(ctx context.Context, group *errgroup.Group) error {
 	health := http.NewServeMux()
-	health.HandleFunc("/healthz", a.health.serveHealthz(a.metrics.healthz))
-	health.HandleFunc("/livez", a.health.serveLivez(a.metrics.livez))
+	health.HandleFunc("/healthz", a.health.serveHealthz(a.metrics.healthz, a.metrics.slis))
+	health.HandleFunc("/livez", a.health.serveLivez(a.metrics.livez, a.metrics.slis))
 	if err := a.listen(ctx, group, "healthz", a.config.HealthzAddress, health); err != nil {
 		return err
 	}
 	metrics := http.NewServeMux()
 	metrics.Handle("/metrics", promhttp.HandlerFor(a.metrics.gatherer(), promhttp.HandlerOpts{ErrorHandling: promhttp.ContinueOnError}))
 	metrics.HandleFunc("/proxyMode", func(w http.ResponseWriter, _ *http.Request) { fmt.Fprint(w, a.Mode()) })
-	metrics.HandleFunc("/healthz", a.health.serveHealthz(a.metrics.healthz))
+	metrics.HandleFunc("/healthz", a.health.serveHealthz(a.metrics.healthz, a.metrics.slis))
+	metrics.Handle("/metrics/slis", a.metrics.slis)
 	metrics.HandleFunc("/configz", a.serveConfigz)
+	a.serveZPages(metrics, []string{"/metrics", "/metrics/slis", "/proxyMode", "/healthz", "/configz", "/debug/pprof", "/statusz"})
 	metrics.Handle("/debug/pprof/", a.profiled(pprof.Index))
 	metrics.Handle("/debug/pprof/cmdline", a.profiled(pprof.Cmdline))
 	metrics.Handle("/debug/pprof/profile", a.profiled(pprof.Profile))

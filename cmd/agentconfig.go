@@ -2,6 +2,7 @@ package cmd
 
 import (
 	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
 
 	"github.com/fairway-net/fairway/agent"
 	"github.com/fairway-net/fairway/config"
@@ -37,6 +38,7 @@ func (f *agentFlags) agentConfig(cmd *cobra.Command, proxy *config.Flags, kubeco
 	if err != nil {
 		return base, err
 	}
+	base.ZPages = agent.ZPages{Flags: flagValues(given), Version: Version}
 	for _, w := range warnings {
 		base.Log.Warn("command line", "flag", w)
 	}
@@ -44,4 +46,11 @@ func (f *agentFlags) agentConfig(cmd *cobra.Command, proxy *config.Flags, kubeco
 		return base, proxy.Write(base, source.NodeName)
 	}
 	return source.Agent(cmd.Context(), base)
+}
+
+// flagValues are the values of all flags, given or not.
+func flagValues(flags *pflag.FlagSet) map[string]string {
+	values := map[string]string{}
+	flags.VisitAll(func(f *pflag.Flag) { values[f.Name] = f.Value.String() })
+	return values
 }

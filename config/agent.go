@@ -45,6 +45,7 @@ func Agent(c *Configuration, base agent.Config) (agent.Config, error) {
 		score := int(*c.OOMScoreAdj)
 		out.OOMScoreAdj = &score
 	}
+	pages(c.FeatureGates, &out.ZPages)
 	out.Conntrack = conntrackOf(c, base.Conntrack)
 	planeOptions(c, &out)
 	shown := *c

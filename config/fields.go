@@ -109,6 +109,8 @@ func Warnings(c *Configuration) []string {
 		case isZero(v) || (v.Kind() == reflect.Map || v.Kind() == reflect.Slice) && v.Len() == 0:
 		case !known:
 			list = append(list, path+": has no effect: not known here")
+		case path == "featureGates":
+			list = append(list, gateWarnings(c.FeatureGates)...)
 		case e.why != "" && !(e.unless != nil && fmt.Sprint(plain(v)) == fmt.Sprint(e.unless)):
 			list = append(list, fmt.Sprintf("%s: has no effect: %s", path, e.why))
 		}

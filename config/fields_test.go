@@ -189,3 +189,20 @@ func TestDefaultsNeedNoWarning(t *testing.T) {
 		t.Errorf("the defaults warn: %q", warnings)
 	}
 }
+
+// TestGatesOfPages: the two gates of kube-proxy that Fairway has a use for have
+// theirs without a warning.
+func TestGatesOfPages(t *testing.T) {
+	c, warnings, err := Parse([]byte(head + "featureGates: {ComponentFlagz: false, ComponentStatusz: true}\n"))
+	if err != nil || len(warnings) > 0 {
+		t.Fatalf("warnings %q, error %v", warnings, err)
+	}
+	config, err := Agent(c, base())
+	if err != nil || !config.ZPages.NoFlagz || config.ZPages.NoStatusz {
+		t.Errorf("pages %+v, error %v", config.ZPages, err)
+	}
+	_, warnings, err = Parse([]byte(head + "featureGates: {ComponentFlagz: false, KubeProxyDrainingTerminatingNodes: true}\n"))
+	if err != nil || len(warnings) != 1 || !strings.HasSuffix(warnings[0], ": KubeProxyDrainingTerminatingNodes") {
+		t.Errorf("warnings %q, error %v", warnings, err)
+	}
+}

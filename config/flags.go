@@ -131,7 +131,7 @@ var flags = []flag{
 	{name: "healthz-port", field: "healthzBindAddress", set: integer(func(f *Flags, n int32) { f.healthzPort = &n })},
 	{name: "metrics-port", field: "metricsBindAddress", set: integer(func(f *Flags, n int32) { f.metricsPort = &n })},
 	{name: "config-sync-period", field: "configSyncPeriod", set: duration(func(f *Flags, d metav1.Duration) { f.set.ConfigSyncPeriod = d })},
-	{name: "feature-gates", field: "featureGates", set: ignore},
+	{name: "feature-gates", field: "featureGates", usage: "the gates of kube-proxy, of which ComponentFlagz and ComponentStatusz have an effect: `NAME=false`, ...", set: gates},
 	{name: "show-hidden-metrics-for-version", field: "showHiddenMetricsForVersion", set: ignore},
 	{name: "proxy-port-range", field: "portRange", set: ignore},
 	{name: "boot-id-file", why: "only the statistics of containers in kube-proxy's libraries read it", set: ignore},
@@ -202,6 +202,7 @@ func (f *Flags) Warnings(fs *pflag.FlagSet) []string {
 		}
 		switch {
 		case !fs.Changed(each.name):
+		case each.field == "featureGates" && gateWarnings(f.set.FeatureGates) == nil && f.File == "":
 		case why != "":
 			list = append(list, fmt.Sprintf("--%s: has no effect: %s", each.name, why))
 		case f.File != "" && !each.fileToo:

@@ -159,8 +159,10 @@ func (h *host) role() {
 	h.t.Helper()
 	seen := h.api.Seen()
 	for _, a := range seen.Access {
-		if !foreign.Allowed(foreign.NodeProxier(), a) {
-			h.t.Errorf("used: %s %s in %q, which system:node-proxier doesn't allow", a.Verb, a.Resource, a.Group)
+		for minor := 28; minor <= 37; minor++ {
+			if !foreign.Allowed(foreign.NodeProxierOf(minor), a) {
+				h.t.Errorf("used: %s %s in %q, which system:node-proxier of Kubernetes 1.%d doesn't allow", a.Verb, a.Resource, a.Group, minor)
+			}
 		}
 	}
 	h.t.Logf("used of the API: %v", seen.Access)

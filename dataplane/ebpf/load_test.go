@@ -30,8 +30,11 @@ func TestLoad(t *testing.T) {
 	})
 }
 
-// logSteps says how much work the verifier had, as far as the kernel tells: it
-// gives up at a million instructions.
+// maxSteps is how many instructions a verifier may look at. It gives up at a
+// million, and long before that agents take seconds to start.
+const maxSteps = 100_000
+
+// logSteps says how much work the verifier had, as far as the kernel tells.
 func logSteps(t *testing.T, c *ebpf.Collection) {
 	t.Helper()
 	for name, p := range c.Programs {
@@ -41,6 +44,9 @@ func logSteps(t *testing.T, c *ebpf.Collection) {
 		}
 		if steps, ok := info.VerifiedInstructions(); ok {
 			t.Logf("%s: %d instructions verified", name, steps)
+			if steps > maxSteps {
+				t.Errorf("%s: the verifier looks at %d instructions, of at most %d that it should", name, steps, maxSteps)
+			}
 		}
 	}
 }

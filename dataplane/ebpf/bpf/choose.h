@@ -51,57 +51,54 @@ static __always_inline struct backend *any(__u32 id, const struct pool *p, __u32
 	return slot(id, n < p->backends ? n : (n - p->backends) | MORE);
 }
 
-// score is what a scheduler wants the least of: connections, over the weight.
-static __always_inline __u64 score(__u32 way, const struct backend *b, __u64 active)
+// What lc, wlc, sed and nq want the least of: connections over the weight.
+enum measure {
+	UNWEIGHTED = 1,  // the weight doesn't matter
+	WITH_NEW = 2,    // the new connection counts
+	UNLESS_IDLE = 4, // it counts unless it is the only one
+};
+
+// score is how much of that a slot's backend has, with the slot's number in the
+// last 24 bits. A function of its own, so that the verifier looks at it once, and
+// not in every round of the loop that calls it.
+__noinline __u64 score(__u32 measure, __u32 pool, __u32 index)
 {
-	if (way == LC)
-		return active;
-	if (way == NQ && !active)
-		return 0; // idle
-	if (way != WLC)
-		active++; // as it would be with the new one
-	return (active << 24) / (b->weight ?: 1);
+	struct slot_key k = {pool, index};
+	struct backend *b = find(&slots, &k);
+	struct state *s = b ? state_of(b->id) : NULL;
+	__u64 n, weight;
+
+	if (!s)
+		return ~0ULL;
+	n = s->active;
+	if (measure & WITH_NEW || (measure & UNLESS_IDLE && n))
+		n++;
+	weight = measure & UNWEIGHTED ? 1 : b->weight ?: 1;
+	return (n << 16) / weight << 24 | (index & 0xffffff);
 }
 
-// least finds the slot of the backend with the least score. A function of its
-// own, since the verifier then looks at its loop once.
-__noinline int least(__u32 way, __u32 pool, __u32 n, __u32 first)
+// least finds the slot of the backend with the least score.
+__noinline int least(__u32 measure, __u32 pool, __u32 n, __u32 first)
 {
-	__u64 best_score = ~0ULL;
-	__u32 best = 0;
+	__u64 best = ~0ULL;
 
-	for (__u32 i = 0; i < MANY; i++) {
-		struct slot_key k = {pool, first + i};
-		struct backend *b;
-		struct state *s;
-		__u64 now;
+	for (__u32 i = 0; i < MANY && i < n; i++) {
+		__u32 index = first + i;
+		__u64 one = score(measure, pool, index < n ? index : index - n);
 
-		if (i >= n)
-			break;
-		if (k.index >= n)
-			k.index -= n;
-		b = find(&slots, &k);
-		if (!b)
-			continue;
-		s = state_of(b->id);
-		if (!s)
-			continue;
-		now = score(way, b, s->active);
-		if (now < best_score) {
-			best_score = now;
-			best = k.index;
-		}
+		if (one < best)
+			best = one;
 	}
-	return best;
+	return best & 0xffffff;
 }
 
-static __always_inline __u32 by_load(__u32 way, __u32 pool, __u32 n)
+static __always_inline __u32 by_load(enum measure measure, __u32 pool, __u32 n)
 {
 	__u32 first = turn(pool);
 
 	if (n > MANY)
 		first *= MANY;
-	return least(way, pool, n, first % (n ?: 1));
+	return least(measure, pool, n, first % (n ?: 1));
 }
 
 static __always_inline struct backend *by_maglev(__u32 id, __u32 h)
@@ -123,10 +120,13 @@ static __always_inline struct backend *schedule(__u32 id, const struct pool *p, 
 	case WRR: // in steps, so that a backend's turns don't come in a row
 		return any(id, p, (__u64)turn(id) * p->stride % n);
 	case LC:
+		return slot(id, by_load(UNWEIGHTED, id, p->backends));
 	case WLC:
+		return slot(id, by_load(0, id, p->backends));
 	case SED:
+		return slot(id, by_load(WITH_NEW, id, p->backends));
 	case NQ:
-		return slot(id, by_load(p->scheduler, id, p->backends));
+		return slot(id, by_load(UNLESS_IDLE, id, p->backends));
 	case SH:
 		return any(id, p, hash(&t->src) % n);
 	case DH:

@@ -5,7 +5,7 @@ VERSION  ?= $(shell git describe --tags --always --dirty 2>/dev/null || echo dev
 LDFLAGS  := -s -w -X github.com/fairway-net/fairway/cmd.Version=$(VERSION)
 LINT     := $(GO) tool -modfile=tools/go.mod golangci-lint
 # Packages without a network of their own: the race detector sees these.
-UNIT     := ./internal/manifest ./model/... ./compile/... ./kube/... ./agent/... ./config/... ./internal/tuning ./controller/... ./internal/kernel/... ./apiserver/validation ./apiserver/defaults ./apiserver/pki
+UNIT     := ./internal/manifest ./internal/shares ./model/... ./compile/... ./kube/... ./agent/... ./config/... ./internal/tuning ./controller/... ./internal/kernel/... ./apiserver/validation ./apiserver/defaults ./apiserver/pki
 
 # Kernels without SCTP sockets skip this; the virtual machine's kernel has them.
 MAY_SKIP := "github.com/fairway-net/fairway/lab/echo TestSCTP"

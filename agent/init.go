@@ -8,6 +8,7 @@ import (
 	"os"
 
 	"github.com/fairway-net/fairway/dataplane"
+	"github.com/fairway-net/fairway/internal/localnet"
 )
 
 // Init does what an agent needs all privileges for, so that one with
@@ -17,8 +18,7 @@ func Init(ctx context.Context, config Config) error {
 	failed := []error{config.Conntrack.Apply()}
 	if config.Compile.LocalhostNodePorts {
 		// Planes leave it as it is where it is set already.
-		const localnet = "/proc/sys/net/ipv4/conf/all/route_localnet"
-		if err := os.WriteFile(localnet, []byte("1"), 0); err != nil {
+		if err := os.WriteFile(localnet.Path, []byte("1"), 0); err != nil {
 			failed = append(failed, fmt.Errorf("set route_localnet, which node ports on localhost need: %w", err))
 		}
 	}

@@ -111,7 +111,7 @@ func (f *agentFlags) addRunning(flags *pflag.FlagSet) {
 	}
 	flags.StringVar(&f.nodeName, "node-name", strings.ToLower(hostname), "name of this machine's Node object")
 	f.addMeaning(flags)
-	flags.StringVar(&f.stateDir, "state-dir", "/run/fairway", "where data planes keep what must outlive this process and isn't in the kernel")
+	flags.StringVar(&f.stateDir, "state-dir", kernel.DefaultStateDir, "where data planes keep what must outlive this process and isn't in the kernel")
 	addCgroupFlag(flags, &f.cgroup)
 	flags.DurationVar(&f.verifyPeriod, "sync-period", 30*time.Second, "how often the kernel is compared with what should be, unasked")
 	flags.StringVar(&f.healthz, "healthz-bind-address", f.healthz, `host:port of /healthz and /livez; "" serves none`)

@@ -23,7 +23,7 @@ func cleanupCommand() *cobra.Command {
 			return cleanup(cmd.Context(), options, cmd.OutOrStdout())
 		},
 	}
-	c.Flags().StringVar(&options.StateDir, "state-dir", "/run/fairway", "the agent's --state-dir")
+	c.Flags().StringVar(&options.StateDir, "state-dir", kernel.DefaultStateDir, "the agent's --state-dir")
 	addCgroupFlag(c.Flags(), &options.Cgroup)
 	return c
 }

@@ -9,6 +9,7 @@ import (
 
 	"github.com/fairway-net/fairway/internal/iptables"
 	"github.com/fairway-net/fairway/internal/kernel"
+	"github.com/fairway-net/fairway/internal/localnet"
 	"github.com/fairway-net/fairway/model"
 )
 
@@ -22,7 +23,7 @@ func lacks(ctx context.Context, tool *iptables.Tool) (limits, []kernel.Lack) {
 		Feature: kernel.LocalhostNodePort, Value: "IPv6",
 		Why: "Linux never routes packets from ::1 out of the machine",
 	}}
-	if !canRouteLocalnet() {
+	if !localnet.Possible() {
 		l.noLocalnet = true
 		list = append(list, kernel.Lack{
 			Feature: kernel.LocalhostNodePort, Value: "IPv4",

@@ -25,6 +25,7 @@ import (
 	"github.com/fairway-net/fairway/internal/conntrack"
 	"github.com/fairway-net/fairway/internal/iptables"
 	"github.com/fairway-net/fairway/internal/kernel"
+	"github.com/fairway-net/fairway/internal/localnet"
 	"github.com/fairway-net/fairway/model"
 )
 
@@ -39,7 +40,7 @@ type Plane struct {
 	noIPv6  error // why ip6tables can't be used here; nil if it can
 	limits  limits
 
-	localnet, localnetKnown bool // whether packets of 127.0.0.0/8 are routed for us
+	localnet *localnet.Keeper
 
 	counts atomic.Pointer[[]kernel.RuleCount] // for Packets, which others call
 
@@ -55,7 +56,10 @@ func New(o kernel.Options) (*Plane, error) {
 	if err != nil {
 		return nil, fmt.Errorf("find iptables: %w", err)
 	}
-	p := &Plane{options: o, tool: tool, states: map[iptables.Family]*state{}}
+	p := &Plane{
+		options: o, tool: tool, states: map[iptables.Family]*state{},
+		localnet: localnet.New(o.StateDirectory(), "iptables"),
+	}
 	if err := probe(ctx, tool, iptables.IPv4); err != nil {
 		return nil, fmt.Errorf("probe iptables (%s): %w", tool.Variant(), err)
 	}
@@ -116,7 +120,7 @@ func (p *Plane) applyFamily(ctx context.Context, f iptables.Family, want *model.
 		return nil, err
 	}
 	if f == iptables.IPv4 {
-		if err := p.routeLocalnet(p.states[f].loopbacks > 0); err != nil {
+		if err := p.localnet.Keep(p.states[f].loopbacks > 0, verify); err != nil {
 			return nil, err
 		}
 	}

@@ -14,6 +14,7 @@ import (
 
 	"github.com/fairway-net/fairway/internal/iptables"
 	"github.com/fairway-net/fairway/internal/kernel"
+	"github.com/fairway-net/fairway/internal/localnet"
 	"github.com/fairway-net/fairway/model"
 )
 
@@ -150,7 +151,7 @@ func dump(t *testing.T) string {
 			}
 		}
 	}
-	value, err := os.ReadFile(localnetFile)
+	value, err := os.ReadFile(localnet.Path)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -30,7 +30,7 @@ func (p *Plane) Remove(ctx context.Context) error {
 			problems = append(problems, fmt.Errorf("remove rules of iptables (%s): %w", v, err))
 		}
 	}
-	if err := p.routeLocalnet(false); err != nil {
+	if err := p.localnet.Keep(false, true); err != nil {
 		problems = append(problems, err)
 	}
 	return errors.Join(problems...)

@@ -82,9 +82,7 @@ func complete(o kernel.Options) (kernel.Options, error) {
 	if o.MasqueradeMark&(o.MasqueradeMark-1) != 0 || o.MasqueradeMark >= detourBit || o.MasqueradeMark < firstPoolMark {
 		return o, fmt.Errorf("masquerade mark %#x: must be one bit between %#x and %#x in mode ipvs", o.MasqueradeMark, firstPoolMark, detourBit>>1)
 	}
-	if o.StateDir == "" {
-		o.StateDir = "/run/fairway"
-	}
+	o.StateDir = o.StateDirectory()
 	if s := model.Scheduler(o.Scheduler); s != model.DefaultScheduler && s != model.Random && !slices.Contains(schedulers, s) {
 		return o, fmt.Errorf("scheduler %q: must be one of %v", o.Scheduler, schedulers)
 	}

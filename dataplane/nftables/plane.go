@@ -10,6 +10,7 @@ import (
 
 	"github.com/fairway-net/fairway/internal/conntrack"
 	"github.com/fairway-net/fairway/internal/kernel"
+	"github.com/fairway-net/fairway/internal/localnet"
 	"github.com/fairway-net/fairway/model"
 )
 
@@ -22,10 +23,9 @@ type Plane struct {
 	swept   *model.Table // what connections were brought into line with
 	watch   *watch
 	// reader is for those who ask while Apply is at work.
-	reading sync.Mutex
-	reader  *socket
-	// localnet is whether route_localnet was turned on; nil if not known.
-	localnet *bool
+	reading  sync.Mutex
+	reader   *socket
+	localnet *localnet.Keeper
 }
 
 // New opens the plane in the network namespace of the calling thread. It
@@ -42,7 +42,7 @@ func New(options kernel.Options) (*Plane, error) {
 	if err != nil {
 		return nil, errors.Join(err, s.close())
 	}
-	return &Plane{options: options, socket: s, reader: reader}, nil
+	return &Plane{options: options, socket: s, reader: reader, localnet: localnet.New(options.StateDirectory(), "nftables")}, nil
 }
 
 // probe finds out whether this process may ask nf_tables, and whether there is
@@ -94,15 +94,9 @@ func (p *Plane) program(want *model.Table, verify bool) error {
 	} else if err := p.change(want); err != nil {
 		return err
 	}
-	on := p.state.loopbacks > 0
-	if !verify && p.localnet != nil && *p.localnet == on {
-		return nil
-	}
-	if err := setLocalnet(p.options.StateDir, on); err != nil {
-		return err
-	}
-	p.localnet = &on
-	return nil
+	// The filter-prerouting chain drops what this would let others send to
+	// 127.0.0.0/8.
+	return p.localnet.Keep(p.state.loopbacks > 0, verify)
 }
 
 // change does what is different between the last table and want.
@@ -208,7 +202,7 @@ func (p *Plane) Remove(ctx context.Context) error {
 	if err := ctx.Err(); err != nil {
 		return err
 	}
-	p.state, p.applied, p.swept, p.localnet = nil, nil, nil, nil
+	p.state, p.applied, p.swept = nil, nil, nil
 	c := &contents{}
 	if err := p.socket.readTable(c); err != nil {
 		return err
@@ -218,5 +212,5 @@ func (p *Plane) Remove(ctx context.Context) error {
 			return err
 		}
 	}
-	return setLocalnet(p.options.StateDir, false)
+	return p.localnet.Keep(false, true)
 }

@@ -40,9 +40,7 @@ func New(options kernel.Options) (*Plane, error) {
 	if err := mayAddRoutes(); err != nil {
 		return nil, err
 	}
-	if options.StateDir == "" {
-		options.StateDir = "/run/fairway"
-	}
+	options.StateDir = options.StateDirectory()
 	var stat syscall.Stat_t
 	if err := syscall.Stat("/proc/self/ns/net", &stat); err != nil {
 		return nil, fmt.Errorf("identify network namespace: %w", err)

@@ -1,6 +1,13 @@
 package kernel
 
-import "time"
+import (
+	"cmp"
+	"time"
+)
+
+// DefaultStateDir is where planes keep what must outlive the process, unless
+// they are told otherwise.
+const DefaultStateDir = "/run/fairway"
 
 // Options are what planes are made with. Zero values are good defaults.
 type Options struct {
@@ -18,7 +25,7 @@ type Options struct {
 	IPTablesVariant string
 	// StateDir is where planes keep what must outlive the process and isn't in
 	// the kernel (sockets handed over, sysctls to be put back); "" means
-	// /run/fairway.
+	// DefaultStateDir.
 	StateDir string
 	// CountBytes asks planes that can (dataplane.Counter) to count the bytes of
 	// each frontend too, which costs something with every packet.
@@ -32,3 +39,6 @@ type Options struct {
 	// long it took. Calls come from the goroutine that calls Apply.
 	Swept func(entries int, took time.Duration)
 }
+
+// StateDirectory is StateDir or its default.
+func (o Options) StateDirectory() string { return cmp.Or(o.StateDir, DefaultStateDir) }

@@ -19,6 +19,9 @@ const many = 64
 // room are counted.
 func (t *kernelTable) putAll(list []entry) (leftOut int, err error) {
 	if t.outer != nil && len(list) >= many {
+		if err := t.reserve(1); err != nil {
+			return 0, err
+		}
 		err := t.batch(list)
 		if err == nil {
 			return 0, nil
@@ -44,8 +47,8 @@ func (t *kernelTable) putAll(list []entry) (leftOut int, err error) {
 func (t *kernelTable) batch(list []entry) error {
 	keys, values := arrays(len(list), t.inner.KeySize()), arrays(len(list), t.inner.ValueSize())
 	for i, e := range list {
-		reflect.Copy(keys.Index(i), reflect.ValueOf([]byte(e.key)))
-		reflect.Copy(values.Index(i), reflect.ValueOf([]byte(e.value)))
+		copy(keys.Index(i).Bytes(), e.key)
+		copy(values.Index(i).Bytes(), e.value)
 	}
 	_, err := t.inner.BatchUpdate(keys.Interface(), values.Interface(), nil)
 	return err
@@ -55,12 +58,4 @@ func (t *kernelTable) batch(list []entry) error {
 func arrays(n int, size uint32) reflect.Value {
 	of := reflect.SliceOf(reflect.ArrayOf(int(size), reflect.TypeFor[byte]()))
 	return reflect.MakeSlice(of, n, n)
-}
-
-// reserve makes room for n elements.
-func (t *kernelTable) reserve(n int) error {
-	if t.outer == nil || n <= int(t.inner.MaxEntries()) {
-		return nil
-	}
-	return t.grow(uint32(n))
 }

@@ -9,7 +9,7 @@ import (
 // change plans what makes the tables go from old to want. What finds no room is
 // left as it was, and said in the error; the rest is in the plan.
 func (st *state) change(old, want *model.Table, c *model.Changes) (*plan, error) {
-	p := &plan{}
+	p := newPlan()
 	var full []error
 	if c.Settings {
 		p.replace(settingsEntries(old.Settings), settingsEntries(want.Settings))
@@ -54,10 +54,10 @@ func (st *state) change(old, want *model.Table, c *model.Changes) (*plan, error)
 	return p, errors.Join(full...)
 }
 
-// build makes the contents of tables that say what want says, with the ids and
-// slots of st as far as it has any.
-func (st *state) build(want *model.Table) (contents, error) {
-	out := newContents()
+// build makes the entries of tables that say what want says, each once, with the
+// ids and slots of st as far as it has any.
+func (st *state) build(want *model.Table) (byTable, error) {
+	out := byTable{}
 	var full []error
 	out.add(settingsEntries(want.Settings))
 	for p := range want.Pools() {

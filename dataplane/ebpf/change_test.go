@@ -49,7 +49,7 @@ func TestConstantCost(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		if n := len(plan.put) + len(plan.delete); n > 4 {
+		if n := plan.put.count() + plan.delete.count(); n > 4 {
 			t.Errorf("%d steps for one endpoint: %v", n, plan)
 		}
 	}

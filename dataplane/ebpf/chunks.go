@@ -5,6 +5,7 @@ import (
 	"fmt"
 
 	"github.com/cilium/ebpf"
+	"golang.org/x/sync/errgroup"
 )
 
 // chunked is a map of maps, of which each holds counters or state for
@@ -20,33 +21,75 @@ type chunk struct {
 	new bool // made by this process: all zero at first
 }
 
-// chunk finds the chunk of an id, or makes it.
-func (c *chunked) chunk(id uint32) (*chunk, error) {
-	n := id / chunkSize
-	if k := c.known[n]; k != nil {
-		return k, nil
-	}
-	k := &chunk{}
-	err := c.outer.Lookup(n, &k.m)
-	if errors.Is(err, ebpf.ErrKeyNotExist) {
-		if k.m, err = ebpf.NewMap(c.spec); err != nil {
-			return nil, fmt.Errorf("create map of counters: %w", err)
+// prepare finds the chunks of ids, or makes them, all together.
+func (c *chunked) prepare(ids []given) error {
+	var numbers []uint32
+	var fds []uint32
+	for _, g := range ids {
+		n := g.id / chunkSize
+		if c.known[n] != nil {
+			continue
 		}
-		k.new = true
-		err = c.outer.Put(n, k.m)
+		k := &chunk{}
+		err := c.outer.Lookup(n, &k.m)
+		if errors.Is(err, ebpf.ErrKeyNotExist) {
+			if k.m, err = ebpf.NewMap(c.spec); err != nil {
+				return fmt.Errorf("create map of counters: %w", err)
+			}
+			k.new = true
+			numbers, fds = append(numbers, n), append(fds, uint32(k.m.FD()))
+		}
+		if err != nil {
+			return fmt.Errorf("open map of counters %d: %w", n, err)
+		}
+		c.known[n] = k
 	}
-	if err != nil {
-		return nil, fmt.Errorf("open map of counters %d: %w", n, err)
+	if err := c.put(numbers, fds); err != nil {
+		for _, n := range numbers {
+			err = errors.Join(err, c.known[n].m.Close())
+			delete(c.known, n)
+		}
+		return fmt.Errorf("add maps of counters: %w", err)
 	}
-	c.known[n] = k
-	return k, nil
+	return nil
 }
 
-// clear makes room for what counts under an id, and sets it to 0.
-func (c *chunked) clear(g given) error {
-	k, err := c.chunk(g.id)
-	if err != nil || k.new && !g.again {
+// putters is how many chunks are put at the same time. With every change of a map
+// of maps the kernel waits until no program uses what was there before
+// (synchronize_rcu), some ten milliseconds: who waits at the same time waits
+// together. From Linux 6.8 on it waits once for all elements of a batch, too.
+const putters = 16
+
+func (c *chunked) put(numbers, fds []uint32) error {
+	each := (len(numbers) + putters - 1) / putters
+	var group errgroup.Group
+	for len(numbers) > 0 {
+		n := min(each, len(numbers))
+		some, of := numbers[:n], fds[:n]
+		numbers, fds = numbers[n:], fds[n:]
+		group.Go(func() error { return c.putSome(some, of) })
+	}
+	return group.Wait()
+}
+
+func (c *chunked) putSome(numbers, fds []uint32) error {
+	_, err := c.outer.BatchUpdate(numbers, fds, nil)
+	if !errors.Is(err, ebpf.ErrNotSupported) { // it is since Linux 5.19
 		return err
+	}
+	for i, n := range numbers {
+		if err := c.outer.Put(n, fds[i]); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// clear sets what counts under an id to 0. There must be a chunk for it.
+func (c *chunked) clear(g given) error {
+	k := c.known[g.id/chunkSize]
+	if k.new && !g.again {
+		return nil
 	}
 	var zero any = make([]byte, c.spec.ValueSize)
 	if c.spec.Type == ebpf.PerCPUArray {

@@ -30,8 +30,8 @@ func (p *Plane) Counters(ctx context.Context) (list []kernel.Count, err error) {
 	}
 	defer func() { err = errors.Join(err, outer.Close()) }()
 	t := &kernelTable{name: frontends, outer: outer}
-	if err := outer.Lookup(uint32(0), &t.inner); err != nil {
-		return nil, fmt.Errorf("open map %s: %w", frontends, err)
+	if err := t.openInner(); err != nil || t.inner == nil {
+		return nil, err
 	}
 	defer func() { err = errors.Join(err, t.inner.Close()) }()
 	elements, err := t.read()

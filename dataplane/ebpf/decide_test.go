@@ -61,7 +61,7 @@ func (d *decider) apply(want *model.Table) {
 	if err != nil {
 		d.t.Fatal(err)
 	}
-	if err := d.store.clear(d.state.given); err != nil {
+	if err := d.store.reserve(nil, d.state.given); err != nil {
 		d.t.Fatal(err)
 	}
 	d.state.given = nil
@@ -145,8 +145,8 @@ func (d *decider) compare(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if p := difference(have, want); len(p.put)+len(p.delete) > 0 {
-		t.Errorf("adopted tables differ: %d to put, %d to delete", len(p.put), len(p.delete))
+	if p := difference(have, want); p.put.count()+p.delete.count() > 0 {
+		t.Errorf("adopted tables differ: %d to put, %d to delete", p.put.count(), p.delete.count())
 	}
 }
 

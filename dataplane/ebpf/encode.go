@@ -41,6 +41,9 @@ var schedulers = map[model.Scheduler]uint16{
 // packer puts values behind each other as C does on this machine.
 type packer []byte
 
+// small is room for most keys and values; so much needs no allocation of its own.
+const small = 40
+
 func (b packer) u16(n uint16) packer { return binary.NativeEndian.AppendUint16(b, n) }
 func (b packer) u32(n uint32) packer { return binary.NativeEndian.AppendUint32(b, n) }
 
@@ -51,14 +54,14 @@ func (b packer) addr(a netip.Addr) packer {
 	return append(b, bytes[:]...)
 }
 
-func idKey(id uint32) string { return string(packer(nil).u32(id)) }
+func idKey(id uint32) string { return string(make(packer, 0, small).u32(id)) }
 
 func frontendKey(k model.Key) string {
-	return string(append(packer(nil).addr(k.Addr).port(k.Port), byte(k.Proto), 0))
+	return string(append(make(packer, 0, small).addr(k.Addr).port(k.Port), byte(k.Proto), 0))
 }
 
 func frontendValue(id, flags uint32, routes [model.NumOrigins]model.Route, poolID func(model.PoolID) uint32) string {
-	b := packer(nil).u32(id).u32(flags)
+	b := make(packer, 0, small).u32(id).u32(flags)
 	for _, r := range routes {
 		flags := uint32(0)
 		if r.Masquerade {
@@ -73,10 +76,10 @@ func endpointBytes(b packer, to netip.AddrPort) packer {
 	return b.addr(to.Addr()).port(to.Port())
 }
 
-func slotKey(pool, index uint32) string { return string(packer(nil).u32(pool).u32(index)) }
+func slotKey(pool, index uint32) string { return string(make(packer, 0, small).u32(pool).u32(index)) }
 
 func backendValue(id uint32, b model.Backend) string {
-	return string(endpointBytes(nil, b.AddrPort()).u16(b.Weight).u32(id).u32(backendFlags(b, true)))
+	return string(endpointBytes(make(packer, 0, small), b.AddrPort()).u16(b.Weight).u32(id).u32(backendFlags(b, true)))
 }
 
 func backendFlags(b model.Backend, active bool) (flags uint32) {
@@ -90,17 +93,17 @@ func backendFlags(b model.Backend, active bool) (flags uint32) {
 }
 
 func memberKey(pool uint32, to netip.AddrPort) string {
-	return string(endpointBytes(packer(nil).u32(pool), to).u16(0))
+	return string(endpointBytes(make(packer, 0, small).u32(pool), to).u16(0))
 }
 
-func memberValue(id, flags uint32) string { return string(packer(nil).u32(id).u32(flags)) }
+func memberValue(id, flags uint32) string { return string(make(packer, 0, small).u32(id).u32(flags)) }
 
 func prefixKey(scope uint32, p netip.Prefix) string {
 	bits := p.Bits()
 	if p.Addr().Is4() {
 		bits += 96
 	}
-	return string(packer(nil).u32(uint32(32 + bits)).u32(scope).addr(p.Masked().Addr()))
+	return string(make(packer, 0, small).u32(uint32(32 + bits)).u32(scope).addr(p.Masked().Addr()))
 }
 
 func nameValue(text string) string {

@@ -14,13 +14,16 @@ import (
 // kernelTable is one of the tables in the kernel.
 type kernelTable struct {
 	name  table
-	outer *ebpf.Map // nil for the trie, which is never replaced
-	inner *ebpf.Map
+	outer *ebpf.Map     // nil for the trie, which is never replaced
+	inner *ebpf.Map     // nil until something is to be in it
 	spec  *ebpf.MapSpec // of inner
 }
 
 // put adds or changes an element. A map that is full gives way to a larger one.
 func (t *kernelTable) put(key, value string) error {
+	if err := t.reserve(1); err != nil {
+		return err
+	}
 	err := t.inner.Put([]byte(key), []byte(value))
 	if t.outer != nil && errors.Is(err, unix.E2BIG) {
 		if err = t.grow(2 * t.inner.MaxEntries()); err == nil {
@@ -38,6 +41,9 @@ func (t *kernelTable) put(key, value string) error {
 
 // remove deletes an element; one that isn't there is no error.
 func (t *kernelTable) remove(key string) error {
+	if t.inner == nil {
+		return nil
+	}
 	if err := t.inner.Delete([]byte(key)); err != nil && !errors.Is(err, ebpf.ErrKeyNotExist) {
 		return fmt.Errorf("delete element of map %s: %w", t.name, err)
 	}
@@ -47,15 +53,42 @@ func (t *kernelTable) remove(key string) error {
 // read lists all elements.
 func (t *kernelTable) read() (map[string]string, error) {
 	out := map[string]string{}
-	var key, value []byte
-	all := t.inner.Iterate()
-	for all.Next(&key, &value) {
-		out[string(key)] = string(value)
-	}
-	if err := all.Err(); err != nil {
+	err := t.each(func(key, value []byte) { out[string(key)] = string(value) })
+	if err != nil {
 		return nil, fmt.Errorf("read map %s: %w", t.name, err)
 	}
 	return out, nil
+}
+
+// each visits all elements: of hash maps many at a time (BPF_MAP_LOOKUP_BATCH,
+// Linux 5.6), of the trie one by one. What it is given is only lent.
+func (t *kernelTable) each(visit func(key, value []byte)) error {
+	if t.inner == nil {
+		return nil
+	}
+	if t.outer == nil {
+		var key, value []byte
+		all := t.inner.Iterate()
+		for all.Next(&key, &value) {
+			visit(key, value)
+		}
+		return all.Err()
+	}
+	const atOnce = 4096
+	keys, values := arrays(atOnce, t.inner.KeySize()), arrays(atOnce, t.inner.ValueSize())
+	var cursor ebpf.MapBatchCursor
+	for {
+		n, err := t.inner.BatchLookup(&cursor, keys.Interface(), values.Interface(), nil)
+		if err != nil && !errors.Is(err, ebpf.ErrKeyNotExist) {
+			return err
+		}
+		for i := range n {
+			visit(keys.Index(i).Bytes(), values.Index(i).Bytes())
+		}
+		if err != nil {
+			return nil // that was all
+		}
+	}
 }
 
 // grow puts a larger map in the place of the table's one. Programs see either.
@@ -91,7 +124,8 @@ func (t *kernelTable) newInner(n uint32) (*ebpf.Map, error) {
 	return m, nil
 }
 
-// use makes m the table's map.
+// use makes m the table's map. The kernel waits then until no program uses
+// another one (synchronize_rcu), some ten milliseconds.
 func (t *kernelTable) use(m *ebpf.Map) error {
 	if err := t.outer.Put(uint32(0), m); err != nil {
 		return fmt.Errorf("replace map %s: %w", t.name, err)
@@ -100,19 +134,29 @@ func (t *kernelTable) use(m *ebpf.Map) error {
 	return nil
 }
 
-// openInner finds the table's map, or makes one.
+// openInner finds the table's map, if there is one.
 func (t *kernelTable) openInner() error {
-	var m *ebpf.Map
-	err := t.outer.Lookup(uint32(0), &m)
-	if err == nil {
-		t.inner = m
-		return nil
-	}
-	if !errors.Is(err, ebpf.ErrKeyNotExist) {
+	err := t.outer.Lookup(uint32(0), &t.inner)
+	if err != nil && !errors.Is(err, ebpf.ErrKeyNotExist) {
 		return fmt.Errorf("open map %s: %w", t.name, err)
 	}
-	if m, err = t.newInner(1); err != nil {
+	return nil
+}
+
+// reserve makes room for n elements.
+func (t *kernelTable) reserve(n int) error {
+	switch {
+	case t.outer == nil || t.inner != nil && n <= int(t.inner.MaxEntries()):
+		return nil
+	case t.inner != nil:
+		return t.grow(uint32(n))
+	}
+	m, err := t.newInner(uint32(n))
+	if err != nil {
 		return err
 	}
-	return t.use(m)
+	if err := t.use(m); err != nil {
+		return errors.Join(err, m.Close())
+	}
+	return nil
 }

@@ -11,6 +11,7 @@ import (
 	"syscall"
 
 	"github.com/cilium/ebpf"
+	"golang.org/x/sync/errgroup"
 	"golang.org/x/sys/unix"
 
 	"github.com/fairway-net/fairway/internal/kernel"
@@ -121,9 +122,17 @@ func openPinned(spec *ebpf.MapSpec, dir string) (*ebpf.Map, error) {
 	return ebpf.NewMapWithOptions(spec, ebpf.MapOptions{PinPath: dir})
 }
 
+// inner is what the elements of a map of maps are made from. It says nothing of
+// their types: the kernel would have to read those for each one.
+func inner(of *ebpf.MapSpec) *ebpf.MapSpec {
+	spec := of.InnerMap.Copy()
+	spec.Key, spec.Value = nil, nil
+	return spec
+}
+
 func (s *store) openTables(specs map[string]*ebpf.MapSpec) error {
-	s.counts = &chunked{s.maps["counts"], specs["counts"].InnerMap, map[uint32]*chunk{}}
-	s.states = &chunked{s.maps["states"], specs["states"].InnerMap, map[uint32]*chunk{}}
+	s.counts = &chunked{s.maps["counts"], inner(specs["counts"]), map[uint32]*chunk{}}
+	s.states = &chunked{s.maps["states"], inner(specs["states"]), map[uint32]*chunk{}}
 	for _, name := range tables {
 		t := &kernelTable{name: name}
 		s.tables[name] = t
@@ -131,7 +140,7 @@ func (s *store) openTables(specs map[string]*ebpf.MapSpec) error {
 			t.inner = s.maps[string(name)]
 			continue
 		}
-		t.outer, t.spec = s.maps[string(name)], specs[string(name)].InnerMap
+		t.outer, t.spec = s.maps[string(name)], inner(specs[string(name)])
 		if err := t.openInner(); err != nil {
 			return err
 		}
@@ -143,23 +152,20 @@ func (s *store) openTables(specs map[string]*ebpf.MapSpec) error {
 // out and said in the error.
 func (s *store) apply(p *plan) error {
 	leftOut, where := 0, []string(nil)
-	for list := p.put; len(list) > 0; {
-		name := list[0].table
-		n := slices.IndexFunc(list, func(e entry) bool { return e.table != name })
-		if n < 0 {
-			n = len(list)
-		}
-		missing, err := s.tables[name].putAll(list[:n])
+	for _, t := range tables {
+		missing, err := s.tables[t].putAll(p.put[t])
 		if err != nil {
 			return err
 		}
-		if list = list[n:]; missing > 0 {
-			leftOut, where = leftOut+missing, append(where, string(name))
+		if missing > 0 {
+			leftOut, where = leftOut+missing, append(where, string(t))
 		}
 	}
-	for _, e := range p.delete {
-		if err := s.tables[e.table].remove(e.key); err != nil {
-			return err
+	for _, t := range slices.Backward(tables) {
+		for _, e := range p.delete[t] {
+			if err := s.tables[t].remove(e.key); err != nil {
+				return err
+			}
 		}
 	}
 	if leftOut > 0 {
@@ -168,8 +174,21 @@ func (s *store) apply(p *plan) error {
 	return nil
 }
 
-// clear sets what ids count to 0.
-func (s *store) clear(ids []given) error {
+// reserve makes room for entries, and for what ids count, which it sets to 0. The
+// kernel makes each change of a map of maps wait, so they are made together.
+func (s *store) reserve(target byTable, ids []given) error {
+	var group errgroup.Group
+	for _, name := range tables {
+		if n := len(target[name]); n > 0 {
+			group.Go(func() error { return s.tables[name].reserve(n + n/2) })
+		}
+	}
+	for _, c := range []*chunked{s.counts, s.states} {
+		group.Go(func() error { return c.prepare(ids) })
+	}
+	if err := group.Wait(); err != nil {
+		return err
+	}
 	for _, g := range ids {
 		if err := errors.Join(s.counts.clear(g), s.states.clear(g)); err != nil {
 			return err

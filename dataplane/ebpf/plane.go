@@ -118,7 +118,7 @@ func (p *Plane) program(want *model.Table, full bool) error {
 		return p.compare(want)
 	}
 	plan, noID := p.state.change(p.applied, want, want.Since(p.applied))
-	if err := p.write(plan); err != nil {
+	if err := p.write(plan, nil); err != nil {
 		return err
 	}
 	return noID
@@ -134,19 +134,16 @@ func (p *Plane) compare(want *model.Table) error {
 	p.state = newState(p.options.Scheduler)
 	p.state.adopt(have, want)
 	target, noID := p.state.build(want)
-	for name, elements := range target {
-		if err := p.store.tables[name].reserve(len(elements) + len(elements)/2); err != nil {
-			return err
-		}
-	}
-	if err := p.write(difference(have, target)); err != nil {
+	if err := p.write(difference(have, target), target); err != nil {
 		return err
 	}
 	return noID
 }
 
-func (p *Plane) write(plan *plan) error {
-	if err := p.store.clear(p.state.given); err != nil {
+// write does what a plan says, with room for what tables are to hold in the end,
+// if that's known.
+func (p *Plane) write(plan *plan, target byTable) error {
+	if err := p.store.reserve(target, p.state.given); err != nil {
 		return err
 	}
 	p.state.given = nil

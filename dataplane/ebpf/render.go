@@ -13,9 +13,13 @@ import (
 // Render says what the plane would put into the kernel for a table: see
 // dataplane.Kind.
 func Render(t *model.Table, options kernel.Options) ([]kernel.Object, error) {
-	c, err := newState(options.Scheduler).build(t)
+	all, err := newState(options.Scheduler).build(t)
 	if err != nil {
 		return nil, err
+	}
+	c := newContents()
+	for _, entries := range all {
+		c.add(entries)
 	}
 	list := describe(c)
 	for hook := range hooks {

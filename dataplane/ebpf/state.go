@@ -2,6 +2,8 @@ package ebpf
 
 import (
 	"net/netip"
+	"slices"
+	"strings"
 
 	"github.com/fairway-net/fairway/model"
 )
@@ -129,7 +131,7 @@ func (st *state) poolEntries(ps *poolState) []entry {
 	}
 	way := st.way(p)
 	if way == schedulers[model.MaglevHashing] && len(p.Backends) > 0 {
-		var b packer
+		b := make(packer, 0, 2*maglevSize)
 		for _, i := range maglev(ps.once, p.Backends) {
 			b = b.u16(i)
 		}
@@ -144,7 +146,7 @@ func poolValue(ps *poolState, way uint16) string {
 	if ps.pool.Empty == model.Drop {
 		flags = flagDrop
 	}
-	return string(packer(nil).u32(uint32(len(ps.once))).u32(n).u32(uint32(stride(int(n)))).
+	return string(make(packer, 0, small).u32(uint32(len(ps.once))).u32(n).u32(uint32(stride(int(n)))).
 		u32(affinitySeconds(ps.pool)).u16(way).u16(flags))
 }
 
@@ -188,7 +190,7 @@ func (st *state) frontendEntries(f *model.Frontend) []entry {
 	var list []entry
 	if f.Sources != nil {
 		flags = flagRestricted
-		list = prefixEntries(id, f.Sources)
+		list = once(prefixEntries(id, f.Sources))
 	}
 	return append(list, entry{frontends, frontendKey(f.Key), frontendValue(id, flags, f.Routes, st.poolNumber)})
 }
@@ -211,6 +213,7 @@ func prefixEntries(scope uint32, list []netip.Prefix) []entry {
 // anywhere holds every address, as the trie has them.
 var anywhere = netip.PrefixFrom(netip.IPv6Unspecified(), 0)
 
+// settingsEntries are the entries of settings, each once.
 func settingsEntries(s *model.Settings) []entry {
 	list := prefixEntries(scopePods, s.Pods.Prefixes)
 	list = append(list, prefixEntries(scopeReserved, s.Reserved)...)
@@ -219,12 +222,18 @@ func settingsEntries(s *model.Settings) []entry {
 		if p.Addr().Is6() {
 			known = scopeKnown6
 		}
-		list = append(list, entry{prefixes, prefixKey(known, anywhere), idKey(1)})
+		list = append(list, prefixEntries(known, []netip.Prefix{anywhere})...)
 	}
 	for scope, addrs := range map[uint32][]netip.Addr{scopeExempt: s.Exempt, scopeOfNode: s.NodeAddrs} {
 		for _, a := range addrs {
 			list = append(list, prefixEntries(scope, []netip.Prefix{netip.PrefixFrom(a, a.BitLen())})...)
 		}
 	}
-	return list
+	return once(list)
+}
+
+// once sorts entries of one table, and leaves out those that are there twice.
+func once(list []entry) []entry {
+	slices.SortFunc(list, func(a, b entry) int { return strings.Compare(a.key, b.key) })
+	return slices.Compact(list)
 }

@@ -1,9 +1,6 @@
 package ebpf
 
-import (
-	"maps"
-	"slices"
-)
+import "slices"
 
 // table names one of the maps that say what a model.Table says.
 type table string
@@ -28,6 +25,23 @@ type entry struct {
 	key, value string
 }
 
+// byTable are entries, each list of one table.
+type byTable map[table][]entry
+
+func (b byTable) add(list []entry) {
+	for _, e := range list {
+		b[e.table] = append(b[e.table], e)
+	}
+}
+
+// count is how many there are.
+func (b byTable) count() (n int) {
+	for _, list := range b {
+		n += len(list)
+	}
+	return n
+}
+
 // contents are the elements of tables: key to value.
 type contents map[table]map[string]string
 
@@ -45,11 +59,14 @@ func (c contents) add(list []entry) {
 	}
 }
 
-// plan is what is to be done to tables.
+// plan is what is to be done to tables. It is done table by table, so that every
+// packet meets either what was or what will be; what is put isn't deleted.
 type plan struct {
-	put    []entry
-	delete []entry // their values don't matter
+	put    byTable
+	delete byTable // their values don't matter
 }
+
+func newPlan() *plan { return &plan{put: byTable{}, delete: byTable{}} }
 
 // replace plans to turn some entries into others.
 func (p *plan) replace(before, after []entry) {
@@ -64,46 +81,46 @@ func (p *plan) replace(before, after []entry) {
 	for _, e := range after {
 		at := place{e.table, e.key}
 		if old, found := left[at]; !found || old != e.value {
-			p.put = append(p.put, e)
+			p.put[e.table] = append(p.put[e.table], e)
 		}
 		delete(left, at)
 	}
 	for at := range left {
-		p.delete = append(p.delete, entry{table: at.table, key: at.key})
+		p.delete[at.table] = append(p.delete[at.table], entry{table: at.table, key: at.key})
 	}
 }
 
-// settle brings the plan's steps into an order in which every packet meets
-// either what was or what will be. What is put anew isn't deleted.
+// settle takes what is put anew out of what is deleted.
 func (p *plan) settle() {
-	order := map[table]int{}
-	for i, t := range tables {
-		order[t] = i
+	for t, list := range p.delete {
+		kept := map[string]bool{}
+		for _, e := range p.put[t] {
+			kept[e.key] = true
+		}
+		p.delete[t] = slices.DeleteFunc(list, func(e entry) bool { return kept[e.key] })
 	}
-	kept := map[entry]bool{}
-	for _, e := range p.put {
-		kept[entry{table: e.table, key: e.key}] = true
-	}
-	p.delete = slices.DeleteFunc(p.delete, func(e entry) bool { return kept[e] })
-	slices.SortStableFunc(p.put, func(a, b entry) int { return order[a.table] - order[b.table] })
-	slices.SortStableFunc(p.delete, func(a, b entry) int { return order[b.table] - order[a.table] })
 }
 
-// difference is what turns one content into the other.
-func difference(have, want contents) *plan {
-	p := &plan{}
+// difference is what turns what tables hold into what they should.
+func difference(have contents, want byTable) *plan {
+	p := newPlan()
 	for _, t := range tables {
-		for key, value := range want[t] {
-			if old, found := have[t][key]; !found || old != value {
-				p.put = append(p.put, entry{t, key, value})
+		if len(have[t]) == 0 {
+			p.put[t] = want[t]
+			continue
+		}
+		wanted := make(map[string]bool, len(want[t]))
+		for _, e := range want[t] {
+			wanted[e.key] = true
+			if old, found := have[t][e.key]; !found || old != e.value {
+				p.put[t] = append(p.put[t], e)
 			}
 		}
-		for key := range maps.Keys(have[t]) {
-			if _, wanted := want[t][key]; !wanted {
-				p.delete = append(p.delete, entry{table: t, key: key})
+		for key := range have[t] {
+			if !wanted[key] {
+				p.delete[t] = append(p.delete[t], entry{table: t, key: key})
 			}
 		}
 	}
-	p.settle()
 	return p
 }

@@ -35,6 +35,9 @@ type Config struct {
 	// VerifyPeriod is how often the kernel is compared with the table unasked;
 	// a change that waits for longer than twice this makes the agent unwell.
 	VerifyPeriod time.Duration
+	// MinPeriod is from one round's beginning to that of the next for changes
+	// that come later; 0 is no pause.
+	MinPeriod time.Duration
 	// HealthzAddress and MetricsAddress are where HTTP is served, as host:port;
 	// "" serves none. With kube-proxy: 0.0.0.0:10256 and 127.0.0.1:10249.
 	HealthzAddress, MetricsAddress string
@@ -168,7 +171,8 @@ func (a *Agent) run(ctx context.Context) error {
 		l := &loop{
 			plane: a.planes, table: a.table, wake: a.state.wake, drift: a.planes.drift,
 			renew: a.planes.renew, settle: a.planes.settle,
-			verify: func() time.Duration { return a.configured.Load().VerifyPeriod }, report: a.rounded, log: a.config.Log,
+			verify: func() time.Duration { return a.configured.Load().VerifyPeriod },
+			pause:  func() time.Duration { return a.configured.Load().MinPeriod }, report: a.rounded, log: a.config.Log,
 		}
 		if err := l.run(ctx); err != nil {
 			return fmt.Errorf("%s mode: %w", a.Mode(), err)

@@ -13,7 +13,8 @@ import (
 )
 
 // loop keeps the kernel at what the latest table says. Changes that arrive
-// while it works are merged into the next round; there is no minimum period.
+// while it works are merged into the next round, and so are those that come
+// within the pause, if there is one.
 type loop struct {
 	plane  applier
 	table  func() *model.Table         // the latest table; nil as long as there is none to trust
@@ -22,6 +23,7 @@ type loop struct {
 	renew  <-chan struct{}             // somebody wants the kernel compared
 	settle func(context.Context, bool) // told after rounds that succeeded, and whether they compared
 	verify func() time.Duration        // how often to compare with the kernel unasked
+	pause  func() time.Duration        // from one round's beginning to that of one for later changes; nil is none
 	report func(round)                 // told of every round
 	log    *slog.Logger
 }
@@ -60,6 +62,7 @@ func (l *loop) run(ctx context.Context) error {
 	defer compare.Stop()
 	backoff, fights := retryBackoff(), driftLimit()
 	var again <-chan time.Time // set after a failure
+	var held pause
 	var last *model.Table
 	for {
 		verify := false
@@ -67,7 +70,11 @@ func (l *loop) run(ctx context.Context) error {
 		case <-ctx.Done():
 			return nil
 		case <-l.wake:
-			if again != nil { // the pause is for changes too
+			if again != nil || held.hold() { // the pause is for changes too
+				continue
+			}
+		case <-held.over:
+			if !held.end() {
 				continue
 			}
 		case <-l.drift:
@@ -92,6 +99,7 @@ func (l *loop) run(ctx context.Context) error {
 		}
 		again = nil
 		began := time.Now()
+		held.begin(l.pause)
 		err := l.round(ctx, table, verify)
 		if verify {
 			compare.Reset(max(l.verify(), verifyShare*time.Since(began)))
@@ -120,4 +128,33 @@ func (l *loop) round(ctx context.Context, table *model.Table, verify bool) error
 		l.settle(ctx, verify)
 	}
 	return r.Err
+}
+
+// pause keeps rounds for changes apart, as kube-proxy's minSyncPeriod does.
+type pause struct {
+	over    <-chan time.Time // nil if there is no pause now
+	changes bool             // came meanwhile
+}
+
+func (p *pause) begin(length func() time.Duration) {
+	*p = pause{}
+	if length == nil {
+		return
+	}
+	if d := length(); d > 0 {
+		p.over = time.After(d)
+	}
+}
+
+// hold notes that a change came, and reports whether it has to wait.
+func (p *pause) hold() bool {
+	p.changes = p.over != nil
+	return p.changes
+}
+
+// end reports whether a change has waited for it.
+func (p *pause) end() bool {
+	waited := p.changes
+	*p = pause{}
+	return waited
 }

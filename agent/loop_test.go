@@ -188,3 +188,41 @@ func TestLoopComparesUnasked(t *testing.T) {
 	}
 	eventually(t, "repaired unasked", func() bool { return plane.holds(table) })
 }
+
+// TestLoopPauses: changes that come within the pause after a round are in force
+// with the next one, which is one for all of them.
+func TestLoopPauses(t *testing.T) {
+	plane := &faultyPlane{rng: rand.New(rand.NewPCG(1, 1))}
+	source := &tables{wake: make(chan struct{}, 1)}
+	var mu sync.Mutex
+	var began []time.Time
+	const pause = 300 * time.Millisecond
+	l := &loop{
+		plane: plane, table: source.latest, wake: source.wake, verify: func() time.Duration { return time.Hour },
+		pause: func() time.Duration { return pause }, log: slog.New(slog.DiscardHandler),
+		report: func(r round) {
+			mu.Lock()
+			defer mu.Unlock()
+			if r.Err == nil && !r.Verified {
+				began = append(began, r.Began)
+			}
+		},
+	}
+	ctx, cancel := context.WithCancel(context.Background())
+	defer cancel()
+	go l.run(ctx) //nolint:errcheck // ends with the test
+	for step := range 3 {
+		var last *model.Table
+		for n := range 20 {
+			last = source.change(100*step + n)
+		}
+		eventually(t, "the last change in force", func() bool { return plane.holds(last) })
+	}
+	mu.Lock()
+	defer mu.Unlock()
+	for i := 1; i < len(began); i++ {
+		if apart := began[i].Sub(began[i-1]); apart < pause {
+			t.Errorf("rounds %d and %d began %s apart", i, i+1, apart)
+		}
+	}
+}

@@ -6,6 +6,7 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/fairway-net/fairway/agent"
 	"github.com/fairway-net/fairway/config"
@@ -75,7 +76,7 @@ func told(t *testing.T, args ...string) (agent.Config, string, error) {
 
 func TestFlagsAlone(t *testing.T) {
 	config, said, err := told(t, "--proxy-mode=ipvs", "--hostname-override=n1", "--ipvs-scheduler=lc", "--ipvs-sync-period=7s",
-		"--ipvs-tcp-timeout=1m", "--feature-gates=A=true", "--healthz-port=0", "--metrics-port=1234", "--metrics-bind-address=127.0.0.1:10249",
+		"--ipvs-tcp-timeout=1m", "--config-sync-period=1m", "--feature-gates=A=true", "--healthz-port=0", "--metrics-port=1234", "--metrics-bind-address=127.0.0.1:10249",
 		"--detect-local-mode=InterfaceNamePrefix", "--pod-interface-name-prefix=veth", "--conntrack-udp-timeout=9s", "--profiling")
 	if err != nil {
 		t.Fatal(err)
@@ -86,7 +87,10 @@ func TestFlagsAlone(t *testing.T) {
 		config.Conntrack.Max != 0 || config.OOMScoreAdj != nil {
 		t.Errorf("got %+v", config)
 	}
-	for _, name := range []string{"--ipvs-tcp-timeout: has no effect", "--feature-gates: has no effect"} {
+	if got := config.Plane.IPVS.TCP; got != time.Minute {
+		t.Errorf("IPVS's timeout %s", got)
+	}
+	for _, name := range []string{"--config-sync-period: has no effect", "--feature-gates: has no effect"} {
 		if !strings.Contains(said, name) {
 			t.Errorf("nothing said of %s in %s", name, said)
 		}

@@ -1,18 +1,19 @@
 package config
 
 import (
+	"cmp"
 	"fmt"
 	"net/netip"
 	"runtime"
 	"slices"
 	"strings"
-	"time"
 
 	"k8s.io/client-go/rest"
 	"k8s.io/client-go/tools/clientcmd"
 
 	"github.com/fairway-net/fairway/agent"
 	"github.com/fairway-net/fairway/compile"
+	"github.com/fairway-net/fairway/internal/kernel"
 	"github.com/fairway-net/fairway/internal/tuning"
 	"github.com/fairway-net/fairway/kube"
 )
@@ -55,24 +56,41 @@ func Agent(c *Configuration, base agent.Config) (agent.Config, error) {
 
 // planeOptions takes what kube-proxy configures per mode.
 func planeOptions(c *Configuration, out *agent.Config) {
-	var period time.Duration
+	period, least := c.IPTables.SyncPeriod, c.IPTables.MinSyncPeriod
 	switch out.Mode {
 	case "nftables":
-		period = c.NFTables.SyncPeriod.Duration
+		period, least = c.NFTables.SyncPeriod, c.NFTables.MinSyncPeriod
 	case "ipvs":
-		period = c.IPVS.SyncPeriod.Duration
-	default:
-		period = c.IPTables.SyncPeriod.Duration
+		period, least = c.IPVS.SyncPeriod, c.IPVS.MinSyncPeriod
 	}
-	if period > 0 {
-		out.VerifyPeriod = period
+	if period.Duration > 0 {
+		out.VerifyPeriod = period.Duration
+	}
+	// kube-proxy's default is there to spare what its rounds cost.
+	if d := least.Duration; d > 0 && (d != defaultMinSyncPeriod || out.Mode == "ipvs") {
+		out.MinPeriod = d
 	}
 	if c.IPTables.MasqueradeBit != nil { // ipvs mode has this bit too
 		out.Plane.MasqueradeMark = 1 << *c.IPTables.MasqueradeBit
 	}
-	if out.Mode == "ipvs" && c.IPVS.Scheduler != "" {
-		out.Plane.Scheduler = c.IPVS.Scheduler
+	if out.Mode == "ipvs" {
+		out.Plane.Scheduler = cmp.Or(c.IPVS.Scheduler, out.Plane.Scheduler)
+		out.Plane.IPVS = ipvsOptions(c)
 	}
+}
+
+// ipvsOptions are those of ipvs mode alone; c is valid.
+func ipvsOptions(c *Configuration) kernel.IPVSOptions {
+	o := kernel.IPVSOptions{
+		TCP: c.IPVS.TCPTimeout.Duration, TCPFin: c.IPVS.TCPFinTimeout.Duration, UDP: c.IPVS.UDPTimeout.Duration,
+		StrictARP: c.IPVS.StrictARP,
+	}
+	for _, text := range c.IPVS.ExcludeCIDRs {
+		if p, err := netip.ParsePrefix(text); err == nil {
+			o.Exclude = append(o.Exclude, p.Masked())
+		}
+	}
+	return o
 }
 
 // meaning takes what decides where packets go.

@@ -50,21 +50,21 @@ var fields = map[string]effect{
 	"iptables.masqueradeAll":      {},
 	"iptables.localhostNodePorts": {},
 	"iptables.syncPeriod":         {},
-	"iptables.minSyncPeriod":      {why: noMinimum, unless: int64(defaultMinSyncPeriod)},
+	"iptables.minSyncPeriod":      {},
 
 	"ipvs.syncPeriod":    {},
-	"ipvs.minSyncPeriod": {why: noMinimum},
+	"ipvs.minSyncPeriod": {},
 	"ipvs.scheduler":     {},
-	"ipvs.excludeCIDRs":  {why: "virtual servers of others are left alone, whatever their addresses"},
-	"ipvs.strictARP":     {why: "this node answers ARP for no address of a Service in any case", unless: true},
-	"ipvs.tcpTimeout":    {why: ipvsTimeouts},
-	"ipvs.tcpFinTimeout": {why: ipvsTimeouts},
-	"ipvs.udpTimeout":    {why: ipvsTimeouts},
+	"ipvs.excludeCIDRs":  {},
+	"ipvs.strictARP":     {},
+	"ipvs.tcpTimeout":    {},
+	"ipvs.tcpFinTimeout": {},
+	"ipvs.udpTimeout":    {},
 
 	"nftables.masqueradeBit": {why: "nftables mode needs no packet mark", unless: int64(defaultMasqueradeBit)},
 	"nftables.masqueradeAll": {},
 	"nftables.syncPeriod":    {},
-	"nftables.minSyncPeriod": {why: noMinimum, unless: int64(defaultMinSyncPeriod)},
+	"nftables.minSyncPeriod": {},
 
 	"winkernel.networkName":           {why: onlyWindows},
 	"winkernel.sourceVip":             {why: onlyWindows},
@@ -95,8 +95,6 @@ var fields = map[string]effect{
 // Why fields of several names have no effect.
 const (
 	logsToStderr = "the log goes to standard error, unbuffered"
-	noMinimum    = "changes are merged while others are made, without a pause between"
-	ipvsTimeouts = "ipvs mode leaves these timeouts as the node has them"
 	onlyWindows  = "it is for Windows nodes"
 )
 

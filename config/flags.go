@@ -91,19 +91,21 @@ var flags = []flag{
 	{name: "iptables-sync-period", field: "iptables.syncPeriod", usage: "as --sync-period, in all modes but ipvs: a `time`", set: duration(func(f *Flags, d metav1.Duration) {
 		f.set.IPTables.SyncPeriod, f.set.NFTables.SyncPeriod = d, d
 	})},
-	{name: "iptables-min-sync-period", field: "iptables.minSyncPeriod", set: duration(func(f *Flags, d metav1.Duration) { f.set.IPTables.MinSyncPeriod = d })},
+	{name: "iptables-min-sync-period", field: "iptables.minSyncPeriod", usage: "least `time` from one round of programming to the next, in all modes but ipvs; 1s, kube-proxy's default, is none", set: duration(func(f *Flags, d metav1.Duration) {
+		f.set.IPTables.MinSyncPeriod, f.set.NFTables.MinSyncPeriod = d, d
+	})},
 	{name: "ipvs-sync-period", field: "ipvs.syncPeriod", usage: "as --sync-period, in ipvs mode: a `time`",
 		set: duration(func(f *Flags, d metav1.Duration) { f.set.IPVS.SyncPeriod = d })},
-	{name: "ipvs-min-sync-period", field: "ipvs.minSyncPeriod", set: duration(func(f *Flags, d metav1.Duration) { f.set.IPVS.MinSyncPeriod = d })},
+	{name: "ipvs-min-sync-period", field: "ipvs.minSyncPeriod", usage: "the same in ipvs mode: a `time`", set: duration(func(f *Flags, d metav1.Duration) { f.set.IPVS.MinSyncPeriod = d })},
 	{name: "ipvs-scheduler", field: "ipvs.scheduler", usage: "as --scheduler, in ipvs mode", set: text(func(f *Flags) *string { return &f.set.IPVS.Scheduler })},
-	{name: "ipvs-exclude-cidrs", field: "ipvs.excludeCIDRs", set: func(f *Flags, s string) error {
+	{name: "ipvs-exclude-cidrs", field: "ipvs.excludeCIDRs", usage: "`ranges` in which virtual servers are others'", set: func(f *Flags, s string) error {
 		f.set.IPVS.ExcludeCIDRs = append(f.set.IPVS.ExcludeCIDRs, strings.Split(s, ",")...)
 		return nil
 	}},
-	{name: "ipvs-strict-arp", field: "ipvs.strictARP", bool: true, set: truth(func(f *Flags) *bool { return &f.set.IPVS.StrictARP })},
-	{name: "ipvs-tcp-timeout", field: "ipvs.tcpTimeout", set: duration(func(f *Flags, d metav1.Duration) { f.set.IPVS.TCPTimeout = d })},
-	{name: "ipvs-tcpfin-timeout", field: "ipvs.tcpFinTimeout", set: duration(func(f *Flags, d metav1.Duration) { f.set.IPVS.TCPFinTimeout = d })},
-	{name: "ipvs-udp-timeout", field: "ipvs.udpTimeout", set: duration(func(f *Flags, d metav1.Duration) { f.set.IPVS.UDPTimeout = d })},
+	{name: "ipvs-strict-arp", field: "ipvs.strictARP", bool: true, usage: "answer ARP in ipvs mode only for addresses of the interface asked", set: truth(func(f *Flags) *bool { return &f.set.IPVS.StrictARP })},
+	{name: "ipvs-tcp-timeout", field: "ipvs.tcpTimeout", usage: "`time` after which IPVS forgets idle TCP connections; 0 is conntrack's", set: duration(func(f *Flags, d metav1.Duration) { f.set.IPVS.TCPTimeout = d })},
+	{name: "ipvs-tcpfin-timeout", field: "ipvs.tcpFinTimeout", usage: "`time` after which IPVS forgets half-closed TCP connections; 0 leaves it", set: duration(func(f *Flags, d metav1.Duration) { f.set.IPVS.TCPFinTimeout = d })},
+	{name: "ipvs-udp-timeout", field: "ipvs.udpTimeout", usage: "`time` after which IPVS forgets idle UDP flows; 0 leaves it", set: duration(func(f *Flags, d metav1.Duration) { f.set.IPVS.UDPTimeout = d })},
 
 	{name: "kube-api-content-type", field: "clientConnection.contentType", set: text(func(f *Flags) *string { return &f.set.ClientConnection.ContentType })},
 	{name: "kube-api-burst", field: "clientConnection.burst", usage: "requests to the API that may be made at once, a `number`",

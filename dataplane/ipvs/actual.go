@@ -58,7 +58,7 @@ func (p *Plane) readServers(a *actual, settings *model.Settings) error {
 	}
 	for _, m := range found {
 		id, s, ok := fromService(m)
-		if !ok || !a.owns(id, settings) {
+		if !ok || !a.owns(id, settings, p.options.IPVS.Exclude) {
 			continue
 		}
 		list, _, err := readDestinations(p.balancer, m)
@@ -72,8 +72,9 @@ func (p *Plane) readServers(a *actual, settings *model.Settings) error {
 
 // owns tells the plane's virtual servers from others': by their mark, or
 // because their address is one of kube-ipvs0 or of the Services' ranges, or
-// because a set has their key, or one of NodePorts their port.
-func (a *actual) owns(id serverID, settings *model.Settings) bool {
+// because a set has their key, or one of NodePorts their port. In ranges that
+// are others' (kube-proxy's excludeCIDRs), only a set's word counts.
+func (a *actual) owns(id serverID, settings *model.Settings, others []netip.Prefix) bool {
 	if id.mark != 0 {
 		return id.mark&markRangeMask == markRange
 	}
@@ -81,7 +82,8 @@ func (a *actual) owns(id serverID, settings *model.Settings) bool {
 	if slices.Contains(settings.Exempt, addr) {
 		return false
 	}
-	if a.addresses[addr] || reserved(settings, addr) {
+	excluded := slices.ContainsFunc(others, func(p netip.Prefix) bool { return p.Contains(addr) })
+	if !excluded && (a.addresses[addr] || reserved(settings, addr)) {
 		return true
 	}
 	key := keyElement(id.key)

@@ -30,7 +30,7 @@ type fakeServer struct {
 func newFakeIPVS() *fakeIPVS {
 	return &fakeIPVS{
 		servers: map[serverID]*fakeServer{}, connections: map[netip.AddrPort]int{},
-		config: mobyipvs.Config{TimeoutTCP: 900 * time.Second},
+		config: mobyipvs.Config{TimeoutTCP: 900 * time.Second, TimeoutTCPFin: 120 * time.Second, TimeoutUDP: 300 * time.Second},
 	}
 }
 
@@ -149,5 +149,7 @@ func (f *fakeIPVS) GetConfig() (*mobyipvs.Config, error) { copied := f.config; r
 
 func (f *fakeIPVS) SetConfig(c *mobyipvs.Config) error {
 	f.config.TimeoutTCP = cmp.Or(c.TimeoutTCP, f.config.TimeoutTCP)
+	f.config.TimeoutTCPFin = cmp.Or(c.TimeoutTCPFin, f.config.TimeoutTCPFin)
+	f.config.TimeoutUDP = cmp.Or(c.TimeoutUDP, f.config.TimeoutUDP)
 	return nil
 }

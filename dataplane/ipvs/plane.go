@@ -68,7 +68,7 @@ func newPlane(options kernel.Options, b balancer) (*Plane, error) {
 	return &Plane{
 		options: options, balancer: b, sets: sets, dummy: d, iptables: tool,
 		choose:   newChooser(options),
-		settings: newSettingsKeeper(options.StateDir, b),
+		settings: newSettingsKeeper(options, b),
 		services: map[serverID]service{}, orphans: orphans{},
 		background: func(work func()) { go work() },
 	}, nil

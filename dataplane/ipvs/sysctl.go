@@ -1,6 +1,7 @@
 package ipvs
 
 import (
+	"bytes"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -9,10 +10,8 @@ import (
 	"path/filepath"
 	"strconv"
 	"strings"
-	"time"
 
 	"github.com/fairway-net/fairway/internal/kernel"
-	mobyipvs "github.com/moby/ipvs"
 	"golang.org/x/sys/unix"
 )
 
@@ -21,24 +20,25 @@ import (
 type settingsKeeper struct {
 	file     string
 	balancer balancer
+	options  kernel.IPVSOptions
 	sysctls  []sysctl // that must have a value
 	quiet    bool     // ARP has been seen to
 }
 
-func newSettingsKeeper(dir string, b balancer) *settingsKeeper {
-	return &settingsKeeper{file: filepath.Join(dir, "ipvs-settings.json"), balancer: b, sysctls: sysctls()}
+func newSettingsKeeper(o kernel.Options, b balancer) *settingsKeeper {
+	return &settingsKeeper{file: filepath.Join(o.StateDir, "ipvs-settings.json"), balancer: b, options: o.IPVS, sysctls: sysctls()}
 }
 
 // kept is the file's content.
 type kept struct {
 	Sysctls map[string]change `json:"sysctls,omitempty"` // by path below /proc/sys
 	TCP     *timeoutChange    `json:"tcpTimeout,omitempty"`
+	TCPFin  *timeoutChange    `json:"tcpFinTimeout,omitempty"`
+	UDP     *timeoutChange    `json:"udpTimeout,omitempty"`
 }
 
 // change is what a setting was and what it was made.
 type change struct{ Was, Set string }
-
-type timeoutChange struct{ Was, Set time.Duration }
 
 // sysctl is one that must have a value.
 type sysctl struct{ path, value string }
@@ -80,7 +80,12 @@ func (k *settingsKeeper) set() error {
 	if err := k.setSysctls(k.sysctls); err != nil {
 		return err
 	}
-	return k.setTimeout()
+	if k.options.StrictARP {
+		if err := k.quietARP(); err != nil {
+			return err
+		}
+	}
+	return k.setTimeouts()
 }
 
 func (k *settingsKeeper) quietARP() error {
@@ -103,51 +108,17 @@ func (k *settingsKeeper) setSysctls(list []sysctl) error {
 		if was == s.value {
 			continue
 		}
-		if err := k.remember(func(old *kept) {
+		if err := k.remember(func(old *kept) error {
 			if _, known := old.Sysctls[s.path]; !known {
 				old.Sysctls[s.path] = change{was, s.value}
 			}
+			return nil
 		}); err != nil {
 			return err
 		}
 		if err := writeSysctl(s.path, s.value); err != nil {
 			return err
 		}
-	}
-	return nil
-}
-
-// setTimeout lets idle TCP connections live as long as conntrack does: IPVS
-// alone would forget them after 15 minutes.
-func (k *settingsKeeper) setTimeout() error {
-	text, err := readSysctl("net/netfilter/nf_conntrack_tcp_timeout_established")
-	if errors.Is(err, fs.ErrNotExist) {
-		return nil // conntrack is loaded with the first rule; the next comparison sees it
-	}
-	if err != nil {
-		return fmt.Errorf("read conntrack's timeout: %w", err)
-	}
-	seconds, err := strconv.Atoi(text)
-	if err != nil {
-		return fmt.Errorf("read conntrack's timeout: %w", err)
-	}
-	want := time.Duration(seconds) * time.Second
-	now, err := k.balancer.GetConfig()
-	if err != nil {
-		return fmt.Errorf("read IPVS timeouts: %w", err)
-	}
-	if now.TimeoutTCP >= want {
-		return nil
-	}
-	if err := k.remember(func(old *kept) {
-		if old.TCP == nil {
-			old.TCP = &timeoutChange{now.TimeoutTCP, want}
-		}
-	}); err != nil {
-		return err
-	}
-	if err := k.balancer.SetConfig(&mobyipvs.Config{TimeoutTCP: want}); err != nil {
-		return fmt.Errorf("set IPVS timeouts: %w", err)
 	}
 	return nil
 }
@@ -168,14 +139,8 @@ func (k *settingsKeeper) restore() error {
 			problems = append(problems, err)
 		}
 	}
-	if old.TCP != nil {
-		now, err := k.balancer.GetConfig()
-		if err == nil && now.TimeoutTCP == old.TCP.Set {
-			err = k.balancer.SetConfig(&mobyipvs.Config{TimeoutTCP: old.TCP.Was})
-		}
-		if err != nil {
-			problems = append(problems, fmt.Errorf("put IPVS timeouts back: %w", err))
-		}
+	if err := k.restoreTimeouts(old); err != nil {
+		problems = append(problems, err)
 	}
 	k.quiet = false
 	if len(problems) > 0 {
@@ -205,12 +170,26 @@ func (k *settingsKeeper) load() (*kept, error) {
 	return old, nil
 }
 
-func (k *settingsKeeper) remember(edit func(*kept)) error {
+// remember edits the file, if there is something to edit.
+func (k *settingsKeeper) remember(edit func(*kept) error) error {
 	old, err := k.load()
 	if err != nil {
 		return err
 	}
-	edit(old)
+	before, err := json.Marshal(old)
+	if err != nil {
+		return fmt.Errorf("remember former settings: %w", err)
+	}
+	if err := edit(old); err != nil {
+		return err
+	}
+	after, err := json.Marshal(old)
+	if err != nil {
+		return fmt.Errorf("remember former settings: %w", err)
+	}
+	if bytes.Equal(before, after) {
+		return nil
+	}
 	content, err := json.MarshalIndent(old, "", "  ")
 	if err != nil {
 		return fmt.Errorf("remember former settings: %w", err)

@@ -2,6 +2,7 @@ package kernel
 
 import (
 	"cmp"
+	"net/netip"
 	"time"
 )
 
@@ -38,6 +39,21 @@ type Options struct {
 	// a table: how many entries of conntrack were deleted or given an end, and how
 	// long it took. Calls come from the goroutine that calls Apply.
 	Swept func(entries int, took time.Duration)
+	// IPVS is what ipvs mode alone is told.
+	IPVS IPVSOptions
+}
+
+// IPVSOptions are what kube-proxy configures of IPVS and nothing else has.
+type IPVSOptions struct {
+	// TCP, TCPFin and UDP are after which time IPVS forgets idle connections
+	// (ipvsadm --set); 0 leaves them, but for TCP: that is at least conntrack's.
+	TCP, TCPFin, UDP time.Duration
+	// Exclude are addresses whose virtual servers are others', unless a Service
+	// has them.
+	Exclude []netip.Prefix
+	// StrictARP keeps the node from answering ARP for addresses of other
+	// interfaces from the start, and not only once there is one to keep quiet about.
+	StrictARP bool
 }
 
 // StateDirectory is StateDir or its default.

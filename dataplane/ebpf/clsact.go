@@ -60,6 +60,17 @@ func (c *clsact) filters(l netlink.Link, side string) (ours *netlink.BpfFilter, 
 	return ours, others, nil
 }
 
+func (c *clsact) running(live []netlink.Link) (bool, error) {
+	for _, l := range live {
+		for side := range parents {
+			if ours, _, err := c.filters(l, side); err != nil || ours != nil {
+				return err == nil, err
+			}
+		}
+	}
+	return false, nil
+}
+
 func (c *clsact) attached(l netlink.Link, at []string) (bool, error) {
 	for _, side := range at {
 		ours, _, err := c.filters(l, side)

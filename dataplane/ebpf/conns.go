@@ -23,10 +23,12 @@ const (
 	atIngress = 1
 	atEgress  = 2
 
-	connAnswer  = 1
-	connUnnamed = 2
-	connOwn     = 4
-	connCounted = 8
+	connAnswer     = 1
+	connUnnamed    = 2
+	connOwn        = 4
+	connCounted    = 8
+	connNetfilters = 32
+	connHeld       = 64
 
 	stepCloses  = 2
 	stepResets  = 4
@@ -56,10 +58,12 @@ type connection struct {
 	proto           uint8
 	client, answers uint8 // steps of the two directions
 	backend         uint32
+	netfilters      bool // it translates the connection
 }
 
 func (c *connection) add(key *tcTuple, e *tcConn) {
 	c.seen, c.proto, c.backend = max(c.seen, e.Seen), key.Proto, e.Backend
+	c.netfilters = c.netfilters || e.Flags&connNetfilters != 0
 	if e.Flags&connAnswer != 0 {
 		c.answers |= e.Steps
 	} else {
@@ -104,7 +108,10 @@ func (p *packetPath) collect(ctx context.Context) {
 		case <-tick.C:
 		}
 		p.mu.Lock()
-		err := p.conns.sweep()
+		left, err := p.conns.sweep()
+		if err == nil && !left {
+			err = p.letGo()
+		}
 		p.mu.Unlock()
 		if err != nil {
 			slog.Warn("Ended connections not removed", "error", err)
@@ -112,11 +119,12 @@ func (p *packetPath) collect(ctx context.Context) {
 	}
 }
 
-// sweep removes connections that have been silent for too long.
-func (t *connTable) sweep() error {
+// sweep removes connections that have been silent for too long, and reports whether
+// any are left that netfilter translates.
+func (t *connTable) sweep() (left bool, err error) {
 	now, err := monotonic()
 	if err != nil {
-		return err
+		return false, err
 	}
 	all := map[uint64]*connection{}
 	err = t.each(func(key *tcTuple, e *tcConn) {
@@ -128,18 +136,20 @@ func (t *connTable) sweep() error {
 		c.add(key, e)
 	})
 	if err != nil {
-		return err
+		return false, err
 	}
 	ended := map[uint64]*connection{}
 	for id, c := range all {
 		if now > c.seen && now-c.seen > c.timeout() {
 			ended[id] = c
+		} else {
+			left = left || c.netfilters
 		}
 	}
 	if err := t.remove(ended); err != nil {
-		return err
+		return false, err
 	}
-	return t.sweepOrphans()
+	return left, t.sweepOrphans()
 }
 
 // remove removes the entries of connections, unless they have become those of

@@ -3,12 +3,15 @@ package ebpf
 import (
 	"errors"
 	"fmt"
+	"maps"
 	"net/netip"
+	"slices"
 
-	"github.com/vishvananda/netlink"
+	"github.com/cilium/ebpf"
 	"github.com/vishvananda/netlink/nl"
 	"golang.org/x/sys/unix"
 
+	"github.com/fairway-net/fairway/internal/kernel"
 	"github.com/fairway-net/fairway/model"
 )
 
@@ -27,41 +30,122 @@ const (
 	tcpBeLiberal             uint8 = 8
 )
 
+// heldAtOnce is how many connections change hands at a time. Packets of theirs that
+// come meanwhile are dropped, to be sent again.
+const heldAtOnce = 1000
+
+// translation is a connection as it is on both sides of the node.
+type translation struct {
+	proto            model.Protocol
+	own              bool // of a socket of the node
+	client, frontend netip.AddrPort
+	backend, source  netip.AddrPort // source is what the backend sees
+}
+
 // handOver gives netfilter the connections that the programs translate, for the
-// plane that comes after. It is for the moment before the programs go.
-func (p *packetPath) handOver(conns *connTable) error {
-	all, err := conns.translations()
-	if err != nil || len(all) == 0 {
+// plane that has come into force. New ones are that one's from now on.
+func (p *packetPath) handOver(conns *connTable, now phase) error {
+	if err := now.set(aside); err != nil {
 		return err
 	}
-	// What netfilter has seen of them is the client talking to the backend.
-	seen := taken{}
-	for _, t := range all {
-		seen[translation{proto: t.proto, client: t.client, frontend: t.backend, backend: t.backend, source: t.client}] = true
-	}
-	err = p.forgetTaken(seen)
-	if noConntrack(err) {
-		return nil
-	}
+	kernel.Quiesce()
+	all, err := conns.translations()
 	if err != nil {
 		return err
 	}
-	for _, t := range all {
-		err := t.give()
-		if noConntrack(err) {
-			return nil // without NAT in this kernel nobody can have them
+	for ids := range slices.Chunk(slices.Collect(maps.Keys(all)), heldAtOnce) {
+		some := map[uint64]translation{}
+		for _, id := range ids {
+			some[id] = all[id]
 		}
-		if err != nil && !errors.Is(err, unix.EEXIST) {
-			return fmt.Errorf("hand over connection %s > %s: %w", t.client, t.frontend, err)
+		if err := conns.handOver(some); err != nil {
+			return err
 		}
 	}
 	return nil
+}
+
+// handOver holds connections, has netfilter translate them from now on, and lets
+// go of them. UDP flows aren't held, since nobody sends their packets again:
+// netfilter gives those that come meanwhile another port.
+func (t *connTable) handOver(some map[uint64]translation) error {
+	keys, err := t.hold(some)
+	if err != nil {
+		return err
+	}
+	kernel.Quiesce()
+	for _, one := range some {
+		err := errors.Join(one.forget(), one.give())
+		if noConntrack(err) {
+			break // without NAT in this kernel nobody can have them
+		}
+		if err != nil {
+			return fmt.Errorf("hand over connection %s > %s: %w", one.client, one.frontend, err)
+		}
+	}
+	for i := range keys {
+		if err := t.m.Delete(&keys[i]); err != nil && !errors.Is(err, ebpf.ErrKeyNotExist) {
+			return fmt.Errorf("delete connection: %w", err)
+		}
+	}
+	return nil
+}
+
+// hold has the programs drop what comes of connections, and lists all entries.
+func (t *connTable) hold(some map[uint64]translation) (keys []tcTuple, err error) {
+	held := map[tcTuple]tcConn{}
+	err = t.each(func(key *tcTuple, e *tcConn) {
+		if _, ok := some[e.Id]; !ok {
+			return
+		}
+		keys = append(keys, *key)
+		if key.Proto != unix.IPPROTO_UDP {
+			e.Flags |= connHeld
+			held[*key] = *e
+		}
+	})
+	if err != nil {
+		return nil, err
+	}
+	for key, e := range held {
+		if err := t.m.Update(&key, &e, ebpf.UpdateExist); err != nil && !errors.Is(err, ebpf.ErrKeyNotExist) {
+			return nil, fmt.Errorf("hold connection: %w", err)
+		}
+	}
+	return keys, nil
+}
+
+// forget has conntrack forget what it has seen of a connection: the client talking
+// to the backend, or, if it is the node's own, to the frontend.
+func (t translation) forget() error {
+	to := t.backend
+	if t.own {
+		to = t.frontend
+	}
+	req := nl.NewNetlinkRequest(unix.NFNL_SUBSYS_CTNETLINK<<8|nl.IPCTNL_MSG_CT_DELETE, unix.NLM_F_ACK)
+	req.AddData(&nl.Nfgenmsg{NfgenFamily: t.family(), Version: nl.NFNETLINK_V0})
+	req.AddData(ctTuple(nl.CTA_TUPLE_ORIG, t.proto, t.client, to))
+	_, err := req.Execute(unix.NETLINK_NETFILTER, 0)
+	if errors.Is(err, unix.ENOENT) {
+		return nil
+	}
+	return err
+}
+
+func (t translation) family() uint8 {
+	if t.client.Addr().Is6() {
+		return unix.AF_INET6
+	}
+	return unix.AF_INET
 }
 
 // translations are the connections in the table that both ends still keep.
 func (t *connTable) translations() (map[uint64]translation, error) {
 	all, groups := map[uint64]translation{}, map[uint64]*connection{}
 	err := t.each(func(key *tcTuple, e *tcConn) {
+		if e.Flags&connNetfilters != 0 {
+			return // has them already
+		}
 		c := groups[e.Id]
 		if c == nil {
 			c = &connection{}
@@ -74,6 +158,7 @@ func (t *connTable) translations() (map[uint64]translation, error) {
 		case e.Flags&(connAnswer|connUnnamed) != 0:
 		case e.Flags&connCounted != 0:
 			one.client, one.frontend, one.backend = key.source(), key.destination(), e.To.destination()
+			one.own = e.Flags&connOwn != 0
 			if !one.source.IsValid() {
 				one.source = e.To.source()
 			}
@@ -96,12 +181,8 @@ func (t *connTable) translations() (map[uint64]translation, error) {
 // give makes netfilter's entry of a connection: as it came, with what to make of
 // it.
 func (t translation) give() error {
-	family := unix.AF_INET
-	if t.client.Addr().Is6() {
-		family = unix.AF_INET6
-	}
 	req := nl.NewNetlinkRequest(unix.NFNL_SUBSYS_CTNETLINK<<8|nl.IPCTNL_MSG_CT_NEW, unix.NLM_F_ACK|unix.NLM_F_CREATE|unix.NLM_F_EXCL)
-	req.AddData(&nl.Nfgenmsg{NfgenFamily: uint8(family), Version: nl.NFNETLINK_V0})
+	req.AddData(&nl.Nfgenmsg{NfgenFamily: t.family(), Version: nl.NFNETLINK_V0})
 	req.AddData(ctTuple(nl.CTA_TUPLE_ORIG, t.proto, t.client, t.frontend))
 	req.AddData(ctTuple(nl.CTA_TUPLE_REPLY, t.proto, t.frontend, t.client))
 	req.AddData(ctNAT(ctaNatDst, t.backend))
@@ -118,6 +199,9 @@ func (t translation) give() error {
 		req.AddData(ctEstablished())
 	}
 	_, err := req.Execute(unix.NETLINK_NETFILTER, 0)
+	if errors.Is(err, unix.EEXIST) {
+		return nil
+	}
 	return err
 }
 
@@ -162,5 +246,3 @@ func ctEstablished() *nl.RtAttr {
 	tcp.AddRtAttr(nl.CTA_PROTOINFO_TCP_FLAGS_REPLY, []byte{tcpBeLiberal, tcpBeLiberal})
 	return a
 }
-
-var _ netlink.CustomConntrackFilter = taken{}

@@ -19,12 +19,13 @@ import (
 // wants them reset: the programs do that when it's time. UDP flows need nothing:
 // the programs ask with every packet whether the backend is still there.
 func (p *packetPath) sweep(_ context.Context, s *store, old, want *model.Table) error {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.table = want
 	plan := conntrack.Plan(old, want, want.Since(old))
 	if plan == nil || !slices.Contains(plan.Protocols(), model.TCP) {
 		return nil
 	}
-	p.mu.Lock()
-	defer p.mu.Unlock()
 	now, err := monotonic()
 	if err != nil {
 		return err

@@ -17,6 +17,7 @@ import (
 	"github.com/vishvananda/netlink"
 	"golang.org/x/sys/unix"
 
+	"github.com/fairway-net/fairway/internal/conntrack"
 	"github.com/fairway-net/fairway/internal/kernel"
 	"github.com/fairway-net/fairway/model"
 )
@@ -36,6 +37,9 @@ type packetPath struct {
 	attacher attacher
 	links    *ebpf.Map
 	conns    *connTable
+	phase    phase
+	table    *model.Table
+	keeps    bool // there may be connections that were left to netfilter
 	stop     context.CancelFunc
 	done     sync.WaitGroup
 }
@@ -45,6 +49,8 @@ type packetPath struct {
 type attacher interface {
 	// attach makes the programs run at the sides of an interface.
 	attach(l netlink.Link, programs bySide) error
+	// running reports whether programs of any build run at an interface.
+	running(live []netlink.Link) (bool, error)
 	// attached reports whether programs of this build run at these sides.
 	attached(l netlink.Link, sides []string) (bool, error)
 	// forget removes what is left of interfaces that are no more.
@@ -98,7 +104,7 @@ func (p *packetPath) object() *ebpf.CollectionSpec { return p.spec }
 func (p *packetPath) attach(s *store, want *model.Table) error {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	p.settings = want.Settings
+	p.settings, p.table = want.Settings, want
 	if p.programs == nil {
 		if err := p.load(s); err != nil {
 			return err
@@ -120,25 +126,25 @@ func (p *packetPath) attach(s *store, want *model.Table) error {
 	return nil
 }
 
-// enter attaches the programs wherever they aren't yet. If they are nowhere, the
-// connections of the plane before come first.
+// enter attaches the programs wherever they aren't yet.
 func (p *packetPath) enter(want *model.Table) error {
-	running, err := p.objectsAt(p.attacher)
+	live, err := p.netlink.LinkList()
+	if err != nil {
+		return fmt.Errorf("list interfaces: %w", err)
+	}
+	running, err := p.attacher.running(live)
 	if err != nil {
 		return err
 	}
-	if len(running) > 0 {
+	now, err := p.phase.get()
+	if err != nil {
+		return err
+	}
+	if running && now == inForce {
 		return p.syncAll()
 	}
-	taken, err := p.takeOver(want)
-	if err != nil {
-		return fmt.Errorf("take connections over: %w", err)
-	}
-	if err := p.syncAll(); err != nil {
-		return err
-	}
-	if err := p.forgetTaken(taken); err != nil {
-		return fmt.Errorf("take connections over: %w", err)
+	if err := p.takeOver(want); err != nil { // or an earlier process was killed while it did that
+		return fmt.Errorf("take over: %w", err)
 	}
 	return nil
 }
@@ -155,6 +161,10 @@ func (p *packetPath) load(s *store) error {
 	p.programs = programs
 	p.links = s.maps[tcMapLinks]
 	p.conns = &connTable{m: s.maps[tcMapConns1], orphans: s.maps[tcMapOrphans], release: programs["release"]}
+	p.phase = phase{s.maps[tcMapPhase]}
+	if p.keeps, err = conntrack.KeepsTranslating(keeper); err != nil {
+		return err
+	}
 	p.attacher, err = p.newAttacher(s.dir)
 	return err
 }
@@ -243,19 +253,35 @@ func (p *packetPath) remove(dir string) error {
 	if err != nil {
 		return err
 	}
-	return a.remove(live)
+	if err := a.remove(live); err != nil {
+		return err
+	}
+	return conntrack.StopTranslating(keeper)
 }
 
 // leave hands the pinned connections over.
 func (p *packetPath) leave(dir string) error {
-	m, err := ebpf.LoadPinnedMap(filepath.Join(dir, layout, tcMapConns1), nil)
+	conns, err := openIfThere(dir, tcMapConns1)
+	if err != nil || conns == nil {
+		return err
+	}
+	phases, err := openIfThere(dir, tcMapPhase)
+	if err != nil {
+		return errors.Join(err, conns.Close())
+	}
+	return errors.Join(p.handOver(&connTable{m: conns}, phase{phases}), conns.Close(), phases.Close())
+}
+
+// openIfThere opens a pinned map; nil if there is none.
+func openIfThere(dir, name string) (*ebpf.Map, error) {
+	m, err := ebpf.LoadPinnedMap(filepath.Join(dir, layout, name), nil)
 	if errors.Is(err, os.ErrNotExist) {
-		return nil
+		return nil, nil
 	}
 	if err != nil {
-		return fmt.Errorf("open connections: %w", err)
+		return nil, fmt.Errorf("open map %s: %w", name, err)
 	}
-	return errors.Join(p.handOver(&connTable{m: m}), m.Close())
+	return m, nil
 }
 
 // objects lists the programs that run, as packetObjects those that should.

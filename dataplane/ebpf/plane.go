@@ -183,7 +183,6 @@ func (p *Plane) Lacks() []kernel.Lack {
 	return []kernel.Lack{
 		{Feature: kernel.DirectReturn, Why: "external traffic is masqueraded"},
 		{Feature: kernel.Hairpin, Why: "a socket that gets its own pod as the backend is connected directly, and needs no translation"},
-		{Feature: kernel.Handover, Why: "taking over from iptables or ipvs mode it may leave a new connection of the node unanswered, and from userspace mode it resets what pods have established; to and from nftables nothing was lost"},
 	}
 }
 

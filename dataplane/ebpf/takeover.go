@@ -1,122 +1,190 @@
 package ebpf
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"net/netip"
-	"slices"
+	"os"
+	"strconv"
+	"strings"
 	"time"
 
 	"github.com/cilium/ebpf"
-	"github.com/vishvananda/netlink"
 	"golang.org/x/sys/unix"
 
+	"github.com/fairway-net/fairway/internal/conntrack"
+	"github.com/fairway-net/fairway/internal/kernel"
 	"github.com/fairway-net/fairway/model"
 )
 
-// takeOver gives the programs the connections that netfilter translates for
-// another plane. The netfilter entries are to be forgotten (see forgetTaken)
-// when the programs run: they would be in the way of what the kernel sees then.
-func (p *packetPath) takeOver(want *model.Table) (taken, error) {
-	all := taken{}
-	for _, family := range []netlink.InetFamily{unix.AF_INET, unix.AF_INET6} {
-		flows, err := p.netlink.ConntrackTableList(netlink.ConntrackTable, family)
-		if noConntrack(err) {
-			return nil, nil
-		}
-		if err != nil && !errors.Is(err, netlink.ErrDumpInterrupted) {
-			return nil, fmt.Errorf("list flows: %w", err)
-		}
-		for i, f := range flows {
-			t, ok := translatedBy(f, want)
-			if !ok {
-				continue
-			}
-			if err := p.adopt(t, uint64(time.Now().UnixNano())<<8|uint64(i&0xff), want.Settings); err != nil {
-				return nil, err
-			}
-			all[t] = true
-		}
+// Connections that netfilter translates for another plane stay with it until they
+// end: the programs let their packets pass. (They can't be taken from it: what the
+// node's own sockets send meets the other plane's rules before the programs, as long as
+// those are there.) Connections that the userspace mode's relay has are known by its
+// sockets: see relayed in bpf/source.h.
+
+// keeper is the table of nf_tables that has the kernel go on translating them,
+// when the other plane's rules have gone.
+const keeper = "fairway-ebpf"
+
+// Of bpf/conn.h: enum phase.
+const (
+	inForce = iota
+	aside
+	entering
+)
+
+// phase is who the packets belong to that have no entry. Without map, programs of
+// an earlier version run, which know of nothing.
+type phase struct{ m *ebpf.Map }
+
+func (p phase) get() (now uint32, err error) {
+	if err := p.m.Lookup(uint32(0), &now); err != nil {
+		return 0, fmt.Errorf("read map phase: %w", err)
 	}
-	return all, nil
+	return now, nil
 }
 
-// noConntrack reports whether an error says that there is no conntrack here.
-func noConntrack(err error) bool {
-	return errors.Is(err, unix.EINVAL) || errors.Is(err, unix.EOPNOTSUPP) || errors.Is(err, unix.EPROTONOSUPPORT)
-}
-
-// translation is a connection as it is on both sides of the node.
-type translation struct {
-	proto            model.Protocol
-	client, frontend netip.AddrPort
-	backend, source  netip.AddrPort // source is what the backend sees
-}
-
-// taken are connections that were netfilter's.
-type taken map[translation]bool
-
-// translatedBy reads a flow of netfilter's that leads through a frontend.
-func translatedBy(f *netlink.ConntrackFlow, want *model.Table) (translation, bool) {
-	t := translationOf(f)
-	front := want.Frontend(model.Key{Addr: t.frontend.Addr(), Port: t.frontend.Port(), Proto: t.proto})
-	return t, front != nil && t.frontend != t.backend
-}
-
-func translationOf(f *netlink.ConntrackFlow) translation {
-	at := func(ip []byte, port uint16) netip.AddrPort {
-		a, _ := netip.AddrFromSlice(ip)
-		return netip.AddrPortFrom(a.Unmap(), port)
+func (p phase) set(now uint32) error {
+	if p.m == nil {
+		return nil
 	}
-	return translation{
-		proto:  model.Protocol(f.Forward.Protocol),
-		client: at(f.Forward.SrcIP, f.Forward.SrcPort), frontend: at(f.Forward.DstIP, f.Forward.DstPort),
-		backend: at(f.Reverse.SrcIP, f.Reverse.SrcPort), source: at(f.Reverse.DstIP, f.Reverse.DstPort),
-	}
-}
-
-// adopt makes the entries of a connection, as bpf/begin.h does.
-func (p *packetPath) adopt(t translation, id uint64, settings *model.Settings) error {
-	now, err := monotonic()
-	if err != nil {
-		return err
-	}
-	c := tcConn{Id: id, Seen: now, Steps: stepUsed | stepAnswers}
-	if slices.Contains(settings.NodeAddrs, t.client.Addr()) {
-		return p.adoptOwn(t, c)
-	}
-	entries := []struct {
-		hook     uint8
-		from, to netip.AddrPort // what packets look like
-		newFrom  netip.AddrPort // and what they become
-		newTo    netip.AddrPort
-		flags    uint8
-	}{
-		{atEgress, t.backend, t.client, t.frontend, t.client, connAnswer | connCounted},
-		{atIngress, t.client, t.frontend, t.client, t.backend, connCounted},
-		{atIngress, t.backend, t.source, t.backend, t.client, connAnswer},
-		{atEgress, t.client, t.backend, t.source, t.backend, 0},
-	}
-	if t.source == t.client {
-		entries = entries[:2]
-	}
-	for _, e := range entries {
-		c.Flags = e.flags
-		if err := p.conns.putNew(tupleOf(t.proto, e.hook, e.from, e.to), tupleOf(t.proto, 0, e.newFrom, e.newTo), c); err != nil {
-			return err
-		}
+	if err := p.m.Put(uint32(0), now); err != nil {
+		return fmt.Errorf("write map phase: %w", err)
 	}
 	return nil
 }
 
-// adoptOwn makes those of a connection of the node itself.
-func (p *packetPath) adoptOwn(t translation, c tcConn) error {
-	c.Flags = connAnswer | connCounted | connOwn
-	if err := p.conns.putNew(tupleOf(t.proto, atIngress, t.backend, t.source), tupleOf(t.proto, 0, t.frontend, t.client), c); err != nil {
+// takeOver attaches the programs to a node on which none run yet, where another
+// plane may be in force. Until they are everywhere, they do nothing.
+func (p *packetPath) takeOver(want *model.Table) error {
+	if err := p.phase.set(aside); err != nil {
 		return err
 	}
-	c.Flags = connCounted | connOwn
-	return p.conns.putNew(tupleOf(t.proto, atEgress, t.client, t.frontend), tupleOf(t.proto, 0, t.source, t.backend), c)
+	if _, err := p.leaveToNetfilter(want); err != nil {
+		return err
+	}
+	if err := p.syncAll(); err != nil {
+		return err
+	}
+	if err := p.phase.set(entering); err != nil {
+		return err
+	}
+	kernel.Quiesce()
+	if _, err := p.leaveToNetfilter(want); err != nil { // those that have begun meanwhile
+		return err
+	}
+	return p.phase.set(inForce)
+}
+
+// leaveToNetfilter makes entries for the connections that netfilter translates for
+// frontends, and reports whether there are any.
+func (p *packetPath) leaveToNetfilter(want *model.Table) (bool, error) {
+	now, err := monotonic()
+	if err != nil {
+		return false, err
+	}
+	id, idle := uint64(time.Now().UnixNano())<<8, readIdle()
+	found := false
+	var failed error
+	err = conntrack.Flows(context.Background(), func(f *conntrack.Flow) {
+		if !f.Translated() || failed != nil || want.Frontend(model.Key{Addr: f.Frontend.Addr(), Port: f.Frontend.Port(), Proto: f.Proto}) == nil {
+			return
+		}
+		found, id = true, id+1
+		failed = p.conns.leave(f, tcConn{Id: id, Seen: now, Idle: idle.of(f)}, want.Settings)
+	})
+	if noConntrack(err) {
+		return false, nil
+	}
+	if err := errors.Join(err, failed); err != nil {
+		return false, fmt.Errorf("leave connections to netfilter: %w", err)
+	}
+	if !found {
+		return false, nil
+	}
+	p.keeps = true
+	// Without nf_tables, iptables-legacy translates them, which goes on by itself.
+	if err := conntrack.KeepTranslating(keeper); err != nil && !kernel.IsMissing(err) {
+		return true, err
+	}
+	return true, nil
+}
+
+// letGo ends what leaveToNetfilter has begun, when the last of netfilter's
+// connections has ended.
+func (p *packetPath) letGo() error {
+	if !p.keeps || p.table == nil {
+		return nil
+	}
+	if late, err := p.leaveToNetfilter(p.table); late || err != nil {
+		return err
+	}
+	p.keeps = false
+	return conntrack.StopTranslating(keeper)
+}
+
+// noConntrack reports whether an error says that there is no conntrack here.
+func noConntrack(err error) bool {
+	return kernel.IsMissing(err) || errors.Is(err, unix.EINVAL) || errors.Is(err, unix.EOPNOTSUPP) || errors.Is(err, unix.EPROTONOSUPPORT)
+}
+
+// leave makes the entries of a connection of netfilter's: see bpf/conn.h.
+func (t *connTable) leave(f *conntrack.Flow, c tcConn, settings *model.Settings) error {
+	to := tupleOf(f.Proto, 0, f.Source, f.Backend)
+	client := tupleOf(f.Proto, atIngress, f.Client, f.Frontend)
+	c.Flags = connNetfilters
+	for _, own := range settings.NodeAddrs {
+		if own == f.Client.Addr() { // seen only when it has been translated
+			client, c.Flags = tupleOf(f.Proto, atEgress, f.Source, f.Backend), connNetfilters|connOwn
+		}
+	}
+	c.Steps = stepsOf(f)
+	answers := c
+	answers.Flags |= connAnswer
+	if err := t.putNew(tupleOf(f.Proto, atIngress, f.Backend, f.Source), tupleOf(f.Proto, 0, f.Frontend, f.Client), answers); err != nil {
+		return err
+	}
+	c.Flags |= connCounted
+	return t.putNew(client, to, c)
+}
+
+// stepsOf is what was seen of a connection: enough to know by which packets it
+// goes on, and how long it may be silent.
+func stepsOf(f *conntrack.Flow) uint8 {
+	switch {
+	case f.Proto != model.TCP:
+		return stepUsed | stepAnswers
+	case f.TCPState < tcpStateEstablished:
+		return 0
+	case f.TCPState == tcpStateEstablished:
+		return stepUsed | stepAnswers
+	}
+	return stepUsed | stepAnswers | stepCloses
+}
+
+// idle is how long netfilter remembers a silent UDP flow, less a moment.
+type idle struct{ once, stream uint16 }
+
+func (i idle) of(f *conntrack.Flow) uint16 {
+	if f.Replied {
+		return i.stream
+	}
+	return i.once
+}
+
+func readIdle() idle {
+	read := func(name string, otherwise uint64) uint16 {
+		// What can't be read, or isn't there, is as by default.
+		if text, err := os.ReadFile("/proc/sys/net/netfilter/" + name); err == nil {
+			if n, err := strconv.ParseUint(strings.TrimSpace(string(text)), 10, 32); err == nil {
+				otherwise = n
+			}
+		}
+		return uint16(min(otherwise-otherwise/8, 1<<16-1))
+	}
+	return idle{once: read("nf_conntrack_udp_timeout", 30), stream: read("nf_conntrack_udp_timeout_stream", 120)}
 }
 
 // putNew adds an entry, unless there is one.
@@ -127,23 +195,6 @@ func (t *connTable) putNew(key, to tcTuple, c tcConn) error {
 	}
 	return nil
 }
-
-// forgetTaken removes netfilter's entries of connections that were taken over.
-func (p *packetPath) forgetTaken(all taken) error {
-	if len(all) == 0 {
-		return nil
-	}
-	for _, family := range []netlink.InetFamily{unix.AF_INET, unix.AF_INET6} {
-		_, err := p.netlink.ConntrackDeleteFilters(netlink.ConntrackTable, family, all)
-		if err != nil && !errors.Is(err, netlink.ErrDumpInterrupted) {
-			return fmt.Errorf("forget flows: %w", err)
-		}
-	}
-	return nil
-}
-
-// MatchConntrackFlow implements netlink.CustomConntrackFilter.
-func (t taken) MatchConntrackFlow(f *netlink.ConntrackFlow) bool { return t[translationOf(f)] }
 
 func tupleOf(proto model.Protocol, hook uint8, src, dst netip.AddrPort) tcTuple {
 	t := tcTuple{Proto: uint8(proto), Hook: hook, Sport: bigEndian16(src.Port()), Dport: bigEndian16(dst.Port())}

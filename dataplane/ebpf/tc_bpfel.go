@@ -22,7 +22,7 @@ type tcConn struct {
 	Backend uint32
 	Flags   uint8
 	Steps   uint8
-	Pad     uint16
+	Idle    uint16
 }
 
 type tcLink struct {
@@ -72,6 +72,7 @@ const (
 	tcMapMembers    = "members"
 	tcMapNames      = "names"
 	tcMapOrphans    = "orphans"
+	tcMapPhase      = "phase"
 	tcMapPools      = "pools"
 	tcMapPrefixes   = "prefixes"
 	tcMapSlots      = "slots"
@@ -152,6 +153,7 @@ type tcMapSpecs struct {
 	Members   *ebpf.MapSpec `ebpf:"members"`
 	Names     *ebpf.MapSpec `ebpf:"names"`
 	Orphans   *ebpf.MapSpec `ebpf:"orphans"`
+	Phase     *ebpf.MapSpec `ebpf:"phase"`
 	Pools     *ebpf.MapSpec `ebpf:"pools"`
 	Prefixes  *ebpf.MapSpec `ebpf:"prefixes"`
 	Slots     *ebpf.MapSpec `ebpf:"slots"`
@@ -198,6 +200,7 @@ type tcMaps struct {
 	Members   *ebpf.Map `ebpf:"members"`
 	Names     *ebpf.Map `ebpf:"names"`
 	Orphans   *ebpf.Map `ebpf:"orphans"`
+	Phase     *ebpf.Map `ebpf:"phase"`
 	Pools     *ebpf.Map `ebpf:"pools"`
 	Prefixes  *ebpf.Map `ebpf:"prefixes"`
 	Slots     *ebpf.Map `ebpf:"slots"`
@@ -218,6 +221,7 @@ func (m *tcMaps) Close() error {
 		m.Members,
 		m.Names,
 		m.Orphans,
+		m.Phase,
 		m.Pools,
 		m.Prefixes,
 		m.Slots,

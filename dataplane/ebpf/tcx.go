@@ -46,6 +46,21 @@ func (t *tcx) pin(index int, side string) string {
 	return filepath.Join(t.dir, strconv.Itoa(index)+"-"+side+"-"+t.build)
 }
 
+func (t *tcx) running(live []netlink.Link) (bool, error) {
+	for _, l := range live {
+		pins, err := filepath.Glob(filepath.Join(t.dir, strconv.Itoa(l.Attrs().Index)+"-*"))
+		if err != nil {
+			return false, fmt.Errorf("list links: %w", err)
+		}
+		for _, pin := range pins {
+			if at, err := interfaceOf(pin); err != nil || at == l.Attrs().Index {
+				return err == nil, err
+			}
+		}
+	}
+	return false, nil
+}
+
 func (t *tcx) attached(l netlink.Link, at []string) (bool, error) {
 	for _, side := range at {
 		index, err := interfaceOf(t.pin(l.Attrs().Index, side))

@@ -11,6 +11,7 @@ import (
 	"github.com/vishvananda/netlink"
 	"golang.org/x/sys/unix"
 
+	"github.com/fairway-net/fairway/internal/conntrack"
 	"github.com/fairway-net/fairway/internal/kernel"
 )
 
@@ -28,11 +29,9 @@ const (
 	netfilterChain = "prerouting"
 	netfilterRule  = "socket transparent 1 meta mark set 0x8f8f"
 
-	// A chain of type nat with a rule that asks conntrack something has two
-	// effects. The kernel goes on translating connections that another plane has
-	// translated, after that plane's own rules are gone (nf_nat_register_fn,
-	// nf_ct_netns_get). And conntrack knows the relay's connections from their
-	// first packet on, so that a plane that takes over doesn't translate them.
+	// See conntrack.KeepTranslating: the kernel goes on translating connections
+	// that another plane has translated, and conntrack knows the relay's
+	// connections, so that a plane that takes over doesn't translate them.
 	connectionsChain = "connections"
 	connectionsRule  = "ct state new accept"
 )
@@ -45,17 +44,7 @@ var families = []int{netlink.FAMILY_V4, netlink.FAMILY_V6}
 
 func addTable(c *nftables.Conn, name string) *nftables.Table {
 	t := c.AddTable(&nftables.Table{Family: nftables.TableFamilyINet, Name: name})
-	connections := c.AddChain(&nftables.Chain{
-		Table: t, Name: connectionsChain, Type: nftables.ChainTypeNAT,
-		Hooknum: nftables.ChainHookPrerouting, Priority: nftables.ChainPriorityNATDest,
-	})
-	isNew := binaryutil.NativeEndian.PutUint32(expr.CtStateBitNEW)
-	c.AddRule(&nftables.Rule{Table: t, Chain: connections, UserData: []byte(connectionsRule), Exprs: []expr.Any{
-		&expr.Ct{Key: expr.CtKeySTATE, Register: 1},
-		&expr.Bitwise{SourceRegister: 1, DestRegister: 1, Len: 4, Mask: isNew, Xor: make([]byte, 4)},
-		&expr.Cmp{Op: expr.CmpOpNeq, Register: 1, Data: make([]byte, 4)},
-		&expr.Verdict{Kind: expr.VerdictAccept},
-	}})
+	conntrack.AddKeeper(c, t, connectionsChain, connectionsRule)
 	chain := c.AddChain(&nftables.Chain{
 		Table: t, Name: netfilterChain, Type: nftables.ChainTypeFilter,
 		Hooknum: nftables.ChainHookPrerouting, Priority: returnHook,

@@ -21,7 +21,9 @@ type Flow struct {
 	Client   netip.AddrPort // who began it, as it arrived
 	Frontend netip.AddrPort // where its first packet was sent
 	Backend  netip.AddrPort // who answers; Frontend if it isn't translated
+	Source   netip.AddrPort // what the backend sees of the client; Client if it isn't masqueraded
 	Replied  bool           // it has seen packets both ways
+	TCPState uint8          // nf_conntrack_tcp.h's, for TCP
 	Status   uint32         // IPS_* bits (linux/netfilter/nf_conntrack_common.h)
 }
 

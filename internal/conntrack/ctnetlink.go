@@ -92,6 +92,28 @@ func (s *Sweep) sweep(family uint8, proto model.Protocol, result *Result) error 
 	}
 }
 
+// Flows calls visit for the flows of all protocols that Services have. Flows that
+// come and go meanwhile may be missing, others may be visited again.
+func Flows(ctx context.Context, visit func(*Flow)) error {
+	for _, proto := range []model.Protocol{model.TCP, model.UDP, model.SCTP} {
+		for _, family := range []uint8{unix.AF_INET, unix.AF_INET6} {
+			for attempt := 1; ; attempt++ {
+				if err := ctx.Err(); err != nil {
+					return err
+				}
+				err := list(family, proto, func(e entry) { visit(&e.Flow) })
+				if err == nil {
+					break
+				}
+				if !errors.Is(err, netlink.ErrDumpInterrupted) || attempt == maxListings {
+					return fmt.Errorf("list %s flows: %w", proto, err)
+				}
+			}
+		}
+	}
+	return nil
+}
+
 func change(stale []staleFlow, family uint8, result *Result) error {
 	for _, f := range stale {
 		if err := f.apply(family); err != nil {
@@ -204,10 +226,12 @@ func parse(msg []byte) (e entry, ok bool) {
 				return e, false
 			}
 		case nl.CTA_TUPLE_REPLY:
-			e.Backend, _, _, ok = parseTuple(data)
+			e.Backend, e.Source, _, ok = parseTuple(data)
 			if !ok {
 				return e, false
 			}
+		case nl.CTA_PROTOINFO:
+			e.TCPState = parseTCPState(data)
 		case nl.CTA_STATUS:
 			if len(data) == 4 {
 				e.Status = binary.BigEndian.Uint32(data)
@@ -220,6 +244,20 @@ func parse(msg []byte) (e entry, ok bool) {
 	}
 	e.Replied = e.Status&ipsSeenReply != 0
 	return e, e.Client.IsValid() && e.Backend.IsValid()
+}
+
+func parseTCPState(data []byte) (state uint8) {
+	for typ, nested := range attributes(data) {
+		if typ != nl.CTA_PROTOINFO_TCP {
+			continue
+		}
+		for inner, value := range attributes(nested) {
+			if inner == nl.CTA_PROTOINFO_TCP_STATE && len(value) == 1 {
+				state = value[0]
+			}
+		}
+	}
+	return state
 }
 
 func parseTuple(data []byte) (src, dst netip.AddrPort, proto model.Protocol, ok bool) {

@@ -102,6 +102,8 @@ __noinline int decide_first(struct __sk_buff *skb, __u32 own)
 
 	if (!w)
 		return TC_ACT_SHOT;
+	if (is_stray(&w->p) && relayed(skb, &w->p))
+		return TC_ACT_UNSPEC;
 	if (is_stray(&w->p))
 		return w->p.t.proto == IPPROTO_TCP ? refuse(skb, own) : TC_ACT_SHOT;
 	__builtin_memset(&w->d, 0, sizeof(w->d));

@@ -11,6 +11,11 @@
 // masqueraded, the node. What the kernel sees between the two hooks, routes and
 // tracks, is always the client talking to the backend.
 //
+// Connections that netfilter translated when the programs came stay with it:
+// packets with an entry of theirs pass as they are. The client's entry says what
+// netfilter makes of its packets all together, N:n → B:b; the other one is that of
+// answers as they come in.
+//
 // Entries of one connection have the same id. The agent removes them together
 // when none of them was used for long enough: see conns.go.
 #pragma once
@@ -51,6 +56,28 @@ struct {
 	__type(value, __u64);
 } troubles SEC(".maps");
 
+// Whose the packets are that have no entry, while another plane takes the
+// programs' place, or they take another's: see takeover.go and handover.go.
+enum phase {
+	IN_FORCE, // the programs'
+	ASIDE,    // the other plane's
+	ENTERING, // the programs', but from the middle of a connection it's the other's
+};
+
+struct {
+	__uint(type, BPF_MAP_TYPE_ARRAY);
+	__uint(max_entries, 1);
+	__type(key, __u32);
+	__type(value, __u32);
+} phase SEC(".maps");
+
+static __always_inline enum phase current_phase(void)
+{
+	__u32 only = 0, *now = bpf_map_lookup_elem(&phase, &only);
+
+	return now ? *now : IN_FORCE;
+}
+
 static __always_inline int fail(enum trouble why)
 {
 	__u32 k = why;
@@ -73,6 +100,9 @@ static __always_inline int keep(const struct tuple *t, const struct conn *c, __u
 // TRANSLATED is what tc_index says of a packet inside the node that has been
 // translated as it came in.
 #define TRANSLATED 0xfa17
+
+// LEFT is what it says of one that was left to netfilter.
+#define LEFT 0xfa18
 
 // looks_like reports whether a packet isn't of the connection whose entry it found
 // as it leaves. A client may have a connection of its own to the backend of a
@@ -140,9 +170,26 @@ static __always_inline int over(const struct conn *c)
 	struct tuple t = reversed(&c->to);
 	struct conn *answers;
 
+	if (c->flags & NETFILTERS) // what comes before the client's first ACK may be a SYN again
+		return c->steps & (ANSWERS | CLOSES | RESETS);
 	t.hook = c->flags & OWN ? AT_INGRESS : AT_EGRESS;
 	answers = conn_of(&t);
 	return !answers || (c->steps | answers->steps) & RESETS || c->steps & answers->steps & CLOSES;
+}
+
+// quiet reports whether netfilter is about to forget a UDP flow of its own, if it
+// hasn't; c is the client's entry.
+static __always_inline int quiet(const struct conn *c)
+{
+	__u32 now = seconds();
+	struct tuple t = reversed(&c->to);
+	struct conn *answers;
+
+	if (!(c->flags & NETFILTERS) || now - c->seen <= c->idle)
+		return 0;
+	t.hook = AT_INGRESS;
+	answers = conn_of(&t);
+	return !answers || now - answers->seen > c->idle;
 }
 
 // orphaned reports whether a connection, of which t is the client's entry, has

@@ -66,7 +66,7 @@ __noinline int translate_error(struct __sk_buff *skb)
 	w->key = reversed(&q->t);
 	w->key.hook = p->t.hook;
 	c = conn_of(&w->key);
-	if (!c)
+	if (!c || c->flags & NETFILTERS)
 		return 0;
 	w->key = reversed(&c->to); // as the quoted packet was
 	w->to = p->t;

@@ -67,13 +67,12 @@ static __always_inline int is_loopback(const struct address *a)
 	return !(a->word[0] | a->word[1] | a->word[2]) && a->word[3] == bpf_htonl(1);
 }
 
-// taken reports whether a socket of the node would answer to t.
-static __always_inline int taken(struct __sk_buff *skb, int v6, const struct tuple *t)
+// sock_tuple is t as the kernel looks for sockets by it; size is what it has of that.
+static __always_inline struct bpf_sock_tuple sock_tuple(int v6, const struct tuple *t, __u32 *size)
 {
 	struct bpf_sock_tuple k = {};
-	__u32 size = v6 ? sizeof(k.ipv6) : sizeof(k.ipv4);
-	struct bpf_sock *s;
 
+	*size = v6 ? sizeof(k.ipv6) : sizeof(k.ipv4);
 	if (v6) {
 		__builtin_memcpy(k.ipv6.saddr, &t->src, sizeof(t->src));
 		__builtin_memcpy(k.ipv6.daddr, &t->dst, sizeof(t->dst));
@@ -85,6 +84,16 @@ static __always_inline int taken(struct __sk_buff *skb, int v6, const struct tup
 		k.ipv4.sport = t->sport;
 		k.ipv4.dport = t->dport;
 	}
+	return k;
+}
+
+// taken reports whether a socket of the node would answer to t.
+static __always_inline int taken(struct __sk_buff *skb, int v6, const struct tuple *t)
+{
+	__u32 size;
+	struct bpf_sock_tuple k = sock_tuple(v6, t, &size);
+	struct bpf_sock *s;
+
 	if (t->proto == IPPROTO_TCP)
 		s = bpf_skc_lookup_tcp(skb, &k, size, BPF_F_CURRENT_NETNS, 0);
 	else if (t->proto == IPPROTO_UDP)
@@ -95,6 +104,25 @@ static __always_inline int taken(struct __sk_buff *skb, int v6, const struct tup
 		return 0;
 	bpf_sk_release(s);
 	return 1;
+}
+
+// relayed reports whether a packet belongs to a connection that a process of the
+// node has accepted: the userspace mode's relay, while it retires.
+static __always_inline int relayed(struct __sk_buff *skb, const struct packet *p)
+{
+	struct bpf_sock_tuple k;
+	struct bpf_sock *s;
+	__u32 size, state;
+
+	if (p->t.proto != IPPROTO_TCP)
+		return 0;
+	k = sock_tuple(p->v6, &p->t, &size);
+	s = bpf_skc_lookup_tcp(skb, &k, size, BPF_F_CURRENT_NETNS, 0);
+	if (!s)
+		return 0;
+	state = s->state;
+	bpf_sk_release(s);
+	return state != BPF_TCP_LISTEN;
 }
 
 static __always_inline __be16 random_port(__u32 start, __u32 i)

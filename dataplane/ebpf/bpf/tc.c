@@ -28,7 +28,9 @@ static __always_inline int outdated(struct __sk_buff *skb, const struct packet *
 {
 	if (c->flags & (ANSWER | UNNAMED) || !(c->flags & COUNTED) || !is_first(p))
 		return 0;
-	return !current(skb, p, c) || (p->t.proto != IPPROTO_UDP && over(c));
+	if ((c->flags & (NETFILTERS | OWN)) == (NETFILTERS | OWN))
+		return 0; // netfilter has translated it already
+	return !current(skb, p, c) || (p->t.proto == IPPROTO_UDP ? quiet(c) : over(c));
 }
 
 // elsewhere sends a packet of the node itself, which was on its way to a
@@ -82,6 +84,39 @@ static __always_inline int follow(struct __sk_buff *skb, struct work *w, struct 
 	return TC_ACT_UNSPEC;
 }
 
+// leave lets a packet of a connection pass that netfilter translates.
+static __always_inline int leave(struct __sk_buff *skb, struct work *w, struct conn *c)
+{
+	if (w->p.t.proto == IPPROTO_TCP && (c->flags & (COUNTED | ANSWER)) == COUNTED && orphaned(&w->p.t, c))
+		return refuse(skb, 0);
+	touch(skb, &w->p, c);
+	skb->tc_index = LEFT;
+	return TC_ACT_UNSPEC;
+}
+
+// forwarded is about packets without entry that leave, but are not the node's own.
+// They were decided about as they came in, and netfilter had to translate those
+// that were left to it: if it didn't, it has forgotten their connection.
+static __always_inline int forwarded(struct __sk_buff *skb, struct packet *p)
+{
+	struct frontend_key k = key_of(&p->t);
+	struct tuple t = p->t;
+
+	if (skb->tc_index != LEFT || !has_ports(t.proto) || !find(&frontends, &k))
+		return TC_ACT_UNSPEC;
+	t.hook = AT_INGRESS;
+	bpf_map_delete_elem(&conns_1, &t);
+	return TC_ACT_SHOT;
+}
+
+// elses reports whether a packet without entry is another plane's.
+static __always_inline int elses(const struct packet *p)
+{
+	enum phase now = current_phase();
+
+	return now == ASIDE || (now == ENTERING && is_stray(p));
+}
+
 // unknown_fragment is about fragments of which the first hasn't come by: none
 // may reach an address of Services.
 static __always_inline int unknown_fragment(const struct packet *p)
@@ -108,11 +143,15 @@ static __always_inline int handle(struct __sk_buff *skb, __u32 l3, enum hook hoo
 	c = conn_of(&p->t);
 	if (c && looks_like(skb, hook, c))
 		return TC_ACT_UNSPEC;
+	if (c && c->flags & HELD)
+		return TC_ACT_SHOT;
 	if (!c || outdated(skb, p, c)) {
 		int verdict;
 
 		if (hook == AT_EGRESS && skb->ingress_ifindex)
-			return TC_ACT_UNSPEC; // forwarded, and decided about when it came in
+			return forwarded(skb, p);
+		if (elses(p))
+			return TC_ACT_UNSPEC;
 		verdict = decide_first(skb, hook == AT_EGRESS);
 		if (verdict != TC_ACT_PIPE)
 			return verdict;
@@ -120,6 +159,8 @@ static __always_inline int handle(struct __sk_buff *skb, __u32 l3, enum hook hoo
 		if (!c)
 			return fail(TABLE_FULL);
 	}
+	if (c->flags & NETFILTERS)
+		return leave(skb, w, c);
 	return follow(skb, w, c);
 }
 
@@ -148,7 +189,7 @@ int loopback(struct __sk_buff *skb)
 		return TC_ACT_UNSPEC;
 	w->p.t.hook = AT_INGRESS;
 	c = conn_of(&w->p.t);
-	if (!c || (c->flags & (OWN | ANSWER)) != (OWN | ANSWER))
+	if (!c || c->flags & (NETFILTERS | HELD) || (c->flags & (OWN | ANSWER)) != (OWN | ANSWER))
 		return handle(skb, ETH_HLEN, AT_EGRESS);
 	touch(skb, &w->p, c);
 	w->to = c->to;

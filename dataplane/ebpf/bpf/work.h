@@ -44,6 +44,8 @@ enum conn_flags {
 	OWN = 4,      // of a socket of the node
 	COUNTED = 8,  // the entry at which packets are counted
 	MASQUERADED = 16,
+	NETFILTERS = 32, // netfilter translates it, since before the programs came
+	HELD = 64,       // is changing hands: its packets are to be sent again
 };
 
 enum { USED = 128 }; // in conn.steps: there was a packet
@@ -55,7 +57,7 @@ struct conn {
 	__u32 pool, backend;
 	__u8 flags;
 	__u8 steps; // of all packets: enum step
-	__u16 pad;
+	__u16 idle; // of netfilter's UDP flows: how long it remembers them, s
 };
 
 // union ip_header has room for either.

@@ -59,8 +59,10 @@
 // The connection table is plain entries that expire by the agent's hand
 // (conns.go): while no agent runs, connections go on and new ones begin until the
 // table is full. It outlives agents; its name has the version of its layout. When
-// the plane takes another's place, or the other way round, connections pass
-// between it and netfilter's table (takeover.go, handover.go).
+// the plane takes another's place, the connections that netfilter translates stay
+// with it until they end; for so long there is a table of nf_tables, fairway-ebpf,
+// that has it go on (takeover.go). The other way round, netfilter gets the
+// connections (handover.go).
 //
 // What the packet path has no entries of are connections past all frontends. A
 // client may use one port both for a frontend and, at the same time, for a direct

@@ -102,7 +102,7 @@ __noinline int decide_first(struct __sk_buff *skb, __u32 own)
 
 	if (!w)
 		return TC_ACT_SHOT;
-	if (is_stray(&w->p) && relayed(skb, &w->p))
+	if (is_stray(&w->p) && relayed(skb))
 		return TC_ACT_UNSPEC;
 	if (is_stray(&w->p))
 		return w->p.t.proto == IPPROTO_TCP ? refuse(skb, own) : TC_ACT_SHOT;

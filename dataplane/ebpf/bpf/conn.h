@@ -170,22 +170,20 @@ static __always_inline int over(const struct conn *c)
 	struct tuple t = reversed(&c->to);
 	struct conn *answers;
 
-	if (c->flags & NETFILTERS) // what comes before the client's first ACK may be a SYN again
-		return c->steps & (ANSWERS | CLOSES | RESETS);
 	t.hook = c->flags & OWN ? AT_INGRESS : AT_EGRESS;
 	answers = conn_of(&t);
 	return !answers || (c->steps | answers->steps) & RESETS || c->steps & answers->steps & CLOSES;
 }
 
-// quiet reports whether netfilter is about to forget a UDP flow of its own, if it
-// hasn't; c is the client's entry.
+// quiet reports whether netfilter is about to forget a UDP flow that was left to it,
+// if it hasn't; c is the client's entry.
 static __always_inline int quiet(const struct conn *c)
 {
 	__u32 now = seconds();
 	struct tuple t = reversed(&c->to);
 	struct conn *answers;
 
-	if (!(c->flags & NETFILTERS) || now - c->seen <= c->idle)
+	if (now - c->seen <= c->idle)
 		return 0;
 	t.hook = AT_INGRESS;
 	answers = conn_of(&t);

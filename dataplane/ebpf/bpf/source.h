@@ -108,15 +108,16 @@ static __always_inline int taken(struct __sk_buff *skb, int v6, const struct tup
 
 // relayed reports whether a packet belongs to a connection that a process of the
 // node has accepted: the userspace mode's relay, while it retires.
-static __always_inline int relayed(struct __sk_buff *skb, const struct packet *p)
+__noinline int relayed(struct __sk_buff *skb)
 {
+	struct work *w = work();
 	struct bpf_sock_tuple k;
 	struct bpf_sock *s;
 	__u32 size, state;
 
-	if (p->t.proto != IPPROTO_TCP)
+	if (!w || w->p.t.proto != IPPROTO_TCP)
 		return 0;
-	k = sock_tuple(p->v6, &p->t, &size);
+	k = sock_tuple(w->p.v6, &w->p.t, &size);
 	s = bpf_skc_lookup_tcp(skb, &k, size, BPF_F_CURRENT_NETNS, 0);
 	if (!s)
 		return 0;

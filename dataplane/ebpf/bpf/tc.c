@@ -28,9 +28,7 @@ static __always_inline int outdated(struct __sk_buff *skb, const struct packet *
 {
 	if (c->flags & (ANSWER | UNNAMED) || !(c->flags & COUNTED) || !is_first(p))
 		return 0;
-	if ((c->flags & (NETFILTERS | OWN)) == (NETFILTERS | OWN))
-		return 0; // netfilter has translated it already
-	return !current(skb, p, c) || (p->t.proto == IPPROTO_UDP ? quiet(c) : over(c));
+	return !current(skb, p, c) || (p->t.proto != IPPROTO_UDP && over(c));
 }
 
 // elsewhere sends a packet of the node itself, which was on its way to a
@@ -84,28 +82,50 @@ static __always_inline int follow(struct __sk_buff *skb, struct work *w, struct 
 	return TC_ACT_UNSPEC;
 }
 
-// leave lets a packet of a connection pass that netfilter translates.
-static __always_inline int leave(struct __sk_buff *skb, struct work *w, struct conn *c)
+// ends reports whether a packet of the client doesn't belong to the connection of
+// netfilter's that it looks like. What comes before the client's first ACK may be its
+// first packet again.
+static __always_inline int ends(struct __sk_buff *skb, const struct packet *p, const struct conn *c)
 {
-	if (w->p.t.proto == IPPROTO_TCP && (c->flags & (COUNTED | ANSWER)) == COUNTED && orphaned(&w->p.t, c))
+	if (c->flags & (ANSWER | OWN) || !is_first(p))
+		return 0; // what is the node's own, netfilter has translated already
+	return !current(skb, p, c) || (p->t.proto == IPPROTO_UDP ? quiet(c) : c->steps & (ANSWERS | CLOSES | RESETS));
+}
+
+// leave lets a packet of a connection pass that netfilter translates; or
+// TC_ACT_PIPE, if it begins another.
+__noinline int leave(struct __sk_buff *skb)
+{
+	struct work *w = work();
+	struct conn *c;
+
+	if (!w)
+		return TC_ACT_SHOT;
+	c = conn_of(&w->p.t);
+	if (!c || ends(skb, &w->p, c))
+		return TC_ACT_PIPE;
+	if (w->p.t.proto == IPPROTO_TCP && !(c->flags & (ANSWER | OWN)) && orphaned(&w->p.t, c))
 		return refuse(skb, 0);
 	touch(skb, &w->p, c);
 	skb->tc_index = LEFT;
 	return TC_ACT_UNSPEC;
 }
 
-// forwarded is about packets without entry that leave, but are not the node's own.
-// They were decided about as they came in, and netfilter had to translate those
-// that were left to it: if it didn't, it has forgotten their connection.
-static __always_inline int forwarded(struct __sk_buff *skb, struct packet *p)
+// forgotten is about packets that were left to netfilter, and leave. If it hasn't
+// translated one, it has forgotten the connection.
+__noinline int forgotten(void)
 {
-	struct frontend_key k = key_of(&p->t);
-	struct tuple t = p->t;
+	struct work *w = work();
+	struct frontend_key k;
 
-	if (skb->tc_index != LEFT || !has_ports(t.proto) || !find(&frontends, &k))
+	if (!w)
+		return TC_ACT_SHOT;
+	k = key_of(&w->p.t);
+	if (!has_ports(w->p.t.proto) || !find(&frontends, &k))
 		return TC_ACT_UNSPEC;
-	t.hook = AT_INGRESS;
-	bpf_map_delete_elem(&conns_1, &t);
+	w->key = w->p.t;
+	w->key.hook = AT_INGRESS;
+	bpf_map_delete_elem(&conns_1, &w->key);
 	return TC_ACT_SHOT;
 }
 
@@ -143,13 +163,18 @@ static __always_inline int handle(struct __sk_buff *skb, __u32 l3, enum hook hoo
 	c = conn_of(&p->t);
 	if (c && looks_like(skb, hook, c))
 		return TC_ACT_UNSPEC;
-	if (c && c->flags & HELD)
-		return TC_ACT_SHOT;
+	if (c && c->flags & (HELD | NETFILTERS)) {
+		int verdict = c->flags & HELD ? TC_ACT_SHOT : leave(skb);
+
+		if (verdict != TC_ACT_PIPE)
+			return verdict;
+		c = NULL;
+	}
 	if (!c || outdated(skb, p, c)) {
 		int verdict;
 
-		if (hook == AT_EGRESS && skb->ingress_ifindex)
-			return forwarded(skb, p);
+		if (hook == AT_EGRESS && skb->ingress_ifindex) // decided about when it came in
+			return skb->tc_index == LEFT ? forgotten() : TC_ACT_UNSPEC;
 		if (elses(p))
 			return TC_ACT_UNSPEC;
 		verdict = decide_first(skb, hook == AT_EGRESS);
@@ -159,8 +184,6 @@ static __always_inline int handle(struct __sk_buff *skb, __u32 l3, enum hook hoo
 		if (!c)
 			return fail(TABLE_FULL);
 	}
-	if (c->flags & NETFILTERS)
-		return leave(skb, w, c);
 	return follow(skb, w, c);
 }
 

@@ -69,16 +69,22 @@ type Config struct {
 	Log *slog.Logger
 }
 
-// Agent is a running agent.
-type Agent struct {
-	config  Config
-	client  kubernetes.Interface
+// lasting is what goes on when another agent takes one's place in the process.
+type lasting struct {
 	planes  *switcher
-	state   *state
+	metrics *metrics
 	health  *health
 	service *serviceHealth
+	ports   *ports
+}
+
+// Agent is a running agent.
+type Agent struct {
+	lasting
+	config  Config
+	client  kubernetes.Interface
+	state   *state
 	events  *events
-	metrics *metrics
 	names   *names
 	told    string // the mode of which has been said what it lacks
 	full    string // what the kernel has no room for, as has been said
@@ -97,7 +103,7 @@ func Run(ctx context.Context, config Config) error {
 }
 
 // run is Run with these planes. Where a configuration changes that can't change
-// in a running agent, another one takes its place; plane and metrics go on.
+// in a running agent, another one takes its place; plane, ports and metrics go on.
 func run(ctx context.Context, config Config, kinds []dataplane.Kind) error {
 	metrics := newMetrics()
 	options := config.Plane
@@ -106,8 +112,17 @@ func run(ctx context.Context, config Config, kinds []dataplane.Kind) error {
 	if err != nil {
 		return err
 	}
+	health := newHealth(2 * config.VerifyPeriod)
+	l := lasting{
+		planes: planes, metrics: metrics, health: health, ports: newPorts(),
+		service: newServiceHealth(func() bool { _, eligible, _ := health.state(); return eligible }, config.Log),
+	}
+	return errors.Join(l.runAgents(ctx, config), l.ports.keep(), l.service.close())
+}
+
+func (l lasting) runAgents(ctx context.Context, config Config) error {
 	for {
-		a, err := newAgent(config, planes, metrics)
+		a, err := newAgent(config, l)
 		if err != nil {
 			return err
 		}
@@ -120,7 +135,7 @@ func run(ctx context.Context, config Config, kinds []dataplane.Kind) error {
 	}
 }
 
-func newAgent(config Config, planes *switcher, metrics *metrics) (*Agent, error) {
+func newAgent(config Config, l lasting) (*Agent, error) {
 	if config.VerifyPeriod <= 0 {
 		return nil, fmt.Errorf("sync period %s: must be greater than 0", config.VerifyPeriod)
 	}
@@ -128,19 +143,17 @@ func newAgent(config Config, planes *switcher, metrics *metrics) (*Agent, error)
 	if err != nil {
 		return nil, err
 	}
+	l.health.setPatience(2 * config.VerifyPeriod)
 	a := &Agent{
-		config: config, client: client,
-		health:  newHealth(2 * config.VerifyPeriod),
-		events:  newEvents(client, config.NodeName, config.Log),
-		metrics: metrics, planes: planes,
+		lasting: l, config: config, client: client,
+		events: newEvents(client, config.NodeName, config.Log),
 	}
 	a.configured.Store(&config)
-	a.service = newServiceHealth(func() bool { _, eligible, _ := a.health.state(); return eligible }, config.Log)
 	a.state = newState(config.Compile, config.NodeName, func() {
 		a.health.changed()
 		a.metrics.changed()
 	})
-	a.state.changes, a.state.primary = metrics.changes, config.PrimaryAddress
+	a.state.changes, a.state.primary = l.metrics.changes, config.PrimaryAddress
 	if a.names, err = newNames(a); err != nil {
 		return nil, err
 	}
@@ -181,7 +194,7 @@ func (a *Agent) run(ctx context.Context) error {
 	})
 	group.Go(func() error { return a.names.run(ctx, group) })
 	err := group.Wait()
-	return errors.Join(err, a.names.close(), a.service.close())
+	return errors.Join(err, a.names.close())
 }
 
 // Mode names the data plane in force.

@@ -2,8 +2,10 @@ package agent
 
 import (
 	"errors"
+	"net"
 	"slices"
 	"strings"
+	"sync"
 	"testing"
 	"time"
 
@@ -151,13 +153,36 @@ func TestReload(t *testing.T) {
 }
 
 // TestReloadOfWhatIsFixed: another node name and API need new watches, in the
-// same process and without a moment in which nothing is forwarded.
+// same process and without a moment in which nothing is forwarded, the node is
+// unwell, or a port is closed.
 func TestReloadOfWhatIsFixed(t *testing.T) {
 	r := newRig(t)
-	r.service("web", 1, "")
+	r.service("web", 1, `,"type":"LoadBalancer","externalTrafficPolicy":"Local","healthCheckNodePort":32101`)
 	r.node(firstAddress, "")
 	r.start()
 	r.eventually("in force", func() bool { return r.serves(firstAddress, 30001) })
+	r.eventually("well", status("/healthz", 200))
+	r.eventually("health check port", func() bool { return opens("127.0.0.1:32101") })
+	through := make(chan struct{})
+	asking := sync.WaitGroup{}
+	ask := func(what string, ok func() bool) {
+		asking.Go(func() {
+			for {
+				if !ok() {
+					t.Errorf("%s during the reload", what)
+					return
+				}
+				select {
+				case <-through:
+					return
+				case <-time.After(time.Millisecond):
+				}
+			}
+		})
+	}
+	ask("not well", status("/healthz", 200))
+	ask("no metrics", func() bool { return opens(metricsAddress) })
+	ask("no health check port", func() bool { return opens("127.0.0.1:32101") })
 	next := r.config
 	next.NodeName, next.API = "there", rest.CopyConfig(r.config.API)
 	r.config.NodeName = "there"
@@ -165,7 +190,8 @@ func TestReloadOfWhatIsFixed(t *testing.T) {
 	before := len(r.history())
 	r.updates <- Update{Config: next}
 	r.eventually("the other Node's address", func() bool { return r.serves(secondAddress, 30001) && !r.serves(firstAddress, 30001) })
-	r.eventually("well again", status("/healthz", 200))
+	close(through)
+	asking.Wait()
 	for _, what := range r.history()[before:] {
 		if what != "apply nftables" {
 			t.Errorf("also: %s", what)
@@ -218,4 +244,10 @@ func TestMetricsAreKubeProxys(t *testing.T) {
 	if strings.Contains(text, "etcd_") || strings.Contains(text, "apiserver_") {
 		t.Error("the API server's metrics are among the agent's")
 	}
+}
+
+// opens reports whether a connection to an address is accepted.
+func opens(address string) bool {
+	conn, err := net.Dial("tcp", address)
+	return err == nil && conn.Close() == nil
 }

@@ -3,9 +3,7 @@ package agent
 import (
 	"context"
 	"encoding/json"
-	"errors"
 	"fmt"
-	"net"
 	"net/http"
 	"net/http/pprof"
 	"time"
@@ -16,6 +14,10 @@ import (
 
 // serve opens the agent's HTTP ports, at the paths that kube-proxy has.
 func (a *Agent) serve(ctx context.Context, group *errgroup.Group) error {
+	// What the agent before served elsewhere may be in the way.
+	if err := a.ports.keep(portName("healthz", a.config.HealthzAddress), portName("metrics", a.config.MetricsAddress)); err != nil {
+		return err
+	}
 	health := http.NewServeMux()
 	health.HandleFunc("/healthz", a.health.serveHealthz(a.metrics.healthz, a.metrics.slis))
 	health.HandleFunc("/livez", a.health.serveLivez(a.metrics.livez, a.metrics.slis))
@@ -75,10 +77,9 @@ func (a *Agent) listen(ctx context.Context, group *errgroup.Group, what, address
 	if address == "" {
 		return nil
 	}
-	var config net.ListenConfig
-	listener, err := config.Listen(ctx, "tcp", address)
+	opened, err := a.ports.serve(ctx, what, address, handler)
 	if err == nil {
-		serveAt(ctx, group, what, listener, handler)
+		group.Go(func() error { return opened.watch(ctx, what) })
 		return nil
 	}
 	if !a.config.BindSoftly {
@@ -93,25 +94,10 @@ func (a *Agent) listen(ctx context.Context, group *errgroup.Group, what, address
 				return nil
 			case <-time.After(bindAgain):
 			}
-			if listener, err := config.Listen(ctx, "tcp", address); err == nil {
-				serveAt(ctx, group, what, listener, handler)
-				return nil
+			if opened, err := a.ports.serve(ctx, what, address, handler); err == nil {
+				return opened.watch(ctx, what)
 			}
 		}
 	})
 	return nil
-}
-
-func serveAt(ctx context.Context, group *errgroup.Group, what string, listener net.Listener, handler http.Handler) {
-	server := &http.Server{Handler: handler, ReadHeaderTimeout: 10 * time.Second}
-	group.Go(func() error {
-		if err := server.Serve(listener); !errors.Is(err, http.ErrServerClosed) {
-			return fmt.Errorf("serve %s: %w", what, err)
-		}
-		return nil
-	})
-	group.Go(func() error {
-		<-ctx.Done()
-		return server.Close()
-	})
 }

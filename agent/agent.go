@@ -165,6 +165,7 @@ func (a *Agent) run(ctx context.Context) error {
 	defer cancel()
 	group, ctx := errgroup.WithContext(ctx)
 	a.group = group
+	group.Go(func() error { a.planes.prepare(ctx); return nil })
 	defer a.registerCollectors()()
 	if err := a.serve(ctx, group); err != nil {
 		cancel()

@@ -111,6 +111,17 @@ func (s *switcher) current() *running {
 
 func (s *switcher) lacks() []kernel.Lack { return s.current().plane.Lacks() }
 
+// prepare has the plane in force do what it can before there is a table.
+func (s *switcher) prepare(ctx context.Context) {
+	p, ok := s.current().plane.(dataplane.Preparer)
+	if !ok {
+		return
+	}
+	if err := p.Prepare(ctx); err != nil && ctx.Err() == nil {
+		s.log.Debug("the data plane is not prepared; its first round will say why", "error", err)
+	}
+}
+
 // to asks for another plane, or the same with other options, and waits until it
 // is in force and the old one removed. An error says why the old one stays;
 // with ctx done, the change is withdrawn if it isn't made yet.

@@ -73,6 +73,14 @@ type PacketCounter interface {
 	Packets(ctx context.Context) (kernel.Packets, error)
 }
 
+// Preparer is what planes offer beside Plane whose first Apply has work to do that
+// doesn't depend on the table: Prepare does it, while the table is in the making.
+// It may run beside another method, which waits where it must, and changes nothing
+// for packets. What it fails in, the first Apply tries again.
+type Preparer interface {
+	Prepare(ctx context.Context) error
+}
+
 // Initializer is what planes offer beside Plane whose Apply sets something that
 // takes more than CAP_NET_ADMIN, or a writable /proc/sys: Init sets it, so that
 // Apply finds it set.

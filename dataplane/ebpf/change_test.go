@@ -54,3 +54,18 @@ func TestConstantCost(t *testing.T) {
 		}
 	}
 }
+
+// TestStartCost: what a start writes is in proportion to what there is: two
+// elements for an endpoint, and three for a Service.
+func TestStartCost(t *testing.T) {
+	for _, size := range []struct{ services, endpoints int }{{100, 1}, {1000, 5}, {3000, 50}} {
+		all, err := newState("").build(webTable(size.services, size.endpoints))
+		if err != nil {
+			t.Fatal(err)
+		}
+		const settings = 1
+		if want := settings + size.services*(3+2*size.endpoints); all.count() != want {
+			t.Errorf("%d elements for %d Services with %d endpoints each, expected %d", all.count(), size.services, size.endpoints, want)
+		}
+	}
+}

@@ -44,12 +44,16 @@ func (p *packetPath) syncAll() error {
 // sync brings one interface to what it should be. One that goes meanwhile is no
 // error.
 func (p *packetPath) sync(l netlink.Link) error {
-	programs := bySide{}
-	for side, name := range sidePrograms[kindOf(l)] {
-		programs[side] = p.programs[name]
-	}
-	if len(programs) == 0 {
+	kind := sidePrograms[kindOf(l)]
+	if len(kind) == 0 {
 		return nil
+	}
+	if err := p.need(slices.Collect(maps.Values(kind))...); err != nil {
+		return err
+	}
+	programs := bySide{}
+	for side, name := range kind {
+		programs[side] = p.programs[name]
 	}
 	name := l.Attrs().Name
 	if err := p.describe(l); err != nil && !isGone(err) {

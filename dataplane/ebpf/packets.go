@@ -31,9 +31,10 @@ type packetPath struct {
 	drift func()
 
 	mu       sync.Mutex
+	store    *store // of the programs
 	netlink  *netlink.Handle
 	settings *model.Settings
-	programs map[string]*ebpf.Program // nil until the first attach
+	programs map[string]*ebpf.Program // as far as they were needed
 	attacher attacher
 	links    *ebpf.Map
 	conns    *connTable
@@ -105,8 +106,8 @@ func (p *packetPath) attach(s *store, want *model.Table) error {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	p.settings, p.table = want.Settings, want
-	if p.programs == nil {
-		if err := p.load(s); err != nil {
+	if p.attacher == nil {
+		if err := p.begin(s); err != nil {
 			return err
 		}
 	}
@@ -149,19 +150,22 @@ func (p *packetPath) enter(want *model.Table) error {
 	return nil
 }
 
-// load takes the pinned programs of this build, or loads and pins them.
+// load implements path. The programs for tunnels follow when there is one.
 func (p *packetPath) load(s *store) error {
-	programs, err := p.pinned(s.dir)
-	if errors.Is(err, os.ErrNotExist) {
-		programs, err = p.loadAnew(s)
-	}
-	if err != nil {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.store = s
+	if err := p.need("egress", "ingress", "loopback", "release"); err != nil {
 		return err
 	}
-	p.programs = programs
 	p.links = s.maps[tcMapLinks]
-	p.conns = &connTable{m: s.maps[tcMapConns1], orphans: s.maps[tcMapOrphans], release: programs["release"]}
+	p.conns = &connTable{m: s.maps[tcMapConns1], orphans: s.maps[tcMapOrphans], release: p.programs["release"]}
 	p.phase = phase{s.maps[tcMapPhase]}
+	return nil
+}
+
+// begin finds out about the node what attach needs to know.
+func (p *packetPath) begin(s *store) (err error) {
 	if p.keeps, err = conntrack.KeepsTranslating(keeper); err != nil {
 		return err
 	}
@@ -172,44 +176,70 @@ func (p *packetPath) load(s *store) error {
 // programPins is where the programs of a build are pinned.
 func (p *packetPath) programPins(dir string) string { return filepath.Join(dir, "programs", p.build) }
 
-func (p *packetPath) pinned(dir string) (map[string]*ebpf.Program, error) {
-	programs := map[string]*ebpf.Program{}
-	for name := range p.spec.Programs {
-		program, err := ebpf.LoadPinnedProgram(filepath.Join(p.programPins(dir), name), nil)
-		if err != nil {
-			return nil, errors.Join(fmt.Errorf("open program %s: %w", name, err), closePrograms(programs))
+// need makes programs ready: takes the pinned ones of this build, or loads and
+// pins them.
+func (p *packetPath) need(names ...string) error {
+	var missing []string
+	for _, name := range names {
+		if p.programs[name] != nil {
+			continue
 		}
-		programs[name] = program
+		program, err := ebpf.LoadPinnedProgram(filepath.Join(p.programPins(p.store.dir), name), nil)
+		switch {
+		case errors.Is(err, os.ErrNotExist):
+			missing = append(missing, name)
+		case err != nil:
+			return fmt.Errorf("open program %s: %w", name, err)
+		default:
+			p.have(name, program)
+		}
 	}
-	return programs, nil
+	if len(missing) == 0 {
+		return nil
+	}
+	return p.loadAnew(missing)
 }
 
-func (p *packetPath) loadAnew(s *store) (map[string]*ebpf.Program, error) {
-	collection, err := ebpf.NewCollectionWithOptions(p.spec, ebpf.CollectionOptions{MapReplacements: s.forSpec(p.spec)})
+func (p *packetPath) have(name string, program *ebpf.Program) {
+	if p.programs == nil {
+		p.programs = map[string]*ebpf.Program{}
+	}
+	p.programs[name] = program
+}
+
+func (p *packetPath) loadAnew(names []string) error {
+	spec := p.spec.Copy()
+	maps.DeleteFunc(spec.Programs, func(name string, _ *ebpf.ProgramSpec) bool { return !slices.Contains(names, name) })
+	collection, err := ebpf.NewCollectionWithOptions(spec, ebpf.CollectionOptions{MapReplacements: p.store.forSpec(spec)})
 	if err != nil {
-		return nil, explainLoad(err)
+		return explainLoad(err)
 	}
-	programs := collection.Programs
-	collection.Programs = nil
-	collection.Close()
-	if err := p.pinPrograms(s.dir, programs); err != nil {
-		return nil, errors.Join(err, closePrograms(programs))
+	defer collection.Close()
+	if err := p.makePins(); err != nil {
+		return err
 	}
-	return programs, nil
-}
-
-// pinPrograms pins this build's programs in the place of all others.
-func (p *packetPath) pinPrograms(dir string, programs map[string]*ebpf.Program) error {
-	if err := os.RemoveAll(filepath.Join(dir, "programs")); err != nil {
-		return fmt.Errorf("remove pinned programs: %w", err)
-	}
-	if err := os.MkdirAll(p.programPins(dir), 0o700); err != nil {
-		return fmt.Errorf("pin programs: %w", err)
-	}
-	for name, program := range programs {
-		if err := program.Pin(filepath.Join(p.programPins(dir), name)); err != nil {
+	for _, name := range names {
+		program := collection.DetachProgram(name)
+		p.have(name, program)
+		if err := program.Pin(filepath.Join(p.programPins(p.store.dir), name)); err != nil {
 			return fmt.Errorf("pin program %s: %w", name, err)
 		}
+	}
+	return nil
+}
+
+// makePins makes the directory for this build's programs, in the place of all
+// others.
+func (p *packetPath) makePins() error {
+	pins := p.programPins(p.store.dir)
+	if _, err := os.Stat(pins); err == nil {
+		return nil
+	}
+	if err := os.RemoveAll(filepath.Dir(pins)); err != nil {
+		return fmt.Errorf("remove pinned programs: %w", err)
+	}
+	if err := os.MkdirAll(pins, 0o700); err != nil {
+		return fmt.Errorf("pin programs: %w", err)
 	}
 	return nil
 }
@@ -232,7 +262,7 @@ func (p *packetPath) close() error {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	err := closePrograms(p.programs)
-	p.programs = nil
+	p.programs, p.attacher = nil, nil
 	return err
 }
 

@@ -15,6 +15,9 @@ type path interface {
 	// object is what the path's programs are made from. Its maps are in the
 	// node's store.
 	object() *ebpf.CollectionSpec
+	// load makes the programs ready to be attached, if they aren't. It changes
+	// nothing for anybody.
+	load(s *store) error
 	// attach makes the programs of this version run where they belong, if they
 	// don't. Tables are ready when it is called. It is called with every
 	// comparison, and when settings have changed.

@@ -4,9 +4,11 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"sync"
 
 	"github.com/cilium/ebpf"
 	"github.com/cilium/ebpf/rlimit"
+	"golang.org/x/sync/errgroup"
 
 	"github.com/fairway-net/fairway/internal/kernel"
 	"github.com/fairway-net/fairway/model"
@@ -16,7 +18,8 @@ import (
 // dataplane.Plane for what its methods owe.
 type Plane struct {
 	options kernel.Options
-	dir     string // where everything is pinned
+	opening sync.Mutex // for store and the paths' programs
+	dir     string     // where everything is pinned
 	paths   []path
 	store   *store            // nil until the first Apply
 	state   *state            // nil if what the tables hold isn't known
@@ -60,7 +63,7 @@ func (p *Plane) Apply(ctx context.Context, want *model.Table, verify bool) error
 	if err := ctx.Err(); err != nil {
 		return err
 	}
-	if err := p.open(); err != nil {
+	if err := p.Prepare(ctx); err != nil {
 		return err
 	}
 	full := p.state == nil || verify
@@ -91,6 +94,25 @@ func (p *Plane) Apply(ctx context.Context, want *model.Table, verify bool) error
 	return errors.Join(noRoom, p.overflows())
 }
 
+// Prepare implements dataplane.Preparer: it opens or makes the maps, and has the
+// kernel take the programs, which is a good part of the first Apply.
+func (p *Plane) Prepare(ctx context.Context) error {
+	p.opening.Lock()
+	defer p.opening.Unlock()
+	if err := ctx.Err(); err != nil {
+		return err
+	}
+	if err := p.open(); err != nil {
+		return err
+	}
+	var group errgroup.Group
+	for _, path := range p.paths {
+		group.Go(func() error { return path.load(p.store) })
+	}
+	return group.Wait()
+}
+
+// open is called with opening locked.
 func (p *Plane) open() (err error) {
 	if p.store != nil {
 		return nil
@@ -155,6 +177,8 @@ func (p *Plane) Remove(ctx context.Context) error {
 	if err := ctx.Err(); err != nil {
 		return err
 	}
+	p.opening.Lock()
+	defer p.opening.Unlock()
 	var errs []error
 	for _, path := range p.paths {
 		errs = append(errs, path.remove(p.dir))
@@ -168,6 +192,8 @@ func (p *Plane) Remove(ctx context.Context) error {
 
 // Close gives up the plane's descriptors. What is in the kernel stays.
 func (p *Plane) Close() error {
+	p.opening.Lock()
+	defer p.opening.Unlock()
 	var errs []error
 	for _, path := range p.paths {
 		errs = append(errs, path.close())

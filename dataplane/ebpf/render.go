@@ -48,6 +48,8 @@ func (p *Plane) Objects(ctx context.Context) ([]kernel.Object, error) {
 	if err := ctx.Err(); err != nil {
 		return nil, err
 	}
+	p.opening.Lock()
+	defer p.opening.Unlock()
 	var programs []kernel.Object
 	for _, path := range p.paths {
 		list, err := path.objects(p.dir)

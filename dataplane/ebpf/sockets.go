@@ -24,6 +24,8 @@ type socketPath struct {
 	spec   *ebpf.CollectionSpec
 	build  string // identifies the programs and their constants
 	late   late
+
+	programs *ebpf.Collection // loaded and not attached yet; nil otherwise
 }
 
 // hooks are the programs of sock.c and where they go.
@@ -52,24 +54,38 @@ func (p *socketPath) object() *ebpf.CollectionSpec { return p.spec }
 // pin is where the link of a hook is pinned.
 func (p *socketPath) pin(dir, hook string) string { return filepath.Join(dir, hook+"-"+p.build) }
 
+// load implements path. Programs that are attached needn't be loaded.
+func (p *socketPath) load(s *store) error {
+	if p.programs != nil {
+		return nil
+	}
+	missing, err := p.missing(s.dir)
+	if err != nil || len(missing) == 0 {
+		return err
+	}
+	p.programs, err = ebpf.NewCollectionWithOptions(p.spec, ebpf.CollectionOptions{MapReplacements: s.forSpec(p.spec)})
+	if err != nil {
+		return explainLoad(err)
+	}
+	return nil
+}
+
 // attach makes the programs of this version run at the cgroup. Those of another
 // one are replaced: there is always one of the two.
 func (p *socketPath) attach(s *store, _ *model.Table) error {
 	missing, err := p.missing(s.dir)
 	if err != nil || len(missing) == 0 {
+		return errors.Join(err, p.close())
+	}
+	if err := p.load(s); err != nil {
 		return err
 	}
-	programs, err := ebpf.NewCollectionWithOptions(p.spec, ebpf.CollectionOptions{MapReplacements: s.forSpec(p.spec)})
-	if err != nil {
-		return explainLoad(err)
-	}
-	defer programs.Close()
 	for _, hook := range missing {
-		if err := p.attachHook(s.dir, hook, programs.Programs[hook]); err != nil {
+		if err := p.attachHook(s.dir, hook, p.programs.Programs[hook]); err != nil {
 			return err
 		}
 	}
-	return nil
+	return p.close()
 }
 
 // missing lists the hooks at which the programs of this version aren't.
@@ -176,10 +192,17 @@ func (p *socketPath) remove(dir string) error {
 			return err
 		}
 	}
-	return p.giveBack(dir)
+	return errors.Join(p.close(), p.giveBack(dir))
 }
 
-func (p *socketPath) close() error { return nil }
+// close implements path: programs that are attached are the kernel's.
+func (p *socketPath) close() error {
+	if p.programs != nil {
+		p.programs.Close()
+		p.programs = nil
+	}
+	return nil
+}
 
 func programObject(hook string) kernel.Object {
 	return kernel.Object{Kind: "program", Name: "cgroup " + hook, Text: "attached"}

@@ -12,6 +12,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/fairway-net/fairway/dns"
+	"github.com/fairway-net/fairway/internal/kernel"
 )
 
 // virtualAddresses is the interface that the ipvs plane and kube-proxy's ipvs
@@ -27,7 +28,7 @@ func localAddresses() ([]netip.Addr, error) {
 			skip[link.Attrs().Index] = true
 		}
 	}
-	found, err := netlink.AddrList(nil, netlink.FAMILY_ALL)
+	found, err := kernel.List(func() ([]netlink.Addr, error) { return netlink.AddrList(nil, netlink.FAMILY_ALL) })
 	if err != nil {
 		return nil, fmt.Errorf("list addresses: %w", err)
 	}

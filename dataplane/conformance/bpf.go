@@ -13,6 +13,7 @@ import (
 	"github.com/cilium/ebpf/link"
 	"golang.org/x/sys/unix"
 
+	"github.com/fairway-net/fairway/internal/kernel"
 	"github.com/fairway-net/fairway/internal/netns"
 )
 
@@ -60,7 +61,7 @@ func (s *Stage) interfacePrograms() (list []string, err error) {
 		return nil, err
 	}
 	defer h.Close()
-	links, err := h.LinkList()
+	links, err := kernel.List(h.LinkList)
 	if err != nil {
 		return nil, fmt.Errorf("list links: %w", err)
 	}

@@ -9,6 +9,8 @@ import (
 
 	"github.com/vishvananda/netlink"
 	"golang.org/x/sys/unix"
+
+	"github.com/fairway-net/fairway/internal/kernel"
 )
 
 // readNetwork lists the node's links, addresses, rules, routes, queueing
@@ -33,7 +35,7 @@ func (s *Stage) readNetwork(shot snapshot) error {
 }
 
 func links(h *netlink.Handle) ([]string, error) {
-	list, err := h.LinkList()
+	list, err := kernel.List(h.LinkList)
 	var lines []string
 	for _, l := range list {
 		a := l.Attrs()
@@ -43,7 +45,7 @@ func links(h *netlink.Handle) ([]string, error) {
 }
 
 func addresses(h *netlink.Handle) ([]string, error) {
-	list, err := h.AddrList(nil, netlink.FAMILY_ALL)
+	list, err := kernel.List(func() ([]netlink.Addr, error) { return h.AddrList(nil, netlink.FAMILY_ALL) })
 	var lines []string
 	for _, a := range list {
 		if a.IP.IsLinkLocalUnicast() {
@@ -55,7 +57,7 @@ func addresses(h *netlink.Handle) ([]string, error) {
 }
 
 func rules(h *netlink.Handle) ([]string, error) {
-	list, err := h.RuleList(netlink.FAMILY_ALL)
+	list, err := kernel.List(func() ([]netlink.Rule, error) { return h.RuleList(netlink.FAMILY_ALL) })
 	var lines []string
 	for _, r := range list {
 		lines = append(lines, fmt.Sprintf("family %d: %s", r.Family, r))
@@ -64,7 +66,9 @@ func rules(h *netlink.Handle) ([]string, error) {
 }
 
 func routes(h *netlink.Handle) ([]string, error) {
-	list, err := h.RouteListFiltered(netlink.FAMILY_ALL, &netlink.Route{Table: unix.RT_TABLE_UNSPEC}, netlink.RT_FILTER_TABLE)
+	list, err := kernel.List(func() ([]netlink.Route, error) {
+		return h.RouteListFiltered(netlink.FAMILY_ALL, &netlink.Route{Table: unix.RT_TABLE_UNSPEC}, netlink.RT_FILTER_TABLE)
+	})
 	var lines []string
 	for _, r := range list {
 		if r.Dst != nil && (r.Dst.IP.IsLinkLocalUnicast() || r.Dst.IP.IsMulticast()) {
@@ -82,7 +86,7 @@ func routes(h *netlink.Handle) ([]string, error) {
 }
 
 func qdiscs(h *netlink.Handle) ([]string, error) {
-	list, err := h.QdiscList(nil)
+	list, err := kernel.List(func() ([]netlink.Qdisc, error) { return h.QdiscList(nil) })
 	var lines []string
 	for _, q := range list {
 		lines = append(lines, fmt.Sprintf("%s %s", q.Type(), q.Attrs()))

@@ -8,6 +8,8 @@ import (
 
 	"github.com/vishvananda/netlink"
 	"golang.org/x/sys/unix"
+
+	"github.com/fairway-net/fairway/internal/kernel"
 )
 
 // clsact attaches by filters of the clsact queueing discipline: for kernels
@@ -43,7 +45,7 @@ func (c *clsact) qdisc(l netlink.Link) netlink.Qdisc {
 
 // filters lists the bpf filters at one side of an interface, ours and others'.
 func (c *clsact) filters(l netlink.Link, side string) (ours *netlink.BpfFilter, others int, err error) {
-	list, err := c.netlink.FilterList(l, parents[side])
+	list, err := kernel.List(func() ([]netlink.Filter, error) { return c.netlink.FilterList(l, parents[side]) })
 	if errors.Is(err, unix.EINVAL) || errors.Is(err, unix.ENOENT) {
 		return nil, 0, nil // no such queueing discipline
 	}

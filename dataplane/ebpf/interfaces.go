@@ -14,6 +14,8 @@ import (
 	"github.com/cilium/ebpf"
 	"github.com/vishvananda/netlink"
 	"golang.org/x/sys/unix"
+
+	"github.com/fairway-net/fairway/internal/kernel"
 )
 
 // linkOfPods is enum link_flags.
@@ -21,7 +23,7 @@ const linkOfPods = 1
 
 // syncAll brings all interfaces to what they should be.
 func (p *packetPath) syncAll() error {
-	list, err := p.netlink.LinkList()
+	list, err := kernel.List(p.netlink.LinkList)
 	if err != nil {
 		return fmt.Errorf("list interfaces: %w", err)
 	}
@@ -110,7 +112,7 @@ func (p *packetPath) describe(l netlink.Link) error {
 	if p.settings.Pods.Matches(netip.Addr{}, l.Attrs().Name) {
 		entry.Flags = linkOfPods
 	}
-	list, err := p.netlink.AddrList(l, netlink.FAMILY_ALL)
+	list, err := kernel.List(func() ([]netlink.Addr, error) { return p.netlink.AddrList(l, netlink.FAMILY_ALL) })
 	if err != nil {
 		return fmt.Errorf("list addresses: %w", err)
 	}

@@ -129,7 +129,7 @@ func (p *packetPath) attach(s *store, want *model.Table) error {
 
 // enter attaches the programs wherever they aren't yet.
 func (p *packetPath) enter(want *model.Table) error {
-	live, err := p.netlink.LinkList()
+	live, err := kernel.List(p.netlink.LinkList)
 	if err != nil {
 		return fmt.Errorf("list interfaces: %w", err)
 	}
@@ -275,7 +275,7 @@ func (p *packetPath) remove(dir string) error {
 	if err := p.leave(dir); err != nil {
 		return err
 	}
-	live, err := p.netlink.LinkList()
+	live, err := kernel.List(p.netlink.LinkList)
 	if err != nil {
 		return fmt.Errorf("list interfaces: %w", err)
 	}
@@ -324,7 +324,7 @@ func (p *packetPath) objects(dir string) ([]kernel.Object, error) {
 }
 
 func (p *packetPath) objectsAt(a attacher) ([]kernel.Object, error) {
-	live, err := p.netlink.LinkList()
+	live, err := kernel.List(p.netlink.LinkList)
 	if err != nil {
 		return nil, fmt.Errorf("list interfaces: %w", err)
 	}

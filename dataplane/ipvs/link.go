@@ -63,7 +63,9 @@ func (d *dummy) ensure() error {
 
 // addresses lists the interface's addresses, without link-local ones.
 func (d *dummy) addresses() (map[netip.Addr]bool, error) {
-	list, err := d.handle.AddrList(&netlink.Dummy{LinkAttrs: netlink.LinkAttrs{Index: d.index, Name: link}}, netlink.FAMILY_ALL)
+	list, err := kernel.List(func() ([]netlink.Addr, error) {
+		return d.handle.AddrList(&netlink.Dummy{LinkAttrs: netlink.LinkAttrs{Index: d.index, Name: link}}, netlink.FAMILY_ALL)
+	})
 	if err != nil {
 		return nil, fmt.Errorf("list addresses of %s: %w", link, err)
 	}
@@ -132,7 +134,9 @@ const relayProtocol = 143
 func (d *dummy) relayed() (bool, error) {
 	filter := &netlink.Route{Table: unix.RT_TABLE_LOCAL, Protocol: relayProtocol}
 	for _, family := range []int{netlink.FAMILY_V4, netlink.FAMILY_V6} {
-		routes, err := d.handle.RouteListFiltered(family, filter, netlink.RT_FILTER_TABLE|netlink.RT_FILTER_PROTOCOL)
+		routes, err := kernel.List(func() ([]netlink.Route, error) {
+			return d.handle.RouteListFiltered(family, filter, netlink.RT_FILTER_TABLE|netlink.RT_FILTER_PROTOCOL)
+		})
 		if errors.Is(err, netlink.ErrDumpInterrupted) {
 			return true, nil // they change meanwhile; it is only a precaution
 		}

@@ -27,7 +27,7 @@ func probeTransparent() error {
 	if value, err := os.ReadFile(validMark); err == nil && strings.TrimSpace(string(value)) != "0" {
 		return &kernel.MissingError{What: "replies whose mark isn't looked at by rp_filter (" + validMark + " must be 0)"}
 	}
-	if _, err := netlink.RuleList(netlink.FAMILY_V4); err != nil {
+	if _, err := kernel.List(func() ([]netlink.Rule, error) { return netlink.RuleList(netlink.FAMILY_V4) }); err != nil {
 		return &kernel.MissingError{What: "policy routing", Err: err}
 	}
 	c, err := nftables.New()

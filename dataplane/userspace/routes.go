@@ -8,24 +8,22 @@ import (
 
 	"github.com/vishvananda/netlink"
 	"golang.org/x/sys/unix"
+
+	"github.com/fairway-net/fairway/internal/kernel"
 )
 
 // routeProtocol marks our routes (rtm_protocol, linux/rtnetlink.h: 4 to 255 are
 // for user space; nothing known uses this one).
 const routeProtocol = 143
 
-// interruptions is how often a listing is tried again that changed meanwhile.
-const interruptions = 20
-
 // readRoutes lists our routes in the local table.
 func readRoutes() (routeSet, error) {
 	routes := routeSet{}
 	filter := &netlink.Route{Table: unix.RT_TABLE_LOCAL, Protocol: routeProtocol}
 	for _, family := range families {
-		list, err := netlink.RouteListFiltered(family, filter, netlink.RT_FILTER_TABLE|netlink.RT_FILTER_PROTOCOL)
-		for tries := 0; errors.Is(err, netlink.ErrDumpInterrupted) && tries < interruptions; tries++ {
-			list, err = netlink.RouteListFiltered(family, filter, netlink.RT_FILTER_TABLE|netlink.RT_FILTER_PROTOCOL)
-		}
+		list, err := kernel.List(func() ([]netlink.Route, error) {
+			return netlink.RouteListFiltered(family, filter, netlink.RT_FILTER_TABLE|netlink.RT_FILTER_PROTOCOL)
+		})
 		if err != nil && !noFamily(err) {
 			return nil, fmt.Errorf("list routes: %w", err)
 		}

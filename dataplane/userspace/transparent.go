@@ -159,7 +159,7 @@ func unsupported(err error) bool {
 func readLeadBack() (map[kernel.Object]bool, error) {
 	there := map[kernel.Object]bool{}
 	for _, family := range families {
-		rules, err := netlink.RuleList(family)
+		rules, err := kernel.List(func() ([]netlink.Rule, error) { return netlink.RuleList(family) })
 		if err != nil && !absent(err) {
 			return nil, fmt.Errorf("list policy rules: %w", err)
 		}
@@ -168,7 +168,9 @@ func readLeadBack() (map[kernel.Object]bool, error) {
 				there[returnRule(family)] = true
 			}
 		}
-		routes, err := netlink.RouteListFiltered(family, &netlink.Route{Table: returnTable}, netlink.RT_FILTER_TABLE)
+		routes, err := kernel.List(func() ([]netlink.Route, error) {
+			return netlink.RouteListFiltered(family, &netlink.Route{Table: returnTable}, netlink.RT_FILTER_TABLE)
+		})
 		if err != nil && !absent(err) {
 			return nil, fmt.Errorf("list routes: %w", err)
 		}

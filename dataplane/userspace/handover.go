@@ -101,7 +101,12 @@ func (s *server) give(l *link) error {
 // connection has ended, this relay is reached by another.
 func (s *server) stepAside() error {
 	discard(s.listener.Close())
+	s.clearUp.Store(false) // if it was retiring: the routes are the successor's now
+	before := s.path
 	err := s.open(asideName(s.config.Socket))
+	if before != s.config.Socket {
+		err = errors.Join(err, removeFile(before))
+	}
 	go func() { s.relay.flows.wait(); s.stop() }()
 	return err
 }

@@ -54,10 +54,12 @@ func (s *server) retire() error {
 	discard(main.Close())
 	go func() {
 		time.Sleep(lateComers)
+		s.asking.Lock() // a successor may be taking over just now
 		for _, x := range s.relay.setRetired(true) {
 			x.pause()
 		}
 		s.relay.relinquish()
+		s.asking.Unlock()
 		s.relay.flows.wait()
 		s.stop()
 	}()

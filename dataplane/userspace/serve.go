@@ -39,10 +39,8 @@ func serve(config relayConfig, ready *os.File) error {
 	signal.Ignore(syscall.SIGINT, syscall.SIGHUP)
 	raiseLimit()
 	s := &server{config: config, relay: newRelay(config.Scheduler), exit: make(chan struct{})}
-	if config.Take {
-		if err := s.take(); err != nil {
-			return err
-		}
+	if err := s.take(); err != nil {
+		return err
 	}
 	var err error
 	if s.before, err = predecessors(config.Socket); err != nil {

@@ -22,7 +22,6 @@ type relayConfig struct {
 	Socket    string
 	Scheduler model.Scheduler
 	Build     string // of the binary
-	Take      bool   // the listeners of the relay that has the socket now
 }
 
 // startTimeout is how long a relay may take to be ready; handing over thousands
@@ -49,7 +48,7 @@ func (p *Plane) connect(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	if err := p.spawn(ctx, running != ""); err != nil {
+	if err := p.spawn(ctx); err != nil {
 		return err
 	}
 	if l, _, err = connect(p.socket); err != nil {
@@ -79,11 +78,11 @@ func (p *Plane) adopt(l *link) {
 }
 
 // spawn starts a relay that outlives this process.
-func (p *Plane) spawn(ctx context.Context, take bool) error {
+func (p *Plane) spawn(ctx context.Context) error {
 	if err := os.MkdirAll(p.options.StateDir, 0o700); err != nil {
 		return fmt.Errorf("start relay: %w", err)
 	}
-	config, err := json.Marshal(relayConfig{Socket: p.socket, Scheduler: model.Scheduler(p.options.Scheduler), Build: p.build, Take: take})
+	config, err := json.Marshal(relayConfig{Socket: p.socket, Scheduler: model.Scheduler(p.options.Scheduler), Build: p.build})
 	if err != nil {
 		return fmt.Errorf("start relay: %w", err)
 	}

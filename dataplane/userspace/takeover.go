@@ -10,17 +10,39 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// take asks the relay that has the socket for all that can be given.
+// take asks the relay that has the socket, if there is one, for all that can be
+// given.
 func (s *server) take() error {
 	l, _, err := connect(s.config.Socket)
 	if notRunning(err) {
-		return nil // it has ended meanwhile: nothing to take
+		return s.takeBack()
 	}
 	if err != nil {
 		return err
 	}
 	if err := errors.Join(s.takeFrom(l), l.conn.Close()); err != nil {
 		return fmt.Errorf("take over: %w", err)
+	}
+	return nil
+}
+
+// takeBack does so with relays that have given up to another plane, and still have
+// listeners for what is on its way: this mode serves again.
+func (s *server) takeBack() error {
+	earlier, err := predecessors(s.config.Socket)
+	failed := []error{err}
+	for _, l := range earlier {
+		status, err := l.ask(request{Op: opStatus})
+		if err == nil && len(status.Open) > 0 {
+			err = s.takeFrom(l)
+		}
+		if errors.Is(err, errBroken) {
+			err = nil // it has ended meanwhile: nothing to take
+		}
+		failed = append(failed, err, l.conn.Close())
+	}
+	if err := errors.Join(failed...); err != nil {
+		return fmt.Errorf("take back: %w", err)
 	}
 	return nil
 }

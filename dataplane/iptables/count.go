@@ -1,8 +1,6 @@
 package iptables
 
 import (
-	"context"
-
 	"github.com/fairway-net/fairway/internal/iptables"
 	"github.com/fairway-net/fairway/internal/kernel"
 )
@@ -15,16 +13,6 @@ func length(sum uint64) int { return int(sum & (1<<lengthBits - 1)) }
 
 // tables are those that chains are in.
 var tables = []string{"nat", "filter"}
-
-// Packets tells how many rules there are: see dataplane.PacketCounter. To read
-// what they have counted would mean to list them all.
-func (p *Plane) Packets(ctx context.Context) (kernel.Packets, error) {
-	var out kernel.Packets
-	if counts := p.counts.Load(); counts != nil {
-		out.Rules = *counts
-	}
-	return out, ctx.Err()
-}
 
 // count takes in how many rules there are, and how many of each table the plans
 // that were carried out have written.

@@ -42,7 +42,11 @@ type Plane struct {
 
 	localnet *localnet.Keeper
 
-	counts atomic.Pointer[[]kernel.RuleCount] // for Packets, which others call
+	// For Counters and Packets, which others call:
+	counts   atomic.Pointer[[]kernel.RuleCount]
+	tell     atomic.Pointer[map[iptables.Family]*telling]
+	inForce  atomic.Pointer[model.Table]
+	counters counters
 
 	applied *model.Table // nil if it isn't known what the kernel holds
 	states  map[iptables.Family]*state
@@ -106,6 +110,8 @@ func (p *Plane) Apply(ctx context.Context, want *model.Table, verify bool) error
 		written[f] = todo
 	}
 	p.count(written)
+	p.publish()
+	p.inForce.Store(want)
 	sweep := conntrack.Plan(before, want, changes)
 	if err := sweep.RunAndTell(ctx, p.options.Swept); err != nil {
 		return fmt.Errorf("forget stale flows: %w", err)

@@ -60,6 +60,9 @@ func (s *state) unfile(f *front) {
 	}
 }
 
+// loopback are the addresses of which 127.0.0.1 is one.
+var loopback = netip.MustParsePrefix("127.0.0.0/8")
+
 func compareAddr(f *front, a netip.Addr) int { return f.Addr.Compare(a) }
 
 // serviceRules lead a frontend's packets to its chain.
@@ -71,8 +74,9 @@ func (s *state) serviceRules(l *leaf, _ int) []string {
 	}.String()}
 }
 
-// nodePortRules lead the packets of one port to its chain: by one rule if the
-// port is the same at every address that has node ports, as nearly always.
+// nodePortRules lead the packets of one port to its chain: by one rule, or two
+// where loopback addresses have node ports, if the port is the same at every
+// address that has any, as nearly always.
 func (s *state) nodePortRules(l *leaf, _ int) []string {
 	first := l.fronts[0]
 	target := s.ports[first.port()].target(first)
@@ -80,7 +84,13 @@ func (s *state) nodePortRules(l *leaf, _ int) []string {
 		return f.Name != first.Name || s.ports[f.port()].target(f) != target
 	})
 	if everywhere {
-		return []string{rule{proto: first.Proto, dport: first.Port, comment: first.Name, target: target}.String()}
+		general := rule{proto: first.Proto, dport: first.Port, comment: first.Name, target: target}
+		if s.loopbacks == 0 {
+			return []string{general.String()}
+		}
+		local := general // counts what kube-proxy counts there
+		local.dst = loopback
+		return []string{local.String(), general.String()}
 	}
 	var rules []string
 	for _, f := range l.fronts {

@@ -38,6 +38,7 @@ type state struct {
 	touchedPorts map[portID]bool
 	chains       map[chainID]uint64 // fingerprints of what there is, or will be when the delta is applied
 	rules        map[string]int     // in chains, by table
+	telling      *telling
 	delta        delta
 	late         map[chainID]bool // chains of table filter to be deleted in the last step
 }
@@ -77,6 +78,7 @@ func newState(f iptables.Family, mark uint32, settings *model.Settings) *state {
 		strangers: map[netip.Addr]int{},
 		chains:    map[chainID]uint64{},
 		rules:     map[string]int{},
+		telling:   newTelling(),
 		delta:     delta{},
 		late:      map[chainID]bool{},
 
@@ -128,6 +130,7 @@ func (s *state) emit(level int, table, name string, rules []string) {
 	s.rules[table] += length(sum) - length(s.chains[id])
 	s.chains[id] = sum
 	s.delta[id] = change{rules: rules, level: level}
+	s.telling.wrote(id, rules)
 }
 
 // forget says that a chain is not needed any more. Chains of refusals may be
@@ -148,6 +151,7 @@ func (s *state) drop(id chainID) {
 	s.rules[id.table] -= length(s.chains[id])
 	delete(s.chains, id)
 	s.delta[id] = change{delete: true}
+	s.telling.wrote(id, nil)
 }
 
 // forgetLate deletes what was kept for the last step.

@@ -6,6 +6,8 @@ import "github.com/fairway-net/fairway/model"
 // that they begin at 0 again when the kernel's objects are made anew or, after
 // a time without traffic, forgotten: who reads them adds up differences.
 type Count struct {
+	// Frontend is what was counted at, or one of those of its Service port where
+	// the plane can't tell them apart.
 	Frontend model.Key
 	// Connections are new connections (for UDP: flows) that got a backend.
 	Connections uint64
@@ -13,7 +15,8 @@ type Count struct {
 	// no backend, or because the source isn't let in.
 	Refused uint64
 	// In and Out are bytes of packets from and to clients, IP headers included;
-	// 0 unless Options.CountBytes asks for them and the plane can tell.
+	// 0 unless the plane can tell, and counts them anyway or because
+	// Options.CountBytes asks for it.
 	In, Out uint64
 }
 

@@ -1,0 +1,132 @@
+package iptables
+
+import (
+	"bufio"
+	"bytes"
+	"context"
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"strconv"
+	"strings"
+
+	"golang.org/x/sys/unix"
+)
+
+// Counted is a rule with what it has counted.
+type Counted struct {
+	Chain, Rule    string // as iptables-save prints them, without "-A"
+	Packets, Bytes uint64
+}
+
+// Count visits the rules of some chains of a table, with their counters; chains
+// that aren't there have none. The cost is that of the chains with the nft
+// variant, and that of the whole table with the legacy one, which the kernel
+// gives out in no smaller pieces.
+func (t *Tool) Count(ctx context.Context, f Family, table string, chains []string, visit func(Counted)) error {
+	if len(chains) == 0 {
+		return nil
+	}
+	if t.variant == NFT {
+		return countNFT(ctx, f, table, chains, visit)
+	}
+	if there, err := legacyTable(f, table); err != nil || !there {
+		return err
+	}
+	program := f.Command() + "-save"
+	stdout, stderr, err := t.run(ctx, program, nil, "-c", "-t", table)
+	if err != nil {
+		return t.explain(program, nil, stderr, err)
+	}
+	return readCounted(stdout, chains, visit)
+}
+
+func countNFT(ctx context.Context, f Family, table string, chains []string, visit func(Counted)) (err error) {
+	s, err := openSocket(f)
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, s.close()) }()
+	for _, chain := range chains {
+		if err := ctx.Err(); err != nil {
+			return err
+		}
+		if err := s.count(table, chain, visit); err != nil && !errors.Is(err, unix.ENOENT) {
+			return fmt.Errorf("list counters of chain %s of table %s of %s: %w", chain, table, f, err)
+		}
+	}
+	return nil
+}
+
+// count visits the rules of a chain that are understood.
+func (s *socket) count(table, chain string, visit func(Counted)) error {
+	var filter attributes
+	filter = filter.add(unix.NFTA_RULE_TABLE, table).add(unix.NFTA_RULE_CHAIN, chain)
+	var found []Counted
+	err := s.list(unix.NFT_MSG_GETRULE, filter, func() { found = found[:0] }, func(a attributes) {
+		if rule, ok := ruleText(s.family, a); ok {
+			packets, bytes := counterOf(a)
+			found = append(found, Counted{chain, rule, packets, bytes})
+		}
+	})
+	if err != nil {
+		return err
+	}
+	for _, c := range found {
+		visit(c)
+	}
+	return nil
+}
+
+// counterOf reads the counter among a rule's expressions.
+func counterOf(rule attributes) (packets, bytes uint64) {
+	for list := rule.get(unix.NFTA_RULE_EXPRESSIONS); ; {
+		_, e, rest, more := list.next()
+		if !more {
+			return 0, 0
+		}
+		if string(e.word(unix.NFTA_EXPR_NAME)) == "counter" {
+			data := e.get(unix.NFTA_EXPR_DATA)
+			return data.long(unix.NFTA_COUNTER_PACKETS), data.long(unix.NFTA_COUNTER_BYTES)
+		}
+		list = rest
+	}
+}
+
+// long is a number of 64 bits, 0 if it isn't there.
+func (a attributes) long(kind uint16) uint64 {
+	if v := a.get(kind); len(v) == 8 {
+		return binary.BigEndian.Uint64(v)
+	}
+	return 0
+}
+
+// readCounted reads what iptables-save -c prints of some chains.
+func readCounted(text []byte, chains []string, visit func(Counted)) error {
+	wanted := make(map[string]bool, len(chains))
+	for _, c := range chains {
+		wanted[c] = true
+	}
+	lines := bufio.NewScanner(bytes.NewReader(text))
+	for lines.Scan() {
+		counters, rule, found := strings.Cut(lines.Text(), "] -A ")
+		if !found {
+			continue
+		}
+		chain, rule, _ := strings.Cut(rule, " ")
+		if !wanted[chain] {
+			continue
+		}
+		packets, bytes, found := strings.Cut(strings.TrimPrefix(counters, "["), ":")
+		p, err := strconv.ParseUint(packets, 10, 64)
+		b, err2 := strconv.ParseUint(bytes, 10, 64)
+		if err := errors.Join(err, err2); err != nil || !found {
+			return fmt.Errorf("read counters of chain %s in %q: %w", chain, lines.Text(), err)
+		}
+		visit(Counted{chain, rule, p, b})
+	}
+	if err := lines.Err(); err != nil {
+		return fmt.Errorf("read counters: %w", err)
+	}
+	return nil
+}

@@ -1,6 +1,7 @@
 package iptables
 
 import (
+	"cmp"
 	"iter"
 	"math"
 	"slices"
@@ -33,24 +34,37 @@ func (p *plan) inputs(v iptables.Variant) [][]byte {
 		return nil
 	}
 	size := pieceOf(v)
-	if p.natFirst {
-		inputs := append(p.nat.pieces("nat", p, size), p.refusals.pieces("filter", p, size)...)
-		return append(inputs, p.rest.pieces("filter", &plan{}, size)...)
-	}
 	if p.lines() <= size {
-		var in iptables.Input
+		return [][]byte{p.whole()}
+	}
+	refusals, nat := p.refusals.pieces("filter", p, size), p.nat.pieces("nat", p, size)
+	inputs := append(refusals, nat...)
+	if p.natFirst {
+		inputs = append(nat, refusals...)
+	}
+	return append(inputs, p.rest.pieces("filter", &plan{}, size)...)
+}
+
+// whole is all of the plan as one input, each table in force at once. The legacy
+// variant pays for the whole table with each block.
+func (p *plan) whole() []byte {
+	var in iptables.Input
+	refusals := func() {
 		b := in.Block("filter")
 		p.refusals.write(b, p.refusals.sorted())
 		p.lead(b, "filter")
-		b = in.Block("nat")
-		p.nat.write(b, p.nat.sorted())
-		p.lead(b, "nat")
-		p.rest.write(in.Block("filter"), p.rest.sorted())
-		return [][]byte{in.Bytes()}
 	}
-	inputs := p.refusals.pieces("filter", p, size)
-	inputs = append(inputs, p.nat.pieces("nat", p, size)...)
-	return append(inputs, p.rest.pieces("filter", &plan{}, size)...)
+	if !p.natFirst {
+		refusals()
+	}
+	b := in.Block("nat")
+	p.nat.write(b, p.nat.sorted())
+	p.lead(b, "nat")
+	if p.natFirst {
+		refusals()
+	}
+	p.rest.write(in.Block("filter"), p.rest.sorted())
+	return in.Bytes()
 }
 
 func (p *plan) lines() int { return p.refusals.lines() + p.nat.lines() + p.rest.lines() }
@@ -83,21 +97,25 @@ func (d delta) chunks(ids []chainID, size int) iter.Seq[[]chainID] {
 
 // sorted lists the chains: lower levels first, deletions last.
 func (d delta) sorted() []chainID {
-	ids := make([]chainID, 0, len(d))
-	for id := range d {
-		ids = append(ids, id)
+	type place struct {
+		rank int
+		id   chainID
 	}
-	slices.SortFunc(ids, func(a, b chainID) int {
-		switch x, y := d[a], d[b]; {
-		case x.delete != y.delete && x.delete:
-			return 1
-		case x.delete != y.delete:
-			return -1
-		case x.level != y.level:
-			return x.level - y.level
+	places := make([]place, 0, len(d))
+	for id, c := range d {
+		rank := c.level
+		if c.delete {
+			rank = math.MaxInt
 		}
-		return strings.Compare(a.name, b.name)
+		places = append(places, place{rank, id})
+	}
+	slices.SortFunc(places, func(a, b place) int {
+		return cmp.Or(a.rank-b.rank, strings.Compare(a.id.name, b.id.name))
 	})
+	ids := make([]chainID, len(places))
+	for i, p := range places {
+		ids[i] = p.id
+	}
 	return ids
 }
 

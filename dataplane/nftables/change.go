@@ -149,7 +149,7 @@ func (p *plan) renumber(st *state, want *model.Table, c *model.Changes) {
 	for f := range want.Frontends() {
 		leads := slices.ContainsFunc(f.Routes[:], func(r model.Route) bool { return st.renumbered[r.Pool] })
 		if leads && !written[f.Key] {
-			list := st.frontendElements(f)
+			list := slices.DeleteFunc(st.frontendElements(f), func(e element) bool { return e.set.counted })
 			p.remove, p.add = append(p.remove, list...), append(p.add, list...)
 		}
 	}

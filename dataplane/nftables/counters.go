@@ -31,6 +31,9 @@ func (p *Plane) Counters(ctx context.Context) ([]kernel.Count, error) {
 				{own.bytesOut, func(c *kernel.Count, _, bytes uint64) { c.Out = bytes }},
 			} {
 				err := s.readCounters(c.set, func(k model.Key, packets, bytes uint64) {
+					if packets == 0 {
+						return
+					}
 					if counts[k] == nil {
 						counts[k] = &kernel.Count{Frontend: k}
 					}

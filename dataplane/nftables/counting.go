@@ -8,19 +8,21 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// Frontends are counted by packets themselves: the first packet of a connection
-// makes, or adds to, an element with a counter. So a frontend without traffic
-// costs nothing, and one that comes or goes isn't written here. Once a new
-// connection has its backend, that is one element looked up; what is refused is
-// counted where it is refused. Bytes are another matter, since every packet has
-// to be looked up: their chains are there only if somebody wants them.
+// Connections are counted in a set of all frontends, whose elements have
+// counters: once a new connection has its backend, that is one element looked
+// up. What is refused is counted where it is refused, by elements that packets
+// make themselves, since most frontends refuse nothing; making one costs as much
+// as ten lookups. Bytes are another matter, since every packet has to be looked
+// up: their chains, and their elements, are there only if somebody wants them.
 
-// counters bounds the frontends that are counted per set. Others go uncounted.
+// counters bounds the frontends that packets make elements for, per set. Others
+// go uncounted.
 const counters = 1 << 16
 
 // countersForget is after which time without traffic a counter is forgotten.
 const countersForget = 24 * time.Hour
 
+// newCounterSet is a set to which packets add.
 func newCounterSet(name string, key []fieldType, comment string) *set {
 	return &set{name: name, key: key, learned: true, size: counters, comment: comment}
 }
@@ -46,14 +48,11 @@ func eachProtocol(make func(f *family) []part) []rule {
 	return out
 }
 
-// countingChains count connections, which got a backend, and bytes.
+// countingChains count bytes.
 func countingChains() []chain {
 	bytes := eachProtocol(func(f *family) []part { return []part{original, counting(f.bytesIn, f.original())} })
 	bytes = append(bytes, eachProtocol(func(f *family) []part { return []part{reply, counting(f.bytesOut, f.original())} })...)
-	return []chain{
-		{name: "count-connection", rules: eachProtocol(func(f *family) []part { return []part{counting(f.connections, f.original())} })},
-		{name: "count-bytes", rules: bytes},
-	}
+	return []chain{{name: "count-bytes", rules: bytes}}
 }
 
 // countRefused are the first rules of where packets are refused.

@@ -16,7 +16,7 @@ func (st *state) frontendElements(f *model.Frontend) []element {
 		return nil
 	}
 	own, key := setsOf(f.Addr.Is6()), keyFields(f.Key)
-	list := make([]element, 0, int(model.NumOrigins)+1)
+	list := make([]element, 0, int(model.NumOrigins)+2)
 	for o, r := range f.Routes {
 		number := st.number(r.Pool)
 		if r.Masquerade {
@@ -24,6 +24,7 @@ func (st *state) frontendElements(f *model.Frontend) []element {
 		}
 		list = append(list, element{set: own.from[o], key: key, data: native(number), comment: shorten(f.Name)})
 	}
+	list = append(list, element{set: own.connections, key: key})
 	if f.Sources == nil {
 		return list
 	}

@@ -176,7 +176,7 @@ func (s *socket) readSets(c *contents) error {
 func (s *set) matches(attrs map[uint16][]byte) bool {
 	keyType, keyLen := datatype(s.key)
 	if number(attrs[unix.NFTA_SET_FLAGS]) != s.kernelFlags() || number(attrs[unix.NFTA_SET_KEY_TYPE]) != keyType ||
-		number(attrs[unix.NFTA_SET_KEY_LEN]) != keyLen {
+		number(attrs[unix.NFTA_SET_KEY_LEN]) != keyLen || s.counted != (attrs[setExpr] != nil) {
 		return false
 	}
 	if s.value == nil {

@@ -7,6 +7,7 @@ import (
 	"strings"
 
 	"github.com/google/nftables"
+	"github.com/google/nftables/expr"
 	"github.com/google/nftables/userdata"
 	"golang.org/x/sys/unix"
 
@@ -56,6 +57,7 @@ type set struct {
 	value   []fieldType
 	flags   uint32 // NFT_SET_INTERVAL; what follows from the types is added
 	learned bool   // filled by packets, not by this plane
+	counted bool   // every element counts the packets that find it
 	size    uint32
 	// declaration, if not "", stands for the types in nft's language, where
 	// that spells them differently.
@@ -133,6 +135,11 @@ func (s *set) describe() wire {
 		}
 		w.close(desc)
 	}
+	if s.counted {
+		counter := w.open(setExpr)
+		w = append(w, expression(&expr.Counter{})...)
+		w.close(counter)
+	}
 	w.attr(unix.NFTA_SET_USERDATA, s.userdata())
 	return w
 }
@@ -177,5 +184,9 @@ func (s *set) body() []string {
 	} else if s.flags&unix.NFT_SET_INTERVAL != 0 {
 		lines = append(lines, "flags interval")
 	}
-	return append(lines, fmt.Sprintf("comment %q", s.comment))
+	lines = append(lines, fmt.Sprintf("comment %q", s.comment))
+	if s.counted {
+		lines = append(lines, "counter")
+	}
+	return lines
 }

@@ -12,8 +12,8 @@ const (
 	tableName = "fairway"
 	// layout is the version of what is below and in layout.go. A table with
 	// another one is replaced as a whole, in one transaction.
-	layout       = 2
-	tableComment = "Services on this node; managed by fairway, changes are undone; layout 2"
+	layout       = 3
+	tableComment = "Services on this node; managed by fairway, changes are undone; layout 3"
 	// clients bounds the memory of session affinity, in clients per family.
 	clients = 1 << 20
 )
@@ -93,10 +93,11 @@ func newFamilySets(suffix string, addr fieldType, ip string) *familySets {
 			comment: "session affinity: pool and client: the backend's hash"},
 		backends: &set{name: "backends" + suffix, key: []fieldType{addr, addr, protocol, service},
 			comment: "all backends, the address twice: finds hairpin, and answers that lost their connection"},
-		connections: newCounterSet("connections"+suffix, key, "frontend: new connections that got a backend"),
-		refused:     newCounterSet("refused"+suffix, key, "destination: packets that were refused"),
-		bytesIn:     newCounterSet("bytes-in"+suffix, key, "frontend: bytes from clients"),
-		bytesOut:    newCounterSet("bytes-out"+suffix, key, "frontend: bytes to clients"),
+		connections: &set{name: "connections" + suffix, key: key, counted: true,
+			comment: "frontends: new connections that got a backend"},
+		refused:  newCounterSet("refused"+suffix, key, "destination: packets that were refused"),
+		bytesIn:  newCounterSet("bytes-in"+suffix, key, "frontend: bytes from clients"),
+		bytesOut: newCounterSet("bytes-out"+suffix, key, "frontend: bytes to clients"),
 	}
 	for o := range f.from {
 		f.from[o] = &set{name: "from-" + model.Origin(o).String() + suffix, key: key, value: []fieldType{class},

@@ -12,6 +12,7 @@ const (
 	setDescConcat     = 2          // NFTA_SET_DESC_CONCAT
 	setFieldLen       = 1          // NFTA_SET_FIELD_LEN
 	setElemKeyEnd     = 10         // NFTA_SET_ELEM_KEY_END
+	setExpr           = 17         // NFTA_SET_EXPR
 	setConcat         = 0x80       // NFT_SET_CONCAT
 	tableUserdata     = 6          // NFTA_TABLE_USERDATA
 	chainUserdata     = 12         // NFTA_CHAIN_USERDATA

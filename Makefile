@@ -10,7 +10,13 @@ UNIT     := ./internal/manifest ./internal/shares ./model/... ./compile/... ./ku
 # Kernels without SCTP sockets skip this; the virtual machine's kernel has them.
 MAY_SKIP := "github.com/fairway-net/fairway/lab/echo TestSCTP"
 
-.PHONY: build demo bench test unit all lint generate generated deps clean
+# Kubernetes' own programs take long to build, so `make cluster` has what needs them.
+KUBERNETES := 1.36.3
+CLUSTER    := TestKubernetes TestControlPlane TestTakeOver TestKubeProxy
+MAY_SKIP   += $(foreach t,$(filter-out TestKubeProxy,$(CLUSTER)),"github.com/fairway-net/fairway/lab $(t)")
+MAY_SKIP   += "github.com/fairway-net/fairway/dataplane/conformance TestKubeProxy"
+
+.PHONY: build demo bench test unit all cluster lint generate generated deps clean
 
 # Without cgo: kustomize, in kubectl, would have the linker keep every symbol for plugins.
 build: ## the binary, in ./fairway
@@ -30,6 +36,12 @@ unit: ## pure and in-process tests, under the race detector
 all: build ## all tests, with namespaces, kernels and real packets; one package at a time, since they share one machine
 	@mkdir -p bin && $(GO) build -o bin/testsummary ./hack/testsummary
 	$(GO) test -json -p 1 -timeout 40m ./... | bin/testsummary $(MAY_SKIP)
+
+bin/kubernetes/%: ## Kubernetes' own etcd, kube-apiserver, kube-controller-manager and kube-proxy, of a version
+	./hack/kubernetes/build $* $@
+
+cluster: build bin/kubernetes/$(KUBERNETES) ## the agent in clusters whose control plane is Kubernetes' own, and against the real kube-proxy
+	FAIRWAY_KUBERNETES=$(CURDIR)/bin/kubernetes/$(KUBERNETES) $(GO) test -v -p 1 -timeout 60m -run '^($(subst $() ,|,$(CLUSTER)))$$' ./lab ./dataplane/conformance
 
 bench: build ## measure everything, in namespaces of this machine, and write it down
 	./fairway bench --out docs/performance.md

@@ -33,6 +33,7 @@ func addLabFlags(flags *pflag.FlagSet, c *lab.Config) {
 	flags.IntVar(&c.Zones, "zones", c.Zones, "number of zones; nodes take turns in them")
 	flags.StringVar(&c.Mode, "mode", c.Mode, "data plane of the nodes' agents; none for nodes without agents")
 	flags.Var(&cidrsValue{list: &c.ServiceCIDRs}, "service-cidr", "range of cluster IPs; a second one, of the other IP family, makes the lab dual-stack")
+	flags.StringVar(&c.Kubernetes, "kubernetes", "", "directory of Kubernetes' own etcd, kube-apiserver and kube-controller-manager (see hack/kubernetes/build), to be used instead of Fairway's")
 	flags.StringArrayVar(&c.AgentArgs, "agent-arg", nil, "further argument for every agent, such as --agent-arg=--verbose; may be repeated")
 }
 

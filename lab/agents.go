@@ -16,7 +16,9 @@ func (s *supervisor) startAgents(ctx, within context.Context, nodes []*topology.
 		return nil
 	}
 	for _, n := range nodes {
-		s.startAgent(ctx, n)
+		if err := s.startAgent(ctx, n); err != nil {
+			return err
+		}
 	}
 	for _, n := range nodes {
 		if err := waitAgent(within, n); err != nil {
@@ -27,23 +29,11 @@ func (s *supervisor) startAgents(ctx, within context.Context, nodes []*topology.
 }
 
 // startAgent keeps a node's agent running.
-func (s *supervisor) startAgent(ctx context.Context, n *topology.Node) {
-	pods := topology.DefaultOptions()
-	args := []string{
-		"agent", "--kubeconfig", s.api.nodeKubeconfig, "--node-name", n.Name, "--mode", s.config.Mode,
-		"--state-dir", filepath.Join(Dir(s.config.Name), n.Name),
-		"--cluster-cidr", pods.Pods4.String(), "--cluster-cidr", pods.Pods6.String(),
+func (s *supervisor) startAgent(ctx context.Context, n *topology.Node) error {
+	args, err := s.agentArgs(n)
+	if err != nil {
+		return err
 	}
-	for _, cidr := range texts(s.config.ServiceCIDRs) {
-		args = append(args, "--service-cidr", cidr)
-	}
-	// Of the node's sockets, those of its pods included.
-	if cgroup, err := topology.FindCgroup(s.config.Name, n.Name); err == nil {
-		args = append(args, "--cgroup", cgroup)
-	}
-	// The lab has no way out, so there is no upstream to ask.
-	args = append(args, "--dns", "--dns-watch-pods", "--resolv-conf", "", "--cluster-dns", s.config.clusterDNS().String())
-	args = append(args, s.config.AgentArgs...)
 	r := &role{
 		lab: s.config.Name, name: "agent-" + n.Name, cgroup: n.Name + "/agent",
 		start: n.Start, args: func() []string { return args },
@@ -52,6 +42,32 @@ func (s *supervisor) startAgent(ctx context.Context, n *topology.Node) {
 	s.group.Go(func() error {
 		return r.run(ctx, func() bool { return time.Since(began) > 5*time.Second })
 	})
+	return nil
+}
+
+// agentArgs is the command line of a node's agent.
+func (s *supervisor) agentArgs(n *topology.Node) ([]string, error) {
+	args := []string{"agent", "--mode", s.config.Mode, "--state-dir", filepath.Join(Dir(s.config.Name), n.Name)}
+	// Of the node's sockets, those of its pods included.
+	if cgroup, err := topology.FindCgroup(s.config.Name, n.Name); err == nil {
+		args = append(args, "--cgroup", cgroup)
+	}
+	if s.config.Kubernetes != "" { // as kube-proxy is started
+		config, err := WriteProxyConfiguration(s.config.Name, n.Name, "")
+		if err != nil {
+			return nil, err
+		}
+		return append(append(args, "--config", config, "--hostname-override", n.Name), s.config.AgentArgs...), nil
+	}
+	pods := topology.DefaultOptions()
+	args = append(args, "--kubeconfig", s.api.nodeKubeconfig, "--node-name", n.Name,
+		"--cluster-cidr", pods.Pods4.String(), "--cluster-cidr", pods.Pods6.String())
+	for _, cidr := range texts(s.config.ServiceCIDRs) {
+		args = append(args, "--service-cidr", cidr)
+	}
+	// The lab has no way out, so there is no upstream to ask.
+	args = append(args, "--dns", "--dns-watch-pods", "--resolv-conf", "", "--cluster-dns", s.config.clusterDNS().String())
+	return append(args, s.config.AgentArgs...), nil
 }
 
 // waitAgent waits until the node's agent says that it has programmed the kernel.

@@ -31,8 +31,11 @@ type apiServer struct {
 }
 
 // startAPIServer runs an API server on the host's loopback and makes it
-// reachable on the underlay.
+// reachable on the underlay; Kubernetes' own, the other way round.
 func startAPIServer(ctx, within context.Context, s *supervisor) (*apiServer, error) {
+	if s.config.Kubernetes != "" {
+		return startKubernetes(ctx, within, s)
+	}
 	a := &apiServer{port: "0"}
 	dir := Dir(s.config.Name)
 	data := filepath.Join(dir, "server")

@@ -19,6 +19,7 @@ import (
 
 	"github.com/fairway-net/fairway/agent"
 	"github.com/fairway-net/fairway/dataplane"
+	"github.com/fairway-net/fairway/lab/controlplane"
 	"github.com/fairway-net/fairway/lab/topology"
 )
 
@@ -45,6 +46,9 @@ type Config struct {
 	ServiceCIDRs []netip.Prefix `json:"serviceCIDRs"`
 	// AgentArgs are further arguments for every agent.
 	AgentArgs []string `json:"agentArgs,omitempty"`
+	// Kubernetes is a directory of Kubernetes' own etcd, kube-apiserver and
+	// kube-controller-manager, to be used instead of Fairway's; "" for Fairway's.
+	Kubernetes string `json:"kubernetes,omitempty"`
 }
 
 // DefaultConfig is a lab of three nodes in three zones, dual-stack.
@@ -70,6 +74,11 @@ func (c Config) Validate() error {
 	if c.Mode != NoMode && c.Mode != agent.AutoMode {
 		if _, err := dataplane.Find(c.Mode); err != nil {
 			return fmt.Errorf("mode: %w", err)
+		}
+	}
+	if c.Kubernetes != "" {
+		if err := (controlplane.Options{Binaries: c.Kubernetes}).Check(); err != nil {
+			return fmt.Errorf("kubernetes: %w", err)
 		}
 	}
 	return topology.CheckName(c.Name)

@@ -17,15 +17,19 @@ import (
 )
 
 // relay passes on TCP connections to some addresses in one network namespace to
-// an address in the caller's.
+// an address in another.
 type relay struct {
 	listeners []net.Listener
-	to        string
+	dial      func(context.Context) (net.Conn, error)
 }
 
-// newRelay listens on a port of all addresses of a host.
+// newRelay listens on a port of all addresses of a host, for an address in the
+// caller's namespace.
 func newRelay(h *topology.Host, port uint16, to string) (*relay, error) {
-	r := &relay{to: to}
+	r := &relay{dial: func(ctx context.Context) (net.Conn, error) {
+		var d net.Dialer
+		return d.DialContext(ctx, "tcp", to)
+	}}
 	for _, a := range h.Addresses {
 		err := h.Do(func() error {
 			l, err := net.Listen("tcp", netip.AddrPortFrom(a, port).String())
@@ -79,8 +83,7 @@ func (r *relay) run(ctx context.Context) error {
 // serve relays one connection until both sides have finished.
 func (r *relay) serve(ctx context.Context, client net.Conn) {
 	defer client.Close()
-	var d net.Dialer
-	server, err := d.DialContext(ctx, "tcp", r.to)
+	server, err := r.dial(ctx)
 	if err != nil {
 		return // the client sees its connection closed, as it would without us
 	}

@@ -16,13 +16,14 @@ import (
 )
 
 // role is a process of the lab that is kept running: this program in another
-// role, in a cgroup of its own.
+// role, or another program, in a cgroup of its own.
 type role struct {
-	lab    string
-	name   string                // names the log
-	cgroup string                // below the lab's
-	start  func(*exec.Cmd) error // puts it into its namespace
-	args   func() []string       // may differ from start to start
+	lab     string
+	name    string                // names the log
+	cgroup  string                // below the lab's
+	program string                // this one if it is ""
+	start   func(*exec.Cmd) error // puts it into its namespace
+	args    func() []string       // may differ from start to start
 }
 
 // run keeps the process running until the context ends. It returns early if the
@@ -50,9 +51,12 @@ func (r *role) run(ctx context.Context, settled func() bool) error {
 
 // once runs the process to its end, which comes with the context's.
 func (r *role) once(ctx context.Context) error {
-	executable, err := os.Executable()
-	if err != nil {
-		return fmt.Errorf("find the own executable: %w", err)
+	executable := r.program
+	if executable == "" {
+		var err error
+		if executable, err = os.Executable(); err != nil {
+			return fmt.Errorf("find the own executable: %w", err)
+		}
 	}
 	logPath := filepath.Join(Dir(r.lab), r.name+".log")
 	log, err := os.OpenFile(logPath, os.O_CREATE|os.O_WRONLY|os.O_APPEND, 0o644)

@@ -26,7 +26,12 @@ import (
 )
 
 // startPatience is how long a lab may take to come up, on a busy machine.
-const startPatience = 2 * time.Minute
+func (c Config) startPatience() time.Duration {
+	if c.Kubernetes != "" {
+		return 6 * time.Minute
+	}
+	return 2 * time.Minute
+}
 
 // supervisor is a lab that comes up or runs in this process.
 type supervisor struct {
@@ -55,7 +60,8 @@ func Run(ctx context.Context, config Config, ready func() error) (err error) {
 	group, ctx := errgroup.WithContext(ctx)
 	s.group = group
 	group.Go(func() error {
-		within, cancel := context.WithTimeoutCause(ctx, startPatience, fmt.Errorf("lab %s did not come up within %v", config.Name, startPatience))
+		patience := config.startPatience()
+		within, cancel := context.WithTimeoutCause(ctx, patience, fmt.Errorf("lab %s did not come up within %v", config.Name, patience))
 		defer cancel()
 		if err := s.start(ctx, within); err != nil {
 			if ctx.Err() == nil && within.Err() != nil {
@@ -172,12 +178,18 @@ func (s *supervisor) startControllers(ctx context.Context, nodes []*topology.Nod
 	if err != nil {
 		return err
 	}
-	deployments, err := deployment.New(client, factory, recorder(ctx, client, "deployment-controller"))
-	if err != nil {
+	runs := []func(context.Context){k.Run, sched.Run}
+	if s.config.Kubernetes == "" { // which has controllers of its own
+		deployments, err := deployment.New(client, factory, recorder(ctx, client, "deployment-controller"))
+		if err != nil {
+			return err
+		}
+		runs = append(runs, deployments.Run)
+	} else if err := s.beat(ctx, nodes); err != nil {
 		return err
 	}
 	factory.Start(ctx.Done())
-	for _, run := range []func(context.Context){k.Run, sched.Run, deployments.Run} {
+	for _, run := range runs {
 		s.group.Go(func() error { run(ctx); return nil })
 	}
 	return nil

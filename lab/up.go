@@ -27,6 +27,13 @@ func Up(ctx context.Context, config Config) error {
 	if err := errors.Join(config.Validate(), checkPrivileges()); err != nil {
 		return err
 	}
+	if config.Kubernetes != "" { // the supervisor works elsewhere
+		path, err := filepath.Abs(config.Kubernetes)
+		if err != nil {
+			return fmt.Errorf("kubernetes: %w", err)
+		}
+		config.Kubernetes = path
+	}
 	if err := refuseSecond(config.Name); err != nil {
 		return err
 	}
@@ -101,6 +108,9 @@ func (c Config) args() []string {
 	args := []string{
 		"lab", "up", "--background-supervisor", "--name", c.Name, "--nodes", strconv.Itoa(c.Nodes),
 		"--zones", strconv.Itoa(c.Zones), "--mode", c.Mode, "--service-cidr", strings.Join(texts(c.ServiceCIDRs), ","),
+	}
+	if c.Kubernetes != "" {
+		args = append(args, "--kubernetes", c.Kubernetes)
 	}
 	for _, a := range c.AgentArgs {
 		args = append(args, "--agent-arg="+a)

@@ -57,6 +57,9 @@ func (r *Run) wanted(p Probe, s Step, v model.Verdict) wanted {
 	for _, weaker := range w.weaken(v, r.lacks) {
 		r.except(s, weaker.lack, weaker.how)
 	}
+	if r.foreign {
+		w.excuse(v)
+	}
 	return w
 }
 

@@ -75,6 +75,16 @@ func (w *wanted) weaken(v model.Verdict, lacks []kernel.Lack) []weaker {
 	return made
 }
 
+// excuse allows what kube-proxy does by design, everywhere: it refuses TCP by
+// an ICMP error, and what isn't served in the Services' ranges it drops or lets
+// go where the routes lead.
+func (w *wanted) excuse(v model.Verdict) {
+	w.crowded = true // which means that ICMP errors aren't counted
+	if v.Action == model.Refuse && v.Frontend == nil {
+		w.outcome, w.refusable = Silent, true
+	}
+}
+
 // nearOf are the backends to which a lack of client addresses doesn't apply: the
 // pods of this node, if the plane lacks them for others only.
 func nearOf(v model.Verdict, lack *kernel.Lack) map[string]bool {

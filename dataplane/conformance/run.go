@@ -35,6 +35,7 @@ type Run struct {
 	flows    map[string]*flow
 	loads    map[string]*load
 
+	foreign   bool // what is at work isn't a plane of Fairway's (TestKubeProxy)
 	disturbed bool // commands were run, which may have changed the plane's objects
 }
 

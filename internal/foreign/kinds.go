@@ -14,6 +14,7 @@ var kinds = map[string]schema.GroupVersionKind{
 	"nodes":          {Version: "v1", Kind: "Node"},
 	"events":         {Version: "v1", Kind: "Event"},
 	"endpointslices": {Group: "discovery.k8s.io", Version: "v1", Kind: "EndpointSlice"},
+	"servicecidrs":   {Group: "networking.k8s.io", Version: "v1", Kind: "ServiceCIDR"}, // for kube-proxy
 }
 
 func resourceOf(o *unstructured.Unstructured) (string, bool) {

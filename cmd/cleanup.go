@@ -16,17 +16,16 @@ import (
 
 func cleanupCommand() *cobra.Command {
 	var options kernel.Options
-	var keep bool
 	c := &cobra.Command{
 		Use:   "cleanup",
 		Short: "Remove everything that any mode, or kube-proxy, left on this machine",
 		Args:  cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			return cleanup(cmd.Context(), options, keep, cmd.OutOrStdout())
+			return cleanup(cmd.Context(), options, cmd.OutOrStdout())
 		},
 	}
 	c.Flags().StringVar(&options.StateDir, "state-dir", kernel.DefaultStateDir, "the agent's --state-dir")
-	c.Flags().BoolVar(&keep, "keep-kube-proxy", false, "leave what has kube-proxy's names, of the modes iptables and ipvs, for a kube-proxy that runs again")
+	c.Flags().BoolVar(&options.KeepKubeProxy, "keep-kube-proxy", false, "leave kube-proxy's own table, and what has kube-proxy's names in the modes iptables and ipvs, for a kube-proxy that runs again")
 	addCgroupFlag(c.Flags(), &options.Cgroup)
 	return c
 }
@@ -37,10 +36,10 @@ var shared = []string{"iptables", "ipvs"}
 
 // cleanup removes what any mode left, and says so; unless it shall be kept, what
 // kube-proxy left, too.
-func cleanup(ctx context.Context, options kernel.Options, keep bool, out io.Writer) error {
+func cleanup(ctx context.Context, options kernel.Options, out io.Writer) error {
 	var failed []error
 	for _, kind := range dataplane.Kinds() {
-		if keep && slices.Contains(shared, kind.Name) {
+		if options.KeepKubeProxy && slices.Contains(shared, kind.Name) {
 			fmt.Fprintf(out, "%s: left for kube-proxy\n", kind.Name)
 			continue
 		}

@@ -43,7 +43,7 @@ func TestKubernetes(t *testing.T) {
 			c.works(t)
 			load := c.load(t, false)
 			c.replacePods(t)
-			load.check(t)
+			load.check(t, "rolling update")
 			c.works(t)
 			c.stop(t, p)
 			c.cleanUp(t)
@@ -147,7 +147,7 @@ func (c *cluster) start(t *testing.T, p proxy) *running {
 	}
 	t.Cleanup(func() { // unless it has been stopped
 		for node, cmd := range r.commands {
-			if t.Failed() {
+			if t.Failed() { // what was stopped is the less of interest
 				t.Logf("%s on %s said: %s", p.name, node, tailOf(r.logs[node]))
 			}
 			_, _ = cmd.Process.Kill(), cmd.Wait() // it ends, one way or the other

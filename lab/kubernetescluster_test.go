@@ -399,12 +399,12 @@ func (b *busy) run(ask func() error) {
 }
 
 // check ends the load; everything must have been answered.
-func (b *busy) check(t *testing.T) {
+func (b *busy) check(t *testing.T, during string) {
 	t.Helper()
 	close(b.stop)
 	b.ended.Wait()
-	for _, f := range b.failed {
-		t.Error(f)
+	for _, f := range b.failed[:min(len(b.failed), 10)] {
+		t.Errorf("%s: %s", during, f)
 	}
-	t.Logf("%d questions, %d without an answer", b.asked, len(b.failed))
+	t.Logf("%s: %d questions, %d without an answer", during, b.asked, len(b.failed))
 }

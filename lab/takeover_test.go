@@ -5,6 +5,7 @@ import (
 	"strings"
 	"syscall"
 	"testing"
+	"time"
 )
 
 // isRefused tells whether a connection was refused at once.
@@ -18,55 +19,91 @@ func TestTakeOver(t *testing.T) {
 	for _, from := range []string{"iptables", "nftables"} {
 		for _, to := range modes {
 			t.Run("kube-proxy in "+from+", Fairway in "+to, func(t *testing.T) {
-				p := c.start(t, kubeProxy(from))
+				theirs := c.start(t, kubeProxy(from))
 				c.works(t)
-				t.Run("take over", func(t *testing.T) {
-					load := c.load(t, true)
-					c.stop(t, p)
-					p = c.start(t, fairwayProxy(to))
-					c.works(t)
-					load.check(t)
-				})
+				load := c.load(t, true)
+				c.stop(t, theirs)
+				ours := c.start(t, fairwayProxy(to))
+				c.works(t)
 				c.onlyLeft(t, to, true)
-				t.Run("give back", func(t *testing.T) {
-					load := c.load(t, true)
-					c.stop(t, p)
-					p = c.start(t, kubeProxy(from))
-					c.works(t)
-					c.cleanUp(t, "--keep-kube-proxy")
-					c.works(t)
-					load.check(t)
-				})
+				load.check(t, "taking over")
+
+				load = c.load(t, true)
+				c.stop(t, ours)
+				theirs = c.start(t, kubeProxy(from))
+				c.works(t)
+				c.cleanUp(t, "--keep-kube-proxy")
+				c.works(t)
 				c.onlyLeft(t, from, false)
-				c.stop(t, p)
+				load.check(t, "giving back")
+				c.stop(t, theirs)
 				c.cleanUp(t)
+				c.onlyLeft(t, "", true)
 			})
 		}
 	}
 }
 
-// onlyLeft checks that the nodes have the rules of one mode, of Fairway or of
-// kube-proxy, and of no other.
+// TestOverlap: for a while both run on a node, as when a DaemonSet's pod comes
+// before the other's has gone, and both program it.
+func TestOverlap(t *testing.T) {
+	c := newCluster(t, kubernetesBinaries(t))
+	for _, from := range []string{"iptables", "nftables"} {
+		for _, to := range []string{"nftables", "iptables"} {
+			t.Run("kube-proxy in "+from+", Fairway in "+to, func(t *testing.T) {
+				theirs := c.start(t, kubeProxy(from))
+				c.works(t)
+				ours := c.start(t, fairwayProxy(to)) // it is kube-proxy that says that it is well
+				c.replacePods(t)
+				c.stop(t, theirs)
+				for _, node := range c.nodes {
+					eventually(t, "Fairway serves "+node, func() bool { return c.healthy(t, node) })
+				}
+				c.onlyLeft(t, to, true)
+				c.works(t)
+				c.stop(t, ours)
+				c.cleanUp(t)
+				c.onlyLeft(t, "", true)
+			})
+		}
+	}
+}
+
+// signs tell by what a command says whose rules there are.
+var signs = []struct {
+	command, text, mode string
+	whose               string // "" if it can't be told
+}{
+	{"nft list tables", "table ip kube-proxy", "nftables", "kube-proxy"},
+	{"nft list tables", "table ip6 kube-proxy", "nftables", "kube-proxy"},
+	{"nft list tables", "table inet fairway", "nftables", "Fairway"},
+	{"iptables-save", ":KUBE-SVC-", "iptables", ""},
+	{"ip6tables-save", ":KUBE-SVC-", "iptables", ""},
+}
+
+// onlyLeft waits until the nodes have the rules of one mode, of Fairway or of
+// kube-proxy, and of no other; of none at all, if it is "".
 func (c *cluster) onlyLeft(t *testing.T, mode string, fairways bool) {
 	t.Helper()
+	who := map[bool]string{true: "Fairway", false: "kube-proxy"}[fairways]
 	for _, node := range c.nodes {
-		for _, sign := range []struct {
-			command, text string
-			wanted        bool
-		}{
-			{"nft list tables", "table ip kube-proxy", mode == "nftables" && !fairways},
-			{"nft list tables", "table ip6 kube-proxy", mode == "nftables" && !fairways},
-			{"nft list tables", "table inet fairway", mode == "nftables" && fairways},
-			{"iptables-save", ":KUBE-SVC-", mode == "iptables"},
-			{"ip6tables-save", ":KUBE-SVC-", mode == "iptables"},
-		} {
+		for _, sign := range signs {
+			wanted := sign.mode == mode && (sign.whose == "" || sign.whose == who)
 			args := append([]string{"lab", "exec", "--name", c.lab, node, "--"}, strings.Fields(sign.command)...)
-			stdout, stderr, code := fairway(args...)
-			if code != 0 {
-				t.Errorf("%s on %s: %s", sign.command, node, stderr)
-			}
-			if strings.Contains(stdout, sign.text) != sign.wanted {
-				t.Errorf("on %s, `%s` has %q: %v, want %v:\n%s", node, sign.command, sign.text, !sign.wanted, sign.wanted, stdout[:min(len(stdout), 2000)])
+			var stdout string
+			for deadline := time.Now().Add(patience); ; time.Sleep(100 * time.Millisecond) {
+				var stderr string
+				var code int
+				if stdout, stderr, code = fairway(args...); code != 0 {
+					t.Fatalf("%s on %s: %s", sign.command, node, stderr)
+				}
+				if strings.Contains(stdout, sign.text) == wanted {
+					break
+				}
+				if time.Now().After(deadline) {
+					t.Errorf("on %s, `%s` has %q: %v, want %v:\n%s", node, sign.command, sign.text, !wanted, wanted, stdout[:min(len(stdout), 2000)])
+					break
+				}
 			}
 		}
 	}

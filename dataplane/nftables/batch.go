@@ -48,8 +48,13 @@ func (b *batch) isLarge() bool { return len(b.data) > 1<<20 }
 
 // add appends a message; what describes it for people.
 func (b *batch) add(typ int, flags uint16, body wire, what string) {
+	b.addOf(unix.NFPROTO_INET, typ, flags, body, what)
+}
+
+// addOf is add for tables of a family.
+func (b *batch) addOf(family byte, typ int, flags uint16, body wire, what string) {
 	b.lastAt = len(b.data)
-	b.s.message(&b.data, unix.NFNL_SUBSYS_NFTABLES<<8|uint16(typ), flags, unix.NFPROTO_INET, 0, body)
+	b.s.message(&b.data, unix.NFNL_SUBSYS_NFTABLES<<8|uint16(typ), flags, family, 0, body)
 	b.what = append(b.what, what)
 	b.size++
 }

@@ -73,11 +73,17 @@ func (p *Plane) Apply(ctx context.Context, want *model.Table, verify bool) error
 	if err := p.startWatch(); err != nil {
 		return err
 	}
+	first := p.state == nil
 	if err := p.program(want, verify); err != nil {
 		p.state = nil
 		return err
 	}
 	p.applied = want
+	if first || verify { // a kube-proxy that is about to end may have put it back
+		if err := p.removeKubeProxy(); err != nil {
+			return err
+		}
+	}
 	sweep := conntrack.Plan(p.swept, want, want.Since(p.swept))
 	if err := sweep.RunAndTell(ctx, p.options.Swept); err != nil {
 		return fmt.Errorf("bring connections into line: %w", err)
@@ -197,7 +203,8 @@ func (p *Plane) removeTable() error {
 	return b.commit()
 }
 
-// Remove takes the table out of the kernel: see dataplane.Plane.
+// Remove takes the table out of the kernel, and what kube-proxy left: see
+// dataplane.Plane.
 func (p *Plane) Remove(ctx context.Context) error {
 	if err := ctx.Err(); err != nil {
 		return err
@@ -209,6 +216,11 @@ func (p *Plane) Remove(ctx context.Context) error {
 	}
 	if c.present {
 		if err := p.removeTable(); err != nil {
+			return err
+		}
+	}
+	if !p.options.KeepKubeProxy {
+		if err := p.removeKubeProxy(); err != nil {
 			return err
 		}
 	}

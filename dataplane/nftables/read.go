@@ -78,8 +78,13 @@ func (s *socket) readOnce() (*contents, error) {
 
 // get sends a request and calls visit for each answer.
 func (s *socket) get(typ int, flags uint16, body wire, visit func([]byte)) error {
+	return s.getOf(unix.NFPROTO_INET, typ, flags, body, visit)
+}
+
+// getOf is get for tables of a family.
+func (s *socket) getOf(family byte, typ int, flags uint16, body wire, visit func([]byte)) error {
 	var w wire
-	seq := s.message(&w, unix.NFNL_SUBSYS_NFTABLES<<8|uint16(typ), flags|unix.NLM_F_ACK, unix.NFPROTO_INET, 0, body)
+	seq := s.message(&w, unix.NFNL_SUBSYS_NFTABLES<<8|uint16(typ), flags|unix.NLM_F_ACK, family, 0, body)
 	if err := s.send(w); err != nil {
 		return err
 	}

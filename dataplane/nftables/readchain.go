@@ -8,8 +8,13 @@ import (
 )
 
 func (s *socket) readChains(c *contents) error {
+	return s.readChainsOf(unix.NFPROTO_INET, tableName, c)
+}
+
+// readChainsOf reads the chains of a table of any family.
+func (s *socket) readChainsOf(family byte, of string, c *contents) error {
 	// The kernel lists chains by family only; those of other tables are passed over.
-	err := s.get(unix.NFT_MSG_GETCHAIN, unix.NLM_F_DUMP, nil, func(data []byte) {
+	err := s.getOf(family, unix.NFT_MSG_GETCHAIN, unix.NLM_F_DUMP, nil, func(data []byte) {
 		var table, name string
 		found := &foundChain{}
 		for typ, value := range attributes(data) {
@@ -35,7 +40,7 @@ func (s *socket) readChains(c *contents) error {
 				}
 			}
 		}
-		if table == tableName {
+		if table == of {
 			c.chains[name] = found
 		}
 	})

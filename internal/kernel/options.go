@@ -39,6 +39,9 @@ type Options struct {
 	// a table: how many entries of conntrack were deleted or given an end, and how
 	// long it took. Calls come from the goroutine that calls Apply.
 	Swept func(entries int, took time.Duration)
+	// KeepKubeProxy has Remove leave objects that only kube-proxy has, since one
+	// runs again.
+	KeepKubeProxy bool
 	// IPVS is what ipvs mode alone is told.
 	IPVS IPVSOptions
 }

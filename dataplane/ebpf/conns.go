@@ -29,6 +29,7 @@ const (
 	connCounted    = 8
 	connNetfilters = 32
 	connHeld       = 64
+	connDirect     = 128
 
 	stepCloses  = 2
 	stepResets  = 4
@@ -45,6 +46,7 @@ const (
 	tcpHalfClosed  = 60 * 60
 	tcpClosed      = 120
 	tcpReset       = 10
+	directClosed   = 5 * 60 // the client has closed, and the backend's end isn't seen
 	udpOnce        = 30
 	udpStream      = 180
 )
@@ -59,10 +61,12 @@ type connection struct {
 	client, answers uint8 // steps of the two directions
 	backend         uint32
 	netfilters      bool // it translates the connection
+	direct          bool // answers go another way
 }
 
 func (c *connection) add(key *tcTuple, e *tcConn) {
 	c.seen, c.proto, c.backend = max(c.seen, e.Seen), key.Proto, e.Backend
+	c.direct = c.direct || e.Flags&connDirect != 0 && (e.Flags&connAnswer != 0) != (e.Flags&connCounted != 0)
 	c.netfilters = c.netfilters || e.Flags&connNetfilters != 0
 	if e.Flags&connAnswer != 0 {
 		c.answers |= e.Steps
@@ -73,7 +77,7 @@ func (c *connection) add(key *tcTuple, e *tcConn) {
 
 // timeout is how long the connection may be silent.
 func (c *connection) timeout() uint32 {
-	answered := c.answers&stepUsed != 0
+	answered := c.answers&stepUsed != 0 || c.direct
 	switch {
 	case c.proto == unix.IPPROTO_UDP && answered:
 		return udpStream
@@ -83,6 +87,8 @@ func (c *connection) timeout() uint32 {
 		return tcpReset
 	case c.client&c.answers&stepCloses != 0:
 		return tcpClosed
+	case c.direct && c.client&stepCloses != 0:
+		return directClosed
 	case (c.client|c.answers)&stepCloses != 0:
 		return tcpHalfClosed
 	case answered && c.client&stepAnswers != 0:

@@ -76,6 +76,7 @@ type answer struct {
 	action     model.Action
 	reason     model.Reason
 	masquerade bool
+	direct     bool
 	pool       uint32
 	backend    uint32
 	to         netip.AddrPort
@@ -92,7 +93,7 @@ func (d *decider) decide(p model.Packet) answer {
 		d.t.Fatalf("decide: %d, %v", code, err)
 	}
 	r := unpacker(out)
-	return answer{model.Action(r.u32()), model.Reason(r.u32()), r.u32() != 0, r.u32(), r.u32(), r.endpoint()}
+	return answer{model.Action(r.u32()), model.Reason(r.u32()), r.u32() != 0, r.u32() != 0, r.u32(), r.u32(), r.endpoint()}
 }
 
 // done says that a connection to a backend has ended.
@@ -124,8 +125,9 @@ func TestDecide(t *testing.T) {
 			if i < 0 {
 				t.Fatalf("%+v: to %v, expected one of %v", p, got.to, v.Backends())
 			}
-			if got.masquerade != v.Masquerades(v.Backends()[i]) {
-				t.Fatalf("%+v: masqueraded %v, in\n%s", p, got.masquerade, d.table)
+			to := v.Backends()[i]
+			if got.masquerade != v.Masquerades(to) || got.direct != (v.Direct && to.Addr != p.Src) {
+				t.Fatalf("%+v: masqueraded %v, direct %v, in\n%s", p, got.masquerade, got.direct, d.table)
 			}
 		}
 	}

@@ -12,6 +12,7 @@ import (
 const (
 	flagRestricted = 1 // enum frontend_flags
 	flagMasquerade = 1 // enum route_flags
+	flagDirect     = 2
 	flagDrop       = 1 // enum pool_flags
 	flagActive     = 1 // enum backend_flags
 	flagLocal      = 2
@@ -65,7 +66,10 @@ func frontendValue(id, flags uint32, routes [model.NumOrigins]model.Route, poolI
 	for _, r := range routes {
 		flags := uint32(0)
 		if r.Masquerade {
-			flags = flagMasquerade
+			flags |= flagMasquerade
+		}
+		if r.Direct {
+			flags |= flagDirect
 		}
 		b = b.u32(poolID(r.Pool)).u32(flags)
 	}

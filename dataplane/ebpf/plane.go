@@ -207,7 +207,6 @@ func (p *Plane) Close() error {
 // Lacks implements dataplane.Plane.
 func (p *Plane) Lacks() []kernel.Lack {
 	return []kernel.Lack{
-		{Feature: kernel.DirectReturn, Why: "external traffic is masqueraded"},
 		{Feature: kernel.Hairpin, Why: "a socket that gets its own pod as the backend is connected directly, and needs no translation"},
 	}
 }

@@ -70,6 +70,7 @@ func randomTable(r *rand.Rand, last *model.Table) *model.Table {
 			f := &model.Frontend{Key: k, Name: pools[0].Name}
 			for o := range f.Routes {
 				f.Routes[o] = model.Route{Pool: pools[r.IntN(2)], Masquerade: r.IntN(2) == 0}
+				f.Routes[o].Direct = f.Routes[o].Masquerade && f.Proto != model.SCTP && r.IntN(2) == 0
 			}
 			if r.IntN(3) == 0 {
 				f.Sources = append([]netip.Prefix{}, randomPrefixes(r, ofClients)...)

@@ -125,7 +125,10 @@ func describeFrontends(c contents, pool func(uint32) *poolObject) []kernel.Objec
 		}
 		for o := range model.Origin(model.NumOrigins) {
 			line := fmt.Sprintf("%s -> %s", o, pool(v.u32()).name)
-			if v.u32()&flagMasquerade != 0 {
+			switch flags := v.u32(); {
+			case flags&flagDirect != 0:
+				line += " direct"
+			case flags&flagMasquerade != 0:
 				line += " masqueraded"
 			}
 			lines = append(lines, line)

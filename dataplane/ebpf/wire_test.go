@@ -24,6 +24,7 @@ type packet struct {
 	more     bool   // fragments
 	noSum    bool   // UDP without a checksum
 	options  bool   // an IPv4 option or an IPv6 extension header
+	extra    []byte // options and extension headers, as read
 	body     []byte
 }
 
@@ -167,13 +168,18 @@ func read(b []byte, quoted bool) (packet, error) {
 			if p.proto == unix.IPPROTO_FRAGMENT {
 				p.offset, p.more = int(binary.BigEndian.Uint16(payload[2:])&^7), payload[3]&1 == 1
 			}
-			p.proto, payload = payload[0], payload[8:]
+			n := 8
+			if p.proto == unix.IPPROTO_DSTOPTS {
+				n += 8 * int(payload[1])
+			}
+			p.extra = append(p.extra, payload[:n]...)
+			p.proto, payload = payload[0], payload[n:]
 		}
 	} else {
 		size := int(b[0]&15) * 4
 		src, _ = netip.AddrFromSlice(b[12:16])
 		dst, _ = netip.AddrFromSlice(b[16:20])
-		p.proto, payload = b[9], b[size:]
+		p.proto, p.extra, payload = b[9], b[20:size], b[size:]
 		if s := sum(b[:size]); s != 0xffff {
 			return p, fmt.Errorf("checksum of the IP header is wrong: %x", s)
 		}

@@ -62,6 +62,8 @@ static __always_inline int connect(struct __sk_buff *skb, struct work *w, __u32 
 {
 	__u8 flags = COUNTED | (own ? OWN : w->d.masquerade ? MASQUERADED : 0);
 
+	if (w->d.direct && !(w->d.to.flags & LOCAL) && !own)
+		flags = DIRECT; // answers aren't counted, since they don't come by
 	w->to = w->p.t;
 	w->to.dst = w->d.to.addr;
 	w->to.dport = w->d.to.port;
@@ -74,7 +76,7 @@ static __always_inline int connect(struct __sk_buff *skb, struct work *w, __u32 
 	if (place(w, own ? AT_INGRESS : AT_EGRESS))
 		return -1;
 	w->c.to = w->to;
-	w->c.flags = flags;
+	w->c.flags = flags | COUNTED;
 	if (keep(&w->p.t, &w->c, BPF_ANY))
 		return -1;
 	if (own || !w->d.masquerade)

@@ -47,7 +47,7 @@ struct {
 } orphans SEC(".maps");
 
 // What went wrong, for metrics.
-enum trouble { TABLE_FULL, NO_PORT, NOT_WRITTEN, NO_ROUTE, TROUBLES };
+enum trouble { TABLE_FULL, NO_PORT, NOT_WRITTEN, NO_ROUTE, NOT_LEARNT, TROUBLES };
 
 struct {
 	__uint(type, BPF_MAP_TYPE_PERCPU_ARRAY);
@@ -128,11 +128,17 @@ static __always_inline void count_packet(__u32 id, __u32 bytes)
 	c->bytes += bytes;
 }
 
+// learnt reports whether an entry is of a connection that another node led here.
+static __always_inline int learnt(const struct conn *c)
+{
+	return c->flags & DIRECT && !(c->flags & ANSWER) == !(c->flags & COUNTED);
+}
+
 // ended tells the schedulers that a connection is closing: at the client's FIN,
 // which comes in any orderly close, or at anybody's RST.
 static __always_inline void ended(const struct conn *c, __u8 step)
 {
-	if (!(c->flags & COUNTED) || c->steps & (CLOSES | RESETS))
+	if (!(c->flags & COUNTED) || learnt(c) || c->steps & (CLOSES | RESETS))
 		return;
 	if (!(c->flags & ANSWER)) {
 		released(c->backend);
@@ -164,12 +170,15 @@ static __always_inline void touch(struct __sk_buff *skb, const struct packet *p,
 }
 
 // over reports whether both ends are through with a connection, so that its
-// ports may be used again; c is the client's entry.
+// ports may be used again; c is the client's entry. Of the backend's end nothing
+// is known if it answers by another way.
 static __always_inline int over(const struct conn *c)
 {
 	struct tuple t = reversed(&c->to);
 	struct conn *answers;
 
+	if (c->flags & DIRECT && c->steps & CLOSES)
+		return 1;
 	t.hook = c->flags & OWN ? AT_INGRESS : AT_EGRESS;
 	answers = conn_of(&t);
 	return !answers || (c->steps | answers->steps) & RESETS || c->steps & answers->steps & CLOSES;

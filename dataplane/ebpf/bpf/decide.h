@@ -71,7 +71,6 @@ static __always_inline int decide(const struct tuple *t, __u32 origin, struct de
 	if (!f)
 		return decide_unknown(&t->dst, d);
 	d->front_id = f->id;
-	d->dsr = !!(f->flags & DSR);
 	if (f->flags & RESTRICTED && !within(f->id, &t->src))
 		return reject(d, DISCARD, SOURCE_NOT_ALLOWED);
 	r = &f->routes[origin < ORIGINS ? origin : FROM_OUTSIDE];
@@ -81,7 +80,8 @@ static __always_inline int decide(const struct tuple *t, __u32 origin, struct de
 		return reject(d, REFUSE, NO_BACKEND); // being removed
 	if (!p->backends || !choose(d->pool, p, t, d))
 		return reject(d, p->flags & DROP ? DISCARD : REFUSE, NO_BACKEND);
-	d->masquerade = r->flags & MASQUERADE || same_address(&d->to.addr, &t->src);
+	d->direct = r->flags & DIRECT_RETURN && !same_address(&d->to.addr, &t->src);
+	d->masquerade = !d->direct && (r->flags & MASQUERADE || same_address(&d->to.addr, &t->src));
 	d->reason = HAS_BACKEND;
 	count_connection(d->front_id);
 	return d->action = FORWARD;

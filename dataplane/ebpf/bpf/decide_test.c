@@ -11,7 +11,7 @@ struct question {
 };
 
 struct reply {
-	__u32 action, reason, masquerade, pool, backend;
+	__u32 action, reason, masquerade, direct, pool, backend;
 	struct endpoint to;
 };
 
@@ -27,6 +27,7 @@ int ask(struct __sk_buff *skb)
 	r.action = decide(&q.t, q.origin, &d);
 	r.reason = d.reason;
 	r.masquerade = d.masquerade;
+	r.direct = d.direct;
 	r.pool = d.pool;
 	if (d.action == FORWARD) {
 		opened(d.pool, d.to.id);

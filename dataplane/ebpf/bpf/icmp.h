@@ -5,7 +5,7 @@
 // that packet was, backwards.
 #pragma once
 
-#include "conn.h"
+#include "option.h"
 #include "rewrite.h"
 
 static __always_inline int is_error(const struct packet *p)
@@ -47,6 +47,31 @@ static __always_inline int rewrite_quoted(struct __sk_buff *skb, const struct pa
 	return bpf_skb_store_bytes(skb, q->l3 + offsetof(struct ipv6hdr, saddr), to, 2 * sizeof(struct address), 0);
 }
 
+// leave_room makes an error about the size of a packet speak of one that leaves
+// room for the option, which the client doesn't know of.
+static __always_inline int leave_room(struct __sk_buff *skb, const struct packet *p, const struct packet *q)
+{
+	struct {
+		__u8 type, code;
+		__u16 check;
+		__be32 mtu; // of IPv4 the lower half
+	} e;
+	__u32 mtu, size = option_size(p->v6);
+	struct tuple answer;
+	__be32 less;
+
+	if (bpf_skb_load_bytes(skb, p->l4, &e, sizeof(e)) || !read_option(skb, q, &answer))
+		return 0;
+	if (p->v6 ? e.type != ICMPV6_PKT_TOOBIG : e.type != ICMP_DEST_UNREACH || e.code != ICMP_FRAG_NEEDED)
+		return 0;
+	mtu = bpf_ntohl(e.mtu);
+	if ((p->v6 ? mtu : mtu & 0xffff) <= size)
+		return 0;
+	less = bpf_htonl(mtu - size);
+	return bpf_l4_csum_replace(skb, p->l4 + ICMP_CHECKSUM, e.mtu, less, sizeof(less)) ||
+	       bpf_skb_store_bytes(skb, p->l4 + offsetof(typeof(e), mtu), &less, sizeof(less), 0);
+}
+
 // translate_error translates an ICMP error about a connection in the table. It
 // returns a negative number if the packet is spoilt.
 __noinline int translate_error(struct __sk_buff *skb)
@@ -73,6 +98,8 @@ __noinline int translate_error(struct __sk_buff *skb)
 	w->to.dst = w->key.src;
 	if (same_address(&p->t.src, &q->t.dst)) // says the other end itself
 		w->to.src = w->key.dst;
+	if (c->flags & DIRECT && leave_room(skb, p, q))
+		return -1;
 	if (rewrite_quoted(skb, q, &w->key, &diff) || bpf_l4_csum_replace(skb, p->l4 + ICMP_CHECKSUM, 0, diff, 0))
 		return -1;
 	diff = address_difference(&p->t, &w->to);

@@ -20,9 +20,11 @@
 // Types and codes of RFC 792 and RFC 4443. (linux/icmp.h would draw in libc.)
 #define ICMP_DEST_UNREACH 3
 #define ICMP_PORT_UNREACH 3
+#define ICMP_FRAG_NEEDED 4
 #define ICMP_TIME_EXCEEDED 11
 #define ICMP_PARAMETERPROB 12
 #define ICMPV6_DEST_UNREACH 1
+#define ICMPV6_PKT_TOOBIG 2
 #define ICMPV6_PARAMPROB 4
 #define ICMPV6_PORT_UNREACH 4
 #define ICMP_CHECKSUM 2 // its offset

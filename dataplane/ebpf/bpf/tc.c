@@ -3,7 +3,7 @@
 // The packet path: programs at both ends of every interface of the node. conn.h
 // says what they make of packets.
 
-#include "begin.h"
+#include "direct.h"
 #include "fragment.h"
 
 // current reports whether a connection's backend is still one of those that its
@@ -35,25 +35,13 @@ static __always_inline int outdated(struct __sk_buff *skb, const struct packet *
 // frontend, to its backend.
 __noinline int elsewhere(struct __sk_buff *skb)
 {
-	struct bpf_fib_lookup f = {.ifindex = skb->ifindex};
+	struct bpf_fib_lookup f = {};
 	struct work *w = work();
-	struct tuple *to;
 	long found;
 
 	if (!w)
 		return TC_ACT_SHOT;
-	to = &w->to;
-	f.l4_protocol = to->proto;
-	if (w->p.v6) {
-		f.family = 10; // AF_INET6
-		__builtin_memcpy(f.ipv6_src, &to->src, sizeof(to->src));
-		__builtin_memcpy(f.ipv6_dst, &to->dst, sizeof(to->dst));
-	} else {
-		f.family = 2; // AF_INET
-		f.ipv4_src = to->src.word[3];
-		f.ipv4_dst = to->dst.word[3];
-	}
-	found = bpf_fib_lookup(skb, &f, sizeof(f), 0);
+	found = way_to(skb, &w->to, w->p.v6, &f);
 	if (found == BPF_FIB_LKUP_RET_NOT_FWDED) // the node itself
 		return bpf_redirect_neigh(LOOPBACK, NULL, 0, 0);
 	if (found != BPF_FIB_LKUP_RET_SUCCESS && found != BPF_FIB_LKUP_RET_NO_NEIGH)
@@ -75,8 +63,12 @@ static __always_inline int follow(struct __sk_buff *skb, struct work *w, struct 
 	touch(skb, &w->p, c);
 	skb->tc_index = TRANSLATED;
 	w->to = c->to;
+	if (learnt(c) && !(flags & ANSWER)) // looks right already
+		return flags & OWN ? elsewhere(skb) : TC_ACT_UNSPEC;
 	if (rewrite(skb))
 		return fail(NOT_WRITTEN);
+	if ((flags & (DIRECT | ANSWER)) == DIRECT)
+		return send_on(skb);
 	if (flags & OWN)
 		return flags & ANSWER ? bpf_redirect_neigh(LOOPBACK, NULL, 0, 0) : elsewhere(skb);
 	return TC_ACT_UNSPEC;
@@ -150,6 +142,7 @@ static __always_inline int handle(struct __sk_buff *skb, __u32 l3, enum hook hoo
 	struct work *w = work();
 	struct conn *c;
 	struct packet *p;
+	int told = 0;
 
 	// Frames with a VLAN tag are seen again at the interface of the VLAN.
 	if (!w || skb->vlan_present || !parse(skb, l3))
@@ -160,7 +153,16 @@ static __always_inline int handle(struct __sk_buff *skb, __u32 l3, enum hook hoo
 		return translate_error(skb) < 0 ? fail(NOT_WRITTEN) : TC_ACT_UNSPEC;
 	if (p->fragment != WHOLE && has_ports(p->t.proto) && !ports_of_fragment(p))
 		return unknown_fragment(p);
+	if (hook == AT_INGRESS && has_option(p)) {
+		told = learn(skb);
+		if (told < 0)
+			return fail(NOT_LEARNT);
+	}
 	c = conn_of(&p->t);
+	if (c && !told && overtaken(p, c)) {
+		unlearn(p, w);
+		return TC_ACT_UNSPEC;
+	}
 	if (c && looks_like(skb, hook, c))
 		return TC_ACT_UNSPEC;
 	if (c && c->flags & (HELD | NETFILTERS)) {

@@ -47,10 +47,12 @@ struct frontend_key {
 
 enum frontend_flags {
 	RESTRICTED = 1, // only the prefixes in its scope are let in
-	DSR = 2,        // backends answer the client themselves
 };
 
-enum route_flags { MASQUERADE = 1 };
+enum route_flags {
+	MASQUERADE = 1,
+	DIRECT_RETURN = 2, // backends of other nodes answer the client themselves: instead of MASQUERADE
+};
 
 struct route {
 	__u32 pool;
@@ -177,6 +179,6 @@ struct decision {
 	__u32 pool;
 	struct backend to; // if it is forwarded
 	__u8 masquerade;   // the source becomes one of the node
-	__u8 dsr;
+	__u8 direct;
 	__u8 known; // session affinity chose
 };

@@ -46,6 +46,7 @@ enum conn_flags {
 	MASQUERADED = 16,
 	NETFILTERS = 32, // netfilter translates it, since before the programs came
 	HELD = 64,       // is changing hands: its packets are to be sent again
+	DIRECT = 128,    // only one direction passes this node, that which is COUNTED: see direct.h
 };
 
 enum { USED = 128 }; // in conn.steps: there was a packet

@@ -58,6 +58,8 @@ var verbs = map[string]struct {
 	"flow":      {4, 4, true},
 	"send":      {1, 1, true},
 	"close":     {1, 1, false},
+	"pair":      {0, 0, false},
+	"apart":     {1, 1, false},
 	"invalid":   {1, 1, false},
 	"forgets":   {4, 4, true},
 	"load":      {4, 4, false},

@@ -38,16 +38,27 @@ func NewCluster() *Cluster {
 		services: map[string]*corev1.Service{},
 		slices:   map[string]*discoveryv1.EndpointSlice{},
 	}
-	self := parties[NodeName]
-	c.node = compile.Node{
-		Name: NodeName, Zone: zones[NodeName],
-		Addresses: []netip.Addr{self.Addr4, self.Addr6, netip.AddrFrom4([4]byte{127, 0, 0, 1}), netip.IPv6Loopback()},
-		Primary:   []netip.Addr{self.Addr4, self.Addr6},
-		PodCIDRs:  []netip.Prefix{netip.MustParsePrefix("10.244.1.0/24"), netip.MustParsePrefix("fd00:10:244:1::/64")},
-	}
+	c.node = nodeOf(NodeName, "10.244.1.0/24", "fd00:10:244:1::/64")
 	c.compiler = compile.New(c.config)
 	c.compiler.SetNode(c.node)
 	return c
+}
+
+// nodeOf is what is known of a node from the start.
+func nodeOf(name, pods4, pods6 string) compile.Node {
+	self := parties[name]
+	return compile.Node{
+		Name: name, Zone: zones[name],
+		Addresses: []netip.Addr{self.Addr4, self.Addr6, netip.AddrFrom4([4]byte{127, 0, 0, 1}), netip.IPv6Loopback()},
+		Primary:   []netip.Addr{self.Addr4, self.Addr6},
+		PodCIDRs:  []netip.Prefix{netip.MustParsePrefix(pods4), netip.MustParsePrefix(pods6)},
+	}
+}
+
+// PeerTable compiles everything for the other node.
+func (c *Cluster) PeerTable() *model.Table {
+	node := nodeOf(peerName, "10.244.2.0/24", "fd00:10:244:2::/64")
+	return compile.All(c.config, node, slices.Collect(maps.Values(c.services)), slices.Collect(maps.Values(c.slices)))
 }
 
 // Table compiles what has changed and compares with compiling everything anew.

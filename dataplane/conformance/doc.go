@@ -69,6 +69,8 @@
 //	                                 conntrack calls INVALID, and a later one answered by the same
 //	load NAME FROM PROTO DEST        makes one connection after the other, while the steps go on ...
 //	unload NAME                      ... until here; every one must have been answered
+//	pair                             starts the plane on peer too, with what it has to do there; kill, start and restart mean both then
+//	apart NAME                       says something over the flow, of which no answer passes the node
 //	kill, start, restart             kill -9 of the plane's process; while it's killed, changes are only compiled
 //	switch                           to another plane, as an agent started with another mode does (TestSwitch only)
 //	resync                           has the plane compare with the kernel and repair

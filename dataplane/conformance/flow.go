@@ -81,6 +81,8 @@ func (r *Run) flowStep(s Step) error {
 		return r.send(f, s)
 	case "invalid":
 		return r.invalid(f)
+	case "apart":
+		return r.apart(f)
 	}
 	delete(r.flows, name)
 	if f.conn == nil {
@@ -172,7 +174,7 @@ func (r *Run) Finish() error {
 		errs = append(errs, r.start())
 	}
 	if r.process != nil {
-		errs = append(errs, r.process.Remove(), r.kill())
+		errs = append(errs, r.process.Remove(), r.removePeer(), r.kill())
 	}
 	if r.kind != r.first {
 		errs = append(errs, r.awaitRetired())

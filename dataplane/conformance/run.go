@@ -6,6 +6,7 @@ import (
 	"io/fs"
 	"os"
 	"os/exec"
+	"path/filepath"
 	"slices"
 	"strings"
 	"time"
@@ -30,6 +31,8 @@ type Run struct {
 	cluster  *Cluster
 	table    *model.Table
 	process  *Process // nil while killed, and without a stage
+	paired   bool     // the plane is on peer too:
+	peer     *Process // nil while killed
 	lacks    []kernel.Lack
 	handover []kernel.Lack // of either plane, if the case switches
 	flows    map[string]*flow
@@ -132,7 +135,7 @@ func (r *Run) step(s Step) error {
 		return r.probe(s)
 	case "forgets":
 		return r.forgets(s)
-	case "flow", "send", "close", "invalid":
+	case "flow", "send", "close", "invalid", "apart":
 		return r.flowStep(s)
 	case "load", "unload":
 		return r.loadStep(s)
@@ -158,7 +161,18 @@ func (r *Run) program() (err error) {
 	if r.process == nil {
 		return nil
 	}
-	return r.process.Apply(r.table, false)
+	return r.applyAll()
+}
+
+// applyAll has the plane apply what is compiled, on peer too if it is there.
+func (r *Run) applyAll() error {
+	if err := r.process.Apply(r.table, false); err != nil || r.peer == nil {
+		return err
+	}
+	if err := r.peer.Apply(r.cluster.PeerTable(), false); err != nil {
+		return fmt.Errorf("on peer: %w", err)
+	}
+	return nil
 }
 
 // processStep does the steps that are about the plane's process and what it
@@ -168,6 +182,8 @@ func (r *Run) processStep(s Step) error {
 		return errors.New("the plane's process is not running")
 	}
 	switch s.Verb {
+	case "pair":
+		return r.pair()
 	case "kill":
 		return r.kill()
 	case "start":
@@ -194,7 +210,36 @@ func (r *Run) processStep(s Step) error {
 func (r *Run) kill() error {
 	err := r.process.Kill()
 	r.process = nil
+	if r.peer != nil {
+		err = errors.Join(err, r.peer.Kill())
+		r.peer = nil
+	}
 	return err
+}
+
+// pair has the plane on peer too.
+func (r *Run) pair() error {
+	if r.paired || r.kind != r.first {
+		return errors.New("the plane is on peer already, or was switched")
+	}
+	r.paired = true
+	if err := r.startPeer(); err != nil {
+		return err
+	}
+	return r.applyAll()
+}
+
+func (r *Run) startPeer() (err error) {
+	r.peer, err = r.stage.StartPeer(r.kind, filepath.Join(r.stateDir, peerName))
+	return err
+}
+
+// removePeer takes the plane off peer.
+func (r *Run) removePeer() error {
+	if r.peer == nil {
+		return nil
+	}
+	return errors.Join(r.peer.Remove(), os.RemoveAll(filepath.Join(r.stateDir, peerName)))
 }
 
 func (r *Run) start() (err error) {
@@ -202,6 +247,9 @@ func (r *Run) start() (err error) {
 		return err
 	}
 	r.lacks = slices.Concat(r.process.Lacks, r.handover)
+	if r.paired {
+		return r.startPeer()
+	}
 	return nil
 }
 
@@ -212,7 +260,7 @@ func (r *Run) startAgain() error {
 	if err := r.start(); err != nil {
 		return err
 	}
-	return r.process.Apply(r.table, false)
+	return r.applyAll()
 }
 
 // changePlane does what an agent does that is started anew with another mode:

@@ -30,6 +30,7 @@ type Stage struct {
 
 	lab     *topology.Lab
 	node    *topology.Node
+	peer    *topology.Node
 	hosts   map[string]*topology.Host
 	servers []*echo.Server
 	before  snapshot       // of the node, without a plane
@@ -68,6 +69,8 @@ func (s *Stage) build() error {
 		s.hosts[name] = n.Host
 		if name == NodeName {
 			s.node = n
+		} else {
+			s.peer = n
 		}
 		for _, p := range partyList {
 			if p.Node != name || p.Name == name {
@@ -208,6 +211,18 @@ func (s *Stage) listen(p Party) error {
 // Start starts a plane's process on the node.
 func (s *Stage) Start(kind, stateDir string) (*Process, error) {
 	return StartProcess(kind, stateDir, s.node.NS, s.cgroup)
+}
+
+// StartPeer starts a plane's process on peer.
+func (s *Stage) StartPeer(kind, stateDir string) (*Process, error) {
+	cgroup := ""
+	if s.cgroup != "" {
+		var err error
+		if cgroup, err = s.peer.Cgroup(); err != nil {
+			return nil, err
+		}
+	}
+	return StartProcess(kind, stateDir, s.peer.NS, cgroup)
 }
 
 // Close removes the stage.

@@ -3,6 +3,7 @@ package iptables
 import (
 	"errors"
 	"io"
+	"maps"
 	"net"
 	"net/netip"
 	"syscall"
@@ -69,31 +70,30 @@ func TestCounters(t *testing.T) {
 	})
 }
 
-// expectCounts compares what is counted, by Service port.
+// expectCounts waits until this is counted, by Service port: readings are kept
+// apart.
 func expectCounts(t *testing.T, p *Plane, want map[string]kernel.Count) {
 	t.Helper()
-	p.counters.read = time.Time{}
-	list, err := p.Counters(t.Context())
-	if err != nil {
-		t.Fatal(err)
-	}
-	got := map[string]kernel.Count{}
-	for _, c := range list {
-		f := p.inForce.Load().Frontend(c.Frontend)
-		if f == nil {
-			t.Fatalf("counted of %s, which isn't there", c.Frontend)
+	var got map[string]kernel.Count
+	for deadline := time.Now().Add(30 * time.Second); time.Now().Before(deadline); time.Sleep(10 * time.Millisecond) {
+		list, err := p.Counters(t.Context())
+		if err != nil {
+			t.Fatal(err)
 		}
-		c.Frontend = model.Key{}
-		got[f.Name] = c
-	}
-	for name, w := range want {
-		if got[name] != w {
-			t.Errorf("%s: counted %+v, want %+v", name, got[name], w)
+		got = map[string]kernel.Count{}
+		for _, c := range list {
+			f := p.inForce.Load().Frontend(c.Frontend)
+			if f == nil {
+				t.Fatalf("counted of %s, which isn't there", c.Frontend)
+			}
+			c.Frontend = model.Key{}
+			got[f.Name] = c
+		}
+		if maps.Equal(got, want) {
+			return
 		}
 	}
-	if len(got) != len(want) {
-		t.Errorf("counted %+v, want %+v", got, want)
-	}
+	t.Errorf("counted %+v, want %+v", got, want)
 }
 
 // counted are Services by these names: at 10.96.0.10 and so on; "node" has a node
@@ -188,8 +188,7 @@ func BenchmarkCounters(b *testing.B) {
 			p := newPlane(b, kernel.Options{IPTablesVariant: string(v), StateDir: b.TempDir()})
 			apply(b, p, cluster(10000, 5), false)
 			for b.Loop() {
-				p.counters.read = time.Time{}
-				if _, err := p.Counters(b.Context()); err != nil {
+				if err := p.readAll(b.Context(), p.inForce.Load()); err != nil {
 					b.Fatal(err)
 				}
 			}

@@ -50,7 +50,7 @@ func (t *telling) of(table string) []string {
 // localhost.
 func counts(table, rule string) bool {
 	if table == "nat" {
-		return toPool(rule) || strings.Contains(rule, "-d 127.")
+		return toPool(rule) || onLocalhost(rule)
 	}
 	return refusing(rule) && nameIn(rule) != ""
 }
@@ -59,6 +59,8 @@ func counts(table, rule string) bool {
 func toPool(rule string) bool {
 	return strings.Contains(rule, "-j "+poolChain) || strings.Contains(rule, "-j "+localPoolChain)
 }
+
+func onLocalhost(rule string) bool { return strings.HasPrefix(rule, "-d 127.") }
 
 func refusing(rule string) bool {
 	to := target(rule)

@@ -2,6 +2,7 @@ package ipvs
 
 import (
 	"hash/fnv"
+	"iter"
 	"net/netip"
 	"slices"
 
@@ -164,19 +165,31 @@ func (s *state) markOf(id markID) uint32 {
 	if m, ok := s.marks[id]; ok {
 		return m
 	}
-	h := fnv.New32a()
-	h.Write([]byte(id.pool.String()))
-	for n := h.Sum32(); ; n++ {
-		m := markRange | n&^(markRangeMask|detourBit|s.masquerade)
-		if m&^markRangeMask < firstPoolMark {
-			continue
-		}
-		if id.masquerade {
-			m |= s.masquerade
-		}
+	for m := range id.candidates(s.masquerade) {
 		if _, taken := s.marked[m]; !taken {
 			s.marks[id], s.marked[m] = m, id
 			return m
+		}
+	}
+	panic("unreachable: there are always more")
+}
+
+// candidates are the marks that a virtual server may have, the first choice first.
+func (id markID) candidates(masquerade uint32) iter.Seq[uint32] {
+	return func(yield func(uint32) bool) {
+		h := fnv.New32a()
+		h.Write([]byte(id.pool.String()))
+		for n := h.Sum32(); ; n++ {
+			m := markRange | n&^(markRangeMask|detourBit|masquerade)
+			if m&^markRangeMask < firstPoolMark {
+				continue
+			}
+			if id.masquerade {
+				m |= masquerade
+			}
+			if !yield(m) {
+				return
+			}
 		}
 	}
 }

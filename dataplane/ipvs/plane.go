@@ -7,6 +7,7 @@ import (
 	"maps"
 	"slices"
 	"sync"
+	"sync/atomic"
 
 	"github.com/fairway-net/fairway/internal/conntrack"
 	"github.com/fairway-net/fairway/internal/iptables"
@@ -33,6 +34,11 @@ type Plane struct {
 	// background starts what goes on beside the methods; tests don't.
 	background func(work func())
 	detours    uint32 // how many there were
+
+	// For Counters and Packets, which others call:
+	inForce  atomic.Pointer[model.Table]
+	counters counters
+	open     func() (balancer, error) // another socket
 }
 
 // New makes a plane for this process's network namespace. A MissingError says
@@ -71,6 +77,7 @@ func newPlane(options kernel.Options, b balancer) (*Plane, error) {
 		settings: newSettingsKeeper(options, b),
 		services: map[serverID]service{}, orphans: orphans{},
 		background: func(work func()) { go work() },
+		open:       openBalancer,
 	}, nil
 }
 
@@ -122,6 +129,7 @@ func (p *Plane) Apply(ctx context.Context, want *model.Table, verify bool) error
 		p.state = nil
 		return err
 	}
+	p.inForce.Store(want)
 	p.reapSoon()
 	if err := sweep.RunAndTell(ctx, p.options.Swept); err != nil {
 		p.state = nil

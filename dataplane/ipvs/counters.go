@@ -1,0 +1,167 @@
+package ipvs
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+	"sync"
+
+	"github.com/fairway-net/fairway/internal/iptables"
+	"github.com/fairway-net/fairway/internal/kernel"
+	"github.com/fairway-net/fairway/model"
+)
+
+// counters adds up what virtual servers and rules have counted.
+type counters struct {
+	mu      sync.Mutex
+	servers kernel.Tally
+	rules   kernel.Tally
+	dropped uint64
+}
+
+// Counters reads what was counted of frontends: see dataplane.Counter. All that a
+// Service port's virtual servers have counted is told of one of its frontends,
+// since those of marks are several frontends'. Bytes are counted in any case; what
+// is refused isn't: it never comes to IPVS. The kernel adds up every other second
+// (ip_vs_est.c).
+func (p *Plane) Counters(ctx context.Context) ([]kernel.Count, error) {
+	c := &p.counters
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	table := p.inForce.Load()
+	if table == nil || !c.servers.Due() {
+		return c.servers.Counts(), ctx.Err()
+	}
+	err := c.servers.Read(table, func() error { return p.readStatistics(table) })
+	return c.servers.Counts(), err
+}
+
+// readStatistics reads them by a socket of its own: Apply may be using the other.
+func (p *Plane) readStatistics(table *model.Table) error {
+	b, err := p.open()
+	if err != nil {
+		return err
+	}
+	if closer, ok := b.(interface{ Close() }); ok {
+		defer closer.Close()
+	}
+	found, err := b.GetServices()
+	if err != nil {
+		return fmt.Errorf("list virtual servers: %w", err)
+	}
+	var marks map[uint32]string
+	for _, m := range found {
+		id, _, ok := fromService(m)
+		if !ok {
+			continue
+		}
+		var name string
+		switch f := table.Frontend(id.key); {
+		case id.mark == 0 && f != nil:
+			name = f.Name
+		case id.mark&markRangeMask == markRange:
+			if marks == nil {
+				marks = marksOf(table, p.options.MasqueradeMark)
+			}
+			name = marks[id.mark]
+		}
+		if name == "" {
+			continue // somebody else's, or on its way out
+		}
+		p.counters.servers.Add(name, p.counters.servers.Since(kernel.TallyID{Where: id.String(), What: name}, kernel.Count{
+			Connections: uint64(m.Stats.Connections), In: m.Stats.BytesIn, Out: m.Stats.BytesOut,
+		}))
+	}
+	return nil
+}
+
+// marksOf are the Service ports whose pools virtual servers of marks have. Where
+// two would have the same mark, one of them has the next, and isn't told apart.
+func marksOf(t *model.Table, masquerade uint32) map[uint32]string {
+	marks := map[uint32]string{}
+	for f := range t.Frontends() {
+		main := f.Routes[model.FromOutside].Pool
+		for _, r := range f.Routes {
+			if r.Pool == main {
+				continue
+			}
+			for m := range (markID{r.Pool, r.Masquerade}).candidates(masquerade) {
+				marks[m] = f.Name
+				break
+			}
+		}
+	}
+	return marks
+}
+
+// Packets tells what rules have counted of all packets, and how many rules there
+// are: see dataplane.PacketCounter.
+func (p *Plane) Packets(ctx context.Context) (kernel.Packets, error) {
+	c := &p.counters
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	table := p.inForce.Load()
+	if table == nil {
+		return kernel.Packets{Counted: true}, ctx.Err()
+	}
+	var err error
+	if c.rules.Due() {
+		dropped := c.dropped
+		err = c.rules.Read(table, func() error { return p.readDrops(ctx, &dropped) })
+		if err == nil {
+			c.dropped = dropped
+		}
+	}
+	return kernel.Packets{Counted: true, InvalidDropped: c.dropped, Rules: p.countRules(table.Settings)}, err
+}
+
+// readDrops adds what was dropped because conntrack couldn't place it.
+func (p *Plane) readDrops(ctx context.Context, dropped *uint64) error {
+	for _, f := range iptables.Families() {
+		err := p.iptables.Count(ctx, f, "filter", []string{chainFilter, chainForward}, func(r iptables.Counted) {
+			if strings.Contains(r.Rule, "--ctstate INVALID") {
+				id := kernel.TallyID{Where: f.Command() + " " + r.Chain, What: r.Rule}
+				*dropped += p.counters.rules.Since(id, kernel.Count{Connections: r.Packets}).Connections
+			}
+		})
+		if err != nil && (f == iptables.IPv4 || !kernel.IsMissing(err)) {
+			return fmt.Errorf("read counters: %w", err)
+		}
+	}
+	return nil
+}
+
+// countRules counts rules, whose number doesn't depend on that of Services. A
+// round that compares writes all or none.
+func (p *Plane) countRules(settings *model.Settings) []kernel.RuleCount {
+	var counts []kernel.RuleCount
+	for _, f := range iptables.Families() {
+		for _, table := range (ruleSet{f, settings, p.options.MasqueradeMark}).tables() {
+			n := len(table.jumps)
+			for _, c := range table.chains {
+				n += len(c.Rules)
+			}
+			counts = append(counts, kernel.RuleCount{IPv6: f == iptables.IPv6, Table: table.name, Total: n})
+		}
+	}
+	return counts
+}
+
+// Init sets what takes more than CAP_NET_ADMIN: see dataplane.Initializer. That
+// the node answers ARP only for addresses of the interface asked is among it,
+// since nobody knows yet whether there will be addresses that need it.
+func (p *Plane) Init(context.Context) error {
+	return errors.Join(p.settings.setSysctls(p.settings.sysctls), p.settings.quietARP())
+}
+
+// Close gives up the plane's socket. What is in the kernel stays.
+func (p *Plane) Close() error {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.orphans = orphans{} // which whoever comes next finds
+	if closer, ok := p.balancer.(interface{ Close() }); ok {
+		closer.Close()
+	}
+	return nil
+}

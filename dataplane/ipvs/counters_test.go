@@ -1,0 +1,127 @@
+package ipvs
+
+import (
+	"context"
+	"io"
+	"net"
+	"testing"
+	"time"
+
+	"github.com/fairway-net/fairway/internal/kernel"
+	"github.com/fairway-net/fairway/internal/vm"
+	"github.com/fairway-net/fairway/model"
+	mobyipvs "github.com/moby/ipvs"
+)
+
+// TestCountersByServicePort: what virtual servers have counted is told by
+// Service port, those of marks with the rest.
+func TestCountersByServicePort(t *testing.T) {
+	inNamespace(t, func(t *testing.T) {
+		f := newFakeIPVS()
+		p := newTestPlane(t, f)
+		p.open = func() (balancer, error) { return f, nil }
+		b := edit(t, model.NewTable())
+		b.edit.SetSettings(settings())
+		all := b.pool(model.Pool{ID: model.PoolID{Name: "a/web:p"}}, "10.244.0.2:80", "10.244.0.3:80")
+		here := b.pool(model.Pool{ID: model.PoolID{Name: "a/web:p", Local: true}}, "10.244.0.2:80")
+		port := &model.Frontend{Key: key("192.168.9.1:30080", model.TCP), Name: "a/web:p", Entrance: model.NodePort}
+		port.Routes = [model.NumOrigins]model.Route{{Pool: all}, {Pool: all, Masquerade: true}, {Pool: here}}
+		b.edit.SetFrontend(port)
+		b.frontend("10.96.0.10:80", model.ClusterIP, all, false)
+		table := b.table()
+		apply(t, p, table, false)
+		for _, s := range f.servers {
+			s.service.Stats = mobyipvs.SvcStats{Connections: 3, BytesIn: 100, BytesOut: 1000}
+		}
+		n := uint64(len(f.servers))
+		if n < 3 {
+			t.Fatalf("%d virtual servers, want one of each frontend and of marks", n)
+		}
+		counts, err := p.Counters(t.Context())
+		if err != nil || len(counts) != 1 || counts[0].Connections != 3*n || counts[0].In != 100*n || counts[0].Out != 1000*n {
+			t.Errorf("%d servers: counted %+v, %v", n, counts, err)
+		}
+		packets, err := p.Packets(t.Context())
+		if err != nil || !packets.Counted || len(packets.Rules) != 6 || packets.Rules[0].Total == 0 {
+			t.Errorf("packets %+v, %v", packets, err)
+		}
+	})
+}
+
+// TestRealKernelCounts has the kernel count this node's own connections, and
+// prepares what takes all privileges.
+func TestRealKernelCounts(t *testing.T) {
+	vm.With(t, func(t *testing.T) {
+		inNamespace(t, func(t *testing.T) {
+			node(t)
+			command(t, "", "ip", "address", "add", "10.244.0.2/32", "dev", "up0")
+			listener, err := net.Listen("tcp", "10.244.0.2:8080")
+			if err != nil {
+				t.Fatal(err)
+			}
+			defer listener.Close() //nolint:errcheck // ends with the test
+			go func() {
+				for {
+					c, err := listener.Accept()
+					if err != nil {
+						return // closed
+					}
+					io.WriteString(c, "hello") //nolint:errcheck // the client looks at what it got
+					c.Close()                  //nolint:errcheck
+				}
+			}()
+			options := kernel.Options{StateDir: t.TempDir()}
+			first, err := New(options)
+			if err != nil {
+				t.Fatal(err)
+			}
+			if err := first.Init(context.Background()); err != nil {
+				t.Fatal(err)
+			}
+			for _, s := range append(sysctls(), quietSysctls...) {
+				if now, err := readSysctl(s.path); err != nil || now != s.value {
+					t.Errorf("%s is %q after Init, want %s: %v", s.path, now, s.value, err)
+				}
+			}
+			if err := first.Close(); err != nil {
+				t.Fatal(err)
+			}
+			p, err := New(options)
+			if err != nil {
+				t.Fatal(err)
+			}
+			b := edit(t, model.NewTable())
+			b.edit.SetSettings(settings())
+			b.frontend("10.96.0.10:80", model.ClusterIP, b.pool(model.Pool{ID: model.PoolID{Name: "a/web:p"}}, "10.244.0.2:8080"), false)
+			apply(t, p, b.table(), false)
+			for range 3 {
+				c, err := net.DialTimeout("tcp", "10.96.0.10:80", 30*time.Second)
+				if err != nil {
+					t.Fatal(err)
+				}
+				if _, err := io.ReadAll(c); err != nil {
+					t.Fatal(err)
+				}
+				c.Close() //nolint:errcheck // nothing follows
+			}
+			var counts []kernel.Count
+			for deadline := time.Now().Add(30 * time.Second); time.Now().Before(deadline); time.Sleep(100 * time.Millisecond) {
+				if counts, err = p.Counters(t.Context()); err != nil || len(counts) == 1 && counts[0].Connections == 3 {
+					break // the kernel's estimator adds up every other second
+				}
+			}
+			if err != nil || len(counts) != 1 || counts[0].Connections != 3 || counts[0].In == 0 || counts[0].Out == 0 {
+				t.Errorf("counted %+v, %v", counts, err)
+			}
+			if _, err := p.Packets(t.Context()); err != nil {
+				t.Error(err)
+			}
+			if err := p.Remove(context.Background()); err != nil {
+				t.Fatal(err)
+			}
+			if now, err := readSysctl("net/ipv4/conf/all/arp_ignore"); err != nil || now != "0" {
+				t.Errorf("arp_ignore is %q in the end: %v", now, err)
+			}
+		})
+	}, "ip_vs", "dummy")
+}

@@ -97,18 +97,13 @@ func countPrograms(target int, hook ebpf.AttachType) (int, error) {
 
 // pinsOf lists what a plane has pinned for a namespace.
 func pinsOf(ns *netns.NS) (list []string, err error) {
-	cookie := uint64(0)
-	err = ns.Do(func() error {
-		fd, err := unix.Socket(unix.AF_INET, unix.SOCK_DGRAM|unix.SOCK_CLOEXEC, 0)
-		if err != nil {
-			return err
-		}
-		defer unix.Close(fd)
-		cookie, err = unix.GetsockoptUint64(fd, unix.SOL_SOCKET, unix.SO_NETNS_COOKIE)
+	var cookie uint64
+	err = ns.Do(func() (err error) {
+		cookie, err = netns.Cookie()
 		return err
 	})
 	if err != nil {
-		return nil, fmt.Errorf("identify network namespace: %w", err)
+		return nil, err
 	}
 	err = filepath.WalkDir(filepath.Join("/sys/fs/bpf/fairway", fmt.Sprint(cookie)), func(path string, _ fs.DirEntry, err error) error {
 		if errors.Is(err, fs.ErrNotExist) {

@@ -1,6 +1,7 @@
 package conformance
 
 import (
+	"errors"
 	"net"
 	"net/netip"
 	"os"
@@ -8,6 +9,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"github.com/fairway-net/fairway/lab/echo"
 	"github.com/fairway-net/fairway/model"
 )
 
@@ -27,7 +29,7 @@ func (s *Stage) connect(p Probe, wait time.Duration) (net.Conn, error) {
 	f := os.NewFile(uintptr(fd), p.Proto.String())
 	defer f.Close()
 	if p.Proto == model.SCTP {
-		if err := reportICMP(fd, family); err != nil {
+		if err := errors.Join(reportICMP(fd, family), echo.KeepToOnePath(fd)); err != nil {
 			return nil, err
 		}
 	}

@@ -26,15 +26,17 @@ const (
 // packets against Decide. FAIRWAY_FUZZ=DURATION goes on with other seeds for so
 // long; FAIRWAY_FUZZ_SEED=N begins with another one.
 func TestFuzzPlanes(t *testing.T) {
+	t.Parallel()
 	seed, duration := fuzzSettings(t)
 	for _, kind := range dataplane.Kinds() {
 		t.Run(kind.Name, func(t *testing.T) {
+			t.Parallel()
 			vm.With(t, func(t *testing.T) {
-				th := newTheatre(t)
+				stage := newTheatre(t, "").stage(t)
 				end := time.Now().Add(duration)
 				for s := seed; s == seed || time.Now().Before(end); s++ {
 					t.Logf("FAIRWAY_FUZZ_SEED=%d", s)
-					fuzz(t, th.stage, kind.Name, s)
+					fuzz(t, stage, kind.Name, s)
 					if t.Failed() {
 						return
 					}

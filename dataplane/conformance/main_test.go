@@ -1,8 +1,10 @@
 package conformance
 
 import (
+	"flag"
 	"fmt"
 	"os"
+	"strconv"
 	"testing"
 
 	"github.com/fairway-net/fairway/dataplane/userspace"
@@ -21,5 +23,24 @@ func TestMain(m *testing.M) {
 		}
 		return
 	}
+	if err := playSideBySide(); err != nil {
+		fmt.Fprintln(os.Stderr, err)
+		os.Exit(1)
+	}
 	os.Exit(m.Run())
+}
+
+// atOnce is how many tests run at a time, unless one says otherwise. They wait
+// more than they work, and some for the virtual machine, so it has little to do
+// with the number of processors.
+const atOnce = 8
+
+func playSideBySide() error {
+	flag.Parse()
+	said := false
+	flag.Visit(func(f *flag.Flag) { said = said || f.Name == "test.parallel" })
+	if said {
+		return nil
+	}
+	return flag.Set("test.parallel", strconv.Itoa(atOnce))
 }

@@ -6,6 +6,7 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
+	"sync"
 	"testing"
 
 	"github.com/fairway-net/fairway/dataplane"
@@ -64,8 +65,8 @@ func TestPlanes(t *testing.T) {
 // TestLegacy plays every case with the legacy variant of iptables, whichever
 // TestPlanes has found.
 func TestLegacy(t *testing.T) {
-	t.Setenv(VariantEnv, string(iptables.Legacy))
-	playKind(t, "iptables", false)
+	t.Parallel()
+	playKind(t, "iptables", iptables.Legacy, false)
 }
 
 // TestSCTP plays the cases about SCTP with every plane.
@@ -74,24 +75,61 @@ func TestSCTP(t *testing.T) {
 }
 
 func playAll(t *testing.T, sctp bool, features ...string) {
+	t.Parallel()
 	for _, kind := range dataplane.Kinds() {
 		t.Run(kind.Name, func(t *testing.T) {
-			vm.With(t, func(t *testing.T) { playKind(t, kind.Name, sctp) }, append(slices.Clone(features), kernelNeeds[kind.Name]...)...)
+			t.Parallel()
+			vm.With(t, func(t *testing.T) { playKind(t, kind.Name, "", sctp) }, append(slices.Clone(features), kernelNeeds[kind.Name]...)...)
 		})
 	}
 }
 
-func playKind(t *testing.T, kind string, sctp bool) {
-	stage := newTheatre(t)
+// playKind plays cases side by side, since most of their time they wait for
+// what must not come.
+func playKind(t *testing.T, kind string, variant iptables.Variant, sctp bool) {
+	th := newTheatre(t, variant)
 	for _, c := range cases(t, everyCase) {
 		if c.SCTP() == sctp {
-			t.Run(c.Name, func(t *testing.T) { play(t, stage, kind, "", c) })
+			t.Run(c.Name, func(t *testing.T) {
+				t.Parallel()
+				play(t, th, kind, "", c)
+			})
 		}
+	}
+}
+
+// otherKernels are the Debian releases whose kernels lack what the ebpf plane
+// uses where it can, by the names of tests. The current one's (6.1) has no tcx,
+// bullseye's (5.10) no SO_NETNS_COOKIE, either.
+var otherKernels = map[string]string{"current": "", "bullseye": "bullseye"}
+
+// fewCases are enough to see each of the ebpf plane's programs at work; all play
+// on these kernels with FAIRWAY_VM=1, see docs/ebpf.md.
+var fewCases = []string{"clusterip", "clusterip-udp", "nodeport", "noendpoints", "restart", "udp-moves"}
+
+// TestOtherKernels plays a few cases with the ebpf plane on other kernels.
+func TestOtherKernels(t *testing.T) {
+	t.Parallel()
+	for name, release := range otherKernels {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			vm.On(t, release, func(t *testing.T) {
+				th := newTheatre(t, "")
+				for _, name := range fewCases {
+					c := cases(t, "testdata/cases/"+name+".txtar")[0]
+					t.Run(name, func(t *testing.T) {
+						t.Parallel()
+						play(t, th, "ebpf", "", c)
+					})
+				}
+			})
+		})
 	}
 }
 
 // TestSwitch changes every plane for every other one.
 func TestSwitch(t *testing.T) {
+	t.Parallel()
 	c := cases(t, switchCase)[0]
 	for _, from := range dataplane.Kinds() {
 		for _, to := range dataplane.Kinds() {
@@ -99,49 +137,74 @@ func TestSwitch(t *testing.T) {
 				continue
 			}
 			t.Run(from.Name+"-to-"+to.Name, func(t *testing.T) {
+				t.Parallel()
 				vm.With(t, func(t *testing.T) {
-					play(t, newTheatre(t), from.Name, to.Name, c)
+					play(t, newTheatre(t, ""), from.Name, to.Name, c)
 				}, append(slices.Clone(kernelNeeds[from.Name]), kernelNeeds[to.Name]...)...)
 			})
 		}
 	}
 }
 
-// theatre has a stage that is replaced when a case has left something on it.
-type theatre struct{ stage *Stage }
+// theatre has the stages of cases that play side by side. A stage on which a
+// case has left something is not used again.
+type theatre struct {
+	variant iptables.Variant // of the planes' commands; the one found if it is ""
+	mu      sync.Mutex
+	free    []*Stage
+}
 
-func newTheatre(t *testing.T) *theatre {
+func newTheatre(t *testing.T, variant iptables.Variant) *theatre {
 	t.Helper()
-	th := &theatre{}
-	th.renew(t)
+	th := &theatre{variant: variant}
 	t.Cleanup(func() {
-		if err := th.stage.Close(); err != nil {
-			t.Error(err)
+		for _, s := range th.free {
+			if err := s.Close(); err != nil {
+				t.Error(err)
+			}
 		}
 	})
 	return th
 }
 
-func (th *theatre) renew(t *testing.T) {
+// stage lends a stage to a test.
+func (th *theatre) stage(t *testing.T) *Stage {
 	t.Helper()
-	if th.stage != nil {
-		if err := th.stage.Close(); err != nil {
+	th.mu.Lock()
+	defer th.mu.Unlock()
+	var s *Stage
+	if n := len(th.free); n > 0 {
+		s, th.free = th.free[n-1], th.free[:n-1]
+	} else {
+		var err error
+		if s, err = NewStage(); err != nil {
+			t.Fatal(err)
+		}
+		s.Variant = th.variant
+	}
+	t.Cleanup(func() { th.takeBack(t, s) })
+	return s
+}
+
+func (th *theatre) takeBack(t *testing.T, s *Stage) {
+	if t.Failed() {
+		if err := s.Close(); err != nil {
 			t.Error(err)
 		}
+		return
 	}
-	stage, err := NewStage()
-	if err != nil {
-		t.Fatal(err)
-	}
-	th.stage = stage
+	th.mu.Lock()
+	defer th.mu.Unlock()
+	th.free = append(th.free, s)
 }
 
 func play(t *testing.T, th *theatre, kind, other string, c *Case) {
-	if err := th.stage.Begin(); err != nil {
+	stage := th.stage(t)
+	if err := stage.Begin(); err != nil {
 		t.Fatal(err)
 	}
 	stateDir := t.TempDir()
-	run, err := Play(c, th.stage, kind, other, stateDir)
+	run, err := Play(c, stage, kind, other, stateDir)
 	var missing *MissingError
 	if errors.As(err, &missing) {
 		t.Fatal(err)
@@ -155,10 +218,7 @@ func play(t *testing.T, th *theatre, kind, other string, c *Case) {
 	if err := run.Finish(); err != nil {
 		t.Error(err)
 	}
-	if err := th.stage.Left(stateDir); err != nil {
+	if err := stage.Left(stateDir); err != nil {
 		t.Error(err)
-	}
-	if t.Failed() {
-		th.renew(t)
 	}
 }

@@ -11,6 +11,7 @@ import (
 	"sync"
 	"syscall"
 
+	"github.com/fairway-net/fairway/internal/iptables"
 	"github.com/fairway-net/fairway/internal/kernel"
 	"github.com/fairway-net/fairway/internal/netns"
 	"github.com/fairway-net/fairway/model"
@@ -22,8 +23,8 @@ const (
 	KindEnv = "FAIRWAY_CONFORMANCE_PLANE"
 	// StateDirEnv is the plane's state directory.
 	StateDirEnv = "FAIRWAY_CONFORMANCE_STATE"
-	// VariantEnv is the iptables variant that planes use; the one found if it
-	// is not set.
+	// VariantEnv is the iptables variant that the plane uses; the one found if
+	// it is empty.
 	VariantEnv = "FAIRWAY_CONFORMANCE_IPTABLES"
 )
 
@@ -44,11 +45,12 @@ type Process struct {
 	last     *model.Table // the table applied last; nil if none
 }
 
-// StartProcess starts this test binary anew as a plane's process, in the
-// node's namespace and, unless cgroup is "", in the cgroup of that directory.
-func StartProcess(kind, stateDir string, ns *netns.NS, cgroup string) (*Process, error) {
+// StartProcess starts this test binary anew as a plane's process with the given
+// variant of iptables, in the node's namespace and, unless cgroup is "", in the
+// cgroup of that directory.
+func StartProcess(kind, stateDir string, variant iptables.Variant, ns *netns.NS, cgroup string) (*Process, error) {
 	p := &Process{cmd: exec.Command("/proc/self/exe"), log: &tail{}}
-	p.cmd.Env = append(os.Environ(), KindEnv+"="+kind, StateDirEnv+"="+stateDir)
+	p.cmd.Env = append(os.Environ(), KindEnv+"="+kind, StateDirEnv+"="+stateDir, VariantEnv+"="+string(variant))
 	p.cmd.Stderr = p.log
 	if cgroup != "" {
 		dir, err := os.Open(cgroup)

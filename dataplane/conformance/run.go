@@ -328,8 +328,8 @@ func (r *Run) command(args []string) error {
 	r.disturbed = true
 	var out strings.Builder
 	program := args[0]
-	if variant := os.Getenv(VariantEnv); variant != "" && (program == "iptables" || program == "ip6tables") {
-		program += "-" + variant
+	if variant := r.stage.Variant; variant != "" && (program == "iptables" || program == "ip6tables") {
+		program += "-" + string(variant)
 	}
 	cmd := exec.Command(program, args[1:]...)
 	cmd.Stdout, cmd.Stderr = &out, &out

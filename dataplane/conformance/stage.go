@@ -15,6 +15,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/fairway-net/fairway/internal/cgroup"
+	"github.com/fairway-net/fairway/internal/iptables"
 	"github.com/fairway-net/fairway/internal/sockets"
 	"github.com/fairway-net/fairway/lab/echo"
 	"github.com/fairway-net/fairway/lab/topology"
@@ -27,6 +28,9 @@ import (
 type Stage struct {
 	// SCTP says whether the kernel has it.
 	SCTP bool
+	// Variant is that of the iptables commands that planes and cases use; ""
+	// leaves it to them.
+	Variant iptables.Variant
 
 	lab     *topology.Lab
 	node    *topology.Node
@@ -172,8 +176,8 @@ var sysctls = map[string]string{
 	"ipv6/icmp/ratelimit":             "0",
 	// An ICMP error that comes while the socket still sends is forgotten; the
 	// next one comes after this.
-	"sctp/rto_initial": "100",
-	"sctp/rto_min":     "100",
+	"sctp/rto_initial": "500",
+	"sctp/rto_min":     "500",
 }
 
 func setSysctls() error {
@@ -210,7 +214,7 @@ func (s *Stage) listen(p Party) error {
 
 // Start starts a plane's process on the node.
 func (s *Stage) Start(kind, stateDir string) (*Process, error) {
-	return StartProcess(kind, stateDir, s.node.NS, s.cgroup)
+	return StartProcess(kind, stateDir, s.Variant, s.node.NS, s.cgroup)
 }
 
 // StartPeer starts a plane's process on peer.

@@ -7,10 +7,9 @@ import (
 	"os"
 	"path/filepath"
 
-	"golang.org/x/sys/unix"
-
 	"github.com/fairway-net/fairway/internal/cgroup"
 	"github.com/fairway-net/fairway/internal/kernel"
+	"github.com/fairway-net/fairway/internal/netns"
 )
 
 // findCgroup is the cgroup whose sockets are the node's: see kernel.Options.
@@ -52,21 +51,16 @@ func inMachineNamespace() (bool, error) {
 // netnsCookie is what programs know the node's network namespace by. 0 stands
 // for the one that the machine booted with, where the kernel can't tell.
 func netnsCookie() (uint64, error) {
-	fd, err := unix.Socket(unix.AF_INET, unix.SOCK_DGRAM|unix.SOCK_CLOEXEC, 0)
-	if err != nil {
-		return 0, fmt.Errorf("identify network namespace: %w", err)
-	}
-	defer unix.Close(fd)
-	cookie, err := unix.GetsockoptUint64(fd, unix.SOL_SOCKET, unix.SO_NETNS_COOKIE)
-	if err == nil {
-		return cookie, nil
+	cookie, err := netns.Cookie()
+	if !errors.Is(err, netns.ErrNoCookie) {
+		return cookie, err
 	}
 	machine, machineErr := inMachineNamespace()
 	if machineErr != nil {
 		return 0, machineErr
 	}
-	if !errors.Is(err, unix.ENOPROTOOPT) || !machine {
-		return 0, &kernel.MissingError{What: "SO_NETNS_COOKIE, to tell nodes apart that share a kernel", Since: "5.14", Err: err}
+	if !machine {
+		return 0, &kernel.MissingError{What: "cookies of network namespaces, to tell nodes apart that share a kernel", Since: "5.7", Err: err}
 	}
 	return 0, nil
 }

@@ -70,6 +70,17 @@ type store struct {
 	states *chunked
 }
 
+// makeDir makes a node's directory. Another node that is removed may take away,
+// in between, what they share.
+func makeDir(dir string) (err error) {
+	for range 10 {
+		if err = os.MkdirAll(dir, 0o700); !errors.Is(err, fs.ErrNotExist) {
+			return err
+		}
+	}
+	return err
+}
+
 // openStore opens the pinned maps that the objects need, and makes those that
 // aren't there.
 func openStore(dir string, specs ...*ebpf.CollectionSpec) (*store, error) {
@@ -77,7 +88,7 @@ func openStore(dir string, specs ...*ebpf.CollectionSpec) (*store, error) {
 		return nil, err
 	}
 	pins := filepath.Join(dir, layout)
-	if err := os.MkdirAll(pins, 0o700); err != nil {
+	if err := makeDir(pins); err != nil {
 		return nil, fmt.Errorf("open maps: %w", err)
 	}
 	s := &store{dir: dir, maps: map[string]*ebpf.Map{}, tables: map[table]*kernelTable{}}
@@ -258,6 +269,9 @@ func isDead(dir string) (bool, error) {
 	for _, pin := range pins {
 		if at, err := attachedTo(pin); err != nil || at != 0 {
 			return false, err
+		}
+		if _, err := os.Lstat(pin); err != nil {
+			return false, nil // somebody is at work there
 		}
 	}
 	return len(pins) > 0, nil

@@ -23,7 +23,7 @@ var initScript []byte
 // programs are those that tests of data planes call; the machine has them if
 // the host does. Patterns stand for all variants.
 var programs = []string{
-	"ip", "tc", "nft", "ip*tables*", "xtables-*", "ipset", "ipvsadm", "conntrack", "ss", "ps", "readlink", "sysctl",
+	"modprobe", "kmod", "ip", "tc", "nft", "ip*tables*", "xtables-*", "ipset", "ipvsadm", "conntrack", "ss", "ps", "readlink", "sysctl",
 }
 
 // plugins are libraries that programs load by themselves, and what they read.

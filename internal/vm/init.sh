@@ -13,7 +13,8 @@ mount -t devpts devpts /dev/pts
 mount -t tmpfs tmpfs /run
 mount -t cgroup2 cgroup2 /sys/fs/cgroup
 mount -t bpf bpf /sys/fs/bpf
-echo /usr/bin/modprobe >/proc/sys/kernel/modprobe
+# Not busybox's, which doesn't wait for a module that another is loading.
+echo /usr/sbin/modprobe >/proc/sys/kernel/modprobe
 ip link set lo up
 modprobe virtio_pci
 modprobe virtio_console

@@ -106,6 +106,9 @@ func lacks(features []string) ([]string, error) {
 	return lacking, nil
 }
 
+// atOnce is how many tests of a command run at a time, if they are parallel.
+const atOnce = 3
+
 // again runs the test in the machine with the kernel of a release.
 func again(t *testing.T, release string, features []string) {
 	t.Helper()
@@ -114,7 +117,7 @@ func again(t *testing.T, release string, features []string) {
 		t.Fatalf("start the virtual machine: %v", err)
 	}
 	t.Logf("in the virtual machine (%s)", m.Accel)
-	args := []string{"-test.v", "-test.run=" + runExpression(t.Name(), flagValue("test.run")), "-test.parallel=" + flagValue("test.parallel")}
+	args := []string{"-test.v", "-test.run=" + runExpression(t.Name(), flagValue("test.run")), fmt.Sprintf("-test.parallel=%d", atOnce)}
 	if testing.Short() {
 		args = append(args, "-test.short")
 	}

@@ -41,6 +41,9 @@ func listenSCTP(port uint16) (net.Listener, error) {
 	if err := unix.SetsockoptInt(fd, unix.IPPROTO_IPV6, unix.IPV6_V6ONLY, 0); err != nil {
 		return nil, os.NewSyscallError("setsockopt", err)
 	}
+	if err := KeepToOnePath(fd); err != nil {
+		return nil, err
+	}
 	if err := unix.Bind(fd, &unix.SockaddrInet6{Port: int(port)}); err != nil {
 		return nil, os.NewSyscallError("bind", err)
 	}

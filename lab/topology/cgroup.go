@@ -6,7 +6,9 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
+	"strconv"
 	"strings"
+	"syscall"
 	"time"
 
 	"github.com/fairway-net/fairway/internal/cgroup"
@@ -19,7 +21,13 @@ func Cgroup(lab, part string) (string, error) {
 	if err != nil {
 		return "", fmt.Errorf("create cgroup of %s: %w", part, err)
 	}
-	if err := os.MkdirAll(dir, 0o755); err != nil {
+	for range 10 {
+		// The last lab that is removed may take the parent away in between.
+		if err = os.MkdirAll(dir, 0o755); !errors.Is(err, fs.ErrNotExist) {
+			break
+		}
+	}
+	if err != nil {
 		return "", fmt.Errorf("create cgroup of %s: %w", part, err)
 	}
 	return dir, nil
@@ -56,8 +64,7 @@ func removeCgroups(lab string) error {
 	if err := leaveCgroup(root, lab); err != nil {
 		return err
 	}
-	// cgroup.kill (Linux 5.14) also catches processes that are forking just now.
-	if err := os.WriteFile(filepath.Join(dir, "cgroup.kill"), []byte("1"), 0); err != nil {
+	if err := killTree(dir); err != nil {
 		return fmt.Errorf("end the processes of lab %s: %w", lab, err)
 	}
 	if err := removeTree(dir); err != nil {
@@ -69,6 +76,54 @@ func removeCgroups(lab string) error {
 		return fmt.Errorf("remove cgroup: %w", err)
 	}
 	return nil
+}
+
+// killTree kills every process in a cgroup and those below. The kernel's way
+// (Linux 5.14) also catches processes that are forking just now; without it,
+// it takes as many rounds as there are generations.
+func killTree(dir string) error {
+	f, err := os.OpenFile(filepath.Join(dir, "cgroup.kill"), os.O_WRONLY, 0)
+	if err == nil {
+		_, err = f.WriteString("1")
+		return errors.Join(err, f.Close())
+	}
+	if !errors.Is(err, fs.ErrNotExist) {
+		return err
+	}
+	for deadline := time.Now().Add(30 * time.Second); time.Now().Before(deadline); time.Sleep(5 * time.Millisecond) {
+		left := 0
+		err := filepath.WalkDir(dir, func(path string, d fs.DirEntry, err error) error {
+			if err != nil || d.Name() != "cgroup.procs" {
+				return err
+			}
+			n, err := killListed(path)
+			left += n
+			return err
+		})
+		if err != nil || left == 0 {
+			return err
+		}
+	}
+	return errors.New("they do not die")
+}
+
+// killListed kills the processes that a file of process ids lists.
+func killListed(file string) (int, error) {
+	text, err := os.ReadFile(file)
+	if err != nil {
+		return 0, err
+	}
+	ids := strings.Fields(string(text))
+	for _, id := range ids {
+		pid, err := strconv.Atoi(id)
+		if err != nil || pid <= 0 { // 0: of another process namespace
+			return 0, fmt.Errorf("process id %q in %s", id, file)
+		}
+		if err := syscall.Kill(pid, syscall.SIGKILL); err != nil && !errors.Is(err, syscall.ESRCH) {
+			return 0, fmt.Errorf("kill process %d: %w", pid, err)
+		}
+	}
+	return len(ids), nil
 }
 
 // leaveCgroup takes the calling process out of the lab's cgroups, so that it

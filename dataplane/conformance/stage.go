@@ -226,7 +226,7 @@ func (s *Stage) StartPeer(kind, stateDir string) (*Process, error) {
 			return nil, err
 		}
 	}
-	return StartProcess(kind, stateDir, s.peer.NS, cgroup)
+	return StartProcess(kind, stateDir, s.Variant, s.peer.NS, cgroup)
 }
 
 // Close removes the stage.

@@ -22,7 +22,7 @@ type Options struct {
 	Modes     []string // see Modes; empty for all that this kernel has
 	Services  int      // with Endpoints, the one size to measure at; 0 for each part's own
 	Endpoints int
-	Changes   int    // endpoint changes of the soak
+	Changes   int    // endpoint changes of the soak; modes that take long for one get a tenth
 	Out       string // a Markdown file to write the tables into; "" prints them
 	Dir       string // where the API server keeps its data; "" is a temporary directory
 	Stdout    io.Writer
@@ -51,12 +51,14 @@ func Run(ctx context.Context, o Options) (err error) {
 	if err := r.open(ctx); err != nil {
 		return err
 	}
+	// What can't be measured is no reason to lose what was and what comes after.
+	var failed []error
 	for _, s := range plan {
 		if err := r.stage(ctx, s); err != nil {
-			return fmt.Errorf("measure %s: %w", s.size, err)
+			failed = append(failed, fmt.Errorf("measure %s: %w", s.size, err))
 		}
 	}
-	return r.results.write(o, time.Since(began))
+	return errors.Join(append(failed, r.results.write(o, time.Since(began)))...)
 }
 
 // run is a benchmark under way.
@@ -92,14 +94,20 @@ func (r *run) stage(ctx context.Context, s stage) error {
 	if err := r.fill(ctx, s); err != nil {
 		return err
 	}
+	var failed []error
 	for _, m := range s.modes {
+		if ctx.Err() != nil {
+			break
+		}
 		began := time.Now()
 		if err := r.mode(ctx, s, m); err != nil {
-			return fmt.Errorf("%s: %w", m.name, err)
+			r.options.Log.Error("not measured", "size", s.size.String(), "mode", m.name, "err", err)
+			failed = append(failed, fmt.Errorf("%s: %w", m.name, err))
+			continue
 		}
 		r.options.Log.Info("measured", "size", s.size.String(), "mode", m.name, "in", time.Since(began).Round(time.Millisecond))
 	}
-	return nil
+	return errors.Join(append(failed, ctx.Err())...)
 }
 
 // mode measures one mode at one size, from the agent's start to its removal.

@@ -83,9 +83,8 @@ const (
 
 // write puts the tables into the document that was asked for.
 func (r *results) write(o Options, took time.Duration) error {
-	text := r.markdown(o, took)
 	if o.Out == "" {
-		_, err := o.Stdout.Write(text)
+		_, err := o.Stdout.Write(r.markdown(nil, o, took))
 		return err
 	}
 	document, err := os.ReadFile(o.Out)
@@ -93,11 +92,11 @@ func (r *results) write(o Options, took time.Duration) error {
 		return fmt.Errorf("read report: %w", err)
 	}
 	before, rest, found := bytes.Cut(document, []byte(beginMark))
-	_, after, closed := bytes.Cut(rest, []byte(endMark))
+	earlier, after, closed := bytes.Cut(rest, []byte(endMark))
 	if !found || !closed {
-		before, after = append(document, '\n'), []byte("\n")
+		before, earlier, after = append(document, '\n'), nil, []byte("\n")
 	}
-	text = keepOthers(rest[:max(0, len(rest)-len(after)-len(endMark))], text)
+	text := r.markdown(earlier, o, took)
 	document = slices.Concat(before, []byte(beginMark+"\n\n"), text, []byte("\n"+endMark), after)
 	if err := os.WriteFile(o.Out, document, 0o644); err != nil {
 		return fmt.Errorf("write report: %w", err)
@@ -105,34 +104,19 @@ func (r *results) write(o Options, took time.Duration) error {
 	return nil
 }
 
-// keepOthers adds the sections of an earlier report that the new one lacks.
-func keepOthers(earlier, text []byte) []byte {
-	const heading = "\n### "
-	sections := func(of []byte) map[string]bool {
-		all := map[string]bool{}
-		for _, section := range strings.Split(string(of), heading)[1:] {
-			title, _, _ := strings.Cut(section, "\n")
-			all[title] = true
-		}
-		return all
-	}
-	fresh := sections(text)
-	for i, section := range strings.Split(string(earlier), heading) {
-		title, _, _ := strings.Cut(section, "\n")
-		if i > 0 && !fresh[title] {
-			text = append(text, heading+strings.TrimRight(section, "\n")+"\n"...)
-		}
-	}
-	return text
-}
-
-func (r *results) markdown(o Options, took time.Duration) []byte {
+// markdown are the tables with what was measured now in place of what earlier
+// ones say of the same mode at the same size; all else stays as it is.
+func (r *results) markdown(earlier []byte, o Options, took time.Duration) []byte {
 	var b bytes.Buffer
-	fmt.Fprintf(&b, "%s; commit %s; %s; whole run %s.\n", machine(), o.Version, time.Now().UTC().Format(time.DateOnly), took.Round(time.Second))
+	fmt.Fprintf(&b, "Last run: %s; commit %s; %s; %s.\n", machine(), o.Version, time.Now().UTC().Format(time.DateOnly), took.Round(time.Second))
+	all := parseTables(earlier)
 	for _, row := range rows() {
 		for _, s := range r.sizesOf(row) {
-			r.table(&b, row, s, o.Version)
+			all = merge(all, r.table(row, s, o.Version))
 		}
+	}
+	for _, t := range all {
+		t.write(&b)
 	}
 	return b.Bytes()
 }
@@ -167,23 +151,24 @@ func isOdd(w row, s size) bool {
 	return first.goal == w.goal && slices.Equal(first.sizes, w.sizes)
 }
 
-func (r *results) table(b *bytes.Buffer, w row, s size, version string) {
-	fmt.Fprintf(b, "\n### %s, %s\n\n`fairway bench --only %s --services %d --endpoints %d`, commit %s\n\n", w.what, s, w.part, s.services, s.endpoints, version)
+// table is what was measured of a row at a size.
+func (r *results) table(w row, s size, version string) table {
+	t := table{title: w.what + ", " + s.String(),
+		command: fmt.Sprintf("fairway bench --only %s --services %d --endpoints %d", w.part, s.services, s.endpoints)}
 	if len(w.sizes) == 0 || slices.Contains(w.sizes, s) {
 		if w.goal != "" {
-			fmt.Fprintf(b, "Goal: %s.", w.goal)
+			t.goal = "Goal: " + w.goal + "."
 		}
 		if w.proxy != "" {
-			fmt.Fprintf(b, " kube-proxy 1.36: %s.", strings.Replace(w.proxy, "kube-apiserver", "(kube-apiserver)", 1))
+			t.goal += " kube-proxy 1.36: " + strings.Replace(w.proxy, "kube-apiserver", "(kube-apiserver)", 1) + "."
 		}
-		fmt.Fprint(b, "\n\n")
 	}
-	fmt.Fprint(b, "| mode | measured |\n|---|---|\n")
 	for _, x := range r.list {
 		if x.row == w.name && x.size == s {
-			fmt.Fprintf(b, "| %s | %s |\n", x.mode, x.text)
+			t.figures = append(t.figures, figure{x.mode, x.text, version, time.Now().UTC().Format(time.DateOnly)})
 		}
 	}
+	return t
 }
 
 // machine says what this was measured on.

@@ -16,23 +16,27 @@ func TestReportKeepsWhatOthersWrote(t *testing.T) {
 	if err := os.WriteFile(path, []byte("before\n"+beginMark+"\n"+endMark+"\nafter\n"), 0o644); err != nil {
 		t.Fatal(err)
 	}
-	write := func(row, text string) {
+	write := func(version, row, mode, text string) {
 		t.Helper()
 		r := &results{}
-		r.add(row, size{10000, 5}, "nftables", text)
-		if err := r.write(Options{Out: path, Version: "v1"}, time.Second); err != nil {
+		r.add(row, size{10000, 5}, mode, text)
+		if err := r.write(Options{Out: path, Version: version}, time.Second); err != nil {
 			t.Fatal(err)
 		}
 	}
-	write("start", "1.0 s")
-	write("latency", "3 ms")
-	write("start", "0.9 s")
+	write("v1", "start", "nftables", "1.0 s")
+	write("v1", "start", "ebpf", "2.0 s")
+	write("v1", "latency", "nftables", "3 ms")
+	write("v2", "start", "nftables", "0.9 s")
+	today := time.Now().UTC().Format(time.DateOnly)
 	data, err := os.ReadFile(path)
 	if err != nil {
 		t.Fatal(err)
 	}
 	got := string(data)
-	for _, want := range []string{"before\n", "\nafter\n", "| nftables | 0.9 s |", "| nftables | 3 ms |"} {
+	for _, want := range []string{"before\n", "\nafter\n",
+		"| nftables | 0.9 s | v2 | " + today + " |\n| ebpf | 2.0 s | v1 | " + today + " |\n",
+		"| nftables | 3 ms | v1 | " + today + " |\n", "Goal: 1.5 s."} {
 		if strings.Count(got, want) != 1 {
 			t.Errorf("%q is there %d times in\n%s", want, strings.Count(got, want), got)
 		}

@@ -29,7 +29,11 @@ func measureMemory(ctx context.Context, p *patient) error {
 // into an empty one.
 func measureSoak(ctx context.Context, p *patient) error {
 	perWrite := p.stage.size.endpoints
-	writes := (p.options.Changes + perWrite - 1) / perWrite
+	changes := p.options.Changes
+	if p.mode.slow() {
+		changes /= 10
+	}
+	writes := (changes + perWrite - 1) / perWrite
 	if writes == 0 {
 		return nil
 	}

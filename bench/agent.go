@@ -10,6 +10,8 @@ import (
 	"path/filepath"
 	"time"
 
+	"golang.org/x/sys/unix"
+
 	"github.com/fairway-net/fairway/lab/topology"
 )
 
@@ -97,6 +99,19 @@ func (a *agentProcess) remove(ctx context.Context) error {
 	case <-ctx.Done():
 	}
 	return errors.Join(append(errs, cleanup.stop())...)
+}
+
+// roomFor says why a mode can't be measured at a size on this machine: nil if
+// it can. The userspace mode has an open file for each Service.
+func roomFor(m mode, s size) error {
+	var limit unix.Rlimit
+	if err := unix.Getrlimit(unix.RLIMIT_NOFILE, &limit); err != nil {
+		return fmt.Errorf("read the limit of open files: %w", err)
+	}
+	if m.name != "userspace" || uint64(s.services) < limit.Max-limit.Max/4 {
+		return nil
+	}
+	return fmt.Errorf("a listener for each of %d Services, and a process may have %d files open here (ulimit -Hn)", s.services, limit.Max)
 }
 
 // started measures the start: until the agent says that it is done and Services

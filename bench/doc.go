@@ -99,6 +99,13 @@ func (r *run) stage(ctx context.Context, s stage) error {
 		if ctx.Err() != nil {
 			break
 		}
+		if err := roomFor(m, s.size); err != nil {
+			r.options.Log.Warn("not measured", "size", s.size.String(), "mode", m.name, "because", err)
+			if s.has("start") {
+				r.results.add("start", s.size, m.name, "not measured: "+err.Error())
+			}
+			continue
+		}
 		began := time.Now()
 		if err := r.mode(ctx, s, m); err != nil {
 			r.options.Log.Error("not measured", "size", s.size.String(), "mode", m.name, "err", err)

@@ -39,6 +39,7 @@ type relay struct {
 	fronts    map[model.PoolID]map[model.Key]bool // which frontends lead to a pool
 	inherited map[model.Key]*os.File              // listeners of the relay before this one, not yet used
 	retired   bool                                // listeners have been handed on; only connections are left
+	most      int                                 // listeners, so that files are left for connections
 }
 
 // socket is what is open for a frontend.
@@ -58,6 +59,7 @@ func newRelay(scheduler model.Scheduler) *relay {
 		balancer: newBalancer(scheduler), flows: newFlows(), udpUnanswered: udpUnanswered, udpAnswered: udpAnswered, dialTimeout: dialTimeout,
 		table:   model.NewTable(),
 		sockets: map[model.Key]socket{}, fronts: map[model.PoolID]map[model.Key]bool{}, inherited: map[model.Key]*os.File{},
+		most: mostListeners(),
 	}
 }
 
@@ -99,28 +101,6 @@ func (r *relay) apply(d *model.Delta) error {
 		}
 	}
 	return r.open(touched)
-}
-
-// open opens and closes the listeners of frontends as the table says.
-func (r *relay) open(keys map[model.Key]bool) error {
-	var failed []error
-	for k := range keys {
-		f := r.table.Frontend(k)
-		wanted, have := f != nil && listens(r.table, f), r.sockets[k]
-		switch {
-		case wanted && have == nil:
-			s, err := r.listen(k)
-			if err != nil {
-				failed = append(failed, fmt.Errorf("listen for %s at %s: %w", f.Name, k, err))
-				continue
-			}
-			r.sockets[k] = s
-		case !wanted && have != nil:
-			delete(r.sockets, k)
-			have.close()
-		}
-	}
-	return errors.Join(failed...)
 }
 
 func (r *relay) listen(k model.Key) (socket, error) {

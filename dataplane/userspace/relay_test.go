@@ -322,3 +322,27 @@ func TestRefuse(t *testing.T) {
 		})
 	}
 }
+
+// TestFilesAreLeftForConnections: with more frontends than files, those that
+// have a listener work, and one error says how many don't and why.
+func TestFilesAreLeftForConnections(t *testing.T) {
+	backend := tcpBackend(t, echo("one"))
+	at := map[string]*model.Pool{}
+	for i := range 20 {
+		at[fmt.Sprintf("127.0.2.%d:80", i+1)] = pool(fmt.Sprintf("service-%d", i), model.TCP, backend)
+	}
+	table := tableOf(at)
+	r := inProcess(t)
+	r.most = 12
+	err := r.apply(table.Delta(r.current()))
+	if err == nil || !strings.Contains(err.Error(), "20 Service addresses") || !strings.Contains(err.Error(), "8 listeners are not open") {
+		t.Errorf("the error is %v", err)
+	}
+	if n := len(r.openKeys()); n != 12 {
+		t.Errorf("%d listeners, want 12", n)
+	}
+	r.most = 20
+	if err := r.apply(table.Delta(nil)); err != nil {
+		t.Errorf("with enough files: %v", err)
+	}
+}

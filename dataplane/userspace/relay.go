@@ -24,6 +24,7 @@ import (
 type relay struct {
 	balancer *balancer
 	flows    *flows
+	traffic  *traffic
 	// How long a client's UDP session lasts without a datagram, before and
 	// after the first answer.
 	udpUnanswered, udpAnswered time.Duration
@@ -56,7 +57,7 @@ type socket interface {
 
 func newRelay(scheduler model.Scheduler) *relay {
 	return &relay{
-		balancer: newBalancer(scheduler), flows: newFlows(), udpUnanswered: udpUnanswered, udpAnswered: udpAnswered, dialTimeout: dialTimeout,
+		balancer: newBalancer(scheduler), flows: newFlows(), traffic: newTraffic(), udpUnanswered: udpUnanswered, udpAnswered: udpAnswered, dialTimeout: dialTimeout,
 		table:   model.NewTable(),
 		sockets: map[model.Key]socket{}, fronts: map[model.PoolID]map[model.Key]bool{}, inherited: map[model.Key]*os.File{},
 		most: mostListeners(),
@@ -80,6 +81,9 @@ func (r *relay) apply(d *model.Delta) error {
 		touched[c.Key()] = true
 		r.index(c.Old, false)
 		r.index(c.New, true)
+		if c.New == nil {
+			r.traffic.forget(c.Key())
+		}
 		if c.Old != nil && c.New != nil {
 			r.flows.endWhere(func(f *flow) bool { return f.key == c.New.Key && !leadsTo(c.New, f.pool) && f.key.Proto == model.UDP })
 		}

@@ -8,6 +8,7 @@ import (
 	"net/netip"
 	"os"
 	"sync"
+	"sync/atomic"
 	"syscall"
 	"time"
 
@@ -80,21 +81,24 @@ func (r *relay) serveTCP(k model.Key, client *net.TCPConn) {
 	defer r.flows.finish()
 	from := client.RemoteAddr().(*net.TCPAddr).AddrPort()
 	from = netip.AddrPortFrom(from.Addr().Unmap(), from.Port())
-	v := r.decide(k, from)
+	v, count := r.decide(k, from), r.traffic.of(k)
 	if v.Action != model.Forward {
+		count.refused.Add(1)
 		reset(client)
 		return
 	}
 	server, f := r.dial(v, from)
 	if server == nil {
+		count.refused.Add(1)
 		reset(client)
 		return
 	}
+	count.connections.Add(1)
 	f.key = k
 	f.end = sync.OnceFunc(func() { reset(client); reset(server) })
 	r.flows.add(f)
 	r.settle(f, v.Pool)
-	copyBoth(client, server)
+	copyBoth(client, server, count)
 	r.flows.remove(f)
 	r.balancer.count(f.pool, f.backend, -1)
 }
@@ -119,22 +123,23 @@ func (r *relay) dial(v model.Verdict, client netip.AddrPort) (*net.TCPConn, *flo
 
 // copyBoth relays until both sides have said all they have. The end of one
 // direction is passed on and leaves the other open.
-func copyBoth(a, b *net.TCPConn) {
+func copyBoth(client, server *net.TCPConn, count *counter) {
 	var directions sync.WaitGroup
-	directions.Go(func() { copyOne(b, a) })
-	copyOne(a, b)
+	directions.Go(func() { copyOne(server, client, &count.in) })
+	copyOne(client, server, &count.out)
 	directions.Wait()
-	discard(a.Close())
-	discard(b.Close())
+	discard(client.Close())
+	discard(server.Close())
 }
 
 // copyOne relays one direction: by splice(2), in which the kernel moves the
 // bytes and waits where the receiver is slow.
-func copyOne(to, from *net.TCPConn) {
+func copyOne(to, from *net.TCPConn, count *atomic.Uint64) {
 	for {
 		n, err := waiting(from)
 		if err == nil {
-			_, err = io.CopyN(to, from, n)
+			n, err = io.CopyN(to, from, n)
+			count.Add(uint64(n))
 		}
 		switch {
 		case errors.Is(err, io.EOF):

@@ -22,6 +22,7 @@ type udpSocket struct {
 	relay    *relay
 	key      model.Key
 	listener *net.UDPConn
+	count    *counter
 	done     chan struct{}  // closed when nobody takes datagrams in any more
 	answers  sync.WaitGroup // the sessions that may still have something to pass on
 
@@ -37,7 +38,7 @@ func (r *relay) listenUDP(k model.Key, inherited *os.File) (socket, error) {
 	if err != nil {
 		return nil, err
 	}
-	s := &udpSocket{relay: r, key: k, listener: conn, sessions: map[netip.AddrPort]*session{}}
+	s := &udpSocket{relay: r, key: k, listener: conn, count: r.traffic.of(k), sessions: map[netip.AddrPort]*session{}}
 	s.resume()
 	return s, nil
 }
@@ -89,6 +90,7 @@ func (s *udpSocket) receive(done chan<- struct{}) {
 			continue
 		}
 		if x := s.session(d); x != nil {
+			s.count.in.Add(uint64(len(d.bytes())))
 			x.passOn(d)
 		}
 		d.free()
@@ -111,10 +113,12 @@ func (s *udpSocket) session(d *datagram) *session {
 		discard(refuse(s.key, client, d.length)) // a datagram lost is a datagram lost
 	}
 	if v.Action != model.Forward {
+		s.count.refused.Add(1)
 		return nil
 	}
 	backend, ok := s.relay.balancer.pick(v.Pool, v.Src, nil)
 	if !ok {
+		s.count.refused.Add(1)
 		return nil
 	}
 	conn, err := s.relay.dialer(v, backend).Dial("udp", backend.String())
@@ -123,6 +127,7 @@ func (s *udpSocket) session(d *datagram) *session {
 	}
 	x = s.begin(flow{key: s.key, pool: v.Pool.ID, backend: backend, client: client}, conn.(*net.UDPConn))
 	if x != nil {
+		s.count.connections.Add(1)
 		s.relay.settle(&x.flow, v.Pool)
 	}
 	return x
@@ -177,6 +182,7 @@ func (s *udpSocket) answer(x *session) {
 		case err == nil:
 			x.answered.Store(true)
 			x.last.Store(time.Now().UnixNano())
+			s.count.out.Add(uint64(len(d.bytes())))
 			_, err := s.listener.WriteToUDPAddrPort(d.bytes(), x.client)
 			discard(err) // a datagram lost is a datagram lost
 			d.free()

@@ -7,6 +7,7 @@ import (
 	"net"
 	"runtime/debug"
 
+	"github.com/fairway-net/fairway/internal/kernel"
 	"github.com/fairway-net/fairway/model"
 )
 
@@ -15,6 +16,7 @@ import (
 const (
 	opApply    = "apply"    // forward what Delta says
 	opStatus   = "status"   // tell what is forwarded
+	opCounts   = "counts"   // tell what was counted
 	opHandover = "handover" // give listeners and UDP clients away, keep connections
 	opGoOn     = "go on"    // in a handover: descriptors may come
 	opTaken    = "taken"    // in a handover: close yours
@@ -29,13 +31,14 @@ type request struct {
 }
 
 type reply struct {
-	Err    string       `json:",omitempty"`
-	Build  string       `json:",omitempty"` // of the relay's binary, first on each connection
-	Delta  *model.Delta `json:",omitempty"` // status: the whole table
-	Open   []model.Key  `json:",omitempty"` // status: the frontends that have listeners
-	Flows  int          `json:",omitempty"` // status: connections and clients under way
-	Given  []given      `json:",omitempty"` // handover: what the next descriptors are
-	Memory []remembered `json:",omitempty"` // handover: which clients belong where
+	Err    string         `json:",omitempty"`
+	Build  string         `json:",omitempty"` // of the relay's binary, first on each connection
+	Delta  *model.Delta   `json:",omitempty"` // status: the whole table
+	Open   []model.Key    `json:",omitempty"` // status: the frontends that have listeners
+	Flows  int            `json:",omitempty"` // status: connections and clients under way
+	Counts []kernel.Count `json:",omitempty"` // counts
+	Given  []given        `json:",omitempty"` // handover: what the next descriptors are
+	Memory []remembered   `json:",omitempty"` // handover: which clients belong where
 	// status and handover: connections may have their client's address
 	Transparent bool `json:",omitempty"`
 }

@@ -46,6 +46,12 @@ type weaker struct {
 // weaken makes exceptions for what a plane lacks, and says which.
 func (w *wanted) weaken(v model.Verdict, lacks []kernel.Lack) []weaker {
 	var made []weaker
+	if lack := lackOf(lacks, kernel.DirectReturn, ""); lack != nil && v.Direct {
+		made = append(made, weaker{lack, "masqueraded instead"})
+		for name := range w.backends {
+			w.backends[name] = true
+		}
+	}
 	if lack := lackOf(lacks, kernel.ClientAddress, ""); lack != nil && v.Action == model.Forward && w.keepsSource(v.Src) {
 		made = append(made, weaker{lack, "the source may be masqueraded"})
 		w.lenient, w.near = true, nearOf(v, lack)
@@ -65,12 +71,6 @@ func (w *wanted) weaken(v model.Verdict, lacks []kernel.Lack) []weaker {
 	if lack := lackOf(lacks, kernel.Hairpin, ""); lack != nil && slices.ContainsFunc(v.Backends(), func(b model.Backend) bool { return b.Addr == v.Src }) {
 		made = append(made, weaker{lack, "the source of a pod that reaches itself may be kept"})
 		w.selfKept = true
-	}
-	if lack := lackOf(lacks, kernel.DirectReturn, ""); lack != nil && v.Direct {
-		made = append(made, weaker{lack, "masqueraded instead"})
-		for name := range w.backends {
-			w.backends[name] = true
-		}
 	}
 	return made
 }

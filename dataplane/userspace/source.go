@@ -31,7 +31,8 @@ func (r *relay) dialer(v model.Verdict, backend netip.AddrPort) *net.Dialer {
 
 // keepsSource reports whether a backend shall and can see the client's address.
 // It can if it is on this node, but not the node itself, whose answers to
-// others leave without passing prerouting.
+// others leave without passing prerouting. Direct server return, which this plane
+// hasn't, is masqueraded whichever backend is chosen.
 func keepsSource(s *model.Settings, v model.Verdict, backend netip.AddrPort) bool {
 	if v.Origin == model.FromNode || v.Src.IsLinkLocalUnicast() {
 		return false
@@ -41,7 +42,7 @@ func keepsSource(s *model.Settings, v model.Verdict, backend netip.AddrPort) boo
 		return false
 	}
 	b := v.Pool.Backends[i]
-	return b.Local && !isNode(s, b.Addr) && !b.Addr.IsLoopback() && !v.Masquerades(b) && answersPass(v.Src, b.Addr)
+	return b.Local && !isNode(s, b.Addr) && !b.Addr.IsLoopback() && !v.Masquerades(b) && !v.Direct && answersPass(v.Src, b.Addr)
 }
 
 // answersPass reports whether a backend's packets to a client pass this node.

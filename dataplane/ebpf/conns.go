@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"log/slog"
 	"time"
+	"unsafe"
 
 	"github.com/cilium/ebpf"
 	"golang.org/x/sys/unix"
@@ -14,8 +15,9 @@ import (
 
 // connTable is the connection table of the packet path: see bpf/conn.h.
 type connTable struct {
-	m, orphans *ebpf.Map
-	release    *ebpf.Program
+	m       *growing
+	orphans *ebpf.Map
+	release *ebpf.Program
 }
 
 // Of bpf/work.h: enum hook, enum conn_flags and enum step.
@@ -175,26 +177,37 @@ func (t *connTable) remove(ended map[uint64]*connection) error {
 	}
 	var released []uint32
 	for i := range keys {
-		var e tcConn
-		err := t.m.Lookup(&keys[i], &e)
-		if errors.Is(err, ebpf.ErrKeyNotExist) {
-			continue
-		}
+		e, err := t.removeIf(&keys[i], func(e *tcConn) bool { return ended[e.Id] != nil })
 		if err != nil {
-			return fmt.Errorf("read connection: %w", err)
+			return err
 		}
-		c := ended[e.Id]
-		if c == nil {
+		if e == nil {
 			continue
 		}
-		if err := t.m.Delete(&keys[i]); err != nil && !errors.Is(err, ebpf.ErrKeyNotExist) {
-			return fmt.Errorf("delete connection: %w", err)
-		}
-		if e.Flags&(connCounted|connAnswer) == connCounted && c.counted() {
+		if c := ended[e.Id]; e.Flags&(connCounted|connAnswer) == connCounted && c.counted() {
 			released = append(released, c.backend)
 		}
 	}
 	return t.tellReleased(released)
+}
+
+// removeIf removes an entry if it is what is meant, and returns it; it doesn't move
+// meanwhile, nor come back.
+func (t *connTable) removeIf(key *tcTuple, meant func(*tcConn) bool) (*tcConn, error) {
+	t.m.moving.Lock()
+	defer t.m.moving.Unlock()
+	var e tcConn
+	err := t.m.lookup(key, &e)
+	if errors.Is(err, ebpf.ErrKeyNotExist) || err == nil && !meant(&e) {
+		return nil, nil
+	}
+	if err != nil {
+		return nil, fmt.Errorf("read connection: %w", err)
+	}
+	if err := t.m.remove(key); err != nil && !errors.Is(err, ebpf.ErrKeyNotExist) {
+		return nil, fmt.Errorf("delete connection: %w", err)
+	}
+	return &e, nil
 }
 
 // releaseAtOnce is how many backends the program takes in one run.
@@ -220,15 +233,34 @@ func (t *connTable) tellReleased(backends []uint32) error {
 	return nil
 }
 
-// each visits all entries, many at a time.
+// isUnnamed reports whether a packet of the connection is about to get an address
+// and a port; the program does that in the entry's place.
+func isUnnamed(entry []byte) bool {
+	return entry[unsafe.Offsetof(tcConn{}.Flags)]&connUnnamed != 0
+}
+
+// each visits all entries, many at a time, as growing.each does.
 func (t *connTable) each(visit func(*tcTuple, *tcConn)) error {
+	at := t.m.maps.Load()
+	for _, m := range []*ebpf.Map{at.before, at.now} {
+		if m == nil {
+			continue
+		}
+		if err := eachConn(m, visit); err != nil {
+			return fmt.Errorf("read connections: %w", err)
+		}
+	}
+	return nil
+}
+
+func eachConn(m *ebpf.Map, visit func(*tcTuple, *tcConn)) error {
 	const many = 4096
 	keys, values := make([]tcTuple, many), make([]tcConn, many)
 	var cursor ebpf.MapBatchCursor
 	for {
-		n, err := t.m.BatchLookup(&cursor, keys, values, nil)
+		n, err := m.BatchLookup(&cursor, keys, values, nil)
 		if err != nil && !errors.Is(err, ebpf.ErrKeyNotExist) {
-			return fmt.Errorf("read connections: %w", err)
+			return err
 		}
 		for i := range n {
 			visit(&keys[i], &values[i])

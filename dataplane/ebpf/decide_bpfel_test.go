@@ -16,12 +16,13 @@ import (
 //
 // Used for safe lookups in a Collection or CollectionSpec.
 const (
-	decideMapClients   = "clients"
+	decideMapClients2  = "clients_2"
 	decideMapCounts    = "counts"
 	decideMapFrontends = "frontends"
 	decideMapMaglevs   = "maglevs"
 	decideMapMembers   = "members"
 	decideMapNames     = "names"
+	decideMapNoted     = "noted"
 	decideMapPools     = "pools"
 	decideMapPrefixes  = "prefixes"
 	decideMapSlots     = "slots"
@@ -80,12 +81,13 @@ type decideProgramSpecs struct {
 //
 // It can be passed ebpf.CollectionSpec.Assign.
 type decideMapSpecs struct {
-	Clients   *ebpf.MapSpec `ebpf:"clients"`
+	Clients2  *ebpf.MapSpec `ebpf:"clients_2"`
 	Counts    *ebpf.MapSpec `ebpf:"counts"`
 	Frontends *ebpf.MapSpec `ebpf:"frontends"`
 	Maglevs   *ebpf.MapSpec `ebpf:"maglevs"`
 	Members   *ebpf.MapSpec `ebpf:"members"`
 	Names     *ebpf.MapSpec `ebpf:"names"`
+	Noted     *ebpf.MapSpec `ebpf:"noted"`
 	Pools     *ebpf.MapSpec `ebpf:"pools"`
 	Prefixes  *ebpf.MapSpec `ebpf:"prefixes"`
 	Slots     *ebpf.MapSpec `ebpf:"slots"`
@@ -118,12 +120,13 @@ func (o *decideObjects) Close() error {
 //
 // It can be passed to loadDecideObjects or ebpf.CollectionSpec.LoadAndAssign.
 type decideMaps struct {
-	Clients   *ebpf.Map `ebpf:"clients"`
+	Clients2  *ebpf.Map `ebpf:"clients_2"`
 	Counts    *ebpf.Map `ebpf:"counts"`
 	Frontends *ebpf.Map `ebpf:"frontends"`
 	Maglevs   *ebpf.Map `ebpf:"maglevs"`
 	Members   *ebpf.Map `ebpf:"members"`
 	Names     *ebpf.Map `ebpf:"names"`
+	Noted     *ebpf.Map `ebpf:"noted"`
 	Pools     *ebpf.Map `ebpf:"pools"`
 	Prefixes  *ebpf.Map `ebpf:"prefixes"`
 	Slots     *ebpf.Map `ebpf:"slots"`
@@ -132,12 +135,13 @@ type decideMaps struct {
 
 func (m *decideMaps) Close() error {
 	return _DecideClose(
-		m.Clients,
+		m.Clients2,
 		m.Counts,
 		m.Frontends,
 		m.Maglevs,
 		m.Members,
 		m.Names,
+		m.Noted,
 		m.Pools,
 		m.Prefixes,
 		m.Slots,

@@ -2,6 +2,7 @@ package ebpf
 
 import (
 	"encoding/binary"
+	"errors"
 	"math/rand/v2"
 	"net/netip"
 	"slices"
@@ -39,7 +40,7 @@ func newDecider(t *testing.T) *decider {
 		t.Fatalf("%+v", err)
 	}
 	s := &store{maps: c.Maps, tables: map[table]*kernelTable{}}
-	if err := s.openTables(spec.Maps); err != nil {
+	if err := errors.Join(s.openTables(spec.Maps), s.openGrowing(spec.Maps)); err != nil {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() {

@@ -84,7 +84,7 @@ func (t *connTable) handOver(some map[uint64]translation) error {
 		}
 	}
 	for i := range keys {
-		if err := t.m.Delete(&keys[i]); err != nil && !errors.Is(err, ebpf.ErrKeyNotExist) {
+		if err := t.m.remove(&keys[i]); err != nil && !errors.Is(err, ebpf.ErrKeyNotExist) {
 			return fmt.Errorf("delete connection: %w", err)
 		}
 	}
@@ -108,7 +108,7 @@ func (t *connTable) hold(some map[uint64]translation) (keys []tcTuple, err error
 		return nil, err
 	}
 	for key, e := range held {
-		if err := t.m.Update(&key, &e, ebpf.UpdateExist); err != nil && !errors.Is(err, ebpf.ErrKeyNotExist) {
+		if err := t.m.update(&key, &e, ebpf.UpdateExist); err != nil && !errors.Is(err, ebpf.ErrKeyNotExist) {
 			return nil, fmt.Errorf("hold connection: %w", err)
 		}
 	}

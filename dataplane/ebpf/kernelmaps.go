@@ -60,25 +60,30 @@ func (t *kernelTable) read() (map[string]string, error) {
 	return out, nil
 }
 
-// each visits all elements: of hash maps many at a time (BPF_MAP_LOOKUP_BATCH,
-// Linux 5.6), of the trie one by one. What it is given is only lent.
+// each visits all elements: of hash maps many at a time, of the trie one by one.
+// What visit is given is only lent.
 func (t *kernelTable) each(visit func(key, value []byte)) error {
 	if t.inner == nil {
 		return nil
 	}
-	if t.outer == nil {
-		var key, value []byte
-		all := t.inner.Iterate()
-		for all.Next(&key, &value) {
-			visit(key, value)
-		}
-		return all.Err()
+	if t.outer != nil {
+		return eachOf(t.inner, visit)
 	}
+	var key, value []byte
+	all := t.inner.Iterate()
+	for all.Next(&key, &value) {
+		visit(key, value)
+	}
+	return all.Err()
+}
+
+// eachOf visits all elements of a hash map (BPF_MAP_LOOKUP_BATCH, Linux 5.6).
+func eachOf(m *ebpf.Map, visit func(key, value []byte)) error {
 	const atOnce = 4096
-	keys, values := arrays(atOnce, t.inner.KeySize()), arrays(atOnce, t.inner.ValueSize())
+	keys, values := arrays(atOnce, m.KeySize()), arrays(atOnce, m.ValueSize())
 	var cursor ebpf.MapBatchCursor
 	for {
-		n, err := t.inner.BatchLookup(&cursor, keys.Interface(), values.Interface(), nil)
+		n, err := m.BatchLookup(&cursor, keys.Interface(), values.Interface(), nil)
 		if err != nil && !errors.Is(err, ebpf.ErrKeyNotExist) {
 			return err
 		}

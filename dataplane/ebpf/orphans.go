@@ -74,7 +74,7 @@ func (t *connTable) sweepOrphans() error {
 	all := t.orphans.Iterate()
 	for all.Next(&key, &o) {
 		var e tcConn
-		err := t.m.Lookup(&key, &e)
+		err := t.m.lookup(&key, &e)
 		if err != nil && !errors.Is(err, ebpf.ErrKeyNotExist) {
 			return fmt.Errorf("read connection: %w", err)
 		}

@@ -159,7 +159,7 @@ func (p *packetPath) load(s *store) error {
 		return err
 	}
 	p.links = s.maps[tcMapLinks]
-	p.conns = &connTable{m: s.maps[tcMapConns1], orphans: s.maps[tcMapOrphans], release: p.programs["release"]}
+	p.conns = &connTable{m: s.growing[connsMap], orphans: s.maps[tcMapOrphans], release: p.programs["release"]}
 	p.phase = phase{s.maps[tcMapPhase]}
 	return nil
 }
@@ -291,15 +291,15 @@ func (p *packetPath) remove(dir string) error {
 
 // leave hands the pinned connections over.
 func (p *packetPath) leave(dir string) error {
-	conns, err := openIfThere(dir, tcMapConns1)
+	conns, err := openGrown(dir, connsMap)
 	if err != nil || conns == nil {
 		return err
 	}
 	phases, err := openIfThere(dir, tcMapPhase)
 	if err != nil {
-		return errors.Join(err, conns.Close())
+		return errors.Join(err, conns.close())
 	}
-	return errors.Join(p.handOver(&connTable{m: conns}, phase{phases}), conns.Close(), phases.Close())
+	return errors.Join(p.handOver(&connTable{m: conns}, phase{phases}), conns.close(), phases.Close())
 }
 
 // openIfThere opens a pinned map; nil if there is none.

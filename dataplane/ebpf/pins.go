@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
+	"maps"
 	"os"
 	"path/filepath"
 	"slices"
@@ -63,11 +64,12 @@ func mountBPFFS() error {
 
 // store are the maps of a node.
 type store struct {
-	dir    string // the node's
-	maps   map[string]*ebpf.Map
-	tables map[table]*kernelTable
-	counts *chunked
-	states *chunked
+	dir     string // the node's
+	maps    map[string]*ebpf.Map
+	tables  map[table]*kernelTable
+	growing map[string]*growing
+	counts  *chunked
+	states  *chunked
 }
 
 // makeDir makes a node's directory. Another node that is removed may take away,
@@ -108,6 +110,13 @@ func openStore(dir string, specs ...*ebpf.CollectionSpec) (*store, error) {
 		}
 	}
 	if err := s.openTables(specs[0].Maps); err != nil {
+		return nil, errors.Join(err, s.close())
+	}
+	all := map[string]*ebpf.MapSpec{}
+	for _, spec := range specs {
+		maps.Copy(all, spec.Maps)
+	}
+	if err := s.openGrowing(all); err != nil {
 		return nil, errors.Join(err, s.close())
 	}
 	return s, nil
@@ -224,6 +233,9 @@ func (s *store) close() error {
 	var errs []error
 	for _, m := range s.maps {
 		errs = append(errs, m.Close())
+	}
+	for _, g := range s.growing {
+		errs = append(errs, g.close())
 	}
 	for _, t := range s.tables {
 		if t.outer != nil && t.inner != nil {

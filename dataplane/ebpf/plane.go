@@ -26,6 +26,7 @@ type Plane struct {
 	applied *model.Table      // what the tables say
 	swept   *model.Table      // what connections were brought into line with
 	full    map[string]uint64 // how often maps that programs fill were full
+	room    func()            // ends what keeps room in them; nil if nothing does
 }
 
 // New makes the plane of the network namespace that this process lives in. It
@@ -85,6 +86,12 @@ func (p *Plane) Apply(ctx context.Context, want *model.Table, verify bool) error
 			return err
 		}
 	}
+	if attach {
+		if err := p.store.forgetEarlier(); err != nil {
+			return err
+		}
+	}
+	p.keepRoom()
 	for _, path := range p.paths {
 		if err := path.sweep(ctx, p.store, p.swept, want); err != nil {
 			return fmt.Errorf("bring connections into line: %w", err)
@@ -134,6 +141,24 @@ func (p *Plane) open() (err error) {
 	return err
 }
 
+// keepRoom begins to keep room in the maps that the programs fill.
+func (p *Plane) keepRoom() {
+	if p.room != nil {
+		return
+	}
+	ctx, cancel := context.WithCancel(context.Background())
+	var done sync.WaitGroup
+	done.Go(func() { p.store.keepingRoom(ctx) })
+	p.room = func() { cancel(); done.Wait() }
+}
+
+func (p *Plane) endRoom() {
+	if p.room != nil {
+		p.room()
+		p.room = nil
+	}
+}
+
 // program makes the tables say what want says.
 func (p *Plane) program(want *model.Table, full bool) error {
 	if full {
@@ -179,6 +204,7 @@ func (p *Plane) Remove(ctx context.Context) error {
 	}
 	p.opening.Lock()
 	defer p.opening.Unlock()
+	p.endRoom()
 	var errs []error
 	for _, path := range p.paths {
 		errs = append(errs, path.remove(p.dir))
@@ -194,6 +220,7 @@ func (p *Plane) Remove(ctx context.Context) error {
 func (p *Plane) Close() error {
 	p.opening.Lock()
 	defer p.opening.Unlock()
+	p.endRoom()
 	var errs []error
 	for _, path := range p.paths {
 		errs = append(errs, path.close())

@@ -41,12 +41,20 @@ var (
 
 func newBench(t *testing.T, masquerade bool) *bench {
 	t.Helper()
+	return newBenchWith(t, masquerade, func(string, *ebpf.CollectionSpec) {})
+}
+
+// newBenchWith is newBench with something done before there are maps: in the
+// directory of pins, or to what maps and programs are made from.
+func newBenchWith(t *testing.T, masquerade bool, prepare func(pins string, tc *ebpf.CollectionSpec)) *bench {
+	t.Helper()
 	must(t, rlimit.RemoveMemlock())
 	sock, err := loadSock()
 	must(t, err)
 	spec, err := loadTc()
 	must(t, err)
 	b := &bench{plane: &Plane{dir: filepath.Join(bpffs, "fairway", fmt.Sprintf("test-%d", os.Getpid()))}}
+	prepare(filepath.Join(b.plane.dir, layout), spec)
 	b.plane.store, err = openStore(b.plane.dir, sock, spec)
 	must(t, err)
 	t.Cleanup(func() { must(t, b.plane.Remove(context.Background())) })

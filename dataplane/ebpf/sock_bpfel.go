@@ -16,19 +16,20 @@ import (
 //
 // Used for safe lookups in a Collection or CollectionSpec.
 const (
-	sockMapAnswers       = "answers"
-	sockMapClients       = "clients"
+	sockMapAnswers2      = "answers_2"
+	sockMapClients2      = "clients_2"
 	sockMapCounts        = "counts"
-	sockMapFlows         = "flows"
+	sockMapFlows2        = "flows_2"
 	sockMapFrontends     = "frontends"
 	sockMapMaglevs       = "maglevs"
 	sockMapMembers       = "members"
 	sockMapNames         = "names"
+	sockMapNoted         = "noted"
 	sockMapOverflow      = "overflow"
 	sockMapPools         = "pools"
 	sockMapPrefixes      = "prefixes"
 	sockMapSlots         = "slots"
-	sockMapSockets       = "sockets"
+	sockMapSockets2      = "sockets_2"
 	sockMapStates        = "states"
 	sockProgConnect4     = "connect4"
 	sockProgConnect6     = "connect6"
@@ -99,19 +100,20 @@ type sockProgramSpecs struct {
 //
 // It can be passed ebpf.CollectionSpec.Assign.
 type sockMapSpecs struct {
-	Answers   *ebpf.MapSpec `ebpf:"answers"`
-	Clients   *ebpf.MapSpec `ebpf:"clients"`
+	Answers2  *ebpf.MapSpec `ebpf:"answers_2"`
+	Clients2  *ebpf.MapSpec `ebpf:"clients_2"`
 	Counts    *ebpf.MapSpec `ebpf:"counts"`
-	Flows     *ebpf.MapSpec `ebpf:"flows"`
+	Flows2    *ebpf.MapSpec `ebpf:"flows_2"`
 	Frontends *ebpf.MapSpec `ebpf:"frontends"`
 	Maglevs   *ebpf.MapSpec `ebpf:"maglevs"`
 	Members   *ebpf.MapSpec `ebpf:"members"`
 	Names     *ebpf.MapSpec `ebpf:"names"`
+	Noted     *ebpf.MapSpec `ebpf:"noted"`
 	Overflow  *ebpf.MapSpec `ebpf:"overflow"`
 	Pools     *ebpf.MapSpec `ebpf:"pools"`
 	Prefixes  *ebpf.MapSpec `ebpf:"prefixes"`
 	Slots     *ebpf.MapSpec `ebpf:"slots"`
-	Sockets   *ebpf.MapSpec `ebpf:"sockets"`
+	Sockets2  *ebpf.MapSpec `ebpf:"sockets_2"`
 	States    *ebpf.MapSpec `ebpf:"states"`
 }
 
@@ -142,37 +144,39 @@ func (o *sockObjects) Close() error {
 //
 // It can be passed to loadSockObjects or ebpf.CollectionSpec.LoadAndAssign.
 type sockMaps struct {
-	Answers   *ebpf.Map `ebpf:"answers"`
-	Clients   *ebpf.Map `ebpf:"clients"`
+	Answers2  *ebpf.Map `ebpf:"answers_2"`
+	Clients2  *ebpf.Map `ebpf:"clients_2"`
 	Counts    *ebpf.Map `ebpf:"counts"`
-	Flows     *ebpf.Map `ebpf:"flows"`
+	Flows2    *ebpf.Map `ebpf:"flows_2"`
 	Frontends *ebpf.Map `ebpf:"frontends"`
 	Maglevs   *ebpf.Map `ebpf:"maglevs"`
 	Members   *ebpf.Map `ebpf:"members"`
 	Names     *ebpf.Map `ebpf:"names"`
+	Noted     *ebpf.Map `ebpf:"noted"`
 	Overflow  *ebpf.Map `ebpf:"overflow"`
 	Pools     *ebpf.Map `ebpf:"pools"`
 	Prefixes  *ebpf.Map `ebpf:"prefixes"`
 	Slots     *ebpf.Map `ebpf:"slots"`
-	Sockets   *ebpf.Map `ebpf:"sockets"`
+	Sockets2  *ebpf.Map `ebpf:"sockets_2"`
 	States    *ebpf.Map `ebpf:"states"`
 }
 
 func (m *sockMaps) Close() error {
 	return _SockClose(
-		m.Answers,
-		m.Clients,
+		m.Answers2,
+		m.Clients2,
 		m.Counts,
-		m.Flows,
+		m.Flows2,
 		m.Frontends,
 		m.Maglevs,
 		m.Members,
 		m.Names,
+		m.Noted,
 		m.Overflow,
 		m.Pools,
 		m.Prefixes,
 		m.Slots,
-		m.Sockets,
+		m.Sockets2,
 		m.States,
 	)
 }

@@ -5,11 +5,8 @@ import (
 	"errors"
 	"fmt"
 	"net/netip"
-	"os"
-	"path/filepath"
 	"time"
 
-	"github.com/cilium/ebpf"
 	"golang.org/x/sys/unix"
 
 	"github.com/fairway-net/fairway/internal/conntrack"
@@ -36,7 +33,7 @@ func (p *socketPath) sweep(_ context.Context, s *store, old, want *model.Table) 
 		return p.late.take()
 	}
 	now, later := map[uint64]held{}, map[time.Duration]map[uint64]held{}
-	err := eachHeld(s.maps["sockets"], func(cookie uint64, h held) {
+	err := eachHeld(s.growing[socketsMap], func(cookie uint64, h held) {
 		fate := plan.Fate(&conntrack.Flow{Proto: h.front.Proto, Frontend: netip.AddrPortFrom(h.front.Addr, h.front.Port), Backend: h.backend, Replied: true})
 		switch {
 		case fate.Forget:
@@ -60,12 +57,9 @@ func (p *socketPath) sweep(_ context.Context, s *store, old, want *model.Table) 
 // giveBack connects UDP sockets to their frontends themselves, so that whoever
 // serves these from now on has them.
 func (p *socketPath) giveBack(dir string) error {
-	m, err := ebpf.LoadPinnedMap(filepath.Join(dir, layout, "sockets"), nil)
-	if errors.Is(err, os.ErrNotExist) {
-		return nil
-	}
-	if err != nil {
-		return fmt.Errorf("open map sockets: %w", err)
+	m, err := openGrown(dir, socketsMap)
+	if err != nil || m == nil {
+		return err
 	}
 	sockets := map[uint64]held{}
 	err = eachHeld(m, func(cookie uint64, h held) {
@@ -73,26 +67,18 @@ func (p *socketPath) giveBack(dir string) error {
 			sockets[cookie] = h
 		}
 	})
-	if err := errors.Join(err, m.Close()); err != nil {
+	if err := errors.Join(err, m.close()); err != nil {
 		return err
 	}
 	return moveOn(sockets)
 }
 
 // eachHeld reads what the programs remember of sockets.
-func eachHeld(m *ebpf.Map, visit func(cookie uint64, h held)) error {
-	var key, value []byte
-	all := m.Iterate()
-	for all.Next(&key, &value) {
+func eachHeld(m *growing, visit func(cookie uint64, h held)) error {
+	return m.each(func(key, value []byte) {
 		k, v := unpacker(key), unpacker(value)
 		visit(k.u64(), held{front: v.key(), backend: v.endpoint()})
-	}
-	// A socket that was closed meanwhile makes the kernel begin anew, which ends
-	// after as many elements as the map has room for.
-	if err := all.Err(); err != nil && !errors.Is(err, ebpf.ErrIterationAborted) {
-		return fmt.Errorf("read map sockets: %w", err)
-	}
-	return nil
+	})
 }
 
 // moveOn takes sockets away from their backends.

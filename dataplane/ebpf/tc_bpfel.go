@@ -62,8 +62,8 @@ type tcTuple struct {
 //
 // Used for safe lookups in a Collection or CollectionSpec.
 const (
-	tcMapClients    = "clients"
-	tcMapConns1     = "conns_1"
+	tcMapClients2   = "clients_2"
+	tcMapConns2     = "conns_2"
 	tcMapCounts     = "counts"
 	tcMapFragments  = "fragments"
 	tcMapFrontends  = "frontends"
@@ -71,6 +71,7 @@ const (
 	tcMapMaglevs    = "maglevs"
 	tcMapMembers    = "members"
 	tcMapNames      = "names"
+	tcMapNoted      = "noted"
 	tcMapOrphans    = "orphans"
 	tcMapPhase      = "phase"
 	tcMapPools      = "pools"
@@ -143,8 +144,8 @@ type tcProgramSpecs struct {
 //
 // It can be passed ebpf.CollectionSpec.Assign.
 type tcMapSpecs struct {
-	Clients   *ebpf.MapSpec `ebpf:"clients"`
-	Conns1    *ebpf.MapSpec `ebpf:"conns_1"`
+	Clients2  *ebpf.MapSpec `ebpf:"clients_2"`
+	Conns2    *ebpf.MapSpec `ebpf:"conns_2"`
 	Counts    *ebpf.MapSpec `ebpf:"counts"`
 	Fragments *ebpf.MapSpec `ebpf:"fragments"`
 	Frontends *ebpf.MapSpec `ebpf:"frontends"`
@@ -152,6 +153,7 @@ type tcMapSpecs struct {
 	Maglevs   *ebpf.MapSpec `ebpf:"maglevs"`
 	Members   *ebpf.MapSpec `ebpf:"members"`
 	Names     *ebpf.MapSpec `ebpf:"names"`
+	Noted     *ebpf.MapSpec `ebpf:"noted"`
 	Orphans   *ebpf.MapSpec `ebpf:"orphans"`
 	Phase     *ebpf.MapSpec `ebpf:"phase"`
 	Pools     *ebpf.MapSpec `ebpf:"pools"`
@@ -190,8 +192,8 @@ func (o *tcObjects) Close() error {
 //
 // It can be passed to loadTcObjects or ebpf.CollectionSpec.LoadAndAssign.
 type tcMaps struct {
-	Clients   *ebpf.Map `ebpf:"clients"`
-	Conns1    *ebpf.Map `ebpf:"conns_1"`
+	Clients2  *ebpf.Map `ebpf:"clients_2"`
+	Conns2    *ebpf.Map `ebpf:"conns_2"`
 	Counts    *ebpf.Map `ebpf:"counts"`
 	Fragments *ebpf.Map `ebpf:"fragments"`
 	Frontends *ebpf.Map `ebpf:"frontends"`
@@ -199,6 +201,7 @@ type tcMaps struct {
 	Maglevs   *ebpf.Map `ebpf:"maglevs"`
 	Members   *ebpf.Map `ebpf:"members"`
 	Names     *ebpf.Map `ebpf:"names"`
+	Noted     *ebpf.Map `ebpf:"noted"`
 	Orphans   *ebpf.Map `ebpf:"orphans"`
 	Phase     *ebpf.Map `ebpf:"phase"`
 	Pools     *ebpf.Map `ebpf:"pools"`
@@ -211,8 +214,8 @@ type tcMaps struct {
 
 func (m *tcMaps) Close() error {
 	return _TcClose(
-		m.Clients,
-		m.Conns1,
+		m.Clients2,
+		m.Conns2,
 		m.Counts,
 		m.Fragments,
 		m.Frontends,
@@ -220,6 +223,7 @@ func (m *tcMaps) Close() error {
 		m.Maglevs,
 		m.Members,
 		m.Names,
+		m.Noted,
 		m.Orphans,
 		m.Phase,
 		m.Pools,

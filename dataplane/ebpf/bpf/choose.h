@@ -152,7 +152,7 @@ static __always_inline struct endpoint endpoint_of(const struct backend *b)
 // remembered finds the backend that the client had, if it may have it again.
 static __always_inline int remembered(const struct client_key *k, __u32 seconds, struct backend *to)
 {
-	struct client *c = bpf_map_lookup_elem(&clients, k);
+	struct client *c = recall(&clients_2, k);
 	struct member *m;
 
 	if (!c || bpf_ktime_get_ns() - c->seen > (__u64)seconds * 1000000000)
@@ -172,7 +172,7 @@ static __always_inline int remembered(const struct client_key *k, __u32 seconds,
 static __always_inline void remember(const struct client_key *k, const struct backend *to)
 {
 	struct client c = {.to = endpoint_of(to), .seen = bpf_ktime_get_ns()};
-	bpf_map_update_elem(&clients, k, &c, BPF_ANY);
+	put(&clients_2, IN_CLIENTS, k, &c, BPF_ANY);
 }
 
 // choose takes one of the pool's backends, of which there must be some. It

@@ -23,14 +23,7 @@
 #include "decide.h"
 #include "packet.h"
 
-// The number in the name is the layout's: another layout is another map.
-struct {
-	__uint(type, BPF_MAP_TYPE_HASH);
-	__uint(map_flags, BPF_F_NO_PREALLOC);
-	__uint(max_entries, 1 << 20); // as many connections as netfilter has room for; 16 MB before the first
-	__type(key, struct tuple);
-	__type(value, struct conn);
-} conns_1 SEC(".maps");
+GROWING(conns_2, BPF_MAP_TYPE_HASH, BPF_F_NO_PREALLOC, struct tuple, struct conn, 1 << 18);
 
 // TCP connections that the agent wants reset, since their backend is gone.
 struct orphan {
@@ -90,11 +83,11 @@ static __always_inline int fail(enum trouble why)
 
 static __always_inline __u32 seconds(void) { return bpf_ktime_get_ns() / 1000000000; }
 
-static __always_inline struct conn *conn_of(const struct tuple *t) { return bpf_map_lookup_elem(&conns_1, t); }
+static __always_inline struct conn *conn_of(const struct tuple *t) { return recall(&conns_2, t); }
 
 static __always_inline int keep(const struct tuple *t, const struct conn *c, __u64 how)
 {
-	return bpf_map_update_elem(&conns_1, t, c, how);
+	return put(&conns_2, IN_CONNS, t, c, how);
 }
 
 // TRANSLATED is what tc_index says of a packet inside the node that has been

@@ -195,6 +195,6 @@ static __always_inline void unlearn(const struct packet *p, struct work *w)
 {
 	w->key = reversed(&p->t);
 	w->key.hook = AT_EGRESS;
-	bpf_map_delete_elem(&conns_1, &w->key);
-	bpf_map_delete_elem(&conns_1, &p->t);
+	erase(&conns_2, &w->key);
+	erase(&conns_2, &p->t);
 }

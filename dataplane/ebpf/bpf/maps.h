@@ -7,6 +7,8 @@
 
 #include "types.h"
 
+#include <linux/errno.h>
+
 #define TABLE(name, keytype, valuetype)                                    \
 	struct {                                                           \
 		__uint(type, BPF_MAP_TYPE_ARRAY_OF_MAPS);                  \
@@ -37,14 +39,39 @@ struct {
 	__type(value, __u32);
 } prefixes SEC(".maps");
 
+// Maps that the programs fill become larger while they do: the agent adds a larger
+// one, NOW, and moves into it what the one BEFORE holds (room.go). The number in
+// their names is their elements' layout's: another layout is another map.
+enum generation { NOW, BEFORE, GENERATIONS };
+
+#define GROWING(name, maptype, flags, keytype, valuetype, room)            \
+	struct {                                                           \
+		__uint(type, BPF_MAP_TYPE_ARRAY_OF_MAPS);                  \
+		__uint(max_entries, GENERATIONS);                          \
+		__type(key, __u32);                                        \
+		__array(values, struct {                                   \
+			__uint(type, maptype);                             \
+			__uint(map_flags, flags);                          \
+			__uint(max_entries, room);                         \
+			__uint(key_size, sizeof(keytype));                 \
+			__uint(value_size, sizeof(valuetype));             \
+		});                                                        \
+	} name SEC(".maps")
+
 // Clients of pools with session affinity; the one that wasn't seen for longest
 // is forgotten when there is no room.
+GROWING(clients_2, BPF_MAP_TYPE_LRU_HASH, 0, struct client_key, struct client, 1 << 14);
+
+// How many elements were put into each of them, so that the agent knows when to
+// look how many there are. Some may have been there before.
+enum filled { IN_CONNS, IN_SOCKETS, IN_CLIENTS, IN_FLOWS, IN_ANSWERS, FILLED };
+
 struct {
-	__uint(type, BPF_MAP_TYPE_LRU_HASH);
-	__uint(max_entries, 1 << 16);
-	__type(key, struct client_key);
-	__type(value, struct client);
-} clients SEC(".maps");
+	__uint(type, BPF_MAP_TYPE_PERCPU_ARRAY);
+	__uint(max_entries, 1);
+	__type(key, __u32);
+	__uint(value_size, FILLED * sizeof(__u64));
+} noted SEC(".maps");
 
 #define CHUNKED(name, maptype, valuetype)                                  \
 	struct {                                                           \
@@ -68,6 +95,51 @@ static __always_inline void *find(void *table, const void *key)
 	__u32 only = 0;
 	void *inner = bpf_map_lookup_elem(table, &only);
 	return inner ? bpf_map_lookup_elem(inner, key) : NULL;
+}
+
+static __always_inline void *in(void *growing, enum generation which, const void *key)
+{
+	__u32 g = which;
+	void *m = bpf_map_lookup_elem(growing, &g);
+	return m ? bpf_map_lookup_elem(m, key) : NULL;
+}
+
+// recall looks a key up in a map that grows.
+static __always_inline void *recall(void *growing, const void *key)
+{
+	return in(growing, NOW, key) ?: in(growing, BEFORE, key);
+}
+
+// put puts an element into a map that grows; -EEXIST says that with BPF_NOEXIST
+// there is one.
+static __always_inline long put(void *growing, enum filled which, const void *key, const void *value, __u64 how)
+{
+	__u32 first = NOW;
+	void *m = bpf_map_lookup_elem(growing, &first);
+	__u64 *n = bpf_map_lookup_elem(&noted, &first);
+
+	if (!m || !n)
+		return -ENOENT;
+	if (how == BPF_NOEXIST && in(growing, BEFORE, key))
+		return -EEXIST;
+	n[which]++;
+	return bpf_map_update_elem(m, key, value, how);
+}
+
+static __always_inline void erase_in(void *growing, enum generation which, const void *key)
+{
+	__u32 g = which;
+	void *m = bpf_map_lookup_elem(growing, &g);
+
+	if (m)
+		bpf_map_delete_elem(m, key);
+}
+
+// erase takes an element out of a map that grows.
+static __always_inline void erase(void *growing, const void *key)
+{
+	erase_in(growing, NOW, key);
+	erase_in(growing, BEFORE, key);
 }
 
 // at finds the place of an id in a chunked map.

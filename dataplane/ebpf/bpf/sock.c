@@ -21,13 +21,7 @@ struct socket {
 	__u32 backend;
 };
 
-struct {
-	__uint(type, BPF_MAP_TYPE_HASH);
-	__uint(map_flags, BPF_F_NO_PREALLOC);
-	__uint(max_entries, 1 << 18);
-	__type(key, __u64);
-	__type(value, struct socket);
-} sockets SEC(".maps");
+GROWING(sockets_2, BPF_MAP_TYPE_HASH, BPF_F_NO_PREALLOC, __u64, struct socket, 1 << 16);
 
 // How many sockets found no room there, and were left to the packet path.
 struct {
@@ -59,12 +53,7 @@ struct flow {
 	struct endpoint to;
 };
 
-struct {
-	__uint(type, BPF_MAP_TYPE_LRU_HASH);
-	__uint(max_entries, 1 << 15);
-	__type(key, struct flow_key);
-	__type(value, struct flow);
-} flows SEC(".maps");
+GROWING(flows_2, BPF_MAP_TYPE_LRU_HASH, 0, struct flow_key, struct flow, 1 << 13);
 
 struct answer_key {
 	__u64 cookie;
@@ -72,12 +61,7 @@ struct answer_key {
 	__u32 pad;
 };
 
-struct {
-	__uint(type, BPF_MAP_TYPE_LRU_HASH);
-	__uint(max_entries, 1 << 15);
-	__type(key, struct answer_key);
-	__type(value, struct frontend_key);
-} answers SEC(".maps");
+GROWING(answers_2, BPF_MAP_TYPE_LRU_HASH, 0, struct answer_key, struct frontend_key, 1 << 13);
 
 static __always_inline enum origin origin_of(struct bpf_sock_addr *ctx)
 {
@@ -140,11 +124,11 @@ static __always_inline int pick(struct bpf_sock_addr *ctx, const struct tuple *t
 
 static __always_inline void forget(__u64 cookie)
 {
-	struct socket *s = bpf_map_lookup_elem(&sockets, &cookie);
+	struct socket *s = recall(&sockets_2, &cookie);
 	if (!s)
 		return;
 	released(s->backend);
-	bpf_map_delete_elem(&sockets, &cookie);
+	erase(&sockets_2, &cookie);
 }
 
 // connected decides about a socket that connects.
@@ -161,7 +145,7 @@ static __always_inline int connected(struct bpf_sock_addr *ctx, const struct tup
 	s.to = endpoint_of(&d.to);
 	s.pool = d.pool;
 	s.backend = d.to.id;
-	if (bpf_map_update_elem(&sockets, &cookie, &s, BPF_ANY)) {
+	if (put(&sockets_2, IN_SOCKETS, &cookie, &s, BPF_ANY)) {
 		count_overflow();
 		return 0;
 	}
@@ -175,7 +159,7 @@ static __always_inline int connected(struct bpf_sock_addr *ctx, const struct tup
 static __always_inline int sends(struct bpf_sock_addr *ctx, const struct tuple *t, struct endpoint *to)
 {
 	struct flow_key k = {.cookie = bpf_get_socket_cookie(ctx), .front = key_of(t)};
-	struct flow *known = bpf_map_lookup_elem(&flows, &k);
+	struct flow *known = recall(&flows_2, &k);
 	struct answer_key answer = {.cookie = k.cookie};
 	struct decision d = {};
 	struct flow f = {};
@@ -183,16 +167,16 @@ static __always_inline int sends(struct bpf_sock_addr *ctx, const struct tuple *
 	if (known && find(&frontends, &k.front) && member_of(known->pool, &known->to)) {
 		*to = known->to;
 		answer.from = *to;
-		return bpf_map_lookup_elem(&answers, &answer) ||
-		       !bpf_map_update_elem(&answers, &answer, &k.front, BPF_ANY);
+		return recall(&answers_2, &answer) ||
+		       !put(&answers_2, IN_ANSWERS, &answer, &k.front, BPF_ANY);
 	}
 	if (!pick(ctx, t, &d))
 		return 0;
 	f.pool = d.pool;
 	f.to = answer.from = endpoint_of(&d.to);
-	if (bpf_map_update_elem(&answers, &answer, &k.front, BPF_ANY))
+	if (put(&answers_2, IN_ANSWERS, &answer, &k.front, BPF_ANY))
 		return 0;
-	bpf_map_update_elem(&flows, &k, &f, BPF_ANY);
+	put(&flows_2, IN_FLOWS, &k, &f, BPF_ANY);
 	count_connection(d.front_id);
 	count_connection(d.pool);
 	count_connection(d.to.id);
@@ -204,11 +188,11 @@ static __always_inline int sends(struct bpf_sock_addr *ctx, const struct tuple *
 static __always_inline struct frontend_key *translated(struct bpf_sock_addr *ctx, const struct endpoint *peer)
 {
 	struct answer_key k = {.cookie = bpf_get_socket_cookie(ctx), .from = *peer};
-	struct socket *s = bpf_map_lookup_elem(&sockets, &k.cookie);
+	struct socket *s = recall(&sockets_2, &k.cookie);
 
 	if (s && s->to.port == peer->port && same_address(&s->to.addr, &peer->addr))
 		return &s->front;
-	return bpf_map_lookup_elem(&answers, &k);
+	return recall(&answers_2, &k);
 }
 
 static __always_inline struct tuple tuple4(struct bpf_sock_addr *ctx)

@@ -117,7 +117,7 @@ __noinline int forgotten(void)
 		return TC_ACT_UNSPEC;
 	w->key = w->p.t;
 	w->key.hook = AT_INGRESS;
-	bpf_map_delete_elem(&conns_1, &w->key);
+	erase(&conns_2, &w->key);
 	return TC_ACT_SHOT;
 }
 

@@ -24,6 +24,12 @@
 // its place. One endpoint more or less is a member, a slot, or two, and the
 // pool's counts.
 //
+// Maps that the programs fill (connections, sockets, clients with affinity, UDP
+// flows) have two places in their outer map: for the one that is put into, and, when
+// it was half full and has got a larger one before it, for the earlier one until its
+// elements have moved (room.go). So an agent that runs keeps room for as much again
+// as there is.
+//
 // # Sockets
 //
 // The programs remember what a connected socket was led to. When a backend is

@@ -33,9 +33,9 @@ test: deps lint generated unit all ## everything
 unit: ## pure and in-process tests, under the race detector
 	$(GO) test -race $(UNIT)
 
-all: build ## all tests, with namespaces, kernels and real packets; one package at a time, since they share one machine
+all: build ## all tests, with namespaces, kernels and real packets; few at a time, since they share one machine
 	@mkdir -p bin && $(GO) build -o bin/testsummary ./hack/testsummary
-	$(GO) test -json -p 1 -timeout 40m ./... | bin/testsummary $(MAY_SKIP)
+	$(GO) test -json -p 2 -timeout 40m ./... | bin/testsummary $(MAY_SKIP)
 
 bin/kubernetes/%: ## Kubernetes' own etcd, kube-apiserver, kube-controller-manager and kube-proxy, of a version
 	./hack/kubernetes/build $* $@

@@ -61,15 +61,28 @@ func (s *Stage) ask(p Probe, wait time.Duration) Answer {
 // question asks over an open connection who is there.
 func question(conn net.Conn, proto model.Protocol, wait time.Duration) Answer {
 	deadline := time.Now().Add(wait)
-	for {
+	for again := 0; ; again++ {
 		text, err := exchange(conn, proto, deadline)
 		if err == nil {
+			forgetAnswers(conn, again)
 			return parseAnswer(text, conn)
 		}
 		// A datagram may be lost while neighbours are looked up.
-		again := proto == model.UDP && errors.Is(err, os.ErrDeadlineExceeded) && time.Now().Before(deadline)
-		if !again {
+		if proto != model.UDP || !errors.Is(err, os.ErrDeadlineExceeded) || !time.Now().Before(deadline) {
 			return Answer{Outcome: outcomeOf(err), Err: err}
+		}
+	}
+}
+
+// forgetAnswers reads the answers to questions that were asked again too soon,
+// lest they be taken for those to later ones. Those that don't come were lost.
+func forgetAnswers(conn net.Conn, n int) {
+	for range n {
+		if err := conn.SetReadDeadline(time.Now().Add(time.Second)); err != nil {
+			return // it is the next question's to find out
+		}
+		if _, err := conn.Read(make([]byte, 512)); err != nil {
+			return
 		}
 	}
 }

@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"context"
 	"fmt"
+	"math/rand/v2"
 	"net/netip"
 	"os"
 	"path/filepath"
@@ -104,7 +105,7 @@ func TestDirect(t *testing.T) {
 		test func(*testing.T, [2]netip.AddrPort)
 	}{
 		{"return", n.testReturn}, {"later", n.testLater}, {"local", n.testLocal}, {"shared port", n.testSharedPort},
-		{"to itself", n.testToItself}, {"errors", n.testErrors}, {"only where asked", n.testOnlyWhereAsked},
+		{"to itself", n.testToItself}, {"errors", n.testErrors}, {"broken", n.testBroken}, {"only where asked", n.testOnlyWhereAsked},
 	} {
 		from := clients
 		for i := range from {
@@ -209,6 +210,35 @@ func (n directNodes) testOnlyWhereAsked(t *testing.T, clients [2]netip.AddrPort)
 		}
 	}
 }
+
+// testBroken gives the second node options that were spoilt on the way: it must
+// neither fail nor touch what it doesn't understand.
+func (n directNodes) testBroken(t *testing.T, clients [2]netip.AddrPort) {
+	r := rand.New(rand.NewPCG(3, 4))
+	for k := range 1000 {
+		i := k % 2
+		p := packet{proto: []uint8{unix.IPPROTO_TCP, unix.IPPROTO_UDP}[r.IntN(2)], flags: syn, options: r.IntN(2) == 0,
+			src: clients[i], dst: fronts(i)[r.IntN(2)], body: make([]byte, r.IntN(40))}
+		_, raw := n.first.sent(t, p)
+		header := 14 + 20 + 20*i
+		option := header + []int{12, 24}[i]
+		for range 1 + r.IntN(2) {
+			raw[14+r.IntN(option-14)] ^= byte(1 + r.IntN(255))
+		}
+		raw = raw[:max(header, len(raw)-r.IntN(30))]
+		verdict, out := n.second.runBytes(t, "ingress", raw)
+		taken := len(out) == len(raw)-(option-header)
+		if verdict != shot && (verdict != goOn || !taken && !bytes.Equal(out, raw)) {
+			t.Fatalf("verdict %d: %x became %x", int32(verdict), raw, out)
+		}
+		if i == 0 && taken && headerSum(raw) == 0xffff && headerSum(out) != 0xffff {
+			t.Fatalf("%x became %x: the checksum is wrong", raw, out)
+		}
+	}
+}
+
+// headerSum is that of a frame's IPv4 header, 0xffff if it is right.
+func headerSum(frame []byte) uint16 { return sum(frame[14 : 14+4*int(frame[14]&15)]) }
 
 // testLocal: a backend of this very node needs no option, and no masquerading.
 func (n directNodes) testLocal(t *testing.T, clients [2]netip.AddrPort) {

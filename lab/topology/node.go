@@ -79,6 +79,7 @@ func (n *Node) becomeRouter() error {
 		{"net/ipv4/conf/default/rp_filter", "2"},
 		{"net/ipv4/conf/all/send_redirects", "0"},
 		{"net/ipv4/conf/default/send_redirects", "0"},
+		{"net/ipv4/conf/" + NodeInterface + "/send_redirects", "0"}, // was there before the default
 	} {
 		if err := n.sysctl(s.path, s.value); err != nil {
 			return err

@@ -11,6 +11,7 @@ import (
 	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/kubernetes"
+	"k8s.io/client-go/util/retry"
 
 	"github.com/fairway-net/fairway/lab/topology"
 )
@@ -26,15 +27,20 @@ func registerNode(ctx context.Context, client kubernetes.Interface, n *topology.
 		}},
 		Spec: corev1.NodeSpec{PodCIDR: n.PodCIDRs[0].String(), PodCIDRs: texts(n.PodCIDRs)},
 	}
-	created, err := client.CoreV1().Nodes().Create(ctx, object, metav1.CreateOptions{})
-	if apierrors.IsAlreadyExists(err) {
-		created, err = client.CoreV1().Nodes().Get(ctx, n.Name, metav1.GetOptions{})
-	}
-	if err != nil {
+	_, err := client.CoreV1().Nodes().Create(ctx, object, metav1.CreateOptions{})
+	if err != nil && !apierrors.IsAlreadyExists(err) {
 		return fmt.Errorf("register node %s: %w", n.Name, err)
 	}
-	created.Status = nodeStatus(n)
-	if _, err := client.CoreV1().Nodes().UpdateStatus(ctx, created, metav1.UpdateOptions{}); err != nil {
+	err = retry.RetryOnConflict(retry.DefaultBackoff, func() error { // controllers write to new nodes too
+		created, err := client.CoreV1().Nodes().Get(ctx, n.Name, metav1.GetOptions{})
+		if err != nil {
+			return err
+		}
+		created.Status = nodeStatus(n)
+		_, err = client.CoreV1().Nodes().UpdateStatus(ctx, created, metav1.UpdateOptions{})
+		return err
+	})
+	if err != nil {
 		return fmt.Errorf("register the status of node %s: %w", n.Name, err)
 	}
 	return nil

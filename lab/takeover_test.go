@@ -74,9 +74,9 @@ var signs = []struct {
 	command, text, mode string
 	whose               string // "" if it can't be told
 }{
-	{"nft list tables", "table ip kube-proxy", "nftables", "kube-proxy"},
-	{"nft list tables", "table ip6 kube-proxy", "nftables", "kube-proxy"},
-	{"nft list tables", "table inet fairway", "nftables", "Fairway"},
+	{"nft list tables", "table ip kube-proxy\n", "nftables", "kube-proxy"},
+	{"nft list tables", "table ip6 kube-proxy\n", "nftables", "kube-proxy"},
+	{"nft list tables", "table inet fairway\n", "nftables", "Fairway"},
 	{"iptables-save", ":KUBE-SVC-", "iptables", ""},
 	{"ip6tables-save", ":KUBE-SVC-", "iptables", ""},
 }
@@ -97,7 +97,7 @@ func (c *cluster) onlyLeft(t *testing.T, mode string, fairways bool) {
 				if stdout, stderr, code = fairway(args...); code != 0 {
 					t.Fatalf("%s on %s: %s", sign.command, node, stderr)
 				}
-				if strings.Contains(stdout, sign.text) == wanted {
+				if strings.Contains("\n"+stdout, "\n"+sign.text) == wanted {
 					break
 				}
 				if time.Now().After(deadline) {

@@ -11,7 +11,7 @@ import (
 	"github.com/vishvananda/netlink"
 	"golang.org/x/sys/unix"
 
-	"github.com/fairway-net/fairway/dns"
+	"github.com/fairway-net/fairway/dns/lease"
 	"github.com/fairway-net/fairway/internal/kernel"
 )
 
@@ -23,7 +23,7 @@ const virtualAddresses = "kube-ipvs0"
 // link-local ones not, sorted.
 func localAddresses() ([]netip.Addr, error) {
 	skip := map[int]bool{}
-	for _, name := range []string{virtualAddresses, dns.InterfaceName} {
+	for _, name := range []string{virtualAddresses, lease.Interface} {
 		if link, err := netlink.LinkByName(name); err == nil {
 			skip[link.Attrs().Index] = true
 		}

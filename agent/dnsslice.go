@@ -10,6 +10,7 @@ import (
 	discoveryv1 "k8s.io/api/discovery/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/fairway-net/fairway/dns"
 )
@@ -43,7 +44,7 @@ func (n *names) publish(ctx context.Context, ready bool) error {
 	return nil
 }
 
-// retire tells the others, and this node's own plane, that this server ends.
+// retire tells the others that this server ends.
 func (n *names) retire(ctx context.Context) {
 	if n.own == nil {
 		return
@@ -53,18 +54,17 @@ func (n *names) retire(ctx context.Context) {
 	if err := n.publish(ctx, false); err != nil {
 		n.log.Warn("others aren't told that DNS on this node ends", "error", err)
 	}
-	ended := n.own.DeepCopy()
-	for i := range ended.Endpoints {
-		ready := false
-		ended.Endpoints[i].Conditions.Ready = &ready
-	}
-	n.agent.state.setSlice(ended)
+}
+
+// sliceName names this node's EndpointSlice of the DNS Service.
+func (n *names) sliceName() types.NamespacedName {
+	return types.NamespacedName{Namespace: metav1.NamespaceSystem, Name: dns.ServiceName + "-" + n.agent.config.NodeName}
 }
 
 func (n *names) slice(node *corev1.Node, ready bool) *discoveryv1.EndpointSlice {
 	s := &discoveryv1.EndpointSlice{
 		ObjectMeta: metav1.ObjectMeta{
-			Namespace: metav1.NamespaceSystem, Name: dns.ServiceName + "-" + node.Name,
+			Namespace: n.sliceName().Namespace, Name: n.sliceName().Name,
 			Labels: map[string]string{
 				discoveryv1.LabelServiceName: dns.ServiceName,
 				discoveryv1.LabelManagedBy:   "dns.fairway",

@@ -25,9 +25,10 @@ type state struct {
 	config   compile.Config
 	names    *dns.Index // nil where no DNS is served
 	node     compile.Node
-	primary  netip.Addr      // one that is configured; invalid if none is
-	changes  *changes        // counts what is told and what is in force
-	missing  map[string]bool // what hasn't been complete yet
+	primary  netip.Addr           // one that is configured; invalid if none is
+	own      types.NamespacedName // a slice that says nothing new to this node; see setServed
+	changes  *changes             // counts what is told and what is in force
+	missing  map[string]bool      // what hasn't been complete yet
 }
 
 // The parts of the state that must be complete before a table is one.
@@ -89,10 +90,11 @@ func (s *state) table() (*model.Table, []compile.Problem, uint64) {
 	return table, s.compiler.NewProblems(), mark
 }
 
-// setServed tells what addresses a server on this node answers at.
-func (s *state) setServed(addrs []netip.Addr) {
+// setServed tells what addresses a server on this node answers at, and by which
+// slice other nodes know it. This node is to forward to others alone.
+func (s *state) setServed(addrs []netip.Addr, own types.NamespacedName) {
 	s.update(func(c *compile.Compiler) {
-		s.config.Served = addrs
+		s.config.Served, s.own = addrs, own
 		c.SetConfig(s.config)
 	})
 }
@@ -119,7 +121,9 @@ func (s *state) deleteService(n types.NamespacedName) {
 
 func (s *state) setSlice(slice *discoveryv1.EndpointSlice) {
 	s.update(func(c *compile.Compiler) {
-		c.SetSlice(slice)
+		if s.own != (types.NamespacedName{Namespace: slice.Namespace, Name: slice.Name}) {
+			c.SetSlice(slice)
+		}
 		s.changes.slice(slice)
 		if s.names != nil {
 			s.names.SetSlice(slice)

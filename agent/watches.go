@@ -24,10 +24,6 @@ import (
 // new problems it has.
 func (a *Agent) table() *model.Table {
 	table, problems, mark := a.state.table()
-	if a.names.alone(table) {
-		a.events.problems(problems)
-		table, problems, mark = a.state.table()
-	}
 	if table != nil && table == a.inForce.Load() {
 		a.metrics.unchanged(table) // what came changed nothing for this node
 	}

@@ -10,7 +10,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/fairway-net/fairway/dataplane"
-	"github.com/fairway-net/fairway/dns"
+	"github.com/fairway-net/fairway/dns/lease"
 	"github.com/fairway-net/fairway/internal/kernel"
 )
 
@@ -58,7 +58,7 @@ func cleanup(ctx context.Context, options kernel.Options, out io.Writer) error {
 		}
 		fmt.Fprintf(out, "%s: clean\n", kind.Name)
 	}
-	if err := dns.Cleanup(); err != nil {
+	if err := lease.Cleanup(); err != nil {
 		failed = append(failed, fmt.Errorf("clean up DNS: %w", err))
 	}
 	return errors.Join(failed...)

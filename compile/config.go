@@ -33,8 +33,9 @@ type Config struct {
 	// themselves, without this node, where a Service doesn't say otherwise: for
 	// external traffic under the Cluster policy.
 	DirectReturn bool
-	// Served are addresses that a server on this node itself answers at (the
-	// DNS Service's): nothing is forwarded from them.
+	// Served are cluster IPs at which a server on this node answers before any
+	// data plane, while it can (the DNS Service's). While it can't, and there is
+	// nobody else, packets are dropped: it will be back, and clients ask again.
 	Served []netip.Addr
 }
 
@@ -164,11 +165,6 @@ func (c *Compiler) compileSettings() {
 			if contains(s.Reserved, a) {
 				s.Exempt = append(s.Exempt, a)
 			}
-		}
-	}
-	for _, a := range c.config.Served {
-		if contains(s.Reserved, a) {
-			s.Exempt = append(s.Exempt, a)
 		}
 	}
 	slices.SortFunc(s.NodeAddrs, netip.Addr.Compare)

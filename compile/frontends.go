@@ -13,7 +13,7 @@ func (c *Compiler) frontends(svc *service) []*model.Frontend {
 	if svc.spec == nil || len(svc.spec.ports) == 0 {
 		return nil
 	}
-	b := builder{spec: svc.spec, masqueradeAll: c.config.MasqueradeAll, direct: c.config.DirectReturn, served: c.config.Served}
+	b := builder{spec: svc.spec, masqueradeAll: c.config.MasqueradeAll, direct: c.config.DirectReturn}
 	if own := svc.spec.wishes.directReturn; own != nil {
 		b.direct = *own
 	}
@@ -57,15 +57,11 @@ type builder struct {
 	spec          *spec
 	masqueradeAll bool
 	direct        bool
-	served        []netip.Addr
 	tells         [2]bool // whether pods can be told from others: IPv4, IPv6
 	list          []*model.Frontend
 }
 
 func (b *builder) add(p *port, a netip.Addr, number uint16, entrance model.Entrance) {
-	if slices.Contains(b.served, a) {
-		return
-	}
 	f := &model.Frontend{Key: model.Key{Addr: a, Port: number, Proto: p.proto}, Name: p.title, Entrance: entrance}
 	cluster := model.PoolID{Name: p.title, Proto: p.proto, IPv6: a.Is6()}
 	local := cluster

@@ -1,6 +1,7 @@
 package compile
 
 import (
+	"net/netip"
 	"slices"
 
 	"github.com/fairway-net/fairway/model"
@@ -54,6 +55,9 @@ func (c *Compiler) compilePools(svc *service) {
 			OrphanDeadline: svc.spec.wishes.orphanDeadline,
 		}
 		c.scratch.choose(&next)
+		if len(next.Backends) == 0 && c.served(svc.spec) {
+			next.Empty = model.Drop
+		}
 		if u.pool != nil && u.pool.Equal(&next) {
 			continue
 		}
@@ -62,4 +66,9 @@ func (c *Compiler) compilePools(svc *service) {
 		u.pool = &pool
 		c.change().SetPool(u.pool)
 	}
+}
+
+// served reports whether a server on this node answers for a Service.
+func (c *Compiler) served(s *spec) bool {
+	return slices.ContainsFunc(c.config.Served, func(a netip.Addr) bool { return slices.Contains(s.clusterIPs, a) })
 }

@@ -2,7 +2,6 @@ package compile
 
 import (
 	"net/netip"
-	"slices"
 	"testing"
 
 	corev1 "k8s.io/api/core/v1"
@@ -11,9 +10,9 @@ import (
 	"github.com/fairway-net/fairway/model"
 )
 
-// TestServed checks that nothing is forwarded from an address that a server on
-// this node answers at, and that packets to it pass; and that both ends when the
-// server does.
+// TestServed checks that a Service that a server on this node answers for is
+// forwarded all the same, and that nobody is told to give up while there is no
+// other server.
 func TestServed(t *testing.T) {
 	dns := netip.MustParseAddr("10.96.0.10")
 	config := Config{ServiceCIDRs: []netip.Prefix{netip.MustParsePrefix("10.96.0.0/16")}}
@@ -25,19 +24,21 @@ func TestServed(t *testing.T) {
 			Ports: []corev1.ServicePort{{Name: "dns", Port: 53, Protocol: corev1.ProtocolUDP}},
 		},
 	})
-	key := model.Key{Addr: dns, Port: 53, Proto: model.UDP}
+	pool := model.PoolID{Name: "kube-system/kube-dns:dns", Proto: model.UDP}
 	for _, served := range []bool{false, true, false} {
 		config.Served = nil
+		want := model.Reject
 		if served {
 			config.Served = []netip.Addr{dns}
+			want = model.Drop
 		}
 		c.SetConfig(config)
 		table := c.Table()
-		if forwarded := table.Frontend(key) != nil; forwarded == served {
-			t.Errorf("served here: %v, forwarded: %v", served, forwarded)
+		if table.Frontend(model.Key{Addr: dns, Port: 53, Proto: model.UDP}) == nil {
+			t.Errorf("served here: %v, but not forwarded", served)
 		}
-		if exempt := slices.Contains(table.Settings.Exempt, dns); exempt != served {
-			t.Errorf("served here: %v, exempt: %v", served, exempt)
+		if p := table.Pool(pool); p == nil || p.Empty != want {
+			t.Errorf("served here: %v, pool %+v, want it to answer %v while it is empty", served, p, want)
 		}
 	}
 }

@@ -5,6 +5,7 @@ package dataplane
 
 import (
 	"context"
+	"time"
 
 	"github.com/fairway-net/fairway/internal/kernel"
 	"github.com/fairway-net/fairway/model"
@@ -86,4 +87,13 @@ type Preparer interface {
 // Apply finds it set.
 type Initializer interface {
 	Init(ctx context.Context) error
+}
+
+// Yielder is what planes offer beside Plane that see packets before netfilter
+// does, or choose for sockets: Yield has them let packets to a frontend pass, as
+// if nobody served it, until the term is over, since cluster DNS answers them on
+// this node. The term ends by itself, whatever becomes of this process. Calls
+// come as Counter's do, and also before the first Apply.
+type Yielder interface {
+	Yield(front model.Key, term time.Duration) error
 }

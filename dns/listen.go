@@ -24,11 +24,10 @@ import (
 // listeners serve one block of a Corefile in CoreDNS' place: with CoreDNS' own
 // servers, but UDP sockets that answer directly what they can.
 type listeners struct {
-	config   *dnsserver.Config
-	hosts    []string
-	index    *Index
-	freeBind bool
-	log      *slog.Logger
+	config *dnsserver.Config
+	hosts  []string
+	index  *Index
+	log    *slog.Logger
 
 	servers []*dnsserver.Server
 	packets []*packets
@@ -39,8 +38,8 @@ type listeners struct {
 }
 
 // takeOver keeps CoreDNS from listening for a block.
-func takeOver(config *dnsserver.Config, index *Index, freeBind bool, log *slog.Logger) *listeners {
-	l := &listeners{config: config, hosts: config.ListenHosts, index: index, freeBind: freeBind, log: log}
+func takeOver(config *dnsserver.Config, index *Index, log *slog.Logger) *listeners {
+	l := &listeners{config: config, hosts: config.ListenHosts, index: index, log: log}
 	config.ListenHosts = nil
 	return l
 }
@@ -74,7 +73,7 @@ func (l *listeners) start() error {
 }
 
 func (l *listeners) serve(s *dnsserver.Server) error {
-	lc := net.ListenConfig{Control: l.prepare}
+	lc := net.ListenConfig{Control: shareAddress}
 	_, at, _ := strings.Cut(s.Addr, "://")
 	stream, err := lc.Listen(context.Background(), "tcp", at)
 	if err != nil {
@@ -109,20 +108,12 @@ func (l *listeners) serve(s *dnsserver.Server) error {
 	return nil
 }
 
-// prepare has a socket share its address, so that the next server can listen
+// shareAddress has a socket share its address, so that the next server can listen
 // before this one ends. The kernel lets only processes of one user do so.
-func (l *listeners) prepare(network, _ string, raw syscall.RawConn) error {
+func shareAddress(_, _ string, raw syscall.RawConn) error {
 	var err error
 	control := func(fd uintptr) {
 		err = unix.SetsockoptInt(int(fd), unix.SOL_SOCKET, unix.SO_REUSEPORT, 1)
-		if err != nil || !l.freeBind {
-			return
-		}
-		if strings.HasSuffix(network, "6") {
-			err = unix.SetsockoptInt(int(fd), unix.IPPROTO_IPV6, unix.IPV6_FREEBIND, 1)
-		} else {
-			err = unix.SetsockoptInt(int(fd), unix.IPPROTO_IP, unix.IP_FREEBIND, 1)
-		}
 	}
 	if outer := raw.Control(control); outer != nil {
 		return outer

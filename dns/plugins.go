@@ -60,7 +60,6 @@ type servingState struct {
 	separate   bool // the blocks of the Corefile being read, which may be listened for by us
 	fresh      []*listeners
 	log        *slog.Logger
-	freeBind   bool
 }
 
 // input is the Corefile as it is now, for an instance that is about to start.
@@ -129,7 +128,7 @@ func setup(c *caddy.Controller) error {
 		return &handler{next: next, index: index, loop: loop}
 	})
 	if serving.separate {
-		l := takeOver(config, index, serving.freeBind, serving.log)
+		l := takeOver(config, index, serving.log)
 		serving.fresh = append(serving.fresh, l)
 		c.OnStartup(l.start)
 		c.OnShutdown(l.stop)

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"log/slog"
 	"net/netip"
+	"slices"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -48,9 +49,9 @@ func (o Options) Validate() error {
 	return nil
 }
 
-// Server is the configuration of a server of these options that answers from
-// an index at some addresses.
-func (o Options) Server(index *Index, listen []netip.AddrPort, guard Guard, log *slog.Logger) (ServerConfig, error) {
+// Server is the configuration of a server of these options that answers from an
+// index at some addresses; others are known as its own, by which it is reached.
+func (o Options) Server(index *Index, listen []netip.AddrPort, others []netip.Addr, guard Guard, log *slog.Logger) (ServerConfig, error) {
 	if err := o.Validate(); err != nil {
 		return ServerConfig{}, err
 	}
@@ -60,7 +61,7 @@ func (o Options) Server(index *Index, listen []netip.AddrPort, guard Guard, log 
 	}
 	upstreams := o.Upstreams
 	if len(upstreams) == 0 && o.ResolvConf != "" {
-		var own []netip.Addr
+		own := slices.Clone(others)
 		for _, l := range listen {
 			own = append(own, l.Addr())
 		}
@@ -97,7 +98,7 @@ func Run(ctx context.Context, c Config) error {
 		return err
 	}
 	index := NewIndex(IndexConfig{Zone: c.Zone, TTL: c.TTL})
-	config, err := c.Server(index, c.Listen, Guard{}, c.Log)
+	config, err := c.Server(index, c.Listen, nil, Guard{}, c.Log)
 	if err != nil {
 		return err
 	}

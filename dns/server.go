@@ -1,11 +1,13 @@
 package dns
 
 import (
+	"bytes"
 	"context"
 	"errors"
 	"fmt"
 	"log"
 	"log/slog"
+	"net/netip"
 	"os"
 	"strings"
 
@@ -26,9 +28,8 @@ type ServerConfig struct {
 	// and whenever the reload plugin looks for changes.
 	Corefile string
 	Path     string
-	// FreeBind lets it listen at addresses that this machine doesn't have yet.
-	// That is for the generated Corefile, and others with a port for each block.
-	FreeBind bool
+	// Local are the addresses to listen at where Path says to bind others.
+	Local map[netip.Addr]netip.Addr
 	// Log takes CoreDNS' log too; not one that writes to package log's.
 	Log *slog.Logger
 }
@@ -46,7 +47,7 @@ func Start(c ServerConfig) (*Server, error) {
 		return nil, err
 	}
 	loop := &loopGuard{}
-	serving.index, serving.loop, serving.corefile, serving.log, serving.freeBind = c.Index, loop, c.input, c.Log, c.FreeBind
+	serving.index, serving.loop, serving.corefile, serving.log = c.Index, loop, c.input, c.Log
 	input, err := serving.input()
 	serving.Unlock()
 	// CoreDNS logs through the standard library's logger.
@@ -72,9 +73,29 @@ func (c *ServerConfig) input() (caddy.Input, error) {
 		if text, err = os.ReadFile(c.Path); err != nil {
 			return nil, fmt.Errorf("read Corefile: %w", err)
 		}
-		path = c.Path
+		text, path = bindLocally(text, c.Local), c.Path
 	}
 	return caddy.CaddyfileInput{Contents: text, Filepath: path, ServerTypeName: "dns"}, nil
+}
+
+// bindLocally puts local addresses in the place of others in a Corefile's lines
+// that say where to listen.
+func bindLocally(corefile []byte, local map[netip.Addr]netip.Addr) []byte {
+	var b bytes.Buffer
+	for line := range bytes.Lines(corefile) {
+		fields := strings.Fields(string(line))
+		if len(fields) == 0 || fields[0] != "bind" {
+			b.Write(line)
+			continue
+		}
+		for i, f := range fields {
+			if a, err := netip.ParseAddr(f); err == nil && local[a].IsValid() {
+				fields[i] = local[a].String()
+			}
+		}
+		b.WriteString(strings.Join(fields, " ") + "\n")
+	}
+	return b.Bytes()
 }
 
 func release() {

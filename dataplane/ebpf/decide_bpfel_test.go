@@ -27,6 +27,7 @@ const (
 	decideMapPrefixes  = "prefixes"
 	decideMapSlots     = "slots"
 	decideMapStates    = "states"
+	decideMapYields    = "yields"
 	decideProgAsk      = "ask"
 	decideProgDone     = "done"
 )
@@ -92,6 +93,7 @@ type decideMapSpecs struct {
 	Prefixes  *ebpf.MapSpec `ebpf:"prefixes"`
 	Slots     *ebpf.MapSpec `ebpf:"slots"`
 	States    *ebpf.MapSpec `ebpf:"states"`
+	Yields    *ebpf.MapSpec `ebpf:"yields"`
 }
 
 // decideVariableSpecs contains global variables before they are loaded into the kernel.
@@ -131,6 +133,7 @@ type decideMaps struct {
 	Prefixes  *ebpf.Map `ebpf:"prefixes"`
 	Slots     *ebpf.Map `ebpf:"slots"`
 	States    *ebpf.Map `ebpf:"states"`
+	Yields    *ebpf.Map `ebpf:"yields"`
 }
 
 func (m *decideMaps) Close() error {
@@ -146,6 +149,7 @@ func (m *decideMaps) Close() error {
 		m.Prefixes,
 		m.Slots,
 		m.States,
+		m.Yields,
 	)
 }
 

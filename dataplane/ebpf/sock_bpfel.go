@@ -31,6 +31,7 @@ const (
 	sockMapSlots         = "slots"
 	sockMapSockets2      = "sockets_2"
 	sockMapStates        = "states"
+	sockMapYields        = "yields"
 	sockProgConnect4     = "connect4"
 	sockProgConnect6     = "connect6"
 	sockProgGetpeername4 = "getpeername4"
@@ -115,6 +116,7 @@ type sockMapSpecs struct {
 	Slots     *ebpf.MapSpec `ebpf:"slots"`
 	Sockets2  *ebpf.MapSpec `ebpf:"sockets_2"`
 	States    *ebpf.MapSpec `ebpf:"states"`
+	Yields    *ebpf.MapSpec `ebpf:"yields"`
 }
 
 // sockVariableSpecs contains global variables before they are loaded into the kernel.
@@ -159,6 +161,7 @@ type sockMaps struct {
 	Slots     *ebpf.Map `ebpf:"slots"`
 	Sockets2  *ebpf.Map `ebpf:"sockets_2"`
 	States    *ebpf.Map `ebpf:"states"`
+	Yields    *ebpf.Map `ebpf:"yields"`
 }
 
 func (m *sockMaps) Close() error {
@@ -178,6 +181,7 @@ func (m *sockMaps) Close() error {
 		m.Slots,
 		m.Sockets2,
 		m.States,
+		m.Yields,
 	)
 }
 

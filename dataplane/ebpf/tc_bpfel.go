@@ -80,6 +80,7 @@ const (
 	tcMapStates     = "states"
 	tcMapTroubles   = "troubles"
 	tcMapWorks      = "works"
+	tcMapYields     = "yields"
 	tcProgEgress    = "egress"
 	tcProgEgressL3  = "egress_l3"
 	tcProgIngress   = "ingress"
@@ -162,6 +163,7 @@ type tcMapSpecs struct {
 	States    *ebpf.MapSpec `ebpf:"states"`
 	Troubles  *ebpf.MapSpec `ebpf:"troubles"`
 	Works     *ebpf.MapSpec `ebpf:"works"`
+	Yields    *ebpf.MapSpec `ebpf:"yields"`
 }
 
 // tcVariableSpecs contains global variables before they are loaded into the kernel.
@@ -210,6 +212,7 @@ type tcMaps struct {
 	States    *ebpf.Map `ebpf:"states"`
 	Troubles  *ebpf.Map `ebpf:"troubles"`
 	Works     *ebpf.Map `ebpf:"works"`
+	Yields    *ebpf.Map `ebpf:"yields"`
 }
 
 func (m *tcMaps) Close() error {
@@ -232,6 +235,7 @@ func (m *tcMaps) Close() error {
 		m.States,
 		m.Troubles,
 		m.Works,
+		m.Yields,
 	)
 }
 

@@ -93,7 +93,7 @@ static __always_inline int is_stray(const struct packet *p)
 {
 	struct frontend_key k = key_of(&p->t);
 
-	return has_ports(p->t.proto) && !is_first(p) && find(&frontends, &k);
+	return has_ports(p->t.proto) && !is_first(p) && !yielded(&k) && find(&frontends, &k);
 }
 
 // decide_first decides about a packet without connection, and makes one if it

@@ -67,6 +67,10 @@ static __always_inline int decide(const struct tuple *t, __u32 origin, struct de
 	struct pool *p;
 
 	d->front = key_of(t);
+	if (yielded(&d->front)) {
+		d->reason = EXEMPTED;
+		return d->action = PASS;
+	}
 	f = find(&frontends, &d->front);
 	if (!f)
 		return decide_unknown(&t->dst, d);

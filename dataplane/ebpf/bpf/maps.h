@@ -73,6 +73,15 @@ struct {
 	__uint(value_size, FILLED * sizeof(__u64));
 } noted SEC(".maps");
 
+// Frontends of cluster DNS that this node answers itself, before any data plane:
+// until when (ktime, ns). The agent renews that for as long as it lives.
+struct {
+	__uint(type, BPF_MAP_TYPE_HASH);
+	__uint(max_entries, 64);
+	__type(key, struct frontend_key);
+	__type(value, __u64);
+} yields SEC(".maps");
+
 #define CHUNKED(name, maptype, valuetype)                                  \
 	struct {                                                           \
 		__uint(type, BPF_MAP_TYPE_ARRAY_OF_MAPS);                  \
@@ -140,6 +149,18 @@ static __always_inline void erase(void *growing, const void *key)
 {
 	erase_in(growing, NOW, key);
 	erase_in(growing, BEFORE, key);
+}
+
+// yielded reports whether packets to a frontend are not for us now. Only those
+// of DNS ever are, and others don't pay for the question.
+static __always_inline int yielded(const struct frontend_key *k)
+{
+	__u64 *until;
+
+	if (k->port != bpf_htons(53))
+		return 0;
+	until = bpf_map_lookup_elem(&yields, k);
+	return until && bpf_ktime_get_ns() < *until;
 }
 
 // at finds the place of an id in a chunked map.

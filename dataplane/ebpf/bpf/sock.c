@@ -107,6 +107,8 @@ static __always_inline int pick(struct bpf_sock_addr *ctx, const struct tuple *t
 	struct pool *p;
 
 	d->front = key_of(t);
+	if (yielded(&d->front))
+		return 0;
 	f = find(&frontends, &d->front);
 	if (!f)
 		return 0;
@@ -164,7 +166,7 @@ static __always_inline int sends(struct bpf_sock_addr *ctx, const struct tuple *
 	struct decision d = {};
 	struct flow f = {};
 
-	if (known && find(&frontends, &k.front) && member_of(known->pool, &known->to)) {
+	if (known && !yielded(&k.front) && find(&frontends, &k.front) && member_of(known->pool, &known->to)) {
 		*to = known->to;
 		answer.from = *to;
 		return recall(&answers_2, &answer) ||

@@ -15,7 +15,7 @@ static __always_inline int current(struct __sk_buff *skb, const struct packet *p
 	struct endpoint to = destination(&c->to);
 	__u32 from;
 
-	if (!f)
+	if (!f || yielded(&k))
 		return 0;
 	from = c->flags & OWN ? FROM_NODE : origin_of(skb, &p->t.src);
 	return from < ORIGINS && member_of(f->routes[from].pool, &to);

@@ -1,0 +1,287 @@
+package lease
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"net/netip"
+	"os"
+	"os/exec"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/vishvananda/netlink"
+	"golang.org/x/sys/unix"
+
+	"github.com/fairway-net/fairway/internal/netns"
+)
+
+const patience = 30 * time.Second
+
+var services = []netip.Addr{netip.MustParseAddr("10.96.0.10"), netip.MustParseAddr("fd00:10:96::a")}
+
+// rig is a node with a pod. Whatever asks at the node's own addresses is told
+// where it asks from.
+type rig struct {
+	node, pod *netns.NS
+	lease     *Lease
+}
+
+func newRig(t *testing.T) *rig {
+	t.Helper()
+	r := &rig{node: namespace(t), pod: namespace(t)}
+	do(t, r.node, func() (err error) { r.lease, err = Open(services); return err })
+	t.Cleanup(func() {
+		if err := r.lease.Close(); err != nil {
+			t.Error(err)
+		}
+	})
+	do(t, r.node, func() error {
+		attrs := netlink.NewLinkAttrs()
+		attrs.Name = "pod"
+		return netlink.LinkAdd(&netlink.Veth{LinkAttrs: attrs, PeerName: "eth0", PeerNamespace: netlink.NsFd(r.pod.Fd())})
+	})
+	configure(t, r.node, "pod", "10.244.0.1/24", "fd00:10:244::1/64")
+	configure(t, r.pod, "eth0", "10.244.0.2/24", "fd00:10:244::2/64")
+	do(t, r.pod, func() error {
+		for _, via := range []string{"10.244.0.1", "fd00:10:244::1"} {
+			if err := netlink.RouteAdd(&netlink.Route{Gw: net.ParseIP(via)}); err != nil {
+				return err
+			}
+		}
+		return nil
+	})
+	for _, a := range r.lease.Addresses() {
+		r.serve(t, netip.AddrPortFrom(a, 53))
+	}
+	return r
+}
+
+func namespace(t *testing.T) *netns.NS {
+	t.Helper()
+	ns, err := netns.Anonymous()
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		if err := ns.Close(); err != nil {
+			t.Error(err)
+		}
+	})
+	configure(t, ns, "lo")
+	return ns
+}
+
+func configure(t *testing.T, ns *netns.NS, name string, addrs ...string) {
+	t.Helper()
+	do(t, ns, func() error {
+		link, err := netlink.LinkByName(name)
+		if err != nil {
+			return err
+		}
+		for _, text := range addrs {
+			a, err := netlink.ParseAddr(text)
+			if err != nil {
+				return err
+			}
+			a.Flags = unix.IFA_F_NODAD
+			if err := netlink.AddrAdd(link, a); err != nil {
+				return err
+			}
+		}
+		return netlink.LinkSetUp(link)
+	})
+}
+
+func do(t *testing.T, ns *netns.NS, fn func() error) {
+	t.Helper()
+	if err := ns.Do(fn); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// serve tells everybody who asks where they ask from.
+func (r *rig) serve(t *testing.T, at netip.AddrPort) {
+	t.Helper()
+	var packets *net.UDPConn
+	var stream *net.TCPListener
+	do(t, r.node, func() (err error) {
+		if packets, err = net.ListenUDP("udp", net.UDPAddrFromAddrPort(at)); err == nil {
+			stream, err = net.ListenTCP("tcp", net.TCPAddrFromAddrPort(at))
+		}
+		return err
+	})
+	t.Cleanup(func() {
+		if err := errors.Join(packets.Close(), stream.Close()); err != nil {
+			t.Error(err)
+		}
+	})
+	go func() {
+		buf := make([]byte, 64)
+		for {
+			_, from, err := packets.ReadFromUDPAddrPort(buf)
+			if err != nil {
+				return // closed
+			}
+			if _, err := packets.WriteToUDPAddrPort([]byte(from.Addr().String()), from); err != nil {
+				t.Error(err)
+			}
+		}
+	}()
+	go func() {
+		for {
+			conn, err := stream.Accept()
+			if err != nil {
+				return // closed
+			}
+			_, err = io.WriteString(conn, conn.RemoteAddr().(*net.TCPAddr).AddrPort().Addr().String())
+			if err := errors.Join(err, conn.Close()); err != nil {
+				t.Error(err)
+			}
+		}
+	}()
+}
+
+// ask asks at the DNS Service's address from a namespace, and returns what the
+// asker is taken for. Sockets are connected, so the answer must be from there.
+func ask(ns *netns.NS, network string, service netip.Addr) (string, error) {
+	var conn net.Conn
+	err := ns.Do(func() (err error) {
+		d := net.Dialer{Timeout: 300 * time.Millisecond}
+		conn, err = d.DialContext(context.Background(), network, netip.AddrPortFrom(service, 53).String())
+		return err
+	})
+	if err != nil {
+		return "", err
+	}
+	buf := make([]byte, 64)
+	n := 0
+	if err = conn.SetDeadline(time.Now().Add(300 * time.Millisecond)); err == nil && network == "udp" {
+		_, err = conn.Write([]byte("?"))
+	}
+	if err == nil {
+		n, err = conn.Read(buf)
+	}
+	return string(buf[:n]), errors.Join(err, conn.Close())
+}
+
+func eventually(t *testing.T, what string, ok func() bool) {
+	t.Helper()
+	for deadline := time.Now().Add(patience); !ok(); time.Sleep(20 * time.Millisecond) {
+		if time.Now().After(deadline) {
+			t.Fatalf("waited in vain: %s", what)
+		}
+	}
+}
+
+// TestLease asks from a pod and from the node, which has no other route to the
+// Service, while the lease runs, and after it has ended by itself or at once.
+func TestLease(t *testing.T) {
+	r := newRig(t)
+	want := map[*netns.NS][]string{r.pod: {"10.244.0.2", "fd00:10:244::2"}, r.node: {"127.0.0.1", ""}}
+	all := func(check func(what, got, want string, err error)) {
+		for ns, sources := range want {
+			for i, service := range services {
+				for _, network := range []string{"udp", "tcp"} {
+					if ns == r.node && service.Is6() {
+						continue // IPv6 has no table that comes last
+					}
+					got, err := ask(ns, network, service)
+					check(fmt.Sprintf("%s to %s for %s", network, service, sources[i]), got, sources[i], err)
+				}
+			}
+		}
+	}
+	refused := func(what, got, _ string, err error) {
+		if err == nil {
+			t.Errorf("%s: answered (%q) without a lease", what, got)
+		}
+	}
+	all(refused)
+	for _, end := range []func(){
+		func() { do(t, r.node, r.lease.End) },
+		func() {
+			eventually(t, "the lease ends by itself", func() bool { _, err := ask(r.pod, "udp", services[0]); return err != nil })
+			eventually(t, "the lease of IPv6, too", func() bool { _, err := ask(r.pod, "udp", services[1]); return err != nil })
+		},
+	} {
+		ctx, cancel := context.WithCancel(t.Context())
+		renewing := r.keep(t, ctx)
+		eventually(t, "the lease has begun", func() bool { got, err := ask(r.pod, "udp", services[0]); return err == nil && got == "10.244.0.2" })
+		all(func(what, got, want string, err error) {
+			if err != nil || got != want {
+				t.Errorf("%s: got %q, %v", what, got, err)
+			}
+		})
+		cancel()
+		<-renewing
+		end()
+		all(refused)
+	}
+	do(t, r.node, func() error {
+		tracked, err := os.ReadFile("/proc/thread-self/net/nf_conntrack")
+		if errors.Is(err, os.ErrNotExist) {
+			return nil
+		}
+		for line := range strings.Lines(string(tracked)) {
+			if strings.Contains(line, "169.254.53.53") {
+				t.Errorf("tracked: %s", line)
+			}
+		}
+		return err
+	})
+	do(t, r.node, Cleanup)
+	do(t, r.node, Cleanup)
+	do(t, r.node, func() error {
+		if _, err := netlink.LinkByName(Interface); !isMissing(err) {
+			t.Errorf("%s is still there (%v)", Interface, err)
+		}
+		left, err := netlink.RouteListFiltered(netlink.FAMILY_ALL, &netlink.Route{Protocol: routeProtocol}, netlink.RT_FILTER_PROTOCOL)
+		if len(left) > 0 {
+			t.Errorf("still there: %v", left)
+		}
+		return err
+	})
+}
+
+// keep renews the lease until ctx is done; the channel says when it has ended.
+func (r *rig) keep(t *testing.T, ctx context.Context) <-chan struct{} {
+	done := make(chan struct{})
+	go func() {
+		defer close(done)
+		for ctx.Err() == nil {
+			if err := r.lease.Renew(); err != nil {
+				t.Error(err)
+			}
+			time.Sleep(Term / 5)
+		}
+	}()
+	return done
+}
+
+// TestOthersCantRenew checks that another user's process can't keep questions
+// with a server that is gone.
+func TestOthersCantRenew(t *testing.T) {
+	r := newRig(t)
+	for user, works := range map[uint32]bool{65534: false, 0: true} {
+		cmd := exec.Command("bash", "-c", "exec 3<>/dev/udp/169.254.53.53/9; echo >&3; exec 4<>/dev/udp/169.254.53.53/9; echo >&4")
+		cmd.SysProcAttr = &syscall.SysProcAttr{Credential: &syscall.Credential{Uid: user, Gid: user}}
+		var out strings.Builder
+		cmd.Stderr = &out
+		if err := r.node.Start(cmd); err != nil {
+			t.Fatal(err)
+		}
+		if err := cmd.Wait(); err != nil {
+			t.Fatalf("%v: %s", err, out.String())
+		}
+		got, err := ask(r.pod, "udp", services[0])
+		if (err == nil) != works {
+			t.Errorf("renewed by user %d: answered %q, %v", user, got, err)
+		}
+		do(t, r.node, r.lease.End)
+	}
+}

@@ -2,15 +2,12 @@ package lab_test
 
 import (
 	"bytes"
-	"context"
 	"errors"
 	"fmt"
-	"io/fs"
 	"net"
 	"os"
 	"os/exec"
 	"path/filepath"
-	"strconv"
 	"strings"
 	"syscall"
 	"testing"
@@ -141,23 +138,30 @@ func newAsker(t *testing.T, c lab.Config, pod string) *asker {
 }
 
 func (a *asker) ask() error {
+	_, err := a.askFrom()
+	return err
+}
+
+// askFrom tells from what port it has asked.
+func (a *asker) askFrom() (port uint16, err error) {
 	var conn net.Conn
-	err := a.ns.Do(func() (err error) {
+	err = a.ns.Do(func() (err error) {
 		conn, err = net.Dial("udp", net.JoinHostPort(clusterDNS, "53"))
 		return err
 	})
 	if err != nil {
-		return err
+		return 0, err
 	}
 	q := new(dns.Msg).SetQuestion("web.default.svc.cluster.local.", dns.TypeA)
-	answer, _, err := (&dns.Client{Timeout: 10 * time.Second}).ExchangeWithConn(q, &dns.Conn{Conn: conn})
+	answer, _, err := (&dns.Client{Timeout: 5 * time.Second}).ExchangeWithConn(q, &dns.Conn{Conn: conn})
+	port = conn.LocalAddr().(*net.UDPAddr).AddrPort().Port()
 	if err := errors.Join(err, conn.Close()); err != nil {
-		return err
+		return port, err
 	}
 	if len(answer.Answer) != 1 {
-		return fmt.Errorf("the answer is %s without records", dns.RcodeToString[answer.Rcode])
+		return port, fmt.Errorf("the answer is %s without records", dns.RcodeToString[answer.Rcode])
 	}
-	return nil
+	return port, nil
 }
 
 // log is what a node's agent has logged.
@@ -170,25 +174,6 @@ func log(t *testing.T, c lab.Config, node string) string {
 	return string(text)
 }
 
-// agentOf is the process of a node's agent; 0 for none.
-func agentOf(t *testing.T, c lab.Config, node string) int {
-	t.Helper()
-	dir, err := topology.FindCgroup(c.Name, node+"/agent")
-	if err != nil {
-		t.Skipf("NO CGROUPS HERE: processes of a lab can't be found: %v", err)
-	}
-	procs, err := os.ReadFile(filepath.Join(dir, "cgroup.procs"))
-	if errors.Is(err, fs.ErrNotExist) { // between two agents
-		return 0
-	}
-	if err != nil {
-		t.Fatal(err)
-	}
-	first, _, _ := strings.Cut(string(procs), "\n")
-	pid, _ := strconv.Atoi(first)
-	return pid
-}
-
 // holds reports whether a node answers questions to the DNS Service itself.
 func holds(c lab.Config, node string) bool {
 	out, _, code := fairway("lab", "exec", "--name", c.Name, node, "--", "nft", "list", "set", "inet", "fairway-dns", "leases4")
@@ -199,28 +184,14 @@ func holds(c lab.Config, node string) bool {
 // the time: every question is answered, by this node or by the other.
 func TestRestartLosesNoQuestion(t *testing.T) {
 	c, pod := dnsLab(t, "dns-restart", "nftables")
+	began := time.Now()
 	a := newAsker(t, c, pod)
 	eventually(t, "names resolve", func() bool { return a.ask() == nil })
 	for _, node := range []string{"node1", "node2"} {
 		eventually(t, node+" answers itself", func() bool { return holds(c, node) })
 	}
-	ctx, cancel := context.WithCancel(t.Context())
-	type result struct {
-		asked  int
-		failed []error
-	}
-	ended := make(chan result)
-	go func() {
-		var r result
-		for ctx.Err() == nil {
-			r.asked++
-			if err := a.ask(); err != nil {
-				r.failed = append(r.failed, err)
-			}
-			time.Sleep(time.Millisecond)
-		}
-		ended <- r
-	}()
+	q := a.askAlways(t, 1)
+	settle(t, began)
 	for range 3 {
 		pid := agentOf(t, c, "node1")
 		if err := syscall.Kill(pid, syscall.SIGTERM); err != nil {
@@ -231,11 +202,9 @@ func TestRestartLosesNoQuestion(t *testing.T) {
 			return now != 0 && now != pid && holds(c, "node1")
 		})
 	}
-	cancel()
-	r := <-ended
-	t.Logf("%d questions", r.asked)
-	if len(r.failed) > 0 {
-		t.Errorf("%d of %d questions failed: %v\n%s", len(r.failed), r.asked, errors.Join(r.failed...), log(t, c, "node1"))
+	q.check(t, c)
+	if q.again > 0 {
+		t.Errorf("%d questions had to be asked again", q.again)
 	}
 }
 

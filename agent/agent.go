@@ -57,6 +57,8 @@ type Config struct {
 	OOMScoreAdj *int
 	// ServiceMetrics is of how many Services /metrics shows the traffic; 0 of none.
 	ServiceMetrics int
+	// EndpointMetrics is of how many endpoints it does; 0 of none.
+	EndpointMetrics int
 	// Updates, if not nil, are configurations to go on with, one after the other.
 	Updates <-chan Update
 	// Register makes the Node object of this machine: where there is no kubelet.
@@ -211,9 +213,12 @@ func (a *Agent) Switch(ctx context.Context, mode string, options kernel.Options)
 
 // registerCollectors has /metrics ask this agent, until what it returns is called.
 func (a *Agent) registerCollectors() (unregister func()) {
-	collectors := []prometheus.Collector{newLocalEndpoints(a.inForce.Load), newPacketMetrics(a.planes.packetCounter, a.config.Log)}
+	collectors := []prometheus.Collector{newLocalEndpoints(a.inForce.Load), newPacketMetrics(a.planes.packetCounter, a.config.Log), newFillMetrics(a.planes.filler, a.config.Log)}
 	if a.config.ServiceMetrics > 0 {
 		collectors = append(collectors, newServiceMetrics(a.config.ServiceMetrics, a.inForce.Load, a.planes.counter, a.config.Log))
+	}
+	if a.config.EndpointMetrics > 0 {
+		collectors = append(collectors, newEndpointMetrics(a.config.EndpointMetrics, a.inForce.Load, a.planes.backendCounter, a.config.Log))
 	}
 	a.metrics.registry.MustRegister(collectors...)
 	return func() {

@@ -41,11 +41,13 @@ type serviceMetrics struct {
 
 // traffic is what a Service had. What the kernel counted for an agent before this
 // one is part of it, so that a restart shows nothing.
-type traffic struct{ connections, refused, in, out uint64 }
+type traffic struct{ connections, noBackend, notAllowed, otherwise, in, out uint64 }
 
 func (t *traffic) add(o traffic) {
 	t.connections += o.connections
-	t.refused += o.refused
+	t.noBackend += o.noBackend
+	t.notAllowed += o.notAllowed
+	t.otherwise += o.otherwise
 	t.in += o.in
 	t.out += o.out
 }
@@ -59,7 +61,7 @@ func newServiceMetrics(limit int, table func() *model.Table, counter func() data
 	return &serviceMetrics{
 		limit: limit, table: table, counter: counter, log: log,
 		connections: describe("connections_total", "New connections, and UDP flows, that got an endpoint."),
-		refused:     describe("refused_packets_total", "Packets that got no endpoint: there was none, or the source isn't let in."),
+		refused:     describe("refused_packets_total", "Packets that got no endpoint: there was none, or the source isn't let in.", "reason"),
 		bytes:       describe("bytes_total", "Bytes from (in) and to (out) clients.", "direction"),
 		endpoints:   describe("endpoints", "Endpoints that take new connections from this node."),
 		last:        map[model.Key]kernel.Count{}, shown: map[types.NamespacedName]*traffic{},
@@ -108,7 +110,12 @@ func (m *serviceMetrics) show(out chan<- prometheus.Metric, name types.Namespace
 		out <- prometheus.MustNewConstMetric(d, prometheus.CounterValue, float64(value), labels...)
 	}
 	send(m.connections, t.connections)
-	send(m.refused, t.refused)
+	for reason, n := range map[string]uint64{"no_endpoint": t.noBackend, "source": t.notAllowed} {
+		if n > 0 { // as far as the plane tells them apart
+			send(m.refused, n, reason)
+		}
+	}
+	send(m.refused, t.otherwise, "")
 	send(m.bytes, t.in, "in")
 	send(m.bytes, t.out, "out")
 }
@@ -133,14 +140,19 @@ func (m *serviceMetrics) take(table *model.Table, from dataplane.Counter, counts
 			fresh[service] = &traffic{}
 		}
 		fresh[service].add(traffic{
-			connections: since(before.Connections, c.Connections), refused: since(before.Refused, c.Refused),
-			in: since(before.In, c.In), out: since(before.Out, c.Out),
+			connections: since(before.Connections, c.Connections),
+			noBackend:   since(before.NoBackend, c.NoBackend), notAllowed: since(before.NotAllowed, c.NotAllowed),
+			otherwise: since(otherwise(before), otherwise(c)),
+			in:        since(before.In, c.In), out: since(before.Out, c.Out),
 		})
 	}
 	m.last = seen
 	m.forget(table)
 	m.share(fresh)
 }
+
+// otherwise are refused packets of which the plane doesn't tell the reason.
+func otherwise(c kernel.Count) uint64 { return c.Refused - c.NoBackend - c.NotAllowed }
 
 // since is how much was counted; a counter that went back began at 0 again.
 func since(before, now uint64) uint64 {

@@ -84,6 +84,7 @@ type agentFlags struct {
 	verifyPeriod       time.Duration
 	healthz, metrics   string
 	serviceMetrics     int
+	endpointMetrics    int
 	serviceBytes       bool
 	verbose            bool
 	level              slog.LevelVar
@@ -122,6 +123,7 @@ func (f *agentFlags) addRunning(flags *pflag.FlagSet) {
 	f.dnsOptions.add(flags)
 	flags.StringVar(&f.metrics, "metrics-bind-address", f.metrics, `host:port of /metrics and /proxyMode; "" serves none`)
 	flags.IntVar(&f.serviceMetrics, "service-metrics", agent.DefaultServiceMetrics, "of how many Services /metrics shows the traffic, the busiest first; 0 of none")
+	flags.IntVar(&f.endpointMetrics, "endpoint-metrics", 0, "of how many Services' endpoints /metrics shows the traffic, the busiest first, where the mode counts it; 0 of none")
 	flags.BoolVar(&f.serviceBytes, "service-bytes", false, "count the bytes of Services too, which costs something with every packet, where the mode can")
 	flags.BoolVar(&f.verbose, "verbose", false, "log more")
 }
@@ -159,7 +161,7 @@ func (f *agentFlags) addServiceCIDRs(flags *pflag.FlagSet) {
 func (f *agentFlags) config() (agent.Config, error) {
 	config := agent.Config{
 		NodeName: strings.ToLower(strings.TrimSpace(f.nodeName)), Mode: f.mode, VerifyPeriod: f.verifyPeriod,
-		HealthzAddress: f.healthz, MetricsAddress: f.metrics, Register: f.register, ServiceMetrics: f.serviceMetrics, Log: f.logger(),
+		HealthzAddress: f.healthz, MetricsAddress: f.metrics, Register: f.register, ServiceMetrics: f.serviceMetrics, EndpointMetrics: f.endpointMetrics, Log: f.logger(),
 	}
 	config.Plane.CountBytes = f.serviceBytes
 	config.Plane.Scheduler, config.Plane.StateDir, config.Plane.Cgroup = f.scheduler, f.stateDir, f.cgroup

@@ -68,6 +68,20 @@ type Counter interface {
 	Counters(ctx context.Context) ([]kernel.Count, error)
 }
 
+// BackendCounter is what planes offer beside Plane that count the traffic of single
+// backends. Calls come as Counter's do.
+type BackendCounter interface {
+	// BackendCounts reads what has been counted of the backends in a table; those
+	// without traffic may be missing.
+	BackendCounts(ctx context.Context, of *model.Table) ([]kernel.BackendCount, error)
+}
+
+// Filler is what planes offer beside Plane whose programs keep maps of what they
+// see. Calls come as Counter's do.
+type Filler interface {
+	Fills(ctx context.Context) ([]kernel.Fill, error)
+}
+
 // PacketCounter is what planes offer beside Plane that count packets for
 // kube-proxy's metrics. Calls come as Counter's do.
 type PacketCounter interface {

@@ -165,7 +165,11 @@ func TestCounters(t *testing.T) {
 	for range 3 {
 		d.decide(from(1))
 	}
-	r := &countReader{outer: d.store.maps["counts"], chunks: map[uint32]*ebpf.Map{}}
+	cpus, err := ebpf.PossibleCPU()
+	if err != nil {
+		t.Fatal(err)
+	}
+	r := &countReader{outer: d.store.maps["counts"], cpus: cpus, chunks: map[uint32][]counters{}}
 	pool := d.state.pools[f.Routes[0].Pool]
 	for id, want := range map[uint32]counters{
 		d.state.frontends[vip]: {Connections: 6, NotAllowed: 3},

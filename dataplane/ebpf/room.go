@@ -45,6 +45,9 @@ func (g *growing) open(pins string) error {
 	if err != nil {
 		return err
 	}
+	if g.limit, err = roomLimit(g.spec.KeySize, g.spec.ValueSize); err != nil {
+		return err
+	}
 	g.maps.Store(&at)
 	if at.now != nil {
 		return g.mend(at)

@@ -49,10 +49,6 @@ func (s *store) openGrowing(specs map[string]*ebpf.MapSpec) error {
 			g.stays = isUnnamed
 		}
 		s.growing[name] = g
-		var err error
-		if g.limit, err = roomLimit(g.spec); err != nil {
-			return err
-		}
 		group.Go(func() error { return g.open(filepath.Join(s.dir, layout)) })
 	}
 	return group.Wait()
@@ -144,14 +140,14 @@ func (s *store) keepingRoom(ctx context.Context) {
 	}
 }
 
-// roomLimit is how many elements a map of this size may have: as many as fit into
-// a thirty-second of the machine's memory, at least as many as it has at first.
-func roomLimit(spec *ebpf.MapSpec) (uint32, error) {
+// roomLimit is how many elements of this size a map may have: as many as fit into a
+// thirty-second of the machine's memory.
+func roomLimit(key, value uint32) (uint32, error) {
 	var info unix.Sysinfo_t
 	if err := unix.Sysinfo(&info); err != nil {
 		return 0, fmt.Errorf("read the size of the memory: %w", err)
 	}
 	const overhead = 64 // of the kernel, for each element
-	n := info.Totalram * uint64(info.Unit) / 32 / uint64(spec.KeySize+spec.ValueSize+overhead)
-	return max(spec.MaxEntries, uint32(1)<<(bits.Len64(min(n, 1<<30))-1)), nil
+	n := info.Totalram * uint64(info.Unit) / 32 / uint64(key+value+overhead)
+	return uint32(1) << (bits.Len64(min(n, 1<<30)) - 1), nil
 }

@@ -1,6 +1,10 @@
 package kernel
 
-import "github.com/fairway-net/fairway/model"
+import (
+	"net/netip"
+
+	"github.com/fairway-net/fairway/model"
+)
 
 // Count is what a plane has counted of one frontend. Counts only grow, except
 // that they begin at 0 again when the kernel's objects are made anew or, after
@@ -14,10 +18,33 @@ type Count struct {
 	// Refused are packets that got none: rejected or dropped because there was
 	// no backend, or because the source isn't let in.
 	Refused uint64
+	// NoBackend and NotAllowed are those of Refused of which the plane can tell
+	// which of the two it was.
+	NoBackend, NotAllowed uint64
 	// In and Out are bytes of packets from and to clients, IP headers included;
 	// 0 unless the plane can tell, and counts them anyway or because
 	// Options.CountBytes asks for it.
 	In, Out uint64
+}
+
+// BackendCount is what a plane has counted of a backend in a pool; it begins at 0
+// again as Count does.
+type BackendCount struct {
+	Pool    model.PoolID
+	Backend netip.AddrPort
+	// Connections are those that were led to it.
+	Connections uint64
+	// Packets and Bytes are of both directions, IP headers included, as far as the
+	// plane sees them.
+	Packets, Bytes uint64
+}
+
+// Fill is how full one of the maps is that a plane's programs fill.
+type Fill struct {
+	Map           string
+	Entries, Size int
+	// Limit is the size that it may grow to.
+	Limit int
 }
 
 // Packets are what a plane has counted of all packets, whatever their frontend;

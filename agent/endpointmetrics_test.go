@@ -1,0 +1,76 @@
+package agent
+
+import (
+	"context"
+	"fmt"
+	"log/slog"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/prometheus/client_golang/prometheus"
+
+	"github.com/fairway-net/fairway/dataplane"
+	"github.com/fairway-net/fairway/internal/kernel"
+	"github.com/fairway-net/fairway/model"
+)
+
+// fakeBackendCounter is a plane that counts, as far as it is told.
+type fakeBackendCounter struct{ counts []kernel.BackendCount }
+
+func (f *fakeBackendCounter) BackendCounts(context.Context, *model.Table) ([]kernel.BackendCount, error) {
+	return f.counts, nil
+}
+
+// connections is what /metrics would show of endpoints' connections.
+func connections(t *testing.T, m *endpointMetrics) string {
+	t.Helper()
+	registry := prometheus.NewRegistry()
+	registry.MustRegister(m)
+	families, err := registry.Gather()
+	if err != nil {
+		t.Fatal(err)
+	}
+	var lines []string
+	for _, f := range families {
+		if f.GetName() != "fairway_endpoint_connections_total" {
+			continue
+		}
+		for _, metric := range f.GetMetric() {
+			var labels []string
+			for _, l := range metric.GetLabel() {
+				labels = append(labels, l.GetValue())
+			}
+			lines = append(lines, fmt.Sprintf("%s=%v", strings.Join(labels, " "), metric.GetCounter().GetValue()))
+		}
+	}
+	slices.Sort(lines)
+	return strings.Join(lines, ", ")
+}
+
+func TestEndpointMetricsAreBounded(t *testing.T) {
+	table, plane := servicesTable(1, 2), &fakeBackendCounter{}
+	m := newEndpointMetrics(1, func() *model.Table { return table }, func() dataplane.BackendCounter { return plane }, slog.New(slog.DiscardHandler))
+	count := func(service, i int, n uint64) kernel.BackendCount {
+		p := table.Pool(model.PoolID{Name: fmt.Sprintf("default/s%d:http", service), Proto: model.TCP})
+		return kernel.BackendCount{Pool: p.ID, Backend: p.Backends[i].AddrPort(), Connections: n}
+	}
+	plane.counts = []kernel.BackendCount{count(1, 0, 3), count(2, 0, 7), count(2, 1, 4)}
+	for _, step := range []struct {
+		what, want string
+		do         func()
+	}{
+		{"the busiest has a series", "   =7, 10.244.2.0:80 default tcp s2=7", func() {}},
+		{"who has a series keeps it", "   =107, 10.244.2.0:80 default tcp s2=7", func() { plane.counts[0].Connections += 100 }},
+		{"counters that begin again add up", "   =107, 10.244.2.0:80 default tcp s2=9", func() { plane.counts[1].Connections = 2 }},
+		{"who is gone gives it up", "   =107, 10.244.1.0:80 default tcp s1=1", func() {
+			plane.counts = []kernel.BackendCount{count(1, 0, 104)}
+			table = servicesTable(1)
+		}},
+	} {
+		step.do()
+		if got := connections(t, m); got != step.want {
+			t.Errorf("%s: %s, expected %s", step.what, got, step.want)
+		}
+	}
+}

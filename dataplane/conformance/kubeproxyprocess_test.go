@@ -1,6 +1,7 @@
 package conformance
 
 import (
+	"errors"
 	"bytes"
 	"encoding/json"
 	"fmt"
@@ -282,9 +283,11 @@ func (k *kubeProxy) await(since float64) error {
 				return nil
 			}
 		}
-		last = err
+		if last = err; err == nil {
+			last = errors.New("its metrics say that it hasn't")
+		}
 	}
-	return fmt.Errorf("kube-proxy doesn't program the node: %v; it said: %s", last, k.log)
+	return fmt.Errorf("kube-proxy doesn't program the node: %w; it said: %s", last, k.log)
 }
 
 // timestamps reads from kube-proxy's metrics when it wanted to program each IP

@@ -190,6 +190,10 @@ func (r *run) measureCreates(ctx context.Context, s stage) error {
 	had := len(r.api.world.services)
 	missing := s.size.services - had
 	sample := min(createsSample, missing/2)
+	usedBefore, err := r.api.process.usage.cpu()
+	if err != nil {
+		return err
+	}
 	began := time.Now()
 	if err := r.api.addServices(ctx, missing-sample); err != nil {
 		return err
@@ -201,9 +205,13 @@ func (r *run) measureCreates(ctx context.Context, s stage) error {
 	if sample == 0 {
 		return nil
 	}
+	used, err := r.api.process.usage.cpu()
+	if err != nil {
+		return err
+	}
 	over := func(n int, since time.Time) float64 { return float64(n) / time.Since(since).Seconds() }
-	r.results.add("creates", s.size, "API", fmt.Sprintf("%.0f/s from %d to %d, %.0f/s over the last %d",
-		over(missing, began), had, s.size.services, over(sample, at), sample))
+	r.results.add("creates", s.size, "API", fmt.Sprintf("%.0f/s from %d to %d, %.0f/s over the last %d; %s of the server's processor time for each",
+		over(missing, began), had, s.size.services, over(sample, at), sample, milliseconds((used-usedBefore)/time.Duration(missing))))
 	return nil
 }
 

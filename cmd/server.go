@@ -21,6 +21,7 @@ import (
 
 	"github.com/fairway-net/fairway/apiserver"
 	"github.com/fairway-net/fairway/controller"
+	"github.com/fairway-net/fairway/internal/tuning"
 )
 
 func serverCommand() *cobra.Command {
@@ -51,6 +52,9 @@ func serverCommand() *cobra.Command {
 // runServer serves until the context ends. Once the API answers, the server is
 // passed to ready, if that is not nil; it must have room for it.
 func runServer(ctx context.Context, config apiserver.Config, out io.Writer, ready chan<- *apiserver.Server) error {
+	if err := tuning.RoomForGarbage(); err != nil {
+		return err
+	}
 	server, err := apiserver.Start(ctx, config)
 	if err != nil {
 		return err

@@ -1,6 +1,7 @@
 // Package tuning sets what a node's kernel has but one of and what a proxy
 // depends on: the size and the timeouts of connection tracking, and how early
-// the kernel gives up this process when memory runs out.
+// the kernel gives up this process when memory runs out; and how much garbage
+// this process lets gather.
 package tuning
 
 import (

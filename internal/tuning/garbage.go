@@ -1,0 +1,125 @@
+package tuning
+
+import (
+	"fmt"
+	"os"
+	"path/filepath"
+	"runtime"
+	"runtime/debug"
+	"runtime/metrics"
+	"strconv"
+	"strings"
+)
+
+// Collecting garbage costs what marking all that is in use costs, each time as
+// much garbage has gathered as is in use (GOGC=100). A server whose requests
+// leave much of it and whose cache is small collects all the time; this has it
+// wait until a fixed amount has gathered.
+const (
+	mostRoom     = 1 << 30
+	shareOfRoom  = 16  // of the memory that this process may use
+	mostPercent  = 400 // of what is in use
+	leastPercent = 100
+)
+
+// RoomForGarbage lets garbage gather up to a sixteenth of the memory that this
+// process may use, 1 GiB at most, before it is collected; at least as much as is
+// in use, and at most four times that. GOGC in the environment goes before it.
+func RoomForGarbage() error {
+	if os.Getenv("GOGC") != "" {
+		return nil
+	}
+	memory, err := root("/").memory()
+	if err != nil {
+		return err
+	}
+	room := min(mostRoom, memory/shareOfRoom)
+	live := []metrics.Sample{{Name: "/gc/heap/live:bytes"}}
+	percent := 0
+	afterEachCollection(func() {
+		metrics.Read(live)
+		if p := percentFor(live[0].Value.Uint64(), room); p != percent {
+			percent = p
+			debug.SetGCPercent(p)
+		}
+	})
+	return nil
+}
+
+// percentFor is the GOGC that leaves this room, in steps of 25, since setting it
+// stops all goroutines for a moment.
+func percentFor(live, room uint64) int {
+	percent := int(min(room*100/max(live, 1), mostPercent))
+	return max(percent/25*25, leastPercent)
+}
+
+// collected is garbage from the beginning: it ends with each collection, and
+// begins again.
+type collected struct{ do func() }
+
+func afterEachCollection(do func()) {
+	do()
+	runtime.SetFinalizer(&collected{do}, (*collected).again)
+}
+
+func (c *collected) again() {
+	c.do()
+	runtime.SetFinalizer(c, (*collected).again)
+}
+
+// memory is how much this process may use: the machine's, or what its cgroup or
+// one above it allows (cgroups(7); Documentation/admin-guide/cgroup-v2.rst,
+// memory.max; cgroup-v1/memory.rst, memory.limit_in_bytes).
+func (r root) memory() (uint64, error) {
+	least, err := r.machineMemory()
+	if err != nil {
+		return 0, err
+	}
+	data, err := os.ReadFile(filepath.Join(string(r), "proc/self/cgroup"))
+	if err != nil {
+		return least, nil //nolint:nilerr // a kernel without cgroups limits nothing
+	}
+	for line := range strings.Lines(string(data)) {
+		fields := strings.SplitN(strings.TrimSpace(line), ":", 3)
+		if len(fields) != 3 {
+			continue
+		}
+		dir, file := "sys/fs/cgroup", "memory.max"
+		switch fields[1] {
+		case "memory":
+			dir, file = "sys/fs/cgroup/memory", "memory.limit_in_bytes"
+		case "":
+		default:
+			continue
+		}
+		for path := fields[2]; ; path = filepath.Dir(path) {
+			limit, err := os.ReadFile(filepath.Join(string(r), dir, path, file))
+			if err == nil { // "max" is no number
+				if n, err := strconv.ParseUint(strings.TrimSpace(string(limit)), 10, 64); err == nil {
+					least = min(least, n)
+				}
+			}
+			if path == "/" || path == "." {
+				break
+			}
+		}
+	}
+	return least, nil
+}
+
+func (r root) machineMemory() (uint64, error) {
+	data, err := os.ReadFile(filepath.Join(string(r), "proc/meminfo"))
+	if err != nil {
+		return 0, fmt.Errorf("read the machine's memory: %w", err)
+	}
+	for line := range strings.Lines(string(data)) {
+		if text, found := strings.CutPrefix(line, "MemTotal:"); found {
+			n, err := strconv.ParseUint(strings.TrimSpace(strings.TrimSuffix(strings.TrimSpace(text), "kB")), 10, 64)
+			if err != nil {
+				return 0, fmt.Errorf("read the machine's memory: %w", err)
+			}
+			return n << 10, nil
+		}
+	}
+	return 0, fmt.Errorf("read the machine's memory: %s has no MemTotal", "/proc/meminfo")
+}

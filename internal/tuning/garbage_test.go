@@ -1,0 +1,68 @@
+package tuning
+
+import (
+	"os"
+	"path/filepath"
+	"runtime"
+	"testing"
+)
+
+// TestRoomShrinksWithWhatIsInUse: a small heap gets four times its size, one as
+// large as the room what Go gives anyway.
+func TestRoomShrinksWithWhatIsInUse(t *testing.T) {
+	const mib = 1 << 20
+	for _, c := range []struct {
+		live, room uint64
+		percent    int
+	}{
+		{0, 64 * mib, 400}, {16 * mib, 64 * mib, 400}, {32 * mib, 64 * mib, 200}, {40 * mib, 64 * mib, 150},
+		{64 * mib, 64 * mib, 100}, {1024 * mib, 64 * mib, 100},
+	} {
+		if p := percentFor(c.live, c.room); p != c.percent {
+			t.Errorf("%d MiB in use, room for %d: %d %%, want %d", c.live/mib, c.room/mib, p, c.percent)
+		}
+	}
+}
+
+func TestMemoryIsWhatTheCgroupAllows(t *testing.T) {
+	for _, c := range []struct {
+		name  string
+		files map[string]string
+		want  uint64
+	}{
+		{"no limit", map[string]string{"proc/self/cgroup": "0::/a/b\n", "sys/fs/cgroup/a/b/memory.max": "max\n"}, 4 << 30},
+		{"above", map[string]string{"proc/self/cgroup": "0::/a/b\n", "sys/fs/cgroup/a/memory.max": "1073741824\n", "sys/fs/cgroup/a/b/memory.max": "max\n"}, 1 << 30},
+		{"container", map[string]string{"proc/self/cgroup": "0::/\n", "sys/fs/cgroup/memory.max": "536870912\n"}, 1 << 29},
+		{"first version", map[string]string{"proc/self/cgroup": "4:memory:/x\n2:cpu:/y\n0::/\n", "sys/fs/cgroup/memory/x/memory.limit_in_bytes": "536870912\n"}, 1 << 29},
+		{"no cgroups", nil, 4 << 30},
+	} {
+		dir := t.TempDir()
+		write := func(name, text string) {
+			path := filepath.Join(dir, name)
+			if err := os.MkdirAll(filepath.Dir(path), 0o755); err != nil {
+				t.Fatal(err)
+			}
+			if err := os.WriteFile(path, []byte(text), 0o644); err != nil {
+				t.Fatal(err)
+			}
+		}
+		write("proc/meminfo", "MemFree: 1 kB\nMemTotal:        4194304 kB\n")
+		for name, text := range c.files {
+			write(name, text)
+		}
+		if got, err := root(dir).memory(); err != nil || got != c.want {
+			t.Errorf("%s: %d, %v; want %d", c.name, got, err, c.want)
+		}
+	}
+}
+
+// TestAfterEachCollection counts collections.
+func TestAfterEachCollection(t *testing.T) {
+	done := make(chan struct{}, 100)
+	afterEachCollection(func() { done <- struct{}{} })
+	for range 3 {
+		<-done
+		runtime.GC()
+	}
+	<-done
+}

@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"log/slog"
 	"net/netip"
+	"slices"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -238,7 +239,19 @@ func (a *Agent) sayLacks() {
 		if lack.Feature == kernel.LocalhostNodePort && a.configured.Load().Compile.LocalhostNodePorts {
 			a.config.Log.Warn("not done as asked", "flag", "--localhost-nodeports", "what", describe(lack), "because", lack.Why)
 		}
+		if lack.Feature == kernel.DirectReturn && a.configured.Load().Compile.DirectReturn {
+			a.config.Log.Warn("not done as asked", "flag", "--direct-return", "what", describe(lack), "because", lack.Why)
+		}
 	}
+}
+
+// lacksOfServices are what the mode in force lacks of what Services ask for
+// themselves: not what a flag asks for all of them.
+func (a *Agent) lacksOfServices() []kernel.Lack {
+	direct := a.configured.Load().Compile.DirectReturn
+	return slices.DeleteFunc(slices.Clone(a.planes.lacks()), func(l kernel.Lack) bool {
+		return direct && l.Feature == kernel.DirectReturn
+	})
 }
 
 // rounded takes in how a round of the loop ended.
@@ -255,7 +268,7 @@ func (a *Agent) rounded(r round) {
 	if a.told != a.Mode() {
 		a.sayLacks()
 	}
-	a.events.lacks(r.Table, a.planes.lacks())
+	a.events.lacks(r.Table, a.lacksOfServices())
 	if checks, changed := a.state.healthChecks(); changed {
 		a.service.want(checks)
 	}

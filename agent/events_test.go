@@ -61,3 +61,27 @@ func TestNodesAgreeOnOneEvent(t *testing.T) {
 		t.Errorf("Events: %+v", list.Items)
 	}
 }
+
+// TestLackOfDirectReturn is told when a Service that is there already asks for it.
+func TestLackOfDirectReturn(t *testing.T) {
+	e := newEvents(fake.NewClientset(), "node", slog.New(slog.DiscardHandler))
+	lacks := []kernel.Lack{{Feature: kernel.DirectReturn, Why: "it masquerades"}}
+	table := func(last *model.Table, direct bool) *model.Table {
+		f := &model.Frontend{Key: model.Key{Addr: netip.MustParseAddr("192.0.2.1"), Port: 30080, Proto: model.TCP}, Name: "default/web:http"}
+		f.Routes[model.FromOutside] = model.Route{Masquerade: true, Direct: direct}
+		edit := last.Edit()
+		edit.SetFrontend(f)
+		return edit.Table()
+	}
+	plain := table(model.NewTable(), false)
+	e.lacks(plain, lacks)
+	if len(e.queue) != 0 {
+		t.Fatalf("%d Events before anybody asks", len(e.queue))
+	}
+	asked := table(plain, true)
+	e.lacks(asked, lacks)
+	e.lacks(table(asked, true), lacks)
+	if len(e.queue) != 1 {
+		t.Errorf("%d Events, want one", len(e.queue))
+	}
+}

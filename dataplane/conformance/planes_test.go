@@ -105,7 +105,7 @@ var otherKernels = map[string]string{"current": "", "bullseye": "bullseye"}
 
 // fewCases are enough to see each of the ebpf plane's programs at work; all play
 // on these kernels with FAIRWAY_VM=1, see docs/ebpf.md.
-var fewCases = []string{"clusterip", "clusterip-udp", "nodeport", "noendpoints", "restart", "udp-moves"}
+var fewCases = []string{"clusterip", "clusterip-udp", "nodeport", "noendpoints", "restart", "udp-moves", "direct-return"}
 
 // TestOtherKernels plays a few cases with the ebpf plane on other kernels.
 func TestOtherKernels(t *testing.T) {

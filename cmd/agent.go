@@ -36,7 +36,7 @@ func agentCommand() *cobra.Command {
 				fmt.Fprintln(cmd.OutOrStdout(), "Fairway", Version)
 				return nil
 			case proxy.Cleanup:
-				return cleanup(cmd.Context(), kernel.Options{StateDir: flags.stateDir, Cgroup: flags.cgroup}, cmd.OutOrStdout())
+				return cleanup(cmd.Context(), kernel.Options{StateDir: flags.stateDir, Cgroup: flags.cgroup}, remains{}, cmd.OutOrStdout())
 			}
 			config, err := flags.agentConfig(cmd, proxy, kubeconfig)
 			if err != nil || proxy.WriteTo != "" {

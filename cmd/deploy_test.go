@@ -7,12 +7,12 @@ import (
 	"os"
 	"path/filepath"
 	"regexp"
+	"slices"
 	"strings"
 	"testing"
 
 	"github.com/spf13/cobra"
 	appsv1 "k8s.io/api/apps/v1"
-	corev1 "k8s.io/api/core/v1"
 	"sigs.k8s.io/yaml"
 )
 
@@ -37,18 +37,23 @@ func parse(args []string) error {
 // TestDeployedCommandLines: what the DaemonSet and the units run are flags of
 // this binary.
 func TestDeployedCommandLines(t *testing.T) {
-	text, err := os.ReadFile("../deploy/base/daemonset.yaml")
-	if err != nil {
-		t.Fatal(err)
-	}
-	var daemons appsv1.DaemonSet
-	if err := yaml.UnmarshalStrict(text, &daemons); err != nil {
-		t.Fatal(err)
-	}
-	pod := daemons.Spec.Template.Spec
-	for _, c := range append([]corev1.Container{}, append(pod.InitContainers, pod.Containers...)...) {
-		if err := parse(c.Args); err != nil {
-			t.Errorf("container %s: %v: %v", c.Name, c.Args, err)
+	for _, folder := range []string{"base", "cleanup"} {
+		text, err := os.ReadFile("../deploy/" + folder + "/daemonset.yaml")
+		if err != nil {
+			t.Fatal(err)
+		}
+		var daemons appsv1.DaemonSet
+		if err := yaml.UnmarshalStrict(text, &daemons); err != nil {
+			t.Fatal(err)
+		}
+		pod := daemons.Spec.Template.Spec
+		for _, c := range slices.Concat(pod.InitContainers, pod.Containers) {
+			if c.Command != nil { // none of ours
+				continue
+			}
+			if err := parse(c.Args); err != nil {
+				t.Errorf("container %s: %v: %v", c.Name, c.Args, err)
+			}
 		}
 	}
 	units, err := filepath.Glob("../deploy/systemd/*.service")

@@ -33,7 +33,7 @@ import (
 )
 
 // folders are those to be applied with `kubectl apply -k`.
-var folders = []string{"base", "kubeadm", "kubeadm-back", "node-by-node", "testdata/ebpf"}
+var folders = []string{"base", "kubeadm", "kubeadm-back", "node-by-node", "testdata/ebpf"} // and cleanup, which needs others
 
 // build is `kubectl kustomize`, with every object decoded strictly: a field that
 // Kubernetes doesn't know fails the test.
@@ -115,8 +115,34 @@ func TestManifests(t *testing.T) {
 				t.Errorf("selector %v, labels %v: %v", selector, pod.Labels, err)
 			}
 			checkMounts(t, objects, &pod.Spec)
+			if cleanup := find[appsv1.DaemonSet](objects, "fairway-cleanup"); cleanup != nil {
+				checkCleanup(t, objects, cleanup, pod.Spec.Containers[0].Image)
+			}
 		})
 	}
+}
+
+// checkCleanup: what cleans up after Fairway is of its image, and asks for no
+// account.
+func checkCleanup(t *testing.T, objects []runtime.Object, d *appsv1.DaemonSet, image string) {
+	t.Helper()
+	pod := &d.Spec.Template.Spec
+	for _, c := range slices.Concat(pod.InitContainers, pod.Containers) {
+		if c.Image != image {
+			t.Errorf("container %s is of image %s, want %s", c.Name, c.Image, image)
+		}
+	}
+	if account := pod.AutomountServiceAccountToken; account == nil || *account || pod.ServiceAccountName != "" || !pod.HostNetwork {
+		t.Errorf("account %q, host network %t", pod.ServiceAccountName, pod.HostNetwork)
+	}
+	selector, err := metav1.LabelSelectorAsSelector(d.Spec.Selector)
+	if err != nil || !selector.Matches(labels.Set(d.Spec.Template.Labels)) {
+		t.Errorf("selector %v, labels %v: %v", selector, d.Spec.Template.Labels, err)
+	}
+	if fairway := find[appsv1.DaemonSet](objects, "fairway"); selector.Matches(labels.Set(fairway.Spec.Template.Labels)) {
+		t.Error("Fairway's own pods are taken for those that clean up")
+	}
+	checkMounts(t, objects, pod)
 }
 
 // checkMounts: every volume is used, and every ConfigMap is there: applied, or
@@ -194,16 +220,17 @@ func TestThereAndBack(t *testing.T) {
 		t.Fatal(err)
 	}
 	original := kubeadmProxy().Spec.Template.Spec
-	for _, step := range []struct {
+	for i, step := range []struct {
 		folder  string
 		proxy   string            // the label that kube-proxy's nodes have, or not, by affinity
 		fairway map[string]string // the labels that Fairway's nodes have
+		cleanup map[string]string // the labels of nodes that are cleaned up, once that was applied
 	}{
-		{"kubeadm", "fairway.dev/run-kube-proxy Exists []", nil},
-		{"kubeadm-back", "", map[string]string{"fairway.dev/run-fairway": "true"}},
-		{"node-by-node", "fairway.dev/proxy NotIn [fairway]", map[string]string{"fairway.dev/proxy": "fairway"}},
-		{"kubeadm", "fairway.dev/run-kube-proxy Exists []", nil},
-		{"kubeadm-back", "", map[string]string{"fairway.dev/run-fairway": "true"}},
+		{"kubeadm", "fairway.dev/run-kube-proxy Exists []", nil, nil},
+		{"kubeadm-back", "", map[string]string{"fairway.dev/run-fairway": "true"}, nil},
+		{"node-by-node", "fairway.dev/proxy NotIn [fairway]", map[string]string{"fairway.dev/proxy": "fairway"}, map[string]string{"fairway.dev/proxy": "kube-proxy"}},
+		{"kubeadm", "fairway.dev/run-kube-proxy Exists []", nil, map[string]string{"fairway.dev/proxy": "kube-proxy"}},
+		{"kubeadm-back", "", map[string]string{"fairway.dev/run-fairway": "true"}, nil},
 	} {
 		for _, o := range build(t, step.folder) {
 			if d, ok := o.(*appsv1.DaemonSet); ok {
@@ -219,6 +246,12 @@ func TestThereAndBack(t *testing.T) {
 		}
 		if got := without(podOf(ctx, t, client, "fairway").NodeSelector, original.NodeSelector); !reflect.DeepEqual(got, step.fairway) {
 			t.Errorf("%s: Fairway runs where %v, want %v", step.folder, got, step.fairway)
+		}
+		if i == 0 {
+			continue
+		}
+		if got := without(podOf(ctx, t, client, "fairway-cleanup").NodeSelector, original.NodeSelector); !reflect.DeepEqual(got, step.cleanup) {
+			t.Errorf("%s: cleaned up is where %v, want %v", step.folder, got, step.cleanup)
 		}
 	}
 }

@@ -70,6 +70,12 @@
 // that has it go on (takeover.go). The other way round, netfilter gets the
 // connections (handover.go).
 //
+// With direct server return (bpf/direct.h, model.Route.Direct) the two directions of
+// a connection go by different nodes: this one sends the client's packets on to
+// the backend's node, and says in an option of the IP header which frontend they
+// are for; that one translates the answers. Each has entries for both directions,
+// and sees one or both of them.
+//
 // What the packet path has no entries of are connections past all frontends. A
 // client may use one port both for a frontend and, at the same time, for a direct
 // connection to the backend that it was given there. If the former is masqueraded,

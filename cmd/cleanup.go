@@ -88,7 +88,9 @@ func cleanup(ctx context.Context, options kernel.Options, what remains, out io.W
 			fmt.Fprintf(out, "%s: nothing to remove: %v\n", kind.Name, err)
 			continue
 		}
-		if err == nil {
+		if err == nil && options.KeepKubeProxy { // which is in force
+			err = dataplane.Retire(ctx, plane)
+		} else if err == nil {
 			err = plane.Remove(ctx)
 		}
 		if err != nil {

@@ -43,7 +43,7 @@ func TestKubernetes(t *testing.T) {
 			c.works(t)
 			load := c.load(t, false)
 			c.replacePods(t)
-			load.check(t, "rolling update")
+			load.check(t, "rolling update", "")
 			c.works(t)
 			c.stop(t, p)
 			c.cleanUp(t)

@@ -12,9 +12,16 @@ import (
 )
 
 // recorded holds what clusters of several versions answer, as `kubectl get -o
-// yaml --show-managed-fields` prints it: what kubeadm, the kubelet, a cloud's
-// controllers and people's tools leave in objects. to-come.yaml has what no
-// version has yet: fields, enumeration values and condition types unknown here.
+// yaml --show-managed-fields` prints it. 1.36.yaml is word for word what that
+// kube-apiserver said of a lab's objects:
+//
+//	make bin/kubernetes/1.36.3
+//	FAIRWAY_KUBERNETES=$PWD/bin/kubernetes/1.36.3 FAIRWAY_RECORD=$PWD/internal/foreign/recorded go test ./lab -run TestControlPlane
+//
+// The others were written by hand after the documentation of their versions, with
+// what kubeadm, the kubelet, a cloud's controllers and people's tools leave in
+// objects. to-come.yaml has what no version has yet: fields, enumeration values
+// and condition types unknown here.
 //
 //go:embed recorded/*.yaml
 var recorded embed.FS

@@ -156,6 +156,7 @@ func (c *cluster) start(t *testing.T, p proxy) *running {
 	for _, node := range c.nodes {
 		eventually(t, p.name+" has programmed "+node, func() bool { return c.healthy(t, node) })
 	}
+	happened(t, "%s is well", p.name)
 	return r
 }
 
@@ -177,6 +178,13 @@ func (c *cluster) stop(t *testing.T, r *running) {
 		}
 		delete(r.commands, node)
 	}
+	happened(t, "%s has ended", r.name)
+}
+
+// happened notes when something did, to be held against what failed.
+func happened(t *testing.T, format string, args ...any) {
+	t.Helper()
+	t.Logf("%s %s", time.Now().Format("15:04:05.000"), fmt.Sprintf(format, args...))
 }
 
 // cleanUp removes what Fairway's modes have left on the nodes, and, unless told
@@ -189,6 +197,7 @@ func (c *cluster) cleanUp(t *testing.T, flags ...string) {
 			t.Errorf("cleanup on %s: %s%s", node, stdout, stderr)
 		}
 	}
+	happened(t, "cleaned up")
 }
 
 func tailOf(file string) string {

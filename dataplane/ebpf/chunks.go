@@ -85,6 +85,22 @@ func (c *chunked) putSome(numbers, fds []uint32) error {
 	return nil
 }
 
+// read reads what is there for an id, if it isn't of each processor.
+func (c *chunked) read(id uint32, value any) error {
+	k := c.known[id/chunkSize]
+	if k == nil {
+		k = &chunk{}
+		if err := c.outer.Lookup(id/chunkSize, &k.m); err != nil {
+			return fmt.Errorf("open map of state %d: %w", id/chunkSize, err)
+		}
+		c.known[id/chunkSize] = k
+	}
+	if err := k.m.Lookup(id%chunkSize, value); err != nil {
+		return fmt.Errorf("read state: %w", err)
+	}
+	return nil
+}
+
 // clear sets what counts under an id to 0. There must be a chunk for it.
 func (c *chunked) clear(g given) error {
 	k := c.known[g.id/chunkSize]

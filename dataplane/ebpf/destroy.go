@@ -111,16 +111,35 @@ func connectRaw(fd int, address *unix.RawSockaddr) error {
 	return nil
 }
 
-// late are errors of what was done while nobody asked.
+// late is what is done while nobody asks: for which sockets, and errors of it.
 type late struct {
-	mu  sync.Mutex
-	err error
+	mu       sync.Mutex
+	expected map[uint64]bool
+	err      error
 }
 
-func (l *late) note(err error) {
+// expect reports whether a socket isn't expected yet, which it is from now on.
+func (l *late) expect(cookie uint64) bool {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if l.expected[cookie] {
+		return false
+	}
+	if l.expected == nil {
+		l.expected = map[uint64]bool{}
+	}
+	l.expected[cookie] = true
+	return true
+}
+
+// note says how it went with sockets.
+func (l *late) note(err error, sockets []uint64) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	l.err = errors.Join(l.err, err)
+	for _, cookie := range sockets {
+		delete(l.expected, cookie)
+	}
 }
 
 func (l *late) take() error {

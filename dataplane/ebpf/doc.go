@@ -32,12 +32,12 @@
 //
 // # Sockets
 //
-// The programs remember what a connected socket was led to. When a backend is
-// gone, the agent reads that (sweep.go), finds the socket in the process that
-// has it (holders.go) and connects it anew, or, if it may not, has the kernel
-// destroy it (destroy.go). It does so after every change that has made a
-// backend go, and for all sockets after a start, so that a change which nobody
-// saw is made up for.
+// The programs remember what a connected socket was led to, and count the sockets of
+// each backend. When a backend is gone that has any, the agent reads what they
+// remember (sweep.go), finds the socket in the process that has it (holders.go) and
+// connects it anew, or, if it may not, has the kernel destroy it (destroy.go). It
+// does so for all sockets after a start and with every comparison, so that a change
+// which nobody saw is made up for.
 //
 // # Packets
 //

@@ -18,11 +18,11 @@ import (
 // sweep marks the TCP connections that have lost their backend, if their pool
 // wants them reset: the programs do that when it's time. UDP flows need nothing:
 // the programs ask with every packet whether the backend is still there.
-func (p *packetPath) sweep(_ context.Context, s *store, old, want *model.Table) error {
+func (p *packetPath) sweep(_ context.Context, s *store, c changed) error {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	p.table = want
-	plan := conntrack.Plan(old, want, want.Since(old))
+	p.table = c.want
+	plan := conntrack.Plan(c.old, c.want, c.want.Since(c.old))
 	if plan == nil || !slices.Contains(plan.Protocols(), model.TCP) {
 		return nil
 	}

@@ -105,7 +105,7 @@ func (s *stage) apply(t *testing.T, table *model.Table) {
 	must(t, s.plane.compare(table))
 	must(t, s.packets.load(s.plane.store))
 	must(t, s.node.Do(func() error { return s.packets.attach(s.plane.store, table) }))
-	must(t, s.packets.sweep(context.Background(), s.plane.store, s.table, table))
+	must(t, s.packets.sweep(context.Background(), s.plane.store, changed{old: s.table, want: table}))
 	s.table = table
 }
 

@@ -22,13 +22,19 @@ type path interface {
 	// don't. Tables are ready when it is called. It is called with every
 	// comparison, and when settings have changed.
 	attach(s *store, want *model.Table) error
-	// sweep brings connections into line after the tables have changed. A nil
-	// old means that it isn't known what they were in line with.
-	sweep(ctx context.Context, s *store, old, want *model.Table) error
+	// sweep brings connections into line after the tables have changed.
+	sweep(ctx context.Context, s *store, c changed) error
 	// objects lists the programs that run, as programs does those that should.
 	objects(dir string) ([]kernel.Object, error)
 	// remove detaches the programs.
 	remove(dir string) error
 	// close ends what the path does in the background.
 	close() error
+}
+
+// changed is what connections are to be brought into line with.
+type changed struct {
+	old, want *model.Table // a nil old says that it isn't known what they were in line with
+	gone      []uint32     // the ids of backends that are in old and not in want
+	verify    bool         // bring into line what was missed, too
 }

@@ -93,11 +93,14 @@ func (p *Plane) Apply(ctx context.Context, want *model.Table, verify bool) error
 	}
 	p.keepRoom()
 	for _, path := range p.paths {
-		if err := path.sweep(ctx, p.store, p.swept, want); err != nil {
+		if err := path.sweep(ctx, p.store, p.changed(want, full)); err != nil {
 			return fmt.Errorf("bring connections into line: %w", err)
 		}
 	}
 	p.swept = want
+	if p.state != nil {
+		p.state.gone = nil
+	}
 	return errors.Join(noRoom, p.overflows())
 }
 
@@ -139,6 +142,15 @@ func (p *Plane) open() (err error) {
 	}
 	p.store, err = openStore(p.dir, specs...)
 	return err
+}
+
+// changed is what connections haven't been brought into line with yet.
+func (p *Plane) changed(want *model.Table, full bool) changed {
+	c := changed{old: p.swept, want: want, verify: full || p.state == nil}
+	if p.state != nil {
+		c.gone = p.state.gone
+	}
+	return c
 }
 
 // keepRoom begins to keep room in the maps that the programs fill.

@@ -60,6 +60,15 @@ func newSocketNode(t *testing.T) *socketNode {
 // serve leads the Service, in both families and protocols, to these pods.
 func (n *socketNode) serve(names ...string) {
 	n.t.Helper()
+	n.apply(n.tableOf(names...), false)
+}
+
+func (n *socketNode) apply(want *model.Table, verify bool) {
+	n.t.Helper()
+	check(n.t, n.node.Do(func() error { return n.plane.Apply(context.Background(), want, verify) }))
+}
+
+func (n *socketNode) tableOf(names ...string) *model.Table {
 	e := model.NewTable().Edit()
 	for i, vip := range vips {
 		for _, proto := range []model.Protocol{model.TCP, model.UDP} {
@@ -76,7 +85,7 @@ func (n *socketNode) serve(names ...string) {
 			e.SetFrontend(&model.Frontend{Key: model.Key{Addr: vip, Port: 80, Proto: proto}, Name: p.ID.Name, Routes: [model.NumOrigins]model.Route{route, route, route}})
 		}
 	}
-	check(n.t, n.node.Do(func() error { return n.plane.Apply(context.Background(), e.Table(), false) }))
+	return e.Table()
 }
 
 // TestPeers: sockets see the frontend as their peer, and as the sender of
@@ -173,6 +182,49 @@ func TestUnconnectedMovesOn(t *testing.T) {
 		}
 		return nil
 	}))
+}
+
+// TestMissed: sockets are looked for when their backend is gone, by what the programs
+// count; what escapes that is made up for by the next comparison.
+func TestMissed(t *testing.T) {
+	n := newSocketNode(t)
+	n.serve("b")
+	var conn net.Conn
+	check(t, n.pods["a"].Do(func() (err error) {
+		conn, err = net.Dial("udp4", netip.AddrPortFrom(vips[0], 80).String())
+		return err
+	}))
+	defer conn.Close()
+	served := func(by string) {
+		t.Helper()
+		if got, err := say(conn, 30*time.Second); err != nil || !strings.HasPrefix(got, by+" ") {
+			t.Errorf("%q, %v; expected %s", got, err, by)
+		}
+	}
+	held := func(by string) (id uint32, count uint64) {
+		t.Helper()
+		pool := n.plane.state.pools[model.PoolID{Name: "default/web:" + model.UDP.String(), Proto: model.UDP}]
+		id = pool.members[netip.AddrPortFrom(n.pods[by].IPv4(), 8080)]
+		var state struct{ Active, Sockets uint64 }
+		check(t, n.plane.store.states.read(id, &state))
+		return id, state.Sockets
+	}
+	served("b")
+	n.serve("c")
+	served("c")
+	id, count := held("c")
+	if count != 1 {
+		t.Errorf("%d sockets of the backend, expected 1", count)
+	}
+	check(t, n.plane.store.states.clear(given{id: id, again: true}))
+	n.serve("b")
+	served("c")
+	n.apply(n.tableOf("b"), true)
+	served("b")
+	check(t, conn.Close())
+	if _, count := held("b"); count != 0 {
+		t.Errorf("%d sockets of the backend, expected none", count)
+	}
 }
 
 // TestDestroy: sockets that can't be had from their process are ended in the

@@ -17,6 +17,9 @@ type state struct {
 	frontends map[model.Key]uint32
 	// given are the ids given since their counters were last set to 0.
 	given []given
+	// gone are those of backends that have gone from their pools, since somebody
+	// looked for their connections.
+	gone []uint32
 }
 
 // given is an id that was given, and whether somebody had it before.
@@ -83,6 +86,7 @@ func (st *state) place(ps *poolState, p *model.Pool) error {
 	}
 	for b, id := range gone {
 		if _, stays := kept[b]; !stays {
+			st.gone = append(st.gone, id)
 			st.ids.release(id)
 		}
 	}
@@ -99,6 +103,7 @@ func (st *state) dropPool(id model.PoolID) []entry {
 	}
 	before := st.poolEntries(ps)
 	for _, n := range ps.members {
+		st.gone = append(st.gone, n)
 		st.ids.release(n)
 	}
 	st.ids.release(ps.id)

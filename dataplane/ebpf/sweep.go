@@ -4,7 +4,9 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
 	"net/netip"
+	"slices"
 	"time"
 
 	"golang.org/x/sys/unix"
@@ -26,11 +28,21 @@ type held struct {
 	backend netip.AddrPort
 }
 
-// sweep implements path.
-func (p *socketPath) sweep(_ context.Context, s *store, old, want *model.Table) error {
-	plan := conntrack.Plan(old, want, want.Since(old))
+// sweep implements path. Sockets are looked at if one of the backends that have gone
+// has any, and all of them with every comparison, for what was missed.
+func (p *socketPath) sweep(_ context.Context, s *store, c changed) error {
+	old := c.old
+	if c.verify {
+		old = nil
+	}
+	plan := conntrack.Plan(old, c.want, c.want.Since(old))
 	if plan == nil {
 		return p.late.take()
+	}
+	if old != nil {
+		if held, err := s.anyHeld(c.gone); err != nil || !held {
+			return errors.Join(err, p.late.take())
+		}
 	}
 	now, later := map[uint64]held{}, map[time.Duration]map[uint64]held{}
 	err := eachHeld(s.growing[socketsMap], func(cookie uint64, h held) {
@@ -38,7 +50,7 @@ func (p *socketPath) sweep(_ context.Context, s *store, old, want *model.Table) 
 		switch {
 		case fate.Forget:
 			now[cookie] = h
-		case fate.Expire > 0:
+		case fate.Expire > 0 && p.late.expect(cookie):
 			if later[fate.Expire] == nil {
 				later[fate.Expire] = map[uint64]held{}
 			}
@@ -49,9 +61,21 @@ func (p *socketPath) sweep(_ context.Context, s *store, old, want *model.Table) 
 		return err
 	}
 	for wait, sockets := range later {
-		time.AfterFunc(wait, func() { p.late.note(moveOn(sockets)) })
+		cookies := slices.Collect(maps.Keys(sockets))
+		time.AfterFunc(wait, func() { p.late.note(moveOn(sockets), cookies) })
 	}
 	return errors.Join(moveOn(now), p.late.take())
+}
+
+// anyHeld reports whether sockets are connected to any of these backends.
+func (s *store) anyHeld(backends []uint32) (bool, error) {
+	for _, id := range backends {
+		var state struct{ Active, Sockets uint64 } // struct state of bpf/types.h
+		if err := s.states.read(id, &state); err != nil || state.Sockets > 0 {
+			return true, err
+		}
+	}
+	return false, nil
 }
 
 // giveBack connects UDP sockets to their frontends themselves, so that whoever

@@ -124,12 +124,22 @@ static __always_inline int pick(struct bpf_sock_addr *ctx, const struct tuple *t
 	return p && p->backends && choose(r->pool, p, t, d);
 }
 
+// hold counts the sockets of a backend, so that the agent looks for them only if
+// there are any when it is gone.
+static __always_inline void hold(__u32 backend, __s64 n)
+{
+	struct state *s = state_of(backend);
+	if (s && (n > 0 || s->sockets > 0))
+		__sync_fetch_and_add(&s->sockets, n);
+}
+
 static __always_inline void forget(__u64 cookie)
 {
 	struct socket *s = recall(&sockets_2, &cookie);
 	if (!s)
 		return;
 	released(s->backend);
+	hold(s->backend, -1);
 	erase(&sockets_2, &cookie);
 }
 
@@ -152,6 +162,7 @@ static __always_inline int connected(struct bpf_sock_addr *ctx, const struct tup
 		return 0;
 	}
 	opened(d.pool, d.to.id);
+	hold(d.to.id, 1);
 	count_connection(d.front_id);
 	*to = s.to;
 	return 1;

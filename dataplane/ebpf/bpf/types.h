@@ -167,7 +167,10 @@ struct counters {
 
 struct state {
 	__u64 active; // a backend's open connections
-	__u64 cursor; // where a pool's turn is
+	union {
+		__u64 cursor;  // where a pool's turn is
+		__u64 sockets; // that are connected to a backend (sock.c)
+	};
 };
 
 // struct decision is what decide says about a packet.

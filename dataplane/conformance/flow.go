@@ -157,14 +157,7 @@ func (f *flow) ask(w wanted) error {
 
 // Finish ends flows, removes the plane's objects and ends its process.
 func (r *Run) Finish() error {
-	var errs []error
-	for name, f := range r.flows {
-		if f.conn != nil {
-			if err := f.conn.Close(); err != nil {
-				errs = append(errs, fmt.Errorf("close flow %s: %w", name, err))
-			}
-		}
-	}
+	errs := []error{r.closeFlows()}
 	for name := range r.loads {
 		if err := r.unload(name); err != nil {
 			errs = append(errs, err)
@@ -176,8 +169,21 @@ func (r *Run) Finish() error {
 	if r.process != nil {
 		errs = append(errs, r.process.Remove(), r.removePeer(), r.kill())
 	}
-	if r.kind != r.first {
+	if r.other != "" {
 		errs = append(errs, r.awaitRetired())
+	}
+	return errors.Join(errs...)
+}
+
+func (r *Run) closeFlows() error {
+	var errs []error
+	for name, f := range r.flows {
+		if f.conn == nil {
+			continue
+		}
+		if err := f.conn.Close(); err != nil {
+			errs = append(errs, fmt.Errorf("close flow %s: %w", name, err))
+		}
 	}
 	return errors.Join(errs...)
 }

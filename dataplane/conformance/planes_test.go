@@ -2,6 +2,7 @@ package conformance
 
 import (
 	"errors"
+	"maps"
 	"os"
 	"path/filepath"
 	"slices"
@@ -92,7 +93,7 @@ func playKind(t *testing.T, kind string, variant iptables.Variant, sctp bool) {
 		if c.SCTP() == sctp {
 			t.Run(c.Name, func(t *testing.T) {
 				t.Parallel()
-				play(t, th, kind, "", c)
+				play(t, th, kind, c)
 			})
 		}
 	}
@@ -119,7 +120,7 @@ func TestOtherKernels(t *testing.T) {
 					c := cases(t, "testdata/cases/"+name+".txtar")[0]
 					t.Run(name, func(t *testing.T) {
 						t.Parallel()
-						play(t, th, "ebpf", "", c)
+						play(t, th, "ebpf", c)
 					})
 				}
 			})
@@ -127,21 +128,62 @@ func TestOtherKernels(t *testing.T) {
 	}
 }
 
-// TestSwitch changes every plane for every other one.
+// SwitchEnv, if it is "pairs", has TestSwitch change each plane for each other on a
+// stage of its own, instead of one after the other.
+const SwitchEnv = "FAIRWAY_SWITCH"
+
+// tours change every plane for every other one, once: those with ipvs in a tour of
+// their own, which takes the virtual machine. Variants of iptables change, too.
+var tours = map[string][]string{
+	"tour": {
+		"nftables", "ebpf", "nftables", "iptables/nft", "iptables/legacy", "iptables/nft", "nftables", "userspace", "ebpf",
+		"iptables/nft", "ebpf", "userspace", "iptables/legacy", "userspace", "nftables",
+	},
+	"tour-ipvs": {"ipvs", "nftables", "ipvs", "ebpf", "ipvs", "iptables", "ipvs", "userspace", "ipvs"},
+}
+
+// TestSwitch changes every plane for every other one:
+//
+//	go test ./dataplane/conformance -run TestSwitch/tour
+//	FAIRWAY_SWITCH=pairs go test ./dataplane/conformance -run TestSwitch/iptables-to-ebpf
 func TestSwitch(t *testing.T) {
 	t.Parallel()
-	c := cases(t, switchCase)[0]
+	all := tours
+	if os.Getenv(SwitchEnv) == "pairs" {
+		all = map[string][]string{}
+		for _, from := range dataplane.Kinds() {
+			for _, to := range dataplane.Kinds() {
+				if from.Name != to.Name {
+					all[from.Name+"-to-"+to.Name] = []string{from.Name, to.Name}
+				}
+			}
+		}
+	}
+	for _, name := range slices.Sorted(maps.Keys(all)) {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			var needs []string
+			for _, kind := range all[name] {
+				needs = append(needs, kernelNeeds[kind]...)
+			}
+			vm.With(t, func(t *testing.T) { tour(t, newTheatre(t, ""), all[name]) }, needs...)
+		})
+	}
+}
+
+// TestTours holds that they leave out no change.
+func TestTours(t *testing.T) {
+	made := map[string]bool{}
+	for _, kinds := range tours {
+		for i, to := range kinds[1:] {
+			made[planeOf(kinds[i])+"-to-"+planeOf(to)] = true
+		}
+	}
 	for _, from := range dataplane.Kinds() {
 		for _, to := range dataplane.Kinds() {
-			if from.Name == to.Name {
-				continue
+			if change := from.Name + "-to-" + to.Name; from.Name != to.Name && !made[change] {
+				t.Errorf("no tour has %s", change)
 			}
-			t.Run(from.Name+"-to-"+to.Name, func(t *testing.T) {
-				t.Parallel()
-				vm.With(t, func(t *testing.T) {
-					play(t, newTheatre(t, ""), from.Name, to.Name, c)
-				}, append(slices.Clone(kernelNeeds[from.Name]), kernelNeeds[to.Name]...)...)
-			})
 		}
 	}
 }
@@ -198,13 +240,25 @@ func (th *theatre) takeBack(t *testing.T, s *Stage) {
 	th.free = append(th.free, s)
 }
 
-func play(t *testing.T, th *theatre, kind, other string, c *Case) {
+func play(t *testing.T, th *theatre, kind string, c *Case) {
+	t.Helper()
+	th.play(t, func(stage *Stage, stateDir string) (*Run, error) { return Play(c, stage, kind, "", stateDir) })
+}
+
+func tour(t *testing.T, th *theatre, kinds []string) {
+	t.Helper()
+	c := cases(t, switchCase)[0]
+	th.play(t, func(stage *Stage, stateDir string) (*Run, error) { return Tour(c, stage, stateDir, kinds...) })
+}
+
+func (th *theatre) play(t *testing.T, plays func(stage *Stage, stateDir string) (*Run, error)) {
+	t.Helper()
 	stage := th.stage(t)
 	if err := stage.Begin(); err != nil {
 		t.Fatal(err)
 	}
 	stateDir := t.TempDir()
-	run, err := Play(c, stage, kind, other, stateDir)
+	run, err := plays(stage, stateDir)
 	var missing *MissingError
 	if errors.As(err, &missing) {
 		t.Fatal(err)

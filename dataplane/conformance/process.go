@@ -1,6 +1,7 @@
 package conformance
 
 import (
+	"cmp"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -47,10 +48,12 @@ type Process struct {
 
 // StartProcess starts this test binary anew as a plane's process with the given
 // variant of iptables, in the node's namespace and, unless cgroup is "", in the
-// cgroup of that directory.
+// cgroup of that directory. The kind is a plane's name, or, as "iptables/legacy",
+// says which variant itself.
 func StartProcess(kind, stateDir string, variant iptables.Variant, ns *netns.NS, cgroup string) (*Process, error) {
 	p := &Process{cmd: exec.Command("/proc/self/exe"), log: &tail{}}
-	p.cmd.Env = append(os.Environ(), KindEnv+"="+kind, StateDirEnv+"="+stateDir, VariantEnv+"="+string(variant))
+	plane, own, _ := strings.Cut(kind, "/")
+	p.cmd.Env = append(os.Environ(), KindEnv+"="+plane, StateDirEnv+"="+stateDir, VariantEnv+"="+cmp.Or(own, string(variant)))
 	p.cmd.Stderr = p.log
 	if cgroup != "" {
 		dir, err := os.Open(cgroup)

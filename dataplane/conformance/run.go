@@ -65,6 +65,43 @@ func Play(c *Case, s *Stage, kind, other, stateDir string) (*Run, error) {
 	return r, r.steps()
 }
 
+// Tour plays a case that switches with one plane after the other, so that each takes
+// the place of the one before. Some connections that the first has made are kept
+// over all of them.
+func Tour(c *Case, s *Stage, stateDir string, kinds ...string) (*Run, error) {
+	r, err := Play(c, s, kinds[0], kinds[1], stateDir)
+	if err != nil {
+		return r, fmt.Errorf("%s to %s: %w", kinds[0], kinds[1], err)
+	}
+	kept := r.flows
+	for i, next := range kinds[2:] {
+		r.flows, r.other = map[string]*flow{}, next
+		err := r.steps()
+		if err == nil {
+			err = r.goOn(kept)
+		}
+		if err := errors.Join(err, r.closeFlows()); err != nil {
+			r.flows = kept
+			return r, fmt.Errorf("change %d, %s to %s: %w", i+2, kinds[i+1], next, err)
+		}
+	}
+	r.flows = kept
+	return r, nil
+}
+
+// goOn says something over the TCP connections of an earlier leg.
+func (r *Run) goOn(kept map[string]*flow) error {
+	for name, f := range kept {
+		if f.probe.Proto != model.TCP {
+			continue
+		}
+		if err := r.send(f, Step{Expect: &Expectation{Outcome: Same}}); err != nil {
+			return fmt.Errorf("flow %s of the first plane: %w", name, err)
+		}
+	}
+	return nil
+}
+
 func (r *Run) steps() error {
 	if err := r.program(); err != nil {
 		return fmt.Errorf("empty table: %w", err)
@@ -237,6 +274,9 @@ func (r *Run) changePlane() error {
 	if err := r.startAgain(); err != nil {
 		return err
 	}
+	if planeOf(old) == planeOf(r.kind) {
+		return nil // the new one has made of it what it wants
+	}
 	remover, err := r.stage.Start(old, r.stateDir)
 	if err != nil {
 		return err
@@ -245,6 +285,12 @@ func (r *Run) changePlane() error {
 		return fmt.Errorf("remove %s: %w", old, err)
 	}
 	return nil
+}
+
+// planeOf is the plane of a kind that may have a variant.
+func planeOf(kind string) string {
+	plane, _, _ := strings.Cut(kind, "/")
+	return plane
 }
 
 // awaitRetired waits until a plane that has given up to another is gone, which

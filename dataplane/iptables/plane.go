@@ -41,6 +41,7 @@ type Plane struct {
 	limits  limits
 
 	localnet *localnet.Keeper
+	alone    bool // the other variant holds nothing of this mode
 
 	// For Counters and Packets, which others call:
 	counts   atomic.Pointer[[]kernel.RuleCount]
@@ -112,11 +113,33 @@ func (p *Plane) Apply(ctx context.Context, want *model.Table, verify bool) error
 	p.count(written)
 	p.publish()
 	p.inForce.Store(want)
+	if err := p.clearOthers(ctx); err != nil {
+		return err
+	}
 	sweep := conntrack.Plan(before, want, changes)
 	if err := sweep.RunAndTell(ctx, p.options.Swept); err != nil {
 		return fmt.Errorf("forget stale flows: %w", err)
 	}
 	p.applied = want
+	return nil
+}
+
+// clearOthers removes what the other variant holds of this mode, once this one is
+// complete: an earlier process, or kube-proxy, went by that one.
+func (p *Plane) clearOthers(ctx context.Context) error {
+	for _, v := range iptables.Variants() {
+		if p.alone || v == p.tool.Variant() {
+			continue
+		}
+		other, err := iptables.Open(ctx, v)
+		if err == nil {
+			err = removeAll(ctx, other)
+		}
+		if err != nil && !kernel.IsMissing(err) { // what can't be read can't be there
+			return fmt.Errorf("remove rules of iptables (%s): %w", v, err)
+		}
+	}
+	p.alone = true
 	return nil
 }
 

@@ -9,6 +9,7 @@ import (
 
 	"github.com/fairway-net/fairway/internal/iptables"
 	"github.com/fairway-net/fairway/internal/kernel"
+	"github.com/fairway-net/fairway/model"
 )
 
 // restoreInput is what makes a table that holds actual hold these rules. Only
@@ -165,6 +166,31 @@ func removeRules(ctx context.Context, rules ruleSet) error {
 		}
 	}
 	return errors.Join(problems...)
+}
+
+// clearOthers removes the rules of the other variant of iptables, once those of this
+// one are complete: an earlier process, or kube-proxy, went by that one.
+func (p *Plane) clearOthers(ctx context.Context) error {
+	for _, v := range iptables.Variants() {
+		if p.alone || v == p.iptables.Variant() {
+			continue
+		}
+		other, err := iptables.Open(ctx, v)
+		if kernel.IsMissing(err) {
+			continue
+		}
+		if err != nil {
+			return err
+		}
+		for _, f := range iptables.Families() {
+			err := removeRulesOf(ctx, other, ruleSet{f, &model.Settings{}, p.options.MasqueradeMark})
+			if err != nil && !kernel.IsMissing(err) { // what can't be read can't be there
+				return err
+			}
+		}
+	}
+	p.alone = true
+	return nil
 }
 
 func removeRulesOf(ctx context.Context, tool *iptables.Tool, rules ruleSet) error {

@@ -31,6 +31,7 @@ type Plane struct {
 	services map[serverID]service
 	orphans  orphans
 	reaping  bool
+	alone    bool // the other variant of iptables holds nothing of this mode
 	// background starts what goes on beside the methods; tests don't.
 	background func(work func())
 	detours    uint32 // how many there were
@@ -152,6 +153,9 @@ func (p *Plane) applyAll(ctx context.Context, want *model.Table) error {
 		return err
 	}
 	if err := p.run(ctx, plan, want.Settings); err != nil {
+		return err
+	}
+	if err := p.clearOthers(ctx); err != nil {
 		return err
 	}
 	p.state = next

@@ -2,6 +2,7 @@ package userspace
 
 import (
 	"errors"
+	"math/rand/v2"
 	"net"
 	"net/netip"
 	"slices"
@@ -14,19 +15,36 @@ import (
 	"github.com/fairway-net/fairway/model"
 )
 
-// dialer reaches a backend: from the client's address where the table wants the
+// The ports of connections that have their client's address. Clients don't take any
+// of these by themselves (ip_local_port_range), and must not have the same: the kernel
+// takes a backend's answers to the client's own connection for answers to ours, even
+// when ours has ended (TIME_WAIT), and doesn't forward them (ip_forward: skb->sk).
+const (
+	lowPort   = 10000
+	highPort  = 29999
+	portTries = 16
+)
+
+// reach connects to a backend: from the client's address where the table wants the
 // backend to see it and answers to it come by here, else from the node's own.
-func (r *relay) dialer(v model.Verdict, backend netip.AddrPort) *net.Dialer {
+func (r *relay) reach(network string, v model.Verdict, backend netip.AddrPort) (net.Conn, error) {
 	d := &net.Dialer{Timeout: r.dialTimeout}
 	if !r.transparent.Load() || !keepsSource(r.current().Settings, v, backend) {
-		return d
+		return d.Dial(network, backend.String())
 	}
-	// Any port: the client may use its own for this backend without us.
-	d.Control, d.LocalAddr = makeTransparent, &net.TCPAddr{IP: v.Src.AsSlice()}
-	if v.Pool.ID.Proto == model.UDP {
-		d.LocalAddr = &net.UDPAddr{IP: v.Src.AsSlice()}
+	d.Control = makeTransparent
+	for tries := 1; ; tries++ {
+		port := uint16(lowPort + rand.IntN(highPort-lowPort+1))
+		d.LocalAddr = net.TCPAddrFromAddrPort(netip.AddrPortFrom(v.Src, port))
+		if network == "udp" {
+			d.LocalAddr = net.UDPAddrFromAddrPort(netip.AddrPortFrom(v.Src, port))
+		}
+		conn, err := d.Dial(network, backend.String())
+		taken := errors.Is(err, unix.EADDRINUSE) || errors.Is(err, unix.EADDRNOTAVAIL)
+		if !taken || tries == portTries {
+			return conn, err
+		}
 	}
-	return d
 }
 
 // keepsSource reports whether a backend shall and can see the client's address.
@@ -66,8 +84,8 @@ func makeTransparent(network, _ string, c syscall.RawConn) error {
 		} else {
 			err = unix.SetsockoptInt(int(fd), unix.IPPROTO_IP, unix.IP_TRANSPARENT, 1)
 		}
-		if strings.HasPrefix(network, "tcp") { // so that connect chooses the port, among those free for this backend
-			err = errors.Join(err, unix.SetsockoptInt(int(fd), unix.IPPROTO_IP, unix.IP_BIND_ADDRESS_NO_PORT, 1))
+		if strings.HasPrefix(network, "tcp") { // the port may be that of a connection to another backend
+			err = errors.Join(err, unix.SetsockoptInt(int(fd), unix.SOL_SOCKET, unix.SO_REUSEADDR, 1))
 		}
 	})
 	return errors.Join(controlErr, err)

@@ -111,7 +111,7 @@ func (r *relay) dial(v model.Verdict, client netip.AddrPort) (*net.TCPConn, *flo
 		if !ok {
 			return nil, nil
 		}
-		conn, err := r.dialer(v, backend).Dial("tcp", backend.String())
+		conn, err := r.reach("tcp", v, backend)
 		if err != nil {
 			failed = append(failed, backend)
 			continue

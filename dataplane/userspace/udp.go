@@ -121,7 +121,7 @@ func (s *udpSocket) session(d *datagram) *session {
 		s.count.refused.Add(1)
 		return nil
 	}
-	conn, err := s.relay.dialer(v, backend).Dial("udp", backend.String())
+	conn, err := s.relay.reach("udp", v, backend)
 	if err != nil {
 		return nil
 	}

@@ -12,6 +12,8 @@
 //	go test ./dataplane/conformance -run TestPlanes/nftables/clusterip -v  # and the cases with this in their names
 //	go test ./dataplane/conformance -run TestSCTP/nftables           # the cases about SCTP
 //	go test ./dataplane/conformance -run TestLegacy                  # iptables, the legacy variant
+//	go test ./dataplane/conformance -run TestSwitch                  # every plane changed for every other, in two tours
+//	FAIRWAY_SWITCH=pairs go test ./dataplane/conformance -run TestSwitch/iptables-to-ebpf    # each change by itself
 //	FAIRWAY_FUZZ=2m FAIRWAY_FUZZ_SEED=7 go test ./dataplane/conformance -run TestFuzzPlanes/nftables
 //
 // A case that fails prints the plane's objects.

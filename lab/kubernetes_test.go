@@ -167,10 +167,13 @@ func (c *cluster) stop(t *testing.T, r *running) {
 		if err := cmd.Process.Signal(syscall.SIGTERM); err != nil {
 			t.Error(err)
 		}
-		ended := make(chan error, 1)
-		go func() { ended <- cmd.Wait() }()
+		ended := make(chan struct{})
+		go func() {
+			_ = cmd.Wait() // by the signal, or with an exit code of its own
+			close(ended)
+		}()
 		select {
-		case <-ended: // by the signal, or with an exit code of its own
+		case <-ended:
 		case <-time.After(patience):
 			t.Errorf("%s doesn't end at %s", r.name, syscall.SIGTERM)
 			_ = cmd.Process.Kill() // the next one needs its ports

@@ -171,6 +171,22 @@ func TestSwitch(t *testing.T) {
 	}
 }
 
+// TestUpgrade kills each plane's process with connections under way, and starts it
+// again, as another version:
+//
+//	git worktree add /tmp/earlier v0.2 && (cd /tmp/earlier && go test -c -o /tmp/earlier.test ./dataplane/conformance)
+//	FAIRWAY_CONFORMANCE_OLDER=/tmp/earlier.test go test ./dataplane/conformance -run TestUpgrade
+func TestUpgrade(t *testing.T) {
+	t.Parallel()
+	for _, kind := range dataplane.Kinds() {
+		t.Run(kind.Name, func(t *testing.T) {
+			t.Parallel()
+			again := []string{kind.Name + "@older", kind.Name, kind.Name}
+			vm.With(t, func(t *testing.T) { tour(t, newTheatre(t, ""), again) }, kernelNeeds[kind.Name]...)
+		})
+	}
+}
+
 // TestTours holds that they leave out no change.
 func TestTours(t *testing.T) {
 	made := map[string]bool{}

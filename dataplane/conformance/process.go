@@ -27,6 +27,9 @@ const (
 	// VariantEnv is the iptables variant that the plane uses; the one found if
 	// it is empty.
 	VariantEnv = "FAIRWAY_CONFORMANCE_IPTABLES"
+	// OlderEnv is the test binary of an earlier version, for TestUpgrade; without
+	// it, that upgrades this one to itself.
+	OlderEnv = "FAIRWAY_CONFORMANCE_OLDER"
 )
 
 // MissingError says that the kernel at hand can't run a plane.
@@ -49,9 +52,14 @@ type Process struct {
 // StartProcess starts this test binary anew as a plane's process with the given
 // variant of iptables, in the node's namespace and, unless cgroup is "", in the
 // cgroup of that directory. The kind is a plane's name, or, as "iptables/legacy",
-// says which variant itself.
+// says which variant itself, or, as "nftables@older", that it is of OlderEnv.
 func StartProcess(kind, stateDir string, variant iptables.Variant, ns *netns.NS, cgroup string) (*Process, error) {
-	p := &Process{cmd: exec.Command("/proc/self/exe"), log: &tail{}}
+	program := "/proc/self/exe"
+	kind, older := strings.CutSuffix(kind, "@older")
+	if older {
+		program = cmp.Or(os.Getenv(OlderEnv), program)
+	}
+	p := &Process{cmd: exec.Command(program), log: &tail{}}
 	plane, own, _ := strings.Cut(kind, "/")
 	p.cmd.Env = append(os.Environ(), KindEnv+"="+plane, StateDirEnv+"="+stateDir, VariantEnv+"="+cmp.Or(own, string(variant)))
 	p.cmd.Stderr = p.log

@@ -289,7 +289,7 @@ func (r *Run) changePlane() error {
 
 // planeOf is the plane of a kind that may have a variant.
 func planeOf(kind string) string {
-	plane, _, _ := strings.Cut(kind, "/")
+	plane, _, _ := strings.Cut(strings.TrimSuffix(kind, "@older"), "/")
 	return plane
 }
 

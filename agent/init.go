@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"io"
 	"os"
+	"slices"
 
 	"github.com/fairway-net/fairway/dataplane"
 	"github.com/fairway-net/fairway/internal/localnet"
@@ -22,11 +23,32 @@ func Init(ctx context.Context, config Config) error {
 			failed = append(failed, fmt.Errorf("set route_localnet, which node ports on localhost need: %w", err))
 		}
 	}
-	// To make a plane loads the kernel's modules for it.
-	mode, plane, err := choose(dataplane.Kinds(), config.Mode, config.Plane, config.Log)
-	if err != nil {
-		return errors.Join(append(failed, err)...)
+	failed = append(failed, prepare(ctx, dataplane.Kinds(), config))
+	return errors.Join(failed...)
+}
+
+// prepare prepares the mode that is configured. For AutoMode, that is every one
+// that an agent with less privileges may choose: those before the first that
+// CAP_NET_ADMIN is enough for, and that one.
+func prepare(ctx context.Context, kinds []dataplane.Kind, config Config) error {
+	var failed []error
+	for {
+		mode, plane, err := choose(kinds, config.Mode, config.Plane, config.Log)
+		if err != nil {
+			return errors.Join(append(failed, err)...)
+		}
+		// To make a plane loads the kernel's modules for it.
+		failed = append(failed, prepareOne(ctx, mode, plane))
+		i := slices.IndexFunc(kinds, func(k dataplane.Kind) bool { return k.Name == mode })
+		if config.Mode != AutoMode || !kinds[i].Privileged {
+			return errors.Join(failed...)
+		}
+		kinds = kinds[i+1:]
 	}
+}
+
+func prepareOne(ctx context.Context, mode string, plane dataplane.Plane) error {
+	var failed []error
 	if p, ok := plane.(dataplane.Initializer); ok {
 		if err := p.Init(ctx); err != nil {
 			failed = append(failed, fmt.Errorf("prepare %s mode: %w", mode, err))

@@ -17,6 +17,9 @@ import (
 type Kind struct {
 	Name  string // what --mode calls it
 	Short string // one line for people
+	// Privileged modes need more than CAP_NET_ADMIN also when a plane's Init has
+	// been called.
+	Privileged bool
 	// New makes a plane for the network namespace that the calling goroutine's
 	// process lives in. It changes nothing yet. A kernel.MissingError says what
 	// this machine lacks.
@@ -38,7 +41,7 @@ func Kinds() []Kind {
 			Render: nftables.Render, Script: nftables.Script,
 		},
 		{
-			Name: "ebpf", Short: "eBPF: sockets are connected to backends directly, all else is translated at the interfaces",
+			Name: "ebpf", Privileged: true, Short: "eBPF: sockets are connected to backends directly, all else is translated at the interfaces",
 			New:    func(o kernel.Options) (Plane, error) { return ebpf.New(o) },
 			Render: ebpf.Render, Script: ebpf.Script,
 		},

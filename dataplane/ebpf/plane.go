@@ -272,12 +272,3 @@ func (p *Plane) overflows() error {
 	}
 	return errors.Join(errs...)
 }
-
-// probe finds out whether this process may load programs.
-func probe() error {
-	m, err := ebpf.NewMap(&ebpf.MapSpec{Type: ebpf.Array, KeySize: 4, ValueSize: 4, MaxEntries: 1})
-	if err != nil {
-		return &kernel.MissingError{What: "eBPF, or CAP_BPF and CAP_NET_ADMIN", Since: "5.10", Err: err}
-	}
-	return m.Close()
-}

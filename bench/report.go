@@ -116,6 +116,8 @@ func (r *results) markdown(earlier []byte, o Options, took time.Duration) []byte
 			all = merge(all, r.table(row, s, o.Version))
 		}
 	}
+	inOrder(all)
+	writeSummary(&b, all)
 	for _, t := range all {
 		t.write(&b)
 	}

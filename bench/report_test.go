@@ -36,7 +36,8 @@ func TestReportKeepsWhatOthersWrote(t *testing.T) {
 	got := string(data)
 	for _, want := range []string{"before\n", "\nafter\n",
 		"| nftables | 0.9 s | v2 | " + today + " |\n| ebpf | 2.0 s | v1 | " + today + " |\n",
-		"| nftables | 3 ms | v1 | " + today + " |\n", "Goal: 1.5 s."} {
+		"| nftables | 3 ms | v1 | " + today + " |\n", "Goal: 1.5 s.",
+		"| agent start to everything programmed, 10000 x 5 | 1.5 s | 0.9 s | 2.0 s |"} {
 		if strings.Count(got, want) != 1 {
 			t.Errorf("%q is there %d times in\n%s", want, strings.Count(got, want), got)
 		}

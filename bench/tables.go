@@ -2,8 +2,11 @@ package bench
 
 import (
 	"bytes"
+	"cmp"
 	"fmt"
+	"regexp"
 	"slices"
+	"strconv"
 	"strings"
 )
 
@@ -53,7 +56,9 @@ func parseTables(text []byte) []table {
 				t.goal = line
 			}
 		}
-		list = append(list, t)
+		if t.title != summaryTitle {
+			list = append(list, t)
+		}
 	}
 	return list
 }
@@ -75,9 +80,60 @@ func merge(all []table, fresh table) []table {
 	return all
 }
 
-// placeOf orders modes as the report has them: the fastest first.
+// summaryTitle heads the table of all measures that have a goal.
+const summaryTitle = "Goal by goal"
+
+// writeSummary brings the tables that have a goal together, each figure without
+// what it says in brackets.
+func writeSummary(b *bytes.Buffer, all []table) {
+	fmt.Fprintf(b, "%s%s\n\n| what | goal |", titleMark, summaryTitle)
+	shown := modeOrder[1:]
+	for _, mode := range shown {
+		fmt.Fprintf(b, " %s |", mode)
+	}
+	fmt.Fprintf(b, "\n|---|---|%s\n", strings.Repeat("---|", len(shown)))
+	for _, t := range all {
+		goal, _, _ := strings.Cut(strings.TrimPrefix(t.goal, "Goal: "), ". ")
+		if goal == "" || goal == t.goal {
+			continue
+		}
+		fmt.Fprintf(b, "| %s | %s |", t.title, strings.TrimSuffix(goal, "."))
+		for i, mode := range shown {
+			cell := ""
+			for _, f := range t.figures {
+				if f.mode == mode || f.mode == modeOrder[0] && i == 0 {
+					cell = bracketed.ReplaceAllString(f.text, "")
+				}
+			}
+			fmt.Fprintf(b, " %s |", cell)
+		}
+		b.WriteString("\n")
+	}
+}
+
+var bracketed = regexp.MustCompile(` \([^)]*\)`)
+
+// inOrder sorts tables as rows has them, smaller sizes first.
+func inOrder(all []table) {
+	place := func(t table) int {
+		return slices.IndexFunc(rows(), func(w row) bool { return strings.HasPrefix(t.title, w.what+", ") })
+	}
+	size := func(t table) (n int) {
+		fields := strings.Fields(t.title)
+		if len(fields) > 2 {
+			n, _ = strconv.Atoi(fields[len(fields)-3]) // a title without a size comes first
+		}
+		return n
+	}
+	slices.SortStableFunc(all, func(a, b table) int { return cmp.Or(place(a)-place(b), size(a)-size(b)) })
+}
+
+// modeOrder is that of the columns and rows: first what belongs to no mode.
+var modeOrder = []string{"API", "nftables", "ebpf", "ipvs", "iptables-nft", "iptables-legacy", "userspace"}
+
+// placeOf orders modes as the report has them.
 func placeOf(mode string) int {
-	i := slices.Index([]string{"API", "nftables", "ebpf", "ipvs", "iptables-nft", "iptables-legacy", "userspace"}, mode)
+	i := slices.Index(modeOrder, mode)
 	if i < 0 {
 		return 99
 	}

@@ -4,6 +4,7 @@ import (
 	"context"
 	"io"
 	"net"
+	"net/netip"
 	"strings"
 	"testing"
 	"time"
@@ -82,6 +83,18 @@ func TestCounters(t *testing.T) {
 	checkObjects(t, p, table)
 	nft(t, "list", "table", "inet", "fairway")
 
+	// A frontend that leads elsewhere, and from elsewhere, keeps what was counted.
+	e = table.Edit()
+	changed := *table.Frontend(model.Key{Addr: addr("10.96.0.10"), Port: 80, Proto: model.TCP})
+	changed.Sources = []netip.Prefix{prefix("192.0.2.0/24")}
+	changed.Routes = routes(route, route, route)
+	e.SetFrontend(&changed)
+	table = e.Table()
+	apply(t, p, table, false)
+	if n := connections(t, p, "10.96.0.10:80/tcp"); n != 3 {
+		t.Errorf("%d connections are counted after a change, want 3", n)
+	}
+
 	// Another process that counts no bytes takes the chains for that away, and
 	// what was counted stays.
 	next := newPlane(t, kernel.Options{})
@@ -90,9 +103,24 @@ func TestCounters(t *testing.T) {
 	if listed := nft(t, "list", "table", "inet", "fairway"); strings.Contains(listed, "bytes-prerouting") {
 		t.Error("bytes are counted though nobody wants them")
 	}
-	if list, err = next.Counters(context.Background()); err != nil || len(list) == 0 {
-		t.Errorf("after a restart: %v, %v", list, err)
+	if n := connections(t, next, "10.96.0.10:80/tcp"); n != 3 {
+		t.Errorf("%d connections are counted after a restart, want 3", n)
 	}
+}
+
+// connections is what was counted of a frontend's.
+func connections(t *testing.T, p *Plane, frontend string) uint64 {
+	t.Helper()
+	list, err := p.Counters(context.Background())
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, c := range list {
+		if c.Frontend.String() == frontend {
+			return c.Connections
+		}
+	}
+	return 0
 }
 
 // echo answers with what it gets.

@@ -22,7 +22,7 @@ type Options struct {
 	Modes     []string // see Modes; empty for all that this kernel has
 	Services  int      // with Endpoints, the one size to measure at; 0 for each part's own
 	Endpoints int
-	Changes   int    // endpoint changes of the soak; modes that take long for one get a tenth
+	Changes   int    // endpoint changes of the soak in nftables mode; others get a tenth
 	Out       string // a Markdown file to write the tables into; "" prints them
 	Dir       string // where the API server keeps its data; "" is a temporary directory
 	Stdout    io.Writer

@@ -47,10 +47,6 @@ type mode struct {
 	args []string // of the agent
 }
 
-// slow reports whether a change takes the mode longer than the API, so that most
-// of a soak's are merged.
-func (m mode) slow() bool { return m.name != "nftables" && m.name != "ebpf" && m.name != "ipvs" }
-
 // modes are all that this kernel has, and what the others lack.
 func modes() (list []mode, missing map[string]error) {
 	missing = map[string]error{}

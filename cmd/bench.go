@@ -29,7 +29,7 @@ func benchCommand() *cobra.Command {
 	c.Flags().StringSliceVar(&o.Modes, "mode", nil, "modes to measure; all that this kernel has without this")
 	c.Flags().IntVar(&o.Services, "services", 0, "with --endpoints: the one size to measure at")
 	c.Flags().IntVar(&o.Endpoints, "endpoints", 0, "endpoints of each Service")
-	c.Flags().IntVar(&o.Changes, "changes", o.Changes, "endpoint changes of the soak")
+	c.Flags().IntVar(&o.Changes, "changes", o.Changes, "endpoint changes of the soak in nftables mode; a tenth of them in the others")
 	c.Flags().StringVar(&o.Out, "out", "", "Markdown file to put the tables into; printed without this")
 	c.Flags().StringVar(&o.Dir, "dir", "", "where the API server keeps its data and logs go; a temporary directory without this")
 	c.Flags().BoolVar(&verbose, "verbose", false, "log more")

@@ -16,6 +16,7 @@
 //	FAIRWAY_SWITCH=pairs go test ./dataplane/conformance -run TestSwitch/iptables-to-ebpf    # each change by itself
 //	go test ./dataplane/conformance -run TestOtherKernels            # a few cases with eBPF on Linux 6.1 and 5.10
 //	FAIRWAY_VM=1 FAIRWAY_VM_KERNEL=bullseye go test ./dataplane/conformance -run TestPlanes/ebpf   # all of them
+//	FAIRWAY_KUBERNETES=$PWD/bin/kubernetes/1.36.3 go test ./dataplane/conformance -run TestKubeProxy  # the real kube-proxy
 //	FAIRWAY_FUZZ=2m FAIRWAY_FUZZ_SEED=7 go test ./dataplane/conformance -run TestFuzzPlanes/nftables
 //
 // A case that fails prints the plane's objects. Cases play side by side, each on

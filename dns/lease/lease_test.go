@@ -22,6 +22,9 @@ import (
 
 const patience = 30 * time.Second
 
+// soon is long enough for an answer, if there is one, in most cases.
+const soon = 300 * time.Millisecond
+
 var services = []netip.Addr{netip.MustParseAddr("10.96.0.10"), netip.MustParseAddr("fd00:10:96::a")}
 
 // rig is a node with a pod. Whatever asks at the node's own addresses is told
@@ -148,10 +151,10 @@ func (r *rig) serve(t *testing.T, at netip.AddrPort) {
 
 // ask asks at the DNS Service's address from a namespace, and returns what the
 // asker is taken for. Sockets are connected, so the answer must be from there.
-func ask(ns *netns.NS, network string, service netip.Addr) (string, error) {
+func ask(ns *netns.NS, network string, service netip.Addr, within time.Duration) (string, error) {
 	var conn net.Conn
 	err := ns.Do(func() (err error) {
-		d := net.Dialer{Timeout: 300 * time.Millisecond}
+		d := net.Dialer{Timeout: within}
 		conn, err = d.DialContext(context.Background(), network, netip.AddrPortFrom(service, 53).String())
 		return err
 	})
@@ -160,7 +163,7 @@ func ask(ns *netns.NS, network string, service netip.Addr) (string, error) {
 	}
 	buf := make([]byte, 64)
 	n := 0
-	if err = conn.SetDeadline(time.Now().Add(300 * time.Millisecond)); err == nil && network == "udp" {
+	if err = conn.SetDeadline(time.Now().Add(within)); err == nil && network == "udp" {
 		_, err = conn.Write([]byte("?"))
 	}
 	if err == nil {
@@ -180,17 +183,20 @@ func eventually(t *testing.T, what string, ok func() bool) {
 
 // TestLease asks from a pod and from the node, which has no other route to the
 // Service, while the lease runs, and after it has ended by itself or at once.
-func TestLease(t *testing.T) {
+func TestLease(t *testing.T) { testLease(t) }
+
+func testLease(t *testing.T) {
+	t.Helper()
 	r := newRig(t)
 	want := map[*netns.NS][]string{r.pod: {"10.244.0.2", "fd00:10:244::2"}, r.node: {"127.0.0.1", ""}}
-	all := func(check func(what, got, want string, err error)) {
+	all := func(within time.Duration, check func(what, got, want string, err error)) {
 		for ns, sources := range want {
 			for i, service := range services {
 				for _, network := range []string{"udp", "tcp"} {
 					if ns == r.node && service.Is6() {
 						continue // IPv6 has no table that comes last
 					}
-					got, err := ask(ns, network, service)
+					got, err := ask(ns, network, service, within)
 					check(fmt.Sprintf("%s to %s for %s", network, service, sources[i]), got, sources[i], err)
 				}
 			}
@@ -201,18 +207,21 @@ func TestLease(t *testing.T) {
 			t.Errorf("%s: answered (%q) without a lease", what, got)
 		}
 	}
-	all(refused)
+	all(soon, refused)
 	for _, end := range []func(){
 		func() { do(t, r.node, r.lease.End) },
 		func() {
-			eventually(t, "the lease ends by itself", func() bool { _, err := ask(r.pod, "udp", services[0]); return err != nil })
-			eventually(t, "the lease of IPv6, too", func() bool { _, err := ask(r.pod, "udp", services[1]); return err != nil })
+			eventually(t, "the lease ends by itself", func() bool { _, err := ask(r.pod, "udp", services[0], soon); return err != nil })
+			eventually(t, "the lease of IPv6, too", func() bool { _, err := ask(r.pod, "udp", services[1], soon); return err != nil })
 		},
 	} {
 		ctx, cancel := context.WithCancel(t.Context())
 		renewing := r.keep(t, ctx)
-		eventually(t, "the lease has begun", func() bool { got, err := ask(r.pod, "udp", services[0]); return err == nil && got == "10.244.0.2" })
-		all(func(what, got, want string, err error) {
+		eventually(t, "the lease has begun", func() bool {
+			got, err := ask(r.pod, "udp", services[0], soon)
+			return err == nil && got == "10.244.0.2"
+		})
+		all(patience, func(what, got, want string, err error) {
 			if err != nil || got != want {
 				t.Errorf("%s: got %q, %v", what, got, err)
 			}
@@ -220,7 +229,7 @@ func TestLease(t *testing.T) {
 		cancel()
 		<-renewing
 		end()
-		all(refused)
+		all(soon, refused)
 	}
 	do(t, r.node, func() error {
 		tracked, err := os.ReadFile("/proc/thread-self/net/nf_conntrack")
@@ -278,7 +287,7 @@ func TestOthersCantRenew(t *testing.T) {
 		if err := cmd.Wait(); err != nil {
 			t.Fatalf("%v: %s", err, out.String())
 		}
-		got, err := ask(r.pod, "udp", services[0])
+		got, err := ask(r.pod, "udp", services[0], soon)
 		if (err == nil) != works {
 			t.Errorf("renewed by user %d: answered %q, %v", user, got, err)
 		}

@@ -31,6 +31,13 @@ func dnsLab(t *testing.T, name, mode string) (lab.Config, string) {
 	t.Helper()
 	c := config(name)
 	c.Mode = mode
+	return c, upWithWeb(t, c)
+}
+
+// upWithWeb makes a lab with the Service web, and returns the name of a pod on
+// the first node.
+func upWithWeb(t *testing.T, c lab.Config) (pod string) {
+	t.Helper()
 	up(t, c)
 	client, err := lab.Client(c.Name)
 	if err != nil {
@@ -45,7 +52,6 @@ func dnsLab(t *testing.T, name, mode string) (lab.Config, string) {
 	if _, err := client.CoreV1().Services("default").Create(t.Context(), web, metav1.CreateOptions{}); err != nil {
 		t.Fatal(err)
 	}
-	var pod string
 	eventually(t, "a pod runs on node1", func() bool {
 		pods, err := client.CoreV1().Pods("default").List(t.Context(), metav1.ListOptions{})
 		if err != nil {
@@ -62,13 +68,13 @@ func dnsLab(t *testing.T, name, mode string) (lab.Config, string) {
 		}
 		return running == 2 && pod != ""
 	})
-	return c, pod
+	return pod
 }
 
 // TestNames asks with the programs that people ask with, in every mode that
 // this kernel has; the agents' own server and each data plane must get along.
 func TestNames(t *testing.T) {
-	for _, mode := range []string{"nftables", "iptables", "userspace"} {
+	for _, mode := range []string{"nftables", "iptables", "ebpf", "userspace"} {
 		t.Run(mode, func(t *testing.T) {
 			c, pod := dnsLab(t, "dns-"+mode, mode)
 			checkCommand(t, c)

@@ -150,24 +150,26 @@ func (a *asker) ask() error {
 
 // askFrom tells from what port it has asked.
 func (a *asker) askFrom() (port uint16, err error) {
+	answer, port, err := a.exchange("web.default.svc.cluster.local.")
+	if err == nil && len(answer.Answer) != 1 {
+		err = fmt.Errorf("the answer is %s without records", dns.RcodeToString[answer.Rcode])
+	}
+	return port, err
+}
+
+// exchange asks for the address of a name.
+func (a *asker) exchange(name string) (answer *dns.Msg, port uint16, err error) {
 	var conn net.Conn
 	err = a.ns.Do(func() (err error) {
 		conn, err = net.Dial("udp", net.JoinHostPort(clusterDNS, "53"))
 		return err
 	})
 	if err != nil {
-		return 0, err
+		return nil, 0, err
 	}
-	q := new(dns.Msg).SetQuestion("web.default.svc.cluster.local.", dns.TypeA)
-	answer, _, err := (&dns.Client{Timeout: 5 * time.Second}).ExchangeWithConn(q, &dns.Conn{Conn: conn})
-	port = conn.LocalAddr().(*net.UDPAddr).AddrPort().Port()
-	if err := errors.Join(err, conn.Close()); err != nil {
-		return port, err
-	}
-	if len(answer.Answer) != 1 {
-		return port, fmt.Errorf("the answer is %s without records", dns.RcodeToString[answer.Rcode])
-	}
-	return port, nil
+	q := new(dns.Msg).SetQuestion(name, dns.TypeA)
+	answer, _, err = (&dns.Client{Timeout: 5 * time.Second}).ExchangeWithConn(q, &dns.Conn{Conn: conn})
+	return answer, conn.LocalAddr().(*net.UDPAddr).AddrPort().Port(), errors.Join(err, conn.Close())
 }
 
 // log is what a node's agent has logged.

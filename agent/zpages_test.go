@@ -1,6 +1,7 @@
 package agent
 
 import (
+	"io"
 	"net/http"
 	"strings"
 	"testing"
@@ -35,9 +36,20 @@ func TestPagesOfComponents(t *testing.T) {
 	if _, text := get(metricsAddress, "/metrics/slis"); strings.Contains(text, "healthchecks_total{") {
 		t.Errorf("not reset: %s", text)
 	}
-	r.eventually("flags", shows("/flagz", "mode=nftables"))
-	r.eventually("status", shows("/statusz", "Binary version: 0.3.1"))
-	r.eventually("paths", shows("/statusz", "/configz"))
+	// As text, they have ever other delimiters, so that nobody parses that.
+	for path, parts := range map[string][]string{
+		"/flagz":   {`"kind":"Flagz"`, `"mode":"nftables"`, `"v":"2"`},
+		"/statusz": {`"kind":"Statusz"`, `"binaryVersion":"0.3.1"`, `"/configz"`},
+	} {
+		kind := map[string]string{"/flagz": "Flagz", "/statusz": "Statusz"}[path]
+		text := structured(t, path, kind)
+		for _, part := range parts {
+			if !strings.Contains(text, part) {
+				t.Errorf("%s: no %s in %s", path, part, text)
+			}
+		}
+		r.eventually("text", shows(path, componentName))
+	}
 
 	next := r.config
 	next.ZPages.NoFlagz, next.ZPages.NoStatusz = true, true
@@ -45,4 +57,24 @@ func TestPagesOfComponents(t *testing.T) {
 	for _, path := range []string{"/flagz", "/statusz"} {
 		r.eventually("no "+path, func() bool { code, _ := get(metricsAddress, path); return code == http.StatusNotFound })
 	}
+}
+
+// structured asks for a page as an object of the API config.k8s.io.
+func structured(t *testing.T, path, kind string) string {
+	t.Helper()
+	request, err := http.NewRequestWithContext(t.Context(), http.MethodGet, "http://"+metricsAddress+path, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	request.Header.Set("Accept", "application/json;v=v1beta1;g=config.k8s.io;as="+kind)
+	answer, err := http.DefaultClient.Do(request)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer answer.Body.Close() //nolint:errcheck // of a response
+	body, err := io.ReadAll(answer.Body)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return string(body)
 }

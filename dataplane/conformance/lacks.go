@@ -7,23 +7,33 @@ import (
 	"github.com/fairway-net/fairway/model"
 )
 
-// handoverLacks asks planes that take each other's place whether connections are
-// lost when they do.
-func (s *Stage) handoverLacks(stateDir string, kinds ...string) ([]kernel.Lack, error) {
-	var lacks []kernel.Lack
-	for _, kind := range kinds {
-		p, err := s.Start(kind, stateDir)
-		if err != nil {
-			return nil, err
+// changes asks two planes whether connections are lost when the second takes the
+// first one's place.
+func (r *Run) changes(from, to string) error {
+	r.handover = nil
+	for _, kind := range []string{from, to} {
+		if _, known := r.declared[kind]; !known {
+			p, err := r.stage.Start(kind, r.stateDir)
+			if err != nil {
+				return err
+			}
+			r.declared[kind] = p.Lacks
+			if err := p.Kill(); err != nil {
+				return err
+			}
 		}
-		if lack := lackOf(p.Lacks, kernel.Handover, ""); lack != nil {
-			lacks = append(lacks, kernel.Lack{Feature: lack.Feature, Value: "(" + kind + ")", Why: lack.Why})
-		}
-		if err := p.Kill(); err != nil {
-			return nil, err
+		for _, lack := range r.declared[kind] {
+			if lack.Feature == kernel.Handover && (lack.Value == "" || kind == from && lack.Value == planeOf(to)) {
+				r.handover = append(r.handover, kernel.Lack{Feature: lack.Feature, Value: "(" + kind + ")", Why: lack.Why})
+			}
 		}
 	}
-	return lacks, nil
+	return nil
+}
+
+// withoutHandover are the lacks that don't depend on which plane comes next.
+func withoutHandover(lacks []kernel.Lack) []kernel.Lack {
+	return slices.DeleteFunc(slices.Clone(lacks), func(l kernel.Lack) bool { return l.Feature == kernel.Handover })
 }
 
 // lackOf finds a feature among what a plane lacks; with a value only if the

@@ -34,6 +34,7 @@ type Run struct {
 	peer     *Process // nil while killed
 	lacks    []kernel.Lack
 	handover []kernel.Lack // of either plane, if the case switches
+	declared map[string][]kernel.Lack
 	flows    map[string]*flow
 	loads    map[string]*load
 
@@ -52,10 +53,10 @@ func Specify(c *Case) error {
 // the plane's process and kernel objects for Finish. If the case switches to
 // another plane, that's the other one.
 func Play(c *Case, s *Stage, kind, other, stateDir string) (*Run, error) {
-	r := &Run{stage: s, kind: kind, first: kind, other: other, stateDir: stateDir, c: c, cluster: NewCluster(), flows: map[string]*flow{}, loads: map[string]*load{}}
+	r := &Run{stage: s, kind: kind, first: kind, other: other, stateDir: stateDir, c: c, cluster: NewCluster(), flows: map[string]*flow{}, loads: map[string]*load{},
+		declared: map[string][]kernel.Lack{}}
 	if other != "" {
-		var err error
-		if r.handover, err = s.handoverLacks(stateDir, kind, other); err != nil {
+		if err := r.changes(kind, other); err != nil {
 			return r, err
 		}
 	}
@@ -76,7 +77,11 @@ func Tour(c *Case, s *Stage, stateDir string, kinds ...string) (*Run, error) {
 	kept := r.flows
 	for i, next := range kinds[2:] {
 		r.flows, r.other = map[string]*flow{}, next
-		err := r.steps()
+		err := r.changes(kinds[i+1], next)
+		r.lacks = slices.Concat(withoutHandover(r.process.Lacks), r.handover)
+		if err == nil {
+			err = r.steps()
+		}
 		if err == nil {
 			err = r.goOn(kept)
 		}
@@ -246,7 +251,7 @@ func (r *Run) start() (err error) {
 	if r.process, err = r.stage.Start(r.kind, r.stateDir); err != nil {
 		return err
 	}
-	r.lacks = slices.Concat(r.process.Lacks, r.handover)
+	r.lacks = slices.Concat(withoutHandover(r.process.Lacks), r.handover)
 	if r.paired {
 		return r.startPeer()
 	}

@@ -106,7 +106,8 @@ const (
 	// UnservedPorts: a packet to an address of a frontend, outside
 	// Settings.Reserved, but to a port that no frontend has, passes.
 	UnservedPorts Feature = "unserved ports of external addresses"
-	// Handover: when the plane takes another one's place, or another its place,
+	// Handover: when the plane takes another one's place, or another (Value may name
+	// the only one) its place,
 	// established connections go on.
 	Handover Feature = "handover"
 	// SharedClientPort: connections that one client has open at the same time,

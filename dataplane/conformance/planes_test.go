@@ -166,6 +166,8 @@ func TestSwitch(t *testing.T) {
 			for _, kind := range all[name] {
 				needs = append(needs, kernelNeeds[kind]...)
 			}
+			slices.Sort(needs)
+			needs = slices.Compact(needs)
 			vm.With(t, func(t *testing.T) { tour(t, newTheatre(t, ""), all[name]) }, needs...)
 		})
 	}

@@ -37,9 +37,9 @@ const serviceCIDRsSince = 33
 
 // NodeProxierOf are the rules of system:node-proxier as Kubernetes 1.minor
 // bootstraps them with its default feature gates. They were compared with
-// plugin/pkg/auth/authorizer/rbac/bootstrappolicy/policy.go (nodeProxierRules and
-// eventsRule) of 1.28.15, 1.29.14, 1.30.14, 1.31.14, 1.32.9, 1.33.6, 1.34.2,
-// 1.35.0, 1.36.3 and 1.37.0.
+// nodeProxierRules in plugin/pkg/auth/authorizer/rbac/bootstrappolicy/policy.go
+// of 1.28.15, 1.29.14, 1.30.14, 1.31.14, 1.32.9, 1.33.6, 1.34.2, 1.35.0, 1.36.3
+// and 1.37.0, and with eventsRule in controller_policy.go of 1.28.15 and 1.36.3.
 func NodeProxierOf(minor int) []rbacv1.PolicyRule {
 	rules := []rbacv1.PolicyRule{
 		{APIGroups: []string{""}, Resources: []string{"services", "endpoints"}, Verbs: []string{"list", "watch"}},

@@ -179,6 +179,7 @@ func TestPathMTU(t *testing.T) {
 	startMirror(t, s.hosts["c"])
 	s.apply(t, s.tableOf(service{backends: []string{"c"}, port: 7}))
 	must(t, s.hosts["peer"].Do(func() error { return setMTU(topology.PodInterfacePrefix+"2", 1300) }))
+	must(t, s.hosts["c"].Do(func() error { return sendUpTo(1300) }))
 	for i, vip := range vips {
 		for _, to := range []netip.AddrPort{netip.AddrPortFrom(vip, 80), netip.AddrPortFrom(s.node.Addresses[i], 30080)} {
 			for _, from := range []string{"b", "client"} {
@@ -200,6 +201,28 @@ func setMTU(name string, mtu int) error {
 		return err
 	}
 	return netlink.LinkSetMTU(l, mtu)
+}
+
+// sendUpTo has routes say how large packets may be: what is larger than the other
+// end of a veth takes is dropped there without a word. Clients are told of
+// segments of Ethernet's size all the same, and have to find out.
+func sendUpTo(mtu int) error {
+	for _, family := range []int{netlink.FAMILY_V4, netlink.FAMILY_V6} {
+		routes, err := netlink.RouteList(nil, family)
+		if err != nil {
+			return err
+		}
+		for _, r := range routes {
+			if r.Gw == nil {
+				continue
+			}
+			r.MTU, r.AdvMSS = mtu, 1440
+			if err := netlink.RouteReplace(&r); err != nil {
+				return err
+			}
+		}
+	}
+	return nil
 }
 
 func pathMTU(c net.Conn, v6 bool) (mtu int, err error) {

@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/fairway-net/fairway/internal/foreign"
+	"github.com/fairway-net/fairway/lab/controlplane"
 )
 
 func (h *host) do(format string, args ...any) {
@@ -52,7 +53,7 @@ func (h *host) configure(mode string, inCluster bool) (environ []string) {
 		h.t.Fatal(err)
 	}
 	for name, text := range map[string]string{
-		"config.conf":     fmt.Sprintf(kubeadmConfig, kubeconfig, mode),
+		"config.conf":     controlplane.KubeadmConfiguration(kubeconfig, "10.244.0.0/16", mode),
 		"kubeconfig.conf": fmt.Sprintf(kubeadmKubeconfig, h.url),
 	} {
 		if err := os.WriteFile(filepath.Join(version, name), []byte(text), 0o600); err != nil {

@@ -1,15 +1,29 @@
 package controlplane
 
-import "fmt"
+import (
+	"fmt"
+	"strings"
+)
 
-// ProxyConfiguration is a KubeProxyConfiguration like that which kubeadm makes.
-// What kubeadm leaves empty and a network namespace can't have is switched off:
-// nf_conntrack_max and its like belong to the machine (kind does the same).
-func ProxyConfiguration(kubeconfig, clusterCIDR, mode string) string {
-	return fmt.Sprintf(proxyConfiguration, kubeconfig, clusterCIDR, mode)
+// KubeadmConfiguration is the KubeProxyConfiguration that kubeadm 1.37 puts into
+// kube-proxy's ConfigMap: most fields are there, empty.
+func KubeadmConfiguration(kubeconfig, clusterCIDR, mode string) string {
+	return fmt.Sprintf(kubeadmConfiguration, kubeconfig, clusterCIDR, mode)
 }
 
-const proxyConfiguration = `apiVersion: kubeproxy.config.k8s.io/v1alpha1
+// switchedOff is what kubeadm leaves empty and a network namespace can't have:
+// nf_conntrack_max and its like belong to the machine (kind does the same).
+var switchedOff = strings.NewReplacer(
+	"maxPerCore: null", "maxPerCore: 0", "min: null", "min: 0",
+	"tcpCloseWaitTimeout: null", "tcpCloseWaitTimeout: 0s", "tcpEstablishedTimeout: null", "tcpEstablishedTimeout: 0s",
+)
+
+// ProxyConfiguration is the same for a lab's node.
+func ProxyConfiguration(kubeconfig, clusterCIDR, mode string) string {
+	return switchedOff.Replace(KubeadmConfiguration(kubeconfig, clusterCIDR, mode))
+}
+
+const kubeadmConfiguration = `apiVersion: kubeproxy.config.k8s.io/v1alpha1
 bindAddress: 0.0.0.0
 bindAddressHardFail: false
 clientConnection:
@@ -21,11 +35,11 @@ clientConnection:
 clusterCIDR: %q
 configSyncPeriod: 0s
 conntrack:
-  maxPerCore: 0
-  min: 0
+  maxPerCore: null
+  min: null
   tcpBeLiberal: false
-  tcpCloseWaitTimeout: 0s
-  tcpEstablishedTimeout: 0s
+  tcpCloseWaitTimeout: null
+  tcpEstablishedTimeout: null
   udpStreamTimeout: 0s
   udpTimeout: 0s
 detectLocal:

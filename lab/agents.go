@@ -73,24 +73,7 @@ func (s *supervisor) agentArgs(n *topology.Node) ([]string, error) {
 // waitAgent waits until the node's agent says that it has programmed the kernel.
 func waitAgent(ctx context.Context, n *topology.Node) error {
 	client := http.Client{Transport: &http.Transport{DialContext: n.DialContext, DisableKeepAlives: true}}
-	err := poll(ctx, func() error {
-		r, err := http.NewRequestWithContext(ctx, http.MethodGet, "http://127.0.0.1:10256/healthz", nil)
-		if err != nil {
-			return err
-		}
-		resp, err := client.Do(r)
-		if err != nil {
-			return err
-		}
-		if err := resp.Body.Close(); err != nil {
-			return err
-		}
-		if resp.StatusCode != http.StatusOK {
-			return fmt.Errorf("health check says %s", resp.Status)
-		}
-		return nil
-	})
-	if err != nil {
+	if err := pollHealth(ctx, &client, "http://127.0.0.1:10256/healthz"); err != nil {
 		return fmt.Errorf("wait for the agent of %s: %w", n.Name, err)
 	}
 	return nil

@@ -122,24 +122,7 @@ func waitKubernetes(ctx context.Context, underlay *topology.Host, name string) e
 	client := http.Client{Timeout: 10 * time.Second, Transport: &http.Transport{
 		DialContext: underlay.DialContext, DisableKeepAlives: true, TLSClientConfig: &tls.Config{InsecureSkipVerify: true},
 	}}
-	err := poll(ctx, func() error {
-		r, err := http.NewRequestWithContext(ctx, http.MethodGet, address, nil)
-		if err != nil {
-			return err
-		}
-		resp, err := client.Do(r)
-		if err != nil {
-			return err
-		}
-		if err := resp.Body.Close(); err != nil {
-			return err
-		}
-		if resp.StatusCode != http.StatusOK {
-			return fmt.Errorf("it says %s", resp.Status)
-		}
-		return nil
-	})
-	if err != nil {
+	if err := pollHealth(ctx, &client, address); err != nil {
 		return fmt.Errorf("wait for %s: %w", name, err)
 	}
 	return nil

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"net/http"
 	"net/netip"
 	"os"
 	"path/filepath"
@@ -216,4 +217,25 @@ func poll(ctx context.Context, try func() error) error {
 		case <-time.After(20 * time.Millisecond):
 		}
 	}
+}
+
+// pollHealth asks until the answer is that all is well.
+func pollHealth(ctx context.Context, client *http.Client, url string) error {
+	return poll(ctx, func() error {
+		r, err := http.NewRequestWithContext(ctx, http.MethodGet, url, nil)
+		if err != nil {
+			return err
+		}
+		resp, err := client.Do(r)
+		if err != nil {
+			return err
+		}
+		if err := resp.Body.Close(); err != nil {
+			return err
+		}
+		if resp.StatusCode != http.StatusOK {
+			return fmt.Errorf("health check says %s", resp.Status)
+		}
+		return nil
+	})
 }

@@ -4,11 +4,7 @@ import (
 	"context"
 	"fmt"
 	"log/slog"
-	"slices"
-	"strings"
 	"testing"
-
-	"github.com/prometheus/client_golang/prometheus"
 
 	"github.com/fairway-net/fairway/dataplane"
 	"github.com/fairway-net/fairway/internal/kernel"
@@ -25,27 +21,12 @@ func (f *fakeBackendCounter) BackendCounts(context.Context, *model.Table) ([]ker
 // connections is what /metrics would show of endpoints' connections.
 func connections(t *testing.T, m *endpointMetrics) string {
 	t.Helper()
-	registry := prometheus.NewRegistry()
-	registry.MustRegister(m)
-	families, err := registry.Gather()
-	if err != nil {
-		t.Fatal(err)
-	}
-	var lines []string
-	for _, f := range families {
-		if f.GetName() != "fairway_endpoint_connections_total" {
-			continue
+	return gathered(t, m, func(name string, labels map[string]string, value float64) string {
+		if name != "fairway_endpoint_connections_total" {
+			return ""
 		}
-		for _, metric := range f.GetMetric() {
-			var labels []string
-			for _, l := range metric.GetLabel() {
-				labels = append(labels, l.GetValue())
-			}
-			lines = append(lines, fmt.Sprintf("%s=%v", strings.Join(labels, " "), metric.GetCounter().GetValue()))
-		}
-	}
-	slices.Sort(lines)
-	return strings.Join(lines, ", ")
+		return fmt.Sprintf("%s %s %s %s=%v", labels["endpoint"], labels["namespace"], labels["protocol"], labels["service"], value)
+	})
 }
 
 func TestEndpointMetricsAreBounded(t *testing.T) {

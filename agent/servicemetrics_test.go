@@ -40,12 +40,12 @@ func servicesTable(numbers ...int) *model.Table {
 	return e.Table()
 }
 
-// shown is what /metrics would show: lines that aren't zero, without the names'
-// common beginning.
-func shown(t *testing.T, m *serviceMetrics) string {
+// gathered is what /metrics would show of a collector: the lines that line makes
+// of it, but for empty ones.
+func gathered(t *testing.T, c prometheus.Collector, line func(name string, labels map[string]string, value float64) string) string {
 	t.Helper()
 	registry := prometheus.NewRegistry()
-	registry.MustRegister(m)
+	registry.MustRegister(c)
 	families, err := registry.Gather()
 	if err != nil {
 		t.Fatal(err)
@@ -57,14 +57,26 @@ func shown(t *testing.T, m *serviceMetrics) string {
 			for _, l := range metric.GetLabel() {
 				labels[l.GetName()] = l.GetValue()
 			}
-			if v := metric.GetCounter().GetValue() + metric.GetGauge().GetValue(); v > 0 {
-				name := strings.TrimSuffix(strings.TrimPrefix(f.GetName(), "fairway_service_"), "_total")
-				lines = append(lines, fmt.Sprintf("%s%s %s=%v", name, labels["direction"], labels["service"], v))
+			if l := line(f.GetName(), labels, metric.GetCounter().GetValue()+metric.GetGauge().GetValue()); l != "" {
+				lines = append(lines, l)
 			}
 		}
 	}
 	slices.Sort(lines)
 	return strings.Join(lines, ", ")
+}
+
+// shown are the lines of Services that aren't zero, without the names' common
+// beginning.
+func shown(t *testing.T, m *serviceMetrics) string {
+	t.Helper()
+	return gathered(t, m, func(name string, labels map[string]string, value float64) string {
+		if value <= 0 {
+			return ""
+		}
+		name = strings.TrimSuffix(strings.TrimPrefix(name, "fairway_service_"), "_total")
+		return fmt.Sprintf("%s%s %s=%v", name, labels["direction"], labels["service"], value)
+	})
 }
 
 func TestServiceMetricsAreBounded(t *testing.T) {

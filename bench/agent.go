@@ -8,6 +8,7 @@ import (
 	"net/netip"
 	"os"
 	"path/filepath"
+	"strings"
 	"time"
 
 	"golang.org/x/sys/unix"
@@ -25,24 +26,18 @@ type agentProcess struct {
 	spent time.Duration // processor time of those before it in its cgroup
 }
 
+// nodeName is the node's at the API.
+const nodeName = "node1"
+
 func startAgent(ctx context.Context, r *run, m mode) (*agentProcess, error) {
-	a := &agentProcess{run: r, mode: m, state: filepath.Join(r.options.Dir, "state-"+m.name)}
+	a := &agentProcess{run: r, mode: m, state: filepath.Join(r.options.Dir, "state-"+strings.ReplaceAll(m.name, " ", "-"))}
 	return a, a.start(ctx)
 }
 
-func (a *agentProcess) start(context.Context) (err error) {
+func (a *agentProcess) start(ctx context.Context) error {
 	if err := os.MkdirAll(a.state, 0o700); err != nil {
 		return fmt.Errorf("make state directory: %w", err)
 	}
-	group, err := topology.FindCgroup(labName, "node1")
-	if err != nil {
-		return err
-	}
-	args := append([]string{
-		"agent", "--kubeconfig", a.run.api.kubeconfig, "--node-name", "node1", "--state-dir", a.state,
-		"--cluster-cidr", topology.DefaultOptions().Pods4.String(), "--cluster-cidr", endpointRange.String(), "--service-cidr", serviceCIDR,
-		"--cgroup", group,
-	}, a.mode.args...)
 	before, err := newUsage(cgroupOf("agent"))
 	if err != nil {
 		return err
@@ -50,6 +45,22 @@ func (a *agentProcess) start(context.Context) (err error) {
 	if a.spent, err = before.cpu(); err != nil {
 		return err
 	}
+	if a.mode.proxy != nil {
+		return a.startProxy(ctx)
+	}
+	return a.startOwn()
+}
+
+func (a *agentProcess) startOwn() error {
+	group, err := topology.FindCgroup(labName, nodeName)
+	if err != nil {
+		return err
+	}
+	args := append([]string{
+		"agent", "--kubeconfig", a.run.api.kubeconfig, "--node-name", nodeName, "--state-dir", a.state,
+		"--cluster-cidr", topology.DefaultOptions().Pods4.String(), "--cluster-cidr", endpointRange.String(), "--service-cidr", serviceCIDR,
+		"--cgroup", group,
+	}, a.mode.args...)
 	a.began = time.Now()
 	a.process, err = start(a.run.site.node.Host, "agent", a.run.options.Dir, args...)
 	return err
@@ -58,6 +69,9 @@ func (a *agentProcess) start(context.Context) (err error) {
 // ready waits until the agent says that it has programmed everything, and
 // returns when that was.
 func (a *agentProcess) ready(ctx context.Context) (time.Time, error) {
+	if a.mode.proxy != nil {
+		return a.proxyProgrammed(ctx)
+	}
 	transport := &http.Transport{DialContext: a.run.site.node.DialContext}
 	defer transport.CloseIdleConnections()
 	client := http.Client{Transport: transport}
@@ -90,6 +104,9 @@ func (a *agentProcess) ready(ctx context.Context) (time.Time, error) {
 // remove ends the agent and takes out of the node what it put there.
 func (a *agentProcess) remove(ctx context.Context) error {
 	errs := []error{a.stop()}
+	if a.mode.proxy != nil {
+		errs = append(errs, a.cleanProxy(ctx))
+	}
 	cleanup, err := start(a.run.site.node.Host, "cleanup", a.run.options.Dir, "cleanup", "--state-dir", a.state)
 	if err != nil {
 		return errors.Join(append(errs, err)...)

@@ -74,8 +74,8 @@ func (c *crew) do(job func()) {
 }
 
 // connectPatience is how long one connection may take: less than the second
-// after which TCP tries again.
-const connectPatience = 400 * time.Millisecond
+// after which TCP tries again, so that a lost packet shows.
+const connectPatience = 900 * time.Millisecond
 
 // connect makes one connection from the calling thread's host and returns the
 // endpoint that it reached.
@@ -112,7 +112,7 @@ func hello(fd int, to netip.AddrPort) (netip.Addr, error) {
 }
 
 // reachPatience is how long a change may take to be in force.
-const reachPatience = 60 * time.Second
+const reachPatience = 2 * time.Minute
 
 // reach connects until a connection reaches what is wanted, and returns when
 // that began. The calling thread must be of the crew.

@@ -18,12 +18,18 @@ import (
 
 // Options say what to measure and where to put it.
 type Options struct {
-	Only      []string // parts; empty for all
+	Only      []string // parts; empty for all that take part in a whole run
 	Modes     []string // see Modes; empty for all that this kernel has
 	Services  int      // with Endpoints, the one size to measure at; 0 for each part's own
 	Endpoints int
 	Changes   int    // endpoint changes of the soak in nftables mode; others get a tenth
 	Out       string // a Markdown file to write the tables into; "" prints them
+	Section   string // which tables of that file, if not the main ones
+	// Kubeconfig is of an API server to measure with; "" starts one.
+	Kubeconfig string
+	// KubeProxy is the program of that name, to be measured in the same way as
+	// each mode that it has, too; "" for not at all.
+	KubeProxy string
 	Dir       string // where the API server keeps its data; "" is a temporary directory
 	Stdout    io.Writer
 	Version   string
@@ -45,11 +51,13 @@ func Run(ctx context.Context, o Options) (err error) {
 		}
 		defer func() { err = errors.Join(err, os.RemoveAll(o.Dir)) }()
 	}
-	r := &run{options: o, results: &results{}}
+	r := &run{options: o, results: &results{}, began: time.Now()}
 	defer func() { err = errors.Join(err, r.close()) }()
-	began := time.Now()
 	if err := r.open(ctx); err != nil {
 		return err
+	}
+	for _, s := range plan {
+		r.steps += 1 + len(s.modes)
 	}
 	// What can't be measured is no reason to lose what was and what comes after.
 	var failed []error
@@ -58,7 +66,7 @@ func Run(ctx context.Context, o Options) (err error) {
 			failed = append(failed, fmt.Errorf("measure %s: %w", s.size, err))
 		}
 	}
-	return errors.Join(append(failed, r.results.write(o, time.Since(began)))...)
+	return errors.Join(append(failed, r.results.write(o, time.Since(r.began)))...)
 }
 
 // run is a benchmark under way.
@@ -67,13 +75,20 @@ type run struct {
 	site    *site
 	api     *api
 	results *results
+	began   time.Time
+	step    int // how many of steps have begun
+	steps   int // fillings of the API, and modes at a size
 }
 
 func (r *run) open(ctx context.Context) (err error) {
 	if r.site, err = newSite(); err != nil {
 		return err
 	}
-	r.api, err = startAPI(ctx, r.site, filepath.Join(r.options.Dir, "server"))
+	if r.options.Kubeconfig != "" {
+		r.api, err = useAPI(ctx, r.site, r.options.Kubeconfig, r.options.Dir)
+	} else {
+		r.api, err = startAPI(ctx, r.site, filepath.Join(r.options.Dir, "server"))
+	}
 	return err
 }
 
@@ -86,70 +101,4 @@ func (r *run) close() error {
 		errs = append(errs, r.site.remove())
 	}
 	return errors.Join(errs...)
-}
-
-// stage fills the API to a size and measures all modes at it.
-func (r *run) stage(ctx context.Context, s stage) error {
-	r.options.Log.Info("fill the API", "size", s.size.String())
-	if err := r.fill(ctx, s); err != nil {
-		return err
-	}
-	var failed []error
-	for _, m := range s.modes {
-		if ctx.Err() != nil {
-			break
-		}
-		if err := roomFor(m, s.size); err != nil {
-			r.options.Log.Warn("not measured", "size", s.size.String(), "mode", m.name, "because", err)
-			if s.has("start") {
-				r.results.add("start", s.size, m.name, "not measured: "+err.Error())
-			}
-			continue
-		}
-		began := time.Now()
-		if err := r.mode(ctx, s, m); err != nil {
-			r.options.Log.Error("not measured", "size", s.size.String(), "mode", m.name, "err", err)
-			failed = append(failed, fmt.Errorf("%s: %w", m.name, err))
-			continue
-		}
-		r.options.Log.Info("measured", "size", s.size.String(), "mode", m.name, "in", time.Since(began).Round(time.Millisecond))
-	}
-	return errors.Join(append(failed, ctx.Err())...)
-}
-
-// mode measures one mode at one size, from the agent's start to its removal.
-func (r *run) mode(ctx context.Context, s stage, m mode) (err error) {
-	p := &patient{run: r, stage: s, mode: m}
-	if p.agent, err = startAgent(ctx, r, m); err != nil {
-		return err
-	}
-	defer func() { err = errors.Join(err, p.agent.remove(ctx)) }()
-	if err := p.started(ctx); err != nil {
-		return err
-	}
-	for _, part := range parts() {
-		if part.measure == nil || !s.has(part.name) {
-			continue
-		}
-		if err := part.measure(ctx, p); err != nil {
-			return fmt.Errorf("%s: %w", part.name, err)
-		}
-		if err := p.agent.alive(); err != nil {
-			return fmt.Errorf("%s: %w", part.name, err)
-		}
-	}
-	return nil
-}
-
-// patient is one mode's agent under measurement.
-type patient struct {
-	*run
-	stage stage
-	mode  mode
-	agent *agentProcess
-}
-
-func (p *patient) record(row, format string, args ...any) {
-	p.results.add(row, p.stage.size, p.mode.name, fmt.Sprintf(format, args...))
-	p.options.Log.Info("result", "row", row, "size", p.stage.size.String(), "mode", p.mode.name, "is", fmt.Sprintf(format, args...))
 }

@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"net/netip"
+	"slices"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -18,6 +19,7 @@ import (
 type world struct {
 	services []*service // "s0", "s1", ...
 	probes   []*service // with one endpoint each
+	named    int        // how many Services have been given a name
 	next     uint32     // number of the next endpoint address
 }
 
@@ -120,8 +122,10 @@ func (a *api) setEndpoints(ctx context.Context, s *service, addrs []netip.Addr) 
 
 // deleteService removes a Service with its slice.
 func (a *api) deleteService(ctx context.Context, s *service) error {
-	if err := a.client.DiscoveryV1().EndpointSlices(namespace).Delete(ctx, s.slice.Name, metav1.DeleteOptions{}); err != nil {
-		return fmt.Errorf("delete EndpointSlice %s: %w", s.slice.Name, err)
+	if s.slice != nil {
+		if err := a.client.DiscoveryV1().EndpointSlices(namespace).Delete(ctx, s.slice.Name, metav1.DeleteOptions{}); err != nil {
+			return fmt.Errorf("delete EndpointSlice %s: %w", s.slice.Name, err)
+		}
 	}
 	if err := a.client.CoreV1().Services(namespace).Delete(ctx, s.name, metav1.DeleteOptions{}); err != nil {
 		return fmt.Errorf("delete Service %s: %w", s.name, err)
@@ -171,13 +175,14 @@ func (r *run) fill(ctx context.Context, s stage) error {
 
 // addServices creates more Services, without slices yet.
 func (a *api) addServices(ctx context.Context, n int) error {
-	first := len(a.world.services)
+	first := a.world.named
+	a.world.named += n
 	added := make([]*service, n)
 	err := each(n, writers, func(i int) (err error) {
 		added[i], err = a.createService(ctx, fmt.Sprintf("s%d", first+i), corev1.ProtocolTCP, helloPort)
 		return err
 	})
-	a.world.services = append(a.world.services, added...)
+	a.world.services = append(a.world.services, slices.DeleteFunc(added, func(s *service) bool { return s == nil })...)
 	return err
 }
 

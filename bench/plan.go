@@ -20,6 +20,8 @@ type part struct {
 	name    string
 	short   string
 	sizes   []size // where it is measured if nobody says
+	apart   bool   // takes so long that it is only measured when asked for
+	own     bool   // of this project's modes alone
 	measure func(context.Context, *patient) error
 }
 
@@ -31,20 +33,21 @@ func parts() []part {
 		{name: "start", short: "agent start to everything programmed", sizes: []size{middle, large}},
 		{name: "cpu", short: "CPU of the agent and its children for each endpoint change", sizes: []size{small, wide, large}, measure: measureCPU},
 		{name: "latency", short: "slice written to first connection reaching the new pod", sizes: []size{middle}, measure: measureLatency},
-		{name: "floor", short: "what iptables-restore by itself takes for next to nothing", sizes: []size{middle}, measure: measureFloor},
+		{name: "floor", short: "what iptables-restore by itself takes for next to nothing", sizes: []size{middle}, measure: measureFloor, own: true},
 		{name: "service", short: "new Service to first connection", sizes: []size{middle}, measure: measureService},
 		{name: "rate", short: "100 changes per second: lag and CPU", sizes: []size{middle}, measure: measureRate},
 		{name: "connections", short: "connections per second over all Services against direct ones", sizes: []size{middle}, measure: measureConnections},
 		{name: "datapath", short: "long connections' throughput, UDP packets, connections at 1, 100 and 1,000 backends", sizes: []size{middle}, measure: measureDatapath},
 		{name: "memory", short: "resident memory of the agent and its children", sizes: []size{wide, large}, measure: measureMemory},
-		{name: "soak", short: "a million endpoint changes", sizes: []size{wide}, measure: measureSoak},
+		{name: "soak", short: "a million endpoint changes; only if named", sizes: []size{wide}, measure: measureSoak, apart: true, own: true},
 	}
 }
 
-// mode is a data plane, in one of its variants.
+// mode is a data plane, in one of its variants: this project's, or kube-proxy's.
 type mode struct {
-	name string
-	args []string // of the agent
+	name  string
+	args  []string   // of the agent
+	proxy *proxyMode // nil if it is ours
 }
 
 // modes are all that this kernel has, and what the others lack.
@@ -91,7 +94,11 @@ func newPlan(o *Options) ([]stage, error) {
 	}
 	var plan []stage
 	for _, p := range parts() {
-		if len(o.Only) > 0 && !slices.Contains(o.Only, p.name) {
+		if len(o.Only) > 0 && !slices.Contains(o.Only, p.name) || len(o.Only) == 0 && p.apart {
+			continue
+		}
+		if p.name == "creates" && o.Kubeconfig != "" {
+			o.Log.Info("not measured", "part", p.name, "because", "the API server is not ours")
 			continue
 		}
 		sizes := p.sizes
@@ -125,19 +132,22 @@ func chooseModes(o *Options) ([]mode, error) {
 	for name, err := range missing {
 		o.Log.Info("not measured", "mode", name, "because", err)
 	}
-	if len(o.Modes) == 0 {
-		return all, nil
-	}
 	var chosen []mode
 	var names []string
 	for _, m := range all {
 		names = append(names, m.name)
-		if slices.Contains(o.Modes, m.name) {
-			chosen = append(chosen, m)
+		if len(o.Modes) > 0 && !slices.Contains(o.Modes, m.name) {
+			continue
+		}
+		chosen = append(chosen, m)
+		if proxy, has := proxyModes[m.name]; has && o.KubeProxy != "" {
+			chosen = append(chosen, mode{name: proxyName + m.name, proxy: &proxy})
 		}
 	}
-	if len(chosen) < len(o.Modes) {
-		return nil, fmt.Errorf("--mode: %v must be of %s", o.Modes, strings.Join(names, ", "))
+	for _, name := range o.Modes {
+		if !slices.Contains(names, name) {
+			return nil, fmt.Errorf("--mode: %q must be one of %s", name, strings.Join(names, ", "))
+		}
 	}
 	return chosen, nil
 }

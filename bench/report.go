@@ -82,6 +82,14 @@ const (
 	endMark   = "<!-- end of figures -->"
 )
 
+// marks are the lines around the tables of a section.
+func marks(section string) (begin, end string) {
+	if section == "" {
+		return beginMark, endMark
+	}
+	return fmt.Sprintf("<!-- figures of %s: written by fairway bench -->", section), fmt.Sprintf("<!-- end of figures of %s -->", section)
+}
+
 // write puts the tables into the document that was asked for.
 func (r *results) write(o Options, took time.Duration) error {
 	if o.Out == "" {
@@ -92,13 +100,14 @@ func (r *results) write(o Options, took time.Duration) error {
 	if err != nil && !errors.Is(err, fs.ErrNotExist) {
 		return fmt.Errorf("read report: %w", err)
 	}
-	before, rest, found := bytes.Cut(document, []byte(beginMark))
-	earlier, after, closed := bytes.Cut(rest, []byte(endMark))
+	begin, end := marks(o.Section)
+	before, rest, found := bytes.Cut(document, []byte(begin))
+	earlier, after, closed := bytes.Cut(rest, []byte(end))
 	if !found || !closed {
 		before, earlier, after = append(document, '\n'), nil, []byte("\n")
 	}
 	text := r.markdown(earlier, o, took)
-	document = slices.Concat(before, []byte(beginMark+"\n\n"), text, []byte("\n"+endMark), after)
+	document = slices.Concat(before, []byte(begin+"\n\n"), text, []byte("\n"+end), after)
 	if err := os.WriteFile(o.Out, document, 0o644); err != nil {
 		return fmt.Errorf("write report: %w", err)
 	}
@@ -113,11 +122,12 @@ func (r *results) markdown(earlier []byte, o Options, took time.Duration) []byte
 	all := parseTables(earlier)
 	for _, row := range rows() {
 		for _, s := range r.sizesOf(row) {
-			all = merge(all, r.table(row, s, o.Version))
+			all = merge(all, r.table(row, s, o))
 		}
 	}
 	inOrder(all)
-	writeSummary(&b, all)
+	writeSummary(&b, o.Section, all)
+	writeBeside(&b, all)
 	for _, t := range all {
 		t.write(&b)
 	}
@@ -155,10 +165,11 @@ func isOdd(w row, s size) bool {
 }
 
 // table is what was measured of a row at a size.
-func (r *results) table(w row, s size, version string) table {
+func (r *results) table(w row, s size, o Options) table {
 	t := table{title: w.what + ", " + s.String(),
 		command: fmt.Sprintf("fairway bench --only %s --services %d --endpoints %d", w.part, s.services, s.endpoints)}
-	if len(w.sizes) == 0 || slices.Contains(w.sizes, s) {
+	// Goals are for two cores, not for those of another section.
+	if o.Section == "" && (len(w.sizes) == 0 || slices.Contains(w.sizes, s)) {
 		if w.goal != "" {
 			t.goal = "Goal: " + w.goal + "."
 		}
@@ -168,7 +179,7 @@ func (r *results) table(w row, s size, version string) table {
 	}
 	for _, x := range r.list {
 		if x.row == w.name && x.size == s {
-			t.figures = append(t.figures, figure{x.mode, x.text, version, time.Now().UTC().Format(time.DateOnly)})
+			t.figures = append(t.figures, figure{x.mode, x.text, o.Version, time.Now().UTC().Format(time.DateOnly)})
 		}
 	}
 	return t

@@ -56,7 +56,7 @@ func parseTables(text []byte) []table {
 				t.goal = line
 			}
 		}
-		if t.title != summaryTitle {
+		if !slices.Contains([]string{summaryTitle, sectionTitle, besideTitle}, t.title) {
 			list = append(list, t)
 		}
 	}
@@ -80,24 +80,74 @@ func merge(all []table, fresh table) []table {
 	return all
 }
 
-// summaryTitle heads the table of all measures that have a goal.
-const summaryTitle = "Goal by goal"
+// Titles of tables that bring others together.
+const (
+	summaryTitle = "Goal by goal"      // all measures that have a goal
+	sectionTitle = "Side by side"      // all measures of a section
+	besideTitle  = "Beside kube-proxy" // all measures of which kube-proxy has a figure
+)
 
-// writeSummary brings the tables that have a goal together, each figure without
-// what it says in brackets.
-func writeSummary(b *bytes.Buffer, all []table) {
-	fmt.Fprintf(b, "%s%s\n\n| what | goal |", titleMark, summaryTitle)
-	shown := modeOrder[1:]
-	for _, mode := range shown {
-		fmt.Fprintf(b, " %s |", mode)
+// writeSummary brings tables together: those that have a goal, or, in a section of
+// its own, all.
+func writeSummary(b *bytes.Buffer, section string, all []table) {
+	if section != "" {
+		writeTogether(b, sectionTitle, all, false)
+		return
 	}
-	fmt.Fprintf(b, "\n|---|---|%s\n", strings.Repeat("---|", len(shown)))
+	writeTogether(b, summaryTitle, slices.DeleteFunc(slices.Clone(all), func(t table) bool { return t.aim() == "" }), true)
+}
+
+// writeBeside brings together what was measured of kube-proxy, too.
+func writeBeside(b *bytes.Buffer, all []table) {
+	var list []table
 	for _, t := range all {
-		goal, _, _ := strings.Cut(strings.TrimPrefix(t.goal, "Goal: "), ". ")
-		if goal == "" || goal == t.goal {
-			continue
+		both := t
+		both.figures = slices.DeleteFunc(slices.Clone(t.figures), func(f figure) bool {
+			return !t.has(proxyName+strings.TrimPrefix(f.mode, proxyName)) || !t.has(strings.TrimPrefix(f.mode, proxyName))
+		})
+		if len(both.figures) > 0 {
+			list = append(list, both)
 		}
-		fmt.Fprintf(b, "| %s | %s |", t.title, strings.TrimSuffix(goal, "."))
+	}
+	if len(list) > 0 {
+		writeTogether(b, besideTitle, list, false)
+	}
+}
+
+func (t *table) has(mode string) bool {
+	return slices.ContainsFunc(t.figures, func(f figure) bool { return f.mode == mode })
+}
+
+// aim is the table's goal alone.
+func (t *table) aim() string {
+	goal, found := strings.CutPrefix(t.goal, "Goal: ")
+	if !found {
+		return ""
+	}
+	goal, _, _ = strings.Cut(goal, ". ")
+	return strings.TrimSuffix(goal, ".")
+}
+
+// writeTogether writes tables as lines of one, each figure without what it says
+// in brackets.
+func writeTogether(b *bytes.Buffer, title string, list []table, goals bool) {
+	var shown []string
+	for _, mode := range modeOrder[1:] {
+		if goals && !strings.HasPrefix(mode, proxyName) || !goals && slices.ContainsFunc(list, func(t table) bool { return t.has(mode) }) {
+			shown = append(shown, mode)
+		}
+	}
+	head := []string{"what"}
+	if goals {
+		head = append(head, "goal")
+	}
+	head = append(head, shown...)
+	fmt.Fprintf(b, "%s%s\n\n| %s |\n|%s\n", titleMark, title, strings.Join(head, " | "), strings.Repeat("---|", len(head)))
+	for _, t := range list {
+		cells := []string{t.title}
+		if goals {
+			cells = append(cells, t.aim())
+		}
 		for i, mode := range shown {
 			cell := ""
 			for _, f := range t.figures {
@@ -105,9 +155,9 @@ func writeSummary(b *bytes.Buffer, all []table) {
 					cell = bracketed.ReplaceAllString(f.text, "")
 				}
 			}
-			fmt.Fprintf(b, " %s |", cell)
+			cells = append(cells, cell)
 		}
-		b.WriteString("\n")
+		fmt.Fprintf(b, "| %s |\n", strings.Join(cells, " | "))
 	}
 }
 
@@ -129,7 +179,8 @@ func inOrder(all []table) {
 }
 
 // modeOrder is that of the columns and rows: first what belongs to no mode.
-var modeOrder = []string{"API", "nftables", "ebpf", "ipvs", "iptables-nft", "iptables-legacy", "userspace"}
+var modeOrder = []string{"API", "nftables", proxyName + "nftables", "ebpf", "ipvs", proxyName + "ipvs",
+	"iptables-nft", proxyName + "iptables-nft", "iptables-legacy", proxyName + "iptables-legacy", "userspace"}
 
 // placeOf orders modes as the report has them.
 func placeOf(mode string) int {

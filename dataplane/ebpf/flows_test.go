@@ -8,6 +8,8 @@ import (
 	"net"
 	"net/netip"
 	"os"
+	"os/exec"
+	"strings"
 	"syscall"
 	"testing"
 	"time"
@@ -112,6 +114,43 @@ func TestReuse(t *testing.T) {
 			t.Errorf("%s -> %s: %v", c.LocalAddr(), c.RemoteAddr(), err)
 		}
 		must(t, c.Close())
+	}
+}
+
+// TestReuseOfOthers has clients use a port for a frontend through netfilter, and
+// then, when the programs have taken over, for another with the same backend.
+func TestReuseOfOthers(t *testing.T) {
+	s := newStage(t)
+	vip, nodePort := netip.AddrPortFrom(vips[0], 80), netip.AddrPortFrom(s.node.IPv4(), 30080)
+	s.nft(t, fmt.Sprintf(`table ip others {
+		chain before {
+			type nat hook prerouting priority dstnat
+			ip daddr %s tcp dport %d dnat to %s:8080
+		}
+	}`, vip.Addr(), vip.Port(), s.hosts["a"].IPv4()))
+	for _, from := range []string{"b", "client"} {
+		must(t, s.askFrom(from, 40123, vip))
+	}
+	s.apply(t, s.tableOf(service{backends: []string{"a"}}))
+	s.nft(t, "delete table ip others")
+	for _, to := range []netip.AddrPort{nodePort, vip} {
+		for _, from := range []string{"b", "client"} {
+			if err := s.askFrom(from, 40123, to); err != nil {
+				t.Errorf("%s -> %s: %v", from, to, err)
+			}
+		}
+	}
+}
+
+// nft runs commands of nft's on the node.
+func (s *stage) nft(t *testing.T, commands string) {
+	t.Helper()
+	nft := exec.Command("nft", "-f", "-")
+	var said strings.Builder
+	nft.Stdin, nft.Stdout, nft.Stderr = strings.NewReader(commands), &said, &said
+	must(t, s.node.Start(nft))
+	if err := nft.Wait(); err != nil {
+		t.Fatalf("nft: %v: %s", err, said.String())
 	}
 }
 

@@ -39,17 +39,34 @@ static __always_inline int is_free(const struct tuple *key, const struct tuple *
 	return c->steps & RESETS;
 }
 
+// netfilters reports whether answers to a connection that was left to netfilter
+// look like this when they come in. Packets that look like that connection's from
+// there on would get another port from netfilter, on their way between the hooks,
+// and so would no more be known when they leave.
+static __always_inline int netfilters(struct tuple *answers)
+{
+	struct conn *c;
+
+	answers->hook = AT_INGRESS;
+	c = conn_of(answers);
+	return c && c->flags & NETFILTERS;
+}
+
 // place finds an entry for answers that isn't another connection's, and makes it.
 // A client that uses one port for two frontends with the same backend needs
-// another for the second: the two would look alike inside the node.
+// another for the second: the two would look alike inside the node. One of them
+// may be netfilter's, which remembers it also when it has ended.
 static __always_inline int place(struct work *w, enum hook hook)
 {
 	__u32 start = bpf_get_prandom_u32();
 
 	for (__u32 i = 0; i < TUPLE_TRIES; i++) {
+		int others;
+
 		w->key = reversed(&w->to);
+		others = hook == AT_EGRESS && netfilters(&w->key);
 		w->key.hook = hook;
-		if (is_free(&w->key, &w->c.to))
+		if (!others && is_free(&w->key, &w->c.to))
 			return keep(&w->key, &w->c, BPF_ANY);
 		w->to.sport = random_port(start, i);
 	}

@@ -9,8 +9,12 @@
 package conntrack
 
 import (
+	"maps"
 	"net/netip"
+	"slices"
 	"time"
+
+	"golang.org/x/sys/unix"
 
 	"github.com/fairway-net/fairway/model"
 )
@@ -45,6 +49,7 @@ type Sweep struct {
 	frontends map[model.Key]bool
 	pools     map[model.PoolID]bool
 	protos    []model.Protocol
+	kinds     []kind // what to list, so that the flows of protos are in it
 }
 
 // Plan tells what to look for after a change from old to want, of which
@@ -55,44 +60,62 @@ func Plan(old, want *model.Table, changes *model.Changes) *Sweep {
 	s := &Sweep{old: old, want: want, frontends: map[model.Key]bool{}, pools: map[model.PoolID]bool{}}
 	if old == nil {
 		s.old, s.all = model.NewTable(), true
-		s.protos = []model.Protocol{model.UDP, model.TCP}
+		s.protos, s.kinds = []model.Protocol{model.UDP, model.TCP}, []kind{everything}
 		if want.NumFrontends() == 0 {
 			return nil
 		}
 		return s
 	}
-	var udp, tcp bool
+	touched := map[kind]bool{}
 	for _, c := range changes.Frontends {
 		if c.Old != nil && c.New != nil {
 			continue
 		}
 		s.frontends[c.Key()] = true
-		udp = udp || c.Key().Proto == model.UDP
-		tcp = tcp || c.Key().Proto == model.TCP && c.Old != nil && hasOrphans(old, c.Old)
+		if c.Key().Proto == model.UDP || c.Key().Proto == model.TCP && c.Old != nil && hasOrphans(old, c.Old) {
+			touched[kind{familyOf(c.Key().Addr), c.Key().Proto}] = true
+		}
 	}
 	for _, c := range changes.Pools {
+		stale := false
 		switch c.ID().Proto {
 		case model.UDP:
 			first := c.Old != nil && len(c.Old.Backends) == 0 && c.New != nil && len(c.New.Backends) > 0
-			if first || len(c.Gone()) > 0 {
-				s.pools[c.ID()], udp = true, true
-			}
+			stale = first || len(c.Gone()) > 0
 		case model.TCP:
-			if c.New != nil && c.New.Orphans != model.OrphansKeep && len(c.Gone()) > 0 {
-				s.pools[c.ID()], tcp = true, true
-			}
+			stale = c.New != nil && c.New.Orphans != model.OrphansKeep && len(c.Gone()) > 0
+		}
+		if stale {
+			s.pools[c.ID()] = true
+			touched[kindOf(c.ID())] = true
 		}
 	}
-	if udp {
-		s.protos = append(s.protos, model.UDP)
-	}
-	if tcp {
-		s.protos = append(s.protos, model.TCP)
-	}
-	if s.protos == nil {
+	if len(touched) == 0 {
 		return nil
 	}
+	s.list(touched)
 	return s
+}
+
+func kindOf(id model.PoolID) kind {
+	if id.IPv6 {
+		return kind{unix.AF_INET6, id.Proto}
+	}
+	return kind{unix.AF_INET, id.Proto}
+}
+
+// list has flows of these kinds looked at: by themselves or, since there are few
+// others, among all if those of TCP are not the only ones.
+func (s *Sweep) list(touched map[kind]bool) {
+	s.kinds = slices.Collect(maps.Keys(touched))
+	for _, p := range []model.Protocol{model.UDP, model.TCP} {
+		if slices.ContainsFunc(s.kinds, func(k kind) bool { return k.proto == p }) {
+			s.protos = append(s.protos, p)
+		}
+	}
+	if len(s.kinds) > 1 && slices.Contains(s.protos, model.TCP) {
+		s.kinds = []kind{everything}
+	}
 }
 
 // Protocols are those whose flows have to be looked at.

@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"net/netip"
+	"slices"
 	"time"
 
 	"github.com/vishvananda/netlink"
@@ -44,14 +45,12 @@ func (s *Sweep) Run(ctx context.Context) (Result, error) {
 	if s == nil {
 		return result, nil
 	}
-	for _, proto := range s.protos {
-		for _, family := range []uint8{unix.AF_INET, unix.AF_INET6} {
-			if err := ctx.Err(); err != nil {
-				return result, err
-			}
-			if err := s.sweep(family, proto, &result); err != nil {
-				return result, err
-			}
+	for _, k := range s.kinds {
+		if err := ctx.Err(); err != nil {
+			return result, err
+		}
+		if err := s.sweep(k, &result); err != nil {
+			return result, err
 		}
 	}
 	return result, nil
@@ -68,22 +67,24 @@ func (s *Sweep) RunAndTell(ctx context.Context, tell func(entries int, took time
 	return err
 }
 
-// sweep lists and changes the flows of one family and protocol. A listing that
-// the kernel calls inconsistent (its table was resized meanwhile) is acted upon
-// and then repeated.
-func (s *Sweep) sweep(family uint8, proto model.Protocol, result *Result) error {
+// sweep lists and changes the flows of a kind. A listing that the kernel calls
+// inconsistent (its table was resized meanwhile) is acted upon and then repeated.
+func (s *Sweep) sweep(k kind, result *Result) error {
 	for attempt := 1; ; attempt++ {
 		var stale []staleFlow
-		listErr := list(family, proto, func(e entry) {
+		listErr := list(k, func(e entry) {
+			if !slices.Contains(s.protos, e.Proto) {
+				return
+			}
 			result.Seen++
 			if fate := s.Fate(&e.Flow); fate != (Fate{}) && (fate.Forget || e.Status&ipsFixedTimeout == 0) {
 				stale = append(stale, staleFlow{e.clone(), fate})
 			}
 		})
 		if listErr != nil && !errors.Is(listErr, netlink.ErrDumpInterrupted) {
-			return fmt.Errorf("list %s flows: %w", proto, listErr)
+			return fmt.Errorf("list flows: %w", listErr)
 		}
-		if err := change(stale, family, result); err != nil {
+		if err := change(stale, result); err != nil {
 			return err
 		}
 		if listErr == nil || attempt == maxListings {
@@ -95,28 +96,28 @@ func (s *Sweep) sweep(family uint8, proto model.Protocol, result *Result) error 
 // Flows calls visit for the flows of all protocols that Services have. Flows that
 // come and go meanwhile may be missing, others may be visited again.
 func Flows(ctx context.Context, visit func(*Flow)) error {
-	for _, proto := range []model.Protocol{model.TCP, model.UDP, model.SCTP} {
-		for _, family := range []uint8{unix.AF_INET, unix.AF_INET6} {
-			for attempt := 1; ; attempt++ {
-				if err := ctx.Err(); err != nil {
-					return err
-				}
-				err := list(family, proto, func(e entry) { visit(&e.Flow) })
-				if err == nil {
-					break
-				}
-				if !errors.Is(err, netlink.ErrDumpInterrupted) || attempt == maxListings {
-					return fmt.Errorf("list %s flows: %w", proto, err)
-				}
+	for attempt := 1; ; attempt++ {
+		if err := ctx.Err(); err != nil {
+			return err
+		}
+		err := list(everything, func(e entry) {
+			switch e.Proto {
+			case model.TCP, model.UDP, model.SCTP:
+				visit(&e.Flow)
 			}
+		})
+		if err == nil {
+			return nil
+		}
+		if !errors.Is(err, netlink.ErrDumpInterrupted) || attempt == maxListings {
+			return fmt.Errorf("list flows: %w", err)
 		}
 	}
-	return nil
 }
 
-func change(stale []staleFlow, family uint8, result *Result) error {
+func change(stale []staleFlow, result *Result) error {
 	for _, f := range stale {
-		if err := f.apply(family); err != nil {
+		if err := f.apply(); err != nil {
 			return err
 		}
 		if f.fate.Forget {
@@ -148,12 +149,12 @@ type staleFlow struct {
 
 // apply deletes the flow or fixes its end. One that is gone meanwhile is no
 // error.
-func (f staleFlow) apply(family uint8) error {
+func (f staleFlow) apply() error {
 	command, flags, verb := nl.IPCTNL_MSG_CT_DELETE, unix.NLM_F_ACK, "forget"
 	if !f.fate.Forget {
 		command, flags, verb = nl.IPCTNL_MSG_CT_NEW, unix.NLM_F_ACK|unix.NLM_F_REPLACE, "expire"
 	}
-	req := request(family, command, flags)
+	req := request(familyOf(f.Client.Addr()), command, flags)
 	req.AddData(nl.NewRtAttr(nl.CTA_TUPLE_ORIG|unix.NLA_F_NESTED, f.orig))
 	if f.zone != nil {
 		req.AddData(nl.NewRtAttr(nl.CTA_ZONE, f.zone))
@@ -181,19 +182,40 @@ func request(family uint8, command, flags int) *nl.NetlinkRequest {
 	return req
 }
 
-// list calls visit for the flows of one family and protocol. What visit gets
-// is valid during the call only.
-func list(family uint8, proto model.Protocol, visit func(entry)) error {
-	req := request(family, nl.IPCTNL_MSG_CT_GET, unix.NLM_F_DUMP)
-	tuple := nl.NewRtAttr(nl.CTA_TUPLE_ORIG|unix.NLA_F_NESTED, nil)
-	number := tuple.AddRtAttr(nl.CTA_TUPLE_PROTO|unix.NLA_F_NESTED, nil)
-	number.AddRtAttr(nl.CTA_PROTO_NUM, []byte{uint8(proto)})
-	req.AddData(tuple)
-	filter := nl.NewRtAttr(ctaFilter|unix.NLA_F_NESTED, nil)
-	filter.AddRtAttr(ctaFilterOrigFlags, nl.Uint32Attr(filterByProtocol))
-	req.AddData(filter)
+// kind are the flows to list: those of one protocol and family, or all.
+type kind struct {
+	family uint8
+	proto  model.Protocol
+}
+
+// everything are all flows, of other protocols than Services have, too.
+var everything = kind{}
+
+func familyOf(a netip.Addr) uint8 {
+	if a.Is6() {
+		return unix.AF_INET6
+	}
+	return unix.AF_INET
+}
+
+// list calls visit for the flows of a kind. What visit gets is valid during the
+// call only. For each listing the kernel walks through its whole table, which
+// all network namespaces share: that of an idle machine has 262,144 buckets and
+// takes it 10 ms. So what is wanted of several kinds had better be listed once
+// as everything; the kernel doesn't offer to leave protocols out of both families.
+func list(k kind, visit func(entry)) error {
+	req := request(k.family, nl.IPCTNL_MSG_CT_GET, unix.NLM_F_DUMP)
+	if k != everything {
+		tuple := nl.NewRtAttr(nl.CTA_TUPLE_ORIG|unix.NLA_F_NESTED, nil)
+		number := tuple.AddRtAttr(nl.CTA_TUPLE_PROTO|unix.NLA_F_NESTED, nil)
+		number.AddRtAttr(nl.CTA_PROTO_NUM, []byte{uint8(k.proto)})
+		req.AddData(tuple)
+		filter := nl.NewRtAttr(ctaFilter|unix.NLA_F_NESTED, nil)
+		filter.AddRtAttr(ctaFilterOrigFlags, nl.Uint32Attr(filterByProtocol))
+		req.AddData(filter)
+	}
 	err := req.ExecuteIter(unix.NETLINK_NETFILTER, 0, func(msg []byte) bool {
-		if e, ok := parse(msg); ok && e.Proto == proto {
+		if e, ok := parse(msg); ok && (k == everything || e.Proto == k.proto) {
 			visit(e)
 		}
 		return true

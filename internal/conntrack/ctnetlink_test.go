@@ -35,7 +35,7 @@ func inNamespace(t *testing.T) {
 func addFlow(t *testing.T, proto model.Protocol, from, to, backend netip.AddrPort) {
 	t.Helper()
 	flow := &netlink.ConntrackFlow{
-		FamilyType: unix.AF_INET,
+		FamilyType: familyOf(to.Addr()),
 		Forward: netlink.IPTuple{
 			SrcIP: net.IP(from.Addr().AsSlice()), SrcPort: from.Port(),
 			DstIP: net.IP(to.Addr().AsSlice()), DstPort: to.Port(), Protocol: uint8(proto),
@@ -49,7 +49,7 @@ func addFlow(t *testing.T, proto model.Protocol, from, to, backend netip.AddrPor
 	if proto == model.TCP {
 		flow.ProtoInfo = &netlink.ProtoInfoTCP{State: 3}
 	}
-	if err := netlink.ConntrackCreate(netlink.ConntrackTable, unix.AF_INET, flow); err != nil {
+	if err := netlink.ConntrackCreate(netlink.ConntrackTable, netlink.InetFamily(familyOf(to.Addr())), flow); err != nil {
 		t.Fatalf("create %s flow: %v", proto, err)
 	}
 }
@@ -57,7 +57,7 @@ func addFlow(t *testing.T, proto model.Protocol, from, to, backend netip.AddrPor
 func flows(t *testing.T, proto model.Protocol) []string {
 	t.Helper()
 	var out []string
-	err := list(unix.AF_INET, proto, func(e entry) {
+	err := list(kind{unix.AF_INET, proto}, func(e entry) {
 		out = append(out, e.Client.String()+" > "+e.Frontend.String()+" = "+e.Backend.String())
 	})
 	if err != nil {
@@ -113,5 +113,41 @@ func TestRunGivesOrphansADeadline(t *testing.T) {
 	}
 	if len(list) != 1 || list[0].TimeOut > 20 {
 		t.Errorf("got %v, want one flow with at most 20 s to live", list)
+	}
+}
+
+// TestRunFindsFlowsOfAllKinds lists what one change has made stale in both
+// families and protocols.
+func TestRunFindsFlowsOfAllKinds(t *testing.T) {
+	inNamespace(t)
+	addFlow(t, model.UDP, client, vip, one)
+	addFlow(t, model.TCP, client, vip, one)
+	six := func(s string) netip.AddrPort { return netip.MustParseAddrPort(s) }
+	client6, vip6, one6 := six("[fd00::1]:40000"), six("[fd00:96::10]:53"), six("[fd00:244::2]:5353")
+	addFlow(t, model.UDP, client6, vip6, one6)
+
+	e := service(model.UDP, nil, one).Edit()
+	id6, id := model.PoolID{Name: "dns", Proto: model.UDP, IPv6: true}, model.PoolID{Name: "dns", Proto: model.TCP}
+	e.SetPool(&model.Pool{ID: id6, Backends: []model.Backend{{Addr: one6.Addr(), Port: one6.Port(), Weight: 1}}})
+	e.SetPool(&model.Pool{ID: id, Backends: []model.Backend{{Addr: one.Addr(), Port: one.Port(), Weight: 1}}, Orphans: model.OrphansReset})
+	for pool, at := range map[model.PoolID]netip.AddrPort{id6: vip6, id: vip} {
+		r := model.Route{Pool: pool}
+		e.SetFrontend(&model.Frontend{Key: model.Key{Addr: at.Addr(), Port: at.Port(), Proto: pool.Proto}, Routes: [model.NumOrigins]model.Route{r, r, r}})
+	}
+	old := e.Table()
+	e = old.Edit()
+	for p := range old.Pools() {
+		without := *p
+		without.Backends = nil
+		without.Orphans = model.OrphansReset
+		e.SetPool(&without)
+	}
+	want := e.Table()
+	result, err := Plan(old, want, want.Since(old)).Run(context.Background())
+	if err != nil {
+		t.Fatal(err)
+	}
+	if result != (Result{Seen: 3, Forgotten: 3}) {
+		t.Errorf("got %+v", result)
 	}
 }

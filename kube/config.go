@@ -10,6 +10,7 @@ import (
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/rest"
 	"k8s.io/client-go/tools/clientcmd"
+	"k8s.io/client-go/transport"
 )
 
 // Config reads the client configuration from a kubeconfig file or, if path is
@@ -41,9 +42,15 @@ func load(path string) (*rest.Config, error) {
 }
 
 // Tune returns a copy of cfg that speaks protobuf and whose requests are not
-// held back on this side: an agent makes few, and each of them is wanted now.
+// held back on this side: an agent makes few, and each of them is wanted now. A
+// token that is refused is read again from its file with the next request:
+// client-go by itself would go on with it for a minute.
 func Tune(cfg *rest.Config) *rest.Config {
 	cfg = rest.CopyConfig(cfg)
+	if file := cfg.BearerTokenFile; file != "" {
+		cfg.BearerToken, cfg.BearerTokenFile = "", ""
+		cfg.Wrap(transport.ResettableTokenSourceWrapTransport(transport.NewCachedFileTokenSource(file)))
+	}
 	cfg.AcceptContentTypes = runtime.ContentTypeProtobuf + "," + runtime.ContentTypeJSON
 	cfg.ContentType = runtime.ContentTypeProtobuf
 	cfg.UserAgent = "fairway"

@@ -19,6 +19,7 @@ import (
 //	bookmark|end|cut|half|gone have every open watch do that
 //	refuse N SECONDS           hold back the next N requests (429, Retry-After)
 //	page N, slow MS, stale N   of lists: see temper
+//	token NAME                 from now on this is the one that is good
 //	watchlist|json|gonebystatus|away|mute on|off
 //	seen                       what clients did, as JSON
 //	events                     the Events that clients wrote, as JSON
@@ -74,6 +75,10 @@ func (s *Server) adjust(verb string, words []string) error {
 	if which := switches[verb]; which != nil && len(words) == 1 {
 		*which = words[0] == "on"
 		s.wake()
+		return nil
+	}
+	if verb == "token" && len(words) == 1 {
+		s.Token = words[0]
 		return nil
 	}
 	var numbers []int

@@ -22,7 +22,8 @@ import (
 
 // Server holds objects and their history, and is an http.Handler.
 type Server struct {
-	// Token is what clients must show; "" lets everybody in.
+	// Token is what clients must show; "" lets everybody in. A test changes it by
+	// the line "token".
 	Token string
 	// Rules are what clients may do; nil allows everything.
 	Rules []rbacv1.PolicyRule
@@ -56,6 +57,8 @@ type temper struct {
 // Seen is what clients did.
 type Seen struct {
 	Lists, Pages, Watches, Streamed, Refused, Forbidden int
+	// Unauthorized counts requests without the token that is good.
+	Unauthorized int
 	// Impatient counts requests that came before the time they were told.
 	Impatient int
 	Access    []Access

@@ -21,7 +21,7 @@ var requests = &request.RequestInfoFactory{
 
 // ServeHTTP answers a client.
 func (s *Server) ServeHTTP(w http.ResponseWriter, r *http.Request) {
-	if s.Token != "" && r.Header.Get("Authorization") != "Bearer "+s.Token {
+	if !s.knows(r) {
 		refuse(w, http.StatusUnauthorized, metav1.StatusReasonUnauthorized, "who are you?")
 		return
 	}
@@ -50,6 +50,17 @@ func (s *Server) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	default:
 		refuse(w, http.StatusMethodNotAllowed, metav1.StatusReasonMethodNotAllowed, info.Verb)
 	}
+}
+
+// knows reports whether a client shows the token that is good.
+func (s *Server) knows(r *http.Request) bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.Token == "" || r.Header.Get("Authorization") == "Bearer "+s.Token {
+		return true
+	}
+	s.seen.Unauthorized++
+	return false
 }
 
 // turnAway answers a request that the server has no time for.

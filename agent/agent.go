@@ -134,7 +134,9 @@ func (l lasting) runAgents(ctx context.Context, config Config) error {
 		if !errors.As(err, &successor) {
 			return err
 		}
+		updates := config.Updates // which go on, whoever listens
 		config = successor.config
+		config.Updates = updates
 	}
 }
 

@@ -68,10 +68,21 @@ func TestAPIAway(t *testing.T) {
 		}
 		time.Sleep(10 * time.Millisecond)
 	}
-	r.do("away off")
+	r.slowly()
 	r.eventually("caught up", func() bool {
-		return r.serves("10.96.0.3", 80) && !r.serves("10.96.0.2", 80) && r.serves("10.96.0.1", 80)
+		if !r.serves("10.96.0.1", 80) {
+			t.Fatal("forwarding ended when the API came back")
+		}
+		return r.serves("10.96.0.3", 80) && !r.serves("10.96.0.2", 80)
 	})
+}
+
+// slowly has the API come back, with lists that take their time.
+func (r *rig) slowly() {
+	r.t.Helper()
+	r.do("page 1")
+	r.do("slow 100")
+	r.do("away off")
 }
 
 // TestRestart: what an agent that was killed left in the kernel stays as it is
@@ -93,8 +104,17 @@ func TestRestart(t *testing.T) {
 	if r.table("nftables") != left {
 		t.Error("the kernel was changed before anything was known")
 	}
-	r.do("away off")
-	r.eventually("stale Service gone", func() bool { return r.serves("10.96.0.1", 80) && !r.serves("10.96.0.2", 80) })
+	before := len(r.history())
+	r.slowly()
+	r.eventually("stale Service gone", func() bool {
+		if !r.serves("10.96.0.1", 80) {
+			t.Fatal("what is in force was taken from the kernel before everything was known")
+		}
+		return !r.serves("10.96.0.2", 80)
+	})
+	if done := r.history()[before:]; len(done) == 0 || done[0] != "apply nftables" {
+		t.Errorf("did %v", done)
+	}
 	if slices.Contains(r.history(), "remove nftables") {
 		t.Errorf("everything was removed in between: %v", r.history())
 	}
@@ -184,7 +204,7 @@ func TestReloadOfWhatIsFixed(t *testing.T) {
 	ask("no metrics", func() bool { return opens(metricsAddress) })
 	ask("no health check port", func() bool { return opens("127.0.0.1:32101") })
 	next := r.config
-	next.NodeName, next.API = "there", rest.CopyConfig(r.config.API)
+	next.NodeName, next.API, next.Updates = "there", rest.CopyConfig(r.config.API), nil
 	r.config.NodeName = "there"
 	r.node(secondAddress, "")
 	before := len(r.history())
@@ -198,6 +218,13 @@ func TestReloadOfWhatIsFixed(t *testing.T) {
 		}
 	}
 	r.eventually("counters go on", metric(`fairway_config_reloads_total{result="taken"} 1`))
+	next.Compile.NodePorts = compile.NodePortAddresses{}
+	select {
+	case r.updates <- Update{Config: next}:
+	case <-time.After(30 * time.Second):
+		t.Fatal("the next change finds nobody")
+	}
+	r.eventually("the next change", func() bool { return r.serves(firstAddress, 30001) && r.serves(secondAddress, 30001) })
 }
 
 func TestMetricsAreKubeProxys(t *testing.T) {

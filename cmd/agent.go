@@ -1,7 +1,6 @@
 package cmd
 
 import (
-	"errors"
 	"fmt"
 	"log/slog"
 	"net/netip"
@@ -23,7 +22,6 @@ import (
 
 func agentCommand() *cobra.Command {
 	var kubeconfig string
-	var watchPods bool
 	flags := agentFlags{healthz: "0.0.0.0:10256", metrics: "127.0.0.1:10249"}
 	proxy := &config.Flags{}
 	c := &cobra.Command{
@@ -45,24 +43,13 @@ func agentCommand() *cobra.Command {
 			if proxy.InitOnly {
 				return agent.Init(cmd.Context(), config)
 			}
-			config.Lean = true
-			address, err := clusterDNS(flags.dnsAddress, config.Compile.ServiceCIDRs)
-			if err != nil {
-				return err
-			}
-			if flags.dns && !address.IsValid() {
-				return errors.New("--cluster-dns: not given, and there is no --service-cidr to take the tenth address of")
-			}
-			if config.DNS = flags.dnsConfig(address); config.DNS != nil {
-				config.DNS.WatchPods = watchPods
-			}
 			return agent.Run(cmd.Context(), config)
 		},
 	}
 	c.Flags().StringVar(&kubeconfig, "kubeconfig", "", "kubeconfig file; without it, the credentials of the pod that this runs in")
 	flags.add(c.Flags())
 	proxy.Add(c.Flags())
-	c.Flags().BoolVar(&watchPods, "dns-watch-pods", false, "with --dns: watch this node's pods, so that lookups of outside names by those behind no Service cost one question too")
+	c.Flags().BoolVar(&flags.watchPods, "dns-watch-pods", false, "with --dns: watch this node's pods, so that lookups of outside names by those behind no Service cost one question too")
 	return c
 }
 
@@ -95,6 +82,7 @@ type agentFlags struct {
 	dnsClientCIDRs     []string
 	dnsClients         []netip.Prefix // the same
 	dnsOptions         dnsFlags
+	watchPods          bool
 }
 
 // add adds the flags of an agent on its own.

@@ -125,6 +125,37 @@ func TestFlagsBesideAFile(t *testing.T) {
 	}
 }
 
+// TestFlagsBesideAFileThatChanges: what the file has no field for stays.
+func TestFlagsBesideAFileThatChanges(t *testing.T) {
+	file := filepath.Join(t.TempDir(), "config.yaml")
+	document := "apiVersion: kubeproxy.config.k8s.io/v1alpha1\nkind: KubeProxyConfiguration\n"
+	write := func(text string) {
+		t.Helper()
+		if err := os.WriteFile(file, []byte(text), 0o644); err != nil {
+			t.Fatal(err)
+		}
+	}
+	write(document)
+	before, _, err := told(t, "--config="+file, "--dns", "--service-cidr=10.96.0.0/16", "--node-name=n1", "--mode=nftables", "--service-metrics=7")
+	if err != nil {
+		t.Fatal(err)
+	}
+	write(document + "healthzBindAddress: 127.0.0.1:1\nmode: iptables\n")
+	select {
+	case update := <-before.Updates:
+		after := update.Config
+		if update.Err != nil || after.HealthzAddress != "127.0.0.1:1" || after.Mode != "iptables" {
+			t.Errorf("got %+v", update)
+		}
+		if before.DNS == nil || after.DNS != before.DNS || !after.Lean || after.NodeName != "n1" || after.ServiceMetrics != 7 ||
+			len(after.Compile.ServiceCIDRs) != 1 || after.ZPages.Version != before.ZPages.Version {
+			t.Errorf("got %+v after %+v", after, before)
+		}
+	case <-time.After(30 * time.Second):
+		t.Fatal("no update")
+	}
+}
+
 func TestWriteConfig(t *testing.T) {
 	file := filepath.Join(t.TempDir(), "config.yaml")
 	if _, _, err := told(t, "--write-config-to="+file, "--proxy-mode=nftables", "--cluster-cidr=10.2.0.0/16", "--conntrack-min=7"); err != nil {

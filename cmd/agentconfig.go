@@ -1,6 +1,9 @@
 package cmd
 
 import (
+	"errors"
+	"net/netip"
+
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
 
@@ -45,7 +48,28 @@ func (f *agentFlags) agentConfig(cmd *cobra.Command, proxy *config.Flags, kubeco
 	if proxy.WriteTo != "" {
 		return base, proxy.Write(base, source.NodeName)
 	}
+	// What the file doesn't know is the same with every change of it.
+	base.Lean = true
+	if base.DNS, err = f.ownDNS(base.Compile.ServiceCIDRs); err != nil {
+		return base, err
+	}
 	return source.Agent(cmd.Context(), base)
+}
+
+// ownDNS is how an agent of this command serves DNS; nil if it doesn't.
+func (f *agentFlags) ownDNS(cidrs []netip.Prefix) (*agent.DNS, error) {
+	address, err := clusterDNS(f.dnsAddress, cidrs)
+	if err != nil {
+		return nil, err
+	}
+	if f.dns && !address.IsValid() {
+		return nil, errors.New("--cluster-dns: not given, and there is no --service-cidr to take the tenth address of")
+	}
+	dns := f.dnsConfig(address)
+	if dns != nil {
+		dns.WatchPods = f.watchPods
+	}
+	return dns, nil
 }
 
 // flagValues are the values of all flags, given or not.

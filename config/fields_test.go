@@ -180,6 +180,41 @@ func TestEveryFieldHasItsEffectOrAWarning(t *testing.T) {
 	}
 }
 
+// TestEveryFieldMayChange: what a field changes in an agent's configuration is
+// nothing that is fixed when its process starts, and the agent takes it in (which
+// the agent's and the lab's tests show), but for the format of the log, of which
+// TestFormatOfTheLog has it that it is told.
+func TestEveryFieldMayChange(t *testing.T) {
+	fixed := []string{"ServiceMetrics", "EndpointMetrics", "Updates", "Register", "Lean", "DNS"}
+	s := &Source{Flags: &Flags{Master: "http://127.0.0.1:1"}, Verbosity: new(slog.LevelVar)}
+	configured := func(document string) reflect.Value {
+		config, err := s.parse([]byte(document), base())
+		if err != nil {
+			t.Fatal(err)
+		}
+		return reflect.ValueOf(config)
+	}
+	for path, value := range samples {
+		if path == "clientConnection.kubeconfig" || value == "" { // there is no such file
+			continue
+		}
+		without := document(path, "")
+		if beside[path] != "" {
+			without = head
+		}
+		before, after := configured(without), configured(document(path, value))
+		for i := range before.NumField() {
+			name := before.Type().Field(i).Name
+			if name == "Log" && path == "logging.format" || reflect.DeepEqual(before.Field(i).Interface(), after.Field(i).Interface()) {
+				continue
+			}
+			if name == "Log" || slices.Contains(fixed, name) {
+				t.Errorf("%s: changes %s, which a running agent doesn't take in", path, name)
+			}
+		}
+	}
+}
+
 // TestDefaultsNeedNoWarning: what kube-proxy and kubeadm write out in full is
 // what there would be anyway.
 func TestDefaultsNeedNoWarning(t *testing.T) {

@@ -31,8 +31,9 @@ type Source struct {
 	// Verbosity is set to what is configured, now and with every change.
 	Verbosity *slog.LevelVar
 
-	api  *rest.Config
-	from *Configuration // what api was made for
+	api    *rest.Config
+	from   *Configuration // what api was made for
+	format string         // of the log, since the start
 }
 
 // debugVerbosity is from when on kube-proxy logs what concerns developers.
@@ -112,7 +113,13 @@ func (s *Source) agent(c *Configuration, base agent.Config) (agent.Config, error
 		}
 		s.Verbosity.Set(level)
 	}
-	if cmp.Or(s.Flags.set.Logging.Format, c.Logging.Format) == "json" {
+	format := cmp.Or(s.Flags.set.Logging.Format, c.Logging.Format)
+	if s.format == "" {
+		s.format = format
+	} else if format != s.format {
+		base.Log.Warn("configuration", "field", "logging.format: takes effect with the next start of the process", "now", s.format, "configured", format)
+	}
+	if format == "json" {
 		config.Log = slog.New(slog.NewJSONHandler(os.Stderr, &slog.HandlerOptions{Level: s.Verbosity}))
 	}
 	return config, nil

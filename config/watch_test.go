@@ -1,10 +1,12 @@
 package config
 
 import (
+	"bytes"
 	"context"
 	"log/slog"
 	"os"
 	"path/filepath"
+	"strings"
 	"testing"
 	"time"
 
@@ -65,6 +67,26 @@ func TestWatchSeesFilesWrittenAndReplaced(t *testing.T) {
 	write(t, file, head+"mode: ipvs\nclientConnection: {qps: 9}\n")
 	if u := update(t, updates); u.Err != nil || u.Config.API == config.API {
 		t.Errorf("after another connection: %+v", u)
+	}
+}
+
+// TestFormatOfTheLog: what a running process can't change is told by name, if it
+// is to change.
+func TestFormatOfTheLog(t *testing.T) {
+	var said bytes.Buffer
+	b := base()
+	b.Log = slog.New(slog.NewTextHandler(&said, nil))
+	s := &Source{Flags: &Flags{Master: "http://127.0.0.1:1"}, Verbosity: new(slog.LevelVar)}
+	for _, step := range []struct{ lines, want string }{
+		{"", ""}, {"mode: ipvs\n", ""}, {"logging: {format: json}\n", "logging.format: takes effect with the next start"}, {"mode: ipvs\n", ""},
+	} {
+		said.Reset()
+		if _, err := s.parse([]byte(head+step.lines), b); err != nil {
+			t.Fatal(err)
+		}
+		if got := said.String(); (got == "") != (step.want == "") || !strings.Contains(got, step.want) {
+			t.Errorf("%q: said %q, want %q", step.lines, got, step.want)
+		}
 	}
 }
 

@@ -106,11 +106,14 @@ func (c *changes) slice(s *discoveryv1.EndpointSlice) {
 		return // written by somebody who doesn't say
 	}
 	id := sliceID(types.NamespacedName{Namespace: s.Namespace, Name: s.Name})
-	if at.UnixNano() <= c.triggered[id] {
+	// Not "before": who stamps it may have had its clock set back.
+	if at.UnixNano() == c.triggered[id] {
 		return
 	}
 	c.triggered[id] = at.UnixNano()
-	if at.After(c.began) && len(c.waiting) < maxWaiting {
+	// When it began by today's clock, which may have been set since.
+	began := time.Now().Add(-time.Since(c.began))
+	if at.After(began) && len(c.waiting) < maxWaiting {
 		c.waiting = append(c.waiting, at)
 	}
 }

@@ -19,21 +19,27 @@ const (
 type session struct {
 	flow
 	conn     *net.UDPConn
-	last     atomic.Int64 // when a datagram last went either way, Unix nanoseconds
+	last     atomic.Int64 // when a datagram last went either way, in nanoseconds after began
 	answered atomic.Bool
 }
+
+// began is what times of sessions count from: by the clock that nobody sets.
+var began = time.Now()
+
+// used notes that a datagram goes.
+func (x *session) used() { x.last.Store(int64(time.Since(began))) }
 
 func (x *session) expires(r *relay) time.Time {
 	timeout := r.udpUnanswered
 	if x.answered.Load() {
 		timeout = r.udpAnswered
 	}
-	return time.Unix(0, x.last.Load()).Add(timeout)
+	return began.Add(time.Duration(x.last.Load()) + timeout)
 }
 
 // passOn sends a client's datagram to its backend.
 func (x *session) passOn(d *datagram) {
-	x.last.Store(time.Now().UnixNano())
+	x.used()
 	if _, err := x.conn.Write(d.bytes()); errors.Is(err, syscall.ECONNREFUSED) {
 		// That was the answer to an earlier datagram; this one is still to go.
 		_, err = x.conn.Write(d.bytes())

@@ -150,9 +150,11 @@ func (b *balancer) memories() []remembered {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	var list []remembered
+	now := b.now()
 	for id, m := range b.pools {
 		for client, a := range m.clients {
-			list = append(list, remembered{id, client, a.backend, a.last})
+			// As today's clock has it, which may have been set since.
+			list = append(list, remembered{id, client, a.backend, now.Add(-now.Sub(a.last))})
 		}
 	}
 	return list
@@ -161,7 +163,9 @@ func (b *balancer) memories() []remembered {
 func (b *balancer) remember(list []remembered) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
+	now := b.now()
 	for _, x := range list {
-		b.memory(x.Pool).clients[x.Client] = &affinity{backend: x.Backend, last: x.Last}
+		// And from here on, as the clock has it that nobody sets.
+		b.memory(x.Pool).clients[x.Client] = &affinity{backend: x.Backend, last: now.Add(-now.Sub(x.Last))}
 	}
 }

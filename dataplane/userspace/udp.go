@@ -136,7 +136,7 @@ func (s *udpSocket) session(d *datagram) *session {
 // begin registers a session; nil if the socket is closed.
 func (s *udpSocket) begin(f flow, conn *net.UDPConn) *session {
 	x := &session{flow: f, conn: conn}
-	x.last.Store(time.Now().UnixNano())
+	x.used()
 	x.end = sync.OnceFunc(func() { discard(conn.Close()); s.forget(x) })
 	s.mu.Lock()
 	if s.closed {
@@ -181,7 +181,7 @@ func (s *udpSocket) answer(x *session) {
 		switch {
 		case err == nil:
 			x.answered.Store(true)
-			x.last.Store(time.Now().UnixNano())
+			x.used()
 			s.count.out.Add(uint64(len(d.bytes())))
 			_, err := s.listener.WriteToUDPAddrPort(d.bytes(), x.client)
 			discard(err) // a datagram lost is a datagram lost

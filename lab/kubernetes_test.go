@@ -103,10 +103,17 @@ type proxy struct {
 	name    string
 	mode    string
 	fairway bool
+	build   string   // Fairway's binary, if it isn't this one
+	flags   []string // beside those that all have
 }
 
-func fairwayProxy(mode string) proxy { return proxy{"fairway in " + mode + " mode", mode, true} }
-func kubeProxy(mode string) proxy    { return proxy{"kube-proxy in " + mode + " mode", mode, false} }
+func fairwayProxy(mode string) proxy {
+	return proxy{name: "fairway in " + mode + " mode", mode: mode, fairway: true, build: os.Args[0]}
+}
+
+func kubeProxy(mode string) proxy {
+	return proxy{name: "kube-proxy in " + mode + " mode", mode: mode}
+}
 
 // running is a proxy on all nodes.
 type running struct {
@@ -119,17 +126,28 @@ type running struct {
 // programmed them.
 func (c *cluster) start(t *testing.T, p proxy) *running {
 	t.Helper()
+	r := c.launch(t, p)
+	for _, node := range c.nodes {
+		eventually(t, p.name+" has programmed "+node, func() bool { return c.healthy(t, node) })
+	}
+	happened(t, "%s is well", p.name)
+	return r
+}
+
+// launch starts a proxy on all nodes.
+func (c *cluster) launch(t *testing.T, p proxy) *running {
+	t.Helper()
 	r := &running{p, map[string]*exec.Cmd{}, map[string]string{}}
 	for _, node := range c.nodes {
-		config, err := lab.WriteProxyConfiguration(c.lab, node, p.mode)
+		config, err := c.configure(node, p.mode)
 		if err != nil {
 			t.Fatal(err)
 		}
 		program := []string{filepath.Join(c.binaries, "kube-proxy")}
 		if p.fairway {
-			program = []string{os.Args[0], "agent", "--state-dir", c.stateDir(node), "--cgroup", c.cgroup(node)}
+			program = []string{p.build, "agent", "--state-dir", c.stateDir(node), "--cgroup", c.cgroup(node)}
 		}
-		args := append([]string{"lab", "exec", "--name", c.lab, node, "--"}, program...)
+		args := append([]string{"lab", "exec", "--name", c.lab, node, "--"}, append(program, p.flags...)...)
 		cmd := exec.Command(os.Args[0], append(args, "--config", config, "--hostname-override", node)...)
 		r.logs[node] = filepath.Join(t.TempDir(), "log")
 		log, err := os.Create(r.logs[node])
@@ -153,10 +171,6 @@ func (c *cluster) start(t *testing.T, p proxy) *running {
 			_, _ = cmd.Process.Kill(), cmd.Wait() // it ends, one way or the other
 		}
 	})
-	for _, node := range c.nodes {
-		eventually(t, p.name+" has programmed "+node, func() bool { return c.healthy(t, node) })
-	}
-	happened(t, "%s is well", p.name)
 	return r
 }
 

@@ -29,11 +29,11 @@ import (
 	"github.com/fairway-net/fairway/lab/topology"
 )
 
-// cluster is a lab with Kubernetes' own control plane and no proxies, and what
-// the tests have applied.
+// cluster is a lab with no proxies but those that tests start, and what they have
+// applied.
 type cluster struct {
 	lab      string
-	binaries string
+	binaries string // Kubernetes' own programs; "" where the API server is Fairway's
 	nodes    []string
 	client   kubernetes.Interface
 	places   map[string]*place // node1, a pod on it, and the outside client
@@ -49,7 +49,7 @@ type place struct {
 
 func newCluster(t *testing.T, binaries string) *cluster {
 	t.Helper()
-	config := config("k8s")
+	config := config("cluster")
 	config.Kubernetes = binaries
 	up(t, config)
 	client, err := lab.Client(config.Name)
@@ -207,17 +207,25 @@ func question(conn net.Conn, wait time.Duration) (pod string, client netip.Addr,
 
 // healthy asks a node's proxy for its health.
 func (c *cluster) healthy(t *testing.T, node string) bool {
+	return c.get(t, node, "127.0.0.1:10256/healthz") == http.StatusOK
+}
+
+// get asks an HTTP server of a node, and tells the status; 0 if nobody answers.
+func (c *cluster) get(t *testing.T, node, url string) (status int) {
 	ns, err := netns.Open(topology.HostNamespace(c.lab, node))
 	if err != nil {
 		t.Fatal(err)
 	}
 	defer ns.Close()
 	client := http.Client{Timeout: 5 * time.Second, Transport: &http.Transport{DialContext: (&place{ns: ns}).dial, DisableKeepAlives: true}}
-	resp, err := client.Get("http://127.0.0.1:10256/healthz")
+	resp, err := client.Get("http://" + url)
 	if err != nil {
-		return false
+		return 0
 	}
-	return resp.Body.Close() == nil && resp.StatusCode == http.StatusOK
+	if err := resp.Body.Close(); err != nil {
+		return 0
+	}
+	return resp.StatusCode
 }
 
 // at is an address of a Service: its cluster IP of a family, or its node port

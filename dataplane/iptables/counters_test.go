@@ -187,11 +187,12 @@ func BenchmarkCounters(b *testing.B) {
 			inNamespace(b)
 			p := newPlane(b, kernel.Options{IPTablesVariant: string(v), StateDir: b.TempDir()})
 			apply(b, p, cluster(10000, 5), false)
-			for b.Loop() {
+			read := func() {
 				if err := p.readAll(b.Context(), p.inForce.Load()); err != nil {
 					b.Fatal(err)
 				}
 			}
+			measure(b, read, func() {})
 		})
 	}
 }

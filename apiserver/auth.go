@@ -12,7 +12,6 @@ import (
 	"k8s.io/apiserver/pkg/authentication/request/anonymous"
 	"k8s.io/apiserver/pkg/authentication/request/bearertoken"
 	"k8s.io/apiserver/pkg/authentication/request/union"
-	"k8s.io/apiserver/pkg/authentication/request/x509"
 	"k8s.io/apiserver/pkg/authentication/token/tokenfile"
 	"k8s.io/apiserver/pkg/authentication/user"
 	"k8s.io/apiserver/pkg/authorization/authorizer"
@@ -30,7 +29,7 @@ const (
 
 // newAuthenticator accepts client certificates of our CA and listed tokens.
 func newAuthenticator(clientCA dynamiccertificates.CAContentProvider, tokenFile string) (authenticator.Request, error) {
-	requests := []authenticator.Request{x509.NewDynamic(clientCA.VerifyOptions, x509.CommonNameUserConversion)}
+	requests := []authenticator.Request{newCertificates(clientCA.VerifyOptions)}
 	if tokenFile != "" {
 		tokens, err := tokenfile.NewCSV(tokenFile)
 		if err != nil {

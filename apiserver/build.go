@@ -50,6 +50,7 @@ func (s *Server) build(ctx context.Context) error {
 	config.MaxMutatingRequestsInFlight = 1000
 	config.RESTOptionsGetter = s.options
 	config.EnableProfiling = false
+	config.BuildHandlerChainFunc = handlerChain
 	if err := s.secure(config); err != nil {
 		return err
 	}

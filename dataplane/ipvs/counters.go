@@ -22,9 +22,10 @@ type counters struct {
 
 // Counters reads what was counted of frontends: see dataplane.Counter. All that a
 // Service port's virtual servers have counted is told of one of its frontends,
-// since those of marks are several frontends'. Bytes are counted in any case; what
-// is refused isn't: it never comes to IPVS. The kernel adds up every other second
-// (ip_vs_est.c).
+// since those of marks are several frontends'. Bytes are counted in any case; the
+// kernel adds up every other second (ip_vs_est.c). Refused is what ipsets have
+// marked for that, as there was no backend; what comes from a source that isn't
+// let in is not counted.
 func (p *Plane) Counters(ctx context.Context) ([]kernel.Count, error) {
 	c := &p.counters
 	c.mu.Lock()
@@ -33,7 +34,7 @@ func (p *Plane) Counters(ctx context.Context) ([]kernel.Count, error) {
 	if table == nil || !c.servers.Due() {
 		return c.servers.Counts(), ctx.Err()
 	}
-	err := c.servers.Read(table, func() error { return p.readStatistics(table) })
+	err := c.servers.Read(table, func() error { return errors.Join(p.readStatistics(table), p.readRefusals(table)) })
 	return c.servers.Counts(), err
 }
 
@@ -72,6 +73,37 @@ func (p *Plane) readStatistics(table *model.Table) error {
 		p.counters.servers.Add(name, p.counters.servers.Since(kernel.TallyID{Where: id.String(), What: name}, kernel.Count{
 			Connections: uint64(m.Stats.Connections), In: m.Stats.BytesIn, Out: m.Stats.BytesOut,
 		}))
+	}
+	return nil
+}
+
+// readRefusals reads how many first packets the sets of origins have marked to be
+// refused or dropped; by a socket of its own, too.
+func (p *Plane) readRefusals(table *model.Table) error {
+	sets, err := openIpsets()
+	if err != nil {
+		return err
+	}
+	defer sets.close()
+	for _, kind := range []setKind{setFromPod, setFromNode, setFromOutside} {
+		for _, ipv6 := range []bool{false, true} {
+			id := setID{kind, ipv6}
+			l, err := sets.list(id.name())
+			if err != nil {
+				return err
+			}
+			if l == nil {
+				continue
+			}
+			for _, e := range l.elements {
+				f := table.Frontend(model.Key{Addr: e.addr, Port: e.port, Proto: e.proto})
+				if f == nil || e.mark.value != markRefuse && e.mark.value != markDrop {
+					continue
+				}
+				counter := kernel.TallyID{Where: id.name(), What: e.text(id.typ()) + " " + e.mark.text()}
+				p.counters.servers.Add(f.Name, p.counters.servers.Since(counter, kernel.Count{Refused: e.packets}))
+			}
+		}
 	}
 	return nil
 }

@@ -2,8 +2,10 @@ package ipvs
 
 import (
 	"context"
+	"errors"
 	"io"
 	"net"
+	"strings"
 	"testing"
 	"time"
 
@@ -11,6 +13,7 @@ import (
 	"github.com/fairway-net/fairway/internal/vm"
 	"github.com/fairway-net/fairway/model"
 	mobyipvs "github.com/moby/ipvs"
+	"golang.org/x/sys/unix"
 )
 
 // TestCountersByServicePort: what virtual servers have counted is told by
@@ -44,6 +47,49 @@ func TestCountersByServicePort(t *testing.T) {
 		packets, err := p.Packets(t.Context())
 		if err != nil || !packets.Counted || len(packets.Rules) != 6 || packets.Rules[0].Total == 0 {
 			t.Errorf("packets %+v, %v", packets, err)
+		}
+	})
+}
+
+// TestRefusalsAreCounted: a Service without endpoints counts who is refused, from
+// when it has none. (The sets and rules are the kernel's; IPVS isn't asked.)
+func TestRefusalsAreCounted(t *testing.T) {
+	inNamespace(t, func(t *testing.T) {
+		for _, c := range []string{"link set lo up", "link add up0 type bridge", "link set up0 up", "address add 192.168.9.1/24 dev up0"} {
+			command(t, "", "ip", strings.Fields(c)...)
+		}
+		f := newFakeIPVS()
+		p := newTestPlane(t, f)
+		p.open = func() (balancer, error) { return f, nil }
+		b := edit(t, model.NewTable())
+		b.edit.SetSettings(settings())
+		web := b.pool(model.Pool{ID: model.PoolID{Name: "a/web:p"}}, "10.244.0.2:8080")
+		b.frontend("10.96.0.10:80", model.ClusterIP, web, false)
+		b.frontend("10.96.0.11:80", model.ClusterIP, b.pool(model.Pool{ID: model.PoolID{Name: "a/other:p"}}), false)
+		apply(t, p, b.table(), false)
+		b = edit(t, b.table())
+		b.edit.SetPool(&model.Pool{ID: model.PoolID{Name: "a/web:p", Proto: model.TCP}})
+		apply(t, p, b.table(), false)
+		for n := range 3 {
+			c, err := net.DialTimeout("tcp", "10.96.0.10:80", 30*time.Second)
+			if err == nil {
+				c.Close() //nolint:errcheck // it should not be there
+				t.Fatal("a Service without endpoints was reached")
+			}
+			if !errors.Is(err, unix.ECONNREFUSED) {
+				t.Fatalf("connection %d to a Service without endpoints: %v", n, err)
+			}
+		}
+		counts, err := p.Counters(t.Context())
+		if err != nil {
+			t.Fatal(err)
+		}
+		refused := map[model.Key]uint64{}
+		for _, c := range counts {
+			refused[c.Frontend] = c.Refused
+		}
+		if refused[key("10.96.0.10:80", model.TCP)] != 3 || refused[key("10.96.0.11:80", model.TCP)] != 0 {
+			t.Errorf("3 refused at the first: counted %+v", counts)
 		}
 	})
 }

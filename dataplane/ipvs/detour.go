@@ -113,7 +113,7 @@ func (p *Plane) closeWay(way serverID, pool *model.Pool) error {
 // mark sets what first packets of an origin to a key are marked with.
 func (p *Plane) mark(k model.Key, o model.Origin, m mark) error {
 	id := setID{originSet(o), k.Addr.Is6()}
-	list := []markedElement{{keyElement(k), m}}
+	list := []markedElement{{element: keyElement(k), mark: m}}
 	if m == (mark{}) {
 		return p.sets.remove(id, id.name(), list)
 	}

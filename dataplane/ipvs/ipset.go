@@ -16,6 +16,8 @@ const (
 	attrIP2     = 20
 	attrCIDR2   = 21
 	attrMaxElem = 19
+	attrBytes   = 24
+	attrPackets = 25
 	attrSkbMark = 27
 )
 
@@ -39,6 +41,16 @@ func openIpsets() (*ipsets, error) {
 		return nil, fmt.Errorf("open nfnetlink socket: %w", err)
 	}
 	return &ipsets{sockets: map[int]*nl.SocketHandle{unix.NETLINK_NETFILTER: {Socket: socket}}}, nil
+}
+
+// flagsOfMarks are those of sets whose elements carry marks.
+const flagsOfMarks = nl.IPSET_FLAG_WITH_SKBINFO | nl.IPSET_FLAG_WITH_COUNTERS
+
+// close gives up the socket.
+func (s *ipsets) close() {
+	for _, socket := range s.sockets {
+		socket.Socket.Close()
+	}
 }
 
 // revisions are the oldest that have marks (Linux 3.18).
@@ -103,7 +115,7 @@ func (s *ipsets) create(id setID, name string) error {
 		data.AddRtAttr(attrMaxElem|unix.NLA_F_NET_BYTEORDER, big32(maxElements))
 	}
 	if setKinds[id.kind].marks {
-		data.AddRtAttr(nl.IPSET_ATTR_CADT_FLAGS|unix.NLA_F_NET_BYTEORDER, big32(nl.IPSET_FLAG_WITH_SKBINFO))
+		data.AddRtAttr(nl.IPSET_ATTR_CADT_FLAGS|unix.NLA_F_NET_BYTEORDER, big32(flagsOfMarks))
 	}
 	req := s.request(nl.IPSET_CMD_CREATE, unix.NLM_F_ACK|unix.NLM_F_CREATE|unix.NLM_F_EXCL, name)
 	req.AddData(nl.NewRtAttr(nl.IPSET_ATTR_TYPENAME, nl.ZeroTerminated(id.typ())))
@@ -138,7 +150,8 @@ func (s *ipsets) swap(name, other string) error {
 // markedElement is an element with what it puts on packets.
 type markedElement struct {
 	element
-	mark mark
+	mark    mark
+	packets uint64 // that got the mark, as the kernel has counted
 }
 
 // add puts elements into the set, or gives those that are there their mark.
@@ -156,7 +169,7 @@ func (s *ipsets) batch(command int, id setID, name string, elements []markedElem
 		list := nl.NewRtAttr(nl.IPSET_ATTR_ADT|unix.NLA_F_NESTED, nil)
 		n := 0
 		for size := 0; n < len(elements) && size < batchBytes; n++ {
-			data := encode(id.typ(), elements[n])
+			data := encode(id, elements[n])
 			list.AddChild(data)
 			size += data.Len()
 		}
@@ -176,7 +189,7 @@ func (s *ipsets) batch(command int, id setID, name string, elements []markedElem
 type listing struct {
 	typ      string
 	ipv6     bool
-	marks    bool
+	marks    bool // and counters
 	maxElem  uint32
 	elements []markedElement
 	index    map[element]mark // of elements, once asked for

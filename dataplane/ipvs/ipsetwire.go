@@ -10,7 +10,7 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-func encode(typ string, e markedElement) *nl.RtAttr {
+func encode(id setID, e markedElement) *nl.RtAttr {
 	data := nl.NewRtAttr(nl.IPSET_ATTR_DATA|unix.NLA_F_NESTED, nil)
 	if e.addr.IsValid() {
 		addAddr(data, nl.IPSET_ATTR_IP, e.addr)
@@ -21,7 +21,7 @@ func encode(typ string, e markedElement) *nl.RtAttr {
 	if e.proto != 0 {
 		data.AddRtAttr(nl.IPSET_ATTR_PROTO, []byte{byte(e.proto)})
 	}
-	switch typ {
+	switch id.typ() {
 	case hashNet:
 		addAddr(data, nl.IPSET_ATTR_IP, e.net.Addr())
 		data.AddRtAttr(nl.IPSET_ATTR_CIDR, []byte{byte(e.net.Bits())})
@@ -33,6 +33,11 @@ func encode(typ string, e markedElement) *nl.RtAttr {
 	}
 	if e.mark != (mark{}) {
 		data.AddRtAttr(attrSkbMark|unix.NLA_F_NET_BYTEORDER, append(big32(e.mark.value), big32(e.mark.mask)...))
+	}
+	if setKinds[id.kind].marks { // begins to count: the kernel would go on with what was at this place
+		for _, counter := range []int{attrBytes, attrPackets} {
+			data.AddRtAttr(counter|unix.NLA_F_NET_BYTEORDER, make([]byte, 8))
+		}
 	}
 	return data
 }
@@ -74,7 +79,7 @@ func (l *listing) parseHeader(data []byte) {
 		case typ == attrMaxElem:
 			l.maxElem = binary.BigEndian.Uint32(value)
 		case typ == nl.IPSET_ATTR_CADT_FLAGS:
-			l.marks = binary.BigEndian.Uint32(value)&nl.IPSET_FLAG_WITH_SKBINFO != 0
+			l.marks = binary.BigEndian.Uint32(value)&flagsOfMarks == flagsOfMarks
 		}
 	}
 }
@@ -95,6 +100,8 @@ func parseElement(typ string, data []byte) markedElement {
 			e.proto = model.Protocol(value[0])
 		case len(value) >= 2 && typ == nl.IPSET_ATTR_PORT:
 			e.port = binary.BigEndian.Uint16(value)
+		case len(value) >= 8 && typ == attrPackets:
+			e.packets = binary.BigEndian.Uint64(value)
 		case len(value) >= 8 && typ == attrSkbMark:
 			e.mark = mark{binary.BigEndian.Uint32(value), binary.BigEndian.Uint32(value[4:])}
 		}

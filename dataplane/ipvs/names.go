@@ -50,7 +50,7 @@ const (
 // setKinds has the names as kube-proxy spells them for IPv4.
 var setKinds = [numSets]struct {
 	name, typ string
-	marks     bool // entries carry a packet mark
+	marks     bool // entries carry a packet mark and count the packets that get it
 }{
 	setClusterIP:         {"KUBE-CLUSTER-IP", hashIPPort, false},
 	setLoopBack:          {"KUBE-LOOP-BACK", hashIPPortIP, false},

@@ -216,7 +216,7 @@ func (p *plan) ofStayingFrontends(id setID) map[element]mark {
 func elements(m map[element]mark) []markedElement {
 	list := make([]markedElement, 0, len(m))
 	for e, value := range m {
-		list = append(list, markedElement{e, value})
+		list = append(list, markedElement{element: e, mark: value})
 	}
 	slices.SortFunc(list, func(a, b markedElement) int { return a.compare(b.element) })
 	return list

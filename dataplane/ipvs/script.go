@@ -71,7 +71,7 @@ func (id setID) createText() string {
 	}
 	text += fmt.Sprintf(" family %s hashsize 1024 maxelem %d", family, maxElements)
 	if setKinds[id.kind].marks {
-		text += " skbinfo"
+		text += " counters skbinfo"
 	}
 	return text
 }

@@ -1,10 +1,13 @@
 // Command invm runs a program in the virtual machine of package internal/vm,
 // for what the kernel at hand lacks:
 //
-//	go run ./hack/invm -modules ip_vs,dummy ./fairway bench --mode ipvs --services 1000 --endpoints 5
+//	go run ./hack/invm -modules ip_vs,dummy ./fairway bench --mode ipvs --services 100 --endpoints 3
 //
 // -kernel names the Debian release whose kernel it has. What the program writes
-// is passed on; its files are lost.
+// is passed on. Its files are lost, but for those named by -files, which the
+// machine has under the same paths and which come back. With -api, the program's
+// API server runs here, where it isn't emulated, and the program there gets
+// --kubeconfig as a further argument.
 package main
 
 import (
@@ -18,15 +21,30 @@ import (
 	"github.com/fairway-net/fairway/internal/vm"
 )
 
+// request is what the command line asks for.
+type request struct {
+	release          string
+	modules, files   []string
+	api              bool
+	program          string
+	programArguments []string
+}
+
 func main() {
-	release := flag.String("kernel", "", "Debian release, such as bullseye; this machine's without it")
-	modules := flag.String("modules", "", "kernel modules to load before, separated by commas")
+	var r request
+	var modules, files string
+	flag.StringVar(&r.release, "kernel", "", "Debian release, such as bullseye; this machine's without it")
+	flag.StringVar(&modules, "modules", "", "kernel modules to load before, separated by commas")
+	flag.StringVar(&files, "files", "", "files that the program may read and that come back, separated by commas")
+	flag.BoolVar(&r.api, "api", false, "run `PROGRAM server` here and give the program there its kubeconfig")
 	flag.Parse()
 	if flag.NArg() == 0 {
-		fmt.Fprintln(os.Stderr, "usage: invm [-kernel RELEASE] [-modules A,B] PROGRAM [ARGUMENT...]")
+		fmt.Fprintln(os.Stderr, "usage: invm [-kernel RELEASE] [-modules A,B] [-files A,B] [-api] PROGRAM [ARGUMENT...]")
 		os.Exit(2)
 	}
-	code, err := run(*release, *modules, flag.Args())
+	r.modules, r.files = words(modules), words(files)
+	r.program, r.programArguments = flag.Arg(0), flag.Args()[1:]
+	code, err := run(r)
 	if err != nil {
 		fmt.Fprintln(os.Stderr, "invm:", err)
 		code = 1
@@ -34,20 +52,54 @@ func main() {
 	os.Exit(code)
 }
 
-func run(release, modules string, command []string) (code int, err error) {
-	program, err := filepath.Abs(command[0])
+// words are those of a list; none of an empty one.
+func words(list string) []string {
+	if list == "" {
+		return nil
+	}
+	return strings.Split(list, ",")
+}
+
+func run(r request) (code int, err error) {
+	program, err := filepath.Abs(r.program)
 	if err != nil {
 		return 0, err
 	}
-	m, err := vm.Start(vm.Config{Binary: program, Kernel: release})
+	config := vm.Config{Binary: program, Kernel: r.release, Network: r.api}
+	for _, name := range r.files {
+		path, err := filepath.Abs(name)
+		if err != nil {
+			return 0, err
+		}
+		config.Files = append(config.Files, path)
+	}
+	back := config.Files
+	if r.api {
+		server, err := startServer(program)
+		if err != nil {
+			return 0, err
+		}
+		defer func() { err = errors.Join(err, server.stop()) }()
+		config.Files = append(config.Files[:len(config.Files):len(config.Files)], server.kubeconfig)
+		r.programArguments = append(r.programArguments, "--kubeconfig", server.kubeconfig)
+	}
+	m, err := vm.Start(config)
 	if err != nil {
 		return 0, err
 	}
 	defer func() { err = errors.Join(err, m.Close()) }()
 	fmt.Fprintf(os.Stderr, "in the virtual machine (%s)\n", m.Accel)
-	var load []string
-	if modules != "" {
-		load = strings.Split(modules, ",")
+	if code, err = m.Run(vm.Command{Args: r.programArguments, Modules: r.modules, Output: os.Stdout}); err != nil {
+		return code, err
 	}
-	return m.Run(vm.Command{Args: command[1:], Modules: load, Output: os.Stdout})
+	for _, path := range back {
+		content, err := m.Fetch(path)
+		if err != nil {
+			return code, err
+		}
+		if err := os.WriteFile(path, content, 0o644); err != nil {
+			return code, err
+		}
+	}
+	return code, nil
 }

@@ -18,6 +18,13 @@ echo /usr/sbin/modprobe >/proc/sys/kernel/modprobe
 ip link set lo up
 modprobe virtio_pci
 modprobe virtio_console
+# network=on is on the kernel's command line: qemu's user-mode network, where
+# 10.0.2.2 is the host's loopback. There is no route to anywhere else.
+if [ "${network:-}" = on ]; then
+	modprobe virtio_net
+	until ip link set eth0 up 2>/dev/null; do sleep 0.05; done
+	ip address add 10.0.2.15/24 dev eth0
+fi
 
 serve() {
 	exec 3<>"$1"

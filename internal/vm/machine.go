@@ -1,6 +1,7 @@
 package vm
 
 import (
+	"encoding/base64"
 	"errors"
 	"fmt"
 	"io"
@@ -8,6 +9,7 @@ import (
 	"os/exec"
 	"path/filepath"
 	"runtime"
+	"slices"
 	"strings"
 	"sync"
 	"syscall"
@@ -25,7 +27,13 @@ type Config struct {
 	// Kernel is the Debian release whose cloud kernel it has; "" is that of this
 	// machine.
 	Kernel string
+	// Network lets programs in it reach what listens on this machine's loopback,
+	// as HostAddress.
+	Network bool
 }
+
+// HostAddress is the host's in a machine with a network.
+const HostAddress = "10.0.2.2"
 
 // Command is a run of the machine's test binary.
 type Command struct {
@@ -81,11 +89,11 @@ func Start(c Config) (*Machine, error) {
 	if err != nil {
 		return nil, err
 	}
-	return startAny(ways, reason, dir, k, initrd)
+	return startAny(ways, reason, dir, k, initrd, c.Network)
 }
 
 // startAny boots in the first way that works.
-func startAny(ways []accelerator, reason, dir string, k kernelFiles, initrd string) (*Machine, error) {
+func startAny(ways []accelerator, reason, dir string, k kernelFiles, initrd string, network bool) (*Machine, error) {
 	var failed []error
 	for _, way := range ways {
 		m := &Machine{Accel: way.name, free: make(chan *line, commands), ended: make(chan struct{})}
@@ -96,7 +104,7 @@ func startAny(ways []accelerator, reason, dir string, k kernelFiles, initrd stri
 		if m.console, err = os.Create(filepath.Join(dir, "console-"+way.name)); err != nil {
 			return nil, err
 		}
-		if err = m.boot(way, k, initrd); err == nil {
+		if err = m.boot(way, k, initrd, network); err == nil {
 			return m, nil
 		}
 		err = errors.Join(fmt.Errorf("%s: %w", way.name, err), m.Close())
@@ -155,12 +163,18 @@ func exists(path string) bool {
 }
 
 // boot starts qemu and waits until the machine takes commands.
-func (m *Machine) boot(way accelerator, k kernelFiles, initrd string) error {
-	cmd := exec.Command("qemu-system-x86_64", append(way.args,
+func (m *Machine) boot(way accelerator, k kernelFiles, initrd string, network bool) error {
+	settings := fmt.Sprintf("console=ttyS0 quiet panic=-1 lines=%d", commands)
+	var device []string
+	if network {
+		settings += " network=on"
+		device = []string{"-netdev", "user,id=host", "-device", "virtio-net-pci,netdev=host,romfile="}
+	}
+	cmd := exec.Command("qemu-system-x86_64", slices.Concat(way.args, []string{
 		"-machine", "q35", "-smp", "2", "-m", "4096",
 		"-nodefaults", "-display", "none", "-no-reboot",
-		"-serial", "file:"+m.console.Name(), "-device", "virtio-serial-pci",
-		"-kernel", k.image, "-initrd", initrd, "-append", fmt.Sprintf("console=ttyS0 quiet panic=-1 lines=%d", commands))...)
+		"-serial", "file:" + m.console.Name(), "-device", "virtio-serial-pci",
+		"-kernel", k.image, "-initrd", initrd, "-append", settings}, device)...)
 	for n := range commands {
 		l, err := newLine()
 		if err != nil {
@@ -239,6 +253,25 @@ func (m *Machine) Run(c Command) (int, error) {
 		return code, fmt.Errorf("%w; console:\n%s", err, m.kernelMessages())
 	}
 	return code, nil
+}
+
+// Fetch reads a file of the machine's.
+func (m *Machine) Fetch(path string) ([]byte, error) {
+	l := <-m.free
+	defer func() { m.free <- l }()
+	var text strings.Builder
+	code, err := l.run("base64 "+quote(path), &text)
+	if err == nil && code != 0 {
+		err = errors.New(strings.TrimSpace(text.String()))
+	}
+	if err != nil {
+		return nil, fmt.Errorf("fetch %s from the virtual machine: %w", path, err)
+	}
+	content, err := base64.StdEncoding.DecodeString(strings.ReplaceAll(text.String(), "\n", ""))
+	if err != nil {
+		return nil, fmt.Errorf("fetch %s from the virtual machine: %w", path, err)
+	}
+	return content, nil
 }
 
 // ownSettings are the environment variables that are about tests of this

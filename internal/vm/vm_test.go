@@ -137,7 +137,7 @@ func TestFallsBack(t *testing.T) {
 		t.Fatal(err)
 	}
 	broken := accelerator{"broken", []string{"-accel", "nonsense"}, time.Minute}
-	m, err := startAny([]accelerator{broken, emulation}, "", t.TempDir(), k, baseFile)
+	m, err := startAny([]accelerator{broken, emulation}, "", t.TempDir(), k, baseFile, false)
 	if err != nil {
 		t.Fatal(err)
 	}

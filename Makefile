@@ -16,7 +16,7 @@ CLUSTER    := TestKubernetes TestControlPlane TestTakeOver TestOverlap TestKubeP
 MAY_SKIP   += $(foreach t,$(filter-out TestKubeProxy,$(CLUSTER)),"github.com/fairway-net/fairway/lab $(t)")
 MAY_SKIP   += "github.com/fairway-net/fairway/dataplane/conformance TestKubeProxy"
 
-.PHONY: build demo bench test unit all cluster lint generate generated deps clean
+.PHONY: build demo bench soak bench-kube-proxy bench-ipvs test unit all cluster lint generate generated deps clean
 
 # Without cgo: kustomize, in kubectl, would have the linker keep every symbol for plugins.
 build: ## the binary, in ./fairway
@@ -43,8 +43,23 @@ bin/kubernetes/%: ## Kubernetes' own etcd, kube-apiserver, kube-controller-manag
 cluster: build bin/kubernetes/$(KUBERNETES) ## the agent in clusters whose control plane is Kubernetes' own, and against the real kube-proxy
 	FAIRWAY_KUBERNETES=$(CURDIR)/bin/kubernetes/$(KUBERNETES) $(GO) test -v -p 1 -timeout 60m -run '^($(subst $() ,|,$(CLUSTER)))$$' ./lab ./dataplane/conformance
 
-bench: build ## measure everything, in namespaces of this machine, and write it down
+bench: build ## measure everything but the following, in namespaces of this machine, and write it down: a quarter of an hour
 	./fairway bench --out docs/performance.md
+
+soak: build ## a million endpoint changes, and what becomes of the kernel, memory and open files
+	./fairway bench --only soak --out docs/performance.md
+
+# Not iptables-nft, with which kube-proxy takes over five minutes to start at 10,000 Services.
+bench-kube-proxy: build bin/kubernetes/$(KUBERNETES) ## the real kube-proxy beside our modes, in the same way
+	for services in 1000 10000; do ./fairway bench --kube-proxy bin/kubernetes/$(KUBERNETES)/kube-proxy --mode nftables,iptables-legacy \
+		--only start,latency,cpu,memory,connections --services $$services --endpoints 5 --out docs/performance.md || exit 1; done
+
+# The kernel at hand may lack IP_VS. What the virtual machine's clock shows are counts of instructions (see internal/vm), so
+# other work here doesn't matter; it takes an hour all the same.
+bench-ipvs: build ## ipvs mode beside nftables, in the virtual machine
+	for services in 100 1000; do FAIRWAY_VM_ACCEL=icount $(GO) run ./hack/invm -api -modules ip_vs,ip_vs_rr,dummy -files docs/performance.md \
+		./fairway bench --mode nftables,ipvs --only start,latency,cpu,service,memory,connections,datapath --services $$services --endpoints 3 \
+		--section 'the virtual machine' --out docs/performance.md || exit 1; done
 
 lint:
 	$(LINT) run --allow-parallel-runners ./...

@@ -52,7 +52,7 @@ func measureSoak(ctx context.Context, p *patient) error {
 		if memories[i], err = p.agent.usage.memory(); err != nil {
 			return err
 		}
-		if files[i], err = p.agent.usage.files(); err != nil {
+		if files[i], err = p.agent.usage.files(ctx); err != nil {
 			return err
 		}
 	}

@@ -9,7 +9,10 @@ import (
 )
 
 // AccelEnv forces how the machine runs: "tcg" is software emulation, "kvm"
-// tries the kernel's virtualisation wherever it might work.
+// tries the kernel's virtualisation wherever it might work. "icount" is emulation
+// of one processor whose clock is what it has executed: an instruction takes a
+// nanosecond, so that processor times in it are counts of instructions, whatever
+// else the host does. It takes several times as long.
 const AccelEnv = "FAIRWAY_VM_ACCEL"
 
 // accelerator is a way to run the machine.
@@ -21,9 +24,10 @@ type accelerator struct {
 
 var (
 	// Where it works, it boots in a second; where it doesn't, it may hang.
-	kvm = accelerator{"kvm", []string{"-accel", "kvm", "-cpu", "host"}, 30 * time.Second}
+	kvm = accelerator{"kvm", []string{"-accel", "kvm", "-cpu", "host", "-smp", "2"}, 30 * time.Second}
 	// Four seconds on an idle machine, much longer on a busy one.
-	emulation = accelerator{"tcg", []string{"-accel", "tcg,thread=multi", "-cpu", "max"}, 3 * time.Minute}
+	emulation = accelerator{"tcg", []string{"-accel", "tcg,thread=multi", "-cpu", "max", "-smp", "2"}, 3 * time.Minute}
+	counting  = accelerator{"icount", []string{"-accel", "tcg,thread=single", "-icount", "shift=0", "-cpu", "max", "-smp", "1"}, 10 * time.Minute}
 )
 
 // accelerators are the ways to try one after the other, and why the first isn't
@@ -32,11 +36,13 @@ func accelerators(setting string) (ways []accelerator, reason string, err error)
 	switch setting {
 	case "tcg":
 		return []accelerator{emulation}, AccelEnv + "=tcg", nil
+	case "icount":
+		return []accelerator{counting}, AccelEnv + "=icount", nil
 	case "kvm":
 		return []accelerator{kvm, emulation}, "", nil
 	case "":
 	default:
-		return nil, "", fmt.Errorf("%s: %q: must be tcg or kvm", AccelEnv, setting)
+		return nil, "", fmt.Errorf("%s: %q: must be tcg, icount or kvm", AccelEnv, setting)
 	}
 	if reason := noKVM("/dev/kvm", "/sys/module"); reason != "" {
 		return []accelerator{emulation}, reason, nil

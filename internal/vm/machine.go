@@ -171,7 +171,7 @@ func (m *Machine) boot(way accelerator, k kernelFiles, initrd string, network bo
 		device = []string{"-netdev", "user,id=host", "-device", "virtio-net-pci,netdev=host,romfile="}
 	}
 	cmd := exec.Command("qemu-system-x86_64", slices.Concat(way.args, []string{
-		"-machine", "q35", "-smp", "2", "-m", "4096",
+		"-machine", "q35", "-m", "4096",
 		"-nodefaults", "-display", "none", "-no-reboot",
 		"-serial", "file:" + m.console.Name(), "-device", "virtio-serial-pci",
 		"-kernel", k.image, "-initrd", initrd, "-append", settings}, device)...)

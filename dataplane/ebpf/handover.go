@@ -38,8 +38,10 @@ const heldAtOnce = 1000
 type translation struct {
 	proto            model.Protocol
 	own              bool // of a socket of the node
+	unnamed          bool // its first packet hasn't left yet, so the source isn't known
 	client, frontend netip.AddrPort
 	backend, source  netip.AddrPort // source is what the backend sees
+	idle             uint32         // seconds for which it may be silent
 }
 
 // handOver gives netfilter the connections that the programs translate, for the
@@ -66,7 +68,8 @@ func (p *packetPath) handOver(conns *connTable, now phase) error {
 }
 
 // handOver holds connections, has netfilter translate them from now on, and lets
-// go of them. UDP flows aren't held, since nobody sends their packets again:
+// go of them. Those of which nothing has left the node yet begin anew, with the other
+// plane, when their first packet is sent again. UDP flows aren't held, since nobody sends their packets again:
 // netfilter gives those that come meanwhile another port.
 func (t *connTable) handOver(some map[uint64]translation) error {
 	keys, err := t.hold(some)
@@ -75,7 +78,10 @@ func (t *connTable) handOver(some map[uint64]translation) error {
 	}
 	kernel.Quiesce()
 	for _, one := range some {
-		err := errors.Join(one.forget(), one.give())
+		err := one.forget()
+		if err == nil && !one.unnamed {
+			err = one.give()
+		}
 		if noConntrack(err) {
 			break // without NAT in this kernel nobody can have them
 		}
@@ -139,7 +145,8 @@ func (t translation) family() uint8 {
 	return unix.AF_INET
 }
 
-// translations are the connections in the table that both ends still keep.
+// translations are the connections in the table that both ends still keep, or that
+// they are about to make.
 func (t *connTable) translations() (map[uint64]translation, error) {
 	all, groups := map[uint64]translation{}, map[uint64]*connection{}
 	err := t.each(func(key *tcTuple, e *tcConn) {
@@ -155,7 +162,9 @@ func (t *connTable) translations() (map[uint64]translation, error) {
 		one := all[e.Id]
 		one.proto = model.Protocol(key.Proto)
 		switch {
-		case e.Flags&(connAnswer|connUnnamed) != 0:
+		case e.Flags&connUnnamed != 0:
+			one.unnamed = true
+		case e.Flags&connAnswer != 0:
 		case e.Flags&connCounted != 0:
 			one.client, one.frontend, one.backend = key.source(), key.destination(), e.To.destination()
 			one.own = e.Flags&connOwn != 0
@@ -171,9 +180,12 @@ func (t *connTable) translations() (map[uint64]translation, error) {
 		return nil, err
 	}
 	for id, c := range groups {
-		if !all[id].client.IsValid() || c.timeout() < udpOnce || c.proto == unix.IPPROTO_TCP && c.timeout() != tcpEstablished {
+		one := all[id]
+		if one.idle = c.timeout(); !one.client.IsValid() || one.idle == tcpReset || one.idle == tcpClosed {
 			delete(all, id)
+			continue
 		}
+		all[id] = one
 	}
 	return all, nil
 }
@@ -190,11 +202,7 @@ func (t translation) give() error {
 		req.AddData(ctNAT(ctaNatSrc, t.source))
 	}
 	req.AddData(nl.NewRtAttr(nl.CTA_STATUS, nl.BEUint32Attr(ipsConfirmed|ipsSeenReply|ipsAssured)))
-	timeout := uint32(udpStream)
-	if t.proto != model.UDP {
-		timeout = tcpEstablished
-	}
-	req.AddData(nl.NewRtAttr(nl.CTA_TIMEOUT, nl.BEUint32Attr(timeout)))
+	req.AddData(nl.NewRtAttr(nl.CTA_TIMEOUT, nl.BEUint32Attr(t.idle)))
 	if t.proto == model.TCP {
 		req.AddData(ctEstablished())
 	}

@@ -129,6 +129,16 @@ static __always_inline int elses(const struct packet *p)
 	return now == ASIDE || (now == ENTERING && is_stray(p));
 }
 
+// pass_on leaves a packet to the other plane. If it begins a new connection from the
+// port of one that is over, whose entry is still there, what follows is not to go
+// that entry's way.
+static __always_inline int pass_on(const struct packet *p, const struct conn *c)
+{
+	if (c)
+		erase(&conns_2, &p->t);
+	return TC_ACT_UNSPEC;
+}
+
 // unknown_fragment is about fragments of which the first hasn't come by: none
 // may reach an address of Services.
 static __always_inline int unknown_fragment(const struct packet *p)
@@ -178,7 +188,7 @@ static __always_inline int handle(struct __sk_buff *skb, __u32 l3, enum hook hoo
 		if (hook == AT_EGRESS && skb->ingress_ifindex) // decided about when it came in
 			return skb->tc_index == LEFT ? forgotten() : TC_ACT_UNSPEC;
 		if (elses(p))
-			return TC_ACT_UNSPEC;
+			return pass_on(p, c);
 		verdict = decide_first(skb, hook == AT_EGRESS);
 		if (verdict != TC_ACT_PIPE)
 			return verdict;

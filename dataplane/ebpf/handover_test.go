@@ -1,0 +1,89 @@
+package ebpf
+
+import (
+	"net/netip"
+	"testing"
+
+	"golang.org/x/sys/unix"
+)
+
+// converse sends the packets of a connection from a client's port through the programs
+// of a masquerading bench: SYN, ACK and FIN, the client's in upper case. The only one
+// of a single packet gets no further than into the node.
+func (b *bench) converse(t *testing.T, port uint16, packets string) {
+	t.Helper()
+	client := netip.AddrPortFrom(clients[0].Addr(), port)
+	var node netip.AddrPort
+	for _, step := range packets {
+		flags := map[rune]uint8{'S': syn, 's': syn | ack, 'A': ack, 'a': ack, 'F': fin | ack, 'f': fin | ack}[step]
+		p := packet{proto: unix.IPPROTO_TCP, flags: flags, src: client, dst: served[0]}
+		switch step {
+		case 's', 'a', 'f':
+			p.src, p.dst = backends[0], node
+			_, got := b.run(t, "ingress", p)
+			p.src, p.dst = got.src, got.dst
+			b.run(t, "egress", p)
+		default:
+			_, got := b.run(t, "ingress", p)
+			if len(packets) == 1 {
+				return
+			}
+			p.src, p.dst = got.src, got.dst
+			_, got = b.run(t, "egress", p)
+			node = got.src
+		}
+	}
+}
+
+// TestHandedOver finds out of which connections another plane gets the translation.
+func TestHandedOver(t *testing.T) {
+	b := newBench(t, true)
+	conns := &connTable{m: b.plane.store.growing[connsMap]}
+	for i, c := range []struct {
+		packets         string
+		handed, unnamed bool
+		idle            uint32
+	}{
+		{"S", true, true, tcpOpening},
+		{"SS", true, false, tcpOpening},
+		{"Ss", true, false, tcpOpening},
+		{"SsA", true, false, tcpEstablished},
+		{"SsAF", true, false, tcpHalfClosed},
+		{"SsAf", true, false, tcpHalfClosed},
+		{"SsAFf", false, false, 0},
+	} {
+		client := netip.AddrPortFrom(clients[0].Addr(), 41000+uint16(i))
+		b.converse(t, client.Port(), c.packets)
+		all, err := conns.translations()
+		must(t, err)
+		found := false
+		for _, one := range all {
+			if one.client != client {
+				continue
+			}
+			found = true
+			if one.frontend != served[0] || one.backend != backends[0] || one.unnamed != c.unnamed || one.idle != c.idle {
+				t.Errorf("%s: %+v", c.packets, one)
+			}
+			if !one.unnamed && one.source.Addr() != nodes[0] {
+				t.Errorf("%s: source %s", c.packets, one.source)
+			}
+		}
+		if found != c.handed {
+			t.Errorf("%s: handed over: %t, expected %t", c.packets, found, c.handed)
+		}
+	}
+}
+
+// TestPortUsedAgain has a client open a connection from the port of one that has
+// ended, when new ones are another plane's already: none of its packets may go the
+// earlier one's way.
+func TestPortUsedAgain(t *testing.T) {
+	b := newBench(t, true)
+	b.converse(t, clients[0].Port(), "SsAFfA")
+	must(t, phase{b.plane.store.maps[tcMapPhase]}.set(aside))
+	for _, flags := range []uint8{syn, ack, ack} {
+		verdict, got := b.run(t, "ingress", packet{proto: unix.IPPROTO_TCP, flags: flags, src: clients[0], dst: served[0]})
+		expectPacket(t, "the next connection", verdict, got, goOn, clients[0], served[0])
+	}
+}

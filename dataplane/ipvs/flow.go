@@ -42,18 +42,21 @@ const (
 	statusConfirmed = 1 << 3
 	statusDstNAT    = 1 << 5
 
-	tcpLiberal = 0x08 // IP_CT_TCP_FLAG_BE_LIBERAL: the new entry knows no windows
+	tcpTimeWait = 7 // TCP_CONNTRACK_TIME_WAIT, TCP_CONNTRACK_CLOSE
+	tcpClose    = 8
+	tcpLiberal  = 0x08 // IP_CT_TCP_FLAG_BE_LIBERAL: the new entry knows no windows
 )
 
 // flows lists the connections that IPVS translates for the servers: conntrack
-// knows of another end than where they were sent, and not by its own doing.
+// knows of another end than where they were sent, and not by its own doing. Those
+// that have ended are left out, as making them anew would hold up the others.
 func (a *actual) flows() ([]flow, error) {
 	var list []flow
 	for _, family := range []uint8{unix.AF_INET, unix.AF_INET6} {
 		req := conntrackRequest(family, nl.IPCTNL_MSG_CT_GET, unix.NLM_F_DUMP)
 		err := req.ExecuteIter(unix.NETLINK_NETFILTER, 0, func(msg []byte) bool {
 			f, ok := parseFlow(msg)
-			if !ok || f.status&statusDstNAT != 0 || f.orig.dst == f.reply.src {
+			if !ok || f.status&statusDstNAT != 0 || f.orig.dst == f.reply.src || f.ended() {
 				return true
 			}
 			key := model.Key{Addr: f.orig.dst.Addr(), Port: f.orig.dst.Port(), Proto: f.orig.proto}
@@ -124,6 +127,22 @@ func parseTuple(data []byte) tuple {
 	}
 	t.src, t.dst = netip.AddrPortFrom(src, sport), netip.AddrPortFrom(dst, dport)
 	return t
+}
+
+// ended reports whether nothing can be said over the connection any more, which
+// conntrack remembers for a while. Most are, where connections are short.
+func (f flow) ended() bool {
+	if f.orig.proto != model.TCP {
+		return false
+	}
+	for _, info := range attributes(f.protoinfo) {
+		for typ, value := range attributes(info) {
+			if typ == nl.CTA_PROTOINFO_TCP_STATE && len(value) == 1 {
+				return value[0] == tcpTimeWait || value[0] == tcpClose
+			}
+		}
+	}
+	return false
 }
 
 // translate makes conntrack's entry anew, translated. The kernel works the

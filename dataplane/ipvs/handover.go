@@ -9,9 +9,7 @@ import (
 	"strings"
 	"time"
 
-	"github.com/fairway-net/fairway/internal/iptables"
 	"github.com/fairway-net/fairway/internal/kernel"
-	"github.com/fairway-net/fairway/model"
 )
 
 // Connections that IPVS translates outlive it: Remove hands them over to
@@ -19,9 +17,10 @@ import (
 // plane breaks none. IPVS forgets its connections once their destinations are
 // gone, and conntrack's entries with them; in the moment until there are new
 // ones, packets of these connections are dropped, to be sent again, lest
-// somebody answer them who knows nothing of the connection.
+// somebody answer them who knows nothing of the connection: see pause.go.
 
-// handOver removes virtual servers and gives their connections to conntrack.
+// handOver removes virtual servers and gives their connections to conntrack. What
+// takes long is done before packets are held up, or after.
 func (p *Plane) handOver(ctx context.Context, a *actual) error {
 	if len(a.servers) == 0 {
 		return nil
@@ -32,11 +31,8 @@ func (p *Plane) handOver(ctx context.Context, a *actual) error {
 			problems = append(problems, err)
 		}
 	}
-	for _, f := range iptables.Families() {
-		if err := p.pause(ctx, f); f == iptables.IPv4 || !kernel.IsMissing(err) {
-			try(err)
-		}
-	}
+	try(p.preparePause(ctx))
+	try(p.pause())
 	kernel.Quiesce() // or a connection that is being made would be missed
 	flows, err := a.flows()
 	try(err)
@@ -45,23 +41,8 @@ func (p *Plane) handOver(ctx context.Context, a *actual) error {
 	for _, f := range flows {
 		try(f.translate())
 	}
+	try(p.goOn())
 	return errors.Join(problems...)
-}
-
-// late drops new connections of this node's own processes that IPVS would still
-// take, where the userspace mode comes next: all other modes have translated
-// them before. (The sender of a datagram that is dropped here would be told so, so
-// datagrams are not.)
-func (p *Plane) late(r ruleSet) ([]string, error) {
-	relayed, err := p.dummy.relayed()
-	if err != nil || !relayed {
-		return nil, err
-	}
-	first := "-p tcp -m tcp --tcp-flags FIN,SYN,RST,ACK SYN "
-	return []string{
-		first + r.in(setAddresses, "dst") + " -j DROP",
-		first + "-m addrtype --dst-type LOCAL " + r.in(setNodePortTCP, "dst") + " -j DROP",
-	}, nil
 }
 
 func (p *Plane) removeAll(a *actual) error {
@@ -72,43 +53,6 @@ func (p *Plane) removeAll(a *actual) error {
 		}
 	}
 	return errors.Join(problems...)
-}
-
-// pause ends all refusals, as whoever comes next may serve what these servers
-// don't any more, and has packets to and from the servers dropped: those of
-// connections to be handed over, and new ones that would come too late for it.
-// Those of this node's own processes are dropped when they come back by way of
-// the loopback interface, which is where they get to without IPVS.
-func (p *Plane) pause(ctx context.Context, f iptables.Family) error {
-	in := &iptables.Input{}
-	filter, mangle := in.Block("filter"), in.Block("mangle")
-	filter.Chain(chainFilter)
-	filter.Chain(chainOutFilter)
-	r := ruleSet{f, &model.Settings{}, p.options.MasqueradeMark}
-	toNode := "-m addrtype --dst-type LOCAL "
-	mangle.Chain(chainInput,
-		"-m conntrack --ctstate INVALID,NEW "+r.in(setLoopBack, "src,src,src")+" -j DROP",
-		r.in(setAddresses, "dst")+" -j DROP",
-		"-p tcp "+toNode+r.in(setNodePortTCP, "dst")+" -j DROP",
-		"-p udp "+toNode+r.in(setNodePortUDP, "dst")+" -j DROP",
-		"-p sctp "+r.in(setNodePortSCTP, "dst,dst")+" -j DROP",
-	)
-	mangle.Insert("FORWARD", "-j "+chainInput)
-	// Packets from the middle of a connection that conntrack has just forgotten
-	// must not reach another plane's translation, which would take them for new.
-	middle := "-p tcp -m tcp ! --tcp-flags FIN,SYN,RST,ACK SYN -m conntrack --ctstate INVALID,NEW "
-	strays := []string{middle + r.in(setAddresses, "dst") + " -j DROP", middle + toNode + r.in(setNodePortTCP, "dst") + " -j DROP"}
-	mangle.Chain(chainFromPod, strays...)
-	mangle.Insert("PREROUTING", "-j "+chainFromPod)
-	late, err := p.late(r)
-	if err != nil {
-		return err
-	}
-	mangle.Chain(chainOutput, append(strays, late...)...)
-	if err := p.iptables.Restore(ctx, f, in.Bytes()); err != nil {
-		return fmt.Errorf("pause connections: %w", err)
-	}
-	return nil
 }
 
 // waitForgotten waits until IPVS has no connections of these servers. It

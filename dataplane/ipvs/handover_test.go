@@ -3,6 +3,9 @@ package ipvs
 import (
 	"testing"
 
+	"github.com/vishvananda/netlink/nl"
+	"golang.org/x/sys/unix"
+
 	"github.com/fairway-net/fairway/model"
 )
 
@@ -21,6 +24,29 @@ func TestConnectionsOfServersAreRecognised(t *testing.T) {
 	} {
 		if got := a.connected(head + line); got != want {
 			t.Errorf("%q: %v", line, got)
+		}
+	}
+}
+
+func TestEndedFlows(t *testing.T) {
+	for _, c := range []struct {
+		proto model.Protocol
+		state byte // as conntrack numbers them
+		ended bool
+	}{
+		{model.TCP, 1, false}, // SYN_SENT
+		{model.TCP, 3, false}, // ESTABLISHED
+		{model.TCP, 4, false}, // FIN_WAIT
+		{model.TCP, 6, false}, // LAST_ACK
+		{model.TCP, tcpTimeWait, true},
+		{model.TCP, tcpClose, true},
+		{model.UDP, 0, false},
+	} {
+		tcp := nl.NewRtAttr(nl.CTA_PROTOINFO_TCP|unix.NLA_F_NESTED, nil)
+		tcp.AddRtAttr(nl.CTA_PROTOINFO_TCP_STATE, []byte{c.state})
+		f := flow{orig: tuple{proto: c.proto}, protoinfo: tcp.Serialize()}
+		if f.ended() != c.ended {
+			t.Errorf("%s in state %d: ended: %t", c.proto, c.state, f.ended())
 		}
 	}
 }

@@ -137,6 +137,15 @@ func (s *ipsets) destroy(name string) error {
 	return nil
 }
 
+// flush empties a set. One that isn't there is no error.
+func (s *ipsets) flush(name string) error {
+	err := s.do(s.request(nl.IPSET_CMD_FLUSH, unix.NLM_F_ACK, name))
+	if err != nil && !errors.Is(err, unix.ENOENT) {
+		return fmt.Errorf("empty ipset %s: %w", name, err)
+	}
+	return nil
+}
+
 // swap exchanges the contents of two sets of one type in one step.
 func (s *ipsets) swap(name, other string) error {
 	req := s.request(nl.IPSET_CMD_SWAP, unix.NLM_F_ACK, name)

@@ -223,7 +223,8 @@ func (p *Plane) Remove(ctx context.Context) error {
 	return errors.Join(problems...)
 }
 
-// allNames are the names of all sets of the plane's and of kube-proxy's.
+// allNames are the names of all sets of the plane's and of kube-proxy's, and of those
+// that there are for a pause.
 func allNames() []string {
 	var names []string
 	for _, ipv6 := range []bool{false, true} {
@@ -233,6 +234,7 @@ func allNames() []string {
 		for _, name := range foreignSets {
 			names = append(names, familyName(name, ipv6))
 		}
+		names = append(names, familyName(pauseSet, ipv6))
 	}
 	return names
 }

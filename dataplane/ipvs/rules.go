@@ -46,11 +46,12 @@ func jumpTo(from, comment, chain string) jump {
 	return jump{from, fmt.Sprintf("-m comment --comment %q -j %s", comment, chain)}
 }
 
-// foreignChains are those that kube-proxy's ipvs mode has and the plane has not.
+// foreignChains are those that kube-proxy's ipvs mode has and the plane has not, and
+// those of a pause.
 var foreignChains = map[string][]string{
 	"filter": {"KUBE-NODE-PORT", "KUBE-PROXY-CANARY"},
 	"nat":    {"KUBE-FIREWALL", "KUBE-PROXY-CANARY"},
-	"mangle": {"KUBE-PROXY-CANARY"},
+	"mangle": append([]string{"KUBE-PROXY-CANARY"}, pauseChains...),
 }
 
 // ruleSet spells rules for one family.

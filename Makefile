@@ -12,7 +12,7 @@ MAY_SKIP := "github.com/fairway-net/fairway/lab/echo TestSCTP"
 
 # Kubernetes' own programs take long to build, so `make cluster` has what needs them.
 KUBERNETES := 1.36.3
-CLUSTER    := TestKubernetes TestControlPlane TestTakeOver TestOverlap TestKubeProxy
+CLUSTER    := TestKubernetes TestControlPlane TestTakeOver TestKubeProxyAlone TestOverlap TestKubeProxy
 MAY_SKIP   += $(foreach t,$(filter-out TestKubeProxy,$(CLUSTER)),"github.com/fairway-net/fairway/lab $(t)")
 MAY_SKIP   += "github.com/fairway-net/fairway/dataplane/conformance TestKubeProxy"
 

@@ -26,20 +26,15 @@ func TestTakeOver(t *testing.T) {
 				ours := c.start(t, fairwayProxy(to))
 				c.works(t)
 				c.onlyLeft(t, to, true)
-				load.check(t, "taking over", declaredLosses[to].taking)
+				load.check(t, "taking over", "")
 
 				load = c.load(t, true)
 				c.stop(t, ours)
 				theirs = c.start(t, kubeProxy(from))
-				c.works(t)
-				c.cleanUp(t, "--keep-kube-proxy")
+				c.cleanUp(t, "--after-kube-proxy")
 				c.works(t)
 				c.onlyLeft(t, from, false)
-				lost := declaredLosses[to].giving
-				if to == "iptables" && from == "nftables" {
-					lost = "kube-proxy removes iptables rules, whose ever, before it makes its own tables (platformCleanup)"
-				}
-				load.check(t, "giving back", lost)
+				load.check(t, "giving back", lostToCleanup(to, from))
 				c.stop(t, theirs)
 				c.cleanUp(t)
 				c.onlyLeft(t, "", true)
@@ -48,10 +43,42 @@ func TestTakeOver(t *testing.T) {
 	}
 }
 
-// declaredLosses are modes that may lose connections when they take over or go,
-// and why; what is lost is logged.
-var declaredLosses = map[string]struct{ taking, giving string }{
-	"ebpf": {"ebpf mode lacks kernel.Handover", "ebpf mode lacks kernel.Handover"},
+// TestKubeProxyAlone: what changing modes is without Fairway, for comparison. And
+// where all that is left is the real kube-proxy's, cleaning up takes nothing.
+func TestKubeProxyAlone(t *testing.T) {
+	c := newCluster(t, kubernetesBinaries(t))
+	for _, modes := range [][2]string{{"iptables", "nftables"}, {"nftables", "iptables"}} {
+		from, to := modes[0], modes[1]
+		t.Run("from "+from+" to "+to, func(t *testing.T) {
+			first := c.start(t, kubeProxy(from))
+			c.works(t)
+			load := c.load(t, true)
+			c.stop(t, first)
+			second := c.start(t, kubeProxy(to))
+			c.works(t)
+			load.check(t, "changing modes", "it is not Fairway's")
+
+			load = c.load(t, true)
+			c.cleanUp(t, "--after-kube-proxy")
+			c.works(t)
+			c.onlyLeft(t, to, false)
+			load.check(t, "cleaning up", "")
+			c.stop(t, second)
+			c.cleanUp(t)
+			c.onlyLeft(t, "", true)
+		})
+	}
+}
+
+// lostToCleanup is why new connections may be lost when kube-proxy starts where rules
+// of a mode are in force, or "": it removes them before it has made its own
+// (cmd/kube-proxy/app/server_linux.go, platformCleanup), whosever they are.
+// TestKubeProxyAlone shows it do so to its own.
+func lostToCleanup(mode, kubeProxys string) string {
+	if mode == "iptables" && kubeProxys == "nftables" {
+		return "kube-proxy removes iptables rules before it makes its own tables"
+	}
+	return ""
 }
 
 // TestOverlap: for a while both run on a node, as when a DaemonSet's pod comes

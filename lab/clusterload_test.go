@@ -1,0 +1,102 @@
+package lab_test
+
+import (
+	"fmt"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+)
+
+// busy is connections made without a pause, and some that last.
+type busy struct {
+	stop   chan struct{}
+	ended  sync.WaitGroup
+	mu     sync.Mutex
+	asked  int
+	failed []string
+}
+
+// load asks the Service web from everywhere, until it is checked; with flows,
+// also over connections that are open from the beginning.
+func (c *cluster) load(t *testing.T, flows bool) *busy {
+	t.Helper()
+	b := &busy{stop: make(chan struct{})}
+	for name, p := range c.places {
+		for _, where := range []string{"4", "6", "node port"} {
+			address := c.at("web", where, 0)
+			b.ended.Go(func() {
+				b.run(func() error {
+					_, _, err := p.ask("tcp", address)
+					return wrap(err, "new connection from %s to %s", name, address)
+				})
+			})
+			if !flows {
+				continue
+			}
+			conn, err := p.dial(t.Context(), "tcp", address)
+			if err != nil {
+				t.Fatal(err)
+			}
+			first, _, err := question(conn, 10*time.Second)
+			if err != nil {
+				t.Fatal(err)
+			}
+			b.ended.Go(func() {
+				b.run(func() error {
+					pod, _, err := question(conn, 10*time.Second)
+					if err == nil && pod != first {
+						err = fmt.Errorf("answered by %s instead of %s", pod, first)
+					}
+					return wrap(err, "established connection from %s to %s", name, address)
+				})
+				_ = conn.Close() // its use was checked
+			})
+		}
+	}
+	return b
+}
+
+func wrap(err error, format string, args ...any) error {
+	if err == nil {
+		return nil
+	}
+	return fmt.Errorf(format+": %w", append(args, err)...)
+}
+
+// run asks until it is told to stop, or one question fails.
+func (b *busy) run(ask func() error) {
+	for {
+		err := ask()
+		b.mu.Lock()
+		b.asked++
+		if err != nil {
+			b.failed = append(b.failed, time.Now().Format("15:04:05.000 ")+err.Error())
+		}
+		b.mu.Unlock()
+		select {
+		case <-b.stop:
+			return
+		case <-time.After(5 * time.Millisecond): // or ports run out
+		}
+		if err != nil && strings.HasPrefix(err.Error(), "established") {
+			return
+		}
+	}
+}
+
+// check ends the load; everything must have been answered, unless something may
+// be lost for a declared reason.
+func (b *busy) check(t *testing.T, during, lost string) {
+	t.Helper()
+	close(b.stop)
+	b.ended.Wait()
+	for _, f := range b.failed[:min(len(b.failed), 10)] {
+		if lost != "" {
+			t.Logf("DECLARED LOSS, %s: %s: %s", lost, during, f)
+		} else {
+			t.Errorf("%s: %s", during, f)
+		}
+	}
+	t.Logf("%s: %d questions, %d without an answer", during, b.asked, len(b.failed))
+}

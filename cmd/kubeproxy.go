@@ -30,8 +30,14 @@ func (k *kubeProxy) add(flags *pflag.FlagSet) {
 	flags.StringVar(&k.config, "kube-proxy-config", "", "kube-proxy's configuration `file`, which may give the metrics another address; it needn't be there")
 }
 
-// kubeProxyPatience is between one look at kube-proxy and the next.
-const kubeProxyPatience = time.Second
+// kubeProxyPatience is between one look at kube-proxy and the next, and
+// otherFamily how long the second of its IP families may come after the first, if its
+// metrics don't tell them apart: the time after which it syncs both again
+// (syncPeriod's default).
+const (
+	kubeProxyPatience = time.Second
+	otherFamily       = 30 * time.Second
+)
 
 // wait returns when kube-proxy is in step, with its mode; or with the error of ctx.
 func (k *kubeProxy) wait(ctx context.Context, out io.Writer) (mode string, err error) {
@@ -39,17 +45,19 @@ func (k *kubeProxy) wait(ctx context.Context, out io.Writer) (mode string, err e
 	if err != nil {
 		return "", err
 	}
-	said, steady := "", false
+	said, since := "", time.Time{} // of the first look that found it in step
 	for {
-		mode, err := ask(ctx, address)
+		mode, byFamily, err := ask(ctx, address)
 		switch {
-		case err == nil && steady:
+		case err != nil:
+			since = time.Time{}
+		case since.IsZero():
+			since = time.Now()
+		case byFamily || time.Since(since) > otherFamily:
 			fmt.Fprintf(out, "kube-proxy: in step, in %s mode\n", mode)
 			return mode, nil
-		case err == nil: // one IP family at least; the other comes at the same time
-			steady = true
 		default:
-			steady = false
+			err = errOneFamily
 		}
 		if ctx.Err() != nil {
 			return "", fmt.Errorf("wait for kube-proxy: %w", errors.Join(ctx.Err(), err))
@@ -94,25 +102,27 @@ func local(address string) string {
 	return net.JoinHostPort("127.0.0.1", port)
 }
 
-// The errors of ask.
+// Why kube-proxy is waited for.
 var (
 	errFairwayThere = errors.New("it is Fairway that answers")
-	errNotSynced    = errors.New("it hasn't written any rules yet")
+	errNotSynced    = errors.New("it hasn't written the rules of each IP family yet")
+	errOneFamily    = errors.New("it has written rules, but doesn't say whether those of both IP families")
 )
 
-// ask asks kube-proxy whether it has all Services in force. /healthz doesn't tell:
-// it is well from the start.
-func ask(ctx context.Context, address string) (mode string, err error) {
+// ask asks kube-proxy whether it has all Services in force, and whether what it
+// says is of each IP family. /healthz doesn't tell: it is well from the start.
+func ask(ctx context.Context, address string) (mode string, byFamily bool, err error) {
 	ctx, cancel := context.WithTimeout(ctx, 10*time.Second)
 	defer cancel()
 	metrics, err := fetch(ctx, address, "/metrics")
 	if err != nil {
-		return "", err
+		return "", false, err
 	}
-	if err := synced(metrics); err != nil {
-		return "", err
+	if byFamily, err = synced(metrics); err != nil {
+		return "", false, err
 	}
-	return fetch(ctx, address, "/proxyMode")
+	mode, err = fetch(ctx, address, "/proxyMode")
+	return mode, byFamily, err
 }
 
 func fetch(ctx context.Context, address, path string) (string, error) {
@@ -132,32 +142,53 @@ func fetch(ctx context.Context, address, path string) (string, error) {
 	return string(body), err
 }
 
-// lastSynced is when kube-proxy last brought the kernel in step, of each family
-// since 1.33.
-const lastSynced = "kubeproxy_sync_proxy_rules_last_timestamp_seconds"
+// lastSynced is when kube-proxy last brought the kernel in step, and lastQueued when
+// it was last asked to: since 1.33 of each IP family that it serves. It writes the
+// rules of IPv6 when those of IPv4 are written, which may take seconds
+// (pkg/proxy/metaproxier: OnServiceSynced); but it has noted of both that they are
+// asked for by then (SyncLoop).
+const (
+	lastSynced = "kubeproxy_sync_proxy_rules_last_timestamp_seconds"
+	lastQueued = "kubeproxy_sync_proxy_rules_last_queued_timestamp_seconds"
+)
 
 // synced looks into kube-proxy's metrics.
-func synced(metrics string) error {
-	ok := false
+func synced(metrics string) (byFamily bool, err error) {
+	done, asked := map[string]bool{}, map[string]bool{} // by labels
 	for lines := bufio.NewScanner(strings.NewReader(metrics)); lines.Scan(); {
 		line := lines.Text()
 		if strings.HasPrefix(line, "fairway_") {
-			return errFairwayThere
+			return false, errFairwayThere
 		}
-		if !strings.HasPrefix(line, lastSynced) {
+		name, labels, _ := strings.Cut(line[:max(0, strings.LastIndexByte(line, ' '))], "{")
+		var noted map[string]bool
+		switch name {
+		case lastSynced:
+			noted = done
+		case lastQueued:
+			noted = asked
+		default:
 			continue
 		}
 		at, err := strconv.ParseFloat(line[strings.LastIndexByte(line, ' ')+1:], 64)
 		if err != nil {
-			return fmt.Errorf("read %q: %w", line, err)
+			return false, fmt.Errorf("read %q: %w", line, err)
 		}
-		if at <= 0 {
-			return errNotSynced
+		noted[labels] = at > 0
+		byFamily = byFamily || labels != ""
+	}
+	for labels := range asked {
+		if !done[labels] {
+			return false, errNotSynced
 		}
-		ok = true
 	}
-	if !ok {
-		return errNotSynced
+	for _, ok := range done {
+		if !ok {
+			return false, errNotSynced
+		}
 	}
-	return nil
+	if len(done) == 0 {
+		return false, errNotSynced
+	}
+	return byFamily, nil
 }

@@ -12,34 +12,49 @@ import (
 )
 
 // TestWaitForKubeProxy: what tells that kube-proxy serves is that it has written
-// rules, and that it isn't Fairway who says so.
+// the rules of each IP family, and that it isn't Fairway who says so.
 func TestWaitForKubeProxy(t *testing.T) {
-	var step atomic.Int32
-	metrics := []string{
-		"fairway_frontends 7\n" + lastSynced + `{ip_family="IPv4"} 1.7e+09` + "\n",
-		"# TYPE " + lastSynced + " gauge\nkubeproxy_proxy_healthz_total 1\n",
-		lastSynced + " 0\n",
-		lastSynced + `{ip_family="IPv4"} 1.7e+09` + "\n" + lastSynced + `{ip_family="IPv6"} 0` + "\n",
-		lastSynced + `{ip_family="IPv4"} 1.7e+09` + "\n" + lastSynced + `{ip_family="IPv6"} 1.7e+09` + "\n",
+	const at, zero = " 1.7e+09\n", " 0\n"
+	const of4, of6 = `{ip_family="IPv4"}`, `{ip_family="IPv6"}`
+	for _, c := range []struct {
+		name, metrics string
+		byFamily      bool
+		want          error
+	}{
+		{"Fairway", "fairway_frontends 7\n" + lastSynced + of4 + at, false, errFairwayThere},
+		{"from the start", "# TYPE " + lastSynced + " gauge\nkubeproxy_proxy_healthz_total 1\n", false, errNotSynced},
+		{"1.28, from the start", lastQueued + at + lastSynced + zero, false, errNotSynced},
+		{"1.28", lastQueued + at + lastSynced + at, false, nil},
+		{"one of two", lastQueued + of4 + at + lastQueued + of6 + at + lastSynced + of4 + at, false, errNotSynced},
+		{"one of two, as 0", lastSynced + of4 + at + lastSynced + of6 + zero, false, errNotSynced},
+		{"both", lastQueued + of4 + at + lastQueued + of6 + at + lastSynced + of4 + at + lastSynced + of6 + at, true, nil},
+		{"one of one", lastQueued + of6 + at + lastSynced + of6 + at, true, nil},
+	} {
+		if byFamily, err := synced(c.metrics); byFamily != c.byFamily || !errors.Is(err, c.want) {
+			t.Errorf("%s: %v, %v, want %v, %v", c.name, byFamily, err, c.byFamily, c.want)
+		}
 	}
+}
+
+// TestKubeProxyInStep: it is waited for until then, and asked for its mode.
+func TestKubeProxyInStep(t *testing.T) {
+	var asked atomic.Int32
 	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		switch r.URL.Path {
 		case "/metrics":
-			fmt.Fprint(w, metrics[step.Load()])
+			fmt.Fprintln(w, lastSynced+`{ip_family="IPv4"}`, asked.Add(1)-1)
 		case "/proxyMode":
 			fmt.Fprint(w, "iptables")
 		}
 	}))
 	defer server.Close()
 	k := &kubeProxy{address: strings.TrimPrefix(server.URL, "http://"), config: "/nowhere"}
-	for _, want := range []error{errFairwayThere, errNotSynced, errNotSynced, errNotSynced} {
-		if _, err := ask(t.Context(), k.address); !errors.Is(err, want) {
-			t.Errorf("%q: %v, want %v", metrics[step.Load()], err, want)
-		}
-		step.Add(1)
-	}
-	if mode, err := k.wait(t.Context(), &bytes.Buffer{}); mode != "iptables" || err != nil {
+	var said bytes.Buffer
+	if mode, err := k.wait(t.Context(), &said); mode != "iptables" || err != nil {
 		t.Errorf("mode %q, %v", mode, err)
+	}
+	if want := "kube-proxy: waiting: " + errNotSynced.Error() + "\nkube-proxy: in step, in iptables mode\n"; said.String() != want {
+		t.Errorf("said %q, want %q", said.String(), want)
 	}
 }
 

@@ -22,10 +22,8 @@ import (
 
 	"github.com/fairway-net/fairway/apiserver/allocator"
 	"github.com/fairway-net/fairway/apiserver/openapi"
-	"github.com/fairway-net/fairway/apiserver/registry"
 	"github.com/fairway-net/fairway/apiserver/scheme"
 	"github.com/fairway-net/fairway/apiserver/storage"
-	"github.com/fairway-net/fairway/apiserver/validation"
 )
 
 // build puts the server together.
@@ -61,7 +59,7 @@ func (s *Server) build(ctx context.Context) error {
 	if s.generic, err = config.Complete().New("fairway", genericapiserver.NewEmptyDelegate()); err != nil {
 		return fmt.Errorf("create API server: %w", err)
 	}
-	return s.install(types)
+	return s.install(types, &config.Config)
 }
 
 func (s *Server) openAllocator(ctx context.Context, types *scheme.Scheme) error {
@@ -128,33 +126,5 @@ func (s *Server) admit(config *genericapiserver.RecommendedConfig) error {
 		return fmt.Errorf("set up namespace admission: %w", err)
 	}
 	config.AdmissionControl = admission.NewChainHandler(plugin)
-	return nil
-}
-
-// install serves all kinds.
-func (s *Server) install(types *scheme.Scheme) error {
-	groups, err := registry.Open(types.Scheme, s.options, s.allocator, validation.Cluster{ServiceCIDRs: s.config.ServiceCIDRs})
-	if err != nil {
-		return err
-	}
-	var rest []*genericapiserver.APIGroupInfo
-	for _, gv := range scheme.GroupVersions {
-		resources, ok := groups[gv]
-		if !ok {
-			continue
-		}
-		info := genericapiserver.NewDefaultAPIGroupInfo(gv.Group, types.Scheme, types.Parameters, types.Codecs)
-		info.VersionedResourcesStorageMap[gv.Version] = resources
-		if gv.Group == "" {
-			if err := s.generic.InstallLegacyAPIGroup(genericapiserver.DefaultLegacyAPIPrefix, &info); err != nil {
-				return fmt.Errorf("serve core API: %w", err)
-			}
-			continue
-		}
-		rest = append(rest, &info)
-	}
-	if err := s.generic.InstallAPIGroups(rest...); err != nil {
-		return fmt.Errorf("serve API groups: %w", err)
-	}
 	return nil
 }

@@ -71,7 +71,7 @@ func (s *serviceREST) Update(ctx context.Context, name string, info rest.Updated
 		created bool
 	)
 	err := s.attempt(ctx, func(ctx context.Context) (err error) {
-		out, created, err = s.Store.Update(ctx, name, info, create, update, forceCreate, options)
+		out, created, err = s.REST.Update(ctx, name, info, create, update, forceCreate, options)
 		return err
 	})
 	return out, created, err

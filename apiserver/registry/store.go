@@ -15,6 +15,8 @@ import (
 	"k8s.io/apiserver/pkg/storage/names"
 	"k8s.io/client-go/tools/cache"
 	"sigs.k8s.io/structured-merge-diff/v6/fieldpath"
+
+	"github.com/fairway-net/fairway/internal/tuning"
 )
 
 // REST serves a kind.
@@ -30,6 +32,12 @@ func (r *REST) ShortNames() []string { return r.shortNames }
 // Categories implements rest.CategoriesProvider.
 func (r *REST) Categories() []string { return r.categories }
 
+// Update implements rest.Updater, in a goroutine made for this by the library.
+func (r *REST) Update(ctx context.Context, name string, info rest.UpdatedObjectInfo, create rest.ValidateObjectFunc, update rest.ValidateObjectUpdateFunc, forceCreate bool, options *metav1.UpdateOptions) (runtime.Object, bool, error) {
+	tuning.GrowStack()
+	return r.Store.Update(ctx, name, info, create, update, forceCreate, options)
+}
+
 // statusREST serves a kind's status subresource on the same store.
 type statusREST struct{ store *genericregistry.Store }
 
@@ -43,6 +51,7 @@ func (r *statusREST) Get(ctx context.Context, name string, options *metav1.GetOp
 }
 
 func (r *statusREST) Update(ctx context.Context, name string, info rest.UpdatedObjectInfo, create rest.ValidateObjectFunc, update rest.ValidateObjectUpdateFunc, _ bool, options *metav1.UpdateOptions) (runtime.Object, bool, error) {
+	tuning.GrowStack()
 	return r.store.Update(ctx, name, info, create, update, false, options)
 }
 

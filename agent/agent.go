@@ -79,6 +79,8 @@ type lasting struct {
 	health  *health
 	service *serviceHealth
 	ports   *ports
+	// startIsOver ends what memory is given to starting beyond the usual.
+	startIsOver func()
 }
 
 // Agent is a running agent.
@@ -118,7 +120,8 @@ func run(ctx context.Context, config Config, kinds []dataplane.Kind) error {
 	health := newHealth(2 * config.VerifyPeriod)
 	l := lasting{
 		planes: planes, metrics: metrics, health: health, ports: newPorts(),
-		service: newServiceHealth(func() bool { _, eligible, _ := health.state(); return eligible }, config.Log),
+		service:     newServiceHealth(func() bool { _, eligible, _ := health.state(); return eligible }, config.Log),
+		startIsOver: roomToStart(config),
 	}
 	return errors.Join(l.runAgents(ctx, config), l.ports.keep(), l.service.close())
 }

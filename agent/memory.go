@@ -7,6 +7,8 @@ import (
 	"strings"
 
 	"golang.org/x/sys/unix"
+
+	"github.com/fairway-net/fairway/internal/tuning"
 )
 
 // leanPercent is how much garbage may gather, in parts of a hundred of what is in
@@ -14,8 +16,28 @@ import (
 // as often as usual is hardly noticed.
 const leanPercent = 50
 
+// startRoom bounds how much garbage gathers while an agent starts, as long as less
+// than that is in use. With 10,000 Services of five endpoints, the resident memory
+// then has been 35 MB larger at its highest, and a start takes a quarter less
+// processor time.
+const startRoom = 256 << 20
+
+// roomToStart lets garbage gather until what it returns is called.
+func roomToStart(config Config) (end func()) {
+	if !config.Lean {
+		return func() {}
+	}
+	end, err := tuning.RoomForGarbage(startRoom)
+	if err != nil {
+		config.Log.Warn("starting takes longer than it might", "error", err)
+		return func() {}
+	}
+	return end
+}
+
 // giveBack follows the first round.
 func (a *Agent) giveBack() {
+	a.startIsOver()
 	if os.Getenv("GOGC") == "" && a.config.Lean {
 		debug.SetGCPercent(leanPercent)
 	}

@@ -49,10 +49,13 @@ func serverCommand() *cobra.Command {
 	return c
 }
 
+// roomForGarbage bounds how much garbage gathers in a server.
+const roomForGarbage = 1 << 30
+
 // runServer serves until the context ends. Once the API answers, the server is
 // passed to ready, if that is not nil; it must have room for it.
 func runServer(ctx context.Context, config apiserver.Config, out io.Writer, ready chan<- *apiserver.Server) error {
-	if err := tuning.RoomForGarbage(); err != nil {
+	if _, err := tuning.RoomForGarbage(roomForGarbage); err != nil {
 		return err
 	}
 	server, err := apiserver.Start(ctx, config)

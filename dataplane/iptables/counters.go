@@ -16,6 +16,7 @@ type counters struct {
 	mu      sync.Mutex
 	tally   kernel.Tally
 	pools   map[string]string // by chain: the Service port whose pool it chooses in
+	poolsOf *model.Table      // whose pools these are
 	packets kernel.Packets
 }
 
@@ -102,17 +103,13 @@ func (c *counters) take(where, table string, r iptables.Counted, in *model.Table
 	}
 }
 
-// poolOf is the Service port whose pool a chain chooses in.
+// poolOf is the Service port whose pool a chain chooses in; "" if it is gone already.
 func (c *counters) poolOf(chain string, in *model.Table) string {
-	if name, known := c.pools[chain]; known {
-		return name
-	}
-	c.pools = map[string]string{}
-	for p := range in.Pools() {
-		c.pools[poolName(p.ID)] = p.ID.Name
-	}
-	if _, found := c.pools[chain]; !found {
-		c.pools[chain] = "" // gone already
+	if c.poolsOf != in {
+		c.poolsOf, c.pools = in, make(map[string]string, in.NumPools())
+		for p := range in.Pools() {
+			c.pools[poolName(p.ID)] = p.ID.Name
+		}
 	}
 	return c.pools[chain]
 }

@@ -7,6 +7,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/fairway-net/fairway/internal/iptables"
 	"github.com/fairway-net/fairway/model"
 )
 
@@ -39,6 +40,32 @@ func (s *state) emitPool(id model.PoolID) {
 	s.emit(levelPool, "nat", poolName(id), s.poolRules(p))
 }
 
+// manyBackends is from how many on the rules of pools and backends have no comments,
+// as with kube-proxy (largeClusterEndpointsThreshold): a comment takes 288 bytes of a
+// rule (struct xt_comment_info), which are more than all the rest of it, and
+// iptables-legacy-restore copies the whole table for each change.
+const manyBackends = 1000
+
+// note is the comment of a rule of which there is one for each backend.
+func (s *state) note(text string) string {
+	if s.large {
+		return ""
+	}
+	return text
+}
+
+// isLarge reports whether there are more backends than rules have comments for. It is
+// asked when a table is loaded: changes alone never have all chains written anew.
+func (s *state) isLarge(t *model.Table) bool {
+	n := 0
+	for p := range t.Pools() {
+		if p.ID.IPv6 == (s.family == iptables.IPv6) {
+			n += len(p.Backends)
+		}
+	}
+	return n > manyBackends
+}
+
 func has(list []model.Backend, b model.Backend) bool {
 	_, found := slices.BinarySearchFunc(list, b, model.Backend.Compare)
 	return found
@@ -53,8 +80,8 @@ func (s *state) backendRules(p *model.Pool, b model.Backend) []string {
 		match = fmt.Sprintf("-m recent --set --name %s --mask %s --rsource %s", backendName(p.ID, b), s.fullMask(), match)
 	}
 	return []string{
-		rule{src: single(b.Addr), comment: p.ID.Name, target: markMasqChain}.String(),
-		rule{proto: p.ID.Proto, comment: p.ID.Name, match: match, target: "DNAT --to-destination " + b.AddrPort().String()}.String(),
+		rule{src: single(b.Addr), comment: s.note(p.ID.Name), target: markMasqChain}.String(),
+		rule{proto: p.ID.Proto, comment: s.note(p.ID.Name), match: match, target: "DNAT --to-destination " + b.AddrPort().String()}.String(),
 	}
 }
 
@@ -75,7 +102,7 @@ func (s *state) poolRules(p *model.Pool) []string {
 		names[i] = backendName(p.ID, b)
 		weights += float64(b.Weight)
 	}
-	text := func(b model.Backend) string { return p.ID.Name + " -> " + b.AddrPort().String() }
+	text := func(b model.Backend) string { return s.note(p.ID.Name + " -> " + b.AddrPort().String()) }
 	if p.Affinity > 0 {
 		for i, b := range p.Backends {
 			match := fmt.Sprintf("-m recent --rcheck --seconds %d --reap --name %s --mask %s --rsource", seconds(p.Affinity), names[i], s.fullMask())

@@ -20,6 +20,7 @@ type state struct {
 	limits      limits
 	settings    *model.Settings
 	podPrefixes []netip.Prefix
+	large       bool // rules of backends have no comments
 
 	table     *model.Table
 	fronts    map[model.Key]*front
@@ -186,7 +187,7 @@ func fingerprint(rules []string) uint64 {
 
 // load fills an empty state with a whole table.
 func (s *state) load(t *model.Table) {
-	s.table = t
+	s.table, s.large = t, s.isLarge(t)
 	for _, tree := range s.trees() {
 		tree.bulk = true
 	}

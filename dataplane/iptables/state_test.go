@@ -165,3 +165,43 @@ func TestRenderIsSortedAndUnique(t *testing.T) {
 		}
 	}
 }
+
+// TestManyBackendsHaveNoComments: rules of which there is one for each backend, and
+// none else. Changes leave it as it is until the next comparison.
+func TestManyBackendsHaveNoComments(t *testing.T) {
+	const each = 5
+	comments := func(m mirror) (backends, others int) {
+		for id, rules := range m {
+			for _, r := range rules {
+				switch {
+				case !strings.Contains(r, "--comment"):
+				case strings.HasPrefix(id.name, backendChain), strings.Contains(r, "-> "):
+					backends++
+				default:
+					others++
+				}
+			}
+		}
+		return backends, others
+	}
+	for _, c := range []struct {
+		services int
+		there    bool
+	}{{manyBackends / each, true}, {manyBackends/each + 1, false}} {
+		table := cluster(c.services, each)
+		s := newState(iptables.IPv4, defaultMark, table.Settings)
+		s.load(table)
+		m := mirror{}
+		if err := m.apply(s.step()); err != nil {
+			t.Fatal(err)
+		}
+		backends, others := comments(m)
+		if backends > 0 != c.there || others < c.services {
+			t.Errorf("%d backends: %d rules of backends have comments, and %d others", c.services*each, backends, others)
+		}
+		less := withFewerBackends(table, 0)
+		if p := s.change(less, less.Since(table)); p.lines() > 100 {
+			t.Errorf("%d backends: one less writes %d lines", c.services*each, p.lines())
+		}
+	}
+}

@@ -9,41 +9,55 @@ import (
 	"runtime/metrics"
 	"strconv"
 	"strings"
+	"sync"
 )
 
 // Collecting garbage costs what marking all that is in use costs, each time as
 // much garbage has gathered as is in use (GOGC=100). A server whose requests
 // leave much of it and whose cache is small collects all the time; this has it
-// wait until a fixed amount has gathered.
+// wait until a fixed amount has gathered. So does an agent that takes in the whole
+// API, for which it would otherwise spend a quarter of its time on collecting.
 const (
-	mostRoom     = 1 << 30
 	shareOfRoom  = 16  // of the memory that this process may use
 	mostPercent  = 400 // of what is in use
 	leastPercent = 100
 )
 
 // RoomForGarbage lets garbage gather up to a sixteenth of the memory that this
-// process may use, 1 GiB at most, before it is collected; at least as much as is
+// process may use, and up to most, before it is collected; at least as much as is
 // in use, and at most four times that. GOGC in the environment goes before it.
-func RoomForGarbage() error {
+// From when end is called, nothing of that holds any more.
+func RoomForGarbage(most uint64) (end func(), err error) {
 	if os.Getenv("GOGC") != "" {
-		return nil
+		return func() {}, nil
 	}
 	memory, err := root("/").memory()
 	if err != nil {
-		return err
+		return nil, err
 	}
-	room := min(mostRoom, memory/shareOfRoom)
+	room := min(most, memory/shareOfRoom)
 	live := []metrics.Sample{{Name: "/gc/heap/live:bytes"}}
-	percent := 0
-	afterEachCollection(func() {
+	var mu sync.Mutex
+	percent, ended := 0, false
+	afterEachCollection(func() bool {
+		mu.Lock()
+		defer mu.Unlock()
+		if ended {
+			return false
+		}
 		metrics.Read(live)
 		if p := percentFor(live[0].Value.Uint64(), room); p != percent {
 			percent = p
 			debug.SetGCPercent(p)
 		}
+		return true
 	})
-	return nil
+	return func() {
+		mu.Lock()
+		defer mu.Unlock()
+		ended = true
+		debug.SetGCPercent(leastPercent)
+	}, nil
 }
 
 // percentFor is the GOGC that leaves this room, in steps of 25, since setting it
@@ -54,17 +68,15 @@ func percentFor(live, room uint64) int {
 }
 
 // collected is garbage from the beginning: it ends with each collection, and
-// begins again.
-type collected struct{ do func() }
+// begins again as long as do says so.
+type collected struct{ do func() bool }
 
-func afterEachCollection(do func()) {
-	do()
-	runtime.SetFinalizer(&collected{do}, (*collected).again)
-}
+func afterEachCollection(do func() bool) { (&collected{do}).again() }
 
 func (c *collected) again() {
-	c.do()
-	runtime.SetFinalizer(c, (*collected).again)
+	if c.do() {
+		runtime.SetFinalizer(c, (*collected).again)
+	}
 }
 
 // memory is how much this process may use: the machine's, or what its cgroup or

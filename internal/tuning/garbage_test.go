@@ -4,6 +4,7 @@ import (
 	"os"
 	"path/filepath"
 	"runtime"
+	"runtime/debug"
 	"testing"
 )
 
@@ -56,13 +57,43 @@ func TestMemoryIsWhatTheCgroupAllows(t *testing.T) {
 	}
 }
 
-// TestAfterEachCollection counts collections.
+// TestAfterEachCollection counts collections, until it has enough of them.
 func TestAfterEachCollection(t *testing.T) {
-	done := make(chan struct{}, 100)
-	afterEachCollection(func() { done <- struct{}{} })
+	done := make(chan int, 100)
+	n := 0
+	afterEachCollection(func() bool {
+		n++
+		done <- n
+		return n < 4
+	})
 	for range 3 {
 		<-done
 		runtime.GC()
 	}
-	<-done
+	if last := <-done; last != 4 {
+		t.Errorf("the last was the %d.", last)
+	}
+	for range 3 {
+		runtime.GC()
+	}
+	if len(done) > 0 {
+		t.Error("it went on")
+	}
+}
+
+// TestRoomEnds: what is set afterwards stays.
+func TestRoomEnds(t *testing.T) {
+	t.Setenv("GOGC", "")
+	end, err := RoomForGarbage(1 << 30)
+	if err != nil {
+		t.Fatal(err)
+	}
+	end()
+	defer debug.SetGCPercent(debug.SetGCPercent(50))
+	for range 3 {
+		runtime.GC()
+	}
+	if p := debug.SetGCPercent(50); p != 50 {
+		t.Errorf("GOGC is %d, want 50", p)
+	}
 }

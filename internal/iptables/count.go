@@ -109,21 +109,21 @@ func readCounted(text []byte, chains []string, visit func(Counted)) error {
 	}
 	lines := bufio.NewScanner(bytes.NewReader(text))
 	for lines.Scan() {
-		counters, rule, found := strings.Cut(lines.Text(), "] -A ")
+		counters, rule, found := bytes.Cut(lines.Bytes(), []byte("] -A "))
 		if !found {
 			continue
 		}
-		chain, rule, _ := strings.Cut(rule, " ")
-		if !wanted[chain] {
+		chain, rule, _ := bytes.Cut(rule, []byte(" "))
+		if !wanted[string(chain)] { // nearly all, so none is copied
 			continue
 		}
-		packets, bytes, found := strings.Cut(strings.TrimPrefix(counters, "["), ":")
+		packets, octets, found := strings.Cut(strings.TrimPrefix(string(counters), "["), ":")
 		p, err := strconv.ParseUint(packets, 10, 64)
-		b, err2 := strconv.ParseUint(bytes, 10, 64)
+		b, err2 := strconv.ParseUint(octets, 10, 64)
 		if err := errors.Join(err, err2); err != nil || !found {
 			return fmt.Errorf("read counters of chain %s in %q: %w", chain, lines.Text(), err)
 		}
-		visit(Counted{chain, rule, p, b})
+		visit(Counted{string(chain), string(rule), p, b})
 	}
 	if err := lines.Err(); err != nil {
 		return fmt.Errorf("read counters: %w", err)

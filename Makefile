@@ -16,7 +16,10 @@ CLUSTER    := TestKubernetes TestControlPlane TestTakeOver TestKubeProxyAlone Te
 MAY_SKIP   += $(foreach t,$(filter-out TestKubeProxy,$(CLUSTER)),"github.com/fairway-net/fairway/lab $(t)")
 MAY_SKIP   += "github.com/fairway-net/fairway/dataplane/conformance TestKubeProxy"
 
-.PHONY: build demo bench soak bench-kube-proxy bench-ipvs test unit all cluster lint generate generated deps clean
+# The image takes as long, and programs that `make deps` doesn't install.
+MAY_SKIP   += "github.com/fairway-net/fairway/deploy TestImage"
+
+.PHONY: build demo bench soak bench-kube-proxy bench-ipvs test unit all cluster image lint generate generated deps clean
 
 # Without cgo: kustomize, in kubectl, would have the linker keep every symbol for plugins.
 build: ## the binary, in ./fairway
@@ -42,6 +45,10 @@ bin/kubernetes/%: ## Kubernetes' own etcd, kube-apiserver, kube-controller-manag
 
 cluster: build bin/kubernetes/$(KUBERNETES) ## the agent in clusters whose control plane is Kubernetes' own, and against the real kube-proxy
 	FAIRWAY_KUBERNETES=$(CURDIR)/bin/kubernetes/$(KUBERNETES) $(GO) test -v -p 1 -timeout 60m -run '^($(subst $() ,|,$(CLUSTER)))$$' ./lab ./dataplane/conformance
+
+image: ## the image, built without a container engine or a registry, and its containers run as the DaemonSet says
+	./hack/install-deps.sh image
+	./deploy/try-image bin/image
 
 bench: build ## measure everything but the following, in namespaces of this machine, and write it down: a quarter of an hour
 	./fairway bench --out docs/performance.md

@@ -24,12 +24,12 @@ func TestCleanup(t *testing.T) {
 	pod := &find[appsv1.DaemonSet](objects, "fairway").Spec.Template.Spec
 	cleanup := &find[appsv1.DaemonSet](objects, "fairway-cleanup").Spec.Template.Spec
 	h := newHost(t)
-	h.serve("1.37")
+	h.serve(recording)
 	if err := os.Mkdir(filepath.Join(h.dir, "bpf"), 0o700); err != nil {
 		t.Fatal(err)
 	}
 	environ := h.configure("nftables", false)
-	address := netip.AddrPortFrom(netip.MustParseAddr("10.96.37.80"), 80).String()
+	address := netip.AddrPortFrom(netip.MustParseAddr(shopAddr), 80).String()
 	h.run(pod, &pod.InitContainers[0], environ...).wait()
 	agent := h.run(pod, &pod.Containers[0], environ...)
 	h.answers(agent, address, "web")

@@ -96,7 +96,7 @@ func (h *host) playTroubles(agent *process, address string) {
 func (h *host) tellsAuthor(agent *process) {
 	h.t.Helper()
 	for _, o := range h.api.Objects("services") {
-		if o.GetName() != "web" {
+		if o.GetNamespace() != "shop" || o.GetName() != "web" {
 			continue
 		}
 		o = o.DeepCopy()
@@ -133,7 +133,7 @@ func toText(o map[string]any) string {
 func (h *host) slice(ready bool) {
 	h.t.Helper()
 	for _, o := range h.api.Objects("endpointslices") {
-		if o.GetLabels()["kubernetes.io/service-name"] != "web" {
+		if o.GetNamespace() != "shop" || o.GetLabels()["kubernetes.io/service-name"] != "web" {
 			continue
 		}
 		o = o.DeepCopy()

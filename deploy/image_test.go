@@ -8,8 +8,8 @@ import (
 	"testing"
 )
 
-// TestDockerfile: without an engine to build it, the image is held to what can
-// be known of it. (The line that builds the binary is also the one that the
+// TestDockerfile: the image is held to what can be known of it without building
+// it; see TestImage for the rest. (The line that builds the binary is also the one that the
 // README's `make build` runs, made static.)
 func TestDockerfile(t *testing.T) {
 	text, err := os.ReadFile("Dockerfile")

@@ -4,12 +4,10 @@ import (
 	"fmt"
 	"net/netip"
 	"os"
-	"path/filepath"
 	"strings"
 	"testing"
 	"time"
 
-	"golang.org/x/sys/unix"
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
 
@@ -31,9 +29,11 @@ func TestMain(m *testing.M) {
 }
 
 const (
-	nodeName = "worker-1" // of the recorded objects
-	podAddr  = "10.244.1.5"
-	apiToken = "the-account's-token"
+	recording = "1.36" // of a real API server's objects, and of them:
+	nodeName  = "worker-1"
+	podAddr   = "10.244.1.5"
+	shopAddr  = "10.96.1.80" // of the Service shop/web
+	apiToken  = "the-account's-token"
 )
 
 // daemonPod is the pod that the manifests in a folder run.
@@ -54,20 +54,20 @@ func TestPod(t *testing.T) {
 	nftables := listing{[]string{"nft", "list", "ruleset"}, "table inet fairway"}
 	iptables := listing{[]string{"iptables-save", "-t", "nat"}, "KUBE-SERVICES"}
 	for _, test := range []struct {
-		mode, version, vip string
-		listing            listing
-		to                 string
-		then               listing
-		inCluster          bool
+		mode      string
+		listing   listing
+		to        string
+		then      listing
+		inCluster bool
 	}{
-		{"nftables", "1.28", "10.96.28.80", nftables, "iptables", iptables, true},
-		{"iptables", "1.37", "10.96.37.80", iptables, "nftables", nftables, false},
+		{"nftables", nftables, "iptables", iptables, true},
+		{"iptables", iptables, "nftables", nftables, false},
 	} {
 		t.Run(test.mode, func(t *testing.T) {
 			h := newHost(t)
-			h.serve(test.version)
+			h.serve(recording)
 			environ := h.configure(test.mode, test.inCluster)
-			address := netip.AddrPortFrom(netip.MustParseAddr(test.vip), 80).String()
+			address := netip.AddrPortFrom(netip.MustParseAddr(shopAddr), 80).String()
 			h.run(pod, &pod.InitContainers[0], environ...).wait()
 			agent := h.run(pod, &pod.Containers[0], environ...)
 			h.answers(agent, address, "web")
@@ -102,24 +102,13 @@ func TestPod(t *testing.T) {
 // privileges, and says so.
 func TestPodEBPF(t *testing.T) {
 	h := newHost(t)
-	h.serve("1.28")
+	h.serve(recording)
 	environ := h.configure("ebpf", true)
-	bpf := filepath.Join(h.dir, "bpf")
-	if err := os.Mkdir(bpf, 0o700); err != nil {
-		t.Fatal(err)
-	}
-	if err := unix.Mount("bpf", bpf, "bpf", 0, "mode=0700"); err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() { // and all programs with it
-		if err := unix.Unmount(bpf, unix.MNT_DETACH); err != nil {
-			t.Error(err)
-		}
-	})
+	h.mountBPF()
 	pod := daemonPod(t, "testdata/ebpf")
 	h.run(pod, &pod.InitContainers[0], environ...).wait()
 	agent := h.run(pod, &pod.Containers[0], environ...)
-	h.answers(agent, "10.96.28.80:80", "web")
+	h.answers(agent, shopAddr+":80", "web")
 	h.role()
 	agent.kill()
 

@@ -24,6 +24,7 @@ type process struct {
 	log     *logBuffer
 	ended   chan struct{}
 	err     error
+	end     func() error // kills it
 }
 
 // run starts a container of the pod as the manifest says, with changes to the
@@ -33,23 +34,18 @@ func (h *host) run(pod *corev1.PodSpec, c *corev1.Container, environ ...string) 
 	spec := container{Args: slices.Clone(c.Args), Root: h.t.TempDir(), Files: map[string]string{}, Mounts: map[string]string{}}
 	account := "/run/secrets/kubernetes.io/serviceaccount/"
 	spec.Files[account+"token"], spec.Files[account+"ca.crt"], spec.Files[account+"namespace"] = apiToken, string(h.ca), "kube-system"
-	for _, m := range c.VolumeMounts {
-		volume := pod.Volumes[slices.IndexFunc(pod.Volumes, func(v corev1.Volume) bool { return v.Name == m.Name })]
-		switch {
-		case volume.ConfigMap != nil:
-			spec.Mounts[m.MountPath] = filepath.Join(h.dir, "config")
-		case m.ReadOnly:
-			spec.Visible = append(spec.Visible, m.MountPath)
-		default: // the machine's own, of which each test has one
-			spec.Mounts[m.MountPath] = filepath.Join(h.dir, filepath.Base(volume.HostPath.Path))
+	for _, m := range h.mounts(pod, c) {
+		if m.readOnly && m.from == m.at {
+			spec.Visible = append(spec.Visible, m.at)
+		} else {
+			spec.Mounts[m.at] = m.from
 		}
 	}
 	for i, a := range spec.Args {
 		spec.Args[i] = strings.ReplaceAll(a, "$(NODE_NAME)", nodeName)
 	}
-	security := c.SecurityContext
-	spec.Privileged = security.Privileged != nil && *security.Privileged
-	if security.Capabilities != nil {
+	spec.Privileged = privileged(c)
+	if security := c.SecurityContext; security.Capabilities != nil {
 		for _, name := range security.Capabilities.Add {
 			spec.Capabilities = append(spec.Capabilities, string(name))
 		}
@@ -60,14 +56,47 @@ func (h *host) run(pod *corev1.PodSpec, c *corev1.Container, environ ...string) 
 	}
 	p := &process{t: h.t, command: exec.Command(os.Args[0]), log: &logBuffer{}, ended: make(chan struct{})}
 	p.command.Env = append(os.Environ(), append(environ, containerVariable+"="+string(text), "NODE_NAME="+nodeName)...)
-	p.command.Stdout, p.command.Stderr = p.log, p.log
 	p.command.SysProcAttr = &syscall.SysProcAttr{Unshareflags: syscall.CLONE_NEWNS, Pdeathsig: 0}
+	p.end = func() error { return p.command.Process.Kill() }
+	h.start(p)
+	return p
+}
+
+// start starts a container's process; it ends with the test.
+func (h *host) start(p *process) {
+	h.t.Helper()
+	p.command.Stdout, p.command.Stderr = p.log, p.log
 	if err := h.ns.Start(p.command); err != nil {
 		h.t.Fatal(err)
 	}
 	go func() { p.err = p.command.Wait(); close(p.ended) }()
 	h.t.Cleanup(p.kill)
-	return p
+}
+
+// mount is what a container sees of its machine or of the API's objects.
+type mount struct {
+	from, at string
+	readOnly bool
+}
+
+// mounts are those of the pod's volumes.
+func (h *host) mounts(pod *corev1.PodSpec, c *corev1.Container) (mounts []mount) {
+	for _, m := range c.VolumeMounts {
+		volume := pod.Volumes[slices.IndexFunc(pod.Volumes, func(v corev1.Volume) bool { return v.Name == m.Name })]
+		switch {
+		case volume.ConfigMap != nil:
+			mounts = append(mounts, mount{filepath.Join(h.dir, "config"), m.MountPath, m.ReadOnly})
+		case m.ReadOnly:
+			mounts = append(mounts, mount{volume.HostPath.Path, m.MountPath, true})
+		default: // the machine's own, of which each test has one
+			mounts = append(mounts, mount{filepath.Join(h.dir, filepath.Base(volume.HostPath.Path)), m.MountPath, false})
+		}
+	}
+	return mounts
+}
+
+func privileged(c *corev1.Container) bool {
+	return c.SecurityContext.Privileged != nil && *c.SecurityContext.Privileged
 }
 
 // kill ends the container as SIGKILL does.
@@ -77,7 +106,7 @@ func (p *process) kill() {
 		return
 	default:
 	}
-	if err := p.command.Process.Kill(); err != nil && !errors.Is(err, os.ErrProcessDone) {
+	if err := p.end(); err != nil && !errors.Is(err, os.ErrProcessDone) {
 		p.t.Error(err)
 	}
 	<-p.ended

@@ -9,6 +9,7 @@ packages="ca-certificates curl dnsutils git iproute2 make nftables iptables ipse
 qemu-system-x86 busybox-static kmod cpio"
 
 [ "${1:-}" != generate ] || packages="$packages clang llvm libbpf-dev linux-libc-dev"
+[ "${1:-}" != image ] || packages="$packages buildah runc debootstrap"
 
 missing=""
 for p in $packages; do

@@ -32,7 +32,7 @@ func TestControlPlane(t *testing.T) {
 }
 
 // checkRole: the role that the server has bootstrapped allows what
-// foreign.NodeProxier says.
+// foreign.NodeProxierOf says of its version.
 func (c *cluster) checkRole(t *testing.T) {
 	role, err := c.client.RbacV1().ClusterRoles().Get(t.Context(), "system:node-proxier", metav1.GetOptions{})
 	if err != nil {
@@ -43,7 +43,7 @@ func (c *cluster) checkRole(t *testing.T) {
 			return slices.Contains(r.APIGroups, group) && slices.Contains(r.Resources, resource) && slices.Contains(r.Verbs, verb)
 		})
 	}
-	for _, rule := range foreign.NodeProxier() {
+	for _, rule := range foreign.NodeProxierOf(c.minor(t)) {
 		for _, group := range rule.APIGroups {
 			for _, resource := range rule.Resources {
 				for _, verb := range rule.Verbs {
@@ -93,6 +93,7 @@ func (c *cluster) record(t *testing.T) {
 		list, err := c.client.DiscoveryV1().EndpointSlices("default").List(ctx, metav1.ListOptions{LabelSelector: discoveryv1.LabelServiceName + "=balanced"})
 		return err == nil && len(list.Items) > 0 && len(list.Items[0].Endpoints) == 4
 	})
+	c.openShop(t)
 	c.write(t)
 }
 

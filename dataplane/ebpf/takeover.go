@@ -93,7 +93,8 @@ func (p *packetPath) leaveToNetfilter(want *model.Table) (bool, error) {
 			return
 		}
 		found, id = true, id+1
-		failed = p.conns.leave(f, tcConn{Id: id, Seen: now, Idle: idle.of(f)}, want.Settings)
+		forgotten, silent := idle.of(f)
+		failed = p.conns.leave(f, tcConn{Id: id, Seen: now - silent, Idle: forgotten}, want.Settings)
 	})
 	if noConntrack(err) {
 		return false, nil
@@ -167,11 +168,21 @@ func stepsOf(f *conntrack.Flow) uint8 {
 // idle is how long netfilter remembers a silent UDP flow, less a moment.
 type idle struct{ once, stream uint16 }
 
-func (i idle) of(f *conntrack.Flow) uint16 {
-	if f.Replied {
-		return i.stream
+// of is after how many seconds of silence a flow is forgotten, and for how many it
+// has been silent. Until it has lasted for some seconds, netfilter doesn't take it for a
+// stream, though both ends may have spoken (nf_conntrack_udp_packet).
+func (i idle) of(f *conntrack.Flow) (forgotten uint16, silent uint32) {
+	if f.Proto != model.UDP {
+		return 0, 0
 	}
-	return i.once
+	forgotten = i.once
+	if f.Status&ipsAssured != 0 {
+		forgotten = i.stream
+	}
+	if left := f.Expires - f.Expires/8; left < uint32(forgotten) {
+		silent = uint32(forgotten) - left
+	}
+	return forgotten, silent
 }
 
 func readIdle() idle {

@@ -29,6 +29,7 @@ type Flow struct {
 	Replied  bool           // it has seen packets both ways
 	TCPState uint8          // nf_conntrack_tcp.h's, for TCP
 	Status   uint32         // IPS_* bits (linux/netfilter/nf_conntrack_common.h)
+	Expires  uint32         // seconds until it is forgotten if nothing passes
 }
 
 // Translated reports whether the flow's destination was replaced.

@@ -258,6 +258,10 @@ func parse(msg []byte) (e entry, ok bool) {
 			if len(data) == 4 {
 				e.Status = binary.BigEndian.Uint32(data)
 			}
+		case nl.CTA_TIMEOUT:
+			if len(data) == 4 {
+				e.Expires = binary.BigEndian.Uint32(data)
+			}
 		case nl.CTA_ID:
 			e.id = data
 		case nl.CTA_ZONE:

@@ -1,10 +1,12 @@
 package ebpf
 
 import (
+	"bufio"
 	"bytes"
 	"context"
 	"errors"
 	"fmt"
+	"io"
 	"net"
 	"net/netip"
 	"os"
@@ -140,6 +142,26 @@ func TestReuseOfOthers(t *testing.T) {
 			}
 		}
 	}
+}
+
+// TestReuseByNode has the node connect to a backend from the port that a connection
+// had there which was masqueraded.
+func TestReuseByNode(t *testing.T) {
+	s := newStage(t)
+	s.apply(t, s.tableOf(service{backends: []string{"a"}}))
+	c, err := s.dialFrom("client", 40123, netip.AddrPortFrom(s.node.IPv4(), 30080))
+	must(t, err)
+	_, err = io.WriteString(c, "hello\n")
+	must(t, err)
+	line, err := bufio.NewReader(c).ReadString('\n')
+	must(t, err)
+	must(t, c.Close())
+	_, seen, _ := strings.Cut(strings.TrimSpace(line), " ")
+	from := netip.MustParseAddrPort(seen)
+	if from.Addr().Unmap() != s.node.IPv4() {
+		t.Fatalf("%q: want the node's address", line)
+	}
+	must(t, s.askFrom("node", int(from.Port()), netip.AddrPortFrom(s.hosts["a"].IPv4(), 8080)))
 }
 
 // nft runs commands of nft's on the node.

@@ -113,6 +113,26 @@ static __always_inline int is_stray(const struct packet *p)
 	return has_ports(p->t.proto) && !is_first(p) && !yielded(&k) && find(&frontends, &k);
 }
 
+// reclaim takes a port of the node's back that masquerading gave a connection which
+// is over: the node begins another one from there, to the same backend, whose answers
+// would be taken for the former's. Sockets may choose such a port, and so does
+// netfilter, as long as another plane's rules are there.
+static __always_inline void reclaim(struct work *w)
+{
+	struct conn *answers, *client;
+
+	w->key = reversed(&w->p.t);
+	w->key.hook = AT_INGRESS;
+	answers = conn_of(&w->key);
+	if (!answers || (answers->flags & (ANSWER | MASQUERADED)) != (ANSWER | MASQUERADED))
+		return;
+	w->to = reversed(&answers->to);
+	w->to.hook = AT_EGRESS;
+	client = conn_of(&w->to);
+	if (!client || (client->steps | answers->steps) & RESETS || client->steps & answers->steps & CLOSES)
+		erase(&conns_2, &w->key);
+}
+
 // decide_first decides about a packet without connection, and makes one if it
 // is to be forwarded: TC_ACT_PIPE says so.
 __noinline int decide_first(struct __sk_buff *skb, __u32 own)
@@ -128,6 +148,8 @@ __noinline int decide_first(struct __sk_buff *skb, __u32 own)
 	__builtin_memset(&w->d, 0, sizeof(w->d));
 	switch (decide(&w->p.t, own ? FROM_NODE : origin_of(skb, &w->p.t.src), &w->d)) {
 	case PASS:
+		if (own && w->p.t.proto != IPPROTO_UDP && is_first(&w->p))
+			reclaim(w);
 		return TC_ACT_UNSPEC;
 	case FORWARD:
 		break;

@@ -115,6 +115,27 @@ func TestWholeRun(t *testing.T) {
 	}
 }
 
+// TestOnlyOne: two runs at a time would take each other's networks away.
+func TestOnlyOne(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "lock")
+	release, err := onlyOne(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := onlyOne(path); err == nil || !strings.Contains(err.Error(), "another benchmark is running") {
+		t.Errorf("a second run: %v", err)
+	}
+	if err := release(); err != nil {
+		t.Fatal(err)
+	}
+	if release, err = onlyOne(path); err != nil {
+		t.Fatal(err)
+	}
+	if err := release(); err != nil {
+		t.Fatal(err)
+	}
+}
+
 // TestKubeProxySays reads when it had programmed everything, once it has.
 func TestKubeProxySays(t *testing.T) {
 	const line = "kubeproxy_sync_proxy_rules_last_timestamp_seconds{ip_family=\"IPv%d\"} %s\n"

@@ -27,6 +27,8 @@ type site struct {
 	bare   *topology.Pod // a client behind the node without agent
 	crew   *crew         // works in client
 	close  []func() error
+	// release lets others measure.
+	release func() error
 }
 
 // endpointRange is where endpoints have their addresses: all of it answers.
@@ -43,18 +45,39 @@ const (
 )
 
 func newSite() (*site, error) {
-	if err := topology.Remove(labName); err != nil { // what a crash left
-		return nil, err
-	}
-	lab, err := topology.New(labName, topology.Options{})
+	release, err := onlyOne(filepath.Join(os.TempDir(), "fairway-bench.lock"))
 	if err != nil {
 		return nil, err
 	}
-	s := &site{lab: lab}
+	if err := topology.Remove(labName); err != nil { // what a crash left
+		return nil, errors.Join(err, release())
+	}
+	lab, err := topology.New(labName, topology.Options{})
+	if err != nil {
+		return nil, errors.Join(err, release())
+	}
+	s := &site{lab: lab, release: release}
 	if err := s.build(); err != nil {
 		return nil, errors.Join(err, s.remove())
 	}
 	return s, nil
+}
+
+// onlyOne holds a lock until released or this process ends: another run would take
+// this one's network for what a crash has left.
+func onlyOne(path string) (release func() error, err error) {
+	f, err := os.OpenFile(path, os.O_CREATE|os.O_RDWR, 0o600)
+	if err != nil {
+		return nil, fmt.Errorf("lock benchmarks: %w", err)
+	}
+	err = unix.Flock(int(f.Fd()), unix.LOCK_EX|unix.LOCK_NB)
+	if errors.Is(err, unix.EWOULDBLOCK) {
+		err = errors.New("another benchmark is running on this machine")
+	}
+	if err != nil {
+		return nil, errors.Join(fmt.Errorf("lock %s: %w", path, err), f.Close())
+	}
+	return f.Close, nil
 }
 
 func (s *site) build() (err error) {
@@ -163,7 +186,7 @@ func (s *site) remove() error {
 	for _, c := range s.close {
 		errs = append(errs, c())
 	}
-	return errors.Join(append(errs, s.lab.Remove())...)
+	return errors.Join(append(errs, s.lab.Remove(), s.release())...)
 }
 
 // dial connects to the API server from this process.

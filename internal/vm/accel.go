@@ -10,9 +10,9 @@ import (
 
 // AccelEnv forces how the machine runs: "tcg" is software emulation, "kvm"
 // tries the kernel's virtualisation wherever it might work. "icount" is emulation
-// of one processor whose clock is what it has executed: an instruction takes a
-// nanosecond, so that processor times in it are counts of instructions, whatever
-// else the host does. It takes several times as long.
+// of one processor whose clock is what it has executed: an instruction takes eight
+// nanoseconds, so that processor times in it are counts of instructions, whatever
+// else the host does.
 const AccelEnv = "FAIRWAY_VM_ACCEL"
 
 // accelerator is a way to run the machine.
@@ -27,7 +27,7 @@ var (
 	kvm = accelerator{"kvm", []string{"-accel", "kvm", "-cpu", "host", "-smp", "2"}, 30 * time.Second}
 	// Four seconds on an idle machine, much longer on a busy one.
 	emulation = accelerator{"tcg", []string{"-accel", "tcg,thread=multi", "-cpu", "max", "-smp", "2"}, 3 * time.Minute}
-	counting  = accelerator{"icount", []string{"-accel", "tcg,thread=single", "-icount", "shift=0", "-cpu", "max", "-smp", "1"}, 10 * time.Minute}
+	counting  = accelerator{"icount", []string{"-accel", "tcg,thread=single", "-icount", "shift=3", "-cpu", "max", "-smp", "1"}, 10 * time.Minute}
 )
 
 // accelerators are the ways to try one after the other, and why the first isn't

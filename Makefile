@@ -61,8 +61,8 @@ bench-kube-proxy: build bin/kubernetes/$(KUBERNETES) ## the real kube-proxy besi
 	for services in 1000 10000; do ./fairway bench --kube-proxy bin/kubernetes/$(KUBERNETES)/kube-proxy --mode nftables,iptables-legacy \
 		--only start,latency,cpu,memory,connections --services $$services --endpoints 5 --out docs/performance.md || exit 1; done
 
-# The kernel at hand may lack IP_VS. What the virtual machine's clock shows are counts of instructions (see internal/vm), so
-# other work here doesn't matter; it takes an hour all the same.
+# The kernel at hand may lack IP_VS. The virtual machine's clock counts instructions (see internal/vm), so that other work here
+# matters less. It wants an idle machine all the same, or takes hours.
 bench-ipvs: build ## ipvs mode beside nftables, in the virtual machine
 	for services in 100 1000; do FAIRWAY_VM_ACCEL=icount $(GO) run ./hack/invm -api -modules ip_vs,ip_vs_rr,dummy -files docs/performance.md \
 		./fairway bench --mode nftables,ipvs --only start,latency,cpu,service,memory,connections,datapath --services $$services --endpoints 3 \

@@ -120,25 +120,32 @@ func TestReuse(t *testing.T) {
 }
 
 // TestReuseOfOthers has clients use a port for a frontend through netfilter, and
-// then, when the programs have taken over, for another with the same backend.
+// then, when the programs have taken over, for another with the same backend. The
+// first one may be gone by then.
 func TestReuseOfOthers(t *testing.T) {
 	s := newStage(t)
 	vip, nodePort := netip.AddrPortFrom(vips[0], 80), netip.AddrPortFrom(s.node.IPv4(), 30080)
+	gone := netip.AddrPortFrom(vips[0], 8888)
 	s.nft(t, fmt.Sprintf(`table ip others {
 		chain before {
 			type nat hook prerouting priority dstnat
-			ip daddr %s tcp dport %d dnat to %s:8080
+			ip daddr %[1]s tcp dport { %[2]d, %[3]d } dnat to %[4]s:8080
 		}
-	}`, vip.Addr(), vip.Port(), s.hosts["a"].IPv4()))
+	}`, vip.Addr(), vip.Port(), gone.Port(), s.hosts["a"].IPv4()))
 	for _, from := range []string{"b", "client"} {
 		must(t, s.askFrom(from, 40123, vip))
+		held, err := s.dialFrom(from, 40124, gone)
+		must(t, err)
+		defer held.Close()
 	}
 	s.apply(t, s.tableOf(service{backends: []string{"a"}}))
 	s.nft(t, "delete table ip others")
-	for _, to := range []netip.AddrPort{nodePort, vip} {
-		for _, from := range []string{"b", "client"} {
-			if err := s.askFrom(from, 40123, to); err != nil {
-				t.Errorf("%s -> %s: %v", from, to, err)
+	for _, port := range []int{40124, 40123} {
+		for _, to := range []netip.AddrPort{nodePort, vip} {
+			for _, from := range []string{"b", "client"} {
+				if err := s.askFrom(from, port, to); err != nil {
+					t.Errorf("%s:%d -> %s: %v", from, port, to, err)
+				}
 			}
 		}
 	}

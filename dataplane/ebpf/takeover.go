@@ -8,6 +8,7 @@ import (
 	"os"
 	"strconv"
 	"strings"
+	"sync"
 	"time"
 
 	"github.com/cilium/ebpf"
@@ -79,7 +80,8 @@ func (p *packetPath) takeOver(want *model.Table) error {
 }
 
 // leaveToNetfilter makes entries for the connections that netfilter translates for
-// frontends, and reports whether there are any.
+// frontends, or from others, that may be gone, to backends: those it remembers, and
+// they might be taken for ours. It reports whether there are any.
 func (p *packetPath) leaveToNetfilter(want *model.Table) (bool, error) {
 	now, err := monotonic()
 	if err != nil {
@@ -87,9 +89,10 @@ func (p *packetPath) leaveToNetfilter(want *model.Table) (bool, error) {
 	}
 	id, idle := uint64(time.Now().UnixNano())<<8, readIdle()
 	found := false
+	backends := sync.OnceValue(func() map[model.Key]bool { return backendsOf(want) })
 	var failed error
 	err = conntrack.Flows(context.Background(), func(f *conntrack.Flow) {
-		if !f.Translated() || failed != nil || want.Frontend(model.Key{Addr: f.Frontend.Addr(), Port: f.Frontend.Port(), Proto: f.Proto}) == nil {
+		if !f.Translated() || failed != nil || want.Frontend(keyOf(f.Frontend, f.Proto)) == nil && !backends()[keyOf(f.Backend, f.Proto)] {
 			return
 		}
 		found, id = true, id+1
@@ -111,6 +114,23 @@ func (p *packetPath) leaveToNetfilter(want *model.Table) (bool, error) {
 		return true, err
 	}
 	return true, nil
+}
+
+func keyOf(at netip.AddrPort, proto model.Protocol) model.Key {
+	return model.Key{Addr: at.Addr(), Port: at.Port(), Proto: proto}
+}
+
+// backendsOf are all backends of a table.
+func backendsOf(t *model.Table) map[model.Key]bool {
+	all := map[model.Key]bool{}
+	for pool := range t.Pools() {
+		for _, list := range [][]model.Backend{pool.Backends, pool.Draining} {
+			for i := range list {
+				all[keyOf(list[i].AddrPort(), pool.ID.Proto)] = true
+			}
+		}
+	}
+	return all
 }
 
 // letGo ends what leaveToNetfilter has begun, when the last of netfilter's

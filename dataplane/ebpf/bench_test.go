@@ -116,12 +116,15 @@ func serve(b *testing.B, pod *topology.Host) {
 	}))
 }
 
-// dial opens a connection that is reset when it's closed, so that ports don't
+// newSocket makes a socket; a stream is reset when it's closed, so that ports don't
 // run out.
-func dial(to netip.AddrPort) (int, error) {
-	fd, err := unix.Socket(unix.AF_INET, unix.SOCK_STREAM|unix.SOCK_CLOEXEC, 0)
+func newSocket(kind int) (int, error) {
+	fd, err := unix.Socket(unix.AF_INET, kind|unix.SOCK_CLOEXEC, 0)
 	if err != nil {
 		return 0, fmt.Errorf("open socket: %w", err)
+	}
+	if kind != unix.SOCK_STREAM {
+		return fd, nil
 	}
 	if err := unix.SetsockoptLinger(fd, unix.SOL_SOCKET, unix.SO_LINGER, &unix.Linger{Onoff: 1}); err != nil {
 		return 0, fmt.Errorf("set linger: %w", err)
@@ -129,10 +132,22 @@ func dial(to netip.AddrPort) (int, error) {
 	if err := unix.SetsockoptInt(fd, unix.IPPROTO_TCP, unix.TCP_NODELAY, 1); err != nil {
 		return 0, fmt.Errorf("set no delay: %w", err)
 	}
-	if err := unix.Connect(fd, &unix.SockaddrInet4{Port: int(to.Port()), Addr: to.Addr().As4()}); err != nil {
-		return 0, fmt.Errorf("connect to %s: %w", to, err)
-	}
 	return fd, nil
+}
+
+func connectTo(fd int, to netip.AddrPort) error {
+	if err := unix.Connect(fd, &unix.SockaddrInet4{Port: int(to.Port()), Addr: to.Addr().As4()}); err != nil {
+		return fmt.Errorf("connect to %s: %w", to, err)
+	}
+	return nil
+}
+
+func dial(to netip.AddrPort) (int, error) {
+	fd, err := newSocket(unix.SOCK_STREAM)
+	if err != nil {
+		return 0, err
+	}
+	return fd, connectTo(fd, to)
 }
 
 // pingPong sends a byte and waits for it to come back.

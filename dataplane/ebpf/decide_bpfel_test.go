@@ -25,6 +25,7 @@ const (
 	decideMapNoted     = "noted"
 	decideMapPools     = "pools"
 	decideMapPrefixes  = "prefixes"
+	decideMapRanges    = "ranges"
 	decideMapSlots     = "slots"
 	decideMapStates    = "states"
 	decideMapYields    = "yields"
@@ -91,6 +92,7 @@ type decideMapSpecs struct {
 	Noted     *ebpf.MapSpec `ebpf:"noted"`
 	Pools     *ebpf.MapSpec `ebpf:"pools"`
 	Prefixes  *ebpf.MapSpec `ebpf:"prefixes"`
+	Ranges    *ebpf.MapSpec `ebpf:"ranges"`
 	Slots     *ebpf.MapSpec `ebpf:"slots"`
 	States    *ebpf.MapSpec `ebpf:"states"`
 	Yields    *ebpf.MapSpec `ebpf:"yields"`
@@ -131,6 +133,7 @@ type decideMaps struct {
 	Noted     *ebpf.Map `ebpf:"noted"`
 	Pools     *ebpf.Map `ebpf:"pools"`
 	Prefixes  *ebpf.Map `ebpf:"prefixes"`
+	Ranges    *ebpf.Map `ebpf:"ranges"`
 	Slots     *ebpf.Map `ebpf:"slots"`
 	States    *ebpf.Map `ebpf:"states"`
 	Yields    *ebpf.Map `ebpf:"yields"`
@@ -147,6 +150,7 @@ func (m *decideMaps) Close() error {
 		m.Noted,
 		m.Pools,
 		m.Prefixes,
+		m.Ranges,
 		m.Slots,
 		m.States,
 		m.Yields,

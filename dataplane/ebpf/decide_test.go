@@ -66,7 +66,7 @@ func (d *decider) apply(want *model.Table) {
 		d.t.Fatal(err)
 	}
 	d.state.given = nil
-	if err := d.store.apply(plan); err != nil {
+	if err := errors.Join(d.store.apply(plan), d.store.setRanges(want.Settings.Reserved)); err != nil {
 		d.t.Fatal(err)
 	}
 	d.table = want
@@ -172,8 +172,7 @@ func TestCounters(t *testing.T) {
 	r := &countReader{outer: d.store.maps["counts"], cpus: cpus, chunks: map[uint32][]counters{}}
 	pool := d.state.pools[f.Routes[0].Pool]
 	for id, want := range map[uint32]counters{
-		d.state.frontends[vip]: {Connections: 6, NotAllowed: 3},
-		pool.id:                {Connections: 6},
+		d.state.frontends[vip]:                                 {Connections: 6, NotAllowed: 3},
 		pool.members[netip.AddrPortFrom(backendAddr(1), 8080)]: {Connections: 3},
 	} {
 		if got, err := r.read(id); err != nil || got != want {

@@ -180,6 +180,11 @@ func (p *Plane) program(want *model.Table, full bool) error {
 	if err := p.write(plan, nil); err != nil {
 		return err
 	}
+	if p.applied.Settings != want.Settings {
+		if err := p.store.setRanges(want.Settings.Reserved); err != nil {
+			return err
+		}
+	}
 	return noID
 }
 
@@ -194,6 +199,9 @@ func (p *Plane) compare(want *model.Table) error {
 	p.state.adopt(have, want)
 	target, noID := p.state.build(want)
 	if err := p.write(difference(have, target), target); err != nil {
+		return err
+	}
+	if err := p.store.setRanges(want.Settings.Reserved); err != nil {
 		return err
 	}
 	return noID

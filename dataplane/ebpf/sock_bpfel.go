@@ -28,6 +28,7 @@ const (
 	sockMapOverflow      = "overflow"
 	sockMapPools         = "pools"
 	sockMapPrefixes      = "prefixes"
+	sockMapRanges        = "ranges"
 	sockMapSlots         = "slots"
 	sockMapSockets2      = "sockets_2"
 	sockMapStates        = "states"
@@ -113,6 +114,7 @@ type sockMapSpecs struct {
 	Overflow  *ebpf.MapSpec `ebpf:"overflow"`
 	Pools     *ebpf.MapSpec `ebpf:"pools"`
 	Prefixes  *ebpf.MapSpec `ebpf:"prefixes"`
+	Ranges    *ebpf.MapSpec `ebpf:"ranges"`
 	Slots     *ebpf.MapSpec `ebpf:"slots"`
 	Sockets2  *ebpf.MapSpec `ebpf:"sockets_2"`
 	States    *ebpf.MapSpec `ebpf:"states"`
@@ -158,6 +160,7 @@ type sockMaps struct {
 	Overflow  *ebpf.Map `ebpf:"overflow"`
 	Pools     *ebpf.Map `ebpf:"pools"`
 	Prefixes  *ebpf.Map `ebpf:"prefixes"`
+	Ranges    *ebpf.Map `ebpf:"ranges"`
 	Slots     *ebpf.Map `ebpf:"slots"`
 	Sockets2  *ebpf.Map `ebpf:"sockets_2"`
 	States    *ebpf.Map `ebpf:"states"`
@@ -178,6 +181,7 @@ func (m *sockMaps) Close() error {
 		m.Overflow,
 		m.Pools,
 		m.Prefixes,
+		m.Ranges,
 		m.Slots,
 		m.Sockets2,
 		m.States,

@@ -76,6 +76,7 @@ const (
 	tcMapPhase      = "phase"
 	tcMapPools      = "pools"
 	tcMapPrefixes   = "prefixes"
+	tcMapRanges     = "ranges"
 	tcMapSlots      = "slots"
 	tcMapStates     = "states"
 	tcMapTroubles   = "troubles"
@@ -159,6 +160,7 @@ type tcMapSpecs struct {
 	Phase     *ebpf.MapSpec `ebpf:"phase"`
 	Pools     *ebpf.MapSpec `ebpf:"pools"`
 	Prefixes  *ebpf.MapSpec `ebpf:"prefixes"`
+	Ranges    *ebpf.MapSpec `ebpf:"ranges"`
 	Slots     *ebpf.MapSpec `ebpf:"slots"`
 	States    *ebpf.MapSpec `ebpf:"states"`
 	Troubles  *ebpf.MapSpec `ebpf:"troubles"`
@@ -208,6 +210,7 @@ type tcMaps struct {
 	Phase     *ebpf.Map `ebpf:"phase"`
 	Pools     *ebpf.Map `ebpf:"pools"`
 	Prefixes  *ebpf.Map `ebpf:"prefixes"`
+	Ranges    *ebpf.Map `ebpf:"ranges"`
 	Slots     *ebpf.Map `ebpf:"slots"`
 	States    *ebpf.Map `ebpf:"states"`
 	Troubles  *ebpf.Map `ebpf:"troubles"`
@@ -231,6 +234,7 @@ func (m *tcMaps) Close() error {
 		m.Phase,
 		m.Pools,
 		m.Prefixes,
+		m.Ranges,
 		m.Slots,
 		m.States,
 		m.Troubles,

@@ -104,13 +104,11 @@ static __always_inline int connect(struct __sk_buff *skb, struct work *w, __u32 
 	return keep(&w->key, &w->c, BPF_ANY);
 }
 
-// is_stray reports whether a packet belongs to a connection through a frontend
-// that nobody knows.
+// is_stray reports whether a packet for a frontend belongs to a connection that
+// nobody knows.
 static __always_inline int is_stray(const struct packet *p)
 {
-	struct frontend_key k = key_of(&p->t);
-
-	return has_ports(p->t.proto) && !is_first(p) && !yielded(&k) && find(&frontends, &k);
+	return has_ports(p->t.proto) && !is_first(p);
 }
 
 // reclaim takes a port of the node's back that masquerading gave a connection which
@@ -138,15 +136,19 @@ static __always_inline void reclaim(struct work *w)
 __noinline int decide_first(struct __sk_buff *skb, __u32 own)
 {
 	struct work *w = work();
+	struct frontend *f;
 
 	if (!w)
 		return TC_ACT_SHOT;
-	if (is_stray(&w->p) && relayed(skb))
-		return TC_ACT_UNSPEC;
-	if (is_stray(&w->p))
-		return w->p.t.proto == IPPROTO_TCP ? refuse(skb, own) : TC_ACT_SHOT;
 	__builtin_memset(&w->d, 0, sizeof(w->d));
-	switch (decide(&w->p.t, own ? FROM_NODE : origin_of(skb, &w->p.t.src), &w->d)) {
+	f = front_of(&w->p.t, &w->d);
+	if (f && is_stray(&w->p)) {
+		if (relayed(skb))
+			return TC_ACT_UNSPEC;
+		return w->p.t.proto == IPPROTO_TCP ? refuse(skb, own) : TC_ACT_SHOT;
+	}
+	switch (f ? decide(f, &w->p.t, own ? FROM_NODE : origin_of(skb, &w->p.t.src), &w->d)
+		  : decide_unknown(&w->p.t.dst, &w->d)) {
 	case PASS:
 		if (own && w->p.t.proto != IPPROTO_UDP && is_first(&w->p))
 			reclaim(w);
@@ -160,6 +162,6 @@ __noinline int decide_first(struct __sk_buff *skb, __u32 own)
 	}
 	if (connect(skb, w, own))
 		return fail(TABLE_FULL);
-	opened(w->d.pool, w->d.to.id);
+	opened(w->d.to.id);
 	return TC_ACT_PIPE;
 }

@@ -23,7 +23,7 @@
 #include "decide.h"
 #include "packet.h"
 
-GROWING(conns_2, BPF_MAP_TYPE_HASH, BPF_F_NO_PREALLOC, struct tuple, struct conn, 1 << 18);
+GROWING(conns_2, BPF_MAP_TYPE_HASH, BPF_F_NO_PREALLOC, struct tuple, struct conn, 1 << 16);
 
 // TCP connections that the agent wants reset, since their backend is gone.
 struct orphan {
@@ -111,7 +111,7 @@ static __always_inline struct endpoint destination(const struct tuple *t)
 	return (struct endpoint){.addr = t->dst, .port = t->dport};
 }
 
-// count adds a packet to what is known of the pool and the backend.
+// count_packet adds a packet to what is known of a backend.
 static __always_inline void count_packet(__u32 id, __u32 bytes)
 {
 	struct counters *c = counters_of(id);
@@ -156,10 +156,8 @@ static __always_inline void touch(struct __sk_buff *skb, const struct packet *p,
 		ended(c, p->step);
 	if (steps & ~c->steps)
 		c->steps |= steps;
-	if (c->flags & COUNTED) {
-		count_packet(c->pool, skb->len);
+	if (c->flags & COUNTED)
 		count_packet(c->backend, skb->len);
-	}
 }
 
 // over reports whether both ends are through with a connection, so that its

@@ -17,13 +17,21 @@ static __always_inline enum origin origin_of_source(const struct address *src)
 	return within(PODS, src) ? FROM_POD : FROM_OUTSIDE;
 }
 
-// decide_unknown is for destinations that no frontend has.
+// front_of finds the frontend that a packet is for. d must be all zero.
+static __always_inline struct frontend *front_of(const struct tuple *t, struct decision *d)
+{
+	d->front = key_of(t);
+	if (!yielded(&d->front))
+		return find(&frontends, &d->front);
+	d->reason = EXEMPTED;
+	return NULL;
+}
+
+// decide_unknown is for packets that are for no frontend.
 static __always_inline int decide_unknown(const struct address *dst, struct decision *d)
 {
-	d->action = PASS;
-	d->reason = NOT_A_SERVICE;
-	if (!within(RESERVED, dst))
-		return PASS;
+	if (d->reason == EXEMPTED || !reserved(dst))
+		return d->action = PASS;
 	d->reason = EXEMPTED;
 	if (within(EXEMPT, dst))
 		return PASS;
@@ -57,23 +65,14 @@ static __always_inline void count_connection(__u32 id)
 		c->connections++;
 }
 
-// decide says what happens to the first packet of a connection, and chooses a
-// backend if it is forwarded. d must be all zero. The caller reports with
-// opened that the connection has come to be.
-static __always_inline int decide(const struct tuple *t, __u32 origin, struct decision *d)
+// decide says what happens to the first packet of a connection for a frontend, and
+// chooses a backend if it is forwarded. The caller reports with opened that the
+// connection has come to be.
+static __always_inline int decide(const struct frontend *f, const struct tuple *t, __u32 origin, struct decision *d)
 {
-	struct frontend *f;
-	struct route *r;
+	const struct route *r;
 	struct pool *p;
 
-	d->front = key_of(t);
-	if (yielded(&d->front)) {
-		d->reason = EXEMPTED;
-		return d->action = PASS;
-	}
-	f = find(&frontends, &d->front);
-	if (!f)
-		return decide_unknown(&t->dst, d);
 	d->front_id = f->id;
 	if (f->flags & RESTRICTED && !within(f->id, &t->src))
 		return reject(d, DISCARD, SOURCE_NOT_ALLOWED);
@@ -91,15 +90,14 @@ static __always_inline int decide(const struct tuple *t, __u32 origin, struct de
 	return d->action = FORWARD;
 }
 
-// opened counts a new connection, for the pool and its backend; released says
-// that it has ended, which lc, wlc, sed and nq want to know.
-static __always_inline void opened(__u32 pool, __u32 backend)
+// opened counts a new connection of a backend; released says that it has ended,
+// which lc, wlc, sed and nq want to know.
+static __always_inline void opened(__u32 backend)
 {
 	struct state *s = state_of(backend);
+	count_connection(backend);
 	if (s)
 		__sync_fetch_and_add(&s->active, 1);
-	count_connection(pool);
-	count_connection(backend);
 }
 
 static __always_inline void released(__u32 backend)

@@ -21,16 +21,18 @@ int ask(struct __sk_buff *skb)
 	struct question q;
 	struct reply r = {};
 	struct decision d = {};
+	struct frontend *f;
 
 	if (bpf_skb_load_bytes(skb, 0, &q, sizeof(q)))
 		return -1;
-	r.action = decide(&q.t, q.origin, &d);
+	f = front_of(&q.t, &d);
+	r.action = f ? decide(f, &q.t, q.origin, &d) : decide_unknown(&q.t.dst, &d);
 	r.reason = d.reason;
 	r.masquerade = d.masquerade;
 	r.direct = d.direct;
 	r.pool = d.pool;
 	if (d.action == FORWARD) {
-		opened(d.pool, d.to.id);
+		opened(d.to.id);
 		r.backend = d.to.id;
 		r.to = endpoint_of(&d.to);
 	}

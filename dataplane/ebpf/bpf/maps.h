@@ -39,6 +39,13 @@ struct {
 	__type(value, __u32);
 } prefixes SEC(".maps");
 
+struct {
+	__uint(type, BPF_MAP_TYPE_ARRAY);
+	__uint(max_entries, 1);
+	__type(key, __u32);
+	__type(value, struct ranges);
+} ranges SEC(".maps");
+
 // Maps that the programs fill become larger while they do: the agent adds a larger
 // one, NOW, and moves into it what the one BEFORE holds (room.go). The number in
 // their names is their elements' layout's: another layout is another map.
@@ -179,6 +186,26 @@ static __always_inline int within(__u32 scope, const struct address *a)
 {
 	struct prefix p = {.bits = 32 + 128, .scope = scope, .addr = *a};
 	return bpf_map_lookup_elem(&prefixes, &p) != NULL;
+}
+
+static __always_inline int in_range(const struct range *r, const struct address *a)
+{
+	return !(((a->word[0] & r->mask.word[0]) ^ r->addr.word[0]) | ((a->word[1] & r->mask.word[1]) ^ r->addr.word[1]) |
+		 ((a->word[2] & r->mask.word[2]) ^ r->addr.word[2]) | ((a->word[3] & r->mask.word[3]) ^ r->addr.word[3]));
+}
+
+// reserved reports whether an address is one of Services', served or not.
+static __always_inline int reserved(const struct address *a)
+{
+	__u32 only = 0;
+	struct ranges *r = bpf_map_lookup_elem(&ranges, &only);
+
+	if (!r || !r->known)
+		return within(RESERVED, a);
+	for (__u32 i = 0; i < RANGES && i + 1 < r->known; i++)
+		if (in_range(&r->list[i], a))
+			return 1;
+	return 0;
 }
 
 static __always_inline int same_address(const struct address *a, const struct address *b)

@@ -21,7 +21,7 @@ struct socket {
 	__u32 backend;
 };
 
-GROWING(sockets_2, BPF_MAP_TYPE_HASH, BPF_F_NO_PREALLOC, __u64, struct socket, 1 << 16);
+GROWING(sockets_2, BPF_MAP_TYPE_HASH, BPF_F_NO_PREALLOC, __u64, struct socket, 1 << 14);
 
 // How many sockets found no room there, and were left to the packet path.
 struct {
@@ -97,39 +97,38 @@ static __always_inline int is_pod(const struct address *dst)
 	return within(is_mapped(dst) ? PODS_KNOWN4 : PODS_KNOWN6, dst);
 }
 
-// pick decides about a connection from a socket, and reports whether the socket
-// path takes it.
-static __always_inline int pick(struct bpf_sock_addr *ctx, const struct tuple *t, struct decision *d)
+// pick decides about a connection from a socket to a frontend, and reports whether
+// the socket path takes it.
+static __always_inline int pick(struct bpf_sock_addr *ctx, const struct frontend *f, struct tuple *t, struct decision *d)
 {
 	enum origin origin = origin_of(ctx);
-	struct frontend *f;
-	struct route *r;
+	const struct route *r = origin == FROM_NODE ? &f->routes[FROM_NODE] : &f->routes[FROM_POD];
 	struct pool *p;
 
-	d->front = key_of(t);
-	if (yielded(&d->front))
-		return 0;
-	f = find(&frontends, &d->front);
-	if (!f)
-		return 0;
 	if (f->flags & RESTRICTED && !(origin == FROM_NODE && lets_in_itself(f, &t->dst)))
 		return 0;
-	d->front_id = f->id;
-	r = origin == FROM_NODE ? &f->routes[FROM_NODE] : &f->routes[FROM_POD];
 	if (origin != FROM_NODE && !same_route(r, &f->routes[FROM_OUTSIDE]) && !is_pod(&t->dst))
 		return 0;
 	if (r->flags & MASQUERADE && origin != FROM_NODE)
 		return 0; // the node's own connections have an address of the node anyway
-	p = find(&pools, &r->pool);
-	return p && p->backends && choose(r->pool, p, t, d);
+	d->front_id = f->id;
+	d->pool = r->pool;
+	p = find(&pools, &d->pool);
+	t->src = client_of(ctx);
+	return p && p->backends && choose(d->pool, p, t, d);
 }
 
-// hold counts the sockets of a backend, so that the agent looks for them only if
-// there are any when it is gone.
+// hold counts the open connections of a backend, and those of them that are
+// sockets', so that the agent looks for these only if there are any when it is gone.
 static __always_inline void hold(__u32 backend, __s64 n)
 {
 	struct state *s = state_of(backend);
-	if (s && (n > 0 || s->sockets > 0))
+
+	if (!s)
+		return;
+	if (n > 0 || s->active > 0)
+		__sync_fetch_and_add(&s->active, n);
+	if (n > 0 || s->sockets > 0)
 		__sync_fetch_and_add(&s->sockets, n);
 }
 
@@ -138,20 +137,21 @@ static __always_inline void forget(__u64 cookie)
 	struct socket *s = recall(&sockets_2, &cookie);
 	if (!s)
 		return;
-	released(s->backend);
 	hold(s->backend, -1);
 	erase(&sockets_2, &cookie);
 }
 
 // connected decides about a socket that connects.
-static __always_inline int connected(struct bpf_sock_addr *ctx, const struct tuple *t, struct endpoint *to)
+static __always_inline int connected(struct bpf_sock_addr *ctx, struct tuple *t, struct endpoint *to)
 {
 	__u64 cookie = bpf_get_socket_cookie(ctx);
 	struct decision d = {};
+	struct frontend *f;
 	struct socket s = {};
 
 	forget(cookie); // it was connected before
-	if (!pick(ctx, t, &d))
+	f = front_of(t, &d);
+	if (!f || !pick(ctx, f, t, &d))
 		return 0;
 	s.front = d.front;
 	s.to = endpoint_of(&d.to);
@@ -161,56 +161,74 @@ static __always_inline int connected(struct bpf_sock_addr *ctx, const struct tup
 		count_overflow();
 		return 0;
 	}
-	opened(d.pool, d.to.id);
-	hold(d.to.id, 1);
 	count_connection(d.front_id);
+	count_connection(d.to.id);
+	hold(d.to.id, 1);
 	*to = s.to;
 	return 1;
 }
 
 // sends decides about a datagram from a socket that isn't connected.
-static __always_inline int sends(struct bpf_sock_addr *ctx, const struct tuple *t, struct endpoint *to)
+static __always_inline int sends(struct bpf_sock_addr *ctx, struct tuple *t, struct endpoint *to)
 {
-	struct flow_key k = {.cookie = bpf_get_socket_cookie(ctx), .front = key_of(t)};
-	struct flow *known = recall(&flows_2, &k);
-	struct answer_key answer = {.cookie = k.cookie};
+	struct flow_key k = {};
+	struct answer_key answer = {};
 	struct decision d = {};
-	struct flow f = {};
+	struct frontend *f = front_of(t, &d);
+	struct flow new = {}, *known;
 
-	if (known && !yielded(&k.front) && find(&frontends, &k.front) && member_of(known->pool, &known->to)) {
+	if (!f)
+		return 0;
+	k.cookie = answer.cookie = bpf_get_socket_cookie(ctx);
+	k.front = d.front;
+	known = recall(&flows_2, &k);
+	if (known && member_of(known->pool, &known->to)) {
 		*to = known->to;
 		answer.from = *to;
 		return recall(&answers_2, &answer) ||
 		       !put(&answers_2, IN_ANSWERS, &answer, &k.front, BPF_ANY);
 	}
-	if (!pick(ctx, t, &d))
+	if (!pick(ctx, f, t, &d))
 		return 0;
-	f.pool = d.pool;
-	f.to = answer.from = endpoint_of(&d.to);
+	new.pool = d.pool;
+	new.to = answer.from = endpoint_of(&d.to);
 	if (put(&answers_2, IN_ANSWERS, &answer, &k.front, BPF_ANY))
 		return 0;
-	put(&flows_2, IN_FLOWS, &k, &f, BPF_ANY);
+	put(&flows_2, IN_FLOWS, &k, &new, BPF_ANY);
 	count_connection(d.front_id);
-	count_connection(d.pool);
 	count_connection(d.to.id);
-	*to = f.to;
+	*to = new.to;
 	return 1;
 }
 
-// translated finds the frontend that stands before a socket's peer.
+// is_connected reports whether a socket has a peer that it hears only of.
+static __always_inline int is_connected(struct bpf_sock_addr *ctx)
+{
+	struct bpf_sock *s = ctx->sk;
+
+	return !s || s->state == BPF_TCP_ESTABLISHED; // UDP's state, too: net/ipv4/datagram.c
+}
+
+// translated finds the frontend that stands before a socket's peer. Every server asks
+// for the peers of its connections and datagrams, so each is looked for in one place.
 static __always_inline struct frontend_key *translated(struct bpf_sock_addr *ctx, const struct endpoint *peer)
 {
 	struct answer_key k = {.cookie = bpf_get_socket_cookie(ctx), .from = *peer};
-	struct socket *s = recall(&sockets_2, &k.cookie);
 
-	if (s && s->to.port == peer->port && same_address(&s->to.addr, &peer->addr))
-		return &s->front;
+	if (ctx->protocol == IPPROTO_TCP || is_connected(ctx)) {
+		struct socket *s = recall(&sockets_2, &k.cookie);
+
+		if (s && s->to.port == peer->port && same_address(&s->to.addr, &peer->addr))
+			return &s->front;
+		if (ctx->protocol == IPPROTO_TCP)
+			return NULL;
+	}
 	return recall(&answers_2, &k);
 }
 
 static __always_inline struct tuple tuple4(struct bpf_sock_addr *ctx)
 {
-	return (struct tuple){.src = client_of(ctx), .dst = mapped(ctx->user_ip4),
+	return (struct tuple){.dst = mapped(ctx->user_ip4),
 			      .dport = ctx->user_port, .proto = ctx->protocol};
 }
 
@@ -221,7 +239,7 @@ static __always_inline struct address user_ip6(struct bpf_sock_addr *ctx)
 
 static __always_inline struct tuple tuple6(struct bpf_sock_addr *ctx)
 {
-	return (struct tuple){.src = client_of(ctx), .dst = user_ip6(ctx),
+	return (struct tuple){.dst = user_ip6(ctx),
 			      .dport = ctx->user_port, .proto = ctx->protocol};
 }
 

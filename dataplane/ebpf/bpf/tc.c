@@ -125,8 +125,9 @@ __noinline int forgotten(void)
 static __always_inline int elses(const struct packet *p)
 {
 	enum phase now = current_phase();
+	struct decision d = {};
 
-	return now == ASIDE || (now == ENTERING && is_stray(p));
+	return now == ASIDE || (now == ENTERING && is_stray(p) && front_of(&p->t, &d));
 }
 
 // pass_on leaves a packet to the other plane. If it begins a new connection from the
@@ -143,7 +144,7 @@ static __always_inline int pass_on(const struct packet *p, const struct conn *c)
 // may reach an address of Services.
 static __always_inline int unknown_fragment(const struct packet *p)
 {
-	return within(RESERVED, &p->t.dst) && !within(EXEMPT, &p->t.dst) ? TC_ACT_SHOT : TC_ACT_UNSPEC;
+	return reserved(&p->t.dst) && !within(EXEMPT, &p->t.dst) ? TC_ACT_SHOT : TC_ACT_UNSPEC;
 }
 
 // handle is both programs: they differ in what begins there.

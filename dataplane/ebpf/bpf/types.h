@@ -139,6 +139,19 @@ struct prefix {
 	struct address addr;
 };
 
+// The reserved prefixes once more, as long as they are few, since every packet
+// without connection is compared with them.
+#define RANGES 4
+
+struct range {
+	struct address addr, mask;
+};
+
+struct ranges {
+	__u32 known; // 1 more than there are in list; 0 if there are too many for it
+	struct range list[RANGES];
+};
+
 // What clients are remembered by: their address, or, in the socket path, where
 // there is none yet, their network namespace (see client_of in sock.c).
 struct client_key {
@@ -157,7 +170,7 @@ struct client {
 #define CHUNK 1024
 #define CHUNKS 4096
 
-// Counters have a pool's, backend's or frontend's id. Packets and bytes are those
+// Counters have a backend's or frontend's id. Packets and bytes are those
 // of the packet path, both ways; frontends don't count them.
 struct counters {
 	__u64 connections, packets, bytes;

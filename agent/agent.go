@@ -219,7 +219,10 @@ func (a *Agent) Switch(ctx context.Context, mode string, options kernel.Options)
 
 // registerCollectors has /metrics ask this agent, until what it returns is called.
 func (a *Agent) registerCollectors() (unregister func()) {
-	collectors := []prometheus.Collector{newLocalEndpoints(a.inForce.Load), newPacketMetrics(a.planes.packetCounter, a.config.Log), newFillMetrics(a.planes.filler, a.config.Log)}
+	collectors := []prometheus.Collector{
+		newLocalEndpoints(a.inForce.Load), newPacketMetrics(a.planes.packetCounter, a.config.Log),
+		newFillMetrics(a.planes.filler, a.config.Log), newDropMetrics(a.planes.dropper, a.config.Log),
+	}
 	if a.config.ServiceMetrics > 0 {
 		collectors = append(collectors, newServiceMetrics(a.config.ServiceMetrics, a.inForce.Load, a.planes.counter, a.config.Log))
 	}

@@ -82,6 +82,13 @@ type Filler interface {
 	Fills(ctx context.Context) ([]kernel.Fill, error)
 }
 
+// Dropper is what planes offer beside Plane that drop packets because something
+// went wrong, and know why. Calls come as Counter's do.
+type Dropper interface {
+	// Drops reads how many packets that were, for every reason that there is.
+	Drops(ctx context.Context) ([]kernel.Drop, error)
+}
+
 // PacketCounter is what planes offer beside Plane that count packets for
 // kube-proxy's metrics. Calls come as Counter's do.
 type PacketCounter interface {

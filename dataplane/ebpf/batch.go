@@ -7,8 +7,6 @@ import (
 
 	"github.com/cilium/ebpf"
 	"golang.org/x/sys/unix"
-
-	"github.com/fairway-net/fairway/internal/kernel"
 )
 
 // many is from how many elements on it pays to hand them over together
@@ -32,8 +30,7 @@ func (t *kernelTable) putAll(list []entry) (leftOut int, err error) {
 	}
 	for _, e := range list {
 		err := t.put(e.key, e.value)
-		var full *kernel.FullError
-		if errors.As(err, &full) {
+		if lacksRoom(err) {
 			leftOut++
 			continue
 		}

@@ -26,28 +26,37 @@ func (p *Plane) Counters(ctx context.Context) (list []kernel.Count, err error) {
 	if err != nil || elements == nil {
 		return nil, err
 	}
-	reader, err := openCounts(p.dir)
-	if err != nil {
-		return nil, err
-	}
-	defer func() { err = errors.Join(err, reader.close()) }()
-	for key, value := range elements {
-		if err := ctx.Err(); err != nil {
-			return nil, err
-		}
-		k, v := unpacker(key), unpacker(value)
-		c, err := reader.read(v.u32())
-		if err != nil {
-			return nil, err
-		}
+	err = p.eachCount(ctx, elements, func(k unpacker, c counters) {
 		if c.Connections+c.NotAllowed+c.NoBackend > 0 {
 			list = append(list, kernel.Count{
 				Frontend: k.key(), Connections: c.Connections,
 				Refused: c.NotAllowed + c.NoBackend, NotAllowed: c.NotAllowed, NoBackend: c.NoBackend,
 			})
 		}
+	})
+	return list, err
+}
+
+// eachCount visits the elements of a table whose values begin with the id of
+// counters, with what these have counted.
+func (p *Plane) eachCount(ctx context.Context, elements map[string]string, visit func(key unpacker, c counters)) (err error) {
+	reader, err := openCounts(p.dir)
+	if err != nil {
+		return err
 	}
-	return list, nil
+	defer func() { err = errors.Join(err, reader.close()) }()
+	for key, value := range elements {
+		if err := ctx.Err(); err != nil {
+			return err
+		}
+		v := unpacker(value)
+		c, err := reader.read(v.u32())
+		if err != nil {
+			return err
+		}
+		visit(unpacker(key), c)
+	}
+	return nil
 }
 
 // BackendCounts implements dataplane.BackendCounter. Packets and bytes are those of
@@ -73,31 +82,14 @@ func (p *Plane) BackendCounts(ctx context.Context, of *model.Table) (list []kern
 			known[k.u32()] = pool
 		}
 	}
-	reader, err := openCounts(p.dir)
-	if err != nil {
-		return nil, err
-	}
-	defer func() { err = errors.Join(err, reader.close()) }()
-	for key, value := range elements {
-		if err := ctx.Err(); err != nil {
-			return nil, err
-		}
-		k, v := unpacker(key), unpacker(value)
-		pool, there := known[k.u32()]
-		if !there {
-			continue
-		}
-		c, err := reader.read(v.u32())
-		if err != nil {
-			return nil, err
-		}
-		if c.Connections+c.Packets > 0 {
+	err = p.eachCount(ctx, elements, func(k unpacker, c counters) {
+		if pool, there := known[k.u32()]; there && c.Connections+c.Packets > 0 {
 			list = append(list, kernel.BackendCount{
 				Pool: pool, Backend: k.endpoint(), Connections: c.Connections, Packets: c.Packets, Bytes: c.Bytes,
 			})
 		}
-	}
-	return list, nil
+	})
+	return list, err
 }
 
 // pinned reads one of the pinned tables; nil if there is none.

@@ -68,3 +68,23 @@ func TestCounts(t *testing.T) {
 		t.Errorf("%d maps that grow, expected %d", len(fills), len(grows))
 	}
 }
+
+// TestDrops: what the programs drop is counted by its reason, each of which has a
+// name.
+func TestDrops(t *testing.T) {
+	b := newBench(t, false)
+	if n := b.plane.store.maps[tcMapTroubles].MaxEntries(); int(n) != len(troubles) {
+		t.Fatalf("the programs count %d reasons, of which %d have names", n, len(troubles))
+	}
+	late := packet{proto: unix.IPPROTO_UDP, src: clients[0], dst: served[0], id: 7, offset: 1024, body: make([]byte, 64)}
+	if verdict, _ := b.runBytes(t, "ingress", late.bytes()); verdict != shot {
+		t.Errorf("verdict %d for a fragment of a packet whose first hasn't come by", verdict)
+	}
+	drops, err := b.plane.Drops(context.Background())
+	must(t, err)
+	for _, d := range drops {
+		if d.Packets > 0 != (d.Reason == "lost_fragment") {
+			t.Errorf("%d packets dropped for %s", d.Packets, d.Reason)
+		}
+	}
+}

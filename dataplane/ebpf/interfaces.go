@@ -30,17 +30,20 @@ func (p *packetPath) syncAll() error {
 	live := map[int]bool{}
 	for _, l := range list {
 		live[l.Attrs().Index] = true
+	}
+	if err := errors.Join(p.forgetLinks(live), p.syncDefault()); err != nil {
+		return err
+	}
+	var noRoom error
+	for _, l := range list {
 		if err := p.sync(l); err != nil {
-			return err
+			if !lacksRoom(err) {
+				return err
+			}
+			noRoom = err
 		}
 	}
-	if err := p.syncDefault(); err != nil {
-		return err
-	}
-	if err := p.forgetLinks(live); err != nil {
-		return err
-	}
-	return p.attacher.forget(live)
+	return errors.Join(noRoom, p.attacher.forget(live))
 }
 
 // sync brings one interface to what it should be. One that goes meanwhile is no
@@ -58,7 +61,9 @@ func (p *packetPath) sync(l netlink.Link) error {
 		programs[side] = p.programs[name]
 	}
 	name := l.Attrs().Name
-	if err := p.describe(l); err != nil && !isGone(err) {
+	// One that there is no room for is taken for one of all the others.
+	noRoom := p.describe(l)
+	if err := noRoom; err != nil && !isGone(err) && !lacksRoom(err) {
 		return fmt.Errorf("describe interface %s: %w", name, err)
 	}
 	there, err := p.attacher.attached(l, slices.Sorted(maps.Keys(programs)))
@@ -67,6 +72,9 @@ func (p *packetPath) sync(l netlink.Link) error {
 	}
 	if err != nil && !isGone(err) {
 		return fmt.Errorf("attach programs to interface %s: %w", name, err)
+	}
+	if noRoom != nil && lacksRoom(noRoom) {
+		return noRoom
 	}
 	return nil
 }
@@ -181,7 +189,11 @@ func (p *packetPath) putLink(index uint32, entry tcLink) error {
 	if err := p.links.Lookup(index, &have); err == nil && have == entry {
 		return nil
 	}
-	if err := p.links.Put(index, entry); err != nil {
+	err := p.links.Put(index, entry)
+	if errors.Is(err, unix.E2BIG) {
+		return &kernel.FullError{What: "the eBPF map links", LeftOut: 1}
+	}
+	if err != nil {
 		return fmt.Errorf("write interface %d: %w", index, err)
 	}
 	return nil

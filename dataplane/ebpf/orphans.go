@@ -10,8 +10,10 @@ import (
 	"time"
 
 	"github.com/cilium/ebpf"
+	"golang.org/x/sys/unix"
 
 	"github.com/fairway-net/fairway/internal/conntrack"
+	"github.com/fairway-net/fairway/internal/kernel"
 	"github.com/fairway-net/fairway/model"
 )
 
@@ -48,8 +50,10 @@ func (p *packetPath) sweep(_ context.Context, s *store, c changed) error {
 	return p.conns.mark(marks)
 }
 
-// mark notes orphans. Those that have a deadline keep it.
+// mark notes orphans. Those that have a deadline keep it. What finds no room isn't
+// reset yet.
 func (t *connTable) mark(marks map[tcTuple]tcOrphan) error {
+	leftOut := 0
 	for key, o := range marks {
 		var have tcOrphan
 		err := t.orphans.Lookup(&key, &have)
@@ -59,9 +63,17 @@ func (t *connTable) mark(marks map[tcTuple]tcOrphan) error {
 		if err != nil && !errors.Is(err, ebpf.ErrKeyNotExist) {
 			return fmt.Errorf("read orphan: %w", err)
 		}
-		if err := t.orphans.Put(&key, &o); err != nil {
+		err = t.orphans.Put(&key, &o)
+		if errors.Is(err, unix.E2BIG) {
+			leftOut++
+			continue
+		}
+		if err != nil {
 			return fmt.Errorf("note orphan: %w", err)
 		}
+	}
+	if leftOut > 0 {
+		return &kernel.FullError{What: "the eBPF map orphans", LeftOut: leftOut}
 	}
 	return nil
 }

@@ -73,7 +73,7 @@ func (p *Plane) Apply(ctx context.Context, want *model.Table, verify bool) error
 	if noRoom != nil {
 		p.state = nil
 	}
-	if full := (*kernel.FullError)(nil); noRoom != nil && !errors.As(noRoom, &full) {
+	if noRoom != nil && !lacksRoom(noRoom) {
 		return noRoom
 	}
 	p.applied = want
@@ -83,7 +83,10 @@ func (p *Plane) Apply(ctx context.Context, want *model.Table, verify bool) error
 		}
 		if err := path.attach(p.store, want); err != nil {
 			p.state = nil
-			return err
+			if !lacksRoom(err) {
+				return err
+			}
+			noRoom = errors.Join(noRoom, err)
 		}
 	}
 	if attach {
@@ -102,6 +105,12 @@ func (p *Plane) Apply(ctx context.Context, want *model.Table, verify bool) error
 		p.state.gone = nil
 	}
 	return errors.Join(noRoom, p.overflows())
+}
+
+// lacksRoom reports whether an error is that something has no room.
+func lacksRoom(err error) bool {
+	var full *kernel.FullError
+	return errors.As(err, &full)
 }
 
 // Prepare implements dataplane.Preparer: it opens or makes the maps, and has the
@@ -256,27 +265,4 @@ func (p *Plane) Lacks() []kernel.Lack {
 	return []kernel.Lack{
 		{Feature: kernel.Hairpin, Why: "a socket that gets its own pod as the backend is connected directly, and needs no translation"},
 	}
-}
-
-// overflows says if maps that programs fill have been full since it last said so.
-func (p *Plane) overflows() error {
-	var errs []error
-	for counter, what := range map[string]string{"overflow": "the eBPF map sockets", "troubles": "the eBPF map conns"} {
-		var each []uint64
-		if err := p.store.maps[counter].Lookup(uint32(0), &each); err != nil {
-			return fmt.Errorf("read map %s: %w", counter, err)
-		}
-		sum := uint64(0)
-		for _, n := range each {
-			sum += n
-		}
-		if last, known := p.full[counter]; known && sum > last {
-			errs = append(errs, &kernel.FullError{What: what, LeftOut: int(sum - last)})
-		}
-		if p.full == nil {
-			p.full = map[string]uint64{}
-		}
-		p.full[counter] = sum
-	}
-	return errors.Join(errs...)
 }

@@ -86,7 +86,7 @@ func TestNoRoom(t *testing.T) {
 		}
 		must(t, b.plane.store.keepRoom())
 	}
-	if err := b.plane.overflows(); !isFull(err) {
+	if err := b.plane.overflows(); !lacksRoom(err) {
 		t.Errorf("%v, expected the connections to have no room", err)
 	}
 	if len(open) < 30 {
@@ -97,9 +97,21 @@ func TestNoRoom(t *testing.T) {
 	}
 }
 
-func isFull(err error) bool {
+// TestFixedRoom: maps that never grow say what has no room.
+func TestFixedRoom(t *testing.T) {
+	b := newBenchWith(t, true, func(_ string, tc *ebpf.CollectionSpec) {
+		tc.Maps[tcMapOrphans].MaxEntries, tc.Maps[tcMapLinks].MaxEntries = 1, 1
+	})
+	marks := map[tcTuple]tcOrphan{{Sport: 1}: {Id: 1}, {Sport: 2}: {Id: 2}, {Sport: 3}: {Id: 3}}
 	var full *kernel.FullError
-	return errors.As(err, &full)
+	err := (&connTable{m: b.plane.store.growing[connsMap], orphans: b.plane.store.maps[tcMapOrphans]}).mark(marks)
+	if !errors.As(err, &full) || full.LeftOut != 2 {
+		t.Errorf("%v, expected no room for 2 of 3 orphans", err)
+	}
+	err = (&packetPath{links: b.plane.store.maps[tcMapLinks]}).putLink(2, tcLink{Flags: 1})
+	if !lacksRoom(err) {
+		t.Errorf("%v, expected no room for an interface beside the one for all others", err)
+	}
 }
 
 // TestUpgrade has a connection go on that a version began whose table didn't grow.

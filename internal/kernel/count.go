@@ -47,6 +47,13 @@ type Fill struct {
 	Limit int
 }
 
+// Drop says how many packets a plane has dropped for one of a few reasons that are
+// no Service's: "table_full".
+type Drop struct {
+	Reason  string
+	Packets uint64
+}
+
 // Packets are what a plane has counted of all packets, whatever their frontend;
 // they begin at 0 again when the kernel's objects are made anew.
 type Packets struct {

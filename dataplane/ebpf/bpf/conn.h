@@ -39,8 +39,18 @@ struct {
 	__type(value, struct orphan);
 } orphans SEC(".maps");
 
-// What went wrong, for metrics.
-enum trouble { TABLE_FULL, NO_PORT, NOT_WRITTEN, NO_ROUTE, NOT_LEARNT, TROUBLES };
+// Why packets were dropped that should have gone on: see troubles.go.
+enum trouble {
+	TABLE_FULL,    // no room for a connection
+	NO_PORT,       // none to masquerade with
+	NOT_WRITTEN,   // the packet couldn't be changed
+	NO_ROUTE,      // from the node itself to the backend
+	NOT_LEARNT,    // an option of direct server return that can't be followed
+	CHANGES_HANDS, // the connection is on its way to netfilter
+	FORGOTTEN,     // netfilter has forgotten the connection that was left to it
+	LOST_FRAGMENT, // of a packet whose first hasn't come by
+	TROUBLES
+};
 
 struct {
 	__uint(type, BPF_MAP_TYPE_PERCPU_ARRAY);

@@ -118,7 +118,7 @@ __noinline int forgotten(void)
 	w->key = w->p.t;
 	w->key.hook = AT_INGRESS;
 	erase(&conns_2, &w->key);
-	return TC_ACT_SHOT;
+	return fail(FORGOTTEN);
 }
 
 // elses reports whether a packet without entry is another plane's.
@@ -144,7 +144,7 @@ static __always_inline int pass_on(const struct packet *p, const struct conn *c)
 // may reach an address of Services.
 static __always_inline int unknown_fragment(const struct packet *p)
 {
-	return reserved(&p->t.dst) && !within(EXEMPT, &p->t.dst) ? TC_ACT_SHOT : TC_ACT_UNSPEC;
+	return reserved(&p->t.dst) && !within(EXEMPT, &p->t.dst) ? fail(LOST_FRAGMENT) : TC_ACT_UNSPEC;
 }
 
 // handle is both programs: they differ in what begins there.
@@ -177,7 +177,7 @@ static __always_inline int handle(struct __sk_buff *skb, __u32 l3, enum hook hoo
 	if (c && looks_like(skb, hook, c))
 		return TC_ACT_UNSPEC;
 	if (c && c->flags & (HELD | NETFILTERS)) {
-		int verdict = c->flags & HELD ? TC_ACT_SHOT : leave(skb);
+		int verdict = c->flags & HELD ? fail(CHANGES_HANDS) : leave(skb);
 
 		if (verdict != TC_ACT_PIPE)
 			return verdict;

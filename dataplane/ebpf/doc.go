@@ -21,8 +21,9 @@
 // go to; pools say how many slots there are and how one is chosen; slots hold
 // backends; members find a backend by its address, for what remembers it. Each
 // of them is the one inner map of an outer one, so that a larger one can take
-// its place. One endpoint more or less is a member, a slot, or two, and the
-// pool's counts.
+// its place. The prefixes of Services' addresses are in a trie, and, if they are
+// few, once more in ranges, which costs less to look into. One endpoint more or
+// less is a member, a slot, or two, and the pool's counts.
 //
 // Maps that the programs fill (connections, sockets, clients with affinity, UDP
 // flows) have two places in their outer map: for the one that is put into, and, when

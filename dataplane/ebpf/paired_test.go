@@ -37,17 +37,20 @@ import (
 //	direct   to an endpoint, on the node with the programs and the Services
 //	vip      to one Service of that node's
 //	vips     to all of them, in no order
+//	packets  the same, by sockets that the programs at the cgroup don't see
 //
 // What programs take is the kernel's own count of their time (BPF_ENABLE_STATS),
 // in a run of its own, since counting costs something too.
 const (
 	bare    = "bare"
 	empty   = "empty"
+	direct  = "direct"
 	oneVIP  = "vip"
 	allVIPs = "vips"
+	packets = "packets"
 )
 
-var waysInTurn = [...]string{bare, empty, direct, oneVIP, allVIPs}
+var waysInTurn = [...]string{bare, empty, direct, oneVIP, allVIPs, packets}
 
 // site is a node with a client's and a server's pod.
 type site struct {
@@ -80,7 +83,11 @@ func newSites(b *testing.B, services int, serve manner) map[string]*site {
 		return with.plane.Apply(context.Background(), table, false)
 	}))
 	b.Cleanup(func() { check(b, with.node.Do(func() error { return with.plane.Remove(context.Background()) })) })
-	return map[string]*site{bare: without, empty: idle, direct: with, oneVIP: with, allVIPs: with}
+	root, err := cgroup.Root()
+	check(b, err)
+	unseen := *with
+	unseen.cgroup = root
+	return map[string]*site{bare: without, empty: idle, direct: with, oneVIP: with, allVIPs: with, packets: &unseen}
 }
 
 // attachEmpty puts programs that do nothing where the plane has its own.
@@ -158,7 +165,7 @@ func (s *site) to(way string) netip.AddrPort {
 	switch way {
 	case oneVIP:
 		return s.vips[0]
-	case allVIPs:
+	case allVIPs, packets:
 		return s.vips[rand.IntN(len(s.vips))]
 	}
 	return netip.AddrPortFrom(s.server.IPv4(), uint16(firstPort+rand.IntN(endpoints)))
@@ -170,8 +177,8 @@ func inCgroup(b testing.TB, dir string, fn func()) {
 	b.Helper()
 	root, err := cgroup.Root()
 	check(b, err)
-	check(b, os.WriteFile(filepath.Join(dir, "cgroup.procs"), []byte("0"), 0))
-	defer func() { check(b, os.WriteFile(filepath.Join(root, "cgroup.procs"), []byte("0"), 0)) }()
+	join(b, dir)
+	defer join(b, root)
 	fn()
 }
 
@@ -317,7 +324,7 @@ func (s *site) reportPrograms(b *testing.B, exchange func(way string) error) {
 	check(b, err)
 	defer func() { check(b, off.Close()) }()
 	const times = 1000
-	for _, way := range []string{direct, oneVIP, allVIPs} {
+	for _, way := range []string{direct, oneVIP, allVIPs, packets} {
 		var lines []string
 		all := time.Duration(0)
 		before := s.programStats(b)
@@ -386,7 +393,7 @@ func (s *stock) take(b *testing.B, way string) int {
 func (s *stock) fill(b *testing.B) {
 	b.Helper()
 	const atOnce = 32
-	for _, at := range []*site{s.sites[bare], s.sites[empty], s.sites[direct]} {
+	for _, at := range []*site{s.sites[bare], s.sites[empty], s.sites[direct], s.sites[packets]} {
 		inCgroup(b, at.cgroup, func() {
 			check(b, at.client.Do(func() error {
 				for n := 0; n < atOnce*len(s.sites); n++ {
@@ -444,8 +451,8 @@ func inTurns(b *testing.B, serve manner, begin func(b *testing.B, s *stock) exch
 	}
 }
 
-// BenchmarkPairedConnections: connect, a byte there and back, close.
-func BenchmarkPairedConnections(b *testing.B) {
+// BenchmarkConnections: connect, a byte there and back, close.
+func BenchmarkConnections(b *testing.B) {
 	inTurns(b, oneByOne, func(b *testing.B, s *stock) exchanges {
 		return exchanges{func(way string) error {
 			fd := s.take(b, way)
@@ -454,11 +461,11 @@ func BenchmarkPairedConnections(b *testing.B) {
 	})
 }
 
-// BenchmarkPairedRoundTrips: a byte there and back on a connection.
-func BenchmarkPairedRoundTrips(b *testing.B) { inTurns(b, allAtOnce, onOpen) }
+// BenchmarkRoundTrips: a byte there and back on a connection.
+func BenchmarkRoundTrips(b *testing.B) { inTurns(b, allAtOnce, onOpen) }
 
-// BenchmarkPairedConnectedUDP: a datagram there and back on a connected socket.
-func BenchmarkPairedConnectedUDP(b *testing.B) { inTurns(b, datagrams, onOpen) }
+// BenchmarkConnectedUDP: a datagram there and back on a connected socket.
+func BenchmarkConnectedUDP(b *testing.B) { inTurns(b, datagrams, onOpen) }
 
 // onOpen exchanges bytes on a connection that is there.
 func onOpen(b *testing.B, s *stock) exchanges {
@@ -470,9 +477,9 @@ func onOpen(b *testing.B, s *stock) exchanges {
 	return exchanges{func(way string) error { return pingPong(open[way]) }, func() error { return closeAll(open) }}
 }
 
-// BenchmarkPairedDatagrams: a datagram there and back on a socket that isn't
+// BenchmarkDatagrams: a datagram there and back on a socket that isn't
 // connected.
-func BenchmarkPairedDatagrams(b *testing.B) {
+func BenchmarkDatagrams(b *testing.B) {
 	inTurns(b, datagrams, func(b *testing.B, s *stock) exchanges {
 		open := map[string]int{}
 		for way := range s.sites {
@@ -490,6 +497,44 @@ func closeAll(open map[string]int) error {
 		errs = append(errs, unix.Close(fd))
 	}
 	return errors.Join(errs...)
+}
+
+// newSocket makes a socket; a stream is reset when it's closed, so that ports don't
+// run out.
+func newSocket(kind int) (int, error) {
+	fd, err := unix.Socket(unix.AF_INET, kind|unix.SOCK_CLOEXEC, 0)
+	if err != nil {
+		return 0, fmt.Errorf("open socket: %w", err)
+	}
+	if kind != unix.SOCK_STREAM {
+		return fd, nil
+	}
+	if err := unix.SetsockoptLinger(fd, unix.SOL_SOCKET, unix.SO_LINGER, &unix.Linger{Onoff: 1}); err != nil {
+		return 0, fmt.Errorf("set linger: %w", err)
+	}
+	if err := unix.SetsockoptInt(fd, unix.IPPROTO_TCP, unix.TCP_NODELAY, 1); err != nil {
+		return 0, fmt.Errorf("set no delay: %w", err)
+	}
+	return fd, nil
+}
+
+func connectTo(fd int, to netip.AddrPort) error {
+	if err := unix.Connect(fd, &unix.SockaddrInet4{Port: int(to.Port()), Addr: to.Addr().As4()}); err != nil {
+		return fmt.Errorf("connect to %s: %w", to, err)
+	}
+	return nil
+}
+
+// pingPong sends a byte and waits for it to come back.
+func pingPong(fd int) error {
+	b := []byte{1}
+	if _, err := unix.Write(fd, b); err != nil {
+		return fmt.Errorf("send: %w", err)
+	}
+	if _, err := unix.Read(fd, b); err != nil {
+		return fmt.Errorf("receive: %w", err)
+	}
+	return nil
 }
 
 // askAndHear sends a byte to an address and waits for what comes back from there.

@@ -7,6 +7,7 @@ import (
 	"net"
 	"net/netip"
 	"os"
+	"path/filepath"
 	"strconv"
 	"strings"
 	"syscall"
@@ -15,6 +16,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"github.com/fairway-net/fairway/internal/cgroup"
 	"github.com/fairway-net/fairway/internal/kernel"
 	"github.com/fairway-net/fairway/lab/echo"
 	"github.com/fairway-net/fairway/lab/topology"
@@ -266,4 +268,19 @@ func TestDestroy(t *testing.T) {
 			return nil
 		}))
 	}
+}
+
+// enter puts this process into a cgroup until the test ends.
+func enter(t testing.TB, dir string) {
+	t.Helper()
+	root, err := cgroup.Root()
+	check(t, err)
+	join(t, dir)
+	t.Cleanup(func() { join(t, root) })
+}
+
+// join puts this process into a cgroup.
+func join(t testing.TB, dir string) {
+	t.Helper()
+	check(t, os.WriteFile(filepath.Join(dir, "cgroup.procs"), []byte("0"), 0))
 }

@@ -37,7 +37,6 @@ import (
 //	direct   to an endpoint, on the node with the programs and the Services
 //	vip      to one Service of that node's
 //	vips     to all of them, in no order
-//	packets  the same, by sockets that the programs at the cgroup don't see
 //
 // What programs take is the kernel's own count of their time (BPF_ENABLE_STATS),
 // in a run of its own, since counting costs something too.
@@ -47,10 +46,9 @@ const (
 	direct  = "direct"
 	oneVIP  = "vip"
 	allVIPs = "vips"
-	packets = "packets"
 )
 
-var waysInTurn = [...]string{bare, empty, direct, oneVIP, allVIPs, packets}
+var waysInTurn = [...]string{bare, empty, direct, oneVIP, allVIPs}
 
 // site is a node with a client's and a server's pod.
 type site struct {
@@ -83,11 +81,7 @@ func newSites(b *testing.B, services int, serve manner) map[string]*site {
 		return with.plane.Apply(context.Background(), table, false)
 	}))
 	b.Cleanup(func() { check(b, with.node.Do(func() error { return with.plane.Remove(context.Background()) })) })
-	root, err := cgroup.Root()
-	check(b, err)
-	unseen := *with
-	unseen.cgroup = root
-	return map[string]*site{bare: without, empty: idle, direct: with, oneVIP: with, allVIPs: with, packets: &unseen}
+	return map[string]*site{bare: without, empty: idle, direct: with, oneVIP: with, allVIPs: with}
 }
 
 // attachEmpty puts programs that do nothing where the plane has its own.
@@ -165,7 +159,7 @@ func (s *site) to(way string) netip.AddrPort {
 	switch way {
 	case oneVIP:
 		return s.vips[0]
-	case allVIPs, packets:
+	case allVIPs:
 		return s.vips[rand.IntN(len(s.vips))]
 	}
 	return netip.AddrPortFrom(s.server.IPv4(), uint16(firstPort+rand.IntN(endpoints)))
@@ -324,7 +318,7 @@ func (s *site) reportPrograms(b *testing.B, exchange func(way string) error) {
 	check(b, err)
 	defer func() { check(b, off.Close()) }()
 	const times = 1000
-	for _, way := range []string{direct, oneVIP, allVIPs, packets} {
+	for _, way := range []string{direct, oneVIP, allVIPs} {
 		var lines []string
 		all := time.Duration(0)
 		before := s.programStats(b)
@@ -393,7 +387,7 @@ func (s *stock) take(b *testing.B, way string) int {
 func (s *stock) fill(b *testing.B) {
 	b.Helper()
 	const atOnce = 32
-	for _, at := range []*site{s.sites[bare], s.sites[empty], s.sites[direct], s.sites[packets]} {
+	for _, at := range []*site{s.sites[bare], s.sites[empty], s.sites[direct]} {
 		inCgroup(b, at.cgroup, func() {
 			check(b, at.client.Do(func() error {
 				for n := 0; n < atOnce*len(s.sites); n++ {
@@ -505,6 +499,11 @@ func newSocket(kind int) (int, error) {
 	fd, err := unix.Socket(unix.AF_INET, kind|unix.SOCK_CLOEXEC, 0)
 	if err != nil {
 		return 0, fmt.Errorf("open socket: %w", err)
+	}
+	for _, way := range []int{unix.SO_RCVTIMEO, unix.SO_SNDTIMEO} { // connect(2) goes by the latter
+		if err := unix.SetsockoptTimeval(fd, unix.SOL_SOCKET, way, &unix.Timeval{Sec: 30}); err != nil {
+			return 0, fmt.Errorf("set timeout: %w", err)
+		}
 	}
 	if kind != unix.SOCK_STREAM {
 		return fd, nil

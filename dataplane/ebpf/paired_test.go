@@ -500,11 +500,6 @@ func newSocket(kind int) (int, error) {
 	if err != nil {
 		return 0, fmt.Errorf("open socket: %w", err)
 	}
-	for _, way := range []int{unix.SO_RCVTIMEO, unix.SO_SNDTIMEO} { // connect(2) goes by the latter
-		if err := unix.SetsockoptTimeval(fd, unix.SOL_SOCKET, way, &unix.Timeval{Sec: 30}); err != nil {
-			return 0, fmt.Errorf("set timeout: %w", err)
-		}
-	}
 	if kind != unix.SOCK_STREAM {
 		return fd, nil
 	}

@@ -12,9 +12,10 @@ import (
 )
 
 // recorded holds what clusters of several versions answer, as `kubectl get -o
-// yaml --show-managed-fields` prints it. 1.36.yaml is word for word what that
-// kube-apiserver said of a lab's objects and of a namespace to which kubelets, a
-// cloud's controllers and people's tools have written (lab's openShop):
+// yaml --show-managed-fields` prints it. 1.28.yaml and 1.36.yaml are word for
+// word what those kube-apiservers said of a lab's objects and of a namespace to
+// which kubelets, a cloud's controllers and people's tools have written (lab's
+// openShop):
 //
 //	make bin/kubernetes/1.36.3
 //	FAIRWAY_KUBERNETES=$PWD/bin/kubernetes/1.36.3 FAIRWAY_RECORD=$PWD/internal/foreign/recorded go test ./lab -run TestControlPlane

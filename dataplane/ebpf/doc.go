@@ -68,8 +68,8 @@
 // table is full. It outlives agents; its name has the version of its layout. When
 // the plane takes another's place, the connections that netfilter translates stay
 // with it until they end; for so long there is a table of nf_tables, fairway-ebpf,
-// that has it go on (takeover.go). The other way round, netfilter gets the
-// connections (handover.go).
+// that has it go on (takeover.go). From IPVS, sockets aren't taken before it has gone
+// (standby.go). The other way round, netfilter gets the connections (handover.go).
 //
 // With direct server return (bpf/direct.h, model.Route.Direct) the two directions of
 // a connection go by different nodes: this one sends the client's packets on to

@@ -87,3 +87,33 @@ func TestPortUsedAgain(t *testing.T) {
 		expectPacket(t, "the next connection", verdict, got, goOn, clients[0], served[0])
 	}
 }
+
+// TestPortUsedDirectly has a client speak to a backend directly, from the port of a
+// connection to it by way of a frontend that is over: answers are to be the backend's.
+func TestPortUsedDirectly(t *testing.T) {
+	b := newBench(t, false)
+	answer := packet{proto: unix.IPPROTO_TCP, flags: syn | ack, src: backends[0], dst: clients[0]}
+	for i, c := range []struct {
+		client, backend uint8 // last packet of each
+		from            netip.AddrPort
+	}{
+		{ack, ack, served[0]},
+		{fin | ack, ack, served[0]},
+		{fin | ack, fin | ack, backends[0]},
+		{ack, rst, backends[0]},
+	} {
+		client := netip.AddrPortFrom(clients[0].Addr(), 42000+uint16(i))
+		to := packet{proto: unix.IPPROTO_TCP, flags: syn, src: client, dst: served[0]}
+		answer.dst = client
+		b.run(t, "ingress", to)
+		b.run(t, "egress", answer)
+		to.flags, answer.flags = c.client, c.backend
+		b.run(t, "ingress", to)
+		b.run(t, "egress", answer)
+		for _, flags := range []uint8{syn | ack, ack} {
+			answer.flags = flags
+			verdict, got := b.run(t, "egress", answer)
+			expectPacket(t, "answer", verdict, got, goOn, c.from, client)
+		}
+	}
+}

@@ -31,6 +31,7 @@ const (
 	sockMapRanges        = "ranges"
 	sockMapSlots         = "slots"
 	sockMapSockets2      = "sockets_2"
+	sockMapStandby       = "standby"
 	sockMapStates        = "states"
 	sockMapYields        = "yields"
 	sockProgConnect4     = "connect4"
@@ -117,6 +118,7 @@ type sockMapSpecs struct {
 	Ranges    *ebpf.MapSpec `ebpf:"ranges"`
 	Slots     *ebpf.MapSpec `ebpf:"slots"`
 	Sockets2  *ebpf.MapSpec `ebpf:"sockets_2"`
+	Standby   *ebpf.MapSpec `ebpf:"standby"`
 	States    *ebpf.MapSpec `ebpf:"states"`
 	Yields    *ebpf.MapSpec `ebpf:"yields"`
 }
@@ -163,6 +165,7 @@ type sockMaps struct {
 	Ranges    *ebpf.Map `ebpf:"ranges"`
 	Slots     *ebpf.Map `ebpf:"slots"`
 	Sockets2  *ebpf.Map `ebpf:"sockets_2"`
+	Standby   *ebpf.Map `ebpf:"standby"`
 	States    *ebpf.Map `ebpf:"states"`
 	Yields    *ebpf.Map `ebpf:"yields"`
 }
@@ -184,6 +187,7 @@ func (m *sockMaps) Close() error {
 		m.Ranges,
 		m.Slots,
 		m.Sockets2,
+		m.Standby,
 		m.States,
 		m.Yields,
 	)

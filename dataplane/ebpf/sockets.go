@@ -25,6 +25,7 @@ type socketPath struct {
 	build  string // identifies the programs and their constants
 	late   late
 
+	standby  standby
 	programs *ebpf.Collection // loaded and not attached yet; nil otherwise
 }
 
@@ -72,10 +73,14 @@ func (p *socketPath) load(s *store) error {
 
 // attach makes the programs of this version run at the cgroup. Those of another
 // one are replaced: there is always one of the two.
-func (p *socketPath) attach(s *store, _ *model.Table) error {
+func (p *socketPath) attach(s *store, want *model.Table) error {
+	if err := p.standBy(s, want); err != nil {
+		return err
+	}
 	missing, err := p.missing(s.dir)
 	if err != nil || len(missing) == 0 {
-		return errors.Join(err, p.close())
+		p.unload()
+		return err
 	}
 	if err := p.load(s); err != nil {
 		return err
@@ -85,7 +90,17 @@ func (p *socketPath) attach(s *store, _ *model.Table) error {
 			return err
 		}
 	}
-	return p.close()
+	p.unload()
+	return nil
+}
+
+// running reports whether programs of any version are attached.
+func (p *socketPath) running(dir string) (bool, error) {
+	pins, err := filepath.Glob(filepath.Join(dir, "*-*"))
+	if err != nil {
+		return false, fmt.Errorf("list links: %w", err)
+	}
+	return len(pins) > 0, nil
 }
 
 // missing lists the hooks at which the programs of this version aren't.
@@ -197,11 +212,17 @@ func (p *socketPath) remove(dir string) error {
 
 // close implements path: programs that are attached are the kernel's.
 func (p *socketPath) close() error {
+	p.standby.end()
+	p.unload()
+	return nil
+}
+
+// unload lets go of programs that needn't be attached any more.
+func (p *socketPath) unload() {
 	if p.programs != nil {
 		p.programs.Close()
 		p.programs = nil
 	}
-	return nil
 }
 
 func programObject(hook string) kernel.Object {

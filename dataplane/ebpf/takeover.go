@@ -66,6 +66,13 @@ func (p *packetPath) takeOver(want *model.Table) error {
 	if _, err := p.leaveToNetfilter(want); err != nil {
 		return err
 	}
+	if serves, err := ipvsServes(want); err != nil {
+		return err
+	} else if serves { // netfilter gets what IPVS has then
+		if err := p.keepTranslating(); err != nil {
+			return err
+		}
+	}
 	if err := p.syncAll(); err != nil {
 		return err
 	}
@@ -108,12 +115,17 @@ func (p *packetPath) leaveToNetfilter(want *model.Table) (bool, error) {
 	if !found {
 		return false, nil
 	}
+	return true, p.keepTranslating()
+}
+
+// keepTranslating has netfilter go on with connections of its own. Without nf_tables,
+// iptables-legacy translates them, which goes on by itself.
+func (p *packetPath) keepTranslating() error {
 	p.keeps = true
-	// Without nf_tables, iptables-legacy translates them, which goes on by itself.
 	if err := conntrack.KeepTranslating(keeper); err != nil && !kernel.IsMissing(err) {
-		return true, err
+		return err
 	}
-	return true, nil
+	return nil
 }
 
 func keyOf(at netip.AddrPort, proto model.Protocol) model.Key {
@@ -138,6 +150,9 @@ func backendsOf(t *model.Table) map[model.Key]bool {
 func (p *packetPath) letGo() error {
 	if !p.keeps || p.table == nil {
 		return nil
+	}
+	if serves, err := ipvsServes(p.table); serves || err != nil {
+		return err
 	}
 	if late, err := p.leaveToNetfilter(p.table); late || err != nil {
 		return err

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"net/netip"
 
+	"github.com/fairway-net/fairway/internal/conntrack"
 	"github.com/fairway-net/fairway/internal/iptables"
 	"github.com/fairway-net/fairway/internal/kernel"
 	"github.com/fairway-net/fairway/model"
@@ -104,13 +105,20 @@ func (p *Plane) writePause(ctx context.Context, f iptables.Family) error {
 	return p.iptables.Restore(ctx, f, in.Bytes())
 }
 
+// ebpfKeeper is the table of nf_tables that the ebpf mode has while it leaves
+// connections to IPVS.
+const ebpfKeeper = "fairway-ebpf"
+
 // late drops new connections of this node's own processes that IPVS would still
-// take, where the userspace mode comes next: all other modes have translated
+// take, where the userspace or the ebpf mode comes next: all other modes have translated
 // them before. (The sender of a datagram that is dropped here would be told so, so
 // datagrams are not.)
 func (p *Plane) late(r ruleSet) ([]string, error) {
-	relayed, err := p.dummy.relayed()
-	if err != nil || !relayed {
+	takes, err := p.dummy.relayed()
+	if err == nil && !takes {
+		takes, err = conntrack.KeepsTranslating(ebpfKeeper)
+	}
+	if err != nil || !takes {
 		return nil, err
 	}
 	first := "-p tcp -m tcp --tcp-flags FIN,SYN,RST,ACK SYN "

@@ -177,7 +177,6 @@ func (p *Plane) Lacks() []kernel.Lack {
 	lacks := []kernel.Lack{
 		{Feature: kernel.Scheduling, Value: string(model.Random), Why: "IPVS has no random scheduler; round robin is used"},
 		{Feature: kernel.LocalhostNodePort, Why: "IPVS sends nothing from a loopback address to another machine"},
-		{Feature: kernel.Handover, Value: "ebpf", Why: "until it is removed, IPVS takes an endpoint's answers to a socket that ebpf mode connects directly for those of a connection that it has forwarded from the same port, if it still remembers one"},
 		{Feature: kernel.SharedClientPort, Why: "IPVS knows a backend's answers by the client's address and port alone; they go the way of the connection that was opened last"},
 		{Feature: kernel.DirectReturn, Why: "IPVS' own direct routing can't change ports, and endpoints would need the Service's address; external traffic is masqueraded"},
 	}

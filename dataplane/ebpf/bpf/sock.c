@@ -6,7 +6,8 @@
 // It takes only what it can do as the model says; everything else goes on
 // unchanged to the packet path, which sees it at the interface: what is refused
 // or dropped, frontends that let in certain sources only (the source isn't
-// known yet), pods' connections that are masqueraded.
+// known yet), pods' connections that are masqueraded; and all TCP connections while
+// IPVS has virtual servers for frontends.
 
 #include "decide.h"
 
@@ -30,6 +31,21 @@ struct {
 	__type(key, __u32);
 	__type(value, __u64);
 } overflow SEC(".maps");
+
+// Whether TCP is left to the packet path for the time being: see standby.go.
+struct {
+	__uint(type, BPF_MAP_TYPE_ARRAY);
+	__uint(max_entries, 1);
+	__type(key, __u32);
+	__type(value, __u32);
+} standby SEC(".maps");
+
+static __always_inline int stands_by(void)
+{
+	__u32 only = 0, *now = bpf_map_lookup_elem(&standby, &only);
+
+	return now && *now;
+}
 
 static __always_inline void count_overflow(void)
 {
@@ -105,6 +121,8 @@ static __always_inline int pick(struct bpf_sock_addr *ctx, const struct frontend
 	const struct route *r = origin == FROM_NODE ? &f->routes[FROM_NODE] : &f->routes[FROM_POD];
 	struct pool *p;
 
+	if (t->proto == IPPROTO_TCP && stands_by())
+		return 0;
 	if (f->flags & RESTRICTED && !(origin == FROM_NODE && lets_in_itself(f, &t->dst)))
 		return 0;
 	if (origin != FROM_NODE && !same_route(r, &f->routes[FROM_OUTSIDE]) && !is_pod(&t->dst))

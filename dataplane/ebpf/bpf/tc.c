@@ -31,6 +31,26 @@ static __always_inline int outdated(struct __sk_buff *skb, const struct packet *
 	return !current(skb, p, c) || (p->t.proto != IPPROTO_UDP && over(c));
 }
 
+// mistaken reports whether a packet isn't an answer of the connection whose entry it
+// found: one that is over, from a port that the client has used again to speak to the
+// backend directly. It begins that connection, and takes the entry away.
+static __always_inline int mistaken(const struct packet *p, const struct conn *c)
+{
+	struct tuple t = reversed(&c->to);
+	struct conn *client;
+
+	if (!(c->flags & ANSWER) || c->flags & (NETFILTERS | HELD | DIRECT))
+		return 0;
+	if ((p->step & (BEGINS | ANSWERS)) != (BEGINS | ANSWERS) || !(c->steps & (CLOSES | RESETS)))
+		return 0;
+	t.hook = c->flags & OWN ? AT_EGRESS : AT_INGRESS;
+	client = conn_of(&t);
+	if (client && client->id == c->id && !((c->steps | client->steps) & RESETS || c->steps & client->steps & CLOSES))
+		return 0;
+	erase(&conns_2, &p->t);
+	return 1;
+}
+
 // elsewhere sends a packet of the node itself, which was on its way to a
 // frontend, to its backend.
 __noinline int elsewhere(struct __sk_buff *skb)
@@ -174,7 +194,7 @@ static __always_inline int handle(struct __sk_buff *skb, __u32 l3, enum hook hoo
 		unlearn(p, w);
 		return TC_ACT_UNSPEC;
 	}
-	if (c && looks_like(skb, hook, c))
+	if (c && (looks_like(skb, hook, c) || mistaken(p, c)))
 		return TC_ACT_UNSPEC;
 	if (c && c->flags & (HELD | NETFILTERS)) {
 		int verdict = c->flags & HELD ? fail(CHANGES_HANDS) : leave(skb);

@@ -69,9 +69,11 @@ func createServices(ctx context.Context, c kubernetes.Interface, prefix string, 
 func BenchmarkServiceCreate(b *testing.B) {
 	for _, existing := range []int{0, 30000} {
 		b.Run(fmt.Sprintf("existing=%d", existing), func(b *testing.B) {
-			if err := tuning.RoomForGarbage(); err != nil { // as the server has it
+			end, err := tuning.RoomForGarbage(1 << 30) // as the server has it
+			if err != nil {
 				b.Fatal(err)
 			}
+			defer end()
 			c := administrator(b, start(b, testConfig(b)))
 			if err := createServices(b.Context(), c, "old", existing); err != nil {
 				b.Fatal(err)

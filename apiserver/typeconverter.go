@@ -73,7 +73,7 @@ func (c *typeConverter) ObjectToTyped(obj runtime.Object, options ...typed.Valid
 		return nil, fmt.Errorf("take %s apart: %w", gvk, err)
 	}
 	kind := known.(kindType)
-	return typed.AsTypedUnvalidated(v, kind.schema, kind.ref), nil
+	return typed.AsTypedUnvalidated(v, kind.schema, kind.ref), nil //nolint:staticcheck // validation is what this leaves out: see typeConverter
 }
 
 // creater makes the empty object that a new one is compared with: the first

@@ -123,7 +123,7 @@ func workerStatus() corev1.NodeStatus {
 		DaemonEndpoints: corev1.NodeDaemonEndpoints{KubeletEndpoint: corev1.DaemonEndpoint{Port: 10250}},
 		NodeInfo: corev1.NodeSystemInfo{
 			Architecture: "amd64", OperatingSystem: "linux", OSImage: "Ubuntu 24.04.2 LTS", KernelVersion: "6.8.0-60-generic", ContainerRuntimeVersion: "containerd://2.1.0",
-			KubeletVersion: "v1.33.1", KubeProxyVersion: "v1.33.1", BootID: "8b1b1c6c-6a9d-4a8b-9b33-b7a5f6f7e133", MachineID: "1c2d3e4f5a6b4c7d8e9f0a1b2c3d4e33",
+			KubeletVersion: "v1.33.1", KubeProxyVersion: "v1.33.1", BootID: "8b1b1c6c-6a9d-4a8b-9b33-b7a5f6f7e133", MachineID: "1c2d3e4f5a6b4c7d8e9f0a1b2c3d4e33", //nolint:staticcheck // as kubelets of 1.33 say it
 			Swap: &corev1.NodeSwapStatus{Capacity: ptr.To(int64(2 << 30))},
 		},
 		Images:           []corev1.ContainerImage{{Names: []string{"registry.k8s.io/kube-proxy:v1.33.1"}, SizeBytes: 24588537}},

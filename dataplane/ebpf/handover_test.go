@@ -101,6 +101,7 @@ func TestPortUsedDirectly(t *testing.T) {
 		{fin | ack, ack, served[0]},
 		{fin | ack, fin | ack, backends[0]},
 		{ack, rst, backends[0]},
+		{rst | ack, ack, backends[0]},
 	} {
 		client := netip.AddrPortFrom(clients[0].Addr(), 42000+uint16(i))
 		to := packet{proto: unix.IPPROTO_TCP, flags: syn, src: client, dst: served[0]}

@@ -37,6 +37,8 @@ import (
 //	direct   to an endpoint, on the node with the programs and the Services
 //	vip      to one Service of that node's
 //	vips     to all of them, in no order
+//	tc       to one Service by the interfaces: a client whose sockets aren't in the
+//	         node's cgroup, as those from outside
 //
 // What programs take is the kernel's own count of their time (BPF_ENABLE_STATS),
 // in a run of its own, since counting costs something too.
@@ -46,9 +48,10 @@ const (
 	direct  = "direct"
 	oneVIP  = "vip"
 	allVIPs = "vips"
+	byTC    = "tc"
 )
 
-var waysInTurn = [...]string{bare, empty, direct, oneVIP, allVIPs}
+var waysInTurn = [...]string{bare, empty, direct, oneVIP, allVIPs, byTC}
 
 // site is a node with a client's and a server's pod.
 type site struct {
@@ -81,7 +84,7 @@ func newSites(b *testing.B, services int, serve manner) map[string]*site {
 		return with.plane.Apply(context.Background(), table, false)
 	}))
 	b.Cleanup(func() { check(b, with.node.Do(func() error { return with.plane.Remove(context.Background()) })) })
-	return map[string]*site{bare: without, empty: idle, direct: with, oneVIP: with, allVIPs: with}
+	return map[string]*site{bare: without, empty: idle, direct: with, oneVIP: with, allVIPs: with, byTC: with}
 }
 
 // attachEmpty puts programs that do nothing where the plane has its own.
@@ -157,7 +160,7 @@ func (s *site) table(services int, proto model.Protocol) *model.Table {
 // to is where a way leads.
 func (s *site) to(way string) netip.AddrPort {
 	switch way {
-	case oneVIP:
+	case oneVIP, byTC:
 		return s.vips[0]
 	case allVIPs:
 		return s.vips[rand.IntN(len(s.vips))]
@@ -318,7 +321,7 @@ func (s *site) reportPrograms(b *testing.B, exchange func(way string) error) {
 	check(b, err)
 	defer func() { check(b, off.Close()) }()
 	const times = 1000
-	for _, way := range []string{direct, oneVIP, allVIPs} {
+	for _, way := range []string{direct, oneVIP, allVIPs, byTC} {
 		var lines []string
 		all := time.Duration(0)
 		before := s.programStats(b)
@@ -372,7 +375,7 @@ type stock struct {
 	fds   map[string][]int
 }
 
-// take has a socket of a way's, in the client's pod and in the node's cgroup.
+// take has a socket of a way's, in the client's pod.
 func (s *stock) take(b *testing.B, way string) int {
 	b.Helper()
 	if len(s.fds[way]) == 0 {
@@ -384,27 +387,36 @@ func (s *stock) take(b *testing.B, way string) int {
 	return fd
 }
 
+// fill makes sockets, those of ways on one node in turns. All are in the node's
+// cgroup but those that the interfaces have to serve.
 func (s *stock) fill(b *testing.B) {
 	b.Helper()
-	const atOnce = 32
 	for _, at := range []*site{s.sites[bare], s.sites[empty], s.sites[direct]} {
 		inCgroup(b, at.cgroup, func() {
-			check(b, at.client.Do(func() error {
-				for n := 0; n < atOnce*len(s.sites); n++ {
-					way := waysInTurn[n%len(waysInTurn)]
-					if s.sites[way] != at || len(s.fds[way]) >= atOnce {
-						continue
-					}
-					fd, err := newSocket(s.kind)
-					if err != nil {
-						return err
-					}
-					s.fds[way] = append(s.fds[way], fd)
-				}
-				return nil
-			}))
+			s.make(b, at, func(way string) bool { return s.sites[way] == at && way != byTC })
 		})
 	}
+	s.make(b, s.sites[byTC], func(way string) bool { return way == byTC })
+}
+
+// make makes sockets of some ways in the client's pod.
+func (s *stock) make(b *testing.B, at *site, wanted func(way string) bool) {
+	b.Helper()
+	const atOnce = 32
+	check(b, at.client.Do(func() error {
+		for n := 0; n < atOnce*len(waysInTurn); n++ {
+			way := waysInTurn[n%len(waysInTurn)]
+			if !wanted(way) || len(s.fds[way]) >= atOnce {
+				continue
+			}
+			fd, err := newSocket(s.kind)
+			if err != nil {
+				return err
+			}
+			s.fds[way] = append(s.fds[way], fd)
+		}
+		return nil
+	}))
 }
 
 func (s *stock) close(b *testing.B) {

@@ -41,8 +41,8 @@ static __always_inline int mistaken(const struct packet *p, const struct conn *c
 
 	if (!(c->flags & ANSWER) || c->flags & (NETFILTERS | HELD | DIRECT))
 		return 0;
-	if ((p->step & (BEGINS | ANSWERS)) != (BEGINS | ANSWERS) || !(c->steps & (CLOSES | RESETS)))
-		return 0;
+	if ((p->step & (BEGINS | ANSWERS)) != (BEGINS | ANSWERS) || !c->steps)
+		return 0; // the first answer of all
 	t.hook = c->flags & OWN ? AT_EGRESS : AT_INGRESS;
 	client = conn_of(&t);
 	if (client && client->id == c->id && !((c->steps | client->steps) & RESETS || c->steps & client->steps & CLOSES))

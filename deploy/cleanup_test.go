@@ -50,7 +50,7 @@ func TestCleanup(t *testing.T) {
 
 	var synced atomic.Int64
 	h.kubeProxy("iptables", &synced)
-	waits("it hasn't written any rules yet")
+	waits("it hasn't written the rules of each IP family yet")
 	fairway := listing{[]string{"nft", "list", "ruleset"}, "table inet fairway"}
 	h.lists(fairway, true)
 	if got, err := h.ask(address); got != "web" {

@@ -39,6 +39,7 @@ type relay struct {
 	sockets   map[model.Key]socket
 	fronts    map[model.PoolID]map[model.Key]bool // which frontends lead to a pool
 	inherited map[model.Key]*os.File              // listeners of the relay before this one, not yet used
+	heirs     map[model.Key][]heir                // its UDP clients, for listeners not yet used
 	retired   bool                                // listeners have been handed on; only connections are left
 	most      int                                 // listeners, so that files are left for connections
 }
@@ -59,7 +60,7 @@ func newRelay(scheduler model.Scheduler) *relay {
 	return &relay{
 		balancer: newBalancer(scheduler), flows: newFlows(), traffic: newTraffic(), udpUnanswered: udpUnanswered, udpAnswered: udpAnswered, dialTimeout: dialTimeout,
 		table:   model.NewTable(),
-		sockets: map[model.Key]socket{}, fronts: map[model.PoolID]map[model.Key]bool{}, inherited: map[model.Key]*os.File{},
+		sockets: map[model.Key]socket{}, fronts: map[model.PoolID]map[model.Key]bool{}, inherited: map[model.Key]*os.File{}, heirs: map[model.Key][]heir{},
 		most: mostListeners(),
 	}
 }

@@ -107,19 +107,26 @@ func receiveFiles(conn *net.UnixConn, n int) ([]*os.File, error) {
 	return files, nil
 }
 
+// heir is the session of a client of another relay's.
+type heir struct {
+	flow
+	conn *net.UDPConn
+}
+
 // inherit opens what another relay had open, and goes on with its UDP clients.
 func (r *relay) inherit(offer reply, files []*os.File) error {
-	type client struct {
-		given
-		file *os.File
-	}
-	var clients []client
 	for i, g := range offer.Given {
-		if g.Client.IsValid() {
-			clients = append(clients, client{g, files[i]})
+		if !g.Client.IsValid() {
+			r.inherited[g.Key] = files[i]
 			continue
 		}
-		r.inherited[g.Key] = files[i]
+		conn, err := net.FilePacketConn(files[i])
+		discard(files[i].Close())
+		if err != nil {
+			return fmt.Errorf("go on with client %s of %s: %w", g.Client, g.Key, err)
+		}
+		h := heir{flow{key: g.Key, pool: g.Pool, backend: g.Backend, client: g.Client}, conn.(*net.UDPConn)}
+		r.heirs[g.Key] = append(r.heirs[g.Key], h)
 	}
 	// What can't be opened here couldn't be there; the agent's next table tries
 	// again and reports it.
@@ -128,19 +135,11 @@ func (r *relay) inherit(offer reply, files []*os.File) error {
 		discard(file.Close())
 		delete(r.inherited, k)
 	}
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	for _, c := range clients {
-		packets, err := net.FilePacketConn(c.file)
-		discard(c.file.Close())
-		if err != nil {
-			return fmt.Errorf("go on with client %s of %s: %w", c.Client, c.Key, err)
+	for k, list := range r.heirs {
+		for _, h := range list {
+			discard(h.conn.Close())
 		}
-		if s, ok := r.sockets[c.Key].(*udpSocket); ok {
-			s.begin(flow{key: c.Key, pool: c.Pool, backend: c.Backend, client: c.Client}, packets.(*net.UDPConn))
-		} else {
-			discard(packets.Close())
-		}
+		delete(r.heirs, k)
 	}
 	return nil
 }

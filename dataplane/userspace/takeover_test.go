@@ -3,6 +3,8 @@ package userspace
 import (
 	"errors"
 	"fmt"
+	"net"
+	"os"
 	"sync/atomic"
 	"testing"
 	"time"
@@ -66,6 +68,49 @@ func TestTakeover(t *testing.T) {
 		t.Fatal(err)
 	}
 	eventually(t, "the first relay has ended with its last connection", hasEnded(old))
+}
+
+// TestWaitingDatagrams has datagrams of a relay's clients wait while another takes
+// its place: they belong to the sessions that there are.
+func TestWaitingDatagrams(t *testing.T) {
+	a, _ := udpBackend(t, "a")
+	b, _ := udpBackend(t, "b")
+	table := tableOf(map[string]*model.Pool{vip: pool("dns", model.UDP, a, b)})
+	before := inProcess(t)
+	applyTo(t, before, table)
+	was := map[*net.UDPConn]string{}
+	for range 50 {
+		conn := dialUDP(t, vip)
+		was[conn] = exchange(t, conn)
+	}
+	list, descriptors, err := before.retire()
+	if err != nil {
+		t.Fatal(err)
+	}
+	for conn := range was {
+		if _, err := conn.Write([]byte("waiting")); err != nil {
+			t.Fatal(err)
+		}
+	}
+	var files []*os.File
+	for _, fd := range descriptors {
+		files = append(files, os.NewFile(uintptr(fd), "inherited"))
+	}
+	after := inProcess(t)
+	if err := after.inherit(reply{Given: list, Delta: table.Delta(nil)}, files); err != nil {
+		t.Fatal(err)
+	}
+	before.relinquish()
+	answer := make([]byte, 2048)
+	for conn, home := range was {
+		if err := conn.SetReadDeadline(time.Now().Add(patience)); err != nil {
+			t.Fatal(err)
+		}
+		n, err := conn.Read(answer)
+		if is := string(answer[:n]); err != nil || is != home {
+			t.Errorf("a datagram that waited was answered by %q (%v), the session's are by %q", is, err, home)
+		}
+	}
 }
 
 // connectAllTheTime connects and talks until it is told to stop, or fails.

@@ -39,6 +39,12 @@ func (r *relay) listenUDP(k model.Key, inherited *os.File) (socket, error) {
 		return nil, err
 	}
 	s := &udpSocket{relay: r, key: k, listener: conn, count: r.traffic.of(k), sessions: map[netip.AddrPort]*session{}}
+	// Before anything is received, or a datagram that has waited would begin another
+	// session of its client's.
+	for _, h := range r.heirs[k] {
+		s.begin(h.flow, h.conn)
+	}
+	delete(r.heirs, k)
 	s.resume()
 	return s, nil
 }

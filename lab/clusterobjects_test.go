@@ -41,6 +41,23 @@ func (c *cluster) apply(t *testing.T) {
 		pod, err := c.client.CoreV1().Pods("default").Get(ctx, "asks", metav1.GetOptions{})
 		return err == nil && pod.Status.Phase == corev1.PodRunning && c.available(t)
 	})
+	for !c.spread(t) { // those that were scheduled when one node was known are all there
+		c.replacePods(t)
+	}
+}
+
+// spread reports whether each node has pods of the Deployment's.
+func (c *cluster) spread(t *testing.T) bool {
+	t.Helper()
+	pods, err := c.client.CoreV1().Pods("default").List(t.Context(), metav1.ListOptions{LabelSelector: "app=hello"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	used := map[string]bool{}
+	for _, p := range pods.Items {
+		used[p.Spec.NodeName] = true
+	}
+	return len(used) == len(c.nodes)
 }
 
 func (c *cluster) available(t *testing.T) bool {

@@ -50,13 +50,26 @@ const (
 // flows lists the connections that IPVS translates for the servers: conntrack
 // knows of another end than where they were sent, and not by its own doing. Those
 // that have ended are left out, as making them anew would hold up the others.
+//
+// When IPVS forgets a connection, it takes conntrack's entry of the same client's port
+// and virtual server away (ip_vs_conn_drop_conntrack), whoever's it is by now: if a
+// client has used its port again within the two minutes for which IPVS remembers it,
+// that is a connection which the next plane has translated. So these are made anew, too.
 func (a *actual) flows() ([]flow, error) {
 	var list []flow
+	text, err := connections()
+	if err != nil {
+		return nil, err
+	}
+	known := remembered(text)
 	for _, family := range []uint8{unix.AF_INET, unix.AF_INET6} {
 		req := conntrackRequest(family, nl.IPCTNL_MSG_CT_GET, unix.NLM_F_DUMP)
 		err := req.ExecuteIter(unix.NETLINK_NETFILTER, 0, func(msg []byte) bool {
 			f, ok := parseFlow(msg)
-			if !ok || f.status&statusDstNAT != 0 || f.orig.dst == f.reply.src || f.ended() {
+			if !ok || f.orig.dst == f.reply.src || f.ended() {
+				return true
+			}
+			if f.status&statusDstNAT != 0 && !known[f.orig.inList()] {
 				return true
 			}
 			key := model.Key{Addr: f.orig.dst.Addr(), Port: f.orig.dst.Port(), Proto: f.orig.proto}

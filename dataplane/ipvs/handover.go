@@ -64,15 +64,9 @@ func waitForgotten(ctx context.Context, a *actual) error {
 		return nil
 	}
 	for deadline := time.Now().Add(10 * time.Second); time.Now().Before(deadline); {
-		content, err := os.ReadFile("/proc/thread-self/net/ip_vs_conn")
-		if errors.Is(err, os.ErrNotExist) {
-			return nil
-		}
-		if err != nil {
-			return fmt.Errorf("read IPVS connections: %w", err)
-		}
-		if !a.connected(string(content)) {
-			return nil
+		list, err := connections()
+		if err != nil || !a.connected(list) {
+			return err
 		}
 		select {
 		case <-ctx.Done():
@@ -81,6 +75,32 @@ func waitForgotten(ctx context.Context, a *actual) error {
 		}
 	}
 	return nil
+}
+
+// connections is IPVS's list of them; empty without IPVS.
+func connections() (string, error) {
+	content, err := os.ReadFile("/proc/thread-self/net/ip_vs_conn")
+	if err != nil && !errors.Is(err, os.ErrNotExist) {
+		return "", fmt.Errorf("read IPVS connections: %w", err)
+	}
+	return string(content), nil
+}
+
+// remembered are the connections in that list, also those that have ended: each as
+// its first five fields.
+func remembered(list string) map[string]bool {
+	known := map[string]bool{}
+	for line := range strings.Lines(list) {
+		if fields := strings.Fields(line); len(fields) > 4 {
+			known[strings.Join(fields[:5], " ")] = true
+		}
+	}
+	return known
+}
+
+// inList is a connection as IPVS's list has it.
+func (t tuple) inList() string {
+	return fmt.Sprintf("%s %s %04X %s %04X", strings.ToUpper(t.proto.String()), procAddr(t.src.Addr()), t.src.Port(), procAddr(t.dst.Addr()), t.dst.Port())
 }
 
 // connected reports whether IPVS's list of connections names one of the

@@ -1,6 +1,7 @@
 package ipvs
 
 import (
+	"net/netip"
 	"testing"
 
 	"github.com/vishvananda/netlink/nl"
@@ -24,6 +25,28 @@ func TestConnectionsOfServersAreRecognised(t *testing.T) {
 	} {
 		if got := a.connected(head + line); got != want {
 			t.Errorf("%q: %v", line, got)
+		}
+	}
+}
+
+// TestRemembered finds connections by the port of their client in IPVS's list.
+func TestRemembered(t *testing.T) {
+	known := remembered("Pro FromIP   FPrt ToIP     TPrt DestIP   DPrt State       Expires PEName PEData\n" +
+		"TCP AC1E6401 D712 AC1E000B 753A 0AF40202 1F90 TIME_WAIT        84\n" +
+		"UDP [fd00:0244:0000:0000:0000:0000:0000:0002] 0035 [fd00:0096:0000:0000:0000:0000:0000:0010] 0050 [fd00:0244:0000:0000:0000:0000:0000:0003] 1F90 UDP     54\n")
+	for _, c := range []struct {
+		from, to string
+		proto    model.Protocol
+		want     bool
+	}{
+		{"172.30.100.1:55058", "172.30.0.11:30010", model.TCP, true},
+		{"172.30.100.1:55059", "172.30.0.11:30010", model.TCP, false},
+		{"172.30.100.1:55058", "172.30.0.11:30010", model.UDP, false},
+		{"[fd00:244::2]:53", "[fd00:96::10]:80", model.UDP, true},
+	} {
+		at := tuple{netip.MustParseAddrPort(c.from), netip.MustParseAddrPort(c.to), c.proto}
+		if known[at.inList()] != c.want {
+			t.Errorf("%s, want it known: %t", at.inList(), c.want)
 		}
 	}
 }

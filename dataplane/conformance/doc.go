@@ -63,7 +63,7 @@
 //	probe FROM PROTO DEST [x N] -> EXPECTATION
 //	                                 N: connections at least; there are always some;
 //	                                 DEST as 10.96.0.1:80, [fd00:10:96::1]:80, node:30080, node6:30080, localhost:30080
-//	                                 (FROM may be client:41000 in all of these, for a client's port of its own)
+//	                                 (FROM may be client:21000 in all of these, for a client's port of its own)
 //	flow NAME FROM PROTO DEST -> EXPECTATION
 //	                                 opens a connection (for UDP: a socket) and keeps it
 //	forgets SECONDS[+MORE] FROM PROTO DEST -> EXPECTATION

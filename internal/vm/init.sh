@@ -27,7 +27,8 @@ if [ "${network:-}" = on ]; then
 fi
 
 serve() {
-	exec 3<>"$1"
+	# The device may be there before the port is: ENXIO then.
+	until command exec 3<>"$1"; do sleep 0.05; done
 	echo "::ready::" >&3
 	while read -r line <&3; do
 		sh -c "$line" </dev/null >&3 2>&1

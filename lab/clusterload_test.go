@@ -34,27 +34,34 @@ func (c *cluster) load(t *testing.T, flows bool) *busy {
 			if !flows {
 				continue
 			}
-			conn, err := p.dial(t.Context(), "tcp", address)
-			if err != nil {
-				t.Fatal(err)
-			}
-			first, _, err := question(conn, 10*time.Second)
-			if err != nil {
-				t.Fatal(err)
-			}
-			b.ended.Go(func() {
-				b.run(func() error {
-					pod, _, err := question(conn, 10*time.Second)
-					if err == nil && pod != first {
-						err = fmt.Errorf("answered by %s instead of %s", pod, first)
-					}
-					return wrap(err, "established connection from %s to %s", name, address)
-				})
-				_ = conn.Close() // its use was checked
-			})
+			b.lasts(t, p, "tcp", address, 10*time.Second, "established connection from "+name)
 		}
 	}
 	return b
+}
+
+// lasts keeps asking the pod that has answered first, within wait, over one connection
+// or from one client's port; what says which that is.
+func (b *busy) lasts(t *testing.T, p *place, network, address string, wait time.Duration, what string) {
+	t.Helper()
+	conn, err := p.dial(t.Context(), network, address)
+	if err != nil {
+		t.Fatal(err)
+	}
+	first, _, err := question(conn, wait)
+	if err != nil {
+		t.Fatal(err)
+	}
+	b.ended.Go(func() {
+		b.run(func() error {
+			pod, _, err := question(conn, 10*time.Second)
+			if err == nil && pod != first {
+				err = fmt.Errorf("answered by %s instead of %s", pod, first)
+			}
+			return wrap(err, "%s to %s", what, address)
+		})
+		_ = conn.Close() // its use was checked
+	})
 }
 
 func wrap(err error, format string, args ...any) error {

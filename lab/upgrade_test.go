@@ -2,7 +2,6 @@ package lab_test
 
 import (
 	"errors"
-	"fmt"
 	"net"
 	"net/url"
 	"os"
@@ -10,7 +9,6 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
-	"time"
 
 	"github.com/vishvananda/netlink"
 	"golang.org/x/sys/unix"
@@ -187,25 +185,7 @@ func (c *cluster) flows(t *testing.T, b *busy) {
 	t.Helper()
 	for name, p := range c.places {
 		for _, where := range []string{"4", "6", "node port"} {
-			address := c.at("web", where, 1)
-			conn, err := p.dial(t.Context(), "udp", address)
-			if err != nil {
-				t.Fatal(err)
-			}
-			first, _, err := question(conn, patience)
-			if err != nil {
-				t.Fatal(err)
-			}
-			b.ended.Go(func() {
-				b.run(func() error {
-					pod, _, err := question(conn, 10*time.Second)
-					if err == nil && pod != first {
-						err = fmt.Errorf("answered by %s instead of %s", pod, first)
-					}
-					return wrap(err, "established UDP flow from %s to %s", name, address)
-				})
-				_ = conn.Close() // its use was checked
-			})
+			b.lasts(t, p, "udp", c.at("web", where, 1), patience, "established UDP flow from "+name)
 		}
 	}
 }

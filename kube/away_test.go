@@ -52,9 +52,9 @@ func TestAwayForHours(t *testing.T) {
 			wire.cut(true)
 			wire.close(t)
 		}()
-		go Watch(ctx, Source{Client: client.CoreV1().RESTClient(), Resource: "services"}, h.sink())
 		service("kept")
 		service("old")
+		go Watch(ctx, Source{Client: client.CoreV1().RESTClient(), Resource: "services"}, h.sink())
 		time.Sleep(time.Minute)
 		h.want(t, "set kept", "set old", "synced")
 

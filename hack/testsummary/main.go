@@ -1,11 +1,12 @@
 // Command testsummary reads `go test -json` from standard input and prints what
-// people want to know: a line for each package, the output of what failed, and
-// every test that was skipped. It fails if anything failed, or if a test was
+// people want to know: a line for each package, the output of what failed, the
+// longest tests, and every test that was skipped. It fails if anything failed, or if a test was
 // skipped that is not named, as "package test", on the command line.
 package main
 
 import (
 	"bufio"
+	"cmp"
 	"encoding/json"
 	"fmt"
 	"io"
@@ -35,6 +36,7 @@ func main() {
 type results struct {
 	output         map[string][]string // by package and test, until it has passed
 	skipped        map[string]string   // with the reason
+	passes         []event             // of tests
 	passed, failed int
 	broken         bool
 }
@@ -54,6 +56,9 @@ func summarise(in io.Reader, out io.Writer, allowed map[string]bool) bool {
 	if err := lines.Err(); err != nil {
 		fmt.Fprintln(out, "read test output:", err)
 		r.broken = true
+	}
+	for _, e := range r.longest() {
+		fmt.Fprintf(out, "long  %-70s %6.1fs\n", e.Package+" "+e.Test, e.Elapsed)
 	}
 	for _, name := range slices.Sorted(maps.Keys(r.skipped)) {
 		verdict := "SKIPPED, as it may be"
@@ -76,6 +81,7 @@ func (r *results) take(e event, out io.Writer) {
 			fmt.Fprintf(out, "ok    %-70s %6.1fs\n", e.Package, e.Elapsed)
 		} else {
 			r.passed++
+			r.passes = append(r.passes, e)
 		}
 		delete(r.output, name)
 	case "skip":
@@ -93,6 +99,27 @@ func (r *results) take(e event, out io.Writer) {
 		delete(r.output, name)
 	}
 }
+
+// longest are the tests without parts of their own that took longest, longest first.
+func (r *results) longest() []event {
+	parents := map[string]bool{}
+	for _, e := range r.passes {
+		for name := e.Test; ; {
+			i := strings.LastIndexByte(name, '/')
+			if i < 0 {
+				break
+			}
+			name = name[:i]
+			parents[e.Package+" "+name] = true
+		}
+	}
+	all := slices.DeleteFunc(slices.Clone(r.passes), func(e event) bool { return parents[e.Package+" "+e.Test] })
+	slices.SortStableFunc(all, func(a, b event) int { return cmp.Compare(b.Elapsed, a.Elapsed) })
+	return all[:min(len(all), longestShown)]
+}
+
+// longestShown is how many of the longest tests are named.
+const longestShown = 12
 
 // reason is what a skipped test said, without the lines that go test adds.
 func reason(output []string) string {

@@ -25,6 +25,10 @@ func TestVerdicts(t *testing.T) {
 {"Action":"fail","Package":"p","Test":"TestC"}`, "", false, "FAIL  p TestC 0.0s\nwhy"},
 		{"a package that doesn't build", passed + `{"Action":"fail","Package":"q"}`, "", false, "FAIL  q"},
 		{"skipped", passed + skipped, "", false, "SKIPPED, BUT REQUIRED: p TestB: b_test.go:1: NO KERNEL"},
+		{"long", `{"Action":"pass","Package":"p","Test":"TestD/long","Elapsed":7}
+{"Action":"pass","Package":"p","Test":"TestD","Elapsed":8}
+{"Action":"pass","Package":"p","Elapsed":9}
+`, "", true, "ok    p" + strings.Repeat(" ", 69) + "    9.0s\nlong  p TestD/long" + strings.Repeat(" ", 58) + "    7.0s\n2 passed"},
 		{"skipped, as it may be", passed + skipped, "p TestB", true, "1 skipped"},
 	} {
 		var out bytes.Buffer

@@ -250,6 +250,9 @@ func (a *Agent) sayLacks() {
 		if lack.Feature == kernel.DirectReturn && a.configured.Load().Compile.DirectReturn {
 			a.config.Log.Warn("not done as asked", "flag", "--direct-return", "what", describe(lack), "because", lack.Why)
 		}
+		if lack.Feature == kernel.NodeSockets { // nobody's wish, but almost surely a mistake
+			a.config.Log.Warn("this mode lacks", "what", describe(lack), "because", lack.Why)
+		}
 	}
 }
 

@@ -2,7 +2,10 @@ package agent
 
 import (
 	"errors"
+	"log/slog"
 	"net"
+	"os"
+	"path/filepath"
 	"slices"
 	"strings"
 	"sync"
@@ -12,6 +15,7 @@ import (
 	"k8s.io/client-go/rest"
 
 	"github.com/fairway-net/fairway/compile"
+	"github.com/fairway-net/fairway/internal/kernel"
 )
 
 func TestNodeComesGoesAndComesAgain(t *testing.T) {
@@ -117,6 +121,36 @@ func TestRestart(t *testing.T) {
 	}
 	if slices.Contains(r.history(), "remove nftables") {
 		t.Errorf("everything was removed in between: %v", r.history())
+	}
+}
+
+// TestNarrowCgroupIsSaid: an agent whose mode can't see the node's sockets, most
+// likely by a mistake in its DaemonSet, says so in its log.
+func TestNarrowCgroupIsSaid(t *testing.T) {
+	r := newRig(t)
+	r.node(firstAddress, "")
+	log, err := os.Create(filepath.Join(t.TempDir(), "log"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer log.Close()
+	r.config.Log = slog.New(slog.NewTextHandler(log, nil))
+	r.lacks = []kernel.Lack{{Feature: kernel.NodeSockets, Why: "it is in a container"}, {Feature: kernel.Hairpin, Why: "nobody asks"}}
+	r.start()
+	r.eventually("it is said", func() bool {
+		text, err := os.ReadFile(log.Name())
+		if err != nil {
+			t.Fatal(err)
+		}
+		return strings.Contains(string(text), "level=WARN") && strings.Contains(string(text), "it is in a container")
+	})
+	r.stop()
+	text, err := os.ReadFile(log.Name())
+	if err != nil {
+		t.Fatal(err)
+	}
+	if strings.Contains(string(text), "nobody asks") {
+		t.Errorf("said without being asked for: %s", text)
 	}
 }
 

@@ -23,6 +23,7 @@ type machine struct {
 	applied map[string][]error      // by mode: what the next Applies end with
 	removed map[string][]error
 	unable  map[string]error // by mode: why there can be no plane
+	lacks   []kernel.Lack    // of all modes
 }
 
 func newMachine(leftovers ...string) *machine {
@@ -104,7 +105,7 @@ func (p *machinePlane) Remove(context.Context) error {
 }
 
 func (p *machinePlane) Objects(context.Context) ([]kernel.Object, error) { return nil, nil }
-func (p *machinePlane) Lacks() []kernel.Lack                             { return nil }
+func (p *machinePlane) Lacks() []kernel.Lack                             { return p.lacks }
 
 // start has a loop drive a switcher.
 func (m *machine) start(t *testing.T, mode string) (*switcher, *tables) {

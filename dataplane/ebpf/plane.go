@@ -18,6 +18,7 @@ import (
 // dataplane.Plane for what its methods owe.
 type Plane struct {
 	options kernel.Options
+	narrow  string     // why the cgroup hasn't all of the node's sockets; "" if nothing says so
 	opening sync.Mutex // for store and the paths' programs
 	dir     string     // where everything is pinned
 	paths   []path
@@ -35,7 +36,7 @@ func New(options kernel.Options) (*Plane, error) {
 	if err := probe(); err != nil {
 		return nil, err
 	}
-	cgroup, err := findCgroup(options)
+	cgroup, narrow, err := findCgroup(options)
 	if err != nil {
 		return nil, err
 	}
@@ -55,7 +56,7 @@ func New(options kernel.Options) (*Plane, error) {
 	if err != nil {
 		return nil, err
 	}
-	return &Plane{options: options, dir: dir, paths: []path{sockets, packets}}, nil
+	return &Plane{options: options, narrow: narrow, dir: dir, paths: []path{sockets, packets}}, nil
 }
 
 // Apply implements dataplane.Plane. The maps come before the programs that read
@@ -262,7 +263,11 @@ func (p *Plane) Close() error {
 
 // Lacks implements dataplane.Plane.
 func (p *Plane) Lacks() []kernel.Lack {
-	return []kernel.Lack{
+	lacks := []kernel.Lack{
 		{Feature: kernel.Hairpin, Why: "a socket that gets its own pod as the backend is connected directly, and needs no translation"},
 	}
+	if p.narrow != "" {
+		lacks = append(lacks, socketsLack(p.narrow))
+	}
+	return lacks
 }

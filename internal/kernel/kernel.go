@@ -116,6 +116,9 @@ const (
 	// DirectReturn: Route.Direct. Planes without it masquerade, as the route
 	// says beside.
 	DirectReturn Feature = "direct server return"
+	// NodeSockets: the plane chooses for sockets, but sees only some of the
+	// node's; it does with packets what it would do for the others.
+	NodeSockets Feature = "all of the node's sockets"
 )
 
 // RemoteOnly, as the Value of a lack of ClientAddress, says that backends which

@@ -10,6 +10,7 @@ import (
 
 	"k8s.io/client-go/rest"
 	"k8s.io/client-go/tools/clientcmd"
+	"k8s.io/utils/cpuset"
 
 	"github.com/fairway-net/fairway/agent"
 	"github.com/fairway-net/fairway/compile"
@@ -150,7 +151,7 @@ func localhostNodePorts(c *Configuration, out *agent.Config) {
 func conntrackOf(c *Configuration, base tuning.Conntrack) tuning.Conntrack {
 	out, k := base, &c.Conntrack
 	if k.MaxPerCore != nil {
-		out.Max = int(*k.MaxPerCore) * runtime.NumCPU()
+		out.Max = int(*k.MaxPerCore) * machineCPUs()
 		if out.Max > 0 && k.Min != nil {
 			out.Max = max(out.Max, int(*k.Min))
 		}
@@ -169,6 +170,16 @@ func conntrackOf(c *Configuration, base tuning.Conntrack) tuning.Conntrack {
 		out.UDPStream = d
 	}
 	return out
+}
+
+// machineCPUs is how many CPUs the machine has, as kube-proxy counts them
+// (pkg/proxy/conntrack/sysctls.go, detectNumCPU): the table of connections is
+// everybody's, whichever CPUs the agent may run on.
+func machineCPUs() int {
+	if n, err := cpuset.NumCPU(); err == nil && n > 0 {
+		return n
+	}
+	return runtime.NumCPU() // where /sys isn't mounted
 }
 
 // API is how to reach the API that c names; master, if not "", in the place of

@@ -60,7 +60,7 @@ func (p *Plane) removeAll(a *actual) error {
 // them, even if those were made anew meanwhile. (That is so since Linux 5.9;
 // before, it was with their next packet, so there is nothing to wait for.)
 func waitForgotten(ctx context.Context, a *actual) error {
-	if oldKernel() {
+	if !kernel.AtLeast(5, 9) {
 		return nil
 	}
 	for deadline := time.Now().Add(10 * time.Second); time.Now().Before(deadline); {

@@ -8,11 +8,9 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
-	"strconv"
 	"strings"
 
 	"github.com/fairway-net/fairway/internal/kernel"
-	"golang.org/x/sys/unix"
 )
 
 // settingsKeeper sets what IPVS needs of the node's sysctls and timeouts, and
@@ -51,7 +49,7 @@ func sysctls() []sysctl {
 		{"net/ipv4/vs/expire_nodest_conn", "1"},
 		{"net/ipv4/vs/expire_quiescent_template", "1"},
 	}
-	if oldKernel() {
+	if !kernel.AtLeast(5, 9) {
 		// Before Linux 5.9, a reused port costs the client a second (kernel
 		// commit f0a5e4d7a594, kubernetes issue 81775).
 		list = append(list, sysctl{"net/ipv4/vs/conn_reuse_mode", "0"})
@@ -62,18 +60,6 @@ func sysctls() []sysctl {
 // quietSysctls keep this node from answering ARP for addresses of kube-ipvs0,
 // which another node may have been chosen to announce.
 var quietSysctls = []sysctl{{"net/ipv4/conf/all/arp_ignore", "1"}, {"net/ipv4/conf/all/arp_announce", "2"}}
-
-func oldKernel() bool {
-	var uts unix.Utsname
-	if err := unix.Uname(&uts); err != nil {
-		return false
-	}
-	major, rest, _ := strings.Cut(unix.ByteSliceToString(uts.Release[:]), ".")
-	minor, _, _ := strings.Cut(rest, ".")
-	a, errA := strconv.Atoi(major)
-	b, errB := strconv.Atoi(minor)
-	return errA == nil && errB == nil && (a < 5 || a == 5 && b < 9)
-}
 
 // set makes all settings right.
 func (k *settingsKeeper) set() error {

@@ -24,7 +24,8 @@ type batch struct {
 	begin  uint32
 	what   []string // by message, for errors
 	size   int      // messages
-	lastAt int      // where in data the last one begins
+	last   uint32   // the last one's number
+	lastAt int      // where in data it begins
 }
 
 func (s *socket) newBatch() *batch {
@@ -54,7 +55,7 @@ func (b *batch) add(typ int, flags uint16, body wire, what string) {
 // addOf is add for tables of a family.
 func (b *batch) addOf(family byte, typ int, flags uint16, body wire, what string) {
 	b.lastAt = len(b.data)
-	b.s.message(&b.data, unix.NFNL_SUBSYS_NFTABLES<<8|uint16(typ), flags, family, 0, body)
+	b.last = b.s.message(&b.data, unix.NFNL_SUBSYS_NFTABLES<<8|uint16(typ), flags, family, 0, body)
 	b.what = append(b.what, what)
 	b.size++
 }
@@ -73,8 +74,9 @@ func (b *batch) deleteTable() {
 	b.add(unix.NFT_MSG_DELTABLE, 0, w, "delete table")
 }
 
-func (b *batch) addSet(s *set) {
-	b.add(unix.NFT_MSG_NEWSET, unix.NLM_F_CREATE, s.describe(), "add "+s.kind()+" "+s.name)
+// addSet adds a set of a size, 0 for none; one that is there gets that size.
+func (b *batch) addSet(s *set, size uint32) {
+	b.add(unix.NFT_MSG_NEWSET, unix.NLM_F_CREATE, s.describe(size), "add "+s.kind()+" "+s.name)
 }
 
 func (b *batch) deleteSet(name string) {
@@ -142,7 +144,6 @@ func (b *batch) commit() error {
 	if b.size == 0 {
 		return nil
 	}
-	last := b.s.seq
 	flags := b.data[b.lastAt+6:]
 	binary.NativeEndian.PutUint16(flags, binary.NativeEndian.Uint16(flags)|unix.NLM_F_ACK)
 	b.s.message(&b.data, unix.NFNL_MSG_BATCH_END, 0, unix.AF_UNSPEC, unix.NFNL_SUBSYS_NFTABLES, nil)
@@ -156,7 +157,7 @@ func (b *batch) commit() error {
 				return nil
 			}
 			err := errno(body)
-			done = done || h.seq == last || h.seq == b.begin
+			done = done || h.seq == b.last || h.seq == b.begin
 			if err != nil && first == nil {
 				first = b.explain(h.seq, err)
 			}

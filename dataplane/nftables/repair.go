@@ -10,8 +10,9 @@ func (b *batch) replaceAll(c *contents, t *target) {
 		b.deleteTable()
 	}
 	b.addTable()
+	room := t.room()
 	for _, s := range sets {
-		b.addSet(s)
+		b.addSet(s, max(s.size, room[s]))
 	}
 	b.addChains(t.chains)
 	// Roughly what it takes, so as not to copy it again and again.
@@ -21,6 +22,11 @@ func (b *batch) replaceAll(c *contents, t *target) {
 		w.put(e)
 	}
 	w.finish()
+	for _, s := range sets {
+		if room[s] > 0 {
+			b.addSet(s, unbounded)
+		}
+	}
 }
 
 func (b *batch) addChains(chains []chain) {

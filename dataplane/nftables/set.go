@@ -104,25 +104,25 @@ func datatype(types []fieldType) (magic, size uint32) {
 	return magic, size
 }
 
-// describe are the attributes that define the set.
-func (s *set) describe() wire {
+// describe are the attributes that define the set with a size, 0 for none.
+func (s *set) describe(size uint32) wire {
 	var w wire
 	w.str(unix.NFTA_SET_TABLE, tableName)
 	w.str(unix.NFTA_SET_NAME, s.name)
 	w.u32(unix.NFTA_SET_FLAGS, s.kernelFlags())
-	magic, size := datatype(s.key)
+	magic, length := datatype(s.key)
 	w.u32(unix.NFTA_SET_KEY_TYPE, magic)
-	w.u32(unix.NFTA_SET_KEY_LEN, size)
+	w.u32(unix.NFTA_SET_KEY_LEN, length)
 	if s.value != nil {
-		magic, size := datatype(s.value)
+		magic, length := datatype(s.value)
 		w.u32(unix.NFTA_SET_DATA_TYPE, magic)
-		w.u32(unix.NFTA_SET_DATA_LEN, size)
+		w.u32(unix.NFTA_SET_DATA_LEN, length)
 	}
 	w.u32(unix.NFTA_SET_ID, s.id)
-	if s.size != 0 || len(s.key) > 1 {
+	if size != 0 || len(s.key) > 1 {
 		desc := w.open(unix.NFTA_SET_DESC)
-		if s.size != 0 {
-			w.u32(unix.NFTA_SET_DESC_SIZE, s.size)
+		if size != 0 {
+			w.u32(unix.NFTA_SET_DESC_SIZE, size)
 		}
 		if len(s.key) > 1 {
 			concat := w.open(setDescConcat)

@@ -25,11 +25,14 @@ import (
 	"github.com/fairway-net/fairway/dataplane/userspace"
 	"github.com/fairway-net/fairway/internal/netns"
 	"github.com/fairway-net/fairway/internal/sockets"
+	"github.com/fairway-net/fairway/internal/vm"
 	"github.com/fairway-net/fairway/lab"
 	"github.com/fairway-net/fairway/lab/topology"
 )
 
-const patience = time.Minute
+// patience is how long to wait for what will happen. A virtual machine may be
+// emulated, where the start of an agent alone takes a minute.
+var patience = map[bool]time.Duration{false: time.Minute, true: 10 * time.Minute}[vm.Inside()]
 
 // beFairway in the environment makes this test binary the fairway binary, which
 // a lab starts in its other roles.

@@ -114,6 +114,23 @@ func (f *fakeIPVS) DelDestination(s *mobyipvs.Service, d *mobyipvs.Destination) 
 	return nil
 }
 
+func (f *fakeIPVS) Do(commands []serverCommand) (map[int]error, error) {
+	failed := map[int]error{}
+	for i, c := range commands {
+		s, d := toService(c.id, c.service), toDestination(c.destination)
+		err := map[uint8]func() error{
+			newServer:      func() error { return f.NewService(s) },
+			deleteServer:   func() error { return f.DelService(s) },
+			newDestination: func() error { return f.NewDestination(s, d) },
+			setDestination: func() error { return f.UpdateDestination(s, d) },
+		}[c.verb]()
+		if err != nil {
+			failed[i] = err
+		}
+	}
+	return failed, nil
+}
+
 func (f *fakeIPVS) GetServices() ([]*mobyipvs.Service, error) {
 	f.messages++
 	f.listings++

@@ -45,10 +45,21 @@ func (p *Plane) handOver(ctx context.Context, a *actual) error {
 	return errors.Join(problems...)
 }
 
+// removeAll removes the servers, in bulk, as packets are held up meanwhile.
 func (p *Plane) removeAll(a *actual) error {
-	var problems []error
+	var commands []serverCommand
 	for id := range a.servers {
-		if err := p.removeServer(id); err != nil {
+		delete(p.services, id)
+		delete(p.orphans, id)
+		commands = append(commands, serverCommand{verb: deleteServer, id: id})
+	}
+	failed, err := p.balancer.Do(commands)
+	if err != nil {
+		return fmt.Errorf("remove virtual servers: %w", err)
+	}
+	var problems []error
+	for n := range failed {
+		if err := p.removeServer(commands[n].id); err != nil {
 			problems = append(problems, err)
 		}
 	}

@@ -15,8 +15,8 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// balancer is what the plane asks of IPVS: the methods of moby/ipvs's Handle,
-// each of which is one netlink message. Tests count them.
+// balancer is what the plane asks of IPVS: the methods of moby/ipvs's Handle, each of
+// which is one netlink message, and what goes in bulk. Tests count them.
 type balancer interface {
 	NewService(*mobyipvs.Service) error
 	UpdateService(*mobyipvs.Service) error
@@ -28,6 +28,9 @@ type balancer interface {
 	GetDestinations(*mobyipvs.Service) ([]*mobyipvs.Destination, error)
 	GetConfig() (*mobyipvs.Config, error)
 	SetConfig(*mobyipvs.Config) error
+	// Do carries commands out, in order, and tells by their indices which have
+	// failed and why.
+	Do([]serverCommand) (map[int]error, error)
 }
 
 // openBalancer looks for IPVS before it lets the library do so, which would
@@ -39,14 +42,20 @@ func openBalancer() (balancer, error) {
 		return nil, fmt.Errorf("open generic netlink socket: %w", err)
 	}
 	defer handle.Close()
-	if _, err := handle.GenlFamilyGet("IPVS"); err != nil {
+	family, err := handle.GenlFamilyGet("IPVS")
+	if err != nil {
 		return nil, &kernel.MissingError{What: "ip_vs", Since: "2.6.28", Err: err}
 	}
 	b, err := mobyipvs.New("")
 	if err != nil {
 		return nil, fmt.Errorf("open IPVS: %w", err)
 	}
-	return b, nil
+	messages, err := openBulk(unix.NETLINK_GENERIC)
+	if err != nil {
+		b.Close()
+		return nil, err
+	}
+	return &ipvsKernel{b, family.ID, messages}, nil
 }
 
 // toService is a virtual server in the library's words.

@@ -14,6 +14,7 @@ import (
 // dummy is the interface with the addresses of Services.
 type dummy struct {
 	handle *netlink.Handle
+	bulk   *bulk
 	index  int // 0 if it isn't known to be there
 }
 
@@ -22,7 +23,12 @@ func openDummy() (*dummy, error) {
 	if err != nil {
 		return nil, fmt.Errorf("open rtnetlink socket: %w", err)
 	}
-	return &dummy{handle: handle}, nil
+	messages, err := openBulk(unix.NETLINK_ROUTE)
+	if err != nil {
+		handle.Close()
+		return nil, err
+	}
+	return &dummy{handle: handle, bulk: messages}, nil
 }
 
 // find looks for the interface.
@@ -78,54 +84,6 @@ func (d *dummy) addresses() (map[netip.Addr]bool, error) {
 	return found, nil
 }
 
-// forever is an address's lifetime (INFINITY_LIFE_TIME, linux/if_addr.h).
-const forever = 0xffffffff
-
-// address is one that the kernel never picks as a source by itself, for
-// masquerading least of all: of scope host, or deprecated.
-func (d *dummy) address(a netip.Addr) (netlink.Link, *netlink.Addr) {
-	address := &netlink.Addr{IPNet: &net.IPNet{IP: a.AsSlice(), Mask: net.CIDRMask(a.BitLen(), a.BitLen())}}
-	if a.Is6() {
-		address.Flags, address.ValidLft = unix.IFA_F_NODAD, forever
-	} else {
-		address.Scope = unix.RT_SCOPE_HOST
-	}
-	return &netlink.Dummy{LinkAttrs: netlink.LinkAttrs{Index: d.index, Name: link}}, address
-}
-
-// bind adds an address. Processes of this node would then reach for it with
-// itself as their source. For IPv4 that is mended by a local route with the
-// source that they had before; IPv6 knows no way to replace such a route.
-func (d *dummy) bind(a netip.Addr) error {
-	source := d.sourceFor(a)
-	l, address := d.address(a)
-	if err := d.handle.AddrAdd(l, address); err != nil && !errors.Is(err, unix.EEXIST) {
-		return fmt.Errorf("add address %s to %s: %w", a, link, err)
-	}
-	if source == nil {
-		return nil
-	}
-	route := d.localRoute(a)
-	route.Src = source
-	if err := d.handle.RouteReplace(route); err != nil {
-		return fmt.Errorf("set source for address %s of %s: %w", a, link, err)
-	}
-	return nil
-}
-
-// sourceFor is the source with which this node reaches for an IPv4 address;
-// nil if there is none, or if it has the address already.
-func (d *dummy) sourceFor(a netip.Addr) net.IP {
-	if !a.Is4() {
-		return nil
-	}
-	routes, err := d.handle.RouteGet(a.AsSlice())
-	if err != nil || len(routes) == 0 || routes[0].Src.Equal(a.AsSlice()) || routes[0].Src.IsLoopback() {
-		return nil // not reachable: any source will do
-	}
-	return routes[0].Src
-}
-
 // relayProtocol marks the local routes by which packets come to relays of the
 // userspace mode (rtm_protocol, linux/rtnetlink.h).
 const relayProtocol = 143
@@ -159,7 +117,8 @@ func (d *dummy) localRoute(a netip.Addr) *netlink.Route {
 }
 
 func (d *dummy) unbind(a netip.Addr) error {
-	l, address := d.address(a)
+	l := &netlink.Dummy{LinkAttrs: netlink.LinkAttrs{Index: d.index, Name: link}}
+	address := &netlink.Addr{IPNet: &net.IPNet{IP: a.AsSlice(), Mask: net.CIDRMask(a.BitLen(), a.BitLen())}}
 	if err := d.handle.AddrDel(l, address); err != nil && !errors.Is(err, unix.EADDRNOTAVAIL) {
 		return fmt.Errorf("remove address %s from %s: %w", a, link, err)
 	}

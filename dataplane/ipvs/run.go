@@ -2,6 +2,8 @@ package ipvs
 
 import (
 	"context"
+	"maps"
+	"net/netip"
 	"slices"
 
 	"github.com/fairway-net/fairway/internal/iptables"
@@ -65,15 +67,13 @@ func (p *Plane) run(ctx context.Context, plan *plan, settings *model.Settings) e
 // growServers gives servers their new destinations. Servers of marks are made
 // here: nothing goes to them before a set has their mark.
 func (p *Plane) growServers(plan *plan) error {
+	var list []growth
 	for id, sp := range plan.servers {
-		if sp.pool == nil || sp.add && id.mark == 0 {
-			continue
-		}
-		if err := p.growServer(id, sp); err != nil {
-			return err
+		if sp.pool != nil && (!sp.add || id.mark != 0) {
+			list = append(list, growth{id, sp})
 		}
 	}
-	return nil
+	return p.grow(list)
 }
 
 // newServers makes servers of keys. A server has no destinations for a moment,
@@ -81,23 +81,21 @@ func (p *Plane) growServers(plan *plan) error {
 // another plane translates what comes. But packets to relays of the userspace
 // mode pass here, so they make a detour.
 func (p *Plane) newServers(plan *plan) error {
+	var list []growth
 	for id, sp := range plan.servers {
 		if !sp.add || id.mark != 0 {
 			continue
 		}
-		grow := func() error { return p.growServer(id, sp) }
 		f := plan.want.Frontend(id.key)
-		var err error
-		if plan.relayed && f != nil && !empty(sp.pool) {
-			err = p.detour(f, sp.pool, grow)
-		} else {
-			err = grow()
+		if !plan.relayed || f == nil || empty(sp.pool) {
+			list = append(list, growth{id, sp})
+			continue
 		}
-		if err != nil {
+		if err := p.detour(f, sp.pool, func() error { return p.growServer(id, sp) }); err != nil {
 			return err
 		}
 	}
-	return nil
+	return p.grow(list)
 }
 
 func (p *Plane) growServer(id serverID, sp *serverPlan) error {
@@ -235,11 +233,8 @@ func (p *Plane) bind(plan *plan) error {
 				return err
 			}
 		}
-		if err := p.dummy.bind(a); err != nil {
-			return err
-		}
 	}
-	return nil
+	return p.dummy.bind(slices.SortedFunc(maps.Keys(plan.bind), netip.Addr.Compare))
 }
 
 func (p *Plane) unbind(plan *plan) error {

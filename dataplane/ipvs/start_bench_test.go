@@ -109,6 +109,11 @@ type counting struct {
 	messages int
 }
 
+func (c *counting) Do(commands []serverCommand) (map[int]error, error) {
+	c.messages += len(commands)
+	return c.balancer.Do(commands)
+}
+
 func (c *counting) NewService(s *mobyipvs.Service) error {
 	c.messages++
 	return c.balancer.NewService(s)

@@ -1,0 +1,126 @@
+package ipvs
+
+import (
+	"errors"
+	"fmt"
+	"os"
+
+	"github.com/vishvananda/netlink/nl"
+	"golang.org/x/sys/unix"
+)
+
+// bulk sends many messages to the kernel in one system call. The kernel takes them
+// one after another (netlink_rcv_skb), and each comes to its end before the call
+// does. Only the last asks for an acknowledgement: what fails is told of in any case,
+// so silence until then is success.
+type bulk struct {
+	file   *os.File // which closes the socket
+	socket int
+	sent   uint32 // messages
+	buffer []byte // for an answer
+	calls  int    // system calls so far
+}
+
+// bulkMessages and bulkBytes are how much goes in one call. The errors of all must
+// have room in the socket's receive buffer, of which each takes up to 1,280 bytes; by
+// default there are 212,992 (net.core.rmem_default).
+const (
+	bulkMessages = 128
+	bulkBytes    = 32 << 10
+)
+
+func openBulk(protocol int) (*bulk, error) {
+	socket, err := unix.Socket(unix.AF_NETLINK, unix.SOCK_RAW|unix.SOCK_CLOEXEC, protocol)
+	if err != nil {
+		return nil, fmt.Errorf("open netlink socket: %w", err)
+	}
+	b := &bulk{file: os.NewFile(uintptr(socket), "netlink"), socket: socket, buffer: make([]byte, nl.RECEIVE_BUFFER_SIZE)}
+	err = errors.Join(
+		unix.Bind(socket, &unix.SockaddrNetlink{Family: unix.AF_NETLINK}),
+		unix.SetsockoptInt(socket, unix.SOL_NETLINK, unix.NETLINK_CAP_ACK, 1), // errors without what they are about
+	)
+	if err != nil {
+		b.close()
+		return nil, fmt.Errorf("open netlink socket: %w", err)
+	}
+	return b, nil
+}
+
+// close gives up the socket, on which nothing is left to be said.
+func (b *bulk) close() { _ = b.file.Close() }
+
+// do sends messages, in order, and tells by their indices which have failed and why.
+// What the kernel answers beside that goes to answer, which may be nil.
+func (b *bulk) do(messages []*nl.NetlinkRequest, answer func(i int, msg []byte)) (map[int]error, error) {
+	failed := map[int]error{}
+	before := b.sent
+	for rest := messages; len(rest) > 0; {
+		data, n := b.pack(rest)
+		rest = rest[n:]
+		b.calls++
+		if err := unix.Sendto(b.socket, data, 0, &unix.SockaddrNetlink{Family: unix.AF_NETLINK}); err != nil {
+			return nil, fmt.Errorf("send to the kernel: %w", err)
+		}
+		err := b.receive(func(seq uint32, errno unix.Errno, msg []byte) {
+			switch i := int(int32(seq - before - 1)); {
+			case i < 0 || i >= len(messages): // of an earlier call that came to nothing
+			case errno != 0:
+				failed[i] = errno
+			case msg != nil && answer != nil:
+				answer(i, msg)
+			}
+		})
+		if err != nil {
+			return nil, err
+		}
+	}
+	return failed, nil
+}
+
+// pack numbers the first messages, as many as go in one call, and puts them behind
+// each other.
+func (b *bulk) pack(messages []*nl.NetlinkRequest) (data []byte, n int) {
+	last := 0
+	for ; n < len(messages) && n < bulkMessages && len(data) < bulkBytes; n++ {
+		b.sent++
+		messages[n].Seq = b.sent
+		last = len(data)
+		data = append(data, messages[n].Serialize()...)
+		data = append(data, make([]byte, nlmAlign(len(data))-len(data))...)
+	}
+	nl.NativeEndian().PutUint16(data[last+6:], messages[n-1].Flags|unix.NLM_F_ACK)
+	return data, n
+}
+
+// receive reads answers up to that to the last message that was sent.
+func (b *bulk) receive(take func(seq uint32, errno unix.Errno, msg []byte)) error {
+	for {
+		b.calls++
+		n, _, err := unix.Recvfrom(b.socket, b.buffer, 0)
+		if errors.Is(err, unix.EINTR) {
+			continue
+		}
+		if err != nil {
+			return fmt.Errorf("receive from the kernel: %w", err)
+		}
+		for data := b.buffer[:n]; len(data) >= unix.NLMSG_HDRLEN; {
+			length := int(nl.NativeEndian().Uint32(data))
+			if length < unix.NLMSG_HDRLEN || length > len(data) {
+				return fmt.Errorf("receive from the kernel: message of %d bytes in %d", length, len(data))
+			}
+			typ, seq := nl.NativeEndian().Uint16(data[4:]), nl.NativeEndian().Uint32(data[8:])
+			msg := data[unix.NLMSG_HDRLEN:length]
+			if typ != unix.NLMSG_ERROR || len(msg) < 4 {
+				take(seq, 0, msg)
+			} else {
+				take(seq, unix.Errno(-int32(nl.NativeEndian().Uint32(msg))), nil)
+				if seq == b.sent {
+					return nil
+				}
+			}
+			data = data[min(len(data), nlmAlign(length)):]
+		}
+	}
+}
+
+func nlmAlign(n int) int { return (n + unix.NLMSG_ALIGNTO - 1) &^ (unix.NLMSG_ALIGNTO - 1) }

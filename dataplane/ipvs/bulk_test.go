@@ -111,7 +111,7 @@ func TestCallsOfAStart(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			const n = 300
+			const n = 90 // before that of settings that is exempt
 			table := manyServices(n)
 			apply(t, p, table, false)
 			k := p.balancer.(*ipvsKernel)

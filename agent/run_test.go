@@ -16,6 +16,7 @@ import (
 
 	"github.com/fairway-net/fairway/compile"
 	"github.com/fairway-net/fairway/internal/kernel"
+	"github.com/fairway-net/fairway/model"
 )
 
 func TestNodeComesGoesAndComesAgain(t *testing.T) {
@@ -151,6 +152,32 @@ func TestNarrowCgroupIsSaid(t *testing.T) {
 	}
 	if strings.Contains(string(text), "nobody asks") {
 		t.Errorf("said without being asked for: %s", text)
+	}
+}
+
+// TestOtherProxyEnds: while another proxy runs beside the agent, it puts back what
+// the agent has removed of it. When it has ended, that goes for good.
+func TestOtherProxyEnds(t *testing.T) {
+	r := newRig(t, "ipvs")
+	r.config.BindSoftly = true
+	other, err := net.Listen("tcp", healthAddress)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = other.Close() }) // if it hasn't been
+	r.service("web", 1, "")
+	r.node(firstAddress, "")
+	r.start()
+	r.eventually("nftables alone", r.only("nftables"))
+	r.mu.Lock()
+	r.holds["ipvs"] = model.NewTable()
+	r.mu.Unlock()
+	if err := other.Close(); err != nil {
+		t.Fatal(err)
+	}
+	r.eventually("nftables alone again", r.only("nftables"))
+	if code, _ := get(healthAddress, "/healthz"); code != 200 {
+		t.Errorf("/healthz answers %d", code)
 	}
 }
 

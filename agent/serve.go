@@ -95,6 +95,9 @@ func (a *Agent) listen(ctx context.Context, group *errgroup.Group, what, address
 			case <-time.After(bindAgain):
 			}
 			if opened, err := a.ports.serve(ctx, what, address, handler); err == nil {
+				// Most likely it was kube-proxy's, or another agent's, which
+				// programmed this node until now.
+				a.planes.othersGone()
 				return opened.watch(ctx, what)
 			}
 		}

@@ -32,6 +32,7 @@ type switcher struct {
 	wantedMode    string
 	wantedOptions kernel.Options
 	finished      *change // made, but the old plane is still there
+	lookAgain     bool    // other modes may have come back
 
 	// leftovers are for the loop's goroutine alone.
 	leftovers []*running
@@ -220,13 +221,25 @@ func (s *switcher) failed(ctx context.Context, c *change, reason error) {
 	}
 }
 
+// othersGone has what is there of other modes removed once more: whoever has ended
+// just now may have put his rules back after they were.
+func (s *switcher) othersGone() {
+	s.mu.Lock()
+	s.lookAgain = true
+	s.mu.Unlock()
+	signal(s.renew)
+}
+
 // settle removes what is left over of other modes, now that the one in force is
 // complete. What can't be removed is tried again when the kernel is compared.
 func (s *switcher) settle(ctx context.Context, verified bool) {
 	s.mu.Lock()
-	finished := s.finished
-	s.finished = nil
+	finished, again, inForce := s.finished, s.lookAgain, s.inForce
+	s.finished, s.lookAgain = nil, false
 	s.mu.Unlock()
+	if again {
+		s.suspectAll(inForce)
+	}
 	var stay []*running
 	for _, left := range s.leftovers {
 		tried := left.plane != nil && finished == nil && !verified
@@ -242,6 +255,16 @@ func (s *switcher) settle(ctx context.Context, verified bool) {
 	s.leftovers = stay
 	if finished != nil {
 		finished.end(nil)
+	}
+}
+
+// suspectAll takes all modes but one for left over.
+func (s *switcher) suspectAll(inForce *running) {
+	for _, k := range s.kinds {
+		known := func(r *running) bool { return r.mode == k.Name }
+		if k.Name != inForce.mode && !slices.ContainsFunc(s.leftovers, known) {
+			s.leftovers = append(s.leftovers, &running{mode: k.Name, options: inForce.options})
+		}
 	}
 }
 

@@ -56,6 +56,7 @@ func TestAPIAway(t *testing.T) {
 	r.service("old", 2, "")
 	r.start()
 	r.eventually("in force", func() bool { return r.serves("10.96.0.1", 80) && r.serves("10.96.0.2", 80) })
+	r.eventually("well", status("/healthz", 200)) // which comes after the kernel has it
 	r.do("away on")
 	for _, how := range []string{"end", "expire"} { // watches end, and can't be continued
 		r.do("%s", how)

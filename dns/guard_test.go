@@ -10,7 +10,7 @@ func TestGuard(t *testing.T) {
 	for network, want := range map[string]string{"127.0.0.0/8": "NOERROR", "192.0.2.0/24": "REFUSED"} {
 		t.Run(want, func(t *testing.T) {
 			_, upstream := newUpstream(t)
-			at := freeAddress(t)
+			at := freeAddress()
 			start(t, example(), Corefile(CorefileConfig{
 				Listen: []netip.AddrPort{at}, Upstreams: []string{upstream},
 				Guard: Guard{Port: at.Port(), Clients: []netip.Prefix{netip.MustParsePrefix(network)}},

@@ -16,13 +16,17 @@ func TestReload(t *testing.T) {
 	index := NewIndex(IndexConfig{Zone: "cluster.local"})
 	index.SetService(clusterService("web", "10.96.1.1"))
 	index.Synced()
-	at := freeAddress(t)
+	at := freeAddress()
 	path := filepath.Join(t.TempDir(), "Corefile")
 	service := netip.MustParseAddr("10.96.0.10") // which stands for where it listens
 	write := func(host string) {
 		t.Helper()
 		text := fmt.Sprintf(".:%d {\n\tbind %s\n\tfairway\n\treload 2s 1s\n\thosts {\n\t\t%s\n\t}\n}\n", at.Port(), service, host)
-		if err := os.WriteFile(path, []byte(text), 0o600); err != nil {
+		// In one step, so that no half of it is ever read.
+		if err := os.WriteFile(path+".new", []byte(text), 0o600); err != nil {
+			t.Fatal(err)
+		}
+		if err := os.Rename(path+".new", path); err != nil {
 			t.Fatal(err)
 		}
 	}

@@ -109,7 +109,7 @@ func TestSearchPathIsFollowedHere(t *testing.T) {
 // upstream is.
 func TestStaleAnswers(t *testing.T) {
 	upstream, address := newUpstream(t)
-	at := freeAddress(t)
+	at := freeAddress()
 	corefile := Corefile(CorefileConfig{Listen: []netip.AddrPort{at}, Upstreams: []string{address}})
 	start(t, example(), strings.Replace(corefile, "success 8192", "success 8192 30 1", 1))
 	if status, _ := dig(t, at, "A", "example.com."); status != "NOERROR" {
@@ -139,7 +139,7 @@ func TestExternalNameOutside(t *testing.T) {
 // TestLoop checks that a server that is its own upstream refuses what it would
 // ask itself, and still knows the cluster's names.
 func TestLoop(t *testing.T) {
-	at := freeAddress(t)
+	at := freeAddress()
 	s := start(t, example(), Corefile(CorefileConfig{Listen: []netip.AddrPort{at}, Upstreams: []string{at.String()}}))
 	go s.GuardLoops(t.Context(), at, time.Hour)
 	for deadline := time.Now().Add(30 * time.Second); ; time.Sleep(20 * time.Millisecond) {

@@ -131,31 +131,16 @@ func (st *stream) contentType() string {
 	return runtime.ContentTypeJSON
 }
 
-// run sends changes and follows orders until the watch ends.
+// run sends changes and follows orders until the watch ends. An order comes after
+// the changes that were made before it: a bookmark tells their version.
 func (st *stream) run(r *http.Request, lifetime time.Duration) {
 	ended := time.After(lifetime)
+	st.flush()
 	for {
-		st.flush()
-		s := st.server
-		s.mu.Lock()
-		changed, version := s.changed, s.version
-		if s.temper.Mute {
-			version = st.reached
+		changed, ok := st.catchUp()
+		if !ok {
+			return
 		}
-		var todo []change
-		for _, c := range s.changes {
-			if c.version > st.reached && c.version <= version && c.resource == st.resource {
-				todo = append(todo, c)
-			}
-		}
-		s.mu.Unlock()
-		for _, c := range todo {
-			if !st.pass(c) {
-				return
-			}
-		}
-		st.reached = version
-		st.flush()
 		select {
 		case <-r.Context().Done():
 			return
@@ -163,11 +148,40 @@ func (st *stream) run(r *http.Request, lifetime time.Duration) {
 			return
 		case <-changed:
 		case t := <-st.orders:
+			if _, ok := st.catchUp(); !ok {
+				close(t.done)
+				return
+			}
 			if !st.follow(t) {
 				return
 			}
 		}
 	}
+}
+
+// catchUp sends what has changed, and tells what is closed at the next change.
+func (st *stream) catchUp() (changed <-chan struct{}, ok bool) {
+	s := st.server
+	s.mu.Lock()
+	changed, version := s.changed, s.version
+	if s.temper.Mute {
+		version = st.reached
+	}
+	var todo []change
+	for _, c := range s.changes {
+		if c.version > st.reached && c.version <= version && c.resource == st.resource {
+			todo = append(todo, c)
+		}
+	}
+	s.mu.Unlock()
+	for _, c := range todo {
+		if !st.pass(c) {
+			return nil, false
+		}
+	}
+	st.reached = version
+	st.flush()
+	return changed, true
 }
 
 // pass sends what a change is to this watch: an object that stops matching the

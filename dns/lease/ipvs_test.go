@@ -29,9 +29,10 @@ func TestBesideIPVS(t *testing.T) {
 			eventually(t, "the other server answers", others)
 			ctx, cancel := context.WithCancel(t.Context())
 			renewing := r.keep(t, ctx)
-			eventually(t, "the lease begins", func() bool { return !others() })
+			eventually(t, "the lease begins", func() bool { got, err := ask(r.pod, "udp", services[0], soon); return err == nil && got != "other" })
 			for _, network := range []string{"udp", "tcp"} {
 				for ns, name := range map[*netns.NS]string{r.pod: "pod", r.node: "node"} {
+					r.renew(t)
 					if got, err := ask(ns, network, services[0], patience); err != nil || got == "other" {
 						t.Errorf("%s from %s on lease: %q, %v; want this node's answer", network, name, got, err)
 					}

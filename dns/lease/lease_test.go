@@ -196,6 +196,9 @@ func testLease(t *testing.T) {
 					if ns == r.node && service.Is6() {
 						continue // IPv6 has no table that comes last
 					}
+					if within == patience {
+						r.renew(t)
+					}
 					got, err := ask(ns, network, service, within)
 					check(fmt.Sprintf("%s to %s for %s", network, service, sources[i]), got, sources[i], err)
 				}
@@ -211,6 +214,7 @@ func testLease(t *testing.T) {
 	for _, end := range []func(){
 		func() { do(t, r.node, r.lease.End) },
 		func() {
+			time.Sleep(Term) // only then does no answer say that it has ended, and not that it is slow
 			eventually(t, "the lease ends by itself", func() bool { _, err := ask(r.pod, "udp", services[0], soon); return err != nil })
 			eventually(t, "the lease of IPv6, too", func() bool { _, err := ask(r.pod, "udp", services[1], soon); return err != nil })
 		},
@@ -257,15 +261,22 @@ func testLease(t *testing.T) {
 	})
 }
 
+// renew renews the lease now: on a busy machine, who does so by the clock may be
+// late, and a question that comes after the lease's end has no answer.
+func (r *rig) renew(t *testing.T) {
+	t.Helper()
+	if err := r.lease.Renew(); err != nil {
+		t.Error(err)
+	}
+}
+
 // keep renews the lease until ctx is done; the channel says when it has ended.
 func (r *rig) keep(t *testing.T, ctx context.Context) <-chan struct{} {
 	done := make(chan struct{})
 	go func() {
 		defer close(done)
 		for ctx.Err() == nil {
-			if err := r.lease.Renew(); err != nil {
-				t.Error(err)
-			}
+			r.renew(t)
 			time.Sleep(Term / 5)
 		}
 	}()
@@ -276,7 +287,7 @@ func (r *rig) keep(t *testing.T, ctx context.Context) <-chan struct{} {
 // with a server that is gone.
 func TestOthersCantRenew(t *testing.T) {
 	r := newRig(t)
-	for user, works := range map[uint32]bool{65534: false, 0: true} {
+	renewed := func(user uint32) (got string, err error) {
 		cmd := exec.Command("bash", "-c", "exec 3<>/dev/udp/169.254.53.53/9; echo >&3; exec 4<>/dev/udp/169.254.53.53/9; echo >&4")
 		cmd.SysProcAttr = &syscall.SysProcAttr{Credential: &syscall.Credential{Uid: user, Gid: user}}
 		var out strings.Builder
@@ -287,10 +298,14 @@ func TestOthersCantRenew(t *testing.T) {
 		if err := cmd.Wait(); err != nil {
 			t.Fatalf("%v: %s", err, out.String())
 		}
-		got, err := ask(r.pod, "udp", services[0], soon)
-		if (err == nil) != works {
-			t.Errorf("renewed by user %d: answered %q, %v", user, got, err)
+		return ask(r.pod, "udp", services[0], soon)
+	}
+	for range 2 {
+		if got, err := renewed(65534); err == nil {
+			t.Errorf("renewed by another user: answered %q", got)
 		}
+		// The lease may be over before the question comes, on a busy machine.
+		eventually(t, "renewed by root", func() bool { _, err := renewed(0); return err == nil })
 		do(t, r.node, r.lease.End)
 	}
 }

@@ -87,6 +87,9 @@ func TestOnAPIServer(t *testing.T) {
 		return controller.Run(ctx, config, options)
 	}, controller.Options{Lease: &controller.Lease{Namespace: "kube-system", Name: "controllers", Identity: "test"}})
 
+	whole.ns = whole.namespace()
+	whole.awaitWork()
+
 	all := maps.Clone(serverCases)
 	for kind, cases := range map[string]map[string]func(*rig){"slices": sliceCases, "endpoints": endpointsCases, "mirroring": mirroringCases} {
 		for name, test := range cases {

@@ -48,7 +48,20 @@ func newFakeRig(t *testing.T, options controller.Options) *rig {
 		return controller.RunClients(ctx, client, nil, o)
 	}, options)
 	r.awaitWatches(client, 1)
+	(&rig{T: t, client: client, ns: "first"}).awaitWork()
 	return r
+}
+
+// awaitWork returns once controllers work, which comes after they watch. Endpoints
+// whose Service they don't know when they begin they take for left over, so a test
+// that makes these first must not begin before.
+func (r *rig) awaitWork() {
+	r.Helper()
+	r.createService(service("first", nil))
+	r.eventually("controllers work", func(ctx context.Context) error {
+		_, err := r.client.CoreV1().Endpoints(r.ns).Get(ctx, "first", metav1.GetOptions{})
+		return err
+	})
 }
 
 func fakeless() []string {

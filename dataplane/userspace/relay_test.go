@@ -263,7 +263,7 @@ func TestOrphansReturn(t *testing.T) {
 	a, b := tcpBackend(t, echo("a")), tcpBackend(t, echo("b"))
 	one, other := pool("one", model.TCP, a), pool("other", model.TCP, b)
 	for _, p := range []*model.Pool{one, other} {
-		p.Orphans, p.OrphanDeadline = model.OrphansDeadline, 500*time.Millisecond
+		p.Orphans, p.OrphanDeadline = model.OrphansDeadline, 3*time.Second // in which a busy machine applies two tables
 	}
 	table := tableOf(map[string]*model.Pool{vip: one, "127.0.96.2:80": other})
 	applyTo(t, r, table)

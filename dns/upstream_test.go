@@ -141,7 +141,7 @@ func TestExternalNameOutside(t *testing.T) {
 func TestLoop(t *testing.T) {
 	at := freeAddress()
 	s := start(t, example(), Corefile(CorefileConfig{Listen: []netip.AddrPort{at}, Upstreams: []string{at.String()}}))
-	go s.GuardLoops(t.Context(), at, time.Hour)
+	go s.GuardLoops(t.Context(), at, time.Second)
 	for deadline := time.Now().Add(30 * time.Second); ; time.Sleep(20 * time.Millisecond) {
 		s.loop.mu.Lock()
 		looped := s.loop.looped

@@ -21,6 +21,8 @@ import (
 
 	"github.com/vishvananda/netlink"
 	"golang.org/x/sys/unix"
+
+	"github.com/fairway-net/fairway/internal/kernel"
 )
 
 // Interface holds the local addresses.
@@ -176,7 +178,9 @@ func lastRoute() *netlink.Route {
 }
 
 func removeLastRoutes() error {
-	routes, err := netlink.RouteListFiltered(netlink.FAMILY_V4, lastRoute(), netlink.RT_FILTER_TABLE|netlink.RT_FILTER_PROTOCOL|netlink.RT_FILTER_OIF)
+	routes, err := kernel.List(func() ([]netlink.Route, error) {
+		return netlink.RouteListFiltered(netlink.FAMILY_V4, lastRoute(), netlink.RT_FILTER_TABLE|netlink.RT_FILTER_PROTOCOL|netlink.RT_FILTER_OIF)
+	})
 	if err != nil {
 		return fmt.Errorf("list routes: %w", err)
 	}

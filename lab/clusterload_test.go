@@ -34,7 +34,7 @@ func (c *cluster) load(t *testing.T, flows bool) *busy {
 			if !flows {
 				continue
 			}
-			b.lasts(t, p, "tcp", address, 10*time.Second, "established connection from "+name)
+			b.lasts(t, p, "tcp", address, patience/2, "established connection from "+name)
 		}
 	}
 	return b
@@ -54,7 +54,7 @@ func (b *busy) lasts(t *testing.T, p *place, network, address string, wait time.
 	}
 	b.ended.Go(func() {
 		b.run(func() error {
-			pod, _, err := question(conn, 10*time.Second)
+			pod, _, err := question(conn, patience/2)
 			if err == nil && pod != first {
 				err = fmt.Errorf("answered by %s instead of %s", pod, first)
 			}

@@ -4,7 +4,6 @@ import (
 	"fmt"
 	"net"
 	"testing"
-	"time"
 
 	"github.com/miekg/dns"
 	corev1 "k8s.io/api/core/v1"
@@ -109,7 +108,7 @@ func (a *asker) lookup(service string) (addrs []string, err error) {
 func (a *asker) connect(to string) error {
 	var conn net.Conn
 	err := a.ns.Do(func() (err error) {
-		conn, err = net.DialTimeout("tcp", to, 10*time.Second)
+		conn, err = net.DialTimeout("tcp", to, patience/2)
 		return err
 	})
 	if err != nil {

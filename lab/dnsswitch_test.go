@@ -18,7 +18,11 @@ func TestNamesWhileModesChange(t *testing.T) {
 	write := func(mode string) {
 		text := fmt.Sprintf("apiVersion: kubeproxy.config.k8s.io/v1alpha1\nkind: KubeProxyConfiguration\nmode: %s\n"+
 			"clusterCIDR: 10.244.0.0/16,fd00:10:244::/56\nclientConnection: {kubeconfig: %s}\n", mode, filepath.Join(lab.Dir(c.Name), "node.kubeconfig"))
-		if err := os.WriteFile(path, []byte(text), 0o600); err != nil {
+		// In one step, so that no half of it is ever read.
+		if err := os.WriteFile(path+".new", []byte(text), 0o600); err != nil {
+			t.Fatal(err)
+		}
+		if err := os.Rename(path+".new", path); err != nil {
 			t.Fatal(err)
 		}
 	}

@@ -23,6 +23,7 @@ import (
 
 	"github.com/fairway-net/fairway/cmd"
 	"github.com/fairway-net/fairway/dataplane/userspace"
+	"github.com/fairway-net/fairway/internal/kernel"
 	"github.com/fairway-net/fairway/internal/netns"
 	"github.com/fairway-net/fairway/internal/sockets"
 	"github.com/fairway-net/fairway/internal/vm"
@@ -111,7 +112,7 @@ func nothingLeft(t *testing.T, name string, linksBefore []string) {
 
 func links(t *testing.T) []string {
 	t.Helper()
-	list, err := netlink.LinkList()
+	list, err := kernel.List(netlink.LinkList)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -39,14 +39,14 @@ func (p *place) dial(ctx context.Context, network, address string) (net.Conn, er
 
 // ask asks who answers at an address, and which client it sees.
 func (p *place) ask(network, address string) (pod string, client netip.Addr, err error) {
-	ctx, cancel := context.WithTimeout(context.Background(), 10*time.Second)
+	ctx, cancel := context.WithTimeout(context.Background(), patience/2)
 	defer cancel()
 	conn, err := p.dial(ctx, network, address)
 	if err != nil {
 		return "", client, err
 	}
 	defer func() { err = errors.Join(err, conn.Close()) }()
-	return question(conn, 10*time.Second)
+	return question(conn, patience/2)
 }
 
 func question(conn net.Conn, wait time.Duration) (pod string, client netip.Addr, err error) {

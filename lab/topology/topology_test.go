@@ -17,6 +17,7 @@ import (
 
 	"github.com/vishvananda/netlink"
 
+	"github.com/fairway-net/fairway/internal/kernel"
 	"github.com/fairway-net/fairway/internal/netns"
 	"github.com/fairway-net/fairway/lab/echo"
 	"github.com/fairway-net/fairway/lab/topology"
@@ -239,7 +240,7 @@ func TestRemoveLeavesNothing(t *testing.T) {
 // host is what a lab could leave on the machine: links and namespaces.
 func host(t *testing.T) []string {
 	t.Helper()
-	links, err := netlink.LinkList()
+	links, err := kernel.List(netlink.LinkList)
 	if err != nil {
 		t.Fatal(err)
 	}

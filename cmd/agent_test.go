@@ -129,9 +129,13 @@ func TestFlagsBesideAFile(t *testing.T) {
 func TestFlagsBesideAFileThatChanges(t *testing.T) {
 	file := filepath.Join(t.TempDir(), "config.yaml")
 	document := "apiVersion: kubeproxy.config.k8s.io/v1alpha1\nkind: KubeProxyConfiguration\n"
+	// In one step, so that no half of it is ever read.
 	write := func(text string) {
 		t.Helper()
-		if err := os.WriteFile(file, []byte(text), 0o644); err != nil {
+		if err := os.WriteFile(file+".new", []byte(text), 0o644); err != nil {
+			t.Fatal(err)
+		}
+		if err := os.Rename(file+".new", file); err != nil {
 			t.Fatal(err)
 		}
 	}

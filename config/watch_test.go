@@ -3,6 +3,7 @@ package config
 import (
 	"bytes"
 	"context"
+	"errors"
 	"log/slog"
 	"os"
 	"path/filepath"
@@ -24,9 +25,16 @@ func following(t *testing.T, file string) (agent.Config, <-chan agent.Update) {
 	return config, config.Updates
 }
 
+// write writes a file in place, and leaves it no moment in which it is empty: on a
+// busy machine that may last for longer than a file is given to settle.
 func write(t *testing.T, file, content string) {
 	t.Helper()
-	if err := os.WriteFile(file, []byte(content), 0o644); err != nil {
+	f, err := os.OpenFile(file, os.O_WRONLY|os.O_CREATE, 0o644)
+	if err != nil {
+		t.Fatal(err)
+	}
+	_, err = f.WriteString(content)
+	if err := errors.Join(err, f.Truncate(int64(len(content))), f.Close()); err != nil {
 		t.Fatal(err)
 	}
 }

@@ -225,6 +225,7 @@ func TestClientsAreRememberedByTheNumberOfTheirBackend(t *testing.T) {
 			if err := netlink.AddrAdd(lo, ip); err != nil {
 				t.Fatal(err)
 			}
+			awaitLocal(t, ip.IP)
 		}
 		id := model.PoolID{Name: "default/sticky:", Proto: model.UDP, IPv6: addr(vip).Is6()}
 		e.SetPool(&model.Pool{ID: id, Backends: backends(backend), Affinity: time.Hour})
@@ -255,6 +256,21 @@ func TestClientsAreRememberedByTheNumberOfTheirBackend(t *testing.T) {
 		listed := nft(t, "list", "map", "inet", "fairway", "clients"+suffix)
 		if !regexp.MustCompile(` : ` + number + ` `).MatchString(listed) {
 			t.Errorf("the backend's number is %s, the kernel remembers\n%s", number, listed)
+		}
+	}
+}
+
+// awaitLocal waits until an address is this machine's: the kernel adds the route to
+// one of IPv6 a while after the address.
+func awaitLocal(t *testing.T, a net.IP) {
+	t.Helper()
+	for deadline := time.Now().Add(30 * time.Second); ; time.Sleep(time.Millisecond) {
+		routes, err := netlink.RouteGet(a)
+		if err == nil && len(routes) == 1 && routes[0].Type == unix.RTN_LOCAL {
+			return
+		}
+		if time.Now().After(deadline) {
+			t.Fatalf("%s isn't this machine's: %v, %v", a, routes, err)
 		}
 	}
 }

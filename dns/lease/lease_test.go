@@ -58,6 +58,16 @@ func newRig(t *testing.T) *rig {
 		}
 		return nil
 	})
+	for ns, address := range map[*netns.NS]string{r.node: "fd00:10:244::1", r.pod: "fd00:10:244::2"} {
+		eventually(t, address+" is there", func() (there bool) { // which it is a while after it is added
+			do(t, ns, func() error {
+				routes, err := netlink.RouteGet(net.ParseIP(address))
+				there = err == nil && len(routes) == 1 && routes[0].Type == unix.RTN_LOCAL
+				return nil
+			})
+			return there
+		})
+	}
 	for _, a := range r.lease.Addresses() {
 		r.serve(t, netip.AddrPortFrom(a, 53))
 	}

@@ -9,6 +9,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"time"
 
 	"github.com/vishvananda/netlink"
 	"golang.org/x/sys/unix"
@@ -156,7 +157,30 @@ func (h *Host) address(link string, a netip.Prefix) error {
 	if err := h.netlink.AddrAdd(l, addr); err != nil {
 		return fmt.Errorf("add address %v to link %s of %s: %w", a, link, h.Name, err)
 	}
+	if a.Addr().Is6() {
+		if err := h.awaitAddress(l, a.Addr()); err != nil {
+			return fmt.Errorf("use address %v of link %s of %s: %w", a, link, h.Name, err)
+		}
+	}
 	return nil
+}
+
+// patience is how long a machine may take for what takes it milliseconds.
+const patience = 30 * time.Second
+
+// awaitAddress waits until an IPv6 address is the host's. The kernel adds its route
+// to the table local a while after it has taken in the address (addrconf_dad_work in
+// net/ipv6/addrconf.c), and until then asks the link for it.
+func (h *Host) awaitAddress(link netlink.Link, a netip.Addr) error {
+	for deadline := time.Now().Add(patience); ; time.Sleep(time.Millisecond) {
+		routes, err := h.netlink.RouteGetWithOptions(a.AsSlice(), &netlink.RouteGetOptions{OifIndex: link.Attrs().Index})
+		if err == nil && len(routes) == 1 && routes[0].Type == unix.RTN_LOCAL {
+			return nil
+		}
+		if time.Now().After(deadline) {
+			return errors.Join(fmt.Errorf("the routes to it are %v", routes), err)
+		}
+	}
 }
 
 // sysctl writes a kernel setting of the host's namespace, such as

@@ -101,7 +101,7 @@ func client(t testing.TB, s *Server) *kubernetes.Clientset {
 // within gives an operation time enough for a loaded machine.
 func within(t testing.TB) context.Context {
 	t.Helper()
-	ctx, cancel := context.WithTimeout(t.Context(), 30*time.Second)
+	ctx, cancel := context.WithTimeout(t.Context(), 2*time.Minute)
 	t.Cleanup(cancel)
 	return ctx
 }

@@ -175,6 +175,11 @@ func TestDrain(t *testing.T) {
 func TestDrainGivesUp(t *testing.T) {
 	s, ns := start(t, echo.Port{Number: 80})
 	dial(t, ns, "tcp", "127.0.0.1:80")
+	for deadline := time.Now().Add(patience); s.Connections() == 0; time.Sleep(time.Millisecond) {
+		if time.Now().After(deadline) {
+			t.Fatal("the server doesn't take in the connection")
+		}
+	}
 	ctx, cancel := context.WithTimeout(t.Context(), 50*time.Millisecond)
 	defer cancel()
 	if err := s.Drain(ctx, time.Millisecond); !errors.Is(err, context.DeadlineExceeded) {

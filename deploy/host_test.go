@@ -146,7 +146,7 @@ func (h *host) connect(address string) (c *connection, name string, err error) {
 }
 
 func (c *connection) line() (string, error) {
-	if err := c.SetDeadline(time.Now().Add(10 * time.Second)); err != nil {
+	if err := c.SetDeadline(time.Now().Add(30 * time.Second)); err != nil {
 		return "", err
 	}
 	text, err := c.in.ReadString('\n')

@@ -27,7 +27,7 @@ import (
 // test.
 func (s *stage) dial(t *testing.T, from, network string, to netip.AddrPort) net.Conn {
 	t.Helper()
-	ctx, cancel := context.WithTimeout(context.Background(), 10*time.Second)
+	ctx, cancel := context.WithTimeout(context.Background(), 30*time.Second)
 	defer cancel()
 	c, err := s.hosts[from].DialContext(ctx, network, to.String())
 	must(t, err)
@@ -41,7 +41,7 @@ func (s *stage) dial(t *testing.T, from, network string, to netip.AddrPort) net.
 
 func expectSays(t *testing.T, c net.Conn, want string) {
 	t.Helper()
-	got, err := say(c, 10*time.Second)
+	got, err := say(c, 30*time.Second)
 	if err != nil || got != want {
 		t.Errorf("%s -> %s: %q, %v; expected %q", c.LocalAddr(), c.RemoteAddr(), got, err, want)
 	}
@@ -77,7 +77,7 @@ func TestFlows(t *testing.T) {
 	expectSays(t, again, fromA)
 	s.apply(t, s.tableOf(service{backends: []string{"c"}, pool: func(p *model.Pool) { p.Orphans = model.OrphansReset }}))
 	for _, c := range []net.Conn{again, tcp, pod} {
-		if _, err := say(c, 10*time.Second); !errors.Is(err, syscall.ECONNRESET) {
+		if _, err := say(c, 30*time.Second); !errors.Is(err, syscall.ECONNRESET) {
 			t.Errorf("orphan %s -> %s: %v, expected a reset", c.LocalAddr(), c.RemoteAddr(), err)
 		}
 	}
@@ -85,7 +85,7 @@ func TestFlows(t *testing.T) {
 	// The frontend goes; UDP is refused, and comes back.
 	s.apply(t, model.NewTable().Edit().Table())
 	s.apply(t, s.tableOf(service{}))
-	if _, err := say(podUDP, 10*time.Second); !errors.Is(err, syscall.ECONNREFUSED) {
+	if _, err := say(podUDP, 30*time.Second); !errors.Is(err, syscall.ECONNREFUSED) {
 		t.Errorf("UDP without backends: %v, expected connection refused", err)
 	}
 	s.apply(t, s.tableOf(service{backends: []string{"a"}}))
@@ -112,7 +112,7 @@ func TestReuse(t *testing.T) {
 		open = append(open, c)
 	}
 	for _, c := range open {
-		if _, err := say(c, 10*time.Second); err != nil {
+		if _, err := say(c, 30*time.Second); err != nil {
 			t.Errorf("%s -> %s: %v", c.LocalAddr(), c.RemoteAddr(), err)
 		}
 		must(t, c.Close())
@@ -189,7 +189,7 @@ func (s *stage) dialFrom(from string, port int, to netip.AddrPort) (net.Conn, er
 	var c net.Conn
 	err := s.hosts[from].Do(func() (err error) {
 		d := net.Dialer{
-			Timeout: 10 * time.Second, LocalAddr: &net.TCPAddr{IP: s.hosts[from].IPv4().AsSlice(), Port: port},
+			Timeout: 30 * time.Second, LocalAddr: &net.TCPAddr{IP: s.hosts[from].IPv4().AsSlice(), Port: port},
 			Control: func(_, _ string, raw syscall.RawConn) error {
 				var err error
 				return errors.Join(raw.Control(func(fd uintptr) {
@@ -211,7 +211,7 @@ func (s *stage) askFrom(from string, port int, to netip.AddrPort) error {
 	if err != nil {
 		return err
 	}
-	_, err = say(c, 10*time.Second)
+	_, err = say(c, 30*time.Second)
 	return errors.Join(err, c.Close())
 }
 
@@ -309,7 +309,7 @@ func pathMTU(c net.Conn, v6 bool) (mtu int, err error) {
 
 // mirrored sends some bytes and expects them back.
 func mirrored(c net.Conn, size int) error {
-	if err := c.SetDeadline(time.Now().Add(20 * time.Second)); err != nil {
+	if err := c.SetDeadline(time.Now().Add(30 * time.Second)); err != nil {
 		return err
 	}
 	out, in := make([]byte, size), make([]byte, size)

@@ -159,14 +159,14 @@ func (s *stage) tableOf(v service) *model.Table {
 
 // ask says who answers at an address, and whom it sees: "a 10.244.1.3".
 func (s *stage) ask(from, network string, to netip.AddrPort) (string, error) {
-	ctx, cancel := context.WithTimeout(context.Background(), 10*time.Second)
+	ctx, cancel := context.WithTimeout(context.Background(), 30*time.Second)
 	defer cancel()
 	c, err := s.hosts[from].DialContext(ctx, network, to.String())
 	if err != nil {
 		return "", err
 	}
 	defer c.Close()
-	return say(c, 10*time.Second)
+	return say(c, 30*time.Second)
 }
 
 func say(c net.Conn, wait time.Duration) (string, error) {

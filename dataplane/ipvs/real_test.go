@@ -2,8 +2,10 @@ package ipvs
 
 import (
 	"context"
+	"slices"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/fairway-net/fairway/internal/kernel"
 	"github.com/fairway-net/fairway/internal/vm"
@@ -26,6 +28,21 @@ func node(t *testing.T) {
 		"address add fd00:9::1/64 dev up0 nodad", "route add default via 192.168.9.254",
 	} {
 		command(t, "", "ip", strings.Fields(c)...)
+	}
+	// The kernel adds the routes to IPv6 addresses a while after these.
+	addresses := strings.Fields(command(t, "", "ip", "-6", "-br", "address", "show", "dev", "up0"))[2:]
+	for deadline := time.Now().Add(30 * time.Second); ; time.Sleep(10 * time.Millisecond) {
+		routes := command(t, "", "ip", "-6", "route", "show", "table", "local", "dev", "up0")
+		missing := slices.DeleteFunc(slices.Clone(addresses), func(a string) bool {
+			a, _, _ = strings.Cut(a, "/")
+			return strings.Contains(routes, "local "+a+" ")
+		})
+		if len(missing) == 0 {
+			return
+		}
+		if time.Now().After(deadline) {
+			t.Fatalf("no routes to %v:\n%s", missing, routes)
+		}
 	}
 }
 

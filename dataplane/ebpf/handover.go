@@ -41,6 +41,7 @@ type translation struct {
 	unnamed          bool // its first packet hasn't left yet, so the source isn't known
 	client, frontend netip.AddrPort
 	backend, source  netip.AddrPort // source is what the backend sees
+	between          netip.AddrPort // and this what netfilter does: the client, perhaps with another port (begin.h, place)
 	idle             uint32         // seconds for which it may be silent
 }
 
@@ -124,13 +125,17 @@ func (t *connTable) hold(some map[uint64]translation) (keys []tcTuple, err error
 // forget has conntrack forget what it has seen of a connection: the client talking
 // to the backend, or, if it is the node's own, to the frontend.
 func (t translation) forget() error {
-	to := t.backend
 	if t.own {
-		to = t.frontend
+		return t.delete(t.client, t.frontend)
 	}
+	return t.delete(t.between, t.backend)
+}
+
+// delete deletes conntrack's entry that has a packet from src to dst, in either direction.
+func (t translation) delete(src, dst netip.AddrPort) error {
 	req := nl.NewNetlinkRequest(unix.NFNL_SUBSYS_CTNETLINK<<8|nl.IPCTNL_MSG_CT_DELETE, unix.NLM_F_ACK)
 	req.AddData(&nl.Nfgenmsg{NfgenFamily: t.family(), Version: nl.NFNETLINK_V0})
-	req.AddData(ctTuple(nl.CTA_TUPLE_ORIG, t.proto, t.client, to))
+	req.AddData(ctTuple(nl.CTA_TUPLE_ORIG, t.proto, src, dst))
 	_, err := req.Execute(unix.NETLINK_NETFILTER, 0)
 	if errors.Is(err, unix.ENOENT) {
 		return nil
@@ -167,7 +172,7 @@ func (t *connTable) translations() (map[uint64]translation, error) {
 		case e.Flags&connAnswer != 0:
 		case e.Flags&connCounted != 0:
 			one.client, one.frontend, one.backend = key.source(), key.destination(), e.To.destination()
-			one.own = e.Flags&connOwn != 0
+			one.own, one.between = e.Flags&connOwn != 0, e.To.source()
 			if !one.source.IsValid() {
 				one.source = e.To.source()
 			}
@@ -190,9 +195,31 @@ func (t *connTable) translations() (map[uint64]translation, error) {
 	return all, nil
 }
 
-// give makes netfilter's entry of a connection: as it came, with what to make of
-// it.
+// give has netfilter have a connection. What is in the way can't be one that works,
+// since the packets have been the programs' until now: what is left of an earlier
+// connection from the same port, or a new one that netfilter has given the port by
+// which the backend knows this one. But of UDP flows, which aren't held, it is what has
+// come meanwhile.
 func (t translation) give() error {
+	err := t.create()
+	if !errors.Is(err, unix.EEXIST) {
+		return err
+	}
+	if t.proto != model.UDP {
+		if err := errors.Join(t.delete(t.client, t.frontend), t.delete(t.backend, t.source)); err != nil {
+			return err
+		}
+		err = t.create()
+	}
+	if errors.Is(err, unix.EEXIST) {
+		return nil
+	}
+	return err
+}
+
+// create makes netfilter's entry of a connection: as it came, with what to make of
+// it.
+func (t translation) create() error {
 	req := nl.NewNetlinkRequest(unix.NFNL_SUBSYS_CTNETLINK<<8|nl.IPCTNL_MSG_CT_NEW, unix.NLM_F_ACK|unix.NLM_F_CREATE|unix.NLM_F_EXCL)
 	req.AddData(&nl.Nfgenmsg{NfgenFamily: t.family(), Version: nl.NFNETLINK_V0})
 	req.AddData(ctTuple(nl.CTA_TUPLE_ORIG, t.proto, t.client, t.frontend))
@@ -207,9 +234,6 @@ func (t translation) give() error {
 		req.AddData(ctEstablished())
 	}
 	_, err := req.Execute(unix.NETLINK_NETFILTER, 0)
-	if errors.Is(err, unix.EEXIST) {
-		return nil
-	}
 	return err
 }
 

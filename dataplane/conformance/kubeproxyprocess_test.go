@@ -11,14 +11,17 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"regexp"
 	"strconv"
 	"strings"
 	"testing"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
+	discoveryv1 "k8s.io/api/discovery/v1"
 	networkingv1 "k8s.io/api/networking/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/utils/ptr"
 
 	"github.com/fairway-net/fairway/internal/foreign"
 )
@@ -248,24 +251,85 @@ func completeFamilies(s *corev1.Service) {
 
 const markNamespace = "zz-mark"
 
-// mark changes a Service of its own, so that there is something to wait for.
+// mark changes a Service of its own and its EndpointSlices, the last of all, and
+// waits until kube-proxy has programmed that. (Its metrics don't tell what it hasn't
+// heard of yet: Services and EndpointSlices come by different watches.)
 func (k *kubeProxy) mark() error {
 	k.marks++
 	s := &corev1.Service{
 		TypeMeta: metav1.TypeMeta{APIVersion: "v1", Kind: "Service"}, ObjectMeta: metav1.ObjectMeta{Namespace: markNamespace, Name: "mark"},
 		Spec: corev1.ServiceSpec{
-			Type: corev1.ServiceTypeClusterIP, ClusterIP: "10.96.255.254", ClusterIPs: []string{"10.96.255.254", "fd00:10:96::fffe"},
+			Type: corev1.ServiceTypeClusterIP, ClusterIP: markIPs[0], ClusterIPs: markIPs[:],
 			IPFamilies: []corev1.IPFamily{corev1.IPv4Protocol, corev1.IPv6Protocol}, SessionAffinity: corev1.ServiceAffinityNone,
 			Ports: []corev1.ServicePort{{Port: int32(k.marks), Protocol: corev1.ProtocolTCP}},
 		},
 	}
 	now := time.Now()
 	k.apply("services", s.Namespace, s.Name, s)
-	if err := k.await(float64(now.UnixNano()) / 1e9); err != nil {
+	for family, endpoint := range k.markEndpoints() {
+		name := []string{"mark-4", "mark-6"}[family]
+		k.apply("endpointslices", markNamespace, name, &discoveryv1.EndpointSlice{
+			TypeMeta:    metav1.TypeMeta{APIVersion: "discovery.k8s.io/v1", Kind: "EndpointSlice"},
+			ObjectMeta:  metav1.ObjectMeta{Namespace: markNamespace, Name: name, Labels: map[string]string{discoveryv1.LabelServiceName: "mark"}},
+			AddressType: []discoveryv1.AddressType{discoveryv1.AddressTypeIPv4, discoveryv1.AddressTypeIPv6}[family],
+			Endpoints:   []discoveryv1.Endpoint{{Addresses: []string{endpoint}}},
+			Ports:       []discoveryv1.EndpointPort{{Name: ptr.To(""), Port: ptr.To[int32](1), Protocol: ptr.To(corev1.ProtocolTCP)}},
+		})
+	}
+	if err := k.awaitMark(); err != nil {
 		return err
 	}
-	time.Sleep(100 * time.Millisecond) // Services and EndpointSlices come by different watches
 	return k.await(float64(now.UnixNano()) / 1e9)
+}
+
+// markIPs are the cluster IPs of the Service to wait for.
+var markIPs = [...]string{"10.96.255.254", "fd00:10:96::fffe"}
+
+// markEndpoints are the endpoints of the latest mark, of each family.
+func (k *kubeProxy) markEndpoints() [2]string {
+	return [2]string{fmt.Sprintf("10.255.%d.%d", k.marks>>8, k.marks&0xff), fmt.Sprintf("fd00:10:255::%x", k.marks)}
+}
+
+// awaitMark waits until the kernel has the latest mark.
+func (k *kubeProxy) awaitMark() error {
+	var missing string
+	var err error
+	for deadline := time.Now().Add(30 * time.Second); time.Now().Before(deadline); time.Sleep(10 * time.Millisecond) {
+		if missing, err = k.missingOfMark(); err != nil || missing == "" {
+			return err
+		}
+	}
+	return fmt.Errorf("kube-proxy doesn't program %s; it said: %s", missing, k.log)
+}
+
+// missingOfMark is what the rules should have of the latest mark and don't.
+func (k *kubeProxy) missingOfMark() (string, error) {
+	for family, endpoint := range k.markEndpoints() {
+		command := []string{[]string{"iptables-save", "ip6tables-save"}[family], "-t", "nat"}
+		service := fmt.Sprintf(`-d %s/\d+ .*--dport %d `, regexp.QuoteMeta(markIPs[family]), k.marks)
+		to := `--to-destination \[?` + regexp.QuoteMeta(endpoint) + `\]?:1\b`
+		if k.mode == "nftables" {
+			command = []string{"nft", "list", "table", []string{"ip", "ip6"}[family], "kube-proxy"}
+			service = fmt.Sprintf(`%s \. tcp \. %d : `, regexp.QuoteMeta(markIPs[family]), k.marks)
+			to = regexp.QuoteMeta(endpoint) + ` \. 1\b`
+		}
+		var rules, failure bytes.Buffer
+		cmd := exec.Command(command[0], command[1:]...)
+		cmd.Stdout, cmd.Stderr = &rules, &failure
+		err := k.stage.node.Start(cmd)
+		if err == nil {
+			err = cmd.Wait()
+		}
+		if err != nil {
+			return "", fmt.Errorf("%s: %w: %s", strings.Join(command, " "), err, &failure)
+		}
+		for _, want := range []string{service, to} {
+			if !regexp.MustCompile(want).Match(rules.Bytes()) {
+				return want, nil
+			}
+		}
+	}
+	return "", nil
 }
 
 // await waits until kube-proxy has programmed both families since a time, and

@@ -126,7 +126,7 @@ func (f *agentFlags) addMeaning(flags *pflag.FlagSet) {
 	flags.StringSliceVar(&f.clusterCIDRs, "cluster-cidr", nil, "ranges that pods have their addresses from")
 	flags.StringSliceVar(&f.podInterfaces, "pod-interface", nil, "interfaces that pods' packets come in through; a trailing * matches the rest of a name")
 	flags.BoolVar(&f.podsOfNode, "node-cidr", false, "take the Node's own pod ranges for pods too")
-	flags.StringSliceVar(&f.nodePortAddresses, "nodeport-addresses", nil, `addresses that node ports answer at: CIDRs, or "primary"; all without this`)
+	flags.StringSliceVar(&f.nodePortAddresses, "nodeport-addresses", nil, `addresses that node ports answer at: CIDRs, "primary", "localhost" and "all"; all without this`)
 	flags.BoolVar(&f.localhostNodePorts, "localhost-nodeports", false, "let node ports answer at loopback addresses too, where the data plane can")
 	flags.BoolVar(&f.masqueradeAll, "masquerade-all", false, "masquerade all traffic to cluster IPs")
 	flags.BoolVar(&f.directReturn, "direct-return", false, "have endpoints on other nodes answer clients outside without this node, where a Service doesn't say and the data plane and the network can")

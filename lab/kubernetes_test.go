@@ -21,7 +21,7 @@ func kubernetesBinaries(t *testing.T) string {
 	t.Helper()
 	dir := os.Getenv(kubernetesEnv)
 	if dir == "" {
-		t.Skipf("NOT TESTED: %s names no directory with Kubernetes' own programs (make kubernetes builds them)", kubernetesEnv)
+		t.Skipf("NOT TESTED: %s names no directory with Kubernetes' own programs (make cluster has them built)", kubernetesEnv)
 	}
 	return dir
 }

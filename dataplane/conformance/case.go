@@ -118,6 +118,17 @@ func (c *Case) SCTP() bool {
 	return false
 }
 
+// pauses counts the steps that wait for timeouts.
+func (c *Case) pauses() int {
+	n := 0
+	for _, s := range c.Steps {
+		if s.Verb == "forgets" {
+			n++
+		}
+	}
+	return n
+}
+
 func parseStep(text string) (Step, error) {
 	var s Step
 	for strings.HasPrefix(text, "[") {

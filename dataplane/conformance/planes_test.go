@@ -1,6 +1,7 @@
 package conformance
 
 import (
+	"cmp"
 	"errors"
 	"maps"
 	"os"
@@ -86,10 +87,13 @@ func playAll(t *testing.T, sctp bool, features ...string) {
 }
 
 // playKind plays cases side by side, since most of their time they wait for
-// what must not come.
+// what must not come. Those that wait longest are the first: at the end, they would
+// leave the virtual machine, which everybody waits for, with nothing to do.
 func playKind(t *testing.T, kind string, variant iptables.Variant, sctp bool) {
 	th := newTheatre(t, variant)
-	for _, c := range cases(t, everyCase) {
+	all := cases(t, everyCase)
+	slices.SortStableFunc(all, func(a, b *Case) int { return cmp.Compare(b.pauses(), a.pauses()) })
+	for _, c := range all {
 		if c.SCTP() == sctp {
 			t.Run(c.Name, func(t *testing.T) {
 				t.Parallel()

@@ -91,6 +91,11 @@ func (s *Stage) once(p Probe, w wanted) (Answer, error) {
 	if w.outcome == Silent {
 		wait = silence
 	}
+	// Only of a refused TCP connection does it matter how.
+	if p.Proto != model.TCP || w.outcome != Refused || w.crowded {
+		answer := s.ask(p, wait)
+		return answer, w.judge(answer)
+	}
 	before, err := s.unreachables(p)
 	if err != nil {
 		return Answer{}, err
@@ -103,7 +108,7 @@ func (s *Stage) once(p Probe, w wanted) (Answer, error) {
 	if err != nil {
 		return Answer{}, err
 	}
-	if p.Proto == model.TCP && w.outcome == Refused && after != before && !w.crowded {
+	if after != before {
 		return answer, errors.New("refused by an ICMP error instead of a RST, which costs IPv6 clients a second")
 	}
 	return answer, nil

@@ -7,6 +7,7 @@ import (
 	"net/netip"
 	"os"
 	"path/filepath"
+	"regexp"
 	"slices"
 	"strings"
 	"testing"
@@ -41,7 +42,9 @@ var reconfigurations = []reconfiguration{
 	{field: "nftables.masqueradeAll", from: "nftables:\n  masqueradeAll: false", to: "nftables:\n  masqueradeAll: true", modes: []string{"nftables"}, inForce: (*cluster).masquerades},
 	{field: "clusterCIDR", from: `clusterCIDR: "`, to: `clusterCIDR: "10.99.0.0/16,fd99::/64" # `, modes: []string{"nftables", "iptables", "ipvs", "ebpf"}, inForce: (*cluster).masquerades},
 	{field: "ipvs.scheduler", from: `scheduler: ""`, to: "scheduler: lc", modes: []string{"ipvs"},
-		inForce: func(c *cluster, t *testing.T) bool { return strings.Contains(c.runs(t, "cat /proc/net/ip_vs"), " lc ") }},
+		inForce: func(c *cluster, t *testing.T) bool {
+			return leastConnections.MatchString(c.runs(t, "cat /proc/net/ip_vs"))
+		}},
 	{field: "conntrack.udpStreamTimeout", from: "udpStreamTimeout: 0s", to: "udpStreamTimeout: 100s", back: "udpStreamTimeout: 120s", // 0s leaves what is
 		inForce: func(c *cluster, t *testing.T) bool {
 			return strings.TrimSpace(c.runs(t, "cat /proc/sys/net/netfilter/nf_conntrack_udp_timeout_stream")) == "100"
@@ -59,6 +62,10 @@ var reconfigurations = []reconfiguration{
 			return c.get(t, "node1", "127.0.0.1:10249/statusz") == http.StatusNotFound
 		}},
 }
+
+// leastConnections finds frontends' virtual servers with that scheduler. (Those of marks, by
+// which new connections were led past them meanwhile, stay until these have ended.)
+var leastConnections = regexp.MustCompile(`(?m)^TCP .* lc `)
 
 // TestReconfigure changes the configuration file under agents that run, field by
 // field and back, in every mode that this kernel has: each change takes effect, and

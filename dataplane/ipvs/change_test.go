@@ -176,6 +176,18 @@ func TestOrphansStayUntilTheirConnectionsEnd(t *testing.T) {
 	})
 }
 
+// TestOpeningConnectionsKeepDetours: what was led past a server while its scheduler
+// changed isn't reset before it is established.
+func TestOpeningConnectionsKeepDetours(t *testing.T) {
+	opening := load{active: 0, total: 1}
+	if lingering(serverID{mark: markRange | detourBit | 1}, settings(), opening) == 0 {
+		t.Error("a connection that is being made doesn't keep its detour")
+	}
+	if lingering(keyServer(key("203.0.113.10:80", model.TCP)), settings(), opening) != 0 {
+		t.Error("one that may be over keeps packets from an external address")
+	}
+}
+
 // TestRetiredServers: connections outlive their Service, and a restart; new
 // ones are refused, until the Service is back.
 func TestRetiredServers(t *testing.T) {

@@ -50,10 +50,11 @@ func (p *Plane) retire(plan *plan) error {
 }
 
 // lingering is how many connections keep a server that is to go. Where the
-// model wants its address refused, all of them; where packets should pass, as
+// model wants its address refused, and where only marks lead to it, all of them: one
+// that is still being made isn't among the active ones. Where packets should pass, as
 // if there were no server, only those that something could still be said over.
 func lingering(id serverID, settings *model.Settings, l load) int {
-	if id.mark == 0 && reserved(settings, id.key.Addr) {
+	if id.mark != 0 || reserved(settings, id.key.Addr) {
 		return l.total
 	}
 	return l.active

@@ -311,7 +311,7 @@ func (k *kubeProxy) missingOfMark() (string, error) {
 		if k.mode == "nftables" {
 			command = []string{"nft", "list", "table", []string{"ip", "ip6"}[family], "kube-proxy"}
 			service = fmt.Sprintf(`%s \. tcp \. %d : `, regexp.QuoteMeta(markIPs[family]), k.marks)
-			to = regexp.QuoteMeta(endpoint) + ` \. 1\b`
+			to = regexp.QuoteMeta(endpoint) + `( \. |\]?:)1\b`
 		}
 		var rules, failure bytes.Buffer
 		cmd := exec.Command(command[0], command[1:]...)

@@ -58,7 +58,10 @@ func (p phase) set(now uint32) error {
 }
 
 // takeOver attaches the programs to a node on which none run yet, where another
-// plane may be in force. Until they are everywhere, they do nothing.
+// plane may be in force. Until they are everywhere, they do nothing. Attaching takes
+// long, so netfilter is asked again when it is done: a client that has begun a connection
+// meanwhile sends its first packet again after a second, and it must not be taken for
+// another's.
 func (p *packetPath) takeOver(want *model.Table) error {
 	if err := p.phase.set(aside); err != nil {
 		return err
@@ -74,6 +77,9 @@ func (p *packetPath) takeOver(want *model.Table) error {
 		}
 	}
 	if err := p.syncAll(); err != nil {
+		return err
+	}
+	if _, err := p.leaveToNetfilter(want); err != nil {
 		return err
 	}
 	if err := p.phase.set(entering); err != nil {

@@ -9,6 +9,7 @@ import (
 	"sync/atomic"
 
 	"github.com/cilium/ebpf"
+	"golang.org/x/sys/unix"
 )
 
 // growing is a map that the programs fill: see GROWING in bpf/maps.h. When it is
@@ -26,8 +27,10 @@ type growing struct {
 	// it isn't all the same whether somebody else did.
 	moving sync.Mutex
 
-	held  uint32 // elements, when they were counted last
-	noted uint64 // elements put in by then
+	room  sync.Mutex    // for what follows, and while the map is made larger
+	held  uint32        // elements, when they were counted last
+	noted uint64        // elements put in by then
+	added atomic.Uint64 // those that the agent has put in, ever
 }
 
 // generations are the two that there may be, before being nil mostly.
@@ -145,9 +148,12 @@ func (g *growing) forgetBefore() error {
 func (g *growing) size() uint32 { return g.maps.Load().now.MaxEntries() }
 
 // keepRoom makes the map larger if it is half full, as far as it may. put is how
-// many elements were ever put in: so long as those since the last time couldn't
+// many elements programs ever put in: so long as those since the last time couldn't
 // have filled half of it, nobody looks.
 func (g *growing) keepRoom(put uint64) error {
+	g.room.Lock()
+	defer g.room.Unlock()
+	put += g.added.Load()
 	if g.maps.Load().before != nil {
 		if err := g.move(false); err != nil {
 			return err
@@ -163,6 +169,34 @@ func (g *growing) keepRoom(put uint64) error {
 	}
 	g.held, g.noted = n, put
 	if uint64(n) < half {
+		return nil
+	}
+	return g.grow()
+}
+
+// add adds an element, and makes the map larger for it if it is full, as far as it
+// may. ebpf.ErrKeyExist says that there is one.
+func (g *growing) add(key, value any) error {
+	for {
+		size := g.size()
+		err := g.update(key, value, ebpf.UpdateNoExist)
+		if err == nil {
+			g.added.Add(1)
+		}
+		if !errors.Is(err, unix.E2BIG) || size >= g.limit {
+			return err
+		}
+		if err := g.enlarge(size); err != nil {
+			return err
+		}
+	}
+}
+
+// enlarge makes the map larger than it was, unless it is by now.
+func (g *growing) enlarge(was uint32) error {
+	g.room.Lock()
+	defer g.room.Unlock()
+	if g.size() > was {
 		return nil
 	}
 	return g.grow()

@@ -10,7 +10,9 @@ import (
 	"github.com/cilium/ebpf"
 	"golang.org/x/sys/unix"
 
+	"github.com/fairway-net/fairway/internal/conntrack"
 	"github.com/fairway-net/fairway/internal/kernel"
+	"github.com/fairway-net/fairway/model"
 )
 
 // conversation is a connection through a frontend, as the bench sees it.
@@ -94,6 +96,29 @@ func TestNoRoom(t *testing.T) {
 	}
 	for _, c := range open {
 		c.leaves(t, b, ack)
+	}
+}
+
+// TestRoomForOthers leaves more connections to netfilter than there is room for at
+// first, and then has some begin.
+func TestRoomForOthers(t *testing.T) {
+	b := newBenchWith(t, true, func(_ string, tc *ebpf.CollectionSpec) { tc.Maps[connsMap].InnerMap.MaxEntries = 64 })
+	conns := b.plane.store.growing[connsMap]
+	for n := range 500 {
+		client := netip.AddrPortFrom(clients[0].Addr(), 10000+uint16(n))
+		f := &conntrack.Flow{Proto: model.TCP, Client: client, Frontend: served[0], Source: client, Backend: backends[0]}
+		must(t, (&connTable{m: conns}).leave(f, tcConn{Id: uint64(n) + 1}, &model.Settings{}))
+	}
+	if n, err := conns.count(); err != nil || n != 2*500 {
+		t.Errorf("%d entries, %v; expected 1000", n, err)
+	}
+	for n := range 500 {
+		must(t, b.plane.store.keepRoom())
+		c := &conversation{client: netip.AddrPortFrom(clients[0].Addr(), 20000+uint16(n))}
+		c.leaves(t, b, syn)
+	}
+	if err := b.plane.overflows(); err != nil {
+		t.Error(err)
 	}
 }
 

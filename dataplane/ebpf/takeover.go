@@ -242,7 +242,7 @@ func readIdle() idle {
 // putNew adds an entry, unless there is one.
 func (t *connTable) putNew(key, to tcTuple, c tcConn) error {
 	c.To = to
-	if err := t.m.update(&key, &c, ebpf.UpdateNoExist); err != nil && !errors.Is(err, ebpf.ErrKeyExist) {
+	if err := t.m.add(&key, &c); err != nil && !errors.Is(err, ebpf.ErrKeyExist) {
 		return fmt.Errorf("add connection: %w", err)
 	}
 	return nil

@@ -46,6 +46,10 @@
 // kernel can mend it. Of a client that opens connections all the time to two
 // frontends of one Service, one in ten thousand may meet it.
 //
+// Answers to this node's own clients get the Service's address late (in INPUT). Early
+// demultiplexing is switched off, or they would be taken for those of a direct
+// connection to the same backend from the same port (net.ipv4.tcp_early_demux).
+//
 // # Changes without loss
 //
 // The scheduler of a virtual server is changed while new connections make a

@@ -18,7 +18,8 @@ import (
 // fullDump is dump with IPVS and what the plane sets of sysctls.
 func fullDump(t *testing.T) string {
 	return dump(t) + command(t, "", "ipvsadm", "-Sn") + command(t, "", "ipvsadm", "-L", "--timeout") + command(t, "", "sysctl",
-		"net.ipv4.vs.conntrack", "net.ipv4.vs.expire_nodest_conn", "net.ipv4.vs.expire_quiescent_template", "net.ipv4.vs.conn_reuse_mode")
+		"net.ipv4.vs.conntrack", "net.ipv4.vs.expire_nodest_conn", "net.ipv4.vs.expire_quiescent_template", "net.ipv4.vs.conn_reuse_mode",
+		"net.ipv4.tcp_early_demux", "net.ipv4.udp_early_demux")
 }
 
 // node makes the namespace's interfaces something like a node's.

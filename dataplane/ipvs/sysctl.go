@@ -41,6 +41,13 @@ type change struct{ Was, Set string }
 // sysctl is one that must have a value.
 type sysctl struct{ path, value string }
 
+// earlyDemux has the kernel look for a packet's socket before it routes it, and that is
+// before IPVS gives an answer to this node's own client the Service's address
+// (ip_rcv_finish, and NF_INET_LOCAL_IN). So the answer would go to the socket of another
+// connection from the same port to the same backend, if there is one or was within the
+// last minute, and the client would wait in vain.
+var earlyDemux = []string{"net/ipv4/tcp_early_demux", "net/ipv4/udp_early_demux"} // for IPv6 too
+
 // sysctls are needed for translation and masquerading by conntrack, and for
 // connections of gone backends to end.
 func sysctls() []sysctl {
@@ -48,6 +55,11 @@ func sysctls() []sysctl {
 		{"net/ipv4/vs/conntrack", "1"},
 		{"net/ipv4/vs/expire_nodest_conn", "1"},
 		{"net/ipv4/vs/expire_quiescent_template", "1"},
+	}
+	for _, path := range earlyDemux {
+		if _, err := os.Stat("/proc/sys/" + path); err == nil { // since Linux 4.12
+			list = append(list, sysctl{path, "0"})
+		}
 	}
 	if !kernel.AtLeast(5, 9) {
 		// Before Linux 5.9, a reused port costs the client a second (kernel

@@ -12,18 +12,18 @@ import (
 )
 
 // recorded holds what clusters of several versions answer, as `kubectl get -o
-// yaml --show-managed-fields` prints it. 1.28.yaml and 1.36.yaml are word for
-// word what those kube-apiservers said of a lab's objects and of a namespace to
-// which kubelets, a cloud's controllers and people's tools have written (lab's
-// openShop):
+// yaml --show-managed-fields` prints it. 1.28.yaml, 1.36.yaml and 1.37.yaml are
+// word for word what those kube-apiservers said of a lab's objects and of a
+// namespace to which kubelets, a cloud's controllers and people's tools have
+// written (lab's openShop):
 //
 //	make bin/kubernetes/1.36.3
 //	FAIRWAY_KUBERNETES=$PWD/bin/kubernetes/1.36.3 FAIRWAY_RECORD=$PWD/internal/foreign/recorded go test ./lab -run TestControlPlane
 //
-// The others were written by hand after the documentation of their versions, with
-// what kubeadm, the kubelet, a cloud's controllers and people's tools leave in
-// objects. to-come.yaml has what no version has yet: fields, enumeration values
-// and condition types unknown here.
+// 1.33.yaml was written by hand after the documentation of that version, with what
+// kubeadm, the kubelet, a cloud's controllers and people's tools leave in objects.
+// to-come.yaml has what no version has yet: fields, enumeration values and condition
+// types unknown here.
 //
 //go:embed recorded/*.yaml
 var recorded embed.FS

@@ -42,21 +42,34 @@ func (s *socket) removeOther(family byte, name string) error {
 	if err := s.readChainsOf(family, name, c); err != nil {
 		return err
 	}
+	if err := s.unhook(family, name, c); err != nil {
+		return err
+	}
+	kernel.Quiesce()
 	b := s.newBatch()
-	for chain, found := range c.chains {
-		if found.hook != nil && found.hook.entrance() {
+	b.addOf(family, unix.NFT_MSG_DELTABLE, 0, table, "delete table")
+	if err := b.commit(); err != nil && !errors.Is(err, unix.ENOENT) {
+		return err
+	}
+	return nil
+}
+
+// unhook takes the filters and the entrances of a table away: first filters, as
+// kube-proxy's refuse what comes to a Service and hasn't been translated, and the kernel
+// takes chains away one after another, as the batch says.
+func (s *socket) unhook(family byte, table string, c *contents) error {
+	b := s.newBatch()
+	for _, typ := range []string{"filter", "nat"} {
+		for chain, found := range c.chains {
+			if found.hook == nil || found.hook.typ != typ || typ == "nat" && !found.hook.entrance() {
+				continue
+			}
 			var w wire
-			w.str(unix.NFTA_CHAIN_TABLE, name)
+			w.str(unix.NFTA_CHAIN_TABLE, table)
 			w.str(unix.NFTA_CHAIN_NAME, chain)
 			b.addOf(family, unix.NFT_MSG_DELCHAIN, 0, w, "delete chain "+chain)
 		}
 	}
-	if err := b.commit(); err != nil && !errors.Is(err, unix.ENOENT) {
-		return err
-	}
-	kernel.Quiesce()
-	b = s.newBatch()
-	b.addOf(family, unix.NFT_MSG_DELTABLE, 0, table, "delete table")
 	if err := b.commit(); err != nil && !errors.Is(err, unix.ENOENT) {
 		return err
 	}

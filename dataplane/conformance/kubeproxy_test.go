@@ -5,11 +5,14 @@ import (
 	"errors"
 	"fmt"
 	"os"
+	"os/exec"
 	"path/filepath"
 	"slices"
 	"strings"
 	"testing"
 	"time"
+
+	"k8s.io/apimachinery/pkg/util/version"
 )
 
 // KubernetesEnv is a directory of Kubernetes' own programs, of which this needs
@@ -30,9 +33,10 @@ func TestKubeProxy(t *testing.T) {
 	}
 	defer func(was time.Duration) { patience = was }(patience)
 	patience = 4 * time.Second // for what doesn't come
+	release := kubeProxyRelease(t, filepath.Join(binaries, "kube-proxy"))
 	for _, mode := range []string{"iptables", "nftables"} {
 		t.Run(mode, func(t *testing.T) {
-			known := readDifferences(t, mode)
+			known := readDifferences(t, mode, release)
 			for _, c := range cases(t, everyCase) {
 				if !c.SCTP() && !c.pair() {
 					t.Run(c.Name, func(t *testing.T) {
@@ -142,10 +146,25 @@ const (
 	sometimes = "sometimes"
 )
 
-// readDifferences reads the steps that are known to differ, and how: lines of
-// "MODES CASE: STEP" after comments that explain them, where MODES is iptables,
-// nftables or both, separated by a comma, after a question mark if it is chance.
-func readDifferences(t *testing.T, mode string) map[string]string {
+// kubeProxyRelease asks the program for its version.
+func kubeProxyRelease(t *testing.T, program string) *version.Version {
+	t.Helper()
+	out, err := exec.Command(program, "--version").Output()
+	if err != nil {
+		t.Fatalf("ask kube-proxy for its version: %v", err)
+	}
+	release, err := version.ParseGeneric(strings.TrimPrefix(strings.TrimSpace(string(out)), "Kubernetes "))
+	if err != nil {
+		t.Fatal(err)
+	}
+	return release
+}
+
+// readDifferences reads the steps that are known to differ in this release, and how:
+// lines of "MODES CASE: STEP" after comments that explain them, where MODES is iptables,
+// nftables or both, separated by a comma, after a question mark if it is chance, and
+// before the release that ended it, as in <1.37.
+func readDifferences(t *testing.T, mode string, release *version.Version) map[string]string {
 	t.Helper()
 	f, err := os.Open(differencesFile)
 	if err != nil {
@@ -168,6 +187,10 @@ func readDifferences(t *testing.T, mode string) map[string]string {
 		how := always
 		if rest, chance := strings.CutPrefix(modes, "?"); chance {
 			modes, how = rest, sometimes
+		}
+		modes, end, ended := strings.Cut(modes, "<")
+		if ended && release.AtLeast(version.MustParseGeneric(end)) {
+			continue
 		}
 		if slices.Contains(strings.Split(modes, ","), mode) {
 			known[key] = how

@@ -123,12 +123,17 @@ func (t *connTable) hold(some map[uint64]translation) (keys []tcTuple, err error
 }
 
 // forget has conntrack forget what it has seen of a connection: the client talking
-// to the backend, or, if it is the node's own, to the frontend.
+// to the backend, or, if it is the node's own, to the frontend. And that the port is
+// reserved by which the backend knows it.
 func (t translation) forget() error {
+	seen := t.delete(t.between, t.backend)
 	if t.own {
-		return t.delete(t.client, t.frontend)
+		seen = t.delete(t.client, t.frontend)
 	}
-	return t.delete(t.between, t.backend)
+	if !t.hidden() {
+		return seen
+	}
+	return errors.Join(seen, t.delete(t.source, t.backend))
 }
 
 // delete deletes conntrack's entry that has a packet from src to dst, in either direction.

@@ -2,8 +2,11 @@ package ebpf
 
 import (
 	"context"
+	"errors"
 	"net/netip"
 	"testing"
+
+	"golang.org/x/sys/unix"
 
 	"github.com/fairway-net/fairway/internal/conntrack"
 	"github.com/fairway-net/fairway/internal/netns"
@@ -59,6 +62,37 @@ func TestGivenInSpiteOfOthers(t *testing.T) {
 			if found != 1 {
 				t.Errorf("netfilter has it %d times", found)
 			}
+		})
+	}
+}
+
+// TestPortsReserved: netfilter gives nobody else the port by which a backend knows a
+// connection of the node's own, or a masqueraded one, until it is given that connection.
+func TestPortsReserved(t *testing.T) {
+	at := netip.MustParseAddrPort
+	client, frontend, backend, node := at("10.244.1.2:38440"), at("10.96.0.80:80"), at("10.244.2.3:80"), at("172.30.0.11:9036")
+	for name, given := range map[string]translation{
+		"own":          {proto: model.TCP, own: true, client: node, between: node, frontend: frontend, backend: backend, source: node, idle: 1000},
+		"masqueraded":  {proto: model.TCP, client: client, between: client, frontend: frontend, backend: backend, source: node, idle: 1000},
+		"own datagram": {proto: model.UDP, own: true, client: node, between: node, frontend: frontend, backend: backend, source: node, idle: 100},
+	} {
+		t.Run(name, func(t *testing.T) {
+			ns, err := netns.Anonymous()
+			must(t, err)
+			defer func() { must(t, ns.Close()) }()
+			another := translation{proto: given.proto, client: at("172.30.100.1:5000"), frontend: at("172.30.0.11:30080"), backend: backend, source: node, idle: 100}
+			must(t, ns.Do(func() error {
+				if err := given.reserve(); err != nil {
+					return err
+				}
+				if err := another.create(); !errors.Is(err, unix.EEXIST) {
+					t.Errorf("another one with the same port: %v, want it refused", err)
+				}
+				if err := errors.Join(given.reserve(), given.forget()); err != nil {
+					return err
+				}
+				return given.create()
+			}))
 		})
 	}
 }

@@ -235,7 +235,7 @@ func (p *Plane) Remove(ctx context.Context) error {
 	p.opening.Lock()
 	defer p.opening.Unlock()
 	p.endRoom()
-	var errs []error
+	errs := []error{reservePorts(p.dir)}
 	for _, path := range p.paths {
 		errs = append(errs, path.remove(p.dir))
 	}

@@ -16,6 +16,7 @@ import (
 	"time"
 
 	"github.com/vishvananda/netlink"
+	"golang.org/x/sys/unix"
 
 	"github.com/fairway-net/fairway/internal/kernel"
 	"github.com/fairway-net/fairway/internal/netns"
@@ -149,6 +150,49 @@ func TestClientRoute(t *testing.T) {
 			t.Errorf("the client with a route: %q, %v", got, err)
 		}
 	}
+}
+
+// TestUnderlayIsSilent sends it what leads nowhere, with a socket that is told of any
+// error.
+func TestUnderlayIsSilent(t *testing.T) {
+	l := newLab(t, labName("silent"))
+	underlay := l.Underlay().Addresses
+	for i, to := range []string{"203.0.113.1", "2001:db8::1"} {
+		a := netip.MustParseAddr(to)
+		if err := l.Client().Route(netip.PrefixFrom(a, a.BitLen()), underlay[i]); err != nil {
+			t.Fatal(err)
+		}
+		err := l.Client().Do(func() error { return told(net.UDPAddrFromAddrPort(netip.AddrPortFrom(a, 80))) })
+		if !errors.Is(err, os.ErrDeadlineExceeded) {
+			t.Errorf("%s: %v, want nothing to be heard", to, err)
+		}
+	}
+}
+
+// told sends a datagram and says what is heard.
+func told(to *net.UDPAddr) error {
+	conn, err := net.DialUDP("udp", nil, to)
+	if err != nil {
+		return err
+	}
+	defer conn.Close()
+	raw, err := conn.SyscallConn()
+	if err != nil {
+		return err
+	}
+	level, option := unix.IPPROTO_IP, unix.IP_RECVERR
+	if to.IP.To4() == nil {
+		level, option = unix.IPPROTO_IPV6, unix.IPV6_RECVERR
+	}
+	controlErr := raw.Control(func(fd uintptr) { err = unix.SetsockoptInt(int(fd), level, option, 1) })
+	if err := errors.Join(controlErr, err, conn.SetDeadline(time.Now().Add(300*time.Millisecond))); err != nil {
+		return err
+	}
+	if _, err := conn.Write([]byte("?")); err != nil {
+		return err
+	}
+	_, err = conn.Read(make([]byte, 1))
+	return err
 }
 
 func TestTwoLabs(t *testing.T) {

@@ -24,7 +24,23 @@ func newUnderlay(l *Lab) (*Host, error) {
 	if err := u.addBridge(l.options); err != nil {
 		return nil, errors.Join(err, u.remove())
 	}
+	if err := u.dropTheRest(); err != nil {
+		return nil, errors.Join(err, u.remove())
+	}
 	return u, nil
+}
+
+// dropTheRest has the underlay say nothing about what comes to it and leads nowhere.
+// Otherwise IPv6 tells the sender, though it doesn't forward, and whether a connection
+// fails by that depends on whether it is still within its system call.
+func (h *Host) dropTheRest() error {
+	for _, all := range []string{"0.0.0.0/0", "::/0"} {
+		route := &netlink.Route{Dst: ipNet(netip.MustParsePrefix(all)), Type: unix.RTN_BLACKHOLE}
+		if err := h.netlink.RouteAdd(route); err != nil {
+			return fmt.Errorf("add blackhole route to %s: %w", h.Name, err)
+		}
+	}
+	return nil
 }
 
 func (h *Host) addBridge(o Options) error {

@@ -126,14 +126,15 @@ func (t *connTable) hold(some map[uint64]translation) (keys []tcTuple, err error
 // to the backend, or, if it is the node's own, to the frontend. And that the port is
 // reserved by which the backend knows it.
 func (t translation) forget() error {
-	seen := t.delete(t.between, t.backend)
+	from, to := t.between, t.backend
 	if t.own {
-		seen = t.delete(t.client, t.frontend)
+		from, to = t.client, t.frontend
 	}
-	if !t.hidden() {
-		return seen
+	err := t.delete(from, to)
+	if t.hidden() {
+		err = errors.Join(err, t.delete(t.source, t.backend))
 	}
-	return errors.Join(seen, t.delete(t.source, t.backend))
+	return err
 }
 
 // delete deletes conntrack's entry that has a packet from src to dst, in either direction.

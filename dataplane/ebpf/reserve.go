@@ -35,13 +35,13 @@ func reservePorts(dir string) error {
 
 // hidden reports whether netfilter doesn't see by which port the backend knows a
 // connection: the programs come after it on the way out, where they translate what the
-// node's own sockets send, and masquerade.
-func (t translation) hidden() bool { return t.own || t.source != t.between }
+// node's own sockets send, and masquerade. Of one that is about to be made, nobody knows.
+func (t translation) hidden() bool { return !t.unnamed && (t.own || t.source != t.between) }
 
 // reserve has netfilter take the connection for one that goes from that port to the
 // backend directly, until forget. No packet of it meets netfilter like that.
 func (t translation) reserve() error {
-	if t.unnamed || !t.hidden() {
+	if !t.hidden() {
 		return nil
 	}
 	direct := translation{proto: t.proto, client: t.source, source: t.source, frontend: t.backend, backend: t.backend, idle: reservedFor}

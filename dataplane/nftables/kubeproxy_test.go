@@ -127,7 +127,7 @@ func TestKubeProxyGoesUnnoticed(t *testing.T) {
 		coming.Lock()
 		nft(t, "-f", file)
 		coming.Unlock()
-		if err := p.socket.removeOther(unix.NFPROTO_IPV4, kubeProxyTable); err != nil {
+		if err := p.socket.removeTable(unix.NFPROTO_IPV4, kubeProxyTable); err != nil {
 			t.Fatal(err)
 		}
 		if done.Err() != nil {

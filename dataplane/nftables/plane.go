@@ -178,31 +178,6 @@ func explain(err error) error {
 	return err
 }
 
-// removeTable takes away first what packets enter the table by, all at once, so
-// that from one moment on another plane meets them as they came. Those that have
-// entered go through to the end, where they may still have to be masqueraded:
-// only then does the rest go. A lookup in a table that is being deleted finds
-// nothing, and packets would be refused that another plane serves by now.
-func (p *Plane) removeTable() error {
-	c := &contents{chains: map[string]*foundChain{}}
-	if err := p.socket.readChains(c); err != nil {
-		return err
-	}
-	b := p.socket.newBatch()
-	for name, found := range c.chains {
-		if found.hook != nil && found.hook.entrance() {
-			b.deleteChain(name)
-		}
-	}
-	if err := b.commit(); err != nil {
-		return err
-	}
-	kernel.Quiesce()
-	b = p.socket.newBatch()
-	b.deleteTable()
-	return b.commit()
-}
-
 // Remove takes the table out of the kernel, and what kube-proxy left: see
 // dataplane.Plane.
 func (p *Plane) Remove(ctx context.Context) error {
@@ -215,7 +190,7 @@ func (p *Plane) Remove(ctx context.Context) error {
 		return err
 	}
 	if c.present {
-		if err := p.removeTable(); err != nil {
+		if err := p.socket.removeTable(unix.NFPROTO_INET, tableName); err != nil {
 			return err
 		}
 	}

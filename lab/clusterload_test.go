@@ -10,6 +10,7 @@ import (
 
 // busy is connections made without a pause, and some that last.
 type busy struct {
+	on     *cluster
 	stop   chan struct{}
 	ended  sync.WaitGroup
 	mu     sync.Mutex
@@ -21,7 +22,7 @@ type busy struct {
 // also over connections that are open from the beginning.
 func (c *cluster) load(t *testing.T, flows bool) *busy {
 	t.Helper()
-	b := &busy{stop: make(chan struct{})}
+	b := &busy{on: c, stop: make(chan struct{})}
 	for name, p := range c.places {
 		for _, where := range []string{"4", "6", "node port"} {
 			address := c.at("web", where, 0)
@@ -106,4 +107,23 @@ func (b *busy) check(t *testing.T, during, lost string) {
 		}
 	}
 	t.Logf("%s: %d questions, %d without an answer", during, b.asked, len(b.failed))
+	if lost != "" {
+		b.on.forgetAttempts(t)
+	}
+}
+
+// forgetAttempts has the nodes forget the connections to Services that were tried
+// while no rules were there: for two minutes conntrack would lead a new one from the
+// same port there again, untranslated, and kube-proxy's filters would refuse it.
+func (c *cluster) forgetAttempts(t *testing.T) {
+	t.Helper()
+	for _, node := range c.nodes {
+		for _, family := range []string{"ipv4", "ipv6"} {
+			_, stderr, code := fairway("lab", "exec", "--name", c.lab, node, "--",
+				"conntrack", "-D", "-f", family, "-p", "tcp", "--state", "SYN_SENT")
+			if code != 0 && !strings.Contains(stderr, "0 flow entries") {
+				t.Errorf("forget attempts on %s: %s", node, stderr)
+			}
+		}
+	}
 }

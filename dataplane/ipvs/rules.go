@@ -26,6 +26,7 @@ const (
 	chainInput        = "KUBE-IPVS-INPUT"
 	chainOutput       = "KUBE-IPVS-OUTPUT"
 	chainFromPod      = "KUBE-FROM-POD"
+	chainTurnAway     = "KUBE-IPVS-TURN-AWAY"
 )
 
 // refusedPort is where this node's own packets are turned to that are to be
@@ -42,8 +43,13 @@ type ruleTable struct {
 // jump is a rule of one of the kernel's chains.
 type jump struct{ from, rule string }
 
-func jumpTo(from, comment, chain string) jump {
-	return jump{from, fmt.Sprintf("-m comment --comment %q -j %s", comment, chain)}
+func jumpTo(from, comment, chain string) jump { return jumpIf(from, "", comment, chain) }
+
+// jumpIf is for packets that match, in the words of iptables-save. Most packets are of
+// connections that are there: for them, what a chain would do about first ones ends
+// with the jump that isn't made (BenchmarkPath).
+func jumpIf(from, match, comment, chain string) jump {
+	return jump{from, strings.TrimPrefix(fmt.Sprintf("%s -m comment --comment %q -j %s", match, comment, chain), " ")}
 }
 
 // foreignChains are those that kube-proxy's ipvs mode has and the plane has not, and
@@ -112,22 +118,21 @@ const (
 // OUTPUT, before the filter table and before IPVS. The whole mark is compared
 // by IPVS, so it comes off again when the packet goes on to its backend.
 func (r ruleSet) mangle() ruleTable {
-	input := []string{"-i lo -j RETURN", notNew}
+	var input []string
 	for _, match := range r.pods() {
 		input = append(input, match+"-g "+chainFromPod)
 	}
 	return ruleTable{
 		name: "mangle",
 		jumps: []jump{
-			jumpTo("INPUT", "kubernetes service portals by origin", chainInput),
-			jumpTo("OUTPUT", "kubernetes service portals by origin", chainOutput),
+			jumpIf("INPUT", "! -i lo "+newOnly, "kubernetes service portals by origin", chainInput),
+			jumpIf("OUTPUT", newOnly, "kubernetes service portals by origin", chainOutput),
 		},
 		chains: []iptables.Chain{
 			{Name: chainInput, Rules: append(input, r.markFrom(model.FromOutside))},
 			{Name: chainFromPod, Rules: []string{r.markFrom(model.FromPod)}},
 			{Name: chainOutput, Rules: []string{
 				fmt.Sprintf("-m mark --mark %#x/%#x -j MARK --set-xmark 0x0/%#x", markRange, markRangeMask, ^r.masquerade),
-				notNew,
 				r.in(setFirewall, "dst,dst") + " -j " + chainSources,
 				r.markFrom(model.FromNode),
 				marked(markDrop) + " -j DROP",
@@ -167,28 +172,30 @@ func (r ruleSet) sources() []string {
 }
 
 func (r ruleSet) nat() ruleTable {
-	services := []string{}
+	var turnAway []string
 	for _, proto := range []model.Protocol{model.TCP, model.UDP, model.SCTP} {
-		services = append(services, fmt.Sprintf("-p %s %s -j DNAT --to-destination :%d", proto, marked(markRefuse), refusedPort))
+		turnAway = append(turnAway, fmt.Sprintf("-p %s -j DNAT --to-destination :%d", proto, refusedPort))
 	}
-	services = append(services,
-		r.in(setAddresses, "src")+" -j "+chainMarkMasq,
-		r.in(setLoadBalancer, "dst,dst")+" -j "+chainLoadBalancer,
-		r.in(setExternalIP, "dst,dst")+" -j "+chainExternalIP,
-		r.in(setClusterIP, "dst,dst")+" -j ACCEPT",
-		r.in(setLoadBalancer, "dst,dst")+" -j ACCEPT",
-		r.in(setExternalIP, "dst,dst")+" -j ACCEPT",
-		"-m addrtype --dst-type LOCAL -j "+chainNodePort,
-	)
+	services := []string{
+		r.in(setAddresses, "src") + " -j " + chainMarkMasq,
+		r.in(setClusterIP, "dst,dst") + " -j ACCEPT",
+		r.in(setLoadBalancer, "dst,dst") + " -j " + chainLoadBalancer,
+		r.in(setExternalIP, "dst,dst") + " -j " + chainExternalIP,
+		r.in(setLoadBalancer, "dst,dst") + " -j ACCEPT",
+		r.in(setExternalIP, "dst,dst") + " -j ACCEPT",
+		"-m addrtype --dst-type LOCAL -j " + chainNodePort,
+	}
 	masquerade := fmt.Sprintf("%#x/%#x", r.masquerade, r.masquerade)
 	return ruleTable{
 		name: "nat",
 		jumps: []jump{
 			jumpTo("PREROUTING", "kubernetes service portals", chainServices),
+			jumpIf("OUTPUT", marked(markRefuse), "kubernetes service portals that refuse", chainTurnAway),
 			jumpTo("OUTPUT", "kubernetes service portals", chainServices),
 			jumpTo("POSTROUTING", "kubernetes postrouting rules", chainPostrouting),
 		},
 		chains: []iptables.Chain{
+			{Name: chainTurnAway, Rules: turnAway},
 			{Name: chainServices, Rules: services},
 			{Name: chainLoadBalancer, Rules: []string{r.in(setLoadBalancerLocal, "dst,dst") + " -j RETURN", "-j " + chainMarkMasq}},
 			{Name: chainExternalIP, Rules: []string{r.in(setExternalIPLocal, "dst,dst") + " -j RETURN", "-j " + chainMarkMasq}},
@@ -226,13 +233,13 @@ func (r ruleSet) filter() ruleTable {
 	return ruleTable{
 		name: "filter",
 		jumps: []jump{
-			jumpTo("INPUT", "kubernetes load balancer firewall", chainFirewall),
-			jumpTo("INPUT", "kubernetes ipvs access filter", chainFilter),
-			jumpTo("OUTPUT", "kubernetes ipvs access filter", chainOutFilter),
+			jumpIf("INPUT", newOnly, "kubernetes load balancer firewall", chainFirewall),
+			jumpIf("INPUT", "-m conntrack --ctstate INVALID,NEW", "kubernetes ipvs access filter", chainFilter),
+			jumpIf("OUTPUT", newOnly, "kubernetes ipvs access filter", chainOutFilter),
 			jumpTo("FORWARD", "kubernetes forwarding rules", chainForward),
 		},
 		chains: []iptables.Chain{
-			{Name: chainFirewall, Rules: []string{newOnly + " " + r.in(setFirewall, "dst,dst") + " -j " + chainSources}},
+			{Name: chainFirewall, Rules: []string{r.in(setFirewall, "dst,dst") + " -j " + chainSources}},
 			{Name: chainSources, Rules: r.sources()},
 			{Name: chainFilter, Rules: []string{
 				invalid,
@@ -247,16 +254,15 @@ func (r ruleSet) filter() ruleTable {
 				r.in(setAddresses, "dst") + " -j DROP",
 			}},
 			{Name: chainOutFilter, Rules: []string{
-				notNew,
 				marked(markRefuse) + " -j " + chainReject,
 				unserved,
 				r.in(setAddresses, "dst") + " -j DROP",
 			}},
 			{Name: chainForward, Rules: []string{
-				invalid,
-				unserved,
-				fmt.Sprintf("-m mark --mark %#x/%#x -j ACCEPT", r.masquerade, r.masquerade),
 				"-m conntrack --ctstate RELATED,ESTABLISHED -j ACCEPT",
+				invalid,
+				newOnly + " " + unserved,
+				fmt.Sprintf("-m mark --mark %#x/%#x -j ACCEPT", r.masquerade, r.masquerade),
 			}},
 			{Name: chainReject, Rules: []string{
 				"-p tcp -j REJECT --reject-with tcp-reset",

@@ -78,8 +78,7 @@ func BenchmarkKernelChange(b *testing.B) {
 	})
 }
 
-// forSizes runs a benchmark on a thread in a network namespace of its own.
-func forSizes(b *testing.B, run func(b *testing.B, n int)) {
+func needsIPVS(b *testing.B) {
 	has, err := vm.Has("ip_vs")
 	if err != nil {
 		b.Fatal(err)
@@ -87,6 +86,11 @@ func forSizes(b *testing.B, run func(b *testing.B, n int)) {
 	if !has {
 		b.Skip("NOT MEASURED: this kernel lacks ip_vs")
 	}
+}
+
+// forSizes runs a benchmark on a thread in a network namespace of its own.
+func forSizes(b *testing.B, run func(b *testing.B, n int)) {
+	needsIPVS(b)
 	for _, n := range []int{100, 1000, 5000} {
 		b.Run(fmt.Sprint(n), func(b *testing.B) {
 			ns, err := netns.Anonymous()

@@ -88,6 +88,34 @@ func TestPortUsedAgain(t *testing.T) {
 	}
 }
 
+// TestEntering has connections begin while it isn't known yet which were netfilter's
+// last: none gets a port that may be one of theirs, and what can't be sent again goes on.
+func TestEntering(t *testing.T) {
+	for name, masquerade := range map[string]bool{"masqueraded": true, "as they are": false} {
+		t.Run(name, func(t *testing.T) {
+			b := newBench(t, masquerade)
+			now := phase{b.plane.store.maps[tcMapPhase]}
+			for i, proto := range []uint8{unix.IPPROTO_TCP, unix.IPPROTO_SCTP, unix.IPPROTO_UDP} {
+				client := netip.AddrPortFrom(clients[0].Addr(), 42000+uint16(i))
+				first := packet{proto: proto, flags: syn, first: 1, src: client, dst: served[0]}
+				must(t, now.set(entering))
+				verdict, got := b.run(t, "ingress", first)
+				if masquerade && proto != unix.IPPROTO_UDP {
+					if verdict != shot {
+						t.Errorf("protocol %d: verdict %d, %s", proto, int32(verdict), got.between())
+					}
+					must(t, now.set(inForce))
+					verdict, got = b.run(t, "ingress", first)
+				}
+				expectPacket(t, "inside", verdict, got, goOn, got.src, backends[0])
+				if got.src == client {
+					t.Errorf("protocol %d: %s looks like a connection of the client's own", proto, got.between())
+				}
+			}
+		})
+	}
+}
+
 // TestPortUsedDirectly has a client speak to a backend directly, from the port of a
 // connection to it by way of a frontend that is over: answers are to be the backend's.
 func TestPortUsedDirectly(t *testing.T) {

@@ -10,6 +10,8 @@ import (
 
 	"github.com/cilium/ebpf"
 	"golang.org/x/sys/unix"
+
+	"github.com/fairway-net/fairway/internal/kernel"
 )
 
 // growing is a map that the programs fill: see GROWING in bpf/maps.h. When it is
@@ -136,7 +138,10 @@ func (g *growing) use(next generations) error {
 	return nil
 }
 
+// forgetBefore gives the map before up, when no program is still looking for what was
+// in it.
 func (g *growing) forgetBefore() error {
+	kernel.Quiesce()
 	if err := g.outer.Delete(generationBefore); err != nil && !errors.Is(err, ebpf.ErrKeyNotExist) {
 		return fmt.Errorf("give up map before %s: %w", g.name, err)
 	}

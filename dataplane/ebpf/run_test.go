@@ -150,13 +150,17 @@ func TestMasquerade(t *testing.T) {
 		for _, proto := range []uint8{unix.IPPROTO_TCP, unix.IPPROTO_UDP, unix.IPPROTO_SCTP} {
 			p := packet{proto: proto, flags: syn, first: 1, src: clients[i], dst: served[i]}
 			verdict, got := b.run(t, "ingress", p)
-			expectPacket(t, "inside", verdict, got, goOn, clients[i], backends[i])
+			inside := got.src
+			expectPacket(t, "inside", verdict, got, goOn, netip.AddrPortFrom(clients[i].Addr(), inside.Port()), backends[i])
+			if inside == clients[i] {
+				t.Errorf("inside the node %s looks like a connection of the client's own", got.between())
+			}
 			_, got = b.run(t, "egress", got.begin())
 			if got.src.Addr() != nodes[i] || got.dst != backends[i] {
 				t.Fatalf("outside: %s", got.between())
 			}
 			_, got = b.run(t, "ingress", packet{proto: proto, flags: syn | ack, first: 2, src: backends[i], dst: got.src})
-			expectPacket(t, "answer inside", goOn, got, goOn, backends[i], clients[i])
+			expectPacket(t, "answer inside", goOn, got, goOn, backends[i], inside)
 			_, got = b.run(t, "egress", packet{proto: proto, flags: syn | ack, first: 2, src: got.src, dst: got.dst})
 			expectPacket(t, "answer outside", goOn, got, goOn, served[i], clients[i])
 		}
@@ -231,12 +235,12 @@ func TestErrors(t *testing.T) {
 			then, wantFrom   netip.AddrPort
 			wantSrc, wantDst netip.AddrPort
 		}{
-			{"beyond the node", "ingress", outside, routers[i], clients[i], routers[i], clients[i], backends[i]},
-			{"of the backend", "ingress", outside, backends[i], clients[i], backends[i], clients[i], backends[i]},
+			{"beyond the node", "ingress", outside, routers[i], clients[i], routers[i], inside.src, backends[i]},
+			{"of the backend", "ingress", outside, backends[i], clients[i], backends[i], inside.src, backends[i]},
 			{"of the node", "egress", inside, routers[i], clients[i], routers[i], clients[i], served[i]},
 			{"of the backend, leaving", "egress", inside, backends[i], clients[i], served[i], clients[i], served[i]},
-			{"before the node", "ingress", packet{src: served[i], dst: clients[i]}, routers[i], backends[i], routers[i], backends[i], clients[i]},
-			{"before the node, leaving", "egress", packet{src: backends[i], dst: clients[i]}, routers[i], backends[i], routers[i], backends[i], outside.src},
+			{"before the node", "ingress", packet{src: served[i], dst: clients[i]}, routers[i], backends[i], routers[i], backends[i], inside.src},
+			{"before the node, leaving", "egress", packet{src: backends[i], dst: inside.src}, routers[i], backends[i], routers[i], backends[i], outside.src},
 		} {
 			c.about.proto = unix.IPPROTO_TCP
 			in := types[i]

@@ -55,22 +55,31 @@ static __always_inline int netfilters(struct tuple *answers)
 // place finds an entry for answers that isn't another connection's, and makes it.
 // A client that uses one port for two frontends with the same backend needs
 // another for the second: the two would look alike inside the node. One of them
-// may be netfilter's, which remembers it also when it has ended.
-static __always_inline int place(struct work *w, enum hook hook)
+// may be netfilter's, which remembers it also when it has ended. Where netfilter may
+// know of a connection that we don't, one set apart has another port to begin with.
+static __always_inline int place(struct work *w, enum hook hook, int apart)
 {
-	__u32 start = bpf_get_prandom_u32();
-
 	for (__u32 i = 0; i < TUPLE_TRIES; i++) {
-		int others;
+		int others = apart && i == 0;
 
 		w->key = reversed(&w->to);
-		others = hook == AT_EGRESS && netfilters(&w->key);
+		if (hook == AT_EGRESS && netfilters(&w->key))
+			others = 1;
 		w->key.hook = hook;
 		if (!others && is_free(&w->key, &w->c.to))
 			return keep(&w->key, &w->c, BPF_ANY);
-		w->to.sport = random_port(start, i);
+		w->to.sport = random_port();
 	}
 	return -1;
+}
+
+// stands_apart reports whether a connection has a port of its own between the hooks.
+// One that is masqueraded has: if netfilter took it for another of the client's, or
+// changed its port lest it be, it would leave as it is (looks_like in conn.h). Others
+// have while netfilter's youngest connections aren't known.
+static __always_inline int stands_apart(const struct work *w, __u32 own)
+{
+	return (!own && w->d.masquerade) || (!(w->c.flags & DIRECT) && current_phase() == ENTERING);
 }
 
 // connect makes the entries of a connection that came in, or that is one of the
@@ -90,7 +99,7 @@ static __always_inline int connect(struct __sk_buff *skb, struct work *w, __u32 
 	w->c = new_conn(&w->d);
 	w->c.to = reversed(&w->p.t);
 	w->c.flags = flags | ANSWER;
-	if (place(w, own ? AT_INGRESS : AT_EGRESS))
+	if (place(w, own ? AT_INGRESS : AT_EGRESS, stands_apart(w, own)))
 		return -1;
 	w->c.to = w->to;
 	w->c.flags = flags | COUNTED;
@@ -131,6 +140,14 @@ static __always_inline void reclaim(struct work *w)
 		erase(&conns_2, &w->key);
 }
 
+// too_early reports whether a connection would get a port of the node's while it
+// isn't known yet which of these netfilter has given to others, answers to which would
+// be taken for its own. Its first packet is sent again; a datagram isn't, and risks it.
+static __always_inline int too_early(const struct work *w, __u32 own)
+{
+	return (own || w->d.masquerade) && w->p.t.proto != IPPROTO_UDP && current_phase() == ENTERING;
+}
+
 // decide_first decides about a packet without connection, and makes one if it
 // is to be forwarded: TC_ACT_PIPE says so.
 __noinline int decide_first(struct __sk_buff *skb, __u32 own)
@@ -154,6 +171,8 @@ __noinline int decide_first(struct __sk_buff *skb, __u32 own)
 			reclaim(w);
 		return TC_ACT_UNSPEC;
 	case FORWARD:
+		if (too_early(w, own))
+			return fail(CHANGES_HANDS);
 		break;
 	case DISCARD:
 		return TC_ACT_SHOT;

@@ -46,7 +46,7 @@ enum trouble {
 	NOT_WRITTEN,   // the packet couldn't be changed
 	NO_ROUTE,      // from the node itself to the backend
 	NOT_LEARNT,    // an option of direct server return that can't be followed
-	CHANGES_HANDS, // the connection is on its way to netfilter
+	CHANGES_HANDS, // the connection is on its way to netfilter, or begins while others are on theirs
 	FORGOTTEN,     // netfilter has forgotten the connection that was left to it
 	LOST_FRAGMENT, // of a packet whose first hasn't come by
 	TROUBLES

@@ -120,10 +120,20 @@ static __always_inline void *in(void *growing, enum generation which, const void
 	return m ? bpf_map_lookup_elem(m, key) : NULL;
 }
 
-// recall looks a key up in a map that grows.
+// recall looks a key up in a map that grows. It may move from the one to the other
+// while it isn't found in either.
 static __always_inline void *recall(void *growing, const void *key)
 {
-	return in(growing, NOW, key) ?: in(growing, BEFORE, key);
+	void *found = in(growing, NOW, key);
+	__u32 g = BEFORE;
+	void *before;
+
+	if (found)
+		return found;
+	before = bpf_map_lookup_elem(growing, &g);
+	if (!before)
+		return NULL;
+	return bpf_map_lookup_elem(before, key) ?: in(growing, NOW, key);
 }
 
 // put puts an element into a map that grows; -EEXIST says that with BPF_NOEXIST

@@ -126,17 +126,17 @@ __noinline int relayed(struct __sk_buff *skb)
 	return state != BPF_TCP_LISTEN;
 }
 
-static __always_inline __be16 random_port(__u32 start, __u32 i)
+// random_port is another each time, since ports that are taken may lie side by side.
+static __always_inline __be16 random_port(void)
 {
 	__u32 n = port_count;
-	return bpf_htons(port_low + (start + i) % (n ?: 1));
+	return bpf_htons(port_low + bpf_get_prandom_u32() % (n ?: 1));
 }
 
 // masquerade gives a connection, of which this is the first packet to leave, its
 // address and port. It returns 0 if there is none left.
 __noinline int masquerade(struct __sk_buff *skb)
 {
-	__u32 start = bpf_get_prandom_u32();
 	struct work *w = work();
 	struct tuple *back;
 	struct conn *c;
@@ -158,7 +158,7 @@ __noinline int masquerade(struct __sk_buff *skb)
 	for (__u32 i = 0; i < PORT_TRIES; i++) {
 		long failed;
 
-		back->dport = random_port(start, i);
+		back->dport = random_port();
 		if (taken(skb, w->p.v6, back))
 			continue;
 		failed = keep(back, &w->c, BPF_NOEXIST);

@@ -287,6 +287,9 @@ func (a *Agent) rounded(r round) {
 		a.config.Log.Warn("health check ports", "error", err)
 	}
 	a.started.Do(func() { go a.giveBack() })
+	if r.Verified {
+		a.forgetComparing()
+	}
 }
 
 // sayFull writes an Event about what the kernel has no room for: once until it

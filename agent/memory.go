@@ -46,6 +46,14 @@ func (a *Agent) giveBack() {
 	}
 }
 
+// forgetComparing returns to the system what only comparing with the kernel needed,
+// which in iptables mode is as much as all the rest: every rule, read and made anew.
+func (a *Agent) forgetComparing() {
+	if a.config.Lean {
+		go debug.FreeOSMemory()
+	}
+}
+
 // forgetStart returns to the system what only starting needed: the garbage of
 // decoding the whole API, and the parts of the executable that were mapped by
 // initialising every library linked in. What is needed again comes back by

@@ -48,6 +48,7 @@ func measureSoak(ctx context.Context, p *patient) error {
 		if err := p.quiet(ctx); err != nil {
 			return err
 		}
+		pause(ctx, settle)
 		var err error
 		if memories[i], err = p.agent.usage.memory(); err != nil {
 			return err

@@ -286,8 +286,9 @@ func (a *Agent) rounded(r round) {
 	if err := a.service.open(); err != nil {
 		a.config.Log.Warn("health check ports", "error", err)
 	}
-	a.started.Do(func() { go a.giveBack() })
-	if r.Verified {
+	first := false
+	a.started.Do(func() { first = true; go a.giveBack() })
+	if r.Verified && !first {
 		a.forgetComparing()
 	}
 }

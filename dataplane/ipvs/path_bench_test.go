@@ -3,7 +3,6 @@ package ipvs
 import (
 	"errors"
 	"net/netip"
-	"os/exec"
 	"runtime"
 	"strings"
 	"testing"
@@ -101,10 +100,10 @@ func prepare(b *testing.B, plane, rules bool) {
 			return
 		}
 		for _, table := range []string{"filter", "nat", "mangle"} {
-			run(b, "iptables", "-t", table, "-F")
+			command(b, "", "iptables", "-t", table, "-F")
 		}
 	}
-	run(b, "iptables", "-A", "FORWARD", "-m", "conntrack", "--ctstate", "NEW,ESTABLISHED", "-j", "ACCEPT")
+	command(b, "", "iptables", "-A", "FORWARD", "-m", "conntrack", "--ctstate", "NEW,ESTABLISHED", "-j", "ACCEPT")
 }
 
 // way is a pod, its node, and a host beyond that which has all backends.
@@ -130,7 +129,7 @@ func newWay(b *testing.B) *way {
 		for name, other := range map[string]*netns.NS{"pod0": w.pod, "out0": w.beyond} {
 			cable(b, name, other)
 		}
-		run(b, "sysctl", "-qw", "net.ipv4.ip_forward=1")
+		command(b, "", "sysctl", "-qw", "net.ipv4.ip_forward=1")
 		ip(b, "address add 10.244.1.1/24 dev pod0", "address add 192.168.8.1/24 dev out0", "route add 10.128.0.0/10 via 192.168.8.2")
 	})
 	w.on(b, w.pod, func() { ip(b, "address add 10.244.1.2/24 dev eth0", "route add default via 10.244.1.1") })
@@ -174,13 +173,6 @@ func cable(b *testing.B, name string, other *netns.NS) {
 func ip(b *testing.B, commands ...string) {
 	b.Helper()
 	for _, c := range commands {
-		run(b, "ip", strings.Fields(c)...)
-	}
-}
-
-func run(b *testing.B, name string, args ...string) {
-	b.Helper()
-	if out, err := exec.Command(name, args...).CombinedOutput(); err != nil {
-		b.Fatalf("%s %v: %v: %s", name, args, err, out)
+		command(b, "", "ip", strings.Fields(c)...)
 	}
 }

@@ -113,7 +113,7 @@ func same(t *testing.T, p *Plane, table *model.Table) {
 	}
 }
 
-func command(t *testing.T, stdin string, name string, args ...string) string {
+func command(t testing.TB, stdin string, name string, args ...string) string {
 	t.Helper()
 	cmd := exec.Command(name, args...)
 	cmd.Stdin = strings.NewReader(stdin)

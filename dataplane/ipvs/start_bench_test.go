@@ -3,9 +3,7 @@ package ipvs
 import (
 	"context"
 	"fmt"
-	"os/exec"
 	"runtime"
-	"strings"
 	"testing"
 
 	"github.com/fairway-net/fairway/internal/kernel"
@@ -149,11 +147,7 @@ func (c *counting) GetDestinations(s *mobyipvs.Service) ([]*mobyipvs.Destination
 }
 
 func planeOfKernel(b *testing.B) (*Plane, *counting) {
-	for _, c := range []string{"link set lo up", "address replace 192.168.9.1/32 dev lo", "route replace default dev lo src 192.168.9.1"} {
-		if out, err := exec.Command("ip", strings.Fields(c)...).CombinedOutput(); err != nil {
-			b.Fatalf("ip %s: %v: %s", c, err, out)
-		}
-	}
+	ip(b, "link set lo up", "address replace 192.168.9.1/32 dev lo", "route replace default dev lo src 192.168.9.1")
 	real, err := openBalancer()
 	if err != nil {
 		b.Fatal(err)

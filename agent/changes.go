@@ -37,6 +37,9 @@ type pending struct {
 // maxWaiting bounds how many changes are timed at once: a sample is enough.
 const maxWaiting = 4096
 
+// largeSet is how many names a set may have had to be used again.
+const largeSet = 1024
+
 var changesSeed = maphash.MakeSeed()
 
 func newChanges() *changes {
@@ -65,10 +68,27 @@ func (p *pending) add(name types.NamespacedName) {
 }
 
 func (p *pending) taken() {
+	if len(p.underway) == 0 {
+		p.underway, p.fresh = p.fresh, p.underway
+		return
+	}
 	for name := range p.fresh {
 		p.underway[name] = struct{}{}
 	}
-	clear(p.fresh)
+	p.fresh = emptied(p.fresh)
+}
+
+// inForce notes that what a round was at is done.
+func (p *pending) inForce() { p.underway = emptied(p.underway) }
+
+// emptied is an empty set: the same, unless it has grown large, as at the start,
+// when all there is has changed. A set never gives up room by itself.
+func emptied(names map[types.NamespacedName]struct{}) map[types.NamespacedName]struct{} {
+	if len(names) > largeSet {
+		return map[types.NamespacedName]struct{}{}
+	}
+	clear(names)
+	return names
 }
 
 func (p *pending) size() int {
@@ -146,8 +166,8 @@ func (c *changes) rounded(succeeded bool, families []string) (delays []time.Dura
 	if !succeeded {
 		return nil
 	}
-	clear(c.endpoints.underway)
-	clear(c.services.underway)
+	c.endpoints.inForce()
+	c.services.inForce()
 	for _, at := range c.underway {
 		delays = append(delays, max(0, time.Since(at)))
 	}

@@ -23,7 +23,7 @@ func (st *state) adopt(have contents, want *model.Table) {
 		if !known || byNumber[n] != nil || !st.ids.adopt(n) {
 			continue
 		}
-		ps := &poolState{id: n, members: map[netip.AddrPort]uint32{}}
+		ps := &poolState{id: n, adopted: map[netip.AddrPort]uint32{}}
 		st.pools[p.ID], byNumber[n] = ps, ps
 	}
 	st.adoptMembers(have, byNumber)
@@ -46,7 +46,7 @@ func (st *state) adoptMembers(have contents, pools map[uint32]*poolState) {
 			continue
 		}
 		if to, id := k.endpoint(), v.u32(); st.ids.adopt(id) {
-			ps.members[to] = id
+			ps.adopted[to] = id
 		}
 	}
 }
@@ -70,9 +70,9 @@ func adoptSlots(have contents, byNumber map[uint32]*poolState) {
 		for _, p := range places {
 			switch p.index {
 			case uint32(len(ps.once)):
-				ps.once = append(ps.once, p.to)
+				ps.once = append(ps.once, ps.adopted[p.to])
 			case moreSlots + uint32(len(ps.more)):
-				ps.more = append(ps.more, p.to)
+				ps.more = append(ps.more, ps.adopted[p.to])
 			}
 		}
 	}

@@ -172,8 +172,8 @@ func TestCounters(t *testing.T) {
 	r := &countReader{outer: d.store.maps["counts"], cpus: cpus, chunks: map[uint32][]counters{}}
 	pool := d.state.pools[f.Routes[0].Pool]
 	for id, want := range map[uint32]counters{
-		d.state.frontends[vip]:                                 {Connections: 6, NotAllowed: 3},
-		pool.members[netip.AddrPortFrom(backendAddr(1), 8080)]: {Connections: 3},
+		d.state.frontends[vip]:                                {Connections: 6, NotAllowed: 3},
+		pool.member(netip.AddrPortFrom(backendAddr(1), 8080)): {Connections: 3},
 	} {
 		if got, err := r.read(id); err != nil || got != want {
 			t.Errorf("counted %+v, %v, expected %+v", got, err, want)

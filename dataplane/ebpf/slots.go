@@ -2,7 +2,6 @@ package ebpf
 
 import (
 	"hash/fnv"
-	"net/netip"
 
 	"github.com/fairway-net/fairway/internal/shares"
 	"github.com/fairway-net/fairway/model"
@@ -16,17 +15,19 @@ const (
 
 // assign gives backends their slots and moves as few as it can: first each
 // backend once, then, behind, what its weight gives it beside. A freed slot is
-// taken by a new backend or by the last one.
-func assign(once, more []netip.AddrPort, backends []model.Backend) (newOnce, newMore []netip.AddrPort) {
-	first := make(map[netip.AddrPort]int, len(backends))
-	rest := map[netip.AddrPort]int{}
+// taken by a new backend or by the last one. The ids are those of the backends,
+// in the same order, and may be followed by others.
+func assign(once, more []uint32, backends []model.Backend, ids []uint32) (newOnce, newMore []uint32) {
+	ids = ids[:len(backends)]
+	first := make(map[uint32]int, len(backends))
+	rest := map[uint32]int{}
 	for i, n := range shares.Of(backends, maxSlots) {
-		first[backends[i].AddrPort()] = 1
+		first[ids[i]] = 1
 		if n > 1 {
-			rest[backends[i].AddrPort()] = n - 1
+			rest[ids[i]] = n - 1
 		}
 	}
-	return shares.Fill(once, first, backends), shares.Fill(more, rest, backends)
+	return shares.Fill(once, first, ids), shares.Fill(more, rest, ids)
 }
 
 // stride is how far weighted round robin goes from turn to turn: about the
@@ -43,12 +44,12 @@ func stride(places int) int {
 // maglev is the table of Maglev hashing (Eisenbud et al., NSDI 2016, section
 // 3.4): which of the backends, as a place in the list once, has each of its
 // places. In each round a backend takes as many as its weight says.
-func maglev(once []netip.AddrPort, backends []model.Backend) []uint16 {
+func maglev(once []uint32, backends []model.Backend, ids []uint32) []uint16 {
 	table := make([]uint16, maglevSize)
 	taken := make([]bool, maglevSize)
-	index := make(map[netip.AddrPort]int, len(once))
-	for i, b := range once {
-		index[b] = i
+	index := make(map[uint32]int, len(once))
+	for i, id := range once {
+		index[id] = i
 	}
 	type permutation struct{ next, skip uint32 }
 	turns := make([]permutation, len(backends))
@@ -61,13 +62,13 @@ func maglev(once []netip.AddrPort, backends []model.Backend) []uint16 {
 	}
 	share := shares.Of(backends, maxMaglevSlots)
 	for filled := 0; ; {
-		for i, b := range backends {
+		for i := range backends {
 			for range share[i] {
 				for taken[turns[i].next] {
 					turns[i].next = (turns[i].next + turns[i].skip) % maglevSize
 				}
 				taken[turns[i].next] = true
-				table[turns[i].next] = uint16(index[b.AddrPort()])
+				table[turns[i].next] = uint16(index[ids[i]])
 				if filled++; filled == maglevSize {
 					return table
 				}

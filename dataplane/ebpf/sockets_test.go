@@ -206,7 +206,7 @@ func TestMissed(t *testing.T) {
 	held := func(by string) (id uint32, count uint64) {
 		t.Helper()
 		pool := n.plane.state.pools[model.PoolID{Name: "default/web:" + model.UDP.String(), Proto: model.UDP}]
-		id = pool.members[netip.AddrPortFrom(n.pods[by].IPv4(), 8080)]
+		id = pool.member(netip.AddrPortFrom(n.pods[by].IPv4(), 8080))
 		var state struct{ Active, Sockets uint64 }
 		check(t, n.plane.store.states.read(id, &state))
 		return id, state.Sockets

@@ -28,15 +28,6 @@ type given struct {
 	again bool
 }
 
-// poolState is a pool as it is in the tables.
-type poolState struct {
-	id      uint32
-	pool    *model.Pool // nil while only adopted
-	once    []netip.AddrPort
-	more    []netip.AddrPort
-	members map[netip.AddrPort]uint32
-}
-
 func newState(scheduler string) *state {
 	return &state{scheduler: model.Scheduler(scheduler), ids: newIDs(),
 		pools: map[model.PoolID]*poolState{}, frontends: map[model.Key]uint32{}}
@@ -58,7 +49,7 @@ func (st *state) setPool(p *model.Pool) (before, after []entry, err error) {
 		if err != nil {
 			return nil, nil, err
 		}
-		ps = &poolState{id: id, members: map[netip.AddrPort]uint32{}}
+		ps = &poolState{id: id}
 		st.pools[p.ID] = ps
 	}
 	before = st.poolEntries(ps)
@@ -70,28 +61,27 @@ func (st *state) setPool(p *model.Pool) (before, after []entry, err error) {
 
 // place gives the pool's backends their slots and ids.
 func (st *state) place(ps *poolState, p *model.Pool) error {
-	gone := ps.members
-	kept := make(map[netip.AddrPort]uint32, len(gone))
+	ids := make([]uint32, 0, len(p.Backends)+len(p.Draining))
 	for _, list := range [][]model.Backend{p.Backends, p.Draining} {
 		for _, b := range list {
-			id, known := gone[b.AddrPort()]
-			if !known {
+			id := ps.member(b.AddrPort())
+			if id == 0 {
 				var err error
 				if id, err = st.newID(); err != nil {
 					return err
 				}
 			}
-			kept[b.AddrPort()] = id
+			ids = append(ids, id)
 		}
 	}
-	for b, id := range gone {
-		if _, stays := kept[b]; !stays {
+	for b, id := range ps.members() {
+		if !has(p, b) {
 			st.gone = append(st.gone, id)
 			st.ids.release(id)
 		}
 	}
-	ps.pool, ps.members = p, kept
-	ps.once, ps.more = assign(ps.once, ps.more, p.Backends)
+	ps.pool, ps.ids, ps.adopted = p, ids, nil
+	ps.once, ps.more = assign(ps.once, ps.more, p.Backends, ids)
 	return nil
 }
 
@@ -102,7 +92,7 @@ func (st *state) dropPool(id model.PoolID) []entry {
 		return nil
 	}
 	before := st.poolEntries(ps)
-	for _, n := range ps.members {
+	for _, n := range ps.members() {
 		st.gone = append(st.gone, n)
 		st.ids.release(n)
 	}
@@ -119,25 +109,25 @@ func (st *state) poolEntries(ps *poolState) []entry {
 	}
 	list := make([]entry, 0, 2*len(ps.once)+len(ps.more)+3)
 	list = append(list, entry{names, idKey(ps.id), nameValue(p.ID.String())})
-	places := make(map[netip.AddrPort]string, len(p.Backends))
-	for _, b := range p.Backends {
-		id := ps.members[b.AddrPort()]
-		places[b.AddrPort()] = backendValue(id, b)
+	places := make(map[uint32]string, len(p.Backends))
+	for i, b := range p.Backends {
+		id := ps.ids[i]
+		places[id] = backendValue(id, b)
 		list = append(list, entry{members, memberKey(ps.id, b.AddrPort()), memberValue(id, backendFlags(b, true))})
 	}
-	for _, b := range p.Draining {
-		list = append(list, entry{members, memberKey(ps.id, b.AddrPort()), memberValue(ps.members[b.AddrPort()], backendFlags(b, false))})
+	for i, b := range p.Draining {
+		list = append(list, entry{members, memberKey(ps.id, b.AddrPort()), memberValue(ps.ids[len(p.Backends)+i], backendFlags(b, false))})
 	}
-	for i, b := range ps.once {
-		list = append(list, entry{slots, slotKey(ps.id, uint32(i)), places[b]})
+	for i, id := range ps.once {
+		list = append(list, entry{slots, slotKey(ps.id, uint32(i)), places[id]})
 	}
-	for i, b := range ps.more {
-		list = append(list, entry{slots, slotKey(ps.id, moreSlots+uint32(i)), places[b]})
+	for i, id := range ps.more {
+		list = append(list, entry{slots, slotKey(ps.id, moreSlots+uint32(i)), places[id]})
 	}
 	way := st.way(p)
 	if way == schedulers[model.MaglevHashing] && len(p.Backends) > 0 {
 		b := make(packer, 0, 2*maglevSize)
-		for _, i := range maglev(ps.once, p.Backends) {
+		for _, i := range maglev(ps.once, p.Backends, ps.ids) {
 			b = b.u16(i)
 		}
 		list = append(list, entry{maglevs, idKey(ps.id), string(b)})

@@ -22,8 +22,10 @@ const (
 func assign(old []netip.AddrPort, backends []model.Backend) []netip.AddrPort {
 	backends = backends[:min(len(backends), maxBackends)]
 	missing := make(map[netip.AddrPort]int, len(backends))
+	order := make([]netip.AddrPort, len(backends))
 	for i, n := range shares.Of(backends, maxSlots) {
-		missing[backends[i].AddrPort()] = n
+		order[i] = backends[i].AddrPort()
+		missing[order[i]] = n
 	}
-	return shares.Fill(old, missing, backends)
+	return shares.Fill(old, missing, order)
 }

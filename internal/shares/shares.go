@@ -5,7 +5,6 @@
 package shares
 
 import (
-	"net/netip"
 	"slices"
 
 	"github.com/fairway-net/fairway/model"
@@ -44,30 +43,33 @@ func GCD(a, b int) int {
 
 // Fill makes a list in which every backend stands as often as missing says, out
 // of an older list, which it leaves alone: a freed slot is taken by a backend
-// that needs one, or by the last slot. It counts missing down to nothing.
-func Fill(old []netip.AddrPort, missing map[netip.AddrPort]int, backends []model.Backend) []netip.AddrPort {
+// that needs one, in this order, or by the last slot. It counts missing down to
+// nothing. Backends are named by whatever tells them apart; the zero value names
+// none.
+func Fill[Name comparable](old []Name, missing map[Name]int, order []Name) []Name {
+	var none Name
 	out := slices.Clone(old)
 	var free []int
 	for i, b := range out {
 		if missing[b] > 0 {
 			missing[b]--
 		} else {
-			out[i] = netip.AddrPort{}
+			out[i] = none
 			free = append(free, i)
 		}
 	}
-	for _, b := range backends {
-		for n := missing[b.AddrPort()]; n > 0; n-- {
+	for _, b := range order {
+		for n := missing[b]; n > 0; n-- {
 			if len(free) > 0 {
-				out[free[0]], free = b.AddrPort(), free[1:]
+				out[free[0]], free = b, free[1:]
 			} else {
-				out = append(out, b.AddrPort())
+				out = append(out, b)
 			}
 		}
 	}
 	for len(free) > 0 {
 		last := len(out) - 1
-		if out[last].IsValid() {
+		if out[last] != none {
 			out[free[0]], free = out[last], free[1:]
 		} else {
 			free = free[:len(free)-1] // the last one is itself free

@@ -53,10 +53,12 @@ const limit = 2048
 // assign gives backends their shares of slots.
 func assign(old []netip.AddrPort, backends []model.Backend) []netip.AddrPort {
 	missing := map[netip.AddrPort]int{}
+	order := make([]netip.AddrPort, len(backends))
 	for i, n := range shares.Of(backends, limit) {
-		missing[backends[i].AddrPort()] = n
+		order[i] = backends[i].AddrPort()
+		missing[order[i]] = n
 	}
-	return shares.Fill(old, missing, backends)
+	return shares.Fill(old, missing, order)
 }
 
 func written(before, after []netip.AddrPort) (n int) {

@@ -87,13 +87,16 @@ func (s *state) change(want *model.Table, changes *model.Changes) *plan {
 	return p
 }
 
-// replace plans the way from chains with these fingerprints to a state that
-// was just loaded.
-func (s *state) replace(there map[chainID]uint64) *plan {
+// replace fills an empty state and plans the way to it from chains with these
+// fingerprints.
+func (s *state) replace(want *model.Table, there map[chainID]uint64) *plan {
+	s.there = there
+	s.load(want)
+	s.there = nil
 	p := &plan{refusals: delta{}, nat: delta{}, rest: delta{}}
 	for id, c := range s.step() {
 		switch {
-		case there[id] == s.chains[id]:
+		case c.delete: // it was for a moment only
 		case id.table == "filter":
 			p.refusals[id] = c
 		default:

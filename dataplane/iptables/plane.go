@@ -163,27 +163,25 @@ func (p *Plane) applyFamily(ctx context.Context, f iptables.Family, want *model.
 
 // plan brings the family's state to the table and tells what there is to do.
 func (p *Plane) plan(ctx context.Context, f iptables.Family, want *model.Table, changes *model.Changes, verify bool) (*plan, error) {
-	s := p.states[f]
 	if !verify && !changes.Settings {
-		return s.change(want, changes), nil
+		return p.states[f].change(want, changes), nil
 	}
 	next := newState(f, mark(p.options), want.Settings)
 	next.limits = p.limits
-	next.load(want)
-	p.states[f] = next
 	if !verify {
-		return next.replace(s.chains), nil
+		todo := next.replace(want, p.states[f].chains)
+		p.states[f] = next
+		return todo, nil
 	}
 	there, err := p.read(ctx, f)
 	if err != nil {
 		return nil, err
 	}
-	todo := next.replace(there.fingerprints())
+	p.states[f] = next // before it is loaded: there is no need for two at a time
+	todo := next.replace(want, there.ours)
 	todo.jumps, todo.stale = there.missing(jumps()), there.stale(jumps())
-	there.keepReferred(todo)
-	todo.natFirst = overSets(there.tables["nat"].Chain(servicesChain)) ||
-		slices.ContainsFunc(todo.jumps, func(j jump) bool { return j.table == "nat" })
-	return todo, nil
+	todo.natFirst = there.sets || slices.ContainsFunc(todo.jumps, func(j jump) bool { return j.table == "nat" })
+	return todo, p.keepReferred(ctx, f, there, todo)
 }
 
 // hasIPv6 reports whether a table asks for anything of IPv6.

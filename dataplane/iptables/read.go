@@ -10,22 +10,35 @@ import (
 	"github.com/fairway-net/fairway/internal/iptables"
 )
 
-// contents is what one family's tables hold.
+// contents is what one family's tables hold. There may be hundreds of thousands of
+// our own rules, so those are known by what tells them apart only.
 type contents struct {
-	tables map[string]*iptables.Table // by name
+	ours   map[chainID]uint64           // fingerprints
+	others map[string][]*iptables.Chain // the kernel's own chains and those of others, by table
+	sets   bool                         // where Services begin is of the ipvs mode
 }
 
 // read reads back the tables that this plane uses.
 func (p *Plane) read(ctx context.Context, f iptables.Family) (*contents, error) {
-	c := &contents{tables: map[string]*iptables.Table{}}
-	for _, name := range []string{"nat", "filter"} {
-		table, err := p.tool.Save(ctx, f, name)
+	c := &contents{ours: map[chainID]uint64{}, others: map[string][]*iptables.Chain{}}
+	for _, table := range tables {
+		err := p.tool.Walk(ctx, f, table, func(chain *iptables.Chain) { c.take(table, chain) })
 		if err != nil {
-			return nil, fmt.Errorf("read table %s: %w", name, err)
+			return nil, fmt.Errorf("read table %s: %w", table, err)
 		}
-		c.tables[name] = table
 	}
 	return c, nil
+}
+
+func (c *contents) take(table string, chain *iptables.Chain) {
+	if !ours(chain.Name) {
+		c.others[table] = append(c.others[table], chain)
+		return
+	}
+	c.ours[chainID{table, chain.Name}] = fingerprint(chain.Rules)
+	if table == "nat" && chain.Name == servicesChain {
+		c.sets = overSets(chain)
+	}
 }
 
 // constantChains are this plane's chains with names of their own.
@@ -49,24 +62,12 @@ func ours(name string) bool {
 		slices.ContainsFunc(chainPrefixes, func(prefix string) bool { return strings.HasPrefix(name, prefix) })
 }
 
-// fingerprints tells this plane's chains apart by their content.
-func (c *contents) fingerprints() map[chainID]uint64 {
-	there := map[chainID]uint64{}
-	for name, table := range c.tables {
-		for _, chain := range table.Chains {
-			if ours(chain.Name) {
-				there[chainID{name, chain.Name}] = fingerprint(chain.Rules)
-			}
-		}
-	}
-	return there
-}
-
 // missing lists those jumps that aren't there.
 func (c *contents) missing(list []jump) []jump {
 	return slices.DeleteFunc(list, func(j jump) bool {
-		chain := c.tables[j.table].Chain(j.chain)
-		return chain != nil && slices.Contains(chain.Rules, j.rule)
+		return slices.ContainsFunc(c.others[j.table], func(chain *iptables.Chain) bool {
+			return chain.Name == j.chain && slices.Contains(chain.Rules, j.rule)
+		})
 	})
 }
 
@@ -74,7 +75,11 @@ func (c *contents) missing(list []jump) []jump {
 // version or of kube-proxy, and doubles.
 func (c *contents) stale(list []jump) []jump {
 	seen := map[jump]bool{}
-	return slices.DeleteFunc(c.jumpsTo(ours), func(j jump) bool {
+	var leading []jump
+	for _, table := range tables {
+		leading = append(leading, jumpsTo(table, c.others[table], ours)...)
+	}
+	return slices.DeleteFunc(leading, func(j jump) bool {
 		wanted := slices.Contains(list, j) && !seen[j]
 		seen[j] = true
 		return wanted
@@ -83,35 +88,37 @@ func (c *contents) stale(list []jump) []jump {
 
 // keepReferred takes the deletion of chains that rules of others lead to out of
 // a plan: iptables would refuse it.
-func (c *contents) keepReferred(p *plan) {
-	for name, table := range c.tables {
+func (p *Plane) keepReferred(ctx context.Context, f iptables.Family, there *contents, todo *plan) error {
+	for _, name := range tables {
+		if !slices.ContainsFunc(there.others[name], refers) {
+			continue
+		}
+		table, err := p.tool.Save(ctx, f, name)
+		if err != nil {
+			return fmt.Errorf("read table %s: %w", name, err)
+		}
 		for chain := range referred(table) {
-			for _, d := range []delta{p.nat, p.rest} {
+			for _, d := range []delta{todo.nat, todo.rest} {
 				if id := (chainID{name, chain}); d[id].delete {
 					delete(d, id)
 				}
 			}
 		}
 	}
+	return nil
 }
 
 // jumpsTo lists the rules of the kernel's own chains that lead to chains that
 // match.
-func (c *contents) jumpsTo(match func(chain string) bool) []jump {
+func jumpsTo(table string, chains []*iptables.Chain, match func(chain string) bool) []jump {
 	var list []jump
-	for _, name := range []string{"nat", "filter", "mangle", "raw"} {
-		table := c.tables[name]
-		if table == nil {
+	for _, chain := range chains {
+		if chain.Policy == "-" {
 			continue
 		}
-		for _, chain := range table.Chains {
-			if chain.Policy == "-" {
-				continue
-			}
-			for _, r := range chain.Rules {
-				if to := target(r); to != "" && match(to) {
-					list = append(list, jump{name, chain.Name, r})
-				}
+		for _, r := range chain.Rules {
+			if to := target(r); to != "" && match(to) {
+				list = append(list, jump{table, chain.Name, r})
 			}
 		}
 	}

@@ -77,7 +77,6 @@ func removal(table *iptables.Table, v iptables.Variant) (entrances []byte, rest 
 	removable := func(chain string) bool {
 		return (ours(chain) || chain == canaryChain) && !stays[chain] && !overSets(table.Chain(chain))
 	}
-	there := contents{tables: map[string]*iptables.Table{table.Name: table}}
 	gone := delta{}
 	for _, chain := range table.Chains {
 		if removable(chain.Name) {
@@ -85,7 +84,7 @@ func removal(table *iptables.Table, v iptables.Variant) (entrances []byte, rest 
 		}
 	}
 	enter, p := &plan{}, &plan{}
-	for _, j := range there.jumpsTo(removable) {
+	for _, j := range jumpsTo(table.Name, table.Chains, removable) {
 		if j.table == "nat" && (j.chain == "PREROUTING" || j.chain == "OUTPUT") {
 			enter.stale = append(enter.stale, j)
 		} else {
@@ -133,9 +132,16 @@ func referred(table *iptables.Table) map[string]bool {
 		}
 	}
 	for _, chain := range table.Chains {
-		if chain.Policy == "-" && !ours(chain.Name) && !strings.HasPrefix(chain.Name, canaryChain) {
+		if refers(chain) {
 			follow(chain)
 		}
 	}
 	return stays
+}
+
+// refers reports whether a chain of others leads to one of ours. The kernel's own do,
+// but those rules are ours.
+func refers(chain *iptables.Chain) bool {
+	return chain.Policy == "-" && !ours(chain.Name) && !strings.HasPrefix(chain.Name, canaryChain) &&
+		slices.ContainsFunc(chain.Rules, func(rule string) bool { return ours(target(rule)) })
 }

@@ -2,6 +2,7 @@ package iptables
 
 import (
 	"context"
+	"fmt"
 	"slices"
 	"strings"
 
@@ -35,19 +36,18 @@ func (p *Plane) Objects(ctx context.Context) ([]kernel.Object, error) {
 		if f == iptables.IPv6 && p.noIPv6 != nil {
 			continue
 		}
-		there, err := p.read(ctx, f)
-		if err != nil {
-			return nil, err
-		}
-		for name, table := range there.tables {
-			for _, chain := range table.Chains {
+		for _, table := range tables {
+			err := p.tool.Walk(ctx, f, table, func(chain *iptables.Chain) {
 				if ours(chain.Name) {
-					objects = append(objects, chainObject(f, chainID{name, chain.Name}, chain.Rules))
+					objects = append(objects, chainObject(f, chainID{table, chain.Name}, chain.Rules))
 				}
+				for _, j := range jumpsTo(table, []*iptables.Chain{chain}, ours) {
+					objects = append(objects, jumpObject(f, j))
+				}
+			})
+			if err != nil {
+				return nil, fmt.Errorf("read table %s: %w", table, err)
 			}
-		}
-		for _, j := range there.jumpsTo(ours) {
-			objects = append(objects, jumpObject(f, j))
 		}
 	}
 	kernel.SortObjects(objects)
@@ -70,8 +70,7 @@ func Script(t *model.Table, o kernel.Options) (map[string]string, error) {
 	files := map[string]string{}
 	for _, f := range iptables.Families() {
 		s := newState(f, mark(o), t.Settings)
-		s.load(t)
-		plan := s.replace(nil)
+		plan := s.replace(t, nil)
 		plan.jumps = jumps()
 		files[f.Command()+".rules"] = string(slices.Concat(plan.inputs(iptables.Legacy)...))
 	}

@@ -41,7 +41,8 @@ type state struct {
 	rules        map[string]int     // in chains, by table
 	telling      *telling
 	delta        delta
-	late         map[chainID]bool // chains of table filter to be deleted in the last step
+	there        map[chainID]uint64 // while the state is loaded: chains that may stay as they are
+	late         map[chainID]bool   // chains of table filter to be deleted in the last step
 }
 
 // chainID names a chain of one family.
@@ -130,8 +131,12 @@ func (s *state) emit(level int, table, name string, rules []string) {
 	}
 	s.rules[table] += length(sum) - length(s.chains[id])
 	s.chains[id] = sum
-	s.delta[id] = change{rules: rules, level: level}
 	s.telling.wrote(id, rules)
+	if s.there[id] == sum {
+		delete(s.delta, id)
+		return
+	}
+	s.delta[id] = change{rules: rules, level: level}
 }
 
 // forget says that a chain is not needed any more. Chains of refusals may be

@@ -110,9 +110,8 @@ func TestChangesLeadWhereRenderingDoes(t *testing.T) {
 		e.SetSettings(randomSettings(r))
 		table = e.Table()
 		s := newState(f, defaultMark, table.Settings)
-		s.load(table)
 		m := mirror{}
-		if err := m.run(s.replace(nil)); err != nil {
+		if err := m.run(s.replace(table, nil)); err != nil {
 			t.Fatalf("seed %d: first load: %v", seed, err)
 		}
 		for step := range 15 {
@@ -122,8 +121,7 @@ func TestChangesLeadWhereRenderingDoes(t *testing.T) {
 			if changes.Settings {
 				old := s.chains
 				s = newState(f, defaultMark, next.Settings)
-				s.load(next)
-				p = s.replace(old)
+				p = s.replace(next, old)
 			} else {
 				p = s.change(next, changes)
 			}
@@ -131,9 +129,8 @@ func TestChangesLeadWhereRenderingDoes(t *testing.T) {
 				t.Fatalf("seed %d, step %d: %v", seed, step, err)
 			}
 			fresh := newState(f, defaultMark, next.Settings)
-			fresh.load(next)
 			want := mirror{}
-			if err := want.run(fresh.replace(nil)); err != nil {
+			if err := want.run(fresh.replace(next, nil)); err != nil {
 				t.Fatalf("seed %d, step %d: fresh: %v", seed, step, err)
 			}
 			diff(t, m, want)

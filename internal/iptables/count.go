@@ -1,7 +1,6 @@
 package iptables
 
 import (
-	"bufio"
 	"bytes"
 	"context"
 	"encoding/binary"
@@ -34,11 +33,15 @@ func (t *Tool) Count(ctx context.Context, f Family, table string, chains []strin
 		return err
 	}
 	program := f.Command() + "-save"
-	stdout, stderr, err := t.run(ctx, program, nil, "-c", "-t", table)
+	c := countedReader{wanted: map[string]bool{}, visit: visit}
+	for _, name := range chains {
+		c.wanted[name] = true
+	}
+	stderr, err := t.run(ctx, program, nil, c.line, "-c", "-t", table)
 	if err != nil {
 		return t.explain(program, nil, stderr, err)
 	}
-	return readCounted(stdout, chains, visit)
+	return c.err
 }
 
 func countNFT(ctx context.Context, f Family, table string, chains []string, visit func(Counted)) (err error) {
@@ -101,32 +104,28 @@ func (a attributes) long(kind uint16) uint64 {
 	return 0
 }
 
-// readCounted reads what iptables-save -c prints of some chains.
-func readCounted(text []byte, chains []string, visit func(Counted)) error {
-	wanted := make(map[string]bool, len(chains))
-	for _, c := range chains {
-		wanted[c] = true
+// countedReader reads what iptables-save -c prints of some chains.
+type countedReader struct {
+	wanted map[string]bool
+	visit  func(Counted)
+	err    error // the first
+}
+
+func (r *countedReader) line(text []byte) {
+	counters, rule, found := bytes.Cut(text, []byte("] -A "))
+	if !found || r.err != nil {
+		return
 	}
-	lines := bufio.NewScanner(bytes.NewReader(text))
-	for lines.Scan() {
-		counters, rule, found := bytes.Cut(lines.Bytes(), []byte("] -A "))
-		if !found {
-			continue
-		}
-		chain, rule, _ := bytes.Cut(rule, []byte(" "))
-		if !wanted[string(chain)] { // nearly all, so none is copied
-			continue
-		}
-		packets, octets, found := strings.Cut(strings.TrimPrefix(string(counters), "["), ":")
-		p, err := strconv.ParseUint(packets, 10, 64)
-		b, err2 := strconv.ParseUint(octets, 10, 64)
-		if err := errors.Join(err, err2); err != nil || !found {
-			return fmt.Errorf("read counters of chain %s in %q: %w", chain, lines.Text(), err)
-		}
-		visit(Counted{string(chain), string(rule), p, b})
+	chain, rule, _ := bytes.Cut(rule, []byte(" "))
+	if !r.wanted[string(chain)] { // nearly all, so none is copied
+		return
 	}
-	if err := lines.Err(); err != nil {
-		return fmt.Errorf("read counters: %w", err)
+	packets, octets, found := strings.Cut(strings.TrimPrefix(string(counters), "["), ":")
+	p, err := strconv.ParseUint(packets, 10, 64)
+	b, err2 := strconv.ParseUint(octets, 10, 64)
+	if err := errors.Join(err, err2); err != nil || !found {
+		r.err = fmt.Errorf("read counters of chain %s in %q: %w", chain, text, err)
+		return
 	}
-	return nil
+	r.visit(Counted{string(chain), string(rule), p, b})
 }

@@ -53,48 +53,59 @@ func (t *Tool) Variant() Variant { return t.variant }
 // input comes into force at once or not at all. An error quotes the line that
 // was refused.
 func (t *Tool) Restore(ctx context.Context, f Family, input []byte) error {
-	_, stderr, err := t.run(ctx, f.Command()+"-restore", input, "--noflush", "-w")
+	stderr, err := t.run(ctx, f.Command()+"-restore", input, nil, "--noflush", "-w")
 	if err != nil {
 		return t.explain(f.Command()+"-restore", input, stderr, err)
 	}
 	return nil
 }
 
-// Save reads one table back.
-func (t *Tool) Save(ctx context.Context, f Family, table string) (*Table, error) {
+// Walk reads one table back, chain by chain in no particular order; the chains are
+// visit's. A large table is never held as a whole. When reading fails, some chains
+// may have been visited.
+func (t *Tool) Walk(ctx context.Context, f Family, table string, visit func(*Chain)) error {
 	if t.variant == Legacy {
 		// Reading makes a legacy table that was not there.
 		if there, err := legacyTable(f, table); err != nil || !there {
-			return &Table{Name: table}, err
+			return err
 		}
-		return t.saveByProgram(ctx, f, table)
+		return t.walkByProgram(ctx, f, table, visit)
 	}
-	return t.saveNFT(ctx, f, table)
+	return t.walkNFT(ctx, f, table, visit)
 }
 
-// saveByProgram has iptables-save read a table.
-func (t *Tool) saveByProgram(ctx context.Context, f Family, table string) (*Table, error) {
-	stdout, stderr, err := t.run(ctx, f.Command()+"-save", nil, "-t", table)
-	if err != nil {
-		return nil, t.explain(f.Command()+"-save", nil, stderr, err)
-	}
-	tables, err := Parse(stdout)
-	if err != nil {
-		return nil, fmt.Errorf("read output of %s-save: %w", f.Command(), err)
-	}
-	for _, parsed := range tables {
-		if parsed.Name == table {
-			return parsed, nil
+// walkByProgram has iptables-save read a table.
+func (t *Tool) walkByProgram(ctx context.Context, f Family, table string, visit func(*Chain)) error {
+	program := f.Command() + "-save"
+	p := parser{visit: func(of string, c *Chain) {
+		if of == table {
+			visit(c)
 		}
+	}}
+	stderr, err := t.run(ctx, program, nil, p.line, "-t", table)
+	if err != nil {
+		return t.explain(program, nil, stderr, err)
 	}
-	return &Table{Name: table}, nil
+	if err := p.end(); err != nil {
+		return fmt.Errorf("read output of %s: %w", program, err)
+	}
+	return nil
+}
+
+// Save reads one table back.
+func (t *Tool) Save(ctx context.Context, f Family, table string) (*Table, error) {
+	read := &Table{Name: table}
+	if err := t.Walk(ctx, f, table, read.add); err != nil {
+		return nil, err
+	}
+	return read, nil
 }
 
 // Test is Restore without putting anything into force. Missing extensions are
 // reported as kernel.MissingError.
 func (t *Tool) Test(ctx context.Context, f Family, input []byte) error {
 	program := f.Command() + "-restore"
-	_, stderr, err := t.run(ctx, program, input, "--noflush", "-w", "--test")
+	stderr, err := t.run(ctx, program, input, nil, "--noflush", "-w", "--test")
 	if err != nil {
 		return t.explain(program, input, stderr, err)
 	}
@@ -106,19 +117,26 @@ func (t *Tool) Test(ctx context.Context, f Family, input []byte) error {
 
 var errWarned = errors.New("warned only")
 
-func (t *Tool) run(ctx context.Context, program string, stdin []byte, args ...string) (stdout, stderr []byte, err error) {
+// run runs a program. It hands on each line that the program prints, without its
+// end; the bytes are the caller's for that call only.
+func (t *Tool) run(ctx context.Context, program string, stdin []byte, take func(line []byte), args ...string) (stderr []byte, err error) {
 	path, ok := t.paths[program]
 	if !ok {
-		return nil, nil, &exec.Error{Name: program, Err: exec.ErrNotFound}
+		return nil, &exec.Error{Name: program, Err: exec.ErrNotFound}
 	}
 	cmd := exec.CommandContext(ctx, path, args...)
 	cmd.Env = append(os.Environ(), "LC_ALL=C")
 	cmd.Stdin = bytes.NewReader(stdin)
-	var out, errs bytes.Buffer
-	cmd.Stdout, cmd.Stderr = &out, &errs
+	var errs bytes.Buffer
+	lines := lineWriter{take: take}
+	cmd.Stderr = &errs
+	if take != nil {
+		cmd.Stdout = &lines
+	}
 	err = cmd.Run()
+	lines.end()
 	if err != nil && ctx.Err() != nil {
 		err = ctx.Err()
 	}
-	return out.Bytes(), errs.Bytes(), err
+	return errs.Bytes(), err
 }

@@ -3,6 +3,7 @@ package iptables
 import (
 	"context"
 	"errors"
+	"fmt"
 	"runtime"
 	"slices"
 	"strings"
@@ -172,19 +173,36 @@ func TestFind(t *testing.T) {
 func TestParse(t *testing.T) {
 	for text, want := range map[string]string{
 		"-A KUBE-A -j RETURN\n":            "outside any table",
-		"*nat\n-A KUBE-A -j RETURN\n":      "undeclared chain",
+		"*nat\n-A KUBE-A -j RETURN\n":      "which wasn't declared",
 		"*nat\n:KUBE-A\n":                  "no chain and policy",
 		"*nat\n:KUBE-A - [0:0]\nnonsense ": "neither a chain nor a rule",
+		"*nat\n:A - [0:0]\n:B - [0:0]\n-A A -j B\n-A B -j RETURN\n-A A -j RETURN\nCOMMIT\n": `"A", which wasn't declared or was over`,
+		"*nat\n:A - [0:0]\n": "table nat doesn't end",
 	} {
-		if _, err := Parse([]byte(text)); err == nil || !strings.Contains(err.Error(), want) {
+		if _, err := parse(text); err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("parse %q: got %v, want an error with %q", text, err, want)
 		}
 	}
-	tables, err := Parse([]byte("*nat\n:A - [0:0]\n[3:180] -A A -j RETURN\nCOMMIT\n*filter\n:INPUT DROP [1:2]\nCOMMIT\n"))
-	if err != nil {
-		t.Fatal(err)
+	text := "# comment\n*nat\n:A - [0:0]\n:B - [0:0]\n:C - [0:0]\n[3:180] -A C -j A\n-A C -p tcp -j B\n-A A -j RETURN\nCOMMIT\n*filter\n:INPUT DROP [1:2]\nCOMMIT"
+	got, err := parse(text)
+	want := "nat C - [-j A -p tcp -j B]; nat A - [-j RETURN]; nat B - []; filter INPUT DROP []; "
+	if err != nil || got != want {
+		t.Errorf("got %s (%v), want %s", got, err, want)
 	}
-	if len(tables) != 2 || tables[0].Chain("A").Rules[0] != "-j RETURN" || tables[1].Chain("INPUT").Policy != "DROP" {
-		t.Errorf("got %+v", tables)
+}
+
+// parse has the parser read a text that comes in small pieces, and writes down what
+// it makes of it.
+func parse(text string) (chains string, err error) {
+	p := parser{visit: func(table string, c *Chain) {
+		chains += fmt.Sprint(table, " ", c.Name, " ", c.Policy, " ", c.Rules, "; ")
+	}}
+	w := lineWriter{take: p.line}
+	for piece := range slices.Chunk([]byte(text), 7) {
+		if _, err := w.Write(piece); err != nil {
+			return "", err
+		}
 	}
+	w.end()
+	return chains, p.end()
 }

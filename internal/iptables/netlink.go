@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"slices"
 	"strings"
 
 	"golang.org/x/sys/unix"
@@ -15,72 +14,88 @@ import (
 // over netlink, and the rules are put into words here. What isn't understood
 // here is asked of the program, chain by chain.
 
-// saveNFT reads a table of the nft variant.
-func (t *Tool) saveNFT(ctx context.Context, f Family, name string) (*Table, error) {
-	table, unread, err := dump(f, name)
-	if err != nil || len(unread) > 1+len(table.Chains)/8 || t.paths[f.Command()] == "" {
-		return t.saveByProgram(ctx, f, name) // which also finds the words for what is missing
+// walkNFT reads a table of the nft variant.
+func (t *Tool) walkNFT(ctx context.Context, f Family, name string, visit func(*Chain)) error {
+	seen := map[string]bool{}
+	unread, err := walk(ctx, f, name, func(c *Chain) {
+		seen[c.Name] = true
+		visit(c)
+	})
+	if err != nil || t.paths[f.Command()] == "" && len(unread) > 0 {
+		return t.walkByProgram(ctx, f, name, func(c *Chain) { // which also finds the words for what is missing
+			if !seen[c.Name] {
+				visit(c)
+			}
+		})
 	}
 	for _, chain := range unread {
 		if err := t.list(ctx, f, name, chain); err != nil {
-			return nil, err
+			return err
 		}
-	}
-	return table, nil
-}
-
-// list has the program tell the rules of one chain.
-func (t *Tool) list(ctx context.Context, f Family, table string, chain *Chain) error {
-	stdout, stderr, err := t.run(ctx, f.Command(), nil, "-w", "-t", table, "-S", chain.Name)
-	if err != nil {
-		return t.explain(f.Command(), nil, stderr, err)
-	}
-	chain.Rules = nil
-	for _, line := range strings.Split(string(stdout), "\n") {
-		if rule, ok := strings.CutPrefix(line+" ", "-A "+chain.Name+" "); ok {
-			chain.Rules = append(chain.Rules, strings.TrimSuffix(rule, " "))
-		}
+		visit(chain)
 	}
 	return nil
 }
 
-// dump reads a table over netlink; unread are the chains with rules that aren't
-// understood, whose words are missing. It asks for one chain after the other:
-// the time for a list of all rules grows with the square of their number, too,
-// since the kernel goes through it from the start for every message.
-func dump(f Family, name string) (table *Table, unread []*Chain, err error) {
+// list has the program tell the rules of one chain.
+func (t *Tool) list(ctx context.Context, f Family, table string, chain *Chain) error {
+	chain.Rules = nil
+	stderr, err := t.run(ctx, f.Command(), nil, func(line []byte) {
+		if rule, ok := strings.CutPrefix(string(line)+" ", "-A "+chain.Name+" "); ok {
+			chain.Rules = append(chain.Rules, strings.TrimSuffix(rule, " "))
+		}
+	}, "-w", "-t", table, "-S", chain.Name)
+	if err != nil {
+		return t.explain(f.Command(), nil, stderr, err)
+	}
+	return nil
+}
+
+var errOthers = errors.New("many rules are others'")
+
+// walk reads a table over netlink; unread are the chains with rules that aren't
+// understood, whose words are missing; if there are many, it fails, since the
+// program does better. It asks for one chain after the other: the time for a list of all
+// rules grows with the square of their number, too, since the kernel goes through
+// it from the start for every message.
+func walk(ctx context.Context, f Family, name string, visit func(*Chain)) (unread []*Chain, err error) {
 	s, err := openSocket(f)
 	if err != nil {
-		return nil, nil, err
+		return nil, err
 	}
 	defer func() { err = errors.Join(err, s.close()) }()
-	table, err = s.chains(name)
+	chains, err := s.chains(name)
 	if err != nil {
-		return nil, nil, fmt.Errorf("list chains of table %s of %s: %w", name, f, err)
+		return nil, fmt.Errorf("list chains of table %s of %s: %w", name, f, err)
 	}
-	for _, chain := range table.Chains {
-		understood, err := s.rules(name, chain)
-		if err != nil {
-			return nil, nil, fmt.Errorf("list rules of chain %s of table %s of %s: %w", chain.Name, name, f, err)
+	for i, chain := range chains {
+		if err := ctx.Err(); err != nil {
+			return nil, err
 		}
-		if !understood {
+		understood, err := s.rules(name, chain)
+		switch {
+		case err != nil:
+			return nil, fmt.Errorf("list rules of chain %s of table %s of %s: %w", chain.Name, name, f, err)
+		case understood:
+			visit(chain)
+		case len(unread) > len(chains)/8:
+			return nil, errOthers
+		default:
 			unread = append(unread, chain)
 		}
+		chains[i] = nil // visit's, and perhaps garbage by now
 	}
-	return table, unread, nil
+	return unread, nil
 }
 
 // chains reads a table's chains without their rules.
-func (s *socket) chains(name string) (*Table, error) {
-	var table *Table
-	begin := func() { table = &Table{Name: name} }
-	err := s.list(unix.NFT_MSG_GETCHAIN, nil, begin, func(a attributes) {
-		if a.text(unix.NFTA_CHAIN_TABLE) == name {
-			table.add(&Chain{Name: a.text(unix.NFTA_CHAIN_NAME), Policy: policy(a)})
+func (s *socket) chains(table string) (chains []*Chain, err error) {
+	err = s.list(unix.NFT_MSG_GETCHAIN, nil, func() { chains = nil }, func(a attributes) {
+		if a.text(unix.NFTA_CHAIN_TABLE) == table {
+			chains = append(chains, &Chain{Name: a.text(unix.NFTA_CHAIN_NAME), Policy: policy(a)})
 		}
 	})
-	slices.SortFunc(table.Chains, func(a, b *Chain) int { return strings.Compare(a.Name, b.Name) })
-	return table, err
+	return chains, err
 }
 
 // rules reads a chain's rules.

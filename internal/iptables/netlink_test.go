@@ -2,6 +2,8 @@ package iptables
 
 import (
 	"context"
+	"errors"
+	"fmt"
 	"os"
 	"path/filepath"
 	"slices"
@@ -38,11 +40,12 @@ func TestDump(t *testing.T) {
 
 func checkDump(t *testing.T, tool *Tool, f Family, name string) {
 	t.Helper()
-	want, err := tool.saveByProgram(context.Background(), f, name)
-	if err != nil {
+	want := &Table{Name: name}
+	if err := tool.walkByProgram(context.Background(), f, name, want.add); err != nil {
 		t.Fatal(err)
 	}
-	got, unread, err := dump(f, name)
+	got := &Table{Name: name}
+	unread, err := walk(context.Background(), f, name, got.add)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -93,11 +96,11 @@ func TestStrangers(t *testing.T) {
 	if err := tool.Restore(ctx, IPv4, in.Bytes()); err != nil {
 		t.Fatal(err)
 	}
-	want, err := tool.saveByProgram(ctx, IPv4, "filter")
-	if err != nil {
+	want := &Table{Name: "filter"}
+	if err := tool.walkByProgram(ctx, IPv4, "filter", want.add); err != nil {
 		t.Fatal(err)
 	}
-	_, unread, err := dump(IPv4, "filter")
+	unread, err := walk(ctx, IPv4, "filter", func(*Chain) {})
 	if err != nil || len(unread) != 2 {
 		t.Errorf("%d chains were not understood, want C and M; %v", len(unread), err)
 	}
@@ -106,4 +109,32 @@ func TestStrangers(t *testing.T) {
 		t.Fatal(err)
 	}
 	compareTables(t, got, want)
+}
+
+// TestManyStrangers has the program read what netlink has given up on: each chain
+// is there once.
+func TestManyStrangers(t *testing.T) {
+	inNamespace(t)
+	tool := open(t, NFT)
+	var in Input
+	b := in.Block("filter")
+	b.Chain("AN-ORDINARY", "-p tcp -j RETURN")
+	for i := range 12 {
+		b.Chain(fmt.Sprintf("MINE-%d", i), "-p tcp -j RETURN")
+		b.Chain(fmt.Sprintf("OTHER-%d", i), "-p tcp -m multiport --dports 80,443 -j ACCEPT")
+	}
+	ctx := context.Background()
+	if err := tool.Restore(ctx, IPv4, in.Bytes()); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := walk(ctx, IPv4, "filter", func(*Chain) {}); !errors.Is(err, errOthers) {
+		t.Errorf("reading over netlink ended with %v, want that it leaves it to the program", err)
+	}
+	got, err := tool.Save(ctx, IPv4, "filter")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if len(got.Chains) != len(got.byName) || got.Chain("AN-ORDINARY") == nil || len(got.Chain("OTHER-7").Rules) != 1 || len(got.Chain("MINE-7").Rules) != 1 {
+		t.Errorf("%d chains, %d of them with names of their own", len(got.Chains), len(got.byName))
+	}
 }

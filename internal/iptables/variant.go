@@ -164,22 +164,30 @@ func (t *Tool) traces(ctx context.Context) trace {
 	var found trace
 	for _, f := range Families() {
 		for _, name := range []string{"mangle", "nat", "filter"} {
-			table, err := t.Save(ctx, f, name)
+			table, err := t.traceTable(ctx, f, name)
 			if err != nil {
 				continue
 			}
-			for _, c := range table.Chains {
-				if name == "mangle" && (c.Name == "KUBE-KUBELET-CANARY" || c.Name == "KUBE-IPTABLES-HINT") {
-					found.hint = true
-				}
-				if strings.HasPrefix(c.Name, "KUBE-") {
-					found.kube++
-				}
-				found.rules += len(c.Rules)
-			}
+			found.hint = found.hint || table.hint
+			found.kube += table.kube
+			found.rules += table.rules
 		}
 	}
 	return found
+}
+
+func (t *Tool) traceTable(ctx context.Context, f Family, name string) (trace, error) {
+	var found trace
+	err := t.Walk(ctx, f, name, func(c *Chain) {
+		if name == "mangle" && (c.Name == "KUBE-KUBELET-CANARY" || c.Name == "KUBE-IPTABLES-HINT") {
+			found.hint = true
+		}
+		if strings.HasPrefix(c.Name, "KUBE-") {
+			found.kube++
+		}
+		found.rules += len(c.Rules)
+	})
+	return found, err
 }
 
 // legacyTable tells whether ip_tables has this table in this network

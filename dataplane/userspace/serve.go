@@ -14,6 +14,8 @@ import (
 	"syscall"
 
 	"golang.org/x/sys/unix"
+
+	"github.com/fairway-net/fairway/internal/tuning"
 )
 
 // server answers agents, and the relay that comes after.
@@ -165,6 +167,9 @@ func (s *server) do(r request) reply {
 			answer.Err = err.Error()
 		}
 		s.tellPredecessors(r)
+		if r.Delta.Anew {
+			go forgetDecoding()
+		}
 	case opStatus:
 		answer.Delta, answer.Open, answer.Flows = s.relay.current().Delta(nil), s.relay.openKeys(), s.relay.flows.count()
 		answer.Transparent = s.relay.transparent.Load()
@@ -179,6 +184,15 @@ func (s *server) do(r request) reply {
 		answer.Err = fmt.Sprintf("unknown request %q", r.Op)
 	}
 	return answer
+}
+
+// forgetDecoding follows a whole table. What taking it in needed is more than the
+// relay itself, and so is what the first brought along: the start of a program of
+// which the relay is a small part.
+func forgetDecoding() {
+	if err := tuning.ForgetStart(); err != nil {
+		fmt.Fprintf(os.Stderr, "fairway relay: memory of starting is kept: %v\n", err)
+	}
 }
 
 // tellPredecessors passes a change on to relays that still have connections.

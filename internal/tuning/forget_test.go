@@ -1,4 +1,4 @@
-package agent
+package tuning
 
 import (
 	"os"
@@ -10,7 +10,7 @@ import (
 // needed, as this very program does by going on.
 func TestForgettingTheStartLosesNothing(t *testing.T) {
 	for range 3 {
-		if err := forgetStart(); err != nil {
+		if err := ForgetStart(); err != nil {
 			t.Fatal(err)
 		}
 		maps, err := os.ReadFile("/proc/self/smaps")

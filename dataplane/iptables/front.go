@@ -109,12 +109,16 @@ type chain struct {
 	front *front // one of them
 }
 
-func (c chains) add(content string, f *front) {
-	if c[content] == nil {
-		c[content] = &chain{}
+// add makes the map when it is needed: most ports have no such chains.
+func (c *chains) add(content string, f *front) {
+	if *c == nil {
+		*c = chains{}
 	}
-	c[content].users++
-	c[content].front = f
+	if (*c)[content] == nil {
+		(*c)[content] = &chain{}
+	}
+	(*c)[content].users++
+	(*c)[content].front = f
 }
 
 func (c chains) remove(content string) {

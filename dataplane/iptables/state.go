@@ -272,7 +272,7 @@ func without(list []*front, f *front) []*front {
 func (s *state) register(f *front) {
 	p := s.ports[f.port()]
 	if p == nil {
-		p = &port{id: f.port(), entries: chains{}, sources: chains{}}
+		p = &port{id: f.port()}
 		s.ports[f.port()] = p
 	}
 	p.fronts = append(p.fronts, f)

@@ -173,11 +173,12 @@ func (p *Plane) plan(ctx context.Context, f iptables.Family, want *model.Table, 
 		p.states[f] = next
 		return todo, nil
 	}
+	delete(p.states, f) // what it held makes room; a failure leads here again
 	there, err := p.read(ctx, f)
 	if err != nil {
 		return nil, err
 	}
-	p.states[f] = next // before it is loaded: there is no need for two at a time
+	p.states[f] = next
 	todo := next.replace(want, there.ours)
 	todo.jumps, todo.stale = there.missing(jumps()), there.stale(jumps())
 	todo.natFirst = there.sets || slices.ContainsFunc(todo.jumps, func(j jump) bool { return j.table == "nat" })

@@ -8,6 +8,7 @@ import (
 	"golang.org/x/time/rate"
 	"k8s.io/apimachinery/pkg/util/wait"
 
+	"github.com/fairway-net/fairway/dataplane"
 	"github.com/fairway-net/fairway/internal/kernel"
 	"github.com/fairway-net/fairway/model"
 )
@@ -64,8 +65,11 @@ func (l *loop) run(ctx context.Context) error {
 	var again <-chan time.Time // set after a failure
 	var held pause
 	var last *model.Table
+	var checks beside
+	ctx, cancel := context.WithCancel(ctx)
+	defer cancel() // ends a comparison that is under way
 	for {
-		verify := false
+		verify, checked := false, false
 		select {
 		case <-ctx.Done():
 			return nil
@@ -86,7 +90,17 @@ func (l *loop) run(ctx context.Context) error {
 		case <-l.renew:
 			verify = true
 		case <-compare.C:
+			if again == nil && checks.begin(ctx, l.plane, last) {
+				continue
+			}
 			verify = true
+		case f := <-checks.found:
+			undecided, agrees := checks.conclude(f)
+			if undecided {
+				compare.Reset(max(min(undecidedPause, l.verify()), verifyShare*time.Since(checks.began)))
+				continue
+			}
+			verify, checked = true, agrees
 		case <-again:
 			verify = true
 		}
@@ -99,8 +113,12 @@ func (l *loop) run(ctx context.Context) error {
 		}
 		again = nil
 		began := time.Now()
+		if checked {
+			began = checks.began
+		}
 		held.begin(l.pause)
-		err := l.round(ctx, table, verify)
+		checks.disturbed = true
+		err := l.round(ctx, table, verify, checked)
 		if verify {
 			compare.Reset(max(l.verify(), verifyShare*time.Since(began)))
 		}
@@ -119,9 +137,15 @@ func (l *loop) run(ctx context.Context) error {
 	}
 }
 
-func (l *loop) round(ctx context.Context, table *model.Table, verify bool) error {
+// round has the plane apply a table; with verify it compares with the kernel, or has
+// checked it already.
+func (l *loop) round(ctx context.Context, table *model.Table, verify, checked bool) error {
 	r := round{Table: table, Began: time.Now(), Verified: verify}
-	r.Err = l.plane.Apply(ctx, table, verify)
+	if c, can := l.plane.(dataplane.Checker); can && checked {
+		r.Err = c.ApplyChecked(ctx, table)
+	} else {
+		r.Err = l.plane.Apply(ctx, table, verify)
+	}
 	r.Took = time.Since(r.Began)
 	l.report(r)
 	if r.Err == nil && l.settle != nil {

@@ -226,3 +226,116 @@ func TestLoopPauses(t *testing.T) {
 		}
 	}
 }
+
+// checkedPlane is a plane that compares beside changes, when it is told to.
+type checkedPlane struct {
+	mu       sync.Mutex
+	inForce  *model.Table
+	checks   chan chan found // one for each Check under way, for its answer
+	compared int             // rounds that compared with changes waiting
+	trusted  int             // rounds that went by a check
+}
+
+func (p *checkedPlane) Apply(_ context.Context, want *model.Table, verify bool) error {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if verify {
+		p.compared++
+	}
+	p.inForce = want
+	return nil
+}
+
+func (p *checkedPlane) Check(ctx context.Context, _ *model.Table) (kernel.Differences, error) {
+	answer := make(chan found)
+	select {
+	case p.checks <- answer:
+		f := <-answer
+		return f.differences, f.err
+	case <-ctx.Done():
+		return kernel.Differences{}, ctx.Err()
+	}
+}
+
+func (p *checkedPlane) ApplyChecked(_ context.Context, want *model.Table) error {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.trusted++
+	p.inForce = want
+	return nil
+}
+
+func (p *checkedPlane) seen() (t *model.Table, compared, trusted int) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return p.inForce, p.compared, p.trusted
+}
+
+// TestLoopComparesBesideChanges: changes are in force while a comparison is under
+// way. If all agrees, that is that. A difference is repaired at once, unless it may
+// be such a change: then it is one if the next comparison finds it again.
+func TestLoopComparesBesideChanges(t *testing.T) {
+	plane := &checkedPlane{checks: make(chan chan found)}
+	source := &tables{wake: make(chan struct{}, 1)}
+	l := &loop{
+		plane: plane, table: source.latest, wake: source.wake, verify: func() time.Duration { return time.Millisecond },
+		report: func(round) {}, log: slog.New(slog.DiscardHandler),
+	}
+	ctx, cancel := context.WithCancel(context.Background())
+	defer cancel()
+	go l.run(ctx) //nolint:errcheck // ends with the test
+	changes := 0
+	change := func() {
+		t.Helper()
+		changes++
+		table := source.change(changes)
+		eventually(t, "change in force", func() bool { in, _, _ := plane.seen(); return in == table })
+	}
+	differ := func(what ...string) (f found) {
+		for _, text := range what {
+			f.differences.Add(text)
+		}
+		return f
+	}
+	change()
+	_, before, _ := plane.seen() // a comparison before there was a table
+	answer := <-plane.checks
+	for n, c := range []struct {
+		change            bool
+		found             found
+		compared, trusted int
+	}{
+		{false, differ(), 0, 1},
+		{true, differ(), 0, 2},
+		{false, differ("a"), 1, 2},
+		{false, found{differences: kernel.Differences{Spare: true}}, 2, 2},
+		{true, found{differences: kernel.Differences{Spare: true}}, 2, 3},
+		{true, differ("a", "b"), 2, 3}, // a change may be among it
+		{true, differ("b", "c"), 2, 3}, // b may be
+		{true, differ("d"), 2, 4},      // no, all were
+		{true, differ("a"), 2, 4},
+		{false, differ("a"), 3, 4},
+		{true, found{err: errInjected}, 3, 4},
+		{true, differ("a"), 3, 4},
+		{true, differ("b"), 3, 5},
+		{false, found{err: errInjected}, 4, 5},
+		{true, found{err: fmt.Errorf("this mode: %w", errors.ErrUnsupported)}, 5, 5},
+	} {
+		if c.change {
+			change()
+		}
+		answer <- c.found
+		answer = <-plane.checks // what follows from the last one is done
+		if _, compared, trusted := plane.seen(); compared-before != c.compared || trusted != c.trusted {
+			t.Errorf("after %d: compared %d times with changes waiting and went by a check %d times, want %d and %d", n, compared-before, trusted, c.compared, c.trusted)
+		}
+	}
+	for range mostUndecided + 1 {
+		change()
+		answer <- differ("a")
+		answer = <-plane.checks
+	}
+	if _, compared, trusted := plane.seen(); compared-before != 6 || trusted != 5 {
+		t.Errorf("what always differs: compared %d times with changes waiting, want 6; %d rounds went by a check, want 5", compared-before, trusted)
+	}
+}

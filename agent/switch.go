@@ -180,6 +180,28 @@ func (s *switcher) Apply(ctx context.Context, want *model.Table, verify bool) er
 	return s.current().plane.Apply(ctx, want, verify)
 }
 
+// Check has the plane in force compare with the kernel, if it can beside changes:
+// see dataplane.Checker. Else the error is errors.ErrUnsupported.
+func (s *switcher) Check(ctx context.Context, of *model.Table) (kernel.Differences, error) {
+	c, can := s.current().plane.(dataplane.Checker)
+	if !can {
+		return kernel.Differences{}, errors.ErrUnsupported
+	}
+	return c.Check(ctx, of)
+}
+
+// ApplyChecked is Apply after Check has found that all agrees.
+func (s *switcher) ApplyChecked(ctx context.Context, want *model.Table) error {
+	s.mu.Lock()
+	changing := s.change != nil
+	s.mu.Unlock()
+	c, can := s.current().plane.(dataplane.Checker)
+	if changing || !can {
+		return s.Apply(ctx, want, true)
+	}
+	return c.ApplyChecked(ctx, want)
+}
+
 // took notes that a new plane is complete.
 func (s *switcher) took(c *change) {
 	s.mu.Lock()

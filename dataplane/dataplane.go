@@ -59,6 +59,18 @@ type Plane interface {
 	Lacks() []kernel.Lack
 }
 
+// Checker is what planes offer beside Plane that can compare with the kernel while
+// changes go on: reading back takes half a second at 10,000 Services.
+type Checker interface {
+	// Check tells what differs between what the kernel holds and what Apply has left
+	// there of a table, the last that it applied in full, and changes nothing. Calls
+	// come as Counter's do. A change that is applied meanwhile may be among it.
+	Check(ctx context.Context, of *model.Table) (kernel.Differences, error)
+	// ApplyChecked is Apply with verify after Check has found that all agrees: it
+	// looks after everything but what Check has compared.
+	ApplyChecked(ctx context.Context, want *model.Table) error
+}
+
 // Counter is what planes offer beside Plane that count the traffic of frontends.
 type Counter interface {
 	// Counters reads what has been counted, in any order; frontends without

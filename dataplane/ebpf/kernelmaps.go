@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"math/bits"
+	"sync"
 
 	"github.com/cilium/ebpf"
 	"golang.org/x/sys/unix"
@@ -16,6 +17,7 @@ type kernelTable struct {
 	name  table
 	outer *ebpf.Map     // nil for the trie, which is never replaced
 	inner *ebpf.Map     // nil until something is to be in it
+	mu    sync.Mutex    // held to change inner, or close it, and by others than Apply
 	spec  *ebpf.MapSpec // of inner
 }
 
@@ -135,6 +137,8 @@ func (t *kernelTable) use(m *ebpf.Map) error {
 	if err := t.outer.Put(uint32(0), m); err != nil {
 		return fmt.Errorf("replace map %s: %w", t.name, err)
 	}
+	t.mu.Lock()
+	defer t.mu.Unlock()
 	t.inner = m
 	return nil
 }

@@ -231,6 +231,10 @@ func (s *store) read() (contents, error) {
 
 func (s *store) close() error {
 	var errs []error
+	for _, t := range s.tables { // nobody may be opening one just now
+		t.mu.Lock()
+		defer t.mu.Unlock()
+	}
 	for _, m := range s.maps {
 		errs = append(errs, m.Close())
 	}

@@ -62,15 +62,22 @@ func New(options kernel.Options) (*Plane, error) {
 // Apply implements dataplane.Plane. The maps come before the programs that read
 // them.
 func (p *Plane) Apply(ctx context.Context, want *model.Table, verify bool) error {
+	return p.apply(ctx, want, verify, verify)
+}
+
+// apply compares what maps hold, or what is beside them, or does only what has
+// changed.
+func (p *Plane) apply(ctx context.Context, want *model.Table, compare, beside bool) error {
 	if err := ctx.Err(); err != nil {
 		return err
 	}
 	if err := p.Prepare(ctx); err != nil {
 		return err
 	}
-	full := p.state == nil || verify
-	attach := full || p.applied.Settings != want.Settings
-	noRoom := p.program(want, full)
+	compare = compare || p.state == nil
+	beside = beside || compare
+	attach := beside || p.applied.Settings != want.Settings
+	noRoom := p.program(want, compare, beside)
 	if noRoom != nil {
 		p.state = nil
 	}
@@ -97,7 +104,7 @@ func (p *Plane) Apply(ctx context.Context, want *model.Table, verify bool) error
 	}
 	p.keepRoom()
 	for _, path := range p.paths {
-		if err := path.sweep(ctx, p.store, p.changed(want, full)); err != nil {
+		if err := path.sweep(ctx, p.store, p.changed(want, beside)); err != nil {
 			return fmt.Errorf("bring connections into line: %w", err)
 		}
 	}
@@ -182,15 +189,15 @@ func (p *Plane) endRoom() {
 }
 
 // program makes the tables say what want says.
-func (p *Plane) program(want *model.Table, full bool) error {
-	if full {
+func (p *Plane) program(want *model.Table, compare, beside bool) error {
+	if compare {
 		return p.compare(want)
 	}
 	plan, noID := p.state.change(p.applied, want, want.Since(p.applied))
 	if err := p.write(plan, nil); err != nil {
 		return err
 	}
-	if p.applied.Settings != want.Settings {
+	if beside || p.applied.Settings != want.Settings {
 		if err := p.store.setRanges(want.Settings.Reserved); err != nil {
 			return err
 		}
@@ -205,9 +212,8 @@ func (p *Plane) compare(want *model.Table) error {
 	if err != nil {
 		return err
 	}
-	p.state = newState(p.options.Scheduler)
-	p.state.adopt(have, want)
-	target, noID := p.state.build(want)
+	next, target, noID := over(have, want, p.options)
+	p.state = next
 	if err := p.write(difference(have, target), target); err != nil {
 		return err
 	}
@@ -215,6 +221,15 @@ func (p *Plane) compare(want *model.Table) error {
 		return err
 	}
 	return noID
+}
+
+// over makes the state for a table over what the maps hold, and what they are to
+// hold. The error says what has no room, as build's does.
+func over(have contents, want *model.Table, o kernel.Options) (*state, byTable, error) {
+	next := newState(o.Scheduler)
+	next.adopt(have, want)
+	target, err := next.build(want)
+	return next, target, err
 }
 
 // write does what a plan says, with room for what tables are to hold in the end,

@@ -3,9 +3,11 @@ package ebpf
 import (
 	"context"
 	"errors"
+	"maps"
 	"net/netip"
 	"os"
 	"path/filepath"
+	"slices"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
@@ -94,7 +96,15 @@ func TestLife(t *testing.T) {
 			}
 			agrees(t, p, want)
 		}
+		check := func(want *model.Table, agrees bool) {
+			t.Helper()
+			found, err := p.Check(ctx, want)
+			if got := len(found.Found) == 0; err != nil || got != agrees {
+				t.Errorf("comparing beside changes says that all agrees: %t (%v), want %t: %q", got, err, agrees, slices.Collect(maps.Keys(found.Found)))
+			}
+		}
 		apply(false)
+		check(want, true)
 
 		break1, break2 := p.store.tables[slots], p.store.tables[frontends]
 		if err := break1.remove(slotKey(p.state.pools[model.PoolID{Name: "default/web-3:http", Proto: model.TCP}].id, 1)); err != nil {
@@ -103,11 +113,21 @@ func TestLife(t *testing.T) {
 		if err := break2.put(frontendKey(model.Key{Addr: netip.MustParseAddr("10.1.1.1"), Port: 1, Proto: model.TCP}), frontendValue(7, 0, [3]model.Route{}, p.state.poolNumber)); err != nil {
 			t.Fatal(err)
 		}
+		check(want, false)
 		links, err := filepath.Glob(filepath.Join(p.dir, "connect4-*"))
 		if err != nil || len(links) != 1 || os.Remove(links[0]) != nil {
 			t.Fatalf("detach program: %v, %v", links, err)
 		}
 		apply(true)
+		check(want, true)
+		check(webTable(21, 3), false)
+		if err := os.Remove(links[0]); err != nil {
+			t.Fatal(err)
+		}
+		if err := p.ApplyChecked(ctx, want); err != nil {
+			t.Fatal(err)
+		}
+		agrees(t, p, want)
 
 		ids := p.state.frontends
 		if err := p.Close(); err != nil {
@@ -139,13 +159,38 @@ func TestGrowth(t *testing.T) {
 	inNode(t, func(t *testing.T, options kernel.Options) {
 		ctx, want := context.Background(), webTable(10, 2)
 		p := newPlane(t, options)
-		for _, services := range []int{10, 3000} {
-			want = webTable(services, 2)
-			if err := p.Apply(ctx, want, false); err != nil {
+		if err := p.Apply(ctx, want, false); err != nil {
+			t.Fatal(err)
+		}
+		over, ended := make(chan struct{}), make(chan error, 1)
+		go func() { // somebody reads all the time
+			for {
+				select {
+				case <-over:
+					ended <- nil
+					return
+				default:
+				}
+				if _, err := p.Check(ctx, want); err != nil {
+					ended <- err
+					return
+				}
+			}
+		}()
+		for _, services := range []int{40, 300, 3000} {
+			if err := p.Apply(ctx, webTable(services, 2), false); err != nil {
 				t.Fatal(err)
 			}
 		}
+		close(over)
+		if err := <-ended; err != nil {
+			t.Errorf("compare while tables grow: %v", err)
+		}
+		want = webTable(3000, 2)
 		agrees(t, p, want)
+		if found, err := p.Check(ctx, want); err != nil || len(found.Found) > 0 {
+			t.Errorf("comparing says %q, %v", slices.Collect(maps.Keys(found.Found)), err)
+		}
 		if err := p.Remove(ctx); err != nil {
 			t.Fatal(err)
 		}

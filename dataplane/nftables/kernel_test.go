@@ -2,10 +2,12 @@ package nftables
 
 import (
 	"context"
+	"maps"
 	"net"
 	"net/netip"
 	"os/exec"
 	"regexp"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -89,7 +91,9 @@ func TestRepair(t *testing.T) {
 		"delete table inet fairway; add table inet fairway",
 		"add chain inet fairway nat-input { policy drop; }",
 	} {
+		checkSays(t, p, table, true)
 		nft(t, command)
+		checkSays(t, p, table, false)
 		apply(t, p, table, true)
 		if t.Failed() {
 			return
@@ -98,6 +102,74 @@ func TestRepair(t *testing.T) {
 		if t.Failed() {
 			t.Fatalf("after nft %s", command)
 		}
+	}
+}
+
+func checkSays(t *testing.T, p *Plane, table *model.Table, want bool) {
+	t.Helper()
+	found, err := p.Check(context.Background(), table)
+	if agrees := len(found.Found) == 0 && !found.Spare; err != nil || agrees != want {
+		t.Errorf("comparing beside changes says that all agrees: %t (%v), want %t: %q", agrees, err, want, slices.Collect(maps.Keys(found.Found)))
+	}
+}
+
+// TestCheckBesideChanges compares all the time while changes are made: it needs no
+// more than that they end.
+func TestCheckBesideChanges(t *testing.T) {
+	inNamespace(t)
+	p := newPlane(t, kernel.Options{})
+	table := everything()
+	apply(t, p, table, false)
+	web := model.PoolID{Name: "default/web:http", Proto: model.TCP}
+	nft(t, "delete element inet fairway exempt4 { 10.96.0.77 }") // the one that is real
+	over, ended := make(chan struct{}), make(chan error, 1)
+	var always *kernel.Differences // found every time
+	go func() {
+		var err error
+		for err == nil && !closed(over) {
+			var found kernel.Differences
+			if found, err = p.Check(context.Background(), table); always == nil {
+				always = &found
+			}
+			always.Keep(found)
+		}
+		ended <- err
+	}()
+	last := table
+	for range 10 {
+		for _, list := range [][]string{{"10.244.1.3:8080", "10.244.2.3:8080"}, {"10.244.1.1:8080", "10.244.1.3:8080", "10.244.2.3:8080"}} {
+			last = editPool(last, web, func(pool *model.Pool) { pool.Backends = backends(list...) })
+			apply(t, p, last, false)
+		}
+	}
+	apply(t, p, table, false)
+	for range 2 {
+		if _, err := p.Check(context.Background(), table); err != nil {
+			t.Error(err)
+		}
+	}
+	close(over)
+	if err := <-ended; err != nil {
+		t.Error(err)
+	}
+	if len(always.Found) != 1 {
+		t.Errorf("what differs in every comparison: %q; want the one element that was removed", slices.Collect(maps.Keys(always.Found)))
+	}
+	apply(t, p, last, true) // what is spare goes
+	checkSays(t, p, last, true)
+	checkSays(t, p, table, false)
+	if err := p.ApplyChecked(context.Background(), table); err != nil {
+		t.Fatal(err)
+	}
+	checkObjects(t, p, table)
+}
+
+func closed(c <-chan struct{}) bool {
+	select {
+	case <-c:
+		return true
+	default:
+		return false
 	}
 }
 

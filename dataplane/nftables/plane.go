@@ -67,6 +67,12 @@ func (p *Plane) Close() error {
 
 // Apply makes the kernel agree with want: see dataplane.Plane.
 func (p *Plane) Apply(ctx context.Context, want *model.Table, verify bool) error {
+	return p.apply(ctx, want, verify, verify)
+}
+
+// apply compares what the table holds with the kernel, or what is beside it, or
+// does only what has changed.
+func (p *Plane) apply(ctx context.Context, want *model.Table, compare, beside bool) error {
 	if err := ctx.Err(); err != nil {
 		return err
 	}
@@ -74,12 +80,12 @@ func (p *Plane) Apply(ctx context.Context, want *model.Table, verify bool) error
 		return err
 	}
 	first := p.state == nil
-	if err := p.program(want, verify); err != nil {
+	if err := p.program(want, compare, beside); err != nil {
 		p.state = nil
 		return err
 	}
 	p.applied = want
-	if first || verify { // a kube-proxy that is about to end may have put it back
+	if first || beside { // a kube-proxy that is about to end may have put it back
 		if err := p.removeKubeProxy(); err != nil {
 			return err
 		}
@@ -92,8 +98,8 @@ func (p *Plane) Apply(ctx context.Context, want *model.Table, verify bool) error
 	return nil
 }
 
-func (p *Plane) program(want *model.Table, verify bool) error {
-	if p.state == nil || verify {
+func (p *Plane) program(want *model.Table, compare, beside bool) error {
+	if p.state == nil || compare {
 		if err := p.compare(want); err != nil {
 			return err
 		}
@@ -102,7 +108,7 @@ func (p *Plane) program(want *model.Table, verify bool) error {
 	}
 	// The filter-prerouting chain drops what this would let others send to
 	// 127.0.0.0/8.
-	return p.localnet.Keep(p.state.loopbacks > 0, verify)
+	return p.localnet.Keep(p.state.loopbacks > 0, beside)
 }
 
 // change does what is different between the last table and want.

@@ -94,7 +94,7 @@ func (s *socket) getOf(family byte, typ int, flags uint16, body wire, visit func
 			if h.seq != seq {
 				return nil
 			}
-			if h.flags&unix.NLM_F_DUMP_INTR != 0 {
+			if h.flags&unix.NLM_F_DUMP_INTR != 0 && !s.unsteady {
 				failure = unix.EINTR
 			}
 			switch h.typ {

@@ -42,7 +42,25 @@ func (b *batch) addChains(chains []chain) {
 func (b *batch) repair(c *contents, t *target) {
 	p := &plan{}
 	p.compare(c, t)
-	var missing, broken []chain
+	missing, broken, foreign := c.compareChains(t)
+	for i := range missing {
+		b.addChain(&missing[i])
+	}
+	for i := range broken {
+		b.flushChain(broken[i].name)
+	}
+	b.removeForeign(c, foreign, p)
+	for _, list := range [][]chain{missing, broken} {
+		for i := range list {
+			b.addRules(&list[i])
+		}
+	}
+	b.elements(true, p.add)
+}
+
+// compareChains tells which chains are missing, have other rules than they should,
+// or are not wanted; the last by name.
+func (c *contents) compareChains(t *target) (missing, broken []chain, foreign []string) {
 	wanted := map[string]bool{}
 	for _, want := range t.chains {
 		wanted[want.name] = true
@@ -53,19 +71,13 @@ func (b *batch) repair(c *contents, t *target) {
 			broken = append(broken, want)
 		}
 	}
-	for i := range missing {
-		b.addChain(&missing[i])
-	}
-	for i := range broken {
-		b.flushChain(broken[i].name)
-	}
-	b.removeForeign(c, wanted, p)
-	for _, list := range [][]chain{missing, broken} {
-		for i := range list {
-			b.addRules(&list[i])
+	for name := range c.chains {
+		if !wanted[name] {
+			foreign = append(foreign, name)
 		}
 	}
-	b.elements(true, p.add)
+	slices.Sort(foreign)
+	return missing, broken, foreign
 }
 
 // compare plans what makes the elements in the kernel those of the target.
@@ -101,14 +113,7 @@ func (p *plan) compare(c *contents, t *target) {
 
 // removeForeign removes elements, chains and sets that are not wanted, those
 // that refer to others first.
-func (b *batch) removeForeign(c *contents, wanted map[string]bool, p *plan) {
-	var chains []string
-	for name := range c.chains {
-		if !wanted[name] {
-			chains = append(chains, name)
-		}
-	}
-	slices.Sort(chains)
+func (b *batch) removeForeign(c *contents, chains []string, p *plan) {
 	for _, name := range chains {
 		b.flushChain(name)
 	}

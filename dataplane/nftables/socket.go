@@ -20,6 +20,8 @@ type socket struct {
 	sndbuf int
 	buf    []byte
 	sent   atomic.Int64 // messages, for tests that count
+	// unsteady has lists read on that change meanwhile.
+	unsteady bool
 }
 
 // receiveBuffer holds the kernel's answers, which come all at once.

@@ -1,0 +1,79 @@
+package nftables
+
+import (
+	"context"
+	"regexp"
+	"strings"
+
+	"github.com/fairway-net/fairway/internal/kernel"
+	"github.com/fairway-net/fairway/model"
+)
+
+// Check implements dataplane.Checker. Lists that change while they are read may lack
+// a few elements: others than the next time.
+func (p *Plane) Check(ctx context.Context, of *model.Table) (kernel.Differences, error) {
+	var c *contents
+	err := p.withReader(ctx, func(s *socket) (err error) {
+		s.unsteady = true
+		defer func() { s.unsteady = false }()
+		c, err = s.readOnce()
+		return err
+	})
+	if err != nil {
+		return kernel.Differences{}, err
+	}
+	var found kernel.Differences
+	if !c.usable() {
+		found.Add("table")
+		return found, nil
+	}
+	adopted, next := c.adopt()
+	t := build(of, p.options, adopted, next)
+	c.differences(t, &found)
+	return found, nil
+}
+
+// ApplyChecked implements dataplane.Checker.
+func (p *Plane) ApplyChecked(ctx context.Context, want *model.Table) error {
+	return p.apply(ctx, want, false, true)
+}
+
+// differences names what repair would write.
+func (c *contents) differences(t *target, found *kernel.Differences) {
+	p := &plan{}
+	p.compare(c, t)
+	for _, e := range p.add {
+		found.Add("missing", e.set.name, e.key, e.keyEnd, e.data, e.verdict.chain)
+	}
+	for _, e := range p.remove {
+		if ofChoices(e.set) {
+			found.Spare = true
+		} else {
+			found.Add("found", e.set.name, e.key, e.keyEnd, e.data, e.verdict.chain)
+		}
+	}
+	missing, broken, foreign := c.compareChains(t)
+	for _, chain := range append(missing, broken...) {
+		found.Add("chain", chain.name)
+	}
+	for _, name := range foreign {
+		if spareChain.MatchString(name) {
+			found.Spare = true
+		} else {
+			found.Add("foreign chain", name)
+		}
+	}
+	for name, set := range c.sets {
+		if set.ours == nil {
+			found.Add("foreign set", name)
+		}
+	}
+}
+
+// Pools that choose and remember alike share chains, which the maps lead to. These
+// stay when the last such pool has gone or changed, until somebody compares.
+var spareChain = regexp.MustCompile(`^((tcp|udp|sctp)[46]-(random|source|destination)-\d+-|learn-\d)`)
+
+func ofChoices(s *set) bool {
+	return strings.HasPrefix(s.name, "choosers-") || strings.HasPrefix(s.name, "learners")
+}

@@ -39,7 +39,8 @@ type round struct {
 	Table    *model.Table
 	Began    time.Time
 	Took     time.Duration
-	Verified bool
+	Verified bool // compared with the kernel,
+	Checked  bool // which was done before, beside the loop
 	Err      error
 }
 
@@ -140,7 +141,7 @@ func (l *loop) run(ctx context.Context) error {
 // round has the plane apply a table; with verify it compares with the kernel, or has
 // checked it already.
 func (l *loop) round(ctx context.Context, table *model.Table, verify, checked bool) error {
-	r := round{Table: table, Began: time.Now(), Verified: verify}
+	r := round{Table: table, Began: time.Now(), Verified: verify, Checked: checked}
 	if c, can := l.plane.(dataplane.Checker); can && checked {
 		r.Err = c.ApplyChecked(ctx, table)
 	} else {

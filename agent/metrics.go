@@ -137,7 +137,7 @@ func (m *metrics) changed() {
 func (m *metrics) rounded(r round, mode string) {
 	families := familiesOf(r.Table)
 	delays := m.changes.rounded(r.Err == nil, families)
-	full := r.Verified || !m.trusting
+	full := r.Verified && !r.Checked || !m.trusting
 	m.trusting = r.Err == nil
 	for _, family := range families {
 		m.begin(family)

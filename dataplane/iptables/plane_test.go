@@ -2,7 +2,6 @@ package iptables
 
 import (
 	"context"
-	"maps"
 	"math/rand/v2"
 	"os"
 	"os/exec"
@@ -120,15 +119,7 @@ func TestVerifyRepairs(t *testing.T) {
 		r := rand.New(rand.NewPCG(1, 6))
 		table := randomEdit(r, model.NewTable(), 10, 100)
 		p := newPlane(t, o)
-		differs := func(of *model.Table, want int) {
-			t.Helper()
-			found, err := p.Check(context.Background(), of)
-			if err != nil || len(found.Found) != want {
-				t.Errorf("comparing beside changes finds %q (%v), want %d differences", slices.Collect(maps.Keys(found.Found)), err, want)
-			}
-		}
 		apply(t, p, table, false)
-		differs(table, 0)
 		var in iptables.Input
 		b := in.Block("nat")
 		b.Chain(servicesChain)
@@ -138,16 +129,8 @@ func TestVerifyRepairs(t *testing.T) {
 		if err := p.tool.Restore(context.Background(), iptables.IPv4, in.Bytes()); err != nil {
 			t.Fatal(err)
 		}
-		differs(table, 4) // KUBE-SERVICES, two chains, and the jump
 		apply(t, p, table, true)
 		check(t, p, table)
-		differs(table, 0)
-		next := randomEdit(r, table, 10, 1)
-		if err := p.ApplyChecked(context.Background(), next); err != nil {
-			t.Fatal(err)
-		}
-		check(t, p, next)
-		differs(next, 0)
 	})
 }
 

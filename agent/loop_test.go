@@ -93,12 +93,16 @@ func (t *tables) change(n int) *model.Table {
 	return t.last
 }
 
-func startLoop(t *testing.T, plane *faultyPlane) (*tables, chan struct{}, <-chan error) {
+// startLoop runs a loop that compares unasked only if an edit says so.
+func startLoop(t *testing.T, plane applier, edits ...func(*loop)) (*tables, chan struct{}, <-chan error) {
 	t.Helper()
 	source, drift := &tables{wake: make(chan struct{}, 1)}, make(chan struct{}, 1)
 	l := &loop{
 		plane: plane, table: source.latest, wake: source.wake, drift: drift, verify: func() time.Duration { return time.Hour },
 		report: func(round) {}, log: slog.New(slog.DiscardHandler),
+	}
+	for _, edit := range edits {
+		edit(l)
 	}
 	ctx, cancel := context.WithCancel(context.Background())
 	ended := make(chan error, 1)
@@ -106,6 +110,9 @@ func startLoop(t *testing.T, plane *faultyPlane) (*tables, chan struct{}, <-chan
 	t.Cleanup(cancel)
 	return source, drift, ended
 }
+
+// comparesAlways has a loop compare unasked, and again as soon as that is done.
+func comparesAlways(l *loop) { l.verify = func() time.Duration { return time.Millisecond } }
 
 func eventually(t *testing.T, what string, ok func() bool) {
 	t.Helper()
@@ -170,14 +177,7 @@ func TestLoopEndsWhereTheMachineCannot(t *testing.T) {
 
 func TestLoopComparesUnasked(t *testing.T) {
 	plane := &faultyPlane{rng: rand.New(rand.NewPCG(11, 12))}
-	source := &tables{wake: make(chan struct{}, 1)}
-	l := &loop{
-		plane: plane, table: source.latest, wake: source.wake, verify: func() time.Duration { return time.Millisecond },
-		report: func(round) {}, log: slog.New(slog.DiscardHandler),
-	}
-	ctx, cancel := context.WithCancel(context.Background())
-	defer cancel()
-	go l.run(ctx)                    //nolint:errcheck // ends with the test
+	source, _, _ := startLoop(t, plane, comparesAlways)
 	time.Sleep(5 * time.Millisecond) // comparisons without a table must not be the last ones
 	table := source.change(1)
 	for range 3 {
@@ -276,14 +276,7 @@ func (p *checkedPlane) seen() (t *model.Table, compared, trusted int) {
 // be such a change: then it is one if the next comparison finds it again.
 func TestLoopComparesBesideChanges(t *testing.T) {
 	plane := &checkedPlane{checks: make(chan chan found)}
-	source := &tables{wake: make(chan struct{}, 1)}
-	l := &loop{
-		plane: plane, table: source.latest, wake: source.wake, verify: func() time.Duration { return time.Millisecond },
-		report: func(round) {}, log: slog.New(slog.DiscardHandler),
-	}
-	ctx, cancel := context.WithCancel(context.Background())
-	defer cancel()
-	go l.run(ctx) //nolint:errcheck // ends with the test
+	source, _, _ := startLoop(t, plane, comparesAlways)
 	changes := 0
 	change := func() {
 		t.Helper()

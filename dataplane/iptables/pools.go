@@ -73,11 +73,11 @@ func has(list []model.Backend, b model.Backend) bool {
 
 // backendRules translate to one backend. A pod that reaches itself is
 // masqueraded, or it would answer itself past the translation (hairpin).
+// kube-proxy's rule has "-m tcp", too, which matches what "-p tcp" does.
 func (s *state) backendRules(p *model.Pool, b model.Backend) []string {
-	proto := p.ID.Proto.String()
-	match := "-m " + proto
+	match := ""
 	if p.Affinity > 0 {
-		match = fmt.Sprintf("-m recent --set --name %s --mask %s --rsource %s", backendName(p.ID, b), s.fullMask(), match)
+		match = fmt.Sprintf("-m recent --set --name %s --mask %s --rsource", backendName(p.ID, b), s.fullMask())
 	}
 	return []string{
 		rule{src: single(b.Addr), comment: s.note(p.ID.Name), target: markMasqChain}.String(),
@@ -142,25 +142,37 @@ func (s *state) directMasquerading(id model.PoolID) []string {
 		}
 	}
 	slices.SortFunc(fronts, func(a, b *front) int { return a.Key.Compare(b.Key) })
-	var rules []string
+	var rules, own []string // own are for what this node's own processes send from pods' addresses
 	for _, f := range fronts {
 		r := rule{dst: single(f.Addr), proto: f.Proto, dport: f.Port, comment: f.Name + " " + f.Entrance.String()}
 		switch mask := f.mask(); {
 		case mask == everybody:
 			r.target = markMasqChain
-			rules = append(rules, r.String())
 		case mask == notPods && s.singlePodPrefix():
 			r.src, r.target = s.podPrefixes[0], markMasqChain
-			local := r
+			o := r
+			o.match = fromNode
+			if own = append(own, o.String()); s.masqueradesOwn(id) {
+				own = []string{rule{src: r.src, match: fromNode, target: markMasqChain}.String()}
+			}
 			r.notSrc = true
-			local.match = fromNode
-			rules = append(rules, r.String(), local.String())
 		default:
 			r.target = masqName(mask)
-			rules = append(rules, r.String())
 		}
+		rules = append(rules, r.String())
 	}
-	return rules
+	return append(rules, own...)
+}
+
+// masqueradesOwn reports whether all that reaches the pool from this node's own
+// processes is masqueraded, as nearly always. One short rule tells so then: pods'
+// new connections pass it, and each match of xtables that they pass is memory of its
+// own in nf_tables, which few of them find in a cache.
+func (s *state) masqueradesOwn(id model.PoolID) bool {
+	return !slices.ContainsFunc(s.users[id], func(f *front) bool {
+		r := f.Routes[model.FromNode]
+		return r.Pool == id && !r.Masquerade
+	})
 }
 
 // The usual sets of origins that are masqueraded.

@@ -27,7 +27,7 @@ type lane struct {
 const (
 	laneWorkers = 2 // who connect at once in a lane
 	laneSlice   = 150 * time.Millisecond
-	laneRounds  = 12
+	laneRounds  = 60 // with twelve, the same rules had 0.88 of direct and 1.02
 )
 
 // compare has lanes take turns, in short slices, so that what disturbs one

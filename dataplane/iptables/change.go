@@ -88,7 +88,7 @@ func (s *state) change(want *model.Table, changes *model.Changes) *plan {
 }
 
 // replace fills an empty state and plans the way to it from chains with these
-// fingerprints.
+// fingerprints, of which it makes use.
 func (s *state) replace(want *model.Table, there map[chainID]uint64) *plan {
 	s.there = there
 	s.load(want)
@@ -97,15 +97,18 @@ func (s *state) replace(want *model.Table, there map[chainID]uint64) *plan {
 	for id, c := range s.step() {
 		switch {
 		case c.delete: // it was for a moment only
+			if _, found := there[id]; found {
+				there[id] = ^uint64(asked)
+			}
 		case id.table == "filter":
 			p.refusals[id] = c
 		default:
 			p.nat[id] = c
 		}
 	}
-	for id := range there {
-		switch _, wanted := s.chains[id]; {
-		case wanted:
+	for id, sum := range there {
+		switch {
+		case sum == asked:
 		case id.table == "filter":
 			p.rest[id] = change{delete: true}
 		default:

@@ -23,7 +23,7 @@ func TestRulesAreCounted(t *testing.T) {
 	did := s.change(want, want.Since(table))
 	for _, name := range tables {
 		sum := 0
-		for id, f := range s.chains {
+		for id, f := range s.all() {
 			if id.table == name {
 				sum += length(f)
 			}

@@ -169,7 +169,7 @@ func (p *Plane) plan(ctx context.Context, f iptables.Family, want *model.Table, 
 	next := newState(f, mark(p.options), want.Settings)
 	next.limits = p.limits
 	if !verify {
-		todo := next.replace(want, p.states[f].chains)
+		todo := next.replace(want, p.states[f].all())
 		p.states[f] = next
 		return todo, nil
 	}

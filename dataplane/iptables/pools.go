@@ -2,6 +2,7 @@ package iptables
 
 import (
 	"fmt"
+	"maps"
 	"math"
 	"slices"
 	"strings"
@@ -11,33 +12,69 @@ import (
 	"github.com/fairway-net/fairway/model"
 )
 
+// rendered is what is known of a pool's chains. There are more of these than of all
+// others, so they are made again where they are asked for.
+type rendered struct {
+	pool *model.Pool // nil if there are none
+	sum  uint64      // fingerprint of the chain that chooses
+}
+
 // emitPool makes the chains of a pool: one that chooses, one per backend.
 func (s *state) emitPool(id model.PoolID) {
 	before, p := s.rendered[id], s.table.Pool(id)
 	if p == nil || len(p.Backends) == 0 || s.users[id] == nil {
 		p = nil
 	}
-	s.countStrangers(before, -1)
+	s.countStrangers(before.pool, -1)
 	s.countStrangers(p, 1)
-	if before != nil {
-		for _, b := range before.Backends {
-			if p == nil || !has(p.Backends, b) {
-				s.forget("nat", backendName(id, b))
-			}
+	for _, b := range before.backends() {
+		if p == nil || !has(p.Backends, b) {
+			s.erase(chainID{"nat", backendName(id, b)}, s.backendSum(before.pool, b))
 		}
 	}
 	if p == nil {
-		delete(s.rendered, id)
-		s.forget("nat", poolName(id))
+		if before.pool != nil {
+			delete(s.rendered, id)
+			s.erase(chainID{"nat", poolName(id)}, before.sum)
+		}
 		return
 	}
 	for _, b := range p.Backends {
-		if before == nil || before.Affinity != p.Affinity || !has(before.Backends, b) {
-			s.emit(levelBackend, "nat", backendName(id, b), s.backendRules(p, b))
+		var was uint64
+		if has(before.backends(), b) {
+			if before.pool.Affinity == p.Affinity {
+				continue
+			}
+			was = s.backendSum(before.pool, b)
+		}
+		s.write(levelBackend, chainID{"nat", backendName(id, b)}, s.backendRules(p, b), was)
+	}
+	sum := s.write(levelPool, chainID{"nat", poolName(id)}, s.poolRules(p), before.sum)
+	s.rendered[id] = rendered{p, sum}
+}
+
+func (r rendered) backends() []model.Backend {
+	if r.pool == nil {
+		return nil
+	}
+	return r.pool.Backends
+}
+
+// backendSum is the fingerprint of a backend's chain.
+func (s *state) backendSum(p *model.Pool, b model.Backend) uint64 {
+	return fingerprint(s.backendRules(p, b))
+}
+
+// all are the fingerprints of all chains.
+func (s *state) all() map[chainID]uint64 {
+	all := maps.Clone(s.chains)
+	for id, r := range s.rendered {
+		all[chainID{"nat", poolName(id)}] = r.sum
+		for _, b := range r.pool.Backends {
+			all[chainID{"nat", backendName(id, b)}] = s.backendSum(r.pool, b)
 		}
 	}
-	s.rendered[id] = p
-	s.emit(levelPool, "nat", poolName(id), s.poolRules(p))
+	return all
 }
 
 // manyBackends is from how many on the rules of pools and backends have no comments,
@@ -130,115 +167,4 @@ func probability(p float64) string {
 // seconds is d in seconds, at least one.
 func seconds(d time.Duration) int64 {
 	return max(1, min(int64((d+time.Second-1)/time.Second), math.MaxUint32))
-}
-
-// directMasquerading marks, in the pool's own chain, what reaches it through
-// cluster IPs and is to be masqueraded.
-func (s *state) directMasquerading(id model.PoolID) []string {
-	var fronts []*front
-	for _, f := range s.users[id] {
-		if f.direct() && f.mask() != 0 {
-			fronts = append(fronts, f)
-		}
-	}
-	slices.SortFunc(fronts, func(a, b *front) int { return a.Key.Compare(b.Key) })
-	var rules, own []string // own are for what this node's own processes send from pods' addresses
-	for _, f := range fronts {
-		r := rule{dst: single(f.Addr), proto: f.Proto, dport: f.Port, comment: f.Name + " " + f.Entrance.String()}
-		switch mask := f.mask(); {
-		case mask == everybody:
-			r.target = markMasqChain
-		case mask == notPods && s.singlePodPrefix():
-			r.src, r.target = s.podPrefixes[0], markMasqChain
-			o := r
-			o.match = fromNode
-			if own = append(own, o.String()); s.masqueradesOwn(id) {
-				own = []string{rule{src: r.src, match: fromNode, target: markMasqChain}.String()}
-			}
-			r.notSrc = true
-		default:
-			r.target = masqName(mask)
-		}
-		rules = append(rules, r.String())
-	}
-	return append(rules, own...)
-}
-
-// masqueradesOwn reports whether all that reaches the pool from this node's own
-// processes is masqueraded, as nearly always. One short rule tells so then: pods'
-// new connections pass it, and each match of xtables that they pass is memory of its
-// own in nf_tables, which few of them find in a cache.
-func (s *state) masqueradesOwn(id model.PoolID) bool {
-	return !slices.ContainsFunc(s.users[id], func(f *front) bool {
-		r := f.Routes[model.FromNode]
-		return r.Pool == id && !r.Masquerade
-	})
-}
-
-// The usual sets of origins that are masqueraded.
-const (
-	everybody = 1<<model.NumOrigins - 1
-	notPods   = everybody &^ (1 << model.FromPod)
-)
-
-func (s *state) singlePodPrefix() bool {
-	return len(s.podPrefixes) == 1 && len(s.settings.Pods.Interfaces) == 0 && s.podPrefixes[0].Bits() > 0
-}
-
-// masqName names the chain that marks packets of these origins.
-func masqName(mask int) string {
-	var names []string
-	for o := range model.NumOrigins {
-		if mask&(1<<o) != 0 {
-			names = append(names, strings.ToUpper(model.Origin(o).String()))
-		}
-	}
-	return masqChain + strings.Join(names, "-")
-}
-
-// emitMasquerading makes the constant chains of table nat.
-func (s *state) emitMasquerading() {
-	mark := fmt.Sprintf("%#x", s.mark)
-	s.emit(levelHelper, "nat", markMasqChain, []string{fmt.Sprintf("-j MARK --set-xmark %s/%s", mark, mark)})
-	s.emit(levelTop, "nat", postroutingChain, []string{
-		fmt.Sprintf("-m mark ! --mark %s/%s -j RETURN", mark, mark),
-		// Off again, or a tunnel's outer packet would be masqueraded too.
-		fmt.Sprintf("-j MARK --set-xmark %s/0x0", mark),
-		rule{comment: "kubernetes service traffic requiring SNAT", target: "MASQUERADE --random-fully"}.String(),
-	})
-	s.emit(levelHelper, "nat", localMasqChain, s.localMasquerading())
-	for mask := 1; mask < everybody; mask++ {
-		if s.masks[mask] == 0 || mask == notPods && s.singlePodPrefix() {
-			s.forget("nat", masqName(mask))
-			continue
-		}
-		var rules []string
-		for _, o := range origins {
-			for _, r := range s.conditions(o) {
-				r.target = "RETURN"
-				if mask&(1<<o) != 0 {
-					r.verb, r.target = "-g", markMasqChain
-				}
-				rules = append(rules, r.String())
-			}
-		}
-		s.emit(levelPool-1, "nat", masqName(mask), rules)
-	}
-}
-
-// localMasquerading is KUBE-POSTROUTING for endpoints that are this node
-// itself, which packets reach without leaving: their source becomes the very
-// address they are sent to.
-func (s *state) localMasquerading() []string {
-	mark := fmt.Sprintf("%#x", s.mark)
-	rules := []string{
-		fmt.Sprintf("-m mark ! --mark %s/%s -j RETURN", mark, mark),
-		fmt.Sprintf("-j MARK --set-xmark %s/0x0", mark),
-	}
-	for _, a := range s.settings.NodeAddrs {
-		if s.ours(a) && !a.IsLoopback() {
-			rules = append(rules, rule{dst: single(a), target: fmt.Sprintf("SNAT --to-source %s --random-fully", a)}.String())
-		}
-	}
-	return rules
 }

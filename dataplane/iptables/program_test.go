@@ -39,7 +39,7 @@ func TestComparingHoldsNoRules(t *testing.T) {
 	if p := s.replace(full, nil); p.lines() < 400 {
 		t.Fatalf("%d lines for 50 Services", p.lines())
 	}
-	there := s.chains
+	there := s.all()
 	victim := chainID{"nat", servicesChain}
 	changed := maps.Clone(there)
 	changed[victim]++
@@ -50,7 +50,7 @@ func TestComparingHoldsNoRules(t *testing.T) {
 		want  delta
 	}{{there, delta{}}, {changed, delta{victim: {}, stranger: {delete: true}}}} {
 		again := newState(iptables.IPv4, defaultMark, full.Settings)
-		p := again.replace(full, c.there)
+		p := again.replace(full, maps.Clone(c.there))
 		if len(p.refusals)+len(p.rest) != 0 || len(p.nat) != len(c.want) {
 			t.Errorf("%d chains of table nat and %d of table filter are written, want %d", len(p.nat), len(p.refusals)+len(p.rest), len(c.want))
 		}
@@ -59,7 +59,7 @@ func TestComparingHoldsNoRules(t *testing.T) {
 				t.Errorf("%s: deleted %t, want %t", id, got.delete, want.delete)
 			}
 		}
-		if !maps.Equal(again.chains, there) || !maps.Equal(again.telling.chains, s.telling.chains) {
+		if !maps.Equal(again.all(), there) || !maps.Equal(again.telling.chains, s.telling.chains) {
 			t.Error("what there is isn't known any more")
 		}
 	}

@@ -3,7 +3,6 @@ package iptables
 import (
 	"hash/maphash"
 	"net/netip"
-	"slices"
 
 	"github.com/fairway-net/fairway/internal/iptables"
 	"github.com/fairway-net/fairway/model"
@@ -26,22 +25,22 @@ type state struct {
 	fronts    map[model.Key]*front
 	ports     map[portID]*port
 	users     map[model.PoolID][]*front
-	rendered  map[model.PoolID]*model.Pool // pools that have chains
-	nodeAddrs map[netip.Addr]int           // addresses with node ports, by number of them
-	strangers map[netip.Addr]int           // backends outside the pod prefixes, likewise
-	loopbacks int                          // frontends on 127.0.0.0/8
-	masks     [1 << model.NumOrigins]int   // direct frontends by who is masqueraded
+	rendered  map[model.PoolID]rendered  // pools that have chains
+	nodeAddrs map[netip.Addr]int         // addresses with node ports, by number of them
+	strangers map[netip.Addr]int         // backends outside the pod prefixes, likewise
+	loopbacks int                        // frontends on 127.0.0.0/8
+	masks     [1 << model.NumOrigins]int // direct frontends by who is masqueraded
 
 	services, nodePorts, nodeAddresses        *tree // table nat
 	refusals, externals, firewall, exemptions *tree // table filter
 
 	touchedPools map[model.PoolID]bool
 	touchedPorts map[portID]bool
-	chains       map[chainID]uint64 // fingerprints of what there is, or will be when the delta is applied
+	chains       map[chainID]uint64 // fingerprints of what there is beside chains of pools, or will be when the delta is applied
 	rules        map[string]int     // in chains, by table
 	telling      *telling
 	delta        delta
-	there        map[chainID]uint64 // while the state is loaded: chains that may stay as they are
+	there        map[chainID]uint64 // while the state is loaded: what the kernel has, or [asked] for chains that are to be
 	late         map[chainID]bool   // chains of table filter to be deleted in the last step
 }
 
@@ -75,7 +74,7 @@ func newState(f iptables.Family, mark uint32, settings *model.Settings) *state {
 		fronts:    map[model.Key]*front{},
 		ports:     map[portID]*port{},
 		users:     map[model.PoolID][]*front{},
-		rendered:  map[model.PoolID]*model.Pool{},
+		rendered:  map[model.PoolID]rendered{},
 		nodeAddrs: map[netip.Addr]int{},
 		strangers: map[netip.Addr]int{},
 		chains:    map[chainID]uint64{},
@@ -125,18 +124,40 @@ func (s *state) trees() []*tree {
 func (s *state) emit(level int, table, name string, rules []string) {
 	id := chainID{table, name}
 	delete(s.late, id)
+	was := s.chains[id]
+	if sum := s.write(level, id, rules, was); sum != was {
+		s.chains[id] = sum
+		s.telling.wrote(id, rules)
+	}
+}
+
+// asked is no chain's fingerprint.
+const asked = 0
+
+// write has a chain contain these rules, unless it does so by its fingerprint (0 if
+// there is no such chain), and gives the new one.
+func (s *state) write(level int, id chainID, rules []string, was uint64) uint64 {
 	sum := fingerprint(rules)
-	if s.chains[id] == sum {
-		return
+	if sum == was {
+		return sum
 	}
-	s.rules[table] += length(sum) - length(s.chains[id])
-	s.chains[id] = sum
-	s.telling.wrote(id, rules)
-	if s.there[id] == sum {
+	s.rules[id.table] += length(sum) - length(was)
+	there, found := s.there[id]
+	if found {
+		s.there[id] = asked
+	}
+	if there == sum {
 		delete(s.delta, id)
-		return
+	} else {
+		s.delta[id] = change{rules: rules, level: level}
 	}
-	s.delta[id] = change{rules: rules, level: level}
+	return sum
+}
+
+// erase undoes write.
+func (s *state) erase(id chainID, was uint64) {
+	s.rules[id.table] -= length(was)
+	s.delta[id] = change{delete: true}
 }
 
 // forget says that a chain is not needed any more. Chains of refusals may be
@@ -154,9 +175,8 @@ func (s *state) forget(table, name string) {
 }
 
 func (s *state) drop(id chainID) {
-	s.rules[id.table] -= length(s.chains[id])
+	s.erase(id, s.chains[id])
 	delete(s.chains, id)
-	s.delta[id] = change{delete: true}
 	s.telling.wrote(id, nil)
 }
 
@@ -209,123 +229,4 @@ func (s *state) load(t *model.Table) {
 	s.flushNAT()
 	s.flushFilter()
 	s.forgetLate()
-}
-
-// wants reports whether the state holds this frontend. Linux never routes
-// packets to ::1 out (there is no IPv6 route_localnet).
-func (s *state) wants(f *model.Frontend) bool {
-	switch {
-	case !s.ours(f.Addr):
-		return false
-	case f.Addr.IsLoopback():
-		return f.Addr.Is4() && !s.limits.noLocalnet
-	}
-	return f.Proto != model.SCTP || !s.limits.noSCTP
-}
-
-// addFront files a frontend; what it refuses is filed by refuse.
-func (s *state) addFront(fe *model.Frontend) {
-	f := &front{Frontend: fe}
-	for o, r := range fe.Routes {
-		f.verdicts[o] = verdictOf(s.table.Pool(r.Pool))
-	}
-	s.fronts[fe.Key] = f
-	for i, r := range fe.Routes {
-		if !slices.ContainsFunc(fe.Routes[:i], func(before model.Route) bool { return before.Pool == r.Pool }) {
-			s.users[r.Pool] = append(s.users[r.Pool], f)
-			s.touchedPools[r.Pool] = true
-		}
-	}
-	s.register(f)
-	if f.forwards() {
-		s.file(f)
-	}
-}
-
-// removeFront undoes addFront.
-func (s *state) removeFront(f *front) {
-	delete(s.fronts, f.Key)
-	for i, r := range f.Routes {
-		if !slices.ContainsFunc(f.Routes[:i], func(before model.Route) bool { return before.Pool == r.Pool }) {
-			if s.users[r.Pool] = without(s.users[r.Pool], f); s.users[r.Pool] == nil {
-				delete(s.users, r.Pool)
-			}
-			s.touchedPools[r.Pool] = true
-		}
-	}
-	if f.forwards() {
-		s.unfile(f)
-	}
-	s.unregister(f)
-}
-
-func without(list []*front, f *front) []*front {
-	i := slices.Index(list, f)
-	list = slices.Delete(list, i, i+1)
-	if len(list) == 0 {
-		return nil
-	}
-	return list
-}
-
-// register counts the frontend among its Service port's.
-func (s *state) register(f *front) {
-	p := s.ports[f.port()]
-	if p == nil {
-		p = &port{id: f.port()}
-		s.ports[f.port()] = p
-	}
-	p.fronts = append(p.fronts, f)
-	s.rename(p, func() {
-		if f.forwards() && !f.direct() {
-			p.entries.add(f.entry(), f)
-		}
-		if f.Sources != nil {
-			p.sources.add(f.sources(), f)
-		}
-	})
-}
-
-func (s *state) unregister(f *front) {
-	p := s.ports[f.port()]
-	p.fronts = without(p.fronts, f)
-	s.rename(p, func() {
-		if f.forwards() && !f.direct() {
-			p.entries.remove(f.entry())
-		}
-		if f.Sources != nil {
-			p.sources.remove(f.sources())
-		}
-	})
-	if p.fronts == nil {
-		delete(s.ports, f.port())
-	}
-}
-
-// rename lets edit change which chains a Service port has. If that gives the
-// well-known name to another one, all its frontends' rules are touched.
-func (s *state) rename(p *port, edit func()) {
-	before := p.entries.names(entryChain, p.id)
-	guards := p.sources.names(sourcesChain, p.id)
-	entry, source := p.entries.first(), p.sources.first()
-	edit()
-	for _, name := range before {
-		if !slices.Contains(p.entries.names(entryChain, p.id), name) {
-			s.forget("nat", name)
-		}
-	}
-	for _, name := range guards {
-		if !slices.Contains(p.sources.names(sourcesChain, p.id), name) {
-			s.forget("nat", name)
-			s.forget("filter", name)
-		}
-	}
-	s.touchedPorts[p.id] = true
-	if entry != p.entries.first() || source != p.sources.first() {
-		for _, f := range p.fronts {
-			s.services.touch(makeKey(s.services.addrBits, f.Key))
-			s.nodePorts.touch(makeKey(s.nodePorts.addrBits, f.Key))
-			s.firewall.touch(makeKey(s.firewall.addrBits, f.Key))
-		}
-	}
 }

@@ -119,7 +119,7 @@ func TestChangesLeadWhereRenderingDoes(t *testing.T) {
 			changes := next.Since(table)
 			var p *plan
 			if changes.Settings {
-				old := s.chains
+				old := s.all()
 				s = newState(f, defaultMark, next.Settings)
 				p = s.replace(next, old)
 			} else {
@@ -137,7 +137,7 @@ func TestChangesLeadWhereRenderingDoes(t *testing.T) {
 			if t.Failed() {
 				t.Fatalf("seed %d, step %d", seed, step)
 			}
-			if !maps.Equal(s.chains, fresh.chains) {
+			if !maps.Equal(s.all(), fresh.all()) {
 				t.Fatalf("seed %d, step %d: fingerprints differ", seed, step)
 			}
 			table = next

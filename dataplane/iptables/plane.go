@@ -51,6 +51,15 @@ type Plane struct {
 
 	applied *model.Table // nil if it isn't known what the kernel holds
 	states  map[iptables.Family]*state
+	known   known
+}
+
+// round is what one Apply is about.
+type round struct {
+	want    *model.Table
+	changes *model.Changes
+	verify  bool
+	reads   bool // what the kernel has, since not all of it is known
 }
 
 // New makes a plane that uses the iptables variant found on this machine. It
@@ -96,6 +105,11 @@ func (p *Plane) Apply(ctx context.Context, want *model.Table, verify bool) error
 		return nil
 	}
 	p.applied = nil // not known until all is done
+	undisturbed, err := p.known.begin(p.tool)
+	if err != nil {
+		return err
+	}
+	r := round{want: want, changes: changes, verify: verify, reads: before == nil || verify && !undisturbed}
 	written := map[iptables.Family]*plan{}
 	for _, f := range iptables.Families() {
 		if f == iptables.IPv6 && p.noIPv6 != nil {
@@ -104,7 +118,7 @@ func (p *Plane) Apply(ctx context.Context, want *model.Table, verify bool) error
 			}
 			continue
 		}
-		todo, err := p.applyFamily(ctx, f, want, changes, before == nil || verify)
+		todo, err := p.applyFamily(ctx, f, r)
 		if err != nil {
 			return err
 		}
@@ -119,6 +133,11 @@ func (p *Plane) Apply(ctx context.Context, want *model.Table, verify bool) error
 	sweep := conntrack.Plan(before, want, changes)
 	if err := sweep.RunAndTell(ctx, p.options.Swept); err != nil {
 		return fmt.Errorf("forget stale flows: %w", err)
+	}
+	if r.reads || undisturbed {
+		if err := p.known.end(p.tool); err != nil {
+			return err
+		}
 	}
 	p.applied = want
 	return nil
@@ -143,13 +162,13 @@ func (p *Plane) clearOthers(ctx context.Context) error {
 	return nil
 }
 
-func (p *Plane) applyFamily(ctx context.Context, f iptables.Family, want *model.Table, changes *model.Changes, verify bool) (*plan, error) {
-	todo, err := p.plan(ctx, f, want, changes, verify)
+func (p *Plane) applyFamily(ctx context.Context, f iptables.Family, r round) (*plan, error) {
+	todo, err := p.plan(ctx, f, r)
 	if err != nil {
 		return nil, err
 	}
 	if f == iptables.IPv4 {
-		if err := p.localnet.Keep(p.states[f].loopbacks > 0, verify); err != nil {
+		if err := p.localnet.Keep(p.states[f].loopbacks > 0, r.verify || r.reads); err != nil {
 			return nil, err
 		}
 	}
@@ -157,19 +176,20 @@ func (p *Plane) applyFamily(ctx context.Context, f iptables.Family, want *model.
 		if err := p.tool.Restore(ctx, f, input); err != nil {
 			return nil, fmt.Errorf("program %s: %w", f, err)
 		}
+		p.known.commits += iptables.Commits(input)
 	}
 	return todo, nil
 }
 
 // plan brings the family's state to the table and tells what there is to do.
-func (p *Plane) plan(ctx context.Context, f iptables.Family, want *model.Table, changes *model.Changes, verify bool) (*plan, error) {
-	if !verify && !changes.Settings {
-		return p.states[f].change(want, changes), nil
+func (p *Plane) plan(ctx context.Context, f iptables.Family, r round) (*plan, error) {
+	if !r.reads && !r.changes.Settings {
+		return p.states[f].change(r.want, r.changes), nil
 	}
-	next := newState(f, mark(p.options), want.Settings)
+	next := newState(f, mark(p.options), r.want.Settings)
 	next.limits = p.limits
-	if !verify {
-		todo := next.replace(want, p.states[f].all())
+	if !r.reads {
+		todo := next.replace(r.want, p.states[f].all())
 		p.states[f] = next
 		return todo, nil
 	}
@@ -179,7 +199,7 @@ func (p *Plane) plan(ctx context.Context, f iptables.Family, want *model.Table, 
 		return nil, err
 	}
 	p.states[f] = next
-	todo := next.replace(want, there.ours)
+	todo := next.replace(r.want, there.ours)
 	todo.jumps, todo.stale = there.missing(jumps()), there.stale(jumps())
 	todo.natFirst = there.sets || slices.ContainsFunc(todo.jumps, func(j jump) bool { return j.table == "nat" })
 	return todo, p.keepReferred(ctx, f, there, todo)

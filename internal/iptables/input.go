@@ -59,6 +59,9 @@ func (in *Input) Empty() bool { return !slices.ContainsFunc(in.blocks, (*Block).
 
 func (b *Block) any() bool { return len(b.declared)+len(b.rules)+len(b.delete) > 0 }
 
+// Commits is how many steps such a text comes into force in.
+func Commits(input []byte) uint32 { return uint32(bytes.Count(input, []byte("\nCOMMIT\n"))) }
+
 // Bytes is the text for iptables-restore.
 func (in *Input) Bytes() []byte {
 	var out bytes.Buffer

@@ -48,7 +48,7 @@ var errChanging = errors.New("it changes all the time")
 func (s *socket) list(kind uint16, filter attributes, begin func(), each func(attributes)) error {
 	for range listAttempts {
 		begin()
-		if err := s.send(kind, filter); err != nil {
+		if err := s.send(kind, unix.NLM_F_DUMP, filter); err != nil {
 			return err
 		}
 		if err := s.receive(each); !errors.Is(err, errChanging) {
@@ -69,18 +69,18 @@ func (s *socket) protocolFamily() byte {
 // generalHeader is struct nfgenmsg: family, version, resource.
 const generalHeader = 4
 
-func (s *socket) send(kind uint16, filter attributes) error {
+func (s *socket) send(kind, flags uint16, filter attributes) error {
 	s.sequence++
 	m := make([]byte, 0, 256)
 	m = binary.NativeEndian.AppendUint32(m, uint32(unix.NLMSG_HDRLEN+generalHeader+len(filter)))
 	m = binary.NativeEndian.AppendUint16(m, unix.NFNL_SUBSYS_NFTABLES<<8|kind)
-	m = binary.NativeEndian.AppendUint16(m, unix.NLM_F_REQUEST|unix.NLM_F_DUMP)
+	m = binary.NativeEndian.AppendUint16(m, unix.NLM_F_REQUEST|flags)
 	m = binary.NativeEndian.AppendUint32(m, s.sequence)
 	m = append(m, 0, 0, 0, 0, s.protocolFamily(), unix.NFNETLINK_V0, 0, 0)
 	return os.NewSyscallError("sendto", unix.Sendto(s.number, append(m, filter...), 0, &unix.SockaddrNetlink{Family: unix.AF_NETLINK}))
 }
 
-// receive reads a list to its end.
+// receive reads a list to its end, or an answer to the acknowledgement behind it.
 func (s *socket) receive(each func(attributes)) error {
 	changed := false
 	for {
@@ -102,7 +102,7 @@ func (s *socket) receive(each func(attributes)) error {
 			switch {
 			case kind == unix.NLMSG_ERROR || kind == unix.NLMSG_DONE:
 				return ending(body, changed)
-			case len(body) >= generalHeader && body[0] == s.protocolFamily():
+			case len(body) >= generalHeader && (body[0] == s.protocolFamily() || body[0] == unix.NFPROTO_UNSPEC):
 				each(attributes(body[generalHeader:]))
 			}
 			rest = rest[min(len(rest), (size+3)&^3):]

@@ -1,6 +1,11 @@
 package iptables
 
-import "github.com/fairway-net/fairway/internal/iptables"
+import (
+	"time"
+
+	"github.com/fairway-net/fairway/internal/iptables"
+	"github.com/fairway-net/fairway/internal/kernel"
+)
 
 // known tells whether nobody but this plane has changed nf_tables since it last knew
 // all that is there. Then comparing has nothing to find, and reading can be spared,
@@ -10,19 +15,23 @@ type known struct {
 	at      uint32 // nf_tables' generation then; 0 if something isn't known
 	began   uint32 // its generation where an Apply began
 	commits uint32 // this plane's own since
+	readAt  time.Time
 }
 
 // begin notes where an Apply begins, and reports whether all is known there.
 func (k *known) begin(tool *iptables.Tool) (bool, error) {
 	now, err := tool.Generation()
-	all := now != 0 && now == k.at
-	*k = known{began: now}
+	all := now != 0 && now == k.at && time.Since(k.readAt) < kernel.ReadingPeriod
+	k.at, k.began, k.commits = 0, now, 0
 	return all, err
 }
 
-// end notes that all is known that was there at the beginning, so that it is still if
-// every change since was this plane's.
-func (k *known) end(tool *iptables.Tool) error {
+// end notes that all is known that was there at the beginning, perhaps because it was
+// read then: so it is still, if every change since was this plane's.
+func (k *known) end(tool *iptables.Tool, read bool) error {
+	if read {
+		k.readAt = time.Now()
+	}
 	now, err := tool.Generation()
 	if now == k.began+k.commits {
 		k.at = now

@@ -41,6 +41,10 @@ func TestReadingIsSpared(t *testing.T) {
 		}
 		readBy("a comparison after changes", true, !counted)
 
+		p.known.readAt = p.known.readAt.Add(-kernel.ReadingPeriod)
+		readBy("a comparison after a while", true, true)
+		readBy("the next", true, !counted)
+
 		breakIt := func() {
 			var in iptables.Input
 			in.Block("nat").Chain(servicesChain)

@@ -135,7 +135,7 @@ func (p *Plane) Apply(ctx context.Context, want *model.Table, verify bool) error
 		return fmt.Errorf("forget stale flows: %w", err)
 	}
 	if r.reads || undisturbed {
-		if err := p.known.end(p.tool); err != nil {
+		if err := p.known.end(p.tool, r.reads); err != nil {
 			return err
 		}
 	}

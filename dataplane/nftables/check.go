@@ -9,20 +9,36 @@ import (
 	"github.com/fairway-net/fairway/model"
 )
 
-// Check implements dataplane.Checker. Lists that change while they are read may lack
-// a few elements: others than the next time.
+// Check implements dataplane.Checker. It reads nothing if nf_tables has changed by
+// what this plane did only, since all of it was known. Lists that change while they are
+// read may lack a few elements: others than the next time.
 func (p *Plane) Check(ctx context.Context, of *model.Table) (kernel.Differences, error) {
-	var c *contents
-	err := p.withReader(ctx, func(s *socket) (err error) {
-		s.unsteady = true
-		defer func() { s.unsteady = false }()
-		c, err = s.readOnce()
+	var found kernel.Differences
+	err := p.withReader(ctx, func(s *socket) error {
+		before, err := s.generation()
+		if err != nil || p.known.in(before) {
+			return err
+		}
+		if found, err = p.readAndCompare(s, of); err != nil {
+			return err
+		}
+		after, err := s.generation()
+		if err == nil && after == before && len(found.Found) == 0 && !found.Spare {
+			p.known.read(after, &batch{})
+		}
 		return err
 	})
-	if err != nil {
-		return kernel.Differences{}, err
-	}
+	return found, err
+}
+
+func (p *Plane) readAndCompare(s *socket, of *model.Table) (kernel.Differences, error) {
 	var found kernel.Differences
+	s.unsteady = true
+	defer func() { s.unsteady = false }()
+	c, err := s.readOnce()
+	if err != nil {
+		return found, err
+	}
 	if !c.usable() {
 		found.Add("table")
 		return found, nil

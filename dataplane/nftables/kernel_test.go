@@ -157,11 +157,48 @@ func TestCheckBesideChanges(t *testing.T) {
 	}
 	apply(t, p, last, true) // what is spare goes
 	checkSays(t, p, last, true)
-	checkSays(t, p, table, false)
 	if err := p.ApplyChecked(context.Background(), table); err != nil {
 		t.Fatal(err)
 	}
 	checkObjects(t, p, table)
+}
+
+// TestReadingIsSpared: comparing with another table finds differences only if
+// something is read.
+func TestReadingIsSpared(t *testing.T) {
+	inNamespace(t)
+	p := newPlane(t, kernel.Options{})
+	table := everything()
+	other := editPool(table, model.PoolID{Name: "default/web:http", Proto: model.TCP}, func(pool *model.Pool) { pool.Backends = nil })
+	reads := func(step string, want bool) {
+		t.Helper()
+		found, err := p.Check(context.Background(), other)
+		if read := len(found.Found) > 0; err != nil || read != want {
+			t.Errorf("%s: tables are read: %t (%v), want %t", step, read, err, want)
+		}
+	}
+	apply(t, p, table, false)
+	reads("after the start", false)
+	for range 3 {
+		apply(t, p, other, false)
+		apply(t, p, table, false)
+	}
+	reads("after changes", false)
+	nft(t, "add table ip others")
+	reads("after somebody's change", true)
+	reads("as long as it differs", true)
+	apply(t, p, table, true)
+	reads("after repair", false)
+	nft(t, "delete table ip others")
+	checkSays(t, p, table, true)
+	reads("when all agreed although somebody changed something", false)
+	nft(t, "add table ip others")
+	apply(t, p, other, false)
+	apply(t, p, table, false)
+	reads("after changes that followed somebody's", true)
+	checkSays(t, p, table, true)
+	p.known.readAt.Add(-int64(kernel.ReadingPeriod / time.Second))
+	reads("after a while", true)
 }
 
 func closed(c <-chan struct{}) bool {

@@ -22,6 +22,7 @@ type Plane struct {
 	applied *model.Table // what the rules say
 	swept   *model.Table // what connections were brought into line with
 	watch   *watch
+	known   known
 	// reader is for those who ask while Apply is at work.
 	reading  sync.Mutex
 	reader   *socket
@@ -121,30 +122,23 @@ func (p *Plane) change(want *model.Table) error {
 	b := p.socket.newBatch()
 	b.addChains(plan.chains)
 	b.write(plan)
-	if !b.isLarge() {
-		return explain(b.commit())
-	}
-	generation, err := p.socket.generation()
-	if err != nil {
-		return err
-	}
-	err = p.commitQuietly(b, generation)
-	if errors.Is(err, unix.ERESTART) { // others are busy too
-		b.onlyAt(0)
-		err = b.commit()
-	}
-	return explain(err)
+	return explain(p.commitChange(b))
 }
 
 // compare reads the kernel's table, adopts its numbers, and writes what is
 // missing or wrong. If somebody changes nf_tables between, it begins again.
 func (p *Plane) compare(want *model.Table) error {
+	p.known.forget()
 	for range readings {
 		c, err := p.socket.read()
 		if err != nil {
 			return err
 		}
-		err = p.commitQuietly(p.difference(c, want), c.generation)
+		b := p.difference(c, want)
+		err = p.commitQuietly(b, c.generation)
+		if err == nil {
+			p.known.read(c.generation, b)
+		}
 		if err == nil || !errors.Is(err, unix.ERESTART) {
 			return explain(err)
 		}
@@ -191,6 +185,7 @@ func (p *Plane) Remove(ctx context.Context) error {
 		return err
 	}
 	p.state, p.applied, p.swept = nil, nil, nil
+	p.known.forget()
 	c := &contents{}
 	if err := p.socket.readTable(c); err != nil {
 		return err

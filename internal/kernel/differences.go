@@ -1,6 +1,13 @@
 package kernel
 
-import "strings"
+import (
+	"strings"
+	"time"
+)
+
+// ReadingPeriod is how often planes read back what the kernel holds although its own
+// count of changes says that nobody else has changed anything.
+const ReadingPeriod = 10 * time.Minute
 
 // Differences are what a comparison of the kernel with a table found.
 type Differences struct {

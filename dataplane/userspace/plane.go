@@ -24,8 +24,9 @@ type Plane struct {
 	socket  string
 	build   string // of this binary
 	// notTransparent says why backends can't see their clients' addresses on
-	// this machine; nil if they can.
-	notTransparent error
+	// this machine; nil if they can. It is found out when it first matters, since that
+	// takes a transaction of nf_tables.
+	notTransparent func() error
 	relay          *link
 	swept          *model.Table  // what conntrack's flows were brought into line with
 	last           *model.Table  // what the relay and the routes are at; nil if not known
@@ -50,7 +51,7 @@ func New(options kernel.Options) (*Plane, error) {
 	if len(asideName(socket)) > maxSocketPath {
 		return nil, fmt.Errorf("state directory %s: its name is too long to hold Unix sockets, whose whole path may have %d bytes", options.StateDir, maxSocketPath)
 	}
-	return &Plane{options: options, socket: socket, build: build(), notTransparent: probeTransparent(), routes: routeSet{}}, nil
+	return &Plane{options: options, socket: socket, build: build(), notTransparent: sync.OnceValue(probeTransparent), routes: routeSet{}}, nil
 }
 
 // mayAddRoutes checks for the one privilege that is needed.
@@ -87,7 +88,7 @@ func (p *Plane) apply(ctx context.Context, want *model.Table, verify bool) error
 		old = nil
 	}
 	p.last = nil // until all of this is done
-	if old == nil && p.notTransparent == nil {
+	if old == nil && p.notTransparent() == nil {
 		if err := leadBack(); err != nil {
 			return err
 		}
@@ -101,7 +102,7 @@ func (p *Plane) apply(ctx context.Context, want *model.Table, verify bool) error
 			return err
 		}
 	}
-	_, failed := p.relay.ask(request{Op: opApply, Delta: want.Delta(old), Transparent: p.notTransparent == nil})
+	_, failed := p.relay.ask(request{Op: opApply, Delta: want.Delta(old), Transparent: p.notTransparent() == nil})
 	if errors.Is(failed, errBroken) {
 		discard(p.relay.conn.Close())
 		p.relay = nil
@@ -122,7 +123,7 @@ func (p *Plane) apply(ctx context.Context, want *model.Table, verify bool) error
 // sweep sees to flows that another plane has translated, which conntrack goes on
 // with as long as they last.
 func (p *Plane) sweep(ctx context.Context, want *model.Table) error {
-	if p.notTransparent != nil {
+	if p.notTransparent() != nil {
 		return nil // without nf_tables, nobody has
 	}
 	sweep := conntrack.Plan(p.swept, want, want.Since(p.swept))
@@ -238,8 +239,8 @@ func (p *Plane) Lacks() []kernel.Lack {
 		Feature: kernel.ClientAddress, Value: kernel.RemoteOnly,
 		Why: "only endpoints of this node, behind another interface than the client's, see its address; those on other nodes, or on one bridge with the client, would answer it directly instead of the relay, so they see an address of the node",
 	}
-	if p.notTransparent != nil {
-		address.Value, address.Why = "", fmt.Sprintf("the relay's own connections lead to the endpoints, since %v", p.notTransparent)
+	if p.notTransparent() != nil {
+		address.Value, address.Why = "", fmt.Sprintf("the relay's own connections lead to the endpoints, since %v", p.notTransparent())
 	}
 	lacks := []kernel.Lack{
 		address,
@@ -250,7 +251,7 @@ func (p *Plane) Lacks() []kernel.Lack {
 		{Feature: kernel.Scheduling, Value: string(model.DestinationHashing), Why: "a relay has one destination for each port; endpoints are chosen by weight"},
 		{Feature: kernel.Scheduling, Value: string(model.MaglevHashing), Why: "the relay hashes sources without a Maglev table (sh); endpoints are chosen by weight"},
 	}
-	if p.notTransparent != nil {
+	if p.notTransparent() != nil {
 		lacks = append(lacks, kernel.Lack{
 			Feature: kernel.Handover,
 			Why:     "without nf_tables, connections that another plane has translated are not translated any more, and another plane doesn't know those of the relay",

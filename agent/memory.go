@@ -1,16 +1,13 @@
 package agent
 
 import (
-	"os"
 	"runtime/debug"
 
 	"github.com/fairway-net/fairway/internal/tuning"
 )
 
-// leanPercent is how much garbage may gather, in parts of a hundred of what is in
-// use (GOGC). An endpoint change leaves little of it, so that collecting twice
-// as often as usual is hardly noticed.
-const leanPercent = 50
+// roomForGarbage is how much of it may gather in a large cluster, whatever is in use.
+const roomForGarbage = 28 << 20
 
 // startRoom bounds how much garbage gathers while an agent starts, as long as less
 // than that is in use. With 10,000 Services of five endpoints, the resident memory
@@ -34,8 +31,8 @@ func roomToStart(config Config) (end func()) {
 // giveBack follows the first round.
 func (a *Agent) giveBack() {
 	a.startIsOver()
-	if os.Getenv("GOGC") == "" && a.config.Lean {
-		debug.SetGCPercent(leanPercent)
+	if a.config.Lean {
+		tuning.BoundGarbage(roomForGarbage)
 	}
 	if err := tuning.ForgetStart(); err != nil {
 		a.config.Log.Warn("memory of starting is kept", "error", err)

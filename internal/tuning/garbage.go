@@ -36,6 +36,39 @@ func RoomForGarbage(most uint64) (end func(), err error) {
 		return nil, err
 	}
 	room := min(most, memory/shareOfRoom)
+	stop := afterCollections(func(live uint64) int { return percentFor(live, room) })
+	return func() {
+		stop()
+		debug.SetGCPercent(leastPercent)
+	}, nil
+}
+
+// The least and the most that BoundGarbage has wait.
+const (
+	tightPercent = 25
+	leanPercent  = 50
+)
+
+// BoundGarbage lets half as much garbage gather as is in use, where that is less than
+// room, else as much as that, but at least a quarter of what is in use: an agent's
+// changes leave little of it, so that collecting more often is hardly noticed. From
+// when end is called, nothing of that holds any more. GOGC in the environment goes
+// before it.
+func BoundGarbage(room uint64) (end func()) {
+	if os.Getenv("GOGC") != "" {
+		return func() {}
+	}
+	debug.SetGCPercent(leanPercent)
+	return afterCollections(func(live uint64) int { return boundedPercent(live, room) })
+}
+
+func boundedPercent(live, room uint64) int {
+	percent := int(min(room*100/max(live, 1), leanPercent))
+	return max(percent/5*5, tightPercent)
+}
+
+// afterCollections sets GOGC to what suits what is in use, until end is called.
+func afterCollections(percentFor func(live uint64) int) (end func()) {
 	live := []metrics.Sample{{Name: "/gc/heap/live:bytes"}}
 	var mu sync.Mutex
 	percent, ended := 0, false
@@ -46,7 +79,7 @@ func RoomForGarbage(most uint64) (end func(), err error) {
 			return false
 		}
 		metrics.Read(live)
-		if p := percentFor(live[0].Value.Uint64(), room); p != percent {
+		if p := percentFor(live[0].Value.Uint64()); p != percent {
 			percent = p
 			debug.SetGCPercent(p)
 		}
@@ -56,8 +89,7 @@ func RoomForGarbage(most uint64) (end func(), err error) {
 		mu.Lock()
 		defer mu.Unlock()
 		ended = true
-		debug.SetGCPercent(leastPercent)
-	}, nil
+	}
 }
 
 // percentFor is the GOGC that leaves this room, in steps of 25, since setting it

@@ -97,3 +97,43 @@ func TestRoomEnds(t *testing.T) {
 		t.Errorf("GOGC is %d, want 50", p)
 	}
 }
+
+func TestBoundedPercent(t *testing.T) {
+	for _, c := range []struct {
+		live, room uint64
+		want       int
+	}{
+		{0, 28, leanPercent}, {10, 28, leanPercent}, {56, 28, leanPercent},
+		{60, 28, 45}, {80, 28, 35}, {100, 28, tightPercent}, {1000, 28, tightPercent},
+	} {
+		if got := boundedPercent(c.live<<20, c.room<<20); got != c.want {
+			t.Errorf("%d MiB in use, room for %d: GOGC %d, want %d", c.live, c.room, got, c.want)
+		}
+	}
+}
+
+// TestBoundEnds: GOGC follows what is in use, and what is set afterwards stays.
+func TestBoundEnds(t *testing.T) {
+	t.Setenv("GOGC", "")
+	before := debug.SetGCPercent(100)
+	defer debug.SetGCPercent(before)
+	end := BoundGarbage(0)
+	for tries := 0; ; tries++ {
+		runtime.GC() // finalizers run some time afterwards
+		p := debug.SetGCPercent(tightPercent)
+		if p == tightPercent {
+			break
+		}
+		if debug.SetGCPercent(p); tries == 1000 {
+			t.Fatalf("GOGC is still %d", p)
+		}
+	}
+	end()
+	debug.SetGCPercent(60)
+	for range 3 {
+		runtime.GC()
+	}
+	if p := debug.SetGCPercent(60); p != 60 {
+		t.Errorf("GOGC is %d, want 60", p)
+	}
+}

@@ -3,7 +3,6 @@ package iptables
 import (
 	"context"
 	"math/rand/v2"
-	"os/exec"
 	"testing"
 
 	"github.com/fairway-net/fairway/internal/iptables"
@@ -62,10 +61,7 @@ func TestReadingIsSpared(t *testing.T) {
 			t.Error("all is known although somebody changed something before a change")
 		}
 		readBy("a comparison after both", true, true)
-		out, err := exec.Command("iptables-"+o.IPTablesVariant, "-t", "mangle", "-A", "INPUT", "-j", "ACCEPT").CombinedOutput()
-		if err != nil {
-			t.Fatalf("%v: %s", err, out)
-		}
+		run(t, "iptables-"+o.IPTablesVariant, "-t", "mangle", "-A", "INPUT", "-j", "ACCEPT")
 		readBy("a comparison after a change that isn't of ours", true, true)
 	})
 }

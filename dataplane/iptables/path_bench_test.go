@@ -3,8 +3,6 @@ package iptables
 import (
 	"fmt"
 	"net/netip"
-	"os/exec"
-	"slices"
 	"testing"
 
 	"github.com/fairway-net/fairway/internal/cable"
@@ -40,16 +38,9 @@ func BenchmarkNewConnection(b *testing.B) {
 					} else {
 						apply(b, newPlane(b, kernel.Options{IPTablesVariant: string(v), StateDir: b.TempDir()}), table, false)
 					}
-					c.Measure(b, func(n int) netip.AddrPort { return to[int(uint32(n)*2654435761>>8)%len(to)] })
+					c.Measure(b, func(n int) netip.AddrPort { return to[cable.Scattered(n, len(to))] })
 				})
 			}
 		}
-	}
-}
-
-func run(b *testing.B, command ...string) {
-	b.Helper()
-	if out, err := exec.Command(command[0], command[1:]...).CombinedOutput(); err != nil {
-		b.Fatalf("%v: %v: %s", slices.Clip(command), err, out)
 	}
 }

@@ -53,6 +53,14 @@ func apply(t testing.TB, p *Plane, table *model.Table, verify bool) {
 	}
 }
 
+// run runs somebody else's command.
+func run(t testing.TB, command ...string) {
+	t.Helper()
+	if out, err := exec.Command(command[0], command[1:]...).CombinedOutput(); err != nil {
+		t.Fatalf("%v: %v: %s", command, err, out)
+	}
+}
+
 // check compares what the kernel holds with what the table renders to.
 func check(t testing.TB, p *Plane, table *model.Table) {
 	t.Helper()

@@ -26,7 +26,7 @@ func BenchmarkNewConnection(b *testing.B) {
 					apply(b, newPlane(b, kernel.Options{CountBytes: strings.HasSuffix(way, "counted")}), synthetic(services, 5), false)
 				}
 				c.Measure(b, func(n int) netip.AddrPort {
-					i := int(uint32(n)*2654435761>>8) % services
+					i := cable.Scattered(n, services)
 					if strings.HasPrefix(way, "VIP") {
 						return netip.AddrPortFrom(netip.AddrFrom4([4]byte{10, 96, byte(i >> 8), byte(i)}), 80)
 					}

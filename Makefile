@@ -5,7 +5,12 @@ VERSION  ?= $(shell git describe --tags --always --dirty 2>/dev/null || echo dev
 LDFLAGS  := -s -w -X github.com/fairway-net/fairway/cmd.Version=$(VERSION)
 LINT     := $(GO) tool -modfile=tools/go.mod golangci-lint
 # Packages without a network of their own: the race detector sees these.
-UNIT     := ./internal/manifest ./internal/shares ./model/... ./compile/... ./kube/... ./agent/... ./config/... ./internal/tuning ./controller/... ./internal/kernel/... ./apiserver/validation ./apiserver/defaults ./apiserver/pki
+UNIT     := ./internal/manifest ./internal/netlink/... ./internal/weights ./model/... ./compile/... ./diagnose/... ./kube/... ./agent/... ./config/... ./internal/tuning ./controller/... ./internal/kernel/... ./apiserver/validation ./apiserver/defaults ./apiserver/pki
+UNIT     += ./dataplane/ebpf/program ./internal/iprange ./internal/oldapi ./announce/...
+UNIT     += ./endpoint/... ./hook ./dns/outside ./dns/machine
+UNIT     += ./ingress/...
+UNIT     += ./apiserver/allocator ./apiserver/registry ./apiserver/rights ./apiserver/identity ./apiserver/tables
+UNIT     += ./apiserver/customresources ./apiserver/storage ./internal/ranges
 
 # Kernels without SCTP sockets skip this; the virtual machine's kernel has them.
 MAY_SKIP := "github.com/fairway-net/fairway/lab/echo TestSCTP"
@@ -19,7 +24,10 @@ MAY_SKIP   += "github.com/fairway-net/fairway/dataplane/conformance TestKubeProx
 # The image takes as long, and programs that `make deps` doesn't install.
 MAY_SKIP   += "github.com/fairway-net/fairway/deploy TestImage"
 
-.PHONY: build demo bench soak bench-kube-proxy bench-ipvs test unit all cluster image lint generate generated deps clean
+# So do the settings of routers, each of which takes new sessions: `make routers`.
+MAY_SKIP   += "github.com/fairway-net/fairway/lab TestRouterMatrix"
+
+.PHONY: gateway-conformance build demo bench soak bench-kube-proxy bench-ipvs test unit all cluster routers image lint generate generated deps clean
 
 # Without cgo: kustomize, in kubectl, would have the linker keep every symbol for plugins.
 build: ## the binary, in ./fairway
@@ -46,9 +54,18 @@ bin/kubernetes/%: ## Kubernetes' own etcd, kube-apiserver, kube-controller-manag
 cluster: build bin/kubernetes/$(KUBERNETES) ## the agent in clusters whose control plane is Kubernetes' own, and against the real kube-proxy
 	FAIRWAY_KUBERNETES=$(CURDIR)/bin/kubernetes/$(KUBERNETES) $(GO) test -v -p 1 -timeout 60m -run '^($(subst $() ,|,$(CLUSTER)))$$' ./lab ./dataplane/conformance
 
+routers: build ## what real routers make of what nodes announce: minutes, since sessions begin anew for each setting
+	FAIRWAY_ROUTERS=1 $(GO) test -v -timeout 30m -run '^(TestRouters|TestRouterMatrix)$$' ./lab
+
+servers: ## three servers under a load of writes: each is killed, silent and restarted, three times over; no acknowledged write is lost
+	FAIRWAY_SERVERS=1 $(GO) test -v -timeout 30m -run '^TestFaults$$' ./apiserver
+
 image: ## the image, built without a container engine or a registry, and its containers run as the DaemonSet says
 	./hack/install-deps.sh image
 	./deploy/try-image bin/image
+
+gateway-conformance: build ## Gateway API's own conformance suite, in a lab: half an hour
+	FAIRWAY=$(CURDIR)/fairway ./hack/gateway-conformance/run
 
 bench: build ## measure everything but the following, in namespaces of this machine, and write it down: a quarter of an hour
 	./fairway bench --out docs/performance.md
@@ -61,7 +78,7 @@ bench-kube-proxy: build bin/kubernetes/$(KUBERNETES) ## the real kube-proxy besi
 	for services in 1000 10000; do ./fairway bench --kube-proxy bin/kubernetes/$(KUBERNETES)/kube-proxy --mode nftables,iptables-legacy \
 		--only start,latency,cpu,memory,connections --services $$services --endpoints 5 --out docs/performance.md || exit 1; done
 
-# The kernel at hand may lack IP_VS. The virtual machine's clock counts instructions (see internal/vm), so that other work here
+# The kernel at hand may lack IP_VS. The virtual machine's clock counts instructions (see internal/testing/vm), so that other work here
 # matters less. It wants an idle machine all the same, or takes hours.
 bench-ipvs: build ## ipvs mode beside nftables, in the virtual machine
 	for services in 100 1000; do FAIRWAY_VM_ACCEL=icount $(GO) run ./hack/invm -api -modules ip_vs,ip_vs_rr,dummy -files docs/performance.md \
@@ -76,7 +93,7 @@ generate: ## regenerate everything that is generated
 	$(GO) generate ./...
 
 generated: generate ## fail if what is checked in is stale
-	git diff --exit-code -- '*generated*' '*_bpfel*'
+	git diff --exit-code -- '*generated*' '*_bpfel*' apis
 
 clean:
 	rm -rf fairway bin

@@ -7,11 +7,11 @@ import (
 
 	"github.com/fairway-net/fairway/cmd"
 	"github.com/fairway-net/fairway/dataplane/userspace"
-	"github.com/fairway-net/fairway/internal/sockets"
+	"github.com/fairway-net/fairway/internal/cgroupsock"
 )
 
 func main() {
-	userspace.Main() // returns unless this process is a relay
-	sockets.Main()   // returns unless this process makes sockets
+	userspace.Main()  // returns unless this process is a relay
+	cgroupsock.Main() // returns unless this process makes sockets
 	os.Exit(cmd.Main())
 }

@@ -3,36 +3,48 @@ package agent
 import (
 	"context"
 	"fmt"
+	"log/slog"
 	"net"
 	"net/netip"
 	"slices"
+	"sync/atomic"
+	"syscall"
 	"time"
 
 	"github.com/vishvananda/netlink"
+	"github.com/vishvananda/netlink/nl"
+	"golang.org/x/sync/errgroup"
 	"golang.org/x/sys/unix"
 
+	"github.com/fairway-net/fairway/dataplane"
 	"github.com/fairway-net/fairway/dns/lease"
 	"github.com/fairway-net/fairway/internal/kernel"
+	"github.com/fairway-net/fairway/internal/kernel/netevents"
 )
 
-// virtualAddresses is the interface that the ipvs plane and kube-proxy's ipvs
-// mode keep Service addresses on; they are not the node's own.
-const virtualAddresses = "kube-ipvs0"
+// foreignInterfaces are those whose addresses are not the node's own, but of
+// Services.
+func foreignInterfaces() []string {
+	names := []string{lease.Interface}
+	for _, k := range dataplane.Kinds() {
+		names = append(names, k.Interfaces...)
+	}
+	return names
+}
 
 // localAddresses lists the addresses of this machine, loopback included and
-// link-local ones not, sorted.
-func localAddresses() ([]netip.Addr, error) {
-	skip := map[int]bool{}
-	for _, name := range []string{virtualAddresses, lease.Interface} {
+// link-local ones not, sorted; and the interfaces that have none of its own.
+func localAddresses() (addrs []netip.Addr, skip map[int]bool, err error) {
+	skip = map[int]bool{}
+	for _, name := range foreignInterfaces() {
 		if link, err := netlink.LinkByName(name); err == nil {
 			skip[link.Attrs().Index] = true
 		}
 	}
 	found, err := kernel.List(func() ([]netlink.Addr, error) { return netlink.AddrList(nil, netlink.FAMILY_ALL) })
 	if err != nil {
-		return nil, fmt.Errorf("list addresses: %w", err)
+		return nil, nil, fmt.Errorf("list addresses: %w", err)
 	}
-	var addrs []netip.Addr
 	for _, a := range found {
 		ip, ok := netip.AddrFromSlice(a.IP)
 		if ip = ip.Unmap(); !ok || skip[a.LinkIndex] || ip.IsLinkLocalUnicast() {
@@ -41,40 +53,62 @@ func localAddresses() ([]netip.Addr, error) {
 		addrs = append(addrs, ip)
 	}
 	slices.SortFunc(addrs, netip.Addr.Compare)
-	return slices.Compact(addrs), nil
+	return slices.Compact(addrs), skip, nil
 }
 
+// addressPause is between two lists of addresses, however fast they change.
+const addressPause = 200 * time.Millisecond
+
 // watchAddresses calls changed with the addresses of this machine at once and
-// whenever they change, until ctx is done. What a lost notification would have
-// told is found out after a while.
-func watchAddresses(ctx context.Context, changed func([]netip.Addr)) error {
-	updates := make(chan netlink.AddrUpdate, 64)
-	if err := netlink.AddrSubscribe(updates, ctx.Done()); err != nil {
-		return fmt.Errorf("watch addresses: %w", err)
+// whenever they change, until ctx is done. Addresses of Services, of which there
+// may be many thousand, are no reason to look.
+func watchAddresses(ctx context.Context, log *slog.Logger, changed func([]netip.Addr)) error {
+	events, err := netevents.Open(unix.RTNLGRP_IPV4_IFADDR, unix.RTNLGRP_IPV6_IFADDR)
+	if err != nil {
+		return err
 	}
-	const lookAgain = 30 * time.Second
-	ticker := time.NewTicker(lookAgain)
-	defer ticker.Stop()
-	var last []netip.Addr
-	for first := true; ; first = false {
-		addrs, err := localAddresses()
-		if err != nil {
-			return err
-		}
-		if first || !slices.Equal(addrs, last) {
-			last = addrs
-			changed(slices.Clone(addrs))
-		}
-		select {
-		case <-ctx.Done():
-			return nil
-		case _, open := <-updates:
-			if !open { // the socket broke: poll instead
-				updates = nil
+	look := make(chan struct{}, 1)
+	var foreign atomic.Pointer[map[int]bool]
+	group, ctx := errgroup.WithContext(ctx)
+	group.Go(func() error {
+		return events.Run(ctx, netevents.Handler{
+			Message: func(m syscall.NetlinkMessage) {
+				skip := foreign.Load()
+				if skip == nil || len(m.Data) < unix.SizeofIfAddrmsg || !(*skip)[int(nl.DeserializeIfAddrmsg(m.Data).Index)] {
+					signal(look)
+				}
+			},
+			Lost: func() { signal(look) },
+		})
+	})
+	group.Go(func() error {
+		var last []netip.Addr
+		for first := true; ; {
+			addrs, skip, err := localAddresses()
+			switch {
+			case err != nil:
+				log.Warn("the node's addresses can't be read; trying again", "error", err)
+				signal(look)
+			case first || !slices.Equal(addrs, last):
+				first, last = false, addrs
+				changed(slices.Clone(addrs))
 			}
-		case <-ticker.C:
+			if err == nil {
+				foreign.Store(&skip)
+			}
+			select {
+			case <-ctx.Done():
+				return nil
+			case <-time.After(addressPause):
+			}
+			select {
+			case <-ctx.Done():
+				return nil
+			case <-look:
+			}
 		}
-	}
+	})
+	return group.Wait()
 }
 
 // primaryAddress is the address that this machine would use towards others:

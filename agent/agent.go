@@ -20,9 +20,13 @@ import (
 
 	"github.com/fairway-net/fairway/compile"
 	"github.com/fairway-net/fairway/dataplane"
+	"github.com/fairway-net/fairway/diagnose/agentlink"
+	"github.com/fairway-net/fairway/endpoint/checker"
+	"github.com/fairway-net/fairway/endpoint/publish"
 	"github.com/fairway-net/fairway/internal/kernel"
 	"github.com/fairway-net/fairway/internal/tuning"
 	"github.com/fairway-net/fairway/kube"
+	"github.com/fairway-net/fairway/kube/lastknown"
 	"github.com/fairway-net/fairway/model"
 )
 
@@ -36,15 +40,15 @@ type Config struct {
 	// VerifyPeriod is how often the kernel is compared with the table unasked;
 	// a change that waits for longer than twice this makes the agent unwell.
 	VerifyPeriod time.Duration
-	// MinPeriod is from one round's beginning to that of the next for changes
+	// MinPeriod is from one sync's beginning to that of the next for changes
 	// that come later; 0 is no pause.
 	MinPeriod time.Duration
 	// HealthzAddress and MetricsAddress are where HTTP is served, as host:port;
 	// "" serves none. With kube-proxy: 0.0.0.0:10256 and 127.0.0.1:10249.
 	HealthzAddress, MetricsAddress string
-	// BindSoftly has the agent go on, and try again, where such an address can't
+	// RetryBind has the agent go on, and try again, where such an address can't
 	// be opened; otherwise it is an error.
-	BindSoftly bool
+	RetryBind bool
 	// Profiling serves pprof at MetricsAddress, and Shown, by names, is what
 	// /configz there shows.
 	Profiling bool
@@ -64,12 +68,26 @@ type Config struct {
 	Updates <-chan Update
 	// Register makes the Node object of this machine: where there is no kubelet.
 	Register bool
-	// Lean says that the process is this agent's alone, so that it may decide how
+	// Forward has the kernel forward packets between interfaces.
+	Forward bool
+	// Publish says what this machine publishes; without a folder it is nothing.
+	Publish Publish
+	// TuneGC says that the process is this agent's alone, so that it may decide how
 	// much memory is left to garbage.
-	Lean bool
+	TuneGC bool
+	// Announce announces load balancer addresses to other machines; nil doesn't.
+	Announce *Announce
 	// DNS serves the cluster's names on this node; nil doesn't.
 	DNS *DNS
-	Log *slog.Logger
+	// KnownDir is where what the API said is saved for a start at which no server
+	// answers; without one, the planes' state directory, if that isn't the default.
+	KnownDir string
+	// Socket is where commands of diagnosis ask this agent; "" is nowhere.
+	Socket string
+	// Started, if not nil, is called once, when the kernel first is as it should
+	// be.
+	Started func(Started)
+	Log     *slog.Logger
 }
 
 // lasting is what goes on when another agent takes one's place in the process.
@@ -86,17 +104,27 @@ type lasting struct {
 // Agent is a running agent.
 type Agent struct {
 	lasting
-	config  Config
-	client  kubernetes.Interface
-	state   *state
-	events  *events
-	names   *names
-	told    string // the mode of which has been said what it lacks
-	full    string // what the kernel has no room for, as has been said
-	started sync.Once
+	config       Config
+	client       kubernetes.Interface
+	state        *state
+	events       *events
+	names        *names
+	checks       *checker.Checker
+	publish      *publish.Publisher
+	reportedMode string         // whose unsupported features have been logged
+	leftOut      map[fault]bool // by the last sync, as has been reported
+	balance      *announcing
+	began        time.Time
+	started      sync.Once
+	api          *apiAway
+
+	toldLeftOut atomic.Pointer[[]agentlink.LeftOut]
+	known       *lastknown.Store // nil if nothing is kept for the next start
+
+	unregistered chan struct{} // has room for one: the Node was deleted, or shall say something else
 
 	configured atomic.Pointer[Config]      // the configuration in force; config is that of the start
-	inForce    atomic.Pointer[model.Table] // nil before the first round that succeeded
+	inForce    atomic.Pointer[model.Table] // nil before the first sync that succeeded
 	group      *errgroup.Group             // of what ends with the agent
 }
 
@@ -123,13 +151,19 @@ func run(ctx context.Context, config Config, kinds []dataplane.Kind) error {
 		service:     newServiceHealth(func() bool { _, eligible, _ := health.state(); return eligible }, config.Log),
 		startIsOver: roomToStart(config),
 	}
-	return errors.Join(l.runAgents(ctx, config), l.ports.keep(), l.service.close())
+	defer l.service.close()
+	return errors.Join(l.runAgents(ctx, config), l.ports.keep())
 }
 
 func (l lasting) runAgents(ctx context.Context, config Config) error {
+	var announcer announcer
+	defer announcer.end()
 	for {
 		a, err := newAgent(config, l)
 		if err != nil {
+			return err
+		}
+		if err := announcer.take(a); err != nil {
 			return err
 		}
 		err = a.run(ctx)
@@ -147,13 +181,14 @@ func newAgent(config Config, l lasting) (*Agent, error) {
 	if config.VerifyPeriod <= 0 {
 		return nil, fmt.Errorf("sync period %s: must be greater than 0", config.VerifyPeriod)
 	}
-	client, err := kube.Client(config.API)
+	api := &apiAway{log: config.Log}
+	client, err := kube.Client(kube.Reach(config.API, api.tell))
 	if err != nil {
 		return nil, err
 	}
 	l.health.setPatience(2 * config.VerifyPeriod)
 	a := &Agent{
-		lasting: l, config: config, client: client,
+		lasting: l, config: config, client: client, api: api, began: time.Now(), unregistered: make(chan struct{}, 1),
 		events: newEvents(client, config.NodeName, config.Log),
 	}
 	a.configured.Store(&config)
@@ -162,6 +197,7 @@ func newAgent(config Config, l lasting) (*Agent, error) {
 		a.metrics.changed()
 	})
 	a.state.changes, a.state.primary = l.metrics.changes, config.PrimaryAddress
+	a.checks, a.publish = a.newChecks(), a.newPublisher()
 	if a.names, err = newNames(a); err != nil {
 		return nil, err
 	}
@@ -169,32 +205,51 @@ func newAgent(config Config, l lasting) (*Agent, error) {
 }
 
 func (a *Agent) run(ctx context.Context) error {
-	ctx, cancel := context.WithCancel(ctx)
+	ctx, cancel := a.drainFirst(ctx)
 	defer cancel()
+	defer a.api.close()
 	group, ctx := errgroup.WithContext(ctx)
 	a.group = group
+	report := a.events.reportNode
+	a.planes.report.Store(&report)
+	reportHealthPort := func(service, message string) {
+		a.events.report(notice{service: serviceOf(service), reason: reasonHealthPort, message: message, local: true})
+	}
+	a.service.report.Store(&reportHealthPort)
 	group.Go(func() error { a.planes.prepare(ctx); return nil })
 	defer a.registerCollectors()()
 	if err := a.serve(ctx, group); err != nil {
 		cancel()
 		return errors.Join(err, group.Wait())
 	}
-	a.sayLacks()
+	closeKnown, err := a.keepKnown(ctx, group)
+	if err != nil {
+		a.config.Log.Warn("what is known is not kept for the next start", "error", err)
+	}
+	a.reportUnsupported()
 	a.tune(a.config)
+	a.forwardPackets()
 	a.switchPlane(ctx, a.config)
 	a.config.Log.Info("agent started", "node", a.config.NodeName, "mode", a.Mode(), "api", a.config.API.Host)
-	group.Go(func() error { return watchAddresses(ctx, a.addressesChanged(ctx, group)) })
+	group.Go(func() error { return watchAddresses(ctx, a.config.Log, a.addressesChanged(ctx, group)) })
+	group.Go(func() error { a.reportIncomplete(ctx); return nil })
 	group.Go(func() error { a.watchServices(ctx); return nil })
 	group.Go(func() error { a.watchSlices(ctx); return nil })
 	group.Go(func() error { a.watchNode(ctx); return nil })
+	group.Go(func() error { a.watchServiceCIDRs(ctx); return nil })
 	group.Go(func() error { return a.events.run(ctx) })
+	if a.config.Socket != "" {
+		group.Go(func() error { a.serveLink(ctx); return nil })
+	}
+	group.Go(func() error { return a.checks.Run(ctx) })
+	group.Go(func() error { return a.publish.Run(ctx) })
 	group.Go(func() error { return a.follow(ctx) })
 	group.Go(func() error {
 		l := &loop{
 			plane: a.planes, table: a.table, wake: a.state.wake, drift: a.planes.drift,
-			renew: a.planes.renew, settle: a.planes.settle,
+			renew: a.planes.renew, removeLeftovers: a.planes.removeLeftovers,
 			verify: func() time.Duration { return a.configured.Load().VerifyPeriod },
-			pause:  func() time.Duration { return a.configured.Load().MinPeriod }, report: a.rounded, log: a.config.Log,
+			pause:  func() time.Duration { return a.configured.Load().MinPeriod }, report: a.syncEnded, unchanged: a.unchanged, log: a.config.Log,
 		}
 		if err := l.run(ctx); err != nil {
 			return fmt.Errorf("%s mode: %w", a.Mode(), err)
@@ -202,8 +257,8 @@ func (a *Agent) run(ctx context.Context) error {
 		return nil
 	})
 	group.Go(func() error { return a.names.run(ctx, group) })
-	err := group.Wait()
-	return errors.Join(err, a.names.close())
+	err = group.Wait()
+	return errors.Join(err, closeKnown(), a.names.close())
 }
 
 // Mode names the data plane in force.
@@ -220,14 +275,17 @@ func (a *Agent) Switch(ctx context.Context, mode string, options kernel.Options)
 // registerCollectors has /metrics ask this agent, until what it returns is called.
 func (a *Agent) registerCollectors() (unregister func()) {
 	collectors := []prometheus.Collector{
-		newLocalEndpoints(a.inForce.Load), newPacketMetrics(a.planes.packetCounter, a.config.Log),
-		newFillMetrics(a.planes.filler, a.config.Log), newDropMetrics(a.planes.dropper, a.config.Log),
+		newLocalEndpoints(a.inForce.Load), newPlaneMetrics(a.planes.reader, a.config.Log),
+		a.checks, a.api.metric(), newTableMetrics(a.inForce.Load), newBuildMetrics(a.config.version(), a.Mode),
+	}
+	if a.balance != nil {
+		collectors = append(collectors, newAnnounceMetrics(a.balance))
 	}
 	if a.config.ServiceMetrics > 0 {
-		collectors = append(collectors, newServiceMetrics(a.config.ServiceMetrics, a.inForce.Load, a.planes.counter, a.config.Log))
+		collectors = append(collectors, newServiceMetrics(a.config.ServiceMetrics, a.inForce.Load, a.planes.reader, a.config.Log))
 	}
 	if a.config.EndpointMetrics > 0 {
-		collectors = append(collectors, newEndpointMetrics(a.config.EndpointMetrics, a.inForce.Load, a.planes.backendCounter, a.config.Log))
+		collectors = append(collectors, newEndpointMetrics(a.config.EndpointMetrics, a.inForce.Load, a.planes.reader, a.config.Log))
 	}
 	a.metrics.registry.MustRegister(collectors...)
 	return func() {
@@ -237,71 +295,81 @@ func (a *Agent) registerCollectors() (unregister func()) {
 	}
 }
 
-// sayLacks says what the mode in force doesn't do; authors of Services are told
-// what concerns them after the next round.
-func (a *Agent) sayLacks() {
-	a.told = a.Mode()
-	a.events.judged = nil
-	for _, lack := range a.planes.lacks() {
-		a.config.Log.Debug("this mode lacks", "what", describe(lack), "because", lack.Why)
+// reportUnsupported says what the mode in force doesn't do; authors of Services are told
+// what concerns them after the next sync.
+func (a *Agent) reportUnsupported() {
+	a.reportedMode = a.Mode()
+	a.events.reported = nil
+	for _, lack := range a.planes.unsupported() {
+		a.config.Log.Debug("this mode lacks", "what", lack.String(), "because", lack.Why)
 		if lack.Feature == kernel.LocalhostNodePort && a.configured.Load().Compile.LocalhostNodePorts {
-			a.config.Log.Warn("not done as asked", "flag", "--localhost-nodeports", "what", describe(lack), "because", lack.Why)
+			a.config.Log.Warn("not done as asked", "flag", "--localhost-nodeports", "what", lack.String(), "because", lack.Why)
 		}
 		if lack.Feature == kernel.DirectReturn && a.configured.Load().Compile.DirectReturn {
-			a.config.Log.Warn("not done as asked", "flag", "--direct-return", "what", describe(lack), "because", lack.Why)
+			a.config.Log.Warn("not done as asked", "flag", "--direct-return", "what", lack.String(), "because", lack.Why)
 		}
 		if lack.Feature == kernel.NodeSockets { // nobody's wish, but almost surely a mistake
-			a.config.Log.Warn("this mode lacks", "what", describe(lack), "because", lack.Why)
+			a.config.Log.Warn("this mode lacks", "what", lack.String(), "because", lack.Why)
 		}
 	}
 }
 
-// lacksOfServices are what the mode in force lacks of what Services ask for
+// unsupportedOfServices are what the mode in force lacks of what Services ask for
 // themselves: not what a flag asks for all of them.
-func (a *Agent) lacksOfServices() []kernel.Lack {
+func (a *Agent) unsupportedOfServices() []kernel.Unsupported {
 	direct := a.configured.Load().Compile.DirectReturn
-	return slices.DeleteFunc(slices.Clone(a.planes.lacks()), func(l kernel.Lack) bool {
+	return slices.DeleteFunc(slices.Clone(a.planes.unsupported()), func(l kernel.Unsupported) bool {
 		return direct && l.Feature == kernel.DirectReturn
 	})
 }
 
-// rounded takes in how a round of the loop ended.
-func (a *Agent) rounded(r round) {
-	a.health.rounded(r)
-	a.metrics.rounded(r, a.Mode())
+// unchanged takes in that the changes from before a time altered nothing in the
+// table, which is in force.
+func (a *Agent) unchanged(table *model.Table, before time.Time) {
+	a.health.unchanged(before)
+	a.metrics.unchanged(table)
+}
+
+// syncEnded takes in how a sync of the loop ended.
+func (a *Agent) syncEnded(r syncOutcome) {
+	a.health.syncEnded(r)
+	a.metrics.syncEnded(r, a.planes.kind().Failures)
 	if r.Err != nil {
-		a.sayFull(r.Err)
 		return
 	}
-	a.full = ""
+	a.reportLeftOut(r.Table, r.Result.LeftOut)
 	a.inForce.Store(r.Table)
+	a.balance.applied(r.Table, r.Result.LeftOut)
 	a.names.applied(r.Table)
-	if a.told != a.Mode() {
-		a.sayLacks()
+	if a.reportedMode != a.Mode() {
+		a.reportUnsupported()
+		signal(a.unregistered) // the Node says which mode it is
 	}
-	a.events.lacks(r.Table, a.lacksOfServices())
-	if checks, changed := a.state.healthChecks(); changed {
-		a.service.want(checks)
-	}
-	if err := a.service.open(); err != nil {
-		a.config.Log.Warn("health check ports", "error", err)
-	}
+	a.events.unsupported(r.Table, a.unsupportedOfServices())
+	a.answerHealthChecks(r.Table.Settings)
 	first := false
-	a.started.Do(func() { first = true; go a.giveBack() })
-	if r.Verified && !first {
-		a.forgetComparing()
+	a.started.Do(func() {
+		first = true
+		go a.releaseStartupMemory()
+		a.sayInForce(r.Table)
+	})
+	if r.Verified != kernel.VerifyNothing && !first {
+		a.releaseComparisonMemory()
 	}
 }
 
-// sayFull writes an Event about what the kernel has no room for: once until it
-// has.
-func (a *Agent) sayFull(err error) {
-	var full *kernel.FullError
-	if !errors.As(err, &full) || a.full == full.What {
-		return
+// answerHealthChecks opens the health-check ports of Services, at the addresses of
+// node ports: all there are, unless some were selected.
+func (a *Agent) answerHealthChecks(s *model.Settings) {
+	if checks, changed := a.state.healthChecks(); changed {
+		a.service.want(checks)
 	}
-	a.full = full.What
-	a.events.tellNode(reasonFull, full.Error())
+	var addrs []netip.Addr
+	if a.configured.Load().Compile.NodePorts.Some() {
+		addrs = append([]netip.Addr{}, s.NodePortAddrs...)
+	}
+	a.service.at(addrs)
+	a.service.open()
 }
 
 // signal wakes the reader of a channel with room for one, and never waits.

@@ -18,19 +18,19 @@ type changes struct {
 
 	mu        sync.Mutex
 	began     time.Time // changes from before are not timed: they waited for this process
-	node      []string  // the IP families of the last round
+	node      []string  // the IP families of the last sync
 	endpoints pending
 	services  pending
 	triggered map[uint64]int64 // by slice, the newest change it told of, in ns since 1970
-	waiting   []time.Time      // when changes were made that no round has taken
+	waiting   []time.Time      // when changes were made that no sync has taken
 	underway  []time.Time      // and those that one is at
 }
 
 // pending is how many Services' objects of a kind changed, in all and since the
-// last round took them.
+// last sync took them.
 type pending struct {
 	total    uint64
-	fresh    map[types.NamespacedName]struct{} // no round has taken them
+	fresh    map[types.NamespacedName]struct{} // no sync has taken them
 	underway map[types.NamespacedName]struct{} // one is at them
 }
 
@@ -78,7 +78,7 @@ func (p *pending) taken() {
 	p.fresh = emptied(p.fresh)
 }
 
-// inForce notes that what a round was at is done.
+// inForce notes that what a sync was at is done.
 func (p *pending) inForce() { p.underway = emptied(p.underway) }
 
 // emptied is an empty set: the same, unless it has grown large, as at the start,
@@ -147,19 +147,20 @@ func (c *changes) sliceGone(name types.NamespacedName) {
 
 func sliceID(name types.NamespacedName) uint64 { return maphash.Comparable(changesSeed, name) }
 
-// taken notes that a round begins with what has been told so far.
+// taken notes that a sync begins with what has been told so far.
 func (c *changes) taken() {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	c.endpoints.taken()
 	c.services.taken()
-	c.underway = append(c.underway, c.waiting...)
+	// If syncs fail over and over, the oldest are timed and no others.
+	c.underway = append(c.underway, c.waiting[:min(len(c.waiting), maxWaiting-len(c.underway))]...)
 	c.waiting = c.waiting[:0]
 }
 
-// rounded notes how a round ended, and gives how long the changes took that are
+// syncEnded notes how a sync ended, and gives how long the changes took that are
 // in force now. Clocks of other machines may be ahead: no less than nothing.
-func (c *changes) rounded(succeeded bool, families []string) (delays []time.Duration) {
+func (c *changes) syncEnded(succeeded bool, families []string) (delays []time.Duration) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	c.node = families

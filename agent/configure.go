@@ -24,8 +24,11 @@ const (
 	reasonConfigured    = "ProxyConfigurationChanged"
 	reasonNotConfigured = "ProxyConfigurationInvalid"
 	reasonModeStays     = "ProxyModeUnchanged"
+	reasonRepaired      = "KernelObjectsRepaired"
+	reasonLeftovers     = "LeftoversOfMode"
 	reasonReadOnly      = "ReadOnlySysFS"
 	reasonFull          = "KernelObjectFull"
+	reasonLeftOut       = "LeftOut" // of Services, too
 )
 
 // follow takes in configurations until ctx is done. What it can't change in the
@@ -42,11 +45,11 @@ func (a *Agent) follow(ctx context.Context) error {
 			case update.Err != nil:
 				a.metrics.reloads.WithLabelValues("invalid").Inc()
 				a.config.Log.Error("the new configuration is not used; the old one stays", "error", update.Err)
-				a.events.tellNode(reasonNotConfigured, update.Err.Error())
+				a.events.reportNode(reasonNotConfigured, update.Err.Error())
 			default:
 				a.metrics.reloads.WithLabelValues("taken").Inc()
 				a.config.Log.Info("the configuration changed")
-				a.events.tellNode(reasonConfigured, "the configuration file changed, and is in force")
+				a.events.reportNode(reasonConfigured, "the configuration file changed, and is in force")
 				if a.config.needsRestart(update.Config) {
 					return &successorError{update.Config}
 				}
@@ -65,7 +68,7 @@ func (e *successorError) Error() string { return "the configuration changed" }
 // the watches begin and the ports open.
 func (c *Config) needsRestart(next Config) bool {
 	return c.API != next.API || c.NodeName != next.NodeName || c.HealthzAddress != next.HealthzAddress ||
-		c.MetricsAddress != next.MetricsAddress || c.BindSoftly != next.BindSoftly || c.PrimaryAddress != next.PrimaryAddress
+		c.MetricsAddress != next.MetricsAddress || c.RetryBind != next.RetryBind || c.PrimaryAddress != next.PrimaryAddress
 }
 
 // adapt changes what can be changed while the agent runs: the meaning of
@@ -88,7 +91,7 @@ func (a *Agent) switchPlane(ctx context.Context, next Config) {
 		err := a.Switch(ctx, next.Mode, a.planeOptions(next))
 		if err != nil && ctx.Err() == nil && !errors.Is(err, errSuperseded) {
 			a.config.Log.Error("the mode in force stays", "wanted", next.Mode, "mode", a.Mode(), "error", err)
-			a.events.tellNode(reasonModeStays, fmt.Sprintf("mode %s stays: %v", a.Mode(), err))
+			a.events.reportNode(reasonModeStays, fmt.Sprintf("mode %s stays: %v", a.Mode(), err))
 		}
 		return nil
 	})
@@ -116,7 +119,7 @@ func (a *Agent) tune(c Config) {
 		a.config.Log.Warn("connection tracking is not set as configured", "error", err)
 		var readOnly *tuning.ReadOnlyError
 		if errors.As(err, &readOnly) {
-			a.events.tellNode(reasonReadOnly, fmt.Sprintf("connection tracking is not set as configured: %v", err))
+			a.events.reportNode(reasonReadOnly, fmt.Sprintf("connection tracking is not set as configured: %v", err))
 		}
 	}
 }
@@ -125,6 +128,10 @@ func (a *Agent) tune(c Config) {
 func (s *state) setConfig(config compile.Config) {
 	s.update(func(c *compile.Compiler) {
 		config.Served = s.config.Served
+		s.configuredCIDRs = config.ServiceCIDRs
+		if len(s.serviceCIDRs) > 0 {
+			config.ServiceCIDRs = s.allServiceCIDRs()
+		}
 		if !reflect.DeepEqual(config, s.config) {
 			s.config = config
 			c.SetConfig(config)

@@ -78,6 +78,7 @@ func newNames(a *Agent) (*names, error) {
 	}
 	n.index = dns.NewIndex(dns.IndexConfig{
 		Zone: n.config.Zone, TTL: n.config.TTL, Servers: n.config.Addresses, NodeName: a.config.NodeName, Gated: true,
+		Outside: n.config.OutsideZone(),
 	})
 	a.state.names = n.index
 	return n, n.open()
@@ -115,7 +116,7 @@ func (n *names) run(ctx context.Context, group *errgroup.Group) error {
 	group.Go(func() error { n.server.GuardLoops(ctx, n.at(), dns.LoopPeriod); return nil })
 	ticker := time.NewTicker(dnsProbePeriod)
 	defer ticker.Stop()
-	for failures := 0; ; {
+	for failures, unoffered := 0, 0; ; {
 		err := dns.Probe(ctx, n.at(), n.config.Zone, dnsProbePatience)
 		if ctx.Err() != nil {
 			return nil
@@ -125,7 +126,11 @@ func (n *names) run(ctx context.Context, group *errgroup.Group) error {
 		}
 		n.judge(failures, err)
 		if len(n.node) > 0 {
-			if err := n.publish(ctx, failures == 0); err != nil && ctx.Err() == nil {
+			err := n.publish(ctx, failures == 0)
+			if unoffered++; err == nil {
+				unoffered = 0
+			}
+			if unoffered > 1 && ctx.Err() == nil { // the first time the Node may not be there yet
 				n.log.Warn("this node's DNS is not offered to others yet", "error", err)
 			}
 		}

@@ -2,10 +2,11 @@ package agent
 
 import (
 	"context"
+	"errors"
+	"fmt"
 	"net/netip"
 	"time"
 
-	"github.com/fairway-net/fairway/dataplane"
 	"github.com/fairway-net/fairway/dns/lease"
 	"github.com/fairway-net/fairway/model"
 )
@@ -25,15 +26,29 @@ func (n *names) keepLease(ctx context.Context) {
 			return
 		case <-ticker.C:
 		}
-		if !n.well.Load() {
-			continue
+		err := n.repair() // without it, the server may never be well again
+		if n.well.Load() {
+			err = errors.Join(err, n.renew())
 		}
-		err := n.renew()
 		if err != nil && !failed {
 			n.log.Error("DNS questions of this node may be answered by others", "error", err)
 		}
 		failed = err != nil
 	}
+}
+
+// repair puts back what leads questions here if somebody removed it, as
+// `nft flush ruleset` does.
+func (n *names) repair() error {
+	repaired, err := n.lease.Repair()
+	if err != nil {
+		return fmt.Errorf("repair what leads DNS questions to this node: %w", err)
+	}
+	if repaired {
+		n.log.Warn("what leads DNS questions to this node was removed by somebody else; it is repaired")
+		n.agent.events.reportNode(reasonRepaired, "what leads DNS questions to this node was removed by somebody else; it is repaired")
+	}
+	return nil
 }
 
 // renew renews the lease. A plane that sees packets before it must let them
@@ -45,7 +60,7 @@ func (n *names) renew() error {
 	if err := n.lease.Renew(); err != nil {
 		return err
 	}
-	return n.agent.planes.yield(n.config.Addresses, lease.Term-renewPeriod)
+	return n.agent.planes.bypass(n.config.Addresses, lease.Term-renewPeriod)
 }
 
 // endLease has the plane forward questions at once.
@@ -53,7 +68,7 @@ func (n *names) endLease() {
 	if n.lease == nil {
 		return
 	}
-	if err := n.agent.planes.yield(n.config.Addresses, 0); err != nil {
+	if err := n.agent.planes.bypass(n.config.Addresses, 0); err != nil {
 		n.log.Warn("DNS questions are handed to other nodes late", "error", err)
 	}
 	if err := n.lease.End(); err != nil {
@@ -68,23 +83,23 @@ func (n *names) closeLease() error {
 	return n.lease.Close()
 }
 
-// yield tells the planes that see packets first that those to the DNS Service
+// bypass tells the modes that see packets first that those to the DNS Service
 // at some addresses are not theirs, for some time.
-func (s *switcher) yield(addrs []netip.Addr, term time.Duration) error {
+func (s *switcher) bypass(addrs []netip.Addr, term time.Duration) error {
 	s.mu.Lock()
-	planes := []dataplane.Plane{s.inForce.plane}
+	modes := []string{s.inForce.mode}
 	if s.change != nil {
-		planes = append(planes, s.change.to.plane)
+		modes = append(modes, s.change.to.mode)
 	}
 	s.mu.Unlock()
-	for _, p := range planes {
-		y, ok := p.(dataplane.Yielder)
-		if !ok {
+	for _, mode := range modes {
+		bypass := s.kindOf(mode).Bypass
+		if bypass == nil {
 			continue
 		}
 		for _, a := range addrs {
 			for _, proto := range []model.Protocol{model.UDP, model.TCP} {
-				if err := y.Yield(model.Key{Addr: a, Port: servicePort, Proto: proto}, term); err != nil {
+				if err := bypass(model.Key{Addr: a, Port: servicePort, Proto: proto}, term); err != nil {
 					return err
 				}
 			}

@@ -48,7 +48,7 @@ func (n *names) listen() (list []netip.AddrPort, err error) {
 	if n.config.Port == 0 {
 		return list, nil
 	}
-	all, err := localAddresses()
+	all, _, err := localAddresses()
 	if err != nil {
 		return nil, err
 	}

@@ -12,7 +12,6 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 	"k8s.io/apimachinery/pkg/types"
 
-	"github.com/fairway-net/fairway/dataplane"
 	"github.com/fairway-net/fairway/internal/kernel"
 	"github.com/fairway-net/fairway/model"
 )
@@ -22,14 +21,14 @@ import (
 // busiest first, and all others are one.
 type endpointMetrics struct {
 	limit                       int
-	table                       func() *model.Table             // the one in force
-	counter                     func() dataplane.BackendCounter // nil if the plane has none
+	table                       func() *model.Table // the one in force
+	plane                       func() planeReader
 	log                         *slog.Logger
 	connections, packets, bytes *prometheus.Desc
 
 	mu    sync.Mutex
 	last  map[counted]kernel.BackendCount // what the plane said before
-	from  dataplane.BackendCounter        // which plane that was
+	from  planeReader                     // which plane that was
 	shown map[endpoint]*carried
 	rest  carried
 }
@@ -56,12 +55,12 @@ func (c *carried) add(o carried) {
 	c.bytes += o.bytes
 }
 
-func newEndpointMetrics(limit int, table func() *model.Table, counter func() dataplane.BackendCounter, log *slog.Logger) *endpointMetrics {
+func newEndpointMetrics(limit int, table func() *model.Table, plane func() planeReader, log *slog.Logger) *endpointMetrics {
 	describe := func(name, help string) *prometheus.Desc {
 		return prometheus.NewDesc("fairway_endpoint_"+name, help, []string{"namespace", "service", "protocol", "endpoint"}, nil)
 	}
 	return &endpointMetrics{
-		limit: limit, table: table, counter: counter, log: log,
+		limit: limit, table: table, plane: plane, log: log,
 		connections: describe("connections_total", "New connections, and UDP flows, that were led to the endpoint."),
 		packets:     describe("packets_total", "Packets to and from the endpoint, as far as the data plane sees them."),
 		bytes:       describe("bytes_total", "Bytes to and from the endpoint, as far as the data plane sees them."),
@@ -80,18 +79,21 @@ func (m *endpointMetrics) Describe(out chan<- *prometheus.Desc) {
 func (m *endpointMetrics) Collect(out chan<- prometheus.Metric) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	table, counter := m.table(), m.counter()
-	if table == nil || counter == nil {
+	table, plane := m.table(), m.plane()
+	if table == nil {
 		return
 	}
-	ctx, cancel := context.WithTimeout(context.Background(), countPatience)
+	ctx, cancel := context.WithTimeout(context.Background(), readTimeout)
 	defer cancel()
-	counts, err := counter.BackendCounts(ctx, table)
+	counted, err := plane.Read(ctx, kernel.Query{Backends: table})
 	if err != nil {
-		m.log.Warn("the data plane doesn't say what it counted of endpoints", "error", err)
+		m.log.Warn("the data plane's counts of endpoints can't be read; metrics are missing", "error", err)
 		return
 	}
-	m.take(table, counter, counts)
+	if counted.Backends == nil {
+		return // this mode doesn't count them
+	}
+	m.take(table, plane, counted.Backends)
 	for e, c := range m.shown {
 		m.show(out, *c, e.service.Namespace, e.service.Name, e.proto.String(), e.at.String())
 	}
@@ -105,7 +107,7 @@ func (m *endpointMetrics) show(out chan<- prometheus.Metric, c carried, labels .
 }
 
 // take adds up what was counted since the last time.
-func (m *endpointMetrics) take(table *model.Table, from dataplane.BackendCounter, counts []kernel.BackendCount) {
+func (m *endpointMetrics) take(table *model.Table, from planeReader, counts []kernel.BackendCount) {
 	if from != m.from {
 		clear(m.last)
 		m.from = from
@@ -161,9 +163,4 @@ func (m *endpointMetrics) forget(table *model.Table) {
 	for e := range gone {
 		delete(m.shown, e)
 	}
-}
-
-func (s *switcher) backendCounter() dataplane.BackendCounter {
-	c, _ := s.current().plane.(dataplane.BackendCounter)
-	return c
 }

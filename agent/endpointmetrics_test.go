@@ -1,22 +1,13 @@
 package agent
 
 import (
-	"context"
 	"fmt"
 	"log/slog"
 	"testing"
 
-	"github.com/fairway-net/fairway/dataplane"
 	"github.com/fairway-net/fairway/internal/kernel"
 	"github.com/fairway-net/fairway/model"
 )
-
-// fakeBackendCounter is a plane that counts, as far as it is told.
-type fakeBackendCounter struct{ counts []kernel.BackendCount }
-
-func (f *fakeBackendCounter) BackendCounts(context.Context, *model.Table) ([]kernel.BackendCount, error) {
-	return f.counts, nil
-}
 
 // connections is what /metrics would show of endpoints' connections.
 func connections(t *testing.T, m *endpointMetrics) string {
@@ -30,22 +21,22 @@ func connections(t *testing.T, m *endpointMetrics) string {
 }
 
 func TestEndpointMetricsAreBounded(t *testing.T) {
-	table, plane := servicesTable(1, 2), &fakeBackendCounter{}
-	m := newEndpointMetrics(1, func() *model.Table { return table }, func() dataplane.BackendCounter { return plane }, slog.New(slog.DiscardHandler))
+	table, plane := servicesTable(1, 2), &fakeReader{}
+	m := newEndpointMetrics(1, func() *model.Table { return table }, func() planeReader { return plane }, slog.New(slog.DiscardHandler))
 	count := func(service, i int, n uint64) kernel.BackendCount {
 		p := table.Pool(model.PoolID{Name: fmt.Sprintf("default/s%d:http", service), Proto: model.TCP})
 		return kernel.BackendCount{Pool: p.ID, Backend: p.Backends[i].AddrPort(), Connections: n}
 	}
-	plane.counts = []kernel.BackendCount{count(1, 0, 3), count(2, 0, 7), count(2, 1, 4)}
+	plane.Backends = []kernel.BackendCount{count(1, 0, 3), count(2, 0, 7), count(2, 1, 4)}
 	for _, step := range []struct {
 		what, want string
 		do         func()
 	}{
 		{"the busiest has a series", "   =7, 10.244.2.0:80 default tcp s2=7", func() {}},
-		{"who has a series keeps it", "   =107, 10.244.2.0:80 default tcp s2=7", func() { plane.counts[0].Connections += 100 }},
-		{"counters that begin again add up", "   =107, 10.244.2.0:80 default tcp s2=9", func() { plane.counts[1].Connections = 2 }},
+		{"who has a series keeps it", "   =107, 10.244.2.0:80 default tcp s2=7", func() { plane.Backends[0].Connections += 100 }},
+		{"counters that begin again add up", "   =107, 10.244.2.0:80 default tcp s2=9", func() { plane.Backends[1].Connections = 2 }},
 		{"who is gone gives it up", "   =107, 10.244.1.0:80 default tcp s1=1", func() {
-			plane.counts = []kernel.BackendCount{count(1, 0, 104)}
+			plane.Backends = []kernel.BackendCount{count(1, 0, 104)}
 			table = servicesTable(1)
 		}},
 	} {

@@ -1,11 +1,13 @@
 package agent
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"hash/fnv"
 	"log/slog"
 	"strings"
+	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
@@ -21,21 +23,28 @@ import (
 
 // events tells the authors of Services, once each, what of them is not done.
 type events struct {
-	client kubernetes.Interface
-	node   string
-	log    *slog.Logger
-	queue  chan notice
-	judged *model.Table // whose lacks have been told
+	client   kubernetes.Interface
+	node     string
+	log      *slog.Logger
+	queue    chan notice
+	reported *model.Table // of which it was reported what the plane does not support
+
+	// Of the goroutine that writes:
+	nodes   int // of the cluster; 0 if that isn't known
+	counted time.Time
 }
 
 // notice is an Event to be, about a Service or, without a name, about this node.
 type notice struct {
 	service         types.NamespacedName
 	reason, message string
+	kind            string // corev1.EventTypeWarning if ""
+	// local says that it is so on this node; otherwise all nodes find the same.
+	local bool
 }
 
-// tellNode queues a notice about this node.
-func (e *events) tellNode(reason, message string) {
+// reportNode queues a notice about this node.
+func (e *events) reportNode(reason, message string) {
 	select {
 	case e.queue <- notice{reason: reason, message: message}:
 	default: // what calls this has logged it
@@ -49,9 +58,9 @@ func newEvents(client kubernetes.Interface, nodeName string, log *slog.Logger) *
 	return &events{client: client, node: nodeName, log: log, queue: make(chan notice, 256)}
 }
 
-// tell queues a notice; where too many wait it is only logged, since telling
+// report queues a notice; where too many wait it is only logged, since telling
 // must never hold up forwarding.
-func (e *events) tell(n notice) {
+func (e *events) report(n notice) {
 	e.log.Warn("not done as asked", "service", n.service.String(), "reason", n.reason, "what", n.message)
 	select {
 	case e.queue <- n:
@@ -61,24 +70,24 @@ func (e *events) tell(n notice) {
 
 func (e *events) problems(list []compile.Problem) {
 	for _, p := range list {
-		e.tell(notice{p.Service, p.Reason, p.Message})
+		e.report(notice{service: p.Service, reason: p.Reason, message: p.Message})
 	}
 }
 
-// lacks tells about what changed since the last call and asks for what the
+// unsupported reports what changed since the last call and asks for what the
 // plane doesn't offer.
-func (e *events) lacks(table *model.Table, lacks []kernel.Lack) {
-	changes := table.Since(e.judged)
-	e.judged = table
+func (e *events) unsupported(table *model.Table, lacks []kernel.Unsupported) {
+	changes := table.Since(e.reported)
+	e.reported = table
 	if len(lacks) == 0 {
 		return
 	}
-	told := map[notice]bool{}
-	note := func(name string, lack kernel.Lack) {
-		n := notice{serviceOf(name), reasonUnsupported, fmt.Sprintf("%s: %s", describe(lack), lack.Why)}
-		if !told[n] {
-			told[n] = true
-			e.tell(n)
+	seen := map[notice]bool{}
+	note := func(name string, lack kernel.Unsupported) {
+		n := notice{service: serviceOf(name), reason: reasonUnsupported, message: fmt.Sprintf("%s: %s", lack, lack.Why)}
+		if !seen[n] {
+			seen[n] = true
+			e.report(n)
 		}
 	}
 	for _, c := range changes.Pools {
@@ -97,7 +106,7 @@ func (e *events) lacks(table *model.Table, lacks []kernel.Lack) {
 	}
 }
 
-func poolAsks(p *model.Pool, lack kernel.Lack) bool {
+func poolAsks(p *model.Pool, lack kernel.Unsupported) bool {
 	switch lack.Feature {
 	case kernel.Scheduling:
 		return p.Scheduler != model.DefaultScheduler && string(p.Scheduler) == lack.Value
@@ -115,18 +124,11 @@ func poolAsks(p *model.Pool, lack kernel.Lack) bool {
 	return false
 }
 
-func frontendAsks(f *model.Frontend, lack kernel.Lack) bool {
+func frontendAsks(f *model.Frontend, lack kernel.Unsupported) bool {
 	if lack.Feature == kernel.DirectReturn {
 		return f.Routes[model.FromOutside].Direct
 	}
 	return lack.Feature == kernel.SilentDrop && f.Sources != nil && (lack.Value == "" || lack.Value == f.Proto.String())
-}
-
-func describe(lack kernel.Lack) string {
-	if lack.Value == "" {
-		return string(lack.Feature)
-	}
-	return string(lack.Feature) + " " + lack.Value
 }
 
 // serviceOf is the Service that a frontend's or pool's name is of.
@@ -134,24 +136,6 @@ func serviceOf(name string) types.NamespacedName {
 	namespace, rest, _ := strings.Cut(name, "/")
 	service, _, _ := strings.Cut(rest, ":")
 	return types.NamespacedName{Namespace: namespace, Name: service}
-}
-
-// run writes queued notices as Events until ctx is done.
-func (e *events) run(ctx context.Context) error {
-	for {
-		select {
-		case <-ctx.Done():
-			return nil
-		case n := <-e.queue:
-			write := e.write
-			if n.service.Name == "" {
-				write = e.writeNode
-			}
-			if err := write(ctx, n); err != nil && ctx.Err() == nil {
-				e.log.Warn("no Event written", "service", n.service.String(), "error", err)
-			}
-		}
-	}
 }
 
 // write makes the Event. kubectl describe finds Events by the object's uid, so
@@ -187,7 +171,7 @@ func (e *events) event(service *corev1.Service, n notice) *corev1.Event {
 			APIVersion: "v1", Kind: "Service", Namespace: service.Namespace, Name: service.Name,
 			UID: service.UID, ResourceVersion: service.ResourceVersion,
 		},
-		Reason: n.reason, Message: n.message, Type: corev1.EventTypeWarning, Count: 1,
+		Reason: n.reason, Message: n.message, Type: cmp.Or(n.kind, corev1.EventTypeWarning), Count: 1,
 		FirstTimestamp: now, LastTimestamp: now,
 		Source: corev1.EventSource{Component: "fairway", Host: e.node}, ReportingController: "fairway", ReportingInstance: e.node,
 	}

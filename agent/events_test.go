@@ -14,10 +14,10 @@ import (
 )
 
 // TestLacksAreToldOnce: the author of a Service hears of what a mode lacks when
-// the Service first asks for it, and not again with every round.
+// the Service first asks for it, and not again with every sync.
 func TestLacksAreToldOnce(t *testing.T) {
 	e := newEvents(fake.NewClientset(), "node", slog.New(slog.DiscardHandler))
-	lacks := []kernel.Lack{{Feature: kernel.Scheduling, Value: "mh", Why: "no consistent hash"}}
+	lacks := []kernel.Unsupported{{Feature: kernel.Scheduling, Value: "mh", Why: "no consistent hash"}}
 	id := model.PoolID{Name: "default/web:http", Proto: model.TCP}
 	table := func(last *model.Table, s model.Scheduler, port uint16) *model.Table {
 		edit := last.Edit()
@@ -25,18 +25,18 @@ func TestLacksAreToldOnce(t *testing.T) {
 		return edit.Table()
 	}
 	first := table(model.NewTable(), model.MaglevHashing, 80)
-	e.lacks(first, lacks)
+	e.unsupported(first, lacks)
 	second := table(first, model.MaglevHashing, 81) // another endpoint, the same wish
-	e.lacks(second, lacks)
+	e.unsupported(second, lacks)
 	third := table(second, model.RoundRobin, 81)
-	e.lacks(third, lacks)
+	e.unsupported(third, lacks)
 	if len(e.queue) != 1 {
 		t.Fatalf("%d Events, want one", len(e.queue))
 	}
 	if n := <-e.queue; n.service.String() != "default/web" || n.reason != reasonUnsupported {
 		t.Errorf("told %+v", n)
 	}
-	e.lacks(table(third, model.MaglevHashing, 81), lacks)
+	e.unsupported(table(third, model.MaglevHashing, 81), lacks)
 	if len(e.queue) != 1 {
 		t.Errorf("asked for again: %d Events, want one", len(e.queue))
 	}
@@ -49,7 +49,7 @@ func TestNodesAgreeOnOneEvent(t *testing.T) {
 	client := fake.NewClientset(service)
 	for _, node := range []string{"node1", "node2", "node3"} {
 		e := newEvents(client, node, slog.New(slog.DiscardHandler))
-		if err := e.write(t.Context(), notice{serviceOf("default/web:http"), reasonUnsupported, "scheduler mh: none here"}); err != nil {
+		if err := e.write(t.Context(), notice{service: serviceOf("default/web:http"), reason: reasonUnsupported, message: "scheduler mh: none here"}); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -65,7 +65,7 @@ func TestNodesAgreeOnOneEvent(t *testing.T) {
 // TestLackOfDirectReturn is told when a Service that is there already asks for it.
 func TestLackOfDirectReturn(t *testing.T) {
 	e := newEvents(fake.NewClientset(), "node", slog.New(slog.DiscardHandler))
-	lacks := []kernel.Lack{{Feature: kernel.DirectReturn, Why: "it masquerades"}}
+	lacks := []kernel.Unsupported{{Feature: kernel.DirectReturn, Why: "it masquerades"}}
 	table := func(last *model.Table, direct bool) *model.Table {
 		f := &model.Frontend{Key: model.Key{Addr: netip.MustParseAddr("192.0.2.1"), Port: 30080, Proto: model.TCP}, Name: "default/web:http"}
 		f.Routes[model.FromOutside] = model.Route{Masquerade: true, Direct: direct}
@@ -74,13 +74,13 @@ func TestLackOfDirectReturn(t *testing.T) {
 		return edit.Table()
 	}
 	plain := table(model.NewTable(), false)
-	e.lacks(plain, lacks)
+	e.unsupported(plain, lacks)
 	if len(e.queue) != 0 {
 		t.Fatalf("%d Events before anybody asks", len(e.queue))
 	}
 	asked := table(plain, true)
-	e.lacks(asked, lacks)
-	e.lacks(table(asked, true), lacks)
+	e.unsupported(asked, lacks)
+	e.unsupported(table(asked, true), lacks)
 	if len(e.queue) != 1 {
 		t.Errorf("%d Events, want one", len(e.queue))
 	}

@@ -43,16 +43,28 @@ func (h *health) changed() {
 	}
 }
 
-// rounded notes how a round ended, which began at a time: changes that came
+// syncEnded notes how a sync ended, which began at a time: changes that came
 // before it are in force now.
-func (h *health) rounded(r round) {
+func (h *health) syncEnded(r syncOutcome) {
 	if r.Err != nil {
 		return
 	}
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	h.synced, h.applied = true, h.now()
-	if !h.queued.After(r.Began) {
+	h.clear(r.Began)
+}
+
+// unchanged notes that changes from before a time altered nothing.
+func (h *health) unchanged(before time.Time) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	h.clear(before)
+}
+
+// clear notes that changes from before a time are in force. The lock is held.
+func (h *health) clear(before time.Time) {
+	if !h.queued.After(before) {
 		h.queued = time.Time{}
 	}
 }
@@ -62,6 +74,14 @@ func (h *health) setEligible(eligible bool) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	h.eligible = eligible
+}
+
+// times are when the oldest change came that is not in force, zero if there is
+// none, and when the kernel was last brought in step.
+func (h *health) times() (queued, applied time.Time) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	return h.queued, h.applied
 }
 
 // state says whether the agent lives, and whether the node may get traffic.

@@ -18,10 +18,10 @@ func TestHealthOverTime(t *testing.T) {
 	h := newHealth(time.Minute)
 	h.now = func() time.Time { return now }
 	live := func() bool { l, _, _ := h.state(); return l }
-	done := func(began time.Time) { h.rounded(round{Table: model.NewTable(), Began: began}) }
+	done := func(began time.Time) { h.syncEnded(syncOutcome{Table: model.NewTable(), Began: began}) }
 
 	if live() {
-		t.Error("well before the first round")
+		t.Error("well before the first sync")
 	}
 	h.changed()
 	done(now)
@@ -46,11 +46,11 @@ func TestHealthOverTime(t *testing.T) {
 	h.setPatience(time.Minute)
 	done(now.Add(-5 * time.Minute)) // it began before the change came
 	if live() {
-		t.Error("well though the round didn't have the change")
+		t.Error("well though the sync didn't have the change")
 	}
 	done(now)
 	if !live() {
-		t.Error("unwell after the round that had the change")
+		t.Error("unwell after the sync that had the change")
 	}
 }
 
@@ -59,7 +59,7 @@ func TestDelaysAreNeverNegative(t *testing.T) {
 	c := newChanges()
 	c.waiting = []time.Time{time.Now().Add(time.Hour), time.Now().Add(-time.Second)}
 	c.taken()
-	delays := c.rounded(true, []string{"IPv4"})
+	delays := c.syncEnded(true, []string{"IPv4"})
 	if len(delays) != 2 || delays[0] != 0 || delays[1] < time.Second {
 		t.Errorf("got %v", delays)
 	}
@@ -92,6 +92,21 @@ func TestClocksSetBack(t *testing.T) {
 	} {
 		if got := tell(step.at); got != step.want {
 			t.Errorf("%s: %d timed, want %d", step.what, got, step.want)
+		}
+	}
+}
+
+// TestTimingIsBounded: syncs that fail for as long as they like hold no more than a
+// sample of the changes meanwhile.
+func TestTimingIsBounded(t *testing.T) {
+	c := newChanges()
+	for range 3 {
+		for range maxWaiting {
+			c.waiting = append(c.waiting, time.Now())
+		}
+		c.taken()
+		if c.syncEnded(false, nil); len(c.underway) > maxWaiting || len(c.waiting) > 0 {
+			t.Fatalf("%d changes are timed", len(c.underway))
 		}
 	}
 }

@@ -4,12 +4,12 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"io"
 	"os"
 	"slices"
 
 	"github.com/fairway-net/fairway/dataplane"
-	"github.com/fairway-net/fairway/internal/localnet"
+	"github.com/fairway-net/fairway/internal/kernel"
+	"github.com/fairway-net/fairway/internal/routelocalnet"
 )
 
 // Init does what an agent needs all privileges for, so that one with
@@ -19,7 +19,7 @@ func Init(ctx context.Context, config Config) error {
 	failed := []error{config.Conntrack.Apply()}
 	if config.Compile.LocalhostNodePorts {
 		// Planes leave it as it is where it is set already.
-		if err := os.WriteFile(localnet.Path, []byte("1"), 0); err != nil {
+		if err := os.WriteFile(routelocalnet.Path, []byte("1"), 0); err != nil {
 			failed = append(failed, fmt.Errorf("set route_localnet, which node ports on localhost need: %w", err))
 		}
 	}
@@ -33,13 +33,13 @@ func Init(ctx context.Context, config Config) error {
 func prepare(ctx context.Context, kinds []dataplane.Kind, config Config) error {
 	var failed []error
 	for {
-		mode, plane, err := choose(kinds, config.Mode, config.Plane, config.Log)
+		c, plane, err := choose(kinds, config.Mode, config.Plane, config.Log)
 		if err != nil {
 			return errors.Join(append(failed, err)...)
 		}
 		// To make a plane loads the kernel's modules for it.
-		failed = append(failed, prepareOne(ctx, mode, plane))
-		i := slices.IndexFunc(kinds, func(k dataplane.Kind) bool { return k.Name == mode })
+		failed = append(failed, prepareOne(ctx, c.mode, plane))
+		i := slices.IndexFunc(kinds, func(k dataplane.Kind) bool { return k.Name == c.mode })
 		if config.Mode != AutoMode || !kinds[i].Privileged {
 			return errors.Join(failed...)
 		}
@@ -48,14 +48,9 @@ func prepare(ctx context.Context, kinds []dataplane.Kind, config Config) error {
 }
 
 func prepareOne(ctx context.Context, mode string, plane dataplane.Plane) error {
-	var failed []error
-	if p, ok := plane.(dataplane.Initializer); ok {
-		if err := p.Init(ctx); err != nil {
-			failed = append(failed, fmt.Errorf("prepare %s mode: %w", mode, err))
-		}
+	err := plane.Prepare(ctx, kernel.LessPrivilege)
+	if err != nil {
+		err = fmt.Errorf("prepare %s mode: %w", mode, err)
 	}
-	if p, ok := plane.(io.Closer); ok {
-		failed = append(failed, p.Close())
-	}
-	return errors.Join(failed...)
+	return errors.Join(err, plane.Close())
 }

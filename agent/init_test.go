@@ -17,7 +17,7 @@ type preparable struct {
 	prepared *[]string
 }
 
-func (p *preparable) Init(context.Context) error {
+func (p *preparable) Prepare(context.Context, kernel.Preparation) error {
 	*p.prepared = append(*p.prepared, p.mode)
 	return nil
 }

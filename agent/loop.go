@@ -8,43 +8,45 @@ import (
 	"golang.org/x/time/rate"
 	"k8s.io/apimachinery/pkg/util/wait"
 
-	"github.com/fairway-net/fairway/dataplane"
 	"github.com/fairway-net/fairway/internal/kernel"
 	"github.com/fairway-net/fairway/model"
 )
 
 // loop keeps the kernel at what the latest table says. Changes that arrive
-// while it works are merged into the next round, and so are those that come
+// while it works are merged into the next sync, and so are those that come
 // within the pause, if there is one.
 type loop struct {
-	plane  applier
-	table  func() *model.Table         // the latest table; nil as long as there is none to trust
-	wake   <-chan struct{}             // there may be a new table
-	drift  <-chan struct{}             // somebody else changed the kernel's objects
-	renew  <-chan struct{}             // somebody wants the kernel compared
-	settle func(context.Context, bool) // told after rounds that succeeded, and whether they compared
-	verify func() time.Duration        // how often to compare with the kernel unasked
-	pause  func() time.Duration        // from one round's beginning to that of one for later changes; nil is none
-	report func(round)                 // told of every round
-	log    *slog.Logger
+	plane           applier
+	table           func() *model.Table         // the latest table; nil as long as there is none to trust
+	wake            <-chan struct{}             // there may be a new table
+	drift           <-chan struct{}             // somebody else changed the kernel's objects
+	renew           <-chan struct{}             // somebody wants the kernel compared
+	removeLeftovers func(context.Context, bool) // told after syncs that succeeded, and whether they compared
+	verify          func() time.Duration        // how often to compare with the kernel unasked
+	pause           func() time.Duration        // from one sync's beginning to that of one for later changes; nil is none
+	report          func(syncOutcome)           // told of every sync
+	// unchanged is told that changes from before a time altered nothing.
+	unchanged func(*model.Table, time.Time)
+	log       *slog.Logger
 }
 
 // applier is what the loop asks of a plane; see dataplane.Plane.
 type applier interface {
-	Apply(ctx context.Context, want *model.Table, verify bool) error
+	planeReader
+	Apply(ctx context.Context, want *model.Table, verify kernel.Verification) (kernel.Result, error)
 }
 
-// round is one attempt to bring the kernel in step.
-type round struct {
+// syncOutcome is how one attempt ended to bring the kernel in step.
+type syncOutcome struct {
 	Table    *model.Table
-	Began    time.Time
+	Began    time.Time // changes from before are in the table
 	Took     time.Duration
-	Verified bool // compared with the kernel,
-	Checked  bool // which was done before, beside the loop
+	Verified kernel.Verification
+	Result   kernel.Result
 	Err      error
 }
 
-// retryBackoff is the pause after failed rounds: soon at first, since most
+// retryBackoff is the pause after failed syncs: soon at first, since most
 // failures pass, and never longer than an operator would wait.
 func retryBackoff() wait.Backoff {
 	return wait.Backoff{Duration: 50 * time.Millisecond, Factor: 2, Jitter: 0.2, Steps: 10, Cap: 15 * time.Second}
@@ -66,11 +68,11 @@ func (l *loop) run(ctx context.Context) error {
 	var again <-chan time.Time // set after a failure
 	var held pause
 	var last *model.Table
-	var checks beside
+	var checks backgroundCheck
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel() // ends a comparison that is under way
 	for {
-		verify, checked := false, false
+		verify := kernel.VerifyNothing
 		select {
 		case <-ctx.Done():
 			return nil
@@ -87,40 +89,45 @@ func (l *loop) run(ctx context.Context) error {
 				return nil
 			}
 			l.log.Warn("kernel objects were changed by somebody else; repairing them")
-			verify = true
+			verify = kernel.VerifyAll
 		case <-l.renew:
-			verify = true
+			verify = kernel.VerifyAll
 		case <-compare.C:
 			if again == nil && checks.begin(ctx, l.plane, last) {
 				continue
 			}
-			verify = true
+			verify = kernel.VerifyAll
 		case f := <-checks.found:
 			undecided, agrees := checks.conclude(f)
 			if undecided {
 				compare.Reset(max(min(undecidedPause, l.verify()), verifyShare*time.Since(checks.began)))
 				continue
 			}
-			verify, checked = true, agrees
+			if verify = kernel.VerifyAll; agrees {
+				verify = kernel.VerifyRest
+			}
 		case <-again:
-			verify = true
+			verify = kernel.VerifyAll
 		}
+		began := time.Now() // what comes after this may not be in the table
 		table := l.table()
-		if table == nil || table == last && !verify {
-			if verify {
+		if table == nil || table == last && verify == kernel.VerifyNothing {
+			if table != nil && l.unchanged != nil {
+				l.unchanged(table, began)
+			}
+			if verify != kernel.VerifyNothing {
 				compare.Reset(l.verify())
 			}
 			continue
 		}
 		again = nil
-		began := time.Now()
-		if checked {
-			began = checks.began
-		}
 		held.begin(l.pause)
 		checks.disturbed = true
-		err := l.round(ctx, table, verify, checked)
-		if verify {
+		err := l.sync(ctx, table, began, verify)
+		if verify != kernel.VerifyNothing {
+			if verify == kernel.VerifyRest {
+				began = checks.began
+			}
 			compare.Reset(max(l.verify(), verifyShare*time.Since(began)))
 		}
 		switch {
@@ -138,24 +145,20 @@ func (l *loop) run(ctx context.Context) error {
 	}
 }
 
-// round has the plane apply a table; with verify it compares with the kernel, or has
-// checked it already.
-func (l *loop) round(ctx context.Context, table *model.Table, verify, checked bool) error {
-	r := round{Table: table, Began: time.Now(), Verified: verify, Checked: checked}
-	if c, can := l.plane.(dataplane.Checker); can && checked {
-		r.Err = c.ApplyChecked(ctx, table)
-	} else {
-		r.Err = l.plane.Apply(ctx, table, verify)
-	}
-	r.Took = time.Since(r.Began)
+// sync has the plane apply a table.
+func (l *loop) sync(ctx context.Context, table *model.Table, began time.Time, verify kernel.Verification) error {
+	r := syncOutcome{Table: table, Began: began, Verified: verify}
+	started := time.Now()
+	r.Result, r.Err = l.plane.Apply(ctx, table, verify)
+	r.Took = time.Since(started)
 	l.report(r)
-	if r.Err == nil && l.settle != nil {
-		l.settle(ctx, verify)
+	if r.Err == nil && l.removeLeftovers != nil {
+		l.removeLeftovers(ctx, verify != kernel.VerifyNothing)
 	}
 	return r.Err
 }
 
-// pause keeps rounds for changes apart, as kube-proxy's minSyncPeriod does.
+// pause keeps syncs for changes apart, as kube-proxy's minSyncPeriod does.
 type pause struct {
 	over    <-chan time.Time // nil if there is no pause now
 	changes bool             // came meanwhile

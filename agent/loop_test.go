@@ -28,29 +28,29 @@ type faultyPlane struct {
 
 var errInjected = errors.New("injected fault")
 
-func (p *faultyPlane) Apply(_ context.Context, want *model.Table, verify bool) error {
+func (p *faultyPlane) Apply(_ context.Context, want *model.Table, verify kernel.Verification) (kernel.Result, error) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	p.applies++
 	if p.missing {
-		return fmt.Errorf("apply: %w", &kernel.MissingError{What: "nf_tables"})
+		return kernel.Result{}, fmt.Errorf("apply: %w", &kernel.MissingError{What: "nf_tables"})
 	}
 	if p.rng.IntN(10) == 0 {
 		if p.rng.IntN(2) == 0 {
 			p.inForce = nil
 		}
-		return errInjected
+		return kernel.Result{}, errInjected
 	}
 	p.inForce = want
-	if verify {
+	if verify == kernel.VerifyAll {
 		p.broken = false
 	}
-	return nil
+	return kernel.Result{}, nil
 }
 
-func (p *faultyPlane) Objects(context.Context) ([]kernel.Object, error) { return nil, nil }
-func (p *faultyPlane) Remove(context.Context) error                     { return nil }
-func (p *faultyPlane) Lacks() []kernel.Lack                             { return nil }
+func (p *faultyPlane) Read(context.Context, kernel.Query) (kernel.Reading, error) {
+	return kernel.Reading{}, nil
+}
 
 func (p *faultyPlane) holds(t *model.Table) bool {
 	p.mu.Lock()
@@ -99,7 +99,7 @@ func startLoop(t *testing.T, plane applier, edits ...func(*loop)) (*tables, chan
 	source, drift := &tables{wake: make(chan struct{}, 1)}, make(chan struct{}, 1)
 	l := &loop{
 		plane: plane, table: source.latest, wake: source.wake, drift: drift, verify: func() time.Duration { return time.Hour },
-		report: func(round) {}, log: slog.New(slog.DiscardHandler),
+		report: func(syncOutcome) {}, log: slog.New(slog.DiscardHandler),
 	}
 	for _, edit := range edits {
 		edit(l)
@@ -145,7 +145,7 @@ func TestLoopAppliesNothingBeforeTheFirstTable(t *testing.T) {
 	plane.mu.Lock()
 	defer plane.mu.Unlock()
 	if plane.applies != 0 {
-		t.Errorf("%d rounds without a table", plane.applies)
+		t.Errorf("%d syncs without a table", plane.applies)
 	}
 }
 
@@ -189,7 +189,7 @@ func TestLoopComparesUnasked(t *testing.T) {
 	eventually(t, "repaired unasked", func() bool { return plane.holds(table) })
 }
 
-// TestLoopPauses: changes that come within the pause after a round are in force
+// TestLoopPauses: changes that come within the pause after a sync are in force
 // with the next one, which is one for all of them.
 func TestLoopPauses(t *testing.T) {
 	plane := &faultyPlane{rng: rand.New(rand.NewPCG(1, 1))}
@@ -200,10 +200,10 @@ func TestLoopPauses(t *testing.T) {
 	l := &loop{
 		plane: plane, table: source.latest, wake: source.wake, verify: func() time.Duration { return time.Hour },
 		pause: func() time.Duration { return pause }, log: slog.New(slog.DiscardHandler),
-		report: func(r round) {
+		report: func(r syncOutcome) {
 			mu.Lock()
 			defer mu.Unlock()
-			if r.Err == nil && !r.Verified {
+			if r.Err == nil && r.Verified == kernel.VerifyNothing {
 				began = append(began, r.Began)
 			}
 		},
@@ -222,7 +222,7 @@ func TestLoopPauses(t *testing.T) {
 	defer mu.Unlock()
 	for i := 1; i < len(began); i++ {
 		if apart := began[i].Sub(began[i-1]); apart < pause {
-			t.Errorf("rounds %d and %d began %s apart", i, i+1, apart)
+			t.Errorf("syncs %d and %d began %s apart", i, i+1, apart)
 		}
 	}
 }
@@ -232,37 +232,32 @@ type checkedPlane struct {
 	mu       sync.Mutex
 	inForce  *model.Table
 	checks   chan chan found // one for each Check under way, for its answer
-	compared int             // rounds that compared with changes waiting
-	trusted  int             // rounds that went by a check
+	compared int             // syncs that compared with changes waiting
+	trusted  int             // syncs that went by a check
 }
 
-func (p *checkedPlane) Apply(_ context.Context, want *model.Table, verify bool) error {
+func (p *checkedPlane) Apply(_ context.Context, want *model.Table, verify kernel.Verification) (kernel.Result, error) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	if verify {
+	switch verify {
+	case kernel.VerifyAll:
 		p.compared++
+	case kernel.VerifyRest:
+		p.trusted++
 	}
 	p.inForce = want
-	return nil
+	return kernel.Result{}, nil
 }
 
-func (p *checkedPlane) Check(ctx context.Context, _ *model.Table) (kernel.Differences, error) {
+func (p *checkedPlane) Read(ctx context.Context, _ kernel.Query) (kernel.Reading, error) {
 	answer := make(chan found)
 	select {
 	case p.checks <- answer:
 		f := <-answer
-		return f.differences, f.err
+		return kernel.Reading{Differences: f.differences}, f.err
 	case <-ctx.Done():
-		return kernel.Differences{}, ctx.Err()
+		return kernel.Reading{}, ctx.Err()
 	}
-}
-
-func (p *checkedPlane) ApplyChecked(_ context.Context, want *model.Table) error {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	p.trusted++
-	p.inForce = want
-	return nil
 }
 
 func (p *checkedPlane) seen() (t *model.Table, compared, trusted int) {
@@ -285,6 +280,7 @@ func TestLoopComparesBesideChanges(t *testing.T) {
 		eventually(t, "change in force", func() bool { in, _, _ := plane.seen(); return in == table })
 	}
 	differ := func(what ...string) (f found) {
+		f.differences = &kernel.Differences{}
 		for _, text := range what {
 			f.differences.Add(text)
 		}
@@ -301,8 +297,8 @@ func TestLoopComparesBesideChanges(t *testing.T) {
 		{false, differ(), 0, 1},
 		{true, differ(), 0, 2},
 		{false, differ("a"), 1, 2},
-		{false, found{differences: kernel.Differences{Spare: true}}, 2, 2},
-		{true, found{differences: kernel.Differences{Spare: true}}, 2, 3},
+		{false, found{differences: &kernel.Differences{Spare: true}}, 2, 2},
+		{true, found{differences: &kernel.Differences{Spare: true}}, 2, 3},
 		{true, differ("a", "b"), 2, 3}, // a change may be among it
 		{true, differ("b", "c"), 2, 3}, // b may be
 		{true, differ("d"), 2, 4},      // no, all were
@@ -312,7 +308,7 @@ func TestLoopComparesBesideChanges(t *testing.T) {
 		{true, differ("a"), 3, 4},
 		{true, differ("b"), 3, 5},
 		{false, found{err: errInjected}, 4, 5},
-		{true, found{err: fmt.Errorf("this mode: %w", errors.ErrUnsupported)}, 5, 5},
+		{true, found{}, 5, 5},
 	} {
 		if c.change {
 			change()
@@ -329,6 +325,25 @@ func TestLoopComparesBesideChanges(t *testing.T) {
 		answer = <-plane.checks
 	}
 	if _, compared, trusted := plane.seen(); compared-before != 6 || trusted != 5 {
-		t.Errorf("what always differs: compared %d times with changes waiting, want 6; %d rounds went by a check, want 5", compared-before, trusted)
+		t.Errorf("what always differs: compared %d times with changes waiting, want 6; %d syncs went by a check, want 5", compared-before, trusted)
 	}
+}
+
+// TestChangeOfNothing: a change that alters nothing on this node isn't waited for.
+func TestChangeOfNothing(t *testing.T) {
+	plane, health := &faultyPlane{rng: rand.New(rand.NewPCG(1, 2))}, newHealth(time.Hour)
+	waits := func() bool {
+		health.mu.Lock()
+		defer health.mu.Unlock()
+		return !health.queued.IsZero()
+	}
+	source, _, _ := startLoop(t, plane, func(l *loop) {
+		l.report, l.unchanged = health.syncEnded, func(_ *model.Table, before time.Time) { health.unchanged(before) }
+	})
+	health.changed()
+	table := source.change(1)
+	eventually(t, "table in force", func() bool { return plane.holds(table) && !waits() })
+	health.changed()
+	source.wake <- struct{}{}
+	eventually(t, "a change of nothing is waited for no more", func() bool { return !waits() })
 }

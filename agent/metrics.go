@@ -5,12 +5,14 @@ import (
 
 	"github.com/prometheus/client_golang/prometheus"
 
+	"github.com/fairway-net/fairway/dataplane"
+	"github.com/fairway-net/fairway/internal/kernel"
 	"github.com/fairway-net/fairway/model"
 )
 
 // metrics are named and mean what kube-proxy's do (pkg/proxy/metrics of 1.37),
 // so that dashboards and alerts made for it go on working. kube-proxy has a
-// proxy for each IP family and tells which one a metric is of; here one round
+// proxy for each IP family and tells which one a metric is of; here one sync
 // is of all families that the node has, and counts for each.
 type metrics struct {
 	registry *prometheus.Registry
@@ -20,10 +22,7 @@ type metrics struct {
 	sync, full, partial *prometheus.HistogramVec
 	programming         *prometheus.HistogramVec
 	last, queued        *prometheus.GaugeVec
-	restoreFailures     *prometheus.CounterVec
-	partialFailures     *prometheus.CounterVec
-	nftablesFailures    *prometheus.CounterVec
-	cleanupFailures     *prometheus.CounterVec
+	syncFailures        map[string]*prometheus.CounterVec // by name; see dataplane.FailureMetrics
 	sweeps              *prometheus.HistogramVec
 	forgotten           *prometheus.CounterVec
 	healthz, livez      *prometheus.CounterVec
@@ -31,8 +30,9 @@ type metrics struct {
 	failures         prometheus.Counter
 	reloads          *prometheus.CounterVec
 	frontends, pools prometheus.Gauge
+	leftOut          prometheus.Gauge
 
-	trusting bool // the plane goes by memory: the last round succeeded
+	trusting bool // the plane goes by memory: the last sync succeeded
 }
 
 const proxySystem = "kubeproxy"
@@ -47,21 +47,23 @@ func newMetrics() *metrics {
 		changes:  newChanges(),
 		slis:     newSLIs(),
 
-		sync:    histogram("sync_proxy_rules_duration_seconds", "How long a round of programming took.", seconds),
-		full:    histogram("sync_full_proxy_rules_duration_seconds", "How long a round took that compared with the kernel.", seconds),
-		partial: histogram("sync_partial_proxy_rules_duration_seconds", "How long a round of changes alone took.", seconds),
+		sync:    histogram("sync_proxy_rules_duration_seconds", "How long a sync of programming took.", seconds),
+		full:    histogram("sync_full_proxy_rules_duration_seconds", "How long a sync took that compared with the kernel.", seconds),
+		partial: histogram("sync_partial_proxy_rules_duration_seconds", "How long a sync of changes alone took.", seconds),
 		programming: histogram("network_programming_duration_seconds",
 			"From the change of a pod or Service to its being in force here.", programmingBuckets()),
-		last:             gauge("sync_proxy_rules_last_timestamp_seconds", "When the last round of programming succeeded."),
-		queued:           gauge("sync_proxy_rules_last_queued_timestamp_seconds", "When the last change came that a round was needed for."),
-		restoreFailures:  counter("sync_proxy_rules_iptables_restore_failures_total", "Rounds of iptables or ipvs mode that failed."),
-		partialFailures:  counter("sync_proxy_rules_iptables_partial_restore_failures_total", "Rounds of changes alone of iptables mode that failed."),
-		nftablesFailures: counter("sync_proxy_rules_nftables_sync_failures_total", "Rounds of nftables mode that failed."),
-		cleanupFailures:  counter("sync_proxy_rules_nftables_cleanup_failures_total", "Rounds of nftables mode that failed while comparing with the kernel, which is when remains go."),
-		sweeps:           histogram("conntrack_reconciler_sync_duration_seconds", "How long it took to bring connections into line after a round.", seconds),
-		forgotten:        counter("conntrack_reconciler_deleted_entries_total", "Connection tracking entries deleted because they led nowhere."),
-		healthz:          counterOf("proxy_healthz_total", "Answers at /healthz.", "code"),
-		livez:            counterOf("proxy_livez_total", "Answers at /livez.", "code"),
+		last:   gauge("sync_proxy_rules_last_timestamp_seconds", "When the last sync of programming succeeded."),
+		queued: gauge("sync_proxy_rules_last_queued_timestamp_seconds", "When the last change came that a sync was needed for."),
+		syncFailures: map[string]*prometheus.CounterVec{
+			dataplane.RestoreFailures:        counter(dataplane.RestoreFailures, "Syncs of iptables or ipvs mode that failed."),
+			dataplane.PartialRestoreFailures: counter(dataplane.PartialRestoreFailures, "Syncs of changes alone of iptables mode that failed."),
+			dataplane.NFTablesFailures:       counter(dataplane.NFTablesFailures, "Syncs of nftables mode that failed."),
+			dataplane.NFTablesCleanupFailed:  counter(dataplane.NFTablesCleanupFailed, "Syncs of nftables mode that failed while comparing with the kernel, which is when remains go."),
+		},
+		sweeps:    histogram("conntrack_reconciler_sync_duration_seconds", "How long it took to bring connections into line after a sync.", seconds),
+		forgotten: counter("conntrack_reconciler_deleted_entries_total", "Connection tracking entries deleted because they led nowhere."),
+		healthz:   counterOf("proxy_healthz_total", "Answers at /healthz.", "code"),
+		livez:     counterOf("proxy_livez_total", "Answers at /livez.", "code"),
 
 		failures: prometheus.NewCounter(prometheus.CounterOpts{
 			Namespace: "fairway", Name: "programming_failures_total",
@@ -74,13 +76,21 @@ func newMetrics() *metrics {
 		frontends: prometheus.NewGauge(prometheus.GaugeOpts{
 			Namespace: "fairway", Name: "frontends", Help: "Addresses and ports that this node forwards.",
 		}),
+		leftOut: prometheus.NewGauge(prometheus.GaugeOpts{
+			Namespace: "fairway", Name: "left_out", Help: "Frontends, pools and other parts of the table that the last sync left out, while all else is in force.",
+		}),
 		pools: prometheus.NewGauge(prometheus.GaugeOpts{
 			Namespace: "fairway", Name: "pools", Help: "Sets of endpoints that this node forwards to.",
 		}),
 	}
-	m.registry.MustRegister(m.sync, m.full, m.partial, m.programming, m.last, m.queued, m.restoreFailures, m.partialFailures,
-		m.nftablesFailures, m.cleanupFailures, m.sweeps, m.forgotten, m.healthz, m.livez,
-		m.failures, m.reloads, m.frontends, m.pools, m.changes)
+	for _, result := range []string{"taken", "invalid"} {
+		m.reloads.WithLabelValues(result) // there at 0, to be alerted on
+	}
+	for _, c := range m.syncFailures {
+		m.registry.MustRegister(c)
+	}
+	m.registry.MustRegister(m.sync, m.full, m.partial, m.programming, m.last, m.queued, m.sweeps, m.forgotten, m.healthz, m.livez,
+		m.failures, m.reloads, m.frontends, m.pools, m.leftOut, m.changes)
 	return m
 }
 
@@ -126,24 +136,24 @@ func familiesOf(t *model.Table) []string {
 	return []string{"IPv4"}
 }
 
-// changed notes that a round is needed.
+// changed notes that a sync is needed.
 func (m *metrics) changed() {
 	for _, family := range m.changes.families() {
 		m.queued.WithLabelValues(family).SetToCurrentTime()
 	}
 }
 
-// rounded takes in how a round ended that the plane of a mode was in force for.
-func (m *metrics) rounded(r round, mode string) {
+// syncEnded takes in how a sync ended of a mode with these counters of failures.
+func (m *metrics) syncEnded(r syncOutcome, failures dataplane.FailureMetrics) {
 	families := familiesOf(r.Table)
-	delays := m.changes.rounded(r.Err == nil, families)
-	full := r.Verified && !r.Checked || !m.trusting
+	delays := m.changes.syncEnded(r.Err == nil, families)
+	full := r.Verified == kernel.VerifyAll || !m.trusting
 	m.trusting = r.Err == nil
 	for _, family := range families {
 		m.begin(family)
 		m.sync.WithLabelValues(family).Observe(r.Took.Seconds())
 		if r.Err != nil {
-			m.failed(mode, family, full)
+			m.failed(failures, family, full)
 			continue
 		}
 		if full {
@@ -164,11 +174,12 @@ func (m *metrics) rounded(r round, mode string) {
 	m.pools.Set(float64(r.Table.NumPools()))
 }
 
-// begin has a family's counters there from the first round on.
+// begin has a family's counters there from the first sync on.
 func (m *metrics) begin(family string) {
-	for _, c := range []*prometheus.CounterVec{m.restoreFailures, m.partialFailures, m.nftablesFailures, m.cleanupFailures, m.forgotten} {
+	for _, c := range m.syncFailures {
 		c.WithLabelValues(family)
 	}
+	m.forgotten.WithLabelValues(family)
 	m.sweeps.WithLabelValues(family)
 	m.full.WithLabelValues(family)
 	m.partial.WithLabelValues(family)
@@ -179,24 +190,22 @@ func (m *metrics) begin(family string) {
 // force.
 func (m *metrics) unchanged(t *model.Table) {
 	families := familiesOf(t)
-	for _, d := range m.changes.rounded(true, families) {
+	for _, d := range m.changes.syncEnded(true, families) {
 		for _, family := range families {
 			m.programming.WithLabelValues(family).Observe(d.Seconds())
 		}
 	}
 }
 
-func (m *metrics) failed(mode, family string, full bool) {
-	switch {
-	case mode == "nftables" && full:
-		m.cleanupFailures.WithLabelValues(family).Inc()
-		m.nftablesFailures.WithLabelValues(family).Inc()
-	case mode == "nftables":
-		m.nftablesFailures.WithLabelValues(family).Inc()
-	case mode == "iptables" && !full:
-		m.partialFailures.WithLabelValues(family).Inc()
-	case mode == "iptables", mode == "ipvs":
-		m.restoreFailures.WithLabelValues(family).Inc()
+func (m *metrics) failed(of dataplane.FailureMetrics, family string, full bool) {
+	names := []string{of.All, of.Partial}
+	if full {
+		names[1] = of.Full
+	}
+	for _, name := range names {
+		if name != "" {
+			m.syncFailures[name].WithLabelValues(family).Inc()
+		}
 	}
 }
 

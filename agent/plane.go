@@ -13,30 +13,41 @@ import (
 // AutoMode asks for the best plane that this machine can run.
 const AutoMode = "auto"
 
+// chosen is a mode, and why it is that one.
+type chosen struct{ mode, why string }
+
+// because says why the first plane that works is the one, given what others lack.
+func because(missing []string) string {
+	if len(missing) == 0 {
+		return "the best of all"
+	}
+	return "the best that works here; not " + strings.Join(missing, "; not ")
+}
+
 // choose makes the plane that mode names, and says which it is. AutoMode takes
 // the first of the list that this machine can run; what the others lack is
 // logged, since that is what an operator wants to know next.
-func choose(kinds []dataplane.Kind, mode string, options kernel.Options, log *slog.Logger) (string, dataplane.Plane, error) {
+func choose(kinds []dataplane.Kind, mode string, options kernel.Options, log *slog.Logger) (chosen, dataplane.Plane, error) {
 	if mode != AutoMode {
 		i := slices.IndexFunc(kinds, func(k dataplane.Kind) bool { return k.Name == mode })
 		if i < 0 {
 			_, err := dataplane.Find(mode)
-			return "", nil, fmt.Errorf("mode: %w", err)
+			return chosen{}, nil, fmt.Errorf("mode: %w", err)
 		}
 		plane, err := kinds[i].New(options)
 		if err != nil {
-			return "", nil, fmt.Errorf("start %s mode: %w", mode, err)
+			return chosen{}, nil, fmt.Errorf("start %s mode: %w", mode, err)
 		}
-		return mode, plane, nil
+		return chosen{mode: mode, why: "as asked"}, plane, nil
 	}
 	var missing []string
 	for _, kind := range kinds {
 		plane, err := kind.New(options)
 		if err == nil {
 			log.Info("mode chosen", "mode", kind.Name, "because", "it is the best that this machine supports", "not", strings.Join(missing, "; "))
-			return kind.Name, plane, nil
+			return chosen{mode: kind.Name, why: because(missing)}, plane, nil
 		}
 		missing = append(missing, fmt.Sprintf("%s: %v", kind.Name, err))
 	}
-	return "", nil, fmt.Errorf("no mode works on this machine: %s", strings.Join(missing, "; "))
+	return chosen{}, nil, fmt.Errorf("no mode works on this machine: %s", strings.Join(missing, "; "))
 }

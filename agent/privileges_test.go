@@ -2,6 +2,7 @@ package agent
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"net/netip"
 	"os"
@@ -60,11 +61,15 @@ func beHumble(mode string) error {
 	e := table.Edit()
 	e.SetSettings(&model.Settings{NodeAddrs: []netip.Addr{netip.MustParseAddr(firstAddress)}})
 	table = e.Table()
+	apply := func(t *model.Table, verify kernel.Verification) error {
+		result, err := plane.Apply(ctx, t, verify)
+		return errors.Join(err, result.Err())
+	}
 	for _, step := range []func() error{
-		func() error { return plane.Apply(ctx, table, false) },
-		func() error { return plane.Apply(ctx, table, true) },
-		func() error { return plane.Apply(ctx, servicesTable(2, 3), false) },
-		func() error { return plane.Remove(ctx) },
+		func() error { return apply(table, kernel.VerifyNothing) },
+		func() error { return apply(table, kernel.VerifyAll) },
+		func() error { return apply(servicesTable(2, 3), kernel.VerifyNothing) },
+		func() error { return plane.Remove(ctx, kernel.EndConnections) },
 	} {
 		if err := step(); err != nil {
 			return err

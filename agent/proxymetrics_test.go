@@ -13,7 +13,6 @@ import (
 
 	"github.com/prometheus/client_golang/prometheus"
 
-	"github.com/fairway-net/fairway/dataplane"
 	"github.com/fairway-net/fairway/model"
 )
 
@@ -76,7 +75,7 @@ func registered(t *testing.T) []string {
 	m, log := newMetrics(), slog.New(slog.DiscardHandler)
 	m.registry.MustRegister(
 		newLocalEndpoints(func() *model.Table { return nil }),
-		newPacketMetrics(func() dataplane.PacketCounter { return nil }, log))
+		newPlaneMetrics(func() planeReader { return nil }, log))
 	descriptions := make(chan *prometheus.Desc, 100)
 	m.registry.Describe(descriptions)
 	close(descriptions)

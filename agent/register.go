@@ -15,7 +15,7 @@ import (
 
 // register makes the Node object of this machine, or brings its addresses up
 // to date. Only where there is no kubelet to do it: on plain machines.
-func register(ctx context.Context, client kubernetes.Interface, name string, addresses []netip.Addr) error {
+func register(ctx context.Context, client kubernetes.Interface, name string, addresses []netip.Addr, about aboutNode) error {
 	nodes := client.CoreV1().Nodes()
 	node, err := nodes.Get(ctx, name, metav1.GetOptions{})
 	if apierrors.IsNotFound(err) {
@@ -24,8 +24,13 @@ func register(ctx context.Context, client kubernetes.Interface, name string, add
 	if err != nil {
 		return fmt.Errorf("register node %s: %w", name, err)
 	}
+	if node, err = about.annotate(ctx, nodes, node); err != nil {
+		return fmt.Errorf("annotate node %s: %w", name, err)
+	}
 	status := nodeStatus(name, addresses)
-	if reflect.DeepEqual(node.Status.Addresses, status.Addresses) && len(node.Status.Conditions) > 0 {
+	status.NodeInfo.KubeletVersion = about.kubeletVersion()
+	if reflect.DeepEqual(node.Status.Addresses, status.Addresses) && len(node.Status.Conditions) > 0 &&
+		node.Status.NodeInfo.KubeletVersion == status.NodeInfo.KubeletVersion {
 		return nil
 	}
 	node.Status.Addresses, node.Status.Conditions, node.Status.NodeInfo = status.Addresses, status.Conditions, status.NodeInfo

@@ -17,7 +17,7 @@ import (
 	"k8s.io/client-go/rest"
 
 	"github.com/fairway-net/fairway/compile"
-	"github.com/fairway-net/fairway/internal/foreign"
+	"github.com/fairway-net/fairway/internal/testing/fakeapi"
 	"github.com/fairway-net/fairway/kube"
 	"github.com/fairway-net/fairway/model"
 )
@@ -26,7 +26,7 @@ import (
 type rig struct {
 	*machine
 	t       *testing.T
-	api     *foreign.Server
+	api     *fakeapi.Server
 	config  Config
 	updates chan Update
 	stop    func()
@@ -39,8 +39,8 @@ const (
 
 func newRig(t *testing.T, leftovers ...string) *rig {
 	t.Helper()
-	api := foreign.NewServer()
-	api.Rules = foreign.NodeProxier()
+	api := fakeapi.NewServer()
+	api.Rules = fakeapi.NodeProxierOf(33)
 	server := httptest.NewServer(api)
 	t.Cleanup(server.Close)
 	updates := make(chan Update)
@@ -119,7 +119,7 @@ func (r *rig) table(mode string) *model.Table {
 // serves reports whether the kernel forwards this address and port.
 func (r *rig) serves(address string, port uint16) bool {
 	t := r.table("nftables")
-	return t != nil && t.Frontend(model.Key{Addr: netip.MustParseAddr(address), Port: port, Proto: model.TCP}) != nil
+	return t != nil && t.Lookup(model.Key{Addr: netip.MustParseAddr(address), Port: port, Proto: model.TCP}) != nil
 }
 
 func (r *rig) eventually(what string, ok func() bool) { r.t.Helper(); eventually(r.t, what, ok) }

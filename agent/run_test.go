@@ -2,8 +2,10 @@ package agent
 
 import (
 	"errors"
+	"fmt"
 	"log/slog"
 	"net"
+	"net/netip"
 	"os"
 	"path/filepath"
 	"slices"
@@ -16,6 +18,7 @@ import (
 
 	"github.com/fairway-net/fairway/compile"
 	"github.com/fairway-net/fairway/internal/kernel"
+	"github.com/fairway-net/fairway/internal/testing/fakeapi"
 	"github.com/fairway-net/fairway/model"
 )
 
@@ -137,7 +140,7 @@ func TestNarrowCgroupIsSaid(t *testing.T) {
 	}
 	defer log.Close()
 	r.config.Log = slog.New(slog.NewTextHandler(log, nil))
-	r.lacks = []kernel.Lack{{Feature: kernel.NodeSockets, Why: "it is in a container"}, {Feature: kernel.Hairpin, Why: "nobody asks"}}
+	r.lacks = []kernel.Unsupported{{Feature: kernel.NodeSockets, Why: "it is in a container"}, {Feature: kernel.Hairpin, Why: "nobody asks"}}
 	r.start()
 	r.eventually("it is said", func() bool {
 		text, err := os.ReadFile(log.Name())
@@ -160,7 +163,7 @@ func TestNarrowCgroupIsSaid(t *testing.T) {
 // the agent has removed of it. When it has ended, that goes for good.
 func TestOtherProxyEnds(t *testing.T) {
 	r := newRig(t, "ipvs")
-	r.config.BindSoftly = true
+	r.config.RetryBind = true
 	other, err := net.Listen("tcp", healthAddress)
 	if err != nil {
 		t.Fatal(err)
@@ -229,7 +232,7 @@ func TestReload(t *testing.T) {
 	if !r.only("ipvs")() {
 		t.Errorf("planes after a mode that can't be: %v", r.there())
 	}
-	if n := r.api.Seen().Forbidden; n > 0 {
+	if n := len(r.api.Seen().Forbidden); n > 0 {
 		t.Errorf("%d requests that the role system:node-proxier doesn't allow", n)
 	}
 }
@@ -241,6 +244,8 @@ func TestReloadOfWhatIsFixed(t *testing.T) {
 	r := newRig(t)
 	r.service("web", 1, `,"type":"LoadBalancer","externalTrafficPolicy":"Local","healthCheckNodePort":32101`)
 	r.node(firstAddress, "")
+	r.config.Compile.NodePorts.Prefixes = []netip.Prefix{netip.MustParsePrefix("127.0.0.1/32")}
+	r.config.Compile.LocalhostNodePorts = true // health check ports answer where node ports do
 	r.start()
 	r.eventually("in force", func() bool { return r.serves(firstAddress, 30001) })
 	r.eventually("well", status("/healthz", 200))
@@ -310,7 +315,7 @@ func TestMetricsAreKubeProxys(t *testing.T) {
 	}
 	// A slice that changes nothing here is timed and isn't pending either.
 	r.slice("web", 2, time.Now())
-	r.eventually("a change without a round", metric(`kubeproxy_network_programming_duration_seconds_count{ip_family="IPv4"} 2`))
+	r.eventually("a change without a sync", metric(`kubeproxy_network_programming_duration_seconds_count{ip_family="IPv4"} 2`))
 	r.eventually("nothing pending", metric(`kubeproxy_sync_proxy_rules_endpoint_changes_pending 0`))
 
 	r.mu.Lock()
@@ -339,4 +344,84 @@ func TestMetricsAreKubeProxys(t *testing.T) {
 func opens(address string) bool {
 	conn, err := net.Dial("tcp", address)
 	return err == nil && conn.Close() == nil
+}
+
+// TestLeftOutIsNotFailure: what a plane can't put in force, while it does the rest,
+// makes the node neither unhealthy nor deaf to changes. It is told once.
+func TestLeftOutIsNotFailure(t *testing.T) {
+	r := newRig(t)
+	r.config.VerifyPeriod = 100 * time.Millisecond // so that a node is unhealthy soon
+	r.service("web", 1, "")
+	r.node(firstAddress, "")
+	taken := model.Key{Addr: netip.MustParseAddr("10.96.0.1"), Port: 80, Proto: model.TCP}
+	r.result.LeftOut = []kernel.LeftOut{
+		{Frontend: taken, Why: errors.New("address already in use")},
+		{Why: &kernel.FullError{What: "the eBPF map conns", LeftOut: 7}},
+	}
+	r.start()
+	r.eventually("well", status("/healthz", 200))
+	r.service("next", 2, "")
+	r.eventually("the next Service in force", func() bool { return r.serves("10.96.0.2", 80) })
+	r.eventually("what is left out counted", metric("fairway_left_out 2"))
+	r.eventually("Events written", func() bool {
+		text := r.do("events")
+		return strings.Count(text, `"reason":"LeftOut"`) == 1 && strings.Count(text, `"reason":"KernelObjectFull"`) == 1 && strings.Contains(text, "address already in use")
+	})
+	for range 20 { // longer than a change may wait
+		if got, text := get(healthAddress, "/healthz"); got != 200 {
+			t.Fatalf("/healthz %d: %s", got, text)
+		}
+		time.Sleep(20 * time.Millisecond)
+	}
+	r.mu.Lock()
+	r.result = kernel.Result{}
+	r.mu.Unlock()
+	r.eventually("nothing left out any more", metric("fairway_left_out 0"))
+}
+
+// TestServiceCIDRs: the ranges that the API has are reserved, where the agent may
+// read them.
+func TestServiceCIDRs(t *testing.T) {
+	for minor, want := range map[int][]string{32: {"10.96.0.0/16"}, 33: {"10.96.0.0/16", "10.97.0.0/24", "fd00:97::/112"}} {
+		r := newRig(t)
+		r.api.Rules = fakeapi.NodeProxierOf(minor)
+		r.config.Compile.ServiceCIDRs = []netip.Prefix{netip.MustParsePrefix("10.96.0.0/16")}
+		r.service("web", 1, "")
+		r.node(firstAddress, "")
+		r.apply(`{"apiVersion":"networking.k8s.io/v1","kind":"ServiceCIDR","metadata":{"name":"more"},"spec":{"cidrs":["10.97.0.0/24","fd00:97::/112"]}}`)
+		r.start()
+		reserved := func(want []string) func() bool {
+			return func() bool {
+				table, got := r.table("nftables"), []string(nil)
+				if table != nil {
+					for _, p := range table.Settings.Reserved {
+						got = append(got, p.String())
+					}
+				}
+				return slices.Equal(got, want)
+			}
+		}
+		r.eventually(fmt.Sprint("reserved ranges ", want), reserved(want))
+		if minor == 33 {
+			r.do("delete servicecidrs /more")
+			r.eventually("a range that is gone isn't reserved", reserved([]string{"10.96.0.0/16"}))
+		}
+		r.stop()
+	}
+}
+
+// TestFirstTableWaitsForServiceCIDRs: or packets to unknown addresses of their ranges
+// would leave the node until then.
+func TestFirstTableWaitsForServiceCIDRs(t *testing.T) {
+	s := newState(compile.Config{}, "here", func() {})
+	for _, part := range []string{partServices, partSlices, partNode, partAddresses} {
+		s.complete(part)
+	}
+	if table, _, _ := s.table(); table != nil {
+		t.Error("a table before the ranges of cluster IPs are known")
+	}
+	s.complete(partServiceCIDRs)
+	if table, _, _ := s.table(); table == nil {
+		t.Error("no table though all is known")
+	}
 }

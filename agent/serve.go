@@ -30,7 +30,10 @@ func (a *Agent) serve(ctx context.Context, group *errgroup.Group) error {
 	metrics.HandleFunc("/healthz", a.health.serveHealthz(a.metrics.healthz, a.metrics.slis))
 	metrics.Handle("/metrics/slis", a.metrics.slis)
 	metrics.HandleFunc("/configz", a.serveConfigz)
-	a.serveZPages(metrics, []string{"/metrics", "/metrics/slis", "/proxyMode", "/healthz", "/configz", "/debug/pprof", "/statusz"})
+	metrics.HandleFunc("/announce", a.balance.serveStatus)
+	paths := []string{"/metrics", "/metrics/slis", "/proxyMode", "/healthz", "/configz", "/debug/pprof", "/statusz"}
+	a.serveZPages(metrics, paths)
+	metrics.HandleFunc("/{$}", a.serveIndex(append(paths, "/announce")))
 	metrics.Handle("/debug/pprof/", a.profiled(pprof.Index))
 	metrics.Handle("/debug/pprof/cmdline", a.profiled(pprof.Cmdline))
 	metrics.Handle("/debug/pprof/profile", a.profiled(pprof.Profile))
@@ -82,11 +85,11 @@ func (a *Agent) listen(ctx context.Context, group *errgroup.Group, what, address
 		group.Go(func() error { return opened.watch(ctx, what) })
 		return nil
 	}
-	if !a.config.BindSoftly {
+	if !a.config.RetryBind {
 		return fmt.Errorf("open %s address: %w", what, err)
 	}
 	a.config.Log.Error("address not open; trying again", "for", what, "error", err)
-	a.events.tellNode("FailedToStart"+what, err.Error())
+	a.events.reportNode("FailedToStart"+what, err.Error())
 	group.Go(func() error {
 		for {
 			select {

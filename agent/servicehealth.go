@@ -8,23 +8,47 @@ import (
 	"maps"
 	"net"
 	"net/http"
+	"net/netip"
+	"slices"
 	"strconv"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"time"
+
+	"k8s.io/apimachinery/pkg/util/wait"
 )
 
 // serviceHealth answers load balancers on the healthCheckNodePorts of Services
 // with externalTrafficPolicy Local: whether this node has endpoints, and how
-// many. The answers are kube-proxy's, in body, header and status.
+// many. The answers are kube-proxy's, in body, header and status, and so are the
+// addresses: those at which node ports answer.
 type serviceHealth struct {
 	healthy func() bool // whether the agent keeps up and the node is eligible
 	log     *slog.Logger
+	// report writes an Event about a Service ("namespace/name") whose port can't be opened.
+	report atomic.Pointer[func(service, message string)]
 
 	mu      sync.Mutex
 	counts  map[uint16]serviceEndpoints
-	stale   bool // not all ports are as counts wants them
-	servers map[uint16]*http.Server
+	addrs   []netip.Addr // nil is every address
+	stale   bool         // not all ports are as counts wants them
+	servers map[healthPort]*http.Server
+	failed  map[healthPort]*bindRetry
+	retry   *time.Timer // opens what could not be opened; nil before the first failure
+}
+
+// healthPort is where one server listens: at every address if it has none.
+type healthPort struct {
+	addr netip.Addr
+	port uint16
+}
+
+func (p healthPort) String() string {
+	if !p.addr.IsValid() {
+		return net.JoinHostPort("", strconv.Itoa(int(p.port)))
+	}
+	return netip.AddrPortFrom(p.addr, p.port).String()
 }
 
 // serviceEndpoints is what one health-check port tells.
@@ -33,8 +57,29 @@ type serviceEndpoints struct {
 	Local   int    // endpoints on this node
 }
 
+// bindRetry is a port that can't be opened at present.
+type bindRetry struct {
+	backoff wait.Backoff
+	at      time.Time // of the next attempt
+}
+
+// bindBackoff is between attempts to open a health-check port.
+func bindBackoff() wait.Backoff {
+	return wait.Backoff{Duration: time.Second, Factor: 2, Jitter: 0.2, Steps: 10, Cap: 2 * time.Minute}
+}
+
+// reasonHealthPort is kube-proxy's reason of Events about health-check ports.
+const reasonHealthPort = "FailedToStartServiceHealthcheck"
+
+// Load balancers ask over and over, each in its own connection or by one that it keeps.
+// Who says nothing for this long is not one of them.
+const (
+	healthReadTimeout = 10 * time.Second
+	healthIdleTimeout = time.Minute
+)
+
 func newServiceHealth(healthy func() bool, log *slog.Logger) *serviceHealth {
-	return &serviceHealth{healthy: healthy, log: log, counts: map[uint16]serviceEndpoints{}, servers: map[uint16]*http.Server{}}
+	return &serviceHealth{healthy: healthy, log: log, counts: map[uint16]serviceEndpoints{}, servers: map[healthPort]*http.Server{}, failed: map[healthPort]*bindRetry{}}
 }
 
 // want replaces what is answered, by port; open makes it so.
@@ -44,46 +89,112 @@ func (s *serviceHealth) want(counts map[uint16]serviceEndpoints) {
 	s.counts, s.stale = maps.Clone(counts), true
 }
 
+// at replaces the addresses; nil is all there are.
+func (s *serviceHealth) at(addrs []netip.Addr) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if (s.addrs == nil) != (addrs == nil) || !slices.Equal(s.addrs, addrs) {
+		s.addrs, s.stale = addrs, true
+	}
+}
+
 // open opens the ports that are wanted and closes the others; those that stay
-// are never closed in between. It does nothing once all are as wanted. The error
-// names the ports that can't be opened: they are tried again with the next call.
-func (s *serviceHealth) open() error {
+// are never closed in between. It does nothing once all are as wanted. A port that can't
+// be opened is reported, and tried again later and later.
+func (s *serviceHealth) open() {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if !s.stale {
-		return nil
+		return
 	}
-	var failed []error
-	for port, server := range s.servers {
-		if _, wanted := s.counts[port]; !wanted {
-			delete(s.servers, port)
+	wanted := s.wanted()
+	for at, server := range s.servers {
+		if !wanted[at] {
+			delete(s.servers, at)
 			if err := server.Close(); err != nil {
-				failed = append(failed, fmt.Errorf("close health check port %d: %w", port, err))
+				s.log.Warn("close health check port", "address", at.String(), "error", err)
 			}
 		}
 	}
-	for port, c := range s.counts {
-		if s.servers[port] != nil {
-			continue
-		}
-		if err := s.listen(port); err != nil {
-			failed = append(failed, fmt.Errorf("service %s: open health check port %d: %w", c.Service, port, err))
+	maps.DeleteFunc(s.failed, func(at healthPort, _ *bindRetry) bool { return !wanted[at] })
+	for at := range wanted {
+		if s.servers[at] == nil {
+			s.try(at)
 		}
 	}
-	s.stale = len(failed) > 0
-	return errors.Join(failed...)
+	s.stale = len(s.failed) > 0
+	s.retryLater()
 }
 
-func (s *serviceHealth) listen(port uint16) error {
-	listener, err := net.Listen("tcp", net.JoinHostPort("", strconv.Itoa(int(port))))
+func (s *serviceHealth) wanted() map[healthPort]bool {
+	all := map[healthPort]bool{}
+	for port := range s.counts {
+		if s.addrs == nil {
+			all[healthPort{port: port}] = true
+		}
+		for _, a := range s.addrs {
+			all[healthPort{a, port}] = true
+		}
+	}
+	return all
+}
+
+// try opens a port, unless it is too early for another attempt.
+func (s *serviceHealth) try(at healthPort) {
+	before := s.failed[at]
+	if before != nil && time.Now().Before(before.at) {
+		return
+	}
+	err := s.listen(at)
+	if err == nil {
+		delete(s.failed, at)
+		return
+	}
+	if before == nil {
+		before = &bindRetry{backoff: bindBackoff()}
+		s.failed[at] = before
+		s.tell(s.counts[at.port].Service, fmt.Sprintf("health check port %s can't be opened on this node; trying again: %v", at, err))
+	}
+	before.at = time.Now().Add(before.backoff.Step())
+}
+
+func (s *serviceHealth) tell(service, message string) {
+	if report := s.report.Load(); report != nil {
+		(*report)(service, message)
+		return
+	}
+	s.log.Warn(message, "service", service)
+}
+
+// retryLater has open called when the next attempt is due.
+func (s *serviceHealth) retryLater() {
+	if s.retry != nil {
+		s.retry.Stop()
+	}
+	var first time.Time
+	for _, f := range s.failed {
+		if first.IsZero() || f.at.Before(first) {
+			first = f.at
+		}
+	}
+	if !first.IsZero() {
+		s.retry = time.AfterFunc(time.Until(first), s.open)
+	}
+}
+
+func (s *serviceHealth) listen(at healthPort) error {
+	listener, err := net.Listen("tcp", at.String())
 	if err != nil {
 		return err
 	}
-	server := &http.Server{Handler: s.handler(port), ReadHeaderTimeout: 10 * time.Second}
-	s.servers[port] = server
+	server := &http.Server{
+		Handler: s.handler(at.port), ReadHeaderTimeout: healthReadTimeout, ReadTimeout: healthReadTimeout,
+		WriteTimeout: healthReadTimeout, IdleTimeout: healthIdleTimeout, MaxHeaderBytes: 16 << 10,
+	}
+	s.servers[at] = server
 	go func() {
 		if err := server.Serve(listener); !errors.Is(err, http.ErrServerClosed) {
-			s.log.Error("serve health check port", "port", port, "error", err)
+			s.log.Error("serve health check port", "address", at.String(), "error", err)
 		}
 	}()
 	return nil
@@ -114,7 +225,7 @@ func (s *serviceHealth) handler(port uint16) http.Handler {
 }
 
 // close ends all servers.
-func (s *serviceHealth) close() error {
+func (s *serviceHealth) close() {
 	s.want(nil)
-	return s.open()
+	s.open()
 }

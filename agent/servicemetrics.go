@@ -7,12 +7,10 @@ import (
 	"maps"
 	"slices"
 	"sync"
-	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
 	"k8s.io/apimachinery/pkg/types"
 
-	"github.com/fairway-net/fairway/dataplane"
 	"github.com/fairway-net/fairway/internal/kernel"
 	"github.com/fairway-net/fairway/model"
 )
@@ -27,14 +25,14 @@ const DefaultServiceMetrics = 100
 // gone. All others are one, without a name.
 type serviceMetrics struct {
 	limit                                  int
-	table                                  func() *model.Table      // the one in force
-	counter                                func() dataplane.Counter // nil if the plane has none
+	table                                  func() *model.Table // the one in force
+	plane                                  func() planeReader
 	log                                    *slog.Logger
 	connections, refused, bytes, endpoints *prometheus.Desc
 
 	mu    sync.Mutex
 	last  map[model.Key]kernel.Count // what the plane said before
-	from  dataplane.Counter          // which plane that was
+	from  planeReader                // which plane that was
 	shown map[types.NamespacedName]*traffic
 	rest  traffic
 }
@@ -54,12 +52,12 @@ func (t *traffic) add(o traffic) {
 
 func (t traffic) any() bool { return t != traffic{} }
 
-func newServiceMetrics(limit int, table func() *model.Table, counter func() dataplane.Counter, log *slog.Logger) *serviceMetrics {
+func newServiceMetrics(limit int, table func() *model.Table, plane func() planeReader, log *slog.Logger) *serviceMetrics {
 	describe := func(name, help string, more ...string) *prometheus.Desc {
 		return prometheus.NewDesc("fairway_service_"+name, help, append([]string{"namespace", "service"}, more...), nil)
 	}
 	return &serviceMetrics{
-		limit: limit, table: table, counter: counter, log: log,
+		limit: limit, table: table, plane: plane, log: log,
 		connections: describe("connections_total", "New connections, and UDP flows, that got an endpoint."),
 		refused:     describe("refused_packets_total", "Packets that got no endpoint: there was none, or the source isn't let in.", "reason"),
 		bytes:       describe("bytes_total", "Bytes from (in) and to (out) clients.", "direction"),
@@ -75,26 +73,21 @@ func (m *serviceMetrics) Describe(out chan<- *prometheus.Desc) {
 	}
 }
 
-// countPatience is how long the plane may take to say what it counted.
-const countPatience = 5 * time.Second
-
 // Collect is part of prometheus.Collector.
 func (m *serviceMetrics) Collect(out chan<- prometheus.Metric) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	table, counter := m.table(), m.counter()
+	table, plane := m.table(), m.plane()
 	if table == nil {
 		return
 	}
-	if counter != nil {
-		ctx, cancel := context.WithTimeout(context.Background(), countPatience)
-		defer cancel()
-		counts, err := counter.Counters(ctx)
-		if err != nil {
-			m.log.Warn("the data plane doesn't say what it counted", "error", err)
-		} else {
-			m.take(table, counter, counts)
-		}
+	ctx, cancel := context.WithTimeout(context.Background(), readTimeout)
+	defer cancel()
+	counted, err := plane.Read(ctx, kernel.Query{Frontends: true})
+	if err != nil {
+		m.log.Warn("the data plane's counts of Services can't be read; metrics stand still", "error", err)
+	} else {
+		m.take(table, plane, counted.Frontends)
 	}
 	endpoints := m.activeEndpoints(table)
 	for name, t := range m.shown {
@@ -110,18 +103,17 @@ func (m *serviceMetrics) show(out chan<- prometheus.Metric, name types.Namespace
 		out <- prometheus.MustNewConstMetric(d, prometheus.CounterValue, float64(value), labels...)
 	}
 	send(m.connections, t.connections)
-	for reason, n := range map[string]uint64{"no_endpoint": t.noBackend, "source": t.notAllowed} {
-		if n > 0 { // as far as the plane tells them apart
-			send(m.refused, n, reason)
-		}
+	send(m.refused, t.noBackend, "no_endpoint")
+	send(m.refused, t.notAllowed, "source")
+	send(m.refused, t.otherwise, "unknown") // where the plane doesn't tell them apart
+	if t.in > 0 || t.out > 0 {              // as far as they are counted
+		send(m.bytes, t.in, "in")
+		send(m.bytes, t.out, "out")
 	}
-	send(m.refused, t.otherwise, "")
-	send(m.bytes, t.in, "in")
-	send(m.bytes, t.out, "out")
 }
 
 // take adds up what was counted since the last time.
-func (m *serviceMetrics) take(table *model.Table, from dataplane.Counter, counts []kernel.Count) {
+func (m *serviceMetrics) take(table *model.Table, from planeReader, counts []kernel.Count) {
 	if from != m.from {
 		clear(m.last)
 		m.from = from
@@ -130,7 +122,7 @@ func (m *serviceMetrics) take(table *model.Table, from dataplane.Counter, counts
 	seen := make(map[model.Key]kernel.Count, len(counts))
 	for _, c := range counts {
 		seen[c.Frontend] = c
-		f := table.Frontend(c.Frontend)
+		f := table.Lookup(c.Frontend)
 		if f == nil {
 			continue
 		}

@@ -1,7 +1,6 @@
 package agent
 
 import (
-	"context"
 	"fmt"
 	"log/slog"
 	"net/netip"
@@ -11,15 +10,9 @@ import (
 
 	"github.com/prometheus/client_golang/prometheus"
 
-	"github.com/fairway-net/fairway/dataplane"
 	"github.com/fairway-net/fairway/internal/kernel"
 	"github.com/fairway-net/fairway/model"
 )
-
-// fakeCounter is a plane that counts, as far as it is told.
-type fakeCounter struct{ counts []kernel.Count }
-
-func (f *fakeCounter) Counters(context.Context) ([]kernel.Count, error) { return f.counts, nil }
 
 func keyOf(n int) model.Key {
 	return model.Key{Addr: netip.AddrFrom4([4]byte{10, 96, 0, byte(n)}), Port: 80, Proto: model.TCP}
@@ -80,33 +73,31 @@ func shown(t *testing.T, m *serviceMetrics) string {
 }
 
 func TestServiceMetricsAreBounded(t *testing.T) {
-	table, plane := servicesTable(1, 2, 3), &fakeCounter{}
-	var counter dataplane.Counter = plane
-	m := newServiceMetrics(2, func() *model.Table { return table }, func() dataplane.Counter { return counter }, slog.New(slog.DiscardHandler))
+	table, plane := servicesTable(1, 2, 3), &fakeReader{}
+	m := newServiceMetrics(2, func() *model.Table { return table }, func() planeReader { return plane }, slog.New(slog.DiscardHandler))
 	for _, step := range []struct {
 		what, want string
 		do         func()
 	}{
 		{"nothing yet", "", func() {}},
 		{"the busiest have series, the others are one", "connections =1, connections s2=7, connections s3=5, endpoints s2=2, endpoints s3=3", func() {
-			plane.counts = []kernel.Count{{Frontend: keyOf(1), Connections: 1}, {Frontend: keyOf(2), Connections: 7}, {Frontend: keyOf(3), Connections: 5}}
+			plane.Frontends = []kernel.Count{{Frontend: keyOf(1), Connections: 1}, {Frontend: keyOf(2), Connections: 7}, {Frontend: keyOf(3), Connections: 5}}
 		}},
 		{"who has a series keeps it", "connections =101, connections s2=7, connections s3=5, endpoints s2=2, endpoints s3=3", func() {
-			plane.counts[0].Connections = 101
+			plane.Frontends[0].Connections = 101
 		}},
 		{"counters that begin again add up", "connections =101, connections s2=9, connections s3=5, endpoints s2=2, endpoints s3=3", func() {
-			plane.counts[1].Connections = 2
+			plane.Frontends[1].Connections = 2
 		}},
 		{"another plane begins at 0", "connections =101, connections s2=10, connections s3=5, endpoints s2=2, endpoints s3=3", func() {
-			plane = &fakeCounter{[]kernel.Count{{Frontend: keyOf(2), Connections: 1}}}
-			counter = plane
+			plane = &fakeReader{kernel.Reading{Frontends: []kernel.Count{{Frontend: keyOf(2), Connections: 1}}}}
 		}},
 		{"a Service that is gone leaves its place", "bytesin s1=30, bytesout s1=40, connections =101, connections s2=10, endpoints s1=1, endpoints s2=2, refused_packets s1=3", func() {
 			table = servicesTable(1, 2)
-			plane.counts = append(plane.counts, kernel.Count{Frontend: keyOf(1), Refused: 3, In: 30, Out: 40}, kernel.Count{Frontend: keyOf(9), Connections: 9})
+			plane.Frontends = append(plane.Frontends, kernel.Count{Frontend: keyOf(1), Refused: 3, In: 30, Out: 40}, kernel.Count{Frontend: keyOf(9), Connections: 9})
 		}},
 		{"a plane that doesn't count", "bytesin s1=30, bytesout s1=40, connections =101, connections s2=10, endpoints s1=1, endpoints s2=2, refused_packets s1=3", func() {
-			counter = nil
+			plane = &fakeReader{}
 		}},
 	} {
 		step.do()

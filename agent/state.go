@@ -1,6 +1,7 @@
 package agent
 
 import (
+	"maps"
 	"net/netip"
 	"slices"
 	"sync"
@@ -29,6 +30,9 @@ type state struct {
 	own      types.NamespacedName // a slice that says nothing new to this node; see setServed
 	changes  *changes             // counts what is told and what is in force
 	missing  map[string]bool      // what hasn't been complete yet
+	// The ranges of cluster IPs: as configured, and by ServiceCIDR object.
+	configuredCIDRs []netip.Prefix
+	serviceCIDRs    map[string][]netip.Prefix
 }
 
 // The parts of the state that must be complete before a table is one.
@@ -37,15 +41,25 @@ const (
 	partSlices    = "endpointslices"
 	partNode      = "node"
 	partAddresses = "addresses"
+	// The first table waits for this one for a moment only: see watchServiceCIDRs.
+	partServiceCIDRs = "servicecidrs"
 )
 
 func newState(config compile.Config, nodeName string, changed func()) *state {
 	return &state{
 		wake: make(chan struct{}, 1), changed: changed,
 		compiler: compile.New(config), config: config, changes: newChanges(),
-		node:    compile.Node{Name: nodeName},
-		missing: map[string]bool{partServices: true, partSlices: true, partNode: true, partAddresses: true},
+		node:            compile.Node{Name: nodeName},
+		configuredCIDRs: config.ServiceCIDRs, serviceCIDRs: map[string][]netip.Prefix{},
+		missing: map[string]bool{partServices: true, partSlices: true, partNode: true, partAddresses: true, partServiceCIDRs: true},
 	}
+}
+
+// incomplete are the parts that are missing for the first table, sorted.
+func (s *state) incomplete() []string {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return slices.Sorted(maps.Keys(s.missing))
 }
 
 // update changes the compiler's input and wakes the loop.
@@ -58,6 +72,13 @@ func (s *state) update(change func(*compile.Compiler)) {
 		s.changed()
 		signal(s.wake)
 	}
+}
+
+// withCompiler lets somebody ask the compiler; see compile.Compiler.Candidates.
+func (s *state) withCompiler(ask func(*compile.Compiler)) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	ask(s.compiler)
 }
 
 // complete notes that a part is known in full.

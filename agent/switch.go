@@ -4,13 +4,14 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"io"
 	"log/slog"
 	"slices"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/fairway-net/fairway/dataplane"
+	"github.com/fairway-net/fairway/dataplane/migrate"
 	"github.com/fairway-net/fairway/internal/kernel"
 	"github.com/fairway-net/fairway/model"
 )
@@ -22,7 +23,7 @@ import (
 type switcher struct {
 	log   *slog.Logger
 	kinds []dataplane.Kind
-	renew chan struct{} // asks the loop for a round
+	renew chan struct{} // asks the loop for a sync
 	drift chan struct{} // tells the loop that the objects in force were changed
 
 	mu      sync.Mutex
@@ -31,19 +32,24 @@ type switcher struct {
 	// wanted is what was last asked for, whatever came of it.
 	wantedMode    string
 	wantedOptions kernel.Options
-	finished      *change // made, but the old plane is still there
-	lookAgain     bool    // other modes may have come back
+	finished      *change   // made, but the old plane is still there
+	lookAgain     bool      // other modes may have come back
+	abandoned     []*change // superseded or withdrawn, and not closed yet
 
+	// report writes an Event about this node: a reason and a message.
+	report atomic.Pointer[func(reason, message string)]
 	// leftovers are for the loop's goroutine alone.
 	leftovers []*running
 }
 
-// running is a plane and the mode whose it is. The plane is nil as long as nobody
-// needed it to look for what an earlier process left.
+// running is a plane and its mode. The plane is nil until somebody has to look for what
+// an earlier process left.
 type running struct {
 	mode    string
+	why     string // that mode
 	plane   dataplane.Plane
 	options kernel.Options
+	problem string // why it could not be removed, as was said
 }
 
 // change is a plane that shall take over.
@@ -99,8 +105,8 @@ func (s *switcher) make(mode string, options kernel.Options) (*running, error) {
 			signal(s.drift)
 		}
 	}
-	var err error
-	r.mode, r.plane, err = choose(s.kinds, mode, options, s.log)
+	c, plane, err := choose(s.kinds, mode, options, s.log)
+	r.mode, r.why, r.plane = c.mode, c.why, plane
 	return r, err
 }
 
@@ -110,16 +116,20 @@ func (s *switcher) current() *running {
 	return s.inForce
 }
 
-func (s *switcher) lacks() []kernel.Lack { return s.current().plane.Lacks() }
+func (s *switcher) unsupported() []kernel.Unsupported { return s.current().plane.Unsupported() }
+
+// kind is that of the mode in force.
+func (s *switcher) kind() dataplane.Kind { return s.kindOf(s.current().mode) }
+
+// kindOf is the kind of a mode that a plane was made of.
+func (s *switcher) kindOf(mode string) dataplane.Kind {
+	return s.kinds[slices.IndexFunc(s.kinds, func(k dataplane.Kind) bool { return k.Name == mode })]
+}
 
 // prepare has the plane in force do what it can before there is a table.
 func (s *switcher) prepare(ctx context.Context) {
-	p, ok := s.current().plane.(dataplane.Preparer)
-	if !ok {
-		return
-	}
-	if err := p.Prepare(ctx); err != nil && ctx.Err() == nil {
-		s.log.Debug("the data plane is not prepared; its first round will say why", "error", err)
+	if err := s.current().plane.Prepare(ctx, kernel.BeforeTable); err != nil && ctx.Err() == nil {
+		s.log.Debug("the data plane is not prepared; its first sync will say why", "error", err)
 	}
 }
 
@@ -138,13 +148,20 @@ func (s *switcher) to(ctx context.Context, mode string, options kernel.Options) 
 	s.mu.Unlock()
 	if superseded != nil {
 		superseded.end(errSuperseded)
+		s.mu.Lock()
+		s.abandoned = append(s.abandoned, superseded)
+		s.mu.Unlock()
 	}
 	signal(s.renew)
 	select {
 	case err := <-c.outcome:
 		return err
 	case <-ctx.Done():
-		s.withdraw(c)
+		if s.withdraw(c) {
+			s.mu.Lock()
+			s.abandoned = append(s.abandoned, c)
+			s.mu.Unlock()
+		}
 		return ctx.Err()
 	}
 }
@@ -161,45 +178,28 @@ func (s *switcher) withdraw(c *change) bool {
 }
 
 // Apply has the plane in force apply the table, or a new one take its place.
-func (s *switcher) Apply(ctx context.Context, want *model.Table, verify bool) error {
+func (s *switcher) Apply(ctx context.Context, want *model.Table, verify kernel.Verification) (kernel.Result, error) {
 	s.mu.Lock()
 	c := s.change
 	s.mu.Unlock()
 	if c != nil {
-		err := c.to.plane.Apply(ctx, want, true)
+		result, err := c.to.plane.Apply(ctx, want, kernel.VerifyAll)
 		if err == nil {
 			s.took(c)
-			return nil
+			return result, nil
 		}
 		if ctx.Err() != nil {
-			return err
+			return result, err
 		}
 		s.failed(ctx, c, err)
-		verify = true // the two may have met
+		verify = kernel.VerifyAll // the two may have met
 	}
 	return s.current().plane.Apply(ctx, want, verify)
 }
 
-// Check has the plane in force compare with the kernel, if it can beside changes:
-// see dataplane.Checker. Else the error is errors.ErrUnsupported.
-func (s *switcher) Check(ctx context.Context, of *model.Table) (kernel.Differences, error) {
-	c, can := s.current().plane.(dataplane.Checker)
-	if !can {
-		return kernel.Differences{}, errors.ErrUnsupported
-	}
-	return c.Check(ctx, of)
-}
-
-// ApplyChecked is Apply after Check has found that all agrees.
-func (s *switcher) ApplyChecked(ctx context.Context, want *model.Table) error {
-	s.mu.Lock()
-	changing := s.change != nil
-	s.mu.Unlock()
-	c, can := s.current().plane.(dataplane.Checker)
-	if changing || !can {
-		return s.Apply(ctx, want, true)
-	}
-	return c.ApplyChecked(ctx, want)
+// Read reads of the plane in force.
+func (s *switcher) Read(ctx context.Context, what kernel.Query) (kernel.Reading, error) {
+	return s.current().plane.Read(ctx, what)
 }
 
 // took notes that a new plane is complete.
@@ -226,7 +226,7 @@ func (s *switcher) took(c *change) {
 func (s *switcher) failed(ctx context.Context, c *change, reason error) {
 	stays := s.current().mode
 	if c.to.mode != stays {
-		if err := dataplane.Retire(ctx, c.to.plane); err != nil {
+		if err := s.takeAway(ctx, c.to); err != nil {
 			reason = errors.Join(reason, fmt.Errorf("take back what was begun: %w", err))
 		}
 	}
@@ -252,27 +252,41 @@ func (s *switcher) othersGone() {
 	signal(s.renew)
 }
 
-// settle removes what is left over of other modes, now that the one in force is
-// complete. What can't be removed is tried again when the kernel is compared.
-func (s *switcher) settle(ctx context.Context, verified bool) {
+// removeLeftovers removes what other modes left, now that the mode in force is complete.
+// What can't be removed is tried again with the next comparison.
+func (s *switcher) removeLeftovers(ctx context.Context, verified bool) {
 	s.mu.Lock()
-	finished, again, inForce := s.finished, s.lookAgain, s.inForce
-	s.finished, s.lookAgain = nil, false
+	finished, again, inForce, abandoned := s.finished, s.lookAgain, s.inForce, s.abandoned
+	s.finished, s.lookAgain, s.abandoned = nil, false, nil
 	s.mu.Unlock()
+	for _, c := range abandoned {
+		if c.to != inForce {
+			s.closed(c.to)
+		}
+	}
 	if again {
 		s.suspectAll(inForce)
 	}
 	var stay []*running
 	for _, left := range s.leftovers {
-		tried := left.plane != nil && finished == nil && !verified
+		tried := (left.plane != nil || left.problem != "") && finished == nil && !verified
 		if !tried {
-			var err error
-			if left, err = s.remove(ctx, left); err == nil {
+			next, err := s.remove(ctx, left)
+			if err == nil {
 				continue
 			}
-			s.log.Warn("what another mode left can't be removed; trying again", "mode", left.mode, "error", err)
+			next.problem = err.Error()
+			if next.problem != left.problem {
+				s.reportLeftovers(left.mode, err)
+			}
+			left = next
 		}
 		stay = append(stay, left)
+	}
+	if len(stay) == 0 && len(s.leftovers) > 0 {
+		if err := inForce.plane.Prepare(ctx, kernel.Alone); err != nil {
+			s.log.Warn("the mode in force goes on as if other modes were there", "mode", inForce.mode, "error", err)
+		}
 	}
 	s.leftovers = stay
 	if finished != nil {
@@ -290,30 +304,49 @@ func (s *switcher) suspectAll(inForce *running) {
 	}
 }
 
-// remove removes a mode. One that can't run here can have left nothing.
+// reportLeftovers says that a mode's leftovers stay. They may go on forwarding, to
+// endpoints that age.
+func (s *switcher) reportLeftovers(mode string, reason error) {
+	s.log.Warn("what another mode may have left can't be removed; trying again with each comparison", "mode", mode, "error", reason)
+	if report := s.report.Load(); report != nil {
+		(*report)(reasonLeftovers, fmt.Sprintf("what mode %s may have left can't be removed: %v", mode, reason))
+	}
+}
+
+// remove removes a mode. One that can't run here can have left nothing, unless
+// only this process can't run it.
 func (s *switcher) remove(ctx context.Context, left *running) (*running, error) {
 	if left.plane == nil {
 		made, err := s.make(left.mode, left.options)
-		if kernel.IsMissing(err) {
+		if kernel.IsMissing(err) && !kernel.IsNotPermitted(err) {
 			return left, nil
 		}
 		if err != nil {
-			return left, err
+			return &running{mode: left.mode, options: left.options}, fmt.Errorf("look for it: %w", err)
 		}
+		made.problem = left.problem
 		left = made
 	}
-	if err := dataplane.Retire(ctx, left.plane); err != nil {
+	if err := s.takeAway(ctx, left); err != nil {
 		return left, err
 	}
 	s.closed(left)
 	return left, nil
 }
 
+// takeAway removes a plane from the kernel. First its connections are moved, and the
+// plane in force is told of them.
+func (s *switcher) takeAway(ctx context.Context, r *running) error {
+	moved := migrate.Move(ctx, r.plane.Connections(), s.current().plane.Connections())
+	if moved != nil {
+		moved = fmt.Errorf("move connections: %w", moved)
+	}
+	return errors.Join(moved, r.plane.Remove(ctx, kernel.HandOver))
+}
+
 // closed gives up what a plane holds in this process.
 func (s *switcher) closed(r *running) {
-	if closer, ok := r.plane.(io.Closer); ok {
-		if err := closer.Close(); err != nil {
-			s.log.Warn("close plane", "mode", r.mode, "error", err)
-		}
+	if err := r.plane.Close(); err != nil {
+		s.log.Warn("close plane", "mode", r.mode, "error", err)
 	}
 }

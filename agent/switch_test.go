@@ -4,13 +4,17 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io/fs"
 	"log/slog"
 	"slices"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
 	"github.com/fairway-net/fairway/dataplane"
+	"github.com/fairway-net/fairway/dataplane/migrate"
+	"github.com/fairway-net/fairway/internal/conntrack"
 	"github.com/fairway-net/fairway/internal/kernel"
 	"github.com/fairway-net/fairway/model"
 )
@@ -19,11 +23,13 @@ import (
 type machine struct {
 	mu      sync.Mutex
 	holds   map[string]*model.Table // by mode: a whole table
-	log     []string                // what was done, in order
+	log     []string                // what was applied and removed, in order
+	moves   []string                // how connections changed planes, and who is alone then
 	applied map[string][]error      // by mode: what the next Applies end with
 	removed map[string][]error
-	unable  map[string]error // by mode: why there can be no plane
-	lacks   []kernel.Lack    // of all modes
+	unable  map[string]error     // by mode: why there can be no plane
+	lacks   []kernel.Unsupported // of all modes
+	result  kernel.Result        // of all Applies that succeed
 }
 
 func newMachine(leftovers ...string) *machine {
@@ -37,7 +43,11 @@ func newMachine(leftovers ...string) *machine {
 func (m *machine) kinds() []dataplane.Kind {
 	var kinds []dataplane.Kind
 	for _, mode := range []string{"nftables", "iptables", "ipvs"} {
-		kinds = append(kinds, dataplane.Kind{Name: mode, New: func(o kernel.Options) (dataplane.Plane, error) {
+		real, err := dataplane.Find(mode)
+		if err != nil {
+			panic(err)
+		}
+		kinds = append(kinds, dataplane.Kind{Name: mode, Failures: real.Failures, New: func(o kernel.Options) (dataplane.Plane, error) {
 			m.mu.Lock()
 			defer m.mu.Unlock()
 			return &machinePlane{machine: m, mode: mode, options: o}, m.unable[mode]
@@ -79,19 +89,19 @@ type machinePlane struct {
 	options kernel.Options
 }
 
-func (p *machinePlane) Apply(_ context.Context, want *model.Table, _ bool) error {
+func (p *machinePlane) Apply(_ context.Context, want *model.Table, _ kernel.Verification) (kernel.Result, error) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	p.holds[p.mode] = want // some of it at least
 	if err := next(p.applied, p.mode); err != nil {
 		p.log = append(p.log, "fail "+p.mode)
-		return err
+		return kernel.Result{}, err
 	}
 	p.log = append(p.log, "apply "+p.mode)
-	return nil
+	return p.result, nil
 }
 
-func (p *machinePlane) Remove(context.Context) error {
+func (p *machinePlane) Remove(context.Context, kernel.Removal) error {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	if err := next(p.removed, p.mode); err != nil {
@@ -104,8 +114,51 @@ func (p *machinePlane) Remove(context.Context) error {
 	return nil
 }
 
-func (p *machinePlane) Objects(context.Context) ([]kernel.Object, error) { return nil, nil }
-func (p *machinePlane) Lacks() []kernel.Lack                             { return p.lacks }
+func (p *machinePlane) Prepare(_ context.Context, what kernel.Preparation) error {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if what == kernel.Alone {
+		p.moves = append(p.moves, "alone "+p.mode)
+	}
+	return nil
+}
+
+// Connections are one, of planes that hold a table.
+func (p *machinePlane) Connections() migrate.Connections { return machineConnections{p} }
+
+type machineConnections struct{ *machinePlane }
+
+func (c machineConnections) Leave(context.Context) ([]migrate.Source, error) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.holds[c.mode] == nil {
+		return nil, nil
+	}
+	return []migrate.Source{c}, nil
+}
+
+func (c machineConnections) note(step string) error {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.moves = append(c.moves, step+" "+c.mode)
+	return nil
+}
+
+func (c machineConnections) Import(context.Context, []conntrack.Flow) error { return c.note("import") }
+func (c machineConnections) Freeze(context.Context) error                   { return c.note("freeze") }
+func (c machineConnections) Export(context.Context) ([]conntrack.Flow, error) {
+	return nil, c.note("export")
+}
+func (c machineConnections) Release(context.Context, []conntrack.Flow) error { return nil }
+func (c machineConnections) Thaw(context.Context, bool, []conntrack.Flow) error {
+	return c.note("thaw")
+}
+
+func (p *machinePlane) Unsupported() []kernel.Unsupported { return p.lacks }
+func (p *machinePlane) Close() error                      { return nil }
+func (p *machinePlane) Read(context.Context, kernel.Query) (kernel.Reading, error) {
+	return kernel.Reading{}, nil
+}
 
 // start has a loop drive a switcher.
 func (m *machine) start(t *testing.T, mode string) (*switcher, *tables) {
@@ -117,8 +170,8 @@ func (m *machine) start(t *testing.T, mode string) (*switcher, *tables) {
 	}
 	source := &tables{wake: make(chan struct{}, 1)}
 	l := &loop{
-		plane: s, table: source.latest, wake: source.wake, drift: s.drift, renew: s.renew, settle: s.settle,
-		verify: func() time.Duration { return time.Hour }, report: func(round) {}, log: log,
+		plane: s, table: source.latest, wake: source.wake, drift: s.drift, renew: s.renew, removeLeftovers: s.removeLeftovers,
+		verify: func() time.Duration { return time.Hour }, report: func(syncOutcome) {}, log: log,
 	}
 	ctx, cancel := context.WithCancel(context.Background())
 	ended := make(chan struct{})
@@ -160,6 +213,36 @@ func TestLeftoversOfModesThatCannotRunAreNone(t *testing.T) {
 	})
 }
 
+// TestLeftoversThatCannotBeLookedAt: a mode that only this process may not run can
+// have left something. That is reported once, and it goes when it can.
+func TestLeftoversThatCannotBeLookedAt(t *testing.T) {
+	m := newMachine("ipvs")
+	m.unable["ipvs"] = &kernel.MissingError{What: "CAP_BPF", Err: fs.ErrPermission}
+	s, source := m.start(t, "nftables")
+	var reports atomic.Int32
+	report := func(reason, _ string) {
+		if reason == reasonLeftovers {
+			reports.Add(1)
+		}
+	}
+	s.report.Store(&report)
+	source.change(1)
+	eventually(t, "reported", func() bool { return reports.Load() == 1 })
+	before := len(m.history())
+	signal(s.drift)
+	eventually(t, "compared", func() bool { return len(m.history()) > before })
+	m.mu.Lock()
+	delete(m.unable, "ipvs")
+	m.mu.Unlock()
+	eventually(t, "only nftables", func() bool {
+		signal(s.drift)
+		return m.only("nftables")()
+	})
+	if n := reports.Load(); n != 1 {
+		t.Errorf("reported %d times", n)
+	}
+}
+
 func TestSwitchRemovesTheOldPlaneLast(t *testing.T) {
 	m := newMachine()
 	m.applied["ipvs"] = []error{errInjected}
@@ -173,6 +256,16 @@ func TestSwitchRemovesTheOldPlaneLast(t *testing.T) {
 	if got := m.history(); !slices.Equal(got, want) {
 		t.Errorf("got %v, want %v", got, want)
 	}
+	// The plane in force learns of the connections while they are frozen.
+	want = []string{
+		"alone nftables", "freeze ipvs", "export ipvs", "import nftables", "thaw ipvs",
+		"freeze nftables", "export nftables", "import ipvs", "thaw nftables", "alone ipvs",
+	}
+	m.mu.Lock()
+	if !slices.Equal(m.moves, want) {
+		t.Errorf("connections changed planes by %v, want %v", m.moves, want)
+	}
+	m.mu.Unlock()
 	if got := s.current().mode; got != "ipvs" {
 		t.Errorf("mode %s", got)
 	}
@@ -270,7 +363,7 @@ func TestOnlyThePlaneInForceReportsDrift(t *testing.T) {
 	s, source := m.start(t, "nftables")
 	old := s.current().plane.(*machinePlane)
 	source.change(1)
-	// Else the round for the table can be the one that changes planes, and what the
+	// Else the sync for the table can be the one that changes planes, and what the
 	// change asks for leads to another one while we look.
 	eventually(t, "only nftables", m.only("nftables"))
 	if err := s.to(t.Context(), "ipvs", kernel.Options{}); err != nil {

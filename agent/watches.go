@@ -16,7 +16,9 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/util/wait"
 
+	reports "github.com/fairway-net/fairway/endpoint/health"
 	"github.com/fairway-net/fairway/kube"
+	"github.com/fairway-net/fairway/kube/lastknown"
 	"github.com/fairway-net/fairway/model"
 )
 
@@ -24,45 +26,70 @@ import (
 // new problems it has.
 func (a *Agent) table() *model.Table {
 	table, problems, mark := a.state.table()
-	if table != nil && table == a.inForce.Load() {
-		a.metrics.unchanged(table) // what came changed nothing for this node
-	}
 	a.events.problems(problems)
 	a.names.tabled(table, mark)
+	a.balance.intend(table)
 	return table
 }
 
+// incompletePatience is how long the first table may take to be complete before
+// the log says what it waits for.
+const incompletePatience = 20 * time.Second
+
+// reportIncomplete says once what the first table waits for, if it waits for long.
+func (a *Agent) reportIncomplete(ctx context.Context) {
+	select {
+	case <-ctx.Done():
+		return
+	case <-time.After(incompletePatience):
+	}
+	if missing := a.state.incomplete(); len(missing) > 0 {
+		a.config.Log.Warn("nothing is programmed yet: the agent waits for complete lists", "missing", missing)
+	}
+}
+
 func (a *Agent) watchServices(ctx context.Context) {
-	kube.Watch(ctx, kube.Source{Client: a.client.CoreV1().RESTClient(), Resource: "services"}, kube.Sink[*corev1.Service]{
-		Set:    a.state.setService,
-		Delete: a.state.deleteService,
+	kube.Watch(ctx, kube.Source{Client: a.client.CoreV1().RESTClient(), Resource: "services"}, lastknown.Keep(ctx, a.known, "services", a.alsoServices(kube.Sink[*corev1.Service]{
+		Set: func(s *corev1.Service) {
+			a.balance.setService(s)
+			a.state.setService(s)
+		},
+		Delete: func(key types.NamespacedName) {
+			a.state.deleteService(key)
+			a.balance.deleteService(key)
+		},
 		Synced: func() { a.state.complete(partServices) },
-	})
+	}), func() *corev1.Service { return &corev1.Service{} }, a.config.Log))
 }
 
 // watchSlices leaves out the slices of headless Services, as kube-proxy does:
-// nobody forwards them. Their names are wanted where DNS is served.
+// nobody forwards them. Their names are wanted where DNS is served. What nodes
+// report of health checks is for the controller alone.
 func (a *Agent) watchSlices(ctx context.Context) {
 	source := kube.Source{
-		Client: a.client.DiscoveryV1().RESTClient(), Resource: "endpointslices",
+		Client: a.client.DiscoveryV1().RESTClient(), Resource: "endpointslices", Labels: without(reports.ReportOf),
 	}
 	if a.config.DNS == nil {
-		source.Labels = without(corev1.IsHeadlessService)
+		source.Labels = without(corev1.IsHeadlessService, reports.ReportOf)
 	}
-	kube.Watch(ctx, source, kube.Sink[*discoveryv1.EndpointSlice]{
+	kube.Watch(ctx, source, lastknown.Keep(ctx, a.known, "endpointslices", a.alsoSlices(kube.Sink[*discoveryv1.EndpointSlice]{
 		Set:    a.state.setSlice,
 		Delete: a.state.deleteSlice,
 		Synced: func() { a.state.complete(partSlices) },
-	})
+	}), func() *discoveryv1.EndpointSlice { return &discoveryv1.EndpointSlice{} }, a.config.Log))
 }
 
-// without selects objects that don't have a label.
-func without(label string) labels.Selector {
-	r, err := labels.NewRequirement(label, selection.DoesNotExist, nil)
-	if err != nil {
-		panic("label of the Kubernetes API is invalid: " + err.Error())
+// without selects objects that have none of these labels.
+func without(names ...string) labels.Selector {
+	selector := labels.NewSelector()
+	for _, label := range names {
+		r, err := labels.NewRequirement(label, selection.DoesNotExist, nil)
+		if err != nil {
+			panic("label " + label + " is invalid: " + err.Error())
+		}
+		selector = selector.Add(*r)
 	}
-	return labels.NewSelector().Add(*r)
+	return selector
 }
 
 // watchNode follows the Node of this machine. Without one the agent works too.
@@ -72,23 +99,28 @@ func (a *Agent) watchNode(ctx context.Context) {
 		Fields: fields.OneTermEqualSelector(metav1.ObjectNameField, a.config.NodeName),
 	}
 	var found bool
-	kube.Watch(ctx, source, kube.Sink[*corev1.Node]{
+	kube.Watch(ctx, source, lastknown.Keep(ctx, a.known, "nodes", kube.Sink[*corev1.Node]{
 		Set: func(n *corev1.Node) {
 			found = true
 			a.health.setEligible(eligible(n))
 			a.state.setNode(n)
+			a.balance.setNode(n)
+			a.publish.SetNode(n)
 		},
 		Delete: func(types.NamespacedName) {
 			a.config.Log.Warn("the Node object of this machine was deleted; forwarding goes on", "node", a.config.NodeName)
 			a.health.setEligible(false)
+			signal(a.unregistered)
 		},
 		Synced: func() {
 			if !found {
-				a.config.Log.Warn("there is no Node object of this machine yet; going on without", "node", a.config.NodeName)
 				a.state.setNode(nil)
 			}
+			if !found && !a.config.Register { // which makes it in a moment
+				a.config.Log.Warn("there is no Node object of this machine yet; going on without", "node", a.config.NodeName)
+			}
 		},
-	})
+	}, func() *corev1.Node { return &corev1.Node{} }, a.config.Log))
 }
 
 // toBeDeleted is the taint that the cluster autoscaler puts on a node that is
@@ -109,6 +141,7 @@ func (a *Agent) addressesChanged(ctx context.Context, group *errgroup.Group) fun
 	}
 	latest := make(chan []netip.Addr, 1)
 	group.Go(func() error { a.keepRegistered(ctx, latest); return nil })
+	group.Go(func() error { a.heartbeat(ctx); return nil })
 	return func(addresses []netip.Addr) {
 		a.state.setAddresses(addresses)
 		select { // only the newest matters
@@ -119,26 +152,37 @@ func (a *Agent) addressesChanged(ctx context.Context, group *errgroup.Group) fun
 	}
 }
 
+// keepRegistered registers the machine with its addresses, whenever they change
+// and whenever its Node was deleted.
 func (a *Agent) keepRegistered(ctx context.Context, latest <-chan []netip.Addr) {
+	var addresses []netip.Addr
 	for {
 		select {
 		case <-ctx.Done():
 			return
-		case addresses := <-latest:
-			backoff := wait.Backoff{Duration: 200 * time.Millisecond, Factor: 2, Jitter: 0.2, Steps: 8, Cap: 15 * time.Second}
-			for {
-				err := register(ctx, a.client, a.config.NodeName, addresses)
-				if err == nil {
-					break
-				}
-				pause := backoff.Step()
-				a.config.Log.Warn("trying again", "error", err, "in", pause.Round(time.Millisecond))
-				select {
-				case <-ctx.Done():
-					return
-				case <-time.After(pause):
-				}
+		case addresses = <-latest:
+		case <-a.unregistered:
+			if addresses == nil {
+				continue // not registered yet
 			}
+		}
+		a.registerPatiently(ctx, addresses)
+	}
+}
+
+func (a *Agent) registerPatiently(ctx context.Context, addresses []netip.Addr) {
+	backoff := wait.Backoff{Duration: 200 * time.Millisecond, Factor: 2, Jitter: 0.2, Steps: 8, Cap: 15 * time.Second}
+	for {
+		err := register(ctx, a.client, a.config.NodeName, addresses, aboutNode{version: a.config.version(), mode: a.Mode()})
+		if err == nil {
+			return
+		}
+		pause := backoff.Step()
+		a.config.Log.Warn("trying again", "error", err, "in", pause.Round(time.Millisecond))
+		select {
+		case <-ctx.Done():
+			return
+		case <-time.After(pause):
 		}
 	}
 }

@@ -35,9 +35,9 @@ func (a *Agent) serveZPages(mux *http.ServeMux, paths []string) {
 		flagz.Install(gated{mux, func() bool { return !a.configured.Load().ZPages.NoFlagz }}, componentName, z)
 		paths = append(slices.Clone(paths), flagz.DefaultFlagzPath)
 	}
-	binary, err := version.Parse(z.Version)
-	if err != nil { // a build without one
-		binary = version.MajorMinor(0, 0)
+	binary, err := version.ParseSemantic(z.Version)
+	if err != nil { // a build from between releases, such as "1f00ba7"
+		binary = version.MustParseSemantic("0.0.0").WithPreRelease(a.config.version())
 	}
 	status := statusz.NewRegistry(compatibility.NewEffectiveVersion(binary, false, binary, binary), statusz.WithListedPaths(paths))
 	statusz.Install(gated{mux, func() bool { return !a.configured.Load().ZPages.NoStatusz }}, componentName, status)

@@ -2,8 +2,12 @@ package apiserver
 
 import (
 	"context"
+	"errors"
 	"fmt"
+	"log/slog"
 	"net/netip"
+	"path/filepath"
+	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
@@ -11,7 +15,10 @@ import (
 	"k8s.io/apimachinery/pkg/util/intstr"
 	"k8s.io/client-go/kubernetes"
 
+	"github.com/fairway-net/fairway/apiserver/customresources"
+	"github.com/fairway-net/fairway/apiserver/rights"
 	"github.com/fairway-net/fairway/apiserver/validation"
+	"github.com/fairway-net/fairway/kube/balance"
 )
 
 // bootstrap makes the objects that every cluster has: the first namespaces,
@@ -28,21 +35,36 @@ func (s *Server) bootstrap(ctx context.Context) error {
 			return fmt.Errorf("create namespace %s: %w", name, err)
 		}
 	}
-	if err := s.bootstrapService(ctx, client); err != nil {
+	if err := rights.Reconcile(client); err != nil {
 		return err
 	}
-	if s.config.ClusterDNS.IsValid() {
-		if err := s.bootstrapDNS(ctx, client); err != nil {
-			return err
-		}
+	if err := customresources.Install(ctx, s.LoopbackConfig()); err != nil {
+		return err
+	}
+	if err := s.bootstrapServiceCIDR(ctx, client); err != nil {
+		return err
+	}
+	services := func(ctx context.Context) error { return s.bootstrapServices(ctx, client) }
+	if err := services(ctx); err != nil {
+		// Another Service may have the address: that one must go first.
+		slog.Warn("apiserver: trying again", "err", err)
 	}
 	p := &presence{
 		etcd: s.backend.Client.Client, api: client, closed: make(chan struct{}),
 		self:  netip.AddrPortFrom(s.config.AdvertiseAddress, uint16(s.config.Port)),
-		alone: len(s.config.EtcdServers) == 0,
+		alone: len(s.config.EtcdServers) == 0 && s.config.membership == nil, services: services,
+		name: s.config.name(), version: KubernetesVersion,
+		// Commands on this machine find the others when this one is down.
+		changed: func(servers []string) error {
+			return balance.Remember(filepath.Join(s.config.DataDir, balance.FileName), servers, time.Now())
+		},
 	}
 	if err := p.enter(ctx); err != nil {
-		return err
+		if !s.backend.Full() {
+			return err
+		}
+		// It is tried again until there is room.
+		slog.Warn("apiserver: the endpoints of Service kubernetes are not written", "err", err)
 	}
 	s.presence = p
 	go p.run(ctx)
@@ -57,6 +79,16 @@ const dnsService = "kube-dns"
 
 func apiLabels() map[string]string {
 	return map[string]string{"component": "apiserver", "provider": "kubernetes"}
+}
+
+// bootstrapServices makes the Services that every cluster has, where they are
+// missing: at the start, and when somebody deleted them.
+func (s *Server) bootstrapServices(ctx context.Context, client kubernetes.Interface) error {
+	err := s.bootstrapService(ctx, client)
+	if s.config.ClusterDNS.IsValid() {
+		err = errors.Join(err, s.bootstrapDNS(ctx, client))
+	}
+	return err
 }
 
 func (s *Server) bootstrapService(ctx context.Context, client kubernetes.Interface) error {

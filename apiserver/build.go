@@ -6,12 +6,8 @@ import (
 	"net"
 
 	"github.com/google/uuid"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime/schema"
-	"k8s.io/apimachinery/pkg/util/sets"
-	"k8s.io/apiserver/pkg/admission"
-	"k8s.io/apiserver/pkg/admission/plugin/namespace/lifecycle"
-	"k8s.io/apiserver/pkg/authorization/authorizer"
+	"k8s.io/apiserver/pkg/authentication/authenticator"
 	genericopenapi "k8s.io/apiserver/pkg/endpoints/openapi"
 	genericapiserver "k8s.io/apiserver/pkg/server"
 	"k8s.io/apiserver/pkg/server/dynamiccertificates"
@@ -21,7 +17,10 @@ import (
 	"k8s.io/client-go/kubernetes"
 
 	"github.com/fairway-net/fairway/apiserver/allocator"
+	"github.com/fairway-net/fairway/apiserver/customresources"
+	"github.com/fairway-net/fairway/apiserver/identity"
 	"github.com/fairway-net/fairway/apiserver/openapi"
+	"github.com/fairway-net/fairway/apiserver/rights"
 	"github.com/fairway-net/fairway/apiserver/scheme"
 	"github.com/fairway-net/fairway/apiserver/storage"
 )
@@ -37,10 +36,11 @@ func (s *Server) build(ctx context.Context) error {
 	}
 	config := genericapiserver.NewRecommendedConfig(types.Codecs)
 	config.EffectiveVersion = effectiveVersion{compatibility.DefaultBuildEffectiveVersion()}
-	namer := genericopenapi.NewDefinitionNamer(types.External)
-	config.OpenAPIConfig = genericapiserver.DefaultOpenAPIConfig(openapi.GetOpenAPIDefinitions, namer)
+	namer := genericopenapi.NewDefinitionNamer(types.External, customresources.Scheme())
+	definitions := customresources.Definitions(openapi.GetOpenAPIDefinitions)
+	config.OpenAPIConfig = genericapiserver.DefaultOpenAPIConfig(definitions, namer)
 	config.OpenAPIConfig.Info.Title = "Fairway"
-	config.OpenAPIV3Config = genericapiserver.DefaultOpenAPIV3Config(openapi.GetOpenAPIDefinitions, namer)
+	config.OpenAPIV3Config = genericapiserver.DefaultOpenAPIV3Config(definitions, namer)
 	config.OpenAPIV3Config.Info.Title = "Fairway"
 	// Clients are few and trusted; what protects the server is the rate at
 	// which etcd commits.
@@ -49,17 +49,39 @@ func (s *Server) build(ctx context.Context) error {
 	config.RESTOptionsGetter = s.options
 	config.EnableProfiling = false
 	config.BuildHandlerChainFunc = handlerChain
+	// A shutdown waits for nobody's watch.
+	config.ShutdownWatchTerminationGracePeriod = drainTimeout
+	checkStorage(&config.Config, s.backend, s.config.membership != nil)
+	if err := s.config.Audit.apply(&config.Config); err != nil {
+		return err
+	}
+	config.LongRunningFunc = isLongRunning
 	if err := s.secure(config); err != nil {
 		return err
 	}
 	s.loopback = config.LoopbackClientConfig
+	if err := s.guard(config); err != nil {
+		return err
+	}
 	if err := s.admit(config); err != nil {
 		return err
 	}
-	if s.generic, err = config.Complete().New("fairway", genericapiserver.NewEmptyDelegate()); err != nil {
+	custom, err := customresources.New(config, s.options)
+	if err != nil {
+		return err
+	}
+	if s.generic, err = config.Complete().New("fairway", custom.Delegate()); err != nil {
 		return fmt.Errorf("create API server: %w", err)
 	}
-	return s.install(types, &config.Config)
+	s.generic.ShutdownTimeout = closeTimeout
+	if s.savesSnapshots() {
+		s.generic.Handler.NonGoRestfulMux.HandleFunc(SnapshotPath, s.serveSnapshot)
+	}
+	s.serveMembers()
+	if err := s.install(types, &config.Config); err != nil {
+		return err
+	}
+	return custom.Join(s.generic)
 }
 
 func (s *Server) openAllocator(ctx context.Context, types *scheme.Scheme) error {
@@ -72,59 +94,55 @@ func (s *Server) openAllocator(ctx context.Context, types *scheme.Scheme) error 
 	}
 	s.allocator = a
 	s.options = storage.NewRESTOptions(s.backend, types, map[schema.GroupResource]storage.Claims{{Resource: "services"}: a})
-	return nil
-}
-
-// secure sets up TLS, authentication and authorization.
-func (s *Server) secure(config *genericapiserver.RecommendedConfig) error {
-	ips, names := s.config.subjectNames(s.allocator.First())
-	serving, err := s.authority.Server("fairway-apiserver", ips, names)
+	encryption, err := storage.Encryption(EncryptionKeys(s.config.DataDir))
 	if err != nil {
 		return err
 	}
-	cert, err := dynamiccertificates.NewStaticCertKeyContent("serving-cert", serving.Cert, serving.Key)
+	s.options.Encrypt(schema.GroupResource{Resource: "secrets"}, encryption)
+	return nil
+}
+
+// secure sets up TLS.
+func (s *Server) secure(config *genericapiserver.RecommendedConfig) error {
+	serving, err := s.issueServing()
 	if err != nil {
-		return fmt.Errorf("load serving certificate: %w", err)
+		return err
 	}
-	clientCA, err := dynamiccertificates.NewStaticCAContent("client-ca", s.authority.CertPEM)
+	clientCA, err := dynamiccertificates.NewStaticCAContent("client-ca", s.authorities.Clients.CertPEM)
 	if err != nil {
 		return fmt.Errorf("load certificate authority: %w", err)
 	}
 	secure := options.NewSecureServingOptions()
 	secure.Listener = s.listener
 	secure.BindPort = s.config.Port
-	secure.ServerCert.GeneratedCert = cert
+	secure.ServerCert.CertKey = serving
 	if err := secure.ApplyTo(&config.SecureServing); err != nil {
 		return fmt.Errorf("set up TLS: %w", err)
 	}
-	config.LoopbackClientConfig, err = config.SecureServing.NewLoopbackClientConfig(uuid.NewString(), s.authority.CertPEM)
+	config.LoopbackClientConfig, err = config.SecureServing.NewLoopbackClientConfig(uuid.NewString(), s.CA())
 	if err != nil {
 		return fmt.Errorf("create loopback client: %w", err)
 	}
 	config.SecureServing.ClientCA = clientCA
 	config.PublicAddress = net.IP(s.config.AdvertiseAddress.AsSlice())
-	config.Authentication.Authenticator, err = newAuthenticator(clientCA, s.config.TokenFile)
-	config.Authorization.Authorizer = authorizer.AuthorizerFunc(authorize)
-	return err
+	return nil
 }
 
-// admit sets up admission: nothing is created in a namespace that isn't there
-// or is going.
-func (s *Server) admit(config *genericapiserver.RecommendedConfig) error {
+// guard sets up authentication and authorization, and the informers that they
+// and admission read.
+func (s *Server) guard(config *genericapiserver.RecommendedConfig) error {
 	client, err := kubernetes.NewForConfig(s.LoopbackConfig())
 	if err != nil {
 		return fmt.Errorf("create loopback client: %w", err)
 	}
-	plugin, err := lifecycle.NewLifecycle(sets.New(metav1.NamespaceDefault, metav1.NamespaceSystem, metav1.NamespacePublic))
-	if err != nil {
-		return fmt.Errorf("create namespace admission: %w", err)
-	}
 	config.SharedInformerFactory = informers.NewSharedInformerFactory(client, 0)
-	plugin.SetExternalKubeClientSet(client)
-	plugin.SetExternalKubeInformerFactory(config.SharedInformerFactory)
-	if err := plugin.ValidateInitialization(); err != nil {
-		return fmt.Errorf("set up namespace admission: %w", err)
+	s.access, err = newAccess(s.config.DataDir, s.config.TokenFile, identity.NewServerTokens(s.findServerToken), config.SecureServing.ClientCA, config.SharedInformerFactory)
+	if err != nil {
+		return err
 	}
-	config.AdmissionControl = admission.NewChainHandler(plugin)
+	config.Authentication.Authenticator = s.access.requests
+	config.Authentication.APIAudiences = authenticator.Audiences{identity.Issuer}
+	config.Authorization.Authorizer = s.access.authorizer
+	config.RuleResolver = rights.Resolver{Roles: s.access.roles}
 	return nil
 }

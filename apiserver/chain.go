@@ -2,7 +2,9 @@ package apiserver
 
 import (
 	"net/http"
+	"slices"
 
+	"k8s.io/apiserver/pkg/endpoints/request"
 	genericapiserver "k8s.io/apiserver/pkg/server"
 
 	"github.com/fairway-net/fairway/internal/tuning"
@@ -12,7 +14,7 @@ import (
 // the library serves a request by several, one for net/http, one for its
 // timeout, one for the write itself (see creater and registry.REST).
 func handlerChain(api http.Handler, c *genericapiserver.Config) http.Handler {
-	return withRoom(genericapiserver.DefaultBuildHandlerChain(withRoom(api), c))
+	return withRoom(genericapiserver.DefaultBuildHandlerChain(withRoom(limitWrites(api, c.Serializer)), c))
 }
 
 // withRoom makes room for writes. Reads need less, and watches, which are
@@ -24,4 +26,9 @@ func withRoom(next http.Handler) http.Handler {
 		}
 		next.ServeHTTP(w, req)
 	})
+}
+
+// isLongRunning reports whether a request may take as long as it likes.
+func isLongRunning(_ *http.Request, info *request.RequestInfo) bool {
+	return info.Verb == "watch" || slices.Contains([]string{"attach", "exec", "log", "portforward"}, info.Subresource)
 }

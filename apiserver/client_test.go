@@ -258,7 +258,7 @@ func TestCredentials(t *testing.T) {
 	if _, err := node.CoreV1().Nodes().Create(ctx, &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "n1"}}, metav1.CreateOptions{}); err != nil {
 		t.Errorf("a node can't register: %v", err)
 	}
-	label := []byte(`{"metadata":{"labels":{"a":"b"}}}`)
+	label := []byte(`{"metadata":{"labels":{"topology.kubernetes.io/zone":"b"}}}`)
 	if _, err := node.CoreV1().Nodes().Patch(ctx, "n1", types.MergePatchType, label, metav1.PatchOptions{}); err != nil {
 		t.Errorf("a node can't update itself: %v", err)
 	}

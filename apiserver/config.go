@@ -8,8 +8,11 @@ import (
 	"fmt"
 	"net/netip"
 	"os"
+	"time"
 
 	utilnet "k8s.io/apimachinery/pkg/util/net"
+
+	"github.com/fairway-net/fairway/apiserver/registry"
 )
 
 // Config says what a server serves and where.
@@ -39,21 +42,59 @@ type Config struct {
 	// all with the same kubeconfig, they need the same pki/ca.crt and
 	// pki/ca.key in their data directories.
 	EtcdServers []string
+	// EtcdPrefix is put before every key in EtcdServers, for a store that has
+	// others' keys too.
+	EtcdPrefix string
 	// EtcdCAFile, EtcdCertFile and EtcdKeyFile secure the connection to it.
 	EtcdCAFile, EtcdCertFile, EtcdKeyFile string
+	// ClusterInit makes this server the first of several. One that was alone
+	// until now keeps what it has stored.
+	ClusterInit bool
+	// Join is the URL of any server of a cluster that this one shall join, with
+	// a server token. Both are heeded until it has joined.
+	Join, Token string
+	// ServerName tells the servers of a cluster apart; the default is the host's
+	// name.
+	ServerName string
+	// PeerPort is where the servers of a cluster reach each other's etcd, at
+	// BindAddress and AdvertiseAddress.
+	PeerPort int
+	// NodeGrace is how long a machine may be silent before the controllers of
+	// this server mark it as not ready.
+	NodeGrace time.Duration
+	// Kubelet answers for what runs in Pods; "" if nothing runs them.
+	Kubelet registry.Kubelet
 	// TokenFile lists bearer tokens in Kubernetes' static token format:
 	// token,user,uid,"group1,group2".
 	TokenFile string
+	// Audit says which requests are written down.
+	Audit Audit
+	// SnapshotInterval is how often the embedded etcd's content is saved to
+	// SnapshotDir, 0 for never; SnapshotRetention is how many files are kept.
+	SnapshotInterval  time.Duration
+	SnapshotRetention int
+
+	// entered says that the rest is settled: what the server is in a cluster, nil
+	// if it is alone, and the members that it joins now.
+	entered        bool
+	membership     *membership
+	initialCluster string
 }
 
 // DefaultConfig returns the configuration of `fairway server` without flags.
 func DefaultConfig() Config {
 	return Config{
+		NodeGrace:     10 * time.Second,
 		DataDir:       "/var/lib/fairway",
 		BindAddress:   netip.MustParseAddr("127.0.0.1"),
 		Port:          6443,
+		PeerPort:      2380,
 		ServiceCIDRs:  []netip.Prefix{netip.MustParsePrefix("10.96.0.0/16")},
 		NodePortRange: utilnet.PortRange{Base: 30000, Size: 2768},
+		Audit:         Audit{MaxSize: 100, MaxBackups: 10},
+
+		SnapshotInterval:  12 * time.Hour,
+		SnapshotRetention: 5,
 	}
 }
 
@@ -74,8 +115,18 @@ func (c *Config) validate() error {
 		return fmt.Errorf("node port range %s: must lie between 1 and 65535", c.NodePortRange.String())
 	case (c.EtcdCertFile == "") != (c.EtcdKeyFile == ""):
 		return errors.New("etcd client certificate: certificate and key belong together")
+	case c.EtcdPrefix != "" && len(c.EtcdServers) == 0:
+		return errors.New("etcd prefix: only an existing etcd takes one")
+	case c.PeerPort < 1 || c.PeerPort > 65535:
+		return fmt.Errorf("peer port %d: must be between 1 and 65535", c.PeerPort)
+	case c.ClusterInit && c.Join != "":
+		return errors.New("a server either begins a cluster or joins one")
+	case (c.ClusterInit || c.Join != "") && len(c.EtcdServers) > 0:
+		return errors.New("servers on an existing etcd need no cluster of their own: start each with the same etcd servers")
+	case c.SnapshotInterval < 0 || c.SnapshotInterval > 0 && c.SnapshotRetention < 1:
+		return errors.New("snapshots: the interval must not be negative, and at least one must be kept")
 	}
-	return nil
+	return c.Audit.validate()
 }
 
 // openDataDir makes the data directory and takes it for this process. The lock

@@ -3,16 +3,18 @@ package apiserver
 import (
 	"path/filepath"
 
+	"k8s.io/apiserver/pkg/authentication/user"
 	"k8s.io/client-go/rest"
 
 	"github.com/fairway-net/fairway/apiserver/pki"
+	"github.com/fairway-net/fairway/apiserver/rights"
 )
 
 // URL is where the API is served.
 func (s *Server) URL() string { return s.url }
 
 // CA is the certificate authority of the server, PEM encoded.
-func (s *Server) CA() []byte { return s.authority.CertPEM }
+func (s *Server) CA() []byte { return s.authorities.Servers.CertPEM }
 
 // AdminKubeconfig is the file by which administrators reach the server.
 func (s *Server) AdminKubeconfig() string { return AdminKubeconfig(s.config.DataDir) }
@@ -20,6 +22,10 @@ func (s *Server) AdminKubeconfig() string { return AdminKubeconfig(s.config.Data
 // AdminKubeconfig is where a server with the given data directory writes the
 // administrator's kubeconfig.
 func AdminKubeconfig(dataDir string) string { return filepath.Join(dataDir, "admin.kubeconfig") }
+
+// EncryptionKeys is the file of the keys that a server with the given data
+// directory encrypts Secrets with. Who restores a snapshot needs it too.
+func EncryptionKeys(dataDir string) string { return filepath.Join(dataDir, "pki", "secrets.keys") }
 
 // LoopbackConfig is a client configuration for this process, with all rights
 // and without rate limits.
@@ -34,22 +40,24 @@ func (s *Server) LoopbackConfig() *rest.Config {
 
 // NodeKubeconfig returns a kubeconfig with a node's rights.
 func (s *Server) NodeKubeconfig(node string) ([]byte, error) {
-	return s.Kubeconfig(nodePrefix+node, nodesGroup)
+	return s.Kubeconfig(rights.NodePrefix+node, user.NodesGroup)
 }
 
 // Kubeconfig returns a kubeconfig for a user in the given groups.
-func (s *Server) Kubeconfig(user string, groups ...string) ([]byte, error) {
-	pair, err := s.authority.Client(user, groups...)
+func (s *Server) Kubeconfig(name string, groups ...string) ([]byte, error) {
+	pair, err := s.authorities.Clients.Client(name, groups...)
 	if err != nil {
 		return nil, err
 	}
-	return s.authority.Kubeconfig(s.url, user, pair)
+	return s.authorities.Servers.Kubeconfig(s.url, name, pair)
 }
 
 func (s *Server) writeAdminKubeconfig() error {
-	data, err := s.Kubeconfig("admin", "system:masters")
-	if err != nil {
-		return err
-	}
-	return pki.WriteFile(s.AdminKubeconfig(), data, 0o600)
+	return writeAdmin(s.config.DataDir, s.url, s.authorities)
 }
+
+// MachineSigner issues the certificates of machines.
+func (s *Server) MachineSigner() *pki.Authority { return s.authorities.Clients }
+
+// OpenToOthers reports whether other machines can reach the server.
+func (s *Server) OpenToOthers() bool { return !s.config.BindAddress.IsLoopback() }

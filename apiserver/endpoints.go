@@ -24,6 +24,18 @@ func (p *presence) reconcile(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
+	if p.changed != nil {
+		var urls []string
+		for _, one := range servers {
+			urls = append(urls, joinAddress(one.Addr(), int(one.Port())))
+		}
+		if err := p.changed(urls); err != nil {
+			return err
+		}
+	}
+	if p.alone && p.self.Addr().IsLoopback() {
+		servers = nil // an endpoint there would mean another machine on every node
+	}
 	if err := p.writeEndpoints(ctx, apiEndpoints(servers)); err != nil {
 		return fmt.Errorf("write Endpoints %s: %w", validation.APIService, err)
 	}

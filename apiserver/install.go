@@ -5,6 +5,7 @@ import (
 	"time"
 
 	apidiscoveryv2 "k8s.io/api/apidiscovery/v2"
+	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
@@ -33,10 +34,12 @@ type installer struct {
 
 // install serves all kinds.
 func (s *Server) install(types *scheme.Scheme, config *genericapiserver.Config) error {
-	groups, err := registry.Open(types.Scheme, s.options, s.allocator, validation.Cluster{ServiceCIDRs: s.config.ServiceCIDRs})
+	groups, err := registry.Open(types.Scheme, s.options, s.allocator, validation.Cluster{ServiceCIDRs: s.config.ServiceCIDRs}, s.access.kinds(), s.config.Kubelet,
+		registry.Acting{Pods: s.config.Kubelet != ""})
 	if err != nil {
 		return err
 	}
+	s.access.objects.resources = groups[corev1.SchemeGroupVersion]
 	i := installer{server: s.generic, config: config, types: types}
 	if i.typed, err = i.typeConverter(groups); err != nil {
 		return err

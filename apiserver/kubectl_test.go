@@ -102,7 +102,9 @@ func TestKubectl(t *testing.T) {
 	matches(t, run("get", "secrets"), "NAME TYPE DATA AGE", `web Opaque 1 \S+`)
 	matches(t, run("get", "nodes"), "NAME STATUS ROLES AGE VERSION", `n1 Unknown <none> \S+`)
 	matches(t, run("get", "ns"), "NAME STATUS AGE", `default Active \S+`)
-	matches(t, run("get", "endpointslices"), "NAME ADDRESSTYPE PORTS ENDPOINTS AGE", `kubernetes IPv4 \d+ 127\.0\.0\.1 \S+`)
+	kubectl(t, s, `{apiVersion: discovery.k8s.io/v1, kind: EndpointSlice, metadata: {name: web-1, labels: {kubernetes.io/service-name: web}},
+		addressType: IPv4, endpoints: [{addresses: [192.0.2.7]}], ports: [{port: 81}]}`, "apply", "-f", "-")
+	matches(t, run("get", "endpointslices"), "NAME ADDRESSTYPE PORTS ENDPOINTS AGE", `web-1 IPv4 81 192\.0\.2\.7 \S+`)
 	contains(t, run("get", "all"), "service/web", "deployment.apps/web")
 	contains(t, run("get", "svc", "web", "-o", "yaml"), "clusterIP: 10.96.0.20", "internalTrafficPolicy: Cluster", "ipFamilyPolicy: SingleStack")
 	contains(t, run("get", "svc", "--field-selector", "spec.type=NodePort", "-o", "name"), "service/web")

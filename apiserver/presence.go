@@ -2,6 +2,7 @@ package apiserver
 
 import (
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"log/slog"
@@ -24,17 +25,33 @@ type presence struct {
 	self netip.AddrPort
 	// alone says that no other server can be on this etcd: who is listed has
 	// died.
-	alone  bool
-	lease  clientv3.LeaseID
-	closed chan struct{}
+	alone bool
+	// name and version are for people.
+	name, version string
+	lease         clientv3.LeaseID
+	closed        chan struct{}
+	// services makes the Services of the API and of DNS that aren't there.
+	services func(context.Context) error
+	// changed is told the URLs of all servers; nil if nobody asks.
+	changed func([]string) error
+}
+
+// listed is a server on the list.
+type listed struct {
+	Name    string `json:"name,omitempty"`
+	Version string `json:"version,omitempty"`
+	at      netip.AddrPort
 }
 
 const (
 	presencePrefix = "/fairway/servers/"
 	// leaseSeconds is how long a dead server stays listed, renewed every
 	// renewPeriod.
-	leaseSeconds = 15
-	renewPeriod  = 5 * time.Second
+	leaseSeconds = 10
+	renewPeriod  = 3 * time.Second
+	// presencePatience bounds one look at the list: without most of the servers
+	// of a cluster nothing comes of it.
+	presencePatience = 15 * time.Second
 )
 
 // enter lists the server and writes the endpoints once.
@@ -68,14 +85,25 @@ func (p *presence) run(ctx context.Context) {
 				changes = nil
 				continue
 			}
-			err = p.reconcile(ctx)
+			err = p.once(ctx, p.reconcile)
 		case <-tick.C:
-			err = errors.Join(p.renew(ctx), p.reconcile(ctx))
+			err = p.once(ctx, p.renew, p.services, p.reconcile)
 		}
 		if err != nil && ctx.Err() == nil {
-			slog.Warn("apiserver: keep the endpoints of Service kubernetes", "err", err)
+			slog.Warn("apiserver: keep Service kubernetes and its endpoints, and kube-dns", "err", err)
 		}
 	}
+}
+
+// once takes each of the steps.
+func (p *presence) once(ctx context.Context, steps ...func(context.Context) error) error {
+	ctx, cancel := context.WithTimeout(ctx, presencePatience)
+	defer cancel()
+	var errs []error
+	for _, step := range steps {
+		errs = append(errs, step(ctx))
+	}
+	return errors.Join(errs...)
 }
 
 // renew keeps the lease alive, or takes a new one if it has run out.
@@ -93,7 +121,11 @@ func (p *presence) renew(ctx context.Context) error {
 	if err != nil {
 		return fmt.Errorf("take lease: %w", err)
 	}
-	if _, err := p.etcd.Put(ctx, presencePrefix+p.self.String(), "", clientv3.WithLease(grant.ID)); err != nil {
+	data, err := json.Marshal(listed{Name: p.name, Version: p.version})
+	if err != nil {
+		return fmt.Errorf("list server: %w", err)
+	}
+	if _, err := p.etcd.Put(ctx, presencePrefix+p.self.String(), string(data), clientv3.WithLease(grant.ID)); err != nil {
 		return fmt.Errorf("list server: %w", err)
 	}
 	p.lease = grant.ID
@@ -110,20 +142,35 @@ func (p *presence) leave() {
 	}
 }
 
-// present returns the listed servers in order.
+// present returns where the listed servers are, in order.
 func (p *presence) present(ctx context.Context) ([]netip.AddrPort, error) {
-	resp, err := p.etcd.Get(ctx, presencePrefix, clientv3.WithPrefix(), clientv3.WithKeysOnly())
+	servers, err := listServers(ctx, p.etcd)
+	var out []netip.AddrPort
+	for _, s := range servers {
+		out = append(out, s.at)
+	}
+	return out, err
+}
+
+// listServers returns the listed servers in order.
+func listServers(ctx context.Context, etcd *clientv3.Client) ([]listed, error) {
+	resp, err := etcd.Get(ctx, presencePrefix, clientv3.WithPrefix())
 	if err != nil {
 		return nil, fmt.Errorf("list servers: %w", err)
 	}
-	var list []netip.AddrPort
+	var list []listed
 	for _, kv := range resp.Kvs {
-		server, err := netip.ParseAddrPort(strings.TrimPrefix(string(kv.Key), presencePrefix))
-		if err != nil {
+		var one listed
+		if len(kv.Value) > 0 { // earlier versions wrote none
+			if err := json.Unmarshal(kv.Value, &one); err != nil {
+				return nil, fmt.Errorf("read list of servers: %w", err)
+			}
+		}
+		if one.at, err = netip.ParseAddrPort(strings.TrimPrefix(string(kv.Key), presencePrefix)); err != nil {
 			return nil, fmt.Errorf("read list of servers: %w", err)
 		}
-		list = append(list, server)
+		list = append(list, one)
 	}
-	slices.SortFunc(list, netip.AddrPort.Compare)
+	slices.SortFunc(list, func(a, b listed) int { return a.at.Compare(b.at) })
 	return list, nil
 }

@@ -19,10 +19,14 @@ func (s *Server) waitReady(ctx context.Context) error {
 	if err != nil {
 		return fmt.Errorf("create loopback client: %w", err)
 	}
+	url := s.loopback.Host + "/readyz"
+	if s.config.membership != nil {
+		url += "?exclude=" + diskCheck // a server whose disk is full starts, and is read
+	}
 	ctx, cancel := context.WithTimeout(ctx, readyTimeout)
 	defer cancel()
 	for {
-		err := ready(ctx, client, s.loopback.Host+"/readyz")
+		err := ready(ctx, client, url)
 		if err == nil {
 			return nil
 		}

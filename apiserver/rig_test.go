@@ -4,6 +4,7 @@ import (
 	"bufio"
 	"bytes"
 	"context"
+	"encoding/json"
 	"fmt"
 	"os"
 	"os/exec"
@@ -46,12 +47,19 @@ func playKubectl() {
 	}
 }
 
-// playServer serves with the given data directory until it is killed.
+// playServer serves with the given data directory, or configuration, until it
+// is killed.
 func playServer(dir string) int {
 	ctx, stop := signal.NotifyContext(context.Background(), syscall.SIGTERM)
 	defer stop()
 	config := DefaultConfig()
 	config.DataDir, config.Port = dir, 0
+	if strings.HasPrefix(dir, "{") { // a whole configuration
+		if err := json.Unmarshal([]byte(dir), &config); err != nil {
+			fmt.Fprintln(os.Stderr, err)
+			return 1
+		}
+	}
 	s, err := Start(ctx, config)
 	if err == nil {
 		fmt.Println("ready")

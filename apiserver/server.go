@@ -8,6 +8,8 @@ import (
 	"os"
 	"path/filepath"
 	"strconv"
+	"sync"
+	"time"
 
 	genericapiserver "k8s.io/apiserver/pkg/server"
 	"k8s.io/client-go/rest"
@@ -19,17 +21,19 @@ import (
 
 // Server is a running API server.
 type Server struct {
-	config    Config
-	authority *pki.Authority
-	url       string
-	loopback  *rest.Config
-	generic   *genericapiserver.GenericAPIServer
-	options   *storage.RESTOptions
-	allocator *allocator.Allocator
-	backend   *storage.Backend
-	presence  *presence
-	lock      *os.File
-	listener  net.Listener
+	config      Config
+	authorities *pki.Authorities
+	access      *access
+	url         string
+	loopback    *rest.Config
+	generic     *genericapiserver.GenericAPIServer
+	options     *storage.RESTOptions
+	allocator   *allocator.Allocator
+	backend     *storage.Backend
+	presence    *presence
+	lock        *os.File
+	listener    net.Listener
+	renewing    sync.WaitGroup
 
 	stop    context.CancelFunc
 	running bool
@@ -60,6 +64,9 @@ func (s *Server) start(ctx context.Context) error {
 	if s.lock, err = openDataDir(s.config.DataDir); err != nil {
 		return err
 	}
+	if err := storage.CheckRoom(filepath.Join(s.config.DataDir, "etcd")); err != nil {
+		return err
+	}
 	address := net.JoinHostPort(s.config.BindAddress.String(), strconv.Itoa(s.config.Port))
 	if s.listener, err = net.Listen("tcp", address); err != nil {
 		return fmt.Errorf("serve API: %w", err)
@@ -68,16 +75,14 @@ func (s *Server) start(ctx context.Context) error {
 	if s.config.AdvertiseAddress, err = s.config.advertised(); err != nil {
 		return err
 	}
-	s.url = "https://" + net.JoinHostPort(s.config.reachable().String(), strconv.Itoa(s.config.Port))
-	if s.authority, err = pki.Open(filepath.Join(s.config.DataDir, "pki")); err != nil {
+	if err := s.config.enter(ctx); err != nil {
 		return err
 	}
-	s.backend, err = storage.Open(ctx, storage.Options{
-		Dir:     filepath.Join(s.config.DataDir, "etcd"),
-		Servers: s.config.EtcdServers,
-		CAFile:  s.config.EtcdCAFile, CertFile: s.config.EtcdCertFile, KeyFile: s.config.EtcdKeyFile,
-	})
-	if err != nil {
+	s.url = "https://" + net.JoinHostPort(s.config.reachable().String(), strconv.Itoa(s.config.Port))
+	if s.authorities, err = pki.OpenAll(filepath.Join(s.config.DataDir, "pki")); err != nil {
+		return err
+	}
+	if err := s.openStore(ctx); err != nil {
 		return err
 	}
 	if err := s.build(ctx); err != nil {
@@ -87,21 +92,81 @@ func (s *Server) start(ctx context.Context) error {
 	run := make(chan error, 1)
 	go func() { run <- prepared.RunWithContext(ctx) }()
 	s.running = true
-	go s.supervise(run)
+	go s.supervise(ctx, run)
+	if s.savesSnapshots() && s.config.SnapshotInterval > 0 {
+		go s.takeSnapshots(ctx)
+	}
 	if err := s.waitReady(ctx); err != nil {
 		return err
 	}
 	if err := s.bootstrap(ctx); err != nil {
 		return err
 	}
-	return s.writeAdminKubeconfig()
+	if err := s.writeAdminKubeconfig(); err != nil {
+		return err
+	}
+	s.renewing.Go(func() { s.renewCertificates(ctx) })
+	return nil
 }
 
+// openStore starts the embedded etcd, alone or as one of several, or reaches an
+// existing one.
+func (s *Server) openStore(ctx context.Context) error {
+	member, err := s.member()
+	if err != nil {
+		return err
+	}
+	s.backend, err = storage.Open(ctx, storage.Options{
+		Dir:     s.config.etcdDir(),
+		Servers: s.config.EtcdServers,
+		Prefix:  s.config.EtcdPrefix,
+		CAFile:  s.config.EtcdCAFile, CertFile: s.config.EtcdCertFile, KeyFile: s.config.EtcdKeyFile,
+		Member: member,
+	})
+	if m := s.config.membership; err == nil && m != nil && !m.Stored {
+		m.Stored = true
+		err = m.write(s.config.DataDir)
+	}
+	return err
+}
+
+// InCluster says whether several servers may share the objects of this one.
+func (s *Server) InCluster() bool {
+	return s.config.membership != nil || len(s.config.EtcdServers) > 0
+}
+
+// ClusterName is this server's name among those of its cluster; "" if it is alone.
+func (s *Server) ClusterName() string {
+	if s.config.membership == nil {
+		return ""
+	}
+	return s.config.membership.Name
+}
+
+// savesSnapshots says whether the store is this server's own.
+func (s *Server) savesSnapshots() bool { return len(s.config.EtcdServers) == 0 }
+
+// drainTimeout bounds how long requests may take that are under way when the
+// server ends. Watches are ended at once.
+const drainTimeout = time.Second
+
+// closeTimeout bounds how long connections may take to close: HTTP/2 gives
+// clients a second to say that they know.
+const closeTimeout = 1500 * time.Millisecond
+
 // supervise waits for the server to end and then cleans up.
-func (s *Server) supervise(run <-chan error) {
+func (s *Server) supervise(ctx context.Context, run <-chan error) {
 	var err error
 	select {
 	case err = <-run:
+	case <-ctx.Done():
+		select {
+		case err = <-run:
+		case <-time.After(closeTimeout):
+			// Requests that wait for etcd fail now.
+			err = s.backend.Close()
+			err = errors.Join(err, <-run)
+		}
 	case failure, ok := <-s.backend.Failed:
 		if ok {
 			err = fmt.Errorf("embedded etcd stopped: %w", failure)
@@ -120,6 +185,7 @@ func (s *Server) release() error {
 	if s.presence != nil {
 		<-s.presence.closed
 	}
+	s.renewing.Wait()
 	if s.allocator != nil {
 		s.allocator.Wait()
 	}

@@ -21,12 +21,12 @@ func TestFreshServer(t *testing.T) {
 	if svc.Spec.ClusterIP != "10.96.0.1" {
 		t.Errorf("default/kubernetes has cluster IP %s, want 10.96.0.1", svc.Spec.ClusterIP)
 	}
-	slice, err := c.DiscoveryV1().EndpointSlices("default").Get(within(t), "kubernetes", metav1.GetOptions{})
+	slices, err := c.DiscoveryV1().EndpointSlices("default").List(within(t), metav1.ListOptions{})
 	if err != nil {
 		t.Fatal(err)
 	}
-	if got := slice.Endpoints[0].Addresses[0]; got != "127.0.0.1" || int(*slice.Ports[0].Port) != s.config.Port {
-		t.Errorf("default/kubernetes points to %s:%d, want 127.0.0.1:%d", got, *slice.Ports[0].Port, s.config.Port)
+	if len(slices.Items) != 0 { // they would mean another machine on every node
+		t.Errorf("a server at a loopback address has endpoints: %v", slices.Items)
 	}
 	if _, err := c.CoreV1().Namespaces().Get(within(t), "kube-system", metav1.GetOptions{}); err != nil {
 		t.Error(err)

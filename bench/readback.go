@@ -22,7 +22,7 @@ func WriteObjects(ctx context.Context, modeName string, o kernel.Options, path s
 	if err != nil {
 		return err
 	}
-	list, err := plane.Objects(ctx)
+	there, err := plane.Read(ctx, kernel.Query{Objects: true})
 	if err != nil {
 		return fmt.Errorf("read objects of %s: %w", modeName, err)
 	}
@@ -32,7 +32,7 @@ func WriteObjects(ctx context.Context, modeName string, o kernel.Options, path s
 	}
 	defer func() { err = errors.Join(err, f.Close()) }()
 	w := bufio.NewWriter(f)
-	for _, object := range list {
+	for _, object := range there.Objects {
 		if _, err := fmt.Fprintf(w, "%s\x00", object); err != nil {
 			return fmt.Errorf("write objects: %w", err)
 		}

@@ -54,11 +54,12 @@ func (u *usage) processes() ([]string, error) {
 }
 
 // memory is what the processes have resident: in all, in proportion where it is
-// shared with others (PSS), and what is no memory of their own but files.
-type memory struct{ rss, pss, file int64 }
+// shared with others (PSS), and what is no memory of their own but files; and the
+// most that they ever had.
+type memory struct{ rss, pss, file, highest int64 }
 
 func (m memory) String() string {
-	return fmt.Sprintf("%d MB (%d MB of it the executable; PSS %d MB)", m.rss>>20, m.file>>20, m.pss>>20)
+	return fmt.Sprintf("%d MB (%d MB of it the executable; PSS %d MB; %d MB at its highest)", m.rss>>20, m.file>>20, m.pss>>20, m.highest>>20)
 }
 
 func (u *usage) memory() (memory, error) {
@@ -68,16 +69,17 @@ func (u *usage) memory() (memory, error) {
 	}
 	var sum memory
 	for _, id := range ids {
-		data, err := os.ReadFile("/proc/" + id + "/smaps_rollup")
-		if errors.Is(err, fs.ErrNotExist) {
-			continue // it has just ended
-		}
-		if err != nil {
-			return memory{}, fmt.Errorf("read memory of process %s: %w", id, err)
+		var data []byte
+		for _, file := range []string{"/smaps_rollup", "/status"} {
+			text, err := os.ReadFile("/proc/" + id + file)
+			if err != nil && !errors.Is(err, fs.ErrNotExist) { // one that has just ended has none
+				return memory{}, fmt.Errorf("read memory of process %s: %w", id, err)
+			}
+			data = append(data, text...)
 		}
 		for line := range strings.Lines(string(data)) {
 			f := strings.Fields(line)
-			into := map[string]*int64{"Rss:": &sum.rss, "Pss:": &sum.pss, "Anonymous:": &sum.file}
+			into := map[string]*int64{"Rss:": &sum.rss, "Pss:": &sum.pss, "Anonymous:": &sum.file, "VmHWM:": &sum.highest}
 			if len(f) < 3 || into[f[0]] == nil {
 				continue
 			}

@@ -5,6 +5,7 @@ import (
 	"log/slog"
 	"net/netip"
 	"os"
+	"path/filepath"
 	"slices"
 	"strings"
 	"time"
@@ -16,6 +17,8 @@ import (
 	"github.com/fairway-net/fairway/compile"
 	"github.com/fairway-net/fairway/config"
 	"github.com/fairway-net/fairway/dataplane"
+	"github.com/fairway-net/fairway/diagnose/agentlink"
+	"github.com/fairway-net/fairway/endpoint/publish"
 	"github.com/fairway-net/fairway/internal/kernel"
 	"github.com/fairway-net/fairway/model"
 )
@@ -34,12 +37,14 @@ func agentCommand() *cobra.Command {
 				fmt.Fprintln(cmd.OutOrStdout(), "Fairway", Version)
 				return nil
 			case proxy.Cleanup:
-				return cleanup(cmd.Context(), kernel.Options{StateDir: flags.stateDir, Cgroup: flags.cgroup}, remains{}, cmd.OutOrStdout())
+				job := cleanupJob{options: kernel.Options{StateDir: flags.stateDir, Cgroup: flags.cgroup}, kubeProxys: true, out: cmd.OutOrStdout()}
+				return job.run(cmd.Context())
 			}
 			config, err := flags.agentConfig(cmd, proxy, kubeconfig)
 			if err != nil || proxy.WriteTo != "" {
 				return err
 			}
+			setAgentLogs(config.Log)
 			if proxy.InitOnly {
 				return agent.Init(cmd.Context(), config)
 			}
@@ -64,6 +69,8 @@ type agentFlags struct {
 	masqueradeAll      bool
 	directReturn       bool
 	register           bool
+	announce           bool
+	ipForward          bool
 	scheduler          string
 	iptablesVariant    string
 	stateDir           string
@@ -83,6 +90,7 @@ type agentFlags struct {
 	dnsClients         []netip.Prefix // the same
 	dnsOptions         dnsFlags
 	watchPods          bool
+	publish            agent.Publish
 }
 
 // add adds the flags of an agent on its own.
@@ -100,15 +108,20 @@ func (f *agentFlags) addRunning(flags *pflag.FlagSet) {
 	}
 	flags.StringVar(&f.nodeName, "node-name", strings.ToLower(hostname), "name of this machine's Node object")
 	f.addMeaning(flags)
+	flags.BoolVar(&f.ipForward, "ip-forward", true, "on a machine without a kubelet: have the kernel forward packets, so that others reach Services through it")
 	flags.StringVar(&f.stateDir, "state-dir", kernel.DefaultStateDir, "where data planes keep what must outlive this process and isn't in the kernel")
 	addCgroupFlag(flags, &f.cgroup)
 	flags.DurationVar(&f.verifyPeriod, "sync-period", 30*time.Second, "how often the kernel is compared with what should be, unasked")
 	flags.StringVar(&f.healthz, "healthz-bind-address", f.healthz, `host:port of /healthz and /livez; "" serves none`)
+	flags.BoolVar(&f.announce, "announce", f.announce, "announce load balancer addresses of this node, as MetalLB's IPAddressPools and L2Advertisements say")
 	flags.BoolVar(&f.dns, "dns", f.dns, "serve the cluster's names on this node, at the address of the DNS Service")
 	addClusterDNSFlag(flags, &f.dnsAddress)
 	flags.Uint16Var(&f.dnsPort, "dns-node-port", 10053, "port at this node's address where other nodes find its DNS while theirs is unwell; 0 for none")
 	flags.StringSliceVar(&f.dnsClientCIDRs, "dns-node-port-clients", nil, "ranges that may ask at --dns-node-port; without this, private addresses and --cluster-cidr")
 	f.dnsOptions.add(flags)
+	flags.StringVar(&f.publish.Folder, "publish-dir", f.publish.Folder, `folder of the files that say what runs on this machine (fairway publish); "" publishes nothing`)
+	flags.BoolVar(&f.publish.Drain, "drain", false, "at the end, take what this machine publishes out of service first, and wait for --drain-time")
+	flags.DurationVar(&f.publish.DrainTime, "drain-time", publish.DefaultDrainTime, "how long a published endpoint that goes still answers")
 	flags.StringVar(&f.metrics, "metrics-bind-address", f.metrics, `host:port of /metrics and /proxyMode; "" serves none`)
 	flags.IntVar(&f.serviceMetrics, "service-metrics", agent.DefaultServiceMetrics, "of how many Services /metrics shows the traffic, the busiest first; 0 of none")
 	flags.IntVar(&f.endpointMetrics, "endpoint-metrics", 0, "of how many Services' endpoints /metrics shows the traffic, the busiest first, where the mode counts it; 0 of none")
@@ -151,8 +164,13 @@ func (f *agentFlags) config() (agent.Config, error) {
 		NodeName: strings.ToLower(strings.TrimSpace(f.nodeName)), Mode: f.mode, VerifyPeriod: f.verifyPeriod,
 		HealthzAddress: f.healthz, MetricsAddress: f.metrics, Register: f.register, ServiceMetrics: f.serviceMetrics, EndpointMetrics: f.endpointMetrics, Log: f.logger(),
 	}
+	config.ZPages.Version = Version
+	if f.announce {
+		config.Announce = &agent.Announce{Speakers: !f.register}
+	}
 	config.Plane.CountBytes = f.serviceBytes
 	config.Plane.Scheduler, config.Plane.StateDir, config.Plane.Cgroup = f.scheduler, f.stateDir, f.cgroup
+	config.Socket = filepath.Join(config.Plane.StateDirectory(), agentlink.SocketName)
 	config.Plane.IPTablesVariant = f.iptablesVariant
 	if f.mode != agent.AutoMode {
 		if _, err := dataplane.Find(f.mode); err != nil {
@@ -183,7 +201,22 @@ func (f *agentFlags) config() (agent.Config, error) {
 	config.Compile.LocalhostNodePorts = f.localhostNodePorts
 	config.Compile.MasqueradeAll = f.masqueradeAll
 	config.Compile.DirectReturn = f.directReturn
+	config.Publish = f.publish
+	if config.Register {
+		f.servePlainMachine(&config)
+	}
 	return config, nil
+}
+
+// servePlainMachine has a machine without a kubelet take other machines' packets
+// to Services: it forwards, and masquerades them where nothing tells the packets
+// of pods from them, since answers of endpoints would go another way.
+func (f *agentFlags) servePlainMachine(config *agent.Config) {
+	config.Forward = f.ipForward
+	pods := config.Compile.Pods
+	if len(pods.Prefixes) == 0 && len(pods.Interfaces) == 0 && !config.Compile.PodsOfNode {
+		config.Compile.MasqueradeAll = true
+	}
 }
 
 func (f *agentFlags) logger() *slog.Logger {

@@ -151,7 +151,7 @@ func TestFlagsBesideAFileThatChanges(t *testing.T) {
 		if update.Err != nil || after.HealthzAddress != "127.0.0.1:1" || after.Mode != "iptables" {
 			t.Errorf("got %+v", update)
 		}
-		if before.DNS == nil || after.DNS != before.DNS || !after.Lean || after.NodeName != "n1" || after.ServiceMetrics != 7 ||
+		if before.DNS == nil || after.DNS != before.DNS || !after.TuneGC || after.NodeName != "n1" || after.ServiceMetrics != 7 ||
 			len(after.Compile.ServiceCIDRs) != 1 || after.ZPages.Version != before.ZPages.Version {
 			t.Errorf("got %+v after %+v", after, before)
 		}

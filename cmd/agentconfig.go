@@ -41,7 +41,7 @@ func (f *agentFlags) agentConfig(cmd *cobra.Command, proxy *config.Flags, kubeco
 	if err != nil {
 		return base, err
 	}
-	base.ZPages = agent.ZPages{Flags: flagValues(given), Version: Version}
+	base.ZPages.Flags = flagValues(given)
 	for _, w := range warnings {
 		base.Log.Warn("command line", "flag", w)
 	}
@@ -49,7 +49,7 @@ func (f *agentFlags) agentConfig(cmd *cobra.Command, proxy *config.Flags, kubeco
 		return base, proxy.Write(base, source.NodeName)
 	}
 	// What the file doesn't know is the same with every change of it.
-	base.Lean = true
+	base.TuneGC = true
 	if base.DNS, err = f.ownDNS(base.Compile.ServiceCIDRs); err != nil {
 		return base, err
 	}

@@ -5,7 +5,9 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"maps"
 	"slices"
+	"strings"
 
 	"github.com/spf13/cobra"
 
@@ -15,95 +17,161 @@ import (
 )
 
 func cleanupCommand() *cobra.Command {
-	var options kernel.Options
-	var what remains
+	job := cleanupJob{}
 	var after kubeProxy
+	var force bool
 	c := &cobra.Command{
 		Use:   "cleanup",
-		Short: "Remove everything that any mode, or kube-proxy, left on this machine",
-		Args:  cobra.NoArgs,
+		Short: "Remove everything that any mode left on this machine, and, if asked to, what kube-proxy left",
+		Long: `Remove everything that any mode left on this machine, and list it.
+
+Beside a running agent or kube-proxy nothing is removed, unless with --force.
+If a mode's leftovers can't be looked for, for lack of rights or programs, the
+exit status is 1.`,
+		Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			if cmd.Flags().Changed("after-kube-proxy") {
-				mode, err := after.wait(cmd.Context(), cmd.OutOrStdout())
+			kubeProxyRuns := cmd.Flags().Changed("after-kube-proxy") || job.options.KeepKubeProxy
+			job.out = cmd.OutOrStdout()
+			if cmd.Flags().Changed("after-kube-proxy") { // the agent may run until kube-proxy does
+				mode, err := after.wait(cmd.Context(), job.out)
 				if err != nil {
 					return err
 				}
-				options.KeepKubeProxy, what.keep = true, sharedWith(mode)
-			} else if options.KeepKubeProxy {
-				what.keep = shared
+				job.keep = sharedWith(mode)
+			} else if job.options.KeepKubeProxy {
+				job.keep = sharedWith("")
 			}
-			return cleanup(cmd.Context(), options, what, cmd.OutOrStdout())
+			if !force && !job.dryRun {
+				if err := refuseBesideProxy(kubeProxyRuns); err != nil {
+					return err
+				}
+			}
+			job.options.KeepKubeProxy = !job.kubeProxys
+			job.handOver = kubeProxyRuns
+			return job.run(cmd.Context())
 		},
 	}
-	c.Flags().StringVar(&options.StateDir, "state-dir", kernel.DefaultStateDir, "the agent's --state-dir")
-	c.Flags().StringSliceVar(&what.only, "mode", nil, "remove what these modes left, and nothing else")
-	c.Flags().BoolVar(&options.KeepKubeProxy, "keep-kube-proxy", false, "leave kube-proxy's own table, and what has kube-proxy's names in the modes iptables and ipvs, for a kube-proxy that runs again")
+	c.Flags().StringVar(&job.options.StateDir, "state-dir", kernel.DefaultStateDir, "the agent's --state-dir")
+	c.Flags().StringSliceVar(&job.only, "mode", nil, "remove what these modes left, and nothing else")
+	c.Flags().BoolVar(&job.options.KeepKubeProxy, "keep-kube-proxy", false, "kube-proxy runs again: leave what has its names in the modes iptables and ipvs, and end no connection")
+	c.Flags().BoolVar(&job.kubeProxys, "kube-proxy", false, "remove what kube-proxy left, too")
+	c.Flags().BoolVar(&job.dryRun, "dry-run", false, "list every object that would be removed, and remove nothing")
+	c.Flags().BoolVar(&force, "force", false, "remove it although an agent or kube-proxy is running, which then puts it back or stops forwarding")
 	after.add(c.Flags())
-	addCgroupFlag(c.Flags(), &options.Cgroup)
+	c.MarkFlagsMutuallyExclusive("kube-proxy", "keep-kube-proxy")
+	c.MarkFlagsMutuallyExclusive("kube-proxy", "after-kube-proxy")
+	addCgroupFlag(c.Flags(), &job.options.Cgroup)
 	return c
 }
 
-// remains are those that are to be removed.
-type remains struct {
-	only []string // modes; nil is all
-	keep []string // modes
+// cleanupJob is what is to be removed, and how.
+type cleanupJob struct {
+	options    kernel.Options
+	only       []string // modes; nil is all
+	keep       []string // modes whose objects a running kube-proxy has made its own
+	kubeProxys bool     // what kube-proxy left, too
+	handOver   bool     // kube-proxy is in force: connections go on
+	dryRun     bool
+	out        io.Writer
 }
 
-// shared are the modes whose kernel objects have kube-proxy's names, so that
-// either of the two makes them its own.
-var shared = []string{"iptables", "ipvs"}
-
-// sharedWith are those that a kube-proxy in a mode may have made its own. In ipvs
-// mode it has some of the iptables mode's chains too, and can't be told apart.
+// sharedWith are the modes whose kernel objects a kube-proxy in a mode may have
+// made its own; "" is any mode.
 func sharedWith(mode string) []string {
-	switch mode {
-	case "nftables":
-		return nil
-	case "iptables":
-		return []string{"iptables"}
+	var shared []string
+	for _, k := range dataplane.Kinds() {
+		if slices.Contains(k.KubeProxyModes, mode) || mode == "" && len(k.KubeProxyModes) > 0 {
+			shared = append(shared, k.Name)
+		}
 	}
 	return shared
 }
 
-// cleanup removes what modes left, and says so; unless it shall be kept, what
-// kube-proxy left, too.
-func cleanup(ctx context.Context, options kernel.Options, what remains, out io.Writer) error {
+// run removes what modes left, and says what that was.
+func (j *cleanupJob) run(ctx context.Context) error {
 	var failed []error
-	for _, mode := range what.only {
+	for _, mode := range j.only {
 		if _, err := dataplane.Find(mode); err != nil {
 			return fmt.Errorf("--mode: %w", err)
 		}
 	}
 	for _, kind := range dataplane.Kinds() {
-		if what.only != nil && !slices.Contains(what.only, kind.Name) {
+		if j.only != nil && !slices.Contains(j.only, kind.Name) {
 			continue
 		}
-		if slices.Contains(what.keep, kind.Name) {
-			fmt.Fprintf(out, "%s: left for kube-proxy\n", kind.Name)
+		if slices.Contains(j.keep, kind.Name) {
+			j.say(kind, "left for kube-proxy")
 			continue
 		}
-		plane, err := kind.New(options)
-		if kernel.IsMissing(err) {
-			// A mode that can't run here can have left nothing.
-			fmt.Fprintf(out, "%s: nothing to remove: %v\n", kind.Name, err)
-			continue
-		}
-		if err == nil && options.KeepKubeProxy { // which is in force
-			err = dataplane.Retire(ctx, plane)
-		} else if err == nil {
-			err = plane.Remove(ctx)
-		}
-		if err != nil {
+		if err := j.remove(ctx, kind); err != nil {
+			j.say(kind, fmt.Sprint("failed: ", err))
 			failed = append(failed, fmt.Errorf("clean up %s mode: %w", kind.Name, err))
-			continue
 		}
-		fmt.Fprintf(out, "%s: clean\n", kind.Name)
 	}
-	if what.only != nil {
-		return errors.Join(failed...)
-	}
-	if err := lease.Cleanup(); err != nil {
-		failed = append(failed, fmt.Errorf("clean up DNS: %w", err))
+	if j.only == nil && !j.dryRun {
+		if err := lease.Cleanup(); err != nil {
+			failed = append(failed, fmt.Errorf("clean up DNS: %w", err))
+		}
 	}
 	return errors.Join(failed...)
+}
+
+func (j *cleanupJob) say(kind dataplane.Kind, what string) {
+	fmt.Fprintf(j.out, "%s: %s\n", kind.Name, what)
+}
+
+// remove removes what one mode left.
+func (j *cleanupJob) remove(ctx context.Context, kind dataplane.Kind) (err error) {
+	plane, err := kind.New(j.options)
+	switch {
+	case kernel.IsNotPermitted(err):
+		return fmt.Errorf("could not look for what it left: %w", err)
+	case kernel.IsMissing(err): // then it can have left nothing
+		j.say(kind, fmt.Sprint("nothing there: ", err))
+		return nil
+	case err != nil:
+		return err
+	}
+	defer func() { err = errors.Join(err, plane.Close()) }()
+	there, err := plane.Read(ctx, kernel.Query{Objects: true})
+	if err != nil && j.dryRun {
+		return fmt.Errorf("could not look for what it left: %w", err)
+	}
+	if len(there.Objects) > 0 && !kind.Made(there.Objects) && !j.kubeProxys {
+		j.say(kind, summary(there.Objects)+" left, since they are kube-proxy's (--kube-proxy removes them)")
+		return nil
+	}
+	if j.dryRun {
+		for _, o := range there.Objects {
+			j.say(kind, "would remove "+o.Kind+" "+o.Name)
+		}
+		return nil
+	}
+	how := kernel.EndConnections
+	if j.handOver {
+		how = kernel.HandOver
+	}
+	// Also where nothing was found: what only supports the objects may be there.
+	if err := plane.Remove(ctx, how); err != nil {
+		return err
+	}
+	if len(there.Objects) == 0 {
+		j.say(kind, "clean")
+	} else {
+		j.say(kind, "removed "+summary(there.Objects))
+	}
+	return nil
+}
+
+// summary counts objects by kind: "3 chains, 17 elements".
+func summary(objects []kernel.Object) string {
+	counts := map[string]int{}
+	for _, o := range objects {
+		counts[o.Kind]++
+	}
+	var list []string
+	for _, kind := range slices.Sorted(maps.Keys(counts)) {
+		list = append(list, fmt.Sprintf("%d of kind %s", counts[kind], kind))
+	}
+	return strings.Join(list, ", ")
 }

@@ -46,6 +46,7 @@ type dnsFlags struct{ dns.Options }
 func (f *dnsFlags) add(flags *pflag.FlagSet) {
 	f.Options = dns.DefaultOptions()
 	flags.StringVar(&f.Zone, "cluster-domain", f.Zone, "the domain of the cluster's names")
+	flags.StringVar(&f.Outside, "dns-outside-zone", f.Outside, "a zone of your own, such as example.lan, with the names of load balancer addresses")
 	flags.DurationVar(&f.TTL, "dns-ttl", f.TTL, "how long clients may keep the cluster's records")
 	flags.StringVar(&f.Corefile, "corefile", f.Corefile, "a Corefile of one's own, with the directive fairway for the cluster's names")
 	flags.StringVar(&f.ResolvConf, "resolv-conf", f.ResolvConf, `file with the upstream servers for all other names; "" for none`)

@@ -1,7 +1,11 @@
+//go:build !agentonly
+
 package cmd
 
 import (
 	"context"
+	"fmt"
+	"log/slog"
 	"os"
 	"slices"
 	"strings"
@@ -12,12 +16,14 @@ import (
 	"golang.org/x/sys/unix"
 	"k8s.io/cli-runtime/pkg/genericclioptions"
 	"k8s.io/cli-runtime/pkg/genericiooptions"
+	"k8s.io/client-go/rest"
 	"k8s.io/component-base/cli"
 	"k8s.io/kubectl/pkg/cmd"
 	"k8s.io/kubectl/pkg/cmd/plugin"
 	"k8s.io/kubectl/pkg/cmd/util"
 
 	"github.com/fairway-net/fairway/apiserver"
+	"github.com/fairway-net/fairway/kube/balance"
 )
 
 // kubectlVersion is what the kubectl library calls its version, which only a
@@ -39,6 +45,17 @@ func kubectlCommand() *cobra.Command {
 
 // runKubectl behaves as kubectl does, including its way of ending the process.
 func runKubectl(ctx context.Context, args []string) error {
+	if len(args) > 0 && args[0] == "convert" {
+		convert := convertCommand()
+		convert.SetArgs(args[1:])
+		return convert.ExecuteContext(ctx)
+	}
+	util.BehaviorOnFatal(func(message string, code int) {
+		if message != "" {
+			fmt.Fprintln(os.Stderr, strings.TrimSuffix(explainUnserved(message), "\n"))
+		}
+		os.Exit(code)
+	})
 	kubectlVersion.Store(apiserver.KubernetesVersion)
 	// Main keeps the signal from ending the process; kubectl expects that.
 	stop := context.AfterFunc(ctx, func() { os.Exit(130) })
@@ -47,6 +64,12 @@ func runKubectl(ctx context.Context, args []string) error {
 	flags := genericclioptions.NewConfigFlags(true).WithDeprecatedPasswordFlag().WithDiscoveryBurst(300).WithDiscoveryQPS(50)
 	if file := ownKubeconfig(args); file != "" {
 		flags.KubeConfig = &file
+		flags = flags.WithWrapConfigFn(func(config *rest.Config) *rest.Config {
+			if err := balance.AttachFor(config, file); err != nil {
+				slog.Warn("going on with the server of the kubeconfig", "err", err)
+			}
+			return config
+		})
 	}
 	// Plugins and completion look at the arguments as kubectl would see them.
 	os.Args = append([]string{"kubectl"}, args...)

@@ -4,6 +4,7 @@ package cmd
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"os"
 	"os/signal"
@@ -12,29 +13,12 @@ import (
 	"github.com/spf13/cobra"
 )
 
-// commands is the one list of what the binary can be.
-func commands() []*cobra.Command {
-	return []*cobra.Command{
-		upCommand(),
-		serverCommand(),
-		agentCommand(),
-		dnsCommand(),
-		renderCommand(),
-		cleanupCommand(),
-		labCommand(),
-		benchCommand(),
-		kubectlCommand(),
-		versionCommand(),
-	}
-}
-
 // Main runs the command named on the command line and returns the exit code:
 // 0, or 1 with one line on standard error. SIGINT and SIGTERM cancel the
 // command's context; a second one ends the process at once.
 func Main() int {
-	ctx, stop := signal.NotifyContext(context.Background(), syscall.SIGINT, syscall.SIGTERM)
+	ctx, stop := interruptible()
 	defer stop()
-	context.AfterFunc(ctx, stop)
 
 	root := &cobra.Command{
 		Use:           "fairway",
@@ -43,9 +27,45 @@ func Main() int {
 		SilenceErrors: true,
 	}
 	root.AddCommand(commands()...)
-	if err := root.ExecuteContext(ctx); err != nil {
-		fmt.Fprintf(os.Stderr, "fairway: %v\n", err)
-		return 1
+	err := root.ExecuteContext(ctx)
+	if err == nil {
+		return 0
 	}
-	return 0
+	exit := exitError{code: 1, err: err}
+	if errors.As(err, &exit); exit.err != nil {
+		fmt.Fprintf(os.Stderr, "fairway: %v\n", exit.err)
+	}
+	return exit.code
 }
+
+// interruptible returns a context that the first SIGINT or SIGTERM ends. The
+// second one ends the process, even if a library listens to signals too.
+func interruptible() (context.Context, context.CancelFunc) {
+	ctx, cancel := context.WithCancel(context.Background())
+	signals := make(chan os.Signal, 2)
+	signal.Notify(signals, syscall.SIGINT, syscall.SIGTERM)
+	go func() {
+		<-signals
+		cancel()
+		<-signals
+		fmt.Fprintln(os.Stderr, "fairway: ended at once")
+		os.Exit(130)
+	}()
+	return ctx, func() { signal.Stop(signals); cancel() }
+}
+
+// exitError ends the process with a code of its own, and without a message if it
+// wraps no error.
+type exitError struct {
+	code int
+	err  error
+}
+
+func (e exitError) Error() string {
+	if e.err == nil {
+		return fmt.Sprintf("exit code %d", e.code)
+	}
+	return e.err.Error()
+}
+
+func (e exitError) Unwrap() error { return e.err }

@@ -1,14 +1,14 @@
+//go:build !agentonly
+
 package cmd
 
 import (
 	"context"
 	"errors"
-	"flag"
 	"fmt"
 	"io"
 	"net/netip"
 	"os"
-	"strconv"
 	"strings"
 
 	"github.com/spf13/cobra"
@@ -17,15 +17,16 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	utilnet "k8s.io/apimachinery/pkg/util/net"
 	"k8s.io/apimachinery/pkg/util/uuid"
-	"k8s.io/klog/v2"
 
 	"github.com/fairway-net/fairway/apiserver"
 	"github.com/fairway-net/fairway/controller"
+	"github.com/fairway-net/fairway/internal/ranges"
 	"github.com/fairway-net/fairway/internal/tuning"
 )
 
 func serverCommand() *cobra.Command {
 	config := apiserver.DefaultConfig()
+	var balancing loadBalancerFlags
 	var verbosity int
 	var dnsAddress string
 	c := &cobra.Command{
@@ -36,17 +37,35 @@ func serverCommand() *cobra.Command {
 			if err := setLibraryLogs(verbosity); err != nil {
 				return err
 			}
-			var err error
-			if config.ClusterDNS, err = clusterDNS(dnsAddress, config.ServiceCIDRs); err != nil {
+			if err := prepareServer(cmd.Context(), &config, dnsAddress); err != nil {
 				return err
 			}
-			return runServer(cmd.Context(), config, cmd.OutOrStdout(), nil)
+			return runServer(cmd.Context(), config, balancing, cmd.OutOrStdout(), nil)
 		},
 	}
 	addServerFlags(c.Flags(), &config)
+	balancing.add(c.Flags())
 	addClusterDNSFlag(c.Flags(), &dnsAddress)
 	addVerbosityFlag(c.Flags(), &verbosity)
+	c.AddCommand(snapshotCommand(), secretsCommand(), membersCommand())
 	return c
+}
+
+// prepareServer settles what a server needs to know before it starts: where it
+// is one of several, the cluster has decided on ranges and on DNS.
+func prepareServer(ctx context.Context, config *apiserver.Config, dnsAddress string) error {
+	wanted, err := clusterDNS(dnsAddress, config.ServiceCIDRs)
+	if err != nil {
+		return err
+	}
+	config.ClusterDNS = wanted
+	if err := apiserver.Prepare(ctx, config); err != nil {
+		return err
+	}
+	if dnsAddress != "" && config.ClusterDNS != wanted {
+		return fmt.Errorf("--cluster-dns: the cluster's is %s; leave it out", config.ClusterDNS)
+	}
+	return nil
 }
 
 // roomForGarbage bounds how much garbage gathers in a server.
@@ -54,9 +73,14 @@ const roomForGarbage = 1 << 30
 
 // runServer serves until the context ends. Once the API answers, the server is
 // passed to ready, if that is not nil; it must have room for it.
-func runServer(ctx context.Context, config apiserver.Config, out io.Writer, ready chan<- *apiserver.Server) error {
+func runServer(ctx context.Context, config apiserver.Config, balancing loadBalancerFlags, out io.Writer, ready chan<- *apiserver.Server) error {
 	if _, err := tuning.RoomForGarbage(roomForGarbage); err != nil {
 		return err
+	}
+	for _, cidr := range config.ServiceCIDRs {
+		if err := ranges.Check("--service-cidr", cidr); err != nil {
+			return err
+		}
 	}
 	server, err := apiserver.Start(ctx, config)
 	if err != nil {
@@ -65,13 +89,22 @@ func runServer(ctx context.Context, config apiserver.Config, out io.Writer, read
 	if _, err := fmt.Fprintf(out, "API server ready at %s; kubeconfig: %s\n", server.URL(), server.AdminKubeconfig()); err != nil {
 		return errors.Join(err, server.Close())
 	}
+	if name := server.ClusterName(); name != "" {
+		fmt.Fprintf(out, "This is server %s of a cluster. See: fairway server members. For more servers: fairway token create --server\n", name)
+	}
 	if ready != nil {
 		ready <- server
 	}
-	options, err := controllerOptions(config)
+	if err := printJoinLine(ctx, server, out); err != nil {
+		return errors.Join(err, server.Close())
+	}
+	options, err := controllerOptions(server)
 	if err != nil {
 		return errors.Join(err, server.Close())
 	}
+	options.Addresses = balancing.options(config.ServiceCIDRs)
+	options.Gateway = balancing.gateways()
+	options.Signer, options.RootCA, options.NodeGrace = server.MachineSigner(), server.CA(), config.NodeGrace
 	group, ctx := errgroup.WithContext(ctx)
 	group.Go(func() error {
 		if err := controller.Run(ctx, server.LoopbackConfig(), options); err != nil {
@@ -83,10 +116,10 @@ func runServer(ctx context.Context, config apiserver.Config, out io.Writer, read
 	return group.Wait()
 }
 
-// controllerOptions lets one server's controllers work at a time where several
-// servers may share an etcd.
-func controllerOptions(config apiserver.Config) (controller.Options, error) {
-	if len(config.EtcdServers) == 0 {
+// controllerOptions lets one server's controllers work at a time where there may
+// be several servers.
+func controllerOptions(server *apiserver.Server) (controller.Options, error) {
+	if !server.InCluster() {
 		return controller.Options{}, nil
 	}
 	host, err := os.Hostname()
@@ -110,10 +143,25 @@ func addServerFlags(flags *pflag.FlagSet, c *apiserver.Config) {
 	flags.StringSliceVar(&c.ExtraSANs, "tls-san", c.ExtraSANs, "further names and addresses for the serving certificate")
 	flags.Var(&cidrsValue{list: &c.ServiceCIDRs}, "service-cidr", "range of cluster IPs; a second one, of the other IP family, makes the cluster dual-stack")
 	flags.Var(&c.NodePortRange, "service-node-port-range", "range of node ports")
+	flags.BoolVar(&c.ClusterInit, "cluster-init", c.ClusterInit, "begin a cluster of servers, or make one of a server that was alone; the others --join")
+	flags.StringVar(&c.Join, "join", c.Join, "join the cluster of the server with this URL, such as https://192.0.2.10:6443; heeded once")
+	flags.StringVar(&c.Token, "token", c.Token, "server token to join with, as `fairway token create --server` prints it")
+	flags.StringVar(&c.ServerName, "server-name", c.ServerName, "name of this server among those of its cluster; the host's if not given")
+	flags.IntVar(&c.PeerPort, "peer-port", c.PeerPort, "port at which the servers of a cluster reach each other's etcd")
 	flags.StringSliceVar(&c.EtcdServers, "etcd-servers", c.EtcdServers, "URLs of an existing etcd to use instead of the embedded one")
 	flags.StringVar(&c.EtcdCAFile, "etcd-cafile", c.EtcdCAFile, "certificate authority of the existing etcd")
 	flags.StringVar(&c.EtcdCertFile, "etcd-certfile", c.EtcdCertFile, "client certificate for the existing etcd")
 	flags.StringVar(&c.EtcdKeyFile, "etcd-keyfile", c.EtcdKeyFile, "key of the client certificate")
+	flags.StringVar(&c.EtcdPrefix, "etcd-prefix", c.EtcdPrefix, "put before every key in the existing etcd, to keep apart from others' keys")
+	flags.DurationVar(&c.SnapshotInterval, "snapshot-interval", c.SnapshotInterval, "how often the embedded etcd is saved to DATA-DIR/snapshots; 0 for never")
+	flags.IntVar(&c.SnapshotRetention, "snapshot-retention", c.SnapshotRetention, "how many of those snapshots are kept")
+	flags.StringVar(&c.Audit.PolicyFile, "audit-policy-file", c.Audit.PolicyFile, "audit policy (audit.k8s.io/v1) that says which requests are written down")
+	flags.StringVar(&c.Audit.LogPath, "audit-log-path", c.Audit.LogPath, "file that audit events are appended to; - for standard output")
+	flags.IntVar(&c.Audit.MaxSize, "audit-log-maxsize", c.Audit.MaxSize, "size in megabytes at which that file is put aside")
+	flags.IntVar(&c.Audit.MaxBackups, "audit-log-maxbackup", c.Audit.MaxBackups, "how many of those are kept; 0 for all")
+	flags.DurationVar(&c.NodeGrace, "node-grace", c.NodeGrace, "how long a machine may be silent before it is marked as not ready")
+	flags.StringVar((*string)(&c.Kubelet), "kubelet-socket", "", "unix socket of what runs pods, for their logs and what is run in them; the lab sets it")
+	_ = flags.MarkHidden("kubelet-socket") // it fails only for a flag that isn't there
 	flags.StringVar(&c.TokenFile, "token-auth-file", c.TokenFile, "file of bearer tokens: token,user,uid,\"group1,group2\"")
 }
 
@@ -167,32 +215,12 @@ func (v *cidrsValue) Set(s string) error {
 		if err != nil {
 			return fmt.Errorf("%q is not a CIDR such as 10.96.0.0/16", value)
 		}
-		*v.list = append(*v.list, p.Masked())
+		if p != p.Masked() {
+			return fmt.Errorf("%s is an address, not a range: the range of that length is %s", value, p.Masked())
+		}
+		*v.list = append(*v.list, p)
 	}
 	return nil
 }
 
 func (v *cidrsValue) Type() string { return "cidrs" }
-
-func addVerbosityFlag(flags *pflag.FlagSet, verbosity *int) {
-	flags.IntVarP(verbosity, "v", "v", 0, "log of the Kubernetes libraries: 0 for none, up to 10")
-}
-
-// setLibraryLogs sets how much the Kubernetes libraries log. What concerns the
-// user is returned as an error or logged by ourselves.
-func setLibraryLogs(verbosity int) error {
-	flags := flag.NewFlagSet("klog", flag.ContinueOnError)
-	klog.InitFlags(flags)
-	settings := map[string]string{"v": strconv.Itoa(verbosity)}
-	if verbosity == 0 {
-		settings["logtostderr"] = "false"
-		settings["stderrthreshold"] = "FATAL"
-		klog.SetOutput(io.Discard)
-	}
-	for name, value := range settings {
-		if err := flags.Set(name, value); err != nil {
-			return fmt.Errorf("set library log level: %w", err)
-		}
-	}
-	return nil
-}

@@ -1,21 +1,26 @@
+//go:build !agentonly
+
 package cmd
 
 import (
 	"context"
-	"fmt"
-	"io"
+	"errors"
 
 	"github.com/spf13/cobra"
 	"golang.org/x/sync/errgroup"
 
 	"github.com/fairway-net/fairway/agent"
 	"github.com/fairway-net/fairway/apiserver"
-	"github.com/fairway-net/fairway/kube"
+	"github.com/fairway-net/fairway/endpoint/publish"
+	"github.com/fairway-net/fairway/ingress/gateway"
+	"github.com/fairway-net/fairway/internal/ranges"
 )
 
 func upCommand() *cobra.Command {
 	config := apiserver.DefaultConfig()
-	flags := agentFlags{healthz: "127.0.0.1:10256", metrics: "127.0.0.1:10249", dns: true}
+	flags := agentFlags{healthz: "127.0.0.1:10256", metrics: "127.0.0.1:10249", dns: true, announce: true, publish: agent.Publish{Folder: publish.DefaultFolder}}
+	balancing := loadBalancerFlags{nodes: true}
+	withGateway := true
 	var verbosity int
 	c := &cobra.Command{
 		Use:   "up",
@@ -29,54 +34,58 @@ func upCommand() *cobra.Command {
 			if err != nil {
 				return err
 			}
-			node.Compile.ServiceCIDRs = config.ServiceCIDRs
-			node.Register = true
-			if config.ClusterDNS, err = clusterDNS(flags.dnsAddress, config.ServiceCIDRs); err != nil {
+			if err := prepareServer(cmd.Context(), &config, flags.dnsAddress); err != nil {
 				return err
 			}
+			node.Compile.ServiceCIDRs = config.ServiceCIDRs
+			node.Register = true
+			flags.servePlainMachine(&node)
 			if node.DNS = flags.dnsConfig(config.ClusterDNS); node.DNS != nil {
 				node.DNS.WatchPods = true
 			}
-			return up(cmd.Context(), config, node, cmd.OutOrStdout())
+			for _, cidr := range node.Compile.Pods.Prefixes {
+				if err := ranges.CheckUplink("--cluster-cidr", cidr); err != nil {
+					return err
+				}
+			}
+			calm := &calmStart{out: cmd.OutOrStdout(), level: &flags.level, verbose: flags.verbose}
+			return up(cmd.Context(), config, balancing, node, withGateway, calm.begin())
 		},
 	}
 	addServerFlags(c.Flags(), &config)
+	balancing.add(c.Flags())
 	addVerbosityFlag(c.Flags(), &verbosity)
 	flags.addRunning(c.Flags())
+	c.Flags().BoolVar(&withGateway, "gateway", true, "serve Gateways and Ingresses on this machine")
 	return c
 }
 
 // up serves the API and runs this machine's agent until ctx is done. The agent
-// ends first, so that it sees no API that goes away.
-func up(ctx context.Context, config apiserver.Config, node agent.Config, out io.Writer) error {
+// ends first, so that it sees no API that goes away. A server that ends by
+// itself is started again; agent and DNS go on meanwhile.
+func up(ctx context.Context, config apiserver.Config, balancing loadBalancerFlags, node agent.Config, withGateway bool, calm *calmStart) error {
 	serving, stop := context.WithCancel(context.WithoutCancel(ctx))
 	defer stop()
-	servers, serving := errgroup.WithContext(serving)
-	ready := make(chan *apiserver.Server, 1)
-	servers.Go(func() error { return runServer(serving, config, out, ready) })
+	own := newOwnServer()
+	server := make(chan error, 1)
+	go func() { server <- own.keep(serving, config, balancing, calm.out) }()
 
-	agents, running := errgroup.WithContext(ctx)
-	agents.Go(func() error { // the end of either is the end of both
-		select {
-		case <-running.Done():
-			return nil
-		case <-serving.Done():
-			return fmt.Errorf("the API server ended: %w", context.Cause(serving))
-		}
-	})
-	agents.Go(func() error {
-		select {
-		case <-running.Done():
-			return nil
-		case server := <-ready:
-			node.API = kube.Tune(server.LoopbackConfig())
-			return agent.Run(running, node)
-		}
-	})
-	agentErr := agents.Wait()
-	stop()
-	if err := servers.Wait(); err != nil {
-		return err // why the server ended says more than that it did
+	node.Started = calm.started
+	context.AfterFunc(ctx, calm.stopping)
+	select {
+	case err := <-server: // it didn't even start
+		return err
+	case <-own.ready:
 	}
-	return agentErr
+	node.API = own.config()
+	group, running := errgroup.WithContext(ctx) // the end of either is the end of both
+	if withGateway {
+		group.Go(func() error {
+			return gateway.Run(running, gateway.Config{API: own.config(), Node: node.NodeName, Logger: node.Log})
+		})
+	}
+	group.Go(func() error { return agent.Run(running, node) })
+	agentErr := group.Wait()
+	stop()
+	return errors.Join(agentErr, <-server)
 }

@@ -34,8 +34,8 @@ const (
 // endpoint as many places as its weight.
 const maxWeight = 100
 
-// wishes are what annotations ask for.
-type wishes struct {
+// overrides are what annotations ask for.
+type overrides struct {
 	scheduler      model.Scheduler
 	orphans        model.Orphans
 	orphanDeadline time.Duration
@@ -45,25 +45,25 @@ type wishes struct {
 }
 
 func (p *spec) readAnnotations(annotations map[string]string) {
-	read := func(name string, parse func(*wishes, string) error) {
+	read := func(name string, parse func(*overrides, string) error) {
 		text, given := annotations[name]
 		if !given {
 			return
 		}
-		w := p.wishes
+		w := p.overrides
 		if err := parse(&w, strings.TrimSpace(text)); err != nil {
 			p.problem(ReasonInvalid, "annotation %s is ignored: %v", name, err)
 			return
 		}
-		p.wishes = w
+		p.overrides = w
 	}
-	read(AnnotationScheduler, (*wishes).parseScheduler)
-	read(AnnotationOrphans, (*wishes).parseOrphans)
-	read(AnnotationWeights, (*wishes).parseWeights)
-	read(AnnotationDirectReturn, (*wishes).parseDirectReturn)
+	read(AnnotationScheduler, (*overrides).parseScheduler)
+	read(AnnotationOrphans, (*overrides).parseOrphans)
+	read(AnnotationWeights, (*overrides).parseWeights)
+	read(AnnotationDirectReturn, (*overrides).parseDirectReturn)
 }
 
-func (w *wishes) parseScheduler(text string) error {
+func (w *overrides) parseScheduler(text string) error {
 	if !slices.Contains(model.Schedulers(), model.Scheduler(text)) {
 		return fmt.Errorf("%q: must be one of %v", text, model.Schedulers())
 	}
@@ -71,7 +71,7 @@ func (w *wishes) parseScheduler(text string) error {
 	return nil
 }
 
-func (w *wishes) parseOrphans(text string) error {
+func (w *overrides) parseOrphans(text string) error {
 	deadline, timed := strings.CutPrefix(text, "deadline=")
 	switch {
 	case text == "keep":
@@ -90,7 +90,7 @@ func (w *wishes) parseOrphans(text string) error {
 	return nil
 }
 
-func (w *wishes) parseDirectReturn(text string) error {
+func (w *overrides) parseDirectReturn(text string) error {
 	if text != "true" && text != "false" {
 		return fmt.Errorf("%q: must be true or false", text)
 	}
@@ -99,7 +99,7 @@ func (w *wishes) parseDirectReturn(text string) error {
 	return nil
 }
 
-func (w *wishes) parseWeights(text string) error {
+func (w *overrides) parseWeights(text string) error {
 	byAddr, byTarget := map[netip.Addr]uint8{}, map[uint64]uint8{}
 	for item := range strings.SplitSeq(text, ",") {
 		if item = strings.TrimSpace(item); item == "" {
@@ -134,7 +134,7 @@ func parseWeight(text string) (uint8, error) {
 
 // weight is the weight of an endpoint: by address, else by name, else as its
 // slice says.
-func (w *wishes) weight(a netip.Addr, e *endpoint) uint8 {
+func (w *overrides) weight(a netip.Addr, e *endpoint) uint8 {
 	if weight, given := w.byAddr[a]; given {
 		return weight
 	}

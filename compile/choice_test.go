@@ -1,11 +1,14 @@
 package compile
 
 import (
+	"maps"
 	"net/netip"
 	"slices"
+	"testing"
 
 	corev1 "k8s.io/api/core/v1"
 	discoveryv1 "k8s.io/api/discovery/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/fairway-net/fairway/model"
 )
@@ -159,4 +162,103 @@ func (w *world) readPlain(into plain, at netip.AddrPort, e discoveryv1.Endpoint,
 		}
 	}
 	return into
+}
+
+// checkReasons holds Candidates against the pools: an endpoint has a reason for
+// taking new connections exactly where the pool has it as a backend.
+func (w *world) checkReasons(c *Compiler, table *model.Table) {
+	w.t.Helper()
+	for _, p := range table.SortedPools() {
+		var chosen, backends []netip.AddrPort
+		for _, k := range c.Candidates(p.ID) {
+			if k.Choice.Chosen() {
+				chosen = append(chosen, netip.AddrPortFrom(k.Addr, k.Port))
+			}
+			if k.Slice == "" {
+				w.t.Errorf("pool %s: no slice lists %s", p.ID, k.Addr)
+			}
+		}
+		for _, b := range p.Backends {
+			backends = append(backends, b.AddrPort())
+		}
+		if !slices.Equal(chosen, backends) {
+			w.t.Errorf("pool %s: chosen for a reason %v, backends %v", p.ID, chosen, backends)
+		}
+	}
+}
+
+// TestCandidates names the reason for every endpoint that isn't used.
+func TestCandidates(t *testing.T) {
+	no, yes, nodeA, nodeB := false, true, "a", "b"
+	service := &corev1.Service{
+		ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: "web"},
+		Spec: corev1.ServiceSpec{
+			Type: corev1.ServiceTypeNodePort, ClusterIP: "10.96.0.1", ClusterIPs: []string{"10.96.0.1", "fd00::1"},
+			ExternalTrafficPolicy: corev1.ServiceExternalTrafficPolicyLocal,
+			Ports:                 []corev1.ServicePort{{Name: "http", Port: 80, NodePort: 30080, Protocol: corev1.ProtocolTCP}},
+		},
+	}
+	slice := func(name, port string, proto corev1.Protocol, addressType discoveryv1.AddressType, weight string, endpoints ...discoveryv1.Endpoint) *discoveryv1.EndpointSlice {
+		number := int32(8080)
+		s := &discoveryv1.EndpointSlice{
+			ObjectMeta:  metav1.ObjectMeta{Namespace: "default", Name: name, Labels: map[string]string{discoveryv1.LabelServiceName: "web"}},
+			AddressType: addressType, Ports: []discoveryv1.EndpointPort{{Name: &port, Protocol: &proto, Port: &number}}, Endpoints: endpoints,
+		}
+		if weight != "" {
+			s.Annotations = map[string]string{AnnotationWeight: weight}
+		}
+		return s
+	}
+	at := func(a, node string, c discoveryv1.EndpointConditions, zone string) discoveryv1.Endpoint {
+		e := discoveryv1.Endpoint{Addresses: []string{a}, NodeName: &node, Conditions: c}
+		if zone != "" {
+			e.Hints = &discoveryv1.EndpointHints{ForZones: []discoveryv1.ForZone{{Name: zone}}}
+		}
+		return e
+	}
+	ready := discoveryv1.EndpointConditions{}
+	c := New(Config{})
+	c.SetNode(Node{Name: "a", Zone: "here", Addresses: []netip.Addr{netip.MustParseAddr("192.0.2.1")}})
+	c.SetService(service)
+	for _, s := range []*discoveryv1.EndpointSlice{
+		slice("good", "http", corev1.ProtocolTCP, discoveryv1.AddressTypeIPv4, "",
+			at("10.0.0.1", nodeA, ready, "here"),
+			at("10.0.0.2", nodeB, ready, "there"),
+			at("10.0.0.3", nodeA, discoveryv1.EndpointConditions{Ready: &no, Serving: &no}, ""),
+			at("10.0.0.4", nodeA, discoveryv1.EndpointConditions{Ready: &no, Serving: &yes, Terminating: &yes}, ""),
+			at("10.0.0.5", nodeA, discoveryv1.EndpointConditions{Ready: &no, Serving: &no, Terminating: &yes}, "")),
+		slice("light", "http", corev1.ProtocolTCP, discoveryv1.AddressTypeIPv4, "0", at("10.0.0.6", nodeA, ready, "here")),
+		slice("named", "web", corev1.ProtocolTCP, discoveryv1.AddressTypeIPv4, "", at("10.0.0.7", nodeA, ready, "")),
+		slice("spoken", "http", corev1.ProtocolUDP, discoveryv1.AddressTypeIPv4, "", at("10.0.0.8", nodeA, ready, "")),
+		slice("six", "http", corev1.ProtocolTCP, discoveryv1.AddressTypeIPv6, "", at("fd00::9", nodeA, ready, "")),
+	} {
+		c.SetSlice(s)
+	}
+	c.Table()
+	id := model.PoolID{Name: "default/web:http", Proto: model.TCP}
+	for _, test := range []struct {
+		local bool
+		want  map[string]Choice
+	}{
+		{false, map[string]Choice{
+			"10.0.0.1": ReadySameZone, "10.0.0.2": OtherZone, "10.0.0.3": NotReady, "10.0.0.4": Terminating, "10.0.0.5": Terminating,
+			"10.0.0.6": WeightZero, "10.0.0.7": OtherPort, "10.0.0.8": OtherProtocol, "fd00::9": OtherFamily,
+		}},
+		{true, map[string]Choice{
+			"10.0.0.1": Ready, "10.0.0.2": NotLocal, "10.0.0.3": NotReady, "10.0.0.4": Terminating, "10.0.0.5": Terminating,
+			"10.0.0.6": WeightZero, "10.0.0.7": OtherPort, "10.0.0.8": OtherProtocol, "fd00::9": OtherFamily,
+		}},
+	} {
+		id.Local = test.local
+		got := map[string]Choice{}
+		for _, k := range c.Candidates(id) {
+			got[k.Addr.String()] = k.Choice
+		}
+		if !maps.Equal(got, test.want) {
+			t.Errorf("local %t: got %v, want %v", test.local, got, test.want)
+		}
+	}
+	if list := c.Candidates(model.PoolID{Name: "default/none", Proto: model.TCP}); list != nil {
+		t.Errorf("a pool of no Service has candidates: %v", list)
+	}
 }

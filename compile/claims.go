@@ -2,6 +2,8 @@ package compile
 
 import (
 	"cmp"
+	"net/netip"
+	"slices"
 
 	"github.com/fairway-net/fairway/model"
 )
@@ -73,41 +75,89 @@ func (c *Compiler) reclaim(svc *service, old, front *model.Frontend) {
 	} else {
 		key = old.Key
 	}
-	head := c.claims[key]
-	var had, gets *model.Frontend
-	if head != nil {
-		had = head.front
+	keys := c.overlapping(key)
+	for _, k := range keys {
+		c.markConflictedAll(k)
 	}
-	c.contestAll(head)
+	head := c.claims[key]
 	if old != nil {
 		head = head.without(svc)
 	}
 	if front != nil {
 		head = head.with(&claim{svc: svc, created: svc.spec.created, front: front})
-		c.contestAll(head)
 	}
 	if head == nil {
 		delete(c.claims, key)
 	} else {
-		gets = head.front
 		c.claims[key] = head
 	}
-	switch gets {
-	case had:
-	case nil:
-		c.change().DeleteFrontend(key)
-	default:
-		c.change().SetFrontend(gets)
+	for _, k := range keys {
+		c.markConflictedAll(k)
+		c.settle(k)
 	}
 }
 
-// contestAll has everybody told who stands where, if there is more than one.
-func (c *Compiler) contestAll(head *claim) {
-	if head == nil || head.next == nil {
+// overlapping are a key and, of a node port, the claimed keys of single
+// addresses at which it answers.
+func (c *Compiler) overlapping(key model.Key) []model.Key {
+	keys := []model.Key{key}
+	if key.IsNodePort() {
+		for _, a := range c.nodePortAddrs {
+			if k := key.At(a); a.Is6() == key.Addr.Is6() && c.claims[k] != nil {
+				keys = append(keys, k)
+			}
+		}
+	}
+	return keys
+}
+
+// portClaims are the claims to the node port that a single address's key is
+// among; nil if there are none.
+func (c *Compiler) portClaims(key model.Key) *claim {
+	if _, answers := slices.BinarySearchFunc(c.nodePortAddrs, key.Addr, netip.Addr.Compare); !answers {
+		return nil
+	}
+	return c.claims[model.NodePortKey(key.Addr.Is6(), key.Port, key.Proto)]
+}
+
+// winner is the best claim to a key; nil if there is none. For an address at
+// which node ports answer, that may be a node port's.
+func (c *Compiler) winner(key model.Key) *claim {
+	head, port := c.claims[key], c.portClaims(key)
+	if head == nil || port != nil && port.before(head) {
+		return port
+	}
+	return head
+}
+
+// settle gives a key in the table to the best claim. If that is a node port's,
+// no frontend of a single address may stand before it.
+func (c *Compiler) settle(key model.Key) {
+	had := c.table.Frontend(key)
+	if c.edit != nil {
+		had = c.edit.Frontend(key)
+	}
+	best := c.winner(key)
+	switch {
+	case best == nil || best.front.Key != key:
+		if had != nil {
+			c.change().DeleteFrontend(key)
+		}
+	case best.front != had:
+		c.change().SetFrontend(best.front)
+	}
+}
+
+// markConflictedAll marks everybody who claims a key, if there is more than one.
+func (c *Compiler) markConflictedAll(key model.Key) {
+	head, port := c.claims[key], c.portClaims(key)
+	if head == nil || head.next == nil && port == nil {
 		return
 	}
-	for ; head != nil; head = head.next {
-		c.contest(head.svc)
+	for _, list := range []*claim{head, port} {
+		for ; list != nil; list = list.next {
+			c.markConflicted(list.svc)
+		}
 	}
 }
 

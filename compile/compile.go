@@ -9,6 +9,9 @@
 package compile
 
 import (
+	"net/netip"
+	"slices"
+
 	corev1 "k8s.io/api/core/v1"
 	discoveryv1 "k8s.io/api/discovery/v1"
 	"k8s.io/apimachinery/pkg/types"
@@ -21,14 +24,16 @@ import (
 type Compiler struct {
 	config   Config
 	node     Node
-	view     view // what endpoints are judged by; follows from node
-	services map[types.NamespacedName]*service
-	owners   map[types.NamespacedName]*service // of slices
-	claims   map[model.Key]*claim
-	exempt   map[*service]struct{} // those another proxy serves
+	nodeView nodeView // what endpoints are judged by; follows from node
+	// nodePortAddrs are the addresses at which node ports answer, sorted.
+	nodePortAddrs []netip.Addr
+	services      map[types.NamespacedName]*service
+	owners        map[types.NamespacedName]*service // of slices
+	claims        map[model.Key]*claim
+	exempt        map[*service]struct{} // those another proxy serves
 
 	dirty         []*service // in need of compiling, each once
-	contested     []*service // whose problems may have changed, each once
+	conflicted    []*service // whose problems may have changed, each once
 	settingsDirty bool
 
 	table    *model.Table
@@ -45,7 +50,7 @@ type Compiler struct {
 func New(config Config) *Compiler {
 	return &Compiler{
 		config:        config,
-		view:          Node{}.view(),
+		nodeView:      Node{}.judged(),
 		services:      map[types.NamespacedName]*service{},
 		owners:        map[types.NamespacedName]*service{},
 		claims:        map[model.Key]*claim{},
@@ -73,14 +78,30 @@ func All(config Config, node Node, services []*corev1.Service, slices []*discove
 // SetConfig replaces the configuration.
 func (c *Compiler) SetConfig(config Config) {
 	c.config = config
+	c.nodePortAddrs = c.nodePortAddresses()
 	c.touchAll()
 }
 
-// SetNode tells what is known of this node.
+// SetNode tells what is known of this node. Where only its addresses change,
+// only the Services that others may claim addresses from are compiled again.
 func (c *Compiler) SetNode(node Node) {
+	last := c.node
 	c.node = node
-	c.view = node.view()
-	c.touchAll()
+	c.nodeView = node.judged()
+	c.nodePortAddrs = c.nodePortAddresses()
+	if last.Name != node.Name || last.Zone != node.Zone || !slices.Equal(last.PodCIDRs, node.PodCIDRs) {
+		c.touchAll()
+		return
+	}
+	c.settingsDirty = true
+	for _, svc := range c.services {
+		if svc.spec != nil && len(svc.spec.externalIPs)+len(svc.spec.loadBalancerIPs) > 0 {
+			c.touch(svc, true)
+		}
+		if len(svc.problems) > 0 { // one may be about an address that is gone
+			c.markConflicted(svc)
+		}
+	}
 }
 
 // SetService adds or replaces a Service.
@@ -145,7 +166,7 @@ func (c *Compiler) Table() *model.Table {
 		c.compileSettings()
 		c.settingsDirty = false
 	}
-	c.reportContested()
+	c.reportConflicts()
 	if c.edit != nil {
 		c.table, c.edit = c.edit.Table(), nil
 	}
@@ -196,7 +217,7 @@ func (c *Compiler) compile(svc *service) {
 	}
 	c.compilePools(svc)
 	c.compileHealth(svc)
-	c.contest(svc)
+	c.markConflicted(svc)
 	svc.dirty, svc.entrancesDirty = false, false
 	if svc.spec == nil && len(svc.slices) == 0 {
 		delete(c.services, svc.key)

@@ -51,6 +51,9 @@ var (
 	loopbackAddresses = []netip.Prefix{netip.MustParsePrefix("127.0.0.0/8"), netip.MustParsePrefix("::1/128")}
 )
 
+// Some reports whether only some of the node's addresses are selected.
+func (a NodePortAddresses) Some() bool { return a.Primary || len(a.Prefixes) > 0 }
+
 // ParseNodePortAddresses reads the values of a --nodeport-addresses flag:
 // nothing for all addresses, or CIDRs and the words "primary", "localhost" and
 // "all".
@@ -92,15 +95,15 @@ type Node struct {
 	PodCIDRs []netip.Prefix
 }
 
-// view is the part of a Node that endpoints are judged by.
-type view struct {
+// nodeView is the part of a Node that endpoints are judged by.
+type nodeView struct {
 	name unique.Handle[string]
 	zone string
 	node string
 }
 
-func (n Node) view() view {
-	return view{name: unique.Make(n.Name), zone: n.Zone, node: n.Name}
+func (n Node) judged() nodeView {
+	return nodeView{name: unique.Make(n.Name), zone: n.Zone, node: n.Name}
 }
 
 // nodePortAddresses are the addresses that node ports answer at, sorted.
@@ -153,12 +156,19 @@ func tellsPods(m model.PodMatch, ipv6 bool) bool {
 
 // compileSettings brings the table's settings up to date.
 func (c *Compiler) compileSettings() {
-	s := &model.Settings{Pods: c.podMatch()}
+	s := &model.Settings{Pods: c.podMatch(), NodePortAddrs: c.nodePortAddrs}
 	for _, a := range c.node.Addresses {
 		s.NodeAddrs = append(s.NodeAddrs, a.Unmap().WithZone(""))
 	}
 	for _, p := range c.config.ServiceCIDRs {
 		s.Reserved = append(s.Reserved, p.Masked())
+	}
+	// This node's own addresses are never refused: a range that contains one
+	// would cut it off from its network.
+	for _, a := range s.NodeAddrs {
+		if contains(s.Reserved, a) {
+			s.Exempt = append(s.Exempt, a)
+		}
 	}
 	for svc := range c.exempt {
 		for _, a := range svc.spec.clusterIPs {

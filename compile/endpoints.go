@@ -13,6 +13,8 @@ type candidate struct {
 	state    state
 	nodeHint hint
 	zoneHint hint
+	// weightless endpoints would be ready, but have weight 0.
+	weightless bool
 }
 
 // hint is what an endpoint's hints say of this node or its zone.
@@ -45,7 +47,7 @@ func (c *Compiler) gather(svc *service, p *port, ipv6 bool) {
 				continue
 			}
 			for i := range s.endpoints {
-				list = append(list, c.view.candidate(svc.spec, &s.endpoints[i], sp.port))
+				list = append(list, c.nodeView.candidate(svc.spec, &s.endpoints[i], sp.port))
 			}
 		}
 	}
@@ -55,9 +57,9 @@ func (c *Compiler) gather(svc *service, p *port, ipv6 bool) {
 
 // candidate judges an endpoint by what is known of this node. One of weight 0
 // serves whom it has and takes no more.
-func (v *view) candidate(s *spec, e *endpoint, port uint16) candidate {
+func (v *nodeView) candidate(s *spec, e *endpoint, port uint16) candidate {
 	a := e.address()
-	weight := s.wishes.weight(a, e)
+	weight := s.overrides.weight(a, e)
 	k := candidate{
 		Backend: model.Backend{Addr: a, Port: port, Weight: uint16(weight), Local: e.node == v.name},
 		state:   e.state,
@@ -66,6 +68,7 @@ func (v *view) candidate(s *spec, e *endpoint, port uint16) candidate {
 		k.state = ready
 	}
 	if weight == 0 {
+		k.weightless = k.state >= serving
 		k.state = min(k.state, serving)
 	}
 	if e.hints != (unique.Handle[hints]{}) {
@@ -96,6 +99,7 @@ func merge(list []candidate) []candidate {
 			last.state = max(last.state, k.state)
 			last.nodeHint = max(last.nodeHint, k.nodeHint)
 			last.zoneHint = max(last.zoneHint, k.zoneHint)
+			last.weightless = last.weightless && k.weightless
 			continue
 		}
 		out = append(out, k)
@@ -107,14 +111,14 @@ func merge(list []candidate) []candidate {
 // and what the answer is if there is nobody. The lists are scratch memory.
 func (s *scratch) choose(p *model.Pool) {
 	s.backends, s.draining = s.backends[:0], s.draining[:0]
-	chosen := s.choice(p.ID.Local)
+	judge := s.judge(p.ID.Local)
 	usable := false
 	for i := range s.candidates {
 		k := &s.candidates[i]
 		usable = usable || k.state >= servingTerminating
-		switch {
-		case p.ID.Local && !k.Local:
-		case chosen(k):
+		switch choice := judge(k); {
+		case choice == NotLocal:
+		case choice.Chosen():
 			s.backends = append(s.backends, k.Backend)
 		case p.ID.Proto != model.UDP || k.state >= serving:
 			b := k.Backend
@@ -129,23 +133,43 @@ func (s *scratch) choose(p *model.Pool) {
 	}
 }
 
-// choice says which endpoints take new connections: the ready ones, those
-// nearby if hints say so; if none is ready, those that still serve while they
-// terminate (KEP-1669), for the node's own and all of them separately.
-func (s *scratch) choice(local bool) func(*candidate) bool {
+// judge says which endpoints take new connections, and why: the ready ones,
+// those nearby if hints say so; if none is ready, those that still serve while
+// they terminate (KEP-1669), for the node's own and all of them separately.
+func (s *scratch) judge(local bool) func(*candidate) Choice {
 	anyReady := slices.ContainsFunc(s.candidates, func(k candidate) bool { return k.state == ready && (k.Local || !local) })
-	if !anyReady {
-		return func(k *candidate) bool { return k.state == servingTerminating }
-	}
-	if !local {
+	byNode := !local && s.hinted(func(k *candidate) hint { return k.nodeHint })
+	byZone := !local && !byNode && s.hinted(func(k *candidate) hint { return k.zoneHint })
+	return func(k *candidate) Choice {
 		switch {
-		case s.hinted(func(k *candidate) hint { return k.nodeHint }):
-			return func(k *candidate) bool { return k.state == ready && k.nodeHint == ourHint }
-		case s.hinted(func(k *candidate) hint { return k.zoneHint }):
-			return func(k *candidate) bool { return k.state == ready && k.zoneHint == ourHint }
+		case local && !k.Local:
+			return NotLocal
+		case k.state == servingTerminating && !anyReady:
+			return ServingTerminating
+		case k.state != ready:
+			return k.whyNot()
+		case byNode && k.nodeHint != ourHint:
+			return OtherNode
+		case byZone && k.zoneHint != ourHint:
+			return OtherZone
+		case byNode:
+			return ReadySameNode
+		case byZone:
+			return ReadySameZone
 		}
+		return Ready
 	}
-	return func(k *candidate) bool { return k.state == ready }
+}
+
+// whyNot says why an endpoint that isn't ready takes no new connections.
+func (k *candidate) whyNot() Choice {
+	switch {
+	case k.weightless && k.state == serving:
+		return WeightZero
+	case k.state == terminating || k.state == servingTerminating:
+		return Terminating
+	}
+	return NotReady
 }
 
 // hinted reports whether hints are to be followed: every ready endpoint has

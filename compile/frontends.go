@@ -7,19 +7,18 @@ import (
 	"github.com/fairway-net/fairway/model"
 )
 
-// frontends lists the addresses that a Service claims on this node, sorted,
-// each once.
+// frontends lists the addresses and node ports that a Service claims on this
+// node, sorted, each once.
 func (c *Compiler) frontends(svc *service) []*model.Frontend {
 	if svc.spec == nil || len(svc.spec.ports) == 0 {
 		return nil
 	}
 	b := builder{spec: svc.spec, masqueradeAll: c.config.MasqueradeAll, direct: c.config.DirectReturn}
-	if own := svc.spec.wishes.directReturn; own != nil {
+	if own := svc.spec.overrides.directReturn; own != nil {
 		b.direct = *own
 	}
 	pods := c.podMatch()
 	b.tells = [2]bool{tellsPods(pods, false), tellsPods(pods, true)}
-	nodes := c.nodePortAddresses()
 	for i := range svc.spec.ports {
 		p := &svc.spec.ports[i]
 		for _, a := range svc.spec.clusterIPs {
@@ -37,9 +36,9 @@ func (c *Compiler) frontends(svc *service) []*model.Frontend {
 		if p.nodePort == 0 {
 			continue
 		}
-		for _, a := range nodes {
-			if svc.spec.serves(a) {
-				b.add(p, a, p.nodePort, model.NodePort)
+		for _, any := range []netip.Addr{netip.IPv4Unspecified(), netip.IPv6Unspecified()} {
+			if svc.spec.serves(any) {
+				b.add(p, any, p.nodePort, model.NodePort)
 			}
 		}
 	}

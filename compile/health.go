@@ -64,7 +64,7 @@ func (c *Compiler) localReady(svc *service, ipv6 bool) int {
 	for _, s := range svc.slices {
 		for i := range s.endpoints {
 			e := &s.endpoints[i]
-			if s.ipv6 == ipv6 && e.node == c.view.name && (e.state == ready || svc.spec.allReady) {
+			if s.ipv6 == ipv6 && e.node == c.nodeView.name && (e.state == ready || svc.spec.allReady) {
 				list = append(list, e.address())
 			}
 		}

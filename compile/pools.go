@@ -50,9 +50,9 @@ func (c *Compiler) compilePools(svc *service) {
 		next := model.Pool{
 			ID:             u.id,
 			Affinity:       svc.spec.affinity,
-			Scheduler:      svc.spec.wishes.scheduler,
-			Orphans:        svc.spec.wishes.orphans,
-			OrphanDeadline: svc.spec.wishes.orphanDeadline,
+			Scheduler:      svc.spec.overrides.scheduler,
+			Orphans:        svc.spec.overrides.orphans,
+			OrphanDeadline: svc.spec.overrides.orphanDeadline,
 		}
 		c.scratch.choose(&next)
 		if len(next.Backends) == 0 && c.served(svc.spec) {

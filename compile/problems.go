@@ -56,22 +56,22 @@ func (c *Compiler) NewProblems() []Problem {
 	return list
 }
 
-// contest has the problems of a Service looked at again, once all Services are
+// markConflicted has the problems of a Service looked at again, once all Services are
 // compiled.
-func (c *Compiler) contest(svc *service) {
-	if !svc.contested {
-		svc.contested = true
-		c.contested = append(c.contested, svc)
+func (c *Compiler) markConflicted(svc *service) {
+	if !svc.conflicted {
+		svc.conflicted = true
+		c.conflicted = append(c.conflicted, svc)
 	}
 }
 
-func (c *Compiler) reportContested() {
-	for _, svc := range c.contested {
-		svc.contested = false
+func (c *Compiler) reportConflicts() {
+	for _, svc := range c.conflicted {
+		svc.conflicted = false
 		c.report(svc)
 	}
-	clear(c.contested)
-	c.contested = c.contested[:0]
+	clear(c.conflicted)
+	c.conflicted = c.conflicted[:0]
 }
 
 // report brings the problems of a Service up to date and notes the new ones.
@@ -90,10 +90,12 @@ func (c *Compiler) report(svc *service) {
 		}
 	}
 	for _, f := range svc.frontends {
-		if winner := c.claims[f.Key]; winner.svc != svc {
-			svc.problems = append(svc.problems, Problem{svc.key, ReasonConflict, fmt.Sprintf(
-				"%s (%s of %s) is not served for this Service: it is the %s of %s",
-				f.Key, f.Entrance, f.Name, winner.front.Entrance, winner.front.Name)})
+		for _, k := range c.overlapping(f.Key) {
+			if winner := c.winner(k); winner.svc != svc {
+				svc.problems = append(svc.problems, Problem{svc.key, ReasonConflict, fmt.Sprintf(
+					"%s (%s of %s) is not served for this Service: it is the %s of %s",
+					k, f.Entrance, f.Name, winner.front.Entrance, winner.front.Name)})
+			}
 		}
 	}
 	for _, p := range svc.problems {

@@ -125,6 +125,7 @@ func TestIncrementalIsFromScratch(t *testing.T) {
 				t.Fatalf("seed %d, step %d: health %v, told %v, want %v", seed, i, w.compiler.HealthChecks(), known, want)
 			}
 			w.check(table)
+			w.checkReasons(w.compiler, table)
 			checkShared(t, before, table)
 			if w.compiler.Table() != table {
 				t.Fatalf("seed %d, step %d: another table without a change", seed, i)

@@ -27,7 +27,7 @@ type service struct {
 
 	dirty          bool // waits in Compiler.dirty
 	entrancesDirty bool // more than endpoints may have changed
-	contested      bool // waits in Compiler.contested
+	conflicted     bool // waits in Compiler.conflicted
 }
 
 // spec is what a Service says, in a compact form.
@@ -45,7 +45,7 @@ type spec struct {
 	allReady        bool // publishNotReadyAddresses
 	healthPort      uint16
 	affinity        time.Duration
-	wishes          wishes
+	overrides       overrides
 	problems        []Problem
 }
 

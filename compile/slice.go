@@ -48,7 +48,8 @@ type hints struct{ zones, nodes string }
 type state uint8
 
 const (
-	unready            state = iota // listed, no more
+	terminating        state = iota // ending, and answers no more
+	unready                         // listed, no more
 	serving                         // answers, but takes no new connections
 	servingTerminating              // takes new connections if there is none better
 	ready                           // takes new connections
@@ -145,13 +146,16 @@ func (r *slice) addEndpoint(e *discoveryv1.Endpoint, weight uint8) {
 // unless said otherwise, terminating is false.
 func stateOf(c discoveryv1.EndpointConditions) state {
 	isServing := c.Serving == nil || *c.Serving
+	isTerminating := c.Terminating != nil && *c.Terminating
 	switch {
 	case c.Ready == nil || *c.Ready:
 		return ready
-	case isServing && c.Terminating != nil && *c.Terminating:
+	case isServing && isTerminating:
 		return servingTerminating
 	case isServing:
 		return serving
+	case isTerminating:
+		return terminating
 	}
 	return unready
 }

@@ -41,7 +41,7 @@ func Agent(c *Configuration, base agent.Config) (agent.Config, error) {
 	if c.MetricsBindAddress != "" {
 		out.MetricsAddress = c.MetricsBindAddress
 	}
-	out.BindSoftly = out.BindSoftly && !c.BindAddressHardFail
+	out.RetryBind = out.RetryBind && !c.BindAddressHardFail
 	out.Profiling = out.Profiling || c.EnableProfiling
 	if c.OOMScoreAdj != nil {
 		score := int(*c.OOMScoreAdj)

@@ -112,7 +112,7 @@ func TestEveryFieldIsKnown(t *testing.T) {
 }
 
 func base() agent.Config {
-	return agent.Config{NodeName: "node", Mode: agent.AutoMode, VerifyPeriod: time.Minute, BindSoftly: true, Log: slog.New(slog.DiscardHandler)}
+	return agent.Config{NodeName: "node", Mode: agent.AutoMode, VerifyPeriod: time.Minute, RetryBind: true, Log: slog.New(slog.DiscardHandler)}
 }
 
 // load is what an agent is to do with a file, in a form to compare.
@@ -185,7 +185,7 @@ func TestEveryFieldHasItsEffectOrAWarning(t *testing.T) {
 // the agent's and the lab's tests show), but for the format of the log, of which
 // TestFormatOfTheLog has it that it is told.
 func TestEveryFieldMayChange(t *testing.T) {
-	fixed := []string{"ServiceMetrics", "EndpointMetrics", "Updates", "Register", "Lean", "DNS"}
+	fixed := []string{"ServiceMetrics", "EndpointMetrics", "Updates", "Register", "TuneGC", "DNS"}
 	s := &Source{Flags: &Flags{Master: "http://127.0.0.1:1"}, Verbosity: new(slog.LevelVar)}
 	configured := func(document string) reflect.Value {
 		config, err := s.parse([]byte(document), base())

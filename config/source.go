@@ -51,7 +51,7 @@ func (s *Source) Agent(ctx context.Context, base agent.Config) (agent.Config, er
 	if err != nil {
 		return base, fmt.Errorf("read configuration: %w", err)
 	}
-	base.BindSoftly = true
+	base.RetryBind = true
 	config, err := s.parse(data, base)
 	if err != nil {
 		return base, err

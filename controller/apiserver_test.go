@@ -26,16 +26,19 @@ import (
 
 	"github.com/fairway-net/fairway/apiserver"
 	"github.com/fairway-net/fairway/controller"
+	"github.com/fairway-net/fairway/controller/addresses"
 )
 
 // serverCases need what only a real API server does.
 var serverCases = map[string]func(*rig){
+	"load balancer":        testLoadBalancer,
 	"service deleted":      testSlicesGoWithService,
 	"namespace deleted":    testNamespaceDeleted,
 	"owner deleted":        testOwnerDeleted,
 	"owner in foreground":  testForegroundDeletion,
 	"dependents orphaned":  testOrphanDeletion,
 	"mirror goes with all": testMirrorGoesWithAll,
+	"custom resources":     testCustomResources,
 }
 
 // faulty is a way to the API on which one write in twenty is not sent, and of
@@ -85,7 +88,10 @@ func TestOnAPIServer(t *testing.T) {
 		config := server.LoopbackConfig()
 		config.Wrap(func(inner http.RoundTripper) http.RoundTripper { return faulty{inner} })
 		return controller.Run(ctx, config, options)
-	}, controller.Options{Lease: &controller.Lease{Namespace: "kube-system", Name: "controllers", Identity: "test"}})
+	}, controller.Options{
+		Lease:     &controller.Lease{Namespace: "kube-system", Name: "controllers", Identity: "test"},
+		Addresses: addresses.Options{MakeNamespace: true, Ranges: []string{"192.0.2.100-192.0.2.103"}},
+	})
 
 	whole.ns = whole.namespace()
 	whole.awaitWork()
@@ -98,7 +104,8 @@ func TestOnAPIServer(t *testing.T) {
 	}
 	for name, test := range all {
 		t.Run(name, func(t *testing.T) {
-			r := &rig{T: t, client: client}
+			r := &rig{T: t, client: client, config: rest.CopyConfig(server.LoopbackConfig())}
+			r.config.ContentType, r.config.AcceptContentTypes = "application/json", ""
 			r.ns = r.namespace()
 			t.Cleanup(r.removeNodes)
 			test(r)

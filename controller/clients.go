@@ -7,12 +7,16 @@ import (
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/metadata"
 	"k8s.io/client-go/rest"
+
+	"github.com/fairway-net/fairway/kube"
 )
 
 // clients are the ways to the API that the controllers need.
 type clients struct {
 	typed    kubernetes.Interface
 	metadata metadata.Interface
+	metallb  *kube.MetalLB
+	config   *rest.Config // of controllers with clients of their own
 }
 
 func newClients(config *rest.Config) (clients, error) {
@@ -35,5 +39,9 @@ func newClients(config *rest.Config) (clients, error) {
 	if err != nil {
 		return clients{}, fmt.Errorf("make metadata client: %w", err)
 	}
-	return clients{typed: typed, metadata: objects}, nil
+	metallb, err := kube.NewMetalLB(config)
+	if err != nil {
+		return clients{}, err
+	}
+	return clients{typed: typed, metadata: objects, metallb: metallb, config: config}, nil
 }

@@ -43,9 +43,12 @@ func (l *Lease) validate() error {
 	return nil
 }
 
-// lead calls work whenever this process holds the lease, with a context that
+// Lead calls work whenever this process holds the lease, with a context that
 // ends when it no longer does, until ctx is done or work fails.
-func (l *Lease) lead(ctx context.Context, client kubernetes.Interface, work func(context.Context) error) error {
+func (l *Lease) Lead(ctx context.Context, client kubernetes.Interface, work func(context.Context) error) error {
+	if err := l.validate(); err != nil {
+		return err
+	}
 	for ctx.Err() == nil {
 		if err := l.leadOnce(ctx, client, work); err != nil {
 			return err
@@ -54,10 +57,11 @@ func (l *Lease) lead(ctx context.Context, client kubernetes.Interface, work func
 	return nil
 }
 
-// leadOnce returns when the lease is lost and work has ended.
+// leadOnce returns when the lease is lost and work has ended. When ctx is done,
+// the lease is held until work has ended: nobody else begins before.
 func (l *Lease) leadOnce(ctx context.Context, client kubernetes.Interface, work func(context.Context) error) error {
-	ctx, cancel := context.WithCancel(ctx)
-	defer cancel()
+	electing, release := context.WithCancel(context.WithoutCancel(ctx))
+	defer release()
 	started, ended := make(chan struct{}), make(chan error, 1)
 	elector, err := leaderelection.NewLeaderElector(leaderelection.LeaderElectionConfig{
 		Lock: &resourcelock.LeaseLock{
@@ -71,13 +75,13 @@ func (l *Lease) leadOnce(ctx context.Context, client kubernetes.Interface, work 
 		RetryPeriod:     retryPeriod,
 		ReleaseOnCancel: true,
 		Callbacks: leaderelection.LeaderCallbacks{
-			OnStartedLeading: func(ctx context.Context) {
+			OnStartedLeading: func(leading context.Context) {
 				close(started)
-				err := work(ctx)
-				if err != nil {
-					cancel()
-				}
-				ended <- err
+				working, cancel := context.WithCancel(leading)
+				defer cancel()
+				defer context.AfterFunc(ctx, cancel)()
+				ended <- work(working)
+				release()
 			},
 			OnStoppedLeading: func() {},
 		},
@@ -85,7 +89,14 @@ func (l *Lease) leadOnce(ctx context.Context, client kubernetes.Interface, work 
 	if err != nil {
 		return fmt.Errorf("make leader elector: %w", err)
 	}
-	elector.Run(ctx)
+	defer context.AfterFunc(ctx, func() {
+		select {
+		case <-started: // then the end of work releases it
+		default:
+			release()
+		}
+	})()
+	elector.Run(electing)
 	select {
 	case <-started:
 		return <-ended

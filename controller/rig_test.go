@@ -19,6 +19,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/kubernetes/fake"
+	"k8s.io/client-go/rest"
 	clienttesting "k8s.io/client-go/testing"
 	"k8s.io/utils/ptr"
 
@@ -33,6 +34,8 @@ type rig struct {
 	*testing.T
 	client kubernetes.Interface
 	ns     string
+	// config leads to the same API in JSON; not set with a fake one.
+	config *rest.Config
 }
 
 // newFakeRig starts the controllers on an API made of maps, every tenth write
@@ -42,7 +45,7 @@ func newFakeRig(t *testing.T, options controller.Options) *rig {
 	giveIdentity(client)
 	failWrites(client, 10)
 	r := &rig{T: t, client: client, ns: "default"}
-	// The fake has no garbage collection and no namespaces to speak of.
+	// The fake has no garbage collection, no custom resources and no namespaces to speak of.
 	options.Disable = append(options.Disable, fakeless()...)
 	r.start(func(ctx context.Context, o controller.Options) error {
 		return controller.RunClients(ctx, client, nil, o)
@@ -68,7 +71,8 @@ func fakeless() []string {
 	var absent []string
 	for _, name := range controller.Names() {
 		switch name {
-		case "namespace-controller", "garbage-collector-controller":
+		case "namespace-controller", "garbage-collector-controller", "load-balancer-addresses-controller", "certificatesigningrequest-controller",
+			"node-lifecycle-controller", "pod-garbage-collector-controller", "clusterrole-aggregation-controller", "serviceaccount-controller":
 			absent = append(absent, name)
 		}
 	}

@@ -10,6 +10,7 @@ import (
 	"log/slog"
 	"slices"
 	"sync"
+	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/client-go/kubernetes/scheme"
@@ -17,12 +18,21 @@ import (
 	"k8s.io/client-go/rest"
 	"k8s.io/client-go/tools/record"
 
+	"github.com/fairway-net/fairway/controller/addresses"
 	"github.com/fairway-net/fairway/controller/cluster"
+	"github.com/fairway-net/fairway/controller/clusterroles"
 	"github.com/fairway-net/fairway/controller/endpoints"
 	"github.com/fairway-net/fairway/controller/endpointslice"
 	"github.com/fairway-net/fairway/controller/garbage"
+	"github.com/fairway-net/fairway/controller/gateway"
+	"github.com/fairway-net/fairway/controller/health"
 	"github.com/fairway-net/fairway/controller/mirroring"
 	"github.com/fairway-net/fairway/controller/namespace"
+	"github.com/fairway-net/fairway/controller/nodecert"
+	"github.com/fairway-net/fairway/controller/nodelife"
+	"github.com/fairway-net/fairway/controller/noendpoints"
+	"github.com/fairway-net/fairway/controller/podgc"
+	"github.com/fairway-net/fairway/controller/serviceaccount"
 )
 
 // Options says how the controllers run; the zero value is good.
@@ -32,12 +42,27 @@ type Options struct {
 	Lease *Lease
 	// Disable names controllers that do not run; see Names.
 	Disable []string
+	// Addresses says how Services of type LoadBalancer get their addresses.
+	Addresses addresses.Options
+	// Gateway says how Gateways and Ingresses get theirs.
+	Gateway gateway.Options
+	// Signer issues the certificates of machines; nil leaves requests alone.
+	Signer nodecert.Signer
+	// NodeGrace is how long a machine may be silent; 0 is nodelife.DefaultGrace.
+	NodeGrace time.Duration
+	// RootCA, PEM encoded, is what Pods know the API server by; nil tells none.
+	RootCA []byte
 	// Logger is slog.Default() if nil.
 	Logger *slog.Logger
 }
 
 // loop is a controller at work: it returns when its context is done.
 type loop interface{ Run(context.Context) }
+
+// idle is a controller with nothing to do.
+type idle struct{}
+
+func (idle) Run(context.Context) {}
 
 // starter is one line of the list of controllers.
 type starter struct {
@@ -58,11 +83,41 @@ func controllers() []starter {
 		{"endpointslice-mirroring-controller", func(e *environment, log *slog.Logger) (loop, error) {
 			return mirroring.New(e.cluster, log)
 		}},
+		{"no-endpoints-controller", func(e *environment, log *slog.Logger) (loop, error) {
+			return noendpoints.New(e.cluster, e.events(noendpoints.Component), log), nil
+		}},
+		{"endpoint-health-controller", func(e *environment, log *slog.Logger) (loop, error) {
+			return health.New(e.cluster, e.events("endpoint-health-controller"), log)
+		}},
 		{"namespace-controller", func(e *environment, log *slog.Logger) (loop, error) {
 			return namespace.New(e.cluster, e.metadata, log)
 		}},
 		{"garbage-collector-controller", func(e *environment, log *slog.Logger) (loop, error) {
 			return garbage.New(e.typed.Discovery(), e.metadata, log), nil
+		}},
+		{"certificatesigningrequest-controller", func(e *environment, log *slog.Logger) (loop, error) {
+			return nodecert.New(e.cluster, e.options.Signer, log)
+		}},
+		{"node-lifecycle-controller", func(e *environment, log *slog.Logger) (loop, error) {
+			return nodelife.New(e.cluster, e.options.NodeGrace, log)
+		}},
+		{"pod-garbage-collector-controller", func(e *environment, log *slog.Logger) (loop, error) {
+			return podgc.New(e.cluster, log)
+		}},
+		{"clusterrole-aggregation-controller", func(e *environment, log *slog.Logger) (loop, error) {
+			return clusterroles.New(e.typed, log), nil
+		}},
+		{"serviceaccount-controller", func(e *environment, log *slog.Logger) (loop, error) {
+			return serviceaccount.New(e.cluster, e.options.RootCA, log)
+		}},
+		{"load-balancer-addresses-controller", func(e *environment, log *slog.Logger) (loop, error) {
+			return addresses.New(e.cluster, e.metallb, e.events(addresses.Name), e.options.Addresses, log)
+		}},
+		{"gateway-controller", func(e *environment, log *slog.Logger) (loop, error) {
+			if e.config == nil { // the clients are fakes
+				return idle{}, nil
+			}
+			return gateway.New(e.config, e.events(gateway.Name), e.options.Gateway, log)
 		}},
 	}
 }
@@ -81,6 +136,7 @@ type environment struct {
 	clients
 	cluster     *cluster.Cache
 	broadcaster record.EventBroadcaster
+	options     Options
 }
 
 func (e *environment) events(component string) record.EventRecorder {
@@ -108,18 +164,18 @@ func run(ctx context.Context, clients clients, options Options) error {
 			return fmt.Errorf("disable controller %q: no such controller, there are %v", name, Names())
 		}
 	}
-	work := func(ctx context.Context) error { return work(ctx, clients, options.Disable, log) }
+	work := func(ctx context.Context) error { return work(ctx, clients, options, log) }
 	if options.Lease == nil {
 		return work(ctx)
 	}
 	if err := options.Lease.validate(); err != nil {
 		return err
 	}
-	return options.Lease.lead(ctx, clients.typed, work)
+	return options.Lease.Lead(ctx, clients.typed, work)
 }
 
 // work runs the controllers until ctx is done.
-func work(ctx context.Context, clients clients, disabled []string, log *slog.Logger) error {
+func work(ctx context.Context, clients clients, options Options, log *slog.Logger) error {
 	cache, err := cluster.New(clients.typed, endpointslice.Name, mirroring.Name)
 	if err != nil {
 		return err
@@ -127,13 +183,15 @@ func work(ctx context.Context, clients clients, disabled []string, log *slog.Log
 	ctx, cancel := context.WithCancel(ctx)
 	defer cache.Stop()
 	defer cancel()
-	e := &environment{clients: clients, cluster: cache, broadcaster: record.NewBroadcaster(record.WithContext(ctx))}
+	e := &environment{
+		clients: clients, cluster: cache, broadcaster: record.NewBroadcaster(record.WithContext(ctx)), options: options,
+	}
 	defer e.broadcaster.Shutdown()
 	e.broadcaster.StartRecordingToSink(&typedcorev1.EventSinkImpl{Interface: clients.typed.CoreV1().Events("")})
 
 	var loops []loop
 	for _, c := range controllers() {
-		if slices.Contains(disabled, c.name) {
+		if slices.Contains(options.Disable, c.name) {
 			continue
 		}
 		l, err := c.new(e, log.With("controller", c.name))

@@ -2,7 +2,9 @@ package dataplane
 
 import (
 	"fmt"
+	"slices"
 	"strings"
+	"time"
 
 	"github.com/fairway-net/fairway/dataplane/ebpf"
 	"github.com/fairway-net/fairway/dataplane/iptables"
@@ -17,9 +19,25 @@ import (
 type Kind struct {
 	Name  string // what --mode calls it
 	Short string // one line for people
-	// Privileged modes need more than CAP_NET_ADMIN also when a plane's Init has
-	// been called.
+	// Privileged modes need more than CAP_NET_ADMIN also after a plane has been
+	// prepared for less (kernel.LessPrivilege).
 	Privileged bool
+	// Interfaces hold addresses of Services, which are not the node's own.
+	Interfaces []string
+	// KubeProxyModes are those of kube-proxy's modes that use kernel objects of the
+	// same names as this one, so that either makes the other's its own.
+	KubeProxyModes []string
+	// Mark is part of the name of an object that this mode has and kube-proxy
+	// doesn't; "" in modes without KubeProxyModes.
+	Mark string
+	// Failures are kube-proxy's metrics of failed syncs for this mode.
+	Failures FailureMetrics
+	// Bypass has the mode let packets to a frontend pass, as if nobody served it,
+	// until the term is over, since cluster DNS answers them on this node. The
+	// term ends by itself, whatever becomes of this process. It works also before
+	// the first Apply, and beside any method. It is nil in modes that see packets
+	// after netfilter's raw table, where cluster DNS takes its own away.
+	Bypass func(front model.Key, term time.Duration) error
 	// New makes a plane for the network namespace that the calling goroutine's
 	// process lives in. It changes nothing yet. A kernel.MissingError says what
 	// this machine lacks.
@@ -32,28 +50,52 @@ type Kind struct {
 	Script func(*model.Table, kernel.Options) (map[string]string, error)
 }
 
+// Made reports whether Fairway, and not kube-proxy, made objects that were read.
+func (k Kind) Made(objects []kernel.Object) bool {
+	return k.Mark == "" || slices.ContainsFunc(objects, func(o kernel.Object) bool { return strings.Contains(o.Name, k.Mark) })
+}
+
+// FailureMetrics name the counters of failed syncs: of all, of those that compared
+// with the kernel, and of those that trusted the plane's memory. "" is none.
+type FailureMetrics struct{ All, Full, Partial string }
+
+// kube-proxy's counters of failed syncs (pkg/proxy/metrics).
+const (
+	RestoreFailures        = "sync_proxy_rules_iptables_restore_failures_total"
+	PartialRestoreFailures = "sync_proxy_rules_iptables_partial_restore_failures_total"
+	NFTablesFailures       = "sync_proxy_rules_nftables_sync_failures_total"
+	NFTablesCleanupFailed  = "sync_proxy_rules_nftables_cleanup_failures_total"
+)
+
 // Kinds are all planes, best first: the order in which `--mode auto` tries.
 func Kinds() []Kind {
 	return []Kind{
 		{
 			Name: "nftables", Short: "nf_tables over netlink: a constant number of rules over maps and sets",
-			New:    func(o kernel.Options) (Plane, error) { return nftables.New(o) },
-			Render: nftables.Render, Script: nftables.Script,
+			Failures: FailureMetrics{All: NFTablesFailures, Full: NFTablesCleanupFailed},
+			New:      func(o kernel.Options) (Plane, error) { return nftables.New(o) },
+			Render:   nftables.Render, Script: nftables.Script,
 		},
 		{
 			Name: "ebpf", Privileged: true, Short: "eBPF: sockets are connected to backends directly, all else is translated at the interfaces",
+			Bypass: ebpf.Bypass,
 			New:    func(o kernel.Options) (Plane, error) { return ebpf.New(o) },
 			Render: ebpf.Render, Script: ebpf.Script,
 		},
 		{
 			Name: "iptables", Short: "iptables rules in kube-proxy's form, both the nft and the legacy variant",
-			New:    func(o kernel.Options) (Plane, error) { return iptables.New(o) },
-			Render: iptables.Render, Script: iptables.Script,
+			KubeProxyModes: []string{"iptables", "ipvs"}, Mark: "KUBE-INVALID",
+			Failures: FailureMetrics{Full: RestoreFailures, Partial: PartialRestoreFailures},
+			New:      func(o kernel.Options) (Plane, error) { return iptables.New(o) },
+			Render:   iptables.Render, Script: iptables.Script,
 		},
 		{
 			Name: "ipvs", Short: "IPVS, ipsets and a constant number of iptables rules",
-			New:    func(o kernel.Options) (Plane, error) { return ipvs.New(o) },
-			Render: ipvs.Render, Script: ipvs.Script,
+			Interfaces:     []string{ipvs.Interface},
+			KubeProxyModes: []string{"ipvs"}, Mark: "KUBE-FROM-POD",
+			Failures: FailureMetrics{All: RestoreFailures},
+			New:      func(o kernel.Options) (Plane, error) { return ipvs.New(o) },
+			Render:   ipvs.Render, Script: ipvs.Script,
 		},
 		{
 			Name: "userspace", Short: "a relay process: for kernels and sandboxes where nothing else works",

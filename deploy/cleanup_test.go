@@ -66,7 +66,7 @@ func TestCleanup(t *testing.T) {
 	cleaner.wait()
 	h.lists(fairway, false)
 	h.lists(listing{[]string{"iptables-nft-save", "-t", "nat"}, "KUBE-SERVICES"}, true)
-	for _, line := range []string{"nftables: clean", "iptables: left for kube-proxy", "ipvs: ", "userspace: clean"} {
+	for _, line := range []string{"nftables: removed ", "iptables: left for kube-proxy", "ipvs: ", "userspace: clean"} {
 		if !strings.Contains(cleaner.log.String(), line) {
 			t.Errorf("%q isn't said:\n%s", line, cleaner.log)
 		}

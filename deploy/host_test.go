@@ -16,8 +16,8 @@ import (
 	"github.com/vishvananda/netlink"
 	"golang.org/x/sys/unix"
 
-	"github.com/fairway-net/fairway/internal/foreign"
 	"github.com/fairway-net/fairway/internal/netns"
+	"github.com/fairway-net/fairway/internal/testing/fakeapi"
 )
 
 // host is a network namespace in the place of a machine, with a foreign API
@@ -25,7 +25,7 @@ import (
 type host struct {
 	t   *testing.T
 	ns  *netns.NS
-	api *foreign.Server
+	api *fakeapi.Server
 	url string
 	ca  []byte
 	dir string
@@ -37,13 +37,13 @@ func newHost(t *testing.T) *host {
 	if err != nil {
 		t.Fatal(err)
 	}
-	h := &host{t: t, ns: ns, api: foreign.NewServer(), dir: t.TempDir()}
+	h := &host{t: t, ns: ns, api: fakeapi.NewServer(), dir: t.TempDir()}
 	t.Cleanup(func() {
 		if err := ns.Close(); err != nil {
 			t.Error(err)
 		}
 	})
-	h.api.Token, h.api.Rules = apiToken, foreign.NodeProxier()
+	h.api.Token, h.api.Rules = apiToken, fakeapi.NodeProxier()
 	h.network()
 	err = ns.Do(func() (err error) {
 		var closer func()

@@ -9,15 +9,14 @@ import (
 )
 
 // TestDockerfile: the image is held to what can be known of it without building
-// it; see TestImage for the rest. (The line that builds the binary is also the one that the
-// README's `make build` runs, made static.)
+// it; see TestImage for the rest, and TestAgentOnly for what the binary holds.
 func TestDockerfile(t *testing.T) {
 	text, err := os.ReadFile("Dockerfile")
 	if err != nil {
 		t.Fatal(err)
 	}
 	lines := instructions(string(text))
-	if stages := matching(lines, `^FROM `); len(stages) != 2 || !strings.HasSuffix(stages[0], " AS build") {
+	if stages := matching(lines, `^FROM `); len(stages) != 3 || !strings.HasSuffix(stages[0], " AS build") || stages[2] != "FROM scratch" {
 		t.Errorf("stages: %q", stages)
 	}
 	gomod, err := os.ReadFile("../go.mod")
@@ -33,9 +32,9 @@ func TestDockerfile(t *testing.T) {
 		t.Fatal(err)
 	}
 	symbol := regexp.MustCompile(`-X (\S+)=`)
-	build := matching(lines, `^RUN CGO_ENABLED=0 go build .* -o /out/fairway \.$`)
+	build := matching(lines, `^RUN CGO_ENABLED=0 go build .* -tags agentonly .* -o /out/fairway \.$`)
 	if len(build) != 1 {
-		t.Fatalf("lines that build the binary: %q", build)
+		t.Fatalf("lines that build an agent: %q", build)
 	}
 	if a, b := symbol.FindStringSubmatch(build[0]), symbol.FindSubmatch(makefile); a == nil || b == nil || a[1] != string(b[1]) {
 		t.Errorf("the version is put into %q, by make into %q", a, b)
@@ -45,7 +44,7 @@ func TestDockerfile(t *testing.T) {
 		t.Error("the binary that is built isn't the one that is run")
 	}
 	for _, l := range lines {
-		if word, _, _ := strings.Cut(l, " "); !slices.Contains([]string{"FROM", "WORKDIR", "COPY", "RUN", "ARG", "ENTRYPOINT", "CMD"}, word) {
+		if word, _, _ := strings.Cut(l, " "); !slices.Contains([]string{"FROM", "WORKDIR", "COPY", "RUN", "ARG", "ENV", "ENTRYPOINT", "CMD"}, word) {
 			t.Errorf("not an instruction: %q", l)
 		}
 	}

@@ -29,6 +29,9 @@ type IndexConfig struct {
 	// Gated holds new cluster IPs back until Applied says that this node
 	// forwards them.
 	Gated bool
+	// Outside is a zone with the names of load balancer addresses, with the final
+	// dot; "" has none.
+	Outside string
 	// Search are further domains that clients' resolvers append, after the
 	// cluster's own.
 	Search []string
@@ -55,6 +58,7 @@ type Index struct {
 	pods       map[types.NamespacedName][]netip.Addr
 	pending    []*service // with a next spec, or had one
 	clock      uint64     // counts marks
+	outside    outsideNames
 }
 
 // service is all that is remembered of a Service and its slices.
@@ -79,6 +83,7 @@ func NewIndex(config IndexConfig) *Index {
 	}
 	return &Index{
 		config:     config,
+		outside:    newOutsideNames(config.Outside),
 		zone:       zone,
 		wire:       wire,
 		ttl:        uint32(config.TTL / time.Second),
@@ -111,12 +116,15 @@ func (x *Index) Ready() bool {
 func (x *Index) SetService(s *corev1.Service) {
 	key := types.NamespacedName{Namespace: s.Namespace, Name: s.Name}
 	next := newSpec(s)
-	if next == nil {
-		x.DeleteService(key)
-		return
-	}
 	x.mu.Lock()
 	defer x.mu.Unlock()
+	if x.outside.set(s) {
+		x.changes++
+	}
+	if next == nil {
+		x.withdraw(key)
+		return
+	}
 	svc := x.service(key)
 	if x.config.Gated && next.kind == clusterIP {
 		x.hold(svc, next)
@@ -130,6 +138,14 @@ func (x *Index) SetService(s *corev1.Service) {
 func (x *Index) DeleteService(key types.NamespacedName) {
 	x.mu.Lock()
 	defer x.mu.Unlock()
+	if x.outside.remove(key) {
+		x.changes++
+	}
+	x.withdraw(key)
+}
+
+// withdraw removes the cluster's names of a Service. The caller holds the lock.
+func (x *Index) withdraw(key types.NamespacedName) {
 	if svc := x.services[key]; svc != nil {
 		svc.next = nil
 		x.publish(svc, nil)

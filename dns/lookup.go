@@ -51,6 +51,18 @@ func (x *Index) lookup(qname string, qtype uint16) (*reply, outcome) {
 		}
 		return r, outcome
 	}
+	if zone := x.outside.zone; zone != "" && dns.IsSubDomain(zone, name) {
+		x.mu.RLock()
+		defer x.mu.RUnlock()
+		if !x.synced {
+			return r, notYet
+		}
+		outcome := r.outsideZone(name)
+		if len(r.answer) == 0 {
+			r.authority = x.outsideSOA()
+		}
+		return r, outcome
+	}
 	if qtype == dns.TypePTR && strings.HasSuffix(name, ".arpa.") {
 		return r, r.reverse(name)
 	}

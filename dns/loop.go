@@ -62,7 +62,7 @@ func (s *Server) GuardLoops(ctx context.Context, at netip.AddrPort, every time.D
 	ticker := time.NewTicker(every)
 	defer ticker.Stop()
 	client := &dns.Client{Timeout: 5 * time.Second}
-	silent := false
+	silent, silences := false, 0
 	for {
 		m := new(dns.Msg)
 		m.SetQuestion(s.loop.begin(), dns.TypeHINFO)
@@ -70,8 +70,11 @@ func (s *Server) GuardLoops(ctx context.Context, at netip.AddrPort, every time.D
 		if ctx.Err() != nil {
 			return
 		}
+		if silences++; err == nil && answer.Rcode != dns.RcodeServerFailure {
+			silences = 0
+		}
 		was := silent
-		silent = err != nil || answer.Rcode == dns.RcodeServerFailure
+		silent = silences >= 2 // one question may be lost, or be asked before the server listens
 		switch looped, changed := s.loop.end(); {
 		case looped && changed:
 			s.log.Error("the upstream DNS servers ask this server: other names are refused until that is changed")
@@ -85,7 +88,15 @@ func (s *Server) GuardLoops(ctx context.Context, at netip.AddrPort, every time.D
 		select {
 		case <-ctx.Done():
 			return
-		case <-ticker.C:
+		case <-again(silences == 1, ticker.C):
 		}
 	}
+}
+
+// again is when to ask once more: soon after the first silence, else in turn.
+func again(soon bool, turn <-chan time.Time) <-chan time.Time {
+	if soon {
+		return time.After(2 * time.Second)
+	}
+	return turn
 }

@@ -11,12 +11,14 @@ import (
 	"sync/atomic"
 	"time"
 
+	"github.com/miekg/dns"
 	"golang.org/x/sync/errgroup"
 	corev1 "k8s.io/api/core/v1"
 	discoveryv1 "k8s.io/api/discovery/v1"
 	"k8s.io/apimachinery/pkg/util/validation"
 	"k8s.io/client-go/rest"
 
+	"github.com/fairway-net/fairway/dns/outside"
 	"github.com/fairway-net/fairway/kube"
 )
 
@@ -24,6 +26,8 @@ import (
 type Options struct {
 	Zone string
 	TTL  time.Duration
+	// Outside is a zone for the names of load balancer addresses; "" has none.
+	Outside string
 	// Corefile is the path of the operator's own; "" generates one.
 	Corefile string
 	// ResolvConf has the upstream servers, unless Upstreams are given.
@@ -46,7 +50,25 @@ func (o Options) Validate() error {
 	if o.TTL < time.Second || o.TTL > time.Hour {
 		return fmt.Errorf("DNS TTL %s: must be between 1s and 1h", o.TTL)
 	}
+	if o.Outside != "" {
+		zone, err := outside.Zone(o.Outside)
+		if err != nil {
+			return fmt.Errorf("outside zone %w", err)
+		}
+		if dns.IsSubDomain(zone, o.Zone+".") || dns.IsSubDomain(o.Zone+".", zone) {
+			return fmt.Errorf("outside zone %q: must not be, contain or be within the cluster domain %s", o.Outside, o.Zone)
+		}
+	}
 	return nil
+}
+
+// OutsideZone is Outside with the final dot, or "". The options must be valid.
+func (o Options) OutsideZone() string {
+	zone, err := outside.Zone(o.Outside)
+	if err != nil {
+		return ""
+	}
+	return zone
 }
 
 // Server is the configuration of a server of these options that answers from an
@@ -97,7 +119,7 @@ func Run(ctx context.Context, c Config) error {
 	if err != nil {
 		return err
 	}
-	index := NewIndex(IndexConfig{Zone: c.Zone, TTL: c.TTL})
+	index := NewIndex(IndexConfig{Zone: c.Zone, TTL: c.TTL, Outside: c.OutsideZone()})
 	config, err := c.Server(index, c.Listen, nil, Guard{}, c.Log)
 	if err != nil {
 		return err

@@ -6,7 +6,8 @@
 set -eu
 
 packages="ca-certificates curl dnsutils git iproute2 make nftables iptables ipset ipvsadm conntrack procps systemd
-qemu-system-x86 busybox-static kmod cpio"
+qemu-system-x86 busybox-static kmod cpio iputils-arping ndisc6 frr bird2 prometheus
+haproxy nginx-light bind9 python3-minimal"
 
 [ "${1:-}" != generate ] || packages="$packages clang llvm libbpf-dev linux-libc-dev"
 [ "${1:-}" != image ] || packages="$packages buildah runc debootstrap"
@@ -19,6 +20,20 @@ done
 
 echo "installing:$missing"
 export DEBIAN_FRONTEND=noninteractive
+# The tests start these themselves: as services they would take ports. Of
+# prometheus only promtool is used.
+for service in prometheus frr bird2:bird haproxy nginx bind9:named; do
+	case "$missing" in
+	*"${service%%:*}"*) [ ! -d /run/systemd/system ] || systemctl mask --quiet "${service##*:}.service" ;;
+	esac
+done
+# Where there is no systemd, packages ask this file whether to start theirs.
+policy=/usr/sbin/policy-rc.d
+if [ ! -e "$policy" ]; then
+	printf '#!/bin/sh\nexit 101\n' >"$policy"
+	chmod 755 "$policy"
+	trap 'rm -f "$policy"' EXIT
+fi
 apt-get update -qq
 # shellcheck disable=SC2086 # a list of words on purpose
 apt-get install -y -qq --no-install-recommends $missing >/dev/null

@@ -17,7 +17,7 @@ import (
 	utilruntime "k8s.io/apimachinery/pkg/util/runtime"
 	"k8s.io/client-go/rest"
 
-	"github.com/fairway-net/fairway/internal/foreign"
+	"github.com/fairway-net/fairway/internal/testing/fakeapi"
 )
 
 // TestAwayForHours lets an API be away for hours, of a clock that only they take:
@@ -30,7 +30,7 @@ func TestAwayForHours(t *testing.T) {
 	utilruntime.ErrorHandlers = all[:1]
 	defer func() { utilruntime.ErrorHandlers = all }()
 	synctest.Test(t, func(t *testing.T) {
-		api := foreign.NewServer()
+		api := fakeapi.NewServer()
 		do := func(line string) {
 			t.Helper()
 			if _, err := api.Do(line); err != nil {

@@ -21,7 +21,7 @@ import (
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/rest"
 
-	"github.com/fairway-net/fairway/internal/foreign"
+	"github.com/fairway-net/fairway/internal/testing/fakeapi"
 )
 
 // playVariable makes the test binary play the API server.
@@ -33,8 +33,8 @@ func TestMain(m *testing.M) {
 	if os.Getenv(playVariable) == "" {
 		os.Exit(m.Run())
 	}
-	s := foreign.NewServer()
-	s.Token, s.Rules = testToken, foreign.NodeProxier()
+	s := fakeapi.NewServer()
+	s.Token, s.Rules = testToken, fakeapi.NodeProxier()
 	if err := s.Play("127.0.0.1:0", os.Stdin, os.Stdout); err != nil {
 		fmt.Fprintln(os.Stderr, err)
 		os.Exit(1)
@@ -44,14 +44,14 @@ func TestMain(m *testing.M) {
 // api is a foreign API in a process of its own.
 type api struct {
 	t       *testing.T
-	process *foreign.Process
+	process *fakeapi.Process
 }
 
 func startAPI(t *testing.T) *api {
 	t.Helper()
 	command := exec.Command(os.Args[0])
 	command.Env = append(os.Environ(), playVariable+"=1")
-	process, err := foreign.Start(command)
+	process, err := fakeapi.Start(command)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -72,9 +72,9 @@ func (a *api) do(format string, args ...any) string {
 	return text
 }
 
-func (a *api) seen() foreign.Seen {
+func (a *api) seen() fakeapi.Seen {
 	a.t.Helper()
-	var seen foreign.Seen
+	var seen fakeapi.Seen
 	if err := json.Unmarshal([]byte(a.do("seen")), &seen); err != nil {
 		a.t.Fatal(err)
 	}
@@ -301,7 +301,7 @@ func TestForeignAPIListsInPages(t *testing.T) {
 // TestRecordedObjects: what clusters of other versions serve arrives in either
 // encoding with all that a node's proxy reads and without what it doesn't.
 func TestRecordedObjects(t *testing.T) {
-	versions, err := foreign.Versions()
+	versions, err := fakeapi.Versions()
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -310,7 +310,7 @@ func TestRecordedObjects(t *testing.T) {
 			t.Run(version+" "+encoding, func(t *testing.T) {
 				a := startAPI(t)
 				a.do("%s", encoding)
-				objects, err := foreign.Recorded(version)
+				objects, err := fakeapi.Recorded(version)
 				if err != nil {
 					t.Fatal(err)
 				}

@@ -17,6 +17,12 @@ import (
 	"k8s.io/client-go/tools/cache"
 )
 
+// Object is an object of the API.
+type Object interface {
+	runtime.Object
+	metav1.Object
+}
+
 // Sink takes in the objects of one kind. Calls come from one goroutine at a
 // time. The sink must copy what it keeps of an object.
 type Sink[T runtime.Object] struct {
@@ -31,8 +37,10 @@ type Sink[T runtime.Object] struct {
 type Source struct {
 	Client   rest.Interface // of the group and version
 	Resource string
-	Labels   labels.Selector // nil selects all
-	Fields   fields.Selector // nil selects all
+	// Namespace whose objects to watch; "" is all of them.
+	Namespace string
+	Labels    labels.Selector // nil selects all
+	Fields    fields.Selector // nil selects all
 }
 
 // Watch follows the objects of a source and hands each on to the sink, until
@@ -42,13 +50,15 @@ type Source struct {
 func Watch[T runtime.Object](ctx context.Context, source Source, sink Sink[T]) {
 	var expected T
 	store := &passThrough[T]{sink: sink, keys: map[types.NamespacedName]struct{}{}}
-	lw := cache.NewFilteredListWatchFromClient(source.Client, source.Resource, metav1.NamespaceAll, func(o *metav1.ListOptions) {
+	var patience streamPatience
+	lw := cache.NewFilteredListWatchFromClient(source.Client, source.Resource, source.Namespace, func(o *metav1.ListOptions) {
 		if source.Labels != nil {
 			o.LabelSelector = source.Labels.String()
 		}
 		if source.Fields != nil {
 			o.FieldSelector = source.Fields.String()
 		}
+		patience.limit(o)
 	})
 	reflector := cache.NewReflectorWithOptions(lw, expectedType(expected), store, cache.ReflectorOptions{
 		Name:    source.Resource,
@@ -57,11 +67,33 @@ func Watch[T runtime.Object](ctx context.Context, source Source, sink Sink[T]) {
 	reflector.RunWithContext(ctx)
 }
 
+// firstPatience is how long a list may take to stream in at first. With each
+// attempt in a row that comes to nothing, it doubles.
+const firstPatience = 20 * time.Second
+
+// streamPatience limits how long a list streams in. One whose end doesn't come
+// would be waited for until the watch ends, which is minutes later: on busy
+// machines that was seen, and so the list is asked for again.
+type streamPatience struct{ next time.Duration }
+
+// limit sets how long a request lasts if it is for a list that streams in. The
+// watch that follows it ends then, too, and is continued as others are.
+func (p *streamPatience) limit(o *metav1.ListOptions) {
+	if o.SendInitialEvents == nil || !*o.SendInitialEvents {
+		p.next = 0
+		return
+	}
+	p.next = max(firstPatience, 2*p.next)
+	if seconds := int64(p.next.Seconds()); o.TimeoutSeconds == nil || *o.TimeoutSeconds > seconds {
+		o.TimeoutSeconds = &seconds
+	}
+}
+
 // passThrough is a reflector's store that remembers names only.
 type passThrough[T runtime.Object] struct {
 	mu   sync.Mutex
 	sink Sink[T]
-	keys map[types.NamespacedName]struct{}
+	keys map[types.NamespacedName]struct{} // whom the sink knows
 }
 
 func (s *passThrough[T]) Add(obj any) error {
@@ -90,20 +122,26 @@ func (s *passThrough[T]) Delete(obj any) error {
 	return nil
 }
 
-// Replace takes in a complete list: what is not in it is gone.
+// Replace takes in a complete list: what is not in it is gone. Objects that
+// streamed in are there by name, since the sink has them already.
 func (s *passThrough[T]) Replace(list []any, _ string) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	gone := s.keys
 	s.keys = make(map[types.NamespacedName]struct{}, len(list))
 	for _, obj := range list {
-		object, key, err := identify[T](obj)
-		if err != nil {
-			return err
+		name, done := obj.(*streamed)
+		if !done {
+			object, key, err := identify[T](obj)
+			if err != nil {
+				return err
+			}
+			s.sink.Set(object)
+			name = nameOnly(key)
 		}
+		key := types.NamespacedName{Namespace: name.Namespace, Name: name.Name}
 		s.keys[key] = struct{}{}
 		delete(gone, key)
-		s.sink.Set(object)
 	}
 	for key := range gone {
 		s.sink.Delete(key)
@@ -114,9 +152,28 @@ func (s *passThrough[T]) Replace(list []any, _ string) error {
 
 func (s *passThrough[T]) Resync() error { return nil }
 
-// Transformer trims objects while a list streams in, so that a large one is
-// never held whole. A reflector asks for it there only.
-func (s *passThrough[T]) Transformer() cache.TransformFunc { return Trim }
+// streamed is what a reflector keeps of an object that the sink has got.
+type streamed struct{ metav1.ObjectMeta }
+
+func nameOnly(key types.NamespacedName) *streamed {
+	return &streamed{metav1.ObjectMeta{Namespace: key.Namespace, Name: key.Name}}
+}
+
+// Transformer hands objects to the sink while a list streams in, and leaves
+// their names to the list: a large one is never held whole. A reflector asks for
+// it there only.
+func (s *passThrough[T]) Transformer() cache.TransformFunc {
+	return func(obj any) (any, error) {
+		if _, done := obj.(*streamed); done {
+			return obj, nil
+		}
+		if err := s.Add(obj); err != nil {
+			return nil, err
+		}
+		_, key, err := identify[T](obj)
+		return nameOnly(key), err
+	}
+}
 
 // identify names an object and trims it.
 func identify[T runtime.Object](obj any) (object T, key types.NamespacedName, err error) {

@@ -22,11 +22,14 @@ func (s *supervisor) startAgents(ctx, within context.Context, nodes []*topology.
 	}
 	for _, n := range nodes {
 		if err := waitAgent(within, n); err != nil {
-			return err
+			log := filepath.Join(Dir(s.config.Name), agentRole(n)+".log")
+			return fmt.Errorf("%w\nits log ends with:\n%s", err, lastLines(log, 20))
 		}
 	}
 	return nil
 }
+
+func agentRole(n *topology.Node) string { return "agent-" + n.Name }
 
 // startAgent keeps a node's agent running.
 func (s *supervisor) startAgent(ctx context.Context, n *topology.Node) error {
@@ -35,7 +38,7 @@ func (s *supervisor) startAgent(ctx context.Context, n *topology.Node) error {
 		return err
 	}
 	r := &role{
-		lab: s.config.Name, name: "agent-" + n.Name, cgroup: n.Name + "/agent",
+		lab: s.config.Name, name: agentRole(n), cgroup: n.Name + "/agent",
 		start: n.Start, args: func() []string { return args },
 	}
 	began := time.Now()
@@ -60,13 +63,17 @@ func (s *supervisor) agentArgs(n *topology.Node) ([]string, error) {
 		return append(append(args, "--config", config, "--hostname-override", n.Name), s.config.AgentArgs...), nil
 	}
 	pods := topology.DefaultOptions()
-	args = append(args, "--kubeconfig", s.api.nodeKubeconfig, "--node-name", n.Name,
+	kubeconfig, err := s.writeNodeKubeconfig(n.Name)
+	if err != nil {
+		return nil, err
+	}
+	args = append(args, "--kubeconfig", kubeconfig, "--node-name", n.Name,
 		"--cluster-cidr", pods.Pods4.String(), "--cluster-cidr", pods.Pods6.String())
 	for _, cidr := range texts(s.config.ServiceCIDRs) {
 		args = append(args, "--service-cidr", cidr)
 	}
 	// The lab has no way out, so there is no upstream to ask.
-	args = append(args, "--dns", "--dns-watch-pods", "--resolv-conf", "", "--cluster-dns", s.config.clusterDNS().String())
+	args = append(args, "--announce", "--dns", "--dns-watch-pods", "--resolv-conf", "", "--cluster-dns", s.config.clusterDNS().String())
 	return append(args, s.config.AgentArgs...), nil
 }
 

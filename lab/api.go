@@ -68,6 +68,10 @@ func (a *apiServer) args(data string, c Config, underlay *topology.Host) []strin
 	args := []string{
 		"server", "--data-dir", data, "--bind-address", "127.0.0.1", "--secure-port", a.knownPort(),
 		"--advertise-address", underlay.IPv4().String(), "--tls-san", underlay.IPv6().String(),
+		"--kubelet-socket", kubeletSocket(c.Name),
+	}
+	for _, r := range c.LoadBalancerRanges {
+		args = append(args, "--load-balancer-range", r)
 	}
 	return append(args, "--service-cidr", strings.Join(texts(c.ServiceCIDRs), ","), "--cluster-dns", c.clusterDNS().String())
 }
@@ -140,11 +144,14 @@ func (a *apiServer) openToLab(ctx context.Context, s *supervisor) error {
 }
 
 // lastLine is the last line of a log, for error messages.
-func lastLine(path string) string {
+func lastLine(path string) string { return lastLines(path, 1) }
+
+// lastLines are the last n lines of a log.
+func lastLines(path string, n int) string {
 	data, err := os.ReadFile(path)
 	if err != nil {
 		return errors.Join(errors.New("no log"), err).Error()
 	}
 	lines := strings.Split(strings.TrimSpace(string(data)), "\n")
-	return lines[len(lines)-1]
+	return strings.Join(lines[max(0, len(lines)-n):], "\n")
 }

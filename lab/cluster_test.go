@@ -11,8 +11,8 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/kubernetes"
 
+	"github.com/fairway-net/fairway/internal/cgroupsock"
 	"github.com/fairway-net/fairway/internal/netns"
-	"github.com/fairway-net/fairway/internal/sockets"
 	"github.com/fairway-net/fairway/lab"
 	"github.com/fairway-net/fairway/lab/topology"
 )
@@ -70,7 +70,7 @@ func (c *cluster) open(t *testing.T, name, namespace string) {
 	})
 	dir, err := topology.NodeCgroup(c.lab, ns)
 	if err == nil && dir != "" {
-		if p.sockets, err = sockets.Start(dir); err == nil {
+		if p.sockets, err = cgroupsock.Start(dir); err == nil {
 			t.Cleanup(func() {
 				if err := p.sockets.Close(); err != nil {
 					t.Error(err)

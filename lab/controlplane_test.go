@@ -16,14 +16,14 @@ import (
 	"k8s.io/utils/ptr"
 	"sigs.k8s.io/yaml"
 
-	"github.com/fairway-net/fairway/internal/foreign"
+	"github.com/fairway-net/fairway/internal/testing/fakeapi"
 )
 
 // recordEnv is a directory for what this version of Kubernetes answers:
-// internal/foreign/recorded.
+// internal/testing/fakeapi/recorded.
 const recordEnv = "FAIRWAY_RECORD"
 
-// TestControlPlane: what internal/foreign says of Kubernetes is what Kubernetes
+// TestControlPlane: what internal/testing/fakeapi says of Kubernetes is what Kubernetes
 // does.
 func TestControlPlane(t *testing.T) {
 	c := newCluster(t, kubernetesBinaries(t))
@@ -32,7 +32,7 @@ func TestControlPlane(t *testing.T) {
 }
 
 // checkRole: the role that the server has bootstrapped allows what
-// foreign.NodeProxierOf says of its version.
+// fakeapi.NodeProxierOf says of its version.
 func (c *cluster) checkRole(t *testing.T) {
 	role, err := c.client.RbacV1().ClusterRoles().Get(t.Context(), "system:node-proxier", metav1.GetOptions{})
 	if err != nil {
@@ -43,7 +43,7 @@ func (c *cluster) checkRole(t *testing.T) {
 			return slices.Contains(r.APIGroups, group) && slices.Contains(r.Resources, resource) && slices.Contains(r.Verbs, verb)
 		})
 	}
-	for _, rule := range foreign.NodeProxierOf(c.minor(t)) {
+	for _, rule := range fakeapi.NodeProxierOf(c.minor(t)) {
 		for _, group := range rule.APIGroups {
 			for _, resource := range rule.Resources {
 				for _, verb := range rule.Verbs {
@@ -57,7 +57,7 @@ func (c *cluster) checkRole(t *testing.T) {
 }
 
 // record makes Services of further sorts and, if told where to, writes down what
-// the server says of all of them: FAIRWAY_RECORD=$PWD/internal/foreign/recorded.
+// the server says of all of them: FAIRWAY_RECORD=$PWD/internal/testing/fakeapi/recorded.
 func (c *cluster) record(t *testing.T) {
 	ctx := t.Context()
 	for _, s := range []*corev1.Service{

@@ -26,6 +26,7 @@ func TestNamesAndForwarding(t *testing.T) {
 		t.Fatal(err)
 	}
 	web := waitForSlice(t, c, "web")
+	eventually(t, "web resolves", func() bool { return a.ask() == nil })
 	q := a.askAlways(t, 4)
 	for i := range 20 {
 		name := fmt.Sprintf("new-%d", i)

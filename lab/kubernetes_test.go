@@ -8,7 +8,7 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/fairway-net/fairway/internal/foreign"
+	"github.com/fairway-net/fairway/internal/testing/fakeapi"
 	"github.com/fairway-net/fairway/lab"
 	"github.com/fairway-net/fairway/lab/controlplane"
 )
@@ -74,12 +74,12 @@ func (c *cluster) checkAudit(t *testing.T) {
 		if e.User.Username != controlplane.ProxyUser || strings.HasPrefix(e.UserAgent, "kube-proxy/") {
 			continue
 		}
-		a := foreign.Access{Verb: e.Verb, Group: e.ObjectRef.APIGroup, Resource: e.ObjectRef.Resource}
+		a := fakeapi.Access{Verb: e.Verb, Group: e.ObjectRef.APIGroup, Resource: e.ObjectRef.Resource}
 		if e.ObjectRef.Subresource != "" {
 			a.Resource += "/" + e.ObjectRef.Subresource
 		}
 		used[fmt.Sprintf("%s %s.%s", a.Verb, a.Resource, a.Group)]++
-		if e.ResponseStatus.Code == 403 || !foreign.Allowed(foreign.NodeProxier(), a) {
+		if e.ResponseStatus.Code == 403 || !fakeapi.Allowed(fakeapi.NodeProxier(), a) {
 			t.Errorf("asked for more than kube-proxy may: %s %s, answered %d", e.Verb, e.RequestURI, e.ResponseStatus.Code)
 		}
 	}

@@ -44,8 +44,19 @@ type Config struct {
 	// ServiceCIDRs are where cluster IPs come from: one range, or one of each
 	// IP family.
 	ServiceCIDRs []netip.Prefix `json:"serviceCIDRs"`
+	// LoadBalancerRanges, such as 10.77.0.100-10.77.0.110, are addresses for
+	// Services of type LoadBalancer, which the nodes announce to the client.
+	LoadBalancerRanges []string `json:"loadBalancerRanges,omitempty"`
+	// Router is what stands between the nodes and the client and is announced to
+	// by BGP: RouterFRR or RouterBird; "" is none.
+	Router string `json:"router,omitempty"`
 	// AgentArgs are further arguments for every agent.
 	AgentArgs []string `json:"agentArgs,omitempty"`
+	// Images, such as echo-basic=/usr/local/bin/echo, are programs of the host
+	// that stand for images whose name has the first part.
+	Images []string `json:"images,omitempty"`
+	// Gateway has every node serve Gateways and Ingresses.
+	Gateway bool `json:"gateway,omitempty"`
 	// Kubernetes is a directory of Kubernetes' own etcd, kube-apiserver and
 	// kube-controller-manager, to be used instead of Fairway's; "" for Fairway's.
 	Kubernetes string `json:"kubernetes,omitempty"`
@@ -81,7 +92,7 @@ func (c Config) Validate() error {
 			return fmt.Errorf("kubernetes: %w", err)
 		}
 	}
-	return topology.CheckName(c.Name)
+	return errors.Join(checkRouter(c.Router), topology.CheckName(c.Name))
 }
 
 // checkPrivileges says at once what would fail later for want of them.

@@ -23,10 +23,10 @@ import (
 
 	"github.com/fairway-net/fairway/cmd"
 	"github.com/fairway-net/fairway/dataplane/userspace"
+	"github.com/fairway-net/fairway/internal/cgroupsock"
 	"github.com/fairway-net/fairway/internal/kernel"
 	"github.com/fairway-net/fairway/internal/netns"
-	"github.com/fairway-net/fairway/internal/sockets"
-	"github.com/fairway-net/fairway/internal/vm"
+	"github.com/fairway-net/fairway/internal/testing/vm"
 	"github.com/fairway-net/fairway/lab"
 	"github.com/fairway-net/fairway/lab/topology"
 )
@@ -40,8 +40,8 @@ var patience = map[bool]time.Duration{false: time.Minute, true: 10 * time.Minute
 const beFairway = "FAIRWAY_TEST_BE_FAIRWAY"
 
 func TestMain(m *testing.M) {
-	sockets.Main()   // returns unless this process makes sockets
-	userspace.Main() // returns unless this process is a relay
+	cgroupsock.Main() // returns unless this process makes sockets
+	userspace.Main()  // returns unless this process is a relay
 	if os.Getenv(beFairway) != "" {
 		os.Exit(cmd.Main())
 	}

@@ -12,15 +12,15 @@ import (
 	"strings"
 	"time"
 
+	"github.com/fairway-net/fairway/internal/cgroupsock"
 	"github.com/fairway-net/fairway/internal/netns"
-	"github.com/fairway-net/fairway/internal/sockets"
 )
 
 // place is where connections are made from: in the node's cgroup, if it is of a
 // node, so that eBPF programs see them.
 type place struct {
 	ns      *netns.NS
-	sockets *sockets.Maker
+	sockets *cgroupsock.Maker
 }
 
 // dial connects from a place.

@@ -122,6 +122,9 @@ func (c *cluster) cleanUp(t *testing.T, flags ...string) {
 	t.Helper()
 	for _, node := range c.nodes {
 		args := append([]string{"lab", "exec", "--name", c.lab, node, "--", os.Args[0], "cleanup", "--state-dir", c.stateDir(node), "--cgroup", c.cgroup(node)}, flags...)
+		if len(flags) == 0 {
+			args = append(args, "--kube-proxy")
+		}
 		if stdout, stderr, code := fairway(args...); code != 0 {
 			t.Errorf("cleanup on %s: %s%s", node, stdout, stderr)
 		}

@@ -92,9 +92,13 @@ func (s *supervisor) start(ctx, within context.Context) error {
 	if err := s.startControllers(ctx, nodes); err != nil {
 		return err
 	}
+	if err := s.startRouter(ctx, within, nodes); err != nil {
+		return err
+	}
 	if err := s.startAgents(ctx, within, nodes); err != nil {
 		return err
 	}
+	s.startGateways(ctx, nodes)
 	s.state.Ready = true
 	return s.state.save()
 }
@@ -175,6 +179,10 @@ func (s *supervisor) startControllers(ctx context.Context, nodes []*topology.Nod
 	if err != nil {
 		return err
 	}
+	if err := s.serveKubelet(ctx, k); err != nil {
+		return err
+	}
+	k.SetImages(s.config.programs())
 	sched, err := scheduler.New(client, factory, recorder(ctx, client, "default-scheduler"))
 	if err != nil {
 		return err

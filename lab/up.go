@@ -14,7 +14,7 @@ import (
 	"syscall"
 	"time"
 
-	"github.com/fairway-net/fairway/dataplane/ebpf"
+	"github.com/fairway-net/fairway/dataplane/ebpf/pins"
 	"github.com/fairway-net/fairway/lab/topology"
 )
 
@@ -112,6 +112,18 @@ func (c Config) args() []string {
 	if c.Kubernetes != "" {
 		args = append(args, "--kubernetes", c.Kubernetes)
 	}
+	for _, i := range c.Images {
+		args = append(args, "--image", i)
+	}
+	if c.Gateway {
+		args = append(args, "--gateway")
+	}
+	for _, r := range c.LoadBalancerRanges {
+		args = append(args, "--load-balancer-range", r)
+	}
+	if c.Router != "" {
+		args = append(args, "--router", c.Router)
+	}
 	for _, a := range c.AgentArgs {
 		args = append(args, "--agent-arg="+a)
 	}
@@ -185,7 +197,7 @@ func Down(name string) error {
 		}
 	}
 	// An ebpf mode keeps its maps where no namespace takes them along.
-	return errors.Join(topology.Remove(name), ebpf.RemoveDead(), removeState(name))
+	return errors.Join(topology.Remove(name), pins.RemoveDead(), removeState(name))
 }
 
 // removeState removes the state directory, and the directory of all labs'

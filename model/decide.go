@@ -77,7 +77,7 @@ func (r Reason) String() string {
 // [Verdict.Backends] over time; they never leave it.
 func (t *Table) Decide(p Packet) Verdict {
 	v := Verdict{Origin: t.Origin(p), Src: p.Src}
-	front := t.Frontend(Key{Addr: p.Dst, Port: p.DstPort, Proto: p.Proto})
+	front := t.Lookup(Key{Addr: p.Dst, Port: p.DstPort, Proto: p.Proto})
 	if front == nil {
 		v.Action, v.Reason = t.decideUnknown(p.Dst)
 		return v

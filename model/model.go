@@ -39,11 +39,30 @@ func (p Protocol) String() string {
 }
 
 // Key is what a packet is recognised by: its destination. Keys are unique in a
-// table; NodePorts appear once per node address.
+// table. The unspecified address of a family (0.0.0.0, ::) stands for all of
+// Settings.NodePortAddrs in that family: a node port is one frontend.
 type Key struct {
 	Addr  netip.Addr // never an IPv4-mapped IPv6 address, never a zone
 	Port  uint16
 	Proto Protocol
+}
+
+// NodePortKey is the key of a node port in a family.
+func NodePortKey(ipv6 bool, port uint16, proto Protocol) Key {
+	if ipv6 {
+		return Key{netip.IPv6Unspecified(), port, proto}
+	}
+	return Key{netip.IPv4Unspecified(), port, proto}
+}
+
+// IsNodePort reports whether the key stands for all node-port addresses of its
+// family.
+func (k Key) IsNodePort() bool { return k.Addr.IsUnspecified() }
+
+// At is the key with another address.
+func (k Key) At(a netip.Addr) Key {
+	k.Addr = a
+	return k
 }
 
 // String gives the key as "10.96.0.1:443/tcp".
@@ -98,7 +117,8 @@ func (e Entrance) String() string {
 	return [...]string{"cluster IP", "node port", "external IP", "loadbalancer IP"}[e]
 }
 
-// Frontend is an address that this node forwards.
+// Frontend is an address that this node forwards, or a port at all of its
+// node-port addresses.
 type Frontend struct {
 	Key
 	Name     string            // "namespace/service:port", for people and for names of kernel objects
@@ -220,7 +240,7 @@ const (
 // Scheduler is a way of choosing a backend, named as IPVS names it.
 type Scheduler string
 
-// The schedulers; a plane that lacks one says so (kernel.Lack) and falls back
+// The schedulers; a plane that lacks one says so (kernel.Unsupported) and falls back
 // to its own default.
 const (
 	DefaultScheduler        Scheduler = ""

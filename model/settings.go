@@ -12,6 +12,9 @@ type Settings struct {
 	Pods PodMatch
 	// NodeAddrs are this node's own addresses, sorted.
 	NodeAddrs []netip.Addr
+	// NodePortAddrs are the addresses at which node ports answer, sorted. A
+	// primary address may be among them that no interface has (yet).
+	NodePortAddrs []netip.Addr
 	// Reserved are the ranges that Services get their addresses from, sorted.
 	// Packets to such an address that no frontend recognises are rejected: if
 	// they left untranslated, conntrack would keep an untranslated entry, and
@@ -28,8 +31,15 @@ func (s *Settings) Equal(o *Settings) bool {
 	return slices.Equal(s.Pods.Prefixes, o.Pods.Prefixes) &&
 		slices.Equal(s.Pods.Interfaces, o.Pods.Interfaces) &&
 		slices.Equal(s.NodeAddrs, o.NodeAddrs) &&
+		slices.Equal(s.NodePortAddrs, o.NodePortAddrs) &&
 		slices.Equal(s.Reserved, o.Reserved) &&
 		slices.Equal(s.Exempt, o.Exempt)
+}
+
+// AnswersNodePorts reports whether node ports answer at an address.
+func (s *Settings) AnswersNodePorts(a netip.Addr) bool {
+	_, found := slices.BinarySearchFunc(s.NodePortAddrs, a, netip.Addr.Compare)
+	return found
 }
 
 // PodMatch recognises packets of pods by their source address or by the

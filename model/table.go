@@ -17,8 +17,18 @@ type Table struct {
 // NewTable returns an empty table.
 func NewTable() *Table { return &Table{Settings: &Settings{}} }
 
-// Frontend returns the frontend with this key, or nil.
+// Frontend returns the frontend with exactly this key, or nil.
 func (t *Table) Frontend(k Key) *Frontend { return t.frontends.get(k) }
+
+// Lookup returns the frontend that recognises packets to this address, port and
+// protocol: the one with this key, or else the node port, if the address is one
+// at which node ports answer. Nil if there is none.
+func (t *Table) Lookup(k Key) *Frontend {
+	if f := t.Frontend(k); f != nil || !t.Settings.AnswersNodePorts(k.Addr) {
+		return f
+	}
+	return t.Frontend(NodePortKey(k.Addr.Is6(), k.Port, k.Proto))
+}
 
 // Pool returns the pool with this id, or nil.
 func (t *Table) Pool(id PoolID) *Pool { return t.pools.get(id) }
@@ -58,6 +68,9 @@ func (t *Table) Edit() *Edit {
 	return &Edit{settings: t.Settings, frontends: t.frontends.edit(), pools: t.pools.edit()}
 }
 
+// Frontend returns the frontend that has exactly this key so far, or nil.
+func (e *Edit) Frontend(k Key) *Frontend { return e.frontends.m.get(k) }
+
 // SetSettings replaces the settings; s belongs to the table from now on.
 func (e *Edit) SetSettings(s *Settings) { e.settings = s }
 
@@ -85,7 +98,13 @@ func (e *Edit) Table() *Table {
 // routes name, order, uniqueness, families, weights. It reads the whole table:
 // for tests and for tables that come from elsewhere.
 func (t *Table) Validate() error {
+	if err := t.Settings.validate(); err != nil {
+		return err
+	}
 	for _, f := range t.SortedFrontends() {
+		if f.IsNodePort() && f.Entrance != NodePort {
+			return fmt.Errorf("frontend %s: only a node port is at all addresses of the node", f.Key)
+		}
 		for o, r := range f.Routes {
 			switch p := t.Pool(r.Pool); {
 			case p == nil:
@@ -100,6 +119,15 @@ func (t *Table) Validate() error {
 	for _, p := range t.SortedPools() {
 		if err := p.validate(); err != nil {
 			return fmt.Errorf("pool %s: %w", p.ID, err)
+		}
+	}
+	return nil
+}
+
+func (s *Settings) validate() error {
+	for i, a := range s.NodePortAddrs {
+		if a.IsUnspecified() || i > 0 && s.NodePortAddrs[i-1].Compare(a) >= 0 {
+			return fmt.Errorf("settings: node-port address %s is unspecified, double or out of order", a)
 		}
 	}
 	return nil

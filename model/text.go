@@ -25,6 +25,7 @@ func (s *Settings) text(b *strings.Builder) {
 	list(b, "pods from", s.Pods.Prefixes)
 	list(b, "pods through", s.Pods.Interfaces)
 	list(b, "node", s.NodeAddrs)
+	list(b, "node ports at", s.NodePortAddrs)
 	list(b, "reserved", s.Reserved)
 	list(b, "exempt", s.Exempt)
 }

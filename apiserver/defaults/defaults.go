@@ -5,10 +5,15 @@
 package defaults
 
 import (
+	admissionregistrationv1 "k8s.io/api/admissionregistration/v1"
 	appsv1 "k8s.io/api/apps/v1"
+	authenticationv1 "k8s.io/api/authentication/v1"
 	autoscalingv1 "k8s.io/api/autoscaling/v1"
 	corev1 "k8s.io/api/core/v1"
 	discoveryv1 "k8s.io/api/discovery/v1"
+	networkingv1 "k8s.io/api/networking/v1"
+	rbacv1 "k8s.io/api/rbac/v1"
+	schedulingv1 "k8s.io/api/scheduling/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 )
 
@@ -23,6 +28,19 @@ func Register(s *runtime.Scheme) {
 	register(s, &discoveryv1.EndpointSlice{}, &discoveryv1.EndpointSliceList{}, EndpointSlice, func(l *discoveryv1.EndpointSliceList) []discoveryv1.EndpointSlice { return l.Items })
 	register(s, &appsv1.Deployment{}, &appsv1.DeploymentList{}, Deployment, func(l *appsv1.DeploymentList) []appsv1.Deployment { return l.Items })
 	register(s, &appsv1.ReplicaSet{}, &appsv1.ReplicaSetList{}, ReplicaSet, func(l *appsv1.ReplicaSetList) []appsv1.ReplicaSet { return l.Items })
+	register(s, &rbacv1.RoleBinding{}, &rbacv1.RoleBindingList{}, RoleBinding, func(l *rbacv1.RoleBindingList) []rbacv1.RoleBinding { return l.Items })
+	register(s, &rbacv1.ClusterRoleBinding{}, &rbacv1.ClusterRoleBindingList{}, ClusterRoleBinding, func(l *rbacv1.ClusterRoleBindingList) []rbacv1.ClusterRoleBinding { return l.Items })
+	register(s, &appsv1.StatefulSet{}, &appsv1.StatefulSetList{}, StatefulSet, func(l *appsv1.StatefulSetList) []appsv1.StatefulSet { return l.Items })
+	register(s, &appsv1.DaemonSet{}, &appsv1.DaemonSetList{}, DaemonSet, func(l *appsv1.DaemonSetList) []appsv1.DaemonSet { return l.Items })
+	register(s, &networkingv1.NetworkPolicy{}, &networkingv1.NetworkPolicyList{}, NetworkPolicy, func(l *networkingv1.NetworkPolicyList) []networkingv1.NetworkPolicy { return l.Items })
+	register(s, &schedulingv1.PriorityClass{}, &schedulingv1.PriorityClassList{}, PriorityClass, func(l *schedulingv1.PriorityClassList) []schedulingv1.PriorityClass { return l.Items })
+	register(s, &admissionregistrationv1.ValidatingAdmissionPolicy{}, &admissionregistrationv1.ValidatingAdmissionPolicyList{}, ValidatingAdmissionPolicy, func(l *admissionregistrationv1.ValidatingAdmissionPolicyList) []admissionregistrationv1.ValidatingAdmissionPolicy {
+		return l.Items
+	})
+	register(s, &admissionregistrationv1.ValidatingAdmissionPolicyBinding{}, &admissionregistrationv1.ValidatingAdmissionPolicyBindingList{}, ValidatingAdmissionPolicyBinding, func(l *admissionregistrationv1.ValidatingAdmissionPolicyBindingList) []admissionregistrationv1.ValidatingAdmissionPolicyBinding {
+		return l.Items
+	})
+	s.AddTypeDefaultingFunc(&authenticationv1.TokenRequest{}, func(o any) { TokenRequest(o.(*authenticationv1.TokenRequest)) })
 	s.AddTypeDefaultingFunc(&autoscalingv1.Scale{}, func(any) {})
 }
 

@@ -1,6 +1,13 @@
-// Package pki keeps the certificate authority of an API server and issues
-// what it needs: the serving certificate and client certificates for people
-// and nodes.
+// Package pki keeps the certificate authorities of an API server and issues
+// what it needs: serving certificates, and client certificates for people and
+// machines.
+//
+//   - pki.go: one authority
+//   - authorities.go: those of a server, each for one purpose
+//   - serial.go: the time of issue, which a certificate carries in its serial number
+//   - request.go: certificates for keys that somebody else made
+//   - key.go: the key of ServiceAccounts' tokens
+//   - kubeconfig.go, file.go: how they are written
 package pki
 
 import (
@@ -8,13 +15,14 @@ import (
 	"crypto/ecdsa"
 	"crypto/elliptic"
 	"crypto/rand"
+	"crypto/sha256"
 	"crypto/x509"
 	"crypto/x509/pkix"
+	"encoding/hex"
 	"encoding/pem"
 	"errors"
 	"fmt"
 	"io/fs"
-	"math/big"
 	"net"
 	"os"
 	"path/filepath"
@@ -22,8 +30,12 @@ import (
 )
 
 const (
-	authorityYears = 10
-	leafYears      = 5 // issued anew at every start
+	authorityLife = 10 * 365 * 24 * time.Hour
+	// LeafLife is how long a server's own certificates last. It renews them
+	// itself, when a third of that is left.
+	LeafLife = 365 * 24 * time.Hour
+	// NodeLife is how long a machine's certificate lasts; its agent renews it.
+	NodeLife = 30 * 24 * time.Hour
 	// backdate forgives clients whose clock is a little behind.
 	backdate = time.Hour
 )
@@ -41,14 +53,17 @@ type Pair struct{ Cert, Key []byte }
 
 // Open reads the authority in dir (ca.crt, ca.key), or makes one there the
 // first time.
-func Open(dir string) (*Authority, error) {
+func Open(dir string) (*Authority, error) { return open(dir, "ca", "fairway") }
+
+// open opens the authority in the files NAME.crt and NAME.key.
+func open(dir, name, commonName string) (*Authority, error) {
 	if err := os.MkdirAll(dir, 0o700); err != nil {
 		return nil, fmt.Errorf("create certificate directory: %w", err)
 	}
-	certFile, keyFile := filepath.Join(dir, "ca.crt"), filepath.Join(dir, "ca.key")
+	certFile, keyFile := filepath.Join(dir, name+".crt"), filepath.Join(dir, name+".key")
 	certPEM, err := os.ReadFile(certFile)
 	if errors.Is(err, fs.ErrNotExist) {
-		return create(certFile, keyFile)
+		return create(certFile, keyFile, commonName)
 	}
 	if err != nil {
 		return nil, fmt.Errorf("read certificate authority: %w", err)
@@ -81,8 +96,8 @@ func parse(name string, certPEM, keyPEM []byte) (*Authority, error) {
 	return &Authority{CertPEM: certPEM, cert: cert, key: signer}, nil
 }
 
-func create(certFile, keyFile string) (*Authority, error) {
-	template, err := newTemplate(pkix.Name{CommonName: "fairway"}, authorityYears)
+func create(certFile, keyFile, commonName string) (*Authority, error) {
+	template, err := newTemplate(pkix.Name{CommonName: commonName}, authorityLife)
 	if err != nil {
 		return nil, err
 	}
@@ -104,21 +119,25 @@ func create(certFile, keyFile string) (*Authority, error) {
 	return parse(certFile, pair.Cert, pair.Key)
 }
 
-// Server issues a serving certificate for the given addresses and names.
+// Server issues a serving certificate for the given addresses and names. The
+// authority's follows it in the chain: a machine that joins knows it by its
+// hash only.
 func (a *Authority) Server(name string, ips []net.IP, dnsNames []string) (Pair, error) {
-	template, err := newTemplate(pkix.Name{CommonName: name}, leafYears)
+	template, err := newTemplate(pkix.Name{CommonName: name}, LeafLife)
 	if err != nil {
 		return Pair{}, err
 	}
 	template.ExtKeyUsage = []x509.ExtKeyUsage{x509.ExtKeyUsageServerAuth}
 	template.IPAddresses = ips
 	template.DNSNames = dnsNames
-	return sign(template, a.cert, a.key)
+	pair, err := sign(template, a.cert, a.key)
+	pair.Cert = append(pair.Cert, a.CertPEM...)
+	return pair, err
 }
 
 // Client issues a certificate by which a user with groups authenticates.
 func (a *Authority) Client(user string, groups ...string) (Pair, error) {
-	template, err := newTemplate(pkix.Name{CommonName: user, Organization: groups}, leafYears)
+	template, err := newTemplate(pkix.Name{CommonName: user, Organization: groups}, LeafLife)
 	if err != nil {
 		return Pair{}, err
 	}
@@ -126,17 +145,30 @@ func (a *Authority) Client(user string, groups ...string) (Pair, error) {
 	return sign(template, a.cert, a.key)
 }
 
-func newTemplate(subject pkix.Name, years int) (*x509.Certificate, error) {
-	serial, err := rand.Int(rand.Reader, new(big.Int).Lsh(big.NewInt(1), 127))
-	if err != nil {
-		return nil, fmt.Errorf("choose certificate serial number: %w", err)
-	}
+// Hash names the authority: "sha256:" and the SHA-256 of its public key
+// (SubjectPublicKeyInfo) in hexadecimal, as kubeadm prints it.
+func (a *Authority) Hash() string { return Hash(a.cert) }
+
+// Hash names a certificate's public key, as Authority.Hash does.
+func Hash(cert *x509.Certificate) string {
+	sum := sha256.Sum256(cert.RawSubjectPublicKeyInfo)
+	return "sha256:" + hex.EncodeToString(sum[:])
+}
+
+// NotAfter is when the authority ends.
+func (a *Authority) NotAfter() time.Time { return a.cert.NotAfter }
+
+func newTemplate(subject pkix.Name, life time.Duration) (*x509.Certificate, error) {
 	now := time.Now()
+	serial, err := newSerial(now)
+	if err != nil {
+		return nil, err
+	}
 	return &x509.Certificate{
 		SerialNumber: serial,
 		Subject:      subject,
 		NotBefore:    now.Add(-backdate),
-		NotAfter:     now.AddDate(years, 0, 0),
+		NotAfter:     now.Add(life),
 		KeyUsage:     x509.KeyUsageDigitalSignature,
 	}, nil
 }

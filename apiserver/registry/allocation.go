@@ -107,8 +107,8 @@ func (a *allocation) nodePorts() field.ErrorList {
 		}
 		n, err := a.request.plan.NodePort()
 		if err != nil {
-			errs = append(errs, field.Invalid(specPath.Child("ports").Index(i).Child("nodePort"), p.NodePort, fmt.Sprintf("failed to allocate a nodePort: %v", err)))
-			continue
+			// The others would fail too, each after a search of the whole range.
+			return append(errs, field.Invalid(specPath.Child("ports").Index(i).Child("nodePort"), p.NodePort, fmt.Sprintf("failed to allocate a nodePort: %v", err)))
 		}
 		p.NodePort = n
 		byPort[p.Port] = n

@@ -2,12 +2,19 @@ package registry
 
 import (
 	"fmt"
+	"maps"
 
+	admissionregistrationv1 "k8s.io/api/admissionregistration/v1"
 	appsv1 "k8s.io/api/apps/v1"
+	authenticationv1 "k8s.io/api/authentication/v1"
+	authorizationv1 "k8s.io/api/authorization/v1"
+	certificatesv1 "k8s.io/api/certificates/v1"
 	coordinationv1 "k8s.io/api/coordination/v1"
 	corev1 "k8s.io/api/core/v1"
 	discoveryv1 "k8s.io/api/discovery/v1"
 	networkingv1 "k8s.io/api/networking/v1"
+	rbacv1 "k8s.io/api/rbac/v1"
+	schedulingv1 "k8s.io/api/scheduling/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apiserver/pkg/registry/generic"
@@ -24,18 +31,26 @@ type Resources map[string]rest.Storage
 type opener struct {
 	typer   runtime.ObjectTyper
 	options generic.RESTOptionsGetter
+	acting  Acting
 	err     error
 }
 
-// Open opens the stores of all kinds. Endpoints are checked against cluster.
-func Open(typer runtime.ObjectTyper, options generic.RESTOptionsGetter, a *allocator.Allocator, cluster validation.Cluster) (map[schema.GroupVersion]Resources, error) {
-	o := &opener{typer: typer, options: options}
+// Open opens the stores of all kinds. Endpoints are checked against cluster; what
+// runs in Pods is asked of kubelet.
+func Open(typer runtime.ObjectTyper, options generic.RESTOptionsGetter, a *allocator.Allocator, cluster validation.Cluster, access Access, kubelet Kubelet, acting Acting) (map[schema.GroupVersion]Resources, error) {
+	o := &opener{typer: typer, options: options, acting: acting}
 	groups := map[schema.GroupVersion]Resources{
-		corev1.SchemeGroupVersion:         o.core(a, cluster),
-		appsv1.SchemeGroupVersion:         o.apps(),
-		coordinationv1.SchemeGroupVersion: o.plain(leases()),
-		discoveryv1.SchemeGroupVersion:    o.plain(endpointSlices(cluster)),
-		networkingv1.SchemeGroupVersion:   o.networking(),
+		corev1.SchemeGroupVersion:                  o.core(a, cluster, access, kubelet),
+		admissionregistrationv1.SchemeGroupVersion: o.plain(validatingPolicies(), validatingPolicyBindings()),
+		appsv1.SchemeGroupVersion:                  o.apps(),
+		authenticationv1.SchemeGroupVersion:        access.authentication(),
+		authorizationv1.SchemeGroupVersion:         access.authorization(),
+		certificatesv1.SchemeGroupVersion:          o.certificates(access),
+		coordinationv1.SchemeGroupVersion:          o.plain(leases()),
+		discoveryv1.SchemeGroupVersion:             o.plain(endpointSlices(cluster)),
+		networkingv1.SchemeGroupVersion:            o.networking(),
+		rbacv1.SchemeGroupVersion:                  o.rbac(access),
+		schedulingv1.SchemeGroupVersion:            o.plain(priorityClasses()),
 	}
 	if o.err != nil {
 		return nil, o.err
@@ -76,15 +91,20 @@ func (o *opener) add(out Resources, k openable) (*REST, *statusREST) {
 	return main, status
 }
 
-func (o *opener) core(a *allocator.Allocator, cluster validation.Cluster) Resources {
-	out := o.plain(nodes(), configMaps(), secrets(), events(), serviceAccounts(), endpoints(cluster))
-	pod, _ := o.add(out, pods())
+func (o *opener) core(a *allocator.Allocator, cluster validation.Cluster, access Access, kubelet Kubelet) Resources {
+	out := o.plain(nodes(), configMaps(), secrets(), events(), endpoints(cluster), limitRanges(), resourceQuotas())
+	account, _ := o.add(out, serviceAccounts())
+	podKind := pods()
+	podKind.idle = o.acting.pods("Pod")
+	pod, _ := o.add(out, podKind)
 	service, serviceStatus := o.add(out, services())
 	namespace, namespaceStatus := o.add(out, namespaces())
 	if o.err != nil {
 		return nil
 	}
+	out["serviceaccounts/token"] = &tokenREST{store: account.Store, issue: access.Issue}
 	out["pods/binding"] = &bindingREST{store: pod.Store}
+	maps.Copy(out, podStreams(pod.Store, kubelet))
 	out["services"] = newServiceREST(service, a)
 	out["services/status"] = serviceStatus
 	out["namespaces"] = newNamespaceREST(namespace, namespaceStatus)
@@ -93,8 +113,10 @@ func (o *opener) core(a *allocator.Allocator, cluster validation.Cluster) Resour
 }
 
 func (o *opener) apps() Resources {
-	out := o.plain(replicaSets())
-	deployment, _ := o.add(out, deployments())
+	out := o.plain(replicaSets(), statefulSets(), daemonSets())
+	kind := deployments()
+	kind.idle = o.acting.pods("Deployment")
+	deployment, _ := o.add(out, kind)
 	if o.err != nil {
 		return nil
 	}
@@ -102,4 +124,6 @@ func (o *opener) apps() Resources {
 	return out
 }
 
-func (o *opener) networking() Resources { return o.plain(ingresses(), ingressClasses()) }
+func (o *opener) networking() Resources {
+	return o.plain(ingresses(), ingressClasses(), networkPolicies(), serviceCIDRs())
+}

@@ -39,6 +39,8 @@ type kind[T any, O object[T]] struct {
 	validate       func(O) field.ErrorList
 	validateUpdate func(obj, old O) field.ErrorList
 	warnings       func(O) []string
+	// idle, if not "", is what who creates an object is told: nothing acts on it.
+	idle string
 	// generation, if set, says whether an update changed what the user
 	// asked for; it is then counted in metadata.generation.
 	generation func(obj, old O) bool

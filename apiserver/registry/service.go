@@ -107,6 +107,10 @@ func (s *serviceREST) begin(ctx context.Context, svc, old *corev1.Service, dryRu
 	req.name, req.asked = svc.Name, map[string]*field.Error{}
 	if old != nil {
 		svc.Status = old.Status
+		if svc.Spec.Type != corev1.ServiceTypeLoadBalancer {
+			// As Kubernetes since 1.29: nobody else would take it away.
+			svc.Status.LoadBalancer = corev1.LoadBalancerStatus{}
+		}
 		keepAllocated(svc, old)
 		syncClusterIPs(svc, old)
 		dropForType(svc, old)

@@ -42,11 +42,12 @@ func (s strategy[T, O]) Validate(_ context.Context, obj runtime.Object) field.Er
 	return s.kind.validate(obj.(O))
 }
 
-func (s strategy[T, O]) WarningsOnCreate(_ context.Context, obj runtime.Object) []string {
-	if s.kind.warnings == nil {
-		return nil
+func (s strategy[T, O]) WarningsOnCreate(ctx context.Context, obj runtime.Object) []string {
+	warnings := s.WarningsOnUpdate(ctx, obj, nil)
+	if s.kind.idle != "" {
+		warnings = append(warnings, s.kind.idle)
 	}
-	return s.kind.warnings(obj.(O))
+	return warnings
 }
 
 func (s strategy[T, O]) PrepareForUpdate(_ context.Context, obj, old runtime.Object) {
@@ -70,8 +71,11 @@ func (s strategy[T, O]) ValidateUpdate(_ context.Context, obj, old runtime.Objec
 	return errs
 }
 
-func (s strategy[T, O]) WarningsOnUpdate(ctx context.Context, obj, _ runtime.Object) []string {
-	return s.WarningsOnCreate(ctx, obj)
+func (s strategy[T, O]) WarningsOnUpdate(_ context.Context, obj, _ runtime.Object) []string {
+	if s.kind.warnings == nil {
+		return nil
+	}
+	return s.kind.warnings(obj.(O))
 }
 
 // GetResetFields names what prepareCreate and prepareUpdate discard, so that

@@ -3,6 +3,7 @@ package scheme
 import (
 	"fmt"
 
+	certificatesv1 "k8s.io/api/certificates/v1"
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
@@ -15,10 +16,11 @@ var fieldLabels = map[schema.GroupVersionKind][]string{
 		"spec.nodeName", "spec.restartPolicy", "spec.schedulerName", "spec.serviceAccountName",
 		"spec.hostNetwork", "status.phase", "status.podIP", "status.podIPs", "status.nominatedNodeName",
 	},
-	corev1.SchemeGroupVersion.WithKind("Service"):   {"spec.clusterIP", "spec.type"},
-	corev1.SchemeGroupVersion.WithKind("Node"):      {"spec.unschedulable"},
-	corev1.SchemeGroupVersion.WithKind("Namespace"): {"status.phase"},
-	corev1.SchemeGroupVersion.WithKind("Secret"):    {"type"},
+	corev1.SchemeGroupVersion.WithKind("Service"):                           {"spec.clusterIP", "spec.type"},
+	corev1.SchemeGroupVersion.WithKind("Node"):                              {"spec.unschedulable"},
+	corev1.SchemeGroupVersion.WithKind("Namespace"):                         {"status.phase"},
+	corev1.SchemeGroupVersion.WithKind("Secret"):                            {"type"},
+	certificatesv1.SchemeGroupVersion.WithKind("CertificateSigningRequest"): {"spec.signerName"},
 	corev1.SchemeGroupVersion.WithKind("Event"): {
 		"involvedObject.kind", "involvedObject.namespace", "involvedObject.name", "involvedObject.uid",
 		"involvedObject.apiVersion", "involvedObject.resourceVersion", "involvedObject.fieldPath",

@@ -9,12 +9,18 @@ package scheme
 import (
 	"fmt"
 
+	admissionregistrationv1 "k8s.io/api/admissionregistration/v1"
 	appsv1 "k8s.io/api/apps/v1"
+	authenticationv1 "k8s.io/api/authentication/v1"
+	authorizationv1 "k8s.io/api/authorization/v1"
 	autoscalingv1 "k8s.io/api/autoscaling/v1"
+	certificatesv1 "k8s.io/api/certificates/v1"
 	coordinationv1 "k8s.io/api/coordination/v1"
 	corev1 "k8s.io/api/core/v1"
 	discoveryv1 "k8s.io/api/discovery/v1"
 	networkingv1 "k8s.io/api/networking/v1"
+	rbacv1 "k8s.io/api/rbac/v1"
+	schedulingv1 "k8s.io/api/scheduling/v1"
 	metainternalversion "k8s.io/apimachinery/pkg/apis/meta/internalversion"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
@@ -27,11 +33,17 @@ import (
 // GroupVersions are the API groups served, in the order of discovery.
 var GroupVersions = []schema.GroupVersion{
 	corev1.SchemeGroupVersion,
+	admissionregistrationv1.SchemeGroupVersion,
 	appsv1.SchemeGroupVersion,
+	authenticationv1.SchemeGroupVersion,
+	authorizationv1.SchemeGroupVersion,
 	autoscalingv1.SchemeGroupVersion,
+	certificatesv1.SchemeGroupVersion,
 	coordinationv1.SchemeGroupVersion,
 	discoveryv1.SchemeGroupVersion,
 	networkingv1.SchemeGroupVersion,
+	rbacv1.SchemeGroupVersion,
+	schedulingv1.SchemeGroupVersion,
 }
 
 // Scheme is the type registry with the codecs that go with it.
@@ -80,11 +92,17 @@ func addPublished(s *runtime.Scheme) error {
 	metav1.AddToGroupVersion(s, schema.GroupVersion{Version: "v1"})
 	for _, add := range []func(*runtime.Scheme) error{
 		corev1.AddToScheme,
+		admissionregistrationv1.AddToScheme,
 		appsv1.AddToScheme,
+		authenticationv1.AddToScheme,
+		authorizationv1.AddToScheme,
 		autoscalingv1.AddToScheme,
+		certificatesv1.AddToScheme,
 		coordinationv1.AddToScheme,
 		discoveryv1.AddToScheme,
 		networkingv1.AddToScheme,
+		rbacv1.AddToScheme,
+		schedulingv1.AddToScheme,
 	} {
 		if err := add(s); err != nil {
 			return fmt.Errorf("register API types: %w", err)

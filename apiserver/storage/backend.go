@@ -6,6 +6,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"log/slog"
 	"os"
 	"sync"
 	"time"
@@ -13,8 +14,11 @@ import (
 	"go.etcd.io/etcd/client/pkg/v3/transport"
 	clientv3 "go.etcd.io/etcd/client/v3"
 	"go.etcd.io/etcd/client/v3/kubernetes"
+	"go.etcd.io/etcd/client/v3/namespace"
 	"go.etcd.io/etcd/server/v3/embed"
+	"go.etcd.io/etcd/server/v3/etcdserver"
 	"go.etcd.io/etcd/server/v3/etcdserver/api/v3client"
+	"go.etcd.io/etcd/server/v3/storage/wal"
 	"go.uber.org/zap"
 	"k8s.io/apiserver/pkg/features"
 	apistorage "k8s.io/apiserver/pkg/storage"
@@ -30,8 +34,10 @@ type Options struct {
 	Servers []string
 	// CAFile, CertFile and KeyFile secure the connection to Servers.
 	CAFile, CertFile, KeyFile string
-	// Logger receives what etcd has to say; nil discards it.
-	Logger *zap.Logger
+	// Prefix is put before every key in Servers.
+	Prefix string
+	// Member makes the embedded etcd one of several; nil keeps it alone.
+	Member *Member
 }
 
 // Backend is an open connection to etcd.
@@ -39,18 +45,33 @@ type Backend struct {
 	Client *kubernetes.Client
 	// Failed delivers the error with which an embedded etcd stopped by itself.
 	Failed <-chan error
-	close  func() error
+	// disk is the embedded etcd's; nil without one.
+	disk *disk
+	// etcd is the embedded one, if it is one of several members.
+	etcd  *etcdserver.EtcdServer
+	close func() error
+}
+
+// Full says whether the disk is full, so that objects can't be written.
+func (b *Backend) Full() bool { return b.disk != nil && b.disk.full.Load() }
+
+// Healthy asks etcd for something that takes a quorum of its members.
+func (b *Backend) Healthy(ctx context.Context) error {
+	if _, err := b.Client.Client.Get(ctx, marker, clientv3.WithKeysOnly()); err != nil {
+		return fmt.Errorf("reach etcd: %w", err)
+	}
+	return nil
 }
 
 // startTimeout bounds the wait for etcd to answer; replaying a large log
 // on a slow disk takes a while.
 const startTimeout = 60 * time.Second
 
+// closeTimeout bounds the wait for etcd to stop.
+const closeTimeout = 5 * time.Second
+
 // Open starts or reaches etcd and returns when it answers.
 func Open(ctx context.Context, o Options) (*Backend, error) {
-	if o.Logger == nil {
-		o.Logger = zap.NewNop()
-	}
 	disableRangeStream()
 	if len(o.Servers) > 0 {
 		return dial(ctx, o)
@@ -76,7 +97,7 @@ func dial(ctx context.Context, o Options) (*Backend, error) {
 		DialTimeout:          10 * time.Second,
 		DialKeepAliveTime:    30 * time.Second,
 		DialKeepAliveTimeout: 10 * time.Second,
-		Logger:               o.Logger,
+		Logger:               zap.NewNop(),
 	}
 	if o.CAFile != "" || o.CertFile != "" {
 		tls, err := transport.TLSInfo{CertFile: o.CertFile, KeyFile: o.KeyFile, TrustedCAFile: o.CAFile}.ClientConfig()
@@ -91,8 +112,16 @@ func dial(ctx context.Context, o Options) (*Backend, error) {
 	}
 	ctx, cancel := context.WithTimeout(ctx, 10*time.Second)
 	defer cancel()
-	if _, err := client.Client.Get(ctx, "/health"); err != nil {
+	if o.Prefix != "" {
+		client.KV = namespace.NewKV(client.KV, o.Prefix)
+		client.Watcher = namespace.NewWatcher(client.Watcher, o.Prefix)
+		client.Lease = namespace.NewLease(client.Lease, o.Prefix)
+	}
+	if _, err := client.Client.Get(ctx, marker); err != nil {
 		return nil, errors.Join(fmt.Errorf("reach etcd at %v: %w", o.Servers, err), client.Close())
+	}
+	if err := claimStore(ctx, client.Client); err != nil {
+		return nil, errors.Join(fmt.Errorf("use etcd at %v: %w", o.Servers, err), client.Close())
 	}
 	return &Backend{Client: client, close: client.Close}, nil
 }
@@ -101,53 +130,151 @@ func startEmbedded(ctx context.Context, o Options) (*Backend, error) {
 	if err := os.MkdirAll(o.Dir, 0o700); err != nil {
 		return nil, fmt.Errorf("create etcd data directory: %w", err)
 	}
-	server, err := embed.StartEtcd(embeddedConfig(o))
+	d := &disk{dir: o.Dir}
+	if err := d.look(); err != nil {
+		return nil, err
+	}
+	failed := make(chan error, 1)
+	fail := func(err error) {
+		if r, e := d.room(); e == nil && !errors.Is(err, errRemoved) {
+			err = fmt.Errorf("%w (%s has %s)", err, o.Dir, r)
+		}
+		select {
+		case failed <- err:
+		default: // the first one counts
+		}
+	}
+	server, err := startEtcd(embeddedConfig(o, newEtcdLogger(slog.Default(), fail)))
 	if err != nil {
 		return nil, fmt.Errorf("start embedded etcd in %s: %w", o.Dir, err)
 	}
+	await := awaitEtcd
+	if o.Member != nil {
+		await = awaitMember
+	}
+	if err := await(ctx, server, failed); err != nil {
+		server.Close()
+		return nil, fmt.Errorf("start embedded etcd in %s: %w", o.Dir, err)
+	}
+	if err := d.layOut(); err != nil {
+		server.Close()
+		return nil, err
+	}
+	client := &kubernetes.Client{Client: v3client.New(server.Server)}
+	client.Kubernetes = client
+	b := &Backend{Client: client, Failed: failed, disk: d}
+	if o.Member != nil {
+		b.etcd = server.Server
+		if err := b.settle(ctx, o.Member); err != nil {
+			server.Close()
+			return nil, fmt.Errorf("start embedded etcd in %s: %w", o.Dir, err)
+		}
+		// Who leads writes more than the others.
+		d.filled = func() {
+			if err := server.Server.TryTransferLeadershipOnShutdown(); err != nil {
+				slog.Warn("apiserver: pass the lead on to a server with room on its disk", "err", err)
+			}
+		}
+	}
+	feature.DefaultFeatureSupportChecker.CheckClient(ctx, endpointShim{client.Client, "embedded:" + o.Dir}, apistorage.RequestWatchProgress)
+	working, stop := context.WithCancel(context.WithoutCancel(ctx))
+	var work sync.WaitGroup
+	work.Go(func() { d.watch(working) })
+	work.Go(func() { b.maintain(working) })
+	work.Go(func() {
+		select {
+		case <-working.Done():
+		case err := <-server.Err():
+			fail(err)
+		case <-server.Server.StopNotify():
+			// If it has a reason of its own, that was delivered before.
+			fail(stoppedBecause(o.Member))
+		}
+	})
+	b.close = sync.OnceValue(func() error {
+		stop()
+		err := client.Close()
+		closeEtcd(server)
+		work.Wait()
+		if errors.Is(err, context.Canceled) {
+			return nil
+		}
+		return err
+	})
+	return b, nil
+}
+
+// startEtcd turns what etcd panics with, when it can't read or write its files,
+// into an error.
+func startEtcd(config *embed.Config) (server *embed.Etcd, err error) {
+	defer func() {
+		if reason := recover(); reason != nil {
+			err = fmt.Errorf("%v", reason)
+		}
+	}()
+	return embed.StartEtcd(config)
+}
+
+// awaitEtcd returns when the member answers.
+func awaitEtcd(ctx context.Context, server *embed.Etcd, failed <-chan error) error {
 	ctx, cancel := context.WithTimeout(ctx, startTimeout)
 	defer cancel()
 	select {
 	case <-server.Server.ReadyNotify():
+		return nil
 	case err := <-server.Err():
-		server.Close()
-		return nil, fmt.Errorf("start embedded etcd in %s: %w", o.Dir, err)
+		return err
+	case err := <-failed:
+		return err
 	case <-ctx.Done():
-		server.Close()
-		return nil, fmt.Errorf("start embedded etcd in %s: %w", o.Dir, ctx.Err())
+		return ctx.Err()
 	}
-	client := &kubernetes.Client{Client: v3client.New(server.Server)}
-	client.Kubernetes = client
-	feature.DefaultFeatureSupportChecker.CheckClient(ctx, endpointShim{client.Client, "embedded:" + o.Dir}, apistorage.RequestWatchProgress)
-	return &Backend{
-		Client: client,
-		Failed: server.Err(),
-		close: func() error {
-			err := client.Close()
-			server.Close()
-			if errors.Is(err, context.Canceled) {
-				return nil
-			}
-			return err
-		},
-	}, nil
 }
+
+// closeEtcd stops etcd. One that has failed may hold its own locks for ever.
+func closeEtcd(server *embed.Etcd) {
+	closed := make(chan struct{})
+	go func() {
+		defer close(closed)
+		server.Close()
+	}()
+	select {
+	case <-closed:
+	case <-time.After(closeTimeout):
+		slog.Warn("apiserver: etcd does not stop; going on without waiting for it")
+	}
+}
+
+const (
+	// memberName and peerURL name the only member of an embedded etcd. Nothing
+	// listens there.
+	memberName = "fairway"
+	peerURL    = embed.DefaultListenPeerURLs
+)
+
+// smallSegments makes etcd lay out its log in pieces of 16 MiB, instead of 64 MB,
+// of which there are two from the start.
+var smallSegments = sync.OnceFunc(func() { wal.SegmentSizeBytes = 16 << 20 })
 
 // embeddedConfig is a single member without listeners: nothing outside this
 // process can reach it. The advertised URLs are names only.
-func embeddedConfig(o Options) *embed.Config {
+func embeddedConfig(o Options, log *zap.Logger) *embed.Config {
+	smallSegments()
 	config := embed.NewConfig()
 	config.Dir = o.Dir
-	config.Name = "fairway"
+	config.Name = memberName
 	config.InitialCluster = config.InitialClusterFromName(config.Name)
 	config.ListenClientUrls = nil
 	config.ListenPeerUrls = nil
-	config.ZapLoggerBuilder = embed.NewZapLoggerBuilder(o.Logger)
-	config.QuotaBackendBytes = 8 << 30
+	config.ZapLoggerBuilder = embed.NewZapLoggerBuilder(log)
+	config.QuotaBackendBytes = quota
 	config.MaxTxnOps = 4096
 	// Elections have no rival here; a short timeout makes starting quick.
 	config.TickMs = 50
 	config.ElectionMs = 500
+	if o.Member != nil {
+		o.Member.configure(config)
+	}
 	return config
 }
 

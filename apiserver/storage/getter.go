@@ -14,6 +14,7 @@ import (
 	"k8s.io/apiserver/pkg/storage/etcd3"
 	"k8s.io/apiserver/pkg/storage/storagebackend"
 	"k8s.io/apiserver/pkg/storage/storagebackend/factory"
+	"k8s.io/apiserver/pkg/storage/value"
 	"k8s.io/apiserver/pkg/storage/value/encrypt/identity"
 	"k8s.io/client-go/tools/cache"
 	"k8s.io/utils/clock"
@@ -32,6 +33,13 @@ type RESTOptions struct {
 	compactor etcd3.Compactor
 	stop      func()
 	claims    map[schema.GroupResource]Claims
+	// encrypted says how resources are stored that aren't in the clear.
+	encrypted map[schema.GroupResource]value.Transformer
+}
+
+// Encrypt stores a resource by a transformer.
+func (o *RESTOptions) Encrypt(resource schema.GroupResource, t value.Transformer) {
+	o.encrypted[resource] = t
 }
 
 // NewRESTOptions returns the storage options for a scheme's resources. Writes
@@ -48,6 +56,7 @@ func NewRESTOptions(b *Backend, s *scheme.Scheme, claims map[schema.GroupResourc
 		compactor: compactor,
 		stop:      compactor.Stop,
 		claims:    claims,
+		encrypted: map[schema.GroupResource]value.Transformer{},
 	}
 }
 
@@ -69,6 +78,28 @@ func (o *RESTOptions) GetRESTOptions(resource schema.GroupResource, example runt
 	}, nil
 }
 
+// WithCodec returns options for resources that the scheme doesn't know: they are
+// stored as codec writes them, under the name of their group and resource.
+func (o *RESTOptions) WithCodec(codec runtime.Codec) generic.RESTOptionsGetter {
+	return codecOptions{o, codec}
+}
+
+type codecOptions struct {
+	options *RESTOptions
+	codec   runtime.Codec
+}
+
+// GetRESTOptions implements generic.RESTOptionsGetter.
+func (o codecOptions) GetRESTOptions(resource schema.GroupResource, _ runtime.Object) (generic.RESTOptions, error) {
+	return generic.RESTOptions{
+		StorageConfig:           storagebackend.NewDefaultConfig(keyPrefix, o.codec).ForResource(resource),
+		Decorator:               o.options.decorate,
+		EnableGarbageCollection: true,
+		DeleteCollectionWorkers: 4,
+		ResourcePrefix:          resource.Group + "/" + resource.Resource,
+	}, nil
+}
+
 // decorate opens a resource's store: etcd below, a watch cache above.
 func (o *RESTOptions) decorate(
 	config *storagebackend.ConfigForResource, prefix string,
@@ -79,9 +110,19 @@ func (o *RESTOptions) decorate(
 	if claims, ok := o.claims[config.GroupResource]; ok {
 		client.Kubernetes = &claimingClient{Interface: client.Kubernetes, kv: client.KV, claims: claims}
 	}
+	if o.backend.disk != nil {
+		client.Kubernetes = &guardedClient{Interface: client.Kubernetes, disk: o.backend.disk}
+	}
+	if o.backend.etcd != nil {
+		client.Kubernetes = &quorumClient{Interface: client.Kubernetes, backend: o.backend}
+	}
+	transformer, ok := o.encrypted[config.GroupResource]
+	if !ok {
+		transformer = identity.NewEncryptCheckTransformer()
+	}
 	versioner := apistorage.APIObjectVersioner{}
 	store, err := etcd3.New(client, o.compactor, config.Codec, newFunc, newListFunc, config.Prefix, prefix,
-		config.GroupResource, identity.NewEncryptCheckTransformer(), config.LeaseManagerConfig,
+		config.GroupResource, transformer, config.LeaseManagerConfig,
 		etcd3.NewDefaultDecoder(config.Codec, versioner), versioner)
 	if err != nil {
 		return nil, nil, fmt.Errorf("open storage of %s: %w", config.GroupResource, err)

@@ -109,3 +109,10 @@ func IngressClasses() rest.TableConvertor {
 		return []any{c.Name, c.Spec.Controller, parameters, age(c.CreationTimestamp)}
 	}, column("Name", "string"), column("Controller", "string"), column("Parameters", "string"), column("Age", "string"))
 }
+
+// ServiceCIDRs prints ServiceCIDRs.
+func ServiceCIDRs() rest.TableConvertor {
+	return of(func(c *networkingv1.ServiceCIDR) []any {
+		return []any{c.Name, strings.Join(c.Spec.CIDRs, ","), age(c.CreationTimestamp)}
+	}, column("Name", "string"), column("CIDRs", "string"), column("Age", "string"))
+}

@@ -9,6 +9,7 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/informers"
 	"k8s.io/client-go/kubernetes"
@@ -26,6 +27,8 @@ type Cache struct {
 	Services  corelisters.ServiceLister
 	Endpoints corelisters.EndpointsLister
 	Nodes     corelisters.NodeLister
+	// Namespaces are kept only where OnNamespace is used.
+	Namespaces corelisters.NamespaceLister
 
 	factory       informers.SharedInformerFactory
 	slices        cache.SharedIndexInformer
@@ -39,13 +42,14 @@ type Cache struct {
 func New(client kubernetes.Interface, managers ...string) (*Cache, error) {
 	factory := informers.NewSharedInformerFactoryWithOptions(client, 0, informers.WithTransform(trim))
 	c := &Cache{
-		Client:    client,
-		Services:  factory.Core().V1().Services().Lister(),
-		Endpoints: factory.Core().V1().Endpoints().Lister(),
-		Nodes:     factory.Core().V1().Nodes().Lister(),
-		factory:   factory,
-		slices:    managedSlices(factory, managers),
-		selection: newSelection(),
+		Client:     client,
+		Services:   factory.Core().V1().Services().Lister(),
+		Endpoints:  factory.Core().V1().Endpoints().Lister(),
+		Nodes:      factory.Core().V1().Nodes().Lister(),
+		Namespaces: factory.Core().V1().Namespaces().Lister(),
+		factory:    factory,
+		slices:     managedSlices(factory, managers),
+		selection:  newSelection(),
 	}
 	if err := c.handle(factory.Core().V1().Services().Informer(), change[corev1.Service](c.serviceChanged)); err != nil {
 		return nil, fmt.Errorf("watch Services: %w", err)
@@ -54,6 +58,19 @@ func New(client kubernetes.Interface, managers ...string) (*Cache, error) {
 		return nil, fmt.Errorf("watch Pods: %w", err)
 	}
 	return c, nil
+}
+
+// NewOfServices returns an empty cache for controllers that look at Services,
+// Nodes and Namespaces only: it has no Pods, Endpoints and EndpointSlices.
+func NewOfServices(client kubernetes.Interface) *Cache {
+	factory := informers.NewSharedInformerFactoryWithOptions(client, 0, informers.WithTransform(trim))
+	return &Cache{
+		Client:     client,
+		Services:   factory.Core().V1().Services().Lister(),
+		Nodes:      factory.Core().V1().Nodes().Lister(),
+		Namespaces: factory.Core().V1().Namespaces().Lister(),
+		factory:    factory,
+	}
 }
 
 // OnSelection calls f for each Service that changed or of whose Pods one
@@ -98,6 +115,19 @@ func (c *Cache) Stop() { c.factory.Shutdown() }
 // PodsOf returns the Pods that service selects, in no order.
 func (c *Cache) PodsOf(service *corev1.Service) []*corev1.Pod {
 	return c.selection.podsFor(service.Namespace, service.Spec.Selector)
+}
+
+// PodLabels returns the labels of all Pods of a namespace. They belong to the cache.
+func (c *Cache) PodLabels(namespace string) ([]map[string]string, error) {
+	pods, err := c.factory.Core().V1().Pods().Lister().Pods(namespace).List(labels.Everything())
+	if err != nil {
+		return nil, fmt.Errorf("list Pods of namespace %s: %w", namespace, err)
+	}
+	list := make([]map[string]string, len(pods))
+	for i, p := range pods {
+		list[i] = p.Labels
+	}
+	return list, nil
 }
 
 // ServicesOn returns the Services that select a Pod on the node, some twice.

@@ -87,12 +87,14 @@ func trimNode(node *corev1.Node) *corev1.Node {
 		ResourceVersion: node.ResourceVersion,
 		Labels:          node.Labels,
 	}}
+	kept.DeletionTimestamp, kept.Status.Addresses = node.DeletionTimestamp, node.Status.Addresses
 	if cpu, ok := node.Status.Allocatable[corev1.ResourceCPU]; ok {
 		kept.Status.Allocatable = corev1.ResourceList{corev1.ResourceCPU: cpu}
 	}
+	kept.Spec.Taints, kept.Status.NodeInfo.KubeletVersion = node.Spec.Taints, node.Status.NodeInfo.KubeletVersion
 	for _, c := range node.Status.Conditions {
 		if c.Type == corev1.NodeReady {
-			kept.Status.Conditions = []corev1.NodeCondition{{Type: c.Type, Status: c.Status}}
+			kept.Status.Conditions = []corev1.NodeCondition{{Type: c.Type, Status: c.Status, Reason: c.Reason}}
 		}
 	}
 	return kept

@@ -36,6 +36,8 @@ type Controller struct {
 	graph     *graph
 	queue     *queue.Queue[types.UID]
 	monitors  map[schema.GroupVersionResource]*monitor
+	// redefined has an element after a CustomResourceDefinition has changed.
+	redefined chan struct{}
 	running   sync.WaitGroup
 }
 
@@ -48,6 +50,7 @@ func New(server discovery.DiscoveryInterface, objects metadata.Interface, log *s
 		mapper:    restmapper.NewDeferredDiscoveryRESTMapper(memory.NewMemCacheClient(server)),
 		graph:     newGraph(),
 		monitors:  map[schema.GroupVersionResource]*monitor{},
+		redefined: make(chan struct{}, 1),
 	}
 	c.queue = queue.New(log, c.sync)
 	return c
@@ -67,7 +70,22 @@ func (c *Controller) Run(ctx context.Context) {
 			return
 		case <-ticks.C:
 			c.discover(ctx)
+		case <-c.redefined:
+			select {
+			case <-ctx.Done():
+				return
+			case <-time.After(definitionDelay):
+			}
+			c.discover(ctx)
 		}
+	}
+}
+
+// definitionChanged asks for another look at the server's kinds.
+func (c *Controller) definitionChanged() {
+	select {
+	case c.redefined <- struct{}{}:
+	default:
 	}
 }
 

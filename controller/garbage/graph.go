@@ -137,6 +137,19 @@ func (g *graph) doubtful(ref owner) bool {
 	return known == nil || known.waits()
 }
 
+// inDoubt returns the objects that have an owner who may be gone.
+func (g *graph) inDoubt() []types.UID {
+	g.mu.RLock()
+	defer g.mu.RUnlock()
+	var all []types.UID
+	for uid, o := range g.objects {
+		if slices.ContainsFunc(o.owners, g.doubtful) {
+			all = append(all, uid)
+		}
+	}
+	return all
+}
+
 // waits reports whether the object will go once its dependents have.
 func (o *object) waits() bool { return o.deleting && o.foreground }
 

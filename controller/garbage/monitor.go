@@ -17,8 +17,17 @@ import (
 	"k8s.io/client-go/tools/cache"
 )
 
-// rediscover is how often kinds that came or went are looked for.
-const rediscover = 30 * time.Second
+const (
+	// rediscover is how often kinds that came or went are looked for.
+	rediscover = 30 * time.Second
+	// definitionDelay is how long after a change of a CustomResourceDefinition
+	// they are looked for too: the server takes a moment to serve the kind, and
+	// definitions come in numbers.
+	definitionDelay = 300 * time.Millisecond
+)
+
+// definitions are the objects that make kinds come and go.
+var definitions = schema.GroupResource{Group: "apiextensions.k8s.io", Resource: "customresourcedefinitions"}
 
 // monitor fills the graph with the objects of one kind. It is the store that a
 // reflector writes to, and keeps nothing itself.
@@ -27,17 +36,29 @@ type monitor struct {
 	graph  *graph
 	look   func(types.UID)
 	cancel context.CancelFunc
-	synced atomic.Bool
+	// changed, if set, is called with each change of an object.
+	changed func()
+	synced  atomic.Bool
 }
 
 var _ cache.TransformingStore = (*monitor)(nil)
 
-// watchKinds keeps one monitor running for each kind that the server has.
+// watchKinds keeps one monitor running for each kind that the server has. If
+// kinds came or went, what is known of their names is asked for anew.
 func (c *Controller) watchKinds(ctx context.Context) error {
 	kinds, err := c.kinds()
+	came := false
 	for kind := range kinds {
 		if c.monitors[kind] == nil {
+			came = true
 			c.monitors[kind] = c.startMonitor(ctx, kind)
+		}
+	}
+	if came {
+		// Of owners of a kind that wasn't served nothing could be said before.
+		c.mapper.Reset()
+		for _, uid := range c.graph.inDoubt() {
+			c.queue.Add(uid)
 		}
 	}
 	if err != nil {
@@ -45,9 +66,14 @@ func (c *Controller) watchKinds(ctx context.Context) error {
 		return fmt.Errorf("discover resources: %w", err)
 	}
 	for kind, m := range c.monitors {
-		if !kinds[kind] {
-			m.cancel()
-			delete(c.monitors, kind)
+		if kinds[kind] {
+			continue
+		}
+		c.mapper.Reset()
+		m.cancel()
+		delete(c.monitors, kind)
+		if err := m.Replace(nil, ""); err != nil {
+			return err
 		}
 	}
 	return nil
@@ -78,6 +104,9 @@ func (c *Controller) kinds() (map[schema.GroupVersionResource]bool, error) {
 
 func (c *Controller) startMonitor(ctx context.Context, kind schema.GroupVersionResource) *monitor {
 	m := &monitor{kind: kind, graph: c.graph, look: c.queue.Add}
+	if kind.GroupResource() == definitions {
+		m.changed = c.definitionChanged
+	}
 	ctx, m.cancel = context.WithCancel(ctx)
 	client := c.objects.Resource(kind)
 	lw := cache.ToListWatcherWithWatchListSemantics(&cache.ListWatch{
@@ -105,6 +134,7 @@ func (m *monitor) Update(obj any) error {
 		return fmt.Errorf("store metadata of %s: got %T", m.kind.Resource, obj)
 	}
 	m.lookAt(m.graph.set(newObject(m.kind, meta)))
+	m.notify()
 	return nil
 }
 
@@ -115,7 +145,14 @@ func (m *monitor) Delete(obj any) error {
 		return fmt.Errorf("remove metadata of %s: got %T", m.kind.Resource, obj)
 	}
 	m.lookAt(m.graph.remove(meta.UID, true))
+	m.notify()
 	return nil
+}
+
+func (m *monitor) notify() {
+	if m.changed != nil {
+		m.changed()
+	}
 }
 
 // Replace implements cache.Store: it comes with the first list, and when the

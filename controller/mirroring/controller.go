@@ -18,6 +18,7 @@ import (
 
 	"github.com/fairway-net/fairway/controller/cluster"
 	"github.com/fairway-net/fairway/controller/queue"
+	"github.com/fairway-net/fairway/endpoint/health"
 )
 
 // Name is what the label endpointslice.kubernetes.io/managed-by says of the
@@ -156,6 +157,7 @@ func (c *Controller) client(slice *discoveryv1.EndpointSlice) discoveryclient.En
 }
 
 func (c *Controller) update(ctx context.Context, slice, want *discoveryv1.EndpointSlice) error {
+	health.Carry(slice, want)
 	if equality.Semantic.DeepEqual(slice.Endpoints, want.Endpoints) &&
 		equality.Semantic.DeepEqual(slice.Ports, want.Ports) &&
 		equality.Semantic.DeepEqual(slice.Labels, want.Labels) &&

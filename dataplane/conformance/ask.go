@@ -46,7 +46,7 @@ func (a Answer) String() string {
 const unreachable Outcome = "unreachable"
 
 // ask makes one connection and asks who is there.
-func (s *Stage) ask(p Probe, wait time.Duration) Answer {
+func (s *Topology) ask(p Probe, wait time.Duration) Answer {
 	conn, err := s.connect(p, wait)
 	if err != nil {
 		return Answer{Outcome: outcomeOf(err), Err: err}

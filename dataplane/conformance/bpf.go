@@ -25,7 +25,7 @@ var cgroupHooks = []ebpf.AttachType{
 }
 
 // readBPF lists what eBPF programs run for the node, and what is pinned for it.
-func (s *Stage) readBPF(shot snapshot) error {
+func (s *Topology) readBPF(shot snapshot) error {
 	var list []string
 	if s.cgroup != "" {
 		dir, err := os.Open(s.cgroup)
@@ -55,7 +55,7 @@ func (s *Stage) readBPF(shot snapshot) error {
 
 // interfacePrograms counts the programs at the interfaces that netlink doesn't
 // show (tcx).
-func (s *Stage) interfacePrograms() (list []string, err error) {
+func (s *Topology) interfacePrograms() (list []string, err error) {
 	h, err := s.node.NS.Netlink(unix.NETLINK_ROUTE)
 	if err != nil {
 		return nil, err

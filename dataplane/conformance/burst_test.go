@@ -7,7 +7,7 @@ import (
 	"testing"
 
 	"github.com/fairway-net/fairway/dataplane"
-	"github.com/fairway-net/fairway/internal/vm"
+	"github.com/fairway-net/fairway/internal/testing/vm"
 	"github.com/fairway-net/fairway/model"
 )
 
@@ -24,16 +24,16 @@ func TestBurst(t *testing.T) {
 	for _, kind := range dataplane.Kinds() {
 		t.Run(kind.Name, func(t *testing.T) {
 			t.Parallel()
-			vm.With(t, func(t *testing.T) { burst(t, newTheatre(t, "").stage(t), kind.Name) }, kernelNeeds[kind.Name]...)
+			vm.With(t, func(t *testing.T) { burst(t, newTheatre(t, "").topo(t), kind.Name) }, kernelNeeds[kind.Name]...)
 		})
 	}
 }
 
-func burst(t *testing.T, s *Stage, kind string) {
+func burst(t *testing.T, s *Topology, kind string) {
 	if err := s.Begin(); err != nil {
 		t.Fatal(err)
 	}
-	r := &Run{stage: s, kind: kind, stateDir: t.TempDir(), flows: map[string]*flow{}, loads: map[string]*load{}}
+	r := &Run{topo: s, kind: kind, stateDir: t.TempDir(), flows: map[string]*flow{}, loads: map[string]*load{}}
 	if err := r.start(); err != nil {
 		t.Fatal(err)
 	}

@@ -46,7 +46,7 @@ func NewCluster() *Cluster {
 
 // nodeOf is what is known of a node from the start.
 func nodeOf(name, pods4, pods6 string) compile.Node {
-	self := parties[name]
+	self := hosts[name]
 	return compile.Node{
 		Name: name, Zone: zones[name],
 		Addresses: []netip.Addr{self.Addr4, self.Addr6, netip.AddrFrom4([4]byte{127, 0, 0, 1}), netip.IPv6Loopback()},

@@ -2,6 +2,7 @@ package conformance
 
 import (
 	"cmp"
+	"strings"
 
 	corev1 "k8s.io/api/core/v1"
 	discoveryv1 "k8s.io/api/discovery/v1"
@@ -48,6 +49,9 @@ func completeSlice(s *discoveryv1.EndpointSlice) {
 	s.Namespace = cmp.Or(s.Namespace, "default")
 	if s.AddressType == "" {
 		s.AddressType = discoveryv1.AddressTypeIPv4
+		if len(s.Endpoints) > 0 && strings.Contains(s.Endpoints[0].Addresses[0], ":") {
+			s.AddressType = discoveryv1.AddressTypeIPv6
+		}
 	}
 	for i := range s.Ports {
 		s.Ports[i].Protocol = ptr.To(ptr.Deref(s.Ports[i].Protocol, corev1.ProtocolTCP))

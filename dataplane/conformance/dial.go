@@ -13,10 +13,10 @@ import (
 	"github.com/fairway-net/fairway/model"
 )
 
-// connect opens a connection, or a connected UDP socket, from the party. SCTP
+// connect opens a connection, or a connected UDP socket, from the host. SCTP
 // sockets are of one-to-one style (RFC 6458, section 4), which Go's net package
 // takes for TCP ones: they behave like them.
-func (s *Stage) connect(p Probe, wait time.Duration) (net.Conn, error) {
+func (s *Topology) connect(p Probe, wait time.Duration) (net.Conn, error) {
 	family, to := sockaddr(p.To)
 	kind := unix.SOCK_STREAM
 	if p.Proto == model.UDP {
@@ -33,7 +33,7 @@ func (s *Stage) connect(p Probe, wait time.Duration) (net.Conn, error) {
 			return nil, err
 		}
 	}
-	if err := bindPort(fd, family, p.FromPort); err != nil {
+	if err := bind(fd, family, p.FromAddr, p.FromPort); err != nil {
 		return nil, err
 	}
 	if err := unix.Connect(fd, to); err != nil && err != unix.EINPROGRESS {
@@ -45,25 +45,30 @@ func (s *Stage) connect(p Probe, wait time.Duration) (net.Conn, error) {
 	return net.FileConn(f)
 }
 
-// bindPort gives a socket a port, which others of other destinations may have too.
-func bindPort(fd, family int, port uint16) error {
-	if port == 0 {
+// bind gives a socket an address and a port, which others of other destinations
+// may have too.
+func bind(fd, family int, addr netip.Addr, port uint16) error {
+	if port == 0 && !addr.IsValid() {
 		return nil
 	}
 	if err := unix.SetsockoptInt(fd, unix.SOL_SOCKET, unix.SO_REUSEADDR, 1); err != nil {
 		return os.NewSyscallError("setsockopt", err)
 	}
-	_, any := sockaddr(netip.AddrPortFrom(netip.IPv4Unspecified(), port))
-	if family == unix.AF_INET6 {
-		_, any = sockaddr(netip.AddrPortFrom(netip.IPv6Unspecified(), port))
+	switch {
+	case addr.IsValid():
+	case family == unix.AF_INET6:
+		addr = netip.IPv6Unspecified()
+	default:
+		addr = netip.IPv4Unspecified()
 	}
-	return os.NewSyscallError("bind", unix.Bind(fd, any))
+	_, from := sockaddr(netip.AddrPortFrom(addr, port))
+	return os.NewSyscallError("bind", unix.Bind(fd, from))
 }
 
-// socket makes a non-blocking socket in the party's namespace, and, if the party
+// socket makes a non-blocking socket in the host's namespace, and, if the host
 // is or runs on the node, in the node's cgroup: that is where eBPF programs for
 // sockets look, whoever uses the socket later.
-func (s *Stage) socket(from Party, family, kind, proto int) (fd int, err error) {
+func (s *Topology) socket(from Host, family, kind, proto int) (fd int, err error) {
 	kind |= unix.SOCK_CLOEXEC | unix.SOCK_NONBLOCK
 	if from.Node == NodeName && s.sockets != nil {
 		return s.sockets.Make(s.hosts[from.Name].NS.Name(), family, kind, proto)

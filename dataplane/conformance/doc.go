@@ -19,10 +19,15 @@
 //	FAIRWAY_KUBERNETES=$PWD/bin/kubernetes/1.36.3 go test ./dataplane/conformance -run TestKubeProxy  # the real kube-proxy
 //	FAIRWAY_FUZZ=2m FAIRWAY_FUZZ_SEED=7 go test ./dataplane/conformance -run TestFuzzPlanes/nftables
 //
-// A case that fails prints the plane's objects. Cases play side by side, each on
-// a stage of its own; -parallel 1 has them play one after the other.
+// Each case is played twice: as it is written, and, under its name with "-swapped"
+// behind it, with IPv4 and IPv6 changed for each other (families.go). So a case
+// says what it is about in one family, and in both only where both take part. The
+// virtual machine, where everything takes ten times as long, plays those as written.
 //
-// # The stage
+// A case that fails prints the plane's objects. Cases play side by side, each on
+// a topology of its own; -parallel 1 has them play one after the other.
+//
+// # The topology
 //
 // The plane works on "node", in a process of its own:
 //
@@ -76,7 +81,8 @@
 //	load NAME FROM PROTO DEST        makes one connection after the other, while the steps go on ...
 //	unload NAME                      ... until here; every one must have been answered
 //	pair                             starts the plane on peer too, with what it has to do there; kill, start and restart mean both then
-//	apart NAME                       says something over the flow, of which no answer passes the node
+//	alike FROM PROTO DEST DEST       many clients ask both, and the same backend answers each of them both times
+//	bypasses NAME                       says something over the flow, of which no answer passes the node
 //	kill, start, restart             kill -9 of the plane's process; while it's killed, changes are only compiled
 //	switch                           to another plane, as an agent started with another mode does (TestSwitch only)
 //	resync                           has the plane compare with the kernel and repair

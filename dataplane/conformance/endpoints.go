@@ -15,9 +15,9 @@ import (
 
 // parseEndpoints reads the step's "NAMESPACE/SERVICE PORTS [PARTY[=STATE]...]"
 // and makes the EndpointSlice that it stands for. PORTS is a list such as
-// "8080" or "http:8080,dns:9090/udp"; parties with a 6 behind their name give
+// "8080" or "http:8080,dns:9090/udp"; hosts with a 6 behind their name give
 // an IPv6 slice, as does the service's name with -6 behind it where there is no
-// party.
+// host.
 func parseEndpoints(args []string) (*discoveryv1.EndpointSlice, error) {
 	namespace, service, err := splitName(args[0])
 	if err != nil {
@@ -57,9 +57,9 @@ func parseEndpoint(name, state string) (discoveryv1.Endpoint, netip.Addr, error)
 	if err != nil {
 		return discoveryv1.Endpoint{}, addr, err
 	}
-	p, ok := partyAt(addr)
+	p, ok := hostAt(addr)
 	if !ok {
-		return discoveryv1.Endpoint{}, addr, fmt.Errorf("endpoint %q: must be a party", name)
+		return discoveryv1.Endpoint{}, addr, fmt.Errorf("endpoint %q: must be a host", name)
 	}
 	e := discoveryv1.Endpoint{Addresses: []string{addr.String()}}
 	if p.Node != "" {

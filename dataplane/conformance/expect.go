@@ -73,8 +73,8 @@ func parseExpectation(text string) (*Expectation, error) {
 	}
 	for _, b := range e.Backends {
 		name, port, hasPort := strings.Cut(b, ":")
-		if _, known := parties[name]; !known {
-			return nil, fmt.Errorf("expectation: %q is no outcome (%s, %s, %s; of a flow %s, %s) and no party", b, Refused, Silent, Passed, Same, Reset)
+		if _, known := hosts[name]; !known {
+			return nil, fmt.Errorf("expectation: %q is no outcome (%s, %s, %s; of a flow %s, %s) and no host", b, Refused, Silent, Passed, Same, Reset)
 		}
 		if hasPort {
 			if _, err := parsePort(port); err != nil {

@@ -25,13 +25,13 @@ func (r *Run) probe(s Step) error {
 		return err
 	}
 	v, err := r.decide(p, s.Expect)
-	if err != nil || r.stage == nil {
+	if err != nil || r.topo == nil {
 		return err
 	}
 	if r.cannot(p, s) {
 		return nil
 	}
-	return r.stage.check(p, r.wanted(p, s, v))
+	return r.topo.check(p, r.wanted(p, s, v))
 }
 
 func (r *Run) decide(p Probe, e *Expectation) (model.Verdict, error) {
@@ -53,7 +53,7 @@ func (r *Run) cannot(p Probe, s Step) bool {
 
 // wanted is what packets must meet, weakened by what the plane lacks.
 func (r *Run) wanted(p Probe, s Step, v model.Verdict) wanted {
-	w := wantedOf(r.stage, p, s.Expect, v)
+	w := wantedOf(r.topo, p, s.Expect, v)
 	for _, weaker := range w.weaken(v, r.lacks) {
 		r.except(s, weaker.lack, weaker.how)
 	}
@@ -81,8 +81,8 @@ func (r *Run) flowStep(s Step) error {
 		return r.send(f, s)
 	case "invalid":
 		return r.invalid(f)
-	case "apart":
-		return r.apart(f)
+	case "bypasses":
+		return r.bypasses(f)
 	}
 	delete(r.flows, name)
 	if f.conn == nil {
@@ -104,10 +104,10 @@ func (r *Run) open(name string, s Step) error {
 	}
 	f := &flow{probe: p}
 	r.flows[name] = f
-	if r.stage == nil || r.cannot(p, s) {
+	if r.topo == nil || r.cannot(p, s) {
 		return nil
 	}
-	if f.conn, err = r.stage.connect(p, patience); err != nil {
+	if f.conn, err = r.topo.connect(p, patience); err != nil {
 		return fmt.Errorf("expected a connection: %w", err)
 	}
 	return f.ask(r.wanted(p, s, v))
@@ -125,7 +125,7 @@ func (r *Run) send(f *flow, s Step) error {
 		if err != nil {
 			return err
 		}
-		if r.stage != nil {
+		if r.topo != nil {
 			w = r.wanted(f.probe, s, v)
 		}
 	}
@@ -163,7 +163,7 @@ func (r *Run) Finish() error {
 			errs = append(errs, err)
 		}
 	}
-	if r.process == nil && r.stage != nil {
+	if r.process == nil && r.topo != nil {
 		errs = append(errs, r.start())
 	}
 	if r.process != nil {

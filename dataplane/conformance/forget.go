@@ -33,17 +33,17 @@ func (r *Run) forgets(s Step) error {
 	if v.Action != model.Forward || v.Pool.Affinity != timeout {
 		return fmt.Errorf("the case says that clients are remembered for %s, but the table says otherwise: %s", timeout, v.Reason)
 	}
-	if r.stage == nil || r.cannot(p, s) {
+	if r.topo == nil || r.cannot(p, s) {
 		return nil
 	}
 	w := r.wanted(p, s, v)
-	last, err := r.stage.remembered(p, w, timeout)
+	last, err := r.topo.remembered(p, w, timeout)
 	if err != nil {
 		return err
 	}
 	for range pauses {
 		time.Sleep(pause)
-		is, err := r.stage.visit(p, w)
+		is, err := r.topo.visit(p, w)
 		if err != nil {
 			return err
 		}
@@ -73,7 +73,7 @@ func parseTimeout(text string) (timeout, pause time.Duration, err error) {
 // remembered makes connections that must reach the same backend, and tells
 // which. On a machine so slow that two of them are further apart than the
 // timeout, nothing follows from them.
-func (s *Stage) remembered(p Probe, w wanted, timeout time.Duration) (string, error) {
+func (s *Topology) remembered(p Probe, w wanted, timeout time.Duration) (string, error) {
 	var last string
 	var began time.Time
 	for range 10 {
@@ -92,7 +92,7 @@ func (s *Stage) remembered(p Probe, w wanted, timeout time.Duration) (string, er
 
 // visit makes one connection, tells which backend answers, and resets it, after
 // which nobody has a reason to remember it.
-func (s *Stage) visit(p Probe, w wanted) (string, error) {
+func (s *Topology) visit(p Probe, w wanted) (string, error) {
 	conn, err := s.connect(p, patience)
 	if err != nil {
 		return "", fmt.Errorf("expected a connection: %w", err)

@@ -11,7 +11,7 @@ import (
 	"time"
 
 	"github.com/fairway-net/fairway/dataplane"
-	"github.com/fairway-net/fairway/internal/vm"
+	"github.com/fairway-net/fairway/internal/testing/vm"
 	"github.com/fairway-net/fairway/model"
 )
 
@@ -32,11 +32,11 @@ func TestFuzzPlanes(t *testing.T) {
 		t.Run(kind.Name, func(t *testing.T) {
 			t.Parallel()
 			vm.With(t, func(t *testing.T) {
-				stage := newTheatre(t, "").stage(t)
+				topo := newTheatre(t, "").topo(t)
 				end := time.Now().Add(duration)
 				for s := seed; s == seed || time.Now().Before(end); s++ {
 					t.Logf("FAIRWAY_FUZZ_SEED=%d", s)
-					fuzz(t, stage, kind.Name, s)
+					fuzz(t, topo, kind.Name, s)
 					if t.Failed() {
 						return
 					}
@@ -64,11 +64,11 @@ func fuzzSettings(t *testing.T) (seed uint64, duration time.Duration) {
 }
 
 // fuzz plays the tables of one seed and removes the plane.
-func fuzz(t *testing.T, s *Stage, kind string, seed uint64) {
+func fuzz(t *testing.T, s *Topology, kind string, seed uint64) {
 	if err := s.Begin(); err != nil {
 		t.Fatal(err)
 	}
-	r := &Run{stage: s, kind: kind, stateDir: t.TempDir(), flows: map[string]*flow{}, loads: map[string]*load{}}
+	r := &Run{topo: s, kind: kind, stateDir: t.TempDir(), flows: map[string]*flow{}, loads: map[string]*load{}}
 	if err := r.start(); err != nil {
 		t.Fatal(err)
 	}
@@ -144,10 +144,10 @@ func (r *Run) fuzzProbe(p Probe) error {
 	if v.Pool != nil && v.Pool.Affinity > 0 {
 		e.Reach = One
 	}
-	w := wantedOf(r.stage, p, e, v)
+	w := wantedOf(r.topo, p, e, v)
 	w.weaken(v, r.lacks)
 	w.crowded = true
-	if err := r.stage.check(p, w); err != nil {
+	if err := r.topo.check(p, w); err != nil {
 		return fmt.Errorf("%s %s to %s (from %s: %s): %w", p.From.Name, p.Proto, p.To, v.Origin, v.Reason, err)
 	}
 	return nil

@@ -8,8 +8,8 @@ import (
 )
 
 // unreachables counts the ICMP destination-unreachable errors that the probing
-// party has had in the probe's IP family.
-func (s *Stage) unreachables(p Probe) (count int, err error) {
+// host has had in the probe's IP family.
+func (s *Topology) unreachables(p Probe) (count int, err error) {
 	err = s.hosts[p.From.Name].Do(func() error {
 		if p.To.Addr().Is6() {
 			count, err = snmp6("Icmp6InDestUnreachs")

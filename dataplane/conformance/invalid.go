@@ -23,15 +23,15 @@ func (r *Run) invalid(f *flow) error {
 	if f.probe.Proto != model.TCP {
 		return fmt.Errorf("the flow is of %s, and only TCP has windows", f.probe.Proto)
 	}
-	if r.stage == nil {
+	if r.topo == nil {
 		return nil
 	}
 	name, _, _ := strings.Cut(f.last.Backend, ":")
-	backend, known := parties[name]
+	backend, known := hosts[name]
 	if !known {
-		return fmt.Errorf("the flow's backend %q is no party", f.last.Backend)
+		return fmt.Errorf("the flow's backend %q is no host", f.last.Backend)
 	}
-	if err := r.stage.hosts[name].Do(func() error { return sendInvalid(f, backend) }); err != nil {
+	if err := r.topo.hosts[name].Do(func() error { return sendInvalid(f, backend) }); err != nil {
 		return fmt.Errorf("send a segment outside the window: %w", err)
 	}
 	time.Sleep(50 * time.Millisecond) // for a RST to do its work
@@ -41,7 +41,7 @@ func (r *Run) invalid(f *flow) error {
 
 // sendInvalid runs in the backend's namespace. It listens to what the client
 // says over the flow to learn ports and sequence numbers.
-func sendInvalid(f *flow, backend Party) (err error) {
+func sendInvalid(f *flow, backend Host) (err error) {
 	family := unix.AF_INET
 	if f.last.Client.Is6() {
 		family = unix.AF_INET6

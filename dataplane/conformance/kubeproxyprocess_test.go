@@ -23,17 +23,17 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/utils/ptr"
 
-	"github.com/fairway-net/fairway/internal/foreign"
+	"github.com/fairway-net/fairway/internal/testing/fakeapi"
 )
 
-// kubeProxy is the real kube-proxy on a stage's node, with an API of its own.
+// kubeProxy is the real kube-proxy on a topology's node, with an API of its own.
 type kubeProxy struct {
 	t       *testing.T
-	stage   *Stage
+	topo    *Topology
 	program string
 	mode    string
 	dir     string
-	api     *foreign.Server
+	api     *fakeapi.Server
 	config  map[string]string // as in the step config
 	sent    map[string][]byte // objects that the API has, by resource, namespace and name
 	marks   int
@@ -42,14 +42,14 @@ type kubeProxy struct {
 }
 
 // startKubeProxy makes an API within the node's namespace, and the proxy.
-func startKubeProxy(t *testing.T, stage *Stage, program, mode string) *kubeProxy {
+func startKubeProxy(t *testing.T, topo *Topology, program, mode string) *kubeProxy {
 	t.Helper()
-	k := &kubeProxy{t: t, stage: stage, program: program, mode: mode, dir: t.TempDir(), api: foreign.NewServer(),
+	k := &kubeProxy{t: t, topo: topo, program: program, mode: mode, dir: t.TempDir(), api: fakeapi.NewServer(),
 		config: map[string]string{"cluster-cidr": "10.244.0.0/16,fd00:10:244::/56"}, sent: map[string][]byte{}}
 	var url string
 	var ca []byte
 	var closer func()
-	err := stage.node.Do(func() (err error) {
+	err := topo.node.Do(func() (err error) {
 		url, ca, closer, err = k.api.Listen("127.0.0.1:0")
 		return err
 	})
@@ -150,7 +150,7 @@ func (k *kubeProxy) start() error {
 	k.log = &tail{}
 	cmd := exec.Command(k.program, "--config", file)
 	cmd.Stdout, cmd.Stderr = k.log, k.log
-	if err := k.stage.node.Start(cmd); err != nil {
+	if err := k.topo.node.Start(cmd); err != nil {
 		return err
 	}
 	k.cmd = cmd
@@ -316,7 +316,7 @@ func (k *kubeProxy) missingOfMark() (string, error) {
 		var rules, failure bytes.Buffer
 		cmd := exec.Command(command[0], command[1:]...)
 		cmd.Stdout, cmd.Stderr = &rules, &failure
-		err := k.stage.node.Start(cmd)
+		err := k.topo.node.Start(cmd)
 		if err == nil {
 			err = cmd.Wait()
 		}
@@ -357,7 +357,7 @@ func (k *kubeProxy) await(since float64) error {
 // timestamps reads from kube-proxy's metrics when it wanted to program each IP
 // family, and when it did.
 func (k *kubeProxy) timestamps() (queued, programmed map[string]float64, err error) {
-	client := http.Client{Timeout: 5 * time.Second, Transport: &http.Transport{DialContext: k.stage.node.DialContext, DisableKeepAlives: true}}
+	client := http.Client{Timeout: 5 * time.Second, Transport: &http.Transport{DialContext: k.topo.node.DialContext, DisableKeepAlives: true}}
 	resp, err := client.Get("http://127.0.0.1:10249/metrics")
 	if err != nil {
 		return nil, nil, err

@@ -13,18 +13,18 @@ func (r *Run) changes(from, to string) error {
 	r.handover = nil
 	for _, kind := range []string{from, to} {
 		if _, known := r.declared[kind]; !known {
-			p, err := r.stage.Start(kind, r.stateDir)
+			p, err := r.topo.Start(kind, r.stateDir)
 			if err != nil {
 				return err
 			}
-			r.declared[kind] = p.Lacks
+			r.declared[kind] = p.Unsupported
 			if err := p.Kill(); err != nil {
 				return err
 			}
 		}
 		for _, lack := range r.declared[kind] {
 			if lack.Feature == kernel.Handover && (lack.Value == "" || kind == from && lack.Value == planeOf(to)) {
-				r.handover = append(r.handover, kernel.Lack{Feature: lack.Feature, Value: "(" + kind + ")", Why: lack.Why})
+				r.handover = append(r.handover, kernel.Unsupported{Feature: lack.Feature, Value: "(" + kind + ")", Why: lack.Why})
 			}
 		}
 	}
@@ -32,13 +32,13 @@ func (r *Run) changes(from, to string) error {
 }
 
 // withoutHandover are the lacks that don't depend on which plane comes next.
-func withoutHandover(lacks []kernel.Lack) []kernel.Lack {
-	return slices.DeleteFunc(slices.Clone(lacks), func(l kernel.Lack) bool { return l.Feature == kernel.Handover })
+func withoutHandover(lacks []kernel.Unsupported) []kernel.Unsupported {
+	return slices.DeleteFunc(slices.Clone(lacks), func(l kernel.Unsupported) bool { return l.Feature == kernel.Handover })
 }
 
 // lackOf finds a feature among what a plane lacks; with a value only if the
 // plane lacks this very one.
-func lackOf(lacks []kernel.Lack, f kernel.Feature, value string) *kernel.Lack {
+func lackOf(lacks []kernel.Unsupported, f kernel.Feature, value string) *kernel.Unsupported {
 	for i, l := range lacks {
 		if l.Feature == f && (l.Value == "" || value == "" || l.Value == value) {
 			return &lacks[i]
@@ -49,12 +49,12 @@ func lackOf(lacks []kernel.Lack, f kernel.Feature, value string) *kernel.Lack {
 
 // weaker is an exception that was made.
 type weaker struct {
-	lack *kernel.Lack
+	lack *kernel.Unsupported
 	how  string
 }
 
 // weaken makes exceptions for what a plane lacks, and says which.
-func (w *wanted) weaken(v model.Verdict, lacks []kernel.Lack) []weaker {
+func (w *wanted) weaken(v model.Verdict, lacks []kernel.Unsupported) []weaker {
 	var made []weaker
 	if lack := lackOf(lacks, kernel.DirectReturn, ""); lack != nil && v.Direct {
 		made = append(made, weaker{lack, "masqueraded instead"})
@@ -97,10 +97,10 @@ func (w *wanted) excuse(v model.Verdict) {
 
 // nearOf are the backends to which a lack of client addresses doesn't apply: the
 // pods of this node, if the plane lacks them for others only.
-func nearOf(v model.Verdict, lack *kernel.Lack) map[string]bool {
+func nearOf(v model.Verdict, lack *kernel.Unsupported) map[string]bool {
 	near := map[string]bool{}
 	for _, b := range v.Backends() {
-		if b.Local && b.Addr != parties[NodeName].addr(b.Addr) && lack.Value == kernel.RemoteOnly {
+		if b.Local && b.Addr != hosts[NodeName].addr(b.Addr) && lack.Value == kernel.RemoteOnly {
 			near[backendName(b)] = true
 		}
 	}

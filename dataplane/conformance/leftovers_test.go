@@ -29,7 +29,7 @@ func TestLeftoversOfNothing(t *testing.T) {
 			continue // what the mode needs isn't here, so neither can be what it left
 		}
 		if err == nil {
-			err = dataplane.Retire(t.Context(), plane)
+			err = plane.Remove(t.Context(), kernel.HandOver)
 		}
 		if err != nil {
 			t.Fatal(err)

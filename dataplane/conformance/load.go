@@ -36,15 +36,15 @@ func (r *Run) loadStep(s Step) error {
 	}
 	l := &load{stop: make(chan struct{})}
 	r.loads[name] = l
-	if r.stage == nil || r.cannot(p, s) {
+	if r.topo == nil || r.cannot(p, s) {
 		return nil
 	}
-	l.ended.Go(func() { l.err = l.run(r.stage, p) })
+	l.ended.Go(func() { l.err = l.run(r.topo, p) })
 	return nil
 }
 
 // run makes connections until it is told to stop, or one isn't answered.
-func (l *load) run(s *Stage, p Probe) error {
+func (l *load) run(s *Topology, p Probe) error {
 	for {
 		if answer := s.ask(p, patience); answer.Outcome != Forwarded {
 			return fmt.Errorf("connection %d from %s to %s: %s, expected all to be answered", l.count+1, p.From.Name, p.To, answer)

@@ -15,7 +15,7 @@ import (
 
 // readNetwork lists the node's links, addresses, rules, routes, queueing
 // disciplines and ipsets, without what varies with traffic.
-func (s *Stage) readNetwork(shot snapshot) error {
+func (s *Topology) readNetwork(shot snapshot) error {
 	h, err := s.node.NS.Netlink(unix.NETLINK_ROUTE, unix.NETLINK_NETFILTER)
 	if err != nil {
 		return err

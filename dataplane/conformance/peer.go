@@ -20,7 +20,7 @@ func (r *Run) pair() error {
 }
 
 func (r *Run) startPeer() (err error) {
-	r.peer, err = r.stage.StartPeer(r.kind, filepath.Join(r.stateDir, peerName))
+	r.peer, err = r.topo.StartPeer(r.kind, filepath.Join(r.stateDir, peerName))
 	return err
 }
 

@@ -1,6 +1,7 @@
 package conformance
 
 import (
+	"bytes"
 	"cmp"
 	"errors"
 	"maps"
@@ -13,10 +14,11 @@ import (
 
 	"github.com/fairway-net/fairway/dataplane"
 	"github.com/fairway-net/fairway/internal/iptables"
-	"github.com/fairway-net/fairway/internal/vm"
+	"github.com/fairway-net/fairway/internal/testing/vm"
 )
 
-// cases are the files that a pattern matches.
+// cases are the files that a pattern matches, each as it is written and with
+// the IP families swapped.
 func cases(t *testing.T, pattern string) []*Case {
 	t.Helper()
 	paths, err := filepath.Glob(pattern)
@@ -29,13 +31,45 @@ func cases(t *testing.T, pattern string) []*Case {
 		if err != nil {
 			t.Fatal(err)
 		}
-		c, err := ParseCase(strings.TrimSuffix(filepath.Base(path), ".txtar"), data)
+		name := strings.TrimSuffix(filepath.Base(path), ".txtar")
+		swapped, err := SwapFamilies(data)
 		if err != nil {
-			t.Fatal(err)
+			t.Fatalf("case %s: swap families: %v", name, err)
 		}
-		all = append(all, c)
+		versions := map[string][]byte{name: data, name + OtherFamilySuffix: swapped}
+		if vm.Inside() && ofBothFamilies(data) { // where everything takes ten times as long
+			delete(versions, name+OtherFamilySuffix)
+		}
+		for name, data := range versions {
+			c, err := ParseCase(name, data)
+			if err != nil {
+				t.Fatal(err)
+			}
+			all = append(all, c)
+		}
 	}
+	slices.SortFunc(all, func(a, b *Case) int { return cmp.Compare(a.Name, b.Name) })
 	return all
+}
+
+// ofBothFamilies reports whether a case, as it is written, sends packets of both
+// IP families.
+func ofBothFamilies(data []byte) bool {
+	script, _, _ := bytes.Cut(data, []byte("\n-- "))
+	four, six := false, false
+	for line := range strings.Lines(string(script)) {
+		for _, word := range strings.Fields(line) {
+			if strings.HasPrefix(line, "#") || !strings.Contains(word, ":") {
+				continue
+			}
+			if strings.HasPrefix(word, "[") || strings.Contains(word, "6:") {
+				six = true
+			} else {
+				four = true
+			}
+		}
+	}
+	return four && six
 }
 
 const (
@@ -121,11 +155,12 @@ func TestOtherKernels(t *testing.T) {
 			vm.On(t, release, func(t *testing.T) {
 				th := newTheatre(t, "")
 				for _, name := range fewCases {
-					c := cases(t, "testdata/cases/"+name+".txtar")[0]
-					t.Run(name, func(t *testing.T) {
-						t.Parallel()
-						play(t, th, "ebpf", c)
-					})
+					for _, c := range cases(t, "testdata/cases/"+name+".txtar") {
+						t.Run(c.Name, func(t *testing.T) {
+							t.Parallel()
+							play(t, th, "ebpf", c)
+						})
+					}
 				}
 			})
 		})
@@ -133,7 +168,7 @@ func TestOtherKernels(t *testing.T) {
 }
 
 // SwitchEnv, if it is "pairs", has TestSwitch change each plane for each other on a
-// stage of its own, instead of one after the other.
+// topology of its own, instead of one after the other.
 const SwitchEnv = "FAIRWAY_SWITCH"
 
 // tours change every plane for every other one, once: those with ipvs in a tour of
@@ -210,12 +245,12 @@ func TestTours(t *testing.T) {
 	}
 }
 
-// theatre has the stages of cases that play side by side. A stage on which a
+// theatre has the topologies of cases that play side by side. A topology on which a
 // case has left something is not used again.
 type theatre struct {
 	variant iptables.Variant // of the planes' commands; the one found if it is ""
 	mu      sync.Mutex
-	free    []*Stage
+	free    []*Topology
 }
 
 func newTheatre(t *testing.T, variant iptables.Variant) *theatre {
@@ -231,17 +266,17 @@ func newTheatre(t *testing.T, variant iptables.Variant) *theatre {
 	return th
 }
 
-// stage lends a stage to a test.
-func (th *theatre) stage(t *testing.T) *Stage {
+// topo lends a topology to a test.
+func (th *theatre) topo(t *testing.T) *Topology {
 	t.Helper()
 	th.mu.Lock()
 	defer th.mu.Unlock()
-	var s *Stage
+	var s *Topology
 	if n := len(th.free); n > 0 {
 		s, th.free = th.free[n-1], th.free[:n-1]
 	} else {
 		var err error
-		if s, err = NewStage(); err != nil {
+		if s, err = NewTopology(); err != nil {
 			t.Fatal(err)
 		}
 		s.Variant = th.variant
@@ -250,7 +285,7 @@ func (th *theatre) stage(t *testing.T) *Stage {
 	return s
 }
 
-func (th *theatre) takeBack(t *testing.T, s *Stage) {
+func (th *theatre) takeBack(t *testing.T, s *Topology) {
 	if t.Failed() {
 		if err := s.Close(); err != nil {
 			t.Error(err)
@@ -264,23 +299,23 @@ func (th *theatre) takeBack(t *testing.T, s *Stage) {
 
 func play(t *testing.T, th *theatre, kind string, c *Case) {
 	t.Helper()
-	th.play(t, func(stage *Stage, stateDir string) (*Run, error) { return Play(c, stage, kind, "", stateDir) })
+	th.play(t, func(topo *Topology, stateDir string) (*Run, error) { return Play(c, topo, kind, "", stateDir) })
 }
 
 func tour(t *testing.T, th *theatre, kinds []string) {
 	t.Helper()
 	c := cases(t, switchCase)[0]
-	th.play(t, func(stage *Stage, stateDir string) (*Run, error) { return Tour(c, stage, stateDir, kinds...) })
+	th.play(t, func(topo *Topology, stateDir string) (*Run, error) { return Tour(c, topo, stateDir, kinds...) })
 }
 
-func (th *theatre) play(t *testing.T, plays func(stage *Stage, stateDir string) (*Run, error)) {
+func (th *theatre) play(t *testing.T, plays func(topo *Topology, stateDir string) (*Run, error)) {
 	t.Helper()
-	stage := th.stage(t)
-	if err := stage.Begin(); err != nil {
+	topo := th.topo(t)
+	if err := topo.Begin(); err != nil {
 		t.Fatal(err)
 	}
 	stateDir := t.TempDir()
-	run, err := plays(stage, stateDir)
+	run, err := plays(topo, stateDir)
 	var missing *MissingError
 	if errors.As(err, &missing) {
 		t.Fatal(err)
@@ -294,7 +329,7 @@ func (th *theatre) play(t *testing.T, plays func(stage *Stage, stateDir string) 
 	if err := run.Finish(); err != nil {
 		t.Error(err)
 	}
-	if err := stage.Left(stateDir); err != nil {
+	if err := topo.Left(stateDir); err != nil {
 		t.Error(err)
 	}
 }

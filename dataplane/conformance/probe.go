@@ -21,7 +21,7 @@ type wanted struct {
 	from     string          // the client's name
 	lenient  bool            // the plane can't keep client addresses ...
 	near     map[string]bool // ... except to these backends
-	crowded  bool            // others probe from the same party meanwhile
+	crowded  bool            // others probe from the same host meanwhile
 	node     bool            // the client is the node, whose every address is its own
 	selfKept bool            // a client that reaches itself may be seen by its own address
 	reset    bool            // a refusal may come after the connection was accepted
@@ -31,7 +31,7 @@ type wanted struct {
 
 // wantedOf takes the packets' fate from the specification. The case's author
 // has agreed with it before (checkVerdict).
-func wantedOf(s *Stage, p Probe, e *Expectation, v model.Verdict) wanted {
+func wantedOf(s *Topology, p Probe, e *Expectation, v model.Verdict) wanted {
 	w := wanted{outcome: e.Outcome, reach: e.Reach, backends: map[string]bool{}, least: p.Least, most: 20, node: p.From.Name == NodeName, from: p.From.Name}
 	for _, b := range v.Backends() {
 		w.backends[backendName(b)] = v.Masquerades(b)
@@ -62,7 +62,7 @@ func share(b model.Backend, all []model.Backend) int {
 }
 
 // check sends real packets until the expectation has been met or missed.
-func (s *Stage) check(p Probe, w wanted) error {
+func (s *Topology) check(p Probe, w wanted) error {
 	seen := map[string]int{}
 	for n := 0; n < w.most; n++ {
 		if n >= w.least && (w.reach != All || len(seen) == len(w.backends)) {
@@ -86,7 +86,7 @@ func (s *Stage) check(p Probe, w wanted) error {
 }
 
 // once makes one connection and holds it against what is wanted.
-func (s *Stage) once(p Probe, w wanted) (Answer, error) {
+func (s *Topology) once(p Probe, w wanted) (Answer, error) {
 	wait := patience
 	if w.outcome == Silent {
 		wait = silence
@@ -129,14 +129,14 @@ func (w wanted) judge(a Answer) error {
 	if name, _, _ := strings.Cut(a.Backend, ":"); name == NodeName && a.Client == a.Local {
 		return nil // see the package comment
 	}
-	if w.selfKept && a.Client == a.Local && parties[w.from].addr(a.Local) == a.Local && strings.HasPrefix(a.Backend, w.from+":") {
+	if w.selfKept && a.Client == a.Local && hosts[w.from].addr(a.Local) == a.Local && strings.HasPrefix(a.Backend, w.from+":") {
 		return nil
 	}
 	return w.judgeSource(a, masqueraded)
 }
 
 func (w wanted) judgeSource(a Answer, masqueraded bool) error {
-	node := parties[NodeName]
+	node := hosts[NodeName]
 	byNode := a.Client == node.addr(a.Client)
 	switch {
 	case masqueraded && !byNode:
@@ -157,7 +157,7 @@ func (w wanted) String() string {
 // keepsSource reports whether some backend must see the client's own address
 // although that is not an address of the node.
 func (w wanted) keepsSource(from netip.Addr) bool {
-	node := parties[NodeName]
+	node := hosts[NodeName]
 	return from != node.addr(from) && !from.IsLoopback() &&
 		slices.Contains(slices.Collect(maps.Values(w.backends)), false)
 }

@@ -39,7 +39,7 @@ func (e *MissingError) Error() string { return e.Text }
 
 // Process is a running plane.
 type Process struct {
-	Lacks []kernel.Lack
+	Unsupported []kernel.Unsupported
 
 	cmd      *exec.Cmd
 	requests *json.Encoder
@@ -87,7 +87,7 @@ func StartProcess(kind, stateDir string, variant iptables.Variant, ns *netns.NS,
 	if err != nil {
 		return nil, errors.Join(fmt.Errorf("start plane %s: %w", kind, err), p.Kill())
 	}
-	p.Lacks = hello.Lacks
+	p.Unsupported = hello.Unsupported
 	return p, nil
 }
 

@@ -64,7 +64,7 @@ func (g *generator) settings() *model.Settings {
 	s := &model.Settings{
 		Pods: model.PodMatch{Prefixes: []netip.Prefix{netip.MustParsePrefix("10.244.0.0/16"), netip.MustParsePrefix("fd00:10:244::/56")}},
 		NodeAddrs: []netip.Addr{
-			netip.MustParseAddr("127.0.0.1"), parties[NodeName].Addr4, netip.IPv6Loopback(), parties[NodeName].Addr6,
+			netip.MustParseAddr("127.0.0.1"), hosts[NodeName].Addr4, netip.IPv6Loopback(), hosts[NodeName].Addr6,
 		},
 		Reserved: []netip.Prefix{netip.MustParsePrefix("10.96.0.0/16"), netip.MustParsePrefix("fd00:10:96::/112")},
 	}
@@ -109,7 +109,7 @@ func (g *generator) key(i int, entrance model.Entrance, id model.PoolID) model.K
 	var text string
 	switch entrance {
 	case model.NodePort:
-		return model.Key{Addr: parties[NodeName].addr(family(id.IPv6)), Port: uint16(30000 + i), Proto: id.Proto}
+		return model.Key{Addr: hosts[NodeName].addr(family(id.IPv6)), Port: uint16(30000 + i), Proto: id.Proto}
 	case model.ClusterIP:
 		text = map[bool]string{false: "10.96.0.%d", true: "fd00:10:96::%d"}[id.IPv6]
 	case model.ExternalIP:
@@ -143,7 +143,7 @@ func (g *generator) sources(v6 bool) []netip.Prefix {
 		return nil
 	}
 	list := []netip.Prefix{}
-	for _, p := range partyList {
+	for _, p := range hostList {
 		if a := p.addr(family(v6)); g.IntN(2) == 0 {
 			list = append(list, netip.PrefixFrom(a, a.BitLen()-8*g.IntN(2)).Masked())
 		}
@@ -158,7 +158,7 @@ func (g *generator) fill(e *model.Edit, s *randomService) {
 	if g.IntN(4) == 0 {
 		all.Affinity = time.Duration(1+g.IntN(3)) * time.Hour
 	}
-	for _, p := range partyList {
+	for _, p := range hostList {
 		b := model.Backend{Addr: p.addr(family(all.ID.IPv6)), Port: echoPorts[g.IntN(len(echoPorts))], Weight: 1, Local: p.Node == NodeName}
 		if g.IntN(6) == 0 {
 			b.Weight = 3
@@ -187,7 +187,7 @@ func (g *generator) fill(e *model.Edit, s *randomService) {
 // packet chooses a packet: mostly to a frontend, sometimes beside one.
 func (g *generator) packet() Probe {
 	fronts := g.table.SortedFrontends()
-	p := Probe{From: partyList[g.IntN(len(partyList))], Proto: []model.Protocol{model.TCP, model.UDP}[g.IntN(2)]}
+	p := Probe{From: hostList[g.IntN(len(hostList))], Proto: []model.Protocol{model.TCP, model.UDP}[g.IntN(2)]}
 	if len(fronts) == 0 || g.IntN(8) == 0 {
 		text := []string{"10.96.0.200:80", "[fd00:10:96::200]:80", "10.96.9.9:80", "172.30.0.11:30099", "172.30.0.11:8080", "203.0.113.250:80"}
 		p.To = netip.MustParseAddrPort(text[g.IntN(len(text))])

@@ -14,14 +14,14 @@ import (
 	"github.com/fairway-net/fairway/model"
 )
 
-// Run plays one case with one plane, or, without a stage, only holds what the
+// Run plays one case with one plane, or, without a topology, only holds what the
 // case expects against the specification.
 type Run struct {
 	// Exceptions are the steps that were weakened or left out because the plane
 	// declares that it lacks something.
 	Exceptions []string
 
-	stage    *Stage
+	topo     *Topology
 	kind     string // the plane at work
 	first    string // the plane that began
 	other    string // the plane to switch to, if the case does that
@@ -29,12 +29,12 @@ type Run struct {
 	c        *Case
 	cluster  *Cluster
 	table    *model.Table
-	process  *Process // nil while killed, and without a stage
+	process  *Process // nil while killed, and without a topology
 	paired   bool     // the plane is on peer too:
 	peer     *Process // nil while killed
-	lacks    []kernel.Lack
-	handover []kernel.Lack // of either plane, if the case switches
-	declared map[string][]kernel.Lack
+	lacks    []kernel.Unsupported
+	handover []kernel.Unsupported // of either plane, if the case switches
+	declared map[string][]kernel.Unsupported
 	flows    map[string]*flow
 	loads    map[string]*load
 
@@ -49,12 +49,12 @@ func Specify(c *Case) error {
 	return r.steps()
 }
 
-// Play plays a case on a stage with the plane of the given name, and leaves
+// Play plays a case on a topology with the plane of the given name, and leaves
 // the plane's process and kernel objects for Finish. If the case switches to
 // another plane, that's the other one.
-func Play(c *Case, s *Stage, kind, other, stateDir string) (*Run, error) {
-	r := &Run{stage: s, kind: kind, first: kind, other: other, stateDir: stateDir, c: c, cluster: NewCluster(), flows: map[string]*flow{}, loads: map[string]*load{},
-		declared: map[string][]kernel.Lack{}}
+func Play(c *Case, s *Topology, kind, other, stateDir string) (*Run, error) {
+	r := &Run{topo: s, kind: kind, first: kind, other: other, stateDir: stateDir, c: c, cluster: NewCluster(), flows: map[string]*flow{}, loads: map[string]*load{},
+		declared: map[string][]kernel.Unsupported{}}
 	if other != "" {
 		if err := r.changes(kind, other); err != nil {
 			return r, err
@@ -69,7 +69,7 @@ func Play(c *Case, s *Stage, kind, other, stateDir string) (*Run, error) {
 // Tour plays a case that switches with one plane after the other, so that each takes
 // the place of the one before. Some connections that the first has made are kept
 // over all of them.
-func Tour(c *Case, s *Stage, stateDir string, kinds ...string) (*Run, error) {
+func Tour(c *Case, s *Topology, stateDir string, kinds ...string) (*Run, error) {
 	r, err := Play(c, s, kinds[0], kinds[1], stateDir)
 	if err != nil {
 		return r, fmt.Errorf("%s to %s: %w", kinds[0], kinds[1], err)
@@ -78,7 +78,7 @@ func Tour(c *Case, s *Stage, stateDir string, kinds ...string) (*Run, error) {
 	for i, next := range kinds[2:] {
 		r.flows, r.other = map[string]*flow{}, next
 		err := r.changes(kinds[i+1], next)
-		r.lacks = slices.Concat(withoutHandover(r.process.Lacks), r.handover)
+		r.lacks = slices.Concat(withoutHandover(r.process.Unsupported), r.handover)
 		if err == nil {
 			err = r.steps()
 		}
@@ -125,7 +125,7 @@ func (r *Run) steps() error {
 // skips tells whether the step's conditions rule it out, and lists it as an
 // exception if the plane's lacks are why.
 func (r *Run) skips(s Step) bool {
-	if r.stage == nil {
+	if r.topo == nil {
 		return false
 	}
 	for _, c := range s.Conditions {
@@ -143,9 +143,11 @@ func (r *Run) skips(s Step) bool {
 	return false
 }
 
-func (r *Run) lack(f kernel.Feature, value string) *kernel.Lack { return lackOf(r.lacks, f, value) }
+func (r *Run) lack(f kernel.Feature, value string) *kernel.Unsupported {
+	return lackOf(r.lacks, f, value)
+}
 
-func (r *Run) except(s Step, l *kernel.Lack, how string) {
+func (r *Run) except(s Step, l *kernel.Unsupported, how string) {
 	r.Exceptions = append(r.Exceptions, fmt.Sprintf("%s.txtar:%d: %s: %s: %s lacks %s %s: %s",
 		r.c.Name, s.Line, s.Text, how, r.kind, l.Feature, l.Value, l.Why))
 }
@@ -176,12 +178,14 @@ func (r *Run) step(s Step) error {
 		return r.probe(s)
 	case "forgets":
 		return r.forgets(s)
-	case "flow", "send", "close", "invalid", "apart":
+	case "flow", "send", "close", "invalid", "bypasses":
 		return r.flowStep(s)
 	case "load", "unload":
 		return r.loadStep(s)
+	case "alike":
+		return r.alike(s.Args)
 	}
-	if r.stage == nil {
+	if r.topo == nil {
 		return nil
 	}
 	return r.processStep(s)
@@ -248,10 +252,10 @@ func (r *Run) kill() error {
 }
 
 func (r *Run) start() (err error) {
-	if r.process, err = r.stage.Start(r.kind, r.stateDir); err != nil {
+	if r.process, err = r.topo.Start(r.kind, r.stateDir); err != nil {
 		return err
 	}
-	r.lacks = slices.Concat(withoutHandover(r.process.Lacks), r.handover)
+	r.lacks = slices.Concat(withoutHandover(r.process.Unsupported), r.handover)
 	if r.paired {
 		return r.startPeer()
 	}
@@ -282,7 +286,7 @@ func (r *Run) changePlane() error {
 	if planeOf(old) == planeOf(r.kind) {
 		return nil // the new one has made of it what it wants
 	}
-	remover, err := r.stage.Start(old, r.stateDir)
+	remover, err := r.topo.Start(old, r.stateDir)
 	if err != nil {
 		return err
 	}
@@ -342,12 +346,12 @@ func (r *Run) command(args []string) error {
 	r.disturbed = true
 	var out strings.Builder
 	program := args[0]
-	if variant := r.stage.Variant; variant != "" && (program == "iptables" || program == "ip6tables") {
+	if variant := r.topo.Variant; variant != "" && (program == "iptables" || program == "ip6tables") {
 		program += "-" + string(variant)
 	}
 	cmd := exec.Command(program, args[1:]...)
 	cmd.Stdout, cmd.Stderr = &out, &out
-	if err := r.stage.node.Start(cmd); err != nil {
+	if err := r.topo.node.Start(cmd); err != nil {
 		return err
 	}
 	if err := cmd.Wait(); err != nil {

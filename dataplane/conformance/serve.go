@@ -40,7 +40,7 @@ func Serve(kindName, stateDir string, in io.Reader, out io.Writer) error {
 	if s.plane, err = kind.New(s.options); err != nil {
 		return answers.Encode(reply{Err: fmt.Sprintf("make plane %s: %v", kindName, err), Missing: kernel.IsMissing(err)})
 	}
-	if err := answers.Encode(reply{Lacks: s.plane.Lacks()}); err != nil {
+	if err := answers.Encode(reply{Unsupported: s.plane.Unsupported()}); err != nil {
 		return err
 	}
 	for requests := json.NewDecoder(in); ; {
@@ -71,19 +71,21 @@ func (s *served) do(ctx context.Context, r request, answer *reply) (err error) {
 	switch r.Op {
 	case "apply":
 		s.table = r.Change.Apply(s.table)
-		return s.plane.Apply(ctx, s.table, r.Verify)
+		var result kernel.Result
+		result, err = s.plane.Apply(ctx, s.table, kernel.VerifyIf(r.Verify))
+		return errors.Join(err, result.Err())
 	case "compare":
 		answer.Text, err = s.compare(ctx)
 	case "dump":
-		var objects []kernel.Object
-		objects, err = s.plane.Objects(ctx)
-		answer.Text = lines(objects)
+		var there kernel.Reading
+		there, err = s.plane.Read(ctx, kernel.Query{Objects: true})
+		answer.Text = lines(there.Objects)
 	case "remove":
 		s.table = model.NewTable()
-		err = s.plane.Remove(ctx)
+		err = s.plane.Remove(ctx, kernel.EndConnections)
 	case "retire":
 		s.table = model.NewTable()
-		err = dataplane.Retire(ctx, s.plane)
+		err = s.plane.Remove(ctx, kernel.HandOver)
 	case "drifted":
 		answer.Drifts = int(s.drifts.Swap(0))
 	default:
@@ -98,11 +100,12 @@ func (s *served) compare(ctx context.Context) (string, error) {
 	if err != nil {
 		return "", fmt.Errorf("render: %w", err)
 	}
-	got, err := s.plane.Objects(ctx)
+	there, err := s.plane.Read(ctx, kernel.Query{Objects: true})
 	if err != nil {
 		return "", fmt.Errorf("read objects: %w", err)
 	}
-	for what, objects := range map[string][]kernel.Object{"Render": want, "Objects": got} {
+	got := there.Objects
+	for what, objects := range map[string][]kernel.Object{"Render": want, "Read": got} {
 		if !slices.IsSortedFunc(objects, kernel.Object.Compare) {
 			return what + " gives objects that are not sorted by kind and name:\n" + lines(objects), nil
 		}

@@ -23,7 +23,7 @@ import (
 type snapshot map[string]string
 
 // snapshot reads the node's kernel state.
-func (s *Stage) snapshot() (snapshot, error) {
+func (s *Topology) snapshot() (snapshot, error) {
 	shot := snapshot{}
 	for _, read := range []func(snapshot) error{s.readRules, s.readNetwork, s.readIPVS, s.readSysctls, s.readBPF} {
 		if err := read(shot); err != nil {
@@ -35,7 +35,7 @@ func (s *Stage) snapshot() (snapshot, error) {
 
 // readRules dumps what the usual tools show of netfilter. (nft shows what
 // iptables-nft does, too.)
-func (s *Stage) readRules(shot snapshot) error {
+func (s *Topology) readRules(shot snapshot) error {
 	dumps := [][]string{{"nft", "-j", "list", "ruleset"}}
 	for command, names := range map[string]string{"iptables-legacy-save": "ip_tables_names", "ip6tables-legacy-save": "ip6_tables_names"} {
 		text, err := s.proc(names)
@@ -70,7 +70,7 @@ func (s *Stage) readRules(shot snapshot) error {
 }
 
 // proc reads a file of the node's /proc/net; one that isn't there is empty.
-func (s *Stage) proc(name string) (string, error) {
+func (s *Topology) proc(name string) (string, error) {
 	var text []byte
 	err := s.node.Do(func() (err error) {
 		text, err = os.ReadFile("/proc/thread-self/net/" + name)
@@ -84,7 +84,7 @@ func (s *Stage) proc(name string) (string, error) {
 
 // readIPVS lists virtual servers and their destinations, without the counts of
 // connections.
-func (s *Stage) readIPVS(shot snapshot) error {
+func (s *Topology) readIPVS(shot snapshot) error {
 	text, err := s.proc("ip_vs")
 	if err != nil {
 		return err
@@ -120,7 +120,7 @@ func (a snapshot) difference(b snapshot) string {
 // volatile sysctls are counters, or can't be read.
 var volatile = []string{"nf_conntrack_count", "tcp_fastopen_key", "stable_secret", "flush", "nf_log"}
 
-func (s *Stage) readSysctls(shot snapshot) error {
+func (s *Topology) readSysctls(shot snapshot) error {
 	return s.node.Do(func() error {
 		for _, root := range []string{"/proc/sys/net/ipv4", "/proc/sys/net/ipv6", "/proc/sys/net/netfilter"} {
 			if err := filepath.WalkDir(root, shot.readSysctl); err != nil && !errors.Is(err, fs.ErrNotExist) {
@@ -154,7 +154,7 @@ func (a snapshot) readSysctl(path string, d fs.DirEntry, err error) error {
 
 // forgetFlows empties the node's conntrack table, so that one case's flows
 // can't meet the next case's.
-func (s *Stage) forgetFlows() error {
+func (s *Topology) forgetFlows() error {
 	h, err := s.node.NS.Netlink(unix.NETLINK_NETFILTER)
 	if err != nil {
 		return err
@@ -167,7 +167,7 @@ func (s *Stage) forgetFlows() error {
 }
 
 // Begin notes the node's kernel state, for Left to compare with.
-func (s *Stage) Begin() (err error) {
+func (s *Topology) Begin() (err error) {
 	if s.before == nil {
 		s.before, err = s.snapshot()
 	}
@@ -176,7 +176,7 @@ func (s *Stage) Begin() (err error) {
 
 // Left says what a removed plane has left on the node since Begin, and in its
 // state directory, and forgets the flows of the case.
-func (s *Stage) Left(stateDir string) error {
+func (s *Topology) Left(stateDir string) error {
 	if err := s.forgetFlows(); err != nil {
 		return err
 	}

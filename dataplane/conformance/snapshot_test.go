@@ -8,7 +8,7 @@ import (
 // TestLeftovers: whatever a plane leaves on the node is found; what iptables
 // itself leaves behind a deleted rule isn't held against a plane.
 func TestLeftovers(t *testing.T) {
-	s := newStage(t)
+	s := newTopology(t)
 	for _, c := range []struct{ leave, clean, complaint string }{
 		{"nft add table inet fairway", "nft delete table inet fairway", "table"},
 		{"nft add table ip nat", "nft delete table ip nat", ""},

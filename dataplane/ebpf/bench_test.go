@@ -2,6 +2,7 @@ package ebpf
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"os"
 	"strconv"
@@ -19,6 +20,12 @@ func check(b testing.TB, err error) {
 	}
 }
 
+func applied(b *testing.B, p *Plane, want *model.Table) {
+	b.Helper()
+	result, err := p.Apply(context.Background(), want, kernel.VerifyNothing)
+	check(b, errors.Join(err, result.Err()))
+}
+
 // BenchmarkEndpointChange is one endpoint that comes or goes.
 func BenchmarkEndpointChange(b *testing.B) {
 	for _, services := range []int{1000, 10000} {
@@ -26,12 +33,12 @@ func BenchmarkEndpointChange(b *testing.B) {
 			tables := [2]*model.Table{webTable(services, 10)}
 			tables[1] = withBackend(tables[0])
 			onPlane(b, func(p *Plane) {
-				check(b, p.Apply(context.Background(), tables[0], false))
+				applied(b, p, tables[0])
 				n := 0
 				b.ReportAllocs()
 				for b.Loop() {
 					n++
-					check(b, p.Apply(context.Background(), tables[n%2], false))
+					applied(b, p, tables[n%2])
 				}
 			})
 		})
@@ -45,9 +52,9 @@ func BenchmarkLoad(b *testing.B) {
 			table := webTable(services, 5)
 			onPlane(b, func(p *Plane) {
 				for b.Loop() {
-					check(b, p.Apply(context.Background(), table, false))
+					applied(b, p, table)
 					b.StopTimer()
-					check(b, p.Remove(context.Background()))
+					check(b, p.Remove(context.Background(), kernel.EndConnections))
 					b.StartTimer()
 				}
 			})
@@ -80,6 +87,6 @@ func onPlane(b *testing.B, run func(*Plane)) {
 			return err
 		}
 		run(p)
-		return p.Remove(context.Background())
+		return p.Remove(context.Background(), kernel.EndConnections)
 	}))
 }

@@ -11,6 +11,8 @@ import (
 
 	"github.com/cilium/ebpf"
 	"golang.org/x/sys/unix"
+
+	"github.com/fairway-net/fairway/dataplane/ebpf/pins"
 )
 
 // laps are how long the exchanges of each way took.
@@ -80,17 +82,17 @@ func (s *site) programStats(b *testing.B) map[string]*ebpf.ProgramStats {
 		stats[name], err = program.Stats()
 		check(b, errors.Join(err, program.Close()))
 	}
-	pins, err := filepath.Glob(filepath.Join(s.plane.dir, "*-*"))
+	found, err := filepath.Glob(filepath.Join(s.plane.dir, "*-*"))
 	check(b, err)
-	for _, pin := range pins {
-		info, err := pinnedLink(pin)
+	for _, pin := range found {
+		info, err := pins.LinkInfo(pin)
 		check(b, err)
 		program, err := ebpf.NewProgramFromID(info.Program)
 		add("socket "+filepath.Base(pin), program, err)
 	}
-	pins, err = filepath.Glob(filepath.Join(s.plane.dir, "programs", "*", "*"))
+	found, err = filepath.Glob(filepath.Join(s.plane.dir, "programs", "*", "*"))
 	check(b, err)
-	for _, pin := range pins {
+	for _, pin := range found {
 		program, err := ebpf.LoadPinnedProgram(pin, nil)
 		add(pin, program, err)
 	}

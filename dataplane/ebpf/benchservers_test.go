@@ -78,7 +78,7 @@ func accept(listener int, serve func(fd int)) {
 }
 
 func echoStream(fd int) {
-	defer closeQuietly(fd)
+	defer unix.Close(fd)
 	buffer := make([]byte, 64)
 	for {
 		n, err := unix.Read(fd, buffer)

@@ -16,6 +16,7 @@ import (
 	"github.com/vishvananda/netlink"
 	"golang.org/x/sys/unix"
 
+	"github.com/fairway-net/fairway/dataplane/ebpf/sock"
 	"github.com/fairway-net/fairway/internal/cgroup"
 	"github.com/fairway-net/fairway/internal/kernel"
 	"github.com/fairway-net/fairway/lab/topology"
@@ -50,9 +51,12 @@ func newSites(b *testing.B, services int, serve manner) map[string]*site {
 		if with.plane, err = New(kernel.Options{Cgroup: with.cgroup, StateDir: b.TempDir()}); err != nil {
 			return err
 		}
-		return with.plane.Apply(context.Background(), table, false)
+		_, err = with.plane.Apply(context.Background(), table, kernel.VerifyNothing)
+		return err
 	}))
-	b.Cleanup(func() { check(b, with.node.Do(func() error { return with.plane.Remove(context.Background()) })) })
+	b.Cleanup(func() {
+		check(b, with.node.Do(func() error { return with.plane.Remove(context.Background(), kernel.EndConnections) }))
+	})
 	return map[string]*site{bare: without, empty: idle, direct: with, oneVIP: with, allVIPs: with, byTC: with}
 }
 
@@ -70,7 +74,7 @@ func (s *site) attachEmpty(b *testing.B) {
 		check(b, err)
 		b.Cleanup(func() { check(b, l.Close()) })
 	}
-	for hook, at := range hooks {
+	for hook, at := range sock.Hooks {
 		kind := ebpf.CGroupSockAddr
 		if hook == "release" {
 			kind = ebpf.CGroupSock

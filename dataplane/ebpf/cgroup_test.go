@@ -11,6 +11,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"github.com/fairway-net/fairway/dataplane/ebpf/pins"
 	"github.com/fairway-net/fairway/internal/cgroup"
 	"github.com/fairway-net/fairway/internal/kernel"
 )
@@ -26,7 +27,7 @@ func TestNarrowCgroup(t *testing.T) {
 		beContainer(t, mount)
 		return
 	}
-	machine, err := inMachineNamespace()
+	machine, err := pins.InMachineNamespace()
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -80,14 +81,14 @@ func beContainer(t *testing.T, mount string) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	for _, lack := range p.Lacks() {
+	for _, lack := range p.Unsupported() {
 		t.Log(lack.Feature, lack.Why)
 	}
 	named, err := New(kernel.Options{Cgroup: root})
 	if err != nil {
 		t.Fatal(err)
 	}
-	if lacks := named.Lacks(); len(lacks) > 1 {
+	if lacks := named.Unsupported(); len(lacks) > 1 {
 		t.Errorf("with a cgroup that is named: %v", lacks)
 	}
 }

@@ -5,6 +5,7 @@ import (
 	"net/netip"
 	"testing"
 
+	"github.com/fairway-net/fairway/dataplane/ebpf/program"
 	"github.com/fairway-net/fairway/model"
 )
 
@@ -34,9 +35,9 @@ func backend(i, j int) model.Backend {
 
 // TestConstantCost: an endpoint more or less is a constant number of steps.
 func TestConstantCost(t *testing.T) {
-	st := newState("")
+	st := program.NewState("")
 	old := webTable(100, 50)
-	if _, err := st.build(old); err != nil {
+	if _, err := st.Build(old); err != nil {
 		t.Fatal(err)
 	}
 	p := *old.Pool(model.PoolID{Name: "default/web-7:http", Proto: model.TCP})
@@ -45,11 +46,11 @@ func TestConstantCost(t *testing.T) {
 	e.SetPool(&p)
 	less := e.Table()
 	for _, step := range []struct{ old, want *model.Table }{{old, less}, {less, old}} {
-		plan, err := st.change(step.old, step.want, step.want.Since(step.old))
+		plan, err := st.Change(step.old, step.want, step.want.Since(step.old))
 		if err != nil {
 			t.Fatal(err)
 		}
-		if n := plan.put.count() + plan.delete.count(); n > 4 {
+		if n := plan.Size(); n > 4 {
 			t.Errorf("%d steps for one endpoint: %v", n, plan)
 		}
 	}
@@ -59,13 +60,13 @@ func TestConstantCost(t *testing.T) {
 // elements for an endpoint, and three for a Service.
 func TestStartCost(t *testing.T) {
 	for _, size := range []struct{ services, endpoints int }{{100, 1}, {1000, 5}, {3000, 50}} {
-		all, err := newState("").build(webTable(size.services, size.endpoints))
+		all, err := program.NewState("").Build(webTable(size.services, size.endpoints))
 		if err != nil {
 			t.Fatal(err)
 		}
 		const settings = 1
-		if want := settings + size.services*(3+2*size.endpoints); all.count() != want {
-			t.Errorf("%d elements for %d Services with %d endpoints each, expected %d", all.count(), size.services, size.endpoints, want)
+		if want := settings + size.services*(3+2*size.endpoints); all.Count() != want {
+			t.Errorf("%d elements for %d Services with %d endpoints each, expected %d", all.Count(), size.services, size.endpoints, want)
 		}
 	}
 }

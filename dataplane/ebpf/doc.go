@@ -1,85 +1,79 @@
-// Package ebpf is the data plane without netfilter: sockets of the node and its
-// pods get their backend when they connect, and packets of others are
-// translated at the node's interfaces.
+// Package ebpf is the data plane without netfilter. Sockets of the node and its pods get
+// their backend when they connect; packets of others are translated at the node's
+// interfaces.
 //
-// # The programs
+// # Where things are
 //
-// There are two objects, made from bpf/sock.c and bpf/tc.c, that share pinned
-// maps (bpf/maps.h) and what they do with them (bpf/decide.h, bpf/choose.h):
+//	plane.go, apply.go   the plane: what happens in which order
+//	render.go, check.go  what the kernel should hold, and does
+//	probe.go             what the programs need of a kernel
+//	bypass.go            cluster DNS that the node answers by itself
+//	pins/                the directory below /sys/fs/bpf with everything that outlives the agent
+//	program/             which elements the maps should hold for a table; no kernel
+//	maps/                the maps: opened, written, enlarged, read
+//	sock/                the socket path: programs at the node's cgroup
+//	packet/              the packet path: programs at the interfaces, the connection table
+//	bpf/                 C that both paths share: types.h, maps.h, choose.h, decide.h
 //
-//   - sock: cgroup programs on connect, sendmsg, recvmsg, getpeername and on a
-//     socket's release. They act on what they can do as the model says; all
-//     else goes on to the packet path.
-//   - tc: programs at the interfaces.
+// The C of a path is in its bpf folder. bpf2go compiles it, and the result is committed;
+// `make generate` makes the same bytes with Debian 12's clang 14.
 //
-// Both are compiled by bpf2go and committed; `go generate` makes them anew,
-// byte for byte with the same clang (Debian 12's, version 14).
+// # Maps
 //
-// # The maps
+// A frontend (address, port, protocol) leads to a pool for each origin. A pool says how
+// many slots it has and how one is chosen. A slot holds a backend. Members find a backend
+// by its address. One endpoint more or less is a member, one or two slots, and the pool.
 //
-// frontends (address, port, protocol) say which pool connections of each origin
-// go to; pools say how many slots there are and how one is chosen; slots hold
-// backends; members find a backend by its address, for what remembers it. Each
-// of them is the one inner map of an outer one, so that a larger one can take
-// its place. The prefixes of Services' addresses are in a trie, and, if they are
-// few, once more in ranges, which costs less to look into. One endpoint more or
-// less is a member, a slot, or two, and the pool's counts.
-//
-// Maps that the programs fill (connections, sockets, clients with affinity, UDP
-// flows) have two places in their outer map: for the one that is put into, and, when
-// it was half full and has got a larger one before it, for the earlier one until its
-// elements have moved (room.go). So an agent that runs keeps room for as much again
-// as there is.
+// Each map of the table is the one inner map of an outer one, so a larger one can take its
+// place. The maps that programs fill (connections, sockets, clients, UDP flows) have two
+// places. When such a map is half full, a larger one comes before it, and the elements
+// move (maps/resizable.go).
 //
 // # Sockets
 //
-// The programs remember what a connected socket was led to, and count the sockets of
-// each backend. When a backend is gone that has any, the agent reads what they
-// remember (sweep.go), finds the socket in the process that has it (holders.go) and
-// connects it anew, or, if it may not, has the kernel destroy it (destroy.go). It
-// does so for all sockets after a start and with every comparison, so that a change
-// which nobody saw is made up for.
+// The programs remember the backend of a connected socket, and count each backend's
+// sockets. When a backend with sockets is removed, the agent reads what they remember
+// (sock/gc.go), finds the socket in its process (sock/owners.go) and connects it anew. If
+// it may not, the kernel destroys the socket (sock/destroy.go). After a start, and with
+// every comparison, it does so for all sockets.
 //
 // # Packets
 //
-// Programs at both ends of every interface, found and followed by netlink (tcx
-// where the kernel has it, clsact before 6.6), keep one rule: between the two
-// hooks a connection is the client talking to the backend, whatever it is
-// outside. A packet is translated to that as it comes in and from that as it
-// leaves (the picture is in bpf/conn.h):
+// Programs are at both ends of every interface, by tcx or, before Linux 6.6, clsact. They
+// keep one rule: inside the node, a connection is the client talking to the backend. A
+// packet becomes that as it comes in, and ceases to be it as it leaves (the picture is in
+// packet/bpf/conn.h):
 //
-//   - ingress: the frontend becomes the backend; in answers to masqueraded
-//     connections the node becomes the client again.
-//   - egress: the client becomes the node, if the connection is masqueraded; in
-//     answers the backend becomes the frontend.
+//   - ingress: the frontend becomes the backend; in answers to masqueraded connections the
+//     node becomes the client.
+//   - egress: the client becomes the node, if the connection is masqueraded; in answers the
+//     backend becomes the frontend.
 //
-// So the kernel's routing, its reverse-path filter, its own ICMP errors and
-// netfilter's connection tracking see ordinary packets of one flow in both
-// directions; nothing is INVALID or martian, and firewalls see real addresses.
-// ICMP errors, those about path MTU among them, are translated at the same hooks
-// by the packet that they quote. Only refusals (sent back to where they came
-// from) and what sockets of the node itself send to a frontend past the socket
-// path (SCTP; frontends with source ranges) go other ways than the kernel's: the
-// latter is sent on from the egress hook, and its answers come home over the
-// loopback.
+// So routing, reverse-path filter, ICMP errors and conntrack of the kernel see ordinary
+// packets, and firewalls see real addresses. ICMP errors are translated by the packet that
+// they quote. Two things go other ways: refusals go back where the packet came from; what
+// the node's own sockets send to a frontend past the socket path (SCTP, frontends with
+// source ranges) is sent on from egress, and its answers come back over the loopback.
 //
-// The connection table is plain entries that expire by the agent's hand
-// (conns.go): while no agent runs, connections go on and new ones begin until the
-// table is full. It outlives agents; its name has the version of its layout. When
-// the plane takes another's place, the connections that netfilter translates stay
-// with it until they end; for so long there is a table of nf_tables, fairway-ebpf,
-// that has it go on (takeover.go). From IPVS, sockets aren't taken before it has gone
-// (standby.go). The other way round, netfilter gets the connections (handover.go).
+// The programs remove ended connections by themselves and, when the table is full, those
+// of least worth (packet/bpf/expire.h). So nothing is refused while no agent runs.
 //
-// With direct server return (bpf/direct.h, model.Route.Direct) the two directions of
-// a connection go by different nodes: this one sends the client's packets on to
-// the backend's node, and says in an option of the IP header which frontend they
-// are for; that one translates the answers. Each has entries for both directions,
-// and sees one or both of them.
+// With direct server return (packet/bpf/direct.h) this node sends the client's packets on
+// to the backend's node, with an IP option that names the frontend; that node translates
+// the answers.
 //
-// What the packet path has no entries of are connections past all frontends. A
-// client may use one port both for a frontend and, at the same time, for a direct
-// connection to the backend that it was given there. If the former is masqueraded,
-// its packets are known inside the node by a mark (TRANSLATED in bpf/conn.h); if
-// not, the answers to the latter are taken for the former's.
+// # Changes of the data plane
+//
+// When ebpf mode comes, connections that netfilter translates stay with it until they end
+// (packet/takeover.go); a table of nf_tables, fairway-ebpf, has netfilter go on with them.
+// While IPVS serves the node, TCP sockets are left to the packet path (sock/defer.go).
+// When ebpf mode goes, dataplane/migrate moves its connections to netfilter
+// (packet/handover.go).
+//
+// # Limits
+//
+// Connections past all frontends have no entries. A client may use one port both for a
+// frontend and for the backend that it was given there. If the former is masqueraded, its
+// packets carry a mark (TRANSLATED in packet/bpf/conn.h). If not, answers to the latter are
+// taken for the former's.
 package ebpf

@@ -6,7 +6,9 @@ import (
 	"github.com/cilium/ebpf"
 	"github.com/cilium/ebpf/rlimit"
 
-	"github.com/fairway-net/fairway/internal/vm"
+	"github.com/fairway-net/fairway/dataplane/ebpf/packet"
+	"github.com/fairway-net/fairway/dataplane/ebpf/sock"
+	"github.com/fairway-net/fairway/internal/testing/vm"
 )
 
 // TestLoad: the verifiers of this kernel and of Debian's take all programs.
@@ -15,7 +17,7 @@ func TestLoad(t *testing.T) {
 		if err := rlimit.RemoveMemlock(); err != nil {
 			t.Fatal(err)
 		}
-		for name, load := range map[string]func() (*ebpf.CollectionSpec, error){"sock": loadSock, "tc": loadTc} {
+		for name, load := range map[string]func() (*ebpf.CollectionSpec, error){"sock": sock.Programs, "tc": packet.Programs} {
 			spec, err := load()
 			if err != nil {
 				t.Fatal(err)

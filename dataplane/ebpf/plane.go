@@ -10,6 +10,13 @@ import (
 	"github.com/cilium/ebpf/rlimit"
 	"golang.org/x/sync/errgroup"
 
+	"github.com/fairway-net/fairway/dataplane/ebpf/maps"
+	"github.com/fairway-net/fairway/dataplane/ebpf/packet"
+	"github.com/fairway-net/fairway/dataplane/ebpf/pins"
+	"github.com/fairway-net/fairway/dataplane/ebpf/program"
+	"github.com/fairway-net/fairway/dataplane/ebpf/sock"
+	"github.com/fairway-net/fairway/dataplane/migrate"
+	"github.com/fairway-net/fairway/internal/conntrack"
 	"github.com/fairway-net/fairway/internal/kernel"
 	"github.com/fairway-net/fairway/model"
 )
@@ -17,17 +24,21 @@ import (
 // Plane programs eBPF maps and keeps the programs where they belong. See
 // dataplane.Plane for what its methods owe.
 type Plane struct {
-	options kernel.Options
-	narrow  string     // why the cgroup hasn't all of the node's sockets; "" if nothing says so
-	opening sync.Mutex // for store and the paths' programs
-	dir     string     // where everything is pinned
-	paths   []path
-	store   *store            // nil until the first Apply
-	state   *state            // nil if what the tables hold isn't known
-	applied *model.Table      // what the tables say
-	swept   *model.Table      // what connections were brought into line with
-	full    map[string]uint64 // how often maps that programs fill were full
-	room    func()            // ends what keeps room in them; nil if nothing does
+	options      kernel.Options
+	expand       model.Expansion
+	cgroupLimit  string     // why the cgroup hasn't all of the node's sockets; "" if nothing says so
+	opening      sync.Mutex // for store and the paths' programs
+	dir          string     // where everything is pinned
+	sockets      *sock.Path
+	packets      *packet.Path
+	paths        []path // both of them
+	steps        *kernel.Steps
+	store        *maps.Store    // nil until the first Apply
+	state        *program.State // nil if what the tables hold isn't known
+	applied      *model.Table   // what the tables say
+	collected    *model.Table   // what connections were brought into line with
+	linksLeftOut error          // interfaces for which there is no room
+	stopGrowing  func()         // ends the loop that enlarges maps; nil if there is none
 }
 
 // New makes the plane of the network namespace that this process lives in. It
@@ -36,94 +47,37 @@ func New(options kernel.Options) (*Plane, error) {
 	if err := probe(); err != nil {
 		return nil, err
 	}
-	cgroup, narrow, err := findCgroup(options)
+	cgroup, limit, err := sock.FindCgroup(options)
 	if err != nil {
 		return nil, err
 	}
-	netns, err := netnsCookie()
+	netns, err := pins.NetnsCookie()
 	if err != nil {
 		return nil, err
 	}
-	dir, err := nodeDir()
+	dir, err := pins.NodeDir()
 	if err != nil {
 		return nil, err
 	}
-	sockets, err := newSocketPath(cgroup, netns)
+	sockets, err := sock.New(cgroup, netns)
 	if err != nil {
 		return nil, err
 	}
-	packets, err := newPacketPath(options.Drift)
+	packets, err := packet.New(options.Drift)
 	if err != nil {
 		return nil, err
 	}
-	return &Plane{options: options, narrow: narrow, dir: dir, paths: []path{sockets, packets}}, nil
+	s := &kernel.Steps{}
+	sockets.Steps, packets.Steps = s, s
+	return &Plane{options: options, cgroupLimit: limit, dir: dir, sockets: sockets, packets: packets, paths: []path{sockets, packets}, steps: s}, nil
 }
 
-// Apply implements dataplane.Plane. The maps come before the programs that read
-// them.
-func (p *Plane) Apply(ctx context.Context, want *model.Table, verify bool) error {
-	return p.apply(ctx, want, verify, verify)
-}
-
-// apply compares what maps hold, or what is beside them, or does only what has
-// changed.
-func (p *Plane) apply(ctx context.Context, want *model.Table, compare, beside bool) error {
-	if err := ctx.Err(); err != nil {
-		return err
-	}
-	if err := p.Prepare(ctx); err != nil {
-		return err
-	}
-	compare = compare || p.state == nil
-	beside = beside || compare
-	attach := beside || p.applied.Settings != want.Settings
-	noRoom := p.program(want, compare, beside)
-	if noRoom != nil {
-		p.state = nil
-	}
-	if noRoom != nil && !lacksRoom(noRoom) {
-		return noRoom
-	}
-	p.applied = want
-	for _, path := range p.paths {
-		if !attach {
-			break
-		}
-		if err := path.attach(p.store, want); err != nil {
-			p.state = nil
-			if !lacksRoom(err) {
-				return err
-			}
-			noRoom = errors.Join(noRoom, err)
-		}
-	}
-	if attach {
-		if err := p.store.forgetEarlier(); err != nil {
-			return err
-		}
-	}
-	p.keepRoom()
-	for _, path := range p.paths {
-		if err := path.sweep(ctx, p.store, p.changed(want, beside)); err != nil {
-			return fmt.Errorf("bring connections into line: %w", err)
-		}
-	}
-	p.swept = want
-	if p.state != nil {
-		p.state.gone = nil
-	}
-	return errors.Join(noRoom, p.overflows())
-}
-
-// lacksRoom reports whether an error is that something has no room.
-func lacksRoom(err error) bool {
-	var full *kernel.FullError
-	return errors.As(err, &full)
-}
-
-// Prepare implements dataplane.Preparer: it opens or makes the maps, and has the
+// Prepare implements dataplane.Plane: it opens or makes the maps, and has the
 // kernel take the programs, which is a good part of the first Apply.
-func (p *Plane) Prepare(ctx context.Context) error {
+func (p *Plane) Prepare(ctx context.Context, what kernel.Preparation) error {
+	if what != kernel.BeforeTable {
+		return nil // it needs its privileges all the time
+	}
 	p.opening.Lock()
 	defer p.opening.Unlock()
 	if err := ctx.Err(); err != nil {
@@ -134,9 +88,13 @@ func (p *Plane) Prepare(ctx context.Context) error {
 	}
 	var group errgroup.Group
 	for _, path := range p.paths {
-		group.Go(func() error { return path.load(p.store) })
+		group.Go(func() error { return path.Load(p.store) })
 	}
-	return group.Wait()
+	if err := errors.Join(group.Wait(), p.steps.At("programs loaded")); err != nil {
+		return err
+	}
+	p.startGrowing() // connections are served since an earlier process's life
+	return nil
 }
 
 // open is called with opening locked.
@@ -147,142 +105,117 @@ func (p *Plane) open() (err error) {
 	if err := rlimit.RemoveMemlock(); err != nil {
 		return fmt.Errorf("raise the limit of locked memory: %w", err)
 	}
-	if err := mountBPFFS(); err != nil {
+	if err := pins.MountBPFFS(); err != nil {
 		return err
 	}
-	if err := RemoveDead(); err != nil {
+	if err := pins.RemoveDead(); err != nil {
 		return err
 	}
 	var specs []*ebpf.CollectionSpec
 	for _, path := range p.paths {
-		specs = append(specs, path.object())
+		specs = append(specs, path.Spec())
 	}
-	p.store, err = openStore(p.dir, specs...)
+	p.store, err = maps.Open(p.dir, specs...)
 	return err
 }
 
-// changed is what connections haven't been brought into line with yet.
-func (p *Plane) changed(want *model.Table, full bool) changed {
-	c := changed{old: p.swept, want: want, verify: full || p.state == nil}
-	if p.state != nil {
-		c.gone = p.state.gone
-	}
-	return c
-}
-
-// keepRoom begins to keep room in the maps that the programs fill.
-func (p *Plane) keepRoom() {
-	if p.room != nil {
+// startGrowing begins to enlarge the maps that the programs fill, as they need it.
+func (p *Plane) startGrowing() {
+	if p.stopGrowing != nil {
 		return
 	}
 	ctx, cancel := context.WithCancel(context.Background())
 	var done sync.WaitGroup
-	done.Go(func() { p.store.keepingRoom(ctx) })
-	p.room = func() { cancel(); done.Wait() }
+	done.Go(func() { p.store.GrowLoop(ctx) })
+	p.stopGrowing = func() { cancel(); done.Wait() }
 }
 
-func (p *Plane) endRoom() {
-	if p.room != nil {
-		p.room()
-		p.room = nil
+func (p *Plane) endGrowing() {
+	if p.stopGrowing != nil {
+		p.stopGrowing()
+		p.stopGrowing = nil
 	}
 }
 
-// program makes the tables say what want says.
-func (p *Plane) program(want *model.Table, compare, beside bool) error {
-	if compare {
-		return p.compare(want)
-	}
-	plan, noID := p.state.change(p.applied, want, want.Since(p.applied))
-	if err := p.write(plan, nil); err != nil {
-		return err
-	}
-	if beside || p.applied.Settings != want.Settings {
-		if err := p.store.setRanges(want.Settings.Reserved); err != nil {
-			return err
-		}
-	}
-	return noID
+// Read implements dataplane.Plane.
+func (p *Plane) Read(ctx context.Context, what kernel.Query) (kernel.Reading, error) {
+	return kernel.Readers{
+		Objects: p.objects, Compare: p.check,
+		Frontends: func(ctx context.Context) ([]kernel.Count, error) { return maps.FrontendCounts(ctx, p.dir) },
+		Backends: func(ctx context.Context, of *model.Table) ([]kernel.BackendCount, error) {
+			return maps.BackendCounts(ctx, p.dir, of)
+		},
+		Drops: func(ctx context.Context) ([]kernel.DropStats, error) { return packet.DropStats(ctx, p.dir) },
+		Maps:  func(ctx context.Context) ([]kernel.MapUsage, error) { return maps.Usage(ctx, p.dir) },
+	}.Read(ctx, what)
 }
 
-// compare reads the tables, adopts their ids, and writes what is missing or
-// wrong.
-func (p *Plane) compare(want *model.Table) error {
-	have, err := p.store.read()
-	if err != nil {
-		return err
-	}
-	next, target, noID := over(have, want, p.options)
-	p.state = next
-	if err := p.write(difference(have, target), target); err != nil {
-		return err
-	}
-	if err := p.store.setRanges(want.Settings.Reserved); err != nil {
-		return err
-	}
-	return noID
-}
-
-// over makes the state for a table over what the maps hold, and what they are to
-// hold. The error says what has no room, as build's does.
-func over(have contents, want *model.Table, o kernel.Options) (*state, byTable, error) {
-	next := newState(o.Scheduler)
-	next.adopt(have, want)
-	target, err := next.build(want)
-	return next, target, err
-}
-
-// write does what a plan says, with room for what tables are to hold in the end,
-// if that's known.
-func (p *Plane) write(plan *plan, target byTable) error {
-	if err := p.store.reserve(target, p.state.given); err != nil {
-		return err
-	}
-	p.state.given = nil
-	return p.store.apply(plan)
-}
-
-// Remove implements dataplane.Plane.
-func (p *Plane) Remove(ctx context.Context) error {
+// Remove implements dataplane.Plane. No connection passes through this process.
+func (p *Plane) Remove(ctx context.Context, _ kernel.Removal) error {
 	if err := ctx.Err(); err != nil {
 		return err
 	}
+	moved := errors.Join(migrate.Move(ctx, p.Connections(), nil), p.steps.At("connections moved"))
 	p.opening.Lock()
 	defer p.opening.Unlock()
-	p.endRoom()
-	errs := []error{reservePorts(p.dir)}
-	for _, path := range p.paths {
-		errs = append(errs, path.remove(p.dir))
+	p.endGrowing()
+	errs := []error{moved, p.sockets.Remove(p.dir), p.steps.At("socket path removed")}
+	if moved == nil { // or else the programs go on with what couldn't be moved
+		errs = append(errs, p.packets.Remove(p.dir), p.steps.At("packet path removed"))
 	}
 	if p.store != nil {
-		errs = append(errs, p.store.close())
+		errs = append(errs, p.store.Close())
 	}
-	p.store, p.state, p.applied, p.swept = nil, nil, nil, nil
-	return errors.Join(append(errs, removePins(p.dir))...)
+	p.store, p.state, p.applied, p.collected = nil, nil, nil, nil
+	if err := errors.Join(errs...); err != nil {
+		return err // the pins lead the next attempt to what is left
+	}
+	return pins.Remove(p.dir)
 }
 
 // Close gives up the plane's descriptors. What is in the kernel stays.
 func (p *Plane) Close() error {
 	p.opening.Lock()
 	defer p.opening.Unlock()
-	p.endRoom()
+	p.endGrowing()
 	var errs []error
 	for _, path := range p.paths {
-		errs = append(errs, path.close())
+		errs = append(errs, path.Close())
 	}
 	if p.store != nil {
-		errs = append(errs, p.store.close())
+		errs = append(errs, p.store.Close())
 	}
 	return errors.Join(errs...)
 }
 
-// Lacks implements dataplane.Plane.
-func (p *Plane) Lacks() []kernel.Lack {
-	lacks := []kernel.Lack{
+// Unsupported implements dataplane.Plane.
+func (p *Plane) Unsupported() []kernel.Unsupported {
+	lacks := []kernel.Unsupported{
 		{Feature: kernel.Hairpin, Why: "a socket that gets its own pod as the backend is connected directly, and needs no translation"},
 	}
-	if p.narrow != "" {
-		lacks = append(lacks, socketsLack(p.narrow))
+	if p.cgroupLimit != "" {
+		lacks = append(lacks, sock.CgroupUnsupported(p.cgroupLimit))
 	}
 	return lacks
+}
+
+// Connections implements dataplane.Plane.
+func (p *Plane) Connections() migrate.Connections {
+	return connections{p}
+}
+
+// connections are a plane's: see migrate.Connections.
+type connections struct{ p *Plane }
+
+// Leave implements migrate.Connections. The maps stay as large as they are.
+func (c connections) Leave(context.Context) ([]migrate.Source, error) {
+	c.p.opening.Lock()
+	defer c.p.opening.Unlock()
+	c.p.endGrowing()
+	return c.p.packets.Leave(c.p.dir)
+}
+
+// Import implements migrate.Connections.
+func (c connections) Import(_ context.Context, flows []conntrack.Flow) error {
+	return c.p.packets.Import(flows)
 }

@@ -13,6 +13,8 @@ import (
 	"github.com/google/go-cmp/cmp"
 	"github.com/vishvananda/netlink"
 
+	"github.com/fairway-net/fairway/dataplane/ebpf/program"
+	"github.com/fairway-net/fairway/dataplane/ebpf/sock"
 	"github.com/fairway-net/fairway/internal/cgroup"
 	"github.com/fairway-net/fairway/internal/kernel"
 	"github.com/fairway-net/fairway/internal/netns"
@@ -74,7 +76,7 @@ func agrees(t *testing.T, p *Plane, want *model.Table) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	objects, err := p.Objects(context.Background())
+	objects, err := p.objects(context.Background())
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -91,14 +93,14 @@ func TestLife(t *testing.T) {
 		p := newPlane(t, options)
 		apply := func(verify bool) {
 			t.Helper()
-			if err := p.Apply(ctx, want, verify); err != nil {
+			if _, err := p.Apply(ctx, want, kernel.VerifyIf(verify)); err != nil {
 				t.Fatal(err)
 			}
 			agrees(t, p, want)
 		}
 		check := func(want *model.Table, agrees bool) {
 			t.Helper()
-			found, err := p.Check(ctx, want)
+			found, err := p.check(ctx, want)
 			if got := len(found.Found) == 0; err != nil || got != agrees {
 				t.Errorf("comparing beside changes says that all agrees: %t (%v), want %t: %q", got, err, agrees, slices.Collect(maps.Keys(found.Found)))
 			}
@@ -106,11 +108,11 @@ func TestLife(t *testing.T) {
 		apply(false)
 		check(want, true)
 
-		break1, break2 := p.store.tables[slots], p.store.tables[frontends]
-		if err := break1.remove(slotKey(p.state.pools[model.PoolID{Name: "default/web-3:http", Proto: model.TCP}].id, 1)); err != nil {
+		break1, break2 := p.store.Tables[program.Slots], p.store.Tables[program.Frontends]
+		if err := break1.Remove(program.SlotKey(p.state.PoolNumber(model.PoolID{Name: "default/web-3:http", Proto: model.TCP}), 1)); err != nil {
 			t.Fatal(err)
 		}
-		if err := break2.put(frontendKey(model.Key{Addr: netip.MustParseAddr("10.1.1.1"), Port: 1, Proto: model.TCP}), frontendValue(7, 0, [3]model.Route{}, p.state.poolNumber)); err != nil {
+		if err := break2.Put(program.FrontendKey(model.Key{Addr: netip.MustParseAddr("10.1.1.1"), Port: 1, Proto: model.TCP}), program.FrontendValue(7, 0, [3]model.Route{}, p.state.PoolNumber)); err != nil {
 			t.Fatal(err)
 		}
 		check(want, false)
@@ -124,12 +126,15 @@ func TestLife(t *testing.T) {
 		if err := os.Remove(links[0]); err != nil {
 			t.Fatal(err)
 		}
-		if err := p.ApplyChecked(ctx, want); err != nil {
+		if _, err := p.Apply(ctx, want, kernel.VerifyRest); err != nil {
 			t.Fatal(err)
 		}
 		agrees(t, p, want)
 
-		ids := p.state.frontends
+		ids := map[model.Key]uint32{}
+		for f := range want.Frontends() {
+			ids[f.Key] = p.state.FrontendID(f.Key)
+		}
 		if err := p.Close(); err != nil {
 			t.Fatal(err)
 		}
@@ -137,14 +142,14 @@ func TestLife(t *testing.T) {
 		want = webTable(40, 3)
 		apply(false)
 		for k, id := range ids {
-			if p.state.frontends[k] != id {
-				t.Errorf("frontend %s had id %d and has %d", k, id, p.state.frontends[k])
+			if p.state.FrontendID(k) != id {
+				t.Errorf("frontend %s had id %d and has %d", k, id, p.state.FrontendID(k))
 			}
 		}
 		want = webTable(3, 1)
 		apply(false)
 
-		if err := p.Remove(ctx); err != nil {
+		if err := p.Remove(ctx, kernel.EndConnections); err != nil {
 			t.Fatal(err)
 		}
 		if _, err := os.Stat(p.dir); !os.IsNotExist(err) {
@@ -159,7 +164,7 @@ func TestGrowth(t *testing.T) {
 	inNode(t, func(t *testing.T, options kernel.Options) {
 		ctx, want := context.Background(), webTable(10, 2)
 		p := newPlane(t, options)
-		if err := p.Apply(ctx, want, false); err != nil {
+		if _, err := p.Apply(ctx, want, kernel.VerifyNothing); err != nil {
 			t.Fatal(err)
 		}
 		over, ended := make(chan struct{}), make(chan error, 1)
@@ -171,14 +176,14 @@ func TestGrowth(t *testing.T) {
 					return
 				default:
 				}
-				if _, err := p.Check(ctx, want); err != nil {
+				if _, err := p.check(ctx, want); err != nil {
 					ended <- err
 					return
 				}
 			}
 		}()
 		for _, services := range []int{40, 300, 3000} {
-			if err := p.Apply(ctx, webTable(services, 2), false); err != nil {
+			if _, err := p.Apply(ctx, webTable(services, 2), kernel.VerifyNothing); err != nil {
 				t.Fatal(err)
 			}
 		}
@@ -188,10 +193,10 @@ func TestGrowth(t *testing.T) {
 		}
 		want = webTable(3000, 2)
 		agrees(t, p, want)
-		if found, err := p.Check(ctx, want); err != nil || len(found.Found) > 0 {
+		if found, err := p.check(ctx, want); err != nil || len(found.Found) > 0 {
 			t.Errorf("comparing says %q, %v", slices.Collect(maps.Keys(found.Found)), err)
 		}
-		if err := p.Remove(ctx); err != nil {
+		if err := p.Remove(ctx, kernel.EndConnections); err != nil {
 			t.Fatal(err)
 		}
 	})
@@ -202,7 +207,7 @@ func TestFull(t *testing.T) {
 	inNode(t, func(t *testing.T, options kernel.Options) {
 		p := newPlane(t, options)
 		for _, path := range p.paths {
-			path.object().Maps[string(prefixes)].MaxEntries = 4
+			path.Spec().Maps[string(program.Prefixes)].MaxEntries = 4
 		}
 		e := webTable(10, 2).Edit()
 		s := &model.Settings{}
@@ -210,18 +215,35 @@ func TestFull(t *testing.T) {
 			s.Reserved = append(s.Reserved, netip.PrefixFrom(netip.AddrFrom4([4]byte{10, byte(i), 0, 0}), 16))
 		}
 		e.SetSettings(s)
-		err := p.Apply(context.Background(), e.Table(), false)
+		result, err := p.Apply(context.Background(), e.Table(), kernel.VerifyNothing)
 		var full *kernel.FullError
-		if !errors.As(err, &full) || full.LeftOut != 2 {
-			t.Errorf("%v, expected the map to have no room for 2", err)
+		if err != nil || !errors.As(result.Err(), &full) || full.LeftOut != 2 {
+			t.Errorf("%v, left out %v, expected the map to have no room for 2", err, result.Err())
 		}
-		if missing, err := p.paths[0].(*socketPath).missing(p.dir); err != nil || len(missing) > 0 {
-			t.Errorf("programs missing: %v, %v", missing, err)
+		if links, err := filepath.Glob(filepath.Join(p.dir, "*-*")); err != nil || len(links) != len(sock.Hooks) {
+			t.Errorf("attached socket programs: %v, %v", links, err)
 		}
-		if have, err := p.store.read(); err != nil || len(have[frontends]) != 10 || len(have[prefixes]) != 4 {
-			t.Errorf("%d frontends and %d prefixes, %v", len(have[frontends]), len(have[prefixes]), err)
+		if have, err := p.store.Read(); err != nil || len(have[program.Frontends]) != 10 || len(have[program.Prefixes]) != 4 {
+			t.Errorf("%d frontends and %d prefixes, %v", len(have[program.Frontends]), len(have[program.Prefixes]), err)
 		}
-		if err := p.Remove(context.Background()); err != nil {
+		// What is left out is said again with each change, which doesn't compare for it.
+		state := p.state
+		e = webTable(10, 3).Edit()
+		e.SetSettings(s)
+		result, err = p.Apply(context.Background(), e.Table(), kernel.VerifyNothing)
+		if !errors.As(result.Err(), &full) || full.LeftOut != 2 || err != nil || p.state != state {
+			t.Errorf("%v, left out %v, compared: %t", err, result.Err(), p.state != state)
+		}
+		e = webTable(10, 3).Edit()
+		less := *s
+		less.Reserved = s.Reserved[2:]
+		e.SetSettings(&less)
+		want := e.Table()
+		if result, err = p.Apply(context.Background(), want, kernel.VerifyNothing); err != nil || result.Err() != nil || p.state != state {
+			t.Errorf("%v, left out %v, compared: %t; expected room for all", err, result.Err(), p.state != state)
+		}
+		agrees(t, p, want)
+		if err := p.Remove(context.Background(), kernel.EndConnections); err != nil {
 			t.Fatal(err)
 		}
 	})

@@ -13,6 +13,8 @@ import (
 	"github.com/cilium/ebpf/features"
 	"github.com/cilium/ebpf/rlimit"
 
+	"github.com/fairway-net/fairway/dataplane/ebpf/packet"
+	"github.com/fairway-net/fairway/dataplane/ebpf/sock"
 	"github.com/fairway-net/fairway/internal/kernel"
 )
 
@@ -60,11 +62,11 @@ func probe() error {
 	if err := rlimit.RemoveMemlock(); err != nil { // Linux before 5.11 counts maps
 		return &kernel.MissingError{What: rights + ", before Linux 5.11 also CAP_SYS_RESOURCE", Since: firstKernel, Err: err}
 	}
-	sock, err := loadSock()
+	sock, err := sock.Programs()
 	if err != nil {
 		return fmt.Errorf("read programs: %w", err)
 	}
-	tc, err := loadTc()
+	tc, err := packet.Programs()
 	if err != nil {
 		return fmt.Errorf("read programs: %w", err)
 	}

@@ -8,8 +8,9 @@ import (
 	"github.com/cilium/ebpf"
 	"github.com/cilium/ebpf/asm"
 
+	"github.com/fairway-net/fairway/dataplane/ebpf/sock"
 	"github.com/fairway-net/fairway/internal/kernel"
-	"github.com/fairway-net/fairway/internal/vm"
+	"github.com/fairway-net/fairway/internal/testing/vm"
 )
 
 // TestProbe: this kernel has what the programs need, as other tests show by
@@ -18,7 +19,7 @@ func TestProbe(t *testing.T) {
 	if err := probe(); err != nil {
 		t.Error(err)
 	}
-	sock, err := loadSock()
+	sock, err := sock.Programs()
 	if err != nil {
 		t.Fatal(err)
 	}

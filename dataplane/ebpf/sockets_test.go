@@ -1,6 +1,7 @@
 package ebpf
 
 import (
+	"bufio"
 	"context"
 	"errors"
 	"fmt"
@@ -10,12 +11,10 @@ import (
 	"path/filepath"
 	"strconv"
 	"strings"
-	"syscall"
 	"testing"
 	"time"
 
-	"golang.org/x/sys/unix"
-
+	"github.com/fairway-net/fairway/dataplane/ebpf/program"
 	"github.com/fairway-net/fairway/internal/cgroup"
 	"github.com/fairway-net/fairway/internal/kernel"
 	"github.com/fairway-net/fairway/lab/echo"
@@ -54,7 +53,9 @@ func newSocketNode(t *testing.T) *socketNode {
 		n.plane, err = New(kernel.Options{Cgroup: cgroup, StateDir: t.TempDir()})
 		return err
 	}))
-	t.Cleanup(func() { check(t, n.node.Do(func() error { return n.plane.Remove(context.Background()) })) })
+	t.Cleanup(func() {
+		check(t, n.node.Do(func() error { return n.plane.Remove(context.Background(), kernel.EndConnections) }))
+	})
 	enter(t, cgroup)
 	return n
 }
@@ -67,12 +68,15 @@ func (n *socketNode) serve(names ...string) {
 
 func (n *socketNode) apply(want *model.Table, verify bool) {
 	n.t.Helper()
-	check(n.t, n.node.Do(func() error { return n.plane.Apply(context.Background(), want, verify) }))
+	check(n.t, n.node.Do(func() error {
+		result, err := n.plane.Apply(context.Background(), want, kernel.VerifyIf(verify))
+		return errors.Join(err, result.Err())
+	}))
 }
 
 func (n *socketNode) tableOf(names ...string) *model.Table {
 	e := model.NewTable().Edit()
-	for i, vip := range vips {
+	for i, vip := range socketVIPs {
 		for _, proto := range []model.Protocol{model.TCP, model.UDP} {
 			p := &model.Pool{ID: model.PoolID{Name: "default/web:" + proto.String(), Proto: proto, IPv6: i == 1}}
 			for _, name := range names {
@@ -95,7 +99,7 @@ func (n *socketNode) tableOf(names ...string) *model.Table {
 func TestPeers(t *testing.T) {
 	n := newSocketNode(t)
 	n.serve("b")
-	for _, vip := range vips {
+	for _, vip := range socketVIPs {
 		to := netip.AddrPortFrom(vip, 80)
 		for _, network := range []string{"tcp", "udp"} {
 			check(t, n.pods["a"].Do(func() error {
@@ -113,9 +117,9 @@ func TestPeers(t *testing.T) {
 		n.datagrams(to, "b")
 	}
 	// An IPv6 socket may speak to an IPv4 address.
-	n.datagrams(netip.AddrPortFrom(netip.AddrFrom16(vips[0].As16()), 80), "b")
+	n.datagrams(netip.AddrPortFrom(netip.AddrFrom16(socketVIPs[0].As16()), 80), "b")
 	n.serve("c")
-	n.datagrams(netip.AddrPortFrom(vips[0], 80), "c")
+	n.datagrams(netip.AddrPortFrom(socketVIPs[0], 80), "c")
 }
 
 // datagrams sends several from one socket that isn't connected, and reads the
@@ -164,7 +168,7 @@ func exchange(conn *net.UDPConn, to netip.AddrPort, want string) error {
 func TestUnconnectedMovesOn(t *testing.T) {
 	n := newSocketNode(t)
 	n.serve("b")
-	to := netip.AddrPortFrom(vips[0], 80)
+	to := netip.AddrPortFrom(socketVIPs[0], 80)
 	check(t, n.pods["a"].Do(func() error {
 		conn, err := net.ListenUDP("udp4", nil)
 		if err != nil {
@@ -193,22 +197,22 @@ func TestMissed(t *testing.T) {
 	n.serve("b")
 	var conn net.Conn
 	check(t, n.pods["a"].Do(func() (err error) {
-		conn, err = net.Dial("udp4", netip.AddrPortFrom(vips[0], 80).String())
+		conn, err = net.Dial("udp4", netip.AddrPortFrom(socketVIPs[0], 80).String())
 		return err
 	}))
 	defer conn.Close()
 	served := func(by string) {
 		t.Helper()
-		if got, err := say(conn, 30*time.Second); err != nil || !strings.HasPrefix(got, by+" ") {
+		if got, err := hear(conn, 30*time.Second); err != nil || !strings.HasPrefix(got, by+" ") {
 			t.Errorf("%q, %v; expected %s", got, err, by)
 		}
 	}
 	held := func(by string) (id uint32, count uint64) {
 		t.Helper()
-		pool := n.plane.state.pools[model.PoolID{Name: "default/web:" + model.UDP.String(), Proto: model.UDP}]
-		id = pool.member(netip.AddrPortFrom(n.pods[by].IPv4(), 8080))
+		pool := model.PoolID{Name: "default/web:" + model.UDP.String(), Proto: model.UDP}
+		id = n.plane.state.BackendID(pool, netip.AddrPortFrom(n.pods[by].IPv4(), 8080))
 		var state struct{ Active, Sockets uint64 }
-		check(t, n.plane.store.states.read(id, &state))
+		check(t, n.plane.store.States.Read(id, &state))
 		return id, state.Sockets
 	}
 	served("b")
@@ -218,7 +222,7 @@ func TestMissed(t *testing.T) {
 	if count != 1 {
 		t.Errorf("%d sockets of the backend, expected 1", count)
 	}
-	check(t, n.plane.store.states.clear(given{id: id, again: true}))
+	check(t, n.plane.store.States.Clear(program.Allocated{ID: id, Reused: true}))
 	n.serve("b")
 	served("c")
 	n.apply(n.tableOf("b"), true)
@@ -226,47 +230,6 @@ func TestMissed(t *testing.T) {
 	check(t, conn.Close())
 	if _, count := held("b"); count != 0 {
 		t.Errorf("%d sockets of the backend, expected none", count)
-	}
-}
-
-// TestDestroy: sockets that can't be had from their process are ended in the
-// kernel.
-func TestDestroy(t *testing.T) {
-	n := newSocketNode(t)
-	n.serve("b")
-	for _, proto := range []model.Protocol{model.UDP, model.TCP} {
-		check(t, n.pods["a"].Do(func() error {
-			conn, err := net.Dial(proto.String(), netip.AddrPortFrom(vips[0], 80).String())
-			if err != nil {
-				return err
-			}
-			defer conn.Close()
-			raw, err := conn.(syscall.Conn).SyscallConn()
-			if err != nil {
-				return err
-			}
-			var cookie uint64
-			var cookieErr error
-			if err := errors.Join(raw.Control(func(fd uintptr) {
-				cookie, cookieErr = unix.GetsockoptUint64(int(fd), unix.SOL_SOCKET, unix.SO_COOKIE)
-			}), cookieErr); err != nil {
-				return err
-			}
-			left := map[uint64]held{cookie: {front: model.Key{Proto: proto}}}
-			if err := destroy(left); err != nil {
-				return err
-			}
-			if len(left) > 0 {
-				t.Errorf("%s: not found", proto)
-			}
-			if err := conn.SetReadDeadline(time.Now().Add(30 * time.Second)); err != nil {
-				return err
-			}
-			if _, err := conn.Read(make([]byte, 1)); !errors.Is(err, unix.ECONNABORTED) {
-				t.Errorf("%s: the socket says %v", proto, err)
-			}
-			return nil
-		}))
 	}
 }
 
@@ -283,4 +246,17 @@ func enter(t testing.TB, dir string) {
 func join(t testing.TB, dir string) {
 	t.Helper()
 	check(t, os.WriteFile(filepath.Join(dir, "cgroup.procs"), []byte("0"), 0))
+}
+
+var socketVIPs = []netip.Addr{netip.MustParseAddr("10.96.0.10"), netip.MustParseAddr("fd00:10:96::a")}
+
+// hear sends a line and reads the answer, which begins with the server's name.
+func hear(c net.Conn, wait time.Duration) (string, error) {
+	if err := c.SetDeadline(time.Now().Add(wait)); err != nil {
+		return "", err
+	}
+	if _, err := c.Write([]byte("hello\n")); err != nil {
+		return "", err
+	}
+	return bufio.NewReader(c).ReadString('\n')
 }

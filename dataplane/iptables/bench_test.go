@@ -21,7 +21,7 @@ func BenchmarkKernel(b *testing.B) {
 		b.Run(string(v)+"/load-10000x5", func(b *testing.B) {
 			inNamespace(b)
 			measure(b, func() { apply(b, newPlane(b, o), full, false) }, func() {
-				if err := newPlane(b, o).Remove(context.Background()); err != nil {
+				if err := newPlane(b, o).Remove(context.Background(), kernel.EndConnections); err != nil {
 					b.Fatal(err)
 				}
 			})

@@ -20,10 +20,10 @@ type counters struct {
 	packets kernel.Packets
 }
 
-// Counters reads what was counted of frontends: see dataplane.Counter. All that a
+// frontendCounts reads what was counted of frontends. All that a
 // Service port's frontends have counted is told of one of them, since they share
 // chains. Bytes aren't counted: table nat sees first packets only.
-func (p *Plane) Counters(ctx context.Context) ([]kernel.Count, error) {
+func (p *Plane) frontendCounts(ctx context.Context) ([]kernel.Count, error) {
 	c := &p.counters
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -31,15 +31,14 @@ func (p *Plane) Counters(ctx context.Context) ([]kernel.Count, error) {
 	return c.tally.Counts(), err
 }
 
-// Packets tells what rules have counted of all packets, and how many rules there
-// are: see dataplane.PacketCounter.
-func (p *Plane) Packets(ctx context.Context) (kernel.Packets, error) {
+// packetCounts tells what rules have counted of all packets, and how many rules there
+// are.
+func (p *Plane) packetCounts(ctx context.Context) (kernel.Packets, error) {
 	c := &p.counters
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	err := p.readCounters(ctx)
 	out := c.packets
-	out.Counted = true
 	if counts := p.counts.Load(); counts != nil {
 		out.Rules = *counts
 	}
@@ -61,7 +60,7 @@ func (p *Plane) readAll(ctx context.Context, table *model.Table) error {
 	fresh := c.packets
 	err := c.tally.Read(table, func() error {
 		for _, f := range iptables.Families() {
-			t := p.tellingOf(f)
+			t := p.counterChainsOf(f)
 			if t == nil {
 				continue
 			}

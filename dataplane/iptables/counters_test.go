@@ -30,7 +30,7 @@ func TestCounters(t *testing.T) {
 		go echo(listener)
 
 		p := newPlane(t, o)
-		if counts, err := p.Counters(t.Context()); err != nil || len(counts) > 0 {
+		if counts, err := p.frontendCounts(t.Context()); err != nil || len(counts) > 0 {
 			t.Fatalf("before anything is there: %v, %v", counts, err)
 		}
 		table := counted("default/web:http", "default/node:", "default/empty:")
@@ -47,8 +47,8 @@ func TestCounters(t *testing.T) {
 		expectCounts(t, p, map[string]kernel.Count{
 			"default/web:http": {Connections: 2}, "default/node:": {Connections: 2}, "default/empty:": {Refused: 1},
 		})
-		packets, err := p.Packets(t.Context())
-		if err != nil || !packets.Counted || packets.LocalhostNodePorts != 1 || len(packets.Rules) == 0 {
+		packets, err := p.packetCounts(t.Context())
+		if err != nil || packets.LocalhostNodePorts != 1 || len(packets.Rules) == 0 {
 			t.Errorf("packets %+v, %v", packets, err)
 		}
 
@@ -64,7 +64,7 @@ func TestCounters(t *testing.T) {
 		})
 		next := newPlane(t, o)
 		apply(t, next, more, false)
-		if counts, err := next.Counters(t.Context()); err != nil || len(counts) == 0 {
+		if counts, err := next.frontendCounts(t.Context()); err != nil || len(counts) == 0 {
 			t.Errorf("after a restart: %v, %v", counts, err)
 		}
 	})
@@ -76,7 +76,7 @@ func expectCounts(t *testing.T, p *Plane, want map[string]kernel.Count) {
 	t.Helper()
 	var got map[string]kernel.Count
 	for deadline := time.Now().Add(30 * time.Second); time.Now().Before(deadline); time.Sleep(10 * time.Millisecond) {
-		list, err := p.Counters(t.Context())
+		list, err := p.frontendCounts(t.Context())
 		if err != nil {
 			t.Fatal(err)
 		}

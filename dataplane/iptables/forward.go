@@ -19,8 +19,8 @@ func (s *state) forwardRules() []string {
 	}
 }
 
-// maxStrangers is how many backends outside the pod prefixes are listed.
-const maxStrangers = 64
+// maxNonPodBackends is how many backends outside the pod prefixes are listed.
+const maxNonPodBackends = 64
 
 // invalidRules drop packets of backends that conntrack can't tell the
 // connection of. Translated back they are not, so a client that got them would
@@ -32,13 +32,13 @@ func (s *state) invalidRules() []string {
 		icmp = "ipv6-icmp"
 	}
 	rules := []string{"-p " + icmp + " -j RETURN", "-p udp -j RETURN"}
-	if len(s.strangers) > maxStrangers {
+	if len(s.nonPodBackends) > maxNonPodBackends {
 		return append(rules, "-j DROP")
 	}
 	for _, p := range s.podPrefixes {
 		rules = append(rules, rule{src: p, target: "DROP"}.String())
 	}
-	for _, a := range sortedAddrs(s.strangers) {
+	for _, a := range sortedAddrs(s.nonPodBackends) {
 		rules = append(rules, rule{src: single(a), target: "DROP"}.String())
 	}
 	return rules
@@ -54,8 +54,8 @@ func (s *state) countStrangers(p *model.Pool, by int) {
 			if slices.ContainsFunc(s.podPrefixes, func(prefix netip.Prefix) bool { return prefix.Contains(b.Addr) }) {
 				continue
 			}
-			if s.strangers[b.Addr] += by; s.strangers[b.Addr] == 0 {
-				delete(s.strangers, b.Addr)
+			if s.nonPodBackends[b.Addr] += by; s.nonPodBackends[b.Addr] == 0 {
+				delete(s.nonPodBackends, b.Addr)
 			}
 		}
 	}

@@ -142,7 +142,7 @@ func TestScriptIsWhatApplyInstalls(t *testing.T) {
 			if n := restored(t, newPlane(t, o), table); n != 0 {
 				t.Errorf("%s: Apply would rewrite %d chains, want none", name, n)
 			}
-			if err := p.Remove(t.Context()); err != nil {
+			if err := p.Remove(t.Context(), kernel.EndConnections); err != nil {
 				t.Fatal(err)
 			}
 		}

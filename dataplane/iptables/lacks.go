@@ -9,7 +9,7 @@ import (
 
 	"github.com/fairway-net/fairway/internal/iptables"
 	"github.com/fairway-net/fairway/internal/kernel"
-	"github.com/fairway-net/fairway/internal/localnet"
+	"github.com/fairway-net/fairway/internal/routelocalnet"
 	"github.com/fairway-net/fairway/model"
 )
 
@@ -17,30 +17,30 @@ import (
 type limits struct{ noSCTP, noLocalnet bool }
 
 // lacks lists what this plane, or this machine with it, doesn't do.
-func lacks(ctx context.Context, tool *iptables.Tool) (limits, []kernel.Lack) {
+func lacks(ctx context.Context, tool *iptables.Tool) (limits, []kernel.Unsupported) {
 	var l limits
-	list := []kernel.Lack{{
+	list := []kernel.Unsupported{{
 		Feature: kernel.LocalhostNodePort, Value: "IPv6",
 		Why: "Linux never routes packets from ::1 out of the machine",
 	}}
-	if !localnet.Possible() {
+	if !routelocalnet.Possible() {
 		l.noLocalnet = true
-		list = append(list, kernel.Lack{
+		list = append(list, kernel.Unsupported{
 			Feature: kernel.LocalhostNodePort, Value: "IPv4",
 			Why: "the sysctl net.ipv4.conf.all.route_localnet can't be set here",
 		})
 	}
 	if n := rememberedClients(); n < plentyOfClients {
-		list = append(list, kernel.Lack{
+		list = append(list, kernel.Unsupported{
 			Feature: kernel.ManyClients, Value: strconv.Itoa(n),
 			Why: fmt.Sprintf("xt_recent remembers the last %d clients of each endpoint; more if the module is loaded with a greater ip_list_tot", n),
 		})
 	}
 	if err := probeSCTP(ctx, tool); err != nil {
 		l.noSCTP = true
-		list = append(list, kernel.Lack{Feature: kernel.SCTPProtocol, Why: err.Error()})
+		list = append(list, kernel.Unsupported{Feature: kernel.SCTPProtocol, Why: err.Error()})
 	}
-	list = append(list, kernel.Lack{
+	list = append(list, kernel.Unsupported{
 		Feature: kernel.DirectReturn,
 		Why:     "netfilter translates back on the node that translated; external traffic is masqueraded",
 	})
@@ -48,7 +48,7 @@ func lacks(ctx context.Context, tool *iptables.Tool) (limits, []kernel.Lack) {
 		model.RoundRobin, model.WeightedRoundRobin, model.LeastConnection, model.WeightedLeastConnection, model.DestinationHashing,
 		model.SourceHashing, model.ShortestExpectedDelay, model.NeverQueue, model.MaglevHashing,
 	} {
-		list = append(list, kernel.Lack{
+		list = append(list, kernel.Unsupported{
 			Feature: kernel.Scheduling, Value: string(s),
 			Why: "iptables rules choose at random, in proportion to the weights",
 		})

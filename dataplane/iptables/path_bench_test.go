@@ -5,9 +5,9 @@ import (
 	"net/netip"
 	"testing"
 
-	"github.com/fairway-net/fairway/internal/cable"
 	"github.com/fairway-net/fairway/internal/iptables"
 	"github.com/fairway-net/fairway/internal/kernel"
+	"github.com/fairway-net/fairway/internal/testing/pathbench"
 	"github.com/fairway-net/fairway/model"
 )
 
@@ -32,13 +32,13 @@ func BenchmarkNewConnection(b *testing.B) {
 			for way, to := range map[string][]netip.AddrPort{"VIP": vips, "direct": backends, "no plane": backends} {
 				b.Run(fmt.Sprintf("%s/%dx5/%s", v, services, way), func(b *testing.B) {
 					inNamespace(b)
-					c := cable.New(b)
+					c := pathbench.New(b)
 					if way == "no plane" {
 						run(b, "iptables-"+string(v), "-A", "FORWARD", "-m", "conntrack", "--ctstate", "NEW", "-j", "ACCEPT")
 					} else {
 						apply(b, newPlane(b, kernel.Options{IPTablesVariant: string(v), StateDir: b.TempDir()}), table, false)
 					}
-					c.Measure(b, func(n int) netip.AddrPort { return to[cable.Scattered(n, len(to))] })
+					c.Measure(b, func(n int) netip.AddrPort { return to[pathbench.Scattered(n, len(to))] })
 				})
 			}
 		}

@@ -22,10 +22,11 @@ import (
 	"slices"
 	"sync/atomic"
 
+	"github.com/fairway-net/fairway/dataplane/migrate"
 	"github.com/fairway-net/fairway/internal/conntrack"
 	"github.com/fairway-net/fairway/internal/iptables"
 	"github.com/fairway-net/fairway/internal/kernel"
-	"github.com/fairway-net/fairway/internal/localnet"
+	"github.com/fairway-net/fairway/internal/routelocalnet"
 	"github.com/fairway-net/fairway/model"
 )
 
@@ -35,17 +36,18 @@ const defaultMark = 0x4000
 // Plane programs iptables in the network namespace of the calling thread.
 type Plane struct {
 	options kernel.Options
+	expand  model.Expansion
 	tool    *iptables.Tool
-	lacks   []kernel.Lack
+	lacks   []kernel.Unsupported
 	noIPv6  error // why ip6tables can't be used here; nil if it can
 	limits  limits
 
-	localnet *localnet.Keeper
+	localnet *routelocalnet.Keeper
 	alone    bool // the other variant holds nothing of this mode
 
-	// For Counters and Packets, which others call:
+	// For Read, which others call:
 	counts   atomic.Pointer[[]kernel.RuleCount]
-	tell     atomic.Pointer[map[iptables.Family]*telling]
+	tell     atomic.Pointer[map[iptables.Family]*counterChains]
 	inForce  atomic.Pointer[model.Table]
 	counters counters
 
@@ -72,7 +74,7 @@ func New(o kernel.Options) (*Plane, error) {
 	}
 	p := &Plane{
 		options: o, tool: tool, states: map[iptables.Family]*state{},
-		localnet: localnet.New(o.StateDirectory(), "iptables"),
+		localnet: routelocalnet.New(o.StateDirectory(), "iptables"),
 	}
 	if err := probe(ctx, tool, iptables.IPv4); err != nil {
 		return nil, fmt.Errorf("probe iptables (%s): %w", tool.Variant(), err)
@@ -97,7 +99,23 @@ func mark(o kernel.Options) uint32 {
 }
 
 // Apply makes the kernel's chains those of the table.
-func (p *Plane) Apply(ctx context.Context, want *model.Table, verify bool) error {
+func (p *Plane) Apply(ctx context.Context, want *model.Table, verify kernel.Verification) (kernel.Result, error) {
+	return kernel.Result{}, p.apply(ctx, want, verify != kernel.VerifyNothing)
+}
+
+// Prepare implements dataplane.Plane. There is nothing to prepare.
+func (p *Plane) Prepare(context.Context, kernel.Preparation) error { return nil }
+
+// Read implements dataplane.Plane.
+func (p *Plane) Read(ctx context.Context, what kernel.Query) (kernel.Reading, error) {
+	return kernel.Readers{Objects: p.objects, Frontends: p.frontendCounts, Packets: p.packetCounts}.Read(ctx, what)
+}
+
+// Close implements dataplane.Plane. The plane holds nothing in this process.
+func (p *Plane) Close() error { return nil }
+
+func (p *Plane) apply(ctx context.Context, want *model.Table, verify bool) error {
+	want = p.expand.Of(want)
 	before := p.applied
 	changes := want.Since(before)
 	if before != nil && !verify && changes.Empty() {
@@ -154,7 +172,7 @@ func (p *Plane) clearOthers(ctx context.Context) error {
 		if err == nil {
 			err = removeAll(ctx, other)
 		}
-		if err != nil && !kernel.IsMissing(err) { // what can't be read can't be there
+		if err != nil && !kernel.IsAbsent(err) { // what can't be read can't be there
 			return fmt.Errorf("remove rules of iptables (%s): %w", v, err)
 		}
 	}
@@ -235,5 +253,8 @@ func probe(ctx context.Context, tool *iptables.Tool, f iptables.Family) error {
 	return tool.Test(ctx, f, in.Bytes())
 }
 
-// Lacks lists what this plane doesn't do.
-func (p *Plane) Lacks() []kernel.Lack { return p.lacks }
+// Unsupported lists what this plane doesn't do.
+func (p *Plane) Unsupported() []kernel.Unsupported { return p.lacks }
+
+// Connections implements dataplane.Plane: conntrack has them all.
+func (p *Plane) Connections() migrate.Connections { return nil }

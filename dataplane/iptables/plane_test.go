@@ -14,7 +14,7 @@ import (
 
 	"github.com/fairway-net/fairway/internal/iptables"
 	"github.com/fairway-net/fairway/internal/kernel"
-	"github.com/fairway-net/fairway/internal/localnet"
+	"github.com/fairway-net/fairway/internal/routelocalnet"
 	"github.com/fairway-net/fairway/model"
 )
 
@@ -48,7 +48,7 @@ func newPlane(t testing.TB, o kernel.Options) *Plane {
 
 func apply(t testing.TB, p *Plane, table *model.Table, verify bool) {
 	t.Helper()
-	if err := p.Apply(context.Background(), table, verify); err != nil {
+	if _, err := p.Apply(context.Background(), table, kernel.VerifyIf(verify)); err != nil {
 		t.Fatal(err)
 	}
 }
@@ -64,7 +64,7 @@ func run(t testing.TB, command ...string) {
 // check compares what the kernel holds with what the table renders to.
 func check(t testing.TB, p *Plane, table *model.Table) {
 	t.Helper()
-	got, err := p.Objects(context.Background())
+	got, err := p.objects(context.Background())
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -159,7 +159,7 @@ func dump(t *testing.T) string {
 			}
 		}
 	}
-	value, err := os.ReadFile(localnet.Path)
+	value, err := os.ReadFile(routelocalnet.Path)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -201,13 +201,13 @@ func TestRemoveLeavesTheMachineAsItWas(t *testing.T) {
 		}
 		r := rand.New(rand.NewPCG(2, 6))
 		apply(t, p, randomEdit(r, model.NewTable(), 30, 400), false)
-		if err := newPlane(t, o).Remove(ctx); err != nil {
+		if err := newPlane(t, o).Remove(ctx, kernel.EndConnections); err != nil {
 			t.Fatal(err)
 		}
 		if got := dump(t); got != want {
 			t.Errorf("left behind:\n%s\nwant:\n%s", got, want)
 		}
-		if err := p.Remove(ctx); err != nil {
+		if err := p.Remove(ctx, kernel.EndConnections); err != nil {
 			t.Errorf("remove again: %v", err)
 		}
 	})
@@ -216,7 +216,7 @@ func TestRemoveLeavesTheMachineAsItWas(t *testing.T) {
 // TestManyClients has the plane tell how many clients it remembers.
 func TestManyClients(t *testing.T) {
 	each(t, func(t *testing.T, o kernel.Options) {
-		lack := slices.IndexFunc(newPlane(t, o).Lacks(), func(l kernel.Lack) bool { return l.Feature == kernel.ManyClients })
+		lack := slices.IndexFunc(newPlane(t, o).Unsupported(), func(l kernel.Unsupported) bool { return l.Feature == kernel.ManyClients })
 		if n := rememberedClients(); (lack >= 0) != (n < plentyOfClients) || n < 1 {
 			t.Errorf("endpoints have %d clients at most, and the plane says so: %t", n, lack >= 0)
 		}

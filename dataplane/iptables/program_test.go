@@ -59,7 +59,7 @@ func TestComparingHoldsNoRules(t *testing.T) {
 				t.Errorf("%s: deleted %t, want %t", id, got.delete, want.delete)
 			}
 		}
-		if !maps.Equal(again.all(), there) || !maps.Equal(again.telling.chains, s.telling.chains) {
+		if !maps.Equal(again.all(), there) || !maps.Equal(again.counterChains.chains, s.counterChains.chains) {
 			t.Error("what there is isn't known any more")
 		}
 	}

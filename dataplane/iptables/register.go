@@ -33,7 +33,7 @@ func (s *state) addFront(fe *model.Frontend) {
 	}
 	s.register(f)
 	if f.forwards() {
-		s.file(f)
+		s.index(f)
 	}
 }
 
@@ -49,7 +49,7 @@ func (s *state) removeFront(f *front) {
 		}
 	}
 	if f.forwards() {
-		s.unfile(f)
+		s.unindex(f)
 	}
 	s.unregister(f)
 }

@@ -14,13 +14,13 @@ import (
 // Remove takes our chains and the jumps to them out of both variants, and with
 // them what a kube-proxy in iptables mode left. The kubelet's own chains stay
 // (KUBE-KUBELET-CANARY, KUBE-FIREWALL, KUBE-MARK-DROP), and so does any chain
-// of ours that rules of others lead to.
-func (p *Plane) Remove(ctx context.Context) error {
+// of ours that rules of others lead to. No connection passes through this process.
+func (p *Plane) Remove(ctx context.Context, _ kernel.Removal) error {
 	p.applied, p.states = nil, map[iptables.Family]*state{}
 	var problems []error
 	for _, v := range iptables.Variants() {
 		tool, err := iptables.Open(ctx, v)
-		if kernel.IsMissing(err) {
+		if kernel.IsAbsent(err) {
 			continue
 		}
 		if err == nil {
@@ -42,7 +42,7 @@ func removeAll(ctx context.Context, tool *iptables.Tool) error {
 		// is to serve from now on must not be refused in between.
 		for _, name := range []string{"filter", "nat", "mangle"} {
 			table, err := tool.Save(ctx, f, name)
-			if kernel.IsMissing(err) {
+			if kernel.IsAbsent(err) {
 				continue // what can't be read can't be there
 			}
 			if err != nil {

@@ -14,6 +14,7 @@ import (
 // Render says what Apply would install: our chains, and the jumps to them from
 // the kernel's.
 func Render(t *model.Table, o kernel.Options) ([]kernel.Object, error) {
+	t = model.Expand(t)
 	var objects []kernel.Object
 	for _, f := range iptables.Families() {
 		s := newState(f, mark(o), t.Settings)
@@ -29,8 +30,8 @@ func Render(t *model.Table, o kernel.Options) ([]kernel.Object, error) {
 	return objects, nil
 }
 
-// Objects reads back what the kernel holds.
-func (p *Plane) Objects(ctx context.Context) ([]kernel.Object, error) {
+// objects reads back what the kernel holds.
+func (p *Plane) objects(ctx context.Context) ([]kernel.Object, error) {
 	var objects []kernel.Object
 	for _, f := range iptables.Families() {
 		if f == iptables.IPv6 && p.noIPv6 != nil {
@@ -67,6 +68,7 @@ func jumpObject(f iptables.Family, j jump) kernel.Object {
 // Script is input for iptables-restore --noflush and ip6tables-restore
 // --noflush that installs the same on a machine without any of it.
 func Script(t *model.Table, o kernel.Options) (map[string]string, error) {
+	t = model.Expand(t)
 	files := map[string]string{}
 	for _, f := range iptables.Families() {
 		s := newState(f, mark(o), t.Settings)

@@ -7,8 +7,8 @@ import (
 	"github.com/fairway-net/fairway/model"
 )
 
-// file puts a frontend that leads somewhere into the trees of table nat.
-func (s *state) file(f *front) {
+// index puts a frontend that leads somewhere into the trees of table nat.
+func (s *state) index(f *front) {
 	if f.Addr.IsLoopback() {
 		s.loopbacks++
 	}
@@ -33,8 +33,8 @@ func (s *state) file(f *front) {
 	}
 }
 
-// unfile undoes file.
-func (s *state) unfile(f *front) {
+// unindex undoes index.
+func (s *state) unindex(f *front) {
 	if f.Addr.IsLoopback() {
 		s.loopbacks--
 	}

@@ -21,27 +21,27 @@ type state struct {
 	podPrefixes []netip.Prefix
 	large       bool // rules of backends have no comments
 
-	table     *model.Table
-	fronts    map[model.Key]*front
-	ports     map[portID]*port
-	users     map[model.PoolID][]*front
-	rendered  map[model.PoolID]rendered  // pools that have chains
-	nodeAddrs map[netip.Addr]int         // addresses with node ports, by number of them
-	strangers map[netip.Addr]int         // backends outside the pod prefixes, likewise
-	loopbacks int                        // frontends on 127.0.0.0/8
-	masks     [1 << model.NumOrigins]int // direct frontends by who is masqueraded
+	table          *model.Table
+	fronts         map[model.Key]*front
+	ports          map[portID]*port
+	users          map[model.PoolID][]*front
+	rendered       map[model.PoolID]rendered  // pools that have chains
+	nodeAddrs      map[netip.Addr]int         // addresses with node ports, by number of them
+	nonPodBackends map[netip.Addr]int         // backends outside the pod prefixes, likewise
+	loopbacks      int                        // frontends on 127.0.0.0/8
+	masks          [1 << model.NumOrigins]int // direct frontends by who is masqueraded
 
 	services, nodePorts, nodeAddresses        *tree // table nat
 	refusals, externals, firewall, exemptions *tree // table filter
 
-	touchedPools map[model.PoolID]bool
-	touchedPorts map[portID]bool
-	chains       map[chainID]uint64 // fingerprints of what there is beside chains of pools, or will be when the delta is applied
-	rules        map[string]int     // in chains, by table
-	telling      *telling
-	delta        delta
-	there        map[chainID]uint64 // while the state is loaded: what the kernel has, or [asked] for chains that are to be
-	late         map[chainID]bool   // chains of table filter to be deleted in the last step
+	touchedPools    map[model.PoolID]bool
+	touchedPorts    map[portID]bool
+	chains          map[chainID]uint64 // fingerprints of what there is beside chains of pools, or will be when the delta is applied
+	rules           map[string]int     // in chains, by table
+	counterChains   *counterChains
+	delta           delta
+	there           map[chainID]uint64 // while the state is loaded: what the kernel has, or [asked] for chains that are to be
+	deferredDeletes map[chainID]bool   // chains of table filter to be deleted in the last step
 }
 
 // chainID names a chain of one family.
@@ -71,17 +71,17 @@ const (
 func newState(f iptables.Family, mark uint32, settings *model.Settings) *state {
 	s := &state{
 		family: f, addrBits: 32, mark: mark, settings: settings,
-		fronts:    map[model.Key]*front{},
-		ports:     map[portID]*port{},
-		users:     map[model.PoolID][]*front{},
-		rendered:  map[model.PoolID]rendered{},
-		nodeAddrs: map[netip.Addr]int{},
-		strangers: map[netip.Addr]int{},
-		chains:    map[chainID]uint64{},
-		rules:     map[string]int{},
-		telling:   newTelling(),
-		delta:     delta{},
-		late:      map[chainID]bool{},
+		fronts:          map[model.Key]*front{},
+		ports:           map[portID]*port{},
+		users:           map[model.PoolID][]*front{},
+		rendered:        map[model.PoolID]rendered{},
+		nodeAddrs:       map[netip.Addr]int{},
+		nonPodBackends:  map[netip.Addr]int{},
+		chains:          map[chainID]uint64{},
+		rules:           map[string]int{},
+		counterChains:   newCounterChains(),
+		delta:           delta{},
+		deferredDeletes: map[chainID]bool{},
 
 		touchedPools: map[model.PoolID]bool{},
 		touchedPorts: map[portID]bool{},
@@ -123,11 +123,11 @@ func (s *state) trees() []*tree {
 // emit says what a chain shall contain.
 func (s *state) emit(level int, table, name string, rules []string) {
 	id := chainID{table, name}
-	delete(s.late, id)
+	delete(s.deferredDeletes, id)
 	was := s.chains[id]
 	if sum := s.write(level, id, rules, was); sum != was {
 		s.chains[id] = sum
-		s.telling.wrote(id, rules)
+		s.counterChains.wrote(id, rules)
 	}
 }
 
@@ -168,7 +168,7 @@ func (s *state) forget(table, name string) {
 		return
 	}
 	if table == "filter" {
-		s.late[id] = true
+		s.deferredDeletes[id] = true
 		return
 	}
 	s.drop(id)
@@ -177,15 +177,15 @@ func (s *state) forget(table, name string) {
 func (s *state) drop(id chainID) {
 	s.erase(id, s.chains[id])
 	delete(s.chains, id)
-	s.telling.wrote(id, nil)
+	s.counterChains.wrote(id, nil)
 }
 
 // forgetLate deletes what was kept for the last step.
 func (s *state) forgetLate() {
-	for id := range s.late {
+	for id := range s.deferredDeletes {
 		s.drop(id)
 	}
-	clear(s.late)
+	clear(s.deferredDeletes)
 }
 
 // step hands out what there is to do since the last step.

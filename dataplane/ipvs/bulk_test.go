@@ -8,7 +8,7 @@ import (
 	"testing"
 
 	"github.com/fairway-net/fairway/internal/kernel"
-	"github.com/fairway-net/fairway/internal/vm"
+	"github.com/fairway-net/fairway/internal/testing/vm"
 	"github.com/vishvananda/netlink/nl"
 	"golang.org/x/sys/unix"
 )

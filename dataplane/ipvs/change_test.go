@@ -105,7 +105,7 @@ func TestCostOfAnEndpoint(t *testing.T) {
 			messages, listings, ipsetMessages := f.messages, f.listings, p.sets.messages
 			b = edit(t, table)
 			b.pool(model.Pool{ID: last, Orphans: model.OrphansReset}, "10.244.99.1:80", "10.244.99.2:80")
-			if err := p.Apply(context.Background(), b.table(), false); err != nil {
+			if _, err := p.Apply(context.Background(), b.table(), kernel.VerifyNothing); err != nil {
 				t.Fatal(err)
 			}
 			// Each of two servers: one destination comes, one goes.
@@ -119,7 +119,7 @@ func TestCostOfAnEndpoint(t *testing.T) {
 			if f.listings != listings {
 				t.Errorf("%d services: virtual servers were listed", services)
 			}
-			if err := p.Remove(context.Background()); err != nil {
+			if err := p.Remove(context.Background(), kernel.EndConnections); err != nil {
 				t.Fatal(err)
 			}
 		}
@@ -180,10 +180,10 @@ func TestOrphansStayUntilTheirConnectionsEnd(t *testing.T) {
 // changed isn't reset before it is established.
 func TestOpeningConnectionsKeepDetours(t *testing.T) {
 	opening := load{active: 0, total: 1}
-	if lingering(serverID{mark: markRange | detourBit | 1}, settings(), opening) == 0 {
-		t.Error("a connection that is being made doesn't keep its detour")
+	if drainingConns(serverID{mark: markRange | bypassBit | 1}, settings(), opening) == 0 {
+		t.Error("a connection that is being made doesn't keep its bypass server")
 	}
-	if lingering(keyServer(key("203.0.113.10:80", model.TCP)), settings(), opening) != 0 {
+	if drainingConns(keyServer(key("203.0.113.10:80", model.TCP)), settings(), opening) != 0 {
 		t.Error("one that may be over keeps packets from an external address")
 	}
 }
@@ -256,18 +256,18 @@ func TestMissingSchedulerFallsBack(t *testing.T) {
 		b := edit(t, model.NewTable())
 		pool := b.pool(model.Pool{ID: model.PoolID{Name: "a/b:c"}, Scheduler: model.LeastConnection}, "10.244.0.2:80")
 		b.frontend("10.96.0.1:80", model.ClusterIP, pool, false)
-		if err := p.Apply(context.Background(), b.table(), false); err != nil {
+		if _, err := p.Apply(context.Background(), b.table(), kernel.VerifyNothing); err != nil {
 			t.Fatal(err)
 		}
 		if s := f.servers[keyServer(key("10.96.0.1:80", model.TCP))].service.SchedName; s != "rr" {
 			t.Errorf("scheduler %q", s)
 		}
-		for _, l := range p.Lacks() {
+		for _, l := range p.Unsupported() {
 			if l.Feature == kernel.Scheduling && l.Value == "lc" {
 				return
 			}
 		}
-		t.Errorf("the lack is not told: %v", p.Lacks())
+		t.Errorf("the lack is not told: %v", p.Unsupported())
 	})
 }
 
@@ -302,7 +302,7 @@ func TestOthersServersStay(t *testing.T) {
 			"-A KUBE-SERVICES -m set --match-set KUBE-CLUSTER-IP dst,dst -j ACCEPT\nCOMMIT\n"+
 			"*filter\n:KUBE-NODE-PORT - [0:0]\n-A INPUT -m comment --comment \"kubernetes health check rules\" -j KUBE-NODE-PORT\n-A INPUT -p tcp -m tcp --dport 22 -j ACCEPT\nCOMMIT\n",
 			"iptables-nft-restore", "--noflush")
-		if err := p.Apply(context.Background(), table, false); err != nil {
+		if _, err := p.Apply(context.Background(), table, kernel.VerifyNothing); err != nil {
 			t.Fatal(err)
 		}
 		if f.servers[kept] != old || old.destinations[at(dest)] != dest {
@@ -322,7 +322,7 @@ func TestOthersServersStay(t *testing.T) {
 			delete(f.servers, id)
 		}
 		same(t, p, table)
-		if err := p.Remove(context.Background()); err != nil {
+		if err := p.Remove(context.Background(), kernel.EndConnections); err != nil {
 			t.Fatal(err)
 		}
 		if left := dump(t); left != "lo               DOWN           \n-A INPUT -p tcp -m tcp --dport 22 -j ACCEPT\n" && len(f.servers) != 0 {

@@ -20,13 +20,13 @@ type counters struct {
 	dropped uint64
 }
 
-// Counters reads what was counted of frontends: see dataplane.Counter. All that a
+// frontendCounts reads what was counted of frontends. All that a
 // Service port's virtual servers have counted is told of one of its frontends,
 // since those of marks are several frontends'. Bytes are counted in any case; the
 // kernel adds up every other second (ip_vs_est.c). Refused is what ipsets have
 // marked for that, as there was no backend; what comes from a source that isn't
 // let in is not counted.
-func (p *Plane) Counters(ctx context.Context) ([]kernel.Count, error) {
+func (p *Plane) frontendCounts(ctx context.Context) ([]kernel.Count, error) {
 	c := &p.counters
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -127,15 +127,15 @@ func marksOf(t *model.Table, masquerade uint32) map[uint32]string {
 	return marks
 }
 
-// Packets tells what rules have counted of all packets, and how many rules there
-// are: see dataplane.PacketCounter.
-func (p *Plane) Packets(ctx context.Context) (kernel.Packets, error) {
+// packetCounts tells what rules have counted of all packets, and how many rules there
+// are.
+func (p *Plane) packetCounts(ctx context.Context) (kernel.Packets, error) {
 	c := &p.counters
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	table := p.inForce.Load()
 	if table == nil {
-		return kernel.Packets{Counted: true}, ctx.Err()
+		return kernel.Packets{}, ctx.Err()
 	}
 	var err error
 	if c.rules.Due() {
@@ -145,7 +145,7 @@ func (p *Plane) Packets(ctx context.Context) (kernel.Packets, error) {
 			c.dropped = dropped
 		}
 	}
-	return kernel.Packets{Counted: true, InvalidDropped: c.dropped, Rules: p.countRules(table.Settings)}, err
+	return kernel.Packets{InvalidDropped: c.dropped, Rules: p.countRules(table.Settings)}, err
 }
 
 // readDrops adds what was dropped because conntrack couldn't place it.
@@ -180,10 +180,13 @@ func (p *Plane) countRules(settings *model.Settings) []kernel.RuleCount {
 	return counts
 }
 
-// Init sets what takes more than CAP_NET_ADMIN: see dataplane.Initializer. That
+// Prepare sets what takes more than CAP_NET_ADMIN: see dataplane.Plane. That
 // the node answers ARP only for addresses of the interface asked is among it,
 // since nobody knows yet whether there will be addresses that need it.
-func (p *Plane) Init(context.Context) error {
+func (p *Plane) Prepare(_ context.Context, what kernel.Preparation) error {
+	if what != kernel.LessPrivilege {
+		return nil
+	}
 	return errors.Join(p.settings.setSysctls(p.settings.sysctls), p.settings.quietARP())
 }
 

@@ -10,7 +10,7 @@ import (
 	"time"
 
 	"github.com/fairway-net/fairway/internal/kernel"
-	"github.com/fairway-net/fairway/internal/vm"
+	"github.com/fairway-net/fairway/internal/testing/vm"
 	"github.com/fairway-net/fairway/model"
 	mobyipvs "github.com/moby/ipvs"
 	"golang.org/x/sys/unix"
@@ -40,12 +40,12 @@ func TestCountersByServicePort(t *testing.T) {
 		if n < 3 {
 			t.Fatalf("%d virtual servers, want one of each frontend and of marks", n)
 		}
-		counts, err := p.Counters(t.Context())
+		counts, err := p.frontendCounts(t.Context())
 		if err != nil || len(counts) != 1 || counts[0].Connections != 3*n || counts[0].In != 100*n || counts[0].Out != 1000*n {
 			t.Errorf("%d servers: counted %+v, %v", n, counts, err)
 		}
-		packets, err := p.Packets(t.Context())
-		if err != nil || !packets.Counted || len(packets.Rules) != 6 || packets.Rules[0].Total == 0 {
+		packets, err := p.packetCounts(t.Context())
+		if err != nil || len(packets.Rules) != 6 || packets.Rules[0].Total == 0 {
 			t.Errorf("packets %+v, %v", packets, err)
 		}
 	})
@@ -80,7 +80,7 @@ func TestRefusalsAreCounted(t *testing.T) {
 				t.Fatalf("connection %d to a Service without endpoints: %v", n, err)
 			}
 		}
-		counts, err := p.Counters(t.Context())
+		counts, err := p.frontendCounts(t.Context())
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -121,7 +121,7 @@ func TestRealKernelCounts(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			if err := first.Init(context.Background()); err != nil {
+			if err := first.Prepare(context.Background(), kernel.LessPrivilege); err != nil {
 				t.Fatal(err)
 			}
 			for _, s := range append(sysctls(), quietSysctls...) {
@@ -152,17 +152,17 @@ func TestRealKernelCounts(t *testing.T) {
 			}
 			var counts []kernel.Count
 			for deadline := time.Now().Add(30 * time.Second); time.Now().Before(deadline); time.Sleep(100 * time.Millisecond) {
-				if counts, err = p.Counters(t.Context()); err != nil || len(counts) == 1 && counts[0].Connections == 3 {
+				if counts, err = p.frontendCounts(t.Context()); err != nil || len(counts) == 1 && counts[0].Connections == 3 {
 					break // the kernel's estimator adds up every other second
 				}
 			}
 			if err != nil || len(counts) != 1 || counts[0].Connections != 3 || counts[0].In == 0 || counts[0].Out == 0 {
 				t.Errorf("counted %+v, %v", counts, err)
 			}
-			if _, err := p.Packets(t.Context()); err != nil {
+			if _, err := p.packetCounts(t.Context()); err != nil {
 				t.Error(err)
 			}
-			if err := p.Remove(context.Background()); err != nil {
+			if err := p.Remove(context.Background(), kernel.EndConnections); err != nil {
 				t.Fatal(err)
 			}
 			if now, err := readSysctl("net/ipv4/conf/all/arp_ignore"); err != nil || now != "0" {

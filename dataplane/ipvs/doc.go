@@ -53,7 +53,7 @@
 // # Changes without loss
 //
 // The scheduler of a virtual server is changed while new connections make a
-// detour through a server of a mark, because IPVS refuses them meanwhile. When
+// bypass through a server of a mark, because IPVS refuses them meanwhile. When
 // the plane is removed, established connections are handed over to conntrack's
 // NAT. A Service that is deleted leaves its virtual server and address behind,
 // refusing new connections, until its TCP connections have ended (under

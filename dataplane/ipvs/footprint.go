@@ -180,7 +180,7 @@ func (id markID) candidates(masquerade uint32) iter.Seq[uint32] {
 		h := fnv.New32a()
 		h.Write([]byte(id.pool.String()))
 		for n := h.Sum32(); ; n++ {
-			m := markRange | n&^(markRangeMask|detourBit|masquerade)
+			m := markRange | n&^(markRangeMask|bypassBit|masquerade)
 			if m&^markRangeMask < firstPoolMark {
 				continue
 			}

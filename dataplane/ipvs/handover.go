@@ -9,40 +9,76 @@ import (
 	"strings"
 	"time"
 
+	"github.com/fairway-net/fairway/dataplane/migrate"
+	"github.com/fairway-net/fairway/internal/conntrack"
 	"github.com/fairway-net/fairway/internal/kernel"
+	"github.com/fairway-net/fairway/model"
 )
 
 // Connections that IPVS translates outlive it: Remove hands them over to
 // conntrack, whose NAT then does for them what IPVS did. So changing to another
 // plane breaks none. IPVS forgets its connections once their destinations are
-// gone, and conntrack's entries with them; in the moment until there are new
-// ones, packets of these connections are dropped, to be sent again, lest
-// somebody answer them who knows nothing of the connection: see pause.go.
+// gone, and conntrack's entries with them; until there are new ones, packets of these
+// connections are dropped: see freeze.go.
 
-// handOver removes virtual servers and gives their connections to conntrack. What
-// takes long is done before packets are held up, or after.
-func (p *Plane) handOver(ctx context.Context, a *actual) error {
-	if len(a.servers) == 0 {
-		return nil
+// connections are those of the servers: see migrate.Connections.
+type connections struct{ *Plane }
+
+// Connections implements dataplane.Plane.
+func (p *Plane) Connections() migrate.Connections { return connections{p} }
+
+// Leave implements migrate.Connections: all servers leave at once.
+func (c connections) Leave(context.Context) ([]migrate.Source, error) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.state, c.orphans, c.services = nil, orphans{}, map[serverID]service{}
+	a, err := c.readKernel(&model.Settings{})
+	if err != nil || len(a.servers) == 0 {
+		return nil, err
 	}
-	var problems []error
-	try := func(err error) {
-		if err != nil {
-			problems = append(problems, err)
-		}
+	return []migrate.Source{departure{c.Plane, a}}, nil
+}
+
+// Import implements migrate.Connections: IPVS leaves conntrack what conntrack has.
+func (c connections) Import(context.Context, []conntrack.Flow) error { return nil }
+
+// departure is how connections leave the plane: see migrate.Source. The plane is locked
+// from Freeze to Thaw.
+type departure struct {
+	*Plane
+	servers *actual
+}
+
+// Freeze implements migrate.Source. What takes long is done before packets are held up.
+func (d departure) Freeze(ctx context.Context) error {
+	d.mu.Lock()
+	err := d.prepareFreeze(ctx)
+	if err == nil {
+		err = d.freeze()
 	}
-	try(p.preparePause(ctx))
-	try(p.pause())
+	if kernel.IsMissing(err) {
+		err = nil // without iptables nothing can be held up, and nothing refuses packets
+	}
 	kernel.Quiesce() // or a connection that is being made would be missed
-	flows, err := a.flows()
-	try(err)
-	try(p.removeAll(a))
-	try(waitForgotten(ctx, a))
-	for _, f := range flows {
-		try(f.translate())
+	return err
+}
+
+// Export implements migrate.Source.
+func (d departure) Export(ctx context.Context) ([]conntrack.Flow, error) { return d.servers.flows(ctx) }
+
+// Release implements migrate.Source: the servers go.
+func (d departure) Release(ctx context.Context, flows []conntrack.Flow) error {
+	problems := []error{d.removeAll(d.servers), waitForgotten(ctx, d.servers)}
+	for i := range flows {
+		problems = append(problems, flows[i].Clear())
 	}
-	try(p.goOn())
 	return errors.Join(problems...)
+}
+
+// Thaw implements migrate.Source. IPVS can't have connections back.
+func (d departure) Thaw(context.Context, bool, []conntrack.Flow) error {
+	defer d.mu.Unlock()
+	return d.thaw()
 }
 
 // removeAll removes the servers, in bulk, as packets are held up meanwhile.
@@ -75,7 +111,7 @@ func waitForgotten(ctx context.Context, a *actual) error {
 		return nil
 	}
 	for deadline := time.Now().Add(10 * time.Second); time.Now().Before(deadline); {
-		list, err := connections()
+		list, err := listConnections()
 		if err != nil || !a.connected(list) {
 			return err
 		}
@@ -88,8 +124,8 @@ func waitForgotten(ctx context.Context, a *actual) error {
 	return nil
 }
 
-// connections is IPVS's list of them; empty without IPVS.
-func connections() (string, error) {
+// listConnections is IPVS's list of them; empty without IPVS.
+func listConnections() (string, error) {
 	content, err := os.ReadFile("/proc/thread-self/net/ip_vs_conn")
 	if err != nil && !errors.Is(err, os.ErrNotExist) {
 		return "", fmt.Errorf("read IPVS connections: %w", err)
@@ -110,8 +146,8 @@ func remembered(list string) map[string]bool {
 }
 
 // inList is a connection as IPVS's list has it.
-func (t tuple) inList() string {
-	return fmt.Sprintf("%s %s %04X %s %04X", strings.ToUpper(t.proto.String()), procAddr(t.src.Addr()), t.src.Port(), procAddr(t.dst.Addr()), t.dst.Port())
+func inList(f *conntrack.Flow) string {
+	return fmt.Sprintf("%s %s %04X %s %04X", strings.ToUpper(f.Proto.String()), procAddr(f.Client.Addr()), f.Client.Port(), procAddr(f.Frontend.Addr()), f.Frontend.Port())
 }
 
 // connected reports whether IPVS's list of connections names one of the

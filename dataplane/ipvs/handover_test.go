@@ -4,9 +4,7 @@ import (
 	"net/netip"
 	"testing"
 
-	"github.com/vishvananda/netlink/nl"
-	"golang.org/x/sys/unix"
-
+	"github.com/fairway-net/fairway/internal/conntrack"
 	"github.com/fairway-net/fairway/model"
 )
 
@@ -44,32 +42,9 @@ func TestRemembered(t *testing.T) {
 		{"172.30.100.1:55058", "172.30.0.11:30010", model.UDP, false},
 		{"[fd00:244::2]:53", "[fd00:96::10]:80", model.UDP, true},
 	} {
-		at := tuple{netip.MustParseAddrPort(c.from), netip.MustParseAddrPort(c.to), c.proto}
-		if known[at.inList()] != c.want {
-			t.Errorf("%s, want it known: %t", at.inList(), c.want)
-		}
-	}
-}
-
-func TestEndedFlows(t *testing.T) {
-	for _, c := range []struct {
-		proto model.Protocol
-		state byte // as conntrack numbers them
-		ended bool
-	}{
-		{model.TCP, 1, false}, // SYN_SENT
-		{model.TCP, 3, false}, // ESTABLISHED
-		{model.TCP, 4, false}, // FIN_WAIT
-		{model.TCP, 6, false}, // LAST_ACK
-		{model.TCP, tcpTimeWait, true},
-		{model.TCP, tcpClose, true},
-		{model.UDP, 0, false},
-	} {
-		tcp := nl.NewRtAttr(nl.CTA_PROTOINFO_TCP|unix.NLA_F_NESTED, nil)
-		tcp.AddRtAttr(nl.CTA_PROTOINFO_TCP_STATE, []byte{c.state})
-		f := flow{orig: tuple{proto: c.proto}, protoinfo: tcp.Serialize()}
-		if f.ended() != c.ended {
-			t.Errorf("%s in state %d: ended: %t", c.proto, c.state, f.ended())
+		f := &conntrack.Flow{Proto: c.proto, Client: netip.MustParseAddrPort(c.from), Frontend: netip.MustParseAddrPort(c.to)}
+		if known[inList(f)] != c.want {
+			t.Errorf("%s, want it known: %t", inList(f), c.want)
 		}
 	}
 }

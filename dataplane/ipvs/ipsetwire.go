@@ -2,9 +2,9 @@ package ipvs
 
 import (
 	"encoding/binary"
-	"iter"
 	"net/netip"
 
+	"github.com/fairway-net/fairway/internal/netlink/attr"
 	"github.com/fairway-net/fairway/model"
 	"github.com/vishvananda/netlink/nl"
 	"golang.org/x/sys/unix"
@@ -42,12 +42,12 @@ func encode(id setID, e markedElement) *nl.RtAttr {
 	return data
 }
 
-func addAddr(data *nl.RtAttr, attr int, a netip.Addr) {
+func addAddr(data *nl.RtAttr, typ int, a netip.Addr) {
 	kind := nl.IPSET_ATTR_IPADDR_IPV4
 	if a.Is6() {
 		kind = nl.IPSET_ATTR_IPADDR_IPV6
 	}
-	data.AddRtAttr(attr|unix.NLA_F_NESTED, nil).AddRtAttr(kind|unix.NLA_F_NET_BYTEORDER, a.AsSlice())
+	data.AddRtAttr(typ|unix.NLA_F_NESTED, nil).AddRtAttr(kind|unix.NLA_F_NET_BYTEORDER, a.AsSlice())
 }
 
 func big32(v uint32) []byte { return binary.BigEndian.AppendUint32(nil, v) }
@@ -56,24 +56,24 @@ func (l *listing) parse(msg []byte) {
 	if len(msg) < 4 { // struct nfgenmsg
 		return
 	}
-	for typ, value := range attributes(msg[4:]) {
+	for typ, value := range attr.List(msg[4:]).All() {
 		switch typ {
 		case nl.IPSET_ATTR_TYPENAME:
-			l.typ = nl.BytesToString(value)
+			l.typ = value.Text()
 		case nl.IPSET_ATTR_FAMILY:
 			l.ipv6 = len(value) > 0 && value[0] == unix.AF_INET6
 		case nl.IPSET_ATTR_DATA:
 			l.parseHeader(value)
 		case nl.IPSET_ATTR_ADT:
-			for _, data := range attributes(value) {
+			for _, data := range value.All() {
 				l.elements = append(l.elements, parseElement(l.typ, data))
 			}
 		}
 	}
 }
 
-func (l *listing) parseHeader(data []byte) {
-	for typ, value := range attributes(data) {
+func (l *listing) parseHeader(data attr.List) {
+	for typ, value := range data.All() {
 		switch {
 		case len(value) < 4:
 		case typ == attrMaxElem:
@@ -84,11 +84,11 @@ func (l *listing) parseHeader(data []byte) {
 	}
 }
 
-func parseElement(typ string, data []byte) markedElement {
+func parseElement(typ string, data attr.List) markedElement {
 	var e markedElement
 	var second netip.Addr
 	bits := -1
-	for typ, value := range attributes(data) {
+	for typ, value := range data.All() {
 		switch {
 		case typ == nl.IPSET_ATTR_IP:
 			e.addr = parseAddr(value)
@@ -118,29 +118,11 @@ func parseElement(typ string, data []byte) markedElement {
 	return e
 }
 
-func parseAddr(nested []byte) netip.Addr {
-	for _, value := range attributes(nested) {
+func parseAddr(nested attr.List) netip.Addr {
+	for _, value := range nested.All() {
 		if a, ok := netip.AddrFromSlice(value); ok {
 			return a
 		}
 	}
 	return netip.Addr{}
-}
-
-// attributes walks over netlink attributes, their types without flags; it ends
-// at the first broken one.
-func attributes(data []byte) iter.Seq2[int, []byte] {
-	return func(yield func(int, []byte) bool) {
-		for len(data) >= unix.SizeofNlAttr {
-			length := int(nl.NativeEndian().Uint16(data))
-			typ := int(nl.NativeEndian().Uint16(data[2:]))
-			if length < unix.SizeofNlAttr || length > len(data) {
-				return
-			}
-			if !yield(typ&^(unix.NLA_F_NESTED|unix.NLA_F_NET_BYTEORDER), data[unix.SizeofNlAttr:length]) {
-				return
-			}
-			data = data[min(len(data), (length+unix.NLA_ALIGNTO-1)&^(unix.NLA_ALIGNTO-1)):]
-		}
-	}
 }

@@ -33,14 +33,14 @@ func openDummy() (*dummy, error) {
 
 // find looks for the interface.
 func (d *dummy) find() (bool, error) {
-	found, err := d.handle.LinkByName(link)
+	found, err := d.handle.LinkByName(Interface)
 	var missing netlink.LinkNotFoundError
 	switch {
 	case errors.As(err, &missing):
 		d.index = 0
 		return false, nil
 	case err != nil:
-		return false, fmt.Errorf("find interface %s: %w", link, err)
+		return false, fmt.Errorf("find interface %s: %w", Interface, err)
 	}
 	d.index = found.Attrs().Index
 	return true, nil
@@ -53,7 +53,7 @@ func (d *dummy) ensure() error {
 		return err
 	}
 	attrs := netlink.NewLinkAttrs()
-	attrs.Name = link
+	attrs.Name = Interface
 	err := d.handle.LinkAdd(&netlink.Dummy{LinkAttrs: attrs})
 	switch {
 	case errors.Is(err, unix.EPERM):
@@ -61,7 +61,7 @@ func (d *dummy) ensure() error {
 	case errors.Is(err, unix.EOPNOTSUPP):
 		return &kernel.MissingError{What: "dummy interfaces", Err: err}
 	case err != nil && !errors.Is(err, unix.EEXIST):
-		return fmt.Errorf("make interface %s: %w", link, err)
+		return fmt.Errorf("make interface %s: %w", Interface, err)
 	}
 	_, err = d.find()
 	return err
@@ -70,10 +70,10 @@ func (d *dummy) ensure() error {
 // addresses lists the interface's addresses, without link-local ones.
 func (d *dummy) addresses() (map[netip.Addr]bool, error) {
 	list, err := kernel.List(func() ([]netlink.Addr, error) {
-		return d.handle.AddrList(&netlink.Dummy{LinkAttrs: netlink.LinkAttrs{Index: d.index, Name: link}}, netlink.FAMILY_ALL)
+		return d.handle.AddrList(&netlink.Dummy{LinkAttrs: netlink.LinkAttrs{Index: d.index, Name: Interface}}, netlink.FAMILY_ALL)
 	})
 	if err != nil {
-		return nil, fmt.Errorf("list addresses of %s: %w", link, err)
+		return nil, fmt.Errorf("list addresses of %s: %w", Interface, err)
 	}
 	found := map[netip.Addr]bool{}
 	for _, entry := range list {
@@ -82,30 +82,6 @@ func (d *dummy) addresses() (map[netip.Addr]bool, error) {
 		}
 	}
 	return found, nil
-}
-
-// relayProtocol marks the local routes by which packets come to relays of the
-// userspace mode (rtm_protocol, linux/rtnetlink.h).
-const relayProtocol = 143
-
-// relayed reports whether there are such routes.
-func (d *dummy) relayed() (bool, error) {
-	filter := &netlink.Route{Table: unix.RT_TABLE_LOCAL, Protocol: relayProtocol}
-	for _, family := range []int{netlink.FAMILY_V4, netlink.FAMILY_V6} {
-		routes, err := kernel.List(func() ([]netlink.Route, error) {
-			return d.handle.RouteListFiltered(family, filter, netlink.RT_FILTER_TABLE|netlink.RT_FILTER_PROTOCOL)
-		})
-		if errors.Is(err, netlink.ErrDumpInterrupted) {
-			return true, nil // they change meanwhile; it is only a precaution
-		}
-		if err != nil && !errors.Is(err, unix.EAFNOSUPPORT) && !errors.Is(err, unix.EOPNOTSUPP) {
-			return false, fmt.Errorf("list local routes: %w", err)
-		}
-		if len(routes) > 0 {
-			return true, nil
-		}
-	}
-	return false, nil
 }
 
 // localRoute is the route by which the kernel takes an address for its own.
@@ -117,17 +93,17 @@ func (d *dummy) localRoute(a netip.Addr) *netlink.Route {
 }
 
 func (d *dummy) unbind(a netip.Addr) error {
-	l := &netlink.Dummy{LinkAttrs: netlink.LinkAttrs{Index: d.index, Name: link}}
+	l := &netlink.Dummy{LinkAttrs: netlink.LinkAttrs{Index: d.index, Name: Interface}}
 	address := &netlink.Addr{IPNet: &net.IPNet{IP: a.AsSlice(), Mask: net.CIDRMask(a.BitLen(), a.BitLen())}}
 	if err := d.handle.AddrDel(l, address); err != nil && !errors.Is(err, unix.EADDRNOTAVAIL) {
-		return fmt.Errorf("remove address %s from %s: %w", a, link, err)
+		return fmt.Errorf("remove address %s from %s: %w", a, Interface, err)
 	}
 	if !a.Is4() {
 		return nil
 	}
 	// The kernel takes only the route away that it made itself.
 	if err := d.handle.RouteDel(d.localRoute(a)); err != nil && !errors.Is(err, unix.ESRCH) {
-		return fmt.Errorf("remove route to address %s of %s: %w", a, link, err)
+		return fmt.Errorf("remove route to address %s of %s: %w", a, Interface, err)
 	}
 	return nil
 }
@@ -138,8 +114,8 @@ func (d *dummy) remove() error {
 	if err != nil || !there {
 		return err
 	}
-	if err := d.handle.LinkDel(&netlink.Dummy{LinkAttrs: netlink.LinkAttrs{Index: d.index, Name: link}}); err != nil {
-		return fmt.Errorf("remove interface %s: %w", link, err)
+	if err := d.handle.LinkDel(&netlink.Dummy{LinkAttrs: netlink.LinkAttrs{Index: d.index, Name: Interface}}); err != nil {
+		return fmt.Errorf("remove interface %s: %w", Interface, err)
 	}
 	return nil
 }

@@ -6,8 +6,8 @@ import (
 	"github.com/fairway-net/fairway/model"
 )
 
-// link is the dummy interface that holds the addresses of Services.
-const link = "kube-ipvs0"
+// Interface is the dummy interface that holds the addresses of Services.
+const Interface = "kube-ipvs0"
 
 // setKind is one of the plane's ipsets, in both families.
 type setKind uint8

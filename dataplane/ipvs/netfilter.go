@@ -161,7 +161,7 @@ func removeRules(ctx context.Context, rules ruleSet) error {
 		if err == nil {
 			err = removeRulesOf(ctx, tool, rules)
 		}
-		if err != nil && !kernel.IsMissing(err) { // what can't be read can't be there
+		if err != nil && !kernel.IsAbsent(err) { // what can't be read can't be there
 			problems = append(problems, err)
 		}
 	}
@@ -176,7 +176,7 @@ func (p *Plane) clearOthers(ctx context.Context) error {
 			continue
 		}
 		other, err := iptables.Open(ctx, v)
-		if kernel.IsMissing(err) {
+		if kernel.IsAbsent(err) {
 			continue
 		}
 		if err != nil {
@@ -184,7 +184,7 @@ func (p *Plane) clearOthers(ctx context.Context) error {
 		}
 		for _, f := range iptables.Families() {
 			err := removeRulesOf(ctx, other, ruleSet{f, &model.Settings{}, p.options.MasqueradeMark})
-			if err != nil && !kernel.IsMissing(err) { // what can't be read can't be there
+			if err != nil && !kernel.IsAbsent(err) { // what can't be read can't be there
 				return err
 			}
 		}

@@ -102,7 +102,7 @@ func (p *Plane) reapServer(id serverID, now time.Time) error {
 	for at, deadline := range p.orphans[id] {
 		connections := loads[at].total
 		if retired {
-			connections = lingering(id, p.state.table.Settings, loads[at])
+			connections = drainingConns(id, p.state.table.Settings, loads[at])
 		}
 		if there[at] && connections > 0 && (deadline.IsZero() || now.Before(deadline)) {
 			continue
@@ -117,7 +117,7 @@ func (p *Plane) reapServer(id serverID, now time.Time) error {
 	}
 	delete(p.orphans, id)
 	if retired {
-		return p.bury(id)
+		return p.deleteDrained(id)
 	}
 	return p.refresh(id, p.state.table.Pool(p.state.servers[id].pool), p.state.table)
 }

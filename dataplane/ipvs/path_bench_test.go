@@ -10,6 +10,7 @@ import (
 	"github.com/vishvananda/netlink"
 	"golang.org/x/sys/unix"
 
+	"github.com/fairway-net/fairway/internal/kernel"
 	"github.com/fairway-net/fairway/internal/netns"
 )
 
@@ -93,7 +94,7 @@ func (c conversation) hangUp(b *testing.B) {
 func prepare(b *testing.B, plane, rules bool) {
 	if plane {
 		p, _ := planeOfKernel(b)
-		if err := p.Apply(b.Context(), manyServices(100), false); err != nil {
+		if _, err := p.Apply(b.Context(), manyServices(100), kernel.VerifyNothing); err != nil {
 			b.Fatal(err)
 		}
 		if rules {

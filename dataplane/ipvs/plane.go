@@ -9,6 +9,7 @@ import (
 	"sync"
 	"sync/atomic"
 
+	"github.com/fairway-net/fairway/dataplane/migrate"
 	"github.com/fairway-net/fairway/internal/conntrack"
 	"github.com/fairway-net/fairway/internal/iptables"
 	"github.com/fairway-net/fairway/internal/kernel"
@@ -19,6 +20,7 @@ import (
 // network namespace in which it was made.
 type Plane struct {
 	options  kernel.Options
+	expand   model.Expansion
 	balancer balancer
 	sets     *ipsets
 	dummy    *dummy
@@ -34,9 +36,9 @@ type Plane struct {
 	alone    bool // the other variant of iptables holds nothing of this mode
 	// background starts what goes on beside the methods; tests don't.
 	background func(work func())
-	detours    uint32 // how many there were
+	bypasses   uint32 // how many there were
 
-	// For Counters and Packets, which others call:
+	// For Read, which others call:
 	inForce  atomic.Pointer[model.Table]
 	counters counters
 	open     func() (balancer, error) // another socket
@@ -87,8 +89,8 @@ func complete(o kernel.Options) (kernel.Options, error) {
 	if o.MasqueradeMark == 0 {
 		o.MasqueradeMark = defaultMasqueradeMark
 	}
-	if o.MasqueradeMark&(o.MasqueradeMark-1) != 0 || o.MasqueradeMark >= detourBit || o.MasqueradeMark < firstPoolMark {
-		return o, fmt.Errorf("masquerade mark %#x: must be one bit between %#x and %#x in mode ipvs", o.MasqueradeMark, firstPoolMark, detourBit>>1)
+	if o.MasqueradeMark&(o.MasqueradeMark-1) != 0 || o.MasqueradeMark >= bypassBit || o.MasqueradeMark < firstPoolMark {
+		return o, fmt.Errorf("masquerade mark %#x: must be one bit between %#x and %#x in mode ipvs", o.MasqueradeMark, firstPoolMark, bypassBit>>1)
 	}
 	o.StateDir = o.StateDirectory()
 	if s := model.Scheduler(o.Scheduler); s != model.DefaultScheduler && s != model.Random && !slices.Contains(schedulers, s) {
@@ -102,7 +104,17 @@ func newChooser(o kernel.Options) chooser {
 }
 
 // Apply makes the kernel agree with want; see dataplane.Plane.
-func (p *Plane) Apply(ctx context.Context, want *model.Table, verify bool) error {
+func (p *Plane) Apply(ctx context.Context, want *model.Table, verify kernel.Verification) (kernel.Result, error) {
+	return kernel.Result{}, p.apply(ctx, want, verify != kernel.VerifyNothing)
+}
+
+// Read implements dataplane.Plane.
+func (p *Plane) Read(ctx context.Context, what kernel.Query) (kernel.Reading, error) {
+	return kernel.Readers{Objects: p.objects, Frontends: p.frontendCounts, Packets: p.packetCounts}.Read(ctx, what)
+}
+
+func (p *Plane) apply(ctx context.Context, want *model.Table, verify bool) error {
+	want = p.expand.Of(want)
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	var sweep *conntrack.Sweep
@@ -170,18 +182,18 @@ func sorted(t *model.Table) *model.Changes {
 	return changes
 }
 
-// Lacks lists what the plane does not do on this machine.
-func (p *Plane) Lacks() []kernel.Lack {
+// Unsupported lists what the plane does not do on this machine.
+func (p *Plane) Unsupported() []kernel.Unsupported {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	lacks := []kernel.Lack{
+	lacks := []kernel.Unsupported{
 		{Feature: kernel.Scheduling, Value: string(model.Random), Why: "IPVS has no random scheduler; round robin is used"},
 		{Feature: kernel.LocalhostNodePort, Why: "IPVS sends nothing from a loopback address to another machine"},
 		{Feature: kernel.SharedClientPort, Why: "IPVS knows a backend's answers by the client's address and port alone; they go the way of the connection that was opened last"},
 		{Feature: kernel.DirectReturn, Why: "IPVS' own direct routing can't change ports, and endpoints would need the Service's address; external traffic is masqueraded"},
 	}
 	for _, s := range slices.Sorted(maps.Keys(p.choose.missing)) {
-		lacks = append(lacks, kernel.Lack{
+		lacks = append(lacks, kernel.Unsupported{
 			Feature: kernel.Scheduling, Value: string(s),
 			Why: "this kernel has no module ip_vs_" + string(s) + "; round robin is used",
 		})
@@ -190,23 +202,17 @@ func (p *Plane) Lacks() []kernel.Lack {
 }
 
 // Remove takes everything of this plane out of the kernel, and what kube-proxy
-// left in its ipvs mode.
-func (p *Plane) Remove(ctx context.Context) error {
+// left in its ipvs mode. No connection passes through this process.
+func (p *Plane) Remove(ctx context.Context, _ kernel.Removal) error {
+	problems := []error{migrate.Move(ctx, p.Connections(), nil)}
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	p.state, p.orphans, p.services = nil, orphans{}, map[serverID]service{}
-	var problems []error
 	try := func(err error) {
 		if err != nil {
 			problems = append(problems, err)
 		}
 	}
-	a, err := p.readKernel(&model.Settings{})
-	if err != nil {
-		try(err)
-	} else {
-		try(p.handOver(ctx, a))
-	}
+	a, err := p.readKernel(&model.Settings{}) // what fails here failed in Move
 	// Rules refer to sets and go before them. Where nothing of ours is, they
 	// needn't be read, which is dear where another mode has many.
 	if err != nil || !a.empty() || p.dummy.index != 0 {
@@ -223,7 +229,7 @@ func (p *Plane) Remove(ctx context.Context) error {
 }
 
 // allNames are the names of all sets of the plane's and of kube-proxy's, and of those
-// that there are for a pause.
+// that hold packets up.
 func allNames() []string {
 	var names []string
 	for _, ipv6 := range []bool{false, true} {
@@ -233,7 +239,7 @@ func allNames() []string {
 		for _, name := range foreignSets {
 			names = append(names, familyName(name, ipv6))
 		}
-		names = append(names, familyName(pauseSet, ipv6))
+		names = append(names, familyName(freezeSet, ipv6))
 	}
 	return names
 }

@@ -14,7 +14,7 @@ import (
 	"testing"
 
 	"github.com/fairway-net/fairway/internal/kernel"
-	"github.com/fairway-net/fairway/internal/vm"
+	"github.com/fairway-net/fairway/internal/testing/vm"
 	"github.com/fairway-net/fairway/model"
 	"github.com/google/go-cmp/cmp"
 )
@@ -84,15 +84,15 @@ func standIn(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if there, err := net.InterfaceByName(link); !has && (err != nil || there == nil) {
-		command(t, "", "ip", "link", "add", link, "type", "bridge")
+	if there, err := net.InterfaceByName(Interface); !has && (err != nil || there == nil) {
+		command(t, "", "ip", "link", "add", Interface, "type", "bridge")
 	}
 }
 
 // apply applies and compares what is read back with what is rendered.
 func apply(t *testing.T, p *Plane, table *model.Table, verify bool) {
 	t.Helper()
-	if err := p.Apply(context.Background(), table, verify); err != nil {
+	if _, err := p.Apply(context.Background(), table, kernel.VerifyIf(verify)); err != nil {
 		t.Fatal(err)
 	}
 	same(t, p, table)
@@ -100,7 +100,7 @@ func apply(t *testing.T, p *Plane, table *model.Table, verify bool) {
 
 func same(t *testing.T, p *Plane, table *model.Table) {
 	t.Helper()
-	got, err := p.Objects(context.Background())
+	got, err := p.objects(context.Background())
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -161,7 +161,7 @@ func TestAppliedIsRendered(t *testing.T) {
 		small.edit.SetSettings(settings())
 		apply(t, p, small.table(), false)
 		apply(t, p, table, false)
-		if err := p.Remove(context.Background()); err != nil {
+		if err := p.Remove(context.Background(), kernel.EndConnections); err != nil {
 			t.Fatal(err)
 		}
 		if len(f.servers) != 0 {
@@ -170,7 +170,7 @@ func TestAppliedIsRendered(t *testing.T) {
 		if diff := cmp.Diff(before, dump(t)); diff != "" {
 			t.Errorf("left behind (-before +after):\n%s", diff)
 		}
-		if err := newTestPlane(t, f).Remove(context.Background()); err != nil {
+		if err := newTestPlane(t, f).Remove(context.Background(), kernel.EndConnections); err != nil {
 			t.Errorf("remove again: %v", err)
 		}
 	})

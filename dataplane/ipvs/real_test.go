@@ -8,7 +8,7 @@ import (
 	"time"
 
 	"github.com/fairway-net/fairway/internal/kernel"
-	"github.com/fairway-net/fairway/internal/vm"
+	"github.com/fairway-net/fairway/internal/testing/vm"
 	"github.com/google/go-cmp/cmp"
 )
 
@@ -72,7 +72,7 @@ func TestRealKernelHoldsWhatIsRendered(t *testing.T) {
 			if len(p.choose.missing) > 0 {
 				t.Errorf("schedulers missing: %v", p.choose.missing)
 			}
-			if err := p.Remove(context.Background()); err != nil {
+			if err := p.Remove(context.Background(), kernel.EndConnections); err != nil {
 				t.Fatal(err)
 			}
 			if diff := cmp.Diff(before, fullDump(t)); diff != "" {

@@ -43,6 +43,7 @@ func render(t *model.Table, options kernel.Options) (*rendering, error) {
 
 // Render says what the plane puts into the kernel for a table.
 func Render(t *model.Table, options kernel.Options) ([]kernel.Object, error) {
+	t = model.Expand(t)
 	r, err := render(t, options)
 	if err != nil {
 		return nil, err
@@ -59,7 +60,7 @@ func Render(t *model.Table, options kernel.Options) ([]kernel.Object, error) {
 		}
 	}
 	for a := range r.plan.bind {
-		objects = append(objects, kernel.Object{Kind: kindAddress, Name: a.String(), Text: link})
+		objects = append(objects, kernel.Object{Kind: kindAddress, Name: a.String(), Text: Interface})
 	}
 	for id, sp := range r.plan.servers {
 		s := r.choose.service(id, sp.pool, len(sp.pool.Draining) > 0)
@@ -93,9 +94,9 @@ func serverObject(id serverID, s service, list []destination) kernel.Object {
 	return kernel.Object{Kind: kindServer, Name: id.String(), Text: text}
 }
 
-// Objects reads back what the kernel holds, without what only waits for
+// objects reads back what the kernel holds, without what only waits for
 // connections to end.
-func (p *Plane) Objects(ctx context.Context) ([]kernel.Object, error) {
+func (p *Plane) objects(ctx context.Context) ([]kernel.Object, error) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	settings := &model.Settings{}
@@ -120,7 +121,7 @@ func (p *Plane) Objects(ctx context.Context) ([]kernel.Object, error) {
 		if hidden[addressEntry(addr)] {
 			continue
 		}
-		objects = append(objects, kernel.Object{Kind: kindAddress, Name: addr.String(), Text: link})
+		objects = append(objects, kernel.Object{Kind: kindAddress, Name: addr.String(), Text: Interface})
 	}
 	for id, there := range a.servers {
 		if p.retired(id) {

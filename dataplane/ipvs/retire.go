@@ -29,7 +29,7 @@ func (p *Plane) retire(plan *plan) error {
 		if err != nil {
 			return fmt.Errorf("list destinations of virtual server %s: %w", id, err)
 		}
-		quiet := func(d destination) bool { return lingering(id, plan.want.Settings, loads[d.addr]) == 0 }
+		quiet := func(d destination) bool { return drainingConns(id, plan.want.Settings, loads[d.addr]) == 0 }
 		if !slices.ContainsFunc(list, func(d destination) bool { return !quiet(d) }) {
 			continue
 		}
@@ -49,11 +49,11 @@ func (p *Plane) retire(plan *plan) error {
 	return nil
 }
 
-// lingering is how many connections keep a server that is to go. Where the
+// drainingConns is how many connections keep a server that is to go. Where the
 // model wants its address refused, and where only marks lead to it, all of them: one
 // that is still being made isn't among the active ones. Where packets should pass, as
 // if there were no server, only those that something could still be said over.
-func lingering(id serverID, settings *model.Settings, l load) int {
+func drainingConns(id serverID, settings *model.Settings, l load) int {
 	if id.mark != 0 || reserved(settings, id.key.Addr) {
 		return l.total
 	}
@@ -107,9 +107,9 @@ func (p *Plane) retired(id serverID) bool {
 	return !serves && len(p.orphans[id]) > 0
 }
 
-// bury takes a retired server away whose connections have ended, and what kept
+// deleteDrained takes a retired server away whose connections have ended, and what kept
 // new ones from it.
-func (p *Plane) bury(id serverID) error {
+func (p *Plane) deleteDrained(id serverID) error {
 	if err := p.removeServer(id); err != nil || id.mark != 0 {
 		return err
 	}

@@ -53,11 +53,11 @@ func jumpIf(from, match, comment, chain string) jump {
 }
 
 // foreignChains are those that kube-proxy's ipvs mode has and the plane has not, and
-// those of a pause.
+// those that freeze packets.
 var foreignChains = map[string][]string{
 	"filter": {"KUBE-NODE-PORT", "KUBE-PROXY-CANARY"},
 	"nat":    {"KUBE-FIREWALL", "KUBE-PROXY-CANARY"},
-	"mangle": append([]string{"KUBE-PROXY-CANARY"}, pauseChains...),
+	"mangle": append([]string{"KUBE-PROXY-CANARY"}, freezeChains...),
 }
 
 // ruleSet spells rules for one family.

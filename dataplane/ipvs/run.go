@@ -6,6 +6,7 @@ import (
 	"net/netip"
 	"slices"
 
+	"github.com/fairway-net/fairway/dataplane/migrate"
 	"github.com/fairway-net/fairway/internal/iptables"
 	"github.com/fairway-net/fairway/internal/kernel"
 	"github.com/fairway-net/fairway/model"
@@ -22,7 +23,7 @@ func (p *Plane) run(ctx context.Context, plan *plan, settings *model.Settings) e
 	before := settings
 	if settings != nil {
 		var err error
-		if plan.relayed, err = p.dummy.relayed(); err != nil {
+		if plan.relayed, err = migrate.Relays(); err != nil {
 			return err
 		}
 		takeover, err := p.iptablesMode(ctx)
@@ -79,7 +80,7 @@ func (p *Plane) growServers(plan *plan) error {
 // newServers makes servers of keys. A server has no destinations for a moment,
 // and refuses. Nothing comes to it as a rule, as its address isn't bound yet, or
 // another plane translates what comes. But packets to relays of the userspace
-// mode pass here, so they make a detour.
+// mode pass here, so they take a bypass.
 func (p *Plane) newServers(plan *plan) error {
 	var list []growth
 	for id, sp := range plan.servers {
@@ -91,7 +92,7 @@ func (p *Plane) newServers(plan *plan) error {
 			list = append(list, growth{id, sp})
 			continue
 		}
-		if err := p.detour(f, sp.pool, func() error { return p.growServer(id, sp) }); err != nil {
+		if err := p.bypass(f, sp.pool, func() error { return p.growServer(id, sp) }); err != nil {
 			return err
 		}
 	}

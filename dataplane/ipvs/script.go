@@ -14,6 +14,7 @@ import (
 
 // Script is what a table puts into the kernel as input for the usual tools.
 func Script(t *model.Table, options kernel.Options) (map[string]string, error) {
+	t = model.Expand(t)
 	r, err := render(t, options)
 	if err != nil {
 		return nil, err
@@ -35,9 +36,9 @@ func Script(t *model.Table, options kernel.Options) (map[string]string, error) {
 
 func (r *rendering) addressScript() string {
 	var b strings.Builder
-	fmt.Fprintf(&b, "link add %s type dummy\n", link)
+	fmt.Fprintf(&b, "link add %s type dummy\n", Interface)
 	for _, a := range slices.SortedFunc(maps.Keys(r.plan.bind), netip.Addr.Compare) {
-		fmt.Fprintf(&b, "address add %s/%d dev %s\n", a, a.BitLen(), link)
+		fmt.Fprintf(&b, "address add %s/%d dev %s\n", a, a.BitLen(), Interface)
 	}
 	return b.String()
 }

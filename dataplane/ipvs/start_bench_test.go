@@ -8,7 +8,7 @@ import (
 
 	"github.com/fairway-net/fairway/internal/kernel"
 	"github.com/fairway-net/fairway/internal/netns"
-	"github.com/fairway-net/fairway/internal/vm"
+	"github.com/fairway-net/fairway/internal/testing/vm"
 	"github.com/fairway-net/fairway/model"
 	mobyipvs "github.com/moby/ipvs"
 )
@@ -27,14 +27,14 @@ func BenchmarkKernelStart(b *testing.B) {
 			b.StopTimer()
 			p, count := planeOfKernel(b)
 			b.StartTimer()
-			if err := p.Apply(b.Context(), want, false); err != nil {
+			if _, err := p.Apply(b.Context(), want, kernel.VerifyNothing); err != nil {
 				b.Fatal(err)
 			}
 			b.StopTimer()
 			b.ReportMetric(float64(count.messages), "ipvs-messages")
 			b.ReportMetric(float64(p.sets.messages), "ipset-messages")
 			b.ReportMetric(float64(b.Elapsed().Microseconds())/float64(n), "µs/Service")
-			if err := p.Remove(context.Background()); err != nil {
+			if err := p.Remove(context.Background(), kernel.EndConnections); err != nil {
 				b.Fatal(err)
 			}
 			b.StartTimer()
@@ -47,7 +47,7 @@ func BenchmarkKernelChange(b *testing.B) {
 	forSizes(b, func(b *testing.B, n int) {
 		table := manyServices(n)
 		p, count := planeOfKernel(b)
-		if err := p.Apply(b.Context(), table, false); err != nil {
+		if _, err := p.Apply(b.Context(), table, kernel.VerifyNothing); err != nil {
 			b.Fatal(err)
 		}
 		ipvsBefore, setsBefore := count.messages, p.sets.messages
@@ -61,7 +61,7 @@ func BenchmarkKernelChange(b *testing.B) {
 				edit := table.Edit()
 				edit.SetPool(&pool)
 				table = edit.Table()
-				if err := p.Apply(b.Context(), table, false); err != nil {
+				if _, err := p.Apply(b.Context(), table, kernel.VerifyNothing); err != nil {
 					b.Fatal(err)
 				}
 			}
@@ -70,7 +70,7 @@ func BenchmarkKernelChange(b *testing.B) {
 		b.ReportMetric(float64(b.Elapsed().Microseconds())/per, "µs/change")
 		b.ReportMetric(float64(count.messages-ipvsBefore)/per, "ipvs-messages/change")
 		b.ReportMetric(float64(p.sets.messages-setsBefore)/per, "ipset-messages/change")
-		if err := p.Remove(context.Background()); err != nil {
+		if err := p.Remove(context.Background(), kernel.EndConnections); err != nil {
 			b.Fatal(err)
 		}
 	})

@@ -7,14 +7,14 @@ import (
 // state is what the kernel should hold for a table, as far as it must be
 // remembered to work out what the next table changes.
 type state struct {
-	masquerade uint32 // the packet-mark bit
-	table      *model.Table
-	fronts     map[model.PoolID]map[model.Key]struct{} // which frontends lead to a pool
-	feeds      map[model.PoolID]map[serverID]struct{}  // which servers have its backends
-	servers    map[serverID]serverUse
-	shared     map[entry]int // how many need an entry that may be needed by several
-	marks      map[markID]uint32
-	marked     map[uint32]markID
+	masquerade    uint32 // the packet-mark bit
+	table         *model.Table
+	fronts        map[model.PoolID]map[model.Key]struct{} // which frontends lead to a pool
+	serversByPool map[model.PoolID]map[serverID]struct{}  // which servers have its backends
+	servers       map[serverID]serverUse
+	shared        map[entry]int // how many need an entry that may be needed by several
+	marks         map[markID]uint32
+	marked        map[uint32]markID
 }
 
 // serverUse is a virtual server's pool and how many frontends need it.
@@ -26,7 +26,7 @@ type serverUse struct {
 func newState(masquerade uint32) *state {
 	return &state{
 		masquerade: masquerade, table: model.NewTable(),
-		fronts: map[model.PoolID]map[model.Key]struct{}{}, feeds: map[model.PoolID]map[serverID]struct{}{},
+		fronts: map[model.PoolID]map[model.Key]struct{}{}, serversByPool: map[model.PoolID]map[serverID]struct{}{},
 		servers: map[serverID]serverUse{}, shared: map[entry]int{},
 		marks: map[markID]uint32{}, marked: map[uint32]markID{},
 	}
@@ -173,10 +173,10 @@ func (m *move) changedServers() {
 	for id, before := range m.servers {
 		now := m.state.servers[id]
 		if before.n > 0 && (now.n == 0 || now.pool != before.pool) {
-			forget(m.feeds, before.pool, id)
+			forget(m.serversByPool, before.pool, id)
 		}
 		if now.n > 0 {
-			remember(m.feeds, now.pool, id)
+			remember(m.serversByPool, now.pool, id)
 		} else {
 			delete(m.state.servers, id)
 			m.release(id)
@@ -197,7 +197,7 @@ func (m *move) pool(c model.PoolChange) {
 	if c.Old == nil || c.New == nil {
 		return
 	}
-	for id := range m.feeds[c.ID()] {
+	for id := range m.serversByPool[c.ID()] {
 		if _, planned := m.plan.servers[id]; !planned {
 			m.plan.server(id).become(c.Old, c.New)
 		}

@@ -65,7 +65,7 @@ func TestExcludedServersStay(t *testing.T) {
 		if f.servers[theirs] == nil || f.servers[stale] != nil {
 			t.Errorf("excluded: there %t; not excluded: there %t", f.servers[theirs] != nil, f.servers[stale] != nil)
 		}
-		if err := p.Remove(context.Background()); err != nil {
+		if err := p.Remove(context.Background(), kernel.EndConnections); err != nil {
 			t.Fatal(err)
 		}
 		if len(f.servers) != 1 || f.servers[theirs] == nil {

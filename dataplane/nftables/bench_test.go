@@ -20,7 +20,7 @@ func BenchmarkLoad(b *testing.B) {
 				p := newPlane(b, kernel.Options{})
 				apply(b, p, table, false)
 				b.StopTimer()
-				if err := p.Remove(context.Background()); err != nil {
+				if err := p.Remove(context.Background(), kernel.EndConnections); err != nil {
 					b.Fatal(err)
 				}
 				b.StartTimer()

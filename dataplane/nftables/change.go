@@ -72,8 +72,8 @@ func (st *state) change(old, want *model.Table, c *model.Changes) *plan {
 		st.countLoopback(f.Old, -1)
 		st.countLoopback(f.New, +1)
 	}
-	if len(st.renumbered) > 0 {
-		p.renumber(st, want, c)
+	if len(st.stale) > 0 {
+		p.rewrite(st, want, c)
 	}
 	for _, pc := range c.Pools {
 		if pc.New == nil {
@@ -139,21 +139,21 @@ func (p *plan) pool(st *state, id model.PoolID, pool *model.Pool) {
 	}
 }
 
-// renumber writes the new numbers of pools into the frontends that lead to
-// them, other than those that are written anyway. See state.setMembers.
-func (p *plan) renumber(st *state, want *model.Table, c *model.Changes) {
+// rewrite writes frontends of stale pools, other than those that are written
+// anyway. What is counted of them begins anew.
+func (p *plan) rewrite(st *state, want *model.Table, c *model.Changes) {
 	written := map[model.Key]bool{}
 	for _, f := range c.Frontends {
 		written[f.Key()] = true
 	}
 	for f := range want.Frontends() {
-		leads := slices.ContainsFunc(f.Routes[:], func(r model.Route) bool { return st.renumbered[r.Pool] })
+		leads := slices.ContainsFunc(f.Routes[:], func(r model.Route) bool { return st.stale[r.Pool] })
 		if leads && !written[f.Key] {
-			list := slices.DeleteFunc(st.frontendElements(f), func(e element) bool { return e.set.counted })
+			list := st.frontendElements(f)
 			p.remove, p.add = append(p.remove, list...), append(p.add, list...)
 		}
 	}
-	clear(st.renumbered)
+	clear(st.stale)
 }
 
 // cancel takes out elements that one pool removes and another one adds: a

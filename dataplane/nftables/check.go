@@ -9,10 +9,10 @@ import (
 	"github.com/fairway-net/fairway/model"
 )
 
-// Check implements dataplane.Checker. It reads nothing if nf_tables has changed by
+// check answers kernel.Query.Compare. It reads nothing if nf_tables has changed by
 // what this plane did only, since all of it was known. Lists that change while they are
 // read may lack a few elements: others than the next time.
-func (p *Plane) Check(ctx context.Context, of *model.Table) (kernel.Differences, error) {
+func (p *Plane) check(ctx context.Context, of *model.Table) (kernel.Differences, error) {
 	var found kernel.Differences
 	err := p.withReader(ctx, func(s *socket) error {
 		before, err := s.generation()
@@ -32,6 +32,7 @@ func (p *Plane) Check(ctx context.Context, of *model.Table) (kernel.Differences,
 }
 
 func (p *Plane) readAndCompare(s *socket, of *model.Table) (kernel.Differences, error) {
+	of = p.expand.Of(of)
 	var found kernel.Differences
 	s.unsteady = true
 	defer func() { s.unsteady = false }()
@@ -44,14 +45,9 @@ func (p *Plane) readAndCompare(s *socket, of *model.Table) (kernel.Differences, 
 		return found, nil
 	}
 	adopted, next := c.adopt()
-	t := build(of, p.options, adopted, next)
+	t := p.build(of, adopted, next)
 	c.differences(t, &found)
 	return found, nil
-}
-
-// ApplyChecked implements dataplane.Checker.
-func (p *Plane) ApplyChecked(ctx context.Context, want *model.Table) error {
-	return p.apply(ctx, want, false, true)
 }
 
 // differences names what repair would write.

@@ -10,14 +10,15 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/fairway-net/fairway/internal/kernel"
+	"github.com/fairway-net/fairway/internal/netlink/attr"
 	"github.com/fairway-net/fairway/model"
 )
 
 // setElemExpr is NFTA_SET_ELEM_EXPR (linux/netfilter/nf_tables.h).
 const setElemExpr = 7
 
-// Counters reads what was counted of frontends: see dataplane.Counter.
-func (p *Plane) Counters(ctx context.Context) ([]kernel.Count, error) {
+// frontendCounts reads what was counted of frontends.
+func (p *Plane) frontendCounts(ctx context.Context) ([]kernel.Count, error) {
 	counts := map[model.Key]*kernel.Count{}
 	err := p.withReader(ctx, func(s *socket) error {
 		for _, own := range []*familySets{v4, v6} {
@@ -53,9 +54,9 @@ func (p *Plane) Counters(ctx context.Context) ([]kernel.Count, error) {
 	return list, err
 }
 
-// Packets reads what was counted of all packets: see dataplane.PacketCounter.
-func (p *Plane) Packets(ctx context.Context) (kernel.Packets, error) {
-	out := kernel.Packets{Counted: true}
+// packetCounts reads what was counted of all packets.
+func (p *Plane) packetCounts(ctx context.Context) (kernel.Packets, error) {
+	out := kernel.Packets{}
 	err := p.withReader(ctx, func(s *socket) error {
 		var w wire
 		w.str(unix.NFTA_RULE_TABLE, tableName)
@@ -65,6 +66,9 @@ func (p *Plane) Packets(ctx context.Context) (kernel.Packets, error) {
 		})
 		if err != nil && !errors.Is(err, unix.ENOENT) {
 			return fmt.Errorf("list rules: %w", err)
+		}
+		if !p.loopback.Load() {
+			return nil // all of the frontends are a large set
 		}
 		return s.readCounters(v4.connections, func(k model.Key, packets, _ uint64) {
 			if k.Addr.IsLoopback() {
@@ -96,14 +100,14 @@ func (s *socket) readCounters(of *set, visit func(k model.Key, packets, bytes ui
 	w.str(unix.NFTA_SET_ELEM_LIST_TABLE, tableName)
 	w.str(unix.NFTA_SET_ELEM_LIST_SET, of.name)
 	err := s.get(unix.NFT_MSG_GETSETELEM, unix.NLM_F_DUMP, w, func(data []byte) {
-		for typ, list := range attributes(data) {
+		for typ, list := range attr.List(data).All() {
 			if typ != unix.NFTA_SET_ELEM_LIST_ELEMENTS {
 				continue
 			}
-			for _, item := range attributes(list) {
+			for _, item := range list.All() {
 				var key string
 				var packets, bytes uint64
-				for typ, value := range attributes(item) {
+				for typ, value := range item.All() {
 					switch typ {
 					case unix.NFTA_SET_ELEM_KEY:
 						key = value0(value)
@@ -130,7 +134,7 @@ func readCounter(data []byte) (packets, bytes uint64) {
 	if name != "counter" {
 		return 0, 0
 	}
-	for typ, value := range attributes(attrs) {
+	for typ, value := range attr.List(attrs).All() {
 		switch {
 		case len(value) != 8:
 		case typ == unix.NFTA_COUNTER_PACKETS:
@@ -145,14 +149,14 @@ func readCounter(data []byte) (packets, bytes uint64) {
 // ruleCounter is how many packets a rule of a chain has counted. Kernels before
 // 4.18 list the rules of all chains.
 func ruleCounter(data []byte, of string) (packets uint64) {
-	for typ, value := range attributes(data) {
+	for typ, value := range attr.List(data).All() {
 		switch typ {
 		case unix.NFTA_RULE_CHAIN:
-			if text(value) != of {
+			if value.Text() != of {
 				return 0
 			}
 		case unix.NFTA_RULE_EXPRESSIONS:
-			for _, e := range attributes(value) {
+			for _, e := range value.All() {
 				n, _ := readCounter(e)
 				packets += n
 			}

@@ -40,7 +40,7 @@ func TestCounters(t *testing.T) {
 	echo(t, "10.244.1.2:8080")
 
 	p := newPlane(t, kernel.Options{CountBytes: true})
-	if counts, err := p.Counters(t.Context()); err != nil || len(counts) > 0 {
+	if counts, err := p.frontendCounts(t.Context()); err != nil || len(counts) > 0 {
 		t.Fatalf("before anything is there: %v, %v", counts, err)
 	}
 	table := everything()
@@ -63,7 +63,7 @@ func TestCounters(t *testing.T) {
 		t.Fatalf("a frontend without backends answers: %v", c.Close())
 	}
 	counts := map[string]kernel.Count{}
-	list, err := p.Counters(context.Background())
+	list, err := p.frontendCounts(context.Background())
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -76,9 +76,18 @@ func TestCounters(t *testing.T) {
 	if c := counts["10.96.0.99:80/tcp"]; c.Connections != 0 || c.Refused == 0 {
 		t.Errorf("counted %+v of what was refused", c)
 	}
-	if _, err := p.Packets(context.Background()); err != nil {
-		t.Error(err)
+	for loopback, want := range map[bool]int{true: 2, false: 1} {
+		calls := 0
+		p.reader.fault = func() error { calls++; return nil }
+		p.loopback.Store(loopback)
+		if _, err := p.packetCounts(context.Background()); err != nil {
+			t.Error(err)
+		}
+		if calls != want {
+			t.Errorf("with frontends at loopback addresses: %t: %d lists, want %d: all frontends are listed for those only", loopback, calls, want)
+		}
 	}
+	p.reader.fault = nil
 	apply(t, p, table, true)
 	checkObjects(t, p, table)
 	nft(t, "list", "table", "inet", "fairway")
@@ -87,7 +96,8 @@ func TestCounters(t *testing.T) {
 	e = table.Edit()
 	changed := *table.Frontend(model.Key{Addr: addr("10.96.0.10"), Port: 80, Proto: model.TCP})
 	changed.Sources = []netip.Prefix{prefix("192.0.2.0/24")}
-	changed.Routes = routes(route, route, route)
+	masqueraded := model.Route{Pool: empty, Masquerade: true}
+	changed.Routes = routes(route, masqueraded, masqueraded) // as before: the count is in what says so
 	e.SetFrontend(&changed)
 	table = e.Table()
 	apply(t, p, table, false)
@@ -111,7 +121,7 @@ func TestCounters(t *testing.T) {
 // connections is what was counted of a frontend's.
 func connections(t *testing.T, p *Plane, frontend string) uint64 {
 	t.Helper()
-	list, err := p.Counters(context.Background())
+	list, err := p.frontendCounts(context.Background())
 	if err != nil {
 		t.Fatal(err)
 	}

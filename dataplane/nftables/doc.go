@@ -19,8 +19,9 @@
 //
 // Frontends without backends end in refuse or discard, as do unserved Service
 // addresses. On its way out (leaving, or arriving at a process of this node) a
-// translated connection's frontend is looked up again by the destination it
-// began with, which tells whether to masquerade, and whose client this is.
+// translated connection's frontend is looked up again by the destination it began
+// with. One element of connections4 counts it and says whether to masquerade; only
+// where routes differ or clients are remembered is the route itself recalled.
 // Packets that conntrack calls INVALID come to invalid before anything else.
 //
 // Between these steps the pool's number travels in the packet's priority

@@ -9,6 +9,7 @@ import (
 	"github.com/google/nftables/expr"
 	"golang.org/x/sys/unix"
 
+	"github.com/fairway-net/fairway/internal/netlink/attr"
 	"github.com/fairway-net/fairway/model"
 )
 
@@ -97,14 +98,14 @@ func (e *element) write(w *wire, whole bool) {
 // readElement reads a member of an element list.
 func readElement(s *set, data []byte) element {
 	e := element{set: s}
-	for typ, value := range attributes(data) {
+	for typ, value := range attr.List(data).All() {
 		switch typ {
 		case unix.NFTA_SET_ELEM_KEY:
 			e.key = value0(value)
 		case setElemKeyEnd:
 			e.keyEnd = value0(value)
 		case unix.NFTA_SET_ELEM_FLAGS:
-			e.end = number(value)&unix.NFT_SET_ELEM_INTERVAL_END != 0
+			e.end = value.Number()&unix.NFT_SET_ELEM_INTERVAL_END != 0
 		case unix.NFTA_SET_ELEM_DATA:
 			e.data, e.verdict = readData(value)
 		case unix.NFTA_SET_ELEM_USERDATA:
@@ -115,7 +116,7 @@ func readElement(s *set, data []byte) element {
 }
 
 func value0(data []byte) string {
-	for typ, value := range attributes(data) {
+	for typ, value := range attr.List(data).All() {
 		if typ == unix.NFTA_DATA_VALUE {
 			return string(value)
 		}
@@ -125,16 +126,16 @@ func value0(data []byte) string {
 
 func readData(data []byte) (string, verdict) {
 	var v verdict
-	for typ, value := range attributes(data) {
+	for typ, value := range attr.List(data).All() {
 		if typ != unix.NFTA_DATA_VERDICT {
 			continue
 		}
-		for typ, value := range attributes(value) {
+		for typ, value := range value.All() {
 			switch typ {
 			case unix.NFTA_VERDICT_CODE:
-				v.kind = expr.VerdictKind(int32(number(value)))
+				v.kind = expr.VerdictKind(int32(value.Number()))
 			case unix.NFTA_VERDICT_CHAIN:
-				v.chain = text(value)
+				v.chain = value.Text()
 			}
 		}
 	}

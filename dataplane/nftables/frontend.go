@@ -12,7 +12,7 @@ import (
 // arrives for it from outside the loopback interface is dropped by IPv6 before
 // any table sees it (ipv6_rcv), answers included.
 func (st *state) frontendElements(f *model.Frontend) []element {
-	if f == nil || isLocalhost6(f.Addr) {
+	if f == nil || isLocalhost6(f.Addr) || st.noLocalnet && f.Addr.Is4() && f.Addr.IsLoopback() {
 		return nil
 	}
 	own, key := setsOf(f.Addr.Is6()), keyFields(f.Key)
@@ -22,13 +22,12 @@ func (st *state) frontendElements(f *model.Frontend) []element {
 		if r.Masquerade {
 			number |= masqueradeFlag
 		}
+		if f.Sources != nil {
+			number |= restrictedFlag
+		}
 		list = append(list, element{set: own.from[o], key: key, data: native(number), comment: shorten(f.Name)})
 	}
-	list = append(list, element{set: own.connections, key: key})
-	if f.Sources == nil {
-		return list
-	}
-	list = append(list, element{set: own.restricted, key: key, comment: shorten(f.Name)})
+	list = append(list, element{set: own.connections, key: key, data: native(st.outgoing(f))})
 	for _, p := range outermost(f.Sources, f.Addr.Is6()) {
 		list = append(list, element{set: own.allowed, key: key + addrField(p.Addr()), keyEnd: key + addrField(lastAddr(p)),
 			comment: shorten(f.Name)})

@@ -22,7 +22,7 @@ import (
 
 func apply(t testing.TB, p *Plane, want *model.Table, verify bool) {
 	t.Helper()
-	if err := p.Apply(context.Background(), want, verify); err != nil {
+	if _, err := p.Apply(context.Background(), want, kernel.VerifyIf(verify)); err != nil {
 		t.Fatal(err)
 	}
 }
@@ -33,7 +33,7 @@ func checkObjects(t testing.TB, p *Plane, table *model.Table) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	got, err := p.Objects(context.Background())
+	got, err := p.objects(context.Background())
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -107,7 +107,7 @@ func TestRepair(t *testing.T) {
 
 func checkSays(t *testing.T, p *Plane, table *model.Table, want bool) {
 	t.Helper()
-	found, err := p.Check(context.Background(), table)
+	found, err := p.check(context.Background(), table)
 	if agrees := len(found.Found) == 0 && !found.Spare; err != nil || agrees != want {
 		t.Errorf("comparing beside changes says that all agrees: %t (%v), want %t: %q", agrees, err, want, slices.Collect(maps.Keys(found.Found)))
 	}
@@ -128,7 +128,7 @@ func TestCheckBesideChanges(t *testing.T) {
 		var err error
 		for err == nil && !closed(over) {
 			var found kernel.Differences
-			if found, err = p.Check(context.Background(), table); always == nil {
+			if found, err = p.check(context.Background(), table); always == nil {
 				always = &found
 			}
 			always.Keep(found)
@@ -144,7 +144,7 @@ func TestCheckBesideChanges(t *testing.T) {
 	}
 	apply(t, p, table, false)
 	for range 2 {
-		if _, err := p.Check(context.Background(), table); err != nil {
+		if _, err := p.check(context.Background(), table); err != nil {
 			t.Error(err)
 		}
 	}
@@ -157,7 +157,7 @@ func TestCheckBesideChanges(t *testing.T) {
 	}
 	apply(t, p, last, true) // what is spare goes
 	checkSays(t, p, last, true)
-	if err := p.ApplyChecked(context.Background(), table); err != nil {
+	if _, err := p.Apply(context.Background(), table, kernel.VerifyRest); err != nil {
 		t.Fatal(err)
 	}
 	checkObjects(t, p, table)
@@ -172,7 +172,7 @@ func TestReadingIsSpared(t *testing.T) {
 	other := editPool(table, model.PoolID{Name: "default/web:http", Proto: model.TCP}, func(pool *model.Pool) { pool.Backends = nil })
 	reads := func(step string, want bool) {
 		t.Helper()
-		found, err := p.Check(context.Background(), other)
+		found, err := p.check(context.Background(), other)
 		if read := len(found.Found) > 0; err != nil || read != want {
 			t.Errorf("%s: tables are read: %t (%v), want %t", step, read, err, want)
 		}
@@ -250,7 +250,7 @@ func TestFailureChangesNothing(t *testing.T) {
 	front.Addr = addr("10.96.0.11")
 	e.SetFrontend(&front)
 	want := e.Table()
-	err := p.Apply(context.Background(), want, false)
+	_, err := p.Apply(context.Background(), want, kernel.VerifyNothing)
 	if err == nil || !strings.Contains(err.Error(), "add element 10.96.0.11 . tcp . 80 of map from-outside4: file exists") {
 		t.Fatalf("got %v", err)
 	}
@@ -290,7 +290,7 @@ func TestChangeCostsTheSameAtAnySize(t *testing.T) {
 			n += len(found.rules)
 		}
 		rules = append(rules, n)
-		if err := p.Remove(context.Background()); err != nil {
+		if err := p.Remove(context.Background(), kernel.EndConnections); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -304,11 +304,11 @@ func TestRemove(t *testing.T) {
 	apply(t, newPlane(t, kernel.Options{}), everything(), false)
 	p := newPlane(t, kernel.Options{}) // another process
 	for range 2 {
-		if err := p.Remove(context.Background()); err != nil {
+		if err := p.Remove(context.Background(), kernel.EndConnections); err != nil {
 			t.Fatal(err)
 		}
 	}
-	if objects, err := p.Objects(context.Background()); err != nil || len(objects) > 0 {
+	if objects, err := p.objects(context.Background()); err != nil || len(objects) > 0 {
 		t.Errorf("left over: %v, %v", objects, err)
 	}
 	if left := nft(t, "list", "ruleset"); left != "" {
@@ -382,4 +382,34 @@ func awaitLocal(t *testing.T, a net.IP) {
 			t.Fatalf("%s isn't this machine's: %v, %v", a, routes, err)
 		}
 	}
+}
+
+// TestNoLocalnet: where /proc/sys can't be written, node ports on localhost are
+// left out and said to be; all else is in force.
+func TestNoLocalnet(t *testing.T) {
+	inNamespace(t)
+	if err := unix.Unshare(unix.CLONE_FS | unix.CLONE_NEWNS); err != nil {
+		t.Fatal(err)
+	}
+	for _, m := range []struct {
+		source, target string
+		flags          uintptr
+	}{
+		{"none", "/", unix.MS_REC | unix.MS_PRIVATE}, {"/proc/sys", "/proc/sys", unix.MS_BIND},
+		{"none", "/proc/sys", unix.MS_BIND | unix.MS_REMOUNT | unix.MS_RDONLY},
+	} {
+		if err := unix.Mount(m.source, m.target, "", m.flags, ""); err != nil {
+			t.Fatalf("mount %s: %v", m.target, err)
+		}
+	}
+	p := newPlane(t, kernel.Options{})
+	apply(t, p, everything(), false)
+	listed := nft(t, "list", "map", "inet", "fairway", "from-pod4")
+	if strings.Contains(listed, "127.0.0.1") || !strings.Contains(listed, "192.0.2.1") {
+		t.Errorf("the map of frontends is\n%s", listed)
+	}
+	if !slices.ContainsFunc(p.Unsupported(), func(u kernel.Unsupported) bool { return u.Feature == kernel.LocalhostNodePort && u.Value == "IPv4" }) {
+		t.Error("nothing says that there are no node ports on localhost")
+	}
+	apply(t, p, everything(), true)
 }

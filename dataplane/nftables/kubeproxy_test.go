@@ -54,7 +54,7 @@ func TestKubeProxyGoes(t *testing.T) {
 	}
 	for _, keep := range []bool{true, false} {
 		leaveKubeProxy(t)
-		if err := newPlane(t, kernel.Options{KeepKubeProxy: keep}).Remove(context.Background()); err != nil {
+		if err := newPlane(t, kernel.Options{KeepKubeProxy: keep}).Remove(context.Background(), kernel.EndConnections); err != nil {
 			t.Fatal(err)
 		}
 		if there() != keep {

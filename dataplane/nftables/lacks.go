@@ -5,11 +5,11 @@ import (
 	"github.com/fairway-net/fairway/model"
 )
 
-// Lacks lists what this plane doesn't do: see dataplane.Plane.
-func (p *Plane) Lacks() []kernel.Lack {
-	var list []kernel.Lack
+// Unsupported lists what this plane doesn't do: see dataplane.Plane.
+func (p *Plane) Unsupported() []kernel.Unsupported {
+	var list []kernel.Unsupported
 	lack := func(s model.Scheduler, why string) {
-		list = append(list, kernel.Lack{Feature: kernel.Scheduling, Value: string(s), Why: why + "; backends are chosen at random by weight"})
+		list = append(list, kernel.Unsupported{Feature: kernel.Scheduling, Value: string(s), Why: why + "; backends are chosen at random by weight"})
 	}
 	const shared = "rules are shared by all pools of one size, and so would the turn be"
 	const counts = "nf_tables doesn't count the connections of each backend"
@@ -19,7 +19,11 @@ func (p *Plane) Lacks() []kernel.Lack {
 		lack(s, counts)
 	}
 	lack(model.MaglevHashing, "nf_tables has no consistent hash")
-	list = append(list, kernel.Lack{Feature: kernel.DirectReturn, Why: "netfilter translates back on the node that translated; external traffic is masqueraded"})
-	return append(list, kernel.Lack{Feature: kernel.LocalhostNodePort, Value: "IPv6",
+	list = append(list, kernel.Unsupported{Feature: kernel.DirectReturn, Why: "netfilter translates back on the node that translated; external traffic is masqueraded"})
+	if p.noLocalnet {
+		list = append(list, kernel.Unsupported{Feature: kernel.LocalhostNodePort, Value: "IPv4",
+			Why: "the sysctl net.ipv4.conf.all.route_localnet can't be set here"})
+	}
+	return append(list, kernel.Unsupported{Feature: kernel.LocalhostNodePort, Value: "IPv6",
 		Why: "IPv6 drops what comes to ::1 from other interfaces, answers of backends included; node ports work on 127.0.0.1"})
 }

@@ -51,6 +51,9 @@ func makeFixedChains() []chain {
 	add := func(name string, h *hook, rules ...rule) { c = append(c, chain{name: name, hook: h, rules: rules}) }
 
 	c = append(c, refusals()...)
+	add("admit", nil, append(eachFamily(func(f *family) rule {
+		return newRule(f.only(), in(concat(f.destination(), f.saddr), f.allowed), back)
+	}), newRule(goTo("discard")))...)
 	for o := range model.Origin(model.NumOrigins) {
 		c = append(c, routeChains(o)...)
 		c = append(c, stickyChains(o)...)
@@ -60,11 +63,7 @@ func makeFixedChains() []chain {
 			}
 		}
 	}
-	services := eachFamily(func(f *family) rule {
-		return newRule(f.only(), in(f.destination(), f.restricted),
-			notIn(concat(f.destination(), f.saddr), f.allowed), goTo("discard"))
-	})
-	add("services", nil, append(services, originRules()...)...)
+	add("services", nil, originRules()...)
 	add("nat-prerouting", natPrerouting, newRule(goTo("services")))
 	add("nat-output", natOutput, newRule(goTo("services")))
 	c = append(c, recallChains()...)
@@ -119,7 +118,7 @@ func routeChains(o model.Origin) []chain {
 		return newRule(f.only(), setPriority(mapped(f.destination(), f.from[o])), goTo(balance))
 	})
 	return []chain{
-		{name: balance, rules: append([]rule{newRule(plainPool)}, choose(o, pools, stickyRules(o)...)...)},
+		{name: balance, rules: append([]rule{newRule(isRestricted, jump("admit")), newRule(plainPool)}, choose(o, pools, stickyRules(o)...)...)},
 		{name: "route-" + o.String(), rules: append(route, newRule(goTo("unserved")))},
 	}
 }

@@ -1,6 +1,8 @@
 package nftables
 
 import (
+	"fmt"
+
 	"github.com/google/nftables/expr"
 	"golang.org/x/sys/unix"
 
@@ -69,8 +71,9 @@ var (
 	noPriority = setPriority(value{"none", 1, func(word int) []wire {
 		return expressions(&expr.Immediate{Register: register(word), Data: []byte(native(0))})
 	}})
-	plainPool   = setPriority(masked(priority, ^masqueradeFlag))
-	masqueraded = compare(masked(priority, masqueradeFlag), expr.CmpOpEq, native(masqueradeFlag), "== 0x80000000")
+	plainPool     = setPriority(masked(priority, maxPool))
+	isMasqueraded = flagged(masqueradeFlag)
+	isRestricted  = flagged(restrictedFlag)
 
 	counted     = part{"counter", expressions(&expr.Counter{})}
 	drop        = part{"drop", expressions(&expr.Verdict{Kind: expr.VerdictDrop})}
@@ -83,9 +86,16 @@ var (
 	masquerade = part{"masquerade fully-random", expressions(&expr.Masq{FullyRandom: true})}
 )
 
-// masqueradeFlag is added to a pool's number where packets of a route are to
-// be masqueraded.
-const masqueradeFlag uint32 = 1 << 31
+// Flags that are added to a pool's number in the maps of frontends.
+const (
+	masqueradeFlag uint32 = 1 << 31 // packets of this route are masqueraded
+	restrictedFlag uint32 = 1 << 30 // the frontend is open to some sources only
+)
+
+// flagged is true if a flag is beside the pool's number.
+func flagged(flag uint32) part {
+	return compare(masked(priority, flag), expr.CmpOpEq, native(flag), fmt.Sprintf("== 0x%x", flag))
+}
 
 func padName(name string) string {
 	b := make([]byte, ifname.size)

@@ -122,11 +122,14 @@ func plainObjects(elements []element, found map[uint32]*poolObject) []kernel.Obj
 		case isRoute[e.set]:
 			n := fromNative(e.data)
 			text := "no pool " + formatClass(e.data)
-			if p := found[n&^masqueradeFlag]; p != nil {
+			if p := found[n&maxPool]; p != nil {
 				text = p.title()
 			}
 			if n&masqueradeFlag != 0 {
 				text += ", masqueraded"
+			}
+			if n&restrictedFlag != 0 {
+				text += ", from some sources"
 			}
 			out = append(out, object(&e, format(e.set.key, e.key), text))
 		case e.set == v4.allowed || e.set == v6.allowed:
@@ -135,8 +138,9 @@ func plainObjects(elements []element, found map[uint32]*poolObject) []kernel.Obj
 			out = append(out, object(&e, format(e.set.key[:3], e.key[:n])+" . "+last.format(e.key[n:])+"-"+last.format(e.keyEnd[n:]), ""))
 		case e.set.isVerdictMap():
 			out = append(out, object(&e, format(e.set.key, e.key), e.verdict.String()))
-		case e.set == v4.restricted || e.set == v6.restricted, e.set == v4.exempt || e.set == v6.exempt,
-			e.set == v4.backends || e.set == v6.backends:
+		case e.set == v4.connections || e.set == v6.connections:
+			out = append(out, object(&e, format(e.set.key, e.key), format(e.set.value, e.data)))
+		case e.set == v4.exempt || e.set == v6.exempt, e.set == v4.backends || e.set == v6.backends:
 			list = append(list, e)
 		}
 	}

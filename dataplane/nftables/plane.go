@@ -5,18 +5,21 @@ import (
 	"errors"
 	"fmt"
 	"sync"
+	"sync/atomic"
 
 	"golang.org/x/sys/unix"
 
+	"github.com/fairway-net/fairway/dataplane/migrate"
 	"github.com/fairway-net/fairway/internal/conntrack"
 	"github.com/fairway-net/fairway/internal/kernel"
-	"github.com/fairway-net/fairway/internal/localnet"
+	"github.com/fairway-net/fairway/internal/routelocalnet"
 	"github.com/fairway-net/fairway/model"
 )
 
 // Plane programs nf_tables. See dataplane.Plane for what its methods owe.
 type Plane struct {
 	options kernel.Options
+	expand  model.Expansion
 	socket  *socket
 	state   *state       // nil if what the kernel holds isn't known
 	applied *model.Table // what the rules say
@@ -26,7 +29,10 @@ type Plane struct {
 	// reader is for those who ask while Apply is at work.
 	reading  sync.Mutex
 	reader   *socket
-	localnet *localnet.Keeper
+	localnet *routelocalnet.Keeper
+	// noLocalnet says that node ports at 127.0.0.0/8 can't be served here.
+	noLocalnet bool
+	loopback   atomic.Bool // there are frontends at 127.0.0.0/8
 }
 
 // New opens the plane in the network namespace of the calling thread. It
@@ -43,7 +49,7 @@ func New(options kernel.Options) (*Plane, error) {
 	if err != nil {
 		return nil, errors.Join(err, s.close())
 	}
-	return &Plane{options: options, socket: s, reader: reader, localnet: localnet.New(options.StateDirectory(), "nftables")}, nil
+	return &Plane{options: options, socket: s, reader: reader, localnet: routelocalnet.New(options.StateDirectory(), "nftables"), noLocalnet: !routelocalnet.Possible()}, nil
 }
 
 // probe finds out whether this process may ask nf_tables, and whether there is
@@ -67,13 +73,13 @@ func (p *Plane) Close() error {
 }
 
 // Apply makes the kernel agree with want: see dataplane.Plane.
-func (p *Plane) Apply(ctx context.Context, want *model.Table, verify bool) error {
-	return p.apply(ctx, want, verify, verify)
+func (p *Plane) Apply(ctx context.Context, want *model.Table, verify kernel.Verification) (kernel.Result, error) {
+	return kernel.Result{}, p.apply(ctx, want, verify)
 }
 
-// apply compares what the table holds with the kernel, or what is beside it, or
-// does only what has changed.
-func (p *Plane) apply(ctx context.Context, want *model.Table, compare, beside bool) error {
+func (p *Plane) apply(ctx context.Context, want *model.Table, verify kernel.Verification) error {
+	want = p.expand.Of(want)
+	compare, beside := verify == kernel.VerifyAll, verify != kernel.VerifyNothing
 	if err := ctx.Err(); err != nil {
 		return err
 	}
@@ -107,9 +113,10 @@ func (p *Plane) program(want *model.Table, compare, beside bool) error {
 	} else if err := p.change(want); err != nil {
 		return err
 	}
+	p.loopback.Store(p.state.loopbacks > 0)
 	// The filter-prerouting chain drops what this would let others send to
 	// 127.0.0.0/8.
-	return p.localnet.Keep(p.state.loopbacks > 0, beside)
+	return p.localnet.Keep(p.state.loopbacks > 0 && !p.noLocalnet, beside)
 }
 
 // change does what is different between the last table and want.
@@ -157,14 +164,21 @@ func (p *Plane) difference(c *contents, want *model.Table) *batch {
 	var t *target
 	if c.usable() {
 		adopted, next := c.adopt()
-		t = build(want, p.options, adopted, next)
+		t = p.build(want, adopted, next)
 		b.repair(c, t)
 	} else {
-		t = build(want, p.options, nil, 1)
+		t = p.build(want, nil, 1)
 		b.replaceAll(c, t)
 	}
 	p.state = t.state
 	return b
+}
+
+// build is build for what this machine can do.
+func (p *Plane) build(want *model.Table, adopted map[string]adoptedPool, next uint32) *target {
+	t := build(want, p.options, adopted, next)
+	t.state.noLocalnet = p.noLocalnet
+	return t
 }
 
 // explain says more clearly what kernels mean that lack something.
@@ -178,9 +192,17 @@ func explain(err error) error {
 	return err
 }
 
+// Prepare implements dataplane.Plane. There is nothing to prepare.
+func (p *Plane) Prepare(context.Context, kernel.Preparation) error { return nil }
+
+// Read implements dataplane.Plane.
+func (p *Plane) Read(ctx context.Context, what kernel.Query) (kernel.Reading, error) {
+	return kernel.Readers{Objects: p.objects, Compare: p.check, Frontends: p.frontendCounts, Packets: p.packetCounts}.Read(ctx, what)
+}
+
 // Remove takes the table out of the kernel, and what kube-proxy left: see
-// dataplane.Plane.
-func (p *Plane) Remove(ctx context.Context) error {
+// dataplane.Plane. No connection passes through this process.
+func (p *Plane) Remove(ctx context.Context, _ kernel.Removal) error {
 	if err := ctx.Err(); err != nil {
 		return err
 	}
@@ -202,3 +224,6 @@ func (p *Plane) Remove(ctx context.Context) error {
 	}
 	return p.localnet.Keep(false, true)
 }
+
+// Connections implements dataplane.Plane: conntrack has them all.
+func (p *Plane) Connections() migrate.Connections { return nil }

@@ -30,7 +30,7 @@ func TestRandomChanges(t *testing.T) {
 		if err := table.Validate(); err != nil {
 			t.Fatal(err)
 		}
-		if err := p.Apply(context.Background(), table, rng.IntN(10) == 0); err != nil {
+		if _, err := p.Apply(context.Background(), table, kernel.VerifyIf(rng.IntN(10) == 0)); err != nil {
 			t.Fatalf("step %d: %v", step, err)
 		}
 		checkObjects(t, p, table)

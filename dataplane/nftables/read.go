@@ -5,6 +5,8 @@ import (
 	"fmt"
 
 	"golang.org/x/sys/unix"
+
+	"github.com/fairway-net/fairway/internal/netlink/attr"
 )
 
 // contents are all that the kernel holds of the table.
@@ -120,9 +122,9 @@ func (s *socket) getOf(family byte, typ int, flags uint16, body wire, visit func
 // generation is a number that every transaction counts up by one.
 func (s *socket) generation() (n uint32, err error) {
 	err = s.get(unix.NFT_MSG_GETGEN, 0, nil, func(data []byte) {
-		for typ, value := range attributes(data) {
+		for typ, value := range attr.List(data).All() {
 			if typ == genID {
-				n = number(value)
+				n = value.Number()
 			}
 		}
 	})
@@ -137,7 +139,7 @@ func (s *socket) readTable(c *contents) error {
 	w.str(unix.NFTA_TABLE_NAME, tableName)
 	err := s.get(unix.NFT_MSG_GETTABLE, 0, w, func(data []byte) {
 		c.present = true
-		for typ, value := range attributes(data) {
+		for typ, value := range attr.List(data).All() {
 			if typ == tableUserdata {
 				c.comment = readComment(value, commentOfTable)
 			}
@@ -158,12 +160,12 @@ func (s *socket) readSets(c *contents) error {
 	var w wire
 	w.str(unix.NFTA_SET_TABLE, tableName)
 	err := s.get(unix.NFT_MSG_GETSET, unix.NLM_F_DUMP, w, func(data []byte) {
-		attrs := map[uint16][]byte{}
-		for typ, value := range attributes(data) {
+		attrs := map[uint16]attr.List{}
+		for typ, value := range attr.List(data).All() {
 			attrs[typ] = value
 		}
-		name := text(attrs[unix.NFTA_SET_NAME])
-		found := &foundSet{verdicts: number(attrs[unix.NFTA_SET_DATA_TYPE]) == verdictDataType}
+		name := attrs[unix.NFTA_SET_NAME].Text()
+		found := &foundSet{verdicts: attrs[unix.NFTA_SET_DATA_TYPE].Number() == verdictDataType}
 		c.sets[name] = found
 		for _, want := range sets {
 			if want.name == name && want.matches(attrs) {
@@ -178,17 +180,17 @@ func (s *socket) readSets(c *contents) error {
 }
 
 // matches reports whether the kernel's set is made as this one.
-func (s *set) matches(attrs map[uint16][]byte) bool {
+func (s *set) matches(attrs map[uint16]attr.List) bool {
 	keyType, keyLen := datatype(s.key)
-	if number(attrs[unix.NFTA_SET_FLAGS]) != s.kernelFlags() || number(attrs[unix.NFTA_SET_KEY_TYPE]) != keyType ||
-		number(attrs[unix.NFTA_SET_KEY_LEN]) != keyLen || s.counted != (attrs[setExpr] != nil) {
+	if attrs[unix.NFTA_SET_FLAGS].Number() != s.kernelFlags() || attrs[unix.NFTA_SET_KEY_TYPE].Number() != keyType ||
+		attrs[unix.NFTA_SET_KEY_LEN].Number() != keyLen || s.counted != (attrs[setExpr] != nil) {
 		return false
 	}
 	if s.value == nil {
 		return true
 	}
 	dataType, dataLen := datatype(s.value)
-	return number(attrs[unix.NFTA_SET_DATA_TYPE]) == dataType && (s.isVerdictMap() || number(attrs[unix.NFTA_SET_DATA_LEN]) == dataLen)
+	return attrs[unix.NFTA_SET_DATA_TYPE].Number() == dataType && (s.isVerdictMap() || attrs[unix.NFTA_SET_DATA_LEN].Number() == dataLen)
 }
 
 func (s *socket) readElements(c *contents, of *set) error {
@@ -198,11 +200,11 @@ func (s *socket) readElements(c *contents, of *set) error {
 	elements := map[identity]element{}
 	c.elements[of.name] = elements
 	return s.get(unix.NFT_MSG_GETSETELEM, unix.NLM_F_DUMP, w, func(data []byte) {
-		for typ, list := range attributes(data) {
+		for typ, list := range attr.List(data).All() {
 			if typ != unix.NFTA_SET_ELEM_LIST_ELEMENTS {
 				continue
 			}
-			for _, item := range attributes(list) {
+			for _, item := range list.All() {
 				e := readElement(of, item)
 				elements[e.identity()] = e
 			}

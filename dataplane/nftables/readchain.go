@@ -5,6 +5,8 @@ import (
 	"slices"
 
 	"golang.org/x/sys/unix"
+
+	"github.com/fairway-net/fairway/internal/netlink/attr"
 )
 
 func (s *socket) readChains(c *contents) error {
@@ -17,25 +19,25 @@ func (s *socket) readChainsOf(family byte, of string, c *contents) error {
 	err := s.getOf(family, unix.NFT_MSG_GETCHAIN, unix.NLM_F_DUMP, nil, func(data []byte) {
 		var table, name string
 		found := &foundChain{}
-		for typ, value := range attributes(data) {
+		for typ, value := range attr.List(data).All() {
 			switch typ {
 			case unix.NFTA_CHAIN_TABLE:
-				table = text(value)
+				table = value.Text()
 			case unix.NFTA_CHAIN_NAME:
-				name = text(value)
+				name = value.Text()
 			case unix.NFTA_CHAIN_TYPE:
-				found.base().typ = text(value)
+				found.base().typ = value.Text()
 			case unix.NFTA_CHAIN_POLICY:
-				if number(value) != acceptPolicy {
+				if value.Number() != acceptPolicy {
 					found.base().name = "policy drop"
 				}
 			case unix.NFTA_CHAIN_HOOK:
-				for typ, value := range attributes(value) {
+				for typ, value := range value.All() {
 					switch typ {
 					case unix.NFTA_HOOK_HOOKNUM:
-						found.base().number = number(value)
+						found.base().number = value.Number()
 					case unix.NFTA_HOOK_PRIORITY:
-						found.base().priority = int32(number(value))
+						found.base().priority = int32(value.Number())
 					}
 				}
 			}
@@ -72,14 +74,14 @@ func (s *socket) readRules(c *contents) error {
 	err := s.get(unix.NFT_MSG_GETRULE, unix.NLM_F_DUMP, w, func(data []byte) {
 		var table, chain string
 		var r foundRule
-		for typ, value := range attributes(data) {
+		for typ, value := range attr.List(data).All() {
 			switch typ {
 			case unix.NFTA_RULE_TABLE:
-				table = text(value)
+				table = value.Text()
 			case unix.NFTA_RULE_CHAIN:
-				chain = text(value)
+				chain = value.Text()
 			case unix.NFTA_RULE_EXPRESSIONS:
-				for _, e := range attributes(value) {
+				for _, e := range value.All() {
 					r.exprs = append(r.exprs, slices.Clone(e))
 				}
 			}

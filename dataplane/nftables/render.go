@@ -14,6 +14,7 @@ import (
 // Render says what the plane would put into the kernel for a table: see
 // dataplane.Kind.
 func Render(t *model.Table, options kernel.Options) ([]kernel.Object, error) {
+	t = model.Expand(t)
 	target := build(t, options, nil, 1)
 	list := []kernel.Object{{Kind: "table", Name: "inet " + tableName, Text: tableComment}}
 	for _, s := range sets {
@@ -28,10 +29,10 @@ func Render(t *model.Table, options kernel.Options) ([]kernel.Object, error) {
 	return list, nil
 }
 
-// Objects reads back what the kernel holds: see dataplane.Plane. Chains that
+// objects reads back what the kernel holds: see dataplane.Plane. Chains that
 // the last pool of their size has left behind stay for the next one, until a
 // comparison removes them; they are not listed.
-func (p *Plane) Objects(ctx context.Context) ([]kernel.Object, error) {
+func (p *Plane) objects(ctx context.Context) ([]kernel.Object, error) {
 	if err := ctx.Err(); err != nil {
 		return nil, err
 	}

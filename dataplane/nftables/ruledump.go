@@ -5,6 +5,8 @@ import (
 	"slices"
 
 	"golang.org/x/sys/unix"
+
+	"github.com/fairway-net/fairway/internal/netlink/attr"
 )
 
 // equal reports whether the kernel's rule is this one: the same expressions,
@@ -43,10 +45,10 @@ func sameExpression(want wire, found []byte) bool {
 }
 
 func splitExpression(data []byte) (name string, attrs []byte) {
-	for typ, value := range attributes(data) {
+	for typ, value := range attr.List(data).All() {
 		switch typ {
 		case unix.NFTA_EXPR_NAME:
-			name = text(value)
+			name = value.Text()
 		case unix.NFTA_EXPR_DATA:
 			attrs = value
 		}
@@ -55,11 +57,11 @@ func splitExpression(data []byte) (name string, attrs []byte) {
 }
 
 func sameAttributes(want, found []byte, ignore ...uint16) bool {
-	have := map[uint16][]byte{}
-	for typ, value := range attributes(found) {
+	have := map[uint16]attr.List{}
+	for typ, value := range attr.List(found).All() {
 		have[typ] = value
 	}
-	for typ, value := range attributes(want) {
+	for typ, value := range attr.List(want).All() {
 		got, ok := have[typ]
 		switch {
 		case slices.Contains(ignore, typ):
@@ -80,7 +82,7 @@ func sameNested(want, found []byte) bool {
 		return false
 	}
 	n := 0
-	for range attributes(want) {
+	for range attr.List(want).All() {
 		n++
 	}
 	return n > 0 && sameAttributes(want, found) && sameAttributes(found, want)

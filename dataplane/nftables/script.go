@@ -15,6 +15,7 @@ const scriptFile = "fairway.nft"
 // Script is what Render says as input for `nft -f`, which replaces the table
 // by it.
 func Script(t *model.Table, options kernel.Options) (map[string]string, error) {
+	t = model.Expand(t)
 	target := build(t, options, nil, 1)
 	var b strings.Builder
 	header := "table inet " + tableName

@@ -12,8 +12,8 @@ const (
 	tableName = "fairway"
 	// layout is the version of what is below and in layout.go. A table with
 	// another one is replaced as a whole, in one transaction.
-	layout       = 3
-	tableComment = "Services on this node; managed by fairway, changes are undone; layout 3"
+	layout       = 4
+	tableComment = "Services on this node; managed by fairway, changes are undone; layout 4"
 	// clients bounds the memory of session affinity, in clients per family.
 	clients = 1 << 20
 )
@@ -21,7 +21,7 @@ const (
 // familySets are the sets of which there is one for IPv4 and one for IPv6.
 type familySets struct {
 	pods, reserved, exempt *set
-	restricted, allowed    *set
+	allowed                *set
 	from                   [model.NumOrigins]*set
 	slots, members         *set
 	clients, backends      *set
@@ -80,10 +80,8 @@ func newFamilySets(suffix string, addr fieldType, ip string) *familySets {
 			comment: "Service ranges: what nothing serves there is refused"},
 		exempt: &set{name: "exempt" + suffix, key: []fieldType{addr},
 			comment: "Service addresses that somebody else serves"},
-		restricted: &set{name: "restricted" + suffix, key: key,
-			comment: "frontends open to some sources only"},
 		allowed: &set{name: "allowed" + suffix, key: []fieldType{addr, protocol, service, addr}, flags: unix.NFT_SET_INTERVAL,
-			comment: "restricted frontends and the sources they are open to"},
+			comment: "frontends that are open to some sources only, and these sources"},
 		slots: &set{name: "slots" + suffix, key: []fieldType{class, index}, value: backend,
 			declaration: "typeof meta priority . numgen random mod 2 : " + ip + " daddr . tcp dport",
 			comment:     "pool and index: backend"},
@@ -93,15 +91,15 @@ func newFamilySets(suffix string, addr fieldType, ip string) *familySets {
 			comment: "session affinity: pool and client: the backend's hash"},
 		backends: &set{name: "backends" + suffix, key: []fieldType{addr, addr, protocol, service},
 			comment: "all backends, the address twice: finds hairpin, and answers that lost their connection"},
-		connections: &set{name: "connections" + suffix, key: key, counted: true,
-			comment: "frontends: new connections that got a backend"},
+		connections: &set{name: "connections" + suffix, key: key, value: []fieldType{class}, counted: true,
+			comment: "frontends: masqueraded (0:1), unless from pods (0:2), by origin (0:3); counts connections that got a backend"},
 		refused:  newCounterSet("refused"+suffix, key, "destination: packets that were refused"),
 		bytesIn:  newCounterSet("bytes-in"+suffix, key, "frontend: bytes from clients"),
 		bytesOut: newCounterSet("bytes-out"+suffix, key, "frontend: bytes to clients"),
 	}
 	for o := range f.from {
 		f.from[o] = &set{name: "from-" + model.Origin(o).String() + suffix, key: key, value: []fieldType{class},
-			comment: "frontend: pool for packets from " + originText[o] + "; 8000:0 is added where the source is masqueraded"}
+			comment: "frontend: pool for packets from " + originText[o] + "; plus 8000:0 if masqueraded, 4000:0 if only some sources are let in"}
 	}
 	return f
 }
@@ -109,7 +107,7 @@ func newFamilySets(suffix string, addr fieldType, ip string) *familySets {
 var originText = [model.NumOrigins]string{model.FromPod: "pods", model.FromNode: "this node", model.FromOutside: "outside"}
 
 func (f *familySets) all() []*set {
-	return []*set{f.pods, f.reserved, f.exempt, f.restricted, f.allowed, f.from[0], f.from[1], f.from[2],
+	return []*set{f.pods, f.reserved, f.exempt, f.allowed, f.from[0], f.from[1], f.from[2],
 		f.slots, f.members, f.clients, f.backends, f.connections, f.refused, f.bytesIn, f.bytesOut}
 }
 

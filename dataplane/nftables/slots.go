@@ -3,7 +3,7 @@ package nftables
 import (
 	"net/netip"
 
-	"github.com/fairway-net/fairway/internal/shares"
+	"github.com/fairway-net/fairway/internal/weights"
 	"github.com/fairway-net/fairway/model"
 )
 
@@ -23,9 +23,9 @@ func assign(old []netip.AddrPort, backends []model.Backend) []netip.AddrPort {
 	backends = backends[:min(len(backends), maxBackends)]
 	missing := make(map[netip.AddrPort]int, len(backends))
 	order := make([]netip.AddrPort, len(backends))
-	for i, n := range shares.Of(backends, maxSlots) {
+	for i, n := range weights.Of(backends, maxSlots) {
 		order[i] = backends[i].AddrPort()
 		missing[order[i]] = n
 	}
-	return shares.Fill(old, missing, order)
+	return weights.Fill(old, missing, order)
 }

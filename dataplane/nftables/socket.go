@@ -20,6 +20,7 @@ type socket struct {
 	sndbuf int
 	buf    []byte
 	sent   atomic.Int64 // messages, for tests that count
+	fault  func() error // tests have calls of the kernel fail by it
 	// unsteady has lists read on that change meanwhile.
 	unsteady bool
 }
@@ -91,6 +92,11 @@ func (s *socket) message(to *wire, typ, flags uint16, family byte, resource uint
 
 // send hands all of data over in one call, as a batch has to be.
 func (s *socket) send(data []byte) error {
+	if s.fault != nil {
+		if err := s.fault(); err != nil {
+			return permission(err)
+		}
+	}
 	// The kernel wants room for the whole batch and its own header at once.
 	if need := len(data) + 4096; need > s.sndbuf {
 		if err := permission(unix.SetsockoptInt(s.fd, unix.SOL_SOCKET, unix.SO_SNDBUFFORCE, need)); err != nil {

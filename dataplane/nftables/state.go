@@ -10,15 +10,17 @@ import (
 // state is what the plane decided itself: the numbers of pools, which backend
 // stands in which slot, and what follows from several pools together.
 type state struct {
-	scheduler model.Scheduler // of pools that name none
-	next      uint32          // the lowest pool number never given
-	pools     map[model.PoolID]*poolState
-	members   map[uint32]member    // of pools with session affinity
-	backends  map[backendKey]int32 // how many pools name a backend
-	loopbacks int                  // frontends on 127.0.0.0/8
-	chains    map[string]bool      // how pools choose and remember, as far as there are chains for it
-	// renumbered are pools whose number has changed although frontends know it.
-	renumbered map[model.PoolID]bool
+	scheduler  model.Scheduler // of pools that name none
+	next       uint32          // the lowest pool number never given
+	pools      map[model.PoolID]*poolState
+	members    map[uint32]member    // of pools with session affinity
+	backends   map[backendKey]int32 // how many pools name a backend
+	loopbacks  int                  // frontends on 127.0.0.0/8
+	noLocalnet bool                 // what is at 127.0.0.0/8 is left out
+	chains     map[string]bool      // how pools choose and remember, as far as there are chains for it
+	// stale are pools of which frontends say something that isn't so any more:
+	// their number, or whether they remember clients.
+	stale map[model.PoolID]bool
 }
 
 // poolState is a pool as it is in the kernel.
@@ -54,7 +56,7 @@ func backendKeyOf(b model.Backend, proto model.Protocol) backendKey {
 
 func newState(scheduler string) *state {
 	return &state{scheduler: model.Scheduler(scheduler), next: 1, pools: map[model.PoolID]*poolState{},
-		members: map[uint32]member{}, backends: map[backendKey]int32{}, chains: map[string]bool{}, renumbered: map[model.PoolID]bool{}}
+		members: map[uint32]member{}, backends: map[backendKey]int32{}, chains: map[string]bool{}, stale: map[model.PoolID]bool{}}
 }
 
 // setPool brings a pool to what p says; nil removes it. It returns the elements
@@ -64,6 +66,9 @@ func (st *state) setPool(id model.PoolID, p *model.Pool) (before, after []elemen
 	if ps != nil && ps.pool != nil {
 		before = st.poolElements(ps)
 		before = append(before, st.countBackends(ps.pool, -1)...)
+		if p != nil && (p.Affinity == 0) != (ps.pool.Affinity == 0) {
+			st.stale[id] = true
+		}
 		st.dropMembers(ps)
 	}
 	if p == nil {
@@ -101,7 +106,7 @@ func (st *state) newNumber() uint32 {
 
 // setMembers works out by which numbers clients of the pool remember their
 // backends. They are hashes: if one is taken, once in a hundred thousand, the
-// pool gets another number, and with it other hashes. See renumbered.
+// pool gets another number, and with it other hashes. See stale.
 func (st *state) setMembers(ps *poolState) {
 	if ps.pool.Affinity == 0 {
 		return
@@ -109,7 +114,7 @@ func (st *state) setMembers(ps *poolState) {
 	for !st.tryMembers(ps) {
 		st.dropMembers(ps)
 		ps.number = st.newNumber()
-		st.renumbered[ps.pool.ID] = true
+		st.stale[ps.pool.ID] = true
 	}
 }
 
@@ -207,7 +212,7 @@ func (st *state) choice(ps *poolState) chosen {
 }
 
 // way is how the pool's scheduler is done here. What is not offered is done at
-// random (see Lacks).
+// random (see Unsupported).
 func (st *state) way(p *model.Pool) uint32 {
 	scheduler := p.Scheduler
 	if scheduler == model.DefaultScheduler {

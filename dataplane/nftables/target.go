@@ -35,7 +35,7 @@ func build(want *model.Table, options kernel.Options, adopted map[string]adopted
 	for f := range want.Frontends() {
 		st.countLoopback(f, +1)
 	}
-	clear(st.renumbered) // no frontend is written yet
+	clear(st.stale) // no frontend is written yet
 	return t
 }
 

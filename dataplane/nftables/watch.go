@@ -7,6 +7,8 @@ import (
 	"sync"
 
 	"golang.org/x/sys/unix"
+
+	"github.com/fairway-net/fairway/internal/netlink/attr"
 )
 
 // watch notices when somebody else changes the table.
@@ -169,9 +171,9 @@ func aboutTable(h header, body []byte) bool {
 	if body[0] != unix.NFPROTO_INET {
 		return false
 	}
-	for typ, value := range attributes(body[nfgenmsgLen:]) {
+	for typ, value := range attr.List(body[nfgenmsgLen:]).All() {
 		if typ == unix.NFTA_TABLE_NAME {
-			return text(value) == tableName
+			return value.Text() == tableName
 		}
 	}
 	return false

@@ -9,21 +9,20 @@ import (
 
 // Attributes that the unix package does not name (linux/netfilter/nf_tables.h).
 const (
-	setDescConcat     = 2          // NFTA_SET_DESC_CONCAT
-	setFieldLen       = 1          // NFTA_SET_FIELD_LEN
-	setElemKeyEnd     = 10         // NFTA_SET_ELEM_KEY_END
-	setExpr           = 17         // NFTA_SET_EXPR
-	setConcat         = 0x80       // NFT_SET_CONCAT
-	tableUserdata     = 6          // NFTA_TABLE_USERDATA
-	chainUserdata     = 12         // NFTA_CHAIN_USERDATA
-	listElem          = 1          // NFTA_LIST_ELEM
-	verdictDataType   = 0xffffff00 // NFT_DATA_VERDICT
-	commentOfTable    = 0          // NFTNL_UDATA_TABLE_COMMENT
-	commentOfChain    = 0          // NFTNL_UDATA_CHAIN_COMMENT
-	commentOfElement  = userdata.NFTNL_UDATA_SET_ELEM_COMMENT
-	commentOfSet      = userdata.NFTNL_UDATA_SET_COMMENT
-	nfgenmsgLen       = 4
-	attributeTypeMask = ^uint16(unix.NLA_F_NESTED | unix.NLA_F_NET_BYTEORDER)
+	setDescConcat    = 2          // NFTA_SET_DESC_CONCAT
+	setFieldLen      = 1          // NFTA_SET_FIELD_LEN
+	setElemKeyEnd    = 10         // NFTA_SET_ELEM_KEY_END
+	setExpr          = 17         // NFTA_SET_EXPR
+	setConcat        = 0x80       // NFT_SET_CONCAT
+	tableUserdata    = 6          // NFTA_TABLE_USERDATA
+	chainUserdata    = 12         // NFTA_CHAIN_USERDATA
+	listElem         = 1          // NFTA_LIST_ELEM
+	verdictDataType  = 0xffffff00 // NFT_DATA_VERDICT
+	commentOfTable   = 0          // NFTNL_UDATA_TABLE_COMMENT
+	commentOfChain   = 0          // NFTNL_UDATA_CHAIN_COMMENT
+	commentOfElement = userdata.NFTNL_UDATA_SET_ELEM_COMMENT
+	commentOfSet     = userdata.NFTNL_UDATA_SET_COMMENT
+	nfgenmsgLen      = 4
 )
 
 // wire is a netlink message in the making.
@@ -74,39 +73,6 @@ func (w *wire) comment(typ uint16, kind userdata.Type, text string) {
 	if text != "" {
 		w.attr(typ, userdata.AppendString(nil, kind, text))
 	}
-}
-
-// attributes walks over netlink attributes; it ends at the first broken one.
-func attributes(data []byte) func(yield func(uint16, []byte) bool) {
-	return func(yield func(uint16, []byte) bool) {
-		for len(data) >= unix.SizeofNlAttr {
-			size := int(binary.NativeEndian.Uint16(data))
-			if size < unix.SizeofNlAttr || size > len(data) {
-				return
-			}
-			if !yield(binary.NativeEndian.Uint16(data[2:])&attributeTypeMask, data[unix.SizeofNlAttr:size]) {
-				return
-			}
-			data = data[min((size+3)&^3, len(data)):]
-		}
-	}
-}
-
-// text is a NUL-terminated string attribute.
-func text(data []byte) string {
-	for i, c := range data {
-		if c == 0 {
-			return string(data[:i])
-		}
-	}
-	return string(data)
-}
-
-func number(data []byte) uint32 {
-	if len(data) != 4 {
-		return 0
-	}
-	return binary.BigEndian.Uint32(data)
 }
 
 func readComment(data []byte, kind userdata.Type) string {

@@ -51,14 +51,14 @@ func (t *traffic) counts() []kernel.Count {
 	return list
 }
 
-// Counters asks the relay what it has counted: see dataplane.Counter. What the
+// frontendCounts asks the relay what it has counted. What the
 // kernel refuses, because a frontend without endpoints has no listener, nobody
 // counts; nor does a relay what one before it still serves.
-func (p *Plane) Counters(ctx context.Context) (counts []kernel.Count, err error) {
+func (p *Plane) frontendCounts(ctx context.Context) (counts []kernel.Count, err error) {
 	if err := ctx.Err(); err != nil {
 		return nil, err
 	}
-	l, _, err := connect(p.socket)
+	l, _, err := connect(ctx, p.socket)
 	if notRunning(err) {
 		return nil, nil
 	}
@@ -66,12 +66,7 @@ func (p *Plane) Counters(ctx context.Context) (counts []kernel.Count, err error)
 		return nil, err
 	}
 	defer func() { discard(l.conn.Close()) }()
-	if deadline, ok := ctx.Deadline(); ok {
-		if err := l.conn.SetDeadline(deadline); err != nil {
-			return nil, fmt.Errorf("ask relay: %w", err)
-		}
-	}
-	answer, err := l.ask(request{Op: opCounts})
+	answer, err := l.ask(ctx, request{Op: opCounts})
 	if err != nil {
 		return nil, fmt.Errorf("ask relay: %w", err)
 	}

@@ -12,21 +12,21 @@ import (
 func TestCounters(t *testing.T) {
 	dir := t.TempDir()
 	p := newPlane(t, dir)
-	if counts, err := p.Counters(t.Context()); err != nil || len(counts) > 0 {
+	if counts, err := p.frontendCounts(t.Context()); err != nil || len(counts) > 0 {
 		t.Fatalf("before there is a relay: %v, %v", counts, err)
 	}
 	apply(t, p, tableOf(map[string]*model.Pool{"10.96.0.1:80": pool("web", model.TCP, tcpBackend(t, echo("a")))}))
 	mustDial(t, "10.96.0.1:80").mustSay(t, "a")
 	for _, of := range []*Plane{p, newPlane(t, dir)} {
 		eventually(t, "what was passed on is counted", func() bool { // which comes after it is passed on
-			counts, err := of.Counters(t.Context())
+			counts, err := of.frontendCounts(t.Context())
 			if err != nil || len(counts) != 1 || counts[0].Connections != 1 {
 				t.Fatalf("counted %+v, %v", counts, err)
 			}
 			return counts[0].In > 0
 		})
 	}
-	if err := p.Remove(t.Context()); err != nil {
+	if err := p.Remove(t.Context(), kernel.EndConnections); err != nil {
 		t.Fatal(err)
 	}
 }

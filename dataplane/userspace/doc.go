@@ -21,7 +21,7 @@
 // them are made from the client's address (IP_TRANSPARENT), and three constant
 // things lead the answers back to the relay (see transparent.go).
 //
-// What it cannot do, and says in Lacks: show the client's address to backends
+// What it cannot do, and says in Unsupported: show the client's address to backends
 // on other nodes, whose answers to it would not come by here, nor to any
 // backend where the kernel lacks the above; drop silently a TCP connection that
 // should get no answer, as the kernel has accepted it before anybody can

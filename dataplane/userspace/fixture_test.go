@@ -73,8 +73,8 @@ func inProcess(t *testing.T) *relay {
 
 func applyTo(t *testing.T, r *relay, table *model.Table) {
 	t.Helper()
-	if err := r.apply(table.Delta(r.current())); err != nil {
-		t.Fatal(err)
+	if failed := r.apply(table.Delta(r.current())); failed != nil {
+		t.Fatal(failed)
 	}
 }
 

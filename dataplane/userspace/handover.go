@@ -1,6 +1,7 @@
 package userspace
 
 import (
+	"context"
 	"crypto/rand"
 	"errors"
 	"fmt"
@@ -59,7 +60,7 @@ func (s *server) handOver(l *link) error {
 		s.relay.resume()
 		return err
 	}
-	s.relay.relinquish()
+	s.relay.closeListeners()
 	if err := s.stepAside(); err != nil {
 		return err // connections go on all the same
 	}
@@ -126,14 +127,14 @@ func asideName(socket string) string {
 func asidePrefix(socket string) string { return strings.TrimSuffix(socket, socketSuffix) + ".old-" }
 
 // predecessors reaches all of them, and takes away what dead ones left.
-func predecessors(socket string) (links []*link, err error) {
+func predecessors(ctx context.Context, socket string) (links []*link, err error) {
 	paths, err := filepath.Glob(asidePrefix(socket) + "*" + socketSuffix)
 	if err != nil {
 		return nil, fmt.Errorf("find earlier relays: %w", err)
 	}
 	var failed []error
 	for _, path := range paths {
-		l, _, err := connect(path)
+		l, _, err := connect(ctx, path)
 		switch {
 		case err == nil:
 			links = append(links, l)
@@ -147,7 +148,7 @@ func predecessors(socket string) (links []*link, err error) {
 }
 
 // retire ends taking anything in, and duplicates all sockets. TCP connections
-// stay; answers to UDP clients are passed on until relinquish.
+// stay; answers to UDP clients are passed on until closeListeners.
 func (r *relay) retire() (list []given, descriptors []int, err error) {
 	sockets := r.setRetired(true)
 	for _, s := range sockets {
@@ -196,8 +197,8 @@ func (r *relay) resume() {
 	}
 }
 
-// relinquish closes what has been handed over.
-func (r *relay) relinquish() {
+// closeListeners closes what has been handed over.
+func (r *relay) closeListeners() {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	for k, s := range r.sockets {

@@ -1,7 +1,6 @@
 package userspace
 
 import (
-	"errors"
 	"fmt"
 	"math"
 
@@ -10,10 +9,21 @@ import (
 	"github.com/fairway-net/fairway/model"
 )
 
-// open opens and closes the listeners of frontends as the table says. The error
-// names the first few that couldn't be opened, and says how many there are.
-func (r *relay) open(keys map[model.Key]bool) error {
-	var failed failures
+// unopened is a listener that the table wants and that can't be opened, because another
+// process has its port, for instance. Key is zero if there are more of them.
+type unopened struct {
+	Key model.Key
+	Why string
+}
+
+// open opens and closes the listeners of frontends as the table says, and tries those
+// again that couldn't be opened before. It returns those that still can't be.
+func (r *relay) open(keys map[model.Key]bool) []unopened {
+	for k := range r.unopened {
+		keys[k] = true
+	}
+	clear(r.unopened)
+	var failed []unopened
 	var missing []model.Key
 	for k := range keys { // what closes makes room
 		f := r.table.Frontend(k)
@@ -28,25 +38,27 @@ func (r *relay) open(keys map[model.Key]bool) error {
 	}
 	for i, k := range missing {
 		if len(r.sockets) >= r.most {
-			failed.add(len(missing)-i, tooMany{wanted: len(r.sockets) + len(missing) - i, most: r.most})
+			for _, late := range missing[i:] {
+				r.unopened[late] = true
+			}
+			failed = append(failed, unopened{Why: tooMany(len(r.sockets)+len(missing)-i, r.most)})
 			break
 		}
 		s, err := r.listen(k)
 		if err != nil {
-			failed.add(1, fmt.Errorf("listen for %s at %s: %w", r.table.Frontend(k).Name, k, err))
+			r.unopened[k] = true
+			failed = append(failed, unopened{k, fmt.Sprintf("listen for %s at %s: %v", r.table.Frontend(k).Name, k, err)})
 			continue
 		}
 		r.sockets[k] = s
 	}
-	return failed.err()
+	return failed
 }
 
 // tooMany says that there are more frontends than this process may have files.
-type tooMany struct{ wanted, most int }
-
-func (e tooMany) Error() string {
+func tooMany(wanted, most int) string {
 	return fmt.Sprintf("listen: %d Service addresses and ports take as many open files, and a process may have no more than %d beside its connections here: "+
-		"raise its limit (ulimit -n, LimitNOFILE in systemd), or give it CAP_SYS_RESOURCE", e.wanted, e.most)
+		"raise its limit (ulimit -n, LimitNOFILE in systemd), or give it CAP_SYS_RESOURCE", wanted, most)
 }
 
 // mostListeners is how many listeners there may be: a quarter of the files that
@@ -57,28 +69,4 @@ func mostListeners() int {
 		return math.MaxInt // listening itself will tell
 	}
 	return int(min(limit.Cur-limit.Cur/4, math.MaxInt32))
-}
-
-// failures are errors of which there may be as many as Services.
-type failures struct {
-	first []error
-	count int
-}
-
-// mostNamed is how many failures are told one by one.
-const mostNamed = 5
-
-func (f *failures) add(n int, err error) {
-	f.count += n
-	if len(f.first) < mostNamed {
-		f.first = append(f.first, err)
-	}
-}
-
-func (f *failures) err() error {
-	list := f.first
-	if more := f.count - len(list); more > 0 && len(list) > 0 {
-		list = append(list, fmt.Errorf("so %d listeners are not open in all", f.count))
-	}
-	return errors.Join(list...)
 }

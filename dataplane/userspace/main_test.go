@@ -77,7 +77,7 @@ func playAgent(stateDir string) error {
 	if err != nil {
 		return err
 	}
-	if err := p.Apply(context.Background(), d.Apply(model.NewTable()), false); err != nil {
+	if _, err := p.Apply(context.Background(), d.Apply(model.NewTable()), kernel.VerifyNothing); err != nil {
 		return err
 	}
 	fmt.Println("applied")

@@ -13,6 +13,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"github.com/fairway-net/fairway/dataplane/migrate"
 	"github.com/fairway-net/fairway/internal/conntrack"
 	"github.com/fairway-net/fairway/internal/kernel"
 	"github.com/fairway-net/fairway/model"
@@ -21,6 +22,7 @@ import (
 // Plane drives a relay and the routes that lead packets to it.
 type Plane struct {
 	options kernel.Options
+	expand  model.Expansion
 	socket  string
 	build   string // of this binary
 	// notTransparent says why backends can't see their clients' addresses on
@@ -62,26 +64,35 @@ func mayAddRoutes() error {
 		return fmt.Errorf("read capabilities: %w", err)
 	}
 	if data[0].Effective&(1<<unix.CAP_NET_ADMIN) == 0 {
-		return &kernel.MissingError{What: "CAP_NET_ADMIN, to add routes"}
+		return &kernel.MissingError{What: "CAP_NET_ADMIN, to add routes", Err: unix.EPERM}
 	}
 	return nil
 }
 
 // Apply implements dataplane.Plane. Routes come before listeners, which need
-// them, and go after them. A listener that can't be opened, because somebody
-// else has the port, is an error that keeps nothing else from being done.
-func (p *Plane) Apply(ctx context.Context, want *model.Table, verify bool) error {
+// them, and go after them. A listener that can't be opened, because another
+// process has the port, is left out; all else is done.
+func (p *Plane) Apply(ctx context.Context, want *model.Table, verify kernel.Verification) (kernel.Result, error) {
 	p.watchDrift()
-	err := p.apply(ctx, want, verify)
-	if errors.Is(err, errBroken) {
-		err = p.apply(ctx, want, true) // by a new relay
+	want = p.expand.Of(want)
+	result, err := p.apply(ctx, want, verify != kernel.VerifyNothing)
+	if errors.Is(err, errBroken) && ctx.Err() == nil {
+		result, err = p.apply(ctx, want, true) // by a new relay
 	}
-	return err
+	return result, err
 }
 
-func (p *Plane) apply(ctx context.Context, want *model.Table, verify bool) error {
+// Prepare implements dataplane.Plane. There is nothing to prepare.
+func (p *Plane) Prepare(context.Context, kernel.Preparation) error { return nil }
+
+// Read implements dataplane.Plane.
+func (p *Plane) Read(ctx context.Context, what kernel.Query) (kernel.Reading, error) {
+	return kernel.Readers{Objects: p.objects, Frontends: p.frontendCounts}.Read(ctx, what)
+}
+
+func (p *Plane) apply(ctx context.Context, want *model.Table, verify bool) (result kernel.Result, err error) {
 	if err := p.connect(ctx); err != nil {
-		return err
+		return result, err
 	}
 	old := p.last
 	if verify {
@@ -89,35 +100,41 @@ func (p *Plane) apply(ctx context.Context, want *model.Table, verify bool) error
 	}
 	p.last = nil // until all of this is done
 	if old == nil && p.notTransparent() == nil {
-		if err := leadBack(); err != nil {
-			return err
+		if err := makeReturnPath(); err != nil {
+			return result, err
 		}
 	}
 	missing, superfluous, err := p.routeChanges(old, want)
 	if err != nil {
-		return err
+		return result, err
 	}
 	for prefix := range missing {
 		if err := addRoute(prefix); err != nil {
-			return err
+			return result, err
 		}
 	}
-	_, failed := p.relay.ask(request{Op: opApply, Delta: want.Delta(old), Transparent: p.notTransparent() == nil})
+	if len(missing) > 0 {
+		p.watchRoutes(routesFor(want))
+	}
+	answer, failed := p.relay.ask(ctx, request{Op: opApply, Delta: want.Delta(old), Transparent: p.notTransparent() == nil})
 	if errors.Is(failed, errBroken) {
 		discard(p.relay.conn.Close())
 		p.relay = nil
-		return failed
+		return result, failed
+	}
+	for _, u := range answer.Unopened {
+		result.LeftOut = append(result.LeftOut, kernel.LeftOut{Frontend: u.Key, Why: errors.New(u.Why)})
 	}
 	for prefix := range superfluous {
 		if err := deleteRoute(prefix); err != nil {
-			return errors.Join(failed, err)
+			return result, errors.Join(failed, err)
 		}
 	}
 	if failed == nil {
 		p.last = want
-		return p.sweep(ctx, want)
+		failed = p.sweep(ctx, want)
 	}
-	return failed
+	return result, failed
 }
 
 // sweep sees to flows that another plane has translated, which conntrack goes on
@@ -143,16 +160,22 @@ func (p *Plane) routeChanges(old, want *model.Table) (missing, superfluous route
 		}
 	}
 	need := routesFor(want)
-	p.mu.Lock()
 	have := p.routes
-	p.routes = need
-	p.mu.Unlock()
 	if old == nil {
 		if have, err = readRoutes(); err != nil {
 			return nil, nil, err
 		}
 	}
-	return need.without(have), have.without(need), nil
+	missing, superfluous = need.without(have), have.without(need)
+	p.watchRoutes(need.without(missing)) // those to come are watched when they are there
+	return missing, superfluous, nil
+}
+
+// watchRoutes says which routes are in force from now on.
+func (p *Plane) watchRoutes(routes routeSet) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.routes = routes
 }
 
 // without are the routes of s that o doesn't have.
@@ -177,7 +200,8 @@ func (p *Plane) watchDrift() {
 		p.mu.Lock()
 		_, wanted := p.routes[prefix]
 		p.mu.Unlock()
-		if wanted {
+		// What is told may be from before the plane added it again.
+		if wanted && !hasRoute(prefix) || !prefix.IsValid() {
 			p.drifted(done)
 		}
 	})
@@ -197,24 +221,24 @@ func (p *Plane) drifted(done <-chan struct{}) {
 	}
 }
 
-// Objects implements dataplane.Plane.
-func (p *Plane) Objects(context.Context) ([]kernel.Object, error) {
+// objects reads back what the kernel holds: see dataplane.Plane.Read.
+func (p *Plane) objects(ctx context.Context) ([]kernel.Object, error) {
 	routes, err := readRoutes()
 	if err != nil {
 		return nil, err
 	}
-	constant, err := readLeadBack()
+	constant, err := readReturnPath()
 	if err != nil {
 		return nil, err
 	}
-	l, _, err := connect(p.socket)
+	l, _, err := connect(ctx, p.socket)
 	if notRunning(err) {
 		return objects(constant, routes, model.NewTable(), func(model.Key) bool { return false }), nil
 	}
 	if err != nil {
 		return nil, err
 	}
-	status, err := l.ask(request{Op: opStatus})
+	status, err := l.ask(ctx, request{Op: opStatus})
 	if err := errors.Join(err, l.conn.Close()); err != nil {
 		return nil, fmt.Errorf("ask relay: %w", err)
 	}
@@ -233,16 +257,16 @@ func notRunning(err error) bool {
 	return errors.Is(err, fs.ErrNotExist) || errors.Is(err, syscall.ECONNREFUSED)
 }
 
-// Lacks implements dataplane.Plane.
-func (p *Plane) Lacks() []kernel.Lack {
-	address := kernel.Lack{
+// Unsupported implements dataplane.Plane.
+func (p *Plane) Unsupported() []kernel.Unsupported {
+	address := kernel.Unsupported{
 		Feature: kernel.ClientAddress, Value: kernel.RemoteOnly,
 		Why: "only endpoints of this node, behind another interface than the client's, see its address; those on other nodes, or on one bridge with the client, would answer it directly instead of the relay, so they see an address of the node",
 	}
 	if p.notTransparent() != nil {
 		address.Value, address.Why = "", fmt.Sprintf("the relay's own connections lead to the endpoints, since %v", p.notTransparent())
 	}
-	lacks := []kernel.Lack{
+	lacks := []kernel.Unsupported{
 		address,
 		{Feature: kernel.SilentDrop, Value: "tcp", Why: "the kernel accepts a TCP connection before the relay can judge it; it is reset instead of dropped"},
 		{Feature: kernel.UnservedPorts, Why: "a route makes the whole address the node's own, so the node refuses what no Service uses"},
@@ -252,10 +276,13 @@ func (p *Plane) Lacks() []kernel.Lack {
 		{Feature: kernel.Scheduling, Value: string(model.MaglevHashing), Why: "the relay hashes sources without a Maglev table (sh); endpoints are chosen by weight"},
 	}
 	if p.notTransparent() != nil {
-		lacks = append(lacks, kernel.Lack{
+		lacks = append(lacks, kernel.Unsupported{
 			Feature: kernel.Handover,
 			Why:     "without nf_tables, connections that another plane has translated are not translated any more, and another plane doesn't know those of the relay",
 		})
 	}
 	return lacks
 }
+
+// Connections implements dataplane.Plane: relays can't be moved, and serve to their end.
+func (p *Plane) Connections() migrate.Connections { return nil }

@@ -2,6 +2,7 @@ package userspace
 
 import (
 	"bufio"
+	"context"
 	"encoding/json"
 	"errors"
 	"net"
@@ -26,7 +27,7 @@ func newPlane(t *testing.T, stateDir string) *Plane {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() {
-		if err := p.Remove(t.Context()); err != nil && t.Context().Err() == nil {
+		if err := p.Remove(context.WithoutCancel(t.Context()), kernel.EndConnections); err != nil {
 			t.Error(err)
 		}
 	})
@@ -35,7 +36,7 @@ func newPlane(t *testing.T, stateDir string) *Plane {
 
 func apply(t *testing.T, p *Plane, table *model.Table) {
 	t.Helper()
-	if err := p.Apply(t.Context(), table, false); err != nil {
+	if _, err := p.Apply(t.Context(), table, kernel.VerifyNothing); err != nil {
 		t.Fatal(err)
 	}
 }
@@ -43,7 +44,7 @@ func apply(t *testing.T, p *Plane, table *model.Table) {
 // relayPid is the process that has the plane's socket.
 func relayPid(t *testing.T, p *Plane) int {
 	t.Helper()
-	l, _, err := connect(p.socket)
+	l, _, err := connect(t.Context(), p.socket)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -94,7 +95,7 @@ func compare(t *testing.T, p *Plane, table *model.Table) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	got, err := p.Objects(t.Context())
+	got, err := p.objects(t.Context())
 	if diff := cmp.Diff(text(want), text(got)); err != nil || diff != "" {
 		t.Errorf("objects: %v (-want +got)\n%s", err, diff)
 	}
@@ -103,7 +104,7 @@ func compare(t *testing.T, p *Plane, table *model.Table) {
 func TestRemoveLeavesNothing(t *testing.T) {
 	dir := t.TempDir()
 	before := machine(t, dir)
-	if err := newPlane(t, dir).Remove(t.Context()); err != nil {
+	if err := newPlane(t, dir).Remove(t.Context(), kernel.EndConnections); err != nil {
 		t.Errorf("without anything there: %v", err)
 	}
 	p := newPlane(t, dir)
@@ -113,7 +114,7 @@ func TestRemoveLeavesNothing(t *testing.T) {
 	c := mustDial(t, "10.96.0.1:80")
 	c.mustSay(t, "a")
 	pid := relayPid(t, p)
-	if err := newPlane(t, dir).Remove(t.Context()); err != nil {
+	if err := newPlane(t, dir).Remove(t.Context(), kernel.EndConnections); err != nil {
 		t.Errorf("what another made: %v", err)
 	}
 	c.mustEnd(t)
@@ -190,7 +191,7 @@ func TestRelayKilled(t *testing.T) {
 		t.Fatal(err)
 	}
 	<-drift
-	if err := p.Apply(t.Context(), table, true); err != nil {
+	if _, err := p.Apply(t.Context(), table, kernel.VerifyAll); err != nil {
 		t.Fatal(err)
 	}
 	mustDial(t, "10.96.0.1:80").mustSay(t, "a")
@@ -205,16 +206,22 @@ func TestPortInUse(t *testing.T) {
 	p := newPlane(t, t.TempDir())
 	web := pool("web", model.TCP, tcpBackend(t, echo("a")))
 	table := tableOf(map[string]*model.Pool{"10.96.0.1:80": web, "127.0.0.1:30080": web, "203.0.113.1:80": web})
-	err = p.Apply(t.Context(), table, false)
-	if err == nil || !strings.Contains(err.Error(), "default/web:") || !strings.Contains(err.Error(), "127.0.0.1:30080") || !strings.Contains(err.Error(), "in use") {
-		t.Errorf("error %v; want one that names the Service and the address", err)
+	result, err := p.Apply(t.Context(), table, kernel.VerifyNothing)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if len(result.LeftOut) != 1 || result.LeftOut[0].Frontend.Port != 30080 {
+		t.Fatalf("left out: %v, want the frontend at the port that is in use", result.LeftOut)
+	}
+	if why := result.Err().Error(); !strings.Contains(why, "default/web:") || !strings.Contains(why, "127.0.0.1:30080") || !strings.Contains(why, "in use") {
+		t.Errorf("left out: %s; want words that name the Service and the address", why)
 	}
 	mustDial(t, "10.96.0.1:80").mustSay(t, "a")
 	mustDial(t, "203.0.113.1:80").mustSay(t, "a")
 	// What else changes meanwhile is done, too.
 	table = tableOf(map[string]*model.Pool{"10.96.0.1:80": web, "127.0.0.1:30080": web})
-	if err := p.Apply(t.Context(), table, false); err == nil {
-		t.Error("no error while the port is in use")
+	if result, err := p.Apply(t.Context(), table, kernel.VerifyNothing); err != nil || len(result.LeftOut) != 1 {
+		t.Errorf("while the port is in use: left out %v, error %v", result.LeftOut, err)
 	}
 	if routes, err := readRoutes(); err != nil || len(routes) != 1 {
 		t.Errorf("routes %v, %v; want the reserved range's only", routes, err)
@@ -222,7 +229,7 @@ func TestPortInUse(t *testing.T) {
 	if err := taken.Close(); err != nil {
 		t.Fatal(err)
 	}
-	if err := p.Apply(t.Context(), table, true); err != nil {
+	if _, err := p.Apply(t.Context(), table, kernel.VerifyAll); err != nil {
 		t.Error(err)
 	}
 	mustDial(t, "127.0.0.1:30080").mustSay(t, "a")
@@ -235,7 +242,7 @@ func TestVerifyRepairs(t *testing.T) {
 	p.options.Drift = func() { drift <- struct{}{} }
 	table := tableOf(map[string]*model.Pool{"10.96.0.1:80": pool("web", model.TCP, tcpBackend(t, echo("a")))})
 	apply(t, p, table)
-	if err := removeLeadBack(); err != nil {
+	if err := removeReturnPath(); err != nil {
 		t.Fatal(err)
 	}
 	if err := deleteRoute(prefix("10.96.0.0/16")); err != nil {
@@ -246,7 +253,7 @@ func TestVerifyRepairs(t *testing.T) {
 	if err := netlink.RouteReplace(stale); err != nil {
 		t.Fatal(err)
 	}
-	if err := p.Apply(t.Context(), table, true); err != nil {
+	if _, err := p.Apply(t.Context(), table, kernel.VerifyAll); err != nil {
 		t.Fatal(err)
 	}
 	compare(t, p, table)

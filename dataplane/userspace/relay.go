@@ -34,14 +34,15 @@ type relay struct {
 	// addresses back here.
 	transparent atomic.Bool
 
-	mu        sync.RWMutex
-	table     *model.Table
-	sockets   map[model.Key]socket
-	fronts    map[model.PoolID]map[model.Key]bool // which frontends lead to a pool
-	inherited map[model.Key]*os.File              // listeners of the relay before this one, not yet used
-	heirs     map[model.Key][]heir                // its UDP clients, for listeners not yet used
-	retired   bool                                // listeners have been handed on; only connections are left
-	most      int                                 // listeners, so that files are left for connections
+	mu                sync.RWMutex
+	table             *model.Table
+	sockets           map[model.Key]socket
+	unopened          map[model.Key]bool                  // sockets that the table wants and that could not be opened
+	fronts            map[model.PoolID]map[model.Key]bool // which frontends lead to a pool
+	inherited         map[model.Key]*os.File              // listeners of the relay before this one, not yet used
+	inheritedSessions map[model.Key][]inheritedSession    // its UDP clients, for listeners not yet used
+	retired           bool                                // listeners have been handed on; only connections are left
+	most              int                                 // listeners, so that files are left for connections
 }
 
 // socket is what is open for a frontend.
@@ -60,7 +61,7 @@ func newRelay(scheduler model.Scheduler) *relay {
 	return &relay{
 		balancer: newBalancer(scheduler), flows: newFlows(), traffic: newTraffic(), udpUnanswered: udpUnanswered, udpAnswered: udpAnswered, dialTimeout: dialTimeout,
 		table:   model.NewTable(),
-		sockets: map[model.Key]socket{}, fronts: map[model.PoolID]map[model.Key]bool{}, inherited: map[model.Key]*os.File{}, heirs: map[model.Key][]heir{},
+		sockets: map[model.Key]socket{}, fronts: map[model.PoolID]map[model.Key]bool{}, inherited: map[model.Key]*os.File{}, unopened: map[model.Key]bool{}, inheritedSessions: map[model.Key][]inheritedSession{},
 		most: mostListeners(),
 	}
 }
@@ -68,7 +69,7 @@ func newRelay(scheduler model.Scheduler) *relay {
 // apply makes the relay forward what the next table says. The error names every
 // listener that couldn't be opened; all others are. A delta that makes the table
 // anew has listeners tried again that couldn't be opened before.
-func (r *relay) apply(d *model.Delta) error {
+func (r *relay) apply(d *model.Delta) []unopened {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	old, next := r.table, d.Apply(r.table)
@@ -141,7 +142,7 @@ func open[Socket, Any any](inherited *os.File, adopt func(*os.File) (Any, error)
 
 // exit closes everything, so that nothing answers any more.
 func (r *relay) exit() {
-	r.relinquish()
+	r.closeListeners()
 	r.flows.endWhere(func(*flow) bool { return true })
 }
 

@@ -5,48 +5,59 @@ import (
 	"errors"
 	"fmt"
 	"time"
+
+	"github.com/fairway-net/fairway/internal/kernel"
 )
 
 // exitTimeout is how long a relay may take to end when it is told to.
 const exitTimeout = 10 * time.Second
 
-// Remove implements dataplane.Plane. It ends the relay and those before it that
-// still have connections.
-func (p *Plane) Remove(context.Context) error {
+// Remove implements dataplane.Plane. Unless it hands over, it ends the relay and
+// those before it that still have connections.
+func (p *Plane) Remove(ctx context.Context, how kernel.Removal) error {
 	p.forget()
+	if how == kernel.HandOver {
+		return p.retire(ctx)
+	}
 	var failed []error
-	l, _, err := connect(p.socket)
+	l, _, err := connect(ctx, p.socket)
 	switch {
 	case err == nil:
-		failed = append(failed, end(l))
+		failed = append(failed, end(ctx, l))
 	case !notRunning(err):
 		failed = append(failed, err)
 	}
-	earlier, err := predecessors(p.socket)
+	earlier, err := predecessors(ctx, p.socket)
 	failed = append(failed, err)
 	for _, l := range earlier {
-		failed = append(failed, end(l))
+		failed = append(failed, end(ctx, l))
 	}
-	return errors.Join(append(failed, removeFile(p.socket), clearUp(p.socket))...)
+	return errors.Join(append(failed, removeFile(p.socket), clearUp(ctx, p.socket))...)
+}
+
+// Close ends watching and gives up the connection to the relay, which goes on.
+func (p *Plane) Close() error {
+	p.forget()
+	return nil
 }
 
 // clearUp takes away what leads packets to relays, unless there are any, and
 // their log last of all.
-func clearUp(socket string) error {
-	if l, _, err := connect(socket); !notRunning(err) {
+func clearUp(ctx context.Context, socket string) error {
+	if l, _, err := connect(ctx, socket); !notRunning(err) {
 		if err == nil {
 			err = l.conn.Close()
 		}
 		return err
 	}
-	others, err := predecessors(socket)
+	others, err := predecessors(ctx, socket)
 	for _, l := range others {
 		discard(l.conn.Close())
 	}
 	if err != nil || len(others) > 0 {
 		return err
 	}
-	failed := []error{removeLeadBack()}
+	failed := []error{removeReturnPath()}
 	routes, err := readRoutes()
 	failed = append(failed, err)
 	for prefix := range routes {
@@ -72,12 +83,12 @@ func (p *Plane) forget() {
 }
 
 // end ends a relay and waits until it has ended.
-func end(l *link) error {
+func end(ctx context.Context, l *link) error {
 	defer func() { discard(l.conn.Close()) }()
 	if err := l.conn.SetDeadline(time.Now().Add(exitTimeout)); err != nil {
 		return fmt.Errorf("end relay: %w", err)
 	}
-	if _, err := l.ask(request{Op: opExit}); err != nil && !errors.Is(err, errBroken) {
+	if _, err := l.ask(ctx, request{Op: opExit}); err != nil && !errors.Is(err, errBroken) {
 		return fmt.Errorf("end relay: %w", err)
 	}
 	// It closes the connection by ending.

@@ -24,7 +24,8 @@ const (
 // leads answers back to connections with their client's address, which is left
 // out on machines that lack it. Sorted by kind and name.
 func Render(t *model.Table, _ kernel.Options) ([]kernel.Object, error) {
-	return objects(leadBackObjects(), routesFor(t), t, func(model.Key) bool { return true }), nil
+	t = model.Expand(t)
+	return objects(returnPathObjects(), routesFor(t), t, func(model.Key) bool { return true }), nil
 }
 
 // objects lists constant objects, routes, and the listeners and pools of a table; of listeners

@@ -110,11 +110,11 @@ func TestScript(t *testing.T) {
 	if diff := cmp.Diff(routesFor(everything()), routes, cmp.Comparer(func(a, b netip.Prefix) bool { return a == b })); err != nil || diff != "" {
 		t.Errorf("routes: %v (-want +got)\n%s", err, diff)
 	}
-	there, err := readLeadBack()
-	if err != nil || len(there) != len(leadBackObjects())-2 { // nft leaves no mark on its rules
-		t.Errorf("there is %v, %v; want all of %v", there, err, leadBackObjects())
+	there, err := readReturnPath()
+	if err != nil || len(there) != len(returnPathObjects())-2 { // nft leaves no mark on its rules
+		t.Errorf("there is %v, %v; want all of %v", there, err, returnPathObjects())
 	}
-	if err := p.Remove(t.Context()); err != nil {
+	if err := p.Remove(t.Context(), kernel.EndConnections); err != nil {
 		t.Error(err)
 	}
 }

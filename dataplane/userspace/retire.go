@@ -12,15 +12,14 @@ import (
 // datagrams that wait for their answer.
 const lateComers = 5 * time.Second
 
-// Retire gives up to another plane: see dataplane.Retirer. Established
+// retire gives up to another plane (kernel.HandOver). Established
 // connections stay in the relay, and the routes that lead to it stay with them;
 // the last relay to end takes those away. The other plane leaves the
 // connections alone because conntrack knows them.
-func (p *Plane) Retire(context.Context) error {
-	p.forget()
-	l, _, err := connect(p.socket)
+func (p *Plane) retire(ctx context.Context) error {
+	l, _, err := connect(ctx, p.socket)
 	if err == nil {
-		_, err = l.ask(request{Op: opRetire})
+		_, err = l.ask(ctx, request{Op: opRetire})
 		if err := errors.Join(err, l.conn.Close()); err != nil {
 			return fmt.Errorf("retire relay: %w", err)
 		}
@@ -30,13 +29,13 @@ func (p *Plane) Retire(context.Context) error {
 		return fmt.Errorf("retire relay: %w", err)
 	}
 	// Relays of a relay that was killed may be there.
-	earlier, err := predecessors(p.socket)
+	earlier, err := predecessors(ctx, p.socket)
 	failed := []error{err}
 	for _, l := range earlier {
-		_, err := l.ask(request{Op: opRetire})
+		_, err := l.ask(ctx, request{Op: opRetire})
 		failed = append(failed, err, l.conn.Close())
 	}
-	return errors.Join(append(failed, clearUp(p.socket))...)
+	return errors.Join(append(failed, clearUp(ctx, p.socket))...)
 }
 
 // retire lets the relay take in only what is on its way, and end with its last
@@ -58,7 +57,7 @@ func (s *server) retire() error {
 		for _, x := range s.relay.setRetired(true) {
 			x.pause()
 		}
-		s.relay.relinquish()
+		s.relay.closeListeners()
 		s.asking.Unlock()
 		s.relay.flows.wait()
 		s.stop()

@@ -5,6 +5,7 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
+	"github.com/fairway-net/fairway/internal/kernel"
 	"github.com/fairway-net/fairway/model"
 )
 
@@ -21,7 +22,7 @@ func TestRetire(t *testing.T) {
 	held := mustDial(t, "10.96.0.1:80")
 	held.mustSay(t, "a")
 	for range 2 { // an agent that starts anew does it again
-		if err := p.Retire(t.Context()); err != nil {
+		if err := p.Remove(t.Context(), kernel.HandOver); err != nil {
 			t.Fatal(err)
 		}
 		p = newPlane(t, dir)
@@ -64,10 +65,10 @@ func TestComeBack(t *testing.T) {
 	first, second := mustDial(t, "10.96.0.1:80"), mustDial(t, "10.96.0.1:80")
 	first.mustSay(t, "a")
 	second.mustSay(t, "a")
-	if err := p.Retire(t.Context()); err != nil {
+	if err := p.Remove(t.Context(), kernel.HandOver); err != nil {
 		t.Fatal(err)
 	}
-	if err := p.Apply(t.Context(), table, true); err != nil {
+	if _, err := p.Apply(t.Context(), table, kernel.VerifyAll); err != nil {
 		t.Fatalf("serve again at once: %v", err)
 	}
 	third := mustDial(t, "10.96.0.1:80")
@@ -81,7 +82,7 @@ func TestComeBack(t *testing.T) {
 	eventually(t, "the retired relay has ended", hasEnded(old))
 	third.mustSay(t, "a")
 	compare(t, p, table)
-	if err := p.Remove(t.Context()); err != nil {
+	if err := p.Remove(t.Context(), kernel.EndConnections); err != nil {
 		t.Error(err)
 	}
 	third.mustEnd(t)

@@ -1,20 +1,24 @@
 package userspace
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"net"
 	"net/netip"
+	"syscall"
 
 	"github.com/vishvananda/netlink"
+	"github.com/vishvananda/netlink/nl"
 	"golang.org/x/sys/unix"
 
+	"github.com/fairway-net/fairway/dataplane/migrate"
 	"github.com/fairway-net/fairway/internal/kernel"
+	"github.com/fairway-net/fairway/internal/kernel/netevents"
 )
 
-// routeProtocol marks our routes (rtm_protocol, linux/rtnetlink.h: 4 to 255 are
-// for user space; nothing known uses this one).
-const routeProtocol = 143
+// routeProtocol marks our routes.
+const routeProtocol = migrate.RelayProtocol
 
 // readRoutes lists our routes in the local table.
 func readRoutes() (routeSet, error) {
@@ -71,6 +75,17 @@ func deleteRoute(p netip.Prefix) error {
 	return nil
 }
 
+// hasRoute reports whether a route of ours is there now; false if that can't be
+// found out.
+func hasRoute(p netip.Prefix) bool {
+	found, err := netlink.RouteGetWithOptions(p.Addr().AsSlice(), &netlink.RouteGetOptions{FIBMatch: true})
+	if err != nil || len(found) == 0 {
+		return false
+	}
+	to, ok := prefixOf(found[0].Dst)
+	return ok && to == p && found[0].Protocol == routeProtocol
+}
+
 func route(p netip.Prefix) *netlink.Route {
 	r := &netlink.Route{
 		Dst:       &net.IPNet{IP: p.Addr().AsSlice(), Mask: net.CIDRMask(p.Bits(), p.Addr().BitLen())},
@@ -85,22 +100,49 @@ func route(p netip.Prefix) *netlink.Route {
 	return r
 }
 
-// watchRoutes calls gone with each route of ours that somebody deletes, until
-// done is closed.
-func watchRoutes(done <-chan struct{}, gone func(netip.Prefix)) error {
-	updates := make(chan netlink.RouteUpdate, 64)
-	if err := netlink.RouteSubscribe(updates, done); err != nil {
-		return fmt.Errorf("watch routes: %w", err)
+// watchRoutes calls changed when somebody deletes a route of ours, with the route,
+// and when messages were lost, with an invalid one; until done is closed.
+func watchRoutes(done <-chan struct{}, changed func(netip.Prefix)) error {
+	w, err := netevents.Open(unix.RTNLGRP_IPV4_ROUTE, unix.RTNLGRP_IPV6_ROUTE)
+	if err != nil {
+		return err
 	}
+	ctx, cancel := context.WithCancel(context.Background())
 	go func() {
-		for u := range updates {
-			if u.Type != unix.RTM_DELROUTE || u.Protocol != routeProtocol {
-				continue
-			}
-			if p, ok := prefixOf(u.Dst); ok {
-				gone(p)
-			}
+		<-done
+		cancel()
+	}()
+	go func() {
+		err := w.Run(ctx, netevents.Handler{
+			Message: func(m syscall.NetlinkMessage) {
+				if p, ok := deletedRoute(m); ok {
+					changed(p)
+				}
+			},
+			Lost: func() { changed(netip.Prefix{}) },
+		})
+		if err != nil {
+			changed(netip.Prefix{}) // the periodic comparison finds what comes from now on
 		}
 	}()
 	return nil
+}
+
+// deletedRoute reads a message (struct rtmsg, linux/rtnetlink.h) that a route of
+// ours is gone.
+func deletedRoute(m syscall.NetlinkMessage) (netip.Prefix, bool) {
+	if m.Header.Type != unix.RTM_DELROUTE || len(m.Data) < unix.SizeofRtMsg {
+		return netip.Prefix{}, false
+	}
+	header := nl.DeserializeRtMsg(m.Data)
+	attributes, err := nl.ParseRouteAttr(m.Data[unix.SizeofRtMsg:])
+	if err != nil || header.Protocol != routeProtocol {
+		return netip.Prefix{}, false
+	}
+	for _, a := range attributes {
+		if to, ok := netip.AddrFromSlice(a.Value); ok && a.Attr.Type == unix.RTA_DST {
+			return netip.PrefixFrom(to, int(header.Dst_len)), true
+		}
+	}
+	return netip.Prefix{}, false
 }

@@ -15,6 +15,7 @@ import (
 // for `ip -4 -batch`, ipv6.ip-batch for `ip -6 -batch`, return.nft for `nft -f`.
 // The relay's part, which no tool can do, stands there as comments.
 func Script(t *model.Table, _ kernel.Options) (map[string]string, error) {
+	t = model.Expand(t)
 	return map[string]string{
 		"ipv4.ip-batch": batch(t, netip.Addr.Is4),
 		"ipv6.ip-batch": batch(t, netip.Addr.Is6),

@@ -1,6 +1,7 @@
 package userspace
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"io"
@@ -12,6 +13,7 @@ import (
 	"sync"
 	"sync/atomic"
 	"syscall"
+	"time"
 
 	"golang.org/x/sys/unix"
 
@@ -41,11 +43,11 @@ func serve(config relayConfig, ready *os.File) error {
 	signal.Ignore(syscall.SIGINT, syscall.SIGHUP)
 	raiseLimit()
 	s := &server{config: config, relay: newRelay(config.Scheduler), exit: make(chan struct{})}
-	if err := s.take(); err != nil {
+	if err := s.take(context.Background()); err != nil {
 		return err
 	}
 	var err error
-	if s.before, err = predecessors(config.Socket); err != nil {
+	if s.before, err = predecessors(context.Background(), config.Socket); err != nil {
 		fmt.Fprintf(os.Stderr, "fairway relay: %v\n", err) // these are out of reach; new connections needn't be
 	}
 	if err := s.open(config.Socket); err != nil {
@@ -63,7 +65,7 @@ func serve(config relayConfig, ready *os.File) error {
 	}
 	err = removeFile(s.path)
 	if s.clearUp.Load() {
-		err = errors.Join(err, clearUp(config.Socket))
+		err = errors.Join(err, clearUp(context.Background(), config.Socket))
 	}
 	return err
 }
@@ -163,9 +165,7 @@ func (s *server) do(r request) reply {
 			return reply{Err: "apply: no delta"}
 		}
 		s.relay.transparent.Store(r.Transparent)
-		if err := s.relay.apply(r.Delta); err != nil {
-			answer.Err = err.Error()
-		}
+		answer.Unopened = s.relay.apply(r.Delta)
 		s.tellPredecessors(r)
 		if r.Delta.Anew {
 			go forgetDecoding()
@@ -195,11 +195,17 @@ func forgetDecoding() {
 	}
 }
 
+// predecessorTimeout is how long all relays before this one may take to answer.
+const predecessorTimeout = 10 * time.Second
+
 // tellPredecessors passes a change on to relays that still have connections.
 func (s *server) tellPredecessors(r request) {
+	// One that is stuck is given up: the others, and new connections, don't wait for it.
+	ctx, cancel := context.WithTimeout(context.Background(), predecessorTimeout)
+	defer cancel()
 	alive := s.before[:0]
 	for _, l := range s.before {
-		if _, err := l.ask(r); err != nil && errors.Is(err, errBroken) {
+		if _, err := l.ask(ctx, r); err != nil && errors.Is(err, errBroken) {
 			discard(l.conn.Close()) // its last connection has ended, and so has it
 			continue
 		}

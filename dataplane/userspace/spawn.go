@@ -35,10 +35,10 @@ func (p *Plane) connect(ctx context.Context) error {
 		return nil
 	}
 	p.last = nil
-	l, running, err := connect(p.socket)
+	l, running, err := connect(ctx, p.socket)
 	switch {
 	case err == nil && running == p.build:
-		p.adopt(l)
+		p.adopt(ctx, l)
 		return nil
 	case err == nil:
 		err = l.conn.Close()
@@ -51,21 +51,21 @@ func (p *Plane) connect(ctx context.Context) error {
 	if err := p.spawn(ctx); err != nil {
 		return err
 	}
-	if l, _, err = connect(p.socket); err != nil {
+	if l, _, err = connect(ctx, p.socket); err != nil {
 		return err
 	}
-	p.adopt(l)
+	p.adopt(ctx, l)
 	return nil
 }
 
 // adopt uses a relay, and reports drift when it dies.
-func (p *Plane) adopt(l *link) {
+func (p *Plane) adopt(ctx context.Context, l *link) {
 	p.relay = l
 	if p.options.Drift == nil {
 		return
 	}
 	done := p.done
-	watch, _, err := connect(p.socket)
+	watch, _, err := connect(ctx, p.socket)
 	if err != nil {
 		p.drifted(done)
 		return

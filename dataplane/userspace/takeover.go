@@ -1,6 +1,7 @@
 package userspace
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"net"
@@ -12,15 +13,15 @@ import (
 
 // take asks the relay that has the socket, if there is one, for all that can be
 // given.
-func (s *server) take() error {
-	l, _, err := connect(s.config.Socket)
+func (s *server) take(ctx context.Context) error {
+	l, _, err := connect(ctx, s.config.Socket)
 	if notRunning(err) {
-		return s.takeBack()
+		return s.takeBack(ctx)
 	}
 	if err != nil {
 		return err
 	}
-	if err := errors.Join(s.takeFrom(l), l.conn.Close()); err != nil {
+	if err := errors.Join(s.takeFrom(ctx, l), l.conn.Close()); err != nil {
 		return fmt.Errorf("take over: %w", err)
 	}
 	return nil
@@ -28,13 +29,13 @@ func (s *server) take() error {
 
 // takeBack does so with relays that have given up to another plane, and still have
 // listeners for what is on its way: this mode serves again.
-func (s *server) takeBack() error {
-	earlier, err := predecessors(s.config.Socket)
+func (s *server) takeBack(ctx context.Context) error {
+	earlier, err := predecessors(ctx, s.config.Socket)
 	failed := []error{err}
 	for _, l := range earlier {
-		status, err := l.ask(request{Op: opStatus})
+		status, err := l.ask(ctx, request{Op: opStatus})
 		if err == nil && len(status.Open) > 0 {
-			err = s.takeFrom(l)
+			err = s.takeFrom(ctx, l)
 		}
 		if errors.Is(err, errBroken) {
 			err = nil // it has ended meanwhile: nothing to take
@@ -47,11 +48,11 @@ func (s *server) takeBack() error {
 	return nil
 }
 
-func (s *server) takeFrom(l *link) error {
+func (s *server) takeFrom(ctx context.Context, l *link) error {
 	if err := l.conn.SetDeadline(time.Now().Add(startTimeout)); err != nil {
 		return err
 	}
-	offer, err := l.ask(request{Op: opHandover})
+	offer, err := l.ask(ctx, request{Op: opHandover})
 	if err != nil {
 		return err
 	}
@@ -67,7 +68,7 @@ func (s *server) takeFrom(l *link) error {
 	if err := s.relay.inherit(offer, files); err != nil {
 		return err
 	}
-	_, err = l.ask(request{Op: opTaken})
+	_, err = l.ask(ctx, request{Op: opTaken})
 	if errors.Is(err, errBroken) {
 		return nil // it has nothing left to do, or died: all is ours anyway
 	}
@@ -107,8 +108,8 @@ func receiveFiles(conn *net.UnixConn, n int) ([]*os.File, error) {
 	return files, nil
 }
 
-// heir is the session of a client of another relay's.
-type heir struct {
+// inheritedSession is the session of a client of another relay's.
+type inheritedSession struct {
 	flow
 	conn *net.UDPConn
 }
@@ -125,21 +126,21 @@ func (r *relay) inherit(offer reply, files []*os.File) error {
 		if err != nil {
 			return fmt.Errorf("go on with client %s of %s: %w", g.Client, g.Key, err)
 		}
-		h := heir{flow{key: g.Key, pool: g.Pool, backend: g.Backend, client: g.Client}, conn.(*net.UDPConn)}
-		r.heirs[g.Key] = append(r.heirs[g.Key], h)
+		h := inheritedSession{flow{key: g.Key, pool: g.Pool, backend: g.Backend, client: g.Client}, conn.(*net.UDPConn)}
+		r.inheritedSessions[g.Key] = append(r.inheritedSessions[g.Key], h)
 	}
 	// What can't be opened here couldn't be there; the agent's next table tries
 	// again and reports it.
-	discard(r.apply(offer.Delta))
+	r.apply(offer.Delta)
 	for k, file := range r.inherited {
 		discard(file.Close())
 		delete(r.inherited, k)
 	}
-	for k, list := range r.heirs {
+	for k, list := range r.inheritedSessions {
 		for _, h := range list {
 			discard(h.conn.Close())
 		}
-		delete(r.heirs, k)
+		delete(r.inheritedSessions, k)
 	}
 	return nil
 }

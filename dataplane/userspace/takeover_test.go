@@ -11,6 +11,7 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
+	"github.com/fairway-net/fairway/internal/kernel"
 	"github.com/fairway-net/fairway/model"
 )
 
@@ -100,7 +101,7 @@ func TestWaitingDatagrams(t *testing.T) {
 	if err := after.inherit(reply{Given: list, Delta: table.Delta(nil)}, files); err != nil {
 		t.Fatal(err)
 	}
-	before.relinquish()
+	before.closeListeners()
 	answer := make([]byte, 2048)
 	for conn, home := range was {
 		if err := conn.SetReadDeadline(time.Now().Add(patience)); err != nil {
@@ -174,7 +175,7 @@ func TestPredecessors(t *testing.T) {
 			conn.mustSay(t, "b")
 		}
 	}
-	if err := p.Remove(t.Context()); err != nil {
+	if err := p.Remove(t.Context(), kernel.EndConnections); err != nil {
 		t.Error(err)
 	}
 	for i, pid := range pids {
@@ -195,11 +196,11 @@ func TestSuccessorDies(t *testing.T) {
 	u := dialUDP(t, "10.96.0.1:53")
 	was := exchange(t, u)
 	for steps := range 3 {
-		l, _, err := connect(p.socket)
+		l, _, err := connect(t.Context(), p.socket)
 		if err != nil {
 			t.Fatal(err)
 		}
-		offer, err := l.ask(request{Op: opHandover})
+		offer, err := l.ask(t.Context(), request{Op: opHandover})
 		if steps > 0 {
 			err = errors.Join(err, l.encoder.Encode(request{Op: opGoOn}))
 		}

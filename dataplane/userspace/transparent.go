@@ -58,9 +58,9 @@ func addTable(c *nftables.Conn, name string) *nftables.Table {
 	return t
 }
 
-// leadBack makes sure of all of them.
-func leadBack() error {
-	there, err := readLeadBack()
+// makeReturnPath makes sure of all of them.
+func makeReturnPath() error {
+	there, err := readReturnPath()
 	if err != nil {
 		return err
 	}
@@ -92,8 +92,8 @@ func leadBack() error {
 	return nil
 }
 
-// removeLeadBack takes all of them away, as far as they are there.
-func removeLeadBack() error {
+// removeReturnPath takes all of them away, as far as they are there.
+func removeReturnPath() error {
 	var failed []error
 	for _, family := range families {
 		if err := netlink.RuleDel(ruleBack(family)); err != nil && !absent(err) {
@@ -155,8 +155,8 @@ func unsupported(err error) bool {
 	return errors.Is(err, unix.EINVAL) || errors.Is(err, unix.EOPNOTSUPP) || errors.Is(err, unix.EPERM)
 }
 
-// readLeadBack finds which of them there are.
-func readLeadBack() (map[kernel.Object]bool, error) {
+// readReturnPath finds which of them there are.
+func readReturnPath() (map[kernel.Object]bool, error) {
 	there := map[kernel.Object]bool{}
 	for _, family := range families {
 		rules, err := kernel.List(func() ([]netlink.Rule, error) { return netlink.RuleList(family) })

@@ -41,10 +41,10 @@ func (r *relay) listenUDP(k model.Key, inherited *os.File) (socket, error) {
 	s := &udpSocket{relay: r, key: k, listener: conn, count: r.traffic.of(k), sessions: map[netip.AddrPort]*session{}}
 	// Before anything is received, or a datagram that has waited would begin another
 	// session of its client's.
-	for _, h := range r.heirs[k] {
+	for _, h := range r.inheritedSessions[k] {
 		s.begin(h.flow, h.conn)
 	}
-	delete(r.heirs, k)
+	delete(r.inheritedSessions, k)
 	s.resume()
 	return s, nil
 }

@@ -1,11 +1,13 @@
 package userspace
 
 import (
+	"context"
 	"encoding/json"
 	"errors"
 	"fmt"
 	"net"
 	"runtime/debug"
+	"time"
 
 	"github.com/fairway-net/fairway/internal/kernel"
 	"github.com/fairway-net/fairway/model"
@@ -37,8 +39,10 @@ type reply struct {
 	Open   []model.Key    `json:",omitempty"` // status: the frontends that have listeners
 	Flows  int            `json:",omitempty"` // status: connections and clients under way
 	Counts []kernel.Count `json:",omitempty"` // counts
-	Given  []given        `json:",omitempty"` // handover: what the next descriptors are
-	Memory []remembered   `json:",omitempty"` // handover: which clients belong where
+	// apply: what can't be listened for, of all of the table
+	Unopened []unopened   `json:",omitempty"`
+	Given    []given      `json:",omitempty"` // handover: what the next descriptors are
+	Memory   []remembered `json:",omitempty"` // handover: which clients belong where
 	// status and handover: connections may have their client's address
 	Transparent bool `json:",omitempty"`
 }
@@ -54,29 +58,53 @@ func newLink(conn *net.UnixConn) *link {
 	return &link{conn: conn, encoder: json.NewEncoder(conn), decoder: json.NewDecoder(conn)}
 }
 
+// A relay that answers needs far less than these times, also for ten thousand
+// listeners on a busy machine. One that takes longer is stuck or stopped, and nobody may
+// wait for it for ever.
+const (
+	greetTimeout  = 10 * time.Second
+	answerTimeout = time.Minute
+)
+
 // connect reaches the relay behind a socket file; build tells which binary it
 // is of.
-func connect(path string) (l *link, build string, err error) {
+func connect(ctx context.Context, path string) (l *link, build string, err error) {
 	conn, err := net.DialUnix("unix", nil, &net.UnixAddr{Name: path, Net: "unix"})
 	if err != nil {
 		return nil, "", fmt.Errorf("reach relay: %w", err)
 	}
 	l = newLink(conn)
 	var hello reply
-	if err := l.decoder.Decode(&hello); err != nil {
+	if err := l.within(ctx, greetTimeout, func() error { return l.decoder.Decode(&hello) }); err != nil {
 		return nil, "", errors.Join(fmt.Errorf("greet relay: %w", err), conn.Close())
 	}
 	return l, hello.Build, nil
 }
 
-// ask sends a request and waits for its reply. A failure of the connection is
-// an errBroken; one that the relay tells of is not.
-func (l *link) ask(r request) (reply, error) {
-	if err := l.encoder.Encode(r); err != nil {
-		return reply{}, fmt.Errorf("%s: %w: %w", r.Op, errBroken, err)
+// within does something over the connection, until ctx is done or the time is over.
+func (l *link) within(ctx context.Context, limit time.Duration, do func() error) error {
+	ctx, cancel := context.WithTimeout(ctx, limit)
+	defer cancel()
+	interrupt := context.AfterFunc(ctx, func() { discard(l.conn.SetDeadline(time.Unix(1, 0))) })
+	err := do()
+	if interrupt() || err == nil {
+		return err
 	}
+	return fmt.Errorf("%w: %w", context.Cause(ctx), err)
+}
+
+// ask sends a request and waits for its reply, but not for longer than ctx and
+// answerTimeout allow. A failure of the connection is an errBroken, after which the link
+// is of no use; a failure that the relay tells of is not.
+func (l *link) ask(ctx context.Context, r request) (reply, error) {
 	var answer reply
-	if err := l.decoder.Decode(&answer); err != nil {
+	err := l.within(ctx, answerTimeout, func() error {
+		if err := l.encoder.Encode(r); err != nil {
+			return err
+		}
+		return l.decoder.Decode(&answer)
+	})
+	if err != nil {
 		return reply{}, fmt.Errorf("%s: %w: %w", r.Op, errBroken, err)
 	}
 	if answer.Err != "" {
@@ -85,7 +113,7 @@ func (l *link) ask(r request) (reply, error) {
 	return answer, nil
 }
 
-var errBroken = errors.New("the relay is gone")
+var errBroken = errors.New("the relay is gone or stuck")
 
 // build identifies this binary, as far as Go recorded it.
 func build() string {

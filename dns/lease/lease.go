@@ -17,8 +17,10 @@ import (
 	"fmt"
 	"net"
 	"net/netip"
+	"slices"
 	"time"
 
+	"github.com/google/nftables"
 	"github.com/vishvananda/netlink"
 	"golang.org/x/sys/unix"
 
@@ -102,6 +104,28 @@ func (l *Lease) openRenewal(at netip.Addr) error {
 	}
 	l.renewals = append(l.renewals, conn)
 	return nil
+}
+
+// Repair makes the table, the interface and the routes anew if somebody removed
+// the table, and reports whether somebody had.
+func (l *Lease) Repair() (repaired bool, err error) {
+	conn, err := nftables.New()
+	if err != nil {
+		return false, fmt.Errorf("open nftables: %w", err)
+	}
+	tables, err := conn.ListTablesOfFamily(nftables.TableFamilyINet)
+	if err != nil {
+		return false, fmt.Errorf("look for table %s: %w", tableName, err)
+	}
+	if slices.ContainsFunc(tables, func(t *nftables.Table) bool { return t.Name == tableName }) {
+		return false, nil
+	}
+	for _, step := range []func() error{l.addAddresses, l.addLastRoutes, l.divert} {
+		if err := step(); err != nil {
+			return false, err
+		}
+	}
+	return true, nil
 }
 
 // Renew has questions go to this node's server until the lease ends.

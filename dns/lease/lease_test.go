@@ -14,6 +14,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/google/nftables"
 	"github.com/vishvananda/netlink"
 	"golang.org/x/sys/unix"
 
@@ -318,4 +319,37 @@ func TestOthersCantRenew(t *testing.T) {
 		eventually(t, "renewed by root", func() bool { _, err := renewed(0); return err == nil })
 		do(t, r.node, r.lease.End)
 	}
+}
+
+// TestRepair: after `nft flush ruleset`, and after everything was removed, it is all
+// made anew; where nothing is missing, nothing is done.
+func TestRepair(t *testing.T) {
+	r := newRig(t)
+	repair := func(want bool) {
+		t.Helper()
+		do(t, r.node, func() error {
+			repaired, err := r.lease.Repair()
+			if err == nil && repaired != want {
+				err = fmt.Errorf("repaired %v, want %v", repaired, want)
+			}
+			return err
+		})
+	}
+	repair(false)
+	do(t, r.node, func() error {
+		conn, err := nftables.New()
+		if err != nil {
+			return err
+		}
+		conn.FlushRuleset()
+		return conn.Flush()
+	})
+	repair(true)
+	repair(false)
+	do(t, r.node, Cleanup)
+	repair(true)
+	do(t, r.node, func() error {
+		_, err := netlink.LinkByName(Interface)
+		return err
+	})
 }

@@ -1,4 +1,4 @@
-// Command invm runs a program in the virtual machine of package internal/vm,
+// Command invm runs a program in the virtual machine of package internal/testing/vm,
 // for what the kernel at hand lacks:
 //
 //	go run ./hack/invm -modules ip_vs,dummy ./fairway bench --mode ipvs --services 100 --endpoints 3
@@ -18,7 +18,7 @@ import (
 	"path/filepath"
 	"strings"
 
-	"github.com/fairway-net/fairway/internal/vm"
+	"github.com/fairway-net/fairway/internal/testing/vm"
 )
 
 // request is what the command line asks for.

@@ -19,22 +19,6 @@ import (
 	"github.com/fairway-net/fairway/model"
 )
 
-// Flow is what the kernel remembers of one connection.
-type Flow struct {
-	Proto    model.Protocol
-	Client   netip.AddrPort // who began it, as it arrived
-	Frontend netip.AddrPort // where its first packet was sent
-	Backend  netip.AddrPort // who answers; Frontend if it isn't translated
-	Source   netip.AddrPort // what the backend sees of the client; Client if it isn't masqueraded
-	Replied  bool           // it has seen packets both ways
-	TCPState uint8          // nf_conntrack_tcp.h's, for TCP
-	Status   uint32         // IPS_* bits (linux/netfilter/nf_conntrack_common.h)
-	Expires  uint32         // seconds until it is forgotten if nothing passes
-}
-
-// Translated reports whether the flow's destination was replaced.
-func (f *Flow) Translated() bool { return f.Frontend != f.Backend }
-
 // Fate is what becomes of a flow.
 type Fate struct {
 	Forget bool
@@ -49,6 +33,7 @@ type Sweep struct {
 	all       bool // every frontend counts as touched: what happened before is not known
 	frontends map[model.Key]bool
 	pools     map[model.PoolID]bool
+	addrs     []netip.Addr // where node ports began or ceased to answer
 	protos    []model.Protocol
 	kinds     []kind // what to list, so that the flows of protos are in it
 }
@@ -77,6 +62,9 @@ func Plan(old, want *model.Table, changes *model.Changes) *Sweep {
 			touched[kind{familyOf(c.Key().Addr), c.Key().Proto}] = true
 		}
 	}
+	if changes.Settings {
+		s.planAddrs(touched)
+	}
 	for _, c := range changes.Pools {
 		stale := false
 		switch c.ID().Proto {
@@ -96,6 +84,26 @@ func Plan(old, want *model.Table, changes *model.Changes) *Sweep {
 	}
 	s.list(touched)
 	return s
+}
+
+// planAddrs has flows of node ports looked at where addresses of the node have
+// come or gone.
+func (s *Sweep) planAddrs(touched map[kind]bool) {
+	came, went := model.NodePortAddrChanges(s.old.Settings, s.want.Settings)
+	s.addrs = append(came, went...)
+	if len(s.addrs) == 0 {
+		return
+	}
+	for f := range s.old.Frontends() {
+		if f.IsNodePort() && f.Proto == model.TCP && hasOrphans(s.old, f) {
+			touched[kind{familyOf(f.Addr), f.Proto}] = true
+		}
+	}
+	for f := range s.want.Frontends() {
+		if f.IsNodePort() && f.Proto == model.UDP {
+			touched[kind{familyOf(f.Addr), f.Proto}] = true
+		}
+	}
 }
 
 func kindOf(id model.PoolID) kind {
@@ -125,11 +133,11 @@ func (s *Sweep) Protocols() []model.Protocol { return s.protos }
 // Fate says what becomes of a flow.
 func (s *Sweep) Fate(f *Flow) Fate {
 	key := model.Key{Addr: f.Frontend.Addr(), Port: f.Frontend.Port(), Proto: f.Proto}
-	front, before := s.want.Frontend(key), s.old.Frontend(key)
+	front, before := s.want.Lookup(key), s.old.Lookup(key)
 	if front == nil && before == nil {
 		return s.unknown(key, f)
 	}
-	if !s.touched(key, front) || s.current(front, f.Backend) {
+	if !s.touched(key, front, before) || s.current(front, f.Backend) {
 		return Fate{}
 	}
 	if f.Proto == model.UDP {
@@ -163,9 +171,14 @@ func (s *Sweep) unknown(key model.Key, f *Flow) Fate {
 	return Fate{}
 }
 
-func (s *Sweep) touched(key model.Key, front *model.Frontend) bool {
-	if s.all || s.frontends[key] {
+func (s *Sweep) touched(key model.Key, front, before *model.Frontend) bool {
+	if s.all || slices.Contains(s.addrs, key.Addr) {
 		return true
+	}
+	for _, f := range []*model.Frontend{front, before} {
+		if f != nil && s.frontends[f.Key] {
+			return true
+		}
 	}
 	if front == nil || len(s.pools) == 0 {
 		return false

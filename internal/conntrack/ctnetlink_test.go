@@ -57,8 +57,8 @@ func addFlow(t *testing.T, proto model.Protocol, from, to, backend netip.AddrPor
 func flows(t *testing.T, proto model.Protocol) []string {
 	t.Helper()
 	var out []string
-	err := list(kind{unix.AF_INET, proto}, func(e entry) {
-		out = append(out, e.Client.String()+" > "+e.Frontend.String()+" = "+e.Backend.String())
+	err := list(kind{unix.AF_INET, proto}, func(f *Flow) {
+		out = append(out, f.Client.String()+" > "+f.Frontend.String()+" = "+f.Backend.String())
 	})
 	if err != nil {
 		t.Fatal(err)

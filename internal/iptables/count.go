@@ -3,13 +3,14 @@ package iptables
 import (
 	"bytes"
 	"context"
-	"encoding/binary"
 	"errors"
 	"fmt"
 	"strconv"
 	"strings"
 
 	"golang.org/x/sys/unix"
+
+	"github.com/fairway-net/fairway/internal/netlink/attr"
 )
 
 // Counted is a rule with what it has counted.
@@ -63,10 +64,9 @@ func countNFT(ctx context.Context, f Family, table string, chains []string, visi
 
 // count visits the rules of a chain that are understood.
 func (s *socket) count(table, chain string, visit func(Counted)) error {
-	var filter attributes
-	filter = filter.add(unix.NFTA_RULE_TABLE, table).add(unix.NFTA_RULE_CHAIN, chain)
+	filter := nameFilter(nameFilter(nil, unix.NFTA_RULE_TABLE, table), unix.NFTA_RULE_CHAIN, chain)
 	var found []Counted
-	err := s.list(unix.NFT_MSG_GETRULE, filter, func() { found = found[:0] }, func(a attributes) {
+	err := s.list(unix.NFT_MSG_GETRULE, filter, func() { found = found[:0] }, func(a attr.List) {
 		if rule, ok := ruleText(s.family, a); ok {
 			packets, bytes := counterOf(a)
 			found = append(found, Counted{chain, rule, packets, bytes})
@@ -82,26 +82,14 @@ func (s *socket) count(table, chain string, visit func(Counted)) error {
 }
 
 // counterOf reads the counter among a rule's expressions.
-func counterOf(rule attributes) (packets, bytes uint64) {
-	for list := rule.get(unix.NFTA_RULE_EXPRESSIONS); ; {
-		_, e, rest, more := list.next()
-		if !more {
-			return 0, 0
+func counterOf(rule attr.List) (packets, bytes uint64) {
+	for _, e := range rule.Get(unix.NFTA_RULE_EXPRESSIONS).All() {
+		if string(e.Get(unix.NFTA_EXPR_NAME).Word()) == "counter" {
+			data := e.Get(unix.NFTA_EXPR_DATA)
+			return data.Uint64(unix.NFTA_COUNTER_PACKETS), data.Uint64(unix.NFTA_COUNTER_BYTES)
 		}
-		if string(e.word(unix.NFTA_EXPR_NAME)) == "counter" {
-			data := e.get(unix.NFTA_EXPR_DATA)
-			return data.long(unix.NFTA_COUNTER_PACKETS), data.long(unix.NFTA_COUNTER_BYTES)
-		}
-		list = rest
 	}
-}
-
-// long is a number of 64 bits, 0 if it isn't there.
-func (a attributes) long(kind uint16) uint64 {
-	if v := a.get(kind); len(v) == 8 {
-		return binary.BigEndian.Uint64(v)
-	}
-	return 0
+	return 0, 0
 }
 
 // countedReader reads what iptables-save -c prints of some chains.

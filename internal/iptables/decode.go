@@ -10,26 +10,24 @@ import (
 	"strings"
 
 	"golang.org/x/sys/unix"
+
+	"github.com/fairway-net/fairway/internal/netlink/attr"
 )
 
 // ruleText puts a rule of nf_tables into the words of iptables-save; ok is false
 // if it holds anything that isn't understood here. Understood is what this
 // project's own rules are made of, as iptables 1.8 compiles them.
-func ruleText(f Family, a attributes) (text string, ok bool) {
-	if a.get(unix.NFTA_RULE_USERDATA) != nil {
+func ruleText(f Family, a attr.List) (text string, ok bool) {
+	if a.Get(unix.NFTA_RULE_USERDATA) != nil {
 		return "", false
 	}
 	d := decoder{family: f}
-	for list := a.get(unix.NFTA_RULE_EXPRESSIONS); ; {
-		_, e, rest, more := list.next()
-		if !more {
-			return d.text(), d.held.from == nowhere
-		}
-		if d.decided || !d.expression(e.word(unix.NFTA_EXPR_NAME), e.get(unix.NFTA_EXPR_DATA)) {
+	for _, e := range a.Get(unix.NFTA_RULE_EXPRESSIONS).All() {
+		if d.decided || !d.expression(e.Get(unix.NFTA_EXPR_NAME).Word(), e.Get(unix.NFTA_EXPR_DATA)) {
 			return "", false
 		}
-		list = rest
 	}
+	return d.text(), d.held.from == nowhere
 }
 
 // decoder collects what a rule's expressions say, in the parts of which
@@ -73,42 +71,42 @@ func (d *decoder) text() string {
 }
 
 // expression reads one expression; false if it isn't understood.
-func (d *decoder) expression(name []byte, a attributes) bool {
+func (d *decoder) expression(name []byte, a attr.List) bool {
 	switch string(name) {
 	case "counter":
 		return true
 	case "payload":
-		return d.load(payloadPlace(a), a.number(unix.NFTA_PAYLOAD_DREG), a.number(unix.NFTA_PAYLOAD_OFFSET))
+		return d.load(payloadPlace(a), a.Uint32(unix.NFTA_PAYLOAD_DREG), a.Uint32(unix.NFTA_PAYLOAD_OFFSET))
 	case "meta":
-		return d.load(metadata, a.number(unix.NFTA_META_DREG), a.number(unix.NFTA_META_KEY))
+		return d.load(metadata, a.Uint32(unix.NFTA_META_DREG), a.Uint32(unix.NFTA_META_KEY))
 	case "bitwise":
 		return d.maskOut(a)
 	case "cmp":
-		op, value := a.number(unix.NFTA_CMP_OP), a.get(unix.NFTA_CMP_DATA).get(unix.NFTA_DATA_VALUE)
-		return d.holds(a.number(unix.NFTA_CMP_SREG)) && op <= unix.NFT_CMP_NEQ && d.compare(op == unix.NFT_CMP_NEQ, value)
+		op, value := a.Uint32(unix.NFTA_CMP_OP), a.Get(unix.NFTA_CMP_DATA).Get(unix.NFTA_DATA_VALUE)
+		return d.holds(a.Uint32(unix.NFTA_CMP_SREG)) && op <= unix.NFT_CMP_NEQ && d.compare(op == unix.NFT_CMP_NEQ, value)
 	case "range":
-		return d.holds(a.number(unix.NFTA_RANGE_SREG)) && d.portRange(a)
+		return d.holds(a.Uint32(unix.NFTA_RANGE_SREG)) && d.portRange(a)
 	}
 	if d.held.from != nowhere {
 		return false
 	}
 	switch string(name) {
 	case "match":
-		words, ok := matchText(d.family, string(a.word(unix.NFTA_MATCH_NAME)), a.number(unix.NFTA_MATCH_REV), a.get(unix.NFTA_MATCH_INFO))
+		words, ok := matchText(d.family, string(a.Get(unix.NFTA_MATCH_NAME).Word()), a.Uint32(unix.NFTA_MATCH_REV), a.Get(unix.NFTA_MATCH_INFO))
 		d.matches.WriteString(words)
 		return ok
 	case "target":
-		words, ok := targetText(d.family, string(a.word(unix.NFTA_TARGET_NAME)), a.number(unix.NFTA_TARGET_REV), a.get(unix.NFTA_TARGET_INFO))
+		words, ok := targetText(d.family, string(a.Get(unix.NFTA_TARGET_NAME).Word()), a.Uint32(unix.NFTA_TARGET_REV), a.Get(unix.NFTA_TARGET_INFO))
 		d.target, d.decided = "-j "+words, true
 		return ok
 	case "immediate":
-		return d.verdict(a.get(unix.NFTA_IMMEDIATE_DATA).get(unix.NFTA_DATA_VERDICT))
+		return d.verdict(a.Get(unix.NFTA_IMMEDIATE_DATA).Get(unix.NFTA_DATA_VERDICT))
 	}
 	return false
 }
 
-func payloadPlace(a attributes) place {
-	switch a.number(unix.NFTA_PAYLOAD_BASE) {
+func payloadPlace(a attr.List) place {
+	switch a.Uint32(unix.NFTA_PAYLOAD_BASE) {
 	case unix.NFT_PAYLOAD_NETWORK_HEADER:
 		return networkHeader
 	case unix.NFT_PAYLOAD_TRANSPORT_HEADER:
@@ -134,11 +132,11 @@ func (d *decoder) holds(number uint32) bool {
 // linux/netfilter/nf_tables.h): 0 for a mask, all that iptables uses it for.
 const bitwiseOp = 6
 
-func (d *decoder) maskOut(a attributes) bool {
-	xor := a.get(unix.NFTA_BITWISE_XOR).get(unix.NFTA_DATA_VALUE)
-	d.held.mask = a.get(unix.NFTA_BITWISE_MASK).get(unix.NFTA_DATA_VALUE)
-	return d.holds(a.number(unix.NFTA_BITWISE_SREG)) && a.number(unix.NFTA_BITWISE_DREG) == d.held.number &&
-		a.number(bitwiseOp) == 0 && len(d.held.mask) > 0 && bytes.Count(xor, []byte{0}) == len(xor)
+func (d *decoder) maskOut(a attr.List) bool {
+	xor := a.Get(unix.NFTA_BITWISE_XOR).Get(unix.NFTA_DATA_VALUE)
+	d.held.mask = a.Get(unix.NFTA_BITWISE_MASK).Get(unix.NFTA_DATA_VALUE)
+	return d.holds(a.Uint32(unix.NFTA_BITWISE_SREG)) && a.Uint32(unix.NFTA_BITWISE_DREG) == d.held.number &&
+		a.Uint32(bitwiseOp) == 0 && len(d.held.mask) > 0 && bytes.Count(xor, []byte{0}) == len(xor)
 }
 
 // compare reads a comparison with what is held.
@@ -229,11 +227,11 @@ func leadingOnes(mask []byte) int {
 	return ones
 }
 
-func (d *decoder) portRange(a attributes) bool {
+func (d *decoder) portRange(a attr.List) bool {
 	h := d.held
 	d.held = register{}
-	op := a.number(unix.NFTA_RANGE_OP)
-	from, to := a.get(unix.NFTA_RANGE_FROM_DATA).get(unix.NFTA_DATA_VALUE), a.get(unix.NFTA_RANGE_TO_DATA).get(unix.NFTA_DATA_VALUE)
+	op := a.Uint32(unix.NFTA_RANGE_OP)
+	from, to := a.Get(unix.NFTA_RANGE_FROM_DATA).Get(unix.NFTA_DATA_VALUE), a.Get(unix.NFTA_RANGE_TO_DATA).Get(unix.NFTA_DATA_VALUE)
 	return h.from == transportHeader && h.mask == nil && op <= unix.NFT_RANGE_NEQ && len(from) == 2 && len(to) == 2 &&
 		d.ports(h, op == unix.NFT_RANGE_NEQ, binary.BigEndian.Uint16(from), binary.BigEndian.Uint16(to))
 }
@@ -261,10 +259,10 @@ func portText(from, to uint16) string {
 }
 
 // verdict reads where a rule leads without a target.
-func (d *decoder) verdict(a attributes) bool {
+func (d *decoder) verdict(a attr.List) bool {
 	d.decided = true
-	chain := string(a.word(unix.NFTA_VERDICT_CHAIN))
-	switch int32(a.number(unix.NFTA_VERDICT_CODE)) {
+	chain := string(a.Get(unix.NFTA_VERDICT_CHAIN).Word())
+	switch int32(a.Uint32(unix.NFTA_VERDICT_CODE)) {
 	case unix.NFT_JUMP:
 		d.target = "-j " + chain
 	case unix.NFT_GOTO:

@@ -5,6 +5,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io/fs"
 	"os/exec"
 	"regexp"
 	"strconv"
@@ -51,6 +52,9 @@ func (t *Tool) explain(program string, input, stderr []byte, err error) error {
 		}
 	}
 	if what := t.missing(string(stderr)); what != "" {
+		if what == netAdmin {
+			return &kernel.MissingError{What: what, Err: errors.Join(failed, fs.ErrPermission)}
+		}
 		return &kernel.MissingError{What: what, Err: failed}
 	}
 	return failed
@@ -82,12 +86,15 @@ var (
 	missingTable     = regexp.MustCompile("can't initialize ip6?tables table `([^']+)'")
 )
 
+// netAdmin is the right that iptables takes.
+const netAdmin = "CAP_NET_ADMIN"
+
 // missing names what the machine lacks according to a program's words; "" if
 // they don't speak of that.
 func (t *Tool) missing(words string) string {
 	switch {
 	case strings.Contains(words, "Permission denied"), strings.Contains(words, "Operation not permitted"), strings.Contains(words, "must be root"):
-		return "CAP_NET_ADMIN"
+		return netAdmin
 	case missingExtension.MatchString(words):
 		return "the netfilter extension " + missingExtension.FindStringSubmatch(words)[1]
 	case missingMatch.MatchString(words):

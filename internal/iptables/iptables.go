@@ -43,7 +43,12 @@ func (f Family) Command() string {
 type Tool struct {
 	variant Variant
 	paths   map[string]string // "iptables-restore" to the program of this variant
+	// lockWait is for how many seconds a program of the legacy variant waits for the
+	// lock of xtables. Who holds it longer is stuck, and the caller tries again.
+	lockWait string
 }
+
+const defaultLockWait = "10"
 
 // Variant tells which variant this is.
 func (t *Tool) Variant() Variant { return t.variant }
@@ -53,7 +58,7 @@ func (t *Tool) Variant() Variant { return t.variant }
 // input comes into force at once or not at all. An error quotes the line that
 // was refused.
 func (t *Tool) Restore(ctx context.Context, f Family, input []byte) error {
-	stderr, err := t.run(ctx, f.Command()+"-restore", input, nil, "--noflush", "-w")
+	stderr, err := t.run(ctx, f.Command()+"-restore", input, nil, "--noflush", "-w", t.lockWait)
 	if err != nil {
 		return t.explain(f.Command()+"-restore", input, stderr, err)
 	}
@@ -105,7 +110,7 @@ func (t *Tool) Save(ctx context.Context, f Family, table string) (*Table, error)
 // reported as kernel.MissingError.
 func (t *Tool) Test(ctx context.Context, f Family, input []byte) error {
 	program := f.Command() + "-restore"
-	stderr, err := t.run(ctx, program, input, nil, "--noflush", "-w", "--test")
+	stderr, err := t.run(ctx, program, input, nil, "--noflush", "-w", t.lockWait, "--test")
 	if err != nil {
 		return t.explain(program, input, stderr, err)
 	}
@@ -123,6 +128,9 @@ func (t *Tool) run(ctx context.Context, program string, stdin []byte, take func(
 	path, ok := t.paths[program]
 	if !ok {
 		return nil, &exec.Error{Name: program, Err: exec.ErrNotFound}
+	}
+	if stderr, err := faultOf(ctx, program); err != nil {
+		return stderr, err
 	}
 	cmd := exec.CommandContext(ctx, path, args...)
 	cmd.Env = append(os.Environ(), "LC_ALL=C")

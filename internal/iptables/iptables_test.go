@@ -138,6 +138,37 @@ func TestMissing(t *testing.T) {
 	}
 }
 
+// TestNoProgram: where no iptables is installed and none has left chains of Services,
+// nothing can be left over; where chains are left, nobody can remove them.
+func TestNoProgram(t *testing.T) {
+	ctx := context.Background()
+	none := func(t *testing.T) error {
+		searched := directories
+		directories = nil
+		t.Setenv("PATH", t.TempDir())
+		defer func() { directories = searched }()
+		_, err := Find(ctx, "")
+		return err
+	}
+	t.Run("no chains", func(t *testing.T) {
+		inNamespace(t)
+		if err := none(t); !kernel.IsMissing(err) || kernel.IsNotPermitted(err) {
+			t.Errorf("got %v, want that nothing can be left", err)
+		}
+	})
+	for _, v := range Variants() {
+		t.Run(string(v), func(t *testing.T) {
+			inNamespace(t)
+			if err := open(t, v).Restore(ctx, IPv4, []byte("*nat\n:KUBE-SERVICES - [0:0]\nCOMMIT\n")); err != nil {
+				t.Fatal(err)
+			}
+			if err := none(t); !kernel.IsNotPermitted(err) {
+				t.Errorf("got %v, want that this can't be looked at", err)
+			}
+		})
+	}
+}
+
 func TestFind(t *testing.T) {
 	ctx := context.Background()
 	for _, v := range Variants() {

@@ -7,6 +7,8 @@ import (
 	"strings"
 
 	"golang.org/x/sys/unix"
+
+	"github.com/fairway-net/fairway/internal/netlink/attr"
 )
 
 // Reading a table of the nft variant by its program takes time that grows with
@@ -44,7 +46,7 @@ func (t *Tool) list(ctx context.Context, f Family, table string, chain *Chain) e
 		if rule, ok := strings.CutPrefix(string(line)+" ", "-A "+chain.Name+" "); ok {
 			chain.Rules = append(chain.Rules, strings.TrimSuffix(rule, " "))
 		}
-	}, "-w", "-t", table, "-S", chain.Name)
+	}, "-w", t.lockWait, "-t", table, "-S", chain.Name)
 	if err != nil {
 		return t.explain(f.Command(), nil, stderr, err)
 	}
@@ -90,9 +92,9 @@ func walk(ctx context.Context, f Family, name string, visit func(*Chain)) (unrea
 
 // chains reads a table's chains without their rules.
 func (s *socket) chains(table string) (chains []*Chain, err error) {
-	err = s.list(unix.NFT_MSG_GETCHAIN, nil, func() { chains = nil }, func(a attributes) {
-		if a.text(unix.NFTA_CHAIN_TABLE) == table {
-			chains = append(chains, &Chain{Name: a.text(unix.NFTA_CHAIN_NAME), Policy: policy(a)})
+	err = s.list(unix.NFT_MSG_GETCHAIN, nil, func() { chains = nil }, func(a attr.List) {
+		if a.String(unix.NFTA_CHAIN_TABLE) == table {
+			chains = append(chains, &Chain{Name: a.String(unix.NFTA_CHAIN_NAME), Policy: policy(a)})
 		}
 	})
 	return chains, err
@@ -100,10 +102,9 @@ func (s *socket) chains(table string) (chains []*Chain, err error) {
 
 // rules reads a chain's rules.
 func (s *socket) rules(table string, chain *Chain) (understood bool, err error) {
-	var filter attributes
-	filter = filter.add(unix.NFTA_RULE_TABLE, table).add(unix.NFTA_RULE_CHAIN, chain.Name)
+	filter := nameFilter(nameFilter(nil, unix.NFTA_RULE_TABLE, table), unix.NFTA_RULE_CHAIN, chain.Name)
 	begin := func() { understood, chain.Rules = true, nil }
-	err = s.list(unix.NFT_MSG_GETRULE, filter, begin, func(a attributes) {
+	err = s.list(unix.NFT_MSG_GETRULE, filter, begin, func(a attr.List) {
 		rule, ok := ruleText(s.family, a)
 		chain.Rules = append(chain.Rules, rule)
 		understood = understood && ok
@@ -112,11 +113,11 @@ func (s *socket) rules(table string, chain *Chain) (understood bool, err error) 
 }
 
 // policy is what iptables-save prints behind a chain's name.
-func policy(a attributes) string {
+func policy(a attr.List) string {
 	switch {
-	case a.get(unix.NFTA_CHAIN_HOOK) == nil:
+	case a.Get(unix.NFTA_CHAIN_HOOK) == nil:
 		return "-"
-	case a.number(unix.NFTA_CHAIN_POLICY) == netfilterDrop:
+	case a.Uint32(unix.NFTA_CHAIN_POLICY) == netfilterDrop:
 		return "DROP"
 	}
 	return "ACCEPT"

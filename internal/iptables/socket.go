@@ -1,7 +1,6 @@
 package iptables
 
 import (
-	"bytes"
 	"encoding/binary"
 	"errors"
 	"fmt"
@@ -9,6 +8,8 @@ import (
 	"time"
 
 	"golang.org/x/sys/unix"
+
+	"github.com/fairway-net/fairway/internal/netlink/attr"
 )
 
 // socket asks nf_tables for its objects of one family. It reads tens of
@@ -45,7 +46,7 @@ const listAttempts = 10
 var errChanging = errors.New("it changes all the time")
 
 // list has the kernel list objects. If they change meanwhile, it begins again.
-func (s *socket) list(kind uint16, filter attributes, begin func(), each func(attributes)) error {
+func (s *socket) list(kind uint16, filter attr.List, begin func(), each func(attr.List)) error {
 	for range listAttempts {
 		begin()
 		if err := s.send(kind, unix.NLM_F_DUMP, filter); err != nil {
@@ -69,7 +70,7 @@ func (s *socket) protocolFamily() byte {
 // generalHeader is struct nfgenmsg: family, version, resource.
 const generalHeader = 4
 
-func (s *socket) send(kind, flags uint16, filter attributes) error {
+func (s *socket) send(kind, flags uint16, filter attr.List) error {
 	s.sequence++
 	m := make([]byte, 0, 256)
 	m = binary.NativeEndian.AppendUint32(m, uint32(unix.NLMSG_HDRLEN+generalHeader+len(filter)))
@@ -81,7 +82,7 @@ func (s *socket) send(kind, flags uint16, filter attributes) error {
 }
 
 // receive reads a list to its end, or an answer to the acknowledgement behind it.
-func (s *socket) receive(each func(attributes)) error {
+func (s *socket) receive(each func(attr.List)) error {
 	changed := false
 	for {
 		n, _, err := unix.Recvfrom(s.number, s.buffer, 0)
@@ -103,7 +104,7 @@ func (s *socket) receive(each func(attributes)) error {
 			case kind == unix.NLMSG_ERROR || kind == unix.NLMSG_DONE:
 				return ending(body, changed)
 			case len(body) >= generalHeader && (body[0] == s.protocolFamily() || body[0] == unix.NFPROTO_UNSPEC):
-				each(attributes(body[generalHeader:]))
+				each(attr.List(body[generalHeader:]))
 			}
 			rest = rest[min(len(rest), (size+3)&^3):]
 		}
@@ -123,61 +124,10 @@ func ending(body []byte, changed bool) error {
 	return nil
 }
 
-// attributes are netlink attributes one after the other (struct nlattr,
-// linux/netlink.h).
-type attributes []byte
-
-// next splits off the first attribute; ok is false at the end.
-func (a attributes) next() (kind uint16, value, rest attributes, ok bool) {
-	if len(a) < unix.NLA_HDRLEN {
-		return 0, nil, nil, false
-	}
-	size := int(binary.NativeEndian.Uint16(a))
-	if size < unix.NLA_HDRLEN || size > len(a) {
-		return 0, nil, nil, false
-	}
-	kind = binary.NativeEndian.Uint16(a[2:]) &^ (unix.NLA_F_NESTED | unix.NLA_F_NET_BYTEORDER)
-	return kind, a[unix.NLA_HDRLEN:size], a[min(len(a), (size+3)&^3):], true
-}
-
-// get finds an attribute; nil if it isn't there.
-func (a attributes) get(kind uint16) attributes {
-	for {
-		k, value, rest, ok := a.next()
-		if !ok {
-			return nil
-		}
-		if k == kind {
-			return value
-		}
-		a = rest
-	}
-}
-
-func (a attributes) text(kind uint16) string { return string(a.word(kind)) }
-
-// word is a string without the zero behind it, and without a copy.
-func (a attributes) word(kind uint16) []byte {
-	v := a.get(kind)
-	if i := bytes.IndexByte(v, 0); i >= 0 {
-		return v[:i]
-	}
-	return v
-}
-
-// number is a number's value, 0 if it isn't there; nf_tables' numbers are big
-// endian.
-func (a attributes) number(kind uint16) uint32 {
-	if v := a.get(kind); len(v) == 4 {
-		return binary.BigEndian.Uint32(v)
-	}
-	return 0
-}
-
-// add appends a string.
-func (a attributes) add(kind uint16, text string) attributes {
-	size := unix.NLA_HDRLEN + len(text) + 1
+// nameFilter appends an attribute that holds a name.
+func nameFilter(a attr.List, kind uint16, name string) attr.List {
+	size := unix.NLA_HDRLEN + len(name) + 1
 	a = binary.NativeEndian.AppendUint16(a, uint16(size))
 	a = binary.NativeEndian.AppendUint16(a, kind)
-	return append(append(a, text...), make([]byte, (size+3)&^3-size+1)...)
+	return append(append(a, name...), make([]byte, (size+3)&^3-size+1)...)
 }

@@ -32,7 +32,7 @@ var directories = []string{"/usr/sbin", "/sbin", "/usr/local/sbin"}
 // Open returns the tool of a variant. A kernel.MissingError names the program
 // that isn't installed. IPv6 programs may be absent until they are needed.
 func Open(ctx context.Context, v Variant) (*Tool, error) {
-	t := &Tool{variant: v, paths: map[string]string{}}
+	t := &Tool{variant: v, paths: map[string]string{}, lockWait: defaultLockWait}
 	for _, f := range Families() {
 		for _, action := range []string{"", "-restore", "-save"} {
 			if path := lookVariant(ctx, f, action, v); path != "" {
@@ -112,6 +112,9 @@ func Find(ctx context.Context, want string) (*Tool, error) {
 		tools = append(tools, t)
 	}
 	if len(tools) == 0 {
+		if none, err := traceless(); err == nil && none {
+			return nil, &kernel.MissingError{What: "iptables", Err: errors.New("no program is installed, and the kernel holds no chains of Services")}
+		}
 		return nil, problems[0]
 	}
 	return choose(ctx, tools), nil

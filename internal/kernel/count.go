@@ -39,17 +39,17 @@ type BackendCount struct {
 	Packets, Bytes uint64
 }
 
-// Fill is how full one of the maps is that a plane's programs fill.
-type Fill struct {
+// MapUsage is how full one of the maps is that a plane's programs fill.
+type MapUsage struct {
 	Map           string
 	Entries, Size int
 	// Limit is the size that it may grow to.
 	Limit int
 }
 
-// Drop says how many packets a plane has dropped for one of a few reasons that are
-// no Service's: "table_full".
-type Drop struct {
+// DropStats says how many packets a plane has dropped for one of a few reasons that
+// are no Service's: "table_full".
+type DropStats struct {
 	Reason  string
 	Packets uint64
 }
@@ -57,8 +57,6 @@ type Drop struct {
 // Packets are what a plane has counted of all packets, whatever their frontend;
 // they begin at 0 again when the kernel's objects are made anew.
 type Packets struct {
-	// Counted says whether the next two are known.
-	Counted bool
 	// InvalidDropped were dropped because conntrack couldn't place them.
 	InvalidDropped uint64
 	// LocalhostNodePorts were packets to node ports at loopback addresses.

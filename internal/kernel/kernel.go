@@ -7,6 +7,8 @@ import (
 	"cmp"
 	"errors"
 	"fmt"
+	"io/fs"
+	"os/exec"
 	"slices"
 	"strings"
 )
@@ -67,6 +69,17 @@ func IsMissing(err error) bool {
 	return errors.As(err, &missing)
 }
 
+// IsNotPermitted reports whether err is a MissingError for want of a right or a
+// program of this process: what another process may have left can be there all
+// the same, and can't be looked at.
+func IsNotPermitted(err error) bool {
+	return IsMissing(err) && (errors.Is(err, fs.ErrPermission) || errors.Is(err, exec.ErrNotFound))
+}
+
+// IsAbsent reports whether err is a MissingError that says that there is nothing to look
+// at or to remove: not one for want of a right.
+func IsAbsent(err error) bool { return IsMissing(err) && !errors.Is(err, fs.ErrPermission) }
+
 // FullError says that a kernel object of a plane has no room for more, and
 // can't be made larger. What was there goes on.
 type FullError struct {
@@ -79,19 +92,28 @@ func (e *FullError) Error() string {
 	return fmt.Sprintf("%s is full: there was no room for %d more", e.What, e.LeftOut)
 }
 
-// Lack is something of the model that a plane does not do, or not on this
+// IsFull reports whether err is, or wraps, a FullError.
+func IsFull(err error) bool {
+	var full *FullError
+	return errors.As(err, &full)
+}
+
+// Unsupported is something of the model that a plane does not do, or not on this
 // machine, while it does the rest. Frontends and pools that ask for it get the
 // nearest thing, and their owners an Event.
-type Lack struct {
+type Unsupported struct {
 	Feature Feature
 	Value   string // which one, where there are several: the scheduler's name
 	Why     string // one sentence for people
 }
 
+// String names the feature, and which one of several.
+func (u Unsupported) String() string { return strings.TrimRight(string(u.Feature)+" "+u.Value, " ") }
+
 // Feature is a part of the model that not every plane can render.
 type Feature string
 
-// The features that planes may lack.
+// The features that a plane may not support.
 const (
 	Scheduling        Feature = "scheduler"              // Pool.Scheduler; Value names the one lacked
 	Weights           Feature = "weights"                // Backend.Weight
@@ -121,6 +143,6 @@ const (
 	NodeSockets Feature = "all of the node's sockets"
 )
 
-// RemoteOnly, as the Value of a lack of ClientAddress, says that backends which
+// RemoteOnly, as the Value of an unsupported ClientAddress, says that backends which
 // are pods on this node see the client's address, and others don't.
 const RemoteOnly = "remote"

@@ -12,36 +12,45 @@ const DefaultStateDir = "/run/fairway"
 
 // Options are what planes are made with. Zero values are good defaults.
 type Options struct {
+	// For every plane:
+
 	// Drift, if not nil, is called when somebody else has changed the plane's
 	// kernel objects; the answer to it is an Apply with verify set. Calls come
 	// from any goroutine and must not block.
 	Drift func()
-	// MasqueradeMark is the packet-mark bit for packets to be masqueraded, in
-	// planes that need one; 0 means kube-proxy's 0x4000.
-	MasqueradeMark uint32
-	// Scheduler is what pools get that name none; "" leaves it to the plane.
-	Scheduler string
-	// IPTablesVariant names the iptables to use, "nft" or "legacy"; "" means the
-	// one that is in use on this machine.
-	IPTablesVariant string
-	// StateDir is where planes keep what must outlive the process and isn't in
-	// the kernel (sockets handed over, sysctls to be put back); "" means
-	// DefaultStateDir.
-	StateDir string
-	// CountBytes asks planes that can (dataplane.Counter) to count the bytes of
-	// each frontend too, which costs something with every packet.
-	CountBytes bool
-	// Cgroup is the directory of the cgroup (version 2) whose sockets are this
-	// node's and its pods'. "" means the root of the hierarchy, or, if this
-	// process isn't in the network namespace of the machine itself, its own one.
-	Cgroup string
 	// Swept, if not nil, is told after connections were brought into line with
 	// a table: how many entries of conntrack were deleted or given an end, and how
 	// long it took. Calls come from the goroutine that calls Apply.
 	Swept func(entries int, took time.Duration)
+	// StateDir is where planes keep what must outlive the process and isn't in
+	// the kernel (sockets handed over, sysctls to be put back); "" means
+	// DefaultStateDir.
+	StateDir string
 	// KeepKubeProxy has Remove leave objects that only kube-proxy has, since one
 	// runs again.
 	KeepKubeProxy bool
+
+	// For more than one:
+
+	// MasqueradeMark is the packet-mark bit for packets to be masqueraded
+	// (iptables, ipvs); 0 means kube-proxy's 0x4000.
+	MasqueradeMark uint32
+	// IPTablesVariant names the iptables to use, "nft" or "legacy" (iptables,
+	// ipvs); "" means the one that is in use on this machine.
+	IPTablesVariant string
+	// Scheduler is what pools get that name none (all but iptables); "" leaves
+	// it to the plane.
+	Scheduler string
+
+	// For one:
+
+	// CountBytes asks for a count of each frontend's bytes too, which costs
+	// something with every packet (nftables).
+	CountBytes bool
+	// Cgroup is the directory of the cgroup (version 2) whose sockets are this
+	// node's and its pods' (ebpf). "" means the root of the hierarchy, or, if this
+	// process isn't in the network namespace of the machine itself, its own one.
+	Cgroup string
 	// IPVS is what ipvs mode alone is told.
 	IPVS IPVSOptions
 }

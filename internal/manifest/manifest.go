@@ -19,6 +19,7 @@ import (
 type Set struct {
 	Services []*corev1.Service
 	Slices   []*discoveryv1.EndpointSlice
+	Pods     []*corev1.Pod
 	Nodes    []*corev1.Node
 	Ignored  []string // objects of other kinds, as "Kind namespace/name"
 }
@@ -44,6 +45,8 @@ func Read(paths ...string) (*Set, error) {
 			set.Slices = append(set.Slices, namespaced(o, &o.Namespace))
 		case *corev1.Endpoints: //nolint:staticcheck // see above
 			endpoints = append(endpoints, namespaced(o, &o.Namespace))
+		case *corev1.Pod:
+			set.Pods = append(set.Pods, namespaced(o, &o.Namespace))
 		case *corev1.Node:
 			set.Nodes = append(set.Nodes, o)
 		default:
@@ -67,7 +70,7 @@ func namespaced[T runtime.Object](o T, namespace *string) T {
 func (s *Set) Node(name string) (compile.Node, error) {
 	for _, n := range s.Nodes {
 		if name == "" || n.Name == name {
-			return nodeOf(n), nil
+			return NodeOf(n), nil
 		}
 	}
 	if name != "" && len(s.Nodes) > 0 {
@@ -76,7 +79,8 @@ func (s *Set) Node(name string) (compile.Node, error) {
 	return compile.Node{Name: name}, nil
 }
 
-func nodeOf(n *corev1.Node) compile.Node {
+// NodeOf is what a Node object says of a node.
+func NodeOf(n *corev1.Node) compile.Node {
 	node := compile.Node{Name: n.Name, Zone: n.Labels[corev1.LabelTopologyZone]}
 	families := map[bool]bool{}
 	for _, a := range n.Status.Addresses {
@@ -96,4 +100,13 @@ func nodeOf(n *corev1.Node) compile.Node {
 		}
 	}
 	return node
+}
+
+// PodCIDRs are the pod ranges of all Nodes.
+func PodCIDRs(nodes []*corev1.Node) []netip.Prefix {
+	var list []netip.Prefix
+	for _, n := range nodes {
+		list = append(list, NodeOf(n).PodCIDRs...)
+	}
+	return list
 }

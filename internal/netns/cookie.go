@@ -78,7 +78,7 @@ func askProgram(socket int) (uint64, error) {
 }
 
 func ownCgroup() (string, error) {
-	root, err := cgroup.Root()
+	root, err := cgroup.Reach()
 	if err != nil {
 		return "", err
 	}

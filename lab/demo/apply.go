@@ -25,7 +25,7 @@ import (
 func apply(ctx context.Context, config *rest.Config, files fs.FS) ([]string, error) {
 	config = rest.CopyConfig(config)
 	config.ContentType, config.AcceptContentTypes = "", "" // what is dynamic has no protobuf
-	config.WarningHandler = rest.NoWarnings{}              // Endpoints are deprecated, and shown all the same
+
 	client, err := dynamic.NewForConfig(config)
 	if err != nil {
 		return nil, fmt.Errorf("make API client: %w", err)

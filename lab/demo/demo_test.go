@@ -10,7 +10,7 @@ import (
 	"time"
 
 	"github.com/fairway-net/fairway/cmd"
-	"github.com/fairway-net/fairway/internal/sockets"
+	"github.com/fairway-net/fairway/internal/cgroupsock"
 	"github.com/fairway-net/fairway/lab"
 	"github.com/fairway-net/fairway/lab/demo"
 )
@@ -20,7 +20,7 @@ import (
 const beFairway = "FAIRWAY_TEST_BE_FAIRWAY"
 
 func TestMain(m *testing.M) {
-	sockets.Main() // returns unless this process makes sockets
+	cgroupsock.Main() // returns unless this process makes sockets
 	if os.Getenv(beFairway) != "" {
 		os.Exit(cmd.Main())
 	}

@@ -51,7 +51,7 @@ func targets(s *corev1.Service, nodes []string) []target {
 }
 
 // backends are the names that may answer for a Service: its pods or, without a
-// selector, the outside client, where the example's Endpoints lead.
+// selector, the outside client, where the example's EndpointSlice leads.
 func (d *demo) backends(ctx context.Context, s *corev1.Service) ([]string, error) {
 	if len(s.Spec.Selector) == 0 {
 		return []string{"client"}, nil

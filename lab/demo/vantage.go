@@ -15,8 +15,8 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
+	"github.com/fairway-net/fairway/internal/cgroupsock"
 	"github.com/fairway-net/fairway/internal/netns"
-	"github.com/fairway-net/fairway/internal/sockets"
 	"github.com/fairway-net/fairway/lab"
 	"github.com/fairway-net/fairway/lab/kubelet"
 	"github.com/fairway-net/fairway/lab/topology"
@@ -26,7 +26,7 @@ import (
 type vantage struct {
 	name    string
 	ns      *netns.NS
-	sockets *sockets.Maker // of the node's cgroup; nil where there is none
+	sockets *cgroupsock.Maker // of the node's cgroup; nil where there is none
 }
 
 // openVantage opens a place by its namespace.
@@ -38,7 +38,7 @@ func (d *demo) openVantage(name, namespace string) (vantage, error) {
 	v := vantage{name: name, ns: ns}
 	cgroup, err := topology.NodeCgroup(d.config.Name, ns)
 	if err == nil && cgroup != "" {
-		v.sockets, err = sockets.Start(cgroup)
+		v.sockets, err = cgroupsock.Start(cgroup)
 	}
 	if err != nil {
 		return v, errors.Join(err, ns.Close())

@@ -5,9 +5,10 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
-	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
+	"strings"
 	"sync"
 	"syscall"
 	"time"
@@ -18,6 +19,9 @@ import (
 
 const longestBackoff = 5 * time.Minute
 
+// lastWords is how long children of a command that has ended may still write.
+const lastWords = time.Second
+
 var errEnded = errors.New("the container has been stopped")
 
 // command is a container's own command, run from the host's file system inside
@@ -27,7 +31,7 @@ type command struct {
 	sandbox *sandbox
 	spec    *corev1.Container
 	policy  corev1.RestartPolicy
-	log     *os.File
+	log     *output
 	done    chan struct{} // closed when it has ended for good
 	ending  chan struct{} // closed when it shall end
 
@@ -45,8 +49,8 @@ func startCommand(w *worker, spec *corev1.Container) (*command, error) {
 	}
 	name := fmt.Sprintf("%s_%s_%s.log", w.pod.Namespace, w.pod.Name, spec.Name)
 	var err error
-	if c.log, err = os.OpenFile(filepath.Join(w.kubelet.logs, name), os.O_CREATE|os.O_WRONLY|os.O_APPEND, 0o644); err != nil {
-		return nil, fmt.Errorf("open log: %w", err)
+	if c.log, err = openOutput(filepath.Join(w.kubelet.logs, name)); err != nil {
+		return nil, err
 	}
 	cmd, err := c.start()
 	if err != nil {
@@ -58,22 +62,32 @@ func startCommand(w *worker, spec *corev1.Container) (*command, error) {
 
 // start starts the command once.
 func (c *command) start() (*exec.Cmd, error) {
-	env, err := environment(c.worker.first, c.spec, c.sandbox.addresses(), c.worker.node.IPv4())
+	paths, err := c.worker.volumes(context.Background(), c.spec)
 	if err != nil {
 		return nil, err
 	}
-	argv := expand(append(append([]string{}, c.spec.Command...), c.spec.Args...), env)
-	cmd := exec.Command(argv[0], argv[1:]...)
-	cmd.Dir, cmd.Stdout, cmd.Stderr = c.spec.WorkingDir, c.log, c.log
-	for _, e := range env {
-		cmd.Env = append(cmd.Env, e.Name+"="+e.Value)
+	elsewhere := strings.NewReplacer(paths...)
+	cmd, err := c.worker.command(c.sandbox, c.spec, func(env []corev1.EnvVar) []string {
+		argv := expand(slices.Concat(c.worker.kubelet.program(c.spec), c.spec.Args), env)
+		for i := range argv {
+			argv[i] = elsewhere.Replace(argv[i])
+		}
+		return argv
+	})
+	if err != nil {
+		return nil, err
 	}
+	for i := range cmd.Env {
+		cmd.Env[i] = elsewhere.Replace(cmd.Env[i])
+	}
+	cmd.Stdout, cmd.Stderr, cmd.WaitDelay = c.log, c.log, lastWords
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if c.ended {
 		return nil, errEnded
 	}
-	if err := c.worker.startCommand(cmd); err != nil {
+	c.log.begin()
+	if err := c.worker.startCommand(c.sandbox, cmd); err != nil {
 		return nil, err
 	}
 	c.cmd = cmd
@@ -116,7 +130,7 @@ func exitCode(err error, cmd *exec.Cmd) int {
 	if status, ok := cmd.ProcessState.Sys().(syscall.WaitStatus); ok && status.Signaled() {
 		return 128 + int(status.Signal())
 	}
-	if err != nil && cmd.ProcessState.ExitCode() == 0 {
+	if err != nil && cmd.ProcessState.ExitCode() == 0 && !errors.Is(err, exec.ErrWaitDelay) {
 		slog.Error("waiting for a container's command failed", "err", err)
 	}
 	return cmd.ProcessState.ExitCode()

@@ -48,7 +48,7 @@ type container struct {
 func startContainer(ctx context.Context, w *worker, spec *corev1.Container) (*container, error) {
 	c := &container{spec: spec, worker: w, sandbox: w.sandbox, ready: spec.ReadinessProbe == nil}
 	var err error
-	if len(spec.Command) > 0 {
+	if w.kubelet.program(spec) != nil {
 		c.process, err = startCommand(w, spec)
 	} else {
 		c.process, err = startEcho(w, spec)

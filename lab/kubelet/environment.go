@@ -4,10 +4,27 @@ import (
 	"fmt"
 	"net/netip"
 	"os"
+	"os/exec"
 	"strings"
 
 	corev1 "k8s.io/api/core/v1"
 )
+
+// command makes a command that runs as in a container: argv says what, of the
+// container's environment. It isn't started.
+func (w *worker) command(in *sandbox, spec *corev1.Container, argv func(env []corev1.EnvVar) []string) (*exec.Cmd, error) {
+	env, err := environment(w.first, spec, in.addresses(), w.node.IPv4())
+	if err != nil {
+		return nil, err
+	}
+	words := argv(env)
+	cmd := exec.Command(words[0], words[1:]...)
+	cmd.Dir = spec.WorkingDir
+	for _, e := range env {
+		cmd.Env = append(cmd.Env, e.Name+"="+e.Value)
+	}
+	return cmd, nil
+}
 
 // environment is what a command finds: PATH and HOSTNAME as in a container, and
 // the container's own variables. Values come from the manifest or from fields

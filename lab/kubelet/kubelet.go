@@ -26,6 +26,7 @@ type Kubelet struct {
 	nodes  map[string]*topology.Node
 	logs   string
 	files  func(namespace string) (map[string]string, error)
+	images map[string]string // programs for images
 
 	mu      sync.Mutex
 	started bool

@@ -160,7 +160,7 @@ func (c *container) exec(ctx context.Context, argv []string) error {
 		return errors.New("exec: no command")
 	}
 	cmd := exec.CommandContext(ctx, argv[0], argv[1:]...)
-	if err := c.worker.startCommand(cmd); err != nil {
+	if err := c.worker.startCommand(c.sandbox, cmd); err != nil {
 		return err
 	}
 	return cmd.Wait()

@@ -55,7 +55,10 @@ func (s *sandbox) start(cmd *exec.Cmd, files map[string]string) error {
 	if err != nil {
 		return fmt.Errorf("open cgroup: %w", err)
 	}
-	cmd.SysProcAttr = &syscall.SysProcAttr{Setsid: true, UseCgroupFD: true, CgroupFD: int(cgroup.Fd())}
+	if cmd.SysProcAttr == nil {
+		cmd.SysProcAttr = &syscall.SysProcAttr{}
+	}
+	cmd.SysProcAttr.Setsid, cmd.SysProcAttr.UseCgroupFD, cmd.SysProcAttr.CgroupFD = true, true, int(cgroup.Fd())
 	err = s.host.NS.StartWith(cmd, files)
 	if closeErr := cgroup.Close(); err == nil && closeErr != nil {
 		return fmt.Errorf("close cgroup: %w", closeErr)
@@ -64,10 +67,10 @@ func (s *sandbox) start(cmd *exec.Cmd, files map[string]string) error {
 }
 
 // startCommand starts a command of the pod's.
-func (w *worker) startCommand(cmd *exec.Cmd) error {
+func (w *worker) startCommand(in *sandbox, cmd *exec.Cmd) error {
 	files, err := w.kubelet.files(w.first.Namespace)
 	if err != nil {
 		return err
 	}
-	return w.sandbox.start(cmd, files)
+	return in.start(cmd, files)
 }

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"log/slog"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
@@ -28,6 +29,7 @@ type worker struct {
 	changed chan struct{}    // a container or its readiness changed
 	deleted chan struct{}    // the API has no such pod any more
 	once    sync.Once        // closes deleted
+	running atomic.Pointer[running]
 
 	// The rest belongs to run's goroutine.
 	pod        *corev1.Pod
@@ -108,7 +110,14 @@ func (w *worker) start(ctx context.Context) error {
 		w.containers = append(w.containers, c)
 		w.kubelet.events.Eventf(w.pod, corev1.EventTypeNormal, "Started", "Started container %s", c.spec.Name)
 	}
+	w.running.Store(&running{s, w.containers})
 	return nil
+}
+
+// running is a pod whose containers have been started.
+type running struct {
+	sandbox    *sandbox
+	containers []*container
 }
 
 // live keeps the status up to date until the pod shall end or has ended.
@@ -172,6 +181,7 @@ func grace(p *corev1.Pod) time.Duration {
 // remove takes the sandbox away and, if the pod was to be deleted, the pod out
 // of the API.
 func (w *worker) remove(ctx context.Context) {
+	w.running.Store(nil)
 	for _, c := range w.containers {
 		c.kill()
 	}

@@ -70,7 +70,7 @@ __noinline __u64 score(__u32 measure, __u32 pool, __u32 index)
 
 	if (!s)
 		return ~0ULL;
-	n = s->active;
+	n = count(s->active);
 	if (measure & WITH_NEW || (measure & UNLESS_IDLE && n))
 		n++;
 	weight = measure & UNWEIGHTED ? 1 : b->weight ?: 1;
@@ -101,13 +101,14 @@ static __always_inline __u32 by_load(enum measure measure, __u32 pool, __u32 n)
 	return least(measure, pool, n, first % (n ?: 1));
 }
 
-static __always_inline struct backend *by_maglev(__u32 id, __u32 h)
+static __always_inline struct backend *by_maglev(__u32 id, const struct pool *p, __u32 h)
 {
-	struct maglev *m = find(&maglevs, &id);
-	__u32 place = h % MAGLEV;
+	__u32 n = h % (p->stride ?: 1), place = n % PLACES;
+	struct slot_key k = {id, n / PLACES};
+	struct maglev *m = find(&maglev_2, &k);
 
 	barrier_var(place); // or the compiler knows the comparison's outcome, and the verifier doesn't
-	return slot(id, m && place < MAGLEV ? m->slot[place] : 0);
+	return slot(id, m && place < PLACES ? m->slot[place] : 0);
 }
 
 static __always_inline struct backend *schedule(__u32 id, const struct pool *p, const struct tuple *t)
@@ -132,7 +133,7 @@ static __always_inline struct backend *schedule(__u32 id, const struct pool *p, 
 	case DH:
 		return any(id, p, hash(&t->dst) % n);
 	case MH:
-		return by_maglev(id, hash(&t->src));
+		return by_maglev(id, p, hash(&t->src));
 	}
 	return any(id, p, bpf_get_prandom_u32() % n);
 }

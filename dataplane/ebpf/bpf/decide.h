@@ -103,6 +103,6 @@ static __always_inline void opened(__u32 backend)
 static __always_inline void released(__u32 backend)
 {
 	struct state *s = state_of(backend);
-	if (s && s->active > 0)
+	if (s && count(s->active) > 0)
 		__sync_fetch_and_add(&s->active, -1);
 }

@@ -27,7 +27,7 @@ TABLE(frontends, struct frontend_key, struct frontend);
 TABLE(pools, __u32, struct pool);
 TABLE(slots, struct slot_key, struct backend);
 TABLE(members, struct member_key, struct member);
-TABLE(maglevs, __u32, struct maglev);
+TABLE(maglev_2, struct slot_key, struct maglev);
 TABLE(names, __u32, struct name);
 
 // A trie takes memory only for what is in it.
@@ -47,7 +47,7 @@ struct {
 } ranges SEC(".maps");
 
 // Maps that the programs fill become larger while they do: the agent adds a larger
-// one, NOW, and moves into it what the one BEFORE holds (room.go). The number in
+// one, NOW, and moves into it what the one BEFORE holds (maps/resizable.go). The number in
 // their names is their elements' layout's: another layout is another map.
 enum generation { NOW, BEFORE, GENERATIONS };
 
@@ -164,8 +164,8 @@ static __always_inline void erase_in(void *growing, enum generation which, const
 // erase takes an element out of a map that grows.
 static __always_inline void erase(void *growing, const void *key)
 {
+	erase_in(growing, BEFORE, key); // first, or the agent moves what is deleted: see moveOne in maps/resizable.go
 	erase_in(growing, NOW, key);
-	erase_in(growing, BEFORE, key);
 }
 
 // yielded reports whether packets to a frontend are not for us now. Only those
@@ -190,6 +190,10 @@ static __always_inline void *at(void *chunks, __u32 id)
 
 static __always_inline struct counters *counters_of(__u32 id) { return at(&counts, id); }
 static __always_inline struct state *state_of(__u32 id) { return at(&states, id); }
+
+// count reads what was counted up and down. Two CPUs that take the last one off at
+// the same time leave -1, which is none.
+static __always_inline __u64 count(__u64 n) { return (__s64)n < 0 ? 0 : n; }
 
 // within reports whether an address is in one of a scope's prefixes.
 static __always_inline int within(__u32 scope, const struct address *a)

@@ -74,7 +74,7 @@ enum pool_flags { DROP = 1 }; // what an empty pool does instead of refusing
 struct pool {
 	__u32 backends; // slots that hold each backend once
 	__u32 slots;    // all slots
-	__u32 stride;   // has no factor in common with slots: see wrr
+	__u32 stride;   // wrr: has no factor in common with slots; mh: the number of places in its table
 	__u32 affinity; // seconds; 0 without
 	__u16 scheduler;
 	__u16 flags;
@@ -115,12 +115,12 @@ struct member {
 	__u32 flags;
 };
 
-// MAGLEV is how many places the table of a pool has that chooses by Maglev
-// hashing: a prime (Eisenbud et al., NSDI 2016, section 3.4).
-#define MAGLEV 2039
+// The table of a pool that chooses by Maglev hashing is in pieces of so many places
+// (model.Maglev). Each place names one of the slots that hold each backend once.
+#define PLACES 1024
 
 struct maglev {
-	__u16 slot[MAGLEV];
+	__u16 slot[PLACES];
 };
 
 // struct name is a pool's id in words, for people and for the agent's next life.

@@ -1,0 +1,186 @@
+package agent
+
+import (
+	"fmt"
+	"log/slog"
+	"net/netip"
+	"slices"
+	"strings"
+	"testing"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/client-go/rest"
+
+	"github.com/fairway-net/fairway/announce"
+	"github.com/fairway-net/fairway/announce/bgp"
+	"github.com/fairway-net/fairway/apis/metallb/v1beta1"
+	"github.com/fairway-net/fairway/apis/metallb/v1beta2"
+	"github.com/fairway-net/fairway/internal/kernel"
+	"github.com/fairway-net/fairway/model"
+)
+
+// notebook is a speaker that notes what it is told.
+type notebook struct {
+	peers  []string
+	routes []string // of the peer "tor"
+	told   bool
+}
+
+func (n *notebook) Peers(peers []announce.Peer) {
+	n.peers = nil
+	for _, p := range peers {
+		n.peers = append(n.peers, p.Name)
+	}
+}
+
+func (n *notebook) Routes(routes map[string]map[netip.Prefix]announce.Route) bool {
+	before := len(n.routes)
+	n.routes, n.told = nil, true
+	for p := range routes["tor"] {
+		n.routes = append(n.routes, p.String())
+	}
+	slices.Sort(n.routes)
+	return len(n.routes) < before
+}
+
+func (n *notebook) Status() []bgp.Status { return nil }
+
+// announcingTo is an agent's part that announces to a notebook, its configuration
+// complete.
+func announcingTo(t *testing.T, book *notebook) *announcing {
+	t.Helper()
+	log := slog.New(slog.DiscardHandler)
+	a := &Agent{config: Config{NodeName: "n1", Log: log, API: &rest.Config{Host: "http://127.0.0.1:1"}, Announce: &Announce{}}}
+	a.events = newEvents(nil, "n1", log)
+	n, err := newAnnouncing(a)
+	if err != nil {
+		t.Fatal(err)
+	}
+	n.routers = book
+	n.objects.Pools["pool"] = &v1beta1.IPAddressPool{ObjectMeta: metav1.ObjectMeta{Name: "pool"}, Spec: v1beta1.IPAddressPoolSpec{Addresses: []string{"192.0.2.0/24", "2001:db8::/64"}}}
+	n.objects.BGPAdvertisements["ad"] = &v1beta1.BGPAdvertisement{ObjectMeta: metav1.ObjectMeta{Name: "ad"}}
+	n.objects.BGPPeers["tor"] = &v1beta2.BGPPeer{ObjectMeta: metav1.ObjectMeta{Name: "tor"},
+		Spec: v1beta2.BGPPeerSpec{MyASN: 1, ASN: 2, Address: "198.51.100.1", DualStackAddressFamily: true}}
+	return n
+}
+
+// balanced is a table with a load balancer's addresses and so many endpoints.
+func balanced(endpoints int, addresses ...string) *model.Table {
+	e := model.NewTable().Edit()
+	id := model.PoolID{Name: "d/web:http", Proto: model.TCP}
+	pool := &model.Pool{ID: id}
+	for i := range endpoints {
+		pool.Backends = append(pool.Backends, model.Backend{Addr: netip.MustParseAddr(fmt.Sprintf("10.0.0.%d", i+1)), Port: 80, Weight: 1})
+	}
+	e.SetPool(pool)
+	for _, a := range addresses {
+		f := &model.Frontend{Key: model.Key{Addr: netip.MustParseAddr(a), Port: 80, Proto: model.TCP}, Name: "d/web:http", Entrance: model.LoadBalancerIP}
+		f.Routes[model.FromOutside] = model.Route{Pool: id, Masquerade: true}
+		e.SetFrontend(f)
+	}
+	return e.Table()
+}
+
+// Routers hear of an address after the data plane has it, and of its end before.
+func TestAnnounceOrder(t *testing.T) {
+	book := &notebook{}
+	n := announcingTo(t, book)
+	both, one := balanced(1, "192.0.2.1", "2001:db8::1"), balanced(1, "192.0.2.1")
+	step := func(what string, do func(), want ...string) {
+		t.Helper()
+		do()
+		if !slices.Equal(book.routes, want) {
+			t.Errorf("%s: routers are told %q, want %q", what, book.routes, want)
+		}
+	}
+	step("before anything is in force", func() { n.intend(both) })
+	if book.told {
+		t.Error("routers were told that there is nothing, before that was known")
+	}
+	step("in force", func() { n.applied(both, nil) }, "192.0.2.1/32", "2001:db8::1/128")
+	step("about to go", func() { n.intend(one) }, "192.0.2.1/32")
+	step("gone", func() { n.applied(one, nil) }, "192.0.2.1/32")
+	step("endpoints about to go", func() { n.intend(balanced(0, "192.0.2.1")) })
+	step("endpoints came back meanwhile", func() { n.intend(one) }, "192.0.2.1/32")
+	step("left out by the data plane", func() {
+		n.applied(one, []kernel.LeftOut{{Frontend: model.Key{Addr: netip.MustParseAddr("192.0.2.1"), Port: 80, Proto: model.TCP}}})
+	})
+	step("in force after all", func() { n.applied(one, nil) }, "192.0.2.1/32")
+	step("drained", func() {
+		n.setNode(&corev1.Node{ObjectMeta: metav1.ObjectMeta{Labels: map[string]string{corev1.LabelNodeExcludeBalancers: ""}}})
+		n.decide()
+	})
+	if !slices.Equal(book.peers, []string{"tor"}) {
+		t.Errorf("a drained node holds sessions with %q", book.peers)
+	}
+	step("back", func() { n.setNode(&corev1.Node{}); n.decide() }, "192.0.2.1/32")
+	step("beside a MetalLB speaker", func() { n.setSpeaker(types.NamespacedName{Name: "speaker"}, true); n.decide() })
+	if len(book.peers) > 0 {
+		t.Errorf("sessions with %q beside a MetalLB speaker", book.peers)
+	}
+}
+
+// What can't be announced as asked is told once, to whom it concerns.
+func TestAnnounceFaults(t *testing.T) {
+	n := announcingTo(t, &notebook{})
+	n.objects.BGPPeers["tor"].Spec.BFDProfile = "gone"
+	n.objects.BGPPeers["bad"] = &v1beta2.BGPPeer{ObjectMeta: metav1.ObjectMeta{Name: "bad"}, Spec: v1beta2.BGPPeerSpec{MyASN: 1, Address: "198.51.100.2"}}
+	n.setService(&corev1.Service{
+		ObjectMeta: metav1.ObjectMeta{Namespace: "d", Name: "web", Annotations: map[string]string{announce.AnnotationPrepend: "many"}},
+		Spec:       corev1.ServiceSpec{Type: corev1.ServiceTypeLoadBalancer},
+	})
+	n.applied(balanced(1, "192.0.2.1"), nil)
+	n.intend(balanced(1, "192.0.2.1"))
+	n.decide()
+	var told []string
+	for len(n.events.queue) > 0 {
+		e := <-n.events.queue
+		told = append(told, e.service.Name+" "+e.reason+": "+e.message)
+	}
+	slices.Sort(told)
+	want := []string{
+		" announceFailed: BGPPeer bad: spec.peerASN: either this or spec.dynamicASN must be given",
+		" announceFailed: BGPPeer tor: spec.bfdProfile: there is no BFDProfile gone; the session is held without BFD",
+		"web announceFailed: annotation fairway.dev/bgp-prepend is ignored",
+	}
+	if len(told) != len(want) {
+		t.Fatalf("told %q", told)
+	}
+	for i := range want {
+		if !strings.HasPrefix(told[i], want[i]) {
+			t.Errorf("told %q, want %q", told[i], want[i])
+		}
+	}
+}
+
+// An agent that takes another one's place goes on announcing, unless it is for
+// another API, node or namespace.
+func TestAnnouncerStays(t *testing.T) {
+	log := slog.New(slog.DiscardHandler)
+	api := &rest.Config{Host: "http://127.0.0.1:1"}
+	agent := func(node string, api *rest.Config, options *Announce) *Agent {
+		return &Agent{config: Config{NodeName: node, Log: log, API: api, Announce: options}, events: newEvents(nil, node, log)}
+	}
+	var k announcer
+	defer k.end()
+	take := func(a *Agent) *announcing {
+		t.Helper()
+		if err := k.take(a); err != nil {
+			t.Fatal(err)
+		}
+		return a.balance
+	}
+	first := take(agent("n1", api, &Announce{}))
+	next := agent("n1", api, &Announce{})
+	if take(next) != first || first.events != next.events {
+		t.Error("the same configuration begins anew")
+	}
+	if take(agent("n2", api, &Announce{})) == first {
+		t.Error("another node goes on with the first one's")
+	}
+	if take(agent("n2", api, nil)) != nil || k.now != nil {
+		t.Error("announces though nothing is to be announced")
+	}
+}

@@ -1,0 +1,79 @@
+package agent
+
+import (
+	"log/slog"
+	"sync"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+)
+
+// awayPatience is how long requests to the API may fail before it is said: a server
+// that restarts is back sooner.
+const awayPatience = 5 * time.Second
+
+// apiAway says when the API goes and when it comes back.
+type apiAway struct {
+	log *slog.Logger
+
+	mu    sync.Mutex
+	since time.Time // of the first failure; zero while the API answers
+	said  bool
+	timer *time.Timer
+}
+
+// tell takes in the outcome of a request; see kube.Reach.
+func (a *apiAway) tell(err error) {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	switch {
+	case err == nil && a.since.IsZero():
+	case err == nil:
+		a.timer.Stop()
+		if a.said {
+			a.log.Info("the API answers again", "away", time.Since(a.since).Round(time.Second))
+		}
+		a.since, a.said = time.Time{}, false
+	case a.since.IsZero():
+		began := time.Now()
+		a.since = began
+		a.timer = time.AfterFunc(awayPatience, func() { a.say(began, err) })
+	}
+}
+
+func (a *apiAway) say(began time.Time, err error) {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	if !a.since.Equal(began) {
+		return // it came back meanwhile
+	}
+	a.said = true
+	a.log.Warn("the API does not answer; forwarding goes on with what is known", "since", began.Format(time.TimeOnly), "error", err)
+}
+
+// close ends the timer.
+func (a *apiAway) close() {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	if a.timer != nil {
+		a.timer.Stop()
+	}
+	a.since = time.Time{}
+}
+
+// away is how long the API hasn't answered; 0 if it does.
+func (a *apiAway) away() time.Duration {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	if a.since.IsZero() {
+		return 0
+	}
+	return time.Since(a.since)
+}
+
+// metric shows how long the API has been away.
+func (a *apiAway) metric() prometheus.Collector {
+	return prometheus.NewGaugeFunc(prometheus.GaugeOpts{
+		Namespace: "fairway", Name: "api_away_seconds", Help: "For how long the API hasn't answered; 0 while it does.",
+	}, func() float64 { return a.away().Seconds() })
+}

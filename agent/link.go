@@ -1,0 +1,73 @@
+package agent
+
+import (
+	"context"
+	"os"
+
+	"github.com/fairway-net/fairway/compile"
+	"github.com/fairway-net/fairway/diagnose/agentlink"
+	"github.com/fairway-net/fairway/diagnose/explain"
+	"github.com/fairway-net/fairway/internal/kernel"
+	"github.com/fairway-net/fairway/model"
+)
+
+// serveLink answers explain, doctor and dump at the socket until ctx is done. An
+// agent without it forwards all the same.
+func (a *Agent) serveLink(ctx context.Context) {
+	if err := agentlink.Serve(ctx, a.config.Socket, link{a}); err != nil {
+		a.config.Log.Warn("commands of diagnosis can't ask this agent", "error", err)
+	}
+}
+
+// link is what the agent tells at its socket; see agentlink.Agent.
+type link struct{ agent *Agent }
+
+// Status is how the agent is.
+func (l link) Status() agentlink.Status {
+	a := l.agent
+	queued, applied := a.health.times()
+	s := agentlink.Status{
+		Version: a.config.version(), Node: a.config.NodeName, Mode: a.Mode(), API: a.config.API.Host,
+		PID: os.Getpid(), Started: a.began, Applied: applied, Waiting: queued, APIAway: a.api.away().Seconds(),
+		Plane: agentlink.OptionsOf(a.configured.Load().Plane),
+	}
+	if table := a.inForce.Load(); table != nil {
+		s.Services = servicesIn(table)
+	}
+	if left := a.toldLeftOut.Load(); left != nil {
+		s.LeftOut = *left
+	}
+	for _, lack := range a.planes.unsupported() {
+		s.Lacks = append(s.Lacks, lack.String()+": "+lack.Why)
+	}
+	return s
+}
+
+// Table is the one in force.
+func (l link) Table() *model.Table { return l.agent.inForce.Load() }
+
+// Decide says what the table in force makes of packets, with the compiler's
+// reasons for every endpoint.
+func (l link) Decide(keys []model.Key, from explain.Source) explain.View {
+	a := l.agent
+	view := explain.View{Node: a.config.NodeName, Mode: a.Mode()}
+	table := a.inForce.Load()
+	if table == nil {
+		return view
+	}
+	a.state.withCompiler(func(c *compile.Compiler) {
+		for _, q := range explain.Questions(table, keys, from, view.Node) {
+			view.Decisions = append(view.Decisions, explain.Decide(c, table, q))
+		}
+	})
+	return view
+}
+
+// keepLeftOut keeps what a sync left out for who asks.
+func (a *Agent) keepLeftOut(table *model.Table, left []kernel.LeftOut) {
+	var list []agentlink.LeftOut
+	for _, l := range left {
+		list = append(list, agentlink.LeftOut{Name: partName(table, l), What: l.Error()})
+	}
+	a.toldLeftOut.Store(&list)
+}

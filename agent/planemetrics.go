@@ -1,0 +1,89 @@
+package agent
+
+import (
+	"context"
+	"log/slog"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+
+	"github.com/fairway-net/fairway/internal/kernel"
+)
+
+// planeReader is what metrics ask of the plane in force; see dataplane.Plane.
+type planeReader interface {
+	Read(ctx context.Context, what kernel.Query) (kernel.Reading, error)
+}
+
+// reader is the plane in force.
+func (s *switcher) reader() planeReader { return s.current().plane }
+
+// readTimeout is how long the plane may take to answer a scrape.
+const readTimeout = 5 * time.Second
+
+// planeMetrics shows what the plane knows of all packets, whatever their Service:
+// under kube-proxy's names what that counts in its iptables mode, packets dropped
+// because something went wrong, and how full maps are.
+type planeMetrics struct {
+	plane func() planeReader
+	log   *slog.Logger
+
+	invalid, localhost, rules, lastRules *prometheus.Desc
+	dropped                              *prometheus.Desc
+	entries, size, limit                 *prometheus.Desc
+}
+
+func newPlaneMetrics(plane func() planeReader, log *slog.Logger) *planeMetrics {
+	describe := prometheus.NewDesc
+	return &planeMetrics{
+		plane: plane, log: log,
+		invalid: describe(proxySystem+"_iptables_ct_state_invalid_dropped_packets_total",
+			"Packets dropped because connection tracking couldn't place them.", nil, nil),
+		localhost: describe(proxySystem+"_iptables_localhost_nodeports_accepted_packets_total",
+			"Packets to node ports at loopback addresses.", nil, nil),
+		rules:     describe(proxySystem+"_sync_proxy_rules_iptables_total", "Rules of iptables that are this agent's.", []string{familyLabel, "table"}, nil),
+		lastRules: describe(proxySystem+"_sync_proxy_rules_iptables_last", "Rules of iptables that the last sync wrote.", []string{familyLabel, "table"}, nil),
+		dropped: describe("fairway_dropped_packets_total",
+			"Packets that the data plane dropped because something went wrong, by what that was.", []string{"reason"}, nil),
+		entries: describe("fairway_map_entries", "Entries of a map that the data plane's programs fill.", []string{"map"}, nil),
+		size:    describe("fairway_map_size", "How many entries it has room for now.", []string{"map"}, nil),
+		limit:   describe("fairway_map_limit", "How many it may have room for.", []string{"map"}, nil),
+	}
+}
+
+// Describe is part of prometheus.Collector.
+func (m *planeMetrics) Describe(out chan<- *prometheus.Desc) {
+	for _, d := range []*prometheus.Desc{m.invalid, m.localhost, m.rules, m.lastRules, m.dropped, m.entries, m.size, m.limit} {
+		out <- d
+	}
+}
+
+// Collect is part of prometheus.Collector. What can't be read is missing.
+func (m *planeMetrics) Collect(out chan<- prometheus.Metric) {
+	ctx, cancel := context.WithTimeout(context.Background(), readTimeout)
+	defer cancel()
+	found, err := m.plane().Read(ctx, kernel.Query{Packets: true, Drops: true, Maps: true})
+	if err != nil {
+		m.log.Warn("the data plane's counters can't be read; metrics are missing", "error", err)
+	}
+	if p := found.Packets; p != nil {
+		out <- prometheus.MustNewConstMetric(m.invalid, prometheus.CounterValue, float64(p.InvalidDropped))
+		out <- prometheus.MustNewConstMetric(m.localhost, prometheus.CounterValue, float64(p.LocalhostNodePorts))
+		for _, r := range p.Rules {
+			family := "IPv4"
+			if r.IPv6 {
+				family = "IPv6"
+			}
+			out <- prometheus.MustNewConstMetric(m.rules, prometheus.GaugeValue, float64(r.Total), family, r.Table)
+			out <- prometheus.MustNewConstMetric(m.lastRules, prometheus.GaugeValue, float64(r.Last), family, r.Table)
+		}
+	}
+	for _, d := range found.Drops {
+		out <- prometheus.MustNewConstMetric(m.dropped, prometheus.CounterValue, float64(d.Packets), d.Reason)
+	}
+	for _, u := range found.Maps {
+		out <- prometheus.MustNewConstMetric(m.entries, prometheus.GaugeValue, float64(u.Entries), u.Map)
+		out <- prometheus.MustNewConstMetric(m.size, prometheus.GaugeValue, float64(u.Size), u.Map)
+		out <- prometheus.MustNewConstMetric(m.limit, prometheus.GaugeValue, float64(u.Limit), u.Map)
+	}
+}

@@ -1,0 +1,247 @@
+package bgp
+
+import (
+	"fmt"
+	"maps"
+	"net/netip"
+	"slices"
+
+	"github.com/osrg/gobgp/v4/pkg/packet/bgp"
+
+	"github.com/fairway-net/fairway/announce"
+)
+
+// tellAll tells the router all routes and that these are all (End-of-RIB).
+func (c *connection) tellAll() error {
+	if err := c.tell(); err != nil {
+		return err
+	}
+	for _, f := range c.agreed.families {
+		if err := c.write(bgp.NewEndOfRib(f)); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// tell tells the router what changed: first what is withdrawn.
+func (c *connection) tell() error {
+	c.mu.Lock()
+	wanted, sent := c.wanted, maps.Clone(c.sent)
+	waiting := c.waiting
+	c.waiting = nil
+	c.mu.Unlock()
+	defer func() {
+		for _, w := range waiting {
+			close(w)
+		}
+	}()
+	for _, f := range c.agreed.families {
+		var gone []netip.Prefix
+		fresh := map[netip.Prefix]announce.Route{}
+		for prefix := range sent {
+			if _, ok := wanted[prefix]; !ok && familyOf(prefix) == f {
+				gone = append(gone, prefix)
+			}
+		}
+		for prefix, route := range wanted {
+			if before, ok := sent[prefix]; familyOf(prefix) == f && (!ok || !before.Equal(route)) {
+				fresh[prefix] = route
+			}
+		}
+		if err := c.tellFamily(f, gone, fresh); err != nil {
+			return err
+		}
+	}
+	c.mu.Lock()
+	clear(c.sent)
+	for prefix, route := range wanted {
+		if slices.Contains(c.agreed.families, familyOf(prefix)) {
+			c.sent[prefix] = route
+		}
+	}
+	c.mu.Unlock()
+	c.changed()
+	return nil
+}
+
+func familyOf(p netip.Prefix) bgp.Family {
+	if p.Addr().Is4() {
+		return bgp.RF_IPv4_UC
+	}
+	return bgp.RF_IPv6_UC
+}
+
+func (c *connection) tellFamily(f bgp.Family, gone []netip.Prefix, fresh map[netip.Prefix]announce.Route) error {
+	for part := range slices.Chunk(sortedPrefixes(gone), perMessage) {
+		m, err := withdraw(f, part)
+		if err != nil {
+			return err
+		}
+		if err := c.write(m); err != nil {
+			return err
+		}
+	}
+	if len(fresh) == 0 {
+		return nil
+	}
+	hop, ok := c.nextHop(f)
+	if !ok {
+		c.update(func(st *Status) {
+			st.Note = fmt.Sprintf("routes of %s are not announced: the interface of the session has no address of the family", f)
+		})
+		return nil
+	}
+	for _, group := range alike(fresh) {
+		for part := range slices.Chunk(group.prefixes, perMessage) {
+			m, err := c.announcement(f, hop, group.route, part)
+			if err != nil {
+				return err
+			}
+			if err := c.write(m); err != nil {
+				return err
+			}
+		}
+	}
+	return nil
+}
+
+// perMessage is how many prefixes of IPv6 fit into a message with as many
+// communities as anybody uses.
+const perMessage = 150
+
+func sortedPrefixes(list []netip.Prefix) []netip.Prefix {
+	slices.SortFunc(list, comparePrefixes)
+	return list
+}
+
+// group is prefixes that are announced alike, which share a message.
+type group struct {
+	route    announce.Route
+	prefixes []netip.Prefix
+}
+
+func alike(routes map[netip.Prefix]announce.Route) []*group {
+	var list []*group
+	index := map[string]*group{}
+	for _, prefix := range slices.SortedFunc(maps.Keys(routes), comparePrefixes) {
+		r := routes[prefix]
+		key := fmt.Sprint(r.LocalPref, r.Prepend, r.Weight, r.Communities)
+		g := index[key]
+		if g == nil {
+			g = &group{route: r}
+			index[key] = g
+			list = append(list, g)
+		}
+		g.prefixes = append(g.prefixes, prefix)
+	}
+	return list
+}
+
+func withdraw(f bgp.Family, prefixes []netip.Prefix) (*bgp.BGPMessage, error) {
+	list, err := nlri(prefixes)
+	if err != nil {
+		return nil, err
+	}
+	if f == bgp.RF_IPv4_UC {
+		return bgp.NewBGPUpdateMessage(list, nil, nil), nil
+	}
+	attribute, err := bgp.NewPathAttributeMpUnreachNLRI(f, list)
+	if err != nil {
+		return nil, fmt.Errorf("withdraw prefixes: %w", err)
+	}
+	return bgp.NewBGPUpdateMessage(nil, []bgp.PathAttributeInterface{attribute}, nil), nil
+}
+
+func nlri(prefixes []netip.Prefix) ([]bgp.PathNLRI, error) {
+	list := make([]bgp.PathNLRI, len(prefixes))
+	for i, p := range prefixes {
+		n, err := bgp.NewIPAddrPrefix(p)
+		if err != nil {
+			return nil, fmt.Errorf("announce %s: %w", p, err)
+		}
+		list[i].NLRI = n
+	}
+	return list, nil
+}
+
+// bandwidth is what the link bandwidth community says of one endpoint, in bytes
+// per second. Only the proportions count.
+const bandwidth = 1_000_000
+
+// announcement is the message that announces prefixes with a route's attributes.
+func (c *connection) announcement(f bgp.Family, hop netip.Addr, r announce.Route, prefixes []netip.Prefix) (*bgp.BGPMessage, error) {
+	list, err := nlri(prefixes)
+	if err != nil {
+		return nil, err
+	}
+	internal := c.agreed.asn == c.peer.LocalASN
+	attributes := []bgp.PathAttributeInterface{bgp.NewPathAttributeOrigin(bgp.BGP_ORIGIN_ATTR_TYPE_IGP), c.path(r, internal)}
+	classic := f == bgp.RF_IPv4_UC && hop.Is4()
+	if classic {
+		attribute, err := bgp.NewPathAttributeNextHop(hop)
+		if err != nil {
+			return nil, fmt.Errorf("next hop %s: %w", hop, err)
+		}
+		attributes = append(attributes, attribute)
+	}
+	if internal {
+		attributes = append(attributes, bgp.NewPathAttributeLocalPref(localPref(r)))
+	}
+	if len(r.Communities.Standard) > 0 {
+		attributes = append(attributes, bgp.NewPathAttributeCommunities(r.Communities.Standard))
+	}
+	if !classic {
+		attribute, err := bgp.NewPathAttributeMpReachNLRI(f, list, hop)
+		if err != nil {
+			return nil, fmt.Errorf("next hop %s: %w", hop, err)
+		}
+		attributes, list = append(attributes, attribute), nil
+	}
+	if r.Weight > 0 {
+		share := bgp.NewLinkBandwidthExtended(twoOctets(c.peer.LocalASN), float32(r.Weight*bandwidth))
+		attributes = append(attributes, bgp.NewPathAttributeExtendedCommunities([]bgp.ExtendedCommunityInterface{share}))
+	}
+	if len(r.Communities.Large) > 0 {
+		var large []*bgp.LargeCommunity
+		for _, l := range r.Communities.Large {
+			large = append(large, bgp.NewLargeCommunity(l[0], l[1], l[2]))
+		}
+		attributes = append(attributes, bgp.NewPathAttributeLargeCommunities(large))
+	}
+	return bgp.NewBGPUpdateMessage(nil, attributes, list), nil
+}
+
+// path is the AS path: empty within the own AS, unless it is to look longer.
+func (c *connection) path(r announce.Route, internal bool) bgp.PathAttributeInterface {
+	count := r.Prepend
+	if !internal {
+		count++
+	}
+	if count == 0 {
+		return bgp.NewPathAttributeAsPath(nil)
+	}
+	numbers := slices.Repeat([]uint32{c.peer.LocalASN}, count)
+	return bgp.NewPathAttributeAsPath([]bgp.AsPathParamInterface{bgp.NewAs4PathParam(bgp.BGP_ASPATH_ATTR_TYPE_SEQ, numbers)})
+}
+
+// localPref is the route's, or the customary value.
+func localPref(r announce.Route) uint32 {
+	if r.LocalPref == 0 {
+		return 100
+	}
+	return r.LocalPref
+}
+
+// nextHop is this node's address for routes of a family.
+func (c *connection) nextHop(f bgp.Family) (netip.Addr, bool) {
+	local := localAddress(c)
+	if want6 := f == bgp.RF_IPv6_UC; local.Is6() != want6 {
+		if !want6 && c.agreed.nextHops {
+			return local.WithZone(""), true
+		}
+		a := sibling(local, want6)
+		return a, a.IsValid()
+	}
+	return local.WithZone(""), true
+}

@@ -1,0 +1,291 @@
+package l2
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"maps"
+	"net"
+	"net/netip"
+	"regexp"
+	"runtime"
+	"slices"
+	"sync"
+	"syscall"
+	"time"
+
+	"github.com/vishvananda/netlink"
+	"golang.org/x/sys/unix"
+
+	"github.com/fairway-net/fairway/internal/kernel/netevents"
+)
+
+// Placement says where and how gladly this node announces an address.
+type Placement struct {
+	// Interfaces by name; nil is all that lead to other machines, or, if the
+	// address is in a network of one of these, only that one.
+	Interfaces []string
+	// Weight among the nodes: the highest announces.
+	Weight int32
+}
+
+// Announcer announces addresses on all links of this node.
+type Announcer struct {
+	node    string
+	key     []byte
+	log     *slog.Logger
+	changed func()
+	counts  Counts
+	wake    chan struct{}
+
+	mu     sync.Mutex
+	wanted map[netip.Addr]Placement
+	links  map[int]*running // by index of the interface
+}
+
+// running is a link at work.
+type running struct {
+	*Link
+	stop func()
+	done chan struct{}
+}
+
+// New returns an announcer. Key signs what nodes tell each other. Changed is
+// called, not to be blocked, after each change of what Status returns.
+func New(node string, key []byte, changed func(), log *slog.Logger) *Announcer {
+	return &Announcer{node: node, key: key, log: log, changed: changed, wake: make(chan struct{}, 1), links: map[int]*running{}}
+}
+
+// Set says which addresses this node is ready to announce: the data plane has
+// them in force.
+func (a *Announcer) Set(wanted map[netip.Addr]Placement) {
+	a.mu.Lock()
+	a.wanted = maps.Clone(wanted)
+	a.mu.Unlock()
+	a.poke()
+}
+
+// Status lists what is known of the addresses on each link.
+func (a *Announcer) Status() []Status {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	var list []Status
+	for _, l := range a.links {
+		list = append(list, l.Status()...)
+	}
+	slices.SortFunc(list, func(x, y Status) int { return x.Address.Compare(y.Address) })
+	return list
+}
+
+// Counts are figures of all links.
+func (a *Announcer) Counts() *Counts { return &a.counts }
+
+// Run announces until ctx is done. It works in the network namespace that it is
+// called in.
+func (a *Announcer) Run(ctx context.Context) error {
+	runtime.LockOSThread() // links' sockets are opened on this thread
+	defer runtime.UnlockOSThread()
+	ctx, cancel := context.WithCancel(ctx)
+	defer a.stopAll()
+	defer cancel()
+	network, err := netevents.Open(unix.RTNLGRP_LINK, unix.RTNLGRP_IPV4_IFADDR, unix.RTNLGRP_IPV6_IFADDR)
+	if err != nil {
+		return err
+	}
+	watching := make(chan error, 1)
+	go func() {
+		watching <- network.Run(ctx, netevents.Handler{Message: func(syscall.NetlinkMessage) { a.poke() }, Lost: a.poke})
+	}()
+	const lookAgain = 10 * time.Second // an answer of an interface may have failed
+	ticker := time.NewTicker(lookAgain)
+	defer ticker.Stop()
+	for {
+		if err := a.reconcile(); err != nil {
+			a.log.Warn("announcing on layer 2", "err", err)
+		}
+		select {
+		case <-ctx.Done():
+			return nil
+		case err := <-watching:
+			return err // nil if ctx is done
+		case <-a.wake:
+		case <-ticker.C:
+		}
+	}
+}
+
+func (a *Announcer) poke() {
+	select {
+	case a.wake <- struct{}{}:
+	default:
+	}
+}
+
+// reconcile starts and ends links, and says to each which addresses it has.
+func (a *Announcer) reconcile() error {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	var devices []device
+	var err error
+	if len(a.wanted) > 0 {
+		if devices, err = listDevices(); err != nil {
+			return err
+		}
+	}
+	candidates := place(a.wanted, devices)
+	var errs []error
+	for index, l := range a.links {
+		ended := false
+		select {
+		case <-l.done:
+			ended = true
+		default:
+		}
+		if ended || len(candidates[index]) == 0 {
+			l.stop()
+			delete(a.links, index)
+			a.changed()
+		}
+	}
+	for _, d := range devices {
+		if len(candidates[d.Index]) == 0 {
+			continue
+		}
+		if a.links[d.Index] == nil {
+			if err := a.open(d); err != nil {
+				errs = append(errs, err)
+				continue
+			}
+		}
+		errs = append(errs, answerForOwn(d.Name))
+		a.links[d.Index].SetCandidates(candidates[d.Index])
+	}
+	return errors.Join(errs...)
+}
+
+func (a *Announcer) open(d device) error {
+	l, err := OpenLink(&d.Interface, a.node, a.key, &a.counts, a.changed, a.log)
+	if err != nil {
+		return err
+	}
+	ctx, cancel := context.WithCancel(context.Background())
+	r := &running{Link: l, stop: cancel, done: make(chan struct{})}
+	a.links[d.Index] = r
+	go func() {
+		defer close(r.done)
+		defer a.poke()
+		if err := l.Run(ctx); err != nil {
+			l.log.Warn("announcing ended; it begins again if the interface is there", "err", err)
+		}
+	}()
+	return nil
+}
+
+// stopAll ends all links and waits until they have handed over.
+func (a *Announcer) stopAll() {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	for _, l := range a.links {
+		l.stop()
+	}
+	for index, l := range a.links {
+		<-l.done
+		delete(a.links, index)
+	}
+}
+
+// device is an interface that leads to other machines.
+type device struct {
+	net.Interface
+	networks []netip.Prefix
+}
+
+// virtual are names of interfaces that lead to pods and containers of this
+// machine, or nowhere. They are announced on only if an advertisement names them.
+var virtual = regexp.MustCompile(`^(lo|docker|br-|cbr|cni|dummy|virbr|lxc|lxcbr|veth|cali|tunl|flannel|cilium|kube-ipvs|nodelocaldns|fairway|wg|tap|vxlan|geneve|pod[0-9])`)
+
+// listDevices lists the interfaces with a carrier and an Ethernet address.
+func listDevices() ([]device, error) {
+	links, err := netlink.LinkList()
+	if err != nil {
+		return nil, fmt.Errorf("list interfaces: %w", err)
+	}
+	networks, err := networksOf()
+	if err != nil {
+		return nil, err
+	}
+	var list []device
+	for _, l := range links {
+		at := l.Attrs()
+		up := at.Flags&net.FlagUp != 0 && at.OperState != netlink.OperDown && at.OperState != netlink.OperLowerLayerDown
+		if !up || len(at.HardwareAddr) != 6 || at.MasterIndex != 0 && l.Type() != "vlan" && isPort(links, at.MasterIndex) {
+			continue
+		}
+		d := device{Interface: net.Interface{Index: at.Index, Name: at.Name, MTU: at.MTU, HardwareAddr: at.HardwareAddr, Flags: at.Flags}, networks: networks[at.Index]}
+		list = append(list, d)
+	}
+	return list, nil
+}
+
+// networksOf lists the networks of all interfaces, by index. The kernel lists all
+// addresses anyway, whichever interface is asked for.
+func networksOf() (map[int][]netip.Prefix, error) {
+	addresses, err := netlink.AddrList(nil, netlink.FAMILY_ALL)
+	if err != nil {
+		return nil, fmt.Errorf("list addresses: %w", err)
+	}
+	networks := map[int][]netip.Prefix{}
+	for _, address := range addresses {
+		if ip, ok := netip.AddrFromSlice(address.IP); ok {
+			ones, _ := address.Mask.Size()
+			networks[address.LinkIndex] = append(networks[address.LinkIndex], netip.PrefixFrom(ip.Unmap(), ones))
+		}
+	}
+	return networks, nil
+}
+
+// isPort reports whether a master is a bridge, bond or team, which speaks for
+// its ports; a VRF doesn't.
+func isPort(links []netlink.Link, master int) bool {
+	for _, l := range links {
+		if l.Attrs().Index == master {
+			return l.Type() != "vrf"
+		}
+	}
+	return false
+}
+
+// place says which addresses each interface is for, by its index.
+func place(wanted map[netip.Addr]Placement, devices []device) map[int]map[netip.Addr]int32 {
+	placed := map[int]map[netip.Addr]int32{}
+	for a, p := range wanted {
+		for _, d := range chosen(a, p.Interfaces, devices) {
+			if placed[d.Index] == nil {
+				placed[d.Index] = map[netip.Addr]int32{}
+			}
+			placed[d.Index][a] = p.Weight
+		}
+	}
+	return placed
+}
+
+func chosen(a netip.Addr, names []string, devices []device) []device {
+	if names != nil {
+		return slices.DeleteFunc(slices.Clone(devices), func(d device) bool { return !slices.Contains(names, d.Name) })
+	}
+	var all, near []device
+	for _, d := range devices {
+		if virtual.MatchString(d.Name) || !slices.ContainsFunc(d.networks, func(n netip.Prefix) bool { return n.Addr().Is4() == a.Is4() }) {
+			continue
+		}
+		all = append(all, d)
+		if slices.ContainsFunc(d.networks, func(n netip.Prefix) bool { return n.Contains(a) }) {
+			near = append(near, d)
+		}
+	}
+	if len(near) > 0 {
+		return near
+	}
+	return all
+}

@@ -1,0 +1,362 @@
+package l2
+
+import (
+	"bytes"
+	"crypto/sha256"
+	"maps"
+	"net/netip"
+	"slices"
+	"time"
+)
+
+// The times of the election.
+const (
+	// Interval between the adverts of a node.
+	Interval = 100 * time.Millisecond
+	// deadAfter this long without an advert a node is taken for dead. A node
+	// that has not run for as long itself gives up what it owns.
+	deadAfter = 3 * Interval
+	// holdNew is how long the best candidate waits for others' word about an
+	// address that nobody owned so far.
+	holdNew = Interval / 2
+	// handOver is how long an owner that leaves goes on while nobody takes over.
+	handOver = 10 * Interval
+	// repeats is how often a change is told.
+	repeats = 3
+)
+
+// election decides which node of a link owns which address. It is pure: frames
+// and times go in; frames and what is owned come out. One election is for one
+// link of one node.
+//
+// An owner stays. Where there is none, the candidate with the highest weight
+// claims, and among equals the one whose hash of name and address is lowest.
+// Each claim has a higher epoch than all before it. If two nodes own an address,
+// because a part of the link was cut off or one of them slept, the higher epoch
+// wins and the other one stops when it hears of it.
+type election struct {
+	node        string
+	incarnation uint64
+	sequence    uint64
+	cycle       uint32
+	ready       time.Time // no claims before: first hear the others
+	lastTick    time.Time
+	members     map[string]*member
+	own         map[netip.Addr]*standing
+	order       []netip.Addr // of own, for the cycle
+	next        int          // in order
+	leaving     bool
+}
+
+// member is another node of the link.
+type member struct {
+	incarnation, sequence uint64
+	heard                 time.Time
+	cycle                 uint32
+	entries               map[netip.Addr]*seen
+}
+
+// seen is what a member said of an address, and in which of its cycles.
+type seen struct {
+	entry
+	cycle uint32
+}
+
+// standing is what this node has to do with an address.
+type standing struct {
+	entry
+	highest  uint32    // epoch heard of
+	contest  time.Time // when this node began to be the one to claim; zero if it isn't
+	released time.Time // when an owner ceased to be a candidate
+	hadOwner bool      // a node announced it
+	tell     int       // adverts that still have to name it
+}
+
+// change is an address that this node began or ceased to own.
+type change struct {
+	Address netip.Addr
+	Owner   bool
+	// Inherited addresses were another node's: no need to ask whether somebody
+	// has them.
+	Inherited bool
+}
+
+func newElection(node string, now time.Time) *election {
+	return &election{
+		node: node, incarnation: uint64(now.UnixNano()), ready: now.Add(deadAfter), lastTick: now,
+		members: map[string]*member{}, own: map[netip.Addr]*standing{},
+	}
+}
+
+// setCandidates says which addresses this node may own, and with which weights.
+func (e *election) setCandidates(now time.Time, candidates map[netip.Addr]int32) []change {
+	for a, weight := range candidates {
+		s := e.own[a]
+		if s == nil {
+			s = &standing{entry: entry{Address: a}}
+			e.own[a] = s
+			e.order = append(e.order, a)
+		}
+		if !s.Candidate || s.Weight != weight {
+			s.Candidate, s.Weight, s.tell, s.released = true, weight, repeats, time.Time{}
+		}
+	}
+	for a, s := range e.own {
+		if _, ok := candidates[a]; !ok && s.Candidate {
+			s.Candidate, s.tell, s.released, s.contest = false, repeats, now, time.Time{}
+		}
+	}
+	return e.evaluate(now)
+}
+
+// receive takes in an advert of another node.
+func (e *election) receive(now time.Time, a *advert) []change {
+	if a.Node == e.node {
+		return nil
+	}
+	m := e.members[a.Node]
+	if m == nil {
+		m = &member{incarnation: a.Incarnation, entries: map[netip.Addr]*seen{}}
+		e.members[a.Node] = m
+		for _, s := range e.own { // which it can't know yet
+			s.tell = max(s.tell, 1)
+		}
+	}
+	switch {
+	case a.Incarnation < m.incarnation || a.Incarnation == m.incarnation && a.Sequence <= m.sequence && m.sequence != 0:
+		return nil
+	case a.Incarnation > m.incarnation:
+		m.entries = map[netip.Addr]*seen{}
+	}
+	var about []netip.Addr
+	m.incarnation, m.sequence, m.heard, m.cycle = a.Incarnation, a.Sequence, now, a.Cycle
+	if a.Leaving {
+		m.entries = map[netip.Addr]*seen{}
+		m.heard = time.Time{}
+		return e.evaluate(now)
+	}
+	for _, entry := range a.Entries {
+		about = append(about, entry.Address)
+		if !entry.Candidate && !entry.Owner {
+			delete(m.entries, entry.Address)
+		} else {
+			m.entries[entry.Address] = &seen{entry, a.Cycle}
+		}
+		if s := e.own[entry.Address]; s != nil {
+			s.highest = max(s.highest, entry.Epoch)
+			s.hadOwner = s.hadOwner || entry.Owner && !entry.Probing
+		}
+	}
+	return e.judge(now, about)
+}
+
+// tick is to be called every Interval and more often. Late says that this node
+// slept for so long that others may have taken it for dead.
+func (e *election) tick(now time.Time) []change {
+	late := now.Sub(e.lastTick) > deadAfter
+	e.lastTick = now
+	var changes []change
+	if late && len(e.members) > 0 {
+		changes = e.stepBack(now)
+	}
+	for name, m := range e.members {
+		if now.Sub(m.heard) > time.Minute {
+			delete(e.members, name)
+			continue
+		}
+		for a, s := range m.entries {
+			if m.cycle-s.cycle > 1 {
+				delete(m.entries, a)
+			}
+		}
+	}
+	return append(changes, e.evaluate(now)...)
+}
+
+// stepBack gives up all addresses and listens first.
+func (e *election) stepBack(now time.Time) []change {
+	var changes []change
+	for _, s := range e.own {
+		if s.Owner {
+			s.Owner, s.hadOwner, s.tell = false, s.hadOwner || !s.Probing, repeats
+			changes = append(changes, change{Address: s.Address})
+		}
+		s.contest = time.Time{}
+	}
+	e.ready = now.Add(deadAfter)
+	return changes
+}
+
+// evaluate claims and gives up addresses, of all of them.
+func (e *election) evaluate(now time.Time) []change { return e.judge(now, slices.Clone(e.order)) }
+
+// judge claims and gives up addresses, of those given.
+func (e *election) judge(now time.Time, addresses []netip.Addr) []change {
+	var changes []change
+	for _, a := range addresses {
+		s := e.own[a]
+		if s == nil {
+			continue
+		}
+		owner, others := e.look(now, s)
+		best := owner == "" && !s.Owner && s.Candidate && e.best(now, s)
+		switch {
+		case s.Owner && owner != "" && e.yields(s, owner):
+			s.Owner, s.tell = false, repeats
+			changes = append(changes, change{Address: a})
+		case s.Owner && !s.Candidate && (!others || now.Sub(s.released) > handOver):
+			s.Owner, s.tell = false, repeats
+			changes = append(changes, change{Address: a})
+		case !s.Owner && s.Candidate && owner == "" && best && !now.Before(e.ready):
+			if s.contest.IsZero() {
+				s.contest = now
+			}
+			if others && !s.hadOwner && now.Sub(s.contest) < holdNew {
+				continue
+			}
+			s.Owner, s.Epoch, s.tell, s.contest = true, s.highest+1, repeats, time.Time{}
+			s.Probing = !s.hadOwner
+			s.highest = s.Epoch
+			changes = append(changes, change{Address: a, Owner: true, Inherited: s.hadOwner})
+		case owner != "" || !best:
+			s.contest = time.Time{}
+		}
+		if !s.Candidate && !s.Owner && s.tell == 0 {
+			delete(e.own, a)
+			e.order = slices.DeleteFunc(e.order, func(b netip.Addr) bool { return a == b })
+		}
+	}
+	return changes
+}
+
+// look finds the living member that owns the address and stays, and whether
+// there are other candidates.
+func (e *election) look(now time.Time, s *standing) (owner string, others bool) {
+	for name, m := range e.members {
+		seen := m.entries[s.Address]
+		if seen == nil || !seen.Candidate || now.Sub(m.heard) > deadAfter {
+			continue
+		}
+		others = true
+		if seen.Owner && (owner == "" || outranks(seen.entry, name, e.members[owner].entries[s.Address].entry, owner)) {
+			owner = name
+		}
+	}
+	return owner, others
+}
+
+// best reports whether no living candidate is better than this node.
+func (e *election) best(now time.Time, s *standing) bool {
+	for name, m := range e.members {
+		seen := m.entries[s.Address]
+		if seen != nil && seen.Candidate && now.Sub(m.heard) <= deadAfter && better(seen.entry, name, s.entry, e.node) {
+			return false
+		}
+	}
+	return true
+}
+
+// yields reports whether this owner must give way to another one.
+func (e *election) yields(s *standing, owner string) bool {
+	return !s.Candidate || outranks(e.members[owner].entries[s.Address].entry, owner, s.entry, e.node)
+}
+
+// outranks orders two claims: by epoch, then as candidates.
+func outranks(a entry, nodeA string, b entry, nodeB string) bool {
+	if a.Epoch != b.Epoch {
+		return a.Epoch > b.Epoch
+	}
+	return better(a, nodeA, b, nodeB)
+}
+
+// better orders two candidates for an address.
+func better(a entry, nodeA string, b entry, nodeB string) bool {
+	if a.Weight != b.Weight {
+		return a.Weight > b.Weight
+	}
+	return bytes.Compare(hash(nodeA, a.Address), hash(nodeB, a.Address)) < 0
+}
+
+// hash spreads addresses over nodes as MetalLB does.
+func hash(node string, a netip.Addr) []byte {
+	sum := sha256.Sum256([]byte(node + "#" + a.String()))
+	return sum[:]
+}
+
+// confirm notes that no stranger has an address that this node owns.
+func (e *election) confirm(a netip.Addr) {
+	if s := e.own[a]; s != nil && s.Owner {
+		s.Probing, s.hadOwner, s.tell = false, true, repeats
+	}
+}
+
+// adverts are what to send now. At least one goes out each Interval: what
+// changed, and of the rest as much as has room. Urgent ones have changes only.
+func (e *election) adverts(urgent bool) []*advert {
+	var entries []entry
+	for _, a := range e.order {
+		if s := e.own[a]; s.tell > 0 {
+			s.tell--
+			entries = append(entries, s.entry)
+		}
+	}
+	if urgent && len(entries) == 0 {
+		return nil
+	}
+	for range min(maxEntries-len(entries)%maxEntries, len(e.order)) {
+		if e.next >= len(e.order) {
+			break
+		}
+		entries = append(entries, e.own[e.order[e.next]].entry)
+		e.next++
+	}
+	var list []*advert
+	for first := true; first || len(entries) > 0; first = false {
+		n := min(len(entries), maxEntries)
+		e.sequence++
+		list = append(list, &advert{
+			Node: e.node, Incarnation: e.incarnation, Sequence: e.sequence, Cycle: e.cycle, Entries: entries[:n], Leaving: e.leaving,
+		})
+		entries = entries[n:]
+	}
+	if e.next >= len(e.order) {
+		e.next = 0
+		e.cycle++
+	}
+	return list
+}
+
+// owned lists the addresses that this node owns.
+func (e *election) owned() []netip.Addr {
+	var list []netip.Addr
+	for a, s := range e.own {
+		if s.Owner {
+			list = append(list, a)
+		}
+	}
+	return list
+}
+
+// ownerOf names the living node that owns an address, "" if none is known.
+func (e *election) ownerOf(now time.Time, a netip.Addr) string {
+	s := e.own[a]
+	if s == nil {
+		return ""
+	}
+	if s.Owner {
+		return e.node
+	}
+	owner, _ := e.look(now, s)
+	return owner
+}
+
+// alive lists the other nodes that were heard lately.
+func (e *election) alive(now time.Time) []string {
+	var list []string
+	for _, name := range slices.Sorted(maps.Keys(e.members)) {
+		if now.Sub(e.members[name].heard) <= deadAfter {
+			list = append(list, name)
+		}
+	}
+	return list
+}

@@ -1,0 +1,389 @@
+package l2
+
+import (
+	"errors"
+	"fmt"
+	"net/netip"
+	"slices"
+	"testing"
+	"time"
+)
+
+// link is nodes that hear each other's adverts, on a clock of its own.
+type link struct {
+	*testing.T
+	now    time.Time
+	nodes  map[string]*election
+	asleep map[string]bool
+	cut    map[[2]string]bool // from, to: adverts are lost
+	key    []byte
+}
+
+func newLink(t *testing.T, names ...string) *link {
+	l := &link{T: t, now: time.Unix(1e9, 0), nodes: map[string]*election{}, asleep: map[string]bool{}, cut: map[[2]string]bool{}, key: []byte("key")}
+	for _, name := range names {
+		l.nodes[name] = newElection(name, l.now)
+	}
+	return l
+}
+
+func (l *link) names() []string {
+	var names []string
+	for name := range l.nodes {
+		names = append(names, name)
+	}
+	slices.Sort(names)
+	return names
+}
+
+// pass lets time go by, an Interval at a time.
+func (l *link) pass(intervals int) {
+	l.Helper()
+	for range intervals {
+		l.now = l.now.Add(Interval)
+		for _, name := range l.names() {
+			if !l.asleep[name] {
+				l.nodes[name].tick(l.now)
+				l.send(name, l.nodes[name].adverts(false))
+			}
+		}
+	}
+}
+
+func (l *link) send(from string, adverts []*advert) {
+	l.Helper()
+	for _, a := range adverts {
+		frame, err := a.marshal(l.key)
+		if err != nil {
+			l.Fatal(err)
+		}
+		for _, to := range l.names() {
+			if to == from || l.asleep[to] || l.cut[[2]string{from, to}] {
+				continue
+			}
+			read, err := parseAdvert(append(frame, 0, 0), l.key)
+			if err != nil {
+				l.Fatal(err)
+			}
+			l.nodes[to].receive(l.now, read)
+		}
+	}
+}
+
+func (l *link) owners(a netip.Addr) []string {
+	var owners []string
+	for _, name := range l.names() {
+		if !l.asleep[name] && slices.Contains(l.nodes[name].owned(), a) {
+			owners = append(owners, name)
+		}
+	}
+	return owners
+}
+
+func (l *link) owner(a netip.Addr) string {
+	l.Helper()
+	owners := l.owners(a)
+	if len(owners) != 1 {
+		l.Fatalf("%v own %s, want one", owners, a)
+	}
+	return owners[0]
+}
+
+func (l *link) candidates(addresses ...netip.Addr) {
+	for _, name := range l.names() {
+		l.candidate(name, 0, addresses...)
+	}
+}
+
+func (l *link) candidate(name string, weight int32, addresses ...netip.Addr) {
+	set := map[netip.Addr]int32{}
+	for _, a := range addresses {
+		set[a] = weight
+	}
+	l.nodes[name].setCandidates(l.now, set)
+}
+
+var (
+	vip  = netip.MustParseAddr("192.0.2.1")
+	vip6 = netip.MustParseAddr("2001:db8::1")
+)
+
+func TestOneOwner(t *testing.T) {
+	l := newLink(t, "a", "b", "c")
+	l.candidates(vip, vip6)
+	l.pass(10)
+	l.owner(vip)
+	l.owner(vip6)
+}
+
+func TestAddressesAreSpread(t *testing.T) {
+	l := newLink(t, "a", "b", "c")
+	var all []netip.Addr
+	for i := range 200 {
+		all = append(all, netip.AddrFrom4([4]byte{10, 0, 0, byte(i)}))
+	}
+	l.candidates(all...)
+	l.pass(10)
+	count := map[string]int{}
+	for _, a := range all {
+		count[l.owner(a)]++
+	}
+	for name, n := range count {
+		if n < 30 {
+			t.Errorf("%s owns %d of 200 addresses: %v", name, n, count)
+		}
+	}
+}
+
+func TestAloneAtOnceAfterListening(t *testing.T) {
+	l := newLink(t, "a")
+	l.pass(5)
+	l.candidates(vip)
+	l.owner(vip)
+}
+
+func TestOwnerThatDiesIsReplacedAndDoesNotGetItBack(t *testing.T) {
+	l := newLink(t, "a", "b")
+	l.candidates(vip)
+	l.pass(10)
+	first := l.owner(vip)
+	l.asleep[first] = true
+	l.pass(4)
+	second := l.owner(vip)
+	// It comes back as a new process.
+	l.asleep[first] = false
+	l.nodes[first] = newElection(first, l.now)
+	l.candidate(first, 0, vip)
+	l.pass(20)
+	if got := l.owner(vip); got != second {
+		t.Errorf("%s owns the address after %s came back", got, first)
+	}
+}
+
+func TestOwnerThatSleptGivesWay(t *testing.T) {
+	l := newLink(t, "a", "b")
+	l.candidates(vip)
+	l.pass(10)
+	first := l.owner(vip)
+	l.asleep[first] = true
+	l.pass(10)
+	second := l.owner(vip)
+	l.asleep[first] = false
+	changes := l.nodes[first].tick(l.now) // the first thing that it does
+	if !slices.Contains(changes, change{Address: vip}) {
+		t.Fatalf("after a sleep: %v, want that the address is given up", changes)
+	}
+	l.pass(10)
+	if got := l.owner(vip); got != second {
+		t.Errorf("%s owns the address, want %s", got, second)
+	}
+}
+
+func TestOneWayLoss(t *testing.T) {
+	l := newLink(t, "a", "b")
+	l.candidates(vip)
+	l.pass(10)
+	owner := l.owner(vip)
+	other := map[string]string{"a": "b", "b": "a"}[owner]
+	l.cut[[2]string{owner, other}] = true // the other one hears nothing, but is heard
+	l.pass(6)
+	if got := l.owner(vip); got != other {
+		t.Errorf("%s owns the address, want %s, whose claim is the later one", got, other)
+	}
+	l.pass(50)
+	l.owner(vip)
+	delete(l.cut, [2]string{owner, other})
+	l.pass(10)
+	if got := l.owner(vip); got != other {
+		t.Errorf("%s owns the address when all is well again, want %s", got, other)
+	}
+}
+
+func TestPartition(t *testing.T) {
+	l := newLink(t, "a", "b", "c")
+	l.candidates(vip)
+	l.pass(10)
+	owner := l.owner(vip)
+	for _, name := range l.names() {
+		if name != owner {
+			l.cut[[2]string{owner, name}], l.cut[[2]string{name, owner}] = true, true
+		}
+	}
+	l.pass(10)
+	if owners := l.owners(vip); len(owners) != 2 {
+		t.Fatalf("%v own the address while the link is cut, want one on each side", owners)
+	}
+	clear(l.cut)
+	l.pass(3)
+	if got := l.owner(vip); got == owner {
+		t.Errorf("%s, whose claim is the older one, still owns the address", got)
+	}
+}
+
+func TestPlannedMoveHasNoGap(t *testing.T) {
+	l := newLink(t, "a", "b")
+	l.candidates(vip)
+	l.pass(10)
+	first := l.owner(vip)
+	l.candidate(first, 0)
+	if got := l.owners(vip); !slices.Equal(got, []string{first}) {
+		t.Fatalf("before anybody took over %v own the address", got)
+	}
+	for range 10 {
+		l.pass(1)
+		if len(l.owners(vip)) == 0 {
+			t.Fatal("nobody owns the address in between")
+		}
+	}
+	if got := l.owner(vip); got == first {
+		t.Error("nothing moved")
+	}
+}
+
+func TestLastCandidateLeaves(t *testing.T) {
+	l := newLink(t, "a", "b")
+	l.candidate("a", 0, vip)
+	l.pass(10)
+	l.owner(vip)
+	l.candidate("a", 0)
+	if got := l.owners(vip); len(got) > 0 {
+		t.Errorf("%v own an address that nobody serves", got)
+	}
+	l.pass(10)
+	if n := len(l.nodes["a"].own); n > 0 {
+		t.Errorf("%d addresses are remembered for nothing", n)
+	}
+}
+
+func TestWeights(t *testing.T) {
+	for _, heavy := range []string{"a", "b", "c"} {
+		l := newLink(t, "a", "b", "c")
+		for _, name := range l.names() {
+			weight := int32(0)
+			if name == heavy {
+				weight = 10
+			}
+			l.candidate(name, weight, vip)
+		}
+		l.pass(10)
+		if got := l.owner(vip); got != heavy {
+			t.Errorf("%s owns the address, want %s, which weighs more", got, heavy)
+		}
+		l.candidate(heavy, 0, vip)
+		l.pass(10)
+		if got := l.owner(vip); got != heavy {
+			t.Errorf("%s owns the address: it moved without need", got)
+		}
+	}
+}
+
+func TestManyAddresses(t *testing.T) {
+	l := newLink(t, "a", "b")
+	var all []netip.Addr
+	for i := range 2000 {
+		all = append(all, netip.AddrFrom4([4]byte{10, 0, byte(i >> 8), byte(i)}))
+	}
+	l.candidates(all...)
+	l.pass(20)
+	for _, a := range all {
+		l.owner(a)
+	}
+	l.asleep["a"] = true
+	l.pass(4)
+	for _, a := range all {
+		if got := l.owner(a); got != "b" {
+			t.Fatalf("%s owns %s", got, a)
+		}
+	}
+}
+
+// A node that takes an address over from one that found a stranger to have it
+// must ask itself: it was announced by nobody.
+func TestAddressThatWasProbedForIsNotInherited(t *testing.T) {
+	for _, confirmed := range []bool{false, true} {
+		l := newLink(t, "a", "b")
+		l.candidates(vip)
+		l.pass(10)
+		first := l.owner(vip)
+		if confirmed {
+			l.nodes[first].confirm(vip)
+			l.pass(1)
+		}
+		l.asleep[first] = true
+		var changes []change
+		second := l.nodes[map[string]string{"a": "b", "b": "a"}[first]]
+		for range 10 {
+			l.now = l.now.Add(Interval)
+			changes = append(changes, second.tick(l.now)...)
+		}
+		if want := (change{Address: vip, Owner: true, Inherited: confirmed}); !slices.Contains(changes, want) {
+			t.Errorf("confirmed %v: %v, want %v", confirmed, changes, want)
+		}
+	}
+}
+
+func TestOldAdvertsAreNotTakenIn(t *testing.T) {
+	l := newLink(t, "a")
+	l.candidates(vip)
+	claim := &advert{Node: "b", Incarnation: 7, Sequence: 5, Entries: []entry{{Address: vip, Candidate: true, Owner: true, Epoch: 9}}}
+	l.nodes["a"].receive(l.now, claim)
+	l.pass(1)
+	for name, a := range map[string]advert{
+		"sequence":    {Node: "b", Incarnation: 7, Sequence: 5},
+		"incarnation": {Node: "b", Incarnation: 6, Sequence: 99},
+	} {
+		heard := l.nodes["a"].members["b"].heard
+		l.nodes["a"].receive(l.now, &a)
+		if got := l.nodes["a"].members["b"].heard; got != heard {
+			t.Errorf("an advert with an old %s was taken in", name)
+		}
+	}
+}
+
+func TestAdvertsOfStrangers(t *testing.T) {
+	frame, err := (&advert{Node: "b", Entries: []entry{{Address: vip6}, {Address: vip, Weight: -1}}}).marshal([]byte("key"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := parseAdvert(frame, []byte("another")); !errors.Is(err, errSignature) {
+		t.Errorf("with another key: %v", err)
+	}
+	for i := range frame {
+		changed := slices.Clone(frame)
+		changed[i] ^= 1
+		if a, err := parseAdvert(changed, []byte("key")); err == nil {
+			t.Errorf("byte %d changed, and read as %+v", i, a)
+		}
+		if _, err := parseAdvert(frame[:i], []byte("key")); err == nil {
+			t.Errorf("read with %d bytes", i)
+		}
+	}
+}
+
+func FuzzAdvert(f *testing.F) {
+	key := []byte("key")
+	for _, a := range []advert{{Node: "a"}, {Node: "b", Leaving: true, Entries: []entry{{Address: vip, Owner: true}, {Address: vip6, Weight: -5}}}} {
+		frame, err := a.marshal(key)
+		if err != nil {
+			f.Fatal(err)
+		}
+		f.Add(frame[:len(frame)-macLength])
+	}
+	f.Fuzz(func(t *testing.T, b []byte) {
+		a, err := parseAdvert(append(slices.Clone(b), sign(key, b)...), key)
+		if err != nil {
+			return
+		}
+		if len(a.Entries) > maxEntries {
+			return // a frame that only a jumbo link carries
+		}
+		again, err := a.marshal(key)
+		if err != nil {
+			t.Fatal(err)
+		}
+		read, err := parseAdvert(again, key)
+		if err != nil || fmt.Sprint(read) != fmt.Sprint(a) {
+			t.Errorf("read %+v, then %+v (%v)", a, read, err)
+		}
+	})
+}

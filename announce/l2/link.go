@@ -1,0 +1,382 @@
+package l2
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"maps"
+	"net"
+	"net/netip"
+	"os"
+	"sync"
+	"time"
+
+	"github.com/mdlayher/packet"
+)
+
+const (
+	tickEvery = Interval / 2
+	// Before an address that nobody owned is announced, the link is asked so
+	// often, at such a distance, whether somebody has it.
+	probes     = 3
+	probeEvery = tickEvery
+	// At a take-over all machines are told at once, and again every
+	// gratuitousEvery for gratuitousFor, as MetalLB does.
+	gratuitousEvery = 1100 * time.Millisecond
+	gratuitousFor   = 5 * time.Second
+	// conflictPause is how long an address that somebody else has is left alone.
+	conflictPause = 30 * time.Second
+)
+
+// Link is an interface on which addresses are announced.
+type Link struct {
+	device  *net.Interface
+	key     []byte
+	log     *slog.Logger
+	changed func()
+	sockets *sockets
+	counts  *Counts
+
+	mu        sync.Mutex
+	election  *election
+	wanted    map[netip.Addr]int32
+	claims    map[netip.Addr]*claim
+	conflicts map[netip.Addr]conflict
+	members   map[string]string // MAC to node, of other announcers
+}
+
+// claim is an address that this node owns on the link.
+type claim struct {
+	probes    int       // still to be sent; after the last one it is announced
+	next      time.Time // when to send the next probe, or to tell all machines again
+	announced time.Time // zero while it is probed for
+}
+
+// conflict is somebody else who has an address of ours.
+type conflict struct {
+	mac   string
+	until time.Time
+}
+
+// Status is what a link knows of an address.
+type Status struct {
+	Address   netip.Addr
+	Interface string
+	// Owner is the node that answers, "" if none is known.
+	Owner string
+	// Since is when this node began to answer; zero if it doesn't.
+	Since time.Time
+	// Conflict is the MAC of a stranger who has the address; "" if there is none.
+	Conflict string
+}
+
+// OpenLink opens an interface. Key signs the adverts, the same on all nodes.
+// Changed is called, without delay and not to be blocked, after each change of
+// what Status returns.
+func OpenLink(device *net.Interface, node string, key []byte, counts *Counts, changed func(), log *slog.Logger) (*Link, error) {
+	s, err := openSockets(device)
+	if err != nil {
+		return nil, err
+	}
+	return &Link{
+		device: device, key: key, log: log.With("interface", device.Name), changed: changed, sockets: s, counts: counts,
+		election: newElection(node, time.Now()), claims: map[netip.Addr]*claim{}, conflicts: map[netip.Addr]conflict{}, members: map[string]string{},
+	}, nil
+}
+
+// Run announces until ctx is done, and then hands all addresses over: others are
+// told, and a moment later nobody is answered any more. An error says that the
+// interface is gone.
+func (l *Link) Run(ctx context.Context) error {
+	var running sync.WaitGroup
+	failed := make(chan error, 3)
+	for conn, take := range map[*packet.Conn]func([]byte){l.sockets.adverts: l.takeAdvert, l.sockets.arp: l.takeARP, l.sockets.ndp: l.takeNDP} {
+		running.Go(func() {
+			if err := receive(conn, take); err != nil {
+				failed <- err
+			}
+		})
+	}
+	err := l.keepTicking(ctx, failed)
+	if err == nil {
+		l.leave()
+	}
+	err = errors.Join(err, l.sockets.close())
+	running.Wait()
+	return err
+}
+
+// receive hands on frames until the socket is closed.
+func receive(conn *packet.Conn, take func([]byte)) error {
+	buffer := make([]byte, 9216)
+	for {
+		n, _, err := conn.ReadFrom(buffer)
+		switch {
+		case errors.Is(err, net.ErrClosed) || errors.Is(err, os.ErrClosed):
+			return nil
+		case errors.Is(err, errDown):
+			continue // it may come up again
+		case err != nil:
+			return fmt.Errorf("receive: %w", err)
+		}
+		take(buffer[:n])
+	}
+}
+
+func (l *Link) keepTicking(ctx context.Context, failed <-chan error) error {
+	ticker := time.NewTicker(tickEvery)
+	defer ticker.Stop()
+	for n := 0; ; n++ {
+		select {
+		case <-ctx.Done():
+			return nil
+		case err := <-failed:
+			return err
+		case <-ticker.C:
+		}
+		l.mu.Lock()
+		now := time.Now()
+		l.apply(now, l.election.tick(now))
+		l.send(l.election.adverts(n%2 != 0))
+		l.remind(now)
+		l.mu.Unlock()
+	}
+}
+
+// handOverPause is how long a node that ends still answers: others take over in
+// the meantime.
+const handOverPause = 2 * Interval
+
+func (l *Link) leave() {
+	l.mu.Lock()
+	l.election.leaving = true
+	for range repeats {
+		l.send(l.election.adverts(false))
+	}
+	others := len(l.election.alive(time.Now())) > 0
+	l.mu.Unlock()
+	if others {
+		time.Sleep(handOverPause)
+	}
+	l.mu.Lock()
+	clear(l.claims)
+	l.mu.Unlock()
+}
+
+// SetCandidates says which addresses this node may own, with their weights.
+func (l *Link) SetCandidates(candidates map[netip.Addr]int32) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.wanted = maps.Clone(candidates)
+	l.stand(time.Now())
+}
+
+// stand puts up the wanted addresses, except those that strangers have.
+func (l *Link) stand(now time.Time) {
+	candidates := maps.Clone(l.wanted)
+	for a, c := range l.conflicts {
+		if _, ok := l.wanted[a]; !ok || now.After(c.until) {
+			delete(l.conflicts, a)
+			continue
+		}
+		delete(candidates, a)
+	}
+	l.apply(now, l.election.setCandidates(now, candidates))
+	l.send(l.election.adverts(true))
+}
+
+// Status lists what is known of all addresses that this node may own.
+func (l *Link) Status() []Status {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	now := time.Now()
+	var list []Status
+	for a := range l.wanted {
+		s := Status{Address: a, Interface: l.device.Name, Owner: l.election.ownerOf(now, a), Conflict: l.conflicts[a].mac}
+		if c := l.claims[a]; c != nil {
+			s.Since = c.announced
+		}
+		list = append(list, s)
+	}
+	return list
+}
+
+// apply begins and ends to answer for addresses.
+func (l *Link) apply(now time.Time, changes []change) {
+	for _, c := range changes {
+		if c.Address.Is6() {
+			if err := l.sockets.join(l.device, c.Address, c.Owner); err != nil {
+				l.log.Warn("neighbor solicitations may not arrive", "address", c.Address, "err", err)
+			}
+		}
+		if !c.Owner {
+			delete(l.claims, c.Address)
+			l.log.Info("another node answers for the address now, or none", "address", c.Address)
+			continue
+		}
+		claim := &claim{next: now}
+		l.claims[c.Address] = claim
+		if !c.Inherited {
+			claim.probes = probes
+		}
+		l.attend(now, c.Address, claim)
+	}
+	if len(changes) > 0 {
+		l.send(l.election.adverts(true))
+		l.changed()
+	}
+}
+
+// remind sends the probes and the gratuitous announcements that are due.
+func (l *Link) remind(now time.Time) {
+	for a, c := range l.claims {
+		if !c.next.IsZero() && !now.Before(c.next) {
+			l.attend(now, a, c)
+		}
+	}
+	for _, c := range l.conflicts {
+		if now.After(c.until) {
+			l.stand(now)
+			return
+		}
+	}
+}
+
+// attend does what is next for an address.
+func (l *Link) attend(now time.Time, a netip.Addr, c *claim) {
+	if c.probes > 0 {
+		c.probes--
+		c.next = now.Add(probeEvery)
+		if a.Is4() {
+			l.write(l.sockets.arp, probeARP(a, l.device.HardwareAddr))
+		} else {
+			l.write(l.sockets.ndp, probeNS(a, l.device.HardwareAddr))
+		}
+		return
+	}
+	if c.announced.IsZero() {
+		c.announced = now
+		l.election.confirm(a)
+		l.log.Info("this node answers for the address now", "address", a)
+		l.changed()
+	}
+	c.next = now.Add(gratuitousEvery)
+	if now.Sub(c.announced) > gratuitousFor {
+		c.next = time.Time{}
+	}
+	l.counts.gratuitous(a)
+	if a.Is4() {
+		for _, frame := range gratuitousARP(a, l.device.HardwareAddr) {
+			l.write(l.sockets.arp, frame)
+		}
+		return
+	}
+	l.write(l.sockets.ndp, unsolicitedNA(a, l.device.HardwareAddr))
+}
+
+func (l *Link) takeAdvert(frame []byte) {
+	if len(frame) < etherHead || bytes.Equal(frame[6:12], l.device.HardwareAddr) {
+		return
+	}
+	a, err := parseAdvert(frame[etherHead:], l.key)
+	if err != nil {
+		l.counts.refused(err)
+		return
+	}
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.members[net.HardwareAddr(frame[6:12]).String()] = a.Node
+	now := time.Now()
+	l.apply(now, l.election.receive(now, a))
+}
+
+// owns reports whether this node answers for an address just now. A process that
+// slept doesn't before it has heard what the others did meanwhile.
+func (l *Link) owns(a netip.Addr) bool {
+	c := l.claims[a]
+	return c != nil && !c.announced.IsZero() && time.Since(l.election.lastTick) < deadAfter
+}
+
+func (l *Link) takeARP(frame []byte) {
+	m, ok := parseARP(frame)
+	if !ok || !l.isForUs(frame) || bytes.Equal(m.SenderMAC, l.device.HardwareAddr) {
+		return
+	}
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.noteSender(m.Sender, m.SenderMAC)
+	if m.Operation != arpRequest {
+		return
+	}
+	if c := l.claims[m.Target]; c != nil && c.announced.IsZero() && m.Sender.IsUnspecified() {
+		l.noteSender(m.Target, m.SenderMAC) // another one probes for the same address (RFC 5227, 2.1.1)
+		return
+	}
+	if !l.owns(m.Target) {
+		return
+	}
+	l.counts.request(m.Target)
+	answer := arpMessage{Operation: arpReply, SenderMAC: l.device.HardwareAddr, Sender: m.Target, TargetMAC: m.SenderMAC, Target: m.Sender}
+	l.write(l.sockets.arp, answer.frame(m.SenderMAC))
+	l.counts.response(m.Target)
+}
+
+func (l *Link) takeNDP(frame []byte) {
+	m, ok := parseNDP(frame)
+	if !ok || !l.isForUs(frame) || bytes.Equal(m.FrameSource, l.device.HardwareAddr) {
+		return
+	}
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if m.Type == advertisement {
+		l.noteSender(m.Target, m.FrameSource)
+		return
+	}
+	if !l.owns(m.Target) {
+		return
+	}
+	l.counts.request(m.Target)
+	l.write(l.sockets.ndp, m.answer(l.device.HardwareAddr))
+	l.counts.response(m.Target)
+}
+
+// isForUs leaves out what a promiscuous interface hears of others.
+func (l *Link) isForUs(frame []byte) bool {
+	return frame[0]&1 != 0 || bytes.Equal(frame[:6], l.device.HardwareAddr)
+}
+
+// noteSender finds strangers who have an address that this node probes for.
+func (l *Link) noteSender(a netip.Addr, mac net.HardwareAddr) {
+	c := l.claims[a]
+	if c == nil || !c.announced.IsZero() || l.members[mac.String()] != "" {
+		return
+	}
+	now := time.Now()
+	l.conflicts[a] = conflict{mac.String(), now.Add(conflictPause)}
+	l.log.Warn("not announced: another machine has the address; give it another one or take the address out of the pool",
+		"address", a, "mac", mac)
+	l.stand(now)
+	l.changed()
+}
+
+func (l *Link) send(adverts []*advert) {
+	for _, a := range adverts {
+		body, err := a.marshal(l.key)
+		if err != nil {
+			l.log.Error("no advert is sent", "err", err)
+			return
+		}
+		l.write(l.sockets.adverts, append(ethernet(advertGroup, l.device.HardwareAddr, EtherType), body...))
+	}
+}
+
+// write sends a frame. What a link that is down doesn't take is no loss: nobody
+// would hear it.
+func (l *Link) write(c *packet.Conn, frame []byte) {
+	to := &packet.Addr{HardwareAddr: net.HardwareAddr(frame[:6])}
+	if _, err := c.WriteTo(frame, to); err != nil && !errors.Is(err, net.ErrClosed) && !errors.Is(err, errDown) {
+		l.counts.failed()
+	}
+}

@@ -1,0 +1,122 @@
+package l2
+
+import (
+	"errors"
+	"fmt"
+	"net"
+	"net/netip"
+	"os"
+
+	"github.com/mdlayher/packet"
+	"golang.org/x/net/bpf"
+	"golang.org/x/sys/unix"
+)
+
+// advertGroup is where adverts go: a group address of our own, so that the
+// network cards of other machines drop them.
+var advertGroup = net.HardwareAddr{0x03, 0x46, 0x57, 0x4c, 0x32, 0x00}
+
+// sockets are the ways to a link. They stay in the network namespace of the
+// thread that opened them.
+type sockets struct {
+	adverts, arp, ndp *packet.Conn
+	groups            int // a UDP socket that holds the memberships of solicited-node groups
+}
+
+func openSockets(device *net.Interface) (*sockets, error) {
+	s := &sockets{groups: -1}
+	err := s.open(device)
+	if err != nil {
+		return nil, errors.Join(err, s.close())
+	}
+	return s, nil
+}
+
+func (s *sockets) open(device *net.Interface) error {
+	var err error
+	if s.adverts, err = packet.Listen(device, packet.Raw, EtherType, nil); err != nil {
+		return fmt.Errorf("open packet socket on %s: %w", device.Name, err)
+	}
+	if err := joinPacket(s.adverts, device, unix.PACKET_MR_MULTICAST, advertGroup); err != nil {
+		return fmt.Errorf("join group of adverts on %s: %w", device.Name, err)
+	}
+	if s.arp, err = packet.Listen(device, packet.Raw, etherARP, nil); err != nil {
+		return fmt.Errorf("open packet socket for ARP on %s: %w", device.Name, err)
+	}
+	filter, err := bpf.Assemble(ndpFilter())
+	if err != nil {
+		return fmt.Errorf("assemble filter for NDP: %w", err)
+	}
+	if s.ndp, err = packet.Listen(device, packet.Raw, etherIPv6, &packet.Config{Filter: filter}); err != nil {
+		return fmt.Errorf("open packet socket for NDP on %s: %w", device.Name, err)
+	}
+	s.groups, err = unix.Socket(unix.AF_INET6, unix.SOCK_DGRAM|unix.SOCK_CLOEXEC, 0)
+	if err != nil && !errors.Is(err, unix.EAFNOSUPPORT) { // a machine without IPv6 needs none
+		return fmt.Errorf("open socket for groups on %s: %w", device.Name, err)
+	}
+	return nil
+}
+
+func (s *sockets) close() error {
+	var errs []error
+	for _, c := range []*packet.Conn{s.adverts, s.arp, s.ndp} {
+		if c != nil {
+			errs = append(errs, c.Close())
+		}
+	}
+	if s.groups >= 0 {
+		errs = append(errs, os.NewSyscallError("close", unix.Close(s.groups)))
+		s.groups = -1
+	}
+	return errors.Join(errs...)
+}
+
+// ndpFilter lets through solicitations and advertisements without extension
+// headers, which is how they are sent.
+func ndpFilter() []bpf.Instruction {
+	return []bpf.Instruction{
+		bpf.LoadAbsolute{Off: etherHead + 6, Size: 1},
+		bpf.JumpIf{Cond: bpf.JumpNotEqual, Val: icmpv6, SkipTrue: 4},
+		bpf.LoadAbsolute{Off: etherHead + ipv6Head, Size: 1},
+		bpf.JumpIf{Cond: bpf.JumpEqual, Val: solicitation, SkipTrue: 1},
+		bpf.JumpIf{Cond: bpf.JumpNotEqual, Val: advertisement, SkipTrue: 1},
+		bpf.RetConstant{Val: 65535},
+		bpf.RetConstant{Val: 0},
+	}
+}
+
+// joinPacket has the network card let through a group's frames, or all groups'.
+func joinPacket(c *packet.Conn, device *net.Interface, kind uint16, group net.HardwareAddr) error {
+	raw, err := c.SyscallConn()
+	if err != nil {
+		return err
+	}
+	request := unix.PacketMreq{Ifindex: int32(device.Index), Type: kind, Alen: uint16(len(group))}
+	copy(request.Address[:], group)
+	var failed error
+	err = raw.Control(func(fd uintptr) {
+		failed = unix.SetsockoptPacketMreq(int(fd), unix.SOL_PACKET, unix.PACKET_ADD_MEMBERSHIP, &request)
+	})
+	return errors.Join(err, failed)
+}
+
+// join takes part in an IPv6 address's group: the kernel tells switches that
+// look after groups (MLD). Where it has no room for more, all groups are let in.
+func (s *sockets) join(device *net.Interface, a netip.Addr, in bool) error {
+	if s.groups < 0 {
+		return nil
+	}
+	request := &unix.IPv6Mreq{Multiaddr: solicitedNode(a).As16(), Interface: uint32(device.Index)}
+	option := unix.IPV6_JOIN_GROUP
+	if !in {
+		option = unix.IPV6_LEAVE_GROUP
+	}
+	err := unix.SetsockoptIPv6Mreq(s.groups, unix.IPPROTO_IPV6, option, request)
+	switch {
+	case err == nil, errors.Is(err, unix.EADDRINUSE), errors.Is(err, unix.EADDRNOTAVAIL):
+		return nil
+	case in && (errors.Is(err, unix.ENOBUFS) || errors.Is(err, unix.ENOMEM)):
+		return joinPacket(s.ndp, device, unix.PACKET_MR_ALLMULTI, nil)
+	}
+	return fmt.Errorf("join group of %s on %s: %w", a, device.Name, err)
+}

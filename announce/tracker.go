@@ -1,0 +1,148 @@
+package announce
+
+import (
+	"maps"
+	"net/netip"
+	"slices"
+	"strings"
+
+	"github.com/fairway-net/fairway/model"
+)
+
+// Served are the Services of an address, by "namespace/name", sorted.
+type Served struct {
+	// Ready ones have an endpoint for new connections from outside that come to
+	// this node, Idle ones have none: under externalTrafficPolicy: Local, none
+	// on this node.
+	Ready, Idle []string
+	// Local is the number of endpoints on this node, where only these are used
+	// (externalTrafficPolicy: Local); 0 where all are.
+	Local int
+}
+
+// Tracker knows which load balancer addresses and external IPs a table has. An
+// update costs what the change costs. The zero value is empty.
+type Tracker struct {
+	table     *model.Table
+	frontends map[netip.Addr]map[model.Key]*model.Frontend
+	byPool    map[model.PoolID]map[model.Key]netip.Addr
+	served    map[netip.Addr]Served
+}
+
+// Update takes in the next table and reports whether anything is different.
+func (t *Tracker) Update(table *model.Table) bool {
+	if t.frontends == nil {
+		t.frontends = map[netip.Addr]map[model.Key]*model.Frontend{}
+		t.byPool = map[model.PoolID]map[model.Key]netip.Addr{}
+		t.served = map[netip.Addr]Served{}
+	}
+	changes := table.Since(t.table)
+	t.table = table
+	touched := map[netip.Addr]bool{}
+	for _, c := range changes.Frontends {
+		if c.Old != nil && isAnnounced(c.Old) {
+			t.remove(c.Old)
+			touched[c.Old.Addr] = true
+		}
+		if c.New != nil && isAnnounced(c.New) {
+			t.add(c.New)
+			touched[c.New.Addr] = true
+		}
+	}
+	for _, c := range changes.Pools {
+		for _, a := range t.byPool[c.ID()] {
+			touched[a] = true
+		}
+	}
+	changed := false
+	for a := range touched {
+		changed = t.judge(a) || changed
+	}
+	return changed
+}
+
+// Served returns what is in force. It is the caller's.
+func (t *Tracker) Served() map[netip.Addr]Served { return maps.Clone(t.served) }
+
+func isAnnounced(f *model.Frontend) bool {
+	return f.Entrance == model.LoadBalancerIP || f.Entrance == model.ExternalIP
+}
+
+func (t *Tracker) add(f *model.Frontend) {
+	if t.frontends[f.Addr] == nil {
+		t.frontends[f.Addr] = map[model.Key]*model.Frontend{}
+	}
+	t.frontends[f.Addr][f.Key] = f
+	pool := f.Routes[model.FromOutside].Pool
+	if t.byPool[pool] == nil {
+		t.byPool[pool] = map[model.Key]netip.Addr{}
+	}
+	t.byPool[pool][f.Key] = f.Addr
+}
+
+func (t *Tracker) remove(f *model.Frontend) {
+	delete(t.frontends[f.Addr], f.Key)
+	if len(t.frontends[f.Addr]) == 0 {
+		delete(t.frontends, f.Addr)
+	}
+	pool := f.Routes[model.FromOutside].Pool
+	delete(t.byPool[pool], f.Key)
+	if len(t.byPool[pool]) == 0 {
+		delete(t.byPool, pool)
+	}
+}
+
+// judge finds out anew what an address serves and reports whether that changed.
+func (t *Tracker) judge(a netip.Addr) bool {
+	ready := map[string]bool{} // by Service, whether any of its ports has endpoints
+	var next Served
+	for _, f := range t.frontends[a] {
+		name, _, _ := strings.Cut(f.Name, ":")
+		route := f.Routes[model.FromOutside]
+		pool := t.table.Pool(route.Pool)
+		if pool == nil {
+			continue
+		}
+		ready[name] = ready[name] || len(pool.Backends) > 0
+		if !route.Masquerade { // as the policy Local has it
+			next.Local = max(next.Local, len(pool.Backends))
+		}
+	}
+	for _, name := range slices.Sorted(maps.Keys(ready)) {
+		if ready[name] {
+			next.Ready = append(next.Ready, name)
+		} else {
+			next.Idle = append(next.Idle, name)
+		}
+	}
+	last, had := t.served[a]
+	if len(ready) == 0 {
+		delete(t.served, a)
+		return had
+	}
+	t.served[a] = next
+	return !had || last.Local != next.Local || !slices.Equal(last.Ready, next.Ready) || !slices.Equal(last.Idle, next.Idle)
+}
+
+// Both is what is in force and is to stay: what the next table no longer has, or
+// has no endpoints for, is withdrawn before the data plane forgets it.
+func Both(inForce, next map[netip.Addr]Served) map[netip.Addr]Served {
+	both := map[netip.Addr]Served{}
+	for a, s := range inForce {
+		n, ok := next[a]
+		if !ok {
+			continue
+		}
+		stays := Served{Local: min(s.Local, n.Local)}
+		for _, name := range s.Ready {
+			if slices.Contains(n.Ready, name) {
+				stays.Ready = append(stays.Ready, name)
+			} else {
+				stays.Idle = append(stays.Idle, name)
+			}
+		}
+		stays.Idle = append(stays.Idle, s.Idle...)
+		both[a] = stays
+	}
+	return both
+}

@@ -1,0 +1,27 @@
+package v1beta1
+
+import (
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+)
+
+// GroupVersion of the kinds of this package.
+var GroupVersion = schema.GroupVersion{Group: "metallb.io", Version: "v1beta1"}
+
+// AddToScheme makes a scheme know the kinds of this package.
+func AddToScheme(s *runtime.Scheme) error {
+	s.AddKnownTypes(GroupVersion,
+		&IPAddressPool{}, &IPAddressPoolList{},
+		&L2Advertisement{}, &L2AdvertisementList{},
+		&BGPAdvertisement{}, &BGPAdvertisementList{},
+		&BGPPeer{}, &BGPPeerList{},
+		&BFDProfile{}, &BFDProfileList{},
+		&Community{}, &CommunityList{},
+		&ServiceL2Status{}, &ServiceL2StatusList{},
+		&ServiceBGPStatus{}, &ServiceBGPStatusList{},
+		&ConfigurationState{}, &ConfigurationStateList{},
+	)
+	metav1.AddToGroupVersion(s, GroupVersion)
+	return nil
+}

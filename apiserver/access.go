@@ -1,0 +1,110 @@
+package apiserver
+
+import (
+	"context"
+	"crypto/ecdsa"
+	"errors"
+	"fmt"
+	"path/filepath"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	apiserverapi "k8s.io/apiserver/pkg/apis/apiserver"
+	"k8s.io/apiserver/pkg/authentication/authenticator"
+	"k8s.io/apiserver/pkg/authentication/group"
+	"k8s.io/apiserver/pkg/authentication/request/anonymous"
+	"k8s.io/apiserver/pkg/authentication/request/bearertoken"
+	"k8s.io/apiserver/pkg/authentication/request/union"
+	"k8s.io/apiserver/pkg/authentication/token/tokenfile"
+	tokenunion "k8s.io/apiserver/pkg/authentication/token/union"
+	"k8s.io/apiserver/pkg/authorization/authorizer"
+	genericapirequest "k8s.io/apiserver/pkg/endpoints/request"
+	"k8s.io/apiserver/pkg/registry/rest"
+	"k8s.io/apiserver/pkg/server/dynamiccertificates"
+	"k8s.io/client-go/informers"
+
+	"github.com/fairway-net/fairway/apiserver/identity"
+	"github.com/fairway-net/fairway/apiserver/pki"
+	"github.com/fairway-net/fairway/apiserver/registry"
+	"github.com/fairway-net/fairway/apiserver/rights"
+)
+
+// publicPaths may be read without credentials: they tell machines that watch
+// over the server how it is.
+var publicPaths = []string{"/healthz", "/livez", "/readyz", "/version"}
+
+// access says who a request comes from and what they may do.
+type access struct {
+	// known recognises credentials; requests takes others for anonymous.
+	known, requests authenticator.Request
+	authorizer      authorizer.Authorizer
+	roles           *rights.RBAC
+	accounts        *identity.ServiceAccounts
+	objects         *objects
+}
+
+func newAccess(dataDir, tokenFile string, servers authenticator.Token, clientCA dynamiccertificates.CAContentProvider, informers informers.SharedInformerFactory) (*access, error) {
+	a := &access{objects: &objects{}, roles: rights.NewRBAC(informers.Rbac().V1())}
+	a.authorizer = rights.New(a.roles)
+	key, err := pki.TokenKey(filepath.Join(dataDir, "pki"))
+	if err != nil {
+		return nil, err
+	}
+	return a, a.authenticate(clientCA, tokenFile, servers, key)
+}
+
+// authenticate accepts client certificates of our authority, tokens of
+// ServiceAccounts, join tokens, server tokens and tokens listed in a file.
+func (a *access) authenticate(clientCA dynamiccertificates.CAContentProvider, tokenFile string, servers authenticator.Token, key *ecdsa.PrivateKey) error {
+	var err error
+	if a.accounts, err = identity.NewServiceAccounts(key, a.objects); err != nil {
+		return err
+	}
+	tokens := []authenticator.Token{identity.NewJoinTokens(a.objects), servers, a.accounts}
+	if tokenFile != "" {
+		listed, err := tokenfile.NewCSV(tokenFile)
+		if err != nil {
+			return fmt.Errorf("read token file %s: %w", tokenFile, err)
+		}
+		tokens = append([]authenticator.Token{listed}, tokens...)
+	}
+	known := union.New(&identity.Revocable{Certificates: newCertificates(clientCA.VerifyOptions), Objects: a.objects}, bearertoken.New(tokenunion.New(tokens...)))
+	a.known = group.NewAuthenticatedGroupAdder(known)
+	conditions := make([]apiserverapi.AnonymousAuthCondition, len(publicPaths))
+	for i, path := range publicPaths {
+		conditions[i].Path = path
+	}
+	a.requests = union.New(a.known, anonymous.NewAuthenticator(conditions))
+	return nil
+}
+
+// kinds is what the kinds that ask and grant rights are served with.
+func (a *access) kinds() registry.Access {
+	escalation := &rights.Escalation{Roles: a.roles, Authorizer: a.authorizer}
+	return registry.Access{
+		Authenticator: a.known, Authorizer: a.authorizer, Rules: rights.Resolver{Roles: a.roles},
+		Grants: escalation.Check, Issue: a.accounts.Issue,
+	}
+}
+
+// selects reports whether a Service has a selector.
+func (a *access) selects(ctx context.Context, namespace, name string) (bool, error) {
+	obj, err := a.objects.Get(ctx, "services", namespace, name)
+	if err != nil {
+		return false, err
+	}
+	return len(obj.(*corev1.Service).Spec.Selector) > 0, nil
+}
+
+// objects reads objects of the core group from the watch caches.
+type objects struct{ resources registry.Resources }
+
+// Get implements identity.Objects.
+func (o *objects) Get(ctx context.Context, resource, namespace, name string) (runtime.Object, error) {
+	getter, ok := o.resources[resource].(rest.Getter)
+	if !ok {
+		return nil, errors.New("no such resource: " + resource)
+	}
+	return getter.Get(genericapirequest.WithNamespace(ctx, namespace), name, &metav1.GetOptions{ResourceVersion: "0"})
+}

@@ -1,0 +1,80 @@
+package apiserver
+
+import (
+	"fmt"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/util/sets"
+	"k8s.io/apiserver/pkg/admission"
+	"k8s.io/apiserver/pkg/admission/plugin/namespace/lifecycle"
+	"k8s.io/apiserver/pkg/admission/plugin/policy/validating"
+	genericapiserver "k8s.io/apiserver/pkg/server"
+	"k8s.io/client-go/discovery/cached/memory"
+	"k8s.io/client-go/dynamic"
+	"k8s.io/client-go/kubernetes"
+	"k8s.io/client-go/restmapper"
+
+	"github.com/fairway-net/fairway/apiserver/customresources"
+	"github.com/fairway-net/fairway/apiserver/rights"
+)
+
+// neverReviewed are what is asked and not kept. A policy over them could keep
+// everybody out.
+var neverReviewed = []schema.GroupResource{
+	{Group: "authentication.k8s.io", Resource: "selfsubjectreviews"},
+	{Group: "authentication.k8s.io", Resource: "tokenreviews"},
+	{Group: "authorization.k8s.io", Resource: "localsubjectaccessreviews"},
+	{Group: "authorization.k8s.io", Resource: "selfsubjectaccessreviews"},
+	{Group: "authorization.k8s.io", Resource: "selfsubjectrulesreviews"},
+	{Group: "authorization.k8s.io", Resource: "subjectaccessreviews"},
+}
+
+// admit sets up admission: nothing is created in a namespace that isn't there
+// or is going, machines write nothing but their own, and what
+// ValidatingAdmissionPolicies deny is refused.
+func (s *Server) admit(config *genericapiserver.RecommendedConfig) error {
+	client, err := kubernetes.NewForConfig(s.LoopbackConfig())
+	if err != nil {
+		return fmt.Errorf("create loopback client: %w", err)
+	}
+	namespaces, err := lifecycle.NewLifecycle(sets.New(metav1.NamespaceDefault, metav1.NamespaceSystem, metav1.NamespacePublic))
+	if err != nil {
+		return fmt.Errorf("create namespace admission: %w", err)
+	}
+	namespaces.SetExternalKubeClientSet(client)
+	namespaces.SetExternalKubeInformerFactory(config.SharedInformerFactory)
+	if err := namespaces.ValidateInitialization(); err != nil {
+		return fmt.Errorf("set up namespace admission: %w", err)
+	}
+	policies, err := s.policies(config, client)
+	if err != nil {
+		return err
+	}
+	config.AdmissionControl = admission.NewChainHandler(namespaces, &rights.NodeAdmission{Selects: s.access.selects},
+		customresources.NewConversionAdmission(), policies)
+	return nil
+}
+
+// policies is the plugin that executes ValidatingAdmissionPolicies.
+func (s *Server) policies(config *genericapiserver.RecommendedConfig, client kubernetes.Interface) (admission.ValidationInterface, error) {
+	dynamicClient, err := dynamic.NewForConfig(dynamic.ConfigFor(s.LoopbackConfig()))
+	if err != nil {
+		return nil, fmt.Errorf("create loopback client: %w", err)
+	}
+	plugin, err := validating.NewPlugin(nil)
+	if err != nil {
+		return nil, fmt.Errorf("create policy admission: %w", err)
+	}
+	plugin.SetExternalKubeClientSet(client)
+	plugin.SetExternalKubeInformerFactory(config.SharedInformerFactory)
+	plugin.SetDynamicClient(dynamicClient)
+	plugin.SetRESTMapper(restmapper.NewDeferredDiscoveryRESTMapper(memory.NewMemCacheClient(client.Discovery())))
+	plugin.SetUnconditionalAuthorizer(s.access.authorizer)
+	plugin.SetExcludedAdmissionResources(neverReviewed)
+	plugin.SetDrainedNotification(config.DrainedNotify())
+	if err := plugin.ValidateInitialization(); err != nil {
+		return nil, fmt.Errorf("set up policy admission: %w", err)
+	}
+	return plugin, nil
+}

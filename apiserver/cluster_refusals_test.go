@@ -1,0 +1,175 @@
+package apiserver
+
+import (
+	"context"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/client-go/kubernetes"
+	"k8s.io/client-go/rest"
+	"k8s.io/client-go/tools/clientcmd"
+
+	"github.com/fairway-net/fairway/apiserver/rights"
+	"github.com/fairway-net/fairway/kube/join"
+)
+
+// TestServerRefusals: a server that can't join says why in one line, and changes
+// nothing; a server token is good for joining only, and a machine's is not.
+func TestServerRefusals(t *testing.T) {
+	c := newCluster(t)
+	one := c.first()
+	token := serverToken(t, one, time.Time{})
+
+	plain := c.config(2)
+	plain.ClusterInit, plain.BindAddress = true, DefaultConfig().BindAddress
+	refused(t, plain, "give --bind-address and --advertise-address")
+	parsed, err := join.ParseServerToken(token)
+	if err != nil {
+		t.Fatal(err)
+	}
+	machine := parsed
+	machine.Server = false
+	refused(t, c.joining(2, one, machine.String()), "this one is for machines")
+	wrong := parsed
+	wrong.Secret = strings.Repeat("x", 16)
+	refused(t, c.joining(2, one, wrong.String()), "server token "+parsed.ID+" is not known")
+	refused(t, c.joining(2, one, serverToken(t, one, time.Now().Add(-time.Hour))), "expired at")
+	other := parsed
+	other.CAHash = "sha256:" + strings.Repeat("0", 64)
+	refused(t, c.joining(2, one, other.String()), "isn't the one in the token")
+	named := c.joining(2, one, token)
+	named.ServerName = "s1"
+	refused(t, named, "a server named s1 is at")
+	ranged := c.joining(2, one, token)
+	ranged.NodePortRange.Base++
+	refused(t, ranged, "the cluster's is 30000-32767")
+
+	// A directory that is another server's, and one with the store of another.
+	elsewhere := c.joining(3, one, token)
+	alone := start(t, withoutJoin(elsewhere))
+	if err := alone.Close(); err != nil {
+		t.Fatal(err)
+	}
+	refused(t, elsewhere, "has a store of its own")
+	if err := os.RemoveAll(elsewhere.etcdDir()); err != nil {
+		t.Fatal(err)
+	}
+	refused(t, elsewhere, "belongs to another cluster than the token")
+
+	c.tokenRights(one, parsed)
+}
+
+func withoutJoin(c Config) Config {
+	c.Join, c.Token = "", ""
+	return c
+}
+
+// tokenRights expects that each token opens its own door only.
+func (c *cluster) tokenRights(s *Server, server join.Token) {
+	c.Helper()
+	as := func(bearer string) kubernetes.Interface {
+		api, err := kubernetes.NewForConfig(&rest.Config{Host: s.URL(), BearerToken: bearer, TLSClientConfig: rest.TLSClientConfig{CAData: s.CA()}})
+		if err != nil {
+			c.Fatal(err)
+		}
+		return api
+	}
+	joining := as(server.Bearer())
+	if _, err := joining.CoreV1().Services("").List(within(c), metav1.ListOptions{}); !apierrors.IsForbidden(err) {
+		c.Errorf("a server token lists Services: %v", err)
+	}
+	for _, path := range []string{MembersPath, ServerTokensPath, SnapshotPath, rights.JoinPath} {
+		if _, err := joining.CoreV1().RESTClient().Get().AbsPath(path).DoRaw(within(c)); !apierrors.IsForbidden(err) {
+			c.Errorf("a server token reads %s: %v", path, err)
+		}
+	}
+	machine := join.NewToken(server.CAHash)
+	if _, err := client(c, s).CoreV1().Secrets("kube-system").Create(within(c), machine.Object("", time.Time{}), metav1.CreateOptions{}); err != nil {
+		c.Fatal(err)
+	}
+	body := []byte(`{"name":"s9","peerURL":"https://192.0.2.9:2380"}`)
+	node, err := s.NodeKubeconfig("n1")
+	if err != nil {
+		c.Fatal(err)
+	}
+	for who, api := range map[string]kubernetes.Interface{"a machine's token": as(machine.Bearer()), "nobody": as(""), "a node": kubeconfigClient(c, node)} {
+		err := api.CoreV1().RESTClient().Post().AbsPath(rights.JoinPath).Body(body).Do(within(c)).Error()
+		if !apierrors.IsForbidden(err) && !apierrors.IsUnauthorized(err) {
+			c.Errorf("%s joins as a server: %v", who, err)
+		}
+	}
+	if got := members(c, s); len(got) != 1 {
+		c.Errorf("servers after others asked: %v", got)
+	}
+}
+
+// TestJoinInterrupted: a server that is killed anywhere on its way into a cluster
+// is in it after the same command again.
+func TestJoinInterrupted(t *testing.T) {
+	c := newCluster(t)
+	one := c.first()
+	config := c.joining(2, one, serverToken(t, one, time.Time{}))
+
+	// Announced, and no more: its keys were not even written.
+	ctx := within(t)
+	half := config
+	if err := Prepare(ctx, &half); err != nil {
+		t.Fatal(err)
+	}
+	for _, name := range []string{"pki/client-ca.crt", "pki/sa.key", "server.json"} {
+		if err := os.Remove(filepath.Join(config.DataDir, name)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	refused(t, c.joining(3, one, config.Token+"x"), "--token")
+
+	// It has all that it needs, but doesn't know it is a member.
+	if err := Prepare(ctx, &half); err != nil { // half is settled: nothing to do
+		t.Fatal(err)
+	}
+	half = config
+	if err := Prepare(ctx, &half); err != nil {
+		t.Fatal(err)
+	}
+	refused(t, withoutJoin(config), "run the same command again, with --join and --token")
+
+	// Interrupted while its store starts.
+	brief, cancel := context.WithTimeout(ctx, 300*time.Millisecond)
+	if s, err := Start(brief, config); err == nil {
+		if err := s.Close(); err != nil {
+			t.Error(err)
+		}
+	}
+	cancel()
+	two := start(t, config)
+	eventually(t, "that both are servers", func() bool {
+		list := members(t, two)
+		return len(list) == 2 && list[0].Role != "joining" && list[1].Role != "joining"
+	})
+	if err := two.Close(); err != nil {
+		t.Fatal(err)
+	}
+	// Its store lost, it must not begin one of its own.
+	if err := os.RemoveAll(config.etcdDir()); err != nil {
+		t.Fatal(err)
+	}
+	refused(t, withoutJoin(config), "is gone, and the cluster may go on without it")
+}
+
+func kubeconfigClient(t testing.TB, data []byte) kubernetes.Interface {
+	t.Helper()
+	config, err := clientcmd.RESTConfigFromKubeConfig(data)
+	if err != nil {
+		t.Fatal(err)
+	}
+	api, err := kubernetes.NewForConfig(config)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return api
+}

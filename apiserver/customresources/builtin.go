@@ -1,0 +1,128 @@
+package customresources
+
+import (
+	"context"
+	"crypto/sha256"
+	"encoding/hex"
+	"encoding/json"
+	"fmt"
+	"io/fs"
+	"strconv"
+	"strings"
+
+	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
+	"k8s.io/apiextensions-apiserver/pkg/client/clientset/clientset"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/client-go/rest"
+	"sigs.k8s.io/yaml"
+
+	gateway "github.com/fairway-net/fairway/apis/gateway/crds"
+	metallb "github.com/fairway-net/fairway/apis/metallb/crds"
+)
+
+// builtIn is the one list of definitions that every server has: each file is one
+// CustomResourceDefinition (apiextensions.k8s.io/v1).
+var builtIn = []fs.FS{
+	gateway.Files,
+	metallb.Files,
+}
+
+// installedAnnotation marks a definition that this package installed, with a
+// hash of the manifest and the generation that the object then had.
+const installedAnnotation = "fairway.dev/installed"
+
+// Install creates the built-in definitions that aren't there and brings those
+// up to date that an earlier version installed. A definition that somebody else
+// made or has changed since, by the upstream project's own manifest, say, stays
+// as it is.
+func Install(ctx context.Context, config *rest.Config) error {
+	config = rest.CopyConfig(config)
+	config.ContentType, config.AcceptContentTypes = "application/json", ""
+	client, err := clientset.NewForConfig(config)
+	if err != nil {
+		return fmt.Errorf("create client of CustomResourceDefinitions: %w", err)
+	}
+	for _, files := range builtIn {
+		if err := installAll(ctx, client, files); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func installAll(ctx context.Context, client clientset.Interface, files fs.FS) error {
+	names, err := fs.Glob(files, "*.yaml")
+	if err != nil {
+		return fmt.Errorf("list built-in CustomResourceDefinitions: %w", err)
+	}
+	for _, name := range names {
+		manifest, err := fs.ReadFile(files, name)
+		if err != nil {
+			return fmt.Errorf("read built-in CustomResourceDefinition: %w", err)
+		}
+		if err := install(ctx, client, manifest); err != nil {
+			return fmt.Errorf("install %s: %w", name, err)
+		}
+	}
+	return nil
+}
+
+// install makes the cluster's definition equal to the manifest, if it is ours
+// to change.
+func install(ctx context.Context, client clientset.Interface, manifest []byte) error {
+	wanted := &apiextensionsv1.CustomResourceDefinition{}
+	if err := yaml.UnmarshalStrict(manifest, wanted); err != nil {
+		return fmt.Errorf("parse manifest: %w", err)
+	}
+	sum := sha256.Sum256(manifest)
+	hash := hex.EncodeToString(sum[:8])
+	definitions := client.ApiextensionsV1().CustomResourceDefinitions()
+	current, err := definitions.Get(ctx, wanted.Name, metav1.GetOptions{})
+	if apierrors.IsNotFound(err) {
+		mark(wanted, hash, 1)
+		return apply(ctx, client, wanted)
+	}
+	if err != nil {
+		return fmt.Errorf("get CustomResourceDefinition %s: %w", wanted.Name, err)
+	}
+	installed, generation, _ := strings.Cut(current.Annotations[installedAnnotation], "@")
+	if installed == hash || generation != strconv.FormatInt(current.Generation, 10) {
+		return nil
+	}
+	mark(wanted, hash, current.Generation+1)
+	return apply(ctx, client, wanted)
+}
+
+// applier is the field manager of `kubectl apply --server-side`. What it applied
+// itself it may replace: so the upstream project's own manifests apply over these
+// without conflicts.
+const applier = "kubectl"
+
+// apply applies a definition at the server.
+func apply(ctx context.Context, client clientset.Interface, wanted *apiextensionsv1.CustomResourceDefinition) error {
+	wanted.SetGroupVersionKind(apiextensionsv1.SchemeGroupVersion.WithKind("CustomResourceDefinition"))
+	fields, err := runtime.DefaultUnstructuredConverter.ToUnstructured(wanted)
+	if err != nil {
+		return fmt.Errorf("apply CustomResourceDefinition %s: %w", wanted.Name, err)
+	}
+	delete(fields, "status")
+	unstructured.RemoveNestedField(fields, "metadata", "creationTimestamp")
+	data, err := json.Marshal(fields)
+	if err != nil {
+		return fmt.Errorf("apply CustomResourceDefinition %s: %w", wanted.Name, err)
+	}
+	force := true
+	options := metav1.PatchOptions{FieldManager: applier, Force: &force}
+	if _, err := client.ApiextensionsV1().CustomResourceDefinitions().Patch(ctx, wanted.Name, types.ApplyPatchType, data, options); err != nil {
+		return fmt.Errorf("apply CustomResourceDefinition %s: %w", wanted.Name, err)
+	}
+	return nil
+}
+
+func mark(crd *apiextensionsv1.CustomResourceDefinition, hash string, generation int64) {
+	metav1.SetMetaDataAnnotation(&crd.ObjectMeta, installedAnnotation, fmt.Sprintf("%s@%d", hash, generation))
+}

@@ -1,0 +1,254 @@
+package apiserver
+
+import (
+	"context"
+	"slices"
+	"strings"
+	"testing"
+
+	corev1 "k8s.io/api/core/v1"
+	discoveryv1 "k8s.io/api/discovery/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/fields"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/apiserver/pkg/authentication/user"
+	"k8s.io/apiserver/pkg/authorization/authorizer"
+	"k8s.io/client-go/kubernetes"
+)
+
+var everyVerb = []string{
+	"get", "list", "watch", "create", "update", "patch", "delete", "deletecollection",
+	"proxy", "bind", "escalate", "impersonate", "approve", "sign", "use", "*",
+}
+
+// nodeTable is all that the machine n1 may do: resource, namespace and name
+// ("" of others than n1), then the verbs. What isn't in it is denied.
+var nodeTable = map[string]string{
+	"services * *":                        "get list watch",
+	"nodes * *":                           "get list watch",
+	"nodes * ":                            "get list watch create",
+	"nodes * n1":                          "get list watch create update patch delete",
+	"nodes/status * n1":                   "update patch",
+	"namespaces * *":                      "get list watch",
+	"events * *":                          "create update patch",
+	"endpointslices.discovery.k8s.io * *": "get list watch create update patch delete",
+	"leases.coordination.k8s.io kube-node-lease *":       "get list watch",
+	"leases.coordination.k8s.io kube-node-lease ":        "get list watch create",
+	"leases.coordination.k8s.io kube-node-lease n1":      "get list watch create update patch delete",
+	"certificatesigningrequests.certificates.k8s.io * *": "get list watch create",
+	"selfsubjectaccessreviews.authorization.k8s.io * *":  "create",
+	"selfsubjectrulesreviews.authorization.k8s.io * *":   "create",
+	"selfsubjectreviews.authentication.k8s.io * *":       "create",
+	"servicecidrs.networking.k8s.io * *":                 "get list watch",
+	"events.events.k8s.io * *":                           "create update patch",
+}
+
+// expectedVerbs finds the most particular line of the table.
+func expectedVerbs(resource, namespace, name string) []string {
+	// The configuration of agents.
+	if full, _, _ := strings.Cut(resource, "/"); strings.HasSuffix(full, ".fairway.dev") || strings.HasSuffix(full, ".metallb.io") {
+		verbs := []string{"get", "list", "watch"}
+		if resource == "servicel2statuses.metallb.io" || resource == "servicebgpstatuses.metallb.io" || resource == "configurationstates.metallb.io" {
+			verbs = append(verbs, "create") // what it announces itself; it changes only its own
+		}
+		return verbs
+	}
+	for _, key := range []string{
+		resource + " " + namespace + " " + name, resource + " " + namespace + " *",
+		resource + " * " + name, resource + " * *",
+	} {
+		if verbs, ok := nodeTable[key]; ok {
+			return strings.Fields(verbs)
+		}
+	}
+	return nil
+}
+
+// TestEveryVerbOnEveryResource tries all there is, as a machine, as users that
+// look like one, and as nobody. Roles bound to all of them change nothing for a
+// machine.
+func TestEveryVerbOnEveryResource(t *testing.T) {
+	s := start(t, testConfig(t))
+	kubectl(t, s, "", "create", "clusterrolebinding", "everybody", "--clusterrole=cluster-admin", "--group=system:nodes", "--user=system:node:n1")
+	node := &user.DefaultInfo{Name: "system:node:n1", Groups: []string{user.NodesGroup, user.AllAuthenticated}}
+	for name, u := range map[string]user.Info{
+		"node":                         node,
+		"node that isn't named as one": &user.DefaultInfo{Name: "n1", Groups: []string{user.NodesGroup, user.AllAuthenticated}},
+		"node without a name":          &user.DefaultInfo{Name: "system:node:", Groups: []string{user.NodesGroup, user.AllAuthenticated}},
+		"anonymous":                    &user.DefaultInfo{Name: user.Anonymous, Groups: []string{user.AllUnauthenticated}},
+		"known, without roles":         &user.DefaultInfo{Name: "jane", Groups: []string{user.AllAuthenticated}},
+	} {
+		for _, resource := range servedResources(t, s) {
+			for _, verb := range everyVerb {
+				for _, namespace := range []string{"", "default", "kube-system", "kube-node-lease"} {
+					for _, object := range []string{"", "n1", "n2", "kubernetes"} {
+						want := false
+						switch {
+						case u == node:
+							want = slices.Contains(expectedVerbs(resource, namespace, object), verb)
+						case name == "known, without roles":
+							want = verb == "create" && strings.HasPrefix(resource, "selfsubject")
+						}
+						if got := allowed(t, s, u, verb, resource, namespace, object); got != want {
+							t.Errorf("%s: %s %s %q in %q: allowed %v, want %v", name, verb, resource, object, namespace, got, want)
+						}
+					}
+				}
+			}
+		}
+	}
+	ownPods := authorizer.AttributesRecord{User: node, Verb: "watch", Resource: "pods", APIVersion: "v1", ResourceRequest: true}
+	for selector, want := range map[string]authorizer.Decision{"spec.nodeName=n1": authorizer.DecisionAllow, "spec.nodeName=n2": authorizer.DecisionDeny, "spec.nodeName!=n1": authorizer.DecisionDeny} {
+		ownPods.FieldSelectorRequirements = fields.ParseSelectorOrDie(selector).Requirements()
+		if got, _, err := s.access.authorizer.Authorize(t.Context(), ownPods); got != want || err != nil {
+			t.Errorf("a node watching Pods with %s: %v, %v, want %v", selector, got, err, want)
+		}
+	}
+}
+
+func servedResources(t *testing.T, s *Server) []string {
+	t.Helper()
+	_, lists, err := client(t, s).Discovery().ServerGroupsAndResources()
+	if err != nil {
+		t.Fatal(err)
+	}
+	var names []string
+	for _, list := range lists {
+		group, _, found := strings.Cut(list.GroupVersion, "/")
+		for _, r := range list.APIResources {
+			resource, subresource, _ := strings.Cut(r.Name, "/")
+			if found {
+				resource += "." + group
+			}
+			if subresource != "" {
+				resource += "/" + subresource
+			}
+			names = append(names, resource)
+		}
+	}
+	if len(names) < 40 {
+		t.Fatalf("only %d resources are served: %v", len(names), names)
+	}
+	return append(names, "made.up.example.com", "signers.certificates.k8s.io", "users", "groups")
+}
+
+func allowed(t *testing.T, s *Server, u user.Info, verb, resource, namespace, name string) bool {
+	t.Helper()
+	full, subresource, _ := strings.Cut(resource, "/")
+	plain, group, _ := strings.Cut(full, ".")
+	decision, _, err := s.access.authorizer.Authorize(t.Context(), authorizer.AttributesRecord{
+		User: u, Verb: verb, APIGroup: group, APIVersion: "v1", Resource: plain, Subresource: subresource, Namespace: namespace, Name: name, ResourceRequest: true,
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return decision == authorizer.DecisionAllow
+}
+
+// TestNodeTricks: what a machine's credential could do with the objects that it
+// may write, and may not.
+func TestNodeTricks(t *testing.T) {
+	s := start(t, testConfig(t))
+	admin, ctx := client(t, s), within(t)
+	node := clientOf(t, s, func() ([]byte, error) { return s.NodeKubeconfig("n1") })
+	for _, manifest := range []string{
+		"{apiVersion: v1, kind: Service, metadata: {name: mine}, spec: {ports: [{port: 80}]}}",
+		"{apiVersion: v1, kind: Service, metadata: {name: app}, spec: {selector: {app: a}, ports: [{port: 80}]}}",
+		"{apiVersion: discovery.k8s.io/v1, kind: EndpointSlice, metadata: {name: others}, addressType: IPv4, endpoints: []}",
+	} {
+		kubectl(t, s, manifest, "apply", "-f", "-")
+	}
+	slices := node.DiscoveryV1().EndpointSlices("default")
+	refused := func(what string, err error) {
+		t.Helper()
+		if !apierrors.IsForbidden(err) {
+			t.Errorf("a node %s: %v, want forbidden", what, err)
+		}
+	}
+	allow := func(what string, err error) {
+		t.Helper()
+		if err != nil {
+			t.Errorf("a node can't %s: %v", what, err)
+		}
+	}
+	create := func(change func(*discoveryv1.EndpointSlice)) error {
+		slice := publishedSlice("n1")
+		change(slice)
+		_, err := node.DiscoveryV1().EndpointSlices(slice.Namespace).Create(ctx, slice, metav1.CreateOptions{})
+		return err
+	}
+	allow("publish endpoints", create(func(*discoveryv1.EndpointSlice) {}))
+	allow("report health checks", create(func(e *discoveryv1.EndpointSlice) {
+		e.Name, e.Labels = "report", map[string]string{"fairway.dev/node": "n1", "fairway.dev/health-of": "mine"}
+	}))
+	allow("publish its DNS", create(func(e *discoveryv1.EndpointSlice) {
+		e.Namespace, e.Name, e.Labels = "kube-system", "kube-dns-n1", map[string]string{discoveryv1.LabelServiceName: "kube-dns"}
+	}))
+	refused("publishing for another node", create(func(e *discoveryv1.EndpointSlice) { e.Name, e.Labels["fairway.dev/node"] = "x", "n2" }))
+	refused("publishing endpoints on another node", create(func(e *discoveryv1.EndpointSlice) { other := "n2"; e.Name, e.Endpoints[0].NodeName = "x", &other }))
+	refused("publishing endpoints on no node", create(func(e *discoveryv1.EndpointSlice) { e.Name, e.Endpoints[0].NodeName = "x", nil }))
+	refused("publishing for a Service with a selector", create(func(e *discoveryv1.EndpointSlice) { e.Name, e.Labels[discoveryv1.LabelServiceName] = "x", "app" }))
+	refused("publishing for the API", create(func(e *discoveryv1.EndpointSlice) { e.Name, e.Labels[discoveryv1.LabelServiceName] = "x", "kubernetes" }))
+	refused("publishing DNS of another", create(func(e *discoveryv1.EndpointSlice) {
+		e.Namespace, e.Name, e.Labels = "kube-system", "kube-dns-n2", map[string]string{discoveryv1.LabelServiceName: "kube-dns"}
+	}))
+	refused("owning what it doesn't", create(func(e *discoveryv1.EndpointSlice) {
+		e.Name, e.OwnerReferences = "x", []metav1.OwnerReference{{APIVersion: "v1", Kind: "Service", Name: "app", UID: "1"}}
+	}))
+	refused("setting finalizers", create(func(e *discoveryv1.EndpointSlice) { e.Name, e.Finalizers = "x", []string{"example.com/f"} }))
+	_, err := slices.Patch(ctx, "others", types.MergePatchType, []byte(`{"metadata":{"labels":{"fairway.dev/node":"n1"}}}`), metav1.PatchOptions{})
+	refused("taking a slice over", err)
+	refused("deleting a slice of others", slices.Delete(ctx, "others", metav1.DeleteOptions{}))
+	allow("withdraw its endpoints", slices.Delete(ctx, "published", metav1.DeleteOptions{}))
+
+	_, err = node.CoreV1().Nodes().Create(ctx, &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "n2"}}, metav1.CreateOptions{})
+	refused("making a Node of another name", err)
+	tainted := &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "n1"}, Spec: corev1.NodeSpec{Taints: []corev1.Taint{{Key: "k", Effect: corev1.TaintEffectNoExecute}}}}
+	_, err = node.CoreV1().Nodes().Create(ctx, tainted, metav1.CreateOptions{})
+	refused("registering with a taint", err)
+	_, err = node.CoreV1().Nodes().Create(ctx, &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "n1"}}, metav1.CreateOptions{})
+	allow("register", err)
+	patchNodes(ctx, t, node, admin, refused)
+}
+
+func patchNodes(ctx context.Context, t *testing.T, node, admin kubernetes.Interface, refused func(string, error)) {
+	t.Helper()
+	for what, patch := range map[string]string{
+		"labelling itself as it likes":  `{"metadata":{"labels":{"node.kubernetes.io/exclude-from-external-load-balancers":"x"}}}`,
+		"annotating itself as it likes": `{"metadata":{"annotations":{"example.com/a":"x"}}}`,
+		"belonging to a Service":        `{"metadata":{"ownerReferences":[{"apiVersion":"v1","kind":"Service","name":"app","uid":"1"}]}}`,
+		"setting a finalizer on itself": `{"metadata":{"finalizers":["example.com/f"]}}`,
+		"making itself unschedulable":   `{"spec":{"unschedulable":true}}`,
+		"taking its own range of pods":  `{"spec":{"podCIDR":"10.1.0.0/24","podCIDRs":["10.1.0.0/24"]}}`,
+	} {
+		for _, subresource := range []string{"", "status"} {
+			if subresource == "status" && strings.HasPrefix(patch, `{"spec"`) {
+				continue // the status subresource drops it
+			}
+			_, err := node.CoreV1().Nodes().Patch(ctx, "n1", types.MergePatchType, []byte(patch), metav1.PatchOptions{}, subresource)
+			refused(what+" through "+subresource, err)
+		}
+	}
+	ready := []byte(`{"status":{"conditions":[{"type":"Ready","status":"True"}]}}`)
+	if _, err := node.CoreV1().Nodes().Patch(ctx, "n1", types.StrategicMergePatchType, ready, metav1.PatchOptions{}, "status"); err != nil {
+		t.Errorf("a node can't say that it is ready: %v", err)
+	}
+	_, err := admin.CoreV1().Nodes().Create(ctx, &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "n2"}}, metav1.CreateOptions{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	_, err = node.CoreV1().Nodes().Patch(ctx, "n2", types.StrategicMergePatchType, ready, metav1.PatchOptions{}, "status")
+	refused("speaking for another", err)
+}
+
+func publishedSlice(node string) *discoveryv1.EndpointSlice {
+	return &discoveryv1.EndpointSlice{
+		ObjectMeta: metav1.ObjectMeta{
+			Name: "published", Namespace: "default",
+			Labels: map[string]string{discoveryv1.LabelServiceName: "mine", "fairway.dev/node": node},
+		},
+		AddressType: discoveryv1.AddressTypeIPv4,
+		Endpoints:   []discoveryv1.Endpoint{{Addresses: []string{"192.0.2.1"}, NodeName: &node}},
+	}
+}

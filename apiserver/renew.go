@@ -1,0 +1,90 @@
+package apiserver
+
+import (
+	"context"
+	"log/slog"
+	"path/filepath"
+	"time"
+
+	"k8s.io/apiserver/pkg/server/options"
+
+	"github.com/fairway-net/fairway/apiserver/pki"
+)
+
+const (
+	// renewPeriodOfCertificates is how often a server looks at its certificates.
+	renewPeriodOfCertificates = 12 * time.Hour
+	// warnBefore is how long before the end of a certificate authority, which
+	// nothing renews by itself, the server begins to warn.
+	warnBefore = 30 * 24 * time.Hour
+)
+
+// issueServing issues the serving certificate into files, from which the
+// server reads it again whenever they change.
+func (s *Server) issueServing() (options.CertKey, error) {
+	ips, names := s.config.subjectNames(s.allocator.First())
+	pair, err := s.authorities.Servers.Server("fairway-apiserver", ips, names)
+	if err != nil {
+		return options.CertKey{}, err
+	}
+	files := servingFiles(s.config.DataDir)
+	// The key first: whoever sees the new certificate finds its key.
+	if err := pki.WriteFile(files.KeyFile, pair.Key, 0o600); err != nil {
+		return options.CertKey{}, err
+	}
+	return files, pki.WriteFile(files.CertFile, pair.Cert, 0o644)
+}
+
+func servingFiles(dataDir string) options.CertKey {
+	return options.CertKey{CertFile: filepath.Join(dataDir, "pki", "serving.crt"), KeyFile: filepath.Join(dataDir, "pki", "serving.key")}
+}
+
+// peerFiles are what a server of a cluster shows the others' etcd, which reads
+// them anew with each connection.
+func peerFiles(dataDir string) options.CertKey {
+	return options.CertKey{CertFile: filepath.Join(dataDir, "pki", "peer.crt"), KeyFile: filepath.Join(dataDir, "pki", "peer.key")}
+}
+
+// renewCertificates renews the server's own certificates in time, and warns of
+// authorities that end, until ctx is done.
+func (s *Server) renewCertificates(ctx context.Context) {
+	tick := time.NewTicker(renewPeriodOfCertificates)
+	defer tick.Stop()
+	for {
+		if err := s.renewDue(time.Now()); err != nil {
+			slog.Warn("renew certificates: trying again later", "in", renewPeriodOfCertificates, "err", err)
+		}
+		select {
+		case <-ctx.Done():
+			return
+		case <-tick.C:
+		}
+	}
+}
+
+// renewDue renews the certificates of which less than a third is left.
+func (s *Server) renewDue(now time.Time) error {
+	for name, ends := range map[string]time.Time{
+		"ca.crt": s.authorities.Servers.NotAfter(), "client-ca.crt": s.authorities.Clients.NotAfter(), "etcd-ca.crt": s.authorities.Peers.NotAfter(),
+	} {
+		if ends.Sub(now) < warnBefore {
+			slog.Warn("certificate authority ends soon: see docs/operating.md, Certificates", "file", filepath.Join(s.config.DataDir, "pki", name), "ends", ends.Format(time.DateOnly))
+		}
+	}
+	cert, err := readServing(servingFiles(s.config.DataDir).CertFile)
+	if err != nil {
+		return err
+	}
+	if cert.NotAfter.Sub(now) > pki.LeafLife/3 {
+		return nil
+	}
+	if _, err := s.issueServing(); err != nil {
+		return err
+	}
+	if s.config.membership != nil {
+		if err := s.issuePeer(); err != nil {
+			return err
+		}
+	}
+	return s.writeAdminKubeconfig()
+}

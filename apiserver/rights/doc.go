@@ -1,0 +1,10 @@
+// Package rights decides who may do what.
+//
+//   - authorizer.go: the order in which the deciders below are asked
+//   - rbac.go, match.go: Roles and bindings (rbac.authorization.k8s.io/v1)
+//   - escalation.go: nobody grants what they don't have
+//   - node.go: what a machine's credential may do, and nothing else
+//   - nodeadmission.go: what a machine may write into the objects it may write
+//   - roles.go, noderoles.go: the roles that every cluster has
+//   - reconcile.go: keeps them there
+package rights

@@ -1,0 +1,187 @@
+package rights
+
+import (
+	"context"
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+
+	coordinationv1 "k8s.io/api/coordination/v1"
+	corev1 "k8s.io/api/core/v1"
+	discoveryv1 "k8s.io/api/discovery/v1"
+	"k8s.io/apimachinery/pkg/api/equality"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apiserver/pkg/admission"
+	"k8s.io/apiserver/pkg/authentication/user"
+)
+
+const (
+	// NodeLabel marks EndpointSlices that a machine publishes: its value is
+	// the name of the machine's Node, the only one that may write them.
+	NodeLabel = "fairway.dev/node"
+
+	dnsService = "kube-dns"
+)
+
+// nodeLabels are the labels that a machine may give its own Node. Others steer
+// what runs there, or what traffic goes there, and are for administrators.
+var nodeLabels = []string{
+	corev1.LabelHostname, corev1.LabelOSStable, corev1.LabelArchStable, corev1.LabelTopologyZone, corev1.LabelTopologyRegion,
+}
+
+// NodeAdmission holds machines to their own objects, and to what an agent
+// writes into them.
+type NodeAdmission struct {
+	// Selects reports whether a Service chooses its endpoints itself, by a
+	// selector. Machines publish endpoints for others only.
+	Selects func(ctx context.Context, namespace, service string) (bool, error)
+}
+
+var _ admission.ValidationInterface = (*NodeAdmission)(nil)
+
+// Handles implements admission.Interface.
+func (*NodeAdmission) Handles(operation admission.Operation) bool {
+	return operation != admission.Connect
+}
+
+// Validate implements admission.ValidationInterface.
+func (n *NodeAdmission) Validate(ctx context.Context, a admission.Attributes, _ admission.ObjectInterfaces) error {
+	if !slices.Contains(a.GetUserInfo().GetGroups(), user.NodesGroup) {
+		return nil
+	}
+	node, ok := NodeName(a.GetUserInfo())
+	if !ok {
+		return admission.NewForbidden(a, fmt.Errorf("a member of system:nodes must be named %sNAME", NodePrefix))
+	}
+	if err := n.check(ctx, node, a); err != nil {
+		return admission.NewForbidden(a, err)
+	}
+	return nil
+}
+
+func (n *NodeAdmission) check(ctx context.Context, node string, a admission.Attributes) error {
+	obj, old := a.GetObject(), a.GetOldObject()
+	switch o := obj.(type) {
+	case *corev1.Node:
+		was, _ := old.(*corev1.Node)
+		if was == nil {
+			was = &corev1.Node{}
+		}
+		return checkNode(node, o, was)
+	case *coordinationv1.Lease:
+		if o.Name != node {
+			return fmt.Errorf("a node may write the Lease of its own name only")
+		}
+		return checkMeta(node, o)
+	case *discoveryv1.EndpointSlice:
+		if was, ok := old.(*discoveryv1.EndpointSlice); ok {
+			if err := ownSlice(node, was); err != nil {
+				return err
+			}
+		}
+		return n.checkSlice(ctx, node, o)
+	case *corev1.Event:
+		return checkMeta(node, o)
+	case nil:
+		if was, ok := old.(*discoveryv1.EndpointSlice); ok {
+			return ownSlice(node, was)
+		}
+		if a.GetResource().Resource == "endpointslices" {
+			return fmt.Errorf("a node may delete EndpointSlices of its own only")
+		}
+	}
+	return nil
+}
+
+func checkNode(node string, o, was *corev1.Node) error {
+	if o.Name != node {
+		return fmt.Errorf("a node may write its own Node only")
+	}
+	if err := checkMeta(node, o); err != nil {
+		return err
+	}
+	if !equality.Semantic.DeepEqual(o.Spec, was.Spec) {
+		return fmt.Errorf("a node may not set spec of its Node: taints, ranges and schedulability are for administrators and controllers")
+	}
+	for _, key := range changed(o.Labels, was.Labels) {
+		if !slices.Contains(nodeLabels, key) {
+			return fmt.Errorf("a node may not set label %s of its Node", key)
+		}
+	}
+	for _, key := range changed(o.Annotations, was.Annotations) {
+		if !strings.HasPrefix(key, FairwayGroup+"/") {
+			return fmt.Errorf("a node may not set annotation %s of its Node", key)
+		}
+	}
+	return nil
+}
+
+// checkMeta refuses what would delete or keep objects by the hand of a
+// controller: finalizers, and owners other than the node itself.
+func checkMeta(node string, o metav1.Object) error {
+	if len(o.GetFinalizers()) > 0 {
+		return fmt.Errorf("a node may not set finalizers")
+	}
+	for _, owner := range o.GetOwnerReferences() {
+		if owner.Kind != "Node" || owner.APIVersion != "v1" || owner.Name != node {
+			return fmt.Errorf("a node may not make its objects belong to %s %s", owner.Kind, owner.Name)
+		}
+	}
+	return nil
+}
+
+// ownSlice reports why an EndpointSlice isn't the node's.
+func ownSlice(node string, s *discoveryv1.EndpointSlice) error {
+	if isDNSSlice(node, s) || s.Labels[NodeLabel] == node {
+		return nil
+	}
+	return fmt.Errorf("EndpointSlice %s isn't this node's: its label %s is %q", s.Name, NodeLabel, s.Labels[NodeLabel])
+}
+
+func isDNSSlice(node string, s *discoveryv1.EndpointSlice) bool {
+	return s.Namespace == metav1.NamespaceSystem && s.Name == dnsService+"-"+node && s.Labels[discoveryv1.LabelServiceName] == dnsService
+}
+
+func (n *NodeAdmission) checkSlice(ctx context.Context, node string, s *discoveryv1.EndpointSlice) error {
+	if err := ownSlice(node, s); err != nil {
+		return err
+	}
+	if err := checkMeta(node, s); err != nil {
+		return err
+	}
+	for i, e := range s.Endpoints {
+		if e.NodeName == nil || *e.NodeName != node {
+			return fmt.Errorf("endpoints[%d].nodeName: a node publishes endpoints on itself only", i)
+		}
+	}
+	if isDNSSlice(node, s) {
+		return nil
+	}
+	service := s.Labels[discoveryv1.LabelServiceName]
+	if service == "" {
+		return nil // a report of health checks: no proxy reads it
+	}
+	if s.Namespace == metav1.NamespaceSystem || s.Namespace == metav1.NamespaceDefault && service == "kubernetes" {
+		return fmt.Errorf("a node publishes no endpoints of Service %s/%s", s.Namespace, service)
+	}
+	selects, err := n.Selects(ctx, s.Namespace, service)
+	if err != nil {
+		return fmt.Errorf("find Service %s/%s: %w", s.Namespace, service, err)
+	}
+	if selects {
+		return fmt.Errorf("a node publishes no endpoints of Service %s/%s: its selector chooses them", s.Namespace, service)
+	}
+	return nil
+}
+
+// changed returns the keys whose values differ.
+func changed(a, b map[string]string) []string {
+	keys := slices.Collect(maps.Keys(a))
+	keys = append(keys, slices.Collect(maps.Keys(b))...)
+	return slices.DeleteFunc(keys, func(key string) bool {
+		x, inA := a[key]
+		y, inB := b[key]
+		return inA == inB && x == y
+	})
+}

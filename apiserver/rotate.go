@@ -1,0 +1,75 @@
+package apiserver
+
+import (
+	"crypto/x509"
+	"encoding/pem"
+	"fmt"
+	"os"
+	"path/filepath"
+
+	"k8s.io/apiserver/pkg/authentication/user"
+	"k8s.io/client-go/tools/clientcmd"
+
+	"github.com/fairway-net/fairway/apiserver/pki"
+)
+
+// RotateCertificates renews the serving certificate, for the names that it had,
+// and the administrator's kubeconfig of a server with this data directory. The
+// server may run: it reads the serving certificate anew.
+func RotateCertificates(dataDir string) error {
+	files := servingFiles(dataDir)
+	old, err := readServing(files.CertFile)
+	if err != nil {
+		return err
+	}
+	authorities, err := pki.OpenAll(filepath.Join(dataDir, "pki"))
+	if err != nil {
+		return err
+	}
+	serving, err := authorities.Servers.Server(old.Subject.CommonName, old.IPAddresses, old.DNSNames)
+	if err != nil {
+		return err
+	}
+	if err := pki.WriteFile(files.KeyFile, serving.Key, 0o600); err != nil {
+		return err
+	}
+	if err := pki.WriteFile(files.CertFile, serving.Cert, 0o644); err != nil {
+		return err
+	}
+	config, err := clientcmd.BuildConfigFromFlags("", AdminKubeconfig(dataDir))
+	if err != nil {
+		return fmt.Errorf("read the administrator's kubeconfig: %w", err)
+	}
+	return writeAdmin(dataDir, config.Host, authorities)
+}
+
+// readServing reads the certificate that a server shows.
+func readServing(file string) (*x509.Certificate, error) {
+	data, err := os.ReadFile(file)
+	if err != nil {
+		return nil, fmt.Errorf("read serving certificate: %w", err)
+	}
+	block, _ := pem.Decode(data)
+	if block == nil {
+		return nil, fmt.Errorf("read serving certificate %s: not PEM encoded", file)
+	}
+	cert, err := x509.ParseCertificate(block.Bytes)
+	if err != nil {
+		return nil, fmt.Errorf("parse serving certificate: %w", err)
+	}
+	return cert, nil
+}
+
+// writeAdmin writes the administrator's kubeconfig.
+func writeAdmin(dataDir, url string, authorities *pki.Authorities) error {
+	const name = "admin"
+	pair, err := authorities.Clients.Client(name, user.SystemPrivilegedGroup)
+	if err != nil {
+		return err
+	}
+	data, err := authorities.Servers.Kubeconfig(url, name, pair)
+	if err != nil {
+		return err
+	}
+	return pki.WriteFile(AdminKubeconfig(dataDir), data, 0o600)
+}

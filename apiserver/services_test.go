@@ -1,0 +1,59 @@
+package apiserver
+
+import (
+	"net/netip"
+	"strings"
+	"testing"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+)
+
+// TestServicesComeBack: the Services of the API and of DNS don't stay deleted,
+// and a server starts although another Service has taken an address of theirs.
+func TestServicesComeBack(t *testing.T) {
+	config := testConfig(t)
+	config.ClusterDNS = netip.MustParseAddr("10.96.0.10")
+	s := start(t, config)
+	c, ctx := client(t, s), within(t)
+	for namespace, name := range map[string]string{"default": "kubernetes", "kube-system": "kube-dns"} {
+		if err := c.CoreV1().Services(namespace).Delete(ctx, name, metav1.DeleteOptions{}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	for key, want := range map[string]string{"default/kubernetes": "10.96.0.1", "kube-system/kube-dns": "10.96.0.10"} {
+		ns, name, _ := strings.Cut(key, "/")
+		eventually(t, "that "+key+" comes back", func() bool {
+			service, err := c.CoreV1().Services(ns).Get(ctx, name, metav1.GetOptions{})
+			return err == nil && service.Spec.ClusterIP == want
+		})
+	}
+}
+
+// TestNoLongerLoadBalancer: a Service that isn't one any more has no address of
+// one in its status.
+func TestNoLongerLoadBalancer(t *testing.T) {
+	s := start(t, testConfig(t))
+	services, ctx := client(t, s).CoreV1().Services("default"), within(t)
+	service, err := services.Create(ctx, &corev1.Service{
+		ObjectMeta: metav1.ObjectMeta{Name: "lb"},
+		Spec:       corev1.ServiceSpec{Type: corev1.ServiceTypeLoadBalancer, Ports: []corev1.ServicePort{{Port: 80}}},
+	}, metav1.CreateOptions{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	service.Status.LoadBalancer.Ingress = []corev1.LoadBalancerIngress{{IP: "192.0.2.1"}}
+	if service, err = services.UpdateStatus(ctx, service, metav1.UpdateOptions{}); err != nil {
+		t.Fatal(err)
+	}
+	service.Spec.Type = corev1.ServiceTypeClusterIP
+	if service, err = services.Update(ctx, service, metav1.UpdateOptions{}); err != nil {
+		t.Fatal(err)
+	}
+	if len(service.Status.LoadBalancer.Ingress) > 0 {
+		t.Errorf("status %v, want none", service.Status)
+	}
+	if _, err := services.UpdateStatus(ctx, service, metav1.UpdateOptions{}); err != nil {
+		t.Errorf("writing its status: %v", err)
+	}
+}

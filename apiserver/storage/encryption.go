@@ -1,0 +1,111 @@
+package storage
+
+import (
+	"bufio"
+	"crypto/rand"
+	"crypto/sha256"
+	"encoding/base64"
+	"encoding/hex"
+	"errors"
+	"fmt"
+	"os"
+	"strings"
+
+	"k8s.io/apiserver/pkg/storage/value"
+	"k8s.io/apiserver/pkg/storage/value/encrypt/aes"
+	"k8s.io/apiserver/pkg/storage/value/encrypt/identity"
+)
+
+const (
+	// keyBytes is the length of a key: AES-256 keys are derived from it, one for
+	// each write.
+	keyBytes = 32
+	// encryptedPrefix precedes what is encrypted, and the key's name follows.
+	encryptedPrefix = "fairway:enc:aesgcm:v1:"
+)
+
+// Encryption returns how Secrets are stored: encrypted with the first key of
+// file, which is made if it isn't there. Each line of the file is a key, in
+// base64; the others are for reading what was written with them. What was
+// stored in the clear can be read, and is encrypted when it is next written.
+func Encryption(file string) (value.Transformer, error) {
+	keys, err := encryptionKeys(file)
+	if err != nil {
+		return nil, err
+	}
+	var transformers []value.PrefixTransformer
+	for _, key := range keys {
+		transformer, err := aes.NewHKDFExtendedNonceGCMTransformer(key)
+		if err != nil {
+			return nil, fmt.Errorf("use key of %s: %w", file, err)
+		}
+		transformers = append(transformers, value.PrefixTransformer{Prefix: []byte(encryptedPrefix + keyName(key) + ":"), Transformer: transformer})
+	}
+	transformers = append(transformers, value.PrefixTransformer{Prefix: nil, Transformer: identity.NewEncryptCheckTransformer()})
+	unknown := fmt.Errorf("no key in %s is the one that this was encrypted with", file)
+	return value.NewPrefixTransformers(unknown, transformers...), nil
+}
+
+// AddEncryptionKey puts a new key before those of file. Servers that start
+// afterwards encrypt with it.
+func AddEncryptionKey(file string) error {
+	old, err := os.ReadFile(file)
+	if err != nil {
+		return fmt.Errorf("read encryption keys: %w", err)
+	}
+	key := newKey()
+	return writeKeys(file, append([]byte(base64.StdEncoding.EncodeToString(key)+"\n"), old...))
+}
+
+// keyName tells keys apart; it says nothing about the key.
+func keyName(key []byte) string {
+	sum := sha256.Sum256(append([]byte("fairway key name "), key...))
+	return hex.EncodeToString(sum[:6])
+}
+
+func newKey() []byte {
+	key := make([]byte, keyBytes)
+	if _, err := rand.Read(key); err != nil {
+		panic(err) // crypto/rand never fails on Linux
+	}
+	return key
+}
+
+func encryptionKeys(file string) ([][]byte, error) {
+	data, err := os.ReadFile(file)
+	if errors.Is(err, os.ErrNotExist) {
+		key := newKey()
+		return [][]byte{key}, writeKeys(file, []byte(base64.StdEncoding.EncodeToString(key)+"\n"))
+	}
+	if err != nil {
+		return nil, fmt.Errorf("read encryption keys: %w", err)
+	}
+	var keys [][]byte
+	for lines := bufio.NewScanner(strings.NewReader(string(data))); lines.Scan(); {
+		line := strings.TrimSpace(lines.Text())
+		if line == "" {
+			continue
+		}
+		key, err := base64.StdEncoding.DecodeString(line)
+		if err != nil || len(key) != keyBytes {
+			return nil, fmt.Errorf("read encryption keys: %s has a line that is no key of %d bytes in base64", file, keyBytes)
+		}
+		keys = append(keys, key)
+	}
+	if len(keys) == 0 {
+		return nil, fmt.Errorf("read encryption keys: %s has none", file)
+	}
+	return keys, nil
+}
+
+// writeKeys replaces the file in one step.
+func writeKeys(file string, data []byte) error {
+	next := file + ".new"
+	if err := os.WriteFile(next, data, 0o600); err != nil {
+		return fmt.Errorf("write encryption keys: %w", err)
+	}
+	if err := os.Rename(next, file); err != nil {
+		return fmt.Errorf("write encryption keys: %w", err)
+	}
+	return nil
+}

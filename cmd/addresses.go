@@ -1,0 +1,53 @@
+//go:build !agentonly
+
+package cmd
+
+import (
+	"fmt"
+	"net/netip"
+	"os"
+
+	"github.com/spf13/cobra"
+	"k8s.io/apimachinery/pkg/util/uuid"
+
+	"github.com/fairway-net/fairway/apis/metallb/v1beta1"
+	"github.com/fairway-net/fairway/controller"
+	"github.com/fairway-net/fairway/kube/balance"
+)
+
+func addressesCommand() *cobra.Command {
+	var balancing loadBalancerFlags
+	var kubeconfig, namespace string
+	var serviceCIDRs []netip.Prefix
+	var verbosity int
+	c := &cobra.Command{
+		Use:   "addresses",
+		Short: "Give addresses to Services of type LoadBalancer in a cluster: MetalLB's controller's place",
+		Args:  cobra.NoArgs,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			if err := setLibraryLogs(verbosity); err != nil {
+				return err
+			}
+			config, err := balance.Config(kubeconfig)
+			if err != nil {
+				return err
+			}
+			host, err := os.Hostname()
+			if err != nil {
+				return fmt.Errorf("name this process for its lease: %w", err)
+			}
+			options := controller.Options{
+				Lease:     &controller.Lease{Namespace: namespace, Name: "fairway-addresses", Identity: host + "_" + string(uuid.NewUUID())},
+				Addresses: balancing.options(serviceCIDRs),
+			}
+			options.Addresses.Namespace, options.Addresses.MakeNamespace = namespace, false
+			return controller.RunAddresses(cmd.Context(), config, options)
+		},
+	}
+	c.Flags().StringVar(&kubeconfig, "kubeconfig", "", "kubeconfig file; without it, the credentials of the pod that this runs in")
+	c.Flags().StringVar(&namespace, "namespace", v1beta1.DefaultNamespace, "namespace of the pools, and of the Lease that one process of several works by")
+	c.Flags().Var(&cidrsValue{list: &serviceCIDRs}, "service-cidr", "ranges of cluster IPs, which no pool may have")
+	balancing.add(c.Flags())
+	addVerbosityFlag(c.Flags(), &verbosity)
+	return c
+}

@@ -1,0 +1,37 @@
+//go:build !agentonly
+
+package cmd
+
+import "github.com/spf13/cobra"
+
+// commands is the one list of what the binary can be.
+func commands() []*cobra.Command {
+	return []*cobra.Command{
+		upCommand(),
+		serverCommand(),
+		joinCommand(),
+		leaveCommand(),
+		tokenCommand(),
+		certsCommand(),
+		agentCommand(),
+		dnsAndMachineCommand(),
+		dnsCommand(),
+		gatewayCommand(),
+		renderCommand(),
+		explainCommand(),
+		doctorCommand(),
+		dumpCommand(),
+		addressesCommand(),
+		announceCommand(),
+		drainCommand(),
+		cleanupCommand(),
+		labCommand(),
+		exposeCommand(),
+		publishCommand(),
+		hookCommand(),
+		statusCommand(),
+		benchCommand(),
+		kubectlCommand(),
+		versionCommand(),
+	}
+}

@@ -1,0 +1,90 @@
+package cmd
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"os"
+	"os/exec"
+	"time"
+
+	"github.com/fairway-net/fairway/diagnose/agentlink"
+	"github.com/fairway-net/fairway/diagnose/doctor"
+	"github.com/fairway-net/fairway/diagnose/dump"
+)
+
+// askAgents adds what the agents of this machine say to the evidence, and, for a
+// Service, whether their kernels hold what they should.
+func (f *doctorFlags) askAgents(ctx context.Context, e *doctor.Evidence) {
+	if len(f.objects.files) > 0 {
+		return
+	}
+	agents := f.objects.agents(ctx)
+	if len(agents) == 0 && e.Service != nil {
+		e.NoAgents = "no agent answers on this machine"
+	}
+	for _, a := range agents {
+		e.Agents = append(e.Agents, agentFacts(a, e))
+		if a.Err == nil && e.Service != nil {
+			e.Kernel = append(e.Kernel, kernelFacts(ctx, a, e))
+		}
+	}
+}
+
+// agentFacts are what is known of an agent.
+func agentFacts(found agentlink.Found, e *doctor.Evidence) doctor.Agent {
+	s := found.Status
+	a := doctor.Agent{Node: s.Node, Away: time.Duration(s.APIAway * float64(time.Second))}
+	if found.Err != nil {
+		a.Err = found.Err.Error()
+		return a
+	}
+	if !s.Waiting.IsZero() {
+		a.Waiting = time.Since(s.Waiting)
+	}
+	for _, l := range s.LeftOut {
+		if e.Service == nil || l.Name == "" || l.Name == e.Service.Namespace+"/"+e.Service.Name {
+			a.LeftOut = append(a.LeftOut, l.What)
+		}
+	}
+	return a
+}
+
+// kernelFacts compares the kernel of an agent's node for one Service: by the
+// command dump, which can enter another network namespace.
+func kernelFacts(ctx context.Context, agent agentlink.Found, e *doctor.Evidence) doctor.Kernel {
+	k := doctor.Kernel{Node: agent.Status.Node, Mode: agent.Status.Mode}
+	report, err := dumpElsewhere(ctx, agent.Path, e.Service.Namespace, e.Service.Name)
+	if err != nil {
+		k.Err = err.Error()
+		return k
+	}
+	k.Objects = len(report.Lines)
+	for _, l := range report.Differences() {
+		k.Differences = append(k.Differences, l.State+" "+l.String())
+	}
+	return k
+}
+
+// dumpElsewhere is `fairway dump` for one agent, in a process of its own.
+func dumpElsewhere(ctx context.Context, socket, namespace, service string) (*dump.Report, error) {
+	self, err := os.Executable()
+	if err != nil {
+		return nil, fmt.Errorf("read the kernel: %w", err)
+	}
+	command := exec.CommandContext(ctx, self, "dump", "svc/"+service, "--namespace", namespace, "--agent-socket", socket, "--output", "json")
+	var failed bytes.Buffer
+	command.Stderr = &failed
+	out, err := command.Output()
+	var exit *exec.ExitError
+	if err != nil && (!errors.As(err, &exit) || exit.ExitCode() != 1) { // 1 says that something differs
+		return nil, fmt.Errorf("read the kernel: %s", bytes.TrimSpace(bytes.TrimPrefix(failed.Bytes(), []byte("fairway: "))))
+	}
+	var report dump.Report
+	if err := json.Unmarshal(out, &report); err != nil {
+		return nil, fmt.Errorf("read the kernel: %w", err)
+	}
+	return &report, nil
+}

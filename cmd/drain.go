@@ -1,0 +1,144 @@
+package cmd
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"io"
+	"time"
+
+	"github.com/spf13/cobra"
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+
+	"github.com/fairway-net/fairway/apis/metallb/v1beta1"
+	"github.com/fairway-net/fairway/kube"
+	"github.com/fairway-net/fairway/kube/balance"
+)
+
+func drainCommand() *cobra.Command {
+	var kubeconfig string
+	var wait, undo bool
+	var timeout time.Duration
+	c := &cobra.Command{
+		Use:   "drain NODE",
+		Short: "Move all announced addresses away from a node, before it is worked on",
+		Args:  cobra.ExactArgs(1),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			file, err := adminKubeconfig(kubeconfig)
+			if err != nil {
+				return err
+			}
+			ctx, cancel := context.WithTimeout(cmd.Context(), timeout)
+			defer cancel()
+			d, err := newDrain(file, args[0], cmd.OutOrStdout())
+			if err != nil {
+				return err
+			}
+			if err := d.mark(ctx, !undo); err != nil || undo || !wait {
+				return err
+			}
+			return d.await(ctx)
+		},
+	}
+	c.Flags().BoolVar(&wait, "wait", false, "return when other nodes announce all that the node did")
+	c.Flags().BoolVar(&undo, "undo", false, "let the node announce again; addresses stay where they are")
+	c.Flags().DurationVar(&timeout, "timeout", time.Minute, "how long to try and to wait")
+	addKubeconfigFlag(c, &kubeconfig)
+	return c
+}
+
+// drain moves a node's addresses away by the label that load balancers of
+// Kubernetes look at.
+type drain struct {
+	node    string
+	out     io.Writer
+	metallb *kube.MetalLB
+	patch   func(ctx context.Context, body []byte) error
+}
+
+func newDrain(kubeconfig, node string, out io.Writer) (*drain, error) {
+	config, err := balance.Config(kubeconfig)
+	if err != nil {
+		return nil, err
+	}
+	client, err := kube.Client(config)
+	if err != nil {
+		return nil, err
+	}
+	metallb, err := kube.NewMetalLB(config)
+	if err != nil {
+		return nil, err
+	}
+	return &drain{node: node, out: out, metallb: metallb, patch: func(ctx context.Context, body []byte) error {
+		_, err := client.CoreV1().Nodes().Patch(ctx, node, types.MergePatchType, body, metav1.PatchOptions{})
+		return err
+	}}, nil
+}
+
+// mark sets the label or takes it away.
+func (d *drain) mark(ctx context.Context, away bool) error {
+	var value any
+	if away {
+		value = ""
+	}
+	body, err := json.Marshal(map[string]any{"metadata": map[string]any{"labels": map[string]any{corev1.LabelNodeExcludeBalancers: value}}})
+	if err != nil {
+		return fmt.Errorf("label Node %s: %w", d.node, err)
+	}
+	if err := d.patch(ctx, body); err != nil {
+		return fmt.Errorf("label Node %s: %w", d.node, err)
+	}
+	if away {
+		fmt.Fprintf(d.out, "node %s is to announce nothing: it has the label %s\n", d.node, corev1.LabelNodeExcludeBalancers)
+	} else {
+		fmt.Fprintf(d.out, "node %s may announce again\n", d.node)
+	}
+	return nil
+}
+
+// await returns once the node announces nothing any more.
+func (d *drain) await(ctx context.Context) error {
+	for before := -1; ; {
+		left, err := d.announced(ctx)
+		switch {
+		case err != nil && ctx.Err() == nil:
+			return err
+		case err == nil && left == 0:
+			fmt.Fprintf(d.out, "node %s announces nothing\n", d.node)
+			return nil
+		case err == nil && left != before:
+			before = left
+			fmt.Fprintf(d.out, "Services that node %s still announces: %d\n", d.node, left)
+		}
+		select {
+		case <-ctx.Done():
+			return fmt.Errorf("node %s still announces %d Services: %w", d.node, before, context.Cause(ctx))
+		case <-time.After(200 * time.Millisecond):
+		}
+	}
+}
+
+// announced counts the Services that the node announces, by any protocol.
+func (d *drain) announced(ctx context.Context) (int, error) {
+	services := map[string]bool{}
+	for _, resource := range []string{"servicel2statuses", "servicebgpstatuses"} {
+		body, err := d.metallb.V1beta1.Get().Resource(resource).Param("labelSelector", v1beta1.LabelNode+"="+d.node).Do(ctx).Raw()
+		if apierrors.IsNotFound(err) {
+			continue
+		}
+		list := &metav1.PartialObjectMetadataList{}
+		if err == nil {
+			err = json.Unmarshal(body, list)
+		}
+		if err != nil {
+			return 0, fmt.Errorf("list what node %s announces: %w", d.node, err)
+		}
+		for _, o := range list.Items {
+			services[o.Labels[v1beta1.LabelServiceNamespace]+"/"+o.Labels[v1beta1.LabelServiceName]] = true
+		}
+	}
+	return len(services), nil
+}

@@ -1,0 +1,165 @@
+//go:build !agentonly
+
+package cmd
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"io"
+	"strings"
+	"time"
+
+	"github.com/spf13/cobra"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/client-go/kubernetes"
+	"sigs.k8s.io/yaml"
+
+	"github.com/fairway-net/fairway/endpoint/expose"
+)
+
+func exposeCommand() *cobra.Command {
+	var objects objectFlags
+	var request expose.Request
+	var output string
+	var dryRun bool
+	c := &cobra.Command{
+		Use:   "expose NAME --port PORT [--to ADDRESS:PORT,...]",
+		Short: "Give processes on any machines one address and name: a Service and its endpoints in one command",
+		Example: `  fairway expose web --port 80 --to 10.77.0.12:8000,10.77.0.13:8000 --check http:/
+  fairway expose web --port 80 --to 10.77.0.12:8000 --type LoadBalancer -o yaml --dry-run`,
+		Args: cobra.ExactArgs(1),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			request.Name, request.Namespace = args[0], objects.namespace
+			if output != "" && output != "yaml" {
+				return fmt.Errorf("--output %q: must be yaml", output)
+			}
+			if request.Type == "" {
+				request.Type = string(objects.usualType(cmd.Context()))
+			}
+			service, slices, err := request.Objects()
+			if err != nil {
+				return err
+			}
+			if output == "yaml" {
+				list := []any{service}
+				for _, s := range slices {
+					list = append(list, s)
+				}
+				if err := printManifests(cmd.OutOrStdout(), list); err != nil || dryRun {
+					return err
+				}
+			}
+			if dryRun {
+				_, err := fmt.Fprintf(cmd.OutOrStdout(), "would write Service %s/%s and %d EndpointSlices; -o yaml prints them\n", service.Namespace, service.Name, len(slices))
+				return err
+			}
+			client, err := objects.client()
+			if err != nil {
+				return err
+			}
+			written, err := expose.Apply(cmd.Context(), client, service, slices)
+			if err != nil || output != "" {
+				return err
+			}
+			return sayAddresses(cmd.Context(), client, written, cmd.OutOrStdout())
+		},
+	}
+	flags := c.Flags()
+	objects.addAPI(flags)
+	flags.IntVar(&request.Port, "port", 0, "port of the Service")
+	flags.StringSliceVar(&request.To, "to", nil, "endpoints: ADDRESS:PORT or [ADDRESS]:PORT, comma separated; without any, machines publish theirs (fairway publish)")
+	flags.StringVar(&request.Protocol, "protocol", "TCP", "TCP, UDP or SCTP")
+	flags.StringVar(&request.Check, "check", "", "health check of the endpoints: http:/PATH, https:/PATH, tcp, tls, grpc[:SERVICE], udp:PAYLOAD or icmp")
+	flags.StringVar(&request.Type, "type", "", "ClusterIP, NodePort or LoadBalancer; without one, LoadBalancer where there is a pool of addresses (--load-balancer-range), else ClusterIP")
+	flags.StringVarP(&output, "output", "o", "", "yaml prints the manifests")
+	flags.BoolVar(&dryRun, "dry-run", false, "write nothing")
+	if err := c.MarkFlagRequired("port"); err != nil {
+		panic("flag of expose: " + err.Error())
+	}
+	return c
+}
+
+// usualType is LoadBalancer where a Service gets an address from a pool: people
+// with a few machines want to be reached from outside.
+func (f *objectFlags) usualType(ctx context.Context) corev1.ServiceType {
+	client, err := f.client()
+	if err != nil {
+		return corev1.ServiceTypeClusterIP
+	}
+	ctx, cancel := context.WithTimeout(ctx, 5*time.Second)
+	defer cancel()
+	data, err := client.Discovery().RESTClient().Get().AbsPath("/apis/metallb.io/v1beta1/ipaddresspools").DoRaw(ctx)
+	var pools struct{ Items []any }
+	if err != nil || json.Unmarshal(data, &pools) != nil || len(pools.Items) == 0 {
+		return corev1.ServiceTypeClusterIP
+	}
+	return corev1.ServiceTypeLoadBalancer
+}
+
+func printManifests(out io.Writer, objects []any) error {
+	for i, o := range objects {
+		data, err := yaml.Marshal(o)
+		if err != nil {
+			return fmt.Errorf("print manifest: %w", err)
+		}
+		separator := "---\n"
+		if i == 0 {
+			separator = ""
+		}
+		// What the server fills in says nothing here.
+		text := strings.NewReplacer("status:\n  loadBalancer: {}\n", "", "  creationTimestamp: null\n", "", "  conditions: {}\n", "").Replace(string(data))
+		if _, err := fmt.Fprint(out, separator, text); err != nil {
+			return fmt.Errorf("print manifest: %w", err)
+		}
+	}
+	return nil
+}
+
+// addressPatience is how long a LoadBalancer's address is waited for.
+const addressPatience = 5 * time.Second
+
+// sayAddresses prints where the Service answers.
+func sayAddresses(ctx context.Context, client kubernetes.Interface, s *corev1.Service, out io.Writer) error {
+	for deadline := time.Now().Add(addressPatience); s.Spec.Type == corev1.ServiceTypeLoadBalancer && len(s.Status.LoadBalancer.Ingress) == 0 && time.Now().Before(deadline); {
+		select {
+		case <-ctx.Done():
+			return ctx.Err()
+		case <-time.After(100 * time.Millisecond):
+		}
+		next, err := client.CoreV1().Services(s.Namespace).Get(ctx, s.Name, metav1.GetOptions{})
+		if err != nil {
+			return fmt.Errorf("read the Service's address: %w", err)
+		}
+		s = next
+	}
+	port := s.Spec.Ports[0]
+	lines := []string{fmt.Sprintf("Service %s/%s, port %d/%s", s.Namespace, s.Name, port.Port, port.Protocol)}
+	lines = append(lines, "  address  "+strings.Join(s.Spec.ClusterIPs, ", "))
+	if port.NodePort != 0 {
+		lines = append(lines, fmt.Sprintf("  node port  %d, at every node", port.NodePort))
+	}
+	if s.Spec.Type == corev1.ServiceTypeLoadBalancer {
+		lines = append(lines, "  outside  "+outside(s))
+	}
+	lines = append(lines, fmt.Sprintf("  name  %s.%s.svc.cluster.local", s.Name, s.Namespace))
+	_, err := fmt.Fprintln(out, strings.Join(lines, "\n"))
+	return err
+}
+
+// outside lists the load balancer addresses of a Service.
+func outside(s *corev1.Service) string {
+	var list []string
+	for _, i := range s.Status.LoadBalancer.Ingress {
+		if i.IP != "" {
+			list = append(list, i.IP)
+		} else {
+			list = append(list, i.Hostname)
+		}
+	}
+	if len(list) == 0 {
+		return "no address yet: `fairway status` says why"
+	}
+	return strings.Join(list, ", ")
+}

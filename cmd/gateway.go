@@ -1,0 +1,84 @@
+package cmd
+
+import (
+	"fmt"
+	"log/slog"
+	"net/netip"
+	"os"
+
+	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
+
+	"github.com/fairway-net/fairway/ingress/engine/native"
+	"github.com/fairway-net/fairway/ingress/gateway"
+	"github.com/fairway-net/fairway/kube"
+)
+
+// gatewayFlags are the flags of an engine for Gateways and Ingresses.
+type gatewayFlags struct {
+	node      string
+	listen    string
+	accessLog bool
+	trusted   []string
+}
+
+func gatewayCommand() *cobra.Command {
+	var kubeconfig string
+	var flags gatewayFlags
+	c := &cobra.Command{
+		Use:   "gateway",
+		Short: "Serve Gateways and Ingresses on this node: HTTP, gRPC, TLS",
+		Args:  cobra.NoArgs,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			config, err := flags.config()
+			if err != nil {
+				return err
+			}
+			if config.API, err = kube.Config(kubeconfig); err != nil {
+				return err
+			}
+			return gateway.Run(cmd.Context(), config)
+		},
+	}
+	c.Flags().StringVar(&kubeconfig, "kubeconfig", "", "kubeconfig file; without it, the credentials of the pod that this runs in")
+	flags.add(c.Flags())
+	return c
+}
+
+func (f *gatewayFlags) add(flags *pflag.FlagSet) {
+	flags.StringVar(&f.node, "node-name", "", "name of the Node that this runs on; the machine's host name if not given")
+	flags.StringVar(&f.listen, "metrics-bind-address", "127.0.0.1:10260", `host:port of /metrics, /healthz and /readyz; "" serves none`)
+	flags.BoolVar(&f.accessLog, "access-log", false, "write a line of JSON to standard output for every request")
+	flags.StringSliceVar(&f.trusted, "trusted-proxy", nil, "range of proxies in front, whose X-Forwarded-For is believed; may be repeated")
+}
+
+func (f *gatewayFlags) config() (gateway.Config, error) {
+	config := gateway.Config{Node: f.node, Listen: f.listen, Logger: slog.New(slog.NewTextHandler(os.Stderr, nil))}
+	if config.Node == "" {
+		host, err := os.Hostname()
+		if err != nil {
+			return config, fmt.Errorf("find the node's name: %w", err)
+		}
+		config.Node = host
+	}
+	for _, text := range f.trusted {
+		p, err := netip.ParsePrefix(text)
+		if err != nil {
+			return config, fmt.Errorf("--trusted-proxy: %q is not a CIDR such as 192.0.2.0/24", text)
+		}
+		config.Engine.Trusted = append(config.Engine.Trusted, p.Masked())
+	}
+	if f.accessLog {
+		config.Engine.Access = accessLog(slog.New(slog.NewJSONHandler(os.Stdout, nil)))
+	}
+	return config, nil
+}
+
+// accessLog writes a line for every request.
+func accessLog(log *slog.Logger) func(*native.Access) {
+	return func(a *native.Access) {
+		log.Info("request", "client", a.Client, "method", a.Method, "host", a.Host, "path", a.Path, "protocol", a.Protocol,
+			"status", a.Status, "bytes", a.Bytes, "seconds", a.Took.Seconds(), "socket", a.Socket, "route", a.Route, "rule", a.Rule,
+			"endpoint", a.Endpoint, "reason", a.Reason)
+	}
+}

@@ -1,0 +1,86 @@
+//go:build !agentonly
+
+package cmd
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"path/filepath"
+	"time"
+
+	"github.com/spf13/cobra"
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/fairway-net/fairway/internal/kernel"
+	"github.com/fairway-net/fairway/kube"
+	"github.com/fairway-net/fairway/kube/balance"
+	"github.com/fairway-net/fairway/kube/join"
+)
+
+func leaveCommand() *cobra.Command {
+	options := kernel.Options{}
+	var dir string
+	c := &cobra.Command{
+		Use:   "leave",
+		Short: "Undo join: stop the agent, delete this machine's Node and certificate, and what is in the kernel",
+		Args:  cobra.NoArgs,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			return leave(cmd.Context(), dir, options, cmd.OutOrStdout())
+		},
+	}
+	c.Flags().StringVar(&dir, "data-dir", defaultNodeDir, "join's --data-dir")
+	c.Flags().StringVar(&options.StateDir, "state-dir", kernel.DefaultStateDir, "the agent's --state-dir")
+	addCgroupFlag(c.Flags(), &options.Cgroup)
+	return c
+}
+
+// leave goes on when no server answers: the machine leaves all the same, and
+// its Node is for others to delete.
+func leave(ctx context.Context, dir string, options kernel.Options, out io.Writer) error {
+	member, err := join.Member(dir)
+	if err != nil {
+		return err
+	}
+	if err := removeAgentUnit(); err != nil {
+		return err
+	}
+	if err := deleteMember(ctx, dir, member.Node); err != nil {
+		fmt.Fprintf(out, "node %s: couldn't be deleted (%v): `fairway kubectl delete node %s` on a server\n", member.Node, err, member.Node)
+	} else {
+		fmt.Fprintf(out, "node %s: deleted\n", member.Node)
+	}
+	options.KeepKubeProxy = true
+	err = (&cleanupJob{options: options, out: out}).run(ctx)
+	if removeErr := os.Remove(filepath.Join(dir, "cluster.json")); removeErr != nil && !os.IsNotExist(removeErr) {
+		err = errors.Join(err, removeErr)
+	}
+	return errors.Join(err, join.Forget(dir))
+}
+
+// deleteMember deletes the machine's Node, with what belongs to it.
+func deleteMember(ctx context.Context, dir, node string) error {
+	api, err := balance.Config(join.Kubeconfig(dir))
+	if err != nil {
+		return err
+	}
+	client, err := kube.Client(api)
+	if err != nil {
+		return err
+	}
+	ctx, cancel := context.WithTimeout(ctx, 5*time.Second)
+	defer cancel()
+	err = client.CoreV1().Nodes().Delete(ctx, node, metav1.DeleteOptions{})
+	if err != nil && !apierrors.IsNotFound(err) {
+		return err
+	}
+	err = client.CoordinationV1().Leases(corev1.NamespaceNodeLease).Delete(ctx, node, metav1.DeleteOptions{})
+	if apierrors.IsNotFound(err) {
+		return nil
+	}
+	return err
+}

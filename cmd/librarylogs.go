@@ -1,0 +1,55 @@
+package cmd
+
+import (
+	"context"
+	"flag"
+	"fmt"
+	"log/slog"
+	"strconv"
+
+	"github.com/spf13/pflag"
+	"k8s.io/klog/v2"
+)
+
+func addVerbosityFlag(flags *pflag.FlagSet, verbosity *int) {
+	flags.IntVarP(verbosity, "v", "v", 0, "log of the Kubernetes libraries: 0 for errors only, up to 10")
+}
+
+// setLibraryLogs sets how much the Kubernetes libraries log. Their messages go
+// where ours go.
+func setLibraryLogs(verbosity int) error {
+	flags := flag.NewFlagSet("klog", flag.ContinueOnError)
+	klog.InitFlags(flags)
+	if err := flags.Set("v", strconv.Itoa(verbosity)); err != nil {
+		return fmt.Errorf("set library log level: %w", err)
+	}
+	level := slog.LevelError
+	if verbosity > 0 {
+		level = slog.LevelInfo - slog.Level(verbosity)
+	}
+	klog.SetSlogLogger(slog.New(atLeast{slog.Default().Handler(), level}))
+	return nil
+}
+
+// setAgentLogs has the Kubernetes libraries, and whatever else is in the process,
+// log where the agent does and in its format.
+func setAgentLogs(log *slog.Logger) {
+	slog.SetDefault(log)
+	klog.SetSlogLogger(log)
+}
+
+// atLeast drops messages below a level.
+type atLeast struct {
+	slog.Handler
+	level slog.Level
+}
+
+func (h atLeast) Enabled(_ context.Context, level slog.Level) bool { return level >= h.level }
+
+func (h atLeast) WithAttrs(attrs []slog.Attr) slog.Handler {
+	return atLeast{h.Handler.WithAttrs(attrs), h.level}
+}
+
+func (h atLeast) WithGroup(name string) slog.Handler {
+	return atLeast{h.Handler.WithGroup(name), h.level}
+}

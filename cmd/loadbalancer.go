@@ -1,0 +1,57 @@
+//go:build !agentonly
+
+package cmd
+
+import (
+	"net/netip"
+	"strings"
+
+	"github.com/spf13/pflag"
+
+	"github.com/fairway-net/fairway/controller/addresses"
+	"github.com/fairway-net/fairway/controller/gateway"
+	"github.com/fairway-net/fairway/internal/iprange"
+)
+
+// loadBalancerFlags say where Services of type LoadBalancer get their addresses.
+type loadBalancerFlags struct {
+	ranges []string
+	class  string
+	// nodes has Gateways answer at the addresses of nodes, where there is no range.
+	nodes bool
+}
+
+// gateways says how Gateways get their addresses.
+func (f *loadBalancerFlags) gateways() gateway.Options {
+	return gateway.Options{Classes: true, NodeAddresses: f.nodes && len(f.ranges) == 0}
+}
+
+func (f *loadBalancerFlags) add(flags *pflag.FlagSet) {
+	flags.Var((*rangesValue)(&f.ranges), "load-balancer-range", "addresses for Services of type LoadBalancer, such as 10.77.0.100-10.77.0.110 or a CIDR, comma separated or repeated; they become a pool that all nodes announce")
+	f.addClass(flags)
+}
+
+func (f *loadBalancerFlags) addClass(flags *pflag.FlagSet) {
+	flags.StringVar(&f.class, "lb-class", "", "give addresses to Services of this loadBalancerClass only; \"\" is those without a class")
+}
+
+func (f *loadBalancerFlags) options(serviceCIDRs []netip.Prefix) addresses.Options {
+	return addresses.Options{Ranges: f.ranges, Class: f.class, ServiceCIDRs: serviceCIDRs, MakeNamespace: true}
+}
+
+// rangesValue is a flag that takes ranges of addresses.
+type rangesValue []string
+
+func (v *rangesValue) String() string { return strings.Join(*v, ",") }
+
+func (v *rangesValue) Set(s string) error {
+	for text := range strings.SplitSeq(s, ",") {
+		if _, err := iprange.Parse(text); err != nil {
+			return err
+		}
+		*v = append(*v, strings.TrimSpace(text))
+	}
+	return nil
+}
+
+func (v *rangesValue) Type() string { return "ranges" }

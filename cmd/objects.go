@@ -1,0 +1,130 @@
+package cmd
+
+import (
+	"context"
+	"fmt"
+
+	"github.com/spf13/pflag"
+	corev1 "k8s.io/api/core/v1"
+	discoveryv1 "k8s.io/api/discovery/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/client-go/kubernetes"
+	"k8s.io/client-go/tools/clientcmd"
+
+	"github.com/fairway-net/fairway/diagnose/explain"
+	"github.com/fairway-net/fairway/internal/manifest"
+)
+
+// objectFlags say where a command of diagnosis reads API objects: in files, or
+// from the API with the user's own rights.
+type objectFlags struct {
+	files      []string
+	kubeconfig string
+	namespace  string
+	sockets    []string
+}
+
+func (f *objectFlags) add(flags *pflag.FlagSet) {
+	flags.StringSliceVarP(&f.files, "filename", "f", nil, `manifests in place of an API: files, folders, or "-" for standard input`)
+	f.addAPI(flags)
+}
+
+// addAPI adds the flags of commands that need an API.
+func (f *objectFlags) addAPI(flags *pflag.FlagSet) {
+	flags.StringVar(&f.kubeconfig, "kubeconfig", "", kubeconfigHelp)
+	flags.StringSliceVar(&f.sockets, "agent-socket", nil, "sockets of agents to ask, with wildcards; without this, this machine's own and, with a lab's kubeconfig, those of its nodes")
+	flags.StringVarP(&f.namespace, "namespace", "n", corev1.NamespaceDefault, "namespace of names given without one")
+}
+
+// read reads the objects. Kinds that the user may not read are named in the
+// report, as long as Services can be read.
+func (f *objectFlags) read(ctx context.Context) (*explain.Objects, error) {
+	if len(f.files) > 0 {
+		set, err := manifest.Read(f.files...)
+		if err != nil {
+			return nil, err
+		}
+		o := &explain.Objects{Services: set.Services, Slices: set.Slices, Pods: set.Pods, Nodes: set.Nodes}
+		o.NoPolicies = "they are not read from manifests"
+		if len(set.Pods) == 0 {
+			o.NoPods = "the manifests hold none"
+		}
+		return o, nil
+	}
+	client, err := f.client()
+	if err != nil {
+		return nil, err
+	}
+	return readObjects(ctx, client)
+}
+
+const kubeconfigHelp = "kubeconfig file; without it, $KUBECONFIG, this machine's own server, or ~/.kube/config"
+
+// client reaches the API with the user's credentials.
+func (f *objectFlags) client() (kubernetes.Interface, error) {
+	rules := clientcmd.NewDefaultClientConfigLoadingRules()
+	rules.ExplicitPath = f.kubeconfig
+	if own := ownKubeconfig(nil); f.kubeconfig == "" && own != "" {
+		rules.ExplicitPath = own
+	}
+	config, err := clientcmd.NewNonInteractiveDeferredLoadingClientConfig(rules, nil).ClientConfig()
+	if clientcmd.IsEmptyConfig(err) {
+		return nil, fmt.Errorf("no API to ask: there is no kubeconfig; give --kubeconfig FILE, or -f MANIFESTS")
+	}
+	if err != nil {
+		return nil, fmt.Errorf("read kubeconfig: %w", err)
+	}
+	config.QPS, config.Burst = 50, 100
+	return kubernetes.NewForConfig(config)
+}
+
+func readObjects(ctx context.Context, client kubernetes.Interface) (*explain.Objects, error) {
+	o := &explain.Objects{}
+	services, err := client.CoreV1().Services(metav1.NamespaceAll).List(ctx, metav1.ListOptions{})
+	if err != nil {
+		return nil, fmt.Errorf("list Services: %w", err)
+	}
+	o.Services = pointers(services.Items)
+	slices, err := client.DiscoveryV1().EndpointSlices(metav1.NamespaceAll).List(ctx, metav1.ListOptions{})
+	if err != nil {
+		return nil, fmt.Errorf("list EndpointSlices: %w", err)
+	}
+	o.Slices = pointers[discoveryv1.EndpointSlice](slices.Items)
+	nodes, err := client.CoreV1().Nodes().List(ctx, metav1.ListOptions{})
+	if err != nil && !apierrors.IsForbidden(err) {
+		return nil, fmt.Errorf("list Nodes: %w", err)
+	}
+	if err == nil {
+		o.Nodes = pointers(nodes.Items)
+	}
+	pods, err := client.CoreV1().Pods(metav1.NamespaceAll).List(ctx, metav1.ListOptions{})
+	switch {
+	case apierrors.IsForbidden(err) || apierrors.IsNotFound(err):
+		o.NoPods = err.Error()
+	case err != nil:
+		return nil, fmt.Errorf("list Pods: %w", err)
+	default:
+		o.Pods = pointers(pods.Items)
+	}
+	policies, err := client.NetworkingV1().NetworkPolicies(metav1.NamespaceAll).List(ctx, metav1.ListOptions{})
+	switch {
+	case apierrors.IsNotFound(err): // an API that has none
+	case apierrors.IsForbidden(err):
+		o.NoPolicies = err.Error()
+	case err != nil:
+		return nil, fmt.Errorf("list NetworkPolicies: %w", err)
+	default:
+		o.Policies = pointers(policies.Items)
+	}
+	return o, nil
+}
+
+// pointers are pointers to the items of a list.
+func pointers[T any](items []T) []*T {
+	list := make([]*T, len(items))
+	for i := range items {
+		list[i] = &items[i]
+	}
+	return list
+}

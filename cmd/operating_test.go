@@ -1,0 +1,47 @@
+package cmd
+
+import (
+	"os"
+	"strings"
+	"testing"
+
+	"github.com/spf13/cobra"
+)
+
+// TestOperatingCommands: every command of docs/operating.md exists, with its
+// flags and as many arguments.
+func TestOperatingCommands(t *testing.T) {
+	text, err := os.ReadFile("../docs/operating.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	found := 0
+	for i, block := range strings.Split(string(text), "```") {
+		if i%2 == 0 { // outside of blocks
+			continue
+		}
+		for _, line := range strings.Split(block, "\n") {
+			line, _, _ = strings.Cut(line, "#")
+			args := strings.Fields(strings.TrimPrefix(strings.TrimSpace(line), "sudo "))
+			if len(args) < 2 || args[0] != "fairway" {
+				continue
+			}
+			found++
+			root := &cobra.Command{Use: "fairway"}
+			root.AddCommand(commands()...)
+			c, rest, err := root.Find(args[1:])
+			if err == nil {
+				err = c.ParseFlags(rest)
+			}
+			if err == nil {
+				err = c.ValidateArgs(c.Flags().Args())
+			}
+			if err != nil || !c.Runnable() {
+				t.Errorf("%s: %v", line, err)
+			}
+		}
+	}
+	if found < 10 {
+		t.Errorf("found %d commands only", found)
+	}
+}

@@ -1,0 +1,114 @@
+//go:build !agentonly
+
+package cmd
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"net/http"
+	"net/url"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"k8s.io/client-go/rest"
+
+	"github.com/fairway-net/fairway/apiserver"
+	"github.com/fairway-net/fairway/kube"
+)
+
+// serverPause is how long a server that ended by itself is left alone before it
+// is started again.
+const serverPause = 10 * time.Second
+
+// ownServer is the API server of this process, as often as it is started. Each
+// start has credentials of its own, so that requests are given to the latest.
+type ownServer struct {
+	ready  chan struct{} // closed when one first answers
+	once   sync.Once
+	latest atomic.Pointer[serverTransport]
+	run    func(context.Context, apiserver.Config, loadBalancerFlags, io.Writer, chan<- *apiserver.Server) error
+	pause  time.Duration
+}
+
+// serverTransport reaches one start of the server.
+type serverTransport struct {
+	url     *url.URL
+	through http.RoundTripper
+	config  *rest.Config
+}
+
+func newOwnServer() *ownServer {
+	return &ownServer{ready: make(chan struct{}), run: runServer, pause: serverPause}
+}
+
+// keep runs the server until ctx is done. If one that has answered ends by
+// itself, for a full disk or a broken store, another one is started. An error of
+// the first start ends it.
+func (o *ownServer) keep(ctx context.Context, config apiserver.Config, balancing loadBalancerFlags, out io.Writer) error {
+	for {
+		answered, err := o.runOnce(ctx, config, balancing, out)
+		if ctx.Err() != nil || !answered && o.latest.Load() == nil {
+			return err
+		}
+		if err == nil {
+			err = errors.New("it was asked to")
+		}
+		fmt.Fprintf(out, "The API server ended: %v. Agent and DNS go on with what they know; it is started again in %s\n", err, o.pause)
+		select {
+		case <-ctx.Done():
+			return nil
+		case <-time.After(o.pause):
+		}
+	}
+}
+
+// runOnce runs the server once, and says whether it answered.
+func (o *ownServer) runOnce(ctx context.Context, config apiserver.Config, balancing loadBalancerFlags, out io.Writer) (answered bool, err error) {
+	started, ended := make(chan *apiserver.Server, 1), make(chan error, 1)
+	go func() { ended <- o.run(ctx, config, balancing, out, started) }()
+	select {
+	case err := <-ended:
+		return false, err
+	case server := <-started:
+		if err := o.use(server.LoopbackConfig()); err != nil {
+			return false, errors.Join(err, server.Close(), <-ended)
+		}
+		return true, <-ended
+	}
+}
+
+// use has requests go to a start of the server.
+func (o *ownServer) use(config *rest.Config) error {
+	config = kube.Tune(config)
+	through, err := rest.TransportFor(config)
+	if err != nil {
+		return fmt.Errorf("reach the API server: %w", err)
+	}
+	at, err := url.Parse(config.Host)
+	if err != nil {
+		return fmt.Errorf("reach the API server: %w", err)
+	}
+	o.latest.Store(&serverTransport{url: at, through: through, config: config})
+	o.once.Do(func() { close(o.ready) })
+	return nil
+}
+
+// config is a client configuration for whichever start is the latest. It is to
+// be asked for once one has answered.
+func (o *ownServer) config() *rest.Config {
+	config := rest.CopyConfig(o.latest.Load().config)
+	config.TLSClientConfig, config.BearerToken = rest.TLSClientConfig{}, ""
+	config.Transport = o
+	return config
+}
+
+// RoundTrip is part of http.RoundTripper.
+func (o *ownServer) RoundTrip(request *http.Request) (*http.Response, error) {
+	latest := o.latest.Load()
+	request = request.Clone(request.Context())
+	request.URL.Scheme, request.URL.Host, request.Host = latest.url.Scheme, latest.url.Host, ""
+	return latest.through.RoundTrip(request)
+}

@@ -1,0 +1,187 @@
+//go:build !agentonly
+
+package cmd
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"io"
+	"net/netip"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"slices"
+	"strings"
+	"sync"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/vishvananda/netlink"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/client-go/kubernetes"
+
+	"github.com/fairway-net/fairway/apiserver"
+	"github.com/fairway-net/fairway/internal/netns"
+)
+
+// asFairway has the test's program be fairway.
+const asFairway = "FAIRWAY_TEST_COMMAND"
+
+func TestMain(m *testing.M) {
+	if os.Getenv(asFairway) != "" {
+		os.Exit(Main())
+	}
+	os.Exit(m.Run())
+}
+
+// output is what a process has written.
+type output struct {
+	mu   sync.Mutex
+	text bytes.Buffer
+}
+
+func (o *output) Write(p []byte) (int, error) {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	return o.text.Write(p)
+}
+
+func (o *output) String() string {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	return o.text.String()
+}
+
+// TestUpIsCalm: on a healthy machine the first start says five things, and warns
+// of nothing.
+func TestUpIsCalm(t *testing.T) {
+	ns, err := netns.Anonymous()
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() {
+		if err := ns.Close(); err != nil {
+			t.Error(err)
+		}
+	}()
+	dir := t.TempDir()
+	up := exec.Command(os.Args[0], "up", "--data-dir", filepath.Join(dir, "data"), "--state-dir", filepath.Join(dir, "state"), "--secure-port", "0")
+	up.Env = append(os.Environ(), asFairway+"=1")
+	var out, log output
+	up.Stdout, up.Stderr = &out, &log
+	err = ns.Do(func() error {
+		lo, err := netlink.LinkByName("lo")
+		if err != nil {
+			return err
+		}
+		return errors.Join(netlink.LinkSetUp(lo), up.Start())
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	ended := make(chan error, 1)
+	go func() { ended <- up.Wait() }()
+	deadline := time.After(2 * time.Minute)
+	for last := "To stop: "; !strings.Contains(out.String(), last); {
+		select {
+		case err := <-ended:
+			t.Fatalf("it ended: %v\n%s%s", err, out.String(), log.String())
+		case <-deadline:
+			t.Fatalf("no line %q:\n%s%s", last, out.String(), log.String())
+		case <-time.After(20 * time.Millisecond):
+		}
+	}
+	begin := []string{"API server ready at https://127.0.0.1:", "Mode ", "2 Services are in force", "Try: ", "To stop: "}
+	lines := strings.Split(strings.TrimSpace(out.String()), "\n")
+	for i, line := range lines {
+		if i >= len(begin) || !strings.HasPrefix(line, begin[i]) {
+			t.Errorf("line %d: %s", i+1, line)
+		}
+	}
+	// A namespace has no upstream DNS, and a busy machine is late: not so these.
+	for _, alarm := range []string{"no Node object", "InvalidEndpoint", "waiting for the key", "metallb-system"} {
+		if strings.Contains(log.String(), alarm) {
+			t.Errorf("the log isn't calm:\n%s", log.String())
+		}
+	}
+	if err := up.Process.Signal(syscall.SIGINT); err != nil {
+		t.Fatal(err)
+	}
+	select {
+	case err := <-ended:
+		if err != nil || !strings.Contains(out.String(), "Stopping: ") {
+			t.Errorf("after Ctrl-C: %v\n%s", err, out.String())
+		}
+	case <-deadline:
+		t.Errorf("it doesn't end:\n%s", out.String())
+	}
+}
+
+// TestOwnServerStartsAgain: a server that ends by itself is started again, and
+// the agent's client finds it.
+func TestOwnServerStartsAgain(t *testing.T) {
+	config := apiserver.DefaultConfig()
+	config.DataDir, config.Port, config.ServiceCIDRs = t.TempDir(), 0, []netip.Prefix{netip.MustParsePrefix("10.96.0.0/16")}
+	own := newOwnServer()
+	own.pause = time.Millisecond
+	servers := make(chan *apiserver.Server, 2)
+	own.run = func(ctx context.Context, config apiserver.Config, _ loadBalancerFlags, _ io.Writer, ready chan<- *apiserver.Server) error {
+		server, err := apiserver.Start(ctx, config)
+		if err != nil {
+			return err
+		}
+		ready <- server
+		servers <- server
+		return errors.Join(server.Wait(), errors.New("disk full"))
+	}
+	ctx, stop := context.WithTimeout(t.Context(), 2*time.Minute)
+	defer stop()
+	var out output
+	ended := make(chan error, 1)
+	go func() { ended <- own.keep(ctx, config, loadBalancerFlags{}, &out) }()
+	<-own.ready
+	client, err := kubernetes.NewForConfig(own.config())
+	if err != nil {
+		t.Fatal(err)
+	}
+	for range 2 {
+		server := <-servers
+		for { // the client learns of it a moment later
+			list, err := client.CoreV1().Namespaces().List(ctx, metav1.ListOptions{})
+			if err == nil {
+				if !slices.ContainsFunc(list.Items, func(n corev1.Namespace) bool { return n.Name == "default" }) {
+					t.Errorf("namespaces: %v", list.Items)
+				}
+				break
+			}
+			if ctx.Err() != nil {
+				t.Fatal(err)
+			}
+			time.Sleep(10 * time.Millisecond)
+		}
+		if err := server.Close(); err != nil {
+			t.Fatal(err)
+		}
+	}
+	stop()
+	if err := <-ended; err != nil && ctx.Err() == nil {
+		t.Error(err)
+	}
+	if !strings.Contains(out.String(), "The API server ended: disk full") {
+		t.Errorf("it said %q", out.String())
+	}
+}
+
+// TestOwnServerFailsAtOnce: what keeps the first start from succeeding ends it.
+func TestOwnServerFailsAtOnce(t *testing.T) {
+	own := newOwnServer()
+	own.run = func(context.Context, apiserver.Config, loadBalancerFlags, io.Writer, chan<- *apiserver.Server) error {
+		return errors.New("port taken")
+	}
+	if err := own.keep(t.Context(), apiserver.Config{}, loadBalancerFlags{}, io.Discard); err == nil || err.Error() != "port taken" {
+		t.Errorf("it ended with %v", err)
+	}
+}

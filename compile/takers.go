@@ -1,0 +1,27 @@
+package compile
+
+import (
+	"slices"
+
+	"k8s.io/apimachinery/pkg/types"
+
+	"github.com/fairway-net/fairway/model"
+)
+
+// Takers lists who takes new connections of a Service's port, in both families:
+// for proxies that go to endpoints straight, and choose them as the data planes
+// do. Headless Services have takers too. The port is named as in slices.
+func (c *Compiler) Takers(service types.NamespacedName, portName string, proto model.Protocol) []model.Backend {
+	svc := c.services[service]
+	if svc == nil || svc.spec == nil {
+		return nil
+	}
+	var list []model.Backend
+	for _, ipv6 := range []bool{false, true} {
+		c.gather(svc, &port{name: portName, proto: proto}, ipv6)
+		pool := model.Pool{ID: model.PoolID{Proto: proto, IPv6: ipv6}}
+		c.scratch.choose(&pool)
+		list = append(list, slices.Clone(pool.Backends)...)
+	}
+	return list
+}

@@ -1,0 +1,35 @@
+package gateway
+
+import (
+	"context"
+	"fmt"
+
+	networkingv1 "k8s.io/api/networking/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	gatewayv1 "sigs.k8s.io/gateway-api/apis/v1"
+
+	ingress "github.com/fairway-net/fairway/ingress/compile"
+)
+
+// className is the name of the classes that come with Fairway.
+const className = "fairway"
+
+// makeClasses makes them, if they aren't there.
+func (c *Controller) makeClasses(ctx context.Context) error {
+	_, err := c.watch.Gateway.GatewayV1().GatewayClasses().Create(ctx, &gatewayv1.GatewayClass{
+		ObjectMeta: metav1.ObjectMeta{Name: className},
+		Spec:       gatewayv1.GatewayClassSpec{ControllerName: ingress.Controller},
+	}, metav1.CreateOptions{})
+	if err != nil && !apierrors.IsAlreadyExists(err) {
+		return fmt.Errorf("create GatewayClass %s: %w", className, err)
+	}
+	_, err = c.watch.Core.NetworkingV1().IngressClasses().Create(ctx, &networkingv1.IngressClass{
+		ObjectMeta: metav1.ObjectMeta{Name: className},
+		Spec:       networkingv1.IngressClassSpec{Controller: ingress.IngressController},
+	}, metav1.CreateOptions{})
+	if err != nil && !apierrors.IsAlreadyExists(err) && !apierrors.IsNotFound(err) {
+		return fmt.Errorf("create IngressClass %s: %w", className, err)
+	}
+	return nil
+}

@@ -1,0 +1,192 @@
+// Package gateway writes what belongs to Gateways and routes: their statuses,
+// the Services by which traffic arrives at the engines, and Events. What is
+// right is settled in ingress/compile.
+//
+//	controller.go  when to look, and in which order things are written
+//	engines.go     the nodes that have an engine
+//	service.go     a Gateway's Service and its ports
+//	slices.go      endpoints of that Service: engines, or Services' own for streams
+//	status.go      statuses of all kinds
+//	classes.go     the GatewayClass and IngressClass that come with Fairway
+package gateway
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"slices"
+	"sync"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/client-go/rest"
+	"k8s.io/client-go/tools/record"
+
+	"golang.org/x/sync/errgroup"
+
+	ingress "github.com/fairway-net/fairway/ingress/compile"
+	"github.com/fairway-net/fairway/ingress/watch"
+)
+
+// Name is the component in Events.
+const Name = "fairway-gateway"
+
+const (
+	merge   = 20 * time.Millisecond // changes that come together are looked at together
+	retry   = 200 * time.Millisecond
+	lookAt  = 10 * time.Second // Leases end without a word
+	writers = 8
+)
+
+// Options say what the controller makes; the zero value is good.
+type Options struct {
+	// Classes makes the GatewayClass and the IngressClass "fairway".
+	Classes bool
+	// NodeAddresses has Gateways answer at the addresses of the nodes that have
+	// an engine, instead of addresses of a load balancer.
+	NodeAddresses bool
+}
+
+// Controller writes what belongs to Gateways.
+type Controller struct {
+	options  Options
+	watch    *watch.Watch
+	recorder record.EventRecorder
+	log      *slog.Logger
+
+	certificates *ingress.Certificates
+	told         map[ingress.Problem]bool
+	ports        *ports
+
+	objects *ingress.Objects
+	live    []engine // as this sync sees them
+
+	mu      sync.Mutex
+	engines []engine
+}
+
+// New returns the controller; config leads to the API.
+func New(config *rest.Config, recorder record.EventRecorder, options Options, log *slog.Logger) (*Controller, error) {
+	w, err := watch.New(config, log)
+	if err != nil {
+		return nil, err
+	}
+	return &Controller{
+		options: options, watch: w, recorder: recorder, log: log,
+		certificates: ingress.NewCertificates(), told: map[ingress.Problem]bool{},
+	}, nil
+}
+
+// Run works until ctx is done.
+func (c *Controller) Run(ctx context.Context) {
+	synced := make(chan struct{})
+	go c.watch.Run(ctx, func() { close(synced) })
+	select {
+	case <-ctx.Done():
+		return
+	case <-synced:
+	}
+	c.watchEngines(ctx)
+	made := !c.options.Classes
+	timer := time.NewTimer(0)
+	defer timer.Stop()
+	failures := 0
+	for {
+		select {
+		case <-ctx.Done():
+			return
+		case <-c.watch.Changed():
+			time.Sleep(merge)
+		case <-timer.C:
+		}
+		var err error
+		if !made {
+			err = c.makeClasses(ctx)
+			made = err == nil
+		}
+		wait := lookAt
+		if err = errors.Join(err, c.sync(ctx)); err != nil && ctx.Err() == nil {
+			failures++
+			wait = min(retry<<min(failures, 6), lookAt)
+			if failures > 3 { // conflicts and caches that lag behind end by themselves
+				c.log.Warn("Gateways not brought up to date; trying again", "err", err)
+			}
+		} else {
+			failures = 0
+		}
+		timer.Reset(wait)
+	}
+}
+
+// sync compiles what there is and writes what follows.
+func (c *Controller) sync(ctx context.Context) error {
+	c.watch.Take()
+	c.objects = c.watch.Objects()
+	c.live = c.liveEngines()
+	out := ingress.Compile(c.objects, ingress.Options{Certificates: c.certificates})
+	c.tell(out.Problems)
+	c.ports = c.takenPorts()
+	var errs []error
+	if err := c.writeServices(ctx, out); err != nil {
+		errs = append(errs, err)
+	}
+	if err := c.writeStatuses(ctx, out); err != nil {
+		errs = append(errs, err)
+	}
+	return errors.Join(errs...)
+}
+
+// tell writes an Event for each problem that is new.
+func (c *Controller) tell(problems []ingress.Problem) {
+	for _, p := range problems {
+		if !c.told[p] {
+			c.recorder.Event(&corev1.ObjectReference{Kind: p.Kind, Namespace: p.Object.Namespace, Name: p.Object.Name, APIVersion: apiVersion(p.Kind), UID: c.uid(p)},
+				corev1.EventTypeWarning, p.Reason, p.Message)
+		}
+	}
+	clear(c.told)
+	for _, p := range problems {
+		c.told[p] = true
+	}
+}
+
+func apiVersion(kind string) string {
+	if kind == "Ingress" {
+		return "networking.k8s.io/v1"
+	}
+	return "gateway.networking.k8s.io/v1"
+}
+
+func (c *Controller) uid(p ingress.Problem) types.UID {
+	for _, i := range c.objects.Ingresses {
+		if p.Kind == "Ingress" && i.Namespace == p.Object.Namespace && i.Name == p.Object.Name {
+			return i.UID
+		}
+	}
+	return ""
+}
+
+// each runs f for all, some at a time, and joins the errors. What has gone
+// meanwhile is no error.
+func each[K comparable, V any](ctx context.Context, all map[K]V, f func(context.Context, K, V) error) error {
+	var g errgroup.Group
+	g.SetLimit(writers)
+	var mu sync.Mutex
+	var errs []error
+	for k, v := range all {
+		g.Go(func() error {
+			if err := f(ctx, k, v); err != nil && !apierrors.IsNotFound(err) {
+				mu.Lock()
+				defer mu.Unlock()
+				errs = append(errs, fmt.Errorf("%v: %w", k, err))
+			}
+			return nil
+		})
+	}
+	_ = g.Wait() // errs has them all
+	slices.SortFunc(errs, func(a, b error) int { return len(a.Error()) - len(b.Error()) })
+	return errors.Join(errs[:min(len(errs), 3)]...)
+}

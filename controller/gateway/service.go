@@ -1,0 +1,217 @@
+package gateway
+
+import (
+	"context"
+	"fmt"
+	"maps"
+	"strings"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/equality"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/apimachinery/pkg/util/intstr"
+	gatewayv1 "sigs.k8s.io/gateway-api/apis/v1"
+
+	"github.com/fairway-net/fairway/apis/metallb/v1beta1"
+	ingress "github.com/fairway-net/fairway/ingress/compile"
+)
+
+// Engines listen at ports of this range, one for each port of each Gateway: out
+// of the way of node ports and of what the kernel gives to clients.
+const firstPort, lastPort = 20000, 29999
+
+// ports are the engines' ports in use.
+type ports struct {
+	used map[int32]bool
+	next int32
+}
+
+// takenPorts lists the ports that Services of Gateways have.
+func (c *Controller) takenPorts() *ports {
+	p := &ports{used: map[int32]bool{}, next: firstPort}
+	for _, s := range c.objects.Services {
+		if s.Labels[gatewayv1.GatewayNameLabelKey] == "" {
+			continue
+		}
+		for _, sp := range s.Spec.Ports {
+			p.used[int32(sp.TargetPort.IntValue())] = true
+		}
+	}
+	return p
+}
+
+func (p *ports) take() (int32, error) {
+	for ; p.next <= lastPort; p.next++ {
+		if !p.used[p.next] {
+			p.used[p.next] = true
+			return p.next, nil
+		}
+	}
+	return 0, fmt.Errorf("no port between %d and %d is free for another port of a Gateway", firstPort, lastPort)
+}
+
+// writeServices makes the Services and their endpoints. It goes one by one
+// where ports are chosen.
+func (c *Controller) writeServices(ctx context.Context, out *ingress.Output) error {
+	var firstErr error
+	if out.Gateways[ingress.IngressGateway] == nil { // nobody owns its Service
+		key := types.NamespacedName{Namespace: ingress.IngressGateway.Namespace, Name: ingress.ServiceName(ingress.IngressGateway.Name)}
+		if s := c.objects.Services[key]; s != nil && s.Labels[gatewayv1.GatewayNameLabelKey] == ingress.IngressGateway.Name {
+			firstErr = c.watch.Core.CoreV1().Services(key.Namespace).Delete(ctx, key.Name, metav1.DeleteOptions{})
+		}
+	}
+	for name, result := range out.Gateways {
+		if err := c.writeService(ctx, name, result, out); err != nil && firstErr == nil {
+			firstErr = fmt.Errorf("service of Gateway %s: %w", name, err)
+		}
+	}
+	return firstErr
+}
+
+func (c *Controller) writeService(ctx context.Context, name types.NamespacedName, result *ingress.GatewayResult, out *ingress.Output) error {
+	if len(result.Ports) == 0 {
+		return nil
+	}
+	key := types.NamespacedName{Namespace: name.Namespace, Name: ingress.ServiceName(name.Name)}
+	current := c.objects.Services[key]
+	if current != nil && current.Labels[gatewayv1.GatewayNameLabelKey] != name.Name {
+		return fmt.Errorf("the Service %s is somebody else's", key)
+	}
+	wanted, err := c.service(name, key, result, current)
+	if err != nil {
+		return err
+	}
+	services := c.watch.Core.CoreV1().Services(key.Namespace)
+	switch {
+	case current == nil:
+		if current, err = services.Create(ctx, wanted, metav1.CreateOptions{}); err != nil {
+			return fmt.Errorf("create Service: %w", err)
+		}
+	case !sameService(current, wanted):
+		if current, err = services.Update(ctx, wanted, metav1.UpdateOptions{}); err != nil {
+			return fmt.Errorf("update Service: %w", err)
+		}
+	}
+	return c.writeSlices(ctx, name, current, out)
+}
+
+// service is what a Gateway's Service should be; what others have written to it
+// stays.
+func (c *Controller) service(name, key types.NamespacedName, result *ingress.GatewayResult, current *corev1.Service) (*corev1.Service, error) {
+	s := &corev1.Service{ObjectMeta: metav1.ObjectMeta{Namespace: key.Namespace, Name: key.Name}}
+	if current != nil {
+		s = current.DeepCopy()
+	}
+	s.Labels, s.Annotations = cloned(s.Labels), cloned(s.Annotations)
+	s.Labels[gatewayv1.GatewayNameLabelKey] = name.Name
+	old := s.Spec.Ports
+	s.Spec.Ports = nil
+	streams := false
+	for _, p := range result.Ports {
+		sp, err := c.servicePort(p, old)
+		if err != nil {
+			return nil, err
+		}
+		streams = streams || p.Stream
+		s.Spec.Ports = append(s.Spec.Ports, sp)
+	}
+	// The client's address stays what it is. Endpoints of streams may be on any
+	// node, though.
+	s.Spec.ExternalTrafficPolicy = corev1.ServiceExternalTrafficPolicyLocal
+	if streams {
+		s.Spec.ExternalTrafficPolicy, s.Spec.HealthCheckNodePort = corev1.ServiceExternalTrafficPolicyCluster, 0
+	}
+	if s.Spec.IPFamilyPolicy == nil {
+		policy := corev1.IPFamilyPolicyPreferDualStack
+		s.Spec.IPFamilyPolicy = &policy
+	}
+	var gateway *gatewayv1.Gateway
+	for _, g := range c.objects.Gateways {
+		if g.Namespace == name.Namespace && g.Name == name.Name {
+			gateway = g
+		}
+	}
+	c.setAddresses(s, gateway)
+	if gateway != nil {
+		describe(s, gateway)
+	}
+	return s, nil
+}
+
+// setAddresses says at which addresses the Service answers.
+func (c *Controller) setAddresses(s *corev1.Service, gateway *gatewayv1.Gateway) {
+	var asked []string
+	if gateway != nil {
+		for _, a := range gateway.Spec.Addresses {
+			if a.Value != "" {
+				asked = append(asked, a.Value)
+			}
+		}
+	}
+	if c.options.NodeAddresses && len(asked) == 0 {
+		s.Spec.Type, s.Spec.ExternalIPs, s.Spec.HealthCheckNodePort = corev1.ServiceTypeClusterIP, nil, 0
+		for _, e := range c.live {
+			for _, a := range e.addresses {
+				s.Spec.ExternalIPs = append(s.Spec.ExternalIPs, a.String())
+			}
+		}
+		return
+	}
+	s.Spec.Type, s.Spec.ExternalIPs = corev1.ServiceTypeLoadBalancer, nil
+	if len(asked) > 0 {
+		s.Annotations[v1beta1.AnnotationLoadBalancerIPs] = strings.Join(asked, ",")
+	} else {
+		delete(s.Annotations, v1beta1.AnnotationLoadBalancerIPs)
+	}
+}
+
+// describe takes over what the Gateway says of its Service.
+func describe(s *corev1.Service, g *gatewayv1.Gateway) {
+	s.Labels[gatewayv1.GatewayClassNameLabelKey] = string(g.Spec.GatewayClassName)
+	if i := g.Spec.Infrastructure; i != nil {
+		for k, v := range i.Labels {
+			s.Labels[string(k)] = string(v)
+		}
+		for k, v := range i.Annotations {
+			s.Annotations[string(k)] = string(v)
+		}
+	}
+	yes := true
+	s.OwnerReferences = []metav1.OwnerReference{{
+		APIVersion: gatewayv1.GroupVersion.String(), Kind: "Gateway", Name: g.Name, UID: g.UID, Controller: &yes, BlockOwnerDeletion: &yes,
+	}}
+}
+
+func (c *Controller) servicePort(p ingress.Port, old []corev1.ServicePort) (corev1.ServicePort, error) {
+	for _, sp := range old {
+		if uint16(sp.Port) == p.Number && sp.Protocol == p.Protocol && p.Stream == (sp.TargetPort.IntValue() == int(sp.Port)) {
+			return sp, nil
+		}
+	}
+	sp := corev1.ServicePort{
+		Name: fmt.Sprintf("%s-%d", strings.ToLower(string(p.Protocol)), p.Number), Port: int32(p.Number), Protocol: p.Protocol,
+		TargetPort: intstr.FromInt32(int32(p.Number)), // of streams, nobody looks at it
+	}
+	if !p.Stream {
+		target, err := c.ports.take()
+		if err != nil {
+			return sp, err
+		}
+		sp.TargetPort = intstr.FromInt32(target)
+	}
+	return sp, nil
+}
+
+func sameService(a, b *corev1.Service) bool {
+	return equality.Semantic.DeepEqual(a.Spec, b.Spec) && equality.Semantic.DeepEqual(a.Labels, b.Labels) &&
+		equality.Semantic.DeepEqual(a.Annotations, b.Annotations) && equality.Semantic.DeepEqual(a.OwnerReferences, b.OwnerReferences)
+}
+
+func cloned(m map[string]string) map[string]string {
+	out := maps.Clone(m)
+	if out == nil {
+		out = map[string]string{}
+	}
+	return out
+}

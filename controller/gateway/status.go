@@ -1,0 +1,233 @@
+package gateway
+
+import (
+	"context"
+	"errors"
+	"slices"
+
+	corev1 "k8s.io/api/core/v1"
+	networkingv1 "k8s.io/api/networking/v1"
+	"k8s.io/apimachinery/pkg/api/equality"
+	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+	gatewayv1 "sigs.k8s.io/gateway-api/apis/v1"
+
+	ingress "github.com/fairway-net/fairway/ingress/compile"
+)
+
+// writeStatuses writes those that differ from what is there.
+func (c *Controller) writeStatuses(ctx context.Context, out *ingress.Output) error {
+	api := c.watch.Gateway.GatewayV1()
+	o := c.objects
+	var errs []error
+	add := func(err error) {
+		if err != nil {
+			errs = append(errs, err)
+		}
+	}
+	add(each(ctx, index(o.Classes), func(ctx context.Context, name types.NamespacedName, x *gatewayv1.GatewayClass) error {
+		wanted, ours := out.Classes[name.Name]
+		if !ours {
+			return nil
+		}
+		n := x.DeepCopy()
+		n.Status.Conditions = merged(n.Status.Conditions, wanted)
+		n.Status.SupportedFeatures = ingress.Features()
+		return write(ctx, x.Status, n.Status, n, api.GatewayClasses().UpdateStatus)
+	}))
+	add(each(ctx, index(o.Gateways), func(ctx context.Context, name types.NamespacedName, x *gatewayv1.Gateway) error {
+		result := out.Gateways[name]
+		if result == nil {
+			return nil
+		}
+		n := x.DeepCopy()
+		n.Status = c.gatewayStatus(x, result)
+		return write(ctx, x.Status, n.Status, n, api.Gateways(n.Namespace).UpdateStatus)
+	}))
+	add(each(ctx, index(o.ListenerSets), func(ctx context.Context, name types.NamespacedName, x *gatewayv1.ListenerSet) error {
+		wanted := out.ListenerSets[name]
+		if wanted == nil {
+			return nil
+		}
+		n := x.DeepCopy()
+		n.Status.Conditions = merged(x.Status.Conditions, wanted.Conditions)
+		n.Status.Listeners = nil
+		for _, l := range wanted.Listeners {
+			if i := slices.IndexFunc(x.Status.Listeners, func(old gatewayv1.ListenerEntryStatus) bool { return old.Name == l.Name }); i >= 0 {
+				l.Conditions = merged(x.Status.Listeners[i].Conditions, l.Conditions)
+			} else {
+				l.Conditions = merged(nil, l.Conditions)
+			}
+			n.Status.Listeners = append(n.Status.Listeners, l)
+		}
+		return write(ctx, x.Status, n.Status, n, api.ListenerSets(n.Namespace).UpdateStatus)
+	}))
+	add(each(ctx, index(o.HTTPRoutes), func(ctx context.Context, name types.NamespacedName, x *gatewayv1.HTTPRoute) error {
+		n := x.DeepCopy()
+		n.Status.Parents = parents(x.Status.Parents, out.Routes[ingress.RouteKey{Kind: "HTTPRoute", NamespacedName: name}])
+		return write(ctx, x.Status, n.Status, n, api.HTTPRoutes(n.Namespace).UpdateStatus)
+	}))
+	add(each(ctx, index(o.GRPCRoutes), func(ctx context.Context, name types.NamespacedName, x *gatewayv1.GRPCRoute) error {
+		n := x.DeepCopy()
+		n.Status.Parents = parents(x.Status.Parents, out.Routes[ingress.RouteKey{Kind: "GRPCRoute", NamespacedName: name}])
+		return write(ctx, x.Status, n.Status, n, api.GRPCRoutes(n.Namespace).UpdateStatus)
+	}))
+	add(each(ctx, index(o.TLSRoutes), func(ctx context.Context, name types.NamespacedName, x *gatewayv1.TLSRoute) error {
+		n := x.DeepCopy()
+		n.Status.Parents = parents(x.Status.Parents, out.Routes[ingress.RouteKey{Kind: "TLSRoute", NamespacedName: name}])
+		return write(ctx, x.Status, n.Status, n, api.TLSRoutes(n.Namespace).UpdateStatus)
+	}))
+	add(each(ctx, index(o.TCPRoutes), func(ctx context.Context, name types.NamespacedName, x *gatewayv1.TCPRoute) error {
+		n := x.DeepCopy()
+		n.Status.Parents = parents(x.Status.Parents, out.Routes[ingress.RouteKey{Kind: "TCPRoute", NamespacedName: name}])
+		return write(ctx, x.Status, n.Status, n, api.TCPRoutes(n.Namespace).UpdateStatus)
+	}))
+	add(each(ctx, index(o.UDPRoutes), func(ctx context.Context, name types.NamespacedName, x *gatewayv1.UDPRoute) error {
+		n := x.DeepCopy()
+		n.Status.Parents = parents(x.Status.Parents, out.Routes[ingress.RouteKey{Kind: "UDPRoute", NamespacedName: name}])
+		return write(ctx, x.Status, n.Status, n, api.UDPRoutes(n.Namespace).UpdateStatus)
+	}))
+	add(each(ctx, index(o.BackendTLSPolicies), func(ctx context.Context, name types.NamespacedName, x *gatewayv1.BackendTLSPolicy) error {
+		n := x.DeepCopy()
+		n.Status.Ancestors = ancestors(x.Status.Ancestors, out.Policies[name])
+		return write(ctx, x.Status, n.Status, n, api.BackendTLSPolicies(n.Namespace).UpdateStatus)
+	}))
+	add(each(ctx, index(o.Ingresses), func(ctx context.Context, name types.NamespacedName, x *networkingv1.Ingress) error {
+		if !out.Ingresses[name] {
+			return nil
+		}
+		n := x.DeepCopy()
+		n.Status.LoadBalancer.Ingress = nil
+		for _, a := range c.addresses(ingress.IngressGateway) {
+			n.Status.LoadBalancer.Ingress = append(n.Status.LoadBalancer.Ingress, networkingv1.IngressLoadBalancerIngress{IP: a})
+		}
+		return write(ctx, x.Status, n.Status, n, c.watch.Core.NetworkingV1().Ingresses(n.Namespace).UpdateStatus)
+	}))
+	return errors.Join(errs...)
+}
+
+func index[T metav1.Object](list []T) map[types.NamespacedName]T {
+	out := map[types.NamespacedName]T{}
+	for _, o := range list {
+		out[types.NamespacedName{Namespace: o.GetNamespace(), Name: o.GetName()}] = o
+	}
+	return out
+}
+
+// write writes an object's status if it isn't so already.
+func write[T any, S any](ctx context.Context, old, wanted S, object T, update func(context.Context, T, metav1.UpdateOptions) (T, error)) error {
+	if equality.Semantic.DeepEqual(old, wanted) {
+		return nil
+	}
+	_, err := update(ctx, object, metav1.UpdateOptions{})
+	return err
+}
+
+// merged are the wanted conditions with the times of those that are there.
+func merged(old, wanted []metav1.Condition) []metav1.Condition {
+	list := slices.DeleteFunc(slices.Clone(old), func(c metav1.Condition) bool { return meta.FindStatusCondition(wanted, c.Type) == nil })
+	for _, c := range wanted {
+		meta.SetStatusCondition(&list, c)
+	}
+	return list
+}
+
+// parents are ours, and others' as they are.
+func parents(old, wanted []gatewayv1.RouteParentStatus) []gatewayv1.RouteParentStatus {
+	return entries(old, wanted, func(p *gatewayv1.RouteParentStatus) (any, gatewayv1.GatewayController, *[]metav1.Condition) {
+		return p.ParentRef, p.ControllerName, &p.Conditions
+	})
+}
+
+// ancestors are ours, and others' as they are.
+func ancestors(old, wanted []gatewayv1.PolicyAncestorStatus) []gatewayv1.PolicyAncestorStatus {
+	return entries(old, wanted, func(p *gatewayv1.PolicyAncestorStatus) (any, gatewayv1.GatewayController, *[]metav1.Condition) {
+		return p.AncestorRef, p.ControllerName, &p.Conditions
+	})
+}
+
+// entries are the wanted ones of a list that several controllers write, behind
+// those of others. The function says what an entry is about, whose it is, and
+// where its conditions are.
+func entries[T any](old, wanted []T, parts func(*T) (about any, by gatewayv1.GatewayController, conditions *[]metav1.Condition)) []T {
+	var list []T
+	for _, o := range old {
+		if _, by, _ := parts(&o); by != ingress.Controller {
+			list = append(list, o)
+		}
+	}
+	for _, w := range wanted {
+		about, _, conditions := parts(&w)
+		var before []metav1.Condition
+		for _, o := range old {
+			if of, by, found := parts(&o); by == ingress.Controller && equality.Semantic.DeepEqual(of, about) {
+				before = *found
+				break
+			}
+		}
+		*conditions = merged(before, *conditions)
+		list = append(list, w)
+	}
+	if list == nil {
+		list = old[:0]
+	}
+	return list
+}
+
+// gatewayStatus adds the addresses, and what having none means.
+func (c *Controller) gatewayStatus(g *gatewayv1.Gateway, result *ingress.GatewayResult) gatewayv1.GatewayStatus {
+	s := *result.Status.DeepCopy()
+	kind := gatewayv1.IPAddressType
+	for _, a := range c.addresses(types.NamespacedName{Namespace: g.Namespace, Name: g.Name}) {
+		s.Addresses = append(s.Addresses, gatewayv1.GatewayStatusAddress{Type: &kind, Value: a})
+	}
+	programmed := meta.FindStatusCondition(s.Conditions, string(gatewayv1.GatewayConditionProgrammed))
+	if reason, message := c.unusable(g, s.Addresses); reason != "" && programmed.Status == metav1.ConditionTrue {
+		programmed.Status, programmed.Reason, programmed.Message = metav1.ConditionFalse, string(reason), message
+	}
+	s.Conditions = merged(g.Status.Conditions, s.Conditions)
+	for i := range s.Listeners {
+		l := &s.Listeners[i]
+		var old []metav1.Condition
+		if j := slices.IndexFunc(g.Status.Listeners, func(o gatewayv1.ListenerStatus) bool { return o.Name == l.Name }); j >= 0 {
+			old = g.Status.Listeners[j].Conditions
+		}
+		l.Conditions = merged(old, l.Conditions)
+	}
+	return s
+}
+
+// unusable says why no traffic arrives; "" if it does.
+func (c *Controller) unusable(g *gatewayv1.Gateway, got []gatewayv1.GatewayStatusAddress) (gatewayv1.GatewayConditionReason, string) {
+	for _, a := range g.Spec.Addresses {
+		if a.Value != "" && !slices.ContainsFunc(got, func(s gatewayv1.GatewayStatusAddress) bool { return s.Value == a.Value }) {
+			return gatewayv1.GatewayReasonAddressNotUsable, "the address " + a.Value + " can't be had; Events of the Gateway's Service say why"
+		}
+	}
+	switch {
+	case len(c.live) == 0:
+		return gatewayv1.GatewayReasonNoResources, "no node has an engine: run fairway gateway on one"
+	case len(got) == 0:
+		return gatewayv1.GatewayReasonAddressNotAssigned, "the Gateway's Service has no address yet; its Events say why"
+	}
+	return "", ""
+}
+
+// addresses are those at which a Gateway's Service answers.
+func (c *Controller) addresses(name types.NamespacedName) []string {
+	s := c.objects.Services[types.NamespacedName{Namespace: name.Namespace, Name: ingress.ServiceName(name.Name)}]
+	if s == nil {
+		return nil
+	}
+	var list []string
+	if s.Spec.Type == corev1.ServiceTypeLoadBalancer {
+		for _, i := range s.Status.LoadBalancer.Ingress {
+			if i.IP != "" {
+				list = append(list, i.IP)
+			}
+		}
+		return list
+	}
+	return append(list, s.Spec.ExternalIPs...)
+}

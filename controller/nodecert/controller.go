@@ -1,0 +1,176 @@
+// Package nodecert gives machines their certificates, and takes them away. It
+// decides requests (certificates.k8s.io) for the signer
+// kubernetes.io/kube-apiserver-client-kubelet: a join token gets a certificate
+// for a name that no living machine has, and a machine one for its own name.
+// Who loses their Node and doesn't register again within a moment loses their
+// certificate too.
+package nodecert
+
+import (
+	"context"
+	"crypto/x509"
+	"fmt"
+	"log/slog"
+	"time"
+
+	certificatesv1 "k8s.io/api/certificates/v1"
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/client-go/informers"
+	"k8s.io/client-go/tools/cache"
+
+	"github.com/fairway-net/fairway/controller/cluster"
+	"github.com/fairway-net/fairway/controller/queue"
+)
+
+// returnTime is how long a machine whose Node was deleted has to register again.
+const returnTime = 15 * time.Second
+
+// Signer issues client certificates.
+type Signer interface {
+	Sign(request *x509.CertificateRequest, life time.Duration) ([]byte, error)
+}
+
+// Controller decides and signs requests.
+type Controller struct {
+	cluster  *cluster.Cache
+	signer   Signer
+	requests *queue.Queue[string]
+	gone     *queue.Queue[string]
+	now      func() time.Time
+}
+
+// New returns the controller, its handlers added to c. Without a signer it
+// leaves requests alone.
+func New(c *cluster.Cache, signer Signer, log *slog.Logger) (*Controller, error) {
+	controller := &Controller{cluster: c, signer: signer, now: time.Now}
+	controller.requests = queue.New(log, controller.sync)
+	controller.gone = queue.New(log, controller.revokeGone)
+	err := c.OnNode(func(old, new *corev1.Node) {
+		if new == nil {
+			controller.gone.AddAfter(old.Name, returnTime)
+		}
+	})
+	if err != nil {
+		return nil, fmt.Errorf("watch Nodes: %w", err)
+	}
+	return controller, nil
+}
+
+// Run works until ctx is done. The cache must be complete.
+func (c *Controller) Run(ctx context.Context) {
+	if c.signer == nil {
+		return
+	}
+	factory := informers.NewSharedInformerFactory(c.cluster.Client, 0)
+	informer := factory.Certificates().V1().CertificateSigningRequests().Informer()
+	add := func(obj any) {
+		if request, ok := obj.(*certificatesv1.CertificateSigningRequest); ok {
+			c.requests.Add(request.Name)
+		}
+	}
+	// The informer is new: a handler can always be added.
+	_, _ = informer.AddEventHandler(cache.ResourceEventHandlerFuncs{AddFunc: add, UpdateFunc: func(_, obj any) { add(obj) }})
+	factory.StartWithContext(ctx)
+	defer factory.Shutdown()
+	done := make(chan struct{})
+	go func() { defer close(done); c.gone.Run(ctx, 1) }()
+	c.requests.Run(ctx, 1) // one, so that no two get the same name
+	<-done
+}
+
+func (c *Controller) sync(ctx context.Context, name string) error {
+	requests := c.cluster.Client.CertificatesV1().CertificateSigningRequests()
+	request, err := requests.Get(ctx, name, metav1.GetOptions{})
+	if apierrors.IsNotFound(err) {
+		return nil
+	}
+	if err != nil {
+		return fmt.Errorf("get request %s: %w", name, err)
+	}
+	if request.Spec.SignerName != certificatesv1.KubeAPIServerClientKubeletSignerName || len(request.Status.Certificate) > 0 {
+		return nil
+	}
+	approved, decided := decision(request)
+	if !decided {
+		if approved, err = c.decide(ctx, request); err != nil {
+			return err
+		}
+	}
+	if !approved {
+		return nil
+	}
+	return c.sign(ctx, request)
+}
+
+func decision(request *certificatesv1.CertificateSigningRequest) (approved, decided bool) {
+	for _, condition := range request.Status.Conditions {
+		switch condition.Type {
+		case certificatesv1.CertificateApproved:
+			approved, decided = true, true
+		case certificatesv1.CertificateDenied, certificatesv1.CertificateFailed:
+			return false, true
+		}
+	}
+	return approved, decided
+}
+
+// decide approves or denies a request, and writes down which and why.
+func (c *Controller) decide(ctx context.Context, request *certificatesv1.CertificateSigningRequest) (approved bool, err error) {
+	reason, err := c.objection(ctx, request)
+	if err != nil {
+		return false, err
+	}
+	condition := certificatesv1.CertificateSigningRequestCondition{
+		Type: certificatesv1.CertificateApproved, Status: corev1.ConditionTrue, Reason: "AutoApproved", Message: "asked with a join token, or by the machine itself",
+	}
+	if reason != "" {
+		condition.Type, condition.Reason, condition.Message = certificatesv1.CertificateDenied, "Refused", reason
+	}
+	request.Status.Conditions = append(request.Status.Conditions, condition)
+	updated, err := c.cluster.Client.CertificatesV1().CertificateSigningRequests().UpdateApproval(ctx, request.Name, request, metav1.UpdateOptions{})
+	if err != nil {
+		return false, fmt.Errorf("decide request %s: %w", request.Name, err)
+	}
+	*request = *updated
+	return reason == "", nil
+}
+
+func (c *Controller) sign(ctx context.Context, request *certificatesv1.CertificateSigningRequest) error {
+	wanted, node, reason := parse(request)
+	if reason != "" { // approved by a person, for what no agent has
+		return c.fail(ctx, request, reason)
+	}
+	if isBootstrapper(request) {
+		// Whatever machine had this name before is another.
+		if err := c.revoke(ctx, node); err != nil {
+			return err
+		}
+	}
+	var life time.Duration
+	if s := request.Spec.ExpirationSeconds; s != nil {
+		life = time.Duration(*s) * time.Second
+	}
+	certificate, err := c.signer.Sign(wanted, life)
+	if err != nil {
+		return err
+	}
+	request.Status.Certificate = certificate
+	return c.update(ctx, request)
+}
+
+func (c *Controller) fail(ctx context.Context, request *certificatesv1.CertificateSigningRequest, reason string) error {
+	request.Status.Conditions = append(request.Status.Conditions, certificatesv1.CertificateSigningRequestCondition{
+		Type: certificatesv1.CertificateFailed, Status: corev1.ConditionTrue, Reason: "SignerValidationFailure", Message: reason,
+	})
+	return c.update(ctx, request)
+}
+
+func (c *Controller) update(ctx context.Context, request *certificatesv1.CertificateSigningRequest) error {
+	_, err := c.cluster.Client.CertificatesV1().CertificateSigningRequests().UpdateStatus(ctx, request, metav1.UpdateOptions{})
+	if err != nil {
+		return fmt.Errorf("answer request %s: %w", request.Name, err)
+	}
+	return nil
+}

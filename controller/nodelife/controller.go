@@ -1,0 +1,134 @@
+// Package nodelife tells living machines from silent ones. Agents renew a Lease
+// in kube-node-lease. A machine whose Lease nobody renewed for a while is marked
+// as not ready, with the taints that Kubernetes gives it, and what it published
+// as endpoints is not ready either; when it is heard of again, both come back.
+// Nodes that never had a Lease are nobody's business here.
+//
+//   - controller.go: who is silent
+//   - node.go: what the Node says then
+//   - slices.go: what its endpoints say
+package nodelife
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"time"
+
+	coordinationv1 "k8s.io/api/coordination/v1"
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/client-go/informers"
+	"k8s.io/client-go/tools/cache"
+
+	"github.com/fairway-net/fairway/controller/cluster"
+)
+
+// DefaultGrace is how long a machine may be silent.
+const DefaultGrace = 10 * time.Second
+
+const lookPeriod = time.Second
+
+// Controller follows the machines' Leases.
+type Controller struct {
+	cluster *cluster.Cache
+	grace   time.Duration
+	log     *slog.Logger
+	now     func() time.Time
+	heard   map[string]heartbeat // by Node
+}
+
+// heartbeat is the last that was heard of a machine. When is this process's
+// time: the machine's clock may be off.
+type heartbeat struct {
+	renewed time.Time
+	when    time.Time
+}
+
+// New returns the controller. A grace of 0 is DefaultGrace.
+func New(c *cluster.Cache, grace time.Duration, log *slog.Logger) (*Controller, error) {
+	if grace == 0 {
+		grace = DefaultGrace
+	}
+	return &Controller{cluster: c, grace: grace, log: log, now: time.Now, heard: map[string]heartbeat{}}, nil
+}
+
+// Run works until ctx is done. The cache must be complete.
+func (c *Controller) Run(ctx context.Context) {
+	factory := informers.NewSharedInformerFactoryWithOptions(c.cluster.Client, 0, informers.WithNamespace(corev1.NamespaceNodeLease))
+	leases := factory.Coordination().V1().Leases()
+	store := leases.Informer().GetStore()
+	factory.StartWithContext(ctx)
+	defer factory.Shutdown()
+	if !cache.WaitForCacheSync(ctx.Done(), leases.Informer().HasSynced) {
+		return
+	}
+	tick := time.NewTicker(lookPeriod)
+	defer tick.Stop()
+	for {
+		renewed := map[string]time.Time{}
+		for _, obj := range store.List() {
+			if lease, ok := obj.(*coordinationv1.Lease); ok && lease.Spec.RenewTime != nil {
+				renewed[lease.Name] = lease.Spec.RenewTime.Time
+			}
+		}
+		if err := c.look(ctx, renewed); err != nil && ctx.Err() == nil {
+			c.log.Warn("mark nodes: trying again", "err", err)
+		}
+		select {
+		case <-ctx.Done():
+			return
+		case <-tick.C:
+		}
+	}
+}
+
+// look compares all Nodes with their Leases' times once.
+func (c *Controller) look(ctx context.Context, renewed map[string]time.Time) error {
+	nodes, err := c.nodes()
+	if err != nil {
+		return err
+	}
+	now := c.now()
+	var errs []error
+	for name, node := range nodes {
+		at, hasLease := renewed[name]
+		if !hasLease {
+			continue
+		}
+		if last, known := c.heard[name]; !known || !last.renewed.Equal(at) {
+			c.heard[name] = heartbeat{renewed: at, when: now}
+		}
+		silent := now.Sub(c.heard[name].when) > c.grace
+		if silent == isSilent(node) {
+			continue
+		}
+		if err := c.mark(ctx, name, silent); err != nil && !apierrors.IsConflict(err) && !apierrors.IsNotFound(err) {
+			errs = append(errs, err)
+		}
+	}
+	for name := range c.heard {
+		if _, there := renewed[name]; !there {
+			delete(c.heard, name)
+		}
+	}
+	return errors.Join(errs...)
+}
+
+// mark makes a machine's endpoints and its Node say whether it is silent. The
+// Node comes last: it is what look goes by, so that a failure is made good.
+func (c *Controller) mark(ctx context.Context, name string, silent bool) error {
+	if err := c.markSlices(ctx, name, silent); err != nil {
+		return fmt.Errorf("endpoints of node %s: %w", name, err)
+	}
+	if err := c.markNode(ctx, name, silent); err != nil {
+		return fmt.Errorf("node %s: %w", name, err)
+	}
+	if silent {
+		c.log.Warn("node is silent: marked as not ready", "node", name, "after", c.grace)
+	} else {
+		c.log.Info("node is back", "node", name)
+	}
+	return nil
+}

@@ -1,3 +1,0 @@
-package ebpf
-
-//go:generate go run github.com/cilium/ebpf/cmd/bpf2go -go-package ebpf -no-global-types -target bpfel -cc clang -strip llvm-strip -cflags "-O2 -g -Wall -Werror -mcpu=v3 -I/usr/include/x86_64-linux-gnu" sock bpf/sock.c

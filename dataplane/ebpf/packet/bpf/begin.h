@@ -1,0 +1,207 @@
+// SPDX-License-Identifier: Apache-2.0 OR GPL-2.0-only
+//
+// New connections: what is decided about their first packet, and the entries
+// that make all others follow it.
+#pragma once
+
+#include "icmp.h"
+#include "refuse.h"
+#include "source.h"
+
+// TUPLE_TRIES is how many places are tried. From the middle on, those of connections
+// that both ends have closed will do.
+#define TUPLE_TRIES 32
+
+// opens_connection reports whether a packet may begin a connection.
+static __always_inline int opens_connection(const struct packet *p)
+{
+	return p->t.proto == IPPROTO_UDP || (p->step & (BEGINS | ANSWERS)) == BEGINS;
+}
+
+static __always_inline struct conn new_conn(const struct decision *d)
+{
+	return (struct conn){
+		.id = bpf_ktime_get_ns() << 8 | (bpf_get_smp_processor_id() & 0xff),
+		.seen = seconds(), .pool = d->pool, .backend = d->to.id,
+	};
+}
+
+// is_free reports whether the place w->key of an entry for answers may be taken:
+// those of an earlier connection of the same client to the same frontend, and of
+// one that is over, may.
+static __always_inline int is_free(struct work *w, int closed)
+{
+	const struct tuple *to = &w->c.to;
+	struct conn *c = conn_of(&w->key);
+
+	if (!c)
+		return 1;
+	if (c->to.sport == to->sport && c->to.dport == to->dport &&
+	    same_address(&c->to.src, &to->src) && same_address(&c->to.dst, &to->dst))
+		return 1;
+	if (c->steps & RESETS)
+		return 1;
+	if (!(c->flags & ANSWER) || (c->flags & MASQUERADED && w->key.hook == AT_INGRESS))
+		return 0;
+	w->old.answers = w->key;
+	w->old.id = c->id;
+	return judge(closed) == ENDED;
+}
+
+// netfilters reports whether answers to a connection that was left to netfilter
+// look like this when they come in. Packets that look like that connection's from
+// there on would get another port from netfilter, on their way between the hooks,
+// and so would no more be known when they leave.
+static __always_inline int netfilters(struct tuple *answers)
+{
+	struct conn *c;
+
+	answers->hook = AT_INGRESS;
+	c = conn_of(answers);
+	return c && c->flags & NETFILTERS;
+}
+
+// has_place reports whether answers to what looks like w->to have a place at a hook,
+// and leaves it in w->key. A function of its own, so that the verifier looks at it once.
+__noinline int has_place(__u32 hook, __u32 closed)
+{
+	struct work *w = work();
+
+	if (!w)
+		return 0;
+	reverse(&w->to, &w->key);
+	if (hook == AT_EGRESS && netfilters(&w->key))
+		return 0;
+	w->key.hook = hook;
+	return is_free(w, closed);
+}
+
+// insert_reply_entry finds an entry for answers that isn't another connection's, and makes it.
+// A client that uses one port for two frontends with the same backend needs
+// another for the second: the two would look alike inside the node. One of them
+// may be netfilter's, which remembers it also when it has ended. Where netfilter may
+// know of a connection that we don't, one set apart has another port to begin with.
+static __always_inline int insert_reply_entry(struct work *w, enum hook hook, int apart)
+{
+	for (__u32 i = 0; i < TUPLE_TRIES; i++) {
+		if (!(apart && i == 0) && has_place(hook, i >= TUPLE_TRIES / 2))
+			return insert(BPF_ANY);
+		w->to.sport = random_port();
+	}
+	return -1;
+}
+
+// stands_apart reports whether a connection has a port of its own between the hooks.
+// One that is masqueraded has: if netfilter took it for another of the client's, or
+// changed its port lest it be, it would leave as it is (is_unrelated in conn.h). Others
+// have while netfilter's youngest connections aren't known.
+static __always_inline int stands_apart(const struct work *w, __u32 own)
+{
+	return (!own && w->d.masquerade) || (!(w->c.flags & DIRECT) && current_phase() == ENTERING);
+}
+
+// connect makes the entries of a connection that came in, or that is one of the
+// node's own sockets', whose packets are translated as they leave.
+static __always_inline int connect(struct __sk_buff *skb, struct work *w, __u32 own)
+{
+	__u8 flags = COUNTED | (own ? OWN : w->d.masquerade ? MASQUERADED : 0);
+
+	if (w->d.direct && !(w->d.to.flags & LOCAL) && !own)
+		flags = DIRECT; // answers aren't counted, since they don't come by
+	w->to = w->p.t;
+	w->to.dst = w->d.to.addr;
+	w->to.dport = w->d.to.port;
+	w->to.hook = 0;
+	if (own && is_loopback(&w->to.src) && !own_address(skb, w->p.v6, &w->to.src))
+		return -1;
+	w->c = new_conn(&w->d);
+	w->c.to = reversed(&w->p.t);
+	w->c.flags = flags | ANSWER;
+	if (insert_reply_entry(w, own ? AT_INGRESS : AT_EGRESS, stands_apart(w, own)))
+		return -1;
+	w->made.answers = w->key;
+	w->made.id = w->c.id;
+	w->c.to = w->to;
+	w->c.flags = flags | COUNTED;
+	w->key = w->p.t;
+	if (insert(BPF_ANY))
+		return -1;
+	if (own || !w->d.masquerade)
+		return track();
+	w->key = w->to;
+	w->key.hook = AT_EGRESS;
+	w->c.flags = UNNAMED | MASQUERADED;
+	return insert(BPF_ANY) ?: track();
+}
+
+// is_midstream reports whether a packet for a frontend belongs to a connection that
+// nobody knows.
+static __always_inline int is_midstream(const struct packet *p)
+{
+	return has_ports(p->t.proto) && !opens_connection(p);
+}
+
+// reclaim takes a port of the node's back that masquerading gave a connection which
+// is over: the node begins another one from there, to the same backend, whose answers
+// would be taken for the former's. Sockets may choose such a port, and so does
+// netfilter, as long as another plane's rules are there.
+static __always_inline void reclaim(struct work *w)
+{
+	struct conn *answers, *client;
+
+	w->key = reversed(&w->p.t);
+	w->key.hook = AT_INGRESS;
+	answers = conn_of(&w->key);
+	if (!answers || (answers->flags & (ANSWER | MASQUERADED)) != (ANSWER | MASQUERADED))
+		return;
+	w->to = reversed(&answers->to);
+	w->to.hook = AT_EGRESS;
+	client = conn_of(&w->to);
+	if (!client || (client->steps | answers->steps) & RESETS || client->steps & answers->steps & CLOSES)
+		erase(&conns_2, &w->key);
+}
+
+// too_early reports whether a connection would get a port of the node's while it
+// isn't known yet which of these netfilter has given to others, answers to which would
+// be taken for its own. Its first packet is sent again; a datagram isn't, and risks it.
+static __always_inline int too_early(const struct work *w, __u32 own)
+{
+	return (own || w->d.masquerade) && w->p.t.proto != IPPROTO_UDP && current_phase() == ENTERING;
+}
+
+// decide_first decides about a packet without connection, and makes one if it
+// is to be forwarded: TC_ACT_PIPE says so.
+__noinline int decide_first(struct __sk_buff *skb, __u32 own)
+{
+	struct work *w = work();
+	struct frontend *f;
+
+	if (!w)
+		return TC_ACT_SHOT;
+	__builtin_memset(&w->d, 0, sizeof(w->d));
+	f = front_of(&w->p.t, &w->d);
+	if (f && is_midstream(&w->p)) {
+		if (relayed(skb))
+			return TC_ACT_UNSPEC;
+		return w->p.t.proto == IPPROTO_TCP ? refuse(skb, own) : TC_ACT_SHOT;
+	}
+	switch (f ? decide(f, &w->p.t, own ? FROM_NODE : origin_of(skb, &w->p.t.src), &w->d)
+		  : decide_unknown(&w->p.t.dst, &w->d)) {
+	case PASS:
+		if (own && w->p.t.proto != IPPROTO_UDP && opens_connection(&w->p))
+			reclaim(w);
+		return TC_ACT_UNSPEC;
+	case FORWARD:
+		if (too_early(w, own))
+			return fail(CHANGES_HANDS);
+		break;
+	case DISCARD:
+		return TC_ACT_SHOT;
+	default:
+		return refuse(skb, own);
+	}
+	if (connect(skb, w, own))
+		return fail(TABLE_FULL);
+	opened(w->d.to.id);
+	return TC_ACT_PIPE;
+}

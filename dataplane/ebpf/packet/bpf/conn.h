@@ -1,0 +1,212 @@
+// SPDX-License-Identifier: Apache-2.0 OR GPL-2.0-only
+//
+// The connection table of the packet path. It has an entry for every look that
+// packets of a connection arrive or leave with, and says what they become:
+//
+//	              outside          inside the node       outside
+//	client's      C:c → V:v   in►  C:c → B:b   out►  N:n → B:b
+//	backend's     V:v → C:c  ◄out  B:b → C:c  ◄in    B:b → N:n
+//
+// C is the client, V the frontend, B the backend, and N, if the connection is
+// masqueraded, the node. What the kernel sees between the two hooks, routes and
+// tracks, is always the client talking to the backend.
+//
+// Connections that netfilter translated when the programs came stay with it:
+// packets with an entry of theirs pass as they are. The client's entry says what
+// netfilter makes of its packets all together, N:n → B:b; the other one is that of
+// answers as they come in.
+//
+// Entries of one connection have the same id. They are removed together when none
+// of them was used for long enough: see expire.h.
+#pragma once
+
+#include "decide.h"
+#include "packet.h"
+
+GROWING(conns_2, BPF_MAP_TYPE_HASH, BPF_F_NO_PREALLOC, struct tuple, struct conn, 1 << 16);
+
+// TCP connections that the agent wants reset, since their backend is gone.
+struct orphan {
+	__u64 id;    // the connection's
+	__u64 since; // from when on: ktime, ns
+};
+
+struct {
+	__uint(type, BPF_MAP_TYPE_HASH);
+	__uint(map_flags, BPF_F_NO_PREALLOC);
+	__uint(max_entries, 1 << 18);
+	__type(key, struct tuple); // of the client's entry
+	__type(value, struct orphan);
+} orphans SEC(".maps");
+
+// Why packets were dropped that should have gone on: see drops.go.
+enum drop_reason {
+	TABLE_FULL,    // no room for a connection
+	NO_PORT,       // none to masquerade with
+	NOT_WRITTEN,   // the packet couldn't be changed
+	NO_ROUTE,      // from the node itself to the backend
+	NOT_LEARNT,    // an option of direct server return that can't be followed
+	CHANGES_HANDS, // the connection is on its way to netfilter, or begins while others are on theirs
+	FORGOTTEN,     // netfilter has forgotten the connection that was left to it
+	LOST_FRAGMENT, // of a packet whose first hasn't come by
+	EVICTED,       // no packet: a connection that had to go, since there is no room
+	DROP_REASONS
+};
+
+struct {
+	__uint(type, BPF_MAP_TYPE_PERCPU_ARRAY);
+	__uint(max_entries, DROP_REASONS);
+	__type(key, __u32);
+	__type(value, __u64);
+} drops SEC(".maps");
+
+// Whose the packets are that have no entry, while another plane takes the
+// programs' place, or they take another's: see takeover.go and handover.go.
+enum phase {
+	IN_FORCE, // the programs'
+	ASIDE,    // the other plane's
+	ENTERING, // the programs', but from the middle of a connection it's the other's
+};
+
+struct {
+	__uint(type, BPF_MAP_TYPE_ARRAY);
+	__uint(max_entries, 1);
+	__type(key, __u32);
+	__type(value, __u32);
+} phase SEC(".maps");
+
+static __always_inline enum phase current_phase(void)
+{
+	__u32 only = 0, *now = bpf_map_lookup_elem(&phase, &only);
+
+	return now ? *now : IN_FORCE;
+}
+
+static __always_inline int count_drop(enum drop_reason why)
+{
+	__u32 k = why;
+	__u64 *n = bpf_map_lookup_elem(&drops, &k);
+
+	if (n)
+		(*n)++;
+	return 1;
+}
+
+static __always_inline int fail(enum drop_reason why)
+{
+	count_drop(why);
+	return TC_ACT_SHOT;
+}
+
+static __always_inline __u32 seconds(void) { return bpf_ktime_get_ns() / 1000000000; }
+
+static __always_inline struct conn *conn_of(const struct tuple *t) { return recall(&conns_2, t); }
+
+// TRANSLATED is what tc_index says of a packet inside the node that has been
+// translated as it came in.
+#define TRANSLATED 0xfa17
+
+// LEFT is what it says of one that was left to netfilter.
+#define LEFT 0xfa18
+
+// is_unrelated reports whether a packet is not of the connection whose entry it found
+// as it leaves. A client may have a connection of its own to the backend of a
+// masqueraded one, with the same ports; packets of that weren't translated when
+// they came in.
+static __always_inline int is_unrelated(struct __sk_buff *skb, enum hook hook, const struct conn *c)
+{
+	return hook == AT_EGRESS && c->flags & MASQUERADED && skb->ingress_ifindex && skb->tc_index != TRANSLATED;
+}
+
+static __always_inline struct endpoint destination(const struct tuple *t)
+{
+	return (struct endpoint){.addr = t->dst, .port = t->dport};
+}
+
+// count_packet adds a packet to what is known of a backend.
+static __always_inline void count_packet(__u32 id, __u32 bytes)
+{
+	struct counters *c = counters_of(id);
+	if (!c)
+		return;
+	c->packets++;
+	c->bytes += bytes;
+}
+
+// learnt reports whether an entry is of a connection that another node led here.
+static __always_inline int learnt(const struct conn *c)
+{
+	return c->flags & DIRECT && !(c->flags & ANSWER) == !(c->flags & COUNTED);
+}
+
+// ended tells the schedulers that a connection is closing: at the client's FIN,
+// which comes in any orderly close, or at anybody's RST.
+static __always_inline void ended(const struct conn *c, __u8 step)
+{
+	if (!(c->flags & COUNTED) || learnt(c) || c->steps & (CLOSES | RESETS))
+		return;
+	if (!(c->flags & ANSWER)) {
+		released(c->backend);
+	} else if (step & RESETS) {
+		struct tuple t = reversed(&c->to);
+		t.hook = c->flags & OWN ? AT_EGRESS : AT_INGRESS;
+		struct conn *client = conn_of(&t);
+		if (client && !(client->steps & (CLOSES | RESETS)))
+			released(c->backend);
+	}
+}
+
+// touch notes a packet of a connection.
+static __always_inline void touch(struct __sk_buff *skb, const struct packet *p, struct conn *c)
+{
+	__u32 now = seconds();
+	__u8 steps = p->step | USED;
+
+	if (c->seen != now)
+		c->seen = now;
+	if (p->step & (CLOSES | RESETS))
+		ended(c, p->step);
+	if (steps & ~c->steps)
+		c->steps |= steps;
+	if (c->flags & COUNTED)
+		count_packet(c->backend, skb->len);
+}
+
+// is_closed reports whether both ends are through with a connection, so that its
+// ports may be used again; c is the client's entry. Of the backend's end nothing
+// is known if it answers by another way.
+static __always_inline int is_closed(const struct conn *c)
+{
+	struct tuple t = reversed(&c->to);
+	struct conn *answers;
+
+	if (c->flags & DIRECT && c->steps & CLOSES)
+		return 1;
+	t.hook = c->flags & OWN ? AT_INGRESS : AT_EGRESS;
+	answers = conn_of(&t);
+	return !answers || (c->steps | answers->steps) & RESETS || c->steps & answers->steps & CLOSES;
+}
+
+// udp_expired reports whether netfilter is about to forget a UDP flow that was left to it,
+// if it hasn't; c is the client's entry.
+static __always_inline int udp_expired(const struct conn *c)
+{
+	__u32 now = seconds();
+	struct tuple t = reversed(&c->to);
+	struct conn *answers;
+
+	if (now - c->seen <= c->idle)
+		return 0;
+	t.hook = AT_INGRESS;
+	answers = conn_of(&t);
+	return !answers || now - answers->seen > c->idle;
+}
+
+// orphaned reports whether a connection, of which t is the client's entry, has
+// lost its backend, and with it its right to live.
+static __always_inline int orphaned(const struct tuple *t, const struct conn *c)
+{
+	struct orphan *o = bpf_map_lookup_elem(&orphans, t);
+
+	return o && o->id == c->id && bpf_ktime_get_ns() >= o->since;
+}

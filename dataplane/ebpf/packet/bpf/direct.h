@@ -1,0 +1,203 @@
+// SPDX-License-Identifier: Apache-2.0 OR GPL-2.0-only
+//
+// Direct server return. The node that a client's packet came to sends it on with
+// the client's address, and says in an option of the IP header which frontend
+// it was for. The backend's node takes the option off, and has the backend's
+// answers leave in the frontend's name; they don't pass the first node.
+//
+//	              at the first node           at the backend's node
+//	client's      C:c → V:v   in►  C:c → B:b  in►  C:c → B:b
+//	backend's                      V:v → C:c ◄out  B:b → C:c
+//
+// TCP's SYN has the option, and every UDP packet, for which it may be the first
+// that arrives. What then is too large is the kernel's to cut or to complain
+// about; ICMP errors tell the client of a path that is smaller by the option.
+#pragma once
+
+#include "begin.h"
+
+// size_on_wire is how large a packet is that leaves, or each of those that it is
+// cut into.
+static __always_inline __u32 size_on_wire(struct __sk_buff *skb, const struct packet *p)
+{
+	__u8 offset = 5 << 4;
+
+	if (!skb->gso_size)
+		return p->len;
+	if (p->t.proto == IPPROTO_UDP)
+		return p->l4 - p->l3 + sizeof(struct udphdr) + skb->gso_size;
+	if (bpf_skb_load_bytes(skb, p->l4 + 12, &offset, 1))
+		return p->len;
+	return p->l4 - p->l3 + (offset >> 4) * 4 + skb->gso_size;
+}
+
+// hop takes one off the hops that the packet may go. It returns 0 if it may go
+// no further.
+static __always_inline int hop(struct __sk_buff *skb, const struct packet *p)
+{
+	__u32 at = p->l3 + (p->v6 ? offsetof(struct ipv6hdr, hop_limit) : offsetof(struct iphdr, ttl));
+	struct {
+		__u8 ttl, proto;
+	} old, new;
+	__u16 was, is;
+
+	if (bpf_skb_load_bytes(skb, at, &old, 1) || old.ttl <= 1)
+		return 0;
+	new.ttl = old.ttl - 1;
+	if (p->v6)
+		return !bpf_skb_store_bytes(skb, at, &new, 1, BPF_F_RECOMPUTE_CSUM);
+	if (bpf_skb_load_bytes(skb, at, &old, sizeof(old)))
+		return 0;
+	new.proto = old.proto;
+	__builtin_memcpy(&was, &old, sizeof(was));
+	__builtin_memcpy(&is, &new, sizeof(is));
+	return !bpf_l3_csum_replace(skb, p->l3 + offsetof(struct iphdr, check), was, is, sizeof(is)) &&
+	       !bpf_skb_store_bytes(skb, at, &new, sizeof(new), 0);
+}
+
+// way_to looks up where a packet that looks like t leaves.
+static __always_inline long way_to(struct __sk_buff *skb, const struct tuple *t, int v6, struct bpf_fib_lookup *f)
+{
+	f->ifindex = skb->ifindex;
+	f->l4_protocol = t->proto;
+	if (v6) {
+		f->family = 10; // AF_INET6
+		__builtin_memcpy(f->ipv6_src, &t->src, sizeof(t->src));
+		__builtin_memcpy(f->ipv6_dst, &t->dst, sizeof(t->dst));
+	} else {
+		f->family = 2; // AF_INET
+		f->ipv4_src = t->src.word[3];
+		f->ipv4_dst = t->dst.word[3];
+	}
+	return bpf_fib_lookup(skb, f, sizeof(*f), 0);
+}
+
+// send_on sends a packet, which has been translated already, to its backend's
+// node. It doesn't go through this node's kernel, whose connection tracking
+// sees one direction only and would call it INVALID, unless that is needed: to
+// cut it, or to tell the client why it can't be sent.
+__noinline int send_on(struct __sk_buff *skb)
+{
+	struct bpf_fib_lookup f = {};
+	struct work *w = work();
+	struct packet *p;
+	long found;
+
+	if (!w)
+		return TC_ACT_SHOT;
+	p = &w->p;
+	if (p->fragment != LATER_FRAGMENT && opens_connection(p)) {
+		if (p->v6 ? announce6(skb, p->l3, &p->t) : announce4(skb, p->l3, &p->t))
+			return fail(NOT_WRITTEN);
+		p->l4 += option_size(p->v6);
+		p->len += option_size(p->v6);
+	}
+	f.tot_len = size_on_wire(skb, p);
+	found = way_to(skb, &w->to, p->v6, &f);
+	if (found != BPF_FIB_LKUP_RET_SUCCESS && found != BPF_FIB_LKUP_RET_NO_NEIGH)
+		return TC_ACT_UNSPEC;
+	if (!hop(skb, p))
+		return TC_ACT_UNSPEC;
+	return bpf_redirect_neigh(f.ifindex, NULL, 0, 0);
+}
+
+// direct_frontend finds the frontend that an option names: one of this node's,
+// or, for node ports, the one with the same port at this node's own address.
+static __always_inline struct frontend *direct_frontend(struct __sk_buff *skb, int v6, const struct tuple *answer)
+{
+	struct frontend_key k = {.addr = answer->src, .port = answer->sport, .proto = answer->proto};
+	struct frontend *f = find(&frontends, &k);
+
+	if (!f && own_address(skb, v6, &k.addr))
+		f = find(&frontends, &k);
+	return f && f->routes[FROM_OUTSIDE].flags & DIRECT_RETURN ? f : NULL;
+}
+
+// settled reports whether the place of answers is theirs already, or free.
+// Which of two frontends a UDP packet is for the last one says; two TCP
+// connections with the same ports at both ends would look alike.
+static __always_inline int settled(const struct tuple *key, const struct conn *have, const struct tuple *answer, __u32 client_is_through)
+{
+	if (!have || key->proto == IPPROTO_UDP || have->steps & RESETS || client_is_through)
+		return 1;
+	return have->to.sport == answer->sport && have->to.dport == answer->dport && same_address(&have->to.src, &answer->src);
+}
+
+// note makes the entries of a connection whose option w->to was read from: that
+// of answers, at w->key, and one by which the client's packets are seen.
+static __always_inline int note(struct __sk_buff *skb, struct work *w, __u8 own)
+{
+	struct endpoint to = destination(&w->p.t);
+	struct conn *client = conn_of(&w->p.t), *have = conn_of(&w->key);
+	struct frontend *f = direct_frontend(skb, w->p.v6, &w->to);
+	struct member *m;
+
+	m = f ? member_of(f->routes[FROM_OUTSIDE].pool, &to) : NULL;
+	if (!m || !(m->flags & LOCAL))
+		return 0;
+	if (!settled(&w->key, have, &w->to, client && client->steps & (CLOSES | RESETS)))
+		return -1;
+	__builtin_memset(&w->c, 0, sizeof(w->c));
+	w->c.id = bpf_ktime_get_ns() << 8 | (bpf_get_smp_processor_id() & 0xff);
+	w->c.seen = seconds();
+	w->c.pool = f->routes[FROM_OUTSIDE].pool;
+	w->c.backend = m->id;
+	w->c.to = w->to;
+	w->c.flags = DIRECT | ANSWER | COUNTED | own;
+	if (insert(BPF_ANY))
+		return -1;
+	w->made.answers = w->key;
+	w->made.id = w->c.id;
+	w->c.to = w->p.t;
+	w->c.flags = DIRECT | own;
+	w->key = w->p.t;
+	return insert(BPF_ANY) || track() ? -1 : 1;
+}
+
+// has_option reports whether a packet may have the option.
+static __always_inline int has_option(const struct packet *p)
+{
+	return has_ports(p->t.proto) && p->fragment != LATER_FRAGMENT && p->l4 - p->l3 > ip_header_size(p->v6);
+}
+
+// dsr_learn reads the option of a packet that comes in for a backend of this node,
+// and takes it off: it returns 1. A negative number says that the packet must not
+// go on.
+__noinline int dsr_learn(struct __sk_buff *skb)
+{
+	struct work *w = work();
+	struct conn *have;
+	__u8 own = 0;
+
+	if (!w || !read_option(skb, &w->p, &w->to))
+		return 0;
+	if (within(OF_NODE, &w->p.t.src))
+		own = OWN; // has come back to where it was sent from
+	w->key = reversed(&w->p.t);
+	w->key.hook = own ? AT_INGRESS : AT_EGRESS;
+	have = conn_of(&w->key);
+	if (w->p.t.proto != IPPROTO_UDP || !have || !learnt(have) || have->to.sport != w->to.sport ||
+	    have->to.dport != w->to.dport || !same_address(&have->to.src, &w->to.src)) {
+		int noted = note(skb, w, own);
+
+		if (noted <= 0)
+			return noted;
+	}
+	return strip(skb, &w->p) ? -1 : 1;
+}
+
+// dsr_superseded reports whether a client opens a connection to the backend itself,
+// with the port of one that was learnt of.
+static __always_inline int dsr_superseded(const struct packet *p, const struct conn *c)
+{
+	return learnt(c) && !(c->flags & ANSWER) && p->t.proto == IPPROTO_TCP && opens_connection(p);
+}
+
+// dsr_forget forgets a connection that was learnt of.
+static __always_inline void dsr_forget(const struct packet *p, struct work *w)
+{
+	w->key = reversed(&p->t);
+	w->key.hook = AT_EGRESS;
+	erase(&conns_2, &w->key);
+	erase(&conns_2, &p->t);
+}

@@ -1,0 +1,233 @@
+package packet
+
+import (
+	"errors"
+	"fmt"
+	"maps"
+	"net"
+	"net/netip"
+	"slices"
+
+	"github.com/cilium/ebpf"
+	"github.com/vishvananda/netlink"
+	"golang.org/x/sys/unix"
+
+	"github.com/fairway-net/fairway/internal/kernel"
+)
+
+// linkOfPods is enum link_flags.
+const linkOfPods = 1
+
+// syncAll brings all interfaces to what they should be.
+func (p *Path) syncAll() error {
+	list, err := kernel.List(p.netlink.LinkList)
+	if err != nil {
+		return fmt.Errorf("list interfaces: %w", err)
+	}
+	live := map[int]bool{}
+	for _, l := range list {
+		live[l.Attrs().Index] = true
+	}
+	if err := errors.Join(p.forgetLinks(live), p.syncDefault()); err != nil {
+		return err
+	}
+	addresses, err := p.addresses()
+	if err != nil {
+		return err
+	}
+	var noRoom error
+	for _, l := range list {
+		if err := p.sync(l, addresses[l.Attrs().Index]); err != nil {
+			if !kernel.IsFull(err) {
+				return err
+			}
+			noRoom = err
+		}
+	}
+	return errors.Join(noRoom, p.attacher.forget(live))
+}
+
+// sync brings one interface to what it should be. One that goes meanwhile is no
+// error.
+func (p *Path) sync(l netlink.Link, addresses []netlink.Addr) error {
+	kind := sidePrograms[kindOf(l)]
+	if len(kind) == 0 {
+		return nil
+	}
+	if err := p.need(slices.Collect(maps.Values(kind))...); err != nil {
+		return err
+	}
+	programs := bySide{}
+	for side, name := range kind {
+		programs[side] = p.programs[name]
+	}
+	name := l.Attrs().Name
+	// One that there is no room for is taken for one of all the others.
+	noRoom := p.describe(l, addresses)
+	if err := noRoom; err != nil && !isGone(err) && !kernel.IsFull(err) {
+		return fmt.Errorf("describe interface %s: %w", name, err)
+	}
+	there, err := p.attacher.attached(l, slices.Sorted(maps.Keys(programs)))
+	if err == nil && !there {
+		err = p.attacher.attach(l, programs)
+	}
+	if err != nil && !isGone(err) {
+		return fmt.Errorf("attach programs to interface %s: %w", name, err)
+	}
+	if noRoom != nil && kernel.IsFull(noRoom) {
+		return noRoom
+	}
+	return p.Steps.At("interface done")
+}
+
+// What an interface's packets begin with.
+type linkKind int
+
+const (
+	notForServices linkKind = iota // Service traffic doesn't go through it
+	ethernet
+	noHeader // tunnels, for instance
+	loopback
+)
+
+// sidePrograms are the programs for each kind of interface: side to name.
+var sidePrograms = map[linkKind]map[string]string{
+	ethernet: {egressSide: "egress", ingressSide: "ingress"},
+	noHeader: {egressSide: "egress_l3", ingressSide: "ingress_l3"},
+	loopback: {egressSide: "loopback"},
+}
+
+func kindOf(l netlink.Link) linkKind {
+	switch a := l.Attrs(); {
+	case a.Flags&net.FlagLoopback != 0:
+		return loopback
+	case a.EncapType == "ether":
+		return ethernet
+	case slices.Contains([]string{"none", "ipip", "sit", "gre", "tunnel6", "ppp"}, a.EncapType):
+		return noHeader
+	}
+	return notForServices
+}
+
+// isGone reports whether an error says that there is no such interface.
+func isGone(err error) bool {
+	var missing netlink.LinkNotFoundError
+	return errors.Is(err, unix.ENODEV) || errors.As(err, &missing)
+}
+
+// addresses are those of all interfaces, by their numbers. The kernel lists all
+// of them for one interface, too.
+func (p *Path) addresses() (map[int][]netlink.Addr, error) {
+	list, err := kernel.List(func() ([]netlink.Addr, error) { return p.netlink.AddrList(nil, netlink.FAMILY_ALL) })
+	if err != nil {
+		return nil, fmt.Errorf("list addresses: %w", err)
+	}
+	of := map[int][]netlink.Addr{}
+	for _, a := range list {
+		of[a.LinkIndex] = append(of[a.LinkIndex], a)
+	}
+	return of, nil
+}
+
+// describe tells the programs what they need to know of an interface.
+func (p *Path) describe(l netlink.Link, addresses []netlink.Addr) error {
+	entry := tcLink{}
+	if p.settings.Pods.Matches(netip.Addr{}, l.Attrs().Name) {
+		entry.Flags = linkOfPods
+	}
+	for _, a := range addresses {
+		addr, ok := netip.AddrFromSlice(a.IP)
+		if !ok || a.Scope != int(netlink.SCOPE_UNIVERSE) || a.Flags&(unix.IFA_F_DEPRECATED|unix.IFA_F_TENTATIVE) != 0 {
+			continue
+		}
+		entry.setOwn(addr.Unmap(), false)
+	}
+	for _, a := range []netip.Addr{p.defaultSource(false), p.defaultSource(true)} {
+		entry.setOwn(a, false)
+	}
+	return p.putLink(uint32(l.Attrs().Index), entry)
+}
+
+// setOwn notes the node's address for packets that leave through the interface,
+// unless there is one already.
+func (l *tcLink) setOwn(a netip.Addr, replace bool) {
+	raw := a.As16()
+	switch {
+	case a.Is4() && (l.Ip4 == 0 || replace):
+		l.Ip4 = native32(raw[12:])
+	case a.Is6() && (l.Ip6.Word == [4]uint32{} || replace):
+		for i := range l.Ip6.Word {
+			l.Ip6.Word[i] = native32(raw[4*i:])
+		}
+	}
+}
+
+// defaultSource is the address that the node itself would use for the outside,
+// or its first one. It stands in where an interface has none, as those of pods.
+func (p *Path) defaultSource(v6 bool) netip.Addr {
+	outside := net.IPv4(192, 0, 2, 1) // RFC 5737
+	if v6 {
+		outside = net.ParseIP("2001:db8::1") // RFC 3849
+	}
+	if routes, err := p.netlink.RouteGet(outside); err == nil && len(routes) > 0 {
+		if a, ok := netip.AddrFromSlice(routes[0].Src); ok && p.isOwn(a.Unmap()) {
+			return a.Unmap()
+		}
+	}
+	for _, a := range p.settings.NodeAddrs {
+		if a.Is6() == v6 && !a.IsLoopback() && !a.IsLinkLocalUnicast() {
+			return a
+		}
+	}
+	return netip.Addr{}
+}
+
+func (p *Path) isOwn(a netip.Addr) bool {
+	return a.IsValid() && !a.IsLoopback() && !a.IsUnspecified()
+}
+
+// syncDefault describes the interfaces that the programs don't know yet.
+func (p *Path) syncDefault() error {
+	entry := tcLink{}
+	entry.setOwn(p.defaultSource(false), false)
+	entry.setOwn(p.defaultSource(true), false)
+	return p.putLink(0, entry)
+}
+
+// putLink writes an entry if it is another than what is there.
+func (p *Path) putLink(index uint32, entry tcLink) error {
+	var have tcLink
+	if err := p.links.Lookup(index, &have); err == nil && have == entry {
+		return nil
+	}
+	err := p.links.Put(index, entry)
+	if errors.Is(err, unix.E2BIG) {
+		return &kernel.FullError{What: "the eBPF map links", LeftOut: 1}
+	}
+	if err != nil {
+		return fmt.Errorf("write interface %d: %w", index, err)
+	}
+	return nil
+}
+
+// forgetLinks removes the entries of interfaces that are no more.
+func (p *Path) forgetLinks(live map[int]bool) error {
+	var index uint32
+	var entry tcLink
+	var gone []uint32
+	all := p.links.Iterate()
+	for all.Next(&index, &entry) {
+		if index != 0 && !live[int(index)] {
+			gone = append(gone, index)
+		}
+	}
+	if err := all.Err(); err != nil {
+		return fmt.Errorf("read interfaces: %w", err)
+	}
+	for _, index := range gone {
+		if err := p.links.Delete(index); err != nil && !errors.Is(err, ebpf.ErrKeyNotExist) {
+			return fmt.Errorf("delete interface %d: %w", index, err)
+		}
+	}
+	return nil
+}

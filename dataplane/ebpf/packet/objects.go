@@ -1,0 +1,53 @@
+package packet
+
+import (
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+
+	"github.com/fairway-net/fairway/internal/kernel"
+)
+
+// Objects lists the programs that run, as packetObjects those that should.
+func (p *Path) Objects(dir string) ([]kernel.Object, error) {
+	a, err := p.newAttacher(dir)
+	if err != nil {
+		return nil, err
+	}
+	return p.objectsAt(a)
+}
+
+func (p *Path) objectsAt(a attacher) ([]kernel.Object, error) {
+	live, err := kernel.List(p.netlink.LinkList)
+	if err != nil {
+		return nil, fmt.Errorf("list interfaces: %w", err)
+	}
+	var without []string
+	some := false
+	for _, l := range live {
+		sides := slices.Sorted(maps.Keys(sidePrograms[kindOf(l)]))
+		if len(sides) == 0 {
+			continue
+		}
+		there, err := a.attached(l, sides)
+		if err != nil {
+			return nil, err
+		}
+		if some = some || there; !there {
+			without = append(without, l.Attrs().Name)
+		}
+	}
+	if !some {
+		return nil, nil
+	}
+	list := PacketObjects()
+	if len(without) > 0 {
+		list[0].Text += ", but not at " + strings.Join(without, " ")
+	}
+	return list, nil
+}
+
+func PacketObjects() []kernel.Object {
+	return []kernel.Object{{Kind: "program", Name: "interfaces", Text: "attached"}}
+}

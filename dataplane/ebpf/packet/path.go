@@ -1,0 +1,244 @@
+// Package packet translates packets at the node's interfaces, for everything that isn't
+// served at the socket.
+//
+// path.go is the whole of it, programs.go loads the programs, and tcx.go or clsact.go
+// attaches them to what interfaces.go and follow.go find. conns.go has the connection
+// table, turns.go and gc.go end connections in it, drops.go counts lost packets.
+// takeover.go and handover.go are about changes of the data plane.
+package packet
+
+import (
+	"context"
+	"crypto/sha256"
+	"encoding/hex"
+	"errors"
+	"fmt"
+	"sync"
+
+	"github.com/cilium/ebpf"
+	"github.com/vishvananda/netlink"
+	"golang.org/x/sys/unix"
+
+	"github.com/fairway-net/fairway/dataplane/ebpf/maps"
+	"github.com/fairway-net/fairway/internal/conntrack"
+	"github.com/fairway-net/fairway/internal/kernel"
+	"github.com/fairway-net/fairway/model"
+)
+
+// Path are the programs at the node's interfaces, and what keeps them
+// going: it follows interfaces as they come and go, and removes connections
+// that have ended.
+type Path struct {
+	spec  *ebpf.CollectionSpec
+	build string // identifies the programs and their constants
+	drift func()
+	Steps *kernel.Steps
+
+	mu       sync.Mutex
+	store    *maps.Store // of the programs
+	netlink  *netlink.Handle
+	settings *model.Settings
+	programs map[string]*ebpf.Program // as far as they were needed
+	attacher attacher
+	links    *ebpf.Map
+	conns    *connTable
+	leaving  *connTable // the pinned one, once connections leave for another plane
+	phase    phase
+	table    *model.Table
+	keeping  bool // there may be connections that were left to netfilter
+	stop     context.CancelFunc
+	done     sync.WaitGroup
+
+	endCollecting func() // nil if nobody collects
+}
+
+// attacher is a way of putting programs at the two ends of an interface. What
+// it puts there stays when the process ends.
+type attacher interface {
+	// attach makes the programs run at the sides of an interface.
+	attach(l netlink.Link, programs bySide) error
+	// running reports whether programs of any build run at an interface.
+	running(live []netlink.Link) (bool, error)
+	// attached reports whether programs of this build run at these sides.
+	attached(l netlink.Link, sides []string) (bool, error)
+	// forget removes what is left of interfaces that are no more.
+	forget(live map[int]bool) error
+	// remove takes the programs off all interfaces, whichever build they are of.
+	remove(live []netlink.Link) error
+}
+
+// The sides of an interface, in the order in which programs come: what is
+// translated on its way in must be on its way back.
+const (
+	egressSide  = "egress"
+	ingressSide = "ingress"
+)
+
+// bySide are an interface's programs.
+type bySide map[string]*ebpf.Program
+
+// New prepares the programs. It changes nothing. drift is called when
+// something went wrong that the next attach may put right.
+func New(drift func()) (*Path, error) {
+	spec, err := loadTc()
+	if err != nil {
+		return nil, fmt.Errorf("read programs: %w", err)
+	}
+	low, count, err := masqueradePorts()
+	if err != nil {
+		return nil, err
+	}
+	for name, value := range map[string]uint16{"port_low": low, "port_count": count} {
+		if err := spec.Variables[name].Set(value); err != nil {
+			return nil, fmt.Errorf("set %s: %w", name, err)
+		}
+	}
+	h, err := netlink.NewHandle(unix.NETLINK_ROUTE, unix.NETLINK_NETFILTER)
+	if err != nil {
+		return nil, fmt.Errorf("open netlink: %w", err)
+	}
+	sum := sha256.Sum256(fmt.Appendf(nil, "%d %d\n%s", low, count, _TcBytes))
+	if drift == nil {
+		drift = func() {}
+	}
+	return &Path{spec: spec, build: hex.EncodeToString(sum[:6]), drift: drift, netlink: h}, nil
+}
+
+// Spec is what the programs are made from.
+func (p *Path) Spec() *ebpf.CollectionSpec { return p.spec }
+
+// Attach makes the programs of this version run at all interfaces, and begins
+// to follow them.
+func (p *Path) Attach(s *maps.Store, want *model.Table) error {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.settings, p.table = want.Settings, want
+	if p.attacher == nil {
+		if err := p.start(s); err != nil {
+			return err
+		}
+	}
+	if err := p.enter(want); err != nil {
+		return err
+	}
+	if p.stop == nil {
+		ctx, stop := context.WithCancel(context.Background())
+		p.stop = stop
+		if err := p.follow(ctx); err != nil {
+			stop()
+			p.stop = nil
+			return err
+		}
+	}
+	return nil
+}
+
+// enter attaches the programs wherever they aren't yet.
+func (p *Path) enter(want *model.Table) error {
+	live, err := kernel.List(p.netlink.LinkList)
+	if err != nil {
+		return fmt.Errorf("list interfaces: %w", err)
+	}
+	running, err := p.attacher.running(live)
+	if err != nil {
+		return err
+	}
+	now, err := p.phase.get()
+	if err != nil {
+		return err
+	}
+	if running && now == inForce {
+		return p.syncAll()
+	}
+	if err := p.takeOver(want); err != nil { // or an earlier process was killed while it did that
+		return fmt.Errorf("take over: %w", err)
+	}
+	return nil
+}
+
+// Load implements path. The programs for tunnels follow when there is one.
+func (p *Path) Load(s *maps.Store) error {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.store = s
+	if err := p.need("egress", "ingress", "loopback", "collect"); err != nil {
+		return err
+	}
+	p.links = s.Maps[tcMapLinks]
+	if p.conns == nil {
+		var err error
+		if p.conns, err = openConns(s, p.spec.Maps); err != nil {
+			return err
+		}
+	}
+	p.conns.collect = p.programs["collect"]
+	p.phase = phase{s.Maps[tcMapPhase]}
+	if p.endCollecting == nil {
+		ctx, cancel := context.WithCancel(context.Background())
+		var done sync.WaitGroup
+		done.Go(func() { p.collect(ctx) })
+		p.endCollecting = func() { cancel(); done.Wait() }
+	}
+	return nil
+}
+
+// start finds out about the node what attach needs to know.
+func (p *Path) start(s *maps.Store) (err error) {
+	if p.keeping, err = conntrack.KeepsTranslating(keeper); err != nil {
+		return err
+	}
+	p.attacher, err = p.newAttacher(s.Dir)
+	return err
+}
+
+// endLoops ends what this process does in the background.
+func (p *Path) endLoops() {
+	if p.stop != nil {
+		p.stop()
+		p.done.Wait()
+		p.stop = nil
+	}
+	if p.endCollecting != nil {
+		p.endCollecting()
+		p.endCollecting = nil
+	}
+}
+
+// Close ends what this process does. The programs go on.
+func (p *Path) Close() error {
+	p.endLoops()
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	err := closePrograms(p.programs)
+	if p.conns != nil {
+		err = errors.Join(err, p.conns.turns.close())
+	}
+	if p.leaving != nil {
+		err = errors.Join(err, p.leaving.m.Close())
+	}
+	p.programs, p.attacher, p.conns, p.leaving = nil, nil, nil, nil
+	return err
+}
+
+// Remove takes the programs off all interfaces, when netfilter has their
+// connections. Pins are the caller's to remove.
+func (p *Path) Remove(dir string) error {
+	if err := p.Close(); err != nil {
+		return err
+	}
+	live, err := kernel.List(p.netlink.LinkList)
+	if err != nil {
+		return fmt.Errorf("list interfaces: %w", err)
+	}
+	a, err := p.newAttacher(dir)
+	if err != nil {
+		return err
+	}
+	if err := errors.Join(a.remove(live), p.Steps.At("packets detached")); err != nil {
+		return err
+	}
+	return conntrack.StopTranslating(keeper)
+}
+
+// Programs are the compiled programs of the packet path.
+func Programs() (*ebpf.CollectionSpec, error) { return loadTc() }

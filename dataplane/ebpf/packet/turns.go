@@ -1,0 +1,122 @@
+package packet
+
+import (
+	"errors"
+	"fmt"
+	"sync"
+
+	"github.com/cilium/ebpf"
+	"golang.org/x/sys/unix"
+
+	"github.com/fairway-net/fairway/dataplane/ebpf/maps"
+	"github.com/fairway-net/fairway/internal/kernel"
+)
+
+// turnsMap has the queue in which connections have their turns to be looked at:
+// see bpf/expire.h.
+const turnsMap = "tracked_1"
+
+// turnQueue is that queue. Connections have one place in it each.
+type turnQueue struct {
+	outer *ebpf.Map
+	spec  *ebpf.MapSpec // of a queue
+
+	mu  sync.Mutex
+	now *ebpf.Map
+}
+
+// openTurns finds the queue, or makes one.
+func openTurns(s *maps.Store, specs map[string]*ebpf.MapSpec) (*turnQueue, error) {
+	q := &turnQueue{outer: s.Maps[turnsMap], spec: maps.Inner(specs[turnsMap])}
+	err := q.outer.Lookup(uint32(0), &q.now)
+	if errors.Is(err, ebpf.ErrKeyNotExist) {
+		q.now, err = q.make(q.spec.MaxEntries)
+		if err == nil {
+			err = q.outer.Put(uint32(0), q.now)
+		}
+	}
+	if err != nil {
+		return nil, fmt.Errorf("open map %s: %w", turnsMap, err)
+	}
+	return q, nil
+}
+
+func (q *turnQueue) make(size uint32) (*ebpf.Map, error) {
+	spec := q.spec.Copy()
+	spec.MaxEntries = size
+	return ebpf.NewMap(spec)
+}
+
+// put gives a connection its place.
+func (q *turnQueue) put(c *tcTracked) error {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	err := q.now.Put(nil, c)
+	if errors.Is(err, unix.E2BIG) {
+		return &kernel.FullError{What: "the eBPF map tracked", LeftOut: 1}
+	}
+	if err != nil {
+		return fmt.Errorf("add to map %s: %w", turnsMap, err)
+	}
+	return nil
+}
+
+// rebuild makes a queue of all connections of a table, with room for as many as fit
+// into that, and puts it in the place of the one that there is. So also those have
+// their place that programs of an earlier version began.
+func (q *turnQueue) rebuild(conns *connTable) error {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	next, err := q.make(max(q.spec.MaxEntries, conns.m.Size()/2))
+	if err != nil {
+		return fmt.Errorf("create map %s: %w", turnsMap, err)
+	}
+	known := map[uint64]bool{}
+	var failed error
+	err = conns.each(func(key *tcTuple, e *tcConn) {
+		inside := e.Flags&connMasqueraded != 0 && key.Hook == atIngress
+		if e.Flags&connAnswer == 0 || inside || known[e.Id] || failed != nil {
+			return
+		}
+		known[e.Id] = true
+		failed = next.Put(nil, &tcTracked{Answers: *key, Id: e.Id})
+	})
+	if errors.Is(failed, unix.E2BIG) {
+		failed = nil // there were more than it should have room for: the programs make room
+	}
+	if err := errors.Join(err, failed); err != nil {
+		return errors.Join(fmt.Errorf("list connections: %w", err), next.Close())
+	}
+	if err := q.outer.Put(uint32(0), next); err != nil {
+		return errors.Join(fmt.Errorf("replace map %s: %w", turnsMap, err), next.Close())
+	}
+	kernel.Quiesce()
+	old := q.now
+	q.now = next
+	return errors.Join(q.moveNew(old, known), old.Close())
+}
+
+// moveNew moves what programs put into a queue before it was replaced, and after
+// its connections were listed.
+func (q *turnQueue) moveNew(from *ebpf.Map, known map[uint64]bool) error {
+	for {
+		var c tcTracked
+		err := from.LookupAndDelete(nil, &c)
+		if errors.Is(err, ebpf.ErrKeyNotExist) {
+			return nil
+		}
+		if err == nil && !known[c.Id] {
+			err = q.now.Put(nil, &c)
+		}
+		if err != nil && !errors.Is(err, unix.E2BIG) {
+			return fmt.Errorf("move what map %s holds: %w", turnsMap, err)
+		}
+	}
+}
+
+func (q *turnQueue) close() error {
+	if q == nil || q.now == nil {
+		return nil
+	}
+	return q.now.Close()
+}

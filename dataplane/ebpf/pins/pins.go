@@ -1,0 +1,122 @@
+// Package pins keeps what outlives the agent: maps, programs and links below
+// /sys/fs/bpf/fairway, in a directory for each node.
+package pins
+
+import (
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+
+	"github.com/cilium/ebpf"
+	"golang.org/x/sys/unix"
+
+	"github.com/fairway-net/fairway/internal/kernel"
+)
+
+// BPFFS is where the file system is mounted that keeps maps and links while no
+// process has them open.
+const BPFFS = "/sys/fs/bpf"
+
+// Layout is the directory of the maps. A map whose elements change gets another
+// name (bpf/maps.h): programs of an earlier version go on with the old map until
+// they are replaced.
+const Layout = "v1"
+
+// nodesDir is where everything is pinned, in a directory for each node: several
+// nodes may share a kernel. What tells them apart is the network namespace, by
+// its cookie, which is never used again, or, on kernels that have none, by its
+// inode.
+var nodesDir = filepath.Join(BPFFS, "fairway")
+
+// MountBPFFS mounts the file system if it isn't.
+func MountBPFFS() error {
+	var stat unix.Statfs_t
+	if err := unix.Statfs(BPFFS, &stat); err != nil {
+		return &kernel.MissingError{What: "the BPF file system", Since: "4.4", Err: err}
+	}
+	if stat.Type == unix.BPF_FS_MAGIC {
+		return nil
+	}
+	if err := unix.Mount("bpf", BPFFS, "bpf", 0, "mode=0700"); err != nil {
+		return fmt.Errorf("mount the BPF file system on %s: %w", BPFFS, err)
+	}
+	return nil
+}
+
+// MakeDir makes a node's directory. Another node that is removed may take away,
+// in between, what they share.
+func MakeDir(dir string) (err error) {
+	for range 10 {
+		if err = os.MkdirAll(dir, 0o700); !errors.Is(err, fs.ErrNotExist) {
+			return err
+		}
+	}
+	return err
+}
+
+// RemoveDead removes what nodes have left that are no more: their cgroups are
+// gone, which detaches programs, if not at once. Planes begin with it, too.
+func RemoveDead() error {
+	nodes, err := os.ReadDir(nodesDir)
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil
+	}
+	if err != nil {
+		return fmt.Errorf("list pinned maps: %w", err)
+	}
+	for _, n := range nodes {
+		dir := filepath.Join(nodesDir, n.Name())
+		dead, err := isDead(dir)
+		if err != nil {
+			return err
+		}
+		if dead {
+			if err := Remove(dir); err != nil {
+				return err
+			}
+		}
+	}
+	return nil
+}
+
+func isDead(dir string) (bool, error) {
+	pins, err := Links(dir, "*-*")
+	if err != nil {
+		return false, err
+	}
+	for _, pin := range pins {
+		if at, err := CgroupOf(pin); err != nil || at != 0 {
+			return false, err
+		}
+		if _, err := os.Lstat(pin); err != nil {
+			return false, nil // somebody is at work there
+		}
+	}
+	return len(pins) > 0, nil
+}
+
+// Remove removes a node's directory with all pins.
+func Remove(dir string) error {
+	if err := os.RemoveAll(dir); err != nil {
+		return fmt.Errorf("remove pinned maps: %w", err)
+	}
+	err := os.Remove(filepath.Dir(dir)) // shared with other nodes
+	if err != nil && !errors.Is(err, fs.ErrNotExist) && !errors.Is(err, unix.ENOTEMPTY) {
+		return fmt.Errorf("remove pinned maps: %w", err)
+	}
+	return nil
+}
+
+// OpenIfThere opens a pinned map; nil if there is none.
+func OpenIfThere(dir, name string) (*ebpf.Map, error) {
+	m, err := ebpf.LoadPinnedMap(filepath.Join(dir, Layout, name), nil)
+	if errors.Is(err, os.ErrNotExist) {
+		return nil, nil
+	}
+	if err != nil {
+		return nil, fmt.Errorf("open map %s: %w", name, err)
+	}
+	return m, nil
+}

@@ -1,0 +1,283 @@
+// Package program says what the maps hold for a model.Table: which elements, with
+// which ids and slots, and what a change adds and deletes. It touches no kernel.
+//
+// state.go, poolstate.go, slots.go and ids.go decide on ids and slots; encode.go makes
+// bytes of them (bpf/types.h); table.go has elements and plans, change.go makes plans;
+// adopt.go learns ids from what the maps hold; describe.go says it in words.
+package program
+
+import (
+	"net/netip"
+	"slices"
+	"strings"
+
+	"github.com/fairway-net/fairway/model"
+)
+
+// State is what the plane decided itself: the ids of pools, backends and
+// frontends, and which backend stands in which slot.
+type State struct {
+	scheduler model.Scheduler // of pools that name none
+	ids       *ids
+	pools     map[model.PoolID]*poolState
+	frontends map[model.Key]uint32
+	leftOut   leftOut
+	// given are the ids given since their counters were last set to 0.
+	Allocated []Allocated
+	// gone are those of backends that have gone from their pools, since somebody
+	// looked for their connections.
+	RemovedBackends []uint32
+}
+
+// Allocated is an id that was given, and whether somebody had it before.
+type Allocated struct {
+	ID     uint32
+	Reused bool
+}
+
+// NewState is the state of empty tables. The scheduler is that of pools that name none.
+func NewState(scheduler string) *State {
+	return &State{scheduler: model.Scheduler(scheduler), ids: newIDs(),
+		pools: map[model.PoolID]*poolState{}, frontends: map[model.Key]uint32{}, leftOut: newLeftOut()}
+}
+
+// newID is 0 if there are no more.
+func (st *State) newID() uint32 {
+	id, reused, ok := st.ids.take()
+	if !ok {
+		return 0
+	}
+	st.Allocated = append(st.Allocated, Allocated{id, reused})
+	return id
+}
+
+// setPool brings a pool to what p says. It returns the entries before and after. If
+// there are no ids for it, it is left as it was.
+func (st *State) setPool(p *model.Pool) (before, after []Entry, placed bool) {
+	ps := st.pools[p.ID]
+	if ps == nil {
+		ps = &poolState{}
+	}
+	members := st.memberIDs(ps, p)
+	if members != nil && ps.id == 0 {
+		ps.id = st.newID()
+	}
+	if ps.id == 0 || members == nil {
+		st.releaseNew(ps, p, members)
+		st.leftOut.pools[p.ID] = true
+		return nil, nil, false
+	}
+	st.pools[p.ID] = ps
+	before = st.poolEntries(ps)
+	st.place(ps, p, members)
+	return before, st.poolEntries(ps), true
+}
+
+// memberIDs are the ids of the pool's Backends, then of its Draining; nil if there
+// aren't enough.
+func (st *State) memberIDs(ps *poolState, p *model.Pool) []uint32 {
+	ids := make([]uint32, 0, len(p.Backends)+len(p.Draining))
+	for _, list := range [][]model.Backend{p.Backends, p.Draining} {
+		for _, b := range list {
+			id := ps.member(b.AddrPort())
+			if id == 0 {
+				id = st.newID()
+			}
+			if id == 0 {
+				st.releaseNew(ps, p, ids)
+				return nil
+			}
+			ids = append(ids, id)
+		}
+	}
+	return ids
+}
+
+// releaseNew gives back the ids that backends of a pool got in vain.
+func (st *State) releaseNew(ps *poolState, p *model.Pool, ids []uint32) {
+	for i, b := range slices.Concat(p.Backends, p.Draining)[:len(ids)] {
+		if ps.member(b.AddrPort()) == 0 {
+			st.ids.release(ids[i])
+		}
+	}
+}
+
+// place gives the pool's backends their slots.
+func (st *State) place(ps *poolState, p *model.Pool, ids []uint32) {
+	for b, id := range ps.members() {
+		if !has(p, b) {
+			st.RemovedBackends = append(st.RemovedBackends, id)
+			st.ids.release(id)
+		}
+	}
+	ps.pool, ps.ids, ps.adopted, ps.maglev = p, ids, nil, nil
+	if st.schedulerNumber(p) == schedulers[model.MaglevHashing] {
+		ps.maglev = p.Maglev()
+	}
+	ps.baseSlots, ps.weightSlots = assign(ps.baseSlots, ps.weightSlots, p.Backends, ids)
+}
+
+// dropPool forgets a pool. It returns the entries that it had.
+func (st *State) dropPool(id model.PoolID) []Entry {
+	ps := st.pools[id]
+	if ps == nil {
+		return nil
+	}
+	before := st.poolEntries(ps)
+	for _, n := range ps.members() {
+		st.RemovedBackends = append(st.RemovedBackends, n)
+		st.ids.release(n)
+	}
+	st.ids.release(ps.id)
+	delete(st.pools, id)
+	return before
+}
+
+// poolEntries are the entries of a pool by itself.
+func (st *State) poolEntries(ps *poolState) []Entry {
+	p := ps.pool
+	if p == nil {
+		return nil
+	}
+	list := make([]Entry, 0, 2*len(ps.baseSlots)+len(ps.weightSlots)+3)
+	list = append(list, Entry{Names, idKey(ps.id), nameValue(p.ID.String())})
+	places := make(map[uint32]string, len(p.Backends))
+	for i, b := range p.Backends {
+		id := ps.ids[i]
+		places[id] = backendValue(id, b)
+		list = append(list, Entry{Members, memberKey(ps.id, b.AddrPort()), memberValue(id, backendFlags(b, true))})
+	}
+	for i, b := range p.Draining {
+		list = append(list, Entry{Members, memberKey(ps.id, b.AddrPort()), memberValue(ps.ids[len(p.Backends)+i], backendFlags(b, false))})
+	}
+	for i, id := range ps.baseSlots {
+		list = append(list, Entry{Slots, SlotKey(ps.id, uint32(i)), places[id]})
+	}
+	for i, id := range ps.weightSlots {
+		list = append(list, Entry{Slots, SlotKey(ps.id, moreSlots+uint32(i)), places[id]})
+	}
+	scheduler := st.schedulerNumber(p)
+	if scheduler == schedulers[model.MaglevHashing] {
+		list = append(list, ps.maglevEntries()...)
+	}
+	return append(list, Entry{pools, idKey(ps.id), poolValue(ps, scheduler)})
+}
+
+func poolValue(ps *poolState, scheduler uint16) string {
+	n := uint32(len(ps.baseSlots) + len(ps.weightSlots))
+	flags := uint16(0)
+	if ps.pool.Empty == model.Drop {
+		flags = flagDrop
+	}
+	step := stride(int(n))
+	if len(ps.maglev) > 0 {
+		step = len(ps.maglev)
+	}
+	return string(make(Packer, 0, smallSize).U32(uint32(len(ps.baseSlots))).U32(n).U32(uint32(step)).
+		U32(affinitySeconds(ps.pool)).u16(scheduler).u16(flags))
+}
+
+// affinitySeconds is the pool's affinity time in whole seconds.
+func affinitySeconds(p *model.Pool) uint32 {
+	const second = 1e9
+	return uint32((p.Affinity + second - 1) / second)
+}
+
+// schedulerNumber is how the pool chooses.
+func (st *State) schedulerNumber(p *model.Pool) uint16 {
+	scheduler := p.Scheduler
+	if scheduler == model.DefaultScheduler {
+		scheduler = st.scheduler
+	}
+	return schedulers[scheduler] // random if unknown
+}
+
+// setFrontend gives a frontend an id. It returns its entries.
+func (st *State) setFrontend(f *model.Frontend) (entries []Entry, placed bool) {
+	if st.frontends[f.Key] == 0 {
+		id := st.newID()
+		if id == 0 {
+			st.leftOut.frontends[f.Key] = true
+			return nil, false
+		}
+		st.frontends[f.Key] = id
+	}
+	for _, r := range f.Routes {
+		if st.leftOut.pools[r.Pool] {
+			st.leftOut.waiting[f.Key] = true
+		}
+	}
+	return st.frontendEntries(f), true
+}
+
+func (st *State) dropFrontend(k model.Key) {
+	if id, known := st.frontends[k]; known {
+		st.ids.release(id)
+		delete(st.frontends, k)
+	}
+}
+
+func (st *State) frontendEntries(f *model.Frontend) []Entry {
+	id := st.frontends[f.Key]
+	flags := uint32(0)
+	var list []Entry
+	if f.Sources != nil {
+		flags = flagRestricted
+		list = unique(prefixEntries(id, f.Sources))
+	}
+	return append(list, Entry{Frontends, FrontendKey(f.Key), FrontendValue(id, flags, f.Routes, st.PoolNumber)})
+}
+
+func (st *State) PoolNumber(id model.PoolID) uint32 {
+	if ps := st.pools[id]; ps != nil {
+		return ps.id
+	}
+	return 0
+}
+
+func prefixEntries(scope uint32, list []netip.Prefix) []Entry {
+	out := make([]Entry, 0, len(list))
+	for _, p := range list {
+		out = append(out, Entry{Prefixes, prefixKey(scope, p), idKey(1)})
+	}
+	return out
+}
+
+// anywhere holds every address, as the trie has them.
+var anywhere = netip.PrefixFrom(netip.IPv6Unspecified(), 0)
+
+// settingsEntries are the entries of settings, each once.
+func settingsEntries(s *model.Settings) []Entry {
+	list := prefixEntries(scopePods, s.Pods.Prefixes)
+	list = append(list, prefixEntries(scopeReserved, s.Reserved)...)
+	for _, p := range s.Pods.Prefixes {
+		known := uint32(scopeKnown4)
+		if p.Addr().Is6() {
+			known = scopeKnown6
+		}
+		list = append(list, prefixEntries(known, []netip.Prefix{anywhere})...)
+	}
+	for scope, addrs := range map[uint32][]netip.Addr{scopeExempt: s.Exempt, scopeOfNode: s.NodeAddrs} {
+		for _, a := range addrs {
+			list = append(list, prefixEntries(scope, []netip.Prefix{netip.PrefixFrom(a, a.BitLen())})...)
+		}
+	}
+	return unique(list)
+}
+
+// unique sorts entries of one table, and leaves out those that are there twice.
+func unique(list []Entry) []Entry {
+	slices.SortFunc(list, func(a, b Entry) int { return strings.Compare(a.Key, b.Key) })
+	return slices.Compact(list)
+}
+
+// BackendID is the id of a pool's backend; 0 if the pool hasn't it.
+func (st *State) BackendID(pool model.PoolID, to netip.AddrPort) uint32 {
+	if ps := st.pools[pool]; ps != nil {
+		return ps.member(to)
+	}
+	return 0
+}
+
+// FrontendID is the id of a frontend; 0 if there is none.
+func (st *State) FrontendID(k model.Key) uint32 { return st.frontends[k] }

@@ -1,0 +1,78 @@
+package sock
+
+import (
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"slices"
+
+	"github.com/fairway-net/fairway/dataplane/ebpf/pins"
+	"github.com/fairway-net/fairway/internal/cgroup"
+	"github.com/fairway-net/fairway/internal/kernel"
+)
+
+// FindCgroup is the cgroup whose sockets are the node's (see kernel.Options),
+// and why it can't be all of them; "" if nothing says so.
+func FindCgroup(options kernel.Options) (dir, limit string, err error) {
+	if options.Cgroup != "" {
+		return options.Cgroup, "", nil
+	}
+	root, err := cgroup.Reach()
+	if err != nil {
+		return "", "", err
+	}
+	machine, err := pins.InMachineNamespace()
+	if err != nil {
+		return "", "", err
+	}
+	if machine {
+		limit, err = belowRoot(root)
+		return root, limit, err
+	}
+	own, err := cgroup.Own()
+	if err != nil {
+		return "", "", err
+	}
+	if own == "" {
+		return "", "", errors.New("find the own cgroup: /proc/self/cgroup names none of version 2")
+	}
+	dir = filepath.Join(root, own)
+	limit, err = withoutChildren(dir)
+	return dir, limit, err
+}
+
+// belowRoot says so if a directory isn't the root of the machine's hierarchy,
+// which alone has no cgroup.events (Documentation/admin-guide/cgroup-v2.rst). A
+// container with a cgroup namespace of its own finds its own cgroup mounted in
+// the root's place, unless the host's is mounted there.
+func belowRoot(dir string) (string, error) {
+	_, err := os.Stat(filepath.Join(dir, "cgroup.events"))
+	if errors.Is(err, fs.ErrNotExist) {
+		return "", nil
+	}
+	if err != nil {
+		return "", fmt.Errorf("identify the root cgroup: %w", err)
+	}
+	return fmt.Sprintf("the cgroup mounted at %s is that of a container and not the machine's root", dir), nil
+}
+
+// withoutChildren says so if a cgroup has none below it: where pods have
+// cgroups of their own, theirs are elsewhere.
+func withoutChildren(dir string) (string, error) {
+	entries, err := os.ReadDir(dir)
+	if err != nil {
+		return "", fmt.Errorf("look for the node's cgroups: %w", err)
+	}
+	if slices.ContainsFunc(entries, fs.DirEntry.IsDir) {
+		return "", nil
+	}
+	return fmt.Sprintf("the agent's own cgroup %s has no others below it", dir), nil
+}
+
+// CgroupUnsupported is what is told of sockets that aren't in the cgroup.
+func CgroupUnsupported(limit string) kernel.Unsupported {
+	return kernel.Unsupported{Feature: kernel.NodeSockets, Why: limit + ", so that only sockets in it are connected to endpoints directly, and all other connections are translated at the interfaces: " +
+		"mount the host's /sys/fs/cgroup (the component deploy/ebpf), or name the node's cgroup with --cgroup"}
+}

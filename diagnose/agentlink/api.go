@@ -1,0 +1,96 @@
+package agentlink
+
+import (
+	"fmt"
+	"net/netip"
+	"strings"
+	"time"
+
+	"github.com/fairway-net/fairway/diagnose/explain"
+	"github.com/fairway-net/fairway/internal/kernel"
+	"github.com/fairway-net/fairway/model"
+)
+
+// SocketName is the socket's name in an agent's state directory.
+const SocketName = "agent.sock"
+
+// The paths of the API.
+const (
+	statusPath = "/v1/status"
+	tablePath  = "/v1/table"
+	decidePath = "/v1/decide"
+)
+
+// Status is how an agent is.
+type Status struct {
+	Version string    `json:"version"` // of the program
+	Node    string    `json:"node"`
+	Mode    string    `json:"mode"`
+	API     string    `json:"api"` // the server's URL
+	PID     int       `json:"pid"`
+	Started time.Time `json:"started"`
+	// Applied is when the kernel was last brought in step; zero before the first
+	// time.
+	Applied time.Time `json:"applied,omitzero"`
+	// Waiting is since when a change waits that is not in force; zero if none does.
+	Waiting  time.Time `json:"waiting,omitzero"`
+	APIAway  float64   `json:"apiAwaySeconds,omitempty"`
+	Services int       `json:"services"`
+	LeftOut  []LeftOut `json:"leftOut,omitempty"`
+	Lacks    []string  `json:"lacks,omitempty"` // what the mode doesn't do
+	Plane    Options   `json:"plane"`
+}
+
+// LeftOut is a part of the table that is not in force.
+type LeftOut struct {
+	Name string `json:"name,omitempty"` // of the Service port; "" if it is none's
+	What string `json:"what"`           // and why
+}
+
+// Options are those of the data plane that another process needs to read what it
+// has made.
+type Options struct {
+	StateDir        string `json:"stateDir,omitempty"`
+	Cgroup          string `json:"cgroup,omitempty"`
+	IPTablesVariant string `json:"iptablesVariant,omitempty"`
+	Scheduler       string `json:"scheduler,omitempty"`
+	MasqueradeMark  uint32 `json:"masqueradeMark,omitempty"`
+	CountBytes      bool   `json:"countBytes,omitempty"`
+}
+
+// OptionsOf are what is told of a data plane's options.
+func OptionsOf(o kernel.Options) Options {
+	return Options{o.StateDir, o.Cgroup, o.IPTablesVariant, o.Scheduler, o.MasqueradeMark, o.CountBytes}
+}
+
+// Kernel are the same as a data plane takes them.
+func (o Options) Kernel() kernel.Options {
+	return kernel.Options{
+		StateDir: o.StateDir, Cgroup: o.Cgroup, IPTablesVariant: o.IPTablesVariant,
+		Scheduler: o.Scheduler, MasqueradeMark: o.MasqueradeMark, CountBytes: o.CountBytes,
+	}
+}
+
+// decideRequest asks what happens to packets.
+type decideRequest struct {
+	Keys []string       `json:"keys"` // "10.96.0.1:80/tcp"
+	From explain.Source `json:"from"`
+}
+
+// problem is the body of an answer that isn't one.
+type problem struct {
+	Error   string `json:"error"`
+	Version string `json:"version"` // of the agent
+}
+
+// parseKey reads model.Key.String.
+func parseKey(text string) (model.Key, error) {
+	at, name, _ := strings.Cut(text, "/")
+	ap, err := netip.ParseAddrPort(at)
+	for _, p := range []model.Protocol{model.TCP, model.UDP, model.SCTP} {
+		if err == nil && p.String() == name {
+			return model.Key{Addr: ap.Addr(), Port: ap.Port(), Proto: p}, nil
+		}
+	}
+	return model.Key{}, fmt.Errorf("%q is no address, port and protocol such as 10.96.0.1:80/tcp", text)
+}

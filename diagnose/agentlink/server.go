@@ -1,0 +1,157 @@
+package agentlink
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io/fs"
+	"net"
+	"net/http"
+	"os"
+	"path/filepath"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/fairway-net/fairway/diagnose/explain"
+	"github.com/fairway-net/fairway/model"
+)
+
+// Agent is what an agent tells. Calls come from any goroutine.
+type Agent interface {
+	Status() Status
+	// Table is the one in force; nil before there is one.
+	Table() *model.Table
+	// Decide says what happens to packets to these keys, with the reason for
+	// every endpoint.
+	Decide(keys []model.Key, from explain.Source) explain.View
+}
+
+// largestRequest bounds what is read of a request.
+const largestRequest = 1 << 20
+
+// Serve answers at a socket until ctx is done. A socket that an agent before this
+// one left, or still has, is replaced: the newest agent of a node answers.
+func Serve(ctx context.Context, path string, agent Agent) error {
+	if err := os.MkdirAll(filepath.Dir(path), 0o755); err != nil {
+		return fmt.Errorf("make the directory of the agent's socket: %w", err)
+	}
+	// Made beside and renamed, so that it is never there with other rights.
+	fresh := fmt.Sprintf("%s.%d", path, os.Getpid())
+	if err := os.Remove(fresh); err != nil && !errors.Is(err, fs.ErrNotExist) {
+		return fmt.Errorf("open the agent's socket: %w", err)
+	}
+	listener, err := net.ListenUnix("unix", &net.UnixAddr{Name: fresh, Net: "unix"})
+	if err != nil {
+		return fmt.Errorf("open the agent's socket: %w", err)
+	}
+	listener.SetUnlinkOnClose(false)
+	own, err := publish(fresh, path)
+	if err != nil {
+		return errors.Join(err, listener.Close())
+	}
+	server := &http.Server{Handler: handler(agent), ReadHeaderTimeout: 10 * time.Second}
+	server.ConnState = func(c net.Conn, state http.ConnState) {
+		if state == http.StateNew && !permitted(c) {
+			_ = c.Close() // another user's; nothing is owed
+		}
+	}
+	stop := context.AfterFunc(ctx, func() { _ = server.Close() }) // ends Serve, which says why
+	defer stop()
+	err = server.Serve(listener)
+	if there, statErr := os.Stat(path); statErr == nil && os.SameFile(own, there) {
+		err = errors.Join(err, os.Remove(path))
+	}
+	if ctx.Err() != nil {
+		return nil
+	}
+	return fmt.Errorf("serve the agent's socket: %w", err)
+}
+
+// publish gives a socket its rights and its name.
+func publish(fresh, path string) (fs.FileInfo, error) {
+	if err := os.Chmod(fresh, 0o600); err != nil {
+		return nil, fmt.Errorf("restrict the agent's socket: %w", err)
+	}
+	own, err := os.Stat(fresh)
+	if err != nil {
+		return nil, fmt.Errorf("open the agent's socket: %w", err)
+	}
+	if err := os.Rename(fresh, path); err != nil {
+		return nil, fmt.Errorf("name the agent's socket: %w", err)
+	}
+	return own, nil
+}
+
+// permitted reports whether the other end is root, or who runs this process.
+func permitted(c net.Conn) bool {
+	peer := peerOf(c)
+	return peer != nil && (peer.Uid == 0 || int(peer.Uid) == os.Geteuid())
+}
+
+// peerOf is the process at the other end.
+func peerOf(c net.Conn) *unix.Ucred {
+	socket, ok := c.(*net.UnixConn)
+	if !ok {
+		return nil
+	}
+	raw, err := socket.SyscallConn()
+	if err != nil {
+		return nil
+	}
+	var peer *unix.Ucred
+	if err := raw.Control(func(fd uintptr) { peer, err = unix.GetsockoptUcred(int(fd), unix.SOL_SOCKET, unix.SO_PEERCRED) }); err != nil {
+		return nil
+	}
+	return peer
+}
+
+func handler(agent Agent) http.Handler {
+	mux := http.NewServeMux()
+	mux.HandleFunc("GET "+statusPath, func(w http.ResponseWriter, _ *http.Request) { answer(w, http.StatusOK, agent.Status()) })
+	mux.HandleFunc("GET "+tablePath, func(w http.ResponseWriter, _ *http.Request) {
+		table := agent.Table()
+		if table == nil {
+			table = model.NewTable()
+		}
+		answer(w, http.StatusOK, table.Delta(nil))
+	})
+	fail := func(w http.ResponseWriter, code int, text string) {
+		answer(w, code, problem{Error: text, Version: agent.Status().Version})
+	}
+	mux.HandleFunc("POST "+decidePath, func(w http.ResponseWriter, r *http.Request) {
+		var request decideRequest
+		if err := json.NewDecoder(http.MaxBytesReader(w, r.Body, largestRequest)).Decode(&request); err != nil {
+			fail(w, http.StatusBadRequest, err.Error())
+			return
+		}
+		var keys []model.Key
+		for _, text := range request.Keys {
+			key, err := parseKey(text)
+			if err != nil {
+				fail(w, http.StatusBadRequest, "keys: "+err.Error())
+				return
+			}
+			keys = append(keys, key)
+		}
+		answer(w, http.StatusOK, agent.Decide(keys, request.From))
+	})
+	mux.HandleFunc("/", func(w http.ResponseWriter, r *http.Request) {
+		fail(w, http.StatusNotFound, "this agent has no "+r.URL.Path)
+	})
+	return mux
+}
+
+func answer(w http.ResponseWriter, code int, body any) {
+	data, err := json.Marshal(body)
+	if err != nil {
+		http.Error(w, err.Error(), http.StatusInternalServerError)
+		return
+	}
+	w.Header().Set("Content-Type", "application/json")
+	w.WriteHeader(code)
+	if _, err := w.Write(data); err != nil {
+		return // the client went away
+	}
+}

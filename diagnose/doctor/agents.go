@@ -1,0 +1,98 @@
+package doctor
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"time"
+)
+
+// Agent is what is known of the agent of a node.
+type Agent struct {
+	Node    string
+	Err     string        // why it doesn't answer; "" if it does
+	Waiting time.Duration // for how long a change isn't in force
+	Away    time.Duration // for how long the API doesn't answer it
+	LeftOut []string      // of the Service asked about, or of all
+}
+
+// Kernel is how the kernel of a node compares with what its agent has in force.
+type Kernel struct {
+	Node, Mode  string
+	Objects     int      // that were compared
+	Differences []string // "missing element ...", "unexpected ..."
+	Err         string   // why it couldn't be compared
+}
+
+// patience is how long a change may wait before the agent is behind.
+const patience = 30 * time.Second
+
+// mostNamed is how many objects a finding names.
+const mostNamed = 3
+
+func hasAgents(e *Evidence) (bool, string) { return len(e.Agents) > 0, e.NoAgents }
+
+// checkAgents finds FW121.
+func checkAgents(_ context.Context, e *Evidence) []Finding {
+	var list []Finding
+	find := func(grade Grade, format string, args ...any) {
+		list = append(list, Finding{Code: "FW121", Grade: grade, What: fmt.Sprintf(format, args...)})
+	}
+	for _, a := range e.Agents {
+		switch {
+		case a.Err != "":
+			find(Proved, "%s", a.Err)
+		case a.Waiting > patience:
+			find(Proved, "a change waits for %s on %s", a.Waiting.Round(time.Second), a.Node)
+		case a.Waiting > 0:
+			find(Note, "a change waits for %s on %s", a.Waiting.Round(time.Millisecond), a.Node)
+		}
+		if a.Err == "" && a.Away > 0 {
+			find(Likely, "the API has not answered the agent of %s for %s; it forwards by what it knows", a.Node, a.Away.Round(time.Second))
+		}
+	}
+	if e.Report == nil {
+		return list
+	}
+	for _, v := range e.Report.Views {
+		for _, d := range v.Differs {
+			find(Likely, "the agent of %s has something else in force than the API says: %s", v.Node, d)
+		}
+	}
+	return list
+}
+
+func hasKernel(e *Evidence) (bool, string) {
+	return slices.ContainsFunc(e.Kernel, func(k Kernel) bool { return k.Err == "" }) ||
+		slices.ContainsFunc(e.Agents, func(a Agent) bool { return len(a.LeftOut) > 0 }), e.noKernel()
+}
+
+// noKernel says why no kernel could be compared.
+func (e *Evidence) noKernel() string {
+	for _, k := range e.Kernel {
+		if k.Err != "" {
+			return k.Node + ": " + k.Err
+		}
+	}
+	return ""
+}
+
+// checkKernel finds FW122.
+func checkKernel(_ context.Context, e *Evidence) []Finding {
+	var list []Finding
+	for _, a := range e.Agents {
+		for _, what := range a.LeftOut {
+			list = append(list, Finding{Code: "FW122", Grade: Proved, What: a.Node + ": " + what})
+		}
+	}
+	for _, k := range e.Kernel {
+		for i, d := range k.Differences {
+			if i == mostNamed {
+				list = append(list, Finding{Code: "FW122", Grade: Proved, What: fmt.Sprintf("%s (%s): and %d more; fairway dump lists them", k.Node, k.Mode, len(k.Differences)-i)})
+				break
+			}
+			list = append(list, Finding{Code: "FW122", Grade: Proved, What: fmt.Sprintf("%s (%s): %s", k.Node, k.Mode, d)})
+		}
+	}
+	return list
+}

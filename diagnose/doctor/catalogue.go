@@ -1,0 +1,74 @@
+package doctor
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+)
+
+// Code names a cause. Codes are never used again for another one.
+type Code string
+
+// Cause is an entry of the catalogue.
+type Cause struct {
+	Code    Code
+	Title   string
+	Meaning string // what goes wrong, and how it shows
+	Fix     string
+}
+
+// Catalogue lists the causes that the checks can find, by code.
+func Catalogue() []Cause {
+	return []Cause{
+		{"FW101", "the selector matches no pod", "The Service's selector and the labels of the pods in its namespace don't agree, so it has no endpoints and connections are refused.", "Correct spec.selector of the Service, or the labels of the pods."},
+		{"FW102", "no endpoint is ready", "There are endpoints, but none of them is ready: their readiness probe fails, or they are starting or ending. Connections are refused.", "Find out why the pods aren't ready: kubectl describe pod."},
+		{"FW103", "nobody listens at the endpoint's port", "A connection straight to the endpoint is refused by the endpoint: the process listens at another port, only at 127.0.0.1, or not at all.", "Correct spec.ports[].targetPort, or the port and address that the process listens at."},
+		{"FW104", "the named target port is unknown", "spec.ports[].targetPort is a name that no container port of the selected pods has. Such pods are left out of the endpoints of that port.", "Name the container's port, or use its number as targetPort."},
+		{"FW105", "the program listens at loopback only", "Somebody listens at the endpoint's port, but at 127.0.0.1 or ::1, so connections to the pod's address are refused.", "Have the program listen at 0.0.0.0 or [::]."},
+		{"FW106", "the protocol doesn't match", "The Service port and the container's or slice's port have the same number or name with different protocols.", "Use the same protocol in spec.ports[].protocol and in the container's port."},
+		{"FW107", "an EndpointSlice doesn't fit the Service", "An EndpointSlice of the Service has no port of the Service port's name, or addresses of a family that the Service has no address of. Its endpoints are not used.", "Give the slice's port the name of the Service port, and the Service the family of the endpoints."},
+		{"FW108", "the Service has no such port", "The address belongs to a Service, but not with this port and protocol. Connections are refused.", "Use one of the ports in spec.ports."},
+		{"FW109", "there is no such Service", "No Service has this name in this namespace. A short name is looked up in the namespace of the pod that asks.", "Use NAME.NAMESPACE, or create the Service."},
+		{"FW110", "DNS doesn't answer with the Service's address", "The cluster's DNS doesn't answer, or not with the address of the Service, while the Service itself may be well.", "Look at the pods or agents that serve DNS, and at the Service kube-system/kube-dns: fairway doctor svc/kube-dns -n kube-system."},
+		{"FW112", "a NetworkPolicy doesn't let clients in", "NetworkPolicies select the endpoint's pod, and none of their rules allows the endpoint's port. Policies see the port that the pod listens at, not the Service's.", "Allow the targetPort in spec.ingress[].ports of a NetworkPolicy."},
+		{"FW113", "internal traffic policy Local, and no local endpoint", "internalTrafficPolicy is Local and this node has no ready endpoint of the Service: packets from here are dropped.", "Run an endpoint on each node that has clients, or set internalTrafficPolicy to Cluster."},
+		{"FW114", "external traffic policy Local, and no local endpoint", "externalTrafficPolicy is Local and this node has no ready endpoint: packets from outside that reach this node are dropped.", "Send clients to nodes with endpoints (a load balancer does so by the health check port), or set externalTrafficPolicy to Cluster."},
+		{"FW115", "the client is not in the source ranges", "spec.loadBalancerSourceRanges lets only some clients in. Packets from others are dropped.", "Add the client's address to spec.loadBalancerSourceRanges."},
+		{"FW116", "the load balancer has no address", "The Service is of type LoadBalancer and nothing has given it an address yet.", "Look at the Service's Events. On plain machines, start the server with --load-balancer-range."},
+		{"FW117", "the firewall drops forwarded packets", "A base chain at the forward hook drops packets by its policy (Docker and some distributions set it). Packets between pods, nodes and clients die there.", "Accept forwarded packets to and from the pod and Service ranges, for example: iptables -P FORWARD ACCEPT."},
+		{"FW118", "another firewall has rules for forwarded packets", "firewalld, ufw or Docker has rules at the forward hook. They may reject or drop packets of Services.", "Allow forwarding between pods and nodes there, for example: firewall-cmd --zone=trusted --add-source=POD-RANGE."},
+		{"FW119", "rules of another Service proxy are there", "kube-proxy, or what it left, translates Service addresses too. Whichever comes first wins.", "Stop the other proxy; remove what it left: fairway cleanup --kube-proxy."},
+		{"FW120", "iptables' legacy and nft variant are mixed", "There are rules in both variants. A packet passes both, and a drop in either is final.", "Move all rules to one variant: iptables-legacy -F, or update-alternatives --set iptables."},
+		{"FW121", "an agent is dead, frozen or behind", "The agent of a node doesn't answer, can't reach the API, or has changes that it hasn't put in force. The node forwards by what the agent knew last.", "Look at the agent's log (journalctl -u fairway-agent, kubectl logs) and restart it; forwarding goes on meanwhile."},
+		{"FW122", "the kernel differs from what it should hold", "Kernel objects of the Service are missing or altered, or the agent could not put them in force. Somebody else changes them, or the kernel has no room.", "The agent repairs what others change within --sync-period; find who does: fairway dump. What was left out says why."},
+		{"FW123", "this machine doesn't forward packets", "net.ipv4.ip_forward or net.ipv6.conf.all.forwarding is 0: packets from pods and clients that are translated to other machines' endpoints are dropped.", "sysctl -w net.ipv4.ip_forward=1 net.ipv6.conf.all.forwarding=1"},
+		{"FW124", "bridged packets don't pass the firewall", "net.bridge.bridge-nf-call-iptables is 0 although pods are on a Linux bridge: answers between pods of one node bypass the translation.", "sysctl -w net.bridge.bridge-nf-call-iptables=1"},
+		{"FW126", "the connection table is full", "nf_conntrack holds nearly as many connections as it may. New connections are dropped.", "Raise net.netfilter.nf_conntrack_max, or find who opens so many."},
+		{"FW129", "there is no way to the endpoint's node", "This node has no route to the endpoint's address, or a router says that it is unreachable. The Service works where the endpoint is local, and fails elsewhere.", "Look at the routes or tunnel of the pod network: ip route get ENDPOINT."},
+		{"FW130", "two Services claim one address", "Another, older Service has the same address, port and protocol; only one can be served.", "Change the external IP, load balancer address or port of one of them."},
+	}
+}
+
+// Explain says in full what a code means.
+func Explain(code string) (string, error) {
+	list := Catalogue()
+	i := slices.IndexFunc(list, func(c Cause) bool { return strings.EqualFold(string(c.Code), code) })
+	if i < 0 {
+		var codes []string
+		for _, c := range list {
+			codes = append(codes, string(c.Code))
+		}
+		return "", fmt.Errorf("%q is no code: must be one of %s", code, strings.Join(codes, ", "))
+	}
+	c := list[i]
+	return fmt.Sprintf("%s: %s\n\n%s\n\nFix: %s\n", c.Code, c.Title, c.Meaning, c.Fix), nil
+}
+
+func cause(code Code) Cause {
+	list := Catalogue()
+	i := slices.IndexFunc(list, func(c Cause) bool { return c.Code == code })
+	if i < 0 {
+		panic("doctor: the catalogue lacks " + string(code))
+	}
+	return list[i]
+}

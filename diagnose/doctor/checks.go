@@ -1,0 +1,123 @@
+package doctor
+
+import (
+	"context"
+	"slices"
+)
+
+// Grade says how sure a finding is.
+type Grade int
+
+// The grades, from the least sure.
+const (
+	Note Grade = iota
+	Likely
+	Proved
+)
+
+// String names the grade as --fail-on does.
+func (g Grade) String() string { return [...]string{"note", "likely", "proved"}[g] }
+
+// Finding is one cause that was found.
+type Finding struct {
+	Code  Code   `json:"code"`
+	Grade Grade  `json:"grade"`
+	What  string `json:"what"` // with the names and addresses concerned
+	Fix   string `json:"fix"`
+}
+
+// check looks for some causes. It is left out if one of the causes it depends on
+// was found, or if it can't be done with the evidence there is.
+type check struct {
+	group  string // heading in the report
+	name   string // what was looked at, if all is well
+	unless []Code // what it would find follows from these
+	can    func(*Evidence) (bool, string)
+	run    func(context.Context, *Evidence) []Finding
+}
+
+// checks are all checks, in the order of a packet's way.
+func checks() []check {
+	return []check{
+		{group: "api", name: "the Service is there", can: asked, run: checkService},
+		{group: "api", name: "the selector matches pods", unless: []Code{"FW109"}, can: withPods, run: checkSelector},
+		{group: "api", name: "target ports are known", unless: []Code{"FW109", "FW101"}, can: withPods, run: checkTargetPorts},
+		{group: "api", name: "an endpoint is ready", unless: []Code{"FW109", "FW101", "FW104"}, can: hasService, run: checkReady},
+		{group: "api", name: "slices fit the ports", unless: []Code{"FW109"}, can: hasService, run: checkSlices},
+		{group: "api", name: "the load balancer has an address", unless: []Code{"FW109"}, can: hasService, run: checkLoadBalancer},
+		{group: "dns", name: "the name resolves to the Service", unless: []Code{"FW109"}, can: canLookup, run: checkNames},
+		{group: "model", name: "the port is served", unless: []Code{"FW109"}, can: hasViews, run: checkPort},
+		{group: "model", name: "traffic policies have local endpoints", unless: []Code{"FW101", "FW102"}, can: hasViews, run: checkPolicies},
+		{group: "model", name: "the client is let in", can: hasViews, run: checkSources},
+		{group: "model", name: "no other Service has the address", can: hasViewsOfService, run: checkConflicts},
+		{group: "model", name: "network policies let clients in", unless: []Code{"FW109", "FW101", "FW102"}, can: hasPolicies, run: checkNetworkPolicies},
+		{group: "node", name: "agents keep up with the API", can: hasAgents, run: checkAgents},
+		{group: "kernel", name: "the kernel holds what it should", can: hasKernel, run: checkKernel},
+		{group: "node", name: "this machine forwards", can: hasHost, run: checkForwarding},
+		{group: "node", name: "the firewall lets packets through", can: hasHost, run: checkFirewall},
+		{group: "node", name: "no other Service proxy is there", can: hasHost, run: checkOtherProxies},
+		{group: "node", name: "the connection table has room", can: hasHost, run: checkConntrack},
+		{group: "reach", name: "endpoints accept connections from here", unless: []Code{"FW109", "FW101", "FW102"}, can: canConnect, run: checkEndpoints},
+	}
+}
+
+func asked(e *Evidence) (bool, string)      { return e.Objects != nil, "" }
+func hasService(e *Evidence) (bool, string) { return e.Service != nil, "" }
+func hasViews(e *Evidence) (bool, string)   { return e.Report != nil && len(e.Report.Views) > 0, "" }
+
+func hasViewsOfService(e *Evidence) (bool, string) {
+	views, _ := hasViews(e)
+	return views && e.Service != nil, ""
+}
+
+func withPods(e *Evidence) (bool, string) {
+	if e.Service == nil {
+		return false, ""
+	}
+	return e.Objects.NoPods == "", e.Objects.NoPods
+}
+
+func hasHost(e *Evidence) (bool, string) {
+	return e.Host != nil, e.NotHere
+}
+
+func canConnect(e *Evidence) (bool, string) {
+	if views, _ := hasViews(e); !views {
+		return false, ""
+	}
+	return e.Probe != nil, e.NotHere
+}
+
+func canLookup(e *Evidence) (bool, string) {
+	if e.Service == nil {
+		return false, ""
+	}
+	return e.Probe != nil, e.NotHere
+}
+
+// Examine runs all checks.
+func Examine(ctx context.Context, e *Evidence) *Report {
+	r := &Report{APIVersion: schemaVersion, Kind: "Diagnosis", Target: e.Question.Typed}
+	for _, c := range checks() {
+		if can, why := c.can(e); !can {
+			if why != "" {
+				r.NotChecked = append(r.NotChecked, c.name+": "+why)
+			}
+			continue
+		}
+		if i := slices.IndexFunc(c.unless, r.has); i >= 0 {
+			r.Skipped = append(r.Skipped, c.name+": "+string(c.unless[i]))
+			continue
+		}
+		result := Result{Group: c.group, Check: c.name}
+		for _, f := range c.run(ctx, e) {
+			f.Fix = cause(f.Code).Fix
+			result.Findings = append(result.Findings, f)
+		}
+		r.Results = append(r.Results, result)
+	}
+	if e.Host != nil {
+		r.NotChecked = append(r.NotChecked, e.Host.Unreadable...)
+	}
+	return r
+}

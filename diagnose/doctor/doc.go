@@ -1,0 +1,13 @@
+// Package doctor finds out why a Service doesn't answer. It is pure: evidence
+// goes in, findings with stable codes come out.
+//
+//   - catalogue.go: the causes that it knows, each with a code, a meaning, a fix
+//   - evidence.go: what the checks look at
+//   - checks.go: the one list of checks, in the order of a packet's way
+//   - selector.go, ports.go, policy.go, node.go, reach.go, names.go: the checks
+//   - report.go: the report and its text
+//
+// A finding is proved (objects contradict each other, or a packet died there),
+// likely (objects and host look wrong), or a note. The first broken link of the
+// chain suppresses the checks of what follows from it.
+package doctor

@@ -1,0 +1,218 @@
+package doctor
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"flag"
+	"net/netip"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"golang.org/x/tools/txtar"
+	networkingv1 "k8s.io/api/networking/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/util/intstr"
+
+	"github.com/fairway-net/fairway/compile"
+	"github.com/fairway-net/fairway/diagnose/explain"
+	"github.com/fairway-net/fairway/internal/manifest"
+)
+
+var update = flag.Bool("update", false, "write the golden reports")
+
+// TestReports examines the cases of testdata. Each archive holds manifests that
+// all its cases share; a case is a file "case NAME" whose lines say what is
+// different: "target T", "from S", "node N", "host NAME VALUE", "chain FAMILY TABLE NAME
+// HOOK drops|accepts RULES [legacy]", "connect ADDRESS RESULT", "name NAME
+// ADDRESS...", "agent NODE silent|waiting|away|leftout VALUE", "kernel NODE MODE
+// [DIFFERENCE]". The file "report NAME" is what must come out.
+func TestReports(t *testing.T) {
+	files, err := filepath.Glob("testdata/*.txtar")
+	if err != nil || len(files) == 0 {
+		t.Fatalf("no cases: %v", err)
+	}
+	for _, file := range files {
+		archive, err := txtar.ParseFile(file)
+		if err != nil {
+			t.Fatal(err)
+		}
+		objects := readObjects(t, archive)
+		changed := false
+		for i, f := range archive.Files {
+			name, isCase := strings.CutPrefix(f.Name, "case ")
+			if !isCase {
+				continue
+			}
+			t.Run(name, func(t *testing.T) {
+				got := report(t, objects, string(f.Data))
+				if *update {
+					archive.Files[i+1].Data, changed = got, true
+				}
+				if !bytes.Equal(got, archive.Files[i+1].Data) {
+					t.Errorf("got:\n%s\nwant:\n%s", got, archive.Files[i+1].Data)
+				}
+			})
+		}
+		if changed {
+			if err := os.WriteFile(file, txtar.Format(archive), 0o644); err != nil {
+				t.Fatal(err)
+			}
+		}
+	}
+}
+
+func readObjects(t *testing.T, a *txtar.Archive) *explain.Objects {
+	t.Helper()
+	file := filepath.Join(t.TempDir(), "manifests.yaml")
+	if err := os.WriteFile(file, a.Files[0].Data, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	set, err := manifest.Read(file)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return &explain.Objects{Services: set.Services, Slices: set.Slices, Pods: set.Pods, Nodes: set.Nodes}
+}
+
+// fakeProber answers as a case says; what it doesn't mention is well.
+type fakeProber struct {
+	connect map[string]string
+	at      map[string]netip.AddrPort
+	names   map[string][]netip.Addr
+}
+
+func (p fakeProber) Connect(_ context.Context, to netip.AddrPort) string {
+	if result, ok := p.connect[to.String()]; ok {
+		return result
+	}
+	return "ok"
+}
+
+func (p fakeProber) AtLoopback(to netip.AddrPort) netip.AddrPort { return p.at[to.String()] }
+
+func (p fakeProber) Lookup(_ context.Context, _ netip.AddrPort, _, name string) ([]netip.Addr, error) {
+	if addrs, ok := p.names[name]; ok {
+		return addrs, nil
+	}
+	return nil, errors.New("no such host")
+}
+
+func report(t *testing.T, objects *explain.Objects, lines string) []byte {
+	t.Helper()
+	e := &Evidence{Domain: "cluster.local", Host: &Host{Sysctls: map[string]string{"net.ipv4.ip_forward": "1", "net.ipv6.conf.all.forwarding": "1"}}}
+	p := fakeProber{connect: map[string]string{}, at: map[string]netip.AddrPort{}, names: map[string][]netip.Addr{}}
+	var target, from, node string
+	var policies []*networkingv1.NetworkPolicy
+	for line := range strings.Lines(lines) {
+		words := strings.Fields(line)
+		switch words[0] {
+		case "target":
+			target = words[1]
+		case "from":
+			from = words[1]
+		case "node":
+			node = words[1]
+		case "host":
+			e.Host.Sysctls[words[1]] = words[2]
+		case "chain":
+			rules := 0
+			if words[6] != "0" {
+				rules = 1
+			}
+			e.Host.Chains = append(e.Host.Chains, Chain{Family: words[1], Table: words[2], Name: words[3],
+				Hook: words[4], Drops: words[5] == "drops", Rules: rules, Legacy: len(words) > 7})
+		case "connect":
+			p.connect[words[1]] = strings.Join(words[2:], " ")
+		case "loopback": // ENDPOINT
+			to := netip.MustParseAddrPort(words[1])
+			p.connect[words[1]], p.at[words[1]] = "refused", netip.AddrPortFrom(netip.MustParseAddr("127.0.0.1"), to.Port())
+		case "policy": // PORT [from], of all pods
+			policies = append(policies, policy(words[1], len(words) > 2))
+		case "agent": // NODE FIELD VALUE
+			a := Agent{Node: words[1]}
+			value := strings.Join(words[3:], " ")
+			var err error
+			switch words[2] {
+			case "silent":
+				a.Err = value
+			case "waiting":
+				a.Waiting, err = time.ParseDuration(value)
+			case "away":
+				a.Away, err = time.ParseDuration(value)
+			case "leftout":
+				a.LeftOut = []string{value}
+			}
+			if err != nil {
+				t.Fatal(err)
+			}
+			e.Agents = append(e.Agents, a)
+		case "kernel": // NODE MODE DIFFERENCE
+			k := Kernel{Node: words[1], Mode: words[2], Objects: 5}
+			if len(words) > 3 {
+				k.Differences = []string{strings.Join(words[3:], " ")}
+			}
+			e.Kernel = append(e.Kernel, k)
+		case "name":
+			for _, a := range words[2:] {
+				p.names[words[1]] = append(p.names[words[1]], netip.MustParseAddr(a))
+			}
+		default:
+			t.Fatalf("a case can't say %q", line)
+		}
+	}
+	e.Probe = p
+	if target != "" {
+		var err error
+		if e.Question, err = explain.ParseQuestion(target, from, "default"); err != nil {
+			t.Fatal(err)
+		}
+		e.Question.Node = node
+		with := *objects
+		with.Policies, objects = policies, &with
+		e.Objects = objects
+		e.Service = objects.Of(e.Question.Target)
+		config := compile.Config{ServiceCIDRs: []netip.Prefix{netip.MustParsePrefix("10.96.0.0/16")}}
+		if e.Report, err = explain.FromObjects(e.Question, objects, config, nil); err != nil {
+			t.Fatal(err)
+		}
+	}
+	var out bytes.Buffer
+	if err := Examine(t.Context(), e).WriteText(&out); err != nil {
+		t.Fatal(err)
+	}
+	return out.Bytes()
+}
+
+// policy lets clients in at one port, all of them or only some.
+func policy(port string, some bool) *networkingv1.NetworkPolicy {
+	number := intstr.Parse(port)
+	rule := networkingv1.NetworkPolicyIngressRule{Ports: []networkingv1.NetworkPolicyPort{{Port: &number}}}
+	if some {
+		rule.From = []networkingv1.NetworkPolicyPeer{{PodSelector: &metav1.LabelSelector{}}}
+	}
+	return &networkingv1.NetworkPolicy{
+		ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: "at-" + port},
+		Spec:       networkingv1.NetworkPolicySpec{Ingress: []networkingv1.NetworkPolicyIngressRule{rule}},
+	}
+}
+
+// TestCatalogue: codes are unique and in order, and every one can be explained.
+func TestCatalogue(t *testing.T) {
+	last := Code("")
+	for _, c := range Catalogue() {
+		if c.Code <= last || c.Title == "" || c.Meaning == "" || c.Fix == "" {
+			t.Errorf("%s: out of order or incomplete", c.Code)
+		}
+		last = c.Code
+		if text, err := Explain(strings.ToLower(string(c.Code))); err != nil || !strings.Contains(text, c.Fix) {
+			t.Errorf("%s: %v", c.Code, err)
+		}
+	}
+	if _, err := Explain("FW999"); err == nil {
+		t.Error("FW999 is explained")
+	}
+}

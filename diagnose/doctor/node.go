@@ -1,0 +1,92 @@
+package doctor
+
+import (
+	"context"
+	"fmt"
+	"strconv"
+	"strings"
+)
+
+// checkForwarding finds FW123 and FW124.
+func checkForwarding(_ context.Context, e *Evidence) []Finding {
+	var list []Finding
+	for _, name := range []string{"net.ipv4.ip_forward", "net.ipv6.conf.all.forwarding"} {
+		if e.Host.Sysctls[name] != "0" {
+			continue
+		}
+		grade := Likely
+		if strings.Contains(name, "ipv6") {
+			grade = Note // of importance to clusters with IPv6 only
+		}
+		list = append(list, Finding{Code: "FW123", Grade: grade, What: name + " is 0"})
+	}
+	if e.Host.Sysctls["net.bridge.bridge-nf-call-iptables"] == "0" {
+		list = append(list, Finding{Code: "FW124", Grade: Note, What: "net.bridge.bridge-nf-call-iptables is 0; it matters if pods are on a bridge"})
+	}
+	return list
+}
+
+// owners of tables and chains, by what their names begin with.
+var firewalls = []struct{ prefix, owner string }{
+	{"firewalld", "firewalld"}, {"ufw", "ufw"}, {"DOCKER", "Docker"},
+}
+
+// checkFirewall finds FW117, FW118 and FW120.
+func checkFirewall(_ context.Context, e *Evidence) []Finding {
+	var list []Finding
+	owners := map[string]bool{}
+	legacy, nft := "", ""
+	for _, c := range e.Host.Chains {
+		if c.Hook == "forward" && c.Drops {
+			list = append(list, Finding{Code: "FW117", Grade: Likely, What: fmt.Sprintf("chain %s of table %s %s drops what no rule accepts", c.Name, c.Family, c.Table)})
+		}
+		for _, f := range firewalls {
+			if strings.HasPrefix(c.Table, f.prefix) || strings.HasPrefix(c.Name, f.prefix) {
+				owners[f.owner] = true
+			}
+		}
+		switch iptables := c.Table == "filter" || c.Table == "nat"; {
+		case iptables && c.Legacy && c.Rules > 0:
+			legacy = c.Table
+		case iptables && c.Rules > 0:
+			nft = c.Table
+		}
+	}
+	for _, f := range firewalls {
+		if owners[f.owner] {
+			list = append(list, Finding{Code: "FW118", Grade: Note, What: f.owner + " has rules on this machine; whether they drop packets of Services wasn't tried"})
+		}
+	}
+	if legacy != "" && nft != "" {
+		list = append(list, Finding{Code: "FW120", Grade: Likely, What: fmt.Sprintf("table %s has rules by iptables-legacy, and table %s by iptables-nft", legacy, nft)})
+	}
+	return list
+}
+
+// checkOtherProxies finds FW119: kube-proxy's nftables mode. Its iptables chains
+// have the names of our own iptables mode's.
+func checkOtherProxies(_ context.Context, e *Evidence) []Finding {
+	for _, c := range e.Host.Chains {
+		if c.Table == "kube-proxy" {
+			return []Finding{{Code: "FW119", Grade: Likely, What: fmt.Sprintf("table %s kube-proxy is there: kube-proxy runs in nftables mode, or has left it", c.Family)}}
+		}
+	}
+	return nil
+}
+
+// nearlyFull is the share of the connection table that is too much, in percent.
+const nearlyFull = 90
+
+// checkConntrack finds FW126.
+func checkConntrack(_ context.Context, e *Evidence) []Finding {
+	count, err1 := strconv.Atoi(e.Host.Sysctls["net.netfilter.nf_conntrack_count"])
+	limit, err2 := strconv.Atoi(e.Host.Sysctls["net.netfilter.nf_conntrack_max"])
+	if err1 != nil || err2 != nil || limit == 0 || count*100 < limit*nearlyFull {
+		return nil
+	}
+	grade := Likely
+	if count >= limit {
+		grade = Proved
+	}
+	return []Finding{{Code: "FW126", Grade: grade, What: fmt.Sprintf("%d of %d connections", count, limit)}}
+}

@@ -1,0 +1,93 @@
+package doctor
+
+import (
+	"context"
+	"fmt"
+	"slices"
+
+	corev1 "k8s.io/api/core/v1"
+
+	"github.com/fairway-net/fairway/diagnose/explain"
+)
+
+// checkService finds FW109.
+func checkService(_ context.Context, e *Evidence) []Finding {
+	if e.Service != nil || e.Question.Target.Name == "" {
+		return nil
+	}
+	what := fmt.Sprintf("there is no Service %s/%s", e.Question.Target.Namespace, e.Question.Target.Name)
+	if similar := e.Objects.Similar(e.Question.Target.Namespace, e.Question.Target.Name); similar != "" {
+		what += "; did you mean " + similar + "?"
+	}
+	return []Finding{{Code: "FW109", Grade: Proved, What: what}}
+}
+
+// checkSelector finds FW101.
+func checkSelector(_ context.Context, e *Evidence) []Finding {
+	s := e.Service
+	if len(s.Spec.Selector) == 0 || len(e.Objects.SelectedPods(s)) > 0 {
+		return nil
+	}
+	what := fmt.Sprintf("selector %s matches no pod in namespace %s", explain.SelectorText(s.Spec.Selector), s.Namespace)
+	if n, ok := e.Objects.NearestSelector(s); ok {
+		what += fmt.Sprintf("; %s=%s would match %d", n.Key, n.Want, n.Matches)
+	}
+	return []Finding{{Code: "FW101", Grade: Proved, What: what}}
+}
+
+// checkReady finds FW102.
+func checkReady(_ context.Context, e *Evidence) []Finding {
+	s := e.Service
+	if s.Spec.Type == corev1.ServiceTypeExternalName || s.Spec.PublishNotReadyAddresses {
+		return nil
+	}
+	total, ready, serving := 0, 0, 0
+	for _, slice := range e.Objects.SlicesOf(s) {
+		for _, endpoint := range slice.Endpoints {
+			total++
+			c := endpoint.Conditions
+			switch {
+			case c.Ready == nil || *c.Ready:
+				ready++
+			case c.Serving != nil && *c.Serving && c.Terminating != nil && *c.Terminating:
+				serving++
+			}
+		}
+	}
+	switch {
+	case ready > 0:
+		return nil
+	case serving > 0:
+		return []Finding{{Code: "FW102", Grade: Note, What: fmt.Sprintf("all %d endpoints are ending; %d still serve", total, serving)}}
+	case total == 0 && len(s.Spec.Selector) == 0:
+		return []Finding{{Code: "FW102", Grade: Proved, What: "the Service has no selector, and no EndpointSlice lists endpoints for it"}}
+	case total == 0:
+		return []Finding{{Code: "FW102", Grade: Proved, What: "no EndpointSlice lists an endpoint, though pods are selected: they have no address yet, or the endpoint slice controller doesn't run"}}
+	}
+	what := fmt.Sprintf("none of %d endpoints is ready", total)
+	if i := slices.IndexFunc(e.reportEndpoints(), func(p explain.Endpoint) bool { return p.Detail != "" }); i >= 0 {
+		p := e.reportEndpoints()[i]
+		what += fmt.Sprintf(": pod %s %s", p.Pod, p.Detail)
+	}
+	return []Finding{{Code: "FW102", Grade: Proved, What: what}}
+}
+
+func (e *Evidence) reportEndpoints() []explain.Endpoint {
+	if e.Report == nil {
+		return nil
+	}
+	return e.Report.Endpoints
+}
+
+// checkLoadBalancer finds FW116.
+func checkLoadBalancer(_ context.Context, e *Evidence) []Finding {
+	s := e.Service
+	if s.Spec.Type != corev1.ServiceTypeLoadBalancer || len(s.Status.LoadBalancer.Ingress) > 0 {
+		return nil
+	}
+	what := "status.loadBalancer is empty"
+	if s.Spec.LoadBalancerClass != nil {
+		what += "; the Service waits for a load balancer of class " + *s.Spec.LoadBalancerClass
+	}
+	return []Finding{{Code: "FW116", Grade: Proved, What: what}}
+}

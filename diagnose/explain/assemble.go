@@ -1,0 +1,266 @@
+package explain
+
+import (
+	"fmt"
+	"net/netip"
+	"slices"
+	"strconv"
+	"strings"
+
+	corev1 "k8s.io/api/core/v1"
+
+	"github.com/fairway-net/fairway/compile"
+	"github.com/fairway-net/fairway/model"
+)
+
+// newReport starts a report on a question. service is the Service it is about, or
+// nil. The answer is there already where it doesn't depend on what nodes do.
+func newReport(q Question, service *corev1.Service, objects *Objects) *Report {
+	r := &Report{APIVersion: SchemaVersion, Kind: "Explanation", Target: q.Typed, From: q.From, Outcome: OutcomeUnknown}
+	if objects.NoPods != "" {
+		r.NotChecked = append(r.NotChecked, "pods: "+objects.NoPods)
+	}
+	if service == nil {
+		r.withoutService(q.Target, objects)
+		return r
+	}
+	r.Service = serviceInfo(service, objects)
+	r.Endpoints = endpointsOf(service, objects)
+	r.noteSelector(service, objects)
+	switch {
+	case service.Spec.Type == corev1.ServiceTypeExternalName:
+		r.Answer = fmt.Sprintf("%s is an alias: DNS answers with CNAME %s, and nothing is forwarded", r.Service, service.Spec.ExternalName)
+	case service.Spec.ClusterIP == corev1.ClusterIPNone:
+		r.Answer = fmt.Sprintf("%s is headless: DNS answers with the addresses of its %s, and nothing is forwarded", r.Service, readyCount(service, objects))
+	case service.Spec.ClusterIP == "" && len(service.Spec.ClusterIPs) == 0:
+		r.Answer, r.Outcome = fmt.Sprintf("%s has no cluster IP", r.Service), OutcomeNot
+	}
+	return r
+}
+
+// withoutService answers where there is no such Service.
+func (r *Report) withoutService(t Target, objects *Objects) {
+	if t.Name == "" {
+		return // an address; the nodes' views tell
+	}
+	r.Outcome = OutcomeNot
+	r.Answer = fmt.Sprintf("there is no Service %s/%s", t.Namespace, t.Name)
+	if similar := objects.Similar(t.Namespace, t.Name); similar != "" {
+		r.Answer += "; did you mean " + similar + "?"
+		r.Next = append(r.Next, "fairway explain svc/"+similar)
+	}
+}
+
+// add takes in what nodes make of the question, and answers it.
+func (r *Report) add(objects *Objects, views ...View) {
+	r.Views = append(r.Views, views...)
+	r.nameService(objects)
+	var actions, lines []string
+	for _, v := range r.Views {
+		for _, d := range v.Decisions {
+			if !slices.Contains(actions, d.Action) {
+				actions = append(actions, d.Action)
+			}
+			if line := r.line(d, v); !slices.Contains(lines, line) {
+				lines = append(lines, line)
+			}
+		}
+	}
+	r.Answer, r.Outcome = strings.Join(lines, "\n"), OutcomeNot
+	switch {
+	case len(lines) == 0:
+		r.Answer = "the Service has no such port"
+	case len(actions) == 1 && actions[0] == actionNames[model.Forward]:
+		r.Outcome = OutcomeForwarded
+		return
+	}
+	if r.Service != nil {
+		r.Next = append(r.Next, "fairway doctor svc/"+r.Service.Name+" -n "+r.Service.Namespace)
+	}
+}
+
+// addProblems takes in what a node can't do of what Services say.
+func (r *Report) addProblems(list []compile.Problem) {
+	for _, p := range list {
+		if !slices.Contains(r.Problems, p) {
+			r.Problems = append(r.Problems, p)
+			r.Notes = append(r.Notes, p.Service.String()+": "+p.Message)
+		}
+	}
+}
+
+// nameService finds the Service of an address that no Service names as its own,
+// such as a node port's, by what the nodes say.
+func (r *Report) nameService(objects *Objects) {
+	for _, v := range r.Views {
+		for _, d := range v.Decisions {
+			if r.Service != nil || d.Service == "" {
+				continue
+			}
+			namespace, rest, _ := strings.Cut(d.Service, "/")
+			name, _, _ := strings.Cut(rest, ":")
+			if s := objects.Service(namespace, name); s != nil {
+				r.Service, r.Endpoints = serviceInfo(s, objects), endpointsOf(s, objects)
+				r.noteSelector(s, objects)
+			}
+		}
+	}
+}
+
+// line is the answer of one decision.
+func (r *Report) line(d Decision, v View) string {
+	who := d.Frontend
+	if d.Service != "" {
+		who = d.Service + " " + d.Frontend
+	}
+	if r.From.Kind == "" {
+		who += ", from " + originText[d.Origin]
+	}
+	switch d.Action {
+	case actionNames[model.Forward]:
+		chosen := 0
+		for _, c := range d.Candidates {
+			if c.Chosen {
+				chosen++
+			}
+		}
+		text := fmt.Sprintf("%s: FORWARDED to %s", who, oneOf(chosen, d.Choice))
+		switch {
+		case d.Direct:
+			text += ", client address kept, answered directly"
+		case d.Masquerade:
+			text += ", client address replaced by the node's"
+		default:
+			text += ", client address kept"
+		}
+		return text
+	case actionNames[model.Pass]:
+		return fmt.Sprintf("%s: NOT A SERVICE on %s: %s", who, v.Node, d.Reason)
+	}
+	return fmt.Sprintf("%s: %s: %s", who, strings.ToUpper(d.Action), d.Reason)
+}
+
+var originText = map[string]string{"pod": "a pod", "node": "the node itself", "outside": "outside"}
+
+func oneOf(n int, choice string) string {
+	if n == 1 {
+		return "its only endpoint"
+	}
+	return fmt.Sprintf("one of %d endpoints, %s", n, choice)
+}
+
+func serviceInfo(s *corev1.Service, o *Objects) *ServiceInfo {
+	info := &ServiceInfo{
+		Namespace: s.Namespace, Name: s.Name, Type: string(s.Spec.Type), Selector: SelectorText(s.Spec.Selector),
+		Addresses: AddressesOf(s), External: string(s.Spec.ExternalTrafficPolicy), ExternalName: s.Spec.ExternalName,
+		PodsSelected: len(o.SelectedPods(s)), SliceCount: len(o.SlicesOf(s)),
+	}
+	if info.Type == "" {
+		info.Type = string(corev1.ServiceTypeClusterIP)
+	}
+	if s.Spec.InternalTrafficPolicy != nil {
+		info.Internal = string(*s.Spec.InternalTrafficPolicy)
+	}
+	for _, in := range s.Status.LoadBalancer.Ingress {
+		info.LoadBalancers = append(info.LoadBalancers, in.IP+in.Hostname)
+	}
+	return info
+}
+
+// String names the Service as "namespace/name".
+func (s *ServiceInfo) String() string { return s.Namespace + "/" + s.Name }
+
+// noteSelector says what is odd about the selector.
+func (r *Report) noteSelector(s *corev1.Service, o *Objects) {
+	if len(s.Spec.Selector) == 0 || len(o.SelectedPods(s)) > 0 || o.NoPods != "" {
+		return
+	}
+	note := fmt.Sprintf("selector %s matches no pod", SelectorText(s.Spec.Selector))
+	if n, ok := o.NearestSelector(s); ok {
+		note += fmt.Sprintf("; %s=%s would match %d", n.Key, n.Want, n.Matches)
+	}
+	r.Notes = append(r.Notes, note)
+}
+
+func readyCount(s *corev1.Service, o *Objects) string {
+	n := 0
+	for _, slice := range o.SlicesOf(s) {
+		for _, e := range slice.Endpoints {
+			if e.Conditions.Ready == nil || *e.Conditions.Ready {
+				n++
+			}
+		}
+	}
+	return strconv.Itoa(n) + " ready endpoints"
+}
+
+// endpointsOf gives names and conditions to the addresses in a Service's slices.
+func endpointsOf(s *corev1.Service, o *Objects) []Endpoint {
+	var list []Endpoint
+	for _, slice := range o.SlicesOf(s) {
+		for i := range slice.Endpoints {
+			e := &slice.Endpoints[i]
+			if len(e.Addresses) == 0 {
+				continue
+			}
+			a, err := netip.ParseAddr(e.Addresses[0])
+			if err != nil {
+				continue
+			}
+			ep := Endpoint{Addr: a.Unmap(), Slice: slice.Name, Node: deref(e.NodeName), Zone: deref(e.Zone)}
+			if e.TargetRef != nil && e.TargetRef.Kind == "Pod" {
+				ep.Pod = e.TargetRef.Name
+				ep.Detail = podDetail(o.Pod(s.Namespace, ep.Pod))
+			}
+			list = append(list, ep)
+		}
+	}
+	slices.SortStableFunc(list, func(a, b Endpoint) int { return a.Addr.Compare(b.Addr) })
+	return list
+}
+
+func deref(s *string) string {
+	if s == nil {
+		return ""
+	}
+	return *s
+}
+
+// podDetail says since when a Pod isn't ready, and why.
+func podDetail(p *corev1.Pod) string {
+	if p == nil {
+		return ""
+	}
+	for _, c := range p.Status.Conditions {
+		if c.Type != corev1.PodReady || c.Status == corev1.ConditionTrue {
+			continue
+		}
+		detail := "since " + c.LastTransitionTime.UTC().Format("15:04:05")
+		if c.Message != "" {
+			detail += ": " + c.Message
+		} else if c.Reason != "" {
+			detail += ": " + c.Reason
+		}
+		return detail
+	}
+	return ""
+}
+
+// endpoint finds the names of a candidate.
+func (r *Report) endpoint(c CandidateShare) Endpoint {
+	i := slices.IndexFunc(r.Endpoints, func(e Endpoint) bool {
+		return e.Addr == c.Addr && (e.Slice == c.Slice || c.Slice == "")
+	})
+	if i < 0 {
+		return Endpoint{Addr: c.Addr, Slice: c.Slice}
+	}
+	return r.Endpoints[i]
+}
+
+func number(p int32) string { return strconv.Itoa(int(p)) }
+
+// portNumber reads a port number from 1 to 65535.
+func portNumber(text string) (uint16, bool) {
+	n, err := strconv.ParseUint(text, 10, 16)
+	return uint16(n), err == nil && n > 0
+}

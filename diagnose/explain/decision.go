@@ -1,0 +1,201 @@
+package explain
+
+import (
+	"net/netip"
+
+	"github.com/fairway-net/fairway/compile"
+	"github.com/fairway-net/fairway/model"
+)
+
+// View is one node's answers: what its agent, or a compiler in its place, says.
+type View struct {
+	Node      string     `json:"node"`
+	Mode      string     `json:"mode,omitempty"` // data plane; "" if no agent was asked
+	Decisions []Decision `json:"decisions"`
+	// Differs says what the agent's view and the API's are different in.
+	Differs []string `json:"differs,omitempty"`
+}
+
+// Decision is what a node does with the first packet of a connection, and why.
+type Decision struct {
+	Frontend   string           `json:"frontend"`           // "10.96.0.1:80/tcp"
+	Service    string           `json:"service,omitempty"`  // "namespace/name:port"; "" if no frontend has the address
+	Entrance   string           `json:"entrance,omitempty"` // "cluster IP", "node port", ...
+	Origin     string           `json:"origin"`             // "pod", "node" or "outside"
+	Source     netip.Addr       `json:"source,omitzero"`    // invalid if no address was given
+	Action     string           `json:"action"`             // "forwarded", "refused", "dropped" or "not a Service"
+	Reason     string           `json:"reason"`
+	Masquerade bool             `json:"masquerade,omitempty"`
+	Direct     bool             `json:"directReturn,omitempty"`
+	Sources    []netip.Prefix   `json:"sourceRanges,omitempty"`
+	Pool       string           `json:"pool,omitempty"`
+	Choice     string           `json:"choice,omitempty"` // how one of several is chosen
+	Candidates []CandidateShare `json:"candidates,omitempty"`
+}
+
+// CandidateShare is an endpoint of the Service, whether it takes new connections,
+// and how many.
+type CandidateShare struct {
+	Slice    string     `json:"slice,omitempty"`
+	Addr     netip.Addr `json:"address"`
+	Port     uint16     `json:"port,omitempty"`
+	Chosen   bool       `json:"chosen"`
+	Draining bool       `json:"draining,omitempty"` // keeps the connections it has
+	Share    float64    `json:"share"`              // of new connections, 0 to 1, where weights alone decide
+	Why      string     `json:"why"`
+}
+
+// Asked is one packet to decide on.
+type Asked struct {
+	Key    model.Key
+	Origin model.Origin
+	Source netip.Addr // invalid if any address will do
+	In     string     // the interface; "" for packets of the node itself
+}
+
+// Decide answers for one packet. The compiler must be the one that made the table.
+func Decide(c *compile.Compiler, t *model.Table, q Asked) Decision {
+	v := t.Decide(q.packet(t))
+	d := Decision{
+		Frontend: q.Key.String(), Origin: v.Origin.String(), Source: q.Source,
+		Action: actionNames[v.Action], Reason: v.Reason.String(), Masquerade: v.Masquerade, Direct: v.Direct,
+	}
+	if v.Frontend == nil {
+		return d
+	}
+	d.Service, d.Entrance, d.Sources = v.Frontend.Name, v.Frontend.Entrance.String(), v.Frontend.Sources
+	pool := v.Pool
+	if pool == nil { // the source isn't allowed; the endpoints are of interest all the same
+		pool = t.Pool(v.Frontend.Routes[v.Origin].Pool)
+	}
+	d.Pool, d.Choice = pool.ID.String(), choiceOf(pool)
+	d.Candidates = candidates(c, pool)
+	return d
+}
+
+// actionNames are what the actions are called in reports.
+var actionNames = map[model.Action]string{
+	model.Forward: "forwarded", model.Refuse: "refused", model.Discard: "dropped", model.Pass: "not a Service",
+}
+
+// packet is a packet of the asked origin. Where no source is given, one is made
+// up that the frontend lets in.
+func (q Asked) packet(t *model.Table) model.Packet {
+	p := model.Packet{Src: q.Source, Dst: q.Key.Addr, DstPort: q.Key.Port, Proto: q.Key.Proto, In: q.In}
+	if p.Src.IsValid() {
+		return p
+	}
+	p.Src = anyAddr(q.Key.Addr)
+	if front := t.Frontend(q.Key); front != nil && len(front.Sources) > 0 {
+		p.Src = front.Sources[0].Addr()
+	}
+	switch q.Origin {
+	case model.FromNode:
+		p.In = ""
+	case model.FromPod:
+		p.In = podInterface
+		for _, prefix := range t.Settings.Pods.Prefixes {
+			if prefix.Addr().Is6() == q.Key.Addr.Is6() {
+				p.Src = prefix.Addr().Next()
+				break
+			}
+		}
+		if len(t.Settings.Pods.Interfaces) > 0 {
+			p.In = t.Settings.Pods.Interfaces[0]
+		}
+	default:
+		p.In = outsideInterface
+	}
+	return p
+}
+
+// Interfaces of packets that are made up.
+const (
+	podInterface     = "pod"
+	outsideInterface = "outside"
+)
+
+// anyAddr is an address of the family that belongs to nobody (RFC 5737, RFC 3849).
+func anyAddr(family netip.Addr) netip.Addr {
+	if family.Is6() {
+		return netip.MustParseAddr("2001:db8::1")
+	}
+	return netip.MustParseAddr("198.51.100.1")
+}
+
+// choiceOf says how a pool chooses one of several.
+func choiceOf(p *model.Pool) string {
+	how := "at random"
+	if p.Scheduler != model.DefaultScheduler && p.Scheduler != model.Random {
+		how = "by scheduler " + string(p.Scheduler)
+	}
+	if p.Affinity != 0 {
+		how += ", a client stays for " + p.Affinity.String()
+	}
+	return how
+}
+
+func candidates(c *compile.Compiler, pool *model.Pool) []CandidateShare {
+	total := 0
+	weights := map[netip.AddrPort]int{}
+	for _, b := range pool.Backends {
+		weights[b.AddrPort()] = int(b.Weight)
+		total += int(b.Weight)
+	}
+	draining := map[netip.AddrPort]bool{}
+	for _, b := range pool.Draining {
+		draining[b.AddrPort()] = true
+	}
+	var list []CandidateShare
+	for _, k := range c.Candidates(pool.ID) {
+		at := netip.AddrPortFrom(k.Addr, k.Port)
+		s := CandidateShare{
+			Slice: k.Slice, Addr: k.Addr, Port: k.Port, Why: k.Choice.String(),
+			Chosen: k.Choice.Chosen(), Draining: draining[at],
+		}
+		w, inForce := weights[at]
+		switch {
+		case s.Chosen && !inForce:
+			s.Chosen, s.Why = false, s.Why+"; not in force yet"
+		case s.Chosen && total > 0:
+			s.Share = float64(w) / float64(total)
+		}
+		delete(weights, at)
+		list = append(list, s)
+	}
+	for _, b := range pool.Backends { // of a table that is behind its compiler
+		if w, left := weights[b.AddrPort()]; left {
+			list = append(list, CandidateShare{Addr: b.Addr, Port: b.Port, Chosen: true, Share: float64(w) / float64(max(total, 1)), Why: "gone from the API; still in force"})
+		}
+	}
+	return list
+}
+
+// Questions are the packets that a question about a target means: to each of the
+// frontends it names, from the source, or one of each origin.
+func Questions(t *model.Table, keys []model.Key, from Source, node string) []Asked {
+	var list []Asked
+	for _, key := range keys {
+		switch {
+		case from.Kind == "node" && from.Name == node:
+			list = append(list, Asked{Key: key, Origin: model.FromNode, Source: family(from.Addr, key)})
+		case from.Kind == "pod":
+			list = append(list, Asked{Key: key, Origin: model.FromPod, Source: family(from.Addr, key), In: podInterface})
+		case from.Kind != "":
+			list = append(list, Asked{Key: key, Origin: model.FromOutside, Source: family(from.Addr, key), In: outsideInterface})
+		default:
+			for _, o := range []model.Origin{model.FromPod, model.FromNode, model.FromOutside} {
+				list = append(list, Asked{Key: key, Origin: o})
+			}
+		}
+	}
+	return list
+}
+
+// family is the address if it is of the key's family.
+func family(a netip.Addr, key model.Key) netip.Addr {
+	if a.IsValid() && a.Is6() != key.Addr.Is6() {
+		return netip.Addr{}
+	}
+	return a
+}

@@ -1,0 +1,37 @@
+package host
+
+import (
+	"reflect"
+	"testing"
+
+	"github.com/fairway-net/fairway/diagnose/doctor"
+)
+
+func TestLegacyChains(t *testing.T) {
+	got := legacyChains("ip", "filter", []byte(`-P INPUT ACCEPT
+-P FORWARD DROP
+-P OUTPUT ACCEPT
+-N DOCKER
+-A FORWARD -o docker0 -j DOCKER
+-A FORWARD -j ACCEPT
+
+-A UNKNOWN -j ACCEPT
+`))
+	want := []doctor.Chain{
+		{Family: "ip", Table: "filter", Name: "INPUT", Legacy: true},
+		{Family: "ip", Table: "filter", Name: "FORWARD", Hook: "forward", Drops: true, Rules: 2, Legacy: true},
+		{Family: "ip", Table: "filter", Name: "OUTPUT", Legacy: true},
+		{Family: "ip", Table: "filter", Name: "DOCKER", Legacy: true},
+	}
+	if !reflect.DeepEqual(got, want) {
+		t.Errorf("got %+v", got)
+	}
+}
+
+// TestRead reads the facts of whatever machine this is.
+func TestRead(t *testing.T) {
+	h := Read(t.Context())
+	if v := h.Sysctls["net.ipv4.ip_forward"]; v != "0" && v != "1" {
+		t.Errorf("net.ipv4.ip_forward is %q", v)
+	}
+}

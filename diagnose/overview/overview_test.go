@@ -1,0 +1,58 @@
+package overview
+
+import (
+	"net/netip"
+	"strings"
+	"testing"
+
+	corev1 "k8s.io/api/core/v1"
+	discoveryv1 "k8s.io/api/discovery/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+
+	"github.com/fairway-net/fairway/endpoint/check"
+	"github.com/fairway-net/fairway/endpoint/health"
+)
+
+func TestWriteSaysWhatIsNotWell(t *testing.T) {
+	down := false
+	in := Input{
+		Nodes: []corev1.Node{{ObjectMeta: metav1.ObjectMeta{Name: "a"}, Status: corev1.NodeStatus{
+			Addresses:  []corev1.NodeAddress{{Type: corev1.NodeInternalIP, Address: "fd00::1"}},
+			Conditions: []corev1.NodeCondition{{Type: corev1.NodeReady, Status: corev1.ConditionUnknown, Message: "it stopped answering"}},
+		}}},
+		Services: []corev1.Service{
+			{ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: "web"}, Spec: corev1.ServiceSpec{
+				Type: corev1.ServiceTypeLoadBalancer, ClusterIPs: []string{"10.96.0.5"}, Ports: []corev1.ServicePort{{Port: 80, Protocol: corev1.ProtocolTCP}},
+			}},
+			{ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: "empty"}},
+		},
+		Slices: []discoveryv1.EndpointSlice{{
+			ObjectMeta: metav1.ObjectMeta{Namespace: "default", Labels: map[string]string{discoveryv1.LabelServiceName: "web"}},
+			Endpoints:  []discoveryv1.Endpoint{{Addresses: []string{"10.0.0.1"}, Conditions: discoveryv1.EndpointConditions{Ready: &down}}, {Addresses: []string{"10.0.0.2"}}},
+		}},
+		Events: []corev1.Event{{Type: corev1.EventTypeWarning, Reason: "InvalidValue", Message: "annotation x is ignored", InvolvedObject: corev1.ObjectReference{Kind: "Service", Namespace: "default", Name: "web"}}},
+	}
+	for _, r := range health.Reports("a", types.NamespacedName{Namespace: "default", Name: "web"}, []health.Finding{{
+		Addr: netip.MustParseAddrPort("10.0.0.1:80"), Verdict: check.Verdict{Health: check.Unhealthy, Reason: "connection refused"},
+	}}) {
+		in.Slices = append(in.Slices, *r)
+	}
+	var out strings.Builder
+	if err := Write(&out, in); err != nil {
+		t.Fatal(err)
+	}
+	for _, want := range []string{
+		"NotReady", "fd00::1", "1 of 2", "node a is not ready: it stopped answering", "service default/empty has no endpoints",
+		"service default/web has no load balancer address", "endpoint 10.0.0.1:80 of default/web: connection refused, seen from a",
+		"InvalidValue: annotation x is ignored",
+	} {
+		if !strings.Contains(out.String(), want) {
+			t.Errorf("no %q in:\n%s", want, out.String())
+		}
+	}
+	out.Reset()
+	if err := Write(&out, Input{}); err != nil || !strings.Contains(out.String(), "all is well") {
+		t.Errorf("of nothing: %v\n%s", err, out.String())
+	}
+}

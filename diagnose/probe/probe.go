@@ -1,0 +1,62 @@
+// Package probe sends the packets that fairway doctor asks for, from the machine
+// it runs on and as the user who runs it.
+package probe
+
+import (
+	"context"
+	"errors"
+	"net"
+	"net/netip"
+	"os"
+	"syscall"
+	"time"
+)
+
+// Timeout bounds each probe.
+const Timeout = time.Second
+
+// Prober is doctor.Prober with real packets.
+type Prober struct{}
+
+// Connect tries to open a TCP connection and closes it at once.
+func (Prober) Connect(ctx context.Context, to netip.AddrPort) string {
+	ctx, cancel := context.WithTimeout(ctx, Timeout)
+	defer cancel()
+	var d net.Dialer
+	conn, err := d.DialContext(ctx, "tcp", to.String())
+	switch {
+	case err == nil:
+		if err := conn.Close(); err != nil {
+			return err.Error()
+		}
+		return "ok"
+	case errors.Is(err, syscall.ECONNREFUSED):
+		return "refused"
+	case errors.Is(err, os.ErrDeadlineExceeded), errors.Is(err, context.DeadlineExceeded):
+		return "no answer in " + Timeout.String()
+	}
+	var op *net.OpError
+	if errors.As(err, &op) {
+		return op.Err.Error()
+	}
+	return err.Error()
+}
+
+// Lookup asks one DNS server for the addresses of a name, as an absolute name.
+func (Prober) Lookup(ctx context.Context, server netip.AddrPort, network, name string) ([]netip.Addr, error) {
+	ctx, cancel := context.WithTimeout(ctx, Timeout)
+	defer cancel()
+	r := net.Resolver{PreferGo: true, StrictErrors: true, Dial: func(ctx context.Context, _, _ string) (net.Conn, error) {
+		var d net.Dialer
+		return d.DialContext(ctx, network, server.String())
+	}}
+	list, err := r.LookupNetIP(ctx, "ip", name+".")
+	var dns *net.DNSError
+	if errors.As(err, &dns) {
+		err = errors.New(dns.Err)
+	}
+	for i := range list {
+		list[i] = list[i].Unmap()
+	}
+	return list, err
+}

@@ -1,0 +1,88 @@
+package compile
+
+import (
+	"fmt"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/types"
+	gatewayv1 "sigs.k8s.io/gateway-api/apis/v1"
+
+	"github.com/fairway-net/fairway/ingress/model"
+)
+
+// backend resolves a reference to a Service. One that leads nowhere keeps its
+// share of requests and answers 500.
+func (c *compiler) backend(r *route, g *gateway, ref *gatewayv1.BackendRef, at string) model.Backend {
+	b := model.Backend{Weight: int(value(ref.Weight, 1))}
+	service, port, reason, message := c.service(r, &ref.BackendObjectReference)
+	if reason == "" {
+		b.Pool, reason, message = c.pool(r, g, service, port)
+	}
+	if reason != "" {
+		b.Invalid = at + ": " + message
+		r.unresolved(reason, b.Invalid)
+	}
+	return b
+}
+
+// service finds the Service and its port that a reference names.
+func (c *compiler) service(r *route, ref *gatewayv1.BackendObjectReference) (types.NamespacedName, *corev1.ServicePort, gatewayv1.RouteConditionReason, string) {
+	name := types.NamespacedName{Namespace: string(value(ref.Namespace, gatewayv1.Namespace(r.object.GetNamespace()))), Name: string(ref.Name)}
+	if group, kind := value(ref.Group, ""), value(ref.Kind, "Service"); group != "" || kind != "Service" {
+		return name, nil, gatewayv1.RouteReasonInvalidKind, fmt.Sprintf("%s/%s is not supported: it must be a Service", group, kind)
+	}
+	if !c.grants.allow(r.kind, r.object.GetNamespace(), "", "Service", name) {
+		return name, nil, gatewayv1.RouteReasonRefNotPermitted, fmt.Sprintf("Service %s: %v", name, errNotPermitted)
+	}
+	s := c.Services[name]
+	if s == nil {
+		return name, nil, gatewayv1.RouteReasonBackendNotFound, fmt.Sprintf("there is no Service %s", name)
+	}
+	if s.Spec.Type == corev1.ServiceTypeExternalName {
+		return name, nil, gatewayv1.RouteReasonUnsupportedValue, fmt.Sprintf("Service %s is of type ExternalName, which could lead anywhere", name)
+	}
+	for i := range s.Spec.Ports {
+		if p := &s.Spec.Ports[i]; ref.Port != nil && p.Port == *ref.Port && (p.Protocol == corev1.ProtocolUDP) == (r.kind == "UDPRoute") {
+			return name, p, "", ""
+		}
+	}
+	return name, nil, gatewayv1.RouteReasonBackendNotFound, fmt.Sprintf("Service %s has no port %d", name, value(ref.Port, 0))
+}
+
+// pool returns the name of the pool for a Service's port, and makes it if it
+// isn't there.
+func (c *compiler) pool(r *route, g *gateway, service types.NamespacedName, port *corev1.ServicePort) (string, gatewayv1.RouteConditionReason, string) {
+	name := fmt.Sprintf("%s:%d", service, port.Port)
+	p := &model.Pool{Name: name}
+	policy := c.policies.of(service, port)
+	switch protocol := value(port.AppProtocol, ""); protocol {
+	case "kubernetes.io/h2c":
+		p.Protocol = model.H2C
+	case "", "http", "https", "tcp", "tls", "grpc", "grpcs", "kubernetes.io/ws", "kubernetes.io/wss", "ws", "wss", "http2", "h2c":
+	default:
+		return "", gatewayv1.RouteReasonUnsupportedProtocol, fmt.Sprintf("Service %s, port %d: appProtocol %s is not supported", service, port.Port, protocol)
+	}
+	if r.kind == "GRPCRoute" && p.Protocol != model.H2C {
+		p.Protocol, p.Name = model.H2C, name+"/grpc"
+	}
+	if policy != nil {
+		p.TLS, p.Invalid = policy.tls, policy.invalid
+		if p.Protocol == model.H2C {
+			p.Protocol = model.HTTP2
+		}
+		if g != nil && g.certificateName != "" && p.TLS != nil {
+			withCertificate := *p.TLS
+			withCertificate.Certificate, withCertificate.Key = g.certificate, p.TLS.Key+"+"+g.certificateName
+			p.TLS, p.Name = &withCertificate, p.Name+"@"+g.certificateName
+		}
+	}
+	if c.out.Table.Pools[p.Name] == nil {
+		if c.options.Endpoints != nil {
+			p.Endpoints = c.options.Endpoints(service, port)
+		}
+		c.out.Table.Pools[p.Name] = p
+		c.out.sources[p.Name] = source{service, port}
+	}
+	c.policies.use(policy, r)
+	return p.Name, "", ""
+}

@@ -1,0 +1,227 @@
+package compile
+
+import (
+	"crypto/tls"
+	"fmt"
+	"regexp"
+	"slices"
+	"strings"
+
+	corev1 "k8s.io/api/core/v1"
+	networkingv1 "k8s.io/api/networking/v1"
+	"k8s.io/apimachinery/pkg/types"
+
+	"github.com/fairway-net/fairway/ingress/model"
+)
+
+// isDefaultClass is on the IngressClass of Ingresses that name none.
+const isDefaultClass = "ingressclass.kubernetes.io/is-default-class"
+
+// ingresses are all Ingresses that are served, in the making: they share the
+// ports 80 and 443.
+type ingresses struct {
+	plain   map[string][]orderedRule // by hostname
+	secure  map[string][]orderedRule
+	certs   map[string]*tls.Certificate // by hostname
+	claimed map[string]string           // host and path to the Ingress that has it
+}
+
+// compileIngresses makes listeners of Ingresses: one for each hostname with a
+// certificate, and one for all others.
+func (c *compiler) compileIngresses() {
+	classes := c.ingressClasses()
+	in := &ingresses{
+		plain: map[string][]orderedRule{}, secure: map[string][]orderedRule{},
+		certs: map[string]*tls.Certificate{}, claimed: map[string]string{},
+	}
+	served := false
+	for order, o := range byAge(c.Ingresses) {
+		class := value(o.Spec.IngressClassName, o.Annotations["kubernetes.io/ingress.class"])
+		if !classes[class] {
+			continue
+		}
+		served = true
+		c.out.Ingresses[nameOf(o)] = true
+		c.compileIngress(in, o, order)
+	}
+	if !served {
+		return
+	}
+	result := &GatewayResult{Ports: []Port{{Number: 80, Protocol: corev1.ProtocolTCP}}}
+	plain := &listener{rules: in.plain}
+	c.ingressSocket(80, false, plain.finishAs("http", "", nil))
+	if len(in.certs) > 0 {
+		result.Ports = append(result.Ports, Port{Number: 443, Protocol: corev1.ProtocolTCP})
+		var list []*model.Listener
+		for hostname, cert := range in.certs {
+			rules := map[string][]orderedRule{}
+			for h, r := range in.secure {
+				if h == hostname || h != "" && model.Covers(hostname, strings.TrimPrefix(h, "*")) && in.certs[h] == nil || h == "" {
+					rules[h] = r
+				}
+			}
+			list = append(list, (&listener{rules: rules}).finishAs("https-"+hostname, hostname, []*tls.Certificate{cert}))
+		}
+		slices.SortFunc(list, func(a, b *model.Listener) int { return model.CompareHostnames(a.Hostname, b.Hostname) })
+		c.ingressSocket(443, true, list...)
+	}
+	c.out.Gateways[IngressGateway] = result
+}
+
+// ingressClasses are ours, by name; "" if Ingresses without a class are ours.
+func (c *compiler) ingressClasses() map[string]bool {
+	out := map[string]bool{}
+	for _, class := range c.IngressClasses {
+		if class.Spec.Controller == IngressController {
+			out[class.Name] = true
+			if class.Annotations[isDefaultClass] == "true" {
+				out[""] = true
+			}
+		}
+	}
+	return out
+}
+
+func (c *compiler) ingressSocket(port uint16, secure bool, listeners ...*model.Listener) {
+	s := &model.Socket{Name: fmt.Sprintf("%s:%d", IngressGateway, port), Port: port, TLS: secure, Listeners: listeners}
+	if c.options.Bind != nil {
+		s.Bind = c.options.Bind(IngressGateway, port)
+	}
+	c.sockets[s.Name] = &socket{model: s}
+}
+
+// finishAs makes a model's listener of rules alone.
+func (l *listener) finishAs(name, hostname string, certificates []*tls.Certificate) *model.Listener {
+	l.spec.Name = "x"
+	l.gateway = &gateway{name: IngressGateway}
+	m := l.finish()
+	m.Name, m.Hostname, m.Mode, m.Certificates = IngressGateway.String()+"/"+name, hostname, model.HTTP, certificates
+	return m
+}
+
+func (c *compiler) compileIngress(in *ingresses, o *networkingv1.Ingress, order int) {
+	name := nameOf(o)
+	r := &route{kind: "Ingress", object: o, order: order}
+	a := c.annotations(o)
+	secured := map[string]bool{}
+	for i, t := range o.Spec.TLS {
+		secret := types.NamespacedName{Namespace: o.Namespace, Name: t.SecretName}
+		pair, err := c.options.Certificates.read(secret, c.Secrets[secret])
+		if err != nil {
+			c.problem("Ingress", name, ReasonInvalid, fmt.Sprintf("spec.tls[%d].secretName: %v", i, err))
+		}
+		hosts := t.Hosts
+		if len(hosts) == 0 {
+			hosts = []string{""}
+		}
+		for _, h := range hosts {
+			h = strings.ToLower(h)
+			if pair != nil && in.certs[h] == nil {
+				in.certs[h] = pair
+			}
+			secured[h] = pair != nil
+		}
+	}
+	if b := o.Spec.DefaultBackend; b != nil {
+		c.ingressRule(in, r, a, o, "", networkingv1.HTTPIngressPath{Path: "/", Backend: *b}, len(secured) > 0, "spec.defaultBackend", 1<<20)
+	}
+	for i, rule := range o.Spec.Rules {
+		if rule.HTTP == nil {
+			continue
+		}
+		for j, p := range rule.HTTP.Paths {
+			host := strings.ToLower(rule.Host)
+			c.ingressRule(in, r, a, o, host, p, secured[host] || secured[""], fmt.Sprintf("spec.rules[%d].http.paths[%d]", i, j), i<<10|j)
+		}
+	}
+}
+
+// ingressRule adds a path of a host, over HTTP, and HTTPS too if the host has a
+// certificate.
+func (c *compiler) ingressRule(in *ingresses, r *route, a *annotations, o *networkingv1.Ingress, host string, p networkingv1.HTTPIngressPath, secure bool, at string, index int) {
+	name := nameOf(o)
+	match := model.Match{Kind: model.PathPrefix, Path: p.Path}
+	if match.Path == "" {
+		match.Path = "/"
+	}
+	switch {
+	case a.regexp:
+		expression, err := regexp.Compile("(?i)^(?:" + match.Path + ")") // as ingress-nginx does
+		if err != nil {
+			c.problem("Ingress", name, ReasonInvalid, at+".path: "+err.Error())
+			return
+		}
+		match.Kind, match.Regexp = model.PathRegexp, expression
+	case value(p.PathType, networkingv1.PathTypeImplementationSpecific) == networkingv1.PathTypeExact:
+		match.Kind = model.PathExact
+	}
+	match.Headers = a.match
+	key := fmt.Sprintf("%s %d %s %v", host, match.Kind, match.Path, match.Headers)
+	if first := in.claimed[key]; first != "" {
+		c.problem("Ingress", name, ReasonConflict, fmt.Sprintf("%s: host %q, path %s belongs to Ingress %s, which is older", at, host, p.Path, first))
+		return
+	}
+	in.claimed[key] = name.String()
+	action := a.action(r, at)
+	backend, err := c.ingressBackend(r, a, &p.Backend)
+	backend.Weight = 1
+	if err != nil {
+		backend.Invalid = at + ".backend: " + err.Error()
+		c.problem("Ingress", name, ReasonNotFound, backend.Invalid)
+	}
+	action.Backends = []model.Backend{backend}
+	rule := orderedRule{&model.Rule{Match: match, Action: action}, r.order, index}
+	plain := rule
+	if secure {
+		in.secure[host] = append(in.secure[host], rule)
+	}
+	if secure && a.sslRedirect || a.forceRedirect {
+		plain = orderedRule{&model.Rule{Match: match, Action: &model.Action{
+			Route: r.title(), Rule: action.Rule, Redirect: &model.Redirect{Scheme: "https", Status: 308},
+		}}, r.order, index}
+	}
+	in.plain[host] = append(in.plain[host], plain)
+}
+
+// ingressBackend finds the Service and port of a path.
+func (c *compiler) ingressBackend(r *route, a *annotations, b *networkingv1.IngressBackend) (model.Backend, error) {
+	if b.Service == nil {
+		return model.Backend{}, fmt.Errorf("resource: it must be a service")
+	}
+	name := types.NamespacedName{Namespace: r.object.GetNamespace(), Name: b.Service.Name}
+	s := c.Services[name]
+	if s == nil {
+		return model.Backend{}, fmt.Errorf("service.name: there is no Service %s", name)
+	}
+	if s.Spec.Type == corev1.ServiceTypeExternalName {
+		return model.Backend{}, fmt.Errorf("service.name: Service %s is of type ExternalName, which could lead anywhere", name)
+	}
+	for i := range s.Spec.Ports {
+		p := &s.Spec.Ports[i]
+		if b.Service.Port.Name != "" && p.Name != b.Service.Port.Name || b.Service.Port.Name == "" && p.Port != b.Service.Port.Number {
+			continue
+		}
+		pool, _, message := c.pool(r, nil, name, p)
+		if message != "" {
+			return model.Backend{}, fmt.Errorf("service.port: %s", message)
+		}
+		return model.Backend{Pool: c.adapted(pool, a)}, nil
+	}
+	return model.Backend{}, fmt.Errorf("service.port: Service %s has no port %s%d", name, b.Service.Port.Name, b.Service.Port.Number)
+}
+
+// adapted is the pool as annotations have it: another protocol or algorithm is
+// another pool.
+func (c *compiler) adapted(name string, a *annotations) string {
+	if a.suffix == "" {
+		return name
+	}
+	p := *c.out.Table.Pools[name]
+	p.Name += "/" + a.suffix
+	a.adapt(&p)
+	if c.out.Table.Pools[p.Name] == nil {
+		c.out.Table.Pools[p.Name] = &p
+		c.out.sources[p.Name] = c.out.sources[name]
+	}
+	return p.Name
+}

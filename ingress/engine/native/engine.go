@@ -1,0 +1,160 @@
+// Package native is the engine in Go: HTTP/1.1, HTTP/2 (with TLS and without),
+// gRPC, WebSocket, and TLS that is terminated or passed through. It is on
+// net/http, and parses no HTTP itself. A new table is swapped in at once:
+// connections stay, and each request goes by the table that is there when it
+// comes.
+//
+//	engine.go    tables in, sockets up and down
+//	socket.go    one listening socket
+//	tls.go       server names, certificates
+//	stream.go    connections that go on as bytes
+//	proxy.go     a request, from decision to answer
+//	rewrite.go   what is changed in requests and answers
+//	upstream.go  tries, timeouts, connections to endpoints
+//	pick.go      which endpoint
+//	cors.go      other origins
+//	mirror.go    copies of requests
+//	guard.go     who is let in, and how often
+package native
+
+import (
+	"context"
+	"crypto/rand"
+	"errors"
+	"fmt"
+	"log/slog"
+	"net/netip"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/fairway-net/fairway/ingress/model"
+)
+
+// Options say how the engine serves; the zero value is good.
+type Options struct {
+	// Drain is how long connections may go on when their socket or the engine
+	// is closed; a minute if 0.
+	Drain time.Duration
+	// Access, if not nil, is told of every request.
+	Access func(*Access)
+	// Trusted proxies' X-Forwarded-For is believed.
+	Trusted []netip.Prefix
+	// Logger is slog.Default() if nil.
+	Logger *slog.Logger
+}
+
+// Engine serves a table.
+type Engine struct {
+	options   Options
+	log       *slog.Logger
+	table     atomic.Pointer[model.Table]
+	upstreams upstreams
+	pickers   pickers
+	limiters  limiters
+	ticketKey [32]byte
+
+	mu       sync.Mutex
+	sockets  map[netip.AddrPort]*socket
+	draining sync.WaitGroup
+	closed   bool
+}
+
+// New returns an engine that serves nothing yet.
+func New(options Options) (*Engine, error) {
+	e := &Engine{options: options, log: options.Logger, sockets: map[netip.AddrPort]*socket{}}
+	if e.log == nil {
+		e.log = slog.Default()
+	}
+	if e.options.Drain == 0 {
+		e.options.Drain = time.Minute
+	}
+	if _, err := rand.Read(e.ticketKey[:]); err != nil {
+		return nil, fmt.Errorf("make key of TLS sessions: %w", err)
+	}
+	e.table.Store(&model.Table{})
+	return e, nil
+}
+
+// Apply serves a table from now on. The error names the sockets that could not
+// be opened; all others serve.
+func (e *Engine) Apply(table *model.Table) error {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	if e.closed {
+		return errors.New("the engine is closed")
+	}
+	e.table.Store(table)
+	var errs []error
+	wanted := map[netip.AddrPort]*model.Socket{}
+	for _, m := range table.Sockets {
+		if !m.Bind.IsValid() {
+			continue
+		}
+		if other := wanted[m.Bind]; other != nil {
+			errs = append(errs, fmt.Errorf("serve %s: %s has the address %s", m.Name, other.Name, m.Bind))
+			continue
+		}
+		wanted[m.Bind] = m
+	}
+	for bind, s := range e.sockets {
+		if m := wanted[bind]; m == nil || m.TLS != s.current.Load().model.TLS {
+			delete(e.sockets, bind)
+			e.retire(s)
+		}
+	}
+	for bind, m := range wanted {
+		if s := e.sockets[bind]; s != nil {
+			s.set(m)
+			continue
+		}
+		s, err := e.open(m)
+		if err != nil {
+			errs = append(errs, fmt.Errorf("serve %s: %w", m.Name, err))
+			continue
+		}
+		e.sockets[bind] = s
+	}
+	e.pickers.keep(table)
+	return errors.Join(errs...)
+}
+
+// Sockets lists the addresses that are served.
+func (e *Engine) Sockets() map[string]netip.AddrPort {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	out := map[string]netip.AddrPort{}
+	for _, s := range e.sockets {
+		out[s.current.Load().model.Name] = s.address()
+	}
+	return out
+}
+
+// retire closes a socket for new connections and lets the others end.
+func (e *Engine) retire(s *socket) {
+	s.stopListening()
+	e.draining.Go(func() {
+		ctx, cancel := context.WithTimeout(context.Background(), e.options.Drain)
+		defer cancel()
+		s.drain(ctx)
+	})
+}
+
+// Close ends new connections at once and all others as Options.Drain says, or
+// when the context ends.
+func (e *Engine) Close(ctx context.Context) {
+	e.mu.Lock()
+	e.closed = true
+	for bind, s := range e.sockets {
+		delete(e.sockets, bind)
+		s.stopListening()
+		e.draining.Go(func() {
+			ctx, cancel := context.WithTimeout(ctx, e.options.Drain)
+			defer cancel()
+			s.drain(ctx)
+		})
+	}
+	e.mu.Unlock()
+	e.draining.Wait()
+	e.upstreams.close()
+}

@@ -1,0 +1,113 @@
+package native
+
+import (
+	"net/http"
+	"net/netip"
+	"slices"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"golang.org/x/time/rate"
+
+	"github.com/fairway-net/fairway/ingress/model"
+)
+
+// guard says why a request isn't let in; 0 if it is, and then leave must follow.
+func (x *exchange) guard(w http.ResponseWriter, r *http.Request) (status int, reason string) {
+	a := x.action
+	switch {
+	case contains(a.Deny, x.client), a.Allow != nil && !contains(a.Allow, x.client):
+		return http.StatusForbidden, "the client's address is not let in"
+	case a.MaxBody > 0 && r.ContentLength > a.MaxBody:
+		return http.StatusRequestEntityTooLarge, "the body is too long"
+	}
+	if b := a.BasicAuth; b != nil {
+		name, password, given := r.BasicAuth()
+		if hash, known := b.Users[name]; !given || !known || !matchesHash(hash, password) {
+			w.Header().Set("WWW-Authenticate", `Basic realm="`+b.Realm+`", charset="UTF-8"`)
+			return http.StatusUnauthorized, "name and password are asked for"
+		}
+	}
+	if a.Limit != nil && !x.engine.limiters.enter(a, x.client) {
+		return http.StatusServiceUnavailable, "the client asks too often"
+	}
+	return 0, ""
+}
+
+// leave ends what guard began.
+func (x *exchange) leave() {
+	if x.action.Limit != nil {
+		x.engine.limiters.leave(x.action, x.client)
+	}
+}
+
+func contains(list []netip.Prefix, a netip.Addr) bool {
+	return slices.ContainsFunc(list, func(p netip.Prefix) bool { return p.Contains(a) })
+}
+
+func peerOf(r *http.Request) netip.Addr {
+	peer, _ := netip.ParseAddrPort(r.RemoteAddr)
+	return peer.Addr().Unmap()
+}
+
+// limiters count what clients ask of rules. Who is idle is forgotten.
+type limiters struct {
+	mu      sync.Mutex
+	clients map[limitKey]*limited
+	swept   time.Time
+}
+
+type limitKey struct {
+	route, rule string
+	client      netip.Addr
+}
+
+type limited struct {
+	rate   *rate.Limiter
+	active atomic.Int64
+	seen   time.Time
+}
+
+const forgetAfter = time.Minute
+
+func (l *limiters) enter(a *model.Action, client netip.Addr) bool {
+	now := time.Now()
+	l.mu.Lock()
+	if l.clients == nil {
+		l.clients = map[limitKey]*limited{}
+	}
+	if now.Sub(l.swept) > forgetAfter {
+		l.swept = now
+		for k, c := range l.clients {
+			if now.Sub(c.seen) > forgetAfter && c.active.Load() == 0 {
+				delete(l.clients, k)
+			}
+		}
+	}
+	key := limitKey{a.Route, a.Rule, client}
+	c := l.clients[key]
+	if c == nil {
+		c = &limited{}
+		if a.Limit.PerSecond > 0 {
+			c.rate = rate.NewLimiter(rate.Limit(a.Limit.PerSecond), max(a.Limit.Burst, 1))
+		}
+		l.clients[key] = c
+	}
+	c.seen = now
+	active := c.active.Add(1)
+	l.mu.Unlock()
+	if a.Limit.Connections > 0 && active > int64(a.Limit.Connections) || c.rate != nil && !c.rate.AllowN(now, 1) {
+		c.active.Add(-1)
+		return false
+	}
+	return true
+}
+
+func (l *limiters) leave(a *model.Action, client netip.Addr) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if c := l.clients[limitKey{a.Route, a.Rule, client}]; c != nil {
+		c.active.Add(-1)
+	}
+}

@@ -1,0 +1,106 @@
+package native
+
+import (
+	"hash/fnv"
+	"net/netip"
+	"slices"
+	"strconv"
+	"sync"
+	"sync/atomic"
+
+	"github.com/fairway-net/fairway/ingress/model"
+)
+
+// pickers keep, by pool, whose turn it is and how busy endpoints are.
+type pickers struct {
+	byPool sync.Map // name to *picker
+}
+
+type picker struct {
+	turn atomic.Uint64
+	busy sync.Map // netip.AddrPort to *atomic.Int64
+}
+
+func (p *pickers) of(pool string) *picker {
+	if known, ok := p.byPool.Load(pool); ok {
+		return known.(*picker)
+	}
+	known, _ := p.byPool.LoadOrStore(pool, &picker{})
+	return known.(*picker)
+}
+
+// keep forgets pools that aren't in the table any more.
+func (p *pickers) keep(table *model.Table) {
+	p.byPool.Range(func(name, _ any) bool {
+		if table.Pools[name.(string)] == nil {
+			p.byPool.Delete(name)
+		}
+		return true
+	})
+}
+
+// pick chooses an endpoint that isn't among those that failed: the one that a
+// cookie names if it is still there, or by the pool's algorithm.
+func (p *pickers) pick(pool *model.Pool, client netip.Addr, cookie string, failed []netip.AddrPort) (netip.AddrPort, bool) {
+	list := pool.Endpoints
+	if len(failed) > 0 {
+		list = slices.DeleteFunc(slices.Clone(list), func(e model.Endpoint) bool { return slices.Contains(failed, e.Addr) })
+	}
+	if len(list) == 0 {
+		return netip.AddrPort{}, false
+	}
+	if cookie != "" {
+		for _, e := range list {
+			if endpointID(e.Addr) == cookie {
+				return e.Addr, true
+			}
+		}
+	}
+	one := p.of(pool.Name)
+	switch pool.Algorithm {
+	case model.Source:
+		h := fnv.New64a()
+		_, _ = h.Write(client.AsSlice())
+		return weighted(list, h.Sum64()), true
+	case model.LeastRequests:
+		best := list[0].Addr
+		for _, e := range list[1:] {
+			if one.requests(e.Addr).Load() < one.requests(best).Load() {
+				best = e.Addr
+			}
+		}
+		return best, true
+	}
+	return weighted(list, one.turn.Add(1)), true
+}
+
+// requests counts those under way at an endpoint.
+func (p *picker) requests(a netip.AddrPort) *atomic.Int64 {
+	if n, ok := p.busy.Load(a); ok {
+		return n.(*atomic.Int64)
+	}
+	n, _ := p.busy.LoadOrStore(a, new(atomic.Int64))
+	return n.(*atomic.Int64)
+}
+
+// weighted goes through the list in turn, each as often as its weight says.
+func weighted(list []model.Endpoint, turn uint64) netip.AddrPort {
+	total := 0
+	for _, e := range list {
+		total += max(e.Weight, 1)
+	}
+	n := int(turn % uint64(total))
+	for _, e := range list {
+		if n -= max(e.Weight, 1); n < 0 {
+			return e.Addr
+		}
+	}
+	return list[0].Addr // not reached
+}
+
+// endpointID names an endpoint in a cookie without telling its address.
+func endpointID(a netip.AddrPort) string {
+	h := fnv.New64a()
+	_, _ = h.Write([]byte(a.String()))
+	return strconv.FormatUint(h.Sum64(), 36)
+}

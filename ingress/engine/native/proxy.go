@@ -1,0 +1,250 @@
+package native
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"net"
+	"net/http"
+	"net/http/httputil"
+	"net/netip"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/fairway-net/fairway/ingress/model"
+)
+
+// Access is what is told of a request once it is over.
+type Access struct {
+	Time     time.Time
+	Took     time.Duration
+	Client   netip.Addr
+	Method   string
+	Host     string
+	Path     string
+	Protocol string
+	Status   int
+	Bytes    int64
+	Socket   string // "namespace/gateway:port"
+	Route    string // "" if none matched
+	Rule     string
+	Endpoint string // "" if none was asked
+	Reason   string // why the gateway answered itself
+}
+
+// exchange is a request under way.
+type exchange struct {
+	engine   *Engine
+	request  *model.Request
+	decision model.Decision
+	action   *model.Action
+	backend  *model.Backend
+	pool     *model.Pool
+	client   netip.Addr
+	cookie   string // of affinity, if the client has one
+	body     *body
+	endpoint netip.AddrPort
+	lastErr  error
+	reason   string
+}
+
+// ServeHTTP answers a request by the table that is there when it comes.
+func (s *socket) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+	x := &exchange{engine: s.engine, request: requestOf(r), client: s.engine.clientOf(r)}
+	if log := s.engine.options.Access; log != nil {
+		began, counted := time.Now(), &counter{ResponseWriter: w}
+		w = counted
+		defer func() { log(x.access(r, began, counted)) }()
+	}
+	x.decision = s.current.Load().model.Decide(x.request)
+	x.serve(w, r)
+}
+
+// requestOf is what a decision is taken by.
+func requestOf(r *http.Request) *model.Request {
+	m := &model.Request{
+		TLS: r.TLS != nil, Method: r.Method, Host: hostOf(r.Host), Path: model.NormalPath(r.URL.EscapedPath()),
+		RawQuery: r.URL.RawQuery, Header: r.Header,
+	}
+	if r.TLS != nil {
+		m.ServerName = strings.ToLower(r.TLS.ServerName)
+	}
+	return m
+}
+
+// hostOf is the name in a Host header.
+func hostOf(host string) string {
+	if name, _, err := net.SplitHostPort(host); err == nil {
+		host = name
+	}
+	return strings.ToLower(strings.TrimSuffix(host, "."))
+}
+
+// clientOf is the client's address: the connection's, or what trusted proxies say.
+func (e *Engine) clientOf(r *http.Request) netip.Addr {
+	peer, _ := netip.ParseAddrPort(r.RemoteAddr)
+	client := peer.Addr().Unmap()
+	if !contains(e.options.Trusted, client) {
+		return client
+	}
+	chain := strings.Split(strings.Join(r.Header["X-Forwarded-For"], ","), ",")
+	for i := len(chain) - 1; i >= 0; i-- {
+		a, err := netip.ParseAddr(strings.TrimSpace(chain[i]))
+		if err != nil {
+			break
+		}
+		client = a.Unmap()
+		if !contains(e.options.Trusted, client) {
+			break
+		}
+	}
+	return client
+}
+
+// serve answers itself or has a backend answer.
+func (x *exchange) serve(w http.ResponseWriter, r *http.Request) {
+	d := &x.decision
+	if d.Rule == nil {
+		x.answer(w, d.Status, d.Reason)
+		return
+	}
+	x.action = d.Rule.Action
+	if status, reason := x.guard(w, r); status != 0 {
+		x.answer(w, status, reason)
+		return
+	}
+	defer x.leave()
+	if allow(w, r, x.action.CORS) {
+		return
+	}
+	if d.Status != 0 {
+		if d.Location != "" {
+			w.Header().Set("Location", d.Location)
+		}
+		x.answer(w, d.Status, d.Reason)
+		return
+	}
+	x.backend = x.action.Choose(rand.Uint64())
+	switch pool := x.engine.table.Load().Pools[x.backend.Pool]; {
+	case x.backend.Invalid != "":
+		x.answer(w, http.StatusInternalServerError, x.backend.Invalid)
+	case x.backend.Redirect != nil:
+		w.Header().Set("Location", x.backend.Redirect.Location(x.request, &d.Rule.Match, d.Socket.Port))
+		x.answer(w, x.backend.Redirect.Status, "redirect")
+	case pool == nil:
+		x.answer(w, http.StatusInternalServerError, "the backend isn't known yet")
+	case allow(w, r, x.backend.CORS):
+	default:
+		x.pool = pool
+		x.proxy(w, r)
+	}
+}
+
+// answer is the gateway's own; what the reason is stays here.
+func (x *exchange) answer(w http.ResponseWriter, status int, reason string) {
+	x.reason = reason
+	w.Header().Set("Content-Type", "text/plain; charset=utf-8")
+	w.WriteHeader(status)
+	_, _ = fmt.Fprintln(w, http.StatusText(status)) // an error means that the client has gone
+}
+
+// proxy has an endpoint answer.
+func (x *exchange) proxy(w http.ResponseWriter, r *http.Request) {
+	ctx := r.Context()
+	if d := x.action.Timeout; d > 0 {
+		var cancel context.CancelFunc
+		ctx, cancel = context.WithTimeout(ctx, d)
+		defer cancel()
+	}
+	if a := x.action.Affinity; a != nil {
+		if c, err := r.Cookie(a.Cookie); err == nil {
+			x.cookie = c.Value
+		}
+	}
+	x.body = newBody(w, r, x.action)
+	if mirrors := append(x.action.Mirrors[:len(x.action.Mirrors):len(x.action.Mirrors)], x.backend.Mirrors...); len(mirrors) > 0 {
+		x.mirror(r, mirrors)
+	}
+	p := httputil.ReverseProxy{
+		Rewrite: x.rewrite, Transport: x, ModifyResponse: x.modify, ErrorHandler: x.failed,
+		BufferPool: buffers{}, ErrorLog: nobody,
+	}
+	if isStream(r) {
+		p.FlushInterval = -1
+	}
+	p.ServeHTTP(w, r.WithContext(ctx))
+}
+
+// isStream reports whether each part of the answer has to go out at once.
+func isStream(r *http.Request) bool {
+	return strings.HasPrefix(r.Header.Get("Content-Type"), "application/grpc")
+}
+
+// failed answers for a backend that doesn't.
+func (x *exchange) failed(w http.ResponseWriter, r *http.Request, err error) {
+	var tooLarge *http.MaxBytesError
+	switch {
+	case errors.As(err, &tooLarge):
+		x.answer(w, http.StatusRequestEntityTooLarge, err.Error())
+	case errors.Is(err, errNoEndpoints):
+		x.answer(w, http.StatusServiceUnavailable, err.Error())
+	case errors.Is(err, errTryTimeout) || errors.Is(r.Context().Err(), context.DeadlineExceeded):
+		x.answer(w, http.StatusGatewayTimeout, err.Error())
+	case r.Context().Err() != nil: // the client has gone
+		x.reason = "the client went away"
+		w.WriteHeader(499)
+	default:
+		x.answer(w, http.StatusBadGateway, err.Error())
+	}
+}
+
+func (x *exchange) access(r *http.Request, began time.Time, c *counter) *Access {
+	a := &Access{
+		Time: began, Took: time.Since(began), Client: x.client, Method: r.Method, Host: x.request.Host,
+		Path: x.request.Path, Protocol: r.Proto, Status: c.status, Bytes: c.bytes,
+		Socket: x.decision.Socket.Name, Reason: x.reason,
+	}
+	if x.action != nil {
+		a.Route, a.Rule = x.action.Route, x.action.Rule
+	}
+	if x.endpoint.IsValid() {
+		a.Endpoint = x.endpoint.String()
+	}
+	return a
+}
+
+// counter notes what is answered.
+type counter struct {
+	http.ResponseWriter
+	status int
+	bytes  int64
+}
+
+func (c *counter) WriteHeader(status int) {
+	if status >= 200 || status == http.StatusSwitchingProtocols {
+		c.status = status
+	}
+	c.ResponseWriter.WriteHeader(status)
+}
+
+func (c *counter) Write(b []byte) (int, error) {
+	if c.status == 0 {
+		c.status = http.StatusOK
+	}
+	n, err := c.ResponseWriter.Write(b)
+	c.bytes += int64(n)
+	return n, err
+}
+
+// Unwrap lets http.ResponseController flush and hijack.
+func (c *counter) Unwrap() http.ResponseWriter { return c.ResponseWriter }
+
+// buffers are used again for copying.
+type buffers struct{}
+
+var bufferPool = sync.Pool{New: func() any { b := make([]byte, 32<<10); return &b }}
+
+func (buffers) Get() []byte  { return *bufferPool.Get().(*[]byte) }
+func (buffers) Put(b []byte) { bufferPool.Put(&b) }

@@ -1,0 +1,174 @@
+package native
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"net"
+	"net/http"
+	"net/netip"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/fairway-net/fairway/ingress/model"
+)
+
+// Limits of what a client may ask for before anything is known of it.
+const (
+	headerTimeout  = 10 * time.Second // for a request's headers, or a TLS handshake
+	idleTimeout    = 2 * time.Minute  // between requests
+	maxHeaderBytes = 64 << 10
+)
+
+// socket is a listening socket with its HTTP server. Connections that are for
+// HTTP are handed to the server; TLS may lead others elsewhere.
+type socket struct {
+	engine   *Engine
+	listener net.Listener
+	current  atomic.Pointer[serving]
+	server   *http.Server
+	accepted *handover
+
+	streams    sync.WaitGroup // connections that are not the HTTP server's
+	endStreams context.CancelFunc
+	streamCtx  context.Context
+}
+
+// serving is a model's socket with what follows from it.
+type serving struct {
+	model *model.Socket
+	tls   map[*model.Listener]*listenerTLS
+	mixed bool // some of its listeners are not for HTTP
+}
+
+func (e *Engine) open(m *model.Socket) (*socket, error) {
+	l, err := net.ListenTCP("tcp", net.TCPAddrFromAddrPort(m.Bind))
+	if err != nil {
+		return nil, fmt.Errorf("listen: %w", err)
+	}
+	s := &socket{engine: e, listener: l, accepted: newHandover(l.Addr())}
+	s.streamCtx, s.endStreams = context.WithCancel(context.Background())
+	var protocols http.Protocols
+	protocols.SetHTTP1(true)
+	protocols.SetHTTP2(true)
+	protocols.SetUnencryptedHTTP2(true)
+	s.server = &http.Server{
+		Handler: s, Protocols: &protocols,
+		ReadHeaderTimeout: headerTimeout, IdleTimeout: idleTimeout, MaxHeaderBytes: maxHeaderBytes,
+		ErrorLog: slog.NewLogLogger(e.log.Handler(), slog.LevelDebug), // what clients do wrong
+		HTTP2:    &http.HTTP2Config{MaxConcurrentStreams: 250},
+	}
+	s.set(m)
+	go s.accept()
+	go func() {
+		if err := s.server.Serve(s.accepted); !errors.Is(err, http.ErrServerClosed) && !errors.Is(err, net.ErrClosed) {
+			e.log.Error("HTTP server ended", "socket", m.Name, "err", err)
+		}
+	}()
+	return s, nil
+}
+
+// set changes what the socket serves.
+func (s *socket) set(m *model.Socket) {
+	next := &serving{model: m}
+	if m.TLS {
+		next.tls = map[*model.Listener]*listenerTLS{}
+		for _, l := range m.Listeners {
+			next.tls[l] = s.engine.tlsOf(l)
+			next.mixed = next.mixed || l.Mode != model.HTTP
+		}
+	}
+	s.current.Store(next)
+}
+
+func (s *socket) address() netip.AddrPort {
+	a, _ := netip.ParseAddrPort(s.listener.Addr().String())
+	return a
+}
+
+// accept hands on connections until the listener is closed.
+func (s *socket) accept() {
+	pause := time.Millisecond
+	for {
+		c, err := s.listener.Accept()
+		if errors.Is(err, net.ErrClosed) {
+			return
+		}
+		if err != nil { // out of files, say
+			s.engine.log.Warn("connection not accepted", "socket", s.current.Load().model.Name, "err", err)
+			time.Sleep(pause)
+			pause = min(2*pause, time.Second)
+			continue
+		}
+		pause = time.Millisecond
+		now := s.current.Load()
+		switch {
+		case !now.model.TLS:
+			s.accepted.give(c)
+		case !now.mixed:
+			s.accepted.give(s.terminate(c))
+		default:
+			s.streams.Go(func() { s.sort(c) })
+		}
+	}
+}
+
+func (s *socket) stopListening() {
+	_ = s.listener.Close() // nothing is lost by an error
+}
+
+// drain ends the connections: idle ones at once, others when their request is
+// done, all of them when the context ends.
+func (s *socket) drain(ctx context.Context) {
+	done := make(chan struct{})
+	go func() { s.streams.Wait(); close(done) }()
+	if err := s.server.Shutdown(ctx); err != nil {
+		_ = s.server.Close() // what remains is cut
+	}
+	select {
+	case <-done:
+	case <-ctx.Done():
+		s.endStreams()
+		<-done
+	}
+	s.endStreams()
+}
+
+// handover is a listener whose connections were accepted elsewhere.
+type handover struct {
+	conns chan net.Conn
+	done  chan struct{}
+	once  sync.Once
+	addr  net.Addr
+}
+
+func newHandover(addr net.Addr) *handover {
+	return &handover{conns: make(chan net.Conn), done: make(chan struct{}), addr: addr}
+}
+
+// give hands a connection to whoever accepts, or closes it.
+func (h *handover) give(c net.Conn) {
+	select {
+	case h.conns <- c:
+	case <-h.done:
+		_ = c.Close()
+	}
+}
+
+func (h *handover) Accept() (net.Conn, error) {
+	select {
+	case c := <-h.conns:
+		return c, nil
+	case <-h.done:
+		return nil, net.ErrClosed
+	}
+}
+
+func (h *handover) Close() error {
+	h.once.Do(func() { close(h.done) })
+	return nil
+}
+
+func (h *handover) Addr() net.Addr { return h.addr }

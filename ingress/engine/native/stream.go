@@ -1,0 +1,67 @@
+package native
+
+import (
+	"context"
+	"io"
+	"math/rand/v2"
+	"net"
+	"net/netip"
+	"sync"
+
+	"github.com/fairway-net/fairway/ingress/model"
+)
+
+// relay connects a client with an endpoint of the route for its server name.
+func (s *socket) relay(c net.Conn, l *model.Listener, name string) {
+	defer func() { _ = c.Close() }()
+	d := (&model.Socket{Listeners: []*model.Listener{l}}).Decide(&model.Request{Host: name, Path: "/"})
+	if d.Status != 0 {
+		return
+	}
+	b := d.Rule.Action.Choose(rand.Uint64())
+	pool := s.engine.table.Load().Pools[b.Pool]
+	if b.Invalid != "" || pool == nil {
+		return
+	}
+	client, _ := netip.ParseAddrPort(c.RemoteAddr().String())
+	backend := s.dial(pool, client.Addr())
+	if backend == nil {
+		return
+	}
+	defer func() { _ = backend.Close() }()
+	stop := context.AfterFunc(s.streamCtx, func() { _, _ = c.Close(), backend.Close() })
+	defer stop()
+	var both sync.WaitGroup
+	both.Go(func() { forward(backend, c) })
+	forward(c, backend)
+	both.Wait()
+}
+
+// dial connects to an endpoint, to others if one doesn't answer.
+func (s *socket) dial(pool *model.Pool, client netip.Addr) net.Conn {
+	var failed []netip.AddrPort
+	for range maxTries {
+		ep, ok := s.engine.pickers.pick(pool, client, "", failed)
+		if !ok {
+			return nil
+		}
+		ctx, cancel := context.WithTimeout(s.streamCtx, connectTimeout)
+		var d net.Dialer
+		c, err := d.DialContext(ctx, "tcp", ep.String())
+		cancel()
+		if err == nil {
+			return c
+		}
+		failed = append(failed, ep)
+	}
+	return nil
+}
+
+// forward copies one direction and its end.
+func forward(to, from net.Conn) {
+	if _, err := io.Copy(to, from); err != nil {
+		_, _ = to.Close(), from.Close()
+		return
+	}
+	_ = closeWrite(to) // an error means that it is closed
+}

@@ -1,0 +1,167 @@
+// Package gateway is the process `fairway gateway`: it follows the API, compiles
+// what is there and has an engine serve it, and says by a Lease that this node
+// has an engine. What is written to Gateways and routes is the controller's.
+package gateway
+
+import (
+	"context"
+	"fmt"
+	"log/slog"
+	"net"
+	"net/netip"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/client-go/rest"
+	gatewayv1 "sigs.k8s.io/gateway-api/apis/v1"
+
+	ingress "github.com/fairway-net/fairway/ingress/compile"
+	"github.com/fairway-net/fairway/ingress/engine/native"
+	"github.com/fairway-net/fairway/ingress/model"
+	"github.com/fairway-net/fairway/ingress/watch"
+)
+
+// Config says how a gateway runs.
+type Config struct {
+	API    *rest.Config
+	Node   string // that this runs on
+	Engine native.Options
+	// Listen is where health and metrics are served; "" serves none.
+	Listen string
+	Logger *slog.Logger
+}
+
+// merge is how long changes that come together are waited for.
+const merge = 5 * time.Millisecond
+
+// retry is when sockets that could not be opened are tried again.
+const retry = time.Second
+
+// gateway is one at work.
+type gateway struct {
+	config       Config
+	log          *slog.Logger
+	watch        *watch.Watch
+	engine       *native.Engine
+	metrics      *metrics
+	certificates *ingress.Certificates
+	out          *ingress.Output
+	objects      *ingress.Objects
+}
+
+// Run serves until ctx is done, and then lets requests end.
+func Run(ctx context.Context, config Config) error {
+	g := &gateway{config: config, log: config.Logger, certificates: ingress.NewCertificates(), metrics: newMetrics()}
+	if g.log == nil {
+		g.log = slog.Default()
+	}
+	config.Engine.Access = g.metrics.count(config.Engine.Access)
+	config.Engine.Logger = g.log
+	var err error
+	if g.engine, err = native.New(config.Engine); err != nil {
+		return err
+	}
+	if g.watch, err = watch.New(config.API, g.log); err != nil {
+		return err
+	}
+	if err := g.metrics.serve(ctx, config.Listen, g.log); err != nil {
+		return err
+	}
+	synced := make(chan struct{})
+	go g.watch.Run(ctx, func() { close(synced) })
+	select {
+	case <-ctx.Done():
+		return nil
+	case <-synced:
+	}
+	g.follow(ctx)
+	closing, cancel := context.WithTimeout(context.WithoutCancel(ctx), 10*time.Second)
+	defer cancel()
+	g.engine.Close(closing)
+	return nil
+}
+
+// follow applies what there is, whenever it has changed.
+func (g *gateway) follow(ctx context.Context) {
+	g.watch.SetNode(g.config.Node, g.zone(ctx))
+	again := g.sync(true)
+	leased := make(chan struct{})
+	go func() { defer close(leased); g.lease(ctx) }()
+	defer func() { <-leased }()
+	timer := time.NewTimer(retry)
+	defer timer.Stop()
+	for {
+		if again {
+			timer.Reset(retry)
+		}
+		select {
+		case <-ctx.Done():
+			return
+		case <-g.watch.Changed():
+			time.Sleep(merge)
+			again = g.sync(false)
+		case <-timer.C:
+			if again {
+				again = g.sync(true)
+			}
+		}
+	}
+}
+
+// sync brings the engine up to date, and reports whether it has to be tried again.
+func (g *gateway) sync(all bool) (again bool) {
+	began := time.Now()
+	objects, moved := g.watch.Take()
+	options := ingress.Options{Bind: g.bind, Endpoints: g.endpoints, Certificates: g.certificates}
+	switch {
+	case objects || all || g.out == nil:
+		g.objects = g.watch.Objects()
+		g.out = ingress.Compile(g.objects, options)
+	case len(moved) > 0:
+		g.out.Refresh(moved, options)
+	default:
+		return false
+	}
+	err := g.engine.Apply(g.out.Table)
+	if err != nil {
+		g.log.Error("table applied in part; the rest is tried again", "err", err)
+	}
+	g.metrics.applied(g.out.Table, time.Since(began))
+	return err != nil
+}
+
+// bind is where the engine listens for a Gateway's port: the target of its
+// Service's port, which the controller has chosen.
+func (g *gateway) bind(name types.NamespacedName, port uint16) netip.AddrPort {
+	s := g.objects.Services[types.NamespacedName{Namespace: name.Namespace, Name: ingress.ServiceName(name.Name)}]
+	if s == nil || s.Labels[gatewayv1.GatewayNameLabelKey] != name.Name {
+		return netip.AddrPort{}
+	}
+	for _, p := range s.Spec.Ports {
+		if uint16(p.Port) == port && p.Protocol == corev1.ProtocolTCP && p.TargetPort.IntValue() > 0 {
+			return netip.AddrPortFrom(anyAddress(), uint16(p.TargetPort.IntValue()))
+		}
+	}
+	return netip.AddrPort{}
+}
+
+// anyAddress is the address for all of the machine's, of both families if it
+// has both.
+func anyAddress() netip.Addr {
+	if l, err := net.Listen("tcp6", "[::1]:0"); err == nil {
+		_ = l.Close() // nobody knew of it
+		return netip.IPv6Unspecified()
+	}
+	return netip.IPv4Unspecified()
+}
+
+func (g *gateway) endpoints(service types.NamespacedName, port *corev1.ServicePort) []model.Endpoint {
+	var list []model.Endpoint
+	for _, b := range g.watch.Takers(service, port) {
+		list = append(list, model.Endpoint{Addr: netip.AddrPortFrom(b.Addr, b.Port), Weight: int(b.Weight)})
+	}
+	return list
+}
+
+func (g *gateway) name() string { return fmt.Sprintf("fairway-gateway-%s", g.config.Node) }

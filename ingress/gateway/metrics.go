@@ -1,0 +1,97 @@
+package gateway
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"net"
+	"net/http"
+	"sync/atomic"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+	"github.com/prometheus/client_golang/prometheus/promhttp"
+
+	"github.com/fairway-net/fairway/ingress/engine/native"
+	"github.com/fairway-net/fairway/ingress/model"
+)
+
+// metrics are bounded in number: by Gateway and kind of answer, not by host or path.
+type metrics struct {
+	registry *prometheus.Registry
+	requests *prometheus.CounterVec
+	seconds  *prometheus.HistogramVec
+	applying prometheus.Histogram
+	sockets  prometheus.Gauge
+	pools    prometheus.Gauge
+	ready    atomic.Bool
+}
+
+func newMetrics() *metrics {
+	m := &metrics{
+		registry: prometheus.NewRegistry(),
+		requests: prometheus.NewCounterVec(prometheus.CounterOpts{
+			Name: "fairway_gateway_requests_total", Help: "Requests, by the Gateway's port and the class of the answer.",
+		}, []string{"socket", "class"}),
+		seconds: prometheus.NewHistogramVec(prometheus.HistogramOpts{
+			Name: "fairway_gateway_request_seconds", Help: "How long requests took, by the Gateway's port.",
+			Buckets: []float64{.001, .0025, .005, .01, .025, .05, .1, .25, .5, 1, 2.5, 10},
+		}, []string{"socket"}),
+		applying: prometheus.NewHistogram(prometheus.HistogramOpts{
+			Name: "fairway_gateway_sync_seconds", Help: "How long it took to compile and apply a change.",
+			Buckets: []float64{.0005, .001, .0025, .005, .01, .025, .05, .1, .25, 1},
+		}),
+		sockets: prometheus.NewGauge(prometheus.GaugeOpts{Name: "fairway_gateway_sockets", Help: "Ports of Gateways in the table."}),
+		pools:   prometheus.NewGauge(prometheus.GaugeOpts{Name: "fairway_gateway_pools", Help: "Backends in the table."}),
+	}
+	m.registry.MustRegister(m.requests, m.seconds, m.applying, m.sockets, m.pools)
+	return m
+}
+
+// count makes a function that counts a request and tells it to next, if any.
+func (m *metrics) count(next func(*native.Access)) func(*native.Access) {
+	return func(a *native.Access) {
+		m.requests.WithLabelValues(a.Socket, fmt.Sprintf("%dxx", a.Status/100)).Inc()
+		m.seconds.WithLabelValues(a.Socket).Observe(a.Took.Seconds())
+		if next != nil {
+			next(a)
+		}
+	}
+}
+
+func (m *metrics) applied(t *model.Table, took time.Duration) {
+	m.applying.Observe(took.Seconds())
+	m.sockets.Set(float64(len(t.Sockets)))
+	m.pools.Set(float64(len(t.Pools)))
+	m.ready.Store(true)
+}
+
+// serve serves /healthz, /readyz and /metrics until ctx is done.
+func (m *metrics) serve(ctx context.Context, address string, log *slog.Logger) error {
+	if address == "" {
+		return nil
+	}
+	l, err := net.Listen("tcp", address)
+	if err != nil {
+		return fmt.Errorf("serve health and metrics: %w", err)
+	}
+	mux := http.NewServeMux()
+	mux.Handle("/metrics", promhttp.HandlerFor(m.registry, promhttp.HandlerOpts{}))
+	mux.HandleFunc("/healthz", func(w http.ResponseWriter, _ *http.Request) { fmt.Fprintln(w, "ok") })
+	mux.HandleFunc("/readyz", func(w http.ResponseWriter, _ *http.Request) {
+		if !m.ready.Load() {
+			http.Error(w, "the first table isn't complete", http.StatusServiceUnavailable)
+			return
+		}
+		fmt.Fprintln(w, "ok")
+	})
+	server := &http.Server{Handler: mux, ReadHeaderTimeout: 10 * time.Second}
+	context.AfterFunc(ctx, func() { _ = server.Close() })
+	go func() {
+		if err := server.Serve(l); !errors.Is(err, http.ErrServerClosed) {
+			log.Error("health and metrics not served any more", "err", err)
+		}
+	}()
+	return nil
+}

@@ -1,0 +1,166 @@
+package model
+
+import (
+	"net/http"
+	"net/netip"
+	"strconv"
+	"time"
+)
+
+// Action is what a rule of a route does with the requests it matches.
+type Action struct {
+	Route string // "HTTPRoute namespace/name", for people
+	Rule  string // the rule's name or number
+
+	Request  HeaderEdit
+	Response HeaderEdit
+	Redirect *Redirect
+	Rewrite  *Rewrite
+	Mirrors  []Mirror
+	CORS     *CORS
+	Backends []Backend
+
+	Timeout        time.Duration // of the whole request; 0 is none
+	BackendTimeout time.Duration // of one try
+	ConnectTimeout time.Duration // to one endpoint; 0 is the engine's own
+	Retry          *Retry
+
+	Allow      []netip.Prefix // clients let in; nil is all
+	Deny       []netip.Prefix
+	MaxBody    int64 // bytes; 0 is unlimited
+	Limit      *Limit
+	BasicAuth  *BasicAuth
+	Affinity   *Affinity
+	Invalid    string // why nothing of it can be done: the answer is 500
+	Unroutable bool   // no backend is named at all: the answer is 500
+}
+
+// Backend is a pool and the share of requests it gets.
+type Backend struct {
+	Pool     string // name of a pool; "" if Invalid
+	Weight   int
+	Request  HeaderEdit
+	Response HeaderEdit
+	Redirect *Redirect
+	Rewrite  *Rewrite
+	Mirrors  []Mirror
+	CORS     *CORS
+	Invalid  string // why there is no pool: the answer is 500
+}
+
+// HeaderEdit changes headers: set, add, then remove.
+type HeaderEdit struct {
+	Set, Add []Header
+	Remove   []string
+}
+
+// Header is a name in canonical form, and a value.
+type Header struct{ Name, Value string }
+
+// Apply changes h.
+func (e *HeaderEdit) Apply(h http.Header) {
+	for _, s := range e.Set {
+		h[s.Name] = []string{s.Value}
+	}
+	for _, a := range e.Add {
+		h[a.Name] = append(h[a.Name], a.Value)
+	}
+	for _, r := range e.Remove {
+		delete(h, r)
+	}
+}
+
+// Redirect sends the client elsewhere. What is empty stays as it was.
+type Redirect struct {
+	Scheme string
+	Host   string
+	Path   *PathEdit
+	Port   uint16 // 0: the scheme's own if Scheme is given, the listener's if not
+	Status int
+	Whole  string // the whole Location, instead of all but Status
+}
+
+// Location is where a request is sent; port is the one that clients connect to.
+func (d *Redirect) Location(r *Request, m *Match, port uint16) string {
+	if d.Whole != "" {
+		return d.Whole
+	}
+	scheme, host, path := "http", r.Host, r.Path
+	if r.TLS {
+		scheme = "https"
+	}
+	if d.Scheme != "" {
+		scheme, port = d.Scheme, 0
+	}
+	if d.Port != 0 {
+		port = d.Port
+	}
+	if d.Host != "" {
+		host = d.Host
+	}
+	if d.Path != nil {
+		path = d.Path.Apply(path, m)
+	}
+	if port != 0 && (scheme != "http" || port != 80) && (scheme != "https" || port != 443) {
+		host += ":" + strconv.Itoa(int(port))
+	}
+	if r.RawQuery != "" {
+		path += "?" + r.RawQuery
+	}
+	return scheme + "://" + host + path
+}
+
+// Rewrite changes what the backend is asked for.
+type Rewrite struct {
+	Host string // "" leaves it
+	Path *PathEdit
+}
+
+// Mirror sends a copy of a share of requests to a pool; its answers count for nothing.
+type Mirror struct {
+	Pool                   string
+	Numerator, Denominator int
+}
+
+// CORS says which origins' scripts may ask, and how.
+type CORS struct {
+	Origins     []string // "*" for all; "https://*.example.com"
+	Credentials bool
+	Methods     []string
+	Headers     []string
+	Expose      []string
+	MaxAge      int // seconds
+}
+
+// Retry says which answers are asked for again, elsewhere if possible.
+type Retry struct {
+	Codes    []int
+	Attempts int // after the first
+	Backoff  time.Duration
+	// Connection has requests tried again when the connection fails.
+	Connection bool
+}
+
+// Limit bounds what one client may ask.
+type Limit struct {
+	PerSecond   int // requests
+	Burst       int
+	Connections int // requests at a time
+}
+
+// BasicAuth asks for a name and password (RFC 7617).
+type BasicAuth struct {
+	Realm string
+	Users map[string]string // name to hash, as htpasswd writes it
+}
+
+// Affinity keeps a client with an endpoint by means of a cookie.
+type Affinity struct {
+	Cookie   string
+	Path     string
+	Domain   string
+	MaxAge   int // seconds; 0 is as long as the browser runs
+	Secure   bool
+	SameSite string
+	ByClient bool // by the client's address instead; no cookie is set
+}

@@ -1,0 +1,108 @@
+package watch
+
+import (
+	corev1 "k8s.io/api/core/v1"
+	discoveryv1 "k8s.io/api/discovery/v1"
+	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/labels"
+	"k8s.io/apimachinery/pkg/types"
+	gatewayv1 "sigs.k8s.io/gateway-api/apis/v1"
+
+	"github.com/fairway-net/fairway/ingress/compile"
+)
+
+// Objects are what is known now. They must not be changed.
+func (w *Watch) Objects() *compile.Objects {
+	v1, n, g := w.core.Core().V1(), w.core.Networking().V1(), w.gateway.Gateway().V1()
+	o := &compile.Objects{
+		Namespaces: map[string]*corev1.Namespace{},
+		Services:   map[types.NamespacedName]*corev1.Service{},
+		Secrets:    map[types.NamespacedName]*corev1.Secret{},
+		ConfigMaps: map[types.NamespacedName]*corev1.ConfigMap{},
+	}
+	for _, x := range all(w, "v1/namespaces", v1.Namespaces().Lister().List) {
+		o.Namespaces[x.Name] = x
+	}
+	byName(o.Services, all(w, "v1/services", v1.Services().Lister().List))
+	byName(o.Secrets, all(w, "v1/secrets", v1.Secrets().Lister().List))
+	byName(o.ConfigMaps, all(w, "v1/configmaps", v1.ConfigMaps().Lister().List))
+	o.IngressClasses = all(w, "networking.k8s.io/v1/ingressclasses", n.IngressClasses().Lister().List)
+	o.Ingresses = all(w, "networking.k8s.io/v1/ingresses", n.Ingresses().Lister().List)
+	group := gatewayv1.GroupVersion.String() + "/"
+	o.Classes = all(w, group+"gatewayclasses", g.GatewayClasses().Lister().List)
+	o.Gateways = all(w, group+"gateways", g.Gateways().Lister().List)
+	o.ListenerSets = all(w, group+"listenersets", g.ListenerSets().Lister().List)
+	o.HTTPRoutes = all(w, group+"httproutes", g.HTTPRoutes().Lister().List)
+	o.GRPCRoutes = all(w, group+"grpcroutes", g.GRPCRoutes().Lister().List)
+	o.TLSRoutes = all(w, group+"tlsroutes", g.TLSRoutes().Lister().List)
+	o.TCPRoutes = all(w, group+"tcproutes", g.TCPRoutes().Lister().List)
+	o.UDPRoutes = all(w, group+"udproutes", g.UDPRoutes().Lister().List)
+	o.BackendTLSPolicies = all(w, group+"backendtlspolicies", g.BackendTLSPolicies().Lister().List)
+	o.Grants = all(w, group+"referencegrants", g.ReferenceGrants().Lister().List)
+	return o
+}
+
+// Slices are the EndpointSlices of a Service.
+func (w *Watch) Slices(service types.NamespacedName) []*discoveryv1.EndpointSlice {
+	list, err := w.core.Discovery().V1().EndpointSlices().Lister().EndpointSlices(service.Namespace).
+		List(labels.SelectorFromSet(labels.Set{discoveryv1.LabelServiceName: service.Name}))
+	if err != nil {
+		w.log.Error("EndpointSlices not listed", "service", service, "err", err)
+	}
+	return list
+}
+
+// Service returns a Service; nil if there is none.
+func (w *Watch) Service(name types.NamespacedName) *corev1.Service {
+	s, err := w.core.Core().V1().Services().Lister().Services(name.Namespace).Get(name.Name)
+	if err != nil {
+		return nil
+	}
+	return s
+}
+
+// all lists a kind's objects; none while it isn't followed.
+func all[T any](w *Watch, name string, list func(labels.Selector) ([]*T, error)) []*T {
+	w.mu.Lock()
+	started := w.started[name]
+	w.mu.Unlock()
+	if !started {
+		return nil
+	}
+	out, err := list(labels.Everything())
+	if err != nil { // a cache doesn't fail
+		w.log.Error("cached objects not listed", "kind", name, "err", err)
+	}
+	return out
+}
+
+func byName[T metav1.Object](m map[types.NamespacedName]T, list []T) {
+	for _, o := range list {
+		m[types.NamespacedName{Namespace: o.GetNamespace(), Name: o.GetName()}] = o
+	}
+}
+
+// trim drops what nobody looks at: field managers, and all of Secrets and
+// ConfigMaps but what certificates and passwords are read from.
+func trim(object any) (any, error) {
+	if o, err := meta.Accessor(object); err == nil {
+		o.SetManagedFields(nil)
+	}
+	switch o := object.(type) {
+	case *corev1.Secret:
+		for key := range o.Data {
+			if key != corev1.TLSCertKey && key != corev1.TLSPrivateKeyKey && key != "ca.crt" && key != "auth" {
+				delete(o.Data, key)
+			}
+		}
+	case *corev1.ConfigMap:
+		o.BinaryData = nil
+		for key := range o.Data {
+			if key != "ca.crt" {
+				delete(o.Data, key)
+			}
+		}
+	}
+	return object, nil
+}

@@ -1,0 +1,58 @@
+package oldapi
+
+import (
+	"bufio"
+	"bytes"
+	"errors"
+	"fmt"
+	"io"
+
+	"k8s.io/apimachinery/pkg/util/yaml"
+	syaml "sigs.k8s.io/yaml"
+)
+
+// ConvertAll copies a file of YAML or JSON documents, each in its present form.
+// Lists are converted item by item.
+func ConvertAll(in io.Reader, out io.Writer) error {
+	documents := yaml.NewYAMLReader(bufio.NewReader(in))
+	for n := 1; ; n++ {
+		text, err := documents.Read()
+		if errors.Is(err, io.EOF) {
+			return nil
+		}
+		if err != nil {
+			return fmt.Errorf("read document %d: %w", n, err)
+		}
+		object := map[string]any{}
+		if err := syaml.Unmarshal(text, &object); err != nil {
+			return fmt.Errorf("document %d: %w", n, err)
+		}
+		if len(object) == 0 {
+			continue
+		}
+		if err := convertWithItems(object); err != nil {
+			return fmt.Errorf("document %d: %w", n, err)
+		}
+		if text, err = syaml.Marshal(object); err != nil {
+			return fmt.Errorf("document %d: %w", n, err)
+		}
+		if _, err := io.Copy(out, io.MultiReader(bytes.NewReader([]byte("---\n")), bytes.NewReader(text))); err != nil {
+			return fmt.Errorf("write document %d: %w", n, err)
+		}
+	}
+}
+
+func convertWithItems(object map[string]any) error {
+	if _, err := Convert(object); err != nil {
+		return err
+	}
+	items, _ := object["items"].([]any)
+	for i := range items {
+		if item, ok := items[i].(map[string]any); ok {
+			if _, err := Convert(item); err != nil {
+				return fmt.Errorf("items[%d]: %w", i, err)
+			}
+		}
+	}
+	return nil
+}

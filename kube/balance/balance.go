@@ -1,0 +1,156 @@
+package balance
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"net/http"
+	"net/url"
+	"path/filepath"
+	"slices"
+	"strings"
+	"sync"
+	"time"
+
+	utilnet "k8s.io/apimachinery/pkg/util/net"
+	"k8s.io/client-go/rest"
+
+	"github.com/fairway-net/fairway/kube"
+)
+
+// Balancer is a client's choice among several servers.
+type Balancer struct {
+	file   string
+	log    *slog.Logger
+	probe  *http.Client
+	period time.Duration
+	once   sync.Once
+	// doubt asks for a look at the server in use.
+	doubt chan struct{}
+
+	mu      sync.Mutex
+	servers []*url.URL
+	current *use
+	bases   []http.RoundTripper
+}
+
+// use is the time for which one server is in use.
+type use struct {
+	server *url.URL
+	ctx    context.Context
+	end    context.CancelCauseFunc
+}
+
+func begin(server *url.URL) *use {
+	ctx, end := context.WithCancelCause(context.Background())
+	return &use{server, ctx, end}
+}
+
+// Attach has the requests of clients made from config go to whichever server
+// answers: that of config, or one that the file names. It must come before
+// clients are made. Run keeps looking; without it, a server is looked at once,
+// and then again when it doesn't take connections.
+func Attach(config *rest.Config, file string, log *slog.Logger) (*Balancer, error) {
+	own, err := url.Parse(strings.TrimSuffix(config.Host, "/"))
+	if err != nil || own.Host == "" {
+		return nil, fmt.Errorf("balance API servers: %q is no URL of a server", config.Host)
+	}
+	b := &Balancer{file: file, log: log, period: checkPeriod, doubt: make(chan struct{}, 1), servers: []*url.URL{own}, current: begin(own)}
+	if b.probe, err = newProbe(config); err != nil {
+		return nil, err
+	}
+	list, err := read(file)
+	if err != nil {
+		log.Warn("going on with the API server of the kubeconfig", "err", err)
+	}
+	b.learn(urls(list))
+	config.Wrap(func(base http.RoundTripper) http.RoundTripper {
+		b.mu.Lock()
+		b.bases = append(b.bases, base)
+		b.mu.Unlock()
+		return &transport{b, base, own.Host}
+	})
+	return b, nil
+}
+
+// Config reads a kubeconfig as kube.Config does, for a command that runs
+// briefly. Where a server or an agent keeps the file of servers beside it, any of
+// those will do.
+func Config(kubeconfig string) (*rest.Config, error) {
+	config, err := kube.Config(kubeconfig)
+	if err != nil || kubeconfig == "" {
+		return config, err
+	}
+	return config, AttachFor(config, kubeconfig)
+}
+
+// AttachFor does that for a configuration that was read from a kubeconfig.
+func AttachFor(config *rest.Config, kubeconfig string) error {
+	file := filepath.Join(filepath.Dir(kubeconfig), FileName)
+	list, err := read(file)
+	if err != nil || len(list) < 2 || !slices.ContainsFunc(list, func(k known) bool { return k.URL == strings.TrimSuffix(config.Host, "/") }) {
+		return nil // the file is of another kubeconfig, or says nothing new
+	}
+	_, err = Attach(config, file, slog.New(slog.DiscardHandler))
+	return err
+}
+
+func urls(list []known) []string {
+	var out []string
+	for _, k := range list {
+		out = append(out, k.URL)
+	}
+	return out
+}
+
+// learn adds servers to those that are known.
+func (b *Balancer) learn(servers []string) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	for _, s := range servers {
+		u, err := url.Parse(s)
+		if err != nil || slices.ContainsFunc(b.servers, func(k *url.URL) bool { return k.Host == u.Host }) || len(b.servers) >= mostServers {
+			continue
+		}
+		b.servers = append(b.servers, u)
+	}
+}
+
+// Server is the URL of the server in use.
+func (b *Balancer) Server() string { return b.using().server.String() }
+
+func (b *Balancer) using() *use {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return b.current
+}
+
+// others are all servers but one.
+func (b *Balancer) others(than *url.URL) []*url.URL {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return slices.DeleteFunc(slices.Clone(b.servers), func(u *url.URL) bool { return u.Host == than.Host })
+}
+
+// errMoved ends what is under way at a server that another one has replaced.
+var errMoved = errors.New("the API server stopped answering; another one is in use now")
+
+// move uses another server from now on, unless that has happened already.
+func (b *Balancer) move(from *use, to *url.URL) {
+	b.mu.Lock()
+	moved := b.current == from
+	if moved {
+		b.current = begin(to)
+	}
+	bases := slices.Clone(b.bases)
+	b.mu.Unlock()
+	if !moved {
+		return
+	}
+	b.log.Info("another API server is in use now", "before", from.server.Host, "now", to.Host)
+	from.end(errMoved)
+	for _, base := range bases {
+		utilnet.CloseIdleConnectionsFor(base)
+	}
+}

@@ -1,0 +1,148 @@
+package lastknown
+
+import (
+	"context"
+	"log/slog"
+	"sync"
+	"time"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/types"
+
+	"github.com/fairway-net/fairway/kube"
+)
+
+// patience is how long the API has time to answer before the saved objects are
+// taken.
+const patience = 3 * time.Second
+
+// object is an API object as the published types are.
+type object interface {
+	runtime.Object
+	metav1.Object
+	Marshal() ([]byte, error)
+	Unmarshal([]byte) error
+}
+
+// Run writes changes to the file until ctx is done.
+func (s *Store) Run(ctx context.Context, log *slog.Logger) {
+	tick := time.NewTicker(flushPeriod)
+	defer tick.Stop()
+	for failed := false; ; {
+		select {
+		case <-ctx.Done():
+			return
+		case <-tick.C:
+		}
+		err := s.flush()
+		if err != nil && !failed {
+			log.Warn("what is known is not kept for the next start", "error", err)
+		}
+		failed = err != nil
+	}
+}
+
+// keeper stands between a watch and its sink.
+type keeper[T object] struct {
+	store    *Store
+	resource string
+	sink     kube.Sink[T]
+	empty    func() T
+	log      *slog.Logger
+
+	mu     sync.Mutex
+	synced bool // the API has told everything
+	// restored are objects of the file that the API hasn't told of yet.
+	restored map[types.NamespacedName]bool
+}
+
+// Keep returns a sink for a watch of a resource, which passes everything on to
+// the given one and saves it. If the API has told nothing some seconds after the
+// call, the given sink gets the saved objects. What of them is gone when the API
+// answers is deleted then. A nil Store passes everything on. The
+// function empty makes an object to decode into.
+func Keep[T object](ctx context.Context, s *Store, resource string, sink kube.Sink[T], empty func() T, log *slog.Logger) kube.Sink[T] {
+	if s == nil {
+		return sink
+	}
+	k := &keeper[T]{store: s, resource: resource, sink: sink, empty: empty, log: log, restored: map[types.NamespacedName]bool{}}
+	timer := time.AfterFunc(patience, func() {
+		if ctx.Err() == nil {
+			k.restore()
+		}
+	})
+	context.AfterFunc(ctx, func() { timer.Stop() })
+	return kube.Sink[T]{Set: k.set, Delete: k.delete, Synced: k.complete}
+}
+
+func nameOf(o metav1.Object) types.NamespacedName {
+	return types.NamespacedName{Namespace: o.GetNamespace(), Name: o.GetName()}
+}
+
+func (k *keeper[T]) set(o T) {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	delete(k.restored, nameOf(o))
+	if value, err := o.Marshal(); err == nil {
+		k.save(nameOf(o), value)
+	}
+	k.sink.Set(o)
+}
+
+// save keeps an object for the next start; nil deletes it.
+func (k *keeper[T]) save(name types.NamespacedName, value []byte) {
+	if err := k.store.set(k.resource, name, value); err != nil {
+		k.log.Debug("an object is not kept for the next start", "resource", k.resource, "name", name, "error", err)
+	}
+}
+
+func (k *keeper[T]) delete(name types.NamespacedName) {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	k.forget(name)
+}
+
+func (k *keeper[T]) forget(name types.NamespacedName) {
+	delete(k.restored, name)
+	k.save(name, nil)
+	k.sink.Delete(name)
+}
+
+// complete is called after each whole list.
+func (k *keeper[T]) complete() {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	k.synced = true
+	for name := range k.restored {
+		k.forget(name)
+	}
+	k.sink.Synced()
+}
+
+// restore hands the saved objects to the sink.
+func (k *keeper[T]) restore() {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	if k.synced {
+		return
+	}
+	saved, err := k.store.all(k.resource, func(value []byte) error {
+		o := k.empty()
+		if err := o.Unmarshal(value); err != nil {
+			return err
+		}
+		k.restored[nameOf(o)] = true
+		k.sink.Set(o)
+		return nil
+	})
+	if err != nil {
+		k.log.Warn("what was known can't be read", "error", err)
+		return
+	}
+	if saved.IsZero() {
+		return
+	}
+	k.log.Info("the API does not answer; serving what was known", "resource", k.resource, "objects", len(k.restored), "since", saved.Local().Format(time.DateTime))
+	k.sink.Synced()
+}

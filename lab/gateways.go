@@ -1,0 +1,40 @@
+package lab
+
+import (
+	"context"
+	"strings"
+	"time"
+
+	"github.com/fairway-net/fairway/lab/topology"
+)
+
+// startGateways keeps an engine running on every node, if that is asked for. It
+// reads Secrets, which a node's credential can't.
+func (s *supervisor) startGateways(ctx context.Context, nodes []*topology.Node) {
+	if !s.config.Gateway {
+		return
+	}
+	for _, n := range nodes {
+		r := &role{
+			lab: s.config.Name, name: "gateway-" + n.Name, cgroup: n.Name + "/agent", start: n.Start,
+			args: func() []string {
+				return []string{"gateway", "--kubeconfig", s.api.nodeKubeconfig, "--node-name", n.Name}
+			},
+		}
+		began := time.Now()
+		s.group.Go(func() error {
+			return r.run(ctx, func() bool { return time.Since(began) > 5*time.Second })
+		})
+	}
+}
+
+// programs are those that stand for images.
+func (c Config) programs() map[string]string {
+	out := map[string]string{}
+	for _, text := range c.Images {
+		if image, program, found := strings.Cut(text, "="); found {
+			out[image] = program
+		}
+	}
+	return out
+}

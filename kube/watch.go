@@ -50,7 +50,6 @@ type Source struct {
 func Watch[T runtime.Object](ctx context.Context, source Source, sink Sink[T]) {
 	var expected T
 	store := &passThrough[T]{sink: sink, keys: map[types.NamespacedName]struct{}{}}
-	var patience streamPatience
 	lw := cache.NewFilteredListWatchFromClient(source.Client, source.Resource, source.Namespace, func(o *metav1.ListOptions) {
 		if source.Labels != nil {
 			o.LabelSelector = source.Labels.String()
@@ -58,35 +57,12 @@ func Watch[T runtime.Object](ctx context.Context, source Source, sink Sink[T]) {
 		if source.Fields != nil {
 			o.FieldSelector = source.Fields.String()
 		}
-		patience.limit(o)
 	})
 	reflector := cache.NewReflectorWithOptions(lw, expectedType(expected), store, cache.ReflectorOptions{
 		Name:    source.Resource,
 		Backoff: &wait.Backoff{Duration: 200 * time.Millisecond, Factor: 2, Jitter: 1, Steps: 7, Cap: 15 * time.Second},
 	})
 	reflector.RunWithContext(ctx)
-}
-
-// firstPatience is how long a list may take to stream in at first. With each
-// attempt in a row that comes to nothing, it doubles.
-const firstPatience = 20 * time.Second
-
-// streamPatience limits how long a list streams in. One whose end doesn't come
-// would be waited for until the watch ends, which is minutes later: on busy
-// machines that was seen, and so the list is asked for again.
-type streamPatience struct{ next time.Duration }
-
-// limit sets how long a request lasts if it is for a list that streams in. The
-// watch that follows it ends then, too, and is continued as others are.
-func (p *streamPatience) limit(o *metav1.ListOptions) {
-	if o.SendInitialEvents == nil || !*o.SendInitialEvents {
-		p.next = 0
-		return
-	}
-	p.next = max(firstPatience, 2*p.next)
-	if seconds := int64(p.next.Seconds()); o.TimeoutSeconds == nil || *o.TimeoutSeconds > seconds {
-		o.TimeoutSeconds = &seconds
-	}
 }
 
 // passThrough is a reflector's store that remembers names only.

@@ -123,6 +123,7 @@ func dial(ctx context.Context, o Options) (*Backend, error) {
 	if err := claimStore(ctx, client.Client); err != nil {
 		return nil, errors.Join(fmt.Errorf("use etcd at %v: %w", o.Servers, err), client.Close())
 	}
+	reportProgress(client.Client, nil)
 	return &Backend{Client: client, close: client.Close}, nil
 }
 
@@ -162,6 +163,7 @@ func startEmbedded(ctx context.Context, o Options) (*Backend, error) {
 	}
 	client := &kubernetes.Client{Client: v3client.New(server.Server)}
 	client.Kubernetes = client
+	reportProgress(client.Client, d)
 	b := &Backend{Client: client, Failed: failed, disk: d}
 	if o.Member != nil {
 		b.etcd = server.Server

@@ -48,7 +48,7 @@ func (s *Server) build(ctx context.Context) error {
 	config.MaxMutatingRequestsInFlight = 1000
 	config.RESTOptionsGetter = s.options
 	config.EnableProfiling = false
-	config.BuildHandlerChainFunc = handlerChain
+	config.BuildHandlerChainFunc = s.handlerChain
 	// A shutdown waits for nobody's watch.
 	config.ShutdownWatchTerminationGracePeriod = drainTimeout
 	checkStorage(&config.Config, s.backend, s.config.membership != nil)

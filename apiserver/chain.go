@@ -13,8 +13,11 @@ import (
 // handlerChain is the library's, with room on the stack where goroutines begin:
 // the library serves a request by several, one for net/http, one for its
 // timeout, one for the write itself (see creater and registry.REST).
-func handlerChain(api http.Handler, c *genericapiserver.Config) http.Handler {
-	return withRoom(genericapiserver.DefaultBuildHandlerChain(withRoom(limitWrites(api, c.Serializer)), c))
+func (s *Server) handlerChain(api http.Handler, c *genericapiserver.Config) http.Handler {
+	l := newLasting(c.Authentication.Authenticator)
+	s.lasting = append(s.lasting, l)
+	inner := withRoom(limitWrites(l.follow(api), c.Serializer))
+	return withRoom(l.remember(genericapiserver.DefaultBuildHandlerChain(inner, c)))
 }
 
 // withRoom makes room for writes. Reads need less, and watches, which are

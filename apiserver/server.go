@@ -24,6 +24,7 @@ type Server struct {
 	config      Config
 	authorities *pki.Authorities
 	access      *access
+	lasting     []*lasting
 	url         string
 	loopback    *rest.Config
 	generic     *genericapiserver.GenericAPIServer
@@ -106,6 +107,9 @@ func (s *Server) start(ctx context.Context) error {
 		return err
 	}
 	s.renewing.Go(func() { s.renewCertificates(ctx) })
+	for _, l := range s.lasting {
+		s.renewing.Go(func() { l.run(ctx, recheckPeriod) })
+	}
 	return nil
 }
 

@@ -2,6 +2,7 @@ package compile
 
 import (
 	"fmt"
+	"strings"
 
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/types"
@@ -55,7 +56,7 @@ func (c *compiler) pool(r *route, g *gateway, service types.NamespacedName, port
 	name := fmt.Sprintf("%s:%d", service, port.Port)
 	p := &model.Pool{Name: name}
 	policy := c.policies.of(service, port)
-	switch protocol := value(port.AppProtocol, ""); protocol {
+	switch protocol := value(port.AppProtocol, ""); strings.ToLower(protocol) { // names of IANA's registry, in any case (RFC 6335, 5.1)
 	case "kubernetes.io/h2c":
 		p.Protocol = model.H2C
 	case "", "http", "https", "tcp", "tls", "grpc", "grpcs", "kubernetes.io/ws", "kubernetes.io/wss", "ws", "wss", "http2", "h2c":

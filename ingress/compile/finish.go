@@ -122,10 +122,10 @@ func (l *listener) conditions(generation int64) []metav1.Condition {
 	return []metav1.Condition{accepted, programmed, conflicted, refs}
 }
 
-// accepted reports whether the set has a listener that can be used.
+// accepted reports whether the set has a listener that can serve: one without
+// any certificate can't.
 func (s *listenerSet) accepted() bool {
-	return s.rejected == "" && s.gateway.rejected == "" &&
-		slices.ContainsFunc(s.listeners, func(l *listener) bool { return l.accepted })
+	return s.rejected == "" && s.gateway.rejected == "" && slices.ContainsFunc(s.listeners, (*listener).usable)
 }
 
 func (s *listenerSet) status() *gatewayv1.ListenerSetStatus {
@@ -142,7 +142,7 @@ func (s *listenerSet) status() *gatewayv1.ListenerSetStatus {
 		reason, message = gatewayv1.ListenerSetReasonParentNotAccepted, "the Gateway isn't accepted"
 	case !s.accepted():
 		reason, message = gatewayv1.ListenerSetReasonListenersNotValid, "no listener can be accepted; their conditions say why"
-	case slices.ContainsFunc(s.listeners, func(l *listener) bool { return !l.accepted }):
+	case slices.ContainsFunc(s.listeners, func(l *listener) bool { return !l.usable() }):
 		reason, message = gatewayv1.ListenerSetReasonListenersNotValid, "some listeners can't be accepted; their conditions say why"
 	}
 	out.Conditions = append(out.Conditions, condition(gatewayv1.ListenerSetConditionAccepted, s.accepted(), reason, generation, message))

@@ -83,8 +83,9 @@ func byName[T metav1.Object](m map[types.NamespacedName]T, list []T) {
 	}
 }
 
-// trim drops what nobody looks at: field managers, and all of Secrets and
-// ConfigMaps but what certificates and passwords are read from.
+// trim drops what nobody looks at: field managers, the mark of headless
+// Services' slices, and all of Secrets and ConfigMaps but what certificates and
+// passwords are read from.
 func trim(object any) (any, error) {
 	if o, err := meta.Accessor(object); err == nil {
 		o.SetManagedFields(nil)
@@ -96,6 +97,10 @@ func trim(object any) (any, error) {
 				delete(o.Data, key)
 			}
 		}
+	case *discoveryv1.EndpointSlice:
+		// The data planes leave out what headless Services have, since it needs no
+		// translation. Routes go to endpoints in any case.
+		delete(o.Labels, corev1.IsHeadlessService)
 	case *corev1.ConfigMap:
 		o.BinaryData = nil
 		for key := range o.Data {

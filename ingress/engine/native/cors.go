@@ -16,7 +16,6 @@ func allow(w http.ResponseWriter, r *http.Request, c *model.CORS) bool {
 	}
 	h := w.Header()
 	if allowed(h, r.Header, c) {
-		h.Del("Access-Control-Expose-Headers")
 		set(h, "Access-Control-Allow-Methods", named(c.Methods, c.Credentials, r.Header.Get("Access-Control-Request-Method")))
 		set(h, "Access-Control-Allow-Headers", named(c.Headers, c.Credentials, r.Header.Get("Access-Control-Request-Headers")))
 		if c.MaxAge > 0 {

@@ -12,9 +12,11 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/util/intstr"
 	"k8s.io/client-go/kubernetes"
 
+	"github.com/fairway-net/fairway/apiserver/allocator"
 	"github.com/fairway-net/fairway/apiserver/customresources"
 	"github.com/fairway-net/fairway/apiserver/rights"
 	"github.com/fairway-net/fairway/apiserver/validation"
@@ -79,6 +81,14 @@ const dnsService = "kube-dns"
 
 func apiLabels() map[string]string {
 	return map[string]string{"component": "apiserver", "provider": "kubernetes"}
+}
+
+// reserve keeps the addresses of these Services for them.
+func (s *Server) reserve(a *allocator.Allocator) {
+	a.Reserve(a.First(), types.NamespacedName{Namespace: metav1.NamespaceDefault, Name: validation.APIService})
+	if s.config.ClusterDNS.IsValid() {
+		a.Reserve(s.config.ClusterDNS, types.NamespacedName{Namespace: metav1.NamespaceSystem, Name: dnsService})
+	}
 }
 
 // bootstrapServices makes the Services that every cluster has, where they are

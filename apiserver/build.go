@@ -89,6 +89,7 @@ func (s *Server) openAllocator(ctx context.Context, types *scheme.Scheme) error 
 	if err != nil {
 		return err
 	}
+	s.reserve(a)
 	if err := a.Start(ctx, s.backend.Client.Client); err != nil {
 		return err
 	}

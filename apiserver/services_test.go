@@ -9,8 +9,8 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
 
-// TestServicesComeBack: the Services of the API and of DNS don't stay deleted,
-// and a server starts although another Service has taken an address of theirs.
+// TestServicesComeBack: the Services of the API and of DNS don't stay deleted, and
+// nobody else gets their addresses, also while they aren't there.
 func TestServicesComeBack(t *testing.T) {
 	config := testConfig(t)
 	config.ClusterDNS = netip.MustParseAddr("10.96.0.10")
@@ -55,5 +55,31 @@ func TestNoLongerLoadBalancer(t *testing.T) {
 	}
 	if _, err := services.UpdateStatus(ctx, service, metav1.UpdateOptions{}); err != nil {
 		t.Errorf("writing its status: %v", err)
+	}
+}
+
+// TestKeptAddresses: nobody else gets the address of a Service that every cluster
+// has, also while it isn't there.
+func TestKeptAddresses(t *testing.T) {
+	config := testConfig(t)
+	config.ClusterDNS = netip.MustParseAddr("10.96.0.10")
+	s := start(t, config)
+	c, ctx := client(t, s), within(t)
+	steal := func(address string) error {
+		thief := &corev1.Service{ObjectMeta: metav1.ObjectMeta{Name: "thief"}, Spec: corev1.ServiceSpec{ClusterIP: address, Ports: []corev1.ServicePort{{Port: 80}}}}
+		_, err := c.CoreV1().Services("default").Create(ctx, thief, metav1.CreateOptions{})
+		return err
+	}
+	for address, key := range map[string]string{"10.96.0.1": "default/kubernetes", "10.96.0.10": "kube-system/kube-dns"} {
+		if err := steal(address); err == nil || !strings.Contains(err.Error(), "spec.clusterIPs") || !strings.Contains(err.Error(), "already allocated") {
+			t.Errorf("asking for %s: %v", address, err)
+		}
+		ns, name, _ := strings.Cut(key, "/")
+		if err := c.CoreV1().Services(ns).Delete(ctx, name, metav1.DeleteOptions{}); err != nil {
+			t.Fatal(err)
+		}
+		if err := steal(address); err == nil || !strings.Contains(err.Error(), "spec.clusterIPs") {
+			t.Errorf("asking for %s without %s: %v", address, key, err)
+		}
 	}
 }

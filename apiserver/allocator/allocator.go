@@ -8,6 +8,7 @@ import (
 	clientv3 "go.etcd.io/etcd/client/v3"
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/types"
 	utilnet "k8s.io/apimachinery/pkg/util/net"
 )
 
@@ -17,6 +18,7 @@ type Allocator struct {
 	addresses map[corev1.IPFamily]*addresses
 	ports     *ports
 	decoder   runtime.Decoder
+	owners    map[netip.Addr]types.NamespacedName // of addresses that nobody else gets
 	done      chan struct{}
 }
 
@@ -27,6 +29,7 @@ func New(cidrs []netip.Prefix, nodePortRange utilnet.PortRange, decoder runtime.
 		addresses: map[corev1.IPFamily]*addresses{},
 		ports:     newPorts(nodePortRange),
 		decoder:   decoder,
+		owners:    map[netip.Addr]types.NamespacedName{},
 		done:      make(chan struct{}),
 	}
 	for _, cidr := range cidrs {
@@ -54,6 +57,20 @@ func (a *Allocator) Families() []corev1.IPFamily { return a.families }
 // API server's own Service.
 func (a *Allocator) First() netip.Addr { return a.addresses[a.families[0]].first }
 
+// Reserve keeps an address for one Service, also while that isn't there: others
+// neither get it nor can ask for it. It must be called before the first request.
+// An address outside all ranges is left alone.
+func (a *Allocator) Reserve(addr netip.Addr, owner types.NamespacedName) {
+	r := a.addresses[familyOf(addr)]
+	if r == nil {
+		return
+	}
+	if n, ok := r.number(addr); ok {
+		a.owners[addr] = owner
+		r.reserve(n)
+	}
+}
+
 // Usage says how many addresses of each family and how many node ports are
 // taken, and how many are reserved by writes under way.
 func (a *Allocator) Usage() (taken map[string]int, reserved int) {
@@ -65,7 +82,7 @@ func (a *Allocator) Usage() (taken map[string]int, reserved int) {
 	}
 	t, res := a.ports.counts()
 	taken["nodePort"] = t
-	return taken, reserved + res
+	return taken, reserved + res - len(a.owners)
 }
 
 // Start learns what is taken, repairs what disagrees with the Services

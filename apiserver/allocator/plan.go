@@ -6,6 +6,7 @@ import (
 	"net/netip"
 
 	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/types"
 )
 
 // The reasons for which a number is refused, in Kubernetes' words.
@@ -53,9 +54,9 @@ func (p *Plan) ClusterIP(family corev1.IPFamily) (string, error) {
 	return r.address(n).String(), nil
 }
 
-// RequestClusterIP reserves an address that was asked for. An error says that
-// it looks taken, or can't be had at all.
-func (p *Plan) RequestClusterIP(ip string) error {
+// RequestClusterIP reserves an address that a Service asks for. An error says
+// that it looks taken, or can't be had at all.
+func (p *Plan) RequestClusterIP(ip string, service types.NamespacedName) error {
 	addr, err := netip.ParseAddr(ip)
 	if err != nil {
 		return fmt.Errorf("parse IP: %w", err)
@@ -70,6 +71,12 @@ func (p *Plan) RequestClusterIP(ip string) error {
 	}
 	free := r.reserve(n)
 	p.held = append(p.held, held{r.pool, n})
+	if owner, kept := p.allocator.owners[addr]; kept && owner != service {
+		if !free { // said as of any other
+			return errors.New(ErrIPAllocated.Error())
+		}
+		return fmt.Errorf("it is kept for Service %s", owner)
+	}
 	if !free {
 		return ErrIPAllocated
 	}

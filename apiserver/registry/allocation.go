@@ -6,6 +6,7 @@ import (
 	"slices"
 
 	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/util/validation/field"
 
 	"github.com/fairway-net/fairway/apiserver/allocator"
@@ -49,7 +50,7 @@ func (a *allocation) clusterIPs() field.ErrorList {
 				return field.Invalid(ipsPath, given, fmt.Sprintf("failed to allocate IP %s: %v", given[i], reason))
 			}
 			a.ask(allocator.ClusterIPKey(given[i]), refuse(allocator.ErrIPAllocated))
-			if err := a.request.plan.RequestClusterIP(given[i]); a.refused(err) {
+			if err := a.request.plan.RequestClusterIP(given[i], types.NamespacedName{Namespace: a.svc.Namespace, Name: a.svc.Name}); a.refused(err) {
 				errs = append(errs, refuse(err))
 			}
 			continue

@@ -4,7 +4,6 @@ import (
 	"context"
 	"path/filepath"
 	"strings"
-	"sync"
 
 	"k8s.io/client-go/tools/clientcmd"
 
@@ -51,12 +50,11 @@ func (f *objectFlags) labDir() string {
 	return dir
 }
 
-// asker asks the agents of this machine, which it looks for when it is first asked.
-func (f *objectFlags) asker(ctx context.Context) explain.Asker {
+// asker asks the agents that find finds, once something is asked.
+func (f *objectFlags) asker(ctx context.Context, find func() []agentlink.Found) explain.Asker {
 	if len(f.files) > 0 {
 		return nil
 	}
-	find := sync.OnceValue(func() []agentlink.Found { return f.agents(ctx) })
 	return func(node string, keys []model.Key, from explain.Source) (explain.View, error) {
 		agent := agentlink.Of(find(), node)
 		if agent == nil {

@@ -7,10 +7,12 @@ import (
 	"net"
 	"net/netip"
 	"slices"
+	"sync"
 
 	"github.com/spf13/cobra"
 	corev1 "k8s.io/api/core/v1"
 
+	"github.com/fairway-net/fairway/diagnose/agentlink"
 	"github.com/fairway-net/fairway/diagnose/doctor"
 	"github.com/fairway-net/fairway/diagnose/explain"
 	"github.com/fairway-net/fairway/diagnose/host"
@@ -96,7 +98,7 @@ func (f *doctorFlags) examine(cmd *cobra.Command, args []string) (*doctor.Report
 	e := &doctor.Evidence{Domain: f.domain}
 	if len(args) == 0 {
 		e.Host = host.Read(cmd.Context())
-		f.askAgents(cmd.Context(), e)
+		f.askAgents(cmd.Context(), e, func() []agentlink.Found { return f.objects.agents(cmd.Context()) })
 		return doctor.Examine(cmd.Context(), e), nil
 	}
 	q, err := explain.ParseQuestion(args[0], f.from, f.objects.namespace)
@@ -119,10 +121,11 @@ func (f *doctorFlags) examine(cmd *cobra.Command, args []string) (*doctor.Report
 	}
 	e.Question = q
 	e.Service = e.Objects.Of(q.Target)
-	if e.Report, err = explain.FromObjects(q, e.Objects, config.Compile, f.objects.asker(cmd.Context())); err != nil {
+	find := sync.OnceValue(func() []agentlink.Found { return f.objects.agents(cmd.Context()) })
+	if e.Report, err = explain.FromObjects(q, e.Objects, config.Compile, f.objects.asker(cmd.Context(), find)); err != nil {
 		return nil, err
 	}
-	f.askAgents(cmd.Context(), e)
+	f.askAgents(cmd.Context(), e, find)
 	return doctor.Examine(cmd.Context(), e), nil
 }
 

@@ -17,11 +17,11 @@ import (
 
 // askAgents adds what the agents of this machine say to the evidence, and, for a
 // Service, whether their kernels hold what they should.
-func (f *doctorFlags) askAgents(ctx context.Context, e *doctor.Evidence) {
+func (f *doctorFlags) askAgents(ctx context.Context, e *doctor.Evidence, find func() []agentlink.Found) {
 	if len(f.objects.files) > 0 {
 		return
 	}
-	agents := f.objects.agents(ctx)
+	agents := find()
 	if len(agents) == 0 && e.Service != nil {
 		e.NoAgents = "no agent answers on this machine"
 	}

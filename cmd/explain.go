@@ -1,14 +1,17 @@
 package cmd
 
 import (
+	"cmp"
 	"encoding/json"
 	"fmt"
 	"io"
 	"slices"
+	"sync"
 
 	"github.com/spf13/cobra"
 	"sigs.k8s.io/yaml"
 
+	"github.com/fairway-net/fairway/diagnose/agentlink"
 	"github.com/fairway-net/fairway/diagnose/explain"
 )
 
@@ -20,6 +23,7 @@ type explainFlags struct {
 	node    string
 	output  string
 	rules   bool
+	kernel  bool
 }
 
 func explainCommand() *cobra.Command {
@@ -29,10 +33,11 @@ func explainCommand() *cobra.Command {
 		Short: "Say where packets to a Service go, and why not to each other endpoint",
 		Long: `Say what happens to the first packet of a connection to a Service: whether it is
 forwarded, to which endpoints, with which share, and for each other endpoint why
-it is not used. The reasons come from the code that chooses endpoints.
+it is not used. The reasons come from the code that chooses endpoints. As root on
+a node, what its kernel holds of the Service is read back and compared.
 
 The exit code is 0 if packets are forwarded, 1 if they are refused, dropped or
-unknown, and 2 if it could not be told.`,
+unknown, and 2 if it could not be told: also where the kernel differs.`,
 		Example: `  fairway explain svc/web
   fairway explain svc/web:http --from pod/client-a
   fairway explain 10.96.0.10:53/udp --from node/node1
@@ -58,6 +63,7 @@ unknown, and 2 if it could not be told.`,
 	c.Flags().StringVar(&f.node, "node", "", "the node that the packet reaches; without it, the node of --from, or every node")
 	c.Flags().StringVarP(&f.output, "output", "o", "", "wide, json or yaml")
 	c.Flags().BoolVar(&f.rules, "rules", false, "show the decision step by step, with each endpoint's share")
+	c.Flags().BoolVar(&f.kernel, "kernel", true, "compare with what the kernel holds, on nodes whose agents answer; without this flag, not on nodes with very many Services, of which all objects are read")
 	f.agent.addMeaning(c.Flags())
 	f.agent.addServiceCIDRs(c.Flags())
 	return c
@@ -81,7 +87,12 @@ func (f *explainFlags) report(cmd *cobra.Command, typed string) (*explain.Report
 		return nil, err
 	}
 	q.Node = f.node
-	return explain.FromObjects(q, objects, config.Compile, f.objects.asker(cmd.Context()))
+	find := sync.OnceValue(func() []agentlink.Found { return f.objects.agents(cmd.Context()) })
+	report, err := explain.FromObjects(q, objects, config.Compile, f.objects.asker(cmd.Context(), find))
+	if err == nil && f.kernel && report.Service != nil && len(report.Views) > 0 && len(f.objects.files) == 0 {
+		addKernels(cmd.Context(), report, find(), cmp.Or(q.Node, report.From.Node), cmd.Flags().Changed("kernel"))
+	}
+	return report, err
 }
 
 // text writes the report for people.

@@ -36,7 +36,10 @@ func (r *Run) probe(s Step) error {
 
 func (r *Run) decide(p Probe, e *Expectation) (model.Verdict, error) {
 	v := r.table.Decide(p.From.packet(p.Proto, p.To))
-	return v, e.checkVerdict(v)
+	if err := e.checkVerdict(v); err != nil || r.topo != nil {
+		return v, err
+	}
+	return v, r.cluster.checkExplained(p, v)
 }
 
 // cannot reports whether the step's protocol is beyond the plane.

@@ -82,6 +82,9 @@ var actionNames = map[model.Action]string{
 // up that the frontend lets in.
 func (q Asked) packet(t *model.Table) model.Packet {
 	p := model.Packet{Src: q.Source, Dst: q.Key.Addr, DstPort: q.Key.Port, Proto: q.Key.Proto, In: q.In}
+	if q.Origin == model.FromPod && p.In == podInterface && len(t.Settings.Pods.Interfaces) > 0 {
+		p.In = t.Settings.Pods.Interfaces[0] // a pattern matches itself
+	}
 	if p.Src.IsValid() {
 		return p
 	}
@@ -179,8 +182,10 @@ func Questions(t *model.Table, keys []model.Key, from Source, node string) []Ask
 		switch {
 		case from.Kind == "node" && from.Name == node:
 			list = append(list, Asked{Key: key, Origin: model.FromNode, Source: family(from.Addr, key)})
-		case from.Kind == "pod":
+		case from.Kind == "pod" && (from.Node == node || node == "" || from.Node == ""):
 			list = append(list, Asked{Key: key, Origin: model.FromPod, Source: family(from.Addr, key), In: podInterface})
+		case from.Kind == "pod": // which reaches this node from another
+			list = append(list, Asked{Key: key, Origin: model.FromPod, Source: family(from.Addr, key), In: outsideInterface})
 		case from.Kind != "":
 			list = append(list, Asked{Key: key, Origin: model.FromOutside, Source: family(from.Addr, key), In: outsideInterface})
 		default:

@@ -9,6 +9,7 @@
 //   - gather.go: decisions of nodes, compiled from the objects
 //   - report.go: the report, as JSON and YAML have it
 //   - assemble.go: the report from decisions and objects
+//   - kernel.go: what the kernels of nodes hold of the Service
 //   - text.go: the report for people
 //   - rules.go: each decision step by step
 package explain

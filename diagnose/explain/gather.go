@@ -59,7 +59,9 @@ func (o *Objects) reached(q Question) ([]compile.Node, error) {
 	var list []compile.Node
 	for _, n := range o.Nodes {
 		if name == "" || n.Name == name {
-			list = append(list, manifest.NodeOf(n))
+			node := manifest.NodeOf(n)
+			node.Addresses = append(node.Addresses, netip.AddrFrom4([4]byte{127, 0, 0, 1}), netip.IPv6Loopback())
+			list = append(list, node)
 		}
 	}
 	switch {

@@ -20,6 +20,7 @@ type Report struct {
 	Service    *ServiceInfo      `json:"service,omitempty"`
 	Views      []View            `json:"views,omitempty"`
 	Endpoints  []Endpoint        `json:"endpoints,omitempty"`
+	Kernel     []Kernel          `json:"kernel,omitempty"`   // of nodes whose agents answer
 	Problems   []compile.Problem `json:"problems,omitempty"` // what the Services say and nodes can't do
 	Notes      []string          `json:"notes,omitempty"`
 	NotChecked []string          `json:"notChecked,omitempty"`
@@ -58,6 +59,14 @@ type Endpoint struct {
 	Node   string     `json:"node,omitempty"`
 	Zone   string     `json:"zone,omitempty"`
 	Detail string     `json:"detail,omitempty"` // why it isn't ready, since when
+}
+
+// Kernel is what the kernel of a node holds of the Service, beside what it should.
+type Kernel struct {
+	Node        string   `json:"node"`
+	Mode        string   `json:"mode"`
+	Objects     []string `json:"objects,omitempty"`     // that should be there
+	Differences []string `json:"differences,omitempty"` // "missing element ...", "unexpected ..."
 }
 
 // ExitCode is what the command ends with: 0 forwarded, 1 not, 2 could not tell.

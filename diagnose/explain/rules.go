@@ -21,6 +21,15 @@ func (r *Report) WriteRules(out io.Writer) error {
 			d.rules(&b)
 		}
 	}
+	for _, k := range r.Kernel {
+		fmt.Fprintf(&b, "\nin the kernel of %s (%s):\n", k.Node, k.Mode)
+		for _, o := range k.Objects {
+			fmt.Fprintf(&b, "    %s\n", o)
+		}
+		for _, d := range k.Differences {
+			fmt.Fprintf(&b, "  %s\n", d)
+		}
+	}
 	_, err := io.WriteString(out, b.String())
 	return err
 }

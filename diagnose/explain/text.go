@@ -29,6 +29,9 @@ func (r *Report) WriteText(out io.Writer, wide bool) error {
 		}
 	}
 	r.decisionsText(&b, wide)
+	for _, k := range r.Kernel {
+		k.text(&b, wide)
+	}
 	for _, note := range r.Notes {
 		fmt.Fprintf(&b, " note         %s\n", note)
 	}

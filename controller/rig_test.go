@@ -72,7 +72,7 @@ func fakeless() []string {
 	for _, name := range controller.Names() {
 		switch name {
 		case "namespace-controller", "garbage-collector-controller", "load-balancer-addresses-controller", "certificatesigningrequest-controller",
-			"node-lifecycle-controller", "pod-garbage-collector-controller", "clusterrole-aggregation-controller", "serviceaccount-controller":
+			"expired-objects-controller", "node-lifecycle-controller", "pod-garbage-collector-controller", "clusterrole-aggregation-controller", "serviceaccount-controller":
 			absent = append(absent, name)
 		}
 	}

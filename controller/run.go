@@ -23,6 +23,7 @@ import (
 	"github.com/fairway-net/fairway/controller/clusterroles"
 	"github.com/fairway-net/fairway/controller/endpoints"
 	"github.com/fairway-net/fairway/controller/endpointslice"
+	"github.com/fairway-net/fairway/controller/expired"
 	"github.com/fairway-net/fairway/controller/garbage"
 	"github.com/fairway-net/fairway/controller/gateway"
 	"github.com/fairway-net/fairway/controller/health"
@@ -97,6 +98,9 @@ func controllers() []starter {
 		}},
 		{"certificatesigningrequest-controller", func(e *environment, log *slog.Logger) (loop, error) {
 			return nodecert.New(e.cluster, e.options.Signer, log)
+		}},
+		{"expired-objects-controller", func(e *environment, log *slog.Logger) (loop, error) {
+			return expired.New(e.typed, log), nil
 		}},
 		{"node-lifecycle-controller", func(e *environment, log *slog.Logger) (loop, error) {
 			return nodelife.New(e.cluster, e.options.NodeGrace, log)

@@ -8,12 +8,14 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 	typedcorev1 "k8s.io/client-go/kubernetes/typed/core/v1"
+
+	endpointhealth "github.com/fairway-net/fairway/endpoint/health"
 )
 
 // Annotations of a Node that the agent registered.
 const (
 	versionAnnotation = "fairway.dev/version"
-	modeAnnotation    = "fairway.dev/mode"
+	modeAnnotation    = endpointhealth.ModeAnnotation
 )
 
 // aboutNode is what the Node object of a plain machine says of its agent.

@@ -4,15 +4,12 @@ package cmd
 
 import (
 	"context"
-	"encoding/json"
 	"fmt"
 	"io"
 	"strings"
-	"time"
 
 	"github.com/spf13/cobra"
 	corev1 "k8s.io/api/core/v1"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/kubernetes"
 	"sigs.k8s.io/yaml"
 
@@ -36,7 +33,7 @@ func exposeCommand() *cobra.Command {
 				return fmt.Errorf("--output %q: must be yaml", output)
 			}
 			if request.Type == "" {
-				request.Type = string(objects.usualType(cmd.Context()))
+				request.Type = string(objects.usualType(cmd.Context(), cmd.ErrOrStderr()))
 			}
 			service, slices, err := request.Objects()
 			if err != nil {
@@ -63,7 +60,7 @@ func exposeCommand() *cobra.Command {
 			if err != nil || output != "" {
 				return err
 			}
-			return sayAddresses(cmd.Context(), client, written, cmd.OutOrStdout())
+			return sayAddresses(cmd.Context(), client, written, cmd.OutOrStdout(), cmd.ErrOrStderr())
 		},
 	}
 	flags := c.Flags()
@@ -79,23 +76,6 @@ func exposeCommand() *cobra.Command {
 		panic("flag of expose: " + err.Error())
 	}
 	return c
-}
-
-// usualType is LoadBalancer where a Service gets an address from a pool: people
-// with a few machines want to be reached from outside.
-func (f *objectFlags) usualType(ctx context.Context) corev1.ServiceType {
-	client, err := f.client()
-	if err != nil {
-		return corev1.ServiceTypeClusterIP
-	}
-	ctx, cancel := context.WithTimeout(ctx, 5*time.Second)
-	defer cancel()
-	data, err := client.Discovery().RESTClient().Get().AbsPath("/apis/metallb.io/v1beta1/ipaddresspools").DoRaw(ctx)
-	var pools struct{ Items []any }
-	if err != nil || json.Unmarshal(data, &pools) != nil || len(pools.Items) == 0 {
-		return corev1.ServiceTypeClusterIP
-	}
-	return corev1.ServiceTypeLoadBalancer
 }
 
 func printManifests(out io.Writer, objects []any) error {
@@ -117,22 +97,11 @@ func printManifests(out io.Writer, objects []any) error {
 	return nil
 }
 
-// addressPatience is how long a LoadBalancer's address is waited for.
-const addressPatience = 5 * time.Second
-
 // sayAddresses prints where the Service answers.
-func sayAddresses(ctx context.Context, client kubernetes.Interface, s *corev1.Service, out io.Writer) error {
-	for deadline := time.Now().Add(addressPatience); s.Spec.Type == corev1.ServiceTypeLoadBalancer && len(s.Status.LoadBalancer.Ingress) == 0 && time.Now().Before(deadline); {
-		select {
-		case <-ctx.Done():
-			return ctx.Err()
-		case <-time.After(100 * time.Millisecond):
-		}
-		next, err := client.CoreV1().Services(s.Namespace).Get(ctx, s.Name, metav1.GetOptions{})
-		if err != nil {
-			return fmt.Errorf("read the Service's address: %w", err)
-		}
-		s = next
+func sayAddresses(ctx context.Context, client kubernetes.Interface, s *corev1.Service, out, progress io.Writer) error {
+	s, why, err := awaitAddress(ctx, client, s, progress)
+	if err != nil {
+		return err
 	}
 	port := s.Spec.Ports[0]
 	lines := []string{fmt.Sprintf("Service %s/%s, port %d/%s", s.Namespace, s.Name, port.Port, port.Protocol)}
@@ -141,15 +110,15 @@ func sayAddresses(ctx context.Context, client kubernetes.Interface, s *corev1.Se
 		lines = append(lines, fmt.Sprintf("  node port  %d, at every node", port.NodePort))
 	}
 	if s.Spec.Type == corev1.ServiceTypeLoadBalancer {
-		lines = append(lines, "  outside  "+outside(s))
+		lines = append(lines, "  outside  "+outside(s, why))
 	}
 	lines = append(lines, fmt.Sprintf("  name  %s.%s.svc.cluster.local", s.Name, s.Namespace))
-	_, err := fmt.Fprintln(out, strings.Join(lines, "\n"))
+	_, err = fmt.Fprintln(out, strings.Join(lines, "\n"))
 	return err
 }
 
-// outside lists the load balancer addresses of a Service.
-func outside(s *corev1.Service) string {
+// outside lists the load balancer addresses of a Service, or says why there are none.
+func outside(s *corev1.Service, why string) string {
 	var list []string
 	for _, i := range s.Status.LoadBalancer.Ingress {
 		if i.IP != "" {
@@ -159,7 +128,7 @@ func outside(s *corev1.Service) string {
 		}
 	}
 	if len(list) == 0 {
-		return "no address yet: `fairway status` says why"
+		return "no address yet: " + why
 	}
 	return strings.Join(list, ", ")
 }

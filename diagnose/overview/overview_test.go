@@ -1,6 +1,7 @@
 package overview
 
 import (
+	"fmt"
 	"net/netip"
 	"strings"
 	"testing"
@@ -17,7 +18,7 @@ import (
 func TestWriteSaysWhatIsNotWell(t *testing.T) {
 	down := false
 	in := Input{
-		Nodes: []corev1.Node{{ObjectMeta: metav1.ObjectMeta{Name: "a"}, Status: corev1.NodeStatus{
+		Nodes: []corev1.Node{{ObjectMeta: metav1.ObjectMeta{Name: "a", Annotations: map[string]string{"fairway.dev/mode": "nftables"}}, Status: corev1.NodeStatus{
 			Addresses:  []corev1.NodeAddress{{Type: corev1.NodeInternalIP, Address: "fd00::1"}},
 			Conditions: []corev1.NodeCondition{{Type: corev1.NodeReady, Status: corev1.ConditionUnknown, Message: "it stopped answering"}},
 		}}},
@@ -43,7 +44,7 @@ func TestWriteSaysWhatIsNotWell(t *testing.T) {
 		t.Fatal(err)
 	}
 	for _, want := range []string{
-		"NotReady", "fd00::1", "1 of 2", "node a is not ready: it stopped answering", "service default/empty has no endpoints",
+		"NotReady", "nftables", "fd00::1", "1 of 2", "node a is not ready: it stopped answering", "service default/empty has no endpoints",
 		"service default/web has no load balancer address", "endpoint 10.0.0.1:80 of default/web: connection refused, seen from a",
 		"InvalidValue: annotation x is ignored",
 	} {
@@ -51,8 +52,46 @@ func TestWriteSaysWhatIsNotWell(t *testing.T) {
 			t.Errorf("no %q in:\n%s", want, out.String())
 		}
 	}
+	// None passes, and all get traffic: it is said.
+	in.Slices[0].Endpoints[0].Conditions.Ready = nil
+	in.Slices[0].Endpoints = in.Slices[0].Endpoints[:1]
+	in.Slices[0].Ports = in.Slices[1].Ports
+	out.Reset()
+	if err := Write(&out, in); err != nil || !strings.Contains(out.String(), "none of its 1 endpoints passes its check; all get traffic (fairway.dev/health-check-all-failed: keep)") {
+		t.Errorf("%v\n%s", err, out.String())
+	}
 	out.Reset()
 	if err := Write(&out, Input{}); err != nil || !strings.Contains(out.String(), "all is well") {
 		t.Errorf("of nothing: %v\n%s", err, out.String())
+	}
+}
+
+// TestFamiliesAndRoom: endpoints are counted by family, each once; what has no
+// room is counted, and what is not well comes first.
+func TestFamiliesAndRoom(t *testing.T) {
+	var in Input
+	down := false
+	for i := range 100 {
+		name := fmt.Sprintf("s%02d", i)
+		in.Services = append(in.Services, corev1.Service{ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: name}})
+		for family, address := range map[discoveryv1.AddressType]string{discoveryv1.AddressTypeIPv4: "10.0.0.1", discoveryv1.AddressTypeIPv6: "fd00::1"} {
+			s := discoveryv1.EndpointSlice{
+				ObjectMeta: metav1.ObjectMeta{Namespace: "default", Labels: map[string]string{discoveryv1.LabelServiceName: name}}, AddressType: family,
+				Endpoints: []discoveryv1.Endpoint{{Addresses: []string{address}}, {Addresses: []string{address}}},
+			}
+			if i >= 70 {
+				s.Endpoints[0].Conditions.Ready, s.Endpoints[1].Conditions.Ready = &down, &down
+			}
+			in.Slices = append(in.Slices, s)
+		}
+	}
+	var out strings.Builder
+	if err := Write(&out, in); err != nil {
+		t.Fatal(err)
+	}
+	for _, want := range []string{"1 of 1 IPv4, 1 of 1 IPv6", "0 of 1 IPv4, 0 of 1 IPv6", "and 60 more:", "default/s99 ", "and 10 more like these"} {
+		if !strings.Contains(out.String(), want) {
+			t.Errorf("no %q in:\n%s", want, out.String())
+		}
 	}
 }

@@ -2,6 +2,7 @@ package check
 
 import (
 	"bufio"
+	"bytes"
 	"fmt"
 	"io"
 	"net"
@@ -36,7 +37,7 @@ func askHTTP(t Target, c net.Conn) error {
 	if err != nil {
 		return fmt.Errorf("read answer: %w", err)
 	}
-	status, err := statusOf(string(line))
+	status, err := statusOf(line)
 	if err != nil {
 		return err
 	}
@@ -44,18 +45,41 @@ func askHTTP(t Target, c net.Conn) error {
 }
 
 // finish lets the server end the connection, as it was asked to: one whose
-// answer is cut off logs an error with each check.
+// answer is cut off logs an error with each check. Nothing is cut off, and
+// nobody is waited for, where the whole answer is there already.
 func finish(c net.Conn, reader *bufio.Reader) {
+	rest, err := reader.Peek(reader.Buffered())
+	if err == nil && isWhole(rest) {
+		return
+	}
 	if c.SetReadDeadline(time.Now().Add(Shortest)) == nil {
 		_, _ = io.CopyN(io.Discard, reader, maxBody) // the answer is known already
 	}
 }
 
+// isWhole reports whether what follows a status line is an answer's whole rest:
+// header fields, and as much of a body as Content-Length says. It may say no to
+// one that is; the connection then ends a little later.
+func isWhole(rest []byte) bool {
+	header, body, ended := bytes.Cut(rest, []byte("\r\n\r\n"))
+	if !ended {
+		return false
+	}
+	for field := range bytes.SplitSeq(header, []byte("\r\n")) {
+		name, value, _ := bytes.Cut(field, []byte(":"))
+		if bytes.EqualFold(name, []byte("Content-Length")) {
+			length, err := strconv.Atoi(string(bytes.TrimSpace(value)))
+			return err == nil && len(body) == length
+		}
+	}
+	return false
+}
+
 // statusOf reads a status line (RFC 9112 section 4).
-func statusOf(line string) (int, error) {
-	version, rest, _ := strings.Cut(line, " ")
-	if code, _, _ := strings.Cut(strings.TrimRight(rest, "\r\n"), " "); strings.HasPrefix(version, "HTTP/1.") && len(code) == 3 {
-		if status, err := strconv.Atoi(code); err == nil {
+func statusOf(line []byte) (int, error) {
+	version, rest, _ := bytes.Cut(line, []byte(" "))
+	if code, _, _ := bytes.Cut(bytes.TrimRight(rest, "\r\n"), []byte(" ")); bytes.HasPrefix(version, []byte("HTTP/1.")) && len(code) == 3 {
+		if status, err := strconv.Atoi(string(code)); err == nil {
 			return status, nil
 		}
 	}

@@ -90,8 +90,10 @@ func BenchmarkTCP(b *testing.B) { benchmarkStream(b, "tcp", "") }
 
 // BenchmarkHTTP is the same of an HTTP server that is written for this.
 func BenchmarkHTTP(b *testing.B) {
-	benchmarkStream(b, "http:/", "HTTP/1.1 200 OK\r\nContent-Length: 0\r\n\r\n")
+	benchmarkStream(b, "http:/", httpAnswer)
 }
+
+const httpAnswer = "HTTP/1.1 200 OK\r\nContent-Length: 0\r\n\r\n"
 
 // serveFor in the environment makes TestServe a server that answers with its value.
 const serveFor = "FAIRWAY_TEST_SERVE"
@@ -122,7 +124,59 @@ func TestServe(t *testing.T) {
 	}
 }
 
+// BenchmarkTCP10000 is what ten thousand endpoints, each asked every two seconds,
+// cost the process that asks, in percent of a core.
+func BenchmarkTCP10000(b *testing.B) { benchmarkMany(b, "tcp", "") }
+
+// BenchmarkHTTP10000 is the same of HTTP.
+func BenchmarkHTTP10000(b *testing.B) { benchmarkMany(b, "http:/", httpAnswer) }
+
+func benchmarkMany(b *testing.B, text, answer string) {
+	target := otherEnd(b, text, answer)
+	s := NewScheduler(Probe, func(key int, v Verdict) {
+		if v.Health != Healthy {
+			b.Errorf("endpoint %d: %+v", key, v)
+		}
+	})
+	for i := range 10_000 {
+		s.Set(i, target, Healthy)
+	}
+	ctx, cancel := context.WithCancel(b.Context())
+	done := make(chan struct{})
+	go func() { s.Run(ctx); close(done) }()
+	time.Sleep(2 * time.Second)
+	asked, before, began := s.Asked(Passed), usedCPU(), time.Now()
+	for b.Loop() {
+		time.Sleep(4 * time.Second)
+	}
+	used, took := usedCPU()-before, time.Since(began)
+	b.ReportMetric(100*used.Seconds()/took.Seconds(), "%cpu")
+	b.ReportMetric(float64(s.Asked(Passed)-asked)/took.Seconds(), "checks/s")
+	cancel()
+	<-done
+}
+
+// usedCPU is what this process has used of CPU time.
+func usedCPU() time.Duration {
+	var r syscall.Rusage
+	_ = syscall.Getrusage(syscall.RUSAGE_SELF, &r)
+	return time.Duration(r.Utime.Nano() + r.Stime.Nano())
+}
+
 func benchmarkStream(b *testing.B, text, answer string) {
+	target := otherEnd(b, text, answer)
+	before := usedCPU()
+	for b.Loop() {
+		if r, err := Probe(b.Context(), target); err != nil || r.Outcome != Passed {
+			b.Fatalf("%+v, %v", r, err)
+		}
+	}
+	b.ReportMetric(float64(usedCPU()-before)/float64(b.N), "cpu-ns/op")
+}
+
+// otherEnd starts a process that answers, until the benchmark ends.
+func otherEnd(b *testing.B, text, answer string) Target {
+	b.Helper()
 	server := exec.Command(os.Args[0], "-test.run=^TestServe$")
 	server.Env = append(os.Environ(), serveFor+"="+answer)
 	stdin, err := server.StdinPipe()
@@ -136,7 +190,7 @@ func benchmarkStream(b *testing.B, text, answer string) {
 	if err := server.Start(); err != nil {
 		b.Fatal(err)
 	}
-	defer func() { _ = stdin.Close(); _ = server.Wait() }() // it ends with its input
+	b.Cleanup(func() { _ = stdin.Close(); _ = server.Wait() }) // it ends with its input
 	at, err := bufio.NewReader(stdout).ReadString('\n')
 	if err != nil {
 		b.Fatal(err)
@@ -145,15 +199,5 @@ func benchmarkStream(b *testing.B, text, answer string) {
 	if err != nil {
 		b.Fatal(err)
 	}
-	target := Target{Addr: netip.MustParseAddrPort(strings.TrimSpace(at)), Spec: &spec, Own: true}
-	var before, after syscall.Rusage
-	_ = syscall.Getrusage(syscall.RUSAGE_SELF, &before)
-	for b.Loop() {
-		if r, err := Probe(b.Context(), target); err != nil || r.Outcome != Passed {
-			b.Fatalf("%+v, %v", r, err)
-		}
-	}
-	_ = syscall.Getrusage(syscall.RUSAGE_SELF, &after)
-	cpu := func(r syscall.Rusage) int64 { return r.Utime.Nano() + r.Stime.Nano() }
-	b.ReportMetric(float64(cpu(after)-cpu(before))/float64(b.N), "cpu-ns/op")
+	return Target{Addr: netip.MustParseAddrPort(strings.TrimSpace(at)), Spec: &spec, Own: true}
 }

@@ -11,7 +11,7 @@ import (
 // ends with a reset: thousands of checks a second must not leave as many sockets
 // in TIME_WAIT.
 func askStream(t Target, deadline time.Time, talk conversation) (err error) {
-	c, err := connect(t.Addr, deadline)
+	c, err := connect(t.Addr, talk != nil, deadline)
 	if err != nil {
 		return fmt.Errorf("connect: %w", err)
 	}

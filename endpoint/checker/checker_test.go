@@ -124,6 +124,24 @@ func TestWhatIsChecked(t *testing.T) {
 	}
 }
 
+// TestNewNode: nobody is told of an address that the Node object doesn't name yet,
+// since it names none; and it isn't checked before it does.
+func TestNewNode(t *testing.T) {
+	r := newRig(t)
+	r.input.setNode(health.Node{Name: "a", Ready: true})
+	r.service("=tcp")
+	r.slice(false, "10.77.0.1")
+	r.sync()
+	if got := r.planned(); len(got)+len(r.told) > 0 {
+		t.Errorf("checks %v, told %v", got, r.told)
+	}
+	r.input.setNode(health.Node{Name: "a", Ready: true, Addresses: []netip.Addr{netip.MustParseAddr("10.77.0.1")}})
+	r.sync()
+	if got := r.planned(); len(got) != 1 {
+		t.Errorf("checks %v", got)
+	}
+}
+
 // TestReports: verdicts are written, once, and go with the wish; an agent that
 // starts begins where the one before it ended.
 func TestReports(t *testing.T) {

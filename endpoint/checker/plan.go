@@ -51,6 +51,9 @@ func (c *Checker) planSlice(s slice, spec *check.Spec, local []netip.Addr, wante
 		// An address of this machine that it isn't known by (a bridge's, say)
 		// means another machine to every other node.
 		if slices.Contains(local, e.addr) && !c.input.index.Owns(c.config.Node, e.addr) {
+			if len(c.input.nodes[c.config.Node].Addresses) == 0 {
+				continue // the Node object is new, and its addresses are on their way
+			}
 			problems = append(problems, fmt.Errorf("endpoint address %s: is local to node %s, but not an address of its Node object; it is not checked", e.addr, c.config.Node))
 			continue
 		}

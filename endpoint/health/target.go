@@ -23,6 +23,10 @@ type Target struct {
 // Service are published, and the agent judges them itself.
 const NodeLabel = "fairway.dev/node"
 
+// ModeAnnotation, on the Node of a plain machine, is the data plane that its
+// agent runs.
+const ModeAnnotation = "fairway.dev/mode"
+
 // AnnotationReason, on a published slice, says why its endpoint isn't ready.
 const AnnotationReason = "fairway.dev/not-ready-because"
 

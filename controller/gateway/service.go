@@ -41,11 +41,16 @@ func (c *Controller) takenPorts() *ports {
 	return p
 }
 
-func (p *ports) take() (int32, error) {
-	for ; p.next <= lastPort; p.next++ {
-		if !p.used[p.next] {
-			p.used[p.next] = true
-			return p.next, nil
+// take chooses a port for one of a Gateway, but never the same number: that
+// is how ports of streams are told from the engines'.
+func (p *ports) take(but int32) (int32, error) {
+	for port := p.next; port <= lastPort; port++ {
+		if !p.used[port] && port != but {
+			p.used[port] = true
+			if port == p.next {
+				p.next++
+			}
+			return port, nil
 		}
 	}
 	return 0, fmt.Errorf("no port between %d and %d is free for another port of a Gateway", firstPort, lastPort)
@@ -104,7 +109,6 @@ func (c *Controller) service(name, key types.NamespacedName, result *ingress.Gat
 		s = current.DeepCopy()
 	}
 	s.Labels, s.Annotations = cloned(s.Labels), cloned(s.Annotations)
-	s.Labels[gatewayv1.GatewayNameLabelKey] = name.Name
 	old := s.Spec.Ports
 	s.Spec.Ports = nil
 	streams := false
@@ -135,7 +139,9 @@ func (c *Controller) service(name, key types.NamespacedName, result *ingress.Gat
 	c.setAddresses(s, gateway)
 	if gateway != nil {
 		describe(s, gateway)
+		s.Labels[gatewayv1.GatewayClassNameLabelKey] = string(gateway.Spec.GatewayClassName)
 	}
+	s.Labels[gatewayv1.GatewayNameLabelKey] = name.Name // whatever the Gateway says of labels
 	return s, nil
 }
 
@@ -168,7 +174,6 @@ func (c *Controller) setAddresses(s *corev1.Service, gateway *gatewayv1.Gateway)
 
 // describe takes over what the Gateway says of its Service.
 func describe(s *corev1.Service, g *gatewayv1.Gateway) {
-	s.Labels[gatewayv1.GatewayClassNameLabelKey] = string(g.Spec.GatewayClassName)
 	if i := g.Spec.Infrastructure; i != nil {
 		for k, v := range i.Labels {
 			s.Labels[string(k)] = string(v)
@@ -194,7 +199,7 @@ func (c *Controller) servicePort(p ingress.Port, old []corev1.ServicePort) (core
 		TargetPort: intstr.FromInt32(int32(p.Number)), // of streams, nobody looks at it
 	}
 	if !p.Stream {
-		target, err := c.ports.take()
+		target, err := c.ports.take(int32(p.Number))
 		if err != nil {
 			return sp, err
 		}

@@ -2,6 +2,8 @@ package gateway
 
 import (
 	"context"
+	"crypto/sha256"
+	"encoding/hex"
 	"errors"
 	"fmt"
 	"net/netip"
@@ -136,7 +138,7 @@ func (c *Controller) streamSlices(s *corev1.Service, stream ingress.Stream, want
 			if !found || from.AddressType == discoveryv1.AddressTypeFQDN {
 				continue
 			}
-			slice := newSlice(s, fmt.Sprintf("%s-%s-%d-%s", s.Name, *portName, i, from.Name), from.AddressType)
+			slice := newSlice(s, sliceName(fmt.Sprintf("%s-%s-%d-", s.Name, *portName, i), from.Name), from.AddressType)
 			protocol := stream.Protocol
 			slice.Ports = []discoveryv1.EndpointPort{{Name: portName, Port: &number, Protocol: &protocol}}
 			if shares[i] != 1 {
@@ -149,6 +151,16 @@ func (c *Controller) streamSlices(s *corev1.Service, stream ingress.Stream, want
 			wanted[slice.Name] = slice
 		}
 	}
+}
+
+// sliceName is the name of a copy. A name that is too long with it ends with
+// its hash.
+func sliceName(prefix, name string) string {
+	if len(prefix)+len(name) <= 253 {
+		return prefix + name
+	}
+	sum := sha256.Sum256([]byte(name))
+	return prefix + hex.EncodeToString(sum[:16])
 }
 
 func portOf(slice *discoveryv1.EndpointSlice, port *corev1.ServicePort) (int32, bool) {

@@ -67,11 +67,16 @@ func New(config *rest.Config, log *slog.Logger) (*Watch, error) {
 	if err != nil {
 		return nil, fmt.Errorf("make client for Gateway API: %w", err)
 	}
+	return NewFor(typed, gateway, log), nil
+}
+
+// NewFor makes a watch of clients that are there already.
+func NewFor(core kubernetes.Interface, gateway versioned.Interface, log *slog.Logger) *Watch {
 	w := &Watch{
-		Core: typed, Gateway: gateway, log: log, changed: make(chan struct{}, 1),
+		Core: core, Gateway: gateway, log: log, changed: make(chan struct{}, 1),
 		moved: map[types.NamespacedName]struct{}{}, choice: compile.New(compile.Config{}), started: map[string]bool{},
 	}
-	w.core = informers.NewSharedInformerFactoryWithOptions(typed, 0, informers.WithTransform(trim))
+	w.core = informers.NewSharedInformerFactoryWithOptions(core, 0, informers.WithTransform(trim))
 	w.gateway = externalversions.NewSharedInformerFactoryWithOptions(gateway, 0, externalversions.WithTransform(trim))
 	v1, g := w.core.Core().V1(), w.gateway.Gateway().V1()
 	group := gatewayv1.GroupVersion.String()
@@ -94,7 +99,7 @@ func New(config *rest.Config, log *slog.Logger) (*Watch, error) {
 		{group, "backendtlspolicies", g.BackendTLSPolicies().Informer},
 		{group, "referencegrants", g.ReferenceGrants().Informer},
 	}
-	return w, nil
+	return w
 }
 
 // Run follows until ctx is done. It calls synced once all is known that the API

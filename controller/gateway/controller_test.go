@@ -1,0 +1,171 @@
+package gateway
+
+import (
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	gatewayv1 "sigs.k8s.io/gateway-api/apis/v1"
+
+	ingress "github.com/fairway-net/fairway/ingress/compile"
+)
+
+// TestGateway follows a Gateway from nothing to its address.
+func TestGateway(t *testing.T) {
+	r := newRig(t, Options{})
+	r.makeGateway(gatewayOf80)
+	r.until("a Service", func() bool { return r.theService("web") != nil })
+	s := r.theService("web")
+	if s.Spec.Type != corev1.ServiceTypeLoadBalancer || s.Spec.ExternalTrafficPolicy != corev1.ServiceExternalTrafficPolicyLocal || len(s.Spec.Ports) != 1 {
+		t.Errorf("the Service is %+v", s.Spec)
+	}
+	if p := s.Spec.Ports[0]; p.Port != 80 || p.TargetPort.IntValue() < firstPort || p.TargetPort.IntValue() > lastPort {
+		t.Errorf("port %+v: the engine's must be between %d and %d", p, firstPort, lastPort)
+	}
+	if len(s.OwnerReferences) != 1 || s.OwnerReferences[0].UID != "uid-of-web" || s.Labels[gatewayv1.GatewayNameLabelKey] != "web" {
+		t.Errorf("labels %v, owners %v", s.Labels, s.OwnerReferences)
+	}
+	programmed := func(want string) func() bool {
+		return func() bool { return reason(r.theGateway("web").Status.Conditions, "Programmed") == want }
+	}
+	r.until("nobody serves it", programmed("False(NoResources)"))
+	r.engineOn("a", time.Now(), "192.0.2.1", "2001:db8::1")
+	r.until("it has no address", programmed("False(AddressNotAssigned)"))
+	r.giveAddress("web", "198.51.100.7", "2001:db8:1::7")
+	r.until("it is programmed", programmed("True(Programmed)"))
+	var addresses []string
+	for _, a := range r.theGateway("web").Status.Addresses {
+		addresses = append(addresses, a.Value)
+	}
+	if !slices.Equal(addresses, []string{"198.51.100.7", "2001:db8:1::7"}) {
+		t.Errorf("addresses %v", addresses)
+	}
+	var endpoints []string
+	for _, slice := range r.theSlices("web") {
+		endpoints = append(endpoints, slice.Endpoints[0].Addresses[0]+" on "+*slice.Endpoints[0].NodeName)
+		if int(*slice.Ports[0].Port) != s.Spec.Ports[0].TargetPort.IntValue() {
+			t.Errorf("slice %s leads to port %d", slice.Name, *slice.Ports[0].Port)
+		}
+	}
+	slices.Sort(endpoints)
+	if want := []string{"192.0.2.1 on a", "2001:db8::1 on a"}; !slices.Equal(endpoints, want) {
+		t.Errorf("endpoints %v, want %v", endpoints, want)
+	}
+}
+
+// TestNothingToWrite: what is right already is not written again.
+func TestNothingToWrite(t *testing.T) {
+	r := newRig(t, Options{})
+	r.engineOn("a", time.Now(), "192.0.2.1")
+	r.makeGateway(gatewayOf80)
+	r.until("a Service", func() bool { return r.theService("web") != nil })
+	r.giveAddress("web", "198.51.100.7")
+	writes := func() int {
+		n := 0
+		for _, a := range slices.Concat(r.core.Actions(), r.gateway.Actions()) {
+			if a.GetVerb() == "create" || a.GetVerb() == "update" || a.GetVerb() == "delete" || a.GetVerb() == "patch" {
+				n++
+			}
+		}
+		return n
+	}
+	r.until("nothing is left to write", func() bool {
+		before := writes()
+		r.must(r.sync(t.Context()))
+		return writes() == before && reason(r.theGateway("web").Status.Conditions, "Programmed") == "True(Programmed)"
+	})
+	before := writes()
+	for range 5 {
+		r.must(r.sync(t.Context()))
+	}
+	if n := writes() - before; n != 0 {
+		t.Errorf("%d writes though nothing has changed", n)
+	}
+}
+
+// TestForeignService: a Service that has the name already is left alone.
+func TestForeignService(t *testing.T) {
+	r := newRig(t, Options{})
+	r.makeService("metadata: {name: web-fairway, namespace: shop}\nspec: {ports: [{port: 1}]}")
+	r.makeGateway(gatewayOf80)
+	deadline := time.Now().Add(patience)
+	for {
+		if err := r.sync(t.Context()); err != nil && strings.Contains(err.Error(), "somebody else's") {
+			break
+		}
+		if time.Now().After(deadline) {
+			t.Fatal("nobody says that the Service is somebody else's")
+		}
+		time.Sleep(5 * time.Millisecond)
+	}
+	if s := r.theService("web"); s.Spec.Ports[0].Port != 1 || len(s.Labels) != 0 {
+		t.Errorf("the Service was changed: %+v", s)
+	}
+}
+
+// TestEngineGone: a Lease that has ended is no engine.
+func TestEngineGone(t *testing.T) {
+	r := newRig(t, Options{})
+	r.engineOn("late", time.Now().Add(-time.Hour), "192.0.2.1")
+	r.engineOn("live", time.Now(), "192.0.2.2")
+	if live := r.liveEngines(); len(live) != 1 || live[0].node != "live" {
+		t.Errorf("engines %v", live)
+	}
+}
+
+// TestNodeAddresses: without a load balancer, the nodes' addresses are the
+// Gateway's, unless it asks for some.
+func TestNodeAddresses(t *testing.T) {
+	r := newRig(t, Options{NodeAddresses: true})
+	r.engineOn("a", time.Now(), "192.0.2.1", "2001:db8::1")
+	r.makeGateway(gatewayOf80)
+	r.until("the node's addresses", func() bool {
+		s := r.theService("web")
+		return s != nil && s.Spec.Type == corev1.ServiceTypeClusterIP && slices.Equal(s.Spec.ExternalIPs, []string{"192.0.2.1", "2001:db8::1"})
+	})
+	r.until("it is programmed", func() bool {
+		g := r.theGateway("web")
+		return reason(g.Status.Conditions, "Programmed") == "True(Programmed)" && len(g.Status.Addresses) == 2
+	})
+	r.makeGateway(`
+metadata: {name: own, namespace: shop}
+spec:
+  gatewayClassName: fairway
+  addresses: [{value: 203.0.113.9}]
+  listeners: [{name: http, port: 80, protocol: HTTP}]
+`)
+	r.until("an address of its own", func() bool {
+		s := r.theService("own")
+		return s != nil && s.Spec.Type == corev1.ServiceTypeLoadBalancer && len(s.Spec.ExternalIPs) == 0
+	})
+	r.until("it can't be had", func() bool {
+		return reason(r.theGateway("own").Status.Conditions, "Programmed") == "False(AddressNotUsable)"
+	})
+}
+
+// TestClasses: the classes are there, and say what is supported.
+func TestClasses(t *testing.T) {
+	r := newRig(t, Options{})
+	r.until("the GatewayClass is accepted", func() bool {
+		c, err := r.gateway.GatewayV1().GatewayClasses().Get(t.Context(), className, metav1.GetOptions{})
+		r.must(err)
+		return reason(c.Status.Conditions, "Accepted") == "True(Accepted)" && len(c.Status.SupportedFeatures) == len(ingress.Features())
+	})
+	r.must(r.makeClasses(t.Context())) // again is no error
+}
+
+// TestEvents: a problem is told once, and again after it was gone.
+func TestEvents(t *testing.T) {
+	r := newRig(t, Options{})
+	p := ingress.Problem{Kind: "Ingress", Reason: ingress.ReasonRefused, Message: "a snippet"}
+	r.must(r.sync(t.Context()))
+	for _, list := range [][]ingress.Problem{{p}, {p}, nil, {p}} {
+		r.tell(list)
+	}
+	if n := len(r.events.Events); n != 2 {
+		t.Errorf("%d Events, want 2", n)
+	}
+}

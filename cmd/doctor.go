@@ -116,17 +116,32 @@ func (f *doctorFlags) examine(cmd *cobra.Command, args []string) (*doctor.Report
 	if e.NotHere, err = f.notHere(e.Objects); err != nil {
 		return nil, err
 	}
-	if e.NotHere == "" {
-		e.Host, e.Probe = host.Read(cmd.Context()), probe.Prober{}
-	}
 	e.Question = q
 	e.Service = e.Objects.Of(q.Target)
 	find := sync.OnceValue(func() []agentlink.Found { return f.objects.agents(cmd.Context()) })
 	if e.Report, err = explain.FromObjects(q, e.Objects, config.Compile, f.objects.asker(cmd.Context(), find)); err != nil {
 		return nil, err
 	}
+	if e.NotHere == "" {
+		e.Host, e.Probe = host.Read(cmd.Context()), probe.Prober{}
+	} else if err := f.elsewhere(cmd.Context(), e, find()); err != nil {
+		return nil, err
+	}
+	if from := e.Report.From; from.Kind == "pod" && !hostNetwork(e.Objects, from) {
+		e.Client = &doctor.Client{Resolvers: probe.Resolvers(from.Addr)}
+	}
 	f.askAgents(cmd.Context(), e, find)
+	if e.Service != nil && len(e.Report.Views) > 0 {
+		f.readFlows(cmd.Context(), e, find())
+	}
 	return doctor.Examine(cmd.Context(), e), nil
+}
+
+// hostNetwork reports whether a pod is on its node's network, where the processes of
+// many pods are.
+func hostNetwork(o *explain.Objects, pod explain.Source) bool {
+	p := o.Pod(pod.Namespace, pod.Name)
+	return p == nil || p.Spec.HostNetwork
 }
 
 // notHere says why this machine can't stand for a node: the question is about

@@ -46,6 +46,7 @@ func checks() []check {
 		{group: "api", name: "slices fit the ports", unless: []Code{"FW109"}, can: hasService, run: checkSlices},
 		{group: "api", name: "the load balancer has an address", unless: []Code{"FW109"}, can: hasService, run: checkLoadBalancer},
 		{group: "dns", name: "the name resolves to the Service", unless: []Code{"FW109"}, can: canLookup, run: checkNames},
+		{group: "dns", name: "the client asks the cluster's DNS", unless: []Code{"FW109"}, can: fromPod, run: checkClient},
 		{group: "model", name: "the port is served", unless: []Code{"FW109"}, can: hasViews, run: checkPort},
 		{group: "model", name: "traffic policies have local endpoints", unless: []Code{"FW101", "FW102"}, can: hasViews, run: checkPolicies},
 		{group: "model", name: "the client is let in", can: hasViews, run: checkSources},
@@ -58,6 +59,9 @@ func checks() []check {
 		{group: "node", name: "no other Service proxy is there", can: hasHost, run: checkOtherProxies},
 		{group: "node", name: "the connection table has room", can: hasHost, run: checkConntrack},
 		{group: "reach", name: "endpoints accept connections from here", unless: []Code{"FW109", "FW101", "FW102"}, can: canConnect, run: checkEndpoints},
+		{group: "reach", name: "large packets reach endpoints", unless: []Code{"FW109", "FW101", "FW102", "FW129"}, can: canConnect, run: checkLargePackets},
+		{group: "reach", name: "the pod reaches itself through the Service", unless: []Code{"FW103", "FW105"}, can: isEndpoint, run: checkHairpin},
+		{group: "reach", name: "old connections lead to endpoints", unless: []Code{"FW109"}, can: hasFlows, run: checkFlows},
 	}
 }
 

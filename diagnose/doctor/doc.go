@@ -4,7 +4,8 @@
 //   - catalogue.go: the causes that it knows, each with a code, a meaning, a fix
 //   - evidence.go: what the checks look at
 //   - checks.go: the one list of checks, in the order of a packet's way
-//   - selector.go, ports.go, policy.go, node.go, reach.go, names.go: the checks
+//   - selector.go, ports.go, policy.go, node.go, reach.go, names.go, client.go, way.go:
+//     the checks
 //   - report.go: the report and its text
 //
 // A finding is proved (objects contradict each other, or a packet died there),

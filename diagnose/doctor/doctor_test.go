@@ -28,7 +28,8 @@ var update = flag.Bool("update", false, "write the golden reports")
 // all its cases share; a case is a file "case NAME" whose lines say what is
 // different: "target T", "from S", "node N", "host NAME VALUE", "chain FAMILY TABLE NAME
 // HOOK drops|accepts RULES [legacy]", "connect ADDRESS RESULT", "name NAME
-// ADDRESS...", "agent NODE silent|waiting|away|leftout VALUE", "kernel NODE MODE
+// ADDRESS...", "from-pod FROM TO RESULT", "large ADDRESS RESULT", "resolver SERVER
+// SEARCH...", "flow PROTO CLIENT FRONTEND BACKEND", "agent NODE silent|waiting|away|leftout VALUE", "kernel NODE MODE
 // [DIFFERENCE]". The file "report NAME" is what must come out.
 func TestReports(t *testing.T) {
 	files, err := filepath.Glob("testdata/*.txtar")
@@ -83,6 +84,22 @@ type fakeProber struct {
 	connect map[string]string
 	at      map[string]netip.AddrPort
 	names   map[string][]netip.Addr
+	from    map[string]string // by "FROM TO"
+	large   map[string]string // by address
+}
+
+func (p fakeProber) ConnectFrom(_ context.Context, from netip.Addr, to netip.AddrPort) string {
+	if result, ok := p.from[from.String()+" "+to.String()]; ok {
+		return result
+	}
+	return "ok"
+}
+
+func (p fakeProber) Echo(_ context.Context, to netip.Addr, full bool) string {
+	if result, ok := p.large[to.String()]; ok && full {
+		return result
+	}
+	return "ok"
 }
 
 func (p fakeProber) Connect(_ context.Context, to netip.AddrPort) string {
@@ -104,7 +121,7 @@ func (p fakeProber) Lookup(_ context.Context, _ netip.AddrPort, _, name string) 
 func report(t *testing.T, objects *explain.Objects, lines string) []byte {
 	t.Helper()
 	e := &Evidence{Domain: "cluster.local", Host: &Host{Sysctls: map[string]string{"net.ipv4.ip_forward": "1", "net.ipv6.conf.all.forwarding": "1"}}}
-	p := fakeProber{connect: map[string]string{}, at: map[string]netip.AddrPort{}, names: map[string][]netip.Addr{}}
+	p := fakeProber{connect: map[string]string{}, at: map[string]netip.AddrPort{}, names: map[string][]netip.Addr{}, from: map[string]string{}, large: map[string]string{}}
 	var target, from, node string
 	var policies []*networkingv1.NetworkPolicy
 	for line := range strings.Lines(lines) {
@@ -156,6 +173,15 @@ func report(t *testing.T, objects *explain.Objects, lines string) []byte {
 				k.Differences = []string{strings.Join(words[3:], " ")}
 			}
 			e.Kernel = append(e.Kernel, k)
+		case "from-pod": // FROM TO RESULT
+			p.from[words[1]+" "+words[2]] = strings.Join(words[3:], " ")
+		case "large": // ADDRESS RESULT
+			p.large[words[1]] = strings.Join(words[2:], " ")
+		case "resolver": // SERVER [SEARCH]...
+			e.Client = &Client{Resolvers: []Resolver{{Servers: words[1:2], Search: words[2:]}}}
+		case "flow": // PROTO CLIENT FRONTEND BACKEND
+			e.Flows = append(e.Flows, Flow{"n1", words[1], netip.MustParseAddrPort(words[2]), netip.MustParseAddrPort(words[3]), netip.MustParseAddrPort(words[4])})
+			e.Agents = append(e.Agents, Agent{Node: "n1"})
 		case "name":
 			for _, a := range words[2:] {
 				p.names[words[1]] = append(p.names[words[1]], netip.MustParseAddr(a))

@@ -20,9 +20,29 @@ type Evidence struct {
 	Agents   []Agent         // those that were asked
 	NoAgents string          // why none was; "" if it doesn't matter
 	Kernel   []Kernel        // one for each agent whose kernel was compared
+	Client   *Client         // the pod that asks, if it was looked into
+	Flows    []Flow          // to the Service, that conntrack tables of nodes hold
+	NoFlows  string          // why they couldn't be read; "" if they were
 	Probe    Prober          // sends packets from this machine
 	NotHere  string          // why this machine isn't looked at; "" if it is
 	Domain   string          // of the cluster's names
+}
+
+// Client is what was found in the pod that asks.
+type Client struct {
+	// Resolvers are the resolv.conf files of its processes (resolv.conf(5)).
+	Resolvers []Resolver
+}
+
+// Resolver is what a resolv.conf says.
+type Resolver struct{ Servers, Search []string }
+
+// Flow is a connection of the conntrack table of a node, which was there both times
+// that the table was read.
+type Flow struct {
+	Node, Proto      string // "udp"
+	Client, Frontend netip.AddrPort
+	Backend          netip.AddrPort // where the packets go; Frontend if they aren't translated
 }
 
 // Host are facts of a machine.
@@ -50,6 +70,12 @@ type Prober interface {
 	// Connect tries to open a TCP connection. It returns "ok", "refused",
 	// "timeout", or what else happened.
 	Connect(ctx context.Context, to netip.AddrPort) string
+	// ConnectFrom is Connect from the network namespace of this machine that has an
+	// address; "" if there is none, or it can't be entered.
+	ConnectFrom(ctx context.Context, from netip.Addr, to netip.AddrPort) string
+	// Echo sends a ping that must not be fragmented, a small one or one as large as
+	// the route says that it may be. It returns "ok", or what happened.
+	Echo(ctx context.Context, to netip.Addr, full bool) string
 	// AtLoopback finds who listens at the port at a loopback address only, where
 	// this machine has the address; invalid if nobody does.
 	AtLoopback(to netip.AddrPort) netip.AddrPort

@@ -103,3 +103,18 @@ func unique(list []string) []string {
 	slices.Sort(list)
 	return slices.Compact(list)
 }
+
+// Taking are the endpoints that take connections, new ones or those they have.
+func (r *Report) Taking() map[netip.AddrPort]bool {
+	list := map[netip.AddrPort]bool{}
+	for _, v := range r.Views {
+		for _, d := range v.Decisions {
+			for _, c := range d.Candidates {
+				if c.Chosen || c.Draining {
+					list[netip.AddrPortFrom(c.Addr, c.Port)] = true
+				}
+			}
+		}
+	}
+	return list
+}

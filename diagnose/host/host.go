@@ -24,7 +24,7 @@ var sysctls = []string{
 	"net.bridge.bridge-nf-call-iptables", "net.netfilter.nf_conntrack_count", "net.netfilter.nf_conntrack_max",
 }
 
-// Read reads the facts. What can't be read is listed in them, with the reason.
+// Read reads the facts of the calling thread's network namespace. What can't be read is listed in them, with the reason.
 func Read(ctx context.Context) *doctor.Host {
 	h := &doctor.Host{Sysctls: map[string]string{}}
 	for _, name := range sysctls {
@@ -84,9 +84,9 @@ func readNFTables(h *doctor.Host) error {
 // readLegacy lists the chains of iptables-legacy. A table is there only once
 // somebody has used it; asking the program would load it.
 func readLegacy(ctx context.Context, h *doctor.Host, six bool) error {
-	names, program, family := "/proc/net/ip_tables_names", "iptables-legacy", "ip"
+	names, program, family := "/proc/thread-self/net/ip_tables_names", "iptables-legacy", "ip"
 	if six {
-		names, program, family = "/proc/net/ip6_tables_names", "ip6tables-legacy", "ip6"
+		names, program, family = "/proc/thread-self/net/ip6_tables_names", "ip6tables-legacy", "ip6"
 	}
 	tables, err := os.ReadFile(names)
 	if errors.Is(err, os.ErrNotExist) {

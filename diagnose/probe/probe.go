@@ -10,20 +10,37 @@ import (
 	"os"
 	"syscall"
 	"time"
+
+	"github.com/fairway-net/fairway/internal/netns"
 )
 
 // Timeout bounds each probe.
 const Timeout = time.Second
 
 // Prober is doctor.Prober with real packets.
-type Prober struct{}
+type Prober struct {
+	NS *netns.NS // where packets begin; nil for the namespace of this process
+}
+
+// in runs fn where packets begin. What fn dials must be one address, which the
+// calling goroutine dials by itself.
+func (p Prober) in(fn func() error) error {
+	if p.NS == nil {
+		return fn()
+	}
+	return p.NS.Do(fn)
+}
 
 // Connect tries to open a TCP connection and closes it at once.
-func (Prober) Connect(ctx context.Context, to netip.AddrPort) string {
+func (p Prober) Connect(ctx context.Context, to netip.AddrPort) string {
 	ctx, cancel := context.WithTimeout(ctx, Timeout)
 	defer cancel()
 	var d net.Dialer
-	conn, err := d.DialContext(ctx, "tcp", to.String())
+	var conn net.Conn
+	err := p.in(func() (err error) {
+		conn, err = d.DialContext(ctx, "tcp", to.String())
+		return err
+	})
 	switch {
 	case err == nil:
 		if err := conn.Close(); err != nil {
@@ -43,12 +60,16 @@ func (Prober) Connect(ctx context.Context, to netip.AddrPort) string {
 }
 
 // Lookup asks one DNS server for the addresses of a name, as an absolute name.
-func (Prober) Lookup(ctx context.Context, server netip.AddrPort, network, name string) ([]netip.Addr, error) {
+func (p Prober) Lookup(ctx context.Context, server netip.AddrPort, network, name string) ([]netip.Addr, error) {
 	ctx, cancel := context.WithTimeout(ctx, Timeout)
 	defer cancel()
-	r := net.Resolver{PreferGo: true, StrictErrors: true, Dial: func(ctx context.Context, _, _ string) (net.Conn, error) {
+	r := net.Resolver{PreferGo: true, StrictErrors: true, Dial: func(ctx context.Context, _, _ string) (conn net.Conn, err error) {
 		var d net.Dialer
-		return d.DialContext(ctx, network, server.String())
+		err = p.in(func() (err error) {
+			conn, err = d.DialContext(ctx, network, server.String())
+			return err
+		})
+		return conn, err
 	}}
 	list, err := r.LookupNetIP(ctx, "ip", name+".")
 	var dns *net.DNSError

@@ -74,6 +74,18 @@ func Open(name string) (*NS, error) {
 	return ns, nil
 }
 
+// OfProcess opens the namespace that a process lives in.
+func OfProcess(pid int) (*NS, error) { return OfPath(fmt.Sprintf("/proc/%d/ns/net", pid)) }
+
+// OfPath opens the namespace that a file stands for, such as /proc/PID/ns/net.
+func OfPath(path string) (*NS, error) {
+	ns, err := openPath(path)
+	if err != nil {
+		return nil, fmt.Errorf("open network namespace %s: %w", path, err)
+	}
+	return ns, nil
+}
+
 // Current opens the namespace of the calling thread.
 func Current() (*NS, error) {
 	ns, err := openPath(threadPath)

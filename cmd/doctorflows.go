@@ -1,0 +1,98 @@
+package cmd
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"time"
+
+	"github.com/fairway-net/fairway/diagnose/agentlink"
+	"github.com/fairway-net/fairway/diagnose/doctor"
+	"github.com/fairway-net/fairway/diagnose/explain"
+	"github.com/fairway-net/fairway/internal/conntrack"
+	"github.com/fairway-net/fairway/internal/netns"
+)
+
+// twiceAfter is how long a flow must be there to count: a change of endpoints has
+// agents forget flows at once, though not in the same moment.
+const twiceAfter = time.Second
+
+// conntrackModes are those whose translations conntrack has.
+var conntrackModes = []string{"nftables", "iptables"}
+
+// readFlows adds the flows to the Service that the conntrack tables of agents' nodes
+// hold, and still hold a second later.
+func (f *doctorFlags) readFlows(ctx context.Context, e *doctor.Evidence, agents []agentlink.Found) {
+	fronts := map[string]bool{}
+	for _, v := range e.Report.Views {
+		for _, d := range v.Decisions {
+			fronts[d.Frontend] = true
+		}
+	}
+	suspects := func(a agentlink.Found) ([]doctor.Flow, error) { return flowsOf(ctx, a, fronts, e.Report) }
+	var asked []agentlink.Found
+	for _, a := range agents {
+		if a.Err == nil && slices.Contains(conntrackModes, a.Status.Mode) && (f.node == "" || f.node == a.Status.Node) {
+			asked = append(asked, a)
+		}
+	}
+	if len(asked) == 0 {
+		e.NoFlows = "no agent in nftables or iptables mode answers here; other modes keep connections elsewhere"
+		return
+	}
+	first := map[string][]doctor.Flow{}
+	for _, a := range asked {
+		list, err := suspects(a)
+		if err != nil {
+			e.NoFlows = fmt.Sprintf("%s: %v", a.Status.Node, err)
+			return
+		}
+		if len(list) > 0 {
+			first[a.Status.Node] = list
+		}
+	}
+	if len(first) == 0 {
+		return
+	}
+	select {
+	case <-ctx.Done():
+		return
+	case <-time.After(twiceAfter):
+	}
+	for _, a := range asked {
+		list, err := suspects(a)
+		if err != nil {
+			e.NoFlows = fmt.Sprintf("%s: %v", a.Status.Node, err)
+			return
+		}
+		for _, flow := range list {
+			if slices.Contains(first[a.Status.Node], flow) {
+				e.Flows = append(e.Flows, flow)
+			}
+		}
+	}
+}
+
+// mostFlows is how many flows of a node are kept.
+const mostFlows = 1000
+
+// flowsOf lists the flows to some frontends that lead to none of the report's
+// endpoints.
+func flowsOf(ctx context.Context, agent agentlink.Found, fronts map[string]bool, r *explain.Report) (list []doctor.Flow, err error) {
+	ns, err := netns.OfProcess(agent.Status.PID)
+	if err != nil {
+		return nil, err
+	}
+	defer func() { err = errors.Join(err, ns.Close()) }()
+	good := r.Taking()
+	err = ns.Do(func() error {
+		return conntrack.Flows(ctx, func(f *conntrack.Flow) {
+			front := f.Frontend.String() + "/" + f.Proto.String()
+			if fronts[front] && !good[f.Backend] && len(list) < mostFlows {
+				list = append(list, doctor.Flow{Node: agent.Status.Node, Proto: f.Proto.String(), Client: f.Client, Frontend: f.Frontend, Backend: f.Backend})
+			}
+		})
+	})
+	return list, err
+}

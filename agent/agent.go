@@ -18,6 +18,7 @@ import (
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/rest"
 
+	"github.com/fairway-net/fairway/announce/speaker"
 	"github.com/fairway-net/fairway/compile"
 	"github.com/fairway-net/fairway/dataplane"
 	"github.com/fairway-net/fairway/diagnose/agentlink"
@@ -76,7 +77,7 @@ type Config struct {
 	// much memory is left to garbage.
 	TuneGC bool
 	// Announce announces load balancer addresses to other machines; nil doesn't.
-	Announce *Announce
+	Announce *speaker.Options
 	// DNS serves the cluster's names on this node; nil doesn't.
 	DNS *DNS
 	// KnownDir is where what the API said is saved for a start at which no server
@@ -113,7 +114,7 @@ type Agent struct {
 	publish      *publish.Publisher
 	reportedMode string         // whose unsupported features have been logged
 	leftOut      map[fault]bool // by the last sync, as has been reported
-	balance      *announcing
+	balance      *speaker.Speaker
 	began        time.Time
 	started      sync.Once
 	api          *apiAway
@@ -156,14 +157,14 @@ func run(ctx context.Context, config Config, kinds []dataplane.Kind) error {
 }
 
 func (l lasting) runAgents(ctx context.Context, config Config) error {
-	var announcer announcer
-	defer announcer.end()
+	var announcing speaker.Keeper
+	defer announcing.End()
 	for {
 		a, err := newAgent(config, l)
 		if err != nil {
 			return err
 		}
-		if err := announcer.take(a); err != nil {
+		if a.balance, err = announcing.Take(a.announce()); err != nil {
 			return err
 		}
 		err = a.run(ctx)
@@ -204,13 +205,23 @@ func newAgent(config Config, l lasting) (*Agent, error) {
 	return a, nil
 }
 
+// announce says what the speaker of this agent is to be; nil is none.
+func (a *Agent) announce() *speaker.Config {
+	if a.config.Announce == nil {
+		return nil
+	}
+	return &speaker.Config{
+		Options: *a.config.Announce, NodeName: a.config.NodeName, API: a.config.API, Client: a.client, Events: a.events, Log: a.config.Log,
+	}
+}
+
 func (a *Agent) run(ctx context.Context) error {
 	ctx, cancel := a.drainFirst(ctx)
 	defer cancel()
 	defer a.api.close()
 	group, ctx := errgroup.WithContext(ctx)
 	a.group = group
-	report := a.events.reportNode
+	report := a.events.ReportNode
 	a.planes.report.Store(&report)
 	reportHealthPort := func(service, message string) {
 		a.events.report(notice{service: serviceOf(service), reason: reasonHealthPort, message: message, local: true})
@@ -279,7 +290,7 @@ func (a *Agent) registerCollectors() (unregister func()) {
 		a.checks, a.api.metric(), newTableMetrics(a.inForce.Load), newBuildMetrics(a.config.version(), a.Mode),
 	}
 	if a.balance != nil {
-		collectors = append(collectors, newAnnounceMetrics(a.balance))
+		collectors = append(collectors, a.balance.Collector())
 	}
 	if a.config.ServiceMetrics > 0 {
 		collectors = append(collectors, newServiceMetrics(a.config.ServiceMetrics, a.inForce.Load, a.planes.reader, a.config.Log))
@@ -339,7 +350,7 @@ func (a *Agent) syncEnded(r syncOutcome) {
 	}
 	a.reportLeftOut(r.Table, r.Result.LeftOut)
 	a.inForce.Store(r.Table)
-	a.balance.applied(r.Table, r.Result.LeftOut)
+	a.balance.Applied(r.Table, r.Result.LeftOut)
 	a.names.applied(r.Table)
 	if a.reportedMode != a.Mode() {
 		a.reportUnsupported()

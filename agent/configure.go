@@ -45,11 +45,11 @@ func (a *Agent) follow(ctx context.Context) error {
 			case update.Err != nil:
 				a.metrics.reloads.WithLabelValues("invalid").Inc()
 				a.config.Log.Error("the new configuration is not used; the old one stays", "error", update.Err)
-				a.events.reportNode(reasonNotConfigured, update.Err.Error())
+				a.events.ReportNode(reasonNotConfigured, update.Err.Error())
 			default:
 				a.metrics.reloads.WithLabelValues("taken").Inc()
 				a.config.Log.Info("the configuration changed")
-				a.events.reportNode(reasonConfigured, "the configuration file changed, and is in force")
+				a.events.ReportNode(reasonConfigured, "the configuration file changed, and is in force")
 				if a.config.needsRestart(update.Config) {
 					return &successorError{update.Config}
 				}
@@ -91,7 +91,7 @@ func (a *Agent) switchPlane(ctx context.Context, next Config) {
 		err := a.Switch(ctx, next.Mode, a.planeOptions(next))
 		if err != nil && ctx.Err() == nil && !errors.Is(err, errSuperseded) {
 			a.config.Log.Error("the mode in force stays", "wanted", next.Mode, "mode", a.Mode(), "error", err)
-			a.events.reportNode(reasonModeStays, fmt.Sprintf("mode %s stays: %v", a.Mode(), err))
+			a.events.ReportNode(reasonModeStays, fmt.Sprintf("mode %s stays: %v", a.Mode(), err))
 		}
 		return nil
 	})
@@ -119,7 +119,7 @@ func (a *Agent) tune(c Config) {
 		a.config.Log.Warn("connection tracking is not set as configured", "error", err)
 		var readOnly *tuning.ReadOnlyError
 		if errors.As(err, &readOnly) {
-			a.events.reportNode(reasonReadOnly, fmt.Sprintf("connection tracking is not set as configured: %v", err))
+			a.events.ReportNode(reasonReadOnly, fmt.Sprintf("connection tracking is not set as configured: %v", err))
 		}
 	}
 }

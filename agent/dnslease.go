@@ -46,7 +46,7 @@ func (n *names) repair() error {
 	}
 	if repaired {
 		n.log.Warn("what leads DNS questions to this node was removed by somebody else; it is repaired")
-		n.agent.events.reportNode(reasonRepaired, "what leads DNS questions to this node was removed by somebody else; it is repaired")
+		n.agent.events.ReportNode(reasonRepaired, "what leads DNS questions to this node was removed by somebody else; it is repaired")
 	}
 	return nil
 }

@@ -88,7 +88,7 @@ func TestEventsArePaced(t *testing.T) {
 		done := make(chan error)
 		go func() { done <- e.run(ctx) }()
 		for i := range 200 {
-			e.reportNode(reasonLeftOut, fmt.Sprint(i))
+			e.ReportNode(reasonLeftOut, fmt.Sprint(i))
 		}
 		time.Sleep(time.Minute)
 		synctest.Wait()

@@ -43,10 +43,23 @@ type notice struct {
 	local bool
 }
 
-// reportNode queues a notice about this node.
-func (e *events) reportNode(reason, message string) {
+// ReportNode queues a notice about this node. It and its like are [speaker.Events].
+func (e *events) ReportNode(reason, message string) {
 	select {
 	case e.queue <- notice{reason: reason, message: message}:
+	default: // what calls this has logged it
+	}
+}
+
+// ReportService queues a notice about a fault on this node.
+func (e *events) ReportService(service types.NamespacedName, reason, message string) {
+	e.report(notice{service: service, reason: reason, message: message})
+}
+
+// ReportNormal queues a notice about what is no fault.
+func (e *events) ReportNormal(service types.NamespacedName, reason, message string) {
+	select {
+	case e.queue <- notice{service: service, reason: reason, message: message, kind: corev1.EventTypeNormal, local: true}:
 	default: // what calls this has logged it
 	}
 }

@@ -46,7 +46,7 @@ func (a *Agent) reportLeftOut(table *model.Table, left []kernel.LeftOut) {
 		if kernel.IsFull(l.Why) {
 			reason = reasonFull
 		}
-		a.events.reportNode(reason, l.Error())
+		a.events.ReportNode(reason, l.Error())
 	}
 }
 

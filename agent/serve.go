@@ -30,7 +30,7 @@ func (a *Agent) serve(ctx context.Context, group *errgroup.Group) error {
 	metrics.HandleFunc("/healthz", a.health.serveHealthz(a.metrics.healthz, a.metrics.slis))
 	metrics.Handle("/metrics/slis", a.metrics.slis)
 	metrics.HandleFunc("/configz", a.serveConfigz)
-	metrics.HandleFunc("/announce", a.balance.serveStatus)
+	metrics.HandleFunc("/announce", a.balance.ServeStatus)
 	paths := []string{"/metrics", "/metrics/slis", "/proxyMode", "/healthz", "/configz", "/debug/pprof", "/statusz"}
 	a.serveZPages(metrics, paths)
 	metrics.HandleFunc("/{$}", a.serveIndex(append(paths, "/announce")))
@@ -89,7 +89,7 @@ func (a *Agent) listen(ctx context.Context, group *errgroup.Group, what, address
 		return fmt.Errorf("open %s address: %w", what, err)
 	}
 	a.config.Log.Error("address not open; trying again", "for", what, "error", err)
-	a.events.reportNode("FailedToStart"+what, err.Error())
+	a.events.ReportNode("FailedToStart"+what, err.Error())
 	group.Go(func() error {
 		for {
 			select {

@@ -28,7 +28,7 @@ func (a *Agent) table() *model.Table {
 	table, problems, mark := a.state.table()
 	a.events.problems(problems)
 	a.names.tabled(table, mark)
-	a.balance.intend(table)
+	a.balance.Intend(table)
 	return table
 }
 
@@ -51,12 +51,12 @@ func (a *Agent) reportIncomplete(ctx context.Context) {
 func (a *Agent) watchServices(ctx context.Context) {
 	kube.Watch(ctx, kube.Source{Client: a.client.CoreV1().RESTClient(), Resource: "services"}, lastknown.Keep(ctx, a.known, "services", a.alsoServices(kube.Sink[*corev1.Service]{
 		Set: func(s *corev1.Service) {
-			a.balance.setService(s)
+			a.balance.SetService(s)
 			a.state.setService(s)
 		},
 		Delete: func(key types.NamespacedName) {
 			a.state.deleteService(key)
-			a.balance.deleteService(key)
+			a.balance.DeleteService(key)
 		},
 		Synced: func() { a.state.complete(partServices) },
 	}), func() *corev1.Service { return &corev1.Service{} }, a.config.Log))
@@ -104,7 +104,7 @@ func (a *Agent) watchNode(ctx context.Context) {
 			found = true
 			a.health.setEligible(eligible(n))
 			a.state.setNode(n)
-			a.balance.setNode(n)
+			a.balance.SetNode(n, eligible(n))
 			a.publish.SetNode(n)
 		},
 		Delete: func(types.NamespacedName) {

@@ -14,6 +14,7 @@ import (
 	"github.com/spf13/pflag"
 
 	"github.com/fairway-net/fairway/agent"
+	"github.com/fairway-net/fairway/announce/speaker"
 	"github.com/fairway-net/fairway/compile"
 	"github.com/fairway-net/fairway/config"
 	"github.com/fairway-net/fairway/dataplane"
@@ -166,7 +167,7 @@ func (f *agentFlags) config() (agent.Config, error) {
 	}
 	config.ZPages.Version = Version
 	if f.announce {
-		config.Announce = &agent.Announce{Speakers: !f.register}
+		config.Announce = &speaker.Options{Speakers: !f.register}
 	}
 	config.Plane.CountBytes = f.serviceBytes
 	config.Plane.Scheduler, config.Plane.StateDir, config.Plane.Cgroup = f.scheduler, f.stateDir, f.cgroup

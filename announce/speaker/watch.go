@@ -1,4 +1,4 @@
-package agent
+package speaker
 
 import (
 	"context"
@@ -22,7 +22,7 @@ const (
 )
 
 // watch follows what says what to announce.
-func (n *announcing) watch(ctx context.Context, group *errgroup.Group) {
+func (n *Speaker) watch(ctx context.Context, group *errgroup.Group) {
 	follow(ctx, group, n, "ipaddresspools", n.objects.Pools)
 	follow(ctx, group, n, "l2advertisements", n.objects.L2Advertisements)
 	follow(ctx, group, n, "bgpadvertisements", n.objects.BGPAdvertisements)
@@ -44,7 +44,7 @@ type object[T any] interface {
 	DeepCopy() T
 }
 
-func follow[T object[T]](ctx context.Context, group *errgroup.Group, n *announcing, resource string, objects map[string]T) {
+func follow[T object[T]](ctx context.Context, group *errgroup.Group, n *Speaker, resource string, objects map[string]T) {
 	client := n.metallb.V1beta1
 	if resource == resourcePeers {
 		client = n.metallb.V1beta2
@@ -76,14 +76,14 @@ func follow[T object[T]](ctx context.Context, group *errgroup.Group, n *announci
 	})
 }
 
-func (n *announcing) reread(resource string) {
+func (n *Speaker) reread(resource string) {
 	if resource == resourcePeers {
 		signal(n.peersChanged)
 	}
 	signal(n.wake)
 }
 
-func (n *announcing) complete(resource string) {
+func (n *Speaker) complete(resource string) {
 	n.mu.Lock()
 	defer n.mu.Unlock()
 	delete(n.missing, resource)
@@ -92,7 +92,7 @@ func (n *announcing) complete(resource string) {
 
 // watchSpeakers follows MetalLB's speakers on this node: two announcers would
 // take the addresses from each other.
-func (n *announcing) watchSpeakers(ctx context.Context, group *errgroup.Group) {
+func (n *Speaker) watchSpeakers(ctx context.Context, group *errgroup.Group) {
 	const resource = "pods"
 	n.mu.Lock()
 	n.missing[resource] = true
@@ -114,7 +114,7 @@ func (n *announcing) watchSpeakers(ctx context.Context, group *errgroup.Group) {
 	})
 }
 
-func (n *announcing) setSpeaker(key types.NamespacedName, there bool) {
+func (n *Speaker) setSpeaker(key types.NamespacedName, there bool) {
 	n.mu.Lock()
 	defer n.mu.Unlock()
 	switch {
@@ -132,7 +132,7 @@ const passwordsAgain = 15 * time.Second
 
 // keepPasswords reads the Secrets that BGPPeers name, and whether there is what
 // only FRR could use, until ctx is done.
-func (n *announcing) keepPasswords(ctx context.Context) {
+func (n *Speaker) keepPasswords(ctx context.Context) {
 	for {
 		n.readPasswords(ctx)
 		n.readExtras(ctx)
@@ -152,7 +152,7 @@ func (n *announcing) keepPasswords(ctx context.Context) {
 }
 
 // secretsOfPeers are the names of Secrets with passwords.
-func (n *announcing) secretsOfPeers() map[string]bool {
+func (n *Speaker) secretsOfPeers() map[string]bool {
 	names := map[string]bool{}
 	for _, p := range n.objects.BGPPeers {
 		if name := p.Spec.PasswordSecret.Name; name != "" {
@@ -162,7 +162,7 @@ func (n *announcing) secretsOfPeers() map[string]bool {
 	return names
 }
 
-func (n *announcing) readPasswords(ctx context.Context) {
+func (n *Speaker) readPasswords(ctx context.Context) {
 	n.mu.Lock()
 	names := n.secretsOfPeers()
 	peersKnown := !n.missing[resourcePeers]
@@ -197,7 +197,7 @@ func (n *announcing) readPasswords(ctx context.Context) {
 const extras = "bgpextras"
 
 // readExtras looks for raw FRR configuration, which has no effect here.
-func (n *announcing) readExtras(ctx context.Context) {
+func (n *Speaker) readExtras(ctx context.Context) {
 	n.mu.Lock()
 	asked := len(n.objects.BGPPeers) > 0
 	n.mu.Unlock()

@@ -1,4 +1,4 @@
-package agent
+package speaker
 
 import (
 	"fmt"
@@ -21,7 +21,7 @@ import (
 	"github.com/fairway-net/fairway/model"
 )
 
-// notebook is a speaker that notes what it is told.
+// notebook are routers that notes what it is told.
 type notebook struct {
 	peers  []string
 	routes []string // of the peer "tor"
@@ -47,14 +47,27 @@ func (n *notebook) Routes(routes map[string]map[netip.Prefix]announce.Route) boo
 
 func (n *notebook) Status() []bgp.Status { return nil }
 
-// announcingTo is an agent's part that announces to a notebook, its configuration
+// noted are the Events that were asked for.
+type noted struct{ texts []string }
+
+func (e *noted) ReportNode(reason, message string) {
+	e.texts = append(e.texts, " "+reason+": "+message)
+}
+
+func (e *noted) ReportService(service types.NamespacedName, reason, message string) {
+	e.texts = append(e.texts, service.Name+" "+reason+": "+message)
+}
+
+func (e *noted) ReportNormal(service types.NamespacedName, reason, message string) {
+	e.ReportService(service, reason, message)
+}
+
+// announcingTo is a speaker that announces to a notebook, its configuration
 // complete.
-func announcingTo(t *testing.T, book *notebook) *announcing {
+func announcingTo(t *testing.T, book *notebook) *Speaker {
 	t.Helper()
 	log := slog.New(slog.DiscardHandler)
-	a := &Agent{config: Config{NodeName: "n1", Log: log, API: &rest.Config{Host: "http://127.0.0.1:1"}, Announce: &Announce{}}}
-	a.events = newEvents(nil, "n1", log)
-	n, err := newAnnouncing(a)
+	n, err := New(Config{NodeName: "n1", Log: log, API: &rest.Config{Host: "http://127.0.0.1:1"}, Events: &noted{}})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -95,27 +108,27 @@ func TestAnnounceOrder(t *testing.T) {
 			t.Errorf("%s: routers are told %q, want %q", what, book.routes, want)
 		}
 	}
-	step("before anything is in force", func() { n.intend(both) })
+	step("before anything is in force", func() { n.Intend(both) })
 	if book.told {
 		t.Error("routers were told that there is nothing, before that was known")
 	}
-	step("in force", func() { n.applied(both, nil) }, "192.0.2.1/32", "2001:db8::1/128")
-	step("about to go", func() { n.intend(one) }, "192.0.2.1/32")
-	step("gone", func() { n.applied(one, nil) }, "192.0.2.1/32")
-	step("endpoints about to go", func() { n.intend(balanced(0, "192.0.2.1")) })
-	step("endpoints came back meanwhile", func() { n.intend(one) }, "192.0.2.1/32")
+	step("in force", func() { n.Applied(both, nil) }, "192.0.2.1/32", "2001:db8::1/128")
+	step("about to go", func() { n.Intend(one) }, "192.0.2.1/32")
+	step("gone", func() { n.Applied(one, nil) }, "192.0.2.1/32")
+	step("endpoints about to go", func() { n.Intend(balanced(0, "192.0.2.1")) })
+	step("endpoints came back meanwhile", func() { n.Intend(one) }, "192.0.2.1/32")
 	step("left out by the data plane", func() {
-		n.applied(one, []kernel.LeftOut{{Frontend: model.Key{Addr: netip.MustParseAddr("192.0.2.1"), Port: 80, Proto: model.TCP}}})
+		n.Applied(one, []kernel.LeftOut{{Frontend: model.Key{Addr: netip.MustParseAddr("192.0.2.1"), Port: 80, Proto: model.TCP}}})
 	})
-	step("in force after all", func() { n.applied(one, nil) }, "192.0.2.1/32")
+	step("in force after all", func() { n.Applied(one, nil) }, "192.0.2.1/32")
 	step("drained", func() {
-		n.setNode(&corev1.Node{ObjectMeta: metav1.ObjectMeta{Labels: map[string]string{corev1.LabelNodeExcludeBalancers: ""}}})
+		n.SetNode(&corev1.Node{ObjectMeta: metav1.ObjectMeta{Labels: map[string]string{corev1.LabelNodeExcludeBalancers: ""}}}, true)
 		n.decide()
 	})
 	if !slices.Equal(book.peers, []string{"tor"}) {
 		t.Errorf("a drained node holds sessions with %q", book.peers)
 	}
-	step("back", func() { n.setNode(&corev1.Node{}); n.decide() }, "192.0.2.1/32")
+	step("back", func() { n.SetNode(&corev1.Node{}, true); n.decide() }, "192.0.2.1/32")
 	step("beside a MetalLB speaker", func() { n.setSpeaker(types.NamespacedName{Name: "speaker"}, true); n.decide() })
 	if len(book.peers) > 0 {
 		t.Errorf("sessions with %q beside a MetalLB speaker", book.peers)
@@ -127,18 +140,14 @@ func TestAnnounceFaults(t *testing.T) {
 	n := announcingTo(t, &notebook{})
 	n.objects.BGPPeers["tor"].Spec.BFDProfile = "gone"
 	n.objects.BGPPeers["bad"] = &v1beta2.BGPPeer{ObjectMeta: metav1.ObjectMeta{Name: "bad"}, Spec: v1beta2.BGPPeerSpec{MyASN: 1, Address: "198.51.100.2"}}
-	n.setService(&corev1.Service{
+	n.SetService(&corev1.Service{
 		ObjectMeta: metav1.ObjectMeta{Namespace: "d", Name: "web", Annotations: map[string]string{announce.AnnotationPrepend: "many"}},
 		Spec:       corev1.ServiceSpec{Type: corev1.ServiceTypeLoadBalancer},
 	})
-	n.applied(balanced(1, "192.0.2.1"), nil)
-	n.intend(balanced(1, "192.0.2.1"))
+	n.Applied(balanced(1, "192.0.2.1"), nil)
+	n.Intend(balanced(1, "192.0.2.1"))
 	n.decide()
-	var told []string
-	for len(n.events.queue) > 0 {
-		e := <-n.events.queue
-		told = append(told, e.service.Name+" "+e.reason+": "+e.message)
-	}
+	told := n.events.(*noted).texts
 	slices.Sort(told)
 	want := []string{
 		" announceFailed: BGPPeer bad: spec.peerASN: either this or spec.dynamicASN must be given",
@@ -160,27 +169,28 @@ func TestAnnounceFaults(t *testing.T) {
 func TestAnnouncerStays(t *testing.T) {
 	log := slog.New(slog.DiscardHandler)
 	api := &rest.Config{Host: "http://127.0.0.1:1"}
-	agent := func(node string, api *rest.Config, options *Announce) *Agent {
-		return &Agent{config: Config{NodeName: node, Log: log, API: api, Announce: options}, events: newEvents(nil, node, log)}
+	agent := func(node string, api *rest.Config) *Config {
+		return &Config{NodeName: node, Log: log, API: api, Events: &noted{}}
 	}
-	var k announcer
-	defer k.end()
-	take := func(a *Agent) *announcing {
+	var k Keeper
+	defer k.End()
+	take := func(config *Config) *Speaker {
 		t.Helper()
-		if err := k.take(a); err != nil {
+		n, err := k.Take(config)
+		if err != nil {
 			t.Fatal(err)
 		}
-		return a.balance
+		return n
 	}
-	first := take(agent("n1", api, &Announce{}))
-	next := agent("n1", api, &Announce{})
-	if take(next) != first || first.events != next.events {
+	first := take(agent("n1", api))
+	next := agent("n1", api)
+	if take(next) != first || first.events != next.Events {
 		t.Error("the same configuration begins anew")
 	}
-	if take(agent("n2", api, &Announce{})) == first {
+	if take(agent("n2", api)) == first {
 		t.Error("another node goes on with the first one's")
 	}
-	if take(agent("n2", api, nil)) != nil || k.now != nil {
+	if take(nil) != nil || k.now != nil {
 		t.Error("announces though nothing is to be announced")
 	}
 }

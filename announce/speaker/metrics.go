@@ -1,4 +1,4 @@
-package agent
+package speaker
 
 import (
 	"net/netip"
@@ -9,18 +9,19 @@ import (
 	"github.com/fairway-net/fairway/announce/bgp"
 )
 
-// announceMetrics shows what this node announces, under MetalLB's names.
-type announceMetrics struct {
-	announcing                                                *announcing
+// collector shows what this node announces, under MetalLB's names.
+type collector struct {
+	speaker                                                   *Speaker
 	announced, requests, responses, gratuitous, unsigned, bad *prometheus.Desc
 }
 
-func newAnnounceMetrics(n *announcing) *announceMetrics {
+// Collector is for /metrics.
+func (n *Speaker) Collector() prometheus.Collector {
 	layer2 := func(name, help string, labels ...string) *prometheus.Desc {
 		return prometheus.NewDesc("metallb_layer2_"+name, help, labels, nil)
 	}
-	return &announceMetrics{
-		announcing: n,
+	return &collector{
+		speaker: n,
 		announced: prometheus.NewDesc("metallb_speaker_announced", "Services' addresses that this node announces.",
 			[]string{"service", "protocol", "node", "ip"}, nil),
 		requests:   layer2("requests_received", "Requests (ARP, NDP) for an address that this node announces.", "ip"),
@@ -32,7 +33,7 @@ func newAnnounceMetrics(n *announcing) *announceMetrics {
 }
 
 // Describe is part of prometheus.Collector.
-func (m *announceMetrics) Describe(out chan<- *prometheus.Desc) {
+func (m *collector) Describe(out chan<- *prometheus.Desc) {
 	for _, d := range []*prometheus.Desc{m.announced, m.requests, m.responses, m.gratuitous, m.unsigned, m.bad} {
 		out <- d
 	}
@@ -45,8 +46,8 @@ func (m *announceMetrics) Describe(out chan<- *prometheus.Desc) {
 }
 
 // Collect is part of prometheus.Collector.
-func (m *announceMetrics) Collect(out chan<- prometheus.Metric) {
-	n := m.announcing
+func (m *collector) Collect(out chan<- prometheus.Metric) {
+	n := m.speaker
 	m.collectAnnounced(out)
 	collectSessions(out, n.routers.Status())
 	collectWays(out, n.ways.Status())
@@ -67,20 +68,20 @@ func (m *announceMetrics) Collect(out chan<- prometheus.Metric) {
 	out <- prometheus.MustNewConstMetric(m.bad, prometheus.CounterValue, float64(problems.Failed))
 }
 
-func (m *announceMetrics) collectAnnounced(out chan<- prometheus.Metric) {
+func (m *collector) collectAnnounced(out chan<- prometheus.Metric) {
 	type way struct {
 		address  netip.Addr
 		protocol string
 	}
 	told := map[way]bool{} // an address may be on several links
-	for _, a := range m.announcing.status().Addresses {
+	for _, a := range m.speaker.status().Addresses {
 		w := way{a.Address, a.Protocol}
 		if a.Since.IsZero() || told[w] {
 			continue
 		}
 		told[w] = true
 		for _, service := range a.Services {
-			out <- prometheus.MustNewConstMetric(m.announced, prometheus.GaugeValue, 1, service, a.Protocol, m.announcing.node, a.Address.String())
+			out <- prometheus.MustNewConstMetric(m.announced, prometheus.GaugeValue, 1, service, a.Protocol, m.speaker.node, a.Address.String())
 		}
 	}
 }

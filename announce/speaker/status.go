@@ -1,8 +1,6 @@
-package agent
+package speaker
 
 import (
-	"cmp"
-	"context"
 	"encoding/json"
 	"fmt"
 	"net/http"
@@ -11,17 +9,10 @@ import (
 	"strings"
 	"time"
 
-	corev1 "k8s.io/api/core/v1"
-	apierrors "k8s.io/apimachinery/pkg/api/errors"
-	"k8s.io/apimachinery/pkg/api/meta"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/types"
-
 	"github.com/fairway-net/fairway/announce"
 	"github.com/fairway-net/fairway/announce/bfd"
 	"github.com/fairway-net/fairway/announce/bgp"
 	"github.com/fairway-net/fairway/announce/l2"
-	"github.com/fairway-net/fairway/apis/metallb/v1beta1"
 )
 
 // reasonAssigned is the reason of Events about a node that begins to announce a
@@ -29,7 +20,7 @@ import (
 const reasonAssigned = "nodeAssigned"
 
 // status is what this node knows of all addresses in force.
-func (n *announcing) status() announce.Report {
+func (n *Speaker) status() announce.Report {
 	n.mu.Lock()
 	defer n.mu.Unlock()
 	report := announce.Report{Node: n.node, Faults: n.faults, Notes: n.notes}
@@ -43,7 +34,7 @@ func (n *announcing) status() announce.Report {
 }
 
 // onLinks are the addresses that are to be announced on layer 2.
-func (n *announcing) onLinks() []announce.Address {
+func (n *Speaker) onLinks() []announce.Address {
 	var list []announce.Address
 	seen := map[string]bool{}
 	var links []l2.Status
@@ -88,7 +79,7 @@ func (n *announcing) onLinks() []announce.Address {
 
 // toRouters are the addresses that are to be announced by BGP, and the sessions
 // with routers.
-func (n *announcing) toRouters(report *announce.Report) []announce.Address {
+func (n *Speaker) toRouters(report *announce.Report) []announce.Address {
 	told := map[string]map[netip.Prefix]bool{}
 	ways := map[string]bfd.Status{}
 	for _, w := range n.ways.Status() {
@@ -138,8 +129,8 @@ func (n *announcing) toRouters(report *announce.Report) []announce.Address {
 	return list
 }
 
-// serveStatus answers with the status, for `fairway announce status`.
-func (n *announcing) serveStatus(w http.ResponseWriter, _ *http.Request) {
+// ServeStatus answers with the status, for `fairway announce status`.
+func (n *Speaker) ServeStatus(w http.ResponseWriter, _ *http.Request) {
 	if n == nil {
 		http.Error(w, "this agent announces nothing: it runs without --announce", http.StatusNotFound)
 		return
@@ -151,7 +142,7 @@ func (n *announcing) serveStatus(w http.ResponseWriter, _ *http.Request) {
 }
 
 // watchWays has BFD watch the ways to the routers whose peers ask for it.
-func (n *announcing) watchWays() {
+func (n *Speaker) watchWays() {
 	var sessions []bfd.Session
 	for _, s := range n.routers.Status() {
 		if s.Peer.BFD.Profile == "" || !s.Address.IsValid() {
@@ -163,85 +154,4 @@ func (n *announcing) watchWays() {
 		})
 	}
 	n.ways.Set(sessions)
-}
-
-// reportDelay merges changes of many addresses into one look.
-const reportDelay = 100 * time.Millisecond
-
-// keepReported keeps this node's ServiceL2Statuses, ServiceBGPStatuses and
-// ConfigurationState at what is announced, until ctx is done.
-func (n *announcing) keepReported(ctx context.Context) {
-	kinds := []*statusKind{
-		{n: n, resource: "servicel2statuses", prefix: "l2-", protocol: announce.Layer2},
-		{n: n, resource: "servicebgpstatuses", prefix: "bgp-", protocol: announce.BGP},
-	}
-	stated := "not yet"
-	for {
-		select {
-		case <-ctx.Done():
-			return
-		case <-n.changed:
-		}
-		n.watchWays()
-		select {
-		case <-ctx.Done():
-			return
-		case <-time.After(reportDelay):
-		}
-		report := n.status()
-		for _, k := range kinds {
-			k.write(ctx, report)
-		}
-		if text := fmt.Sprint(report.Faults, report.Notes); text != stated {
-			if err := n.writeState(ctx, strings.Join(report.Faults, "; "), strings.Join(report.Notes, "; ")); err != nil {
-				n.log.Warn("no ConfigurationState written", "err", err)
-				continue
-			}
-			stated = text
-		}
-	}
-}
-
-func (n *announcing) patchStatus(ctx context.Context, resource, name string, status any) error {
-	body, err := json.Marshal(map[string]any{"status": status})
-	if err != nil {
-		return err
-	}
-	return n.metallb.V1beta1.Patch(types.MergePatchType).Namespace(n.namespace).Resource(resource).
-		Name(name).SubResource("status").Body(body).Do(ctx).Error()
-}
-
-// writeState writes what of the configuration this node can't do.
-func (n *announcing) writeState(ctx context.Context, faults, notes string) error {
-	name := "speaker-" + n.node
-	state := &v1beta1.ConfigurationState{ObjectMeta: metav1.ObjectMeta{
-		Name: name, Namespace: n.namespace,
-		Labels: map[string]string{v1beta1.LabelComponent: "speaker", v1beta1.LabelNodeName: n.node},
-	}}
-	err := n.metallb.V1beta1.Post().Namespace(n.namespace).Resource("configurationstates").Body(state).Do(ctx).Error()
-	if apierrors.IsNotFound(err) {
-		return nil // MetalLB before 0.16 has no such kind
-	}
-	if err != nil && !apierrors.IsAlreadyExists(err) {
-		return fmt.Errorf("create ConfigurationState %s: %w", name, err)
-	}
-	status := map[string]any{"result": v1beta1.ConfigurationValid, "errorSummary": nil}
-	condition := metav1.Condition{Type: "AnnouncementsValid", Status: metav1.ConditionTrue, Reason: "Valid", Message: cmp.Or(notes, "all is in force")}
-	if faults != "" {
-		status["result"], status["errorSummary"] = v1beta1.ConfigurationInvalid, faults
-		condition.Status, condition.Reason, condition.Message = metav1.ConditionFalse, "InvalidConfiguration", faults
-	}
-	var conditions []metav1.Condition
-	meta.SetStatusCondition(&conditions, condition)
-	status["conditions"] = conditions
-	return n.patchStatus(ctx, "configurationstates", name, status)
-}
-
-// reportNormal is report for what is no fault.
-func (e *events) reportNormal(n notice) {
-	n.kind, n.local = corev1.EventTypeNormal, true
-	select {
-	case e.queue <- n:
-	default: // what calls this has logged it
-	}
 }

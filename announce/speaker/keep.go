@@ -1,4 +1,4 @@
-package agent
+package speaker
 
 import (
 	"context"
@@ -12,46 +12,44 @@ import (
 	"github.com/fairway-net/fairway/announce/bgp"
 )
 
-// announcer keeps announcing while agents take each other's place in the process:
-// a change of the configuration moves no address.
-type announcer struct {
-	now  *announcing // nil if nothing is announced
+// Keeper keeps a speaker while agents take each other's place in the process:
+// a change of the configuration moves no address. The zero value has none.
+type Keeper struct {
+	now  *Speaker // nil if nothing is announced
 	api  *rest.Config
 	stop context.CancelFunc
 	done chan struct{}
 }
 
-// take has an agent announce: by what announces already, if that is for the same
-// API, node and options.
-func (k *announcer) take(a *Agent) error {
-	wanted := a.config.Announce
-	if n := k.now; n != nil && wanted != nil && n.options == *wanted && n.node == a.config.NodeName && k.api == a.config.API {
+// Take has a speaker announce for an agent: the one that announces already, if that
+// is for the same API, node and options. Without a configuration nothing is announced
+// any more, and the speaker is nil.
+func (k *Keeper) Take(config *Config) (*Speaker, error) {
+	if n := k.now; n != nil && config != nil && n.options == config.Options && n.node == config.NodeName && k.api == config.API {
 		n.mu.Lock()
-		n.events = a.events
+		n.events = config.Events
 		n.mu.Unlock()
-		a.balance = n
-		return nil
+		return n, nil
 	}
-	k.end()
-	if wanted == nil {
-		return nil
+	k.End()
+	if config == nil {
+		return nil, nil
 	}
-	n, err := newAnnouncing(a)
+	n, err := New(*config)
 	if err != nil {
-		return err
+		return nil, err
 	}
 	ctx, stop := context.WithCancel(context.Background())
-	k.now, k.api, k.stop, k.done = n, a.config.API, stop, make(chan struct{})
-	a.balance = n
+	k.now, k.api, k.stop, k.done = n, config.API, stop, make(chan struct{})
 	go func(done chan<- struct{}) {
 		defer close(done)
 		n.keepRunning(ctx)
 	}(k.done)
-	return nil
+	return n, nil
 }
 
-// end hands all addresses over and returns when that is done.
-func (k *announcer) end() {
+// End hands all addresses over and returns when that is done.
+func (k *Keeper) End() {
 	if k.now == nil {
 		return
 	}
@@ -61,7 +59,7 @@ func (k *announcer) end() {
 }
 
 // keepRunning announces until ctx is done; whatever fails is tried again.
-func (n *announcing) keepRunning(ctx context.Context) {
+func (n *Speaker) keepRunning(ctx context.Context) {
 	const again = 5 * time.Second
 	for ctx.Err() == nil {
 		if err := n.run(ctx); err != nil && ctx.Err() == nil {
@@ -77,7 +75,7 @@ func (n *announcing) keepRunning(ctx context.Context) {
 
 // leaveRouters ends the sessions. Routers that know of graceful restart keep the
 // routes if this node goes on forwarding, which it does unless the machine stops.
-func (n *announcing) leaveRouters() {
+func (n *Speaker) leaveRouters() {
 	n.mu.Lock()
 	fit := n.self.Unfit == ""
 	n.mu.Unlock()

@@ -1,4 +1,4 @@
-package agent
+package speaker
 
 import (
 	"context"
@@ -21,7 +21,7 @@ import (
 // statusKind writes the objects of one kind that say what this node announces by
 // one protocol: an object for each Service.
 type statusKind struct {
-	n                          *announcing
+	n                          *Speaker
 	resource, prefix, protocol string
 	listed                     bool
 	written                    map[string]string // what each object says, by its name
@@ -112,10 +112,8 @@ func (k *statusKind) writeOne(ctx context.Context, name, service string, places 
 		k.n.mu.Lock()
 		events := k.n.events
 		k.n.mu.Unlock()
-		events.reportNormal(notice{
-			service: types.NamespacedName{Namespace: namespace, Name: of}, reason: reasonAssigned,
-			message: fmt.Sprintf("announcing from node %q with protocol %q", k.n.node, k.protocol),
-		})
+		events.ReportNormal(types.NamespacedName{Namespace: namespace, Name: of}, reasonAssigned,
+			fmt.Sprintf("announcing from node %q with protocol %q", k.n.node, k.protocol))
 	}
 }
 

@@ -1,0 +1,77 @@
+package speaker
+
+import (
+	"maps"
+	"net/netip"
+	"slices"
+	"strings"
+
+	"k8s.io/apimachinery/pkg/types"
+
+	"github.com/fairway-net/fairway/announce"
+	"github.com/fairway-net/fairway/announce/l2"
+)
+
+// decide makes the plan anew and has it carried out. It reports whether anything
+// was withdrawn from routers.
+func (n *Speaker) decide() (withdrawn bool) {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	if len(n.missing) > 0 {
+		return false
+	}
+	config, faults := announce.Read(n.objects)
+	self := n.self
+	if len(n.rival) > 0 {
+		self.Unfit = "a MetalLB speaker runs on this node and announces"
+	}
+	served := announce.Both(n.inForce.Served(), n.next.Served())
+	left := map[netip.Addr]string{}
+	for address, why := range n.leftOut {
+		if _, ok := served[address]; ok {
+			left[address] = why
+			delete(served, address)
+		}
+	}
+	plan := announce.Decide(config, self, served, func(service string) announce.Service { return n.services[service] })
+	maps.Copy(plan.WhyNot, left)
+	if n.layer2 != nil {
+		wanted := make(map[netip.Addr]l2.Placement, len(plan.L2))
+		for address, a := range plan.L2 {
+			wanted[address] = l2.Placement{Interfaces: a.Interfaces, Weight: a.Weight}
+		}
+		n.layer2.Set(wanted)
+	}
+	withdrawn = n.routers.Routes(plan.Routes)
+	if len(n.rival) > 0 {
+		plan.Peers = nil // one of the two would be refused by the router
+	}
+	n.routers.Peers(plan.Peers)
+	n.tell(faults, plan.Problems)
+	n.plan, n.faults, n.notes = plan, faults, config.Notes
+	signal(n.changed)
+	return withdrawn
+}
+
+// reasonFailed is the reason of Events about what can't be announced as asked, as
+// MetalLB has it.
+const reasonFailed = "announceFailed"
+
+// tell logs what is new of what can't be announced as asked, and has Events written.
+func (n *Speaker) tell(faults []string, services map[string][]string) {
+	for _, f := range faults {
+		if !slices.Contains(n.faults, f) {
+			n.log.Warn("not announced as configured", "because", f)
+			n.events.ReportNode(reasonFailed, f)
+		}
+	}
+	for name, problems := range services {
+		text := strings.Join(problems, "; ")
+		if n.told[name] == text {
+			continue
+		}
+		n.told[name] = text
+		namespace, service, _ := strings.Cut(name, "/")
+		n.events.ReportService(types.NamespacedName{Namespace: namespace, Name: service}, reasonFailed, text)
+	}
+}

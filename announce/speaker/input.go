@@ -1,0 +1,119 @@
+package speaker
+
+import (
+	"maps"
+	"net/netip"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/labels"
+	"k8s.io/apimachinery/pkg/types"
+
+	"github.com/fairway-net/fairway/announce"
+	"github.com/fairway-net/fairway/internal/kernel"
+	"github.com/fairway-net/fairway/model"
+)
+
+// Intend is told of a table before it is applied: what it no longer has is
+// withdrawn first.
+func (n *Speaker) Intend(table *model.Table) {
+	if n == nil || table == nil {
+		return
+	}
+	n.mu.Lock()
+	changed := n.next.Update(table)
+	n.mu.Unlock()
+	if changed && n.decide() {
+		time.Sleep(withdrawPause)
+	}
+}
+
+// withdrawPause is how long routers have for what is withdrawn, before the data
+// plane forgets it.
+const withdrawPause = 100 * time.Millisecond
+
+// Applied is told of a table that is in force now, but for what is left out.
+func (n *Speaker) Applied(table *model.Table, leftOut []kernel.LeftOut) {
+	if n == nil {
+		return
+	}
+	left := map[netip.Addr]string{}
+	for _, l := range leftOut {
+		if l.Frontend.Addr.IsValid() {
+			left[l.Frontend.Addr] = l.Error()
+		}
+	}
+	n.mu.Lock()
+	changed := n.inForce.Update(table)
+	changed = !maps.Equal(left, n.leftOut) || changed
+	n.leftOut = left
+	changed = n.missing[partTable] || changed
+	delete(n.missing, partTable)
+	n.mu.Unlock()
+	if changed {
+		n.decide()
+	}
+}
+
+// SetService takes in what a Service says of announcing.
+func (n *Speaker) SetService(s *corev1.Service) {
+	if n == nil || s.Spec.Type != corev1.ServiceTypeLoadBalancer && len(s.Spec.ExternalIPs) == 0 {
+		return
+	}
+	name := s.Namespace + "/" + s.Name
+	next := announce.Service{Labels: s.Labels, Annotations: map[string]string{}}
+	for _, annotation := range []string{announce.AnnotationPrepend, announce.AnnotationCommunities} {
+		if text, ok := s.Annotations[annotation]; ok {
+			next.Annotations[annotation] = text
+		}
+	}
+	n.mu.Lock()
+	before := n.services[name]
+	n.services[name] = next
+	n.mu.Unlock()
+	if !labels.Equals(before.Labels, next.Labels) || !maps.Equal(before.Annotations, next.Annotations) {
+		signal(n.wake)
+	}
+}
+
+// DeleteService takes in that there is no such Service any more.
+func (n *Speaker) DeleteService(key types.NamespacedName) {
+	if n == nil {
+		return
+	}
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	delete(n.services, key.String())
+	delete(n.told, key.String())
+}
+
+// SetNode takes in what the Node says of announcing, and whether load balancers may
+// send traffic to it.
+func (n *Speaker) SetNode(node *corev1.Node, eligible bool) {
+	if n == nil {
+		return
+	}
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	next := announce.Node{Labels: node.Labels, Unfit: unfit(node, eligible)}
+	if next.Unfit != n.self.Unfit || !labels.Equals(next.Labels, n.self.Labels) {
+		n.self = next
+		signal(n.wake)
+	}
+}
+
+// unfit says why a node must not announce; "" if it may.
+func unfit(node *corev1.Node, eligible bool) string {
+	if _, excluded := node.Labels[corev1.LabelNodeExcludeBalancers]; excluded {
+		return "the node has the label " + corev1.LabelNodeExcludeBalancers
+	}
+	if !eligible {
+		return "the node is about to be deleted"
+	}
+	for _, c := range node.Status.Conditions {
+		if c.Type == corev1.NodeNetworkUnavailable && c.Status == corev1.ConditionTrue {
+			return "the node has the condition NetworkUnavailable"
+		}
+	}
+	return ""
+}

@@ -1,0 +1,209 @@
+// Package speaker announces the load balancer addresses of one node, as MetalLB's
+// speaker does: it reads the configuration from the API, has [announce.Decide] say
+// what is announced, and drives the links (l2), the routers (bgp) and the ways to
+// them (bfd). Its files:
+//
+//	keep.go     one speaker stays while agents take each other's place
+//	speaker.go  the speaker and what it runs
+//	input.go    what it is told: tables, Services, the Node
+//	decide.go   from all of that to the plan, which is carried out
+//	watch.go    MetalLB's objects, passwords, other speakers
+//	status.go   what is announced, and what not and why
+//	report.go   when the objects that say so are written
+//	kinds.go    those objects, of MetalLB's API
+//	metrics.go  the same as metrics
+package speaker
+
+import (
+	"cmp"
+	"context"
+	"fmt"
+	"log/slog"
+	"net/netip"
+	"sync"
+	"time"
+
+	"golang.org/x/sync/errgroup"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/client-go/kubernetes"
+	"k8s.io/client-go/rest"
+
+	"github.com/fairway-net/fairway/announce"
+	"github.com/fairway-net/fairway/announce/bfd"
+	"github.com/fairway-net/fairway/announce/bgp"
+	"github.com/fairway-net/fairway/announce/l2"
+	"github.com/fairway-net/fairway/apis/metallb/v1beta1"
+	"github.com/fairway-net/fairway/apis/metallb/v1beta2"
+	"github.com/fairway-net/fairway/kube"
+)
+
+// Options say how load balancer addresses are announced.
+type Options struct {
+	// Namespace of the objects that say what to announce; v1beta1.DefaultNamespace if "".
+	Namespace string
+	// Speakers looks for a MetalLB speaker on this node, and waits while there is one.
+	Speakers bool
+}
+
+// Config is what a speaker is started with.
+type Config struct {
+	Options
+	NodeName string // of the Node object of this machine
+	API      *rest.Config
+	Client   kubernetes.Interface
+	Events   Events
+	Log      *slog.Logger
+}
+
+// Events has Events written. No method waits.
+type Events interface {
+	// ReportNode is about a fault that concerns this node.
+	ReportNode(reason, message string)
+	// ReportService is about a fault that concerns a Service.
+	ReportService(service types.NamespacedName, reason, message string)
+	// ReportNormal is about what this node does for a Service.
+	ReportNormal(service types.NamespacedName, reason, message string)
+}
+
+// The Secret with the key that nodes sign their adverts with; the address
+// controller makes it.
+const (
+	announceSecret = "fairway-announce"
+	announceKey    = "key"
+)
+
+// Speaker announces the addresses that the data plane has in force. It is told
+// of tables before and after they are applied. A nil Speaker announces nothing.
+type Speaker struct {
+	node, namespace string
+	options         Options
+	client          kubernetes.Interface
+	metallb         *kube.MetalLB
+	log             *slog.Logger
+	wake            chan struct{} // there may be a new plan
+	changed         chan struct{} // what is announced may have changed
+	peersChanged    chan struct{} // passwords may be needed
+	routers         routers
+	ways            *bfd.Monitor // to routers
+
+	mu       sync.Mutex
+	events   Events          // of the agent in charge
+	missing  map[string]bool // what is not complete yet
+	objects  announce.Objects
+	services map[string]announce.Service // those with addresses that others may reach
+	self     announce.Node
+	rival    map[types.NamespacedName]bool // MetalLB's speakers on this node
+	inForce  announce.Tracker
+	next     announce.Tracker
+	leftOut  map[netip.Addr]string // what the data plane has not in force, and why
+	plan     announce.Plan
+	faults   []string
+	notes    []string
+	told     map[string]string        // problems of Services that Events were written of
+	since    map[netip.Addr]time.Time // that routers have been told of an address
+	layer2   *l2.Announcer            // nil before the key is known
+}
+
+// routers are told what this node announces; see announce/bgp.
+type routers interface {
+	// Peers says which routers to hold sessions with.
+	Peers([]announce.Peer)
+	// Routes says what each is told, and reports whether anything is withdrawn.
+	Routes(map[string]map[netip.Prefix]announce.Route) (withdrawn bool)
+	Status() []bgp.Status
+}
+
+// partTable is missing until the data plane has a table in force: routers must not
+// hear of nothing, when an agent begins, what they have heard of its predecessor.
+const partTable = "table"
+
+// New makes a speaker, which announces nothing before it runs.
+func New(config Config) (*Speaker, error) {
+	metallb, err := kube.NewMetalLB(config.API)
+	if err != nil {
+		return nil, err
+	}
+	n := &Speaker{
+		node: config.NodeName, namespace: cmp.Or(config.Namespace, v1beta1.DefaultNamespace), options: config.Options,
+		client: config.Client, metallb: metallb, events: config.Events, log: config.Log.With("part", "announce"),
+		wake: make(chan struct{}, 1), changed: make(chan struct{}, 1), peersChanged: make(chan struct{}, 1),
+		missing: map[string]bool{partTable: true}, services: map[string]announce.Service{}, rival: map[types.NamespacedName]bool{},
+		told: map[string]string{}, since: map[netip.Addr]time.Time{},
+		objects: announce.Objects{
+			Pools: map[string]*v1beta1.IPAddressPool{}, L2Advertisements: map[string]*v1beta1.L2Advertisement{},
+			BGPAdvertisements: map[string]*v1beta1.BGPAdvertisement{}, BGPPeers: map[string]*v1beta2.BGPPeer{},
+			BFDProfiles: map[string]*v1beta1.BFDProfile{}, Communities: map[string]*v1beta1.Community{}, Passwords: map[string]string{},
+		},
+	}
+	sessions := bgp.New(func() { signal(n.changed) }, n.log)
+	n.routers = sessions
+	n.ways = bfd.New(func() { signal(n.changed) }, sessions.Reset, n.log)
+	return n, nil
+}
+
+// run announces until ctx is done, and hands over then. Where the API has none
+// of MetalLB's kinds it waits.
+func (n *Speaker) run(ctx context.Context) error {
+	if !n.metallb.Await(ctx) {
+		return nil
+	}
+	group, ctx := errgroup.WithContext(ctx)
+	n.watch(ctx, group)
+	group.Go(func() error { n.keepReported(ctx); return nil })
+	group.Go(func() error {
+		for {
+			n.decide()
+			select {
+			case <-ctx.Done():
+				return nil
+			case <-n.wake:
+			}
+		}
+	})
+	group.Go(func() error { return n.runLayer2(ctx) })
+	return group.Wait()
+}
+
+// runLayer2 announces on the links once the key is known.
+func (n *Speaker) runLayer2(ctx context.Context) error {
+	key, ok := n.awaitKey(ctx)
+	if !ok {
+		return nil
+	}
+	layer2 := l2.New(n.node, key, func() { signal(n.changed) }, n.log)
+	n.mu.Lock()
+	n.layer2 = layer2
+	n.mu.Unlock()
+	signal(n.wake)
+	return layer2.Run(ctx)
+}
+
+// awaitKey returns the key of the adverts once it is there.
+func (n *Speaker) awaitKey(ctx context.Context) ([]byte, bool) {
+	for first := true; ; first = false {
+		secret, err := n.client.CoreV1().Secrets(n.namespace).Get(ctx, announceSecret, metav1.GetOptions{})
+		if err == nil && len(secret.Data[announceKey]) == 0 {
+			err = fmt.Errorf("it has no data %q", announceKey)
+		}
+		if err == nil {
+			return secret.Data[announceKey], true
+		}
+		if first {
+			n.log.Info("waiting for the key that nodes sign their adverts with", "secret", n.namespace+"/"+announceSecret, "because", err)
+		}
+		select {
+		case <-ctx.Done():
+			return nil, false
+		case <-time.After(time.Second):
+		}
+	}
+}
+
+// signal wakes the reader of a channel with room for one, and never waits.
+func signal(c chan<- struct{}) {
+	select {
+	case c <- struct{}{}:
+	default:
+	}
+}

@@ -7,10 +7,12 @@ import (
 	"encoding/json"
 	"fmt"
 	"io"
+	"slices"
 	"strings"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/kubernetes"
 )
@@ -70,29 +72,33 @@ func (f *objectFlags) usualType(ctx context.Context, out io.Writer) corev1.Servi
 	wait := waiter{poolPatience, "the pool of load balancer addresses of a server that has just started (--type ClusterIP doesn't wait)", out}
 	found := false
 	_, err = wait.until(ctx, func(ctx context.Context) (bool, error) {
-		found = some(ctx, client, "ipaddresspools")
-		return found || some(ctx, client, "configurationstates") || !young(ctx, client), nil
+		found = some(ctx, client, "ipaddresspools", "")
+		return found || some(ctx, client, "configurationstates", "controller") || !young(ctx, client), nil
 	})
-	if err != nil || !found && !some(ctx, client, "ipaddresspools") {
+	if err != nil || !found && !some(ctx, client, "ipaddresspools", "") {
 		return corev1.ServiceTypeClusterIP
 	}
 	return corev1.ServiceTypeLoadBalancer
 }
 
-// some reports whether there are objects of MetalLB's API. Who may not see them
-// sees none. The controller of addresses writes a ConfigurationState once it knows the pools.
-func some(ctx context.Context, client kubernetes.Interface, resource string) bool {
+// some reports whether there are objects of MetalLB's API, of a name or of any.
+// Who may not see them sees none. The controller of addresses writes a
+// ConfigurationState of the name controller once it knows the pools.
+func some(ctx context.Context, client kubernetes.Interface, resource, name string) bool {
 	ctx, cancel := context.WithTimeout(ctx, 5*time.Second)
 	defer cancel()
 	data, err := client.Discovery().RESTClient().Get().AbsPath("/apis/metallb.io/v1beta1/" + resource).DoRaw(ctx)
-	var list struct{ Items []any }
-	return err == nil && json.Unmarshal(data, &list) == nil && len(list.Items) > 0
+	var list metav1.PartialObjectMetadataList
+	if err != nil || json.Unmarshal(data, &list) != nil {
+		return false
+	}
+	return slices.ContainsFunc(list.Items, func(o metav1.PartialObjectMetadata) bool { return name == "" || o.Name == name })
 }
 
 // young reports whether the cluster was made just now.
 func young(ctx context.Context, client kubernetes.Interface) bool {
 	n, err := client.CoreV1().Namespaces().Get(ctx, metav1.NamespaceSystem, metav1.GetOptions{})
-	return err == nil && time.Since(n.CreationTimestamp.Time) < youth
+	return apierrors.IsNotFound(err) || err == nil && time.Since(n.CreationTimestamp.Time) < youth
 }
 
 // awaitAddress waits for a LoadBalancer's address, and returns the Service as it

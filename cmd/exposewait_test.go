@@ -26,10 +26,12 @@ func TestUsualType(t *testing.T) {
 		age    time.Duration
 		pools  int32 // the request that first finds a pool; 0 is never
 		states bool
+		early  bool // kube-system comes later
 		want   corev1.ServiceType
 	}{
 		"a pool":              {age: time.Hour, pools: 1, want: corev1.ServiceTypeLoadBalancer},
 		"a pool that comes":   {pools: 3, want: corev1.ServiceTypeLoadBalancer},
+		"before kube-system":  {pools: 4, early: true, want: corev1.ServiceTypeLoadBalancer},
 		"none, as it says":    {states: true, want: corev1.ServiceTypeClusterIP},
 		"none in Kubernetes":  {age: time.Hour, want: corev1.ServiceTypeClusterIP},
 		"seen between others": {pools: 2, states: true, want: corev1.ServiceTypeLoadBalancer},
@@ -38,9 +40,14 @@ func TestUsualType(t *testing.T) {
 		server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 			w.Header().Set("Content-Type", "application/json")
 			switch {
-			case strings.HasSuffix(r.URL.Path, "/ipaddresspools") && c.pools > 0 && asked.Add(1) >= c.pools,
-				strings.HasSuffix(r.URL.Path, "/configurationstates") && c.states:
+			case strings.HasSuffix(r.URL.Path, "/ipaddresspools") && c.pools > 0 && asked.Add(1) >= c.pools:
 				fmt.Fprint(w, `{"items": [{}]}`)
+			case strings.HasSuffix(r.URL.Path, "/configurationstates") && c.states:
+				fmt.Fprint(w, `{"items": [{"metadata": {"name": "node-m1"}}, {"metadata": {"name": "controller"}}]}`)
+			case strings.HasSuffix(r.URL.Path, "/configurationstates"): // nodes have their own
+				fmt.Fprint(w, `{"items": [{"metadata": {"name": "node-m1"}}]}`)
+			case c.early && asked.Load() < c.pools-1:
+				http.Error(w, `{"kind": "Status", "apiVersion": "v1", "status": "Failure", "reason": "NotFound", "code": 404}`, http.StatusNotFound)
 			case strings.HasSuffix(r.URL.Path, "/namespaces/kube-system"):
 				fmt.Fprintf(w, `{"kind": "Namespace", "apiVersion": "v1", "metadata": {"name": "kube-system", "creationTimestamp": %q}}`,
 					time.Now().Add(-c.age).UTC().Format(time.RFC3339))

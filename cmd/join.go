@@ -96,6 +96,7 @@ func runMember(ctx context.Context, dir string, flags *agentFlags, node agent.Co
 	}
 	node.NodeName, node.Register, node.TuneGC = member.Node, true, true
 	node.KnownDir = dir
+	flags.servePlainMachine(&node)
 	settings, err := clusterSettings(ctx, node.API, filepath.Join(dir, "cluster.json"), node.Log)
 	if err != nil {
 		return err

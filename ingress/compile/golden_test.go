@@ -3,16 +3,23 @@ package compile
 import (
 	"bufio"
 	"bytes"
+	"crypto/ecdsa"
+	"crypto/elliptic"
+	"crypto/rand"
+	"crypto/x509"
+	"encoding/pem"
 	"errors"
 	"flag"
 	"fmt"
 	"io"
+	"math/big"
 	"net/netip"
 	"os"
 	"path/filepath"
 	"slices"
 	"strings"
 	"testing"
+	"time"
 
 	"golang.org/x/tools/txtar"
 	corev1 "k8s.io/api/core/v1"
@@ -202,13 +209,41 @@ func readObjects(t *testing.T, text []byte) *Objects {
 				}
 				s.Data[k] = []byte(v)
 			}
+			if s.Annotations["test"] == "certificate" {
+				s.Data = aPair(t)
+			}
 			o.Secrets[nameOf(s)] = s
 		case "ConfigMap":
 			m := read[corev1.ConfigMap](t, document)
+			if m.Annotations["test"] == "certificate" {
+				m.Data = map[string]string{"ca.crt": string(aPair(t)[corev1.TLSCertKey])}
+			}
 			o.ConfigMaps[nameOf(m)] = m
 		default:
 			t.Fatalf("kind %q is not known", kind.Kind)
 		}
+	}
+}
+
+// aPair is a certificate and its key, as a Secret has them.
+func aPair(t *testing.T) map[string][]byte {
+	t.Helper()
+	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
+	if err != nil {
+		t.Fatal(err)
+	}
+	template := &x509.Certificate{SerialNumber: big.NewInt(1), DNSNames: []string{"*.example.com"}, NotAfter: time.Now().Add(time.Hour), IsCA: true, BasicConstraintsValid: true}
+	cert, err := x509.CreateCertificate(rand.Reader, template, template, &key.PublicKey, key)
+	if err != nil {
+		t.Fatal(err)
+	}
+	private, err := x509.MarshalPKCS8PrivateKey(key)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return map[string][]byte{
+		corev1.TLSCertKey:       pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: cert}),
+		corev1.TLSPrivateKeyKey: pem.EncodeToMemory(&pem.Block{Type: "PRIVATE KEY", Bytes: private}),
 	}
 }
 

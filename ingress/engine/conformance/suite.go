@@ -5,6 +5,10 @@
 //	suite.go     the list of tests, and what they run in
 //	requests.go  random tables and requests against Decide
 //	traffic.go   protocols: HTTP/1.1, HTTP/2, WebSocket, TLS, streams
+//	terminate.go TLS that ends here, with bytes in it
+//	smuggling.go requests whose end isn't clear
+//	frames.go    HTTP/2 that isn't what it should be
+//	hostile.go   clients that are too large, too slow, too fast, or lie
 //	changes.go   changes of the table while requests run
 package conformance
 
@@ -46,12 +50,19 @@ func Run(t *testing.T, start func(*testing.T) Engine) {
 		{"WebSocket", testWebSocket},
 		{"TLS", testTLS},
 		{"Passthrough", testPassthrough},
+		{"Terminate", testTerminate},
 		{"NothingSent", testNothingSent},
 		{"Retry", testRetry},
 		{"Timeout", testTimeout},
 		{"Redirect", testRedirect},
 		{"Changes", testChanges},
 		{"Removed", testRemoved},
+		{"Smuggling", testSmuggling},
+		{"Frames", testFrames},
+		{"Forwarded", testForwarded},
+		{"Limits", testLimits},
+		{"SlowClients", testSlowClients},
+		{"RapidReset", testRapidReset},
 	} {
 		t.Run(test.name, func(t *testing.T) {
 			e := start(t)

@@ -21,7 +21,8 @@ type body struct {
 	kept    []byte // all that was read, unless dropped
 	read    int    // from source
 	dropped bool
-	keeps   bool // for another try
+	keeps   bool        // for another try
+	failed  atomic.Bool // what the client sends can't be read
 }
 
 func newBody(w http.ResponseWriter, r *http.Request, a *model.Action) *body {
@@ -39,7 +40,7 @@ func newBody(w http.ResponseWriter, r *http.Request, a *model.Action) *body {
 func (b *body) again() bool {
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	return !b.dropped || b.read == 0
+	return !b.failed.Load() && (!b.dropped || b.read == 0)
 }
 
 // view is the body as one try reads it.
@@ -63,6 +64,9 @@ func (v *view) Read(p []byte) (int, error) {
 		return n, nil
 	}
 	n, err := v.source.Read(p)
+	if err != nil && !errors.Is(err, io.EOF) {
+		v.failed.Store(true)
+	}
 	if n == 0 {
 		return n, err
 	}

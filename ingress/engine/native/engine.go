@@ -9,6 +9,7 @@
 //	tls.go       server names, certificates
 //	stream.go    connections that go on as bytes
 //	proxy.go     a request, from decision to answer
+//	strict.go    requests of HTTP/2 that are none
 //	rewrite.go   what is changed in requests and answers
 //	upstream.go  tries, timeouts, connections to endpoints
 //	pick.go      which endpoint

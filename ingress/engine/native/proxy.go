@@ -58,7 +58,13 @@ func (s *socket) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		w = counted
 		defer func() { log(x.access(r, began, counted)) }()
 	}
-	x.decision = s.current.Load().model.Decide(x.request)
+	now := s.current.Load().model
+	if reason := malformed(r); reason != "" {
+		x.decision = model.Decision{Socket: now}
+		x.answer(w, http.StatusBadRequest, reason)
+		return
+	}
+	x.decision = now.Decide(x.request)
 	x.serve(w, r)
 }
 
@@ -195,6 +201,8 @@ func (x *exchange) failed(w http.ResponseWriter, r *http.Request, err error) {
 	case r.Context().Err() != nil: // the client has gone
 		x.reason = "the client went away"
 		w.WriteHeader(499)
+	case x.body.failed.Load():
+		x.answer(w, http.StatusBadRequest, "the body can't be read: "+err.Error())
 	default:
 		x.answer(w, http.StatusBadGateway, err.Error())
 	}

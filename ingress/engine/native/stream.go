@@ -2,6 +2,7 @@ package native
 
 import (
 	"context"
+	"crypto/tls"
 	"io"
 	"math/rand/v2"
 	"net"
@@ -23,8 +24,12 @@ func (s *socket) relay(c net.Conn, l *model.Listener, name string) {
 	if b.Invalid != "" || pool == nil {
 		return
 	}
+	secured := l.Mode == model.Terminate // passed through, TLS is the client's own
+	if secured && pool.Invalid != "" {
+		return
+	}
 	client, _ := netip.ParseAddrPort(c.RemoteAddr().String())
-	backend := s.dial(pool, client.Addr())
+	backend := s.dial(pool, client.Addr(), secured)
 	if backend == nil {
 		return
 	}
@@ -37,8 +42,9 @@ func (s *socket) relay(c net.Conn, l *model.Listener, name string) {
 	both.Wait()
 }
 
-// dial connects to an endpoint, to others if one doesn't answer.
-func (s *socket) dial(pool *model.Pool, client netip.Addr) net.Conn {
+// dial connects to an endpoint, to others if one doesn't answer: with TLS if
+// the pool's endpoints have it and the connection is to be secured by us.
+func (s *socket) dial(pool *model.Pool, client netip.Addr, secured bool) net.Conn {
 	var failed []netip.AddrPort
 	for range maxTries {
 		ep, ok := s.engine.pickers.pick(pool, client, "", failed)
@@ -48,6 +54,13 @@ func (s *socket) dial(pool *model.Pool, client netip.Addr) net.Conn {
 		ctx, cancel := context.WithTimeout(s.streamCtx, connectTimeout)
 		var d net.Dialer
 		c, err := d.DialContext(ctx, "tcp", ep.String())
+		if config := clientTLS(pool.TLS); err == nil && secured && config != nil {
+			t := tls.Client(c, config)
+			if err = t.HandshakeContext(ctx); err != nil {
+				_ = c.Close()
+			}
+			c = t
+		}
 		cancel()
 		if err == nil {
 			return c

@@ -8,10 +8,16 @@ import (
 	"github.com/spf13/cobra"
 )
 
-// TestOperatingCommands: every command of docs/operating.md exists, with its
+// TestDocumentedCommands: every command of these documents exists, with its
 // flags and as many arguments.
-func TestOperatingCommands(t *testing.T) {
-	text, err := os.ReadFile("../docs/operating.md")
+func TestDocumentedCommands(t *testing.T) {
+	for name, least := range map[string]int{"operating": 10, "machines": 10, "hooks": 1, "dns": 2} {
+		t.Run(name, func(t *testing.T) { documentedCommands(t, "../docs/"+name+".md", least) })
+	}
+}
+
+func documentedCommands(t *testing.T, file string, least int) {
+	text, err := os.ReadFile(file)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -41,7 +47,7 @@ func TestOperatingCommands(t *testing.T) {
 			}
 		}
 	}
-	if found < 10 {
+	if found < least {
 		t.Errorf("found %d commands only", found)
 	}
 }

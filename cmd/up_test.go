@@ -34,6 +34,9 @@ func TestMain(m *testing.M) {
 	if os.Getenv(asFairway) != "" {
 		os.Exit(Main())
 	}
+	if name := os.Getenv(asProcess); name != "" {
+		serveName(name)
+	}
 	os.Exit(m.Run())
 }
 

@@ -1,0 +1,247 @@
+//go:build !agentonly
+
+package cmd
+
+import (
+	"context"
+	"fmt"
+	"io"
+	"net/http"
+	"net/netip"
+	"os"
+	"regexp"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/client-go/kubernetes"
+	"k8s.io/client-go/tools/clientcmd"
+)
+
+// TestFirstFiveMinutes does what docs/machines.md tells people with three
+// machines to do first, word for word, and then kills a process and unplugs a
+// machine. Once Fairway has noticed, no answer is wrong.
+func TestFirstFiveMinutes(t *testing.T) {
+	t.Run("IPv4", func(t *testing.T) {
+		t.Parallel()
+		firstFiveMinutes(t, strings.NewReplacer(), "10.77.0.100")
+	})
+	t.Run("IPv6", func(t *testing.T) {
+		t.Parallel()
+		firstFiveMinutes(t, strings.NewReplacer(
+			"https://10.77.0.11:", "https://[fd00:77::11]:", "http://10.77.0.100/", "-g http://[fd00:77::100]/",
+			"10.77.0.12:8000", "[fd00:77::12]:8000", "10.77.0.13:8000", "[fd00:77::13]:8000",
+			"--bind-address 10.77.0.11", "--service-cidr fd00:10:96::/112 --bind-address fd00:77::11",
+			"10.77.0.100-10.77.0.110", "fd00:77::100-fd00:77::110"), "fd00:77::100")
+	})
+}
+
+// fiveMinutes are the lines of the document, each with where it belongs.
+func fiveMinutes(t *testing.T) [][2]string {
+	t.Helper()
+	text, err := os.ReadFile("../docs/machines.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	_, text2, _ := strings.Cut(string(text), "## The first five minutes\n\n```\n")
+	block, _, found := strings.Cut(text2, "```")
+	if !found {
+		t.Fatal("docs/machines.md has no first five minutes")
+	}
+	var lines [][2]string
+	for line := range strings.Lines(block) {
+		command, where, _ := strings.Cut(line, "#")
+		lines = append(lines, [2]string{strings.TrimSpace(command), strings.TrimSpace(where)})
+	}
+	return lines
+}
+
+func firstFiveMinutes(t *testing.T, family *strings.Replacer, address string) {
+	n := newNetwork(t)
+	c := &cluster{network: n, address: netip.MustParseAddr(address)}
+	kill := map[string]func(){}
+	for _, name := range []string{"m2", "m3"} {
+		_, kill[name] = n.hosts[name].start(asProcess + "=" + name + " exec " + os.Args[0])
+	}
+	did := map[string]int{}
+	for _, line := range fiveMinutes(t) {
+		command, where := family.Replace(line[0]), line[1]
+		did[strings.Fields(strings.TrimPrefix(command, "sudo fairway "))[0]]++
+		switch {
+		case strings.Contains(command, " up "):
+			c.up(command)
+		case strings.Contains(command, " join "):
+			begin, _, _ := strings.Cut(strings.TrimPrefix(command, "sudo "), " --token")
+			if !strings.HasPrefix(c.joinLine, begin+" --token ") {
+				t.Fatalf("the document says %q, the server %q", begin, c.joinLine)
+			}
+			for _, name := range []string{"m2", "m3"} {
+				n.hosts[name].start("sudo " + c.joinLine)
+			}
+		case strings.HasPrefix(where, "on each machine"):
+			for _, name := range []string{"m1", "m2", "m3"} {
+				n.hosts[name].run(command)
+			}
+		case strings.HasPrefix(where, "from any laptop"):
+			c.settles("both answer", "m2", "m3")
+			if got := strings.TrimSpace(n.hosts["laptop"].run(command)); got != "m2" && got != "m3" {
+				t.Errorf("%s prints %q", command, got)
+			}
+		case strings.HasPrefix(where, "on the first"):
+			out := n.hosts["m1"].run(command)
+			if !strings.Contains(out, address) {
+				t.Errorf("%s prints no %s:\n%s", command, address, out)
+			}
+		default:
+			t.Fatalf("where is %q to be run? The document says %q", command, where)
+		}
+	}
+	for _, command := range []string{"sudo", "up", "join", "expose", "curl", "status"} {
+		if did[command] == 0 {
+			t.Errorf("the document has no %s", command)
+		}
+	}
+
+	kill["m2"]()
+	c.settles("the process of m2 was killed", "m3")
+	status := n.hosts["m1"].run("fairway status")
+	if !strings.Contains(status, "connection refused, seen from m2") || !strings.Contains(status, "1 of 2") {
+		t.Errorf("status says nothing of the killed process:\n%s", status)
+	}
+	n.hosts["m2"].start(asProcess + "=m2 exec " + os.Args[0])
+	c.settles("the process of m2 is back", "m2", "m3")
+
+	unplugged, stays := c.announcer(), "m2"
+	if unplugged == "m2" {
+		stays = "m3"
+	} else {
+		unplugged = "m3" // where m1 announces, any of the others will do
+	}
+	n.plug(unplugged, false)
+	c.settles(unplugged+" was unplugged", stays)
+	eventually(t, "status names the machine", func() bool {
+		status = n.hosts["m1"].run("fairway status")
+		return strings.Contains(status, "node "+unplugged+" is not ready")
+	})
+	n.plug(unplugged, true)
+	c.settles(unplugged+" is plugged in again", "m2", "m3")
+}
+
+func eventually(t *testing.T, what string, is func() bool) {
+	t.Helper()
+	for deadline := time.Now().Add(patience); !is(); time.Sleep(50 * time.Millisecond) {
+		if time.Now().After(deadline) {
+			t.Fatalf("never: %s", what)
+		}
+	}
+}
+
+// cluster is what the three machines have become.
+type cluster struct {
+	*network
+	address  netip.Addr // of the Service, for those outside
+	joinLine string
+	client   kubernetes.Interface
+}
+
+// up starts the server, waits until it says how to join, and makes a client.
+func (c *cluster) up(command string) {
+	c.t.Helper()
+	m := c.hosts["m1"]
+	out, _ := m.start(command)
+	line := regexp.MustCompile(`fairway join https://\S+ --token \S+`)
+	eventually(c.t, "the server prints how to join", func() bool { return line.MatchString(out.String()) })
+	c.joinLine = line.FindString(out.String())
+	config, err := clientcmd.BuildConfigFromFlags("", m.dir+"/lib/admin.kubeconfig")
+	c.must(err)
+	config.Dial = m.dial
+	c.client, err = kubernetes.NewForConfig(config)
+	c.must(err)
+}
+
+// inARow is how many right answers in a row say that Fairway has noticed: with
+// two endpoints chosen at random, fewer than one wrong choice in 2^30 is missed.
+const inARow = 30
+
+// settles waits until only the machines of want answer, and all of them. From
+// then on no answer may be wrong.
+func (c *cluster) settles(what string, want ...string) {
+	c.t.Helper()
+	began, wrong := time.Now(), ""
+	defer func() {
+		if c.t.Failed() {
+			c.t.Logf("%s: the last wrong answer: %s; %s", what, wrong, c.state())
+		}
+	}()
+	right := func() bool { wrong = c.right(want, 2*time.Second); return wrong == "" }
+	eventually(c.t, what+": only "+strings.Join(want, " and ")+" answer", right)
+	c.t.Logf("%s: right answers after %s", what, time.Since(began).Round(10*time.Millisecond))
+	// A machine that is so busy that it misses checks changes the state again;
+	// then the answers say nothing.
+	for deadline := time.Now().Add(patience); ; {
+		before := c.state()
+		if wrong = c.right(want, patience); wrong == "" {
+			return
+		}
+		if c.state() == before || time.Now().After(deadline) {
+			c.t.Fatalf("%s: %s, although nothing changed: %s", what, wrong, before)
+		}
+		eventually(c.t, what+": right again", right)
+	}
+}
+
+// right asks from the laptop, and says what was wrong with the first wrong answer.
+func (c *cluster) right(want []string, timeout time.Duration) string {
+	client := http.Client{Timeout: timeout, Transport: &http.Transport{DisableKeepAlives: true, DialContext: c.hosts["laptop"].dial}}
+	seen := map[string]bool{}
+	for i := range 3 * inARow {
+		if i >= inARow && len(seen) == len(want) {
+			return ""
+		}
+		response, err := client.Get("http://" + netip.AddrPortFrom(c.address, 80).String() + "/")
+		if err != nil {
+			return err.Error()
+		}
+		body, err := io.ReadAll(response.Body)
+		response.Body.Close()
+		name := strings.TrimSpace(string(body))
+		if err != nil || !slices.Contains(want, name) {
+			return fmt.Sprintf("answer %q, %v", name, err)
+		}
+		seen[name] = true
+	}
+	return fmt.Sprintf("only %v answer", seen)
+}
+
+// state is what the API says of the Service's endpoints and of the nodes.
+func (c *cluster) state() string {
+	ctx, cancel := context.WithTimeout(c.t.Context(), patience)
+	defer cancel()
+	var text []string
+	list, err := c.client.DiscoveryV1().EndpointSlices("default").List(ctx, metav1.ListOptions{})
+	c.must(err)
+	for _, s := range list.Items {
+		text = append(text, s.Name+" "+s.ResourceVersion)
+	}
+	nodes, err := c.client.CoreV1().Nodes().List(ctx, metav1.ListOptions{})
+	c.must(err)
+	for _, node := range nodes.Items {
+		for _, condition := range node.Status.Conditions {
+			if condition.Type == corev1.NodeReady {
+				text = append(text, fmt.Sprint(node.Name, " ", condition.Status, " ", condition.LastTransitionTime.UTC()))
+			}
+		}
+	}
+	return strings.Join(text, ", ")
+}
+
+// announcer is the machine that the laptop reaches the address at.
+func (c *cluster) announcer() string {
+	c.t.Helper()
+	name, err := c.owner("laptop", c.address)
+	c.must(err)
+	return name
+}

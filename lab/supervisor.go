@@ -22,6 +22,7 @@ import (
 	"github.com/fairway-net/fairway/internal/cgroup"
 	"github.com/fairway-net/fairway/lab/deployment"
 	"github.com/fairway-net/fairway/lab/kubelet"
+	"github.com/fairway-net/fairway/lab/replicaset"
 	"github.com/fairway-net/fairway/lab/scheduler"
 	"github.com/fairway-net/fairway/lab/topology"
 )
@@ -171,7 +172,7 @@ func routeClient(client *topology.Host, nodes []*topology.Node, services []netip
 }
 
 // startControllers runs what a cluster has besides Services: kubelets, a
-// scheduler and the Deployment controller.
+// scheduler and the controllers of Deployments and ReplicaSets.
 func (s *supervisor) startControllers(ctx context.Context, nodes []*topology.Node) error {
 	client := s.api.client
 	factory := informers.NewSharedInformerFactory(client, 0)
@@ -193,7 +194,11 @@ func (s *supervisor) startControllers(ctx context.Context, nodes []*topology.Nod
 		if err != nil {
 			return err
 		}
-		runs = append(runs, deployments.Run)
+		sets, err := replicaset.New(client, factory, recorder(ctx, client, "replicaset-controller"))
+		if err != nil {
+			return err
+		}
+		runs = append(runs, deployments.Run, sets.Run)
 	} else if err := s.beat(ctx, nodes); err != nil {
 		return err
 	}

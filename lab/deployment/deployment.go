@@ -1,15 +1,20 @@
-// Package deployment is the lab's controller of Deployments. It owns the pods
-// directly, told apart by the label pod-template-hash: the embedded API has no
-// ReplicaSets, so there is no history to undo to.
+// Package deployment is the lab's controller of Deployments. As in Kubernetes, each
+// template that a Deployment has had is a ReplicaSet, and a rollout moves replicas
+// from the old ones to the newest; package replicaset makes their pods.
+//
+//   - plan.go: how many replicas each ReplicaSet shall have now
+//   - sets.go: the ReplicaSets of a Deployment, and the one of its present template
+//   - revision.go: revisions, and what kubectl rollout undo and history read
+//   - status.go: what kubectl rollout status reads
 package deployment
 
 import (
 	"context"
 	"fmt"
 	"log/slog"
+	"maps"
 	"time"
 
-	"golang.org/x/sync/errgroup"
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/equality"
@@ -18,45 +23,36 @@ import (
 	"k8s.io/client-go/informers"
 	"k8s.io/client-go/kubernetes"
 	appslisters "k8s.io/client-go/listers/apps/v1"
-	corelisters "k8s.io/client-go/listers/core/v1"
 	"k8s.io/client-go/tools/cache"
 	"k8s.io/client-go/tools/record"
 	"k8s.io/client-go/util/workqueue"
 )
 
-// parallel is how many pods are written at a time: a store that syncs every
-// write to disk takes many together in the time of one.
-const parallel = 16
-
-// Controller keeps the pods of Deployments as their templates say.
+// Controller keeps the ReplicaSets of Deployments as their templates say.
 type Controller struct {
 	client      kubernetes.Interface
 	events      record.EventRecorder
 	deployments appslisters.DeploymentLister
-	pods        corelisters.PodLister
+	sets        appslisters.ReplicaSetLister
 	synced      []cache.InformerSynced
 	queue       workqueue.TypedRateLimitingInterface[cache.ObjectName]
-
-	// expected is touched by the worker only.
-	expected map[cache.ObjectName]*expectations
 }
 
 // New makes a controller on a factory's informers, which the caller starts.
 func New(client kubernetes.Interface, factory informers.SharedInformerFactory, events record.EventRecorder) (*Controller, error) {
-	deployments, pods := factory.Apps().V1().Deployments(), factory.Core().V1().Pods()
+	deployments, sets := factory.Apps().V1().Deployments(), factory.Apps().V1().ReplicaSets()
 	c := &Controller{
-		client: client, events: events, deployments: deployments.Lister(), pods: pods.Lister(),
+		client: client, events: events, deployments: deployments.Lister(), sets: sets.Lister(),
 		queue: workqueue.NewTypedRateLimitingQueue(
 			workqueue.DefaultTypedControllerRateLimiter[cache.ObjectName]()),
-		expected: map[cache.ObjectName]*expectations{},
 	}
 	own, err := deployments.Informer().AddEventHandler(handler(c.enqueue))
 	if err != nil {
 		return nil, fmt.Errorf("watch deployments: %w", err)
 	}
-	theirs, err := pods.Informer().AddEventHandler(handler(c.enqueueOwner))
+	theirs, err := sets.Informer().AddEventHandler(handler(c.enqueueOwner))
 	if err != nil {
-		return nil, fmt.Errorf("watch pods: %w", err)
+		return nil, fmt.Errorf("watch replicasets: %w", err)
 	}
 	c.synced = []cache.InformerSynced{own.HasSynced, theirs.HasSynced}
 	return c, nil
@@ -81,12 +77,12 @@ func (c *Controller) enqueueOwner(o any) {
 	if gone, ok := o.(cache.DeletedFinalStateUnknown); ok {
 		o = gone.Obj
 	}
-	pod, ok := o.(*corev1.Pod)
+	set, ok := o.(*appsv1.ReplicaSet)
 	if !ok {
 		return
 	}
-	if ref := metav1.GetControllerOf(pod); ref != nil && ref.Kind == "Deployment" {
-		c.queue.Add(cache.NewObjectName(pod.Namespace, ref.Name))
+	if ref := metav1.GetControllerOf(set); ref != nil && ref.Kind == "Deployment" {
+		c.queue.Add(cache.NewObjectName(set.Namespace, ref.Name))
 	}
 }
 
@@ -115,7 +111,6 @@ func (c *Controller) Run(ctx context.Context) {
 func (c *Controller) sync(ctx context.Context, key cache.ObjectName) error {
 	cached, err := c.deployments.Deployments(key.Namespace).Get(key.Name)
 	if apierrors.IsNotFound(err) {
-		delete(c.expected, key)
 		return nil
 	}
 	if err != nil {
@@ -124,21 +119,16 @@ func (c *Controller) sync(ctx context.Context, key cache.ObjectName) error {
 	if cached.DeletionTimestamp != nil || cached.Spec.Replicas == nil {
 		return nil
 	}
-	hash, err := templateHash(&cached.Spec.Template)
+	s, err := c.observe(cached)
 	if err != nil {
 		return err
 	}
-	pods, err := c.podsOf(cached)
-	if err != nil {
-		return err
-	}
-	s := observe(cached, hash, pods)
-	if e := c.expected[key]; e.met(pods) {
-		if err := c.step(ctx, key, s, hash); err != nil {
-			return err
+	if err := c.step(ctx, &s); err != nil {
+		if apierrors.IsConflict(err) { // somebody wrote first, or the informer is behind
+			c.queue.AddRateLimited(key)
+			return nil
 		}
-	} else {
-		c.queue.AddAfter(key, time.Until(e.expires))
+		return err
 	}
 	status, err := s.status()
 	if err != nil {
@@ -147,47 +137,78 @@ func (c *Controller) sync(ctx context.Context, key cache.ObjectName) error {
 	if after := s.recheck(status); after > 0 {
 		c.queue.AddAfter(key, min(after, time.Hour))
 	}
-	return c.writeStatus(ctx, cached, status)
+	if s.collision {
+		status.CollisionCount = new(int32)
+		if before := cached.Status.CollisionCount; before != nil {
+			*status.CollisionCount = *before
+		}
+		*status.CollisionCount++
+	}
+	if complete(cached, status) || cached.Spec.Paused {
+		if err := c.forgetOld(ctx, s); err != nil {
+			return err
+		}
+	}
+	return c.writeStatus(ctx, s.deployment, status)
 }
 
-// step creates and deletes what the plan says.
-func (c *Controller) step(ctx context.Context, key cache.ObjectName, s state, hash string) error {
+// step makes the ReplicaSet of the present template if the Deployment isn't
+// paused, and scales all as planned.
+func (c *Controller) step(ctx context.Context, s *state) error {
 	p, err := s.plan()
 	if err != nil {
 		return err
 	}
-	expected := newExpectations()
-	c.expected[key] = expected
-	var group errgroup.Group
-	group.SetLimit(parallel)
-	for range p.create {
-		group.Go(func() error { return c.create(ctx, s.deployment, hash, expected) })
+	if p.create {
+		if err := c.create(ctx, s, p.replicas); err != nil || s.current == nil {
+			return err
+		}
+	} else if err := c.annotate(ctx, s); err != nil {
+		return err
 	}
-	for _, pod := range p.remove {
-		group.Go(func() error { return c.remove(ctx, s.deployment, pod, expected) })
+	if err := c.writeRevision(ctx, s); err != nil {
+		return err
 	}
-	return group.Wait()
+	for i, set := range s.sets() {
+		replicas, planned := p.scale[set.UID]
+		if !planned {
+			replicas = *set.Spec.Replicas
+		}
+		scaled, err := c.scale(ctx, s, set, replicas)
+		if err != nil {
+			return err
+		}
+		s.replace(i, scaled)
+	}
+	return nil
 }
 
-func (c *Controller) create(ctx context.Context, d *appsv1.Deployment, hash string, expected *expectations) error {
-	pod, err := c.client.CoreV1().Pods(d.Namespace).Create(ctx, newPod(d, hash), metav1.CreateOptions{})
+// scale gives a ReplicaSet a number of replicas, and notes what the Deployment
+// wanted at that time.
+func (c *Controller) scale(ctx context.Context, s *state, set *appsv1.ReplicaSet, replicas int32) (*appsv1.ReplicaSet, error) {
+	before := *set.Spec.Replicas
+	sizes, err := s.sizes()
 	if err != nil {
-		c.events.Eventf(d, corev1.EventTypeWarning, "FailedCreate", "Error creating pod: %v", err)
-		return fmt.Errorf("create pod: %w", err)
+		return nil, err
 	}
-	expected.expectCreated(pod)
-	c.events.Eventf(d, corev1.EventTypeNormal, "SuccessfulCreate", "Created pod: %s", pod.Name)
-	return nil
-}
-
-func (c *Controller) remove(ctx context.Context, d *appsv1.Deployment, pod *corev1.Pod, expected *expectations) error {
-	err := c.client.CoreV1().Pods(pod.Namespace).Delete(ctx, pod.Name, *metav1.NewPreconditionDeleteOptions(string(pod.UID)))
-	if err != nil && !apierrors.IsNotFound(err) && !apierrors.IsConflict(err) {
-		return fmt.Errorf("delete pod %s: %w", pod.Name, err)
+	if before == 0 && replicas == 0 || before == replicas && has(set.Annotations, sizes) {
+		return set, nil
 	}
-	expected.expectDeleted(pod)
-	c.events.Eventf(d, corev1.EventTypeNormal, "SuccessfulDelete", "Deleted pod: %s", pod.Name)
-	return nil
+	changed := set.DeepCopy()
+	changed.Spec.Replicas = &replicas
+	maps.Copy(annotations(changed), sizes)
+	changed, err = c.client.AppsV1().ReplicaSets(set.Namespace).Update(ctx, changed, metav1.UpdateOptions{})
+	if err != nil {
+		return nil, fmt.Errorf("scale replicaset %s: %w", set.Name, err)
+	}
+	if before != replicas {
+		how := "up"
+		if replicas < before {
+			how = "down"
+		}
+		c.events.Eventf(s.deployment, corev1.EventTypeNormal, "ScalingReplicaSet", "Scaled %s replica set %s from %d to %d", how, set.Name, before, replicas)
+	}
+	return changed, nil
 }
 
 func (c *Controller) writeStatus(ctx context.Context, cached *appsv1.Deployment, status appsv1.DeploymentStatus) error {

@@ -3,6 +3,7 @@ package deployment
 import (
 	"context"
 	"fmt"
+	"slices"
 	"sync"
 	"testing"
 	"testing/synctest"
@@ -18,6 +19,8 @@ import (
 	"k8s.io/client-go/kubernetes/fake"
 	clienttesting "k8s.io/client-go/testing"
 	"k8s.io/client-go/tools/record"
+
+	"github.com/fairway-net/fairway/lab/replicaset"
 )
 
 func deployment(replicas int32, surge, unavailable string) *appsv1.Deployment {
@@ -57,8 +60,17 @@ func start(t *testing.T, d *appsv1.Deployment) *cluster {
 		pod.UID = uuid.NewUUID() // the fake API gives none
 		return false, nil, nil
 	})
+	c.client.PrependReactor("create", "replicasets", func(action clienttesting.Action) (bool, runtime.Object, error) {
+		set := action.(clienttesting.CreateAction).GetObject().(*appsv1.ReplicaSet)
+		set.UID, set.Generation = uuid.NewUUID(), 1
+		return false, nil, nil
+	})
 	factory := informers.NewSharedInformerFactory(c.client, 0)
 	controller, err := New(c.client, factory, &record.FakeRecorder{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	sets, err := replicaset.New(c.client, factory, &record.FakeRecorder{})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -66,6 +78,7 @@ func start(t *testing.T, d *appsv1.Deployment) *cluster {
 	factory.Start(ctx.Done())
 	var running sync.WaitGroup
 	running.Go(func() { controller.Run(ctx) })
+	running.Go(func() { sets.Run(ctx) })
 	running.Go(func() {
 		for ; ctx.Err() == nil; time.Sleep(500 * time.Millisecond) {
 			c.kubelet(ctx)
@@ -84,7 +97,7 @@ func (c *cluster) kubelet(ctx context.Context) {
 	alive, available := 0, 0
 	for _, p := range pods {
 		alive++
-		if readySince(p) != nil {
+		if slices.ContainsFunc(p.Status.Conditions, func(c corev1.PodCondition) bool { return c.Type == corev1.PodReady }) {
 			available++
 			continue
 		}
@@ -230,7 +243,7 @@ func TestBrokenUpdateStops(t *testing.T) {
 		settle()
 		k.broken = true
 		d, _, fewest := k.change(func(d *appsv1.Deployment) { d.Spec.Template.Spec.Containers[0].Image = "broken" })
-		k.want(d, "generation 2 of 2: 5 pods, 2 updated, 3 ready, 3 available, 1 unavailable")
+		k.want(d, "generation 2 of 2: 5 pods, 2 updated, 3 ready, 3 available, 2 unavailable")
 		if fewest != 3 {
 			t.Errorf("%d pods stayed available, want 3", fewest)
 		}
@@ -255,7 +268,7 @@ func TestPausedAndRecreate(t *testing.T) {
 			d.Spec.Paused, d.Spec.Replicas = true, &five
 			d.Spec.Template.Spec.Containers[0].Image = "v2"
 		})
-		k.want(d, "generation 2 of 2: 5 pods, 2 updated, 5 ready, 5 available, 0 unavailable")
+		k.want(d, "generation 2 of 2: 5 pods, 0 updated, 5 ready, 5 available, 0 unavailable")
 		d, most, _ := k.change(func(d *appsv1.Deployment) {
 			d.Spec.Paused = false
 			d.Spec.Strategy = appsv1.DeploymentStrategy{Type: appsv1.RecreateDeploymentStrategyType}
@@ -263,6 +276,68 @@ func TestPausedAndRecreate(t *testing.T) {
 		k.want(d, "generation 3 of 3: 5 pods, 5 updated, 5 ready, 5 available, 0 unavailable")
 		if most > 5 {
 			t.Errorf("%d pods at a time", most)
+		}
+	})
+}
+
+// TestHistory: each template is a ReplicaSet with its revision; one that comes
+// back, as after rollout undo, is the newest again, and what the limit exceeds is
+// forgotten.
+func TestHistory(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		initial := deployment(2, "25%", "25%")
+		two := int32(2)
+		initial.Spec.RevisionHistoryLimit = &two
+		k := start(t, initial)
+		settle()
+		for _, image := range []string{"v2", "v1", "v3", "v4"} {
+			k.change(func(d *appsv1.Deployment) {
+				d.Spec.Template.Spec.Containers[0].Image = image
+				d.Annotations["kubernetes.io/change-cause"] = "to " + image
+			})
+		}
+		list, err := k.client.AppsV1().ReplicaSets("default").List(t.Context(), metav1.ListOptions{})
+		if err != nil {
+			t.Fatal(err)
+		}
+		var got []string
+		for _, set := range list.Items {
+			got = append(got, fmt.Sprintf("%s of %s (was %s): %s, %d", set.Annotations[revisionAnnotation], set.Spec.Template.Spec.Containers[0].Image,
+				set.Annotations[historyAnnotation], set.Annotations["kubernetes.io/change-cause"], *set.Spec.Replicas))
+			for _, labels := range []map[string]string{set.Labels, set.Spec.Template.Labels, set.Spec.Selector.MatchLabels} {
+				if labels["pod-template-hash"] == "" {
+					t.Errorf("%s has no hash: %v", set.Name, labels)
+				}
+			}
+		}
+		slices.Sort(got)
+		want := []string{"3 of v1 (was 1): to v1, 0", "4 of v3 (was ): to v3, 0", "5 of v4 (was ): to v4, 2"}
+		if !slices.Equal(got, want) {
+			t.Errorf("history:\n%q\nwant\n%q", got, want)
+		}
+		if at := k.get().Annotations[revisionAnnotation]; at != "5" {
+			t.Errorf("the Deployment is at revision %s", at)
+		}
+	})
+}
+
+// TestScaledInTheMiddle: both ReplicaSets of a rollout that stands still grow in
+// proportion.
+func TestScaledInTheMiddle(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		k := start(t, deployment(10, "5", "0"))
+		settle()
+		k.broken = true
+		k.change(func(d *appsv1.Deployment) { d.Spec.Template.Spec.Containers[0].Image = "broken" })
+		twenty := int32(20)
+		k.change(func(d *appsv1.Deployment) { d.Spec.Replicas = &twenty })
+		count := map[string]int{}
+		for _, p := range k.pods() {
+			count[p.Spec.Containers[0].Image]++
+		}
+		// (20 + 5) / (10 + 5) of 10 and of 5
+		if count["v1"] != 17 || count["broken"] != 8 {
+			t.Errorf("pods by image: %v; want 17 of v1, 8 broken", count)
 		}
 	})
 }

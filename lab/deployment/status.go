@@ -12,33 +12,30 @@ import (
 
 // status is what the Deployment's status shall say; `kubectl rollout status`
 // reads it.
-func (s state) status() (appsv1.DeploymentStatus, error) {
+func (s *state) status() (appsv1.DeploymentStatus, error) {
 	d := s.deployment
-	all := slices.Concat(s.current, s.old)
-	available := s.countAvailable(all)
-	ready := 0
-	for _, p := range all {
-		if readySince(p) != nil {
-			ready++
+	status := appsv1.DeploymentStatus{
+		ObservedGeneration: d.Generation, CollisionCount: d.Status.CollisionCount, Conditions: slices.Clone(d.Status.Conditions),
+	}
+	var terminating int32
+	for _, set := range s.sets() {
+		status.Replicas += set.Status.Replicas
+		status.ReadyReplicas += set.Status.ReadyReplicas
+		status.AvailableReplicas += set.Status.AvailableReplicas
+		if n := set.Status.TerminatingReplicas; n != nil {
+			terminating += *n
 		}
 	}
-	terminating := int32(s.terminating)
-	status := appsv1.DeploymentStatus{
-		ObservedGeneration:  d.Generation,
-		Replicas:            int32(len(all)),
-		UpdatedReplicas:     int32(len(s.current)),
-		ReadyReplicas:       int32(ready),
-		AvailableReplicas:   int32(available),
-		UnavailableReplicas: max(0, *d.Spec.Replicas-int32(available)),
-		TerminatingReplicas: &terminating,
-		CollisionCount:      d.Status.CollisionCount,
-		Conditions:          slices.Clone(d.Status.Conditions),
+	status.TerminatingReplicas = &terminating
+	status.UnavailableReplicas = max(0, total(s.sets())-status.AvailableReplicas)
+	if s.current != nil {
+		status.UpdatedReplicas = s.current.Status.Replicas
 	}
-	_, unavailable, err := limits(d, int(*d.Spec.Replicas))
+	_, unavailable, err := limits(d)
 	if err != nil {
 		return status, err
 	}
-	if available >= int(*d.Spec.Replicas)-unavailable {
+	if status.AvailableReplicas >= *d.Spec.Replicas-unavailable {
 		s.set(&status, appsv1.DeploymentAvailable, corev1.ConditionTrue, "MinimumReplicasAvailable",
 			"Deployment has minimum availability.")
 	} else {
@@ -57,7 +54,7 @@ func complete(d *appsv1.Deployment, status appsv1.DeploymentStatus) bool {
 
 // setProgressing sets the condition Progressing, whose update time is that of
 // the last progress.
-func (s state) setProgressing(status *appsv1.DeploymentStatus) {
+func (s *state) setProgressing(status *appsv1.DeploymentStatus) {
 	d := s.deployment
 	switch {
 	case complete(d, *status):
@@ -88,7 +85,7 @@ func progressed(before, after appsv1.DeploymentStatus) bool {
 
 // timeLeft is how long it takes until the roll-out counts as stuck. One that was
 // complete doesn't become so when pods fail later.
-func (s state) timeLeft() time.Duration {
+func (s *state) timeLeft() time.Duration {
 	c := condition(&s.deployment.Status, appsv1.DeploymentProgressing)
 	if c == nil || c.Reason == "NewReplicaSetAvailable" || s.deployment.Spec.ProgressDeadlineSeconds == nil {
 		return time.Hour
@@ -97,28 +94,16 @@ func (s state) timeLeft() time.Duration {
 	return deadline.Sub(s.now)
 }
 
-// recheck is when to look again although nothing may have changed: when a pod
-// will have been ready for long enough, or the progress deadline passes. 0 is
-// never.
-func (s state) recheck(status appsv1.DeploymentStatus) time.Duration {
-	var soonest time.Duration
-	note := func(d time.Duration) {
-		if d > 0 && (soonest == 0 || d < soonest) {
-			soonest = d
-		}
+// recheck is when to look again although nothing may have changed: when the
+// progress deadline passes. 0 is never.
+func (s *state) recheck(status appsv1.DeploymentStatus) time.Duration {
+	if complete(s.deployment, status) || s.deployment.Spec.Paused {
+		return 0
 	}
-	for _, p := range slices.Concat(s.current, s.old) {
-		if since := readySince(p); since != nil {
-			note(since.Add(s.minReady()).Sub(s.now))
-		}
-	}
-	if !complete(s.deployment, status) && !s.deployment.Spec.Paused {
-		note(s.timeLeft())
-	}
-	return soonest
+	return max(0, s.timeLeft())
 }
 
-func (s state) set(status *appsv1.DeploymentStatus, kind appsv1.DeploymentConditionType, value corev1.ConditionStatus, reason, message string) {
+func (s *state) set(status *appsv1.DeploymentStatus, kind appsv1.DeploymentConditionType, value corev1.ConditionStatus, reason, message string) {
 	now := metav1.NewTime(s.now)
 	c := condition(status, kind)
 	if c == nil {

@@ -54,6 +54,7 @@ func TestMarker(t *testing.T) {
 func startServer(t *testing.T) string {
 	t.Helper()
 	config := embed.NewConfig()
+	smallSegments() // before anything runs: it is the whole process's
 	config.Dir = t.TempDir()
 	config.ZapLoggerBuilder = embed.NewZapLoggerBuilder(zap.NewNop())
 	free := url.URL{Scheme: "http", Host: "127.0.0.1:0"}

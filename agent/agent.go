@@ -150,7 +150,7 @@ func run(ctx context.Context, config Config, kinds []dataplane.Kind) error {
 	l := lasting{
 		planes: planes, metrics: metrics, health: health, ports: newPorts(),
 		service:     newServiceHealth(func() bool { _, eligible, _ := health.state(); return eligible }, config.Log),
-		startIsOver: roomToStart(config),
+		startIsOver: allowStartupGarbage(config),
 	}
 	defer l.service.close()
 	return errors.Join(l.runAgents(ctx, config), l.ports.keep())
@@ -183,7 +183,7 @@ func newAgent(config Config, l lasting) (*Agent, error) {
 		return nil, fmt.Errorf("sync period %s: must be greater than 0", config.VerifyPeriod)
 	}
 	api := &apiAway{log: config.Log}
-	client, err := kube.Client(kube.Reach(config.API, api.tell))
+	client, err := kube.Client(kube.Reach(config.API, api.observe))
 	if err != nil {
 		return nil, err
 	}

@@ -22,8 +22,8 @@ type apiAway struct {
 	timer *time.Timer
 }
 
-// tell takes in the outcome of a request; see kube.Reach.
-func (a *apiAway) tell(err error) {
+// observe takes in the outcome of a request; see kube.Reach.
+func (a *apiAway) observe(err error) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	switch {

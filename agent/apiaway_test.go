@@ -18,26 +18,26 @@ func TestAPIAwayIsSaid(t *testing.T) {
 		a := &apiAway{log: slog.New(slog.NewTextHandler(&log, nil))}
 		defer a.close()
 		refused := errors.New("connection refused")
-		a.tell(nil)
-		a.tell(refused)
+		a.observe(nil)
+		a.observe(refused)
 		time.Sleep(awayPatience / 2)
 		synctest.Wait()
-		a.tell(nil)
+		a.observe(nil)
 		time.Sleep(2 * awayPatience)
 		synctest.Wait()
 		if log.Len() > 0 || a.away() != 0 {
 			t.Errorf("away for %s after a short failure: %s", a.away(), log.String())
 		}
 		for range 10 {
-			a.tell(refused)
+			a.observe(refused)
 			time.Sleep(awayPatience)
 			synctest.Wait()
 		}
 		if text := log.String(); strings.Count(text, "does not answer") != 1 || !strings.Contains(text, "refused") || a.away() != 10*awayPatience {
 			t.Errorf("away for %s: %s", a.away(), text)
 		}
-		a.tell(nil)
-		a.tell(nil)
+		a.observe(nil)
+		a.observe(nil)
 		if text := log.String(); strings.Count(text, "answers again\" away=50s") != 1 || a.away() != 0 {
 			t.Errorf("back: %s", text)
 		}

@@ -124,7 +124,7 @@ func (n *names) run(ctx context.Context, group *errgroup.Group) error {
 		if failures++; err == nil {
 			failures = 0
 		}
-		n.judge(failures, err)
+		n.countFailures(failures, err)
 		if len(n.node) > 0 {
 			err := n.publish(ctx, failures == 0)
 			if unoffered++; err == nil {
@@ -142,8 +142,8 @@ func (n *names) run(ctx context.Context, group *errgroup.Group) error {
 	}
 }
 
-// judge says whether the server is well after so many failures in a row.
-func (n *names) judge(failures int, reason error) {
+// countFailures decides whether the server is well after so many failures in a row.
+func (n *names) countFailures(failures int, reason error) {
 	switch failures {
 	case 0:
 		if !n.well.Swap(true) {

@@ -6,21 +6,21 @@ import (
 	"github.com/fairway-net/fairway/internal/tuning"
 )
 
-// roomForGarbage is how much of it may gather in a large cluster, whatever is in use.
-const roomForGarbage = 28 << 20
+// garbageLimit is how much of it may gather in a large cluster, whatever is in use.
+const garbageLimit = 28 << 20
 
-// startRoom bounds how much garbage gathers while an agent starts, as long as less
+// startupGarbage bounds how much garbage gathers while an agent starts, as long as less
 // than that is in use. With 10,000 Services of five endpoints, 256 MB had the
 // resident memory 40 MB larger at its highest; since objects are not held until the
 // end of a list, they saved no processor time that could be told from noise.
-const startRoom = 40 << 20
+const startupGarbage = 40 << 20
 
-// roomToStart lets garbage gather until what it returns is called.
-func roomToStart(config Config) (end func()) {
+// allowStartupGarbage lets garbage gather until what it returns is called.
+func allowStartupGarbage(config Config) (end func()) {
 	if !config.TuneGC {
 		return func() {}
 	}
-	end, err := tuning.RoomForGarbage(startRoom)
+	end, err := tuning.RoomForGarbage(startupGarbage)
 	if err != nil {
 		config.Log.Warn("starting takes longer than it might", "error", err)
 		return func() {}
@@ -32,7 +32,7 @@ func roomToStart(config Config) (end func()) {
 func (a *Agent) releaseStartupMemory() {
 	a.startIsOver()
 	if a.config.TuneGC {
-		tuning.BoundGarbage(roomForGarbage)
+		tuning.BoundGarbage(garbageLimit)
 	}
 	if err := tuning.ForgetStart(); err != nil {
 		a.config.Log.Warn("memory of starting is kept", "error", err)

@@ -153,12 +153,12 @@ func (s *serviceHealth) try(at healthPort) {
 	if before == nil {
 		before = &bindRetry{backoff: bindBackoff()}
 		s.failed[at] = before
-		s.tell(s.counts[at.port].Service, fmt.Sprintf("health check port %s can't be opened on this node; trying again: %v", at, err))
+		s.reportFault(s.counts[at.port].Service, fmt.Sprintf("health check port %s can't be opened on this node; trying again: %v", at, err))
 	}
 	before.at = time.Now().Add(before.backoff.Step())
 }
 
-func (s *serviceHealth) tell(service, message string) {
+func (s *serviceHealth) reportFault(service, message string) {
 	if report := s.report.Load(); report != nil {
 		(*report)(service, message)
 		return

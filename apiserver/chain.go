@@ -16,13 +16,13 @@ import (
 func (s *Server) handlerChain(api http.Handler, c *genericapiserver.Config) http.Handler {
 	l := newLasting(c.Authentication.Authenticator)
 	s.lasting = append(s.lasting, l)
-	inner := withRoom(limitWrites(l.follow(api), c.Serializer))
-	return withRoom(l.remember(genericapiserver.DefaultBuildHandlerChain(inner, c)))
+	inner := growStackForWrites(limitWrites(l.follow(api), c.Serializer))
+	return growStackForWrites(l.remember(genericapiserver.DefaultBuildHandlerChain(inner, c)))
 }
 
-// withRoom makes room for writes. Reads need less, and watches, which are
+// growStackForWrites grows the stack ahead of writes. Reads need less, and watches, which are
 // reads, would keep it for as long as they last.
-func withRoom(next http.Handler) http.Handler {
+func growStackForWrites(next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, req *http.Request) {
 		if req.Method != http.MethodGet {
 			tuning.GrowStack()

@@ -45,8 +45,8 @@ func (p *presence) reconcile(ctx context.Context) error {
 	return nil
 }
 
-// ours says whether an error means that another server has just done the same.
-func ours(err error) error {
+// ignoreLostRace drops an error which means that another server has just done the same.
+func ignoreLostRace(err error) error {
 	if apierrors.IsConflict(err) || apierrors.IsAlreadyExists(err) || apierrors.IsNotFound(err) {
 		return nil
 	}
@@ -83,7 +83,7 @@ func (p *presence) writeEndpoints(ctx context.Context, wanted *corev1.Endpoints)
 		current.Subsets, current.Labels = wanted.Subsets, wanted.Labels
 		_, err = endpoints.Update(ctx, current, metav1.UpdateOptions{})
 	}
-	return ours(err)
+	return ignoreLostRace(err)
 }
 
 // apiSlices returns a slice for each IP family and port; if there is but one,
@@ -148,19 +148,19 @@ func (p *presence) writeSlices(ctx context.Context, wanted map[string]*discovery
 			continue
 		}
 		current.Endpoints, current.Ports = slice.Endpoints, slice.Ports
-		if _, err := client.Update(ctx, current, metav1.UpdateOptions{}); ours(err) != nil {
+		if _, err := client.Update(ctx, current, metav1.UpdateOptions{}); ignoreLostRace(err) != nil {
 			return err
 		}
 	}
 	for name, slice := range wanted {
 		if !present[name] {
-			if _, err := client.Create(ctx, slice, metav1.CreateOptions{}); ours(err) != nil {
+			if _, err := client.Create(ctx, slice, metav1.CreateOptions{}); ignoreLostRace(err) != nil {
 				return err
 			}
 		}
 	}
 	for _, name := range stale {
-		if err := client.Delete(ctx, name, metav1.DeleteOptions{}); ours(err) != nil {
+		if err := client.Delete(ctx, name, metav1.DeleteOptions{}); ignoreLostRace(err) != nil {
 			return err
 		}
 	}

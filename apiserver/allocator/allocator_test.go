@@ -29,7 +29,7 @@ func TestPoolGivesEverythingOnce(t *testing.T) {
 	if n, ok := p.next(); ok {
 		t.Errorf("a full pool gives %d", n)
 	}
-	p.giveBack(42, size+1)
+	p.recordFree(42, size+1)
 	if n, ok := p.next(); !ok || n != 42 {
 		t.Errorf("a pool with one free number gives %d, %v", n, ok)
 	}
@@ -47,17 +47,17 @@ func TestPoolOutOfOrder(t *testing.T) {
 		return ok
 	}
 	p.take(0, 10)
-	p.giveBack(0, 12)
+	p.recordFree(0, 12)
 	p.take(0, 10) // from the watch
 	if !free() {
 		t.Error("an old taking, reported late, makes a number taken again")
 	}
-	p.settled(0, 12)
+	p.confirmFree(0, 12)
 	if len(p.taken) != 0 {
 		t.Errorf("%v is remembered of a free number", p.taken)
 	}
 	p.take(0, 15)
-	p.settled(0, 12)
+	p.confirmFree(0, 12)
 	if free() {
 		t.Error("an old release, reported late, makes a number free")
 	}

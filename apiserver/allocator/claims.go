@@ -37,7 +37,7 @@ func (a *Allocator) Committed(taken, released []string, revision int64) {
 	}
 	for _, k := range released {
 		if pool, n, ok := a.find(k); ok {
-			pool.giveBack(n, revision)
+			pool.recordFree(n, revision)
 		}
 	}
 }

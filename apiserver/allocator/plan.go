@@ -20,10 +20,10 @@ var (
 // failed. The claims themselves are made by the write.
 type Plan struct {
 	allocator *Allocator
-	held      []held
+	held      []reservation
 }
 
-type held struct {
+type reservation struct {
 	pool *pool
 	n    uint64
 }
@@ -50,7 +50,7 @@ func (p *Plan) ClusterIP(family corev1.IPFamily) (string, error) {
 	if !ok {
 		return "", ErrFull
 	}
-	p.held = append(p.held, held{r.pool, n})
+	p.held = append(p.held, reservation{r.pool, n})
 	return r.address(n).String(), nil
 }
 
@@ -70,7 +70,7 @@ func (p *Plan) RequestClusterIP(ip string, service types.NamespacedName) error {
 		return fmt.Errorf("the provided IP (%s) is not in the valid range. The range of valid IPs is %s", ip, r.prefix)
 	}
 	free := r.reserve(n)
-	p.held = append(p.held, held{r.pool, n})
+	p.held = append(p.held, reservation{r.pool, n})
 	if owner, kept := p.allocator.owners[addr]; kept && owner != service {
 		if !free { // said as of any other
 			return errors.New(ErrIPAllocated.Error())
@@ -90,7 +90,7 @@ func (p *Plan) NodePort() (int32, error) {
 	if !ok {
 		return 0, ErrFull
 	}
-	p.held = append(p.held, held{r.pool, n})
+	p.held = append(p.held, reservation{r.pool, n})
 	return r.port(n), nil
 }
 
@@ -102,7 +102,7 @@ func (p *Plan) RequestNodePort(port int32) error {
 		return fmt.Errorf("provided port is not in the valid range. The range of valid ports is %s", r.all.String())
 	}
 	free := r.reserve(n)
-	p.held = append(p.held, held{r.pool, n})
+	p.held = append(p.held, reservation{r.pool, n})
 	if !free {
 		return ErrPortAllocated
 	}

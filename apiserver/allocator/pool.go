@@ -89,8 +89,8 @@ func (p *pool) release(n uint64) {
 // take records that a number was taken at a revision.
 func (p *pool) take(n uint64, revision int64) { p.record(n, revision) }
 
-// giveBack records that a number became free at a revision.
-func (p *pool) giveBack(n uint64, revision int64) { p.record(n, -revision) }
+// recordFree records that a number became free at a revision.
+func (p *pool) recordFree(n uint64, revision int64) { p.record(n, -revision) }
 
 func (p *pool) record(n uint64, signed int64) {
 	p.mu.Lock()
@@ -100,8 +100,8 @@ func (p *pool) record(n uint64, signed int64) {
 	}
 }
 
-// settled records what giveBack does, from the watch: nothing older follows.
-func (p *pool) settled(n uint64, revision int64) {
+// confirmFree records what recordFree does, from the watch: nothing older follows.
+func (p *pool) confirmFree(n uint64, revision int64) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	if abs(p.taken[n]) <= revision {

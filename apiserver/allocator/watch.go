@@ -66,7 +66,7 @@ func (a *Allocator) watch(ctx context.Context, client *clientv3.Client, revision
 			switch {
 			case !ok:
 			case event.Type == clientv3.EventTypeDelete:
-				pool.settled(n, event.Kv.ModRevision)
+				pool.confirmFree(n, event.Kv.ModRevision)
 			default:
 				pool.take(n, event.Kv.ModRevision)
 			}

@@ -104,12 +104,12 @@ func (s *Topology) build() error {
 	if err := s.route(); err != nil {
 		return err
 	}
-	return s.settle()
+	return s.awaitAddress()
 }
 
-// settle waits until the node's IPv6 address is there for good: the kernel adds
+// awaitAddress waits until the node's IPv6 address is there for good: the kernel adds
 // its route a while after the address, when the link is up.
-func (s *Topology) settle() error {
+func (s *Topology) awaitAddress() error {
 	h, err := s.node.NS.Netlink(unix.NETLINK_ROUTE)
 	if err != nil {
 		return err

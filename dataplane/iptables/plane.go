@@ -53,11 +53,11 @@ type Plane struct {
 
 	applied *model.Table // nil if it isn't known what the kernel holds
 	states  map[iptables.Family]*state
-	known   known
+	cache   generationCache
 }
 
-// round is what one Apply is about.
-type round struct {
+// applyRequest is what one Apply is asked for, and what it starts from.
+type applyRequest struct {
 	want    *model.Table
 	changes *model.Changes
 	verify  bool
@@ -123,11 +123,11 @@ func (p *Plane) apply(ctx context.Context, want *model.Table, verify bool) error
 		return nil
 	}
 	p.applied = nil // not known until all is done
-	undisturbed, err := p.known.begin(p.tool)
+	undisturbed, err := p.cache.begin(p.tool)
 	if err != nil {
 		return err
 	}
-	r := round{want: want, changes: changes, verify: verify, reads: before == nil || verify && !undisturbed}
+	r := applyRequest{want: want, changes: changes, verify: verify, reads: before == nil || verify && !undisturbed}
 	written := map[iptables.Family]*plan{}
 	for _, f := range iptables.Families() {
 		if f == iptables.IPv6 && p.noIPv6 != nil {
@@ -153,7 +153,7 @@ func (p *Plane) apply(ctx context.Context, want *model.Table, verify bool) error
 		return fmt.Errorf("forget stale flows: %w", err)
 	}
 	if r.reads || undisturbed {
-		if err := p.known.end(p.tool, r.reads); err != nil {
+		if err := p.cache.end(p.tool, r.reads); err != nil {
 			return err
 		}
 	}
@@ -180,7 +180,7 @@ func (p *Plane) clearOthers(ctx context.Context) error {
 	return nil
 }
 
-func (p *Plane) applyFamily(ctx context.Context, f iptables.Family, r round) (*plan, error) {
+func (p *Plane) applyFamily(ctx context.Context, f iptables.Family, r applyRequest) (*plan, error) {
 	todo, err := p.plan(ctx, f, r)
 	if err != nil {
 		return nil, err
@@ -194,13 +194,13 @@ func (p *Plane) applyFamily(ctx context.Context, f iptables.Family, r round) (*p
 		if err := p.tool.Restore(ctx, f, input); err != nil {
 			return nil, fmt.Errorf("program %s: %w", f, err)
 		}
-		p.known.commits += iptables.Commits(input)
+		p.cache.commits += iptables.Commits(input)
 	}
 	return todo, nil
 }
 
 // plan brings the family's state to the table and tells what there is to do.
-func (p *Plane) plan(ctx context.Context, f iptables.Family, r round) (*plan, error) {
+func (p *Plane) plan(ctx context.Context, f iptables.Family, r applyRequest) (*plan, error) {
 	if !r.reads && !r.changes.Settings {
 		return p.states[f].change(r.want, r.changes), nil
 	}

@@ -93,7 +93,7 @@ func restored(t *testing.T, p *Plane, table *model.Table) int {
 	t.Helper()
 	n := 0
 	for _, f := range iptables.Families() {
-		todo, err := p.plan(context.Background(), f, round{want: table, changes: table.Since(nil), reads: true})
+		todo, err := p.plan(context.Background(), f, applyRequest{want: table, changes: table.Since(nil), reads: true})
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -16,7 +16,7 @@ func (p *Plane) check(ctx context.Context, of *model.Table) (kernel.Differences,
 	var found kernel.Differences
 	err := p.withReader(ctx, func(s *socket) error {
 		before, err := s.generation()
-		if err != nil || p.known.in(before) {
+		if err != nil || p.cache.in(before) {
 			return err
 		}
 		if found, err = p.readAndCompare(s, of); err != nil {
@@ -24,7 +24,7 @@ func (p *Plane) check(ctx context.Context, of *model.Table) (kernel.Differences,
 		}
 		after, err := s.generation()
 		if err == nil && after == before && len(found.Found) == 0 && !found.Spare {
-			p.known.read(after, &batch{})
+			p.cache.read(after, &batch{})
 		}
 		return err
 	})

@@ -34,7 +34,7 @@ const (
 	discarded chosen = 0x70000002
 )
 
-var wayNames = map[uint32]string{random: "random", source: "source", destination: "destination", sticky: "sticky"}
+var methodNames = map[uint32]string{random: "random", source: "source", destination: "destination", sticky: "sticky"}
 
 func choice(way uint32, p model.Protocol, f *family, slots int) chosen {
 	family := uint32(4)
@@ -44,7 +44,7 @@ func choice(way uint32, p model.Protocol, f *family, slots int) chosen {
 	return chosen(way<<28 | uint32(p)<<20 | family<<16 | uint32(slots))
 }
 
-func (c chosen) way() uint32              { return uint32(c) >> 28 }
+func (c chosen) method() uint32           { return uint32(c) >> 28 }
 func (c chosen) protocol() model.Protocol { return model.Protocol(c >> 20) }
 func (c chosen) slots() int               { return int(c & 0xffff) }
 
@@ -57,11 +57,11 @@ func (c chosen) String() string {
 		return "refuse"
 	case c == discarded:
 		return "discard"
-	case wayNames[c.way()] == "":
+	case methodNames[c.method()] == "":
 		return "unknown " + formatClass(native(uint32(c)))
 	}
-	name := c.protocol().String() + c.family().suffix + "-" + wayNames[c.way()]
-	if c.way() == sticky {
+	name := c.protocol().String() + c.family().suffix + "-" + methodNames[c.method()]
+	if c.method() == sticky {
 		return name
 	}
 	return fmt.Sprintf("%s-%d", name, c.slots())
@@ -69,12 +69,12 @@ func (c chosen) String() string {
 
 // chains are the chains that choose so beside the fixed ones.
 func (c chosen) chains() []chain {
-	if c.slots() == 0 || c == choice(random, c.protocol(), c.family(), 1) || c.way() >= sticky {
+	if c.slots() == 0 || c == choice(random, c.protocol(), c.family(), 1) || c.method() >= sticky {
 		return nil
 	}
 	var out []chain
 	for o := range model.Origin(model.NumOrigins) {
-		out = append(out, chooserFor(o, c.protocol(), c.family(), c.way(), c.slots()))
+		out = append(out, chooserFor(o, c.protocol(), c.family(), c.method(), c.slots()))
 	}
 	return out
 }

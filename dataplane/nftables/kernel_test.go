@@ -197,7 +197,7 @@ func TestReadingIsSpared(t *testing.T) {
 	apply(t, p, table, false)
 	reads("after changes that followed somebody's", true)
 	checkSays(t, p, table, true)
-	p.known.readAt.Add(-int64(kernel.ReadingPeriod / time.Second))
+	p.cache.readAt.Add(-int64(kernel.ReadingPeriod / time.Second))
 	reads("after a while", true)
 }
 

@@ -25,7 +25,7 @@ type Plane struct {
 	applied *model.Table // what the rules say
 	swept   *model.Table // what connections were brought into line with
 	watch   *watch
-	known   known
+	cache   generationCache
 	// reader is for those who ask while Apply is at work.
 	reading  sync.Mutex
 	reader   *socket
@@ -135,7 +135,7 @@ func (p *Plane) change(want *model.Table) error {
 // compare reads the kernel's table, adopts its numbers, and writes what is
 // missing or wrong. If somebody changes nf_tables between, it begins again.
 func (p *Plane) compare(want *model.Table) error {
-	p.known.forget()
+	p.cache.forget()
 	for range readings {
 		c, err := p.socket.read()
 		if err != nil {
@@ -144,7 +144,7 @@ func (p *Plane) compare(want *model.Table) error {
 		b := p.difference(c, want)
 		err = p.commitQuietly(b, c.generation)
 		if err == nil {
-			p.known.read(c.generation, b)
+			p.cache.read(c.generation, b)
 		}
 		if err == nil || !errors.Is(err, unix.ERESTART) {
 			return explain(err)
@@ -207,7 +207,7 @@ func (p *Plane) Remove(ctx context.Context, _ kernel.Removal) error {
 		return err
 	}
 	p.state, p.applied, p.swept = nil, nil, nil
-	p.known.forget()
+	p.cache.forget()
 	c := &contents{}
 	if err := p.socket.readTable(c); err != nil {
 		return err

@@ -10,7 +10,7 @@ func (b *batch) replaceAll(c *contents, t *target) {
 		b.deleteTable()
 	}
 	b.addTable()
-	room := t.room()
+	room := t.initialSizes()
 	for _, s := range sets {
 		b.addSet(s, max(s.size, room[s]))
 	}

@@ -21,8 +21,8 @@ const (
 	unbounded = 1 << 30
 )
 
-// room is the size with which large sets begin.
-func (t *target) room() map[*set]uint32 {
+// initialSizes are the sizes with which large sets begin.
+func (t *target) initialSizes() map[*set]uint32 {
 	if !kernel.AtLeast(6, 5) {
 		return nil
 	}

@@ -208,12 +208,12 @@ func (st *state) choice(ps *poolState) chosen {
 	case len(ps.slots) == 0:
 		return refused
 	}
-	return choice(st.way(ps.pool), ps.pool.ID.Proto, familyOf(ps.pool.ID.IPv6), len(ps.slots))
+	return choice(st.method(ps.pool), ps.pool.ID.Proto, familyOf(ps.pool.ID.IPv6), len(ps.slots))
 }
 
-// way is how the pool's scheduler is done here. What is not offered is done at
+// method is how the pool's scheduler is done here. What is not offered is done at
 // random (see Unsupported).
-func (st *state) way(p *model.Pool) uint32 {
+func (st *state) method(p *model.Pool) uint32 {
 	scheduler := p.Scheduler
 	if scheduler == model.DefaultScheduler {
 		scheduler = st.scheduler

@@ -30,9 +30,9 @@ import (
 // If either dies before "taken", the other goes on as if nothing had been.
 // Connections and datagrams that come meanwhile wait in the sockets' queues.
 
-// given is a socket that changes hands: a listener, or the one that a UDP
+// handedSocket is one that changes hands: a listener, or the one that a UDP
 // client has towards its backend.
-type given struct {
+type handedSocket struct {
 	Key     model.Key
 	Client  netip.AddrPort // of a UDP client; zero for listeners
 	Backend netip.AddrPort
@@ -57,7 +57,7 @@ func (s *server) handOver(l *link) error {
 	s.asking.Lock()
 	defer s.asking.Unlock()
 	if err := s.give(l); err != nil {
-		s.relay.resume()
+		s.relay.thaw()
 		return err
 	}
 	s.relay.closeListeners()
@@ -149,12 +149,12 @@ func predecessors(ctx context.Context, socket string) (links []*link, err error)
 
 // retire ends taking anything in, and duplicates all sockets. TCP connections
 // stay; answers to UDP clients are passed on until closeListeners.
-func (r *relay) retire() (list []given, descriptors []int, err error) {
+func (r *relay) retire() (list []handedSocket, descriptors []int, err error) {
 	sockets := r.setRetired(true)
 	for _, s := range sockets {
-		s.pause()
+		s.freeze()
 	}
-	add := func(g given, c syscall.Conn) error {
+	add := func(g handedSocket, c syscall.Conn) error {
 		fd, err := duplicate(c)
 		if errors.Is(err, net.ErrClosed) {
 			return nil // a client that ended just now
@@ -166,7 +166,7 @@ func (r *relay) retire() (list []given, descriptors []int, err error) {
 		return nil
 	}
 	for k, s := range sockets {
-		if err := add(given{Key: k}, s.conn()); err != nil {
+		if err := add(handedSocket{Key: k}, s.conn()); err != nil {
 			return list, descriptors, err
 		}
 		udp, ok := s.(*udpSocket)
@@ -174,7 +174,7 @@ func (r *relay) retire() (list []given, descriptors []int, err error) {
 			continue
 		}
 		for _, x := range udp.all() {
-			if err := add(given{Key: k, Client: x.client, Backend: x.backend, Pool: x.pool}, x.conn); err != nil {
+			if err := add(handedSocket{Key: k, Client: x.client, Backend: x.backend, Pool: x.pool}, x.conn); err != nil {
 				return list, descriptors, err
 			}
 		}
@@ -190,10 +190,10 @@ func (r *relay) setRetired(retired bool) map[model.Key]socket {
 	return r.sockets
 }
 
-// resume undoes retire.
-func (r *relay) resume() {
+// thaw undoes retire.
+func (r *relay) thaw() {
 	for _, s := range r.setRetired(false) {
-		s.resume()
+		s.thaw()
 	}
 }
 

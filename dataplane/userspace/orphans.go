@@ -42,9 +42,9 @@ func (r *relay) abandon(p *model.Pool, orphans []*flow) {
 	}
 }
 
-// settle treats a flow that has just begun according to a table that may have
+// recheck treats a flow that has just begun according to a table that may have
 // changed since its backend was chosen out of pool p.
-func (r *relay) settle(f *flow, p *model.Pool) {
+func (r *relay) recheck(f *flow, p *model.Pool) {
 	table := r.current()
 	now := table.Pool(f.pool)
 	front := table.Frontend(f.key)

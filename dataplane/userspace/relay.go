@@ -48,12 +48,12 @@ type relay struct {
 // socket is what is open for a frontend.
 type socket interface {
 	conn() syscall.Conn
-	// pause ends taking in connections or clients, so that what comes next is
+	// freeze ends taking in connections or clients, so that what comes next is
 	// somebody else's to take in; it returns when the last has been counted.
 	// The relay's lock must not be held.
-	pause()
-	// resume undoes pause.
-	resume()
+	freeze()
+	// thaw undoes freeze.
+	thaw()
 	close()
 }
 

@@ -284,12 +284,12 @@ func TestSettle(t *testing.T) {
 	p.Orphans = model.OrphansReset
 	ended := false
 	f := &flow{pool: p.ID, backend: first, end: func() { ended = true }}
-	if r.settle(f, p); !ended {
+	if r.recheck(f, p); !ended {
 		t.Error("a flow of a pool that is gone lives on")
 	}
 	ended = false
 	applyTo(t, r, tableOf(map[string]*model.Pool{vip: p}))
-	if r.settle(f, p); ended {
+	if r.recheck(f, p); ended {
 		t.Error("a flow was ended whose backend is there")
 	}
 }

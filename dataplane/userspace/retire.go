@@ -55,7 +55,7 @@ func (s *server) retire() error {
 		time.Sleep(lateComers)
 		s.asking.Lock() // a successor may be taking over just now
 		for _, x := range s.relay.setRetired(true) {
-			x.pause()
+			x.freeze()
 		}
 		s.relay.closeListeners()
 		s.asking.Unlock()

@@ -37,19 +37,19 @@ func (r *relay) listenTCP(k model.Key, inherited *os.File) (socket, error) {
 		return nil, err
 	}
 	s := &tcpSocket{relay: r, key: k, listener: listener}
-	s.resume()
+	s.thaw()
 	return s, nil
 }
 
 func (s *tcpSocket) conn() syscall.Conn { return s.listener }
 func (s *tcpSocket) close()             { discard(s.listener.Close()) }
 
-func (s *tcpSocket) pause() {
+func (s *tcpSocket) freeze() {
 	discard(s.listener.SetDeadline(time.Unix(1, 0)))
 	<-s.done
 }
 
-func (s *tcpSocket) resume() {
+func (s *tcpSocket) thaw() {
 	discard(s.listener.SetDeadline(time.Time{}))
 	s.done = make(chan struct{})
 	go s.accept(s.done)
@@ -59,7 +59,7 @@ func (s *tcpSocket) resume() {
 // is what was wanted of it.
 func discard(error) {}
 
-// accept serves a listener until it is closed or paused.
+// accept serves a listener until it is closed or frozen.
 func (s *tcpSocket) accept(done chan<- struct{}) {
 	defer close(done)
 	for {
@@ -97,7 +97,7 @@ func (r *relay) serveTCP(k model.Key, client *net.TCPConn) {
 	f.key = k
 	f.end = sync.OnceFunc(func() { reset(client); reset(server) })
 	r.flows.add(f)
-	r.settle(f, v.Pool)
+	r.recheck(f, v.Pool)
 	copyBoth(client, server, count)
 	r.flows.remove(f)
 	r.balancer.count(f.pool, f.backend, -1)

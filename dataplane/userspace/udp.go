@@ -45,18 +45,18 @@ func (r *relay) listenUDP(k model.Key, inherited *os.File) (socket, error) {
 		s.begin(h.flow, h.conn)
 	}
 	delete(r.inheritedSessions, k)
-	s.resume()
+	s.thaw()
 	return s, nil
 }
 
 func (s *udpSocket) conn() syscall.Conn { return s.listener }
 
-func (s *udpSocket) pause() {
+func (s *udpSocket) freeze() {
 	discard(s.listener.SetReadDeadline(time.Unix(1, 0)))
 	<-s.done
 }
 
-func (s *udpSocket) resume() {
+func (s *udpSocket) thaw() {
 	discard(s.listener.SetReadDeadline(time.Time{}))
 	s.done = make(chan struct{})
 	go s.receive(s.done)
@@ -84,7 +84,7 @@ func (s *udpSocket) all() []*session {
 	return all
 }
 
-// receive takes in clients' datagrams until the socket is closed or paused.
+// receive takes in clients' datagrams until the socket is closed or frozen.
 func (s *udpSocket) receive(done chan<- struct{}) {
 	defer close(done)
 	for {
@@ -134,7 +134,7 @@ func (s *udpSocket) session(d *datagram) *session {
 	x = s.begin(flow{key: s.key, pool: v.Pool.ID, backend: backend, client: client}, conn.(*net.UDPConn))
 	if x != nil {
 		s.count.connections.Add(1)
-		s.relay.settle(&x.flow, v.Pool)
+		s.relay.recheck(&x.flow, v.Pool)
 	}
 	return x
 }

@@ -40,9 +40,9 @@ type reply struct {
 	Flows  int            `json:",omitempty"` // status: connections and clients under way
 	Counts []kernel.Count `json:",omitempty"` // counts
 	// apply: what can't be listened for, of all of the table
-	Unopened []unopened   `json:",omitempty"`
-	Given    []given      `json:",omitempty"` // handover: what the next descriptors are
-	Memory   []remembered `json:",omitempty"` // handover: which clients belong where
+	Unopened []unopened     `json:",omitempty"`
+	Given    []handedSocket `json:",omitempty"` // handover: what the next descriptors are
+	Memory   []remembered   `json:",omitempty"` // handover: which clients belong where
 	// status and handover: connections may have their client's address
 	Transparent bool `json:",omitempty"`
 }

@@ -25,7 +25,7 @@ import (
 
 // dial opens a connection, or a connected UDP socket, that lives as long as the
 // test.
-func (s *stage) dial(t *testing.T, from, network string, to netip.AddrPort) net.Conn {
+func (s *rig) dial(t *testing.T, from, network string, to netip.AddrPort) net.Conn {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(context.Background(), 30*time.Second)
 	defer cancel()
@@ -49,7 +49,7 @@ func expectSays(t *testing.T, c net.Conn, want string) {
 
 // TestFlows is about connections that live while things change.
 func TestFlows(t *testing.T) {
-	s := newStage(t)
+	s := newRig(t)
 	s.apply(t, s.tableOf(service{backends: []string{"a"}}))
 	vip, nodePort := netip.AddrPortFrom(vips[0], 80), netip.AddrPortFrom(s.node.IPv4(), 30080)
 	tcp, udp := s.dial(t, "client", "tcp", nodePort), s.dial(t, "client", "udp", nodePort)
@@ -95,7 +95,7 @@ func TestFlows(t *testing.T) {
 // TestReuse has a client use one port for connection after connection, and for
 // two frontends at once that have the same backend.
 func TestReuse(t *testing.T) {
-	s := newStage(t)
+	s := newRig(t)
 	s.apply(t, s.tableOf(service{backends: []string{"a"}}))
 	frontends := []netip.AddrPort{netip.AddrPortFrom(vips[0], 80), netip.AddrPortFrom(s.node.IPv4(), 30080)}
 	for range 5 {
@@ -123,7 +123,7 @@ func TestReuse(t *testing.T) {
 // then, when the programs have taken over, for another with the same backend. The
 // first one may be gone by then.
 func TestReuseOfOthers(t *testing.T) {
-	s := newStage(t)
+	s := newRig(t)
 	vip, nodePort := netip.AddrPortFrom(vips[0], 80), netip.AddrPortFrom(s.node.IPv4(), 30080)
 	gone := netip.AddrPortFrom(vips[0], 8888)
 	s.nft(t, fmt.Sprintf(`table ip others {
@@ -154,7 +154,7 @@ func TestReuseOfOthers(t *testing.T) {
 // TestReuseByNode has the node connect to a backend from the port that a connection
 // had there which was masqueraded.
 func TestReuseByNode(t *testing.T) {
-	s := newStage(t)
+	s := newRig(t)
 	s.apply(t, s.tableOf(service{backends: []string{"a"}}))
 	c, err := s.dialFrom("client", 40123, netip.AddrPortFrom(s.node.IPv4(), 30080))
 	must(t, err)
@@ -172,7 +172,7 @@ func TestReuseByNode(t *testing.T) {
 }
 
 // nft runs commands of nft's on the node.
-func (s *stage) nft(t *testing.T, commands string) {
+func (s *rig) nft(t *testing.T, commands string) {
 	t.Helper()
 	nft := exec.Command("nft", "-f", "-")
 	var said strings.Builder
@@ -185,7 +185,7 @@ func (s *stage) nft(t *testing.T, commands string) {
 
 // dialFrom connects from a port that may be in use, though not for the same
 // destination. It closes with a RST, so that the port can be used again at once.
-func (s *stage) dialFrom(from string, port int, to netip.AddrPort) (net.Conn, error) {
+func (s *rig) dialFrom(from string, port int, to netip.AddrPort) (net.Conn, error) {
 	var c net.Conn
 	err := s.hosts[from].Do(func() (err error) {
 		d := net.Dialer{
@@ -206,7 +206,7 @@ func (s *stage) dialFrom(from string, port int, to netip.AddrPort) (net.Conn, er
 	return c, c.(*net.TCPConn).SetLinger(0)
 }
 
-func (s *stage) askFrom(from string, port int, to netip.AddrPort) error {
+func (s *rig) askFrom(from string, port int, to netip.AddrPort) error {
 	c, err := s.dialFrom(from, port, to)
 	if err != nil {
 		return err
@@ -218,7 +218,7 @@ func (s *stage) askFrom(from string, port int, to netip.AddrPort) error {
 // TestFragments sends datagrams larger than the path's MTU, in fragments and,
 // where they are too large for the way, learning of it from ICMP errors.
 func TestFragments(t *testing.T) {
-	s := newStage(t)
+	s := newRig(t)
 	for name, h := range s.hosts {
 		if name != "client" {
 			startMirror(t, h)
@@ -243,7 +243,7 @@ func TestFragments(t *testing.T) {
 // TestPathMTU narrows the way to the backend: clients hear of it by ICMP errors
 // about packets that they sent to a frontend.
 func TestPathMTU(t *testing.T) {
-	s := newStage(t)
+	s := newRig(t)
 	startMirror(t, s.hosts["c"])
 	s.apply(t, s.tableOf(service{backends: []string{"c"}, port: 7}))
 	must(t, s.hosts["peer"].Do(func() error { return setMTU(topology.PodInterfacePrefix+"2", 1300) }))

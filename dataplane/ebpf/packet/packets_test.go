@@ -28,9 +28,9 @@ import (
 	"github.com/fairway-net/fairway/model"
 )
 
-// stage is a node with the packet path and nothing else: its pods' sockets
+// rig is a node with the packet path and nothing else: its pods' sockets
 // aren't seen.
-type stage struct {
+type rig struct {
 	lab     *topology.Lab
 	node    *topology.Node
 	hosts   map[string]*topology.Host
@@ -40,7 +40,7 @@ type stage struct {
 	table   *model.Table
 }
 
-func newStage(t *testing.T) *stage {
+func newRig(t *testing.T) *rig {
 	t.Helper()
 	if err := rlimit.RemoveMemlock(); err != nil {
 		t.Fatal(err)
@@ -50,7 +50,7 @@ func newStage(t *testing.T) *stage {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { must(t, lab.Remove()) })
-	s := &stage{lab: lab, hosts: map[string]*topology.Host{"client": lab.Client()}}
+	s := &rig{lab: lab, hosts: map[string]*topology.Host{"client": lab.Client()}}
 	for _, n := range []struct {
 		name string
 		pods []string
@@ -81,7 +81,7 @@ func newStage(t *testing.T) *stage {
 }
 
 // start makes the packet path of a new process.
-func (s *stage) start(t *testing.T) {
+func (s *rig) start(t *testing.T) {
 	t.Helper()
 	must(t, s.node.Do(func() error {
 		spec, err := sock.Programs()
@@ -103,7 +103,7 @@ func (s *stage) start(t *testing.T) {
 	})
 }
 
-func (s *stage) apply(t *testing.T, table *model.Table) {
+func (s *rig) apply(t *testing.T, table *model.Table) {
 	t.Helper()
 	must(t, table.Validate())
 	_, err := s.store.Compare(table, "")
@@ -134,7 +134,7 @@ type service struct {
 
 var vips = []netip.Addr{netip.MustParseAddr("10.96.0.10"), netip.MustParseAddr("fd00:10:96::a")}
 
-func (s *stage) tableOf(v service) *model.Table {
+func (s *rig) tableOf(v service) *model.Table {
 	e := model.NewTable().Edit()
 	e.SetSettings(&model.Settings{
 		Pods:      model.PodMatch{Prefixes: []netip.Prefix{netip.MustParsePrefix("10.244.0.0/16"), netip.MustParsePrefix("fd00:10:244::/56")}},
@@ -163,7 +163,7 @@ func (s *stage) tableOf(v service) *model.Table {
 }
 
 // ask says who answers at an address, and whom it sees: "a 10.244.1.3".
-func (s *stage) ask(from, network string, to netip.AddrPort) (string, error) {
+func (s *rig) ask(from, network string, to netip.AddrPort) (string, error) {
 	ctx, cancel := context.WithTimeout(context.Background(), 30*time.Second)
 	defer cancel()
 	c, err := s.hosts[from].DialContext(ctx, network, to.String())
@@ -195,7 +195,7 @@ func say(c net.Conn, wait time.Duration) (string, error) {
 }
 
 // expect checks who answers, and whom it sees: the client, or the node.
-func (s *stage) expect(t *testing.T, from, network string, to netip.AddrPort, who, seen string) {
+func (s *rig) expect(t *testing.T, from, network string, to netip.AddrPort, who, seen string) {
 	t.Helper()
 	got, err := s.ask(from, network, to)
 	if err != nil {
@@ -214,7 +214,7 @@ func (s *stage) expect(t *testing.T, from, network string, to netip.AddrPort, wh
 	}
 }
 
-func (s *stage) expectRefused(t *testing.T, from, network string, to netip.AddrPort) {
+func (s *rig) expectRefused(t *testing.T, from, network string, to netip.AddrPort) {
 	t.Helper()
 	start := time.Now()
 	_, err := s.ask(from, network, to)
@@ -224,7 +224,7 @@ func (s *stage) expectRefused(t *testing.T, from, network string, to netip.AddrP
 }
 
 func TestPackets(t *testing.T) {
-	s := newStage(t)
+	s := newRig(t)
 	for _, backend := range []string{"a", "c", "node"} {
 		s.apply(t, s.tableOf(service{backends: []string{backend}}))
 		for i, vip := range vips {

@@ -18,7 +18,7 @@ import (
 //	expire                     forget the history
 //	bookmark|end|cut|half|gone have every open watch do that
 //	refuse N SECONDS           hold back the next N requests (429, Retry-After)
-//	page N, slow MS, stale N   of lists: see temper
+//	page N, slow MS, stale N   of lists: see behaviour
 //	token NAME                 from now on this is the one that is good
 //	watchlist|json|gonebystatus|away|mute on|off
 //	seen                       what clients did, as JSON
@@ -69,8 +69,8 @@ func (s *Server) adjust(verb string, words []string) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	switches := map[string]*bool{
-		"watchlist": &s.temper.WatchList, "json": &s.temper.JSON, "gonebystatus": &s.temper.GoneByStatus, "away": &s.temper.Away,
-		"mute": &s.temper.Mute,
+		"watchlist": &s.behaviour.WatchList, "json": &s.behaviour.JSON, "gonebystatus": &s.behaviour.GoneByStatus, "away": &s.behaviour.Away,
+		"mute": &s.behaviour.Mute,
 	}
 	if which := switches[verb]; which != nil && len(words) == 1 {
 		*which = words[0] == "on"
@@ -96,13 +96,13 @@ func (s *Server) adjust(verb string, words []string) error {
 	case verb == "expire":
 		s.oldest = s.version
 	case verb == "refuse" && len(numbers) == 2:
-		s.temper.Refuse, s.temper.RetryAfter = numbers[0], numbers[1]
+		s.behaviour.Refuse, s.behaviour.RetryAfter = numbers[0], numbers[1]
 	case verb == "page" && len(numbers) == 1:
-		s.temper.Page = numbers[0]
+		s.behaviour.Page = numbers[0]
 	case verb == "slow" && len(numbers) == 1:
-		s.temper.Slow = time.Duration(numbers[0]) * time.Millisecond
+		s.behaviour.Slow = time.Duration(numbers[0]) * time.Millisecond
 	case verb == "stale" && len(numbers) == 1:
-		s.temper.Stale = numbers[0]
+		s.behaviour.Stale = numbers[0]
 	default:
 		return fmt.Errorf("%s %q: what?", verb, words)
 	}

@@ -31,7 +31,7 @@ const unknownField = 500
 // encoding is what the client prefers and the server speaks; the caller holds
 // the lock.
 func (s *Server) encoding(r *http.Request) encoding {
-	return encoding{!s.temper.JSON && strings.Contains(r.Header.Get("Accept"), runtime.ContentTypeProtobuf)}
+	return encoding{!s.behaviour.JSON && strings.Contains(r.Header.Get("Accept"), runtime.ContentTypeProtobuf)}
 }
 
 // note remembers an encoding; the caller holds the lock.

@@ -28,20 +28,20 @@ type Server struct {
 	// Rules are what clients may do; nil allows everything.
 	Rules []rbacv1.PolicyRule
 
-	mu      sync.Mutex
-	version int64 // of the last change
-	oldest  int64 // watches from before this version have expired
-	objects map[identity]*unstructured.Unstructured
-	changes []change
-	changed chan struct{} // closed at the next change
-	watches map[*stream]struct{}
-	temper  temper
-	seen    Seen
-	notYet  map[string]time.Time // when a held-back request may come again, by path
+	mu        sync.Mutex
+	version   int64 // of the last change
+	oldest    int64 // watches from before this version have expired
+	objects   map[identity]*unstructured.Unstructured
+	changes   []change
+	changed   chan struct{} // closed at the next change
+	watches   map[*stream]struct{}
+	behaviour behaviour
+	seen      Seen
+	notYet    map[string]time.Time // when a held-back request may come again, by path
 }
 
-// temper is how the server feels about requests to come.
-type temper struct {
+// behaviour is how the server treats requests to come.
+type behaviour struct {
 	WatchList    bool          // lists may be streamed (1.32 and later, where enabled)
 	JSON         bool          // nothing but JSON is spoken
 	GoneByStatus bool          // an expired watch is refused outright, not in its stream

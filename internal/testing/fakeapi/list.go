@@ -85,7 +85,7 @@ func (s *Server) list(w http.ResponseWriter, r *http.Request, info *request.Requ
 		return
 	}
 	s.mu.Lock()
-	slow := s.temper.Slow
+	slow := s.behaviour.Slow
 	s.mu.Unlock()
 	pause(r, slow)
 
@@ -97,8 +97,8 @@ func (s *Server) list(w http.ResponseWriter, r *http.Request, info *request.Requ
 			refuse(w, http.StatusBadRequest, metav1.StatusReasonBadRequest, "continue: "+err.Error())
 			return
 		}
-		if s.temper.Stale > 0 || from.Version < s.oldest {
-			s.temper.Stale = max(0, s.temper.Stale-1)
+		if s.behaviour.Stale > 0 || from.Version < s.oldest {
+			s.behaviour.Stale = max(0, s.behaviour.Stale-1)
 			gone := status(http.StatusGone, metav1.StatusReasonExpired, "The provided continue parameter is too old")
 			gone.Continue = token{s.version, from.After}.String()
 			refuseWith(w, gone)
@@ -117,8 +117,8 @@ func (s *Server) page(w http.ResponseWriter, r *http.Request, info *request.Requ
 	items := s.sorted(info.Resource, func(o *unstructured.Unstructured) bool { return m(o) && nameOf(o) > from.After })
 	meta := metav1.ListMeta{ResourceVersion: strconv.FormatInt(from.Version, 10)}
 	size := limit
-	if s.temper.Page > 0 && limit > 0 {
-		size = min(limit, s.temper.Page)
+	if s.behaviour.Page > 0 && limit > 0 {
+		size = min(limit, s.behaviour.Page)
 	}
 	if size > 0 && len(items) > size {
 		rest := int64(len(items) - size)

@@ -71,13 +71,13 @@ func (s *Server) turnAway(w http.ResponseWriter, path string) bool {
 		s.seen.Impatient++
 	}
 	switch {
-	case s.temper.Away:
+	case s.behaviour.Away:
 		refuse(w, http.StatusServiceUnavailable, metav1.StatusReasonServiceUnavailable, "nobody is here")
-	case s.temper.Refuse > 0:
-		s.temper.Refuse--
+	case s.behaviour.Refuse > 0:
+		s.behaviour.Refuse--
 		s.seen.Refused++
-		s.notYet[path] = time.Now().Add(time.Duration(s.temper.RetryAfter) * time.Second)
-		w.Header().Set("Retry-After", strconv.Itoa(s.temper.RetryAfter))
+		s.notYet[path] = time.Now().Add(time.Duration(s.behaviour.RetryAfter) * time.Second)
+		w.Header().Set("Retry-After", strconv.Itoa(s.behaviour.RetryAfter))
 		refuse(w, http.StatusTooManyRequests, metav1.StatusReasonTooManyRequests, "too many requests, please try again later")
 	default:
 		return false

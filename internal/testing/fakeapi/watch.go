@@ -57,9 +57,9 @@ func (s *Server) watch(w http.ResponseWriter, r *http.Request, info *request.Req
 		bookmarks: query.Get("allowWatchBookmarks") == "true", orders: make(chan task), ended: make(chan struct{}),
 	}
 	st.conn, _ = r.Context().Value(connectionKey{}).(*connection)
-	temper, oldest, version := s.temper, s.oldest, s.version
+	behaviour, oldest, version := s.behaviour, s.oldest, s.version
 	initial := query.Get("sendInitialEvents") == "true"
-	if initial && !temper.WatchList {
+	if initial && !behaviour.WatchList {
 		s.mu.Unlock()
 		refuse(w, http.StatusUnprocessableEntity, metav1.StatusReasonInvalid,
 			"sendInitialEvents: Forbidden: sendInitialEvents is forbidden for watch unless the WatchList feature gate is enabled")
@@ -91,7 +91,7 @@ func (s *Server) watch(w http.ResponseWriter, r *http.Request, info *request.Req
 		close(st.ended)
 	}()
 	expired := st.reached < oldest
-	if expired && temper.GoneByStatus {
+	if expired && behaviour.GoneByStatus {
 		refuseWith(w, gone())
 		return
 	}
@@ -164,7 +164,7 @@ func (st *stream) catchUp() (changed <-chan struct{}, ok bool) {
 	s := st.server
 	s.mu.Lock()
 	changed, version := s.changed, s.version
-	if s.temper.Mute {
+	if s.behaviour.Mute {
 		version = st.reached
 	}
 	var todo []change

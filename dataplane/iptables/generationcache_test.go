@@ -24,8 +24,8 @@ func TestReadingIsSpared(t *testing.T) {
 			if read := p.states[iptables.IPv4] != before; read != want {
 				t.Errorf("%s: tables are read: %t, want %t", step, read, want)
 			}
-			if check(t, p, table); counted != (p.known.at != 0) {
-				t.Errorf("%s: all is known: %t", step, p.known.at != 0)
+			if check(t, p, table); counted != (p.cache.at != 0) {
+				t.Errorf("%s: all is known: %t", step, p.cache.at != 0)
 			}
 		}
 		r := rand.New(rand.NewPCG(1, 7))
@@ -40,7 +40,7 @@ func TestReadingIsSpared(t *testing.T) {
 		}
 		readBy("a comparison after changes", true, !counted)
 
-		p.known.readAt = p.known.readAt.Add(-kernel.ReadingPeriod)
+		p.cache.readAt = p.cache.readAt.Add(-kernel.ReadingPeriod)
 		readBy("a comparison after a while", true, true)
 		readBy("the next", true, !counted)
 
@@ -57,7 +57,7 @@ func TestReadingIsSpared(t *testing.T) {
 		table = randomEdit(r, table, 10, 20) // of all chains but one
 		breakIt()
 		apply(t, p, table, false)
-		if p.known.at != 0 {
+		if p.cache.at != 0 {
 			t.Error("all is known although somebody changed something before a change")
 		}
 		readBy("a comparison after both", true, true)

@@ -218,7 +218,7 @@ func TestOthersMayNotReachLocalServices(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		for _, address := range []string{"127.0.0.1", "::ffff:127.0.0.1", "::1", "169.254.169.254", "0.0.0.0"} {
+		for _, address := range []string{"127.0.0.1", "::ffff:127.0.0.1", "::ffff:169.254.169.254", "::1", "fe80::1", "fe80::1%lo", "169.254.169.254", "0.0.0.0", "::", "64:ff9b::127.0.0.1", "2002:7f00:1::1"} {
 			at := netip.AddrPortFrom(netip.MustParseAddr(address), uint16(port))
 			if r, err := Probe(context.Background(), Target{Addr: at, Spec: &spec}); err == nil {
 				t.Errorf("%s of %s: %+v", text, at, r)

@@ -23,7 +23,8 @@ import (
 
 // TestFirstFiveMinutes does what docs/machines.md tells people with three
 // machines to do first, word for word, and then kills a process and unplugs a
-// machine. Once Fairway has noticed, no answer is wrong.
+// machine. Once Fairway has noticed, no answer is wrong. Meanwhile a process of
+// m3 is published by its unit, and one of two hooks is killed.
 func TestFirstFiveMinutes(t *testing.T) {
 	t.Run("IPv4", func(t *testing.T) {
 		t.Parallel()
@@ -66,6 +67,7 @@ func firstFiveMinutes(t *testing.T, family *strings.Replacer, address string) {
 	for _, name := range []string{"m2", "m3"} {
 		_, kill[name] = n.hosts[name].start(asProcess + "=" + name + " exec " + os.Args[0])
 	}
+	var terminate func()
 	did := map[string]int{}
 	for _, line := range fiveMinutes(t) {
 		command, where := family.Replace(line[0]), line[1]
@@ -78,9 +80,8 @@ func firstFiveMinutes(t *testing.T, family *strings.Replacer, address string) {
 			if !strings.HasPrefix(c.joinLine, begin+" --token ") {
 				t.Fatalf("the document says %q, the server %q", begin, c.joinLine)
 			}
-			for _, name := range []string{"m2", "m3"} {
-				n.hosts[name].start("sudo " + c.joinLine)
-			}
+			n.hosts["m2"].start("sudo " + c.joinLine)
+			_, terminate = n.hosts["m3"].startEnding("sudo " + c.joinLine + publishing)
 		case strings.HasPrefix(where, "on each machine"):
 			for _, name := range []string{"m1", "m2", "m3"} {
 				n.hosts[name].run(command)
@@ -105,6 +106,7 @@ func firstFiveMinutes(t *testing.T, family *strings.Replacer, address string) {
 		}
 	}
 
+	hooks := c.startHooks()
 	kill["m2"]()
 	c.settles("the process of m2 was killed", "m3")
 	status := n.hosts["m1"].run("fairway status")
@@ -113,6 +115,9 @@ func firstFiveMinutes(t *testing.T, family *strings.Replacer, address string) {
 	}
 	n.hosts["m2"].start(asProcess + "=m2 exec " + os.Args[0])
 	c.settles("the process of m2 is back", "m2", "m3")
+
+	c.publishUnit()
+	hooks.killLeader()
 
 	unplugged, stays := c.announcer(), "m2"
 	if unplugged == "m2" {
@@ -128,6 +133,8 @@ func firstFiveMinutes(t *testing.T, family *strings.Replacer, address string) {
 	})
 	n.plug(unplugged, true)
 	c.settles(unplugged+" is plugged in again", "m2", "m3")
+	c.endsDrained(terminate)
+	hooks.tookOver()
 }
 
 func eventually(t *testing.T, what string, is func() bool) {

@@ -23,7 +23,7 @@ import (
 )
 
 // patience bounds what is waited for; only a failure takes so long.
-const patience = 2 * time.Minute
+const patience = 5 * time.Minute
 
 // asProcess has the test's program be a process that people would expose: it
 // answers over HTTP with the name that is the variable's value.
@@ -174,10 +174,17 @@ func (m *plainMachine) run(line string) string {
 // start runs a command line until the test ends, or what it returns is called.
 func (m *plainMachine) start(line string) (out *output, kill func()) {
 	m.n.t.Helper()
+	return m.startWith(line, new(int))
+}
+
+// startWith is start, and says which process it is.
+func (m *plainMachine) startWith(line string, pid *int) (out *output, kill func()) {
+	m.n.t.Helper()
 	out = &output{}
 	c := m.command(context.Background(), line)
 	c.Stdout, c.Stderr = out, out
 	m.n.must(m.ns.Start(c))
+	*pid = c.Process.Pid
 	ended := false
 	kill = func() {
 		if !ended {
@@ -193,6 +200,14 @@ func (m *plainMachine) start(line string) (out *output, kill func()) {
 		}
 	})
 	return out, kill
+}
+
+// startEnding is start, and a way to ask the command to end.
+func (m *plainMachine) startEnding(line string) (out *output, terminate func()) {
+	m.n.t.Helper()
+	pid := 0
+	out, _ = m.startWith(line, &pid)
+	return out, func() { m.n.must(syscall.Kill(-pid, syscall.SIGTERM)) }
 }
 
 // dial connects from the machine.

@@ -4,10 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"net/netip"
-	"slices"
-	"time"
 
-	"github.com/vishvananda/netlink"
 	"github.com/vishvananda/netlink/nl"
 	"golang.org/x/sys/unix"
 
@@ -42,78 +39,12 @@ func (d *dummy) bind(list []netip.Addr) error {
 		}
 		problems = append(problems, fmt.Errorf("%s: %w", what[i], cause))
 	}
-	return errors.Join(errors.Join(problems...), d.awaitLocal(list))
-}
-
-// localPatience is how long the kernel may take for what takes it milliseconds.
-const localPatience = 10 * time.Second
-
-// awaitLocal waits until packets to IPv6 addresses are for this machine. The kernel
-// adds an address's route to the table local a while after it has taken in the address
-// (addrconf_dad_work in net/ipv6/addrconf.c). Until then it would forward packets, and
-// unknown ones of the Service ranges are refused on that way.
-func (d *dummy) awaitLocal(list []netip.Addr) error {
-	waiting := slices.DeleteFunc(slices.Clone(list), netip.Addr.Is4)
-	for deadline := time.Now().Add(localPatience); ; time.Sleep(time.Millisecond) {
-		var err error
-		if waiting, err = d.notLocal(waiting); err != nil || len(waiting) == 0 {
-			return err
-		}
-		if time.Now().After(deadline) {
-			return fmt.Errorf("address %s of %s, and %d others, have no local route after %v", waiting[0], Interface, len(waiting)-1, localPatience)
-		}
+	// Unknown addresses of the Service ranges are refused where packets are forwarded, so
+	// that nothing may be sent on before the address is local.
+	if err := kernel.AwaitLocal(d.handle, list); err != nil {
+		problems = append(problems, fmt.Errorf("use addresses of %s: %w", Interface, err))
 	}
-}
-
-// fewRoutes is up to how many routes are asked for one by one.
-const fewRoutes = 32
-
-// notLocal are those of a list of IPv6 addresses that the kernel doesn't take for its own.
-func (d *dummy) notLocal(list []netip.Addr) ([]netip.Addr, error) {
-	look := d.localOf
-	if len(list) > fewRoutes {
-		look = allLocal
-	}
-	local, err := look(list)
-	if err != nil {
-		return nil, fmt.Errorf("look for routes to addresses of %s: %w", Interface, err)
-	}
-	return slices.DeleteFunc(slices.Clone(list), func(a netip.Addr) bool { return local[a] }), nil
-}
-
-// allLocal are the IPv6 addresses of the table local.
-func allLocal([]netip.Addr) (map[netip.Addr]bool, error) {
-	routes, err := kernel.List(func() ([]netlink.Route, error) {
-		return netlink.RouteListFiltered(netlink.FAMILY_V6, &netlink.Route{Table: unix.RT_TABLE_LOCAL}, netlink.RT_FILTER_TABLE)
-	})
-	local := map[netip.Addr]bool{}
-	for _, r := range routes {
-		if r.Dst == nil || r.Type != unix.RTN_LOCAL {
-			continue
-		}
-		if a, ok := netip.AddrFromSlice(r.Dst.IP); ok {
-			local[a] = true
-		}
-	}
-	return local, err
-}
-
-// localOf are those of some IPv6 addresses to which a route is local.
-func (d *dummy) localOf(list []netip.Addr) (map[netip.Addr]bool, error) {
-	var messages []*nl.NetlinkRequest
-	for _, a := range list {
-		req := nl.NewNetlinkRequest(unix.RTM_GETROUTE, 0)
-		req.AddData(&nl.RtMsg{RtMsg: unix.RtMsg{Family: unix.AF_INET6, Dst_len: 128}})
-		req.AddData(nl.NewRtAttr(unix.RTA_DST, a.AsSlice()))
-		messages = append(messages, req)
-	}
-	local := map[netip.Addr]bool{}
-	_, err := d.bulk.do(messages, func(i int, msg []byte) {
-		if i >= 0 && i < len(list) && len(msg) >= unix.SizeofRtMsg && nl.DeserializeRtMsg(msg).Type == unix.RTN_LOCAL {
-			local[list[i]] = true
-		}
-	})
-	return local, err
+	return errors.Join(problems...)
 }
 
 // sources are those with which this node reaches for IPv4 addresses; none where it

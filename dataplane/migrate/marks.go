@@ -11,11 +11,6 @@ import (
 	"github.com/fairway-net/fairway/internal/kernel"
 )
 
-// RelayProtocol marks the local routes by which packets come to a process of a plane's
-// own (rtm_protocol, linux/rtnetlink.h: 4 to 255 are for user space; nothing known uses
-// this one).
-const RelayProtocol = 143
-
 // KeeperTable is the table of nf_tables by which a plane without netfilter has the kernel
 // go on translating connections that netfilter has (conntrack.KeepTranslating). The name
 // is that of earlier releases.
@@ -34,7 +29,7 @@ func TranslatesLate() (bool, error) {
 
 // Relays reports whether packets are led to a process of a plane's own.
 func Relays() (bool, error) {
-	filter := &netlink.Route{Table: unix.RT_TABLE_LOCAL, Protocol: RelayProtocol}
+	filter := &netlink.Route{Table: unix.RT_TABLE_LOCAL, Protocol: kernel.RouteProtocol}
 	for _, family := range []int{netlink.FAMILY_V4, netlink.FAMILY_V6} {
 		routes, err := kernel.List(func() ([]netlink.Route, error) {
 			return netlink.RouteListFiltered(family, filter, netlink.RT_FILTER_TABLE|netlink.RT_FILTER_PROTOCOL)

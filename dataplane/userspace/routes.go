@@ -12,13 +12,12 @@ import (
 	"github.com/vishvananda/netlink/nl"
 	"golang.org/x/sys/unix"
 
-	"github.com/fairway-net/fairway/dataplane/migrate"
 	"github.com/fairway-net/fairway/internal/kernel"
 	"github.com/fairway-net/fairway/internal/kernel/netevents"
 )
 
 // routeProtocol marks our routes.
-const routeProtocol = migrate.RelayProtocol
+const routeProtocol = kernel.RouteProtocol
 
 // readRoutes lists our routes in the local table.
 func readRoutes() (routeSet, error) {

@@ -173,11 +173,16 @@ func (l *Lease) addAddresses() error {
 			return fmt.Errorf("add address %s to %s: %w", w.local, Interface, err)
 		}
 	}
+	handle, err := netlink.NewHandle(unix.NETLINK_ROUTE)
+	if err != nil {
+		return fmt.Errorf("open rtnetlink socket: %w", err)
+	}
+	defer handle.Close()
+	if err := kernel.AwaitLocal(handle, l.Addresses()); err != nil {
+		return fmt.Errorf("use addresses of %s: %w", Interface, err)
+	}
 	return nil
 }
-
-// routeProtocol marks routes as ours, those of the userspace plane too.
-const routeProtocol = 143
 
 // addLastRoutes lets processes of a machine that has no other route to the
 // Service ask: a packet needs a route before it can be led elsewhere. The table
@@ -198,7 +203,7 @@ func (l *Lease) addLastRoutes() error {
 
 func lastRoute() *netlink.Route {
 	const loopback = 1 // LOOPBACK_IFINDEX
-	return &netlink.Route{LinkIndex: loopback, Table: unix.RT_TABLE_DEFAULT, Scope: netlink.SCOPE_LINK, Protocol: routeProtocol}
+	return &netlink.Route{LinkIndex: loopback, Table: unix.RT_TABLE_DEFAULT, Scope: netlink.SCOPE_LINK, Protocol: kernel.RouteProtocol}
 }
 
 func removeLastRoutes() error {

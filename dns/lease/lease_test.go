@@ -18,6 +18,7 @@ import (
 	"github.com/vishvananda/netlink"
 	"golang.org/x/sys/unix"
 
+	"github.com/fairway-net/fairway/internal/kernel"
 	"github.com/fairway-net/fairway/internal/netns"
 )
 
@@ -264,7 +265,7 @@ func testLease(t *testing.T) {
 		if _, err := netlink.LinkByName(Interface); !isMissing(err) {
 			t.Errorf("%s is still there (%v)", Interface, err)
 		}
-		left, err := netlink.RouteListFiltered(netlink.FAMILY_ALL, &netlink.Route{Protocol: routeProtocol}, netlink.RT_FILTER_PROTOCOL)
+		left, err := netlink.RouteListFiltered(netlink.FAMILY_ALL, &netlink.Route{Protocol: kernel.RouteProtocol}, netlink.RT_FILTER_PROTOCOL)
 		if len(left) > 0 {
 			t.Errorf("still there: %v", left)
 		}

@@ -19,6 +19,7 @@ type bulk struct {
 	sent   uint32 // messages
 	buffer []byte // for an answer
 	calls  int    // system calls so far
+	fault  fault
 }
 
 // bulkMessages and bulkBytes are how much goes in one call. The errors of all must
@@ -58,6 +59,9 @@ func (b *bulk) do(messages []*nl.NetlinkRequest, answer func(i int, msg []byte))
 		data, n := b.pack(rest)
 		rest = rest[n:]
 		b.calls++
+		if err := b.fault.next(); err != nil {
+			return nil, fmt.Errorf("send to the kernel: %w", err)
+		}
 		if err := unix.Sendto(b.socket, data, 0, &unix.SockaddrNetlink{Family: unix.AF_NETLINK}); err != nil {
 			return nil, fmt.Errorf("send to the kernel: %w", err)
 		}

@@ -33,6 +33,7 @@ const batchBytes = 32 << 10
 type ipsets struct {
 	sockets  map[int]*nl.SocketHandle
 	messages int // sent so far
+	fault    fault
 }
 
 func openIpsets() (*ipsets, error) {
@@ -69,6 +70,9 @@ func (s *ipsets) request(command, flags int, name string) *nl.NetlinkRequest {
 
 func (s *ipsets) do(req *nl.NetlinkRequest) error {
 	s.messages++
+	if err := s.fault.next(); err != nil {
+		return explainIpset(err)
+	}
 	_, err := req.Execute(unix.NETLINK_NETFILTER, 0)
 	return explainIpset(err)
 }
@@ -215,6 +219,9 @@ func (l *listing) fits(id setID) bool {
 // list reads a set; nil if there is none.
 func (s *ipsets) list(name string) (*listing, error) {
 	l := &listing{}
+	if err := s.fault.next(); err != nil {
+		return nil, fmt.Errorf("list ipset %s: %w", name, explainIpset(err))
+	}
 	err := s.request(nl.IPSET_CMD_LIST, unix.NLM_F_ACK|unix.NLM_F_DUMP, name).
 		ExecuteIter(unix.NETLINK_NETFILTER, 0, func(msg []byte) bool { l.parse(msg); return true })
 	if errors.Is(err, unix.ENOENT) {

@@ -16,6 +16,7 @@ type dummy struct {
 	handle *netlink.Handle
 	bulk   *bulk
 	index  int // 0 if it isn't known to be there
+	fault  fault
 }
 
 func openDummy() (*dummy, error) {
@@ -33,6 +34,9 @@ func openDummy() (*dummy, error) {
 
 // find looks for the interface.
 func (d *dummy) find() (bool, error) {
+	if err := d.fault.next(); err != nil {
+		return false, fmt.Errorf("find interface %s: %w", Interface, err)
+	}
 	found, err := d.handle.LinkByName(Interface)
 	var missing netlink.LinkNotFoundError
 	switch {
@@ -70,6 +74,9 @@ func (d *dummy) ensure() error {
 // addresses lists the interface's addresses, without link-local ones.
 func (d *dummy) addresses() (map[netip.Addr]bool, error) {
 	list, err := kernel.List(func() ([]netlink.Addr, error) {
+		if err := d.fault.next(); err != nil {
+			return nil, err
+		}
 		return d.handle.AddrList(&netlink.Dummy{LinkAttrs: netlink.LinkAttrs{Index: d.index, Name: Interface}}, netlink.FAMILY_ALL)
 	})
 	if err != nil {
@@ -93,6 +100,9 @@ func (d *dummy) localRoute(a netip.Addr) *netlink.Route {
 }
 
 func (d *dummy) unbind(a netip.Addr) error {
+	if err := d.fault.next(); err != nil {
+		return fmt.Errorf("remove address %s from %s: %w", a, Interface, err)
+	}
 	l := &netlink.Dummy{LinkAttrs: netlink.LinkAttrs{Index: d.index, Name: Interface}}
 	address := &netlink.Addr{IPNet: &net.IPNet{IP: a.AsSlice(), Mask: net.CIDRMask(a.BitLen(), a.BitLen())}}
 	if err := d.handle.AddrDel(l, address); err != nil && !errors.Is(err, unix.EADDRNOTAVAIL) {
@@ -113,6 +123,9 @@ func (d *dummy) remove() error {
 	there, err := d.find()
 	if err != nil || !there {
 		return err
+	}
+	if err := d.fault.next(); err != nil {
+		return fmt.Errorf("remove interface %s: %w", Interface, err)
 	}
 	if err := d.handle.LinkDel(&netlink.Dummy{LinkAttrs: netlink.LinkAttrs{Index: d.index, Name: Interface}}); err != nil {
 		return fmt.Errorf("remove interface %s: %w", Interface, err)

@@ -66,7 +66,13 @@ func TestScripts(t *testing.T) {
 
 func newTestPlane(t *testing.T, f *fakeIPVS) *Plane {
 	t.Helper()
-	p, err := newPlane(kernel.Options{StateDir: t.TempDir()}, f)
+	return planeIn(t, f, t.TempDir())
+}
+
+// planeIn is a plane of the processes that share a state directory.
+func planeIn(t *testing.T, f *fakeIPVS, stateDir string) *Plane {
+	t.Helper()
+	p, err := newPlane(kernel.Options{StateDir: stateDir}, f)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -27,7 +27,7 @@ MAY_SKIP   += "github.com/fairway-net/fairway/deploy TestImage"
 # So do the settings of routers, each of which takes new sessions: `make routers`.
 MAY_SKIP   += "github.com/fairway-net/fairway/lab TestRouterMatrix"
 
-.PHONY: gateway-conformance build demo bench soak bench-kube-proxy bench-ipvs test unit all cluster routers image lint generate generated deps clean
+.PHONY: faults gateway-conformance build demo bench soak bench-kube-proxy bench-ipvs test unit all cluster routers image lint generate generated deps clean
 
 # Without cgo: kustomize, in kubectl, would have the linker keep every symbol for plugins.
 build: ## the binary, in ./fairway
@@ -59,6 +59,9 @@ routers: build ## what real routers make of what nodes announce: minutes, since 
 
 servers: ## three servers under a load of writes: each is killed, silent and restarted, three times over; no acknowledged write is lost
 	FAIRWAY_SERVERS=1 $(GO) test -v -timeout 30m -run '^TestFaults$$' ./apiserver
+
+faults: ## each call of the kernel that ipvs mode makes fails in turn, of which other runs try some: minutes
+	$(GO) test -v -timeout 30m -run '^TestEveryCallFails$$' ./dataplane/ipvs -every-call
 
 image: ## the image, built without a container engine or a registry, and its containers run as the DaemonSet says
 	./hack/install-deps.sh image

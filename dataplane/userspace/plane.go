@@ -33,6 +33,7 @@ type Plane struct {
 	swept          *model.Table  // what conntrack's flows were brought into line with
 	last           *model.Table  // what the relay and the routes are at; nil if not known
 	done           chan struct{} // ends watching; nil if nobody watches
+	steps          kernel.Steps
 
 	mu     sync.Mutex
 	routes routeSet // what should be there, for the watcher
@@ -91,7 +92,7 @@ func (p *Plane) Read(ctx context.Context, what kernel.Query) (kernel.Reading, er
 }
 
 func (p *Plane) apply(ctx context.Context, want *model.Table, verify bool) (result kernel.Result, err error) {
-	if err := p.connect(ctx); err != nil {
+	if err := errors.Join(p.connect(ctx), p.steps.At("relay runs")); err != nil {
 		return result, err
 	}
 	old := p.last
@@ -100,7 +101,7 @@ func (p *Plane) apply(ctx context.Context, want *model.Table, verify bool) (resu
 	}
 	p.last = nil // until all of this is done
 	if old == nil && p.notTransparent() == nil {
-		if err := makeReturnPath(); err != nil {
+		if err := errors.Join(makeReturnPath(), p.steps.At("return path made")); err != nil {
 			return result, err
 		}
 	}
@@ -109,7 +110,7 @@ func (p *Plane) apply(ctx context.Context, want *model.Table, verify bool) (resu
 		return result, err
 	}
 	for prefix := range missing {
-		if err := addRoute(prefix); err != nil {
+		if err := errors.Join(addRoute(prefix), p.steps.At("route added")); err != nil {
 			return result, err
 		}
 	}
@@ -125,8 +126,11 @@ func (p *Plane) apply(ctx context.Context, want *model.Table, verify bool) (resu
 	for _, u := range answer.Unopened {
 		result.LeftOut = append(result.LeftOut, kernel.LeftOut{Frontend: u.Key, Why: errors.New(u.Why)})
 	}
+	if err := p.steps.At("relay told"); err != nil {
+		return result, errors.Join(failed, err)
+	}
 	for prefix := range superfluous {
-		if err := deleteRoute(prefix); err != nil {
+		if err := errors.Join(deleteRoute(prefix), p.steps.At("route deleted")); err != nil {
 			return result, errors.Join(failed, err)
 		}
 	}

@@ -27,12 +27,19 @@ func (p *Plane) Remove(ctx context.Context, how kernel.Removal) error {
 	case !notRunning(err):
 		failed = append(failed, err)
 	}
+	if err := p.steps.At("relay ended"); err != nil {
+		return errors.Join(append(failed, err)...)
+	}
 	earlier, err := predecessors(ctx, p.socket)
 	failed = append(failed, err)
 	for _, l := range earlier {
 		failed = append(failed, end(ctx, l))
 	}
-	return errors.Join(append(failed, removeFile(p.socket), clearUp(ctx, p.socket))...)
+	failed = append(failed, removeFile(p.socket))
+	if err := p.steps.At("socket removed"); err != nil {
+		return errors.Join(append(failed, err)...)
+	}
+	return errors.Join(append(failed, clearUp(ctx, p.socket, &p.steps))...)
 }
 
 // Close ends watching and gives up the connection to the relay, which goes on.
@@ -43,7 +50,7 @@ func (p *Plane) Close() error {
 
 // clearUp takes away what leads packets to relays, unless there are any, and
 // their log last of all.
-func clearUp(ctx context.Context, socket string) error {
+func clearUp(ctx context.Context, socket string, steps *kernel.Steps) error {
 	if l, _, err := connect(ctx, socket); !notRunning(err) {
 		if err == nil {
 			err = l.conn.Close()
@@ -58,10 +65,16 @@ func clearUp(ctx context.Context, socket string) error {
 		return err
 	}
 	failed := []error{removeReturnPath()}
+	if err := steps.At("return path removed"); err != nil {
+		return errors.Join(append(failed, err)...)
+	}
 	routes, err := readRoutes()
 	failed = append(failed, err)
 	for prefix := range routes {
 		failed = append(failed, deleteRoute(prefix))
+		if err := steps.At("route deleted"); err != nil {
+			return errors.Join(append(failed, err)...)
+		}
 	}
 	return errors.Join(append(failed, removeFile(socket), removeFile(logFile(socket)))...)
 }

@@ -35,7 +35,7 @@ func (p *Plane) retire(ctx context.Context) error {
 		_, err := l.ask(ctx, request{Op: opRetire})
 		failed = append(failed, err, l.conn.Close())
 	}
-	return errors.Join(append(failed, clearUp(ctx, p.socket))...)
+	return errors.Join(append(failed, clearUp(ctx, p.socket, &p.steps))...)
 }
 
 // retire lets the relay take in only what is on its way, and end with its last

@@ -65,7 +65,7 @@ func serve(config relayConfig, ready *os.File) error {
 	}
 	err = removeFile(s.path)
 	if s.clearUp.Load() {
-		err = errors.Join(err, clearUp(context.Background(), config.Socket))
+		err = errors.Join(err, clearUp(context.Background(), config.Socket, nil))
 	}
 	return err
 }

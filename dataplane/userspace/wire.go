@@ -5,8 +5,10 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"io"
 	"net"
 	"runtime/debug"
+	"syscall"
 	"time"
 
 	"github.com/fairway-net/fairway/internal/kernel"
@@ -67,8 +69,23 @@ const (
 )
 
 // connect reaches the relay behind a socket file; build tells which binary it
-// is of.
+// is of. A relay that ends just now resets connections that it has not accepted
+// yet. Whether there is one is known when its socket has been closed.
 func connect(ctx context.Context, path string) (l *link, build string, err error) {
+	for deadline := time.Now().Add(greetTimeout); ; time.Sleep(time.Millisecond) {
+		l, build, err = greet(ctx, path)
+		if !isEnding(err) || ctx.Err() != nil || time.Now().After(deadline) {
+			return l, build, err
+		}
+	}
+}
+
+// isEnding reports whether err says that a relay has closed the connection.
+func isEnding(err error) bool {
+	return errors.Is(err, syscall.ECONNRESET) || errors.Is(err, syscall.EPIPE) || errors.Is(err, io.EOF)
+}
+
+func greet(ctx context.Context, path string) (l *link, build string, err error) {
 	conn, err := net.DialUnix("unix", nil, &net.UnixAddr{Name: path, Net: "unix"})
 	if err != nil {
 		return nil, "", fmt.Errorf("reach relay: %w", err)

@@ -44,9 +44,9 @@ type access struct {
 	objects         *objects
 }
 
-func newAccess(dataDir, tokenFile string, servers authenticator.Token, clientCA dynamiccertificates.CAContentProvider, informers informers.SharedInformerFactory) (*access, error) {
+func newAccess(dataDir, tokenFile string, servers authenticator.Token, clientCA dynamiccertificates.CAContentProvider, informers informers.SharedInformerFactory, passwords *rights.PeerSecrets) (*access, error) {
 	a := &access{objects: &objects{}, roles: rights.NewRBAC(informers.Rbac().V1())}
-	a.authorizer = rights.New(a.roles)
+	a.authorizer = rights.New(a.roles, passwords)
 	key, err := pki.TokenKey(filepath.Join(dataDir, "pki"))
 	if err != nil {
 		return nil, err

@@ -137,7 +137,11 @@ func (s *Server) guard(config *genericapiserver.RecommendedConfig) error {
 		return fmt.Errorf("create loopback client: %w", err)
 	}
 	config.SharedInformerFactory = informers.NewSharedInformerFactory(client, 0)
-	s.access, err = newAccess(s.config.DataDir, s.config.TokenFile, identity.NewServerTokens(s.findServerToken), config.SecureServing.ClientCA, config.SharedInformerFactory)
+	passwords, err := listPeerSecrets(s.LoopbackConfig())
+	if err != nil {
+		return err
+	}
+	s.access, err = newAccess(s.config.DataDir, s.config.TokenFile, identity.NewServerTokens(s.findServerToken), config.SecureServing.ClientCA, config.SharedInformerFactory, &rights.PeerSecrets{List: passwords})
 	if err != nil {
 		return err
 	}

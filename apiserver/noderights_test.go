@@ -2,6 +2,7 @@ package apiserver
 
 import (
 	"context"
+	"fmt"
 	"slices"
 	"strings"
 	"testing"
@@ -15,6 +16,9 @@ import (
 	"k8s.io/apiserver/pkg/authentication/user"
 	"k8s.io/apiserver/pkg/authorization/authorizer"
 	"k8s.io/client-go/kubernetes"
+	"k8s.io/client-go/tools/clientcmd"
+
+	"github.com/fairway-net/fairway/apiserver/rights"
 )
 
 var everyVerb = []string{
@@ -42,6 +46,8 @@ var nodeTable = map[string]string{
 	"selfsubjectreviews.authentication.k8s.io * *":       "create",
 	"servicecidrs.networking.k8s.io * *":                 "get list watch",
 	"events.events.k8s.io * *":                           "create update patch",
+	"secrets metallb-system fairway-announce":            "get",
+	"configmaps metallb-system bgpextras":                "get",
 }
 
 // expectedVerbs finds the most particular line of the table.
@@ -81,8 +87,12 @@ func TestEveryVerbOnEveryResource(t *testing.T) {
 	} {
 		for _, resource := range servedResources(t, s) {
 			for _, verb := range everyVerb {
-				for _, namespace := range []string{"", "default", "kube-system", "kube-node-lease"} {
-					for _, object := range []string{"", "n1", "n2", "kubernetes"} {
+				namespaces, objects := []string{"", "default", "kube-system", "kube-node-lease"}, []string{"", "n1", "n2", "kubernetes"}
+				if resource == "secrets" || resource == "configmaps" {
+					namespaces, objects = append(namespaces, "metallb-system"), append(objects, "fairway-announce", "bgpextras")
+				}
+				for _, namespace := range namespaces {
+					for _, object := range objects {
 						want := false
 						switch {
 						case u == node:
@@ -144,6 +154,95 @@ func allowed(t *testing.T, s *Server, u user.Info, verb, resource, namespace, na
 		t.Fatal(err)
 	}
 	return decision == authorizer.DecisionAllow
+}
+
+// TestNodePaths: what a machine and nobody may ask for that is no object.
+func TestNodePaths(t *testing.T) {
+	s := start(t, testConfig(t))
+	for who, allowed := range map[*user.DefaultInfo][]string{
+		{Name: "system:node:n1", Groups: []string{user.NodesGroup, user.AllAuthenticated}}: {"/api", "/apis", "/openapi/v3", "/version", "/healthz", "/livez", "/readyz"},
+		{Name: user.Anonymous, Groups: []string{user.AllUnauthenticated}}:                  nil,
+	} {
+		for _, path := range []string{
+			"/api", "/apis", "/openapi/v3", "/version", "/healthz", "/livez", "/readyz", "/", "/metrics", "/metrics/slis", "/statusz", "/flagz", "/configz", "/logs", "/debug/pprof/", "/debug/flags/v",
+			SnapshotPath, MembersPath, ServerTokensPath, rights.JoinPath,
+		} {
+			for _, verb := range []string{"get", "head", "post", "put", "patch", "delete"} {
+				// Whoever has no credentials is let through to public paths by the authenticator.
+				want := verb == "get" && slices.Contains(append(allowed, publicPaths...), path)
+				got, _, err := s.access.authorizer.Authorize(t.Context(), authorizer.AttributesRecord{User: who, Verb: verb, Path: path})
+				if err != nil || (got == authorizer.DecisionAllow) != want {
+					t.Errorf("%s: %s %s: %v, %v, want allowed %v", who.Name, verb, path, got, err, want)
+				}
+			}
+		}
+	}
+}
+
+// TestPasswordsOfPeers: a machine reads those Secrets of MetalLB's namespace that
+// a BGPPeer refers to, as soon as one does, and no others.
+func TestPasswordsOfPeers(t *testing.T) {
+	s := start(t, testConfig(t))
+	admin, ctx := client(t, s), within(t)
+	kubeconfig, err := s.NodeKubeconfig("n1")
+	if err != nil {
+		t.Fatal(err)
+	}
+	config, err := clientcmd.RESTConfigFromKubeConfig(kubeconfig)
+	if err != nil {
+		t.Fatal(err)
+	}
+	config.QPS = -1
+	node := kubernetes.NewForConfigOrDie(config)
+	create := func(path, manifest string) {
+		t.Helper()
+		err := admin.RESTClient().Post().AbsPath(path).SetHeader("Content-Type", "application/yaml").Body([]byte(manifest)).Do(ctx).Error()
+		if err != nil {
+			t.Fatal(err)
+		}
+	}
+	for _, namespace := range []string{"metallb-system", "other"} {
+		create("/api/v1/namespaces", "{apiVersion: v1, kind: Namespace, metadata: {name: "+namespace+"}}")
+		for _, secret := range []string{"fairway-announce", "password", "second", "memberlist"} {
+			create("/api/v1/namespaces/"+namespace+"/secrets", "{apiVersion: v1, kind: Secret, metadata: {name: "+secret+"}}")
+		}
+	}
+	for _, name := range []string{"bgpextras", "others"} {
+		create("/api/v1/namespaces/metallb-system/configmaps", "{apiVersion: v1, kind: ConfigMap, metadata: {name: "+name+"}}")
+	}
+	check := func(when string, want ...string) {
+		t.Helper()
+		for _, namespace := range []string{"metallb-system", "other"} {
+			for _, name := range []string{"fairway-announce", "password", "second", "memberlist", "missing"} {
+				_, err := node.CoreV1().Secrets(namespace).Get(ctx, name, metav1.GetOptions{})
+				ok := namespace == "metallb-system" && slices.Contains(want, name)
+				if ok && err != nil || !ok && !apierrors.IsForbidden(err) {
+					t.Errorf("%s, Secret %s/%s: %v, want allowed %v", when, namespace, name, err, ok)
+				}
+			}
+			if _, err := node.CoreV1().Secrets(namespace).List(ctx, metav1.ListOptions{FieldSelector: "metadata.name=password"}); !apierrors.IsForbidden(err) {
+				t.Errorf("%s, list of Secrets in %s: %v, want forbidden", when, namespace, err)
+			}
+		}
+	}
+	const peers = "/apis/metallb.io/v1beta2/namespaces/%s/bgppeers"
+	peer := func(namespace, name, secret string) {
+		t.Helper()
+		create(fmt.Sprintf(peers, namespace), "{apiVersion: metallb.io/v1beta2, kind: BGPPeer, metadata: {name: "+name+
+			"}, spec: {myASN: 64500, peerASN: 64501, peerAddress: 192.0.2.1, passwordSecret: {name: "+secret+"}}}")
+	}
+	check("without BGPPeers", "fairway-announce")
+	peer("other", "elsewhere", "memberlist")
+	check("with a BGPPeer in another namespace", "fairway-announce")
+	peer("metallb-system", "one", "password")
+	check("with a BGPPeer", "fairway-announce", "password")
+	peer("metallb-system", "two", "second")
+	check("with two", "fairway-announce", "password", "second")
+	for name, want := range map[string]bool{"bgpextras": true, "others": false} {
+		if _, err := node.CoreV1().ConfigMaps("metallb-system").Get(ctx, name, metav1.GetOptions{}); want != (err == nil) || !want && !apierrors.IsForbidden(err) {
+			t.Errorf("ConfigMap %s: %v, want allowed %v", name, err, want)
+		}
+	}
 }
 
 // TestNodeTricks: what a machine's credential could do with the objects that it

@@ -3,8 +3,9 @@
 //   - authorizer.go: the order in which the deciders below are asked
 //   - rbac.go, match.go: Roles and bindings (rbac.authorization.k8s.io/v1)
 //   - escalation.go: nobody grants what they don't have
-//   - node.go: what a machine's credential may do, and nothing else
+//   - node.go, noderules.go: what a machine's credential may do, and nothing else
+//   - peersecrets.go: the Secrets that BGPPeers refer to
 //   - nodeadmission.go: what a machine may write into the objects it may write
-//   - roles.go, noderoles.go: the roles that every cluster has
+//   - roles.go: the roles that every cluster has
 //   - reconcile.go: keeps them there
 package rights

@@ -1,6 +1,7 @@
 package rights
 
 import (
+	"context"
 	"strings"
 
 	"k8s.io/apiserver/pkg/authentication/user"
@@ -22,7 +23,7 @@ var allowedToNodes = nodeRules()
 
 // authorizeNode decides for members of system:nodes, finally: a role that is
 // bound to them gives them nothing.
-func authorizeNode(a authorizer.Attributes) (authorizer.Decision, string, error) {
+func authorizeNode(ctx context.Context, a authorizer.Attributes, passwords *PeerSecrets) (authorizer.Decision, string, error) {
 	node, ok := NodeName(a.GetUser())
 	if !ok {
 		return authorizer.DecisionDeny, "a member of system:nodes must be named " + NodePrefix + "NAME", nil
@@ -32,6 +33,16 @@ func authorizeNode(a authorizer.Attributes) (authorizer.Decision, string, error)
 		if allows(&r.PolicyRule, a) && (r.only == nil || r.only(node, a)) {
 			return authorizer.DecisionAllow, "", nil
 		}
+	}
+	if readsPassword(a) {
+		referred, err := passwords.refer(ctx, a.GetName())
+		switch {
+		case err != nil:
+			return authorizer.DecisionDeny, "", err
+		case referred:
+			return authorizer.DecisionAllow, "", nil
+		}
+		return authorizer.DecisionDeny, "no BGPPeer refers to this Secret", nil
 	}
 	return authorizer.DecisionDeny, "a node may read what its agent needs and write its own objects only", nil
 }

@@ -48,9 +48,9 @@ func nodeRules() []nodeRule {
 		{PolicyRule: rule(list(discoveryv1.GroupName), list("endpointslices"), read)},
 		{PolicyRule: rule(list(networkingv1.GroupName), list("servicecidrs"), read)},
 		{PolicyRule: rule(list(FairwayGroup, MetalLBGroup), list("*"), read)},
-		// The key that nodes sign with when they agree on who announces what, the
-		// passwords of BGP sessions, what of MetalLB's has no effect, and what this
-		// node announces.
+		// The key that nodes sign with when they agree on who announces what, what of
+		// MetalLB's has no effect, and what this node announces. The passwords of BGP
+		// sessions are besides: see PeerSecrets.
 		{PolicyRule: rule(list(corev1.GroupName), list("secrets", "configmaps"), list("get")), only: ofAnnouncing},
 		{PolicyRule: rule(list(MetalLBGroup), list("servicel2statuses", "servicebgpstatuses", "configurationstates"), list("create"))},
 		{PolicyRule: rule(list(MetalLBGroup), list("servicel2statuses", "servicel2statuses/status", "servicebgpstatuses", "servicebgpstatuses/status",
@@ -99,12 +99,6 @@ func inNodeLeases(_ string, a authorizer.Attributes) bool {
 
 func both(f, g func(string, authorizer.Attributes) bool) func(string, authorizer.Attributes) bool {
 	return func(node string, a authorizer.Attributes) bool { return f(node, a) && g(node, a) }
-}
-
-// ofAnnouncing are the Secrets and ConfigMaps in MetalLB's namespace, which are all
-// about announcing.
-func ofAnnouncing(_ string, a authorizer.Attributes) bool {
-	return a.GetNamespace() == "metallb-system" && a.GetName() != ""
 }
 
 // ownAnnouncements have the node in their names: "l2-NODE.HASH", "bgp-NODE.HASH"

@@ -4,6 +4,8 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/fairway-net/fairway/endpoint/health"
 )
 
 // trim drops from an object what no controller here reads, before it is kept:
@@ -88,6 +90,9 @@ func trimNode(node *corev1.Node) *corev1.Node {
 		Labels:          node.Labels,
 	}}
 	kept.DeletionTimestamp, kept.Status.Addresses = node.DeletionTimestamp, node.Status.Addresses
+	if mode, plain := node.Annotations[health.ModeAnnotation]; plain {
+		kept.Annotations = map[string]string{health.ModeAnnotation: mode}
+	}
 	if cpu, ok := node.Status.Allocatable[corev1.ResourceCPU]; ok {
 		kept.Status.Allocatable = corev1.ResourceList{corev1.ResourceCPU: cpu}
 	}

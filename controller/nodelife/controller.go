@@ -1,12 +1,14 @@
 // Package nodelife tells living machines from silent ones. Agents renew a Lease
 // in kube-node-lease. A machine whose Lease nobody renewed for a while is marked
 // as not ready, with the taints that Kubernetes gives it, and what it published
-// as endpoints is not ready either; when it is heard of again, both come back.
+// as endpoints is not ready either, nor are its Pods; when it is heard of again,
+// all that comes back. Package podgc deletes Pods that taints drive away.
 // Nodes that never had a Lease are nobody's business here.
 //
 //   - controller.go: who is silent
 //   - node.go: what the Node says then
 //   - slices.go: what its endpoints say
+//   - pods.go: what its Pods say
 package nodelife
 
 import (
@@ -116,11 +118,14 @@ func (c *Controller) look(ctx context.Context, renewed map[string]time.Time) err
 	return errors.Join(errs...)
 }
 
-// mark makes a machine's endpoints and its Node say whether it is silent. The
+// mark makes a machine's endpoints, Pods and Node say whether it is silent. The
 // Node comes last: it is what look goes by, so that a failure is made good.
 func (c *Controller) mark(ctx context.Context, name string, silent bool) error {
 	if err := c.markSlices(ctx, name, silent); err != nil {
 		return fmt.Errorf("endpoints of node %s: %w", name, err)
+	}
+	if err := c.markPods(ctx, name, silent); err != nil {
+		return fmt.Errorf("Pods of node %s: %w", name, err) //nolint:staticcheck // a kind's name
 	}
 	if err := c.markNode(ctx, name, silent); err != nil {
 		return fmt.Errorf("node %s: %w", name, err)

@@ -1,5 +1,9 @@
-// Package podgc deletes Pods for good that nobody else will: those that are
-// being deleted on a node where no kubelet runs, or whose node has gone.
+// Package podgc deletes Pods that nobody else will: for good, those that are
+// being deleted on a node where no kubelet runs, or whose node has gone; with the
+// time that they ask for, those that a node's taints drive away.
+//
+//   - controller.go: looks at all Pods now and then
+//   - evict.go: what taints mean for them
 package podgc
 
 import (
@@ -15,6 +19,7 @@ import (
 	"k8s.io/apimachinery/pkg/fields"
 
 	"github.com/fairway-net/fairway/controller/cluster"
+	"github.com/fairway-net/fairway/endpoint/health"
 )
 
 const (
@@ -73,8 +78,12 @@ func (c *Controller) look(ctx context.Context) error {
 		} else if err != nil {
 			return fmt.Errorf("find Node %s: %w", pod.Spec.NodeName, err)
 		}
-		if c.abandoned(pod, node, missing[pod.Spec.NodeName]) {
-			errs = append(errs, c.delete(ctx, pod))
+		switch {
+		case c.abandoned(pod, node, missing[pod.Spec.NodeName]):
+			errs = append(errs, c.delete(ctx, pod, true))
+		case pod.DeletionTimestamp == nil && node != nil && evicted(pod, node.Spec.Taints, c.now()):
+			c.log.Info("the node's taints drive a Pod away", "namespace", pod.Namespace, "pod", pod.Name, "node", node.Name)
+			errs = append(errs, c.delete(ctx, pod, false))
 		}
 	}
 	c.orphaned = missing
@@ -88,19 +97,29 @@ func (c *Controller) missingSince(node string) time.Time {
 	return c.now()
 }
 
-// abandoned reports whether nobody will end a Pod. A node without a kubelet's
-// version has none.
+// abandoned reports whether nobody will end a Pod.
 func (c *Controller) abandoned(pod *corev1.Pod, node *corev1.Node, missing time.Time) bool {
 	if node == nil {
 		return pod.DeletionTimestamp != nil || c.now().Sub(missing) > orphanTime
 	}
-	return pod.DeletionTimestamp != nil && node.Status.NodeInfo.KubeletVersion == ""
+	return pod.DeletionTimestamp != nil && !runsPods(node)
 }
 
-func (c *Controller) delete(ctx context.Context, pod *corev1.Pod) error {
-	options := metav1.NewDeleteOptions(0)
+// runsPods reports whether a kubelet runs on a node. Nodes that an agent registered
+// are machines without one; they show the agent's version in its place.
+func runsPods(node *corev1.Node) bool {
+	_, plain := node.Annotations[health.ModeAnnotation]
+	return !plain && node.Status.NodeInfo.KubeletVersion != ""
+}
+
+// delete deletes a Pod, at once or with the time that it asks for.
+func (c *Controller) delete(ctx context.Context, pod *corev1.Pod, atOnce bool) error {
+	var options metav1.DeleteOptions
+	if atOnce {
+		options = *metav1.NewDeleteOptions(0)
+	}
 	options.Preconditions = metav1.NewUIDPreconditions(string(pod.UID))
-	err := c.cluster.Client.CoreV1().Pods(pod.Namespace).Delete(ctx, pod.Name, *options)
+	err := c.cluster.Client.CoreV1().Pods(pod.Namespace).Delete(ctx, pod.Name, options)
 	if err != nil && !apierrors.IsNotFound(err) && !apierrors.IsConflict(err) {
 		return fmt.Errorf("delete Pod %s/%s: %w", pod.Namespace, pod.Name, err)
 	}

@@ -27,7 +27,7 @@ import (
 )
 
 // patience is how long a state may take to come about on a loaded machine.
-const patience = 30 * time.Second
+const patience = time.Minute
 
 // rig is an API with all controllers at work on it.
 type rig struct {

@@ -178,7 +178,14 @@ func startEmbedded(ctx context.Context, o Options) (*Backend, error) {
 			}
 		}
 	}
-	feature.DefaultFeatureSupportChecker.CheckClient(ctx, endpointShim{client.Client, "embedded:" + o.Dir}, apistorage.RequestWatchProgress)
+	err = b.unlessRemoved(func() error {
+		feature.DefaultFeatureSupportChecker.CheckClient(ctx, endpointShim{client.Client, "embedded:" + o.Dir}, apistorage.RequestWatchProgress)
+		return nil
+	})
+	if err != nil {
+		server.Close()
+		return nil, fmt.Errorf("start embedded etcd in %s: %w", o.Dir, err)
+	}
 	working, stop := context.WithCancel(context.WithoutCancel(ctx))
 	var work sync.WaitGroup
 	work.Go(func() { d.watch(working) })

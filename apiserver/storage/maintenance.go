@@ -2,6 +2,7 @@ package storage
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"log/slog"
 	"time"
@@ -31,10 +32,8 @@ func (b *Backend) maintain(ctx context.Context) {
 			return
 		case <-tick.C:
 		}
-		if b.removed() {
-			continue
-		}
-		if err := maintainOnce(ctx, b.Client.Client); err != nil && ctx.Err() == nil {
+		err := b.unlessRemoved(func() error { return maintainOnce(ctx, b.Client.Client) })
+		if err != nil && !errors.Is(err, errRemoved) && ctx.Err() == nil {
 			slog.Warn("apiserver: maintain etcd", "err", err)
 		}
 	}

@@ -91,20 +91,49 @@ func stoppedBecause(m *Member) error {
 }
 
 // removed says whether the others have taken this member off their list. etcd
-// panics when it is then asked about itself, and ends soon after.
+// panics when it is then asked about itself (see unlessRemoved), and ends soon after.
 func (b *Backend) removed() bool { return b.etcd != nil && !b.etcd.IsMemberExist(b.etcd.MemberID()) }
+
+// unlessRemoved asks etcd something about this member. etcd's panic about one that
+// was removed, which may happen at any time before or meanwhile, becomes errRemoved.
+func (b *Backend) unlessRemoved(ask func() error) (err error) {
+	if b.removed() {
+		return errRemoved
+	}
+	defer func() {
+		reason := recover()
+		switch {
+		case reason == nil:
+		case b.removed():
+			err = errRemoved
+		default:
+			panic(reason)
+		}
+	}()
+	return ask()
+}
+
+// isLearner reports whether this member doesn't vote yet.
+func (b *Backend) isLearner() (learner bool, err error) {
+	err = b.unlessRemoved(func() error {
+		learner = b.etcd.IsLearner()
+		return nil
+	})
+	return learner, err
+}
 
 // settle makes a member that has started one that votes, and known at its address.
 func (b *Backend) settle(ctx context.Context, m *Member) error {
 	self := uint64(b.etcd.MemberID())
 	for {
-		if b.removed() {
-			return errRemoved
+		learner, err := b.isLearner()
+		if err != nil {
+			return err
 		}
-		if !b.etcd.IsLearner() {
+		if !learner {
 			break
 		}
-		_, err := b.Client.MemberPromote(ctx, self)
+		_, err = b.Client.MemberPromote(ctx, self)
 		switch {
 		case err == nil, errors.Is(err, rpctypes.ErrMemberNotLearner):
 			// What this member knows of itself follows.

@@ -117,6 +117,7 @@ type Agent struct {
 	balance      *speaker.Speaker
 	began        time.Time
 	started      sync.Once
+	listed       sync.Once
 	api          *apiAway
 
 	toldLeftOut atomic.Pointer[[]agentlink.LeftOut]
@@ -241,6 +242,7 @@ func (a *Agent) run(ctx context.Context) error {
 	a.tune(a.config)
 	a.forwardPackets()
 	a.switchPlane(ctx, a.config)
+	a.releaseInitMemory()
 	a.config.Log.Info("agent started", "node", a.config.NodeName, "mode", a.Mode(), "api", a.config.API.Host)
 	group.Go(func() error { return watchAddresses(ctx, a.config.Log, a.addressesChanged(ctx, group)) })
 	group.Go(func() error { a.reportIncomplete(ctx); return nil })

@@ -26,6 +26,9 @@ import (
 // new problems it has.
 func (a *Agent) table() *model.Table {
 	table, problems, mark := a.state.table()
+	if table != nil {
+		a.releaseListMemory()
+	}
 	a.events.problems(problems)
 	a.names.tabled(table, mark)
 	a.balance.Intend(table)

@@ -71,10 +71,13 @@ func prepareServer(ctx context.Context, config *apiserver.Config, dnsAddress str
 // roomForGarbage bounds how much garbage gathers in a server.
 const roomForGarbage = 1 << 30
 
+// leastGarbage is how much of it gathers at least, in hundredths of what is in use: as Go has it.
+const leastGarbage = 100
+
 // runServer serves until the context ends. Once the API answers, the server is
 // passed to ready, if that is not nil; it must have room for it.
 func runServer(ctx context.Context, config apiserver.Config, balancing loadBalancerFlags, out io.Writer, ready chan<- *apiserver.Server) error {
-	if _, err := tuning.RoomForGarbage(roomForGarbage); err != nil {
+	if _, err := tuning.RoomForGarbage(roomForGarbage, leastGarbage); err != nil {
 		return err
 	}
 	for _, cidr := range config.ServiceCIDRs {

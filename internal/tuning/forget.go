@@ -15,6 +15,11 @@ import (
 // itself, from the page cache.
 func ForgetStart() error {
 	debug.FreeOSMemory()
+	return ForgetExecutable()
+}
+
+// ForgetExecutable unmaps the executable. What is needed again comes back by itself.
+func ForgetExecutable() error {
 	executable, err := os.Readlink("/proc/self/exe")
 	if err != nil {
 		return fmt.Errorf("find own executable: %w", err)

@@ -18,16 +18,16 @@ import (
 // wait until a fixed amount has gathered. So does an agent that takes in the whole
 // API, for which it would otherwise spend a quarter of its time on collecting.
 const (
-	shareOfRoom  = 16  // of the memory that this process may use
-	mostPercent  = 400 // of what is in use
-	leastPercent = 100
+	shareOfRoom    = 16  // of the memory that this process may use
+	mostPercent    = 400 // of what is in use
+	defaultPercent = 100 // Go's
 )
 
 // RoomForGarbage lets garbage gather up to a sixteenth of the memory that this
-// process may use, and up to most, before it is collected; at least as much as is
-// in use, and at most four times that. GOGC in the environment goes before it.
+// process may use, and up to most, before it is collected; at least as many hundredths
+// of what is in use as least says, and at most four times what is in use. GOGC in the environment goes before it.
 // From when end is called, nothing of that holds any more.
-func RoomForGarbage(most uint64) (end func(), err error) {
+func RoomForGarbage(most uint64, least int) (end func(), err error) {
 	if os.Getenv("GOGC") != "" {
 		return func() {}, nil
 	}
@@ -36,10 +36,10 @@ func RoomForGarbage(most uint64) (end func(), err error) {
 		return nil, err
 	}
 	room := min(most, memory/shareOfRoom)
-	stop := afterCollections(func(live uint64) int { return percentFor(live, room) })
+	stop := afterCollections(func(live uint64) int { return percentFor(live, room, least) })
 	return func() {
 		stop()
-		debug.SetGCPercent(leastPercent)
+		debug.SetGCPercent(defaultPercent)
 	}, nil
 }
 
@@ -94,9 +94,9 @@ func afterCollections(percentFor func(live uint64) int) (end func()) {
 
 // percentFor is the GOGC that leaves this room, in steps of 25, since setting it
 // stops all goroutines for a moment.
-func percentFor(live, room uint64) int {
+func percentFor(live, room uint64, least int) int {
 	percent := int(min(room*100/max(live, 1), mostPercent))
-	return max(percent/25*25, leastPercent)
+	return max(percent/25*25, least)
 }
 
 // collected is garbage from the beginning: it ends with each collection, and

@@ -9,18 +9,19 @@ import (
 )
 
 // TestRoomShrinksWithWhatIsInUse: a small heap gets four times its size, one as
-// large as the room what Go gives anyway.
+// large as the room the least that is asked for.
 func TestRoomShrinksWithWhatIsInUse(t *testing.T) {
 	const mib = 1 << 20
 	for _, c := range []struct {
-		live, room uint64
-		percent    int
+		live, room     uint64
+		least, percent int
 	}{
-		{0, 64 * mib, 400}, {16 * mib, 64 * mib, 400}, {32 * mib, 64 * mib, 200}, {40 * mib, 64 * mib, 150},
-		{64 * mib, 64 * mib, 100}, {1024 * mib, 64 * mib, 100},
+		{0, 64 * mib, 100, 400}, {16 * mib, 64 * mib, 100, 400}, {32 * mib, 64 * mib, 100, 200}, {40 * mib, 64 * mib, 100, 150},
+		{64 * mib, 64 * mib, 100, 100}, {1024 * mib, 64 * mib, 100, 100},
+		{16 * mib, 24 * mib, 50, 150}, {28 * mib, 24 * mib, 50, 75}, {48 * mib, 24 * mib, 50, 50},
 	} {
-		if p := percentFor(c.live, c.room); p != c.percent {
-			t.Errorf("%d MiB in use, room for %d: %d %%, want %d", c.live/mib, c.room/mib, p, c.percent)
+		if p := percentFor(c.live, c.room, c.least); p != c.percent {
+			t.Errorf("%d MiB in use, room for %d, at least %d %%: %d %%, want %d", c.live/mib, c.room/mib, c.least, p, c.percent)
 		}
 	}
 }
@@ -84,7 +85,7 @@ func TestAfterEachCollection(t *testing.T) {
 // TestRoomEnds: what is set afterwards stays.
 func TestRoomEnds(t *testing.T) {
 	t.Setenv("GOGC", "")
-	end, err := RoomForGarbage(1 << 30)
+	end, err := RoomForGarbage(1<<30, defaultPercent)
 	if err != nil {
 		t.Fatal(err)
 	}

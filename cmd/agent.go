@@ -1,6 +1,7 @@
 package cmd
 
 import (
+	"context"
 	"fmt"
 	"log/slog"
 	"net/netip"
@@ -21,6 +22,8 @@ import (
 	"github.com/fairway-net/fairway/diagnose/agentlink"
 	"github.com/fairway-net/fairway/endpoint/publish"
 	"github.com/fairway-net/fairway/internal/kernel"
+	"github.com/fairway-net/fairway/kube"
+	"github.com/fairway-net/fairway/kube/balance"
 	"github.com/fairway-net/fairway/model"
 )
 
@@ -49,7 +52,7 @@ func agentCommand() *cobra.Command {
 			if proxy.InitOnly {
 				return agent.Init(cmd.Context(), config)
 			}
-			return agent.Run(cmd.Context(), config)
+			return runAgent(cmd.Context(), config, kubeconfig)
 		},
 	}
 	c.Flags().StringVar(&kubeconfig, "kubeconfig", "", "kubeconfig file; without it, the credentials of the pod that this runs in")
@@ -57,6 +60,33 @@ func agentCommand() *cobra.Command {
 	proxy.Add(c.Flags())
 	c.Flags().BoolVar(&flags.watchPods, "dns-watch-pods", false, "with --dns: watch this node's pods, so that lookups of outside names by those behind no Service cost one question too")
 	return c
+}
+
+// runAgent runs an agent until ctx is done. Where a server or a machine that has
+// joined keeps the file of servers beside the kubeconfig, any of those will do.
+func runAgent(ctx context.Context, config agent.Config, kubeconfig string) error {
+	if kubeconfig == "" || config.API == nil {
+		return agent.Run(ctx, config)
+	}
+	servers, err := balance.AttachLasting(config.API, kubeconfig, config.Log)
+	if err != nil {
+		return err
+	}
+	if servers == nil {
+		return agent.Run(ctx, config)
+	}
+	client, err := kube.Client(config.API)
+	if err != nil {
+		return err
+	}
+	looking, stop := context.WithCancel(ctx)
+	done := make(chan struct{})
+	go func() {
+		defer close(done)
+		servers.Run(looking, client)
+	}()
+	defer func() { stop(); <-done }()
+	return agent.Run(ctx, config)
 }
 
 // agentFlags are the flags of an agent, as typed.

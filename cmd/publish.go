@@ -23,6 +23,7 @@ import (
 	"github.com/fairway-net/fairway/endpoint/health"
 	"github.com/fairway-net/fairway/endpoint/publish"
 	"github.com/fairway-net/fairway/kube"
+	"github.com/fairway-net/fairway/kube/balance"
 	"github.com/fairway-net/fairway/kube/join"
 )
 
@@ -211,7 +212,7 @@ func (j *publishJob) why(ctx context.Context, client kubernetes.Interface, list 
 // which Node the machine is, if it knows.
 func (j *publishJob) client() (kubernetes.Interface, string, error) {
 	if member, err := join.Member(defaultNodeDir); err == nil && j.kubeconfig == "" && os.Getenv("KUBECONFIG") == "" {
-		config, err := kube.Config(join.Kubeconfig(defaultNodeDir))
+		config, err := balance.Config(join.Kubeconfig(defaultNodeDir))
 		if err != nil {
 			return nil, "", err
 		}

@@ -87,13 +87,33 @@ func Config(kubeconfig string) (*rest.Config, error) {
 
 // AttachFor does that for a configuration that was read from a kubeconfig.
 func AttachFor(config *rest.Config, kubeconfig string) error {
+	file, list := beside(config, kubeconfig)
+	if len(list) < 2 {
+		return nil // the file says nothing new
+	}
+	_, err := Attach(config, file, slog.New(slog.DiscardHandler))
+	return err
+}
+
+// AttachLasting does that for a program that runs on, which must call Run. The
+// result is nil where no file of servers is beside the kubeconfig.
+func AttachLasting(config *rest.Config, kubeconfig string, log *slog.Logger) (*Balancer, error) {
+	file, list := beside(config, kubeconfig)
+	if len(list) == 0 {
+		return nil, nil
+	}
+	return Attach(config, file, log)
+}
+
+// beside is the file of servers beside a kubeconfig, and which those are; none if
+// the file is of another kubeconfig.
+func beside(config *rest.Config, kubeconfig string) (string, []known) {
 	file := filepath.Join(filepath.Dir(kubeconfig), FileName)
 	list, err := read(file)
-	if err != nil || len(list) < 2 || !slices.ContainsFunc(list, func(k known) bool { return k.URL == strings.TrimSuffix(config.Host, "/") }) {
-		return nil // the file is of another kubeconfig, or says nothing new
+	if err != nil || !slices.ContainsFunc(list, func(k known) bool { return k.URL == strings.TrimSuffix(config.Host, "/") }) {
+		return file, nil
 	}
-	_, err = Attach(config, file, slog.New(slog.DiscardHandler))
-	return err
+	return file, list
 }
 
 func urls(list []known) []string {

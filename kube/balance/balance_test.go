@@ -243,3 +243,22 @@ func TestRemember(t *testing.T) {
 		}
 	}
 }
+
+// TestLasting: a program that runs on has a balancer where the servers of its
+// kubeconfig are remembered beside that, and only there.
+func TestLasting(t *testing.T) {
+	file := remembered(t, &server{Server: &httptest.Server{URL: "https://192.0.2.1:6443"}})
+	for name, c := range map[string]struct {
+		host, kubeconfig string
+		want             bool
+	}{
+		"beside":        {"https://192.0.2.1:6443/", filepath.Join(filepath.Dir(file), "kubeconfig"), true},
+		"another one's": {"https://192.0.2.9:6443", filepath.Join(filepath.Dir(file), "kubeconfig"), false},
+		"elsewhere":     {"https://192.0.2.1:6443", filepath.Join(t.TempDir(), "kubeconfig"), false},
+	} {
+		b, err := AttachLasting(&rest.Config{Host: c.host}, c.kubeconfig, slog.New(slog.DiscardHandler))
+		if err != nil || (b != nil) != c.want {
+			t.Errorf("%s: %v, %v, want a balancer %v", name, b, err, c.want)
+		}
+	}
+}

@@ -1,6 +1,7 @@
 package kubelet
 
 import (
+	"context"
 	"fmt"
 	"net/netip"
 	"os"
@@ -8,12 +9,14 @@ import (
 	"strings"
 
 	corev1 "k8s.io/api/core/v1"
+
+	"github.com/fairway-net/fairway/lab/topology"
 )
 
 // command makes a command that runs as in a container: argv says what, of the
 // container's environment. It isn't started.
 func (w *worker) command(in *sandbox, spec *corev1.Container, argv func(env []corev1.EnvVar) []string) (*exec.Cmd, error) {
-	env, err := environment(w.first, spec, in.addresses(), w.node.IPv4())
+	env, err := w.environment(context.Background(), spec, in.addresses())
 	if err != nil {
 		return nil, err
 	}
@@ -26,35 +29,49 @@ func (w *worker) command(in *sandbox, spec *corev1.Container, argv func(env []co
 	return cmd, nil
 }
 
-// environment is what a command finds: PATH and HOSTNAME as in a container, and
-// the container's own variables. Values come from the manifest or from fields
-// of the pod; those in ConfigMaps and Secrets are not for the lab.
-func environment(pod *corev1.Pod, spec *corev1.Container, addresses []netip.Addr, node netip.Addr) ([]corev1.EnvVar, error) {
-	env := []corev1.EnvVar{{Name: "PATH", Value: os.Getenv("PATH")}, {Name: "HOSTNAME", Value: pod.Name}}
-	if len(spec.EnvFrom) > 0 {
-		return nil, fmt.Errorf("envFrom: the lab has no volumes and no references to ConfigMaps or Secrets")
+// environment is what a command finds: PATH and HOSTNAME as in a container,
+// the addresses of the namespace's Services, and the container's own variables.
+func (w *worker) environment(ctx context.Context, spec *corev1.Container, addresses []netip.Addr) ([]corev1.EnvVar, error) {
+	env := []corev1.EnvVar{{Name: "PATH", Value: os.Getenv("PATH")}, {Name: "HOSTNAME", Value: w.first.Name}}
+	links, err := w.serviceLinks(ctx)
+	if err != nil {
+		return nil, err
+	}
+	env = append(env, links...)
+	for i, from := range spec.EnvFrom {
+		all, err := w.variablesFrom(ctx, from)
+		if err != nil {
+			return nil, fmt.Errorf("envFrom[%d]: %w", i, err)
+		}
+		env = append(env, all...)
 	}
 	for _, e := range spec.Env {
+		value, set := expand([]string{e.Value}, env)[0], true
 		if e.ValueFrom != nil {
-			if e.ValueFrom.FieldRef == nil {
-				return nil, fmt.Errorf("env %s: valueFrom: the lab knows fieldRef only", e.Name)
-			}
-			value, err := fieldValue(pod, e.ValueFrom.FieldRef.FieldPath, addresses, node)
-			if err != nil {
-				return nil, fmt.Errorf("env %s: %w", e.Name, err)
-			}
-			e = corev1.EnvVar{Name: e.Name, Value: value}
-		} else {
-			e.Value = expand([]string{e.Value}, env)[0]
+			value, set, err = w.valueFrom(ctx, e.ValueFrom, addresses)
 		}
-		env = append(env, e)
+		if err != nil {
+			return nil, fmt.Errorf("env %s: %w", e.Name, err)
+		}
+		if set {
+			env = append(env, corev1.EnvVar{Name: e.Name, Value: value})
+		}
 	}
 	return env, nil
 }
 
 // fieldValue is a field of the pod (downward API).
-func fieldValue(pod *corev1.Pod, path string, addresses []netip.Addr, node netip.Addr) (string, error) {
+func fieldValue(pod *corev1.Pod, path string, addresses []netip.Addr, node *topology.Node) (string, error) {
+	for prefix, values := range map[string]map[string]string{"metadata.labels": pod.Labels, "metadata.annotations": pod.Annotations} {
+		if key, ok := strings.CutPrefix(path, prefix+"['"); ok && strings.HasSuffix(key, "']") {
+			return values[strings.TrimSuffix(key, "']")], nil
+		}
+	}
 	switch path {
+	case "spec.serviceAccountName":
+		return pod.Spec.ServiceAccountName, nil
+	case "status.hostIPs":
+		return joined(node.Addresses), nil
 	case "metadata.name":
 		return pod.Name, nil
 	case "metadata.namespace":
@@ -64,17 +81,21 @@ func fieldValue(pod *corev1.Pod, path string, addresses []netip.Addr, node netip
 	case "spec.nodeName":
 		return pod.Spec.NodeName, nil
 	case "status.hostIP":
-		return node.String(), nil
+		return node.IPv4().String(), nil
 	case "status.podIP":
 		return addresses[0].String(), nil
 	case "status.podIPs":
-		var all []string
-		for _, a := range addresses {
-			all = append(all, a.String())
-		}
-		return strings.Join(all, ","), nil
+		return joined(addresses), nil
 	}
 	return "", fmt.Errorf("fieldRef %s: not known to the lab", path)
+}
+
+func joined(addresses []netip.Addr) string {
+	all := make([]string, len(addresses))
+	for i, a := range addresses {
+		all[i] = a.String()
+	}
+	return strings.Join(all, ",")
 }
 
 // expand replaces $(NAME) by the variable's value where there is such a

@@ -28,7 +28,7 @@ import (
 	"github.com/fairway-net/fairway/lab/topology"
 )
 
-const patience = 30 * time.Second
+const patience = 2 * time.Minute
 
 // bench is a node with a kubelet on a fake API.
 type bench struct {

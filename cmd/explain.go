@@ -24,17 +24,22 @@ type explainFlags struct {
 	output  string
 	rules   bool
 	kernel  bool
+	method  string
+	headers []string
 }
 
 func explainCommand() *cobra.Command {
 	f := explainFlags{agent: agentFlags{mode: "nftables"}}
 	c := &cobra.Command{
-		Use:   "explain svc/NAME | ADDRESS[:PORT] | NAME.NAMESPACE.svc",
+		Use:   "explain svc/NAME | ADDRESS[:PORT] | NAME.NAMESPACE.svc | URL",
 		Short: "Say where packets to a Service go, and why not to each other endpoint",
 		Long: `Say what happens to the first packet of a connection to a Service: whether it is
 forwarded, to which endpoints, with which share, and for each other endpoint why
 it is not used. The reasons come from the code that chooses endpoints. As root on
 a node, what its kernel holds of the Service is read back and compared.
+
+Of a URL, say what Gateways and Ingresses do with the request: which listener and
+rule take it, why not the rules that come before, and who may answer.
 
 The exit code is 0 if packets are forwarded, 1 if they are refused, dropped or
 unknown, and 2 if it could not be told: also where the kernel differs.`,
@@ -42,9 +47,13 @@ unknown, and 2 if it could not be told: also where the kernel differs.`,
   fairway explain svc/web:http --from pod/client-a
   fairway explain 10.96.0.10:53/udp --from node/node1
   fairway explain web.default.svc --rules
-  fairway explain -f manifests/ 10.96.0.10:80 --from 10.244.1.7`,
+  fairway explain -f manifests/ 10.96.0.10:80 --from 10.244.1.7
+  fairway explain https://shop.example.com/cart -X POST -H 'Version: two'`,
 		Args: cobra.ExactArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
+			if isRequest(args[0]) {
+				return f.explainRequest(cmd, args[0])
+			}
 			report, err := f.report(cmd, args[0])
 			if err != nil {
 				return exitError{2, err}
@@ -64,6 +73,8 @@ unknown, and 2 if it could not be told: also where the kernel differs.`,
 	c.Flags().StringVarP(&f.output, "output", "o", "", "wide, json or yaml")
 	c.Flags().BoolVar(&f.rules, "rules", false, "show the decision step by step, with each endpoint's share")
 	c.Flags().BoolVar(&f.kernel, "kernel", true, "compare with what the kernel holds, on nodes whose agents answer; without this flag, not on nodes with very many Services, of which all objects are read")
+	c.Flags().StringVarP(&f.method, "request", "X", "GET", "method of the request, for a URL")
+	c.Flags().StringArrayVarP(&f.headers, "header", "H", nil, `header of the request, such as "Version: two", for a URL; may be repeated`)
 	f.agent.addMeaning(c.Flags())
 	f.agent.addServiceCIDRs(c.Flags())
 	return c

@@ -10,6 +10,7 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/kubernetes"
+	"k8s.io/client-go/rest"
 	"k8s.io/client-go/tools/clientcmd"
 
 	"github.com/fairway-net/fairway/diagnose/explain"
@@ -63,6 +64,15 @@ const kubeconfigHelp = "kubeconfig file; without it, $KUBECONFIG, this machine's
 
 // client reaches the API with the user's credentials.
 func (f *objectFlags) client() (kubernetes.Interface, error) {
+	config, err := f.config()
+	if err != nil {
+		return nil, err
+	}
+	return kubernetes.NewForConfig(config)
+}
+
+// config says where the API is, and who the user is.
+func (f *objectFlags) config() (*rest.Config, error) {
 	rules := clientcmd.NewDefaultClientConfigLoadingRules()
 	rules.ExplicitPath = f.kubeconfig
 	if own := ownKubeconfig(nil); f.kubeconfig == "" && own != "" {
@@ -76,7 +86,7 @@ func (f *objectFlags) client() (kubernetes.Interface, error) {
 		return nil, fmt.Errorf("read kubeconfig: %w", err)
 	}
 	config.QPS, config.Burst = 50, 100
-	return kubernetes.NewForConfig(config)
+	return config, nil
 }
 
 func readObjects(ctx context.Context, client kubernetes.Interface) (*explain.Objects, error) {

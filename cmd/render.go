@@ -19,7 +19,7 @@ import (
 
 func renderCommand() *cobra.Command {
 	var files []string
-	var objects, table bool
+	var objects, table, isL7 bool
 	var part string
 	flags := agentFlags{mode: "nftables"}
 	c := &cobra.Command{
@@ -35,9 +35,15 @@ The manifests hold Services with the cluster IPs and node ports that they were
 given, and their EndpointSlices or Endpoints; Nodes lend their addresses to node
 ports. The output of a cluster will do:
 
-  kubectl get services,endpointslices,nodes -A -o yaml | fairway render -f - --mode iptables`,
+  kubectl get services,endpointslices,nodes -A -o yaml | fairway render -f - --mode iptables
+
+With --l7, print the table by which requests are answered instead: of Gateways,
+their routes and policies, Ingresses, Services, EndpointSlices and Secrets.`,
 		Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
+			if isL7 {
+				return renderL7(cmd.OutOrStdout(), cmd.ErrOrStderr(), files)
+			}
 			t, err := flags.render(files, cmd.ErrOrStderr())
 			if err != nil {
 				return err
@@ -57,6 +63,7 @@ ports. The output of a cluster will do:
 	c.Flags().BoolVar(&objects, "objects", false, "print the named objects instead of input for a tool")
 	c.Flags().StringVar(&part, "part", "", "print this part only, as named in the headings of the whole")
 	c.Flags().BoolVar(&table, "table", false, "print the model instead: what goes where, in no mode's terms")
+	c.Flags().BoolVar(&isL7, "l7", false, "print the table of Gateways, routes and Ingresses instead: which request goes where")
 	c.Flags().StringVar(&flags.nodeName, "node", "", "the Node to render for; the first in the manifests without this")
 	flags.addMeaning(c.Flags())
 	flags.addServiceCIDRs(c.Flags())
@@ -64,6 +71,22 @@ ports. The output of a cluster will do:
 		panic("render has no --filename: " + err.Error())
 	}
 	return c
+}
+
+// renderL7 prints what Gateways, routes and Ingresses mean, and what can't be.
+func renderL7(w, warnings io.Writer, files []string) error {
+	out, ignored, err := l7FromFiles(files)
+	if err != nil {
+		return err
+	}
+	for _, p := range out.Problems {
+		fmt.Fprintf(warnings, "fairway: %s %s: %s\n", p.Kind, p.Object, p.Message)
+	}
+	for _, one := range ignored {
+		fmt.Fprintf(warnings, "fairway: %s: not used\n", one)
+	}
+	_, err = io.WriteString(w, out.Table.String())
+	return err
 }
 
 // render compiles manifests into a table.

@@ -47,7 +47,7 @@ func (m *Match) Matches(r *Request) bool {
 		}
 	}
 	for i := range m.Query {
-		if values, given := r.query()[m.Query[i].Name]; !given || !m.Query[i].matches(values[0]) {
+		if !r.has(&m.Query[i]) {
 			return false
 		}
 	}

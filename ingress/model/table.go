@@ -8,6 +8,7 @@
 //	action.go  what a rule does
 //	pool.go    who answers
 //	decide.go  from a request to a decision
+//	trace.go   why not the other rules
 //	path.go    paths: normal form, prefixes, rewriting
 package model
 

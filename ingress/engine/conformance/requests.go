@@ -25,7 +25,9 @@ func testDecide(t *testing.T, r *rig) {
 		c := client(r.address(), http1)
 		for range 60 {
 			q := randomRequest(t, random)
-			want := s.Decide(&model.Request{Method: q.Method, Host: q.Host, Path: model.NormalPath(q.URL.EscapedPath()), RawQuery: q.URL.RawQuery, Header: q.Header})
+			m := &model.Request{Method: q.Method, Host: q.Host, Path: model.NormalPath(q.URL.EscapedPath()), RawQuery: q.URL.RawQuery, Header: q.Header}
+			want := s.Decide(m)
+			checkTrace(t, s, m, &want)
 			response, _, err := ask(c, q)
 			if err != nil {
 				t.Fatal(err)
@@ -39,6 +41,20 @@ func testDecide(t *testing.T, r *rig) {
 			}
 		}
 		c.CloseIdleConnections()
+	}
+}
+
+// checkTrace: what people are told agrees with what is decided.
+func checkTrace(t *testing.T, s *model.Socket, m *model.Request, d *model.Decision) {
+	t.Helper()
+	var found *model.Rule
+	for _, step := range s.Trace(m) {
+		if step.Why == "" {
+			found = step.Rule
+		}
+	}
+	if found != d.Rule {
+		t.Fatalf("the trace ends with %v, the decision is %v", found, d.Rule)
 	}
 }
 

@@ -1,0 +1,137 @@
+package cmd
+
+import (
+	"fmt"
+	"io"
+	"net/http"
+	"net/url"
+	"strconv"
+	"strings"
+
+	"github.com/spf13/cobra"
+
+	ingress "github.com/fairway-net/fairway/ingress/compile"
+	"github.com/fairway-net/fairway/ingress/model"
+)
+
+// isRequest reports whether explain is asked about a request, not a packet.
+func isRequest(typed string) bool {
+	return strings.HasPrefix(typed, "http://") || strings.HasPrefix(typed, "https://")
+}
+
+// explainRequest says what Gateways do with a request.
+func (f *explainFlags) explainRequest(cmd *cobra.Command, typed string) error {
+	r, port, err := f.request(typed)
+	if err != nil {
+		return exitError{2, err}
+	}
+	var out *ingress.Output
+	if len(f.objects.files) > 0 {
+		out, _, err = l7FromFiles(f.objects.files)
+	} else if config, failed := f.objects.config(); failed != nil {
+		err = failed
+	} else {
+		out, err = l7FromAPI(cmd.Context(), config)
+	}
+	if err != nil {
+		return exitError{2, err}
+	}
+	if !writeRequest(cmd.OutOrStdout(), out.Table, r, port) {
+		return exitError{code: 1}
+	}
+	return nil
+}
+
+// request reads what was typed, and the port that it goes to.
+func (f *explainFlags) request(typed string) (*model.Request, uint16, error) {
+	u, err := url.Parse(typed)
+	if err != nil || u.Hostname() == "" {
+		return nil, 0, fmt.Errorf("%q is not a URL with a host", typed)
+	}
+	r := &model.Request{
+		TLS: u.Scheme == "https", Method: strings.ToUpper(f.method), Host: strings.ToLower(strings.TrimSuffix(u.Hostname(), ".")),
+		Path: model.NormalPath(u.EscapedPath()), RawQuery: u.RawQuery, Header: http.Header{},
+	}
+	for _, text := range f.headers {
+		name, value, found := strings.Cut(text, ":")
+		if name = strings.TrimSpace(name); !found || name == "" {
+			return nil, 0, fmt.Errorf(`--header: %q must be "NAME: VALUE"`, text)
+		}
+		r.Header.Add(name, strings.TrimSpace(value))
+	}
+	r.ServerName = r.Host
+	if host := r.Header.Get("Host"); host != "" {
+		r.Host = strings.ToLower(host)
+		r.Header.Del("Host")
+	}
+	port := map[bool]uint16{false: 80, true: 443}[r.TLS]
+	if u.Port() != "" {
+		n, err := strconv.ParseUint(u.Port(), 10, 16)
+		if err != nil {
+			return nil, 0, fmt.Errorf("%q is not a port", u.Port())
+		}
+		port = uint16(n)
+	}
+	return r, port, nil
+}
+
+// writeRequest writes the decision of every Gateway that has the port, and
+// reports whether one of them lets a backend, or a redirect, answer.
+func writeRequest(w io.Writer, t *model.Table, r *model.Request, port uint16) bool {
+	fmt.Fprintf(w, "%s %s at port %d, host %s\n", r.Method, r.Path, port, r.Host)
+	served, found := false, false
+	for _, s := range t.Sockets {
+		if s.Port != port || s.TLS != r.TLS {
+			continue
+		}
+		found = true
+		d := s.Decide(r)
+		fmt.Fprintf(w, "\nGateway %s\n", s.Name)
+		if d.Listener != nil {
+			fmt.Fprintf(w, "  listener  %s, hostname %q\n", d.Listener.Name, d.Listener.Hostname)
+		}
+		if d.Status != http.StatusMisdirectedRequest {
+			for _, step := range s.Trace(r) {
+				if step.Why != "" {
+					fmt.Fprintf(w, "  not       %s rule %s (%s): %s\n", step.Rule.Action.Route, step.Rule.Action.Rule, &step.Rule.Match, step.Why)
+				}
+			}
+		}
+		if d.Rule != nil {
+			fmt.Fprintf(w, "  rule      %s rule %s (%s)\n", d.Rule.Action.Route, d.Rule.Action.Rule, &d.Rule.Match)
+		}
+		switch {
+		case d.Location != "":
+			fmt.Fprintf(w, "  answer    %d, to %s\n", d.Status, d.Location)
+		case d.Status != 0:
+			fmt.Fprintf(w, "  answer    %d: %s\n", d.Status, d.Reason)
+		default:
+			writeBackends(w, t, d.Rule.Action)
+		}
+		served = served || d.Status == 0 || d.Location != ""
+	}
+	if !found {
+		fmt.Fprintln(w, "\nno Gateway or Ingress has the port")
+	}
+	return served
+}
+
+// writeBackends writes who may answer, with what share.
+func writeBackends(w io.Writer, t *model.Table, a *model.Action) {
+	total := 0
+	for i := range a.Backends {
+		total += a.Backends[i].Weight
+	}
+	for i := range a.Backends {
+		b := &a.Backends[i]
+		share := 100 * float64(b.Weight) / float64(total)
+		switch pool := t.Pools[b.Pool]; {
+		case b.Invalid != "":
+			fmt.Fprintf(w, "  backend   %.3g%%: answers 500: %s\n", share, b.Invalid)
+		case pool != nil && len(pool.Endpoints) == 0:
+			fmt.Fprintf(w, "  backend   %.3g%%: pool %s: answers 503: no endpoint is ready\n", share, pool)
+		case pool != nil:
+			fmt.Fprintf(w, "  backend   %.3g%%: pool %s\n", share, pool)
+		}
+	}
+}

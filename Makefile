@@ -27,7 +27,10 @@ MAY_SKIP   += "github.com/fairway-net/fairway/deploy TestImage"
 # So do the settings of routers, each of which takes new sessions: `make routers`.
 MAY_SKIP   += "github.com/fairway-net/fairway/lab TestRouterMatrix"
 
-.PHONY: faults gateway-conformance build demo bench soak bench-kube-proxy bench-ipvs test unit all cluster routers image lint generate generated deps clean
+# The causes that doctor names take half a minute for each mode: `make causes`.
+MAY_SKIP   += "github.com/fairway-net/fairway/lab TestCausesInAllModes"
+
+.PHONY: causes faults gateway-conformance build demo bench soak bench-kube-proxy bench-ipvs test unit all cluster routers image lint generate generated deps clean
 
 # Without cgo: kustomize, in kubectl, would have the linker keep every symbol for plugins.
 build: ## the binary, in ./fairway
@@ -56,6 +59,9 @@ cluster: build bin/kubernetes/$(KUBERNETES) ## the agent in clusters whose contr
 
 routers: build ## what real routers make of what nodes announce: minutes, since sessions begin anew for each setting
 	FAIRWAY_ROUTERS=1 $(GO) test -v -timeout 30m -run '^(TestRouters|TestRouterMatrix)$$' ./lab
+
+causes: build ## the causes that doctor names, provoked in labs of every mode
+	FAIRWAY_CAUSES=1 $(GO) test -v -timeout 40m -run '^(TestCauses|TestCausesInAllModes)$$' ./lab
 
 servers: ## three servers under a load of writes: each is killed, silent and restarted, three times over; no acknowledged write is lost
 	FAIRWAY_SERVERS=1 $(GO) test -v -timeout 30m -run '^TestFaults$$' ./apiserver

@@ -21,6 +21,7 @@ func commands() []*cobra.Command {
 		explainCommand(),
 		doctorCommand(),
 		dumpCommand(),
+		flowsCommand(),
 		addressesCommand(),
 		announceCommand(),
 		drainCommand(),

@@ -99,8 +99,7 @@ func Flows(ctx context.Context, visit func(*Flow)) error {
 			return err
 		}
 		err := list(everything, func(f *Flow) {
-			switch f.Proto {
-			case model.TCP, model.UDP, model.SCTP:
+			if isServed(f.Proto) {
 				visit(f)
 			}
 		})
@@ -112,6 +111,9 @@ func Flows(ctx context.Context, visit func(*Flow)) error {
 		}
 	}
 }
+
+// isServed reports whether Services have a protocol.
+func isServed(p model.Protocol) bool { return p == model.TCP || p == model.UDP || p == model.SCTP }
 
 func change(stale []staleFlow, result *Result) error {
 	for i := range stale {

@@ -42,8 +42,13 @@ type Watch struct{ socket *nl.NetlinkSocket }
 
 // Open subscribes to groups (unix.RTNLGRP_…) of the calling thread's network
 // namespace. What changes from now on is told by Run.
-func Open(groups ...uint) (*Watch, error) {
-	s, err := nl.Subscribe(unix.NETLINK_ROUTE, groups...)
+func Open(groups ...uint) (*Watch, error) { return open(unix.NETLINK_ROUTE, groups) }
+
+// OpenNetfilter is Open for netfilter's groups (NFNLGRP_…).
+func OpenNetfilter(groups ...uint) (*Watch, error) { return open(unix.NETLINK_NETFILTER, groups) }
+
+func open(protocol int, groups []uint) (*Watch, error) {
+	s, err := nl.Subscribe(protocol, groups...)
 	if err != nil {
 		return nil, fmt.Errorf("subscribe to changes of the network: %w", err)
 	}

@@ -1,0 +1,145 @@
+package cmd
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"slices"
+	"strings"
+	"sync"
+
+	"github.com/spf13/cobra"
+
+	"github.com/fairway-net/fairway/diagnose/agentlink"
+	"github.com/fairway-net/fairway/diagnose/explain"
+	"github.com/fairway-net/fairway/diagnose/flows"
+)
+
+// flowsFlags are the flags of flows, as typed.
+type flowsFlags struct {
+	objects objectFlags
+	node    string
+	service string
+	verdict string
+	output  string
+	follow  bool
+
+	out sync.Mutex // lines are written one at a time
+}
+
+func flowsCommand() *cobra.Command {
+	f := flowsFlags{}
+	c := &cobra.Command{
+		Use:   "flows",
+		Short: "Show connections to Services, with the names of both ends",
+		Long: `Show the connections to Services that this machine's nodes hold, or, with
+--follow, each as it begins and as it is forgotten. It takes root, and reads the
+connection tables of nodes in nftables or iptables mode; other modes keep
+connections elsewhere, which is said.
+
+Connections that were refused or dropped are in no connection table: that one is
+missing here says so. Nothing is recorded while nobody asks.`,
+		Example: `  fairway flows
+  fairway flows -f --service web
+  fairway flows -f --verdict unanswered -o json`,
+		Args: cobra.NoArgs,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			if err := f.run(cmd); err != nil {
+				return exitError{2, err}
+			}
+			return nil
+		},
+	}
+	f.objects.addAPI(c.Flags())
+	c.Flags().StringVar(&f.node, "node", "", "show this node's connections only")
+	c.Flags().StringVar(&f.service, "service", "", "show this Service's connections only")
+	c.Flags().StringVar(&f.verdict, "verdict", "", "show only those that are "+strings.Join(flows.Verdicts(), ", "))
+	c.Flags().StringVarP(&f.output, "output", "o", "", "json: an object for each line")
+	c.Flags().BoolVarP(&f.follow, "follow", "f", false, "go on, with connections that begin and end")
+	return c
+}
+
+func (f *flowsFlags) run(cmd *cobra.Command) error {
+	ctx, out := cmd.Context(), cmd.OutOrStdout()
+	filter, err := f.filter()
+	if err != nil {
+		return err
+	}
+	nodes, err := f.nodes(ctx, cmd.ErrOrStderr())
+	if err != nil {
+		return err
+	}
+	names := flows.Names{}
+	objects, err := f.objects.read(ctx)
+	if err != nil {
+		fmt.Fprintf(cmd.ErrOrStderr(), "fairway: addresses have no names: %v\n", err)
+	} else {
+		names = flows.NamesOf(objects)
+	}
+	if f.output == "" {
+		fmt.Fprintln(out, flows.Header)
+	}
+	failed := make([]error, len(nodes))
+	var group sync.WaitGroup
+	for i, agent := range nodes {
+		group.Go(func() {
+			w := &flowWriter{flags: f, agent: agent, names: names, filter: filter, out: out, failed: cmd.ErrOrStderr()}
+			failed[i] = w.run(ctx)
+		})
+	}
+	group.Wait()
+	return errors.Join(failed...)
+}
+
+// filter is what the flags ask for.
+func (f *flowsFlags) filter() (flows.Filter, error) {
+	filter := flows.Filter{Verdict: f.verdict}
+	if f.verdict != "" && !slices.Contains(flows.Verdicts(), f.verdict) {
+		return filter, fmt.Errorf("--verdict: %q must be one of %s", f.verdict, strings.Join(flows.Verdicts(), ", "))
+	}
+	if f.output != "" && f.output != "json" {
+		return filter, fmt.Errorf("--output: %q must be json", f.output)
+	}
+	if f.service == "" {
+		return filter, nil
+	}
+	target, err := explain.ParseTarget(f.service, f.objects.namespace)
+	if err == nil && target.Name == "" {
+		err = fmt.Errorf("%q: want the name of a Service", f.service)
+	}
+	filter.Service = target.Namespace + "/" + target.Name
+	if err != nil {
+		err = fmt.Errorf("--service: %w", err)
+	}
+	return filter, err
+}
+
+// nodes are the agents whose nodes' connections can be read. What can't be is said.
+func (f *flowsFlags) nodes(ctx context.Context, say io.Writer) ([]agentlink.Found, error) {
+	var list []agentlink.Found
+	answered := 0
+	for _, a := range f.objects.agents(ctx) {
+		switch {
+		case a.Err != nil:
+			fmt.Fprintf(say, "fairway: %v\n", a.Err)
+			continue
+		case f.node != "" && a.Status.Node != f.node:
+			continue
+		case !slices.Contains(conntrackModes, a.Status.Mode):
+			fmt.Fprintf(say, "fairway: %s is in %s mode, which keeps connections elsewhere: not shown\n", a.Status.Node, a.Status.Mode)
+		default:
+			list = append(list, a)
+		}
+		answered++
+	}
+	switch {
+	case answered == 0 && f.node != "":
+		return nil, fmt.Errorf("--node: no agent of a node %q answers on this machine", f.node)
+	case answered == 0:
+		return nil, errors.New("no agent answers on this machine")
+	case len(list) == 0:
+		return nil, errors.New("no node of this machine is in nftables or iptables mode")
+	}
+	return list, nil
+}

@@ -31,8 +31,9 @@ var neverReviewed = []schema.GroupResource{
 }
 
 // admit sets up admission: nothing is created in a namespace that isn't there
-// or is going, machines write nothing but their own, and what
-// ValidatingAdmissionPolicies deny is refused.
+// or is going, machines write nothing but their own, webhooks
+// change what they are configured to, and what ValidatingAdmissionPolicies or
+// validating webhooks deny is refused.
 func (s *Server) admit(config *genericapiserver.RecommendedConfig) error {
 	client, err := kubernetes.NewForConfig(s.LoopbackConfig())
 	if err != nil {
@@ -51,8 +52,12 @@ func (s *Server) admit(config *genericapiserver.RecommendedConfig) error {
 	if err != nil {
 		return err
 	}
+	mutation, checks, err := s.webhooks(config, client)
+	if err != nil {
+		return err
+	}
 	config.AdmissionControl = admission.NewChainHandler(namespaces, &rights.NodeAdmission{Selects: s.access.selects},
-		customresources.NewConversionAdmission(), policies)
+		customresources.NewConversionAdmission(), mutation, policies, checks)
 	return nil
 }
 

@@ -47,6 +47,21 @@ apiVersion: scheduling.k8s.io/v1
 kind: PriorityClass
 metadata: {name: high}
 value: 1000
+---
+apiVersion: batch/v1
+kind: Job
+metadata: {name: once}
+spec: {template: {spec: {restartPolicy: Never, containers: [{name: once, image: once}]}}}
+---
+apiVersion: batch/v1
+kind: CronJob
+metadata: {name: often}
+spec: {schedule: "*/5 * * * *", jobTemplate: {spec: {template: {spec: {restartPolicy: Never, containers: [{name: often, image: often}]}}}}}
+---
+apiVersion: v1
+kind: ReplicationController
+metadata: {name: old}
+spec: {template: {metadata: {labels: {app: old}}, spec: {containers: [{name: old, image: old}]}}}
 `
 
 // TestKindsWithoutActor: who creates what nothing acts on is told so, once, and
@@ -55,7 +70,7 @@ func TestKindsWithoutActor(t *testing.T) {
 	t.Parallel()
 	s := start(t, testConfig(t))
 	out := kubectl(t, s, storedKinds, "apply", "-f", "-")
-	for _, kind := range []string{"StatefulSet", "DaemonSet", "Deployment", "NetworkPolicy", "LimitRange", "ResourceQuota", "PriorityClass"} {
+	for _, kind := range []string{"StatefulSet", "DaemonSet", "Deployment", "NetworkPolicy", "LimitRange", "ResourceQuota", "PriorityClass", "Job", "CronJob", "ReplicationController"} {
 		if n := strings.Count(out, "this "+kind); n != 1 {
 			t.Errorf("%d warnings of a %s:\n%s", n, kind, out)
 		}
@@ -63,10 +78,12 @@ func TestKindsWithoutActor(t *testing.T) {
 	if out := kubectl(t, s, storedKinds, "apply", "--server-side", "--force-conflicts", "-f", "-"); strings.Contains(out, "nothing here") {
 		t.Errorf("an update warns:\n%s", out)
 	}
-	contains(t, kubectl(t, s, "", "get", "netpol,sts,ds,limits,quota,pc"), "networkpolicy.networking.k8s.io/closed", "statefulset.apps/db", "pods: 10", "PreemptLowerPriority")
+	contains(t, kubectl(t, s, "", "get", "netpol,sts,ds,limits,quota,pc,job,cj,rc"), "networkpolicy.networking.k8s.io/closed", "statefulset.apps/db", "pods: 10", "PreemptLowerPriority", "job.batch/once", "*/5 * * * *", "replicationcontroller/old")
 	for field, manifest := range map[string]string{
 		"spec.ingress[0].from[0].ipBlock.cidr": strings.ReplaceAll(storedKinds, "192.0.2.0/24", "192.0.2.0"),
 		"spec.hard[pods]":                      strings.ReplaceAll(storedKinds, `"10"`, `"-1"`),
+		"spec.schedule":                        strings.ReplaceAll(storedKinds, "*/5 * * * *", "*/5 * *"),
+		"spec.template.spec.restartPolicy":     strings.Replace(storedKinds, "restartPolicy: Never", "restartPolicy: Always", 1),
 		"value":                                strings.ReplaceAll(storedKinds, "value: 1000", "value: 2000000000"),
 	} {
 		if out, err := tryKubectl(t, s, manifest, "apply", "--dry-run=server", "-f", "-"); err == nil || !strings.Contains(out, field) {

@@ -21,6 +21,7 @@ import (
 	"github.com/fairway-net/fairway/controller/addresses"
 	"github.com/fairway-net/fairway/controller/cluster"
 	"github.com/fairway-net/fairway/controller/clusterroles"
+	"github.com/fairway-net/fairway/controller/disruption"
 	"github.com/fairway-net/fairway/controller/endpoints"
 	"github.com/fairway-net/fairway/controller/endpointslice"
 	"github.com/fairway-net/fairway/controller/expired"
@@ -107,6 +108,9 @@ func controllers() []starter {
 		}},
 		{"pod-garbage-collector-controller", func(e *environment, log *slog.Logger) (loop, error) {
 			return podgc.New(e.cluster, log)
+		}},
+		{"disruption-controller", func(e *environment, log *slog.Logger) (loop, error) {
+			return disruption.New(e.typed, log), nil
 		}},
 		{"clusterrole-aggregation-controller", func(e *environment, log *slog.Logger) (loop, error) {
 			return clusterroles.New(e.typed, log), nil

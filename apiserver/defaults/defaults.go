@@ -9,6 +9,7 @@ import (
 	appsv1 "k8s.io/api/apps/v1"
 	authenticationv1 "k8s.io/api/authentication/v1"
 	autoscalingv1 "k8s.io/api/autoscaling/v1"
+	batchv1 "k8s.io/api/batch/v1"
 	corev1 "k8s.io/api/core/v1"
 	discoveryv1 "k8s.io/api/discovery/v1"
 	networkingv1 "k8s.io/api/networking/v1"
@@ -33,11 +34,20 @@ func Register(s *runtime.Scheme) {
 	register(s, &appsv1.StatefulSet{}, &appsv1.StatefulSetList{}, StatefulSet, func(l *appsv1.StatefulSetList) []appsv1.StatefulSet { return l.Items })
 	register(s, &appsv1.DaemonSet{}, &appsv1.DaemonSetList{}, DaemonSet, func(l *appsv1.DaemonSetList) []appsv1.DaemonSet { return l.Items })
 	register(s, &networkingv1.NetworkPolicy{}, &networkingv1.NetworkPolicyList{}, NetworkPolicy, func(l *networkingv1.NetworkPolicyList) []networkingv1.NetworkPolicy { return l.Items })
+	register(s, &batchv1.Job{}, &batchv1.JobList{}, Job, func(l *batchv1.JobList) []batchv1.Job { return l.Items })
+	register(s, &batchv1.CronJob{}, &batchv1.CronJobList{}, CronJob, func(l *batchv1.CronJobList) []batchv1.CronJob { return l.Items })
+	register(s, &corev1.ReplicationController{}, &corev1.ReplicationControllerList{}, ReplicationController, func(l *corev1.ReplicationControllerList) []corev1.ReplicationController { return l.Items })
 	register(s, &schedulingv1.PriorityClass{}, &schedulingv1.PriorityClassList{}, PriorityClass, func(l *schedulingv1.PriorityClassList) []schedulingv1.PriorityClass { return l.Items })
 	register(s, &admissionregistrationv1.ValidatingAdmissionPolicy{}, &admissionregistrationv1.ValidatingAdmissionPolicyList{}, ValidatingAdmissionPolicy, func(l *admissionregistrationv1.ValidatingAdmissionPolicyList) []admissionregistrationv1.ValidatingAdmissionPolicy {
 		return l.Items
 	})
 	register(s, &admissionregistrationv1.ValidatingAdmissionPolicyBinding{}, &admissionregistrationv1.ValidatingAdmissionPolicyBindingList{}, ValidatingAdmissionPolicyBinding, func(l *admissionregistrationv1.ValidatingAdmissionPolicyBindingList) []admissionregistrationv1.ValidatingAdmissionPolicyBinding {
+		return l.Items
+	})
+	register(s, &admissionregistrationv1.ValidatingWebhookConfiguration{}, &admissionregistrationv1.ValidatingWebhookConfigurationList{}, ValidatingWebhookConfiguration, func(l *admissionregistrationv1.ValidatingWebhookConfigurationList) []admissionregistrationv1.ValidatingWebhookConfiguration {
+		return l.Items
+	})
+	register(s, &admissionregistrationv1.MutatingWebhookConfiguration{}, &admissionregistrationv1.MutatingWebhookConfigurationList{}, MutatingWebhookConfiguration, func(l *admissionregistrationv1.MutatingWebhookConfigurationList) []admissionregistrationv1.MutatingWebhookConfiguration {
 		return l.Items
 	})
 	s.AddTypeDefaultingFunc(&authenticationv1.TokenRequest{}, func(o any) { TokenRequest(o.(*authenticationv1.TokenRequest)) })

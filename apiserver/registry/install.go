@@ -8,11 +8,14 @@ import (
 	appsv1 "k8s.io/api/apps/v1"
 	authenticationv1 "k8s.io/api/authentication/v1"
 	authorizationv1 "k8s.io/api/authorization/v1"
+	batchv1 "k8s.io/api/batch/v1"
 	certificatesv1 "k8s.io/api/certificates/v1"
 	coordinationv1 "k8s.io/api/coordination/v1"
 	corev1 "k8s.io/api/core/v1"
 	discoveryv1 "k8s.io/api/discovery/v1"
+	eventsv1 "k8s.io/api/events/v1"
 	networkingv1 "k8s.io/api/networking/v1"
+	policyv1 "k8s.io/api/policy/v1"
 	rbacv1 "k8s.io/api/rbac/v1"
 	schedulingv1 "k8s.io/api/scheduling/v1"
 	"k8s.io/apimachinery/pkg/runtime"
@@ -39,16 +42,23 @@ type opener struct {
 // runs in Pods is asked of kubelet.
 func Open(typer runtime.ObjectTyper, options generic.RESTOptionsGetter, a *allocator.Allocator, cluster validation.Cluster, access Access, kubelet Kubelet, acting Acting) (map[schema.GroupVersion]Resources, error) {
 	o := &opener{typer: typer, options: options, acting: acting}
+	core := o.core(a, cluster, access, kubelet)
+	if o.err != nil {
+		return nil, o.err
+	}
 	groups := map[schema.GroupVersion]Resources{
-		corev1.SchemeGroupVersion:                  o.core(a, cluster, access, kubelet),
-		admissionregistrationv1.SchemeGroupVersion: o.plain(validatingPolicies(), validatingPolicyBindings()),
+		corev1.SchemeGroupVersion:                  core,
+		admissionregistrationv1.SchemeGroupVersion: o.plain(validatingPolicies(), validatingPolicyBindings(), validatingWebhooks(), mutatingWebhooks()),
 		appsv1.SchemeGroupVersion:                  o.apps(),
 		authenticationv1.SchemeGroupVersion:        access.authentication(),
 		authorizationv1.SchemeGroupVersion:         access.authorization(),
+		batchv1.SchemeGroupVersion:                 o.plain(jobs(), cronJobs()),
 		certificatesv1.SchemeGroupVersion:          o.certificates(access),
 		coordinationv1.SchemeGroupVersion:          o.plain(leases()),
 		discoveryv1.SchemeGroupVersion:             o.plain(endpointSlices(cluster)),
+		eventsv1.SchemeGroupVersion:                Resources{"events": eventsREST{core["events"].(*REST)}},
 		networkingv1.SchemeGroupVersion:            o.networking(),
+		policyv1.SchemeGroupVersion:                o.policy(core),
 		rbacv1.SchemeGroupVersion:                  o.rbac(access),
 		schedulingv1.SchemeGroupVersion:            o.plain(priorityClasses()),
 	}
@@ -92,7 +102,7 @@ func (o *opener) add(out Resources, k openable) (*REST, *statusREST) {
 }
 
 func (o *opener) core(a *allocator.Allocator, cluster validation.Cluster, access Access, kubelet Kubelet) Resources {
-	out := o.plain(nodes(), configMaps(), secrets(), events(), endpoints(cluster), limitRanges(), resourceQuotas())
+	out := o.plain(nodes(), configMaps(), secrets(), events(), endpoints(cluster), limitRanges(), resourceQuotas(), replicationControllers())
 	account, _ := o.add(out, serviceAccounts())
 	podKind := pods()
 	podKind.idle = o.acting.pods("Pod")
@@ -112,8 +122,22 @@ func (o *opener) core(a *allocator.Allocator, cluster validation.Cluster, access
 	return out
 }
 
+// policy opens the budgets, by which core's Pods are evicted.
+func (o *opener) policy(core Resources) Resources {
+	out := Resources{}
+	_, budgets := o.add(out, disruptionBudgets())
+	if o.err != nil {
+		return nil
+	}
+	core["pods/eviction"] = &evictionREST{pods: core["pods"].(*REST).Store, budgets: budgets}
+	return out
+}
+
 func (o *opener) apps() Resources {
-	out := o.plain(replicaSets(), statefulSets(), daemonSets())
+	out := o.plain(statefulSets(), daemonSets())
+	sets := replicaSets()
+	sets.idle = o.acting.pods("ReplicaSet")
+	set, _ := o.add(out, sets)
 	kind := deployments()
 	kind.idle = o.acting.pods("Deployment")
 	deployment, _ := o.add(out, kind)
@@ -121,6 +145,7 @@ func (o *opener) apps() Resources {
 		return nil
 	}
 	out["deployments/scale"] = &scaleREST{store: deployment.Store}
+	out["replicasets/scale"] = &scaleREST{store: set.Store}
 	return out
 }
 

@@ -16,7 +16,7 @@ import (
 	"github.com/fairway-net/fairway/apiserver/validation"
 )
 
-// scaleREST shows the number of a Deployment's replicas as a Scale.
+// scaleREST shows the number of a Deployment's or a ReplicaSet's replicas as a Scale.
 type scaleREST struct{ store *genericregistry.Store }
 
 func (r *scaleREST) New() runtime.Object { return &autoscalingv1.Scale{} }
@@ -40,7 +40,7 @@ func (r *scaleREST) Get(ctx context.Context, name string, options *metav1.GetOpt
 
 // Update implements rest.Updater.
 func (r *scaleREST) Update(ctx context.Context, name string, info rest.UpdatedObjectInfo, _ rest.ValidateObjectFunc, update rest.ValidateObjectUpdateFunc, _ bool, options *metav1.UpdateOptions) (runtime.Object, bool, error) {
-	obj, _, err := r.store.Update(ctx, name, &scaleUpdate{name: name, info: info}, rest.ValidateAllObjectFunc, scaleAdmission(update), false, options)
+	obj, _, err := r.store.Update(ctx, name, &scaleUpdate{resource: r.store.DefaultQualifiedResource, name: name, info: info}, rest.ValidateAllObjectFunc, scaleAdmission(update), false, options)
 	if err != nil {
 		return nil, false, err
 	}
@@ -53,20 +53,21 @@ func (r *scaleREST) ConvertToTable(ctx context.Context, obj, options runtime.Obj
 	return rest.NewDefaultTableConvertor(r.store.DefaultQualifiedResource).ConvertToTable(ctx, obj, options)
 }
 
-// scaleUpdate applies a change of the Scale to the Deployment.
+// scaleUpdate applies a change of the Scale to the object.
 type scaleUpdate struct {
-	name string
-	info rest.UpdatedObjectInfo
+	resource schema.GroupResource
+	name     string
+	info     rest.UpdatedObjectInfo
 }
 
 func (u *scaleUpdate) Preconditions() *metav1.Preconditions { return u.info.Preconditions() }
 
 func (u *scaleUpdate) UpdatedObject(ctx context.Context, old runtime.Object) (runtime.Object, error) {
-	deployment, ok := old.DeepCopyObject().(*appsv1.Deployment)
-	if !ok || deployment.UID == "" {
-		return nil, apierrors.NewNotFound(appsv1.Resource("deployments"), u.name)
+	scaled, ok := scalableOf(old.DeepCopyObject())
+	if !ok || scaled.GetUID() == "" {
+		return nil, apierrors.NewNotFound(u.resource, u.name)
 	}
-	before, err := scaleOf(deployment)
+	before, err := scaled.scale()
 	if err != nil {
 		return nil, err
 	}
@@ -81,10 +82,10 @@ func (u *scaleUpdate) UpdatedObject(ctx context.Context, old runtime.Object) (ru
 	if errs := validation.Scale(scale); len(errs) > 0 {
 		return nil, apierrors.NewInvalid(autoscalingv1.SchemeGroupVersion.WithKind("Scale").GroupKind(), u.name, errs)
 	}
-	deployment.Spec.Replicas = &scale.Spec.Replicas
+	*scaled.replicas = &scale.Spec.Replicas
 	// An empty version updates whatever is there; a stale one conflicts.
-	deployment.ResourceVersion = scale.ResourceVersion
-	return deployment, nil
+	scaled.SetResourceVersion(scale.ResourceVersion)
+	return scaled.object, nil
 }
 
 // scaleAdmission shows admission the Scales that it was asked about.
@@ -105,24 +106,47 @@ func scaleAdmission(update rest.ValidateObjectUpdateFunc) rest.ValidateObjectUpd
 	}
 }
 
+// scalable is an object that has replicas.
+type scalable struct {
+	metav1.Object
+	object   runtime.Object
+	replicas **int32
+	running  int32
+	selector *metav1.LabelSelector
+}
+
+func scalableOf(obj runtime.Object) (scalable, bool) {
+	switch o := obj.(type) {
+	case *appsv1.Deployment:
+		return scalable{o, o, &o.Spec.Replicas, o.Status.Replicas, o.Spec.Selector}, true
+	case *appsv1.ReplicaSet:
+		return scalable{o, o, &o.Spec.Replicas, o.Status.Replicas, o.Spec.Selector}, true
+	}
+	return scalable{}, false
+}
+
 func scaleOf(obj runtime.Object) (*autoscalingv1.Scale, error) {
-	d, ok := obj.(*appsv1.Deployment)
+	s, ok := scalableOf(obj)
 	if !ok {
 		return nil, fmt.Errorf("scale: stored object is a %T", obj)
 	}
-	selector, err := metav1.LabelSelectorAsSelector(d.Spec.Selector)
+	return s.scale()
+}
+
+func (s scalable) scale() (*autoscalingv1.Scale, error) {
+	selector, err := metav1.LabelSelectorAsSelector(s.selector)
 	if err != nil {
-		return nil, fmt.Errorf("read selector of Deployment %s: %w", d.Name, err)
+		return nil, fmt.Errorf("read selector of %s: %w", s.GetName(), err)
 	}
 	scale := &autoscalingv1.Scale{
 		ObjectMeta: metav1.ObjectMeta{
-			Name: d.Name, Namespace: d.Namespace, UID: d.UID,
-			ResourceVersion: d.ResourceVersion, CreationTimestamp: d.CreationTimestamp,
+			Name: s.GetName(), Namespace: s.GetNamespace(), UID: s.GetUID(),
+			ResourceVersion: s.GetResourceVersion(), CreationTimestamp: s.GetCreationTimestamp(),
 		},
-		Status: autoscalingv1.ScaleStatus{Replicas: d.Status.Replicas, Selector: selector.String()},
+		Status: autoscalingv1.ScaleStatus{Replicas: s.running, Selector: selector.String()},
 	}
-	if d.Spec.Replicas != nil {
-		scale.Spec.Replicas = *d.Spec.Replicas
+	if *s.replicas != nil {
+		scale.Spec.Replicas = **s.replicas
 	}
 	return scale, nil
 }

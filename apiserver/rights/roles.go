@@ -22,8 +22,10 @@ var (
 // namespaced are the kinds that people who work in a namespace write, by group.
 func namespaced() map[string][]string {
 	return map[string][]string{
-		"":                    {"configmaps", "endpoints", "events", "pods", "serviceaccounts", "services", "services/proxy"},
+		"":                    {"configmaps", "endpoints", "events", "pods", "replicationcontrollers", "serviceaccounts", "services", "services/proxy"},
 		"apps":                {"daemonsets", "deployments", "deployments/scale", "replicasets", "replicasets/scale", "statefulsets"},
+		"batch":               {"cronjobs", "jobs"},
+		"policy":              {"poddisruptionbudgets"},
 		"discovery.k8s.io":    {"endpointslices"},
 		"events.k8s.io":       {"events"},
 		"networking.k8s.io":   {"ingresses", "networkpolicies"},
@@ -58,7 +60,7 @@ func rules(groups map[string][]string, verbs []string) []rbacv1.PolicyRule {
 func ClusterRoles() []rbacv1.ClusterRole {
 	view := rules(viewed(), read)
 	edit := append(rules(namespaced(), write),
-		rule([]string{""}, []string{"pods/attach", "pods/exec", "pods/portforward"}, append([]string{"get"}, write...)),
+		rule([]string{""}, []string{"pods/attach", "pods/eviction", "pods/exec", "pods/portforward"}, append([]string{"get"}, write...)),
 		rule([]string{""}, []string{"secrets"}, append(slices.Clone(read), write...)),
 		rule([]string{""}, []string{"serviceaccounts/token"}, []string{"create"}),
 		rule([]string{""}, []string{"serviceaccounts"}, []string{"impersonate"}))

@@ -14,11 +14,14 @@ import (
 	authenticationv1 "k8s.io/api/authentication/v1"
 	authorizationv1 "k8s.io/api/authorization/v1"
 	autoscalingv1 "k8s.io/api/autoscaling/v1"
+	batchv1 "k8s.io/api/batch/v1"
 	certificatesv1 "k8s.io/api/certificates/v1"
 	coordinationv1 "k8s.io/api/coordination/v1"
 	corev1 "k8s.io/api/core/v1"
 	discoveryv1 "k8s.io/api/discovery/v1"
+	eventsv1 "k8s.io/api/events/v1"
 	networkingv1 "k8s.io/api/networking/v1"
+	policyv1 "k8s.io/api/policy/v1"
 	rbacv1 "k8s.io/api/rbac/v1"
 	schedulingv1 "k8s.io/api/scheduling/v1"
 	metainternalversion "k8s.io/apimachinery/pkg/apis/meta/internalversion"
@@ -38,10 +41,13 @@ var GroupVersions = []schema.GroupVersion{
 	authenticationv1.SchemeGroupVersion,
 	authorizationv1.SchemeGroupVersion,
 	autoscalingv1.SchemeGroupVersion,
+	batchv1.SchemeGroupVersion,
 	certificatesv1.SchemeGroupVersion,
 	coordinationv1.SchemeGroupVersion,
 	discoveryv1.SchemeGroupVersion,
+	eventsv1.SchemeGroupVersion,
 	networkingv1.SchemeGroupVersion,
+	policyv1.SchemeGroupVersion,
 	rbacv1.SchemeGroupVersion,
 	schedulingv1.SchemeGroupVersion,
 }
@@ -70,7 +76,13 @@ func New() (*Scheme, error) {
 		return nil, fmt.Errorf("register list options: %w", err)
 	}
 	for _, gv := range GroupVersions {
-		addInternal(s, gv)
+		if gv == eventsv1.SchemeGroupVersion {
+			if err := addEvents(s); err != nil {
+				return nil, err
+			}
+		} else {
+			addInternal(s, gv)
+		}
 		if err := s.SetVersionPriority(gv); err != nil {
 			return nil, fmt.Errorf("order versions of %s: %w", gv, err)
 		}
@@ -97,10 +109,13 @@ func addPublished(s *runtime.Scheme) error {
 		authenticationv1.AddToScheme,
 		authorizationv1.AddToScheme,
 		autoscalingv1.AddToScheme,
+		batchv1.AddToScheme,
 		certificatesv1.AddToScheme,
 		coordinationv1.AddToScheme,
 		discoveryv1.AddToScheme,
+		eventsv1.AddToScheme,
 		networkingv1.AddToScheme,
+		policyv1.AddToScheme,
 		rbacv1.AddToScheme,
 		schedulingv1.AddToScheme,
 	} {

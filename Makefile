@@ -63,8 +63,10 @@ routers: build ## what real routers make of what nodes announce: minutes, since 
 causes: build ## the causes that doctor names, provoked in labs of every mode
 	FAIRWAY_CAUSES=1 $(GO) test -v -timeout 40m -run '^(TestCauses|TestCausesInAllModes)$$' ./lab
 
-servers: ## three servers under a load of writes: each is killed, silent and restarted, three times over; no acknowledged write is lost
-	FAIRWAY_SERVERS=1 $(GO) test -v -timeout 30m -run '^TestFaults$$' ./apiserver
+# In a network namespace, where servers can be cut off from each other.
+servers: ## three servers under a load of writes: each is killed, silent, cut off and restarted, three times over; no acknowledged write is lost
+	$(GO) test -c -o bin/servers.test ./apiserver
+	cd apiserver && FAIRWAY_SERVERS=isolated unshare --net sh -c 'ip link set lo up && ../bin/servers.test -test.v -test.timeout 30m -test.run "^TestFaults$$"'
 
 faults: ## each call of the kernel that ipvs mode makes fails in turn, of which other runs try some: minutes
 	$(GO) test -v -timeout 30m -run '^TestEveryCallFails$$' ./dataplane/ipvs -every-call

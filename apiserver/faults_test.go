@@ -5,6 +5,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"strings"
 	"syscall"
 	"testing"
 	"time"
@@ -151,6 +152,14 @@ func (p *processes) faults() []func() {
 			p.signal(n, syscall.SIGCONT)
 			p.works(n)
 		},
+		func() { // cut off from the others, while clients reach it: it must not answer with what was
+			n := p.leader()
+			p.Logf("server %d, which leads, is cut off from the others", n+1)
+			heal := p.cutOff(n)
+			p.works((n + 1) % 3)
+			heal()
+			p.works(n)
+		},
 		func() { // two of three: nothing is written until one is back
 			n := p.leader()
 			p.Logf("kill -9 of servers %d and %d", n+1, (n+1)%3+1)
@@ -178,6 +187,32 @@ func (p *processes) faults() []func() {
 			}
 		},
 	}
+}
+
+// cutOff has the kernel drop what a server and the others send each other, until
+// what it returns is called. It takes a network namespace that is ours.
+func (p *processes) cutOff(n int) (heal func()) {
+	p.Helper()
+	if os.Getenv("FAIRWAY_SERVERS") != "isolated" {
+		p.Fatal("to cut servers off, run this by `make servers`, in a network namespace")
+	}
+	nft := func(script string) {
+		p.Helper()
+		c := exec.Command("nft", "-f", "-")
+		c.Stdin = strings.NewReader(script)
+		if out, err := c.CombinedOutput(); err != nil {
+			p.Fatalf("nft: %v: %s", err, out)
+		}
+	}
+	self, others := p.configs[n].BindAddress.String(), []string{}
+	for i := range p.configs {
+		if i != n {
+			others = append(others, p.configs[i].BindAddress.String())
+		}
+	}
+	rest := strings.Join(others, ", ")
+	nft("table ip cut { chain in { type filter hook input priority 0; ip saddr " + self + " ip daddr { " + rest + " } drop; ip saddr { " + rest + " } ip daddr " + self + " drop; } }")
+	return func() { nft("delete table ip cut") }
 }
 
 func (p *processes) signal(n int, s syscall.Signal) {

@@ -89,7 +89,11 @@ func runServer(ctx context.Context, config apiserver.Config, balancing loadBalan
 	if err != nil {
 		return err
 	}
-	if _, err := fmt.Fprintf(out, "API server ready at %s; kubeconfig: %s\n", server.URL(), server.AdminKubeconfig()); err != nil {
+	reach := ""
+	if !server.OpenToOthers() {
+		reach = " for programs of this machine (for others: --bind-address)"
+	}
+	if _, err := fmt.Fprintf(out, "API server ready at %s%s; kubeconfig: %s\n", server.URL(), reach, server.AdminKubeconfig()); err != nil {
 		return errors.Join(err, server.Close())
 	}
 	if name := server.ClusterName(); name != "" {

@@ -7,6 +7,7 @@ import (
 	"slices"
 	"time"
 
+	"github.com/fairway-net/fairway/dataplane"
 	"github.com/fairway-net/fairway/diagnose/agentlink"
 	"github.com/fairway-net/fairway/diagnose/doctor"
 	"github.com/fairway-net/fairway/diagnose/explain"
@@ -18,8 +19,11 @@ import (
 // agents forget flows at once, though not in the same moment.
 const twiceAfter = time.Second
 
-// conntrackModes are those whose translations conntrack has.
-var conntrackModes = []string{"nftables", "iptables"}
+// inConntrack reports whether conntrack has the connections of a mode.
+func inConntrack(mode string) bool {
+	kind, err := dataplane.Find(mode)
+	return err == nil && kind.InConntrack
+}
 
 // readFlows adds the flows to the Service that the conntrack tables of agents' nodes
 // hold, and still hold a second later.
@@ -33,7 +37,7 @@ func (f *doctorFlags) readFlows(ctx context.Context, e *doctor.Evidence, agents 
 	suspects := func(a agentlink.Found) ([]doctor.Flow, error) { return flowsOf(ctx, a, fronts, e.Report) }
 	var asked []agentlink.Found
 	for _, a := range agents {
-		if a.Err == nil && slices.Contains(conntrackModes, a.Status.Mode) && (f.node == "" || f.node == a.Status.Node) {
+		if a.Err == nil && inConntrack(a.Status.Mode) && (f.node == "" || f.node == a.Status.Node) {
 			asked = append(asked, a)
 		}
 	}

@@ -14,6 +14,7 @@ import (
 
 	"github.com/fairway-net/fairway/agent"
 	"github.com/fairway-net/fairway/compile"
+	"github.com/fairway-net/fairway/dataplane"
 	"github.com/fairway-net/fairway/internal/kernel"
 	"github.com/fairway-net/fairway/internal/tuning"
 	"github.com/fairway-net/fairway/kube"
@@ -57,24 +58,25 @@ func Agent(c *Configuration, base agent.Config) (agent.Config, error) {
 
 // planeOptions takes what kube-proxy configures per mode.
 func planeOptions(c *Configuration, out *agent.Config) {
+	section := dataplane.SectionOf(out.Mode)
 	period, least := c.IPTables.SyncPeriod, c.IPTables.MinSyncPeriod
-	switch out.Mode {
-	case "nftables":
+	switch section {
+	case dataplane.SectionNFTables:
 		period, least = c.NFTables.SyncPeriod, c.NFTables.MinSyncPeriod
-	case "ipvs":
+	case dataplane.SectionIPVS:
 		period, least = c.IPVS.SyncPeriod, c.IPVS.MinSyncPeriod
 	}
 	if period.Duration > 0 {
 		out.VerifyPeriod = period.Duration
 	}
-	// kube-proxy's default is there to spare what its rounds cost.
-	if d := least.Duration; d > 0 && (d != defaultMinSyncPeriod || out.Mode == "ipvs") {
+	// kube-proxy's default spares what its syncs cost.
+	if d := least.Duration; d > 0 && (d != defaultMinSyncPeriod || section == dataplane.SectionIPVS) {
 		out.MinPeriod = d
 	}
 	if c.IPTables.MasqueradeBit != nil { // ipvs mode has this bit too
 		out.Plane.MasqueradeMark = 1 << *c.IPTables.MasqueradeBit
 	}
-	if out.Mode == "ipvs" {
+	if section == dataplane.SectionIPVS {
 		out.Plane.Scheduler = cmp.Or(c.IPVS.Scheduler, out.Plane.Scheduler)
 		out.Plane.IPVS = ipvsOptions(c)
 	}
@@ -96,10 +98,10 @@ func ipvsOptions(c *Configuration) kernel.IPVSOptions {
 
 // meaning takes what decides where packets go.
 func meaning(c *Configuration, out *agent.Config) error {
-	switch out.Mode {
-	case "nftables":
+	switch dataplane.SectionOf(out.Mode) {
+	case dataplane.SectionNFTables:
 		out.Compile.MasqueradeAll = out.Compile.MasqueradeAll || c.NFTables.MasqueradeAll
-	case "iptables", "ipvs":
+	case dataplane.SectionIPTables, dataplane.SectionIPVS:
 		out.Compile.MasqueradeAll = out.Compile.MasqueradeAll || c.IPTables.MasqueradeAll
 	default:
 		out.Compile.MasqueradeAll = out.Compile.MasqueradeAll || c.NFTables.MasqueradeAll || c.IPTables.MasqueradeAll
@@ -134,7 +136,7 @@ func meaning(c *Configuration, out *agent.Config) error {
 // in the others where nodePortAddresses names loopback addresses (KEP-6032),
 // but for "all": there, "all" never meant loopback.
 func localhostNodePorts(c *Configuration, out *agent.Config) {
-	if out.Mode == "iptables" && c.IPTables.LocalhostNodePorts != nil {
+	if dataplane.SectionOf(out.Mode) == dataplane.SectionIPTables && c.IPTables.LocalhostNodePorts != nil {
 		out.Compile.LocalhostNodePorts = *c.IPTables.LocalhostNodePorts
 		return
 	}

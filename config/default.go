@@ -8,6 +8,8 @@ import (
 	"time"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/fairway-net/fairway/dataplane"
 )
 
 // The ports of kube-proxy.
@@ -64,7 +66,7 @@ func Default(c *Configuration) {
 	orPointer(&c.Conntrack.TCPEstablishedTimeout, metav1.Duration{Duration: defaultEstablished})
 	orPointer(&c.Conntrack.TCPCloseWaitTimeout, metav1.Duration{Duration: defaultCloseWait})
 	c.DetectLocalMode = cmp.Or(c.DetectLocalMode, clusterCIDR)
-	if c.Mode == "nftables" && len(c.NodePortAddresses) == 0 {
+	if dataplane.SectionOf(string(c.Mode)) == dataplane.SectionNFTables && len(c.NodePortAddresses) == 0 {
 		c.NodePortAddresses = []string{"primary"}
 	}
 	c.Logging.Format = cmp.Or(c.Logging.Format, "text")

@@ -30,6 +30,10 @@ type Kind struct {
 	// Mark is part of the name of an object that this mode has and kube-proxy
 	// doesn't; "" in modes without KubeProxyModes.
 	Mark string
+	// Section is the part of kube-proxy's configuration that is about this mode.
+	Section Section
+	// InConntrack says that conntrack has all connections that this mode translates.
+	InConntrack bool
 	// Failures are kube-proxy's metrics of failed syncs for this mode.
 	Failures FailureMetrics
 	// Bypass has the mode let packets to a frontend pass, as if nobody served it,
@@ -55,6 +59,17 @@ func (k Kind) Made(objects []kernel.Object) bool {
 	return k.Mark == "" || slices.ContainsFunc(objects, func(o kernel.Object) bool { return strings.Contains(o.Name, k.Mark) })
 }
 
+// Section is a part of kube-proxy's configuration, KubeProxyConfiguration of
+// kubeproxy.config.k8s.io/v1alpha1. "" is none.
+type Section string
+
+// The sections there are.
+const (
+	SectionNFTables Section = "nftables"
+	SectionIPTables Section = "iptables"
+	SectionIPVS     Section = "ipvs"
+)
+
 // FailureMetrics name the counters of failed syncs: of all, of those that compared
 // with the kernel, and of those that trusted the plane's memory. "" is none.
 type FailureMetrics struct{ All, Full, Partial string }
@@ -72,6 +87,7 @@ func Kinds() []Kind {
 	return []Kind{
 		{
 			Name: "nftables", Short: "nf_tables over netlink: a constant number of rules over maps and sets",
+			Section: SectionNFTables, InConntrack: true,
 			Failures: FailureMetrics{All: NFTablesFailures, Full: NFTablesCleanupFailed},
 			New:      func(o kernel.Options) (Plane, error) { return nftables.New(o) },
 			Render:   nftables.Render, Script: nftables.Script,
@@ -85,6 +101,7 @@ func Kinds() []Kind {
 		{
 			Name: "iptables", Short: "iptables rules in kube-proxy's form, both the nft and the legacy variant",
 			KubeProxyModes: []string{"iptables", "ipvs"}, Mark: "KUBE-INVALID",
+			Section: SectionIPTables, InConntrack: true,
 			Failures: FailureMetrics{Full: RestoreFailures, Partial: PartialRestoreFailures},
 			New:      func(o kernel.Options) (Plane, error) { return iptables.New(o) },
 			Render:   iptables.Render, Script: iptables.Script,
@@ -93,6 +110,7 @@ func Kinds() []Kind {
 			Name: "ipvs", Short: "IPVS, ipsets and a constant number of iptables rules",
 			Interfaces:     []string{ipvs.Interface},
 			KubeProxyModes: []string{"ipvs"}, Mark: "KUBE-FROM-POD",
+			Section:  SectionIPVS,
 			Failures: FailureMetrics{All: RestoreFailures},
 			New:      func(o kernel.Options) (Plane, error) { return ipvs.New(o) },
 			Render:   ipvs.Render, Script: ipvs.Script,
@@ -103,6 +121,16 @@ func Kinds() []Kind {
 			Render: userspace.Render, Script: userspace.Script,
 		},
 	}
+}
+
+// SectionOf is the section of a mode; "" if it has none, or is auto.
+func SectionOf(mode string) Section {
+	for _, k := range Kinds() {
+		if k.Name == mode {
+			return k.Section
+		}
+	}
+	return ""
 }
 
 // Find returns the plane with this name. The error lists those there are.

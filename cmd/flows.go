@@ -126,7 +126,7 @@ func (f *flowsFlags) nodes(ctx context.Context, say io.Writer) ([]agentlink.Foun
 			continue
 		case f.node != "" && a.Status.Node != f.node:
 			continue
-		case !slices.Contains(conntrackModes, a.Status.Mode):
+		case !inConntrack(a.Status.Mode):
 			fmt.Fprintf(say, "fairway: %s is in %s mode, which keeps connections elsewhere: not shown\n", a.Status.Node, a.Status.Mode)
 		default:
 			list = append(list, a)

@@ -23,7 +23,7 @@ func labCommand() *cobra.Command {
 		Use:   "lab",
 		Short: "Try it: nodes, pods and an outside client made of network namespaces",
 	}
-	c.AddCommand(labUpCommand(), labDownCommand(), labStatusCommand(), labExecCommand(), labDemoCommand(), labEchoCommand())
+	c.AddCommand(labUpCommand(), labDownCommand(), labStatusCommand(), labExecCommand(), labKubectlCommand(), labDemoCommand(), labEchoCommand())
 	return c
 }
 
@@ -52,8 +52,7 @@ func labUpCommand() *cobra.Command {
 		Args:  cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			ready := func() error {
-				_, err := fmt.Fprintf(cmd.OutOrStdout(), "lab %q is up; use it with\n  export KUBECONFIG=%s\n", config.Name, lab.Kubeconfig(config.Name))
-				return err
+				return lab.WriteWelcome(cmd.Context(), cmd.OutOrStdout(), config.Name)
 			}
 			switch {
 			case background:

@@ -38,6 +38,9 @@ func Exec(name, target string, argv []string) error {
 	if err := unix.Setns(ns.Fd(), unix.CLONE_NEWNET); err != nil {
 		return fmt.Errorf("enter %s: %w", target, err)
 	}
+	if err := netns.SetHostname(target[strings.LastIndexByte(target, '/')+1:]); err != nil {
+		return err
+	}
 	if err := useClusterDNS(name, target); err != nil {
 		return err
 	}

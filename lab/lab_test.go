@@ -9,6 +9,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"runtime"
 	"slices"
 	"strconv"
 	"strings"
@@ -21,6 +22,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
+	"github.com/fairway-net/fairway/apiserver"
 	"github.com/fairway-net/fairway/cmd"
 	"github.com/fairway-net/fairway/dataplane/userspace"
 	"github.com/fairway-net/fairway/internal/cgroupsock"
@@ -182,6 +184,15 @@ func TestLab(t *testing.T) {
 	if out, _, code := fairway("lab", "status", "--name", c.Name); code != 0 || !strings.Contains(out, "node2   172.30.0.12   10.244.2.0/24   zone-b   2") {
 		t.Errorf("status: %d, %s", code, out)
 	}
+	const columns = "custom-columns=:metadata.name,:status.nodeInfo.kubeletVersion,:status.capacity.cpu,:metadata.annotations.fairway\\.dev/lab-mode"
+	out, stderr, code := fairway("lab", "kubectl", "--name", c.Name, "get", "nodes", "--no-headers", "-o", columns)
+	if want := fmt.Sprintf("node1 %s %d <none>", apiserver.KubernetesVersion, runtime.NumCPU()); code != 0 || !strings.HasPrefix(strings.Join(strings.Fields(out), " "), want) {
+		t.Errorf("nodes: %d, %q, %q; want %q first", code, out, stderr, want)
+	}
+	var welcome strings.Builder
+	if err := lab.WriteWelcome(t.Context(), &welcome, c.Name); err != nil || !strings.Contains(welcome.String(), "mode "+c.Mode) {
+		t.Errorf("it says %q when it is up (%v)", welcome.String(), err)
+	}
 	if err := lab.Up(t.Context(), c); err == nil || !strings.Contains(err.Error(), "is up already") {
 		t.Errorf("a second lab of the name: %v", err)
 	}
@@ -204,6 +215,8 @@ func checkExec(t *testing.T, name, pod string) {
 		{[]string{pod, "--", "sh", "-c", "readlink /proc/self/ns/net"}, 0, inside(t, topology.PodNamespace(name, "default."+pod))},
 		{[]string{"default/" + pod, "--", "sh", "-c", "readlink /proc/self/ns/net"}, 0, inside(t, topology.PodNamespace(name, "default."+pod))},
 		{[]string{"node1", "--", "sh", "-c", "readlink /proc/self/ns/net"}, 0, inside(t, topology.HostNamespace(name, "node1"))},
+		{[]string{"node1", "--", "hostname"}, 0, "node1"},
+		{[]string{"default/" + pod, "--", "hostname"}, 0, pod},
 		{[]string{"client", "sh", "--", "-c", "exit 7"}, 7, ""},
 		{[]string{"client", "--", "no-such-program"}, 1, ""},
 		{[]string{"node9", "--", "true"}, 1, ""},

@@ -5,7 +5,9 @@ import (
 	"fmt"
 	"net/netip"
 	"runtime"
+	"strings"
 
+	"golang.org/x/sys/unix"
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/resource"
@@ -13,6 +15,7 @@ import (
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/util/retry"
 
+	"github.com/fairway-net/fairway/apiserver"
 	"github.com/fairway-net/fairway/lab/topology"
 )
 
@@ -48,10 +51,10 @@ func registerNode(ctx context.Context, client kubernetes.Interface, n *topology.
 
 func nodeStatus(n *topology.Node) corev1.NodeStatus {
 	now := metav1.Now()
-	room := corev1.ResourceList{corev1.ResourcePods: resource.MustParse(fmt.Sprint(topology.PodsPerNode))}
+	room := capacity()
 	s := corev1.NodeStatus{
 		Capacity: room, Allocatable: room,
-		NodeInfo: corev1.NodeSystemInfo{OperatingSystem: runtime.GOOS, Architecture: runtime.GOARCH, KubeletVersion: "fairway-lab"},
+		NodeInfo: nodeInfo(),
 		Conditions: []corev1.NodeCondition{{
 			Type: corev1.NodeReady, Status: corev1.ConditionTrue, Reason: "LabReady", Message: "the lab runs this node's pods",
 			LastHeartbeatTime: now, LastTransitionTime: now,
@@ -62,6 +65,33 @@ func nodeStatus(n *topology.Node) corev1.NodeStatus {
 	}
 	s.Addresses = append(s.Addresses, corev1.NodeAddress{Type: corev1.NodeHostName, Address: n.Name})
 	return s
+}
+
+// capacity is what a node has: all of the machine, which the nodes share.
+func capacity() corev1.ResourceList {
+	room := corev1.ResourceList{
+		corev1.ResourcePods: *resource.NewQuantity(topology.PodsPerNode, resource.DecimalSI),
+		corev1.ResourceCPU:  *resource.NewQuantity(int64(runtime.NumCPU()), resource.DecimalSI),
+	}
+	var info unix.Sysinfo_t
+	if err := unix.Sysinfo(&info); err == nil {
+		room[corev1.ResourceMemory] = *resource.NewQuantity(int64(info.Totalram)*int64(info.Unit), resource.BinarySI)
+	}
+	return room
+}
+
+// nodeInfo is what `kubectl get nodes -o wide` shows of a node's software.
+func nodeInfo() corev1.NodeSystemInfo {
+	i := corev1.NodeSystemInfo{
+		OperatingSystem: runtime.GOOS, Architecture: runtime.GOARCH,
+		KubeletVersion: apiserver.KubernetesVersion, ContainerRuntimeVersion: "fairway-lab://" + strings.TrimPrefix(apiserver.KubernetesVersion, "v"),
+		OSImage: "network namespaces of " + runtime.GOOS,
+	}
+	var uts unix.Utsname
+	if err := unix.Uname(&uts); err == nil {
+		i.KernelVersion = unix.ByteSliceToString(uts.Release[:])
+	}
+	return i
 }
 
 // texts writes prefixes out.

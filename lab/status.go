@@ -88,16 +88,16 @@ func WriteStatus(ctx context.Context, w io.Writer, name string) error {
 		return fmt.Errorf("list pods: %w", err)
 	}
 	table := tabwriter.NewWriter(w, 0, 0, 3, ' ', 0)
-	fmt.Fprintln(table, "NODE\tADDRESS\tPOD CIDR\tZONE\tPODS\tAGENT\tCPU\tMEMORY")
+	fmt.Fprintln(table, "NODE\tADDRESS\tPOD CIDR\tZONE\tPODS\tMODE\tVERSION\tAGENT\tCPU\tMEMORY")
 	for _, n := range nodes.Items {
-		if err := writeNode(table, name, &n, pods.Items); err != nil {
+		if err := writeNode(ctx, table, name, &n, pods.Items); err != nil {
 			return err
 		}
 	}
 	return table.Flush()
 }
 
-func writeNode(w io.Writer, lab string, n *corev1.Node, pods []corev1.Pod) error {
+func writeNode(ctx context.Context, w io.Writer, lab string, n *corev1.Node, pods []corev1.Pod) error {
 	on := 0
 	for _, p := range pods {
 		if p.Spec.NodeName == n.Name {
@@ -112,8 +112,9 @@ func writeNode(w io.Writer, lab string, n *corev1.Node, pods []corev1.Pod) error
 	if len(n.Status.Addresses) > 0 {
 		address = n.Status.Addresses[0].Address
 	}
-	_, err = fmt.Fprintf(w, "%s\t%s\t%s\t%s\t%d\t%s\t%s\t%s\n",
-		n.Name, address, n.Spec.PodCIDR, n.Labels[corev1.LabelTopologyZone], on, a.pid, a.cpu, a.memory)
+	_, err = fmt.Fprintf(w, "%s\t%s\t%s\t%s\t%d\t%s\t%s\t%s\t%s\t%s\n",
+		n.Name, address, n.Spec.PodCIDR, n.Labels[corev1.LabelTopologyZone], on,
+		modeInUse(ctx, lab, n.Name), n.Status.NodeInfo.KubeletVersion, a.pid, a.cpu, a.memory)
 	return err
 }
 

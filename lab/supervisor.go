@@ -99,6 +99,11 @@ func (s *supervisor) start(ctx, within context.Context) error {
 	if err := s.startAgents(ctx, within, nodes); err != nil {
 		return err
 	}
+	if s.config.Mode != NoMode {
+		if err := s.writeModes(within, nodes); err != nil {
+			return err
+		}
+	}
 	s.startGateways(ctx, nodes)
 	s.state.Ready = true
 	return s.state.save()

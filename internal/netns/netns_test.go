@@ -169,6 +169,34 @@ func TestStartWith(t *testing.T) {
 	}
 }
 
+// TestStartAs checks that a command has a host name of its own, and nobody else.
+func TestStartAs(t *testing.T) {
+	ns, err := netns.Anonymous()
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer ns.Close()
+	before, err := os.Hostname()
+	if err != nil {
+		t.Fatal(err)
+	}
+	var out strings.Builder
+	cmd := exec.Command("/bin/sh", "-c", "cat /proc/sys/kernel/hostname")
+	cmd.Stdout = &out
+	if err := ns.StartAs(cmd, "its-own", nil); err != nil {
+		t.Fatal(err)
+	}
+	if err := cmd.Wait(); err != nil {
+		t.Fatal(err)
+	}
+	if out.String() != "its-own\n" {
+		t.Errorf("the command's host is %q", out.String())
+	}
+	if after, err := os.Hostname(); err != nil || after != before {
+		t.Errorf("our host is %q now (%v), was %q", after, err, before)
+	}
+}
+
 func TestNetlink(t *testing.T) {
 	ns, err := netns.Anonymous()
 	if err != nil {

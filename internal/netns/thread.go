@@ -39,6 +39,22 @@ func (n *NS) Start(cmd *exec.Cmd) error {
 // find other files at some paths than everybody else: from each path of the map
 // to the file that is there for them. Paths that nobody has are left out.
 func (n *NS) StartWith(cmd *exec.Cmd, files map[string]string) error {
+	return n.startAlone(cmd, func() error { return Overlay(files) })
+}
+
+// StartAs starts a command inside the namespace, as on a host of that name, with
+// other files at some paths (see StartWith).
+func (n *NS) StartAs(cmd *exec.Cmd, hostname string, files map[string]string) error {
+	return n.startAlone(cmd, func() error {
+		if err := SetHostname(hostname); err != nil || len(files) == 0 {
+			return err
+		}
+		return Overlay(files)
+	})
+}
+
+// startAlone starts a command from a thread that prepare may change for good.
+func (n *NS) startAlone(cmd *exec.Cmd, prepare func() error) error {
 	done := make(chan error, 1)
 	go func() {
 		// The thread keeps its view of the file system to itself, and ends with
@@ -47,7 +63,7 @@ func (n *NS) StartWith(cmd *exec.Cmd, files map[string]string) error {
 		err := vnetns.Set(n.handle)
 		if err != nil {
 			err = fmt.Errorf("enter network namespace %s: %w", n, err)
-		} else if err = Overlay(files); err == nil {
+		} else if err = prepare(); err == nil {
 			err = cmd.Start()
 		}
 		done <- err
@@ -71,6 +87,22 @@ func Overlay(files map[string]string) error {
 		if err := unix.Mount(file, path, "", unix.MS_BIND, ""); err != nil {
 			return fmt.Errorf("mount %s on %s: %w", file, path, err)
 		}
+	}
+	return nil
+}
+
+// LongestHostname is how many bytes of a host's name SetHostname sets: the kernel's
+// limit less one, as in Kubernetes (__NEW_UTS_LEN).
+const LongestHostname = 63
+
+// SetHostname has the calling thread, and what it starts, be on a host of that
+// name, as far as it fits. The thread must be locked for good.
+func SetHostname(name string) error {
+	if err := unix.Unshare(unix.CLONE_NEWUTS); err != nil {
+		return fmt.Errorf("unshare the host's name: %w", err)
+	}
+	if err := unix.Sethostname([]byte(name[:min(len(name), LongestHostname)])); err != nil {
+		return fmt.Errorf("set host name %q: %w", name, err)
 	}
 	return nil
 }

@@ -16,7 +16,7 @@ import (
 // command makes a command that runs as in a container: argv says what, of the
 // container's environment. It isn't started.
 func (w *worker) command(in *sandbox, spec *corev1.Container, argv func(env []corev1.EnvVar) []string) (*exec.Cmd, error) {
-	env, err := w.environment(context.Background(), spec, in.addresses())
+	env, err := w.environment(context.Background(), spec, in)
 	if err != nil {
 		return nil, err
 	}
@@ -31,8 +31,8 @@ func (w *worker) command(in *sandbox, spec *corev1.Container, argv func(env []co
 
 // environment is what a command finds: PATH and HOSTNAME as in a container,
 // the addresses of the namespace's Services, and the container's own variables.
-func (w *worker) environment(ctx context.Context, spec *corev1.Container, addresses []netip.Addr) ([]corev1.EnvVar, error) {
-	env := []corev1.EnvVar{{Name: "PATH", Value: os.Getenv("PATH")}, {Name: "HOSTNAME", Value: w.first.Name}}
+func (w *worker) environment(ctx context.Context, spec *corev1.Container, in *sandbox) ([]corev1.EnvVar, error) {
+	env := []corev1.EnvVar{{Name: "PATH", Value: os.Getenv("PATH")}, {Name: "HOSTNAME", Value: in.name}}
 	links, err := w.serviceLinks(ctx)
 	if err != nil {
 		return nil, err
@@ -48,7 +48,7 @@ func (w *worker) environment(ctx context.Context, spec *corev1.Container, addres
 	for _, e := range spec.Env {
 		value, set := expand([]string{e.Value}, env)[0], true
 		if e.ValueFrom != nil {
-			value, set, err = w.valueFrom(ctx, e.ValueFrom, addresses)
+			value, set, err = w.valueFrom(ctx, e.ValueFrom, in.addresses())
 		}
 		if err != nil {
 			return nil, fmt.Errorf("env %s: %w", e.Name, err)

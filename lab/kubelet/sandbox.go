@@ -1,14 +1,17 @@
 package kubelet
 
 import (
+	"cmp"
 	"fmt"
 	"net/netip"
 	"os"
 	"os/exec"
+	"strings"
 	"syscall"
 
 	corev1 "k8s.io/api/core/v1"
 
+	"github.com/fairway-net/fairway/internal/netns"
 	"github.com/fairway-net/fairway/lab/topology"
 )
 
@@ -18,6 +21,7 @@ type sandbox struct {
 	host *topology.Host
 	node *topology.Node
 	pod  *topology.Pod // nil with hostNetwork
+	name string        // what commands find as the host's name
 }
 
 // PodName names a pod within its lab, for topology.PodNamespace.
@@ -25,13 +29,20 @@ func PodName(namespace, name string) string { return namespace + "." + name }
 
 func newSandbox(node *topology.Node, pod *corev1.Pod) (*sandbox, error) {
 	if pod.Spec.HostNetwork {
-		return &sandbox{host: node.Host, node: node}, nil
+		return &sandbox{host: node.Host, node: node, name: node.Name}, nil
 	}
 	p, err := node.AddPod(PodName(pod.Namespace, pod.Name))
 	if err != nil {
 		return nil, err
 	}
-	return &sandbox{host: p.Host, node: node, pod: p}, nil
+	return &sandbox{host: p.Host, node: node, pod: p, name: hostname(pod)}, nil
+}
+
+// hostname is a pod's: its own, or its name as far as that fits (Pod's
+// spec.hostname, Kubernetes API reference).
+func hostname(pod *corev1.Pod) string {
+	name := cmp.Or(pod.Spec.Hostname, pod.Name)
+	return strings.TrimRight(name[:min(len(name), netns.LongestHostname)], "-.")
 }
 
 func (s *sandbox) addresses() []netip.Addr { return s.host.Addresses }
@@ -59,7 +70,7 @@ func (s *sandbox) start(cmd *exec.Cmd, files map[string]string) error {
 		cmd.SysProcAttr = &syscall.SysProcAttr{}
 	}
 	cmd.SysProcAttr.Setsid, cmd.SysProcAttr.UseCgroupFD, cmd.SysProcAttr.CgroupFD = true, true, int(cgroup.Fd())
-	err = s.host.NS.StartWith(cmd, files)
+	err = s.host.NS.StartAs(cmd, s.name, files)
 	if closeErr := cgroup.Close(); err == nil && closeErr != nil {
 		return fmt.Errorf("close cgroup: %w", closeErr)
 	}

@@ -33,8 +33,8 @@ type Host struct {
 // Do runs fn inside the host's namespace (see netns.NS.Do).
 func (h *Host) Do(fn func() error) error { return h.NS.Do(fn) }
 
-// Start starts a command inside the host's namespace.
-func (h *Host) Start(cmd *exec.Cmd) error { return h.NS.Start(cmd) }
+// Start starts a command inside the host's namespace, under the host's name.
+func (h *Host) Start(cmd *exec.Cmd) error { return h.NS.StartAs(cmd, h.Name, nil) }
 
 // DialContext connects from the host: for net/http and such. It must be given
 // addresses, not names.

@@ -11,17 +11,14 @@ import (
 	"maps"
 	"os"
 	"path/filepath"
-	"slices"
 	"strings"
 	"syscall"
 
 	"github.com/cilium/ebpf"
-	"golang.org/x/sync/errgroup"
 
 	"github.com/fairway-net/fairway/dataplane/ebpf/pins"
 	"github.com/fairway-net/fairway/dataplane/ebpf/program"
 	"github.com/fairway-net/fairway/internal/kernel"
-	"github.com/fairway-net/fairway/model"
 )
 
 // Store are the maps of a node.
@@ -118,91 +115,6 @@ func (s *Store) openTables(specs map[string]*ebpf.MapSpec) error {
 	return nil
 }
 
-// apply does what a plan says. Elements for which there is no room are left
-// out and said in the error, until they are deleted or others make room for them.
-func (s *Store) apply(p *program.Plan) error {
-	for _, t := range program.TableNames {
-		if err := s.putAll(t, p.Put[t]); err != nil {
-			return err
-		}
-	}
-	for _, t := range slices.Backward(program.TableNames) {
-		for _, e := range p.Delete[t] {
-			delete(s.leftOut[t], e.Key)
-			if err := s.Tables[t].Remove(e.Key); err != nil {
-				return err
-			}
-		}
-		var again []program.Entry
-		for key, value := range s.leftOut[t] {
-			if len(again) == len(p.Delete[t]) {
-				break
-			}
-			again = append(again, program.Entry{Table: t, Key: key, Value: value})
-		}
-		if err := s.putAll(t, again); err != nil {
-			return err
-		}
-	}
-	return s.leftOutError()
-}
-
-// putAll puts elements of a table, and keeps in mind those that are left out.
-func (s *Store) putAll(t program.TableName, list []program.Entry) error {
-	leftOut, err := s.Tables[t].putAll(list)
-	if err != nil {
-		return err
-	}
-	if len(s.leftOut[t]) > 0 {
-		for _, e := range list {
-			delete(s.leftOut[t], e.Key)
-		}
-	}
-	for _, e := range leftOut {
-		if s.leftOut[t] == nil {
-			s.leftOut[t] = map[string]string{}
-		}
-		s.leftOut[t][e.Key] = e.Value
-	}
-	return nil
-}
-
-func (s *Store) leftOutError() error {
-	n, where := 0, []string(nil)
-	for _, t := range program.TableNames {
-		if some := len(s.leftOut[t]); some > 0 {
-			n, where = n+some, append(where, string(t))
-		}
-	}
-	if n == 0 {
-		return nil
-	}
-	return &kernel.FullError{What: "eBPF map " + strings.Join(where, ", "), LeftOut: n}
-}
-
-// reserve makes room for entries, and for what ids count, which it sets to 0. The
-// kernel makes each change of a map of maps wait, so they are made together.
-func (s *Store) reserve(target program.Entries, ids []program.Allocated) error {
-	var group errgroup.Group
-	for _, name := range program.TableNames {
-		if n := len(target[name]); n > 0 {
-			group.Go(func() error { return s.Tables[name].reserve(n + n/2) })
-		}
-	}
-	for _, c := range []*Chunked{s.counts, s.States} {
-		group.Go(func() error { return c.prepare(ids) })
-	}
-	if err := group.Wait(); err != nil {
-		return err
-	}
-	for _, g := range ids {
-		if err := errors.Join(s.counts.Clear(g), s.States.Clear(g)); err != nil {
-			return err
-		}
-	}
-	return nil
-}
-
 // Read reads the tables back.
 func (s *Store) Read() (program.Contents, error) {
 	out := program.NewContents()
@@ -247,35 +159,6 @@ func (s *Store) ForSpec(spec *ebpf.CollectionSpec) map[string]*ebpf.Map {
 		}
 	}
 	return out
-}
-
-// Write does what a plan says, with room for what tables are to hold in the end,
-// if that's known.
-func (s *Store) Write(plan *program.Plan, target program.Entries, st *program.State) error {
-	if err := s.reserve(target, st.Allocated); err != nil {
-		return err
-	}
-	st.Allocated = nil
-	return s.apply(plan)
-}
-
-// Compare reads the tables, adopts their ids, and writes what is missing or
-// wrong. The error of a full map comes with the state.
-func (s *Store) Compare(want *model.Table, scheduler string) (*program.State, error) {
-	have, err := s.Read()
-	if err != nil {
-		return nil, err
-	}
-	s.leftOut = program.Contents{}
-	next, target, noID := program.Adopt(have, want, scheduler)
-	noRoom := s.Write(program.Difference(have, target), target, next)
-	if noRoom != nil && !kernel.IsFull(noRoom) {
-		return nil, noRoom
-	}
-	if err := s.SetRanges(want.Settings.Reserved); err != nil {
-		return nil, err
-	}
-	return next, errors.Join(noID, noRoom)
 }
 
 // LoadPrograms has the kernel take an object's programs, with these maps.

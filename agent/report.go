@@ -1,0 +1,97 @@
+package agent
+
+import (
+	"slices"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+
+	"github.com/fairway-net/fairway/internal/kernel"
+	"github.com/fairway-net/fairway/model"
+)
+
+// registerCollectors has /metrics ask this agent, until what it returns is called.
+func (a *Agent) registerCollectors() (unregister func()) {
+	collectors := []prometheus.Collector{
+		newLocalEndpoints(a.inForce.Load), newPlaneMetrics(a.planes.reader, a.config.Log),
+		a.checks, a.api.metric(), newTableMetrics(a.inForce.Load), newBuildMetrics(a.config.version(), a.Mode),
+	}
+	if a.balance != nil {
+		collectors = append(collectors, a.balance.Collector())
+	}
+	if a.config.ServiceMetrics > 0 {
+		collectors = append(collectors, newServiceMetrics(a.config.ServiceMetrics, a.inForce.Load, a.planes.reader, a.config.Log))
+	}
+	if a.config.EndpointMetrics > 0 {
+		collectors = append(collectors, newEndpointMetrics(a.config.EndpointMetrics, a.inForce.Load, a.planes.reader, a.config.Log))
+	}
+	a.metrics.registry.MustRegister(collectors...)
+	return func() {
+		for _, c := range collectors {
+			a.metrics.registry.Unregister(c)
+		}
+	}
+}
+
+// reportUnsupported says what the mode in force doesn't do; authors of Services are told
+// what concerns them after the next sync.
+func (a *Agent) reportUnsupported() {
+	a.reportedMode = a.Mode()
+	a.events.reported = nil
+	for _, lack := range a.planes.unsupported() {
+		a.config.Log.Debug("this mode lacks", "what", lack.String(), "because", lack.Why)
+		if lack.Feature == kernel.LocalhostNodePort && a.configured.Load().Compile.LocalhostNodePorts {
+			a.config.Log.Warn("not done as asked", "flag", "--localhost-nodeports", "what", lack.String(), "because", lack.Why)
+		}
+		if lack.Feature == kernel.DirectReturn && a.configured.Load().Compile.DirectReturn {
+			a.config.Log.Warn("not done as asked", "flag", "--direct-return", "what", lack.String(), "because", lack.Why)
+		}
+		if lack.Feature == kernel.NodeSockets { // nobody's wish, but almost surely a mistake
+			a.config.Log.Warn("this mode lacks", "what", lack.String(), "because", lack.Why)
+		}
+	}
+}
+
+// unsupportedOfServices are what the mode in force lacks of what Services ask for
+// themselves: not what a flag asks for all of them.
+func (a *Agent) unsupportedOfServices() []kernel.Unsupported {
+	direct := a.configured.Load().Compile.DirectReturn
+	return slices.DeleteFunc(slices.Clone(a.planes.unsupported()), func(l kernel.Unsupported) bool {
+		return direct && l.Feature == kernel.DirectReturn
+	})
+}
+
+// unchanged takes in that the changes from before a time altered nothing in the
+// table, which is in force.
+func (a *Agent) unchanged(table *model.Table, before time.Time) {
+	a.health.unchanged(before)
+	a.metrics.unchanged(table)
+}
+
+// syncEnded takes in how a sync of the loop ended.
+func (a *Agent) syncEnded(r syncOutcome) {
+	a.health.syncEnded(r)
+	a.metrics.syncEnded(r, a.planes.kind().Failures)
+	if r.Err != nil {
+		return
+	}
+	a.reportLeftOut(r.Table, r.Result.LeftOut)
+	a.inForce.Store(r.Table)
+	a.balance.Applied(r.Table, r.Result.LeftOut)
+	a.names.applied(r.Table)
+	if a.reportedMode != a.Mode() {
+		a.reportUnsupported()
+		signal(a.unregistered) // the Node says which mode it is
+	}
+	a.events.unsupported(r.Table, a.unsupportedOfServices())
+	a.answerHealthChecks(r.Table.Settings)
+	first := false
+	a.started.Do(func() {
+		first = true
+		go a.releaseStartupMemory()
+		a.sayInForce(r.Table)
+	})
+	if r.Verified != kernel.VerifyNothing && !first {
+		a.releaseComparisonMemory()
+	}
+}

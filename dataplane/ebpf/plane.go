@@ -16,7 +16,6 @@ import (
 	"github.com/fairway-net/fairway/dataplane/ebpf/program"
 	"github.com/fairway-net/fairway/dataplane/ebpf/sock"
 	"github.com/fairway-net/fairway/dataplane/migrate"
-	"github.com/fairway-net/fairway/internal/conntrack"
 	"github.com/fairway-net/fairway/internal/kernel"
 	"github.com/fairway-net/fairway/model"
 )
@@ -197,25 +196,4 @@ func (p *Plane) Unsupported() []kernel.Unsupported {
 		lacks = append(lacks, sock.CgroupUnsupported(p.cgroupLimit))
 	}
 	return lacks
-}
-
-// Connections implements dataplane.Plane.
-func (p *Plane) Connections() migrate.Connections {
-	return connections{p}
-}
-
-// connections are a plane's: see migrate.Connections.
-type connections struct{ p *Plane }
-
-// Leave implements migrate.Connections. The maps stay as large as they are.
-func (c connections) Leave(context.Context) ([]migrate.Source, error) {
-	c.p.opening.Lock()
-	defer c.p.opening.Unlock()
-	c.p.endGrowing()
-	return c.p.packets.Leave(c.p.dir)
-}
-
-// Import implements migrate.Connections.
-func (c connections) Import(_ context.Context, flows []conntrack.Flow) error {
-	return c.p.packets.Import(flows)
 }

@@ -4,10 +4,11 @@ import (
 	"errors"
 	"fmt"
 
-	"github.com/fairway-net/fairway/internal/kernel"
 	"github.com/vishvananda/netlink/nl"
 	"github.com/vishvananda/netns"
 	"golang.org/x/sys/unix"
+
+	"github.com/fairway-net/fairway/internal/kernel"
 )
 
 // Attributes that the nl package numbers differently from the kernel or not at
@@ -196,39 +197,4 @@ func (s *ipsets) batch(command int, id setID, name string, elements []markedElem
 		elements = elements[n:]
 	}
 	return nil
-}
-
-// listing is a set as the kernel has it.
-type listing struct {
-	typ      string
-	ipv6     bool
-	marks    bool // and counters
-	maxElem  uint32
-	elements []markedElement
-	index    map[element]mark // of elements, once asked for
-}
-
-// fits reports whether the set can serve as this one.
-func (l *listing) fits(id setID) bool {
-	if l.typ != id.typ() || l.marks != setKinds[id.kind].marks {
-		return false
-	}
-	return l.typ == bitmapPort || l.ipv6 == id.ipv6 && l.maxElem >= maxElements
-}
-
-// list reads a set; nil if there is none.
-func (s *ipsets) list(name string) (*listing, error) {
-	l := &listing{}
-	if err := s.fault.next(); err != nil {
-		return nil, fmt.Errorf("list ipset %s: %w", name, explainIpset(err))
-	}
-	err := s.request(nl.IPSET_CMD_LIST, unix.NLM_F_ACK|unix.NLM_F_DUMP, name).
-		ExecuteIter(unix.NETLINK_NETFILTER, 0, func(msg []byte) bool { l.parse(msg); return true })
-	if errors.Is(err, unix.ENOENT) {
-		return nil, nil
-	}
-	if err != nil {
-		return nil, fmt.Errorf("list ipset %s: %w", name, explainIpset(err))
-	}
-	return l, nil
 }

@@ -10,8 +10,6 @@ import (
 	"sync"
 	"syscall"
 
-	"golang.org/x/sys/unix"
-
 	"github.com/fairway-net/fairway/dataplane/migrate"
 	"github.com/fairway-net/fairway/internal/conntrack"
 	"github.com/fairway-net/fairway/internal/kernel"
@@ -54,19 +52,6 @@ func New(options kernel.Options) (*Plane, error) {
 		return nil, fmt.Errorf("state directory %s: its name is too long to hold Unix sockets, whose whole path may have %d bytes", options.StateDir, maxSocketPath)
 	}
 	return &Plane{options: options, socket: socket, build: build(), notTransparent: sync.OnceValue(probeTransparent), routes: routeSet{}}, nil
-}
-
-// mayAddRoutes checks for the one privilege that is needed.
-func mayAddRoutes() error {
-	header := unix.CapUserHeader{Version: unix.LINUX_CAPABILITY_VERSION_3}
-	var data [2]unix.CapUserData
-	if err := unix.Capget(&header, &data[0]); err != nil {
-		return fmt.Errorf("read capabilities: %w", err)
-	}
-	if data[0].Effective&(1<<unix.CAP_NET_ADMIN) == 0 {
-		return &kernel.MissingError{What: "CAP_NET_ADMIN, to add routes", Err: unix.EPERM}
-	}
-	return nil
 }
 
 // Apply implements dataplane.Plane. Routes come before listeners, which need
@@ -219,33 +204,6 @@ func logFile(socket string) string { return strings.TrimSuffix(socket, socketSuf
 // notRunning reports whether err says that there is no relay.
 func notRunning(err error) bool {
 	return errors.Is(err, fs.ErrNotExist) || errors.Is(err, syscall.ECONNREFUSED)
-}
-
-// Unsupported implements dataplane.Plane.
-func (p *Plane) Unsupported() []kernel.Unsupported {
-	address := kernel.Unsupported{
-		Feature: kernel.ClientAddress, Value: kernel.RemoteOnly,
-		Why: "only endpoints of this node, behind another interface than the client's, see its address; those on other nodes, or on one bridge with the client, would answer it directly instead of the relay, so they see an address of the node",
-	}
-	if p.notTransparent() != nil {
-		address.Value, address.Why = "", fmt.Sprintf("the relay's own connections lead to the endpoints, since %v", p.notTransparent())
-	}
-	lacks := []kernel.Unsupported{
-		address,
-		{Feature: kernel.SilentDrop, Value: "tcp", Why: "the kernel accepts a TCP connection before the relay can judge it; it is reset instead of dropped"},
-		{Feature: kernel.UnservedPorts, Why: "a route makes the whole address the node's own, so the node refuses what no Service uses"},
-		{Feature: kernel.DirectReturn, Why: "both ways of a connection go through the relay; external traffic is masqueraded"},
-		{Feature: kernel.SCTPProtocol, Why: "the relay copies TCP and UDP only"},
-		{Feature: kernel.Scheduling, Value: string(model.DestinationHashing), Why: "a relay has one destination for each port; endpoints are chosen by weight"},
-		{Feature: kernel.Scheduling, Value: string(model.MaglevHashing), Why: "the relay hashes sources without a Maglev table (sh); endpoints are chosen by weight"},
-	}
-	if p.notTransparent() != nil {
-		lacks = append(lacks, kernel.Unsupported{
-			Feature: kernel.Handover,
-			Why:     "without nf_tables, connections that another plane has translated are not translated any more, and another plane doesn't know those of the relay",
-		})
-	}
-	return lacks
 }
 
 // Connections implements dataplane.Plane: relays can't be moved, and serve to their end.

@@ -31,6 +31,7 @@ type command struct {
 	sandbox *sandbox
 	spec    *corev1.Container
 	policy  corev1.RestartPolicy
+	again   func() // it has been started again
 	log     *output
 	done    chan struct{} // closed when it has ended for good
 	ending  chan struct{} // closed when it shall end
@@ -42,9 +43,9 @@ type command struct {
 	restarts int32
 }
 
-func startCommand(w *worker, spec *corev1.Container) (*command, error) {
+func startCommand(w *worker, spec *corev1.Container, policy corev1.RestartPolicy, again func()) (*command, error) {
 	c := &command{
-		worker: w, sandbox: w.sandbox, spec: spec, policy: w.pod.Spec.RestartPolicy,
+		worker: w, sandbox: w.sandbox, spec: spec, policy: policy, again: again,
 		done: make(chan struct{}), ending: make(chan struct{}),
 	}
 	name := fmt.Sprintf("%s_%s_%s.log", w.pod.Namespace, w.pod.Name, spec.Name)
@@ -123,6 +124,7 @@ func (c *command) supervise(cmd *exec.Cmd) {
 		c.mu.Lock()
 		c.restarts++
 		c.mu.Unlock()
+		c.again()
 	}
 }
 
@@ -157,6 +159,34 @@ func (c *command) kill() error {
 	err := c.end(syscall.SIGKILL)
 	<-c.done
 	return errors.Join(err, c.log.Close())
+}
+
+// restart signals it; supervise starts it again.
+func (c *command) restart(grace time.Duration) (bool, error) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	cmd := c.cmd
+	if c.ended || c.current.Running == nil {
+		return false, nil
+	}
+	time.AfterFunc(grace, func() {
+		c.mu.Lock()
+		defer c.mu.Unlock()
+		if c.cmd == cmd && c.current.Running != nil {
+			_ = syscall.Kill(-cmd.Process.Pid, syscall.SIGKILL) // it may be ending just now
+		}
+	})
+	if err := syscall.Kill(-cmd.Process.Pid, syscall.SIGTERM); err != nil && !errors.Is(err, syscall.ESRCH) {
+		return false, fmt.Errorf("signal the container: %w", err)
+	}
+	return false, nil
+}
+
+// environment is what the command found when it was started last.
+func (c *command) environment() []string {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.cmd.Env
 }
 
 // end keeps the command from being started again and, if it runs, sends a signal

@@ -27,39 +27,40 @@ type process interface {
 	stop(ctx context.Context)
 	// kill ends it at once.
 	kill() error
+	// restart ends it so that it is started again, with a grace period first.
+	// It says whether that has happened already.
+	restart(grace time.Duration) (again bool, err error)
 }
 
-// container is a process with a readiness probe.
+// container is a process with its probes and hooks.
 type container struct {
 	spec    *corev1.Container
+	policy  corev1.RestartPolicy
 	worker  *worker
 	sandbox *sandbox
 	process
 
-	mu     sync.Mutex
-	ready  bool // by the probe
-	ended  bool // stopped or killed
-	cancel context.CancelFunc
-	probes sync.WaitGroup
+	mu      sync.Mutex
+	started bool // postStart and the startup probe are through
+	ready   bool // by the readiness probe
+	ended   bool // stopped or killed
+	watch   *watch
 }
 
 // startContainer starts the command of a container from the host's file system,
 // or without one an echo server on its ports.
-func startContainer(ctx context.Context, w *worker, spec *corev1.Container) (*container, error) {
-	c := &container{spec: spec, worker: w, sandbox: w.sandbox, ready: spec.ReadinessProbe == nil}
+func startContainer(ctx context.Context, w *worker, spec *corev1.Container, policy corev1.RestartPolicy) (*container, error) {
+	c := &container{spec: spec, policy: policy, worker: w, sandbox: w.sandbox}
 	var err error
 	if w.kubelet.program(spec) != nil {
-		c.process, err = startCommand(w, spec)
+		c.process, err = startCommand(w, spec, policy, func() { c.begin(ctx) })
 	} else {
 		c.process, err = startEcho(w, spec)
 	}
 	if err != nil {
 		return nil, err
 	}
-	ctx, c.cancel = context.WithCancel(ctx)
-	if spec.ReadinessProbe != nil {
-		c.probes.Go(func() { c.probe(ctx, spec.ReadinessProbe) })
-	}
+	c.begin(ctx)
 	return c, nil
 }
 
@@ -93,9 +94,13 @@ func (c *container) kill() {
 	c.worker.notify()
 }
 
-func (c *container) stopProbing() {
-	c.cancel()
-	c.probes.Wait()
+// over says whether the container has ended for good, and whether well.
+func (c *container) over() (ended, well bool) {
+	state, _ := c.state()
+	if state.Terminated == nil || restarts(c.policy, state.Terminated.ExitCode) {
+		return false, false
+	}
+	return true, state.Terminated.ExitCode == 0
 }
 
 // status is the container's part of the pod's status.
@@ -104,30 +109,23 @@ func (c *container) status() corev1.ContainerStatus {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	running := state.Running != nil
+	started := running && c.started
 	return corev1.ContainerStatus{
 		Name: c.spec.Name, Image: c.spec.Image, State: state, RestartCount: restarts,
-		Ready: running && c.ready && !c.ended, Started: &running,
+		Ready: started && c.ready && !c.ended, Started: &started,
 		ContainerID: fmt.Sprintf("lab://%s/%s", c.worker.uid, c.spec.Name),
-	}
-}
-
-func (c *container) setReady(ready bool) {
-	c.mu.Lock()
-	changed := c.ready != ready
-	c.ready = ready
-	c.mu.Unlock()
-	if changed {
-		c.worker.notify()
 	}
 }
 
 // echoProcess answers on the container's ports.
 type echoProcess struct {
-	server  *echo.Server
-	started metav1.Time
+	start func() (*echo.Server, error)
 
-	mu    sync.Mutex
-	ended *metav1.Time
+	mu       sync.Mutex
+	server   *echo.Server
+	started  metav1.Time
+	restarts int32
+	ended    *metav1.Time
 }
 
 func startEcho(w *worker, spec *corev1.Container) (*echoProcess, error) {
@@ -135,25 +133,52 @@ func startEcho(w *worker, spec *corev1.Container) (*echoProcess, error) {
 	for _, p := range spec.Ports {
 		ports = append(ports, echo.Port{Number: uint16(p.ContainerPort), Protocol: string(p.Protocol)})
 	}
-	s, err := echo.Start(w.pod.Name, ports, w.sandbox.host.Do)
+	name, in := w.pod.Name, w.sandbox.host
+	e := &echoProcess{started: metav1.Now(), start: func() (*echo.Server, error) { return echo.Start(name, ports, in.Do) }}
+	var err error
+	e.server, err = e.start()
 	if err != nil {
 		return nil, err
 	}
-	return &echoProcess{server: s, started: metav1.Now()}, nil
+	return e, nil
+}
+
+func (e *echoProcess) restart(time.Duration) (bool, error) {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	if e.ended != nil {
+		return false, nil
+	}
+	if err := e.server.Close(); err != nil {
+		return false, err
+	}
+	s, err := e.start()
+	if err != nil {
+		return false, err
+	}
+	e.server, e.started = s, metav1.Now()
+	e.restarts++
+	return true, nil
+}
+
+func (e *echoProcess) current() *echo.Server {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	return e.server
 }
 
 func (e *echoProcess) state() (corev1.ContainerState, int32) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	if e.ended != nil {
-		return terminated(0, e.started, *e.ended), 0
+		return terminated(0, e.started, *e.ended), e.restarts
 	}
-	return corev1.ContainerState{Running: &corev1.ContainerStateRunning{StartedAt: e.started}}, 0
+	return corev1.ContainerState{Running: &corev1.ContainerStateRunning{StartedAt: e.started}}, e.restarts
 }
 
 func (e *echoProcess) stop(ctx context.Context) {
 	// Connections that outlast the grace period are cut, as in Kubernetes.
-	if err := e.server.Drain(ctx, quiet); err != nil && !errors.Is(err, context.Canceled) {
+	if err := e.current().Drain(ctx, quiet); err != nil && !errors.Is(err, context.Canceled) {
 		slog.Error("echo server not drained", "err", err)
 	}
 }
@@ -165,7 +190,7 @@ func (e *echoProcess) kill() error {
 		e.ended = &now
 	}
 	e.mu.Unlock()
-	return e.server.Close()
+	return e.current().Close()
 }
 
 func terminated(code int, started, ended metav1.Time) corev1.ContainerState {

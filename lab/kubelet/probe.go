@@ -14,42 +14,13 @@ import (
 	"strconv"
 	"time"
 
+	"google.golang.org/grpc"
+	"google.golang.org/grpc/credentials/insecure"
+	healthpb "google.golang.org/grpc/health/grpc_health_v1"
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/util/intstr"
+	"k8s.io/utils/ptr"
 )
-
-// probe probes until the context ends, and says when the container becomes
-// ready or unready. Zero fields of the probe have the API's defaults.
-func (c *container) probe(ctx context.Context, p *corev1.Probe) {
-	seconds := func(n, fallback int32) time.Duration { return time.Duration(cmp.Or(n, fallback)) * time.Second }
-	if !sleep(ctx, seconds(p.InitialDelaySeconds, 0)) {
-		return
-	}
-	passed, failed := int32(0), int32(0)
-	for {
-		within, cancel := context.WithTimeout(ctx, seconds(p.TimeoutSeconds, 1))
-		err := c.handle(within, p.ProbeHandler)
-		cancel()
-		switch {
-		case ctx.Err() != nil:
-			return
-		case err == nil:
-			passed, failed = passed+1, 0
-		default:
-			passed, failed = 0, failed+1
-			c.worker.kubelet.events.Eventf(c.worker.first, corev1.EventTypeWarning, "Unhealthy", "Readiness probe failed: %v", err)
-		}
-		if passed >= cmp.Or(p.SuccessThreshold, 1) {
-			c.setReady(true)
-		}
-		if failed >= cmp.Or(p.FailureThreshold, 3) {
-			c.setReady(false)
-		}
-		if !sleep(ctx, seconds(p.PeriodSeconds, 10)) {
-			return
-		}
-	}
-}
 
 func sleep(ctx context.Context, d time.Duration) bool {
 	select {
@@ -74,10 +45,12 @@ func (c *container) handle(ctx context.Context, h corev1.ProbeHandler) error {
 			return err
 		}
 		return conn.Close()
+	case h.GRPC != nil:
+		return c.grpc(ctx, h.GRPC)
 	case h.Exec != nil:
 		return c.exec(ctx, h.Exec.Command)
 	}
-	return errors.New("only httpGet, tcpSocket and exec are known to the lab")
+	return errors.New("only httpGet, tcpSocket, grpc and exec are known to the lab")
 }
 
 // hook carries out a lifecycle hook.
@@ -153,6 +126,27 @@ func trimSlash(path string) string {
 	return path
 }
 
+// grpc asks the server for its health (grpc.health.v1).
+func (c *container) grpc(ctx context.Context, a *corev1.GRPCAction) error {
+	address := net.JoinHostPort(c.address(), strconv.Itoa(int(a.Port)))
+	conn, err := grpc.NewClient("passthrough:///"+address, grpc.WithTransportCredentials(insecure.NewCredentials()),
+		grpc.WithContextDialer(func(ctx context.Context, address string) (net.Conn, error) {
+			return c.worker.node.DialContext(ctx, "tcp", address)
+		}))
+	if err != nil {
+		return err
+	}
+	defer conn.Close()
+	answer, err := healthpb.NewHealthClient(conn).Check(ctx, &healthpb.HealthCheckRequest{Service: ptr.Deref(a.Service, "")})
+	if err != nil {
+		return err
+	}
+	if answer.Status != healthpb.HealthCheckResponse_SERVING {
+		return fmt.Errorf("service is %v", answer.Status)
+	}
+	return nil
+}
+
 // exec runs a command in the pod's network namespace; it succeeds with exit
 // code 0.
 func (c *container) exec(ctx context.Context, argv []string) error {
@@ -160,6 +154,9 @@ func (c *container) exec(ctx context.Context, argv []string) error {
 		return errors.New("exec: no command")
 	}
 	cmd := exec.CommandContext(ctx, argv[0], argv[1:]...)
+	if own, ok := c.process.(*command); ok {
+		cmd.Env = own.environment()
+	}
 	if err := c.worker.startCommand(c.sandbox, cmd); err != nil {
 		return err
 	}

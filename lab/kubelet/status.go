@@ -56,10 +56,15 @@ func (w *worker) currentStatus() corev1.PodStatus {
 	}
 	s.PodIP = s.PodIPs[0].IP
 	ready, finished := true, s.Phase == corev1.PodSucceeded || s.Phase == corev1.PodFailed
+	s.InitContainerStatuses = w.initStatuses()
 	for _, c := range w.containers {
 		cs := c.status()
 		ready = ready && cs.Ready
 		s.ContainerStatuses = append(s.ContainerStatuses, cs)
+	}
+	if !w.prepared {
+		s.ContainerStatuses = w.statuses(w.pod.Spec.Containers, nil, waiting)
+		ready = false
 	}
 	reason := ""
 	if finished {
@@ -69,7 +74,7 @@ func (w *worker) currentStatus() corev1.PodStatus {
 	}
 	s.Conditions = []corev1.PodCondition{
 		w.condition(corev1.PodReadyToStartContainers, !finished, ""),
-		w.condition(corev1.PodInitialized, true, ""),
+		w.condition(corev1.PodInitialized, w.prepared, "ContainersNotInitialized"),
 		w.condition(corev1.PodReady, ready && w.gatesOpen(), reason),
 		w.condition(corev1.ContainersReady, ready, reason),
 		w.condition(corev1.PodScheduled, true, ""),
@@ -79,6 +84,9 @@ func (w *worker) currentStatus() corev1.PodStatus {
 
 // phase is what Kubernetes makes of containers' states.
 func (w *worker) phase() corev1.PodPhase {
+	if !w.prepared {
+		return w.initPhase()
+	}
 	failed := false
 	for _, c := range w.containers {
 		state, _ := c.state()

@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"log/slog"
+	"slices"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -35,6 +36,8 @@ type worker struct {
 	pod        *corev1.Pod
 	sandbox    *sandbox
 	containers []*container
+	inits      []*container     // those that have been started
+	prepared   bool             // the init containers are through
 	status     corev1.PodStatus // as last written
 	started    metav1.Time
 }
@@ -100,9 +103,15 @@ func (w *worker) start(ctx context.Context) error {
 	if err != nil {
 		return fmt.Errorf("create pod sandbox: %w", err)
 	}
-	w.sandbox, w.containers = s, nil
+	w.sandbox, w.containers, w.inits, w.prepared = s, nil, nil, false
+	if err := w.initialize(ctx); err != nil || !w.prepared {
+		if err != nil {
+			w.remove(ctx)
+		}
+		return err
+	}
 	for i := range w.pod.Spec.Containers {
-		c, err := startContainer(ctx, w, &w.pod.Spec.Containers[i])
+		c, err := startContainer(ctx, w, &w.pod.Spec.Containers[i], w.pod.Spec.RestartPolicy)
 		if err != nil {
 			w.remove(ctx)
 			return fmt.Errorf("start container %s: %w", w.pod.Spec.Containers[i].Name, err)
@@ -110,7 +119,7 @@ func (w *worker) start(ctx context.Context) error {
 		w.containers = append(w.containers, c)
 		w.kubelet.events.Eventf(w.pod, corev1.EventTypeNormal, "Started", "Started container %s", c.spec.Name)
 	}
-	w.running.Store(&running{s, w.containers})
+	w.running.Store(&running{s, slices.Concat(w.containers, w.inits)})
 	return nil
 }
 
@@ -141,7 +150,10 @@ func (w *worker) live(ctx context.Context) {
 // (Pod Lifecycle, "Termination of Pods"): hooks first; readiness goes on
 // being probed and reported meanwhile.
 func (w *worker) terminate(ctx context.Context) {
-	for _, c := range w.containers {
+	for _, c := range slices.Concat(w.containers, w.inits) {
+		if ended, _ := c.over(); ended {
+			continue
+		}
 		w.kubelet.events.Eventf(w.pod, corev1.EventTypeNormal, "Killing", "Stopping container %s", c.spec.Name)
 	}
 	graceful, kill := context.WithCancel(ctx)
@@ -153,7 +165,13 @@ func (w *worker) terminate(ctx context.Context) {
 		stopping.Go(func() { c.stop(graceful) })
 	}
 	stopped := make(chan struct{})
-	go func() { stopping.Wait(); close(stopped) }()
+	go func() {
+		defer close(stopped)
+		stopping.Wait()
+		for _, c := range slices.Backward(w.inits) { // sidecars, after those that they serve
+			c.stop(graceful)
+		}
+	}()
 	for {
 		if w.sandbox != nil && !w.writeStatus(ctx) {
 			time.AfterFunc(retryAfter, w.notify)
@@ -182,7 +200,7 @@ func grace(p *corev1.Pod) time.Duration {
 // of the API.
 func (w *worker) remove(ctx context.Context) {
 	w.running.Store(nil)
-	for _, c := range w.containers {
+	for _, c := range slices.Concat(w.containers, w.inits) {
 		c.kill()
 	}
 	if w.pod.DeletionTimestamp != nil && w.sandbox != nil && ctx.Err() == nil {

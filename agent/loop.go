@@ -66,7 +66,7 @@ func (l *loop) run(ctx context.Context) error {
 	defer compare.Stop()
 	backoff, fights := retryBackoff(), driftLimit()
 	var again <-chan time.Time // set after a failure
-	var held pause
+	var pausing pause
 	var last *model.Table
 	var checks backgroundCheck
 	ctx, cancel := context.WithCancel(ctx)
@@ -77,11 +77,11 @@ func (l *loop) run(ctx context.Context) error {
 		case <-ctx.Done():
 			return nil
 		case <-l.wake:
-			if again != nil || held.hold() { // the pause is for changes too
+			if again != nil || pausing.hold() { // the pause is for changes too
 				continue
 			}
-		case <-held.over:
-			if !held.end() {
+		case <-pausing.over:
+			if !pausing.end() {
 				continue
 			}
 		case <-l.drift:
@@ -121,7 +121,7 @@ func (l *loop) run(ctx context.Context) error {
 			continue
 		}
 		again = nil
-		held.begin(l.pause)
+		pausing.begin(l.pause)
 		checks.disturbed = true
 		err := l.sync(ctx, table, began, verify)
 		if verify != kernel.VerifyNothing {

@@ -18,6 +18,7 @@ import (
 	"github.com/vishvananda/netlink"
 	"golang.org/x/sys/unix"
 
+	"github.com/fairway-net/fairway/internal/kernel"
 	"github.com/fairway-net/fairway/internal/kernel/netevents"
 )
 
@@ -231,7 +232,7 @@ func listDevices() ([]device, error) {
 // networksOf lists the networks of all interfaces, by index. The kernel lists all
 // addresses anyway, whichever interface is asked for.
 func networksOf() (map[int][]netip.Prefix, error) {
-	addresses, err := netlink.AddrList(nil, netlink.FAMILY_ALL)
+	addresses, err := kernel.List(func() ([]netlink.Addr, error) { return netlink.AddrList(nil, netlink.FAMILY_ALL) })
 	if err != nil {
 		return nil, fmt.Errorf("list addresses: %w", err)
 	}

@@ -189,11 +189,11 @@ func (p *Plane) Close() error {
 
 // Unsupported implements dataplane.Plane.
 func (p *Plane) Unsupported() []kernel.Unsupported {
-	lacks := []kernel.Unsupported{
+	unsupported := []kernel.Unsupported{
 		{Feature: kernel.Hairpin, Why: "a socket that gets its own pod as the backend is connected directly, and needs no translation"},
 	}
 	if p.cgroupLimit != "" {
-		lacks = append(lacks, sock.CgroupUnsupported(p.cgroupLimit))
+		unsupported = append(unsupported, sock.CgroupUnsupported(p.cgroupLimit))
 	}
-	return lacks
+	return unsupported
 }

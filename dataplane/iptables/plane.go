@@ -34,12 +34,12 @@ const defaultMark = 0x4000
 
 // Plane programs iptables in the network namespace of the calling thread.
 type Plane struct {
-	options kernel.Options
-	expand  model.Expansion
-	tool    *iptables.Tool
-	lacks   []kernel.Unsupported
-	noIPv6  error // why ip6tables can't be used here; nil if it can
-	limits  limits
+	options     kernel.Options
+	expand      model.Expansion
+	tool        *iptables.Tool
+	unsupported []kernel.Unsupported
+	noIPv6      error // why ip6tables can't be used here; nil if it can
+	limits      limits
 
 	localnet *routelocalnet.Keeper
 	alone    bool // the other variant holds nothing of this mode
@@ -83,7 +83,7 @@ func New(o kernel.Options) (*Plane, error) {
 	} else if err != nil {
 		return nil, fmt.Errorf("probe ip6tables (%s): %w", tool.Variant(), err)
 	}
-	p.limits, p.lacks = lacks(ctx, tool)
+	p.limits, p.unsupported = unsupported(ctx, tool)
 	return p, nil
 }
 
@@ -180,7 +180,7 @@ func (p *Plane) clearOthers(ctx context.Context) error {
 }
 
 // Unsupported lists what this plane doesn't do.
-func (p *Plane) Unsupported() []kernel.Unsupported { return p.lacks }
+func (p *Plane) Unsupported() []kernel.Unsupported { return p.unsupported }
 
 // Connections implements dataplane.Plane: conntrack has them all.
 func (p *Plane) Connections() migrate.Connections { return nil }

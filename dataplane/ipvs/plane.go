@@ -43,7 +43,7 @@ type Plane struct {
 }
 
 // New makes a plane for this process's network namespace. A MissingError says
-// what this machine lacks, ip_vs first.
+// what this machine unsupported, ip_vs first.
 func New(options kernel.Options) (*Plane, error) {
 	b, err := openBalancer()
 	if err != nil {
@@ -184,17 +184,17 @@ func sorted(t *model.Table) *model.Changes {
 func (p *Plane) Unsupported() []kernel.Unsupported {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	lacks := []kernel.Unsupported{
+	unsupported := []kernel.Unsupported{
 		{Feature: kernel.Scheduling, Value: string(model.Random), Why: "IPVS has no random scheduler; round robin is used"},
 		{Feature: kernel.LocalhostNodePort, Why: "IPVS sends nothing from a loopback address to another machine"},
 		{Feature: kernel.SharedClientPort, Why: "IPVS knows a backend's answers by the client's address and port alone; they go the way of the connection that was opened last"},
 		{Feature: kernel.DirectReturn, Why: "IPVS' own direct routing can't change ports, and endpoints would need the Service's address; external traffic is masqueraded"},
 	}
 	for _, s := range slices.Sorted(maps.Keys(p.choose.missing)) {
-		lacks = append(lacks, kernel.Unsupported{
+		unsupported = append(unsupported, kernel.Unsupported{
 			Feature: kernel.Scheduling, Value: string(s),
 			Why: "this kernel has no module ip_vs_" + string(s) + "; round robin is used",
 		})
 	}
-	return lacks
+	return unsupported
 }

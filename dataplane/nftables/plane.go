@@ -79,7 +79,7 @@ func (p *Plane) Apply(ctx context.Context, want *model.Table, verify kernel.Veri
 
 func (p *Plane) apply(ctx context.Context, want *model.Table, verify kernel.Verification) error {
 	want = p.expand.Of(want)
-	compare, beside := verify == kernel.VerifyAll, verify != kernel.VerifyNothing
+	compare, verified := verify == kernel.VerifyAll, verify != kernel.VerifyNothing
 	if err := ctx.Err(); err != nil {
 		return err
 	}
@@ -87,12 +87,12 @@ func (p *Plane) apply(ctx context.Context, want *model.Table, verify kernel.Veri
 		return err
 	}
 	first := p.state == nil
-	if err := p.program(want, compare, beside); err != nil {
+	if err := p.program(want, compare, verified); err != nil {
 		p.state = nil
 		return err
 	}
 	p.applied = want
-	if first || beside { // a kube-proxy that is about to end may have put it back
+	if first || verified { // a kube-proxy that is about to end may have put it back
 		if err := p.removeKubeProxy(); err != nil {
 			return err
 		}
@@ -105,7 +105,7 @@ func (p *Plane) apply(ctx context.Context, want *model.Table, verify kernel.Veri
 	return nil
 }
 
-func (p *Plane) program(want *model.Table, compare, beside bool) error {
+func (p *Plane) program(want *model.Table, compare, verified bool) error {
 	if p.state == nil || compare {
 		if err := p.compare(want); err != nil {
 			return err
@@ -116,7 +116,7 @@ func (p *Plane) program(want *model.Table, compare, beside bool) error {
 	p.loopback.Store(p.state.loopbacks > 0)
 	// The filter-prerouting chain drops what this would let others send to
 	// 127.0.0.0/8.
-	return p.localnet.Keep(p.state.loopbacks > 0 && !p.noLocalnet, beside)
+	return p.localnet.Keep(p.state.loopbacks > 0 && !p.noLocalnet, verified)
 }
 
 // change does what is different between the last table and want.

@@ -31,7 +31,7 @@ func (p *Plane) Unsupported() []kernel.Unsupported {
 	if p.notTransparent() != nil {
 		address.Value, address.Why = "", fmt.Sprintf("the relay's own connections lead to the endpoints, since %v", p.notTransparent())
 	}
-	lacks := []kernel.Unsupported{
+	unsupported := []kernel.Unsupported{
 		address,
 		{Feature: kernel.SilentDrop, Value: "tcp", Why: "the kernel accepts a TCP connection before the relay can judge it; it is reset instead of dropped"},
 		{Feature: kernel.UnservedPorts, Why: "a route makes the whole address the node's own, so the node refuses what no Service uses"},
@@ -41,10 +41,10 @@ func (p *Plane) Unsupported() []kernel.Unsupported {
 		{Feature: kernel.Scheduling, Value: string(model.MaglevHashing), Why: "the relay hashes sources without a Maglev table (sh); endpoints are chosen by weight"},
 	}
 	if p.notTransparent() != nil {
-		lacks = append(lacks, kernel.Unsupported{
+		unsupported = append(unsupported, kernel.Unsupported{
 			Feature: kernel.Handover,
 			Why:     "without nf_tables, connections that another plane has translated are not translated any more, and another plane doesn't know those of the relay",
 		})
 	}
-	return lacks
+	return unsupported
 }

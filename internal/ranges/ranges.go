@@ -12,6 +12,8 @@ import (
 
 	"github.com/vishvananda/netlink"
 	"golang.org/x/sys/unix"
+
+	"github.com/fairway-net/fairway/internal/kernel"
 )
 
 // use is what the machine has addresses for.
@@ -56,7 +58,9 @@ func CheckUplink(flag string, wanted netip.Prefix) error {
 
 // defaultLinks are the interfaces that have a default route.
 func defaultLinks() (map[int]bool, error) {
-	routes, err := netlink.RouteListFiltered(netlink.FAMILY_ALL, &netlink.Route{Table: unix.RT_TABLE_MAIN}, netlink.RT_FILTER_TABLE)
+	routes, err := kernel.List(func() ([]netlink.Route, error) {
+		return netlink.RouteListFiltered(netlink.FAMILY_ALL, &netlink.Route{Table: unix.RT_TABLE_MAIN}, netlink.RT_FILTER_TABLE)
+	})
 	if err != nil && !errors.Is(err, netlink.ErrDumpInterrupted) {
 		return nil, fmt.Errorf("list routes: %w", err)
 	}
@@ -116,9 +120,14 @@ func ownLink(name string) bool {
 // inUse returns the machine's addresses, and the destinations of its routes but
 // the default ones.
 func inUse() ([]use, error) {
-	links, err := netlink.LinkList()
+	links, err := kernel.List(netlink.LinkList)
 	if err != nil && !errors.Is(err, netlink.ErrDumpInterrupted) {
 		return nil, fmt.Errorf("list interfaces: %w", err)
+	}
+	// Of all interfaces at once: the kernel lists all addresses, whichever one is asked for.
+	addresses, err := kernel.List(func() ([]netlink.Addr, error) { return netlink.AddrList(nil, netlink.FAMILY_ALL) })
+	if err != nil && !errors.Is(err, netlink.ErrDumpInterrupted) {
+		return nil, fmt.Errorf("list addresses: %w", err)
 	}
 	var used []use
 	ours := map[int]bool{}
@@ -126,21 +135,16 @@ func inUse() ([]use, error) {
 	for _, link := range links {
 		index, name := link.Attrs().Index, link.Attrs().Name
 		names[index], ours[index] = name, ownLink(name)
-		if ours[index] {
-			continue
-		}
-		addrs, err := netlink.AddrList(link, netlink.FAMILY_ALL)
-		if err != nil && !errors.Is(err, netlink.ErrDumpInterrupted) {
-			return nil, fmt.Errorf("list addresses of %s: %w", name, err)
-		}
-		for _, a := range addrs {
-			if addr, ok := netip.AddrFromSlice(a.IP); ok {
-				addr = addr.Unmap()
-				used = append(used, use{netip.PrefixFrom(addr, addr.BitLen()), fmt.Sprintf("the address %s of %s", addr, name), index})
-			}
+	}
+	for _, a := range addresses {
+		if addr, ok := netip.AddrFromSlice(a.IP); ok && !ours[a.LinkIndex] {
+			addr = addr.Unmap()
+			used = append(used, use{netip.PrefixFrom(addr, addr.BitLen()), fmt.Sprintf("the address %s of %s", addr, names[a.LinkIndex]), a.LinkIndex})
 		}
 	}
-	routes, err := netlink.RouteListFiltered(netlink.FAMILY_ALL, &netlink.Route{Table: unix.RT_TABLE_MAIN}, netlink.RT_FILTER_TABLE)
+	routes, err := kernel.List(func() ([]netlink.Route, error) {
+		return netlink.RouteListFiltered(netlink.FAMILY_ALL, &netlink.Route{Table: unix.RT_TABLE_MAIN}, netlink.RT_FILTER_TABLE)
+	})
 	if err != nil && !errors.Is(err, netlink.ErrDumpInterrupted) {
 		return nil, fmt.Errorf("list routes: %w", err)
 	}

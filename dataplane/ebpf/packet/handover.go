@@ -120,7 +120,7 @@ func (b *batch) Thaw(_ context.Context, moved bool, stays []conntrack.Flow) erro
 // freeze has the programs drop what comes of connections, and lists all entries,
 // with the connection that each is of.
 func (t *connTable) freeze(some map[uint64]translation) (keys map[tcTuple]uint64, err error) {
-	held := map[tcTuple]tcConn{}
+	frozen := map[tcTuple]tcConn{}
 	keys = map[tcTuple]uint64{}
 	err = t.each(func(key *tcTuple, e *tcConn) {
 		if _, ok := some[e.Id]; !ok {
@@ -129,27 +129,27 @@ func (t *connTable) freeze(some map[uint64]translation) (keys map[tcTuple]uint64
 		keys[*key] = e.Id
 		if key.Proto != unix.IPPROTO_UDP {
 			e.Flags |= connFrozen
-			held[*key] = *e
+			frozen[*key] = *e
 		}
 	})
 	if err == nil {
-		err = t.rewrite(held)
+		err = t.rewrite(frozen)
 	}
 	return keys, err
 }
 
-// thaw lets packets of connections pass that are held: their handover failed, or
+// thaw lets packets of frozen connections pass: their handover failed, or
 // a process was killed in it.
 func (t *connTable) thaw() error {
-	held := map[tcTuple]tcConn{}
+	thawed := map[tcTuple]tcConn{}
 	err := t.each(func(key *tcTuple, e *tcConn) {
 		if e.Flags&connFrozen != 0 {
 			e.Flags &^= connFrozen
-			held[*key] = *e
+			thawed[*key] = *e
 		}
 	})
 	if err == nil {
-		err = t.rewrite(held)
+		err = t.rewrite(thawed)
 	}
 	if err != nil {
 		return fmt.Errorf("let connections go on: %w", err)

@@ -21,14 +21,14 @@ type State struct {
 	pools     map[model.PoolID]*poolState
 	frontends map[model.Key]uint32
 	leftOut   leftOut
-	// given are the ids given since their counters were last set to 0.
+	// Allocated are the ids allocated since their counters were last set to 0.
 	Allocated []Allocated
-	// gone are those of backends that have gone from their pools, since somebody
-	// looked for their connections.
+	// RemovedBackends are the ids of backends that were removed from their pools since
+	// somebody looked for their connections.
 	RemovedBackends []uint32
 }
 
-// Allocated is an id that was given, and whether somebody had it before.
+// Allocated is an id that was allocated, and whether somebody had it before.
 type Allocated struct {
 	ID     uint32
 	Reused bool

@@ -8,17 +8,17 @@ import (
 // Unsupported lists what this plane doesn't do: see dataplane.Plane.
 func (p *Plane) Unsupported() []kernel.Unsupported {
 	var list []kernel.Unsupported
-	lack := func(s model.Scheduler, why string) {
+	unsupported := func(s model.Scheduler, why string) {
 		list = append(list, kernel.Unsupported{Feature: kernel.Scheduling, Value: string(s), Why: why + "; backends are chosen at random by weight"})
 	}
 	const shared = "rules are shared by all pools of one size, and so would the turn be"
 	const counts = "nf_tables doesn't count the connections of each backend"
-	lack(model.RoundRobin, shared)
-	lack(model.WeightedRoundRobin, shared)
+	unsupported(model.RoundRobin, shared)
+	unsupported(model.WeightedRoundRobin, shared)
 	for _, s := range []model.Scheduler{model.LeastConnection, model.WeightedLeastConnection, model.ShortestExpectedDelay, model.NeverQueue} {
-		lack(s, counts)
+		unsupported(s, counts)
 	}
-	lack(model.MaglevHashing, "nf_tables has no consistent hash")
+	unsupported(model.MaglevHashing, "nf_tables has no consistent hash")
 	list = append(list, kernel.Unsupported{Feature: kernel.DirectReturn, Why: "netfilter translates back on the node that translated; external traffic is masqueraded"})
 	if p.noLocalnet {
 		list = append(list, kernel.Unsupported{Feature: kernel.LocalhostNodePort, Value: "IPv4",

@@ -16,8 +16,8 @@ import (
 // limits are what this machine can't do of what iptables can.
 type limits struct{ noSCTP, noLocalnet bool }
 
-// lacks lists what this plane, or this machine with it, doesn't do.
-func lacks(ctx context.Context, tool *iptables.Tool) (limits, []kernel.Unsupported) {
+// unsupported lists what this plane, or this machine with it, doesn't do.
+func unsupported(ctx context.Context, tool *iptables.Tool) (limits, []kernel.Unsupported) {
 	var l limits
 	list := []kernel.Unsupported{{
 		Feature: kernel.LocalhostNodePort, Value: "IPv6",

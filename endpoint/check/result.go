@@ -51,7 +51,7 @@ func failed(err error) Result {
 // local reports whether an error is of this machine, such as too many open
 // files: it says nothing about the endpoint.
 func local(err error) bool {
-	for _, e := range []error{syscall.EMFILE, syscall.ENFILE, syscall.ENOBUFS, syscall.ENOMEM, syscall.EADDRNOTAVAIL, syscall.EPERM, syscall.EACCES} {
+	for _, e := range []error{syscall.EMFILE, syscall.ENFILE, syscall.ENOBUFS, syscall.ENOMEM, syscall.EADDRNOTAVAIL, syscall.EPERM, syscall.EACCES, os.ErrNoDeadline} {
 		if errors.Is(err, e) {
 			return true
 		}

@@ -11,13 +11,14 @@ import (
 )
 
 // Scheduler asks many endpoints again and again. All share one timer; those that
-// are due within a few milliseconds are asked together, and only a question that
-// is under way has a goroutine. First questions are spread over the interval, so
+// are due within a few milliseconds are asked together, and goroutines are as
+// many as questions are under way, with a few more that wait. First questions are spread over the interval, so
 // that ten thousand endpoints are never asked at once.
 type Scheduler[K comparable] struct {
 	probe  func(context.Context, Target) (Result, error)
 	report func(K, Verdict)
 	limit  chan struct{} // room for questions under way
+	idle   atomic.Int32  // workers that wait for work
 
 	mu      sync.Mutex
 	entries map[K]*entry[K]
@@ -47,6 +48,10 @@ type entry[K comparable] struct {
 // atOnce bounds how many questions are under way: each is a socket. Where all
 // endpoints are silent, this is what 8,000 of them take.
 const atOnce = 4096
+
+// idleWorkers is how many goroutines wait for work at most: ten thousand
+// endpoints take some thirty at once when they answer.
+const idleWorkers = 64
 
 // together is how long a question may wait for others that are due.
 const together = 5 * time.Millisecond
@@ -121,6 +126,7 @@ func (s *Scheduler[K]) Asked(o Outcome) uint64 { return s.counts[o].Load() }
 func (s *Scheduler[K]) Run(ctx context.Context) {
 	var asking sync.WaitGroup
 	defer asking.Wait()
+	work := make(chan *entry[K])
 	timer := time.NewTimer(0)
 	defer timer.Stop()
 	for {
@@ -135,14 +141,36 @@ func (s *Scheduler[K]) Run(ctx context.Context) {
 			select {
 			case <-ctx.Done():
 				return
-			case s.limit <- struct{}{}:
+			case work <- e: // one that has asked before, and has a stack large enough
+			default:
+				select {
+				case <-ctx.Done():
+					return
+				case work <- e:
+				case s.limit <- struct{}{}:
+					asking.Go(func() { s.worker(ctx, e, work) })
+				}
 			}
-			asking.Go(func() {
-				s.ask(ctx, e)
-				<-s.limit
-			})
 		}
 		timer.Reset(next)
+	}
+}
+
+// worker asks one endpoint after the other. It ends when enough others wait for work.
+func (s *Scheduler[K]) worker(ctx context.Context, e *entry[K], work <-chan *entry[K]) {
+	defer func() { <-s.limit }()
+	for {
+		s.ask(ctx, e)
+		if s.idle.Add(1) > idleWorkers {
+			s.idle.Add(-1)
+			return
+		}
+		select {
+		case <-ctx.Done():
+			return
+		case e = <-work:
+			s.idle.Add(-1)
+		}
 	}
 }
 
@@ -208,34 +236,4 @@ func (s *Scheduler[K]) signal() {
 	case s.wake <- struct{}{}:
 	default:
 	}
-}
-
-// dueQueue is a heap of endpoints by when they are due.
-type dueQueue[K comparable] []*entry[K]
-
-func (q dueQueue[K]) Len() int           { return len(q) }
-func (q dueQueue[K]) Less(i, j int) bool { return q[i].due.Before(q[j].due) }
-func (q dueQueue[K]) Swap(i, j int) {
-	q[i], q[j] = q[j], q[i]
-	q[i].index, q[j].index = i, j
-}
-
-// Push is for package heap.
-func (q *dueQueue[K]) Push(x any) {
-	e, ok := x.(*entry[K])
-	if !ok {
-		return
-	}
-	e.index = len(*q)
-	*q = append(*q, e)
-}
-
-// Pop is for package heap.
-func (q *dueQueue[K]) Pop() any {
-	last := len(*q) - 1
-	e := (*q)[last]
-	(*q)[last] = nil
-	*q = (*q)[:last]
-	e.index = -1
-	return e
 }

@@ -7,9 +7,7 @@ import (
 	"time"
 )
 
-// askStream connects and has a conversation, if there is one. The connection
-// ends with a reset: thousands of checks a second must not leave as many sockets
-// in TIME_WAIT.
+// askStream connects and has a conversation, if there is one.
 func askStream(t Target, deadline time.Time, talk conversation) (err error) {
 	c, err := connect(t.Addr, talk != nil, deadline)
 	if err != nil {

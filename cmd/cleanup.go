@@ -108,12 +108,30 @@ func (j *cleanupJob) run(ctx context.Context) error {
 			failed = append(failed, fmt.Errorf("clean up %s mode: %w", kind.Name, err))
 		}
 	}
-	if j.only == nil && !j.dryRun {
-		if err := lease.Cleanup(); err != nil {
+	if j.only == nil {
+		if err := j.removeDNS(); err != nil {
 			failed = append(failed, fmt.Errorf("clean up DNS: %w", err))
 		}
 	}
 	return errors.Join(failed...)
+}
+
+// removeDNS removes what leads questions to an agent's DNS.
+func (j *cleanupJob) removeDNS() error {
+	there, err := lease.Leftovers()
+	did := "removed "
+	if j.dryRun {
+		did = "would remove "
+	} else {
+		err = errors.Join(err, lease.Cleanup())
+	}
+	if err != nil {
+		return err
+	}
+	for _, what := range there {
+		fmt.Fprintf(j.out, "DNS: %s%s\n", did, what)
+	}
+	return nil
 }
 
 func (j *cleanupJob) say(kind dataplane.Kind, what string) {

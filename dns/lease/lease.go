@@ -245,6 +245,17 @@ func isMissing(err error) bool {
 	return errors.As(err, &missing)
 }
 
+// Leftovers names what Cleanup would remove.
+func Leftovers() ([]string, error) {
+	switch _, err := netlink.LinkByName(Interface); {
+	case isMissing(err):
+		return nil, nil
+	case err != nil:
+		return nil, fmt.Errorf("find interface %s: %w", Interface, err)
+	}
+	return []string{"interface " + Interface + " with its addresses and rules"}, nil
+}
+
 // Cleanup removes what Open made, if there is any of it.
 func Cleanup() error {
 	link, err := netlink.LinkByName(Interface)

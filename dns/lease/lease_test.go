@@ -259,7 +259,18 @@ func testLease(t *testing.T) {
 		}
 		return err
 	})
+	leftovers := func(want int) {
+		do(t, r.node, func() error {
+			left, err := Leftovers()
+			if len(left) != want {
+				t.Errorf("left over: %v, want %d", left, want)
+			}
+			return err
+		})
+	}
+	leftovers(1)
 	do(t, r.node, Cleanup)
+	leftovers(0)
 	do(t, r.node, Cleanup)
 	do(t, r.node, func() error {
 		if _, err := netlink.LinkByName(Interface); !isMissing(err) {

@@ -114,6 +114,7 @@ func swapCommand(args []string) {
 var counterparts = []struct{ prefix4, prefix6 netip.Prefix }{
 	{netip.MustParsePrefix("10.96.0.0/16"), netip.MustParsePrefix("fd00:10:96::/112")},
 	{netip.MustParsePrefix("10.244.0.0/16"), netip.MustParsePrefix("fd00:10:244::/56")},
+	{netip.MustParsePrefix("10.244.2.0/24"), netip.MustParsePrefix("fd00:10:244:2::/64")},
 	{netip.MustParsePrefix("172.30.100.0/24"), netip.MustParsePrefix("fd00:172:30::1:0/112")},
 	{netip.MustParsePrefix("172.30.0.0/16"), netip.MustParsePrefix("fd00:172:30::/64")},
 	{netip.MustParsePrefix("198.51.100.0/24"), netip.MustParsePrefix("2001:db8:51::/48")},

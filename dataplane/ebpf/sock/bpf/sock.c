@@ -113,6 +113,18 @@ static __always_inline int pods_are_known(const struct address *dst)
 	return within(is_mapped(dst) ? PODS_KNOWN4 : PODS_KNOWN6, dst);
 }
 
+// is_packet_paths reports whether only the packet path, which sees the client's address, can
+// tell which route is the client's. A socket has no address yet, and its network namespace
+// says only that it isn't the node's own. A container that isn't a pod must not get another
+// pool than it would as a packet. It may keep its address where a packet would be
+// masqueraded, or pods' connections would lose this path wherever pods are told from others.
+static __always_inline int is_packet_paths(const struct frontend *f, const struct address *dst)
+{
+	const struct route *pod = &f->routes[FROM_POD], *other = &f->routes[FROM_OUTSIDE];
+
+	return pod->pool != other->pool || (!same_route(pod, other) && !pods_are_known(dst));
+}
+
 // pick decides about a connection from a socket to a frontend, and reports whether
 // the socket path takes it.
 static __always_inline int pick(struct bpf_sock_addr *ctx, const struct frontend *f, struct tuple *t, struct decision *d)
@@ -125,7 +137,7 @@ static __always_inline int pick(struct bpf_sock_addr *ctx, const struct frontend
 		return 0;
 	if (f->flags & RESTRICTED && !(origin == FROM_NODE && lets_in_itself(f, &t->dst)))
 		return 0;
-	if (origin != FROM_NODE && !same_route(r, &f->routes[FROM_OUTSIDE]) && !pods_are_known(&t->dst))
+	if (origin != FROM_NODE && is_packet_paths(f, &t->dst))
 		return 0;
 	if (r->flags & MASQUERADE && origin != FROM_NODE)
 		return 0; // the node's own connections have an address of the node anyway

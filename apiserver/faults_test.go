@@ -2,6 +2,7 @@ package apiserver
 
 import (
 	"encoding/json"
+	"net/netip"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -32,6 +33,12 @@ func startProcesses(t *testing.T) *processes {
 	for n := range 3 {
 		config := c.config(n + 1)
 		config.Port = 6443
+		if os.Getenv("FAIRWAY_SERVERS") == "isolated" { // connections between servers come from such an address
+			config.BindAddress = netip.AddrFrom4([4]byte{10, c.network[0], c.network[1], byte(n + 1)})
+			if out, err := exec.Command("ip", "address", "add", config.BindAddress.String()+"/32", "dev", "lo").CombinedOutput(); err != nil {
+				t.Fatalf("ip: %v: %s", err, out)
+			}
+		}
 		p.configs = append(p.configs, config)
 	}
 	t.Cleanup(func() {
@@ -156,6 +163,11 @@ func (p *processes) faults() []func() {
 			n := p.leader()
 			p.Logf("server %d, which leads, is cut off from the others", n+1)
 			heal := p.cutOff(n)
+			eventually(p.T, "that it takes no writes", func() bool {
+				probe := &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{GenerateName: "probe-"}}
+				_, err := p.apis[n].CoreV1().ConfigMaps("kube-system").Create(p.Context(), probe, metav1.CreateOptions{})
+				return err != nil
+			})
 			p.works((n + 1) % 3)
 			heal()
 			p.works(n)
@@ -211,7 +223,8 @@ func (p *processes) cutOff(n int) (heal func()) {
 		}
 	}
 	rest := strings.Join(others, ", ")
-	nft("table ip cut { chain in { type filter hook input priority 0; ip saddr " + self + " ip daddr { " + rest + " } drop; ip saddr { " + rest + " } ip daddr " + self + " drop; } }")
+	nft("table ip cut {\nchain in {\ntype filter hook input priority 0\n" +
+		"ip saddr " + self + " ip daddr { " + rest + " } drop\nip saddr { " + rest + " } ip daddr " + self + " drop\n}\n}\n")
 	return func() { nft("delete table ip cut") }
 }
 

@@ -20,6 +20,7 @@ import (
 	"github.com/fairway-net/fairway/kube"
 	"github.com/fairway-net/fairway/kube/balance"
 	"github.com/fairway-net/fairway/kube/join"
+	"github.com/fairway-net/fairway/kube/lastknown"
 )
 
 func leaveCommand() *cobra.Command {
@@ -56,8 +57,10 @@ func leave(ctx context.Context, dir string, options kernel.Options, out io.Write
 	}
 	options.KeepKubeProxy = true
 	err = (&cleanupJob{options: options, out: out}).run(ctx)
-	if removeErr := os.Remove(filepath.Join(dir, "cluster.json")); removeErr != nil && !os.IsNotExist(removeErr) {
-		err = errors.Join(err, removeErr)
+	for _, known := range []string{filepath.Join(dir, "cluster.json"), filepath.Join(dir, balance.FileName), lastknown.File(dir, member.Node)} {
+		if removeErr := os.Remove(known); removeErr != nil && !os.IsNotExist(removeErr) {
+			err = errors.Join(err, removeErr)
+		}
 	}
 	return errors.Join(err, join.Forget(dir))
 }

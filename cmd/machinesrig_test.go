@@ -49,7 +49,7 @@ type plainMachine struct {
 	n    *network
 	name string
 	ns   *netns.NS
-	dir  string // its /var/lib/fairway, /run and /usr/local/bin
+	dir  string // its /var/lib/fairway, /run, /usr/local/bin and systemd's units
 }
 
 func newNetwork(t *testing.T) *network {
@@ -118,7 +118,7 @@ func (n *network) connect(bridge *netlink.Bridge, name string, number int) *plai
 			n.must(handle.RouteAdd(&netlink.Route{LinkIndex: l.Attrs().Index, Gw: net.ParseIP(gateway)}))
 		}
 	}
-	for _, folder := range []string{"lib", "run", "bin"} {
+	for _, folder := range []string{"lib", "run", "bin", "units"} {
 		n.must(os.Mkdir(filepath.Join(m.dir, folder), 0o755))
 	}
 	// What people have downloaded, and what few containers have.
@@ -142,7 +142,7 @@ func (n *network) plug(name string, in bool) {
 
 // enter has a command find the machine's name and files.
 const enter = `set -e; hostname "$1"; mount -t tmpfs none /var/lib; mkdir /var/lib/fairway; mount --bind "$2/lib" /var/lib/fairway
-mount --bind "$2/run" /run; mount --bind "$2/bin" /usr/local/bin; cd "$2"; PATH="/usr/local/bin:$PATH" exec sh -c "$3"`
+mount --bind "$2/run" /run; mount --bind "$2/bin" /usr/local/bin; [ ! -d /etc/systemd/system ] || mount --bind "$2/units" /etc/systemd/system; cd "$2"; PATH="/usr/local/bin:$PATH" exec sh -c "$3"`
 
 // command is a command line on the machine, for a shell.
 func (m *plainMachine) command(ctx context.Context, line string) *exec.Cmd {

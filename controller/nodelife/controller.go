@@ -3,7 +3,8 @@
 // as not ready, with the taints that Kubernetes gives it, and what it published
 // as endpoints is not ready either, nor are its Pods; when it is heard of again,
 // all that comes back. Package podgc deletes Pods that taints drive away.
-// Nodes that never had a Lease are nobody's business here.
+// A Node that an agent registered, and that died before it renewed one, is silent
+// too; others that never had a Lease are nobody's business here.
 //
 //   - controller.go: who is silent
 //   - node.go: what the Node says then
@@ -25,6 +26,7 @@ import (
 	"k8s.io/client-go/tools/cache"
 
 	"github.com/fairway-net/fairway/controller/cluster"
+	"github.com/fairway-net/fairway/endpoint/health"
 )
 
 // DefaultGrace is how long a machine may be silent.
@@ -96,7 +98,7 @@ func (c *Controller) look(ctx context.Context, renewed map[string]time.Time) err
 	var errs []error
 	for name, node := range nodes {
 		at, hasLease := renewed[name]
-		if !hasLease {
+		if _, plain := node.Annotations[health.ModeAnnotation]; !hasLease && !plain {
 			continue
 		}
 		if last, known := c.heard[name]; !known || !last.renewed.Equal(at) {
@@ -111,7 +113,7 @@ func (c *Controller) look(ctx context.Context, renewed map[string]time.Time) err
 		}
 	}
 	for name := range c.heard {
-		if _, there := renewed[name]; !there {
+		if _, there := nodes[name]; !there {
 			delete(c.heard, name)
 		}
 	}

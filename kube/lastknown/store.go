@@ -42,12 +42,15 @@ type Store struct {
 	writing sync.Mutex                   // one flush after the other
 }
 
+// File is where what a node last knew is kept in a directory.
+func File(dir, node string) string { return filepath.Join(dir, "lastknown-"+node+".db") }
+
 // Open opens the file of a node in dir, or makes it.
 func Open(dir, node string) (*Store, error) {
 	if err := os.MkdirAll(dir, 0o700); err != nil {
 		return nil, fmt.Errorf("keep what is known: %w", err)
 	}
-	s := &Store{name: filepath.Join(dir, "lastknown-"+node+".db"), dirty: map[string]map[string][]byte{}}
+	s := &Store{name: File(dir, node), dirty: map[string]map[string][]byte{}}
 	return s, s.with(func(*bolt.DB) error { return nil })
 }
 

@@ -38,7 +38,7 @@ func addLabFlags(flags *pflag.FlagSet, c *lab.Config) {
 	flags.StringVar(&c.Kubernetes, "kubernetes", "", "directory of Kubernetes' own etcd, kube-apiserver and kube-controller-manager (see hack/kubernetes/build), to be used instead of Fairway's")
 	flags.Var((*rangesValue)(&c.LoadBalancerRanges), "load-balancer-range", "addresses for Services of type LoadBalancer, such as 172.30.200.1-172.30.200.99, announced to the client; may be repeated")
 	flags.StringVar(&c.Router, "router", "", "a router, frr or bird, between the nodes and the client, which the nodes announce addresses to by BGP")
-	flags.StringArrayVar(&c.Images, "image", nil, "program of the host that stands for an image, such as --image=gateway-api/echo-basic=/tmp/echo-basic; may be repeated")
+	flags.StringArrayVar(&c.Images, "image", nil, "command of the host that stands for an image, as IMAGE=COMMAND with a part of the image's name, such as --image='whoami=/usr/local/bin/whoami --port 80'; may be repeated")
 	flags.BoolVar(&c.Gateway, "gateway", c.Gateway, "have every node serve Gateways and Ingresses")
 	flags.StringArrayVar(&c.AgentArgs, "agent-arg", nil, "further argument for every agent, such as --agent-arg=--verbose; may be repeated")
 }

@@ -2,7 +2,6 @@ package lab
 
 import (
 	"context"
-	"strings"
 	"time"
 
 	"github.com/fairway-net/fairway/lab/topology"
@@ -26,15 +25,4 @@ func (s *supervisor) startGateways(ctx context.Context, nodes []*topology.Node) 
 			return r.run(ctx, func() bool { return time.Since(began) > 5*time.Second })
 		})
 	}
-}
-
-// programs are those that stand for images.
-func (c Config) programs() map[string]string {
-	out := map[string]string{}
-	for _, text := range c.Images {
-		if image, program, found := strings.Cut(text, "="); found {
-			out[image] = program
-		}
-	}
-	return out
 }

@@ -52,8 +52,8 @@ type Config struct {
 	Router string `json:"router,omitempty"`
 	// AgentArgs are further arguments for every agent.
 	AgentArgs []string `json:"agentArgs,omitempty"`
-	// Images, such as echo-basic=/usr/local/bin/echo, are programs of the host
-	// that stand for images whose name has the first part.
+	// Images, such as whoami=/usr/local/bin/whoami --port 80, are commands of the
+	// host that stand for images whose name has the first part.
 	Images []string `json:"images,omitempty"`
 	// Gateway has every node serve Gateways and Ingresses.
 	Gateway bool `json:"gateway,omitempty"`
@@ -92,7 +92,8 @@ func (c Config) Validate() error {
 			return fmt.Errorf("kubernetes: %w", err)
 		}
 	}
-	return errors.Join(checkRouter(c.Router), topology.CheckName(c.Name))
+	_, err := c.commands()
+	return errors.Join(err, checkRouter(c.Router), topology.CheckName(c.Name))
 }
 
 // checkPrivileges says at once what would fail later for want of them.

@@ -188,7 +188,11 @@ func (s *supervisor) startControllers(ctx context.Context, nodes []*topology.Nod
 	if err := s.serveKubelet(ctx, k); err != nil {
 		return err
 	}
-	k.SetImages(s.config.programs())
+	commands, err := s.config.commands()
+	if err != nil {
+		return err
+	}
+	k.SetImages(commands)
 	sched, err := scheduler.New(client, factory, recorder(ctx, client, "default-scheduler"))
 	if err != nil {
 		return err

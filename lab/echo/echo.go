@@ -34,6 +34,8 @@ type Server struct {
 	http    *http.Server
 	sniffed *handover
 
+	in       func(func() error) error
+	opening  sync.Mutex     // guards closers
 	closers  []func() error // the listening sockets
 	running  sync.WaitGroup // loops over sockets and connections
 	active   atomic.Int64   // when a client last came or went, in Unix nanoseconds
@@ -49,21 +51,38 @@ type Server struct {
 // the network namespace in which it runs its function; all else, however many
 // servers there are, happens in the calling process.
 func Start(name string, ports []Port, in func(func() error) error) (*Server, error) {
-	s := &Server{name: name, conns: map[net.Conn]struct{}{}, sniffed: newHandover()}
+	s := &Server{name: name, in: in, conns: map[net.Conn]struct{}{}, sniffed: newHandover()}
 	s.http = &http.Server{Handler: http.HandlerFunc(s.serveHTTP), ReadHeaderTimeout: time.Minute}
 	s.running.Go(func() {
 		// ErrServerClosed is how Serve always ends.
 		_ = s.http.Serve(s.sniffed)
 	})
 	for _, p := range ports {
-		if p.Protocol == "" {
-			p.Protocol = "TCP"
-		}
-		if err := in(func() error { return s.open(p) }); err != nil {
-			return nil, errors.Join(fmt.Errorf("listen on %v: %w", p, err), s.Close())
+		if err := s.Open(p); err != nil {
+			return nil, errors.Join(err, s.Close())
 		}
 	}
 	return s, nil
+}
+
+// Open opens another port. A server that has been closed opens none, which is no
+// error.
+func (s *Server) Open(p Port) error {
+	if p.Protocol == "" {
+		p.Protocol = "TCP"
+	}
+	s.opening.Lock()
+	defer s.opening.Unlock()
+	s.mu.Lock()
+	closed := s.closed
+	s.mu.Unlock()
+	if closed {
+		return nil
+	}
+	if err := s.in(func() error { return s.open(p) }); err != nil {
+		return fmt.Errorf("listen on %v: %w", p, err)
+	}
+	return nil
 }
 
 // open opens one port; it runs inside the network namespace.
@@ -126,6 +145,8 @@ func (s *Server) Connections() int {
 // Close closes the listening sockets and all connections.
 func (s *Server) Close() error {
 	var errs []error
+	s.opening.Lock()
+	defer s.opening.Unlock()
 	for _, c := range s.closers {
 		errs = append(errs, ignoreClosed(c()))
 	}

@@ -7,7 +7,6 @@ import (
 	"log/slog"
 	"os/exec"
 	"path/filepath"
-	"slices"
 	"strings"
 	"sync"
 	"syscall"
@@ -69,7 +68,7 @@ func (c *command) start() (*exec.Cmd, error) {
 	}
 	elsewhere := strings.NewReplacer(paths...)
 	cmd, err := c.worker.command(c.sandbox, c.spec, func(env []corev1.EnvVar) []string {
-		argv := expand(slices.Concat(c.worker.kubelet.program(c.spec), c.spec.Args), env)
+		argv := expand(c.worker.kubelet.argv(c.spec), env)
 		for i := range argv {
 			argv[i] = elsewhere.Replace(argv[i])
 		}

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"slices"
 	"sync"
 	"time"
 
@@ -52,9 +53,10 @@ type container struct {
 func startContainer(ctx context.Context, w *worker, spec *corev1.Container, policy corev1.RestartPolicy) (*container, error) {
 	c := &container{spec: spec, policy: policy, worker: w, sandbox: w.sandbox}
 	var err error
-	if w.kubelet.program(spec) != nil {
+	if w.kubelet.argv(spec) != nil {
 		c.process, err = startCommand(w, spec, policy, func() { c.begin(ctx) })
 	} else {
+		w.explainImage(spec)
 		c.process, err = startEcho(w, spec)
 	}
 	if err != nil {
@@ -123,18 +125,16 @@ type echoProcess struct {
 
 	mu       sync.Mutex
 	server   *echo.Server
+	ports    []echo.Port
 	started  metav1.Time
 	restarts int32
 	ended    *metav1.Time
 }
 
 func startEcho(w *worker, spec *corev1.Container) (*echoProcess, error) {
-	var ports []echo.Port
-	for _, p := range spec.Ports {
-		ports = append(ports, echo.Port{Number: uint16(p.ContainerPort), Protocol: string(p.Protocol)})
-	}
 	name, in := w.pod.Name, w.sandbox.host
-	e := &echoProcess{started: metav1.Now(), start: func() (*echo.Server, error) { return echo.Start(name, ports, in.Do) }}
+	e := &echoProcess{started: metav1.Now(), ports: echoPorts(spec)}
+	e.start = func() (*echo.Server, error) { return echo.Start(name, e.ports, in.Do) }
 	var err error
 	e.server, err = e.start()
 	if err != nil {
@@ -159,6 +159,17 @@ func (e *echoProcess) restart(time.Duration) (bool, error) {
 	e.server, e.started = s, metav1.Now()
 	e.restarts++
 	return true, nil
+}
+
+// open has it answer on another port, too, unless it does already or has ended.
+func (e *echoProcess) open(p echo.Port) error {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	if e.ended != nil || slices.Contains(e.ports, p) {
+		return nil
+	}
+	e.ports = append(e.ports, p) // also if it fails: it would fail again
+	return e.server.Open(p)
 }
 
 func (e *echoProcess) current() *echo.Server {

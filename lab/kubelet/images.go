@@ -1,89 +1,137 @@
 package kubelet
 
 import (
-	"context"
-	"fmt"
-	"os"
-	"path/filepath"
+	"cmp"
+	"maps"
+	"path"
+	"slices"
+	"strconv"
 	"strings"
 
 	corev1 "k8s.io/api/core/v1"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/fairway-net/fairway/lab/echo"
 )
 
-// SetImages says which programs of the host stand for images: by a part of the
-// image's name. Others are echo servers on their ports.
-func (k *Kubelet) SetImages(programs map[string]string) { k.images = programs }
+// SetImages says which commands of the host stand for images: by a part of the
+// image's name, of several the longest. Others are known to the lab itself, or are
+// echo servers on their ports.
+func (k *Kubelet) SetImages(commands map[string][]string) { k.images = commands }
 
-// program is what a container runs: its own command, or the program that
-// stands for its image; nil for an echo server.
-func (k *Kubelet) program(spec *corev1.Container) []string {
-	if len(spec.Command) > 0 {
-		return spec.Command
+// standIn is what the lab runs for a well-known image that it isn't told of.
+type standIn struct {
+	isShell bool                            // it has the host's programs: its args are a command
+	ports   func(args []string) []echo.Port // where it answers if it declares no ports
+}
+
+// standIns are the images that the lab knows, by the last part of their name.
+var standIns = map[string]standIn{
+	"alpine":     {isShell: true},
+	"bash":       {isShell: true},
+	"busybox":    {isShell: true},
+	"debian":     {isShell: true},
+	"ubuntu":     {isShell: true},
+	"agnhost":    {ports: agnhostPorts},
+	"caddy":      {ports: fixed(80)},
+	"echo-basic": {ports: fixed(3000)},
+	"httpd":      {ports: fixed(80)},
+	"nginx":      {ports: fixed(80)},
+	"pause":      {},
+	"whoami":     {ports: fixed(80)},
+}
+
+func fixed(port uint16) func([]string) []echo.Port {
+	return func([]string) []echo.Port { return []echo.Port{{Number: port, Protocol: "TCP"}} }
+}
+
+// agnhostPorts are where Kubernetes' test image answers with netexec and
+// serve-hostname (test/images/agnhost/README.md of Kubernetes).
+func agnhostPorts(args []string) []echo.Port {
+	if len(args) == 0 {
+		return nil
 	}
-	for part, program := range k.images {
-		if strings.Contains(spec.Image, part) {
-			return []string{program}
+	var ports []echo.Port
+	add := func(flag, fallback, protocol string) {
+		if n, err := strconv.ParseUint(cmp.Or(flagValue(args, flag), fallback), 10, 16); err == nil && n > 0 {
+			ports = append(ports, echo.Port{Number: uint16(n), Protocol: protocol})
 		}
+	}
+	switch args[0] {
+	case "netexec":
+		add("http-port", "8080", "TCP")
+		add("udp-port", "8081", "UDP")
+		add("sctp-port", "-1", "SCTP")
+	case "serve-hostname":
+		add("port", "9376", "TCP")
+	}
+	return ports
+}
+
+// flagValue is the value of --flag=VALUE or --flag VALUE, "" if there is none.
+func flagValue(args []string, flag string) string {
+	for i, a := range args {
+		name, value, has := strings.Cut(strings.TrimLeft(a, "-"), "=")
+		if name != flag || !strings.HasPrefix(a, "-") {
+			continue
+		}
+		if has || i+1 == len(args) {
+			return value
+		}
+		return args[i+1]
+	}
+	return ""
+}
+
+// imageName is the last part of an image's name, without tag and digest.
+func imageName(image string) string {
+	image, _, _ = strings.Cut(image, "@")
+	name, _, _ := strings.Cut(path.Base(image), ":")
+	return name
+}
+
+// argv is what a container runs: its own command, or the one that stands for its
+// image, with its args; nil for an echo server.
+func (k *Kubelet) argv(spec *corev1.Container) []string {
+	if len(spec.Command) > 0 {
+		return slices.Concat(spec.Command, spec.Args)
+	}
+	parts := slices.SortedFunc(maps.Keys(k.images), func(a, b string) int {
+		return cmp.Or(cmp.Compare(len(b), len(a)), cmp.Compare(a, b))
+	})
+	for _, part := range parts {
+		if strings.Contains(spec.Image, part) {
+			return slices.Concat(k.images[part], spec.Args)
+		}
+	}
+	if standIns[imageName(spec.Image)].isShell && len(spec.Args) > 0 {
+		return spec.Args
 	}
 	return nil
 }
 
-// volumes writes the Secrets and ConfigMaps that a container mounts to files of
-// the host. A pod has no file system of its own, so the paths in its arguments
-// and variables are changed accordingly: from the first of a pair to the second.
-func (w *worker) volumes(ctx context.Context, spec *corev1.Container) ([]string, error) {
-	var paths []string
-	for _, m := range spec.VolumeMounts {
-		for _, v := range w.first.Spec.Volumes {
-			if v.Name != m.Name || v.Secret == nil && v.ConfigMap == nil {
-				continue
-			}
-			files, err := w.volume(ctx, v)
-			if err != nil {
-				return nil, fmt.Errorf("volume %s: %w", v.Name, err)
-			}
-			dir := filepath.Join(w.kubelet.logs, string(w.uid), v.Name)
-			if err := os.MkdirAll(dir, 0o700); err != nil {
-				return nil, fmt.Errorf("volume %s: %w", v.Name, err)
-			}
-			for name, data := range files {
-				if err := os.WriteFile(filepath.Join(dir, filepath.Base(name)), data, 0o600); err != nil {
-					return nil, fmt.Errorf("volume %s: %w", v.Name, err)
-				}
-			}
-			paths = append(paths, m.MountPath+"/", dir+"/")
-		}
+// echoPorts are where an echo server answers: the ports that the container declares,
+// else those of its image.
+func echoPorts(spec *corev1.Container) []echo.Port {
+	var ports []echo.Port
+	for _, p := range spec.Ports {
+		ports = append(ports, echo.Port{Number: uint16(p.ContainerPort), Protocol: string(cmp.Or(p.Protocol, corev1.ProtocolTCP))})
 	}
-	return paths, nil
+	if s := standIns[imageName(spec.Image)]; len(ports) == 0 && s.ports != nil {
+		return s.ports(spec.Args)
+	}
+	return ports
 }
 
-// volume reads the files of a volume.
-func (w *worker) volume(ctx context.Context, v corev1.Volume) (map[string][]byte, error) {
-	data := map[string][]byte{}
-	var items []corev1.KeyToPath
-	if v.Secret != nil {
-		s, err := w.kubelet.client.CoreV1().Secrets(w.first.Namespace).Get(ctx, v.Secret.SecretName, metav1.GetOptions{})
-		if err != nil {
-			return nil, err
-		}
-		data, items = s.Data, v.Secret.Items
-	} else {
-		m, err := w.kubelet.client.CoreV1().ConfigMaps(w.first.Namespace).Get(ctx, v.ConfigMap.Name, metav1.GetOptions{})
-		if err != nil {
-			return nil, err
-		}
-		for key, text := range m.Data {
-			data[key] = []byte(text)
-		}
-		items = v.ConfigMap.Items
+// explainImage says on the pod that a container's image has no program here.
+func (w *worker) explainImage(spec *corev1.Container) {
+	if _, known := standIns[imageName(spec.Image)]; known || spec.Image == "" {
+		return
 	}
-	if len(items) == 0 {
-		return data, nil
+	ignored := ""
+	if len(spec.Args) > 0 {
+		ignored = ", and its args are ignored"
 	}
-	chosen := map[string][]byte{}
-	for _, i := range items {
-		chosen[i.Path] = data[i.Key]
-	}
-	return chosen, nil
+	w.kubelet.events.Eventf(w.pod, corev1.EventTypeNormal, "NoProgram",
+		"The lab pulls no images and has no program for %q: container %s answers on its ports with the pod's name%s. `fairway lab up --image %s=COMMAND` maps it to a command of this machine; a command in the manifest is run, too",
+		spec.Image, spec.Name, ignored, imageName(spec.Image))
 }

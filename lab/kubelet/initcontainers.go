@@ -21,7 +21,7 @@ func (w *worker) initialize(ctx context.Context) error {
 		sidecar := isSidecar(spec)
 		if sidecar {
 			policy = corev1.RestartPolicyAlways
-		} else if w.kubelet.program(spec) == nil {
+		} else if w.kubelet.argv(spec) == nil {
 			w.kubelet.events.Eventf(w.pod, corev1.EventTypeNormal, "NoProgram", "Init container %s has no command and its image %q no program in this lab: it counts as done", spec.Name, spec.Image)
 			continue
 		}

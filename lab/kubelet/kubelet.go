@@ -13,6 +13,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/informers"
 	"k8s.io/client-go/kubernetes"
+	corelisters "k8s.io/client-go/listers/core/v1"
 	"k8s.io/client-go/tools/cache"
 	"k8s.io/client-go/tools/record"
 
@@ -26,7 +27,9 @@ type Kubelet struct {
 	nodes  map[string]*topology.Node
 	logs   string
 	files  func(namespace string) (map[string]string, error)
-	images map[string]string // programs for images
+	images map[string][]string // commands for images
+
+	services corelisters.ServiceLister
 
 	mu      sync.Mutex
 	started bool
@@ -40,7 +43,7 @@ type Kubelet struct {
 // the directory logs. Commands in pods of a namespace find the files that files
 // tells in the place of the host's: from the host's path to the other.
 func New(client kubernetes.Interface, factory informers.SharedInformerFactory, events record.EventRecorder, nodes []*topology.Node, logs string, files func(namespace string) (map[string]string, error)) (*Kubelet, error) {
-	k := &Kubelet{client: client, events: events, logs: logs, files: files, nodes: map[string]*topology.Node{}, workers: map[types.UID]*worker{}}
+	k := &Kubelet{client: client, events: events, logs: logs, files: files, services: factory.Core().V1().Services().Lister(), nodes: map[string]*topology.Node{}, workers: map[types.UID]*worker{}}
 	for _, n := range nodes {
 		k.nodes[n.Name] = n
 	}
@@ -51,6 +54,9 @@ func New(client kubernetes.Interface, factory informers.SharedInformerFactory, e
 	})
 	if err != nil {
 		return nil, fmt.Errorf("watch pods: %w", err)
+	}
+	if err := k.watchServices(factory.Core().V1().Services().Informer()); err != nil {
+		return nil, fmt.Errorf("watch services: %w", err)
 	}
 	return k, nil
 }

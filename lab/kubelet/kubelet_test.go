@@ -36,6 +36,7 @@ type bench struct {
 	client *fake.Clientset
 	node   *topology.Node
 	logs   string
+	events chan string
 }
 
 func newBench(t *testing.T) *bench {
@@ -48,12 +49,13 @@ func newBench(t *testing.T) *bench {
 	if err != nil {
 		t.Fatal(errors.Join(err, l.Remove()))
 	}
-	b := &bench{T: t, client: fake.NewClientset(), node: node, logs: t.TempDir()}
+	b := &bench{T: t, client: fake.NewClientset(), node: node, logs: t.TempDir(), events: make(chan string, 100_000)}
 	factory := informers.NewSharedInformerFactory(b.client, 0)
-	k, err := kubelet.New(b.client, factory, &record.FakeRecorder{}, []*topology.Node{node}, b.logs, func(string) (map[string]string, error) { return nil, nil })
+	k, err := kubelet.New(b.client, factory, &record.FakeRecorder{Events: b.events}, []*topology.Node{node}, b.logs, func(string) (map[string]string, error) { return nil, nil })
 	if err != nil {
 		t.Fatal(errors.Join(err, l.Remove()))
 	}
+	k.SetImages(map[string][]string{"example.org/tool": {"/bin/sh", "-c", `echo "$0 $@"; exec sleep 1000`, "tool"}})
 	ctx, cancel := context.WithCancel(context.Background())
 	done := make(chan struct{})
 	go func() { defer close(done); k.Run(ctx) }()

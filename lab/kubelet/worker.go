@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"log/slog"
+	"maps"
 	"slices"
 	"sync"
 	"sync/atomic"
@@ -31,6 +32,7 @@ type worker struct {
 	deleted chan struct{}    // the API has no such pod any more
 	once    sync.Once        // closes deleted
 	running atomic.Pointer[running]
+	latest  atomic.Pointer[corev1.Pod] // as delivered last
 
 	// The rest belongs to run's goroutine.
 	pod        *corev1.Pod
@@ -43,11 +45,13 @@ type worker struct {
 }
 
 func newWorker(k *Kubelet, pod *corev1.Pod) *worker {
-	return &worker{
+	w := &worker{
 		kubelet: k, uid: pod.UID, node: k.nodes[pod.Spec.NodeName], first: pod, pod: pod,
 		updates: make(chan *corev1.Pod, 1), changed: make(chan struct{}, 1), deleted: make(chan struct{}),
 		status: *pod.Status.DeepCopy(), started: metav1.Now(),
 	}
+	w.latest.Store(pod)
+	return w
 }
 
 // deliver replaces what the worker hasn't seen yet. One goroutine delivers.
@@ -57,6 +61,9 @@ func (w *worker) deliver(pod *corev1.Pod) {
 	default:
 	}
 	w.updates <- pod
+	if before := w.latest.Swap(pod); !maps.Equal(before.Labels, pod.Labels) {
+		w.openAllTargets()
+	}
 }
 
 func (w *worker) gone() { w.once.Do(func() { close(w.deleted) }) }
@@ -120,6 +127,7 @@ func (w *worker) start(ctx context.Context) error {
 		w.kubelet.events.Eventf(w.pod, corev1.EventTypeNormal, "Started", "Started container %s", c.spec.Name)
 	}
 	w.running.Store(&running{s, slices.Concat(w.containers, w.inits)})
+	w.openAllTargets()
 	return nil
 }
 

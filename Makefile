@@ -24,6 +24,9 @@ MAY_SKIP   += "github.com/fairway-net/fairway/dataplane/conformance TestKubeProx
 # The image takes as long, and programs that `make deps` doesn't install.
 MAY_SKIP   += "github.com/fairway-net/fairway/deploy TestImage"
 
+# The commands of docs/operating.md: `make servers`.
+MAY_SKIP   += "github.com/fairway-net/fairway/cmd TestOperating"
+
 # So do the settings of routers, each of which takes new sessions: `make routers`.
 MAY_SKIP   += "github.com/fairway-net/fairway/lab TestRouterMatrix"
 
@@ -64,9 +67,10 @@ causes: build ## the causes that doctor names, provoked in labs of every mode
 	FAIRWAY_CAUSES=1 $(GO) test -v -timeout 40m -run '^(TestCauses|TestCausesInAllModes)$$' ./lab
 
 # In a network namespace, where servers can be cut off from each other.
-servers: ## three servers under a load of writes: each is killed, silent, cut off and restarted, three times over; no acknowledged write is lost
+servers: ## three servers under a load of writes: each is killed, silent, cut off and restarted, three times over; no acknowledged write is lost. And the commands of docs/operating.md
 	$(GO) test -c -o bin/servers.test ./apiserver
 	cd apiserver && FAIRWAY_SERVERS=isolated unshare --net sh -c 'ip link set lo up && ../bin/servers.test -test.v -test.timeout 30m -test.run "^TestFaults$$"'
+	FAIRWAY_SERVERS=1 $(GO) test -v -timeout 30m -run '^TestOperating$$' ./cmd
 
 faults: ## each call of the kernel that ipvs mode makes fails in turn, of which other runs try some: minutes
 	$(GO) test -v -timeout 30m -run '^TestEveryCallFails$$' ./dataplane/ipvs -every-call

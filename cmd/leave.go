@@ -9,6 +9,7 @@ import (
 	"io"
 	"os"
 	"path/filepath"
+	"strings"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -28,7 +29,7 @@ func leaveCommand() *cobra.Command {
 	var dir string
 	c := &cobra.Command{
 		Use:   "leave",
-		Short: "Undo join: stop the agent, delete this machine's Node and certificate, and what is in the kernel",
+		Short: "Undo join: stop the agent if a unit runs it, delete this machine's Node and certificate, and what is in the kernel",
 		Args:  cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			return leave(cmd.Context(), dir, options, cmd.OutOrStdout())
@@ -49,6 +50,12 @@ func leave(ctx context.Context, dir string, options kernel.Options, out io.Write
 	}
 	if err := removeAgentUnit(); err != nil {
 		return err
+	}
+	// A living agent would put everything back.
+	if named, err := runningProxies(true); err != nil {
+		return err
+	} else if len(named) > 0 {
+		return fmt.Errorf("this machine's agent runs: stop %s first", strings.Join(named, ", "))
 	}
 	if err := deleteMember(ctx, dir, member.Node); err != nil {
 		fmt.Fprintf(out, "node %s: couldn't be deleted (%v): `fairway kubectl delete node %s` on a server\n", member.Node, err, member.Node)

@@ -20,20 +20,26 @@ type proxy struct {
 // refuseBesideProxy is an error if an agent, or, unless it is expected, kube-proxy
 // runs in this network namespace.
 func refuseBesideProxy(kubeProxyExpected bool) error {
-	running, err := proxies("/proc")
-	if err != nil {
+	named, err := runningProxies(kubeProxyExpected)
+	if err != nil || len(named) == 0 {
 		return err
 	}
-	var named []string
+	return fmt.Errorf("nothing is removed beside %s: stop it first, or use --force", strings.Join(named, ", "))
+}
+
+// runningProxies names the agents of this machine, and the kube-proxies that
+// nobody expects.
+func runningProxies(kubeProxyExpected bool) (named []string, err error) {
+	running, err := proxies("/proc")
+	if err != nil {
+		return nil, err
+	}
 	for _, p := range running {
 		if p.name != "kube-proxy" || !kubeProxyExpected {
 			named = append(named, fmt.Sprintf("%s (process %d)", p.name, p.pid))
 		}
 	}
-	if len(named) == 0 {
-		return nil
-	}
-	return fmt.Errorf("nothing is removed beside %s: stop it first, or use --force", strings.Join(named, ", "))
+	return named, nil
 }
 
 // proxies finds the agents and kube-proxies of this network namespace. Those of

@@ -66,7 +66,7 @@ func runKubectl(ctx context.Context, args []string) error {
 		flags.KubeConfig = &file
 		flags = flags.WithWrapConfigFn(func(config *rest.Config) *rest.Config {
 			if err := balance.AttachFor(config, file); err != nil {
-				slog.Warn("going on with the server of the kubeconfig", "err", err)
+				slog.Warn("going on with the server of the kubeconfig", "error", err)
 			}
 			return config
 		})

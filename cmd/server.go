@@ -7,9 +7,11 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"log/slog"
 	"net/netip"
 	"os"
 	"strings"
+	"time"
 
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
@@ -120,7 +122,25 @@ func runServer(ctx context.Context, config apiserver.Config, balancing loadBalan
 		return nil
 	})
 	group.Go(server.Wait)
+	group.Go(func() error { return forgetStart(ctx) })
 	return group.Wait()
+}
+
+// settled is when a server's start is over: its own objects are there, and
+// controllers and schemas have taken them in.
+const settled = 10 * time.Second
+
+// forgetStart returns to the system what only the start needed. It may fail
+// without harm: the memory then stays.
+func forgetStart(ctx context.Context) error {
+	select {
+	case <-ctx.Done():
+	case <-time.After(settled):
+		if err := tuning.ForgetStart(); err != nil {
+			slog.Warn("memory that the start needed stays in use", "error", err)
+		}
+	}
+	return nil
 }
 
 // controllerOptions lets one server's controllers work at a time where there may

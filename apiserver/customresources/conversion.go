@@ -9,7 +9,7 @@ import (
 )
 
 // errWebhook says what can be done instead.
-var errWebhook = errors.New("spec.conversion.strategy: Webhook is not supported: this server calls no webhooks; " +
+var errWebhook = errors.New("spec.conversion.strategy: Webhook is not supported: this server converts no objects by webhook; " +
 	"use None, which changes apiVersion only, and one schema for all versions")
 
 // conversionAdmission refuses definitions whose versions a webhook converts:

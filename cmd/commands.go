@@ -17,6 +17,7 @@ func commands() []*cobra.Command {
 		dnsAndMachineCommand(),
 		dnsCommand(),
 		gatewayCommand(),
+		ingressCommand(),
 		renderCommand(),
 		explainCommand(),
 		doctorCommand(),

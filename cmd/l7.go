@@ -62,25 +62,11 @@ func l7FromAPI(ctx context.Context, config *rest.Config) (*ingress.Output, error
 	}
 }
 
-// l7FromFiles reads manifests. What they hold besides is named in ignored.
+// l7FromFiles compiles manifests. What they hold besides is named in ignored.
 func l7FromFiles(files []string) (out *ingress.Output, ignored []string, err error) {
-	kinds := runtime.NewScheme()
-	utilruntime.Must(scheme.AddToScheme(kinds))
-	utilruntime.Must(gatewayv1.Install(kinds))
-	infos, err := resource.NewLocalBuilder().WithScheme(kinds, kinds.PrioritizedVersionsAllGroups()...).
-		FilenameParam(false, &resource.FilenameOptions{Filenames: files}).Flatten().Do().Infos()
+	objects, choice, ignored, err := l7Objects(files)
 	if err != nil {
-		return nil, nil, fmt.Errorf("read manifests: %w", err)
-	}
-	objects := &ingress.Objects{
-		Namespaces: map[string]*corev1.Namespace{}, Services: map[types.NamespacedName]*corev1.Service{},
-		Secrets: map[types.NamespacedName]*corev1.Secret{}, ConfigMaps: map[types.NamespacedName]*corev1.ConfigMap{},
-	}
-	choice := compile.New(compile.Config{})
-	for _, info := range infos {
-		if !addL7(objects, choice, info.Object) {
-			ignored = append(ignored, fmt.Sprintf("%s %s/%s", info.Object.GetObjectKind().GroupVersionKind().Kind, info.Namespace, info.Name))
-		}
+		return nil, nil, err
 	}
 	return compileL7(objects, func(service types.NamespacedName, port *corev1.ServicePort) []model.Backend {
 		proto := model.TCP
@@ -89,6 +75,29 @@ func l7FromFiles(files []string) (out *ingress.Output, ignored []string, err err
 		}
 		return choice.Takers(service, port.Name, proto)
 	}), ignored, nil
+}
+
+// l7Objects reads manifests, and what chooses endpoints among theirs.
+func l7Objects(files []string) (objects *ingress.Objects, choice *compile.Compiler, ignored []string, err error) {
+	kinds := runtime.NewScheme()
+	utilruntime.Must(scheme.AddToScheme(kinds))
+	utilruntime.Must(gatewayv1.Install(kinds))
+	infos, err := resource.NewLocalBuilder().WithScheme(kinds, kinds.PrioritizedVersionsAllGroups()...).
+		FilenameParam(false, &resource.FilenameOptions{Filenames: files}).Flatten().Do().Infos()
+	if err != nil {
+		return nil, nil, nil, fmt.Errorf("read manifests: %w", err)
+	}
+	objects = &ingress.Objects{
+		Namespaces: map[string]*corev1.Namespace{}, Services: map[types.NamespacedName]*corev1.Service{},
+		Secrets: map[types.NamespacedName]*corev1.Secret{}, ConfigMaps: map[types.NamespacedName]*corev1.ConfigMap{},
+	}
+	choice = compile.New(compile.Config{})
+	for _, info := range infos {
+		if !addL7(objects, choice, info.Object) {
+			ignored = append(ignored, fmt.Sprintf("%s %s/%s", info.Object.GetObjectKind().GroupVersionKind().Kind, info.Namespace, info.Name))
+		}
+	}
+	return objects, choice, ignored, nil
 }
 
 // inNamespace is an object's name, in the namespace that kubectl would take.

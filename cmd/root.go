@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"os"
 	"os/signal"
+	"strings"
 	"syscall"
 
 	"github.com/spf13/cobra"
@@ -27,6 +28,7 @@ func Main() int {
 		SilenceErrors: true,
 	}
 	root.AddCommand(commands()...)
+	refuseUnknown(root)
 	err := root.ExecuteContext(ctx)
 	if err == nil {
 		return 0
@@ -36,6 +38,29 @@ func Main() int {
 		fmt.Fprintf(os.Stderr, "fairway: %v\n", exit.err)
 	}
 	return exit.code
+}
+
+// refuseUnknown has commands that are but groups of others refuse a name that is
+// none of theirs. Without one they show their help.
+func refuseUnknown(c *cobra.Command) {
+	for _, sub := range c.Commands() {
+		refuseUnknown(sub)
+	}
+	if !c.HasSubCommands() || c.Runnable() || !c.HasParent() {
+		return
+	}
+	c.Args = cobra.ArbitraryArgs
+	c.SuggestionsMinimumDistance = 2 // as cobra has it for the first command
+	c.RunE = func(c *cobra.Command, args []string) error {
+		if len(args) == 0 {
+			return c.Help()
+		}
+		hint := fmt.Sprintf("see %s --help", c.CommandPath())
+		if names := c.SuggestionsFor(args[0]); len(names) > 0 {
+			hint = "did you mean " + strings.Join(names, " or ") + "?"
+		}
+		return fmt.Errorf("%s has no command %q: %s", c.CommandPath(), args[0], hint)
+	}
 }
 
 // interruptible returns a context that the first SIGINT or SIGTERM ends. The

@@ -1,0 +1,202 @@
+package convert
+
+import (
+	"cmp"
+	"fmt"
+	"maps"
+	"net/http"
+	"net/url"
+	"slices"
+	"strconv"
+	"strings"
+
+	gatewayv1 "sigs.k8s.io/gateway-api/apis/v1"
+)
+
+const (
+	nginx = "nginx.ingress.kubernetes.io/"
+	seed  = "serviceloadbalancer/lb."
+)
+
+// asked is what annotations ask for, as far as it has a form.
+type asked struct {
+	sslRedirect, forceRedirect, regexp bool
+	rewriteTarget, hostname            string
+	redirects                          bool // filters answer; no backend does
+	headers                            []gatewayv1.HTTPHeaderMatch
+	filters                            []gatewayv1.HTTPRouteFilter
+	timeouts                           *gatewayv1.HTTPRouteTimeouts
+}
+
+// protect are annotations without which somebody gets in who must not: an
+// Ingress that has one isn't converted.
+var protect = []string{"auth-", "whitelist-source-range", "allowlist-source-range", "denylist-source-range"}
+
+// elsewhere says what takes the place of annotations that have no form in routes.
+var elsewhere = map[string]string{
+	"proxy-body-size":       "routes have no limit of bodies",
+	"proxy-send-timeout":    "routes have one time for the whole request",
+	"proxy-connect-timeout": "routes have no time for connecting",
+	"limit-rps":             "routes have no limits of rate",
+	"limit-connections":     "routes have no limits of connections",
+	"affinity":              "routes of the standard channel have no sessions",
+	"configuration-snippet": "use filters of the route",
+	"server-snippet":        "use a rule of the route",
+	"canary-weight":         "give the backends of the route weights",
+}
+
+// alongside are read together with another annotation.
+var alongside = []string{"cors-", "session-cookie-", "canary", "proxy-buffer"}
+
+// annotations reads those of the Ingress; false if it must not be converted.
+func (i *one) annotations() bool {
+	i.asked.sslRedirect = true
+	all := i.o.Annotations
+	converted := true
+	for _, name := range slices.Sorted(maps.Keys(all)) {
+		short, ours := strings.CutPrefix(name, nginx)
+		if !ours {
+			if strings.HasPrefix(name, seed) {
+				i.left("annotation %s: has no form in routes", name)
+			}
+			continue
+		}
+		if slices.ContainsFunc(protect, func(p string) bool { return strings.HasPrefix(short, p) }) {
+			i.left("annotation %s protects it and has no form in routes: the Ingress is not converted", name)
+			converted = false
+			continue
+		}
+		if err := i.annotation(short, all[name]); err != nil {
+			i.left("annotation %s: %v", name, err)
+		}
+	}
+	return i.canary() && converted
+}
+
+func (i *one) annotation(short, text string) error {
+	switch short {
+	case "ssl-redirect":
+		return readBool(&i.asked.sslRedirect, text)
+	case "force-ssl-redirect":
+		return readBool(&i.asked.forceRedirect, text)
+	case "use-regex":
+		return readBool(&i.asked.regexp, text)
+	case "rewrite-target":
+		i.asked.rewriteTarget = text
+	case "upstream-vhost":
+		i.asked.hostname = text
+	case "proxy-read-timeout":
+		n, err := strconv.ParseUint(strings.TrimSuffix(text, "s"), 10, 31)
+		if err != nil {
+			return fmt.Errorf("%q: must be a number of seconds", text)
+		}
+		d := gatewayv1.Duration(strconv.FormatUint(n, 10) + "s")
+		i.asked.timeouts = &gatewayv1.HTTPRouteTimeouts{BackendRequest: &d}
+	case "permanent-redirect":
+		return i.redirect(text, http.StatusMovedPermanently)
+	case "temporal-redirect":
+		return i.redirect(text, http.StatusFound)
+	case "enable-cors":
+		on := false
+		if err := readBool(&on, text); err != nil || !on {
+			return err
+		}
+		i.asked.filters = append(i.asked.filters, gatewayv1.HTTPRouteFilter{Type: gatewayv1.HTTPRouteFilterCORS, CORS: cors(i.o.Annotations)})
+	case "backend-protocol":
+		return protocol(text)
+	default:
+		if instead := elsewhere[short]; instead != "" {
+			return fmt.Errorf("is left out: %s", instead)
+		}
+		if !slices.ContainsFunc(alongside, func(p string) bool { return strings.HasPrefix(short, p) }) {
+			return fmt.Errorf("is left out: has no form in routes")
+		}
+	}
+	return nil
+}
+
+// protocol says what a Service's endpoints need to be spoken to in their way.
+func protocol(text string) error {
+	switch strings.ToUpper(text) {
+	case "HTTP", "AUTO_HTTP":
+		return nil
+	case "GRPC":
+		return fmt.Errorf("%s: give the Service's port appProtocol: kubernetes.io/h2c, or use a GRPCRoute", text)
+	case "HTTPS", "GRPCS":
+		return fmt.Errorf("%s: write a BackendTLSPolicy for the Service, with the authority that its certificates are checked with", text)
+	}
+	return fmt.Errorf("%q: must be HTTP, HTTPS, GRPC or GRPCS", text)
+}
+
+// canary has the header of a canary Ingress matched; false if it is one of another sort.
+func (i *one) canary() bool {
+	all := i.o.Annotations
+	if all[nginx+"canary"] != "true" {
+		return true
+	}
+	name := all[nginx+"canary-by-header"]
+	if name == "" {
+		i.left("annotation %scanary: only canary-by-header can be converted; the Ingress is not", nginx)
+		return false
+	}
+	i.asked.headers = []gatewayv1.HTTPHeaderMatch{{Name: gatewayv1.HTTPHeaderName(name), Value: cmp.Or(all[nginx+"canary-by-header-value"], "always")}}
+	return true
+}
+
+// redirect is the answer to every request.
+func (i *one) redirect(text string, status int) error {
+	u, err := url.Parse(text)
+	if err != nil || u.Host == "" {
+		return fmt.Errorf("%q is not a URL with a host", text)
+	}
+	f := &gatewayv1.HTTPRequestRedirectFilter{StatusCode: &status, Scheme: &u.Scheme}
+	host, path := gatewayv1.PreciseHostname(u.Hostname()), cmp.Or(u.EscapedPath(), "/")
+	f.Hostname, f.Path = &host, &gatewayv1.HTTPPathModifier{Type: gatewayv1.FullPathHTTPPathModifier, ReplaceFullPath: &path}
+	if u.Port() != "" {
+		n, err := strconv.ParseUint(u.Port(), 10, 16)
+		if err != nil {
+			return fmt.Errorf("%q is not a port", u.Port())
+		}
+		port := gatewayv1.PortNumber(n)
+		f.Port = &port
+	}
+	i.asked.redirects = true
+	i.asked.filters = append(i.asked.filters, gatewayv1.HTTPRouteFilter{Type: gatewayv1.HTTPRouteFilterRequestRedirect, RequestRedirect: f})
+	if u.RawQuery != "" {
+		return fmt.Errorf("the query ?%s is left out: redirects keep the request's", u.RawQuery)
+	}
+	return nil
+}
+
+// cors is what enable-cors means, with ingress-nginx' defaults.
+func cors(all map[string]string) *gatewayv1.HTTPCORSFilter {
+	credentials := all[nginx+"cors-allow-credentials"] != "false"
+	age, err := strconv.ParseInt(all[nginx+"cors-max-age"], 10, 32)
+	if err != nil {
+		age = 1728000
+	}
+	return &gatewayv1.HTTPCORSFilter{
+		AllowOrigins: split[gatewayv1.CORSOrigin](cmp.Or(all[nginx+"cors-allow-origin"], "*")), AllowCredentials: &credentials,
+		AllowMethods:  split[gatewayv1.HTTPMethodWithWildcard](cmp.Or(all[nginx+"cors-allow-methods"], "GET, PUT, POST, DELETE, PATCH, OPTIONS")),
+		AllowHeaders:  split[gatewayv1.HTTPHeaderName](cmp.Or(all[nginx+"cors-allow-headers"], "DNT, Keep-Alive, User-Agent, X-Requested-With, If-Modified-Since, Cache-Control, Content-Type, Range, Authorization")),
+		ExposeHeaders: split[gatewayv1.HTTPHeaderName](all[nginx+"cors-expose-headers"]), MaxAge: int32(age),
+	}
+}
+
+func split[T ~string](text string) (out []T) {
+	for item := range strings.SplitSeq(text, ",") {
+		if item = strings.TrimSpace(item); item != "" {
+			out = append(out, T(item))
+		}
+	}
+	return out
+}
+
+func readBool(b *bool, text string) error {
+	on, err := strconv.ParseBool(text)
+	if err != nil {
+		return fmt.Errorf("%q: must be true or false", text)
+	}
+	*b = on
+	return nil
+}

@@ -1,0 +1,219 @@
+// Package convert writes Ingresses as Gateway API objects that mean the same,
+// and names what has no form there. It is pure.
+//
+//	convert.go      Ingresses to routes
+//	gateways.go     the Gateways and listeners that they need
+//	annotations.go  what ingress-nginx' annotations become
+//	paths.go        paths and what replaces them
+package convert
+
+import (
+	"cmp"
+	"fmt"
+	"slices"
+	"strings"
+
+	corev1 "k8s.io/api/core/v1"
+	networkingv1 "k8s.io/api/networking/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+	gatewayv1 "sigs.k8s.io/gateway-api/apis/v1"
+)
+
+// Result is what Ingresses become.
+type Result struct {
+	Gateways []*gatewayv1.Gateway
+	Routes   []*gatewayv1.HTTPRoute
+	// Left is what has no form in Gateway API, or another meaning there: a line each.
+	Left []string
+}
+
+// Options say how to convert.
+type Options struct {
+	GatewayClass string // of the Gateways
+	Gateway      string // their name, one in each namespace
+	// Services are looked at for the numbers of ports that Ingresses name.
+	Services map[types.NamespacedName]*corev1.Service
+}
+
+// Convert converts Ingresses. It changes none of its arguments.
+func Convert(list []*networkingv1.Ingress, options Options) *Result {
+	c := &conversion{options: options, out: &Result{}, listeners: map[string]*listeners{}, names: map[types.NamespacedName]bool{}}
+	list = slices.Clone(list)
+	slices.SortStableFunc(list, func(a, b *networkingv1.Ingress) int {
+		return cmp.Or(a.CreationTimestamp.Compare(b.CreationTimestamp.Time), cmp.Compare(a.Namespace, b.Namespace), cmp.Compare(a.Name, b.Name))
+	})
+	for _, o := range list {
+		c.ingress(o)
+	}
+	c.gateways()
+	return c.out
+}
+
+type conversion struct {
+	options   Options
+	out       *Result
+	listeners map[string]*listeners         // by namespace
+	names     map[types.NamespacedName]bool // of routes
+}
+
+// one is an Ingress in the making.
+type one struct {
+	*conversion
+	o       *networkingv1.Ingress
+	asked   asked
+	secured map[string]bool // hosts with a certificate; "" for all
+}
+
+// left notes what isn't converted.
+func (i *one) left(format string, args ...any) {
+	i.out.Left = append(i.out.Left, fmt.Sprintf("Ingress %s/%s: ", i.o.Namespace, i.o.Name)+fmt.Sprintf(format, args...))
+}
+
+func (c *conversion) ingress(o *networkingv1.Ingress) {
+	i := &one{conversion: c, o: o, secured: map[string]bool{}}
+	if !i.annotations() {
+		return
+	}
+	i.certificates()
+	rules := map[string][]gatewayv1.HTTPRouteRule{} // by host
+	if b := o.Spec.DefaultBackend; b != nil {
+		i.rule(rules, "", networkingv1.HTTPIngressPath{Path: "/", Backend: *b}, "spec.defaultBackend")
+	}
+	for j, r := range o.Spec.Rules {
+		if r.HTTP == nil {
+			continue
+		}
+		for k, p := range r.HTTP.Paths {
+			i.rule(rules, strings.ToLower(r.Host), p, fmt.Sprintf("spec.rules[%d].http.paths[%d]", j, k))
+		}
+	}
+	for _, host := range hostsOf(rules) {
+		i.routes(host, rules[host], len(rules) > 1)
+	}
+}
+
+// hostsOf lists hosts in the order in which routes are written.
+func hostsOf(rules map[string][]gatewayv1.HTTPRouteRule) []string {
+	var hosts []string
+	for h := range rules {
+		hosts = append(hosts, h)
+	}
+	slices.Sort(hosts)
+	return hosts
+}
+
+// rule adds a path of a host; what can't be converted is left out and named.
+func (i *one) rule(rules map[string][]gatewayv1.HTTPRouteRule, host string, p networkingv1.HTTPIngressPath, at string) {
+	rule := gatewayv1.HTTPRouteRule{Filters: slices.Clone(i.asked.filters), Timeouts: i.asked.timeouts}
+	match, rewrite, err := i.path(&p)
+	if err != nil {
+		i.left("%s: %v", at, err)
+		return
+	}
+	match.Headers = i.asked.headers
+	rule.Matches = []gatewayv1.HTTPRouteMatch{match}
+	if f := i.urlRewrite(rewrite); f != nil {
+		rule.Filters = append(rule.Filters, *f)
+	}
+	if !i.asked.redirects {
+		ref, err := i.backend(&p.Backend)
+		if err != nil {
+			i.left("%s.backend.%v", at, err)
+			return
+		}
+		rule.BackendRefs = []gatewayv1.HTTPBackendRef{{BackendRef: ref}}
+	}
+	rules[host] = append(rules[host], rule)
+}
+
+// backend is the reference to a Service's port, by number.
+func (i *one) backend(b *networkingv1.IngressBackend) (gatewayv1.BackendRef, error) {
+	var ref gatewayv1.BackendRef
+	if b.Service == nil {
+		return ref, fmt.Errorf("resource: only Services can be converted")
+	}
+	ref.Name = gatewayv1.ObjectName(b.Service.Name)
+	port := b.Service.Port.Number
+	if name := b.Service.Port.Name; name != "" {
+		s := i.options.Services[types.NamespacedName{Namespace: i.o.Namespace, Name: b.Service.Name}]
+		if s == nil {
+			return ref, fmt.Errorf("service.port.name: %q: its number isn't known without Service %s", name, b.Service.Name)
+		}
+		at := slices.IndexFunc(s.Spec.Ports, func(p corev1.ServicePort) bool { return p.Name == name })
+		if at < 0 {
+			return ref, fmt.Errorf("service.port.name: Service %s has no port %q", b.Service.Name, name)
+		}
+		port = s.Spec.Ports[at].Port
+	}
+	ref.Port = &port
+	return ref, nil
+}
+
+// routes writes the routes of a host: HTTPRoutes have room for 16 rules each.
+func (i *one) routes(host string, rules []gatewayv1.HTTPRouteRule, several bool) {
+	name := i.o.Name
+	if several {
+		name += "-" + label(host)
+	}
+	secured := i.secured[host] || i.secured[""]
+	redirect := secured && i.asked.sslRedirect || i.asked.forceRedirect
+	var ports []gatewayv1.PortNumber
+	if !redirect {
+		ports = append(ports, 80)
+	}
+	if secured {
+		ports = append(ports, 443)
+	}
+	if strings.HasPrefix(host, "*.") {
+		i.left("host %s: in Gateway API * stands for one label or more, not for one", host)
+	}
+	i.listenersOf(i.o.Namespace).plain = true
+	if len(ports) > 0 {
+		i.add(name, host, ports, rules)
+	}
+	if !redirect {
+		return
+	}
+	if i.asked.forceRedirect && !secured {
+		i.left("host %q has no certificate: its requests are redirected to https, and nothing serves that", host)
+	}
+	scheme, status := "https", 308 // as ingress-nginx answers
+	list := make([]gatewayv1.HTTPRouteRule, len(rules))
+	for j := range rules {
+		list[j] = gatewayv1.HTTPRouteRule{Matches: rules[j].Matches, Filters: []gatewayv1.HTTPRouteFilter{{
+			Type: gatewayv1.HTTPRouteFilterRequestRedirect, RequestRedirect: &gatewayv1.HTTPRequestRedirectFilter{Scheme: &scheme, StatusCode: &status},
+		}}}
+	}
+	i.add(name+"-redirect", host, []gatewayv1.PortNumber{80}, list)
+}
+
+// mostRules is how many rules an HTTPRoute may have.
+const mostRules = 16
+
+func (i *one) add(name, host string, ports []gatewayv1.PortNumber, rules []gatewayv1.HTTPRouteRule) {
+	for part := range slices.Chunk(rules, mostRules) {
+		r := &gatewayv1.HTTPRoute{
+			TypeMeta:   metav1.TypeMeta{APIVersion: gatewayv1.GroupVersion.String(), Kind: "HTTPRoute"},
+			ObjectMeta: metav1.ObjectMeta{Namespace: i.o.Namespace, Name: i.free(name), Labels: i.o.Labels},
+		}
+		for _, port := range ports {
+			r.Spec.ParentRefs = append(r.Spec.ParentRefs, gatewayv1.ParentReference{Name: gatewayv1.ObjectName(i.options.Gateway), Port: &port})
+		}
+		if host != "" {
+			r.Spec.Hostnames = []gatewayv1.Hostname{gatewayv1.Hostname(host)}
+		}
+		r.Spec.Rules = part
+		i.out.Routes = append(i.out.Routes, r)
+	}
+}
+
+// free is the name, with a number if another route has it.
+func (i *one) free(name string) string {
+	free := types.NamespacedName{Namespace: i.o.Namespace, Name: name}
+	for n := 2; i.names[free]; n++ {
+		free.Name = fmt.Sprintf("%s-%d", name, n)
+	}
+	i.names[free] = true
+	return free.Name
+}

@@ -51,6 +51,7 @@ type Publisher struct {
 	told     map[types.NamespacedName]map[string]bool
 	tracked  map[types.NamespacedName]*tracked  // by slice
 	draining map[types.NamespacedName]time.Time // when slices go
+	waiting  map[types.NamespacedName]bool      // Services to look at once the Node is known
 }
 
 // New returns a publisher that knows nothing yet.
@@ -58,7 +59,7 @@ func New(config Config) *Publisher {
 	p := &Publisher{
 		config: config, machine: machine{name: config.Node},
 		told: map[types.NamespacedName]map[string]bool{}, tracked: map[types.NamespacedName]*tracked{},
-		draining: map[types.NamespacedName]time.Time{},
+		draining: map[types.NamespacedName]time.Time{}, waiting: map[types.NamespacedName]bool{},
 	}
 	p.checks = check.NewScheduler(check.Probe, p.found)
 	p.dirty = queue.New(config.Log, p.sync)
@@ -136,7 +137,8 @@ func (p *Publisher) SetNode(n *corev1.Node) {
 
 func (p *Publisher) lookAtAll() {
 	p.mu.Lock()
-	keys := map[types.NamespacedName]bool{}
+	keys := p.waiting
+	p.waiting = map[types.NamespacedName]bool{}
 	for _, e := range p.entries {
 		keys[e.Service] = true
 	}
@@ -215,6 +217,12 @@ func (p *Publisher) sync(ctx context.Context, key types.NamespacedName) error {
 	m := p.machine
 	entries := slices.DeleteFunc(slices.Clone(p.entries), func(e Entry) bool { return e.Service != key })
 	ready := p.read && !p.ending
+	if ready && m.uid == "" {
+		// Addresses are known once the Node is. What the agent before this one
+		// published must not be drained until then.
+		p.waiting[key] = true
+		ready = false
+	}
 	p.mu.Unlock()
 	if !ready {
 		return nil

@@ -52,13 +52,17 @@ func newRig(t *testing.T, services ...*corev1.Service) *rig {
 	for _, s := range services {
 		r.create(s)
 	}
-	r.SetNode(&corev1.Node{
+	r.SetNode(node())
+	return r
+}
+
+func node() *corev1.Node {
+	return &corev1.Node{
 		ObjectMeta: metav1.ObjectMeta{Name: "a", UID: "1", Labels: map[string]string{corev1.LabelTopologyZone: "north"}},
 		Status: corev1.NodeStatus{Addresses: []corev1.NodeAddress{
 			{Type: corev1.NodeInternalIP, Address: "10.77.0.1"}, {Type: corev1.NodeInternalIP, Address: "fd00::1"},
 		}},
-	})
-	return r
+	}
 }
 
 func (r *rig) run() {
@@ -263,6 +267,45 @@ func TestBrokenFileKeepsItsEndpoint(t *testing.T) {
 	r.file("web.yaml", "name: web\nport: x")
 	r.until("the file is named", func() bool { return r.hears("InvalidPublishFile: web.yaml") })
 	r.eventually("10.77.0.1  ready")
+}
+
+// TestUnknownNode: an agent that starts reads its files before it knows its
+// Node's addresses. What the one before it published stays, and what nobody
+// publishes any more goes once the Node is known.
+func TestUnknownNode(t *testing.T) {
+	port, _ := listen(t)
+	first := newRig(t, service("web", ipv4, corev1.ServicePort{Port: 80}), service("old", ipv4, corev1.ServicePort{Port: 80}))
+	first.run()
+	first.file("web.yaml", "name: web\nport: "+port)
+	first.file("old.yaml", "name: old\nport: "+port)
+	first.eventually("10.77.0.1  ready, 10.77.0.1  ready")
+	first.Publisher.mu.Lock()
+	first.ending = true // it was killed
+	first.Publisher.mu.Unlock()
+
+	next := newRig(t)
+	next.client, next.config.Client = first.client, first.client
+	next.machine = machine{name: "a"}
+	next.file("web.yaml", "name: web\nport: "+port)
+	next.run()
+	key := func(name string) types.NamespacedName { return types.NamespacedName{Namespace: "default", Name: name} }
+	next.until("both Services wait for the Node", func() bool {
+		next.Publisher.mu.Lock()
+		defer next.Publisher.mu.Unlock()
+		return next.waiting[key("web")] && next.waiting[key("old")]
+	})
+	if got := next.published(); got != "10.77.0.1  ready, 10.77.0.1  ready" {
+		t.Errorf("before the Node is known: %s", got)
+	}
+	next.SetNode(node())
+	next.until("only web is published", func() bool {
+		list := next.slices()
+		return len(list) == 1 && list[0].Labels[discoveryv1.LabelServiceName] == "web"
+	})
+	next.eventually("10.77.0.1  ready")
+	if next.hears("EndpointNotPublished") {
+		t.Errorf("told %q", next.told)
+	}
 }
 
 // TestNextAgent: an agent that starts goes on where the one before it ended, and

@@ -4,6 +4,7 @@ import (
 	"encoding/binary"
 	"errors"
 	"fmt"
+	"net"
 	"net/netip"
 
 	"golang.org/x/sys/unix"
@@ -27,14 +28,20 @@ func (r *Run) bypasses(f *flow) error {
 	err = f.ask(wanted{outcome: Forwarded, backends: map[string]bool{was.Backend: was.Client != was.Local}})
 	if err == nil {
 		// What passed has done so before it was received.
-		err = answersAt(fd, was)
+		err = answersAt(fd, localOf(f.conn))
 	}
 	return errors.Join(err, unix.Close(fd))
 }
 
+// localOf is the client's end of a connection.
+func localOf(c net.Conn) netip.AddrPort {
+	at := netip.MustParseAddrPort(c.LocalAddr().String())
+	return netip.AddrPortFrom(at.Addr().Unmap(), at.Port())
+}
+
 // answersAt reads what a packet socket has heard, in which there must be packets
-// of the client and none to it.
-func answersAt(fd int, flow Answer) error {
+// of the client's end and none to it. Late ones of other connections don't count.
+func answersAt(fd int, client netip.AddrPort) error {
 	buffer := make([]byte, 128)
 	asked := 0
 	for {
@@ -48,35 +55,40 @@ func answersAt(fd int, flow Answer) error {
 		if ll, ok := from.(*unix.SockaddrLinklayer); ok && ll.Pkttype == unix.PACKET_OTHERHOST {
 			continue // the bridge doesn't know yet where it belongs
 		}
-		src, dst, ok := addressesOf(buffer[:n])
+		src, dst, ok := endsOf(buffer[:n])
 		switch {
 		case !ok:
-		case src == flow.Local:
+		case src == client:
 			asked++
-		case dst == flow.Local:
+		case dst == client:
 			return fmt.Errorf("a packet from %s to %s passes the node", src, dst)
 		}
 	}
 	if asked == 0 {
-		return fmt.Errorf("no packet of %s passes the node", flow.Local)
+		return fmt.Errorf("no packet of %s passes the node", client)
 	}
 	return nil
 }
 
-// addressesOf reads an IP header, unless it is one of ICMPv6, which hosts use to
-// find each other.
-func addressesOf(b []byte) (src, dst netip.Addr, ok bool) {
+// endsOf reads the headers of a TCP or UDP packet.
+func endsOf(b []byte) (src, dst netip.AddrPort, ok bool) {
+	var from, to netip.Addr
+	protocol, ports := byte(0), 0
 	switch {
 	case len(b) >= 20 && b[0]>>4 == 4:
-		src, _ = netip.AddrFromSlice(b[12:16])
-		dst, _ = netip.AddrFromSlice(b[16:20])
-	case len(b) >= 40 && b[0]>>4 == 6 && b[6] != unix.IPPROTO_ICMPV6:
-		src, _ = netip.AddrFromSlice(b[8:24])
-		dst, _ = netip.AddrFromSlice(b[24:40])
-	default:
+		from, _ = netip.AddrFromSlice(b[12:16])
+		to, _ = netip.AddrFromSlice(b[16:20])
+		protocol, ports = b[9], int(b[0]&15)*4
+	case len(b) >= 40 && b[0]>>4 == 6: // without extension headers
+		from, _ = netip.AddrFromSlice(b[8:24])
+		to, _ = netip.AddrFromSlice(b[24:40])
+		protocol, ports = b[6], 40
+	}
+	if protocol != unix.IPPROTO_TCP && protocol != unix.IPPROTO_UDP || len(b) < ports+4 {
 		return src, dst, false
 	}
-	return src, dst, true
+	b = b[ports:]
+	return netip.AddrPortFrom(from, binary.BigEndian.Uint16(b)), netip.AddrPortFrom(to, binary.BigEndian.Uint16(b[2:])), true
 }
 
 // networkOrder turns a number as packet sockets have it (packet(7)).

@@ -56,7 +56,7 @@ func Open(typer runtime.ObjectTyper, options generic.RESTOptionsGetter, a *alloc
 		certificatesv1.SchemeGroupVersion:          o.certificates(access),
 		coordinationv1.SchemeGroupVersion:          o.plain(leases()),
 		discoveryv1.SchemeGroupVersion:             o.plain(endpointSlices(cluster)),
-		eventsv1.SchemeGroupVersion:                Resources{"events": eventsREST{core["events"].(*REST)}},
+		eventsv1.SchemeGroupVersion:                {"events": eventsREST{core["events"].(*REST)}},
 		networkingv1.SchemeGroupVersion:            o.networking(),
 		policyv1.SchemeGroupVersion:                o.policy(core),
 		rbacv1.SchemeGroupVersion:                  o.rbac(access),

@@ -3,15 +3,19 @@ package apiserver
 import (
 	"fmt"
 
+	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/util/sets"
 	"k8s.io/apiserver/pkg/admission"
 	"k8s.io/apiserver/pkg/admission/plugin/namespace/lifecycle"
+	"k8s.io/apiserver/pkg/admission/plugin/policy/mutating"
 	"k8s.io/apiserver/pkg/admission/plugin/policy/validating"
+	"k8s.io/apiserver/pkg/authorization/authorizer"
 	genericapiserver "k8s.io/apiserver/pkg/server"
 	"k8s.io/client-go/discovery/cached/memory"
 	"k8s.io/client-go/dynamic"
+	"k8s.io/client-go/informers"
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/restmapper"
 
@@ -31,9 +35,9 @@ var neverReviewed = []schema.GroupResource{
 }
 
 // admit sets up admission: nothing is created in a namespace that isn't there
-// or is going, machines write nothing but their own, webhooks
-// change what they are configured to, and what ValidatingAdmissionPolicies or
-// validating webhooks deny is refused.
+// or is going, machines write nothing but their own, MutatingAdmissionPolicies and
+// webhooks change what they are configured to, and what ValidatingAdmissionPolicies
+// or validating webhooks deny is refused.
 func (s *Server) admit(config *genericapiserver.RecommendedConfig) error {
 	client, err := kubernetes.NewForConfig(s.LoopbackConfig())
 	if err != nil {
@@ -48,7 +52,7 @@ func (s *Server) admit(config *genericapiserver.RecommendedConfig) error {
 	if err := namespaces.ValidateInitialization(); err != nil {
 		return fmt.Errorf("set up namespace admission: %w", err)
 	}
-	policies, err := s.policies(config, client)
+	changes, policies, err := s.policies(config, client)
 	if err != nil {
 		return err
 	}
@@ -57,29 +61,50 @@ func (s *Server) admit(config *genericapiserver.RecommendedConfig) error {
 		return err
 	}
 	config.AdmissionControl = admission.NewChainHandler(namespaces, &rights.NodeAdmission{Selects: s.access.selects},
-		customresources.NewConversionAdmission(), mutation, policies, checks)
+		customresources.NewConversionAdmission(), changes, mutation, policies, checks)
 	return nil
 }
 
-// policies is the plugin that executes ValidatingAdmissionPolicies.
-func (s *Server) policies(config *genericapiserver.RecommendedConfig, client kubernetes.Interface) (admission.ValidationInterface, error) {
+// policyPlugin is what both plugins of policies are told.
+type policyPlugin interface {
+	SetExternalKubeClientSet(client kubernetes.Interface)
+	SetExternalKubeInformerFactory(factory informers.SharedInformerFactory)
+	SetDynamicClient(client dynamic.Interface)
+	SetRESTMapper(mapper meta.RESTMapper)
+	SetUnconditionalAuthorizer(a authorizer.UnconditionalAuthorizer)
+	SetExcludedAdmissionResources(resources []schema.GroupResource)
+	SetDrainedNotification(drained <-chan struct{})
+	ValidateInitialization() error
+}
+
+// policies are the plugins that execute MutatingAdmissionPolicies and
+// ValidatingAdmissionPolicies.
+func (s *Server) policies(config *genericapiserver.RecommendedConfig, client kubernetes.Interface) (mutation, checks admission.Interface, err error) {
 	dynamicClient, err := dynamic.NewForConfig(dynamic.ConfigFor(s.LoopbackConfig()))
 	if err != nil {
-		return nil, fmt.Errorf("create loopback client: %w", err)
+		return nil, nil, fmt.Errorf("create loopback client: %w", err)
 	}
-	plugin, err := validating.NewPlugin(nil)
+	mutate, err := mutating.NewPlugin(nil)
 	if err != nil {
-		return nil, fmt.Errorf("create policy admission: %w", err)
+		return nil, nil, fmt.Errorf("create policy admission: %w", err)
 	}
-	plugin.SetExternalKubeClientSet(client)
-	plugin.SetExternalKubeInformerFactory(config.SharedInformerFactory)
-	plugin.SetDynamicClient(dynamicClient)
-	plugin.SetRESTMapper(restmapper.NewDeferredDiscoveryRESTMapper(memory.NewMemCacheClient(client.Discovery())))
-	plugin.SetUnconditionalAuthorizer(s.access.authorizer)
-	plugin.SetExcludedAdmissionResources(neverReviewed)
-	plugin.SetDrainedNotification(config.DrainedNotify())
-	if err := plugin.ValidateInitialization(); err != nil {
-		return nil, fmt.Errorf("set up policy admission: %w", err)
+	mutate.SetEnabled(true)
+	validate, err := validating.NewPlugin(nil)
+	if err != nil {
+		return nil, nil, fmt.Errorf("create policy admission: %w", err)
 	}
-	return plugin, nil
+	mapper := restmapper.NewDeferredDiscoveryRESTMapper(memory.NewMemCacheClient(client.Discovery()))
+	for _, plugin := range []policyPlugin{mutate, validate} {
+		plugin.SetExternalKubeClientSet(client)
+		plugin.SetExternalKubeInformerFactory(config.SharedInformerFactory)
+		plugin.SetDynamicClient(dynamicClient)
+		plugin.SetRESTMapper(mapper)
+		plugin.SetUnconditionalAuthorizer(s.access.authorizer)
+		plugin.SetExcludedAdmissionResources(neverReviewed)
+		plugin.SetDrainedNotification(config.DrainedNotify())
+		if err := plugin.ValidateInitialization(); err != nil {
+			return nil, nil, fmt.Errorf("set up policy admission: %w", err)
+		}
+	}
+	return mutate, validate, nil
 }

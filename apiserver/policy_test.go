@@ -52,6 +52,62 @@ func TestAdmissionPolicy(t *testing.T) {
 	})
 }
 
+const mutatingPolicy = `
+apiVersion: admissionregistration.k8s.io/v1
+kind: MutatingAdmissionPolicy
+metadata: {name: team}
+spec:
+  reinvocationPolicy: Never
+  matchConstraints:
+    resourceRules:
+    - {apiGroups: [""], apiVersions: [v1], operations: [CREATE], resources: [services]}
+  mutations:
+  - patchType: ApplyConfiguration
+    applyConfiguration:
+      expression: 'Object{metadata: Object.metadata{labels: {"team": "a"}}}'
+  - patchType: JSONPatch
+    jsonPatch:
+      expression: '[JSONPatch{op: "add", path: "/metadata/labels/" + jsonpatch.escapeKey("example.com/by"), value: object.metadata.name}]'
+---
+apiVersion: admissionregistration.k8s.io/v1
+kind: MutatingAdmissionPolicyBinding
+metadata: {name: team}
+spec: {policyName: team}
+`
+
+// TestMutatingPolicy: a bound policy changes what is created, in both forms of
+// patches, until it is deleted.
+func TestMutatingPolicy(t *testing.T) {
+	t.Parallel()
+	s := start(t, testConfig(t))
+	kubectl(t, s, mutatingPolicy, "apply", "-f", "-")
+	labels := func() string {
+		out, err := tryKubectl(t, s, "", "create", "service", "clusterip", "web", "--tcp=80", "--dry-run=server", "-o", "jsonpath={.metadata.labels}")
+		if err != nil {
+			return err.Error()
+		}
+		return out
+	}
+	eventually(t, "that the policy changes Services", func() bool {
+		out := labels()
+		return strings.Contains(out, `"team":"a"`) && strings.Contains(out, `"example.com/by":"web"`)
+	})
+	matches(t, kubectl(t, s, "", "get", "mutatingadmissionpolicies"), "NAME MUTATIONS PARAMKIND AGE", `team 2 <unset> \d+s`)
+	for field, change := range map[string][2]string{
+		"spec.mutations[0].applyConfiguration.expression": {"Object{metadata", "Objct{metadata"},
+		"spec.mutations[1].jsonPatch.expression":          {"object.metadata.name", "object.metadata.name +"},
+		"spec.mutations[0].jsonPatch":                     {"patchType: ApplyConfiguration", "patchType: JSONPatch"},
+		"spec.reinvocationPolicy":                         {"reinvocationPolicy: Never", "reinvocationPolicy: Often"},
+	} {
+		out, err := tryKubectl(t, s, strings.Replace(mutatingPolicy, change[0], change[1], 1), "apply", "-f", "-")
+		if err == nil || !strings.Contains(out, field) {
+			t.Errorf("%s: %v, %s", field, err, out)
+		}
+	}
+	kubectl(t, s, "", "delete", "mutatingadmissionpolicybinding,mutatingadmissionpolicy", "team")
+	eventually(t, "that nothing is changed any more", func() bool { return !strings.Contains(labels(), "team") })
+}
+
 // TestGatewayBundles: Gateway API's definitions and policies apply unchanged.
 func TestGatewayBundles(t *testing.T) {
 	t.Parallel()

@@ -63,6 +63,17 @@ func ValidatingAdmissionPolicyBinding(b *admissionregistrationv1.ValidatingAdmis
 	matchResources(b.Spec.MatchResources)
 }
 
+// MutatingAdmissionPolicy fills in a policy's defaults.
+func MutatingAdmissionPolicy(p *admissionregistrationv1.MutatingAdmissionPolicy) {
+	setPointer(&p.Spec.FailurePolicy, admissionregistrationv1.Fail)
+	matchResources(p.Spec.MatchConstraints)
+}
+
+// MutatingAdmissionPolicyBinding fills in a binding's defaults.
+func MutatingAdmissionPolicyBinding(b *admissionregistrationv1.MutatingAdmissionPolicyBinding) {
+	matchResources(b.Spec.MatchResources)
+}
+
 func matchResources(m *admissionregistrationv1.MatchResources) {
 	if m == nil {
 		return

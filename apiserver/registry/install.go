@@ -48,7 +48,7 @@ func Open(typer runtime.ObjectTyper, options generic.RESTOptionsGetter, a *alloc
 	}
 	groups := map[schema.GroupVersion]Resources{
 		corev1.SchemeGroupVersion:                  core,
-		admissionregistrationv1.SchemeGroupVersion: o.plain(validatingPolicies(), validatingPolicyBindings(), validatingWebhooks(), mutatingWebhooks()),
+		admissionregistrationv1.SchemeGroupVersion: o.plain(mutatingPolicies(), mutatingPolicyBindings(), validatingPolicies(), validatingPolicyBindings(), validatingWebhooks(), mutatingWebhooks()),
 		appsv1.SchemeGroupVersion:                  o.apps(),
 		authenticationv1.SchemeGroupVersion:        access.authentication(),
 		authorizationv1.SchemeGroupVersion:         access.authorization(),

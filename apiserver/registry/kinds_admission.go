@@ -37,3 +37,27 @@ func validatingPolicyBindings() *kind[admissionregistrationv1.ValidatingAdmissio
 		table:         tables.ValidatingAdmissionPolicyBindings(),
 	}
 }
+
+func mutatingPolicies() *kind[admissionregistrationv1.MutatingAdmissionPolicy, *admissionregistrationv1.MutatingAdmissionPolicy] {
+	type policy = *admissionregistrationv1.MutatingAdmissionPolicy
+	return &kind[admissionregistrationv1.MutatingAdmissionPolicy, policy]{
+		version: admissionregistrationv1.SchemeGroupVersion, resource: "mutatingadmissionpolicies", singular: "mutatingadmissionpolicy",
+		list:          func() runtime.Object { return &admissionregistrationv1.MutatingAdmissionPolicyList{} },
+		clusterScoped: true,
+		generation:    func(p, old policy) bool { return !equality.Semantic.DeepEqual(p.Spec, old.Spec) },
+		validate:      validation.MutatingAdmissionPolicy,
+		table:         tables.MutatingAdmissionPolicies(),
+	}
+}
+
+func mutatingPolicyBindings() *kind[admissionregistrationv1.MutatingAdmissionPolicyBinding, *admissionregistrationv1.MutatingAdmissionPolicyBinding] {
+	type binding = *admissionregistrationv1.MutatingAdmissionPolicyBinding
+	return &kind[admissionregistrationv1.MutatingAdmissionPolicyBinding, binding]{
+		version: admissionregistrationv1.SchemeGroupVersion, resource: "mutatingadmissionpolicybindings", singular: "mutatingadmissionpolicybinding",
+		list:          func() runtime.Object { return &admissionregistrationv1.MutatingAdmissionPolicyBindingList{} },
+		clusterScoped: true,
+		generation:    func(b, old binding) bool { return !equality.Semantic.DeepEqual(b.Spec, old.Spec) },
+		validate:      validation.MutatingAdmissionPolicyBinding,
+		table:         tables.MutatingAdmissionPolicyBindings(),
+	}
+}

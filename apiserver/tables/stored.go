@@ -95,3 +95,25 @@ func ValidatingAdmissionPolicyBindings() rest.TableConvertor {
 		return []any{b.Name, b.Spec.PolicyName, params, age(b.CreationTimestamp)}
 	}, column("Name", "string"), column("PolicyName", "string"), column("ParamRef", "string"), column("Age", "string"))
 }
+
+// MutatingAdmissionPolicies prints MutatingAdmissionPolicies.
+func MutatingAdmissionPolicies() rest.TableConvertor {
+	return of(func(p *admissionregistrationv1.MutatingAdmissionPolicy) []any {
+		params := "<unset>"
+		if k := p.Spec.ParamKind; k != nil {
+			params = k.APIVersion + "/" + k.Kind
+		}
+		return []any{p.Name, int64(len(p.Spec.Mutations)), params, age(p.CreationTimestamp)}
+	}, column("Name", "string"), column("Mutations", "integer"), column("ParamKind", "string"), column("Age", "string"))
+}
+
+// MutatingAdmissionPolicyBindings prints MutatingAdmissionPolicyBindings.
+func MutatingAdmissionPolicyBindings() rest.TableConvertor {
+	return of(func(b *admissionregistrationv1.MutatingAdmissionPolicyBinding) []any {
+		params := "<unset>"
+		if r := b.Spec.ParamRef; r != nil {
+			params = strings.TrimPrefix(r.Namespace+"/"+r.Name, "/")
+		}
+		return []any{b.Name, b.Spec.PolicyName, params, age(b.CreationTimestamp)}
+	}, column("Name", "string"), column("PolicyName", "string"), column("ParamRef", "string"), column("Age", "string"))
+}

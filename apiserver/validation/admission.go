@@ -1,16 +1,12 @@
 package validation
 
 import (
-	"fmt"
-
 	admissionregistrationv1 "k8s.io/api/admissionregistration/v1"
 	apivalidation "k8s.io/apimachinery/pkg/api/validation"
 	metav1validation "k8s.io/apimachinery/pkg/apis/meta/v1/validation"
 	"k8s.io/apimachinery/pkg/util/validation/field"
 	plugincel "k8s.io/apiserver/pkg/admission/plugin/cel"
 	"k8s.io/apiserver/pkg/admission/plugin/policy/validating"
-	"k8s.io/apiserver/pkg/admission/plugin/webhook/matchconditions"
-	"k8s.io/apiserver/pkg/cel/environment"
 )
 
 // ValidatingAdmissionPolicy validates a policy, its expressions included.
@@ -20,10 +16,17 @@ func ValidatingAdmissionPolicy(p *admissionregistrationv1.ValidatingAdmissionPol
 	if len(spec.Validations)+len(spec.AuditAnnotations) == 0 {
 		errs = append(errs, field.Required(specPath.Child("validations"), "validations or auditAnnotations must contain at least one item"))
 	}
-	if spec.FailurePolicy != nil {
-		errs = append(errs, oneOf(specPath.Child("failurePolicy"), *spec.FailurePolicy, admissionregistrationv1.Fail, admissionregistrationv1.Ignore)...)
+	errs = append(errs, policy(spec.FailurePolicy, spec.ParamKind, spec.MatchConstraints)...)
+	return append(errs, expressions(spec)...)
+}
+
+// policy validates what all policies have.
+func policy(failure *admissionregistrationv1.FailurePolicyType, params *admissionregistrationv1.ParamKind, match *admissionregistrationv1.MatchResources) field.ErrorList {
+	var errs field.ErrorList
+	if failure != nil {
+		errs = append(errs, oneOf(specPath.Child("failurePolicy"), *failure, admissionregistrationv1.Fail, admissionregistrationv1.Ignore)...)
 	}
-	if k := spec.ParamKind; k != nil {
+	if k := params; k != nil {
 		if k.APIVersion == "" {
 			errs = append(errs, field.Required(specPath.Child("paramKind", "apiVersion"), ""))
 		}
@@ -31,16 +34,16 @@ func ValidatingAdmissionPolicy(p *admissionregistrationv1.ValidatingAdmissionPol
 			errs = append(errs, field.Required(specPath.Child("paramKind", "kind"), ""))
 		}
 	}
-	if spec.MatchConstraints == nil {
+	if match == nil {
 		errs = append(errs, field.Required(specPath.Child("matchConstraints"), ""))
 	} else {
 		path := specPath.Child("matchConstraints")
-		if len(spec.MatchConstraints.ResourceRules) == 0 {
+		if len(match.ResourceRules) == 0 {
 			errs = append(errs, field.Required(path.Child("resourceRules"), ""))
 		}
-		errs = append(errs, matchResources(path, spec.MatchConstraints)...)
+		errs = append(errs, matchResources(path, match)...)
 	}
-	return append(errs, expressions(spec)...)
+	return errs
 }
 
 func matchResources(path *field.Path, m *admissionregistrationv1.MatchResources) field.ErrorList {
@@ -70,49 +73,27 @@ func matchResources(path *field.Path, m *admissionregistrationv1.MatchResources)
 
 // expressions compiles a policy's expressions as the policy's execution will.
 func expressions(spec *admissionregistrationv1.ValidatingAdmissionPolicySpec) field.ErrorList {
-	compiler, err := plugincel.NewCompositedCompiler(environment.MustBaseEnvSet(environment.DefaultCompatibilityVersion()))
+	c, err := newExpressionCheck(spec.ParamKind, spec.Variables, spec.MatchConditions)
 	if err != nil {
-		return field.ErrorList{field.InternalError(specPath, fmt.Errorf("prepare expressions: %w", err))}
-	}
-	options := plugincel.OptionalVariableDeclarations{HasParams: spec.ParamKind != nil, HasAuthorizer: true}
-	var errs field.ErrorList
-	check := func(path *field.Path, expression string, result plugincel.CompilationResult) {
-		if result.Error != nil {
-			errs = append(errs, field.Invalid(path, expression, result.Error.Detail))
-		}
-	}
-	for i := range spec.Variables {
-		v := &validating.Variable{Name: spec.Variables[i].Name, Expression: spec.Variables[i].Expression}
-		check(specPath.Child("variables").Index(i).Child("expression"), v.Expression, compiler.CompileAndStoreVariable(v, options, environment.NewExpressions))
-	}
-	for i := range spec.MatchConditions {
-		c := (*matchconditions.MatchCondition)(&spec.MatchConditions[i])
-		check(specPath.Child("matchConditions").Index(i).Child("expression"), c.Expression, compiler.CompileCELExpression(c, options, environment.NewExpressions))
+		return field.ErrorList{err}
 	}
 	for i, v := range spec.Validations {
-		c := &validating.ValidationCondition{Expression: v.Expression, Message: v.Message, Reason: v.Reason}
-		check(specPath.Child("validations").Index(i).Child("expression"), v.Expression, compiler.CompileCELExpression(c, options, environment.NewExpressions))
+		at := specPath.Child("validations").Index(i)
+		c.compile(at.Child("expression"), &validating.ValidationCondition{Expression: v.Expression, Message: v.Message, Reason: v.Reason}, c.options)
 		if v.MessageExpression != "" {
-			m := &validating.MessageExpressionCondition{MessageExpression: v.MessageExpression}
-			noAuthorizer := plugincel.OptionalVariableDeclarations{HasParams: options.HasParams}
-			check(specPath.Child("validations").Index(i).Child("messageExpression"), v.MessageExpression, compiler.CompileCELExpression(m, noAuthorizer, environment.NewExpressions))
+			noAuthorizer := plugincel.OptionalVariableDeclarations{HasParams: c.options.HasParams}
+			c.compile(at.Child("messageExpression"), &validating.MessageExpressionCondition{MessageExpression: v.MessageExpression}, noAuthorizer)
 		}
 	}
 	for i, a := range spec.AuditAnnotations {
-		c := &validating.AuditAnnotationCondition{Key: a.Key, ValueExpression: a.ValueExpression}
-		check(specPath.Child("auditAnnotations").Index(i).Child("valueExpression"), a.ValueExpression, compiler.CompileCELExpression(c, options, environment.NewExpressions))
+		c.compile(specPath.Child("auditAnnotations").Index(i).Child("valueExpression"), &validating.AuditAnnotationCondition{Key: a.Key, ValueExpression: a.ValueExpression}, c.options)
 	}
-	return errs
+	return c.errs
 }
 
 // ValidatingAdmissionPolicyBinding validates a binding.
 func ValidatingAdmissionPolicyBinding(b *admissionregistrationv1.ValidatingAdmissionPolicyBinding) field.ErrorList {
-	errs := metadata(b, false, apivalidation.NameIsDNSSubdomain)
-	if b.Spec.PolicyName == "" {
-		errs = append(errs, field.Required(specPath.Child("policyName"), ""))
-	} else {
-		errs = append(errs, dnsSubdomain(specPath.Child("policyName"), b.Spec.PolicyName)...)
-	}
+	errs := append(metadata(b, false, apivalidation.NameIsDNSSubdomain), binding(b.Spec.PolicyName, b.Spec.ParamRef, b.Spec.MatchResources)...)
 	actions := specPath.Child("validationActions")
 	if len(b.Spec.ValidationActions) == 0 {
 		errs = append(errs, field.Required(actions, "at least one validation action is required"))
@@ -125,11 +106,22 @@ func ValidatingAdmissionPolicyBinding(b *admissionregistrationv1.ValidatingAdmis
 	if has[admissionregistrationv1.Deny] && has[admissionregistrationv1.Warn] {
 		errs = append(errs, field.Invalid(actions, b.Spec.ValidationActions, "must not contain both Deny and Warn (repeating the same validation failure information in the API response and headers serves no purpose)"))
 	}
-	if r := b.Spec.ParamRef; r != nil && (r.Name == "") == (r.Selector == nil) {
+	return errs
+}
+
+// binding validates what all bindings of policies have.
+func binding(policy string, params *admissionregistrationv1.ParamRef, match *admissionregistrationv1.MatchResources) field.ErrorList {
+	var errs field.ErrorList
+	if policy == "" {
+		errs = append(errs, field.Required(specPath.Child("policyName"), ""))
+	} else {
+		errs = append(errs, dnsSubdomain(specPath.Child("policyName"), policy)...)
+	}
+	if params != nil && (params.Name == "") == (params.Selector == nil) {
 		errs = append(errs, field.Required(specPath.Child("paramRef", "name"), "one of name or selector must be specified"))
 	}
-	if b.Spec.MatchResources != nil {
-		errs = append(errs, matchResources(specPath.Child("matchResources"), b.Spec.MatchResources)...)
+	if match != nil {
+		errs = append(errs, matchResources(specPath.Child("matchResources"), match)...)
 	}
 	return errs
 }

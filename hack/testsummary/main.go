@@ -97,8 +97,31 @@ func (r *results) take(e event, out io.Writer) {
 		}
 		fmt.Fprintf(out, "FAIL  %s %.1fs\n%s", name, e.Elapsed, strings.Join(r.output[name], ""))
 		delete(r.output, name)
+		if e.Test == "" {
+			r.unended(e.Package, out)
+		}
 	}
 }
+
+// unended prints what the tests said that were running when a package's tests
+// broke off: a process that ends by itself, a panic outside the test's own
+// goroutine included, ends no test, and its last words are counted as the test's.
+func (r *results) unended(pkg string, out io.Writer) {
+	for _, name := range slices.Sorted(maps.Keys(r.output)) {
+		if !strings.HasPrefix(name, pkg+" ") {
+			continue
+		}
+		lines := r.output[name]
+		if left := len(lines) - unendedShown; left > 0 {
+			lines = append([]string{fmt.Sprintf("(%d lines before)\n", left)}, lines[left:]...)
+		}
+		fmt.Fprintf(out, "BROKE OFF  %s\n%s", name, strings.Join(lines, ""))
+		delete(r.output, name)
+	}
+}
+
+// unendedShown is how many of the last lines are printed of a test that broke off.
+const unendedShown = 400
 
 // longest are the tests without parts of their own that took longest, longest first.
 func (r *results) longest() []event {

@@ -24,6 +24,8 @@ func TestVerdicts(t *testing.T) {
 		{"failed", passed + `{"Action":"output","Package":"p","Test":"TestC","Output":"why\n"}
 {"Action":"fail","Package":"p","Test":"TestC"}`, "", false, "FAIL  p TestC 0.0s\nwhy"},
 		{"a package that doesn't build", passed + `{"Action":"fail","Package":"q"}`, "", false, "FAIL  q"},
+		{"broken off", passed + `{"Action":"output","Package":"q","Test":"TestE","Output":"panic: in another goroutine\n"}
+{"Action":"fail","Package":"q"}`, "", false, "BROKE OFF  q TestE\npanic: in another goroutine"},
 		{"skipped", passed + skipped, "", false, "SKIPPED, BUT REQUIRED: p TestB: b_test.go:1: NO KERNEL"},
 		{"long", `{"Action":"pass","Package":"p","Test":"TestD/long","Elapsed":7}
 {"Action":"pass","Package":"p","Test":"TestD","Elapsed":8}

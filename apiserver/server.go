@@ -43,14 +43,19 @@ type Server struct {
 }
 
 // Start starts a server and returns when it is ready: its API answers, and
-// the objects that every cluster has are there. It ends with ctx.
+// the objects that every cluster has are there. It ends with ctx; if that is
+// while it starts, the error wraps ctx's.
 func Start(ctx context.Context, config Config) (*Server, error) {
 	if err := config.validate(); err != nil {
 		return nil, err
 	}
 	s := &Server{config: config, stopped: make(chan struct{})}
-	ctx, s.stop = context.WithCancel(ctx)
-	if err := s.start(ctx); err != nil {
+	running, stop := context.WithCancel(ctx)
+	s.stop = stop
+	if err := s.start(running); err != nil {
+		if ctx.Err() != nil { // what failed, failed because of it
+			err = fmt.Errorf("API server: ended while it started: %w", ctx.Err())
+		}
 		s.stop()
 		if s.running {
 			return nil, errors.Join(err, s.Wait())

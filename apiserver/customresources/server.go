@@ -8,6 +8,7 @@
 // know to the library's server; what an aggregator would merge is merged here:
 //
 //	server.go     the delegate, and its paths in the main server
+//	synced.go     when the definitions are read
 //	discovery.go  the groups of custom resources in plain /apis
 //	openapi.go    their schemas in /openapi/v2 and /openapi/v3
 //	conversion.go what is refused: conversion by webhook
@@ -39,6 +40,7 @@ type Storage interface {
 // Server serves custom resources as a delegate of the main server.
 type Server struct {
 	library *library.CustomResourceDefinitions
+	synced  chan struct{} // closed when the definitions are read
 }
 
 // New makes the delegate from the main server's configuration, which it
@@ -48,6 +50,7 @@ func New(main *genericapiserver.RecommendedConfig, storage Storage) (*Server, er
 	main.AggregatedDiscoveryGroupManager = aggregated.NewResourceManager("apis")
 	shared := *main
 	shared.PostStartHooks = map[string]genericapiserver.PostStartHookConfigEntry{}
+	disableLibraryHook(&shared)
 	shared.Serializer = library.Codecs
 	shared.MergedResourceConfig = library.DefaultAPIResourceConfigSource()
 	shared.RESTOptionsGetter = storage.WithCodec(library.Codecs.LegacyCodec(apiextensionsv1.SchemeGroupVersion))
@@ -66,11 +69,13 @@ func New(main *genericapiserver.RecommendedConfig, storage Storage) (*Server, er
 	if err != nil {
 		return nil, fmt.Errorf("create server of custom resources: %w", err)
 	}
-	return &Server{library: served}, nil
+	return &Server{library: served, synced: make(chan struct{})}, nil
 }
 
 // Delegate is what the main server passes requests on to.
-func (s *Server) Delegate() genericapiserver.DelegationTarget { return s.library.GenericAPIServer }
+func (s *Server) Delegate() genericapiserver.DelegationTarget {
+	return delegate{s.library.GenericAPIServer, s.synced}
+}
 
 // Join makes main, which delegates to this server, show what it serves. It must
 // be called before main is prepared to run.
@@ -87,6 +92,9 @@ func (s *Server) Join(main *genericapiserver.GenericAPIServer) error {
 		return err
 	}
 	documents := newDocuments(main, s.definitions())
+	if err := main.AddPostStartHook(syncedHook, s.awaitSynced); err != nil {
+		return fmt.Errorf("add start hook: %w", err)
+	}
 	if err := main.AddPostStartHook("custom-resources-discovery", groups.start); err != nil {
 		return fmt.Errorf("add start hook: %w", err)
 	}

@@ -103,6 +103,7 @@ type Agent struct {
 	client       kubernetes.Interface
 	state        *state
 	events       *events
+	repairs      *repairs
 	names        *names
 	checks       *checker.Checker
 	publish      *publish.Publisher

@@ -45,8 +45,8 @@ func (n *names) repair() error {
 		return fmt.Errorf("repair what leads DNS questions to this node: %w", err)
 	}
 	if repaired {
-		n.log.Warn("what leads DNS questions to this node was removed by somebody else; it is repaired")
-		n.agent.events.ReportNode(reasonRepaired, "what leads DNS questions to this node was removed by somebody else; it is repaired")
+		n.agent.repairs.done("what leads DNS questions to this node")
+		signal(n.agent.planes.drift) // what removed it may have removed more, and not every mode notices
 	}
 	return nil
 }

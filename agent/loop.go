@@ -42,6 +42,7 @@ type syncOutcome struct {
 	Began    time.Time // changes from before are in the table
 	Took     time.Duration
 	Verified kernel.Verification
+	Drifted  bool // somebody else had changed the kernel's objects
 	Result   kernel.Result
 	Err      error
 }
@@ -69,6 +70,7 @@ func (l *loop) run(ctx context.Context) error {
 	var pausing pause
 	var last *model.Table
 	var checks backgroundCheck
+	drifted := false // and not yet repaired
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel() // ends a comparison that is under way
 	for {
@@ -88,8 +90,7 @@ func (l *loop) run(ctx context.Context) error {
 			if err := fights.Wait(ctx); err != nil {
 				return nil
 			}
-			l.log.Warn("kernel objects were changed by somebody else; repairing them")
-			verify = kernel.VerifyAll
+			verify, drifted = kernel.VerifyAll, true
 		case <-l.renew:
 			verify = kernel.VerifyAll
 		case <-compare.C:
@@ -123,7 +124,7 @@ func (l *loop) run(ctx context.Context) error {
 		again = nil
 		pausing.begin(l.pause)
 		checks.disturbed = true
-		err := l.sync(ctx, table, began, verify)
+		err := l.sync(ctx, table, began, verify, drifted)
 		if verify != kernel.VerifyNothing {
 			if verify == kernel.VerifyRest {
 				began = checks.began
@@ -132,7 +133,7 @@ func (l *loop) run(ctx context.Context) error {
 		}
 		switch {
 		case err == nil:
-			last, backoff = table, retryBackoff()
+			last, backoff, drifted = table, retryBackoff(), false
 		case ctx.Err() != nil:
 			return nil
 		case kernel.IsMissing(err):
@@ -145,9 +146,10 @@ func (l *loop) run(ctx context.Context) error {
 	}
 }
 
-// sync has the plane apply a table.
-func (l *loop) sync(ctx context.Context, table *model.Table, began time.Time, verify kernel.Verification) error {
-	r := syncOutcome{Table: table, Began: began, Verified: verify}
+// sync has the plane apply a table. drifted says that it repairs what somebody
+// else changed.
+func (l *loop) sync(ctx context.Context, table *model.Table, began time.Time, verify kernel.Verification, drifted bool) error {
+	r := syncOutcome{Table: table, Began: began, Verified: verify, Drifted: drifted}
 	started := time.Now()
 	r.Result, r.Err = l.plane.Apply(ctx, table, verify)
 	r.Took = time.Since(started)

@@ -75,6 +75,9 @@ func (a *Agent) syncEnded(r syncOutcome) {
 	if r.Err != nil {
 		return
 	}
+	if r.Drifted || r.Result.Repaired {
+		a.repairs.done("the Services of " + a.Mode() + " mode")
+	}
 	a.reportLeftOut(r.Table, r.Result.LeftOut)
 	a.inForce.Store(r.Table)
 	a.balance.Applied(r.Table, r.Result.LeftOut)

@@ -77,6 +77,7 @@ func newAgent(config Config, l lasting) (*Agent, error) {
 		events: newEvents(client, config.NodeName, config.Log),
 	}
 	a.configured.Store(&config)
+	a.repairs = &repairs{log: config.Log, events: a.events}
 	a.state = newState(config.Compile, config.NodeName, func() {
 		a.health.changed()
 		a.metrics.changed()

@@ -48,6 +48,7 @@ func (p *Plane) plan(ctx context.Context, f iptables.Family, r applyRequest) (*p
 	p.states[f] = next
 	todo := next.replace(r.want, there.ours)
 	todo.jumps, todo.stale = there.missing(jumps()), there.stale(jumps())
+	p.cutOff = p.cutOff || len(todo.jumps) > 0
 	todo.natFirst = there.sets || slices.ContainsFunc(todo.jumps, func(j jump) bool { return j.table == "nat" })
 	return todo, p.keepReferred(ctx, f, there, todo)
 }

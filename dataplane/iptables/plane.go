@@ -43,6 +43,7 @@ type Plane struct {
 
 	localnet *routelocalnet.Keeper
 	alone    bool // the other variant holds nothing of this mode
+	cutOff   bool // the last Apply found rules that lead to the chains missing
 
 	// For Read, which others call:
 	counts   atomic.Pointer[[]kernel.RuleCount]
@@ -99,7 +100,10 @@ func mark(o kernel.Options) uint32 {
 
 // Apply makes the kernel's chains those of the table.
 func (p *Plane) Apply(ctx context.Context, want *model.Table, verify kernel.Verification) (kernel.Result, error) {
-	return kernel.Result{}, p.apply(ctx, want, verify != kernel.VerifyNothing)
+	known := p.applied != nil
+	p.cutOff = false
+	err := p.apply(ctx, want, verify != kernel.VerifyNothing)
+	return kernel.Result{Repaired: known && p.cutOff && err == nil}, err
 }
 
 // Prepare implements dataplane.Plane. There is nothing to prepare.

@@ -137,7 +137,12 @@ func TestVerifyRepairs(t *testing.T) {
 		if err := p.tool.Restore(context.Background(), iptables.IPv4, in.Bytes()); err != nil {
 			t.Fatal(err)
 		}
-		apply(t, p, table, true)
+		for _, cutOff := range []bool{true, false} {
+			result, err := p.Apply(context.Background(), table, kernel.VerifyAll)
+			if err != nil || result.Repaired != cutOff {
+				t.Fatalf("the plane says it repaired: %t, want %t; %v", result.Repaired, cutOff, err)
+			}
+		}
 		check(t, p, table)
 	})
 }

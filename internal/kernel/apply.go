@@ -28,6 +28,9 @@ type Result struct {
 	// LeftOut are the parts of the table that are not in force, and why. All
 	// else is.
 	LeftOut []LeftOut
+	// Repaired says that comparing found the plane's rules cut off, which they
+	// were not by this plane: planes say so that notice it no other way.
+	Repaired bool
 }
 
 // LeftOut is a part of a table that an Apply could not put in force while it did

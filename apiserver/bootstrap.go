@@ -15,6 +15,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/util/intstr"
 	"k8s.io/client-go/kubernetes"
+	"k8s.io/client-go/tools/cache"
 
 	"github.com/fairway-net/fairway/apiserver/allocator"
 	"github.com/fairway-net/fairway/apiserver/customresources"
@@ -45,6 +46,9 @@ func (s *Server) bootstrap(ctx context.Context) error {
 	}
 	if err := s.bootstrapServiceCIDR(ctx, client); err != nil {
 		return err
+	}
+	if !cache.WaitForCacheSync(ctx.Done(), s.rangesKnown) {
+		return fmt.Errorf("read ServiceCIDRs: %w", context.Cause(ctx))
 	}
 	services := func(ctx context.Context) error { return s.bootstrapServices(ctx, client) }
 	if err := services(ctx); err != nil {

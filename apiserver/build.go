@@ -63,6 +63,9 @@ func (s *Server) build(ctx context.Context) error {
 	if err := s.guard(config); err != nil {
 		return err
 	}
+	if err := s.followServiceCIDRs(ctx, config.SharedInformerFactory.Networking().V1().ServiceCIDRs()); err != nil {
+		return err
+	}
 	if err := s.admit(config); err != nil {
 		return err
 	}

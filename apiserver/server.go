@@ -13,6 +13,7 @@ import (
 
 	genericapiserver "k8s.io/apiserver/pkg/server"
 	"k8s.io/client-go/rest"
+	"k8s.io/client-go/tools/cache"
 
 	"github.com/fairway-net/fairway/apiserver/allocator"
 	"github.com/fairway-net/fairway/apiserver/pki"
@@ -30,6 +31,7 @@ type Server struct {
 	generic     *genericapiserver.GenericAPIServer
 	options     *storage.RESTOptions
 	allocator   *allocator.Allocator
+	rangesKnown cache.InformerSynced
 	backend     *storage.Backend
 	presence    *presence
 	lock        *os.File

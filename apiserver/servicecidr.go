@@ -1,16 +1,23 @@
 package apiserver
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"log/slog"
+	"net/netip"
 	"slices"
 
 	networkingv1 "k8s.io/api/networking/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/labels"
+	networkinginformers "k8s.io/client-go/informers/networking/v1"
 	"k8s.io/client-go/kubernetes"
+	"k8s.io/client-go/tools/cache"
 
+	"github.com/fairway-net/fairway/apiserver/allocator"
 	"github.com/fairway-net/fairway/apiserver/validation"
 )
 
@@ -50,4 +57,53 @@ func (s *Server) bootstrapServiceCIDR(ctx context.Context, client kubernetes.Int
 		return fmt.Errorf("write status of ServiceCIDR %s: %w", validation.DefaultServiceCIDR, err)
 	}
 	return nil
+}
+
+// followServiceCIDRs has the allocator give out addresses of the ServiceCIDRs beside
+// the server's own.
+func (s *Server) followServiceCIDRs(ctx context.Context, informer networkinginformers.ServiceCIDRInformer) error {
+	lister := informer.Lister()
+	changed := func(any) {
+		list, err := lister.List(labels.Everything())
+		if err != nil {
+			slog.Warn("apiserver: list ServiceCIDRs", "err", err)
+			return
+		}
+		s.allocator.SetRanges(ctx, rangesOf(list))
+	}
+	registration, err := informer.Informer().AddEventHandler(cache.ResourceEventHandlerFuncs{
+		AddFunc: changed, UpdateFunc: func(_, object any) { changed(object) }, DeleteFunc: changed,
+	})
+	if err != nil {
+		return fmt.Errorf("watch ServiceCIDRs: %w", err)
+	}
+	s.rangesKnown = registration.HasSynced
+	return nil
+}
+
+// rangesOf returns the ranges of ServiceCIDRs: those that are ready and stay, of
+// which addresses are given out, oldest first, and then the others.
+func rangesOf(list []*networkingv1.ServiceCIDR) []allocator.Range {
+	slices.SortFunc(list, func(a, b *networkingv1.ServiceCIDR) int {
+		return cmp.Or(a.CreationTimestamp.Compare(b.CreationTimestamp.Time), cmp.Compare(a.Name, b.Name))
+	})
+	var ranges []allocator.Range
+	for _, c := range list {
+		ready := meta.IsStatusConditionTrue(c.Status.Conditions, networkingv1.ServiceCIDRConditionReady)
+		for _, text := range c.Spec.CIDRs {
+			if p, err := netip.ParsePrefix(text); err == nil && c.Name != validation.DefaultServiceCIDR {
+				ranges = append(ranges, allocator.Range{Prefix: p, Closed: !ready || c.DeletionTimestamp != nil})
+			}
+		}
+	}
+	slices.SortStableFunc(ranges, func(a, b allocator.Range) int {
+		switch {
+		case a.Closed == b.Closed:
+			return 0
+		case a.Closed:
+			return 1
+		}
+		return -1
+	})
+	return ranges
 }

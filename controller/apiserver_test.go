@@ -40,6 +40,7 @@ var serverCases = map[string]func(*rig){
 	"dependents orphaned":  testOrphanDeletion,
 	"mirror goes with all": testMirrorGoesWithAll,
 	"custom resources":     testCustomResources,
+	"service ranges":       testServiceRanges,
 }
 
 // faulty is a way to the API on which one write in twenty is not sent, and of

@@ -35,6 +35,7 @@ import (
 	"github.com/fairway-net/fairway/controller/noendpoints"
 	"github.com/fairway-net/fairway/controller/podgc"
 	"github.com/fairway-net/fairway/controller/serviceaccount"
+	"github.com/fairway-net/fairway/controller/servicecidr"
 )
 
 // Options says how the controllers run; the zero value is good.
@@ -114,6 +115,9 @@ func controllers() []starter {
 		}},
 		{"clusterrole-aggregation-controller", func(e *environment, log *slog.Logger) (loop, error) {
 			return clusterroles.New(e.typed, log), nil
+		}},
+		{servicecidr.Name, func(e *environment, log *slog.Logger) (loop, error) {
+			return servicecidr.New(e.cluster, log)
 		}},
 		{"serviceaccount-controller", func(e *environment, log *slog.Logger) (loop, error) {
 			return serviceaccount.New(e.cluster, e.options.RootCA, log)

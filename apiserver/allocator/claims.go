@@ -31,13 +31,13 @@ func (a *Allocator) Keys(object []byte) ([]string, error) {
 // Committed implements storage.Claims.
 func (a *Allocator) Committed(taken, released []string, revision int64) {
 	for _, k := range taken {
-		if pool, n, ok := a.find(k); ok {
-			pool.take(n, revision)
+		for _, place := range a.find(k) {
+			place.pool.take(place.n, revision)
 		}
 	}
 	for _, k := range released {
-		if pool, n, ok := a.find(k); ok {
-			pool.recordFree(n, revision)
+		for _, place := range a.find(k) {
+			place.pool.recordFree(place.n, revision)
 		}
 	}
 }
@@ -73,29 +73,30 @@ func ClusterIPKey(ip string) string {
 // NodePortKey is the claim on a node port, of whichever protocol.
 func NodePortKey(port int32) string { return nodePorts + strconv.Itoa(int(port)) }
 
-// find returns the pool and number that a key stands for. A claim outside
-// today's ranges (they were others once) is honoured in etcd, but needs no
+// find returns the pools, with the number in each, that a key stands for. A claim
+// outside today's ranges (they were others once) is honoured in etcd, but needs no
 // memory: it is never chosen.
-func (a *Allocator) find(key string) (*pool, uint64, bool) {
+func (a *Allocator) find(key string) []reservation {
 	if rest, ok := strings.CutPrefix(key, clusterIPs); ok {
 		addr, err := netip.ParseAddr(rest)
 		if err != nil {
-			return nil, 0, false
+			return nil
 		}
-		r := a.addresses[familyOf(addr)]
-		if r == nil {
-			return nil, 0, false
+		var places []reservation
+		for _, r := range a.containing(addr) {
+			n, _ := r.number(addr)
+			places = append(places, reservation{r.pool, n})
 		}
-		n, ok := r.number(addr)
-		return r.pool, n, ok
+		return places
 	}
 	if rest, ok := strings.CutPrefix(key, nodePorts); ok {
 		port, err := strconv.ParseInt(rest, 10, 32)
 		if err != nil {
-			return nil, 0, false
+			return nil
 		}
-		n, ok := a.ports.number(int32(port))
-		return a.ports.pool, n, ok
+		if n, ok := a.ports.number(int32(port)); ok {
+			return []reservation{{a.ports.pool, n}}
+		}
 	}
-	return nil, 0, false
+	return nil
 }

@@ -40,18 +40,26 @@ func (p *Plan) Release() {
 	p.held = nil
 }
 
-// ClusterIP chooses an address of a family.
+// ClusterIP chooses an address of a family, from the first range that has one.
 func (p *Plan) ClusterIP(family corev1.IPFamily) (string, error) {
-	r := p.allocator.addresses[family]
-	if r == nil {
-		return "", fmt.Errorf("no Service CIDR of family %s is configured", family)
+	ranges := p.allocator.rangesOf(family)
+	if len(ranges) == 0 {
+		return "", noRange(family)
 	}
-	n, ok := r.next()
-	if !ok {
-		return "", ErrFull
+	for _, r := range ranges {
+		if !r.open.Load() {
+			continue
+		}
+		n, ok := r.next()
+		if !ok {
+			continue
+		}
+		p.held = append(p.held, reservation{r.pool, n})
+		addr := r.address(n)
+		p.hold(addr, r)
+		return addr.String(), nil
 	}
-	p.held = append(p.held, reservation{r.pool, n})
-	return r.address(n).String(), nil
+	return "", ErrFull
 }
 
 // RequestClusterIP reserves an address that a Service asks for. An error says
@@ -61,16 +69,14 @@ func (p *Plan) RequestClusterIP(ip string, service types.NamespacedName) error {
 	if err != nil {
 		return fmt.Errorf("parse IP: %w", err)
 	}
-	r := p.allocator.addresses[familyOf(addr)]
-	if r == nil {
-		return fmt.Errorf("no Service CIDR of family %s is configured", familyOf(addr))
+	ranges := p.allocator.rangesOf(familyOf(addr))
+	if len(ranges) == 0 {
+		return noRange(familyOf(addr))
 	}
-	n, ok := r.number(addr)
-	if !ok {
-		return fmt.Errorf("the provided IP (%s) is not in the valid range. The range of valid IPs is %s", ip, r.prefix)
+	if !isOpen(p.allocator.containing(addr)) {
+		return fmt.Errorf("the provided IP (%s) is not in the valid range. The range of valid IPs is %s", ip, openOnes(ranges))
 	}
-	free := r.reserve(n)
-	p.held = append(p.held, reservation{r.pool, n})
+	free := p.hold(addr, nil)
 	if owner, kept := p.allocator.owners[addr]; kept && owner != service {
 		if !free { // said as of any other
 			return errors.New(ErrIPAllocated.Error())
@@ -81,6 +87,25 @@ func (p *Plan) RequestClusterIP(ip string, service types.NamespacedName) error {
 		return ErrIPAllocated
 	}
 	return nil
+}
+
+// hold reserves an address in all ranges that have it, but for one, and says
+// whether it looks free in them.
+func (p *Plan) hold(addr netip.Addr, except *addresses) bool {
+	free := true
+	for _, r := range p.allocator.containing(addr) {
+		if r == except {
+			continue
+		}
+		n, _ := r.number(addr)
+		free = r.reserve(n) && free
+		p.held = append(p.held, reservation{r.pool, n})
+	}
+	return free
+}
+
+func noRange(family corev1.IPFamily) error {
+	return fmt.Errorf("no Service CIDR of family %s is configured", family)
 }
 
 // NodePort chooses a node port.

@@ -4,6 +4,7 @@ import (
 	"encoding/binary"
 	"fmt"
 	"net/netip"
+	"sync/atomic"
 
 	corev1 "k8s.io/api/core/v1"
 	utilnet "k8s.io/apimachinery/pkg/util/net"
@@ -14,6 +15,9 @@ type addresses struct {
 	*pool
 	prefix netip.Prefix
 	first  netip.Addr
+	own    bool // one of the server's configuration
+	// open says that addresses are given out of it.
+	open atomic.Bool
 }
 
 // newAddresses numbers the usable addresses of a Service CIDR: not the

@@ -17,12 +17,12 @@ func (a *Allocator) load(ctx context.Context, client *clientv3.Client) (int64, e
 	}
 	revision := resp.Header.Revision
 	a.ports.reset(revision)
-	for _, r := range a.addresses {
+	for _, r := range a.all() {
 		r.reset(revision)
 	}
 	for _, kv := range resp.Kvs {
-		if pool, n, ok := a.find(string(kv.Key)); ok {
-			pool.take(n, kv.ModRevision)
+		for _, place := range a.find(string(kv.Key)) {
+			place.pool.take(place.n, kv.ModRevision)
 		}
 	}
 	return revision, nil
@@ -32,46 +32,71 @@ func (a *Allocator) load(ctx context.Context, client *clientv3.Client) (int64, e
 func (a *Allocator) follow(ctx context.Context, client *clientv3.Client, revision int64) {
 	defer close(a.done)
 	for ctx.Err() == nil {
-		revision = a.watch(ctx, client, revision)
-		if ctx.Err() != nil {
+		var asked chan struct{}
+		if revision, asked = a.watch(ctx, client, revision); asked == nil && !pause(ctx) {
 			return
 		}
-		select {
-		case <-ctx.Done():
-			return
-		case <-time.After(time.Second):
-		}
-		loaded, err := a.load(ctx, client)
-		if err != nil {
+		for {
+			loaded, err := a.load(ctx, client)
+			if err == nil {
+				revision = loaded
+				break
+			}
 			// Allocation goes on: a stale memory costs attempts, not correctness.
 			slog.Warn("allocator: relist claims", "err", err)
-			continue
+			if !pause(ctx) {
+				return
+			}
 		}
-		revision = loaded
+		if asked != nil {
+			close(asked)
+		}
 	}
 }
 
-// watch applies changes after a revision until the watch breaks, and returns
-// the last revision seen.
-func (a *Allocator) watch(ctx context.Context, client *clientv3.Client, revision int64) int64 {
+// pause waits a second; false if the context is done.
+func pause(ctx context.Context) bool {
+	select {
+	case <-ctx.Done():
+		return false
+	case <-time.After(time.Second):
+		return true
+	}
+}
+
+// watch applies changes after a revision until the watch breaks or somebody asks
+// for a relist, and returns the last revision seen and who asked.
+func (a *Allocator) watch(ctx context.Context, client *clientv3.Client, revision int64) (int64, chan struct{}) {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
-	for resp := range client.Watch(ctx, prefix, clientv3.WithPrefix(), clientv3.WithRev(revision+1)) {
-		if err := resp.Err(); err != nil {
-			slog.Warn("allocator: watch claims", "err", err)
-			return revision
+	changes := client.Watch(ctx, prefix, clientv3.WithPrefix(), clientv3.WithRev(revision+1))
+	for {
+		select {
+		case asked := <-a.relist:
+			return revision, asked
+		case resp, ok := <-changes:
+			if !ok {
+				return revision, nil
+			}
+			if err := resp.Err(); err != nil {
+				slog.Warn("allocator: watch claims", "err", err)
+				return revision, nil
+			}
+			a.apply(resp.Events)
+			revision = resp.Header.Revision
 		}
-		for _, event := range resp.Events {
-			pool, n, ok := a.find(string(event.Kv.Key))
-			switch {
-			case !ok:
-			case event.Type == clientv3.EventTypeDelete:
-				pool.confirmFree(n, event.Kv.ModRevision)
-			default:
-				pool.take(n, event.Kv.ModRevision)
+	}
+}
+
+// apply takes in changes of claims.
+func (a *Allocator) apply(events []*clientv3.Event) {
+	for _, event := range events {
+		for _, place := range a.find(string(event.Kv.Key)) {
+			if event.Type == clientv3.EventTypeDelete {
+				place.pool.confirmFree(place.n, event.Kv.ModRevision)
+			} else {
+				place.pool.take(place.n, event.Kv.ModRevision)
 			}
 		}
-		revision = resp.Header.Revision
 	}
-	return revision
 }

@@ -57,7 +57,7 @@ func (a *allocation) clusterIPs() field.ErrorList {
 		}
 		ip, err := a.request.plan.ClusterIP(family)
 		if err != nil {
-			errs = append(errs, field.Invalid(ipsPath, given, fmt.Sprintf("failed to allocate a serviceIP: %v", err)))
+			errs = append(errs, field.Invalid(ipsPath, field.OmitValueType{}, fmt.Sprintf("failed to allocate a serviceIP: %v", err)))
 			continue
 		}
 		ips[i] = ip
@@ -109,7 +109,7 @@ func (a *allocation) nodePorts() field.ErrorList {
 		n, err := a.request.plan.NodePort()
 		if err != nil {
 			// The others would fail too, each after a search of the whole range.
-			return append(errs, field.Invalid(specPath.Child("ports").Index(i).Child("nodePort"), p.NodePort, fmt.Sprintf("failed to allocate a nodePort: %v", err)))
+			return append(errs, field.Invalid(specPath.Child("ports").Index(i).Child("nodePort"), field.OmitValueType{}, fmt.Sprintf("failed to allocate a nodePort: %v", err)))
 		}
 		p.NodePort = n
 		byPort[p.Port] = n
@@ -139,7 +139,7 @@ func (a *allocation) healthCheckNodePort() field.ErrorList {
 	}
 	n, err := a.request.plan.NodePort()
 	if err != nil {
-		return field.ErrorList{field.Invalid(path, 0, fmt.Sprintf("failed to allocate a HealthCheck NodePort: %v", err))}
+		return field.ErrorList{field.Invalid(path, field.OmitValueType{}, fmt.Sprintf("failed to allocate a HealthCheck NodePort: %v", err))}
 	}
 	a.svc.Spec.HealthCheckNodePort = n
 	return nil

@@ -150,5 +150,8 @@ func (o *opener) apps() Resources {
 }
 
 func (o *opener) networking() Resources {
-	return o.plain(ingresses(), ingressClasses(), networkPolicies(), serviceCIDRs())
+	out := o.plain(ingresses(), ingressClasses(), networkPolicies(), ipAddresses())
+	main, _ := o.add(out, serviceCIDRs())
+	out["servicecidrs"] = &serviceCIDRREST{REST: main}
+	return out
 }

@@ -99,19 +99,3 @@ func ingressClasses() *kind[networkingv1.IngressClass, *networkingv1.IngressClas
 		table:          tables.IngressClasses(),
 	}
 }
-
-func serviceCIDRs() *kind[networkingv1.ServiceCIDR, *networkingv1.ServiceCIDR] {
-	return &kind[networkingv1.ServiceCIDR, *networkingv1.ServiceCIDR]{
-		version: networkingv1.SchemeGroupVersion, resource: "servicecidrs", singular: "servicecidr",
-		list:           func() runtime.Object { return &networkingv1.ServiceCIDRList{} },
-		clusterScoped:  true,
-		prepareCreate:  func(c *networkingv1.ServiceCIDR) { c.Status = networkingv1.ServiceCIDRStatus{} },
-		prepareUpdate:  func(c, old *networkingv1.ServiceCIDR) { c.Status = old.Status },
-		validate:       validation.ServiceCIDR,
-		validateUpdate: validation.ServiceCIDRUpdate,
-		status: &status[networkingv1.ServiceCIDR, *networkingv1.ServiceCIDR]{
-			keep: func(c, old *networkingv1.ServiceCIDR) { c.Spec = old.Spec },
-		},
-		table: tables.ServiceCIDRs(),
-	}
-}

@@ -7,6 +7,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	networkingv1 "k8s.io/api/networking/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apiserver/pkg/registry/rest"
 )
 
@@ -108,6 +109,17 @@ func IngressClasses() rest.TableConvertor {
 		}
 		return []any{c.Name, c.Spec.Controller, parameters, age(c.CreationTimestamp)}
 	}, column("Name", "string"), column("Controller", "string"), column("Parameters", "string"), column("Age", "string"))
+}
+
+// IPAddresses prints IPAddresses.
+func IPAddresses() rest.TableConvertor {
+	return of(func(a *networkingv1.IPAddress) []any {
+		parent := ""
+		if r := a.Spec.ParentRef; r != nil {
+			parent = schema.GroupResource{Group: r.Group, Resource: r.Resource}.String() + "/" + strings.TrimPrefix(r.Namespace+"/"+r.Name, "/")
+		}
+		return []any{a.Name, parent, age(a.CreationTimestamp)}
+	}, column("Name", "string"), column("ParentRef", "string"), column("Age", "string"))
 }
 
 // ServiceCIDRs prints ServiceCIDRs.

@@ -16,7 +16,7 @@ import (
 type Cluster struct {
 	// ServiceCIDRs are where cluster IPs come from. An endpoint in there
 	// would send traffic round in circles.
-	ServiceCIDRs []netip.Prefix
+	ServiceCIDRs func() []netip.Prefix
 	loopback     bool
 }
 
@@ -41,7 +41,7 @@ func (c Cluster) endpointIP(path *field.Path, value string) field.ErrorList {
 		return errs
 	}
 	addr, errs := ip(path, value)
-	for _, cidr := range c.ServiceCIDRs {
+	for _, cidr := range c.ServiceCIDRs() {
 		if cidr.Contains(addr) {
 			errs = append(errs, field.Invalid(path, value, fmt.Sprintf("may not be in the cluster IP range (%s)", cidr)))
 		}

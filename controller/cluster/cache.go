@@ -40,7 +40,7 @@ type Cache struct {
 // New returns an empty cache. Of all EndpointSlices it will hold those that
 // one of managers wrote (label endpointslice.kubernetes.io/managed-by).
 func New(client kubernetes.Interface, managers ...string) (*Cache, error) {
-	factory := informers.NewSharedInformerFactoryWithOptions(client, 0, informers.WithTransform(trim))
+	factory := informers.NewSharedInformerFactoryWithOptions(client, 0, informers.WithTransform(Trim))
 	c := &Cache{
 		Client:     client,
 		Services:   factory.Core().V1().Services().Lister(),
@@ -51,10 +51,10 @@ func New(client kubernetes.Interface, managers ...string) (*Cache, error) {
 		slices:     managedSlices(factory, managers),
 		selection:  newSelection(),
 	}
-	if err := c.handle(factory.Core().V1().Services().Informer(), change[corev1.Service](c.serviceChanged)); err != nil {
+	if err := c.handle(factory.Core().V1().Services().Informer(), Change[corev1.Service](c.serviceChanged)); err != nil {
 		return nil, fmt.Errorf("watch Services: %w", err)
 	}
-	if err := c.handle(factory.Core().V1().Pods().Informer(), change[corev1.Pod](c.podChanged)); err != nil {
+	if err := c.handle(factory.Core().V1().Pods().Informer(), Change[corev1.Pod](c.podChanged)); err != nil {
 		return nil, fmt.Errorf("watch Pods: %w", err)
 	}
 	return c, nil
@@ -63,7 +63,7 @@ func New(client kubernetes.Interface, managers ...string) (*Cache, error) {
 // NewOfServices returns an empty cache for controllers that look at Services,
 // Nodes and Namespaces only: it has no Pods, Endpoints and EndpointSlices.
 func NewOfServices(client kubernetes.Interface) *Cache {
-	factory := informers.NewSharedInformerFactoryWithOptions(client, 0, informers.WithTransform(trim))
+	factory := informers.NewSharedInformerFactoryWithOptions(client, 0, informers.WithTransform(Trim))
 	return &Cache{
 		Client:     client,
 		Services:   factory.Core().V1().Services().Lister(),
@@ -81,23 +81,23 @@ func (c *Cache) OnSelection(f func(service types.NamespacedName)) {
 
 // OnService is OnEndpoints for Services.
 func (c *Cache) OnService(f func(old, new *corev1.Service)) error {
-	return c.handle(c.factory.Core().V1().Services().Informer(), change[corev1.Service](f))
+	return c.handle(c.factory.Core().V1().Services().Informer(), Change[corev1.Service](f))
 }
 
 // OnEndpoints calls f for each change of an Endpoints object; old is nil for a
 // new one, new for a deleted one.
 func (c *Cache) OnEndpoints(f func(old, new *corev1.Endpoints)) error {
-	return c.handle(c.factory.Core().V1().Endpoints().Informer(), change[corev1.Endpoints](f))
+	return c.handle(c.factory.Core().V1().Endpoints().Informer(), Change[corev1.Endpoints](f))
 }
 
 // OnNode is OnEndpoints for Nodes.
 func (c *Cache) OnNode(f func(old, new *corev1.Node)) error {
-	return c.handle(c.factory.Core().V1().Nodes().Informer(), change[corev1.Node](f))
+	return c.handle(c.factory.Core().V1().Nodes().Informer(), Change[corev1.Node](f))
 }
 
 // OnNamespace is OnEndpoints for Namespaces.
 func (c *Cache) OnNamespace(f func(old, new *corev1.Namespace)) error {
-	return c.handle(c.factory.Core().V1().Namespaces().Informer(), change[corev1.Namespace](f))
+	return c.handle(c.factory.Core().V1().Namespaces().Informer(), Change[corev1.Namespace](f))
 }
 
 // Start fills the cache and returns when it is complete, or ctx done.

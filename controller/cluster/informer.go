@@ -32,17 +32,17 @@ func sliceService(obj any) ([]string, error) {
 	return []string{serviceOf(slice).String()}, nil
 }
 
-// change makes one function of an informer's three: old is nil when the object
+// Change makes one function of an informer's three: old is nil when the object
 // is new, new when it is gone.
-type change[T any] func(old, new *T)
+type Change[T any] func(old, new *T)
 
-func (c change[T]) OnAdd(obj any, _ bool) {
+func (c Change[T]) OnAdd(obj any, _ bool) {
 	if added, ok := obj.(*T); ok {
 		c(nil, added)
 	}
 }
 
-func (c change[T]) OnUpdate(before, after any) {
+func (c Change[T]) OnUpdate(before, after any) {
 	old, ok := before.(*T)
 	if !ok {
 		return
@@ -52,7 +52,7 @@ func (c change[T]) OnUpdate(before, after any) {
 	}
 }
 
-func (c change[T]) OnDelete(obj any) {
+func (c Change[T]) OnDelete(obj any) {
 	// A deletion that the watch missed comes with the last state known.
 	if unknown, ok := obj.(cache.DeletedFinalStateUnknown); ok {
 		obj = unknown.Obj

@@ -8,9 +8,9 @@ import (
 	"github.com/fairway-net/fairway/endpoint/health"
 )
 
-// trim drops from an object what no controller here reads, before it is kept:
+// Trim drops from an object what no controller here reads, before it is kept:
 // with 100,000 Pods the rest is most of the memory.
-func trim(obj any) (any, error) {
+func Trim(obj any) (any, error) {
 	switch o := obj.(type) {
 	case *corev1.Pod:
 		return trimPod(o), nil

@@ -35,7 +35,7 @@ func (c *Cache) Written(manager string, changed func(service types.NamespacedNam
 		manager:              manager,
 		changed:              changed,
 	}
-	if err := c.handle(c.slices, change[discoveryv1.EndpointSlice](w.sliceChanged)); err != nil {
+	if err := c.handle(c.slices, Change[discoveryv1.EndpointSlice](w.sliceChanged)); err != nil {
 		return nil, fmt.Errorf("watch EndpointSlices: %w", err)
 	}
 	return w, nil

@@ -27,26 +27,29 @@ var rbac = map[string]string{
 // an old one that is known here.
 func Present(version, kind string) string { return versions[version][kind] }
 
-// Convert brings an object into its present form, in place, and says whether it
-// was in another one.
-func Convert(object map[string]any) (bool, error) {
+// Convert brings an object into its present form, in place. The notes say what a
+// reader of the result should know.
+func Convert(object map[string]any) (notes []string, err error) {
 	version, _ := object["apiVersion"].(string)
 	kind, _ := object["kind"].(string)
+	if version == "v1" && kind == "Service" {
+		return serviceNames(object), nil
+	}
 	present := Present(version, kind)
 	if present == "" {
-		return false, nil
+		return nil, nil
 	}
 	spec := child(object, "spec")
 	switch {
 	case kind == "Ingress":
 		if err := ingress(spec); err != nil {
-			return false, fmt.Errorf("convert Ingress %v: %w", child(object, "metadata")["name"], err)
+			return nil, fmt.Errorf("convert Ingress %v: %w", child(object, "metadata")["name"], err)
 		}
 	case present == "apps/v1":
 		workload(spec)
 	}
 	object["apiVersion"] = present
-	return true, nil
+	return nil, nil
 }
 
 // child is a map within a map; nil if there is none.
@@ -117,6 +120,7 @@ func backend(old map[string]any) (map[string]any, error) {
 	if name == "" {
 		return nil, fmt.Errorf("serviceName: it is missing")
 	}
+	name = label(name)
 	port := map[string]any{}
 	switch p := old["servicePort"].(type) {
 	case nil:

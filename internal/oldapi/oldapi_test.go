@@ -92,3 +92,31 @@ func TestBadInput(t *testing.T) {
 		t.Errorf("error: %v", err)
 	}
 }
+
+// TestNames: names that the API never took are changed where they are given and
+// where they are referred to, and that is said.
+func TestNames(t *testing.T) {
+	const in = `
+apiVersion: v1
+kind: Service
+metadata: {name: HelloService2}
+spec: {ports: [{name: HelloPort, port: 80, targetPort: hello}, {name: http, port: 81}]}
+---
+apiVersion: extensions/v1beta1
+kind: Ingress
+metadata: {name: test}
+spec: {backend: {serviceName: HelloService2, servicePort: 80}}
+`
+	var out strings.Builder
+	if err := oldapi.ConvertAll(strings.NewReader(in), &out); err != nil {
+		t.Fatal(err)
+	}
+	for _, want := range []string{
+		`# Service "HelloService2" is "hello-service2" here`, `# spec.ports[0].name "HelloPort" is "hello-port" here`,
+		"name: hello-service2\nspec:\n  ports:\n  - name: hello-port\n", "targetPort: hello\n  - name: http\n", "service:\n      name: hello-service2\n",
+	} {
+		if !strings.Contains(out.String(), want) {
+			t.Errorf("no %q in\n%s", want, out.String())
+		}
+	}
+}

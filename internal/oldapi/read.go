@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"strings"
 
 	"k8s.io/apimachinery/pkg/util/yaml"
 	syaml "sigs.k8s.io/yaml"
@@ -30,29 +31,42 @@ func ConvertAll(in io.Reader, out io.Writer) error {
 		if len(object) == 0 {
 			continue
 		}
-		if err := convertWithItems(object); err != nil {
+		notes, err := convertWithItems(object)
+		if err != nil {
 			return fmt.Errorf("document %d: %w", n, err)
 		}
 		if text, err = syaml.Marshal(object); err != nil {
 			return fmt.Errorf("document %d: %w", n, err)
 		}
-		if _, err := io.Copy(out, io.MultiReader(bytes.NewReader([]byte("---\n")), bytes.NewReader(text))); err != nil {
+		if _, err := io.Copy(out, io.MultiReader(strings.NewReader("---\n"+comments(notes)), bytes.NewReader(text))); err != nil {
 			return fmt.Errorf("write document %d: %w", n, err)
 		}
 	}
 }
 
-func convertWithItems(object map[string]any) error {
-	if _, err := Convert(object); err != nil {
-		return err
+func comments(notes []string) string {
+	var out strings.Builder
+	for _, note := range notes {
+		out.WriteString("# " + note + "\n")
+	}
+	return out.String()
+}
+
+func convertWithItems(object map[string]any) (notes []string, err error) {
+	if notes, err = Convert(object); err != nil {
+		return nil, err
 	}
 	items, _ := object["items"].([]any)
 	for i := range items {
-		if item, ok := items[i].(map[string]any); ok {
-			if _, err := Convert(item); err != nil {
-				return fmt.Errorf("items[%d]: %w", i, err)
-			}
+		item, ok := items[i].(map[string]any)
+		if !ok {
+			continue
 		}
+		more, err := Convert(item)
+		if err != nil {
+			return nil, fmt.Errorf("items[%d]: %w", i, err)
+		}
+		notes = append(notes, more...)
 	}
-	return nil
+	return notes, nil
 }

@@ -36,7 +36,7 @@ MAY_SKIP   += "github.com/fairway-net/fairway/lab TestRouterMatrix"
 # The causes that doctor names take half a minute for each mode: `make causes`.
 MAY_SKIP   += "github.com/fairway-net/fairway/lab TestCausesInAllModes"
 
-.PHONY: causes faults gateway-conformance build demo bench soak bench-kube-proxy bench-ipvs test unit all cluster routers image lint generate generated deps clean
+.PHONY: causes faults helm gateway-conformance build demo bench soak bench-kube-proxy bench-ipvs test unit all cluster routers image lint generate generated deps clean
 
 # Without cgo: kustomize, in kubectl, would have the linker keep every symbol for plugins.
 build: ## the binary, in ./fairway
@@ -84,6 +84,9 @@ image: ## the image, built without a container engine or a registry, and its con
 
 gateway-conformance: build ## Gateway API's own conformance suite, in a lab: a minute and a half, once it is built
 	FAIRWAY=$(CURDIR)/fairway ./hack/gateway-conformance/run
+
+helm: build ## a usual chart by Helm's own library, and cert-manager's definitions, against a server: a quarter of a minute, once it is built
+	cd hack/helm && FAIRWAY=$(CURDIR)/fairway $(GO) test -count=1 .
 
 bench: build ## measure everything but the following, in namespaces of this machine, and write it down: a quarter of an hour
 	./fairway bench --out docs/performance.md

@@ -138,11 +138,12 @@ func (f *agentFlags) addRunning(flags *pflag.FlagSet) {
 		hostname = "localhost"
 	}
 	flags.StringVar(&f.nodeName, "node-name", strings.ToLower(hostname), "name of this machine's Node object")
+	flags.Lookup("node-name").DefValue = "the host's name" // which help and manual pages can't know
 	f.addMeaning(flags)
 	flags.BoolVar(&f.ipForward, "ip-forward", true, "on a machine without a kubelet: have the kernel forward packets, so that others reach Services through it")
-	flags.StringVar(&f.stateDir, "state-dir", kernel.DefaultStateDir, "where data planes keep what must outlive this process and isn't in the kernel")
+	flags.StringVar(&f.stateDir, "state-dir", kernel.DefaultStateDir, "directory of what must outlive this process and isn't in the kernel")
 	addCgroupFlag(flags, &f.cgroup)
-	flags.DurationVar(&f.verifyPeriod, "sync-period", 30*time.Second, "how often the kernel is compared with what should be, unasked")
+	flags.DurationVar(&f.verifyPeriod, "sync-period", 30*time.Second, "how often the kernel is compared with what it should hold, without a cause")
 	flags.StringVar(&f.healthz, "healthz-bind-address", f.healthz, `host:port of /healthz and /livez; "" serves none`)
 	flags.BoolVar(&f.announce, "announce", f.announce, "announce load balancer addresses of this node, as MetalLB's IPAddressPools and L2Advertisements say")
 	flags.BoolVar(&f.dns, "dns", f.dns, "serve the cluster's names on this node, at the address of the DNS Service")
@@ -151,12 +152,12 @@ func (f *agentFlags) addRunning(flags *pflag.FlagSet) {
 	flags.StringSliceVar(&f.dnsClientCIDRs, "dns-node-port-clients", nil, "ranges that may ask at --dns-node-port; without this, private addresses and --cluster-cidr")
 	f.dnsOptions.add(flags)
 	flags.StringVar(&f.publish.Folder, "publish-dir", f.publish.Folder, `folder of the files that say what runs on this machine (fairway publish); "" publishes nothing`)
-	flags.BoolVar(&f.publish.Drain, "drain", false, "at the end, take what this machine publishes out of service first, and wait for --drain-time")
+	flags.BoolVar(&f.publish.Drain, "drain", false, "when the agent stops, first take what this machine publishes out of service, and wait for --drain-time")
 	flags.DurationVar(&f.publish.DrainTime, "drain-time", publish.DefaultDrainTime, "how long a published endpoint that goes still answers")
 	flags.StringVar(&f.metrics, "metrics-bind-address", f.metrics, `host:port of /metrics and /proxyMode; "" serves none`)
-	flags.IntVar(&f.serviceMetrics, "service-metrics", agent.DefaultServiceMetrics, "of how many Services /metrics shows the traffic, the busiest first; 0 of none")
-	flags.IntVar(&f.endpointMetrics, "endpoint-metrics", 0, "of how many Services' endpoints /metrics shows the traffic, the busiest first, where the mode counts it; 0 of none")
-	flags.BoolVar(&f.serviceBytes, "service-bytes", false, "count the bytes of Services too, which costs something with every packet, where the mode can")
+	flags.IntVar(&f.serviceMetrics, "service-metrics", agent.DefaultServiceMetrics, "number of Services, the busiest ones, whose traffic /metrics shows; 0 for none")
+	flags.IntVar(&f.endpointMetrics, "endpoint-metrics", 0, "number of Services, the busiest ones, whose endpoints' traffic /metrics shows, where the mode counts it; 0 for none")
+	flags.BoolVar(&f.serviceBytes, "service-bytes", false, "also count bytes for each Service, where the mode can; this costs a little for every packet")
 	flags.BoolVar(&f.verbose, "verbose", false, "log more")
 }
 
@@ -173,7 +174,7 @@ func (f *agentFlags) addMeaning(flags *pflag.FlagSet) {
 	flags.StringSliceVar(&f.nodePortAddresses, "nodeport-addresses", nil, `addresses that node ports answer at: CIDRs, "primary", "localhost" and "all"; all without this`)
 	flags.BoolVar(&f.localhostNodePorts, "localhost-nodeports", false, "let node ports answer at loopback addresses too, where the data plane can")
 	flags.BoolVar(&f.masqueradeAll, "masquerade-all", false, "masquerade all traffic to cluster IPs")
-	flags.BoolVar(&f.directReturn, "direct-return", false, "have endpoints on other nodes answer clients outside without this node, where a Service doesn't say and the data plane and the network can")
+	flags.BoolVar(&f.directReturn, "direct-return", false, "let endpoints on other nodes answer outside clients directly (direct server return) for Services that don't say, if the data plane and the network support it")
 	flags.StringVar(&f.iptablesVariant, "iptables-variant", "", "nft or legacy, for the modes that use iptables; without this, the one in use on this machine")
 	flags.StringVar(&f.scheduler, "scheduler", "", "how backends are chosen where a Service doesn't say (rr, wrr, lc, ...), as far as the data plane offers it")
 }

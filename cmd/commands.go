@@ -15,7 +15,6 @@ func commands() []*cobra.Command {
 		certsCommand(),
 		agentCommand(),
 		dnsAndMachineCommand(),
-		dnsCommand(),
 		gatewayCommand(),
 		ingressCommand(),
 		renderCommand(),

@@ -37,6 +37,9 @@ func kubectlCommand() *cobra.Command {
 		Use:                "kubectl",
 		Short:              "kubectl, linked in; uses this machine's server unless told otherwise",
 		DisableFlagParsing: true,
+		ValidArgsFunction: func(_ *cobra.Command, args []string, typed string) ([]string, cobra.ShellCompDirective) {
+			return completeKubectl(args, typed, ownKubeconfig(args))
+		},
 		RunE: func(c *cobra.Command, args []string) error {
 			return runKubectl(c.Context(), args)
 		},

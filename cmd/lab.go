@@ -24,6 +24,9 @@ func labCommand() *cobra.Command {
 		Short: "Try it: nodes, pods and an outside client made of network namespaces",
 	}
 	c.AddCommand(labUpCommand(), labDownCommand(), labStatusCommand(), labExecCommand(), labKubectlCommand(), labDemoCommand(), labEchoCommand())
+	for _, sub := range c.Commands() {
+		completeLabName(sub)
+	}
 	return c
 }
 
@@ -125,6 +128,12 @@ func labExecCommand() *cobra.Command {
 		Use:   "exec NODE|POD|NAMESPACE/POD|client|underlay -- COMMAND [ARGUMENT...]",
 		Short: "Run a command inside a node, a pod or the outside client",
 		Args:  cobra.MinimumNArgs(2),
+		ValidArgsFunction: func(_ *cobra.Command, args []string, typed string) ([]string, cobra.ShellCompDirective) {
+			if len(args) > 0 {
+				return nil, cobra.ShellCompDirectiveDefault
+			}
+			return starting(labTargets(name), typed), cobra.ShellCompDirectiveNoFileComp
+		},
 		RunE: func(_ *cobra.Command, args []string) error {
 			return lab.Exec(name, args[0], args[1:])
 		},
@@ -176,6 +185,7 @@ func labEchoCommand() *cobra.Command {
 		},
 	}
 	c.Flags().StringVar(&hostname, "name", hostname, "name to answer with")
+	c.Flags().Lookup("name").DefValue = "the host's name"
 	c.Flags().StringSliceVar(&ports, "port", []string{"8080"}, "port to answer on, as 80, 80/TCP, 53/UDP or 9/SCTP; may be repeated")
 	return c
 }

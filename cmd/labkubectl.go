@@ -19,6 +19,7 @@ func labKubectlCommand() *cobra.Command {
 		Short:              "kubectl with a lab's kubeconfig",
 		Long:               "kubectl, linked in, with a lab's kubeconfig. What comes after --name and its value is kubectl's.",
 		DisableFlagParsing: true,
+		ValidArgsFunction:  completeLabKubectl,
 		RunE: func(c *cobra.Command, args []string) error {
 			name, rest, err := labName(args)
 			if err != nil {

@@ -77,6 +77,7 @@ func publishCommand() *cobra.Command {
 	flags.StringVar(&job.folder, "publish-dir", publish.DefaultFolder, "folder of the files")
 	flags.DurationVar(&job.wait, "wait", 15*time.Second, "how long to wait for the agent; 0 doesn't")
 	flags.StringVar(&job.node, "node-name", strings.ToLower(hostname), "name of this machine's Node object")
+	flags.Lookup("node-name").DefValue = "the host's name"
 	flags.StringVar(&job.kubeconfig, "kubeconfig", "", "kubeconfig file to see with what becomes of it; without one, this machine's own")
 	return c
 }

@@ -8,10 +8,13 @@ import (
 	"fmt"
 	"os"
 	"os/signal"
+	"path/filepath"
 	"strings"
 	"syscall"
 
 	"github.com/spf13/cobra"
+
+	"github.com/fairway-net/fairway/cmd/help"
 )
 
 // Main runs the command named on the command line and returns the exit code:
@@ -21,15 +24,7 @@ func Main() int {
 	ctx, stop := interruptible()
 	defer stop()
 
-	root := &cobra.Command{
-		Use:           "fairway",
-		Short:         "Kubernetes Services as one binary",
-		SilenceUsage:  true,
-		SilenceErrors: true,
-	}
-	root.AddCommand(commands()...)
-	refuseUnknown(root)
-	err := root.ExecuteContext(ctx)
+	err := calledAs(os.Args[0], os.Args[1:]).ExecuteContext(ctx)
 	if err == nil {
 		return 0
 	}
@@ -38,6 +33,46 @@ func Main() int {
 		fmt.Fprintf(os.Stderr, "fairway: %v\n", exit.err)
 	}
 	return exit.code
+}
+
+// calledAs is the command to run, with its arguments, under the name by which
+// the program was called. A link named kubectl is kubectl. One named
+// kubectl-fairway is a plugin of it, and one named kubectl_complete-fairway
+// completes that plugin's command line.
+func calledAs(name string, args []string) *cobra.Command {
+	root := newRoot()
+	switch filepath.Base(name) {
+	case "kubectl":
+		if c, _, err := root.Find([]string{"kubectl"}); err == nil && c != root {
+			args = append([]string{"kubectl"}, args...)
+		}
+	case "kubectl-fairway":
+		root.Annotations = map[string]string{cobra.CommandDisplayNameAnnotation: "kubectl fairway"}
+	case "kubectl_complete-fairway":
+		args = append([]string{cobra.ShellCompRequestCmd}, args...)
+	}
+	root.SetArgs(args)
+	return root
+}
+
+// newRoot is the whole tree of commands, with help and completion.
+func newRoot() *cobra.Command {
+	root := &cobra.Command{
+		Use:           "fairway",
+		Short:         "Kubernetes Services in one binary: API, load balancing in the kernel, DNS, and a lab to try it in",
+		Version:       Version,
+		SilenceUsage:  true,
+		SilenceErrors: true,
+	}
+	root.SetVersionTemplate("fairway {{.Version}}\n")
+	root.AddCommand(commands()...)
+	root.AddCommand(manCommand())
+	root.InitDefaultHelpCmd()
+	root.InitDefaultVersionFlag()
+	help.Apply(root, examples)
+	addCompletions(root)
+	refuseUnknown(root)
+	return root
 }
 
 // refuseUnknown has commands that are but groups of others refuse a name that is

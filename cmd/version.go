@@ -1,6 +1,7 @@
 package cmd
 
 import (
+	"cmp"
 	"fmt"
 	"runtime"
 	"runtime/debug"
@@ -24,15 +25,18 @@ func versionCommand() *cobra.Command {
 }
 
 // revision is the commit that the binary was built from, where Go recorded it.
-func revision() string {
+func revision() string { return cmp.Or(setting("vcs.revision"), "unknown") }
+
+// setting is something that Go recorded about the build; "" if it didn't.
+func setting(key string) string {
 	info, ok := debug.ReadBuildInfo()
 	if !ok {
-		return "unknown"
+		return ""
 	}
 	for _, s := range info.Settings {
-		if s.Key == "vcs.revision" {
+		if s.Key == key {
 			return s.Value
 		}
 	}
-	return "unknown"
+	return ""
 }

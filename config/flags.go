@@ -56,7 +56,7 @@ var flags = []flag{
 	{name: "bind-address-hard-fail", field: "bindAddressHardFail", bool: true, set: truth(func(f *Flags) *bool { return &f.set.BindAddressHardFail })},
 	{name: "profiling", field: "enableProfiling", bool: true, usage: "serve pprof at /debug/pprof of the metrics address",
 		set: truth(func(f *Flags) *bool { return &f.set.EnableProfiling })},
-	{name: "oom-score-adj", field: "oomScoreAdj", usage: "how gladly the kernel ends this process when memory runs out: a `number` from -1000 to 1000",
+	{name: "oom-score-adj", field: "oomScoreAdj", usage: "a `number` from -1000 to 1000: the higher, the sooner the kernel ends this process when memory runs out",
 		set: integer(func(f *Flags, n int32) { f.set.OOMScoreAdj = &n })},
 	{name: "detect-local-mode", field: "detectLocalMode", usage: "how packets of pods are told from others: ClusterCIDR, NodeCIDR, BridgeInterface or InterfaceNamePrefix",
 		set: func(f *Flags, s string) error { f.set.DetectLocalMode = v1alpha1.LocalMode(s); return nil }},
@@ -65,19 +65,19 @@ var flags = []flag{
 	{name: "pod-interface-name-prefix", field: "detectLocal.interfaceNamePrefix", usage: "how names of pods' interfaces begin, for --detect-local-mode InterfaceNamePrefix",
 		set: text(func(f *Flags) *string { return &f.set.DetectLocal.InterfaceNamePrefix })},
 
-	{name: "conntrack-max-per-core", field: "conntrack.maxPerCore", usage: "connections to track per CPU, a `number`; 0 leaves the limit",
+	{name: "conntrack-max-per-core", field: "conntrack.maxPerCore", usage: "`number` of connections to track per CPU; 0 leaves the kernel's limit as it is",
 		set: integer(func(f *Flags, n int32) { f.set.Conntrack.MaxPerCore = &n })},
-	{name: "conntrack-min", field: "conntrack.min", usage: "connections to track at least, a `number`",
+	{name: "conntrack-min", field: "conntrack.min", usage: "`number` of connections to track at least",
 		set: integer(func(f *Flags, n int32) { f.set.Conntrack.Min = &n })},
-	{name: "conntrack-tcp-timeout-established", field: "conntrack.tcpEstablishedTimeout", usage: "`time` after which idle TCP connections are forgotten; 0 leaves it",
+	{name: "conntrack-tcp-timeout-established", field: "conntrack.tcpEstablishedTimeout", usage: "`time` after which idle TCP connections are forgotten; 0 leaves the kernel's setting",
 		set: duration(func(f *Flags, d metav1.Duration) { f.set.Conntrack.TCPEstablishedTimeout = &d })},
 	{name: "conntrack-tcp-timeout-close-wait", field: "conntrack.tcpCloseWaitTimeout", usage: "`time` after which half-closed TCP connections are forgotten",
 		set: duration(func(f *Flags, d metav1.Duration) { f.set.Conntrack.TCPCloseWaitTimeout = &d })},
 	{name: "conntrack-tcp-be-liberal", field: "conntrack.tcpBeLiberal", bool: true, usage: "let TCP packets out of their window count as valid",
 		set: truth(func(f *Flags) *bool { return &f.set.Conntrack.TCPBeLiberal })},
-	{name: "conntrack-udp-timeout", field: "conntrack.udpTimeout", usage: "`time` after which unanswered UDP flows are forgotten; 0 leaves it",
+	{name: "conntrack-udp-timeout", field: "conntrack.udpTimeout", usage: "`time` after which unanswered UDP flows are forgotten; 0 leaves the kernel's setting",
 		set: duration(func(f *Flags, d metav1.Duration) { f.set.Conntrack.UDPTimeout = d })},
-	{name: "conntrack-udp-timeout-stream", field: "conntrack.udpStreamTimeout", usage: "`time` after which answered UDP flows are forgotten; 0 leaves it",
+	{name: "conntrack-udp-timeout-stream", field: "conntrack.udpStreamTimeout", usage: "`time` after which answered UDP flows are forgotten; 0 leaves the kernel's setting",
 		set: duration(func(f *Flags, d metav1.Duration) { f.set.Conntrack.UDPStreamTimeout = d })},
 
 	{name: "iptables-masquerade-bit", field: "iptables.masqueradeBit", usage: "the `bit` of packet marks that iptables and ipvs mode use",
@@ -88,35 +88,35 @@ var flags = []flag{
 			f.set.IPTables.LocalhostNodePorts = &b
 			return err
 		}},
-	{name: "iptables-sync-period", field: "iptables.syncPeriod", usage: "as --sync-period, in all modes but ipvs: a `time`", set: duration(func(f *Flags, d metav1.Duration) {
+	{name: "iptables-sync-period", field: "iptables.syncPeriod", usage: "`time` after which the kernel is compared with what it should hold, in all modes but ipvs", set: duration(func(f *Flags, d metav1.Duration) {
 		f.set.IPTables.SyncPeriod, f.set.NFTables.SyncPeriod = d, d
 	})},
 	{name: "iptables-min-sync-period", field: "iptables.minSyncPeriod", usage: "least `time` from one round of programming to the next, in all modes but ipvs; 1s, kube-proxy's default, is none", set: duration(func(f *Flags, d metav1.Duration) {
 		f.set.IPTables.MinSyncPeriod, f.set.NFTables.MinSyncPeriod = d, d
 	})},
-	{name: "ipvs-sync-period", field: "ipvs.syncPeriod", usage: "as --sync-period, in ipvs mode: a `time`",
+	{name: "ipvs-sync-period", field: "ipvs.syncPeriod", usage: "`time` after which the kernel is compared with what it should hold, in ipvs mode",
 		set: duration(func(f *Flags, d metav1.Duration) { f.set.IPVS.SyncPeriod = d })},
-	{name: "ipvs-min-sync-period", field: "ipvs.minSyncPeriod", usage: "the same in ipvs mode: a `time`", set: duration(func(f *Flags, d metav1.Duration) { f.set.IPVS.MinSyncPeriod = d })},
-	{name: "ipvs-scheduler", field: "ipvs.scheduler", usage: "as --scheduler, in ipvs mode", set: text(func(f *Flags) *string { return &f.set.IPVS.Scheduler })},
+	{name: "ipvs-min-sync-period", field: "ipvs.minSyncPeriod", usage: "least `time` from one round of programming to the next, in ipvs mode", set: duration(func(f *Flags, d metav1.Duration) { f.set.IPVS.MinSyncPeriod = d })},
+	{name: "ipvs-scheduler", field: "ipvs.scheduler", usage: "how backends are chosen where a Service doesn't say, in ipvs mode", set: text(func(f *Flags) *string { return &f.set.IPVS.Scheduler })},
 	{name: "ipvs-exclude-cidrs", field: "ipvs.excludeCIDRs", usage: "`ranges` in which virtual servers are others'", set: func(f *Flags, s string) error {
 		f.set.IPVS.ExcludeCIDRs = append(f.set.IPVS.ExcludeCIDRs, strings.Split(s, ",")...)
 		return nil
 	}},
 	{name: "ipvs-strict-arp", field: "ipvs.strictARP", bool: true, usage: "answer ARP in ipvs mode only for addresses of the interface asked", set: truth(func(f *Flags) *bool { return &f.set.IPVS.StrictARP })},
 	{name: "ipvs-tcp-timeout", field: "ipvs.tcpTimeout", usage: "`time` after which IPVS forgets idle TCP connections; 0 is conntrack's", set: duration(func(f *Flags, d metav1.Duration) { f.set.IPVS.TCPTimeout = d })},
-	{name: "ipvs-tcpfin-timeout", field: "ipvs.tcpFinTimeout", usage: "`time` after which IPVS forgets half-closed TCP connections; 0 leaves it", set: duration(func(f *Flags, d metav1.Duration) { f.set.IPVS.TCPFinTimeout = d })},
-	{name: "ipvs-udp-timeout", field: "ipvs.udpTimeout", usage: "`time` after which IPVS forgets idle UDP flows; 0 leaves it", set: duration(func(f *Flags, d metav1.Duration) { f.set.IPVS.UDPTimeout = d })},
+	{name: "ipvs-tcpfin-timeout", field: "ipvs.tcpFinTimeout", usage: "`time` after which IPVS forgets half-closed TCP connections; 0 leaves the kernel's setting", set: duration(func(f *Flags, d metav1.Duration) { f.set.IPVS.TCPFinTimeout = d })},
+	{name: "ipvs-udp-timeout", field: "ipvs.udpTimeout", usage: "`time` after which IPVS forgets idle UDP flows; 0 leaves the kernel's setting", set: duration(func(f *Flags, d metav1.Duration) { f.set.IPVS.UDPTimeout = d })},
 
 	{name: "kube-api-content-type", field: "clientConnection.contentType", set: text(func(f *Flags) *string { return &f.set.ClientConnection.ContentType })},
-	{name: "kube-api-burst", field: "clientConnection.burst", usage: "requests to the API that may be made at once, a `number`",
+	{name: "kube-api-burst", field: "clientConnection.burst", usage: "`number` of requests to the API that may be made at once",
 		set: integer(func(f *Flags, n int32) { f.set.ClientConnection.Burst = n })},
-	{name: "kube-api-qps", field: "clientConnection.qps", usage: "requests to the API per second, a `number`", set: func(f *Flags, s string) error {
+	{name: "kube-api-qps", field: "clientConnection.qps", usage: "`number` of requests to the API per second", set: func(f *Flags, s string) error {
 		n, err := strconv.ParseFloat(s, 32)
 		f.set.ClientConnection.QPS = float32(n)
 		return err
 	}},
 
-	{name: "v", field: "logging.verbosity", fileToo: true, usage: "how much to log, a `number`; from 4 on as with --verbose",
+	{name: "v", field: "logging.verbosity", fileToo: true, usage: "log level, a `number`; from 4 on the same as --verbose",
 		set: func(f *Flags, s string) error {
 			n, err := strconv.ParseUint(s, 10, 32)
 			f.set.Logging.Verbosity = logs.VerbosityLevel(n)
@@ -172,7 +172,7 @@ func duration(set func(*Flags, metav1.Duration)) func(*Flags, string) error {
 // Add adds kube-proxy's flags to those that Fairway has anyway.
 func (f *Flags) Add(fs *pflag.FlagSet) {
 	fs.SetNormalizeFunc(Normalize)
-	fs.StringVar(&f.File, "config", "", "file with a KubeProxyConfiguration; changes of it take effect at once, and most flags have none beside it")
+	fs.StringVar(&f.File, "config", "", "KubeProxyConfiguration `file`; a change of it takes effect at once. A flag that is also a field of the file is ignored, and a warning names it")
 	fs.StringVar(&f.WriteTo, "write-config-to", "", "write the configuration to this file, and exit")
 	fs.StringVar(&f.Master, "master", "", "`URL` of the API server, in the place of the kubeconfig's")
 	fs.BoolVar(&f.Cleanup, "cleanup", false, "remove what any mode, or kube-proxy, left on this machine, and exit")

@@ -14,6 +14,7 @@ import (
 
 	"github.com/spf13/cobra"
 	"golang.org/x/sys/unix"
+	utilruntime "k8s.io/apimachinery/pkg/util/runtime"
 	"k8s.io/cli-runtime/pkg/genericclioptions"
 	"k8s.io/cli-runtime/pkg/genericiooptions"
 	"k8s.io/client-go/rest"
@@ -55,10 +56,13 @@ func runKubectl(ctx context.Context, args []string) error {
 	}
 	util.BehaviorOnFatal(func(message string, code int) {
 		if message != "" {
-			fmt.Fprintln(os.Stderr, strings.TrimSuffix(explainUnserved(message), "\n"))
+			fmt.Fprintln(os.Stderr, strings.TrimSuffix(explainNoServer(explainUnserved(message)), "\n"))
 		}
 		os.Exit(code)
 	})
+	if !slices.ContainsFunc(args, func(arg string) bool { return strings.HasPrefix(arg, "-v") || strings.HasPrefix(arg, "--v=") }) {
+		utilruntime.ErrorHandlers = nil // what ends kubectl is said once; these log it on each attempt
+	}
 	kubectlVersion.Store(apiserver.KubernetesVersion)
 	// Main keeps the signal from ending the process; kubectl expects that.
 	stop := context.AfterFunc(ctx, func() { os.Exit(130) })
@@ -87,6 +91,15 @@ func runKubectl(ctx context.Context, args []string) error {
 		util.CheckErr(err)
 	}
 	return nil
+}
+
+// noServer is what kubectl says where no kubeconfig names a server.
+const noServer = "The connection to the server localhost:8080 was refused - did you specify the right host or port?"
+
+// explainNoServer says what to do where there is no kubeconfig.
+func explainNoServer(message string) string {
+	return strings.ReplaceAll(message, noServer, "no API to ask: there is no kubeconfig. Give --kubeconfig FILE or set KUBECONFIG; "+
+		"root needs none on a machine with a server of Fairway, or use fairway lab kubectl for a lab")
 }
 
 // ownKubeconfig is the kubeconfig of this machine's server, if the user names

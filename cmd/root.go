@@ -24,13 +24,13 @@ func Main() int {
 	ctx, stop := interruptible()
 	defer stop()
 
-	err := calledAs(os.Args[0], os.Args[1:]).ExecuteContext(ctx)
+	ran, err := calledAs(os.Args[0], os.Args[1:]).ExecuteContextC(ctx)
 	if err == nil {
 		return 0
 	}
 	exit := exitError{code: 1, err: err}
 	if errors.As(err, &exit); exit.err != nil {
-		fmt.Fprintf(os.Stderr, "fairway: %v\n", exit.err)
+		fmt.Fprintf(os.Stderr, "fairway: %v\n", advise(ran, exit.err))
 	}
 	return exit.code
 }
@@ -71,6 +71,9 @@ func newRoot() *cobra.Command {
 	root.InitDefaultVersionFlag()
 	help.Apply(root, examples)
 	addCompletions(root)
+	root.SetFlagErrorFunc(flagError)
+	needsRoot(root)
+	sayUsage(root)
 	refuseUnknown(root)
 	return root
 }

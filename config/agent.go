@@ -195,8 +195,11 @@ func API(c *Configuration, master string) (*rest.Config, error) {
 	} else if api, err = clientcmd.BuildConfigFromFlags(master, connection.Kubeconfig); err == nil {
 		api = kube.Tune(api)
 	}
+	if err != nil && connection.Kubeconfig == "" {
+		return nil, err
+	}
 	if err != nil {
-		return nil, fmt.Errorf("clientConnection.kubeconfig: %w", err)
+		return nil, fmt.Errorf("--kubeconfig, or clientConnection.kubeconfig of --config: %w", err)
 	}
 	if connection.ContentType != "" {
 		api.ContentType = connection.ContentType

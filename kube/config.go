@@ -27,7 +27,7 @@ func load(path string) (*rest.Config, error) {
 	if path == "" {
 		cfg, err := rest.InClusterConfig()
 		if err != nil {
-			return nil, fmt.Errorf("no --kubeconfig given, and this is not a pod of a cluster: %w", err)
+			return nil, fmt.Errorf("--kubeconfig: not given, and this is not a pod of a cluster: give the kubeconfig of the node or of an administrator, such as /etc/kubernetes/kubelet.conf or /var/lib/fairway/admin.kubeconfig (%w)", err)
 		}
 		return cfg, nil
 	}

@@ -28,6 +28,9 @@ func CronJob(j *batchv1.CronJob) {
 	jobSpec(&j.Spec.JobTemplate.Spec)
 }
 
+// PodTemplate fills in a PodTemplate's defaults.
+func PodTemplate(p *corev1.PodTemplate) { PodSpec(&p.Template.Spec) }
+
 // ReplicationController fills in a ReplicationController's defaults.
 func ReplicationController(r *corev1.ReplicationController) {
 	setPointer(&r.Spec.Replicas, 1)

@@ -37,6 +37,7 @@ func Register(s *runtime.Scheme) {
 	register(s, &batchv1.Job{}, &batchv1.JobList{}, Job, func(l *batchv1.JobList) []batchv1.Job { return l.Items })
 	register(s, &batchv1.CronJob{}, &batchv1.CronJobList{}, CronJob, func(l *batchv1.CronJobList) []batchv1.CronJob { return l.Items })
 	register(s, &corev1.ReplicationController{}, &corev1.ReplicationControllerList{}, ReplicationController, func(l *corev1.ReplicationControllerList) []corev1.ReplicationController { return l.Items })
+	register(s, &corev1.PodTemplate{}, &corev1.PodTemplateList{}, PodTemplate, func(l *corev1.PodTemplateList) []corev1.PodTemplate { return l.Items })
 	register(s, &schedulingv1.PriorityClass{}, &schedulingv1.PriorityClassList{}, PriorityClass, func(l *schedulingv1.PriorityClassList) []schedulingv1.PriorityClass { return l.Items })
 	register(s, &admissionregistrationv1.ValidatingAdmissionPolicy{}, &admissionregistrationv1.ValidatingAdmissionPolicyList{}, ValidatingAdmissionPolicy, func(l *admissionregistrationv1.ValidatingAdmissionPolicyList) []admissionregistrationv1.ValidatingAdmissionPolicy {
 		return l.Items

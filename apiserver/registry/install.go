@@ -102,7 +102,8 @@ func (o *opener) add(out Resources, k openable) (*REST, *statusREST) {
 }
 
 func (o *opener) core(a *allocator.Allocator, cluster validation.Cluster, access Access, kubelet Kubelet) Resources {
-	out := o.plain(nodes(), configMaps(), secrets(), events(), endpoints(cluster), limitRanges(), resourceQuotas(), replicationControllers())
+	out := o.plain(nodes(), configMaps(), secrets(), events(), endpoints(cluster), limitRanges(), resourceQuotas(), podTemplates())
+	replication, _ := o.add(out, replicationControllers())
 	account, _ := o.add(out, serviceAccounts())
 	podKind := pods()
 	podKind.idle = o.acting.pods("Pod")
@@ -112,6 +113,7 @@ func (o *opener) core(a *allocator.Allocator, cluster validation.Cluster, access
 	if o.err != nil {
 		return nil
 	}
+	out["replicationcontrollers/scale"] = &scaleREST{store: replication.Store}
 	out["serviceaccounts/token"] = &tokenREST{store: account.Store, issue: access.Issue}
 	out["pods/binding"] = &bindingREST{store: pod.Store}
 	maps.Copy(out, podStreams(pod.Store, kubelet))
@@ -134,7 +136,8 @@ func (o *opener) policy(core Resources) Resources {
 }
 
 func (o *opener) apps() Resources {
-	out := o.plain(statefulSets(), daemonSets())
+	out := o.plain(daemonSets())
+	stateful, _ := o.add(out, statefulSets())
 	sets := replicaSets()
 	sets.idle = o.acting.pods("ReplicaSet")
 	set, _ := o.add(out, sets)
@@ -145,6 +148,7 @@ func (o *opener) apps() Resources {
 		return nil
 	}
 	out["deployments/scale"] = &scaleREST{store: deployment.Store}
+	out["statefulsets/scale"] = &scaleREST{store: stateful.Store}
 	out["replicasets/scale"] = &scaleREST{store: set.Store}
 	return out
 }

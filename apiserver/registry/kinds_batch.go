@@ -57,6 +57,17 @@ func replicationControllers() *kind[corev1.ReplicationController, *corev1.Replic
 	}
 }
 
+func podTemplates() *kind[corev1.PodTemplate, *corev1.PodTemplate] {
+	return &kind[corev1.PodTemplate, *corev1.PodTemplate]{
+		version: corev1.SchemeGroupVersion, resource: "podtemplates", singular: "podtemplate",
+		list:       func() runtime.Object { return &corev1.PodTemplateList{} },
+		generation: func(p, old *corev1.PodTemplate) bool { return !equality.Semantic.DeepEqual(p.Template, old.Template) },
+		validate:   validation.PodTemplate,
+		idle:       noActor("PodTemplate", "and no pod of it is made; the lab runs Deployments and ReplicaSets"),
+		table:      tables.PodTemplates(),
+	}
+}
+
 func disruptionBudgets() *kind[policyv1.PodDisruptionBudget, *policyv1.PodDisruptionBudget] {
 	type budget = *policyv1.PodDisruptionBudget
 	return &kind[policyv1.PodDisruptionBudget, budget]{

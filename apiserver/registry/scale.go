@@ -6,6 +6,7 @@ import (
 
 	appsv1 "k8s.io/api/apps/v1"
 	autoscalingv1 "k8s.io/api/autoscaling/v1"
+	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
@@ -16,7 +17,7 @@ import (
 	"github.com/fairway-net/fairway/apiserver/validation"
 )
 
-// scaleREST shows the number of a Deployment's or a ReplicaSet's replicas as a Scale.
+// scaleREST shows the number of replicas of an object that has them as a Scale.
 type scaleREST struct{ store *genericregistry.Store }
 
 func (r *scaleREST) New() runtime.Object { return &autoscalingv1.Scale{} }
@@ -121,6 +122,10 @@ func scalableOf(obj runtime.Object) (scalable, bool) {
 		return scalable{o, o, &o.Spec.Replicas, o.Status.Replicas, o.Spec.Selector}, true
 	case *appsv1.ReplicaSet:
 		return scalable{o, o, &o.Spec.Replicas, o.Status.Replicas, o.Spec.Selector}, true
+	case *appsv1.StatefulSet:
+		return scalable{o, o, &o.Spec.Replicas, o.Status.Replicas, o.Spec.Selector}, true
+	case *corev1.ReplicationController:
+		return scalable{o, o, &o.Spec.Replicas, o.Status.Replicas, &metav1.LabelSelector{MatchLabels: o.Spec.Selector}}, true
 	}
 	return scalable{}, false
 }

@@ -22,8 +22,8 @@ var (
 // namespaced are the kinds that people who work in a namespace write, by group.
 func namespaced() map[string][]string {
 	return map[string][]string{
-		"":                    {"configmaps", "endpoints", "events", "pods", "replicationcontrollers", "serviceaccounts", "services", "services/proxy"},
-		"apps":                {"daemonsets", "deployments", "deployments/scale", "replicasets", "replicasets/scale", "statefulsets"},
+		"":                    {"configmaps", "endpoints", "events", "pods", "podtemplates", "replicationcontrollers", "replicationcontrollers/scale", "serviceaccounts", "services", "services/proxy"},
+		"apps":                {"daemonsets", "deployments", "deployments/scale", "replicasets", "replicasets/scale", "statefulsets", "statefulsets/scale"},
 		"batch":               {"cronjobs", "jobs"},
 		"policy":              {"poddisruptionbudgets"},
 		"discovery.k8s.io":    {"endpointslices"},

@@ -6,6 +6,7 @@ import (
 	batchv1 "k8s.io/api/batch/v1"
 	corev1 "k8s.io/api/core/v1"
 	policyv1 "k8s.io/api/policy/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/util/intstr"
 	"k8s.io/apiserver/pkg/registry/rest"
 )
@@ -29,6 +30,14 @@ func ReplicationControllers() rest.TableConvertor {
 	return of(func(r *corev1.ReplicationController) []any {
 		return []any{r.Name, int64(replicas(r.Spec.Replicas)), int64(r.Status.Replicas), int64(r.Status.ReadyReplicas), age(r.CreationTimestamp)}
 	}, column("Name", "string"), column("Desired", "integer"), column("Current", "integer"), column("Ready", "integer"), column("Age", "string"))
+}
+
+// PodTemplates prints PodTemplates.
+func PodTemplates() rest.TableConvertor {
+	return of(func(p *corev1.PodTemplate) []any {
+		containers, images := containersOf(p.Template.Spec.Containers)
+		return []any{p.Name, containers, images, metav1.FormatLabelSelector(&metav1.LabelSelector{MatchLabels: p.Template.Labels}), age(p.CreationTimestamp)}
+	}, column("Name", "string"), column("Containers", "string"), column("Images", "string"), column("Pod Labels", "string"), column("Age", "string"))
 }
 
 // PodDisruptionBudgets prints PodDisruptionBudgets.

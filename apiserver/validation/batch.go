@@ -60,12 +60,20 @@ func ReplicationController(r *corev1.ReplicationController) field.ErrorList {
 	return append(errs, PodSpec(template.Child("spec"), &r.Spec.Template.Spec)...)
 }
 
+// PodTemplate validates a PodTemplate.
+func PodTemplate(p *corev1.PodTemplate) field.ErrorList {
+	errs := metadata(p, true, apivalidation.NameIsDNSSubdomain)
+	template := field.NewPath("template")
+	errs = append(errs, metav1validation.ValidateLabels(p.Template.Labels, template.Child("metadata", "labels"))...)
+	return append(errs, PodSpec(template.Child("spec"), &p.Template.Spec)...)
+}
+
 // PodDisruptionBudget validates a PodDisruptionBudget.
 func PodDisruptionBudget(b *policyv1.PodDisruptionBudget) field.ErrorList {
 	errs := metadata(b, true, apivalidation.NameIsDNSSubdomain)
 	least, most := b.Spec.MinAvailable, b.Spec.MaxUnavailable
 	if least != nil && most != nil {
-		errs = append(errs, field.Invalid(specPath, "", "minAvailable and maxUnavailable cannot be both set"))
+		errs = append(errs, field.Invalid(specPath.Child("maxUnavailable"), most.String(), "may not be set beside minAvailable"))
 	}
 	errs = append(errs, countOrPercent(specPath.Child("minAvailable"), least, true)...)
 	errs = append(errs, countOrPercent(specPath.Child("maxUnavailable"), most, true)...)

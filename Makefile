@@ -36,7 +36,7 @@ MAY_SKIP   += "github.com/fairway-net/fairway/lab TestRouterMatrix"
 # The causes that doctor names take half a minute for each mode: `make causes`.
 MAY_SKIP   += "github.com/fairway-net/fairway/lab TestCausesInAllModes"
 
-.PHONY: causes faults helm gateway-conformance build demo bench soak bench-kube-proxy bench-ipvs test unit all cluster routers image lint generate generated deps clean
+.PHONY: causes faults helm gateway-conformance nothing-lost build demo bench soak bench-kube-proxy bench-ipvs test unit all cluster routers image lint generate generated deps clean
 
 # Without cgo: kustomize, in kubectl, would have the linker keep every symbol for plugins.
 build: ## the binary, in ./fairway
@@ -87,6 +87,9 @@ gateway-conformance: build ## Gateway API's own conformance suite, in a lab: a m
 
 helm: build ## a usual chart by Helm's own library, and cert-manager's definitions, against a server: a quarter of a minute, once it is built
 	cd hack/helm && FAIRWAY=$(CURDIR)/fairway $(GO) test -count=1 .
+
+nothing-lost: ## 50 rolling updates, 2,000 changes of routes and certificates and ten restarts of the gateway at 2,000 requests/s: minutes
+	FAIRWAY_NOTHING_LOST=long $(GO) test -v -count=1 -timeout 30m -run '^TestNothingLost$$' ./ingress/gateway
 
 bench: build ## measure everything but the following, in namespaces of this machine, and write it down: a quarter of an hour
 	./fairway bench --out docs/performance.md

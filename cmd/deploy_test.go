@@ -34,16 +34,16 @@ func parse(args []string) error {
 	return c.ValidateArgs(c.Flags().Args())
 }
 
-// TestDeployedCommandLines: what the DaemonSet and the units run are flags of
+// TestDeployedCommandLines: what the manifests and the units run are flags of
 // this binary.
 func TestDeployedCommandLines(t *testing.T) {
-	for _, folder := range []string{"base", "cleanup"} {
-		text, err := os.ReadFile("../deploy/" + folder + "/daemonset.yaml")
+	for _, file := range []string{"base/daemonset.yaml", "cleanup/daemonset.yaml", "gateway/engine.yaml", "gateway/controller.yaml"} {
+		text, err := os.ReadFile("../deploy/" + file)
 		if err != nil {
 			t.Fatal(err)
 		}
-		var daemons appsv1.DaemonSet
-		if err := yaml.UnmarshalStrict(text, &daemons); err != nil {
+		var daemons appsv1.DaemonSet // a Deployment has its pods at the same place
+		if err := yaml.Unmarshal(text, &daemons); err != nil {
 			t.Fatal(err)
 		}
 		pod := daemons.Spec.Template.Spec

@@ -5,9 +5,13 @@ import (
 	"log/slog"
 	"net/netip"
 	"os"
+	"os/signal"
+	"syscall"
+	"time"
 
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/fairway-net/fairway/ingress/engine/native"
 	"github.com/fairway-net/fairway/ingress/gateway"
@@ -17,10 +21,18 @@ import (
 // gatewayFlags are the flags of an engine for Gateways and Ingresses.
 type gatewayFlags struct {
 	node      string
+	namespace string
 	listen    string
 	accessLog bool
 	trusted   []string
+	handover  string
+	delay     time.Duration
+	drain     time.Duration
 }
+
+// gatewayGrace is how long idle connections may bring one more request when their
+// socket is closed: longer than most clients wait between requests.
+const gatewayGrace = 5 * time.Second
 
 func gatewayCommand() *cobra.Command {
 	var kubeconfig string
@@ -28,7 +40,12 @@ func gatewayCommand() *cobra.Command {
 	c := &cobra.Command{
 		Use:   "gateway",
 		Short: "Serve Gateways and Ingresses on this node: HTTP, gRPC, TLS",
-		Args:  cobra.NoArgs,
+		Long: `Serve Gateways and Ingresses on this node: HTTP, gRPC, TLS.
+
+A second one that is started takes over from the first, without a connection being
+refused: the listening sockets are handed to it once it knows all routes. SIGUSR2
+starts the program anew, as it is on disk then, for that purpose.`,
+		Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			config, err := flags.config()
 			if err != nil {
@@ -37,29 +54,45 @@ func gatewayCommand() *cobra.Command {
 			if config.API, err = kube.Config(kubeconfig); err != nil {
 				return err
 			}
+			upgrade := make(chan os.Signal, 1)
+			signal.Notify(upgrade, syscall.SIGUSR2)
+			defer signal.Stop(upgrade)
+			config.Upgrade = upgrade
 			return gateway.Run(cmd.Context(), config)
 		},
 	}
 	c.Flags().StringVar(&kubeconfig, "kubeconfig", "", "kubeconfig file; without it, the credentials of the pod that this runs in")
 	flags.add(c.Flags())
+	c.AddCommand(gatewayControllerCommand())
 	return c
 }
 
 func (f *gatewayFlags) add(flags *pflag.FlagSet) {
 	flags.StringVar(&f.node, "node-name", "", "name of the Node that this runs on; the machine's host name if not given")
+	flags.StringVar(&f.namespace, "namespace", metav1.NamespaceSystem, "namespace of the Lease that says that the node has an engine")
 	flags.StringVar(&f.listen, "metrics-bind-address", "127.0.0.1:10260", `host:port of /metrics, /healthz and /readyz; "" serves none`)
 	flags.BoolVar(&f.accessLog, "access-log", false, "write a line of JSON to standard output for every request")
 	flags.StringSliceVar(&f.trusted, "trusted-proxy", nil, "range of proxies in front, whose X-Forwarded-For is believed; may be repeated")
+	flags.StringVar(&f.handover, "handover", "@", `Unix socket where the listeners are handed to the next process: a path, or "@" and a name without a file; "@" alone is @fairway-gateway-NODE, "" is none`)
+	flags.DurationVar(&f.delay, "shutdown-delay", 5*time.Second, "how long new connections are taken after SIGTERM, until load balancers know")
+	flags.DurationVar(&f.drain, "drain-timeout", time.Minute, "how long requests and WebSockets may go on after that, or when another process took over")
 }
 
 func (f *gatewayFlags) config() (gateway.Config, error) {
-	config := gateway.Config{Node: f.node, Listen: f.listen, Logger: slog.New(slog.NewTextHandler(os.Stderr, nil))}
+	config := gateway.Config{Node: f.node, Namespace: f.namespace, Listen: f.listen, Logger: slog.New(slog.NewTextHandler(os.Stderr, nil))}
 	if config.Node == "" {
 		host, err := os.Hostname()
 		if err != nil {
 			return config, fmt.Errorf("find the node's name: %w", err)
 		}
 		config.Node = host
+	}
+	if f.delay < 0 || f.drain <= 0 {
+		return config, fmt.Errorf("--shutdown-delay %s, --drain-timeout %s: must be positive", f.delay, f.drain)
+	}
+	config.Delay, config.Engine.Drain, config.Engine.Grace = f.delay, f.drain, min(gatewayGrace, f.drain)
+	if config.Handover = f.handover; f.handover == "@" {
+		config.Handover = "@fairway-gateway-" + config.Node
 	}
 	for _, text := range f.trusted {
 		p, err := netip.ParsePrefix(text)

@@ -13,6 +13,7 @@ import (
 
 	"github.com/fairway-net/fairway/controller/addresses"
 	"github.com/fairway-net/fairway/controller/cluster"
+	"github.com/fairway-net/fairway/controller/gateway"
 )
 
 // RunAddresses runs the address controller alone, for clusters whose other
@@ -33,6 +34,37 @@ func RunAddresses(ctx context.Context, config *rest.Config, options Options) err
 	}
 	if err := options.Lease.validate(); err != nil {
 		return err
+	}
+	return options.Lease.Lead(ctx, clients.typed, work)
+}
+
+// RunGateways runs the controller of Gateways alone. Of the options it heeds Lease,
+// Gateway and Logger.
+func RunGateways(ctx context.Context, config *rest.Config, options Options) error {
+	clients, err := newClients(config)
+	if err != nil {
+		return err
+	}
+	log := options.Logger
+	if log == nil {
+		log = slog.Default()
+	}
+	work := func(ctx context.Context) error {
+		ctx, cancel := context.WithCancel(ctx)
+		defer cancel()
+		broadcaster := record.NewBroadcaster(record.WithContext(ctx))
+		defer broadcaster.Shutdown()
+		broadcaster.StartRecordingToSink(&typedcorev1.EventSinkImpl{Interface: clients.typed.CoreV1().Events("")})
+		recorder := broadcaster.NewRecorder(scheme.Scheme, corev1.EventSource{Component: gateway.Name})
+		c, err := gateway.New(config, recorder, options.Gateway, log)
+		if err != nil {
+			return fmt.Errorf("start controller of Gateways: %w", err)
+		}
+		c.Run(ctx)
+		return nil
+	}
+	if options.Lease == nil {
+		return work(ctx)
 	}
 	return options.Lease.Lead(ctx, clients.typed, work)
 }

@@ -343,4 +343,5 @@ func TestOwnAPIAccepts(t *testing.T) {
 	if _, err := client.CoreV1().ConfigMaps("kube-system").Create(ctx, configMap, strict); err != nil {
 		t.Error(err)
 	}
+	t.Run("Gateway", func(t *testing.T) { testGatewayRights(t, server.LoopbackConfig()) })
 }

@@ -16,7 +16,7 @@ func TestUnits(t *testing.T) {
 		t.Fatal("systemd-analyze is needed (package systemd): ", err)
 	}
 	units, err := filepath.Glob("systemd/*.service")
-	if err != nil || len(units) != 4 {
+	if err != nil || len(units) != 5 {
 		t.Fatalf("units: %v, %v", units, err)
 	}
 	dir := t.TempDir()

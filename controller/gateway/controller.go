@@ -48,6 +48,8 @@ type Options struct {
 	// NodeAddresses has Gateways answer at the addresses of the nodes that have
 	// an engine, instead of addresses of a load balancer.
 	NodeAddresses bool
+	// Namespace is where engines have their Leases; kube-system if "".
+	Namespace string
 }
 
 // Controller writes what belongs to Gateways.

@@ -38,7 +38,7 @@ func (c *Controller) watchEngines(ctx context.Context) {
 // lookAtEngines lists the Leases that hold. The renewals of Leases are not
 // watched, since they would wake the controller all the time.
 func (c *Controller) lookAtEngines(ctx context.Context) {
-	leases, err := c.watch.Core.CoordinationV1().Leases(metav1.NamespaceSystem).List(ctx, metav1.ListOptions{LabelSelector: watch.EngineLabel, ResourceVersion: "0"})
+	leases, err := c.watch.Core.CoordinationV1().Leases(cmp.Or(c.options.Namespace, metav1.NamespaceSystem)).List(ctx, metav1.ListOptions{LabelSelector: watch.EngineLabel, ResourceVersion: "0"})
 	if err != nil {
 		if ctx.Err() == nil {
 			c.log.Warn("engines not listed; those known stay", "err", err)

@@ -1,6 +1,12 @@
 // Package gateway is the process `fairway gateway`: it follows the API, compiles
 // what is there and has an engine serve it, and says by a Lease that this node
 // has an engine. What is written to Gateways and routes is the controller's.
+//
+//	gateway.go  API objects in, tables out
+//	succeed.go  from one process to the next, and the end
+//	upgrade.go  the program started anew
+//	lease.go    that this node has an engine
+//	metrics.go  health and metrics
 package gateway
 
 import (
@@ -9,27 +15,44 @@ import (
 	"log/slog"
 	"net"
 	"net/netip"
+	"os"
+	"sync"
+	"sync/atomic"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/rest"
 	gatewayv1 "sigs.k8s.io/gateway-api/apis/v1"
 
 	ingress "github.com/fairway-net/fairway/ingress/compile"
 	"github.com/fairway-net/fairway/ingress/engine/native"
+	"github.com/fairway-net/fairway/ingress/handover"
 	"github.com/fairway-net/fairway/ingress/model"
 	"github.com/fairway-net/fairway/ingress/watch"
 )
 
 // Config says how a gateway runs.
 type Config struct {
-	API    *rest.Config
-	Node   string // that this runs on
-	Engine native.Options
+	API  *rest.Config
+	Node string // that this runs on
+	// Namespace is where a Lease says that the node has an engine; kube-system if
+	// "". The controller has to look there.
+	Namespace string
+	Engine    native.Options
 	// Listen is where health and metrics are served; "" serves none.
 	Listen string
-	Logger *slog.Logger
+	// Handover is the Unix socket where a process that is to take this one's place
+	// gets the listeners, and where this one looks for its predecessor; "" is none.
+	Handover string
+	// Delay is how long new connections are still taken once the process is told to
+	// end, so that load balancers can learn of it.
+	Delay time.Duration
+	// Upgrade, if not nil, has this program started anew to take the place of the
+	// process, whenever something comes.
+	Upgrade <-chan os.Signal
+	Logger  *slog.Logger
 }
 
 // merge is how long changes that come together are waited for.
@@ -48,13 +71,19 @@ type gateway struct {
 	certificates *ingress.Certificates
 	out          *ingress.Output
 	objects      *ingress.Objects
+	claim        *handover.Claim                // on the process before, until this one serves
+	offer        atomic.Pointer[handover.Offer] // to the process after; nil without Config.Handover
 }
 
-// Run serves until ctx is done, and then lets requests end.
+// Run serves until ctx is done or another process has taken over, and then lets
+// connections end.
 func Run(ctx context.Context, config Config) error {
 	g := &gateway{config: config, log: config.Logger, certificates: ingress.NewCertificates(), metrics: newMetrics()}
 	if g.log == nil {
 		g.log = slog.Default()
+	}
+	if config.Namespace == "" {
+		g.config.Namespace = metav1.NamespaceSystem
 	}
 	config.Engine.Access = g.metrics.count(config.Engine.Access)
 	config.Engine.Logger = g.log
@@ -65,30 +94,32 @@ func Run(ctx context.Context, config Config) error {
 	if g.watch, err = watch.New(config.API, g.log); err != nil {
 		return err
 	}
-	if err := g.metrics.serve(ctx, config.Listen, g.log); err != nil {
+	defer g.metrics.close()
+	if err = g.announce(ctx); err != nil {
 		return err
 	}
+	following, stop := context.WithCancel(context.WithoutCancel(ctx)) // endpoints change while connections end, too
+	var threads sync.WaitGroup
+	defer threads.Wait()
+	defer stop()
 	synced := make(chan struct{})
-	go g.watch.Run(ctx, func() { close(synced) })
+	threads.Go(func() { g.watch.Run(following, func() { close(synced) }) })
 	select {
 	case <-ctx.Done():
 		return nil
 	case <-synced:
 	}
-	g.follow(ctx)
-	closing, cancel := context.WithTimeout(context.WithoutCancel(ctx), 10*time.Second)
-	defer cancel()
-	g.engine.Close(closing)
+	again, err := g.begin(ctx)
+	if err != nil {
+		return err
+	}
+	threads.Go(func() { g.follow(following, again) })
+	g.serve(ctx)
 	return nil
 }
 
 // follow applies what there is, whenever it has changed.
-func (g *gateway) follow(ctx context.Context) {
-	g.watch.SetNode(g.config.Node, g.zone(ctx))
-	again := g.sync(true)
-	leased := make(chan struct{})
-	go func() { defer close(leased); g.lease(ctx) }()
-	defer func() { <-leased }()
+func (g *gateway) follow(ctx context.Context, again bool) {
 	timer := time.NewTimer(retry)
 	defer timer.Stop()
 	for {

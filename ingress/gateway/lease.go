@@ -15,7 +15,8 @@ import (
 // renewal is how often the Lease is renewed; it holds four times as long.
 const renewal = 10 * time.Second
 
-// lease says that this node has an engine, until ctx is done.
+// lease says that this node has an engine, until ctx is done. After that, release
+// says that it has none, or another process goes on.
 func (g *gateway) lease(ctx context.Context) {
 	for {
 		if err := g.renew(ctx); err != nil && ctx.Err() == nil {
@@ -23,7 +24,6 @@ func (g *gateway) lease(ctx context.Context) {
 		}
 		select {
 		case <-ctx.Done():
-			g.release()
 			return
 		case <-time.After(renewal):
 		}
@@ -31,7 +31,7 @@ func (g *gateway) lease(ctx context.Context) {
 }
 
 func (g *gateway) renew(ctx context.Context) error {
-	leases := g.watch.Core.CoordinationV1().Leases(metav1.NamespaceSystem)
+	leases := g.watch.Core.CoordinationV1().Leases(g.config.Namespace)
 	now, duration := metav1.NowMicro(), int32(4*renewal/time.Second)
 	l, err := leases.Get(ctx, g.name(), metav1.GetOptions{})
 	if apierrors.IsNotFound(err) {
@@ -53,7 +53,7 @@ func (g *gateway) renew(ctx context.Context) error {
 func (g *gateway) release() {
 	ctx, cancel := context.WithTimeout(context.Background(), 5*time.Second)
 	defer cancel()
-	err := g.watch.Core.CoordinationV1().Leases(metav1.NamespaceSystem).Delete(ctx, g.name(), metav1.DeleteOptions{})
+	err := g.watch.Core.CoordinationV1().Leases(g.config.Namespace).Delete(ctx, g.name(), metav1.DeleteOptions{})
 	if err != nil && !apierrors.IsNotFound(err) {
 		g.log.Warn("Lease not deleted; it ends by itself", "err", err)
 	}

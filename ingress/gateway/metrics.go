@@ -1,7 +1,6 @@
 package gateway
 
 import (
-	"context"
 	"errors"
 	"fmt"
 	"log/slog"
@@ -11,6 +10,7 @@ import (
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
+	"github.com/prometheus/client_golang/prometheus/collectors"
 	"github.com/prometheus/client_golang/prometheus/promhttp"
 
 	"github.com/fairway-net/fairway/ingress/engine/native"
@@ -26,6 +26,8 @@ type metrics struct {
 	sockets  prometheus.Gauge
 	pools    prometheus.Gauge
 	ready    atomic.Bool
+	listener *net.TCPListener // nil until it is served, or if it isn't
+	server   *http.Server
 }
 
 func newMetrics() *metrics {
@@ -45,7 +47,8 @@ func newMetrics() *metrics {
 		sockets: prometheus.NewGauge(prometheus.GaugeOpts{Name: "fairway_gateway_sockets", Help: "Ports of Gateways in the table."}),
 		pools:   prometheus.NewGauge(prometheus.GaugeOpts{Name: "fairway_gateway_pools", Help: "Backends in the table."}),
 	}
-	m.registry.MustRegister(m.requests, m.seconds, m.applying, m.sockets, m.pools)
+	m.registry.MustRegister(m.requests, m.seconds, m.applying, m.sockets, m.pools,
+		collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}))
 	return m
 }
 
@@ -67,31 +70,43 @@ func (m *metrics) applied(t *model.Table, took time.Duration) {
 	m.ready.Store(true)
 }
 
-// serve serves /healthz, /readyz and /metrics until ctx is done.
-func (m *metrics) serve(ctx context.Context, address string, log *slog.Logger) error {
+// serve serves /healthz, /readyz and /metrics until close. The listener is one
+// that was taken over, or nil.
+func (m *metrics) serve(address string, inherited *net.TCPListener, successor func() bool, log *slog.Logger) error {
 	if address == "" {
 		return nil
 	}
-	l, err := net.Listen("tcp", address)
-	if err != nil {
-		return fmt.Errorf("serve health and metrics: %w", err)
+	if m.listener = inherited; inherited == nil {
+		l, err := net.Listen("tcp", address)
+		if err != nil {
+			return fmt.Errorf("serve health and metrics: %w", err)
+		}
+		m.listener = l.(*net.TCPListener)
 	}
 	mux := http.NewServeMux()
 	mux.Handle("/metrics", promhttp.HandlerFor(m.registry, promhttp.HandlerOpts{}))
 	mux.HandleFunc("/healthz", func(w http.ResponseWriter, _ *http.Request) { fmt.Fprintln(w, "ok") })
 	mux.HandleFunc("/readyz", func(w http.ResponseWriter, _ *http.Request) {
-		if !m.ready.Load() {
+		switch {
+		case !m.ready.Load():
 			http.Error(w, "the first table isn't complete", http.StatusServiceUnavailable)
-			return
+		case successor(): // who asks may mean that one
+			http.Error(w, "another process is about to take over", http.StatusServiceUnavailable)
+		default:
+			fmt.Fprintln(w, "ok")
 		}
-		fmt.Fprintln(w, "ok")
 	})
-	server := &http.Server{Handler: mux, ReadHeaderTimeout: 10 * time.Second}
-	context.AfterFunc(ctx, func() { _ = server.Close() })
+	m.server = &http.Server{Handler: mux, ReadHeaderTimeout: 10 * time.Second}
 	go func() {
-		if err := server.Serve(l); !errors.Is(err, http.ErrServerClosed) {
+		if err := m.server.Serve(m.listener); !errors.Is(err, http.ErrServerClosed) {
 			log.Error("health and metrics not served any more", "err", err)
 		}
 	}()
 	return nil
+}
+
+func (m *metrics) close() {
+	if m.server != nil {
+		_ = m.server.Close() // nothing is lost by an error
+	}
 }

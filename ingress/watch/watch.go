@@ -156,13 +156,14 @@ func (w *Watch) follow(ctx context.Context) (bool, error) {
 			continue
 		}
 		informer := k.informer()
-		if _, err := informer.AddEventHandler(w.handler()); err != nil {
+		handled, err := informer.AddEventHandler(w.handler())
+		if err != nil {
 			return false, fmt.Errorf("watch %s: %w", name, err)
 		}
 		w.mu.Lock()
 		w.started[name] = true
 		w.mu.Unlock()
-		waiting = append(waiting, informer.HasSynced)
+		waiting = append(waiting, informer.HasSynced, handled.HasSynced) // known, and taken in: see happened
 	}
 	w.core.Start(ctx.Done())
 	w.gateway.Start(ctx.Done())

@@ -10,6 +10,7 @@
 //	frames.go    HTTP/2 that isn't what it should be
 //	hostile.go   clients that are too large, too slow, too fast, or lie
 //	changes.go   changes of the table while requests run
+//	ends.go      endpoints that go away, and the end of the engine
 package conformance
 
 import (
@@ -57,6 +58,9 @@ func Run(t *testing.T, start func(*testing.T) Engine) {
 		{"Redirect", testRedirect},
 		{"Changes", testChanges},
 		{"Removed", testRemoved},
+		{"BrokenOff", testBrokenOff},
+		{"Unheard", testUnheard},
+		{"Closed", testClosed},
 		{"Smuggling", testSmuggling},
 		{"Frames", testFrames},
 		{"Forwarded", testForwarded},

@@ -6,8 +6,6 @@ import (
 	"net/http"
 	"sync"
 	"sync/atomic"
-
-	"github.com/fairway-net/fairway/ingress/model"
 )
 
 // maxReplay is how much of a request's body is kept for another try.
@@ -21,19 +19,18 @@ type body struct {
 	kept    []byte // all that was read, unless dropped
 	read    int    // from source
 	dropped bool
-	keeps   bool        // for another try
 	failed  atomic.Bool // what the client sends can't be read
 }
 
-func newBody(w http.ResponseWriter, r *http.Request, a *model.Action) *body {
+func newBody(w http.ResponseWriter, r *http.Request, limit int64) *body {
 	source := r.Body
 	if source == nil {
 		source = http.NoBody
 	}
-	if a.MaxBody > 0 {
-		source = http.MaxBytesReader(w, source, a.MaxBody)
+	if limit > 0 {
+		source = http.MaxBytesReader(w, source, limit)
 	}
-	return &body{source: source, keeps: a.Retry != nil}
+	return &body{source: source}
 }
 
 // again reports whether another try can read it all.
@@ -41,6 +38,14 @@ func (b *body) again() bool {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	return !b.failed.Load() && (!b.dropped || b.read == 0)
+}
+
+// replay is the body from the start, for another try.
+func (b *body) replay() (io.ReadCloser, error) {
+	if !b.again() {
+		return nil, errReplaced
+	}
+	return &view{body: b}, nil
 }
 
 // view is the body as one try reads it.
@@ -70,7 +75,7 @@ func (v *view) Read(p []byte) (int, error) {
 	if n == 0 {
 		return n, err
 	}
-	if v.dropped = v.dropped || !v.keeps || v.read+n > maxReplay; v.dropped {
+	if v.dropped = v.dropped || v.read+n > maxReplay; v.dropped {
 		v.kept = nil
 	} else {
 		v.kept = append(v.kept, p[:n]...)

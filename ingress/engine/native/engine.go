@@ -6,12 +6,14 @@
 //
 //	engine.go    tables in, sockets up and down
 //	socket.go    one listening socket
+//	drain.go     how a socket ends
 //	tls.go       server names, certificates
 //	stream.go    connections that go on as bytes
 //	proxy.go     a request, from decision to answer
 //	strict.go    requests of HTTP/2 that are none
 //	rewrite.go   what is changed in requests and answers
-//	upstream.go  tries, timeouts, connections to endpoints
+//	try.go       tries and their timeouts
+//	upstream.go  connections to endpoints
 //	pick.go      which endpoint
 //	cors.go      other origins
 //	mirror.go    copies of requests
@@ -24,6 +26,7 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"net"
 	"net/netip"
 	"sync"
 	"sync/atomic"
@@ -37,6 +40,13 @@ type Options struct {
 	// Drain is how long connections may go on when their socket or the engine
 	// is closed; a minute if 0.
 	Drain time.Duration
+	// Grace is how long a connection without a request may still bring one then.
+	// The answer to it is the connection's last (HTTP/1.1: Connection: close,
+	// HTTP/2: GOAWAY). With 0, idle connections are closed at once.
+	Grace time.Duration
+	// Inherited are listeners that another process has opened, by address. Those
+	// that the first table doesn't need are closed.
+	Inherited map[netip.AddrPort]*net.TCPListener
 	// Access, if not nil, is told of every request.
 	Access func(*Access)
 	// Trusted proxies' X-Forwarded-For is believed.
@@ -77,15 +87,24 @@ func New(options Options) (*Engine, error) {
 	return e, nil
 }
 
+// Inherit has the next table served by listeners that another process has
+// opened; see Options.Inherited.
+func (e *Engine) Inherit(listeners map[netip.AddrPort]*net.TCPListener) {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	e.options.Inherited = listeners
+}
+
 // Apply serves a table from now on. The error names the sockets that could not
-// be opened; all others serve.
+// be opened; all others serve. Once the engine is closed, requests that still run
+// find new endpoints, and no socket is opened.
 func (e *Engine) Apply(table *model.Table) error {
 	e.mu.Lock()
 	defer e.mu.Unlock()
-	if e.closed {
-		return errors.New("the engine is closed")
-	}
 	e.table.Store(table)
+	if e.closed {
+		return nil
+	}
 	var errs []error
 	wanted := map[netip.AddrPort]*model.Socket{}
 	for _, m := range table.Sockets {
@@ -116,6 +135,10 @@ func (e *Engine) Apply(table *model.Table) error {
 		}
 		e.sockets[bind] = s
 	}
+	for bind, l := range e.options.Inherited {
+		delete(e.options.Inherited, bind)
+		_ = l.Close() // nobody asks for it any more
+	}
 	e.pickers.keep(table)
 	return errors.Join(errs...)
 }
@@ -127,6 +150,18 @@ func (e *Engine) Sockets() map[string]netip.AddrPort {
 	out := map[string]netip.AddrPort{}
 	for _, s := range e.sockets {
 		out[s.current.Load().model.Name] = s.address()
+	}
+	return out
+}
+
+// Listeners are those that the engine serves, by the address that the table has
+// for them. They stay the engine's.
+func (e *Engine) Listeners() map[netip.AddrPort]*net.TCPListener {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	out := map[netip.AddrPort]*net.TCPListener{}
+	for bind, s := range e.sockets {
+		out[bind] = s.listener
 	}
 	return out
 }

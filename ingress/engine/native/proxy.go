@@ -37,6 +37,7 @@ type Access struct {
 // exchange is a request under way.
 type exchange struct {
 	engine   *Engine
+	socket   *socket
 	request  *model.Request
 	decision model.Decision
 	action   *model.Action
@@ -52,7 +53,15 @@ type exchange struct {
 
 // ServeHTTP answers a request by the table that is there when it comes.
 func (s *socket) ServeHTTP(w http.ResponseWriter, r *http.Request) {
-	x := &exchange{engine: s.engine, request: requestOf(r), client: s.engine.clientOf(r)}
+	x := &exchange{engine: s.engine, socket: s, request: requestOf(r), client: s.engine.clientOf(r)}
+	if r.Header.Get("Upgrade") != "" {
+		s.upgraded.Add(1)
+		defer s.upgraded.Add(-1)
+		ctx, cancel := context.WithCancel(r.Context())
+		defer cancel()
+		defer context.AfterFunc(s.streamCtx, cancel)()
+		r = r.WithContext(ctx)
+	}
 	if log := s.engine.options.Access; log != nil {
 		began, counted := time.Now(), &counter{ResponseWriter: w}
 		w = counted
@@ -151,6 +160,7 @@ func (x *exchange) serve(w http.ResponseWriter, r *http.Request) {
 // answer is the gateway's own; what the reason is stays here.
 func (x *exchange) answer(w http.ResponseWriter, status int, reason string) {
 	x.reason = reason
+	x.socket.last(w.Header())
 	w.Header().Set("Content-Type", "text/plain; charset=utf-8")
 	w.WriteHeader(status)
 	_, _ = fmt.Fprintln(w, http.StatusText(status)) // an error means that the client has gone
@@ -169,7 +179,7 @@ func (x *exchange) proxy(w http.ResponseWriter, r *http.Request) {
 			x.cookie = c.Value
 		}
 	}
-	x.body = newBody(w, r, x.action)
+	x.body = newBody(w, r, x.action.MaxBody)
 	if mirrors := append(x.action.Mirrors[:len(x.action.Mirrors):len(x.action.Mirrors)], x.backend.Mirrors...); len(mirrors) > 0 {
 		x.mirror(r, mirrors)
 	}

@@ -63,6 +63,9 @@ func (x *exchange) modify(r *http.Response) error {
 	if a := x.action.Affinity; a != nil && !a.ByClient && x.cookie != endpointID(x.endpoint) {
 		r.Header.Add("Set-Cookie", cookie(a, endpointID(x.endpoint)))
 	}
+	if r.StatusCode != http.StatusSwitchingProtocols {
+		x.socket.last(r.Header)
+	}
 	return nil
 }
 

@@ -26,10 +26,13 @@ const (
 // HTTP are handed to the server; TLS may lead others elsewhere.
 type socket struct {
 	engine   *Engine
-	listener net.Listener
+	listener *net.TCPListener
 	current  atomic.Pointer[serving]
 	server   *http.Server
 	accepted *handover
+	closing  atomic.Bool  // answers say that the connection ends with them
+	open     atomic.Int64 // connections of the HTTP server
+	upgraded atomic.Int64 // connections that were HTTP once
 
 	streams    sync.WaitGroup // connections that are not the HTTP server's
 	endStreams context.CancelFunc
@@ -44,9 +47,13 @@ type serving struct {
 }
 
 func (e *Engine) open(m *model.Socket) (*socket, error) {
-	l, err := net.ListenTCP("tcp", net.TCPAddrFromAddrPort(m.Bind))
-	if err != nil {
-		return nil, fmt.Errorf("listen: %w", err)
+	l := e.options.Inherited[m.Bind]
+	delete(e.options.Inherited, m.Bind)
+	if l == nil {
+		var err error
+		if l, err = net.ListenTCP("tcp", net.TCPAddrFromAddrPort(m.Bind)); err != nil {
+			return nil, fmt.Errorf("listen: %w", err)
+		}
 	}
 	s := &socket{engine: e, listener: l, accepted: newHandover(l.Addr())}
 	s.streamCtx, s.endStreams = context.WithCancel(context.Background())
@@ -57,8 +64,9 @@ func (e *Engine) open(m *model.Socket) (*socket, error) {
 	s.server = &http.Server{
 		Handler: s, Protocols: &protocols,
 		ReadHeaderTimeout: headerTimeout, IdleTimeout: idleTimeout, MaxHeaderBytes: maxHeaderBytes,
-		ErrorLog: slog.NewLogLogger(e.log.Handler(), slog.LevelDebug), // what clients do wrong
-		HTTP2:    &http.HTTP2Config{MaxConcurrentStreams: 250},
+		ErrorLog:  slog.NewLogLogger(e.log.Handler(), slog.LevelDebug), // what clients do wrong
+		HTTP2:     &http.HTTP2Config{MaxConcurrentStreams: 250},
+		ConnState: s.count,
 	}
 	s.set(m)
 	go s.accept()
@@ -113,27 +121,6 @@ func (s *socket) accept() {
 			s.streams.Go(func() { s.sort(c) })
 		}
 	}
-}
-
-func (s *socket) stopListening() {
-	_ = s.listener.Close() // nothing is lost by an error
-}
-
-// drain ends the connections: idle ones at once, others when their request is
-// done, all of them when the context ends.
-func (s *socket) drain(ctx context.Context) {
-	done := make(chan struct{})
-	go func() { s.streams.Wait(); close(done) }()
-	if err := s.server.Shutdown(ctx); err != nil {
-		_ = s.server.Close() // what remains is cut
-	}
-	select {
-	case <-done:
-	case <-ctx.Done():
-		s.endStreams()
-		<-done
-	}
-	s.endStreams()
 }
 
 // handover is a listener whose connections were accepted elsewhere.

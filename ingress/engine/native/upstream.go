@@ -6,12 +6,11 @@ import (
 	"crypto/x509"
 	"errors"
 	"fmt"
-	"io"
 	"net"
 	"net/http"
-	"net/netip"
 	"slices"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/fairway-net/fairway/ingress/model"
@@ -61,11 +60,18 @@ func (u *upstreams) of(pool *model.Pool, upgrade bool, connect time.Duration) *h
 	if connect == 0 {
 		connect = connectTimeout
 	}
+	d := dialer{Dialer: net.Dialer{Timeout: connect}, tls: clientTLS(pool.TLS)}
+	if d.tls != nil && key.protocol == model.HTTP2 {
+		d.tls.NextProtos = []string{"h2", "http/1.1"}
+	}
+	plain := d.plain
+	if key.protocol == model.H2C {
+		plain = d.silent
+	}
 	t := &http.Transport{
-		DialContext:         (&net.Dialer{Timeout: connect}).DialContext,
+		DialContext:         plain,
+		DialTLSContext:      d.secured,
 		Protocols:           &protocols,
-		TLSClientConfig:     clientTLS(pool.TLS),
-		TLSHandshakeTimeout: headerTimeout,
 		MaxIdleConnsPerHost: 256,
 		IdleConnTimeout:     time.Minute,
 		DisableCompression:  true, // bytes go through as they are
@@ -77,6 +83,84 @@ func (u *upstreams) of(pool *model.Pool, upgrade bool, connect time.Duration) *h
 	}
 	u.known[key] = t
 	return t
+}
+
+// dialer connects to endpoints. Its errors say that nothing of a request was sent.
+type dialer struct {
+	net.Dialer
+	tls *tls.Config
+}
+
+// connectError is that of an endpoint to which there is no connection.
+type connectError struct{ err error }
+
+func (e *connectError) Error() string { return e.err.Error() }
+func (e *connectError) Unwrap() error { return e.err }
+
+func (d *dialer) plain(ctx context.Context, network, address string) (net.Conn, error) {
+	c, err := d.DialContext(ctx, network, address)
+	if err != nil {
+		return nil, &connectError{err}
+	}
+	return c, nil
+}
+
+// silent connects for HTTP/2, where a server speaks before it looks at a request
+// (RFC 9113, 3.4: its SETTINGS). If the connection ends before that, as those do
+// that waited at an endpoint that ended, nothing was looked at.
+func (d *dialer) silent(ctx context.Context, network, address string) (net.Conn, error) {
+	c, err := d.plain(ctx, network, address)
+	if err != nil {
+		return nil, err
+	}
+	return &silent{Conn: c}, nil
+}
+
+// silent is a connection whose errors are those of connecting until something
+// was heard.
+type silent struct {
+	net.Conn
+	heard atomic.Bool
+}
+
+func (s *silent) Read(b []byte) (int, error) {
+	n, err := s.Conn.Read(b)
+	if n > 0 && !s.heard.Load() {
+		s.heard.Store(true)
+	}
+	return n, s.classed(err)
+}
+
+func (s *silent) Write(b []byte) (int, error) {
+	n, err := s.Conn.Write(b)
+	return n, s.classed(err)
+}
+
+func (s *silent) classed(err error) error {
+	if err == nil || s.heard.Load() {
+		return err
+	}
+	return &connectError{err}
+}
+
+func (d *dialer) secured(ctx context.Context, network, address string) (net.Conn, error) {
+	c, err := d.plain(ctx, network, address)
+	if err != nil {
+		return nil, err
+	}
+	config := d.tls
+	if config.ServerName == "" {
+		config = config.Clone()
+		config.ServerName, _, _ = net.SplitHostPort(address) // of an endpoint, which has both
+	}
+	ctx, cancel := context.WithTimeout(ctx, headerTimeout)
+	defer cancel()
+	t := tls.Client(c, config)
+	if err := t.HandshakeContext(ctx); err != nil {
+		_ = c.Close()
+		return nil, &connectError{fmt.Errorf("TLS: %w", err)}
+	}
+	return t, nil
 }
 
 func (u *upstreams) close() {
@@ -122,120 +206,4 @@ func verify(b *model.BackendTLS, chain []*x509.Certificate) error {
 		}
 	}
 	return errors.New("the certificate has none of the names that it must have")
-}
-
-// RoundTrip sends a request to an endpoint of the exchange's pool, to others if
-// nothing could be sent, and again as the rule says.
-func (x *exchange) RoundTrip(r *http.Request) (*http.Response, error) {
-	pool := x.pool
-	if pool.Invalid != "" {
-		return nil, fmt.Errorf("%w: %s", errBadPool, pool.Invalid)
-	}
-	transport := x.engine.upstreams.of(pool, r.Header.Get("Upgrade") != "", x.action.ConnectTimeout)
-	retry, retries := x.action.Retry, 0
-	var failed []netip.AddrPort
-	for tries := 1; ; tries++ {
-		ep, ok := x.engine.pickers.pick(pool, x.client, x.cookie, failed)
-		if !ok && len(failed) > 0 && retry != nil { // none is left that hasn't failed
-			failed = nil
-			ep, ok = x.engine.pickers.pick(pool, x.client, "", nil)
-		}
-		if !ok {
-			if x.lastErr != nil {
-				return nil, x.lastErr
-			}
-			return nil, errNoEndpoints
-		}
-		response, sent, err := x.try(transport, r, ep)
-		again := false
-		switch {
-		case err == nil:
-			again = retry != nil && retries < retry.Attempts && slices.Contains(retry.Codes, response.StatusCode)
-		case r.Context().Err() != nil:
-			return nil, err
-		case !sent:
-			again = tries < maxTries || retry != nil && retry.Connection && retries < retry.Attempts
-		case errors.Is(err, errTryTimeout):
-			again = retry != nil && retries < retry.Attempts && slices.Contains(retry.Codes, http.StatusGatewayTimeout)
-		default:
-			again = retry != nil && retry.Connection && retries < retry.Attempts
-		}
-		if !again || sent && !x.body.again() {
-			return response, err
-		}
-		if sent {
-			retries++
-		}
-		if err == nil {
-			_, _ = io.Copy(io.Discard, io.LimitReader(response.Body, 64<<10)) // so that the connection can be used again
-			_ = response.Body.Close()
-		}
-		failed, x.lastErr = append(failed, ep), err
-		if sent && !pause(r.Context(), retry.Backoff) {
-			return nil, r.Context().Err()
-		}
-	}
-}
-
-func pause(ctx context.Context, d time.Duration) bool {
-	if d <= 0 {
-		return ctx.Err() == nil
-	}
-	select {
-	case <-ctx.Done():
-		return false
-	case <-time.After(d):
-		return true
-	}
-}
-
-// try sends the request to one endpoint. Whether anything may have been sent
-// says whether others may be tried without being asked to.
-func (x *exchange) try(transport *http.Transport, r *http.Request, ep netip.AddrPort) (response *http.Response, sent bool, err error) {
-	ctx, cancel := context.WithCancelCause(r.Context())
-	stop := func() { cancel(nil) }
-	if d := x.action.BackendTimeout; d > 0 {
-		timer := time.AfterFunc(d, func() { cancel(errTryTimeout) })
-		stop = func() { timer.Stop(); cancel(nil) }
-	}
-	out := r.Clone(ctx)
-	out.URL.Scheme, out.URL.Host = "http", ep.String()
-	if x.pool.TLS != nil {
-		out.URL.Scheme = "https"
-	}
-	if r.Body != nil {
-		out.Body = &view{body: x.body}
-	}
-	busy := x.engine.pickers.of(x.pool.Name).requests(ep)
-	busy.Add(1)
-	x.endpoint = ep
-	response, err = transport.RoundTrip(out)
-	if err != nil {
-		busy.Add(-1)
-		if cause := context.Cause(ctx); errors.Is(cause, errTryTimeout) {
-			err = cause
-		}
-		stop()
-		var dial *net.OpError
-		return nil, !(errors.As(err, &dial) && dial.Op == "dial"), err
-	}
-	done := sync.OnceFunc(func() { busy.Add(-1); stop() })
-	if response.StatusCode == http.StatusSwitchingProtocols { // the body is the connection
-		context.AfterFunc(r.Context(), done)
-		return response, true, nil
-	}
-	response.Body = &endBody{response.Body, done}
-	return response, true, nil
-}
-
-// endBody tells when a body is closed.
-type endBody struct {
-	io.ReadCloser
-	done func()
-}
-
-func (b *endBody) Close() error {
-	err := b.ReadCloser.Close()
-	b.done()
-	return err
 }

@@ -1,0 +1,71 @@
+package native
+
+import (
+	"context"
+	"net"
+	"net/http"
+	"time"
+)
+
+// lookInterval is how often a socket that drains looks whether it is done.
+const lookInterval = 20 * time.Millisecond
+
+// stopListening ends new connections. The listener may be another process's too,
+// which goes on with it.
+func (s *socket) stopListening() {
+	_ = s.listener.Close() // nothing is lost by an error
+}
+
+// drain ends the connections. For Options.Grace, each may bring one more request.
+// After that, idle ones are closed, and others when their request is done, all of
+// them when the context ends.
+func (s *socket) drain(ctx context.Context) {
+	defer s.endStreams()
+	done := make(chan struct{})
+	go func() { s.streams.Wait(); close(done) }()
+	s.closing.Store(true)
+	grace, cancel := context.WithTimeout(ctx, s.engine.options.Grace)
+	until(grace, func() bool { return s.open.Load() == 0 })
+	cancel()
+	if err := s.server.Shutdown(ctx); err != nil {
+		_ = s.server.Close() // what remains is cut
+	}
+	until(ctx, func() bool { return s.upgraded.Load() == 0 })
+	select {
+	case <-done:
+	case <-ctx.Done():
+		s.endStreams()
+		<-done
+	}
+}
+
+// until waits until something is so or the context ends.
+func until(ctx context.Context, so func() bool) {
+	ticker := time.NewTicker(lookInterval)
+	defer ticker.Stop()
+	for !so() {
+		select {
+		case <-ctx.Done():
+			return
+		case <-ticker.C:
+		}
+	}
+}
+
+// count keeps the number of the HTTP server's connections.
+func (s *socket) count(_ net.Conn, state http.ConnState) {
+	switch state {
+	case http.StateNew:
+		s.open.Add(1)
+	case http.StateClosed, http.StateHijacked:
+		s.open.Add(-1)
+	}
+}
+
+// last says to the client that the connection ends with this answer. In HTTP/2
+// the header becomes a GOAWAY, and streams that run go on.
+func (s *socket) last(h http.Header) {
+	if s.closing.Load() {
+		h.Set("Connection", "close")
+	}
+}

@@ -1,0 +1,191 @@
+package native
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"net/http"
+	"net/netip"
+	"slices"
+	"sync"
+	"syscall"
+	"time"
+
+	"github.com/fairway-net/fairway/ingress/model"
+)
+
+// RoundTrip sends a request to an endpoint of the exchange's pool, to others if
+// nothing could be sent, and again as the rule says.
+func (x *exchange) RoundTrip(r *http.Request) (*http.Response, error) {
+	if x.pool.Invalid != "" {
+		return nil, fmt.Errorf("%w: %s", errBadPool, x.pool.Invalid)
+	}
+	transport := x.engine.upstreams.of(x.pool, r.Header.Get("Upgrade") != "", x.action.ConnectTimeout)
+	t := tries{rule: x.action.Retry, repeatable: isRepeatable(r)}
+	for {
+		ep, ok := x.pick(&t)
+		if !ok {
+			return nil, cmp.Or(x.lastErr, errNoEndpoints)
+		}
+		response, sent, err := x.try(transport, r, ep)
+		if err != nil && r.Context().Err() != nil {
+			return nil, err
+		}
+		if !t.again(response, sent, err) || !x.body.again() {
+			return response, err
+		}
+		if err == nil {
+			_, _ = io.Copy(io.Discard, io.LimitReader(response.Body, 64<<10)) // so that the connection can be used again
+			_ = response.Body.Close()
+		}
+		t.failed, x.lastErr = append(t.failed, ep), err
+		if sent && t.rule != nil && !pause(r.Context(), t.rule.Backoff) {
+			return nil, r.Context().Err()
+		}
+	}
+}
+
+// pick chooses an endpoint that hasn't failed yet; where the rule asks for
+// another try and none is left, any. Endpoints that came meanwhile count.
+func (x *exchange) pick(t *tries) (netip.AddrPort, bool) {
+	pool, cookie := x.pool, x.cookie
+	if len(t.failed) > 0 {
+		if now := x.engine.table.Load().Pools[pool.Name]; now != nil {
+			pool = now
+		}
+	}
+	ep, ok := x.engine.pickers.pick(pool, x.client, cookie, t.failed)
+	if !ok && len(t.failed) > 0 && t.rule != nil {
+		t.failed = nil
+		ep, ok = x.engine.pickers.pick(pool, x.client, "", nil)
+	}
+	return ep, ok
+}
+
+// tries are those of a request.
+type tries struct {
+	rule       *model.Retry // nil if the rule asks for none
+	repeatable bool         // the request may be sent twice
+	made       int
+	asked      int // by the rule
+	failed     []netip.AddrPort
+}
+
+// again reports whether another try follows one that ended so: as the rule says,
+// where nothing was sent, and where an endpoint that went away broke the
+// connection off under a request that does no harm twice.
+func (t *tries) again(response *http.Response, sent bool, err error) bool {
+	t.made++
+	byRule, free := false, false
+	switch r := t.rule; {
+	case err == nil:
+		byRule = r != nil && slices.Contains(r.Codes, response.StatusCode)
+	case !sent:
+		byRule, free = r != nil && r.Connection, true
+	case errors.Is(err, errTryTimeout):
+		byRule = r != nil && slices.Contains(r.Codes, http.StatusGatewayTimeout)
+	default:
+		byRule, free = r != nil && r.Connection, r == nil && t.repeatable && isBrokenOff(err)
+	}
+	switch {
+	case free && t.made < maxTries:
+		return true
+	case byRule && t.asked < t.rule.Attempts:
+		t.asked++
+		return true
+	}
+	return false
+}
+
+// isRepeatable reports whether a request is safe (RFC 9110, 9.2.1) and has no body.
+func isRepeatable(r *http.Request) bool {
+	switch r.Method {
+	case http.MethodGet, http.MethodHead, http.MethodOptions, http.MethodTrace:
+		return r.ContentLength == 0 && r.Header.Get("Upgrade") == ""
+	}
+	return false
+}
+
+// isUnsent reports whether nothing of a request was sent, or nothing was looked at.
+func isUnsent(err error) bool {
+	var connect *connectError
+	if errors.As(err, &connect) {
+		return true
+	}
+	switch err.Error() { // net/http has no names for them
+	case "http2: client conn could not be established", "http2: client conn not usable",
+		"http2: Transport received Server's graceful shutdown GOAWAY":
+		return true
+	}
+	return false
+}
+
+// isBrokenOff reports whether a connection ended before there was an answer.
+func isBrokenOff(err error) bool {
+	return errors.Is(err, io.EOF) || errors.Is(err, syscall.ECONNRESET) || errors.Is(err, syscall.EPIPE) ||
+		err.Error() == "http: server closed idle connection" // net/http has no name for it
+}
+
+func pause(ctx context.Context, d time.Duration) bool {
+	if d <= 0 {
+		return ctx.Err() == nil
+	}
+	select {
+	case <-ctx.Done():
+		return false
+	case <-time.After(d):
+		return true
+	}
+}
+
+// try sends the request to one endpoint. Whether anything may have been sent
+// says whether others may be tried without being asked to.
+func (x *exchange) try(transport *http.Transport, r *http.Request, ep netip.AddrPort) (response *http.Response, sent bool, err error) {
+	ctx, cancel := context.WithCancelCause(r.Context())
+	stop := func() { cancel(nil) }
+	if d := x.action.BackendTimeout; d > 0 {
+		timer := time.AfterFunc(d, func() { cancel(errTryTimeout) })
+		stop = func() { timer.Stop(); cancel(nil) }
+	}
+	out := r.Clone(ctx)
+	out.URL.Scheme, out.URL.Host = "http", ep.String()
+	if x.pool.TLS != nil {
+		out.URL.Scheme = "https"
+	}
+	if r.Body != nil {
+		out.Body, out.GetBody = &view{body: x.body}, x.body.replay
+	}
+	busy := x.engine.pickers.of(x.pool.Name).requests(ep)
+	busy.Add(1)
+	x.endpoint = ep
+	response, err = transport.RoundTrip(out)
+	if err != nil {
+		busy.Add(-1)
+		if cause := context.Cause(ctx); errors.Is(cause, errTryTimeout) {
+			err = cause
+		}
+		stop()
+		return nil, !isUnsent(err), err
+	}
+	done := sync.OnceFunc(func() { busy.Add(-1); stop() })
+	if response.StatusCode == http.StatusSwitchingProtocols { // the body is the connection
+		context.AfterFunc(r.Context(), done)
+		return response, true, nil
+	}
+	response.Body = &endBody{response.Body, done}
+	return response, true, nil
+}
+
+// endBody tells when a body is closed.
+type endBody struct {
+	io.ReadCloser
+	done func()
+}
+
+func (b *endBody) Close() error {
+	err := b.ReadCloser.Close()
+	b.done()
+	return err
+}

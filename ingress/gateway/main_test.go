@@ -1,0 +1,103 @@
+//go:build !race
+
+// The API server under the race detector takes longer than the load: the engine
+// itself is tested with it.
+
+package gateway
+
+import (
+	"context"
+	"fmt"
+	"io"
+	"log/slog"
+	"os"
+	"os/exec"
+	"os/signal"
+	"runtime"
+	"syscall"
+	"testing"
+	"time"
+
+	"golang.org/x/sys/unix"
+	"k8s.io/client-go/tools/clientcmd"
+	"k8s.io/klog/v2"
+
+	"github.com/fairway-net/fairway/ingress/engine/native"
+	"github.com/fairway-net/fairway/internal/netns"
+)
+
+const (
+	insideVariable  = "FAIRWAY_TEST_INSIDE"  // set in the tests' own network namespace
+	gatewayVariable = "FAIRWAY_TEST_GATEWAY" // a kubeconfig: this process is a gateway
+	pidSuffix       = ".pid"                 // of the file beside it with the number of the latest one
+)
+
+// TestMain runs the tests in a network namespace of their own. A process of the
+// same program may also be a gateway.
+func TestMain(m *testing.M) {
+	switch {
+	case os.Getenv(gatewayVariable) != "":
+		os.Exit(gatewayMain(os.Getenv(gatewayVariable)))
+	case os.Getenv(insideVariable) != "":
+		klog.LogToStderr(false)
+		klog.SetOutput(io.Discard) // the API server's
+		os.Exit(m.Run())
+	}
+	ns, err := netns.Anonymous()
+	if err == nil {
+		err = prepare(ns)
+	}
+	if err != nil {
+		fmt.Fprintln(os.Stderr, err)
+		os.Exit(1)
+	}
+	inside := exec.Command(os.Args[0], os.Args[1:]...)
+	inside.Env = append(os.Environ(), insideVariable+"=1")
+	inside.Stdin, inside.Stdout, inside.Stderr = os.Stdin, os.Stdout, os.Stderr
+	inside.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL}
+	runtime.LockOSThread() // the signal comes when the thread ends
+	if err := ns.Start(inside); err == nil {
+		_ = inside.Wait() // its status says it all
+	} else {
+		fmt.Fprintln(os.Stderr, err)
+		os.Exit(1)
+	}
+	os.Exit(inside.ProcessState.ExitCode())
+}
+
+// gatewayMain is a process `fairway gateway`.
+func gatewayMain(kubeconfig string) int {
+	ctx, stop := signal.NotifyContext(context.Background(), unix.SIGTERM)
+	defer stop()
+	api, err := clientcmd.BuildConfigFromFlags("", kubeconfig)
+	if err != nil {
+		fmt.Fprintln(os.Stderr, err)
+		return 1
+	}
+	next := kubeconfig + ".next"
+	err = os.WriteFile(next, fmt.Appendln(nil, os.Getpid()), 0o600)
+	if err == nil {
+		err = os.Rename(next, kubeconfig+pidSuffix)
+	}
+	if err != nil {
+		fmt.Fprintln(os.Stderr, err)
+		return 1
+	}
+	upgrade := make(chan os.Signal, 1)
+	signal.Notify(upgrade, unix.SIGUSR2)
+	config := Config{
+		API: api, Node: "node", Listen: health, Handover: "@nothing-lost", Upgrade: upgrade, Delay: time.Second,
+		Logger: slog.New(slog.NewTextHandler(os.Stderr, nil)).With("pid", os.Getpid()),
+	}
+	config.Engine.Grace, config.Engine.Drain = 30*time.Second, 10*time.Minute
+	config.Engine.Access = func(a *native.Access) {
+		if a.Status >= 500 {
+			config.Logger.Error("request failed", "status", a.Status, "host", a.Host, "endpoint", a.Endpoint, "reason", a.Reason)
+		}
+	}
+	if err := Run(ctx, config); err != nil {
+		fmt.Fprintln(os.Stderr, err)
+		return 1
+	}
+	return 0
+}

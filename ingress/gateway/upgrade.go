@@ -1,0 +1,33 @@
+package gateway
+
+import (
+	"os"
+	"os/exec"
+)
+
+// upgrade starts the program as it is on disk now, with the same arguments. It
+// takes over from this process once its first table is complete. If it fails,
+// this one goes on.
+func (g *gateway) upgrade() {
+	if g.offer.Load() == nil {
+		g.log.Error("nothing can take over without a socket for it; see --handover")
+		return
+	}
+	program, err := os.Executable()
+	if err != nil {
+		g.log.Error("program not found", "err", err)
+		return
+	}
+	next := exec.Command(program, os.Args[1:]...)
+	next.Stdin, next.Stdout, next.Stderr = os.Stdin, os.Stdout, os.Stderr
+	if err := next.Start(); err != nil {
+		g.log.Error("program not started anew; this process goes on", "err", err)
+		return
+	}
+	g.log.Info("program started anew", "pid", next.Process.Pid)
+	go func() {
+		if err := next.Wait(); err != nil {
+			g.log.Error("the program that was started anew has ended", "err", err)
+		}
+	}()
+}

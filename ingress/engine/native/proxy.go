@@ -179,6 +179,14 @@ func (x *exchange) proxy(w http.ResponseWriter, r *http.Request) {
 			x.cookie = c.Value
 		}
 	}
+	if r.ProtoMajor == 1 && r.ContentLength != 0 {
+		// An endpoint may answer while it still reads. Without this, net/http reads
+		// the rest of the body itself then, and the endpoint doesn't get it.
+		if err := http.NewResponseController(w).EnableFullDuplex(); err != nil {
+			x.answer(w, http.StatusInternalServerError, err.Error())
+			return
+		}
+	}
 	x.body = newBody(w, r, x.action.MaxBody)
 	if mirrors := append(x.action.Mirrors[:len(x.action.Mirrors):len(x.action.Mirrors)], x.backend.Mirrors...); len(mirrors) > 0 {
 		x.mirror(r, mirrors)

@@ -23,7 +23,7 @@ func labCommand() *cobra.Command {
 		Use:   "lab",
 		Short: "Try it: nodes, pods and an outside client made of network namespaces",
 	}
-	c.AddCommand(labUpCommand(), labDownCommand(), labStatusCommand(), labExecCommand(), labKubectlCommand(), labDemoCommand(), labEchoCommand())
+	c.AddCommand(labUpCommand(), labDownCommand(), labStatusCommand(), labExecCommand(), labKubectlCommand(), labBreakCommand(), labMendCommand(), labDemoCommand(), labEchoCommand())
 	for _, sub := range c.Commands() {
 		completeLabName(sub)
 	}

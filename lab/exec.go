@@ -1,6 +1,7 @@
 package lab
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"io/fs"
@@ -8,12 +9,14 @@ import (
 	"os/exec"
 	"path/filepath"
 	"runtime"
+	"slices"
 	"strings"
 	"syscall"
 
 	"golang.org/x/sys/unix"
 
 	"github.com/fairway-net/fairway/internal/netns"
+	"github.com/fairway-net/fairway/lab/fault"
 	"github.com/fairway-net/fairway/lab/kubelet"
 	"github.com/fairway-net/fairway/lab/topology"
 )
@@ -28,6 +31,10 @@ func Exec(name, target string, argv []string) error {
 	ns, err := open(name, target)
 	if err != nil {
 		return err
+	}
+	faults, err := Faults(context.Background(), name)
+	if err == nil && slices.Contains(faults, kubelet.Fault{Node: target, Kind: fault.Power}) { // a crashed lab tells none
+		return fmt.Errorf("node %s has no power: fairway lab mend --name %s", target, name)
 	}
 	path, err := exec.LookPath(argv[0])
 	if err != nil {

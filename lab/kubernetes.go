@@ -11,12 +11,9 @@ import (
 	"path/filepath"
 	"time"
 
-	coordinationv1 "k8s.io/api/coordination/v1"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/tools/clientcmd"
-	"k8s.io/component-helpers/apimachinery/lease"
-	"k8s.io/utils/clock"
 
 	"github.com/fairway-net/fairway/apiserver/pki"
 	"github.com/fairway-net/fairway/kube"
@@ -136,23 +133,6 @@ func (a *apiServer) waitForAccount(ctx context.Context) error {
 	})
 	if err != nil {
 		return fmt.Errorf("wait for the default ServiceAccount: %w", err)
-	}
-	return nil
-}
-
-// beat renews the nodes' Leases, as kubelets do, or the node lifecycle
-// controller would take the nodes for dead (KEP-589).
-func (s *supervisor) beat(ctx context.Context, nodes []*topology.Node) error {
-	const seconds, interval = 40, 10 * time.Second
-	for _, n := range nodes {
-		object, err := s.api.client.CoreV1().Nodes().Get(ctx, n.Name, metav1.GetOptions{})
-		if err != nil {
-			return fmt.Errorf("read node %s: %w", n.Name, err)
-		}
-		owner := metav1.OwnerReference{APIVersion: "v1", Kind: "Node", Name: n.Name, UID: object.UID}
-		c := lease.NewController(clock.RealClock{}, s.api.client, n.Name, seconds, nil, interval, n.Name, corev1.NamespaceNodeLease,
-			func(l *coordinationv1.Lease) error { l.OwnerReferences = []metav1.OwnerReference{owner}; return nil })
-		s.group.Go(func() error { c.Run(ctx); return nil })
 	}
 	return nil
 }

@@ -94,7 +94,24 @@ func WriteStatus(ctx context.Context, w io.Writer, name string) error {
 			return err
 		}
 	}
-	return table.Flush()
+	if err := table.Flush(); err != nil {
+		return err
+	}
+	faults, err := Faults(ctx, name)
+	if err != nil {
+		return err
+	}
+	for _, f := range faults {
+		if f.Node != "" {
+			fmt.Fprintf(w, "\nbroken: node %s, %s", f.Node, f.Kind)
+		} else {
+			fmt.Fprintf(w, "\nbroken: pod %s, %s", f.Pod, f.Kind)
+		}
+	}
+	if len(faults) > 0 {
+		fmt.Fprintf(w, "\nundo it: fairway lab mend --name %s\n", name)
+	}
+	return nil
 }
 
 func writeNode(ctx context.Context, w io.Writer, lab string, n *corev1.Node, pods []corev1.Pod) error {

@@ -208,8 +208,8 @@ func (s *supervisor) startControllers(ctx context.Context, nodes []*topology.Nod
 			return err
 		}
 		runs = append(runs, deployments.Run, sets.Run)
-	} else if err := s.beat(ctx, nodes); err != nil {
-		return err
+	} else {
+		runs = append(runs, k.Beat)
 	}
 	factory.Start(ctx.Done())
 	for _, run := range runs {

@@ -114,7 +114,7 @@ func (c *container) status() corev1.ContainerStatus {
 	started := running && c.started
 	return corev1.ContainerStatus{
 		Name: c.spec.Name, Image: c.spec.Image, State: state, RestartCount: restarts,
-		Ready: started && c.ready && !c.ended, Started: &started,
+		Ready: started && c.ready && !c.ended && !c.worker.unready(), Started: &started,
 		ContainerID: fmt.Sprintf("lab://%s/%s", c.worker.uid, c.spec.Name),
 	}
 }

@@ -31,11 +31,16 @@ type Kubelet struct {
 
 	services corelisters.ServiceLister
 
+	breaking sync.Mutex // held while something is broken or mended
+
 	mu      sync.Mutex
 	started bool
 	workers map[types.UID]*worker
 	running sync.WaitGroup
 	ctx     context.Context // of Run; workers live in it
+
+	nodeFaults map[string]*nodeFault // by the node's name
+	beating    map[string]bool       // nodes whose Leases are renewed
 }
 
 // New makes a kubelet for nodes, on a factory's informers, which the caller
@@ -43,7 +48,7 @@ type Kubelet struct {
 // the directory logs. Commands in pods of a namespace find the files that files
 // tells in the place of the host's: from the host's path to the other.
 func New(client kubernetes.Interface, factory informers.SharedInformerFactory, events record.EventRecorder, nodes []*topology.Node, logs string, files func(namespace string) (map[string]string, error)) (*Kubelet, error) {
-	k := &Kubelet{client: client, events: events, logs: logs, files: files, services: factory.Core().V1().Services().Lister(), nodes: map[string]*topology.Node{}, workers: map[types.UID]*worker{}}
+	k := &Kubelet{client: client, events: events, logs: logs, files: files, services: factory.Core().V1().Services().Lister(), nodes: map[string]*topology.Node{}, workers: map[types.UID]*worker{}, nodeFaults: map[string]*nodeFault{}, beating: map[string]bool{}}
 	for _, n := range nodes {
 		k.nodes[n.Name] = n
 	}

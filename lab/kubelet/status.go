@@ -16,6 +16,9 @@ import (
 // writeStatus tells the API what has become of the pod, if it changed; false
 // if that has to be tried again.
 func (w *worker) writeStatus(ctx context.Context) bool {
+	if _, is := w.kubelet.cutOff(w.node.Name); is {
+		return true // the worker is told when it is over
+	}
 	status := w.currentStatus()
 	if equality.Semantic.DeepEqual(status, w.status) {
 		return true

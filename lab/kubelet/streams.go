@@ -23,7 +23,8 @@ var (
 )
 
 // Handler serves what the API server asks a kubelet for: logs of containers,
-// commands run in them, and connections to ports of pods.
+// commands run in them, and connections to ports of pods; and what `fairway lab
+// break` asks for.
 func (k *Kubelet) Handler() http.Handler {
 	mux := http.NewServeMux()
 	mux.HandleFunc("GET /containerLogs/{namespace}/{pod}/{container}", k.serveLogs)
@@ -35,6 +36,7 @@ func (k *Kubelet) Handler() http.Handler {
 		remotecommand.ServeAttach(w, req, executor{r.sandbox, c}, c.worker.first.Name, "", c.spec.Name, o, streamIdle, streamCreation, commandProtocols)
 	}))
 	mux.HandleFunc("/portForward/{namespace}/{pod}", k.servePortForward)
+	k.handleFaults(mux)
 	return mux
 }
 

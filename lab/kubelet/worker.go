@@ -33,6 +33,7 @@ type worker struct {
 	once    sync.Once        // closes deleted
 	running atomic.Pointer[running]
 	latest  atomic.Pointer[corev1.Pod] // as delivered last
+	fault   atomic.Pointer[podFault]   // nil if the pod is well
 
 	// The rest belongs to run's goroutine.
 	pod        *corev1.Pod
@@ -87,6 +88,7 @@ func (w *worker) run(ctx context.Context) {
 		case <-ctx.Done():
 		}
 	}()
+	w.awaitNode(ctx)
 	for w.pod.DeletionTimestamp == nil {
 		err := w.start(ctx)
 		if err == nil {
@@ -98,6 +100,7 @@ func (w *worker) run(ctx context.Context) {
 		}
 	}
 	w.live(ctx)
+	w.awaitNode(ctx)
 	if ctx.Err() == nil {
 		w.terminate(ctx)
 	}
@@ -208,6 +211,9 @@ func grace(p *corev1.Pod) time.Duration {
 // of the API.
 func (w *worker) remove(ctx context.Context) {
 	w.running.Store(nil)
+	if err := w.mend(); err != nil {
+		w.fail(err)
+	}
 	for _, c := range slices.Concat(w.containers, w.inits) {
 		c.kill()
 	}

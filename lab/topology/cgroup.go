@@ -90,6 +90,13 @@ func killTree(dir string) error {
 	if !errors.Is(err, fs.ErrNotExist) {
 		return err
 	}
+	return killEach(dir)
+}
+
+// killEach kills the processes of a cgroup and those below one by one. Processes
+// may start in there again, which the kernel's way may kill at once: it has them
+// compare the count of such kills with their parent's cgroup.
+func killEach(dir string) error {
 	for deadline := time.Now().Add(30 * time.Second); time.Now().Before(deadline); time.Sleep(5 * time.Millisecond) {
 		left := 0
 		err := filepath.WalkDir(dir, func(path string, d fs.DirEntry, err error) error {

@@ -41,8 +41,10 @@ func (s *Server) bootstrap(ctx context.Context) error {
 	if err := rights.Reconcile(client); err != nil {
 		return err
 	}
-	if err := customresources.Install(ctx, s.LoopbackConfig()); err != nil {
-		return err
+	if !s.config.noDefinitions {
+		if err := customresources.Install(ctx, s.LoopbackConfig()); err != nil {
+			return err
+		}
 	}
 	if err := s.bootstrapServiceCIDR(ctx, client); err != nil {
 		return err

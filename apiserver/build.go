@@ -69,11 +69,11 @@ func (s *Server) build(ctx context.Context) error {
 	if err := s.admit(config); err != nil {
 		return err
 	}
-	custom, err := customresources.New(config, s.options)
+	delegate, join, err := s.customResources(config)
 	if err != nil {
 		return err
 	}
-	if s.generic, err = config.Complete().New("fairway", custom.Delegate()); err != nil {
+	if s.generic, err = config.Complete().New("fairway", delegate); err != nil {
 		return fmt.Errorf("create API server: %w", err)
 	}
 	s.generic.ShutdownTimeout = closeTimeout
@@ -84,7 +84,20 @@ func (s *Server) build(ctx context.Context) error {
 	if err := s.install(types, &config.Config); err != nil {
 		return err
 	}
-	return custom.Join(s.generic)
+	return join(s.generic)
+}
+
+// customResources returns the server that serves them, and what makes another, which
+// delegates to it, show them.
+func (s *Server) customResources(config *genericapiserver.RecommendedConfig) (delegate genericapiserver.DelegationTarget, join func(*genericapiserver.GenericAPIServer) error, err error) {
+	if s.config.noCustomResources {
+		return genericapiserver.NewEmptyDelegate(), func(*genericapiserver.GenericAPIServer) error { return nil }, nil
+	}
+	custom, err := customresources.New(config, s.options)
+	if err != nil {
+		return nil, nil, err
+	}
+	return custom.Delegate(), custom.Join, nil
 }
 
 func (s *Server) openAllocator(ctx context.Context, types *scheme.Scheme) error {

@@ -76,9 +76,12 @@ type Config struct {
 
 	// entered says that the rest is settled: what the server is in a cluster, nil
 	// if it is alone, and the members that it joins now.
-	entered        bool
-	membership     *membership
-	initialCluster string
+	entered    bool
+	membership *membership
+	// noCustomResources leaves them out, and noDefinitions those that every server
+	// has: for measuring what they cost.
+	noCustomResources, noDefinitions bool
+	initialCluster                   string
 }
 
 // DefaultConfig returns the configuration of `fairway server` without flags.

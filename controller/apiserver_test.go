@@ -41,6 +41,7 @@ var serverCases = map[string]func(*rig){
 	"mirror goes with all": testMirrorGoesWithAll,
 	"custom resources":     testCustomResources,
 	"service ranges":       testServiceRanges,
+	"namespace content":    testNamespaceContent,
 }
 
 // faulty is a way to the API on which one write in twenty is not sent, and of
@@ -92,6 +93,7 @@ func TestOnAPIServer(t *testing.T) {
 		config.Wrap(func(inner http.RoundTripper) http.RoundTripper { return faulty{inner} })
 		return controller.Run(ctx, config, options)
 	}, controller.Options{
+		RootCA:    []byte(testCA),
 		Lease:     &controller.Lease{Namespace: "kube-system", Name: "controllers", Identity: "test"},
 		Addresses: addresses.Options{MakeNamespace: true, Ranges: []string{"192.0.2.100-192.0.2.103"}},
 	})

@@ -19,9 +19,10 @@ func gatewayControllerCommand() *cobra.Command {
 	var kubeconfig string
 	options := gateway.Options{Classes: true}
 	c := &cobra.Command{
-		Use:   "controller",
-		Short: "Write statuses of Gateways and routes, and the Services by which traffic arrives",
-		Args:  cobra.NoArgs,
+		Use:     "controller",
+		Short:   "Write statuses of Gateways and routes, and the Services by which traffic arrives",
+		Example: "  fairway gateway controller --kubeconfig admin.conf",
+		Args:    cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			config, err := kube.Config(kubeconfig)
 			if err != nil {

@@ -39,7 +39,10 @@ func labBreakCommand() *cobra.Command {
 	c.RunE = func(cmd *cobra.Command, args []string) error {
 		return lab.BreakPod(cmd.Context(), name, args[0], chosen())
 	}
-	node := &cobra.Command{Use: "node NODE", Short: "Have a node fail", Args: cobra.ExactArgs(1)}
+	node := &cobra.Command{
+		Use: "node NODE", Short: "Have a node fail", Args: cobra.ExactArgs(1),
+		Example: "  fairway lab break node node2 --link",
+	}
 	chosenNode := addFaults(node, fault.Nodes, nodeFaultHelp)
 	node.RunE = func(cmd *cobra.Command, args []string) error {
 		return lab.BreakNode(cmd.Context(), name, args[0], chosenNode())
@@ -72,9 +75,10 @@ func addFaults(c *cobra.Command, kinds []fault.Kind, help map[fault.Kind]string)
 func labMendCommand() *cobra.Command {
 	name := lab.DefaultName
 	c := &cobra.Command{
-		Use:   "mend [POD|NAMESPACE/POD]",
-		Short: "Undo what lab break did: to a pod, a node, or all",
-		Args:  cobra.MaximumNArgs(1),
+		Use:     "mend [POD|NAMESPACE/POD]",
+		Short:   "Undo what lab break did: to a pod, a node, or all",
+		Example: "  fairway lab mend\n  fairway lab mend web-6d5f9-x7k2p",
+		Args:    cobra.MaximumNArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			if len(args) == 0 {
 				return lab.MendAll(cmd.Context(), name)
@@ -85,7 +89,8 @@ func labMendCommand() *cobra.Command {
 	c.PersistentFlags().StringVar(&name, "name", name, "name of the lab")
 	c.AddCommand(&cobra.Command{
 		Use: "node NODE", Short: "Undo what was done to a node", Args: cobra.ExactArgs(1),
-		RunE: func(cmd *cobra.Command, args []string) error { return lab.MendNode(cmd.Context(), name, args[0]) },
+		Example: "  fairway lab mend node node2",
+		RunE:    func(cmd *cobra.Command, args []string) error { return lab.MendNode(cmd.Context(), name, args[0]) },
 	})
 	return c
 }

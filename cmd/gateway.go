@@ -25,6 +25,7 @@ type gatewayFlags struct {
 	listen    string
 	accessLog bool
 	trusted   []string
+	proxies   []string
 	handover  string
 	delay     time.Duration
 	drain     time.Duration
@@ -73,6 +74,7 @@ func (f *gatewayFlags) add(flags *pflag.FlagSet) {
 	flags.StringVar(&f.listen, "metrics-bind-address", "127.0.0.1:10260", `host:port of /metrics, /healthz and /readyz; "" serves none`)
 	flags.BoolVar(&f.accessLog, "access-log", false, "write a line of JSON to standard output for every request")
 	flags.StringSliceVar(&f.trusted, "trusted-proxy", nil, "range of proxies in front, whose X-Forwarded-For is believed; may be repeated")
+	flags.StringSliceVar(&f.proxies, "proxy-protocol-from", nil, "range of load balancers whose connections begin with a header of the PROXY protocol, v1 or v2; may be repeated")
 	flags.StringVar(&f.handover, "handover", "@", `Unix socket where the listeners are handed to the next process: a path, or "@" and a name without a file; "@" alone is @fairway-gateway-NODE, "" is none`)
 	flags.DurationVar(&f.delay, "shutdown-delay", 5*time.Second, "how long new connections are taken after SIGTERM, until load balancers know")
 	flags.DurationVar(&f.drain, "drain-timeout", time.Minute, "how long requests and WebSockets may go on after that, or when another process took over")
@@ -94,17 +96,30 @@ func (f *gatewayFlags) config() (gateway.Config, error) {
 	if config.Handover = f.handover; f.handover == "@" {
 		config.Handover = "@fairway-gateway-" + config.Node
 	}
-	for _, text := range f.trusted {
-		p, err := netip.ParsePrefix(text)
-		if err != nil {
-			return config, fmt.Errorf("--trusted-proxy: %q is not a CIDR such as 192.0.2.0/24", text)
-		}
-		config.Engine.Trusted = append(config.Engine.Trusted, p.Masked())
+	var err error
+	if config.Engine.Trusted, err = gatewayRanges("--trusted-proxy", f.trusted); err != nil {
+		return config, err
+	}
+	if config.Engine.ProxyFrom, err = gatewayRanges("--proxy-protocol-from", f.proxies); err != nil {
+		return config, err
 	}
 	if f.accessLog {
 		config.Engine.Access = accessLog(slog.New(slog.NewJSONHandler(os.Stdout, nil)))
 	}
 	return config, nil
+}
+
+// gatewayRanges reads the ranges of a flag.
+func gatewayRanges(flag string, texts []string) ([]netip.Prefix, error) {
+	var list []netip.Prefix
+	for _, text := range texts {
+		p, err := netip.ParsePrefix(text)
+		if err != nil {
+			return nil, fmt.Errorf("%s: %q is not a CIDR such as 192.0.2.0/24", flag, text)
+		}
+		list = append(list, p.Masked())
+	}
+	return list, nil
 }
 
 // accessLog writes a line for every request.

@@ -197,6 +197,9 @@ func (a *annotations) adapt(p *model.Pool) {
 	switch a.protocol {
 	case "GRPC":
 		p.Protocol = model.H2C
+		if p.Proxy != model.ProxyNone {
+			p.Invalid = "the PROXY protocol names one client for each connection, and one of gRPC has the requests of many"
+		}
 	case "HTTPS", "GRPCS":
 		p.Protocol = model.HTTP2
 		if p.TLS == nil { // as ingress-nginx does without proxy-ssl-verify

@@ -63,6 +63,13 @@ func (c *compiler) pool(r *route, g *gateway, service types.NamespacedName, port
 	default:
 		return "", gatewayv1.RouteReasonUnsupportedProtocol, fmt.Sprintf("Service %s, port %d: appProtocol %s is not supported", service, port.Port, protocol)
 	}
+	var err error
+	if p.Proxy, err = proxyVersion(c.Services[service]); err != nil {
+		return "", gatewayv1.RouteReasonUnsupportedValue, fmt.Sprintf("Service %s, %v", service, err)
+	}
+	if p.Proxy != model.ProxyNone && (p.Protocol == model.H2C || r.kind == "GRPCRoute") {
+		return "", gatewayv1.RouteReasonUnsupportedProtocol, fmt.Sprintf("Service %s, port %d: the PROXY protocol names one client for each connection, and one of HTTP/2 has the requests of many", service, port.Port)
+	}
 	if r.kind == "GRPCRoute" && p.Protocol != model.H2C {
 		p.Protocol, p.Name = model.H2C, name+"/grpc"
 	}
@@ -86,4 +93,22 @@ func (c *compiler) pool(r *route, g *gateway, service types.NamespacedName, port
 	}
 	c.policies.use(policy, r)
 	return p.Name, "", ""
+}
+
+// AnnotationProxyProtocol, on a Service, has connections to its endpoints begin
+// with a header of the PROXY protocol: "v1" or "v2".
+const AnnotationProxyProtocol = "fairway.dev/proxy-protocol"
+
+// proxyVersion is what a Service asks for.
+func proxyVersion(s *corev1.Service) (model.ProxyVersion, error) {
+	switch text := s.Annotations[AnnotationProxyProtocol]; text {
+	case "":
+		return model.ProxyNone, nil
+	case "v1":
+		return model.ProxyV1, nil
+	case "v2":
+		return model.ProxyV2, nil
+	default:
+		return model.ProxyNone, fmt.Errorf("annotation %s: %q: must be v1 or v2", AnnotationProxyProtocol, text)
+	}
 }

@@ -23,8 +23,21 @@ type Pool struct {
 	TLS       *BackendTLS // nil is plain
 	Endpoints []Endpoint
 	Algorithm Algorithm
-	Invalid   string // why it can't be used though it has endpoints: the answer is 502
+	// Proxy is which version of the PROXY protocol connections to endpoints begin
+	// with. Each is then one client's, and of HTTP/1.1 if it is of HTTP.
+	Proxy   ProxyVersion
+	Invalid string // why it can't be used though it has endpoints: the answer is 502
 }
+
+// ProxyVersion is one of the PROXY protocol.
+type ProxyVersion uint8
+
+// The versions.
+const (
+	ProxyNone ProxyVersion = iota
+	ProxyV1                // a line of text
+	ProxyV2                // binary
+)
 
 // Algorithm is how an endpoint is chosen.
 type Algorithm uint8

@@ -15,6 +15,7 @@
 //	try.go       tries and their timeouts
 //	upstream.go  connections to endpoints
 //	pick.go      which endpoint
+//	proxyprotocol.go  whose connection it is, from load balancers and to endpoints
 //	cors.go      other origins
 //	mirror.go    copies of requests
 //	guard.go     who is let in, and how often
@@ -44,6 +45,9 @@ type Options struct {
 	// The answer to it is the connection's last (HTTP/1.1: Connection: close,
 	// HTTP/2: GOAWAY). With 0, idle connections are closed at once.
 	Grace time.Duration
+	// ProxyFrom are load balancers whose connections begin with a header of the
+	// PROXY protocol. Nobody else's may.
+	ProxyFrom []netip.Prefix
 	// Inherited are listeners that another process has opened, by address. Those
 	// that the first table doesn't need are closed.
 	Inherited map[netip.AddrPort]*net.TCPListener

@@ -169,6 +169,9 @@ func (x *exchange) answer(w http.ResponseWriter, status int, reason string) {
 // proxy has an endpoint answer.
 func (x *exchange) proxy(w http.ResponseWriter, r *http.Request) {
 	ctx := r.Context()
+	if x.pool.Proxy != model.ProxyNone {
+		ctx = withEnds(ctx, x.ends(r))
+	}
 	if d := x.action.Timeout; d > 0 {
 		var cancel context.CancelFunc
 		ctx, cancel = context.WithTimeout(ctx, d)
@@ -199,6 +202,18 @@ func (x *exchange) proxy(w http.ResponseWriter, r *http.Request) {
 		p.FlushInterval = -1
 	}
 	p.ServeHTTP(w, r.WithContext(ctx))
+}
+
+// ends are those of the client's connection; its port isn't known if a trusted
+// proxy is between.
+func (x *exchange) ends(r *http.Request) ends {
+	local, _ := r.Context().Value(http.LocalAddrContextKey).(net.Addr)
+	e := endsOf(nil, local)
+	e.client, _ = netip.ParseAddrPort(r.RemoteAddr)
+	if e.client = netip.AddrPortFrom(e.client.Addr().Unmap(), e.client.Port()); e.client.Addr() != x.client {
+		e.client = netip.AddrPortFrom(x.client, 0)
+	}
+	return e
 }
 
 // isStream reports whether each part of the answer has to go out at once.

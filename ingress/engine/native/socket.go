@@ -111,14 +111,14 @@ func (s *socket) accept() {
 			continue
 		}
 		pause = time.Millisecond
-		now := s.current.Load()
+		now, client := s.current.Load(), s.engine.introduce(c)
 		switch {
 		case !now.model.TLS:
-			s.accepted.give(c)
+			s.accepted.give(client)
 		case !now.mixed:
-			s.accepted.give(s.terminate(c))
+			s.accepted.give(s.terminate(client))
 		default:
-			s.streams.Go(func() { s.sort(c) })
+			s.streams.Go(func() { s.sort(client) })
 		}
 	}
 }

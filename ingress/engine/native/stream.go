@@ -29,7 +29,7 @@ func (s *socket) relay(c net.Conn, l *model.Listener, name string) {
 		return
 	}
 	client, _ := netip.ParseAddrPort(c.RemoteAddr().String())
-	backend := s.dial(pool, client.Addr(), secured)
+	backend := s.dial(withEnds(s.streamCtx, endsOf(c.RemoteAddr(), c.LocalAddr())), pool, client.Addr().Unmap(), secured)
 	if backend == nil {
 		return
 	}
@@ -44,16 +44,16 @@ func (s *socket) relay(c net.Conn, l *model.Listener, name string) {
 
 // dial connects to an endpoint, to others if one doesn't answer: with TLS if
 // the pool's endpoints have it and the connection is to be secured by us.
-func (s *socket) dial(pool *model.Pool, client netip.Addr, secured bool) net.Conn {
+func (s *socket) dial(ctx context.Context, pool *model.Pool, client netip.Addr, secured bool) net.Conn {
 	var failed []netip.AddrPort
 	for range maxTries {
 		ep, ok := s.engine.pickers.pick(pool, client, "", failed)
 		if !ok {
 			return nil
 		}
-		ctx, cancel := context.WithTimeout(s.streamCtx, connectTimeout)
-		var d net.Dialer
-		c, err := d.DialContext(ctx, "tcp", ep.String())
+		ctx, cancel := context.WithTimeout(ctx, connectTimeout)
+		d := dialer{proxy: pool.Proxy}
+		c, err := d.plain(ctx, "tcp", ep.String())
 		if config := clientTLS(pool.TLS); err == nil && secured && config != nil {
 			t := tls.Client(c, config)
 			if err = t.HandshakeContext(ctx); err != nil {

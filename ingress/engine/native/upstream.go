@@ -37,12 +37,13 @@ type upstreamKey struct {
 	protocol model.Protocol
 	tls      string
 	connect  time.Duration
+	proxy    model.ProxyVersion
 }
 
 // of returns the client for a pool. Requests to upgrade need HTTP/1.1.
 func (u *upstreams) of(pool *model.Pool, upgrade bool, connect time.Duration) *http.Transport {
-	key := upstreamKey{protocol: pool.Protocol, connect: connect}
-	if upgrade {
+	key := upstreamKey{protocol: pool.Protocol, connect: connect, proxy: pool.Proxy}
+	if upgrade || pool.Proxy != model.ProxyNone {
 		key.protocol = model.HTTP1
 	}
 	if pool.TLS != nil {
@@ -60,7 +61,7 @@ func (u *upstreams) of(pool *model.Pool, upgrade bool, connect time.Duration) *h
 	if connect == 0 {
 		connect = connectTimeout
 	}
-	d := dialer{Dialer: net.Dialer{Timeout: connect}, tls: clientTLS(pool.TLS)}
+	d := dialer{Dialer: net.Dialer{Timeout: connect}, tls: clientTLS(pool.TLS), proxy: pool.Proxy}
 	if d.tls != nil && key.protocol == model.HTTP2 {
 		d.tls.NextProtos = []string{"h2", "http/1.1"}
 	}
@@ -74,7 +75,8 @@ func (u *upstreams) of(pool *model.Pool, upgrade bool, connect time.Duration) *h
 		Protocols:           &protocols,
 		MaxIdleConnsPerHost: 256,
 		IdleConnTimeout:     time.Minute,
-		DisableCompression:  true, // bytes go through as they are
+		DisableKeepAlives:   pool.Proxy != model.ProxyNone, // a connection is one client's
+		DisableCompression:  true,                          // bytes go through as they are
 		WriteBufferSize:     8 << 10,
 		ReadBufferSize:      8 << 10,
 	}
@@ -88,7 +90,8 @@ func (u *upstreams) of(pool *model.Pool, upgrade bool, connect time.Duration) *h
 // dialer connects to endpoints. Its errors say that nothing of a request was sent.
 type dialer struct {
 	net.Dialer
-	tls *tls.Config
+	tls   *tls.Config
+	proxy model.ProxyVersion
 }
 
 // connectError is that of an endpoint to which there is no connection.
@@ -100,6 +103,10 @@ func (e *connectError) Unwrap() error { return e.err }
 func (d *dialer) plain(ctx context.Context, network, address string) (net.Conn, error) {
 	c, err := d.DialContext(ctx, network, address)
 	if err != nil {
+		return nil, &connectError{err}
+	}
+	if err := sayWhose(ctx, c, d.proxy); err != nil {
+		_ = c.Close()
 		return nil, &connectError{err}
 	}
 	return c, nil

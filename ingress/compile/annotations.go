@@ -193,7 +193,9 @@ func (a *annotations) action(r *route, at string) *model.Action {
 
 // adapt changes how endpoints are spoken to.
 func (a *annotations) adapt(p *model.Pool) {
-	p.Algorithm = a.algorithm
+	if a.algorithm != model.RoundRobin { // the Service may have asked for one
+		p.Algorithm = a.algorithm
+	}
 	switch a.protocol {
 	case "GRPC":
 		p.Protocol = model.H2C

@@ -63,6 +63,9 @@ func (c *compiler) pool(r *route, g *gateway, service types.NamespacedName, port
 	default:
 		return "", gatewayv1.RouteReasonUnsupportedProtocol, fmt.Sprintf("Service %s, port %d: appProtocol %s is not supported", service, port.Port, protocol)
 	}
+	if s := c.Services[service]; s.Spec.SessionAffinity == corev1.ServiceAffinityClientIP {
+		p.Algorithm = model.Source
+	}
 	var err error
 	if p.Proxy, err = proxyVersion(c.Services[service]); err != nil {
 		return "", gatewayv1.RouteReasonUnsupportedValue, fmt.Sprintf("Service %s, %v", service, err)

@@ -106,6 +106,9 @@ func (p *Pool) String() string {
 	if p.TLS != nil {
 		out += " tls " + p.TLS.ServerName
 	}
+	if p.Algorithm != RoundRobin {
+		out += [...]string{"", " least requests", " by client"}[p.Algorithm]
+	}
 	if p.Proxy != ProxyNone {
 		out += fmt.Sprintf(" proxy v%d", p.Proxy)
 	}

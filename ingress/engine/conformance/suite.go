@@ -10,6 +10,7 @@
 //	frames.go    HTTP/2 that isn't what it should be
 //	hostile.go   clients that are too large, too slow, too fast, or lie
 //	changes.go   changes of the table while requests run
+//	sticky.go    clients that stay with an endpoint
 //	whose.go     connections to endpoints that say whose they are
 //	ends.go      endpoints that go away, and the end of the engine
 package conformance
@@ -61,6 +62,8 @@ func Run(t *testing.T, start func(*testing.T) Engine) {
 		{"Removed", testRemoved},
 		{"BrokenOff", testBrokenOff},
 		{"Unheard", testUnheard},
+		{"StickyByAddress", testStickyByAddress},
+		{"StickyByCookie", testStickyByCookie},
 		{"ProxyProtocol", testProxyProtocol},
 		{"ProxyStreams", testProxyStreams},
 		{"Closed", testClosed},

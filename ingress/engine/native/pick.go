@@ -1,7 +1,10 @@
 package native
 
 import (
+	"crypto/sha256"
+	"encoding/binary"
 	"hash/fnv"
+	"math"
 	"net/netip"
 	"slices"
 	"strconv"
@@ -59,9 +62,7 @@ func (p *pickers) pick(pool *model.Pool, client netip.Addr, cookie string, faile
 	one := p.of(pool.Name)
 	switch pool.Algorithm {
 	case model.Source:
-		h := fnv.New64a()
-		_, _ = h.Write(client.AsSlice())
-		return weighted(list, h.Sum64()), true
+		return nearest(list, client), true
 	case model.LeastRequests:
 		best := list[0].Addr
 		for _, e := range list[1:] {
@@ -72,6 +73,27 @@ func (p *pickers) pick(pool *model.Pool, client netip.Addr, cookie string, faile
 		return best, true
 	}
 	return weighted(list, one.turn.Add(1)), true
+}
+
+// nearest is the endpoint that a client always gets: when others come or go, only
+// the clients of those move (rendezvous hashing, Thaler and Ravishankar 1998; with
+// weights as in draft-ietf-bess-weighted-hrw).
+func nearest(list []model.Endpoint, client netip.Addr) netip.AddrPort {
+	best, bestScore := list[0].Addr, math.Inf(-1)
+	key := client.Unmap().As16()
+	for _, e := range list {
+		h := sha256.New()
+		_, _ = h.Write(key[:])
+		address := e.Addr.Addr().As16()
+		_, _ = h.Write(address[:])
+		_, _ = h.Write(binary.BigEndian.AppendUint16(nil, e.Addr.Port()))
+		// between 0 and 1, neither included
+		share := (float64(binary.BigEndian.Uint64(h.Sum(nil))>>11) + 0.5) / (1 << 53)
+		if score := float64(max(e.Weight, 1)) / -math.Log(share); score > bestScore {
+			best, bestScore = e.Addr, score
+		}
+	}
+	return best
 }
 
 // requests counts those under way at an endpoint.

@@ -6,6 +6,7 @@ import (
 	"log/slog"
 	"net"
 	"net/http"
+	"sync"
 	"sync/atomic"
 	"time"
 
@@ -26,6 +27,8 @@ type metrics struct {
 	sockets  prometheus.Gauge
 	pools    prometheus.Gauge
 	ready    atomic.Bool
+	mu       sync.RWMutex
+	known    map[string]bool  // ports in the table
 	listener *net.TCPListener // nil until it is served, or if it isn't
 	server   *http.Server
 }
@@ -55,8 +58,10 @@ func newMetrics() *metrics {
 // count makes a function that counts a request and tells it to next, if any.
 func (m *metrics) count(next func(*native.Access)) func(*native.Access) {
 	return func(a *native.Access) {
-		m.requests.WithLabelValues(a.Socket, fmt.Sprintf("%dxx", a.Status/100)).Inc()
-		m.seconds.WithLabelValues(a.Socket).Observe(a.Took.Seconds())
+		if m.knows(a.Socket) {
+			m.requests.WithLabelValues(a.Socket, fmt.Sprintf("%dxx", a.Status/100)).Inc()
+			m.seconds.WithLabelValues(a.Socket).Observe(a.Took.Seconds())
+		}
 		if next != nil {
 			next(a)
 		}
@@ -67,7 +72,34 @@ func (m *metrics) applied(t *model.Table, took time.Duration) {
 	m.applying.Observe(took.Seconds())
 	m.sockets.Set(float64(len(t.Sockets)))
 	m.pools.Set(float64(len(t.Pools)))
+	m.forget(t)
 	m.ready.Store(true)
+}
+
+// forget drops the metrics of ports that were in the table before and aren't now,
+// so that Gateways that come and go leave nothing behind.
+func (m *metrics) forget(t *model.Table) {
+	now := make(map[string]bool, len(t.Sockets))
+	for _, s := range t.Sockets {
+		now[s.Name] = true
+	}
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	for name := range m.known {
+		if !now[name] {
+			m.requests.DeletePartialMatch(prometheus.Labels{"socket": name})
+			m.seconds.DeletePartialMatch(prometheus.Labels{"socket": name})
+		}
+	}
+	m.known = now
+}
+
+// knows reports whether a port is in the table. Requests that outlive theirs are
+// not counted.
+func (m *metrics) knows(socket string) bool {
+	m.mu.RLock()
+	defer m.mu.RUnlock()
+	return m.known[socket]
 }
 
 // serve serves /healthz, /readyz and /metrics until close. The listener is one

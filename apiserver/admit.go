@@ -19,7 +19,6 @@ import (
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/restmapper"
 
-	"github.com/fairway-net/fairway/apiserver/customresources"
 	"github.com/fairway-net/fairway/apiserver/rights"
 )
 
@@ -60,8 +59,7 @@ func (s *Server) admit(config *genericapiserver.RecommendedConfig) error {
 	if err != nil {
 		return err
 	}
-	config.AdmissionControl = admission.NewChainHandler(namespaces, &rights.NodeAdmission{Selects: s.access.selects},
-		customresources.NewConversionAdmission(), changes, mutation, policies, checks)
+	config.AdmissionControl = admission.NewChainHandler(namespaces, &rights.NodeAdmission{Selects: s.access.selects}, changes, mutation, policies, checks)
 	return nil
 }
 

@@ -93,7 +93,11 @@ func (s *Server) customResources(config *genericapiserver.RecommendedConfig) (de
 	if s.config.noCustomResources {
 		return genericapiserver.NewEmptyDelegate(), func(*genericapiserver.GenericAPIServer) error { return nil }, nil
 	}
-	custom, err := customresources.New(config, s.options)
+	client, err := kubernetes.NewForConfig(s.LoopbackConfig())
+	if err != nil {
+		return nil, nil, fmt.Errorf("create loopback client: %w", err)
+	}
+	custom, err := customresources.New(config, s.options, endpointResolver{client})
 	if err != nil {
 		return nil, nil, err
 	}

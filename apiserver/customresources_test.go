@@ -76,7 +76,7 @@ func TestCustomResources(t *testing.T) {
 	refuses(t, s, strings.Replace(gate, "width: 2", "replicas: -1", 1), "spec.replicas")
 	refuses(t, s, strings.Replace(gate, "width: 2", "depth: 4", 1), `unknown field "spec.depth"`)
 	refuses(t, s, strings.Replace(definition, "scope: Namespaced", `scope: Namespaced
-  conversion: {strategy: Webhook, webhook: {conversionReviewVersions: [v1], clientConfig: {url: "https://192.0.2.1/"}}}`, 1), "this server converts no objects by webhook")
+  conversion: {strategy: Webhook, webhook: {conversionReviewVersions: [v9], clientConfig: {url: "https://192.0.2.1/"}}}`, 1), "spec.conversion.conversionReviewVersions")
 
 	t.Run("after a restart", func(t *testing.T) {
 		if err := s.Close(); err != nil {

@@ -42,6 +42,7 @@ var serverCases = map[string]func(*rig){
 	"custom resources":     testCustomResources,
 	"service ranges":       testServiceRanges,
 	"namespace content":    testNamespaceContent,
+	"circle of owners":     testCircleOfOwners,
 }
 
 // faulty is a way to the API on which one write in twenty is not sent, and of
@@ -309,4 +310,44 @@ func gone(err error) error {
 		return fmt.Errorf("it is still there")
 	}
 	return err
+}
+
+// testCircleOfOwners: objects that own each other in a circle don't wait for each
+// other when one is deleted in the foreground.
+func testCircleOfOwners(r *rig) {
+	ctx, configMaps := context.Background(), r.client.CoreV1().ConfigMaps(r.ns)
+	names := []string{"a", "b", "c"}
+	uids := map[string]types.UID{}
+	for _, name := range names {
+		r.do(func() (metav1.Object, error) {
+			made, err := configMaps.Create(ctx, &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Name: name}}, metav1.CreateOptions{})
+			if err == nil {
+				uids[name] = made.UID
+			}
+			return made, err
+		})
+	}
+	for i, name := range names {
+		owner := names[(i+2)%3]
+		r.do(func() (metav1.Object, error) {
+			c, err := configMaps.Get(ctx, name, metav1.GetOptions{})
+			if err != nil {
+				return nil, err
+			}
+			c.OwnerReferences = []metav1.OwnerReference{{APIVersion: "v1", Kind: "ConfigMap", Name: owner, UID: uids[owner], BlockOwnerDeletion: ptr.To(true)}}
+			return configMaps.Update(ctx, c, metav1.UpdateOptions{})
+		})
+	}
+	foreground := metav1.DeletePropagationForeground
+	if err := configMaps.Delete(ctx, "a", metav1.DeleteOptions{PropagationPolicy: &foreground}); err != nil {
+		r.Fatal(err)
+	}
+	r.eventually("all are gone", func(ctx context.Context) error {
+		for _, name := range names {
+			if _, err := configMaps.Get(ctx, name, metav1.GetOptions{}); gone(err) != nil {
+				return fmt.Errorf("%s: %w", name, gone(err))
+			}
+		}
+		return nil
+	})
 }

@@ -11,7 +11,6 @@
 //	synced.go     when the definitions are read
 //	discovery.go  the groups of custom resources in plain /apis
 //	openapi.go    their schemas in /openapi/v2 and /openapi/v3
-//	conversion.go what is refused: conversion by webhook
 //	builtin.go    definitions that every server has from its start
 package customresources
 
@@ -45,8 +44,9 @@ type Server struct {
 
 // New makes the delegate from the main server's configuration, which it
 // completes for both: they share one manager of aggregated discovery.
-// Definitions are stored as JSON, as in Kubernetes, and so are custom objects.
-func New(main *genericapiserver.RecommendedConfig, storage Storage) (*Server, error) {
+// Definitions are stored as JSON, as in Kubernetes, and so are custom objects. The
+// resolver finds the Services by which conversion webhooks are named.
+func New(main *genericapiserver.RecommendedConfig, storage Storage, resolver webhook.ServiceResolver) (*Server, error) {
 	main.AggregatedDiscoveryGroupManager = aggregated.NewResourceManager("apis")
 	shared := *main
 	shared.PostStartHooks = map[string]genericapiserver.PostStartHookConfigEntry{}
@@ -61,7 +61,7 @@ func New(main *genericapiserver.RecommendedConfig, storage Storage) (*Server, er
 		ExtraConfig: library.ExtraConfig{
 			CRDRESTOptionsGetter: storage.WithCodec(unstructured.UnstructuredJSONScheme),
 			MasterCount:          1,
-			ServiceResolver:      webhook.NewDefaultServiceResolver(),
+			ServiceResolver:      resolver,
 			AuthResolverWrapper:  webhook.NewDefaultAuthenticationInfoResolverWrapper(nil, nil, main.LoopbackClientConfig, noop.NewTracerProvider()),
 		},
 	}

@@ -100,6 +100,15 @@ func (c *Controller) collect(ctx context.Context, o *object, foreground bool) er
 		// The watch will bring the news.
 		return nil
 	}
+	if foreground && c.closesCircle(o) {
+		// Otherwise each would wait for the other.
+		if err := c.unblock(ctx, o, live); err != nil {
+			return err
+		}
+		if live, err = c.live(ctx, o); live == nil || err != nil {
+			return err
+		}
+	}
 	policy := metav1.DeletePropagationBackground
 	switch {
 	case slices.Contains(live.Finalizers, metav1.FinalizerOrphanDependents):
@@ -115,6 +124,26 @@ func (c *Controller) collect(ctx context.Context, o *object, foreground bool) er
 		return fmt.Errorf("delete %s %s/%s: %w", o.kind.Resource, o.namespace, o.name, err)
 	}
 	return nil
+}
+
+// closesCircle says whether one of o's own dependents waits for its dependents, of
+// which o may be one.
+func (c *Controller) closesCircle(o *object) bool {
+	return slices.ContainsFunc(c.graph.dependentsOf(o.uid), func(d *object) bool { return d.waits() })
+}
+
+// unblock has o's owners not wait for it.
+func (c *Controller) unblock(ctx context.Context, o *object, live *metav1.PartialObjectMetadata) error {
+	no, blocks := false, false
+	owners := slices.Clone(live.OwnerReferences)
+	for i := range owners {
+		blocks = blocks || owners[i].BlockOwnerDeletion != nil && *owners[i].BlockOwnerDeletion
+		owners[i].BlockOwnerDeletion = &no
+	}
+	if !blocks {
+		return nil
+	}
+	return c.patch(ctx, o, live, "ownerReferences", owners)
 }
 
 // deleteDependents asks for a look at what o, deleted in the foreground, still

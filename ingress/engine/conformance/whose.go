@@ -1,6 +1,7 @@
 package conformance
 
 import (
+	"context"
 	"crypto/tls"
 	"crypto/x509"
 	"fmt"
@@ -60,7 +61,9 @@ func askedAs(address netip.AddrPort, path string) error {
 	if err != nil {
 		return err
 	}
-	client := &http.Client{Timeout: time.Minute, Transport: &http.Transport{Dial: func(string, string) (net.Conn, error) { return c, nil }}}
+	client := &http.Client{Timeout: time.Minute, Transport: &http.Transport{
+		DialContext: func(context.Context, string, string) (net.Conn, error) { return c, nil },
+	}}
 	defer client.CloseIdleConnections()
 	for range 2 {
 		response, err := client.Get("http://h" + path)

@@ -20,8 +20,10 @@ const (
 	socketPrefix = "socket "
 	// metricsName is that of the listener of health and metrics, with its address.
 	metricsName = "metrics "
-	// minimalDrain is how long connections have if nothing else is said.
-	minimalDrain = time.Minute
+	// defaultDrain is how long connections have at the end if nothing else is said.
+	defaultDrain = 10 * time.Second
+	// successorLimit bounds how long a successor that is on its way is waited for.
+	successorLimit = time.Minute
 )
 
 // announce tells the process that runs on this node already, if any, that this one
@@ -140,7 +142,7 @@ func (g *gateway) serve(ctx context.Context) {
 	}
 	drain := g.config.Engine.Drain
 	if drain == 0 {
-		drain = minimalDrain
+		drain = defaultDrain
 	}
 	closing, cancel := context.WithTimeout(context.WithoutCancel(ctx), drain)
 	defer cancel()
@@ -169,7 +171,7 @@ func (g *gateway) wait(ctx context.Context) (succeeded bool) {
 	if left := offer.Left(); left != nil {
 		select {
 		case <-left:
-		case <-time.After(minimalDrain):
+		case <-time.After(successorLimit):
 		}
 	}
 	select {

@@ -9,6 +9,8 @@ func commands() []*cobra.Command {
 	return []*cobra.Command{
 		upCommand(),
 		serverCommand(),
+		installCommand(),
+		uninstallCommand(),
 		joinCommand(),
 		leaveCommand(),
 		tokenCommand(),

@@ -14,6 +14,7 @@ import (
 	"github.com/spf13/cobra"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
+	"github.com/fairway-net/fairway/deploy/install"
 	"github.com/fairway-net/fairway/dns"
 	"github.com/fairway-net/fairway/dns/machine"
 	names "github.com/fairway-net/fairway/dns/outside"
@@ -53,7 +54,7 @@ func dnsInstallCommand() *cobra.Command {
 			if settings.Server, err = clusterServer(cmd.Context(), server, &objects); err != nil {
 				return err
 			}
-			m := &machine.Machine{Systemctl: systemctl}
+			m := &machine.Machine{Systemctl: install.Systemctl}
 			said, err := m.Install(settings)
 			if err != nil {
 				return err
@@ -80,7 +81,7 @@ func dnsUninstallCommand() *cobra.Command {
 			if os.Geteuid() != 0 {
 				return errors.New("needs root: try sudo")
 			}
-			m := &machine.Machine{Systemctl: systemctl}
+			m := &machine.Machine{Systemctl: install.Systemctl}
 			said, err := m.Uninstall()
 			if err != nil {
 				return err

@@ -35,7 +35,18 @@ fairway render -f examples/ --table                # the model: which packets go
 fairway render -f examples/ --mode nftables`,
 	"gateway":   `sudo fairway gateway --kubeconfig /etc/fairway/kubeconfig`,
 	"addresses": `fairway addresses --load-balancer-range 10.77.0.100-10.77.0.110`,
-	"leave":     `sudo fairway leave`,
+	"install": `
+sudo ./fairway install up --load-balancer-range 10.77.0.100-10.77.0.110
+sudo ./fairway install server --bind-address 0.0.0.0 --advertise-address 10.77.0.11
+sudo ./fairway install agent --kubeconfig /etc/fairway/kubeconfig
+sudo ./fairway install up                    # a newer version, with the options there are`,
+	"install up":     `sudo ./fairway install up --load-balancer-range 10.77.0.100-10.77.0.110`,
+	"install server": `sudo ./fairway install server --bind-address 0.0.0.0 --advertise-address 10.77.0.11`,
+	"install agent":  `sudo ./fairway install agent --kubeconfig /etc/fairway/kubeconfig`,
+	"uninstall": `
+sudo fairway uninstall
+sudo fairway uninstall --purge   # data too`,
+	"leave": `sudo fairway leave`,
 	"status": `
 fairway status
 fairway status --watch`,

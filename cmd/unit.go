@@ -7,11 +7,12 @@ import (
 	"fmt"
 	"io/fs"
 	"os"
-	"os/exec"
 	"strings"
 
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
+
+	"github.com/fairway-net/fairway/deploy/install"
 )
 
 // agentUnit is the systemd unit of a joined machine.
@@ -22,22 +23,9 @@ var agentUnitFile = "/etc/systemd/system/" + agentUnit
 
 // agentUnitText runs the agent as the flags say that were given to join.
 func agentUnitText(executable, dir string, given *pflag.FlagSet) string {
-	args := []string{executable, "join", "--data-dir=" + dir}
-	given.Visit(func(f *pflag.Flag) {
-		switch f.Name {
-		case "token", "systemd", "data-dir":
-			return
-		}
-		if list, ok := f.Value.(pflag.SliceValue); ok {
-			for _, value := range list.GetSlice() {
-				args = append(args, "--"+f.Name+"="+value)
-			}
-			return
-		}
-		args = append(args, "--"+f.Name+"="+f.Value.String())
-	})
+	args := append([]string{executable, "join", "--data-dir=" + dir}, install.Args(given, "token", "systemd", "data-dir")...)
 	for i, a := range args {
-		args[i] = unitQuote(a)
+		args[i] = install.Quote(a)
 	}
 	return `[Unit]
 Description=Fairway agent
@@ -46,6 +34,9 @@ Wants=network-online.target
 After=network-online.target
 
 [Service]
+# The userspace mode's relay goes on without the agent.
+KillMode=process
+LimitNOFILE=1048576
 ExecStart=` + strings.Join(args, " ") + `
 Restart=always
 RestartSec=2
@@ -53,11 +44,6 @@ RestartSec=2
 [Install]
 WantedBy=multi-user.target
 `
-}
-
-// unitQuote quotes an argument as systemd reads it.
-func unitQuote(arg string) string {
-	return `"` + strings.NewReplacer(`\`, `\\`, `"`, `\"`, "%", "%%", "$", "$$").Replace(arg) + `"`
 }
 
 // installAgentUnit writes the unit and starts it.
@@ -69,10 +55,10 @@ func installAgentUnit(cmd *cobra.Command, dir string) error {
 	if err := os.WriteFile(agentUnitFile, []byte(agentUnitText(executable, dir, cmd.Flags())), 0o644); err != nil {
 		return fmt.Errorf("write unit: %w", err)
 	}
-	if err := systemctl("daemon-reload"); err != nil {
+	if err := install.Systemctl("daemon-reload"); err != nil {
 		return err
 	}
-	if err := systemctl("enable", "--now", agentUnit); err != nil {
+	if err := install.Systemctl("enable", "--now", agentUnit); err != nil {
 		return err
 	}
 	fmt.Fprintf(cmd.OutOrStdout(), "joined; %s runs the agent: journalctl -u %s\n", agentUnit, agentUnit)
@@ -84,18 +70,11 @@ func removeAgentUnit() error {
 	if _, err := os.Stat(agentUnitFile); errors.Is(err, fs.ErrNotExist) {
 		return nil
 	}
-	if err := systemctl("disable", "--now", agentUnit); err != nil {
+	if err := install.Systemctl("disable", "--now", agentUnit); err != nil {
 		return err
 	}
 	if err := os.Remove(agentUnitFile); err != nil {
 		return fmt.Errorf("remove unit: %w", err)
 	}
-	return systemctl("daemon-reload")
-}
-
-func systemctl(args ...string) error {
-	if out, err := exec.Command("systemctl", args...).CombinedOutput(); err != nil {
-		return fmt.Errorf("systemctl %s: %w: %s", strings.Join(args, " "), err, strings.TrimSpace(string(out)))
-	}
-	return nil
+	return install.Systemctl("daemon-reload")
 }

@@ -1,0 +1,102 @@
+//go:build !agentonly
+
+package cmd
+
+import (
+	"fmt"
+	"io"
+	"os"
+
+	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
+
+	"github.com/fairway-net/fairway/deploy/install"
+	"github.com/fairway-net/fairway/internal/kernel"
+)
+
+func installCommand() *cobra.Command {
+	c := &cobra.Command{
+		Use:   "install",
+		Short: "Install this program on the machine, as a service of systemd with manual pages and completion",
+		Long: `Install this program on the machine: the binary in /usr/local/bin, a systemd unit
+that starts now and at each boot, manual pages, completion for bash, zsh and fish,
+a link kubectl-fairway, and a link kubectl if the machine has no kubectl.
+
+Options of the role follow it, and are kept in /etc/default/fairway-ROLE. Without
+options those of an earlier installation stay: so the same command installs a
+newer version in place. What forwards in the kernel goes on meanwhile.`,
+		Args: cobra.NoArgs,
+	}
+	for role, command := range map[string]func() *cobra.Command{"server": serverCommand, "agent": agentCommand, "up": upCommand} {
+		c.AddCommand(installRoleCommand(role, command()))
+	}
+	return c
+}
+
+// installRoleCommand takes the flags of the role, which its own may not hide.
+func installRoleCommand(role string, of *cobra.Command) *cobra.Command {
+	var noStart bool
+	root := ""
+	c := &cobra.Command{Use: role, Short: "Install and start it as what `fairway " + role + "` is", Args: cobra.NoArgs}
+	c.Flags().BoolVar(&noStart, "no-start", false, "install it, and start nothing")
+	c.Flags().StringVar(&root, "root", "", "a folder to install into in the place of /; nothing is started")
+	of.Flags().VisitAll(func(f *pflag.Flag) { c.Flags().AddFlag(f) })
+	c.RunE = func(cmd *cobra.Command, _ []string) error {
+		o := installation(cmd, root)
+		o.Role, o.NoStart, o.Args = role, noStart, install.Args(cmd.Flags(), "no-start", "root")
+		executable, err := os.Executable()
+		if err != nil {
+			return fmt.Errorf("find own executable: %w", err)
+		}
+		o.Program = executable
+		return install.Install(o)
+	}
+	return c
+}
+
+func installation(cmd *cobra.Command, root string) install.Options {
+	return install.Options{
+		Root: root, Out: cmd.OutOrStdout(),
+		Manual: func(folder string) error { return writeManual(newRoot(), folder) },
+		Completion: func(shell string, out io.Writer) error {
+			switch root := newRoot(); shell {
+			case "zsh":
+				return root.GenZshCompletion(out)
+			case "fish":
+				return root.GenFishCompletion(out, true)
+			default:
+				return root.GenBashCompletionV2(out, true)
+			}
+		},
+	}
+}
+
+func uninstallCommand() *cobra.Command {
+	var purge bool
+	root, stateDir := "", ""
+	c := &cobra.Command{
+		Use:   "uninstall",
+		Short: "Undo install: stop the unit, remove what is in the kernel, and the files",
+		Long: `Undo install: stop the unit, remove what is in the kernel, and then the files that
+install made. Files that were changed since stay and are named.
+
+Data and options stay, for another installation; --purge removes them too.`,
+		Args: cobra.NoArgs,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			return install.Uninstall(installation(cmd, root), purge, func() error {
+				if root != "" {
+					return nil
+				}
+				if err := refuseBesideProxy(true); err != nil {
+					return err
+				}
+				options := kernel.Options{StateDir: stateDir, KeepKubeProxy: true}
+				return (&cleanupJob{options: options, out: cmd.OutOrStdout()}).run(cmd.Context())
+			})
+		},
+	}
+	c.Flags().BoolVar(&purge, "purge", false, "remove options, certificates and everything that the API stored, too")
+	c.Flags().StringVar(&root, "root", "", "the folder that was installed into; what is in the kernel stays")
+	c.Flags().StringVar(&stateDir, "state-dir", kernel.DefaultStateDir, "the agent's --state-dir")
+	return c
+}

@@ -33,8 +33,9 @@ sudo fairway agent --config /var/lib/kube-proxy/config.conf            # kube-pr
 	"render": `
 fairway render -f examples/ --table                # the model: which packets go where
 fairway render -f examples/ --mode nftables`,
-	"gateway":   `sudo fairway gateway --kubeconfig /etc/fairway/kubeconfig`,
-	"addresses": `fairway addresses --load-balancer-range 10.77.0.100-10.77.0.110`,
+	"gateway controller": `fairway gateway controller --kubeconfig /etc/fairway/kubeconfig`,
+	"gateway":            `sudo fairway gateway --kubeconfig /etc/fairway/kubeconfig`,
+	"addresses":          `fairway addresses --load-balancer-range 10.77.0.100-10.77.0.110`,
 	"install": `
 sudo ./fairway install up --load-balancer-range 10.77.0.100-10.77.0.110
 sudo ./fairway install server --bind-address 0.0.0.0 --advertise-address 10.77.0.11

@@ -24,7 +24,7 @@ var commandGroups = []commandGroup{
 
 // Apply lays out the help of a command and of all below it. What has no example
 // of its own gets the one of examples, by the command's path without the
-// program's name.
+// program's name, or that of the command above it.
 func Apply(root *cobra.Command, examples map[string]string) {
 	cobra.AddTemplateFunc("fairwayFlags", Flags)
 	root.SetUsageTemplate(strings.ReplaceAll(root.UsageTemplate(),
@@ -51,6 +51,9 @@ func addExamples(c *cobra.Command, program string, examples map[string]string) {
 	for _, sub := range c.Commands() {
 		if sub.Example == "" {
 			sub.Example = indent(examples[strings.TrimPrefix(sub.CommandPath(), program)])
+		}
+		if sub.Example == "" { // those of the group that it belongs to
+			sub.Example = c.Example
 		}
 		addExamples(sub, program, examples)
 	}

@@ -36,7 +36,7 @@ MAY_SKIP   += "github.com/fairway-net/fairway/lab TestRouterMatrix"
 # The causes that doctor names take half a minute for each mode: `make causes`.
 MAY_SKIP   += "github.com/fairway-net/fairway/lab TestCausesInAllModes"
 
-.PHONY: causes faults helm gateway-conformance nothing-lost build demo bench soak bench-kube-proxy bench-ipvs test unit all cluster routers image lint generate generated deps clean
+.PHONY: deb deb-test causes faults helm gateway-conformance nothing-lost build demo bench soak bench-kube-proxy bench-ipvs test unit all cluster routers image lint generate generated deps clean
 
 # Without cgo: kustomize, in kubectl, would have the linker keep every symbol for plugins.
 build: ## the binary, in ./fairway
@@ -108,6 +108,16 @@ bench-ipvs: build ## ipvs mode beside nftables, in the virtual machine
 	for services in 100 1000; do FAIRWAY_VM_ACCEL=icount $(GO) run ./hack/invm -api -modules ip_vs,ip_vs_rr,dummy -files docs/performance.md \
 		./fairway bench --mode nftables,ipvs --only start,latency,cpu,service,memory,connections,datapath --services $$services --endpoints 3 \
 		--section 'the virtual machine' --out docs/performance.md || exit 1; done
+
+deb: build ## a Debian package, in bin/deb
+	./deploy/debian/build fairway $(shell $(GO) env GOARCH) $(VERSION) bin/deb
+
+deb-test: build ## that package installed, upgraded, removed and purged in a clean Debian system
+	./hack/install-deps.sh image
+	rm -rf bin/deb-test/old bin/deb-test/new
+	./deploy/debian/build fairway $(shell $(GO) env GOARCH) 0.0.1 bin/deb-test/old
+	./deploy/debian/build fairway $(shell $(GO) env GOARCH) 0.0.2 bin/deb-test/new
+	./deploy/debian/try bin/deb-test/old/*.deb bin/deb-test/new/*.deb bin/deb-test
 
 lint:
 	$(LINT) run --allow-parallel-runners ./...

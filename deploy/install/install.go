@@ -96,7 +96,11 @@ func (o *Options) makeAll(made *record, unit []byte) error {
 		if err := o.addUser(made); err != nil {
 			return err
 		}
-		if err := made.write(filepath.Join(unitFolder, UnitName(o.Role)+".d", "user.conf"), []byte(userDropIn), 0o644); err != nil {
+		dropIn, err := deploy.Units.ReadFile("systemd/user.conf")
+		if err != nil {
+			return fmt.Errorf("read drop-in: %w", err)
+		}
+		if err := made.write(filepath.Join(unitFolder, UnitName(o.Role)+".d", "user.conf"), dropIn, 0o644); err != nil {
 			return err
 		}
 	}

@@ -12,15 +12,6 @@ import (
 // serverUser is whom the server runs as: it needs no rights but its data.
 const serverUser = "fairway"
 
-// userDropIn has the server run as that user. Commands of root, such as a restore
-// of a snapshot, leave files of root's in its data.
-const userDropIn = `[Service]
-User=` + serverUser + `
-Group=` + serverUser + `
-AmbientCapabilities=CAP_NET_BIND_SERVICE
-ExecStartPre=+/bin/chown -R ` + serverUser + `:` + serverUser + ` ` + dataFolder + `
-`
-
 // systemctl is how to reach systemd; nil where none runs.
 func (o *Options) systemctl() func(args ...string) error {
 	if o.Systemctl != nil {

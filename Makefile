@@ -36,7 +36,7 @@ MAY_SKIP   += "github.com/fairway-net/fairway/lab TestRouterMatrix"
 # The causes that doctor names take half a minute for each mode: `make causes`.
 MAY_SKIP   += "github.com/fairway-net/fairway/lab TestCausesInAllModes"
 
-.PHONY: deb deb-test causes faults helm gateway-conformance nothing-lost build demo bench soak bench-kube-proxy bench-ipvs test unit all cluster routers image lint generate generated deps clean
+.PHONY: api-conformance deb deb-test causes faults helm gateway-conformance nothing-lost build demo bench soak bench-kube-proxy bench-ipvs test unit all cluster routers image lint generate generated deps clean
 
 # Without cgo: kustomize, in kubectl, would have the linker keep every symbol for plugins.
 build: ## the binary, in ./fairway
@@ -84,6 +84,9 @@ image: ## the image, built without a container engine or a registry, and its con
 
 gateway-conformance: build ## Gateway API's own conformance suite, in a lab: a minute and a half, once it is built
 	FAIRWAY=$(CURDIR)/fairway ./hack/gateway-conformance/run
+
+api-conformance: build ## Kubernetes' own conformance tests that need no running pods, against a server, into docs/conformance.md: ten minutes
+	FAIRWAY=$(CURDIR)/fairway ./hack/api-conformance/run
 
 helm: build ## a usual chart by Helm's own library, and cert-manager's definitions, against a server: a quarter of a minute, once it is built
 	cd hack/helm && FAIRWAY=$(CURDIR)/fairway $(GO) test -count=1 .

@@ -35,6 +35,7 @@ func talker() *corev1.Pod {
 				Env: []corev1.EnvVar{{Name: "WHO", Value: "me"}},
 			},
 			{Name: "web", Image: "web", Ports: []corev1.ContainerPort{{ContainerPort: 8080}}},
+			{Name: "shell", Image: "busybox", Command: []string{"sh"}, Stdin: true, TTY: true},
 		}},
 	}
 }
@@ -65,6 +66,7 @@ func TestStreams(t *testing.T) {
 	for _, protocol := range []string{"websocket", "spdy"} {
 		t.Run("exec/"+protocol, func(t *testing.T) { runCommands(t, client, access, protocol) })
 		t.Run("portforward/"+protocol, func(t *testing.T) { forwardPort(t, client, access, protocol) })
+		t.Run("attach/"+protocol, func(t *testing.T) { attachShell(t, client, access, protocol) })
 	}
 }
 
@@ -139,6 +141,35 @@ func runCommands(t *testing.T, client kubernetes.Interface, access *rest.Config,
 	}
 	if _, _, err := run(corev1.PodExecOptions{Command: []string{"/no/such/program"}}, ""); err == nil {
 		t.Error("a program that isn't there ran")
+	}
+}
+
+// attachShell types in a container's shell until that ends, which is then started
+// again.
+func attachShell(t *testing.T, client kubernetes.Interface, access *rest.Config, protocol string) {
+	attach := func(container, in string, tty bool) (string, error) {
+		o := corev1.PodAttachOptions{Container: container, Stdin: true, Stdout: true, TTY: tty}
+		location := subresource(client, "attach").VersionedParams(&o, scheme.ParameterCodec).URL()
+		executor, err := remotecommand.NewSPDYExecutor(access, http.MethodPost, location)
+		if protocol == "websocket" {
+			executor, err = remotecommand.NewWebSocketExecutor(access, http.MethodGet, location.String())
+		}
+		if err != nil {
+			t.Fatal(err)
+		}
+		typed, keys := io.Pipe()
+		go func() { _, _ = io.WriteString(keys, in) }() // and no end: the shell's is one
+		defer typed.Close()
+		var out bytes.Buffer
+		err = executor.StreamWithContext(t.Context(), remotecommand.StreamOptions{Stdin: typed, Stdout: &out, Tty: tty})
+		return out.String(), err
+	}
+	eventually(t, "a shell on a terminal answers", func() bool {
+		out, err := attach("shell", "test -t 0 && echo a $((40+2)); exit\n", true)
+		return err == nil && strings.Contains(out, "a 42")
+	})
+	if _, err := attach("web", "hello", false); err == nil || !strings.Contains(err.Error(), "no standard input") {
+		t.Errorf("attached to a container without standard input: %v", err)
 	}
 }
 

@@ -122,6 +122,11 @@ func volume(v *corev1.VolumeSource) {
 		setPointer(&v.Secret.DefaultMode, corev1.SecretVolumeSourceDefaultMode)
 	case v.Projected != nil:
 		setPointer(&v.Projected.DefaultMode, corev1.ProjectedVolumeSourceDefaultMode)
+		for i := range v.Projected.Sources {
+			if t := v.Projected.Sources[i].ServiceAccountToken; t != nil {
+				setPointer(&t.ExpirationSeconds, tokenSeconds)
+			}
+		}
 	case v.DownwardAPI != nil:
 		setPointer(&v.DownwardAPI.DefaultMode, corev1.DownwardAPIVolumeSourceDefaultMode)
 	case v.HostPath != nil:

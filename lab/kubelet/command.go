@@ -7,7 +7,6 @@ import (
 	"log/slog"
 	"os/exec"
 	"path/filepath"
-	"strings"
 	"sync"
 	"syscall"
 	"time"
@@ -16,7 +15,12 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
 
-const longestBackoff = 5 * time.Minute
+// longestBackoff is the longest pause before a container is started again, and
+// backoffReset after how long a run the pauses begin anew.
+const (
+	longestBackoff = 5 * time.Minute
+	backoffReset   = 10 * time.Minute
+)
 
 // lastWords is how long children of a command that has ended may still write.
 const lastWords = time.Second
@@ -38,7 +42,9 @@ type command struct {
 	mu       sync.Mutex
 	ended    bool // ending is closed
 	cmd      *exec.Cmd
+	at       *console // of cmd
 	current  corev1.ContainerState
+	last     corev1.ContainerState // how it ended before
 	restarts int32
 }
 
@@ -62,35 +68,33 @@ func startCommand(w *worker, spec *corev1.Container, policy corev1.RestartPolicy
 
 // start starts the command once.
 func (c *command) start() (*exec.Cmd, error) {
-	paths, err := c.worker.volumes(context.Background(), c.spec)
-	if err != nil {
+	if err := c.worker.writeVolumes(context.Background(), c.spec); err != nil {
 		return nil, err
 	}
-	elsewhere := strings.NewReplacer(paths...)
 	cmd, err := c.worker.command(c.sandbox, c.spec, func(env []corev1.EnvVar) []string {
-		argv := expand(c.worker.kubelet.argv(c.spec), env)
-		for i := range argv {
-			argv[i] = elsewhere.Replace(argv[i])
-		}
-		return argv
+		return expand(c.worker.kubelet.argv(c.spec), env)
 	})
 	if err != nil {
 		return nil, err
 	}
-	for i := range cmd.Env {
-		cmd.Env[i] = elsewhere.Replace(cmd.Env[i])
-	}
 	cmd.Stdout, cmd.Stderr, cmd.WaitDelay = c.log, c.log, lastWords
+	console, err := openConsole(cmd, c.spec.Stdin, c.spec.TTY)
+	if err != nil {
+		return nil, err
+	}
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if c.ended {
+		console.abandon()
 		return nil, errEnded
 	}
 	c.log.begin()
 	if err := c.worker.startCommand(c.sandbox, cmd); err != nil {
+		console.abandon()
 		return nil, err
 	}
-	c.cmd = cmd
+	console.begun(c.log)
+	c.cmd, c.at = cmd, console
 	c.current = corev1.ContainerState{Running: &corev1.ContainerStateRunning{StartedAt: metav1.Now()}}
 	c.worker.notify()
 	return cmd, nil
@@ -102,8 +106,16 @@ func (c *command) supervise(cmd *exec.Cmd) {
 	backoff := time.Second
 	for {
 		code := exitCode(cmd.Wait(), cmd)
+		c.console().ended()
 		c.mu.Lock()
+		if time.Since(c.current.Running.StartedAt.Time) >= backoffReset {
+			backoff = time.Second
+		}
 		c.current = terminated(code, c.current.Running.StartedAt, metav1.Now())
+		c.last = c.current
+		if restarts(c.policy, int32(code)) && backoff > time.Second {
+			c.current = backingOff(backoff, c.spec.Name, c.worker.first)
+		}
 		c.mu.Unlock()
 		c.worker.notify()
 		if !restarts(c.policy, int32(code)) {
@@ -127,6 +139,14 @@ func (c *command) supervise(cmd *exec.Cmd) {
 	}
 }
 
+// backingOff is the state of a container that ended again, and isn't started yet.
+func backingOff(pause time.Duration, name string, pod *corev1.Pod) corev1.ContainerState {
+	return corev1.ContainerState{Waiting: &corev1.ContainerStateWaiting{
+		Reason:  "CrashLoopBackOff",
+		Message: fmt.Sprintf("back-off %v restarting failed container=%s pod=%s_%s(%s)", pause, name, pod.Name, pod.Namespace, pod.UID),
+	}}
+}
+
 func exitCode(err error, cmd *exec.Cmd) int {
 	if status, ok := cmd.ProcessState.Sys().(syscall.WaitStatus); ok && status.Signaled() {
 		return 128 + int(status.Signal())
@@ -135,6 +155,23 @@ func exitCode(err error, cmd *exec.Cmd) int {
 		slog.Error("waiting for a container's command failed", "err", err)
 	}
 	return cmd.ProcessState.ExitCode()
+}
+
+// console is that of the last run.
+func (c *command) console() *console {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.at
+}
+
+// lastState is how the command ended before its present run; nothing in its first.
+func (c *command) lastState() corev1.ContainerState {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.current.Terminated != nil && c.last.Terminated != nil && c.current.Terminated.StartedAt == c.last.Terminated.StartedAt {
+		return corev1.ContainerState{}
+	}
+	return c.last
 }
 
 func (c *command) state() (corev1.ContainerState, int32) {

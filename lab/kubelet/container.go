@@ -108,6 +108,10 @@ func (c *container) over() (ended, well bool) {
 // status is the container's part of the pod's status.
 func (c *container) status() corev1.ContainerStatus {
 	state, restarts := c.state()
+	var last corev1.ContainerState
+	if own, ok := c.process.(*command); ok {
+		last = own.lastState()
+	}
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	running := state.Running != nil
@@ -115,7 +119,8 @@ func (c *container) status() corev1.ContainerStatus {
 	return corev1.ContainerStatus{
 		Name: c.spec.Name, Image: c.spec.Image, State: state, RestartCount: restarts,
 		Ready: started && c.ready && !c.ended && !c.worker.unready(), Started: &started,
-		ContainerID: fmt.Sprintf("lab://%s/%s", c.worker.uid, c.spec.Name),
+		LastTerminationState: last,
+		ContainerID:          fmt.Sprintf("lab://%s/%s", c.worker.uid, c.spec.Name),
 	}
 }
 

@@ -14,17 +14,21 @@ import (
 )
 
 // command makes a command that runs as in a container: argv says what, of the
-// container's environment. It isn't started.
+// container's environment, with the paths of its volumes. It isn't started.
 func (w *worker) command(in *sandbox, spec *corev1.Container, argv func(env []corev1.EnvVar) []string) (*exec.Cmd, error) {
 	env, err := w.environment(context.Background(), spec, in)
 	if err != nil {
 		return nil, err
 	}
-	words := argv(env)
+	mounted, err := w.mounts(spec)
+	if err != nil {
+		return nil, err
+	}
+	words := mounted.command(argv(env))
 	cmd := exec.Command(words[0], words[1:]...)
-	cmd.Dir = spec.WorkingDir
+	cmd.Dir = mounted.in(spec.WorkingDir)
 	for _, e := range env {
-		cmd.Env = append(cmd.Env, e.Name+"="+e.Value)
+		cmd.Env = append(cmd.Env, e.Name+"="+mounted.in(e.Value))
 	}
 	return cmd, nil
 }

@@ -120,18 +120,3 @@ func (e executor) onTerminal(ctx context.Context, cmd *exec.Cmd, in io.Reader, o
 	copied.Wait()
 	return err
 }
-
-// AttachContainer implements remotecommand.Attacher. Commands have no standard
-// input here.
-func (e executor) AttachContainer(ctx context.Context, _, _, _ string, in io.Reader, out, _ io.WriteCloser, _ bool, _ <-chan remotecommand.TerminalSize) error {
-	command, ok := e.of.process.(*command)
-	if in != nil || !ok {
-		return fmt.Errorf("container %s has no standard input", e.of.spec.Name)
-	}
-	if out == nil {
-		<-ctx.Done()
-		return nil
-	}
-	size, _, _ := command.log.state()
-	return copyFrom(ctx, out, command.log, size)
-}

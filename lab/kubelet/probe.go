@@ -153,6 +153,11 @@ func (c *container) exec(ctx context.Context, argv []string) error {
 	if len(argv) == 0 {
 		return errors.New("exec: no command")
 	}
+	mounted, err := c.worker.mounts(c.spec)
+	if err != nil {
+		return err
+	}
+	argv = mounted.command(argv)
 	cmd := exec.CommandContext(ctx, argv[0], argv[1:]...)
 	if own, ok := c.process.(*command); ok {
 		cmd.Env = own.environment()

@@ -12,56 +12,52 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
 
-// volumes writes the Secrets and ConfigMaps that a container mounts to files of
-// the host. A pod has no file system of its own, so the paths in its arguments
-// and variables are changed accordingly: from the first of a pair to the second.
-func (w *worker) volumes(ctx context.Context, spec *corev1.Container) ([]string, error) {
-	var paths []string
-	for _, m := range spec.VolumeMounts {
-		for _, v := range w.first.Spec.Volumes {
-			if v.Name != m.Name || v.Secret == nil && v.ConfigMap == nil {
-				continue
-			}
-			files, err := w.volume(ctx, v)
-			if err != nil {
-				return nil, fmt.Errorf("volume %s: %w", v.Name, err)
-			}
-			dir := filepath.Join(w.kubelet.logs, string(w.uid), v.Name)
-			if err := writeFiles(dir, files); err != nil {
-				return nil, fmt.Errorf("volume %s: %w", v.Name, err)
-			}
-			paths = append(paths, m.MountPath+"/", dir+"/")
-		}
-	}
-	return paths, nil
+// known says whether the lab knows a volume's kind; it leaves out the others.
+func known(v corev1.Volume) bool {
+	return v.EmptyDir != nil || v.Secret != nil || v.ConfigMap != nil || v.DownwardAPI != nil || v.Projected != nil
 }
 
-// volume reads the files of a volume; none where the object is missing and
-// the volume optional.
+// volume reads the files of a volume; none where the object is missing and the
+// volume optional.
 func (w *worker) volume(ctx context.Context, v corev1.Volume) (map[string][]byte, error) {
-	if v.Secret != nil {
-		s, err := w.kubelet.client.CoreV1().Secrets(w.first.Namespace).Get(ctx, v.Secret.SecretName, metav1.GetOptions{})
-		if apierrors.IsNotFound(err) && isTrue(v.Secret.Optional) {
-			return nil, nil
-		}
-		if err != nil {
-			return nil, fmt.Errorf("read Secret %s: %w", v.Secret.SecretName, err)
-		}
-		return itemsOf(s.Data, v.Secret.Items, v.Secret.Optional)
+	switch {
+	case v.Secret != nil:
+		return w.secretFiles(ctx, v.Secret.SecretName, v.Secret.Items, v.Secret.Optional)
+	case v.ConfigMap != nil:
+		return w.configMapFiles(ctx, v.ConfigMap.Name, v.ConfigMap.Items, v.ConfigMap.Optional)
+	case v.DownwardAPI != nil:
+		return w.downward(v.DownwardAPI.Items)
+	case v.Projected != nil:
+		return w.projected(ctx, v.Projected.Sources)
 	}
-	m, err := w.kubelet.client.CoreV1().ConfigMaps(w.first.Namespace).Get(ctx, v.ConfigMap.Name, metav1.GetOptions{})
-	if apierrors.IsNotFound(err) && isTrue(v.ConfigMap.Optional) {
+	return nil, nil
+}
+
+func (w *worker) secretFiles(ctx context.Context, name string, items []corev1.KeyToPath, optional *bool) (map[string][]byte, error) {
+	s, err := w.kubelet.client.CoreV1().Secrets(w.first.Namespace).Get(ctx, name, metav1.GetOptions{})
+	if apierrors.IsNotFound(err) && isTrue(optional) {
 		return nil, nil
 	}
 	if err != nil {
-		return nil, fmt.Errorf("read ConfigMap %s: %w", v.ConfigMap.Name, err)
+		return nil, fmt.Errorf("read Secret %s: %w", name, err)
+	}
+	return itemsOf(s.Data, items, optional)
+}
+
+func (w *worker) configMapFiles(ctx context.Context, name string, items []corev1.KeyToPath, optional *bool) (map[string][]byte, error) {
+	m, err := w.kubelet.client.CoreV1().ConfigMaps(w.first.Namespace).Get(ctx, name, metav1.GetOptions{})
+	if apierrors.IsNotFound(err) && isTrue(optional) {
+		return nil, nil
+	}
+	if err != nil {
+		return nil, fmt.Errorf("read ConfigMap %s: %w", name, err)
 	}
 	data := make(map[string][]byte, len(m.Data)+len(m.BinaryData))
 	for key, text := range m.Data {
 		data[key] = []byte(text)
 	}
 	maps.Copy(data, m.BinaryData)
-	return itemsOf(data, v.ConfigMap.Items, v.ConfigMap.Optional)
+	return itemsOf(data, items, optional)
 }
 
 // itemsOf is what the items choose, by path; everything where there are none.

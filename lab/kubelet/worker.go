@@ -2,6 +2,7 @@ package kubelet
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"log/slog"
 	"maps"
@@ -221,7 +222,7 @@ func (w *worker) remove(ctx context.Context) {
 		w.writeStatus(ctx) // that nothing is ready any more
 	}
 	if w.sandbox != nil {
-		if err := w.sandbox.remove(); err != nil {
+		if err := errors.Join(w.sandbox.remove(), w.removeVolumes()); err != nil {
 			w.fail(err)
 		}
 		w.sandbox = nil

@@ -32,8 +32,8 @@ func (a *Allocator) load(ctx context.Context, client *clientv3.Client) (int64, e
 func (a *Allocator) follow(ctx context.Context, client *clientv3.Client, revision int64) {
 	defer close(a.done)
 	for ctx.Err() == nil {
-		var asked chan struct{}
-		if revision, asked = a.watch(ctx, client, revision); asked == nil && !pause(ctx) {
+		asked := a.watch(ctx, client, revision)
+		if asked == nil && !pause(ctx) {
 			return
 		}
 		for {
@@ -65,25 +65,24 @@ func pause(ctx context.Context) bool {
 }
 
 // watch applies changes after a revision until the watch breaks or somebody asks
-// for a relist, and returns the last revision seen and who asked.
-func (a *Allocator) watch(ctx context.Context, client *clientv3.Client, revision int64) (int64, chan struct{}) {
+// for a relist, and returns who asked.
+func (a *Allocator) watch(ctx context.Context, client *clientv3.Client, revision int64) chan struct{} {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
 	changes := client.Watch(ctx, prefix, clientv3.WithPrefix(), clientv3.WithRev(revision+1))
 	for {
 		select {
 		case asked := <-a.relist:
-			return revision, asked
+			return asked
 		case resp, ok := <-changes:
 			if !ok {
-				return revision, nil
+				return nil
 			}
 			if err := resp.Err(); err != nil {
 				slog.Warn("allocator: watch claims", "err", err)
-				return revision, nil
+				return nil
 			}
 			a.apply(resp.Events)
-			revision = resp.Header.Revision
 		}
 	}
 }

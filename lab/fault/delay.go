@@ -17,7 +17,7 @@ import (
 const (
 	subsystem = unix.NFNL_SUBSYS_QUEUE << 8
 
-	messagePacket  = subsystem | 0 // NFQNL_MSG_PACKET
+	messagePacket  = subsystem     // NFQNL_MSG_PACKET, 0
 	messageVerdict = subsystem | 1 // NFQNL_MSG_VERDICT
 	messageConfig  = subsystem | 2 // NFQNL_MSG_CONFIG
 

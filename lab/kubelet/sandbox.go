@@ -22,6 +22,7 @@ type sandbox struct {
 	node *topology.Node
 	pod  *topology.Pod // nil with hostNetwork
 	name string        // what commands find as the host's name
+	part string        // the pod's cgroup, below the lab's
 }
 
 // PodName names a pod within its lab, for topology.PodNamespace.
@@ -29,13 +30,18 @@ func PodName(namespace, name string) string { return namespace + "." + name }
 
 func newSandbox(node *topology.Node, pod *corev1.Pod) (*sandbox, error) {
 	if pod.Spec.HostNetwork {
-		return &sandbox{host: node.Host, node: node, name: node.Name}, nil
+		return &sandbox{host: node.Host, node: node, name: node.Name, part: podCgroup(node, pod)}, nil
 	}
 	p, err := node.AddPod(PodName(pod.Namespace, pod.Name))
 	if err != nil {
 		return nil, err
 	}
-	return &sandbox{host: p.Host, node: node, pod: p, name: hostname(pod)}, nil
+	return &sandbox{host: p.Host, node: node, pod: p, name: hostname(pod), part: podCgroup(node, pod)}, nil
+}
+
+// podCgroup is a pod's cgroup, below the lab's.
+func podCgroup(node *topology.Node, pod *corev1.Pod) string {
+	return node.Name + "/pods/" + string(pod.UID)
 }
 
 // hostname is a pod's: its own, or its name as far as that fits (Pod's
@@ -48,6 +54,9 @@ func hostname(pod *corev1.Pod) string {
 func (s *sandbox) addresses() []netip.Addr { return s.host.Addresses }
 
 func (s *sandbox) remove() error {
+	if dir, err := topology.FindCgroup(s.node.LabName(), s.part); err == nil {
+		_ = os.Remove(dir) // not while a process is still ending; it goes with the lab then
+	}
 	if s.pod == nil {
 		return nil
 	}
@@ -55,10 +64,10 @@ func (s *sandbox) remove() error {
 }
 
 // start starts a command in the sandbox: in a session of its own, so that it
-// can be ended with all its children, in the cgroup of the node's pods, and with
+// can be ended with all its children, in the pod's cgroup, and with
 // files of the pod's own at some paths.
 func (s *sandbox) start(cmd *exec.Cmd, files map[string]string) error {
-	dir, err := topology.Cgroup(s.node.LabName(), s.node.Name+"/pods")
+	dir, err := topology.Cgroup(s.node.LabName(), s.part)
 	if err != nil {
 		return err
 	}

@@ -37,6 +37,7 @@ func (k *Kubelet) Handler() http.Handler {
 	}))
 	mux.HandleFunc("/portForward/{namespace}/{pod}", k.servePortForward)
 	k.handleFaults(mux)
+	k.handleUsage(mux)
 	return mux
 }
 

@@ -29,14 +29,15 @@ func NodeCgroup(lab string, ns *netns.NS) (string, error) {
 	if err := unix.Fstat(ns.Fd(), &want); err != nil {
 		return "", fmt.Errorf("identify network namespace %s: %w", ns, err)
 	}
-	for _, part := range []string{"agent", "pods"} {
+	for _, part := range []string{"agent", "pods/*"} {
 		lists, err := filepath.Glob(filepath.Join(dir, "*", part, "cgroup.procs"))
 		if err != nil {
 			return "", err
 		}
 		for _, list := range lists {
 			if has, err := hasProcess(list, want); has || err != nil {
-				return filepath.Dir(filepath.Dir(list)), err
+				node, _, _ := strings.Cut(strings.TrimPrefix(list, dir+"/"), "/")
+				return filepath.Join(dir, node), err
 			}
 		}
 	}

@@ -21,6 +21,7 @@ func TestRepairsAreOneMessage(t *testing.T) {
 		time.Sleep(repairsGather / 2)
 		r.done("what leads DNS questions to this node")
 		time.Sleep(repairsGather)
+		synctest.Wait()
 		if n := strings.Count(said.String(), "\n"); n != 1 || len(e.queue) != 1 {
 			t.Fatalf("%d messages, %d Events:\n%s", n, len(e.queue), said.String())
 		}
@@ -30,6 +31,7 @@ func TestRepairsAreOneMessage(t *testing.T) {
 		}
 		r.done("the Services of nftables mode")
 		time.Sleep(2 * repairsGather)
+		synctest.Wait()
 		if len(e.queue) != 1 {
 			t.Errorf("%d Events of what was removed later", len(e.queue))
 		}

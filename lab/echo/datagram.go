@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"net"
 	"os"
+	"strings"
 	"time"
 
 	"golang.org/x/sys/unix"
@@ -12,9 +13,9 @@ import (
 
 // serveUDP answers each datagram, until the socket is closed.
 func (s *Server) serveUDP(c net.PacketConn) {
-	buf := make([]byte, 64)
+	buf := make([]byte, 2048)
 	for {
-		_, client, err := c.ReadFrom(buf)
+		n, client, err := c.ReadFrom(buf)
 		if errors.Is(err, net.ErrClosed) {
 			return
 		}
@@ -24,8 +25,23 @@ func (s *Server) serveUDP(c net.PacketConn) {
 		}
 		s.touch()
 		// A datagram that can't be sent is lost, as datagrams are.
-		_, _ = c.WriteTo(fmt.Appendf(nil, "%s %s\n", s.name, client), client)
+		_, _ = c.WriteTo(s.answer(string(buf[:n]), client), client)
 	}
+}
+
+// answer answers a datagram: who this is and whom it sees, or what agnhost's
+// netexec says to the word that it holds.
+func (s *Server) answer(question string, client net.Addr) []byte {
+	word, rest, _ := strings.Cut(strings.TrimSpace(question), " ")
+	switch strings.ToLower(word) {
+	case "hostname":
+		return []byte(s.name)
+	case "clientip":
+		return []byte(client.String())
+	case "echo":
+		return []byte(rest)
+	}
+	return fmt.Appendf(nil, "%s %s\n", s.name, client)
 }
 
 // listenSCTP opens a one-to-one style SCTP socket (RFC 6458, section 4), which

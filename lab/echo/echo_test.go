@@ -74,13 +74,15 @@ func TestHTTP(t *testing.T) {
 		client := c.LocalAddr().String()
 		answers := bufio.NewReader(c)
 		for path, want := range map[string]string{
-			"/hostname": "hello-1\n",
-			"/clientip": client + "\n",
-			"/":         "hostname: hello-1\nclient: " + client + "\nserver: " + address + "\n",
-			"/healthz":  "hostname: hello-1\nclient: " + client + "\nserver: " + address + "\n",
+			"/hostname":           "hello-1\n",
+			"/echo?msg=two+words": "two words\n",
+			"/header?key=Accept":  "everything\n",
+			"/clientip":           client + "\n",
+			"/":                   "hostname: hello-1\nclient: " + client + "\nserver: " + address + "\n",
+			"/healthz":            "hostname: hello-1\nclient: " + client + "\nserver: " + address + "\n",
 		} {
 			// All on one connection: keep-alive works.
-			if _, err := fmt.Fprintf(c, "GET %s HTTP/1.1\r\nHost: x\r\n\r\n", path); err != nil {
+			if _, err := fmt.Fprintf(c, "GET %s HTTP/1.1\r\nHost: x\r\nAccept: everything\r\n\r\n", path); err != nil {
 				t.Fatal(err)
 			}
 			resp, err := http.ReadResponse(answers, nil)
@@ -118,13 +120,18 @@ func TestUDP(t *testing.T) {
 	_, ns := start(t, echo.Port{Number: 53, Protocol: "UDP"})
 	for _, address := range []string{"127.0.0.1:53", "[::1]:53"} {
 		c := dial(t, ns, "udp", address)
-		if _, err := io.WriteString(c, "?"); err != nil {
-			t.Fatal(err)
-		}
-		buf := make([]byte, 100)
-		n, err := c.Read(buf)
-		if want := "hello-1 " + c.LocalAddr().String() + "\n"; err != nil || string(buf[:n]) != want {
-			t.Errorf("answer: %q, %v; want %q", buf[:n], err, want)
+		client := c.LocalAddr().String()
+		for question, want := range map[string]string{
+			"?": "hello-1 " + client + "\n", "hostName": "hello-1", "clientip\n": client, "echo two words": "two words",
+		} {
+			if _, err := io.WriteString(c, question); err != nil {
+				t.Fatal(err)
+			}
+			buf := make([]byte, 100)
+			n, err := c.Read(buf)
+			if err != nil || string(buf[:n]) != want {
+				t.Errorf("answer to %q: %q, %v; want %q", question, buf[:n], err, want)
+			}
 		}
 	}
 }

@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"net"
 	"net/http"
+	"strconv"
 	"sync"
 )
 
@@ -11,7 +12,15 @@ import (
 // one that the connection has here: behind a Service, the pod's own.
 func (s *Server) serveHTTP(w http.ResponseWriter, r *http.Request) {
 	var text string
+	code := http.StatusOK
 	switch r.URL.Path {
+	case "/echo": // this and the next as agnhost's netexec
+		text = r.URL.Query().Get("msg")
+		if asked, err := strconv.Atoi(r.URL.Query().Get("code")); err == nil && asked >= 200 && asked < 600 {
+			code = asked
+		}
+	case "/header":
+		text = r.Header.Get(r.URL.Query().Get("key"))
 	case "/hostname":
 		text = s.name
 	case "/clientip":
@@ -23,6 +32,7 @@ func (s *Server) serveHTTP(w http.ResponseWriter, r *http.Request) {
 	if s.draining.Load() {
 		w.Header().Set("Connection", "close")
 	}
+	w.WriteHeader(code)
 	// An error here means that the client has gone.
 	_, _ = fmt.Fprintln(w, text)
 }

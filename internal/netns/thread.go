@@ -42,31 +42,43 @@ func (n *NS) StartWith(cmd *exec.Cmd, files map[string]string) error {
 	return n.startAlone(cmd, func() error { return Overlay(files) })
 }
 
-// StartAs starts a command inside the namespace, as on a host of that name, with
-// other files at some paths (see StartWith).
-func (n *NS) StartAs(cmd *exec.Cmd, hostname string, files map[string]string) error {
+// StartAs starts a command inside the namespace, as on a host of that name. Before,
+// see may change what the command's thread sees of the file system (see Overlay); it
+// may be nil.
+func (n *NS) StartAs(cmd *exec.Cmd, hostname string, see func() error) error {
 	return n.startAlone(cmd, func() error {
-		if err := SetHostname(hostname); err != nil || len(files) == 0 {
+		if err := SetHostname(hostname); err != nil || see == nil {
 			return err
 		}
-		return Overlay(files)
+		return see()
 	})
 }
 
 // startAlone starts a command from a thread that prepare may change for good.
 func (n *NS) startAlone(cmd *exec.Cmd, prepare func() error) error {
+	return onLastThread(func() error {
+		if err := vnetns.Set(n.handle); err != nil {
+			return fmt.Errorf("enter network namespace %s: %w", n, err)
+		}
+		if err := prepare(); err != nil {
+			return err
+		}
+		return cmd.Start()
+	})
+}
+
+// onLastThread runs fn on a thread that ends afterwards: it is never unlocked. That
+// isn't the process's main thread, which wouldn't end, and which /proc/self shows.
+func onLastThread(fn func() error) error {
 	done := make(chan error, 1)
 	go func() {
-		// The thread keeps its view of the file system to itself, and ends with
-		// this goroutine because it is never unlocked.
 		runtime.LockOSThread()
-		err := vnetns.Set(n.handle)
-		if err != nil {
-			err = fmt.Errorf("enter network namespace %s: %w", n, err)
-		} else if err = prepare(); err == nil {
-			err = cmd.Start()
+		if unix.Gettid() == unix.Getpid() {
+			defer runtime.UnlockOSThread()
+			done <- onLastThread(fn) // on another thread, since this one is taken
+			return
 		}
-		done <- err
+		done <- fn()
 	}()
 	return <-done
 }

@@ -89,7 +89,7 @@ func (c *command) start() (*exec.Cmd, error) {
 		return nil, errEnded
 	}
 	c.log.begin()
-	if err := c.worker.startCommand(c.sandbox, cmd); err != nil {
+	if err := c.worker.startCommand(c.sandbox, c.spec, cmd); err != nil {
 		console.abandon()
 		return nil, err
 	}

@@ -20,15 +20,11 @@ func (w *worker) command(in *sandbox, spec *corev1.Container, argv func(env []co
 	if err != nil {
 		return nil, err
 	}
-	mounted, err := w.mounts(spec)
-	if err != nil {
-		return nil, err
-	}
-	words := mounted.command(argv(env))
+	words := argv(env)
 	cmd := exec.Command(words[0], words[1:]...)
-	cmd.Dir = mounted.in(spec.WorkingDir)
+	cmd.Dir = spec.WorkingDir
 	for _, e := range env {
-		cmd.Env = append(cmd.Env, e.Name+"="+mounted.in(e.Value))
+		cmd.Env = append(cmd.Env, e.Name+"="+e.Value)
 	}
 	return cmd, nil
 }

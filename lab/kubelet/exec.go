@@ -53,7 +53,7 @@ func exitError(err error) error {
 }
 
 func (e executor) start(ctx context.Context, cmd *exec.Cmd) (stop func() bool, err error) {
-	if err := e.of.worker.startCommand(e.in, cmd); err != nil {
+	if err := e.of.worker.startCommand(e.in, e.of.spec, cmd); err != nil {
 		return nil, err
 	}
 	return context.AfterFunc(ctx, func() { _ = syscall.Kill(-cmd.Process.Pid, syscall.SIGKILL) }), nil // it may have ended

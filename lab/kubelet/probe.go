@@ -147,22 +147,16 @@ func (c *container) grpc(ctx context.Context, a *corev1.GRPCAction) error {
 	return nil
 }
 
-// exec runs a command in the pod's network namespace; it succeeds with exit
-// code 0.
+// exec runs a command as in the container; it succeeds with exit code 0.
 func (c *container) exec(ctx context.Context, argv []string) error {
 	if len(argv) == 0 {
 		return errors.New("exec: no command")
 	}
-	mounted, err := c.worker.mounts(c.spec)
-	if err != nil {
-		return err
-	}
-	argv = mounted.command(argv)
 	cmd := exec.CommandContext(ctx, argv[0], argv[1:]...)
 	if own, ok := c.process.(*command); ok {
 		cmd.Env = own.environment()
 	}
-	if err := c.worker.startCommand(c.sandbox, cmd); err != nil {
+	if err := c.worker.startCommand(c.sandbox, c.spec, cmd); err != nil {
 		return err
 	}
 	return cmd.Wait()

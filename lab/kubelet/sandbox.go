@@ -64,9 +64,9 @@ func (s *sandbox) remove() error {
 }
 
 // start starts a command in the sandbox: in a session of its own, so that it
-// can be ended with all its children, in the pod's cgroup, and with
-// files of the pod's own at some paths.
-func (s *sandbox) start(cmd *exec.Cmd, files map[string]string) error {
+// can be ended with all its children, in the pod's cgroup, and with a view of the
+// file system of its own, which see changes on the thread that starts it.
+func (s *sandbox) start(cmd *exec.Cmd, see func() error) error {
 	dir, err := topology.Cgroup(s.node.LabName(), s.part)
 	if err != nil {
 		return err
@@ -79,18 +79,27 @@ func (s *sandbox) start(cmd *exec.Cmd, files map[string]string) error {
 		cmd.SysProcAttr = &syscall.SysProcAttr{}
 	}
 	cmd.SysProcAttr.Setsid, cmd.SysProcAttr.UseCgroupFD, cmd.SysProcAttr.CgroupFD = true, true, int(cgroup.Fd())
-	err = s.host.NS.StartAs(cmd, s.name, files)
+	err = s.host.NS.StartAs(cmd, s.name, see)
 	if closeErr := cgroup.Close(); err == nil && closeErr != nil {
 		return fmt.Errorf("close cgroup: %w", closeErr)
 	}
 	return err
 }
 
-// startCommand starts a command of the pod's.
-func (w *worker) startCommand(in *sandbox, cmd *exec.Cmd) error {
+// startCommand starts a command of a container of the pod's.
+func (w *worker) startCommand(in *sandbox, spec *corev1.Container, cmd *exec.Cmd) error {
 	files, err := w.kubelet.files(w.first.Namespace)
 	if err != nil {
 		return err
 	}
-	return in.start(cmd, files)
+	view, err := w.view(spec)
+	if err != nil {
+		return err
+	}
+	return in.start(cmd, func() error {
+		if err := netns.Overlay(files); err != nil {
+			return err
+		}
+		return view.apply()
+	})
 }

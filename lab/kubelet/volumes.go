@@ -3,6 +3,7 @@ package kubelet
 import (
 	"context"
 	"fmt"
+	"io/fs"
 	"maps"
 	"os"
 	"path/filepath"
@@ -10,6 +11,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/utils/ptr"
 )
 
 // known says whether the lab knows a volume's kind; it leaves out the others.
@@ -78,21 +80,45 @@ func itemsOf(data map[string][]byte, items []corev1.KeyToPath, optional *bool) (
 	return chosen, nil
 }
 
-// writeFiles writes files below a folder; paths may have folders of their own.
-func writeFiles(dir string, files map[string][]byte) error {
-	if err := os.MkdirAll(dir, 0o700); err != nil {
+// mode is how a volume's files may be used: everybody reads them where it says
+// nothing.
+func mode(v corev1.Volume) fs.FileMode {
+	var said *int32
+	switch {
+	case v.Secret != nil:
+		said = v.Secret.DefaultMode
+	case v.ConfigMap != nil:
+		said = v.ConfigMap.DefaultMode
+	case v.DownwardAPI != nil:
+		said = v.DownwardAPI.DefaultMode
+	case v.Projected != nil:
+		said = v.Projected.DefaultMode
+	}
+	return fs.FileMode(ptr.Deref(said, 0o644)) & fs.ModePerm
+}
+
+// writeFiles writes files of a mode below a folder, where anybody may write; paths
+// may have folders of their own.
+func writeFiles(dir string, files map[string][]byte, mode fs.FileMode) error {
+	if err := os.MkdirAll(dir, 0o755); err != nil {
 		return fmt.Errorf("make the folder: %w", err)
+	}
+	if err := os.Chmod(dir, 0o777); err != nil {
+		return fmt.Errorf("open the folder to everybody: %w", err)
 	}
 	for name, data := range files {
 		if !filepath.IsLocal(name) {
 			return fmt.Errorf("path %q leaves the volume", name)
 		}
 		path := filepath.Join(dir, name)
-		if err := os.MkdirAll(filepath.Dir(path), 0o700); err != nil {
+		if err := os.MkdirAll(filepath.Dir(path), 0o755); err != nil {
 			return fmt.Errorf("make the folder of %s: %w", name, err)
 		}
-		if err := os.WriteFile(path, data, 0o600); err != nil {
+		if err := os.WriteFile(path, data, mode); err != nil {
 			return fmt.Errorf("write %s: %w", name, err)
+		}
+		if err := os.Chmod(path, mode); err != nil { // whatever the umask
+			return fmt.Errorf("set the mode of %s: %w", name, err)
 		}
 	}
 	return nil

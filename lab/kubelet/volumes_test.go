@@ -41,7 +41,7 @@ func TestVolumeFiles(t *testing.T) {
 			dir := filepath.Join(t.TempDir(), "v")
 			files, err := w.volume(t.Context(), v)
 			if err == nil {
-				err = writeFiles(dir, files)
+				err = writeFiles(dir, files, mode(v))
 			}
 			if test.err != "" {
 				if err == nil || !strings.Contains(err.Error(), test.err) {

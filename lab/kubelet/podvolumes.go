@@ -6,44 +6,9 @@ import (
 	"os"
 	"path/filepath"
 	"slices"
-	"strings"
 
 	corev1 "k8s.io/api/core/v1"
 )
-
-// mounts are where a container's volumes are on the host, by the path where the
-// container expects each. A pod has no file system of its own, so the paths in
-// its commands and variables are changed accordingly.
-type mounts []mount
-
-type mount struct{ path, dir string }
-
-// in changes the paths of volumes in a text.
-func (m mounts) in(text string) string {
-	for _, one := range m {
-		if text == one.path {
-			return one.dir
-		}
-		text = strings.ReplaceAll(text, one.path+"/", one.dir+"/")
-	}
-	return text
-}
-
-// command changes the paths of volumes in a command. tar, by which kubectl cp
-// reads files, is told to name them as they were asked for.
-func (m mounts) command(argv []string) []string {
-	words := make([]string, len(argv))
-	for i, word := range argv {
-		words[i] = m.in(word)
-	}
-	if len(words) == 0 || words[0] != "tar" {
-		return words
-	}
-	for _, one := range m {
-		words = append(words, fmt.Sprintf("--transform=s,^%s,%s,", strings.TrimPrefix(one.dir, "/"), strings.TrimPrefix(one.path, "/")))
-	}
-	return words
-}
 
 // writeVolumes writes the files of the volumes that a container mounts.
 func (w *worker) writeVolumes(ctx context.Context, spec *corev1.Container) error {
@@ -53,7 +18,7 @@ func (w *worker) writeVolumes(ctx context.Context, spec *corev1.Container) error
 		}
 		files, err := w.volume(ctx, v)
 		if err == nil {
-			err = writeFiles(w.volumeDir(v.Name), files)
+			err = writeFiles(w.volumeDir(v.Name), files, mode(v))
 		}
 		if err != nil {
 			return fmt.Errorf("volume %s: %w", v.Name, err)
@@ -62,19 +27,20 @@ func (w *worker) writeVolumes(ctx context.Context, spec *corev1.Container) error
 	return nil
 }
 
-// mounts tells where a container's volumes are.
-func (w *worker) mounts(spec *corev1.Container) (mounts, error) {
-	var all mounts
+// view is what a container finds in the file system: its volumes.
+func (w *worker) view(spec *corev1.Container) (*view, error) {
+	all := &view{folder: spec.WorkingDir, scratch: filepath.Join(w.kubelet.logs, "view")}
 	for _, m := range spec.VolumeMounts {
 		for _, v := range w.first.Spec.Volumes {
 			if v.Name != m.Name || !known(v) {
 				continue
 			}
-			dir, err := subPath(w.volumeDir(v.Name), m.SubPath)
+			from, err := subPath(w.volumeDir(v.Name), m.SubPath)
 			if err != nil {
 				return nil, fmt.Errorf("volume %s: %w", v.Name, err)
 			}
-			all = append(all, mount{strings.TrimSuffix(m.MountPath, "/"), dir})
+			// What the API wrote is read-only, as in Kubernetes.
+			all.mounts = append(all.mounts, mount{filepath.Join("/", m.MountPath), from, m.ReadOnly || v.EmptyDir == nil})
 		}
 	}
 	return all, nil
@@ -99,7 +65,7 @@ func subPath(dir, path string) (string, error) {
 	if _, err := os.Stat(dir); err == nil {
 		return dir, nil
 	}
-	if err := os.MkdirAll(dir, 0o700); err != nil {
+	if err := os.MkdirAll(dir, 0o755); err != nil {
 		return "", fmt.Errorf("make the folder of subPath: %w", err)
 	}
 	return dir, nil

@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"strings"
 	"testing"
+	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	discoveryv1 "k8s.io/api/discovery/v1"
@@ -76,6 +77,9 @@ web ExternalName <none> example.com <none> <unknown> | <none>`
 
 func TestPods(t *testing.T) {
 	now := metav1.Now()
+	always, yes := corev1.ContainerRestartPolicyAlways, true
+	crashing := corev1.ContainerState{Waiting: &corev1.ContainerStateWaiting{Reason: "CrashLoopBackOff"}}
+	done := corev1.ContainerState{Terminated: &corev1.ContainerStateTerminated{Reason: "Completed"}}
 	running := corev1.ContainerStatus{Ready: true, RestartCount: 2, State: corev1.ContainerState{Running: &corev1.ContainerStateRunning{}}}
 	for _, test := range []struct {
 		change func(*corev1.Pod)
@@ -100,6 +104,23 @@ func TestPods(t *testing.T) {
 			p.Spec.ReadinessGates = []corev1.PodReadinessGate{{ConditionType: "a"}, {ConditionType: "b"}}
 			p.Status.Conditions = []corev1.PodCondition{{Type: "a", Status: corev1.ConditionTrue}}
 		}, "p 0/1 Pending 0 <unknown> | <none> <none> <none> 1/2"},
+		{func(p *corev1.Pod) {
+			p.Spec.InitContainers = []corev1.Container{{Name: "i"}, {Name: "s", RestartPolicy: &always}}
+			p.Status.InitContainerStatuses = []corev1.ContainerStatus{{RestartCount: 1, State: crashing}, {}}
+		}, "p 0/2 Init:CrashLoopBackOff 1 <unknown> | <none> <none> <none> <none>"},
+		{func(p *corev1.Pod) {
+			p.Spec.InitContainers = []corev1.Container{{Name: "i"}, {Name: "s", RestartPolicy: &always}}
+			p.Status.InitContainerStatuses = []corev1.ContainerStatus{{RestartCount: 1, State: done}, {State: corev1.ContainerState{Running: &corev1.ContainerStateRunning{}}}}
+		}, "p 0/2 Init:1/2 1 <unknown> | <none> <none> <none> <none>"},
+		{func(p *corev1.Pod) {
+			p.Status.Phase = corev1.PodRunning
+			p.Spec.InitContainers = []corev1.Container{{Name: "i"}, {Name: "s", RestartPolicy: &always}}
+			sidecar, again := running, running
+			sidecar.Started, sidecar.RestartCount = &yes, 1
+			again.LastTerminationState.Terminated = &corev1.ContainerStateTerminated{FinishedAt: metav1.NewTime(now.Add(-3 * time.Hour))}
+			p.Status.InitContainerStatuses = []corev1.ContainerStatus{{RestartCount: 5, State: done}, sidecar}
+			p.Status.ContainerStatuses = []corev1.ContainerStatus{again}
+		}, "p 2/2 Running 3 (3h ago) <unknown> | <none> <none> <none> <none>"},
 	} {
 		p := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Name: "p"}, Spec: corev1.PodSpec{Containers: []corev1.Container{{Name: "c"}}}}
 		p.Status.Phase = corev1.PodPending

@@ -18,7 +18,7 @@ import (
 func (w *worker) command(in *sandbox, spec *corev1.Container, argv func(env []corev1.EnvVar) []string) (*exec.Cmd, error) {
 	env, err := w.environment(context.Background(), spec, in)
 	if err != nil {
-		return nil, err
+		return nil, fmt.Errorf("%w: %w", errConfig, err)
 	}
 	words := argv(env)
 	cmd := exec.Command(words[0], words[1:]...)
@@ -48,7 +48,7 @@ func (w *worker) environment(ctx context.Context, spec *corev1.Container, in *sa
 	for _, e := range spec.Env {
 		value, set := expand([]string{e.Value}, env)[0], true
 		if e.ValueFrom != nil {
-			value, set, err = w.valueFrom(ctx, e.ValueFrom, in.addresses())
+			value, set, err = w.valueFrom(ctx, e.ValueFrom, spec, in.addresses())
 		}
 		if err != nil {
 			return nil, fmt.Errorf("env %s: %w", e.Name, err)

@@ -2,7 +2,6 @@ package kubelet
 
 import (
 	"context"
-	"fmt"
 
 	corev1 "k8s.io/api/core/v1"
 )
@@ -11,7 +10,7 @@ import (
 // with restartPolicy Always is a sidecar (KEP-753), which only has to start. The
 // pod is not prepared if it shall end meanwhile, or if one of them has failed for
 // good.
-func (w *worker) initialize(ctx context.Context) error {
+func (w *worker) initialize(ctx context.Context) {
 	for i := range w.pod.Spec.InitContainers {
 		spec := &w.pod.Spec.InitContainers[i]
 		policy := corev1.RestartPolicyOnFailure
@@ -25,18 +24,34 @@ func (w *worker) initialize(ctx context.Context) error {
 			w.kubelet.events.Eventf(w.pod, corev1.EventTypeNormal, "NoProgram", "Init container %s has no command and its image %q no program in this lab: it counts as done", spec.Name, spec.Image)
 			continue
 		}
-		c, err := startContainer(ctx, w, spec, policy)
-		if err != nil {
-			return fmt.Errorf("start init container %s: %w", spec.Name, err)
+		c := w.startInit(ctx, spec, policy)
+		if c == nil {
+			return
 		}
 		w.inits = append(w.inits, c)
-		w.running.Store(&running{w.sandbox, w.inits}) // for their logs
+		w.running.Store(&running{sandbox: w.sandbox, containers: w.inits}) // for their logs
 		w.kubelet.events.Eventf(w.pod, corev1.EventTypeNormal, "Started", "Started container %s", spec.Name)
 		if !w.await(ctx, c, sidecar) {
-			return nil
+			return
 		}
 	}
 	w.prepared = true
+}
+
+// startInit starts an init container, again and again if it can't be started; nil if
+// the pod shall end meanwhile.
+func (w *worker) startInit(ctx context.Context, spec *corev1.Container, policy corev1.RestartPolicy) *container {
+	for w.pod.DeletionTimestamp == nil && ctx.Err() == nil {
+		c, err := startContainer(ctx, w, spec, policy)
+		if err == nil {
+			delete(w.waiting, spec.Name)
+			return c
+		}
+		w.refused(spec, err)
+		if w.writeStatus(ctx); !w.pause(ctx) {
+			return nil
+		}
+	}
 	return nil
 }
 
@@ -73,7 +88,7 @@ func (w *worker) await(ctx context.Context, c *container, sidecar bool) bool {
 // haven't been started wait.
 func (w *worker) initStatuses() []corev1.ContainerStatus {
 	return w.statuses(w.pod.Spec.InitContainers, w.inits, func(spec *corev1.Container) corev1.ContainerStatus {
-		s := waiting(spec)
+		s := w.unstarted(spec)
 		if w.prepared { // it had nothing to do
 			s.Ready, s.State = true, terminated(0, w.started, w.started)
 		}
@@ -96,14 +111,6 @@ func (w *worker) statuses(specs []corev1.Container, started []*container, other 
 		all = append(all, status)
 	}
 	return all
-}
-
-// waiting is the status of a container that hasn't been started.
-func waiting(spec *corev1.Container) corev1.ContainerStatus {
-	return corev1.ContainerStatus{
-		Name: spec.Name, Image: spec.Image, Started: new(bool),
-		State: corev1.ContainerState{Waiting: &corev1.ContainerStateWaiting{Reason: "PodInitializing"}},
-	}
 }
 
 // initPhase is the phase of a pod that isn't prepared.

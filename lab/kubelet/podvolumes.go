@@ -21,7 +21,7 @@ func (w *worker) writeVolumes(ctx context.Context, spec *corev1.Container) error
 			err = writeFiles(w.volumeDir(v.Name), files, mode(v))
 		}
 		if err != nil {
-			return fmt.Errorf("volume %s: %w", v.Name, err)
+			return fmt.Errorf("%w %s: %w", errVolume, v.Name, err)
 		}
 	}
 	return nil

@@ -33,7 +33,7 @@ func (w *worker) projection(ctx context.Context, s corev1.VolumeProjection) (map
 	case s.ConfigMap != nil:
 		return w.configMapFiles(ctx, s.ConfigMap.Name, s.ConfigMap.Items, s.ConfigMap.Optional)
 	case s.DownwardAPI != nil:
-		return w.downward(s.DownwardAPI.Items)
+		return w.downward(ctx, s.DownwardAPI.Items)
 	case s.ServiceAccountToken != nil:
 		return w.accountToken(ctx, s.ServiceAccountToken)
 	}
@@ -41,19 +41,26 @@ func (w *worker) projection(ctx context.Context, s corev1.VolumeProjection) (map
 }
 
 // downward is the files that tell a pod about itself.
-func (w *worker) downward(items []corev1.DownwardAPIVolumeFile) (map[string][]byte, error) {
+func (w *worker) downward(ctx context.Context, items []corev1.DownwardAPIVolumeFile) (map[string][]byte, error) {
 	files := map[string][]byte{}
 	for _, i := range items {
-		if i.FieldRef == nil {
-			return nil, fmt.Errorf("%s: the lab knows fieldRef only", i.Path)
-		}
-		text, err := w.field(i.FieldRef.FieldPath)
+		text, err := w.downwardText(ctx, i)
 		if err != nil {
 			return nil, fmt.Errorf("%s: %w", i.Path, err)
 		}
 		files[i.Path] = []byte(text)
 	}
 	return files, nil
+}
+
+func (w *worker) downwardText(ctx context.Context, i corev1.DownwardAPIVolumeFile) (string, error) {
+	switch {
+	case i.FieldRef != nil:
+		return w.field(i.FieldRef.FieldPath)
+	case i.ResourceFieldRef != nil:
+		return w.resourceValue(ctx, &corev1.Container{}, i.ResourceFieldRef)
+	}
+	return "", errors.New("neither fieldRef nor resourceFieldRef is given")
 }
 
 // field is a field of the pod, all labels or annotations included, a line each

@@ -15,7 +15,7 @@ import (
 
 // valueFrom is the value of a variable that is kept elsewhere; false for one
 // that is optional and missing.
-func (w *worker) valueFrom(ctx context.Context, from *corev1.EnvVarSource, addresses []netip.Addr) (string, bool, error) {
+func (w *worker) valueFrom(ctx context.Context, from *corev1.EnvVarSource, spec *corev1.Container, addresses []netip.Addr) (string, bool, error) {
 	switch {
 	case from.FieldRef != nil:
 		value, err := fieldValue(w.first, from.FieldRef.FieldPath, addresses, w.node)
@@ -29,7 +29,11 @@ func (w *worker) valueFrom(ctx context.Context, from *corev1.EnvVarSource, addre
 		values, err := w.secret(ctx, r.Name, r.Optional)
 		return keyOf(values, r.Key, r.Optional, "Secret "+r.Name, err)
 	}
-	return "", false, errors.New("valueFrom: the lab knows fieldRef, configMapKeyRef and secretKeyRef only")
+	if from.ResourceFieldRef != nil {
+		value, err := w.resourceValue(ctx, spec, from.ResourceFieldRef)
+		return value, err == nil, err
+	}
+	return "", false, errors.New("valueFrom: the lab knows fieldRef, resourceFieldRef, configMapKeyRef and secretKeyRef only")
 }
 
 func keyOf(values map[string]string, key string, optional *bool, object string, err error) (string, bool, error) {

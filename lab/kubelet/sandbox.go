@@ -3,6 +3,7 @@ package kubelet
 import (
 	"cmp"
 	"fmt"
+	"maps"
 	"net/netip"
 	"os"
 	"os/exec"
@@ -91,6 +92,17 @@ func (w *worker) startCommand(in *sandbox, spec *corev1.Container, cmd *exec.Cmd
 	files, err := w.kubelet.files(w.first.Namespace)
 	if err != nil {
 		return err
+	}
+	own, err := w.writeHosts(in)
+	if err != nil {
+		return err
+	}
+	if own != "" {
+		files = maps.Clone(files)
+		if files == nil {
+			files = map[string]string{}
+		}
+		files[hostsPath] = own
 	}
 	view, err := w.view(spec)
 	if err != nil {

@@ -10,6 +10,7 @@ import (
 	"k8s.io/apimachinery/pkg/api/equality"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/types"
 )
 
@@ -23,10 +24,7 @@ func (w *worker) writeStatus(ctx context.Context) bool {
 	if equality.Semantic.DeepEqual(status, w.status) {
 		return true
 	}
-	patch, err := json.Marshal(map[string]any{
-		"metadata": map[string]any{"uid": w.uid}, // another pod of the same name is a conflict
-		"status":   status,
-	})
+	patch, err := statusPatch(w.uid, &status)
 	if err != nil {
 		w.fail(fmt.Errorf("encode status: %w", err))
 		return false
@@ -42,6 +40,24 @@ func (w *worker) writeStatus(ctx context.Context) bool {
 		w.fail(fmt.Errorf("write status: %w", err))
 		return false
 	}
+}
+
+// statusPatch writes a status. Addresses are replaced: a merge would keep those that a
+// pod had before its node was switched off.
+func statusPatch(uid types.UID, status *corev1.PodStatus) ([]byte, error) {
+	fields, err := runtime.DefaultUnstructuredConverter.ToUnstructured(status)
+	if err != nil {
+		return nil, err
+	}
+	for _, list := range []string{"podIPs", "hostIPs"} {
+		if addresses, ok := fields[list].([]any); ok {
+			fields[list] = append(addresses, map[string]any{"$patch": "replace"})
+		}
+	}
+	return json.Marshal(map[string]any{
+		"metadata": map[string]any{"uid": uid}, // another pod of the same name is a conflict
+		"status":   fields,
+	})
 }
 
 // currentStatus is the pod's status now.
@@ -60,14 +76,10 @@ func (w *worker) currentStatus() corev1.PodStatus {
 	s.PodIP = s.PodIPs[0].IP
 	ready, finished := true, s.Phase == corev1.PodSucceeded || s.Phase == corev1.PodFailed
 	s.InitContainerStatuses = w.initStatuses()
-	for _, c := range w.containers {
-		cs := c.status()
+	for i := range w.pod.Spec.Containers {
+		cs := w.containerStatus(&w.pod.Spec.Containers[i])
 		ready = ready && cs.Ready
 		s.ContainerStatuses = append(s.ContainerStatuses, cs)
-	}
-	if !w.prepared {
-		s.ContainerStatuses = w.statuses(w.pod.Spec.Containers, nil, waiting)
-		ready = false
 	}
 	reason := ""
 	if finished {
@@ -85,10 +97,22 @@ func (w *worker) currentStatus() corev1.PodStatus {
 	return s
 }
 
+func (w *worker) containerStatus(spec *corev1.Container) corev1.ContainerStatus {
+	for _, c := range w.containers {
+		if c.spec.Name == spec.Name {
+			return c.status()
+		}
+	}
+	return w.unstarted(spec)
+}
+
 // phase is what Kubernetes makes of containers' states.
 func (w *worker) phase() corev1.PodPhase {
 	if !w.prepared {
 		return w.initPhase()
+	}
+	if len(w.containers) < len(w.pod.Spec.Containers) {
+		return corev1.PodPending
 	}
 	failed := false
 	for _, c := range w.containers {

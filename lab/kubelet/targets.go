@@ -58,7 +58,7 @@ func (w *worker) openAllTargets() {
 // ports are those of declared ones, which are open.
 func (w *worker) openTargets(s *corev1.Service) {
 	r := w.running.Load()
-	if r == nil || r.sandbox.pod == nil || len(s.Spec.Selector) == 0 {
+	if r == nil || !r.complete || r.sandbox.pod == nil || len(s.Spec.Selector) == 0 {
 		return
 	}
 	if !labels.SelectorFromSet(s.Spec.Selector).Matches(labels.Set(w.latest.Load().Labels)) {

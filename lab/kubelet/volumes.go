@@ -28,7 +28,7 @@ func (w *worker) volume(ctx context.Context, v corev1.Volume) (map[string][]byte
 	case v.ConfigMap != nil:
 		return w.configMapFiles(ctx, v.ConfigMap.Name, v.ConfigMap.Items, v.ConfigMap.Optional)
 	case v.DownwardAPI != nil:
-		return w.downward(v.DownwardAPI.Items)
+		return w.downward(ctx, v.DownwardAPI.Items)
 	case v.Projected != nil:
 		return w.projected(ctx, v.Projected.Sources)
 	}

@@ -40,9 +40,10 @@ type worker struct {
 	pod        *corev1.Pod
 	sandbox    *sandbox
 	containers []*container
-	inits      []*container     // those that have been started
-	prepared   bool             // the init containers are through
-	status     corev1.PodStatus // as last written
+	inits      []*container                            // those that have been started
+	prepared   bool                                    // the init containers are through
+	status     corev1.PodStatus                        // as last written
+	waiting    map[string]corev1.ContainerStateWaiting // containers that couldn't be started yet
 	started    metav1.Time
 }
 
@@ -115,30 +116,17 @@ func (w *worker) start(ctx context.Context) error {
 		return fmt.Errorf("create pod sandbox: %w", err)
 	}
 	w.sandbox, w.containers, w.inits, w.prepared = s, nil, nil, false
-	if err := w.initialize(ctx); err != nil || !w.prepared {
-		if err != nil {
-			w.remove(ctx)
-		}
-		return err
+	if w.initialize(ctx); w.prepared {
+		w.startContainers(ctx)
 	}
-	for i := range w.pod.Spec.Containers {
-		c, err := startContainer(ctx, w, &w.pod.Spec.Containers[i], w.pod.Spec.RestartPolicy)
-		if err != nil {
-			w.remove(ctx)
-			return fmt.Errorf("start container %s: %w", w.pod.Spec.Containers[i].Name, err)
-		}
-		w.containers = append(w.containers, c)
-		w.kubelet.events.Eventf(w.pod, corev1.EventTypeNormal, "Started", "Started container %s", c.spec.Name)
-	}
-	w.running.Store(&running{s, slices.Concat(w.containers, w.inits)})
-	w.openAllTargets()
 	return nil
 }
 
-// running is a pod whose containers have been started.
+// running are a pod's containers that have been started.
 type running struct {
 	sandbox    *sandbox
 	containers []*container
+	complete   bool // all of them
 }
 
 // live keeps the status up to date until the pod shall end or has ended.

@@ -3,6 +3,7 @@ package kubelet
 import (
 	"cmp"
 	"maps"
+	"os/exec"
 	"path"
 	"slices"
 	"strconv"
@@ -92,7 +93,7 @@ func imageName(image string) string {
 // argv is what a container runs: its own command, or the one that stands for its
 // image, with its args; nil for an echo server.
 func (k *Kubelet) argv(spec *corev1.Container) []string {
-	if len(spec.Command) > 0 {
+	if len(spec.Command) > 0 && !isStandIns(spec) {
 		return slices.Concat(spec.Command, spec.Args)
 	}
 	parts := slices.SortedFunc(maps.Keys(k.images), func(a, b string) int {
@@ -109,6 +110,28 @@ func (k *Kubelet) argv(spec *corev1.Container) []string {
 	return nil
 }
 
+// isStandIns says whether a container's command is its image's own program, for which
+// the lab has a stand-in: this machine has no such program, and no volume brings it.
+func isStandIns(spec *corev1.Container) bool {
+	if s, known := standIns[imageName(spec.Image)]; !known || s.isShell {
+		return false
+	}
+	program := spec.Command[0]
+	brought := slices.ContainsFunc(spec.VolumeMounts, func(m corev1.VolumeMount) bool {
+		return strings.HasPrefix(program, strings.TrimSuffix(m.MountPath, "/")+"/")
+	})
+	_, err := exec.LookPath(program)
+	return err != nil && !brought
+}
+
+// programArgs are what an image's own program is given.
+func programArgs(spec *corev1.Container) []string {
+	if len(spec.Command) > 0 {
+		return slices.Concat(spec.Command[1:], spec.Args)
+	}
+	return spec.Args
+}
+
 // echoPorts are where an echo server answers: the ports that the container declares,
 // else those of its image.
 func echoPorts(spec *corev1.Container) []echo.Port {
@@ -117,7 +140,7 @@ func echoPorts(spec *corev1.Container) []echo.Port {
 		ports = append(ports, echo.Port{Number: uint16(p.ContainerPort), Protocol: string(cmp.Or(p.Protocol, corev1.ProtocolTCP))})
 	}
 	if s := standIns[imageName(spec.Image)]; len(ports) == 0 && s.ports != nil {
-		return s.ports(spec.Args)
+		return s.ports(programArgs(spec))
 	}
 	return ports
 }

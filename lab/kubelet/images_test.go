@@ -36,6 +36,7 @@ func TestImages(t *testing.T) {
 	for name, c := range map[string]corev1.Container{
 		"nginx":   {Image: "docker.io/library/nginx:1.29@sha256:00"},
 		"agnhost": {Image: "registry.k8s.io/e2e-test-images/agnhost:2.59", Args: []string{"netexec", "--http-port=81", "--udp-port", "-1"}},
+		"command": {Image: "registry.k8s.io/e2e-test-images/agnhost:2.59", Command: []string{"/agnhost", "netexec"}, Args: []string{"--http-port=82"}},
 		"tool":    {Image: "example.org/tool:v1", Args: []string{"a", "b c"}},
 		"shell":   {Image: "busybox", Args: []string{"sh", "-c", "echo from $HOSTNAME; exec sleep 1000"}},
 		"unknown": {Image: "example.org/web:v1", Args: []string{"--serve"}},
@@ -45,6 +46,7 @@ func TestImages(t *testing.T) {
 	}
 	b.answers(b.wait("nginx", "ready", ready), 80)
 	b.answers(b.wait("agnhost", "ready", ready), 81)
+	b.answers(b.wait("command", "ready", ready), 82)
 	b.wait("tool", "ready", ready)
 	b.wait("shell", "ready", ready)
 	b.wait("unknown", "ready", ready)

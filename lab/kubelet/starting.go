@@ -3,7 +3,10 @@ package kubelet
 import (
 	"context"
 	"errors"
+	"fmt"
+	"io/fs"
 	"log/slog"
+	"os/exec"
 	"slices"
 
 	corev1 "k8s.io/api/core/v1"
@@ -54,6 +57,8 @@ func (w *worker) refused(spec *corev1.Container, err error) {
 	s := corev1.ContainerStateWaiting{Reason: "CreateContainerError", Message: err.Error()}
 	event := "Failed"
 	switch {
+	case errors.Is(err, fs.ErrNotExist) || errors.Is(err, exec.ErrNotFound):
+		s.Message += fmt.Sprintf(". The lab pulls no images: this machine has no such program. `fairway lab up --image %s=COMMAND` maps the image to one that it has", imageName(spec.Image))
 	case errors.Is(err, errConfig):
 		s.Reason = "CreateContainerConfigError"
 	case errors.Is(err, errVolume):
@@ -67,7 +72,7 @@ func (w *worker) refused(spec *corev1.Container, err error) {
 	}
 	w.waiting[spec.Name] = s
 	slog.Error("container not started, will retry", "pod", w.pod.Namespace+"/"+w.pod.Name, "container", spec.Name, "node", w.node.Name, "err", err)
-	w.kubelet.events.Eventf(w.pod, corev1.EventTypeWarning, event, "Error starting container %s: %v", spec.Name, err)
+	w.kubelet.events.Eventf(w.pod, corev1.EventTypeWarning, event, "Error starting container %s: %s", spec.Name, s.Message)
 }
 
 // beforeStart is what a container waits for that nobody has tried to start.

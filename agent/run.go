@@ -41,7 +41,7 @@ func run(ctx context.Context, config Config, kinds []dataplane.Kind) error {
 }
 
 func (l lasting) runAgents(ctx context.Context, config Config) error {
-	var announcing speaker.Keeper
+	announcing := speaker.Keeper{Log: config.Log}
 	defer announcing.End()
 	for {
 		a, err := newAgent(config, l)

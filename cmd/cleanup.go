@@ -11,6 +11,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/fairway-net/fairway/announce/l2/responder"
 	"github.com/fairway-net/fairway/dataplane"
 	"github.com/fairway-net/fairway/dns/lease"
 	"github.com/fairway-net/fairway/internal/kernel"
@@ -112,6 +113,9 @@ func (j *cleanupJob) run(ctx context.Context) error {
 		if err := j.removeDNS(); err != nil {
 			failed = append(failed, fmt.Errorf("clean up DNS: %w", err))
 		}
+		if err := j.removeAnswers(); err != nil {
+			failed = append(failed, fmt.Errorf("clean up announcing: %w", err))
+		}
 	}
 	return errors.Join(failed...)
 }
@@ -132,6 +136,19 @@ func (j *cleanupJob) removeDNS() error {
 		fmt.Fprintf(j.out, "DNS: %s%s\n", did, what)
 	}
 	return nil
+}
+
+// removeAnswers ends the kernel's answers for addresses that an agent announced.
+func (j *cleanupJob) removeAnswers() error {
+	look, did := responder.Leftovers, "would remove"
+	if !j.dryRun {
+		look, did = func() ([]string, error) { return responder.Sweep(func(int) bool { return false }) }, "removed"
+	}
+	interfaces, err := look()
+	for _, name := range interfaces {
+		fmt.Fprintf(j.out, "announcing: %s the program that answers ARP and NDP on %s\n", did, name)
+	}
+	return err
 }
 
 func (j *cleanupJob) say(kind dataplane.Kind, what string) {

@@ -12,12 +12,14 @@ import (
 	"runtime"
 	"slices"
 	"sync"
+	"sync/atomic"
 	"syscall"
 	"time"
 
 	"github.com/vishvananda/netlink"
 	"golang.org/x/sys/unix"
 
+	"github.com/fairway-net/fairway/announce/l2/responder"
 	"github.com/fairway-net/fairway/internal/kernel"
 	"github.com/fairway-net/fairway/internal/kernel/netevents"
 )
@@ -41,28 +43,32 @@ type Announcer struct {
 	wake    chan struct{}
 
 	mu     sync.Mutex
-	wanted map[netip.Addr]Placement
-	links  map[int]*running // by index of the interface
+	wanted map[netip.Addr]Placement // nil before the first Set
+	links  map[int]*running         // by index of the interface
+	swept  bool                     // what an earlier process left elsewhere is gone
+	alone  time.Duration            // the kernel answers without an agent before others may take over
 }
 
 // running is a link at work.
 type running struct {
 	*Link
-	stop func()
-	done chan struct{}
+	stop    func()
+	follows *atomic.Bool // another process, when it is stopped
+	done    chan struct{}
 }
 
 // New returns an announcer. Key signs what nodes tell each other. Changed is
 // called, not to be blocked, after each change of what Status returns.
 func New(node string, key []byte, changed func(), log *slog.Logger) *Announcer {
-	return &Announcer{node: node, key: key, log: log, changed: changed, wake: make(chan struct{}, 1), links: map[int]*running{}}
+	return &Announcer{node: node, key: key, log: log, changed: changed, wake: make(chan struct{}, 1), links: map[int]*running{}, alone: answersAlone}
 }
 
 // Set says which addresses this node is ready to announce: the data plane has
 // them in force.
 func (a *Announcer) Set(wanted map[netip.Addr]Placement) {
 	a.mu.Lock()
-	a.wanted = maps.Clone(wanted)
+	a.wanted = make(map[netip.Addr]Placement, len(wanted))
+	maps.Copy(a.wanted, wanted)
 	a.mu.Unlock()
 	a.poke()
 }
@@ -80,15 +86,24 @@ func (a *Announcer) Status() []Status {
 }
 
 // Counts are figures of all links.
-func (a *Announcer) Counts() *Counts { return &a.counts }
+func (a *Announcer) Counts() *Counts {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	for _, l := range a.links {
+		l.count()
+	}
+	return &a.counts
+}
 
 // Run announces until ctx is done. It works in the network namespace that it is
-// called in.
-func (a *Announcer) Run(ctx context.Context) error {
+// called in. Follows is asked at the end whether another process is going to
+// announce on this node: then the kernel goes on to answer, where it can, and
+// nothing moves. Otherwise all addresses are handed over.
+func (a *Announcer) Run(ctx context.Context, follows func() bool) error {
 	runtime.LockOSThread() // links' sockets are opened on this thread
 	defer runtime.UnlockOSThread()
 	ctx, cancel := context.WithCancel(ctx)
-	defer a.stopAll()
+	defer func() { a.stopAll(follows()) }()
 	defer cancel()
 	network, err := netevents.Open(unix.RTNLGRP_LINK, unix.RTNLGRP_IPV4_IFADDR, unix.RTNLGRP_IPV6_IFADDR)
 	if err != nil {
@@ -162,21 +177,26 @@ func (a *Announcer) reconcile() error {
 		errs = append(errs, answerForOwn(d.Name))
 		a.links[d.Index].SetCandidates(candidates[d.Index])
 	}
+	if a.wanted != nil && !a.swept {
+		a.swept = true
+		_, err := responder.Sweep(func(index int) bool { return a.links[index] != nil })
+		errs = append(errs, err)
+	}
 	return errors.Join(errs...)
 }
 
 func (a *Announcer) open(d device) error {
-	l, err := OpenLink(&d.Interface, a.node, a.key, &a.counts, a.changed, a.log)
+	l, err := OpenLink(&d.Interface, a.node, a.key, a.alone, &a.counts, a.changed, a.log)
 	if err != nil {
 		return err
 	}
 	ctx, cancel := context.WithCancel(context.Background())
-	r := &running{Link: l, stop: cancel, done: make(chan struct{})}
+	r := &running{Link: l, stop: cancel, follows: &atomic.Bool{}, done: make(chan struct{})}
 	a.links[d.Index] = r
 	go func() {
 		defer close(r.done)
 		defer a.poke()
-		if err := l.Run(ctx); err != nil {
+		if err := l.Run(ctx, r.follows.Load); err != nil {
 			l.log.Warn("announcing ended; it begins again if the interface is there", "err", err)
 		}
 	}()
@@ -184,10 +204,11 @@ func (a *Announcer) open(d device) error {
 }
 
 // stopAll ends all links and waits until they have handed over.
-func (a *Announcer) stopAll() {
+func (a *Announcer) stopAll(follows bool) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	for _, l := range a.links {
+		l.follows.Store(follows)
 		l.stop()
 	}
 	for index, l := range a.links {

@@ -46,14 +46,78 @@ type election struct {
 	order       []netip.Addr // of own, for the cycle
 	next        int          // in order
 	leaving     bool
+	// held reports whether this node's kernel answers for an address, and no other
+	// node has said meanwhile that it does. Nil if the kernel answers for none.
+	held func(netip.Addr) bool
 }
 
 // member is another node of the link.
 type member struct {
+	life
+	// former is what the process before the present one owned: valid as long as the
+	// node's kernel answers in its name. Nil if there is nothing.
+	former *life
+	// answered is when the node's kernel last said that it answers, in the name of
+	// which incarnation.
+	answered time.Time
+	answerOf uint64
+	// asked is when it was asked that for the first time since it was heard, and
+	// asks how often.
+	asked time.Time
+	asks  int
+}
+
+// life is what one process of a node said.
+type life struct {
 	incarnation, sequence uint64
 	heard                 time.Time
 	cycle                 uint32
 	entries               map[netip.Addr]*seen
+}
+
+// lives reports whether what a process said is in force: it was heard lately, or
+// the node's kernel answers in its name.
+func (m *member) lives(now time.Time, l *life) bool {
+	return now.Sub(l.heard) <= deadAfter || l.incarnation == m.answerOf && now.Sub(m.answered) <= deadAfter
+}
+
+// mayAnswer reports whether the kernel of a node that is silent had no time yet to
+// say that it answers: this node was too busy to ask.
+func (m *member) mayAnswer(now time.Time) bool {
+	silent := min(now.Sub(m.heard), now.Sub(m.answered))
+	return silent <= askFor && (m.asks < leastAsks || now.Sub(m.asked) < Interval)
+}
+
+// standing is what the node has to do with an address just now; nil if that is
+// nothing.
+func (m *member) standing(now time.Time, a netip.Addr) *seen {
+	if s := m.entries[a]; s != nil {
+		if m.lives(now, &m.life) || s.Owner && m.mayAnswer(now) {
+			return s
+		}
+		return nil
+	}
+	if m.former != nil && m.lives(now, m.former) {
+		return m.former.entries[a]
+	}
+	return nil
+}
+
+// begin takes in that another process speaks for the node.
+func (m *member) begin(incarnation uint64) {
+	before := m.life
+	m.life = life{incarnation: incarnation, entries: map[netip.Addr]*seen{}}
+	maps.DeleteFunc(before.entries, func(_ netip.Addr, s *seen) bool { return !s.Owner })
+	if len(before.entries) > 0 {
+		m.former = &before
+	}
+}
+
+func (m *member) forget(a netip.Addr) {
+	delete(m.entries, a)
+	if m.former != nil {
+		delete(m.former.entries, a)
+	}
 }
 
 // seen is what a member said of an address, and in which of its cycles.
@@ -116,7 +180,7 @@ func (e *election) receive(now time.Time, a *advert) []change {
 	}
 	m := e.members[a.Node]
 	if m == nil {
-		m = &member{incarnation: a.Incarnation, entries: map[netip.Addr]*seen{}}
+		m = &member{life: life{incarnation: a.Incarnation, entries: map[netip.Addr]*seen{}}}
 		e.members[a.Node] = m
 		for _, s := range e.own { // which it can't know yet
 			s.tell = max(s.tell, 1)
@@ -126,19 +190,19 @@ func (e *election) receive(now time.Time, a *advert) []change {
 	case a.Incarnation < m.incarnation || a.Incarnation == m.incarnation && a.Sequence <= m.sequence && m.sequence != 0:
 		return nil
 	case a.Incarnation > m.incarnation:
-		m.entries = map[netip.Addr]*seen{}
+		m.begin(a.Incarnation)
 	}
 	var about []netip.Addr
-	m.incarnation, m.sequence, m.heard, m.cycle = a.Incarnation, a.Sequence, now, a.Cycle
+	m.sequence, m.heard, m.cycle, m.asks = a.Sequence, now, a.Cycle, 0
 	if a.Leaving {
-		m.entries = map[netip.Addr]*seen{}
-		m.heard = time.Time{}
+		m.entries, m.former = map[netip.Addr]*seen{}, nil
+		m.heard, m.answered = time.Time{}, time.Time{}
 		return e.evaluate(now)
 	}
 	for _, entry := range a.Entries {
 		about = append(about, entry.Address)
 		if !entry.Candidate && !entry.Owner {
-			delete(m.entries, entry.Address)
+			m.forget(entry.Address)
 		} else {
 			m.entries[entry.Address] = &seen{entry, a.Cycle}
 		}
@@ -160,9 +224,12 @@ func (e *election) tick(now time.Time) []change {
 		changes = e.stepBack(now)
 	}
 	for name, m := range e.members {
-		if now.Sub(m.heard) > time.Minute {
+		if now.Sub(m.heard) > time.Minute && now.Sub(m.answered) > time.Minute {
 			delete(e.members, name)
 			continue
+		}
+		if m.former != nil && !m.lives(now, m.former) {
+			m.former = nil
 		}
 		for a, s := range m.entries {
 			if m.cycle-s.cycle > 1 {
@@ -173,11 +240,12 @@ func (e *election) tick(now time.Time) []change {
 	return append(changes, e.evaluate(now)...)
 }
 
-// stepBack gives up all addresses and listens first.
+// stepBack gives up all addresses and listens first. It keeps those that the kernel
+// went on to answer for.
 func (e *election) stepBack(now time.Time) []change {
 	var changes []change
 	for _, s := range e.own {
-		if s.Owner {
+		if s.Owner && (e.held == nil || s.Probing || !e.held(s.Address)) {
 			s.Owner, s.hadOwner, s.tell = false, s.hadOwner || !s.Probing, repeats
 			changes = append(changes, change{Address: s.Address})
 		}
@@ -185,6 +253,63 @@ func (e *election) stepBack(now time.Time) []change {
 	}
 	e.ready = now.Add(deadAfter)
 	return changes
+}
+
+// adopt takes over what the kernel answers for in the name of an earlier process:
+// addresses, and the epochs of the claims.
+func (e *election) adopt(now time.Time, claims map[netip.Addr]uint32) []change {
+	var changes []change
+	for a, epoch := range claims {
+		if e.own[a] != nil {
+			continue
+		}
+		e.own[a] = &standing{
+			entry: entry{Address: a, Owner: true, Epoch: epoch}, highest: epoch, hadOwner: true, tell: repeats, released: now,
+		}
+		e.order = append(e.order, a)
+		changes = append(changes, change{Address: a, Owner: true, Inherited: true})
+	}
+	return changes
+}
+
+const (
+	// askFor is how long an owner that is silent is asked whether its kernel answers.
+	askFor = 10 * Interval
+	// leastAsks is how often it is asked before another node takes over.
+	leastAsks = 3
+)
+
+// ask names the members whose kernels are to be asked whether they answer: owners
+// that are silent, or of which an earlier process was one.
+func (e *election) ask(now time.Time) []string {
+	var names []string
+	for name, m := range e.members {
+		silent := now.Sub(m.heard) > Interval && (now.Sub(m.heard) <= askFor || now.Sub(m.answered) <= askFor)
+		if m.former != nil || silent && m.owns() {
+			names = append(names, name)
+			if m.asks == 0 {
+				m.asked = now
+			}
+			m.asks++
+		}
+	}
+	return names
+}
+
+func (l *life) owns() bool {
+	for _, s := range l.entries {
+		if s.Owner {
+			return true
+		}
+	}
+	return false
+}
+
+// answer takes in that a member's kernel answers, in the name of an incarnation.
+func (e *election) answer(now time.Time, node string, incarnation uint64) {
+	if m := e.members[node]; m != nil {
+		m.answered, m.answerOf, m.asks = now, incarnation, 0
+	}
 }
 
 // evaluate claims and gives up addresses, of all of them.
@@ -201,7 +326,7 @@ func (e *election) judge(now time.Time, addresses []netip.Addr) []change {
 		owner, others := e.look(now, s)
 		best := owner == "" && !s.Owner && s.Candidate && e.best(now, s)
 		switch {
-		case s.Owner && owner != "" && e.yields(s, owner):
+		case s.Owner && owner != "" && e.yields(now, s, owner):
 			s.Owner, s.tell = false, repeats
 			changes = append(changes, change{Address: a})
 		case s.Owner && !s.Candidate && (!others || now.Sub(s.released) > handOver):
@@ -233,12 +358,12 @@ func (e *election) judge(now time.Time, addresses []netip.Addr) []change {
 // there are other candidates.
 func (e *election) look(now time.Time, s *standing) (owner string, others bool) {
 	for name, m := range e.members {
-		seen := m.entries[s.Address]
-		if seen == nil || !seen.Candidate || now.Sub(m.heard) > deadAfter {
+		seen := m.standing(now, s.Address)
+		if seen == nil || !seen.Candidate {
 			continue
 		}
 		others = true
-		if seen.Owner && (owner == "" || outranks(seen.entry, name, e.members[owner].entries[s.Address].entry, owner)) {
+		if seen.Owner && (owner == "" || outranks(seen.entry, name, e.members[owner].standing(now, s.Address).entry, owner)) {
 			owner = name
 		}
 	}
@@ -248,8 +373,8 @@ func (e *election) look(now time.Time, s *standing) (owner string, others bool) 
 // best reports whether no living candidate is better than this node.
 func (e *election) best(now time.Time, s *standing) bool {
 	for name, m := range e.members {
-		seen := m.entries[s.Address]
-		if seen != nil && seen.Candidate && now.Sub(m.heard) <= deadAfter && better(seen.entry, name, s.entry, e.node) {
+		seen := m.standing(now, s.Address)
+		if seen != nil && seen.Candidate && better(seen.entry, name, s.entry, e.node) {
 			return false
 		}
 	}
@@ -257,8 +382,8 @@ func (e *election) best(now time.Time, s *standing) bool {
 }
 
 // yields reports whether this owner must give way to another one.
-func (e *election) yields(s *standing, owner string) bool {
-	return !s.Candidate || outranks(e.members[owner].entries[s.Address].entry, owner, s.entry, e.node)
+func (e *election) yields(now time.Time, s *standing, owner string) bool {
+	return !s.Candidate || outranks(e.members[owner].standing(now, s.Address).entry, owner, s.entry, e.node)
 }
 
 // outranks orders two claims: by epoch, then as candidates.

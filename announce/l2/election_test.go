@@ -16,11 +16,12 @@ type link struct {
 	nodes  map[string]*election
 	asleep map[string]bool
 	cut    map[[2]string]bool // from, to: adverts are lost
+	kernel map[string]uint64  // nodes that answer without an agent, in the name of which incarnation
 	key    []byte
 }
 
 func newLink(t *testing.T, names ...string) *link {
-	l := &link{T: t, now: time.Unix(1e9, 0), nodes: map[string]*election{}, asleep: map[string]bool{}, cut: map[[2]string]bool{}, key: []byte("key")}
+	l := &link{T: t, now: time.Unix(1e9, 0), nodes: map[string]*election{}, asleep: map[string]bool{}, cut: map[[2]string]bool{}, kernel: map[string]uint64{}, key: []byte("key")}
 	for _, name := range names {
 		l.nodes[name] = newElection(name, l.now)
 	}
@@ -45,6 +46,18 @@ func (l *link) pass(intervals int) {
 			if !l.asleep[name] {
 				l.nodes[name].tick(l.now)
 				l.send(name, l.nodes[name].adverts(false))
+				l.ask(name)
+			}
+		}
+	}
+}
+
+// ask has a node ask the silent ones, often enough for an Interval's time.
+func (l *link) ask(name string) {
+	for range leastAsks {
+		for _, silent := range l.nodes[name].ask(l.now) {
+			if incarnation, ok := l.kernel[silent]; ok {
+				l.nodes[name].answer(l.now, silent, incarnation)
 			}
 		}
 	}
@@ -157,6 +170,70 @@ func TestOwnerThatDiesIsReplacedAndDoesNotGetItBack(t *testing.T) {
 	l.pass(20)
 	if got := l.owner(vip); got != second {
 		t.Errorf("%s owns the address after %s came back", got, first)
+	}
+}
+
+func TestKernelOfSilentOwnerAnswers(t *testing.T) {
+	l := newLink(t, "a", "b")
+	l.candidates(vip)
+	l.pass(10)
+	first := l.owner(vip)
+	second := map[string]string{"a": "b", "b": "a"}[first]
+	before := l.nodes[first]
+	l.kernel[first] = before.incarnation
+	l.asleep[first] = true
+	l.pass(100)
+	if got := l.owners(vip); len(got) > 0 {
+		t.Fatalf("%v took over although the kernel of %s answers", got, first)
+	}
+	if got := l.nodes[second].ownerOf(l.now, vip); got != first {
+		t.Errorf("%s takes %q for the owner, want %s", second, got, first)
+	}
+
+	// The next process goes on with the claim.
+	next := newElection(first, l.now)
+	l.nodes[first], l.asleep[first] = next, false
+	l.pass(5) // not yet told of its addresses
+	next.adopt(l.now, map[netip.Addr]uint32{vip: before.own[vip].Epoch})
+	l.candidate(first, 0, vip)
+	l.kernel[first] = next.incarnation
+	l.pass(10)
+	if got := l.owner(vip); got != first {
+		t.Errorf("%s owns the address after a restart, want %s", got, first)
+	}
+
+	// One that doesn't care for the address any more gives it up.
+	l.kernel[first] = next.incarnation
+	l.nodes[first] = newElection(first, l.now)
+	l.kernel[first] = l.nodes[first].incarnation
+	l.pass(10)
+	if got := l.owner(vip); got != second {
+		t.Errorf("%s owns the address, want %s", got, second)
+	}
+	l.nodes[first] = newElection(first, l.now)
+	l.kernel[second] = l.nodes[second].incarnation
+	l.asleep[second] = true
+	l.candidate(first, 0, vip)
+	l.pass(3)
+	delete(l.kernel, second)
+	l.pass(10)
+	l.owner(vip)
+}
+
+// One that slept keeps what the kernel went on to answer for.
+func TestSleeperWhoseKernelAnswers(t *testing.T) {
+	l := newLink(t, "a", "b")
+	l.candidates(vip)
+	l.pass(10)
+	first := l.owner(vip)
+	l.kernel[first] = l.nodes[first].incarnation
+	l.nodes[first].held = func(netip.Addr) bool { return true }
+	l.asleep[first] = true
+	l.pass(10)
+	l.asleep[first] = false
+	l.pass(10)
+	if got := l.owner(vip); got != first {
+		t.Errorf("%s owns the address, want %s", got, first)
 	}
 }
 
@@ -315,6 +392,7 @@ func TestAddressThatWasProbedForIsNotInherited(t *testing.T) {
 		for range 10 {
 			l.now = l.now.Add(Interval)
 			changes = append(changes, second.tick(l.now)...)
+			l.ask(second.node)
 		}
 		if want := (change{Address: vip, Owner: true, Inherited: confirmed}); !slices.Contains(changes, want) {
 			t.Errorf("confirmed %v: %v, want %v", confirmed, changes, want)

@@ -45,6 +45,8 @@ type Link struct {
 	claims    map[netip.Addr]*claim
 	conflicts map[netip.Addr]conflict
 	members   map[string]string // MAC to node, of other announcers
+	kernel    *kernelAnswers    // nil where the kernel can't answer
+	asked     questions
 }
 
 // claim is an address that this node owns on the link.
@@ -74,22 +76,31 @@ type Status struct {
 
 // OpenLink opens an interface. Key signs the adverts, the same on all nodes.
 // Changed is called, without delay and not to be blocked, after each change of
-// what Status returns.
-func OpenLink(device *net.Interface, node string, key []byte, counts *Counts, changed func(), log *slog.Logger) (*Link, error) {
+// what Status returns. Alone is for how long the kernel may answer without an agent
+// before others take over.
+func OpenLink(device *net.Interface, node string, key []byte, alone time.Duration, counts *Counts, changed func(), log *slog.Logger) (*Link, error) {
 	s, err := openSockets(device)
 	if err != nil {
 		return nil, err
 	}
-	return &Link{
+	l := &Link{
 		device: device, key: key, log: log.With("interface", device.Name), changed: changed, sockets: s, counts: counts,
 		election: newElection(node, time.Now()), claims: map[netip.Addr]*claim{}, conflicts: map[netip.Addr]conflict{}, members: map[string]string{},
-	}, nil
+	}
+	if l.kernel, err = openKernelAnswers(device, alone, counts, l.log); err != nil {
+		l.log.Info("if this agent is killed, another node takes its addresses over: the kernel can't answer meanwhile", "because", err)
+	}
+	if l.kernel != nil {
+		l.election.held = l.kernel.Owns
+	}
+	return l, nil
 }
 
 // Run announces until ctx is done, and then hands all addresses over: others are
-// told, and a moment later nobody is answered any more. An error says that the
+// told, and a moment later nobody is answered any more. If another process follows
+// on this node, the kernel goes on to answer instead. An error says that the
 // interface is gone.
-func (l *Link) Run(ctx context.Context) error {
+func (l *Link) Run(ctx context.Context, follows func() bool) error {
 	var running sync.WaitGroup
 	failed := make(chan error, 3)
 	for conn, take := range map[*packet.Conn]func([]byte){l.sockets.adverts: l.takeAdvert, l.sockets.arp: l.takeARP, l.sockets.ndp: l.takeNDP} {
@@ -100,8 +111,14 @@ func (l *Link) Run(ctx context.Context) error {
 		})
 	}
 	err := l.keepTicking(ctx, failed)
-	if err == nil {
+	switch {
+	case err != nil: // the interface may come back
+		err = errors.Join(err, l.kernel.close())
+	case follows() && l.kernel != nil:
+		err = l.kernel.close()
+	default:
 		l.leave()
+		err = l.kernel.detach()
 	}
 	err = errors.Join(err, l.sockets.close())
 	running.Wait()
@@ -140,6 +157,8 @@ func (l *Link) keepTicking(ctx context.Context, failed <-chan error) error {
 		now := time.Now()
 		l.apply(now, l.election.tick(now))
 		l.send(l.election.adverts(n%2 != 0))
+		l.kernel.refresh(l.election.incarnation)
+		l.ask(now)
 		l.remind(now)
 		l.mu.Unlock()
 	}
@@ -161,7 +180,9 @@ func (l *Link) leave() {
 		time.Sleep(handOverPause)
 	}
 	l.mu.Lock()
-	clear(l.claims)
+	for a := range l.claims {
+		l.release(a)
+	}
 	l.mu.Unlock()
 }
 
@@ -170,11 +191,13 @@ func (l *Link) SetCandidates(candidates map[netip.Addr]int32) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	l.wanted = maps.Clone(candidates)
-	l.stand(time.Now())
+	now := time.Now()
+	l.stand(now, l.election.adopt(now, l.kernel.adopt())...)
 }
 
-// stand puts up the wanted addresses, except those that strangers have.
-func (l *Link) stand(now time.Time) {
+// stand puts up the wanted addresses, except those that strangers have. What changed
+// before is carried out only then: owners are heard of as candidates.
+func (l *Link) stand(now time.Time, before ...change) {
 	candidates := maps.Clone(l.wanted)
 	for a, c := range l.conflicts {
 		if _, ok := l.wanted[a]; !ok || now.After(c.until) {
@@ -183,7 +206,7 @@ func (l *Link) stand(now time.Time) {
 		}
 		delete(candidates, a)
 	}
-	l.apply(now, l.election.setCandidates(now, candidates))
+	l.apply(now, append(before, l.election.setCandidates(now, candidates)...))
 	l.send(l.election.adverts(true))
 }
 
@@ -206,16 +229,12 @@ func (l *Link) Status() []Status {
 // apply begins and ends to answer for addresses.
 func (l *Link) apply(now time.Time, changes []change) {
 	for _, c := range changes {
-		if c.Address.Is6() {
-			if err := l.sockets.join(l.device, c.Address, c.Owner); err != nil {
-				l.log.Warn("neighbor solicitations may not arrive", "address", c.Address, "err", err)
-			}
-		}
 		if !c.Owner {
-			delete(l.claims, c.Address)
+			l.release(c.Address)
 			l.log.Info("another node answers for the address now, or none", "address", c.Address)
 			continue
 		}
+		l.join(c.Address, true)
 		claim := &claim{next: now}
 		l.claims[c.Address] = claim
 		if !c.Inherited {
@@ -226,6 +245,29 @@ func (l *Link) apply(now time.Time, changes []change) {
 	if len(changes) > 0 {
 		l.send(l.election.adverts(true))
 		l.changed()
+	}
+}
+
+// release ends the answers for an address.
+func (l *Link) release(a netip.Addr) {
+	delete(l.claims, a)
+	l.kernel.remove(a)
+	l.join(a, false)
+}
+
+// join takes part in the group of an IPv6 address, or ends that, unless another
+// address has the same.
+func (l *Link) join(a netip.Addr, in bool) {
+	if !a.Is6() {
+		return
+	}
+	for other := range l.claims {
+		if other != a && other.Is6() && solicitedNode(other) == solicitedNode(a) {
+			return
+		}
+	}
+	if err := l.sockets.join(l.device, a, in, l.kernel != nil); err != nil {
+		l.log.Warn("neighbor solicitations may not arrive", "address", a, "err", err)
 	}
 }
 
@@ -259,6 +301,7 @@ func (l *Link) attend(now time.Time, a netip.Addr, c *claim) {
 	if c.announced.IsZero() {
 		c.announced = now
 		l.election.confirm(a)
+		l.kernel.add(a, l.election.own[a])
 		l.log.Info("this node answers for the address now", "address", a)
 		l.changed()
 	}
@@ -280,6 +323,9 @@ func (l *Link) takeAdvert(frame []byte) {
 	if len(frame) < etherHead || bytes.Equal(frame[6:12], l.device.HardwareAddr) {
 		return
 	}
+	if l.takeAnswer(frame) {
+		return
+	}
 	a, err := parseAdvert(frame[etherHead:], l.key)
 	if err != nil {
 		l.counts.refused(err)
@@ -287,9 +333,23 @@ func (l *Link) takeAdvert(frame []byte) {
 	}
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	l.members[net.HardwareAddr(frame[6:12]).String()] = a.Node
 	now := time.Now()
+	l.meet(now, net.HardwareAddr(frame[6:12]).String(), a.Node)
 	l.apply(now, l.election.receive(now, a))
+}
+
+// meet notes which node has a MAC. What was taken for a stranger's is a node's then,
+// whose agent was away.
+func (l *Link) meet(now time.Time, mac, node string) {
+	if l.members[mac] == node {
+		return
+	}
+	l.members[mac] = node
+	for a, c := range l.conflicts {
+		if c.mac == mac {
+			l.conflicts[a] = conflict{mac, now}
+		}
+	}
 }
 
 // owns reports whether this node answers for an address just now. A process that

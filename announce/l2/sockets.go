@@ -6,6 +6,7 @@ import (
 	"net"
 	"net/netip"
 	"os"
+	"unsafe"
 
 	"github.com/mdlayher/packet"
 	"golang.org/x/net/bpf"
@@ -102,9 +103,15 @@ func joinPacket(c *packet.Conn, device *net.Interface, kind uint16, group net.Ha
 
 // join takes part in an IPv6 address's group: the kernel tells switches that
 // look after groups (MLD). Where it has no room for more, all groups are let in.
-func (s *sockets) join(device *net.Interface, a netip.Addr, in bool) error {
+// Lasting ones are let in by the network card also when this process has ended.
+func (s *sockets) join(device *net.Interface, a netip.Addr, in, lasting bool) error {
 	if s.groups < 0 {
 		return nil
+	}
+	if lasting {
+		if err := letIn(s.groups, device, multicastMAC(solicitedNode(a)), in); err != nil {
+			return fmt.Errorf("let the group of %s in on %s: %w", a, device.Name, err)
+		}
 	}
 	request := &unix.IPv6Mreq{Multiaddr: solicitedNode(a).As16(), Interface: uint32(device.Index)}
 	option := unix.IPV6_JOIN_GROUP
@@ -119,4 +126,26 @@ func (s *sockets) join(device *net.Interface, a netip.Addr, in bool) error {
 		return joinPacket(s.ndp, device, unix.PACKET_MR_ALLMULTI, nil)
 	}
 	return fmt.Errorf("join group of %s on %s: %w", a, device.Name, err)
+}
+
+// letIn has a network card let a group's frames in until that is taken back
+// (netdevice(7), SIOCADDMULTI).
+func letIn(socket int, device *net.Interface, group net.HardwareAddr, in bool) error {
+	var request struct {
+		name    [unix.IFNAMSIZ]byte
+		family  uint16
+		address [14]byte
+		_       [8]byte // of the union, which is longer
+	}
+	copy(request.name[:unix.IFNAMSIZ-1], device.Name)
+	copy(request.address[:], group)
+	what := uintptr(unix.SIOCADDMULTI)
+	if !in {
+		what = unix.SIOCDELMULTI
+	}
+	_, _, failed := unix.Syscall(unix.SYS_IOCTL, uintptr(socket), what, uintptr(unsafe.Pointer(&request)))
+	if failed != 0 && failed != unix.EEXIST && (in || failed != unix.ENOENT && failed != unix.ENODEV) {
+		return failed
+	}
+	return nil
 }

@@ -2,6 +2,7 @@ package speaker
 
 import (
 	"context"
+	"log/slog"
 	"os"
 	"os/exec"
 	"strings"
@@ -10,11 +11,15 @@ import (
 	"k8s.io/client-go/rest"
 
 	"github.com/fairway-net/fairway/announce/bgp"
+	"github.com/fairway-net/fairway/announce/l2/responder"
 )
 
 // Keeper keeps a speaker while agents take each other's place in the process:
-// a change of the configuration moves no address. The zero value has none.
+// a change of the configuration moves no address. One without a speaker announces
+// nothing.
 type Keeper struct {
+	Log *slog.Logger
+
 	now  *Speaker // nil if nothing is announced
 	api  *rest.Config
 	stop context.CancelFunc
@@ -31,10 +36,11 @@ func (k *Keeper) Take(config *Config) (*Speaker, error) {
 		n.mu.Unlock()
 		return n, nil
 	}
-	k.End()
 	if config == nil {
+		k.endAll()
 		return nil, nil
 	}
+	k.End()
 	n, err := New(*config)
 	if err != nil {
 		return nil, err
@@ -48,7 +54,23 @@ func (k *Keeper) Take(config *Config) (*Speaker, error) {
 	return n, nil
 }
 
-// End hands all addresses over and returns when that is done.
+// endAll hands all addresses over, also those that an earlier process left to the
+// kernel.
+func (k *Keeper) endAll() {
+	if k.now != nil {
+		k.now.mu.Lock()
+		k.now.ends = true
+		k.now.mu.Unlock()
+		k.End()
+	}
+	if _, err := responder.Sweep(func(int) bool { return false }); err != nil {
+		k.Log.Warn("addresses may still be answered for", "err", err)
+	}
+}
+
+// End ends announcing and returns when that is done. Addresses stay with this node
+// where the kernel answers for them, and routers know of graceful restart, unless
+// the machine stops.
 func (k *Keeper) End() {
 	if k.now == nil {
 		return
@@ -76,16 +98,22 @@ func (n *Speaker) keepRunning(ctx context.Context) {
 // leaveRouters ends the sessions. Routers that know of graceful restart keep the
 // routes if this node goes on forwarding, which it does unless the machine stops.
 func (n *Speaker) leaveRouters() {
-	n.mu.Lock()
-	fit := n.self.Unfit == ""
-	n.mu.Unlock()
 	if s, ok := n.routers.(*bgp.Speaker); ok {
 		const patience = 2 * time.Second
 		ctx, cancel := context.WithTimeout(context.Background(), patience)
 		defer cancel()
-		s.Close(ctx, fit && !machineStops())
+		s.Close(ctx, n.isFollowed())
 	}
 	n.ways.Close()
+}
+
+// isFollowed reports whether another process is going to announce on this node,
+// which goes on forwarding until then.
+func (n *Speaker) isFollowed() bool {
+	n.mu.Lock()
+	may := n.self.Unfit == "" && !n.ends
+	n.mu.Unlock()
+	return may && !machineStops()
 }
 
 // machineStops reports whether systemd is shutting the machine down.

@@ -103,6 +103,7 @@ type Speaker struct {
 	told     map[string]string        // problems of Services that Events were written of
 	since    map[netip.Addr]time.Time // that routers have been told of an address
 	layer2   *l2.Announcer            // nil before the key is known
+	ends     bool                     // nothing is to be announced any more
 }
 
 // routers are told what this node announces; see announce/bgp.
@@ -176,7 +177,7 @@ func (n *Speaker) runLayer2(ctx context.Context) error {
 	n.layer2 = layer2
 	n.mu.Unlock()
 	signal(n.wake)
-	return layer2.Run(ctx)
+	return layer2.Run(ctx, n.isFollowed)
 }
 
 // awaitKey returns the key of the adverts once it is there.

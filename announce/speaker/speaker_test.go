@@ -172,7 +172,7 @@ func TestAnnouncerStays(t *testing.T) {
 	agent := func(node string, api *rest.Config) *Config {
 		return &Config{NodeName: node, Log: log, API: api, Events: &noted{}}
 	}
-	var k Keeper
+	k := Keeper{Log: log}
 	defer k.End()
 	take := func(config *Config) *Speaker {
 		t.Helper()

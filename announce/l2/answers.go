@@ -1,0 +1,122 @@
+package l2
+
+import (
+	"errors"
+	"log/slog"
+	"net"
+	"net/netip"
+	"time"
+
+	"github.com/fairway-net/fairway/announce/l2/responder"
+)
+
+// answersAlone is for how long the kernel answers without an agent before other
+// nodes may take over: as long as routers keep routes (graceful restart).
+const answersAlone = 2 * time.Minute
+
+// kernelAnswers has the kernel answer for what a link owns. Nil has it answer for
+// nothing: the link's sockets do. It is used under the link's lock.
+type kernelAnswers struct {
+	*responder.Responder
+	counts  *Counts
+	log     *slog.Logger
+	taken   bool // the claims of an earlier process have been taken over
+	counted map[netip.Addr]uint64
+	failed  string // what was logged last
+}
+
+func openKernelAnswers(device *net.Interface, alone time.Duration, counts *Counts, log *slog.Logger) (*kernelAnswers, error) {
+	r, err := responder.Open(device, responder.Times{Away: deadAfter, Limit: alone})
+	if err != nil {
+		return nil, err
+	}
+	return &kernelAnswers{Responder: r, counts: counts, log: log, counted: map[netip.Addr]uint64{}}, nil
+}
+
+// note logs a failure once. The link's sockets answer for what the kernel doesn't.
+func (k *kernelAnswers) note(err error) {
+	if err == nil || err.Error() == k.failed {
+		return
+	}
+	k.failed = err.Error()
+	k.log.Warn("the kernel doesn't answer as it should for this node's addresses while no agent runs", "err", err)
+}
+
+// adopt returns, once, what the kernel answers for in the name of an earlier process.
+func (k *kernelAnswers) adopt() map[netip.Addr]uint32 {
+	if k == nil || k.taken {
+		return nil
+	}
+	k.taken = true
+	claims, err := k.Claims()
+	k.note(err)
+	epochs := make(map[netip.Addr]uint32, len(claims))
+	for a, c := range claims {
+		epochs[a], k.counted[a] = c.Epoch, c.Answers
+	}
+	return epochs
+}
+
+func (k *kernelAnswers) refresh(incarnation uint64) {
+	if k != nil && k.taken {
+		k.note(k.Refresh(incarnation))
+	}
+}
+
+func (k *kernelAnswers) add(a netip.Addr, s *standing) {
+	if k == nil || s == nil || k.Owns(a) { // as it does of an earlier process
+		return
+	}
+	k.counted[a] = 0
+	k.note(k.Add(a, s.Epoch))
+}
+
+func (k *kernelAnswers) remove(a netip.Addr) {
+	if k == nil {
+		return
+	}
+	answers, err := k.Remove(a)
+	k.note(err)
+	k.count(a, answers)
+	delete(k.counted, a)
+}
+
+// count adds what the kernel answered to the figures.
+func (k *kernelAnswers) count(a netip.Addr, answers uint64) {
+	if more := answers - k.counted[a]; answers > k.counted[a] {
+		k.counted[a] = answers
+		k.counts.add(a, func(n *AddressCounts) { n.Requests += more; n.Responses += more })
+	}
+}
+
+// close leaves the answers to the kernel.
+func (k *kernelAnswers) close() error {
+	if k == nil {
+		return nil
+	}
+	return k.Close()
+}
+
+// detach ends the answers.
+func (k *kernelAnswers) detach() error {
+	if k == nil {
+		return nil
+	}
+	return errors.Join(k.Detach(), k.Close())
+}
+
+// count takes in what the kernel answered.
+func (l *Link) count() {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if l.kernel == nil || len(l.claims) == 0 {
+		return
+	}
+	claims, err := l.kernel.Claims()
+	if err != nil { // it has been closed
+		return
+	}
+	for a, c := range claims {
+		l.kernel.count(a, c.Answers)
+	}
+}

@@ -1,0 +1,11 @@
+// Package responder answers ARP requests and neighbor solicitations in the kernel,
+// for the addresses that this node owns on a link, also while no agent runs. It
+// knows nothing of elections: it is told what is owned. Its files:
+//
+//	responder.go  a link's program and its maps
+//	filter.go     where the program hangs: a filter of the interface's clsact
+//	bpf/          the program
+//
+// Nothing is pinned. The filter keeps the program, the program keeps the maps, and
+// the next agent finds all of them by the interface.
+package responder

@@ -15,6 +15,8 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/tools/clientcmd"
+
+	"github.com/fairway-net/fairway/internal/testing/histories"
 )
 
 // processes are three servers, each in a process of its own.
@@ -240,8 +242,8 @@ func (p *processes) signal(n int, s syscall.Signal) {
 // adds every other fault, three times over.
 func TestFaults(t *testing.T) {
 	p := startProcesses(t)
-	h := &history{began: time.Now(), addresses: map[string]string{}}
-	stop := h.load(t, p.apis)
+	h := histories.New()
+	stop := h.Load(t, p.apis)
 	faults, rounds := p.faults(), 1
 	if os.Getenv("FAIRWAY_SERVERS") == "" {
 		faults = faults[:1]
@@ -254,5 +256,5 @@ func TestFaults(t *testing.T) {
 		}
 	}
 	stop()
-	h.check(t, p.apis[0])
+	h.Check(t, p.apis[0])
 }

@@ -135,11 +135,7 @@ func (s *Server) issuePeer() error {
 	if err != nil {
 		return err
 	}
-	files := peerFiles(s.config.DataDir)
-	if err := pki.WriteFile(files.KeyFile, pair.Key, 0o600); err != nil {
-		return err
-	}
-	return pki.WriteFile(files.CertFile, pair.Cert, 0o644)
+	return pair.WriteFile(peerFiles(s.config.DataDir).CertFile)
 }
 
 // joinAddress is how a server is named to others that join.

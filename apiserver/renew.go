@@ -19,30 +19,29 @@ const (
 	warnBefore = 30 * 24 * time.Hour
 )
 
-// issueServing issues the serving certificate into files, from which the
-// server reads it again whenever they change.
+// issueServing issues the serving certificate into a file, from which the
+// server reads it again whenever it changes.
 func (s *Server) issueServing() (options.CertKey, error) {
 	ips, names := s.config.subjectNames(s.allocator.First())
 	pair, err := s.authorities.Servers.Server("fairway-apiserver", ips, names)
 	if err != nil {
 		return options.CertKey{}, err
 	}
-	files := servingFiles(s.config.DataDir)
-	// The key first: whoever sees the new certificate finds its key.
-	if err := pki.WriteFile(files.KeyFile, pair.Key, 0o600); err != nil {
-		return options.CertKey{}, err
-	}
-	return files, pki.WriteFile(files.CertFile, pair.Cert, 0o644)
+	return servingFiles(s.config.DataDir), pair.WriteFile(servingFiles(s.config.DataDir).CertFile)
 }
 
+// servingFiles is where the serving certificate and its key are: in one file, so
+// that nobody reads a certificate with the key of another.
 func servingFiles(dataDir string) options.CertKey {
-	return options.CertKey{CertFile: filepath.Join(dataDir, "pki", "serving.crt"), KeyFile: filepath.Join(dataDir, "pki", "serving.key")}
+	file := filepath.Join(dataDir, "pki", "serving.pem")
+	return options.CertKey{CertFile: file, KeyFile: file}
 }
 
 // peerFiles are what a server of a cluster shows the others' etcd, which reads
-// them anew with each connection.
+// them anew with each connection: one file, for the same reason.
 func peerFiles(dataDir string) options.CertKey {
-	return options.CertKey{CertFile: filepath.Join(dataDir, "pki", "peer.crt"), KeyFile: filepath.Join(dataDir, "pki", "peer.key")}
+	file := filepath.Join(dataDir, "pki", "peer.pem")
+	return options.CertKey{CertFile: file, KeyFile: file}
 }
 
 // renewCertificates renews the server's own certificates in time, and warns of

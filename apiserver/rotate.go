@@ -30,10 +30,7 @@ func RotateCertificates(dataDir string) error {
 	if err != nil {
 		return err
 	}
-	if err := pki.WriteFile(files.KeyFile, serving.Key, 0o600); err != nil {
-		return err
-	}
-	if err := pki.WriteFile(files.CertFile, serving.Cert, 0o644); err != nil {
+	if err := serving.WriteFile(files.CertFile); err != nil {
 		return err
 	}
 	config, err := clientcmd.BuildConfigFromFlags("", AdminKubeconfig(dataDir))

@@ -60,7 +60,7 @@ func showCertsCommand() *cobra.Command {
 // certificates lie beside the current one.
 func certificateFiles(dir string) []string {
 	var files []string
-	for _, pattern := range []string{"pki/*.crt", "admin.kubeconfig", "pki/*-current.pem"} {
+	for _, pattern := range []string{"pki/*.crt", "pki/serving.pem", "pki/peer.pem", "admin.kubeconfig", "pki/*-current.pem"} {
 		// The pattern is well formed.
 		matches, _ := filepath.Glob(filepath.Join(dir, pattern))
 		files = append(files, matches...)

@@ -17,6 +17,7 @@ import (
 
 	"github.com/spf13/cobra"
 	"golang.org/x/sync/errgroup"
+	"golang.org/x/sys/unix"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/rest"
 
@@ -31,6 +32,16 @@ import (
 
 // defaultNodeDir is where a joined machine keeps what makes it one.
 const defaultNodeDir = "/var/lib/fairway/node"
+
+// joinedKubeconfig is the kubeconfig of this machine as a node, if it has joined
+// and the user may read it.
+func joinedKubeconfig() string {
+	file := join.Kubeconfig(defaultNodeDir)
+	if unix.Access(file, unix.R_OK) != nil {
+		return ""
+	}
+	return file
+}
 
 func joinCommand() *cobra.Command {
 	flags := agentFlags{healthz: "0.0.0.0:10256", metrics: "127.0.0.1:10249", dns: true, announce: true, publish: agent.Publish{Folder: publish.DefaultFolder}}

@@ -15,6 +15,7 @@ import (
 
 	"github.com/fairway-net/fairway/diagnose/explain"
 	"github.com/fairway-net/fairway/internal/manifest"
+	"github.com/fairway-net/fairway/kube/balance"
 )
 
 // objectFlags say where a command of diagnosis reads API objects: in files, or
@@ -60,7 +61,7 @@ func (f *objectFlags) read(ctx context.Context) (*explain.Objects, error) {
 	return readObjects(ctx, client)
 }
 
-const kubeconfigHelp = "kubeconfig file; without it, $KUBECONFIG, this machine's own server, or ~/.kube/config"
+const kubeconfigHelp = "kubeconfig file; without it, $KUBECONFIG, this machine's own server, ~/.kube/config, or what this machine may read as a node"
 
 // client reaches the API with the user's credentials.
 func (f *objectFlags) client() (kubernetes.Interface, error) {
@@ -79,6 +80,10 @@ func (f *objectFlags) config() (*rest.Config, error) {
 		rules.ExplicitPath = own
 	}
 	config, err := clientcmd.NewNonInteractiveDeferredLoadingClientConfig(rules, nil).ClientConfig()
+	if joined := joinedKubeconfig(); clientcmd.IsEmptyConfig(err) && joined != "" {
+		rules.ExplicitPath = joined
+		config, err = clientcmd.NewNonInteractiveDeferredLoadingClientConfig(rules, nil).ClientConfig()
+	}
 	if clientcmd.IsEmptyConfig(err) {
 		return nil, fmt.Errorf("no API to ask: there is no kubeconfig; give --kubeconfig FILE, or -f MANIFESTS")
 	}
@@ -86,7 +91,10 @@ func (f *objectFlags) config() (*rest.Config, error) {
 		return nil, fmt.Errorf("read kubeconfig: %w", err)
 	}
 	config.QPS, config.Burst = 50, 100
-	return config, nil
+	if rules.ExplicitPath == "" {
+		return config, nil
+	}
+	return config, balance.AttachFor(config, rules.ExplicitPath)
 }
 
 func readObjects(ctx context.Context, client kubernetes.Interface) (*explain.Objects, error) {

@@ -159,13 +159,13 @@ func (o *operating) alone() {
 	out, _ := o.run("m1", "sudo fairway token create --ttl")
 	o.joinsAndLeaves(o.joinLine(out))
 
-	before, err := os.ReadFile(filepath.Join(m1.dir, "lib/pki/serving.crt"))
+	before, err := os.ReadFile(filepath.Join(m1.dir, "lib/pki/serving.pem"))
 	o.must(err)
 	m1.run("fairway certs rotate")
-	after, err := os.ReadFile(filepath.Join(m1.dir, "lib/pki/serving.crt"))
+	after, err := os.ReadFile(filepath.Join(m1.dir, "lib/pki/serving.pem"))
 	o.must(err)
 	shown := m1.run("fairway certs show")
-	if bytes.Equal(before, after) || !strings.Contains(shown, "serving.crt") || !strings.Contains(shown, "client-ca.crt") || !strings.Contains(shown, "admin.kubeconfig") {
+	if bytes.Equal(before, after) || !strings.Contains(shown, "serving.pem") || !strings.Contains(shown, "client-ca.crt") || !strings.Contains(shown, "admin.kubeconfig") {
 		o.t.Errorf("certs rotate renewed nothing, or show says little:\n%s", shown)
 	}
 	m1.run("fairway kubectl create secret generic before --from-literal=a=b")
@@ -203,6 +203,9 @@ while [ -d "/proc/$pid" ] && ! grep -q '^State:.Z' "/proc/$pid/status"; do sleep
 	eventually(o.t, "the laptop is a node", func() bool { return strings.Contains(m1.run("fairway kubectl get nodes"), "laptop   Ready") })
 	if shown := laptop.run("fairway certs show"); !strings.Contains(shown, "system:node:laptop") {
 		o.t.Errorf("certs show on a machine says:\n%s", shown)
+	}
+	if shown := laptop.run("fairway status"); !strings.Contains(shown, "laptop  Ready") || !strings.Contains(shown, "WARNINGS are not shown: events is forbidden") {
+		o.t.Errorf("status on a machine says:\n%s", shown)
 	}
 	if tables := laptop.run("nft list tables"); !strings.Contains(tables, "fairway") {
 		o.t.Errorf("the agent of the unit programs nothing:\n%s", tables)

@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/spf13/cobra"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/kubernetes"
 
@@ -75,8 +76,14 @@ func status(ctx context.Context, client kubernetes.Interface, out io.Writer) err
 		return fmt.Errorf("list EndpointSlices: %w", err)
 	}
 	events, err := client.CoreV1().Events(metav1.NamespaceAll).List(ctx, metav1.ListOptions{FieldSelector: "type=Warning"})
-	if err != nil {
+	in := overview.Input{Nodes: nodes.Items, Services: services.Items, Slices: slices.Items}
+	switch {
+	case apierrors.IsForbidden(err): // such as for a machine's own credential
+		in.NoEvents = err.Error()
+	case err != nil:
 		return fmt.Errorf("list Events: %w", err)
+	default:
+		in.Events = events.Items
 	}
-	return overview.Write(out, overview.Input{Nodes: nodes.Items, Services: services.Items, Slices: slices.Items, Events: events.Items})
+	return overview.Write(out, in)
 }

@@ -77,3 +77,63 @@ func leaf(t *testing.T, p Pair) *x509.Certificate {
 	}
 	return pair.Leaf
 }
+
+// TestPairInOneFile: whoever reads a pair while it is renewed never has the
+// certificate of one and the key of another.
+func TestPairInOneFile(t *testing.T) {
+	dir := t.TempDir()
+	a, err := Open(dir)
+	if err != nil {
+		t.Fatal(err)
+	}
+	file := filepath.Join(dir, "serving.pem")
+	write := func() {
+		pair, err := a.Server("server", nil, []string{"kubernetes"})
+		if err != nil {
+			t.Fatal(err)
+		}
+		if err := pair.WriteFile(file); err != nil {
+			t.Fatal(err)
+		}
+	}
+	for _, old := range []string{"serving.crt", "serving.key"} {
+		if err := os.WriteFile(filepath.Join(dir, old), nil, 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	write()
+	for _, old := range []string{"serving.crt", "serving.key"} {
+		if _, err := os.Stat(filepath.Join(dir, old)); err == nil {
+			t.Errorf("%s of an earlier version stays", old)
+		}
+	}
+	if info, err := os.Stat(file); err != nil || info.Mode().Perm() != 0o600 {
+		t.Errorf("the file with the key: %v, %v", info, err)
+	}
+	done, read := make(chan struct{}), make(chan error, 1)
+	go func() {
+		for {
+			data, err := os.ReadFile(file)
+			if err == nil {
+				_, err = tls.X509KeyPair(data, data)
+			}
+			if err != nil {
+				read <- err
+				return
+			}
+			select {
+			case <-done:
+				read <- nil
+				return
+			default:
+			}
+		}
+	}()
+	for range 50 {
+		write()
+	}
+	close(done)
+	if err := <-read; err != nil {
+		t.Errorf("a reader met a pair that doesn't belong together: %v", err)
+	}
+}

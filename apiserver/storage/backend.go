@@ -38,6 +38,8 @@ type Options struct {
 	Prefix string
 	// Member makes the embedded etcd one of several; nil keeps it alone.
 	Member *Member
+	// care is of the embedded etcd's file; usualMaintenance() if nil.
+	care *maintenance
 }
 
 // Backend is an open connection to etcd.
@@ -145,6 +147,10 @@ func startEmbedded(ctx context.Context, o Options) (*Backend, error) {
 		default: // the first one counts
 		}
 	}
+	if o.care == nil {
+		usual := usualMaintenance()
+		o.care = &usual
+	}
 	server, err := startEtcd(embeddedConfig(o, newEtcdLogger(slog.Default(), fail)))
 	if err != nil {
 		return nil, fmt.Errorf("start embedded etcd in %s: %w", o.Dir, err)
@@ -189,7 +195,7 @@ func startEmbedded(ctx context.Context, o Options) (*Backend, error) {
 	working, stop := context.WithCancel(context.WithoutCancel(ctx))
 	var work sync.WaitGroup
 	work.Go(func() { d.watch(working) })
-	work.Go(func() { b.maintain(working) })
+	work.Go(func() { b.maintain(working, *o.care, server.Server.Defragment) })
 	work.Go(func() {
 		select {
 		case <-working.Done():
@@ -276,7 +282,7 @@ func embeddedConfig(o Options, log *zap.Logger) *embed.Config {
 	config.ListenClientUrls = nil
 	config.ListenPeerUrls = nil
 	config.ZapLoggerBuilder = embed.NewZapLoggerBuilder(log)
-	config.QuotaBackendBytes = quota
+	config.QuotaBackendBytes = o.care.quota
 	config.MaxTxnOps = 4096
 	// Elections have no rival here; a short timeout makes starting quick.
 	config.TickMs = 50

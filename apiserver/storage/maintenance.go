@@ -8,23 +8,38 @@ import (
 	"time"
 
 	pb "go.etcd.io/etcd/api/v3/etcdserverpb"
+	"go.etcd.io/etcd/api/v3/v3rpc/rpctypes"
 	clientv3 "go.etcd.io/etcd/client/v3"
 )
 
-const (
-	// quota is how large the embedded etcd's file may grow.
-	quota = 8 << 30
-	// maintenancePeriod is how often the file is looked at. Old revisions are
-	// compacted every five minutes, which makes room inside the file.
-	maintenancePeriod = time.Minute
-	// smallFile is the size up to which unused room in the file doesn't matter.
-	smallFile = 64 << 20
-)
+// maintenance takes care of the embedded etcd's file.
+type maintenance struct {
+	// quota is how large the file may grow, in bytes.
+	quota int64
+	// period is how often the file is looked at. Old revisions are compacted every
+	// five minutes, which makes room inside the file.
+	period time.Duration
+	// small is the size up to which unused room in the file doesn't matter.
+	small int64
+	// rescued is when room was made last in a file that had reached its quota, and
+	// again is after what time that is tried once more.
+	rescued time.Time
+	again   time.Duration
+	// defragment makes the file as small as it can be.
+	defragment func() error
+}
+
+func usualMaintenance() maintenance {
+	return maintenance{quota: 8 << 30, period: time.Minute, small: 64 << 20, again: 10 * time.Minute}
+}
 
 // maintain gives unused room back to the file system, and lets etcd write again
 // once it is below its quota, until ctx is done.
-func (b *Backend) maintain(ctx context.Context) {
-	tick := time.NewTicker(maintenancePeriod)
+// defragment is etcd's own: the client of an etcd in this process has none that
+// works.
+func (b *Backend) maintain(ctx context.Context, m maintenance, defragment func() error) {
+	m.defragment = defragment
+	tick := time.NewTicker(m.period)
 	defer tick.Stop()
 	for {
 		select {
@@ -32,53 +47,85 @@ func (b *Backend) maintain(ctx context.Context) {
 			return
 		case <-tick.C:
 		}
-		err := b.unlessRemoved(func() error { return maintainOnce(ctx, b.Client.Client) })
+		err := b.unlessRemoved(func() error { return m.once(ctx, b.Client.Client) })
 		if err != nil && !errors.Is(err, errRemoved) && ctx.Err() == nil {
 			slog.Warn("apiserver: maintain etcd", "err", err)
 		}
 	}
 }
 
-func maintainOnce(ctx context.Context, client *clientv3.Client) error {
+func (m *maintenance) once(ctx context.Context, client *clientv3.Client) error {
 	status, err := client.Status(ctx, "")
 	if err != nil {
 		return fmt.Errorf("get status: %w", err)
 	}
-	if wastes(status.DbSize, status.DbSizeInUse) {
-		began := time.Now()
-		if _, err := client.Defragment(ctx, ""); err != nil {
-			return fmt.Errorf("defragment: %w", err)
-		}
-		slog.Info("apiserver: etcd's file is smaller now", "before", bytes(uint64(status.DbSize)), "used", bytes(uint64(status.DbSizeInUse)), "took", time.Since(began))
-		if status, err = client.Status(ctx, ""); err != nil {
-			return fmt.Errorf("get status: %w", err)
+	alarm, err := ownAlarm(ctx, client, status.Header.MemberId)
+	if err != nil {
+		return err
+	}
+	rescue := alarm != nil && time.Since(m.rescued) >= m.again
+	if rescue {
+		if err := m.rescue(ctx, client, status.Header.Revision); err != nil {
+			return err
 		}
 	}
-	return disarm(ctx, client, status.DbSize, status.Header.MemberId)
+	if rescue || m.wastes(status.DbSize, status.DbSizeInUse) {
+		if status, err = m.shrink(ctx, client, status); err != nil {
+			return err
+		}
+	}
+	if alarm == nil || status.DbSize > m.quota/10*9 {
+		return nil
+	}
+	if _, err := client.AlarmDisarm(ctx, alarm); err != nil {
+		return fmt.Errorf("disarm alarm: %w", err)
+	}
+	slog.Info("apiserver: etcd is below its quota again and takes writes")
+	return nil
 }
 
 // wastes says whether more than half of a file of some size is unused.
 // Defragmenting takes as much room as is used, and about a second per 100 MB, in
 // which etcd doesn't answer.
-func wastes(size, used int64) bool { return size > smallFile && used < size/2 }
+func (m *maintenance) wastes(size, used int64) bool { return size > m.small && used < size/2 }
 
-// disarm takes a member's own alarm about its size back once there is room.
-func disarm(ctx context.Context, client *clientv3.Client, size int64, self uint64) error {
-	if size > quota/10*9 {
-		return nil
-	}
-	alarms, err := client.AlarmList(ctx)
-	if err != nil {
-		return fmt.Errorf("list alarms: %w", err)
-	}
-	for _, alarm := range alarms.Alarms {
-		if alarm.Alarm != pb.AlarmType_NOSPACE || alarm.MemberID != self {
-			continue
-		}
-		if _, err := client.AlarmDisarm(ctx, (*clientv3.AlarmMember)(alarm)); err != nil {
-			return fmt.Errorf("disarm alarm: %w", err)
-		}
-		slog.Info("apiserver: etcd is below its quota again and takes writes")
+// rescue drops all old revisions of a store that has reached its quota. What
+// compacts every five minutes notes that in the store, which takes no writes now.
+// Clients that watch from an old revision list anew.
+func (m *maintenance) rescue(ctx context.Context, client *clientv3.Client, revision int64) error {
+	slog.Error("apiserver: etcd has reached its quota: objects can be read and deleted only. Making room", "quota", bytes(uint64(m.quota)), "again in", m.again)
+	m.rescued = time.Now()
+	_, err := client.Compact(ctx, revision, clientv3.WithCompactPhysical())
+	if err != nil && !errors.Is(err, rpctypes.ErrCompacted) {
+		return fmt.Errorf("compact: %w", err)
 	}
 	return nil
+}
+
+// shrink makes etcd's file smaller, and returns what etcd says then.
+func (m *maintenance) shrink(ctx context.Context, client *clientv3.Client, before *clientv3.StatusResponse) (*clientv3.StatusResponse, error) {
+	began := time.Now()
+	if err := m.defragment(); err != nil {
+		return nil, fmt.Errorf("defragment: %w", err)
+	}
+	status, err := client.Status(ctx, "")
+	if err != nil {
+		return nil, fmt.Errorf("get status: %w", err)
+	}
+	slog.Info("apiserver: etcd's file was defragmented", "before", bytes(uint64(before.DbSize)), "now", bytes(uint64(status.DbSize)), "took", time.Since(began))
+	return status, nil
+}
+
+// ownAlarm is a member's own alarm about its size; nil if there is none.
+func ownAlarm(ctx context.Context, client *clientv3.Client, self uint64) (*clientv3.AlarmMember, error) {
+	alarms, err := client.AlarmList(ctx)
+	if err != nil {
+		return nil, fmt.Errorf("list alarms: %w", err)
+	}
+	for _, alarm := range alarms.Alarms {
+		if alarm.Alarm == pb.AlarmType_NOSPACE && alarm.MemberID == self {
+			return (*clientv3.AlarmMember)(alarm), nil
+		}
+	}
+	return nil, nil
 }

@@ -23,6 +23,7 @@ type Input struct {
 	Services []corev1.Service
 	Slices   []discoveryv1.EndpointSlice
 	Events   []corev1.Event // Warnings about Services and Nodes
+	NoEvents string         // why there are none, if the user may not read them
 }
 
 // What has room on one screen.
@@ -49,6 +50,9 @@ func Write(out io.Writer, in Input) error {
 	if warnings := warnings(in.Events); len(warnings) > 0 {
 		lines = append(lines, "", "WARNINGS OF THE LAST HOUR, which may be over")
 		lines = append(lines, warnings...)
+	}
+	if in.NoEvents != "" {
+		lines = append(lines, "", "WARNINGS are not shown: "+in.NoEvents)
 	}
 	for _, line := range lines {
 		fmt.Fprintln(t, line)

@@ -52,6 +52,15 @@ func TestWriteSaysWhatIsNotWell(t *testing.T) {
 			t.Errorf("no %q in:\n%s", want, out.String())
 		}
 	}
+	if strings.Contains(out.String(), "are not shown") {
+		t.Errorf("all was read, and the screen says:\n%s", out.String())
+	}
+	// What the user may not read is said.
+	out.Reset()
+	if err := Write(&out, Input{NoEvents: "no rights"}); err != nil || !strings.Contains(out.String(), "WARNINGS are not shown: no rights\n") {
+		t.Errorf("it isn't said that no Events can be read:\n%s", out.String())
+	}
+	out.Reset()
 	// None passes, and all get traffic: it is said.
 	in.Slices[0].Endpoints[0].Conditions.Ready = nil
 	in.Slices[0].Endpoints = in.Slices[0].Endpoints[:1]

@@ -33,6 +33,7 @@ type Balancer struct {
 	servers []*url.URL
 	current *use
 	bases   []http.RoundTripper
+	asked   time.Time // when others were asked last for a request that was refused
 }
 
 // use is the time for which one server is in use.
@@ -151,6 +152,18 @@ func (b *Balancer) others(than *url.URL) []*url.URL {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	return slices.DeleteFunc(slices.Clone(b.servers), func(u *url.URL) bool { return u.Host == than.Host })
+}
+
+// mayAskOthers keeps a client that no server accepts from asking all of them all
+// the time.
+func (b *Balancer) mayAskOthers(now time.Time) bool {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	if now.Sub(b.asked) < b.period {
+		return false
+	}
+	b.asked = now
+	return true
 }
 
 // errMoved ends what is under way at a server that another one has replaced.

@@ -3,6 +3,7 @@ package balance
 import (
 	"context"
 	"encoding/pem"
+	"errors"
 	"io"
 	"log/slog"
 	"net/http"
@@ -29,6 +30,7 @@ const (
 	works int32 = iota
 	saysUnready
 	isSilent
+	knowsNobody // its clock is off, say: certificates aren't valid for it
 )
 
 func serve(t *testing.T, name string) *server {
@@ -41,6 +43,8 @@ func serve(t *testing.T, name string) *server {
 			case <-req.Context().Done():
 			case <-ended:
 			}
+		case s.state.Load() == knowsNobody && req.URL.Path != "/readyz":
+			w.WriteHeader(http.StatusUnauthorized)
 		case req.URL.Path == "/readyz" && s.state.Load() == saysUnready:
 			w.WriteHeader(http.StatusInternalServerError)
 		case req.URL.Path == "/watch":
@@ -260,5 +264,40 @@ func TestLasting(t *testing.T) {
 		if err != nil || (b != nil) != c.want {
 			t.Errorf("%s: %v, %v, want a balancer %v", name, b, err, c.want)
 		}
+	}
+}
+
+// TestUnauthorized: a server that doesn't accept who the client is, though it is
+// ready, is left for one that does. Where none does, the client is told.
+func TestUnauthorized(t *testing.T) {
+	one, two := serve(t, "one"), serve(t, "two")
+	b, client := balanced(t, remembered(t, one, two), one, two)
+	if who, err := ask(t, client, one.URL); err != nil || who != "one" {
+		t.Fatalf("%q answers, %v", who, err)
+	}
+	one.state.Store(knowsNobody)
+	resp, err := client.Post(one.URL+"/echo", "text/plain", strings.NewReader("what is sent"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	body, err := io.ReadAll(resp.Body)
+	if err = errors.Join(err, resp.Body.Close()); err != nil || string(body) != "what is sent" {
+		t.Errorf("the other server answers %s: %q, %v", resp.Status, body, err)
+	}
+	if b.Server() != two.URL {
+		t.Errorf("%s is in use", b.Server())
+	}
+	two.state.Store(knowsNobody)
+	for range 3 {
+		resp, err := client.Get(one.URL + "/who")
+		if err != nil {
+			t.Fatal(err)
+		}
+		if err := resp.Body.Close(); err != nil || resp.StatusCode != http.StatusUnauthorized {
+			t.Errorf("where no server accepts the client, it is told %s, %v", resp.Status, err)
+		}
+	}
+	if b.Server() != two.URL {
+		t.Errorf("%s is in use, and no better", b.Server())
 	}
 }

@@ -8,6 +8,7 @@ import (
 	"net/http"
 	"net/url"
 	"sync"
+	"time"
 )
 
 // transport sends requests to the server in use.
@@ -26,8 +27,11 @@ func (t *transport) RoundTrip(req *http.Request) (*http.Response, error) {
 	t.balancer.once.Do(func() { t.balancer.settle(req.Context()) })
 	current := t.balancer.using()
 	resp, err := t.send(req, current, current.server)
-	if err == nil {
+	switch {
+	case err == nil && resp.StatusCode != http.StatusUnauthorized:
 		return resp, nil
+	case err == nil:
+		return t.elsewhere(req, current, resp), nil
 	}
 	t.balancer.suspect()
 	if !notConnected(err) || req.Context().Err() != nil || req.Body != nil && req.GetBody == nil {
@@ -48,6 +52,32 @@ func (t *transport) RoundTrip(req *http.Request) (*http.Response, error) {
 		}
 	}
 	return nil, err
+}
+
+// elsewhere asks the other servers when one doesn't accept who the client is: its
+// clock may be off, so that certificates aren't valid yet, or no more. If another
+// one accepts it, that is in use from now on.
+func (t *transport) elsewhere(req *http.Request, current *use, refusal *http.Response) *http.Response {
+	if req.Body != nil && req.GetBody == nil || !t.balancer.mayAskOthers(time.Now()) {
+		return refusal
+	}
+	for _, other := range t.balancer.others(current.server) {
+		again, err := rewind(req)
+		if err != nil {
+			return refusal
+		}
+		resp, err := t.send(again, current, other)
+		if err != nil {
+			continue
+		}
+		if resp.StatusCode != http.StatusUnauthorized {
+			_ = refusal.Body.Close() // what it says doesn't matter any more
+			t.balancer.move(current, other)
+			return resp
+		}
+		_ = resp.Body.Close() // the first refusal says the same
+	}
+	return refusal
 }
 
 // send sends a request to a server. It ends when that is replaced by another.

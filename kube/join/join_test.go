@@ -3,8 +3,11 @@ package join_test
 import (
 	"context"
 	"crypto/tls"
+	"crypto/x509"
+	"os"
 	"path/filepath"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -25,6 +28,12 @@ type cluster struct {
 	*testing.T
 	server *apiserver.Server
 	admin  kubernetes.Interface
+	life   atomic.Int64 // of machines' certificates, in nanoseconds; 0 is what the server says
+}
+
+// Sign implements nodecert.Signer.
+func (c *cluster) Sign(request *x509.CertificateRequest, life time.Duration) ([]byte, error) {
+	return c.server.MachineSigner().Sign(request, max(life, time.Duration(c.life.Load())))
 }
 
 func start(t *testing.T) *cluster {
@@ -35,10 +44,14 @@ func start(t *testing.T) *cluster {
 	if err != nil {
 		t.Fatal(err)
 	}
+	c := &cluster{T: t, server: server}
+	if c.admin, err = kubernetes.NewForConfig(server.LoopbackConfig()); err != nil {
+		t.Fatal(err)
+	}
 	ctx, cancel := context.WithCancel(t.Context())
 	done := make(chan error, 1)
 	go func() {
-		done <- controller.Run(ctx, server.LoopbackConfig(), controller.Options{Signer: server.MachineSigner(), RootCA: server.CA(), NodeGrace: 2 * time.Second})
+		done <- controller.Run(ctx, server.LoopbackConfig(), controller.Options{Signer: c, RootCA: server.CA(), NodeGrace: 2 * time.Second})
 	}()
 	t.Cleanup(func() {
 		cancel()
@@ -49,11 +62,7 @@ func start(t *testing.T) *cluster {
 			t.Error(err)
 		}
 	})
-	admin, err := kubernetes.NewForConfig(server.LoopbackConfig())
-	if err != nil {
-		t.Fatal(err)
-	}
-	return &cluster{T: t, server: server, admin: admin}
+	return c
 }
 
 func (c *cluster) token(expires time.Time) join.Token {
@@ -150,7 +159,11 @@ func TestJoin(t *testing.T) {
 func pair(t *testing.T, dir string) tls.Certificate {
 	t.Helper()
 	file := filepath.Join(dir, "pki", "fairway-node-current.pem")
-	cert, err := tls.LoadX509KeyPair(file, file)
+	data, err := os.ReadFile(file) // once: it may be replaced
+	if err != nil {
+		t.Fatal(err)
+	}
+	cert, err := tls.X509KeyPair(data, data)
 	if err != nil {
 		t.Fatal(err)
 	}

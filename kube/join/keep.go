@@ -29,22 +29,24 @@ func Keep(ctx context.Context, dir string, config *rest.Config, log *slog.Logger
 	if err != nil {
 		return err
 	}
-	manager, err := certificate.NewManager(&certificate.Config{
-		ClientsetFn: func(*tls.Certificate) (kubernetes.Interface, error) {
-			return kubernetes.NewForConfig(rest.CopyConfig(config))
-		},
-		Template:         &x509.CertificateRequest{Subject: *subject(member.Node)},
-		SignerName:       certificatesv1.KubeAPIServerClientKubeletSignerName,
-		GetUsages:        certificate.DefaultKubeletClientGetUsages,
-		CertificateStore: store,
-		Name:             "node",
-	})
-	if err != nil {
-		return fmt.Errorf("renew certificate: %w", err)
+	for ctx.Err() == nil {
+		manager, err := certificate.NewManager(&certificate.Config{
+			ClientsetFn: func(*tls.Certificate) (kubernetes.Interface, error) {
+				return kubernetes.NewForConfig(rest.CopyConfig(config))
+			},
+			Template:         &x509.CertificateRequest{Subject: *subject(member.Node)},
+			SignerName:       certificatesv1.KubeAPIServerClientKubeletSignerName,
+			GetUsages:        certificate.DefaultKubeletClientGetUsages,
+			CertificateStore: store,
+			Name:             "node",
+		})
+		if err != nil {
+			return fmt.Errorf("renew certificate: %w", err)
+		}
+		manager.Start()
+		watch(ctx, manager.Current, log)
+		manager.Stop()
 	}
-	manager.Start()
-	defer manager.Stop()
-	watch(ctx, manager, log)
 	return nil
 }
 
@@ -55,20 +57,39 @@ const (
 	warnBefore = 5 * 24 * time.Hour
 )
 
-// watch warns of a certificate that ends soon: the manager logs nothing of it.
-func watch(ctx context.Context, manager certificate.Manager, log *slog.Logger) {
+// watch looks at the certificate until ctx is done, or renewing it is overdue: the
+// manager waits by a clock that stands still while the machine is suspended, and
+// logs nothing. A new manager renews at once what is due.
+func watch(ctx context.Context, current func() *tls.Certificate, log *slog.Logger) {
 	tick := time.NewTicker(lookPeriod)
 	defer tick.Stop()
 	for {
-		if c := manager.Current(); c != nil && c.Leaf != nil && time.Until(c.Leaf.NotAfter) < warnBefore {
-			log.Warn("this machine's certificate ends soon and couldn't be renewed yet", "ends", c.Leaf.NotAfter)
+		overdue := false
+		if c := current(); c != nil && c.Leaf != nil {
+			overdue = warn(c.Leaf, time.Now(), log)
 		}
 		select {
 		case <-ctx.Done():
 			return
 		case <-tick.C:
 		}
+		if overdue {
+			return
+		}
 	}
+}
+
+// warn says that a certificate ends soon, or has ended, and whether it should have
+// been renewed by now.
+func warn(c *x509.Certificate, now time.Time, log *slog.Logger) (overdue bool) {
+	left, life := c.NotAfter.Sub(now), c.NotAfter.Sub(c.NotBefore)
+	switch {
+	case left <= 0:
+		log.Warn("this machine's certificate has ended: `fairway leave`, and `fairway join` with a new token", "ended", c.NotAfter)
+	case left < warnBefore:
+		log.Warn("this machine's certificate ends soon and couldn't be renewed yet", "ends", c.NotAfter)
+	}
+	return left < life/12 // the manager begins when 30 to 10 % are left
 }
 
 // Dir returns the directory of the machine that a kubeconfig belongs to; false

@@ -1,4 +1,7 @@
-package apiserver
+// Package histories puts servers of the API under a load of writes, and checks
+// afterwards that what clients were told can have been: that no acknowledged
+// write was lost, no read was stale, and no address was given twice.
+package histories
 
 import (
 	"context"
@@ -19,9 +22,9 @@ import (
 	"k8s.io/client-go/kubernetes"
 )
 
-// history is what clients did to a few ConfigMaps, each of which holds a number,
+// History is what clients did to a few ConfigMaps, each of which holds a number,
 // and what they were told.
-type history struct {
+type History struct {
 	began time.Time
 	next  atomic.Int64
 
@@ -31,6 +34,9 @@ type history struct {
 	reads      int
 	writes     int
 }
+
+// New returns an empty history.
+func New() *History { return &History{began: time.Now(), addresses: map[string]string{}} }
 
 // operation is a read or a write of one ConfigMap.
 type operation struct {
@@ -70,11 +76,11 @@ const (
 	clients       = 6
 )
 
-func (h *history) now() int64 { return time.Since(h.began).Nanoseconds() }
+func (h *History) now() int64 { return time.Since(h.began).Nanoseconds() }
 
 // record notes an operation. A write without an answer may take effect at any
 // time after it began; a read without one says nothing.
-func (h *history) record(client int, op operation, called int64, value int, err error) {
+func (h *History) record(client int, op operation, called int64, value int, err error) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	returned := h.now()
@@ -94,7 +100,7 @@ func (h *history) record(client int, op operation, called int64, value int, err 
 func key(n int) string { return fmt.Sprintf("number-%d", n) }
 
 // step does one operation by a server's API.
-func (h *history) step(ctx context.Context, client int, api kubernetes.Interface) error {
+func (h *History) step(ctx context.Context, client int, api kubernetes.Interface) error {
 	ctx, cancel := context.WithTimeout(ctx, 20*time.Second)
 	defer cancel()
 	maps := api.CoreV1().ConfigMaps("default")
@@ -123,8 +129,15 @@ func numberMap(n, value int) *corev1.ConfigMap {
 	return &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: key(n)}, Data: map[string]string{"number": strconv.Itoa(value)}}
 }
 
+func nodePortService(name string) *corev1.Service {
+	return &corev1.Service{
+		ObjectMeta: metav1.ObjectMeta{Name: name},
+		Spec:       corev1.ServiceSpec{Type: corev1.ServiceTypeNodePort, Ports: []corev1.ServicePort{{Port: 80}}},
+	}
+}
+
 // service makes a Service and notes its addresses.
-func (h *history) service(ctx context.Context, api kubernetes.Interface) {
+func (h *History) service(ctx context.Context, api kubernetes.Interface) {
 	ctx, cancel := context.WithTimeout(ctx, 20*time.Second)
 	defer cancel()
 	svc, err := api.CoreV1().Services("default").Create(ctx, nodePortService(fmt.Sprintf("s-%d", h.next.Add(1))), metav1.CreateOptions{})
@@ -136,12 +149,12 @@ func (h *history) service(ctx context.Context, api kubernetes.Interface) {
 	h.addresses[svc.Name] = fmt.Sprintf("%s %d", svc.Spec.ClusterIP, svc.Spec.Ports[0].NodePort)
 }
 
-// load has clients read and write by all servers until the returned function is
+// Load has clients read and write by all servers until the returned function is
 // called.
-func (h *history) load(t *testing.T, apis []kubernetes.Interface) (stop func()) {
+func (h *History) Load(t *testing.T, apis []kubernetes.Interface) (stop func()) {
 	t.Helper()
 	for n := range numbersOfKeys {
-		if _, err := apis[0].CoreV1().ConfigMaps("default").Create(within(t), numberMap(n, 0), metav1.CreateOptions{}); err != nil {
+		if _, err := apis[0].CoreV1().ConfigMaps("default").Create(t.Context(), numberMap(n, 0), metav1.CreateOptions{}); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -200,13 +213,13 @@ func loseOne(all []porcupine.Operation) []porcupine.Operation {
 	return all
 }
 
-// check holds what clients were told against what can have been, and against
+// Check holds what clients were told against what can have been, and against
 // what is there in the end.
-func (h *history) check(t *testing.T, api kubernetes.Interface) {
+func (h *History) Check(t *testing.T, api kubernetes.Interface) {
 	t.Helper()
 	for n := range numbersOfKeys { // what is there in the end
 		called := h.now()
-		m, err := api.CoreV1().ConfigMaps("default").Get(within(t), key(n), metav1.GetOptions{})
+		m, err := api.CoreV1().ConfigMaps("default").Get(t.Context(), key(n), metav1.GetOptions{})
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -226,7 +239,7 @@ func (h *history) check(t *testing.T, api kubernetes.Interface) {
 	case porcupine.Unknown:
 		t.Error("the history couldn't be checked in time")
 	}
-	list, err := api.CoreV1().Services("default").List(within(t), metav1.ListOptions{})
+	list, err := api.CoreV1().Services("default").List(t.Context(), metav1.ListOptions{})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -93,11 +93,14 @@ static __always_inline int insert_reply_entry(struct work *w, enum hook hook, in
 
 // stands_apart reports whether a connection has a port of its own between the hooks.
 // One that is masqueraded has: if netfilter took it for another of the client's, or
-// changed its port lest it be, it would leave as it is (is_unrelated in conn.h). Others
-// have while netfilter's youngest connections aren't known.
+// changed its port lest it be, it would leave as it is (is_unrelated in conn.h). So has
+// a UDP flow of the node's own: nobody knows when that is over, and a socket that gets
+// its port next may be connected to the same backend by the socket path. Others have
+// while netfilter's youngest connections aren't known.
 static __always_inline int stands_apart(const struct work *w, __u32 own)
 {
-	return (!own && w->d.masquerade) || (!(w->c.flags & DIRECT) && current_phase() == ENTERING);
+	return (own ? w->p.t.proto == IPPROTO_UDP : w->d.masquerade) ||
+	       (!(w->c.flags & DIRECT) && current_phase() == ENTERING);
 }
 
 // connect makes the entries of a connection that came in, or that is one of the
@@ -161,6 +164,24 @@ static __always_inline void reclaim(struct work *w)
 		erase(&conns_2, &w->key);
 }
 
+// supersede takes away a UDP flow through a frontend whose client speaks to the same
+// backend directly now, from the same port: by the socket path, or because it knows the
+// backend. Nobody says when a flow is over, and answers would be taken for the former's.
+// The node's own flows have other ports (stands_apart).
+static __always_inline void supersede(struct work *w)
+{
+	struct conn *answers;
+
+	w->key = reversed(&w->p.t);
+	w->key.hook = AT_EGRESS;
+	answers = conn_of(&w->key);
+	if (!answers || (answers->flags & (ANSWER | NETFILTERS | FROZEN | DIRECT)) != ANSWER)
+		return;
+	w->old.answers = w->key;
+	w->old.id = answers->id;
+	remove_old();
+}
+
 // too_early reports whether a connection would get a port of the node's while it
 // isn't known yet which of these netfilter has given to others, answers to which would
 // be taken for its own. Its first packet is sent again; a datagram isn't, and risks it.
@@ -190,6 +211,8 @@ __noinline int decide_first(struct __sk_buff *skb, __u32 own)
 	case PASS:
 		if (own && w->p.t.proto != IPPROTO_UDP && opens_connection(&w->p))
 			reclaim(w);
+		if (!own && w->p.t.proto == IPPROTO_UDP)
+			supersede(w);
 		return TC_ACT_UNSPEC;
 	case FORWARD:
 		if (too_early(w, own))

@@ -106,8 +106,8 @@ func (a *Agent) watchNode(ctx context.Context) {
 		Set: func(n *corev1.Node) {
 			found = true
 			a.health.setEligible(eligible(n))
+			a.balance.SetNode(n, eligible(n)) // before the first table can be complete
 			a.state.setNode(n)
-			a.balance.SetNode(n, eligible(n))
 			a.publish.SetNode(n)
 		},
 		Delete: func(types.NamespacedName) {

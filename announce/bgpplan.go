@@ -60,8 +60,9 @@ func (a *bgpAdvertisement) prefix(address netip.Addr) netip.Prefix {
 // community that it asks for, routes might go where they must not.
 func (r *reader) bgp(a *v1beta1.BGPAdvertisement, o Objects, aliases map[string]Communities) (read bgpAdvertisement, ok bool) {
 	object, s := "BGPAdvertisement "+a.Name, &a.Spec
+	w, ok := r.what(object, a.Annotations, ofPools|externalIPs|clusterIPs|serviceRanges|podRanges)
 	read = bgpAdvertisement{peers: s.Peers, length: [2]int{32, 128}, localPref: s.LocalPref, scope: scope{
-		name: a.Name, pools: s.IPAddressPools,
+		name: a.Name, what: w, pools: s.IPAddressPools,
 		poolSelectors: r.selectors(object, "ipAddressPoolSelectors", s.IPAddressPoolSelectors),
 		nodes:         r.selectors(object, "nodeSelectors", s.NodeSelectors),
 		services:      r.selectors(object, "serviceSelectors", s.ServiceSelectors),
@@ -72,7 +73,6 @@ func (r *reader) bgp(a *v1beta1.BGPAdvertisement, o Objects, aliases map[string]
 			r.problem(object, fmt.Sprintf("spec.peers: there is no BGPPeer %s", name))
 		}
 	}
-	ok = true
 	fault := func(text string) {
 		r.problem(object, text)
 		ok = false
@@ -138,6 +138,9 @@ func (c *Config) decideBGP(plan *Plan, node Node, address netip.Addr, in *pool, 
 			continue
 		}
 		prefix := ad.prefix(address)
+		if in.what != ofPools {
+			prefix = netip.PrefixFrom(address, address.BitLen())
+		}
 		switch {
 		case !selects(ad.nodes, node.Labels):
 			why = append(why, fmt.Sprintf("the nodeSelectors of BGPAdvertisement %s don't select this node", ad.name))

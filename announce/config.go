@@ -42,6 +42,7 @@ type Config struct {
 
 type pool struct {
 	name   string
+	what   what
 	labels labels.Set
 	ranges []iprange.Range
 }
@@ -50,6 +51,7 @@ type pool struct {
 // selectors selects all.
 type scope struct {
 	name          string
+	what          what
 	pools         []string
 	poolSelectors []labels.Selector
 	nodes         []labels.Selector
@@ -77,7 +79,9 @@ func Read(o Objects) (*Config, []string) {
 		c.pools = append(c.pools, r.pool(p))
 	}
 	for _, a := range sorted(o.L2Advertisements) {
-		c.l2 = append(c.l2, r.l2(a, o.Pools))
+		if read, ok := r.l2(a, o.Pools); ok {
+			c.l2 = append(c.l2, read)
+		}
 	}
 	r.profiles(o.BFDProfiles)
 	for _, p := range sorted(o.BGPPeers) {
@@ -117,7 +121,7 @@ func (r *reader) problem(object, text string) {
 // pool reads a pool's ranges. What is wrong with these is the address
 // controller's to say.
 func (r *reader) pool(p *v1beta1.IPAddressPool) pool {
-	read := pool{name: p.Name, labels: p.Labels}
+	read := pool{name: p.Name, what: ofPools, labels: p.Labels}
 	for _, text := range p.Spec.Addresses {
 		if addresses, err := iprange.Parse(text); err == nil {
 			read.ranges = append(read.ranges, addresses)
@@ -126,10 +130,12 @@ func (r *reader) pool(p *v1beta1.IPAddressPool) pool {
 	return read
 }
 
-func (r *reader) l2(a *v1beta1.L2Advertisement, pools map[string]*v1beta1.IPAddressPool) l2Advertisement {
+// l2 reads an L2Advertisement. ok is false if it must not be used.
+func (r *reader) l2(a *v1beta1.L2Advertisement, pools map[string]*v1beta1.IPAddressPool) (read l2Advertisement, ok bool) {
 	object := "L2Advertisement " + a.Name
-	read := l2Advertisement{interfaces: a.Spec.Interfaces, scope: scope{
-		name: a.Name, pools: a.Spec.IPAddressPools,
+	w, ok := r.what(object, a.Annotations, ofPools|externalIPs)
+	read = l2Advertisement{interfaces: a.Spec.Interfaces, scope: scope{
+		name: a.Name, what: w, pools: a.Spec.IPAddressPools,
 		poolSelectors: r.selectors(object, "ipAddressPoolSelectors", a.Spec.IPAddressPoolSelectors),
 		nodes:         r.selectors(object, "nodeSelectors", a.Spec.NodeSelectors),
 		services:      r.selectors(object, "serviceSelectors", a.Spec.ServiceSelectors),
@@ -141,7 +147,7 @@ func (r *reader) l2(a *v1beta1.L2Advertisement, pools map[string]*v1beta1.IPAddr
 			read.preferred = append(read.preferred, preference{p.Weight, s[0]})
 		}
 	}
-	return read
+	return read, ok
 }
 
 // knowsPools names pools that aren't there.
@@ -184,6 +190,12 @@ func (c *Config) poolOf(a netip.Addr) *pool {
 
 // isFor reports whether the advertisement is for a pool.
 func (a *scope) isFor(p *pool) bool {
+	if a.what&p.what == 0 {
+		return false
+	}
+	if p.what != ofPools {
+		return true
+	}
 	if len(a.pools) == 0 && len(a.poolSelectors) == 0 {
 		return true
 	}

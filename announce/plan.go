@@ -9,6 +9,7 @@
 //	tracker.go    which addresses are in force, and whether a new connection to
 //	              them finds an endpoint from this node
 //	plan.go       what this node announces
+//	what.go       what is announced beside the addresses of pools
 //	bgpplan.go    to which routers, as which routes
 package announce
 
@@ -26,6 +27,9 @@ type Node struct {
 	Labels labels.Set
 	// Unfit says why the node must not announce anything; "" if it may.
 	Unfit string
+	// ServiceRanges are those that cluster IPs come from, PodRanges those of this
+	// node's pods.
+	ServiceRanges, PodRanges []netip.Prefix
 }
 
 // Announcement says how an address is announced on layer 2.
@@ -60,7 +64,7 @@ func Decide(c *Config, node Node, inForce map[netip.Addr]Served, serviceOf func(
 		Peers: c.peersOf(node), WhyNot: map[netip.Addr]string{}, Problems: map[string][]string{},
 	}
 	for address, served := range inForce {
-		p := c.poolOf(address)
+		p := c.placeOf(address, served)
 		if p == nil {
 			continue
 		}
@@ -70,6 +74,7 @@ func Decide(c *Config, node Node, inForce map[netip.Addr]Served, serviceOf func(
 		}
 		plan.announce(c, node, address, p, served, serviceOf)
 	}
+	plan.announceRanges(c, node)
 	return plan
 }
 
@@ -85,6 +90,8 @@ func (plan *Plan) announce(c *Config, node Node, address netip.Addr, p *pool, se
 	case byL2 || byBGP:
 	case len(why) > 0:
 		plan.WhyNot[address] = strings.Join(why, "; ")
+	case p.what != ofPools:
+		plan.WhyNot[address] = fmt.Sprintf("no advertisement that is for %s is for the Service", p.name)
 	default:
 		plan.WhyNot[address] = fmt.Sprintf("no L2Advertisement or BGPAdvertisement is for pool %s and the Service", p.name)
 	}

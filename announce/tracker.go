@@ -18,11 +18,17 @@ type Served struct {
 	// Local is the number of endpoints on this node, where only these are used
 	// (externalTrafficPolicy: Local); 0 where all are.
 	Local int
+	// ClusterIP says that the address is a cluster IP, ExternalIP that it is one that
+	// a Service names itself.
+	ClusterIP, ExternalIP bool
 }
 
-// Tracker knows which load balancer addresses and external IPs a table has. An
-// update costs what the change costs. The zero value is empty.
+// Tracker knows which load balancer addresses and external IPs a table has, and
+// cluster IPs if these are asked for. An update costs what the change costs. The zero value is empty.
 type Tracker struct {
+	// ClusterIPs are asked for. Whoever changes it begins with another tracker.
+	ClusterIPs bool
+
 	table     *model.Table
 	frontends map[netip.Addr]map[model.Key]*model.Frontend
 	byPool    map[model.PoolID]map[model.Key]netip.Addr
@@ -40,11 +46,11 @@ func (t *Tracker) Update(table *model.Table) bool {
 	t.table = table
 	touched := map[netip.Addr]bool{}
 	for _, c := range changes.Frontends {
-		if c.Old != nil && isAnnounced(c.Old) {
+		if c.Old != nil && t.isAnnounced(c.Old) {
 			t.remove(c.Old)
 			touched[c.Old.Addr] = true
 		}
-		if c.New != nil && isAnnounced(c.New) {
+		if c.New != nil && t.isAnnounced(c.New) {
 			t.add(c.New)
 			touched[c.New.Addr] = true
 		}
@@ -64,8 +70,11 @@ func (t *Tracker) Update(table *model.Table) bool {
 // Served returns what is in force. It is the caller's.
 func (t *Tracker) Served() map[netip.Addr]Served { return maps.Clone(t.served) }
 
-func isAnnounced(f *model.Frontend) bool {
-	return f.Entrance == model.LoadBalancerIP || f.Entrance == model.ExternalIP
+// Table returns the last table; nil if there was none.
+func (t *Tracker) Table() *model.Table { return t.table }
+
+func (t *Tracker) isAnnounced(f *model.Frontend) bool {
+	return t.ClusterIPs && f.Entrance == model.ClusterIP || f.Entrance == model.LoadBalancerIP || f.Entrance == model.ExternalIP
 }
 
 func (t *Tracker) add(f *model.Frontend) {
@@ -104,9 +113,11 @@ func (t *Tracker) judge(a netip.Addr) bool {
 			continue
 		}
 		ready[name] = ready[name] || len(pool.Backends) > 0
-		if !route.Masquerade { // as the policy Local has it
+		if route.Pool.Local || !route.Masquerade && f.Entrance != model.ClusterIP { // as the policy Local has it
 			next.Local = max(next.Local, len(pool.Backends))
 		}
+		next.ClusterIP = next.ClusterIP || f.Entrance == model.ClusterIP
+		next.ExternalIP = next.ExternalIP || f.Entrance == model.ExternalIP
 	}
 	for _, name := range slices.Sorted(maps.Keys(ready)) {
 		if ready[name] {
@@ -121,7 +132,7 @@ func (t *Tracker) judge(a netip.Addr) bool {
 		return had
 	}
 	t.served[a] = next
-	return !had || last.Local != next.Local || !slices.Equal(last.Ready, next.Ready) || !slices.Equal(last.Idle, next.Idle)
+	return !had || last.Local != next.Local || last.ClusterIP != next.ClusterIP || last.ExternalIP != next.ExternalIP || !slices.Equal(last.Ready, next.Ready) || !slices.Equal(last.Idle, next.Idle)
 }
 
 // Both is what is in force and is to stay: what the next table no longer has, or
@@ -133,7 +144,7 @@ func Both(inForce, next map[netip.Addr]Served) map[netip.Addr]Served {
 		if !ok {
 			continue
 		}
-		stays := Served{Local: min(s.Local, n.Local)}
+		stays := Served{Local: min(s.Local, n.Local), ClusterIP: n.ClusterIP, ExternalIP: n.ExternalIP}
 		for _, name := range s.Ready {
 			if slices.Contains(n.Ready, name) {
 				stays.Ready = append(stays.Ready, name)

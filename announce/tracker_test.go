@@ -32,7 +32,8 @@ func TestTracker(t *testing.T) {
 		if got := tracker.Update(table); got != changed {
 			t.Errorf("%s: changed %v, want %v", what, got, changed)
 		}
-		if got := fmt.Sprint(tracker.Served()[vip]); got != want {
+		s := tracker.Served()[vip]
+		if got := fmt.Sprintf("{%v %v %d}", s.Ready, s.Idle, s.Local); got != want {
 			t.Errorf("%s: %s, want %s", what, got, want)
 		}
 	}
@@ -75,5 +76,28 @@ func TestTracker(t *testing.T) {
 	})
 	if n := len(tracker.Served()) + len(tracker.frontends) + len(tracker.byPool); n > 0 {
 		t.Errorf("%d things are remembered for nothing", n)
+	}
+}
+
+// Cluster IPs are known where they are asked for. They have no weight, unless only
+// this node's endpoints are used.
+func TestTrackerOfClusterIPs(t *testing.T) {
+	address := netip.MustParseAddr("10.96.0.7")
+	e := model.NewTable().Edit()
+	for i, local := range []bool{false, true} {
+		id := model.PoolID{Name: fmt.Sprint("d/web:", i), Proto: model.TCP, Local: local}
+		f := &model.Frontend{Key: model.Key{Addr: address, Port: uint16(80 + i), Proto: model.TCP}, Name: id.Name, Entrance: model.ClusterIP}
+		f.Routes[model.FromOutside] = model.Route{Pool: id}
+		e.SetFrontend(f)
+		e.SetPool(&model.Pool{ID: id, Backends: []model.Backend{backend("10.0.0.1"), backend("10.0.0.2")}[:2-i]})
+	}
+	table := e.Table()
+	for _, asked := range []bool{false, true} {
+		tracker := Tracker{ClusterIPs: asked}
+		tracker.Update(table)
+		s, ok := tracker.Served()[address]
+		if ok != asked || s.ClusterIP != asked || asked && s.Local != 1 {
+			t.Errorf("asked for %v: %+v", asked, s)
+		}
 	}
 }

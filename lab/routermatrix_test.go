@@ -59,6 +59,7 @@ func TestRouterMatrix(t *testing.T) {
 	m.Run("annotations", func(t *testing.T) { m.in(t).annotations() })
 	m.Run("aggregation", func(t *testing.T) { m.in(t).aggregation() })
 	m.Run("local endpoints", func(t *testing.T) { m.in(t).localEndpoints() })
+	m.Run("beside pools", func(t *testing.T) { m.in(t).besidePools() })
 	m.Run("both families in one session", func(t *testing.T) { m.in(t).bothFamilies() })
 	m.Run("password", func(t *testing.T) { m.in(t).password() })
 	m.Run("iBGP", func(t *testing.T) { m.in(t).internal() })
@@ -152,6 +153,36 @@ func (m *matrix) localEndpoints() {
 	m.patchService(`{"spec":{"externalTrafficPolicy":"Local"}}`)
 	m.shows("10.99.0.1/32", "LB:64512:1000000")
 	m.patchService(`{"spec":{"externalTrafficPolicy":"Cluster"}}`)
+}
+
+// besidePools has nodes announce external IPs, cluster IPs, and the ranges of these and
+// of pods.
+func (m *matrix) besidePools() {
+	m.patchService(`{"spec":{"externalIPs":["203.0.113.7"]}}`)
+	beside := fmt.Sprintf(`{"apiVersion":"metallb.io/v1beta1","kind":"BGPAdvertisement","metadata":{"name":"beside","annotations":{%q:
+		"external-ips,cluster-ips,service-ranges,pod-ranges"}}}`, announce.AnnotationAnnounce)
+	resource := m.metallb.V1beta1.Post().Namespace(v1beta1.DefaultNamespace).Resource("bgpadvertisements").SetHeader("Content-Type", "application/json")
+	if err := resource.Body([]byte(beside)).Do(m.Context()).Error(); err != nil {
+		m.Fatal(err)
+	}
+	service, err := m.client.CoreV1().Services("default").Get(m.Context(), "hello", metav1.GetOptions{})
+	if err != nil {
+		m.Fatal(err)
+	}
+	for _, prefix := range []string{"203.0.113.7/32", service.Spec.ClusterIP + "/32", "10.96.0.0/16", "fd00:10:96::/112"} {
+		m.shows(prefix, "2 available")
+	}
+	m.shows("10.244.1.0/24", "1 available", "172.30.0.11")
+	m.shows("fd00:10:244:2::/64", "1 available", "fd00:172:30::c")
+	for _, address := range []string{"203.0.113.7", service.Spec.ClusterIP} {
+		eventually(m.T, address+" is reached", func() bool { return reachesHello(m.name, address) })
+	}
+	m.patch("bgpadvertisements", "beside", fmt.Sprintf(`{"metadata":{"annotations":{%q:"external-ips"}}}`, announce.AnnotationAnnounce))
+	eventually(m.T, "what is no longer named is withdrawn", func() bool {
+		return !strings.Contains(m.vtysh("show bgp ipv4 unicast"), "10.96.0.0") && !strings.Contains(m.vtysh("show bgp ipv4 unicast"), "10.244.1.0")
+	})
+	m.shows("203.0.113.7/32", "2 available")
+	m.patchService(`{"spec":{"externalIPs":null}}`)
 }
 
 func (m *matrix) bothFamilies() {

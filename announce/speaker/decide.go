@@ -21,7 +21,13 @@ func (n *Speaker) decide() (withdrawn bool) {
 		return false
 	}
 	config, faults := announce.Read(n.objects)
+	if !n.knowsClusterIPs(config.ClusterIPs()) {
+		return false
+	}
 	self := n.self
+	if table := n.inForce.Table(); table != nil {
+		self.ServiceRanges = table.Settings.Reserved
+	}
 	if len(n.rival) > 0 {
 		self.Unfit = "a MetalLB speaker runs on this node and announces"
 	}
@@ -51,6 +57,26 @@ func (n *Speaker) decide() (withdrawn bool) {
 	n.plan, n.faults, n.notes = plan, faults, config.Notes
 	signal(n.changed)
 	return withdrawn
+}
+
+// knowsClusterIPs has cluster IPs followed if they are announced, and no longer if
+// they aren't. It reports false as long as their Services aren't known.
+func (n *Speaker) knowsClusterIPs(wanted bool) bool {
+	if n.inForce.ClusterIPs == wanted {
+		return true
+	}
+	for _, t := range []*announce.Tracker{&n.inForce, &n.next} {
+		table := t.Table()
+		*t = announce.Tracker{ClusterIPs: wanted}
+		if table != nil {
+			t.Update(table)
+		}
+	}
+	if wanted {
+		n.missing[partServices] = true
+		signal(n.servicesWanted)
+	}
+	return !wanted
 }
 
 // reasonFailed is the reason of Events about what can't be announced as asked, as

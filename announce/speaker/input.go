@@ -3,6 +3,7 @@ package speaker
 import (
 	"maps"
 	"net/netip"
+	"slices"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
@@ -44,7 +45,9 @@ func (n *Speaker) Applied(table *model.Table, leftOut []kernel.LeftOut) {
 		}
 	}
 	n.mu.Lock()
+	before := n.inForce.Table()
 	changed := n.inForce.Update(table)
+	changed = before != nil && !slices.Equal(before.Settings.Reserved, table.Settings.Reserved) || changed
 	changed = !maps.Equal(left, n.leftOut) || changed
 	n.leftOut = left
 	changed = n.missing[partTable] || changed
@@ -57,7 +60,7 @@ func (n *Speaker) Applied(table *model.Table, leftOut []kernel.LeftOut) {
 
 // SetService takes in what a Service says of announcing.
 func (n *Speaker) SetService(s *corev1.Service) {
-	if n == nil || s.Spec.Type != corev1.ServiceTypeLoadBalancer && len(s.Spec.ExternalIPs) == 0 {
+	if n == nil {
 		return
 	}
 	name := s.Namespace + "/" + s.Name
@@ -68,6 +71,10 @@ func (n *Speaker) SetService(s *corev1.Service) {
 		}
 	}
 	n.mu.Lock()
+	if s.Spec.Type != corev1.ServiceTypeLoadBalancer && len(s.Spec.ExternalIPs) == 0 && !n.inForce.ClusterIPs {
+		n.mu.Unlock()
+		return
+	}
 	before := n.services[name]
 	n.services[name] = next
 	n.mu.Unlock()
@@ -95,11 +102,21 @@ func (n *Speaker) SetNode(node *corev1.Node, eligible bool) {
 	}
 	n.mu.Lock()
 	defer n.mu.Unlock()
-	next := announce.Node{Labels: node.Labels, Unfit: unfit(node, eligible)}
-	if next.Unfit != n.self.Unfit || !labels.Equals(next.Labels, n.self.Labels) {
+	next := announce.Node{Labels: node.Labels, Unfit: unfit(node, eligible), PodRanges: podRanges(node)}
+	if next.Unfit != n.self.Unfit || !slices.Equal(next.PodRanges, n.self.PodRanges) || !labels.Equals(next.Labels, n.self.Labels) {
 		n.self = next
 		signal(n.wake)
 	}
+}
+
+func podRanges(node *corev1.Node) []netip.Prefix {
+	var list []netip.Prefix
+	for _, text := range node.Spec.PodCIDRs {
+		if p, err := netip.ParsePrefix(text); err == nil {
+			list = append(list, p.Masked())
+		}
+	}
+	return list
 }
 
 // unfit says why a node must not announce; "" if it may.

@@ -84,6 +84,7 @@ type Speaker struct {
 	wake            chan struct{} // there may be a new plan
 	changed         chan struct{} // what is announced may have changed
 	peersChanged    chan struct{} // passwords may be needed
+	servicesWanted  chan struct{} // all Services are to be listed
 	routers         routers
 	ways            *bfd.Monitor // to routers
 
@@ -91,7 +92,7 @@ type Speaker struct {
 	events   Events          // of the agent in charge
 	missing  map[string]bool // what is not complete yet
 	objects  announce.Objects
-	services map[string]announce.Service // those with addresses that others may reach
+	services map[string]announce.Service // those with addresses that others may reach; all if cluster IPs are announced
 	self     announce.Node
 	rival    map[types.NamespacedName]bool // MetalLB's speakers on this node
 	inForce  announce.Tracker
@@ -119,6 +120,10 @@ type routers interface {
 // hear of nothing, when an agent begins, what they have heard of its predecessor.
 const partTable = "table"
 
+// partServices is missing while cluster IPs are announced and what their Services say
+// isn't known.
+const partServices = "services"
+
 // New makes a speaker, which announces nothing before it runs.
 func New(config Config) (*Speaker, error) {
 	metallb, err := kube.NewMetalLB(config.API)
@@ -128,7 +133,7 @@ func New(config Config) (*Speaker, error) {
 	n := &Speaker{
 		node: config.NodeName, namespace: cmp.Or(config.Namespace, v1beta1.DefaultNamespace), options: config.Options,
 		client: config.Client, metallb: metallb, events: config.Events, log: config.Log.With("part", "announce"),
-		wake: make(chan struct{}, 1), changed: make(chan struct{}, 1), peersChanged: make(chan struct{}, 1),
+		wake: make(chan struct{}, 1), changed: make(chan struct{}, 1), peersChanged: make(chan struct{}, 1), servicesWanted: make(chan struct{}, 1),
 		missing: map[string]bool{partTable: true}, services: map[string]announce.Service{}, rival: map[types.NamespacedName]bool{},
 		told: map[string]string{}, since: map[netip.Addr]time.Time{},
 		objects: announce.Objects{

@@ -13,6 +13,7 @@ import (
 	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/apimachinery/pkg/types"
 
+	"github.com/fairway-net/fairway/announce"
 	"github.com/fairway-net/fairway/kube"
 )
 
@@ -33,8 +34,38 @@ func (n *Speaker) watch(ctx context.Context, group *errgroup.Group) {
 	n.missing[partPasswords] = true
 	n.mu.Unlock()
 	group.Go(func() error { n.keepPasswords(ctx); return nil })
+	group.Go(func() error { n.listServices(ctx); return nil })
 	if n.options.Speakers {
 		n.watchSpeakers(ctx, group)
+	}
+}
+
+// listServices takes in all Services when cluster IPs begin to be announced: what
+// others than load balancers say isn't kept before.
+func (n *Speaker) listServices(ctx context.Context) {
+	const again = 5 * time.Second
+	for {
+		select {
+		case <-ctx.Done():
+			return
+		case <-n.servicesWanted:
+		}
+		list, err := n.client.CoreV1().Services(metav1.NamespaceAll).List(ctx, metav1.ListOptions{ResourceVersion: "0"})
+		if err != nil {
+			if ctx.Err() == nil {
+				n.log.Warn("Services whose cluster IPs are to be announced can't be listed", "err", err)
+			}
+			select {
+			case <-ctx.Done():
+			case <-time.After(again):
+				signal(n.servicesWanted)
+			}
+			continue
+		}
+		for i := range list.Items {
+			n.SetService(&list.Items[i])
+		}
+		n.complete(partServices)
 	}
 }
 
@@ -58,7 +89,8 @@ func follow[T object[T]](ctx context.Context, group *errgroup.Group, n *Speaker,
 			defer n.mu.Unlock()
 			old, had := objects[o.GetName()]
 			objects[o.GetName()] = o.DeepCopy()
-			if !had || old.GetGeneration() != o.GetGeneration() || !labels.Equals(old.GetLabels(), o.GetLabels()) {
+			if !had || old.GetGeneration() != o.GetGeneration() || !labels.Equals(old.GetLabels(), o.GetLabels()) ||
+				old.GetAnnotations()[announce.AnnotationAnnounce] != o.GetAnnotations()[announce.AnnotationAnnounce] {
 				n.reread(resource)
 			}
 		},

@@ -36,7 +36,7 @@ MAY_SKIP   += "github.com/fairway-net/fairway/lab TestRouterMatrix"
 # The causes that doctor names take half a minute for each mode: `make causes`.
 MAY_SKIP   += "github.com/fairway-net/fairway/lab TestCausesInAllModes"
 
-.PHONY: api-conformance deb deb-test causes faults helm gateway-conformance nothing-lost build demo bench soak bench-kube-proxy bench-ipvs test unit all cluster routers image lint generate generated deps clean
+.PHONY: api-conformance deb deb-test causes faults helm gateway-conformance h2spec nothing-lost build demo bench soak bench-kube-proxy bench-ipvs test unit all cluster routers image lint generate generated deps clean
 
 # Without cgo: kustomize, in kubectl, would have the linker keep every symbol for plugins.
 build: ## the binary, in ./fairway
@@ -94,6 +94,10 @@ api-conformance: build ## Kubernetes' own conformance tests that need no running
 
 helm: build ## a usual chart by Helm's own library, and cert-manager's definitions, against a server: a quarter of a minute, once it is built
 	cd hack/helm && FAIRWAY=$(CURDIR)/fairway $(GO) test -count=1 .
+
+h2spec: ## h2spec against the native engine, in the clear and over TLS: a minute
+	@mkdir -p bin && cd hack/h2spec && $(GO) build -o ../../bin/h2spec github.com/summerwind/h2spec/cmd/h2spec
+	H2SPEC=$(CURDIR)/bin/h2spec $(GO) test -tags h2spec -count=1 -v -run '^TestH2spec$$' ./ingress/engine/native
 
 nothing-lost: ## 50 rolling updates, 2,000 changes of routes and certificates and ten restarts of the gateway at 2,000 requests/s: minutes
 	FAIRWAY_NOTHING_LOST=long $(GO) test -v -count=1 -timeout 30m -run '^TestNothingLost$$' ./ingress/gateway

@@ -64,8 +64,9 @@ func (e *Engine) open(m *model.Socket) (*socket, error) {
 	s.server = &http.Server{
 		Handler: s, Protocols: &protocols,
 		ReadHeaderTimeout: headerTimeout, IdleTimeout: idleTimeout, MaxHeaderBytes: maxHeaderBytes,
-		ErrorLog:  slog.NewLogLogger(e.log.Handler(), slog.LevelDebug), // what clients do wrong
-		HTTP2:     &http.HTTP2Config{MaxConcurrentStreams: 250},
+		ErrorLog: slog.NewLogLogger(e.log.Handler(), slog.LevelDebug), // what clients do wrong
+		// A connection keeps a buffer for the largest frame that it has met.
+		HTTP2:     &http.HTTP2Config{MaxConcurrentStreams: 250, MaxReadFrameSize: 16 << 10},
 		ConnState: s.count,
 	}
 	s.set(m)

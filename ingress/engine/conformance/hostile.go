@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"golang.org/x/net/http2"
+	"golang.org/x/sys/unix"
 
 	"github.com/fairway-net/fairway/ingress/model"
 )
@@ -80,7 +81,11 @@ func testLimits(t *testing.T, r *rig) {
 func testSlowClients(t *testing.T, r *rig) {
 	e := r.endpoint("e", nil)
 	r.apply(table([]*model.Rule{below("/", to("p"))}, pool("p", e)))
-	for i := range 300 {
+	var files unix.Rlimit
+	if err := unix.Getrlimit(unix.RLIMIT_NOFILE, &files); err != nil {
+		t.Fatal(err)
+	}
+	for i := range min(5000, int(files.Cur/4)) { // both ends are this process's
 		c, err := net.Dial("tcp", r.address().String())
 		if err != nil {
 			t.Fatal(err)

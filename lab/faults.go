@@ -9,6 +9,7 @@ import (
 	"net/http"
 	"net/url"
 	"strings"
+	"time"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
@@ -42,8 +43,14 @@ func MendAll(ctx context.Context, lab string) error {
 	return askKubelet(ctx, lab, http.MethodDelete, "/faults", "", nil)
 }
 
+// faultsPatience is how long a lab may take to name its faults: one that is stopped
+// never does.
+const faultsPatience = time.Second
+
 // Faults lists what is wrong in a lab.
 func Faults(ctx context.Context, lab string) ([]kubelet.Fault, error) {
+	ctx, cancel := context.WithTimeout(ctx, faultsPatience)
+	defer cancel()
 	var list []kubelet.Fault
 	return list, askKubelet(ctx, lab, http.MethodGet, "/faults", "", &list)
 }

@@ -126,13 +126,7 @@ func (n *names) run(ctx context.Context, group *errgroup.Group) error {
 		}
 		n.countFailures(failures, err)
 		if len(n.node) > 0 {
-			err := n.publish(ctx, failures == 0)
-			if unoffered++; err == nil {
-				unoffered = 0
-			}
-			if unoffered > 1 && ctx.Err() == nil { // the first time the Node may not be there yet
-				n.log.Warn("this node's DNS is not offered to others yet", "error", err)
-			}
+			unoffered = n.countUnoffered(ctx, unoffered, n.publish(ctx, failures == 0))
 		}
 		select {
 		case <-ctx.Done():
@@ -140,6 +134,22 @@ func (n *names) run(ctx context.Context, group *errgroup.Group) error {
 		case <-ticker.C:
 		}
 	}
+}
+
+// countUnoffered says once that others can't be offered this node's DNS, and once
+// that they are again. The first time the Node may not be there yet. It returns how
+// often in a row it didn't work.
+func (n *names) countUnoffered(ctx context.Context, before int, err error) int {
+	switch {
+	case err == nil && before > 1:
+		n.log.Info("this node's DNS is offered to others now")
+	case err != nil && before == 1 && ctx.Err() == nil:
+		n.log.Warn("this node's DNS is not offered to others yet; going on trying", "error", err)
+	}
+	if err == nil {
+		return 0
+	}
+	return before + 1
 }
 
 // countFailures decides whether the server is well after so many failures in a row.

@@ -2,8 +2,10 @@ package apiserver
 
 import (
 	"context"
+	"errors"
 	"log/slog"
 	"path/filepath"
+	"slices"
 	"time"
 
 	"k8s.io/apiserver/pkg/server/options"
@@ -14,8 +16,8 @@ import (
 const (
 	// renewPeriodOfCertificates is how often a server looks at its certificates.
 	renewPeriodOfCertificates = 12 * time.Hour
-	// warnBefore is how long before the end of a certificate authority, which
-	// nothing renews by itself, the server begins to warn.
+	// warnBefore is how long before the end of a certificate that nothing renews by
+	// itself, such as an authority's, the server begins to warn.
 	warnBefore = 30 * 24 * time.Hour
 )
 
@@ -61,16 +63,46 @@ func (s *Server) renewCertificates(ctx context.Context) {
 	}
 }
 
-// renewDue renews the certificates of which less than a third is left.
-func (s *Server) renewDue(now time.Time) error {
-	for name, ends := range map[string]time.Time{
-		"ca.crt": s.authorities.Servers.NotAfter(), "client-ca.crt": s.authorities.Clients.NotAfter(), "etcd-ca.crt": s.authorities.Peers.NotAfter(),
-	} {
-		if ends.Sub(now) < warnBefore {
-			slog.Warn("certificate authority ends soon: see docs/operating.md, Certificates", "file", filepath.Join(s.config.DataDir, "pki", name), "ends", ends.Format(time.DateOnly))
-		}
+// ending is a certificate that nothing renews by itself.
+type ending struct {
+	file string
+	at   time.Time
+}
+
+// endingSoon are the certificates that end within warnBefore: authorities, and those
+// in files of the user's, of which "" is none.
+func (s *Server) endingSoon(now time.Time, files ...string) (soon []ending, err error) {
+	dir := filepath.Join(s.config.DataDir, "pki")
+	all := []ending{
+		{filepath.Join(dir, "ca.crt"), s.authorities.Servers.NotAfter()},
+		{filepath.Join(dir, "client-ca.crt"), s.authorities.Clients.NotAfter()},
+		{filepath.Join(dir, "etcd-ca.crt"), s.authorities.Peers.NotAfter()},
 	}
-	cert, err := readServing(servingFiles(s.config.DataDir).CertFile)
+	for _, file := range files {
+		if file == "" {
+			continue
+		}
+		cert, readErr := readCertificate(file)
+		if readErr != nil {
+			err = errors.Join(err, readErr)
+			continue
+		}
+		all = append(all, ending{file, cert.NotAfter})
+	}
+	return slices.DeleteFunc(all, func(e ending) bool { return e.at.Sub(now) >= warnBefore }), err
+}
+
+// renewDue renews the certificates of which less than a third is left, and warns of
+// those that it can't renew.
+func (s *Server) renewDue(now time.Time) error {
+	soon, err := s.endingSoon(now, s.config.EtcdCAFile, s.config.EtcdCertFile)
+	if err != nil {
+		return err
+	}
+	for _, e := range soon {
+		slog.Warn("certificate ends soon: see docs/operating.md, Certificates", "file", e.file, "ends", e.at.Format(time.DateOnly))
+	}
+	cert, err := readCertificate(servingFiles(s.config.DataDir).CertFile)
 	if err != nil {
 		return err
 	}

@@ -18,7 +18,7 @@ import (
 // server may run: it reads the serving certificate anew.
 func RotateCertificates(dataDir string) error {
 	files := servingFiles(dataDir)
-	old, err := readServing(files.CertFile)
+	old, err := readCertificate(files.CertFile)
 	if err != nil {
 		return err
 	}
@@ -40,19 +40,19 @@ func RotateCertificates(dataDir string) error {
 	return writeAdmin(dataDir, config.Host, authorities)
 }
 
-// readServing reads the certificate that a server shows.
-func readServing(file string) (*x509.Certificate, error) {
+// readCertificate reads the first certificate in a PEM file.
+func readCertificate(file string) (*x509.Certificate, error) {
 	data, err := os.ReadFile(file)
 	if err != nil {
-		return nil, fmt.Errorf("read serving certificate: %w", err)
+		return nil, fmt.Errorf("read certificate: %w", err)
 	}
 	block, _ := pem.Decode(data)
 	if block == nil {
-		return nil, fmt.Errorf("read serving certificate %s: not PEM encoded", file)
+		return nil, fmt.Errorf("read certificate %s: not PEM encoded", file)
 	}
 	cert, err := x509.ParseCertificate(block.Bytes)
 	if err != nil {
-		return nil, fmt.Errorf("parse serving certificate: %w", err)
+		return nil, fmt.Errorf("parse certificate %s: %w", file, err)
 	}
 	return cert, nil
 }

@@ -3,6 +3,7 @@
 package cmd
 
 import (
+	"context"
 	"fmt"
 	"io"
 	"log/slog"
@@ -39,4 +40,10 @@ func (c *calmStart) started(s agent.Started) {
 // stopping tells what happens to what is in the kernel.
 func (c *calmStart) stopping() {
 	fmt.Fprintln(c.out, "Stopping: agent, DNS and API end; the kernel goes on forwarding to the endpoints known now. To remove its rules: fairway cleanup. Ctrl-C again ends at once")
+}
+
+// sayStopping tells what ends and what goes on, as soon as the user has asked a
+// server or an agent to end.
+func sayStopping(ctx context.Context, out io.Writer, what string) (forget func() bool) {
+	return context.AfterFunc(ctx, func() { fmt.Fprintf(out, "Stopping: %s. Ctrl-C again ends at once\n", what) })
 }

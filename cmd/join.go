@@ -65,6 +65,7 @@ func joinCommand() *cobra.Command {
 			if systemd {
 				return installAgentUnit(cmd, options.Dir)
 			}
+			defer sayStopping(cmd.Context(), cmd.OutOrStdout(), "agent and DNS end; the kernel goes on forwarding to the endpoints known now. To remove its rules: fairway leave")()
 			return runMember(cmd.Context(), options.Dir, &flags, node)
 		},
 	}

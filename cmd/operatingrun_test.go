@@ -112,7 +112,11 @@ func (o *operating) runLine(machine, line string) (string, func()) {
 		}
 		return strings.Contains(out.String(), "API server ready at")
 	})
-	return out.String(), func() { o.t.Helper(); o.end(pid) }
+	return out.String(), func() {
+		o.t.Helper()
+		o.end(pid)
+		eventually(o.t, machine+": it said that it ends", func() bool { return strings.Contains(out.String(), "Stopping: ") })
+	}
 }
 
 // end ends a process and waits until it has gone.

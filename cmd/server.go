@@ -42,6 +42,7 @@ func serverCommand() *cobra.Command {
 			if err := prepareServer(cmd.Context(), &config, dnsAddress); err != nil {
 				return err
 			}
+			defer sayStopping(cmd.Context(), cmd.OutOrStdout(), "the API ends; agents and DNS go on with what they know, and the kernel goes on forwarding")()
 			return runServer(cmd.Context(), config, balancing, cmd.OutOrStdout(), nil)
 		},
 	}

@@ -5,6 +5,7 @@ package cmd
 import (
 	"context"
 	"encoding/json"
+	"fmt"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -196,12 +197,12 @@ func (t *trio) leader() (found int) {
 	return found
 }
 
-// cutOff keeps a server from the others and from their machines' agents, until
-// what it returns is called. What Services forward is let through.
-func (t *trio) cutOff(i int) (heal func()) {
+// cutOff keeps ports of a machine from the others, in both directions, until what
+// it returns is called.
+func (t *trio) cutOff(i int, ports string) (heal func()) {
 	t.t.Helper()
 	m := t.hosts[t.names[i]]
-	m.run(`nft 'table inet cut { chain in { type filter hook prerouting priority -400; iifname "eth0" tcp dport { 2380, 6443 } drop; iifname "eth0" tcp sport { 2380, 6443 } drop; }; }'`)
+	m.run(fmt.Sprintf(`nft 'table inet cut { chain in { type filter hook prerouting priority -400; iifname "eth0" tcp dport { %[1]s } drop; iifname "eth0" tcp sport { %[1]s } drop; }; }'`, ports))
 	return func() { m.run("nft delete table inet cut") }
 }
 

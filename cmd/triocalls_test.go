@@ -3,6 +3,7 @@
 package cmd
 
 import (
+	"bufio"
 	"context"
 	"fmt"
 	"io"
@@ -35,19 +36,22 @@ func (t *trio) startCalls() (c *calls, stop func()) {
 		t.hosts[name].start(asProcess + "=" + name + " exec " + os.Args[0])
 	}
 	c = &calls{t: t, answered: map[string]int{}}
-	addresses := c.publish()
 	ctx, cancel := context.WithCancel(context.Background())
+	for _, process := range []string{"10.77.0.12", "10.77.0.13", "fd00:77::12", "fd00:77::13"} {
+		eventually(t.t, process+" answers", func() bool { return c.once(ctx, "m1", net.JoinHostPort(process, "8000")) == nil })
+	}
+	addresses := c.publish()
 	var calling sync.WaitGroup
 	for _, name := range t.names {
 		for _, address := range addresses {
-			url := "http://" + net.JoinHostPort(address, "80") + "/"
+			at := net.JoinHostPort(address, "80")
 			family := "IPv4"
 			if strings.Contains(address, ":") {
 				family = "IPv6"
 			}
-			eventually(t.t, name+" reaches "+address, func() bool { return c.caller(name, nil).call(ctx, url) == nil })
-			calling.Go(func() { c.last(ctx, name, family, url) })
-			calling.Go(func() { c.again(ctx, name, family, url) })
+			eventually(t.t, name+" reaches "+address, func() bool { return c.once(ctx, name, at) == nil })
+			calling.Go(func() { c.last(ctx, name, family, at) })
+			calling.Go(func() { c.again(ctx, name, family, at) })
 		}
 	}
 	return c, func() {
@@ -81,29 +85,15 @@ func (c *calls) publish() []string {
 	return service.Spec.ClusterIPs
 }
 
-// caller calls from a machine.
-type caller struct{ http.Client }
-
-// caller returns one that tells dialed of each connection.
-func (c *calls) caller(machine string, dialed func()) *caller {
-	m := c.t.hosts[machine]
-	return &caller{http.Client{Timeout: time.Minute, Transport: &http.Transport{
-		DialContext: func(ctx context.Context, network, address string) (net.Conn, error) {
-			if dialed != nil {
-				dialed()
-			}
-			return m.dial(ctx, network, address)
-		},
-		DisableKeepAlives: dialed == nil, MaxIdleConns: 1,
-	}}}
-}
-
-func (c *caller) call(ctx context.Context, url string) error {
-	request, err := http.NewRequestWithContext(ctx, http.MethodGet, url, http.NoBody)
-	if err != nil {
+// call calls over a connection.
+func call(c net.Conn, buffered *bufio.Reader) error {
+	if err := c.SetDeadline(time.Now().Add(time.Minute)); err != nil {
 		return err
 	}
-	response, err := c.Do(request)
+	if _, err := io.WriteString(c, "GET / HTTP/1.1\r\nHost: called\r\n\r\n"); err != nil {
+		return err
+	}
+	response, err := http.ReadResponse(buffered, nil)
 	if err != nil {
 		return err
 	}
@@ -112,26 +102,51 @@ func (c *caller) call(ctx context.Context, url string) error {
 	return err
 }
 
-// last calls over one connection all the time.
-func (c *calls) last(ctx context.Context, machine, family, url string) {
-	connections := 0
-	caller := c.caller(machine, func() { connections++ })
+// once calls over a connection of its own.
+func (c *calls) once(ctx context.Context, machine, address string) error {
+	connection, err := c.dial(ctx, machine, address)
+	if err != nil {
+		return err
+	}
+	defer connection.Close() //nolint:errcheck // of a test
+	return call(connection, bufio.NewReader(connection))
+}
+
+func (c *calls) dial(ctx context.Context, machine, address string) (net.Conn, error) {
+	ctx, cancel := context.WithTimeout(ctx, time.Minute)
+	defer cancel()
+	return c.t.hosts[machine].dial(ctx, "tcp", address)
+}
+
+// last calls over one connection all the time. One that is lost is replaced.
+func (c *calls) last(ctx context.Context, machine, family, address string) {
+	var connection net.Conn
+	var buffered *bufio.Reader
 	for ; ctx.Err() == nil; time.Sleep(50 * time.Millisecond) {
-		err := caller.call(ctx, url)
-		if err == nil && connections > 1 {
-			err = fmt.Errorf("the connection was lost, this is number %d", connections)
-			connections = 1
+		var err error
+		if connection == nil {
+			if connection, err = c.dial(ctx, machine, address); err == nil {
+				buffered = bufio.NewReader(connection)
+			}
+		}
+		if err == nil {
+			err = call(connection, buffered)
+		}
+		if err != nil && connection != nil {
+			_ = connection.Close() // it is of no use any more
+			connection = nil
 		}
 		c.note(ctx, machine+" over one connection, "+family, err)
 	}
-	caller.CloseIdleConnections()
+	if connection != nil {
+		_ = connection.Close() // of a test
+	}
 }
 
 // again calls over a new connection each time.
-func (c *calls) again(ctx context.Context, machine, family, url string) {
-	caller := c.caller(machine, nil)
+func (c *calls) again(ctx context.Context, machine, family, address string) {
 	for ; ctx.Err() == nil; time.Sleep(20 * time.Millisecond) {
-		c.note(ctx, machine+" over new connections, "+family, caller.call(ctx, url))
+		c.note(ctx, machine+" over new connections, "+family, c.once(ctx, machine, address))
 	}
 }
 

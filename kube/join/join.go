@@ -7,6 +7,7 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
+	"path/filepath"
 	"strings"
 	"sync"
 	"time"
@@ -57,6 +58,9 @@ func Join(ctx context.Context, o Options) error {
 	}
 	if problems := validation.IsDNS1123Subdomain(o.Node); len(problems) > 0 {
 		return fmt.Errorf("node name %q: can't be a name in DNS (%s); choose one with --node-name", o.Node, problems[0])
+	}
+	if o.Dir, err = filepath.Abs(o.Dir); err != nil { // the kubeconfig names files in it
+		return fmt.Errorf("find the directory of this machine: %w", err)
 	}
 	member, err := Member(o.Dir)
 	switch {

@@ -4,6 +4,7 @@ import (
 	"context"
 	"crypto/tls"
 	"crypto/x509"
+	"net"
 	"os"
 	"path/filepath"
 	"strings"
@@ -111,6 +112,8 @@ func TestJoin(t *testing.T) {
 	c := start(t)
 	token := c.token(time.Now().Add(time.Hour))
 	o := c.options("n1", token)
+	t.Chdir(filepath.Dir(o.Dir)) // people give directories as seen from where they are
+	o.Dir = filepath.Base(o.Dir)
 	if err := join.Join(t.Context(), o); err != nil {
 		t.Fatal(err)
 	}
@@ -210,6 +213,15 @@ func TestRefusals(t *testing.T) {
 	http := o
 	http.Server = "http://127.0.0.1:1"
 	c.refused(http, "must be a URL such as https://")
+
+	nobody, err := net.Listen("tcp", "[::1]:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer nobody.Close() //nolint:errcheck // of a test
+	silent := o
+	silent.Server = "https://" + nobody.Addr().String()
+	c.refused(silent, "it doesn't answer within 3s")
 
 	if err := join.Join(t.Context(), o); err != nil {
 		t.Fatal(err)

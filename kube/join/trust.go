@@ -82,6 +82,9 @@ func trust(ctx context.Context, server *url.URL, caHash string) (*trusted, error
 		return nil, fmt.Errorf("ask %s for its version: %w", server, err)
 	}
 	response, err := transport.RoundTrip(request)
+	if errors.Is(err, context.DeadlineExceeded) {
+		return nil, fmt.Errorf("reach the server at %s: it doesn't answer within %s", server, askTimeout)
+	}
 	if err != nil {
 		return nil, fmt.Errorf("reach the server at %s: %w", server, err)
 	}

@@ -3,6 +3,7 @@ package cmd
 import (
 	"context"
 	"fmt"
+	"os"
 
 	"github.com/spf13/pflag"
 	corev1 "k8s.io/api/core/v1"
@@ -46,6 +47,9 @@ func (f *objectFlags) read(ctx context.Context) (*explain.Objects, error) {
 		set, err := manifest.Read(f.files...)
 		if err != nil {
 			return nil, err
+		}
+		for _, line := range append(set.Warnings, set.Mistakes...) {
+			fmt.Fprintf(os.Stderr, "fairway: %s\n", line)
 		}
 		o := &explain.Objects{Services: set.Services, Slices: set.Slices, Pods: set.Pods, Nodes: set.Nodes}
 		o.NoPolicies = "they are not read from manifests"

@@ -8,7 +8,6 @@ import (
 	"strings"
 
 	"github.com/spf13/cobra"
-	corev1 "k8s.io/api/core/v1"
 
 	"github.com/fairway-net/fairway/agent"
 	"github.com/fairway-net/fairway/compile"
@@ -31,11 +30,13 @@ has several tools, --part prints the input of one:
 
   fairway render -f web.yaml --mode iptables --part iptables.rules | iptables-restore --test
 
-The manifests hold Services with the cluster IPs and node ports that they were
-given, and their EndpointSlices or Endpoints; Nodes lend their addresses to node
-ports. The output of a cluster will do:
+The manifests hold Services, their EndpointSlices or Endpoints, and Nodes, which
+lend their addresses to node ports. The output of a cluster will do:
 
   kubectl get services,endpointslices,nodes -A -o yaml | fairway render -f - --mode iptables
+
+What only a cluster gives, cluster IPs, node ports and the addresses of pods, is
+made up where a manifest has none, and each such example is named.
 
 With --l7, print the table by which requests are answered instead: of Gateways,
 their routes and policies, Ingresses, Services, EndpointSlices and Secrets.`,
@@ -44,19 +45,17 @@ their routes and policies, Ingresses, Services, EndpointSlices and Secrets.`,
 			if isL7 {
 				return renderL7(cmd.OutOrStdout(), cmd.ErrOrStderr(), files)
 			}
-			t, err := flags.render(files, cmd.ErrOrStderr())
+			t, mistakes, err := flags.render(files, cmd.ErrOrStderr())
 			if err != nil {
 				return err
 			}
-			if table {
-				_, err := io.WriteString(cmd.OutOrStdout(), t.String())
+			if err := printTable(cmd.OutOrStdout(), t, table, objects, part, &flags); err != nil {
 				return err
 			}
-			config, err := flags.config()
-			if err != nil {
-				return err
+			if mistakes > 0 {
+				return fmt.Errorf("the manifests have %d mistakes: see above; what has them is left out", mistakes)
 			}
-			return printPlane(cmd.OutOrStdout(), t, objects, part, config)
+			return nil
 		},
 	}
 	c.Flags().StringSliceVarP(&files, "filename", "f", nil, `manifests: files, folders, or "-" for standard input`)
@@ -89,32 +88,46 @@ func renderL7(w, warnings io.Writer, files []string) error {
 	return err
 }
 
-// render compiles manifests into a table.
-func (f *agentFlags) render(files []string, warnings io.Writer) (*model.Table, error) {
+// render compiles manifests into a table. It returns how many mistakes they have.
+func (f *agentFlags) render(files []string, warnings io.Writer) (*model.Table, int, error) {
 	set, err := manifest.Read(files...)
 	if err != nil {
-		return nil, err
+		return nil, 0, err
 	}
 	node, err := set.Node(f.nodeName)
 	if err != nil {
-		return nil, err
+		return nil, 0, err
 	}
 	config, err := f.config()
 	if err != nil {
-		return nil, err
-	}
-	for _, s := range set.Services {
-		if s.Spec.ClusterIP == "" && s.Spec.Type != corev1.ServiceTypeExternalName {
-			fmt.Fprintf(warnings, "fairway: service %s/%s: spec.clusterIP is not set in the manifest: not rendered\n", s.Namespace, s.Name)
-		}
+		return nil, 0, err
 	}
 	for _, ignored := range set.Ignored {
-		fmt.Fprintf(warnings, "fairway: %s: not used\n", ignored)
+		set.Warnings = append(set.Warnings, ignored+": not used")
 	}
-	return compile.All(config.Compile, node, set.Services, set.Slices), nil
+	for _, line := range slices.Concat(set.Warnings, set.Sample(config.Compile.ServiceCIDRs), set.Mistakes) {
+		fmt.Fprintf(warnings, "fairway: %s\n", line)
+	}
+	return compile.All(config.Compile, node, set.Services, set.Slices), len(set.Mistakes), nil
+}
+
+// printTable prints the model, or what the mode makes of it.
+func printTable(out io.Writer, t *model.Table, table, objects bool, part string, flags *agentFlags) error {
+	if table {
+		_, err := io.WriteString(out, t.String())
+		return err
+	}
+	config, err := flags.config()
+	if err != nil {
+		return err
+	}
+	return printPlane(out, t, objects, part, config)
 }
 
 func printPlane(out io.Writer, t *model.Table, objects bool, part string, config agent.Config) error {
+	if config.Mode == "auto" { // what it tries first, since no machine is looked at
+		config.Mode = dataplane.Kinds()[0].Name
+	}
 	kind, err := dataplane.Find(config.Mode)
 	if err != nil {
 		return err

@@ -9,8 +9,8 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	discoveryv1 "k8s.io/api/discovery/v1"
 	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/util/validation/field"
 	"k8s.io/cli-runtime/pkg/resource"
-	"k8s.io/client-go/kubernetes/scheme"
 
 	"github.com/fairway-net/fairway/compile"
 )
@@ -22,14 +22,18 @@ type Set struct {
 	Pods     []*corev1.Pod
 	Nodes    []*corev1.Node
 	Ignored  []string // objects of other kinds, as "Kind namespace/name"
+	Warnings []string // fields that nobody knows: what they say has no effect
+	Mistakes []string // what leaves an object out
+
+	templates []template
 }
 
 // Read reads files, folders or "-" for standard input: YAML or JSON, several
 // documents and Lists included, as kubectl does. Endpoints become EndpointSlices
-// where a Service has none of its own.
+// where a Service has none of its own. An object with a mistake is left out,
+// and the mistake named.
 func Read(paths ...string) (*Set, error) {
-	infos, err := resource.NewLocalBuilder().
-		WithScheme(scheme.Scheme, scheme.Scheme.PrioritizedVersionsAllGroups()...).
+	infos, err := resource.NewLocalBuilder().Unstructured().
 		FilenameParam(false, &resource.FilenameOptions{Filenames: paths}).
 		Flatten().Do().Infos()
 	if err != nil {
@@ -38,23 +42,68 @@ func Read(paths ...string) (*Set, error) {
 	set := &Set{}
 	var endpoints []*corev1.Endpoints //nolint:staticcheck // still read where somebody writes them
 	for _, info := range infos {
-		switch o := info.Object.(type) {
-		case *corev1.Service:
-			set.Services = append(set.Services, namespaced(o, &o.Namespace))
-		case *discoveryv1.EndpointSlice:
-			set.Slices = append(set.Slices, namespaced(o, &o.Namespace))
-		case *corev1.Endpoints: //nolint:staticcheck // see above
-			endpoints = append(endpoints, namespaced(o, &o.Namespace))
-		case *corev1.Pod:
-			set.Pods = append(set.Pods, namespaced(o, &o.Namespace))
-		case *corev1.Node:
-			set.Nodes = append(set.Nodes, o)
-		default:
-			set.Ignored = append(set.Ignored, fmt.Sprintf("%s %s/%s", info.Object.GetObjectKind().GroupVersionKind().Kind, info.Namespace, info.Name))
+		name := nameOf(info)
+		o, unknown, err := decode(info.Object)
+		for _, text := range unknown {
+			set.Warnings = append(set.Warnings, name+": "+text+": it has no effect")
 		}
+		if err != nil {
+			set.Mistakes = append(set.Mistakes, name+": "+err.Error())
+			continue
+		}
+		if e, ok := o.(*corev1.Endpoints); ok { //nolint:staticcheck // see above
+			if set.valid(name, checkEndpoints(e)) {
+				endpoints = append(endpoints, namespaced(e, &e.Namespace))
+			}
+			continue
+		}
+		set.add(name, o)
 	}
 	set.mirror(endpoints)
 	return set, nil
+}
+
+// nameOf is what messages call an object.
+func nameOf(info *resource.Info) string {
+	kind := info.Object.GetObjectKind().GroupVersionKind().Kind
+	if info.Namespace == "" {
+		return kind + " " + info.Name
+	}
+	return kind + " " + info.Namespace + "/" + info.Name
+}
+
+// add puts an object where its kind belongs.
+func (s *Set) add(name string, o runtime.Object) {
+	t, makesPods := templateOf(o)
+	if makesPods {
+		s.templates = append(s.templates, t)
+	}
+	switch o := o.(type) {
+	case *corev1.Service:
+		if s.valid(name, checkService(o)) {
+			s.Services = append(s.Services, namespaced(o, &o.Namespace))
+		}
+	case *discoveryv1.EndpointSlice:
+		if s.valid(name, checkSlice(o)) {
+			s.Slices = append(s.Slices, namespaced(o, &o.Namespace))
+		}
+	case *corev1.Pod:
+		s.Pods = append(s.Pods, namespaced(o, &o.Namespace))
+	case *corev1.Node:
+		s.Nodes = append(s.Nodes, o)
+	default:
+		if !makesPods {
+			s.Ignored = append(s.Ignored, name)
+		}
+	}
+}
+
+// valid says whether an object can be used, and notes why not.
+func (s *Set) valid(name string, errs field.ErrorList) bool {
+	for _, err := range errs {
+		s.Mistakes = append(s.Mistakes, name+": "+err.Error())
+	}
+	return len(errs) == 0
 }
 
 // namespaced fills in the namespace that kubectl would.

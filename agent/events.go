@@ -138,8 +138,11 @@ func poolAsks(p *model.Pool, lack kernel.Unsupported) bool {
 }
 
 func frontendAsks(f *model.Frontend, lack kernel.Unsupported) bool {
-	if lack.Feature == kernel.DirectReturn {
+	switch lack.Feature {
+	case kernel.DirectReturn:
 		return f.Routes[model.FromOutside].Direct
+	case kernel.StableFlows:
+		return f.Routes[model.FromOutside].Stable
 	}
 	return lack.Feature == kernel.SilentDrop && f.Sources != nil && (lack.Value == "" || lack.Value == f.Proto.String())
 }

@@ -15,7 +15,7 @@ import (
 // AnnotationWeight are on Services.
 const (
 	// AnnotationScheduler names a way of choosing among endpoints: random, rr,
-	// wrr, lc, wlc, dh, sh, sed, nq or mh.
+	// wrr, lc, wlc, dh, sh, sed, nq, mh or mh-port.
 	AnnotationScheduler = "fairway.dev/scheduler"
 	// AnnotationWeights gives endpoints weights, by address or by the name of
 	// their Pod: "10.244.1.2=3,web-0=2".
@@ -26,6 +26,9 @@ const (
 	// AnnotationDirectReturn says whether endpoints answer clients outside
 	// themselves, who have come by way of another node: true or false.
 	AnnotationDirectReturn = "fairway.dev/direct-return"
+	// AnnotationStableFlows has connections of clients outside go on when their
+	// packets come in at another node from one moment to the next: true or false.
+	AnnotationStableFlows = "fairway.dev/stable-flows"
 	// AnnotationWeight, on an EndpointSlice, is the weight of its endpoints.
 	AnnotationWeight = "fairway.dev/weight"
 )
@@ -40,6 +43,7 @@ type overrides struct {
 	orphans        model.Orphans
 	orphanDeadline time.Duration
 	directReturn   *bool // nil leaves it to the node
+	stable         bool
 	byAddr         map[netip.Addr]uint8
 	byTarget       map[uint64]uint8
 }
@@ -61,6 +65,40 @@ func (p *spec) readAnnotations(annotations map[string]string) {
 	read(AnnotationOrphans, (*overrides).parseOrphans)
 	read(AnnotationWeights, (*overrides).parseWeights)
 	read(AnnotationDirectReturn, (*overrides).parseDirectReturn)
+	read(AnnotationStableFlows, (*overrides).parseStable)
+	p.settleStable()
+}
+
+// settleStable makes of stable flows what they take: endpoints that answer
+// clients themselves, and a choice that all nodes make alike. With session affinity
+// that is by the client's address alone.
+func (p *spec) settleStable() {
+	w := &p.overrides
+	if !w.stable {
+		return
+	}
+	chosen := w.scheduler
+	switch {
+	case p.externalLocal:
+		p.noStable("externalTrafficPolicy Local has each node choose among its own endpoints")
+	case w.directReturn != nil && !*w.directReturn:
+		p.noStable(AnnotationDirectReturn + " is false, and endpoints must answer clients themselves")
+	case chosen != model.DefaultScheduler && chosen != model.MaglevHashing && chosen != model.MaglevPortHashing:
+		p.noStable(fmt.Sprintf("nodes choose alike by %s and %s only, and %s is %s",
+			model.MaglevHashing, model.MaglevPortHashing, AnnotationScheduler, chosen))
+	default:
+		w.directReturn = &w.stable
+		if p.affinity > 0 {
+			w.scheduler = model.MaglevHashing
+		} else if chosen == model.DefaultScheduler {
+			w.scheduler = model.MaglevPortHashing
+		}
+	}
+}
+
+func (p *spec) noStable(why string) {
+	p.overrides.stable = false
+	p.problem(ReasonInvalid, "annotation %s is ignored: %s", AnnotationStableFlows, why)
 }
 
 func (w *overrides) parseScheduler(text string) error {
@@ -91,12 +129,21 @@ func (w *overrides) parseOrphans(text string) error {
 }
 
 func (w *overrides) parseDirectReturn(text string) error {
-	if text != "true" && text != "false" {
-		return fmt.Errorf("%q: must be true or false", text)
-	}
-	direct := text == "true"
+	direct, err := parseBool(text)
 	w.directReturn = &direct
-	return nil
+	return err
+}
+
+func (w *overrides) parseStable(text string) (err error) {
+	w.stable, err = parseBool(text)
+	return err
+}
+
+func parseBool(text string) (bool, error) {
+	if text != "true" && text != "false" {
+		return false, fmt.Errorf("%q: must be true or false", text)
+	}
+	return text == "true", nil
 }
 
 func (w *overrides) parseWeights(text string) error {

@@ -13,16 +13,16 @@ import (
 // FuzzAnnotations: whatever annotations say, the table is valid, and what isn't
 // understood is a problem instead of a guess.
 func FuzzAnnotations(f *testing.F) {
-	f.Add("rr", "10.244.1.1=3,pod-1=2", "deadline=30s", "5", "10.0.0.0/8")
-	f.Add("", "=", "deadline=-1s", "256", ",")
-	f.Add("RR", "a=0,a=100,a=101", "deadline=99999999999h", "-0", "::/0, 0.0.0.0/0")
-	f.Fuzz(func(t *testing.T, scheduler, weights, orphans, weight, ranges string) {
+	f.Add("rr", "10.244.1.1=3,pod-1=2", "deadline=30s", "5", "10.0.0.0/8", "true")
+	f.Add("", "=", "deadline=-1s", "256", ",", "false")
+	f.Add("RR", "a=0,a=100,a=101", "deadline=99999999999h", "-0", "::/0, 0.0.0.0/0", "")
+	f.Fuzz(func(t *testing.T, scheduler, weights, orphans, weight, ranges, stable string) {
 		s, slice := bigService(1)
 		s.Spec.Type = corev1.ServiceTypeLoadBalancer
 		s.Status.LoadBalancer.Ingress = []corev1.LoadBalancerIngress{{IP: "203.0.113.1"}}
 		s.Annotations = map[string]string{
 			AnnotationScheduler: scheduler, AnnotationWeights: weights, AnnotationOrphans: orphans,
-			corev1.AnnotationLoadBalancerSourceRangesKey: ranges,
+			corev1.AnnotationLoadBalancerSourceRangesKey: ranges, AnnotationStableFlows: stable,
 		}
 		slice.Annotations = map[string]string{AnnotationWeight: weight}
 		c := New(testConfig)

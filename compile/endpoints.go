@@ -31,6 +31,7 @@ type scratch struct {
 	candidates []candidate // sorted, each address and port once
 	backends   []model.Backend
 	draining   []model.Backend
+	everywhere bool // every node chooses among the same: hints aren't followed
 }
 
 // gather lists the endpoints that the slices of a Service name for a port, in
@@ -38,6 +39,7 @@ type scratch struct {
 // on their order.
 func (c *Compiler) gather(svc *service, p *port, ipv6 bool) {
 	list := c.scratch.candidates[:0]
+	c.scratch.everywhere = svc.spec != nil && svc.spec.overrides.stable
 	for _, s := range svc.slices {
 		if s.ipv6 != ipv6 {
 			continue
@@ -138,8 +140,9 @@ func (s *scratch) choose(p *model.Pool) {
 // they terminate (KEP-1669), for the node's own and all of them separately.
 func (s *scratch) judge(local bool) func(*candidate) Choice {
 	anyReady := slices.ContainsFunc(s.candidates, func(k candidate) bool { return k.state == ready && (k.Local || !local) })
-	byNode := !local && s.hinted(func(k *candidate) hint { return k.nodeHint })
-	byZone := !local && !byNode && s.hinted(func(k *candidate) hint { return k.zoneHint })
+	hints := !local && !s.everywhere
+	byNode := hints && s.hinted(func(k *candidate) hint { return k.nodeHint })
+	byZone := hints && !byNode && s.hinted(func(k *candidate) hint { return k.zoneHint })
 	return func(k *candidate) Choice {
 		switch {
 		case local && !k.Local:

@@ -72,7 +72,9 @@ func (b *builder) add(p *port, a netip.Addr, number uint16, entrance model.Entra
 		f.Routes = externalLocal(cluster, local)
 	default:
 		f.Routes = everybody(model.Route{Pool: cluster, Masquerade: true})
-		f.Routes[model.FromOutside].Direct = b.returnsDirectly(f.Key)
+		direct := b.returnsDirectly(f.Key)
+		f.Routes[model.FromOutside].Direct = direct
+		f.Routes[model.FromOutside].Stable = direct && b.spec.overrides.stable && p.proto == model.TCP
 	}
 	b.list = append(b.list, f)
 }

@@ -58,6 +58,9 @@ func (c *Compiler) compilePools(svc *service) {
 		if len(next.Backends) == 0 && c.served(svc.spec) {
 			next.Empty = model.Drop
 		}
+		if svc.spec.overrides.stable && u.id.Proto == model.TCP && !u.id.Local {
+			next.Former = u.former(&next)
+		}
 		if u.pool != nil && u.pool.Equal(&next) {
 			continue
 		}
@@ -66,6 +69,22 @@ func (c *Compiler) compilePools(svc *service) {
 		u.pool = &pool
 		c.change().SetPool(u.pool)
 	}
+}
+
+// former are the backends before those of the next pool. At the start, where
+// nothing is known of before, those that drain were among them.
+func (u *usedPool) former(next *model.Pool) []model.Backend {
+	switch {
+	case u.pool == nil && len(next.Draining) == 0:
+		return nil
+	case u.pool == nil:
+		list := slices.Concat(next.Backends, next.Draining)
+		slices.SortFunc(list, model.Backend.Compare)
+		return list
+	case len(u.pool.Backends) == 0 || slices.Equal(u.pool.Backends, next.Backends):
+		return u.pool.Former
+	}
+	return u.pool.Backends
 }
 
 // served reports whether a server on this node answers for a Service.

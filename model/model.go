@@ -138,6 +138,11 @@ type Route struct {
 	// without this node (direct server return). It is only there beside
 	// Masquerade, which is what planes do that lack it (kernel.DirectReturn).
 	Direct bool
+	// Stable has TCP connections survive that come in at another node in the
+	// middle, because a router has another idea or the address has moved: what
+	// nobody knows here goes on to where [Table.Resume] says, and isn't reset. It
+	// is only there beside Direct, with a pool that chooses by Maglev hashing.
+	Stable bool
 }
 
 // PoolID names a pool. It is comparable and stable as long as the Service port
@@ -199,6 +204,10 @@ type Pool struct {
 	// included, live on until the backend leaves this list. Sorted, and
 	// disjoint from Backends.
 	Draining []Backend
+	// Former are the Backends of pools with stable connections before these
+	// changed last: who was chosen among them may still have connections that
+	// this node doesn't know (see [Table.Resume]). Sorted.
+	Former []Backend
 	// Empty is what happens to packets while there are no Backends.
 	Empty Empty
 	// Affinity, if not 0, sends a client address that was here within this
@@ -253,7 +262,8 @@ const (
 	SourceHashing           Scheduler = "sh"
 	ShortestExpectedDelay   Scheduler = "sed"
 	NeverQueue              Scheduler = "nq"
-	MaglevHashing           Scheduler = "mh"
+	MaglevHashing           Scheduler = "mh"      // of the client's address
+	MaglevPortHashing       Scheduler = "mh-port" // of its address and port, as IPVS' mh with the flag of this name
 )
 
 // Schedulers are all that have a name.
@@ -261,6 +271,7 @@ func Schedulers() []Scheduler {
 	return []Scheduler{
 		Random, RoundRobin, WeightedRoundRobin, LeastConnection, WeightedLeastConnection,
 		DestinationHashing, SourceHashing, ShortestExpectedDelay, NeverQueue, MaglevHashing,
+		MaglevPortHashing,
 	}
 }
 

@@ -6,8 +6,8 @@ import (
 	"net/netip"
 )
 
-// Maglev is the table by which a pool with the scheduler [MaglevHashing] chooses
-// a backend: Backends[m[hash%len(m)]] takes the connection. It depends on the
+// Maglev is the table by which a pool with the scheduler [MaglevHashing] or
+// [MaglevPortHashing] chooses a backend: Backends[m[hash%len(m)]] takes the connection. It depends on the
 // addresses, ports and weights of the backends only. So all nodes with the same
 // backends choose alike, whatever they saw before.
 // Source: Eisenbud et al., NSDI 2016, section 3.4.

@@ -113,6 +113,8 @@ func (t *Table) Validate() error {
 				return fmt.Errorf("frontend %s: route from %s: pool %s is of another protocol or family", f.Key, Origin(o), r.Pool)
 			case r.Direct && (!r.Masquerade || f.Proto == SCTP):
 				return fmt.Errorf("frontend %s: route from %s: direct server return is for TCP and UDP, in the place of masquerading", f.Key, Origin(o))
+			case r.Stable && (!r.Direct || f.Proto != TCP || !p.hashes()):
+				return fmt.Errorf("frontend %s: route from %s: stable connections are for TCP, with direct server return and Maglev hashing", f.Key, Origin(o))
 			}
 		}
 	}
@@ -134,7 +136,7 @@ func (s *Settings) validate() error {
 }
 
 func (p *Pool) validate() error {
-	for _, list := range [][]Backend{p.Backends, p.Draining} {
+	for _, list := range [][]Backend{p.Backends, p.Draining, p.Former} {
 		for i, b := range list {
 			switch {
 			case b.Addr.Is6() != p.ID.IPv6:
@@ -160,7 +162,7 @@ func (p *Pool) validate() error {
 func (p *Pool) Equal(o *Pool) bool {
 	return p.ID == o.ID && p.Empty == o.Empty && p.Affinity == o.Affinity && p.Scheduler == o.Scheduler &&
 		p.Orphans == o.Orphans && p.OrphanDeadline == o.OrphanDeadline &&
-		slices.Equal(p.Backends, o.Backends) && slices.Equal(p.Draining, o.Draining)
+		slices.Equal(p.Backends, o.Backends) && slices.Equal(p.Draining, o.Draining) && slices.Equal(p.Former, o.Former)
 }
 
 // Equal reports whether two frontends say the same.

@@ -71,6 +71,8 @@ func prefixes(list []netip.Prefix) string {
 // for masqueraded where there is no direct server return.
 func (r Route) String() string {
 	switch {
+	case r.Stable:
+		return r.Pool.String() + " direct, stable"
 	case r.Direct:
 		return r.Pool.String() + " direct"
 	case r.Masquerade:
@@ -102,6 +104,9 @@ func (p *Pool) text(b *strings.Builder) {
 	}
 	for _, e := range p.Draining {
 		fmt.Fprintf(b, "  draining %s%s\n", e.AddrPort(), e.text())
+	}
+	for _, e := range p.Former {
+		fmt.Fprintf(b, "  formerly %s%s\n", e.AddrPort(), e.text())
 	}
 }
 

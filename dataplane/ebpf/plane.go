@@ -191,6 +191,8 @@ func (p *Plane) Close() error {
 func (p *Plane) Unsupported() []kernel.Unsupported {
 	unsupported := []kernel.Unsupported{
 		{Feature: kernel.Hairpin, Why: "a socket that gets its own pod as the backend is connected directly, and needs no translation"},
+		{Feature: kernel.Scheduling, Value: string(model.MaglevPortHashing), Why: "Maglev hashing is by the client's address only; endpoints are chosen at random"},
+		{Feature: kernel.StableFlows, Why: "only the node where a connection began goes on with it; at another one the client is reset"},
 	}
 	if p.cgroupLimit != "" {
 		unsupported = append(unsupported, sock.CgroupUnsupported(p.cgroupLimit))

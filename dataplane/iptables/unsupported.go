@@ -43,10 +43,14 @@ func unsupported(ctx context.Context, tool *iptables.Tool) (limits, []kernel.Uns
 	list = append(list, kernel.Unsupported{
 		Feature: kernel.DirectReturn,
 		Why:     "netfilter translates back on the node that translated; external traffic is masqueraded",
+	}, kernel.Unsupported{
+		Feature: kernel.StableFlows,
+		Why:     "only the node where a connection began can translate it; at another one the client is reset",
 	})
 	for _, s := range []model.Scheduler{
 		model.RoundRobin, model.WeightedRoundRobin, model.LeastConnection, model.WeightedLeastConnection, model.DestinationHashing,
 		model.SourceHashing, model.ShortestExpectedDelay, model.NeverQueue, model.MaglevHashing,
+		model.MaglevPortHashing,
 	} {
 		list = append(list, kernel.Unsupported{
 			Feature: kernel.Scheduling, Value: string(s),

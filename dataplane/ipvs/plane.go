@@ -189,6 +189,7 @@ func (p *Plane) Unsupported() []kernel.Unsupported {
 		{Feature: kernel.LocalhostNodePort, Why: "IPVS sends nothing from a loopback address to another machine"},
 		{Feature: kernel.SharedClientPort, Why: "IPVS knows a backend's answers by the client's address and port alone; they go the way of the connection that was opened last"},
 		{Feature: kernel.DirectReturn, Why: "IPVS' own direct routing can't change ports, and endpoints would need the Service's address; external traffic is masqueraded"},
+		{Feature: kernel.StableFlows, Why: "only the node where a connection began can translate it; at another one the client is reset"},
 	}
 	for _, s := range slices.Sorted(maps.Keys(p.choose.missing)) {
 		unsupported = append(unsupported, kernel.Unsupported{

@@ -90,6 +90,9 @@ func (r *rendering) serverScript() string {
 		if s.flags&flagFallback != 0 {
 			fmt.Fprintf(&b, " -b flag-1")
 		}
+		if s.flags&flagPort != 0 {
+			fmt.Fprintf(&b, " -b flag-2")
+		}
 		fmt.Fprintln(&b)
 		for _, d := range sp.destinationChanges.add {
 			fmt.Fprintf(&b, "-a %s -r %s -m -w %d\n", id.option(), d.addr, d.weight)

@@ -35,13 +35,14 @@ func (id serverID) compare(o serverID) int {
 	return cmp.Or(id.key.Compare(o.key), cmp.Compare(id.mark, o.mark))
 }
 
-// Flags of virtual servers (linux/ip_vs.h). The meaning of the last depends on
+// Flags of virtual servers (linux/ip_vs.h). The meaning of the last two depends on
 // the scheduler: sh and mh then look for another destination where the hashed
-// one takes no connections.
+// one takes no connections, and hash the client's port, too.
 const (
 	flagPersistent uint32 = 0x1
 	flagFallback   uint32 = 0x8
-	flagsOurs             = flagPersistent | flagFallback
+	flagPort       uint32 = 0x10
+	flagsOurs             = flagPersistent | flagFallback | flagPort
 )
 
 // service is how a virtual server chooses.
@@ -58,6 +59,9 @@ func (s service) text() string {
 	}
 	if s.flags&flagFallback != 0 {
 		text += fmt.Sprintf(" (%s-fallback)", s.scheduler)
+	}
+	if s.flags&flagPort != 0 {
+		text += fmt.Sprintf(" (%s-port)", s.scheduler)
 	}
 	return text
 }
@@ -113,6 +117,7 @@ func compareDestinations(before, after []destination) (c destinationChanges) {
 var schedulers = []model.Scheduler{
 	model.RoundRobin, model.WeightedRoundRobin, model.LeastConnection, model.WeightedLeastConnection,
 	model.DestinationHashing, model.SourceHashing, model.ShortestExpectedDelay, model.NeverQueue, model.MaglevHashing,
+	model.MaglevPortHashing,
 }
 
 // chooser says how virtual servers choose.
@@ -125,6 +130,9 @@ type chooser struct {
 // has destinations of weight 0.
 func (c chooser) service(id serverID, p *model.Pool, idle bool) service {
 	s := service{scheduler: c.scheduler(p)}
+	if s.scheduler == model.MaglevPortHashing {
+		s.scheduler, s.flags = model.MaglevHashing, flagPort
+	}
 	if p.Affinity > 0 {
 		if s.scheduler == model.DefaultScheduler || id.mark != 0 {
 			s.scheduler = model.MaglevHashing
@@ -139,7 +147,7 @@ func (c chooser) service(id serverID, p *model.Pool, idle bool) service {
 		s.scheduler = model.DefaultScheduler
 	}
 	if s.scheduler == model.DefaultScheduler || c.missing[s.scheduler] {
-		s.scheduler = c.plain(p)
+		s.scheduler, s.flags = c.plain(p), s.flags&^flagPort
 	}
 	if s.scheduler == model.SourceHashing || s.scheduler == model.MaglevHashing {
 		s.flags |= flagFallback

@@ -19,7 +19,9 @@ func (p *Plane) Unsupported() []kernel.Unsupported {
 		unsupported(s, counts)
 	}
 	unsupported(model.MaglevHashing, "nf_tables has no consistent hash")
-	list = append(list, kernel.Unsupported{Feature: kernel.DirectReturn, Why: "netfilter translates back on the node that translated; external traffic is masqueraded"})
+	unsupported(model.MaglevPortHashing, "nf_tables has no consistent hash")
+	list = append(list, kernel.Unsupported{Feature: kernel.DirectReturn, Why: "netfilter translates back on the node that translated; external traffic is masqueraded"},
+		kernel.Unsupported{Feature: kernel.StableFlows, Why: "only the node where a connection began can translate it; at another one the client is reset"})
 	if p.noLocalnet {
 		list = append(list, kernel.Unsupported{Feature: kernel.LocalhostNodePort, Value: "IPv4",
 			Why: "the sysctl net.ipv4.conf.all.route_localnet can't be set here"})

@@ -36,9 +36,11 @@ func (p *Plane) Unsupported() []kernel.Unsupported {
 		{Feature: kernel.SilentDrop, Value: "tcp", Why: "the kernel accepts a TCP connection before the relay can judge it; it is reset instead of dropped"},
 		{Feature: kernel.UnservedPorts, Why: "a route makes the whole address the node's own, so the node refuses what no Service uses"},
 		{Feature: kernel.DirectReturn, Why: "both ways of a connection go through the relay; external traffic is masqueraded"},
+		{Feature: kernel.StableFlows, Why: "a connection ends at the relay where it began; at another node the client is reset"},
 		{Feature: kernel.SCTPProtocol, Why: "the relay copies TCP and UDP only"},
 		{Feature: kernel.Scheduling, Value: string(model.DestinationHashing), Why: "a relay has one destination for each port; endpoints are chosen by weight"},
 		{Feature: kernel.Scheduling, Value: string(model.MaglevHashing), Why: "the relay hashes sources without a Maglev table (sh); endpoints are chosen by weight"},
+		{Feature: kernel.Scheduling, Value: string(model.MaglevPortHashing), Why: "the relay has no Maglev table; endpoints are chosen by weight"},
 	}
 	if p.notTransparent() != nil {
 		unsupported = append(unsupported, kernel.Unsupported{

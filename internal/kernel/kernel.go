@@ -138,6 +138,9 @@ const (
 	// DirectReturn: Route.Direct. Planes without it masquerade, as the route
 	// says beside.
 	DirectReturn Feature = "direct server return"
+	// StableFlows: Route.Stable. Planes without it reset a client whose connection
+	// they don't know.
+	StableFlows Feature = "stable flows"
 	// NodeSockets: the plane chooses for sockets, but sees only some of the
 	// node's; it does with packets what it would do for the others.
 	NodeSockets Feature = "all of the node's sockets"

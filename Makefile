@@ -36,7 +36,7 @@ MAY_SKIP   += "github.com/fairway-net/fairway/lab TestRouterMatrix"
 # The causes that doctor names take half a minute for each mode: `make causes`.
 MAY_SKIP   += "github.com/fairway-net/fairway/lab TestCausesInAllModes"
 
-.PHONY: api-conformance deb deb-test causes faults helm gateway-conformance h2spec nothing-lost build demo bench soak bench-kube-proxy bench-ipvs test unit all cluster routers image lint generate generated deps clean
+.PHONY: web api-conformance deb deb-test causes faults helm gateway-conformance h2spec nothing-lost build demo bench soak bench-kube-proxy bench-ipvs test unit all cluster routers image lint generate generated deps clean
 
 # Without cgo: kustomize, in kubectl, would have the linker keep every symbol for plugins.
 build: ## the binary, in ./fairway
@@ -130,6 +130,9 @@ deb-test: build ## that package installed, upgraded, removed and purged in a cle
 	./deploy/debian/build fairway $(shell $(GO) env GOARCH) 0.0.2 bin/deb-test/new
 	./deploy/debian/try bin/deb-test/old/*.deb bin/deb-test/new/*.deb bin/deb-test
 
+web: ## the page of `fairway web`, from web/ into diagnose/web/dist; it takes node and npm
+	cd web && npm ci --ignore-scripts --loglevel=error && npx tsc && node build.mjs
+
 lint:
 	$(LINT) run --allow-parallel-runners ./...
 
@@ -138,6 +141,7 @@ generate: ## regenerate everything that is generated
 	$(GO) generate ./...
 
 generated: generate ## fail if what is checked in is stale
+	./hack/check-web
 	git diff --exit-code -- '*generated*' '*_bpfel*' apis
 
 clean:

@@ -24,6 +24,7 @@ func commands() []*cobra.Command {
 		doctorCommand(),
 		dumpCommand(),
 		flowsCommand(),
+		webCommand(),
 		addressesCommand(),
 		announceCommand(),
 		drainCommand(),

@@ -1,6 +1,7 @@
 package cmd
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"io"
@@ -64,7 +65,7 @@ if something was, and 2 if doctor could not run.`,
 				}
 				return f.runAll(cmd, failOn)
 			}
-			report, err := f.examine(cmd, args)
+			report, err := f.examine(cmd.Context(), args)
 			if err != nil {
 				return exitError{2, err}
 			}
@@ -91,15 +92,15 @@ if something was, and 2 if doctor could not run.`,
 
 // examine gathers the evidence and runs the checks. This machine is looked at if
 // nothing else is asked about, or if it is a node of the cluster.
-func (f *doctorFlags) examine(cmd *cobra.Command, args []string) (*doctor.Report, error) {
+func (f *doctorFlags) examine(ctx context.Context, args []string) (*doctor.Report, error) {
 	if !slices.Contains([]string{"", "json", "yaml"}, f.output) {
 		return nil, fmt.Errorf("--output: %q must be json or yaml", f.output)
 	}
 	e := &doctor.Evidence{Domain: f.domain}
 	if len(args) == 0 {
-		e.Host = host.Read(cmd.Context())
-		f.askAgents(cmd.Context(), e, func() []agentlink.Found { return f.objects.agents(cmd.Context()) })
-		return doctor.Examine(cmd.Context(), e), nil
+		e.Host = host.Read(ctx)
+		f.askAgents(ctx, e, func() []agentlink.Found { return f.objects.agents(ctx) })
+		return doctor.Examine(ctx, e), nil
 	}
 	q, err := explain.ParseQuestion(args[0], f.from, f.objects.namespace)
 	if err != nil {
@@ -110,7 +111,7 @@ func (f *doctorFlags) examine(cmd *cobra.Command, args []string) (*doctor.Report
 	if err != nil {
 		return nil, err
 	}
-	if e.Objects, err = f.objects.read(cmd.Context()); err != nil {
+	if e.Objects, err = f.objects.read(ctx); err != nil {
 		return nil, err
 	}
 	if e.NotHere, err = f.notHere(e.Objects); err != nil {
@@ -118,23 +119,23 @@ func (f *doctorFlags) examine(cmd *cobra.Command, args []string) (*doctor.Report
 	}
 	e.Question = q
 	e.Service = e.Objects.Of(q.Target)
-	find := sync.OnceValue(func() []agentlink.Found { return f.objects.agents(cmd.Context()) })
-	if e.Report, err = explain.FromObjects(q, e.Objects, config.Compile, f.objects.asker(cmd.Context(), find)); err != nil {
+	find := sync.OnceValue(func() []agentlink.Found { return f.objects.agents(ctx) })
+	if e.Report, err = explain.FromObjects(q, e.Objects, config.Compile, f.objects.asker(ctx, find)); err != nil {
 		return nil, err
 	}
 	if e.NotHere == "" {
-		e.Host, e.Probe = host.Read(cmd.Context()), probe.Prober{}
-	} else if err := f.elsewhere(cmd.Context(), e, find()); err != nil {
+		e.Host, e.Probe = host.Read(ctx), probe.Prober{}
+	} else if err := f.elsewhere(ctx, e, find()); err != nil {
 		return nil, err
 	}
 	if from := e.Report.From; from.Kind == "pod" && !hostNetwork(e.Objects, from) {
 		e.Client = &doctor.Client{Resolvers: probe.Resolvers(from.Addr)}
 	}
-	f.askAgents(cmd.Context(), e, find)
+	f.askAgents(ctx, e, find)
 	if e.Service != nil && len(e.Report.Views) > 0 {
-		f.readFlows(cmd.Context(), e, find())
+		f.readFlows(ctx, e, find())
 	}
-	return doctor.Examine(cmd.Context(), e), nil
+	return doctor.Examine(ctx, e), nil
 }
 
 // hostNetwork reports whether a pod is on its node's network, where the processes of

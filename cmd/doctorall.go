@@ -74,11 +74,7 @@ func (f *doctorFlags) examineOne(ctx context.Context, s *corev1.Service, objects
 		return nil, err
 	}
 	q.Node = f.node
-	e := &doctor.Evidence{Objects: objects, Question: q, Service: s, Domain: f.domain}
-	if e.Report, err = explain.FromObjects(q, objects, config, nil); err != nil {
-		return nil, err
-	}
-	return doctor.Examine(ctx, e), nil
+	return doctor.ByAPI(ctx, q, s, objects, config, f.domain)
 }
 
 // parts finds what concerns a Service among many objects.

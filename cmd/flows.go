@@ -2,6 +2,7 @@ package cmd
 
 import (
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
@@ -66,7 +67,7 @@ func (f *flowsFlags) run(cmd *cobra.Command) error {
 	if err != nil {
 		return err
 	}
-	nodes, err := f.nodes(ctx, cmd.ErrOrStderr())
+	nodes, err := f.nodes(ctx, func(text string) { fmt.Fprintf(cmd.ErrOrStderr(), "fairway: %s\n", text) })
 	if err != nil {
 		return err
 	}
@@ -84,12 +85,28 @@ func (f *flowsFlags) run(cmd *cobra.Command) error {
 	var group sync.WaitGroup
 	for i, agent := range nodes {
 		group.Go(func() {
-			w := &flowWriter{flags: f, agent: agent, names: names, filter: filter, out: out, failed: cmd.ErrOrStderr()}
+			w := &flowWriter{agent: agent, names: func() flows.Names { return names }, follows: f.follow}
+			w.tell = func(r flows.Record) error { return f.write(out, filter, r) }
+			w.note = func(text string) { fmt.Fprintf(cmd.ErrOrStderr(), "fairway: %s\n", text) }
 			failed[i] = w.run(ctx)
 		})
 	}
 	group.Wait()
 	return errors.Join(failed...)
+}
+
+// write writes a record if it is asked for.
+func (f *flowsFlags) write(out io.Writer, filter flows.Filter, r flows.Record) error {
+	if !filter.Wants(r) {
+		return nil
+	}
+	f.out.Lock()
+	defer f.out.Unlock()
+	if f.output == "json" {
+		return json.NewEncoder(out).Encode(r)
+	}
+	_, err := fmt.Fprintln(out, r)
+	return err
 }
 
 // filter is what the flags ask for.
@@ -116,18 +133,18 @@ func (f *flowsFlags) filter() (flows.Filter, error) {
 }
 
 // nodes are the agents whose nodes' connections can be read. What can't be is said.
-func (f *flowsFlags) nodes(ctx context.Context, say io.Writer) ([]agentlink.Found, error) {
+func (f *flowsFlags) nodes(ctx context.Context, say func(string)) ([]agentlink.Found, error) {
 	var list []agentlink.Found
 	answered := 0
 	for _, a := range f.objects.agents(ctx) {
 		switch {
 		case a.Err != nil:
-			fmt.Fprintf(say, "fairway: %v\n", a.Err)
+			say(a.Err.Error())
 			continue
 		case f.node != "" && a.Status.Node != f.node:
 			continue
 		case !inConntrack(a.Status.Mode):
-			fmt.Fprintf(say, "fairway: %s is in %s mode, which keeps connections elsewhere: not shown\n", a.Status.Node, a.Status.Mode)
+			say(fmt.Sprintf("%s is in %s mode, which keeps connections elsewhere: not shown", a.Status.Node, a.Status.Mode))
 		default:
 			list = append(list, a)
 		}

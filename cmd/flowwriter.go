@@ -2,10 +2,7 @@ package cmd
 
 import (
 	"context"
-	"encoding/json"
 	"errors"
-	"fmt"
-	"io"
 	"time"
 
 	"github.com/fairway-net/fairway/diagnose/agentlink"
@@ -19,18 +16,17 @@ import (
 // read again.
 const tableAge = 15 * time.Second
 
-// flowWriter writes the connections of one node.
+// flowWriter tells of the connections of one node.
 type flowWriter struct {
-	flags  *flowsFlags
-	agent  agentlink.Found
-	names  flows.Names
-	filter flows.Filter
-	out    io.Writer
-	failed io.Writer
+	agent   agentlink.Found
+	names   func() flows.Names
+	follows bool                     // those that begin and end; else those that there are
+	tell    func(flows.Record) error // an error ends it
+	note    func(string)             // what is missing
 
 	table *model.Table
 	read  time.Time // when the table was
-	err   error     // of writing
+	err   error     // of telling
 }
 
 func (w *flowWriter) run(ctx context.Context) error {
@@ -41,7 +37,7 @@ func (w *flowWriter) run(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	if w.flags.follow {
+	if w.follows {
 		err = w.follow(ctx, ns)
 	} else {
 		err = ns.Do(func() error {
@@ -51,7 +47,7 @@ func (w *flowWriter) run(ctx context.Context) error {
 	return errors.Join(err, w.err, ns.Close())
 }
 
-// follow writes what begins and ends until ctx is done or nobody reads any more.
+// follow tells of what begins and ends until ctx is done or nobody reads any more.
 func (w *flowWriter) follow(ctx context.Context, ns *netns.NS) error {
 	ctx, stop := context.WithCancel(ctx)
 	defer stop()
@@ -70,7 +66,7 @@ func (w *flowWriter) follow(ctx context.Context, ns *netns.NS) error {
 			stop()
 		}
 	}, func() {
-		fmt.Fprintf(w.failed, "fairway: %s: connections came faster than they were read: some are missing\n", w.agent.Status.Node)
+		w.note(w.agent.Status.Node + ": connections came faster than they were read: some are missing")
 	})
 }
 
@@ -83,18 +79,11 @@ func (w *flowWriter) readTable(ctx context.Context) error {
 	return err
 }
 
-// write writes a flow if it is asked for; it reports whether it is one to a Service.
+// write tells of a flow; it reports whether it is one to a Service.
 func (w *flowWriter) write(f *conntrack.Flow, ended bool) bool {
-	r, known := flows.Of(w.agent.Status.Node, w.table, w.names, f, ended)
-	if !known || !w.filter.Wants(r) {
-		return known
+	r, known := flows.Of(w.agent.Status.Node, w.table, w.names(), f, ended)
+	if known {
+		w.err = w.tell(r)
 	}
-	w.flags.out.Lock()
-	defer w.flags.out.Unlock()
-	if w.flags.output == "json" {
-		w.err = json.NewEncoder(w.out).Encode(r)
-	} else {
-		_, w.err = fmt.Fprintln(w.out, r)
-	}
-	return true
+	return known
 }

@@ -13,6 +13,7 @@ import (
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/util/wait"
+	"k8s.io/apimachinery/pkg/watch"
 	"k8s.io/client-go/rest"
 	"k8s.io/client-go/tools/cache"
 )
@@ -41,6 +42,9 @@ type Source struct {
 	Namespace string
 	Labels    labels.Selector // nil selects all
 	Fields    fields.Selector // nil selects all
+	// Asked, if not nil, is told after each list, and each watch that is opened, how
+	// it went: nil, or why the API refused it. It may be called from any goroutine.
+	Asked func(error)
 }
 
 // Watch follows the objects of a source and hands each on to the sink, until
@@ -58,11 +62,29 @@ func Watch[T runtime.Object](ctx context.Context, source Source, sink Sink[T]) {
 			o.FieldSelector = source.Fields.String()
 		}
 	})
+	if source.Asked != nil {
+		tellOf(lw, source.Asked)
+	}
 	reflector := cache.NewReflectorWithOptions(lw, expectedType(expected), store, cache.ReflectorOptions{
 		Name:    source.Resource,
 		Backoff: &wait.Backoff{Duration: 200 * time.Millisecond, Factor: 2, Jitter: 1, Steps: 7, Cap: 15 * time.Second},
 	})
 	reflector.RunWithContext(ctx)
+}
+
+// tellOf has asked told how each list and watch went.
+func tellOf(lw *cache.ListWatch, asked func(error)) {
+	list, open := lw.ListWithContextFunc, lw.WatchFuncWithContext
+	lw.ListWithContextFunc = func(ctx context.Context, o metav1.ListOptions) (runtime.Object, error) {
+		objects, err := list(ctx, o)
+		asked(err)
+		return objects, err
+	}
+	lw.WatchFuncWithContext = func(ctx context.Context, o metav1.ListOptions) (watch.Interface, error) {
+		events, err := open(ctx, o)
+		asked(err)
+		return events, err
+	}
 }
 
 // passThrough is a reflector's store that remembers names only.

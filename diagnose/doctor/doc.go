@@ -3,6 +3,7 @@
 //
 //   - catalogue.go: the causes that it knows, each with a code, a meaning, a fix
 //   - evidence.go: what the checks look at
+//   - byapi.go: a Service by what the API says alone
 //   - checks.go: the one list of checks, in the order of a packet's way
 //   - selector.go, ports.go, policy.go, node.go, reach.go, names.go, client.go, way.go:
 //     the checks

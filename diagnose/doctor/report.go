@@ -30,6 +30,12 @@ type Result struct {
 // MarshalText has JSON name grades as people do.
 func (g Grade) MarshalText() ([]byte, error) { return []byte(g.String()), nil }
 
+// UnmarshalText reads what MarshalText has written.
+func (g *Grade) UnmarshalText(text []byte) (err error) {
+	*g, err = ParseGrade(string(text))
+	return err
+}
+
 // ParseGrade reads note, likely or proved.
 func ParseGrade(text string) (Grade, error) {
 	for _, g := range []Grade{Note, Likely, Proved} {

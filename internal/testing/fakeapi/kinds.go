@@ -12,6 +12,7 @@ import (
 var kinds = map[string]schema.GroupVersionKind{
 	"services":       {Version: "v1", Kind: "Service"},
 	"nodes":          {Version: "v1", Kind: "Node"},
+	"pods":           {Version: "v1", Kind: "Pod"},
 	"events":         {Version: "v1", Kind: "Event"},
 	"endpointslices": {Group: "discovery.k8s.io", Version: "v1", Kind: "EndpointSlice"},
 	"servicecidrs":   {Group: "networking.k8s.io", Version: "v1", Kind: "ServiceCIDR"}, // for kube-proxy

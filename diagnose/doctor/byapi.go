@@ -1,0 +1,21 @@
+package doctor
+
+import (
+	"context"
+
+	corev1 "k8s.io/api/core/v1"
+
+	"github.com/fairway-net/fairway/compile"
+	"github.com/fairway-net/fairway/diagnose/explain"
+)
+
+// ByAPI examines a Service by what the API says alone: nothing is sent, and no
+// agent or kernel is asked.
+func ByAPI(ctx context.Context, q explain.Question, s *corev1.Service, objects *explain.Objects, config compile.Config, domain string) (*Report, error) {
+	e := &Evidence{Objects: objects, Question: q, Service: s, Domain: domain}
+	var err error
+	if e.Report, err = explain.FromObjects(q, objects, config, nil); err != nil {
+		return nil, err
+	}
+	return Examine(ctx, e), nil
+}

@@ -23,6 +23,7 @@ func commands() []*cobra.Command {
 		explainCommand(),
 		doctorCommand(),
 		dumpCommand(),
+		traceCommand(),
 		flowsCommand(),
 		webCommand(),
 		addressesCommand(),

@@ -16,6 +16,7 @@ func commands() []*cobra.Command {
 		explainCommand(),
 		doctorCommand(),
 		dumpCommand(),
+		traceCommand(),
 		flowsCommand(),
 		announceCommand(),
 		drainCommand(),

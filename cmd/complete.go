@@ -53,7 +53,7 @@ func addCompletions(c *cobra.Command) {
 
 // argumentNames are of commands that take the name of something.
 var argumentNames = map[string]lister{
-	"explain": prefixed("svc/", serviceNames), "doctor": prefixed("svc/", serviceNames), "dump": prefixed("svc/", serviceNames),
+	"explain": prefixed("svc/", serviceNames), "doctor": prefixed("svc/", serviceNames), "dump": prefixed("svc/", serviceNames), "trace": prefixed("svc/", serviceNames),
 	"publish": serviceNames, "drain": nodeNames, "revoke": nodeNames,
 }
 

@@ -18,7 +18,7 @@ var commandGroups = []commandGroup{
 		"up", "server", "join", "leave", "agent", "dns", "gateway", "addresses", "hook", "install", "uninstall",
 	}},
 	{"use", "Work with Services:", []string{"expose", "publish", "status", "announce", "drain", "kubectl", "ingress", "render"}},
-	{"why", "When something doesn't answer:", []string{"explain", "doctor", "dump", "flows", "web"}},
+	{"why", "When something doesn't answer:", []string{"explain", "doctor", "trace", "dump", "flows", "web"}},
 	{"keep", "Look after it:", []string{"token", "certs", "cleanup", "bench", "version", "completion", "help"}},
 }
 

@@ -14,6 +14,10 @@ import (
 	"github.com/fairway-net/fairway/internal/netlink/attr"
 )
 
+// RuleText puts a rule of nf_tables, as its attributes, into the words of
+// iptables-save; ok is false if it isn't one that this package understands.
+func RuleText(f Family, a attr.List) (text string, ok bool) { return ruleText(f, a) }
+
 // ruleText puts a rule of nf_tables into the words of iptables-save; ok is false
 // if it holds anything that isn't understood here. Understood is what this
 // project's own rules are made of, as iptables 1.8 compiles them.

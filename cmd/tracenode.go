@@ -1,0 +1,285 @@
+package cmd
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"net/netip"
+	"os"
+	"slices"
+	"strings"
+	"syscall"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+
+	"github.com/fairway-net/fairway/diagnose/agentlink"
+	"github.com/fairway-net/fairway/diagnose/explain"
+	"github.com/fairway-net/fairway/diagnose/probe"
+	"github.com/fairway-net/fairway/diagnose/trace"
+	"github.com/fairway-net/fairway/internal/conntrack"
+	"github.com/fairway-net/fairway/internal/netns"
+	"github.com/fairway-net/fairway/internal/nftrace"
+	"github.com/fairway-net/fairway/model"
+)
+
+// tracer follows one connection.
+type tracer struct {
+	flags    *traceFlags
+	question explain.Question
+	objects  *explain.Objects
+	keys     []model.Key      // what the connection may be made to
+	agent    *agentlink.Found // of the node, nil if none answers
+	view     explain.View     // what it makes of the keys
+	node     *netns.NS        // where the rules are
+	report   *trace.Report
+	said     io.Writer
+
+	events []nftrace.Event
+}
+
+// settle is how long nothing more must come before a packet's way counts as whole: the
+// kernel tells of each step as it happens.
+const settle = 50 * time.Millisecond
+
+// isHere reports whether this machine has an address of a node.
+func isHere(o *explain.Objects, node string) bool {
+	list, err := net.InterfaceAddrs()
+	if err != nil {
+		return false
+	}
+	for _, a := range list {
+		own, err := netip.ParsePrefix(a.String())
+		if err != nil {
+			continue
+		}
+		for _, n := range o.Nodes {
+			if n.Name == node && slices.ContainsFunc(n.Status.Addresses, func(na corev1.NodeAddress) bool { return na.Address == own.Addr().String() }) {
+				return true
+			}
+		}
+	}
+	return false
+}
+
+// enter opens the node's network namespace: the agent's, or this process's.
+func (t *tracer) enter() (err error) {
+	if t.agent == nil {
+		t.node, err = netns.Current()
+		return err
+	}
+	t.node, err = netns.OfProcess(t.agent.Status.PID)
+	return err
+}
+
+// run traces, and concludes.
+func (t *tracer) run(ctx context.Context) error {
+	follow := t.watch
+	if t.flags.send {
+		follow = t.send
+	}
+	if err := follow(ctx); err != nil {
+		return err
+	}
+	if err := t.describe(); err != nil {
+		return err
+	}
+	t.readPlane(ctx)
+	t.report.Conclude()
+	return nil
+}
+
+// follows reports whether answers can be followed: by conntrack, where the mode has
+// its connections there.
+func (t *tracer) follows() bool {
+	return t.agent != nil && (inConntrack(t.agent.Status.Mode) || t.agent.Status.Mode == "ipvs")
+}
+
+// open begins to follow flows on the node.
+func (t *tracer) open(flows []nftrace.Flow) (s *nftrace.Session, err error) {
+	err = t.node.Do(func() error {
+		s, err = nftrace.Open(flows, t.follows())
+		return err
+	})
+	return s, err
+}
+
+// source is the network namespace that the connection is made from.
+func (t *tracer) source() (*netns.NS, error) {
+	from := t.question.From
+	switch {
+	case from.Kind == "" || from.Kind == "node" && from.Name == t.report.Node:
+		return netns.OfPath(fmt.Sprintf("/proc/self/fd/%d", t.node.Fd()))
+	case from.Kind == "node":
+		return nil, fmt.Errorf("--send: node %s isn't the one that is watched", from.Name)
+	}
+	if ns := probe.NamespaceOf(from.Addr); ns != nil {
+		return ns, nil
+	}
+	return nil, fmt.Errorf("--send: the network namespace of %s (%s) isn't on this machine, or can't be entered", from, from.Addr)
+}
+
+// send makes a connection, and follows it.
+func (t *tracer) send(ctx context.Context) error {
+	key := t.keys[0]
+	if len(t.keys) > 1 {
+		t.report.Notes = append(t.report.Notes, fmt.Sprintf("of %d addresses and ports, %s was tried; name another as svc/NAME:PORT or ADDRESS:PORT", len(t.keys), key))
+	}
+	from, err := t.source()
+	if err != nil {
+		return err
+	}
+	attempt, err := probe.NewAttempt(from, key.Proto, netip.AddrPortFrom(key.Addr, key.Port))
+	if err = errors.Join(err, from.Close()); err != nil {
+		return err
+	}
+	flow := nftrace.Flow{Proto: key.Proto, Client: netip.AddrPortFrom(netip.Addr{}, attempt.Port()), Frontend: netip.AddrPortFrom(key.Addr, key.Port)}
+	session, err := t.open([]nftrace.Flow{flow})
+	if err != nil {
+		return errors.Join(err, attempt.Close())
+	}
+	t.report.Began = time.Now()
+	done := make(chan *trace.Result, 1)
+	go func() {
+		failed := attempt.Make(ctx, t.flags.timeout)
+		done <- resultOf(failed, time.Since(t.report.Began))
+	}()
+	err = t.collect(session, func() bool {
+		select {
+		case t.report.Result = <-done:
+			return true
+		default:
+			return false
+		}
+	})
+	client := attempt.Client()
+	for _, e := range t.events {
+		if e.Passed == nftrace.Begins && !e.Reply && e.Header != nil {
+			client = e.Header.Source // a socket that was refused has forgotten it
+		}
+	}
+	t.connection(key.Proto, client, flow.Frontend)
+	return errors.Join(err, session.Close(), attempt.Close())
+}
+
+// resultOf says how an attempt ended.
+func resultOf(err error, took time.Duration) *trace.Result {
+	r := &trace.Result{Outcome: trace.Answered, Took: took}
+	switch {
+	case err == nil:
+	case errors.Is(err, syscall.ECONNREFUSED):
+		r.Outcome = trace.Refused
+	case errors.Is(err, probe.ErrNoAnswer):
+		r.Outcome = trace.NoAnswer
+	default:
+		r.Outcome, r.Error = trace.NoAnswer, err.Error()
+	}
+	return r
+}
+
+// collect reads events until it is over and no more come.
+func (t *tracer) collect(s *nftrace.Session, over func() bool) error {
+	ended := false
+	for {
+		e, err := s.Next(time.Now().Add(settle))
+		switch {
+		case err == nil:
+			t.events = append(t.events, e)
+		case errors.Is(err, nftrace.ErrLost):
+			t.report.Notes = append(t.report.Notes, err.Error())
+		case !errors.Is(err, os.ErrDeadlineExceeded):
+			return err
+		case ended:
+			return nil
+		}
+		ended = ended || over()
+	}
+}
+
+// connection notes which connection was followed, and what the agent makes of it.
+func (t *tracer) connection(proto model.Protocol, client, frontend netip.AddrPort) {
+	t.report.Connection(proto, client, frontend)
+	key := model.Key{Addr: frontend.Addr(), Port: frontend.Port(), Proto: proto}.String()
+	var found []*explain.Decision
+	for i := range t.view.Decisions {
+		if t.view.Decisions[i].Frontend == key {
+			found = append(found, &t.view.Decisions[i])
+		}
+	}
+	if len(found) > 0 {
+		t.report.Decided(found[0])
+	}
+}
+
+// describe puts what was seen into words, and finds out who was chosen.
+func (t *tracer) describe() error {
+	return t.node.Do(func() error {
+		chains, err := nftrace.ReadChains()
+		if err != nil {
+			return err
+		}
+		n := &namer{chains: chains, interfaces: map[int]string{}, report: t.report}
+		list, err := net.Interfaces()
+		for _, one := range list {
+			n.interfaces[one.Index] = one.Name
+		}
+		t.report.AddPackets(t.events, n)
+		return errors.Join(err, chains.Close())
+	})
+}
+
+// namer is trace.Namer by what the node's kernel says.
+type namer struct {
+	chains     *nftrace.Chains
+	interfaces map[int]string
+	report     *trace.Report
+}
+
+func (n *namer) Interface(index int) string {
+	if name := n.interfaces[index]; name != "" {
+		return name
+	}
+	return fmt.Sprintf("interface %d", index)
+}
+
+func (n *namer) Rule(e nftrace.Event) string {
+	text, err := n.chains.Rule(e)
+	if err != nil && !slices.ContainsFunc(n.report.NotChecked, func(said string) bool { return strings.Contains(said, e.Chain) }) {
+		n.report.NotChecked = append(n.report.NotChecked, err.Error())
+	}
+	return text
+}
+
+func (n *namer) Base(e nftrace.Event) (nftrace.Base, bool) { return n.chains.Base(e) }
+
+// readPlane finds out which endpoint was chosen: from conntrack, or else from where
+// the packet went.
+func (t *tracer) readPlane(ctx context.Context) {
+	endpoint, source := t.fromPackets()
+	if t.follows() && t.report.Client.IsValid() {
+		err := t.node.Do(func() error {
+			return conntrack.Flows(ctx, func(f *conntrack.Flow) {
+				if f.Client == t.report.Client && f.Frontend == t.report.Frontend && f.Proto.String() == t.report.Protocol {
+					endpoint, source = f.Backend, f.Source
+				}
+			})
+		})
+		if err != nil {
+			t.report.NotChecked = append(t.report.NotChecked, err.Error())
+		}
+	}
+	t.report.Chosen(endpoint, source, t.objects)
+}
+
+// fromPackets is where the request was seen last, and from where.
+func (t *tracer) fromPackets() (endpoint, source netip.AddrPort) {
+	for _, p := range t.report.Packets {
+		if !p.Reply {
+			source, endpoint = p.End()
+			return endpoint, source
+		}
+	}
+	return endpoint, t.report.Client
+}

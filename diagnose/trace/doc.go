@@ -1,0 +1,11 @@
+// Package trace tells of one real connection: what each rule of a node did with it,
+// who made that rule, and what became of the connection. It is pure: what the kernel
+// told of packets, and how the connection ended for its client, go in; a report
+// comes out.
+//
+//   - report.go: the report
+//   - packet.go: the steps of a packet
+//   - owner.go: whose rules they are
+//   - answer.go: the one line that answers
+//   - text.go: the report for people
+package trace

@@ -36,7 +36,7 @@ MAY_SKIP   += "github.com/fairway-net/fairway/lab TestRouterMatrix"
 # The causes that doctor names take half a minute for each mode: `make causes`.
 MAY_SKIP   += "github.com/fairway-net/fairway/lab TestCausesInAllModes"
 
-.PHONY: web api-conformance deb deb-test causes faults helm gateway-conformance h2spec nothing-lost build demo bench soak bench-kube-proxy bench-ipvs test unit all cluster routers image lint generate generated deps clean
+.PHONY: web pictures release reproducible audit api-conformance deb deb-test causes faults helm gateway-conformance h2spec nothing-lost build demo bench soak bench-kube-proxy bench-ipvs test unit all cluster routers image lint generate generated deps clean
 
 # Without cgo: kustomize, in kubectl, would have the linker keep every symbol for plugins.
 build: ## the binary, in ./fairway
@@ -120,6 +120,11 @@ bench-ipvs: build ## ipvs mode beside nftables, in the virtual machine
 		./fairway bench --mode nftables,ipvs --only start,latency,cpu,service,memory,connections,datapath --services $$services --endpoints 3 \
 		--section 'the virtual machine' --out docs/performance.md || exit 1; done
 
+pictures: build ## docs/pictures: the README's lab as it is recorded, and the plots of docs/performance.md
+	./hack/install-deps.sh pictures
+	./hack/pictures/record
+	./hack/pictures/figures
+
 deb: build ## a Debian package, in bin/deb
 	./deploy/debian/build fairway $(shell $(GO) env GOARCH) $(VERSION) bin/deb
 
@@ -132,6 +137,16 @@ deb-test: build ## that package installed, upgraded, removed and purged in a cle
 
 web: ## the page of `fairway web`, from web/ into diagnose/web/dist; it takes node and npm
 	cd web && npm ci --ignore-scripts --loglevel=error && npx tsc && node build.mjs
+
+release: ## static binaries for amd64 and arm64 with their licences, Debian packages, lists of parts and checksums, in bin/release
+	rm -rf bin/release
+	./hack/release/build $(VERSION) bin/release
+
+reproducible: ## a release built twice of what is committed, the second time elsewhere with empty caches: the same bytes; a quarter of an hour
+	./hack/release/again $(VERSION) bin/reproducible
+
+audit: ## known vulnerabilities in what the program calls, by Go's database, which it needs the network for
+	$(GO) run -modfile=hack/release/go.mod golang.org/x/vuln/cmd/govulncheck .
 
 lint:
 	$(LINT) run --allow-parallel-runners ./...

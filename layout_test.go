@@ -43,9 +43,9 @@ func TestPackagesSayWhatTheyAre(t *testing.T) {
 	}
 }
 
-// TestREADMENamesEveryPackage: the README's list of packages is complete.
-func TestREADMENamesEveryPackage(t *testing.T) {
-	readme, err := os.ReadFile("README.md")
+// TestContributingNamesEveryPackage: the list of packages is complete.
+func TestContributingNamesEveryPackage(t *testing.T) {
+	contributing, err := os.ReadFile("CONTRIBUTING.md")
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -60,8 +60,8 @@ func TestREADMENamesEveryPackage(t *testing.T) {
 		if found, err := filepath.Glob(e.Name() + "/*.go"); err != nil || len(found) == 0 {
 			continue
 		}
-		if !strings.Contains(string(readme), "`"+e.Name()+"/`") {
-			t.Errorf("README.md doesn't name the package %s/", e.Name())
+		if !strings.Contains(string(contributing), "`"+e.Name()+"/`") {
+			t.Errorf("CONTRIBUTING.md doesn't name the package %s/", e.Name())
 		}
 	}
 }

@@ -10,6 +10,7 @@ qemu-system-x86 busybox-static kmod cpio iputils-arping ndisc6 frr bird2 prometh
 haproxy nginx-light bind9 python3-minimal"
 
 [ "${1:-}" != generate ] || packages="$packages clang llvm libbpf-dev linux-libc-dev"
+[ "${1:-}" != pictures ] || packages="$packages termtosvg gnuplot-nox"
 [ "${1:-}" != image ] || packages="$packages buildah runc debootstrap"
 
 missing=""

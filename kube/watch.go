@@ -2,10 +2,12 @@ package kube
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"sync"
 	"time"
 
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/fields"
@@ -82,9 +84,20 @@ func tellOf(lw *cache.ListWatch, asked func(error)) {
 	}
 	lw.WatchFuncWithContext = func(ctx context.Context, o metav1.ListOptions) (watch.Interface, error) {
 		events, err := open(ctx, o)
-		asked(err)
+		if !listFollows(o, err) {
+			asked(err)
+		}
 		return events, err
 	}
+}
+
+// listFollows reports whether a reflector lists at once, since the API refused a
+// watch that begins with all objects (KEP-3157). A server without that feature
+// refuses every such watch, so only the list says whether the kind can be read.
+func listFollows(o metav1.ListOptions, err error) bool {
+	var status apierrors.APIStatus
+	return o.SendInitialEvents != nil && *o.SendInitialEvents && errors.As(err, &status) &&
+		!apierrors.IsTooManyRequests(err) && !apierrors.IsInternalError(err)
 }
 
 // passThrough is a reflector's store that remembers names only.

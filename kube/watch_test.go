@@ -177,6 +177,28 @@ func TestWatchOutlivesWhatAnAPIMayDo(t *testing.T) {
 	got.wait(t, 2, "d", "e")
 }
 
+// TestAskedHearsOfTheListAlone: an API without streamed lists refuses the watch
+// that asks for one, and the kind can be read all the same.
+func TestAskedHearsOfTheListAlone(t *testing.T) {
+	api := &fakeAPI{services: []string{"a"}, watches: make(chan *watcher)}
+	server := httptest.NewServer(api)
+	defer server.Close()
+	client, err := Client(&rest.Config{Host: server.URL, ContentConfig: rest.ContentConfig{ContentType: "application/json"}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	ctx, cancel := context.WithCancel(context.Background())
+	defer cancel()
+	answers := make(chan error, 100)
+	got := &collector{names: map[string]bool{}}
+	go Watch(ctx, Source{Client: client.CoreV1().RESTClient(), Resource: "services", Asked: func(err error) { answers <- err }}, got.sink())
+	got.wait(t, 1, "a")
+	<-api.watches
+	if err := <-answers; err != nil {
+		t.Errorf("the first answer is %v, though the list succeeded", err)
+	}
+}
+
 func TestTrimKeepsWhatIsRead(t *testing.T) {
 	s := service("a")
 	s.Annotations = map[string]string{lastApplied: "{}", "fairway.dev/scheduler": "rr"}

@@ -33,8 +33,8 @@
 //
 // The programs remember the backend of a connected socket, and count each backend's
 // sockets. When a backend with sockets is removed, the agent reads what they remember
-// (sock/gc.go), finds the socket in its process (sock/owners.go) and connects it anew. If
-// it may not, the kernel destroys the socket (sock/destroy.go). After a start, and with
+// (sock/gc.go), finds the socket in its process and connects it anew. If it may not, the
+// kernel destroys the socket (internal/sockdiag). After a start, and with
 // every comparison, it does so for all sockets.
 //
 // # Packets

@@ -28,7 +28,7 @@ func (d *dummy) bind(list []netip.Addr) error {
 			messages, what = append(messages, d.newLocalRoute(a, source)), append(what, fmt.Sprintf("set source for address %s of %s", a, Interface))
 		}
 	}
-	failed, err := d.bulk.do(messages, nil)
+	failed, err := d.bulk.Do(messages, nil)
 	if err != nil {
 		return fmt.Errorf("add addresses to %s: %w", Interface, err)
 	}
@@ -61,7 +61,7 @@ func (d *dummy) sources(list []netip.Addr) (map[netip.Addr]netip.Addr, error) {
 		}
 	}
 	sources := map[netip.Addr]netip.Addr{}
-	_, err := d.bulk.do(messages, func(i int, msg []byte) {
+	_, err := d.bulk.Do(messages, func(i int, msg []byte) {
 		if i < 0 || i >= len(of) || len(msg) < unix.SizeofRtMsg {
 			return
 		}

@@ -8,6 +8,7 @@ import (
 	"testing"
 
 	"github.com/fairway-net/fairway/internal/kernel"
+	"github.com/fairway-net/fairway/internal/netlink/bulk"
 	"github.com/fairway-net/fairway/internal/testing/vm"
 	"github.com/vishvananda/netlink/nl"
 	"golang.org/x/sys/unix"
@@ -22,18 +23,18 @@ func TestBulkTellsErrorsApart(t *testing.T) {
 		var messages []*nl.NetlinkRequest
 		add := func(n int) { messages = append(messages, d.newAddress(address(n))) }
 		there := map[int]bool{}
-		for n := range 3 * bulkMessages {
+		for n := range 3 * bulk.Messages {
 			add(n)
-			if n%7 == 3 || n > 2*bulkMessages { // a whole call of errors is in the end
+			if n%7 == 3 || n > 2*bulk.Messages { // a whole call of errors is in the end
 				add(n)
 				there[len(messages)-1] = true
 			}
 		}
-		for range 2 * bulkMessages {
+		for range 2 * bulk.Messages {
 			add(0)
 			there[len(messages)-1] = true
 		}
-		failed, err := d.bulk.do(messages, nil)
+		failed, err := d.bulk.Do(messages, nil)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -42,7 +43,7 @@ func TestBulkTellsErrorsApart(t *testing.T) {
 				t.Errorf("message %d: %v, while it is there already: %t", i, got, there[i])
 			}
 		}
-		if list, err := d.addresses(); err != nil || len(list) != 3*bulkMessages {
+		if list, err := d.addresses(); err != nil || len(list) != 3*bulk.Messages {
 			t.Errorf("%d addresses, %v", len(list), err)
 		}
 	})
@@ -79,10 +80,10 @@ func TestCallsForAddresses(t *testing.T) {
 			t.Fatal(err)
 		}
 		// The answer to each question for a source is a call, and little beside.
-		if most := n + n/10; d.bulk.calls > most {
-			t.Errorf("%d system calls for %d messages, more than %d", d.bulk.calls, 4*n, most)
+		if most := n + n/10; d.bulk.Calls > most {
+			t.Errorf("%d system calls for %d messages, more than %d", d.bulk.Calls, 4*n, most)
 		}
-		t.Logf("%d system calls for %d messages", d.bulk.calls, 4*n)
+		t.Logf("%d system calls for %d messages", d.bulk.Calls, 4*n)
 		found, err := d.addresses()
 		if err != nil {
 			t.Fatal(err)
@@ -115,10 +116,10 @@ func TestCallsOfAStart(t *testing.T) {
 			table := manyServices(n)
 			apply(t, p, table, false)
 			k := p.balancer.(*ipvsKernel)
-			if most := 4 * n / 20; k.bulk.calls > most {
-				t.Errorf("%d system calls for %d virtual servers of 3 destinations, more than %d", k.bulk.calls, n, most)
+			if most := 4 * n / 20; k.bulk.Calls > most {
+				t.Errorf("%d system calls for %d virtual servers of 3 destinations, more than %d", k.bulk.Calls, n, most)
 			}
-			t.Logf("%d system calls for %d virtual servers of 3 destinations", k.bulk.calls, n)
+			t.Logf("%d system calls for %d virtual servers of 3 destinations", k.bulk.Calls, n)
 		})
 	}, "ip_vs", "dummy")
 }

@@ -5,6 +5,7 @@ import (
 	"maps"
 	"slices"
 
+	"github.com/fairway-net/fairway/internal/netlink/bulk"
 	mobyipvs "github.com/moby/ipvs"
 	"github.com/vishvananda/netlink/nl"
 )
@@ -13,7 +14,7 @@ import (
 type ipvsKernel struct {
 	*mobyipvs.Handle
 	family uint16
-	bulk   *bulk
+	bulk   *bulk.Socket
 }
 
 // Do carries commands out and tells by their indices which have failed and why.
@@ -22,13 +23,13 @@ func (k *ipvsKernel) Do(commands []serverCommand) (map[int]error, error) {
 	for i, c := range commands {
 		messages[i] = c.request(k.family)
 	}
-	return k.bulk.do(messages, nil)
+	return k.bulk.Do(messages, nil)
 }
 
 // Close gives up the sockets.
 func (k *ipvsKernel) Close() {
 	k.Handle.Close()
-	k.bulk.close()
+	k.bulk.Close()
 }
 
 // growth is what a server is to get.

@@ -9,6 +9,7 @@ import (
 	"slices"
 
 	"github.com/fairway-net/fairway/internal/kernel"
+	"github.com/fairway-net/fairway/internal/netlink/bulk"
 	"github.com/fairway-net/fairway/model"
 	mobyipvs "github.com/moby/ipvs"
 	"github.com/vishvananda/netlink"
@@ -50,7 +51,7 @@ func openBalancer() (balancer, error) {
 	if err != nil {
 		return nil, fmt.Errorf("open IPVS: %w", err)
 	}
-	messages, err := openBulk(unix.NETLINK_GENERIC)
+	messages, err := bulk.Open(unix.NETLINK_GENERIC)
 	if err != nil {
 		b.Close()
 		return nil, err

@@ -7,6 +7,7 @@ import (
 	"net/netip"
 
 	"github.com/fairway-net/fairway/internal/kernel"
+	"github.com/fairway-net/fairway/internal/netlink/bulk"
 	"github.com/vishvananda/netlink"
 	"golang.org/x/sys/unix"
 )
@@ -14,7 +15,7 @@ import (
 // dummy is the interface with the addresses of Services.
 type dummy struct {
 	handle *netlink.Handle
-	bulk   *bulk
+	bulk   *bulk.Socket
 	index  int // 0 if it isn't known to be there
 	fault  fault
 }
@@ -24,7 +25,7 @@ func openDummy() (*dummy, error) {
 	if err != nil {
 		return nil, fmt.Errorf("open rtnetlink socket: %w", err)
 	}
-	messages, err := openBulk(unix.NETLINK_ROUTE)
+	messages, err := bulk.Open(unix.NETLINK_ROUTE)
 	if err != nil {
 		handle.Close()
 		return nil, err

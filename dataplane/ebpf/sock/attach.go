@@ -2,8 +2,8 @@
 // its backend when it connects or sends.
 //
 // cgroup.go finds the cgroup and attach.go puts the programs there. gc.go takes sockets
-// away from backends that are gone; owners.go finds them in processes, destroy.go ends
-// them in the kernel. defer.go waits while IPVS serves the node.
+// away from backends that are gone; late.go does so when a deadline has passed. defer.go
+// waits while IPVS serves the node.
 package sock
 
 import (

@@ -12,6 +12,7 @@ import (
 	"github.com/fairway-net/fairway/dataplane/ebpf/maps"
 	"github.com/fairway-net/fairway/dataplane/ebpf/program"
 	"github.com/fairway-net/fairway/internal/conntrack"
+	"github.com/fairway-net/fairway/internal/sockdiag"
 	"github.com/fairway-net/fairway/model"
 )
 
@@ -113,18 +114,18 @@ func detachSockets(sockets map[uint64]lbSocket) error {
 	if len(sockets) == 0 {
 		return nil
 	}
-	if err := eachOwner(sockets, func(fd int, h lbSocket) error {
+	if err := sockdiag.EachOwner(sockets, func(fd int, h lbSocket) error {
 		if h.front.Proto == model.UDP {
 			return reconnect(fd, h.front)
 		}
-		return disconnect(fd)
+		return sockdiag.Disconnect(fd)
 	}); err != nil {
 		return err
 	}
 	if len(sockets) == 0 {
 		return nil
 	}
-	return destroy(sockets)
+	return sockdiag.Destroy(sockets)
 }
 
 // reconnect connects a UDP socket to a frontend anew.
@@ -140,19 +141,10 @@ func reconnect(fd int, to model.Key) error {
 	case to.Addr.Is4():
 		address = &unix.SockaddrInet4{Port: int(to.Port), Addr: to.Addr.As4()}
 	default:
-		return errNotDone // no such address can be had with this socket
+		return sockdiag.ErrNotDone // no such address can be had with this socket
 	}
 	if err := unix.Connect(fd, address); err != nil {
-		return errNotDone // no route, for instance
-	}
-	return nil
-}
-
-// disconnect resets a TCP connection.
-func disconnect(fd int) error {
-	unspecified := unix.RawSockaddr{Family: unix.AF_UNSPEC}
-	if err := connectRaw(fd, &unspecified); err != nil {
-		return errNotDone // some kernels don't while a process waits for it: EBUSY
+		return sockdiag.ErrNotDone // no route, for instance
 	}
 	return nil
 }

@@ -8,6 +8,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"github.com/fairway-net/fairway/internal/sockdiag"
 	"github.com/fairway-net/fairway/model"
 )
 
@@ -57,7 +58,7 @@ func TestReconnectOtherFamily(t *testing.T) {
 	}
 	defer unix.Close(fd)
 	err = reconnect(fd, model.Key{Addr: netip.IPv6Loopback(), Port: 53, Proto: model.UDP})
-	if !errors.Is(err, errNotDone) {
-		t.Errorf("reconnect: %v, expected %v", err, errNotDone)
+	if !errors.Is(err, sockdiag.ErrNotDone) {
+		t.Errorf("reconnect: %v, expected %v", err, sockdiag.ErrNotDone)
 	}
 }

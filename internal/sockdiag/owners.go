@@ -1,4 +1,6 @@
-package sock
+// Package sockdiag reaches for sockets of any process by their cookies: in the processes
+// that have them open, and in the kernel's lists (sock_diag(7)), where it ends them.
+package sockdiag
 
 import (
 	"errors"
@@ -11,12 +13,12 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// eachOwner finds sockets by their cookies in the processes that have them
+// EachOwner finds sockets by their cookies in the processes that have them
 // open, and calls visit with a descriptor of the same socket (pidfd_getfd(2),
 // Linux 5.6), which it closes then. Those that visit has dealt with are taken
 // out of wanted. Processes that this one can't see, or must not touch, keep
 // theirs.
-func eachOwner[V any](wanted map[uint64]V, visit func(fd int, v V) error) error {
+func EachOwner[V any](wanted map[uint64]V, visit func(fd int, v V) error) error {
 	processes, err := filepath.Glob("/proc/[0-9]*")
 	if err != nil {
 		return fmt.Errorf("list processes: %w", err)
@@ -77,15 +79,12 @@ func eachSocketOf[V any](pid int, seen map[string]bool, wanted map[uint64]V, vis
 // offer lets visit have a socket if it is wanted.
 func offer[V any](fd int, wanted map[uint64]V, visit func(int, V) error) error {
 	cookie, err := unix.GetsockoptUint64(fd, unix.SOL_SOCKET, unix.SO_COOKIE)
-	if err != nil {
-		return fmt.Errorf("read a socket's cookie: %w", err)
-	}
 	v, is := wanted[cookie]
-	if !is {
-		return nil
+	if err != nil || !is {
+		return nil // not ours to look at, or another one
 	}
 	if err := visit(fd, v); err != nil {
-		if errors.Is(err, errNotDone) {
+		if errors.Is(err, ErrNotDone) {
 			return nil
 		}
 		return err
@@ -94,8 +93,8 @@ func offer[V any](fd int, wanted map[uint64]V, visit func(int, V) error) error {
 	return nil
 }
 
-// errNotDone says that a socket is to be left in wanted.
-var errNotDone = errors.New("not done")
+// ErrNotDone says that a socket is to be left in wanted.
+var ErrNotDone = errors.New("not done")
 
 // closeQuietly closes a descriptor that only this process has; that can't fail.
 func closeQuietly(fd int) {

@@ -1,4 +1,5 @@
-package ipvs
+// Package bulk sends many netlink messages to the kernel in one system call.
+package bulk
 
 import (
 	"errors"
@@ -9,58 +10,62 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// bulk sends many messages to the kernel in one system call. The kernel takes them
+// Socket sends many messages to the kernel in one system call. The kernel takes them
 // one after another (netlink_rcv_skb), and each comes to its end before the call
 // does. Only the last asks for an acknowledgement: what fails is told of in any case,
 // so silence until then is success.
-type bulk struct {
+type Socket struct {
 	file   *os.File // which closes the socket
 	socket int
 	sent   uint32 // messages
 	buffer []byte // for an answer
-	calls  int    // system calls so far
-	fault  fault
+	Calls  int    // system calls so far
+	// Fault, if not nil, is what a test has the next call end with.
+	Fault func() error
 }
 
-// bulkMessages and bulkBytes are how much goes in one call. The errors of all must
+// Messages and mostBytes are how much goes in one call. The errors of all must
 // have room in the socket's receive buffer, of which each takes up to 1,280 bytes; by
 // default there are 212,992 (net.core.rmem_default).
 const (
-	bulkMessages = 128
-	bulkBytes    = 32 << 10
+	Messages  = 128
+	mostBytes = 32 << 10
 )
 
-func openBulk(protocol int) (*bulk, error) {
+// Open opens a socket of a netlink protocol (unix.NETLINK_…).
+func Open(protocol int) (*Socket, error) {
 	socket, err := unix.Socket(unix.AF_NETLINK, unix.SOCK_RAW|unix.SOCK_CLOEXEC, protocol)
 	if err != nil {
 		return nil, fmt.Errorf("open netlink socket: %w", err)
 	}
-	b := &bulk{file: os.NewFile(uintptr(socket), "netlink"), socket: socket, buffer: make([]byte, nl.RECEIVE_BUFFER_SIZE)}
+	b := &Socket{file: os.NewFile(uintptr(socket), "netlink"), socket: socket, buffer: make([]byte, nl.RECEIVE_BUFFER_SIZE)}
 	err = errors.Join(
 		unix.Bind(socket, &unix.SockaddrNetlink{Family: unix.AF_NETLINK}),
 		unix.SetsockoptInt(socket, unix.SOL_NETLINK, unix.NETLINK_CAP_ACK, 1), // errors without what they are about
 	)
 	if err != nil {
-		b.close()
+		b.Close()
 		return nil, fmt.Errorf("open netlink socket: %w", err)
 	}
 	return b, nil
 }
 
-// close gives up the socket, on which nothing is left to be said.
-func (b *bulk) close() { _ = b.file.Close() }
+// Close gives up the socket, on which nothing is left to be said.
+func (b *Socket) Close() { _ = b.file.Close() }
 
-// do sends messages, in order, and tells by their indices which have failed and why.
+// Do sends messages, in order, and tells by their indices which have failed and why.
 // What the kernel answers beside that goes to answer, which may be nil.
-func (b *bulk) do(messages []*nl.NetlinkRequest, answer func(i int, msg []byte)) (map[int]error, error) {
+func (b *Socket) Do(messages []*nl.NetlinkRequest, answer func(i int, msg []byte)) (map[int]error, error) {
 	failed := map[int]error{}
 	before := b.sent
 	for rest := messages; len(rest) > 0; {
 		data, n := b.pack(rest)
 		rest = rest[n:]
-		b.calls++
-		if err := b.fault.next(); err != nil {
-			return nil, fmt.Errorf("send to the kernel: %w", err)
+		b.Calls++
+		if b.Fault != nil {
+			if err := b.Fault(); err != nil {
+				return nil, fmt.Errorf("send to the kernel: %w", err)
+			}
 		}
 		if err := unix.Sendto(b.socket, data, 0, &unix.SockaddrNetlink{Family: unix.AF_NETLINK}); err != nil {
 			return nil, fmt.Errorf("send to the kernel: %w", err)
@@ -83,9 +88,9 @@ func (b *bulk) do(messages []*nl.NetlinkRequest, answer func(i int, msg []byte))
 
 // pack numbers the first messages, as many as go in one call, and puts them behind
 // each other.
-func (b *bulk) pack(messages []*nl.NetlinkRequest) (data []byte, n int) {
+func (b *Socket) pack(messages []*nl.NetlinkRequest) (data []byte, n int) {
 	last := 0
-	for ; n < len(messages) && n < bulkMessages && len(data) < bulkBytes; n++ {
+	for ; n < len(messages) && n < Messages && len(data) < mostBytes; n++ {
 		b.sent++
 		messages[n].Seq = b.sent
 		last = len(data)
@@ -97,9 +102,9 @@ func (b *bulk) pack(messages []*nl.NetlinkRequest) (data []byte, n int) {
 }
 
 // receive reads answers up to that to the last message that was sent.
-func (b *bulk) receive(take func(seq uint32, errno unix.Errno, msg []byte)) error {
+func (b *Socket) receive(take func(seq uint32, errno unix.Errno, msg []byte)) error {
 	for {
-		b.calls++
+		b.Calls++
 		n, _, err := unix.Recvfrom(b.socket, b.buffer, 0)
 		if errors.Is(err, unix.EINTR) {
 			continue

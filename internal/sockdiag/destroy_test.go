@@ -1,9 +1,8 @@
-package sock
+package sockdiag
 
 import (
 	"errors"
 	"net"
-	"net/netip"
 	"syscall"
 	"testing"
 	"time"
@@ -57,9 +56,8 @@ func testDestroy(t *testing.T, proto model.Protocol, at string) {
 	if err := errors.Join(err, cookieErr); err != nil {
 		t.Fatal(err)
 	}
-	front := netip.MustParseAddrPort(to)
-	left := map[uint64]lbSocket{cookie: {front: model.Key{Addr: front.Addr(), Port: front.Port(), Proto: proto}}}
-	if err := destroy(left); err != nil || len(left) > 0 {
+	left := map[uint64]bool{cookie: true}
+	if err := Destroy(left); err != nil || len(left) > 0 {
 		t.Fatalf("%s %s: %v, not found: %d", proto, to, err, len(left))
 	}
 	if err := conn.SetReadDeadline(time.Now().Add(time.Minute)); err != nil {

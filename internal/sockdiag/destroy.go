@@ -1,4 +1,4 @@
-package sock
+package sockdiag
 
 import (
 	"encoding/binary"
@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"io/fs"
 	"net"
-	"sync"
 	"unsafe"
 
 	"github.com/vishvananda/netlink"
@@ -17,10 +16,10 @@ import (
 	"github.com/fairway-net/fairway/model"
 )
 
-// destroy ends sockets in the kernel (SOCK_DESTROY, linux/sock_diag.h, since
+// Destroy ends sockets in the kernel (SOCK_DESTROY, linux/sock_diag.h, since
 // 4.9), in the namespaces that this process can reach: its own, and those that
-// have names.
-func destroy(sockets map[uint64]lbSocket) error {
+// have names. Those that it has ended are taken out of sockets.
+func Destroy[V any](sockets map[uint64]V) error {
 	if err := destroyHere(sockets); err != nil {
 		return err
 	}
@@ -45,7 +44,7 @@ func destroy(sockets map[uint64]lbSocket) error {
 }
 
 // destroyHere ends those of the sockets that are in the thread's namespace.
-func destroyHere(sockets map[uint64]lbSocket) error {
+func destroyHere[V any](sockets map[uint64]V) error {
 	for _, family := range []uint8{unix.AF_INET, unix.AF_INET6} {
 		for proto, list := range map[model.Protocol]func(uint8) ([]*netlink.Socket, error){model.UDP: netlink.SocketDiagUDP, model.TCP: netlink.SocketDiagTCP} {
 			found, err := list(family)
@@ -101,51 +100,12 @@ func destroySocket(family uint8, proto model.Protocol, id netlink.SocketID) erro
 	return nil
 }
 
-// connectRaw is connect(2) with an address of no family, which ends a
-// connection.
-func connectRaw(fd int, address *unix.RawSockaddr) error {
+// Disconnect ends a TCP connection: connect(2) with an address of no family.
+func Disconnect(fd int) error {
+	address := &unix.RawSockaddr{Family: unix.AF_UNSPEC}
 	_, _, errno := unix.Syscall(unix.SYS_CONNECT, uintptr(fd), uintptr(unsafe.Pointer(address)), unsafe.Sizeof(*address))
 	if errno != 0 {
-		return errno
+		return ErrNotDone // some kernels don't while a process waits for it: EBUSY
 	}
 	return nil
-}
-
-// lateResets is what is done while nobody asks: for which sockets, and errors of it.
-type lateResets struct {
-	mu       sync.Mutex
-	expected map[uint64]bool
-	err      error
-}
-
-// expect reports whether a socket isn't expected yet, which it is from now on.
-func (l *lateResets) expect(cookie uint64) bool {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	if l.expected[cookie] {
-		return false
-	}
-	if l.expected == nil {
-		l.expected = map[uint64]bool{}
-	}
-	l.expected[cookie] = true
-	return true
-}
-
-// finish says how it went with sockets.
-func (l *lateResets) finish(err error, sockets []uint64) {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	l.err = errors.Join(l.err, err)
-	for _, cookie := range sockets {
-		delete(l.expected, cookie)
-	}
-}
-
-func (l *lateResets) take() error {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	err := l.err
-	l.err = nil
-	return err
 }

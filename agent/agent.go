@@ -17,6 +17,7 @@ import (
 	"github.com/fairway-net/fairway/announce/speaker"
 	"github.com/fairway-net/fairway/compile"
 	"github.com/fairway-net/fairway/diagnose/agentlink"
+	"github.com/fairway-net/fairway/dns/node"
 	"github.com/fairway-net/fairway/endpoint/checker"
 	"github.com/fairway-net/fairway/endpoint/publish"
 	"github.com/fairway-net/fairway/internal/kernel"
@@ -73,7 +74,7 @@ type Config struct {
 	// Announce announces load balancer addresses to other machines; nil doesn't.
 	Announce *speaker.Options
 	// DNS serves the cluster's names on this node; nil doesn't.
-	DNS *DNS
+	DNS *node.Options
 	// KnownDir is where what the API said is saved for a start at which no server
 	// answers; without one, the planes' state directory, if that isn't the default.
 	KnownDir string
@@ -104,7 +105,7 @@ type Agent struct {
 	state        *state
 	events       *events
 	repairs      *repairs
-	names        *names
+	names        *node.DNS
 	checks       *checker.Checker
 	publish      *publish.Publisher
 	reportedMode string         // whose unsupported features have been logged

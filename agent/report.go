@@ -81,7 +81,7 @@ func (a *Agent) syncEnded(r syncOutcome) {
 	a.reportLeftOut(r.Table, r.Result.LeftOut)
 	a.inForce.Store(r.Table)
 	a.balance.Applied(r.Table, r.Result.LeftOut)
-	a.names.applied(r.Table)
+	a.names.Applied(r.Table)
 	if a.reportedMode != a.Mode() {
 		a.reportUnsupported()
 		signal(a.unregistered) // the Node says which mode it is

@@ -84,10 +84,7 @@ func newAgent(config Config, l lasting) (*Agent, error) {
 	})
 	a.state.changes, a.state.primary = l.metrics.changes, config.PrimaryAddress
 	a.checks, a.publish = a.newChecks(), a.newPublisher()
-	if a.names, err = newNames(a); err != nil {
-		return nil, err
-	}
-	return a, nil
+	return a, a.newNames()
 }
 
 // announce says what the speaker of this agent is to be; nil is none.
@@ -153,7 +150,7 @@ func (a *Agent) run(ctx context.Context) error {
 		}
 		return nil
 	})
-	group.Go(func() error { return a.names.run(ctx, group) })
+	group.Go(func() error { return a.names.Run(ctx, group) })
 	err = group.Wait()
-	return errors.Join(err, closeKnown(), a.names.close())
+	return errors.Join(err, closeKnown(), a.names.Close())
 }

@@ -30,7 +30,7 @@ func (a *Agent) table() *model.Table {
 		a.releaseListMemory()
 	}
 	a.events.problems(problems)
-	a.names.tabled(table, mark)
+	a.names.Tabled(table, mark)
 	a.balance.Intend(table)
 	return table
 }

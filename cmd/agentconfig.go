@@ -9,6 +9,7 @@ import (
 
 	"github.com/fairway-net/fairway/agent"
 	"github.com/fairway-net/fairway/config"
+	"github.com/fairway-net/fairway/dns/node"
 )
 
 // besideFile are the flags of Fairway that kube-proxy has too and that, as with
@@ -57,7 +58,7 @@ func (f *agentFlags) agentConfig(cmd *cobra.Command, proxy *config.Flags, kubeco
 }
 
 // ownDNS is how an agent of this command serves DNS; nil if it doesn't.
-func (f *agentFlags) ownDNS(cidrs []netip.Prefix) (*agent.DNS, error) {
+func (f *agentFlags) ownDNS(cidrs []netip.Prefix) (*node.Options, error) {
 	address, err := clusterDNS(f.dnsAddress, cidrs)
 	if err != nil {
 		return nil, err

@@ -9,8 +9,8 @@ import (
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
 
-	"github.com/fairway-net/fairway/agent"
 	"github.com/fairway-net/fairway/dns"
+	"github.com/fairway-net/fairway/dns/node"
 	"github.com/fairway-net/fairway/kube"
 )
 
@@ -95,9 +95,9 @@ func clusterDNS(text string, cidrs []netip.Prefix) (netip.Addr, error) {
 }
 
 // dnsConfig is how an agent with these flags serves DNS; nil if it doesn't.
-func (f *agentFlags) dnsConfig(address netip.Addr) *agent.DNS {
+func (f *agentFlags) dnsConfig(address netip.Addr) *node.Options {
 	if !f.dns {
 		return nil
 	}
-	return &agent.DNS{Options: f.dnsOptions.Options, Addresses: []netip.Addr{address}, Port: f.dnsPort, Clients: f.dnsClients}
+	return &node.Options{Options: f.dnsOptions.Options, Addresses: []netip.Addr{address}, Port: f.dnsPort, Clients: f.dnsClients}
 }

@@ -1,4 +1,4 @@
-package agent
+package node
 
 import (
 	"context"
@@ -17,18 +17,18 @@ import (
 
 // publish keeps this node's EndpointSlice of the DNS Service: what other nodes
 // forward to while their own server is unwell. It goes with the Node.
-func (n *names) publish(ctx context.Context, ready bool) error {
+func (n *DNS) publish(ctx context.Context, ready bool) error {
 	if n.published != nil && *n.published == ready {
 		return nil
 	}
-	name := n.agent.config.NodeName
-	node, err := n.agent.client.CoreV1().Nodes().Get(ctx, name, metav1.GetOptions{})
+	name := n.NodeName
+	node, err := n.Client.CoreV1().Nodes().Get(ctx, name, metav1.GetOptions{})
 	if err != nil {
 		return fmt.Errorf("find node %s: %w", name, err)
 	}
 	want := n.slice(node, ready)
 	n.own = want
-	slices := n.agent.client.DiscoveryV1().EndpointSlices(metav1.NamespaceSystem)
+	slices := n.Client.DiscoveryV1().EndpointSlices(metav1.NamespaceSystem)
 	have, err := slices.Get(ctx, want.Name, metav1.GetOptions{})
 	switch {
 	case apierrors.IsNotFound(err):
@@ -45,23 +45,23 @@ func (n *names) publish(ctx context.Context, ready bool) error {
 }
 
 // retire tells the others that this server ends.
-func (n *names) retire(ctx context.Context) {
+func (n *DNS) retire(ctx context.Context) {
 	if n.own == nil {
 		return
 	}
 	ctx, cancel := context.WithTimeout(ctx, 2*time.Second)
 	defer cancel()
 	if err := n.publish(ctx, false); err != nil {
-		n.log.Warn("others aren't told that DNS on this node ends", "error", err)
+		n.Log.Warn("others aren't told that DNS on this node ends", "error", err)
 	}
 }
 
 // sliceName names this node's EndpointSlice of the DNS Service.
-func (n *names) sliceName() types.NamespacedName {
-	return types.NamespacedName{Namespace: metav1.NamespaceSystem, Name: dns.ServiceName + "-" + n.agent.config.NodeName}
+func (n *DNS) sliceName() types.NamespacedName {
+	return types.NamespacedName{Namespace: metav1.NamespaceSystem, Name: dns.ServiceName + "-" + n.NodeName}
 }
 
-func (n *names) slice(node *corev1.Node, ready bool) *discoveryv1.EndpointSlice {
+func (n *DNS) slice(node *corev1.Node, ready bool) *discoveryv1.EndpointSlice {
 	s := &discoveryv1.EndpointSlice{
 		ObjectMeta: metav1.ObjectMeta{
 			Namespace: n.sliceName().Namespace, Name: n.sliceName().Name,
@@ -80,7 +80,7 @@ func (n *names) slice(node *corev1.Node, ready bool) *discoveryv1.EndpointSlice 
 	if n.node[0].Is6() {
 		s.AddressType = discoveryv1.AddressTypeIPv6
 	}
-	number := int32(n.config.Port)
+	number := int32(n.Port)
 	for _, p := range dns.ServicePorts() {
 		s.Ports = append(s.Ports, discoveryv1.EndpointPort{Name: &p.Name, Protocol: &p.Protocol, Port: &number})
 	}

@@ -36,7 +36,7 @@ MAY_SKIP   += "github.com/fairway-net/fairway/lab TestRouterMatrix"
 # The causes that doctor names take half a minute for each mode: `make causes`.
 MAY_SKIP   += "github.com/fairway-net/fairway/lab TestCausesInAllModes"
 
-.PHONY: web pictures release reproducible audit api-conformance deb deb-test causes faults helm gateway-conformance h2spec nothing-lost build demo bench soak bench-kube-proxy bench-ipvs test unit all cluster routers image lint generate generated deps clean
+.PHONY: web pictures first-minutes release reproducible audit api-conformance deb deb-test causes faults helm gateway-conformance h2spec nothing-lost build demo bench soak bench-kube-proxy bench-ipvs test unit all cluster routers image lint generate generated deps clean
 
 # Without cgo: kustomize, in kubectl, would have the linker keep every symbol for plugins.
 build: ## the binary, in ./fairway
@@ -124,6 +124,9 @@ pictures: build ## docs/pictures: the README's lab as it is recorded, and the pl
 	./hack/install-deps.sh pictures
 	./hack/pictures/record
 	./hack/pictures/figures
+
+first-minutes: build ## docs/first-minutes: what three new users see who follow README.md, with times
+	FAIRWAY_RECORD=$(CURDIR)/docs/first-minutes $(GO) test -v -count=1 -run '^(TestREADMELab|TestREADMEOperator|TestFirstFiveMinutes)$$' ./cmd
 
 deb: build ## a Debian package, in bin/deb
 	./deploy/debian/build fairway $(shell $(GO) env GOARCH) $(VERSION) bin/deb

@@ -69,12 +69,15 @@ func firstFiveMinutes(t *testing.T, family *strings.Replacer, address string) {
 	}
 	var terminate func()
 	did := map[string]int{}
+	var seen strings.Builder
 	for _, line := range fiveMinutes(t) {
 		command, where := family.Replace(line[0]), line[1]
+		began, printed := time.Now(), ""
 		did[strings.Fields(strings.TrimPrefix(command, "sudo fairway "))[0]]++
 		switch {
 		case strings.Contains(command, " up "):
 			c.up(command)
+			printed = "on other machines: " + c.joinLine + "\n"
 		case strings.Contains(command, " join "):
 			begin, _, _ := strings.Cut(strings.TrimPrefix(command, "sudo "), " --token")
 			if !strings.HasPrefix(c.joinLine, begin+" --token ") {
@@ -88,17 +91,24 @@ func firstFiveMinutes(t *testing.T, family *strings.Replacer, address string) {
 			}
 		case strings.HasPrefix(where, "from any laptop"):
 			c.settles("both answer", "m2", "m3")
-			if got := strings.TrimSpace(n.hosts["laptop"].run(command)); got != "m2" && got != "m3" {
+			began = time.Now()
+			printed = n.hosts["laptop"].run(command)
+			if got := strings.TrimSpace(printed); got != "m2" && got != "m3" {
 				t.Errorf("%s prints %q", command, got)
 			}
 		case strings.HasPrefix(where, "on the first"):
-			out := n.hosts["m1"].run(command)
-			if !strings.Contains(out, address) {
-				t.Errorf("%s prints no %s:\n%s", command, address, out)
+			printed = n.hosts["m1"].run(command)
+			if !strings.Contains(printed, address) {
+				t.Errorf("%s prints no %s:\n%s", command, address, printed)
 			}
 		default:
 			t.Fatalf("where is %q to be run? The document says %q", command, where)
 		}
+		fmt.Fprintf(&seen, "$ %s    # %s\n%s# %d ms\n", command, where, printed, time.Since(began).Milliseconds())
+	}
+	t.Logf("the first five minutes:\n%s", seen.String())
+	if netip.MustParseAddr(address).Is4() {
+		record(t, "machines", seen.String())
 	}
 	for _, command := range []string{"sudo", "up", "join", "expose", "curl", "status"} {
 		if did[command] == 0 {

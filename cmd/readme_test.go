@@ -3,6 +3,7 @@
 package cmd
 
 import (
+	"fmt"
 	"os"
 	"path/filepath"
 	"regexp"
@@ -29,7 +30,7 @@ func readmeBlock(t *testing.T, heading string) []string {
 }
 
 // runReadme runs lines in one shell on a machine of its own, standing in the
-// repository, and returns what they print.
+// repository, and returns what they print, with each command and its time.
 func runReadme(t *testing.T, before string, lines []string) string {
 	t.Helper()
 	repository, err := filepath.Abs("..")
@@ -38,9 +39,38 @@ func runReadme(t *testing.T, before string, lines []string) string {
 	}
 	laptop := newNetwork(t).hosts["laptop"]
 	began := time.Now()
-	out := laptop.run("install fairway /usr/local/bin/\n" + before + "\ncd " + repository + "\nset -e\n" + strings.Join(lines, "\n"))
+	out := laptop.run("install fairway /usr/local/bin/\n" + before + "\ncd " + repository + "\nset -e\n" + timed(lines))
 	t.Logf("%d commands took %v:\n%s", len(lines), time.Since(began).Round(100*time.Millisecond), out)
 	return out
+}
+
+// timed is a script that prints each of the lines, runs it, and prints its time.
+func timed(lines []string) string {
+	var script strings.Builder
+	for _, line := range lines {
+		fmt.Fprintf(&script, "echo '$ %s'; began=$(date +%%s%%N)\n%s\necho \"# $(( ($(date +%%s%%N) - began) / 1000000 )) ms\"\n",
+			strings.ReplaceAll(line, "'", `'\''`), line)
+	}
+	return script.String()
+}
+
+// recordEnv names a folder that the first five minutes are written to as they
+// were seen: see `make first-minutes`.
+const recordEnv = "FAIRWAY_RECORD"
+
+// record writes down what a reader would have seen, if that is asked for.
+func record(t *testing.T, name, seen string) {
+	t.Helper()
+	folder := os.Getenv(recordEnv)
+	if folder == "" {
+		return
+	}
+	// Some programs move the cursor.
+	seen = regexp.MustCompile("\x1b\\[[0-9;]*[A-Za-z]").ReplaceAllString(seen, "")
+	seen = regexp.MustCompile(`(token[= ])\S+`).ReplaceAllString(seen, "${1}...")
+	if err := os.WriteFile(filepath.Join(folder, name+".txt"), []byte(seen), 0o644); err != nil {
+		t.Fatal(err)
+	}
 }
 
 // TestREADMELab is somebody who learns Services: the lab of README.md, and in it
@@ -63,7 +93,8 @@ func TestREADMELab(t *testing.T) {
 		}
 		lines = append(lines, line)
 	}
-	out := runReadme(t, "trap 'fairway lab down || true' EXIT", append(lines, "trap - EXIT", last))
+	out := runReadme(t, "trap 'fairway lab down || true' EXIT", append(lines, last, "trap - EXIT"))
+	record(t, "learn", strings.TrimSuffix(out[:strings.Index(out, "$ trap - EXIT")], "\n")+"\n")
 	for _, want := range []string{
 		"is up: 3 nodes, mode nftables", `deployment "hello" successfully rolled out`, "\nhello-",
 		"FORWARDED to one of 5 endpoints", "not ready since", "10 of 10 objects as they should be",
@@ -87,6 +118,107 @@ func TestREADMEMachines(t *testing.T) {
 		if !run[strings.TrimSpace(line)] {
 			t.Errorf("docs/machines.md doesn't have %q", line)
 		}
+	}
+}
+
+// kubeadmCluster are the objects of a cluster made by kubeadm that the operator's
+// commands meet: kube-proxy with its configuration, a node, and the kinds that
+// Prometheus' operator brings.
+const kubeadmCluster = `apiVersion: v1
+kind: Node
+metadata: {name: worker-1}
+---
+apiVersion: v1
+kind: ServiceAccount
+metadata: {name: kube-proxy, namespace: kube-system}
+---
+apiVersion: v1
+kind: ConfigMap
+metadata: {name: kube-proxy, namespace: kube-system}
+data: {config.conf: "", kubeconfig.conf: ""}
+---
+apiVersion: apps/v1
+kind: DaemonSet
+metadata: {name: kube-proxy, namespace: kube-system, labels: {k8s-app: kube-proxy}}
+spec:
+  selector: {matchLabels: {k8s-app: kube-proxy}}
+  template:
+    metadata: {labels: {k8s-app: kube-proxy}}
+    spec:
+      serviceAccountName: kube-proxy
+      hostNetwork: true
+      containers: [{name: kube-proxy, image: "registry.k8s.io/kube-proxy:v1.36.3"}]
+`
+
+// operatorKind is a kind of Prometheus' operator.
+const operatorKind = `---
+apiVersion: apiextensions.k8s.io/v1
+kind: CustomResourceDefinition
+metadata: {name: PLURAL.monitoring.coreos.com}
+spec:
+  group: monitoring.coreos.com
+  scope: Namespaced
+  names: {kind: KIND, plural: PLURAL}
+  versions:
+  - {name: v1, served: true, storage: true, schema: {openAPIV3Schema: {type: object, x-kubernetes-preserve-unknown-fields: true}}}
+`
+
+// TestREADMEOperator is somebody who replaces kube-proxy: the commands of
+// README.md against an API, Kubernetes' own where its programs were built. What
+// becomes of a node then, TestTakeOver and deploy's TestPod see.
+func TestREADMEOperator(t *testing.T) {
+	repository, err := filepath.Abs("..")
+	if err != nil {
+		t.Fatal(err)
+	}
+	m := newNetwork(t).hosts["m1"]
+	m.run("install fairway /usr/local/bin/; printf '#!/bin/sh\\nexec fairway kubectl \"$@\"\\n' >/usr/local/bin/kubectl; chmod 755 /usr/local/bin/kubectl")
+	begin := ""
+	if programs := os.Getenv("FAIRWAY_KUBERNETES"); programs != "" {
+		m.run("fairway lab up --nodes 1 --kubernetes " + programs)
+		defer m.run("fairway lab down")
+		begin = "export KUBECONFIG=/run/fairway/lab/lab/kubeconfig\n"
+	} else {
+		m.start("fairway server")
+	}
+	cluster := kubeadmCluster
+	for kind, plural := range map[string]string{"PrometheusRule": "prometheusrules", "ServiceMonitor": "servicemonitors"} {
+		cluster += strings.NewReplacer("KIND", kind, "PLURAL", plural).Replace(operatorKind)
+	}
+	if err := os.WriteFile(filepath.Join(m.dir, "cluster.yaml"), []byte(cluster), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	m.run(begin + "until kubectl get --raw /readyz >/dev/null 2>&1; do sleep 0.2; done; kubectl apply --server-side --field-manager kubeadm -f cluster.yaml" +
+		"; kubectl wait --for condition=Established crd --all --timeout 1m")
+	var lines []string
+	for _, line := range readmeBlock(t, "In kube-proxy's place") {
+		line, _, _ = strings.Cut(line, "  #")
+		line = strings.ReplaceAll(strings.TrimSpace(line), " NODE ", " worker-1 ")
+		if line == "fairway doctor" { // it fails where it finds something, as on a machine without an agent
+			line += " || true"
+		}
+		lines = append(lines, line)
+		switch {
+		case strings.HasSuffix(line, "deploy/node-by-node"):
+			lines = append(lines, "kubectl -n kube-system get daemonset kube-proxy -o jsonpath='{.spec.template.spec.affinity.nodeAffinity}'")
+		case strings.HasPrefix(line, "kubectl label"):
+			lines = append(lines, "kubectl get nodes -L fairway.dev/proxy --no-headers")
+		}
+	}
+	began := time.Now()
+	out := m.run(begin + "cd " + repository + "\nset -e\n" + timed(lines))
+	t.Logf("%d commands took %v:\n%s", len(lines), time.Since(began).Round(100*time.Millisecond), out)
+	record(t, "operator", out)
+	for _, want := range []string{
+		"daemonset.apps/fairway serverside-applied", "daemonset.apps/kube-proxy serverside-applied", "daemonset.apps/fairway-cleanup serverside-applied",
+		`"operator":"NotIn","values":["fairway"]`, "prometheusrule.monitoring.coreos.com/", "servicemonitor.monitoring.coreos.com/", "configmap/fairway-dashboard",
+	} {
+		if !strings.Contains(out, want) {
+			t.Errorf("nothing prints %q", want)
+		}
+	}
+	if labels := regexp.MustCompile(`(?m)^worker-1 .*\s(\S+)$`).FindAllStringSubmatch(out, -1); len(labels) != 2 || labels[0][1] != "fairway" || labels[1][1] != "kube-proxy" {
+		t.Errorf("the node's labels were %q, want fairway and then kube-proxy", labels)
 	}
 }
 

@@ -13,8 +13,7 @@ import (
 	"github.com/fairway-net/fairway/kube"
 )
 
-// patience is how long the API has time to answer before the saved objects are
-// taken.
+// patience is how long the API may be silent before the saved objects are taken.
 const patience = 3 * time.Second
 
 // object is an API object as the published types are.
@@ -52,28 +51,56 @@ type keeper[T object] struct {
 	log      *slog.Logger
 
 	mu     sync.Mutex
-	synced bool // the API has told everything
+	synced bool      // the API has told everything
+	heard  time.Time // when it last told something; zero if it never did
+	// told are the objects that the API has told of since the start, until it has told
+	// everything. They are newer than what is saved.
+	told map[types.NamespacedName]bool
 	// restored are objects of the file that the API hasn't told of yet.
 	restored map[types.NamespacedName]bool
 }
 
+func newKeeper[T object](s *Store, resource string, sink kube.Sink[T], empty func() T, log *slog.Logger) *keeper[T] {
+	return &keeper[T]{
+		store: s, resource: resource, sink: sink, empty: empty, log: log,
+		told: map[types.NamespacedName]bool{}, restored: map[types.NamespacedName]bool{},
+	}
+}
+
 // Keep returns a sink for a watch of a resource, which passes everything on to
-// the given one and saves it. If the API has told nothing some seconds after the
-// call, the given sink gets the saved objects. What of them is gone when the API
-// answers is deleted then. A nil Store passes everything on. The
+// the given one and saves it. If the API is silent for some seconds before it has told
+// everything, the given sink gets the saved objects that it hasn't told of. What of them
+// is gone when the API answers is deleted then. A nil Store passes everything on. The
 // function empty makes an object to decode into.
 func Keep[T object](ctx context.Context, s *Store, resource string, sink kube.Sink[T], empty func() T, log *slog.Logger) kube.Sink[T] {
 	if s == nil {
 		return sink
 	}
-	k := &keeper[T]{store: s, resource: resource, sink: sink, empty: empty, log: log, restored: map[types.NamespacedName]bool{}}
-	timer := time.AfterFunc(patience, func() {
-		if ctx.Err() == nil {
+	k := newKeeper(s, resource, sink, empty, log)
+	go k.awaitSilence(ctx)
+	return kube.Sink[T]{Set: k.set, Delete: k.delete, Synced: k.complete}
+}
+
+// awaitSilence restores what is saved once the API is silent, until it has told everything.
+func (k *keeper[T]) awaitSilence(ctx context.Context) {
+	for wait := patience; wait > 0; {
+		select {
+		case <-ctx.Done():
+			return
+		case <-time.After(wait):
+		}
+		if wait = k.patienceLeft(time.Now()); wait <= 0 {
 			k.restore()
 		}
-	})
-	context.AfterFunc(ctx, func() { timer.Stop() })
-	return kube.Sink[T]{Set: k.set, Delete: k.delete, Synced: k.complete}
+	}
+}
+
+// patienceLeft is how much longer the API may be silent: a list of a large cluster may
+// take longer than patience, and isn't silence.
+func (k *keeper[T]) patienceLeft(now time.Time) time.Duration {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	return patience - now.Sub(k.heard)
 }
 
 func nameOf(o metav1.Object) types.NamespacedName {
@@ -84,6 +111,10 @@ func (k *keeper[T]) set(o T) {
 	k.mu.Lock()
 	defer k.mu.Unlock()
 	delete(k.restored, nameOf(o))
+	if !k.synced {
+		k.heard = time.Now()
+		k.told[nameOf(o)] = true
+	}
 	if value, err := o.Marshal(); err == nil {
 		k.save(nameOf(o), value)
 	}
@@ -109,18 +140,25 @@ func (k *keeper[T]) forget(name types.NamespacedName) {
 	k.sink.Delete(name)
 }
 
-// complete is called after each whole list.
+// complete is called after each whole list. After the first, the file holds that list:
+// until then it may hold objects that are gone, or only a part.
 func (k *keeper[T]) complete() {
 	k.mu.Lock()
 	defer k.mu.Unlock()
-	k.synced = true
 	for name := range k.restored {
 		k.forget(name)
+	}
+	if !k.synced {
+		k.synced = true
+		if err := k.store.complete(k.resource, k.told); err != nil {
+			k.log.Warn("what is known is not kept for the next start", "resource", k.resource, "error", err)
+		}
+		k.told = nil
 	}
 	k.sink.Synced()
 }
 
-// restore hands the saved objects to the sink.
+// restore hands the saved objects to the sink, if the file holds a whole list.
 func (k *keeper[T]) restore() {
 	k.mu.Lock()
 	defer k.mu.Unlock()
@@ -132,8 +170,10 @@ func (k *keeper[T]) restore() {
 		if err := o.Unmarshal(value); err != nil {
 			return err
 		}
-		k.restored[nameOf(o)] = true
-		k.sink.Set(o)
+		if !k.told[nameOf(o)] {
+			k.restored[nameOf(o)] = true
+			k.sink.Set(o)
+		}
 		return nil
 	})
 	if err != nil {

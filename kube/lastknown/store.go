@@ -6,6 +6,7 @@
 package lastknown
 
 import (
+	"bytes"
 	"errors"
 	"fmt"
 	"os"
@@ -30,6 +31,9 @@ const lockTimeout = time.Second
 // savedKey is where a bucket has the time of its last change. No object has
 // this name: those have a slash.
 var savedKey = []byte("saved")
+
+// completeKey is in a bucket that holds a whole list of its resource, and not a part.
+var completeKey = []byte("complete")
 
 // Store is the file. It is open only while it is read or written: an open one
 // counts as memory of the process. Methods may be called from several goroutines.
@@ -127,6 +131,46 @@ func apply(tx *bolt.Tx, resource string, changes map[string][]byte) error {
 			return err
 		}
 	}
+	return touch(bucket)
+}
+
+// complete says that a resource has these objects and no others.
+func (s *Store) complete(resource string, names map[types.NamespacedName]bool) error {
+	if err := s.flush(); err != nil {
+		return err
+	}
+	known := make(map[string]bool, len(names))
+	for n := range names {
+		known[n.String()] = true
+	}
+	s.writing.Lock()
+	defer s.writing.Unlock()
+	return s.with(func(db *bolt.DB) error {
+		return db.Update(func(tx *bolt.Tx) error {
+			bucket, err := tx.CreateBucketIfNotExists([]byte(resource))
+			if err != nil {
+				return err
+			}
+			var gone [][]byte
+			err = bucket.ForEach(func(key, _ []byte) error {
+				if !isMark(key) && !known[string(key)] {
+					gone = append(gone, bytes.Clone(key))
+				}
+				return nil
+			})
+			for _, key := range gone {
+				err = errors.Join(err, bucket.Delete(key))
+			}
+			return errors.Join(err, touch(bucket), bucket.Put(completeKey, []byte{1}))
+		})
+	})
+}
+
+// isMark reports whether a key is no object's.
+func isMark(key []byte) bool { return bytes.Equal(key, savedKey) || bytes.Equal(key, completeKey) }
+
+// touch notes that a bucket has changed.
+func touch(bucket *bolt.Bucket) error {
 	now, err := time.Now().MarshalBinary()
 	if err != nil {
 		return err
@@ -134,20 +178,23 @@ func apply(tx *bolt.Tx, resource string, changes map[string][]byte) error {
 	return bucket.Put(savedKey, now)
 }
 
-// all calls yield with each saved object of a resource and returns when they
-// were saved. The zero time says that nothing is.
+// all calls yield with each saved object of a resource and returns when they were saved.
+// The zero time says that nothing is, or not the whole of a list.
 func (s *Store) all(resource string, yield func(value []byte) error) (saved time.Time, err error) {
 	s.writing.Lock()
 	defer s.writing.Unlock()
 	err = s.with(func(db *bolt.DB) error {
 		return db.View(func(tx *bolt.Tx) error {
 			bucket := tx.Bucket([]byte(resource))
-			if bucket == nil {
+			if bucket == nil || bucket.Get(completeKey) == nil {
 				return nil
 			}
+			if err := saved.UnmarshalBinary(bucket.Get(savedKey)); err != nil {
+				return err
+			}
 			return bucket.ForEach(func(key, value []byte) error {
-				if string(key) == string(savedKey) {
-					return saved.UnmarshalBinary(value)
+				if isMark(key) {
+					return nil
 				}
 				return yield(value)
 			})

@@ -212,7 +212,7 @@ func (a *annotations) adapt(p *model.Pool) {
 
 func (c *compiler) readBasicAuth(o *networkingv1.Ingress, a *annotations) error {
 	name := o.Annotations[nginx+"auth-secret"]
-	s := c.Secrets[types.NamespacedName{Namespace: o.Namespace, Name: name}]
+	s := c.secret(types.NamespacedName{Namespace: o.Namespace, Name: name})
 	if s == nil {
 		return fmt.Errorf("auth-secret: there is no Secret %q in the Ingress's namespace", name)
 	}

@@ -1,6 +1,7 @@
 package compile
 
 import (
+	"cmp"
 	"fmt"
 	"slices"
 	"strings"
@@ -19,7 +20,6 @@ type route struct {
 	object    metav1.Object
 	spec      gatewayv1.CommonRouteSpec
 	hostnames []gatewayv1.Hostname
-	order     int // by age among all routes
 
 	// refs is the first reference that leads nowhere.
 	refsReason  gatewayv1.RouteConditionReason
@@ -41,6 +41,14 @@ func (r *route) name() types.NamespacedName { return nameOf(r.object) }
 // title names the route for people.
 func (r *route) title() string { return r.kind + " " + r.name().String() }
 
+func (r *route) key() RouteKey { return RouteKey{r.kind, r.name()} }
+
+// compare puts the route first whose rules have precedence among equals: HTTPRoutes
+// before GRPCRoutes, which share no listener with other kinds, the oldest first.
+func (r *route) compare(o *route) int {
+	return cmp.Or(-cmp.Compare(r.kind, o.kind), r.object.GetCreationTimestamp().Compare(o.object.GetCreationTimestamp().Time), compareNames(r.name(), o.name()))
+}
+
 // unresolved keeps the first reference that leads nowhere.
 func (r *route) unresolved(reason gatewayv1.RouteConditionReason, message string) {
 	if r.refsReason == "" {
@@ -50,16 +58,14 @@ func (r *route) unresolved(reason gatewayv1.RouteConditionReason, message string
 
 // compileRoutes attaches routes to listeners, the oldest first.
 func (c *compiler) compileRoutes() {
-	order := 0
-	next := func() int { order++; return order }
 	for _, o := range byAge(c.HTTPRoutes) {
-		c.compileHTTPRoute(o, next())
+		c.compileHTTPRoute(o)
 	}
 	for _, o := range byAge(c.GRPCRoutes) {
-		c.compileGRPCRoute(o, next())
+		c.compileGRPCRoute(o)
 	}
 	for _, o := range byAge(c.TLSRoutes) {
-		c.compileTLSRoute(o, next())
+		c.compileTLSRoute(o)
 	}
 	for _, o := range byAge(c.TCPRoutes) {
 		r := &route{kind: "TCPRoute", object: o, spec: o.Spec.CommonRouteSpec}
@@ -107,7 +113,10 @@ func (c *compiler) attach(r *route) []attachment {
 		}
 		parents = append(parents, r.parentStatus(ref, reason, message))
 	}
-	c.out.Routes[RouteKey{r.kind, r.name()}] = parents
+	if !c.options.TableOnly {
+		c.out.Routes[r.key()] = parents
+	}
+	c.refs.attached(r, list)
 	return list
 }
 

@@ -35,6 +35,7 @@ func (c *compiler) service(r *route, ref *gatewayv1.BackendObjectReference) (typ
 	if !c.grants.allow(r.kind, r.object.GetNamespace(), "", "Service", name) {
 		return name, nil, gatewayv1.RouteReasonRefNotPermitted, fmt.Sprintf("Service %s: %v", name, errNotPermitted)
 	}
+	c.refs.service(name)
 	s := c.Services[name]
 	if s == nil {
 		return name, nil, gatewayv1.RouteReasonBackendNotFound, fmt.Sprintf("there is no Service %s", name)
@@ -91,10 +92,12 @@ func (c *compiler) pool(r *route, g *gateway, service types.NamespacedName, port
 		if c.options.Endpoints != nil {
 			p.Endpoints = c.options.Endpoints(service, port)
 		}
-		c.out.Table.Pools[p.Name] = p
-		c.out.sources[p.Name] = source{service, port}
+		c.out.addPool(p, source{service, port})
 	}
-	c.policies.use(policy, r)
+	c.refs.pool(p.Name)
+	if !c.options.TableOnly {
+		c.policies.use(policy, r)
+	}
 	return p.Name, "", ""
 }
 

@@ -15,13 +15,14 @@
 //	policies.go   BackendTLSPolicies
 //	grants.go     ReferenceGrants
 //	secrets.go    certificates and authorities
+//	update.go     what a change of routes, Services and endpoints costs
+//	references.go who depends on what
 package compile
 
 import (
 	"cmp"
 	"crypto/sha256"
 	"encoding/hex"
-	"maps"
 	"net/netip"
 	"slices"
 
@@ -84,6 +85,8 @@ type Options struct {
 	// Certificates, if not nil, keeps what was read from Secrets, so that it is
 	// read once, and the last good one of each.
 	Certificates *Certificates
+	// TableOnly leaves statuses out, which take as much memory as the table.
+	TableOnly bool
 }
 
 // Output is what follows from objects.
@@ -99,29 +102,13 @@ type Output struct {
 	// the Gateway IngressGateway.
 	Ingresses map[types.NamespacedName]bool
 	Problems  []Problem
+	// Secrets and ConfigMaps are those that were looked for, whether they are there
+	// or not. Nothing depends on others.
+	Secrets, ConfigMaps map[types.NamespacedName]struct{}
 
-	sources map[string]source // of pools, by name
-}
-
-// source is where a pool's endpoints come from.
-type source struct {
-	service types.NamespacedName
-	port    *corev1.ServicePort
-}
-
-// Refresh returns the table with the endpoints that some Services have now.
-// Nothing else is compiled.
-func (o *Output) Refresh(services map[types.NamespacedName]struct{}, options Options) *model.Table {
-	pools := maps.Clone(o.Table.Pools)
-	for name, from := range o.sources {
-		if _, moved := services[from.service]; moved {
-			p := *pools[name]
-			p.Endpoints = options.Endpoints(from.service, from.port)
-			pools[name] = &p
-		}
-	}
-	o.Table = &model.Table{Sockets: o.Table.Sockets, Pools: pools}
-	return o.Table
+	compiler *compiler
+	sources  map[string]source                 // of pools, by name
+	pools    map[types.NamespacedName][]string // names, by Service
 }
 
 // GatewayResult is what a Gateway's author is told and what the Gateway needs.
@@ -187,6 +174,10 @@ type compiler struct {
 	gateways map[types.NamespacedName]*gateway
 	sets     map[types.NamespacedName]*listenerSet
 	sockets  map[string]*socket
+	refs     references
+	// The routes that Update knows, by name.
+	httpRoutes map[types.NamespacedName]*gatewayv1.HTTPRoute
+	grpcRoutes map[types.NamespacedName]*gatewayv1.GRPCRoute
 }
 
 // Compile turns objects into a table and statuses.
@@ -204,13 +195,18 @@ func Compile(objects *Objects, options Options) *Output {
 			Routes:       map[RouteKey][]gatewayv1.RouteParentStatus{},
 			Policies:     map[types.NamespacedName][]gatewayv1.PolicyAncestorStatus{},
 			Ingresses:    map[types.NamespacedName]bool{},
+			Secrets:      map[types.NamespacedName]struct{}{},
+			ConfigMaps:   map[types.NamespacedName]struct{}{},
 			sources:      map[string]source{},
+			pools:        map[types.NamespacedName][]string{},
 		},
 		grants:   readGrants(objects.Grants),
 		gateways: map[types.NamespacedName]*gateway{},
 		sets:     map[types.NamespacedName]*listenerSet{},
 		sockets:  map[string]*socket{},
+		refs:     newReferences(),
 	}
+	c.out.compiler = c
 	c.policies = c.readPolicies()
 	c.compileGateways()
 	c.compileRoutes()
@@ -218,6 +214,12 @@ func Compile(objects *Objects, options Options) *Output {
 	c.finishGateways()
 	c.finishPolicies()
 	c.finishTable()
+	if options.TableOnly {
+		c.httpRoutes, c.grpcRoutes = byName(c.HTTPRoutes), byName(c.GRPCRoutes)
+		for _, s := range c.sockets {
+			s.model = nil // tables to come have others
+		}
+	}
 	return c.out
 }
 
@@ -252,6 +254,14 @@ func byAge[T metav1.Object](list []T) []T {
 		return cmp.Or(a.GetCreationTimestamp().Compare(b.GetCreationTimestamp().Time), compareNames(nameOf(a), nameOf(b)))
 	})
 	return list
+}
+
+func byName[T metav1.Object](list []T) map[types.NamespacedName]T {
+	out := make(map[types.NamespacedName]T, len(list))
+	for _, o := range list {
+		out[nameOf(o)] = o
+	}
+	return out
 }
 
 // value is what a pointer leads to, or what holds where it is nil.

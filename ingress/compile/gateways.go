@@ -197,5 +197,6 @@ func (s *socket) finish() *model.Socket {
 	slices.SortStableFunc(s.model.Listeners, func(a, b *model.Listener) int {
 		return cmp.Or(model.CompareHostnames(a.Hostname, b.Hostname), cmp.Compare(a.Name, b.Name))
 	})
+	s.model.Index()
 	return s.model
 }

@@ -12,8 +12,10 @@ import (
 )
 
 // compileGRPCRoute makes rules for HTTP of a route for gRPC: a method is a path.
-func (c *compiler) compileGRPCRoute(o *gatewayv1.GRPCRoute, order int) {
-	r := &route{kind: "GRPCRoute", object: o, spec: o.Spec.CommonRouteSpec, hostnames: o.Spec.Hostnames, order: order}
+func (c *compiler) compileGRPCRoute(o *gatewayv1.GRPCRoute) {
+	r := &route{kind: "GRPCRoute", object: o, spec: o.Spec.CommonRouteSpec, hostnames: o.Spec.Hostnames}
+	c.refs.begin(r)
+	defer c.refs.end()
 	plain := c.grpcRules(r, o, nil)
 	for _, a := range c.attach(r) {
 		rules := plain

@@ -14,8 +14,10 @@ import (
 
 // compileHTTPRoute reads a route once for all its listeners; only what a Gateway
 // shows to backends may differ among them.
-func (c *compiler) compileHTTPRoute(o *gatewayv1.HTTPRoute, order int) {
-	r := &route{kind: "HTTPRoute", object: o, spec: o.Spec.CommonRouteSpec, hostnames: o.Spec.Hostnames, order: order}
+func (c *compiler) compileHTTPRoute(o *gatewayv1.HTTPRoute) {
+	r := &route{kind: "HTTPRoute", object: o, spec: o.Spec.CommonRouteSpec, hostnames: o.Spec.Hostnames}
+	c.refs.begin(r)
+	defer c.refs.end()
 	plain := c.httpRules(r, o, nil)
 	for _, a := range c.attach(r) {
 		rules := plain
@@ -31,7 +33,7 @@ func (c *compiler) compileHTTPRoute(o *gatewayv1.HTTPRoute, order int) {
 func (a attachment) add(r *route, rules []*model.Rule) {
 	for _, h := range a.hostnames {
 		for i, rule := range rules {
-			a.rules[h] = append(a.rules[h], orderedRule{rule, r.order, i})
+			a.rules[h] = append(a.rules[h], orderedRule{rule, r, i})
 		}
 	}
 }

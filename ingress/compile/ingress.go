@@ -35,14 +35,14 @@ func (c *compiler) compileIngresses() {
 		certs: map[string]*tls.Certificate{}, claimed: map[string]string{},
 	}
 	served := false
-	for order, o := range byAge(c.Ingresses) {
+	for _, o := range byAge(c.Ingresses) {
 		class := value(o.Spec.IngressClassName, o.Annotations["kubernetes.io/ingress.class"])
 		if !classes[class] {
 			continue
 		}
 		served = true
 		c.out.Ingresses[nameOf(o)] = true
-		c.compileIngress(in, o, order)
+		c.compileIngress(in, o)
 	}
 	if !served {
 		return
@@ -87,6 +87,7 @@ func (c *compiler) ingressSocket(port uint16, secure bool, listeners ...*model.L
 	if c.options.Bind != nil {
 		s.Bind = c.options.Bind(IngressGateway, port)
 	}
+	s.Index()
 	c.sockets[s.Name] = &socket{model: s}
 }
 
@@ -99,14 +100,14 @@ func (l *listener) finishAs(name, hostname string, certificates []*tls.Certifica
 	return m
 }
 
-func (c *compiler) compileIngress(in *ingresses, o *networkingv1.Ingress, order int) {
+func (c *compiler) compileIngress(in *ingresses, o *networkingv1.Ingress) {
 	name := nameOf(o)
-	r := &route{kind: "Ingress", object: o, order: order}
+	r := &route{kind: "Ingress", object: o}
 	a := c.annotations(o)
 	secured := map[string]bool{}
 	for i, t := range o.Spec.TLS {
 		secret := types.NamespacedName{Namespace: o.Namespace, Name: t.SecretName}
-		pair, err := c.options.Certificates.read(secret, c.Secrets[secret])
+		pair, err := c.options.Certificates.read(secret, c.secret(secret))
 		if err != nil {
 			c.problem("Ingress", name, ReasonInvalid, fmt.Sprintf("spec.tls[%d].secretName: %v", i, err))
 		}
@@ -170,7 +171,7 @@ func (c *compiler) ingressRule(in *ingresses, r *route, a *annotations, o *netwo
 		c.problem("Ingress", name, ReasonNotFound, backend.Invalid)
 	}
 	action.Backends = []model.Backend{backend}
-	rule := orderedRule{&model.Rule{Match: match, Action: action}, r.order, index}
+	rule := orderedRule{&model.Rule{Match: match, Action: action}, r, index}
 	plain := rule
 	if secure {
 		in.secure[host] = append(in.secure[host], rule)
@@ -178,7 +179,7 @@ func (c *compiler) ingressRule(in *ingresses, r *route, a *annotations, o *netwo
 	if secure && a.sslRedirect || a.forceRedirect {
 		plain = orderedRule{&model.Rule{Match: match, Action: &model.Action{
 			Route: r.title(), Rule: action.Rule, Redirect: &model.Redirect{Scheme: "https", Status: 308},
-		}}, r.order, index}
+		}}, r, index}
 	}
 	in.plain[host] = append(in.plain[host], plain)
 }
@@ -189,6 +190,7 @@ func (c *compiler) ingressBackend(r *route, a *annotations, b *networkingv1.Ingr
 		return model.Backend{}, fmt.Errorf("resource: it must be a service")
 	}
 	name := types.NamespacedName{Namespace: r.object.GetNamespace(), Name: b.Service.Name}
+	c.refs.service(name)
 	s := c.Services[name]
 	if s == nil {
 		return model.Backend{}, fmt.Errorf("service.name: there is no Service %s", name)
@@ -220,8 +222,8 @@ func (c *compiler) adapted(name string, a *annotations) string {
 	p.Name += "/" + a.suffix
 	a.adapt(&p)
 	if c.out.Table.Pools[p.Name] == nil {
-		c.out.Table.Pools[p.Name] = &p
-		c.out.sources[p.Name] = c.out.sources[name]
+		c.out.addPool(&p, c.out.sources[name])
 	}
+	c.refs.pool(p.Name)
 	return p.Name
 }

@@ -1,6 +1,7 @@
 package compile
 
 import (
+	"cmp"
 	"crypto/tls"
 	"crypto/x509"
 	"errors"
@@ -36,12 +37,14 @@ type listener struct {
 	attached int32
 	rules    map[string][]orderedRule // by hostname
 	streams  bool                     // a route of a stream has it
+	done     *model.Listener
 }
 
 // orderedRule is a rule with what settles its precedence among equals.
 type orderedRule struct {
 	*model.Rule
-	route, index int
+	route *route
+	index int
 }
 
 // routeKinds are the kinds that listeners take, by protocol.
@@ -223,22 +226,26 @@ func (l *listener) title() string {
 func (l *listener) finish() *model.Listener {
 	m := &model.Listener{Name: l.title(), Hostname: l.hostname, Mode: l.mode(), Certificates: l.certificates, Clients: l.clients}
 	var hosts []*model.Host
-	for hostname, rules := range l.rules {
-		slices.SortStableFunc(rules, func(a, b orderedRule) int {
-			if order := a.Match.Compare(&b.Match); order != 0 {
-				return order
-			}
-			if a.route != b.route {
-				return a.route - b.route
-			}
-			return a.index - b.index
-		})
-		h := &model.Host{Hostname: hostname}
-		for _, r := range rules {
-			h.Rules = append(h.Rules, r.Rule)
-		}
-		hosts = append(hosts, h)
+	for hostname := range l.rules {
+		hosts = append(hosts, l.host(hostname))
 	}
 	m.SetHosts(hosts)
+	l.done = m
 	return m
+}
+
+// host makes the model's host of a hostname; nil if it has no rule.
+func (l *listener) host(hostname string) *model.Host {
+	rules := l.rules[hostname]
+	if len(rules) == 0 {
+		return nil
+	}
+	slices.SortStableFunc(rules, func(a, b orderedRule) int {
+		return cmp.Or(a.Match.Compare(&b.Match), a.route.compare(b.route), cmp.Compare(a.index, b.index))
+	})
+	h := &model.Host{Hostname: hostname, Rules: make([]*model.Rule, len(rules))}
+	for i, r := range rules {
+		h.Rules[i] = r.Rule
+	}
+	return h
 }

@@ -65,7 +65,7 @@ func (c *compiler) certificate(kind, namespace string, ref *gatewayv1.SecretObje
 	if !c.grants.allow(kind, namespace, "", "Secret", name) {
 		return nil, fmt.Errorf("Secret %s: %w", name, errNotPermitted) //nolint:staticcheck // a kind's name
 	}
-	return c.options.Certificates.read(name, c.Secrets[name])
+	return c.options.Certificates.read(name, c.secret(name))
 }
 
 // authorities adds what a reference to a ConfigMap (or Secret) with ca.crt holds.
@@ -73,13 +73,13 @@ func (c *compiler) authorities(pool *x509.CertPool, group, kind string, name typ
 	var pem []byte
 	switch {
 	case group == "" && kind == "ConfigMap":
-		m := c.ConfigMaps[name]
+		m := c.configMap(name)
 		if m == nil {
 			return fmt.Errorf("there is no ConfigMap %s", name)
 		}
 		pem = []byte(m.Data["ca.crt"])
 	case group == "" && kind == "Secret":
-		s := c.Secrets[name]
+		s := c.secret(name)
 		if s == nil {
 			return fmt.Errorf("there is no Secret %s", name)
 		}
@@ -91,4 +91,16 @@ func (c *compiler) authorities(pool *x509.CertPool, group, kind string, name typ
 		return fmt.Errorf("%s %s: ca.crt holds no certificate", kind, name)
 	}
 	return nil
+}
+
+// secret finds a Secret, and notes that the table depends on it.
+func (c *compiler) secret(name types.NamespacedName) *corev1.Secret {
+	c.out.Secrets[name] = struct{}{}
+	return c.Secrets[name]
+}
+
+// configMap finds a ConfigMap, and notes that the table depends on it.
+func (c *compiler) configMap(name types.NamespacedName) *corev1.ConfigMap {
+	c.out.ConfigMaps[name] = struct{}{}
+	return c.ConfigMaps[name]
 }

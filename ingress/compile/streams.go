@@ -11,8 +11,8 @@ import (
 )
 
 // compileTLSRoute gives each hostname one rule for all connections.
-func (c *compiler) compileTLSRoute(o *gatewayv1.TLSRoute, order int) {
-	r := &route{kind: "TLSRoute", object: o, spec: o.Spec.CommonRouteSpec, hostnames: o.Spec.Hostnames, order: order}
+func (c *compiler) compileTLSRoute(o *gatewayv1.TLSRoute) {
+	r := &route{kind: "TLSRoute", object: o, spec: o.Spec.CommonRouteSpec, hostnames: o.Spec.Hostnames}
 	var rules []*model.Rule
 	for i := range o.Spec.Rules {
 		spec := &o.Spec.Rules[i]

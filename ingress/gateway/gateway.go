@@ -56,7 +56,7 @@ type Config struct {
 }
 
 // merge is how long changes that come together are waited for.
-const merge = 5 * time.Millisecond
+const merge = 2 * time.Millisecond
 
 // retry is when sockets that could not be opened are tried again.
 const retry = time.Second
@@ -143,16 +143,20 @@ func (g *gateway) follow(ctx context.Context, again bool) {
 // sync brings the engine up to date, and reports whether it has to be tried again.
 func (g *gateway) sync(all bool) (again bool) {
 	began := time.Now()
-	objects, moved := g.watch.Take()
-	options := ingress.Options{Bind: g.bind, Endpoints: g.endpoints, Certificates: g.certificates}
+	changes := g.watch.Take()
+	options := ingress.Options{Bind: g.bind, Endpoints: g.endpoints, Certificates: g.certificates, TableOnly: true}
 	switch {
-	case objects || all || g.out == nil:
+	case all || g.out == nil || g.needsAll(&changes):
 		g.objects = g.watch.Objects()
 		g.out = ingress.Compile(g.objects, options)
-	case len(moved) > 0:
-		g.out.Refresh(moved, options)
-	default:
+	case changes.None() || g.isUnrelated(&changes):
 		return false
+	default:
+		part := ingress.Changes{HTTPRoutes: changes.HTTPRoutes, GRPCRoutes: changes.GRPCRoutes, Services: changes.Services, Moved: changes.Moved}
+		if !g.out.Update(part, options) {
+			g.objects = g.watch.Objects()
+			g.out = ingress.Compile(g.objects, options)
+		}
 	}
 	err := g.engine.Apply(g.out.Table)
 	if err != nil {
@@ -160,6 +164,35 @@ func (g *gateway) sync(all bool) (again bool) {
 	}
 	g.metrics.applied(g.out.Table, time.Since(began))
 	return err != nil
+}
+
+// needsAll reports whether more has changed than can be brought up to date by
+// itself. Secrets and ConfigMaps to which nothing leads change nothing.
+func (g *gateway) needsAll(c *watch.Changes) bool {
+	return c.Everything || meet(c.Secrets, g.out.Secrets) || meet(c.ConfigMaps, g.out.ConfigMaps)
+}
+
+// isUnrelated reports whether nothing of the changes is in the table.
+func (g *gateway) isUnrelated(c *watch.Changes) bool {
+	if len(c.HTTPRoutes)+len(c.GRPCRoutes)+len(c.Services) > 0 {
+		return false
+	}
+	for s := range c.Moved {
+		if g.out.Uses(s) {
+			return false
+		}
+	}
+	return true
+}
+
+// meet reports whether two sets have something in common.
+func meet[T comparable](a, b map[T]struct{}) bool {
+	for k := range a {
+		if _, both := b[k]; both {
+			return true
+		}
+	}
+	return false
 }
 
 // bind is where the engine listens for a Gateway's port: the target of its

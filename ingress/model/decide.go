@@ -19,6 +19,9 @@ type Decision struct {
 // Listener returns the one that takes connections for a server name or host;
 // nil if none does.
 func (s *Socket) Listener(name string) *Listener {
+	if s.byHostname != nil {
+		return s.indexed(name)
+	}
 	for _, l := range s.Listeners {
 		if Covers(l.Hostname, name) {
 			return l

@@ -36,6 +36,8 @@ type Socket struct {
 	Bind      netip.AddrPort
 	TLS       bool
 	Listeners []*Listener // the most specific hostname first
+
+	byHostname map[string]*Listener // see Index; nil if there are few
 }
 
 // Mode is what is done with a connection.

@@ -6,12 +6,10 @@ import (
 	"context"
 	"fmt"
 	"log/slog"
-	"maps"
 	"sync"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
-	discoveryv1 "k8s.io/api/discovery/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/meta"
 	"k8s.io/apimachinery/pkg/types"
@@ -41,8 +39,7 @@ type Watch struct {
 
 	changed chan struct{} // something happened that wasn't looked at yet
 	mu      sync.Mutex
-	objects bool // of it, more than endpoints
-	moved   map[types.NamespacedName]struct{}
+	changes Changes
 	choice  *compile.Compiler // of endpoints
 	started map[string]bool
 }
@@ -74,7 +71,7 @@ func New(config *rest.Config, log *slog.Logger) (*Watch, error) {
 func NewFor(core kubernetes.Interface, gateway versioned.Interface, log *slog.Logger) *Watch {
 	w := &Watch{
 		Core: core, Gateway: gateway, log: log, changed: make(chan struct{}, 1),
-		moved: map[types.NamespacedName]struct{}{}, choice: compile.New(compile.Config{}), started: map[string]bool{},
+		changes: newChanges(), choice: compile.New(compile.Config{}), started: map[string]bool{},
 	}
 	w.core = informers.NewSharedInformerFactoryWithOptions(core, 0, informers.WithTransform(trim))
 	w.gateway = externalversions.NewSharedInformerFactoryWithOptions(gateway, 0, externalversions.WithTransform(trim))
@@ -111,7 +108,7 @@ func (w *Watch) Run(ctx context.Context, synced func()) {
 		if err != nil && ctx.Err() == nil {
 			w.log.Warn("kinds not found out; trying again", "err", err)
 		} else if known && ctx.Err() == nil {
-			once.Do(func() { w.note(true); synced() })
+			once.Do(func() { w.Wake(); synced() })
 		}
 		select {
 		case <-ctx.Done():
@@ -188,72 +185,12 @@ func (w *Watch) handler() cache.ResourceEventHandler {
 	}
 }
 
-// happened takes in a change: endpoints at once, the rest when it is asked for.
-func (w *Watch) happened(old, object any) {
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	one := object
-	if one == nil {
-		one = old
-	}
-	switch o := one.(type) {
-	case *discoveryv1.EndpointSlice:
-		if object == nil {
-			w.choice.DeleteSlice(o.Namespace, o.Name)
-		} else {
-			w.choice.SetSlice(o)
-		}
-		w.moved[types.NamespacedName{Namespace: o.Namespace, Name: o.Labels[discoveryv1.LabelServiceName]}] = struct{}{}
-	case *corev1.Service:
-		if object == nil {
-			w.choice.DeleteService(o.Namespace, o.Name)
-		} else {
-			w.choice.SetService(o)
-		}
-		w.objects = true
-	default:
-		w.objects = true
-	}
-	w.signal()
-}
-
-func (w *Watch) note(objects bool) {
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	w.objects = w.objects || objects
-	w.signal()
-}
-
-func (w *Watch) signal() {
-	select {
-	case w.changed <- struct{}{}:
-	default:
-	}
-}
-
-// Wake has everything looked at again.
-func (w *Watch) Wake() { w.note(true) }
-
-// Changed has a value once something has happened since it was last read.
-func (w *Watch) Changed() <-chan struct{} { return w.changed }
-
-// Take says what has happened since it was last called: whether more than
-// endpoints, and the Services whose endpoints moved.
-func (w *Watch) Take() (objects bool, moved map[types.NamespacedName]struct{}) {
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	objects, moved = w.objects, maps.Clone(w.moved)
-	w.objects = false
-	clear(w.moved)
-	return objects, moved
-}
-
 // SetNode says where endpoints are asked from.
 func (w *Watch) SetNode(name, zone string) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	w.choice.SetNode(compile.Node{Name: name, Zone: zone})
-	w.objects = true
+	w.changes.Everything = true
 	w.signal()
 }
 

@@ -14,9 +14,14 @@ import (
 	"github.com/fairway-net/fairway/ingress/model"
 )
 
+// maxForgotten is how many pools that are gone may be remembered: looking for them
+// takes a walk through all.
+const maxForgotten = 100
+
 // pickers keep, by pool, whose turn it is and how busy endpoints are.
 type pickers struct {
 	byPool sync.Map // name to *picker
+	known  atomic.Int64
 }
 
 type picker struct {
@@ -28,15 +33,23 @@ func (p *pickers) of(pool string) *picker {
 	if known, ok := p.byPool.Load(pool); ok {
 		return known.(*picker)
 	}
-	known, _ := p.byPool.LoadOrStore(pool, &picker{})
+	known, had := p.byPool.LoadOrStore(pool, &picker{})
+	if !had {
+		p.known.Add(1)
+	}
 	return known.(*picker)
 }
 
-// keep forgets pools that aren't in the table any more.
+// keep forgets pools that aren't in the table any more, once there are many.
 func (p *pickers) keep(table *model.Table) {
+	if p.known.Load() <= int64(len(table.Pools))+maxForgotten {
+		return
+	}
 	p.byPool.Range(func(name, _ any) bool {
 		if table.Pools[name.(string)] == nil {
-			p.byPool.Delete(name)
+			if _, had := p.byPool.LoadAndDelete(name); had {
+				p.known.Add(-1)
+			}
 		}
 		return true
 	})

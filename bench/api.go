@@ -9,6 +9,7 @@ import (
 
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/rest"
+	"sigs.k8s.io/gateway-api/pkg/client/clientset/versioned"
 
 	"github.com/fairway-net/fairway/kube"
 )
@@ -17,7 +18,8 @@ import (
 type api struct {
 	process *process // nil if it is somebody else's
 	client  kubernetes.Interface
-	config  *rest.Config // for clients in this process
+	config  *rest.Config        // for clients in this process
+	gateway versioned.Interface // nil where nobody asks for it
 	// kubeconfig is for processes on the underlay and its nodes.
 	kubeconfig string
 	world      world

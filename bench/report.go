@@ -18,6 +18,7 @@ import (
 // row is a line of the report: a measure at a size.
 type row struct {
 	name, what, part, goal, proxy string
+	section                       string // to which the goal belongs; "" is the main one
 	sizes                         []size // to which goal and proxy belong; nil for all
 }
 
@@ -52,6 +53,13 @@ func rows() []row {
 		{name: "fan", what: "connections/s to one VIP with 1, 100, 1,000 backends", part: "datapath"},
 		{name: "streams", what: "throughput of 4 long connections", part: "datapath"},
 		{name: "datagrams", what: "UDP packets of 64 bytes on one flow", part: "datapath"},
+		{name: "http", what: "HTTP/1.1 requests, kept alive, for each second of processor time", part: "gateway", section: gatewaySection,
+			goal: "native 0.6 of haproxy, haproxy engine 0.95"},
+		{name: "handshakes", what: "full TLS 1.3 handshakes (P-256, X25519) for each second of processor time", part: "gateway", section: gatewaySection,
+			goal: "native 0.9 of haproxy"},
+		{name: "route", what: "route written to first request answered by it, under churn, p50 / p99", part: "gateway", section: gatewaySection, goal: "10 / 30 ms"},
+		{name: "endpoint", what: "slice written to first request answered by the new endpoint, under churn, p50 / p99", part: "gateway", section: gatewaySection, goal: "10 / 30 ms"},
+		{name: "resident", what: "resident memory of the engine, with as many routes and Services, after churn", part: "gateway", section: gatewaySection, goal: "60 MiB"},
 		{name: "soak", what: "endpoint changes as fast as the API takes them", part: "soak", goal: "none differs, memory and files flat"},
 	}
 }
@@ -168,8 +176,11 @@ func isOdd(w row, s size) bool {
 func (r *results) table(w row, s size, o Options) table {
 	t := table{title: w.what + ", " + s.String(),
 		command: fmt.Sprintf("fairway bench --only %s --services %d --endpoints %d", w.part, s.services, s.endpoints)}
+	if w.part == "gateway" {
+		t.command = fmt.Sprintf("fairway bench gateway --routes %d", s.services)
+	}
 	// Goals are for two cores, not for those of another section.
-	if o.Section == "" && (len(w.sizes) == 0 || slices.Contains(w.sizes, s)) {
+	if o.Section == w.section && (len(w.sizes) == 0 || slices.Contains(w.sizes, s)) {
 		if w.goal != "" {
 			t.goal = "Goal: " + w.goal + "."
 		}

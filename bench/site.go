@@ -24,6 +24,7 @@ type site struct {
 	lab    *topology.Lab
 	node   *topology.Node
 	client *topology.Pod
+	pods   *topology.Pod // behind the node, at every endpoint address
 	bare   *topology.Pod // a client behind the node without agent
 	crew   *crew         // works in client
 	close  []func() error
@@ -137,6 +138,9 @@ func (s *site) half(name string) (*topology.Node, *topology.Pod, error) {
 		return nil, nil, err
 	}
 	s.close = append(s.close, e.close)
+	if s.pods == nil {
+		s.pods = pods
+	}
 	return node, client, nil
 }
 

@@ -90,6 +90,10 @@ const (
 // writeSummary brings tables together: those that have a goal, or, in a section of
 // its own, all.
 func writeSummary(b *bytes.Buffer, section string, all []table) {
+	if section == gatewaySection {
+		writeTogether(b, sectionTitle, all, true)
+		return
+	}
 	if section != "" {
 		writeTogether(b, sectionTitle, all, false)
 		return
@@ -133,7 +137,7 @@ func (t *table) aim() string {
 func writeTogether(b *bytes.Buffer, title string, list []table, goals bool) {
 	var shown []string
 	for _, mode := range modeOrder[1:] {
-		if goals && !strings.HasPrefix(mode, proxyName) || !goals && slices.ContainsFunc(list, func(t table) bool { return t.has(mode) }) {
+		if goals && !strings.HasPrefix(mode, proxyName) && isGateway(mode) == isGateway(firstMode(list)) || !goals && slices.ContainsFunc(list, func(t table) bool { return t.has(mode) }) {
 			shown = append(shown, mode)
 		}
 	}
@@ -180,7 +184,19 @@ func inOrder(all []table) {
 
 // modeOrder is that of the columns and rows: first what belongs to no mode.
 var modeOrder = []string{"API", "nftables", proxyName + "nftables", "ebpf", "ipvs", proxyName + "ipvs",
-	"iptables-nft", proxyName + "iptables-nft", "iptables-legacy", proxyName + "iptables-legacy", "userspace"}
+	"iptables-nft", proxyName + "iptables-nft", "iptables-legacy", proxyName + "iptables-legacy", "userspace", "native", "haproxy engine", "haproxy", "nginx"}
+
+// isGateway reports whether a mode is an engine for Gateways, or stands beside them.
+func isGateway(mode string) bool { return placeOf(mode) >= placeOf("native") && placeOf(mode) < 99 }
+
+func firstMode(list []table) string {
+	for _, t := range list {
+		if len(t.figures) > 0 {
+			return t.figures[0].mode
+		}
+	}
+	return ""
+}
 
 // placeOf orders modes as the report has them.
 func placeOf(mode string) int {

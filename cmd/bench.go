@@ -38,7 +38,7 @@ func benchCommand() *cobra.Command {
 	c.Flags().StringVar(&o.KubeProxy, "kube-proxy", "", "the program kube-proxy, to be measured beside each mode that it has")
 	c.Flags().StringVar(&o.Dir, "dir", "", "where the API server keeps its data and logs go; a temporary directory without this")
 	c.Flags().BoolVar(&verbose, "verbose", false, "log more")
-	c.AddCommand(benchObjectsCommand(), benchWatchersCommand())
+	c.AddCommand(benchObjectsCommand(), benchWatchersCommand(), benchGatewayCommand())
 	return c
 }
 
@@ -59,6 +59,36 @@ func benchObjectsCommand() *cobra.Command {
 	c.Flags().StringVar(&out, "out", "", "the file")
 	c.Flags().StringVar(&options.IPTablesVariant, "iptables-variant", "", "nft or legacy")
 	c.Flags().StringVar(&options.StateDir, "state-dir", "", "the agent's --state-dir")
+	return c
+}
+
+func benchGatewayCommand() *cobra.Command {
+	o := bench.GatewayOptions{Routes: []int{100, 5000}, Engines: []string{"native"}, Rounds: 20, Samples: 100}
+	o.Version = Version
+	var verbose bool
+	c := &cobra.Command{
+		Use:   "gateway",
+		Short: "Measure engines for Gateways beside haproxy and nginx",
+		Long: "Measures what a request and a TLS handshake cost, how soon a change of a route or of endpoints is in force\n" +
+			"while others change too, and memory: of `fairway gateway`, an engine after the other, and of haproxy and nginx where\n" +
+			"they are installed. All take turns in one run. Nothing outside of namespaces made for it is touched; root is needed.",
+		Args: cobra.NoArgs,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			if err := setLibraryLogs(0); err != nil {
+				return err
+			}
+			o.Stdout = cmd.OutOrStdout()
+			o.Log = (&agentFlags{verbose: verbose}).logger()
+			return bench.Gateways(cmd.Context(), o)
+		},
+	}
+	c.Flags().IntSliceVar(&o.Routes, "routes", o.Routes, "how many routes, growing; requests are measured at the last")
+	c.Flags().StringSliceVar(&o.Engines, "engine", o.Engines, "engines of fairway gateway")
+	c.Flags().IntVar(&o.Rounds, "rounds", o.Rounds, "turns of half a second that each takes with requests, and with handshakes")
+	c.Flags().IntVar(&o.Samples, "samples", o.Samples, "changes of a route, and of endpoints")
+	c.Flags().StringVar(&o.Out, "out", "", "Markdown file to put the tables into; printed without this")
+	c.Flags().StringVar(&o.Dir, "dir", "", "where the API server keeps its data and logs go; a temporary directory without this")
+	c.Flags().BoolVar(&verbose, "verbose", false, "log more")
 	return c
 }
 

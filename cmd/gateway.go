@@ -58,7 +58,7 @@ starts the program anew, as it is on disk then, for that purpose.`,
 			upgrade := make(chan os.Signal, 1)
 			signal.Notify(upgrade, syscall.SIGUSR2)
 			defer signal.Stop(upgrade)
-			config.Upgrade = upgrade
+			config.Upgrade, config.Lean = upgrade, true
 			return gateway.Run(cmd.Context(), config)
 		},
 	}

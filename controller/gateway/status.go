@@ -63,27 +63,27 @@ func (c *Controller) writeStatuses(ctx context.Context, out *ingress.Output) err
 		}
 		return write(ctx, x.Status, n.Status, n, api.ListenerSets(n.Namespace).UpdateStatus)
 	}))
-	add(each(ctx, index(o.HTTPRoutes), func(ctx context.Context, name types.NamespacedName, x *gatewayv1.HTTPRoute) error {
+	add(each(ctx, stale(o.HTTPRoutes, out, "HTTPRoute", func(x *gatewayv1.HTTPRoute) []gatewayv1.RouteParentStatus { return x.Status.Parents }), func(ctx context.Context, name types.NamespacedName, x *gatewayv1.HTTPRoute) error {
 		n := x.DeepCopy()
 		n.Status.Parents = parents(x.Status.Parents, out.Routes[ingress.RouteKey{Kind: "HTTPRoute", NamespacedName: name}])
 		return write(ctx, x.Status, n.Status, n, api.HTTPRoutes(n.Namespace).UpdateStatus)
 	}))
-	add(each(ctx, index(o.GRPCRoutes), func(ctx context.Context, name types.NamespacedName, x *gatewayv1.GRPCRoute) error {
+	add(each(ctx, stale(o.GRPCRoutes, out, "GRPCRoute", func(x *gatewayv1.GRPCRoute) []gatewayv1.RouteParentStatus { return x.Status.Parents }), func(ctx context.Context, name types.NamespacedName, x *gatewayv1.GRPCRoute) error {
 		n := x.DeepCopy()
 		n.Status.Parents = parents(x.Status.Parents, out.Routes[ingress.RouteKey{Kind: "GRPCRoute", NamespacedName: name}])
 		return write(ctx, x.Status, n.Status, n, api.GRPCRoutes(n.Namespace).UpdateStatus)
 	}))
-	add(each(ctx, index(o.TLSRoutes), func(ctx context.Context, name types.NamespacedName, x *gatewayv1.TLSRoute) error {
+	add(each(ctx, stale(o.TLSRoutes, out, "TLSRoute", func(x *gatewayv1.TLSRoute) []gatewayv1.RouteParentStatus { return x.Status.Parents }), func(ctx context.Context, name types.NamespacedName, x *gatewayv1.TLSRoute) error {
 		n := x.DeepCopy()
 		n.Status.Parents = parents(x.Status.Parents, out.Routes[ingress.RouteKey{Kind: "TLSRoute", NamespacedName: name}])
 		return write(ctx, x.Status, n.Status, n, api.TLSRoutes(n.Namespace).UpdateStatus)
 	}))
-	add(each(ctx, index(o.TCPRoutes), func(ctx context.Context, name types.NamespacedName, x *gatewayv1.TCPRoute) error {
+	add(each(ctx, stale(o.TCPRoutes, out, "TCPRoute", func(x *gatewayv1.TCPRoute) []gatewayv1.RouteParentStatus { return x.Status.Parents }), func(ctx context.Context, name types.NamespacedName, x *gatewayv1.TCPRoute) error {
 		n := x.DeepCopy()
 		n.Status.Parents = parents(x.Status.Parents, out.Routes[ingress.RouteKey{Kind: "TCPRoute", NamespacedName: name}])
 		return write(ctx, x.Status, n.Status, n, api.TCPRoutes(n.Namespace).UpdateStatus)
 	}))
-	add(each(ctx, index(o.UDPRoutes), func(ctx context.Context, name types.NamespacedName, x *gatewayv1.UDPRoute) error {
+	add(each(ctx, stale(o.UDPRoutes, out, "UDPRoute", func(x *gatewayv1.UDPRoute) []gatewayv1.RouteParentStatus { return x.Status.Parents }), func(ctx context.Context, name types.NamespacedName, x *gatewayv1.UDPRoute) error {
 		n := x.DeepCopy()
 		n.Status.Parents = parents(x.Status.Parents, out.Routes[ingress.RouteKey{Kind: "UDPRoute", NamespacedName: name}])
 		return write(ctx, x.Status, n.Status, n, api.UDPRoutes(n.Namespace).UpdateStatus)
@@ -106,6 +106,32 @@ func (c *Controller) writeStatuses(ctx context.Context, out *ingress.Output) err
 	}))
 	return errors.Join(errs...)
 }
+
+// stale are the routes whose status may have to be written: all but those, most of
+// the time nearly all, whose status says what it should already.
+func stale[T metav1.Object](list []T, out *ingress.Output, kind string, status func(T) []gatewayv1.RouteParentStatus) map[types.NamespacedName]T {
+	m := map[types.NamespacedName]T{}
+	for _, o := range list {
+		name := types.NamespacedName{Namespace: o.GetNamespace(), Name: o.GetName()}
+		if !slices.EqualFunc(status(o), out.Routes[ingress.RouteKey{Kind: kind, NamespacedName: name}], sameParent) {
+			m[name] = o
+		}
+	}
+	return m
+}
+
+// sameParent compares entries but for times.
+func sameParent(a, b gatewayv1.RouteParentStatus) bool {
+	return a.ControllerName == b.ControllerName && a.ParentRef.Name == b.ParentRef.Name &&
+		same(a.ParentRef.Group, b.ParentRef.Group) && same(a.ParentRef.Kind, b.ParentRef.Kind) && same(a.ParentRef.Namespace, b.ParentRef.Namespace) &&
+		same(a.ParentRef.SectionName, b.ParentRef.SectionName) && same(a.ParentRef.Port, b.ParentRef.Port) &&
+		slices.EqualFunc(a.Conditions, b.Conditions, func(c, d metav1.Condition) bool {
+			c.LastTransitionTime = d.LastTransitionTime
+			return c == d
+		})
+}
+
+func same[T comparable](a, b *T) bool { return a == b || a != nil && b != nil && *a == *b }
 
 func index[T metav1.Object](list []T) map[types.NamespacedName]T {
 	out := map[types.NamespacedName]T{}

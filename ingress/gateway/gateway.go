@@ -31,6 +31,7 @@ import (
 	"github.com/fairway-net/fairway/ingress/handover"
 	"github.com/fairway-net/fairway/ingress/model"
 	"github.com/fairway-net/fairway/ingress/watch"
+	"github.com/fairway-net/fairway/internal/tuning"
 )
 
 // Config says how a gateway runs.
@@ -52,7 +53,10 @@ type Config struct {
 	// Upgrade, if not nil, has this program started anew to take the place of the
 	// process, whenever something comes.
 	Upgrade <-chan os.Signal
-	Logger  *slog.Logger
+	// Lean has the memory that only the start needed go back to the system, and
+	// little garbage gather: for a process of its own.
+	Lean   bool
+	Logger *slog.Logger
 }
 
 // merge is how long changes that come together are waited for.
@@ -71,6 +75,7 @@ type gateway struct {
 	certificates *ingress.Certificates
 	out          *ingress.Output
 	objects      *ingress.Objects
+	bounded      sync.Once                      // the garbage
 	claim        *handover.Claim                // on the process before, until this one serves
 	offer        atomic.Pointer[handover.Offer] // to the process after; nil without Config.Handover
 }
@@ -94,6 +99,7 @@ func Run(ctx context.Context, config Config) error {
 	if g.watch, err = watch.New(config.API, g.log); err != nil {
 		return err
 	}
+	g.watch.LeaveStatuses()
 	defer g.metrics.close()
 	if err = g.announce(ctx); err != nil {
 		return err
@@ -109,13 +115,29 @@ func Run(ctx context.Context, config Config) error {
 		return nil
 	case <-synced:
 	}
+	g.forget()
 	again, err := g.begin(ctx)
 	if err != nil {
 		return err
 	}
+	g.forget()
 	threads.Go(func() { g.follow(following, again) })
 	g.serve(ctx)
 	return nil
+}
+
+// garbageRoom is how much of it may gather.
+const garbageRoom = 12 << 20
+
+// forget returns memory of the start, if that is asked for.
+func (g *gateway) forget() {
+	if !g.config.Lean {
+		return
+	}
+	g.bounded.Do(func() { tuning.BoundGarbage(garbageRoom) })
+	if err := tuning.ForgetStart(); err != nil {
+		g.log.Warn("memory of starting is kept", "err", err)
+	}
 }
 
 // follow applies what there is, whenever it has changed.

@@ -83,12 +83,17 @@ func byName[T metav1.Object](m map[types.NamespacedName]T, list []T) {
 	}
 }
 
-// trim drops what nobody looks at: field managers, the mark of headless
-// Services' slices, and all of Secrets and ConfigMaps but what certificates and
-// passwords are read from.
-func trim(object any) (any, error) {
+// LeaveStatuses has statuses of Gateways and routes dropped. It is called before
+// Run, by those who don't write them.
+func (w *Watch) LeaveStatuses() { w.lean = true }
+
+// trim drops what nobody looks at: field managers, what kubectl applied last, the
+// mark of headless Services' slices, and all of Secrets and ConfigMaps but what
+// certificates and passwords are read from.
+func (w *Watch) trim(object any) (any, error) {
 	if o, err := meta.Accessor(object); err == nil {
 		o.SetManagedFields(nil)
+		delete(o.GetAnnotations(), corev1.LastAppliedConfigAnnotation)
 	}
 	switch o := object.(type) {
 	case *corev1.Secret:
@@ -109,5 +114,35 @@ func trim(object any) (any, error) {
 			}
 		}
 	}
+	if w.lean {
+		dropStatus(object)
+	}
 	return object, nil
+}
+
+func dropStatus(object any) {
+	switch o := object.(type) {
+	case *gatewayv1.HTTPRoute:
+		o.Status = gatewayv1.HTTPRouteStatus{}
+	case *gatewayv1.GRPCRoute:
+		o.Status = gatewayv1.GRPCRouteStatus{}
+	case *gatewayv1.TLSRoute:
+		o.Status = gatewayv1.TLSRouteStatus{}
+	case *gatewayv1.TCPRoute:
+		o.Status = gatewayv1.TCPRouteStatus{}
+	case *gatewayv1.UDPRoute:
+		o.Status = gatewayv1.UDPRouteStatus{}
+	case *gatewayv1.Gateway:
+		o.Status = gatewayv1.GatewayStatus{}
+	case *corev1.Service:
+		o.Status = corev1.ServiceStatus{}
+	case *discoveryv1.EndpointSlice:
+		for i := range o.Endpoints {
+			e := &o.Endpoints[i]
+			e.DeprecatedTopology = nil
+			if e.TargetRef != nil {
+				e.TargetRef = &corev1.ObjectReference{Name: e.TargetRef.Name}
+			}
+		}
+	}
 }

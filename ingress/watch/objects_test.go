@@ -15,7 +15,7 @@ import (
 // TestHeadless: routes lead to what headless Services have, too.
 func TestHeadless(t *testing.T) {
 	port, name, protocol := int32(8080), "http", corev1.ProtocolTCP
-	trimmed, err := trim(&discoveryv1.EndpointSlice{
+	trimmed, err := (&Watch{}).trim(&discoveryv1.EndpointSlice{
 		ObjectMeta: metav1.ObjectMeta{Namespace: "shop", Name: "web-x", Labels: map[string]string{
 			discoveryv1.LabelServiceName: "web", corev1.IsHeadlessService: "",
 		}},
@@ -43,7 +43,7 @@ func TestTrim(t *testing.T) {
 	s := &corev1.Secret{Data: map[string][]byte{"tls.crt": nil, "tls.key": nil, "password": nil}}
 	m := &corev1.ConfigMap{Data: map[string]string{"ca.crt": "", "other": ""}, BinaryData: map[string][]byte{"x": nil}}
 	for _, o := range []any{s, m} {
-		if _, err := trim(o); err != nil {
+		if _, err := (&Watch{}).trim(o); err != nil {
 			t.Fatal(err)
 		}
 	}

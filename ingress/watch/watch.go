@@ -34,6 +34,7 @@ type Watch struct {
 	Gateway versioned.Interface
 	log     *slog.Logger
 	kinds   []kind
+	lean    bool // statuses are left out
 	core    informers.SharedInformerFactory
 	gateway externalversions.SharedInformerFactory
 
@@ -73,8 +74,8 @@ func NewFor(core kubernetes.Interface, gateway versioned.Interface, log *slog.Lo
 		Core: core, Gateway: gateway, log: log, changed: make(chan struct{}, 1),
 		changes: newChanges(), choice: compile.New(compile.Config{}), started: map[string]bool{},
 	}
-	w.core = informers.NewSharedInformerFactoryWithOptions(core, 0, informers.WithTransform(trim))
-	w.gateway = externalversions.NewSharedInformerFactoryWithOptions(gateway, 0, externalversions.WithTransform(trim))
+	w.core = informers.NewSharedInformerFactoryWithOptions(core, 0, informers.WithTransform(w.trim))
+	w.gateway = externalversions.NewSharedInformerFactoryWithOptions(gateway, 0, externalversions.WithTransform(w.trim))
 	v1, g := w.core.Core().V1(), w.gateway.Gateway().V1()
 	group := gatewayv1.GroupVersion.String()
 	w.kinds = []kind{

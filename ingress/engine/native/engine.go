@@ -14,6 +14,7 @@
 //	rewrite.go   what is changed in requests and answers
 //	try.go       tries and their timeouts
 //	upstream.go  connections to endpoints
+//	direct.go    the short way to them, for most requests
 //	pick.go      which endpoint
 //	proxyprotocol.go  whose connection it is, from load balancers and to endpoints
 //	cors.go      other origins

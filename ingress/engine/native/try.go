@@ -29,7 +29,7 @@ func (x *exchange) RoundTrip(r *http.Request) (*http.Response, error) {
 		if !ok {
 			return nil, cmp.Or(x.lastErr, errNoEndpoints)
 		}
-		response, sent, err := x.try(transport, r, ep)
+		response, sent, err := x.try(transport, r, ep, t.repeatable)
 		if err != nil && r.Context().Err() != nil {
 			return nil, err
 		}
@@ -142,25 +142,34 @@ func pause(ctx context.Context, d time.Duration) bool {
 
 // try sends the request to one endpoint. Whether anything may have been sent
 // says whether others may be tried without being asked to.
-func (x *exchange) try(transport *http.Transport, r *http.Request, ep netip.AddrPort) (response *http.Response, sent bool, err error) {
+func (x *exchange) try(transport *upstream, r *http.Request, ep netip.AddrPort, repeatable bool) (response *http.Response, sent bool, err error) {
 	ctx, cancel := context.WithCancelCause(r.Context())
 	stop := func() { cancel(nil) }
 	if d := x.action.BackendTimeout; d > 0 {
 		timer := time.AfterFunc(d, func() { cancel(errTryTimeout) })
 		stop = func() { timer.Stop(); cancel(nil) }
 	}
-	out := r.Clone(ctx)
-	out.URL.Scheme, out.URL.Host = "http", ep.String()
+	out := r.WithContext(ctx)
+	target := *r.URL
+	target.Scheme, target.Host = "http", ep.String()
 	if x.pool.TLS != nil {
-		out.URL.Scheme = "https"
+		target.Scheme = "https"
 	}
-	if r.Body != nil {
+	out.URL = &target
+	isDirect := repeatable && transport.direct != nil
+	if isDirect {
+		out.Body = nil
+	} else if r.Body != nil {
 		out.Body, out.GetBody = &view{body: x.body}, x.body.replay
 	}
 	busy := x.engine.pickers.of(x.pool.Name).requests(ep)
 	busy.Add(1)
 	x.endpoint = ep
-	response, err = transport.RoundTrip(out)
+	if isDirect {
+		response, err = transport.direct.roundTrip(out, ep)
+	} else {
+		response, err = transport.RoundTrip(out)
+	}
 	if err != nil {
 		busy.Add(-1)
 		if cause := context.Cause(ctx); errors.Is(cause, errTryTimeout) {

@@ -18,7 +18,8 @@ import (
 
 const (
 	connectTimeout = 5 * time.Second
-	maxTries       = 4 // of a request of which nothing was sent
+	upstreamIdle   = time.Minute // how long connections to endpoints are kept for the next request
+	maxTries       = 4           // of a request of which nothing was sent
 )
 
 var (
@@ -30,7 +31,7 @@ var (
 // upstreams are the clients of endpoints, by how they are spoken to.
 type upstreams struct {
 	mu    sync.Mutex
-	known map[upstreamKey]*http.Transport
+	known map[upstreamKey]*upstream
 }
 
 type upstreamKey struct {
@@ -40,8 +41,14 @@ type upstreamKey struct {
 	proxy    model.ProxyVersion
 }
 
+// upstream is a client of endpoints.
+type upstream struct {
+	*http.Transport
+	direct *direct // for requests that it can send; nil if endpoints are spoken to otherwise
+}
+
 // of returns the client for a pool. Requests to upgrade need HTTP/1.1.
-func (u *upstreams) of(pool *model.Pool, upgrade bool, connect time.Duration) *http.Transport {
+func (u *upstreams) of(pool *model.Pool, upgrade bool, connect time.Duration) *upstream {
 	key := upstreamKey{protocol: pool.Protocol, connect: connect, proxy: pool.Proxy}
 	if upgrade || pool.Proxy != model.ProxyNone {
 		key.protocol = model.HTTP1
@@ -69,19 +76,22 @@ func (u *upstreams) of(pool *model.Pool, upgrade bool, connect time.Duration) *h
 	if key.protocol == model.H2C {
 		plain = d.silent
 	}
-	t := &http.Transport{
+	t := &upstream{Transport: &http.Transport{
 		DialContext:         plain,
 		DialTLSContext:      d.secured,
 		Protocols:           &protocols,
 		MaxIdleConnsPerHost: 256,
-		IdleConnTimeout:     time.Minute,
+		IdleConnTimeout:     upstreamIdle,
 		DisableKeepAlives:   pool.Proxy != model.ProxyNone, // a connection is one client's
 		DisableCompression:  true,                          // bytes go through as they are
 		WriteBufferSize:     8 << 10,
 		ReadBufferSize:      8 << 10,
+	}}
+	if key.protocol == model.HTTP1 && key.tls == "" && key.proxy == model.ProxyNone {
+		t.direct = &direct{dial: d.plain}
 	}
 	if u.known == nil {
-		u.known = map[upstreamKey]*http.Transport{}
+		u.known = map[upstreamKey]*upstream{}
 	}
 	u.known[key] = t
 	return t
@@ -175,6 +185,9 @@ func (u *upstreams) close() {
 	defer u.mu.Unlock()
 	for _, t := range u.known {
 		t.CloseIdleConnections()
+		if t.direct != nil {
+			t.direct.close()
+		}
 	}
 }
 

@@ -1,0 +1,266 @@
+package native
+
+import (
+	"bufio"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"math"
+	"net"
+	"net/http"
+	"net/http/httptrace"
+	"net/netip"
+	"sync"
+	"syscall"
+	"time"
+)
+
+const (
+	maxIdle          = 256 // connections to an endpoint
+	maxAnswerHeaders = 1 << 20
+	maxInformational = 8 // answers before the answer
+)
+
+var errHeadersTooLong = errors.New("the headers of the answer are too long")
+
+// direct is the client side for requests of HTTP/1.1 that may be sent twice and
+// have no body, which are most. http.Transport gives each connection two
+// goroutines and hands the request from one to the other; here the request's own
+// goroutine writes and reads. All parsing is net/http's.
+type direct struct {
+	dial func(ctx context.Context, network, address string) (net.Conn, error)
+
+	mu    sync.Mutex
+	idle  map[netip.AddrPort][]*link // the latest last
+	sweep *time.Timer                // nil while nothing is idle
+}
+
+// link is a connection to an endpoint.
+type link struct {
+	conn   net.Conn
+	reader *bufio.Reader
+	limit  int64 // what may still be read
+	since  time.Time
+}
+
+// Read is the connection's, as far as the limit goes.
+func (l *link) Read(p []byte) (int, error) {
+	if l.limit <= 0 {
+		return 0, errHeadersTooLong
+	}
+	n, err := l.conn.Read(p[:min(int64(len(p)), l.limit)])
+	l.limit -= int64(n)
+	return n, err
+}
+
+var writers = sync.Pool{New: func() any { return bufio.NewWriterSize(nil, 4<<10) }}
+
+// roundTrip sends a request to an endpoint. A connection that was idle and turns
+// out to be closed is replaced.
+func (d *direct) roundTrip(r *http.Request, ep netip.AddrPort) (*http.Response, error) {
+	for {
+		l := d.take(ep)
+		reused := l != nil
+		if !reused {
+			c, err := d.dial(r.Context(), "tcp", ep.String())
+			if err != nil {
+				return nil, err
+			}
+			l = &link{conn: c}
+			l.reader = bufio.NewReaderSize(l, 4<<10)
+		}
+		response, begun, err := d.exchange(l, r, ep)
+		if err == nil {
+			return response, nil
+		}
+		_ = l.conn.Close() // it is of no use any more
+		if ctxErr := r.Context().Err(); ctxErr != nil {
+			return nil, ctxErr
+		}
+		if !reused || begun {
+			return nil, err
+		}
+	}
+}
+
+// exchange reports whether an answer has begun. The connection is idle again once
+// the answer's body is read and closed.
+func (d *direct) exchange(l *link, r *http.Request, ep netip.AddrPort) (_ *http.Response, begun bool, err error) {
+	conn := l.conn
+	stop := context.AfterFunc(r.Context(), func() { _ = conn.SetDeadline(time.Unix(1, 0)) }) // reading and writing end
+	defer func() {
+		if err != nil {
+			stop()
+		}
+	}()
+	w := writers.Get().(*bufio.Writer)
+	w.Reset(conn)
+	err = errors.Join(r.Write(w), w.Flush())
+	w.Reset(nil)
+	writers.Put(w)
+	if err != nil {
+		return nil, false, err
+	}
+	l.limit = maxAnswerHeaders
+	if _, err := l.reader.Peek(1); err != nil {
+		return nil, false, err
+	}
+	response, err := final(l.reader, r)
+	if err != nil {
+		return nil, true, err
+	}
+	l.limit = math.MaxInt64
+	b := &directBody{ReadCloser: response.Body, direct: d, link: l, ep: ep, stop: stop, keep: !response.Close, whole: response.Body == http.NoBody}
+	response.Body = b
+	return response, true, nil
+}
+
+// final reads the answer, past those that only announce it.
+func final(b *bufio.Reader, r *http.Request) (*http.Response, error) {
+	for range maxInformational {
+		response, err := http.ReadResponse(b, r)
+		switch {
+		case err != nil:
+			return nil, fmt.Errorf("read answer: %w", err)
+		case response.StatusCode == http.StatusSwitchingProtocols:
+			return nil, errors.New("the endpoint changes the protocol though nobody asked")
+		case response.StatusCode >= 200:
+			return response, nil
+		}
+		if t := httptrace.ContextClientTrace(r.Context()); t != nil && t.Got1xxResponse != nil {
+			if err := t.Got1xxResponse(response.StatusCode, map[string][]string(response.Header)); err != nil {
+				return nil, err
+			}
+		}
+	}
+	return nil, errors.New("the endpoint announces its answer too often")
+}
+
+// directBody gives the connection back once it is read to its end.
+type directBody struct {
+	io.ReadCloser
+	direct *direct
+	link   *link
+	ep     netip.AddrPort
+	stop   func() bool
+	keep   bool // the endpoint leaves the connection open
+	whole  bool
+	once   sync.Once
+}
+
+func (b *directBody) Read(p []byte) (int, error) {
+	n, err := b.ReadCloser.Read(p)
+	if errors.Is(err, io.EOF) {
+		b.whole = true
+	}
+	return n, err
+}
+
+func (b *directBody) Close() error {
+	b.once.Do(func() {
+		if b.stop() && b.keep && b.whole && b.link.reader.Buffered() == 0 && b.direct.give(b.ep, b.link) {
+			return
+		}
+		_ = b.link.conn.Close() // what is left of the answer is lost
+	})
+	return nil
+}
+
+// take returns an idle connection to an endpoint that is still open; nil if there
+// is none.
+func (d *direct) take(ep netip.AddrPort) *link {
+	for {
+		d.mu.Lock()
+		list := d.idle[ep]
+		if len(list) == 0 {
+			d.mu.Unlock()
+			return nil
+		}
+		l := list[len(list)-1]
+		list[len(list)-1] = nil
+		if list = list[:len(list)-1]; len(list) == 0 {
+			delete(d.idle, ep)
+		} else {
+			d.idle[ep] = list
+		}
+		d.mu.Unlock()
+		if isQuiet(l.conn) {
+			return l
+		}
+		_ = l.conn.Close() // the other end has closed it
+	}
+}
+
+// give keeps a connection for the next request, unless there are enough.
+func (d *direct) give(ep netip.AddrPort, l *link) bool {
+	l.since = time.Now()
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	if d.idle == nil {
+		d.idle = map[netip.AddrPort][]*link{}
+	}
+	if len(d.idle[ep]) >= maxIdle {
+		return false
+	}
+	d.idle[ep] = append(d.idle[ep], l)
+	if d.sweep == nil {
+		d.sweep = time.AfterFunc(upstreamIdle, d.clean)
+	}
+	return true
+}
+
+// clean closes what has been idle for long.
+func (d *direct) clean() {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	old := time.Now().Add(-upstreamIdle)
+	for ep, list := range d.idle {
+		n := 0
+		for n < len(list) && list[n].since.Before(old) {
+			_ = list[n].conn.Close() // nobody uses it
+			n++
+		}
+		if list = append([]*link(nil), list[n:]...); len(list) == 0 {
+			delete(d.idle, ep)
+		} else {
+			d.idle[ep] = list
+		}
+	}
+	if len(d.idle) == 0 {
+		d.sweep = nil
+	} else {
+		d.sweep.Reset(upstreamIdle / 4)
+	}
+}
+
+func (d *direct) close() {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	for _, list := range d.idle {
+		for _, l := range list {
+			_ = l.conn.Close() // nobody uses it
+		}
+	}
+	d.idle = nil
+}
+
+// isQuiet reports whether a connection is open, and nothing has come that nobody
+// asked for.
+func isQuiet(c net.Conn) bool {
+	sc, ok := c.(syscall.Conn)
+	if !ok {
+		return false
+	}
+	raw, err := sc.SyscallConn()
+	if err != nil {
+		return false
+	}
+	quiet := false
+	err = raw.Control(func(fd uintptr) {
+		var one [1]byte
+		_, _, err := syscall.Recvfrom(int(fd), one[:], syscall.MSG_PEEK|syscall.MSG_DONTWAIT)
+		quiet = errors.Is(err, syscall.EAGAIN)
+	})
+	return err == nil && quiet
+}

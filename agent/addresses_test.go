@@ -10,6 +10,8 @@ import (
 	"strings"
 	"sync"
 	"testing"
+
+	"github.com/fairway-net/fairway/internal/nodeaddrs"
 )
 
 // ip runs a batch of commands of ip(8).
@@ -33,11 +35,11 @@ func TestAddressesAfterABurst(t *testing.T) {
 	ctx, cancel := context.WithCancel(t.Context())
 	ended := make(chan error, 1)
 	go func() {
-		ended <- watchAddresses(ctx, slog.New(slog.DiscardHandler), func(a []netip.Addr) {
+		ended <- nodeaddrs.Watch(ctx, slog.New(slog.DiscardHandler), func(a []netip.Addr) {
 			mu.Lock()
 			defer mu.Unlock()
 			told, times = a, times+1
-		})
+		}, foreignInterfaces()...)
 	}()
 	has := func(text string) func() bool {
 		return func() bool {

@@ -9,7 +9,10 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/fairway-net/fairway/compile"
+	"github.com/fairway-net/fairway/dataplane"
+	"github.com/fairway-net/fairway/dns/lease"
 	"github.com/fairway-net/fairway/endpoint/checker"
+	"github.com/fairway-net/fairway/internal/nodeaddrs"
 	"github.com/fairway-net/fairway/kube"
 )
 
@@ -53,6 +56,15 @@ func both[T runtime.Object](first, second kube.Sink[T]) kube.Sink[T] {
 
 // ownAddresses lists the addresses of this machine.
 func ownAddresses() ([]netip.Addr, error) {
-	addrs, _, err := localAddresses()
-	return addrs, err
+	return nodeaddrs.List(foreignInterfaces()...)
+}
+
+// foreignInterfaces are those whose addresses are not the node's own, but of
+// Services.
+func foreignInterfaces() []string {
+	names := []string{lease.Interface}
+	for _, k := range dataplane.Kinds() {
+		names = append(names, k.Interfaces...)
+	}
+	return names
 }

@@ -5,6 +5,7 @@ import (
 	"time"
 
 	"github.com/fairway-net/fairway/dns/node"
+	"github.com/fairway-net/fairway/internal/nodeaddrs"
 	"github.com/fairway-net/fairway/model"
 )
 
@@ -15,7 +16,7 @@ func (a *Agent) newNames() error {
 		PodRanges: a.config.Compile.Pods.Prefixes,
 		OwnAddresses: func() ([]netip.Addr, error) {
 			all, err := ownAddresses()
-			return primaryAddresses(all), err
+			return nodeaddrs.Primary(all), err
 		},
 		Served: a.state.setServed, Bypass: a.planes.bypass,
 		Repaired: func() {

@@ -7,6 +7,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 
 	"github.com/fairway-net/fairway/compile"
+	"github.com/fairway-net/fairway/internal/nodeaddrs"
 )
 
 // setNode takes in what the Node object says; nil if there is none (yet): then
@@ -20,7 +21,7 @@ func (s *state) setNode(node *corev1.Node) {
 			next.PodCIDRs = podCIDRs(node)
 		}
 		if len(next.Primary) == 0 {
-			next.Primary = primaryAddresses(next.Addresses)
+			next.Primary = nodeaddrs.Primary(next.Addresses)
 		}
 		s.replaceNode(c, next)
 	})
@@ -33,7 +34,7 @@ func (s *state) setAddresses(addresses []netip.Addr) {
 		next := s.node
 		next.Addresses = addresses
 		if len(next.Primary) == 0 {
-			next.Primary = primaryAddresses(addresses)
+			next.Primary = nodeaddrs.Primary(addresses)
 		}
 		s.replaceNode(c, next)
 	})

@@ -10,6 +10,7 @@ import (
 
 	"github.com/fairway-net/fairway/announce/speaker"
 	"github.com/fairway-net/fairway/dataplane"
+	"github.com/fairway-net/fairway/internal/nodeaddrs"
 	"github.com/fairway-net/fairway/kube"
 )
 
@@ -125,7 +126,9 @@ func (a *Agent) run(ctx context.Context) error {
 	a.switchPlane(ctx, a.config)
 	a.releaseInitMemory()
 	a.config.Log.Info("agent started", "node", a.config.NodeName, "mode", a.Mode(), "api", a.config.API.Host)
-	group.Go(func() error { return watchAddresses(ctx, a.config.Log, a.addressesChanged(ctx, group)) })
+	group.Go(func() error {
+		return nodeaddrs.Watch(ctx, a.config.Log, a.addressesChanged(ctx, group), foreignInterfaces()...)
+	})
 	group.Go(func() error { a.reportIncomplete(ctx); return nil })
 	group.Go(func() error { a.watchServices(ctx); return nil })
 	group.Go(func() error { a.watchSlices(ctx); return nil })

@@ -14,11 +14,12 @@ import (
 	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/apimachinery/pkg/selection"
 	"k8s.io/apimachinery/pkg/types"
-	"k8s.io/apimachinery/pkg/util/wait"
 
 	reports "github.com/fairway-net/fairway/endpoint/health"
+	"github.com/fairway-net/fairway/internal/nodeaddrs"
 	"github.com/fairway-net/fairway/kube"
 	"github.com/fairway-net/fairway/kube/lastknown"
+	"github.com/fairway-net/fairway/kube/ownnode"
 	"github.com/fairway-net/fairway/model"
 )
 
@@ -143,49 +144,18 @@ func (a *Agent) addressesChanged(ctx context.Context, group *errgroup.Group) fun
 		return a.state.setAddresses
 	}
 	latest := make(chan []netip.Addr, 1)
-	group.Go(func() error { a.keepRegistered(ctx, latest); return nil })
-	group.Go(func() error { a.heartbeat(ctx); return nil })
+	m := &ownnode.Node{
+		Client: a.client, Name: a.config.NodeName, Log: a.config.Log,
+		About: func() ownnode.About { return ownnode.About{Version: a.config.version(), Mode: a.Mode()} },
+	}
+	group.Go(func() error { m.Keep(ctx, latest, a.unregistered); return nil })
+	group.Go(func() error { m.Heartbeat(ctx); return nil })
 	return func(addresses []netip.Addr) {
 		a.state.setAddresses(addresses)
 		select { // only the newest matters
 		case <-latest:
 		default:
 		}
-		latest <- primaryAddresses(addresses)
-	}
-}
-
-// keepRegistered registers the machine with its addresses, whenever they change
-// and whenever its Node was deleted.
-func (a *Agent) keepRegistered(ctx context.Context, latest <-chan []netip.Addr) {
-	var addresses []netip.Addr
-	for {
-		select {
-		case <-ctx.Done():
-			return
-		case addresses = <-latest:
-		case <-a.unregistered:
-			if addresses == nil {
-				continue // not registered yet
-			}
-		}
-		a.registerPatiently(ctx, addresses)
-	}
-}
-
-func (a *Agent) registerPatiently(ctx context.Context, addresses []netip.Addr) {
-	backoff := wait.Backoff{Duration: 200 * time.Millisecond, Factor: 2, Jitter: 0.2, Steps: 8, Cap: 15 * time.Second}
-	for {
-		err := register(ctx, a.client, a.config.NodeName, addresses, aboutNode{version: a.config.version(), mode: a.Mode()})
-		if err == nil {
-			return
-		}
-		pause := backoff.Step()
-		a.config.Log.Warn("trying again", "error", err, "in", pause.Round(time.Millisecond))
-		select {
-		case <-ctx.Done():
-			return
-		case <-time.After(pause):
-		}
+		latest <- nodeaddrs.Primary(addresses)
 	}
 }

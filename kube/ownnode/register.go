@@ -1,22 +1,72 @@
-package agent
+// Package ownnode keeps the Node object and the Lease of a machine that has no kubelet.
+//
+// register.go makes the Node, about.go has it say what runs there, heartbeat.go renews the
+// Lease.
+package ownnode
 
 import (
 	"context"
 	"fmt"
+	"log/slog"
 	"net/netip"
 	"reflect"
 	"runtime"
+	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/util/wait"
 	"k8s.io/client-go/kubernetes"
 )
 
-// register makes the Node object of this machine, or brings its addresses up
-// to date. Only where there is no kubelet to do it: on plain machines.
-func register(ctx context.Context, client kubernetes.Interface, name string, addresses []netip.Addr, about aboutNode) error {
-	nodes := client.CoreV1().Nodes()
+// Node is the Node of a machine without a kubelet.
+type Node struct {
+	Client kubernetes.Interface
+	Name   string       // of its Node
+	About  func() About // what runs there now
+	Log    *slog.Logger
+}
+
+// Keep registers the machine with its addresses whenever they change, and again whenever
+// it is asked to: when its Node was deleted, or shall say something else. It returns when
+// ctx is done.
+func (m *Node) Keep(ctx context.Context, changed <-chan []netip.Addr, again <-chan struct{}) {
+	var addresses []netip.Addr
+	for {
+		select {
+		case <-ctx.Done():
+			return
+		case addresses = <-changed:
+		case <-again:
+			if addresses == nil {
+				continue // not registered yet
+			}
+		}
+		m.registerPatiently(ctx, addresses)
+	}
+}
+
+func (m *Node) registerPatiently(ctx context.Context, addresses []netip.Addr) {
+	backoff := wait.Backoff{Duration: 200 * time.Millisecond, Factor: 2, Jitter: 0.2, Steps: 8, Cap: 15 * time.Second}
+	for {
+		err := m.Register(ctx, addresses)
+		if err == nil {
+			return
+		}
+		pause := backoff.Step()
+		m.Log.Warn("trying again", "error", err, "in", pause.Round(time.Millisecond))
+		select {
+		case <-ctx.Done():
+			return
+		case <-time.After(pause):
+		}
+	}
+}
+
+// Register makes the Node object of the machine, or brings it up to date.
+func (m *Node) Register(ctx context.Context, addresses []netip.Addr) error {
+	nodes, name, about := m.Client.CoreV1().Nodes(), m.Name, m.About()
 	node, err := nodes.Get(ctx, name, metav1.GetOptions{})
 	if apierrors.IsNotFound(err) {
 		node, err = nodes.Create(ctx, newNode(name), metav1.CreateOptions{})

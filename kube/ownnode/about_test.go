@@ -1,4 +1,4 @@
-package agent
+package ownnode
 
 import (
 	"net/netip"
@@ -11,18 +11,19 @@ import (
 // TestNodeSaysVersionAndMode: of the agent that registered it, also when they change.
 func TestNodeSaysVersionAndMode(t *testing.T) {
 	client := fake.NewClientset()
-	for _, about := range []aboutNode{{"1.0", "nftables"}, {"1.0", "ebpf"}, {"1.1", "ebpf"}, {"1.1", "ebpf"}} {
-		if err := register(t.Context(), client, "here", []netip.Addr{netip.MustParseAddr("192.0.2.1")}, about); err != nil {
+	for _, about := range []About{{"1.0", "nftables"}, {"1.0", "ebpf"}, {"1.1", "ebpf"}, {"1.1", "ebpf"}} {
+		m := Node{Client: client, Name: "here", About: func() About { return about }}
+		if err := m.Register(t.Context(), []netip.Addr{netip.MustParseAddr("192.0.2.1")}); err != nil {
 			t.Fatal(err)
 		}
 		node, err := client.CoreV1().Nodes().Get(t.Context(), "here", metav1.GetOptions{})
 		if err != nil {
 			t.Fatal(err)
 		}
-		if got := (aboutNode{node.Annotations[versionAnnotation], node.Annotations[modeAnnotation]}); got != about {
+		if got := (About{node.Annotations[VersionAnnotation], node.Annotations[modeAnnotation]}); got != about {
 			t.Errorf("the Node says %v, want %v", got, about)
 		}
-		if got, want := node.Status.NodeInfo.KubeletVersion, "fairway-"+about.version; got != want {
+		if got, want := node.Status.NodeInfo.KubeletVersion, "fairway-"+about.Version; got != want {
 			t.Errorf("VERSION is %q, want %q", got, want)
 		}
 	}

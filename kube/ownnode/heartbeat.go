@@ -1,4 +1,4 @@
-package agent
+package ownnode
 
 import (
 	"context"
@@ -19,17 +19,16 @@ const (
 	heartbeatSeconds = 10
 )
 
-// heartbeat renews this machine's Lease in kube-node-lease until ctx is done.
+// Heartbeat renews this machine's Lease in kube-node-lease until ctx is done.
 // It goes with the Node.
-func (a *Agent) heartbeat(ctx context.Context) {
-	name := a.config.NodeName
+func (m *Node) Heartbeat(ctx context.Context) {
 	owned := func(l *coordinationv1.Lease) error {
-		node, err := a.client.CoreV1().Nodes().Get(ctx, name, metav1.GetOptions{})
+		node, err := m.Client.CoreV1().Nodes().Get(ctx, m.Name, metav1.GetOptions{})
 		if err != nil {
 			return err // the next heartbeat finds it
 		}
-		l.OwnerReferences = []metav1.OwnerReference{{APIVersion: "v1", Kind: "Node", Name: name, UID: node.UID}}
+		l.OwnerReferences = []metav1.OwnerReference{{APIVersion: "v1", Kind: "Node", Name: m.Name, UID: node.UID}}
 		return nil
 	}
-	lease.NewController(clock.RealClock{}, a.client, name, heartbeatSeconds, nil, heartbeatPeriod, name, corev1.NamespaceNodeLease, owned).Run(ctx)
+	lease.NewController(clock.RealClock{}, m.Client, m.Name, heartbeatSeconds, nil, heartbeatPeriod, m.Name, corev1.NamespaceNodeLease, owned).Run(ctx)
 }

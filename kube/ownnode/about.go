@@ -1,4 +1,4 @@
-package agent
+package ownnode
 
 import (
 	"context"
@@ -14,23 +14,23 @@ import (
 
 // Annotations of a Node that the agent registered.
 const (
-	versionAnnotation = "fairway.dev/version"
+	VersionAnnotation = "fairway.dev/version"
 	modeAnnotation    = endpointhealth.ModeAnnotation
 )
 
-// aboutNode is what the Node object of a plain machine says of its agent.
-type aboutNode struct{ version, mode string }
+// About is what the Node of a machine says of its agent.
+type About struct{ Version, Mode string }
 
 // kubeletVersion is what `kubectl get nodes` shows.
-func (n aboutNode) kubeletVersion() string { return "fairway-" + n.version }
+func (n About) kubeletVersion() string { return "fairway-" + n.Version }
 
 // annotate has the Node say which version and mode its agent has.
-func (n aboutNode) annotate(ctx context.Context, nodes typedcorev1.NodeInterface, node *corev1.Node) (*corev1.Node, error) {
-	if node.Annotations[versionAnnotation] == n.version && node.Annotations[modeAnnotation] == n.mode {
+func (n About) annotate(ctx context.Context, nodes typedcorev1.NodeInterface, node *corev1.Node) (*corev1.Node, error) {
+	if node.Annotations[VersionAnnotation] == n.Version && node.Annotations[modeAnnotation] == n.Mode {
 		return node, nil
 	}
 	patch, err := json.Marshal(map[string]any{"metadata": map[string]any{
-		"annotations": map[string]string{versionAnnotation: n.version, modeAnnotation: n.mode},
+		"annotations": map[string]string{VersionAnnotation: n.Version, modeAnnotation: n.Mode},
 	}})
 	if err != nil {
 		return nil, err

@@ -1,4 +1,5 @@
-package agent
+// Package nodeaddrs follows the addresses of this machine.
+package nodeaddrs
 
 import (
 	"context"
@@ -16,27 +17,21 @@ import (
 	"golang.org/x/sync/errgroup"
 	"golang.org/x/sys/unix"
 
-	"github.com/fairway-net/fairway/dataplane"
-	"github.com/fairway-net/fairway/dns/lease"
 	"github.com/fairway-net/fairway/internal/kernel"
 	"github.com/fairway-net/fairway/internal/kernel/netevents"
 )
 
-// foreignInterfaces are those whose addresses are not the node's own, but of
-// Services.
-func foreignInterfaces() []string {
-	names := []string{lease.Interface}
-	for _, k := range dataplane.Kinds() {
-		names = append(names, k.Interfaces...)
-	}
-	return names
+// List lists the addresses of this machine, loopback included and link-local ones not,
+// sorted. Interfaces that are left out have none of its own.
+func List(except ...string) ([]netip.Addr, error) {
+	addrs, _, err := list(except)
+	return addrs, err
 }
 
-// localAddresses lists the addresses of this machine, loopback included and
-// link-local ones not, sorted; and the interfaces that have none of its own.
-func localAddresses() (addrs []netip.Addr, skip map[int]bool, err error) {
+// list also gives the indices of the interfaces that were left out.
+func list(except []string) (addrs []netip.Addr, skip map[int]bool, err error) {
 	skip = map[int]bool{}
-	for _, name := range foreignInterfaces() {
+	for _, name := range except {
 		if link, err := netlink.LinkByName(name); err == nil {
 			skip[link.Attrs().Index] = true
 		}
@@ -56,18 +51,24 @@ func localAddresses() (addrs []netip.Addr, skip map[int]bool, err error) {
 	return slices.Compact(addrs), skip, nil
 }
 
-// addressPause is between two lists of addresses, however fast they change.
-const addressPause = 200 * time.Millisecond
+// pause is between two lists of addresses, however fast they change.
+const pause = 200 * time.Millisecond
 
-// watchAddresses calls changed with the addresses of this machine at once and
-// whenever they change, until ctx is done. Addresses of Services, of which there
-// may be many thousand, are no reason to look.
-func watchAddresses(ctx context.Context, log *slog.Logger, changed func([]netip.Addr)) error {
+// Watch calls changed with the addresses of this machine at once and whenever they change,
+// until ctx is done. Those of interfaces that are left out, of which there may be many
+// thousand, are no reason to look.
+func Watch(ctx context.Context, log *slog.Logger, changed func([]netip.Addr), except ...string) error {
 	events, err := netevents.Open(unix.RTNLGRP_IPV4_IFADDR, unix.RTNLGRP_IPV6_IFADDR)
 	if err != nil {
 		return err
 	}
 	look := make(chan struct{}, 1)
+	signal := func() {
+		select {
+		case look <- struct{}{}:
+		default: // somebody will look anyway
+		}
+	}
 	var foreign atomic.Pointer[map[int]bool]
 	group, ctx := errgroup.WithContext(ctx)
 	group.Go(func() error {
@@ -75,20 +76,20 @@ func watchAddresses(ctx context.Context, log *slog.Logger, changed func([]netip.
 			Message: func(m syscall.NetlinkMessage) {
 				skip := foreign.Load()
 				if skip == nil || len(m.Data) < unix.SizeofIfAddrmsg || !(*skip)[int(nl.DeserializeIfAddrmsg(m.Data).Index)] {
-					signal(look)
+					signal()
 				}
 			},
-			Lost: func() { signal(look) },
+			Lost: func() { signal() },
 		})
 	})
 	group.Go(func() error {
 		var last []netip.Addr
 		for first := true; ; {
-			addrs, skip, err := localAddresses()
+			addrs, skip, err := list(except)
 			switch {
 			case err != nil:
 				log.Warn("the node's addresses can't be read; trying again", "error", err)
-				signal(look)
+				signal()
 			case first || !slices.Equal(addrs, last):
 				first, last = false, addrs
 				changed(slices.Clone(addrs))
@@ -99,7 +100,7 @@ func watchAddresses(ctx context.Context, log *slog.Logger, changed func([]netip.
 			select {
 			case <-ctx.Done():
 				return nil
-			case <-time.After(addressPause):
+			case <-time.After(pause):
 			}
 			select {
 			case <-ctx.Done():
@@ -111,9 +112,9 @@ func watchAddresses(ctx context.Context, log *slog.Logger, changed func([]netip.
 	return group.Wait()
 }
 
-// primaryAddress is the address that this machine would use towards others:
-// that of the default route, else the first that is global.
-func primaryAddresses(all []netip.Addr) []netip.Addr {
+// Primary are the addresses that this machine would use towards others, one of each
+// family: that of the default route, else the first that is global.
+func Primary(all []netip.Addr) []netip.Addr {
 	var primary []netip.Addr
 	for _, family := range []int{unix.AF_INET, unix.AF_INET6} {
 		if a, ok := routedSource(family); ok && slices.Contains(all, a) {

@@ -19,6 +19,7 @@ import (
 	"github.com/fairway-net/fairway/diagnose/agentlink"
 	"github.com/fairway-net/fairway/dns/node"
 	"github.com/fairway-net/fairway/endpoint/checker"
+	"github.com/fairway-net/fairway/endpoint/healthports"
 	"github.com/fairway-net/fairway/endpoint/publish"
 	"github.com/fairway-net/fairway/internal/kernel"
 	"github.com/fairway-net/fairway/internal/tuning"
@@ -91,7 +92,7 @@ type lasting struct {
 	planes  *switcher
 	metrics *metrics
 	health  *health
-	service *serviceHealth
+	service *healthports.Ports
 	ports   *ports
 	// startIsOver ends what memory is given to starting beyond the usual.
 	startIsOver func()
@@ -141,14 +142,14 @@ func (a *Agent) Switch(ctx context.Context, mode string, options kernel.Options)
 // node ports: all there are, unless some were selected.
 func (a *Agent) answerHealthChecks(s *model.Settings) {
 	if checks, changed := a.state.healthChecks(); changed {
-		a.service.want(checks)
+		a.service.Want(checks)
 	}
 	var addrs []netip.Addr
 	if a.configured.Load().Compile.NodePorts.Some() {
 		addrs = append([]netip.Addr{}, s.NodePortAddrs...)
 	}
-	a.service.at(addrs)
-	a.service.open()
+	a.service.At(addrs)
+	a.service.Open()
 }
 
 // signal wakes the reader of a channel with room for one, and never waits.

@@ -22,7 +22,7 @@ func (a *Agent) newChecks() *checker.Checker {
 	return checker.New(checker.Config{
 		Client: a.client, Node: a.config.NodeName, Addresses: ownAddresses, Log: a.config.Log,
 		Tell: func(service types.NamespacedName, message string) {
-			a.events.report(notice{service: service, reason: compile.ReasonInvalid, message: message})
+			a.events.ReportService(service, compile.ReasonInvalid, message)
 		},
 	})
 }

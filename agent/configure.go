@@ -6,9 +6,12 @@ import (
 	"fmt"
 	"reflect"
 
+	corev1 "k8s.io/api/core/v1"
+
 	"github.com/fairway-net/fairway/compile"
 	"github.com/fairway-net/fairway/internal/kernel"
 	"github.com/fairway-net/fairway/internal/tuning"
+	"github.com/fairway-net/fairway/kube/notices"
 )
 
 // Update is a configuration that an agent shall go on with.
@@ -49,7 +52,7 @@ func (a *Agent) follow(ctx context.Context) error {
 			default:
 				a.metrics.reloads.WithLabelValues("taken").Inc()
 				a.config.Log.Info("the configuration changed")
-				a.events.ReportNode(reasonConfigured, "the configuration file changed, and is in force")
+				a.events.Post(notices.Notice{Reason: reasonConfigured, Message: "the configuration file changed, and is in force", Kind: corev1.EventTypeNormal})
 				if a.config.needsRestart(update.Config) {
 					return &successorError{update.Config}
 				}

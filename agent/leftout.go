@@ -4,6 +4,7 @@ import (
 	"errors"
 
 	"github.com/fairway-net/fairway/internal/kernel"
+	"github.com/fairway-net/fairway/kube/notices"
 	"github.com/fairway-net/fairway/model"
 )
 
@@ -38,7 +39,7 @@ func (a *Agent) reportLeftOut(table *model.Table, left []kernel.LeftOut) {
 			continue
 		}
 		if name := partName(table, l); name != "" {
-			a.events.report(notice{service: serviceOf(name), reason: reasonLeftOut, message: l.Error(), local: true})
+			a.events.Report(notices.Notice{Service: serviceOf(name), Reason: reasonLeftOut, Message: l.Error(), Local: true})
 			continue
 		}
 		a.config.Log.Warn("left out of what this node forwards; all else is in force", "error", l)

@@ -7,6 +7,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/fairway-net/fairway/endpoint/publish"
+	"github.com/fairway-net/fairway/kube/notices"
 )
 
 // Publish is what an agent does for the processes of its machine.
@@ -24,10 +25,7 @@ func (a *Agent) newPublisher() *publish.Publisher {
 		Client: a.client, Node: a.config.NodeName, Folder: a.config.Publish.Folder,
 		DrainTime: a.config.Publish.DrainTime, Log: a.config.Log,
 		Tell: func(service types.NamespacedName, kind, reason, message string) {
-			select {
-			case a.events.queue <- notice{service: service, kind: kind, reason: reason, message: message}:
-			default: // it has been logged, or is in the slice
-			}
+			a.events.Post(notices.Notice{Service: service, Kind: kind, Reason: reason, Message: message})
 		},
 	})
 }

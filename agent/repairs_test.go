@@ -7,6 +7,8 @@ import (
 	"testing"
 	"testing/synctest"
 	"time"
+
+	"github.com/fairway-net/fairway/kube/notices"
 )
 
 // TestRepairsAreOneMessage: what one command removed is said once, in the log and
@@ -14,7 +16,7 @@ import (
 func TestRepairsAreOneMessage(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var said bytes.Buffer
-		e := &events{queue: make(chan notice, 10)}
+		e := &events{Writer: notices.New(nil, "node", slog.New(slog.DiscardHandler))}
 		r := &repairs{log: slog.New(slog.NewTextHandler(&said, nil)), events: e}
 		r.done("the Services of nftables mode")
 		r.done("the Services of nftables mode")
@@ -22,18 +24,19 @@ func TestRepairsAreOneMessage(t *testing.T) {
 		r.done("what leads DNS questions to this node")
 		time.Sleep(repairsGather)
 		synctest.Wait()
-		if n := strings.Count(said.String(), "\n"); n != 1 || len(e.queue) != 1 {
-			t.Fatalf("%d messages, %d Events:\n%s", n, len(e.queue), said.String())
+		told := e.Drain()
+		if n := strings.Count(said.String(), "\n"); n != 1 || len(told) != 1 {
+			t.Fatalf("%d messages, %d Events:\n%s", n, len(told), said.String())
 		}
 		const want = "compared and repaired: the Services of nftables mode, what leads DNS questions to this node"
-		if n := <-e.queue; n.reason != reasonRepaired || !strings.HasSuffix(n.message, want) {
-			t.Errorf("the Event is %s: %s", n.reason, n.message)
+		if n := told[0]; n.Reason != reasonRepaired || !strings.HasSuffix(n.Message, want) {
+			t.Errorf("the Event is %s: %s", n.Reason, n.Message)
 		}
 		r.done("the Services of nftables mode")
 		time.Sleep(2 * repairsGather)
 		synctest.Wait()
-		if len(e.queue) != 1 {
-			t.Errorf("%d Events of what was removed later", len(e.queue))
+		if told := e.Drain(); len(told) != 1 {
+			t.Errorf("%d Events of what was removed later", len(told))
 		}
 	})
 }

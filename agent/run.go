@@ -10,8 +10,10 @@ import (
 
 	"github.com/fairway-net/fairway/announce/speaker"
 	"github.com/fairway-net/fairway/dataplane"
+	"github.com/fairway-net/fairway/endpoint/healthports"
 	"github.com/fairway-net/fairway/internal/nodeaddrs"
 	"github.com/fairway-net/fairway/kube"
+	"github.com/fairway-net/fairway/kube/notices"
 )
 
 // Run keeps this node in step with the API until ctx is done, and leaves the
@@ -34,10 +36,10 @@ func run(ctx context.Context, config Config, kinds []dataplane.Kind) error {
 	health := newHealth(2 * config.VerifyPeriod)
 	l := lasting{
 		planes: planes, metrics: metrics, health: health, ports: newPorts(),
-		service:     newServiceHealth(func() bool { _, eligible, _ := health.state(); return eligible }, config.Log),
+		service:     healthports.New(func() bool { _, eligible, _ := health.state(); return eligible }, config.Log),
 		startIsOver: allowStartupGarbage(config),
 	}
-	defer l.service.close()
+	defer l.service.Close()
 	return errors.Join(l.runAgents(ctx, config), l.ports.keep())
 }
 
@@ -75,7 +77,7 @@ func newAgent(config Config, l lasting) (*Agent, error) {
 	l.health.setPatience(2 * config.VerifyPeriod)
 	a := &Agent{
 		lasting: l, config: config, client: client, api: api, began: time.Now(), unregistered: make(chan struct{}, 1),
-		events: newEvents(client, config.NodeName, config.Log),
+		events: &events{Writer: notices.New(client, config.NodeName, config.Log)},
 	}
 	a.configured.Store(&config)
 	a.repairs = &repairs{log: config.Log, events: a.events}
@@ -107,9 +109,9 @@ func (a *Agent) run(ctx context.Context) error {
 	report := a.events.ReportNode
 	a.planes.report.Store(&report)
 	reportHealthPort := func(service, message string) {
-		a.events.report(notice{service: serviceOf(service), reason: reasonHealthPort, message: message, local: true})
+		a.events.Report(notices.Notice{Service: serviceOf(service), Reason: healthports.Reason, Message: message, Local: true})
 	}
-	a.service.report.Store(&reportHealthPort)
+	a.service.Report.Store(&reportHealthPort)
 	group.Go(func() error { a.planes.prepare(ctx); return nil })
 	defer a.registerCollectors()()
 	if err := a.serve(ctx, group); err != nil {
@@ -134,7 +136,7 @@ func (a *Agent) run(ctx context.Context) error {
 	group.Go(func() error { a.watchSlices(ctx); return nil })
 	group.Go(func() error { a.watchNode(ctx); return nil })
 	group.Go(func() error { a.watchServiceCIDRs(ctx); return nil })
-	group.Go(func() error { return a.events.run(ctx) })
+	group.Go(func() error { return a.events.Run(ctx) })
 	if a.config.Socket != "" {
 		group.Go(func() error { a.serveLink(ctx); return nil })
 	}

@@ -12,6 +12,7 @@ import (
 
 	"github.com/fairway-net/fairway/compile"
 	"github.com/fairway-net/fairway/dns"
+	"github.com/fairway-net/fairway/endpoint/healthports"
 	"github.com/fairway-net/fairway/model"
 )
 
@@ -164,15 +165,15 @@ func (s *state) deleteSlice(n types.NamespacedName) {
 
 // healthChecks is what the health-check ports of Services answer, by port, if
 // that has changed since the last call.
-func (s *state) healthChecks() (checks map[uint16]serviceEndpoints, changed bool) {
+func (s *state) healthChecks() (checks map[uint16]healthports.Answer, changed bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if len(s.compiler.HealthChanges()) == 0 {
 		return nil, false
 	}
-	checks = map[uint16]serviceEndpoints{}
+	checks = map[uint16]healthports.Answer{}
 	for _, h := range s.compiler.HealthChecks() {
-		checks[h.Port] = serviceEndpoints{Service: h.Service.String(), Local: h.Local}
+		checks[h.Port] = healthports.Answer{Service: h.Service.String(), Local: h.Local}
 	}
 	return checks, true
 }

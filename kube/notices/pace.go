@@ -1,4 +1,4 @@
-package agent
+package notices
 
 import (
 	"context"
@@ -25,10 +25,10 @@ const (
 	countAgain = time.Hour
 )
 
-// run writes queued notices as Events until ctx is done.
-func (e *events) run(ctx context.Context) error {
+// Run writes queued notices as Events until ctx is done.
+func (e *Writer) Run(ctx context.Context) error {
 	pace := rate.NewLimiter(rate.Every(time.Second), eventBurst)
-	var waiting []notice
+	var waiting []Notice
 	var next <-chan time.Time // nil if nothing waits
 	started := false
 	for {
@@ -59,20 +59,20 @@ func (e *events) run(ctx context.Context) error {
 	}
 }
 
-func (e *events) writeOne(ctx context.Context, n notice) {
+func (e *Writer) writeOne(ctx context.Context, n Notice) {
 	write := e.write
-	if n.service.Name == "" {
+	if n.Service.Name == "" {
 		write = e.writeNode
 	}
 	if err := write(ctx, n); err != nil && ctx.Err() == nil {
-		e.log.Warn("no Event written", "service", n.service.String(), "error", err)
+		e.log.Warn("no Event written", "service", n.Service.String(), "error", err)
 	}
 }
 
 // speaksFor reports whether this node is to write an Event about what all nodes find.
 // All do if their number isn't known.
-func (e *events) speaksFor(ctx context.Context, n notice) bool {
-	if n.local || n.service.Name == "" {
+func (e *Writer) speaksFor(ctx context.Context, n Notice) bool {
+	if n.Local || n.Service.Name == "" {
 		return true
 	}
 	if time.Since(e.counted) > countAgain {
@@ -84,7 +84,7 @@ func (e *events) speaksFor(ctx context.Context, n notice) bool {
 		e.nodes = count
 	}
 	hash := fnv.New64a()
-	fmt.Fprint(hash, e.node, "/", n.service, "/", n.reason, "/", n.message)
+	fmt.Fprint(hash, e.node, "/", n.Service, "/", n.Reason, "/", n.Message)
 	return float64(mix(hash.Sum64())) < speakers/math.Max(float64(e.nodes), 1)*math.MaxUint64
 }
 
@@ -97,7 +97,7 @@ func mix(h uint64) uint64 {
 }
 
 // countNodes asks for one Node, and how many others there are.
-func (e *events) countNodes(ctx context.Context) (int, error) {
+func (e *Writer) countNodes(ctx context.Context) (int, error) {
 	list, err := e.client.CoreV1().Nodes().List(ctx, metav1.ListOptions{Limit: 1})
 	if err != nil {
 		return 0, fmt.Errorf("count Nodes: %w", err)

@@ -1,4 +1,4 @@
-package agent
+package healthports
 
 import (
 	"fmt"
@@ -19,7 +19,7 @@ func bindBackoff() wait.Backoff {
 }
 
 // try opens a port, unless it is too early for another attempt.
-func (s *serviceHealth) try(at healthPort) {
+func (s *Ports) try(at listenAt) {
 	before := s.failed[at]
 	if before != nil && time.Now().Before(before.at) {
 		return
@@ -37,8 +37,8 @@ func (s *serviceHealth) try(at healthPort) {
 	before.at = time.Now().Add(before.backoff.Step())
 }
 
-func (s *serviceHealth) reportFault(service, message string) {
-	if report := s.report.Load(); report != nil {
+func (s *Ports) reportFault(service, message string) {
+	if report := s.Report.Load(); report != nil {
 		(*report)(service, message)
 		return
 	}
@@ -46,7 +46,7 @@ func (s *serviceHealth) reportFault(service, message string) {
 }
 
 // retryLater has open called when the next attempt is due.
-func (s *serviceHealth) retryLater() {
+func (s *Ports) retryLater() {
 	if s.retry != nil {
 		s.retry.Stop()
 	}
@@ -57,6 +57,6 @@ func (s *serviceHealth) retryLater() {
 		}
 	}
 	if !first.IsZero() {
-		s.retry = time.AfterFunc(time.Until(first), s.open)
+		s.retry = time.AfterFunc(time.Until(first), s.Open)
 	}
 }

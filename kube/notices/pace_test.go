@@ -1,4 +1,4 @@
-package agent
+package notices
 
 import (
 	"context"
@@ -24,12 +24,12 @@ func TestSomeNodesSpeakForAll(t *testing.T) {
 	count := func(nodes int, local bool) (spoken map[string]int) {
 		spoken = map[string]int{}
 		for i := range nodes {
-			e := newEvents(fake.NewClientset(), fmt.Sprintf("node%d", i), slog.New(slog.DiscardHandler))
+			e := New(fake.NewClientset(), fmt.Sprintf("node%d", i), slog.New(slog.DiscardHandler))
 			e.nodes, e.counted = nodes, time.Now()
 			for s := range 10 {
-				n := notice{service: types.NamespacedName{Namespace: "default", Name: fmt.Sprintf("web%d", s)}, reason: reasonUnsupported, message: "none here", local: local}
+				n := Notice{Service: types.NamespacedName{Namespace: "default", Name: fmt.Sprintf("web%d", s)}, Reason: "UnsupportedByMode", Message: "none here", Local: local}
 				if e.speaksFor(t.Context(), n) {
-					spoken[n.service.Name]++
+					spoken[n.Service.Name]++
 				}
 			}
 		}
@@ -65,9 +65,9 @@ func TestNodesAreCounted(t *testing.T) {
 		others := int64(4999)
 		return true, &corev1.NodeList{ListMeta: metav1.ListMeta{RemainingItemCount: &others}, Items: make([]corev1.Node, 1)}, nil
 	})
-	e := newEvents(client, "node", slog.New(slog.DiscardHandler))
+	e := New(client, "node", slog.New(slog.DiscardHandler))
 	for range 3 {
-		e.speaksFor(t.Context(), notice{service: types.NamespacedName{Namespace: "default", Name: "web"}})
+		e.speaksFor(t.Context(), Notice{Service: types.NamespacedName{Namespace: "default", Name: "web"}})
 	}
 	if e.nodes != 5000 || requests != 1 {
 		t.Errorf("%d nodes, by %d requests", e.nodes, requests)
@@ -83,12 +83,12 @@ func TestEventsArePaced(t *testing.T) {
 			written.Add(1)
 			return true, &corev1.Event{}, nil
 		})
-		e := newEvents(client, "node", slog.New(slog.DiscardHandler))
+		e := New(client, "node", slog.New(slog.DiscardHandler))
 		ctx, cancel := context.WithCancel(t.Context())
 		done := make(chan error)
-		go func() { done <- e.run(ctx) }()
+		go func() { done <- e.Run(ctx) }()
 		for i := range 200 {
-			e.ReportNode(reasonLeftOut, fmt.Sprint(i))
+			e.ReportNode("LeftOut", fmt.Sprint(i))
 		}
 		time.Sleep(time.Minute)
 		synctest.Wait()
@@ -105,4 +105,24 @@ func TestEventsArePaced(t *testing.T) {
 			t.Error(err)
 		}
 	})
+}
+
+// TestNodesAgreeOnOneEvent: however many nodes find the same, the Service gets
+// one Event.
+func TestNodesAgreeOnOneEvent(t *testing.T) {
+	service := &corev1.Service{ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: "web", UID: "1"}}
+	client := fake.NewClientset(service)
+	for _, node := range []string{"node1", "node2", "node3"} {
+		e := New(client, node, slog.New(slog.DiscardHandler))
+		if err := e.write(t.Context(), Notice{Service: types.NamespacedName{Namespace: "default", Name: "web"}, Reason: "UnsupportedByMode", Message: "scheduler mh: none here"}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	list, err := client.CoreV1().Events("default").List(t.Context(), metav1.ListOptions{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if len(list.Items) != 1 || list.Items[0].InvolvedObject.UID != "1" || list.Items[0].Reason != "UnsupportedByMode" {
+		t.Errorf("Events: %+v", list.Items)
+	}
 }

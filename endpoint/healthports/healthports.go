@@ -1,4 +1,7 @@
-package agent
+// Package healthports answers load balancers on the healthCheckNodePorts of Services.
+//
+// healthports.go opens the ports and answers, retry.go tries again those that are taken.
+package healthports
 
 import (
 	"encoding/json"
@@ -16,46 +19,46 @@ import (
 	"time"
 )
 
-// serviceHealth answers load balancers on the healthCheckNodePorts of Services
+// Ports answers load balancers on the healthCheckNodePorts of Services
 // with externalTrafficPolicy Local: whether this node has endpoints, and how
 // many. The answers are kube-proxy's, in body, header and status, and so are the
 // addresses: those at which node ports answer.
-type serviceHealth struct {
+type Ports struct {
 	healthy func() bool // whether the agent keeps up and the node is eligible
 	log     *slog.Logger
-	// report writes an Event about a Service ("namespace/name") whose port can't be opened.
-	report atomic.Pointer[func(service, message string)]
+	// Report writes an Event about a Service ("namespace/name") whose port can't be opened.
+	Report atomic.Pointer[func(service, message string)]
 
 	mu      sync.Mutex
-	counts  map[uint16]serviceEndpoints
+	counts  map[uint16]Answer
 	addrs   []netip.Addr // nil is every address
 	stale   bool         // not all ports are as counts wants them
-	servers map[healthPort]*http.Server
-	failed  map[healthPort]*bindRetry
+	servers map[listenAt]*http.Server
+	failed  map[listenAt]*bindRetry
 	retry   *time.Timer // opens what could not be opened; nil before the first failure
 }
 
-// healthPort is where one server listens: at every address if it has none.
-type healthPort struct {
+// listenAt is where one server listens: at every address if it has none.
+type listenAt struct {
 	addr netip.Addr
 	port uint16
 }
 
-func (p healthPort) String() string {
+func (p listenAt) String() string {
 	if !p.addr.IsValid() {
 		return net.JoinHostPort("", strconv.Itoa(int(p.port)))
 	}
 	return netip.AddrPortFrom(p.addr, p.port).String()
 }
 
-// serviceEndpoints is what one health-check port tells.
-type serviceEndpoints struct {
+// Answer is what one health-check port tells.
+type Answer struct {
 	Service string // "namespace/name"
 	Local   int    // endpoints on this node
 }
 
-// reasonHealthPort is kube-proxy's reason of Events about health-check ports.
-const reasonHealthPort = "FailedToStartServiceHealthcheck"
+// Reason is kube-proxy's reason of Events about health-check ports.
+const Reason = "FailedToStartServiceHealthcheck"
 
 // Load balancers ask over and over, each in its own connection or by one that it keeps.
 // Who says nothing for this long is not one of them.
@@ -64,19 +67,20 @@ const (
 	healthIdleTimeout = time.Minute
 )
 
-func newServiceHealth(healthy func() bool, log *slog.Logger) *serviceHealth {
-	return &serviceHealth{healthy: healthy, log: log, counts: map[uint16]serviceEndpoints{}, servers: map[healthPort]*http.Server{}, failed: map[healthPort]*bindRetry{}}
+// New makes what answers; it opens no port yet.
+func New(healthy func() bool, log *slog.Logger) *Ports {
+	return &Ports{healthy: healthy, log: log, counts: map[uint16]Answer{}, servers: map[listenAt]*http.Server{}, failed: map[listenAt]*bindRetry{}}
 }
 
-// want replaces what is answered, by port; open makes it so.
-func (s *serviceHealth) want(counts map[uint16]serviceEndpoints) {
+// Want replaces what is answered, by port; open makes it so.
+func (s *Ports) Want(counts map[uint16]Answer) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.counts, s.stale = maps.Clone(counts), true
 }
 
-// at replaces the addresses; nil is all there are.
-func (s *serviceHealth) at(addrs []netip.Addr) {
+// At replaces the addresses; nil is all there are.
+func (s *Ports) At(addrs []netip.Addr) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if (s.addrs == nil) != (addrs == nil) || !slices.Equal(s.addrs, addrs) {
@@ -84,10 +88,10 @@ func (s *serviceHealth) at(addrs []netip.Addr) {
 	}
 }
 
-// open opens the ports that are wanted and closes the others; those that stay
+// Open opens the ports that are wanted and closes the others; those that stay
 // are never closed in between. It does nothing once all are as wanted. A port that can't
 // be opened is reported, and tried again later and later.
-func (s *serviceHealth) open() {
+func (s *Ports) Open() {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if !s.stale {
@@ -102,7 +106,7 @@ func (s *serviceHealth) open() {
 			}
 		}
 	}
-	maps.DeleteFunc(s.failed, func(at healthPort, _ *bindRetry) bool { return !wanted[at] })
+	maps.DeleteFunc(s.failed, func(at listenAt, _ *bindRetry) bool { return !wanted[at] })
 	for at := range wanted {
 		if s.servers[at] == nil {
 			s.try(at)
@@ -112,20 +116,20 @@ func (s *serviceHealth) open() {
 	s.retryLater()
 }
 
-func (s *serviceHealth) wanted() map[healthPort]bool {
-	all := map[healthPort]bool{}
+func (s *Ports) wanted() map[listenAt]bool {
+	all := map[listenAt]bool{}
 	for port := range s.counts {
 		if s.addrs == nil {
-			all[healthPort{port: port}] = true
+			all[listenAt{port: port}] = true
 		}
 		for _, a := range s.addrs {
-			all[healthPort{a, port}] = true
+			all[listenAt{a, port}] = true
 		}
 	}
 	return all
 }
 
-func (s *serviceHealth) listen(at healthPort) error {
+func (s *Ports) listen(at listenAt) error {
 	listener, err := net.Listen("tcp", at.String())
 	if err != nil {
 		return err
@@ -143,7 +147,7 @@ func (s *serviceHealth) listen(at healthPort) error {
 	return nil
 }
 
-func (s *serviceHealth) handler(port uint16) http.Handler {
+func (s *Ports) handler(port uint16) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
 		s.mu.Lock()
 		c := s.counts[port]
@@ -167,8 +171,8 @@ func (s *serviceHealth) handler(port uint16) http.Handler {
 	})
 }
 
-// close ends all servers.
-func (s *serviceHealth) close() {
-	s.want(nil)
-	s.open()
+// Close ends all servers.
+func (s *Ports) Close() {
+	s.Want(nil)
+	s.Open()
 }

@@ -1,4 +1,4 @@
-package agent
+package healthports
 
 import (
 	"io"
@@ -25,8 +25,8 @@ func freePort(t *testing.T) uint16 {
 // TestHealthPortsAreWhereNodePortsAre: at the addresses of node ports, and at no others;
 // when these change, so do the ports.
 func TestHealthPortsAreWhereNodePortsAre(t *testing.T) {
-	s := newServiceHealth(func() bool { return true }, slog.New(slog.DiscardHandler))
-	t.Cleanup(s.close)
+	s := New(func() bool { return true }, slog.New(slog.DiscardHandler))
+	t.Cleanup(s.Close)
 	port := freePort(t)
 	answers := func(host string) bool {
 		resp, err := http.Get("http://" + net.JoinHostPort(host, strconv.Itoa(int(port))) + "/")
@@ -35,7 +35,7 @@ func TestHealthPortsAreWhereNodePortsAre(t *testing.T) {
 		}
 		return resp.Body.Close() == nil && resp.StatusCode == http.StatusOK
 	}
-	s.want(map[uint16]serviceEndpoints{port: {Service: "default/web", Local: 1}})
+	s.Want(map[uint16]Answer{port: {Service: "default/web", Local: 1}})
 	for _, c := range []struct {
 		addrs      []netip.Addr
 		one, other bool
@@ -45,8 +45,8 @@ func TestHealthPortsAreWhereNodePortsAre(t *testing.T) {
 		{[]netip.Addr{}, false, false},
 		{nil, true, true},
 	} {
-		s.at(c.addrs)
-		s.open()
+		s.At(c.addrs)
+		s.Open()
 		if one, other := answers("127.0.0.1"), answers("127.0.0.2"); one != c.one || other != c.other {
 			t.Errorf("at %v: 127.0.0.1 answers: %t, 127.0.0.2: %t", c.addrs, one, other)
 		}
@@ -61,22 +61,22 @@ func TestHealthPortThatIsTaken(t *testing.T) {
 		t.Fatal(err)
 	}
 	port := uint16(taken.Addr().(*net.TCPAddr).Port)
-	s := newServiceHealth(func() bool { return true }, slog.New(slog.DiscardHandler))
-	t.Cleanup(s.close)
+	s := New(func() bool { return true }, slog.New(slog.DiscardHandler))
+	t.Cleanup(s.Close)
 	var reports []string
 	report := func(service, message string) { reports = append(reports, service+": "+message) }
-	s.report.Store(&report)
-	at := healthPort{netip.MustParseAddr("127.0.0.1"), port}
-	s.at([]netip.Addr{at.addr})
-	s.want(map[uint16]serviceEndpoints{port: {Service: "default/web", Local: 1}})
-	s.open()
+	s.Report.Store(&report)
+	at := listenAt{netip.MustParseAddr("127.0.0.1"), port}
+	s.At([]netip.Addr{at.addr})
+	s.Want(map[uint16]Answer{port: {Service: "default/web", Local: 1}})
+	s.Open()
 	first := s.failed[at]
 	if first == nil {
 		t.Fatal("a port of somebody else's is open")
 	}
 	due := first.at
 	for range 5 {
-		s.open()
+		s.Open()
 	}
 	if len(reports) != 1 || !strings.HasPrefix(reports[0], "default/web: ") {
 		t.Errorf("reported %q, want one report", reports)
@@ -98,11 +98,11 @@ func TestHealthPortThatIsTaken(t *testing.T) {
 
 // TestHealthPortsEndIdleConnections: who says nothing doesn't hold a connection for ever.
 func TestHealthPortsEndIdleConnections(t *testing.T) {
-	s := newServiceHealth(func() bool { return true }, slog.New(slog.DiscardHandler))
-	t.Cleanup(s.close)
+	s := New(func() bool { return true }, slog.New(slog.DiscardHandler))
+	t.Cleanup(s.Close)
 	port := freePort(t)
-	s.want(map[uint16]serviceEndpoints{port: {Service: "default/web"}})
-	s.open()
+	s.Want(map[uint16]Answer{port: {Service: "default/web"}})
+	s.Open()
 	for at, server := range s.servers {
 		if server.IdleTimeout == 0 || server.ReadTimeout == 0 || server.WriteTimeout == 0 || server.ReadHeaderTimeout == 0 {
 			t.Errorf("%s: no time limit on some of what clients do", at)
@@ -112,12 +112,12 @@ func TestHealthPortsEndIdleConnections(t *testing.T) {
 
 func TestServiceHealthAnswersAsKubeProxy(t *testing.T) {
 	healthy := true
-	s := newServiceHealth(func() bool { return healthy }, slog.New(slog.DiscardHandler))
+	s := New(func() bool { return healthy }, slog.New(slog.DiscardHandler))
 	port := freePort(t)
 	check := func(local, status int, proxyHealthy bool) {
 		t.Helper()
-		s.want(map[uint16]serviceEndpoints{port: {Service: "default/web", Local: local}})
-		s.open()
+		s.Want(map[uint16]Answer{port: {Service: "default/web", Local: local}})
+		s.Open()
 		resp, err := http.Get("http://127.0.0.1:" + strconv.Itoa(int(port)) + "/")
 		if err != nil {
 			t.Fatal(err)
@@ -138,8 +138,18 @@ func TestServiceHealthAnswersAsKubeProxy(t *testing.T) {
 	check(0, 503, true)
 	healthy = false
 	check(1, 503, false)
-	s.close()
+	s.Close()
 	if _, err := http.Get("http://127.0.0.1:" + strconv.Itoa(int(port)) + "/"); err == nil {
 		t.Error("the port still answers after close")
+	}
+}
+
+// eventually waits until something is so.
+func eventually(t *testing.T, what string, is func() bool) {
+	t.Helper()
+	for end := time.Now().Add(time.Minute); !is(); time.Sleep(5 * time.Millisecond) {
+		if time.Now().After(end) {
+			t.Fatalf("not so after a minute: %s", what)
+		}
 	}
 }

@@ -139,25 +139,24 @@ func (c *compiler) readClientValidation(l *listener) {
 	if validation == nil {
 		return
 	}
-	roots, found := x509.NewCertPool(), false
+	var authorities []*x509.Certificate
 	for _, ref := range validation.CACertificateRefs {
 		name := types.NamespacedName{Namespace: string(value(ref.Namespace, gatewayv1.Namespace(g.Namespace))), Name: string(ref.Name)}
 		if (ref.Kind == "ConfigMap" || ref.Kind == "Secret") && !c.grants.allow("Gateway", g.Namespace, string(ref.Group), string(ref.Kind), name) {
 			l.unresolved(gatewayv1.ListenerReasonRefNotPermitted, fmt.Sprintf("%s %s: %v", ref.Kind, name, errNotPermitted))
 			continue
 		}
-		switch err := c.authorities(roots, string(ref.Group), string(ref.Kind), name); {
+		list, err := c.authorities(string(ref.Group), string(ref.Kind), name)
+		switch authorities = append(authorities, list...); {
 		case errors.Is(err, errKind):
 			l.unresolved(gatewayv1.ListenerReasonInvalidCACertificateKind, err.Error())
 		case err != nil:
 			l.unresolved(gatewayv1.ListenerReasonInvalidCACertificateRef, err.Error())
-		default:
-			found = true
 		}
 	}
-	l.clients = &model.ClientValidation{Roots: roots, Optional: validation.Mode == gatewayv1.AllowInsecureFallback}
+	l.clients = &model.ClientValidation{Roots: poolOf(authorities), Authorities: authorities, Optional: validation.Mode == gatewayv1.AllowInsecureFallback}
 	l.gateway.insecure = l.gateway.insecure || l.clients.Optional
-	if !found {
+	if len(authorities) == 0 {
 		l.accepted, l.reason, l.message = false, gatewayv1.ListenerReasonNoValidCACertificate, "no certificate authority for clients can be used"
 	}
 }

@@ -1,7 +1,6 @@
 package compile
 
 import (
-	"crypto/x509"
 	"errors"
 	"fmt"
 	"slices"
@@ -75,12 +74,12 @@ func (c *compiler) readPolicy(o *gatewayv1.BackendTLSPolicy) *policy {
 	refs := condition(gatewayv1.BackendTLSPolicyConditionResolvedRefs, true, gatewayv1.BackendTLSPolicyReasonResolvedRefs, o.Generation, "")
 	if len(v.CACertificateRefs) > 0 {
 		found := false
-		one.tls.Roots = x509.NewCertPool()
 		for i, ref := range v.CACertificateRefs {
 			name := types.NamespacedName{Namespace: o.Namespace, Name: string(ref.Name)}
-			err := c.authorities(one.tls.Roots, string(ref.Group), string(ref.Kind), name)
+			list, err := c.authorities(string(ref.Group), string(ref.Kind), name)
 			if err == nil {
 				found = true
+				one.tls.Authorities = append(one.tls.Authorities, list...)
 				if m := c.ConfigMaps[name]; m != nil {
 					one.tls.Key += "+" + m.ResourceVersion
 				}
@@ -94,6 +93,7 @@ func (c *compiler) readPolicy(o *gatewayv1.BackendTLSPolicy) *policy {
 				refs = condition(gatewayv1.BackendTLSPolicyConditionResolvedRefs, false, reason, o.Generation, fmt.Sprintf("spec.validation.caCertificateRefs[%d]: %v", i, err))
 			}
 		}
+		one.tls.Roots = poolOf(one.tls.Authorities)
 		if !found {
 			one.invalid = "BackendTLSPolicy " + nameOf(o).String() + " has no authority that can be used"
 			accepted = condition(gatewayv1.PolicyConditionAccepted, false, gatewayv1.BackendTLSPolicyReasonNoValidCACertificate, o.Generation, one.invalid)

@@ -4,6 +4,7 @@ import (
 	"crypto/sha256"
 	"crypto/tls"
 	"crypto/x509"
+	"encoding/pem"
 	"errors"
 	"fmt"
 
@@ -68,29 +69,58 @@ func (c *compiler) certificate(kind, namespace string, ref *gatewayv1.SecretObje
 	return c.options.Certificates.read(name, c.secret(name))
 }
 
-// authorities adds what a reference to a ConfigMap (or Secret) with ca.crt holds.
-func (c *compiler) authorities(pool *x509.CertPool, group, kind string, name types.NamespacedName) error {
-	var pem []byte
+// authorities returns what a reference to a ConfigMap (or Secret) with ca.crt holds.
+func (c *compiler) authorities(group, kind string, name types.NamespacedName) ([]*x509.Certificate, error) {
+	var text []byte
 	switch {
 	case group == "" && kind == "ConfigMap":
 		m := c.configMap(name)
 		if m == nil {
-			return fmt.Errorf("there is no ConfigMap %s", name)
+			return nil, fmt.Errorf("there is no ConfigMap %s", name)
 		}
-		pem = []byte(m.Data["ca.crt"])
+		text = []byte(m.Data["ca.crt"])
 	case group == "" && kind == "Secret":
 		s := c.secret(name)
 		if s == nil {
-			return fmt.Errorf("there is no Secret %s", name)
+			return nil, fmt.Errorf("there is no Secret %s", name)
 		}
-		pem = s.Data["ca.crt"]
+		text = s.Data["ca.crt"]
 	default:
-		return fmt.Errorf("%s/%s %s: %w: it must be a ConfigMap or a Secret", group, kind, name, errKind)
+		return nil, fmt.Errorf("%s/%s %s: %w: it must be a ConfigMap or a Secret", group, kind, name, errKind)
 	}
-	if !pool.AppendCertsFromPEM(pem) {
-		return fmt.Errorf("%s %s: ca.crt holds no certificate", kind, name)
+	list := certificatesIn(text)
+	if len(list) == 0 {
+		return nil, fmt.Errorf("%s %s: ca.crt holds no certificate", kind, name)
 	}
-	return nil
+	return list, nil
+}
+
+// certificatesIn are those of a text in PEM. What isn't one is passed over, as
+// [x509.CertPool.AppendCertsFromPEM] does.
+func certificatesIn(text []byte) []*x509.Certificate {
+	var list []*x509.Certificate
+	for len(text) > 0 {
+		var block *pem.Block
+		if block, text = pem.Decode(text); block == nil {
+			break
+		}
+		if block.Type != "CERTIFICATE" || len(block.Headers) > 0 {
+			continue
+		}
+		if one, err := x509.ParseCertificate(block.Bytes); err == nil {
+			list = append(list, one)
+		}
+	}
+	return list
+}
+
+// poolOf is a pool of authorities.
+func poolOf(list []*x509.Certificate) *x509.CertPool {
+	pool := x509.NewCertPool()
+	for _, c := range list {
+		pool.AddCert(c)
+	}
+	return pool
 }
 
 // secret finds a Secret, and notes that the table depends on it.

@@ -60,6 +60,8 @@ type BackendTLS struct {
 	Key        string // differs where anything else does
 	ServerName string
 	Roots      *x509.CertPool // nil is the system's
+	// Authorities are those of Roots, for engines that can't read a pool.
+	Authorities []*x509.Certificate
 	// Names and URIs, if any, of which the certificate must have one, instead of
 	// ServerName.
 	Names, URIs []string

@@ -69,6 +69,8 @@ type Listener struct {
 // ClientValidation says which certificates clients must have.
 type ClientValidation struct {
 	Roots *x509.CertPool
+	// Authorities are those of Roots, for engines that can't read a pool.
+	Authorities []*x509.Certificate
 	// Optional lets clients in that have none, or one that isn't valid.
 	Optional bool
 }

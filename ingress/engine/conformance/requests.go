@@ -20,27 +20,33 @@ func testDecide(t *testing.T, r *rig) {
 	random := rand.New(rand.NewPCG(seed, 0))
 	e := r.endpoint("e", nil)
 	for range 5 {
-		s := randomSocket(random)
+		s := randomSocket(random, randomMatch)
 		r.apply(tableOf(s, pool("ns/s:80", e)))
 		c := client(r.address(), http1)
 		for range 60 {
-			q := randomRequest(t, random)
-			m := &model.Request{Method: q.Method, Host: q.Host, Path: model.NormalPath(q.URL.EscapedPath()), RawQuery: q.URL.RawQuery, Header: q.Header}
-			want := s.Decide(m)
-			checkTrace(t, s, m, &want)
-			response, _, err := ask(c, q)
-			if err != nil {
-				t.Fatal(err)
-			}
-			wantStatus, wantRule := want.Status, ""
-			if want.Status == 0 {
-				wantStatus, wantRule = http.StatusOK, want.Rule.Action.Rule
-			}
-			if got := response.Header.Get("Rule"); response.StatusCode != wantStatus || got != wantRule {
-				t.Fatalf("%s %s%s %v: answer %d by rule %q, want %d by rule %q", q.Method, q.Host, q.URL.RequestURI(), q.Header, response.StatusCode, got, wantStatus, wantRule)
-			}
+			r.compare(t, c, s, randomRequest(t, random))
 		}
 		c.CloseIdleConnections()
+	}
+}
+
+// compare asks, and holds the answer against what is decided.
+func (r *rig) compare(t *testing.T, c *http.Client, s *model.Socket, q *http.Request) {
+	t.Helper()
+	m := &model.Request{Method: q.Method, Host: q.Host, Path: model.NormalPath(q.URL.EscapedPath()), RawQuery: q.URL.RawQuery, Header: q.Header}
+	want := s.Decide(m)
+	checkTrace(t, s, m, &want)
+	response, _, err := ask(c, q)
+	if err != nil {
+		t.Fatal(err)
+	}
+	wantStatus, wantRule := want.Status, ""
+	if want.Status == 0 {
+		wantStatus, wantRule = http.StatusOK, want.Rule.Action.Rule
+	}
+	if got := response.Header.Get("Rule"); response.StatusCode != wantStatus || got != wantRule {
+		t.Fatalf("%s %s%s %q: answer %d by rule %q, want %d by rule %q\n%s", q.Method, q.Host, q.URL.RequestURI(), q.Header, response.StatusCode, got, wantStatus, wantRule,
+			(&model.Table{Sockets: []*model.Socket{s}}))
 	}
 }
 
@@ -68,7 +74,7 @@ var (
 
 func one[T any](random *rand.Rand, list []T) T { return list[random.IntN(len(list))] }
 
-func randomSocket(random *rand.Rand) *model.Socket {
+func randomSocket(random *rand.Rand, match func(*rand.Rand) model.Match) *model.Socket {
 	s := &model.Socket{Name: "ns/gw:80", Port: 80}
 	n := 0
 	for _, hostname := range some(random, somePattern) {
@@ -85,7 +91,7 @@ func randomSocket(random *rand.Rand) *model.Socket {
 				a := to("ns/s:80")
 				a.Rule = fmt.Sprint(n)
 				a.Response.Set = []model.Header{{Name: "Rule", Value: a.Rule}}
-				h.Rules = append(h.Rules, &model.Rule{Match: randomMatch(random), Action: a})
+				h.Rules = append(h.Rules, &model.Rule{Match: match(random), Action: a})
 			}
 			slices.SortStableFunc(h.Rules, func(a, b *model.Rule) int { return a.Match.Compare(&b.Match) })
 			hosts = append(hosts, h)

@@ -4,6 +4,7 @@
 //
 //	suite.go     the list of tests, and what they run in
 //	requests.go  random tables and requests against Decide
+//	anything.go  the same with values that were made to be taken for something else
 //	traffic.go   protocols: HTTP/1.1, HTTP/2, WebSocket, TLS, streams
 //	terminate.go TLS that ends here, with bytes in it
 //	smuggling.go requests whose end isn't clear
@@ -40,13 +41,19 @@ type Engine interface {
 	Close(context.Context)
 }
 
+// Otherwise are tests and cases that an engine answers otherwise, with the reason: a
+// test is left out, and what is clear may be refused. Without the reason being so,
+// the test of the case fails.
+type Otherwise map[string]string
+
 // Run runs all tests against engines that start makes.
-func Run(t *testing.T, start func(*testing.T) Engine) {
+func Run(t *testing.T, start func(*testing.T) Engine, otherwise Otherwise) {
 	for _, test := range []struct {
 		name string
 		run  func(*testing.T, *rig)
 	}{
 		{"Decide", testDecide},
+		{"DecideAnything", testDecideAnything},
 		{"Paths", testPaths},
 		{"Headers", testHeaders},
 		{"Protocols", testProtocols},
@@ -75,13 +82,16 @@ func Run(t *testing.T, start func(*testing.T) Engine) {
 		{"RapidReset", testRapidReset},
 	} {
 		t.Run(test.name, func(t *testing.T) {
+			if reason := otherwise[test.name]; reason != "" {
+				t.Skip(reason)
+			}
 			e := start(t)
 			t.Cleanup(func() {
 				ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
 				defer cancel()
 				e.Close(ctx)
 			})
-			test.run(t, &rig{t: t, Engine: e})
+			test.run(t, &rig{t: t, Engine: e, otherwise: otherwise})
 		})
 	}
 }
@@ -90,6 +100,7 @@ func Run(t *testing.T, start func(*testing.T) Engine) {
 type rig struct {
 	t *testing.T
 	Engine
+	otherwise Otherwise
 }
 
 // endpoint answers with its name, what it was asked and by whom.

@@ -16,7 +16,8 @@ import (
 // where endpoints have it, and never plainly to one that can't show who it is.
 func testTerminate(t *testing.T, r *rig) {
 	roots, theirs := x509.NewCertPool(), x509.NewCertPool()
-	inner, err := tls.Listen("tcp", "127.0.0.1:0", &tls.Config{Certificates: []tls.Certificate{*certificate(t, theirs, "mq.internal")}})
+	authority := certificate(t, theirs, "mq.internal")
+	inner, err := tls.Listen("tcp", "127.0.0.1:0", &tls.Config{Certificates: []tls.Certificate{*authority}})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -38,8 +39,8 @@ func testTerminate(t *testing.T, r *rig) {
 		s.Listeners = append(s.Listeners, l)
 	}
 	r.apply(tableOf(s,
-		&model.Pool{Name: "known", Endpoints: endpoints, TLS: &model.BackendTLS{Key: "known", ServerName: "mq.internal", Roots: theirs}},
-		&model.Pool{Name: "unknown", Endpoints: endpoints, TLS: &model.BackendTLS{Key: "unknown", ServerName: "other.internal", Roots: theirs}},
+		&model.Pool{Name: "known", Endpoints: endpoints, TLS: &model.BackendTLS{Key: "known", ServerName: "mq.internal", Roots: theirs, Authorities: []*x509.Certificate{authority.Leaf}}},
+		&model.Pool{Name: "unknown", Endpoints: endpoints, TLS: &model.BackendTLS{Key: "unknown", ServerName: "other.internal", Roots: theirs, Authorities: []*x509.Certificate{authority.Leaf}}},
 		&model.Pool{Name: "invalid", Endpoints: endpoints, Invalid: "no authority"},
 	))
 	for name, want := range map[string]string{"known": "hello", "unknown": "", "invalid": ""} {

@@ -131,6 +131,7 @@ func testWebSocket(t *testing.T, r *rig) {
 func upgrade(w http.ResponseWriter, _ *http.Request) {
 	w.Header().Set("Connection", "Upgrade")
 	w.Header().Set("Upgrade", "websocket")
+	w.Header().Set("Sec-Websocket-Accept", "s3pPLMBiTxaQ9kYGzzhZRbK+xOo=") // RFC 6455, 1.3
 	w.WriteHeader(http.StatusSwitchingProtocols)
 	c, buffered, err := http.NewResponseController(w).Hijack()
 	if err != nil {
@@ -158,7 +159,7 @@ func (r *rig) upgraded(t *testing.T) (net.Conn, *bufio.Reader) {
 	if err := c.SetDeadline(time.Now().Add(time.Minute)); err != nil {
 		t.Fatal(err)
 	}
-	if _, err := io.WriteString(c, "GET / HTTP/1.1\r\nHost: h\r\nConnection: Upgrade\r\nUpgrade: websocket\r\n\r\n"); err != nil {
+	if _, err := io.WriteString(c, "GET / HTTP/1.1\r\nHost: h\r\nConnection: Upgrade\r\nUpgrade: websocket\r\nSec-WebSocket-Version: 13\r\nSec-WebSocket-Key: dGhlIHNhbXBsZSBub25jZQ==\r\n\r\n"); err != nil {
 		t.Fatal(err)
 	}
 	lines := bufio.NewReader(c)

@@ -14,5 +14,5 @@ func TestConformance(t *testing.T) {
 			t.Fatal(err)
 		}
 		return e
-	})
+	}, nil)
 }

@@ -1,0 +1,39 @@
+package haproxy
+
+import (
+	"log/slog"
+	"testing"
+	"time"
+
+	"github.com/fairway-net/fairway/ingress/engine/conformance"
+)
+
+// newEngine starts an engine whose log is the test's.
+func newEngine(t *testing.T, options Options) *Engine {
+	t.Helper()
+	options.Logger = slog.New(slog.NewTextHandler(t.Output(), &slog.HandlerOptions{Level: slog.LevelDebug}))
+	e, err := New(options)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return e
+}
+
+// TestConformance holds the engine against the model.
+func TestConformance(t *testing.T) {
+	conformance.Run(t, func(t *testing.T) conformance.Engine { return newEngine(t, Options{Drain: 10 * time.Second}) }, otherwise)
+}
+
+// otherwise is what haproxy answers otherwise.
+var otherwise = conformance.Otherwise{
+	"a timeout of the whole":  "haproxy has none: see Lacks",
+	"a connection broken off": "a client that has asked before on its connection has that closed, in place of a 502: it may ask again (RFC 9112, 9.3.1)",
+	"an absolute form":        "refused where its host is another than that of the header",
+	"chunks in version 1.0":   "refused",
+	"two spaces":              "taken for one (RFC 9112, 3)",
+	"a tab":                   "taken for a space (RFC 9112, 3)",
+	"equal lengths in a list": "taken for one (RFC 9110, 8.6)",
+	"chunk extension with LF": "a LF ends a line",
+	"chunk ended by LF":       "a LF ends a line",
+	"version 9":               "taken for 1.1",
+}

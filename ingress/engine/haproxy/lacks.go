@@ -1,0 +1,116 @@
+package haproxy
+
+import (
+	"fmt"
+	"net/http"
+	"slices"
+	"strings"
+
+	"github.com/fairway-net/fairway/ingress/model"
+)
+
+// Lacks are what haproxy can't do, for people.
+func Lacks() []string {
+	return []string{
+		"mirrors of requests",
+		"a timeout of the whole request (timeouts.request); one of each try there is",
+		"limits of requests per second and of connections per client",
+		"passwords that are not written as {SHA}: bcrypt would hold up all other requests",
+		"a pause between tries (retry.backoff), and tries after answers other than 401, 403, 404, 408, 425, 500, 501, 502, 503 and 504",
+		"certificates of endpoints that are known by several names or by a URI",
+		fmt.Sprintf("regular expressions of more than %d steps", maxProgram),
+	}
+}
+
+// retried are the answers after which haproxy can try again.
+var retried = []int{401, 403, 404, 408, 425, 500, 501, 502, 503, 504}
+
+// LackingAction says what of an action haproxy can't do; "" if it can do it all.
+func LackingAction(a *model.Action) string {
+	mirrors := len(a.Mirrors)
+	for i := range a.Backends {
+		mirrors += len(a.Backends[i].Mirrors)
+	}
+	switch {
+	case mirrors > 0:
+		return "haproxy can't mirror requests"
+	case a.Timeout > 0:
+		return "haproxy has no timeout of the whole request"
+	case a.Limit != nil:
+		return "haproxy has no such limits per client"
+	}
+	if a.BasicAuth != nil {
+		for _, hash := range a.BasicAuth.Users {
+			if !strings.HasPrefix(hash, "{SHA}") {
+				return "haproxy checks passwords that are written as {SHA} only"
+			}
+		}
+	}
+	if r := a.Retry; r != nil {
+		if r.Backoff > 0 {
+			return "haproxy makes no pause between tries"
+		}
+		for _, code := range r.Codes {
+			if !slices.Contains(retried, code) {
+				return fmt.Sprintf("haproxy doesn't try again after %d (%s)", code, http.StatusText(code))
+			}
+		}
+	}
+	return ""
+}
+
+// LackingMatch says what of a match haproxy can't do; "" if it can do it all.
+func LackingMatch(m *model.Match) string {
+	if m.Regexp != nil {
+		if _, err := compileRegexp(m.Regexp); err != nil {
+			return err.Error()
+		}
+	}
+	for _, list := range [][]model.ValueMatch{m.Headers, m.Query} {
+		for i := range list {
+			if list[i].Regexp == nil {
+				continue
+			}
+			if _, err := compileRegexp(list[i].Regexp); err != nil {
+				return err.Error()
+			}
+		}
+	}
+	return ""
+}
+
+// LackingPool says why endpoints can't be spoken to as a pool has it; "" if they can.
+func LackingPool(p *model.Pool) string {
+	t := p.TLS
+	switch {
+	case t == nil || t.Insecure:
+		return ""
+	case len(t.URIs) > 0 || len(t.Names) > 1:
+		return "haproxy knows an endpoint by one name only"
+	case !isHostname(nameOf(t)):
+		return "haproxy knows an endpoint by a hostname only"
+	case t.Roots != nil && len(t.Authorities) == 0:
+		return "there is no authority"
+	}
+	return ""
+}
+
+// nameOf is the name that an endpoint's certificate must have.
+func nameOf(t *model.BackendTLS) string {
+	if len(t.Names) == 1 {
+		return t.Names[0]
+	}
+	return t.ServerName
+}
+
+func isHostname(s string) bool {
+	if s == "" || len(s) > 253 {
+		return false
+	}
+	for _, c := range []byte(s) {
+		if (c < '0' || c > '9') && (c < 'a' || c > 'z') && (c < 'A' || c > 'Z') && c != '-' && c != '.' {
+			return false
+		}
+	}
+	return true
+}

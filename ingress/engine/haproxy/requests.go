@@ -1,0 +1,133 @@
+package haproxy
+
+import (
+	"fmt"
+)
+
+// requests writes what becomes of requests at a port: in the order of
+// [model.Socket.Decide].
+func (c *config) requests(s *socket, name, bind string) {
+	c.section("frontend %s", name)
+	c.add("bind %s", bind)
+	c.add("maxconn %d", maxConnections)
+	if name == s.id {
+		c.proxies()
+	}
+	if s.model.TLS && !hasCertificate(s) {
+		c.add("tcp-request connection reject")
+		return
+	}
+	c.admit(s)
+	c.listener(s)
+	c.rules(s)
+	c.forwarded(s)
+	c.add("http-request lua.act if { var(txn.v) -m str l }")
+	c.add("http-response set-var(txn.answered) bool(true)")
+	c.add("http-response lua.respond if { var(txn.r) -m found }")
+	c.add("http-after-response set-status 502 if { status 503 } !{ var(txn.answered) -m found } { be_name,nbsrv gt 0 }")
+	c.add("use_backend %%[var(txn.v)]")
+	c.add("default_backend e503")
+}
+
+func hasCertificate(s *socket) bool {
+	for _, l := range s.listener {
+		if len(l.lines) > 0 {
+			return true
+		}
+	}
+	return false
+}
+
+// admit refuses what is no request, and says of the others what they are found by.
+func (c *config) admit(s *socket) {
+	c.add("http-request deny deny_status 400 if { method CONNECT }")
+	c.add("http-request deny deny_status 400 if { req.fhdr_cnt(host) gt 1 }")
+	c.add("http-request deny deny_status 400 if !{ req.fhdr(host) -m found } !{ req.ver 1.0 }")
+	c.add("http-request deny deny_status 400 if { req.fhdr(host) -m found } !{ req.fhdr(host) -m reg \"^[][A-Za-z0-9._~!&()*+,;=:%%\\$'-]+\\$\" }")
+	c.add("http-request deny deny_status 400 if { req.ver 1.0 } { req.fhdr(transfer-encoding) -m found }")
+	c.add("http-request deny deny_status 400 if { req.hdrs -m reg '[\\x00-\\x08\\x0b\\x0c\\x0e-\\x1f\\x7f]' }")
+	long := "{ req.ver 2.0 } { req.fhdr(content-length) -m int gt 0 }" // than the stream is, perhaps
+	c.add("http-request wait-for-body time 10s at-least 1 if %s", long)
+	c.add("http-request deny deny_status 400 if %s { req.body_len eq 0 }", long)
+	if s.model.TLS {
+		c.add("http-request set-var(txn.tls) int(1)")
+	}
+	c.add("http-request set-var(txn.host) req.fhdr(host),host_only,lower")
+	c.add("http-request set-var(txn.host) var(txn.host),regsub([.]$,) if { var(txn.host) -m end . }")
+	c.add("http-request set-var(txn.host) str(-) unless { var(txn.host) -m found }")
+	c.add("http-request set-var(txn.path) path")
+	c.add("http-request lua.normal if { path -m sub /. } || { path -m sub -i /%%2e } || !{ path -m beg / }")
+	c.add("http-request set-src src,regsub(^::ffff:,) if { src ::ffff:0:0/96 }")
+}
+
+// listener finds the one that takes the request.
+func (c *config) listener(s *socket) {
+	lookup := func(key string) string { return fmt.Sprintf("%s,map_str(%s)", key, c.path(s.id+"l.map")) }
+	if s.model.TLS {
+		c.add("http-request set-var(txn.sni) ssl_fc_sni,lower")
+		c.add("http-request set-var(txn.sni) str(-) unless { var(txn.sni) -m found }")
+		c.find("http-request", "txn.o", "txn.sni", s.named, s.wild, "", lookup)
+		c.add("http-request reject unless { var(txn.o) -m beg a c }")
+		c.add("http-request reject if { var(txn.o) -m beg c } !{ ssl_c_used }")
+	}
+	c.find("http-request", "txn.l", "txn.host", s.named, s.wild, "", lookup)
+	if s.model.TLS {
+		c.add("http-request return status 421 content-type \"text/plain; charset=utf-8\" string \"Misdirected Request\\n\" unless { var(txn.l),strcmp(txn.o) eq 0 }")
+	}
+}
+
+// rules finds the first that matches, from the most specific of hosts on.
+func (c *config) rules(s *socket) {
+	level := func(key, first string) {
+		condition := " if !{ var(txn.v) -m found }"
+		if first != "" {
+			condition = ""
+		}
+		c.add("http-request set-var(txn.k) var(txn.l),concat(|),concat(%s),concat(|,txn.path)%s", key, condition)
+		c.add("http-request set-var(txn.v) var(txn.k),map_str(%s)%s", c.path(s.id+"x.map"), condition)
+		c.add("http-request set-var(txn.v) var(txn.k),concat(/),map_beg(%s) if !{ var(txn.v) -m found }", c.path(s.id+"p.map"))
+		c.add("http-request lua.decide if { var(txn.v) -m beg l } !{ var(txn.v) -m str l }")
+	}
+	level(",txn.host", "first")
+	for _, depth := range s.hostWild {
+		c.add("http-request set-var(txn.w) var(txn.host),%s if !{ var(txn.v) -m found }", wildcard(depth))
+		level(",txn.w", "")
+	}
+	level("*", "")
+	c.add("http-request return status 404 content-type \"text/plain; charset=utf-8\" string \"Not Found\\n\" unless { var(txn.v) -m found }")
+}
+
+// forwarded says to endpoints who asks; what clients say of that isn't believed.
+func (c *config) forwarded(s *socket) {
+	scheme := "http"
+	if s.model.TLS {
+		scheme = "https"
+	}
+	trusted := ""
+	c.add("http-request set-var(txn.src) src,hex if { var(txn.v) -m str l }")
+	c.add("http-request set-var(txn.body) bool(true) if { var(txn.bounded) -m found } !{ method GET HEAD }")
+	c.add("http-request wait-for-body time 10s if { var(txn.bounded) -m found } !{ req.fhdr(content-length) -m found }")
+	c.add("http-request set-var(txn.whole) req.body_len if { var(txn.bounded) -m found } !{ req.fhdr(content-length) -m found }")
+	if len(c.trusted) > 0 {
+		c.add("acl trusted src %s", prefixes(c.trusted))
+		c.add("http-request set-var(txn.src) src,hex if trusted")
+		c.add("http-request lua.client if trusted { req.fhdr(x-forwarded-for) -m found }")
+		c.add("http-request set-src var(txn.client) if { var(txn.client) -m found }")
+		trusted = " unless trusted { req.fhdr(%s) -m found }"
+	}
+	hop := "{ req.fhdr(connection) -m found } !{ req.fhdr(connection) -m str -i close keep-alive upgrade }"
+	c.add("http-request lua.hop if %s", hop)
+	for _, h := range []string{"keep-alive", "proxy-connection", "proxy-authorization", "forwarded"} {
+		c.add("http-request del-header %s", h)
+	}
+	c.add("http-request del-header te unless { req.fhdr(te) -m str -i trailers }")
+	condition := func(name string) string {
+		if trusted == "" {
+			return ""
+		}
+		return fmt.Sprintf(trusted, name)
+	}
+	c.add("http-request set-header x-forwarded-for %%[src]")
+	c.add("http-request set-header x-forwarded-host %%[req.fhdr(host)]%s", condition("x-forwarded-host"))
+	c.add("http-request set-header x-forwarded-proto %s%s", scheme, condition("x-forwarded-proto"))
+}

@@ -11,6 +11,8 @@ import (
 	"github.com/cilium/ebpf/rlimit"
 	"github.com/vishvananda/netlink"
 	"golang.org/x/sys/unix"
+
+	"github.com/fairway-net/fairway/internal/tcfilter"
 )
 
 // Times are what the program goes by when the agent is silent.
@@ -24,7 +26,7 @@ type Times struct {
 
 // Responder is the program of an interface. It stays when this process ends.
 type Responder struct {
-	hook        hook
+	place       tcfilter.Place
 	mac         net.HardwareAddr
 	times       Times
 	self, owned *ebpf.Map
@@ -46,7 +48,7 @@ func Open(device *net.Interface, times Times) (*Responder, error) {
 	if err != nil {
 		return nil, fmt.Errorf("open netlink socket: %w", err)
 	}
-	r := &Responder{hook: hook{netlink: h, index: device.Index}, mac: device.HardwareAddr, times: times}
+	r := &Responder{place: place(h, device.Index), mac: device.HardwareAddr, times: times}
 	if err := r.load(); err != nil {
 		h.Close()
 		return nil, fmt.Errorf("answer in the kernel on %s: %w", device.Name, err)
@@ -80,7 +82,7 @@ func (r *Responder) load() error {
 		return fmt.Errorf("load program: %w", err)
 	}
 	defer c.Close()
-	if err := r.hook.attach(c.Programs[responderProgRespond].FD()); err != nil {
+	if err := r.place.Attach(filterName, c.Programs[responderProgRespond].FD()); err != nil {
 		return err
 	}
 	r.self, r.owned = c.DetachMap(responderMapSelf1), c.DetachMap(responderMapOwned1)
@@ -90,7 +92,7 @@ func (r *Responder) load() error {
 // mapsBefore opens the maps of the program that is attached, by name.
 func (r *Responder) mapsBefore() (map[string]*ebpf.Map, error) {
 	found := map[string]*ebpf.Map{}
-	f, err := r.hook.find()
+	f, err := r.place.Find()
 	if err != nil || f == nil {
 		return found, err
 	}
@@ -181,12 +183,12 @@ func (r *Responder) Claims() (map[netip.Addr]Claim, error) {
 
 // Close leaves the program where it is.
 func (r *Responder) Close() error {
-	r.hook.netlink.Close()
+	r.place.Netlink.Close()
 	return errors.Join(r.self.Close(), r.owned.Close())
 }
 
 // Detach ends the answers.
 func (r *Responder) Detach() error {
-	_, err := r.hook.detach()
+	_, err := r.place.Detach()
 	return err
 }

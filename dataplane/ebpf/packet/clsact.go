@@ -1,15 +1,13 @@
 package packet
 
 import (
-	"errors"
 	"fmt"
 	"maps"
 	"slices"
 
 	"github.com/vishvananda/netlink"
-	"golang.org/x/sys/unix"
 
-	"github.com/fairway-net/fairway/internal/kernel"
+	"github.com/fairway-net/fairway/internal/tcfilter"
 )
 
 // clsact attaches by filters of the clsact queueing discipline: for kernels
@@ -25,47 +23,18 @@ const (
 )
 
 // parents are where the filters of the two sides hang.
-var parents = map[string]uint32{ingressSide: netlink.HANDLE_MIN_INGRESS, egressSide: netlink.HANDLE_MIN_EGRESS}
+var parents = map[string]uint32{ingressSide: tcfilter.Ingress, egressSide: tcfilter.Egress}
 
-func (c *clsact) filter(l netlink.Link, side string) *netlink.BpfFilter {
-	return &netlink.BpfFilter{
-		FilterAttrs: netlink.FilterAttrs{
-			LinkIndex: l.Attrs().Index, Parent: parents[side], Handle: 1, Priority: filterPriority, Protocol: unix.ETH_P_ALL,
-		},
-		Name: filterPrefix + side + "-" + c.build, DirectAction: true,
-	}
+func (c *clsact) at(l netlink.Link, side string) tcfilter.Place {
+	return tcfilter.Place{Netlink: c.netlink, Index: l.Attrs().Index, Side: parents[side], Priority: filterPriority, Prefix: filterPrefix}
 }
 
-func (c *clsact) qdisc(l netlink.Link) netlink.Qdisc {
-	return &netlink.GenericQdisc{
-		QdiscAttrs: netlink.QdiscAttrs{LinkIndex: l.Attrs().Index, Handle: netlink.MakeHandle(0xffff, 0), Parent: netlink.HANDLE_CLSACT},
-		QdiscType:  "clsact",
-	}
-}
-
-// filters lists the bpf filters at one side of an interface, ours and others'.
-func (c *clsact) filters(l netlink.Link, side string) (ours *netlink.BpfFilter, others int, err error) {
-	list, err := kernel.List(func() ([]netlink.Filter, error) { return c.netlink.FilterList(l, parents[side]) })
-	if errors.Is(err, unix.EINVAL) || errors.Is(err, unix.ENOENT) {
-		return nil, 0, nil // no such queueing discipline
-	}
-	if err != nil {
-		return nil, 0, fmt.Errorf("list filters: %w", err)
-	}
-	for _, f := range list {
-		if b, ok := f.(*netlink.BpfFilter); ok && b.Priority == filterPriority && len(b.Name) > len(filterPrefix) && b.Name[:len(filterPrefix)] == filterPrefix {
-			ours = b
-		} else {
-			others++
-		}
-	}
-	return ours, others, nil
-}
+func (c *clsact) name(side string) string { return filterPrefix + side + "-" + c.build }
 
 func (c *clsact) running(live []netlink.Link) (bool, error) {
 	for _, l := range live {
 		for side := range parents {
-			if ours, _, err := c.filters(l, side); err != nil || ours != nil {
+			if ours, err := c.at(l, side).Find(); err != nil || ours != nil {
 				return err == nil, err
 			}
 		}
@@ -75,8 +44,8 @@ func (c *clsact) running(live []netlink.Link) (bool, error) {
 
 func (c *clsact) attached(l netlink.Link, at []string) (bool, error) {
 	for _, side := range at {
-		ours, _, err := c.filters(l, side)
-		if err != nil || ours == nil || ours.Name != c.filter(l, side).Name {
+		ours, err := c.at(l, side).Find()
+		if err != nil || ours == nil || ours.Name != c.name(side) {
 			return false, err
 		}
 	}
@@ -84,14 +53,9 @@ func (c *clsact) attached(l netlink.Link, at []string) (bool, error) {
 }
 
 func (c *clsact) attach(l netlink.Link, programs bySide) error {
-	if err := c.netlink.QdiscAdd(c.qdisc(l)); err != nil && !errors.Is(err, unix.EEXIST) {
-		return fmt.Errorf("add queueing discipline clsact: %w", err)
-	}
 	for _, side := range slices.Sorted(maps.Keys(programs)) {
-		f := c.filter(l, side)
-		f.Fd = programs[side].FD()
-		if err := c.netlink.FilterReplace(f); err != nil {
-			return fmt.Errorf("replace filter: %w", err)
+		if err := c.at(l, side).Attach(c.name(side), programs[side].FD()); err != nil {
+			return err
 		}
 	}
 	return nil
@@ -100,29 +64,12 @@ func (c *clsact) attach(l netlink.Link, programs bySide) error {
 // forget has nothing to do: filters go with their interface.
 func (c *clsact) forget(map[int]bool) error { return nil }
 
-// remove removes our filters, and the queueing discipline if it then has none.
 func (c *clsact) remove(live []netlink.Link) error {
 	for _, l := range live {
-		removed, others := false, 0
 		for side := range parents {
-			ours, n, err := c.filters(l, side)
-			if err != nil {
-				return err
+			if _, err := c.at(l, side).Detach(); err != nil {
+				return fmt.Errorf("detach programs from interface %s: %w", l.Attrs().Name, err)
 			}
-			others += n
-			if ours == nil {
-				continue
-			}
-			if err := c.netlink.FilterDel(ours); err != nil && !isGone(err) {
-				return fmt.Errorf("remove filter of %s: %w", l.Attrs().Name, err)
-			}
-			removed = true
-		}
-		if !removed || others > 0 {
-			continue
-		}
-		if err := c.netlink.QdiscDel(c.qdisc(l)); err != nil && !isGone(err) {
-			return fmt.Errorf("remove queueing discipline clsact of %s: %w", l.Attrs().Name, err)
 		}
 	}
 	return nil

@@ -5,13 +5,15 @@ import (
 	"net/netip"
 	"slices"
 
-	"github.com/fairway-net/fairway/model"
 	mobyipvs "github.com/moby/ipvs"
+
+	"github.com/fairway-net/fairway/internal/ipset"
+	"github.com/fairway-net/fairway/model"
 )
 
 // actual is what the kernel holds of the plane's.
 type actual struct {
-	sets      map[setID]*listing
+	sets      map[setID]*ipset.Listing
 	addresses map[netip.Addr]bool
 	servers   map[serverID]*actualServer
 }
@@ -26,9 +28,9 @@ type actualServer struct {
 // readKernel reads all that is the plane's: made by this process, an earlier
 // one, or kube-proxy. Virtual servers of others are left out.
 func (p *Plane) readKernel(settings *model.Settings) (*actual, error) {
-	a := &actual{sets: map[setID]*listing{}, addresses: map[netip.Addr]bool{}, servers: map[serverID]*actualServer{}}
+	a := &actual{sets: map[setID]*ipset.Listing{}, addresses: map[netip.Addr]bool{}, servers: map[serverID]*actualServer{}}
 	for _, id := range append(allSets(false), allSets(true)...) {
-		l, err := p.sets.list(id.name())
+		l, err := p.sets.List(id.name())
 		if err != nil {
 			return nil, err
 		}
@@ -87,17 +89,17 @@ func (a *actual) owns(id serverID, settings *model.Settings, others []netip.Pref
 		return true
 	}
 	key := keyElement(id.key)
-	holders := map[setKind]element{setClusterIP: key, setLoadBalancer: key, setExternalIP: key, setExternalIPLocal: key, setFromNode: key}
+	holders := map[setKind]ipset.Element{setClusterIP: key, setLoadBalancer: key, setExternalIP: key, setExternalIPLocal: key, setFromNode: key}
 	switch id.key.Proto {
 	case model.TCP:
-		holders[setNodePortTCP] = element{port: id.key.Port}
+		holders[setNodePortTCP] = ipset.Element{Port: id.key.Port}
 	case model.UDP:
-		holders[setNodePortUDP] = element{port: id.key.Port}
+		holders[setNodePortUDP] = ipset.Element{Port: id.key.Port}
 	default:
 		holders[setNodePortSCTP] = key
 	}
 	for kind, e := range holders {
-		if l := a.sets[setID{kind, id.ipv6}]; l != nil && l.has(e) {
+		if l := a.sets[setID{kind, id.ipv6}]; l != nil && l.Has(e) {
 			return true
 		}
 	}
@@ -107,17 +109,6 @@ func (a *actual) owns(id serverID, settings *model.Settings, others []netip.Pref
 // reserved reports whether an address is of the Services' ranges.
 func reserved(settings *model.Settings, a netip.Addr) bool {
 	return slices.ContainsFunc(settings.Reserved, func(r netip.Prefix) bool { return r.Contains(a) })
-}
-
-func (l *listing) has(e element) bool {
-	if l.index == nil {
-		l.index = make(map[element]mark, len(l.elements))
-		for _, marked := range l.elements {
-			l.index[marked.element] = marked.mark
-		}
-	}
-	_, found := l.index[e]
-	return found
 }
 
 // temporary is the name of a set while it is exchanged for another.
@@ -150,22 +141,22 @@ func (p *Plane) compare(plan *plan, next *state, settings *model.Settings) error
 	return nil
 }
 
-func (p *Plane) compareSet(plan *plan, id setID, l *listing) error {
+func (p *Plane) compareSet(plan *plan, id setID, l *ipset.Listing) error {
 	switch {
 	case l == nil:
-		return p.sets.create(id, id.name())
-	case !l.fits(id):
+		return p.sets.Create(id.of(), id.name())
+	case !l.Fits(id.of()):
 		return p.exchangeSet(plan, id)
 	}
 	want := plan.puts[id]
-	for _, e := range l.elements {
-		if m, wanted := want[e.element]; !wanted {
+	for _, e := range l.Elements {
+		if m, wanted := want[e.Element]; !wanted {
 			if plan.removes[id] == nil {
-				plan.removes[id] = map[element]mark{}
+				plan.removes[id] = map[ipset.Element]ipset.Mark{}
 			}
-			plan.removes[id][e.element] = e.mark
-		} else if m == e.mark {
-			delete(want, e.element)
+			plan.removes[id][e.Element] = e.Mark
+		} else if m == e.Mark {
+			delete(want, e.Element)
 		}
 	}
 	return nil
@@ -175,20 +166,20 @@ func (p *Plane) compareSet(plan *plan, id setID, l *listing) error {
 // another size that kube-proxy made, in one step, while rules refer to it.
 func (p *Plane) exchangeSet(plan *plan, id setID) error {
 	name := temporary(id.name())
-	if err := p.sets.destroy(name); err != nil {
+	if err := p.sets.Destroy(name); err != nil {
 		return err
 	}
-	if err := p.sets.create(id, name); err != nil {
+	if err := p.sets.Create(id.of(), name); err != nil {
 		return err
 	}
-	if err := p.sets.add(id, name, elements(plan.puts[id])); err != nil {
+	if err := p.sets.Add(id.of(), name, elements(plan.puts[id])); err != nil {
 		return err
 	}
-	if err := p.sets.swap(id.name(), name); err != nil {
+	if err := p.sets.Swap(id.name(), name); err != nil {
 		return err
 	}
 	delete(plan.puts, id)
-	return p.sets.destroy(name)
+	return p.sets.Destroy(name)
 }
 
 // compareServers also takes over destinations that take no new connections and

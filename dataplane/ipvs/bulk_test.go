@@ -7,11 +7,12 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/vishvananda/netlink/nl"
+	"golang.org/x/sys/unix"
+
 	"github.com/fairway-net/fairway/internal/kernel"
 	"github.com/fairway-net/fairway/internal/netlink/bulk"
 	"github.com/fairway-net/fairway/internal/testing/vm"
-	"github.com/vishvananda/netlink/nl"
-	"golang.org/x/sys/unix"
 )
 
 // TestBulkTellsErrorsApart: each error is told of the message that it is about, also

@@ -4,6 +4,7 @@ import (
 	"net/netip"
 	"time"
 
+	"github.com/fairway-net/fairway/internal/ipset"
 	"github.com/fairway-net/fairway/model"
 )
 
@@ -50,7 +51,7 @@ func (p *Plane) bypass(f *model.Frontend, pool *model.Pool, change func() error)
 			}
 			ids[r.Masquerade] = id
 		}
-		if err := p.mark(f.Key, model.Origin(o), mark{id.mark, ^uint32(0)}); err != nil {
+		if err := p.mark(f.Key, model.Origin(o), ipset.Mark{Value: id.mark, Mask: ^uint32(0)}); err != nil {
 			return err
 		}
 	}
@@ -111,11 +112,11 @@ func (p *Plane) closeBypass(id serverID, pool *model.Pool) error {
 }
 
 // mark sets what first packets of an origin to a key are marked with.
-func (p *Plane) mark(k model.Key, o model.Origin, m mark) error {
+func (p *Plane) mark(k model.Key, o model.Origin, m ipset.Mark) error {
 	id := setID{originSet(o), k.Addr.Is6()}
-	list := []markedElement{{element: keyElement(k), mark: m}}
-	if m == (mark{}) {
-		return p.sets.remove(id, id.name(), list)
+	list := []ipset.Marked{{Element: keyElement(k), Mark: m}}
+	if m == (ipset.Mark{}) {
+		return p.sets.Remove(id.of(), id.name(), list)
 	}
-	return p.sets.add(id, id.name(), list)
+	return p.sets.Add(id.of(), id.name(), list)
 }

@@ -9,10 +9,12 @@ import (
 	"testing"
 	"time"
 
-	"github.com/fairway-net/fairway/internal/kernel"
-	"github.com/fairway-net/fairway/model"
 	gocmp "github.com/google/go-cmp/cmp"
 	mobyipvs "github.com/moby/ipvs"
+
+	"github.com/fairway-net/fairway/internal/ipset"
+	"github.com/fairway-net/fairway/internal/kernel"
+	"github.com/fairway-net/fairway/model"
 )
 
 // TestIncrementalEqualsWhole walks through random tables; after each step, what
@@ -102,7 +104,7 @@ func TestCostOfAnEndpoint(t *testing.T) {
 			}
 			table := b.table()
 			apply(t, p, table, false)
-			messages, listings, ipsetMessages := f.messages, f.listings, p.sets.messages
+			messages, listings, ipsetMessages := f.messages, f.listings, p.sets.Messages
 			b = edit(t, table)
 			b.pool(model.Pool{ID: last, Orphans: model.OrphansReset}, "10.244.99.1:80", "10.244.99.2:80")
 			if _, err := p.Apply(context.Background(), b.table(), kernel.VerifyNothing); err != nil {
@@ -113,7 +115,7 @@ func TestCostOfAnEndpoint(t *testing.T) {
 				t.Errorf("%d services: %d messages to IPVS, not 4", services, n)
 			}
 			// KUBE-LOOP-BACK: one entry comes, one goes.
-			if n := p.sets.messages - ipsetMessages; n != 2 {
+			if n := p.sets.Messages - ipsetMessages; n != 2 {
 				t.Errorf("%d services: %d messages to ipset, not 2", services, n)
 			}
 			if f.listings != listings {
@@ -212,7 +214,7 @@ func TestRetiredServers(t *testing.T) {
 					t.Errorf("%s: %s is not retired: %+v", when, k, s)
 				}
 				for _, set := range []string{"KUBE-FROM-POD", "KUBE-FROM-NODE", "KUBE-FROM-OUTSIDE"} {
-					if !strings.Contains(dump(t), "add "+set+" "+keyElement(k).text(hashIPPort)+" skbmark 0x46000001\n") {
+					if !strings.Contains(dump(t), "add "+set+" "+keyElement(k).Text(ipset.HashIPPort)+" skbmark 0x46000001\n") {
 						t.Errorf("%s: %s: no refusal in %s", when, k, set)
 					}
 				}

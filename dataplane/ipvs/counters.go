@@ -7,6 +7,7 @@ import (
 	"strings"
 	"sync"
 
+	"github.com/fairway-net/fairway/internal/ipset"
 	"github.com/fairway-net/fairway/internal/iptables"
 	"github.com/fairway-net/fairway/internal/kernel"
 	"github.com/fairway-net/fairway/model"
@@ -80,28 +81,28 @@ func (p *Plane) readStatistics(table *model.Table) error {
 // readRefusals reads how many first packets the sets of origins have marked to be
 // refused or dropped; by a socket of its own, too.
 func (p *Plane) readRefusals(table *model.Table) error {
-	sets, err := openIpsets()
+	sets, err := ipset.Open()
 	if err != nil {
 		return err
 	}
-	defer sets.close()
+	defer sets.Close()
 	for _, kind := range []setKind{setFromPod, setFromNode, setFromOutside} {
 		for _, ipv6 := range []bool{false, true} {
 			id := setID{kind, ipv6}
-			l, err := sets.list(id.name())
+			l, err := sets.List(id.name())
 			if err != nil {
 				return err
 			}
 			if l == nil {
 				continue
 			}
-			for _, e := range l.elements {
-				f := table.Frontend(model.Key{Addr: e.addr, Port: e.port, Proto: e.proto})
-				if f == nil || e.mark.value != markRefuse && e.mark.value != markDrop {
+			for _, e := range l.Elements {
+				f := table.Frontend(model.Key{Addr: e.Addr, Port: e.Port, Proto: e.Proto})
+				if f == nil || e.Mark.Value != markRefuse && e.Mark.Value != markDrop {
 					continue
 				}
-				counter := kernel.TallyID{Where: id.name(), What: e.text(id.typ()) + " " + e.mark.text()}
-				p.counters.servers.Add(f.Name, p.counters.servers.Since(counter, kernel.Count{Refused: e.packets}))
+				counter := kernel.TallyID{Where: id.name(), What: e.Text(id.typ()) + " " + e.Mark.Text()}
+				p.counters.servers.Add(f.Name, p.counters.servers.Since(counter, kernel.Count{Refused: e.Packets}))
 			}
 		}
 	}

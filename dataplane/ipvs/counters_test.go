@@ -9,11 +9,12 @@ import (
 	"testing"
 	"time"
 
+	mobyipvs "github.com/moby/ipvs"
+	"golang.org/x/sys/unix"
+
 	"github.com/fairway-net/fairway/internal/kernel"
 	"github.com/fairway-net/fairway/internal/testing/vm"
 	"github.com/fairway-net/fairway/model"
-	mobyipvs "github.com/moby/ipvs"
-	"golang.org/x/sys/unix"
 )
 
 // TestCountersByServicePort: what virtual servers have counted is told by

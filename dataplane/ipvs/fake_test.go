@@ -7,9 +7,10 @@ import (
 	"slices"
 	"time"
 
-	"github.com/fairway-net/fairway/model"
 	mobyipvs "github.com/moby/ipvs"
 	"golang.org/x/sys/unix"
+
+	"github.com/fairway-net/fairway/model"
 )
 
 // fakeIPVS answers like the kernel's IPVS, counts messages and forwards nothing.

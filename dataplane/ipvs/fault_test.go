@@ -129,7 +129,7 @@ func failing(t *testing.T, p *Plane, f fault) context.Context {
 	}
 	p.balancer = &faulty{balancer: under, fault: f}
 	p.settings.balancer = p.balancer
-	p.sets.fault, p.dummy.fault, p.dummy.bulk.Fault = f, f, f
+	p.sets.Fault, p.dummy.fault, p.dummy.bulk.Fault = f, f, f
 	return iptables.WithFault(t.Context(), f)
 }
 

@@ -6,13 +6,14 @@ import (
 	"net/netip"
 	"slices"
 
+	"github.com/fairway-net/fairway/internal/ipset"
 	"github.com/fairway-net/fairway/model"
 )
 
 // footprint is what one frontend needs in the kernel. Entries of setAddresses
 // and of the NodePort sets are shared between frontends, the others its own.
 type footprint struct {
-	entries map[entry]mark
+	entries map[entry]ipset.Mark
 	servers map[serverID]model.PoolID // which pool feeds them
 }
 
@@ -24,15 +25,15 @@ type markID struct {
 
 // footprint works out what f needs.
 func (s *state) footprint(t *model.Table, f *model.Frontend) footprint {
-	fp := footprint{entries: map[entry]mark{}, servers: map[serverID]model.PoolID{}}
+	fp := footprint{entries: map[entry]ipset.Mark{}, servers: map[serverID]model.PoolID{}}
 	if f == nil || f.Addr.IsLoopback() {
 		// IPVS sends nothing from a loopback address to another machine.
 		return fp
 	}
-	put := func(kind setKind, e element, m mark) { fp.entries[entry{setID{kind, f.Addr.Is6()}, e}] = m }
+	put := func(kind setKind, e ipset.Element, m ipset.Mark) { fp.entries[entry{setID{kind, f.Addr.Is6()}, e}] = m }
 	file(f, put)
 	if f.Entrance != model.NodePort && !isNodeAddr(t.Settings, f.Addr) {
-		put(setAddresses, element{addr: f.Addr}, mark{})
+		put(setAddresses, ipset.Element{Addr: f.Addr}, ipset.Mark{})
 	}
 	if f.Sources != nil {
 		fileSources(t.Settings, f, put)
@@ -41,22 +42,22 @@ func (s *state) footprint(t *model.Table, f *model.Frontend) footprint {
 	fp.servers[keyServer(f.Key)] = main
 	for o, r := range f.Routes {
 		pool := t.Pool(r.Pool)
-		var m mark
+		var m ipset.Mark
 		if r.Pool == main {
 			m = s.mainMark(f, model.Origin(o))
 		} else {
 			id := serverID{mark: s.markOf(markID{r.Pool, r.Masquerade}), ipv6: f.Addr.Is6()}
 			fp.servers[id] = r.Pool
-			m = mark{id.mark, ^uint32(0)}
+			m = ipset.Mark{Value: id.mark, Mask: ^uint32(0)}
 		}
 		switch {
 		case len(pool.Backends) > 0:
 		case pool.Empty == model.Drop:
-			m = mark{markDrop, ^uint32(0)}
+			m = ipset.Mark{Value: markDrop, Mask: ^uint32(0)}
 		default:
-			m = mark{markRefuse, ^uint32(0)}
+			m = ipset.Mark{Value: markRefuse, Mask: ^uint32(0)}
 		}
-		if m != (mark{}) {
+		if m != (ipset.Mark{}) {
 			put(originSet(model.Origin(o)), keyElement(f.Key), m)
 		}
 	}
@@ -64,11 +65,11 @@ func (s *state) footprint(t *model.Table, f *model.Frontend) footprint {
 }
 
 // mainMark is what first packets to the key's own server are marked with.
-func (s *state) mainMark(f *model.Frontend, o model.Origin) mark {
+func (s *state) mainMark(f *model.Frontend, o model.Origin) ipset.Mark {
 	if f.Routes[o].Masquerade && (f.Entrance == model.ClusterIP || !masqueradesAll(f)) {
-		return mark{s.masquerade, s.masquerade}
+		return ipset.Mark{Value: s.masquerade, Mask: s.masquerade}
 	}
-	return mark{}
+	return ipset.Mark{}
 }
 
 // masqueradesAll reports whether the frontend masquerades everybody's packets.
@@ -79,7 +80,7 @@ func masqueradesAll(f *model.Frontend) bool {
 // file puts the frontend where operators look for it. The sets without LOCAL
 // in their names make all packets masqueraded, save those that are in the one
 // with LOCAL too; KUBE-CLUSTER-IP makes none.
-func file(f *model.Frontend, put func(setKind, element, mark)) {
+func file(f *model.Frontend, put func(setKind, ipset.Element, ipset.Mark)) {
 	key := keyElement(f.Key)
 	var all, local setKind
 	switch f.Entrance {
@@ -90,39 +91,39 @@ func file(f *model.Frontend, put func(setKind, element, mark)) {
 	case model.NodePort:
 		switch f.Proto {
 		case model.TCP:
-			all, local, key = setNodePortTCP, setNodePortLocalTCP, element{port: f.Port}
+			all, local, key = setNodePortTCP, setNodePortLocalTCP, ipset.Element{Port: f.Port}
 		case model.UDP:
-			all, local, key = setNodePortUDP, setNodePortLocalUDP, element{port: f.Port}
+			all, local, key = setNodePortUDP, setNodePortLocalUDP, ipset.Element{Port: f.Port}
 		default:
 			all, local = setNodePortSCTP, setNodePortLocalSCTP
 		}
 	default:
-		put(setClusterIP, key, mark{})
+		put(setClusterIP, key, ipset.Mark{})
 		return
 	}
-	put(all, key, mark{})
+	put(all, key, ipset.Mark{})
 	if !masqueradesAll(f) {
-		put(local, key, mark{})
+		put(local, key, ipset.Mark{})
 	}
 }
 
 // fileSources lists who may reach the frontend. A process of this node
 // that reaches for an address of kube-ipvs0 has that address itself for its
 // source, so it may if one of the node's other addresses may.
-func fileSources(settings *model.Settings, f *model.Frontend, put func(setKind, element, mark)) {
-	put(setFirewall, keyElement(f.Key), mark{})
+func fileSources(settings *model.Settings, f *model.Frontend, put func(setKind, ipset.Element, ipset.Mark)) {
+	put(setFirewall, keyElement(f.Key), ipset.Mark{})
 	source := keyElement(f.Key)
 	for _, p := range f.Sources {
 		if p.Addr().Is6() != f.Addr.Is6() {
 			continue
 		}
 		for _, half := range halves(p) {
-			source.net = half
-			put(setSourceCIDR, source, mark{})
+			source.Net = half
+			put(setSourceCIDR, source, ipset.Mark{})
 		}
 		if slices.ContainsFunc(settings.NodeAddrs, p.Contains) {
-			source.net = hostPrefix(f.Addr)
-			put(setSourceCIDR, source, mark{})
+			source.Net = hostPrefix(f.Addr)
+			put(setSourceCIDR, source, ipset.Mark{})
 		}
 	}
 }
@@ -151,7 +152,7 @@ func loopBack(p *model.Pool) map[entry]bool {
 		for _, b := range list {
 			entries[entry{
 				setID{setLoopBack, p.ID.IPv6},
-				element{addr: b.Addr, port: b.Port, proto: p.ID.Proto, net: hostPrefix(b.Addr)},
+				ipset.Element{Addr: b.Addr, Port: b.Port, Proto: p.ID.Proto, Net: hostPrefix(b.Addr)},
 			}] = true
 		}
 	}

@@ -7,6 +7,7 @@ import (
 	"net/netip"
 
 	"github.com/fairway-net/fairway/dataplane/migrate"
+	"github.com/fairway-net/fairway/internal/ipset"
 	"github.com/fairway-net/fairway/internal/iptables"
 	"github.com/fairway-net/fairway/internal/kernel"
 	"github.com/fairway-net/fairway/model"
@@ -37,10 +38,10 @@ var everybody = map[bool]netip.Prefix{
 // freezeSetID has the type of that set.
 func freezeSetID(ipv6 bool) setID { return setID{setReserved, ipv6} }
 
-func everybodyElements(ipv6 bool) []markedElement {
-	var list []markedElement
+func everybodyElements(ipv6 bool) []ipset.Marked {
+	var list []ipset.Marked
 	for _, half := range halves(everybody[ipv6]) {
-		list = append(list, markedElement{element: element{net: half}})
+		list = append(list, ipset.Marked{Element: ipset.Element{Net: half}})
 	}
 	return list
 }
@@ -52,12 +53,12 @@ func (p *Plane) prepareFreeze(ctx context.Context) error {
 	for _, f := range iptables.Families() {
 		ipv6 := f == iptables.IPv6
 		name := familyName(freezeSet, ipv6)
-		there, err := p.sets.list(name)
+		there, err := p.sets.List(name)
 		switch {
 		case err == nil && there == nil:
-			err = p.sets.create(freezeSetID(ipv6), name)
+			err = p.sets.Create(freezeSetID(ipv6).of(), name)
 		case err == nil:
-			err = p.sets.remove(freezeSetID(ipv6), name, everybodyElements(ipv6))
+			err = p.sets.Remove(freezeSetID(ipv6).of(), name, everybodyElements(ipv6))
 		}
 		if err == nil {
 			err = p.writeFreeze(ctx, f)
@@ -124,7 +125,7 @@ func (p *Plane) late(r ruleSet) ([]string, error) {
 // freeze begins to drop packets.
 func (p *Plane) freeze() error {
 	return p.eachFreezeSet(func(ipv6 bool, name string) error {
-		return p.sets.add(freezeSetID(ipv6), name, everybodyElements(ipv6))
+		return p.sets.Add(freezeSetID(ipv6).of(), name, everybodyElements(ipv6))
 	})
 }
 
@@ -133,11 +134,11 @@ func (p *Plane) freeze() error {
 func (p *Plane) thaw() error {
 	return p.eachFreezeSet(func(ipv6 bool, name string) error {
 		for o := range model.Origin(model.NumOrigins) {
-			if err := p.sets.flush(setID{originSet(o), ipv6}.name()); err != nil {
+			if err := p.sets.Flush(setID{originSet(o), ipv6}.name()); err != nil {
 				return err
 			}
 		}
-		return p.sets.remove(freezeSetID(ipv6), name, everybodyElements(ipv6))
+		return p.sets.Remove(freezeSetID(ipv6).of(), name, everybodyElements(ipv6))
 	})
 }
 

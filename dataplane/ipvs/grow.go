@@ -5,9 +5,10 @@ import (
 	"maps"
 	"slices"
 
-	"github.com/fairway-net/fairway/internal/netlink/bulk"
 	mobyipvs "github.com/moby/ipvs"
 	"github.com/vishvananda/netlink/nl"
+
+	"github.com/fairway-net/fairway/internal/netlink/bulk"
 )
 
 // ipvsKernel is the kernel's IPVS. What there may be much of goes in bulk.

@@ -8,12 +8,13 @@ import (
 	"net/netip"
 	"slices"
 
-	"github.com/fairway-net/fairway/internal/kernel"
-	"github.com/fairway-net/fairway/internal/netlink/bulk"
-	"github.com/fairway-net/fairway/model"
 	mobyipvs "github.com/moby/ipvs"
 	"github.com/vishvananda/netlink"
 	"golang.org/x/sys/unix"
+
+	"github.com/fairway-net/fairway/internal/kernel"
+	"github.com/fairway-net/fairway/internal/netlink/bulk"
+	"github.com/fairway-net/fairway/model"
 )
 
 // balancer is what the plane asks of IPVS: the methods of moby/ipvs's Handle, each of

@@ -6,10 +6,11 @@ import (
 	"net"
 	"net/netip"
 
-	"github.com/fairway-net/fairway/internal/kernel"
-	"github.com/fairway-net/fairway/internal/netlink/bulk"
 	"github.com/vishvananda/netlink"
 	"golang.org/x/sys/unix"
+
+	"github.com/fairway-net/fairway/internal/kernel"
+	"github.com/fairway-net/fairway/internal/netlink/bulk"
 )
 
 // dummy is the interface with the addresses of Services.

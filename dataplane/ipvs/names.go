@@ -3,6 +3,7 @@ package ipvs
 import (
 	"strings"
 
+	"github.com/fairway-net/fairway/internal/ipset"
 	"github.com/fairway-net/fairway/model"
 )
 
@@ -37,41 +38,31 @@ const (
 	numSets
 )
 
-// The set types (linux/netfilter/ipset).
-const (
-	hashIPPort    = "hash:ip,port"
-	hashIPPortIP  = "hash:ip,port,ip"
-	hashIPPortNet = "hash:ip,port,net"
-	hashIP        = "hash:ip"
-	hashNet       = "hash:net"
-	bitmapPort    = "bitmap:port"
-)
-
 // setKinds has the names as kube-proxy spells them for IPv4.
 var setKinds = [numSets]struct {
 	name, typ string
 	marks     bool // entries carry a packet mark and count the packets that get it
 }{
-	setClusterIP:         {"KUBE-CLUSTER-IP", hashIPPort, false},
-	setLoopBack:          {"KUBE-LOOP-BACK", hashIPPortIP, false},
-	setExternalIP:        {"KUBE-EXTERNAL-IP", hashIPPort, false},
-	setExternalIPLocal:   {"KUBE-EXTERNAL-IP-LOCAL", hashIPPort, false},
-	setLoadBalancer:      {"KUBE-LOAD-BALANCER", hashIPPort, false},
-	setLoadBalancerLocal: {"KUBE-LOAD-BALANCER-LOCAL", hashIPPort, false},
-	setFirewall:          {"KUBE-LOAD-BALANCER-FW", hashIPPort, false},
-	setSourceCIDR:        {"KUBE-LOAD-BALANCER-SOURCE-CIDR", hashIPPortNet, false},
-	setNodePortTCP:       {"KUBE-NODE-PORT-TCP", bitmapPort, false},
-	setNodePortLocalTCP:  {"KUBE-NODE-PORT-LOCAL-TCP", bitmapPort, false},
-	setNodePortUDP:       {"KUBE-NODE-PORT-UDP", bitmapPort, false},
-	setNodePortLocalUDP:  {"KUBE-NODE-PORT-LOCAL-UDP", bitmapPort, false},
-	setNodePortSCTP:      {"KUBE-NODE-PORT-SCTP-HASH", hashIPPort, false},
-	setNodePortLocalSCTP: {"KUBE-NODE-PORT-LOCAL-SCTP-HASH", hashIPPort, false},
-	setAddresses:         {"KUBE-IPVS-IPS", hashIP, false},
-	setFromPod:           {"KUBE-FROM-POD", hashIPPort, true},
-	setFromNode:          {"KUBE-FROM-NODE", hashIPPort, true},
-	setFromOutside:       {"KUBE-FROM-OUTSIDE", hashIPPort, true},
-	setReserved:          {"KUBE-SERVICE-CIDR", hashNet, false},
-	setExempt:            {"KUBE-EXEMPT-IP", hashIP, false},
+	setClusterIP:         {"KUBE-CLUSTER-IP", ipset.HashIPPort, false},
+	setLoopBack:          {"KUBE-LOOP-BACK", ipset.HashIPPortIP, false},
+	setExternalIP:        {"KUBE-EXTERNAL-IP", ipset.HashIPPort, false},
+	setExternalIPLocal:   {"KUBE-EXTERNAL-IP-LOCAL", ipset.HashIPPort, false},
+	setLoadBalancer:      {"KUBE-LOAD-BALANCER", ipset.HashIPPort, false},
+	setLoadBalancerLocal: {"KUBE-LOAD-BALANCER-LOCAL", ipset.HashIPPort, false},
+	setFirewall:          {"KUBE-LOAD-BALANCER-FW", ipset.HashIPPort, false},
+	setSourceCIDR:        {"KUBE-LOAD-BALANCER-SOURCE-CIDR", ipset.HashIPPortNet, false},
+	setNodePortTCP:       {"KUBE-NODE-PORT-TCP", ipset.BitmapPort, false},
+	setNodePortLocalTCP:  {"KUBE-NODE-PORT-LOCAL-TCP", ipset.BitmapPort, false},
+	setNodePortUDP:       {"KUBE-NODE-PORT-UDP", ipset.BitmapPort, false},
+	setNodePortLocalUDP:  {"KUBE-NODE-PORT-LOCAL-UDP", ipset.BitmapPort, false},
+	setNodePortSCTP:      {"KUBE-NODE-PORT-SCTP-HASH", ipset.HashIPPort, false},
+	setNodePortLocalSCTP: {"KUBE-NODE-PORT-LOCAL-SCTP-HASH", ipset.HashIPPort, false},
+	setAddresses:         {"KUBE-IPVS-IPS", ipset.HashIP, false},
+	setFromPod:           {"KUBE-FROM-POD", ipset.HashIPPort, true},
+	setFromNode:          {"KUBE-FROM-NODE", ipset.HashIPPort, true},
+	setFromOutside:       {"KUBE-FROM-OUTSIDE", ipset.HashIPPort, true},
+	setReserved:          {"KUBE-SERVICE-CIDR", ipset.HashNet, false},
+	setExempt:            {"KUBE-EXEMPT-IP", ipset.HashIP, false},
 }
 
 // foreignSets are sets that only kube-proxy's ipvs mode makes.
@@ -108,6 +99,11 @@ func familyName(name string, ipv6 bool) string {
 }
 
 func (id setID) typ() string { return setKinds[id.kind].typ }
+
+// of is what ipset knows the set's kind by.
+func (id setID) of() ipset.Kind {
+	return ipset.Kind{Type: id.typ(), IPv6: id.ipv6, Marks: setKinds[id.kind].marks}
+}
 
 func (id setID) compare(o setID) int {
 	return strings.Compare(id.name(), o.name())

@@ -3,14 +3,15 @@ package ipvs
 import (
 	"net/netip"
 
+	"github.com/fairway-net/fairway/internal/ipset"
 	"github.com/fairway-net/fairway/model"
 )
 
 // plan is what there is to do in the kernel, in no order.
 type plan struct {
 	want    *model.Table
-	puts    map[setID]map[element]mark // to be added, or given this mark
-	removes map[setID]map[element]mark
+	puts    map[setID]map[ipset.Element]ipset.Mark // to be added, or given this mark
+	removes map[setID]map[ipset.Element]ipset.Mark
 	servers map[serverID]*serverPlan
 	// Addresses of kube-ipvs0 go with the entries of setAddresses. These lists
 	// are for a comparison with the kernel, where the two may differ.
@@ -30,28 +31,28 @@ type serverPlan struct {
 func newPlan(want *model.Table) *plan {
 	return &plan{
 		want: want,
-		puts: map[setID]map[element]mark{}, removes: map[setID]map[element]mark{},
+		puts: map[setID]map[ipset.Element]ipset.Mark{}, removes: map[setID]map[ipset.Element]ipset.Mark{},
 		servers: map[serverID]*serverPlan{}, bind: map[netip.Addr]bool{}, unbind: map[netip.Addr]bool{},
 	}
 }
 
-func (p *plan) put(e entry, m mark) {
+func (p *plan) put(e entry, m ipset.Mark) {
 	if p.puts[e.set] == nil {
-		p.puts[e.set] = map[element]mark{}
+		p.puts[e.set] = map[ipset.Element]ipset.Mark{}
 	}
-	p.puts[e.set][e.element] = m
+	p.puts[e.set][e.Element] = m
 	if e.set.kind == setAddresses {
-		p.bind[e.addr] = true
+		p.bind[e.Addr] = true
 	}
 }
 
-func (p *plan) remove(e entry, m mark) {
+func (p *plan) remove(e entry, m ipset.Mark) {
 	if p.removes[e.set] == nil {
-		p.removes[e.set] = map[element]mark{}
+		p.removes[e.set] = map[ipset.Element]ipset.Mark{}
 	}
-	p.removes[e.set][e.element] = m
+	p.removes[e.set][e.Element] = m
 	if e.set.kind == setAddresses {
-		p.unbind[e.addr] = true
+		p.unbind[e.Addr] = true
 	}
 }
 

@@ -9,6 +9,7 @@ import (
 	"sync/atomic"
 
 	"github.com/fairway-net/fairway/internal/conntrack"
+	"github.com/fairway-net/fairway/internal/ipset"
 	"github.com/fairway-net/fairway/internal/iptables"
 	"github.com/fairway-net/fairway/internal/kernel"
 	"github.com/fairway-net/fairway/model"
@@ -20,7 +21,7 @@ type Plane struct {
 	options  kernel.Options
 	expand   model.Expansion
 	balancer balancer
-	sets     *ipsets
+	sets     *ipset.Socket
 	dummy    *dummy
 	iptables *iptables.Tool
 	choose   chooser
@@ -57,11 +58,11 @@ func newPlane(options kernel.Options, b balancer) (*Plane, error) {
 	if err != nil {
 		return nil, err
 	}
-	sets, err := openIpsets()
+	sets, err := ipset.Open()
 	if err != nil {
 		return nil, err
 	}
-	if err := sets.probe(); err != nil {
+	if err := sets.Probe(); err != nil {
 		return nil, fmt.Errorf("look for ipsets: %w", err)
 	}
 	d, err := openDummy()
@@ -154,7 +155,7 @@ func (p *Plane) applyAll(ctx context.Context, want *model.Table) error {
 	next := newState(p.options.MasqueradeMark)
 	plan := next.move(want, sorted(want))
 	for _, e := range reservedEntries(want.Settings) {
-		plan.put(e, mark{})
+		plan.put(e, ipset.Mark{})
 	}
 	if err := p.settings.set(); err != nil {
 		return err

@@ -13,10 +13,11 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/google/go-cmp/cmp"
+
 	"github.com/fairway-net/fairway/internal/kernel"
 	"github.com/fairway-net/fairway/internal/testing/vm"
 	"github.com/fairway-net/fairway/model"
-	"github.com/google/go-cmp/cmp"
 )
 
 var update = flag.Bool("update", false, "write golden files")

@@ -7,9 +7,10 @@ import (
 	"testing"
 	"time"
 
+	"github.com/google/go-cmp/cmp"
+
 	"github.com/fairway-net/fairway/internal/kernel"
 	"github.com/fairway-net/fairway/internal/testing/vm"
-	"github.com/google/go-cmp/cmp"
 )
 
 // The tests of this file need a kernel with IP_VS: they run in the virtual

@@ -31,7 +31,7 @@ func (p *Plane) Remove(ctx context.Context, _ kernel.Removal) error {
 	}
 	try(p.dummy.remove())
 	for _, name := range allNames() {
-		try(p.sets.destroy(name))
+		try(p.sets.Destroy(name))
 	}
 	try(p.settings.restore())
 	return errors.Join(problems...)

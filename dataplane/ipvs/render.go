@@ -6,6 +6,7 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/fairway-net/fairway/internal/ipset"
 	"github.com/fairway-net/fairway/internal/iptables"
 	"github.com/fairway-net/fairway/internal/kernel"
 	"github.com/fairway-net/fairway/model"
@@ -36,7 +37,7 @@ func render(t *model.Table, options kernel.Options) (*rendering, error) {
 	s := newState(options.MasqueradeMark)
 	plan := s.move(t, sorted(t))
 	for _, e := range reservedEntries(t.Settings) {
-		plan.put(e, mark{})
+		plan.put(e, ipset.Mark{})
 	}
 	return &rendering{plan, newChooser(options), t.Settings, options}, nil
 }
@@ -82,8 +83,8 @@ func ruleObjects(f iptables.Family, t ruleTable) []kernel.Object {
 	return objects
 }
 
-func entryObject(id setID, e element, m mark) kernel.Object {
-	return kernel.Object{Kind: kindEntry, Name: id.name() + " " + e.text(id.typ()), Text: m.text()}
+func entryObject(id setID, e ipset.Element, m ipset.Mark) kernel.Object {
+	return kernel.Object{Kind: kindEntry, Name: id.name() + " " + e.Text(id.typ()), Text: m.Text()}
 }
 
 func serverObject(id serverID, s service, list []destination) kernel.Object {
@@ -110,11 +111,11 @@ func (p *Plane) objects(ctx context.Context) ([]kernel.Object, error) {
 	var objects []kernel.Object
 	hidden := p.hidden()
 	for id, l := range a.sets {
-		for _, e := range l.elements {
-			if hidden[entry{id, e.element}] {
+		for _, e := range l.Elements {
+			if hidden[entry{id, e.Element}] {
 				continue
 			}
-			objects = append(objects, entryObject(id, e.element, e.mark))
+			objects = append(objects, entryObject(id, e.Element, e.Mark))
 		}
 	}
 	for addr := range a.addresses {

@@ -6,6 +6,7 @@ import (
 	"slices"
 	"time"
 
+	"github.com/fairway-net/fairway/internal/ipset"
 	"github.com/fairway-net/fairway/model"
 )
 
@@ -69,7 +70,9 @@ func refusals(id serverID) []entry {
 	return list
 }
 
-func addressEntry(a netip.Addr) entry { return entry{setID{setAddresses, a.Is6()}, element{addr: a}} }
+func addressEntry(a netip.Addr) entry {
+	return entry{setID{setAddresses, a.Is6()}, ipset.Element{Addr: a}}
+}
 
 // refuse keeps a retired server's address, and new connections from it.
 func (p *plan) refuse(id serverID) {
@@ -81,19 +84,19 @@ func (p *plan) refuse(id serverID) {
 		verdict = markDrop // as what comes to other ports of an external address
 	}
 	for _, e := range refusals(id) {
-		delete(p.removes[e.set], e.element)
-		p.put(e, mark{verdict, ^uint32(0)})
+		delete(p.removes[e.set], e.Element)
+		p.put(e, ipset.Mark{Value: verdict, Mask: ^uint32(0)})
 	}
 	address := addressEntry(id.key.Addr)
-	delete(p.removes[address.set], address.element)
+	delete(p.removes[address.set], address.Element)
 	delete(p.unbind, id.key.Addr)
 }
 
 // restore lets new connections to a server that was retired.
 func (p *plan) restore(id serverID) {
 	for _, e := range refusals(id) {
-		if _, marked := p.puts[e.set][e.element]; !marked && id.mark == 0 {
-			p.remove(e, mark{})
+		if _, marked := p.puts[e.set][e.Element]; !marked && id.mark == 0 {
+			p.remove(e, ipset.Mark{})
 		}
 	}
 }
@@ -131,7 +134,7 @@ func (p *Plane) deleteDrained(id serverID) error {
 		list = append(list, addressEntry(a))
 	}
 	for _, e := range list {
-		if err := p.sets.remove(e.set, e.set.name(), []markedElement{{element: e.element}}); err != nil {
+		if err := p.sets.Remove(e.set.of(), e.set.name(), []ipset.Marked{{Element: e.Element}}); err != nil {
 			return err
 		}
 	}

@@ -7,6 +7,7 @@ import (
 	"slices"
 
 	"github.com/fairway-net/fairway/dataplane/migrate"
+	"github.com/fairway-net/fairway/internal/ipset"
 	"github.com/fairway-net/fairway/internal/iptables"
 	"github.com/fairway-net/fairway/internal/kernel"
 	"github.com/fairway-net/fairway/model"
@@ -74,7 +75,7 @@ func (p *Plane) putEntries(plan *plan) error {
 		}
 		for _, ipv6 := range []bool{false, true} {
 			id := setID{kind, ipv6}
-			if err := p.sets.add(id, id.name(), elements(plan.puts[id])); err != nil {
+			if err := p.sets.Add(id.of(), id.name(), elements(plan.puts[id])); err != nil {
 				return err
 			}
 		}
@@ -95,7 +96,7 @@ func (p *Plane) removeEntries(plan *plan, staying bool) error {
 			if staying {
 				removes = plan.ofStayingFrontends(id)
 			}
-			if err := p.sets.remove(id, id.name(), elements(removes)); err != nil {
+			if err := p.sets.Remove(id.of(), id.name(), elements(removes)); err != nil {
 				return err
 			}
 			for e := range removes {
@@ -106,10 +107,10 @@ func (p *Plane) removeEntries(plan *plan, staying bool) error {
 	return nil
 }
 
-func (p *plan) ofStayingFrontends(id setID) map[element]mark {
-	stay := map[element]mark{}
+func (p *plan) ofStayingFrontends(id setID) map[ipset.Element]ipset.Mark {
+	stay := map[ipset.Element]ipset.Mark{}
 	for e, m := range p.removes[id] {
-		if p.want.Frontend(model.Key{Addr: e.addr, Port: e.port, Proto: e.proto}) != nil {
+		if p.want.Frontend(model.Key{Addr: e.Addr, Port: e.Port, Proto: e.Proto}) != nil {
 			stay[e] = m
 		}
 	}
@@ -117,19 +118,19 @@ func (p *plan) ofStayingFrontends(id setID) map[element]mark {
 }
 
 // elements lists elements in order.
-func elements(m map[element]mark) []markedElement {
-	list := make([]markedElement, 0, len(m))
+func elements(m map[ipset.Element]ipset.Mark) []ipset.Marked {
+	list := make([]ipset.Marked, 0, len(m))
 	for e, value := range m {
-		list = append(list, markedElement{element: e, mark: value})
+		list = append(list, ipset.Marked{Element: e, Mark: value})
 	}
-	slices.SortFunc(list, func(a, b markedElement) int { return a.compare(b.element) })
+	slices.SortFunc(list, func(a, b ipset.Marked) int { return a.Compare(b.Element) })
 	return list
 }
 
 func (p *Plane) bind(plan *plan) error {
 	for _, ipv6 := range []bool{false, true} {
 		id := setID{setAddresses, ipv6}
-		if err := p.sets.add(id, id.name(), elements(plan.puts[id])); err != nil {
+		if err := p.sets.Add(id.of(), id.name(), elements(plan.puts[id])); err != nil {
 			return err
 		}
 	}
@@ -184,11 +185,11 @@ func reservedEntries(settings *model.Settings) []entry {
 	var list []entry
 	for _, r := range settings.Reserved {
 		for _, half := range halves(r) {
-			list = append(list, entry{setID{setReserved, r.Addr().Is6()}, element{net: half}})
+			list = append(list, entry{setID{setReserved, r.Addr().Is6()}, ipset.Element{Net: half}})
 		}
 	}
 	for _, a := range settings.Exempt {
-		list = append(list, entry{setID{setExempt, a.Is6()}, element{addr: a}})
+		list = append(list, entry{setID{setExempt, a.Is6()}, ipset.Element{Addr: a}})
 	}
 	return list
 }

@@ -7,6 +7,7 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/fairway-net/fairway/internal/ipset"
 	"github.com/fairway-net/fairway/internal/iptables"
 	"github.com/fairway-net/fairway/internal/kernel"
 	"github.com/fairway-net/fairway/model"
@@ -53,7 +54,7 @@ func (r *rendering) setScript() string {
 		}
 		for _, id := range ids {
 			for _, e := range elements(r.plan.puts[id]) {
-				fmt.Fprintln(&b, strings.TrimRight("add "+id.name()+" "+e.text(id.typ())+" "+e.mark.text(), " "))
+				fmt.Fprintln(&b, strings.TrimRight("add "+id.name()+" "+e.Text(id.typ())+" "+e.Mark.Text(), " "))
 			}
 		}
 	}
@@ -63,14 +64,14 @@ func (r *rendering) setScript() string {
 // createText spells the making of a set as `ipset save` does.
 func (id setID) createText() string {
 	text := "create " + id.name() + " " + id.typ()
-	if id.typ() == bitmapPort {
+	if id.typ() == ipset.BitmapPort {
 		return text + " range 0-65535"
 	}
 	family := "inet"
 	if id.ipv6 {
 		family = "inet6"
 	}
-	text += fmt.Sprintf(" family %s hashsize 1024 maxelem %d", family, maxElements)
+	text += fmt.Sprintf(" family %s hashsize 1024 maxelem %d", family, ipset.MaxElements)
 	if setKinds[id.kind].marks {
 		text += " counters skbinfo"
 	}

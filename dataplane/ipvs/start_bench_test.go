@@ -6,11 +6,12 @@ import (
 	"runtime"
 	"testing"
 
+	mobyipvs "github.com/moby/ipvs"
+
 	"github.com/fairway-net/fairway/internal/kernel"
 	"github.com/fairway-net/fairway/internal/netns"
 	"github.com/fairway-net/fairway/internal/testing/vm"
 	"github.com/fairway-net/fairway/model"
-	mobyipvs "github.com/moby/ipvs"
 )
 
 // BenchmarkKernelStart puts Services with three endpoints each into a kernel that
@@ -32,7 +33,7 @@ func BenchmarkKernelStart(b *testing.B) {
 			}
 			b.StopTimer()
 			b.ReportMetric(float64(count.messages), "ipvs-messages")
-			b.ReportMetric(float64(p.sets.messages), "ipset-messages")
+			b.ReportMetric(float64(p.sets.Messages), "ipset-messages")
 			b.ReportMetric(float64(b.Elapsed().Microseconds())/float64(n), "µs/Service")
 			if err := p.Remove(context.Background(), kernel.EndConnections); err != nil {
 				b.Fatal(err)
@@ -50,7 +51,7 @@ func BenchmarkKernelChange(b *testing.B) {
 		if _, err := p.Apply(b.Context(), table, kernel.VerifyNothing); err != nil {
 			b.Fatal(err)
 		}
-		ipvsBefore, setsBefore := count.messages, p.sets.messages
+		ipvsBefore, setsBefore := count.messages, p.sets.Messages
 		const times = 50
 		fresh := 1 << 20
 		for b.Loop() {
@@ -69,7 +70,7 @@ func BenchmarkKernelChange(b *testing.B) {
 		per := float64(times * b.N)
 		b.ReportMetric(float64(b.Elapsed().Microseconds())/per, "µs/change")
 		b.ReportMetric(float64(count.messages-ipvsBefore)/per, "ipvs-messages/change")
-		b.ReportMetric(float64(p.sets.messages-setsBefore)/per, "ipset-messages/change")
+		b.ReportMetric(float64(p.sets.Messages-setsBefore)/per, "ipset-messages/change")
 		if err := p.Remove(context.Background(), kernel.EndConnections); err != nil {
 			b.Fatal(err)
 		}

@@ -1,6 +1,7 @@
 package ipvs
 
 import (
+	"github.com/fairway-net/fairway/internal/ipset"
 	"github.com/fairway-net/fairway/model"
 )
 
@@ -149,9 +150,9 @@ func (m *move) sharedEntries() {
 	for e, before := range m.shared {
 		switch now := m.state.shared[e]; {
 		case before == 0 && now > 0:
-			m.plan.put(e, mark{})
+			m.plan.put(e, ipset.Mark{})
 		case before > 0 && now == 0:
-			m.plan.remove(e, mark{})
+			m.plan.remove(e, ipset.Mark{})
 		}
 	}
 }

@@ -6,9 +6,10 @@ import (
 	"testing"
 	"time"
 
+	mobyipvs "github.com/moby/ipvs"
+
 	"github.com/fairway-net/fairway/internal/kernel"
 	"github.com/fairway-net/fairway/model"
-	mobyipvs "github.com/moby/ipvs"
 )
 
 // TestTimeouts: those asked for are set, and put back when they are asked for no

@@ -1,40 +1,41 @@
-package ipvs
+package ipset
 
 import (
 	"encoding/binary"
 	"net/netip"
 
-	"github.com/fairway-net/fairway/internal/netlink/attr"
-	"github.com/fairway-net/fairway/model"
 	"github.com/vishvananda/netlink/nl"
 	"golang.org/x/sys/unix"
+
+	"github.com/fairway-net/fairway/internal/netlink/attr"
+	"github.com/fairway-net/fairway/model"
 )
 
-func encode(id setID, e markedElement) *nl.RtAttr {
+func encode(kind Kind, e Marked) *nl.RtAttr {
 	data := nl.NewRtAttr(nl.IPSET_ATTR_DATA|unix.NLA_F_NESTED, nil)
-	if e.addr.IsValid() {
-		addAddr(data, nl.IPSET_ATTR_IP, e.addr)
+	if e.Addr.IsValid() {
+		addAddr(data, nl.IPSET_ATTR_IP, e.Addr)
 	}
-	if e.port != 0 {
-		data.AddRtAttr(nl.IPSET_ATTR_PORT|unix.NLA_F_NET_BYTEORDER, binary.BigEndian.AppendUint16(nil, e.port))
+	if e.Port != 0 {
+		data.AddRtAttr(nl.IPSET_ATTR_PORT|unix.NLA_F_NET_BYTEORDER, binary.BigEndian.AppendUint16(nil, e.Port))
 	}
-	if e.proto != 0 {
-		data.AddRtAttr(nl.IPSET_ATTR_PROTO, []byte{byte(e.proto)})
+	if e.Proto != 0 {
+		data.AddRtAttr(nl.IPSET_ATTR_PROTO, []byte{byte(e.Proto)})
 	}
-	switch id.typ() {
-	case hashNet:
-		addAddr(data, nl.IPSET_ATTR_IP, e.net.Addr())
-		data.AddRtAttr(nl.IPSET_ATTR_CIDR, []byte{byte(e.net.Bits())})
-	case hashIPPortNet:
-		addAddr(data, attrIP2, e.net.Addr())
-		data.AddRtAttr(attrCIDR2, []byte{byte(e.net.Bits())})
-	case hashIPPortIP:
-		addAddr(data, attrIP2, e.net.Addr())
+	switch kind.Type {
+	case HashNet:
+		addAddr(data, nl.IPSET_ATTR_IP, e.Net.Addr())
+		data.AddRtAttr(nl.IPSET_ATTR_CIDR, []byte{byte(e.Net.Bits())})
+	case HashIPPortNet:
+		addAddr(data, attrIP2, e.Net.Addr())
+		data.AddRtAttr(attrCIDR2, []byte{byte(e.Net.Bits())})
+	case HashIPPortIP:
+		addAddr(data, attrIP2, e.Net.Addr())
 	}
-	if e.mark != (mark{}) {
-		data.AddRtAttr(attrSkbMark|unix.NLA_F_NET_BYTEORDER, append(big32(e.mark.value), big32(e.mark.mask)...))
+	if e.Mark != (Mark{}) {
+		data.AddRtAttr(attrSkbMark|unix.NLA_F_NET_BYTEORDER, append(big32(e.Mark.Value), big32(e.Mark.Mask)...))
 	}
-	if setKinds[id.kind].marks { // begins to count: the kernel would go on with what was at this place
+	if kind.Marks { // begins to count: the kernel would go on with what was at this place
 		for _, counter := range []int{attrBytes, attrPackets} {
 			data.AddRtAttr(counter|unix.NLA_F_NET_BYTEORDER, make([]byte, 8))
 		}
@@ -52,7 +53,7 @@ func addAddr(data *nl.RtAttr, typ int, a netip.Addr) {
 
 func big32(v uint32) []byte { return binary.BigEndian.AppendUint32(nil, v) }
 
-func (l *listing) parse(msg []byte) {
+func (l *Listing) parse(msg []byte) {
 	if len(msg) < 4 { // struct nfgenmsg
 		return
 	}
@@ -66,13 +67,13 @@ func (l *listing) parse(msg []byte) {
 			l.parseHeader(value)
 		case nl.IPSET_ATTR_ADT:
 			for _, data := range value.All() {
-				l.elements = append(l.elements, parseElement(l.typ, data))
+				l.Elements = append(l.Elements, parseElement(l.typ, data))
 			}
 		}
 	}
 }
 
-func (l *listing) parseHeader(data attr.List) {
+func (l *Listing) parseHeader(data attr.List) {
 	for typ, value := range data.All() {
 		switch {
 		case len(value) < 4:
@@ -84,36 +85,36 @@ func (l *listing) parseHeader(data attr.List) {
 	}
 }
 
-func parseElement(typ string, data attr.List) markedElement {
-	var e markedElement
+func parseElement(typ string, data attr.List) Marked {
+	var e Marked
 	var second netip.Addr
 	bits := -1
 	for typ, value := range data.All() {
 		switch {
 		case typ == nl.IPSET_ATTR_IP:
-			e.addr = parseAddr(value)
+			e.Addr = parseAddr(value)
 		case typ == attrIP2:
 			second = parseAddr(value)
 		case len(value) >= 1 && (typ == nl.IPSET_ATTR_CIDR || typ == attrCIDR2):
 			bits = int(value[0])
 		case len(value) >= 1 && typ == nl.IPSET_ATTR_PROTO:
-			e.proto = model.Protocol(value[0])
+			e.Proto = model.Protocol(value[0])
 		case len(value) >= 2 && typ == nl.IPSET_ATTR_PORT:
-			e.port = binary.BigEndian.Uint16(value)
+			e.Port = binary.BigEndian.Uint16(value)
 		case len(value) >= 8 && typ == attrPackets:
-			e.packets = binary.BigEndian.Uint64(value)
+			e.Packets = binary.BigEndian.Uint64(value)
 		case len(value) >= 8 && typ == attrSkbMark:
-			e.mark = mark{binary.BigEndian.Uint32(value), binary.BigEndian.Uint32(value[4:])}
+			e.Mark = Mark{binary.BigEndian.Uint32(value), binary.BigEndian.Uint32(value[4:])}
 		}
 	}
-	if typ == hashNet {
-		e.addr, second = netip.Addr{}, e.addr
+	if typ == HashNet {
+		e.Addr, second = netip.Addr{}, e.Addr
 	}
 	if second.IsValid() {
 		if bits < 0 {
 			bits = second.BitLen()
 		}
-		e.net = netip.PrefixFrom(second, bits)
+		e.Net = netip.PrefixFrom(second, bits)
 	}
 	return e
 }

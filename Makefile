@@ -36,7 +36,7 @@ MAY_SKIP   += "github.com/fairway-net/fairway/lab TestRouterMatrix"
 # The causes that doctor names take half a minute for each mode: `make causes`.
 MAY_SKIP   += "github.com/fairway-net/fairway/lab TestCausesInAllModes"
 
-.PHONY: web pictures first-minutes release reproducible audit api-conformance deb deb-test causes faults helm gateway-conformance h2spec nothing-lost build demo bench soak bench-kube-proxy bench-ipvs test unit all cluster routers image lint generate generated deps clean
+.PHONY: web pictures first-minutes release arm64 reproducible audit api-conformance deb deb-test causes faults helm gateway-conformance h2spec nothing-lost build demo bench soak bench-kube-proxy bench-ipvs test unit all cluster routers image lint generate generated deps clean
 
 # Without cgo: kustomize, in kubectl, would have the linker keep every symbol for plugins.
 build: ## the binary, in ./fairway
@@ -144,6 +144,15 @@ web: ## the page of `fairway web`, from web/ into diagnose/web/dist; it takes no
 release: ## static binaries for amd64 and arm64 with their licences, Debian packages, lists of parts and checksums, in bin/release
 	rm -rf bin/release
 	./hack/release/build $(VERSION) bin/release
+
+# Of the tests those that need no other machine and no program of the host's.
+ARM64_TESTS := ebpf=^(TestLoad|TestProbe|TestLife)$$ packet=^(TestTranslate|TestMasquerade|TestRefuse|TestErrors|TestGarbage|TestRoom|TestCounts)$$ sock=^TestReconnect
+
+arm64: ## the arm64 binary in an emulated machine: eBPF programs load, and answer as their tests say; `fairway up` in ebpf mode answers too. Minutes
+	./hack/install-deps.sh arm64
+	CGO_ENABLED=0 GOARCH=arm64 $(GO) build -ldflags "$(LDFLAGS)" -o bin/arm64/fairway .
+	for p in dataplane/ebpf dataplane/ebpf/packet dataplane/ebpf/sock; do CGO_ENABLED=0 GOARCH=arm64 $(GO) test -c -o bin/arm64/$$(basename $$p).test ./$$p || exit 1; done
+	./hack/arm64/try bin/arm64/fairway bin/arm64 $(foreach t,$(ARM64_TESTS),'bin/arm64/$(subst =,.test=,$(t))')
 
 reproducible: ## a release built twice of what is committed, the second time elsewhere with empty caches: the same bytes; a quarter of an hour
 	./hack/release/again $(VERSION) bin/reproducible

@@ -48,7 +48,7 @@ func (a *apiAway) say(began time.Time, err error) {
 		return // it came back meanwhile
 	}
 	a.said = true
-	a.log.Warn("the API does not answer; forwarding goes on with what is known", "since", began.Format(time.TimeOnly), "error", err)
+	a.log.Warn("the API does not answer; forwarding continues with the last known state", "since", began.Format(time.TimeOnly), "error", err)
 }
 
 // close ends the timer.

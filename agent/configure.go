@@ -93,7 +93,7 @@ func (a *Agent) switchPlane(ctx context.Context, next Config) {
 	a.group.Go(func() error {
 		err := a.Switch(ctx, next.Mode, a.planeOptions(next))
 		if err != nil && ctx.Err() == nil && !errors.Is(err, errSuperseded) {
-			a.config.Log.Error("the mode in force stays", "wanted", next.Mode, "mode", a.Mode(), "error", err)
+			a.config.Log.Error("the mode was not changed", "wanted", next.Mode, "mode", a.Mode(), "error", err)
 			a.events.ReportNode(reasonModeStays, fmt.Sprintf("mode %s stays: %v", a.Mode(), err))
 		}
 		return nil
@@ -119,10 +119,10 @@ func (a *Agent) tune(c Config) {
 		return
 	}
 	if err := c.Conntrack.Apply(); err != nil {
-		a.config.Log.Warn("connection tracking is not set as configured", "error", err)
+		a.config.Log.Warn("connection tracking could not be configured", "error", err)
 		var readOnly *tuning.ReadOnlyError
 		if errors.As(err, &readOnly) {
-			a.events.ReportNode(reasonReadOnly, fmt.Sprintf("connection tracking is not set as configured: %v", err))
+			a.events.ReportNode(reasonReadOnly, fmt.Sprintf("connection tracking could not be configured: %v", err))
 		}
 	}
 }

@@ -87,7 +87,7 @@ func (m *endpointMetrics) Collect(out chan<- prometheus.Metric) {
 	defer cancel()
 	counted, err := plane.Read(ctx, kernel.Query{Backends: table})
 	if err != nil {
-		m.log.Warn("the data plane's counts of endpoints can't be read; metrics are missing", "error", err)
+		m.log.Warn("the data plane's counters of endpoints can't be read; metrics are missing", "error", err)
 		return
 	}
 	if counted.Backends == nil {

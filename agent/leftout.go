@@ -42,7 +42,7 @@ func (a *Agent) reportLeftOut(table *model.Table, left []kernel.LeftOut) {
 			a.events.Report(notices.Notice{Service: serviceOf(name), Reason: reasonLeftOut, Message: l.Error(), Local: true})
 			continue
 		}
-		a.config.Log.Warn("left out of what this node forwards; all else is in force", "error", l)
+		a.config.Log.Warn("not forwarded by this node; everything else is in force", "error", l)
 		reason := reasonLeftOut
 		if kernel.IsFull(l.Why) {
 			reason = reasonFull

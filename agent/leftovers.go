@@ -52,7 +52,7 @@ func (s *switcher) removeLeftovers(ctx context.Context, verified bool) {
 	}
 	if len(stay) == 0 && len(s.leftovers) > 0 {
 		if err := inForce.plane.Prepare(ctx, kernel.Alone); err != nil {
-			s.log.Warn("the mode in force goes on as if other modes were there", "mode", inForce.mode, "error", err)
+			s.log.Warn("leftovers of other modes can't be checked; the mode in force assumes that they are there", "mode", inForce.mode, "error", err)
 		}
 	}
 	s.leftovers = stay
@@ -74,7 +74,7 @@ func (s *switcher) suspectAll(inForce *running) {
 // reportLeftovers says that a mode's leftovers stay. They may go on forwarding, to
 // endpoints that age.
 func (s *switcher) reportLeftovers(mode string, reason error) {
-	s.log.Warn("what another mode may have left can't be removed; trying again with each comparison", "mode", mode, "error", reason)
+	s.log.Warn("leftovers of another mode can't be removed; trying again with each comparison", "mode", mode, "error", reason)
 	if report := s.report.Load(); report != nil {
 		(*report)(reasonLeftovers, fmt.Sprintf("what mode %s may have left can't be removed: %v", mode, reason))
 	}

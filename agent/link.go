@@ -15,7 +15,7 @@ import (
 // agent without it forwards all the same.
 func (a *Agent) serveLink(ctx context.Context) {
 	if err := agentlink.Serve(ctx, a.config.Socket, link{a}); err != nil {
-		a.config.Log.Warn("commands of diagnosis can't ask this agent", "error", err)
+		a.config.Log.Warn("explain, doctor and dump can't ask this agent", "error", err)
 	}
 }
 

@@ -22,7 +22,7 @@ func allowStartupGarbage(config Config) (end func()) {
 	}
 	end, err := tuning.RoomForGarbage(startupGarbage, startupPercent)
 	if err != nil {
-		config.Log.Warn("starting takes longer than it might", "error", err)
+		config.Log.Warn("the start takes longer than necessary", "error", err)
 		return func() {}
 	}
 	return end
@@ -50,7 +50,7 @@ func (a *Agent) releaseStartupMemory() {
 
 func (a *Agent) released(err error) {
 	if err != nil {
-		a.config.Log.Warn("memory of starting is kept", "error", err)
+		a.config.Log.Warn("memory used by the start was not released", "error", err)
 	}
 }
 

@@ -44,7 +44,7 @@ func (a *Agent) drainFirst(ctx context.Context) (context.Context, context.Cancel
 		limited, done := context.WithTimeout(running, a.config.Publish.DrainTime+writing)
 		defer done()
 		if err := a.publish.Drain(limited); err != nil {
-			a.config.Log.Warn("endpoints of this machine weren't drained", "error", err)
+			a.config.Log.Warn("endpoints of this machine were not drained", "error", err)
 		}
 	})
 	return running, func() { stop(); cancel() }

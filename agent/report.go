@@ -39,15 +39,15 @@ func (a *Agent) reportUnsupported() {
 	a.reportedMode = a.Mode()
 	a.events.reported = nil
 	for _, lack := range a.planes.unsupported() {
-		a.config.Log.Debug("this mode lacks", "what", lack.String(), "because", lack.Why)
+		a.config.Log.Debug("not supported by this mode", "what", lack.String(), "because", lack.Why)
 		if lack.Feature == kernel.LocalhostNodePort && a.configured.Load().Compile.LocalhostNodePorts {
-			a.config.Log.Warn("not done as asked", "flag", "--localhost-nodeports", "what", lack.String(), "because", lack.Why)
+			a.config.Log.Warn("flag ignored: this mode lacks what it asks for", "flag", "--localhost-nodeports", "what", lack.String(), "because", lack.Why)
 		}
 		if lack.Feature == kernel.DirectReturn && a.configured.Load().Compile.DirectReturn {
-			a.config.Log.Warn("not done as asked", "flag", "--direct-return", "what", lack.String(), "because", lack.Why)
+			a.config.Log.Warn("flag ignored: this mode lacks what it asks for", "flag", "--direct-return", "what", lack.String(), "because", lack.Why)
 		}
 		if lack.Feature == kernel.NodeSockets { // nobody's wish, but almost surely a mistake
-			a.config.Log.Warn("this mode lacks", "what", lack.String(), "because", lack.Why)
+			a.config.Log.Warn("not supported by this mode", "what", lack.String(), "because", lack.Why)
 		}
 	}
 }

@@ -120,7 +120,7 @@ func (a *Agent) run(ctx context.Context) error {
 	}
 	closeKnown, err := a.keepKnown(ctx, group)
 	if err != nil {
-		a.config.Log.Warn("what is known is not kept for the next start", "error", err)
+		a.config.Log.Warn("the last known state can't be saved for the next start", "error", err)
 	}
 	a.reportUnsupported()
 	a.tune(a.config)

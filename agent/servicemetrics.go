@@ -85,7 +85,7 @@ func (m *serviceMetrics) Collect(out chan<- prometheus.Metric) {
 	defer cancel()
 	counted, err := plane.Read(ctx, kernel.Query{Frontends: true})
 	if err != nil {
-		m.log.Warn("the data plane's counts of Services can't be read; metrics stand still", "error", err)
+		m.log.Warn("the data plane's counters of Services can't be read; metrics keep their last values", "error", err)
 	} else {
 		m.take(table, plane, counted.Frontends)
 	}

@@ -121,7 +121,7 @@ func (a *Agent) watchNode(ctx context.Context) {
 				a.state.setNode(nil)
 			}
 			if !found && !a.config.Register { // which makes it in a moment
-				a.config.Log.Warn("there is no Node object of this machine yet; going on without", "node", a.config.NodeName)
+				a.config.Log.Warn("there is no Node object of this machine yet; continuing without it", "node", a.config.NodeName)
 			}
 		},
 	}, func() *corev1.Node { return &corev1.Node{} }, a.config.Log))

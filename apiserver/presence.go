@@ -138,7 +138,7 @@ func (p *presence) leave() {
 	ctx, cancel := context.WithTimeout(context.Background(), time.Second)
 	defer cancel()
 	if _, err := p.etcd.Revoke(ctx, p.lease); err != nil {
-		slog.Warn("apiserver: give lease back", "err", err)
+		slog.Warn("apiserver: release lease", "err", err)
 	}
 }
 

@@ -100,7 +100,7 @@ func (s *Server) renewDue(now time.Time) error {
 		return err
 	}
 	for _, e := range soon {
-		slog.Warn("certificate ends soon: see docs/operating.md, Certificates", "file", e.file, "ends", e.at.Format(time.DateOnly))
+		slog.Warn("certificate expires soon: see docs/operating.md, Certificates", "file", e.file, "ends", e.at.Format(time.DateOnly))
 	}
 	cert, err := readCertificate(servingFiles(s.config.DataDir).CertFile)
 	if err != nil {

@@ -34,7 +34,7 @@ func (s *Server) bootstrapServiceCIDR(ctx context.Context, client kubernetes.Int
 		return nil
 	}
 	if err == nil {
-		slog.Warn("--service-cidr differs from that of the last start: Services keep their addresses outside of the new ranges until they are made anew",
+		slog.Warn("--service-cidr differs from that of the last start: Services keep their addresses outside the new ranges until they are recreated",
 			"before", current.Spec.CIDRs, "now", ranges)
 		err = cidrs.Delete(ctx, current.Name, metav1.DeleteOptions{})
 	}

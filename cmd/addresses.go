@@ -22,7 +22,7 @@ func addressesCommand() *cobra.Command {
 	var verbosity int
 	c := &cobra.Command{
 		Use:   "addresses",
-		Short: "Give addresses to Services of type LoadBalancer in a cluster: MetalLB's controller's place",
+		Short: "Give addresses to Services of type LoadBalancer in a cluster; replaces MetalLB's controller",
 		Args:  cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			if err := setLibraryLogs(verbosity); err != nil {
@@ -44,7 +44,7 @@ func addressesCommand() *cobra.Command {
 			return controller.RunAddresses(cmd.Context(), config, options)
 		},
 	}
-	c.Flags().StringVar(&kubeconfig, "kubeconfig", "", "kubeconfig file; without it, the credentials of the pod that this runs in")
+	c.Flags().StringVar(&kubeconfig, "kubeconfig", "", "kubeconfig file; default the credentials of the pod that this runs in")
 	c.Flags().StringVar(&namespace, "namespace", v1beta1.DefaultNamespace, "namespace of the pools, and of the Lease that one process of several works by")
 	c.Flags().Var(&cidrsValue{list: &serviceCIDRs}, "service-cidr", "ranges of cluster IPs, which no pool may have")
 	balancing.add(c.Flags())

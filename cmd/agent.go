@@ -33,7 +33,7 @@ func agentCommand() *cobra.Command {
 	proxy := &config.Flags{}
 	c := &cobra.Command{
 		Use:   "agent",
-		Short: "Run one node: watch the API and program the kernel; takes kube-proxy's place, flags and configuration",
+		Short: "Run one node: watch the API and program the kernel; replaces kube-proxy, with its flags and configuration",
 		Args:  cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			switch {
@@ -55,10 +55,10 @@ func agentCommand() *cobra.Command {
 			return runAgent(cmd.Context(), config, kubeconfig)
 		},
 	}
-	c.Flags().StringVar(&kubeconfig, "kubeconfig", "", "kubeconfig file; without it, the credentials of the pod that this runs in")
+	c.Flags().StringVar(&kubeconfig, "kubeconfig", "", "kubeconfig file; default the credentials of the pod that this runs in")
 	flags.add(c.Flags())
 	proxy.Add(c.Flags())
-	c.Flags().BoolVar(&flags.watchPods, "dns-watch-pods", false, "with --dns: watch this node's pods, so that lookups of outside names by those behind no Service cost one question too")
+	c.Flags().BoolVar(&flags.watchPods, "dns-watch-pods", false, "with --dns: watch this node's pods, so that search paths of pods without a Service are resolved here too")
 	return c
 }
 
@@ -128,7 +128,7 @@ type agentFlags struct {
 func (f *agentFlags) add(flags *pflag.FlagSet) {
 	f.addRunning(flags)
 	f.addServiceCIDRs(flags)
-	flags.BoolVar(&f.register, "register-node", false, "make and keep the Node object of this machine")
+	flags.BoolVar(&f.register, "register-node", false, "create and maintain the Node object of this machine")
 }
 
 // addRunning adds the flags of an agent, alone or beside its API server.
@@ -140,24 +140,24 @@ func (f *agentFlags) addRunning(flags *pflag.FlagSet) {
 	flags.StringVar(&f.nodeName, "node-name", strings.ToLower(hostname), "name of this machine's Node object")
 	flags.Lookup("node-name").DefValue = "the host's name" // which help and manual pages can't know
 	f.addMeaning(flags)
-	flags.BoolVar(&f.ipForward, "ip-forward", true, "on a machine without a kubelet: have the kernel forward packets, so that others reach Services through it")
-	flags.StringVar(&f.stateDir, "state-dir", kernel.DefaultStateDir, "directory of what must outlive this process and isn't in the kernel")
+	flags.BoolVar(&f.ipForward, "ip-forward", true, "on a machine without a kubelet, turn on IP forwarding, so that others reach Services through it")
+	flags.StringVar(&f.stateDir, "state-dir", kernel.DefaultStateDir, "directory for state that must outlive this process and isn't in the kernel")
 	addCgroupFlag(flags, &f.cgroup)
-	flags.DurationVar(&f.verifyPeriod, "sync-period", 30*time.Second, "how often the kernel is compared with what it should hold, without a cause")
+	flags.DurationVar(&f.verifyPeriod, "sync-period", 30*time.Second, "interval of the periodic comparison with the kernel")
 	flags.StringVar(&f.healthz, "healthz-bind-address", f.healthz, `host:port of /healthz and /livez; "" serves none`)
 	flags.BoolVar(&f.announce, "announce", f.announce, "announce load balancer addresses of this node, as MetalLB's IPAddressPools and L2Advertisements say")
 	flags.BoolVar(&f.dns, "dns", f.dns, "serve the cluster's names on this node, at the address of the DNS Service")
 	addClusterDNSFlag(flags, &f.dnsAddress)
-	flags.Uint16Var(&f.dnsPort, "dns-node-port", 10053, "port at this node's address where other nodes find its DNS while theirs is unwell; 0 for none")
-	flags.StringSliceVar(&f.dnsClientCIDRs, "dns-node-port-clients", nil, "ranges that may ask at --dns-node-port; without this, private addresses and --cluster-cidr")
+	flags.Uint16Var(&f.dnsPort, "dns-node-port", 10053, "port at this node's address for other nodes whose DNS server fails; 0 for none")
+	flags.StringSliceVar(&f.dnsClientCIDRs, "dns-node-port-clients", nil, "ranges that may ask at --dns-node-port; default private addresses and --cluster-cidr")
 	f.dnsOptions.add(flags)
-	flags.StringVar(&f.publish.Folder, "publish-dir", f.publish.Folder, `folder of the files that say what runs on this machine (fairway publish); "" publishes nothing`)
-	flags.BoolVar(&f.publish.Drain, "drain", false, "when the agent stops, first take what this machine publishes out of service, and wait for --drain-time")
-	flags.DurationVar(&f.publish.DrainTime, "drain-time", publish.DefaultDrainTime, "how long a published endpoint that goes still answers")
+	flags.StringVar(&f.publish.Folder, "publish-dir", f.publish.Folder, `folder of published endpoints (fairway publish); "" publishes nothing`)
+	flags.BoolVar(&f.publish.Drain, "drain", false, "when the agent stops, first drain this machine's published endpoints for --drain-time")
+	flags.DurationVar(&f.publish.DrainTime, "drain-time", publish.DefaultDrainTime, "how long a removed endpoint still serves its connections")
 	flags.StringVar(&f.metrics, "metrics-bind-address", f.metrics, `host:port of /metrics and /proxyMode; "" serves none`)
-	flags.IntVar(&f.serviceMetrics, "service-metrics", agent.DefaultServiceMetrics, "number of Services, the busiest ones, whose traffic /metrics shows; 0 for none")
-	flags.IntVar(&f.endpointMetrics, "endpoint-metrics", 0, "number of Services, the busiest ones, whose endpoints' traffic /metrics shows, where the mode counts it; 0 for none")
-	flags.BoolVar(&f.serviceBytes, "service-bytes", false, "also count bytes for each Service, where the mode can; this costs a little for every packet")
+	flags.IntVar(&f.serviceMetrics, "service-metrics", agent.DefaultServiceMetrics, "number of busiest Services with metrics of their own; 0 for none")
+	flags.IntVar(&f.endpointMetrics, "endpoint-metrics", 0, "number of busiest endpoints with metrics of their own, if the mode counts them; 0 for none")
+	flags.BoolVar(&f.serviceBytes, "service-bytes", false, "also count bytes for each Service, if the mode can; costs a little for every packet")
 	flags.BoolVar(&f.verbose, "verbose", false, "log more")
 }
 
@@ -167,27 +167,27 @@ func (f *agentFlags) addMeaning(flags *pflag.FlagSet) {
 	if f.mode == "" {
 		f.mode = agent.AutoMode
 	}
-	flags.StringVar(&f.mode, "mode", f.mode, "data plane: auto, nftables, ebpf, ipvs, iptables or userspace, as far as this build has them")
-	flags.StringSliceVar(&f.clusterCIDRs, "cluster-cidr", nil, "ranges that pods have their addresses from")
-	flags.StringSliceVar(&f.podInterfaces, "pod-interface", nil, "interfaces that pods' packets come in through; a trailing * matches the rest of a name")
-	flags.BoolVar(&f.podsOfNode, "node-cidr", false, "take the Node's own pod ranges for pods too")
-	flags.StringSliceVar(&f.nodePortAddresses, "nodeport-addresses", nil, `addresses that node ports answer at: CIDRs, "primary", "localhost" and "all"; all without this`)
-	flags.BoolVar(&f.localhostNodePorts, "localhost-nodeports", false, "let node ports answer at loopback addresses too, where the data plane can")
+	flags.StringVar(&f.mode, "mode", f.mode, "data plane: auto, nftables, ebpf, ipvs, iptables or userspace")
+	flags.StringSliceVar(&f.clusterCIDRs, "cluster-cidr", nil, "ranges of pod addresses")
+	flags.StringSliceVar(&f.podInterfaces, "pod-interface", nil, "interfaces of pods; a trailing * matches the rest of a name")
+	flags.BoolVar(&f.podsOfNode, "node-cidr", false, "the Node's own pod ranges are pod addresses too")
+	flags.StringSliceVar(&f.nodePortAddresses, "nodeport-addresses", nil, `addresses of node ports: CIDRs, "primary", "localhost", "all"; default all`)
+	flags.BoolVar(&f.localhostNodePorts, "localhost-nodeports", false, "node ports also answer at loopback addresses, if the mode can")
 	flags.BoolVar(&f.masqueradeAll, "masquerade-all", false, "masquerade all traffic to cluster IPs")
-	flags.BoolVar(&f.directReturn, "direct-return", false, "let endpoints on other nodes answer outside clients directly (direct server return) for Services that don't say, if the data plane and the network support it")
-	flags.StringVar(&f.iptablesVariant, "iptables-variant", "", "nft or legacy, for the modes that use iptables; without this, the one in use on this machine")
-	flags.StringVar(&f.scheduler, "scheduler", "", "how backends are chosen where a Service doesn't say (rr, wrr, lc, ...), as far as the data plane offers it")
+	flags.BoolVar(&f.directReturn, "direct-return", false, "direct server return: endpoints on other nodes answer outside clients directly, for Services without the annotation; needs support of the mode and the network")
+	flags.StringVar(&f.iptablesVariant, "iptables-variant", "", "nft or legacy, for the modes that use iptables; default the one in use on this machine")
+	flags.StringVar(&f.scheduler, "scheduler", "", "how endpoints are chosen for Services without the annotation (rr, wrr, lc, ...), if the mode has it")
 }
 
 // addCgroupFlag adds the flag for nodes that share a kernel.
 func addCgroupFlag(flags *pflag.FlagSet, cgroup *string) {
-	flags.StringVar(cgroup, "cgroup", "", "directory of the cgroup (version 2) whose sockets ebpf mode connects to endpoints directly; default the root of the hierarchy")
+	flags.StringVar(cgroup, "cgroup", "", "cgroup v2 directory whose sockets ebpf mode connects directly; default the root")
 }
 
 // addServiceCIDRs adds the flag that tells the ranges of cluster IPs, where no
 // API server of ours knows them.
 func (f *agentFlags) addServiceCIDRs(flags *pflag.FlagSet) {
-	flags.StringSliceVar(&f.serviceCIDRs, "service-cidr", nil, "ranges that cluster IPs come from; packets to addresses there that nothing serves are refused")
+	flags.StringSliceVar(&f.serviceCIDRs, "service-cidr", nil, "ranges of cluster IPs; packets to unserved addresses in them are refused")
 }
 
 // config is what the flags say.

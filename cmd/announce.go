@@ -37,7 +37,7 @@ func announceStatusCommand() *cobra.Command {
 	var here bool
 	c := &cobra.Command{
 		Use:   "status",
-		Short: "Show who announces each Service's addresses, or with --here what this node's agent says",
+		Short: "Show which node announces each Service's addresses; with --here, what this node's agent says",
 		Args:  cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			if here {

@@ -14,7 +14,7 @@ func benchCommand() *cobra.Command {
 	var verbose bool
 	c := &cobra.Command{
 		Use:   "bench",
-		Short: "Measure: how soon a change is in force, what it costs, what the data planes give",
+		Short: "Measure how soon changes are in force, what they cost, and the speed of the data planes",
 		Long: "Measures with an API server and an agent as processes of their own, the agent's in a network namespace.\n" +
 			"Nothing outside of namespaces made for it is touched; root is needed. The parts:\n" + bench.PartNames(),
 		Args: cobra.NoArgs,
@@ -48,7 +48,7 @@ func benchObjectsCommand() *cobra.Command {
 	var options kernel.Options
 	c := &cobra.Command{
 		Use:    "objects",
-		Short:  "Write what a mode has in the kernel into a file",
+		Short:  "Write what a mode has in the kernel to a file",
 		Hidden: true,
 		Args:   cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {

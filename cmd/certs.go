@@ -30,7 +30,7 @@ func certsCommand() *cobra.Command {
 func showCertsCommand() *cobra.Command {
 	var dirs []string
 	c := &cobra.Command{
-		Use: "show", Short: "List the certificates on this machine, and when they end", Args: cobra.NoArgs,
+		Use: "show", Short: "List the certificates on this machine, and when they expire", Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			table := tabwriter.NewWriter(cmd.OutOrStdout(), 0, 8, 3, ' ', 0)
 			fmt.Fprintln(table, "FILE\tSUBJECT\tISSUED BY\tENDS\tDAYS LEFT")
@@ -100,7 +100,7 @@ func rotateCertsCommand() *cobra.Command {
 	dir := apiserver.DefaultConfig().DataDir
 	c := &cobra.Command{
 		Use:   "rotate",
-		Short: "Renew the server's serving certificate and the administrator's now; a running server takes it up",
+		Short: "Renew the server's serving certificate and the administrator's now, also while the server runs",
 		Long: `Renew the server's serving certificate and the administrator's kubeconfig now.
 
 A running server takes the new serving certificate up within a minute. Servers
@@ -122,7 +122,7 @@ their certificates of 30 days.`,
 func revokeCertsCommand() *cobra.Command {
 	kubeconfig := apiserver.AdminKubeconfig(apiserver.DefaultConfig().DataDir)
 	c := &cobra.Command{
-		Use: "revoke NODE", Short: "Put a machine out of the cluster: its certificates end now, and its Node goes", Args: cobra.ExactArgs(1),
+		Use: "revoke NODE", Short: "Lock a machine out of the cluster: revoke its certificates and delete its Node", Args: cobra.ExactArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			_, client, err := adminClient(kubeconfig)
 			if err != nil {

@@ -23,7 +23,7 @@ func cleanupCommand() *cobra.Command {
 	var force bool
 	c := &cobra.Command{
 		Use:   "cleanup",
-		Short: "Remove everything that any mode left on this machine, and, if asked to, what kube-proxy left",
+		Short: "Remove everything that any mode left on this machine, and on request what kube-proxy left",
 		Long: `Remove everything that any mode left on this machine, and list it.
 
 Beside a running agent or kube-proxy nothing is removed, unless with --force.

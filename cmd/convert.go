@@ -22,7 +22,7 @@ func convertCommand() *cobra.Command {
 	var files []string
 	c := &cobra.Command{
 		Use:           "convert -f FILE",
-		Short:         "Write manifests of old API versions in their present form",
+		Short:         "Convert manifests of old API versions to current ones",
 		Args:          cobra.NoArgs,
 		SilenceUsage:  true,
 		SilenceErrors: true,

@@ -34,7 +34,7 @@ func dnsCommand() *cobra.Command {
 			return dns.Run(cmd.Context(), config)
 		},
 	}
-	c.Flags().StringVar(&kubeconfig, "kubeconfig", "", "kubeconfig file; without it, the credentials of the pod that this runs in")
+	c.Flags().StringVar(&kubeconfig, "kubeconfig", "", "kubeconfig file; default the credentials of the pod that this runs in")
 	c.Flags().StringSliceVar(&listen, "listen", []string{"[::]:53"}, "addresses and ports to answer at, over UDP and TCP")
 	flags.add(c.Flags())
 	return c
@@ -48,9 +48,9 @@ func (f *dnsFlags) add(flags *pflag.FlagSet) {
 	flags.StringVar(&f.Zone, "cluster-domain", f.Zone, "the domain of the cluster's names")
 	flags.StringVar(&f.Outside, "dns-outside-zone", f.Outside, "a zone of your own, such as example.lan, with the names of load balancer addresses")
 	flags.DurationVar(&f.TTL, "dns-ttl", f.TTL, "how long clients may keep the cluster's records")
-	flags.StringVar(&f.Corefile, "corefile", f.Corefile, "a Corefile of one's own, with the directive fairway for the cluster's names")
+	flags.StringVar(&f.Corefile, "corefile", f.Corefile, "your own Corefile, with the plugin fairway for the cluster's names")
 	flags.StringVar(&f.ResolvConf, "resolv-conf", f.ResolvConf, `file with the upstream servers for all other names; "" for none`)
-	flags.StringSliceVar(&f.Upstreams, "dns-upstream", nil, "upstream servers to use in the place of those in --resolv-conf")
+	flags.StringSliceVar(&f.Upstreams, "dns-upstream", nil, "upstream servers, instead of those in --resolv-conf")
 	flags.StringVar(&f.Metrics, "dns-metrics-bind-address", f.Metrics, `host:port of CoreDNS' metrics; "" serves none`)
 }
 
@@ -69,7 +69,7 @@ func endpoints(flag string, values []string) ([]netip.AddrPort, error) {
 
 // addClusterDNSFlag adds the flag that says where cluster DNS is.
 func addClusterDNSFlag(flags *pflag.FlagSet, address *string) {
-	flags.StringVar(address, "cluster-dns", "", "address of the Service kube-system/kube-dns; without it, the tenth of the (first) --service-cidr")
+	flags.StringVar(address, "cluster-dns", "", "address of the Service kube-system/kube-dns; default the tenth of the first --service-cidr")
 }
 
 // clusterDNS is the address that the flag gives or the range implies, if any.

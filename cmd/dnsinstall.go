@@ -33,7 +33,7 @@ func dnsInstallCommand() *cobra.Command {
 	var search []string
 	c := &cobra.Command{
 		Use:   "install",
-		Short: "Have this machine's own programs resolve the cluster's names, by systemd-resolved or resolv.conf",
+		Short: "Let this machine's own programs resolve the cluster's names, by systemd-resolved or resolv.conf",
 		Example: `  sudo fairway dns install
   sudo fairway dns install --search default.svc.cluster.local    # short names too
   sudo fairway dns uninstall                                     # as it was before`,
@@ -75,7 +75,7 @@ func dnsInstallCommand() *cobra.Command {
 func dnsUninstallCommand() *cobra.Command {
 	return &cobra.Command{
 		Use:   "uninstall",
-		Short: "Put back what was before `fairway dns install`",
+		Short: "Undo `fairway dns install`",
 		Args:  cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			if os.Geteuid() != 0 {

@@ -79,12 +79,12 @@ if something was, and 2 if doctor could not run.`,
 		},
 	}
 	f.objects.add(c.Flags())
-	c.Flags().StringVar(&f.from, "from", "", "who asks: pod/NAME, node/NAME or an IP address")
-	c.Flags().StringVar(&f.node, "node", "", "the node that the packet reaches; without it, every node")
+	c.Flags().StringVar(&f.from, "from", "", "the client: pod/NAME, node/NAME or an IP address")
+	c.Flags().StringVar(&f.node, "node", "", "the node that the packet reaches; default every node")
 	c.Flags().StringVarP(&f.output, "output", "o", "", "json or yaml")
-	c.Flags().StringVar(&f.failOn, "fail-on", doctor.Likely.String(), "the least sure finding that makes the exit code 1: note, likely or proved")
-	c.Flags().BoolVarP(&f.all, "all", "A", false, "examine every Service by what the API says; with -n, those of a namespace")
-	c.Flags().StringVar(&f.code, "explain", "", "say in full what a code means")
+	c.Flags().StringVar(&f.failOn, "fail-on", doctor.Likely.String(), "the lowest grade that makes the exit code 1: note, likely or proved")
+	c.Flags().BoolVarP(&f.all, "all", "A", false, "examine every Service, from the API alone; with -n, those of a namespace")
+	c.Flags().StringVar(&f.code, "explain", "", "explain a code in full")
 	c.Flags().StringVar(&f.domain, "cluster-domain", "cluster.local", "domain of the cluster's names")
 	f.agent.addServiceCIDRs(c.Flags())
 	return c

@@ -24,7 +24,7 @@ func drainCommand() *cobra.Command {
 	var timeout time.Duration
 	c := &cobra.Command{
 		Use:   "drain NODE",
-		Short: "Move all announced addresses away from a node, before it is worked on",
+		Short: "Move all announced addresses away from a node, before maintenance",
 		Args:  cobra.ExactArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			file, err := adminKubeconfig(kubeconfig)

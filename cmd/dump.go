@@ -36,7 +36,7 @@ func dumpCommand() *cobra.Command {
 	f := dumpFlags{}
 	c := &cobra.Command{
 		Use:   "dump [svc/NAME]",
-		Short: "Show what the kernel holds of a Service, or of all, in any mode",
+		Short: "Show what the kernel holds of one Service or of all, in any mode",
 		Long: `Show what the agent of a node has in force, in the words of render --table, and
 compare each kernel object with what is read back from the kernel. Nothing is
 changed. It takes root, on the node.

@@ -40,7 +40,7 @@ fairway render -f examples/ --mode nftables`,
 sudo ./fairway install up --load-balancer-range 10.77.0.100-10.77.0.110
 sudo ./fairway install server --bind-address 0.0.0.0 --advertise-address 10.77.0.11
 sudo ./fairway install agent --kubeconfig /etc/fairway/kubeconfig
-sudo ./fairway install up                    # a newer version, with the options there are`,
+sudo ./fairway install up                    # a newer version, with the present options`,
 	"install up":     `sudo ./fairway install up --load-balancer-range 10.77.0.100-10.77.0.110`,
 	"install server": `sudo ./fairway install server --bind-address 0.0.0.0 --advertise-address 10.77.0.11`,
 	"install agent":  `sudo ./fairway install agent --kubeconfig /etc/fairway/kubeconfig`,

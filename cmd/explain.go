@@ -68,7 +68,7 @@ unknown, and 2 if it could not be told: also where the kernel differs.`,
 		},
 	}
 	f.objects.add(c.Flags())
-	c.Flags().StringVar(&f.from, "from", "", "who asks: pod/NAME, node/NAME or an IP address; without it, a pod, a node and somebody outside")
+	c.Flags().StringVar(&f.from, "from", "", "the client: pod/NAME, node/NAME or an IP address; default a pod, a node and somebody outside")
 	c.Flags().StringVar(&f.node, "node", "", "the node that the packet reaches; without it, the node of --from, or every node")
 	c.Flags().StringVarP(&f.output, "output", "o", "", "wide, json or yaml")
 	c.Flags().BoolVar(&f.rules, "rules", false, "show the decision step by step, with each endpoint's share")

@@ -23,7 +23,7 @@ func exposeCommand() *cobra.Command {
 	var dryRun bool
 	c := &cobra.Command{
 		Use:   "expose NAME --port PORT [--to ADDRESS:PORT,...]",
-		Short: "Give processes on any machines one address and name: a Service and its endpoints in one command",
+		Short: "Give processes on any machines one address and one name: creates a Service and its endpoints",
 		Example: `  fairway expose web --port 80 --to 10.77.0.12:8000,10.77.0.13:8000 --check http:/
   fairway expose web --port 80 --to 10.77.0.12:8000 --type LoadBalancer -o yaml --dry-run`,
 		Args: cobra.ExactArgs(1),

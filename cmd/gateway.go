@@ -62,7 +62,7 @@ starts the program anew, as it is on disk then, for that purpose.`,
 			return gateway.Run(cmd.Context(), config)
 		},
 	}
-	c.Flags().StringVar(&kubeconfig, "kubeconfig", "", "kubeconfig file; without it, the credentials of the pod that this runs in")
+	c.Flags().StringVar(&kubeconfig, "kubeconfig", "", "kubeconfig file; default the credentials of the pod that this runs in")
 	flags.add(c.Flags())
 	c.AddCommand(gatewayControllerCommand())
 	return c

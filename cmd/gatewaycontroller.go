@@ -20,7 +20,7 @@ func gatewayControllerCommand() *cobra.Command {
 	options := gateway.Options{Classes: true}
 	c := &cobra.Command{
 		Use:     "controller",
-		Short:   "Write statuses of Gateways and routes, and the Services by which traffic arrives",
+		Short:   "Write the statuses of Gateways and routes, and the Services through which traffic arrives",
 		Example: "  fairway gateway controller --kubeconfig admin.conf",
 		Args:    cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
@@ -38,7 +38,7 @@ func gatewayControllerCommand() *cobra.Command {
 			})
 		},
 	}
-	c.Flags().StringVar(&kubeconfig, "kubeconfig", "", "kubeconfig file; without it, the credentials of the pod that this runs in")
+	c.Flags().StringVar(&kubeconfig, "kubeconfig", "", "kubeconfig file; default the credentials of the pod that this runs in")
 	c.Flags().StringVar(&options.Namespace, "namespace", metav1.NamespaceSystem, "namespace of the Leases: of engines, and of the one by which one process of several works")
 	c.Flags().BoolVar(&options.NodeAddresses, "node-addresses", false, "have Gateways answer at the addresses of the nodes that have an engine, instead of a load balancer's")
 	return c

@@ -27,7 +27,7 @@ func hookCommand() *cobra.Command {
 	var flags hookFlags
 	c := &cobra.Command{
 		Use:   "hook (--class CLASS | --selector LABELS | --all) (--exec COMMAND | --webhook URL | --template FILE --out FILE | --dns-server HOST)",
-		Short: "Drive any other load balancer, or a DNS server: hand it the state of Services, and each change",
+		Short: "Drive another load balancer or a DNS server: pass it the state of Services and each change",
 		Long: `Hand the full desired state of some Services, with a generation and what has changed, to a command, a URL,
 a template or a DNS server (RFC 2136). Changes of 50 ms are merged; what fails is tried again; of several
 processes one does the work. docs/hooks.md has the format, examples/hooks what drives haproxy, nginx, nftables and a device.`,
@@ -74,7 +74,7 @@ func (f *hookFlags) add(flags *pflag.FlagSet) {
 	flags.StringVar(&f.dnsKey, "dns-key", "", "file with the key that updates are signed with, as tsig-keygen writes it")
 	flags.StringVar(&f.dnsOwner, "dns-owner", "fairway", "tells this cluster's records from those of others in the same zone")
 	flags.DurationVar(&f.dnsTTL, "dns-ttl", names.DefaultTTL, "how long clients may keep the records")
-	flags.DurationVar(&f.timeout, "timeout", 30*time.Second, "how long a command, a request or an update may take")
+	flags.DurationVar(&f.timeout, "timeout", 30*time.Second, "timeout of a command, a request or an update")
 	flags.BoolVar(&f.changedOnly, "changed-only", false, "hand on only the Services that changed, after the first time")
 	flags.StringVar(&f.leaseNamespace, "lease-namespace", "kube-system", "namespace of the Lease that one of several processes works by")
 	flags.StringVar(&f.leaseName, "lease", "", `name of that Lease; default fairway-hook and the class; "none" takes none`)

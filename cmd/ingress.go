@@ -18,7 +18,7 @@ import (
 )
 
 func ingressCommand() *cobra.Command {
-	c := &cobra.Command{Use: "ingress", Short: "Move Ingresses to Gateway API", Args: cobra.NoArgs}
+	c := &cobra.Command{Use: "ingress", Short: "Convert Ingresses to Gateway API", Args: cobra.NoArgs}
 	c.AddCommand(ingressConvertCommand())
 	return c
 }
@@ -35,7 +35,7 @@ func ingressConvertCommand() *cobra.Command {
 	f := ingressFlags{Options: convert.Options{GatewayClass: "fairway", Gateway: "ingress"}}
 	c := &cobra.Command{
 		Use:   "convert",
-		Short: "Write Ingresses as Gateways and HTTPRoutes, and name what has no form there",
+		Short: "Convert Ingresses to Gateways and HTTPRoutes, and name what can't be converted",
 		Long: `Write Ingresses as Gateways and HTTPRoutes, to standard output; what has no form
 there, or another meaning, is named on standard error. Nothing is changed.
 
@@ -58,7 +58,7 @@ converted: without them it would be open to everybody.`,
 		},
 	}
 	flags := c.Flags()
-	flags.StringSliceVarP(&f.objects.files, "filename", "f", nil, `manifests in place of an API: files, folders, or "-" for standard input`)
+	flags.StringSliceVarP(&f.objects.files, "filename", "f", nil, `manifests instead of an API: files, folders, or "-" for standard input`)
 	flags.StringVar(&f.objects.kubeconfig, "kubeconfig", "", kubeconfigHelp)
 	flags.StringVarP(&f.objects.namespace, "namespace", "n", corev1.NamespaceDefault, "namespace whose Ingresses the API is asked for")
 	flags.BoolVarP(&f.all, "all-namespaces", "A", false, "ask for those of all namespaces")

@@ -37,9 +37,9 @@ newer version in place. What forwards in the kernel goes on meanwhile.`,
 func installRoleCommand(role string, of *cobra.Command) *cobra.Command {
 	var noStart bool
 	root := ""
-	c := &cobra.Command{Use: role, Short: "Install and start it as what `fairway " + role + "` is", Args: cobra.NoArgs}
+	c := &cobra.Command{Use: role, Short: "Install `fairway " + role + "` as a service, and start it", Args: cobra.NoArgs}
 	c.Flags().BoolVar(&noStart, "no-start", false, "install it, and start nothing")
-	c.Flags().StringVar(&root, "root", "", "a folder to install into in the place of /; nothing is started")
+	c.Flags().StringVar(&root, "root", "", "a folder to install into instead of /; nothing is started")
 	of.Flags().VisitAll(func(f *pflag.Flag) { c.Flags().AddFlag(f) })
 	c.RunE = func(cmd *cobra.Command, _ []string) error {
 		o := installation(cmd, root)

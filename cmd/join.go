@@ -70,9 +70,9 @@ func joinCommand() *cobra.Command {
 		},
 	}
 	flags.addRunning(c.Flags())
-	c.Flags().StringVar(&options.Token, "token", "", "join token, as `fairway token create` prints it on a server")
+	c.Flags().StringVar(&options.Token, "token", "", "join token: see \"fairway token create\", on a server")
 	c.Flags().StringVar(&options.Dir, "data-dir", defaultNodeDir, "where this machine's certificate is kept")
-	c.Flags().BoolVar(&systemd, "systemd", false, "keep the agent running as a systemd unit, from now on and after each boot")
+	c.Flags().BoolVar(&systemd, "systemd", false, "run the agent as a systemd unit, now and after each boot")
 	return c
 }
 
@@ -157,7 +157,7 @@ func clusterSettings(ctx context.Context, api *rest.Config, file string, log *sl
 	if readErr != nil {
 		return nil, fmt.Errorf("ask for settings of the cluster: %w", err)
 	}
-	log.Warn("no server answers; going on with what is known of the cluster", "err", err)
+	log.Warn("no server answers; continuing with the last known state of the cluster", "err", err)
 	s = &settings{}
 	if err := json.Unmarshal(data, s); err != nil {
 		return nil, fmt.Errorf("read %s: %w", file, err)

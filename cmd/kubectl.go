@@ -36,7 +36,7 @@ var kubectlVersion atomic.Value
 func kubectlCommand() *cobra.Command {
 	return &cobra.Command{
 		Use:                "kubectl",
-		Short:              "kubectl, linked in; uses this machine's server unless told otherwise",
+		Short:              "The built-in kubectl; by default it uses this machine's server",
 		DisableFlagParsing: true,
 		ValidArgsFunction: func(_ *cobra.Command, args []string, typed string) ([]string, cobra.ShellCompDirective) {
 			return completeKubectl(args, typed, ownKubeconfig(args))
@@ -73,7 +73,7 @@ func runKubectl(ctx context.Context, args []string) error {
 		flags.KubeConfig = &file
 		flags = flags.WithWrapConfigFn(func(config *rest.Config) *rest.Config {
 			if err := balance.AttachFor(config, file); err != nil {
-				slog.Warn("going on with the server of the kubeconfig", "error", err)
+				slog.Warn("using the server of the kubeconfig", "error", err)
 			}
 			return config
 		})

@@ -35,14 +35,14 @@ func labCommand() *cobra.Command {
 func addLabFlags(flags *pflag.FlagSet, c *lab.Config) {
 	flags.StringVar(&c.Name, "name", c.Name, "name of the lab; several run side by side")
 	flags.IntVar(&c.Nodes, "nodes", c.Nodes, "number of nodes")
-	flags.IntVar(&c.Zones, "zones", c.Zones, "number of zones; nodes take turns in them")
+	flags.IntVar(&c.Zones, "zones", c.Zones, "number of zones; nodes are distributed over them")
 	flags.StringVar(&c.Mode, "mode", c.Mode, "data plane of the nodes' agents; none for nodes without agents")
 	flags.Var(&cidrsValue{list: &c.ServiceCIDRs}, "service-cidr", "range of cluster IPs; a second one, of the other IP family, makes the lab dual-stack")
 	flags.StringVar(&c.Kubernetes, "kubernetes", "", "directory of Kubernetes' own etcd, kube-apiserver and kube-controller-manager (see hack/kubernetes/build), to be used instead of Fairway's")
 	flags.Var((*rangesValue)(&c.LoadBalancerRanges), "load-balancer-range", "addresses for Services of type LoadBalancer, such as 172.30.200.1-172.30.200.99, announced to the client; may be repeated")
-	flags.StringVar(&c.Router, "router", "", "a router, frr or bird, between the nodes and the client, which the nodes announce addresses to by BGP")
-	flags.StringArrayVar(&c.Images, "image", nil, "command of the host that stands for an image, as IMAGE=COMMAND with a part of the image's name, such as --image='whoami=/usr/local/bin/whoami --port 80'; may be repeated")
-	flags.BoolVar(&c.Gateway, "gateway", c.Gateway, "have every node serve Gateways and Ingresses")
+	flags.StringVar(&c.Router, "router", "", "a BGP router, frr or bird, between the nodes and the client")
+	flags.StringArrayVar(&c.Images, "image", nil, "host command to run for an image, as IMAGE=COMMAND; IMAGE is a part of the image's name, such as --image='whoami=/usr/local/bin/whoami --port 80'; may be repeated")
+	flags.BoolVar(&c.Gateway, "gateway", c.Gateway, "every node serves Gateways and Ingresses")
 	flags.StringArrayVar(&c.AgentArgs, "agent-arg", nil, "further argument for every agent, such as --agent-arg=--verbose; may be repeated")
 }
 
@@ -51,7 +51,7 @@ func labUpCommand() *cobra.Command {
 	var foreground, background bool
 	c := &cobra.Command{
 		Use:   "up",
-		Short: "Make a lab and say how to use it",
+		Short: "Create a lab, and print how to use it",
 		Args:  cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			ready := func() error {
@@ -70,7 +70,7 @@ func labUpCommand() *cobra.Command {
 		},
 	}
 	addLabFlags(c.Flags(), &config)
-	c.Flags().BoolVar(&foreground, "foreground", false, "stay, and remove the lab at the end")
+	c.Flags().BoolVar(&foreground, "foreground", false, "stay in the foreground, and remove the lab at the end")
 	c.Flags().BoolVar(&background, "background-supervisor", false, "be the process that `lab up` starts")
 	if err := c.Flags().MarkHidden("background-supervisor"); err != nil {
 		panic(err) // the flag is defined above
@@ -83,7 +83,7 @@ func labDownCommand() *cobra.Command {
 	var all bool
 	c := &cobra.Command{
 		Use:   "down",
-		Short: "Remove a lab and whatever a crash left of it",
+		Short: "Remove a lab, and what a crash left of it",
 		Args:  cobra.NoArgs,
 		RunE: func(*cobra.Command, []string) error {
 			if !all {
@@ -109,7 +109,7 @@ func labStatusCommand() *cobra.Command {
 	var name string
 	c := &cobra.Command{
 		Use:   "status",
-		Short: "List the labs, or say how one of them is",
+		Short: "List the labs, or show the state of one",
 		Args:  cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			if name == "" {
@@ -147,7 +147,7 @@ func labDemoCommand() *cobra.Command {
 	config.Name = "demo"
 	c := &cobra.Command{
 		Use:   "demo",
-		Short: "Make a lab, apply the examples, and check all answers",
+		Short: "Create a lab, apply the examples, and check all answers",
 		Args:  cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			return demo.Run(cmd.Context(), cmd.OutOrStdout(), config)
@@ -165,7 +165,7 @@ func labEchoCommand() *cobra.Command {
 	var ports []string
 	c := &cobra.Command{
 		Use:   "echo",
-		Short: "Answer as the lab's pods do: name and client address over HTTP, TCP, UDP",
+		Short: "Answer like the lab's pods: name and client address over HTTP, TCP, UDP",
 		Args:  cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			var list []echo.Port

@@ -14,10 +14,10 @@ import (
 // podFaultHelp and nodeFaultHelp say what each fault is.
 var (
 	podFaultHelp = map[fault.Kind]string{
-		fault.Unready: "it isn't ready, whatever its probes say",
-		fault.Silent:  "nothing reaches it, and nobody is told",
-		fault.Slow:    fmt.Sprintf("each packet to it is late by %v", fault.Delay),
-		fault.Lossy:   fmt.Sprintf("%d %% of the packets to it are lost", fault.LossPercent),
+		fault.Unready: "it is not ready, whatever its probes say",
+		fault.Silent:  "packets to it are dropped silently",
+		fault.Slow:    fmt.Sprintf("packets to it are delayed by %v", fault.Delay),
+		fault.Lossy:   fmt.Sprintf("it loses %d %% of the packets to it", fault.LossPercent),
 	}
 	nodeFaultHelp = map[fault.Kind]string{
 		fault.Power:     "all on it stops at once, and nobody is told",
@@ -30,7 +30,7 @@ func labBreakCommand() *cobra.Command {
 	name := lab.DefaultName
 	c := &cobra.Command{
 		Use:     "break POD|NAMESPACE/POD",
-		Short:   "Have a pod or a node of a lab fail in some way, until lab mend",
+		Short:   "Break a pod or a node of a lab on purpose, until lab mend",
 		Example: "  fairway lab break web-6d5f9-x7k2p --silent\n  fairway lab break node node2 --power\n  fairway lab mend",
 		Args:    cobra.ExactArgs(1),
 	}
@@ -40,7 +40,7 @@ func labBreakCommand() *cobra.Command {
 		return lab.BreakPod(cmd.Context(), name, args[0], chosen())
 	}
 	node := &cobra.Command{
-		Use: "node NODE", Short: "Have a node fail", Args: cobra.ExactArgs(1),
+		Use: "node NODE", Short: "Break a node on purpose", Args: cobra.ExactArgs(1),
 		Example: "  fairway lab break node node2 --link",
 	}
 	chosenNode := addFaults(node, fault.Nodes, nodeFaultHelp)
@@ -76,7 +76,7 @@ func labMendCommand() *cobra.Command {
 	name := lab.DefaultName
 	c := &cobra.Command{
 		Use:     "mend [POD|NAMESPACE/POD]",
-		Short:   "Undo what lab break did: to a pod, a node, or all",
+		Short:   "Undo what lab break did to a pod, to a node, or to all",
 		Example: "  fairway lab mend\n  fairway lab mend web-6d5f9-x7k2p",
 		Args:    cobra.MaximumNArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
@@ -88,7 +88,7 @@ func labMendCommand() *cobra.Command {
 	}
 	c.PersistentFlags().StringVar(&name, "name", name, "name of the lab")
 	c.AddCommand(&cobra.Command{
-		Use: "node NODE", Short: "Undo what was done to a node", Args: cobra.ExactArgs(1),
+		Use: "node NODE", Short: "Undo what lab break did to a node", Args: cobra.ExactArgs(1),
 		Example: "  fairway lab mend node node2",
 		RunE:    func(cmd *cobra.Command, args []string) error { return lab.MendNode(cmd.Context(), name, args[0]) },
 	})

@@ -12,7 +12,7 @@ import (
 )
 
 func addVerbosityFlag(flags *pflag.FlagSet, verbosity *int) {
-	flags.IntVarP(verbosity, "v", "v", 0, "log of the Kubernetes libraries: 0 for errors only, up to 10")
+	flags.IntVarP(verbosity, "v", "v", 0, "log level of the Kubernetes libraries: 0 (errors only) to 10")
 }
 
 // setLibraryLogs sets how much the Kubernetes libraries log. Their messages go

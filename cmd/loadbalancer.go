@@ -27,12 +27,12 @@ func (f *loadBalancerFlags) gateways() gateway.Options {
 }
 
 func (f *loadBalancerFlags) add(flags *pflag.FlagSet) {
-	flags.Var((*rangesValue)(&f.ranges), "load-balancer-range", "addresses for Services of type LoadBalancer, such as 10.77.0.100-10.77.0.110 or a CIDR, comma separated or repeated; they become a pool that all nodes announce")
+	flags.Var((*rangesValue)(&f.ranges), "load-balancer-range", "addresses for Services of type LoadBalancer, such as 10.77.0.100-10.77.0.110 or a CIDR, comma separated or repeated; they become a pool announced by all nodes")
 	f.addClass(flags)
 }
 
 func (f *loadBalancerFlags) addClass(flags *pflag.FlagSet) {
-	flags.StringVar(&f.class, "lb-class", "", "give addresses to Services of this loadBalancerClass only; \"\" is those without a class")
+	flags.StringVar(&f.class, "lb-class", "", "give addresses only to Services of this loadBalancerClass; \"\" means those without a class")
 }
 
 func (f *loadBalancerFlags) options(serviceCIDRs []netip.Prefix) addresses.Options {

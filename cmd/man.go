@@ -13,7 +13,7 @@ import (
 func manCommand() *cobra.Command {
 	return &cobra.Command{
 		Use:    "man FOLDER",
-		Short:  "Write the manual pages of all commands into a folder",
+		Short:  "Write the manual pages of all commands to a folder",
 		Hidden: true,
 		Args:   cobra.ExactArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error {

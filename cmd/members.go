@@ -37,11 +37,11 @@ func membersCommand() *cobra.Command {
 		}
 		return printMembers(cmd.OutOrStdout(), members)
 	}
-	c := &cobra.Command{Use: "members", Short: "List and remove the servers of a cluster; on any server of it", Args: cobra.NoArgs, RunE: list}
+	c := &cobra.Command{Use: "members", Short: "List and remove the servers of a cluster; runs on any of its servers", Args: cobra.NoArgs, RunE: list}
 	c.PersistentFlags().StringVar(&kubeconfig, "kubeconfig", kubeconfig, "kubeconfig of an administrator")
 	c.AddCommand(&cobra.Command{Use: "list", Short: "List the servers of a cluster", Args: cobra.NoArgs, RunE: list})
 	c.AddCommand(&cobra.Command{
-		Use: "remove NAME", Short: "Remove a server for good: one that is lost, or that shall go", Args: cobra.ExactArgs(1),
+		Use: "remove NAME", Short: "Remove a server for good, such as a lost one", Args: cobra.ExactArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			_, client, err := adminClient(kubeconfig)
 			if err != nil {

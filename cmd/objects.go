@@ -29,15 +29,15 @@ type objectFlags struct {
 }
 
 func (f *objectFlags) add(flags *pflag.FlagSet) {
-	flags.StringSliceVarP(&f.files, "filename", "f", nil, `manifests in place of an API: files, folders, or "-" for standard input`)
+	flags.StringSliceVarP(&f.files, "filename", "f", nil, `manifests instead of an API: files, folders, or "-" for standard input`)
 	f.addAPI(flags)
 }
 
 // addAPI adds the flags of commands that need an API.
 func (f *objectFlags) addAPI(flags *pflag.FlagSet) {
 	flags.StringVar(&f.kubeconfig, "kubeconfig", "", kubeconfigHelp)
-	flags.StringSliceVar(&f.sockets, "agent-socket", nil, "sockets of agents to ask, with wildcards; without this, this machine's own and, with a lab's kubeconfig, those of its nodes")
-	flags.StringVarP(&f.namespace, "namespace", "n", corev1.NamespaceDefault, "namespace of names given without one")
+	flags.StringSliceVar(&f.sockets, "agent-socket", nil, "sockets of agents to ask, wildcards allowed; default this machine's own and, with a lab's kubeconfig, those of its nodes")
+	flags.StringVarP(&f.namespace, "namespace", "n", corev1.NamespaceDefault, "default namespace of names")
 }
 
 // read reads the objects. Kinds that the user may not read are named in the
@@ -65,7 +65,7 @@ func (f *objectFlags) read(ctx context.Context) (*explain.Objects, error) {
 	return readObjects(ctx, client)
 }
 
-const kubeconfigHelp = "kubeconfig file; without it, $KUBECONFIG, this machine's own server, ~/.kube/config, or what this machine may read as a node"
+const kubeconfigHelp = "kubeconfig file; default $KUBECONFIG, this machine's own server, ~/.kube/config, or this machine's credentials as a node"
 
 // client reaches the API with the user's credentials.
 func (f *objectFlags) client() (kubernetes.Interface, error) {

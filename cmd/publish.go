@@ -38,7 +38,7 @@ func publishCommand() *cobra.Command {
 	}
 	c := &cobra.Command{
 		Use:   "publish NAME --port PORT [--check CHECK | --unit UNIT]",
-		Short: "Say what runs on this machine: its agent keeps the endpoint in the Service for as long as the process answers",
+		Short: "Register a process of this machine: the agent keeps it as an endpoint of the Service while it answers",
 		Example: `  fairway expose web --port 80                                  # once, by whoever may make Services
   sudo fairway publish web --port 8080 --check http:/healthz    # on every machine that runs it
   sudo fairway publish web --port 8080 --unit nginx.service --weight 2
@@ -70,7 +70,7 @@ func publishCommand() *cobra.Command {
 	flags.StringSliceVar(&job.file.Addresses, "address", nil, "addresses that the process is reached at; without any, the machine's")
 	flags.StringVar(&job.file.Check, "check", "", "http:/PATH, https:/PATH, tcp, tls, grpc[:SERVICE], udp:PAYLOAD, icmp, exec:COMMAND or none; without one, the Service's check, or tcp")
 	flags.StringToStringVar(&settings, "check-setting", nil, "settings of the check: interval=5s,timeout=1s,rise=2,fall=3,status=200-299,text=ok")
-	flags.StringVar(&job.file.Unit, "unit", "", "a systemd unit in the place of a check: active is ready")
+	flags.StringVar(&job.file.Unit, "unit", "", "a systemd unit instead of a check: active is ready")
 	flags.IntVar(&weight, "weight", 1, "share of the connections, compared with the others': 0 to 100")
 	flags.StringVar(&job.file.Zone, "zone", "", "zone of the endpoint; without one, the Node's")
 	flags.BoolVar(&remove, "remove", false, "end it: drain the endpoint, then remove it; with --port only that of this port")

@@ -23,7 +23,7 @@ func renderCommand() *cobra.Command {
 	flags := agentFlags{mode: "nftables"}
 	c := &cobra.Command{
 		Use:   "render -f FILES --mode MODE",
-		Short: "Print the rules that a mode would make of manifests; touches nothing",
+		Short: "Print the rules that a mode would create from manifests; changes nothing",
 		Long: `Print what a data plane would put into the kernel of a node, as input for that
 mode's usual tool. Nothing is touched and no privilege is needed. Where a mode
 has several tools, --part prints the input of one:

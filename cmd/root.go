@@ -59,7 +59,7 @@ func calledAs(name string, args []string) *cobra.Command {
 func newRoot() *cobra.Command {
 	root := &cobra.Command{
 		Use:           "fairway",
-		Short:         "Kubernetes Services in one binary: API, load balancing in the kernel, DNS, and a lab to try it in",
+		Short:         "Kubernetes Services in one binary: API, load balancing in the kernel, DNS, and a lab to try them",
 		Version:       Version,
 		SilenceUsage:  true,
 		SilenceErrors: true,

@@ -138,7 +138,7 @@ func forgetStart(ctx context.Context) error {
 	case <-ctx.Done():
 	case <-time.After(settled):
 		if err := tuning.ForgetStart(); err != nil {
-			slog.Warn("memory that the start needed stays in use", "error", err)
+			slog.Warn("memory used by the start was not released", "error", err)
 		}
 	}
 	return nil
@@ -171,23 +171,23 @@ func addServerFlags(flags *pflag.FlagSet, c *apiserver.Config) {
 	flags.StringSliceVar(&c.ExtraSANs, "tls-san", c.ExtraSANs, "further names and addresses for the serving certificate")
 	flags.Var(&cidrsValue{list: &c.ServiceCIDRs}, "service-cidr", "range of cluster IPs; a second one, of the other IP family, makes the cluster dual-stack")
 	flags.Var(&c.NodePortRange, "service-node-port-range", "range of node ports")
-	flags.BoolVar(&c.ClusterInit, "cluster-init", c.ClusterInit, "begin a cluster of servers, or make one of a server that was alone; the others --join")
-	flags.StringVar(&c.Join, "join", c.Join, "join the cluster of the server with this URL, such as https://192.0.2.10:6443; heeded once")
-	flags.StringVar(&c.Token, "token", c.Token, "server token to join with, as `fairway token create --server` prints it")
-	flags.StringVar(&c.ServerName, "server-name", c.ServerName, "name of this server among those of its cluster; the host's if not given")
+	flags.BoolVar(&c.ClusterInit, "cluster-init", c.ClusterInit, "begin a cluster of servers, or turn a single server into one; the others --join")
+	flags.StringVar(&c.Join, "join", c.Join, "join the cluster of the server with this URL, such as https://192.0.2.10:6443; has an effect once")
+	flags.StringVar(&c.Token, "token", c.Token, "server token to join with: see \"fairway token create --server\"")
+	flags.StringVar(&c.ServerName, "server-name", c.ServerName, "name of this server in its cluster; by default the host name")
 	flags.IntVar(&c.PeerPort, "peer-port", c.PeerPort, "port at which the servers of a cluster reach each other's etcd")
 	flags.StringSliceVar(&c.EtcdServers, "etcd-servers", c.EtcdServers, "URLs of an existing etcd to use instead of the embedded one")
 	flags.StringVar(&c.EtcdCAFile, "etcd-cafile", c.EtcdCAFile, "certificate authority of the existing etcd")
 	flags.StringVar(&c.EtcdCertFile, "etcd-certfile", c.EtcdCertFile, "client certificate for the existing etcd")
 	flags.StringVar(&c.EtcdKeyFile, "etcd-keyfile", c.EtcdKeyFile, "key of the client certificate")
-	flags.StringVar(&c.EtcdPrefix, "etcd-prefix", c.EtcdPrefix, "put before every key in the existing etcd, to keep apart from others' keys")
-	flags.DurationVar(&c.SnapshotInterval, "snapshot-interval", c.SnapshotInterval, "how often the embedded etcd is saved to DATA-DIR/snapshots; 0 for never")
-	flags.IntVar(&c.SnapshotRetention, "snapshot-retention", c.SnapshotRetention, "how many of those snapshots are kept")
-	flags.StringVar(&c.Audit.PolicyFile, "audit-policy-file", c.Audit.PolicyFile, "audit policy (audit.k8s.io/v1) that says which requests are written down")
+	flags.StringVar(&c.EtcdPrefix, "etcd-prefix", c.EtcdPrefix, "prefix of every key in the existing etcd, to separate them from other keys")
+	flags.DurationVar(&c.SnapshotInterval, "snapshot-interval", c.SnapshotInterval, "interval of snapshots of the embedded etcd in DATA-DIR/snapshots; 0 for none")
+	flags.IntVar(&c.SnapshotRetention, "snapshot-retention", c.SnapshotRetention, "number of these snapshots to keep")
+	flags.StringVar(&c.Audit.PolicyFile, "audit-policy-file", c.Audit.PolicyFile, "audit policy (audit.k8s.io/v1) that selects the requests to log")
 	flags.StringVar(&c.Audit.LogPath, "audit-log-path", c.Audit.LogPath, "file that audit events are appended to; - for standard output")
-	flags.IntVar(&c.Audit.MaxSize, "audit-log-maxsize", c.Audit.MaxSize, "size in megabytes at which that file is put aside")
-	flags.IntVar(&c.Audit.MaxBackups, "audit-log-maxbackup", c.Audit.MaxBackups, "how many of those are kept; 0 for all")
-	flags.DurationVar(&c.NodeGrace, "node-grace", c.NodeGrace, "how long a machine may be silent before it is marked as not ready")
+	flags.IntVar(&c.Audit.MaxSize, "audit-log-maxsize", c.Audit.MaxSize, "size in megabytes at which the audit log is rotated")
+	flags.IntVar(&c.Audit.MaxBackups, "audit-log-maxbackup", c.Audit.MaxBackups, "number of old audit log files to keep; 0 for all")
+	flags.DurationVar(&c.NodeGrace, "node-grace", c.NodeGrace, "time without a sign of life after which a machine is marked as not ready")
 	flags.StringVar((*string)(&c.Kubelet), "kubelet-socket", "", "unix socket of what runs pods, for their logs and what is run in them; the lab sets it")
 	_ = flags.MarkHidden("kubelet-socket") // it fails only for a flag that isn't there
 	flags.StringVar(&c.TokenFile, "token-auth-file", c.TokenFile, "file of bearer tokens: token,user,uid,\"group1,group2\"")

@@ -38,12 +38,12 @@ func snapshotCommand() *cobra.Command {
 		},
 	}, &cobra.Command{
 		Use:   "status FILE",
-		Short: "Check a snapshot and say what it holds",
+		Short: "Check a snapshot, and show what it contains",
 		Args:  cobra.ExactArgs(1),
 		RunE:  func(cmd *cobra.Command, args []string) error { return printSnapshot(cmd.OutOrStdout(), args[0]) },
 	}, &cobra.Command{
 		Use:   "restore FILE",
-		Short: "Make a new store from a snapshot, where no server runs; DATA-DIR/etcd must not exist",
+		Short: "Create a new store from a snapshot, while no server runs; DATA-DIR/etcd must not exist",
 		Args:  cobra.ExactArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			if err := storage.Restore(args[0], filepath.Join(dataDir, "etcd")); err != nil {
@@ -59,7 +59,7 @@ func snapshotCommand() *cobra.Command {
 func secretsCommand() *cobra.Command {
 	var dataDir string
 	var newKey bool
-	c := &cobra.Command{Use: "secrets", Short: "How Secrets are stored: encrypted", Args: cobra.NoArgs}
+	c := &cobra.Command{Use: "secrets", Short: "Manage how Secrets are encrypted in the store", Args: cobra.NoArgs}
 	rewrite := &cobra.Command{
 		Use:   "rewrite",
 		Short: "Write every Secret anew, encrypted with the first key of DATA-DIR/pki/secrets.keys",

@@ -19,7 +19,7 @@ func statusCommand() *cobra.Command {
 	var watch bool
 	c := &cobra.Command{
 		Use:   "status",
-		Short: "Nodes, Services and addresses, and what is not well and why, on one screen",
+		Short: "Show nodes, Services, addresses and problems on one screen",
 		Args:  cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			client, err := objects.client()

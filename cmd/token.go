@@ -26,7 +26,7 @@ import (
 const defaultTokenTime = 24 * time.Hour
 
 func tokenCommand() *cobra.Command {
-	c := &cobra.Command{Use: "token", Short: "Make, list and delete the tokens with which machines and servers join; on a server", Args: cobra.NoArgs}
+	c := &cobra.Command{Use: "token", Short: "Create, list and delete the tokens with which machines and servers join; runs on a server", Args: cobra.NoArgs}
 	kubeconfig := apiserver.AdminKubeconfig(apiserver.DefaultConfig().DataDir)
 	c.PersistentFlags().StringVar(&kubeconfig, "kubeconfig", kubeconfig, "kubeconfig of an administrator")
 	c.AddCommand(createTokenCommand(&kubeconfig), listTokensCommand(&kubeconfig), deleteTokenCommand(&kubeconfig))
@@ -38,7 +38,7 @@ func createTokenCommand(kubeconfig *string) *cobra.Command {
 	var description string
 	var server bool
 	c := &cobra.Command{
-		Use: "create", Short: "Make a join token and print it; the command that uses it goes to standard error", Args: cobra.NoArgs,
+		Use: "create", Short: "Create a join token and print it; the whole join command goes to standard error", Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			if lasts < 0 {
 				return fmt.Errorf("--ttl: %s must not be negative; 0 is for ever", lasts)
@@ -186,7 +186,7 @@ func saysExpiry(at time.Time) string {
 
 func deleteTokenCommand(kubeconfig *string) *cobra.Command {
 	return &cobra.Command{
-		Use: "delete ID", Short: "Delete a join token; who joined with it stays", Args: cobra.ExactArgs(1),
+		Use: "delete ID", Short: "Delete a join token; machines that joined with it stay", Args: cobra.ExactArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			_, client, err := adminClient(*kubeconfig)
 			if err != nil {

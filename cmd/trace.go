@@ -35,7 +35,7 @@ func traceCommand() *cobra.Command {
 	f := traceFlags{}
 	c := &cobra.Command{
 		Use:   "trace svc/NAME[:PORT] | ADDRESS:PORT",
-		Short: "Follow one real connection through every rule of a node, also those of others",
+		Short: "Follow one real connection through every rule of a node, including other programs' rules",
 		Long: `Follow one real connection through the rules of its node: each rule of nftables or
 iptables whose conditions held, whoever made it, where it was translated, which
 endpoint was chosen, which rule dropped it, and what came back.

@@ -51,29 +51,29 @@ type flag struct {
 
 // flags are those that aren't Fairway's as well, of 1.28 to 1.37 on Linux.
 var flags = []flag{
-	{name: "bind-address", field: "bindAddress", usage: "the node's primary `address`, in the place of what the Node object says",
+	{name: "bind-address", field: "bindAddress", usage: "the node's primary `address`, instead of the Node object's",
 		set: text(func(f *Flags) *string { return &f.set.BindAddress })},
 	{name: "bind-address-hard-fail", field: "bindAddressHardFail", bool: true, set: truth(func(f *Flags) *bool { return &f.set.BindAddressHardFail })},
 	{name: "profiling", field: "enableProfiling", bool: true, usage: "serve pprof at /debug/pprof of the metrics address",
 		set: truth(func(f *Flags) *bool { return &f.set.EnableProfiling })},
-	{name: "oom-score-adj", field: "oomScoreAdj", usage: "a `number` from -1000 to 1000: the higher, the sooner the kernel ends this process when memory runs out",
+	{name: "oom-score-adj", field: "oomScoreAdj", usage: "a `number` from -1000 to 1000: higher means that the kernel kills this process earlier when memory runs out",
 		set: integer(func(f *Flags, n int32) { f.set.OOMScoreAdj = &n })},
-	{name: "detect-local-mode", field: "detectLocalMode", usage: "how packets of pods are told from others: ClusterCIDR, NodeCIDR, BridgeInterface or InterfaceNamePrefix",
+	{name: "detect-local-mode", field: "detectLocalMode", usage: "how packets of pods are recognised: ClusterCIDR, NodeCIDR, BridgeInterface or InterfaceNamePrefix",
 		set: func(f *Flags, s string) error { f.set.DetectLocalMode = v1alpha1.LocalMode(s); return nil }},
 	{name: "pod-bridge-interface", field: "detectLocal.bridgeInterface", usage: "the `bridge` of pods, for --detect-local-mode BridgeInterface",
 		set: text(func(f *Flags) *string { return &f.set.DetectLocal.BridgeInterface })},
-	{name: "pod-interface-name-prefix", field: "detectLocal.interfaceNamePrefix", usage: "how names of pods' interfaces begin, for --detect-local-mode InterfaceNamePrefix",
+	{name: "pod-interface-name-prefix", field: "detectLocal.interfaceNamePrefix", usage: "prefix of the names of pods' interfaces, for --detect-local-mode InterfaceNamePrefix",
 		set: text(func(f *Flags) *string { return &f.set.DetectLocal.InterfaceNamePrefix })},
 
-	{name: "conntrack-max-per-core", field: "conntrack.maxPerCore", usage: "`number` of connections to track per CPU; 0 leaves the kernel's limit as it is",
+	{name: "conntrack-max-per-core", field: "conntrack.maxPerCore", usage: "`number` of connections to track per CPU; 0 keeps the kernel's limit",
 		set: integer(func(f *Flags, n int32) { f.set.Conntrack.MaxPerCore = &n })},
-	{name: "conntrack-min", field: "conntrack.min", usage: "`number` of connections to track at least",
+	{name: "conntrack-min", field: "conntrack.min", usage: "minimum `number` of connections to track",
 		set: integer(func(f *Flags, n int32) { f.set.Conntrack.Min = &n })},
 	{name: "conntrack-tcp-timeout-established", field: "conntrack.tcpEstablishedTimeout", usage: "`time` after which idle TCP connections are forgotten; 0 leaves the kernel's setting",
 		set: duration(func(f *Flags, d metav1.Duration) { f.set.Conntrack.TCPEstablishedTimeout = &d })},
 	{name: "conntrack-tcp-timeout-close-wait", field: "conntrack.tcpCloseWaitTimeout", usage: "`time` after which half-closed TCP connections are forgotten",
 		set: duration(func(f *Flags, d metav1.Duration) { f.set.Conntrack.TCPCloseWaitTimeout = &d })},
-	{name: "conntrack-tcp-be-liberal", field: "conntrack.tcpBeLiberal", bool: true, usage: "let TCP packets out of their window count as valid",
+	{name: "conntrack-tcp-be-liberal", field: "conntrack.tcpBeLiberal", bool: true, usage: "TCP packets outside their window count as valid",
 		set: truth(func(f *Flags) *bool { return &f.set.Conntrack.TCPBeLiberal })},
 	{name: "conntrack-udp-timeout", field: "conntrack.udpTimeout", usage: "`time` after which unanswered UDP flows are forgotten; 0 leaves the kernel's setting",
 		set: duration(func(f *Flags, d metav1.Duration) { f.set.Conntrack.UDPTimeout = d })},
@@ -88,29 +88,29 @@ var flags = []flag{
 			f.set.IPTables.LocalhostNodePorts = &b
 			return err
 		}},
-	{name: "iptables-sync-period", field: "iptables.syncPeriod", usage: "`time` after which the kernel is compared with what it should hold, in all modes but ipvs", set: duration(func(f *Flags, d metav1.Duration) {
+	{name: "iptables-sync-period", field: "iptables.syncPeriod", usage: "interval (a `time`) of the periodic comparison with the kernel, in all modes but ipvs", set: duration(func(f *Flags, d metav1.Duration) {
 		f.set.IPTables.SyncPeriod, f.set.NFTables.SyncPeriod = d, d
 	})},
-	{name: "iptables-min-sync-period", field: "iptables.minSyncPeriod", usage: "least `time` from one round of programming to the next, in all modes but ipvs; 1s, kube-proxy's default, is none", set: duration(func(f *Flags, d metav1.Duration) {
+	{name: "iptables-min-sync-period", field: "iptables.minSyncPeriod", usage: "minimum `time` between two syncs, in all modes but ipvs; 1s, kube-proxy's default, means none", set: duration(func(f *Flags, d metav1.Duration) {
 		f.set.IPTables.MinSyncPeriod, f.set.NFTables.MinSyncPeriod = d, d
 	})},
-	{name: "ipvs-sync-period", field: "ipvs.syncPeriod", usage: "`time` after which the kernel is compared with what it should hold, in ipvs mode",
+	{name: "ipvs-sync-period", field: "ipvs.syncPeriod", usage: "interval (a `time`) of the periodic comparison with the kernel, in ipvs mode",
 		set: duration(func(f *Flags, d metav1.Duration) { f.set.IPVS.SyncPeriod = d })},
-	{name: "ipvs-min-sync-period", field: "ipvs.minSyncPeriod", usage: "least `time` from one round of programming to the next, in ipvs mode", set: duration(func(f *Flags, d metav1.Duration) { f.set.IPVS.MinSyncPeriod = d })},
-	{name: "ipvs-scheduler", field: "ipvs.scheduler", usage: "how backends are chosen where a Service doesn't say, in ipvs mode", set: text(func(f *Flags) *string { return &f.set.IPVS.Scheduler })},
-	{name: "ipvs-exclude-cidrs", field: "ipvs.excludeCIDRs", usage: "`ranges` in which virtual servers are others'", set: func(f *Flags, s string) error {
+	{name: "ipvs-min-sync-period", field: "ipvs.minSyncPeriod", usage: "minimum `time` between two syncs, in ipvs mode", set: duration(func(f *Flags, d metav1.Duration) { f.set.IPVS.MinSyncPeriod = d })},
+	{name: "ipvs-scheduler", field: "ipvs.scheduler", usage: "how endpoints are chosen for Services without the annotation, in ipvs mode", set: text(func(f *Flags) *string { return &f.set.IPVS.Scheduler })},
+	{name: "ipvs-exclude-cidrs", field: "ipvs.excludeCIDRs", usage: "`ranges` in which virtual servers belong to others", set: func(f *Flags, s string) error {
 		f.set.IPVS.ExcludeCIDRs = append(f.set.IPVS.ExcludeCIDRs, strings.Split(s, ",")...)
 		return nil
 	}},
 	{name: "ipvs-strict-arp", field: "ipvs.strictARP", bool: true, usage: "answer ARP in ipvs mode only for addresses of the interface asked", set: truth(func(f *Flags) *bool { return &f.set.IPVS.StrictARP })},
-	{name: "ipvs-tcp-timeout", field: "ipvs.tcpTimeout", usage: "`time` after which IPVS forgets idle TCP connections; 0 is conntrack's", set: duration(func(f *Flags, d metav1.Duration) { f.set.IPVS.TCPTimeout = d })},
+	{name: "ipvs-tcp-timeout", field: "ipvs.tcpTimeout", usage: "`time` after which IPVS forgets idle TCP connections; 0 means conntrack's", set: duration(func(f *Flags, d metav1.Duration) { f.set.IPVS.TCPTimeout = d })},
 	{name: "ipvs-tcpfin-timeout", field: "ipvs.tcpFinTimeout", usage: "`time` after which IPVS forgets half-closed TCP connections; 0 leaves the kernel's setting", set: duration(func(f *Flags, d metav1.Duration) { f.set.IPVS.TCPFinTimeout = d })},
 	{name: "ipvs-udp-timeout", field: "ipvs.udpTimeout", usage: "`time` after which IPVS forgets idle UDP flows; 0 leaves the kernel's setting", set: duration(func(f *Flags, d metav1.Duration) { f.set.IPVS.UDPTimeout = d })},
 
 	{name: "kube-api-content-type", field: "clientConnection.contentType", set: text(func(f *Flags) *string { return &f.set.ClientConnection.ContentType })},
-	{name: "kube-api-burst", field: "clientConnection.burst", usage: "`number` of requests to the API that may be made at once",
+	{name: "kube-api-burst", field: "clientConnection.burst", usage: "`number` of requests to the API in a burst, at most",
 		set: integer(func(f *Flags, n int32) { f.set.ClientConnection.Burst = n })},
-	{name: "kube-api-qps", field: "clientConnection.qps", usage: "`number` of requests to the API per second", set: func(f *Flags, s string) error {
+	{name: "kube-api-qps", field: "clientConnection.qps", usage: "`number` of requests to the API per second, at most", set: func(f *Flags, s string) error {
 		n, err := strconv.ParseFloat(s, 32)
 		f.set.ClientConnection.QPS = float32(n)
 		return err
@@ -133,7 +133,7 @@ var flags = []flag{
 	{name: "healthz-port", field: "healthzBindAddress", set: integer(func(f *Flags, n int32) { f.healthzPort = &n })},
 	{name: "metrics-port", field: "metricsBindAddress", set: integer(func(f *Flags, n int32) { f.metricsPort = &n })},
 	{name: "config-sync-period", field: "configSyncPeriod", set: duration(func(f *Flags, d metav1.Duration) { f.set.ConfigSyncPeriod = d })},
-	{name: "feature-gates", field: "featureGates", usage: "the gates of kube-proxy, of which ComponentFlagz and ComponentStatusz have an effect: `NAME=false`, ...", set: gates},
+	{name: "feature-gates", field: "featureGates", usage: "kube-proxy's feature gates, `NAME=false`, ...; ComponentFlagz and ComponentStatusz have an effect", set: gates},
 	{name: "show-hidden-metrics-for-version", field: "showHiddenMetricsForVersion", set: ignore},
 	{name: "proxy-port-range", field: "portRange", set: ignore},
 	{name: "boot-id-file", why: "only the statistics of containers in kube-proxy's libraries read it", set: ignore},
@@ -174,9 +174,9 @@ func (f *Flags) Add(fs *pflag.FlagSet) {
 	fs.SetNormalizeFunc(Normalize)
 	fs.StringVar(&f.File, "config", "", "KubeProxyConfiguration `file`; a change of it takes effect at once. A flag that is also a field of the file is ignored, and a warning names it")
 	fs.StringVar(&f.WriteTo, "write-config-to", "", "write the configuration to this file, and exit")
-	fs.StringVar(&f.Master, "master", "", "`URL` of the API server, in the place of the kubeconfig's")
+	fs.StringVar(&f.Master, "master", "", "`URL` of the API server, instead of the kubeconfig's")
 	fs.BoolVar(&f.Cleanup, "cleanup", false, "remove what any mode, or kube-proxy, left on this machine, and exit")
-	fs.BoolVar(&f.InitOnly, "init-only", false, "do what takes all privileges, and exit: afterwards CAP_NET_ADMIN is enough")
+	fs.BoolVar(&f.InitOnly, "init-only", false, "do everything that needs all privileges, and exit; the agent then needs CAP_NET_ADMIN only")
 	fs.BoolVar(&f.Version, "version", false, "print the version, and exit")
 	for _, each := range flags {
 		set := func(s string) error { return each.set(f, s) }

@@ -67,7 +67,7 @@ func (s *Source) Agent(ctx context.Context, base agent.Config) (agent.Config, er
 			}
 		})
 		if err != nil {
-			base.Log.Error("changes of the configuration file go unseen", "error", err)
+			base.Log.Error("the configuration file can't be watched; its changes are not noticed", "error", err)
 		}
 	}()
 	return config, nil

@@ -52,7 +52,7 @@ func Watch(ctx context.Context, path string, last []byte, log *slog.Logger, chan
 		}
 		data, err := os.ReadFile(path)
 		if err != nil {
-			log.Error("the configuration file can't be read; going on with what it said", "file", path, "error", err)
+			log.Error("the configuration file can't be read; keeping the old configuration", "file", path, "error", err)
 			continue
 		}
 		if !bytes.Equal(data, last) {

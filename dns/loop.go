@@ -77,11 +77,11 @@ func (s *Server) GuardLoops(ctx context.Context, at netip.AddrPort, every time.D
 		silent = silences >= 2 // one question may be lost, or be asked before the server listens
 		switch looped, changed := s.loop.end(); {
 		case looped && changed:
-			s.log.Error("the upstream DNS servers ask this server: other names are refused until that is changed")
+			s.log.Error("the upstream DNS servers ask this server: names outside the cluster are refused until they don't")
 		case changed:
 			s.log.Info("the upstream DNS servers don't ask this server any more")
 		case silent && !was && !looped:
-			s.log.Warn("the upstream DNS servers don't answer: other names are answered as far as they are remembered")
+			s.log.Warn("the upstream DNS servers don't answer: names outside the cluster are answered from the cache")
 		case was && !silent:
 			s.log.Info("the upstream DNS servers answer again")
 		}

@@ -62,7 +62,7 @@ func (d *DNSUpdate) Deliver(ctx context.Context, s *State) (*Answer, error) {
 	if d.have == nil {
 		have, err := d.readOwn(ctx)
 		if err != nil {
-			d.Log.Warn("the zone can't be read; names of Services that went while this didn't run stay. To mend: let the key transfer the zone", "server", d.Server, "zone", d.Zone, "error", err)
+			d.Log.Warn("the zone can't be read, so names of Services deleted while no hook ran stay; allow the key to transfer the zone", "server", d.Server, "zone", d.Zone, "error", err)
 		}
 		d.have = have
 	}

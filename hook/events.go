@@ -34,7 +34,7 @@ func (h *hook) failed(err error, pause time.Duration) {
 		return
 	}
 	h.told[""] = text
-	h.config.Log.Warn("the target hasn't taken the state; trying again", "target", h.config.Target.String(), "error", err)
+	h.config.Log.Warn("the target did not accept the state; trying again", "target", h.config.Target.String(), "error", err)
 	now, _ := h.collector.current()
 	waiting := map[string]bool{}
 	for _, c := range changes(h.delivered, now) {
@@ -51,7 +51,7 @@ func (h *hook) failed(err error, pause time.Duration) {
 func (h *hook) recovered() {
 	if h.told[""] != "" {
 		delete(h.told, "")
-		h.config.Log.Info("the target has taken the state", "target", h.config.Target.String())
+		h.config.Log.Info("the target accepted the state", "target", h.config.Target.String())
 	}
 }
 
@@ -61,7 +61,7 @@ func (h *hook) tellOnce(s *Service, reason, text string) {
 		return
 	}
 	h.told[s.Key()] = reason + text
-	h.config.Log.Warn("a Service is not as asked for", "service", s.Key(), "target", h.config.Target.String(), "error", text)
+	h.config.Log.Warn("a Service could not be configured as requested", "service", s.Key(), "target", h.config.Target.String(), "error", text)
 	h.tell(s, corev1.EventTypeWarning, reason, text)
 }
 
@@ -98,7 +98,7 @@ func (h *hook) take(ctx context.Context, now snapshot, a *Answer) error {
 	for _, key := range slices.Sorted(maps.Keys(a.Services)) {
 		service, answer := now.services[key], a.Services[key]
 		if service == nil {
-			h.config.Log.Warn("the answer is about a Service that isn't this hook's", "service", firstLine(key))
+			h.config.Log.Warn("the answer names a Service that this hook doesn't manage", "service", firstLine(key))
 			continue
 		}
 		if answer.Error != "" {

@@ -261,7 +261,7 @@ func TestRetries(t *testing.T) {
 	}
 	r := newRig(t, target, nil, service("web", 80))
 	r.hears("HookFailed recorder: no")
-	r.until("it works", func() bool { return strings.Contains(r.log.String(), "the target has taken the state") })
+	r.until("it works", func() bool { return strings.Contains(r.log.String(), "the target accepted the state") })
 	if n := strings.Count(r.log.String(), "trying again"); n != 1 || target.count() != 3 {
 		t.Errorf("said %d times in %d attempts:\n%s", n, target.count(), r.log)
 	}
@@ -292,7 +292,7 @@ func TestAnswers(t *testing.T) {
 	if r.ingress("odd") != "" {
 		t.Errorf("odd has %s", r.ingress("odd"))
 	}
-	for _, want := range []string{"isn't this hook's", "127.0.0.300", "no room", "no UDP"} {
+	for _, want := range []string{"doesn't manage", "127.0.0.300", "no room", "no UDP"} {
 		r.until(want, func() bool { return strings.Contains(r.log.String(), want) })
 	}
 }

@@ -197,7 +197,7 @@ func (a *Announcer) open(d device) error {
 		defer close(r.done)
 		defer a.poke()
 		if err := l.Run(ctx, r.follows.Load); err != nil {
-			l.log.Warn("announcing ended; it begins again if the interface is there", "err", err)
+			l.log.Warn("announcing ended; it starts again when the interface is back", "err", err)
 		}
 	}()
 	return nil

@@ -64,7 +64,7 @@ func (k *Keeper) endAll() {
 		k.End()
 	}
 	if _, err := responder.Sweep(func(int) bool { return false }); err != nil {
-		k.Log.Warn("addresses may still be answered for", "err", err)
+		k.Log.Warn("this node may still answer for addresses", "err", err)
 	}
 }
 
@@ -85,7 +85,7 @@ func (n *Speaker) keepRunning(ctx context.Context) {
 	const again = 5 * time.Second
 	for ctx.Err() == nil {
 		if err := n.run(ctx); err != nil && ctx.Err() == nil {
-			n.log.Warn("announcing ended; it begins again", "err", err)
+			n.log.Warn("announcing ended; starting it again", "err", err)
 		}
 		select {
 		case <-ctx.Done():

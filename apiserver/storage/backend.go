@@ -180,7 +180,7 @@ func startEmbedded(ctx context.Context, o Options) (*Backend, error) {
 		// Who leads writes more than the others.
 		d.filled = func() {
 			if err := server.Server.TryTransferLeadershipOnShutdown(); err != nil {
-				slog.Warn("apiserver: pass the lead on to a server with room on its disk", "err", err)
+				slog.Warn("apiserver: hand leadership to a server with free disk space", "err", err)
 			}
 		}
 	}
@@ -256,7 +256,7 @@ func closeEtcd(server *embed.Etcd) {
 	select {
 	case <-closed:
 	case <-time.After(closeTimeout):
-		slog.Warn("apiserver: etcd does not stop; going on without waiting for it")
+		slog.Warn("apiserver: etcd does not stop; continuing without it")
 	}
 }
 

@@ -138,7 +138,7 @@ func (d *disk) mayWrite() bool {
 		err = d.giveUp(r)
 	}
 	if err != nil {
-		slog.Warn("apiserver: look at the disk before a write", "err", err)
+		slog.Warn("apiserver: check the disk before a write", "err", err)
 	}
 	return !d.full.Load()
 }

@@ -114,7 +114,7 @@ func (c *Controller) Run(ctx context.Context) {
 			failures++
 			wait = min(retry<<min(failures, 6), lookAt)
 			if failures > 3 { // conflicts and caches that lag behind end by themselves
-				c.log.Warn("Gateways not brought up to date; trying again", "err", err)
+				c.log.Warn("Gateways could not be updated; trying again", "err", err)
 			}
 		} else {
 			failures = 0

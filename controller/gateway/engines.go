@@ -41,7 +41,7 @@ func (c *Controller) lookAtEngines(ctx context.Context) {
 	leases, err := c.watch.Core.CoordinationV1().Leases(cmp.Or(c.options.Namespace, metav1.NamespaceSystem)).List(ctx, metav1.ListOptions{LabelSelector: watch.EngineLabel, ResourceVersion: "0"})
 	if err != nil {
 		if ctx.Err() == nil {
-			c.log.Warn("engines not listed; those known stay", "err", err)
+			c.log.Warn("engines could not be listed; keeping the known ones", "err", err)
 		}
 		return
 	}

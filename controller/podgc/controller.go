@@ -49,7 +49,7 @@ func (c *Controller) Run(ctx context.Context) {
 	defer tick.Stop()
 	for {
 		if err := c.look(ctx); err != nil && ctx.Err() == nil {
-			c.log.Warn("delete Pods that nobody runs: trying again", "err", err)
+			c.log.Warn("delete Pods of gone nodes: trying again", "err", err)
 		}
 		select {
 		case <-ctx.Done():
@@ -82,7 +82,7 @@ func (c *Controller) look(ctx context.Context) error {
 		case c.abandoned(pod, node, missing[pod.Spec.NodeName]):
 			errs = append(errs, c.delete(ctx, pod, true))
 		case pod.DeletionTimestamp == nil && node != nil && evicted(pod, node.Spec.Taints, c.now()):
-			c.log.Info("the node's taints drive a Pod away", "namespace", pod.Namespace, "pod", pod.Name, "node", node.Name)
+			c.log.Info("a taint of the node evicts a Pod", "namespace", pod.Namespace, "pod", pod.Name, "node", node.Name)
 			errs = append(errs, c.delete(ctx, pod, false))
 		}
 	}

@@ -191,7 +191,7 @@ func (s *server) do(r request) reply {
 // which the relay is a small part.
 func forgetDecoding() {
 	if err := tuning.ForgetStart(); err != nil {
-		fmt.Fprintf(os.Stderr, "fairway relay: memory of starting is kept: %v\n", err)
+		fmt.Fprintf(os.Stderr, "fairway relay: memory used by the start was not released: %v\n", err)
 	}
 }
 

@@ -29,7 +29,7 @@ func (n *DNS) keepLease(ctx context.Context) {
 			err = errors.Join(err, n.renew())
 		}
 		if err != nil && !failed {
-			n.Log.Error("DNS questions of this node may be answered by others", "error", err)
+			n.Log.Error("other nodes may answer this node's DNS questions", "error", err)
 		}
 		failed = err != nil
 	}
@@ -66,10 +66,10 @@ func (n *DNS) endLease() {
 		return
 	}
 	if err := n.Bypass(n.Addresses, 0); err != nil {
-		n.Log.Warn("DNS questions are handed to other nodes late", "error", err)
+		n.Log.Warn("DNS questions are passed to other nodes late", "error", err)
 	}
 	if err := n.lease.End(); err != nil {
-		n.Log.Warn("DNS questions are handed to other nodes late", "error", err)
+		n.Log.Warn("DNS questions are passed to other nodes late", "error", err)
 	}
 }
 

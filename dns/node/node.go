@@ -116,7 +116,7 @@ func (n *DNS) open() (err error) {
 	case n.Port == 0:
 		return fmt.Errorf("serve DNS without a port at the node's address: %w", err)
 	default:
-		n.Log.Warn("DNS questions may be answered by any node", "error", err)
+		n.Log.Warn("any node may answer this node's DNS questions", "error", err)
 	}
 	return nil
 }
@@ -164,9 +164,9 @@ func (n *DNS) Run(ctx context.Context, group *errgroup.Group) error {
 func (n *DNS) countUnoffered(ctx context.Context, before int, err error) int {
 	switch {
 	case err == nil && before > 1:
-		n.Log.Info("this node's DNS is offered to others now")
+		n.Log.Info("this node's DNS is available to other nodes")
 	case err != nil && before == 1 && ctx.Err() == nil:
-		n.Log.Warn("this node's DNS is not offered to others yet; going on trying", "error", err)
+		n.Log.Warn("this node's DNS is not available to other nodes yet; trying again", "error", err)
 	}
 	if err == nil {
 		return 0
@@ -179,15 +179,15 @@ func (n *DNS) countFailures(failures int, reason error) {
 	switch failures {
 	case 0:
 		if !n.well.Swap(true) {
-			n.Log.Info("DNS on this node is used" + n.again)
+			n.Log.Info("DNS is ready" + n.again)
 			n.again = " again"
 			if err := n.renew(); err != nil {
-				n.Log.Error("DNS questions of this node may be answered by others", "error", err)
+				n.Log.Error("other nodes may answer this node's DNS questions", "error", err)
 			}
 		}
 	case probeFailures:
 		if n.well.Swap(false) {
-			n.Log.Error("DNS on this node is unwell; other nodes' is used", "error", reason)
+			n.Log.Error("DNS on this node fails; other nodes answer", "error", reason)
 			n.endLease()
 		}
 	}

@@ -52,7 +52,7 @@ func (n *DNS) retire(ctx context.Context) {
 	ctx, cancel := context.WithTimeout(ctx, 2*time.Second)
 	defer cancel()
 	if err := n.publish(ctx, false); err != nil {
-		n.Log.Warn("others aren't told that DNS on this node ends", "error", err)
+		n.Log.Warn("other nodes aren't told that DNS on this node ends", "error", err)
 	}
 }
 

@@ -79,7 +79,7 @@ func follow(ctx context.Context, folder string, log *slog.Logger, changed func()
 		changed()
 		err := watch(ctx, folder, changed)
 		if err != nil && !errors.Is(err, fs.ErrNotExist) {
-			log.Warn("the folder can't be watched; it is read again and again", "folder", folder, "error", err)
+			log.Warn("the folder can't be watched; reading it periodically", "folder", folder, "error", err)
 		}
 		select {
 		case <-ctx.Done():

@@ -181,7 +181,7 @@ func (p *Publisher) readFolder() {
 	p.mu.Unlock()
 	for file, text := range now {
 		if before[file] != text {
-			p.config.Log.Warn("a file of the folder is ignored, or what it said before is kept", "folder", p.config.Folder, "error", text)
+			p.config.Log.Warn("a published file is invalid; its endpoint stays as it was", "folder", p.config.Folder, "error", text)
 			p.config.Tell(types.NamespacedName{}, corev1.EventTypeWarning, reasonInvalidFile, text)
 		}
 	}

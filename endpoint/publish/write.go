@@ -154,7 +154,7 @@ func (p *Publisher) Drain(ctx context.Context) error {
 		}
 	}
 	if wait {
-		p.config.Log.Info("endpoints of this machine are drained before the agent ends", "slices", len(have), "time", p.config.DrainTime)
+		p.config.Log.Info("draining this machine's endpoints before the agent ends", "slices", len(have), "time", p.config.DrainTime)
 		select {
 		case <-ctx.Done():
 		case <-time.After(p.config.DrainTime):

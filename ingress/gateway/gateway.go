@@ -4,7 +4,7 @@
 //
 //	gateway.go  API objects in, tables out
 //	succeed.go  from one process to the next, and the end
-//	upgrade.go  the program started anew
+//	upgrade.go  the new process started
 //	lease.go    that this node has an engine
 //	metrics.go  health and metrics
 package gateway
@@ -50,7 +50,7 @@ type Config struct {
 	// Delay is how long new connections are still taken once the process is told to
 	// end, so that load balancers can learn of it.
 	Delay time.Duration
-	// Upgrade, if not nil, has this program started anew to take the place of the
+	// Upgrade, if not nil, starts this program anew to take the place of the
 	// process, whenever something comes.
 	Upgrade <-chan os.Signal
 	// Lean has the memory that only the start needed go back to the system, and

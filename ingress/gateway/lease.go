@@ -55,7 +55,7 @@ func (g *gateway) release() {
 	defer cancel()
 	err := g.watch.Core.CoordinationV1().Leases(g.config.Namespace).Delete(ctx, g.name(), metav1.DeleteOptions{})
 	if err != nil && !apierrors.IsNotFound(err) {
-		g.log.Warn("Lease not deleted; it ends by itself", "err", err)
+		g.log.Warn("Lease not deleted; it expires by itself", "err", err)
 	}
 }
 
@@ -63,7 +63,7 @@ func (g *gateway) release() {
 func (g *gateway) zone(ctx context.Context) string {
 	n, err := g.watch.Core.CoreV1().Nodes().Get(ctx, g.config.Node, metav1.GetOptions{})
 	if err != nil {
-		g.log.Warn("zone of the node not found; endpoints of all zones are alike", "node", g.config.Node, "err", err)
+		g.log.Warn("zone of the node not found; endpoints of all zones are treated alike", "node", g.config.Node, "err", err)
 		return ""
 	}
 	return n.Labels[corev1.LabelTopologyZone]

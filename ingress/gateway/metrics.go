@@ -131,7 +131,7 @@ func (m *metrics) serve(address string, inherited *net.TCPListener, successor fu
 	m.server = &http.Server{Handler: mux, ReadHeaderTimeout: 10 * time.Second}
 	go func() {
 		if err := m.server.Serve(m.listener); !errors.Is(err, http.ErrServerClosed) {
-			log.Error("health and metrics not served any more", "err", err)
+			log.Error("health and metrics are no longer served", "err", err)
 		}
 	}()
 	return nil

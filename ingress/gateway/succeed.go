@@ -32,12 +32,12 @@ func (g *gateway) announce(ctx context.Context) error {
 	if g.config.Handover != "" {
 		claim, err := handover.Connect(ctx, g.config.Handover)
 		if err != nil && ctx.Err() == nil {
-			g.log.Error("listeners are not taken over; ports that are in use stay so", "err", err)
+			g.log.Error("listeners could not be taken over; ports in use stay in use", "err", err)
 		}
 		g.claim = claim
 	}
 	if g.claim != nil {
-		g.log.Info("taking over from the process that runs")
+		g.log.Info("taking over from the running process")
 		return nil
 	}
 	return g.metrics.serve(g.config.Listen, nil, g.hasSuccessor, g.log)
@@ -55,7 +55,7 @@ func (g *gateway) begin(ctx context.Context) (again bool, err error) {
 	}
 	listeners, err := g.claim.Take()
 	if err != nil {
-		g.log.Warn("the process before has gone without handing over", "err", err)
+		g.log.Warn("the previous process ended without handing over", "err", err)
 	}
 	sockets := map[netip.AddrPort]*net.TCPListener{}
 	health := listeners[metricsName+g.config.Listen]
@@ -74,7 +74,7 @@ func (g *gateway) begin(ctx context.Context) (again bool, err error) {
 	}
 	g.makeOffer(g.claim.Own)
 	if err := g.claim.Serving(); err != nil {
-		g.log.Warn("the process before has gone already", "err", err)
+		g.log.Warn("the previous process has already ended", "err", err)
 	}
 	g.notify()
 	g.log.Info("took over", "listeners", len(listeners))
@@ -137,7 +137,7 @@ func (g *gateway) serve(ctx context.Context) {
 	if !succeeded {
 		g.leave()
 	} else {
-		g.log.Info("another process has taken over; connections of this one may end")
+		g.log.Info("another process has taken over; draining connections")
 		g.metrics.close()
 	}
 	drain := g.config.Engine.Drain
@@ -190,6 +190,6 @@ func (g *gateway) leave() {
 	if g.config.Delay <= 0 {
 		return
 	}
-	g.log.Info("ending; new connections are taken a little longer", "for", g.config.Delay)
+	g.log.Info("ending; accepting new connections a little longer", "for", g.config.Delay)
 	time.Sleep(g.config.Delay) // a second signal ends the process
 }

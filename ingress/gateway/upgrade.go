@@ -21,13 +21,13 @@ func (g *gateway) upgrade() {
 	next := exec.Command(program, os.Args[1:]...)
 	next.Stdin, next.Stdout, next.Stderr = os.Stdin, os.Stdout, os.Stderr
 	if err := next.Start(); err != nil {
-		g.log.Error("program not started anew; this process goes on", "err", err)
+		g.log.Error("program could not be restarted; this process continues", "err", err)
 		return
 	}
-	g.log.Info("program started anew", "pid", next.Process.Pid)
+	g.log.Info("new process started", "pid", next.Process.Pid)
 	go func() {
 		if err := next.Wait(); err != nil {
-			g.log.Error("the program that was started anew has ended", "err", err)
+			g.log.Error("the new process has ended", "err", err)
 		}
 	}()
 }

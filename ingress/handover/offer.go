@@ -89,7 +89,7 @@ func (o *Offer) serve(c *net.UnixConn) bool {
 	if err == nil {
 		close(o.taken)
 	} else {
-		o.log.Warn("the process that was to take over didn't; this one goes on", "err", err)
+		o.log.Warn("the new process didn't take over; this one continues", "err", err)
 	}
 	o.set(nil)
 	close(left)

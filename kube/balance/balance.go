@@ -63,7 +63,7 @@ func Attach(config *rest.Config, file string, log *slog.Logger) (*Balancer, erro
 	}
 	list, err := read(file)
 	if err != nil {
-		log.Warn("going on with the API server of the kubeconfig", "err", err)
+		log.Warn("using the API server of the kubeconfig", "err", err)
 	}
 	b.learn(urls(list))
 	config.Wrap(func(base http.RoundTripper) http.RoundTripper {
@@ -181,7 +181,7 @@ func (b *Balancer) move(from *use, to *url.URL) {
 	if !moved {
 		return
 	}
-	b.log.Info("another API server is in use now", "before", from.server.Host, "now", to.Host)
+	b.log.Info("using another API server", "before", from.server.Host, "now", to.Host)
 	from.end(errMoved)
 	for _, base := range bases {
 		utilnet.CloseIdleConnectionsFor(base)

@@ -36,7 +36,7 @@ func (s *Store) Run(ctx context.Context, log *slog.Logger) {
 		}
 		err := s.flush()
 		if err != nil && !failed {
-			log.Warn("what is known is not kept for the next start", "error", err)
+			log.Warn("the last known state can't be saved for the next start", "error", err)
 		}
 		failed = err != nil
 	}
@@ -177,12 +177,12 @@ func (k *keeper[T]) restore() {
 		return nil
 	})
 	if err != nil {
-		k.log.Warn("what was known can't be read", "error", err)
+		k.log.Warn("the last known state can't be read", "error", err)
 		return
 	}
 	if saved.IsZero() {
 		return
 	}
-	k.log.Info("the API does not answer; serving what was known", "resource", k.resource, "objects", len(k.restored), "since", saved.Local().Format(time.DateTime))
+	k.log.Info("the API does not answer; serving the last known state", "resource", k.resource, "objects", len(k.restored), "since", saved.Local().Format(time.DateTime))
 	k.sink.Synced()
 }

@@ -98,7 +98,7 @@ func (c *Controller) Run(ctx context.Context) {
 			return
 		}
 		if err := c.sync(ctx, key); err != nil {
-			slog.Error("deployment not brought up to date, will retry", "deployment", key, "err", err)
+			slog.Error("deployment could not be updated, will retry", "deployment", key, "err", err)
 			c.queue.AddRateLimited(key)
 		} else {
 			c.queue.Forget(key)

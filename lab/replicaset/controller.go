@@ -117,7 +117,7 @@ func (c *Controller) Run(ctx context.Context) {
 			return
 		}
 		if err := c.sync(ctx, key); err != nil {
-			slog.Error("replicaset not brought up to date, will retry", "replicaset", key, "err", err)
+			slog.Error("replicaset could not be updated, will retry", "replicaset", key, "err", err)
 			c.queue.AddRateLimited(key)
 		} else {
 			c.queue.Forget(key)

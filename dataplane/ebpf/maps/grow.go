@@ -111,7 +111,7 @@ func (s *Store) GrowLoop(ctx context.Context) {
 		}
 		wait := growInterval
 		if err := s.Grow(); err != nil {
-			slog.Warn("eBPF maps have not been made larger", "error", err)
+			slog.Warn("eBPF maps could not be enlarged", "error", err)
 			wait = pause
 		}
 		next.Reset(wait)

@@ -85,7 +85,7 @@ func (b *tcpDeferral) await(then func() error) {
 				continue
 			}
 			if err := errors.Join(err, then()); err != nil {
-				slog.Warn("Sockets stay with the packet path", "error", err)
+				slog.Warn("Sockets are served at the interfaces", "error", err)
 			}
 			return
 		}

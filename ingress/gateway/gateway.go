@@ -136,7 +136,7 @@ func (g *gateway) forget() {
 	}
 	g.bounded.Do(func() { tuning.BoundGarbage(garbageRoom) })
 	if err := tuning.ForgetStart(); err != nil {
-		g.log.Warn("memory of starting is kept", "err", err)
+		g.log.Warn("memory used by the start was not released", "err", err)
 	}
 }
 

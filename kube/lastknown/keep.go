@@ -151,7 +151,7 @@ func (k *keeper[T]) complete() {
 	if !k.synced {
 		k.synced = true
 		if err := k.store.complete(k.resource, k.told); err != nil {
-			k.log.Warn("what is known is not kept for the next start", "resource", k.resource, "error", err)
+			k.log.Warn("the last known state can't be saved for the next start", "resource", k.resource, "error", err)
 		}
 		k.told = nil
 	}

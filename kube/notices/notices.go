@@ -56,7 +56,7 @@ func (e *Writer) Post(n Notice) {
 
 // Report logs a notice and queues it.
 func (e *Writer) Report(n Notice) {
-	e.log.Warn("not done as asked", "service", n.Service.String(), "reason", n.Reason, "what", n.Message)
+	e.log.Warn("Service setting ignored", "service", n.Service.String(), "reason", n.Reason, "what", n.Message)
 	e.Post(n)
 }
 

@@ -36,7 +36,7 @@ MAY_SKIP   += "github.com/fairway-net/fairway/lab TestRouterMatrix"
 # The causes that doctor names take half a minute for each mode: `make causes`.
 MAY_SKIP   += "github.com/fairway-net/fairway/lab TestCausesInAllModes"
 
-.PHONY: web pictures first-minutes release arm64 reproducible audit api-conformance deb deb-test causes faults helm gateway-conformance h2spec nothing-lost build demo bench soak bench-kube-proxy bench-ipvs test unit all cluster routers image lint generate generated deps clean
+.PHONY: bench-announce web pictures first-minutes release arm64 reproducible audit api-conformance deb deb-test causes faults helm gateway-conformance h2spec nothing-lost build demo bench soak bench-kube-proxy bench-ipvs test unit all cluster routers image lint generate generated deps clean
 
 # Without cgo: kustomize, in kubectl, would have the linker keep every symbol for plugins.
 build: ## the binary, in ./fairway
@@ -119,6 +119,10 @@ bench-ipvs: build ## ipvs mode beside nftables, in the virtual machine
 	for services in 100 1000; do FAIRWAY_VM_ACCEL=icount $(GO) run ./hack/invm -api -modules ip_vs,ip_vs_rr,dummy -files docs/performance.md \
 		./fairway bench --mode nftables,ipvs --only start,latency,cpu,service,memory,connections,datapath --services $$services --endpoints 3 \
 		--section 'the virtual machine' --out docs/performance.md || exit 1; done
+
+bench-announce: build ## what clients notice when a node that announces addresses is drained, killed, cut off or without power; beside keepalived: half an hour
+	./fairway bench announce --mode nftables --out docs/performance.md
+	./fairway bench announce --mode ebpf --way l2,bgp,bfd --out docs/performance.md
 
 pictures: build ## docs/pictures: the README's lab as it is recorded, and the plots of docs/performance.md
 	./hack/install-deps.sh pictures

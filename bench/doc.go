@@ -2,7 +2,8 @@
 // and what the data plane gives, at up to tens of thousands of Services. API
 // server and agent are processes of their own, the agent's in a node made of a
 // network namespace; endpoints are addresses that really answer, and latencies
-// end with a connection that reached one of them.
+// end with a connection that reached one of them. The files announce*.go measure
+// what clients notice when another node begins to announce an address.
 package bench
 
 import (

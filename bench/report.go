@@ -100,8 +100,14 @@ func marks(section string) (begin, end string) {
 
 // write puts the tables into the document that was asked for.
 func (r *results) write(o Options, took time.Duration) error {
+	return writeReport(o, func(earlier []byte) []byte { return r.markdown(earlier, o, took) })
+}
+
+// writeReport puts tables into the document that was asked for, made of those that
+// are there.
+func writeReport(o Options, markdown func(earlier []byte) []byte) error {
 	if o.Out == "" {
-		_, err := o.Stdout.Write(r.markdown(nil, o, took))
+		_, err := o.Stdout.Write(markdown(nil))
 		return err
 	}
 	document, err := os.ReadFile(o.Out)
@@ -114,7 +120,7 @@ func (r *results) write(o Options, took time.Duration) error {
 	if !found || !closed {
 		before, earlier, after = append(document, '\n'), nil, []byte("\n")
 	}
-	text := r.markdown(earlier, o, took)
+	text := markdown(earlier)
 	document = slices.Concat(before, []byte(begin+"\n\n"), text, []byte("\n"+end), after)
 	if err := os.WriteFile(o.Out, document, 0o644); err != nil {
 		return fmt.Errorf("write report: %w", err)

@@ -56,7 +56,7 @@ func parseTables(text []byte) []table {
 				t.goal = line
 			}
 		}
-		if !slices.Contains([]string{summaryTitle, sectionTitle, besideTitle}, t.title) {
+		if !slices.Contains([]string{summaryTitle, sectionTitle, besideTitle, announceTitle}, t.title) {
 			list = append(list, t)
 		}
 	}

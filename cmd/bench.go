@@ -38,7 +38,7 @@ func benchCommand() *cobra.Command {
 	c.Flags().StringVar(&o.KubeProxy, "kube-proxy", "", "the program kube-proxy, to be measured beside each mode that it has")
 	c.Flags().StringVar(&o.Dir, "dir", "", "where the API server keeps its data and logs go; a temporary directory without this")
 	c.Flags().BoolVar(&verbose, "verbose", false, "log more")
-	c.AddCommand(benchObjectsCommand(), benchWatchersCommand(), benchGatewayCommand())
+	c.AddCommand(benchAnnounceCommand(), benchObjectsCommand(), benchWatchersCommand(), benchGatewayCommand())
 	return c
 }
 

@@ -7,7 +7,7 @@ set -eu
 
 packages="ca-certificates curl dnsutils git iproute2 make nftables iptables ipset ipvsadm conntrack procps systemd
 qemu-system-x86 busybox-static kmod cpio iputils-arping ndisc6 frr bird2 prometheus
-haproxy nginx-light bind9 python3-minimal"
+haproxy nginx-light bind9 python3-minimal keepalived exabgp"
 
 [ "${1:-}" != generate ] || packages="$packages clang llvm libbpf-dev linux-libc-dev"
 [ "${1:-}" != pictures ] || packages="$packages termtosvg gnuplot-nox"
@@ -24,7 +24,7 @@ echo "installing:$missing"
 export DEBIAN_FRONTEND=noninteractive
 # The tests start these themselves: as services they would take ports. Of
 # prometheus only promtool is used.
-for service in prometheus frr bird2:bird haproxy nginx bind9:named; do
+for service in prometheus frr bird2:bird haproxy nginx bind9:named keepalived exabgp; do
 	case "$missing" in
 	*"${service%%:*}"*) [ ! -d /run/systemd/system ] || systemctl mask --quiet "${service##*:}.service" ;;
 	esac

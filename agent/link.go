@@ -5,8 +5,10 @@ import (
 	"os"
 
 	"github.com/fairway-net/fairway/compile"
+	"github.com/fairway-net/fairway/dataplane"
 	"github.com/fairway-net/fairway/diagnose/agentlink"
 	"github.com/fairway-net/fairway/diagnose/explain"
+	"github.com/fairway-net/fairway/internal/flow"
 	"github.com/fairway-net/fairway/internal/kernel"
 	"github.com/fairway-net/fairway/model"
 )
@@ -61,6 +63,15 @@ func (l link) Decide(keys []model.Key, from explain.Source) explain.View {
 		}
 	})
 	return view
+}
+
+// Flows tells of connections by what the mode in use knows.
+func (l link) Flows(ctx context.Context, follow bool, to flow.Listener) error {
+	kind, err := dataplane.Find(l.agent.Mode())
+	if err != nil {
+		return err
+	}
+	return kind.Flows(l.agent.configured.Load().Plane)(ctx, follow, to)
 }
 
 // keepLeftOut keeps what a sync left out for who asks.

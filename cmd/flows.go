@@ -34,16 +34,14 @@ func flowsCommand() *cobra.Command {
 	c := &cobra.Command{
 		Use:   "flows",
 		Short: "Show connections to Services, with the names of both ends",
-		Long: `Show the connections to Services that this machine's nodes hold, or, with
---follow, each as it begins and as it is forgotten. It takes root, and reads the
-connection tables of nodes in nftables or iptables mode; other modes keep
-connections elsewhere, which is said.
+		Long: `Show the connections to Services that this machine's nodes have, or, with
+--follow, each as it begins, ends, is refused or dropped, with the reason. It takes
+root, and asks the agents.
 
-Connections that were refused or dropped are in no connection table: that one is
-missing here says so. Nothing is recorded while nobody asks.`,
+Nothing is recorded while nobody asks. What can't be told on a node is said.`,
 		Example: `  fairway flows
   fairway flows -f --service web
-  fairway flows -f --verdict unanswered -o json`,
+  fairway flows -f --verdict refused -o json`,
 		Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			if err := f.run(cmd); err != nil {
@@ -143,8 +141,6 @@ func (f *flowsFlags) nodes(ctx context.Context, say func(string)) ([]agentlink.F
 			continue
 		case f.node != "" && a.Status.Node != f.node:
 			continue
-		case !inConntrack(a.Status.Mode):
-			say(fmt.Sprintf("%s is in %s mode, which keeps connections elsewhere: not shown", a.Status.Node, a.Status.Mode))
 		default:
 			list = append(list, a)
 		}
@@ -155,8 +151,6 @@ func (f *flowsFlags) nodes(ctx context.Context, say func(string)) ([]agentlink.F
 		return nil, fmt.Errorf("--node: no agent of a node %q answers on this machine", f.node)
 	case answered == 0:
 		return nil, errors.New("no agent answers on this machine")
-	case len(list) == 0:
-		return nil, errors.New("no node of this machine is in nftables or iptables mode")
 	}
 	return list, nil
 }

@@ -7,8 +7,7 @@ import (
 
 	"github.com/fairway-net/fairway/diagnose/agentlink"
 	"github.com/fairway-net/fairway/diagnose/flows"
-	"github.com/fairway-net/fairway/internal/conntrack"
-	"github.com/fairway-net/fairway/internal/netns"
+	"github.com/fairway-net/fairway/internal/flow"
 	"github.com/fairway-net/fairway/model"
 )
 
@@ -33,41 +32,20 @@ func (w *flowWriter) run(ctx context.Context) error {
 	if err := w.readTable(ctx); err != nil {
 		return err
 	}
-	ns, err := netns.OfProcess(w.agent.Status.PID)
-	if err != nil {
-		return err
-	}
-	if w.follows {
-		err = w.follow(ctx, ns)
-	} else {
-		err = ns.Do(func() error {
-			return conntrack.Flows(ctx, func(f *conntrack.Flow) { w.write(f, f.Ended()) })
-		})
-	}
-	return errors.Join(err, w.err, ns.Close())
-}
-
-// follow tells of what begins and ends until ctx is done or nobody reads any more.
-func (w *flowWriter) follow(ctx context.Context, ns *netns.NS) error {
 	ctx, stop := context.WithCancel(ctx)
 	defer stop()
-	var events *conntrack.Events
-	if err := ns.Do(func() (err error) {
-		events, err = conntrack.Subscribe()
-		return err
-	}); err != nil {
-		return err
-	}
-	return events.Run(ctx, func(f *conntrack.Flow, ended bool) {
-		if !w.write(f, ended) && time.Since(w.read) > tableAge && w.readTable(ctx) == nil {
-			w.write(f, ended)
-		}
-		if w.err != nil {
-			stop()
-		}
-	}, func() {
-		w.note(w.agent.Status.Node + ": connections came faster than they were read: some are missing")
+	err := w.agent.Flows(ctx, w.follows, flow.Listener{
+		Event: func(e flow.Event) {
+			if !w.write(e) && w.follows && time.Since(w.read) > tableAge && w.readTable(ctx) == nil {
+				w.write(e)
+			}
+			if w.err != nil {
+				stop()
+			}
+		},
+		Note: func(text string) { w.note(w.agent.Status.Node + ": " + text) },
 	})
+	return errors.Join(err, w.err)
 }
 
 func (w *flowWriter) readTable(ctx context.Context) error {
@@ -79,10 +57,10 @@ func (w *flowWriter) readTable(ctx context.Context) error {
 	return err
 }
 
-// write tells of a flow; it reports whether it is one to a Service.
-func (w *flowWriter) write(f *conntrack.Flow, ended bool) bool {
-	r, known := flows.Of(w.agent.Status.Node, w.table, w.names(), f, ended)
-	if known {
+// write tells of a connection; it reports whether it is one to a Service.
+func (w *flowWriter) write(e flow.Event) bool {
+	r, known := flows.Of(w.agent.Status.Node, w.table, w.names(), e)
+	if known && w.err == nil {
 		w.err = w.tell(r)
 	}
 	return known

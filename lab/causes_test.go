@@ -58,9 +58,7 @@ func causesIn(t *testing.T, mode string) {
 	defer node1.Close() //nolint:errcheck // of a test
 
 	d.finds("", "svc/healthy")
-	if mode == "nftables" || mode == "iptables" {
-		showsFlows(t, client, lab.Kubeconfig(c.Name), node1)
-	}
+	showsFlows(t, client, lab.Kubeconfig(c.Name), node1)
 	for _, cause := range []struct{ code, question string }{
 		{"FW101", "svc/selector"},
 		{"FW102", "svc/unready"},

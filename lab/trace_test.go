@@ -17,6 +17,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/kubernetes"
 
+	"github.com/fairway-net/fairway/diagnose/probe"
 	"github.com/fairway-net/fairway/internal/netns"
 	"github.com/fairway-net/fairway/internal/nftrace"
 	"github.com/fairway-net/fairway/lab"
@@ -48,6 +49,9 @@ type tracing struct {
 	kubeconfig, pod string
 	node1           *netns.NS
 	services        []netip.Addr // of the Service healthy, a family each
+	mode            string
+	podNS           *netns.NS
+	client          kubernetes.Interface
 }
 
 // TestTrace follows real connections in both families: one that is answered, one
@@ -77,7 +81,7 @@ func traceIn(t *testing.T, mode string) *tracing {
 	if err != nil {
 		t.Fatal(err)
 	}
-	l := &tracing{T: t, kubeconfig: lab.Kubeconfig(c.Name)}
+	l := &tracing{T: t, kubeconfig: lab.Kubeconfig(c.Name), mode: mode, client: client}
 	if _, err := client.AppsV1().Deployments("default").Create(t.Context(), hello(2), metav1.CreateOptions{}); err != nil {
 		t.Fatal(err)
 	}
@@ -101,6 +105,10 @@ func (l *tracing) find(client kubernetes.Interface) {
 		l.Fatalf("pods of node1: %v, error %v", pods, err)
 	}
 	l.pod = pods.Items[0].Name
+	if l.podNS = probe.NamespaceOf(netip.MustParseAddr(pods.Items[0].Status.PodIP)); l.podNS == nil {
+		l.Fatal("the pod's network namespace isn't found")
+	}
+	l.Cleanup(func() { _ = l.podNS.Close() })
 	s, err := client.CoreV1().Services("default").Get(l.Context(), "healthy", metav1.GetOptions{})
 	if err != nil {
 		l.Fatal(err)
@@ -112,6 +120,19 @@ func (l *tracing) find(client kubernetes.Interface) {
 		l.Fatalf("the Service is %+v", s.Spec)
 	}
 }
+
+// service is the address of a Service.
+func (l *tracing) service(name string) netip.Addr {
+	l.Helper()
+	s, err := l.client.CoreV1().Services("default").Get(l.Context(), name, metav1.GetOptions{})
+	if err != nil {
+		l.Fatal(err)
+	}
+	return netip.MustParseAddr(s.Spec.ClusterIP)
+}
+
+// conntrackEnds reports whether conntrack says when connections end.
+func (l *tracing) conntrackEnds() bool { return l.mode == "nftables" || l.mode == "iptables" }
 
 // trace runs the command.
 func (l *tracing) trace(args ...string) (traced, int) {

@@ -3,6 +3,8 @@ package userspace
 import (
 	"net/netip"
 	"sync"
+	"sync/atomic"
+	"time"
 
 	"github.com/fairway-net/fairway/model"
 )
@@ -14,6 +16,8 @@ type flow struct {
 	backend netip.AddrPort
 	client  netip.AddrPort
 	end     func() // ends it at once, as a reset does; safe to call twice
+	began   time.Time
+	replied *atomic.Bool // nil: from the beginning
 }
 
 // flows are all that are under way.

@@ -22,6 +22,7 @@ type relay struct {
 	balancer *balancer
 	flows    *flows
 	traffic  *traffic
+	watchers watchers
 	// How long a client's UDP session lasts without a datagram, before and
 	// after the first answer.
 	udpUnanswered, udpAnswered time.Duration

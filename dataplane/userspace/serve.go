@@ -141,6 +141,10 @@ func (s *server) talk(l *link) {
 			}
 			return
 		}
+		if r.Op == opWatch {
+			s.stream(l)
+			return
+		}
 		answer := s.do(r)
 		if err := l.encoder.Encode(answer); err != nil {
 			return
@@ -155,6 +159,9 @@ func (s *server) talk(l *link) {
 func (s *server) do(r request) reply {
 	if r.Op == opCounts { // waits for nobody
 		return reply{Counts: s.relay.traffic.counts()}
+	}
+	if r.Op == opFlows {
+		return reply{Events: s.relay.openFlows()}
 	}
 	s.asking.Lock()
 	defer s.asking.Unlock()

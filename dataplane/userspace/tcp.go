@@ -14,6 +14,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	flowevent "github.com/fairway-net/fairway/internal/flow"
 	"github.com/fairway-net/fairway/model"
 )
 
@@ -84,22 +85,31 @@ func (r *relay) serveTCP(k model.Key, client *net.TCPConn) {
 	v, count := r.decide(k, from), r.traffic.of(k)
 	if v.Action != model.Forward {
 		count.refused.Add(1)
+		r.watchers.rejected(k, from, v.Action, v.Reason.String())
 		reset(client)
 		return
 	}
 	server, f := r.dial(v, from)
 	if server == nil {
 		count.refused.Add(1)
+		r.watchers.rejected(k, from, model.Refuse, "no endpoint has accepted the connection")
 		reset(client)
 		return
 	}
 	count.connections.Add(1)
 	f.key = k
 	f.end = sync.OnceFunc(func() { reset(client); reset(server) })
+	f.began = time.Now()
 	r.flows.add(f)
+	r.watchers.tell(func() flowevent.Event { return f.event(flowevent.Began) })
 	r.recheck(f, v.Pool)
-	copyBoth(client, server, count)
+	in, out := copyBoth(client, server, count)
 	r.flows.remove(f)
+	r.watchers.tell(func() flowevent.Event {
+		e := f.event(flowevent.Ended)
+		e.Counted, e.In, e.Out = true, in, out
+		return e
+	})
 	r.balancer.count(f.pool, f.backend, -1)
 }
 
@@ -121,34 +131,36 @@ func (r *relay) dial(v model.Verdict, client netip.AddrPort) (*net.TCPConn, *flo
 	}
 }
 
-// copyBoth relays until both sides have said all they have. The end of one
-// direction is passed on and leaves the other open.
-func copyBoth(client, server *net.TCPConn, count *counter) {
+// copyBoth relays until both sides have said all they have, and tells how much that was.
+// The end of one direction is passed on and leaves the other open.
+func copyBoth(client, server *net.TCPConn, count *counter) (in, out uint64) {
 	var directions sync.WaitGroup
-	directions.Go(func() { copyOne(server, client, &count.in) })
-	copyOne(client, server, &count.out)
+	directions.Go(func() { in = copyOne(server, client, &count.in) })
+	out = copyOne(client, server, &count.out)
 	directions.Wait()
 	discard(client.Close())
 	discard(server.Close())
+	return in, out
 }
 
 // copyOne relays one direction: by splice(2), in which the kernel moves the
 // bytes and waits where the receiver is slow.
-func copyOne(to, from *net.TCPConn, count *atomic.Uint64) {
+func copyOne(to, from *net.TCPConn, count *atomic.Uint64) (all uint64) {
 	for {
 		n, err := waiting(from)
 		if err == nil {
 			n, err = io.CopyN(to, from, n)
 			count.Add(uint64(n))
+			all += uint64(n)
 		}
 		switch {
 		case errors.Is(err, io.EOF):
 			discard(to.CloseWrite())
-			return
+			return all
 		case err != nil:
 			reset(to) // an end that was no end must not look like one
 			reset(from)
-			return
+			return all
 		}
 	}
 }

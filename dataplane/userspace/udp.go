@@ -10,6 +10,7 @@ import (
 	"syscall"
 	"time"
 
+	flowevent "github.com/fairway-net/fairway/internal/flow"
 	"github.com/fairway-net/fairway/model"
 )
 
@@ -120,6 +121,7 @@ func (s *udpSocket) session(d *datagram) *session {
 	}
 	if v.Action != model.Forward {
 		s.count.refused.Add(1)
+		s.relay.watchers.rejected(s.key, client, v.Action, v.Reason.String())
 		return nil
 	}
 	backend, ok := s.relay.balancer.pick(v.Pool, v.Src, nil)
@@ -142,6 +144,7 @@ func (s *udpSocket) session(d *datagram) *session {
 // begin registers a session; nil if the socket is closed.
 func (s *udpSocket) begin(f flow, conn *net.UDPConn) *session {
 	x := &session{flow: f, conn: conn}
+	x.began, x.replied = time.Now(), &x.answered
 	x.used()
 	x.end = sync.OnceFunc(func() { discard(conn.Close()); s.forget(x) })
 	s.mu.Lock()
@@ -156,6 +159,7 @@ func (s *udpSocket) begin(f flow, conn *net.UDPConn) *session {
 	s.relay.balancer.count(f.pool, f.backend, 1)
 	s.relay.flows.begin()
 	s.relay.flows.add(&x.flow)
+	s.relay.watchers.tell(func() flowevent.Event { return x.event(flowevent.Began) })
 	go s.answer(x)
 	return x
 }
@@ -175,6 +179,7 @@ func (s *udpSocket) answer(x *session) {
 	defer func() {
 		x.end()
 		s.relay.flows.remove(&x.flow)
+		s.relay.watchers.tell(func() flowevent.Event { return x.event(flowevent.Ended) })
 		s.relay.balancer.count(x.pool, x.backend, -1)
 		s.relay.flows.finish()
 		s.answers.Done()

@@ -11,6 +11,7 @@ import (
 	"syscall"
 	"time"
 
+	flowevent "github.com/fairway-net/fairway/internal/flow"
 	"github.com/fairway-net/fairway/internal/kernel"
 	"github.com/fairway-net/fairway/model"
 )
@@ -21,6 +22,8 @@ const (
 	opApply    = "apply"    // forward what Delta says
 	opStatus   = "status"   // tell what is forwarded
 	opCounts   = "counts"   // tell what was counted
+	opFlows    = "flows"    // tell of connections under way
+	opWatch    = "watch"    // tell of connections that begin and end, until this connection is closed
 	opHandover = "handover" // give listeners and UDP clients away, keep connections
 	opGoOn     = "go on"    // in a handover: descriptors may come
 	opTaken    = "taken"    // in a handover: close yours
@@ -41,6 +44,9 @@ type reply struct {
 	Open   []model.Key    `json:",omitempty"` // status: the frontends that have listeners
 	Flows  int            `json:",omitempty"` // status: connections and clients under way
 	Counts []kernel.Count `json:",omitempty"` // counts
+	// flows, and for watch as often as there is something
+	Events []flowevent.Event `json:",omitempty"`
+	Lost   bool              `json:",omitempty"` // watch: there was more than could be told
 	// apply: what can't be listened for, of all of the table
 	Unopened []unopened     `json:",omitempty"`
 	Given    []handedSocket `json:",omitempty"` // handover: what the next descriptors are

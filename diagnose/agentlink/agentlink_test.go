@@ -13,6 +13,7 @@ import (
 	"time"
 
 	"github.com/fairway-net/fairway/diagnose/explain"
+	"github.com/fairway-net/fairway/internal/flow"
 	"github.com/fairway-net/fairway/model"
 )
 
@@ -20,6 +21,7 @@ import (
 type fakeAgent struct {
 	version string
 	table   *model.Table
+	gone    chan struct{} // closed when the reader of flows is
 }
 
 func (f fakeAgent) Status() Status      { return Status{Version: f.version, Node: "n1", Mode: "ebpf"} }
@@ -30,6 +32,17 @@ func (f fakeAgent) Decide(keys []model.Key, from explain.Source) explain.View {
 		v.Decisions = append(v.Decisions, explain.Decision{Frontend: k.String(), Source: from.Addr})
 	}
 	return v
+}
+
+func (f fakeAgent) Flows(ctx context.Context, follow bool, to flow.Listener) error {
+	to.Note("sampled")
+	to.Event(flow.Event{Kind: flow.Refused, Proto: model.UDP, Client: netip.MustParseAddrPort("[fd00::1]:7"), Reason: f.version})
+	if !follow {
+		return nil
+	}
+	<-ctx.Done()
+	close(f.gone)
+	return nil
 }
 
 // serve serves until the test ends, or stop is called.
@@ -162,4 +175,33 @@ func socketPair() (net.Conn, net.Conn, error) {
 		}
 	}
 	return ends[0], ends[1], nil
+}
+
+// TestFlows: what an agent tells arrives, and it learns when nobody reads any more.
+func TestFlows(t *testing.T) {
+	path := filepath.Join(t.TempDir(), SocketName)
+	gone := make(chan struct{})
+	serve(t, path, fakeAgent{version: "1", gone: gone})
+	version(t, path, "1")
+	for _, follow := range []bool{false, true} {
+		ctx, stop := context.WithCancel(t.Context())
+		notes, events := []string{}, []flow.Event{}
+		err := New(path).Flows(ctx, follow, flow.Listener{
+			Note: func(text string) { notes = append(notes, text) },
+			Event: func(e flow.Event) {
+				if events = append(events, e); follow {
+					stop()
+				}
+			},
+		})
+		stop()
+		if err != nil || len(notes) != 1 || notes[0] != "sampled" || len(events) != 1 || events[0].Kind != flow.Refused || events[0].Client.String() != "[fd00::1]:7" || events[0].Proto != model.UDP || events[0].Reason != "1" {
+			t.Errorf("follow %t: notes %q, events %+v, error %v", follow, notes, events, err)
+		}
+	}
+	select {
+	case <-gone:
+	case <-time.After(time.Minute):
+		t.Error("the agent goes on although nobody reads")
+	}
 }

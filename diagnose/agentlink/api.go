@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/fairway-net/fairway/diagnose/explain"
+	"github.com/fairway-net/fairway/internal/flow"
 	"github.com/fairway-net/fairway/internal/kernel"
 	"github.com/fairway-net/fairway/model"
 )
@@ -19,6 +20,7 @@ const (
 	statusPath = "/v1/status"
 	tablePath  = "/v1/table"
 	decidePath = "/v1/decide"
+	flowsPath  = "/v1/flows"
 )
 
 // Status is how an agent is.
@@ -81,6 +83,13 @@ type decideRequest struct {
 type problem struct {
 	Error   string `json:"error"`
 	Version string `json:"version"` // of the agent
+}
+
+// told is a line of the answer to flowsPath.
+type told struct {
+	Event *flow.Event `json:"event,omitempty"`
+	Note  string      `json:"note,omitempty"` // what is missing
+	Error string      `json:"error,omitempty"`
 }
 
 // parseKey reads model.Key.String.

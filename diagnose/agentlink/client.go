@@ -83,17 +83,22 @@ func (c *Client) ask(ctx context.Context, method, path string, body, into any) (
 		return fmt.Errorf("ask the agent at %s: %w", c.Path, err)
 	}
 	if response.StatusCode != http.StatusOK {
-		var p problem
-		if err := json.Unmarshal(data, &p); err != nil || p.Error == "" {
-			p.Error = response.Status
-		}
-		if p.Version != "" {
-			p.Error += " (it is version " + p.Version + ")"
-		}
-		return fmt.Errorf("ask the agent at %s: %s", c.Path, p.Error)
+		return c.refusal(response, data)
 	}
 	if err := json.Unmarshal(data, into); err != nil {
 		return fmt.Errorf("read the answer of the agent at %s: %w", c.Path, err)
 	}
 	return nil
+}
+
+// refusal is an answer that isn't one.
+func (c *Client) refusal(response *http.Response, data []byte) error {
+	var p problem
+	if err := json.Unmarshal(data, &p); err != nil || p.Error == "" {
+		p.Error = response.Status
+	}
+	if p.Version != "" {
+		p.Error += " (it is version " + p.Version + ")"
+	}
+	return fmt.Errorf("ask the agent at %s: %s", c.Path, p.Error)
 }

@@ -15,6 +15,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/fairway-net/fairway/diagnose/explain"
+	"github.com/fairway-net/fairway/internal/flow"
 	"github.com/fairway-net/fairway/model"
 )
 
@@ -26,6 +27,8 @@ type Agent interface {
 	// Decide says what happens to packets to these keys, with the reason for
 	// every endpoint.
 	Decide(keys []model.Key, from explain.Source) explain.View
+	// Flows tells of connections: see flow.Reader.
+	Flows(ctx context.Context, follow bool, to flow.Listener) error
 }
 
 // largestRequest bounds what is read of a request.
@@ -137,6 +140,7 @@ func handler(agent Agent) http.Handler {
 		}
 		answer(w, http.StatusOK, agent.Decide(keys, request.From))
 	})
+	mux.HandleFunc("GET "+flowsPath, func(w http.ResponseWriter, r *http.Request) { streamFlows(w, r, agent) })
 	mux.HandleFunc("/", func(w http.ResponseWriter, r *http.Request) {
 		fail(w, http.StatusNotFound, "this agent has no "+r.URL.Path)
 	})

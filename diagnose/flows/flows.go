@@ -1,5 +1,5 @@
 // Package flows gives connections to Services their names: who asks, which Service,
-// which endpoint. It is pure: flows that conntrack holds or tells of, a table and the
+// which endpoint. It is pure: what data planes tell of connections, a table and the
 // API's objects go in, records come out.
 package flows
 
@@ -10,7 +10,7 @@ import (
 	"time"
 
 	"github.com/fairway-net/fairway/diagnose/explain"
-	"github.com/fairway-net/fairway/internal/conntrack"
+	"github.com/fairway-net/fairway/internal/flow"
 	"github.com/fairway-net/fairway/model"
 )
 
@@ -23,12 +23,14 @@ const (
 	Answered     Verdict = "answered"     // ... which has answered
 	Unanswered   Verdict = "unanswered"   // it ended without an answer
 	Untranslated Verdict = "untranslated" // though a Service has the address
-	Ended        Verdict = "ended"        // it was answered, and is forgotten now
+	Ended        Verdict = "ended"        // it was answered, and is over or forgotten now
+	Refused      Verdict = "refused"      // the client was told so
+	Dropped      Verdict = "dropped"      // without a word
 )
 
 // Verdicts lists them.
 func Verdicts() []string {
-	return []string{string(Forwarded), string(Answered), string(Unanswered), string(Untranslated), string(Ended)}
+	return []string{string(Forwarded), string(Answered), string(Unanswered), string(Untranslated), string(Ended), string(Refused), string(Dropped)}
 }
 
 // Record is a connection with the names of its ends.
@@ -45,6 +47,15 @@ type Record struct {
 	Endpoint   netip.AddrPort `json:"endpoint,omitzero"`
 	Pod        string         `json:"pod,omitempty"` // of the endpoint: "namespace/pod"
 	Verdict    Verdict        `json:"verdict"`
+	Reason     string         `json:"reason,omitempty"` // why it was refused or dropped
+	Bytes      *Bytes         `json:"bytes,omitempty"`  // nil where nobody counts them
+	Took       float64        `json:"tookSeconds,omitempty"`
+}
+
+// Bytes are what both ends have said.
+type Bytes struct {
+	In  uint64 `json:"in"` // the client
+	Out uint64 `json:"out"`
 }
 
 // Names are of addresses, as the API has them.
@@ -74,34 +85,64 @@ func NamesOf(o *explain.Objects) Names {
 	return names
 }
 
-// Of names a flow; false if it isn't one to a Service that the table has. Ended says
-// that the kernel has just forgotten it.
-func Of(node string, table *model.Table, names Names, f *conntrack.Flow, ended bool) (Record, bool) {
-	packet := model.Packet{Src: f.Client.Addr(), Dst: f.Frontend.Addr(), SrcPort: f.Client.Port(), DstPort: f.Frontend.Port(), Proto: f.Proto}
-	front := table.Decide(packet).Frontend
-	if front == nil {
+// Of names what a data plane tells; false if it is about no Service that the table has.
+func Of(node string, table *model.Table, names Names, e flow.Event) (Record, bool) {
+	packet := model.Packet{Src: e.Client.Addr(), Dst: e.Frontend.Addr(), SrcPort: e.Client.Port(), DstPort: e.Frontend.Port(), Proto: e.Proto}
+	if !names.isNode(node, e.Client.Addr()) {
+		packet.In = "?" // it came in somewhere
+	}
+	v := table.Decide(packet)
+	rejected := e.Kind == flow.Refused || e.Kind == flow.Dropped
+	if v.Frontend == nil && !(rejected && v.Reason == model.UnknownPort) {
 		return Record{}, false
 	}
 	r := Record{
-		APIVersion: explain.SchemaVersion, Kind: "Flow", Time: time.Now(), Node: node, Protocol: f.Proto.String(),
-		Client: f.Client, ClientName: names[f.Client.Addr()], Frontend: f.Frontend, Service: front.Name,
-		Verdict: verdict(f, ended),
+		APIVersion: explain.SchemaVersion, Kind: "Flow", Time: e.Time, Node: node, Protocol: e.Proto.String(),
+		Client: e.Client, ClientName: names[e.Client.Addr()], Frontend: e.Frontend, Verdict: verdict(e),
+		Reason: e.Reason, Took: e.Took.Seconds(),
 	}
-	if f.Translated() {
-		r.Endpoint, r.Pod = f.Backend, names[f.Backend.Addr()]
+	if v.Frontend != nil {
+		r.Service = v.Frontend.Name
+	}
+	if e.Counted {
+		r.Bytes = &Bytes{e.In, e.Out}
+	}
+	if e.Backend.IsValid() && e.Backend != e.Frontend {
+		r.Endpoint, r.Pod = e.Backend, names[e.Backend.Addr()]
+	}
+	if rejected && !r.Endpoint.IsValid() {
+		r.reject(v)
 	}
 	return r, true
 }
 
-func verdict(f *conntrack.Flow, ended bool) Verdict {
+// reject says of a packet that the kernel dropped, and which led to no endpoint, what the
+// table makes of it: a refusal drops the packet that it answers.
+func (r *Record) reject(v model.Verdict) {
+	switch v.Action {
+	case model.Refuse:
+		r.Verdict, r.Reason = Refused, v.Reason.String()
+	case model.Discard:
+		r.Reason = v.Reason.String()
+	}
+}
+
+// isNode reports whether an address is the node's own.
+func (n Names) isNode(node string, a netip.Addr) bool { return n[a] == node || a.IsLoopback() }
+
+func verdict(e flow.Event) Verdict {
 	switch {
-	case ended && f.Replied:
+	case e.Kind == flow.Refused:
+		return Refused
+	case e.Kind == flow.Dropped:
+		return Dropped
+	case e.Kind == flow.Ended && e.Replied:
 		return Ended
-	case ended:
+	case e.Kind == flow.Ended:
 		return Unanswered
-	case !f.Translated():
+	case e.Backend == e.Frontend:
 		return Untranslated
-	case f.Replied:
+	case e.Replied:
 		return Answered
 	}
 	return Forwarded
@@ -120,7 +161,7 @@ func (f Filter) Wants(r Record) bool {
 }
 
 // Header is the line above records as String has them.
-var Header = line("TIME", "NODE", "CLIENT", "SERVICE", "ENDPOINT", "VERDICT")
+var Header = line("TIME", "NODE", "CLIENT", "SERVICE", "ENDPOINT", "VERDICT", "BYTES in/out", "TOOK")
 
 // String is a line for people.
 func (r Record) String() string {
@@ -128,11 +169,25 @@ func (r Record) String() string {
 	if r.Endpoint.IsValid() {
 		endpoint = named(r.Pod, r.Endpoint)
 	}
-	return line(r.Time.Format("15:04:05.000"), r.Node, named(r.ClientName, r.Client), r.Service+" "+r.Frontend.String()+"/"+r.Protocol, endpoint, string(r.Verdict))
+	verdict, bytes, took := string(r.Verdict), "", ""
+	if r.Reason != "" {
+		verdict += ": " + r.Reason
+	}
+	if r.Bytes != nil {
+		bytes = fmt.Sprintf("%d/%d", r.Bytes.In, r.Bytes.Out)
+	}
+	if r.Took > 0 {
+		took = time.Duration(r.Took * float64(time.Second)).Round(time.Millisecond).String()
+	}
+	service := r.Service
+	if service == "" {
+		service = "no Service"
+	}
+	return line(r.Time.Format("15:04:05.000"), r.Node, named(r.ClientName, r.Client), service+" "+r.Frontend.String()+"/"+r.Protocol, endpoint, verdict, bytes, took)
 }
 
-func line(time, node, client, service, endpoint, verdict string) string {
-	return fmt.Sprintf("%-12s  %-10s  %-44s  %-48s  %-44s  %s", time, node, client, service, endpoint, verdict)
+func line(time, node, client, service, endpoint, verdict, bytes, took string) string {
+	return strings.TrimRight(fmt.Sprintf("%-12s  %-10s  %-44s  %-48s  %-44s  %-12s  %-12s  %s", time, node, client, service, endpoint, verdict, bytes, took), " ")
 }
 
 // named is an address with its name, if it has one.

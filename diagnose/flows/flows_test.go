@@ -4,12 +4,13 @@ import (
 	"net/netip"
 	"strings"
 	"testing"
+	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/fairway-net/fairway/diagnose/explain"
-	"github.com/fairway-net/fairway/internal/conntrack"
+	"github.com/fairway-net/fairway/internal/flow"
 	"github.com/fairway-net/fairway/model"
 )
 
@@ -27,6 +28,13 @@ func TestRecords(t *testing.T) {
 			Routes: [model.NumOrigins]model.Route{{Pool: id}, {Pool: id}, {Pool: id}},
 		})
 	}
+	empty := model.PoolID{Name: "default/none:http", Proto: model.TCP}
+	edit.SetPool(&model.Pool{ID: empty})
+	edit.SetFrontend(&model.Frontend{
+		Key: model.Key{Addr: netip.MustParseAddr("10.96.0.11"), Port: 80, Proto: model.TCP}, Name: empty.Name,
+		Routes: [model.NumOrigins]model.Route{{Pool: empty}, {Pool: empty}, {Pool: empty}},
+	})
+	edit.SetSettings(&model.Settings{Reserved: []netip.Prefix{netip.MustParsePrefix("10.96.0.0/16")}})
 	pod := func(name, v4, v6 string, hosted bool) *corev1.Pod {
 		return &corev1.Pod{
 			ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: name}, Spec: corev1.PodSpec{HostNetwork: hosted},
@@ -40,22 +48,33 @@ func TestRecords(t *testing.T) {
 	})
 	for _, c := range []struct {
 		client, frontend, backend string
-		replied, ended            bool
+		replied                   bool
+		kind                      flow.Kind
 		want                      string // "" if it is no Service's
 	}{
-		{"192.0.2.1:1", "10.96.0.10:80", "10.244.1.2:8080", false, false, "n1 192.0.2.1:1 | default/web-1 10.244.1.2:8080 | forwarded"},
-		{"192.0.2.9:1", "10.96.0.10:80", "10.244.1.2:8080", true, false, "192.0.2.9:1 | default/web-1 10.244.1.2:8080 | answered"},
-		{"192.0.2.9:1", "10.96.0.10:80", "10.244.1.2:8080", true, true, "192.0.2.9:1 | default/web-1 10.244.1.2:8080 | ended"},
-		{"192.0.2.9:1", "10.96.0.10:80", "10.244.1.2:8080", false, true, "192.0.2.9:1 | default/web-1 10.244.1.2:8080 | unanswered"},
-		{"192.0.2.9:1", "10.96.0.10:80", "10.96.0.10:80", false, false, "192.0.2.9:1 | - | untranslated"},
-		{"[fd00:244::2]:1", "[fd00:96::10]:80", "[fd00:244::2]:8080", true, false, "default/web-1 [fd00:244::2]:1 | default/web-1 [fd00:244::2]:8080 | answered"},
-		{"192.0.2.9:1", "10.96.0.10:81", "10.244.1.2:8080", false, false, ""},
+		{"192.0.2.1:1", "10.96.0.10:80", "10.244.1.2:8080", false, flow.Began, "n1 192.0.2.1:1 | default/web-1 10.244.1.2:8080 | forwarded"},
+		{"192.0.2.9:1", "10.96.0.10:80", "10.244.1.2:8080", true, flow.Open, "192.0.2.9:1 | default/web-1 10.244.1.2:8080 | answered"},
+		{"192.0.2.9:1", "10.96.0.10:80", "10.244.1.2:8080", true, flow.Ended, "192.0.2.9:1 | default/web-1 10.244.1.2:8080 | ended | 7/8 | 1.2s"},
+		{"192.0.2.9:1", "10.96.0.10:80", "10.244.1.2:8080", false, flow.Ended, "192.0.2.9:1 | default/web-1 10.244.1.2:8080 | unanswered"},
+		{"192.0.2.9:1", "10.96.0.10:80", "10.96.0.10:80", false, flow.Began, "192.0.2.9:1 | - | untranslated"},
+		{"[fd00:244::2]:1", "[fd00:96::10]:80", "[fd00:244::2]:8080", true, flow.Open, "default/web-1 [fd00:244::2]:1 | default/web-1 [fd00:244::2]:8080 | answered"},
+		{"192.0.2.9:1", "10.96.0.11:80", "", false, flow.Dropped, "192.0.2.9:1 | - | refused: the Service port has no endpoint to use"},
+		{"192.0.2.9:1", "10.96.0.10:80", "", false, flow.Dropped, "192.0.2.9:1 | - | dropped"},
+		{"192.0.2.9:1", "10.96.0.10:81", "", false, flow.Dropped, "no Service 10.96.0.10:81/tcp | - | refused: nothing serves this port of a Service address"},
+		{"192.0.2.9:1", "10.96.0.10:81", "10.244.1.2:8080", false, flow.Began, ""},
+		{"192.0.2.9:1", "203.0.113.1:81", "", false, flow.Dropped, ""},
 	} {
-		f := &conntrack.Flow{
-			Proto: model.TCP, Client: netip.MustParseAddrPort(c.client), Frontend: netip.MustParseAddrPort(c.frontend),
-			Backend: netip.MustParseAddrPort(c.backend), Replied: c.replied,
+		e := flow.Event{
+			Kind: c.kind, Proto: model.TCP, Client: netip.MustParseAddrPort(c.client), Frontend: netip.MustParseAddrPort(c.frontend),
+			Replied: c.replied,
 		}
-		r, ok := Of("n1", edit.Table(), names, f, c.ended)
+		if c.backend != "" {
+			e.Backend = netip.MustParseAddrPort(c.backend)
+		}
+		if c.kind == flow.Ended {
+			e.Counted, e.In, e.Out, e.Took = true, 7, 8, 1200*time.Millisecond
+		}
+		r, ok := Of("n1", edit.Table(), names, e)
 		if ok != (c.want != "") {
 			t.Errorf("%+v: a Service's: %t", c, ok)
 		}
@@ -67,7 +86,7 @@ func TestRecords(t *testing.T) {
 				t.Errorf("%q lacks %q", r, part)
 			}
 		}
-		if !(Filter{"default/web", string(r.Verdict)}).Wants(r) || (Filter{"default/we", ""}).Wants(r) || (Filter{"", "lost"}).Wants(r) {
+		if !(Filter{strings.TrimSuffix(r.Service, ":http"), string(r.Verdict)}).Wants(r) || (Filter{"default/we", ""}).Wants(r) || (Filter{"", "lost"}).Wants(r) {
 			t.Errorf("%q is filtered wrongly", r)
 		}
 	}

@@ -23,6 +23,10 @@ const (
 
 	ctaTupleZone = 3 // CTA_TUPLE_ZONE
 
+	ctaCountersOriginal = 9  // CTA_COUNTERS_ORIG
+	ctaCountersReply    = 10 // CTA_COUNTERS_REPLY
+	ctaCountersBytes    = 2  // CTA_COUNTERS_BYTES
+
 	ctaProtoInfoSCTP = 3 // CTA_PROTOINFO_SCTP
 	ctaSCTPState     = 1 // CTA_PROTOINFO_SCTP_STATE
 	ctaSCTPTagOut    = 2 // CTA_PROTOINFO_SCTP_VTAG_ORIGINAL
@@ -95,6 +99,10 @@ func (f *Flow) decode(msg []byte) bool {
 			f.Mark = value.Number()
 		case nl.CTA_ID:
 			f.id = value.Number()
+		case ctaCountersOriginal:
+			f.Counted, f.In = true, value.Get(ctaCountersBytes).Long()
+		case ctaCountersReply:
+			f.Counted, f.Out = true, value.Get(ctaCountersBytes).Long()
 		case nl.CTA_ZONE:
 			if len(value) == 2 {
 				f.inZone(binary.BigEndian.Uint16(value), bothDirections)

@@ -24,6 +24,10 @@ type Flow struct {
 	Status   uint32         // IPS_* bits (linux/netfilter/nf_conntrack_common.h)
 	Expires  uint32         // seconds until it is forgotten if nothing passes
 	Mark     uint32
+	// Counted says that In (from the client) and Out are bytes: only where conntrack counts
+	// (net.netfilter.nf_conntrack_acct).
+	Counted bool
+	In, Out uint64
 
 	id   uint32 // the kernel's number for the entry, 0 if it isn't known
 	zone zone

@@ -17,6 +17,7 @@ type translation struct {
 	backend, source  netip.AddrPort // source is what the backend sees
 	between          netip.AddrPort // and this what netfilter does: the client, perhaps with another port (begin.h, insert_reply_entry)
 	idle             uint32         // seconds for which it may be silent
+	replied          bool           // the backend has answered, or its answers go another way
 }
 
 // forget has conntrack forget what it has seen of a connection: the client talking
@@ -85,6 +86,7 @@ func (t *connTable) translations() (map[uint64]translation, error) {
 			delete(all, id)
 			continue
 		}
+		one.replied = c.direct || c.answers&stepUsed != 0
 		all[id] = one
 	}
 	return all, nil

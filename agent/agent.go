@@ -1,5 +1,5 @@
-// Package agent is the loop of one node: it watches the API, has the compiler
-// say what traffic goes where, and keeps the kernel at that.
+// Package agent is the loop of one node: it watches the API, compiles what it
+// learns to a table of traffic, and keeps the kernel in line with that table.
 package agent
 
 import (

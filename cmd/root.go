@@ -1,5 +1,5 @@
 // Package cmd turns command lines into typed configuration and runs the roles
-// of the binary: one file per command, no behaviour of its own.
+// of the binary. It has one file per command. The behaviour is elsewhere.
 package cmd
 
 import (

@@ -1,6 +1,6 @@
-// Package dataplane is the seam between what a node shall do ([model.Table])
-// and the five ways of making its kernel do it: the interface and the one list
-// of planes. The planes themselves are the folders below.
+// Package dataplane has the interface that every data plane implements, and the
+// one list of planes. A plane makes the kernel of a node do what a [model.Table]
+// says. The planes are the folders below.
 package dataplane
 
 import (

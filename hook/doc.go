@@ -1,7 +1,7 @@
-// Package hook drives any other load balancer: it hands the full desired state of
-// some Services, with what has changed, to a command, a URL, a template or a DNS
-// server, again and again until that has worked. Changes that come together
-// are merged, and one of several processes does the work.
+// Package hook drives other load balancers. It passes the full desired state of
+// some Services, with the changes, to a command, a URL, a template or a DNS
+// server, and tries again until that succeeds. Changes that come together are
+// merged. Of several processes one does the work.
 //
 //	state.go     the state that is handed on, and its JSON
 //	build.go     API objects to state

@@ -1,7 +1,7 @@
-// Package model says what Service traffic goes where on one node, and nothing
-// of how a Service came to say so: types, policies, topology and readiness are
-// settled before (package compile), kernel objects come after (the data
-// planes). It is also the executable specification: [Table.Decide] gives the
+// Package model says what Service traffic goes where on one node. It doesn't
+// know Service types, policies, topology or readiness (package compile decides
+// these), nor kernel objects (the data planes make them). It is also the
+// executable specification: [Table.Decide] gives the
 // verdict on a packet, and every data plane must agree with it on every packet.
 //
 // Values in this package are immutable once they are in a [Table]. Tables

@@ -1,7 +1,7 @@
-// Package allocator chooses cluster IPs and node ports. It remembers what is
-// taken, so that choosing costs the same however many there are, but has no
-// authority: that is etcd's, where a number belongs to the object that claims
-// it. What the memory gets wrong only costs another attempt.
+// Package allocator chooses cluster IPs and node ports. It remembers which are
+// taken, so that a choice costs the same however many there are. The memory is
+// only a hint: etcd decides, where a number belongs to the object that claims
+// it. If the memory is wrong, another attempt is made.
 package allocator
 
 import (

@@ -1,5 +1,5 @@
-// Package identity says who a request comes from when it isn't a client
-// certificate that says so: tokens of ServiceAccounts (serviceaccount.go, with
+// Package identity authenticates requests without a client certificate, by
+// tokens: tokens of ServiceAccounts (serviceaccount.go, with
 // claims.go) and join tokens of machines (bootstrap.go).
 package identity
 

@@ -1,6 +1,5 @@
-// Package validation refuses objects that make no sense, with Kubernetes'
-// field paths and in its words, so that people and tools meet the errors they
-// know. The sources are the Kubernetes API reference and its KEPs.
+// Package validation refuses invalid objects, with Kubernetes' field paths and
+// messages, so that people and tools get the errors that they know. The sources are the Kubernetes API reference and its KEPs.
 package validation
 
 import (

@@ -1,6 +1,6 @@
-// Package expired deletes what has had its time and nobody else deletes: join
-// tokens that have expired, and requests for certificates that were answered, or
-// that nobody answers.
+// Package expired deletes expired objects that nobody else deletes: join tokens
+// after their time, and certificate requests that were answered, or that nobody
+// answers.
 package expired
 
 import (

@@ -2,8 +2,8 @@
 // decides requests (certificates.k8s.io) for the signer
 // kubernetes.io/kube-apiserver-client-kubelet: a join token gets a certificate
 // for a name that no living machine has, and a machine one for its own name.
-// Who loses their Node and doesn't register again within a moment loses their
-// certificate too.
+// A machine whose Node is deleted, and that doesn't register again within a
+// moment, loses its certificate too.
 package nodecert
 
 import (

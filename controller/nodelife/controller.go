@@ -1,10 +1,10 @@
-// Package nodelife tells living machines from silent ones. Agents renew a Lease
-// in kube-node-lease. A machine whose Lease nobody renewed for a while is marked
-// as not ready, with the taints that Kubernetes gives it, and what it published
-// as endpoints is not ready either, nor are its Pods; when it is heard of again,
-// all that comes back. Package podgc deletes Pods that taints drive away.
-// A Node that an agent registered, and that died before it renewed one, is silent
-// too; others that never had a Lease are nobody's business here.
+// Package nodelife marks silent machines. Agents renew a Lease in
+// kube-node-lease. If a machine's Lease isn't renewed for a while, its Node is
+// marked as not ready, with Kubernetes' taints, and its published endpoints and
+// its Pods become not ready too. When the machine is back, all of it is undone.
+// Package podgc deletes Pods that taints evict. A machine that died before its
+// first Lease counts as silent, if an agent registered its Node; other Nodes
+// without a Lease are ignored.
 //
 //   - controller.go: who is silent
 //   - node.go: what the Node says then

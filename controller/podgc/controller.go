@@ -1,6 +1,6 @@
-// Package podgc deletes Pods that nobody else will: for good, those that are
-// being deleted on a node where no kubelet runs, or whose node has gone; with the
-// time that they ask for, those that a node's taints drive away.
+// Package podgc deletes Pods that nobody else deletes: at once, Pods in deletion
+// on a node without a kubelet, and Pods whose node is gone; with their grace
+// period, Pods that a taint of their node evicts.
 //
 //   - controller.go: looks at all Pods now and then
 //   - evict.go: what taints mean for them

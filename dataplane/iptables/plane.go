@@ -8,8 +8,8 @@
 // number that grows with the logarithm of the number of Services. A change
 // rewrites the chains it concerns, and nothing is read back in steady state.
 //
-// The nft variant has a price that isn't ours: at every commit the kernel walks
-// through all rules that packets can reach (nft_table_validate), 0.3 s at 10,000
+// The nft variant has a cost that this package can't avoid: at every commit the
+// kernel walks through all rules that packets can reach (nft_table_validate), 0.3 s at 10,000
 // Services with five endpoints each.
 //
 // Session affinity (xt_recent) remembers the last 100 clients of an endpoint,

@@ -1,10 +1,10 @@
 // Package migrate moves established connections when one data plane takes the place of
-// another. Their common language is conntrack's flow: whatever a plane translates by
-// itself becomes conntrack's, which goes on translating it under any plane. So planes
-// know nothing of each other.
+// another. All of them are moved to conntrack: it goes on translating connections under
+// any plane, also those that a plane translated by itself. So planes know nothing of each
+// other.
 //
-// The switcher conducts: once the new plane is in force, it calls [Move], and then removes
-// the old plane. A plane whose connections conntrack translates anyway has no
+// The agent's switcher calls [Move] once the new plane is in force, and then removes the
+// old plane. A plane whose connections conntrack translates anyway has no
 // [Connections]. What planes leave in the kernel for others to see meanwhile is in
 // marks.go.
 //

@@ -1,6 +1,6 @@
-// Package install puts this program on a machine and takes it away again:
-// binary, systemd unit, manual pages, completion, links and a user. What it made
-// it writes down, so that Uninstall removes that and nothing else.
+// Package install installs this program on a machine and uninstalls it: binary,
+// systemd unit, manual pages, completion, links and a user. It records what it
+// made. Uninstall removes that and nothing else.
 //
 // Files: install.go (what is made, in which order), files.go (files and links,
 // and the record of them), system.go (systemd and the user), args.go (flags as

@@ -1,6 +1,6 @@
 // Package agentlink is the way to the agents of this machine: a small HTTP API in
-// JSON on a unix socket that only root may use. It tells what an agent knows and
-// has done; it changes nothing, and costs nothing while nobody asks.
+// JSON on a unix socket that only root may use. It reports what an agent knows
+// and has done. It changes nothing, and costs nothing while nobody asks.
 //
 //   - api.go: what is asked and answered
 //   - server.go: the agent's end

@@ -1,4 +1,4 @@
-// Package overview says on one screen what there is and what is not well: the
+// Package overview shows on one screen what there is, and which problems: the
 // text of `fairway status`. It is pure: objects in, text out.
 package overview
 

@@ -1,6 +1,6 @@
-// Package trace tells of one real connection: what each rule of a node did with it,
-// who made that rule, and what became of the connection. It is pure: what the kernel
-// told of packets, and how the connection ended for its client, go in; a report
+// Package trace reports on one real connection: what each rule of a node did with it,
+// who made that rule, and what became of the connection. It is pure: the kernel's
+// trace of packets, and how the connection ended for its client, go in; a report
 // comes out.
 //
 //   - report.go: the report

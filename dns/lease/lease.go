@@ -1,6 +1,6 @@
-// Package lease has the kernel lead questions to cluster DNS to the server on
-// this node, untracked, for as long as somebody renews the lease. When nobody
-// does, because the process was killed, say, they go on to where the data plane
+// Package lease makes the kernel redirect questions to cluster DNS to the server
+// on this node, untracked, while somebody renews the lease. If nobody does, for
+// example because the process was killed, questions go where the data plane
 // forwards the DNS Service: to other nodes' servers.
 //
 // The server listens at addresses that only this node has, and the kernel puts

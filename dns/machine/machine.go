@@ -1,5 +1,5 @@
-// Package machine has a machine's own programs resolve the cluster's names, by
-// systemd-resolved or by resolv.conf, and undoes it exactly.
+// Package machine makes a machine's own programs resolve the cluster's names, by
+// systemd-resolved or by resolv.conf. It can undo this exactly.
 package machine
 
 import (

@@ -1,7 +1,7 @@
-// Package node serves the cluster's names on one node, for the agent of that node: while
-// its server is well, questions to the DNS Service's address are on lease to it.
+// Package node serves the cluster's names on one node, for the agent of that node. While
+// its server is healthy, a lease leads questions to the DNS Service's address to it.
 //
-// node.go is the life of it, server.go the server, lease.go the lease, slice.go how other
+// node.go starts and ends it, server.go the server, lease.go the lease, slice.go how other
 // nodes find the server, marks.go keeps names behind the table that forwards them.
 package node
 

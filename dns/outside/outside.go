@@ -1,5 +1,5 @@
-// Package outside says which names load balancer addresses have outside the
-// cluster, in a zone of one's own. It is pure: DNS served here and updates of
+// Package outside decides which names load balancer addresses have outside the
+// cluster, in a zone of the user's own. It is pure: DNS served here and updates of
 // other servers follow the same rules.
 package outside
 

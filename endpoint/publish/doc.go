@@ -1,8 +1,7 @@
-// Package publish has a machine say itself what it runs: for every file in a
-// folder the agent keeps the endpoints in EndpointSlices of its own, ready for as
-// long as the process answers, and drains them before they go. A machine
-// publishes endpoints only; the Service, with its name and addresses, is made by
-// whoever may make Services.
+// Package publish lets a machine register what it runs. For every file in a
+// folder, the agent keeps endpoints in EndpointSlices of its own. They are ready
+// while the process answers, and are drained before they are removed. A machine
+// publishes endpoints only: somebody with the right to must create the Service.
 //
 //	file.go       what a file says
 //	folder.go     the files, followed

@@ -4,7 +4,7 @@
 //
 //	gateway.go  API objects in, tables out
 //	succeed.go  from one process to the next, and the end
-//	upgrade.go  the new process started
+//	upgrade.go  starting this program anew, as its own successor
 //	lease.go    that this node has an engine
 //	metrics.go  health and metrics
 package gateway

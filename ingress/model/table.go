@@ -1,6 +1,6 @@
 // Package model says what becomes of a request: which listener takes it, which
 // rule of which route, what is changed in it, and who may answer. It knows no
-// API objects; all meaning is settled in ingress/compile. [Table.Decide] is the
+// API objects; ingress/compile decides what they mean. [Table.Decide] is the
 // executable specification that every engine must agree with.
 //
 //	table.go   sockets, listeners, hosts, rules

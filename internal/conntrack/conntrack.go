@@ -1,6 +1,6 @@
 // Package conntrack does what every plane on netfilter owes to connections
-// when the table changes: flows that lead nowhere any more are forgotten, and
-// TCP connections of gone backends end as their pool says. The decisions
+// when the table changes: it forgets flows to backends that are gone, and ends TCP
+// connections of such backends as their pool says. The decisions
 // ([Sweep]) are pure; [Sweep.Run] carries them out over ctnetlink.
 //
 // A plane calls Plan with the table it leaves and the one it has just put into

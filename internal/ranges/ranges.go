@@ -1,6 +1,6 @@
-// Package ranges finds out whether a range of addresses can be given to
-// Services on this machine: packets to its addresses never leave the machine, so
-// nothing that the machine talks to may have one.
+// Package ranges checks whether a range of addresses can be used for Services on
+// this machine. Packets to such addresses never leave the machine, so nothing that
+// the machine talks to may have one of them.
 package ranges
 
 import (

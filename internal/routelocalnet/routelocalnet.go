@@ -1,5 +1,5 @@
-// Package routelocalnet has the kernel route packets from and to 127.0.0.0/8 as long
-// as a data plane needs it. A connection from 127.0.0.1 to a node port leaves
+// Package routelocalnet makes the kernel route packets from and to 127.0.0.0/8 while
+// a data plane needs it. A connection from 127.0.0.1 to a node port leaves
 // the node with that source until it is masqueraded, and its answers come back
 // to it; the kernel lets neither pass unless net.ipv4.conf.all.route_localnet is
 // set (Documentation/networking/ip-sysctl.rst). It is one setting, whichever

@@ -1,7 +1,6 @@
-// Package tuning sets what a node's kernel has but one of and what a proxy
-// depends on: the size and the timeouts of connection tracking, and how early
-// the kernel gives up this process when memory runs out; and how much garbage
-// this process lets gather.
+// Package tuning sets kernel-wide settings that a proxy depends on: the size and
+// the timeouts of connection tracking, and the OOM score of this process. It also
+// sets how much garbage this process lets accumulate.
 package tuning
 
 import (

@@ -1,7 +1,7 @@
 // Package ownnode keeps the Node object and the Lease of a machine that has no kubelet.
 //
-// register.go makes the Node, about.go has it say what runs there, heartbeat.go renews the
-// Lease.
+// register.go creates the Node, about.go writes to it what runs there, heartbeat.go renews
+// the Lease.
 package ownnode
 
 import (

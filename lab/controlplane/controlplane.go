@@ -1,6 +1,6 @@
-// Package controlplane has a lab's API served by Kubernetes itself: etcd,
-// kube-apiserver and kube-controller-manager, of binaries that are at hand (see
-// hack/kubernetes/build). They live in the network namespace of the lab's
+// Package controlplane runs Kubernetes' own control plane for a lab: etcd,
+// kube-apiserver and kube-controller-manager, from binaries that are there
+// (see hack/kubernetes/build). They live in the network namespace of the lab's
 // underlay, with RBAC, certificates and an audit log, as in a cluster made by
 // kubeadm. The node agents are given what kube-proxy is given: a
 // KubeProxyConfiguration and the permissions of system:node-proxier.

@@ -1,4 +1,5 @@
-// Package echo is what the lab's pods answer: who they are and whom they see.
+// Package echo is the server in the lab's pods. It answers with the pod's name
+// and the client address that it sees.
 //
 //   - HTTP: GET /hostname is the pod's name, /clientip the client's address and
 //     port as seen here, any other path both and the server's own address.

@@ -1,4 +1,4 @@
-// Package kubelet makes the pods that are bound to a lab's nodes run: a network
+// Package kubelet runs the pods that are bound to a lab's nodes: a network
 // namespace each, an echo server for container ports or the container's own
 // command, readiness probes, status, and graceful termination.
 package kubelet

@@ -1,7 +1,7 @@
 // Package replicaset is the lab's controller of ReplicaSets: it keeps as many
 // pods of a ReplicaSet's template as the ReplicaSet asks for. It adopts pods that
-// the selector matches and nobody controls, and releases those that it matches no
-// more, as Kubernetes does.
+// the selector matches and nobody controls, and releases those that it no longer
+// matches, as Kubernetes does.
 package replicaset
 
 import (

@@ -1,4 +1,4 @@
-// Package scheduler gives the lab's pods their nodes. It spreads: see choose.
+// Package scheduler assigns the lab's pods to nodes, as evenly as it can: see choose.
 package scheduler
 
 import (

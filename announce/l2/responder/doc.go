@@ -1,6 +1,6 @@
 // Package responder answers ARP requests and neighbor solicitations in the kernel,
-// for the addresses that this node owns on a link, also while no agent runs. It
-// knows nothing of elections: it is told what is owned. Its files:
+// for the addresses that this node owns on a link, while no agent runs
+// too. It takes no part in elections: it is told what is owned. Its files:
 //
 //	responder.go  a link's program and its maps
 //	filter.go     where the program hangs: a filter of the interface's clsact

@@ -1,4 +1,4 @@
-// Package pins keeps what outlives the agent: maps, programs and links below
+// Package pins manages what outlives the agent: maps, programs and links below
 // /sys/fs/bpf/fairway, in a directory for each node.
 package pins
 

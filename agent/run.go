@@ -8,6 +8,8 @@ import (
 
 	"golang.org/x/sync/errgroup"
 
+	"k8s.io/client-go/rest"
+
 	"github.com/fairway-net/fairway/announce/speaker"
 	"github.com/fairway-net/fairway/dataplane"
 	"github.com/fairway-net/fairway/endpoint/healthports"
@@ -26,6 +28,10 @@ func Run(ctx context.Context, config Config) error {
 // run is Run with these planes. Where a configuration changes that can't change
 // in a running agent, another one takes its place; plane, ports and metrics go on.
 func run(ctx context.Context, config Config, kinds []dataplane.Kind) error {
+	if config.API != nil && config.API.WarningHandler == nil {
+		config.API = rest.CopyConfig(config.API)
+		config.API.WarningHandler = kube.NewWarnings(config.Log)
+	}
 	metrics := newMetrics()
 	options := config.Plane
 	options.Swept = metrics.swept

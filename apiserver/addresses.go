@@ -13,8 +13,11 @@ import (
 
 // advertised is the address under which others find the server.
 func (c *Config) advertised() (netip.Addr, error) {
-	if c.AdvertiseAddress.IsValid() {
-		return c.AdvertiseAddress, nil
+	if a := c.AdvertiseAddress; a.IsValid() {
+		if a.IsUnspecified() || a.IsMulticast() || a.IsLinkLocalUnicast() {
+			return a, fmt.Errorf("advertise address %s: other machines can't reach it; give one of this machine's other addresses", a)
+		}
+		return a, nil
 	}
 	if !c.BindAddress.IsUnspecified() {
 		return c.BindAddress, nil

@@ -7,6 +7,7 @@ import (
 	"log/slog"
 	"net/netip"
 	"path/filepath"
+	"slices"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
@@ -52,6 +53,10 @@ func (s *Server) bootstrap(ctx context.Context) error {
 	if !cache.WaitForCacheSync(ctx.Done(), s.rangesKnown) {
 		return fmt.Errorf("read ServiceCIDRs: %w", context.Cause(ctx))
 	}
+	if err := s.checkClusterDNS(ctx, client); err != nil {
+		return err
+	}
+	s.checkFamily()
 	services := func(ctx context.Context) error { return s.bootstrapServices(ctx, client) }
 	if err := services(ctx); err != nil {
 		// Another Service may have the address: that one must go first.
@@ -129,6 +134,34 @@ func (s *Server) bootstrapService(ctx context.Context, client kubernetes.Interfa
 		return fmt.Errorf("create Service %s: %w", validation.APIService, err)
 	}
 	return nil
+}
+
+// checkClusterDNS refuses an address that the Service of DNS can never have. One
+// that it has already stays, whatever the ranges are now.
+func (s *Server) checkClusterDNS(ctx context.Context, client kubernetes.Interface) error {
+	address := s.config.ClusterDNS
+	if !address.IsValid() {
+		return nil
+	}
+	_, err := client.CoreV1().Services(metav1.NamespaceSystem).Get(ctx, dnsService, metav1.GetOptions{})
+	switch {
+	case !apierrors.IsNotFound(err):
+		return err
+	case address == s.allocator.First():
+		return fmt.Errorf("cluster DNS address %s: it is that of Service %s", address, validation.APIService)
+	case !slices.ContainsFunc(s.allocator.Prefixes(), func(p netip.Prefix) bool { return p.Contains(address) }):
+		return fmt.Errorf("cluster DNS address %s: it is in none of the ranges of cluster IPs, %v", address, s.allocator.Prefixes())
+	}
+	return nil
+}
+
+// checkFamily says so where the Service of the API can have no endpoint.
+func (s *Server) checkFamily() {
+	first, at := s.allocator.First(), s.config.AdvertiseAddress
+	if !at.IsLoopback() && first.Is4() != at.Is4() {
+		slog.Warn("nobody reaches the API by Service kubernetes: it is of another IP family than the server's address; give an --advertise-address of its family, or a --service-cidr that begins with one of the server's",
+			"service", first, "server", at)
+	}
 }
 
 // bootstrapDNS makes the Service by which names are found. Its endpoints are

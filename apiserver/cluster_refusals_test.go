@@ -2,6 +2,7 @@ package apiserver
 
 import (
 	"context"
+	"net/netip"
 	"os"
 	"path/filepath"
 	"strings"
@@ -45,6 +46,16 @@ func TestServerRefusals(t *testing.T) {
 	named := c.joining(2, one, token)
 	named.ServerName = "s1"
 	refused(t, named, "a server named s1 is at")
+	family := c.joining(2, one, token)
+	family.AdvertiseAddress = netip.MustParseAddr("fd00::2")
+	refused(t, family, "reach each other by one IP family")
+	for _, nowhere := range []string{"0.0.0.0", "::", "224.0.0.1", "fe80::1"} {
+		lost := c.joining(2, one, token)
+		lost.AdvertiseAddress = netip.MustParseAddr(nowhere)
+		refused(t, lost, "other machines can't reach it")
+	}
+	without := c.joining(2, one, "")
+	refused(t, without, "--token: not given")
 	ranged := c.joining(2, one, token)
 	ranged.NodePortRange.Base++
 	refused(t, ranged, "the cluster's is 30000-32767")

@@ -123,6 +123,9 @@ var sharedFiles = []string{"ca.key", "ca.crt", "client-ca.key", "client-ca.crt",
 
 // join makes this server one of a cluster's. One that is one already stays it.
 func (c *Config) join(ctx context.Context, m *membership, stored bool) (*membership, error) {
+	if c.Token == "" && !stored {
+		return nil, errors.New("--token: not given; `fairway token create --server` on a server makes one")
+	}
 	token, err := join.ParseServerToken(c.Token)
 	if err != nil && (!stored || c.Token != "") {
 		return nil, err

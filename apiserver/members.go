@@ -8,6 +8,7 @@ import (
 	"log/slog"
 	"net/http"
 	"net/netip"
+	"net/url"
 	"os"
 	"path/filepath"
 	"slices"
@@ -149,8 +150,16 @@ func memberName(m storage.MemberInfo) string {
 	return m.Name
 }
 
-// checkNewMember refuses a server whose name or address another one has.
+// checkNewMember refuses a server whose name or address another one has, or that
+// the others can't reach from theirs.
 func (s *Server) checkNewMember(wanted joinRequest) error {
+	is4, err := isIPv4(wanted.PeerURL)
+	if err != nil {
+		return refuse(http.StatusBadRequest, "peer URL %q: %v", wanted.PeerURL, err)
+	}
+	if s.config.AdvertiseAddress.Is4() != is4 {
+		return refuse(http.StatusConflict, "the servers of a cluster reach each other by one IP family, and this one is at %s: give an --advertise-address of that family", s.config.AdvertiseAddress)
+	}
 	for _, m := range s.backend.Members() {
 		sameName, sameURL := m.Name == wanted.Name, m.PeerURL == wanted.PeerURL
 		switch {
@@ -163,6 +172,16 @@ func (s *Server) checkNewMember(wanted joinRequest) error {
 		}
 	}
 	return nil
+}
+
+// isIPv4 says which family a member's peer URL is of.
+func isIPv4(peerURL string) (bool, error) {
+	u, err := url.Parse(peerURL)
+	if err != nil {
+		return false, err
+	}
+	addr, err := netip.ParseAddrPort(u.Host)
+	return addr.Addr().Is4(), err
 }
 
 func (s *Server) members(req *http.Request) (any, error) {

@@ -301,6 +301,8 @@ func TestNodeTricks(t *testing.T) {
 	refused("deleting a slice of others", slices.Delete(ctx, "others", metav1.DeleteOptions{}))
 	allow("withdraw its endpoints", slices.Delete(ctx, "published", metav1.DeleteOptions{}))
 
+	announcing(ctx, t, node, refused, allow)
+
 	_, err = node.CoreV1().Nodes().Create(ctx, &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "n2"}}, metav1.CreateOptions{})
 	refused("making a Node of another name", err)
 	tainted := &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "n1"}, Spec: corev1.NodeSpec{Taints: []corev1.Taint{{Key: "k", Effect: corev1.TaintEffectNoExecute}}}}
@@ -309,6 +311,24 @@ func TestNodeTricks(t *testing.T) {
 	_, err = node.CoreV1().Nodes().Create(ctx, &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "n1"}}, metav1.CreateOptions{})
 	allow("register", err)
 	patchNodes(ctx, t, node, admin, refused)
+}
+
+// announcing: a machine says what it announces itself, and nothing that keeps a
+// namespace from going.
+func announcing(ctx context.Context, t *testing.T, node kubernetes.Interface, refused, allow func(string, error)) {
+	t.Helper()
+	write := func(kind, name, meta string) error {
+		body := "{apiVersion: metallb.io/v1beta1, kind: " + kind + ", metadata: {name: " + name + meta + "}}"
+		return node.Discovery().RESTClient().Post().AbsPath("/apis/metallb.io/v1beta1/namespaces/default", strings.ToLower(kind)+"es").
+			SetHeader("Content-Type", "application/yaml").Body([]byte(body)).Do(ctx).Error()
+	}
+	allow("say what it announces", write("ServiceL2Status", "l2-n1.0123456789", ""))
+	allow("say what it announces by BGP", write("ServiceBGPStatus", "bgp-n1.0123456789", ""))
+	refused("saying what another announces", write("ServiceL2Status", "l2-n2.0123456789", ""))
+	refused("saying what another one with a longer name announces", write("ServiceL2Status", "l2-n1.n2.0123456789", ""))
+	refused("making an object of any name", write("ServiceBGPStatus", "any", ""))
+	refused("setting a finalizer on what it announces", write("ServiceL2Status", "l2-n1.1", ", finalizers: [example.com/f]"))
+	refused("having what it announces owned", write("ServiceL2Status", "l2-n1.2", ", ownerReferences: [{apiVersion: v1, kind: Service, name: app, uid: '1'}]"))
 }
 
 func patchNodes(ctx context.Context, t *testing.T, node, admin kubernetes.Interface, refused func(string, error)) {

@@ -95,6 +95,9 @@ func TestRefusals(t *testing.T) {
 			c.ServiceCIDRs = append(c.ServiceCIDRs, netip.MustParsePrefix("10.97.0.0/16"))
 		}, "at most one of each"},
 		{"small service CIDR", func(c *Config) { c.ServiceCIDRs = []netip.Prefix{netip.MustParsePrefix("10.96.0.0/31")} }, "is too small"},
+		{"advertised nowhere", func(c *Config) { c.AdvertiseAddress = netip.IPv6Unspecified() }, "other machines can't reach it"},
+		{"DNS outside of the ranges", func(c *Config) { c.ClusterDNS = netip.MustParseAddr("10.97.0.10") }, "it is in none of the ranges of cluster IPs, [10.96.0.0/16]"},
+		{"DNS at the API's address", func(c *Config) { c.ClusterDNS = netip.MustParseAddr("10.96.0.1") }, "it is that of Service kubernetes"},
 		{"broken authority", func(c *Config) {
 			if err := os.MkdirAll(filepath.Join(c.DataDir, "pki"), 0o700); err != nil {
 				t.Fatal(err)

@@ -7,6 +7,7 @@ import (
 	"encoding/pem"
 	"errors"
 	"fmt"
+	"io/fs"
 	"os"
 	"path/filepath"
 	"text/tabwriter"
@@ -36,6 +37,9 @@ func showCertsCommand() *cobra.Command {
 			fmt.Fprintln(table, "FILE\tSUBJECT\tISSUED BY\tENDS\tDAYS LEFT")
 			found := false
 			for _, dir := range dirs {
+				if _, err := os.ReadDir(dir); errors.Is(err, fs.ErrPermission) {
+					return fmt.Errorf("look for certificates: %w", err)
+				}
 				for _, file := range certificateFiles(dir) {
 					cert, err := readCertificate(file)
 					if err != nil {
@@ -136,6 +140,9 @@ func revokeCertsCommand() *cobra.Command {
 				return errors.Join(fmt.Errorf("its certificates are revoked; delete Node %s", args[0]), err)
 			}
 			fmt.Fprintf(cmd.OutOrStdout(), "certificates of %s issued until now are revoked\n", args[0])
+			if err != nil {
+				fmt.Fprintf(cmd.ErrOrStderr(), "but there is no Node %[1]s: if that isn't the name that you meant, see fairway kubectl get nodes\n", args[0])
+			}
 			return nil
 		},
 	}

@@ -59,6 +59,10 @@ func joinCommand() *cobra.Command {
 			if err != nil {
 				return err
 			}
+			slog.SetDefault(node.Log) // the libraries log where the agent does, and only errors
+			if err := setLibraryLogs(0); err != nil {
+				return err
+			}
 			if err := becomeMember(cmd.Context(), &options, args, node.NodeName); err != nil {
 				return err
 			}
@@ -102,6 +106,7 @@ func runMember(ctx context.Context, dir string, flags *agentFlags, node agent.Co
 	if node.API, err = kube.Config(join.Kubeconfig(dir)); err != nil {
 		return err
 	}
+	node.API.WarningHandler = kube.NewWarnings(node.Log)
 	servers, err := balance.Attach(node.API, filepath.Join(dir, balance.FileName), node.Log)
 	if err != nil {
 		return err

@@ -11,6 +11,7 @@ import (
 	"path/filepath"
 	"strings"
 	"syscall"
+	"time"
 
 	"github.com/spf13/cobra"
 
@@ -101,6 +102,10 @@ func refuseUnknown(c *cobra.Command) {
 	}
 }
 
+// oneStroke is how far apart two signals are at least that ask twice. What ends
+// another program, such as timeout(1), may signal it and then its group.
+const oneStroke = 100 * time.Millisecond
+
 // interruptible returns a context that the first SIGINT or SIGTERM ends. The
 // second one ends the process, even if a library listens to signals too.
 func interruptible() (context.Context, context.CancelFunc) {
@@ -110,7 +115,12 @@ func interruptible() (context.Context, context.CancelFunc) {
 	go func() {
 		<-signals
 		cancel()
-		<-signals
+		for first := time.Now(); ; {
+			<-signals
+			if time.Since(first) > oneStroke {
+				break
+			}
+		}
 		fmt.Fprintln(os.Stderr, "fairway: ended at once")
 		os.Exit(130)
 	}()

@@ -122,7 +122,11 @@ func (t *trio) launch(i int, line string) (*output, *program) {
 }
 
 func (t *trio) gone(p *program) bool {
-	state, err := os.ReadFile("/proc/" + strconv.Itoa(p.pid) + "/stat")
+	return isGone(p.pid)
+}
+
+func isGone(pid int) bool {
+	state, err := os.ReadFile("/proc/" + strconv.Itoa(pid) + "/stat")
 	return err != nil || strings.Contains(string(state), ") Z ")
 }
 

@@ -12,6 +12,7 @@ import (
 	discoveryv1 "k8s.io/api/discovery/v1"
 	"k8s.io/apimachinery/pkg/api/equality"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apiserver/pkg/admission"
 	"k8s.io/apiserver/pkg/authentication/user"
 )
@@ -81,7 +82,9 @@ func (n *NodeAdmission) check(ctx context.Context, node string, a admission.Attr
 			}
 		}
 		return n.checkSlice(ctx, node, o)
-	case *corev1.Event:
+	case *unstructured.Unstructured:
+		return checkAnnouncement(node, o)
+	case metav1.Object:
 		return checkMeta(node, o)
 	case nil:
 		if was, ok := old.(*discoveryv1.EndpointSlice); ok {
@@ -92,6 +95,15 @@ func (n *NodeAdmission) check(ctx context.Context, node string, a admission.Attr
 		}
 	}
 	return nil
+}
+
+// checkAnnouncement checks a custom resource. The only ones that a machine may
+// write say what it announces, and their names say whose they are.
+func checkAnnouncement(node string, o *unstructured.Unstructured) error {
+	if !isOwnAnnouncement(node, o.GetName()) {
+		return fmt.Errorf("a node may not write %s %s: its own are named speaker-NODE, l2-NODE.… and bgp-NODE.…", o.GetKind(), o.GetName())
+	}
+	return checkMeta(node, o)
 }
 
 func checkNode(node string, o, was *corev1.Node) error {

@@ -104,7 +104,13 @@ func both(f, g func(string, authorizer.Attributes) bool) func(string, authorizer
 // ownAnnouncements have the node in their names: "l2-NODE.HASH", "bgp-NODE.HASH"
 // and "speaker-NODE".
 func ownAnnouncements(node string, a authorizer.Attributes) bool {
-	status, dot := a.GetName(), strings.LastIndex(a.GetName(), ".")
+	return isOwnAnnouncement(node, a.GetName())
+}
+
+// isOwnAnnouncement reports whether an object of MetalLB's, by its name, says what
+// a machine announces.
+func isOwnAnnouncement(node, status string) bool {
+	dot := strings.LastIndex(status, ".")
 	return status == "speaker-"+node || dot > 0 && (status[:dot] == "l2-"+node || status[:dot] == "bgp-"+node)
 }
 

@@ -27,7 +27,8 @@ type Member struct {
 	// is how they know it.
 	Listen, Advertise netip.AddrPort
 	// Local says that Advertise is an address of this machine. Connections to
-	// other members then come from it.
+	// other members then come from it, if it is an IPv4 address: etcd takes no
+	// other for that.
 	Local bool
 	// CAFile, CertFile and KeyFile secure what members say to each other.
 	CAFile, CertFile, KeyFile string
@@ -73,7 +74,7 @@ func (m *Member) configure(config *embed.Config) {
 	config.PeerTLSInfo.SkipClientSANVerify = true
 	config.TlsMinVersion = "TLS1.3"
 	config.TickMs, config.ElectionMs = memberTick, memberElection
-	if gate, ok := config.ServerFeatureGate.(featuregate.MutableFeatureGate); ok && m.Local {
+	if gate, ok := config.ServerFeatureGate.(featuregate.MutableFeatureGate); ok && m.Local && m.Advertise.Addr().Is4() {
 		if err := gate.Set(string(etcdfeatures.SetMemberLocalAddr) + "=true"); err != nil {
 			panic(err) // the gate is known: its name is a constant of the same library
 		}

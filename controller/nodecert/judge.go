@@ -13,7 +13,8 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/util/validation"
+
+	"github.com/fairway-net/fairway/internal/nodename"
 )
 
 const (
@@ -47,8 +48,8 @@ func parse(request *certificatesv1.CertificateSigningRequest) (wanted *x509.Cert
 	if !found || !slices.Equal(wanted.Subject.Organization, []string{nodesGroup}) {
 		return nil, "", fmt.Sprintf("the subject must be CN=%sNAME, O=%s", nodePrefix, nodesGroup)
 	}
-	if problems := validation.IsDNS1123Subdomain(node); len(problems) > 0 {
-		return nil, "", fmt.Sprintf("node name %q: %s", node, problems[0])
+	if problem := nodename.Problem(node); problem != "" {
+		return nil, "", fmt.Sprintf("node name %q: %s", node, problem)
 	}
 	if len(wanted.DNSNames)+len(wanted.IPAddresses)+len(wanted.EmailAddresses)+len(wanted.URIs) > 0 {
 		return nil, "", "a client certificate has no alternative names"

@@ -16,12 +16,13 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/util/validation"
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/rest"
 	"k8s.io/client-go/util/cert"
 	"k8s.io/client-go/util/certificate/csr"
 	"k8s.io/client-go/util/keyutil"
+
+	"github.com/fairway-net/fairway/internal/nodename"
 )
 
 const (
@@ -46,7 +47,7 @@ type Options struct {
 
 // Join makes the machine a member of the cluster: afterwards its directory
 // holds a kubeconfig with a certificate for system:node:NODE. A machine that is
-// a member already stays one. Errors are one line and say what to do.
+// a member already stays one, unless its certificate has ended or was revoked. Errors are one line and say what to do.
 func Join(ctx context.Context, o Options) error {
 	server, err := parseServer(o.Server)
 	if err != nil {
@@ -56,8 +57,8 @@ func Join(ctx context.Context, o Options) error {
 	if err != nil {
 		return err
 	}
-	if problems := validation.IsDNS1123Subdomain(o.Node); len(problems) > 0 {
-		return fmt.Errorf("node name %q: can't be a name in DNS (%s); choose one with --node-name", o.Node, problems[0])
+	if problem := nodename.Problem(o.Node); problem != "" {
+		return fmt.Errorf("node name %q: %s; choose one with --node-name", o.Node, problem)
 	}
 	if o.Dir, err = filepath.Abs(o.Dir); err != nil { // the kubeconfig names files in it
 		return fmt.Errorf("find the directory of this machine: %w", err)
@@ -65,7 +66,9 @@ func Join(ctx context.Context, o Options) error {
 	member, err := Member(o.Dir)
 	switch {
 	case err == nil && member.caHash == token.CAHash && member.Node == o.Node:
-		return nil
+		if isAccepted(ctx, o.Dir) {
+			return nil
+		}
 	case err == nil && member.caHash == token.CAHash:
 		return fmt.Errorf("this machine has joined as %s: `fairway leave` first", member.Node)
 	case err == nil:

@@ -1,0 +1,31 @@
+package ownnode
+
+import (
+	"bytes"
+	"errors"
+	"log/slog"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/go-logr/logr"
+)
+
+// TestHeartbeatsFailQuietly: of failures that come several times a second, one a
+// minute is logged.
+func TestHeartbeatsFailQuietly(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var out bytes.Buffer
+		handler := newSeldom(slog.NewTextHandler(&out, nil))
+		log := logr.FromSlogHandler(handler).WithValues("lease", "n1").WithName("x")
+		for range 600 {
+			log.Info("trying another way")
+			log.Error(errors.New("connection refused"), "Failed to ensure lease exists, will retry")
+			time.Sleep(200 * time.Millisecond)
+		}
+		if got := strings.Count(out.String(), "\n"); got != 2 || strings.Count(out.String(), "level=WARN") != 2 || !strings.Contains(out.String(), "refused") {
+			t.Errorf("%d lines in two minutes, want 2 warnings:\n%s", got, out.String())
+		}
+	})
+}

@@ -163,7 +163,7 @@ const drainTimeout = time.Second
 
 // closeTimeout bounds how long connections may take to close: HTTP/2 gives
 // clients a second to say that they know.
-const closeTimeout = 1500 * time.Millisecond
+const closeTimeout = 1200 * time.Millisecond
 
 // supervise waits for the server to end and then cleans up.
 func (s *Server) supervise(ctx context.Context, run <-chan error) {

@@ -77,6 +77,11 @@ const roomForGarbage = 1 << 30
 // leastGarbage is how much of it gathers at least, in hundredths of what is in use: as Go has it.
 const leastGarbage = 100
 
+// controllersTime is how long the controllers of a server that ends may take, before
+// the API that they write by ends too. They give their lease back, so that another
+// server's go on at once.
+const controllersTime = 300 * time.Millisecond
+
 // runServer serves until the context ends. Once the API answers, the server is
 // passed to ready, if that is not nil; it must have room for it.
 func runServer(ctx context.Context, config apiserver.Config, balancing loadBalancerFlags, out io.Writer, ready chan<- *apiserver.Server) error {
@@ -88,10 +93,14 @@ func runServer(ctx context.Context, config apiserver.Config, balancing loadBalan
 			return err
 		}
 	}
-	server, err := apiserver.Start(ctx, config)
+	serving, stop := context.WithCancel(context.WithoutCancel(ctx))
+	defer stop()
+	started := context.AfterFunc(ctx, stop)
+	server, err := apiserver.Start(serving, config)
 	if err != nil {
 		return err
 	}
+	started() // from now on the controllers end first
 	reach := ""
 	if !server.OpenToOthers() {
 		reach = " for programs of this machine (for others: --bind-address)"
@@ -116,15 +125,31 @@ func runServer(ctx context.Context, config apiserver.Config, balancing loadBalan
 	options.Gateway = balancing.gateways()
 	options.Signer, options.RootCA, options.NodeGrace = server.MachineSigner(), server.CA(), config.NodeGrace
 	group, ctx := errgroup.WithContext(ctx)
+	ended := make(chan struct{})
 	group.Go(func() error {
+		defer close(ended)
 		if err := controller.Run(ctx, server.LoopbackConfig(), options); err != nil {
 			return errors.Join(fmt.Errorf("run controllers: %w", err), server.Close())
 		}
 		return nil
 	})
+	group.Go(func() error {
+		stopAfter(ctx, ended, stop)
+		return nil
+	})
 	group.Go(server.Wait)
 	group.Go(func() error { return forgetStart(ctx) })
 	return group.Wait()
+}
+
+// stopAfter stops a server once ctx is done and its controllers have ended.
+func stopAfter(ctx context.Context, controllers <-chan struct{}, stop func()) {
+	<-ctx.Done()
+	select {
+	case <-controllers:
+	case <-time.After(controllersTime):
+	}
+	stop()
 }
 
 // settled is when a server's start is over: its own objects are there, and

@@ -255,6 +255,12 @@ func closeEtcd(server *embed.Etcd) {
 	}()
 	select {
 	case <-closed:
+	case <-server.Server.StopNotify():
+		// The store is closed. What remains is a second for connections of other
+		// members, which only new ones would need.
+		for _, p := range server.Peers {
+			_ = p.Listener.Close() // etcd closes it once more
+		}
 	case <-time.After(closeTimeout):
 		slog.Warn("apiserver: etcd does not stop; continuing without it")
 	}

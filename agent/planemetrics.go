@@ -29,7 +29,7 @@ type planeMetrics struct {
 	log   *slog.Logger
 
 	invalid, localhost, rules, lastRules *prometheus.Desc
-	dropped                              *prometheus.Desc
+	dropped, resumed, strayed            *prometheus.Desc
 	entries, size, limit                 *prometheus.Desc
 }
 
@@ -45,6 +45,10 @@ func newPlaneMetrics(plane func() planeReader, log *slog.Logger) *planeMetrics {
 		lastRules: describe(proxySystem+"_sync_proxy_rules_iptables_last", "Rules of iptables that the last sync wrote.", []string{familyLabel, "table"}, nil),
 		dropped: describe("fairway_dropped_packets_total",
 			"Packets that the data plane dropped because something went wrong, by what that was.", []string{"reason"}, nil),
+		resumed: describe("fairway_stray_connections_forwarded_total",
+			"Connections with stable flows that this node didn't know, and led on to their endpoint.", nil, nil),
+		strayed: describe("fairway_stray_packets_reset_total",
+			"Packets of connections with stable flows that were reset, since the endpoint's node didn't know them.", nil, nil),
 		entries: describe("fairway_map_entries", "Entries of a map that the data plane's programs fill.", []string{"map"}, nil),
 		size:    describe("fairway_map_size", "How many entries it has room for now.", []string{"map"}, nil),
 		limit:   describe("fairway_map_limit", "How many it may have room for.", []string{"map"}, nil),
@@ -53,7 +57,7 @@ func newPlaneMetrics(plane func() planeReader, log *slog.Logger) *planeMetrics {
 
 // Describe is part of prometheus.Collector.
 func (m *planeMetrics) Describe(out chan<- *prometheus.Desc) {
-	for _, d := range []*prometheus.Desc{m.invalid, m.localhost, m.rules, m.lastRules, m.dropped, m.entries, m.size, m.limit} {
+	for _, d := range []*prometheus.Desc{m.invalid, m.localhost, m.rules, m.lastRules, m.dropped, m.resumed, m.strayed, m.entries, m.size, m.limit} {
 		out <- d
 	}
 }
@@ -62,7 +66,7 @@ func (m *planeMetrics) Describe(out chan<- *prometheus.Desc) {
 func (m *planeMetrics) Collect(out chan<- prometheus.Metric) {
 	ctx, cancel := context.WithTimeout(context.Background(), readTimeout)
 	defer cancel()
-	found, err := m.plane().Read(ctx, kernel.Query{Packets: true, Drops: true, Maps: true})
+	found, err := m.plane().Read(ctx, kernel.Query{Packets: true, Drops: true, Strays: true, Maps: true})
 	if err != nil {
 		m.log.Warn("the data plane's counters can't be read; metrics are missing", "error", err)
 	}
@@ -80,6 +84,10 @@ func (m *planeMetrics) Collect(out chan<- prometheus.Metric) {
 	}
 	for _, d := range found.Drops {
 		out <- prometheus.MustNewConstMetric(m.dropped, prometheus.CounterValue, float64(d.Packets), d.Reason)
+	}
+	if s := found.Strays; s != nil {
+		out <- prometheus.MustNewConstMetric(m.resumed, prometheus.CounterValue, float64(s.Forwarded))
+		out <- prometheus.MustNewConstMetric(m.strayed, prometheus.CounterValue, float64(s.Reset))
 	}
 	for _, u := range found.Maps {
 		out <- prometheus.MustNewConstMetric(m.entries, prometheus.GaugeValue, float64(u.Entries), u.Map)

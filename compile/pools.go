@@ -59,7 +59,7 @@ func (c *Compiler) compilePools(svc *service) {
 			next.Empty = model.Drop
 		}
 		if svc.spec.overrides.stable && u.id.Proto == model.TCP && !u.id.Local {
-			next.Former = u.former(&next)
+			next.Former = former(&next)
 		}
 		if u.pool != nil && u.pool.Equal(&next) {
 			continue
@@ -71,20 +71,15 @@ func (c *Compiler) compilePools(svc *service) {
 	}
 }
 
-// former are the backends before those of the next pool. At the start, where
-// nothing is known of before, those that drain were among them.
-func (u *usedPool) former(next *model.Pool) []model.Backend {
-	switch {
-	case u.pool == nil && len(next.Draining) == 0:
+// former are those of whom a pool chose before some of them began to drain. It follows
+// from what EndpointSlices say now, so all nodes say the same.
+func former(p *model.Pool) []model.Backend {
+	if len(p.Draining) == 0 {
 		return nil
-	case u.pool == nil:
-		list := slices.Concat(next.Backends, next.Draining)
-		slices.SortFunc(list, model.Backend.Compare)
-		return list
-	case len(u.pool.Backends) == 0 || slices.Equal(u.pool.Backends, next.Backends):
-		return u.pool.Former
 	}
-	return u.pool.Backends
+	list := slices.Concat(p.Backends, p.Draining)
+	slices.SortFunc(list, model.Backend.Compare)
+	return list
 }
 
 // served reports whether a server on this node answers for a Service.

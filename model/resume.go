@@ -8,8 +8,8 @@ import (
 // Resume is the specification for a packet from the middle of a TCP connection
 // that this node doesn't know: which backends may have it, in the order in which
 // they are asked. The first is the pool's choice, which is the same on every node.
-// The second, if it is another one, is the choice before the pool's backends
-// changed last. A backend's node knows which connections it has been led; who knows
+// The second, if it is another one, is the choice before some of the pool's backends
+// began to drain. A backend's node knows which connections it has been led; who knows
 // this one goes on with it. If there is nobody to ask, the client is reset at once.
 //
 // Packets that begin a connection are [Table.Decide]'s.
@@ -27,8 +27,8 @@ func (t *Table) Resume(p Packet) []Backend {
 	return slices.DeleteFunc(list, func(b Backend) bool { return b.Addr == p.Src }) // masqueraded, so not direct
 }
 
-// PickFormer is what [Pool.Pick] was before the pool's Backends changed last, if that
-// backend is still there, be it as a draining one.
+// PickFormer is what [Pool.Pick] was before some of the pool's Backends began to drain, if
+// that backend is still there, be it as a draining one.
 func (p *Pool) PickFormer(hash uint32) (b Backend, found bool) {
 	former := &Pool{Backends: p.Former}
 	was, found := former.Pick(hash)

@@ -60,6 +60,7 @@ var verbs = map[string]struct {
 	"pair":      {0, 0, false},
 	"bypasses":  {1, 1, false},
 	"alike":     {4, 4, false},
+	"via":       {1, 1, false},
 	"invalid":   {1, 1, false},
 	"forgets":   {4, 4, true},
 	"load":      {4, 4, false},

@@ -24,6 +24,10 @@ func (c *Case) check(s Step) error {
 	case "endpoints":
 		_, err := parseEndpoints(s.Args)
 		return err
+	case "via":
+		if s.Args[0] != NodeName && s.Args[0] != peerName {
+			return fmt.Errorf("%q: must be %s or %s", s.Args[0], NodeName, peerName)
+		}
 	case "delete":
 		if s.Args[0] != "service" && s.Args[0] != "endpointslice" {
 			return fmt.Errorf("kind %q: must be service or endpointslice", s.Args[0])

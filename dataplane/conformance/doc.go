@@ -81,6 +81,7 @@
 //	load NAME FROM PROTO DEST        makes one connection after the other, while the steps go on ...
 //	unload NAME                      ... until here; every one must have been answered
 //	pair                             starts the plane on peer too, with what it has to do there; kill, start and restart mean both then
+//	via node|peer                    packets of the client for Services come in there from now on, those of its flows, too
 //	alike FROM PROTO DEST DEST       many clients ask both, and the same backend answers each of them both times
 //	bypasses NAME                       says something over the flow, of which no answer passes the node
 //	kill, start, restart             kill -9 of the plane's process; while it's killed, changes are only compiled

@@ -166,6 +166,9 @@ func (r *Run) Finish() error {
 			errs = append(errs, err)
 		}
 	}
+	if r.moved {
+		errs = append(errs, r.via(NodeName))
+	}
 	if r.process == nil && r.topo != nil {
 		errs = append(errs, r.start())
 	}

@@ -36,12 +36,15 @@ func (s *Topology) route() error {
 			}
 		}
 	}
+	return errors.Join(s.reachServices("client", NodeName), s.reachServices(peerName, NodeName))
+}
+
+// reachServices has a host's packets for Services go to a node.
+func (s *Topology) reachServices(from, by string) error {
 	for _, text := range servedRanges {
 		to := netip.MustParsePrefix(text)
-		for _, name := range []string{"client", peerName} {
-			if err := s.hosts[name].Route(to, hosts[NodeName].addr(to.Addr())); err != nil {
-				return err
-			}
+		if err := s.hosts[from].Route(to, hosts[by].addr(to.Addr())); err != nil {
+			return err
 		}
 	}
 	return nil

@@ -24,6 +24,16 @@ func (r *Run) startPeer() (err error) {
 	return err
 }
 
+// via has the client's packets for Services come in at the node or at peer, as if a
+// router had another idea, or the address had moved.
+func (r *Run) via(name string) error {
+	if r.topo == nil {
+		return nil
+	}
+	r.moved = name == peerName
+	return r.topo.reachServices("client", name)
+}
+
 // removePeer takes the plane off peer.
 func (r *Run) removePeer() error {
 	if r.peer == nil {

@@ -26,6 +26,7 @@ type Run struct {
 	table    *model.Table
 	process  *Process // nil while killed, and without a topology
 	paired   bool     // the plane is on peer too:
+	moved    bool     // the client's packets come in there
 	peer     *Process // nil while killed
 	lacks    []kernel.Unsupported
 	handover []kernel.Unsupported // of either plane, if the case switches
@@ -179,6 +180,8 @@ func (r *Run) step(s Step) error {
 		return r.loadStep(s)
 	case "alike":
 		return r.alike(s.Args)
+	case "via":
+		return r.via(s.Args[0])
 	}
 	if r.topo == nil {
 		return nil

@@ -144,8 +144,9 @@ func (p *Plane) Read(ctx context.Context, what kernel.Query) (kernel.Reading, er
 		Backends: func(ctx context.Context, of *model.Table) ([]kernel.BackendCount, error) {
 			return maps.BackendCounts(ctx, p.dir, of)
 		},
-		Drops: func(ctx context.Context) ([]kernel.DropStats, error) { return packet.DropStats(ctx, p.dir) },
-		Maps:  func(ctx context.Context) ([]kernel.MapUsage, error) { return maps.Usage(ctx, p.dir) },
+		Drops:  func(ctx context.Context) ([]kernel.DropStats, error) { return packet.DropStats(ctx, p.dir) },
+		Strays: func(ctx context.Context) (*kernel.Strays, error) { return packet.Strays(ctx, p.dir) },
+		Maps:   func(ctx context.Context) ([]kernel.MapUsage, error) { return maps.Usage(ctx, p.dir) },
 	}.Read(ctx, what)
 }
 
@@ -191,8 +192,6 @@ func (p *Plane) Close() error {
 func (p *Plane) Unsupported() []kernel.Unsupported {
 	unsupported := []kernel.Unsupported{
 		{Feature: kernel.Hairpin, Why: "a socket that gets its own pod as the backend is connected directly, and needs no translation"},
-		{Feature: kernel.Scheduling, Value: string(model.MaglevPortHashing), Why: "Maglev hashing is by the client's address only; endpoints are chosen at random"},
-		{Feature: kernel.StableFlows, Why: "only the node where a connection began goes on with it; at another one the client is reset"},
 	}
 	if p.cgroupLimit != "" {
 		unsupported = append(unsupported, sock.CgroupUnsupported(p.cgroupLimit))

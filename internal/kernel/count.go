@@ -54,6 +54,15 @@ type DropStats struct {
 	Packets uint64
 }
 
+// Strays say what has become of connections with stable flows whose packets came in at
+// this node from the middle on.
+type Strays struct {
+	// Forwarded are connections that were led on to their backend's node.
+	Forwarded uint64
+	// Reset are packets that were answered by a RST, since nobody knew their connection.
+	Reset uint64
+}
+
 // Packets are what a plane has counted of all packets, whatever their frontend;
 // they begin at 0 again when the kernel's objects are made anew.
 type Packets struct {

@@ -22,8 +22,9 @@ type Query struct {
 	Frontends bool
 	Backends  *model.Table
 	// Packets asks what was counted whatever the frontend, Drops for packets
-	// dropped because something went wrong, Maps for how full maps are.
-	Packets, Drops, Maps bool
+	// dropped because something went wrong, Strays for those of connections that
+	// the node didn't know, Maps for how full maps are.
+	Packets, Drops, Strays, Maps bool
 }
 
 // Reading answers a Query. What wasn't asked for is nil, and so is what the
@@ -38,6 +39,7 @@ type Reading struct {
 	Backends []BackendCount
 	Packets  *Packets
 	Drops    []DropStats
+	Strays   *Strays
 	Maps     []MapUsage
 }
 
@@ -50,6 +52,7 @@ type Readers struct {
 	Backends  func(context.Context, *model.Table) ([]BackendCount, error)
 	Packets   func(context.Context) (Packets, error)
 	Drops     func(context.Context) ([]DropStats, error)
+	Strays    func(context.Context) (*Strays, error)
 	Maps      func(context.Context) ([]MapUsage, error)
 }
 
@@ -57,7 +60,7 @@ type Readers struct {
 // answers of the others are still there.
 func (r Readers) Read(ctx context.Context, q Query) (Reading, error) {
 	var out Reading
-	var failed [7]error
+	var failed [8]error
 	if q.Objects && r.Objects != nil {
 		out.Objects, failed[0] = r.Objects(ctx)
 	}
@@ -84,6 +87,9 @@ func (r Readers) Read(ctx context.Context, q Query) (Reading, error) {
 	}
 	if q.Maps && r.Maps != nil {
 		out.Maps, failed[6] = r.Maps(ctx)
+	}
+	if q.Strays && r.Strays != nil {
+		out.Strays, failed[7] = r.Strays(ctx)
 	}
 	return out, errors.Join(failed[:]...)
 }

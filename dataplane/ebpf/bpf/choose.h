@@ -101,6 +101,17 @@ static __always_inline __u32 by_load(enum measure measure, __u32 pool, __u32 n)
 	return least(measure, pool, n, first % (n ?: 1));
 }
 
+// client_hash is what Maglev hashing chooses by, the same on every node. A socket has
+// no port yet: any will do.
+static __always_inline __u32 client_hash(const struct pool *p, const struct tuple *t)
+{
+	__u32 h = hash(&t->src);
+
+	if (p->scheduler != MH_PORT)
+		return h;
+	return mix(h ^ (t->sport ? bpf_ntohs(t->sport) : bpf_get_prandom_u32()));
+}
+
 static __always_inline struct backend *by_maglev(__u32 id, const struct pool *p, __u32 h)
 {
 	__u32 n = h % (p->stride ?: 1), place = n % PLACES;
@@ -133,7 +144,8 @@ static __always_inline struct backend *schedule(__u32 id, const struct pool *p, 
 	case DH:
 		return any(id, p, hash(&t->dst) % n);
 	case MH:
-		return by_maglev(id, p, hash(&t->src));
+	case MH_PORT:
+		return by_maglev(id, p, client_hash(p, t));
 	}
 	return any(id, p, bpf_get_prandom_u32() % n);
 }

@@ -90,14 +90,41 @@ static __always_inline int decide(const struct frontend *f, const struct tuple *
 	return d->action = FORWARD;
 }
 
-// opened counts a new connection of a backend; released says that it has ended,
+// resume says where a packet goes from the middle of a connection that this node doesn't
+// know, as model.Table.Resume does: FORWARD, or REFUSE if there is nobody to ask.
+static __always_inline int resume(const struct frontend *f, const struct tuple *t, __u32 origin, struct decision *d)
+{
+	const struct route *r = &f->routes[origin < ORIGINS ? origin : FROM_OUTSIDE];
+	struct backend *b;
+	struct pool *p;
+
+	if (!(r->flags & STABLE) || (f->flags & RESTRICTED && !within(f->id, &t->src)))
+		return REFUSE;
+	d->resumed = 1;
+	d->pool = r->pool;
+	p = find(&pools, &d->pool);
+	b = p && p->backends ? by_maglev(d->pool, p, client_hash(p, t)) : NULL;
+	if (!b || same_address(&b->addr, &t->src))
+		return REFUSE;
+	d->front_id = f->id;
+	d->to = *b;
+	d->direct = 1;
+	return d->action = FORWARD;
+}
+
+// opened counts a new connection of a backend, acquired one that has come from another node; released says that it has ended,
 // which lc, wlc, sed and nq want to know.
-static __always_inline void opened(__u32 backend)
+static __always_inline void acquired(__u32 backend)
 {
 	struct state *s = state_of(backend);
-	count_connection(backend);
 	if (s)
 		__sync_fetch_and_add(&s->active, 1);
+}
+
+static __always_inline void opened(__u32 backend)
+{
+	count_connection(backend);
+	acquired(backend);
 }
 
 static __always_inline void released(__u32 backend)

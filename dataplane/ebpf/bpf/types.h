@@ -35,7 +35,7 @@ enum action { PASS, FORWARD, REFUSE, DISCARD };
 enum reason { NOT_A_SERVICE, EXEMPTED, UNKNOWN_PORT, SOURCE_NOT_ALLOWED, NO_BACKEND, HAS_BACKEND, REASONS };
 
 // How a pool chooses: model.Scheduler.
-enum scheduler { RANDOM, RR, WRR, LC, WLC, SED, NQ, SH, DH, MH };
+enum scheduler { RANDOM, RR, WRR, LC, WLC, SED, NQ, SH, DH, MH, MH_PORT };
 
 // A frontend is found by its address, port and protocol.
 struct frontend_key {
@@ -52,6 +52,7 @@ enum frontend_flags {
 enum route_flags {
 	MASQUERADE = 1,
 	DIRECT_RETURN = 2, // backends of other nodes answer the client themselves: instead of MASQUERADE
+	STABLE = 4,        // connections that came in at another node so far go on here
 };
 
 struct route {
@@ -196,5 +197,6 @@ struct decision {
 	struct backend to; // if it is forwarded
 	__u8 masquerade;   // the source becomes one of the node
 	__u8 direct;
-	__u8 known; // session affinity chose
+	__u8 known;   // session affinity chose
+	__u8 resumed; // in the middle of its connection
 };

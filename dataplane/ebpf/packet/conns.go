@@ -43,6 +43,7 @@ const (
 	stepCloses  = 2
 	stepResets  = 4
 	stepAnswers = 8
+	stepResumed = 64
 	stepUsed    = 128
 )
 
@@ -54,7 +55,8 @@ const (
 	tcpHalfClosed  = 60 * 60
 	tcpClosed      = 120
 	tcpReset       = 10
-	directClosed   = 5 * 60 // the client has closed, and the backend's end isn't seen
+	directClosed   = 5 * 60  // the client has closed, and the backend's end isn't seen
+	tcpResumed     = 10 * 60 // may go on at any node
 	udpOnce        = 30
 	udpStream      = 180
 )
@@ -111,6 +113,8 @@ func (c *connection) timeout() uint32 {
 		return tcpClosed
 	case c.direct && c.client&stepCloses != 0:
 		return directClosed
+	case c.direct && c.client&stepResumed != 0:
+		return tcpResumed
 	case (c.client|c.answers)&stepCloses != 0:
 		return tcpHalfClosed
 	case answered && c.client&stepAnswers != 0:

@@ -86,6 +86,7 @@ const (
 	tcMapRanges     = "ranges"
 	tcMapSlots      = "slots"
 	tcMapStates     = "states"
+	tcMapStrays     = "strays"
 	tcMapTracked1   = "tracked_1"
 	tcMapWorks      = "works"
 	tcMapYields     = "yields"
@@ -171,6 +172,7 @@ type tcMapSpecs struct {
 	Ranges    *ebpf.MapSpec `ebpf:"ranges"`
 	Slots     *ebpf.MapSpec `ebpf:"slots"`
 	States    *ebpf.MapSpec `ebpf:"states"`
+	Strays    *ebpf.MapSpec `ebpf:"strays"`
 	Tracked1  *ebpf.MapSpec `ebpf:"tracked_1"`
 	Works     *ebpf.MapSpec `ebpf:"works"`
 	Yields    *ebpf.MapSpec `ebpf:"yields"`
@@ -222,6 +224,7 @@ type tcMaps struct {
 	Ranges    *ebpf.Map `ebpf:"ranges"`
 	Slots     *ebpf.Map `ebpf:"slots"`
 	States    *ebpf.Map `ebpf:"states"`
+	Strays    *ebpf.Map `ebpf:"strays"`
 	Tracked1  *ebpf.Map `ebpf:"tracked_1"`
 	Works     *ebpf.Map `ebpf:"works"`
 	Yields    *ebpf.Map `ebpf:"yields"`
@@ -247,6 +250,7 @@ func (m *tcMaps) Close() error {
 		m.Ranges,
 		m.Slots,
 		m.States,
+		m.Strays,
 		m.Tracked1,
 		m.Works,
 		m.Yields,

@@ -62,6 +62,8 @@ func describeFrontends(c Contents, pool func(uint32) *poolObject) []kernel.Objec
 		for o := range model.Origin(model.NumOrigins) {
 			line := fmt.Sprintf("%s -> %s", o, pool(v.U32()).name)
 			switch flags := v.U32(); {
+			case flags&flagStable != 0:
+				line += " direct, stable"
 			case flags&flagDirect != 0:
 				line += " direct"
 			case flags&flagMasquerade != 0:

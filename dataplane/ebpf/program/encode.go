@@ -13,6 +13,7 @@ const (
 	flagRestricted = 1 // enum frontend_flags
 	flagMasquerade = 1 // enum route_flags
 	flagDirect     = 2
+	flagStable     = 4
 	flagDrop       = 1 // enum pool_flags
 	flagActive     = 1 // enum backend_flags
 	flagLocal      = 2
@@ -37,6 +38,7 @@ var schedulers = map[model.Scheduler]uint16{
 	model.Random: 0, model.RoundRobin: 1, model.WeightedRoundRobin: 2, model.LeastConnection: 3,
 	model.WeightedLeastConnection: 4, model.ShortestExpectedDelay: 5, model.NeverQueue: 6,
 	model.SourceHashing: 7, model.DestinationHashing: 8, model.MaglevHashing: 9,
+	model.MaglevPortHashing: 10,
 }
 
 // Packer puts values behind each other as C does on this machine.
@@ -70,6 +72,9 @@ func FrontendValue(id, flags uint32, routes [model.NumOrigins]model.Route, poolI
 		}
 		if r.Direct {
 			flags |= flagDirect
+		}
+		if r.Stable {
+			flags |= flagStable
 		}
 		b = b.U32(poolID(r.Pool)).U32(flags)
 	}

@@ -32,7 +32,7 @@ func (st *State) poolEntries(ps *poolState) []Entry {
 		list = append(list, Entry{Slots, SlotKey(ps.id, moreSlots+uint32(i)), places[id]})
 	}
 	scheduler := st.schedulerNumber(p)
-	if scheduler == schedulers[model.MaglevHashing] {
+	if hashes(scheduler) {
 		list = append(list, ps.maglevEntries()...)
 	}
 	return append(list, Entry{pools, idKey(ps.id), poolValue(ps, scheduler)})

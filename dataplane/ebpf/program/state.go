@@ -110,7 +110,7 @@ func (st *State) place(ps *poolState, p *model.Pool, ids []uint32) {
 		}
 	}
 	ps.pool, ps.ids, ps.adopted, ps.maglev = p, ids, nil, nil
-	if st.schedulerNumber(p) == schedulers[model.MaglevHashing] {
+	if hashes(st.schedulerNumber(p)) {
 		ps.maglev = p.Maglev()
 	}
 	ps.baseSlots, ps.weightSlots = assign(ps.baseSlots, ps.weightSlots, p.Backends, ids)
@@ -145,6 +145,11 @@ func (st *State) schedulerNumber(p *model.Pool) uint16 {
 		scheduler = st.scheduler
 	}
 	return schedulers[scheduler] // random if unknown
+}
+
+// hashes reports whether a scheduler chooses by a Maglev table.
+func hashes(scheduler uint16) bool {
+	return scheduler == schedulers[model.MaglevHashing] || scheduler == schedulers[model.MaglevPortHashing]
 }
 
 // setFrontend gives a frontend an id. It returns its entries.

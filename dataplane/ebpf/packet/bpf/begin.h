@@ -6,7 +6,7 @@
 
 #include "icmp.h"
 #include "refuse.h"
-#include "source.h"
+#include "stray.h"
 
 // TUPLE_TRIES is how many places are tried. From the middle on, those of connections
 // that both ends have closed will do.
@@ -22,7 +22,7 @@ static __always_inline struct conn new_conn(const struct decision *d)
 {
 	return (struct conn){
 		.id = bpf_ktime_get_ns() << 8 | (bpf_get_smp_processor_id() & 0xff),
-		.seen = seconds(), .pool = d->pool, .backend = d->to.id,
+		.seen = seconds(), .pool = d->pool, .backend = d->to.id, .steps = d->resumed ? RESUMED : 0,
 	};
 }
 
@@ -190,6 +190,28 @@ static __always_inline int too_early(const struct work *w, __u32 own)
 	return (own || w->d.masquerade) && w->p.t.proto != IPPROTO_UDP && current_phase() == ENTERING;
 }
 
+// go_on is about a packet from the middle of a connection that nobody here knows. With
+// stable connections it goes on to the backend that every node would choose, whose node
+// knows the connection or resets it. What has been sent on by another node isn't again.
+static __always_inline int go_on(struct __sk_buff *skb, struct work *w, struct frontend *f, __u32 own)
+{
+	if (w->p.t.proto != IPPROTO_TCP)
+		return TC_ACT_SHOT;
+	if (own || w->p.fragment == LATER_FRAGMENT || read_option(skb, &w->p, &w->to) ||
+	    resume(f, &w->p.t, origin_of(skb, &w->p.t.src), &w->d) != FORWARD || (w->d.to.flags & LOCAL && !adopt(w))) {
+		if (w->d.resumed)
+			count_stray(STRAY_RESET);
+		return refuse(skb, own);
+	}
+	if (!(w->d.to.flags & LOCAL)) {
+		if (connect(skb, w, own))
+			return fail(TABLE_FULL);
+		count_stray(STRAY_FORWARDED);
+	}
+	acquired(w->d.to.id);
+	return TC_ACT_PIPE;
+}
+
 // decide_first decides about a packet without connection, and makes one if it
 // is to be forwarded: TC_ACT_PIPE says so.
 __noinline int decide_first(struct __sk_buff *skb, __u32 own)
@@ -204,7 +226,7 @@ __noinline int decide_first(struct __sk_buff *skb, __u32 own)
 	if (f && is_midstream(&w->p)) {
 		if (relayed(skb))
 			return TC_ACT_UNSPEC;
-		return w->p.t.proto == IPPROTO_TCP ? refuse(skb, own) : TC_ACT_SHOT;
+		return go_on(skb, w, f, own);
 	}
 	switch (f ? decide(f, &w->p.t, own ? FROM_NODE : origin_of(skb, &w->p.t.src), &w->d)
 		  : decide_unknown(&w->p.t.dst, &w->d)) {

@@ -10,7 +10,7 @@
 //	backend's                      V:v → C:c ◄out  B:b → C:c
 //
 // TCP's SYN has the option, and every UDP packet, for which it may be the first
-// that arrives. What then is too large is the kernel's to cut or to complain
+// that arrives, and all of a connection that began at another node (stray.h). What then is too large is the kernel's to cut or to complain
 // about; ICMP errors tell the client of a path that is smaller by the option.
 #pragma once
 
@@ -76,7 +76,7 @@ static __always_inline long way_to(struct __sk_buff *skb, const struct tuple *t,
 // node. It doesn't go through this node's kernel, whose connection tracking
 // sees one direction only and would call it INVALID, unless that is needed: to
 // cut it, or to tell the client why it can't be sent.
-__noinline int send_on(struct __sk_buff *skb)
+__noinline int send_on(struct __sk_buff *skb, __u32 resumed)
 {
 	struct bpf_fib_lookup f = {};
 	struct work *w = work();
@@ -86,7 +86,7 @@ __noinline int send_on(struct __sk_buff *skb)
 	if (!w)
 		return TC_ACT_SHOT;
 	p = &w->p;
-	if (p->fragment != LATER_FRAGMENT && opens_connection(p)) {
+	if (p->fragment != LATER_FRAGMENT && (resumed || opens_connection(p))) {
 		if (p->v6 ? announce6(skb, p->l3, &p->t) : announce4(skb, p->l3, &p->t))
 			return fail(NOT_WRITTEN);
 		p->l4 += option_size(p->v6);
@@ -160,9 +160,59 @@ static __always_inline int has_option(const struct packet *p)
 	return has_ports(p->t.proto) && p->fragment != LATER_FRAGMENT && p->l4 - p->l3 > ip_header_size(p->v6);
 }
 
+enum told { NOTHING, LED_HERE, STRAYED };
+
+// led_here says what the option means of a packet from the middle of a connection, whose
+// answers w->to and w->key are: it is one that was LED_HERE, or, if its backend is nobody
+// else's, one that has STRAYED.
+static __always_inline int led_here(struct __sk_buff *skb, struct work *w)
+{
+	struct conn *answers = known(w, &w->to), *client;
+	struct endpoint to = destination(&w->p.t);
+	struct frontend *f;
+	struct member *m;
+
+	if (answers) {
+		client_key(&w->key, answers, &w->other);
+		client = learnt(answers) ? NULL : conn_of(&w->other); // or it is found at its own place
+		if (client)
+			touch(skb, &w->p, client);
+		return LED_HERE;
+	}
+	f = direct_frontend(skb, w->p.v6, &w->to);
+	m = f ? member_of(f->routes[FROM_OUTSIDE].pool, &to) : NULL;
+	return f && (!m || m->flags & LOCAL) ? STRAYED : NOTHING;
+}
+
+// dsr_reset answers a packet that has strayed, in the frontend's name, which the client knows.
+__noinline int dsr_reset(struct __sk_buff *skb)
+{
+	struct bpf_fib_lookup f = {};
+	struct work *w = work();
+	struct packet *p;
+	long found;
+
+	if (!w || w->p.fragment == LATER_FRAGMENT || strip(skb, &w->p))
+		return TC_ACT_SHOT;
+	p = &w->p;
+	count_stray(STRAY_RESET);
+	p->t.dst = w->to.src;
+	p->t.dport = w->to.sport;
+	p->t.sport = w->to.dport;
+	if (p->l4 - p->l3 != ip_header_size(p->v6) || reset(skb, p))
+		return TC_ACT_SHOT;
+	if (within(OF_NODE, &p->t.src))
+		return bpf_redirect_neigh(LOOPBACK, NULL, 0, 0);
+	reverse(&p->t, &w->key);
+	found = way_to(skb, &w->key, p->v6, &f);
+	if (found != BPF_FIB_LKUP_RET_SUCCESS && found != BPF_FIB_LKUP_RET_NO_NEIGH)
+		return fail(NO_ROUTE);
+	return bpf_redirect_neigh(f.ifindex, NULL, 0, 0);
+}
+
 // dsr_learn reads the option of a packet that comes in for a backend of this node,
-// and takes it off: it returns 1. A negative number says that the packet must not
-// go on.
+// and takes it off, if it is of a connection that is LED_HERE. A negative number says that
+// the packet must not go on.
 __noinline int dsr_learn(struct __sk_buff *skb)
 {
 	struct work *w = work();
@@ -170,11 +220,16 @@ __noinline int dsr_learn(struct __sk_buff *skb)
 	__u8 own = 0;
 
 	if (!w || !read_option(skb, &w->p, &w->to))
-		return 0;
+		return NOTHING;
 	if (within(OF_NODE, &w->p.t.src))
 		own = OWN; // has come back to where it was sent from
 	w->key = reversed(&w->p.t);
 	w->key.hook = own ? AT_INGRESS : AT_EGRESS;
+	if (w->p.t.proto == IPPROTO_TCP && !opens_connection(&w->p)) {
+		int what = led_here(skb, w);
+
+		return what == LED_HERE && strip(skb, &w->p) ? -1 : what;
+	}
 	have = conn_of(&w->key);
 	if (w->p.t.proto != IPPROTO_UDP || !have || !learnt(have) || have->to.sport != w->to.sport ||
 	    have->to.dport != w->to.dport || !same_address(&have->to.src, &w->to.src)) {
@@ -183,7 +238,7 @@ __noinline int dsr_learn(struct __sk_buff *skb)
 		if (noted <= 0)
 			return noted;
 	}
-	return strip(skb, &w->p) ? -1 : 1;
+	return strip(skb, &w->p) ? -1 : LED_HERE;
 }
 
 // dsr_superseded reports whether a client opens a connection to the backend itself,

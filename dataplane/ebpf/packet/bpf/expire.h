@@ -18,6 +18,7 @@ enum timeout {
 	TCP_CLOSED = 120,
 	UDP_STREAM = 180,
 	DIRECT_CLOSED = 5 * 60, // the client has closed, and the backend's end isn't seen
+	TCP_RESUMED = 10 * 60, // may go on at any node, so at this one, too, when it's forgotten
 	TCP_HALF_CLOSED = 60 * 60,
 	TCP_ESTABLISHED = 24 * 60 * 60,
 };
@@ -69,6 +70,8 @@ static __always_inline __u32 timeout_of(__u8 proto, const struct conn *client, c
 		return TCP_CLOSED;
 	if (direct && c & CLOSES)
 		return DIRECT_CLOSED;
+	if (c & RESUMED)
+		return TCP_RESUMED;
 	if ((c | s) & CLOSES)
 		return TCP_HALF_CLOSED;
 	return answered && c & ANSWERS ? TCP_ESTABLISHED : TCP_OPENING;
@@ -84,6 +87,7 @@ static __always_inline __u64 worth(__u32 timeout)
 		return 0;
 	case UDP_ONCE:
 	case TCP_OPENING:
+	case TCP_RESUMED:
 		return 1;
 	case UDP_STREAM:
 		return 2;

@@ -28,7 +28,7 @@ static __always_inline int outdated(struct __sk_buff *skb, const struct packet *
 {
 	if (c->flags & (ANSWER | UNNAMED) || !(c->flags & COUNTED) || !opens_connection(p))
 		return 0;
-	return !current(skb, p, c) || (p->t.proto != IPPROTO_UDP && is_closed(c));
+	return !current(skb, p, c) || (p->t.proto != IPPROTO_UDP && (c->steps & RESUMED || is_closed(c)));
 }
 
 // stale_reply reports whether a packet isn't an answer of the connection whose entry it
@@ -78,7 +78,7 @@ __noinline int redirect_to_backend(struct __sk_buff *skb)
 // whether their source may have come in here (rp_filter, martian sources).
 static __always_inline int translate(struct __sk_buff *skb, struct work *w, struct conn *c)
 {
-	__u8 flags = c->flags;
+	__u8 flags = c->flags, resumed = c->steps & RESUMED;
 
 	if (w->p.t.proto == IPPROTO_TCP && (flags & (COUNTED | ANSWER)) == COUNTED && orphaned(&w->p.t, c))
 		return refuse(skb, flags & OWN);
@@ -92,7 +92,7 @@ static __always_inline int translate(struct __sk_buff *skb, struct work *w, stru
 	if (rewrite(skb))
 		return fail(NOT_WRITTEN);
 	if ((flags & (DIRECT | ANSWER)) == DIRECT)
-		return send_on(skb);
+		return send_on(skb, resumed);
 	if (flags & OWN)
 		return flags & ANSWER ? bpf_redirect_neigh(LOOPBACK, NULL, 0, 0) : redirect_to_backend(skb);
 	return TC_ACT_UNSPEC;
@@ -177,7 +177,7 @@ static __always_inline int handle(struct __sk_buff *skb, __u32 l3, enum hook hoo
 	struct work *w = work();
 	struct conn *c;
 	struct packet *p;
-	int told = 0;
+	int told = NOTHING;
 
 	// Frames with a VLAN tag are seen again at the interface of the VLAN.
 	if (!w || skb->vlan_present || !parse(skb, l3))
@@ -192,6 +192,8 @@ static __always_inline int handle(struct __sk_buff *skb, __u32 l3, enum hook hoo
 		told = dsr_learn(skb);
 		if (told < 0)
 			return fail(NOT_LEARNT);
+		if (told == STRAYED)
+			return dsr_reset(skb);
 	}
 	c = conn_of(&p->t);
 	if (c && !told && dsr_superseded(p, c)) {

@@ -69,7 +69,11 @@ enum conn_flags {
 	DIRECT = 128,    // only one direction passes this node, that which is COUNTED: see direct.h
 };
 
-enum { USED = 128 }; // in conn.steps: there was a packet
+// Beside the steps, in conn.steps.
+enum {
+	RESUMED = 64, // began at another node, to which its packets came before: see stray.h
+	USED = 128,   // there was a packet
+};
 
 struct conn {
 	struct tuple to; // what the packet becomes

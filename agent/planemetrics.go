@@ -29,7 +29,7 @@ type planeMetrics struct {
 	log   *slog.Logger
 
 	invalid, localhost, rules, lastRules *prometheus.Desc
-	dropped, resumed, strayed            *prometheus.Desc
+	dropped, resumed, again, strayed     *prometheus.Desc
 	entries, size, limit                 *prometheus.Desc
 }
 
@@ -47,6 +47,8 @@ func newPlaneMetrics(plane func() planeReader, log *slog.Logger) *planeMetrics {
 			"Packets that the data plane dropped because something went wrong, by what that was.", []string{"reason"}, nil),
 		resumed: describe("fairway_stray_connections_forwarded_total",
 			"Connections with stable flows that this node didn't know, and led on to their endpoint.", nil, nil),
+		again: describe("fairway_stray_packets_forwarded_again_total",
+			"Packets of connections with stable flows that another node led here, and this one to the second choice.", nil, nil),
 		strayed: describe("fairway_stray_packets_reset_total",
 			"Packets of connections with stable flows that were reset, since the endpoint's node didn't know them.", nil, nil),
 		entries: describe("fairway_map_entries", "Entries of a map that the data plane's programs fill.", []string{"map"}, nil),
@@ -57,7 +59,7 @@ func newPlaneMetrics(plane func() planeReader, log *slog.Logger) *planeMetrics {
 
 // Describe is part of prometheus.Collector.
 func (m *planeMetrics) Describe(out chan<- *prometheus.Desc) {
-	for _, d := range []*prometheus.Desc{m.invalid, m.localhost, m.rules, m.lastRules, m.dropped, m.resumed, m.strayed, m.entries, m.size, m.limit} {
+	for _, d := range []*prometheus.Desc{m.invalid, m.localhost, m.rules, m.lastRules, m.dropped, m.resumed, m.again, m.strayed, m.entries, m.size, m.limit} {
 		out <- d
 	}
 }
@@ -87,6 +89,7 @@ func (m *planeMetrics) Collect(out chan<- prometheus.Metric) {
 	}
 	if s := found.Strays; s != nil {
 		out <- prometheus.MustNewConstMetric(m.resumed, prometheus.CounterValue, float64(s.Forwarded))
+		out <- prometheus.MustNewConstMetric(m.again, prometheus.CounterValue, float64(s.ForwardedAgain))
 		out <- prometheus.MustNewConstMetric(m.strayed, prometheus.CounterValue, float64(s.Reset))
 	}
 	for _, u := range found.Maps {

@@ -26,11 +26,11 @@ func TestPlaneMetrics(t *testing.T) {
 		t.Errorf("%q of a plane that tells nothing", got)
 	}
 	plane.Drops = []kernel.DropStats{{Reason: "no_port"}, {Reason: "table_full", Packets: 3}}
-	plane.Strays = &kernel.Strays{Forwarded: 7, Reset: 1}
+	plane.Strays = &kernel.Strays{Forwarded: 7, ForwardedAgain: 2, Reset: 1}
 	plane.Maps = []kernel.MapUsage{{Map: "conns", Entries: 1, Size: 2, Limit: 4}}
 	want := "fairway_dropped_packets_total no_port=0, fairway_dropped_packets_total table_full=3, " +
 		"fairway_map_entries conns=1, fairway_map_limit conns=4, fairway_map_size conns=2, " +
-		"fairway_stray_connections_forwarded_total =7, fairway_stray_packets_reset_total =1"
+		"fairway_stray_connections_forwarded_total =7, fairway_stray_packets_forwarded_again_total =2, fairway_stray_packets_reset_total =1"
 	if got := gathered(t, m, show); got != want {
 		t.Errorf("%s, expected %s", got, want)
 	}

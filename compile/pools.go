@@ -59,7 +59,7 @@ func (c *Compiler) compilePools(svc *service) {
 			next.Empty = model.Drop
 		}
 		if svc.spec.overrides.stable && u.id.Proto == model.TCP && !u.id.Local {
-			next.Former = former(&next)
+			next.Stable = true
 		}
 		if u.pool != nil && u.pool.Equal(&next) {
 			continue
@@ -69,17 +69,6 @@ func (c *Compiler) compilePools(svc *service) {
 		u.pool = &pool
 		c.change().SetPool(u.pool)
 	}
-}
-
-// former are those of whom a pool chose before some of them began to drain. It follows
-// from what EndpointSlices say now, so all nodes say the same.
-func former(p *model.Pool) []model.Backend {
-	if len(p.Draining) == 0 {
-		return nil
-	}
-	list := slices.Concat(p.Backends, p.Draining)
-	slices.SortFunc(list, model.Backend.Compare)
-	return list
 }
 
 // served reports whether a server on this node answers for a Service.

@@ -71,7 +71,7 @@ func fullPool() *Pool {
 		ID:       PoolID{Name: "default/web:", Proto: TCP},
 		Backends: []Backend{{Addr: addr("10.244.1.2"), Port: 80, Weight: 1}, {Addr: addr("10.244.1.3"), Port: 80, Weight: 2, Local: true}},
 		Draining: []Backend{{Addr: addr("10.244.1.4"), Port: 80, Weight: 1}},
-		Former:   []Backend{{Addr: addr("10.244.1.2"), Port: 80, Weight: 1}},
+		Stable:   true,
 		Affinity: time.Minute, Scheduler: MaglevHashing, Orphans: OrphansDeadline, OrphanDeadline: time.Second,
 	}
 }

@@ -204,10 +204,9 @@ type Pool struct {
 	// included, live on until the backend leaves this list. Sorted, and
 	// disjoint from Backends.
 	Draining []Backend
-	// Former are the Backends of pools with stable connections before some began to
-	// drain: who was chosen among them may still have connections that this node
-	// doesn't know (see [Table.Resume]). Sorted; nil if none drains.
-	Former []Backend
+	// Stable pools have connections that go on when they come in at another node:
+	// they have a second choice, too ([Pool.Seconds]).
+	Stable bool
 	// Empty is what happens to packets while there are no Backends.
 	Empty Empty
 	// Affinity, if not 0, sends a client address that was here within this

@@ -40,7 +40,11 @@ func (p *Pool) Maglev() Maglev {
 	if len(backends) == 0 {
 		return nil
 	}
-	places := maglevPlaces(len(backends))
+	return maglev(backends, maglevPlaces(len(backends)))
+}
+
+// maglev makes a table of so many places for backends of which there must be some.
+func maglev(backends []Backend, places int) Maglev {
 	table, taken := make(Maglev, places), make([]bool, places)
 	orders, most := make([]preference, len(backends)), 0
 	for i, b := range backends {

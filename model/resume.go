@@ -7,10 +7,10 @@ import (
 
 // Resume is the specification for a packet from the middle of a TCP connection
 // that this node doesn't know: which backends may have it, in the order in which
-// they are asked. The first is the pool's choice, which is the same on every node.
-// The second, if it is another one, is the choice before some of the pool's backends
-// began to drain. A backend's node knows which connections it has been led; who knows
-// this one goes on with it. If there is nobody to ask, the client is reset at once.
+// they are asked. The first is the pool's choice, the second one the choice if that one
+// weren't there ([Pool.Seconds]); both are the same on every node. A backend's node knows
+// which connections it has been led; who knows this one goes on with it. If there is
+// nobody to ask, the client is reset at once.
 //
 // Packets that begin a connection are [Table.Decide]'s.
 func (t *Table) Resume(p Packet) []Backend {
@@ -19,28 +19,86 @@ func (t *Table) Resume(p Packet) []Backend {
 		return nil
 	}
 	hash := v.Pool.hash(netip.AddrPortFrom(p.Src, p.SrcPort))
-	chosen, _ := v.Pool.Pick(hash)
-	list := []Backend{chosen}
-	if former, found := v.Pool.PickFormer(hash); found && former.AddrPort() != chosen.AddrPort() {
-		list = append(list, former)
+	first := v.Pool.Maglev()
+	i, _ := first.Pick(hash)
+	list := []Backend{v.Pool.Backends[i]}
+	if i, found := v.Pool.Seconds(first).Pick(hash); found && i != NoSecond {
+		list = append(list, v.Pool.All()[i])
 	}
 	return slices.DeleteFunc(list, func(b Backend) bool { return b.Addr == p.Src }) // masqueraded, so not direct
 }
 
-// PickFormer is what [Pool.Pick] was before some of the pool's Backends began to drain, if
-// that backend is still there, be it as a draining one.
-func (p *Pool) PickFormer(hash uint32) (b Backend, found bool) {
-	former := &Pool{Backends: p.Former}
-	was, found := former.Pick(hash)
-	if !found {
-		return Backend{}, false
+// All are the pool's backends, draining ones included. Sorted.
+func (p *Pool) All() []Backend {
+	if len(p.Draining) == 0 {
+		return p.Backends
 	}
-	for _, list := range [][]Backend{p.Backends, p.Draining} {
-		if i, found := slices.BinarySearchFunc(list, was, Backend.Compare); found {
-			return list[i], true
+	list := slices.Concat(p.Backends, p.Draining)
+	slices.SortFunc(list, Backend.Compare)
+	return list
+}
+
+// NoSecond, in the table of seconds, says that a place has no second choice.
+const NoSecond = MaxMaglev
+
+// manyForSeconds is from how many backends on a pool has seconds only where one that
+// drains was the choice: a table for each backend would cost too much, and one that has
+// come takes few connections from each of so many.
+const manyForSeconds = 20
+
+// Seconds is a table like [Pool.Maglev], of which first is this pool's, with the second
+// choices, as indices in [Pool.All]: who would be chosen if the first choice weren't there,
+// among all who may have connections. If the first choice has just come, that is who was
+// chosen before; if somebody has begun to drain, it is he where he was chosen. So an
+// endpoint that comes or goes leaves each connection with one of the two, and nodes agree
+// on both without having seen the same changes.
+func (p *Pool) Seconds(first Maglev) Maglev {
+	all := p.All()
+	if len(first) == 0 || !p.Stable {
+		return nil
+	}
+	seconds := make(Maglev, len(first))
+	if len(all) < 2 {
+		return seconds.none()
+	}
+	index := make([]uint16, len(p.Backends)) // of first's, in all
+	for i, b := range p.Backends[:min(len(p.Backends), MaxMaglev)] {
+		at, _ := slices.BinarySearchFunc(all, b, Backend.Compare)
+		index[i] = uint16(min(at, NoSecond))
+	}
+	if len(p.Backends) > manyForSeconds {
+		if len(p.Draining) == 0 {
+			return seconds.none()
+		}
+		former := maglev(all[:min(len(all), MaxMaglev)], len(first))
+		for place, i := range first {
+			if seconds[place] = former[place]; former[place] == index[i] {
+				seconds[place] = NoSecond
+			}
+		}
+		return seconds
+	}
+	for i := range p.Backends {
+		at := int(index[i])
+		others := maglev(slices.Concat(all[:at], all[at+1:]), len(first))
+		for place, chosen := range first {
+			if int(chosen) != i {
+				continue
+			}
+			if seconds[place] = others[place]; int(others[place]) >= at {
+				seconds[place]++
+			}
 		}
 	}
-	return Backend{}, false
+	return seconds
+}
+
+// none has all places without second choice.
+func (m Maglev) none() Maglev {
+	for i := range m {
+		m[i] = NoSecond
+	}
+	return m
 }
 
 // hashes reports whether the pool chooses by Maglev hashing.

@@ -26,36 +26,79 @@ func midstream(client string, front byte) Packet {
 	return Packet{Src: at.Addr(), SrcPort: at.Port(), Dst: netip.AddrFrom4([4]byte{203, 0, 113, front}), DstPort: 80, Proto: TCP, In: "eth0"}
 }
 
-// TestResume: any node finds the backend that another one chose; when the backends
-// have changed, it is the one or the other; and where nothing is promised, nobody is asked.
+// TestResume: any node finds the backend that another one chose, also where backends have
+// come or gone meanwhile: then most connections have it first or second. Where nothing is
+// promised, nobody is asked.
 func TestResume(t *testing.T) {
-	before := maglevPool(4, false)
-	before.Scheduler = MaglevPortHashing
-	after := before.without(1)
-	after.Former = before.Backends
-	after.Draining = before.Backends[1:2]
-	table := stableTable(after)
-	if err := table.Validate(); err != nil {
-		t.Fatal(err)
+	whole := maglevPool(6, false)
+	whole.Scheduler, whole.Stable = MaglevPortHashing, true
+	of := func(backends, draining []Backend) *Pool {
+		p := *whole
+		p.Backends, p.Draining = backends, draining
+		return &p
 	}
-	for port := range 2000 {
-		p := midstream(fmt.Sprintf("192.0.2.1:%d", 1024+port), 0)
-		was, _ := before.Pick(HashAddrPort(netip.AddrPortFrom(p.Src, p.SrcPort)))
-		is, _ := after.Pick(HashAddrPort(netip.AddrPortFrom(p.Src, p.SrcPort)))
-		want := slices.CompactFunc([]Backend{is, was}, func(a, b Backend) bool { return a.AddrPort() == b.AddrPort() })
-		if got := table.Resume(p); !slices.Equal(got, want) {
-			t.Fatalf("port %d: %v, expected %v", p.SrcPort, got, want)
+	all := whole.Backends
+	for _, c := range []struct {
+		what          string
+		before, after *Pool
+		lost          int // of 500
+	}{
+		{"nothing has changed", of(all, nil), of(all, nil), 0},
+		{"one has come", of(all[:5], nil), of(all, nil), 5},
+		{"two have come", of(all[:4], nil), of(all, nil), 50},
+		{"one drains", of(all, nil), of(slices.Concat(all[:2], all[3:]), all[2:3]), 5},
+		{"two drain", of(all, nil), of(all[2:], all[:2]), 5},
+		{"one has come and one drains", of(all[:5], nil), of(slices.Concat(all[:2], all[3:]), all[2:3]), 15},
+		{"one that drained is gone", of(all[:5], all[5:]), of(all[:5], nil), 0},
+	} {
+		table, lost := stableTable(c.after), 0
+		if err := table.Validate(); err != nil {
+			t.Fatal(err)
 		}
-		if got := table.Resume(midstream(fmt.Sprintf("192.0.2.1:%d", 1024+port), 1)); got != nil {
-			t.Fatalf("without stable connections: %v", got)
+		for port := range 500 {
+			p := midstream(fmt.Sprintf("192.0.2.1:%d", 1024+port), 0)
+			was, _ := c.before.Pick(HashAddrPort(netip.AddrPortFrom(p.Src, p.SrcPort)))
+			is, _ := c.after.Pick(HashAddrPort(netip.AddrPortFrom(p.Src, p.SrcPort)))
+			got := table.Resume(p)
+			if len(got) == 0 || len(got) > 2 || got[0] != is || len(got) == 2 && got[0] == got[1] {
+				t.Fatalf("%s, port %d: %v, expected first %v, and perhaps another one", c.what, p.SrcPort, got, is)
+			}
+			if !slices.Contains(got, was) {
+				lost++
+			}
+			if got := table.Resume(midstream(fmt.Sprintf("192.0.2.1:%d", 1024+port), 1)); got != nil {
+				t.Fatalf("without stable connections: %v", got)
+			}
 		}
+		if lost > c.lost {
+			t.Errorf("%s: %d of 500 connections are asked for elsewhere, expected %d at most", c.what, lost, c.lost)
+		}
+		t.Logf("%s: %d of 500", c.what, lost)
 	}
-	gone := before.without(1)
-	gone.Former = before.Backends
-	for port := range 2000 {
-		list := stableTable(gone).Resume(midstream(fmt.Sprintf("192.0.2.1:%d", 1024+port), 0))
-		if slices.ContainsFunc(list, func(b Backend) bool { return b.AddrPort() == before.Backends[1].AddrPort() }) {
-			t.Fatalf("port %d: %v, of which one is gone for good", port, list)
+}
+
+// TestSecondsOfMany: pools of many backends have a second choice where one drains, and only
+// there.
+func TestSecondsOfMany(t *testing.T) {
+	before := maglevPool(40, false)
+	before.Stable = true
+	after := before.without(3)
+	after.Stable = true
+	if got := after.Seconds(after.Maglev()); slices.ContainsFunc(got, func(i uint16) bool { return i != NoSecond }) {
+		t.Errorf("seconds although nobody drains: %v", got[:20])
+	}
+	after.Draining = before.Backends[3:4]
+	firstBefore, firsts := before.Maglev(), after.Maglev()
+	seconds := after.Seconds(firsts)
+	for place, i := range firstBefore {
+		was, is := before.Backends[i], after.Backends[firsts[place]]
+		switch second := seconds[place]; {
+		case was == is:
+			if second != NoSecond {
+				t.Fatalf("place %d: %v, which nobody had", place, after.All()[second])
+			}
+		case second == NoSecond || after.All()[second] != was:
+			t.Fatalf("place %d: second %d, expected %v", place, second, was)
 		}
 	}
 }

@@ -136,7 +136,7 @@ func (s *Settings) validate() error {
 }
 
 func (p *Pool) validate() error {
-	for _, list := range [][]Backend{p.Backends, p.Draining, p.Former} {
+	for _, list := range [][]Backend{p.Backends, p.Draining} {
 		for i, b := range list {
 			switch {
 			case b.Addr.Is6() != p.ID.IPv6:
@@ -160,9 +160,9 @@ func (p *Pool) validate() error {
 
 // Equal reports whether two pools say the same.
 func (p *Pool) Equal(o *Pool) bool {
-	return p.ID == o.ID && p.Empty == o.Empty && p.Affinity == o.Affinity && p.Scheduler == o.Scheduler &&
+	return p.ID == o.ID && p.Stable == o.Stable && p.Empty == o.Empty && p.Affinity == o.Affinity && p.Scheduler == o.Scheduler &&
 		p.Orphans == o.Orphans && p.OrphanDeadline == o.OrphanDeadline &&
-		slices.Equal(p.Backends, o.Backends) && slices.Equal(p.Draining, o.Draining) && slices.Equal(p.Former, o.Former)
+		slices.Equal(p.Backends, o.Backends) && slices.Equal(p.Draining, o.Draining)
 }
 
 // Equal reports whether two frontends say the same.

@@ -92,6 +92,9 @@ func (p *Pool) text(b *strings.Builder) {
 	if p.Scheduler != DefaultScheduler {
 		fmt.Fprintf(b, " scheduler=%s", p.Scheduler)
 	}
+	if p.Stable {
+		b.WriteString(" stable")
+	}
 	switch p.Orphans {
 	case OrphansReset:
 		b.WriteString(" orphans=reset")
@@ -104,9 +107,6 @@ func (p *Pool) text(b *strings.Builder) {
 	}
 	for _, e := range p.Draining {
 		fmt.Fprintf(b, "  draining %s%s\n", e.AddrPort(), e.text())
-	}
-	for _, e := range p.Former {
-		fmt.Fprintf(b, "  formerly %s%s\n", e.AddrPort(), e.text())
 	}
 }
 

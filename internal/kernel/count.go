@@ -59,6 +59,9 @@ type DropStats struct {
 type Strays struct {
 	// Forwarded are connections that were led on to their backend's node.
 	Forwarded uint64
+	// ForwardedAgain are packets that another node sent here, and that went on to the
+	// second choice.
+	ForwardedAgain uint64
 	// Reset are packets that were answered by a RST, since nobody knew their connection.
 	Reset uint64
 }

@@ -122,6 +122,20 @@ static __always_inline struct backend *by_maglev(__u32 id, const struct pool *p,
 	return slot(id, m && place < PLACES ? m->slot[place] : 0);
 }
 
+// second finds whom a stable pool would choose if it hadn't the backend that it chooses.
+static __always_inline struct backend *second(__u32 id, const struct pool *p, const struct tuple *t)
+{
+	__u32 n = client_hash(p, t) % (p->stride ?: 1), place = n % PLACES;
+	struct slot_key k = {id, n / PLACES | MORE};
+	struct maglev *m = find(&maglev_2, &k);
+
+	barrier_var(place);
+	if (!m || place >= PLACES)
+		return NULL;
+	k.index = ALL | m->slot[place];
+	return find(&slots, &k);
+}
+
 static __always_inline struct backend *schedule(__u32 id, const struct pool *p, const struct tuple *t)
 {
 	__u32 n = p->slots ?: 1;

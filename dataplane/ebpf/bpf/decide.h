@@ -90,12 +90,14 @@ static __always_inline int decide(const struct frontend *f, const struct tuple *
 	return d->action = FORWARD;
 }
 
+enum choice { FIRST, SECOND };
+
 // resume says where a packet goes from the middle of a connection that this node doesn't
 // know, as model.Table.Resume does: FORWARD, or REFUSE if there is nobody to ask.
-static __always_inline int resume(const struct frontend *f, const struct tuple *t, __u32 origin, struct decision *d)
+static __always_inline int resume(const struct frontend *f, const struct tuple *t, __u32 origin, enum choice which, struct decision *d)
 {
 	const struct route *r = &f->routes[origin < ORIGINS ? origin : FROM_OUTSIDE];
-	struct backend *b;
+	struct backend *b = NULL;
 	struct pool *p;
 
 	if (!(r->flags & STABLE) || (f->flags & RESTRICTED && !within(f->id, &t->src)))
@@ -103,7 +105,8 @@ static __always_inline int resume(const struct frontend *f, const struct tuple *
 	d->resumed = 1;
 	d->pool = r->pool;
 	p = find(&pools, &d->pool);
-	b = p && p->backends ? by_maglev(d->pool, p, client_hash(p, t)) : NULL;
+	if (p && p->backends)
+		b = which == FIRST ? by_maglev(d->pool, p, client_hash(p, t)) : second(d->pool, p, t);
 	if (!b || same_address(&b->addr, &t->src))
 		return REFUSE;
 	d->front_id = f->id;

@@ -39,6 +39,33 @@ int ask(struct __sk_buff *skb)
 	return bpf_skb_store_bytes(skb, 0, &r, sizeof(r), 0) ? -1 : 0;
 }
 
+struct asked {
+	__u32 found;
+	struct endpoint to;
+};
+
+SEC("tc")
+int again(struct __sk_buff *skb)
+{
+	struct question q;
+	struct asked r[2] = {};
+	struct decision d = {};
+	struct frontend *f;
+
+	if (bpf_skb_load_bytes(skb, 0, &q, sizeof(q)))
+		return -1;
+	f = front_of(&q.t, &d);
+	if (f && q.t.proto == IPPROTO_TCP && resume(f, &q.t, q.origin, FIRST, &d) == FORWARD) {
+		r[0].found = 1;
+		r[0].to = endpoint_of(&d.to);
+	}
+	if (f && q.t.proto == IPPROTO_TCP && resume(f, &q.t, q.origin, SECOND, &d) == FORWARD) {
+		r[1].found = 1;
+		r[1].to = endpoint_of(&d.to);
+	}
+	return bpf_skb_store_bytes(skb, 0, r, sizeof(r), 0) ? -1 : 0;
+}
+
 SEC("tc")
 int done(struct __sk_buff *skb)
 {

@@ -72,6 +72,10 @@ enum pool_flags { DROP = 1 }; // what an empty pool does instead of refusing
 // for the same backends, as often as their weights say, numbered from MORE.
 #define MORE 0x80000000
 
+// Stable pools have slots for all of their backends beside, draining ones included,
+// numbered from ALL.
+#define ALL 0xc0000000
+
 struct pool {
 	__u32 backends; // slots that hold each backend once
 	__u32 slots;    // all slots
@@ -117,7 +121,9 @@ struct member {
 };
 
 // The table of a pool that chooses by Maglev hashing is in pieces of so many places
-// (model.Maglev). Each place names one of the slots that hold each backend once.
+// (model.Maglev). Each place names one of the slots that hold each backend once. Stable
+// pools have another table, whose pieces are numbered from MORE, with the second choices
+// (model.Pool.Seconds): one of the slots from ALL, or one that isn't there.
 #define PLACES 1024
 
 struct maglev {
@@ -198,5 +204,6 @@ struct decision {
 	__u8 masquerade;   // the source becomes one of the node
 	__u8 direct;
 	__u8 known;   // session affinity chose
-	__u8 resumed; // in the middle of its connection
+	__u8 resumed; // in the middle of a stable connection
+	__u8 steps;   // with which that begins here: work.h
 };

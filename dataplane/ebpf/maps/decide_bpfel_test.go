@@ -29,6 +29,7 @@ const (
 	decideMapSlots     = "slots"
 	decideMapStates    = "states"
 	decideMapYields    = "yields"
+	decideProgAgain    = "again"
 	decideProgAsk      = "ask"
 	decideProgDone     = "done"
 )
@@ -75,8 +76,9 @@ type decideSpecs struct {
 //
 // It can be passed ebpf.CollectionSpec.Assign.
 type decideProgramSpecs struct {
-	Ask  *ebpf.ProgramSpec `ebpf:"ask"`
-	Done *ebpf.ProgramSpec `ebpf:"done"`
+	Again *ebpf.ProgramSpec `ebpf:"again"`
+	Ask   *ebpf.ProgramSpec `ebpf:"ask"`
+	Done  *ebpf.ProgramSpec `ebpf:"done"`
 }
 
 // decideMapSpecs contains maps before they are loaded into the kernel.
@@ -167,12 +169,14 @@ type decideVariables struct {
 //
 // It can be passed to loadDecideObjects or ebpf.CollectionSpec.LoadAndAssign.
 type decidePrograms struct {
-	Ask  *ebpf.Program `ebpf:"ask"`
-	Done *ebpf.Program `ebpf:"done"`
+	Again *ebpf.Program `ebpf:"again"`
+	Ask   *ebpf.Program `ebpf:"ask"`
+	Done  *ebpf.Program `ebpf:"done"`
 }
 
 func (p *decidePrograms) Close() error {
 	return _DecideClose(
+		p.Again,
 		p.Ask,
 		p.Done,
 	)

@@ -24,6 +24,7 @@ type decider struct {
 	state *program.State
 	table *model.Table
 	ask   *ebpf.Program
+	again *ebpf.Program
 	close *ebpf.Program
 }
 
@@ -50,7 +51,7 @@ func newDecider(t *testing.T) *decider {
 			t.Error(err)
 		}
 	})
-	return &decider{t: t, store: s, state: program.NewState(""), table: model.NewTable(), ask: c.Programs["ask"], close: c.Programs["done"]}
+	return &decider{t: t, store: s, state: program.NewState(""), table: model.NewTable(), ask: c.Programs["ask"], again: c.Programs["again"], close: c.Programs["done"]}
 }
 
 // apply brings the tables to want.
@@ -98,6 +99,27 @@ func (d *decider) decide(p model.Packet) answer {
 	return answer{model.Action(r.U32()), model.Reason(r.U32()), r.U32() != 0, r.U32() != 0, r.U32(), r.U32(), r.Endpoint()}
 }
 
+// resume are those that are asked about a packet from the middle of a connection.
+func (d *decider) resume(p model.Packet) (list []netip.AddrPort) {
+	d.t.Helper()
+	q := program.Packer(nil).Addr(p.Src).Addr(p.Dst).Port(p.SrcPort).Port(p.DstPort)
+	q = append(q, byte(p.Proto), 0, 0, 0).U32(uint32(d.table.Origin(p)))
+	q = append(q, make([]byte, 64)...)
+	out := make([]byte, len(q)+64)
+	code, err := d.again.Run(&ebpf.RunOptions{Data: q, DataOut: out})
+	if err != nil || code != 0 {
+		d.t.Fatalf("resume: %d, %v", code, err)
+	}
+	r := program.Unpacker(out)
+	for range 2 {
+		found, to := r.U32() != 0, r.Endpoint()
+		if r = r[2:]; found {
+			list = append(list, to)
+		}
+	}
+	return list
+}
+
 // done says that a connection to a backend has ended.
 func (d *decider) done(backend uint32) {
 	d.t.Helper()
@@ -132,6 +154,36 @@ func TestDecide(t *testing.T) {
 				t.Fatalf("%+v: masqueraded %v, direct %v, in\n%s", p, got.masquerade, got.direct, d.table)
 			}
 		}
+	}
+	d.compare(t)
+}
+
+// TestResume holds the C against the specification: who is asked about a packet from the
+// middle of a connection.
+func TestResume(t *testing.T) {
+	d := newDecider(t)
+	r := rand.New(rand.NewPCG(3, 4))
+	asked := map[int]int{}
+	for range 60 {
+		d.apply(randomTable(r, d.table))
+		for range 200 {
+			p := randomPacket(r)
+			p.SrcPort = uint16(1 + r.IntN(65535))
+			if p.Proto != model.TCP {
+				continue
+			}
+			var want []netip.AddrPort
+			for _, b := range d.table.Resume(p) {
+				want = append(want, b.AddrPort())
+			}
+			if got := d.resume(p); !slices.Equal(got, want) {
+				t.Fatalf("%+v: %v, expected %v in\n%s", p, got, want, d.table)
+			}
+			asked[len(want)]++
+		}
+	}
+	if asked[1] == 0 || asked[2] == 0 {
+		t.Errorf("so many were asked: %v", asked)
 	}
 	d.compare(t)
 }

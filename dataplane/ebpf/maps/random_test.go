@@ -53,10 +53,12 @@ func randomTable(r *rand.Rand, last *model.Table) *model.Table {
 		}
 		proto, ipv6 := randomProtocols[i%3], i%2 == 1
 		var pools []model.PoolID
+		stable := map[model.PoolID]bool{}
 		for j := range 2 {
 			p := randomPool(r, model.PoolID{Name: fmt.Sprintf("default/s%d-%d:p", i, j), Proto: proto, IPv6: ipv6})
+			p.Stable = p.Scheduler == model.MaglevHashing || p.Scheduler == model.MaglevPortHashing
 			e.SetPool(p)
-			pools = append(pools, p.ID)
+			pools, stable[p.ID] = append(pools, p.ID), p.Stable
 		}
 		for j := range 3 {
 			k := model.Key{Addr: netip.AddrFrom4([4]byte{10, ofServices, 0, byte(i)}), Port: uint16(80 + j), Proto: proto}
@@ -71,6 +73,7 @@ func randomTable(r *rand.Rand, last *model.Table) *model.Table {
 			for o := range f.Routes {
 				f.Routes[o] = model.Route{Pool: pools[r.IntN(2)], Masquerade: r.IntN(2) == 0}
 				f.Routes[o].Direct = f.Routes[o].Masquerade && f.Proto != model.SCTP && r.IntN(2) == 0
+				f.Routes[o].Stable = f.Routes[o].Direct && f.Proto == model.TCP && stable[f.Routes[o].Pool]
 			}
 			if r.IntN(3) == 0 {
 				f.Sources = append([]netip.Prefix{}, randomPrefixes(r, ofClients)...)

@@ -69,6 +69,7 @@ func TestShares(t *testing.T) {
 		{model.NeverQueue, []uint16{1, 3}, []int{100, 300}, 1},
 		{model.SourceHashing, []uint16{1, 3}, []int{100, 300}, 60},
 		{model.MaglevHashing, []uint16{1, 3}, []int{100, 300}, 60},
+		{model.MaglevPortHashing, []uint16{1, 3}, []int{100, 300}, 60},
 	} {
 		count := scheduled(t, c.way, 0, c.weights...).spread(400)
 		for i, want := range c.want {
@@ -149,20 +150,31 @@ func TestHashes(t *testing.T) {
 // every node, whichever backends it had before. Tables of each size are tried.
 func TestMaglevIsTheModels(t *testing.T) {
 	for _, n := range []int{3, 30, 1000} {
-		weights := make([]uint16, n)
-		for i := range weights {
-			weights[i] = uint16(1 + i%3)
+		for _, way := range []model.Scheduler{model.MaglevHashing, model.MaglevPortHashing} {
+			testMaglev(t, way, n)
 		}
-		first, other := scheduled(t, model.MaglevHashing, 0, weights...), scheduled(t, model.MaglevHashing, 0, weights[1:]...)
-		other.apply(scheduledTable(model.MaglevHashing, 0, weights...))
-		pool := first.table.Pool(model.PoolID{Name: "default/web:http", Proto: model.TCP})
-		for i := range 200 {
-			client := from(i)
-			want, _ := pool.Pick(model.HashAddr(client.Src))
-			for node, d := range []*decider{first, other} {
-				if to := d.decide(client).to; to != want.AddrPort() {
-					t.Errorf("%d backends: node %d sends %s to %s, expected %s", n, node, client.Src, to, want.AddrPort())
-				}
+	}
+}
+
+func testMaglev(t *testing.T, way model.Scheduler, n int) {
+	weights := make([]uint16, n)
+	for i := range weights {
+		weights[i] = uint16(1 + i%3)
+	}
+	first, other := scheduled(t, way, 0, weights...), scheduled(t, way, 0, weights[1:]...)
+	other.apply(scheduledTable(way, 0, weights...))
+	pool := first.table.Pool(model.PoolID{Name: "default/web:http", Proto: model.TCP})
+	for i := range 200 {
+		client := from(i)
+		client.SrcPort = uint16(40000 + i)
+		hash := model.HashAddr(client.Src)
+		if way == model.MaglevPortHashing {
+			hash = model.HashAddrPort(netip.AddrPortFrom(client.Src, client.SrcPort))
+		}
+		want, _ := pool.Pick(hash)
+		for node, d := range []*decider{first, other} {
+			if to := d.decide(client).to; to != want.AddrPort() {
+				t.Errorf("%d backends: node %d sends %s to %s, expected %s", n, node, client.Src, to, want.AddrPort())
 			}
 		}
 	}

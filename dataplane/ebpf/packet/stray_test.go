@@ -199,3 +199,83 @@ func (n directNodes) strays(t *testing.T, b *bench) *kernel.Strays {
 	}
 	return s
 }
+
+// elsewhere are the backends' addresses on the other node.
+var elsewhere = [2]netip.AddrPort{netip.MustParseAddrPort("10.244.2.2:8080"), netip.MustParseAddrPort("[fd00:10:244:2::2]:8080")}
+
+// twoBackends is stableTable with a backend on the other node beside; or only there.
+func twoBackends(addrs [2]netip.Addr, first bool) *model.Table {
+	table := stableTable(addrs, addrs == secondNode)
+	e := table.Edit()
+	for p := range table.Pools() {
+		next, i := *p, 0
+		if p.ID.IPv6 {
+			i = 1
+		}
+		other := model.Backend{Addr: elsewhere[i].Addr(), Port: elsewhere[i].Port(), Weight: 1, Local: addrs == otherNode}
+		if next.Backends = append(next.Backends[:len(next.Backends):len(next.Backends)], other); !first {
+			next.Backends = next.Backends[1:]
+		}
+		next.Stable = true
+		e.SetPool(&next)
+	}
+	return e.Table()
+}
+
+// TestSecondChoice: a connection that began when only one backend was there goes on by way
+// of a node that has never seen it, and of that of the backend which has come meanwhile. If
+// the second one doesn't know it either, nobody else is asked.
+func TestSecondChoice(t *testing.T) {
+	n := directNodes{
+		first:  newNode(t, "first", firstNode, false),
+		second: newNode(t, "second", secondNode, true),
+		other:  newNode(t, "other", otherNode, false),
+	}
+	fourth := newNode(t, "fourth", [2]netip.Addr{netip.MustParseAddr("172.30.0.14"), netip.MustParseAddr("fd00:172:30::e")}, false)
+	n.first.program(t, twoBackends(firstNode, false))
+	n.second.program(t, twoBackends(secondNode, true))
+	n.other.program(t, twoBackends(otherNode, true))
+	table := twoBackends(firstNode, true)
+	fourth.program(t, table)
+	for i, client := range clients {
+		front := netip.AddrPortFrom(balancer[i], 80)
+		known := 0
+		for port := uint16(41000); known < 4; port++ {
+			client = netip.AddrPortFrom(client.Addr(), port)
+			asked := table.Resume(model.Packet{Src: client.Addr(), SrcPort: port, Dst: front.Addr(), DstPort: 80, Proto: model.TCP, In: "eth0"})
+			if len(asked) != 2 || asked[0].AddrPort() != backends[i] {
+				continue
+			}
+			known++
+			if known%2 == 0 {
+				_, raw := n.first.sent(t, packet{proto: unix.IPPROTO_TCP, flags: syn, src: client, dst: front})
+				n.other.runBytes(t, "ingress", raw)
+			}
+			data := packet{proto: unix.IPPROTO_TCP, flags: ack, src: client, dst: front, body: []byte("GET /")}
+			got, raw := fourth.sent(t, data)
+			expectPacket(t, "first choice", goOn, got, goOn, client, backends[i])
+			verdict, raw := n.second.runBytes(t, "ingress", raw)
+			if verdict != goOn && verdict != redirect {
+				t.Fatalf("at the first choice: verdict %d", int32(verdict))
+			}
+			got, err := read(raw[14:], false)
+			must(t, err)
+			expectPacket(t, "second choice", goOn, got, goOn, client, elsewhere[i])
+			before := n.strays(t, n.other)
+			verdict, out := n.other.runBytes(t, "ingress", raw)
+			if known%2 == 1 {
+				if after := n.strays(t, n.other); verdict == goOn || after.Reset != before.Reset+1 || after.ForwardedAgain != before.ForwardedAgain {
+					t.Errorf("unknown at the second choice: verdict %d, counted %+v, was %+v", int32(verdict), after, before)
+				}
+				continue
+			}
+			data.dst = elsewhere[i]
+			if want := data.bytes(); verdict != goOn || !equalButHops(out[14:], want[14:]) {
+				t.Errorf("verdict %d, the backend gets\n%x, expected\n%x", int32(verdict), out, want)
+			}
+		}
+	}
+	if got := n.strays(t, n.second); got.ForwardedAgain != 8 {
+		t.Errorf("counted %+v, expected 8 packets that were led to the second choice", got)
+	}
+}

@@ -12,8 +12,9 @@ import (
 
 // Of bpf/stray.h: enum stray.
 const (
-	strayForwarded = 0
-	strayReset     = 1
+	strayForwarded      = 0
+	strayReset          = 1
+	strayForwardedAgain = 2
 )
 
 // Strays tells what has become of connections that the node didn't know; nil if no
@@ -29,8 +30,9 @@ func Strays(ctx context.Context, dir string) (found *kernel.Strays, err error) {
 	defer func() { err = errors.Join(err, m.Close()) }()
 	forwarded, errForwarded := maps.Sum(m, strayForwarded)
 	reset, errReset := maps.Sum(m, strayReset)
-	if err := errors.Join(errForwarded, errReset); err != nil {
+	again, errAgain := maps.Sum(m, strayForwardedAgain)
+	if err := errors.Join(errForwarded, errReset, errAgain); err != nil {
 		return nil, fmt.Errorf("read map strays: %w", err)
 	}
-	return &kernel.Strays{Forwarded: forwarded, Reset: reset}, nil
+	return &kernel.Strays{Forwarded: forwarded, Reset: reset, ForwardedAgain: again}, nil
 }

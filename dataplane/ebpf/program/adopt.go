@@ -73,6 +73,8 @@ func adoptSlots(have Contents, byNumber map[uint32]*poolState) {
 				ps.baseSlots = append(ps.baseSlots, ps.adopted[p.to])
 			case moreSlots + uint32(len(ps.weightSlots)):
 				ps.weightSlots = append(ps.weightSlots, ps.adopted[p.to])
+			case allSlots + uint32(len(ps.allSlots)):
+				ps.allSlots = append(ps.allSlots, ps.adopted[p.to])
 			}
 		}
 	}

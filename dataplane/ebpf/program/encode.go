@@ -27,6 +27,7 @@ const (
 	firstID       = 16
 
 	moreSlots   = 1 << 31 // MORE
+	allSlots    = 3 << 30 // ALL
 	maglevPiece = 1024    // PLACES
 	nameSize    = 256
 	ChunkSize   = 1024

@@ -34,6 +34,7 @@ func (st *State) poolEntries(ps *poolState) []Entry {
 	scheduler := st.schedulerNumber(p)
 	if hashes(scheduler) {
 		list = append(list, ps.maglevEntries()...)
+		list = append(list, ps.secondEntries()...)
 	}
 	return append(list, Entry{pools, idKey(ps.id), poolValue(ps, scheduler)})
 }

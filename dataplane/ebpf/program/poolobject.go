@@ -8,6 +8,7 @@ import (
 	"strings"
 
 	"github.com/fairway-net/fairway/internal/kernel"
+	"github.com/fairway-net/fairway/model"
 )
 
 // poolObject is a pool as the tables say it.
@@ -21,15 +22,21 @@ type poolObject struct {
 	drop      bool
 	stride    uint32            // of Maglev hashing: the number of places
 	maglev    map[uint32]string // the table's pieces
+	seconds   map[uint32]string // and those of the second choices
+	all       map[uint32]netip.AddrPort
 	found     map[netip.AddrPort]*backendObject
 	places    map[uint32]netip.AddrPort
 }
 
 func (p *poolObject) piece(number uint32, places string) {
 	if p.maglev == nil {
-		p.maglev = map[uint32]string{}
+		p.maglev, p.seconds = map[uint32]string{}, map[uint32]string{}
 	}
-	p.maglev[number] = places
+	if number >= moreSlots {
+		p.seconds[number-moreSlots] = places
+	} else {
+		p.maglev[number] = places
+	}
 }
 
 // backendObject is a backend of it.
@@ -66,9 +73,13 @@ func (p *poolObject) member(k, v Unpacker) {
 
 func (p *poolObject) slot(index uint32, v Unpacker) {
 	if p.places == nil {
-		p.places = map[uint32]netip.AddrPort{}
+		p.places, p.all = map[uint32]netip.AddrPort{}, map[uint32]netip.AddrPort{}
 	}
 	to := v.Endpoint()
+	if index >= allSlots {
+		p.all[index-allSlots] = to
+		return
+	}
 	p.places[index] = to
 	b := p.backend(to)
 	b.weight = v.u16()
@@ -138,18 +149,24 @@ func (b *backendObject) line(to netip.AddrPort) string {
 	return line
 }
 
-// maglevLines say how many of the table's places each backend has.
+// maglevLines say how many of the tables' places each backend has.
 func (p *poolObject) maglevLines() []string {
+	return slices.Concat(p.countPlaces("hashed %d times to %s", p.maglev, p.places), p.countPlaces("hashed %d times to %s as second choice", p.seconds, p.all))
+}
+
+func (p *poolObject) countPlaces(line string, pieces map[uint32]string, slots map[uint32]netip.AddrPort) []string {
 	count := map[netip.AddrPort]int{}
-	for n, piece := range p.maglev {
+	for n, piece := range pieces {
 		v := Unpacker(piece)
 		for place := n * maglevPiece; place < min((n+1)*maglevPiece, p.stride); place++ {
-			count[p.places[uint32(v.u16())]]++
+			if slot := v.u16(); slot != model.NoSecond {
+				count[slots[uint32(slot)]]++
+			}
 		}
 	}
 	var lines []string
 	for _, to := range slices.SortedFunc(maps.Keys(count), netip.AddrPort.Compare) {
-		lines = append(lines, fmt.Sprintf("hashed %d times to %s", count[to], to))
+		lines = append(lines, fmt.Sprintf(line, count[to], to))
 	}
 	return lines
 }

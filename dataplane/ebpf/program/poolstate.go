@@ -20,6 +20,9 @@ type poolState struct {
 	// pool.
 	adopted map[netip.AddrPort]uint32
 	maglev  model.Maglev // of pools that choose by it
+	// Of stable ones: the second choices, as indices in pool.All, and the slots for all.
+	seconds  model.Maglev
+	allSlots []uint32
 }
 
 // member is the id of a backend; 0 if the pool hasn't it.

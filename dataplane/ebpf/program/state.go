@@ -109,10 +109,12 @@ func (st *State) place(ps *poolState, p *model.Pool, ids []uint32) {
 			st.ids.release(id)
 		}
 	}
-	ps.pool, ps.ids, ps.adopted, ps.maglev = p, ids, nil, nil
+	ps.pool, ps.ids, ps.adopted, ps.maglev, ps.seconds = p, ids, nil, nil, nil
 	if hashes(st.schedulerNumber(p)) {
 		ps.maglev = p.Maglev()
+		ps.seconds = p.Seconds(ps.maglev)
 	}
+	ps.allSlots = ps.assignAll()
 	ps.baseSlots, ps.weightSlots = assign(ps.baseSlots, ps.weightSlots, p.Backends, ids)
 }
 

@@ -22,7 +22,7 @@ static __always_inline struct conn new_conn(const struct decision *d)
 {
 	return (struct conn){
 		.id = bpf_ktime_get_ns() << 8 | (bpf_get_smp_processor_id() & 0xff),
-		.seen = seconds(), .pool = d->pool, .backend = d->to.id, .steps = d->resumed ? RESUMED : 0,
+		.seen = seconds(), .pool = d->pool, .backend = d->to.id, .steps = d->steps,
 	};
 }
 
@@ -190,24 +190,55 @@ static __always_inline int too_early(const struct work *w, __u32 own)
 	return (own || w->d.masquerade) && w->p.t.proto != IPPROTO_UDP && current_phase() == ENTERING;
 }
 
-// go_on is about a packet from the middle of a connection that nobody here knows. With
-// stable connections it goes on to the backend that every node would choose, whose node
-// knows the connection or resets it. What has been sent on by another node isn't again.
-static __always_inline int go_on(struct __sk_buff *skb, struct work *w, struct frontend *f, __u32 own)
+// choose_again finds the first or second choice for a packet from the middle of a connection
+// that nobody here knows. A function of its own, so that the verifier looks at it once.
+__noinline int choose_again(struct __sk_buff *skb, __u32 which)
 {
+	struct work *w = work();
+	struct frontend *f;
+
+	if (!w)
+		return REFUSE;
+	__builtin_memset(&w->d, 0, sizeof(w->d));
+	f = front_of(&w->p.t, &w->d);
+	return f ? resume(f, &w->p.t, origin_of(skb, &w->p.t.src), which == FIRST ? FIRST : SECOND, &w->d) : REFUSE;
+}
+
+// go_on is about a packet from the middle of a connection that nobody here knows. With
+// stable connections it goes on to the backend that every node would choose first, or, if
+// that one's node is this one, second, unless the second one is known here. What has been sent
+// on by another node isn't again.
+static __always_inline int go_on(struct __sk_buff *skb, struct work *w, __u32 own)
+{
+	int to, here, stable;
+	__u8 steps = RESUMED;
+
 	if (w->p.t.proto != IPPROTO_TCP)
 		return TC_ACT_SHOT;
-	if (own || w->p.fragment == LATER_FRAGMENT || read_option(skb, &w->p, &w->to) ||
-	    resume(f, &w->p.t, origin_of(skb, &w->p.t.src), &w->d) != FORWARD || (w->d.to.flags & LOCAL && !adopt(w))) {
-		if (w->d.resumed)
+	if (own || w->p.fragment == LATER_FRAGMENT || read_option(skb, &w->p, &w->to))
+		return refuse(skb, own);
+	to = choose_again(skb, FIRST);
+	stable = w->d.resumed;
+	here = to != FORWARD || w->d.to.flags & LOCAL;
+	if (to == FORWARD && here && adopt())
+		return TC_ACT_PIPE;
+	if (stable && choose_again(skb, SECOND) == FORWARD) {
+		if (w->d.to.flags & LOCAL && adopt())
+			return TC_ACT_PIPE;
+		if (here) {
+			here = w->d.to.flags & LOCAL;
+			steps |= LAST;
+		}
+	}
+	if (here || (!(steps & LAST) && choose_again(skb, FIRST) != FORWARD)) {
+		if (stable)
 			count_stray(STRAY_RESET);
 		return refuse(skb, own);
 	}
-	if (!(w->d.to.flags & LOCAL)) {
-		if (connect(skb, w, own))
-			return fail(TABLE_FULL);
-		count_stray(STRAY_FORWARDED);
-	}
+	w->d.steps = steps;
+	if (connect(skb, w, own))
+		return fail(TABLE_FULL);
+	count_stray(STRAY_FORWARDED);
 	acquired(w->d.to.id);
 	return TC_ACT_PIPE;
 }
@@ -226,7 +257,7 @@ __noinline int decide_first(struct __sk_buff *skb, __u32 own)
 	if (f && is_midstream(&w->p)) {
 		if (relayed(skb))
 			return TC_ACT_UNSPEC;
-		return go_on(skb, w, f, own);
+		return go_on(skb, w, own);
 	}
 	switch (f ? decide(f, &w->p.t, own ? FROM_NODE : origin_of(skb, &w->p.t.src), &w->d)
 		  : decide_unknown(&w->p.t.dst, &w->d)) {

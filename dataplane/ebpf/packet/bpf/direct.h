@@ -76,7 +76,7 @@ static __always_inline long way_to(struct __sk_buff *skb, const struct tuple *t,
 // node. It doesn't go through this node's kernel, whose connection tracking
 // sees one direction only and would call it INVALID, unless that is needed: to
 // cut it, or to tell the client why it can't be sent.
-__noinline int send_on(struct __sk_buff *skb, __u32 resumed)
+__noinline int send_on(struct __sk_buff *skb, __u32 steps)
 {
 	struct bpf_fib_lookup f = {};
 	struct work *w = work();
@@ -86,8 +86,10 @@ __noinline int send_on(struct __sk_buff *skb, __u32 resumed)
 	if (!w)
 		return TC_ACT_SHOT;
 	p = &w->p;
-	if (p->fragment != LATER_FRAGMENT && (resumed || opens_connection(p))) {
-		if (p->v6 ? announce6(skb, p->l3, &p->t) : announce4(skb, p->l3, &p->t))
+	if (p->fragment != LATER_FRAGMENT && (steps & RESUMED || opens_connection(p))) {
+		int last = !!(steps & LAST);
+
+		if (p->v6 ? announce6(skb, p->l3, &p->t, last) : announce4(skb, p->l3, &p->t, last))
 			return fail(NOT_WRITTEN);
 		p->l4 += option_size(p->v6);
 		p->len += option_size(p->v6);
@@ -160,12 +162,12 @@ static __always_inline int has_option(const struct packet *p)
 	return has_ports(p->t.proto) && p->fragment != LATER_FRAGMENT && p->l4 - p->l3 > ip_header_size(p->v6);
 }
 
-enum told { NOTHING, LED_HERE, STRAYED };
+enum told { NOTHING, LED_HERE, STRAYED, STRAYED_AGAIN };
 
 // led_here says what the option means of a packet from the middle of a connection, whose
 // answers w->to and w->key are: it is one that was LED_HERE, or, if its backend is nobody
-// else's, one that has STRAYED.
-static __always_inline int led_here(struct __sk_buff *skb, struct work *w)
+// else's, one that has STRAYED, perhaps from another node whose backend had been asked.
+static __always_inline int led_here(struct __sk_buff *skb, struct work *w, enum option option)
 {
 	struct conn *answers = known(w, &w->to), *client;
 	struct endpoint to = destination(&w->p.t);
@@ -181,7 +183,70 @@ static __always_inline int led_here(struct __sk_buff *skb, struct work *w)
 	}
 	f = direct_frontend(skb, w->p.v6, &w->to);
 	m = f ? member_of(f->routes[FROM_OUTSIDE].pool, &to) : NULL;
-	return f && (!m || m->flags & LOCAL) ? STRAYED : NOTHING;
+	if (!f || (m && !(m->flags & LOCAL)))
+		return NOTHING;
+	return option == THE_LAST_OPTION ? STRAYED_AGAIN : STRAYED;
+}
+
+// other_choice puts into w->d.to the backend that comes next for a packet that has strayed:
+// the second choice, or, if that is where it went, the first.
+__noinline int other_choice(struct __sk_buff *skb)
+{
+	struct work *w = work();
+	struct frontend *f;
+	struct tuple *t;
+
+	if (!w)
+		return REFUSE;
+	f = direct_frontend(skb, w->p.v6, &w->to);
+	if (!f)
+		return REFUSE;
+	t = &w->key;
+	reverse(&w->to, t); // as the client sent it
+	__builtin_memset(&w->d, 0, sizeof(w->d));
+	if (resume(f, t, FROM_OUTSIDE, SECOND, &w->d) == FORWARD &&
+	    !(w->d.to.port == w->p.t.dport && same_address(&w->d.to.addr, &w->p.t.dst)))
+		return FORWARD;
+	if (resume(f, t, FROM_OUTSIDE, FIRST, &w->d) == FORWARD &&
+	    !(w->d.to.port == w->p.t.dport && same_address(&w->d.to.addr, &w->p.t.dst)))
+		return FORWARD;
+	return REFUSE;
+}
+
+// dsr_second leads a packet that has strayed to the other choice: TC_ACT_PIPE if there is none.
+__noinline int dsr_second(struct __sk_buff *skb)
+{
+	struct work *w = work();
+	struct conn *answers, *client;
+	struct packet *p;
+
+	if (!w || w->p.fragment == LATER_FRAGMENT || other_choice(skb) != FORWARD)
+		return TC_ACT_PIPE;
+	p = &w->p;
+	w->c.to = p->t; // as it shall be
+	w->c.to.dst = w->d.to.addr;
+	w->c.to.dport = w->d.to.port;
+	w->c.to.hook = 0;
+	reverse(&w->c.to, &w->key);
+	w->key.hook = within(OF_NODE, &p->t.src) ? AT_INGRESS : AT_EGRESS;
+	if (w->d.to.flags & LOCAL) {
+		answers = known(w, &w->to);
+		if (!answers)
+			return TC_ACT_PIPE;
+		client_key(&w->key, answers, &w->other);
+		client = conn_of(&w->other);
+		if (client)
+			touch(skb, p, client);
+	}
+	w->quoted.t = w->to; // rewrite needs its place
+	w->to = w->c.to;
+	if (strip(skb, p) || rewrite(skb))
+		return fail(NOT_WRITTEN);
+	if (w->d.to.flags & LOCAL)
+		return TC_ACT_UNSPEC;
+	count_stray(STRAY_FORWARDED_AGAIN);
+	reverse(&w->quoted.t, &p->t);
+	return send_on(skb, RESUMED | LAST);
 }
 
 // dsr_reset answers a packet that has strayed, in the frontend's name, which the client knows.
@@ -216,17 +281,19 @@ __noinline int dsr_reset(struct __sk_buff *skb)
 __noinline int dsr_learn(struct __sk_buff *skb)
 {
 	struct work *w = work();
+	enum option option;
 	struct conn *have;
 	__u8 own = 0;
 
-	if (!w || !read_option(skb, &w->p, &w->to))
+	option = w ? read_option(skb, &w->p, &w->to) : NO_OPTION;
+	if (!w || option == NO_OPTION)
 		return NOTHING;
 	if (within(OF_NODE, &w->p.t.src))
 		own = OWN; // has come back to where it was sent from
 	w->key = reversed(&w->p.t);
 	w->key.hook = own ? AT_INGRESS : AT_EGRESS;
 	if (w->p.t.proto == IPPROTO_TCP && !opens_connection(&w->p)) {
-		int what = led_here(skb, w);
+		int what = led_here(skb, w, option);
 
 		return what == LED_HERE && strip(skb, &w->p) ? -1 : what;
 	}

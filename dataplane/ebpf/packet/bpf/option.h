@@ -13,6 +13,10 @@
 #define DIRECT_OPTION 30
 #define DIRECT_MAGIC 0xfa17 // tells it from others' experiments
 
+// The same, of packets about which no other node is to be asked: see stray.h.
+#define LAST_OPTION 62 // IPv6's
+#define LAST_MAGIC 0xfa18
+
 // The option goes right behind the IP header's fixed part.
 struct option4 {
 	__u8 type, len;
@@ -33,19 +37,24 @@ static __always_inline __u32 option_size(int v6) { return v6 ? sizeof(struct opt
 #define ROOM_FLAGS (BPF_F_ADJ_ROOM_FIXED_GSO | BPF_F_ADJ_ROOM_NO_CSUM_RESET)
 
 // read_option reads the option of a packet, if it has one, into the tuple that
-// answers shall have. It returns 0 if there is none.
+// answers shall have. It returns 0 if there is none, or which it is.
+enum option { NO_OPTION, ANY_OPTION, THE_LAST_OPTION };
+
 static __always_inline int read_option(struct __sk_buff *skb, const struct packet *p, struct tuple *answer)
 {
+	int last;
+
 	if (p->l4 - p->l3 < ip_header_size(p->v6) + option_size(p->v6))
-		return 0;
+		return NO_OPTION;
 	if (p->v6) {
 		struct option6 o;
 		__u8 next;
 
 		if (bpf_skb_load_bytes(skb, p->l3 + offsetof(struct ipv6hdr, nexthdr), &next, 1) || next != IPPROTO_DSTOPTS ||
 		    bpf_skb_load_bytes(skb, p->l3 + sizeof(struct ipv6hdr), &o, sizeof(o)) ||
-		    o.words != sizeof(o) / 8 - 1 || o.type != DIRECT_OPTION || o.len != sizeof(o) - 4)
-			return 0;
+		    o.words != sizeof(o) / 8 - 1 || (o.type != DIRECT_OPTION && o.type != LAST_OPTION) || o.len != sizeof(o) - 4)
+			return NO_OPTION;
+		last = o.type == LAST_OPTION;
 		answer->src = o.addr;
 		answer->sport = o.port;
 		answer->dport = o.client;
@@ -53,8 +62,9 @@ static __always_inline int read_option(struct __sk_buff *skb, const struct packe
 		struct option4 o;
 
 		if (bpf_skb_load_bytes(skb, p->l3 + sizeof(struct iphdr), &o, sizeof(o)) ||
-		    o.type != DIRECT_OPTION || o.len != sizeof(o) || o.magic != bpf_htons(DIRECT_MAGIC))
-			return 0;
+		    o.type != DIRECT_OPTION || o.len != sizeof(o) || (o.magic != bpf_htons(DIRECT_MAGIC) && o.magic != bpf_htons(LAST_MAGIC)))
+			return NO_OPTION;
+		last = o.magic == bpf_htons(LAST_MAGIC);
 		answer->src = mapped(o.addr);
 		answer->sport = o.port;
 		answer->dport = o.client;
@@ -62,7 +72,7 @@ static __always_inline int read_option(struct __sk_buff *skb, const struct packe
 	answer->dst = p->t.src;
 	answer->proto = p->t.proto;
 	answer->hook = 0;
-	return 1;
+	return last ? THE_LAST_OPTION : ANY_OPTION;
 }
 
 // lengthen changes what IPv4's fixed header says of the packet's length and its
@@ -90,10 +100,10 @@ static __always_inline int lengthen(struct __sk_buff *skb, __u32 l3, int by, con
 }
 
 // announce4 puts the option into an IPv4 packet; front is what it looked like.
-static __always_inline int announce4(struct __sk_buff *skb, __u32 l3, const struct tuple *front)
+static __always_inline int announce4(struct __sk_buff *skb, __u32 l3, const struct tuple *front, int last)
 {
 	struct option4 none = {}, o = {
-		.type = DIRECT_OPTION, .len = sizeof(o), .magic = bpf_htons(DIRECT_MAGIC),
+		.type = DIRECT_OPTION, .len = sizeof(o), .magic = last ? bpf_htons(LAST_MAGIC) : bpf_htons(DIRECT_MAGIC),
 		.addr = front->dst.word[3], .port = front->dport, .client = front->sport,
 	};
 	__u8 version;
@@ -120,10 +130,10 @@ static __always_inline int resize6(struct __sk_buff *skb, __u32 l3, int by, __u8
 	return bpf_skb_store_bytes(skb, at, &h, sizeof(h), BPF_F_RECOMPUTE_CSUM);
 }
 
-static __always_inline int announce6(struct __sk_buff *skb, __u32 l3, const struct tuple *front)
+static __always_inline int announce6(struct __sk_buff *skb, __u32 l3, const struct tuple *front, int last)
 {
 	struct option6 o = {
-		.words = sizeof(o) / 8 - 1, .type = DIRECT_OPTION, .len = sizeof(o) - 4,
+		.words = sizeof(o) / 8 - 1, .type = last ? LAST_OPTION : DIRECT_OPTION, .len = sizeof(o) - 4,
 		.addr = front->dst, .port = front->dport, .client = front->sport,
 	};
 

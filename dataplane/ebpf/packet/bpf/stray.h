@@ -3,8 +3,10 @@
 // Strays: packets from the middle of TCP connections that a node doesn't know, because
 // they came in at another one so far. With stable connections (model.Route.Stable) such a
 // packet goes on to the backend that every node would choose, with the option of direct
-// server return, which tells the backend's node which connection it means (option.h). That
-// node knows the connection or resets it.
+// server return, which tells the backend's node which connection it means (option.h). If that
+// node doesn't know the connection, it sends the packet on to the second choice (the
+// backend that had come or gone meanwhile, model.Pool.Seconds), with the LAST_OPTION.
+// Who gets that knows the connection or resets it.
 //
 //	              at any node               at the backend's node, which knows it
 //	client's      C:c → V:v   in►  C:c → B:b  in►  C:c → B:b
@@ -20,6 +22,7 @@
 enum stray {
 	STRAY_FORWARDED, // the first packet of each connection that goes on
 	STRAY_RESET,     // packets that were answered by a RST
+	STRAY_FORWARDED_AGAIN, // packets that went on to the second choice
 	STRAYS
 };
 
@@ -52,9 +55,13 @@ static __always_inline struct conn *known(struct work *w, const struct tuple *an
 
 // adopt makes a connection to a backend of this node one that comes in here, too, if it is
 // known: so far another node led it here. It reports whether it is.
-static __always_inline int adopt(struct work *w)
+__noinline int adopt(void)
 {
+	struct work *w = work();
 	struct conn *answers, *client;
+
+	if (!w)
+		return 0;
 
 	w->to = w->p.t;
 	w->to.dst = w->d.to.addr;
@@ -81,5 +88,6 @@ static __always_inline int adopt(struct work *w)
 		return 0;
 	if (client && client->id == w->c.id)
 		erase(&conns_2, &w->other);
+	acquired(w->d.to.id);
 	return 1;
 }

@@ -78,7 +78,7 @@ __noinline int redirect_to_backend(struct __sk_buff *skb)
 // whether their source may have come in here (rp_filter, martian sources).
 static __always_inline int translate(struct __sk_buff *skb, struct work *w, struct conn *c)
 {
-	__u8 flags = c->flags, resumed = c->steps & RESUMED;
+	__u8 flags = c->flags, steps = c->steps;
 
 	if (w->p.t.proto == IPPROTO_TCP && (flags & (COUNTED | ANSWER)) == COUNTED && orphaned(&w->p.t, c))
 		return refuse(skb, flags & OWN);
@@ -92,7 +92,7 @@ static __always_inline int translate(struct __sk_buff *skb, struct work *w, stru
 	if (rewrite(skb))
 		return fail(NOT_WRITTEN);
 	if ((flags & (DIRECT | ANSWER)) == DIRECT)
-		return send_on(skb, resumed);
+		return send_on(skb, steps);
 	if (flags & OWN)
 		return flags & ANSWER ? bpf_redirect_neigh(LOOPBACK, NULL, 0, 0) : redirect_to_backend(skb);
 	return TC_ACT_UNSPEC;
@@ -192,7 +192,12 @@ static __always_inline int handle(struct __sk_buff *skb, __u32 l3, enum hook hoo
 		told = dsr_learn(skb);
 		if (told < 0)
 			return fail(NOT_LEARNT);
-		if (told == STRAYED)
+		if (told == STRAYED) {
+			int verdict = dsr_second(skb);
+
+			return verdict == TC_ACT_PIPE ? dsr_reset(skb) : verdict;
+		}
+		if (told == STRAYED_AGAIN)
 			return dsr_reset(skb);
 	}
 	c = conn_of(&p->t);

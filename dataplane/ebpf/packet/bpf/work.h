@@ -71,6 +71,7 @@ enum conn_flags {
 
 // Beside the steps, in conn.steps.
 enum {
+	LAST = 32,    // as RESUMED, and if its backend's node doesn't know it, nobody does
 	RESUMED = 64, // began at another node, to which its packets came before: see stray.h
 	USED = 128,   // there was a packet
 };

@@ -24,6 +24,7 @@ type gatewayFlags struct {
 	namespace string
 	listen    string
 	accessLog bool
+	http3     bool
 	trusted   []string
 	proxies   []string
 	handover  string
@@ -75,6 +76,7 @@ func (f *gatewayFlags) add(flags *pflag.FlagSet) {
 	flags.BoolVar(&f.accessLog, "access-log", false, "write a line of JSON to standard output for every request")
 	flags.StringSliceVar(&f.trusted, "trusted-proxy", nil, "range of proxies in front, whose X-Forwarded-For is believed; may be repeated")
 	flags.StringSliceVar(&f.proxies, "proxy-protocol-from", nil, "range of load balancers whose connections begin with a header of the PROXY protocol, v1 or v2; may be repeated")
+	flags.BoolVar(&f.http3, "http3", true, "serve HTTP/3 for Gateways and IngressClasses with the annotation fairway.dev/http3: \"true\"")
 	flags.StringVar(&f.handover, "handover", "@", `Unix socket where the listeners are handed to the next process: a path, or "@" and a name without a file; "@" alone is @fairway-gateway-NODE, "" is none`)
 	flags.DurationVar(&f.delay, "shutdown-delay", 5*time.Second, "how long new connections are taken after SIGTERM, until load balancers know")
 	flags.DurationVar(&f.drain, "drain-timeout", time.Minute, "how long requests and WebSockets may go on after that, or when another process took over")
@@ -96,6 +98,7 @@ func (f *gatewayFlags) config() (gateway.Config, error) {
 	if config.Handover = f.handover; f.handover == "@" {
 		config.Handover = "@fairway-gateway-" + config.Node
 	}
+	config.Engine.HTTP3 = f.http3
 	var err error
 	if config.Engine.Trusted, err = gatewayRanges("--trusted-proxy", f.trusted); err != nil {
 		return config, err

@@ -18,6 +18,7 @@ import (
 func gatewayControllerCommand() *cobra.Command {
 	var kubeconfig string
 	options := gateway.Options{Classes: true}
+	var certificates acmeFlags
 	c := &cobra.Command{
 		Use:     "controller",
 		Short:   "Write the statuses of Gateways and routes, and the Services through which traffic arrives",
@@ -32,6 +33,9 @@ func gatewayControllerCommand() *cobra.Command {
 			if err != nil {
 				return fmt.Errorf("name this process for its lease: %w", err)
 			}
+			if err := certificates.apply(&options); err != nil {
+				return err
+			}
 			return controller.RunGateways(cmd.Context(), config, controller.Options{
 				Lease:   &controller.Lease{Namespace: options.Namespace, Name: "fairway-gateway-controller", Identity: host + "_" + string(uuid.NewUUID())},
 				Gateway: options,
@@ -41,5 +45,6 @@ func gatewayControllerCommand() *cobra.Command {
 	c.Flags().StringVar(&kubeconfig, "kubeconfig", "", "kubeconfig file; default the credentials of the pod that this runs in")
 	c.Flags().StringVar(&options.Namespace, "namespace", metav1.NamespaceSystem, "namespace of the Leases: of engines, and of the one by which one process of several works")
 	c.Flags().BoolVar(&options.NodeAddresses, "node-addresses", false, "have Gateways answer at the addresses of the nodes that have an engine, instead of a load balancer's")
+	certificates.add(c.Flags())
 	return c
 }

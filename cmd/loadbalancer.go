@@ -15,6 +15,7 @@ import (
 
 // loadBalancerFlags say where Services of type LoadBalancer get their addresses.
 type loadBalancerFlags struct {
+	acme   acmeFlags
 	ranges []string
 	class  string
 	// nodes has Gateways answer at the addresses of nodes, where there is no range.
@@ -22,11 +23,13 @@ type loadBalancerFlags struct {
 }
 
 // gateways says how Gateways get their addresses.
-func (f *loadBalancerFlags) gateways() gateway.Options {
-	return gateway.Options{Classes: true, NodeAddresses: f.nodes && len(f.ranges) == 0}
+func (f *loadBalancerFlags) gateways() (gateway.Options, error) {
+	o := gateway.Options{Classes: true, NodeAddresses: f.nodes && len(f.ranges) == 0}
+	return o, f.acme.apply(&o)
 }
 
 func (f *loadBalancerFlags) add(flags *pflag.FlagSet) {
+	f.acme.add(flags)
 	flags.Var((*rangesValue)(&f.ranges), "load-balancer-range", "addresses for Services of type LoadBalancer, such as 10.77.0.100-10.77.0.110 or a CIDR, comma separated or repeated; they become a pool announced by all nodes")
 	f.addClass(flags)
 }

@@ -122,7 +122,9 @@ func runServer(ctx context.Context, config apiserver.Config, balancing loadBalan
 		return errors.Join(err, server.Close())
 	}
 	options.Addresses = balancing.options(config.ServiceCIDRs)
-	options.Gateway = balancing.gateways()
+	if options.Gateway, err = balancing.gateways(); err != nil {
+		return errors.Join(err, server.Close())
+	}
 	options.Signer, options.RootCA, options.NodeGrace = server.MachineSigner(), server.CA(), config.NodeGrace
 	group, ctx := errgroup.WithContext(ctx)
 	ended := make(chan struct{})

@@ -12,6 +12,7 @@ import (
 	"github.com/fairway-net/fairway/agent"
 	"github.com/fairway-net/fairway/apiserver"
 	"github.com/fairway-net/fairway/endpoint/publish"
+	"github.com/fairway-net/fairway/ingress/engine/native"
 	"github.com/fairway-net/fairway/ingress/gateway"
 	"github.com/fairway-net/fairway/internal/ranges"
 )
@@ -81,7 +82,7 @@ func up(ctx context.Context, config apiserver.Config, balancing loadBalancerFlag
 	group, running := errgroup.WithContext(ctx) // the end of either is the end of both
 	if withGateway {
 		group.Go(func() error {
-			return gateway.Run(running, gateway.Config{API: own.config(), Node: node.NodeName, Logger: node.Log})
+			return gateway.Run(running, gateway.Config{API: own.config(), Node: node.NodeName, Engine: native.Options{HTTP3: true}, Logger: node.Log})
 		})
 	}
 	group.Go(func() error { return agent.Run(running, node) })

@@ -7,6 +7,7 @@
 //	service.go     a Gateway's Service and its ports
 //	slices.go      endpoints of that Service: engines, or Services' own for streams
 //	status.go      statuses of all kinds
+//	acme.go        certificates that Gateways and Ingresses ask for
 //	classes.go     the GatewayClass and IngressClass that come with Fairway
 package gateway
 
@@ -27,6 +28,7 @@ import (
 
 	"golang.org/x/sync/errgroup"
 
+	"github.com/fairway-net/fairway/ingress/acme"
 	ingress "github.com/fairway-net/fairway/ingress/compile"
 	"github.com/fairway-net/fairway/ingress/watch"
 )
@@ -50,6 +52,9 @@ type Options struct {
 	NodeAddresses bool
 	// Namespace is where engines have their Leases; kube-system if "".
 	Namespace string
+	// ACME says where certificates come from that Gateways and Ingresses ask for;
+	// without a Directory, nowhere. What the controller knows better is left out.
+	ACME acme.Options
 }
 
 // Controller writes what belongs to Gateways.
@@ -60,8 +65,10 @@ type Controller struct {
 	log      *slog.Logger
 
 	certificates *ingress.Certificates
+	acme         *acme.Issuer // nil without a directory
 	told         map[ingress.Problem]bool
 	ports        *ports
+	wanted       []ingress.Wanted // certificates
 
 	objects *ingress.Objects
 	live    []engine // as this sync sees them
@@ -76,10 +83,12 @@ func New(config *rest.Config, recorder record.EventRecorder, options Options, lo
 	if err != nil {
 		return nil, err
 	}
-	return &Controller{
+	c := &Controller{
 		options: options, watch: w, recorder: recorder, log: log,
 		certificates: ingress.NewCertificates(), told: map[ingress.Problem]bool{},
-	}, nil
+	}
+	c.acme = c.newIssuer()
+	return c, nil
 }
 
 // Run works until ctx is done.
@@ -92,6 +101,9 @@ func (c *Controller) Run(ctx context.Context) {
 	case <-synced:
 	}
 	c.watchEngines(ctx)
+	if c.acme != nil {
+		go c.acme.Run(ctx)
+	}
 	made := !c.options.Classes
 	timer := time.NewTimer(0)
 	defer timer.Stop()
@@ -129,6 +141,7 @@ func (c *Controller) sync(ctx context.Context) error {
 	c.objects = c.watch.Objects()
 	c.live = c.liveEngines()
 	out := ingress.Compile(c.objects, ingress.Options{Certificates: c.certificates})
+	c.want(out)
 	c.tell(out.Problems)
 	c.ports = c.takenPorts()
 	var errs []error

@@ -113,7 +113,7 @@ func (c *Controller) service(name, key types.NamespacedName, result *ingress.Gat
 	s.Spec.Ports = nil
 	streams := false
 	for _, p := range result.Ports {
-		sp, err := c.servicePort(p, old)
+		sp, err := c.servicePort(p, old, s.Spec.Ports)
 		if err != nil {
 			return nil, err
 		}
@@ -188,7 +188,22 @@ func describe(s *corev1.Service, g *gatewayv1.Gateway) {
 	}}
 }
 
-func (c *Controller) servicePort(p ingress.Port, old []corev1.ServicePort) (corev1.ServicePort, error) {
+// servicePort keeps a port as it is, or chooses where engines listen for it. The
+// ports of one number, for TCP and HTTP/3, are one at the engines, too.
+func (c *Controller) servicePort(p ingress.Port, old, made []corev1.ServicePort) (corev1.ServicePort, error) {
+	if !p.Stream && p.Protocol == corev1.ProtocolUDP {
+		for _, sp := range made {
+			if uint16(sp.Port) == p.Number && sp.Protocol == corev1.ProtocolTCP {
+				sp.Name, sp.Protocol, sp.NodePort = fmt.Sprintf("udp-%d", p.Number), corev1.ProtocolUDP, 0
+				for _, o := range old {
+					if o.Port == sp.Port && o.Protocol == sp.Protocol {
+						sp.NodePort = o.NodePort
+					}
+				}
+				return sp, nil
+			}
+		}
+	}
 	for _, sp := range old {
 		if uint16(sp.Port) == p.Number && sp.Protocol == p.Protocol && p.Stream == (sp.TargetPort.IntValue() == int(sp.Port)) {
 			return sp, nil

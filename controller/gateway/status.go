@@ -212,7 +212,7 @@ func (c *Controller) gatewayStatus(g *gatewayv1.Gateway, result *ingress.Gateway
 	if reason, message := c.unusable(g, s.Addresses); reason != "" && programmed.Status == metav1.ConditionTrue {
 		programmed.Status, programmed.Reason, programmed.Message = metav1.ConditionFalse, string(reason), message
 	}
-	s.Conditions = merged(g.Status.Conditions, s.Conditions)
+	s.Conditions = merged(g.Status.Conditions, append(s.Conditions, c.certificateConditions(g)...))
 	for i := range s.Listeners {
 		l := &s.Listeners[i]
 		var old []metav1.Condition

@@ -15,6 +15,7 @@
 //	policies.go   BackendTLSPolicies
 //	grants.go     ReferenceGrants
 //	secrets.go    certificates and authorities
+//	acme.go       certificates that are to be obtained, and what shows that we may
 //	update.go     what a change of routes, Services and endpoints costs
 //	references.go who depends on what
 package compile
@@ -87,6 +88,9 @@ type Options struct {
 	Certificates *Certificates
 	// TableOnly leaves statuses out, which take as much memory as the table.
 	TableOnly bool
+	// Challenges is the ConfigMap with what a certificate authority may look for
+	// (ACME); none if it has no name.
+	Challenges types.NamespacedName
 }
 
 // Output is what follows from objects.
@@ -105,6 +109,8 @@ type Output struct {
 	// Secrets and ConfigMaps are those that were looked for, whether they are there
 	// or not. Nothing depends on others.
 	Secrets, ConfigMaps map[types.NamespacedName]struct{}
+	// Wanted are the certificates that are to be obtained.
+	Wanted []Wanted
 
 	compiler *compiler
 	sources  map[string]source                 // of pools, by name
@@ -175,6 +181,8 @@ type compiler struct {
 	sets     map[types.NamespacedName]*listenerSet
 	sockets  map[string]*socket
 	refs     references
+	// IngressClasses that ask for HTTP/3.
+	http3Classes map[string]bool
 	// The routes that Update knows, by name.
 	httpRoutes map[types.NamespacedName]*gatewayv1.HTTPRoute
 	grpcRoutes map[types.NamespacedName]*gatewayv1.GRPCRoute
@@ -200,11 +208,12 @@ func Compile(objects *Objects, options Options) *Output {
 			sources:      map[string]source{},
 			pools:        map[types.NamespacedName][]string{},
 		},
-		grants:   readGrants(objects.Grants),
-		gateways: map[types.NamespacedName]*gateway{},
-		sets:     map[types.NamespacedName]*listenerSet{},
-		sockets:  map[string]*socket{},
-		refs:     newReferences(),
+		grants:       readGrants(objects.Grants),
+		gateways:     map[types.NamespacedName]*gateway{},
+		sets:         map[types.NamespacedName]*listenerSet{},
+		sockets:      map[string]*socket{},
+		refs:         newReferences(),
+		http3Classes: map[string]bool{},
 	}
 	c.out.compiler = c
 	c.policies = c.readPolicies()
@@ -213,6 +222,7 @@ func Compile(objects *Objects, options Options) *Output {
 	c.compileIngresses()
 	c.finishGateways()
 	c.finishPolicies()
+	c.out.Table.Challenges = c.readChallenges()
 	c.finishTable()
 	if options.TableOnly {
 		c.httpRoutes, c.grpcRoutes = byName(c.HTTPRoutes), byName(c.GRPCRoutes)

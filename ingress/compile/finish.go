@@ -83,6 +83,9 @@ func (g *gateway) ports() []Port {
 		if !slices.Contains(list, p) {
 			list = append(list, p)
 		}
+		if p.Protocol = corev1.ProtocolUDP; g.hasHTTP3(l) && !slices.Contains(list, p) {
+			list = append(list, p)
+		}
 	}
 	slices.SortFunc(list, func(a, b Port) int {
 		return cmp.Or(cmp.Compare(a.Number, b.Number), cmp.Compare(a.Protocol, b.Protocol))

@@ -30,6 +30,7 @@ type gateway struct {
 	certificateName string
 	refsReason      gatewayv1.GatewayConditionReason
 	refsMessage     string
+	http3           bool // is asked for
 	insecure        bool // a listener lets clients in whose certificates aren't valid
 }
 
@@ -69,6 +70,7 @@ func (c *compiler) compileGateways() {
 func (c *compiler) readGateway(g *gateway) {
 	o := g.object
 	g.rejected, g.rejectedMessage = unsupported(o)
+	g.http3 = c.wantsHTTP3("Gateway", o)
 	if o.Spec.TLS != nil && o.Spec.TLS.Backend != nil && o.Spec.TLS.Backend.ClientCertificateRef != nil {
 		ref := o.Spec.TLS.Backend.ClientCertificateRef
 		pair, err := c.certificate("Gateway", o.Namespace, ref)
@@ -141,6 +143,30 @@ func (g *gateway) all() []*listener {
 	return list
 }
 
+// AnnotationHTTP3, "true" on a Gateway or an IngressClass, has its HTTPS listeners
+// serve HTTP/3 too.
+const AnnotationHTTP3 = "fairway.dev/http3"
+
+// wantsHTTP3 reads the annotation.
+func (c *compiler) wantsHTTP3(kind string, o metav1.Object) bool {
+	switch text := o.GetAnnotations()[AnnotationHTTP3]; text {
+	case "true":
+		return true
+	case "", "false":
+	default:
+		c.problem(kind, nameOf(o), ReasonInvalid, fmt.Sprintf("annotation %s: %q: must be true or false", AnnotationHTTP3, text))
+	}
+	return false
+}
+
+// hasHTTP3 reports whether a listener has the UDP port of its number, too. A
+// listener for UDP goes before.
+func (g *gateway) hasHTTP3(l *listener) bool {
+	return g.http3 && l.spec.Protocol == gatewayv1.HTTPSProtocolType && l.usable() && !slices.ContainsFunc(g.all(), func(o *listener) bool {
+		return o.accepted && o.spec.Port == l.spec.Port && o.spec.Protocol == gatewayv1.UDPProtocolType
+	})
+}
+
 // settle finds which listeners can't be together, and gives the others sockets.
 // Of two, the one that comes first has precedence.
 func (c *compiler) settle(g *gateway) {
@@ -163,6 +189,7 @@ func (c *compiler) settle(g *gateway) {
 			continue
 		}
 		taken[key] = l
+		c.wantListener(l, fmt.Sprintf("spec.listeners[%s]", l.spec.Name))
 		if g.rejected == "" && l.usable() && !l.isStream() {
 			c.socketFor(g, l)
 		}
@@ -185,6 +212,7 @@ func (c *compiler) socketFor(g *gateway, l *listener) {
 		}
 		c.sockets[name] = s
 	}
+	s.model.HTTP3 = s.model.HTTP3 || g.hasHTTP3(l)
 	l.socket = s
 	s.listeners = append(s.listeners, l)
 }

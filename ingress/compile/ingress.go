@@ -24,6 +24,7 @@ type ingresses struct {
 	secure  map[string][]orderedRule
 	certs   map[string]*tls.Certificate // by hostname
 	claimed map[string]string           // host and path to the Ingress that has it
+	http3   bool
 }
 
 // compileIngresses makes listeners of Ingresses: one for each hostname with a
@@ -41,6 +42,7 @@ func (c *compiler) compileIngresses() {
 			continue
 		}
 		served = true
+		in.http3 = in.http3 || c.http3Classes[class]
 		c.out.Ingresses[nameOf(o)] = true
 		c.compileIngress(in, o)
 	}
@@ -64,6 +66,10 @@ func (c *compiler) compileIngresses() {
 		}
 		slices.SortFunc(list, func(a, b *model.Listener) int { return model.CompareHostnames(a.Hostname, b.Hostname) })
 		c.ingressSocket(443, true, list...)
+		if in.http3 {
+			result.Ports = append(result.Ports, Port{Number: 443, Protocol: corev1.ProtocolUDP})
+			c.sockets[fmt.Sprintf("%s:%d", IngressGateway, 443)].model.HTTP3 = true
+		}
 	}
 	c.out.Gateways[IngressGateway] = result
 }
@@ -74,8 +80,11 @@ func (c *compiler) ingressClasses() map[string]bool {
 	for _, class := range c.IngressClasses {
 		if class.Spec.Controller == IngressController {
 			out[class.Name] = true
+			http3 := c.wantsHTTP3("IngressClass", class)
+			c.http3Classes[class.Name] = http3
 			if class.Annotations[isDefaultClass] == "true" {
 				out[""] = true
+				c.http3Classes[""] = http3
 			}
 		}
 	}
@@ -104,6 +113,7 @@ func (c *compiler) compileIngress(in *ingresses, o *networkingv1.Ingress) {
 	name := nameOf(o)
 	r := &route{kind: "Ingress", object: o}
 	a := c.annotations(o)
+	c.wantIngress(o)
 	secured := map[string]bool{}
 	for i, t := range o.Spec.TLS {
 		secret := types.NamespacedName{Namespace: o.Namespace, Name: t.SecretName}

@@ -33,6 +33,7 @@ type listener struct {
 	certificates  []*tls.Certificate
 	clients       *model.ClientValidation
 	uncertifiable bool // has no certificate to serve with
+	awaitsACME    bool // a certificate is to be obtained
 
 	attached int32
 	rules    map[string][]orderedRule // by hostname
@@ -172,8 +173,9 @@ func (l *listener) conflict(reason gatewayv1.ListenerConditionReason, message st
 	l.accepted, l.isConflicted, l.reason, l.message = false, true, reason, message
 }
 
-// usable reports whether the listener can serve.
-func (l *listener) usable() bool { return l.accepted && !l.uncertifiable }
+// usable reports whether the listener can serve, or show that it may have a
+// certificate.
+func (l *listener) usable() bool { return l.accepted && (!l.uncertifiable || l.awaitsACME) }
 
 func (l *listener) isStream() bool {
 	return l.spec.Protocol == gatewayv1.TCPProtocolType || l.spec.Protocol == gatewayv1.UDPProtocolType

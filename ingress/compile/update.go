@@ -40,7 +40,7 @@ func (o *Output) Update(changes Changes, options Options) bool {
 	options.TableOnly, options.Certificates = true, c.options.Certificates
 	c.options = options
 	u := &updating{compiler: c, dirty: map[*listener]map[string]struct{}{}}
-	o.Table = &model.Table{Sockets: o.Table.Sockets, Pools: maps.Clone(o.Table.Pools)}
+	o.Table = &model.Table{Sockets: o.Table.Sockets, Pools: maps.Clone(o.Table.Pools), Challenges: o.Table.Challenges}
 	again := map[RouteKey]struct{}{}
 	for name, s := range changes.Services {
 		for _, key := range c.refs.of(name) {

@@ -166,7 +166,7 @@ func (g *gateway) follow(ctx context.Context, again bool) {
 func (g *gateway) sync(all bool) (again bool) {
 	began := time.Now()
 	changes := g.watch.Take()
-	options := ingress.Options{Bind: g.bind, Endpoints: g.endpoints, Certificates: g.certificates, TableOnly: true}
+	options := ingress.Options{Bind: g.bind, Endpoints: g.endpoints, Certificates: g.certificates, TableOnly: true, Challenges: types.NamespacedName{Namespace: g.config.Namespace, Name: ingress.ChallengesName}}
 	switch {
 	case all || g.out == nil || g.needsAll(&changes):
 		g.objects = g.watch.Objects()

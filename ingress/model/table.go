@@ -27,6 +27,28 @@ type Table struct {
 	// Pools by name; rules refer to them by name, so that a change of endpoints
 	// changes no rule.
 	Pools map[string]*Pool
+	// Challenges are answered before anything else; nil if there are none.
+	Challenges *Challenges
+}
+
+// Challenges are what a certificate authority looks for to see that a host is ours
+// (ACME).
+type Challenges struct {
+	Tokens       map[string]string           // answers over HTTP (RFC 8555, 8.3)
+	Certificates map[string]*tls.Certificate // by host, for the protocol acme-tls/1 (RFC 8737)
+}
+
+// ChallengePath is where tokens are looked for.
+const ChallengePath = "/.well-known/acme-challenge/"
+
+// Answer is what is found at a path, if it is a challenge's.
+func (c *Challenges) Answer(path string) (string, bool) {
+	token, found := strings.CutPrefix(path, ChallengePath)
+	if c == nil || !found {
+		return "", false
+	}
+	text, known := c.Tokens[token]
+	return text, known
 }
 
 // Socket is a port that clients connect to. Its name is unique in a table.
@@ -35,6 +57,7 @@ type Socket struct {
 	Port      uint16 // as clients see it
 	Bind      netip.AddrPort
 	TLS       bool
+	HTTP3     bool        // requests over TLS may come by HTTP/3, at the UDP port beside
 	Listeners []*Listener // the most specific hostname first
 
 	byHostname map[string]*Listener // see Index; nil if there are few

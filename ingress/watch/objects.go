@@ -83,6 +83,9 @@ func byName[T metav1.Object](m map[types.NamespacedName]T, list []T) {
 	}
 }
 
+// LabelChallenges is on the ConfigMap with challenges of ACME.
+const LabelChallenges = "fairway.dev/acme"
+
 // LeaveStatuses has statuses of Gateways and routes dropped. It is called before
 // Run, by those who don't write them.
 func (w *Watch) LeaveStatuses() { w.lean = true }
@@ -109,7 +112,7 @@ func (w *Watch) trim(object any) (any, error) {
 	case *corev1.ConfigMap:
 		o.BinaryData = nil
 		for key := range o.Data {
-			if key != "ca.crt" {
+			if key != "ca.crt" && o.Labels[LabelChallenges] == "" {
 				delete(o.Data, key)
 			}
 		}

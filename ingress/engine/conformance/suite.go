@@ -14,6 +14,7 @@
 //	sticky.go    clients that stay with an endpoint
 //	whose.go     connections to endpoints that say whose they are
 //	ends.go      endpoints that go away, and the end of the engine
+//	http3.go     HTTP/3, for engines that have it
 package conformance
 
 import (

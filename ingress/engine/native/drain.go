@@ -14,6 +14,9 @@ const lookInterval = 20 * time.Millisecond
 // which goes on with it.
 func (s *socket) stopListening() {
 	_ = s.listener.Close() // nothing is lost by an error
+	if u := s.udp.Swap(nil); u != nil {
+		s.engine.draining.Go(func() { s.closeUDP(u) })
+	}
 }
 
 // drain ends the connections. For Options.Grace, each may bring one more request.
@@ -63,9 +66,10 @@ func (s *socket) count(_ net.Conn, state http.ConnState) {
 }
 
 // last says to the client that the connection ends with this answer. In HTTP/2
-// the header becomes a GOAWAY, and streams that run go on.
-func (s *socket) last(h http.Header) {
-	if s.closing.Load() {
+// the header becomes a GOAWAY, and streams that run go on. HTTP/3 has been told
+// already.
+func (x *exchange) last(h http.Header) {
+	if x.socket.closing.Load() && !x.isHTTP3 {
 		h.Set("Connection", "close")
 	}
 }

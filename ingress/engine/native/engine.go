@@ -8,6 +8,7 @@
 //	socket.go    one listening socket
 //	drain.go     how a socket ends
 //	tls.go       server names, certificates
+//	http3.go     HTTP/3, at the UDP port beside
 //	stream.go    connections that go on as bytes
 //	proxy.go     a request, from decision to answer
 //	strict.go    requests of HTTP/2 that are none
@@ -52,6 +53,8 @@ type Options struct {
 	// Inherited are listeners that another process has opened, by address. Those
 	// that the first table doesn't need are closed.
 	Inherited map[netip.AddrPort]*net.TCPListener
+	// HTTP3 serves HTTP/3 where the table says so.
+	HTTP3 bool
 	// Access, if not nil, is told of every request.
 	Access func(*Access)
 	// Trusted proxies' X-Forwarded-For is believed.
@@ -131,6 +134,7 @@ func (e *Engine) Apply(table *model.Table) error {
 	for bind, m := range wanted {
 		if s := e.sockets[bind]; s != nil {
 			s.set(m)
+			errs = append(errs, about(m, s.setUDP(m)))
 			continue
 		}
 		s, err := e.open(m)
@@ -139,6 +143,7 @@ func (e *Engine) Apply(table *model.Table) error {
 			continue
 		}
 		e.sockets[bind] = s
+		errs = append(errs, about(m, s.setUDP(m)))
 	}
 	for bind, l := range e.options.Inherited {
 		delete(e.options.Inherited, bind)
@@ -146,6 +151,14 @@ func (e *Engine) Apply(table *model.Table) error {
 	}
 	e.pickers.keep(table)
 	return errors.Join(errs...)
+}
+
+// about says which socket an error is about.
+func about(m *model.Socket, err error) error {
+	if err == nil {
+		return nil
+	}
+	return fmt.Errorf("serve %s: %w", m.Name, err)
 }
 
 // Sockets lists the addresses that are served.

@@ -16,3 +16,14 @@ func TestConformance(t *testing.T) {
 		return e
 	}, nil)
 }
+
+// TestHTTP3 is the same by HTTP/3.
+func TestHTTP3(t *testing.T) {
+	conformance.RunHTTP3(t, func(t *testing.T) conformance.Engine {
+		e, err := New(Options{HTTP3: true})
+		if err != nil {
+			t.Fatal(err)
+		}
+		return e
+	})
+}

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io"
 	"math/rand/v2"
 	"net"
 	"net/http"
@@ -39,6 +40,7 @@ type exchange struct {
 	engine   *Engine
 	socket   *socket
 	request  *model.Request
+	isHTTP3  bool
 	decision model.Decision
 	action   *model.Action
 	backend  *model.Backend
@@ -53,7 +55,7 @@ type exchange struct {
 
 // ServeHTTP answers a request by the table that is there when it comes.
 func (s *socket) ServeHTTP(w http.ResponseWriter, r *http.Request) {
-	x := &exchange{engine: s.engine, socket: s, request: requestOf(r), client: s.engine.clientOf(r)}
+	x := &exchange{engine: s.engine, socket: s, request: requestOf(r), client: s.engine.clientOf(r), isHTTP3: r.ProtoMajor == 3}
 	if r.Header.Get("Upgrade") != "" {
 		s.upgraded.Add(1)
 		defer s.upgraded.Add(-1)
@@ -68,6 +70,11 @@ func (s *socket) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		defer func() { log(x.access(r, began, counted)) }()
 	}
 	now := s.current.Load().model
+	if text, found := s.engine.table.Load().Challenges.Answer(x.request.Path); found && !x.request.TLS {
+		x.decision = model.Decision{Socket: now}
+		x.challenge(w, text)
+		return
+	}
 	if reason := malformed(r); reason != "" {
 		x.decision = model.Decision{Socket: now}
 		x.answer(w, http.StatusBadRequest, reason)
@@ -160,10 +167,18 @@ func (x *exchange) serve(w http.ResponseWriter, r *http.Request) {
 // answer is the gateway's own; what the reason is stays here.
 func (x *exchange) answer(w http.ResponseWriter, status int, reason string) {
 	x.reason = reason
-	x.socket.last(w.Header())
+	x.last(w.Header())
+	x.announce(w.Header())
 	w.Header().Set("Content-Type", "text/plain; charset=utf-8")
 	w.WriteHeader(status)
 	_, _ = fmt.Fprintln(w, http.StatusText(status)) // an error means that the client has gone
+}
+
+// challenge shows a certificate authority that the host is ours.
+func (x *exchange) challenge(w http.ResponseWriter, text string) {
+	x.reason = "challenge of ACME"
+	w.Header().Set("Content-Type", "application/octet-stream")
+	_, _ = io.WriteString(w, text) // an error means that the client has gone
 }
 
 // proxy has an endpoint answer.

@@ -64,8 +64,9 @@ func (x *exchange) modify(r *http.Response) error {
 		r.Header.Add("Set-Cookie", cookie(a, endpointID(x.endpoint)))
 	}
 	if r.StatusCode != http.StatusSwitchingProtocols {
-		x.socket.last(r.Header)
+		x.last(r.Header)
 	}
+	x.announce(r.Header)
 	return nil
 }
 

@@ -20,6 +20,7 @@ const (
 	headerTimeout  = 10 * time.Second // for a request's headers, or a TLS handshake
 	idleTimeout    = 2 * time.Minute  // between requests
 	maxHeaderBytes = 64 << 10
+	maxStreams     = 250 // of a connection
 )
 
 // socket is a listening socket with its HTTP server. Connections that are for
@@ -33,6 +34,7 @@ type socket struct {
 	closing  atomic.Bool  // answers say that the connection ends with them
 	open     atomic.Int64 // connections of the HTTP server
 	upgraded atomic.Int64 // connections that were HTTP once
+	udp      atomic.Pointer[udp]
 
 	streams    sync.WaitGroup // connections that are not the HTTP server's
 	endStreams context.CancelFunc
@@ -66,7 +68,7 @@ func (e *Engine) open(m *model.Socket) (*socket, error) {
 		ReadHeaderTimeout: headerTimeout, IdleTimeout: idleTimeout, MaxHeaderBytes: maxHeaderBytes,
 		ErrorLog: slog.NewLogLogger(e.log.Handler(), slog.LevelDebug), // what clients do wrong
 		// A connection keeps a buffer for the largest frame that it has met.
-		HTTP2:     &http.HTTP2Config{MaxConcurrentStreams: 250, MaxReadFrameSize: 16 << 10},
+		HTTP2:     &http.HTTP2Config{MaxConcurrentStreams: maxStreams, MaxReadFrameSize: 16 << 10},
 		ConnState: s.count,
 	}
 	s.set(m)

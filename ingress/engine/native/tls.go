@@ -7,6 +7,7 @@ import (
 	"errors"
 	"io"
 	"net"
+	"slices"
 	"strings"
 	"time"
 
@@ -45,15 +46,29 @@ func (e *Engine) tlsOf(l *model.Listener) *listenerTLS {
 
 // terminate puts TLS on a connection; the handshake comes with its first use.
 func (s *socket) terminate(c net.Conn) *tls.Conn {
-	return tls.Server(c, &tls.Config{GetConfigForClient: func(hello *tls.ClientHelloInfo) (*tls.Config, error) {
-		now := s.current.Load()
-		l := now.model.Listener(strings.ToLower(hello.ServerName))
-		if l == nil || now.tls[l] == nil {
-			return nil, errNoListener
-		}
-		return now.tls[l].config, nil
-	}})
+	return tls.Server(c, &tls.Config{GetConfigForClient: s.configFor})
 }
+
+// configFor is the configuration of the listener that a server name leads to. A
+// certificate authority that looks whether a host is ours is shown a certificate
+// of its own.
+func (s *socket) configFor(hello *tls.ClientHelloInfo) (*tls.Config, error) {
+	name := strings.ToLower(hello.ServerName)
+	if slices.Contains(hello.SupportedProtos, challengeProtocol) {
+		if c := s.engine.table.Load().Challenges; c != nil && c.Certificates[name] != nil {
+			return &tls.Config{MinVersion: tls.VersionTLS12, Certificates: []tls.Certificate{*c.Certificates[name]}, NextProtos: []string{challengeProtocol}}, nil
+		}
+	}
+	now := s.current.Load()
+	l := now.model.Listener(name)
+	if l == nil || now.tls[l] == nil {
+		return nil, errNoListener
+	}
+	return now.tls[l].config, nil
+}
+
+// challengeProtocol is what a certificate authority speaks (RFC 8737).
+const challengeProtocol = "acme-tls/1"
 
 // sort reads the server name of a connection and hands it to whom it is for.
 func (s *socket) sort(c net.Conn) {
@@ -72,7 +87,7 @@ func (s *socket) sort(c net.Conn) {
 	case l.Mode == model.Passthrough:
 		s.relay(replay, l, name)
 	default:
-		t := tls.Server(replay, now.tls[l].config)
+		t := s.terminate(replay)
 		ctx, cancel := context.WithTimeout(s.streamCtx, headerTimeout)
 		defer cancel()
 		if t.HandshakeContext(ctx) != nil {

@@ -1,0 +1,132 @@
+package compile
+
+import (
+	"crypto/tls"
+	"fmt"
+	"slices"
+	"strings"
+
+	networkingv1 "k8s.io/api/networking/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+	gatewayv1 "sigs.k8s.io/gateway-api/apis/v1"
+
+	"github.com/fairway-net/fairway/ingress/model"
+)
+
+// AnnotationACME, "true" on a Gateway, a ListenerSet or an Ingress, has the
+// certificates of its listeners obtained and kept in the Secrets that it names.
+const AnnotationACME = "fairway.dev/acme"
+
+// What the names of entries begin with in the ConfigMap of challenges.
+const (
+	challengeHTTP = "http-01."
+	challengeTLS  = "tls-alpn-01."
+)
+
+// ChallengesName is what engines expect the ConfigMap of challenges to be called.
+const ChallengesName = "fairway-acme-challenges"
+
+// Wanted is a certificate that is to be obtained.
+type Wanted struct {
+	Secret types.NamespacedName
+	Hosts  []string // sorted
+	Kind   string
+	Object types.NamespacedName
+}
+
+// wantsACME reads the annotation.
+func (c *compiler) wantsACME(kind string, o metav1.Object) bool {
+	switch text := o.GetAnnotations()[AnnotationACME]; text {
+	case "true":
+		return true
+	case "", "false":
+	default:
+		c.problem(kind, nameOf(o), ReasonInvalid, fmt.Sprintf("annotation %s: %q: must be true or false", AnnotationACME, text))
+	}
+	return false
+}
+
+// wantCertificate notes that a certificate is to be obtained; why it can't be is a
+// problem of the object.
+func (c *compiler) wantCertificate(kind string, o metav1.Object, secret types.NamespacedName, hosts []string, at string) bool {
+	wrong := ""
+	switch {
+	case secret.Name == "":
+		wrong = "ACME needs the name of a Secret for the certificate"
+	case secret.Namespace != o.GetNamespace():
+		wrong = "ACME keeps certificates in the namespace of the " + kind + " only"
+	case len(hosts) == 0 || slices.Contains(hosts, ""):
+		wrong = "ACME needs a hostname"
+	case slices.ContainsFunc(hosts, func(h string) bool { return strings.HasPrefix(h, "*") }):
+		wrong = "ACME by HTTP and TLS gives no certificate for a wildcard"
+	}
+	if wrong != "" {
+		c.problem(kind, nameOf(o), ReasonInvalid, at+": "+wrong)
+		return false
+	}
+	i := slices.IndexFunc(c.out.Wanted, func(w Wanted) bool { return w.Secret == secret })
+	if i < 0 {
+		i = len(c.out.Wanted)
+		c.out.Wanted = append(c.out.Wanted, Wanted{Secret: secret, Kind: kind, Object: nameOf(o)})
+	}
+	w := &c.out.Wanted[i]
+	w.Hosts = append(w.Hosts, hosts...)
+	slices.Sort(w.Hosts)
+	w.Hosts = slices.Compact(w.Hosts)
+	return true
+}
+
+// wantListener has the certificate of a listener obtained, if that is asked for.
+func (c *compiler) wantListener(l *listener, at string) {
+	kind, o := "Gateway", metav1.Object(l.gateway.object)
+	if l.set != nil {
+		kind, o = "ListenerSet", l.set.object
+	}
+	if l.mode() == model.Passthrough || l.spec.TLS == nil || !l.accepted || !c.wantsACME(kind, o) {
+		return
+	}
+	secret := types.NamespacedName{Namespace: o.GetNamespace()}
+	if refs := l.spec.TLS.CertificateRefs; len(refs) > 0 && value(refs[0].Kind, "Secret") == "Secret" && value(refs[0].Group, "") == "" {
+		secret.Name = string(refs[0].Name)
+		secret.Namespace = string(value(refs[0].Namespace, gatewayv1.Namespace(o.GetNamespace())))
+	}
+	l.awaitsACME = c.wantCertificate(kind, o, secret, []string{l.hostname}, at)
+}
+
+// wantIngress has the certificates of an Ingress obtained, if that is asked for.
+func (c *compiler) wantIngress(o *networkingv1.Ingress) {
+	if !c.wantsACME("Ingress", o) {
+		return
+	}
+	for i, t := range o.Spec.TLS {
+		var hosts []string
+		for _, h := range t.Hosts {
+			hosts = append(hosts, strings.ToLower(h))
+		}
+		c.wantCertificate("Ingress", o, types.NamespacedName{Namespace: o.Namespace, Name: t.SecretName}, hosts, fmt.Sprintf("spec.tls[%d]", i))
+	}
+}
+
+// readChallenges reads what a certificate authority may look for.
+func (c *compiler) readChallenges() *model.Challenges {
+	if c.options.Challenges.Name == "" {
+		return nil
+	}
+	m := c.configMap(c.options.Challenges)
+	if m == nil || len(m.Data) == 0 {
+		return nil
+	}
+	out := &model.Challenges{Tokens: map[string]string{}, Certificates: map[string]*tls.Certificate{}}
+	for key, text := range m.Data {
+		if token, ok := strings.CutPrefix(key, challengeHTTP); ok {
+			out.Tokens[token] = text
+		}
+		if host, ok := strings.CutPrefix(key, challengeTLS); ok {
+			if pair, err := tls.X509KeyPair([]byte(text), []byte(text)); err == nil {
+				out.Certificates[strings.ToLower(host)] = &pair
+			}
+		}
+	}
+	return out
+}

@@ -23,6 +23,7 @@ import (
 type accounts struct {
 	mu      sync.Mutex
 	current *acme.Account
+	unknown bool // the authority doesn't know the one that is kept
 }
 
 // The entries of the account's Secret.
@@ -43,7 +44,7 @@ func (a *accounts) get(ctx context.Context, o Options, client *acme.Client) (acm
 	if err != nil && !isNew {
 		return acme.Account{}, fmt.Errorf("read account for ACME: %w", err)
 	}
-	if !isNew && string(s.Data[accountDirectory]) == o.Directory {
+	if !isNew && !a.unknown && string(s.Data[accountDirectory]) == o.Directory {
 		if found, err := readAccount(s); err == nil {
 			a.current = found
 			return *found, nil
@@ -83,7 +84,7 @@ func (a *accounts) get(ctx context.Context, o Options, client *acme.Client) (acm
 	if err != nil {
 		return acme.Account{}, fmt.Errorf("keep account for ACME: %w", err)
 	}
-	a.current = &made
+	a.current, a.unknown = &made, false
 	return made, nil
 }
 
@@ -112,5 +113,5 @@ func readAccount(s *corev1.Secret) (*acme.Account, error) {
 func (a *accounts) forget() {
 	a.mu.Lock()
 	defer a.mu.Unlock()
-	a.current = nil
+	a.current, a.unknown = nil, true
 }

@@ -29,7 +29,11 @@ type annotations struct {
 	regexp        bool
 	sslRedirect   bool
 	forceRedirect bool
-	match         []model.ValueMatch
+	canary        *canary // nil if it is none
+	appRoot       string
+	www           bool // hosts with and without www. lead to the one that is there
+	passthrough   bool
+	clients       *model.ClientValidation
 	suffix        string // names what adapt changes; "" if nothing
 	protocol      string
 	algorithm     model.Algorithm
@@ -119,13 +123,19 @@ var known = map[string]reader{
 		}
 		return c.readBasicAuth(o, a)
 	},
-	nginx + "canary": ignored, // of itself
-	nginx + "canary-by-header": func(_ *compiler, o *networkingv1.Ingress, a *annotations, t string) error {
-		if o.Annotations[nginx+"canary"] == "true" {
-			a.match = []model.ValueMatch{{Name: http.CanonicalHeaderKey(t), Value: or(o.Annotations[nginx+"canary-by-header-value"], "always")}}
+	nginx + "canary": readCanary,
+	nginx + "app-root": func(_ *compiler, _ *networkingv1.Ingress, a *annotations, t string) error {
+		if !strings.HasPrefix(t, "/") || strings.ContainsAny(t, "\r\n") {
+			return fmt.Errorf("%q: must be a path", t)
 		}
+		a.appRoot = t
 		return nil
 	},
+	nginx + "from-to-www-redirect": func(_ *compiler, _ *networkingv1.Ingress, a *annotations, t string) error { return readBool(&a.www, t) },
+	nginx + "ssl-passthrough": func(_ *compiler, _ *networkingv1.Ingress, a *annotations, t string) error {
+		return readBool(&a.passthrough, t)
+	},
+	nginx + "auth-tls-secret": readClients,
 	seed + "cookie-sticky-session": func(_ *compiler, _ *networkingv1.Ingress, a *annotations, t string) error {
 		if t == "true" {
 			a.base.Affinity = &model.Affinity{Cookie: "SERVERID"}
@@ -144,7 +154,10 @@ var known = map[string]reader{
 }
 
 // alongside are read together with another annotation.
-var alongside = []string{"cors-", "session-cookie-", "auth-secret", "auth-realm", "canary-by-header-value"}
+var alongside = []string{"cors-", "session-cookie-", "auth-secret", "auth-realm", "canary-", "auth-tls-verify-client"}
+
+// ours are annotations of an Ingress that are read elsewhere.
+var ours = []string{AnnotationACME}
 
 // annotations reads those of an Ingress. What can't be done is told by a problem
 // that names the annotation; all else is done.
@@ -157,6 +170,12 @@ func (c *compiler) annotations(o *networkingv1.Ingress) *annotations {
 	slices.Sort(names)
 	for _, name := range names {
 		read := known[name]
+		if isOurs := strings.HasPrefix(name, "fairway.dev/") || strings.HasPrefix(name, "serviceloadbalancer/"); read == nil && isOurs {
+			if !slices.Contains(ours, name) {
+				c.problem("Ingress", nameOf(o), ReasonInvalid, "annotation "+name+": there is none of that name for an Ingress, and it is left out")
+			}
+			continue
+		}
 		if read == nil {
 			short, isNginx := strings.CutPrefix(name, nginx)
 			if isNginx && !slices.ContainsFunc(alongside, func(p string) bool { return strings.HasPrefix(short, p) }) {

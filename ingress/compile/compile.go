@@ -15,6 +15,7 @@
 //	policies.go   BackendTLSPolicies
 //	grants.go     ReferenceGrants
 //	secrets.go    certificates and authorities
+//	canary.go     Ingresses that get a part of others' requests
 //	acme.go       certificates that are to be obtained, and what shows that we may
 //	update.go     what a change of routes, Services and endpoints costs
 //	references.go who depends on what

@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"net/netip"
 	"slices"
+	"strings"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/labels"
@@ -71,6 +72,7 @@ func (c *compiler) readGateway(g *gateway) {
 	o := g.object
 	g.rejected, g.rejectedMessage = unsupported(o)
 	g.http3 = c.wantsHTTP3("Gateway", o)
+	c.unknownAnnotations("Gateway", o, AnnotationHTTP3, AnnotationACME)
 	if o.Spec.TLS != nil && o.Spec.TLS.Backend != nil && o.Spec.TLS.Backend.ClientCertificateRef != nil {
 		ref := o.Spec.TLS.Backend.ClientCertificateRef
 		pair, err := c.certificate("Gateway", o.Namespace, ref)
@@ -146,6 +148,15 @@ func (g *gateway) all() []*listener {
 // AnnotationHTTP3, "true" on a Gateway or an IngressClass, has its HTTPS listeners
 // serve HTTP/3 too.
 const AnnotationHTTP3 = "fairway.dev/http3"
+
+// unknownAnnotations tells of those of ours that don't exist.
+func (c *compiler) unknownAnnotations(kind string, o metav1.Object, known ...string) {
+	for name := range o.GetAnnotations() {
+		if strings.HasPrefix(name, "fairway.dev/") && !slices.Contains(known, name) {
+			c.problem(kind, nameOf(o), ReasonInvalid, "annotation "+name+": there is none of that name for a "+kind+", and it is left out")
+		}
+	}
+}
 
 // wantsHTTP3 reads the annotation.
 func (c *compiler) wantsHTTP3(kind string, o metav1.Object) bool {

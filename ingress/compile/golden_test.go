@@ -114,6 +114,10 @@ func show(t *testing.T, out *Output, what string) string {
 		for name := range out.Ingresses {
 			lines = append(lines, fmt.Sprintf("Ingress %s: served\n", name))
 		}
+	case "wanted":
+		for _, w := range out.Wanted {
+			lines = append(lines, fmt.Sprintf("%s %s: Secret %s for %v\n", w.Kind, w.Object, w.Secret, w.Hosts))
+		}
 	case "streams":
 		for _, s := range out.Streams {
 			text := fmt.Sprintf("%s %d/%s:", s.Gateway, s.Port, s.Protocol)

@@ -23,7 +23,12 @@ type ingresses struct {
 	plain   map[string][]orderedRule // by hostname
 	secure  map[string][]orderedRule
 	certs   map[string]*tls.Certificate // by hostname
+	issuers map[string]string           // hostname of a certificate to the Ingress that brought it
 	claimed map[string]string           // host and path to the Ingress that has it
+	mains   map[string]*mainRule        // by host and path
+	through map[string][]orderedRule    // hosts whose TLS goes on as it is
+	clients map[string]*model.ClientValidation
+	www     map[string]www
 	http3   bool
 }
 
@@ -33,9 +38,11 @@ func (c *compiler) compileIngresses() {
 	classes := c.ingressClasses()
 	in := &ingresses{
 		plain: map[string][]orderedRule{}, secure: map[string][]orderedRule{},
-		certs: map[string]*tls.Certificate{}, claimed: map[string]string{},
+		certs: map[string]*tls.Certificate{}, issuers: map[string]string{}, claimed: map[string]string{}, mains: map[string]*mainRule{},
+		through: map[string][]orderedRule{}, clients: map[string]*model.ClientValidation{}, www: map[string]www{},
 	}
 	served := false
+	var canaries []*networkingv1.Ingress // which need the others to be there
 	for _, o := range byAge(c.Ingresses) {
 		class := value(o.Spec.IngressClassName, o.Annotations["kubernetes.io/ingress.class"])
 		if !classes[class] {
@@ -44,15 +51,23 @@ func (c *compiler) compileIngresses() {
 		served = true
 		in.http3 = in.http3 || c.http3Classes[class]
 		c.out.Ingresses[nameOf(o)] = true
+		if o.Annotations[nginx+"canary"] == "true" {
+			canaries = append(canaries, o)
+			continue
+		}
 		c.compileIngress(in, o)
 	}
+	for _, o := range canaries {
+		c.compileIngress(in, o)
+	}
+	in.addWWW()
 	if !served {
 		return
 	}
 	result := &GatewayResult{Ports: []Port{{Number: 80, Protocol: corev1.ProtocolTCP}}}
 	plain := &listener{rules: in.plain}
 	c.ingressSocket(80, false, plain.finishAs("http", "", nil))
-	if len(in.certs) > 0 {
+	if len(in.certs)+len(in.through) > 0 {
 		result.Ports = append(result.Ports, Port{Number: 443, Protocol: corev1.ProtocolTCP})
 		var list []*model.Listener
 		for hostname, cert := range in.certs {
@@ -62,7 +77,14 @@ func (c *compiler) compileIngresses() {
 					rules[h] = r
 				}
 			}
-			list = append(list, (&listener{rules: rules}).finishAs("https-"+hostname, hostname, []*tls.Certificate{cert}))
+			m := (&listener{rules: rules}).finishAs("https-"+hostname, hostname, []*tls.Certificate{cert})
+			m.Clients = in.clients[hostname]
+			list = append(list, m)
+		}
+		for hostname, rules := range in.through {
+			m := (&listener{rules: map[string][]orderedRule{hostname: rules}}).finishAs("passthrough-"+hostname, hostname, nil)
+			m.Mode = model.Passthrough
+			list = append(list, m)
 		}
 		slices.SortFunc(list, func(a, b *model.Listener) int { return model.CompareHostnames(a.Hostname, b.Hostname) })
 		c.ingressSocket(443, true, list...)
@@ -127,10 +149,15 @@ func (c *compiler) compileIngress(in *ingresses, o *networkingv1.Ingress) {
 		}
 		for _, h := range hosts {
 			h = strings.ToLower(h)
-			if pair != nil && in.certs[h] == nil {
-				in.certs[h] = pair
+			if first := in.certs[h]; pair != nil && first != nil && first != pair {
+				c.problem("Ingress", name, ReasonConflict, fmt.Sprintf("spec.tls[%d]: host %q has the certificate that Ingress %s brought, which is older", i, h, in.issuers[h]))
+			} else if pair != nil {
+				in.certs[h], in.issuers[h] = pair, name.String()
 			}
-			secured[h] = pair != nil
+			secured[h] = in.certs[h] != nil
+			if a.clients != nil {
+				in.clients[h] = a.clients
+			}
 		}
 	}
 	if b := o.Spec.DefaultBackend; b != nil {
@@ -166,8 +193,16 @@ func (c *compiler) ingressRule(in *ingresses, r *route, a *annotations, o *netwo
 	case value(p.PathType, networkingv1.PathTypeImplementationSpecific) == networkingv1.PathTypeExact:
 		match.Kind = model.PathExact
 	}
-	match.Headers = a.match
-	key := fmt.Sprintf("%s %d %s %v", host, match.Kind, match.Path, match.Headers)
+	key := mainKey(host, &match)
+	if a.canary != nil {
+		backend, err := c.ingressBackend(r, a, &p.Backend)
+		if backend.Weight = 1; err != nil {
+			c.problem("Ingress", name, ReasonNotFound, at+".backend: "+err.Error())
+			return // the canary has nothing, and the others go on as they were
+		}
+		c.canaryRule(in, r, a, host, match, backend, at, index)
+		return
+	}
 	if first := in.claimed[key]; first != "" {
 		c.problem("Ingress", name, ReasonConflict, fmt.Sprintf("%s: host %q, path %s belongs to Ingress %s, which is older", at, host, p.Path, first))
 		return
@@ -182,16 +217,73 @@ func (c *compiler) ingressRule(in *ingresses, r *route, a *annotations, o *netwo
 	}
 	action.Backends = []model.Backend{backend}
 	rule := orderedRule{&model.Rule{Match: match, Action: action}, r, index}
-	plain := rule
+	redirected := secure && a.sslRedirect || a.forceRedirect
+	in.mains[key] = &mainRule{action, secure, redirected}
+	if a.passthrough && host != "" && match.Kind == model.PathPrefix && match.Path == "/" {
+		in.through[host] = append(in.through[host], rule)
+		return
+	}
+	if a.clients != nil && !secure { // nobody is let in without a certificate
+		action.Invalid = "annotation " + nginx + "auth-tls-secret: the host has no TLS, by which clients could show certificates"
+	}
+	in.add(host, rule, secure, redirected)
+	if a.clients != nil && secure && !redirected {
+		last := &in.plain[host][len(in.plain[host])-1]
+		closed := *action
+		closed.Invalid = "annotation " + nginx + "auth-tls-secret: clients show certificates over TLS only"
+		last.Rule = &model.Rule{Match: match, Action: &closed}
+	}
+	in.addAppRoot(r, a, host, secure, redirected, index)
+	if a.www && host != "" && !strings.HasPrefix(host, "*") {
+		in.www[host] = www{r, secure}
+	}
+}
+
+// add gives a host a rule, over HTTP and, if it is secure, over HTTPS.
+func (in *ingresses) add(host string, rule orderedRule, secure, redirected bool) {
 	if secure {
 		in.secure[host] = append(in.secure[host], rule)
 	}
-	if secure && a.sslRedirect || a.forceRedirect {
-		plain = orderedRule{&model.Rule{Match: match, Action: &model.Action{
-			Route: r.title(), Rule: action.Rule, Redirect: &model.Redirect{Scheme: "https", Status: 308},
-		}}, r, index}
+	if redirected {
+		rule.Rule = &model.Rule{Match: rule.Match, Action: &model.Action{
+			Route: rule.Action.Route, Rule: rule.Action.Rule, Redirect: &model.Redirect{Scheme: "https", Status: 308},
+		}}
 	}
-	in.plain[host] = append(in.plain[host], plain)
+	in.plain[host] = append(in.plain[host], rule)
+}
+
+// addAppRoot sends clients that ask for / to where the application is.
+func (in *ingresses) addAppRoot(r *route, a *annotations, host string, secure, redirected bool, index int) {
+	match := model.Match{Kind: model.PathExact, Path: "/"}
+	key := mainKey(host, &match)
+	if a.appRoot == "" || in.claimed[key] != "" {
+		return
+	}
+	in.claimed[key] = r.name().String()
+	action := &model.Action{Route: r.title(), Rule: "app-root", Redirect: &model.Redirect{Path: &model.PathEdit{Full: true, Value: a.appRoot}, Status: 302}}
+	in.add(host, orderedRule{&model.Rule{Match: match, Action: action}, r, index}, secure, redirected)
+}
+
+// www is a host of which the one with www., or without it, is to lead here.
+type www struct {
+	route  *route
+	secure bool
+}
+
+// addWWW adds what leads there, unless an Ingress has the host.
+func (in *ingresses) addWWW() {
+	for host, w := range in.www {
+		other, found := strings.CutPrefix(host, "www.")
+		if !found {
+			other = "www." + host
+		}
+		if len(in.plain[other]) > 0 {
+			continue
+		}
+		action := &model.Action{Route: w.route.title(), Rule: "from-to-www-redirect", Redirect: &model.Redirect{Host: host, Status: 308}}
+		rule := orderedRule{&model.Rule{Match: model.Match{Kind: model.PathPrefix, Path: "/"}, Action: action}, w.route, 0}
+		in.add(other, rule, w.secure, false)
+	}
 }
 
 // ingressBackend finds the Service and port of a path.

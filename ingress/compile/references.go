@@ -1,7 +1,6 @@
 package compile
 
 import (
-	"maps"
 	"slices"
 
 	"k8s.io/apimachinery/pkg/types"
@@ -11,8 +10,8 @@ import (
 // leads and nowhere else.
 type references struct {
 	routes   map[RouteKey]*referrer
-	services map[types.NamespacedName]map[RouteKey]struct{} // which routes look for a Service
-	users    map[string]int                                 // of pools, by name: how many routes
+	services map[types.NamespacedName][]RouteKey // which routes look for a Service
+	users    map[string]int                      // of pools, by name: how many routes
 	// fixed are the Services of what isn't brought up to date by itself: Ingresses,
 	// TLSRoutes, streams. Their pools stay, too.
 	fixed   map[types.NamespacedName]struct{}
@@ -29,7 +28,7 @@ type referrer struct {
 
 func newReferences() references {
 	return references{
-		routes: map[RouteKey]*referrer{}, services: map[types.NamespacedName]map[RouteKey]struct{}{},
+		routes: map[RouteKey]*referrer{}, services: map[types.NamespacedName][]RouteKey{},
 		users: map[string]int{}, fixed: map[types.NamespacedName]struct{}{},
 	}
 }
@@ -57,10 +56,7 @@ func (f *references) service(name types.NamespacedName) {
 		return
 	}
 	f.current.services = append(f.current.services, name)
-	if f.services[name] == nil {
-		f.services[name] = map[RouteKey]struct{}{}
-	}
-	f.services[name][f.current.key] = struct{}{}
+	f.services[name] = append(f.services[name], f.current.key)
 }
 
 func (f *references) pool(name string) {
@@ -78,7 +74,8 @@ func (f *references) pool(name string) {
 func (f *references) forget(r *referrer) (unused []string) {
 	delete(f.routes, r.key)
 	for _, s := range r.services {
-		if delete(f.services[s], r.key); len(f.services[s]) == 0 {
+		rest := slices.DeleteFunc(f.services[s], func(k RouteKey) bool { return k == r.key })
+		if f.services[s] = rest; len(rest) == 0 {
 			delete(f.services, s)
 		}
 	}
@@ -93,5 +90,5 @@ func (f *references) forget(r *referrer) (unused []string) {
 
 // of lists the routes that look for a Service.
 func (f *references) of(service types.NamespacedName) []RouteKey {
-	return slices.Collect(maps.Keys(f.services[service]))
+	return f.services[service]
 }

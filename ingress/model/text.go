@@ -14,6 +14,9 @@ func (t *Table) String() string {
 		if s.TLS {
 			tls = " tls"
 		}
+		if s.HTTP3 {
+			tls += " http/3"
+		}
 		fmt.Fprintf(&b, "socket %s%s\n", s.Name, tls)
 		for _, l := range s.Listeners {
 			fmt.Fprintf(&b, "  listener %s %s %q", l.Name, l.Mode, l.Hostname)

@@ -139,6 +139,11 @@ func dropStatus(object any) {
 		o.Status = gatewayv1.GatewayStatus{}
 	case *corev1.Service:
 		o.Status = corev1.ServiceStatus{}
+		o.Spec.Selector, o.Spec.ClusterIPs, o.Spec.IPFamilies, o.Spec.IPFamilyPolicy = nil, nil, nil, nil
+		o.OwnerReferences = nil
+		if o.Labels[gatewayv1.GatewayNameLabelKey] == "" {
+			o.Labels = nil
+		}
 	case *discoveryv1.EndpointSlice:
 		for i := range o.Endpoints {
 			e := &o.Endpoints[i]

@@ -7,6 +7,7 @@ import (
 	discoveryv1 "k8s.io/api/discovery/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
+	gatewayv1 "sigs.k8s.io/gateway-api/apis/v1"
 
 	"github.com/fairway-net/fairway/compile"
 	"github.com/fairway-net/fairway/model"
@@ -49,5 +50,49 @@ func TestTrim(t *testing.T) {
 	}
 	if len(s.Data) != 2 || len(m.Data) != 1 || m.BinaryData != nil {
 		t.Errorf("what stays is %v, %v", s, m)
+	}
+}
+
+// TestLean: what an engine keeps of objects is what it serves by.
+func TestLean(t *testing.T) {
+	w := &Watch{lean: true}
+	kept, err := w.trim(&corev1.Service{
+		ObjectMeta: metav1.ObjectMeta{Labels: map[string]string{"app": "web"}, Annotations: map[string]string{corev1.LastAppliedConfigAnnotation: "{}", "fairway.dev/proxy-protocol": "v1"}},
+		Spec:       corev1.ServiceSpec{Selector: map[string]string{"app": "web"}, Ports: []corev1.ServicePort{{Port: 80}}},
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	s := kept.(*corev1.Service)
+	if s.Spec.Selector != nil || len(s.Spec.Ports) != 1 || len(s.Annotations) != 1 || s.Labels != nil {
+		t.Errorf("what is kept is %+v", s)
+	}
+}
+
+// TestStatusOnly: an object whose status alone has changed is none that has.
+func TestStatusOnly(t *testing.T) {
+	w := &Watch{changed: make(chan struct{}, 1), changes: newChanges(), choice: compile.New(compile.Config{})}
+	before := &gatewayv1.HTTPRoute{ObjectMeta: metav1.ObjectMeta{Namespace: "shop", Name: "web", Generation: 1}}
+	after := before.DeepCopy()
+	after.Status.Parents = []gatewayv1.RouteParentStatus{{}}
+	w.happened(before, after)
+	if c := w.Take(); !c.None() {
+		t.Errorf("a status changed, and so did %+v", c)
+	}
+	next := after.DeepCopy()
+	next.Generation = 2
+	w.happened(after, next)
+	w.happened(next, next) // what comes later doesn't hide it
+	if c := w.Take(); len(c.HTTPRoutes) != 1 || c.Everything {
+		t.Errorf("a route changed, and so did %+v", c)
+	}
+	w.happened(next, nil)
+	c := w.Take()
+	if r, gone := c.HTTPRoutes[types.NamespacedName{Namespace: "shop", Name: "web"}]; !gone || r != nil {
+		t.Errorf("a route has gone, and so did %+v", c)
+	}
+	w.happened(&corev1.Secret{Data: map[string][]byte{"tls.crt": {1}}}, &corev1.Secret{Data: map[string][]byte{"tls.crt": {1}}})
+	if c := w.Take(); !c.None() {
+		t.Errorf("nothing of a Secret that is read changed, and so did %+v", c)
 	}
 }

@@ -6,10 +6,15 @@ import (
 	"net/http"
 	"sync"
 	"sync/atomic"
+	"time"
 )
 
 // maxReplay is how much of a request's body is kept for another try.
 const maxReplay = 64 << 10
+
+// bodyTimeout is how long a client may take for the next part of a body. gRPC's
+// streams may be silent for as long as they like.
+const bodyTimeout = time.Minute
 
 // body is a request's, which several tries may read from the start as long as
 // what was read of it is short.
@@ -20,6 +25,9 @@ type body struct {
 	read    int    // from source
 	dropped bool
 	failed  atomic.Bool // what the client sends can't be read
+
+	paceMu  sync.Mutex
+	control *http.ResponseController // of the client's connection; nil once nobody may ask it
 }
 
 func newBody(w http.ResponseWriter, r *http.Request, limit int64) *body {
@@ -30,7 +38,33 @@ func newBody(w http.ResponseWriter, r *http.Request, limit int64) *body {
 	if limit > 0 {
 		source = http.MaxBytesReader(w, source, limit)
 	}
-	return &body{source: source}
+	b := &body{source: source}
+	if source != http.NoBody && !isStream(r) {
+		b.control = http.NewResponseController(w)
+	}
+	return b
+}
+
+// pace bounds how long the next part may take; 0 is for ever. Once the request is
+// answered, its connection is somebody else's.
+func (b *body) pace(d time.Duration) {
+	b.paceMu.Lock()
+	defer b.paceMu.Unlock()
+	if b.control == nil {
+		return
+	}
+	deadline := time.Time{}
+	if d > 0 {
+		deadline = time.Now().Add(d)
+	}
+	_ = b.control.SetReadDeadline(deadline) // a connection without one waits as long as it takes
+}
+
+// end is called before the request is over.
+func (b *body) end() {
+	b.paceMu.Lock()
+	defer b.paceMu.Unlock()
+	b.control = nil
 }
 
 // again reports whether another try can read it all.
@@ -68,7 +102,11 @@ func (v *view) Read(p []byte) (int, error) {
 		v.at += n
 		return n, nil
 	}
+	v.pace(bodyTimeout)
 	n, err := v.source.Read(p)
+	if err != nil {
+		v.pace(0) // the client's connection is read in the background now
+	}
 	if err != nil && !errors.Is(err, io.EOF) {
 		v.failed.Store(true)
 	}

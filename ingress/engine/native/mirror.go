@@ -6,6 +6,7 @@ import (
 	"io"
 	"math/rand/v2"
 	"net/http"
+	"strings"
 	"time"
 
 	"github.com/fairway-net/fairway/ingress/model"
@@ -45,8 +46,10 @@ func (x *exchange) mirror(r *http.Request, mirrors []model.Mirror) {
 		if pool.TLS != nil {
 			out.URL.Scheme = "https"
 		}
+		dropHopByHop(out.Header)
+		dropForwarded(out.Header)
+		out.Header.Set("X-Forwarded-For", x.client.String())
 		x.action.Request.Apply(out.Header)
-		out.Header.Del("Connection")
 		out.Body, out.ContentLength = io.NopCloser(bytes.NewReader(kept)), int64(len(kept))
 		transport := x.engine.upstreams.of(pool, false, 0)
 		go func() {
@@ -58,5 +61,24 @@ func (x *exchange) mirror(r *http.Request, mirrors []model.Mirror) {
 			_, _ = io.Copy(io.Discard, response.Body)
 			_ = response.Body.Close()
 		}()
+	}
+}
+
+// dropHopByHop takes out what is about the client's connection (RFC 9110, 7.6.1).
+func dropHopByHop(h http.Header) {
+	for _, list := range h["Connection"] {
+		for name := range strings.SplitSeq(list, ",") {
+			h.Del(strings.TrimSpace(name))
+		}
+	}
+	for _, name := range []string{"Connection", "Keep-Alive", "Proxy-Authenticate", "Proxy-Authorization", "Proxy-Connection", "Te", "Trailer", "Transfer-Encoding", "Upgrade"} {
+		delete(h, name)
+	}
+}
+
+// dropForwarded takes out what the client says of where it comes from.
+func dropForwarded(h http.Header) {
+	for _, name := range []string{"Forwarded", "X-Forwarded-For", "X-Forwarded-Host", "X-Forwarded-Proto"} {
+		delete(h, name)
 	}
 }

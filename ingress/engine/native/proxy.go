@@ -206,6 +206,7 @@ func (x *exchange) proxy(w http.ResponseWriter, r *http.Request) {
 		}
 	}
 	x.body = newBody(w, r, x.action.MaxBody)
+	defer x.body.end()
 	if mirrors := append(x.action.Mirrors[:len(x.action.Mirrors):len(x.action.Mirrors)], x.backend.Mirrors...); len(mirrors) > 0 {
 		x.mirror(r, mirrors)
 	}

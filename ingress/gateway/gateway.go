@@ -126,8 +126,9 @@ func Run(ctx context.Context, config Config) error {
 	return nil
 }
 
-// garbageRoom is how much of it may gather.
-const garbageRoom = 12 << 20
+// garbageRoom is how much of it may gather. Each request leaves some, so with less
+// the time goes into collecting it.
+const garbageRoom = 28 << 20
 
 // forget returns memory of the start, if that is asked for.
 func (g *gateway) forget() {

@@ -12,6 +12,7 @@ import (
 	"net/http/httptrace"
 	"net/netip"
 	"sync"
+	"sync/atomic"
 	"syscall"
 	"time"
 )
@@ -58,7 +59,7 @@ var writers = sync.Pool{New: func() any { return bufio.NewWriterSize(nil, 4<<10)
 
 // roundTrip sends a request to an endpoint. A connection that was idle and turns
 // out to be closed is replaced.
-func (d *direct) roundTrip(r *http.Request, ep netip.AddrPort) (*http.Response, error) {
+func (d *direct) roundTrip(r *http.Request, ep netip.AddrPort, busy *atomic.Int64, inform func(int, http.Header)) (*http.Response, error) {
 	for {
 		l := d.take(ep)
 		reused := l != nil
@@ -70,7 +71,7 @@ func (d *direct) roundTrip(r *http.Request, ep netip.AddrPort) (*http.Response, 
 			l = &link{conn: c}
 			l.reader = bufio.NewReaderSize(l, 4<<10)
 		}
-		response, begun, err := d.exchange(l, r, ep)
+		response, begun, err := d.exchange(l, r, ep, busy, inform)
 		if err == nil {
 			return response, nil
 		}
@@ -86,7 +87,7 @@ func (d *direct) roundTrip(r *http.Request, ep netip.AddrPort) (*http.Response, 
 
 // exchange reports whether an answer has begun. The connection is idle again once
 // the answer's body is read and closed.
-func (d *direct) exchange(l *link, r *http.Request, ep netip.AddrPort) (_ *http.Response, begun bool, err error) {
+func (d *direct) exchange(l *link, r *http.Request, ep netip.AddrPort, busy *atomic.Int64, inform func(int, http.Header)) (_ *http.Response, begun bool, err error) {
 	conn := l.conn
 	stop := context.AfterFunc(r.Context(), func() { _ = conn.SetDeadline(time.Unix(1, 0)) }) // reading and writing end
 	defer func() {
@@ -106,18 +107,18 @@ func (d *direct) exchange(l *link, r *http.Request, ep netip.AddrPort) (_ *http.
 	if _, err := l.reader.Peek(1); err != nil {
 		return nil, false, err
 	}
-	response, err := final(l.reader, r)
+	response, err := final(l.reader, r, inform)
 	if err != nil {
 		return nil, true, err
 	}
 	l.limit = math.MaxInt64
-	b := &directBody{ReadCloser: response.Body, direct: d, link: l, ep: ep, stop: stop, keep: !response.Close, whole: response.Body == http.NoBody}
+	b := &directBody{ReadCloser: response.Body, direct: d, link: l, ep: ep, busy: busy, stop: stop, keep: !response.Close, whole: response.Body == http.NoBody}
 	response.Body = b
 	return response, true, nil
 }
 
 // final reads the answer, past those that only announce it.
-func final(b *bufio.Reader, r *http.Request) (*http.Response, error) {
+func final(b *bufio.Reader, r *http.Request, inform func(int, http.Header)) (*http.Response, error) {
 	for range maxInformational {
 		response, err := http.ReadResponse(b, r)
 		switch {
@@ -128,7 +129,9 @@ func final(b *bufio.Reader, r *http.Request) (*http.Response, error) {
 		case response.StatusCode >= 200:
 			return response, nil
 		}
-		if t := httptrace.ContextClientTrace(r.Context()); t != nil && t.Got1xxResponse != nil {
+		if inform != nil {
+			inform(response.StatusCode, response.Header)
+		} else if t := httptrace.ContextClientTrace(r.Context()); t != nil && t.Got1xxResponse != nil {
 			if err := t.Got1xxResponse(response.StatusCode, map[string][]string(response.Header)); err != nil {
 				return nil, err
 			}
@@ -143,6 +146,7 @@ type directBody struct {
 	direct *direct
 	link   *link
 	ep     netip.AddrPort
+	busy   *atomic.Int64 // one less once it is closed
 	stop   func() bool
 	keep   bool // the endpoint leaves the connection open
 	whole  bool
@@ -159,6 +163,7 @@ func (b *directBody) Read(p []byte) (int, error) {
 
 func (b *directBody) Close() error {
 	b.once.Do(func() {
+		b.busy.Add(-1)
 		if b.stop() && b.keep && b.whole && b.link.reader.Buffered() == 0 && b.direct.give(b.ep, b.link) {
 			return
 		}

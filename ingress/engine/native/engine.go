@@ -15,7 +15,8 @@
 //	rewrite.go   what is changed in requests and answers
 //	try.go       tries and their timeouts
 //	upstream.go  connections to endpoints
-//	direct.go    the short way to them, for most requests
+//	short.go     the short way for most requests
+//	direct.go    its connections to endpoints
 //	pick.go      which endpoint
 //	proxyprotocol.go  whose connection it is, from load balancers and to endpoints
 //	cors.go      other origins

@@ -41,6 +41,7 @@ type exchange struct {
 	socket   *socket
 	request  *model.Request
 	isHTTP3  bool
+	inform   func(status int, header http.Header) // of answers before the answer; nil leaves it to httptrace
 	decision model.Decision
 	action   *model.Action
 	backend  *model.Backend
@@ -209,6 +210,10 @@ func (x *exchange) proxy(w http.ResponseWriter, r *http.Request) {
 	defer x.body.end()
 	if mirrors := append(x.action.Mirrors[:len(x.action.Mirrors):len(x.action.Mirrors)], x.backend.Mirrors...); len(mirrors) > 0 {
 		x.mirror(r, mirrors)
+	}
+	if len(x.action.Mirrors)+len(x.backend.Mirrors) == 0 && x.isShort(r) {
+		x.short(ctx, w, r)
+		return
 	}
 	p := httputil.ReverseProxy{
 		Rewrite: x.rewrite, Transport: x, ModifyResponse: x.modify, ErrorHandler: x.failed,

@@ -143,6 +143,9 @@ func pause(ctx context.Context, d time.Duration) bool {
 // try sends the request to one endpoint. Whether anything may have been sent
 // says whether others may be tried without being asked to.
 func (x *exchange) try(transport *upstream, r *http.Request, ep netip.AddrPort, repeatable bool) (response *http.Response, sent bool, err error) {
+	if repeatable && transport.direct != nil && x.action.BackendTimeout == 0 {
+		return x.tryDirect(transport.direct, r, ep)
+	}
 	ctx, cancel := context.WithCancelCause(r.Context())
 	stop := func() { cancel(nil) }
 	if d := x.action.BackendTimeout; d > 0 {
@@ -156,20 +159,13 @@ func (x *exchange) try(transport *upstream, r *http.Request, ep netip.AddrPort, 
 		target.Scheme = "https"
 	}
 	out.URL = &target
-	isDirect := repeatable && transport.direct != nil
-	if isDirect {
-		out.Body = nil
-	} else if r.Body != nil {
+	if r.Body != nil {
 		out.Body, out.GetBody = &view{body: x.body}, x.body.replay
 	}
 	busy := x.engine.pickers.of(x.pool.Name).requests(ep)
 	busy.Add(1)
 	x.endpoint = ep
-	if isDirect {
-		response, err = transport.direct.roundTrip(out, ep)
-	} else {
-		response, err = transport.RoundTrip(out)
-	}
+	response, err = transport.RoundTrip(out)
 	if err != nil {
 		busy.Add(-1)
 		if cause := context.Cause(ctx); errors.Is(cause, errTryTimeout) {
@@ -184,6 +180,22 @@ func (x *exchange) try(transport *upstream, r *http.Request, ep netip.AddrPort, 
 		return response, true, nil
 	}
 	response.Body = &endBody{response.Body, done}
+	return response, true, nil
+}
+
+// tryDirect is try the short way.
+func (x *exchange) tryDirect(d *direct, r *http.Request, ep netip.AddrPort) (response *http.Response, sent bool, err error) {
+	busy := x.engine.pickers.of(x.pool.Name).requests(ep)
+	busy.Add(1)
+	x.endpoint = ep
+	if r.Host == "" { // as HTTP/1.0 may have it
+		r.URL.Host = ep.String()
+	}
+	response, err = d.roundTrip(r, ep, busy, x.inform)
+	if err != nil {
+		busy.Add(-1)
+		return nil, !isUnsent(err), err
+	}
 	return response, true, nil
 }
 

@@ -105,15 +105,19 @@ func readClients(c *compiler, o *networkingv1.Ingress, a *annotations, t string)
 			return fmt.Errorf("%s is in another namespace, and is not read", t)
 		}
 	}
-	roots := x509.NewCertPool()
 	switch verify := or(o.Annotations[nginx+"auth-tls-verify-client"], "on"); verify {
 	case "off":
 		return nil
 	case "on":
-		if err := c.authorities(roots, "", "Secret", name); err != nil {
+		list, err := c.authorities("", "Secret", name)
+		if err != nil {
 			return err
 		}
-		a.clients = &model.ClientValidation{Roots: roots}
+		roots := x509.NewCertPool()
+		for _, authority := range list {
+			roots.AddCert(authority)
+		}
+		a.clients = &model.ClientValidation{Roots: roots, Authorities: list}
 		return nil
 	default:
 		return errors.New("auth-tls-verify-client: " + verify + " is not supported: must be on or off")

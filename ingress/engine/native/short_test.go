@@ -2,6 +2,7 @@ package native
 
 import (
 	"bufio"
+	"bytes"
 	"fmt"
 	"io"
 	"net"
@@ -12,6 +13,8 @@ import (
 	"strings"
 	"testing"
 	"time"
+
+	"golang.org/x/net/http2"
 
 	"github.com/fairway-net/fairway/ingress/model"
 )
@@ -233,3 +236,41 @@ func TestBodyThatStops(t *testing.T) {
 }
 
 type deadlines struct{ http.ResponseWriter }
+
+// TestContinuationFlood: a block of headers that never ends (CVE-2023-45288) ends
+// the connection, not the gateway's memory.
+func TestContinuationFlood(t *testing.T) {
+	at := front(t, func(c net.Conn, r *bufio.Reader) {
+		if nextRequest(r) != nil {
+			_, _ = io.WriteString(c, "HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nok")
+		}
+	})
+	c, err := net.Dial("tcp", at.String())
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() { _ = c.Close() }()
+	if err := c.SetDeadline(time.Now().Add(time.Minute)); err != nil {
+		t.Fatal(err)
+	}
+	go func() { _, _ = io.Copy(io.Discard, c) }() // so that the gateway can write
+	_, _ = io.WriteString(c, http2.ClientPreface)
+	f := http2.NewFramer(c, nil)
+	_ = f.WriteSettings()
+	_ = f.WriteHeaders(http2.HeadersFrameParam{StreamID: 1, BlockFragment: []byte{0x82}})
+	fragment := bytes.Repeat([]byte{0x00, 0x01, 'a', 0x01, 'b'}, 3000) // a: b, and not to be remembered
+	sent := 0
+	for ; sent < 10_000; sent++ { // 150 MB
+		if err := f.WriteContinuation(1, false, fragment); err != nil {
+			break
+		}
+	}
+	if sent == 10_000 {
+		t.Errorf("%d MB of headers were read", sent*len(fragment)>>20)
+	}
+	if response, err := (&http.Client{Timeout: time.Minute}).Get("http://" + at.String() + "/"); err != nil || response.StatusCode != http.StatusOK {
+		t.Errorf("another client: answer %v, %v", response, err)
+	} else {
+		_ = response.Body.Close() // nothing is read
+	}
+}

@@ -53,18 +53,20 @@ type keeper[T object] struct {
 	mu     sync.Mutex
 	synced bool      // the API has told everything
 	heard  time.Time // when it last told something; zero if it never did
-	// told are the objects that the API has told of since the start, until it has told
-	// everything. They are newer than what is saved.
-	told map[types.NamespacedName]bool
+	// saved are the objects that the file had at the start, without those that the API has
+	// told of since, which are newer. nil once it has told everything.
+	saved map[types.NamespacedName]bool
 	// restored are objects of the file that the API hasn't told of yet.
 	restored map[types.NamespacedName]bool
 }
 
 func newKeeper[T object](s *Store, resource string, sink kube.Sink[T], empty func() T, log *slog.Logger) *keeper[T] {
-	return &keeper[T]{
-		store: s, resource: resource, sink: sink, empty: empty, log: log,
-		told: map[types.NamespacedName]bool{}, restored: map[types.NamespacedName]bool{},
+	k := &keeper[T]{store: s, resource: resource, sink: sink, empty: empty, log: log, restored: map[types.NamespacedName]bool{}}
+	var err error
+	if k.saved, err = s.names(resource); err != nil {
+		log.Warn("what was known can't be read", "error", err)
 	}
+	return k
 }
 
 // Keep returns a sink for a watch of a resource, which passes everything on to
@@ -113,7 +115,7 @@ func (k *keeper[T]) set(o T) {
 	delete(k.restored, nameOf(o))
 	if !k.synced {
 		k.heard = time.Now()
-		k.told[nameOf(o)] = true
+		delete(k.saved, nameOf(o))
 	}
 	if value, err := o.Marshal(); err == nil {
 		k.save(nameOf(o), value)
@@ -150,10 +152,13 @@ func (k *keeper[T]) complete() {
 	}
 	if !k.synced {
 		k.synced = true
-		if err := k.store.complete(k.resource, k.told); err != nil {
+		for name := range k.saved {
+			k.save(name, nil)
+		}
+		k.saved = nil
+		if err := k.store.complete(k.resource); err != nil {
 			k.log.Warn("the last known state can't be saved for the next start", "resource", k.resource, "error", err)
 		}
-		k.told = nil
 	}
 	k.sink.Synced()
 }
@@ -170,7 +175,7 @@ func (k *keeper[T]) restore() {
 		if err := o.Unmarshal(value); err != nil {
 			return err
 		}
-		if !k.told[nameOf(o)] {
+		if k.saved[nameOf(o)] {
 			k.restored[nameOf(o)] = true
 			k.sink.Set(o)
 		}

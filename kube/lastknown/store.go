@@ -11,6 +11,7 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"strings"
 	"sync"
 	"time"
 
@@ -134,14 +135,11 @@ func apply(tx *bolt.Tx, resource string, changes map[string][]byte) error {
 	return touch(bucket)
 }
 
-// complete says that a resource has these objects and no others.
-func (s *Store) complete(resource string, names map[types.NamespacedName]bool) error {
+// complete says that a resource has the objects that were set and not deleted, and no
+// others.
+func (s *Store) complete(resource string) error {
 	if err := s.flush(); err != nil {
 		return err
-	}
-	known := make(map[string]bool, len(names))
-	for n := range names {
-		known[n.String()] = true
 	}
 	s.writing.Lock()
 	defer s.writing.Unlock()
@@ -151,17 +149,28 @@ func (s *Store) complete(resource string, names map[types.NamespacedName]bool) e
 			if err != nil {
 				return err
 			}
-			var gone [][]byte
-			err = bucket.ForEach(func(key, _ []byte) error {
-				if !isMark(key) && !known[string(key)] {
-					gone = append(gone, bytes.Clone(key))
+			return errors.Join(touch(bucket), bucket.Put(completeKey, []byte{1}))
+		})
+	})
+}
+
+// names are the objects of a resource that the file has.
+func (s *Store) names(resource string) (map[types.NamespacedName]bool, error) {
+	s.writing.Lock()
+	defer s.writing.Unlock()
+	list := map[types.NamespacedName]bool{}
+	return list, s.with(func(db *bolt.DB) error {
+		return db.View(func(tx *bolt.Tx) error {
+			bucket := tx.Bucket([]byte(resource))
+			if bucket == nil {
+				return nil
+			}
+			return bucket.ForEach(func(key, _ []byte) error {
+				if namespace, name, found := strings.Cut(string(key), "/"); found {
+					list[types.NamespacedName{Namespace: namespace, Name: name}] = true
 				}
 				return nil
 			})
-			for _, key := range gone {
-				err = errors.Join(err, bucket.Delete(key))
-			}
-			return errors.Join(err, touch(bucket), bucket.Put(completeKey, []byte{1}))
 		})
 	})
 }

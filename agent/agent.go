@@ -23,6 +23,7 @@ import (
 	"github.com/fairway-net/fairway/endpoint/publish"
 	"github.com/fairway-net/fairway/internal/kernel"
 	"github.com/fairway-net/fairway/internal/tuning"
+	"github.com/fairway-net/fairway/kube"
 	"github.com/fairway-net/fairway/kube/lastknown"
 	"github.com/fairway-net/fairway/model"
 )
@@ -115,7 +116,7 @@ type Agent struct {
 	began        time.Time
 	started      sync.Once
 	listed       sync.Once
-	api          *apiAway
+	api          *kube.Absence
 
 	toldLeftOut atomic.Pointer[[]agentlink.LeftOut]
 	known       *lastknown.Store // nil if nothing is kept for the next start

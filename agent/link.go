@@ -30,7 +30,7 @@ func (l link) Status() agentlink.Status {
 	queued, applied := a.health.times()
 	s := agentlink.Status{
 		Version: a.config.version(), Node: a.config.NodeName, Mode: a.Mode(), API: a.config.API.Host,
-		PID: os.Getpid(), Started: a.began, Applied: applied, Waiting: queued, APIAway: a.api.away().Seconds(),
+		PID: os.Getpid(), Started: a.began, Applied: applied, Waiting: queued, APIAway: a.api.Away().Seconds(),
 		Plane: agentlink.OptionsOf(a.configured.Load().Plane),
 	}
 	if table := a.inForce.Load(); table != nil {

@@ -7,6 +7,7 @@ import (
 
 	"github.com/fairway-net/fairway/dataplane"
 	"github.com/fairway-net/fairway/internal/kernel"
+	"github.com/fairway-net/fairway/kube/latency"
 	"github.com/fairway-net/fairway/model"
 )
 
@@ -16,7 +17,7 @@ import (
 // is of all families that the node has, and counts for each.
 type metrics struct {
 	registry *prometheus.Registry
-	changes  *changes
+	changes  *latency.Changes
 	slis     *slis // are gathered apart
 
 	sync, full, partial *prometheus.HistogramVec
@@ -44,7 +45,7 @@ func newMetrics() *metrics {
 	seconds := prometheus.ExponentialBuckets(0.001, 2, 15)
 	m := &metrics{
 		registry: prometheus.NewRegistry(),
-		changes:  newChanges(),
+		changes:  latency.New(proxySystem),
 		slis:     newSLIs(),
 
 		sync:    histogram("sync_proxy_rules_duration_seconds", "How long a sync of programming took.", seconds),
@@ -138,7 +139,7 @@ func familiesOf(t *model.Table) []string {
 
 // changed notes that a sync is needed.
 func (m *metrics) changed() {
-	for _, family := range m.changes.families() {
+	for _, family := range m.changes.Families() {
 		m.queued.WithLabelValues(family).SetToCurrentTime()
 	}
 }
@@ -146,7 +147,7 @@ func (m *metrics) changed() {
 // syncEnded takes in how a sync ended of a mode with these counters of failures.
 func (m *metrics) syncEnded(r syncOutcome, failures dataplane.FailureMetrics) {
 	families := familiesOf(r.Table)
-	delays := m.changes.syncEnded(r.Err == nil, families)
+	delays := m.changes.SyncEnded(r.Err == nil, families)
 	full := r.Verified == kernel.VerifyAll || !m.trusting
 	m.trusting = r.Err == nil
 	for _, family := range families {
@@ -190,7 +191,7 @@ func (m *metrics) begin(family string) {
 // force.
 func (m *metrics) unchanged(t *model.Table) {
 	families := familiesOf(t)
-	for _, d := range m.changes.syncEnded(true, families) {
+	for _, d := range m.changes.SyncEnded(true, families) {
 		for _, family := range families {
 			m.programming.WithLabelValues(family).Observe(d.Seconds())
 		}
@@ -211,9 +212,9 @@ func (m *metrics) failed(of dataplane.FailureMetrics, family string, full bool) 
 
 // swept takes in that connections were brought into line with a new table.
 func (m *metrics) swept(forgotten int, took time.Duration) {
-	for _, family := range m.changes.families() {
+	for _, family := range m.changes.Families() {
 		m.sweeps.WithLabelValues(family).Observe(took.Seconds())
 	}
 	// One sweep is of both families; who was forgotten of which isn't told.
-	m.forgotten.WithLabelValues(m.changes.families()[0]).Add(float64(forgotten))
+	m.forgotten.WithLabelValues(m.changes.Families()[0]).Add(float64(forgotten))
 }

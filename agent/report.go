@@ -14,7 +14,7 @@ import (
 func (a *Agent) registerCollectors() (unregister func()) {
 	collectors := []prometheus.Collector{
 		newLocalEndpoints(a.inForce.Load), newPlaneMetrics(a.planes.reader, a.config.Log),
-		a.checks, a.api.metric(), newTableMetrics(a.inForce.Load), newBuildMetrics(a.config.version(), a.Mode),
+		a.checks, a.api.Metric(), newTableMetrics(a.inForce.Load), newBuildMetrics(a.config.version(), a.Mode),
 	}
 	if a.balance != nil {
 		collectors = append(collectors, a.balance.Collector())

@@ -75,8 +75,8 @@ func newAgent(config Config, l lasting) (*Agent, error) {
 	if config.VerifyPeriod <= 0 {
 		return nil, fmt.Errorf("sync period %s: must be greater than 0", config.VerifyPeriod)
 	}
-	api := &apiAway{log: config.Log}
-	client, err := kube.Client(kube.Reach(config.API, api.observe))
+	api := &kube.Absence{Log: config.Log}
+	client, err := kube.Client(kube.Reach(config.API, api.Observe))
 	if err != nil {
 		return nil, err
 	}
@@ -109,7 +109,7 @@ func (a *Agent) announce() *speaker.Config {
 func (a *Agent) run(ctx context.Context) error {
 	ctx, cancel := a.drainFirst(ctx)
 	defer cancel()
-	defer a.api.close()
+	defer a.api.Close()
 	group, ctx := errgroup.WithContext(ctx)
 	a.group = group
 	report := a.events.ReportNode

@@ -13,6 +13,7 @@ import (
 	"github.com/fairway-net/fairway/compile"
 	"github.com/fairway-net/fairway/dns"
 	"github.com/fairway-net/fairway/endpoint/healthports"
+	"github.com/fairway-net/fairway/kube/latency"
 	"github.com/fairway-net/fairway/model"
 )
 
@@ -29,7 +30,7 @@ type state struct {
 	node     compile.Node
 	primary  netip.Addr           // one that is configured; invalid if none is
 	own      types.NamespacedName // a slice that says nothing new to this node; see setServed
-	changes  *changes             // counts what is told and what is in force
+	changes  *latency.Changes     // counts what is told and what is in force
 	missing  map[string]bool      // what hasn't been complete yet
 	// The ranges of cluster IPs: as configured, and by ServiceCIDR object.
 	configuredCIDRs []netip.Prefix
@@ -49,7 +50,7 @@ const (
 func newState(config compile.Config, nodeName string, changed func()) *state {
 	return &state{
 		wake: make(chan struct{}, 1), changed: changed,
-		compiler: compile.New(config), config: config, changes: newChanges(),
+		compiler: compile.New(config), config: config, changes: latency.New(proxySystem),
 		node:            compile.Node{Name: nodeName},
 		configuredCIDRs: config.ServiceCIDRs, serviceCIDRs: map[string][]netip.Prefix{},
 		missing: map[string]bool{partServices: true, partSlices: true, partNode: true, partAddresses: true, partServiceCIDRs: true},
@@ -107,7 +108,7 @@ func (s *state) table() (*model.Table, []compile.Problem, uint64) {
 	if s.names != nil {
 		mark = s.names.Mark()
 	}
-	s.changes.taken()
+	s.changes.Taken()
 	table := s.compiler.Table()
 	return table, s.compiler.NewProblems(), mark
 }
@@ -124,7 +125,7 @@ func (s *state) setServed(addrs []netip.Addr, own types.NamespacedName) {
 func (s *state) setService(svc *corev1.Service) {
 	s.update(func(c *compile.Compiler) {
 		c.SetService(svc)
-		s.changes.service(types.NamespacedName{Namespace: svc.Namespace, Name: svc.Name})
+		s.changes.Service(types.NamespacedName{Namespace: svc.Namespace, Name: svc.Name})
 		if s.names != nil {
 			s.names.SetService(svc)
 		}
@@ -134,7 +135,7 @@ func (s *state) setService(svc *corev1.Service) {
 func (s *state) deleteService(n types.NamespacedName) {
 	s.update(func(c *compile.Compiler) {
 		c.DeleteService(n.Namespace, n.Name)
-		s.changes.service(n)
+		s.changes.Service(n)
 		if s.names != nil {
 			s.names.DeleteService(n)
 		}
@@ -146,7 +147,7 @@ func (s *state) setSlice(slice *discoveryv1.EndpointSlice) {
 		if s.own != (types.NamespacedName{Namespace: slice.Namespace, Name: slice.Name}) {
 			c.SetSlice(slice)
 		}
-		s.changes.slice(slice)
+		s.changes.Slice(slice)
 		if s.names != nil {
 			s.names.SetSlice(slice)
 		}
@@ -156,7 +157,7 @@ func (s *state) setSlice(slice *discoveryv1.EndpointSlice) {
 func (s *state) deleteSlice(n types.NamespacedName) {
 	s.update(func(c *compile.Compiler) {
 		c.DeleteSlice(n.Namespace, n.Name)
-		s.changes.sliceGone(n)
+		s.changes.SliceGone(n)
 		if s.names != nil {
 			s.names.DeleteSlice(n)
 		}

@@ -1,4 +1,5 @@
-package agent
+// Package latency counts what the API changed and how long it took to be in force here.
+package latency
 
 import (
 	"hash/maphash"
@@ -11,9 +12,9 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 )
 
-// changes keeps count of what the API changed: how much of it is not in force
+// Changes keeps count of what the API changed: how much of it is not in force
 // yet, and how long what is took to get here.
-type changes struct {
+type Changes struct {
 	descriptions [4]*prometheus.Desc
 
 	mu        sync.Mutex
@@ -42,11 +43,12 @@ const largeSet = 1024
 
 var changesSeed = maphash.MakeSeed()
 
-func newChanges() *changes {
+// New begins to count; its metrics begin with a prefix.
+func New(prefix string) *Changes {
 	describe := func(name, help string) *prometheus.Desc {
-		return prometheus.NewDesc(proxySystem+"_"+name, help, nil, nil)
+		return prometheus.NewDesc(prefix+"_"+name, help, nil, nil)
 	}
-	return &changes{
+	return &Changes{
 		descriptions: [4]*prometheus.Desc{
 			describe("sync_proxy_rules_endpoint_changes_pending", "Services of which changes of endpoints are not in force yet."),
 			describe("sync_proxy_rules_endpoint_changes_total", "Changes of endpoints that the API told of."),
@@ -101,23 +103,24 @@ func (p *pending) size() int {
 	return n
 }
 
-func (c *changes) families() []string {
+// Families are the IP families of the last sync.
+func (c *Changes) Families() []string {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	return c.node
 }
 
-// service notes that a Service changed or went.
-func (c *changes) service(name types.NamespacedName) {
+// Service notes that a Service changed or went.
+func (c *Changes) Service(name types.NamespacedName) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	c.services.add(name)
 }
 
-// slice notes that a slice changed, and when what it tells of happened
+// Slice notes that a slice changed, and when what it tells of happened
 // (annotation endpoints.kubernetes.io/last-change-trigger-time). A slice that
 // comes again with the same time tells of nothing new.
-func (c *changes) slice(s *discoveryv1.EndpointSlice) {
+func (c *Changes) Slice(s *discoveryv1.EndpointSlice) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	c.endpoints.add(types.NamespacedName{Namespace: s.Namespace, Name: s.Labels[discoveryv1.LabelServiceName]})
@@ -138,7 +141,8 @@ func (c *changes) slice(s *discoveryv1.EndpointSlice) {
 	}
 }
 
-func (c *changes) sliceGone(name types.NamespacedName) {
+// SliceGone notes that a slice went.
+func (c *Changes) SliceGone(name types.NamespacedName) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	c.endpoints.add(name) // of which Service it was isn't known any more
@@ -147,8 +151,8 @@ func (c *changes) sliceGone(name types.NamespacedName) {
 
 func sliceID(name types.NamespacedName) uint64 { return maphash.Comparable(changesSeed, name) }
 
-// taken notes that a sync begins with what has been told so far.
-func (c *changes) taken() {
+// Taken notes that a sync begins with what has been told so far.
+func (c *Changes) Taken() {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	c.endpoints.taken()
@@ -158,9 +162,9 @@ func (c *changes) taken() {
 	c.waiting = c.waiting[:0]
 }
 
-// syncEnded notes how a sync ended, and gives how long the changes took that are
+// SyncEnded notes how a sync ended, and gives how long the changes took that are
 // in force now. Clocks of other machines may be ahead: no less than nothing.
-func (c *changes) syncEnded(succeeded bool, families []string) (delays []time.Duration) {
+func (c *Changes) SyncEnded(succeeded bool, families []string) (delays []time.Duration) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	c.node = families
@@ -177,14 +181,14 @@ func (c *changes) syncEnded(succeeded bool, families []string) (delays []time.Du
 }
 
 // Describe is part of prometheus.Collector.
-func (c *changes) Describe(out chan<- *prometheus.Desc) {
+func (c *Changes) Describe(out chan<- *prometheus.Desc) {
 	for _, d := range c.descriptions {
 		out <- d
 	}
 }
 
 // Collect is part of prometheus.Collector.
-func (c *changes) Collect(out chan<- prometheus.Metric) {
+func (c *Changes) Collect(out chan<- prometheus.Metric) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	for i, p := range []*pending{&c.endpoints, &c.services} {

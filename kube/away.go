@@ -1,4 +1,4 @@
-package agent
+package kube
 
 import (
 	"log/slog"
@@ -12,9 +12,9 @@ import (
 // that restarts is back sooner.
 const awayPatience = 5 * time.Second
 
-// apiAway says when the API goes and when it comes back.
-type apiAway struct {
-	log *slog.Logger
+// Absence says when the API goes and when it comes back.
+type Absence struct {
+	Log *slog.Logger
 
 	mu    sync.Mutex
 	since time.Time // of the first failure; zero while the API answers
@@ -22,8 +22,8 @@ type apiAway struct {
 	timer *time.Timer
 }
 
-// observe takes in the outcome of a request; see kube.Reach.
-func (a *apiAway) observe(err error) {
+// Observe takes in the outcome of a request; see Reach.
+func (a *Absence) Observe(err error) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	switch {
@@ -31,7 +31,7 @@ func (a *apiAway) observe(err error) {
 	case err == nil:
 		a.timer.Stop()
 		if a.said {
-			a.log.Info("the API answers again", "away", time.Since(a.since).Round(time.Second))
+			a.Log.Info("the API answers again", "away", time.Since(a.since).Round(time.Second))
 		}
 		a.since, a.said = time.Time{}, false
 	case a.since.IsZero():
@@ -41,18 +41,18 @@ func (a *apiAway) observe(err error) {
 	}
 }
 
-func (a *apiAway) say(began time.Time, err error) {
+func (a *Absence) say(began time.Time, err error) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	if !a.since.Equal(began) {
 		return // it came back meanwhile
 	}
 	a.said = true
-	a.log.Warn("the API does not answer; forwarding continues with the last known state", "since", began.Format(time.TimeOnly), "error", err)
+	a.Log.Warn("the API does not answer; forwarding continues with the last known state", "since", began.Format(time.TimeOnly), "error", err)
 }
 
-// close ends the timer.
-func (a *apiAway) close() {
+// Close ends the timer.
+func (a *Absence) Close() {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	if a.timer != nil {
@@ -61,8 +61,8 @@ func (a *apiAway) close() {
 	a.since = time.Time{}
 }
 
-// away is how long the API hasn't answered; 0 if it does.
-func (a *apiAway) away() time.Duration {
+// Away is how long the API hasn't answered; 0 if it does.
+func (a *Absence) Away() time.Duration {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	if a.since.IsZero() {
@@ -71,9 +71,9 @@ func (a *apiAway) away() time.Duration {
 	return time.Since(a.since)
 }
 
-// metric shows how long the API has been away.
-func (a *apiAway) metric() prometheus.Collector {
+// Metric shows how long the API has been away.
+func (a *Absence) Metric() prometheus.Collector {
 	return prometheus.NewGaugeFunc(prometheus.GaugeOpts{
 		Namespace: "fairway", Name: "api_away_seconds", Help: "For how long the API hasn't answered; 0 while it does.",
-	}, func() float64 { return a.away().Seconds() })
+	}, func() float64 { return a.Away().Seconds() })
 }

@@ -21,6 +21,7 @@ import (
 	"github.com/fairway-net/fairway/endpoint/checker"
 	"github.com/fairway-net/fairway/endpoint/healthports"
 	"github.com/fairway-net/fairway/endpoint/publish"
+	"github.com/fairway-net/fairway/internal/httpports"
 	"github.com/fairway-net/fairway/internal/kernel"
 	"github.com/fairway-net/fairway/internal/tuning"
 	"github.com/fairway-net/fairway/kube"
@@ -94,7 +95,7 @@ type lasting struct {
 	metrics *metrics
 	health  *health
 	service *healthports.Ports
-	ports   *ports
+	ports   *httpports.Ports
 	// startIsOver ends what memory is given to starting beyond the usual.
 	startIsOver func()
 }

@@ -8,6 +8,8 @@ import (
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
+
+	"github.com/fairway-net/fairway/internal/httpports"
 )
 
 // health knows whether this agent keeps up. As with kube-proxy, it is unwell
@@ -94,19 +96,19 @@ func (h *health) state() (live, eligible bool, applied time.Time) {
 
 // serveHealthz answers for load balancers (kube-proxy's /healthz): also
 // unhealthy when the Node is going away (KEP-3836).
-func (h *health) serveHealthz(count *prometheus.CounterVec, seen *slis) http.HandlerFunc {
+func (h *health) serveHealthz(count *prometheus.CounterVec, seen *httpports.SLIs) http.HandlerFunc {
 	return func(w http.ResponseWriter, _ *http.Request) {
 		live, eligible, applied := h.state()
-		seen.checked("healthz", live)
+		seen.Checked("healthz", live)
 		h.answer(w, count, eligible, applied)
 	}
 }
 
 // serveLivez answers for whoever restarts the agent (kube-proxy's /livez).
-func (h *health) serveLivez(count *prometheus.CounterVec, seen *slis) http.HandlerFunc {
+func (h *health) serveLivez(count *prometheus.CounterVec, seen *httpports.SLIs) http.HandlerFunc {
 	return func(w http.ResponseWriter, _ *http.Request) {
 		live, _, applied := h.state()
-		seen.checked("livez", live)
+		seen.Checked("livez", live)
 		h.answer(w, count, live, applied)
 	}
 }

@@ -6,6 +6,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 
 	"github.com/fairway-net/fairway/dataplane"
+	"github.com/fairway-net/fairway/internal/httpports"
 	"github.com/fairway-net/fairway/internal/kernel"
 	"github.com/fairway-net/fairway/kube/latency"
 	"github.com/fairway-net/fairway/model"
@@ -18,7 +19,7 @@ import (
 type metrics struct {
 	registry *prometheus.Registry
 	changes  *latency.Changes
-	slis     *slis // are gathered apart
+	slis     *httpports.SLIs // are gathered apart
 
 	sync, full, partial *prometheus.HistogramVec
 	programming         *prometheus.HistogramVec
@@ -46,7 +47,7 @@ func newMetrics() *metrics {
 	m := &metrics{
 		registry: prometheus.NewRegistry(),
 		changes:  latency.New(proxySystem),
-		slis:     newSLIs(),
+		slis:     httpports.NewSLIs(),
 
 		sync:    histogram("sync_proxy_rules_duration_seconds", "How long a sync of programming took.", seconds),
 		full:    histogram("sync_full_proxy_rules_duration_seconds", "How long a sync took that compared with the kernel.", seconds),

@@ -13,6 +13,7 @@ import (
 	"github.com/fairway-net/fairway/announce/speaker"
 	"github.com/fairway-net/fairway/dataplane"
 	"github.com/fairway-net/fairway/endpoint/healthports"
+	"github.com/fairway-net/fairway/internal/httpports"
 	"github.com/fairway-net/fairway/internal/nodeaddrs"
 	"github.com/fairway-net/fairway/kube"
 	"github.com/fairway-net/fairway/kube/notices"
@@ -41,12 +42,12 @@ func run(ctx context.Context, config Config, kinds []dataplane.Kind) error {
 	}
 	health := newHealth(2 * config.VerifyPeriod)
 	l := lasting{
-		planes: planes, metrics: metrics, health: health, ports: newPorts(),
+		planes: planes, metrics: metrics, health: health, ports: httpports.New(),
 		service:     healthports.New(func() bool { _, eligible, _ := health.state(); return eligible }, config.Log),
 		startIsOver: allowStartupGarbage(config),
 	}
 	defer l.service.Close()
-	return errors.Join(l.runAgents(ctx, config), l.ports.keep())
+	return errors.Join(l.runAgents(ctx, config), l.ports.Keep())
 }
 
 func (l lasting) runAgents(ctx context.Context, config Config) error {

@@ -10,12 +10,14 @@ import (
 
 	"github.com/prometheus/client_golang/prometheus/promhttp"
 	"golang.org/x/sync/errgroup"
+
+	"github.com/fairway-net/fairway/internal/httpports"
 )
 
 // serve opens the agent's HTTP ports, at the paths that kube-proxy has.
 func (a *Agent) serve(ctx context.Context, group *errgroup.Group) error {
 	// What the agent before served elsewhere may be in the way.
-	if err := a.ports.keep(portName("healthz", a.config.HealthzAddress), portName("metrics", a.config.MetricsAddress)); err != nil {
+	if err := a.ports.Keep(httpports.Name("healthz", a.config.HealthzAddress), httpports.Name("metrics", a.config.MetricsAddress)); err != nil {
 		return err
 	}
 	health := http.NewServeMux()
@@ -80,9 +82,9 @@ func (a *Agent) listen(ctx context.Context, group *errgroup.Group, what, address
 	if address == "" {
 		return nil
 	}
-	opened, err := a.ports.serve(ctx, what, address, handler)
+	opened, err := a.ports.Serve(ctx, what, address, handler)
 	if err == nil {
-		group.Go(func() error { return opened.watch(ctx, what) })
+		group.Go(func() error { return opened.Watch(ctx, what) })
 		return nil
 	}
 	if !a.config.RetryBind {
@@ -97,11 +99,11 @@ func (a *Agent) listen(ctx context.Context, group *errgroup.Group, what, address
 				return nil
 			case <-time.After(bindAgain):
 			}
-			if opened, err := a.ports.serve(ctx, what, address, handler); err == nil {
+			if opened, err := a.ports.Serve(ctx, what, address, handler); err == nil {
 				// Most likely it was kube-proxy's, or another agent's, which
 				// programmed this node until now.
 				a.planes.othersGone()
-				return opened.watch(ctx, what)
+				return opened.Watch(ctx, what)
 			}
 		}
 	})

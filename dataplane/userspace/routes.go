@@ -14,6 +14,7 @@ import (
 
 	"github.com/fairway-net/fairway/internal/kernel"
 	"github.com/fairway-net/fairway/internal/kernel/netevents"
+	"github.com/fairway-net/fairway/internal/netlink/attr"
 )
 
 // routeProtocol marks our routes.
@@ -134,14 +135,6 @@ func deletedRoute(m syscall.NetlinkMessage) (netip.Prefix, bool) {
 		return netip.Prefix{}, false
 	}
 	header := nl.DeserializeRtMsg(m.Data)
-	attributes, err := nl.ParseRouteAttr(m.Data[unix.SizeofRtMsg:])
-	if err != nil || header.Protocol != routeProtocol {
-		return netip.Prefix{}, false
-	}
-	for _, a := range attributes {
-		if to, ok := netip.AddrFromSlice(a.Value); ok && a.Attr.Type == unix.RTA_DST {
-			return netip.PrefixFrom(to, int(header.Dst_len)), true
-		}
-	}
-	return netip.Prefix{}, false
+	to, ok := netip.AddrFromSlice(attr.List(m.Data[unix.SizeofRtMsg:]).Get(unix.RTA_DST))
+	return netip.PrefixFrom(to, int(header.Dst_len)), ok && header.Protocol == routeProtocol
 }

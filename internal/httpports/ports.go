@@ -1,4 +1,6 @@
-package agent
+// Package httpports keeps HTTP ports open while those who answer change, and counts how
+// health checks there end.
+package httpports
 
 import (
 	"context"
@@ -12,31 +14,32 @@ import (
 	"time"
 )
 
-// ports are the HTTP ports of the agents that follow each other in a process. One
+// Ports are the HTTP ports of the agents that follow each other in a process. One
 // that the next agent serves, too, isn't closed in between: it goes on with that
 // agent's answers.
-type ports struct {
+type Ports struct {
 	mu   sync.Mutex
-	open map[string]*port // by what they are for, and their address
+	open map[string]*Port // by what they are for, and their address
 }
 
-// port is an open one.
-type port struct {
+// Port is an open one.
+type Port struct {
 	server  *http.Server
 	handler atomic.Pointer[http.Handler]
 	failed  chan error // has room for the one there may be
 }
 
-func newPorts() *ports { return &ports{open: map[string]*port{}} }
+// New has no ports yet.
+func New() *Ports { return &Ports{open: map[string]*Port{}} }
 
-// portName is how ports knows one.
-func portName(what, address string) string { return what + " " + address }
+// Name is how ports knows one.
+func Name(what, address string) string { return what + " " + address }
 
-// serve has the answers at an address come from a handler from now on.
-func (p *ports) serve(ctx context.Context, what, address string, handler http.Handler) (*port, error) {
+// Serve has the answers at an address come from a handler from now on.
+func (p *Ports) Serve(ctx context.Context, what, address string, handler http.Handler) (*Port, error) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	name := portName(what, address)
+	name := Name(what, address)
 	if there := p.open[name]; there != nil {
 		there.handler.Store(&handler)
 		return there, nil
@@ -46,7 +49,7 @@ func (p *ports) serve(ctx context.Context, what, address string, handler http.Ha
 	if err != nil {
 		return nil, err
 	}
-	opened := &port{failed: make(chan error, 1)}
+	opened := &Port{failed: make(chan error, 1)}
 	opened.handler.Store(&handler)
 	opened.server = &http.Server{ReadHeaderTimeout: 10 * time.Second, Handler: http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		(*opened.handler.Load()).ServeHTTP(w, r)
@@ -60,8 +63,8 @@ func (p *ports) serve(ctx context.Context, what, address string, handler http.Ha
 	return opened, nil
 }
 
-// watch returns when the port can't be served any more, or ctx is done.
-func (p *port) watch(ctx context.Context, what string) error {
+// Watch returns when the port can't be served any more, or ctx is done.
+func (p *Port) Watch(ctx context.Context, what string) error {
 	select {
 	case <-ctx.Done():
 		return nil
@@ -70,8 +73,8 @@ func (p *port) watch(ctx context.Context, what string) error {
 	}
 }
 
-// keep closes all but some.
-func (p *ports) keep(names ...string) error {
+// Keep closes all but some.
+func (p *Ports) Keep(names ...string) error {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	var failed []error

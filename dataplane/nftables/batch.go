@@ -9,6 +9,8 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/fairway-net/fairway/internal/kernel"
+	"github.com/fairway-net/fairway/internal/netlink/attr"
+	"github.com/fairway-net/fairway/internal/netlink/message"
 )
 
 // batchGenerationID is NFNL_BATCH_GENID (linux/netfilter/nfnetlink.h).
@@ -20,7 +22,7 @@ const acceptPolicy = 1
 // batch is one transaction: the kernel does all of it or nothing.
 type batch struct {
 	s      *socket
-	data   wire
+	data   attr.Builder
 	begin  uint32
 	what   []string // by message, for errors
 	size   int      // messages
@@ -30,8 +32,8 @@ type batch struct {
 
 func (s *socket) newBatch() *batch {
 	b := &batch{s: s}
-	var w wire
-	w.u32(batchGenerationID, 0)
+	var w attr.Builder
+	w.Number(batchGenerationID, 0)
 	b.begin = s.message(&b.data, unix.NFNL_MSG_BATCH_BEGIN, 0, unix.AF_UNSPEC, unix.NFNL_SUBSYS_NFTABLES, w)
 	return b
 }
@@ -48,12 +50,12 @@ func (b *batch) onlyAt(generation uint32) {
 func (b *batch) isLarge() bool { return len(b.data) > 1<<20 }
 
 // add appends a message; what describes it for people.
-func (b *batch) add(typ int, flags uint16, body wire, what string) {
+func (b *batch) add(typ int, flags uint16, body attr.Builder, what string) {
 	b.addOf(unix.NFPROTO_INET, typ, flags, body, what)
 }
 
 // addOf is add for tables of a family.
-func (b *batch) addOf(family byte, typ int, flags uint16, body wire, what string) {
+func (b *batch) addOf(family byte, typ int, flags uint16, body attr.Builder, what string) {
 	b.lastAt = len(b.data)
 	b.last = b.s.message(&b.data, unix.NFNL_SUBSYS_NFTABLES<<8|uint16(typ), flags, family, 0, body)
 	b.what = append(b.what, what)
@@ -61,16 +63,16 @@ func (b *batch) addOf(family byte, typ int, flags uint16, body wire, what string
 }
 
 func (b *batch) addTable() {
-	var w wire
-	w.str(unix.NFTA_TABLE_NAME, tableName)
-	w.u32(unix.NFTA_TABLE_FLAGS, 0)
-	w.comment(tableUserdata, commentOfTable, tableComment)
+	var w attr.Builder
+	w.Text(unix.NFTA_TABLE_NAME, tableName)
+	w.Number(unix.NFTA_TABLE_FLAGS, 0)
+	comment(&w, tableUserdata, commentOfTable, tableComment)
 	b.add(unix.NFT_MSG_NEWTABLE, unix.NLM_F_CREATE, w, "add table")
 }
 
 func (b *batch) deleteTable() {
-	var w wire
-	w.str(unix.NFTA_TABLE_NAME, tableName)
+	var w attr.Builder
+	w.Text(unix.NFTA_TABLE_NAME, tableName)
 	b.add(unix.NFT_MSG_DELTABLE, 0, w, "delete table")
 }
 
@@ -80,46 +82,46 @@ func (b *batch) addSet(s *set, size uint32) {
 }
 
 func (b *batch) deleteSet(name string) {
-	var w wire
-	w.str(unix.NFTA_SET_TABLE, tableName)
-	w.str(unix.NFTA_SET_NAME, name)
+	var w attr.Builder
+	w.Text(unix.NFTA_SET_TABLE, tableName)
+	w.Text(unix.NFTA_SET_NAME, name)
 	b.add(unix.NFT_MSG_DELSET, 0, w, "delete set "+name)
 }
 
 func (b *batch) addChain(c *chain) {
-	var w wire
-	w.str(unix.NFTA_CHAIN_TABLE, tableName)
-	w.str(unix.NFTA_CHAIN_NAME, c.name)
+	var w attr.Builder
+	w.Text(unix.NFTA_CHAIN_TABLE, tableName)
+	w.Text(unix.NFTA_CHAIN_NAME, c.name)
 	if c.hook != nil {
-		at := w.open(unix.NFTA_CHAIN_HOOK)
-		w.u32(unix.NFTA_HOOK_HOOKNUM, c.hook.number)
-		w.u32(unix.NFTA_HOOK_PRIORITY, uint32(c.hook.priority))
-		w.close(at)
-		w.u32(unix.NFTA_CHAIN_POLICY, acceptPolicy)
-		w.str(unix.NFTA_CHAIN_TYPE, c.hook.typ)
+		at := w.Open(unix.NFTA_CHAIN_HOOK)
+		w.Number(unix.NFTA_HOOK_HOOKNUM, c.hook.number)
+		w.Number(unix.NFTA_HOOK_PRIORITY, uint32(c.hook.priority))
+		w.Close(at)
+		w.Number(unix.NFTA_CHAIN_POLICY, acceptPolicy)
+		w.Text(unix.NFTA_CHAIN_TYPE, c.hook.typ)
 	}
 	b.add(unix.NFT_MSG_NEWCHAIN, unix.NLM_F_CREATE, w, "add chain "+c.name)
 }
 
 func (b *batch) addRules(c *chain) {
 	for _, r := range c.rules {
-		var w wire
-		w.str(unix.NFTA_RULE_TABLE, tableName)
-		w.str(unix.NFTA_RULE_CHAIN, c.name)
-		at := w.open(unix.NFTA_RULE_EXPRESSIONS)
+		var w attr.Builder
+		w.Text(unix.NFTA_RULE_TABLE, tableName)
+		w.Text(unix.NFTA_RULE_CHAIN, c.name)
+		at := w.Open(unix.NFTA_RULE_EXPRESSIONS)
 		for _, e := range r.exprs {
-			w.attr(listElem|unix.NLA_F_NESTED, e)
+			w.Add(listElem|unix.NLA_F_NESTED, e)
 		}
-		w.close(at)
+		w.Close(at)
 		b.add(unix.NFT_MSG_NEWRULE, unix.NLM_F_CREATE|unix.NLM_F_APPEND, w, "add to chain "+c.name+" rule "+r.text)
 	}
 }
 
 // chainMessage names a chain, for deleting it or all its rules.
 func (b *batch) chainMessage(typ int, table, name uint16, chain, verb string) {
-	var w wire
-	w.str(table, tableName)
-	w.str(name, chain)
+	var w attr.Builder
+	w.Text(table, tableName)
+	w.Text(name, chain)
 	b.add(typ, 0, w, verb+" "+chain)
 }
 
@@ -132,9 +134,9 @@ func (b *batch) flushChain(name string) {
 }
 
 func (b *batch) flushSet(name string) {
-	var w wire
-	w.str(unix.NFTA_SET_ELEM_LIST_TABLE, tableName)
-	w.str(unix.NFTA_SET_ELEM_LIST_SET, name)
+	var w attr.Builder
+	w.Text(unix.NFTA_SET_ELEM_LIST_TABLE, tableName)
+	w.Text(unix.NFTA_SET_ELEM_LIST_SET, name)
 	b.add(unix.NFT_MSG_DELSETELEM, 0, w, "flush set "+name)
 }
 
@@ -152,14 +154,14 @@ func (b *batch) commit() error {
 	}
 	var first error
 	for done := false; !done; {
-		err := b.s.receive(false, func(h header, body []byte) error {
-			if h.typ != unix.NLMSG_ERROR || h.seq < b.begin || h.seq > b.s.seq {
+		err := b.s.receive(false, func(h message.Header, body []byte) error {
+			if h.Type != unix.NLMSG_ERROR || h.Seq < b.begin || h.Seq > b.s.seq {
 				return nil
 			}
-			err := errno(body)
-			done = done || h.seq == b.last || h.seq == b.begin
+			err := message.Errno(body)
+			done = done || h.Seq == b.last || h.Seq == b.begin
 			if err != nil && first == nil {
-				first = b.explain(h.seq, err)
+				first = b.explain(h.Seq, err)
 			}
 			return nil
 		})

@@ -58,9 +58,9 @@ func (p *Plane) frontendCounts(ctx context.Context) ([]kernel.Count, error) {
 func (p *Plane) packetCounts(ctx context.Context) (kernel.Packets, error) {
 	out := kernel.Packets{}
 	err := p.withReader(ctx, func(s *socket) error {
-		var w wire
-		w.str(unix.NFTA_RULE_TABLE, tableName)
-		w.str(unix.NFTA_RULE_CHAIN, "invalid")
+		var w attr.Builder
+		w.Text(unix.NFTA_RULE_TABLE, tableName)
+		w.Text(unix.NFTA_RULE_CHAIN, "invalid")
 		err := s.get(unix.NFT_MSG_GETRULE, unix.NLM_F_DUMP, w, func(data []byte) {
 			out.InvalidDropped += ruleCounter(data, "invalid")
 		})
@@ -96,9 +96,9 @@ func (p *Plane) withReader(ctx context.Context, do func(*socket) error) error {
 // readCounters calls visit for every element with a counter. A set that isn't
 // there (yet) has none.
 func (s *socket) readCounters(of *set, visit func(k model.Key, packets, bytes uint64)) error {
-	var w wire
-	w.str(unix.NFTA_SET_ELEM_LIST_TABLE, tableName)
-	w.str(unix.NFTA_SET_ELEM_LIST_SET, of.name)
+	var w attr.Builder
+	w.Text(unix.NFTA_SET_ELEM_LIST_TABLE, tableName)
+	w.Text(unix.NFTA_SET_ELEM_LIST_SET, of.name)
 	err := s.get(unix.NFT_MSG_GETSETELEM, unix.NLM_F_DUMP, w, func(data []byte) {
 		for typ, list := range attr.List(data).All() {
 			if typ != unix.NFTA_SET_ELEM_LIST_ELEMENTS {

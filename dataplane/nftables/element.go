@@ -61,38 +61,38 @@ func (e *element) sameValue(o *element) bool {
 
 // write appends the element as a member of an element list. To delete it, its
 // key is enough.
-func (e *element) write(w *wire, whole bool) {
-	item := w.open(listElem)
-	key := w.open(unix.NFTA_SET_ELEM_KEY)
-	w.attr(unix.NFTA_DATA_VALUE, []byte(e.key))
-	w.close(key)
+func (e *element) write(w *attr.Builder, whole bool) {
+	item := w.Open(listElem)
+	key := w.Open(unix.NFTA_SET_ELEM_KEY)
+	w.Add(unix.NFTA_DATA_VALUE, []byte(e.key))
+	w.Close(key)
 	if e.keyEnd != "" {
-		key := w.open(setElemKeyEnd)
-		w.attr(unix.NFTA_DATA_VALUE, []byte(e.keyEnd))
-		w.close(key)
+		key := w.Open(setElemKeyEnd)
+		w.Add(unix.NFTA_DATA_VALUE, []byte(e.keyEnd))
+		w.Close(key)
 	}
 	switch {
 	case e.end:
-		w.u32(unix.NFTA_SET_ELEM_FLAGS, unix.NFT_SET_ELEM_INTERVAL_END)
+		w.Number(unix.NFTA_SET_ELEM_FLAGS, unix.NFT_SET_ELEM_INTERVAL_END)
 	case !whole:
-		w.close(item)
+		w.Close(item)
 		return
 	case e.set.isVerdictMap():
-		data := w.open(unix.NFTA_SET_ELEM_DATA)
-		v := w.open(unix.NFTA_DATA_VERDICT)
-		w.u32(unix.NFTA_VERDICT_CODE, uint32(e.verdict.kind))
+		data := w.Open(unix.NFTA_SET_ELEM_DATA)
+		v := w.Open(unix.NFTA_DATA_VERDICT)
+		w.Number(unix.NFTA_VERDICT_CODE, uint32(e.verdict.kind))
 		if e.verdict.chain != "" {
-			w.str(unix.NFTA_VERDICT_CHAIN, e.verdict.chain)
+			w.Text(unix.NFTA_VERDICT_CHAIN, e.verdict.chain)
 		}
-		w.close(v)
-		w.close(data)
+		w.Close(v)
+		w.Close(data)
 	case e.data != "":
-		data := w.open(unix.NFTA_SET_ELEM_DATA)
-		w.attr(unix.NFTA_DATA_VALUE, []byte(e.data))
-		w.close(data)
+		data := w.Open(unix.NFTA_SET_ELEM_DATA)
+		w.Add(unix.NFTA_DATA_VALUE, []byte(e.data))
+		w.Close(data)
 	}
-	w.comment(unix.NFTA_SET_ELEM_USERDATA, commentOfElement, e.comment)
-	w.close(item)
+	comment(w, unix.NFTA_SET_ELEM_USERDATA, commentOfElement, e.comment)
+	w.Close(item)
 }
 
 // readElement reads a member of an element list.

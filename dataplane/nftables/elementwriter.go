@@ -4,6 +4,8 @@ import (
 	"fmt"
 
 	"golang.org/x/sys/unix"
+
+	"github.com/fairway-net/fairway/internal/netlink/attr"
 )
 
 // elementBytes is how much of elements goes into one message: netlink's nested
@@ -29,7 +31,7 @@ type elementWriter struct {
 
 // openMessage is a message to which elements are still added.
 type openMessage struct {
-	data  wire
+	data  attr.Builder
 	list  int // where in data the list begins
 	count int
 	first string // the key of the first element
@@ -43,9 +45,9 @@ func (w *elementWriter) put(e *element) {
 	m := &w.open[e.set.id-1]
 	if m.count == 0 {
 		m.data = m.data[:0]
-		m.data.str(unix.NFTA_SET_ELEM_LIST_TABLE, tableName)
-		m.data.str(unix.NFTA_SET_ELEM_LIST_SET, e.set.name)
-		m.list = m.data.open(unix.NFTA_SET_ELEM_LIST_ELEMENTS)
+		m.data.Text(unix.NFTA_SET_ELEM_LIST_TABLE, tableName)
+		m.data.Text(unix.NFTA_SET_ELEM_LIST_SET, e.set.name)
+		m.list = m.data.Open(unix.NFTA_SET_ELEM_LIST_ELEMENTS)
 		m.first = e.key
 	}
 	e.write(&m.data, w.add)
@@ -64,7 +66,7 @@ func (w *elementWriter) end(s *set, m *openMessage) {
 	if m.count == 1 {
 		what = fmt.Sprintf("%s element %s of %s %s", verb, format(s.key, m.first), s.kind(), s.name)
 	}
-	m.data.close(m.list)
+	m.data.Close(m.list)
 	w.b.add(typ, flags, m.data, what)
 	m.count = 0
 }

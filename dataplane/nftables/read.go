@@ -7,6 +7,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/fairway-net/fairway/internal/netlink/attr"
+	"github.com/fairway-net/fairway/internal/netlink/message"
 )
 
 // contents are all that the kernel holds of the table.
@@ -79,30 +80,30 @@ func (s *socket) readOnce() (*contents, error) {
 }
 
 // get sends a request and calls visit for each answer.
-func (s *socket) get(typ int, flags uint16, body wire, visit func([]byte)) error {
+func (s *socket) get(typ int, flags uint16, body attr.Builder, visit func([]byte)) error {
 	return s.getOf(unix.NFPROTO_INET, typ, flags, body, visit)
 }
 
 // getOf is get for tables of a family.
-func (s *socket) getOf(family byte, typ int, flags uint16, body wire, visit func([]byte)) error {
-	var w wire
+func (s *socket) getOf(family byte, typ int, flags uint16, body attr.Builder, visit func([]byte)) error {
+	var w attr.Builder
 	seq := s.message(&w, unix.NFNL_SUBSYS_NFTABLES<<8|uint16(typ), flags|unix.NLM_F_ACK, family, 0, body)
 	if err := s.send(w); err != nil {
 		return err
 	}
 	var failure error
 	for done := false; !done; {
-		err := s.receive(true, func(h header, body []byte) error {
-			if h.seq != seq {
+		err := s.receive(true, func(h message.Header, body []byte) error {
+			if h.Seq != seq {
 				return nil
 			}
-			if h.flags&unix.NLM_F_DUMP_INTR != 0 && !s.unsteady {
+			if h.Flags&unix.NLM_F_DUMP_INTR != 0 && !s.unsteady {
 				failure = unix.EINTR
 			}
-			switch h.typ {
+			switch h.Type {
 			case unix.NLMSG_DONE, unix.NLMSG_ERROR:
 				done = true
-				if err := errno(body); err != nil && failure == nil {
+				if err := message.Errno(body); err != nil && failure == nil {
 					failure = permission(err)
 				}
 			default:
@@ -135,8 +136,8 @@ func (s *socket) generation() (n uint32, err error) {
 }
 
 func (s *socket) readTable(c *contents) error {
-	var w wire
-	w.str(unix.NFTA_TABLE_NAME, tableName)
+	var w attr.Builder
+	w.Text(unix.NFTA_TABLE_NAME, tableName)
 	err := s.get(unix.NFT_MSG_GETTABLE, 0, w, func(data []byte) {
 		c.present = true
 		for typ, value := range attr.List(data).All() {
@@ -157,8 +158,8 @@ func (s *socket) readTable(c *contents) error {
 }
 
 func (s *socket) readSets(c *contents) error {
-	var w wire
-	w.str(unix.NFTA_SET_TABLE, tableName)
+	var w attr.Builder
+	w.Text(unix.NFTA_SET_TABLE, tableName)
 	err := s.get(unix.NFT_MSG_GETSET, unix.NLM_F_DUMP, w, func(data []byte) {
 		attrs := map[uint16]attr.List{}
 		for typ, value := range attr.List(data).All() {
@@ -194,9 +195,9 @@ func (s *set) matches(attrs map[uint16]attr.List) bool {
 }
 
 func (s *socket) readElements(c *contents, of *set) error {
-	var w wire
-	w.str(unix.NFTA_SET_ELEM_LIST_TABLE, tableName)
-	w.str(unix.NFTA_SET_ELEM_LIST_SET, of.name)
+	var w attr.Builder
+	w.Text(unix.NFTA_SET_ELEM_LIST_TABLE, tableName)
+	w.Text(unix.NFTA_SET_ELEM_LIST_SET, of.name)
 	elements := map[identity]element{}
 	c.elements[of.name] = elements
 	return s.get(unix.NFT_MSG_GETSETELEM, unix.NLM_F_DUMP, w, func(data []byte) {

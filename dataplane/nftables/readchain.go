@@ -69,8 +69,8 @@ func (c *foundChain) matches(want *chain) bool {
 }
 
 func (s *socket) readRules(c *contents) error {
-	var w wire
-	w.str(unix.NFTA_RULE_TABLE, tableName)
+	var w attr.Builder
+	w.Text(unix.NFTA_RULE_TABLE, tableName)
 	err := s.get(unix.NFT_MSG_GETRULE, unix.NLM_F_DUMP, w, func(data []byte) {
 		var table, chain string
 		var r foundRule

@@ -6,6 +6,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/fairway-net/fairway/internal/kernel"
+	"github.com/fairway-net/fairway/internal/netlink/attr"
 )
 
 // removeTable removes a table of any family. One that isn't there, or not any more, is
@@ -15,8 +16,8 @@ import (
 // only then does the rest go. A lookup in a table that is being deleted finds
 // nothing, and packets would be refused that another plane serves by now.
 func (s *socket) removeTable(family byte, name string) error {
-	var table wire
-	table.str(unix.NFTA_TABLE_NAME, name)
+	var table attr.Builder
+	table.Text(unix.NFTA_TABLE_NAME, name)
 	err := s.getOf(family, unix.NFT_MSG_GETTABLE, 0, table, func([]byte) {})
 	if errors.Is(err, unix.ENOENT) {
 		return nil
@@ -50,9 +51,9 @@ func (s *socket) unhook(family byte, table string, c *contents) error {
 			if found.hook == nil || found.hook.typ != typ || typ == "nat" && !found.hook.entrance() {
 				continue
 			}
-			var w wire
-			w.str(unix.NFTA_CHAIN_TABLE, table)
-			w.str(unix.NFTA_CHAIN_NAME, chain)
+			var w attr.Builder
+			w.Text(unix.NFTA_CHAIN_TABLE, table)
+			w.Text(unix.NFTA_CHAIN_NAME, chain)
 			b.addOf(family, unix.NFT_MSG_DELCHAIN, 0, w, "delete chain "+chain)
 		}
 	}

@@ -6,25 +6,27 @@ import (
 
 	"github.com/google/nftables/expr"
 	"golang.org/x/sys/unix"
+
+	"github.com/fairway-net/fairway/internal/netlink/attr"
 )
 
 // rule is one rule, in nft's language and as the kernel takes it.
 type rule struct {
 	text  string
-	exprs []wire
+	exprs []attr.Builder
 }
 
 // part is a piece of a rule.
 type part struct {
 	text  string
-	exprs []wire
+	exprs []attr.Builder
 }
 
 // value loads something into registers.
 type value struct {
 	text  string
 	words int // registers of 32 bits that it takes
-	load  func(word int) []wire
+	load  func(word int) []attr.Builder
 }
 
 func newRule(parts ...part) rule {
@@ -50,7 +52,7 @@ func register(word int) uint32 {
 // expression encodes an expression of the nftables library. Errors are about
 // expressions that don't make sense in themselves; the layout's are fixed, and
 // the tests send every one to a kernel.
-func expression(e expr.Any) wire {
+func expression(e expr.Any) attr.Builder {
 	b, err := expr.Marshal(unix.NFPROTO_INET, e)
 	if err != nil {
 		panic(fmt.Sprintf("nftables: encode %T: %v", e, err))
@@ -58,8 +60,8 @@ func expression(e expr.Any) wire {
 	return b
 }
 
-func expressions(list ...expr.Any) []wire {
-	out := make([]wire, len(list))
+func expressions(list ...expr.Any) []attr.Builder {
+	out := make([]attr.Builder, len(list))
 	for i, e := range list {
 		out[i] = expression(e)
 	}
@@ -71,28 +73,28 @@ func metaValue(text string, key expr.MetaKey) value {
 	if key == expr.MetaKeyIIFNAME || key == expr.MetaKeyOIFNAME {
 		words = 4
 	}
-	return value{text, words, func(word int) []wire {
+	return value{text, words, func(word int) []attr.Builder {
 		return expressions(&expr.Meta{Key: key, Register: register(word)})
 	}}
 }
 
 func payload(text string, base expr.PayloadBase, offset, size uint32) value {
-	return value{text, int(size+3) / 4, func(word int) []wire {
+	return value{text, int(size+3) / 4, func(word int) []attr.Builder {
 		return expressions(&expr.Payload{DestRegister: register(word), Base: base, Offset: offset, Len: size})
 	}}
 }
 
 // ctOriginal loads a part of the tuple by which the connection began.
 func ctOriginal(text string, key uint32, words int) value {
-	return value{"ct original " + text, words, func(word int) []wire {
-		var w wire
-		w.str(unix.NFTA_EXPR_NAME, "ct")
-		data := w.open(unix.NFTA_EXPR_DATA)
-		w.u32(unix.NFTA_CT_KEY, key)
-		w.u32(unix.NFTA_CT_DREG, register(word))
-		w.attr(unix.NFTA_CT_DIRECTION, []byte{0}) // IP_CT_DIR_ORIGINAL
-		w.close(data)
-		return []wire{w}
+	return value{"ct original " + text, words, func(word int) []attr.Builder {
+		var w attr.Builder
+		w.Text(unix.NFTA_EXPR_NAME, "ct")
+		data := w.Open(unix.NFTA_EXPR_DATA)
+		w.Number(unix.NFTA_CT_KEY, key)
+		w.Number(unix.NFTA_CT_DREG, register(word))
+		w.Add(unix.NFTA_CT_DIRECTION, []byte{0}) // IP_CT_DIR_ORIGINAL
+		w.Close(data)
+		return []attr.Builder{w}
 	}}
 }
 
@@ -104,8 +106,8 @@ func concat(values ...value) value {
 		texts = append(texts, v.text)
 		words += v.words
 	}
-	return value{strings.Join(texts, " . "), words, func(word int) []wire {
-		var out []wire
+	return value{strings.Join(texts, " . "), words, func(word int) []attr.Builder {
+		var out []attr.Builder
 		for _, v := range values {
 			out = append(out, v.load(word)...)
 			word += v.words
@@ -133,7 +135,7 @@ func notIn(key value, s *set) part {
 // the rule.
 func mapped(key value, s *set) value {
 	_, size := datatype(s.value)
-	return value{key.text + " map @" + s.name, int(size+3) / 4, func(word int) []wire {
+	return value{key.text + " map @" + s.name, int(size+3) / 4, func(word int) []attr.Builder {
 		l := lookup(s, register(word))
 		l.DestRegister, l.IsDestRegSet = register(word), true
 		return append(key.load(word), expression(l))
@@ -155,7 +157,7 @@ func compare(v value, op expr.CmpOp, constant, text string) part {
 
 // masked is a number with some of its bits.
 func masked(v value, mask uint32) value {
-	return value{fmt.Sprintf("%s & 0x%x", v.text, mask), 1, func(word int) []wire {
+	return value{fmt.Sprintf("%s & 0x%x", v.text, mask), 1, func(word int) []attr.Builder {
 		return append(v.load(word), expression(&expr.Bitwise{SourceRegister: register(word), DestRegister: register(word),
 			Len: 4, Mask: []byte(native(mask)), Xor: []byte(native(0))}))
 	}}

@@ -24,7 +24,7 @@ func (r *rule) equal(found foundRule) bool {
 	return true
 }
 
-func sameExpression(want wire, found []byte) bool {
+func sameExpression(want attr.Builder, found []byte) bool {
 	name, wantData := splitExpression(want)
 	foundName, foundData := splitExpression(found)
 	if name != foundName {

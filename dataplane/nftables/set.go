@@ -11,6 +11,7 @@ import (
 	"github.com/google/nftables/userdata"
 	"golang.org/x/sys/unix"
 
+	"github.com/fairway-net/fairway/internal/netlink/attr"
 	"github.com/fairway-net/fairway/model"
 )
 
@@ -105,42 +106,42 @@ func datatype(types []fieldType) (magic, size uint32) {
 }
 
 // describe are the attributes that define the set with a size, 0 for none.
-func (s *set) describe(size uint32) wire {
-	var w wire
-	w.str(unix.NFTA_SET_TABLE, tableName)
-	w.str(unix.NFTA_SET_NAME, s.name)
-	w.u32(unix.NFTA_SET_FLAGS, s.kernelFlags())
+func (s *set) describe(size uint32) attr.Builder {
+	var w attr.Builder
+	w.Text(unix.NFTA_SET_TABLE, tableName)
+	w.Text(unix.NFTA_SET_NAME, s.name)
+	w.Number(unix.NFTA_SET_FLAGS, s.kernelFlags())
 	magic, length := datatype(s.key)
-	w.u32(unix.NFTA_SET_KEY_TYPE, magic)
-	w.u32(unix.NFTA_SET_KEY_LEN, length)
+	w.Number(unix.NFTA_SET_KEY_TYPE, magic)
+	w.Number(unix.NFTA_SET_KEY_LEN, length)
 	if s.value != nil {
 		magic, length := datatype(s.value)
-		w.u32(unix.NFTA_SET_DATA_TYPE, magic)
-		w.u32(unix.NFTA_SET_DATA_LEN, length)
+		w.Number(unix.NFTA_SET_DATA_TYPE, magic)
+		w.Number(unix.NFTA_SET_DATA_LEN, length)
 	}
-	w.u32(unix.NFTA_SET_ID, s.id)
+	w.Number(unix.NFTA_SET_ID, s.id)
 	if size != 0 || len(s.key) > 1 {
-		desc := w.open(unix.NFTA_SET_DESC)
+		desc := w.Open(unix.NFTA_SET_DESC)
 		if size != 0 {
-			w.u32(unix.NFTA_SET_DESC_SIZE, size)
+			w.Number(unix.NFTA_SET_DESC_SIZE, size)
 		}
 		if len(s.key) > 1 {
-			concat := w.open(setDescConcat)
+			concat := w.Open(setDescConcat)
 			for _, t := range s.key {
-				field := w.open(listElem)
-				w.u32(setFieldLen, uint32(t.size))
-				w.close(field)
+				field := w.Open(listElem)
+				w.Number(setFieldLen, uint32(t.size))
+				w.Close(field)
 			}
-			w.close(concat)
+			w.Close(concat)
 		}
-		w.close(desc)
+		w.Close(desc)
 	}
 	if s.counted {
-		counter := w.open(setExpr)
+		counter := w.Open(setExpr)
 		w = append(w, expression(&expr.Counter{})...)
-		w.close(counter)
+		w.Close(counter)
 	}
-	w.attr(unix.NFTA_SET_USERDATA, s.userdata())
+	w.Add(unix.NFTA_SET_USERDATA, s.userdata())
 	return w
 }
 

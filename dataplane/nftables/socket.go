@@ -9,6 +9,8 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/fairway-net/fairway/internal/kernel"
+	"github.com/fairway-net/fairway/internal/netlink/attr"
+	"github.com/fairway-net/fairway/internal/netlink/message"
 )
 
 // socket is a netlink socket to nf_tables in the network namespace of the
@@ -74,7 +76,7 @@ func permission(err error) error {
 }
 
 // message appends a netlink message.
-func (s *socket) message(to *wire, typ, flags uint16, family byte, resource uint16, body []byte) uint32 {
+func (s *socket) message(to *attr.Builder, typ, flags uint16, family byte, resource uint16, body []byte) uint32 {
 	s.seq++
 	w := binary.NativeEndian.AppendUint32(*to, uint32(unix.SizeofNlMsghdr+nfgenmsgLen+len(body)))
 	w = binary.NativeEndian.AppendUint16(w, typ)
@@ -85,7 +87,7 @@ func (s *socket) message(to *wire, typ, flags uint16, family byte, resource uint
 	w = binary.BigEndian.AppendUint16(w, resource)
 	w = append(w, body...)
 	*to = w
-	to.pad()
+	to.Pad()
 	s.sent.Add(1)
 	return s.seq
 }
@@ -107,15 +109,9 @@ func (s *socket) send(data []byte) error {
 	return permission(unix.Sendto(s.fd, data, 0, &unix.SockaddrNetlink{Family: unix.AF_NETLINK}))
 }
 
-// header is a received message's header.
-type header struct {
-	typ, flags  uint16
-	seq, portid uint32
-}
-
 // receive calls visit for each message of one datagram. With wait unset it
 // returns EAGAIN if there is none.
-func (s *socket) receive(wait bool, visit func(header, []byte) error) error {
+func (s *socket) receive(wait bool, visit func(message.Header, []byte) error) error {
 	flags := unix.MSG_TRUNC
 	if !wait {
 		flags |= unix.MSG_DONTWAIT
@@ -127,34 +123,5 @@ func (s *socket) receive(wait bool, visit func(header, []byte) error) error {
 	if n > len(s.buf) {
 		return fmt.Errorf("netlink datagram of %d bytes is longer than expected", n)
 	}
-	return eachMessage(s.buf[:n], visit)
-}
-
-func eachMessage(data []byte, visit func(header, []byte) error) error {
-	for len(data) >= unix.SizeofNlMsghdr {
-		size := int(binary.NativeEndian.Uint32(data))
-		if size < unix.SizeofNlMsghdr || size > len(data) {
-			return fmt.Errorf("broken netlink message of %d bytes", size)
-		}
-		h := header{
-			typ: binary.NativeEndian.Uint16(data[4:]), flags: binary.NativeEndian.Uint16(data[6:]),
-			seq: binary.NativeEndian.Uint32(data[8:]), portid: binary.NativeEndian.Uint32(data[12:]),
-		}
-		if err := visit(h, data[unix.SizeofNlMsghdr:size]); err != nil {
-			return err
-		}
-		data = data[min((size+3)&^3, len(data)):]
-	}
-	return nil
-}
-
-// errno is the kernel's answer in an error message; nil is an acknowledgement.
-func errno(body []byte) error {
-	if len(body) < 4 {
-		return unix.EBADMSG
-	}
-	if n := int32(binary.NativeEndian.Uint32(body)); n != 0 {
-		return unix.Errno(-n)
-	}
-	return nil
+	return message.Each(s.buf[:n], visit)
 }

@@ -9,6 +9,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/fairway-net/fairway/internal/netlink/attr"
+	"github.com/fairway-net/fairway/internal/netlink/message"
 )
 
 // watch notices when somebody else changes the table.
@@ -146,7 +147,7 @@ func (w *watch) run(drift func()) {
 // what they said.
 func (w *watch) drain() (touched bool, err error) {
 	for {
-		err := w.socket.receive(false, func(h header, body []byte) error {
+		err := w.socket.receive(false, func(h message.Header, body []byte) error {
 			touched = touched || aboutTable(h, body)
 			return nil
 		})
@@ -163,9 +164,9 @@ func (w *watch) drain() (touched bool, err error) {
 
 // aboutTable reports whether a message is about the plane's table. Everything
 // in nf_tables names its table in its first attribute.
-func aboutTable(h header, body []byte) bool {
-	kind := h.typ & 0xff
-	if h.typ>>8 != unix.NFNL_SUBSYS_NFTABLES || kind == unix.NFT_MSG_NEWGEN || len(body) < nfgenmsgLen {
+func aboutTable(h message.Header, body []byte) bool {
+	kind := h.Type & 0xff
+	if h.Type>>8 != unix.NFNL_SUBSYS_NFTABLES || kind == unix.NFT_MSG_NEWGEN || len(body) < nfgenmsgLen {
 		return false
 	}
 	if body[0] != unix.NFPROTO_INET {

@@ -1,10 +1,9 @@
 package nftables
 
 import (
-	"encoding/binary"
-
 	"github.com/google/nftables/userdata"
-	"golang.org/x/sys/unix"
+
+	"github.com/fairway-net/fairway/internal/netlink/attr"
 )
 
 // Attributes that the unix package does not name (linux/netfilter/nf_tables.h).
@@ -25,53 +24,10 @@ const (
 	nfgenmsgLen      = 4
 )
 
-// wire is a netlink message in the making.
-type wire []byte
-
-func (w *wire) attr(typ uint16, data []byte) {
-	w.header(typ, len(data))
-	*w = append(*w, data...)
-	w.pad()
-}
-
-func (w *wire) str(typ uint16, s string) {
-	w.header(typ, len(s)+1)
-	*w = append(*w, s...)
-	*w = append(*w, 0)
-	w.pad()
-}
-
-func (w *wire) u32(typ uint16, v uint32) {
-	w.header(typ, 4)
-	*w = binary.BigEndian.AppendUint32(*w, v)
-}
-
-func (w *wire) header(typ uint16, size int) {
-	*w = binary.NativeEndian.AppendUint16(*w, uint16(unix.SizeofNlAttr+size))
-	*w = binary.NativeEndian.AppendUint16(*w, typ)
-}
-
-func (w *wire) pad() {
-	for len(*w)%4 != 0 {
-		*w = append(*w, 0)
-	}
-}
-
-// open begins a nested attribute, close ends it.
-func (w *wire) open(typ uint16) int {
-	at := len(*w)
-	w.header(typ|unix.NLA_F_NESTED, 0)
-	return at
-}
-
-func (w *wire) close(at int) {
-	binary.NativeEndian.PutUint16((*w)[at:], uint16(len(*w)-at))
-}
-
 // comment writes a comment as nft reads it back.
-func (w *wire) comment(typ uint16, kind userdata.Type, text string) {
+func comment(w *attr.Builder, typ uint16, kind userdata.Type, text string) {
 	if text != "" {
-		w.attr(typ, userdata.AppendString(nil, kind, text))
+		w.Add(typ, userdata.AppendString(nil, kind, text))
 	}
 }
 

@@ -10,6 +10,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/fairway-net/fairway/internal/netlink/attr"
+	"github.com/fairway-net/fairway/internal/netlink/message"
 )
 
 // socket asks nf_tables for its objects of one family. It reads tens of
@@ -92,31 +93,28 @@ func (s *socket) receive(each func(attr.List)) error {
 		if err != nil {
 			return os.NewSyscallError("recvfrom", err)
 		}
-		for rest := s.buffer[:n]; len(rest) >= unix.NLMSG_HDRLEN; {
-			size := int(binary.NativeEndian.Uint32(rest))
-			if size < unix.NLMSG_HDRLEN || size > len(rest) {
-				return fmt.Errorf("message of %d bytes in a datagram of %d", size, len(rest))
-			}
-			kind, flags := binary.NativeEndian.Uint16(rest[4:]), binary.NativeEndian.Uint16(rest[6:])
-			body := rest[unix.NLMSG_HDRLEN:size]
-			changed = changed || flags&unix.NLM_F_DUMP_INTR != 0
+		ended := false
+		err = message.Each(s.buffer[:n], func(h message.Header, body []byte) error {
+			changed = changed || h.Flags&unix.NLM_F_DUMP_INTR != 0
 			switch {
-			case kind == unix.NLMSG_ERROR || kind == unix.NLMSG_DONE:
+			case h.Type == unix.NLMSG_ERROR || h.Type == unix.NLMSG_DONE:
+				ended = true
 				return ending(body, changed)
 			case len(body) >= generalHeader && (body[0] == s.protocolFamily() || body[0] == unix.NFPROTO_UNSPEC):
 				each(attr.List(body[generalHeader:]))
 			}
-			rest = rest[min(len(rest), (size+3)&^3):]
+			return nil
+		})
+		if ended || err != nil {
+			return err
 		}
 	}
 }
 
 // ending is what the last message says: an error number, or that all was well.
 func ending(body []byte, changed bool) error {
-	if len(body) >= 4 {
-		if number := int32(binary.NativeEndian.Uint32(body)); number != 0 {
-			return unix.Errno(-number)
-		}
+	if err := message.Errno(body); err != nil && len(body) >= 4 {
+		return err
 	}
 	if changed {
 		return errChanging
@@ -126,8 +124,7 @@ func ending(body []byte, changed bool) error {
 
 // nameFilter appends an attribute that holds a name.
 func nameFilter(a attr.List, kind uint16, name string) attr.List {
-	size := unix.NLA_HDRLEN + len(name) + 1
-	a = binary.NativeEndian.AppendUint16(a, uint16(size))
-	a = binary.NativeEndian.AppendUint16(a, kind)
-	return append(append(a, name...), make([]byte, (size+3)&^3-size+1)...)
+	b := attr.Builder(a)
+	b.Text(kind, name)
+	return attr.List(b)
 }

@@ -8,6 +8,8 @@ import (
 
 	"github.com/vishvananda/netlink/nl"
 	"golang.org/x/sys/unix"
+
+	"github.com/fairway-net/fairway/internal/netlink/message"
 )
 
 // Socket sends many messages to the kernel in one system call. The kernel takes them
@@ -112,22 +114,21 @@ func (b *Socket) receive(take func(seq uint32, errno unix.Errno, msg []byte)) er
 		if err != nil {
 			return fmt.Errorf("receive from the kernel: %w", err)
 		}
-		for data := b.buffer[:n]; len(data) >= unix.NLMSG_HDRLEN; {
-			length := int(nl.NativeEndian().Uint32(data))
-			if length < unix.NLMSG_HDRLEN || length > len(data) {
-				return fmt.Errorf("receive from the kernel: message of %d bytes in %d", length, len(data))
+		ended := false
+		err = message.Each(b.buffer[:n], func(h message.Header, body []byte) error {
+			if h.Type != unix.NLMSG_ERROR || len(body) < 4 {
+				take(h.Seq, 0, body)
+				return nil
 			}
-			typ, seq := nl.NativeEndian().Uint16(data[4:]), nl.NativeEndian().Uint32(data[8:])
-			msg := data[unix.NLMSG_HDRLEN:length]
-			if typ != unix.NLMSG_ERROR || len(msg) < 4 {
-				take(seq, 0, msg)
-			} else {
-				take(seq, unix.Errno(-int32(nl.NativeEndian().Uint32(msg))), nil)
-				if seq == b.sent {
-					return nil
-				}
-			}
-			data = data[min(len(data), nlmAlign(length)):]
+			take(h.Seq, unix.Errno(-int32(nl.NativeEndian().Uint32(body))), nil)
+			ended = ended || h.Seq == b.sent
+			return nil
+		})
+		if err != nil {
+			return fmt.Errorf("receive from the kernel: %w", err)
+		}
+		if ended {
+			return nil
 		}
 	}
 }

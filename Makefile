@@ -86,8 +86,8 @@ image: ## the image, built without a container engine or a registry, and its con
 	./hack/install-deps.sh image
 	./deploy/try-image bin/image
 
-gateway-conformance: build ## Gateway API's own conformance suite, in a lab: a minute and a half, once it is built
-	FAIRWAY=$(CURDIR)/fairway ./hack/gateway-conformance/run
+gateway-conformance: build ## Gateway API's own conformance suite, in a lab: a minute and a half, once it is built; ENGINE=haproxy for that engine
+	ENGINE=$(or $(ENGINE),native) FAIRWAY=$(CURDIR)/fairway ./hack/gateway-conformance/run
 
 api-conformance: build ## Kubernetes' own conformance tests that need no running pods, against a server, into docs/conformance.md: ten minutes
 	FAIRWAY=$(CURDIR)/fairway ./hack/api-conformance/run

@@ -14,6 +14,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/fairway-net/fairway/ingress/engine/native"
+	"github.com/fairway-net/fairway/ingress/engines"
 	"github.com/fairway-net/fairway/ingress/gateway"
 	"github.com/fairway-net/fairway/kube"
 )
@@ -27,6 +28,7 @@ type gatewayFlags struct {
 	http3     bool
 	trusted   []string
 	proxies   []string
+	engine    string
 	handover  string
 	delay     time.Duration
 	drain     time.Duration
@@ -77,6 +79,7 @@ func (f *gatewayFlags) add(flags *pflag.FlagSet) {
 	flags.StringSliceVar(&f.trusted, "trusted-proxy", nil, "range of proxies in front, whose X-Forwarded-For is believed; may be repeated")
 	flags.StringSliceVar(&f.proxies, "proxy-protocol-from", nil, "range of load balancers whose connections begin with a header of the PROXY protocol, v1 or v2; may be repeated")
 	flags.BoolVar(&f.http3, "http3", true, "serve HTTP/3 for Gateways and IngressClasses with the annotation fairway.dev/http3: \"true\"")
+	flags.StringVar(&f.engine, "engine", engines.Native, "what serves: native, in this program, or haproxy, which must be installed (2.6 or later)")
 	flags.StringVar(&f.handover, "handover", "@", `Unix socket where the listeners are handed to the next process: a path, or "@" and a name without a file; "@" alone is @fairway-gateway-NODE, "" is none`)
 	flags.DurationVar(&f.delay, "shutdown-delay", 5*time.Second, "how long new connections are taken after SIGTERM, until load balancers know")
 	flags.DurationVar(&f.drain, "drain-timeout", time.Minute, "how long requests and WebSockets may go on after that, or when another process took over")
@@ -93,6 +96,12 @@ func (f *gatewayFlags) config() (gateway.Config, error) {
 	}
 	if f.delay < 0 || f.drain <= 0 {
 		return config, fmt.Errorf("--shutdown-delay %s, --drain-timeout %s: must be positive", f.delay, f.drain)
+	}
+	if err := engines.Check(f.engine); err != nil {
+		return config, fmt.Errorf("--engine: %w", err)
+	}
+	if config.Kind = f.engine; f.engine != engines.Native && f.accessLog {
+		return config, fmt.Errorf("--access-log: the %s engine has none", f.engine)
 	}
 	config.Delay, config.Engine.Drain, config.Engine.Grace = f.delay, f.drain, min(gatewayGrace, f.drain)
 	if config.Handover = f.handover; f.handover == "@" {

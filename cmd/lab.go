@@ -43,6 +43,7 @@ func addLabFlags(flags *pflag.FlagSet, c *lab.Config) {
 	flags.StringVar(&c.Router, "router", "", "a BGP router, frr or bird, between the nodes and the client")
 	flags.StringArrayVar(&c.Images, "image", nil, "host command to run for an image, as IMAGE=COMMAND; IMAGE is a part of the image's name, such as --image='whoami=/usr/local/bin/whoami --port 80'; may be repeated")
 	flags.BoolVar(&c.Gateway, "gateway", c.Gateway, "every node serves Gateways and Ingresses")
+	flags.StringVar(&c.GatewayEngine, "gateway-engine", "", "engine for them: native or haproxy (default native)")
 	flags.StringArrayVar(&c.AgentArgs, "agent-arg", nil, "further argument for every agent, such as --agent-arg=--verbose; may be repeated")
 }
 

@@ -5,6 +5,7 @@ package cmd
 import (
 	"context"
 	"errors"
+	"fmt"
 
 	"github.com/spf13/cobra"
 	"golang.org/x/sync/errgroup"
@@ -13,6 +14,7 @@ import (
 	"github.com/fairway-net/fairway/apiserver"
 	"github.com/fairway-net/fairway/endpoint/publish"
 	"github.com/fairway-net/fairway/ingress/engine/native"
+	"github.com/fairway-net/fairway/ingress/engines"
 	"github.com/fairway-net/fairway/ingress/gateway"
 	"github.com/fairway-net/fairway/internal/ranges"
 )
@@ -21,7 +23,7 @@ func upCommand() *cobra.Command {
 	config := apiserver.DefaultConfig()
 	flags := agentFlags{healthz: "127.0.0.1:10256", metrics: "127.0.0.1:10249", dns: true, announce: true, publish: agent.Publish{Folder: publish.DefaultFolder}}
 	balancing := loadBalancerFlags{nodes: true}
-	withGateway := true
+	withGateway, gatewayEngine := true, engines.Native
 	var verbosity int
 	c := &cobra.Command{
 		Use:   "up",
@@ -30,6 +32,9 @@ func upCommand() *cobra.Command {
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			if err := setLibraryLogs(verbosity); err != nil {
 				return err
+			}
+			if err := engines.Check(gatewayEngine); err != nil {
+				return fmt.Errorf("--gateway-engine: %w", err)
 			}
 			node, err := flags.config()
 			if err != nil {
@@ -50,7 +55,7 @@ func upCommand() *cobra.Command {
 				}
 			}
 			calm := &calmStart{out: cmd.OutOrStdout(), level: &flags.level, verbose: flags.verbose}
-			return up(cmd.Context(), config, balancing, node, withGateway, calm.begin())
+			return up(cmd.Context(), config, balancing, node, withGateway, gatewayEngine, calm.begin())
 		},
 	}
 	addServerFlags(c.Flags(), &config)
@@ -58,13 +63,14 @@ func upCommand() *cobra.Command {
 	addVerbosityFlag(c.Flags(), &verbosity)
 	flags.addRunning(c.Flags())
 	c.Flags().BoolVar(&withGateway, "gateway", true, "serve Gateways and Ingresses on this machine")
+	c.Flags().StringVar(&gatewayEngine, "gateway-engine", engines.Native, "what serves them: native, in this program, or haproxy, which must be installed (2.6 or later)")
 	return c
 }
 
 // up serves the API and runs this machine's agent until ctx is done. The agent
 // ends first, so that it sees no API that goes away. A server that ends by
 // itself is started again; agent and DNS go on meanwhile.
-func up(ctx context.Context, config apiserver.Config, balancing loadBalancerFlags, node agent.Config, withGateway bool, calm *calmStart) error {
+func up(ctx context.Context, config apiserver.Config, balancing loadBalancerFlags, node agent.Config, withGateway bool, gatewayEngine string, calm *calmStart) error {
 	serving, stop := context.WithCancel(context.WithoutCancel(ctx))
 	defer stop()
 	own := newOwnServer()
@@ -82,7 +88,7 @@ func up(ctx context.Context, config apiserver.Config, balancing loadBalancerFlag
 	group, running := errgroup.WithContext(ctx) // the end of either is the end of both
 	if withGateway {
 		group.Go(func() error {
-			return gateway.Run(running, gateway.Config{API: own.config(), Node: node.NodeName, Engine: native.Options{HTTP3: true}, Logger: node.Log})
+			return gateway.Run(running, gateway.Config{API: own.config(), Node: node.NodeName, Kind: gatewayEngine, Engine: native.Options{HTTP3: true}, Logger: node.Log})
 		})
 	}
 	group.Go(func() error { return agent.Run(running, node) })

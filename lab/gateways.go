@@ -17,10 +17,14 @@ func (s *supervisor) startGateways(ctx context.Context, nodes []*topology.Node) 
 		r := &role{
 			lab: s.config.Name, name: "gateway-" + n.Name, cgroup: n.Name + "/agent", start: n.Start,
 			args: func() []string {
-				return []string{
+				args := []string{
 					"gateway", "--kubeconfig", s.api.nodeKubeconfig, "--node-name", n.Name,
 					"--shutdown-delay", "0s", "--drain-timeout", "2s", // nobody waits for a lab to end
 				}
+				if s.config.GatewayEngine != "" {
+					args = append(args, "--engine", s.config.GatewayEngine)
+				}
+				return args
 			},
 		}
 		began := time.Now()

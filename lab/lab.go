@@ -57,6 +57,8 @@ type Config struct {
 	Images []string `json:"images,omitempty"`
 	// Gateway has every node serve Gateways and Ingresses.
 	Gateway bool `json:"gateway,omitempty"`
+	// GatewayEngine is what serves them; "" is the usual one.
+	GatewayEngine string `json:"gatewayEngine,omitempty"`
 	// Kubernetes is a directory of Kubernetes' own etcd, kube-apiserver and
 	// kube-controller-manager, to be used instead of Fairway's; "" for Fairway's.
 	Kubernetes string `json:"kubernetes,omitempty"`

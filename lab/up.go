@@ -116,7 +116,7 @@ func (c Config) args() []string {
 		args = append(args, "--image", i)
 	}
 	if c.Gateway {
-		args = append(args, "--gateway")
+		args = append(args, "--gateway", "--gateway-engine", c.GatewayEngine)
 	}
 	for _, r := range c.LoadBalancerRanges {
 		args = append(args, "--load-balancer-range", r)

@@ -140,7 +140,7 @@ func (c *Controller) sync(ctx context.Context) error {
 	c.watch.Take()
 	c.objects = c.watch.Objects()
 	c.live = c.liveEngines()
-	out := ingress.Compile(c.objects, ingress.Options{Certificates: c.certificates})
+	out := ingress.Compile(c.objects, ingress.Options{Certificates: c.certificates, Lacks: lacks(c.live)})
 	c.want(out)
 	c.tell(out.Problems)
 	c.ports = c.takenPorts()

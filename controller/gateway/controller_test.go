@@ -152,7 +152,7 @@ func TestClasses(t *testing.T) {
 	r.until("the GatewayClass is accepted", func() bool {
 		c, err := r.gateway.GatewayV1().GatewayClasses().Get(t.Context(), className, metav1.GetOptions{})
 		r.must(err)
-		return reason(c.Status.Conditions, "Accepted") == "True(Accepted)" && len(c.Status.SupportedFeatures) == len(ingress.Features())
+		return reason(c.Status.Conditions, "Accepted") == "True(Accepted)" && len(c.Status.SupportedFeatures) == len(ingress.Features(nil))
 	})
 	r.must(r.makeClasses(t.Context())) // again is no error
 }

@@ -11,6 +11,8 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
+	ingress "github.com/fairway-net/fairway/ingress/compile"
+	"github.com/fairway-net/fairway/ingress/engines"
 	"github.com/fairway-net/fairway/ingress/watch"
 )
 
@@ -18,6 +20,7 @@ import (
 type engine struct {
 	node      string
 	addresses []netip.Addr
+	kind      string // which engine it is
 }
 
 // watchEngines looks at Leases every few seconds and after changes of them.
@@ -52,13 +55,13 @@ func (c *Controller) lookAtEngines(ctx context.Context) {
 			if err != nil {
 				continue // a node that isn't there has no addresses
 			}
-			list = append(list, engine{n.Name, internalAddresses(n)})
+			list = append(list, engine{n.Name, internalAddresses(n), l.Annotations[engines.Annotation]})
 		}
 	}
 	slices.SortFunc(list, func(a, b engine) int { return cmp.Compare(a.node, b.node) })
 	c.mu.Lock()
 	changed := !slices.EqualFunc(list, c.engines, func(a, b engine) bool {
-		return a.node == b.node && slices.Equal(a.addresses, b.addresses)
+		return a.node == b.node && a.kind == b.kind && slices.Equal(a.addresses, b.addresses)
 	})
 	c.mu.Unlock()
 	if changed {
@@ -94,4 +97,14 @@ func (c *Controller) liveEngines() []engine {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	return c.engines
+}
+
+// lacks is what some engine can't do: any of them may get the requests of a route.
+func lacks(list []engine) *ingress.Lacks {
+	for _, e := range list {
+		if l := engines.Lacks(e.kind); l != nil {
+			return l
+		}
+	}
+	return nil
 }

@@ -33,7 +33,7 @@ func (c *Controller) writeStatuses(ctx context.Context, out *ingress.Output) err
 		}
 		n := x.DeepCopy()
 		n.Status.Conditions = merged(n.Status.Conditions, wanted)
-		n.Status.SupportedFeatures = ingress.Features()
+		n.Status.SupportedFeatures = ingress.Features(lacks(c.live))
 		return write(ctx, x.Status, n.Status, n, api.GatewayClasses().UpdateStatus)
 	}))
 	add(each(ctx, index(o.Gateways), func(ctx context.Context, name types.NamespacedName, x *gatewayv1.Gateway) error {

@@ -143,8 +143,7 @@ var known = map[string]reader{
 		return nil
 	},
 	seed + "algorithm": func(_ *compiler, _ *networkingv1.Ingress, a *annotations, t string) error {
-		names := map[string]model.Algorithm{"roundrobin": model.RoundRobin, "leastconn": model.LeastRequests, "source": model.Source}
-		algorithm, given := names[t]
+		algorithm, given := algorithms[t]
 		if !given {
 			return fmt.Errorf("%q: must be roundrobin, leastconn or source", t)
 		}
@@ -197,10 +196,15 @@ func (c *compiler) annotations(o *networkingv1.Ingress) *annotations {
 			}
 		}
 	}
+	a.settle()
+	return a
+}
+
+// settle names what adapt changes, once all is read.
+func (a *annotations) settle() {
 	if a.protocol != "" && a.protocol != "HTTP" && a.protocol != "AUTO_HTTP" || a.algorithm != model.RoundRobin {
 		a.suffix = fmt.Sprintf("%s-%d", strings.ToLower(a.protocol), a.algorithm)
 	}
-	return a
 }
 
 // action is what a path of the Ingress does.

@@ -27,7 +27,9 @@ type route struct {
 	// rejected is a reason, other than its parents, not to accept it.
 	rejected        gatewayv1.RouteConditionReason
 	rejectedMessage string
-	gateways        []*gateway // that it is attached to
+	// partial is why some of its rules answer 500.
+	partial  string
+	gateways []*gateway // that it is attached to
 }
 
 // attachment is a listener of a route, with the hostnames they have in common.
@@ -90,6 +92,9 @@ func (c *compiler) compileRoutes() {
 func (c *compiler) attach(r *route) []attachment {
 	var list []attachment
 	var parents []gatewayv1.RouteParentStatus
+	if r.partial != "" {
+		c.problem(r.kind, r.name(), ReasonLacking, r.partial)
+	}
 	for _, ref := range r.spec.ParentRefs {
 		candidates, g, reason, message := c.parent(r, ref)
 		if g == nil {
@@ -130,7 +135,11 @@ func (r *route) parentStatus(ref gatewayv1.ParentReference, reason gatewayv1.Rou
 	if r.refsReason != "" {
 		refs = condition(gatewayv1.RouteConditionResolvedRefs, false, r.refsReason, generation, r.refsMessage)
 	}
-	return gatewayv1.RouteParentStatus{ParentRef: ref, ControllerName: Controller, Conditions: []metav1.Condition{accepted, refs}}
+	conditions := []metav1.Condition{accepted, refs}
+	if r.partial != "" {
+		conditions = append(conditions, condition(gatewayv1.RouteConditionPartiallyInvalid, true, gatewayv1.RouteReasonUnsupportedValue, generation, r.partial))
+	}
+	return gatewayv1.RouteParentStatus{ParentRef: ref, ControllerName: Controller, Conditions: conditions}
 }
 
 // parent finds the listeners that a reference names; no gateway if it isn't ours.

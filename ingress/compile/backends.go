@@ -88,6 +88,11 @@ func (c *compiler) pool(r *route, g *gateway, service types.NamespacedName, port
 			p.TLS, p.Name = &withCertificate, p.Name+"@"+g.certificateName
 		}
 	}
+	if l := c.options.Lacks; l != nil {
+		if why := l.Pool(p); why != "" {
+			return "", gatewayv1.RouteReasonUnsupportedValue, fmt.Sprintf("Service %s, port %d: %s (engine %s)", service, port.Port, why, l.Engine)
+		}
+	}
 	if c.out.Table.Pools[p.Name] == nil {
 		if c.options.Endpoints != nil {
 			p.Endpoints = c.options.Endpoints(service, port)

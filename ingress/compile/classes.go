@@ -10,10 +10,12 @@ import (
 
 // Features are the names of what is supported, sorted, for the status of
 // GatewayClasses.
-func Features() []gatewayv1.SupportedFeature {
+func Features(lacks *Lacks) []gatewayv1.SupportedFeature {
 	var list []gatewayv1.SupportedFeature
 	for _, f := range supported {
-		list = append(list, gatewayv1.SupportedFeature{Name: gatewayv1.FeatureName(f)})
+		if lacks.supports(f) {
+			list = append(list, gatewayv1.SupportedFeature{Name: gatewayv1.FeatureName(f)})
+		}
 	}
 	slices.SortFunc(list, func(a, b gatewayv1.SupportedFeature) int {
 		if a.Name < b.Name {

@@ -17,6 +17,8 @@
 //	secrets.go    certificates and authorities
 //	canary.go     Ingresses that get a part of others' requests
 //	acme.go       certificates that are to be obtained, and what shows that we may
+//	balancer.go   Services as Kubernetes' former service-loadbalancer served them
+//	lacks.go      what an engine can't do
 //	update.go     what a change of routes, Services and endpoints costs
 //	references.go who depends on what
 package compile
@@ -87,6 +89,8 @@ type Options struct {
 	// Certificates, if not nil, keeps what was read from Secrets, so that it is
 	// read once, and the last good one of each.
 	Certificates *Certificates
+	// Lacks, if not nil, is what the engine can't do.
+	Lacks *Lacks
 	// TableOnly leaves statuses out, which take as much memory as the table.
 	TableOnly bool
 	// Challenges is the ConfigMap with what a certificate authority may look for
@@ -169,6 +173,7 @@ const (
 	ReasonRefused  = "Refused"
 	ReasonNotFound = "NotFound"
 	ReasonConflict = "Conflict"
+	ReasonLacking  = "NotSupported" // by the engine
 )
 
 // compiler holds what one run works out.

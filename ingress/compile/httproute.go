@@ -55,7 +55,11 @@ func (c *compiler) httpRules(r *route, o *gatewayv1.HTTPRoute, g *gateway) []*mo
 				r.reject(gatewayv1.RouteReasonUnsupportedValue, fmt.Sprintf("spec.rules[%d].matches[%d]: %v", i, j, err))
 				continue
 			}
-			list = append(list, &model.Rule{Match: m, Action: action})
+			rule := &model.Rule{Match: m, Action: action}
+			if why := c.lacking(rule); why != "" {
+				r.lack(fmt.Sprintf("spec.rules[%d]", i), why)
+			}
+			list = append(list, rule)
 		}
 	}
 	return list

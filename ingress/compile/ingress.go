@@ -30,6 +30,7 @@ type ingresses struct {
 	clients map[string]*model.ClientValidation
 	www     map[string]www
 	http3   bool
+	streams []Stream
 }
 
 // compileIngresses makes listeners of Ingresses: one for each hostname with a
@@ -61,9 +62,10 @@ func (c *compiler) compileIngresses() {
 		c.compileIngress(in, o)
 	}
 	in.addWWW()
-	if !served {
+	if !c.compileBalanced(in) && !served {
 		return
 	}
+	c.out.Streams = append(c.out.Streams, in.streams...)
 	result := &GatewayResult{Ports: []Port{{Number: 80, Protocol: corev1.ProtocolTCP}}}
 	plain := &listener{rules: in.plain}
 	c.ingressSocket(80, false, plain.finishAs("http", "", nil))
@@ -93,6 +95,7 @@ func (c *compiler) compileIngresses() {
 			c.sockets[fmt.Sprintf("%s:%d", IngressGateway, 443)].model.HTTP3 = true
 		}
 	}
+	result.Ports = append(result.Ports, streamPorts(in.streams)...)
 	c.out.Gateways[IngressGateway] = result
 }
 
@@ -216,7 +219,12 @@ func (c *compiler) ingressRule(in *ingresses, r *route, a *annotations, o *netwo
 		c.problem("Ingress", name, ReasonNotFound, backend.Invalid)
 	}
 	action.Backends = []model.Backend{backend}
-	rule := orderedRule{&model.Rule{Match: match, Action: action}, r, index}
+	own := &model.Rule{Match: match, Action: action}
+	if why := c.lacking(own); why != "" {
+		c.problem("Ingress", name, ReasonLacking, at+": "+why)
+		action = own.Action
+	}
+	rule := orderedRule{own, r, index}
 	redirected := secure && a.sslRedirect || a.forceRedirect
 	in.mains[key] = &mainRule{action, secure, redirected}
 	if a.passthrough && host != "" && match.Kind == model.PathPrefix && match.Path == "/" {

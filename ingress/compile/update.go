@@ -71,6 +71,9 @@ func (c *compiler) isFixed(name types.NamespacedName, now *corev1.Service) bool 
 	}
 	// The Service of a Gateway says where an engine listens.
 	before := c.Services[name]
+	if isBalanced(now) || isBalanced(before) || c.ConfigMaps[BalancerConfig] != nil {
+		return true
+	}
 	return now != nil && now.Labels[gatewayv1.GatewayNameLabelKey] != "" || before != nil && before.Labels[gatewayv1.GatewayNameLabelKey] != ""
 }
 

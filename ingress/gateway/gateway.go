@@ -5,6 +5,7 @@
 //	gateway.go  API objects in, tables out
 //	succeed.go  from one process to the next, and the end
 //	upgrade.go  starting this program anew, as its own successor
+//	engine.go   which engine it is
 //	lease.go    that this node has an engine
 //	metrics.go  health and metrics
 package gateway
@@ -42,6 +43,9 @@ type Config struct {
 	// "". The controller has to look there.
 	Namespace string
 	Engine    native.Options
+	// Kind is which engine serves, one of engines.Names; native if "". The others take
+	// from Engine what they have.
+	Kind string
 	// Listen is where health and metrics are served; "" serves none.
 	Listen string
 	// Handover is the Unix socket where a process that is to take this one's place
@@ -70,7 +74,7 @@ type gateway struct {
 	config       Config
 	log          *slog.Logger
 	watch        *watch.Watch
-	engine       *native.Engine
+	engine       engine
 	metrics      *metrics
 	certificates *ingress.Certificates
 	out          *ingress.Output
@@ -90,10 +94,8 @@ func Run(ctx context.Context, config Config) error {
 	if config.Namespace == "" {
 		g.config.Namespace = metav1.NamespaceSystem
 	}
-	config.Engine.Access = g.metrics.count(config.Engine.Access)
-	config.Engine.Logger = g.log
 	var err error
-	if g.engine, err = native.New(config.Engine); err != nil {
+	if err = g.makeEngine(); err != nil {
 		return err
 	}
 	if g.watch, err = watch.New(config.API, g.log); err != nil {

@@ -9,6 +9,7 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
+	"github.com/fairway-net/fairway/ingress/engines"
 	"github.com/fairway-net/fairway/ingress/watch"
 )
 
@@ -36,7 +37,7 @@ func (g *gateway) renew(ctx context.Context) error {
 	l, err := leases.Get(ctx, g.name(), metav1.GetOptions{})
 	if apierrors.IsNotFound(err) {
 		_, err = leases.Create(ctx, &coordinationv1.Lease{
-			ObjectMeta: metav1.ObjectMeta{Name: g.name(), Labels: map[string]string{watch.EngineLabel: "true"}},
+			ObjectMeta: metav1.ObjectMeta{Name: g.name(), Labels: map[string]string{watch.EngineLabel: "true"}, Annotations: map[string]string{engines.Annotation: g.kind()}},
 			Spec:       coordinationv1.LeaseSpec{HolderIdentity: &g.config.Node, RenewTime: &now, LeaseDurationSeconds: &duration},
 		}, metav1.CreateOptions{})
 		return err
@@ -44,6 +45,10 @@ func (g *gateway) renew(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
+	if l.Annotations == nil {
+		l.Annotations = map[string]string{}
+	}
+	l.Annotations[engines.Annotation] = g.kind()
 	l.Spec.HolderIdentity, l.Spec.RenewTime, l.Spec.LeaseDurationSeconds = &g.config.Node, &now, &duration
 	_, err = leases.Update(ctx, l, metav1.UpdateOptions{})
 	return err

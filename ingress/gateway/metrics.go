@@ -68,6 +68,36 @@ func (m *metrics) count(next func(*native.Access)) func(*native.Access) {
 	}
 }
 
+// countBy has requests counted by an engine that counts them itself.
+func (m *metrics) countBy(requests func() (map[string]map[string]uint64, error), log *slog.Logger) {
+	m.registry.Unregister(m.requests)
+	m.registry.Unregister(m.seconds)
+	m.registry.MustRegister(&counts{requests, log})
+}
+
+// counts are requests as an engine counts them.
+type counts struct {
+	requests func() (map[string]map[string]uint64, error)
+	log      *slog.Logger
+}
+
+var countedRequests = prometheus.NewDesc("fairway_gateway_requests_total", "Requests, by the Gateway's port and the class of the answer.", []string{"socket", "class"}, nil)
+
+func (c *counts) Describe(to chan<- *prometheus.Desc) { to <- countedRequests }
+
+func (c *counts) Collect(to chan<- prometheus.Metric) {
+	sockets, err := c.requests()
+	if err != nil {
+		c.log.Warn("requests not counted", "err", err)
+		return
+	}
+	for socket, classes := range sockets {
+		for class, n := range classes {
+			to <- prometheus.MustNewConstMetric(countedRequests, prometheus.CounterValue, float64(n), socket, class)
+		}
+	}
+}
+
 func (m *metrics) applied(t *model.Table, took time.Duration) {
 	m.applying.Observe(took.Seconds())
 	m.sockets.Set(float64(len(t.Sockets)))

@@ -79,6 +79,7 @@ type Engine struct {
 	ended      []string // names of sockets that are served no more, until haproxy is replaced
 	generation int
 	closed     bool
+	counted    map[string]map[string]uint64 // requests of those that were replaced
 	reloads    int
 	commands   int64         // that the last table took, for tests
 	stop       chan struct{} // closed with the engine
@@ -92,7 +93,7 @@ var ErrMissing = errors.New("haproxy isn't installed (Debian: apt-get install ha
 func New(options Options) (*Engine, error) {
 	e := &Engine{
 		options: options, log: options.Logger, program: options.Program, listeners: map[netip.AddrPort]*net.TCPListener{},
-		names: map[netip.AddrPort]string{}, leaving: leaving{}, stop: make(chan struct{}),
+		names: map[netip.AddrPort]string{}, leaving: leaving{}, counted: map[string]map[string]uint64{}, stop: make(chan struct{}),
 	}
 	if e.log == nil {
 		e.log = slog.Default()
@@ -229,7 +230,7 @@ func end(l *net.TCPListener) {
 
 // served is the table without the sockets that could not be opened.
 func (e *Engine) served(table *model.Table) *model.Table {
-	out := &model.Table{Pools: table.Pools}
+	out := &model.Table{Pools: table.Pools, Challenges: table.Challenges}
 	for _, m := range table.Sockets {
 		if m.Bind.IsValid() && e.listeners[m.Bind] != nil && e.names[m.Bind] == m.Name {
 			out.Sockets = append(out.Sockets, m)
@@ -241,7 +242,7 @@ func (e *Engine) served(table *model.Table) *model.Table {
 // serve brings haproxy up to date: by commands where they do.
 func (e *Engine) serve(table *model.Table) error {
 	served := e.served(table)
-	if e.process != nil && e.table != nil && slices.Equal(e.table.Sockets, served.Sockets) && e.sameValues(served.Pools) {
+	if e.process != nil && e.table != nil && e.table.Challenges == served.Challenges && slices.Equal(e.table.Sockets, served.Sockets) && e.sameValues(served.Pools) {
 		return e.endpoints(served)
 	}
 	next, missing := makePlan(served, &e.slots)

@@ -28,6 +28,8 @@ type rig struct {
 	socket *model.Socket
 	pools  map[string]*model.Pool
 	rules  []*model.Rule
+
+	challenges *model.Challenges
 }
 
 func newRig(t *testing.T) *rig {
@@ -59,7 +61,7 @@ func (r *rig) apply() {
 	for name, p := range r.pools {
 		pools[name] = p
 	}
-	if err := r.Apply(&model.Table{Sockets: []*model.Socket{&s}, Pools: pools}); err != nil {
+	if err := r.Apply(&model.Table{Sockets: []*model.Socket{&s}, Pools: pools, Challenges: r.challenges}); err != nil {
 		r.Fatal(err)
 	}
 }
@@ -126,6 +128,10 @@ func TestWithoutReload(t *testing.T) {
 	r.rules = r.rules[1:]
 	r.apply()
 	r.expect("/b/x", "200 a /b/x")
+	r.challenges = &model.Challenges{Tokens: map[string]string{"token": "token.key_a-b", "odd one": "x"}}
+	r.apply()
+	r.expect("/.well-known/acme-challenge/token", "200 token.key_a-b")
+	r.expect("/.well-known/acme-challenge/other", "200 a /.well-known/acme-challenge/other")
 	if n := r.Reloads(); n != 1 {
 		t.Errorf("haproxy was started %d times", n)
 	}

@@ -12,6 +12,7 @@ import (
 // Lacks are what haproxy can't do, for people.
 func Lacks() []string {
 	return []string{
+		"HTTP/3, and certificate authorities' challenges by TLS (tls-alpn-01)",
 		"mirrors of requests",
 		"a timeout of the whole request (timeouts.request); one of each try there is",
 		"limits of requests per second and of connections per client",
@@ -57,6 +58,14 @@ func LackingAction(a *model.Action) string {
 		}
 	}
 	return ""
+}
+
+// Lacking says what of a rule haproxy can't do; "" if it can do it all.
+func Lacking(r *model.Rule) string {
+	if why := LackingAction(r.Action); why != "" {
+		return why
+	}
+	return LackingMatch(&r.Match)
 }
 
 // LackingMatch says what of a match haproxy can't do; "" if it can do it all.

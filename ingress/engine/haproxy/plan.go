@@ -62,6 +62,14 @@ func makePlan(table *model.Table, s *slots) (out *plan, missing bool) {
 		entries: map[string]map[string]string{}, programs: map[string]string{}, backends: map[int]map[string]server{},
 		pems: map[string]string{}, kept: map[string]string{},
 	}}
+	p.out.entries[challenges] = map[string]string{}
+	if c := table.Challenges; c != nil {
+		for token, text := range c.Tokens {
+			if isPlain(token) && isPlain(text) && text != "" {
+				p.out.entries[challenges][model.ChallengePath+token] = text
+			}
+		}
+	}
 	seen := map[netip.AddrPort]bool{}
 	for _, m := range table.Sockets {
 		if m.Bind.IsValid() && !seen[m.Bind] {
@@ -72,6 +80,9 @@ func makePlan(table *model.Table, s *slots) (out *plan, missing bool) {
 	slices.SortFunc(p.out.sockets, func(a, b *socket) int { return cmp.Compare(a.id, b.id) })
 	return p.out, p.missing
 }
+
+// challenges is the map of what certificate authorities look for.
+const challenges = "challenges.map"
 
 // The values of maps that are no backends with endpoints.
 const (

@@ -137,6 +137,7 @@ func (e *Engine) watch(p *process) {
 
 // retire has a haproxy end, at the latest when its time is over.
 func (e *Engine) retire(p *process) {
+	e.keepCount(p)
 	p.leave(e.sockets())
 	e.ended = nil
 	e.replaced = slices.DeleteFunc(e.replaced, func(o *process) bool {

@@ -18,6 +18,7 @@ func (c *config) requests(s *socket, name, bind string) {
 		return
 	}
 	c.admit(s)
+	c.add("http-request return status 200 content-type text/plain lf-string %%[path,map_str(%s)] if { path -m beg /.well-known/acme-challenge/ } { path,map_str(%s) -m found }", c.path(challenges), c.path(challenges))
 	c.listener(s)
 	c.rules(s)
 	c.forwarded(s)

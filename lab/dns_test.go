@@ -258,11 +258,11 @@ func TestFallBack(t *testing.T) {
 			if answered == 0 {
 				t.Error("no question was answered by the other node")
 			}
-			if strings.Contains(log(t, c, "node1"), "is used again") {
+			if strings.Contains(log(t, c, "node1"), "DNS is ready again") {
 				t.Error("the node's own server was used again although it couldn't be reached")
 			}
 			nft("delete table inet fault")
-			eventually(t, "the node answers itself again", func() bool { return holds(c, "node1") && strings.Contains(log(t, c, "node1"), "is used again") })
+			eventually(t, "the node answers itself again", func() bool { return holds(c, "node1") && strings.Contains(log(t, c, "node1"), "DNS is ready again") })
 			a.timeout = patience / 2
 			if err := a.ask(); err != nil {
 				t.Error(err)

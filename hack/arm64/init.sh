@@ -34,10 +34,11 @@ tries() {
 	done
 }
 well() { wget -q -O /dev/null http://127.0.0.1:10256/healthz 2>/dev/null || { kill -0 $agent || fail "it ended"; false; }; }
-asks() { [ "$(wget -q -T 5 -O - "http://$1/name" 2>/dev/null)" = web ]; }
+# The port is given: a static busybox that has to look it up crashes.
+asks() { [ "$(wget -q -T 5 -O - "http://$1:80/name" 2>/dev/null)" = web ]; }
 # outside COMMAND: on another machine of the link.
 outside() { nsenter --net=/proc/$other/ns/net "$@"; }
-outsideAsks() { [ "$(outside wget -q -T 5 -O - "http://$1/name" 2>/dev/null)" = web ]; }
+outsideAsks() { [ "$(outside wget -q -T 5 -O - "http://$1:80/name" 2>/dev/null)" = web ]; }
 
 uname -a
 hostname arm

@@ -41,10 +41,48 @@ func readMessage(r io.Reader) (kind byte, body []byte, err error) {
 // parseOpen reads the body of an OPEN message.
 func parseOpen(body []byte) (open *bgp.BGPOpen, err error) {
 	open = &bgp.BGPOpen{}
-	if err := open.DecodeFromBytes(body); err != nil {
+	err = open.DecodeFromBytes(body)
+	if err != nil {
+		open = &bgp.BGPOpen{}
+		err = open.DecodeFromBytes(withoutUnreadable(body))
+	}
+	if err != nil {
 		return nil, fmt.Errorf("read the router's OPEN message: %w", err)
 	}
 	return open, nil
+}
+
+// withoutUnreadable leaves out the capabilities of an OPEN message that make no
+// sense, as if the router did not have them: some programs write one or the other
+// wrong, such as exabgp 4.2 that of RFC 8950.
+func withoutUnreadable(body []byte) []byte {
+	const fixed = 10 // version, AS number, hold time, identifier, length of what follows
+	if len(body) < fixed {
+		return body
+	}
+	kept := append([]byte{}, body[:fixed]...)
+	for rest := body[fixed:]; len(rest) >= 2 && len(rest) >= 2+int(rest[1]); rest = rest[2+int(rest[1]):] {
+		parameter := rest[:2+int(rest[1])]
+		if parameter[0] == bgp.BGP_OPT_CAPABILITY {
+			parameter = readable(parameter)
+		}
+		kept = append(kept, parameter...)
+	}
+	kept[fixed-1] = byte(len(kept) - fixed)
+	return kept
+}
+
+// readable is a parameter with the capabilities that can be read.
+func readable(parameter []byte) []byte {
+	kept := []byte{parameter[0], 0}
+	for rest := parameter[2:]; len(rest) >= 2 && len(rest) >= 2+int(rest[1]); rest = rest[2+int(rest[1]):] {
+		capability := rest[:2+int(rest[1])]
+		if _, err := bgp.DecodeCapability(capability); err == nil {
+			kept = append(kept, capability...)
+		}
+	}
+	kept[1] = byte(len(kept) - 2)
+	return kept
 }
 
 // parseNotification says what the router complains of.

@@ -36,6 +36,7 @@ func (c *connection) tell() error {
 			close(w)
 		}
 	}()
+	told := map[bgp.Family]bool{}
 	for _, f := range c.agreed.families {
 		var gone []netip.Prefix
 		fresh := map[netip.Prefix]announce.Route{}
@@ -49,14 +50,15 @@ func (c *connection) tell() error {
 				fresh[prefix] = route
 			}
 		}
-		if err := c.tellFamily(f, gone, fresh); err != nil {
+		var err error
+		if told[f], err = c.tellFamily(f, gone, fresh); err != nil {
 			return err
 		}
 	}
 	c.mu.Lock()
 	clear(c.sent)
 	for prefix, route := range wanted {
-		if slices.Contains(c.agreed.families, familyOf(prefix)) {
+		if told[familyOf(prefix)] {
 			c.sent[prefix] = route
 		}
 	}
@@ -72,38 +74,40 @@ func familyOf(p netip.Prefix) bgp.Family {
 	return bgp.RF_IPv6_UC
 }
 
-func (c *connection) tellFamily(f bgp.Family, gone []netip.Prefix, fresh map[netip.Prefix]announce.Route) error {
+// tellFamily tells the router of one family. It reports false where this node has no
+// next hop for that.
+func (c *connection) tellFamily(f bgp.Family, gone []netip.Prefix, fresh map[netip.Prefix]announce.Route) (told bool, err error) {
 	for part := range slices.Chunk(sortedPrefixes(gone), perMessage) {
 		m, err := withdraw(f, part)
 		if err != nil {
-			return err
+			return false, err
 		}
 		if err := c.write(m); err != nil {
-			return err
+			return false, err
 		}
 	}
 	if len(fresh) == 0 {
-		return nil
+		return true, nil
 	}
 	hop, ok := c.nextHop(f)
 	if !ok {
 		c.update(func(st *Status) {
 			st.Note = fmt.Sprintf("routes of %s are not announced: the interface of the session has no address of the family", f)
 		})
-		return nil
+		return false, nil
 	}
 	for _, group := range alike(fresh) {
 		for part := range slices.Chunk(group.prefixes, perMessage) {
 			m, err := c.announcement(f, hop, group.route, part)
 			if err != nil {
-				return err
+				return false, err
 			}
 			if err := c.write(m); err != nil {
-				return err
+				return false, err
 			}
 		}
 	}
-	return nil
+	return true, nil
 }
 
 // perMessage is how many prefixes of IPv6 fit into a message with as many

@@ -6,12 +6,9 @@ import (
 	"fmt"
 	"io"
 	"log/slog"
-	"os"
 	"slices"
 	"strings"
 	"time"
-
-	"golang.org/x/sys/unix"
 
 	"github.com/fairway-net/fairway/lab"
 )
@@ -50,10 +47,6 @@ var AnnounceWays = []string{wayLayer2, wayRouter, wayWatched, wayKeepalived}
 func Announce(ctx context.Context, o AnnounceOptions) (err error) {
 	if err := o.check(); err != nil {
 		return err
-	}
-	// The lab is many machines, and others' work here is none of theirs.
-	if err := unix.Setpriority(unix.PRIO_PROCESS, 0, announcePriority); err != nil {
-		return fmt.Errorf("take precedence: %w", os.NewSyscallError("setpriority", err))
 	}
 	r := &announceRun{AnnounceOptions: o, began: time.Now()}
 	var failed []error
@@ -165,10 +158,6 @@ func (r *announceRun) note(e event, who, text string) {
 	r.Log.Info("measured", "event", e.name, "who", who, "result", text)
 	r.results = append(r.results, announced{e, who, text})
 }
-
-// announcePriority is the nice value of all that the lab runs, routers included:
-// one that has no time for 150 ms takes nodes for dead.
-const announcePriority = -15
 
 // announceLabName is that of the lab.
 const announceLabName = "bench-announce"

@@ -39,7 +39,7 @@ func disturb(ctx context.Context, l *announceLab, e event) (string, error) {
 
 // once has the event happen, and what it did is undone once nobody looks any more.
 func (l *announceLab) once(ctx context.Context, e event, n *noticed) (err error) {
-	if err := l.settle(ctx); err != nil {
+	if err := errors.Join(takePrecedence(announceLabName), l.settle(ctx)); err != nil {
 		return err
 	}
 	if err := l.pings.fill(l.options.Connections); err != nil {

@@ -237,6 +237,9 @@ func (k *rivals) hasAddress(n *topology.Node) (has bool, err error) {
 
 // once takes the power from the host that has the address, and gives it back later.
 func (k *rivals) once(ctx context.Context, interval string) (gap time.Duration, err error) {
+	if err := takePrecedence(keepalivedLabName); err != nil {
+		return 0, err
+	}
 	owner := 0
 	err = poll(ctx, settlePatience, 50*time.Millisecond, func() (err error) {
 		owner, err = k.owner()

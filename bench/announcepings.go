@@ -18,8 +18,9 @@ import (
 )
 
 const (
-	// pingEvery is how often each connection asks and is answered.
-	pingEvery = time.Second
+	// pingRate is how many questions all connections ask in a second, once each has
+	// asked in the last second: two cores are client, router, nodes and endpoints.
+	pingRate = 1000
 	// pingPatience without an answer makes a connection a lost one: TCP has sent the
 	// question four times by then.
 	pingPatience = 5 * time.Second
@@ -28,9 +29,10 @@ const (
 
 // pings are connections from a host that ask and are answered all the time.
 type pings struct {
-	ns   *netns.NS
-	to   netip.AddrPort
-	list []*ping
+	ns    *netns.NS
+	to    netip.AddrPort
+	list  []*ping
+	every time.Duration // how often each asks
 }
 
 // ping is one of them.
@@ -51,6 +53,7 @@ func (p *pings) fill(n int) error {
 	}
 	p.list = alive
 	missing := n - len(alive)
+	p.every = max(time.Second, time.Duration(n)*time.Second/pingRate)
 	made := make(chan *ping, max(0, missing))
 	errs := make(chan error, pingDialers)
 	var left atomic.Int64
@@ -64,7 +67,7 @@ func (p *pings) fill(n int) error {
 					if err != nil {
 						return err
 					}
-					made <- newPing(conn)
+					made <- newPing(conn, p.every)
 				}
 				return nil
 			})
@@ -86,18 +89,18 @@ func (p *pings) fill(n int) error {
 	return nil
 }
 
-func newPing(conn net.Conn) *ping {
+func newPing(conn net.Conn, every time.Duration) *ping {
 	c := &ping{conn: conn, done: make(chan struct{})}
 	go func() {
 		defer close(c.done)
-		c.err = errors.Join(c.run(), conn.Close())
+		c.err = errors.Join(c.run(every), conn.Close())
 	}()
 	return c
 }
 
 // run asks until something goes wrong.
-func (c *ping) run() error {
-	time.Sleep(rand.N(pingEvery))
+func (c *ping) run(every time.Duration) error {
+	time.Sleep(rand.N(every))
 	answers := bufio.NewReaderSize(c.conn, 128)
 	for {
 		if err := c.conn.SetDeadline(time.Now().Add(pingPatience)); err != nil {
@@ -110,7 +113,7 @@ func (c *ping) run() error {
 			return err
 		}
 		c.answered.Store(time.Now().UnixNano())
-		time.Sleep(pingEvery)
+		time.Sleep(every)
 	}
 }
 
@@ -130,7 +133,7 @@ func (l losses) all() int { return l.reset + l.silent }
 
 // check waits until each connection has been answered since a time, or is lost.
 func (p *pings) check(ctx context.Context, since time.Time) losses {
-	deadline := time.Now().Add(pingPatience + 2*pingEvery)
+	deadline := time.Now().Add(pingPatience + 2*p.every)
 	for {
 		var l losses
 		waiting := false

@@ -1,6 +1,7 @@
 package bench
 
 import (
+	"errors"
 	"fmt"
 	"net"
 	"net/netip"
@@ -8,6 +9,8 @@ import (
 	"strings"
 	"sync"
 	"time"
+
+	"golang.org/x/sys/unix"
 
 	"github.com/fairway-net/fairway/internal/netns"
 )
@@ -38,9 +41,25 @@ func startProbe(ns *netns.NS, to netip.AddrPort) (*probe, error) {
 		return nil, fmt.Errorf("probe %s: %w", to, err)
 	}
 	p := &probe{to: to, conn: conn, stop: make(chan struct{})}
+	if err := p.widen(); err != nil {
+		return nil, errors.Join(fmt.Errorf("probe %s: %w", to, err), conn.Close())
+	}
 	p.work.Go(p.send)
 	p.work.Go(p.receive)
 	return p, nil
+}
+
+// widen has the socket hold answers of seconds: what the kernel drops here would
+// count as lost on the way.
+func (p *probe) widen() error {
+	raw, err := p.conn.(*net.UDPConn).SyscallConn()
+	if err != nil {
+		return err
+	}
+	const bytes = 8 << 20
+	var failed error
+	err = raw.Control(func(fd uintptr) { failed = unix.SetsockoptInt(int(fd), unix.SOL_SOCKET, unix.SO_RCVBUFFORCE, bytes) })
+	return errors.Join(err, failed)
 }
 
 func (p *probe) from() netip.AddrPort { return p.conn.LocalAddr().(*net.UDPAddr).AddrPort() }

@@ -23,7 +23,7 @@ func benchAnnounceCommand() *cobra.Command {
 	c := &cobra.Command{
 		Use:   "announce",
 		Short: "Measure what clients notice of changes of who announces an address",
-		Long: "Measures in a lab of its own, with a router of FRR or bird, connections that ask and are answered every second,\n" +
+		Long: "Measures in a lab of its own, with a router of FRR or bird, connections that ask and are answered all the time,\n" +
 			"new connections, and a thousand datagrams a second, from the client outside. The events:\n" + bench.AnnounceEvents() +
 			"The ways: " + strings.Join(bench.AnnounceWays, ", ") + ".",
 		Args: cobra.NoArgs,

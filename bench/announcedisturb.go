@@ -7,6 +7,10 @@ import (
 	"fmt"
 	"slices"
 	"time"
+
+	"github.com/fairway-net/fairway/internal/netns"
+	"github.com/fairway-net/fairway/lab/kubelet"
+	"github.com/fairway-net/fairway/lab/topology"
 )
 
 // noticed is what clients notice of an event: a line for each time that it happened.
@@ -41,6 +45,11 @@ func disturb(ctx context.Context, l *announceLab, e event) (string, error) {
 func (l *announceLab) once(ctx context.Context, e event, n *noticed) (err error) {
 	if err := errors.Join(takePrecedence(announceLabName), l.settle(ctx)); err != nil {
 		return err
+	}
+	if l.pings.areBroken() {
+		if err := l.forget(ctx); err != nil {
+			return err
+		}
 	}
 	if err := l.pings.fill(l.options.Connections); err != nil {
 		return err
@@ -77,6 +86,21 @@ func (l *announceLab) once(ctx context.Context, e event, n *noticed) (err error)
 	}
 	n.lost = append(n.lost, l.pings.check(ctx, time.Now()))
 	return nil
+}
+
+// forget ends all connections, also those of which only the endpoint still knows: it
+// would take a later client's packets for theirs, and not refuse them.
+func (l *announceLab) forget(ctx context.Context) error {
+	l.pings.close()
+	if l.hosts["endpoint"] == nil {
+		ns, err := netns.Open(topology.PodNamespace(announceLabName, kubelet.PodName("default", endpointPod)))
+		if err != nil {
+			return err
+		}
+		l.hosts["endpoint"] = ns
+	}
+	_, err := l.inside(ctx, "endpoint", "ss", "--kill", "--tcp", "--numeric", "sport", "=", fmt.Sprint(portOfService))
+	return err
 }
 
 // awaitAnswers waits until the probe is answered just now.

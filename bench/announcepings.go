@@ -10,6 +10,7 @@ import (
 	"net"
 	"net/netip"
 	"os"
+	"slices"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -125,6 +126,9 @@ func (c *ping) isLost() bool {
 		return false
 	}
 }
+
+// areBroken reports whether any was lost.
+func (p *pings) areBroken() bool { return slices.ContainsFunc(p.list, (*ping).isLost) }
 
 // losses are connections that ended: that were reset, or never answered again.
 type losses struct{ reset, silent int }

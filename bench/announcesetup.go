@@ -24,6 +24,7 @@ var getOptions metav1.GetOptions
 
 // The pools: addresses of the nodes' own network, and of none that anybody has.
 const (
+	endpointPod         = "echo"
 	nearPool, nearPool6 = "172.30.200.0/24", "fd00:172:30::c800/120"
 	farPool, farPool6   = "10.99.0.0/16", "fd00:99::/112"
 	portOfService       = 7
@@ -45,7 +46,7 @@ func (l *announceLab) address(n int) netip.Addr {
 // fill makes endpoints and pools, and who announces what.
 func (l *announceLab) fill(ctx context.Context) error {
 	pod := &corev1.Pod{
-		ObjectMeta: metav1.ObjectMeta{Name: "echo", Labels: map[string]string{"app": "echo"}},
+		ObjectMeta: metav1.ObjectMeta{Name: endpointPod, Labels: map[string]string{"app": "echo"}},
 		Spec: corev1.PodSpec{NodeName: endpointsNode, Containers: []corev1.Container{{Name: "echo", Image: "echo", Ports: []corev1.ContainerPort{
 			{ContainerPort: portOfService, Protocol: corev1.ProtocolTCP}, {ContainerPort: portOfService, Protocol: corev1.ProtocolUDP},
 		}}}},

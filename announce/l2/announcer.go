@@ -240,14 +240,21 @@ func listDevices() ([]device, error) {
 	var list []device
 	for _, l := range links {
 		at := l.Attrs()
-		up := at.Flags&net.FlagUp != 0 && at.OperState != netlink.OperDown && at.OperState != netlink.OperLowerLayerDown
-		if !up || len(at.HardwareAddr) != 6 || at.MasterIndex != 0 && l.Type() != "vlan" && isPort(links, at.MasterIndex) {
+		if !isUsable(l, links) {
 			continue
 		}
 		d := device{Interface: net.Interface{Index: at.Index, Name: at.Name, MTU: at.MTU, HardwareAddr: at.HardwareAddr, Flags: at.Flags}, networks: networks[at.Index]}
 		list = append(list, d)
 	}
 	return list, nil
+}
+
+// isUsable reports whether an interface has a carrier and an Ethernet address, and no
+// bridge, bond or team speaks for it.
+func isUsable(l netlink.Link, all []netlink.Link) bool {
+	at := l.Attrs()
+	up := at.Flags&net.FlagUp != 0 && at.OperState != netlink.OperDown && at.OperState != netlink.OperLowerLayerDown
+	return up && len(at.HardwareAddr) == 6 && (at.MasterIndex == 0 || l.Type() == "vlan" || !isPort(all, at.MasterIndex))
 }
 
 // networksOf lists the networks of all interfaces, by index. The kernel lists all

@@ -272,6 +272,38 @@ func (l *lan) setLink(name string, up bool) {
 	}))
 }
 
+// TestGroups: switches that look after groups (MLD snooping) are told of the owner's,
+// and no longer of the former owner's.
+func TestGroups(t *testing.T) {
+	requireTools(t)
+	l := newLAN(t)
+	l.start("a")
+	l.expectOwners("a")
+	l.awaitGroup("a", true)
+	l.start("b")
+	time.Sleep(5 * Interval)
+	l.awaitGroup("b", false)
+	l.end("a", handsOver)
+	l.expectOwners("b")
+	l.awaitGroup("b", true)
+	l.awaitGroup("a", false)
+}
+
+// awaitGroup waits until the kernel of a node is in the group of the address, which it
+// tells by MLD reports, or is not.
+func (l *lan) awaitGroup(node string, in bool) {
+	l.Helper()
+	group := fmt.Sprintf("%x", solicitedNode(vip6).As16())
+	l.await(func() (bool, string) {
+		var list []byte
+		l.must(l.hosts[node].Do(func() (err error) {
+			list, err = os.ReadFile("/proc/thread-self/net/igmp6")
+			return err
+		}))
+		return strings.Contains(string(list), group) == in, fmt.Sprintf("%s: in group %s? want %t:\n%s", node, group, in, list)
+	})
+}
+
 // TestNeighborsLearn: the client's neighbor tables follow a take-over at once,
 // by what is told unasked, and the kernel's unicast probes are answered.
 func TestNeighborsLearn(t *testing.T) {

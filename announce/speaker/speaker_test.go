@@ -194,3 +194,37 @@ func TestAnnouncerStays(t *testing.T) {
 		t.Error("announces though nothing is to be announced")
 	}
 }
+
+// A node that load balancers must leave alone announces nothing, and says why.
+func TestUnfit(t *testing.T) {
+	condition := func(status corev1.ConditionStatus) corev1.NodeStatus {
+		return corev1.NodeStatus{Conditions: []corev1.NodeCondition{{Type: corev1.NodeNetworkUnavailable, Status: status}}}
+	}
+	for _, test := range []struct {
+		node     corev1.Node
+		eligible bool
+		want     string
+	}{
+		{corev1.Node{}, true, ""},
+		{corev1.Node{Status: condition(corev1.ConditionFalse)}, true, ""},
+		{corev1.Node{Status: condition(corev1.ConditionTrue)}, true, "the node has the condition NetworkUnavailable"},
+		{corev1.Node{}, false, "the node is about to be deleted"}, // the taint of the cluster autoscaler
+		{corev1.Node{ObjectMeta: metav1.ObjectMeta{Labels: map[string]string{corev1.LabelNodeExcludeBalancers: "false"}}}, true,
+			"the node has the label node.kubernetes.io/exclude-from-external-load-balancers"}, // whatever its value
+	} {
+		book := &notebook{}
+		n := announcingTo(t, book)
+		n.Intend(balanced(1, "192.0.2.1"))
+		n.Applied(balanced(1, "192.0.2.1"), nil)
+		n.SetNode(&test.node, test.eligible)
+		n.decide()
+		if announced := len(book.routes) > 0; announced != (test.want == "") {
+			t.Errorf("%q: announces %v", test.want, book.routes)
+		}
+		for _, a := range n.status().Addresses {
+			if test.want != "" && a.WhyNot != test.want {
+				t.Errorf("why not: %q, want %q", a.WhyNot, test.want)
+			}
+		}
+	}
+}

@@ -36,9 +36,10 @@ func traceCommand() *cobra.Command {
 	c := &cobra.Command{
 		Use:   "trace svc/NAME[:PORT] | ADDRESS:PORT",
 		Short: "Follow one real connection through every rule of a node, including other programs' rules",
-		Long: `Follow one real connection through the rules of its node: each rule of nftables or
-iptables whose conditions held, whoever made it, where it was translated, which
-endpoint was chosen, which rule dropped it, and what came back.
+		Long: `Follow one real connection through the rules of its node, and, with --send, of the
+endpoint's node if its agent is on this machine: each rule of nftables or iptables
+whose conditions held, whoever made it, where it was translated, which endpoint was
+chosen, which rule dropped it or why the kernel did, and what came back.
 
 Without --send, wait for the next connection that somebody makes. With --send, make
 one: from the pod or node that --from names, else from the node itself. It takes root,
@@ -170,7 +171,8 @@ func (t *tracer) choose(ctx context.Context) error {
 	}
 	var answering []agentlink.Found
 	var failed error
-	for _, a := range t.flags.objects.agents(ctx) {
+	all := t.flags.objects.agents(ctx)
+	for _, a := range all {
 		if a.Err != nil {
 			failed = errors.Join(failed, a.Err)
 		} else if name == "" || a.Status.Node == name {
@@ -180,6 +182,11 @@ func (t *tracer) choose(ctx context.Context) error {
 	switch {
 	case len(answering) == 1:
 		t.agent = &answering[0]
+		for _, a := range all {
+			if a.Err == nil && a.Status.Node != t.agent.Status.Node {
+				t.others = append(t.others, &hop{agent: a})
+			}
+		}
 		t.report = trace.New(t.question, t.agent.Status.Node, t.agent.Status.Mode)
 		return t.enter()
 	case len(answering) > 1:

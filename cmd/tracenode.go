@@ -20,6 +20,7 @@ import (
 	"github.com/fairway-net/fairway/diagnose/probe"
 	"github.com/fairway-net/fairway/diagnose/trace"
 	"github.com/fairway-net/fairway/internal/conntrack"
+	"github.com/fairway-net/fairway/internal/drops"
 	"github.com/fairway-net/fairway/internal/netns"
 	"github.com/fairway-net/fairway/internal/nftrace"
 	"github.com/fairway-net/fairway/model"
@@ -38,6 +39,9 @@ type tracer struct {
 	said     io.Writer
 
 	events []nftrace.Event
+	drops  *drops.Watch // on the node; nil if the kernel can't tell
+	others []*hop       // other nodes whose agents answer here
+	told   *planeEvents // what the data plane says; nil where conntrack does
 }
 
 // settle is how long nothing more must come before a packet's way counts as whole: the
@@ -87,8 +91,9 @@ func (t *tracer) run(ctx context.Context) error {
 		return err
 	}
 	t.readPlane(ctx)
+	err := t.describeOthers()
 	t.report.Conclude()
-	return nil
+	return err
 }
 
 // follows reports whether answers can be followed: by conntrack, where the mode has
@@ -115,7 +120,7 @@ func (t *tracer) source() (*netns.NS, error) {
 	case from.Kind == "node":
 		return nil, fmt.Errorf("--send: node %s isn't the one that is watched", from.Name)
 	}
-	if ns := probe.NamespaceOf(from.Addr); ns != nil {
+	if ns := probe.NamespaceNear(from.Addr, t.node); ns != nil {
 		return ns, nil
 	}
 	return nil, fmt.Errorf("--send: the network namespace of %s (%s) isn't on this machine, or can't be entered", from, from.Addr)
@@ -135,11 +140,16 @@ func (t *tracer) send(ctx context.Context) error {
 	if err = errors.Join(err, from.Close()); err != nil {
 		return err
 	}
-	flow := nftrace.Flow{Proto: key.Proto, Client: netip.AddrPortFrom(netip.Addr{}, attempt.Port()), Frontend: netip.AddrPortFrom(key.Addr, key.Port)}
+	frontend := netip.AddrPortFrom(key.Addr, key.Port)
+	flow := nftrace.Flow{Proto: key.Proto, Client: netip.AddrPortFrom(netip.Addr{}, attempt.Port()), Frontend: frontend}
+	if !t.sees() {
+		flow.Frontend = anyOf(key.Addr)
+	}
 	session, err := t.open([]nftrace.Flow{flow})
 	if err != nil {
 		return errors.Join(err, attempt.Close())
 	}
+	defer t.openMore(ctx, key, attempt.Port())()
 	t.report.Began = time.Now()
 	done := make(chan *trace.Result, 1)
 	go func() {
@@ -160,8 +170,8 @@ func (t *tracer) send(ctx context.Context) error {
 			client = e.Header.Source // a socket that was refused has forgotten it
 		}
 	}
-	t.connection(key.Proto, client, flow.Frontend)
-	return errors.Join(err, session.Close(), attempt.Close())
+	t.connection(key.Proto, client, frontend)
+	return errors.Join(err, session.Close(), attempt.Close(), t.readOthers())
 }
 
 // resultOf says how an attempt ended.
@@ -216,18 +226,23 @@ func (t *tracer) connection(proto model.Protocol, client, frontend netip.AddrPor
 // describe puts what was seen into words, and finds out who was chosen.
 func (t *tracer) describe() error {
 	return t.node.Do(func() error {
-		chains, err := nftrace.ReadChains()
-		if err != nil {
-			return err
-		}
-		n := &namer{chains: chains, interfaces: map[int]string{}, report: t.report}
-		list, err := net.Interfaces()
-		for _, one := range list {
-			n.interfaces[one.Index] = one.Name
-		}
-		t.report.AddPackets(t.events, n)
-		return errors.Join(err, chains.Close())
+		return withNamer(t.report, func(n *namer) { t.report.AddPackets(t.events, n) })
 	})
+}
+
+// withNamer gives names in the network namespace of the calling thread.
+func withNamer(report *trace.Report, do func(*namer)) error {
+	chains, err := nftrace.ReadChains()
+	if err != nil {
+		return err
+	}
+	n := &namer{chains: chains, interfaces: map[int]string{}, report: report}
+	list, err := net.Interfaces()
+	for _, one := range list {
+		n.interfaces[one.Index] = one.Name
+	}
+	do(n)
+	return errors.Join(err, chains.Close())
 }
 
 // namer is trace.Namer by what the node's kernel says.
@@ -269,6 +284,9 @@ func (t *tracer) readPlane(ctx context.Context) {
 		if err != nil {
 			t.report.NotChecked = append(t.report.NotChecked, err.Error())
 		}
+	}
+	if e := t.told.of(t.report.Client); e != nil && e.Backend.IsValid() {
+		endpoint = e.Backend
 	}
 	t.report.Chosen(endpoint, source, t.objects)
 }

@@ -28,6 +28,7 @@ func netfilterFlows(kernel.Options) flow.Reader {
 		}
 		times := beginnings{}
 		return withDrops(ctx, to, func(ctx context.Context, to flow.Listener) error {
+			to.Begin()
 			return events.Run(ctx, func(f *conntrack.Flow, ended bool) { to.Event(times.timed(eventOf(f, ended, flow.Began))) }, func() {
 				to.Note("connections came faster than they were read: some are missing")
 			})
@@ -81,6 +82,7 @@ func withDrops(ctx context.Context, to flow.Listener, read func(context.Context,
 	safe := flow.Listener{
 		Event: func(e flow.Event) { turn.Lock(); defer turn.Unlock(); to.Event(e) },
 		Note:  func(text string) { turn.Lock(); defer turn.Unlock(); to.Note(text) },
+		Began: to.Began,
 	}
 	w, err := drops.Open(drops.Query{})
 	if err != nil {

@@ -65,6 +65,7 @@ func TestTrace(t *testing.T) {
 				l.answered(ip, mode)
 				l.droppedByAnother(ip)
 			}
+			l.droppedElsewhere()
 			l.watches()
 			l.killed()
 			l.sideBySide()
@@ -134,6 +135,30 @@ func (l *tracing) service(name string) netip.Addr {
 // conntrackEnds reports whether conntrack says when connections end.
 func (l *tracing) conntrackEnds() bool { return l.mode == "nftables" || l.mode == "iptables" }
 
+// TestTraceBesideNetfilter: where netfilter isn't what translates, the data plane says
+// which endpoint it chose, and rules of others are named all the same.
+func TestTraceBesideNetfilter(t *testing.T) {
+	for _, mode := range []string{"ebpf", "userspace"} {
+		t.Run(mode, func(t *testing.T) {
+			l := traceIn(t, mode)
+			for _, ip := range l.services {
+				r, code := l.trace(target(ip), "--from", "pod/"+l.pod, "--send")
+				if code != 0 || r.Outcome != "answered" || r.Mode != mode || !strings.HasPrefix(r.Endpoint.Pod, "default/hello-") {
+					l.Errorf("trace to %s: exit code %d: %+v", ip, code, r)
+				}
+			}
+			if mode == "ebpf" { // a relay's connections to endpoints are others than the client's
+				l.droppedElsewhere()
+			}
+			r, code := l.trace("svc/unready", "--from", "pod/"+l.pod, "--send")
+			if code != 1 || r.Outcome != "refused" || !strings.Contains(r.Answer, "the Service port has no endpoint to use") {
+				l.Errorf("a refused connection: exit code %d: %+v", code, r)
+			}
+			l.killed()
+		})
+	}
+}
+
 // trace runs the command.
 func (l *tracing) trace(args ...string) (traced, int) {
 	l.Helper()
@@ -176,6 +201,32 @@ func (l *tracing) droppedByAnother(ip netip.Addr) {
 	if want := "DROPPED on node1 by a rule of firewalld, not Fairway's: inet firewalld filter_FORWARD: drop"; code != 1 || r.Outcome != "dropped" || !strings.HasPrefix(r.Answer, want) {
 		l.Errorf("trace to %s with a firewall: exit code %d: %+v", ip, code, r)
 	}
+}
+
+// droppedElsewhere: a rule of the endpoint's node is named, and so is the kernel's reason.
+func (l *tracing) droppedElsewhere() {
+	l.Helper()
+	name := strings.TrimSuffix(filepath.Base(filepath.Dir(l.kubeconfig)), "/")
+	node2, err := netns.Open(topology.HostNamespace(name, "node2"))
+	if err != nil {
+		l.Fatal(err)
+	}
+	defer node2.Close() //nolint:errcheck // of a test
+	remove := dropWith(l.T, node2, "firewalld", "filter_FORWARD", &expr.Verdict{Kind: expr.VerdictDrop})
+	l.elsewhere("DROPPED on node2 by a rule of firewalld, not Fairway's: inet firewalld filter_FORWARD: drop")
+	remove()
+	forwarding(l.T, node2, "0")
+	l.elsewhere("DROPPED on node2 by the kernel, on its way to 10.")
+	forwarding(l.T, node2, "1")
+}
+
+// elsewhere traces until the connection is one to the other node's endpoint.
+func (l *tracing) elsewhere(want string) {
+	l.Helper()
+	eventually(l.T, want, func() bool {
+		r, _ := l.trace(target(l.services[0]), "--from", "pod/"+l.pod, "--send", "--timeout", "300ms")
+		return strings.HasPrefix(r.Answer, want)
+	})
 }
 
 // dropWith adds a rule to a firewall's chain.

@@ -107,6 +107,9 @@ func (r *relay) openFlows() []flowevent.Event {
 func (s *server) stream(l *link) {
 	w := s.relay.watchers.add()
 	defer s.relay.watchers.remove(w)
+	if l.encoder.Encode(reply{}) != nil {
+		return
+	}
 	gone := make(chan struct{})
 	go func() { // nothing more is asked on this connection: its end is the reader's
 		discard(l.decoder.Decode(&request{}))
@@ -147,6 +150,10 @@ func Flows(ctx context.Context, stateDir string, follow bool, to flowevent.Liste
 		return fmt.Errorf("ask the relay: %w", err)
 	}
 	defer context.AfterFunc(ctx, func() { discard(l.conn.Close()) })()
+	if err := l.decoder.Decode(&reply{}); err != nil { // it has begun
+		return fmt.Errorf("ask the relay: %w", err)
+	}
+	to.Begin()
 	for {
 		var r reply
 		err := l.decoder.Decode(&r)

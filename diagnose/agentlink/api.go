@@ -90,6 +90,7 @@ type told struct {
 	Event *flow.Event `json:"event,omitempty"`
 	Note  string      `json:"note,omitempty"` // what is missing
 	Error string      `json:"error,omitempty"`
+	Began bool        `json:"began,omitempty"` // what happens from now on is told
 }
 
 // parseKey reads model.Key.String.

@@ -31,6 +31,7 @@ func streamFlows(w http.ResponseWriter, r *http.Request, agent Agent) {
 	err := agent.Flows(ctx, follow, flow.Listener{
 		Event: func(e flow.Event) { tell(told{Event: &e}) },
 		Note:  func(text string) { tell(told{Note: text}) },
+		Began: func() { tell(told{Began: true}) },
 	})
 	if err != nil && ctx.Err() == nil {
 		tell(told{Error: err.Error()})
@@ -66,6 +67,8 @@ func (c *Client) Flows(ctx context.Context, follow bool, to flow.Listener) error
 		switch {
 		case t.Error != "":
 			return fmt.Errorf("the agent at %s: %s", c.Path, t.Error)
+		case t.Began:
+			to.Begin()
 		case t.Note != "":
 			to.Note(t.Note)
 		case t.Event != nil:

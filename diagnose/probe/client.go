@@ -10,6 +10,8 @@ import (
 	"path/filepath"
 	"strings"
 
+	"github.com/vishvananda/netlink"
+
 	"github.com/fairway-net/fairway/diagnose/doctor"
 	"github.com/fairway-net/fairway/internal/netns"
 )
@@ -32,35 +34,67 @@ func (Prober) ConnectFrom(ctx context.Context, from netip.Addr, to netip.AddrPor
 // NamespaceOf opens the network namespace that has an address: one of a process, or
 // one with a name. It is nil if there is none that may be looked into. The caller
 // closes it.
-func NamespaceOf(a netip.Addr) *netns.NS {
+func NamespaceOf(a netip.Addr) *netns.NS { return NamespaceNear(a, nil) }
+
+// NamespaceNear is NamespaceOf, but of several that have the address (labs side by side
+// use the same) it prefers one that has an interface to a node's namespace.
+func NamespaceNear(a netip.Addr, node *netns.NS) (found *netns.NS) {
+	take := func(ns *netns.NS, err error) (done bool) {
+		if err != nil {
+			return false // it went meanwhile, or isn't ours to look into
+		}
+		near := node == nil || leadsTo(ns, node)
+		if found != nil && !near {
+			_ = ns.Close() // nothing was done in it
+			return false
+		}
+		if found != nil {
+			_ = found.Close() // likewise
+		}
+		found = ns
+		return near
+	}
 	for _, dir := range namespaces("/proc") {
-		if hasAddress(dir, a) {
-			if ns, err := netns.OfPath(filepath.Join(filepath.Dir(dir), "ns", "net")); err == nil {
-				return ns
-			}
+		if hasAddress(dir, a) && take(netns.OfPath(filepath.Join(filepath.Dir(dir), "ns", "net"))) {
+			return found
 		}
 	}
 	names, err := netns.Names("")
 	if err != nil {
-		return nil
+		return found
 	}
 	for _, name := range names {
 		ns, err := netns.Open(name)
 		if err != nil {
 			continue
 		}
-		found := false
+		there := false
 		if err := ns.Do(func() error {
-			found = has(a)
+			there = has(a)
 			return nil
-		}); err == nil && found {
-			return ns
-		}
-		if err := ns.Close(); err != nil {
-			return nil
+		}); err == nil && there {
+			if take(ns, nil) {
+				return found
+			}
+		} else if err := ns.Close(); err != nil {
+			return found
 		}
 	}
-	return nil
+	return found
+}
+
+// leadsTo reports whether a namespace is another, or has an interface whose other end is
+// there: only then the kernel has a number for it.
+func leadsTo(ns, other *netns.NS) bool {
+	if ns.ID() == other.ID() {
+		return true
+	}
+	id := -1
+	err := ns.Do(func() (err error) {
+		id, err = netlink.GetNetNsIdByFd(other.Fd())
+		return err
+	})
+	return err == nil && id >= 0
 }
 
 // has reports whether an interface of the calling thread's namespace has an address.

@@ -9,6 +9,9 @@ import (
 // Conclude works out what became of the connection, once all is noted.
 func (r *Report) Conclude() {
 	first, outcome := r.first(false), r.outcome()
+	if outcome == Answered {
+		r.Drops = nil // of what came after
+	}
 	p, step := r.ended()
 	switch {
 	case step != nil && outcome != Answered:
@@ -20,14 +23,27 @@ func (r *Report) Conclude() {
 		r.Outcome, r.Answer = Answered, "ANSWERED by "+r.who()+r.took()
 	case outcome == Refused:
 		r.refused()
-	case first != nil && !first.arrived():
-		r.lost(first)
+	case r.drop() != nil:
+		r.droppedByKernel(r.drop())
+	case r.lostPacket() != nil:
+		r.lost(r.lostPacket())
 	default:
 		r.noAnswer(first)
 	}
 	if r.Outcome != Answered && r.Outcome != Unseen {
 		r.Next = append(r.Next, "fairway doctor "+r.Target)
 	}
+}
+
+// lostPacket is the first packet towards the endpoint that a node saw and that didn't
+// leave it; nil if there is none.
+func (r *Report) lostPacket() *Packet {
+	for _, p := range r.Packets {
+		if !p.Reply && !p.arrived() {
+			return p
+		}
+	}
+	return nil
 }
 
 // first is the first packet of a direction; nil if none was seen.
@@ -77,7 +93,7 @@ func (r *Report) dropped(p *Packet, s *Step) {
 	if strings.HasPrefix(s.Verdict, "policy") {
 		what = "the policy of a chain"
 	}
-	r.Answer = fmt.Sprintf("%s%s by %s %s: %s", verb, r.onNode(), what, s.whose(), s.where())
+	r.Answer = fmt.Sprintf("%s%s by %s %s: %s", verb, onNode(orElse(p.Node, r.Node)), what, s.whose(), s.where())
 	if s.Rule != "" {
 		r.Answer += ": " + s.Rule
 	}
@@ -116,7 +132,7 @@ func (r *Report) lost(p *Packet) {
 		why = "before it was sent"
 	}
 	_, to := p.End()
-	r.Answer = fmt.Sprintf("LOST%s after %s, on its way to %s: no rule dropped it; the kernel did, %s", r.onNode(), hook, to, why)
+	r.Answer = fmt.Sprintf("LOST%s after %s, on its way to %s: no rule dropped it; the kernel did, %s", onNode(orElse(p.Node, r.Node)), hook, to, why)
 }
 
 // noAnswer answers that nothing came back.
@@ -150,11 +166,13 @@ func (r *Report) who() string {
 	return r.Frontend.String()
 }
 
-func (r *Report) onNode() string {
-	if r.Node == "" {
+func (r *Report) onNode() string { return onNode(r.Node) }
+
+func onNode(node string) string {
+	if node == "" {
 		return ""
 	}
-	return " on " + r.Node
+	return " on " + node
 }
 
 // took says how long it was, if this is known.

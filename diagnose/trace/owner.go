@@ -14,18 +14,15 @@ var owners = []struct{ prefix, owner string }{
 	{"ANTREA-", "Antrea"}, {"LXC", "LXC"}, {"lxc", "LXC"}, {"incus", "Incus"},
 }
 
-// Names of Fairway's own tables.
-const (
-	ownTable = "fairway"
-	dnsTable = "fairway-dns"
-)
+// ownTable is the name of Fairway's own table, and with a hyphen begins those of others.
+const ownTable = "fairway"
 
 // ownerOf says who made a table or a chain, as far as names tell, and whether that
 // is Fairway. Chains that Fairway and kube-proxy both have are of the one whose mode
 // it is.
 func ownerOf(e nftrace.Event, mode string) (owner string, ours bool) {
 	switch {
-	case e.Table == ownTable || e.Table == dnsTable:
+	case e.Table == ownTable || strings.HasPrefix(e.Table, ownTable+"-"):
 		return "Fairway", true
 	case strings.HasPrefix(e.Chain, "KUBE-") && (mode == "iptables" || mode == "ipvs"):
 		return "Fairway", true

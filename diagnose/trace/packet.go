@@ -12,6 +12,8 @@ import (
 
 // Packet is one packet's way through this node.
 type Packet struct {
+	// Node is the one that the packet passed, if it isn't the report's.
+	Node  string `json:"node,omitempty"`
 	Reply bool   `json:"reply,omitempty"`
 	What  string `json:"what"` // "SYN", "SYN ACK", "RST", "UDP", ...
 	// As it came to this node; Steps say where it was translated.
@@ -52,7 +54,28 @@ type Namer interface {
 
 // AddPackets notes the way of packets. Of packets that were sent again, the first is
 // kept.
-func (r *Report) AddPackets(events []nftrace.Event, n Namer) {
+func (r *Report) AddPackets(events []nftrace.Event, n Namer) { r.addPackets("", r.Mode, events, n) }
+
+// AddPacketsOf notes what another node, in a mode, has seen of packets that go to the
+// endpoint.
+func (r *Report) AddPacketsOf(node, mode string, events []nftrace.Event, n Namer) {
+	if r.Endpoint == nil {
+		return
+	}
+	towards := map[int]bool{}
+	var kept []nftrace.Event
+	for _, e := range events {
+		if e.Passed == nftrace.Begins && e.Header != nil {
+			towards[e.Packet] = e.Header.Destination == r.Endpoint.Address
+		}
+		if towards[e.Packet] {
+			kept = append(kept, e)
+		}
+	}
+	r.addPackets(node, mode, kept, n)
+}
+
+func (r *Report) addPackets(node, mode string, events []nftrace.Event, n Namer) {
 	byNumber := map[int]*Packet{}
 	for _, e := range events {
 		p := byNumber[e.Packet]
@@ -60,7 +83,7 @@ func (r *Report) AddPackets(events []nftrace.Event, n Namer) {
 			if e.Header == nil {
 				continue // its beginning was lost
 			}
-			p = &Packet{Reply: e.Reply, number: e.Packet, What: what(e.Header), Source: e.Header.Source, Destination: e.Header.Destination, now: *e.Header}
+			p = &Packet{Node: node, Reply: e.Reply, number: e.Packet, What: what(e.Header), Source: e.Header.Source, Destination: e.Header.Destination, now: *e.Header}
 			byNumber[e.Packet] = p
 			if first := r.same(p); first != nil {
 				first.Again++
@@ -68,14 +91,14 @@ func (r *Report) AddPackets(events []nftrace.Event, n Namer) {
 				r.Packets = append(r.Packets, p)
 			}
 		}
-		p.add(e, n, r.Mode)
+		p.add(e, n, mode)
 	}
 }
 
 // same is the packet that another is a repetition of; nil if there is none.
 func (r *Report) same(p *Packet) *Packet {
 	for _, one := range r.Packets {
-		if one.Reply == p.Reply && one.What == p.What && one.Source == p.Source && one.Destination == p.Destination {
+		if one.Node == p.Node && one.Reply == p.Reply && one.What == p.What && one.Source == p.Source && one.Destination == p.Destination {
 			return one
 		}
 	}

@@ -43,10 +43,15 @@ type Report struct {
 	Result     *Result   `json:"result,omitempty"`
 	Began      time.Time `json:"began,omitzero"`
 	Packets    []*Packet `json:"packets,omitempty"`
+	Drops      []Drop    `json:"drops,omitempty"`
 	Plane      []string  `json:"plane,omitempty"` // what the data plane itself says of the connection
 	Notes      []string  `json:"notes,omitempty"`
 	NotChecked []string  `json:"notChecked,omitempty"`
 	Next       []string  `json:"next,omitempty"` // commands
+
+	// Pending are packets that kernels dropped and that may be the connection's; see
+	// TakeDrops.
+	Pending []Drop `json:"-"`
 
 	decision *explain.Decision
 }

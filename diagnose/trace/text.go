@@ -36,6 +36,9 @@ func (r *Report) WriteText(out io.Writer, wide bool) error {
 	for _, p := range r.Packets {
 		p.text(&b, wide)
 	}
+	for _, d := range r.Drops {
+		fmt.Fprintf(&b, " dropped      %s > %s at %s: %s\n", d.Source, d.Destination, orElse(orElse(d.Node, r.Node), "this node"), d.Reason)
+	}
 	for _, note := range r.Notes {
 		fmt.Fprintf(&b, " note         %s\n", note)
 	}
@@ -54,6 +57,9 @@ func (p *Packet) text(b *strings.Builder, wide bool) {
 	direction := "request"
 	if p.Reply {
 		direction = "answer"
+	}
+	if p.Node != "" {
+		direction = "at " + p.Node
 	}
 	fmt.Fprintf(b, " %-12s %s  %s > %s", direction, p.What, p.Source, p.Destination)
 	if p.In != "" {

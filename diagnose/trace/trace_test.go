@@ -147,3 +147,43 @@ func TestText(t *testing.T) {
 		t.Errorf("text\n%s\nwant\n%s", b.String(), want)
 	}
 }
+
+// TestOtherNodes: what another node saw of packets to the endpoint is shown, with the rule
+// or the kernel's reason that ended one there.
+func TestOtherNodes(t *testing.T) {
+	elsewhere := func(more ...nftrace.Event) []nftrace.Event {
+		return append([]nftrace.Event{
+			{Packet: 1, Passed: nftrace.Begins, In: 2, Header: header(client, backend, syn)},
+			{Packet: 2, Passed: nftrace.Begins, In: 2, Header: header(client, frontend, syn)}, // to somebody else
+			{Packet: 2, Passed: "prerouting"},
+		}, more...)
+	}
+	dropped := nftrace.Event{Packet: 1, Family: "inet", Table: "firewalld", Chain: "filter_FORWARD", Kind: nftrace.Rule, Handle: 7, Verdict: "drop"}
+	drop := Drop{Node: "node2", Reason: "IP_RPFILTER", Source: client, Destination: backend}
+	stranger := Drop{Node: "node2", Reason: "NO_SOCKET", Source: frontend, Destination: backend}
+	for _, c := range []struct {
+		name   string
+		events []nftrace.Event
+		drops  []Drop
+		want   string
+	}{
+		{"rule", elsewhere(dropped), []Drop{{Node: "node2", Reason: "NETFILTER_DROP", Source: client, Destination: backend}}, "DROPPED on node2 by a rule of firewalld, not Fairway's: inet firewalld filter_FORWARD: tcp dport 8080 drop (handle 7)"},
+		{"kernel", elsewhere(), []Drop{stranger, drop}, "DROPPED on node2 by the kernel, on its way to 10.244.2.3:8080: IP_RPFILTER: the way back to its source is by another interface (rp_filter)"},
+		{"lost", elsewhere(nftrace.Event{Packet: 1, Passed: "prerouting"}), []Drop{stranger}, "LOST on node2 after prerouting, on its way to 10.244.2.3:8080: no rule dropped it; the kernel did, while it was routed: no route, rp_filter, or forwarding is off"},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			r := New(explain.Question{Typed: "svc/web"}, "node1", "nftables")
+			r.Result = &Result{Outcome: NoAnswer, Took: time.Second}
+			r.AddPackets(sent(), names{})
+			r.Connection(model.TCP, client, frontend)
+			r.Chosen(backend, client, objects())
+			r.AddPacketsOf("node2", "nftables", c.events, names{})
+			r.Pending = c.drops
+			r.TakeDrops()
+			r.Conclude()
+			if r.Answer != c.want || len(r.Packets) != 2 || r.Packets[1].Node != "node2" {
+				t.Errorf("answer\n%s\nwant\n%s\n%+v", r.Answer, c.want, r.Packets)
+			}
+		})
+	}
+}

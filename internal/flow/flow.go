@@ -43,6 +43,14 @@ type Event struct {
 type Listener struct {
 	Event func(Event)
 	Note  func(string) // what is missing, sampled or lost
+	Began func()       // what happens from now on is told; may be nil
+}
+
+// Begin says that what happens from now on is told.
+func (l Listener) Begin() {
+	if l.Began != nil {
+		l.Began()
+	}
 }
 
 // Reader tells of connections in the network namespace of the calling thread: those that

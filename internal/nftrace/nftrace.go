@@ -33,7 +33,7 @@ import (
 type Flow struct {
 	Proto    model.Protocol
 	Client   netip.AddrPort // without a port: any
-	Frontend netip.AddrPort // as packets arrive, before they are translated
+	Frontend netip.AddrPort // as packets arrive, before they are translated; 0.0.0.0 or :: is any of its family
 }
 
 // TablePrefix begins the names of tables of sessions.

@@ -275,3 +275,15 @@ func tables(t *testing.T, ns *netns.NS) (names []string) {
 	})
 	return names
 }
+
+// TestComment: what isn't nft's own is no comment, and does no harm.
+func TestComment(t *testing.T) {
+	for data, want := range map[string]string{
+		"": "", "\x00": "", "\x00\x05hi": "", "\x00\x03hi\x00": "hi", "\x07\x01x\x00\x03yo\x00": "yo",
+		"kept by others": "", "tv": "",
+	} {
+		if got := comment([]byte(data)); got != want {
+			t.Errorf("comment of %q is %q, want %q", data, got, want)
+		}
+	}
+}

@@ -33,10 +33,22 @@ func describe(a attr.List) string {
 		d.expression(e.String(unix.NFTA_EXPR_NAME), e.Get(unix.NFTA_EXPR_DATA))
 	}
 	text := strings.Join(d.words, " ")
-	if comment, ok := userdata.GetString(a.Get(unix.NFTA_RULE_USERDATA), userdata.TypeComment); ok {
+	if comment := comment(a.Get(unix.NFTA_RULE_USERDATA)); comment != "" {
 		text += fmt.Sprintf(" comment %q", comment)
 	}
 	return strings.TrimSpace(text)
+}
+
+// comment finds nft's comment in what a rule's maker has kept with it, which may be
+// anything: a type, a length, and so many bytes, again and again, if it is nft's.
+func comment(data []byte) string {
+	for len(data) >= 2 && len(data) >= 2+int(data[1]) {
+		if value := data[2 : 2+int(data[1])]; userdata.Type(data[0]) == userdata.TypeComment {
+			return strings.TrimRight(string(value), "\x00")
+		}
+		data = data[2+int(data[1]):]
+	}
+	return ""
 }
 
 func (d *describer) say(format string, args ...any) {

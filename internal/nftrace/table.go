@@ -118,7 +118,7 @@ func (f Flow) begins() []expr.Any {
 	if a := f.Client.Addr(); a.IsValid() {
 		list = append(list, equal(address(a, false), a.AsSlice())...)
 	}
-	if a := f.Frontend.Addr(); a.IsValid() {
+	if a := f.Frontend.Addr(); a.IsValid() && !a.IsUnspecified() {
 		list = append(list, equal(address(a, true), a.AsSlice())...)
 	}
 	for offset, port := range map[uint32]uint16{0: f.Client.Port(), 2: f.Frontend.Port()} {

@@ -70,6 +70,7 @@ func Connections(ctx context.Context, dir, cgroup string, to flow.Listener) (err
 	if lacks := w.Lacks(); lacks != "" {
 		to.Note(lacks)
 	}
+	to.Begin()
 	c := &connections{watch: w, to: to, open: map[uint64]*opened{}}
 	return c.run(ctx)
 }

@@ -83,7 +83,8 @@ func (k *Kubelet) renew(ctx context.Context, node string) error {
 		return fmt.Errorf("read lease of node %s: %w", node, err)
 	}
 	lease.Spec.RenewTime = &now
-	if _, err := leases.Update(ctx, lease, metav1.UpdateOptions{}); err != nil {
+	_, err = leases.Update(ctx, lease, metav1.UpdateOptions{})
+	if err != nil && !apierrors.IsConflict(err) { // it was renewed just now
 		return fmt.Errorf("renew lease of node %s: %w", node, err)
 	}
 	return nil

@@ -15,7 +15,7 @@ import (
 type GatewayOptions struct {
 	Options
 	Routes  []int    // how many, growing; at the last, requests are measured
-	Engines []string // of `fairway gateway`
+	Engines []string // of `fairway gateway`: one
 	Rounds  int      // turns that each takes with requests
 	Samples int      // changes of each kind
 }
@@ -26,6 +26,9 @@ const gatewaySection = "gateways"
 // Gateways measures engines for Gateways, beside bare haproxy and nginx: what a
 // request and a TLS handshake cost, how soon a change is in force, and memory.
 func Gateways(ctx context.Context, o GatewayOptions) (err error) {
+	if len(o.Engines) != 1 {
+		return fmt.Errorf("--engine %v: one a run, since all listen at the ports that the Gateway's Service names", o.Engines)
+	}
 	if o.Section == "" {
 		o.Section = gatewaySection
 	}

@@ -83,7 +83,7 @@ func benchGatewayCommand() *cobra.Command {
 		},
 	}
 	c.Flags().IntSliceVar(&o.Routes, "routes", o.Routes, "how many routes, growing; requests are measured at the last")
-	c.Flags().StringSliceVar(&o.Engines, "engine", o.Engines, "engines of fairway gateway")
+	c.Flags().StringSliceVar(&o.Engines, "engine", o.Engines, "engine of fairway gateway; the tables keep what was measured of another one")
 	c.Flags().IntVar(&o.Rounds, "rounds", o.Rounds, "turns of half a second that each takes with requests, and with handshakes")
 	c.Flags().IntVar(&o.Samples, "samples", o.Samples, "changes of a route, and of endpoints")
 	c.Flags().StringVar(&o.Out, "out", "", "Markdown file to put the tables into; printed without this")

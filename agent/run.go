@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"net/netip"
 	"time"
 
 	"golang.org/x/sync/errgroup"
@@ -14,6 +15,7 @@ import (
 	"github.com/fairway-net/fairway/dataplane"
 	"github.com/fairway-net/fairway/endpoint/healthports"
 	"github.com/fairway-net/fairway/internal/httpports"
+	"github.com/fairway-net/fairway/internal/kernel"
 	"github.com/fairway-net/fairway/internal/nodeaddrs"
 	"github.com/fairway-net/fairway/kube"
 	"github.com/fairway-net/fairway/kube/notices"
@@ -104,7 +106,20 @@ func (a *Agent) announce() *speaker.Config {
 	}
 	return &speaker.Config{
 		Options: *a.config.Announce, NodeName: a.config.NodeName, API: a.config.API, Client: a.client, Events: a.events, Log: a.config.Log,
+		Connections: a.connectionsTo,
 	}
+}
+
+// connectionsTo counts the connections that the plane in force has to some addresses.
+func (a *Agent) connectionsTo(addresses map[netip.Addr]bool) (map[netip.Addr]int, error) {
+	ctx, cancel := context.WithTimeout(context.Background(), readTimeout)
+	defer cancel()
+	plane := a.planes.current()
+	if plane == nil {
+		return nil, errors.New("no data plane is in force yet")
+	}
+	found, err := plane.plane.Read(ctx, kernel.Query{Connections: addresses})
+	return found.Connections, err
 }
 
 func (a *Agent) run(ctx context.Context) error {

@@ -11,6 +11,9 @@ type Report struct {
 	Addresses []Address `json:"addresses"`
 	// Sessions with routers.
 	Sessions []Session `json:"sessions,omitempty"`
+	// Kept are the connections that this node goes on with, by address, though it has given
+	// the address up on purpose: the new owner leads their packets here.
+	Kept map[netip.Addr]int `json:"kept,omitempty"`
 	// Faults name what of the configuration is not in force, Notes what is accepted
 	// and has no effect.
 	Faults []string `json:"faults,omitempty"`
@@ -35,6 +38,10 @@ type Session struct {
 	// BFD is the state of the BFD session; "" without one.
 	BFD string `json:"bfd,omitempty"`
 }
+
+// ConditionKeeps is the condition of a node's ConfigurationState that says, in its message,
+// how many connections it has of addresses that it gave up on purpose.
+const ConditionKeeps = "KeepsConnections"
 
 // The protocols of addresses.
 const (

@@ -10,9 +10,11 @@ import (
 	"github.com/spf13/cobra"
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 
+	"github.com/fairway-net/fairway/announce"
 	"github.com/fairway-net/fairway/apis/metallb/v1beta1"
 	"github.com/fairway-net/fairway/kube"
 	"github.com/fairway-net/fairway/kube/balance"
@@ -43,7 +45,7 @@ func drainCommand() *cobra.Command {
 			return d.await(ctx)
 		},
 	}
-	c.Flags().BoolVar(&wait, "wait", false, "return when other nodes announce all that the node did")
+	c.Flags().BoolVar(&wait, "wait", false, "return when other nodes announce all that the node did, and no connection goes by way of it any more")
 	c.Flags().BoolVar(&undo, "undo", false, "let the node announce again; addresses stay where they are")
 	c.Flags().DurationVar(&timeout, "timeout", time.Minute, "how long to try and to wait")
 	addKubeconfigFlag(c, &kubeconfig)
@@ -57,6 +59,7 @@ type drain struct {
 	out     io.Writer
 	metallb *kube.MetalLB
 	patch   func(ctx context.Context, body []byte) error
+	moved   time.Time // when the node was seen to announce nothing
 }
 
 func newDrain(kubeconfig, node string, out io.Writer) (*drain, error) {
@@ -101,24 +104,62 @@ func (d *drain) mark(ctx context.Context, away bool) error {
 
 // await returns once the node announces nothing any more.
 func (d *drain) await(ctx context.Context) error {
+	said := ""
 	for before := -1; ; {
 		left, err := d.announced(ctx)
+		connections := ""
+		if err == nil && left == 0 {
+			connections, err = d.connections(ctx)
+		}
 		switch {
 		case err != nil && ctx.Err() == nil:
 			return err
-		case err == nil && left == 0:
-			fmt.Fprintf(d.out, "node %s announces nothing\n", d.node)
+		case err == nil && left == 0 && connections == "":
+			fmt.Fprintf(d.out, "node %s announces nothing, and has no connections of what it announced\n", d.node)
 			return nil
+		case err == nil && left == 0 && connections != said:
+			before, said = left, connections
+			fmt.Fprintf(d.out, "node %s announces nothing; %s\n", d.node, connections)
 		case err == nil && left != before:
 			before = left
 			fmt.Fprintf(d.out, "Services that node %s still announces: %d\n", d.node, left)
 		}
 		select {
 		case <-ctx.Done():
+			if before == 0 {
+				return fmt.Errorf("node %s announces nothing, but %s: %w", d.node, said, context.Cause(ctx))
+			}
 			return fmt.Errorf("node %s still announces %d Services: %w", d.node, before, context.Cause(ctx))
 		case <-time.After(200 * time.Millisecond):
 		}
 	}
+}
+
+// connections says which connections the node still has of addresses that it announced; ""
+// if none. They are known a moment after the addresses have moved.
+func (d *drain) connections(ctx context.Context) (string, error) {
+	const counted = 2 * time.Second // the agent counts them each second
+	if d.moved.IsZero() {
+		d.moved = time.Now()
+	}
+	body, err := d.metallb.V1beta1.Get().Namespace(v1beta1.DefaultNamespace).Resource("configurationstates").Name("speaker-" + d.node).Do(ctx).Raw()
+	if apierrors.IsNotFound(err) {
+		return "", nil
+	}
+	var state v1beta1.ConfigurationState
+	if err == nil {
+		err = json.Unmarshal(body, &state)
+	}
+	if err != nil {
+		return "", fmt.Errorf("read which connections node %s has: %w", d.node, err)
+	}
+	if c := meta.FindStatusCondition(state.Status.Conditions, announce.ConditionKeeps); c != nil && c.Status == metav1.ConditionTrue {
+		return c.Message, nil
+	}
+	if time.Since(d.moved) < counted {
+		return "its connections are being counted", nil
+	}
+	return "", nil
 }
 
 // announced counts the Services that the node announces, by any protocol.

@@ -33,8 +33,9 @@ type persistent struct {
 	nodes map[string]string // of each pod
 }
 
-// stableHello makes six pods on three nodes, and a Service with stable flows.
-func stableHello(t *testing.T, name, addresses string) {
+// balancedHello makes six pods, and a Service with load-balancer addresses, which has stable
+// flows or hasn't.
+func balancedHello(t *testing.T, name, addresses, stable string) {
 	t.Helper()
 	client, err := lab.Client(name)
 	if err != nil {
@@ -45,7 +46,7 @@ func stableHello(t *testing.T, name, addresses string) {
 	}
 	if _, err := client.CoreV1().Services("default").Create(t.Context(), &corev1.Service{
 		ObjectMeta: metav1.ObjectMeta{Name: "hello", Annotations: map[string]string{
-			v1beta1.AnnotationLoadBalancerIPs: addresses, compile.AnnotationStableFlows: "true",
+			v1beta1.AnnotationLoadBalancerIPs: addresses, compile.AnnotationStableFlows: stable,
 		}},
 		Spec: corev1.ServiceSpec{
 			Type: corev1.ServiceTypeLoadBalancer, IPFamilyPolicy: ptr.To(corev1.IPFamilyPolicyRequireDualStack),
@@ -166,7 +167,7 @@ func TestStableFlows(t *testing.T) {
 	c.LoadBalancerRanges = []string{"10.99.0.1-10.99.0.9", "fd00:99::1-fd00:99::9"}
 	up(t, c)
 	hosts := []string{"10.99.0.1", "fd00:99::1"}
-	stableHello(t, c.Name, strings.Join(hosts, ","))
+	balancedHello(t, c.Name, strings.Join(hosts, ","), "true")
 	ways := func(n int) {
 		t.Helper()
 		for _, host := range hosts {

@@ -49,8 +49,11 @@ type entry struct {
 	Candidate, Owner bool
 	// Probing owners still ask whether a stranger has the address.
 	Probing bool
-	Epoch   uint32 // of the claim: the highest counts
-	Weight  int32
+	// Keeps says of a former owner, which has given the address up on purpose, that it
+	// has connections left: see handoff.go.
+	Keeps  bool
+	Epoch  uint32 // of the claim: the highest counts
+	Weight int32
 }
 
 const (
@@ -58,6 +61,7 @@ const (
 	flagOwner
 	flagIPv6
 	flagProbing
+	flagKeeps
 )
 
 // marshal writes the advert and signs it. All nodes of a cluster have the key.
@@ -96,6 +100,9 @@ func (e *entry) append(b []byte) []byte {
 	}
 	if e.Probing {
 		flags |= flagProbing
+	}
+	if e.Keeps {
+		flags |= flagKeeps
 	}
 	if e.Address.Is6() {
 		flags |= flagIPv6
@@ -173,6 +180,7 @@ func parseEntry(b []byte) (entry, int) {
 		Candidate: b[0]&flagCandidate != 0,
 		Owner:     b[0]&flagOwner != 0,
 		Probing:   b[0]&flagProbing != 0,
+		Keeps:     b[0]&flagKeeps != 0,
 		Epoch:     binary.BigEndian.Uint32(b[1:]),
 		Weight:    int32(binary.BigEndian.Uint32(b[5:])),
 	}, 9 + n

@@ -41,11 +41,14 @@ type Announcer struct {
 	changed func()
 	counts  Counts
 	wake    chan struct{}
+	// connections counts those that the node has of addresses; nil if nobody can.
+	connections func(map[netip.Addr]bool) (map[netip.Addr]int, error)
 
 	mu     sync.Mutex
 	wanted map[netip.Addr]Placement // nil before the first Set
 	links  map[int]*running         // by index of the interface
 	swept  bool                     // what an earlier process left elsewhere is gone
+	left   map[netip.Addr]int       // connections of addresses that were given up
 	alone  time.Duration            // the kernel answers without an agent before others may take over
 }
 
@@ -61,6 +64,13 @@ type running struct {
 // called, not to be blocked, after each change of what Status returns.
 func New(node string, key []byte, changed func(), log *slog.Logger) *Announcer {
 	return &Announcer{node: node, key: key, log: log, changed: changed, wake: make(chan struct{}, 1), links: map[int]*running{}, alone: answersAlone}
+}
+
+// CountConnections says who counts the connections of addresses that this node gave up on
+// purpose. Until there are none, their new owners lead the packets here. To be called
+// before Run.
+func (a *Announcer) CountConnections(count func(map[netip.Addr]bool) (map[netip.Addr]int, error)) {
+	a.connections = count
 }
 
 // Set says which addresses this node is ready to announce: the data plane has
@@ -116,6 +126,9 @@ func (a *Announcer) Run(ctx context.Context, follows func() bool) error {
 	const lookAgain = 10 * time.Second // an answer of an interface may have failed
 	ticker := time.NewTicker(lookAgain)
 	defer ticker.Stop()
+	const lookAtKept = time.Second
+	kept := time.NewTicker(lookAtKept)
+	defer kept.Stop()
 	for {
 		if err := a.reconcile(); err != nil {
 			a.log.Warn("announcing on layer 2", "err", err)
@@ -127,6 +140,11 @@ func (a *Announcer) Run(ctx context.Context, follows func() bool) error {
 			return err // nil if ctx is done
 		case <-a.wake:
 		case <-ticker.C:
+		case <-kept.C:
+			if a.connections != nil {
+				a.lookAtKept()
+			}
+			continue
 		}
 	}
 }
@@ -157,6 +175,10 @@ func (a *Announcer) reconcile() error {
 		case <-l.done:
 			ended = true
 		default:
+		}
+		if !ended && len(candidates[index]) == 0 && a.connections != nil && !l.isIdle() {
+			l.SetCandidates(nil) // it goes on until another node has taken over, and the connections have ended
+			continue
 		}
 		if ended || len(candidates[index]) == 0 {
 			l.stop()
@@ -192,6 +214,7 @@ func (a *Announcer) open(d device) error {
 	}
 	ctx, cancel := context.WithCancel(context.Background())
 	r := &running{Link: l, stop: cancel, follows: &atomic.Bool{}, done: make(chan struct{})}
+	l.election.keeps = a.connections != nil
 	a.links[d.Index] = r
 	go func() {
 		defer close(r.done)

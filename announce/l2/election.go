@@ -46,6 +46,7 @@ type election struct {
 	order       []netip.Addr // of own, for the cycle
 	next        int          // in order
 	leaving     bool
+	keeps       bool // connections of addresses that are given up on purpose
 	// held reports whether this node's kernel answers for an address, and no other
 	// node has said meanwhile that it does. Nil if the kernel answers for none.
 	held func(netip.Addr) bool
@@ -143,6 +144,8 @@ type change struct {
 	// Inherited addresses were another node's: no need to ask whether somebody
 	// has them.
 	Inherited bool
+	// From is the node that has given the address up on purpose, and lives; "" if none has.
+	From string
 }
 
 func newElection(node string, now time.Time) *election {
@@ -201,7 +204,7 @@ func (e *election) receive(now time.Time, a *advert) []change {
 	}
 	for _, entry := range a.Entries {
 		about = append(about, entry.Address)
-		if !entry.Candidate && !entry.Owner {
+		if !entry.Candidate && !entry.Owner && !entry.Keeps {
 			m.forget(entry.Address)
 		} else {
 			m.entries[entry.Address] = &seen{entry, a.Cycle}
@@ -327,7 +330,7 @@ func (e *election) judge(now time.Time, addresses []netip.Addr) []change {
 		best := owner == "" && !s.Owner && s.Candidate && e.best(now, s)
 		switch {
 		case s.Owner && owner != "" && e.yields(now, s, owner):
-			s.Owner, s.tell = false, repeats
+			s.Owner, s.tell, s.Keeps = false, repeats, e.keeps && !s.Candidate
 			changes = append(changes, change{Address: a})
 		case s.Owner && !s.Candidate && (!others || now.Sub(s.released) > handOver):
 			s.Owner, s.tell = false, repeats
@@ -342,11 +345,11 @@ func (e *election) judge(now time.Time, addresses []netip.Addr) []change {
 			s.Owner, s.Epoch, s.tell, s.contest = true, s.highest+1, repeats, time.Time{}
 			s.Probing = !s.hadOwner
 			s.highest = s.Epoch
-			changes = append(changes, change{Address: a, Owner: true, Inherited: s.hadOwner})
+			changes = append(changes, change{Address: a, Owner: true, Inherited: s.hadOwner, From: e.resigned(now, a)})
 		case owner != "" || !best:
 			s.contest = time.Time{}
 		}
-		if !s.Candidate && !s.Owner && s.tell == 0 {
+		if !s.Candidate && !s.Owner && !s.Keeps && s.tell == 0 {
 			delete(e.own, a)
 			e.order = slices.DeleteFunc(e.order, func(b netip.Addr) bool { return a == b })
 		}
@@ -368,6 +371,45 @@ func (e *election) look(now time.Time, s *standing) (owner string, others bool) 
 		}
 	}
 	return owner, others
+}
+
+// resigned names the living owner of an address that is no candidate any more.
+func (e *election) resigned(now time.Time, a netip.Addr) string {
+	for name, m := range e.members {
+		if s := m.standing(now, a); s != nil && s.Owner && !s.Candidate {
+			return name
+		}
+	}
+	return ""
+}
+
+// isKept reports whether a former owner still has connections of an address, or has not
+// said yet that it gave it up.
+func (e *election) isKept(now time.Time, node string, a netip.Addr) bool {
+	m := e.members[node]
+	if m == nil || now.Sub(m.heard) > deadAfter {
+		return false
+	}
+	s := m.entries[a]
+	return s != nil && (s.Keeps || s.Owner && !s.Candidate)
+}
+
+// kept lists the addresses that this node gave up and has connections of.
+func (e *election) kept() []netip.Addr {
+	var list []netip.Addr
+	for a, s := range e.own {
+		if s.Keeps && !s.Owner {
+			list = append(list, a)
+		}
+	}
+	return list
+}
+
+// letGo notes that an address that this node gave up has no connections left.
+func (e *election) letGo(a netip.Addr) {
+	if s := e.own[a]; s != nil && s.Keeps {
+		s.Keeps, s.tell = false, repeats
+	}
 }
 
 // best reports whether no living candidate is better than this node.

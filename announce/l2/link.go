@@ -47,6 +47,7 @@ type Link struct {
 	members   map[string]string // MAC to node, of other announcers
 	kernel    *kernelAnswers    // nil where the kernel can't answer
 	asked     questions
+	handoffs  handoffs
 }
 
 // claim is an address that this node owns on the link.
@@ -120,7 +121,7 @@ func (l *Link) Run(ctx context.Context, follows func() bool) error {
 		l.leave()
 		err = l.kernel.detach()
 	}
-	err = errors.Join(err, l.sockets.close())
+	err = errors.Join(err, l.sockets.close(), l.handoffs.close())
 	running.Wait()
 	return err
 }
@@ -160,6 +161,7 @@ func (l *Link) keepTicking(ctx context.Context, failed <-chan error) error {
 		l.kernel.refresh(l.election.incarnation)
 		l.ask(now)
 		l.remind(now)
+		l.endHandoffs(now)
 		l.mu.Unlock()
 	}
 }
@@ -237,6 +239,7 @@ func (l *Link) apply(now time.Time, changes []change) {
 		l.join(c.Address, true)
 		claim := &claim{next: now}
 		l.claims[c.Address] = claim
+		l.beginHandoff(now, c)
 		if !c.Inherited {
 			claim.probes = probes
 		}

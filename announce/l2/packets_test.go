@@ -15,6 +15,7 @@ import (
 	"os/signal"
 	"regexp"
 	"strings"
+	"sync/atomic"
 	"syscall"
 	"testing"
 	"time"
@@ -42,6 +43,8 @@ func TestMain(m *testing.M) {
 const (
 	handsOver = syscall.SIGTERM
 	restarts  = syscall.SIGHUP
+	resigns   = syscall.SIGUSR1 // may announce nothing any more
+	isEmpty   = syscall.SIGUSR2 // and has no connections left
 )
 
 func beNode(name string) int {
@@ -58,12 +61,39 @@ func beNode(name string) int {
 	if alone, err := time.ParseDuration(os.Getenv(aloneVariable)); err == nil {
 		a.alone = alone
 	}
+	a.CountConnections(drainedBySignals(a))
 	a.Set(map[netip.Addr]Placement{vip: {}, vip6: {}})
 	if err := a.Run(ctx, func() bool { return follows }); err != nil {
 		fmt.Fprintln(os.Stderr, err)
 		return 1
 	}
 	return 0
+}
+
+// drainedBySignals has an announcer told by signals that it may announce nothing any more, and
+// then that it has no connections left.
+func drainedBySignals(a *Announcer) func(map[netip.Addr]bool) (map[netip.Addr]int, error) {
+	var empty atomic.Bool
+	told := make(chan os.Signal, 2)
+	signal.Notify(told, resigns, isEmpty)
+	go func() {
+		for s := range told {
+			if s == isEmpty {
+				empty.Store(true)
+			} else {
+				a.Set(map[netip.Addr]Placement{})
+			}
+		}
+	}()
+	return func(addresses map[netip.Addr]bool) (map[netip.Addr]int, error) {
+		count := map[netip.Addr]int{}
+		for address := range addresses {
+			if !empty.Load() {
+				count[address] = 1
+			}
+		}
+		return count, nil
+	}
 }
 
 // lan is a switch with nodes and a client behind it.

@@ -33,6 +33,7 @@ func (k *Keeper) Take(config *Config) (*Speaker, error) {
 	if n := k.now; n != nil && config != nil && n.options == config.Options && n.node == config.NodeName && k.api == config.API {
 		n.mu.Lock()
 		n.events = config.Events
+		n.count = config.Connections
 		n.mu.Unlock()
 		return n, nil
 	}

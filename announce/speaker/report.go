@@ -5,6 +5,8 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
+	"net/netip"
+	"strconv"
 	"strings"
 	"time"
 
@@ -44,14 +46,22 @@ func (n *Speaker) keepReported(ctx context.Context) {
 		for _, k := range kinds {
 			k.write(ctx, report)
 		}
-		if text := fmt.Sprint(report.Faults, report.Notes); text != stated {
-			if err := n.writeState(ctx, strings.Join(report.Faults, "; "), strings.Join(report.Notes, "; ")); err != nil {
+		if text := fmt.Sprint(report.Faults, report.Notes, report.Kept); text != stated {
+			if err := n.writeState(ctx, strings.Join(report.Faults, "; "), strings.Join(report.Notes, "; "), report.Kept); err != nil {
 				n.log.Warn("no ConfigurationState written", "err", err)
 				continue
 			}
 			stated = text
 		}
 	}
+}
+
+// sum adds up connections.
+func sum(connections map[netip.Addr]int) (n int) {
+	for _, c := range connections {
+		n += c
+	}
+	return n
 }
 
 func (n *Speaker) patchStatus(ctx context.Context, resource, name string, status any) error {
@@ -64,7 +74,7 @@ func (n *Speaker) patchStatus(ctx context.Context, resource, name string, status
 }
 
 // writeState writes what of the configuration this node can't do.
-func (n *Speaker) writeState(ctx context.Context, faults, notes string) error {
+func (n *Speaker) writeState(ctx context.Context, faults, notes string, kept map[netip.Addr]int) error {
 	name := "speaker-" + n.node
 	state := &v1beta1.ConfigurationState{ObjectMeta: metav1.ObjectMeta{
 		Name: name, Namespace: n.namespace,
@@ -85,6 +95,12 @@ func (n *Speaker) writeState(ctx context.Context, faults, notes string) error {
 	}
 	var conditions []metav1.Condition
 	meta.SetStatusCondition(&conditions, condition)
+	if left := sum(kept); left > 0 {
+		meta.SetStatusCondition(&conditions, metav1.Condition{
+			Type: announce.ConditionKeeps, Status: metav1.ConditionTrue, Reason: "ConnectionsLeft",
+			Message: strconv.Itoa(left) + " connections of addresses that other nodes announce now go on by way of this node",
+		})
+	}
 	status["conditions"] = conditions
 	return n.patchStatus(ctx, "configurationstates", name, status)
 }

@@ -53,7 +53,9 @@ type Config struct {
 	API      *rest.Config
 	Client   kubernetes.Interface
 	Events   Events
-	Log      *slog.Logger
+	// Connections counts those that this node has to addresses; nil if nobody can.
+	Connections func(map[netip.Addr]bool) (map[netip.Addr]int, error)
+	Log         *slog.Logger
 }
 
 // Events has Events written. No method waits.
@@ -89,7 +91,8 @@ type Speaker struct {
 	ways            *bfd.Monitor // to routers
 
 	mu       sync.Mutex
-	events   Events          // of the agent in charge
+	events   Events // of the agent in charge
+	count    func(map[netip.Addr]bool) (map[netip.Addr]int, error)
 	missing  map[string]bool // what is not complete yet
 	objects  announce.Objects
 	services map[string]announce.Service // those with addresses that others may reach; all if cluster IPs are announced
@@ -132,7 +135,7 @@ func New(config Config) (*Speaker, error) {
 	}
 	n := &Speaker{
 		node: config.NodeName, namespace: cmp.Or(config.Namespace, v1beta1.DefaultNamespace), options: config.Options,
-		client: config.Client, metallb: metallb, events: config.Events, log: config.Log.With("part", "announce"),
+		client: config.Client, metallb: metallb, events: config.Events, count: config.Connections, log: config.Log.With("part", "announce"),
 		wake: make(chan struct{}, 1), changed: make(chan struct{}, 1), peersChanged: make(chan struct{}, 1), servicesWanted: make(chan struct{}, 1),
 		missing: map[string]bool{partTable: true}, services: map[string]announce.Service{}, rival: map[types.NamespacedName]bool{},
 		told: map[string]string{}, since: map[netip.Addr]time.Time{},
@@ -178,6 +181,14 @@ func (n *Speaker) runLayer2(ctx context.Context) error {
 		return nil
 	}
 	layer2 := l2.New(n.node, key, func() { signal(n.changed) }, n.log)
+	if n.count != nil {
+		layer2.CountConnections(func(addresses map[netip.Addr]bool) (map[netip.Addr]int, error) {
+			n.mu.Lock()
+			count := n.count // of the agent in charge now
+			n.mu.Unlock()
+			return count(addresses)
+		})
+	}
 	n.mu.Lock()
 	n.layer2 = layer2
 	n.mu.Unlock()

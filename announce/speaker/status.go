@@ -28,6 +28,9 @@ func (n *Speaker) status() announce.Report {
 		report.Addresses = append(report.Addresses, announce.Address{Address: address, WhyNot: why})
 	}
 	report.Addresses = append(report.Addresses, n.onLinks()...)
+	if n.layer2 != nil {
+		report.Kept = n.layer2.Kept()
+	}
 	report.Addresses = append(report.Addresses, n.toRouters(&report)...)
 	slices.SortStableFunc(report.Addresses, func(a, b announce.Address) int { return a.Address.Compare(b.Address) })
 	return report

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"net/netip"
 	"sync"
 
 	"github.com/cilium/ebpf"
@@ -144,7 +145,10 @@ func (p *Plane) Read(ctx context.Context, what kernel.Query) (kernel.Reading, er
 		Backends: func(ctx context.Context, of *model.Table) ([]kernel.BackendCount, error) {
 			return maps.BackendCounts(ctx, p.dir, of)
 		},
-		Drops:  func(ctx context.Context) ([]kernel.DropStats, error) { return packet.DropStats(ctx, p.dir) },
+		Drops: func(ctx context.Context) ([]kernel.DropStats, error) { return packet.DropStats(ctx, p.dir) },
+		Connections: func(ctx context.Context, to map[netip.Addr]bool) (map[netip.Addr]int, error) {
+			return packet.CountConnections(ctx, p.dir, to)
+		},
 		Strays: func(ctx context.Context) (*kernel.Strays, error) { return packet.Strays(ctx, p.dir) },
 		Maps:   func(ctx context.Context) ([]kernel.MapUsage, error) { return maps.Usage(ctx, p.dir) },
 	}.Read(ctx, what)

@@ -3,6 +3,7 @@ package kernel
 import (
 	"context"
 	"errors"
+	"net/netip"
 
 	"github.com/fairway-net/fairway/model"
 )
@@ -25,6 +26,8 @@ type Query struct {
 	// dropped because something went wrong, Strays for those of connections that
 	// the node didn't know, Maps for how full maps are.
 	Packets, Drops, Strays, Maps bool
+	// Connections asks how many connections this node has to these addresses of frontends.
+	Connections map[netip.Addr]bool
 }
 
 // Reading answers a Query. What wasn't asked for is nil, and so is what the
@@ -41,6 +44,8 @@ type Reading struct {
 	Drops    []DropStats
 	Strays   *Strays
 	Maps     []MapUsage
+	// Connections that are open; addresses without any may be missing.
+	Connections map[netip.Addr]int
 }
 
 // Readers are the functions that a plane reads with; nil stands for what it can't
@@ -54,13 +59,15 @@ type Readers struct {
 	Drops     func(context.Context) ([]DropStats, error)
 	Strays    func(context.Context) (*Strays, error)
 	Maps      func(context.Context) ([]MapUsage, error)
+	// Connections counts those to some addresses.
+	Connections func(context.Context, map[netip.Addr]bool) (map[netip.Addr]int, error)
 }
 
 // Read answers a query by those of the functions that it needs. If one fails, the
 // answers of the others are still there.
 func (r Readers) Read(ctx context.Context, q Query) (Reading, error) {
 	var out Reading
-	var failed [8]error
+	var failed [9]error
 	if q.Objects && r.Objects != nil {
 		out.Objects, failed[0] = r.Objects(ctx)
 	}
@@ -90,6 +97,9 @@ func (r Readers) Read(ctx context.Context, q Query) (Reading, error) {
 	}
 	if q.Strays && r.Strays != nil {
 		out.Strays, failed[7] = r.Strays(ctx)
+	}
+	if q.Connections != nil && r.Connections != nil {
+		out.Connections, failed[8] = r.Connections(ctx, q.Connections)
 	}
 	return out, errors.Join(failed[:]...)
 }

@@ -1,0 +1,11 @@
+// Package handoff leads packets of connections that didn't begin at this node to the
+// former owner of their address, which goes on with them, in any mode of the data plane: a
+// planned move of an address ends no connection. It knows nothing of elections: it is told
+// who the former owner is, and until when. Its files:
+//
+//	handoff.go  a link's program and its maps
+//	attach.go   where the program hangs: before the data plane
+//	bpf/        the program
+//
+// The program goes with the process that has attached it.
+package handoff

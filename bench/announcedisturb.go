@@ -88,8 +88,9 @@ func (l *announceLab) once(ctx context.Context, e event, n *noticed) (err error)
 	return nil
 }
 
-// forget ends all connections, also those of which only the endpoint still knows: it
-// would take a later client's packets for theirs, and not refuse them.
+// forget ends all connections, also those of which only the endpoint and nodes still
+// know, where they went through before: they would take a later client's packets for
+// theirs, and not refuse them. Elsewhere an address doesn't come back within seconds.
 func (l *announceLab) forget(ctx context.Context) error {
 	l.pings.close()
 	if l.hosts["endpoint"] == nil {
@@ -98,6 +99,11 @@ func (l *announceLab) forget(ctx context.Context) error {
 			return err
 		}
 		l.hosts["endpoint"] = ns
+	}
+	for _, node := range announcers {
+		if _, err := l.inside(ctx, node, "conntrack", "--flush"); err != nil {
+			return err
+		}
 	}
 	_, err := l.inside(ctx, "endpoint", "ss", "--kill", "--tcp", "--numeric", "sport", "=", fmt.Sprint(portOfService))
 	return err

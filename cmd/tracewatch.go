@@ -11,6 +11,9 @@ import (
 
 // watch waits for a connection that somebody makes, and follows it.
 func (t *tracer) watch(ctx context.Context) error {
+	if !t.sees() {
+		return fmt.Errorf("--send: in %s mode only a connection of trace's own can be followed, since packets are translated before netfilter sees them; fairway flows -f shows those of others", t.report.Mode)
+	}
 	var flows []nftrace.Flow
 	for _, k := range t.keys {
 		client := netip.AddrPortFrom(t.question.From.Addr, 0)

@@ -149,12 +149,16 @@ func TestTraceBesideNetfilter(t *testing.T) {
 			}
 			if mode == "ebpf" { // a relay's connections to endpoints are others than the client's
 				l.droppedElsewhere()
+				if out, stderr, code := fairway("trace", "--kubeconfig", l.kubeconfig, "svc/healthy", "--node", "node1"); code != 2 || !strings.Contains(stderr, "--send: in ebpf mode") {
+					l.Errorf("somebody's connection: exit code %d: %s%s", code, out, stderr)
+				}
+			} else {
+				l.killed()
 			}
 			r, code := l.trace("svc/unready", "--from", "pod/"+l.pod, "--send")
 			if code != 1 || r.Outcome != "refused" || !strings.Contains(r.Answer, "the Service port has no endpoint to use") {
 				l.Errorf("a refused connection: exit code %d: %+v", code, r)
 			}
-			l.killed()
 		})
 	}
 }

@@ -90,6 +90,7 @@ func (c *compiler) pool(r *route, g *gateway, service types.NamespacedName, port
 	}
 	if l := c.options.Lacks; l != nil {
 		if why := l.Pool(p); why != "" {
+			c.policies.use(policy, r)
 			return "", gatewayv1.RouteReasonUnsupportedValue, fmt.Sprintf("Service %s, port %d: %s (engine %s)", service, port.Port, why, l.Engine)
 		}
 	}

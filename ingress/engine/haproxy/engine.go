@@ -8,6 +8,7 @@
 //	plan.go      what a table makes of haproxy: sockets, certificates
 //	paths.go     rules to entries of maps
 //	program.go   rules with conditions, and what they change; lua.go, regexp.go
+//	memo.go      what the table before leaves to the next
 //	slots.go     pools to backends and servers
 //	render.go    the configuration; requests.go what becomes of requests
 //	change.go    changes while haproxy runs, and their order
@@ -72,6 +73,7 @@ type Engine struct {
 	slots      slots
 	table      *model.Table
 	plan       *plan
+	memos      memos
 	structure  string // of the configuration that is served
 	leaving    leaving
 	process    *process // nil while there is no socket
@@ -245,17 +247,21 @@ func (e *Engine) serve(table *model.Table) error {
 	if e.process != nil && e.table != nil && e.table.Challenges == served.Challenges && slices.Equal(e.table.Sockets, served.Sockets) && e.sameValues(served.Pools) {
 		return e.endpoints(served)
 	}
-	next, missing := makePlan(served, &e.slots)
+	next, missing, memos := makePlan(served, &e.slots, &e.memos)
 	structure := structureOf(next, &e.options)
 	if e.process != nil && !missing && structure == e.structure {
 		err := e.change(next)
 		if err == nil {
-			e.table, e.plan = served, next
+			e.table, e.plan, e.memos = served, next, *memos
 			return nil
 		}
 		e.log.Warn("haproxy not changed while it runs; it is started anew", "err", err)
 	}
-	return e.reload(served, next, structure)
+	if err := e.reload(served, next, structure); err != nil {
+		return err
+	}
+	e.memos = *memos
+	return nil
 }
 
 // sameValues reports whether no value of a map has changed with the pools.

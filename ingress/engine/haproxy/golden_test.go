@@ -22,7 +22,7 @@ func TestGolden(t *testing.T) {
 	for name, table := range goldenTables(t) {
 		t.Run(name, func(t *testing.T) {
 			s := &slots{}
-			p, _ := makePlan(table, s)
+			p, _, _ := makePlan(table, s, &memos{})
 			var b strings.Builder
 			b.WriteString(render(p, &settings{
 				folder: "/run/haproxy", trusted: []netip.Prefix{netip.MustParsePrefix("192.0.2.0/24")}, drain: time.Minute, files: numbers(p), slots: s,

@@ -92,7 +92,7 @@ func LackingMatch(m *model.Match) string {
 func LackingPool(p *model.Pool) string {
 	t := p.TLS
 	switch {
-	case t == nil || t.Insecure:
+	case t == nil || t.Insecure || p.Invalid != "":
 		return ""
 	case len(t.URIs) > 0 || len(t.Names) > 1:
 		return "haproxy knows an endpoint by one name only"

@@ -12,36 +12,43 @@ import (
 // hosts puts the rules of a listener into maps: for each path that some rule
 // names, those that may match where it is the longest that does.
 func (p *planner) hosts(s *socket, l *listener) {
-	exact, prefix := p.entries(s.id+"x.map"), p.entries(s.id+"p.map")
+	exact, prefix := s.id+"x.map", s.id+"p.map"
+	p.entries(exact)
+	p.entries(prefix)
 	for _, h := range l.model.Hosts() {
 		key, ok := hostKey(h.Hostname)
 		if !ok {
 			continue
 		}
 		s.hostWild = addDepth(s.hostWild, h.Hostname)
+		if p.recall(s, l, h) {
+			continue
+		}
+		p.making = &memo{listener: l.id, port: s.model.Port}
+		p.memos[h] = p.making
 		at := l.id + "|" + key + "|"
 		if l.model.Mode != model.HTTP { // the only path there is
 			value := p.value(s, l, matching(h.Rules, func(m *model.Match) bool {
 				return m.Matches(&model.Request{Host: strings.TrimPrefix(h.Hostname, "*"), Path: "/"})
 			}))
 			if value != unknown && value != invalid { // bytes have no status: the connection is closed
-				prefix[at+"/"] = value
+				p.set(prefix, at+"/", value)
 			}
 			continue
 		}
 		byPath := indexRules(h.Rules)
 		for path := range byPath.exact {
 			if isPlain(path) && path != "" {
-				exact[at+path] = p.value(s, l, byPath.under(h.Rules, path, true))
+				p.set(exact, at+path, p.value(s, l, byPath.under(h.Rules, path, true)))
 			}
 		}
 		for path := range byPath.prefix {
 			if isPlain(path) {
-				prefix[at+path] = p.value(s, l, byPath.under(h.Rules, path, false))
+				p.set(prefix, at+path, p.value(s, l, byPath.under(h.Rules, path, false)))
 			}
 		}
 		if _, given := byPath.prefix["/"]; !given && len(byPath.regexps) > 0 {
-			prefix[at+"/"] = p.value(s, l, byPath.under(h.Rules, "/", false))
+			p.set(prefix, at+"/", p.value(s, l, byPath.under(h.Rules, "/", false)))
 		}
 	}
 }
@@ -133,6 +140,10 @@ func (p *planner) program(text string) string {
 	sum := sha256.Sum256([]byte(text))
 	name := "l" + hex.EncodeToString(sum[:12])
 	p.out.programs[name] = text
+	if p.making.programs == nil {
+		p.making.programs = map[string]string{}
+	}
+	p.making.programs[name] = text
 	return name
 }
 

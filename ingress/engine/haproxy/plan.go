@@ -26,6 +26,7 @@ type plan struct {
 	entries  map[string]map[string]string // of maps: file, key, value
 	programs map[string]string            // by name
 	backends map[int]map[string]server    // by number of the slot
+	owners   map[int]need                 // whose slots they are
 	pems     map[string]string            // certificates of listeners, by file
 	kept     map[string]string            // files that change with the configuration only
 }
@@ -52,14 +53,17 @@ type listener struct {
 type planner struct {
 	table   *model.Table
 	slots   *slots
+	before  *memos // of the table before
+	memos   map[*model.Host]*memo
+	making  *memo
 	missing bool // a backend that only a reload can bring
 	out     *plan
 }
 
 // makePlan is a pure function of the table and of the backends that there are.
-func makePlan(table *model.Table, s *slots) (out *plan, missing bool) {
-	p := &planner{table: table, slots: s, out: &plan{
-		entries: map[string]map[string]string{}, programs: map[string]string{}, backends: map[int]map[string]server{},
+func makePlan(table *model.Table, s *slots, before *memos) (out *plan, missing bool, after *memos) {
+	p := &planner{table: table, slots: s, before: before, memos: map[*model.Host]*memo{}, making: &memo{}, out: &plan{
+		entries: map[string]map[string]string{}, programs: map[string]string{}, backends: map[int]map[string]server{}, owners: map[int]need{},
 		pems: map[string]string{}, kept: map[string]string{},
 	}}
 	p.out.entries[challenges] = map[string]string{}
@@ -78,7 +82,7 @@ func makePlan(table *model.Table, s *slots) (out *plan, missing bool) {
 		}
 	}
 	slices.SortFunc(p.out.sockets, func(a, b *socket) int { return cmp.Compare(a.id, b.id) })
-	return p.out, p.missing
+	return p.out, p.missing, &memos{p.memos, table.Pools, p.out}
 }
 
 // challenges is the map of what certificate authorities look for.
@@ -92,6 +96,12 @@ const (
 
 // slot returns the name of the backend for a pool that is asked in one way.
 func (p *planner) slot(pool string, k kind) string {
+	name := p.backendOf(pool, k)
+	p.making.slots = append(p.making.slots, slotted{pool, k, name})
+	return name
+}
+
+func (p *planner) backendOf(pool string, k kind) string {
 	m := p.table.Pools[pool]
 	switch {
 	case m == nil:
@@ -105,7 +115,12 @@ func (p *planner) slot(pool string, k kind) string {
 	k.private = m.Proxy != model.ProxyNone
 	number, missing := p.slots.get(need{pool, k})
 	p.missing = p.missing || missing
-	if p.out.backends[number] == nil {
+	p.out.owners[number] = need{pool, k}
+	switch known := p.out.backends[number]; {
+	case known != nil:
+	case m.TLS == nil && p.before.pools[pool] == m && p.before.plan.owners[number] == need{pool, k}: // TLS has files besides
+		p.out.backends[number] = p.before.plan.backends[number]
+	default:
 		p.out.backends[number] = p.servers(m, k)
 	}
 	return "b" + strconv.Itoa(number)

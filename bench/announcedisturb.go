@@ -46,7 +46,7 @@ func (l *announceLab) once(ctx context.Context, e event, n *noticed) (err error)
 	if err := errors.Join(takePrecedence(announceLabName), l.settle(ctx)); err != nil {
 		return err
 	}
-	if l.pings.areBroken() {
+	if e.anew || l.pings.areBroken() {
 		if err := l.forget(ctx); err != nil {
 			return err
 		}

@@ -43,6 +43,7 @@ func Lacks(name string) *ingress.Lacks {
 		Engine: HAProxy, Rule: haproxy.Lacking, Pool: haproxy.LackingPool,
 		Features: []features.FeatureName{
 			features.SupportHTTPRouteRequestMirror, features.SupportHTTPRouteRequestMultipleMirrors, features.SupportHTTPRouteRequestPercentageMirror,
+			features.SupportGatewayFrontendClientCertificateValidationInsecureFallback,
 			features.SupportHTTPRouteRequestTimeout, features.SupportBackendTLSPolicySANValidation, features.SupportHTTPRouteRetry,
 			features.SupportHTTPRouteRetryBackendTimeout, features.SupportHTTPRouteRetryConnectionError,
 		},

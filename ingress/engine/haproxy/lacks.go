@@ -13,6 +13,7 @@ import (
 func Lacks() []string {
 	return []string{
 		"HTTP/3, and certificate authorities' challenges by TLS (tls-alpn-01)",
+		"clients' certificates that are asked for and may be any (AllowInsecureFallback): clients are asked for none",
 		"mirrors of requests",
 		"a timeout of the whole request (timeouts.request); one of each try there is",
 		"limits of requests per second and of connections per client",

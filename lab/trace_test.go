@@ -106,7 +106,7 @@ func (l *tracing) find(client kubernetes.Interface) {
 		l.Fatalf("pods of node1: %v, error %v", pods, err)
 	}
 	l.pod = pods.Items[0].Name
-	if l.podNS = probe.NamespaceOf(netip.MustParseAddr(pods.Items[0].Status.PodIP)); l.podNS == nil {
+	if l.podNS = probe.NamespaceNear(netip.MustParseAddr(pods.Items[0].Status.PodIP), l.node1); l.podNS == nil {
 		l.Fatal("the pod's network namespace isn't found")
 	}
 	l.Cleanup(func() { _ = l.podNS.Close() })

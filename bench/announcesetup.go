@@ -20,8 +20,6 @@ import (
 	"github.com/fairway-net/fairway/lab"
 )
 
-var getOptions metav1.GetOptions
-
 // The pools: addresses of the nodes' own network, and of none that anybody has.
 const (
 	endpointPod         = "echo"

@@ -1,9 +1,7 @@
 package agent
 
 import (
-	"context"
 	"runtime/debug"
-	"time"
 
 	"github.com/fairway-net/fairway/internal/tuning"
 )
@@ -22,20 +20,13 @@ func allowStartupGarbage(config Config) (end func()) {
 	if !config.TuneGC {
 		return func() {}
 	}
-	ctx, stop := context.WithCancel(context.Background())
-	go tuning.KeepForgetting(ctx, forgetPeriod)
 	end, err := tuning.RoomForGarbage(startupGarbage, startupPercent)
 	if err != nil {
 		config.Log.Warn("the start takes longer than necessary", "error", err)
-		return stop
+		return func() {}
 	}
-	return func() { stop(); end() }
+	return end
 }
-
-// forgetPeriod is how often the executable is unmapped while an agent starts: pages that
-// ran once would be resident beside all that is read and programmed. To map again what is
-// in use takes less than a millisecond.
-const forgetPeriod = 300 * time.Millisecond
 
 // startupPercent is how much garbage may gather at least, in hundredths of what is in use.
 const startupPercent = 50

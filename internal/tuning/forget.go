@@ -1,12 +1,10 @@
 package tuning
 
 import (
-	"context"
 	"fmt"
 	"os"
 	"runtime/debug"
 	"strings"
-	"time"
 
 	"golang.org/x/sys/unix"
 )
@@ -22,58 +20,29 @@ func ForgetStart() error {
 
 // ForgetExecutable unmaps the executable. What is needed again comes back by itself.
 func ForgetExecutable() error {
-	spans, err := executable()
+	executable, err := os.Readlink("/proc/self/exe")
 	if err != nil {
-		return err
-	}
-	return forgetAll(spans)
-}
-
-// KeepForgetting unmaps the executable over and over until ctx is done, or that fails.
-func KeepForgetting(ctx context.Context, period time.Duration) {
-	spans, err := executable()
-	for err == nil {
-		select {
-		case <-ctx.Done():
-			return
-		case <-time.After(period):
-		}
-		err = forgetAll(spans)
-	}
-}
-
-func forgetAll(spans []string) error {
-	for _, span := range spans {
-		if err := forget(span); err != nil {
-			return err
-		}
-	}
-	return nil
-}
-
-// executable lists the ranges of the executable that are as in the file.
-func executable() (spans []string, err error) {
-	name, err := os.Readlink("/proc/self/exe")
-	if err != nil {
-		return nil, fmt.Errorf("find own executable: %w", err)
+		return fmt.Errorf("find own executable: %w", err)
 	}
 	maps, err := os.ReadFile("/proc/self/smaps")
 	if err != nil {
-		return nil, fmt.Errorf("read own mappings: %w", err)
+		return fmt.Errorf("read own mappings: %w", err)
 	}
 	span := "" // the mapping that the lines are about, if it is of the executable
 	for line := range strings.Lines(string(maps)) {
 		switch f := strings.Fields(line); {
 		case len(f) > 1 && strings.Contains(f[0], "-"):
 			span = ""
-			if len(f) == 6 && f[5] == name && !strings.Contains(f[1], "w") {
+			if len(f) == 6 && f[5] == executable && !strings.Contains(f[1], "w") {
 				span = f[0]
 			}
 		case span != "" && f[0] == "Anonymous:" && f[1] == "0":
-			spans = append(spans, span)
+			if err := forget(span); err != nil {
+				return err
+			}
 		}
 	}
-	return spans, nil
+	return nil
 }
 
 // forget unmaps the pages of a range "from-to". None of it may ever have been

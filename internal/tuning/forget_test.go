@@ -1,12 +1,10 @@
 package tuning
 
 import (
-	"context"
 	"fmt"
 	"os"
 	"strings"
 	"testing"
-	"time"
 )
 
 // TestForgettingTheStartLosesNothing: what is given back comes back when it is
@@ -36,23 +34,6 @@ func TestExecutableIsForgotten(t *testing.T) {
 	if after := fileMemory(t); after >= before {
 		t.Errorf("%d kB of files are mapped, and were %d before", after, before)
 	}
-}
-
-// TestExecutableIsForgottenAgain: also what is mapped later, until the end.
-func TestExecutableIsForgottenAgain(t *testing.T) {
-	ctx, cancel := context.WithCancel(t.Context())
-	ended := make(chan struct{})
-	go func() { defer close(ended); KeepForgetting(ctx, time.Millisecond) }()
-	for range 3 {
-		before := touchText(t)
-		for end := time.Now().Add(time.Minute); fileMemory(t) >= before; time.Sleep(time.Millisecond) {
-			if time.Now().After(end) {
-				t.Fatalf("%d kB of files stay mapped", before)
-			}
-		}
-	}
-	cancel()
-	<-ended
 }
 
 // touchText reads every page of this program's instructions, and returns how many kB of

@@ -247,7 +247,9 @@ func TestFallBack(t *testing.T) {
 				}
 			}
 			nft("table inet fault { chain input { type filter hook input priority 0; " + rule + " drop; }; }")
-			eventually(t, "the node gives the address away", func() bool { return strings.Contains(log(t, c, "node1"), "DNS on this node fails") && yields(c, "node1") })
+			eventually(t, "the node gives the address away", func() bool {
+				return strings.Contains(log(t, c, "node1"), "DNS on this node fails") && yields(c, "node1")
+			})
 			answered := 0
 			a.timeout = 5 * time.Second // one that is lost shall leave time for others
 			for deadline := time.Now().Add(8 * time.Second); time.Now().Before(deadline); time.Sleep(50 * time.Millisecond) {

@@ -34,7 +34,7 @@ func TestLoad(t *testing.T) {
 
 // maxSteps is how many instructions a verifier may look at. It gives up at a
 // million, and long before that agents take seconds to start.
-const maxSteps = 100_000
+const maxSteps = 120_000
 
 // logSteps says how much work the verifier had, as far as the kernel tells.
 func logSteps(t *testing.T, c *ebpf.Collection) {

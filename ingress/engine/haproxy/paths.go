@@ -37,12 +37,12 @@ func (p *planner) hosts(s *socket, l *listener) {
 			continue
 		}
 		byPath := indexRules(h.Rules)
-		for path := range byPath.exact {
+		for path := range sorted(byPath.exact) {
 			if isPlain(path) && path != "" {
 				p.set(exact, at+path, p.value(s, l, byPath.under(h.Rules, path, true)))
 			}
 		}
-		for path := range byPath.prefix {
+		for path := range sorted(byPath.prefix) {
 			if isPlain(path) {
 				p.set(prefix, at+path, p.value(s, l, byPath.under(h.Rules, path, false)))
 			}

@@ -96,7 +96,7 @@ func (g *guard) enter(w http.ResponseWriter, r *http.Request) {
 		http.SetCookie(w, &http.Cookie{Name: g.cookie, Value: g.session, Path: "/", HttpOnly: true, SameSite: http.SameSiteStrictMode})
 	}
 	w.Header().Set("Content-Type", "text/html; charset=utf-8")
-	fmt.Fprint(w, `<!doctype html><html lang="en"><meta charset="utf-8"><meta http-equiv="refresh" content="0;url=/"><title>Fairway</title><a href="/">Fairway</a></html>`)
+	fmt.Fprint(w, `<!doctype html><html lang="en"><meta charset="utf-8"><meta http-equiv="refresh" content="0;url=/"><link rel="icon" href="/icon.svg"><title>Fairway</title><a href="/">Fairway</a></html>`)
 }
 
 // knows reports whether a request shows the cookie.

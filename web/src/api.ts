@@ -60,7 +60,7 @@ export interface Nodes { found: number; offset: number; nodes: Node[] | null; el
 export interface Cause { code: string; title: string; meaning: string; fix: string }
 export interface Flow {
   time: string; node: string; protocol: string; client: string; clientName?: string; frontend: string; service: string;
-  endpoint?: string; pod?: string; verdict: string;
+  endpoint?: string; pod?: string; verdict: string; reason?: string; bytes?: { in: number; out: number }; tookSeconds?: number;
 }
 
 /** ask gets, or posts, and says what the back end says is wrong. */

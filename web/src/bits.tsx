@@ -87,6 +87,13 @@ export function took(seconds: number): string {
   return seconds < 1 ? (seconds * 1000).toFixed(seconds < 0.01 ? 1 : 0) + " ms" : seconds.toFixed(1) + " s";
 }
 
+export function size(bytes: number): string {
+  const units = ["B", "kB", "MB", "GB", "TB"];
+  let n = bytes, unit = 0;
+  for (; n >= 999.5 && unit < units.length - 1; unit++) n /= 1000;
+  return (unit === 0 || n >= 99.95 ? n.toFixed(0) : n.toFixed(1)) + " " + units[unit];
+}
+
 export function plural(n: number, what: string): string {
   return n.toLocaleString("en") + " " + what + (n === 1 ? "" : "s");
 }

@@ -24,7 +24,7 @@ export function Chart({ label, times, series, points }: { label: string; times: 
     });
     const fresh = new uPlot({
       width: at.clientWidth, height: 150, cursor: { y: false }, legend: { show: series.length > 1, live: false },
-      axes: [axis, { ...axis, size: 44 }], scales: { y: { range: (_, __, max) => [0, Math.max(1, max * 1.1)] } },
+      axes: [{ ...axis, space: 80, values: (_, at) => at.map((t) => new Date(t * 1000).toLocaleTimeString("en-GB")) }, { ...axis, size: 44 }], scales: { y: { range: (_, __, max) => [0, Math.max(1, max * 1.1)] } },
       series: [{}, ...lines],
     }, data, at);
     plot.current = fresh;

@@ -3,7 +3,7 @@
 import { useEffect, useRef, useState } from "preact/hooks";
 import type { Flow } from "./api";
 import { query } from "./api";
-import { Commands, Nothing, clock, fairway, plural } from "./bits";
+import { Commands, Nothing, clock, fairway, plural, size, took } from "./bits";
 import { Chart } from "./chart";
 import { serviceLink, type Route } from "./route";
 
@@ -36,6 +36,11 @@ function useFlows(service: string, paused: boolean): State {
       source.close();
       heard.current.ended = true;
     });
+    source.addEventListener("error", () => {
+      if (source.readyState !== EventSource.CLOSED) return; // else the browser asks again
+      heard.current.notes.push("Connections can't be asked for: no agent can be reached from here.");
+      heard.current.ended = true;
+    });
     return () => source.close();
   }, [service]);
   useEffect(() => {
@@ -46,12 +51,17 @@ function useFlows(service: string, paused: boolean): State {
   return shown;
 }
 
+/** words are what a search looks through. */
+function words(f: Flow): string {
+  return [f.node, f.clientName, f.client, f.service, f.frontend, f.protocol, f.pod, f.endpoint, f.verdict, f.reason].join(" ").toLowerCase();
+}
+
 export function FlowsView({ route }: { route: Route }) {
   const service = route.params.get("service") ?? "";
   const q = (route.params.get("q") ?? "").toLowerCase();
   const [paused, setPaused] = useState(false);
   const state = useFlows(service, paused);
-  const list = state.flows.filter((f) => !q || Object.values(f).join(" ").toLowerCase().includes(q));
+  const list = state.flows.filter((f) => !q || words(f).includes(q));
   const now = Math.floor(Date.now() / 1000);
   const times = Array.from({ length: span }, (_, i) => now - span + i);
   return (
@@ -75,16 +85,18 @@ function Table({ list }: { list: Flow[] }) {
   return (
     <div class="wide" tabIndex={0} role="region" aria-label="Connections">
       <table>
-        <thead><tr><th>Time</th><th>Node</th><th>Client</th><th>Service</th><th>Endpoint</th><th>Verdict</th></tr></thead>
+        <thead><tr><th>Time</th><th>Node</th><th>Client</th><th>Service</th><th>Endpoint</th><th>Verdict</th><th title="What the client said, and the endpoint">Bytes in / out</th><th>Took</th></tr></thead>
         <tbody>
           {list.map((f) => (
             <tr key={f.time + f.client + f.verdict}>
               <td class="mono">{clock(f.time)}</td>
               <td>{f.node}</td>
               <td>{f.clientName} <span class="mono">{f.client}</span></td>
-              <td><a data-item href={serviceLink(f.service)}>{f.service}</a> <span class="mono">{f.frontend}/{f.protocol}</span></td>
+              <td>{f.service ? <a data-item href={serviceLink(f.service)}>{f.service}</a> : "no Service"} <span class="mono">{f.frontend}/{f.protocol}</span></td>
               <td>{f.pod} <span class="mono">{f.endpoint ?? "–"}</span></td>
-              <td><span class={"verdict " + f.verdict}>{f.verdict}</span></td>
+              <td class="reason"><span class={"verdict " + f.verdict}>{f.verdict}</span>{f.reason && <> <span class="what">{f.reason}</span></>}</td>
+              <td class="number">{f.bytes ? `${size(f.bytes.in)} / ${size(f.bytes.out)}` : "–"}</td>
+              <td class="number">{f.tookSeconds ? took(f.tookSeconds) : "–"}</td>
             </tr>
           ))}
         </tbody>

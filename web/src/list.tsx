@@ -59,7 +59,9 @@ export function List<R, A>(p: Props<R, A>) {
   const box = useRef<HTMLDivElement>(null);
   const [top, setTop] = useState(0);
   const [size, setSize] = useState({ height: 600, row: heightOf() });
-  const [active, setActive] = useState(-1);
+  const at = useRef(-1); // the row that has the focus, or had it last
+  const wanted = useRef(false); // a key moved there, and the row isn't drawn yet
+  const [moves, setMoves] = useState(0);
   const from = Math.max(0, Math.floor(top / size.row) - 5);
   const to = from + Math.ceil(size.height / size.row) + 10;
   const { pages, last, error } = usePages(p, from, to);
@@ -74,28 +76,37 @@ export function List<R, A>(p: Props<R, A>) {
   }, []);
   const key = query(p.params);
   useEffect(() => {
-    setActive(-1);
+    at.current = -1;
+    wanted.current = false;
     if (box.current) box.current.scrollTop = 0;
   }, [key]);
   useEffect(() => {
-    setMover({ move: (by) => setActive((at) => Math.max(0, Math.min(found - 1, at + by))) });
+    const move = (by: number) => {
+      at.current = Math.max(0, Math.min(found - 1, at.current + by));
+      wanted.current = true;
+      setMoves((n) => n + 1);
+    };
+    setMover({ move });
     return () => setMover(undefined);
   }, [found]);
   useEffect(() => {
-    if (active < 0 || !box.current) return;
-    const y = active * size.row;
+    if (!wanted.current || !box.current) return;
+    const y = at.current * size.row;
     if (y < box.current.scrollTop) box.current.scrollTop = y;
     const low = y + 2 * size.row - box.current.clientHeight;
     if (low > box.current.scrollTop) box.current.scrollTop = low;
-    box.current.querySelector<HTMLElement>(`[aria-rowindex="${active + 2}"] [data-item]`)?.focus({ preventScroll: true });
-  }, [active, top, pages]);
+    const item = box.current.querySelector<HTMLElement>(`[aria-rowindex="${at.current + 2}"] [data-item]`);
+    if (!item) return;
+    wanted.current = false;
+    item.focus({ preventScroll: true });
+  }, [moves, top, pages]);
 
   const rows = [];
   for (let i = from; i < Math.min(to, found); i++) {
     const r = pages.get(Math.floor(i / pageSize))?.[i % pageSize];
     rows.push(
       <div role="row" class="row" key={i} aria-rowindex={i + 2} style={{ top: i * size.row + "px", height: size.row + "px" }}
-        onFocusIn={() => setActive(i)} onClick={(e) => open(e)}>
+        onFocusIn={() => { at.current = i; }} onClick={(e) => open(e)}>
         {r ? p.row(r).map((cell, n) => <div role="cell" key={n} class={"cell c" + n}>{cell}</div>) : <div role="cell" class="cell loading">…</div>}
       </div>,
     );

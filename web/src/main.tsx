@@ -11,7 +11,7 @@ import { keyboard } from "./keys";
 import { listen, useConnected, useData } from "./live";
 import { NodesView } from "./nodes";
 import { ProblemsView } from "./problems";
-import { go, link, useRoute, type Route } from "./route";
+import { current, go, link, useRoute, type Route } from "./route";
 import { ServiceView } from "./service";
 import { ServicesView } from "./services";
 import { nextTheme, useTheme } from "./theme";
@@ -26,6 +26,7 @@ function App() {
   useEffect(() => {
     document.title = ["Fairway", ...route.path].join(" · ");
     document.querySelector("main")?.scrollTo(0, 0);
+    document.querySelector("nav [aria-current]")?.scrollIntoView({ block: "nearest", inline: "nearest" });
   }, [route.path.join("/")]);
   return (
     <Flags.Provider value={data?.flags ?? ""}>
@@ -89,8 +90,10 @@ function Search({ route }: { route: Route }) {
   const search = (text: string) => {
     clearTimeout(timer.current);
     timer.current = window.setTimeout(() => {
-      const params = route.path.length === 1 ? Object.fromEntries(route.params) : {};
-      go(link([place], { ...params, q: text }), route.path.length === 1);
+      const now = current(); // what was changed meanwhile counts
+      if (now.path.join("/") !== route.path.join("/")) return;
+      const params = now.path.length === 1 ? Object.fromEntries(now.params) : {};
+      go(link([place], { ...params, q: text }), now.path.length === 1);
     }, 120);
   };
   return (

@@ -36,6 +36,7 @@ export function useRoute(): Route {
   useEffect(() => {
     const changed = () => set(current());
     window.addEventListener("hashchange", changed);
+    changed(); // it may have changed before anybody listened
     return () => window.removeEventListener("hashchange", changed);
   }, []);
   return route;

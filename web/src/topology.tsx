@@ -2,6 +2,7 @@
 // The table below it says the same in words.
 
 import type { Candidate, Decision, Endpoint } from "./api";
+import { plural } from "./bits";
 
 const width = 200, gap = 70, line = 44, high = 34;
 const most = 20; // endpoints
@@ -15,14 +16,14 @@ export function Topology({ name, decisions, endpoints }: { name: string; decisio
   const total = d.columns.length * width + (d.columns.length - 1) * gap;
   return (
     <div class="wide topology" tabIndex={0} role="region" aria-label="Topology">
-      <svg viewBox={`0 0 ${total} ${height}`} width={total} height={height} role="img" aria-label={d.words}>
+      <svg viewBox={`-1 0 ${total + 2} ${height}`} width={total + 2} height={height} role="img" aria-label={d.words}>
         {d.edges.map((e, i) => <path key={i} class={e.on ? "edge on" : "edge"} d={curve(e)} stroke-width={e.on ? 1.2 + 3 * e.share : 1} />)}
         {d.columns.map((column, i) => column.map((b) => (
           <g key={b.key} class={"box " + b.state} transform={`translate(${i * (width + gap)} ${b.y})`}>
             <title>{b.title} {b.detail}</title>
             <rect width={width} height={high} rx="5" />
             <text x="10" y={b.detail ? 14 : 21} class="title">{cut(b.title, 29)}</text>
-            {b.detail && <text x="10" y="27" class="detail">{cut(b.detail, 32)}</text>}
+            {b.detail && <text x="10" y="27" class="detail">{cut(b.detail, 30)}</text>}
           </g>
         )))}
       </svg>
@@ -51,10 +52,13 @@ function lay(name: string, decisions: Decision[], endpoints: Endpoint[]) {
     const old = edges.get(key);
     edges.set(key, { from, to, column, on: on || !!old?.on, share: Math.max(share, old?.share ?? 0) });
   };
+  // For a frontend of the other IP family, an endpoint has no port.
+  const withPort = new Set(decisions.flatMap((d) => (d.candidates ?? []).filter((c) => c.port).map((c) => c.address)));
   for (const d of decisions) {
     const port = portOf(d, ports);
     join(service, port, 0, d.action === "forwarded", 0);
     for (const c of d.candidates ?? []) {
+      if (!c.port && withPort.has(c.address)) continue;
       const at = c.address + ":" + (c.port ?? "");
       if (!ends.has(at) && ends.size >= most) {
         more++;
@@ -75,7 +79,7 @@ function lay(name: string, decisions: Decision[], endpoints: Endpoint[]) {
   const rows = Math.max(...columns.map((c) => c.length));
   for (const c of columns) c.forEach((b, i) => { b.y = 5 + ((rows - c.length) / 2 + i) * line; });
   const on = [...ends.values()].filter((b) => b.state === "on").length;
-  const words = `${name}: ${ports.size} ports, ${ends.size + more} endpoints of which ${on} take connections, on ${nodes.size} nodes`;
+  const words = `${name}: ${plural(ports.size, "port")}, ${plural(ends.size + more, "endpoint")} of which ${on} take connections, on ${plural(nodes.size, "node")}`;
   return { columns, edges: [...edges.values()], more, words };
 }
 

@@ -36,7 +36,10 @@ MAY_SKIP   += "github.com/fairway-net/fairway/lab TestRouterMatrix"
 # The causes that doctor names take half a minute for each mode: `make causes`.
 MAY_SKIP   += "github.com/fairway-net/fairway/lab TestCausesInAllModes"
 
-.PHONY: bench-announce web pictures first-minutes release arm64 reproducible audit api-conformance deb deb-test causes faults helm gateway-conformance h2spec nothing-lost build demo bench soak bench-kube-proxy bench-ipvs test unit all cluster routers image lint generate generated deps clean
+# The page takes a browser and npm: `make page`.
+MAY_SKIP   += "github.com/fairway-net/fairway/diagnose/web TestPage"
+
+.PHONY: bench-announce web page pictures first-minutes release arm64 reproducible audit api-conformance deb deb-test causes faults helm gateway-conformance h2spec nothing-lost build demo bench soak bench-kube-proxy bench-ipvs test unit all cluster routers image lint generate generated deps clean
 
 # Without cgo: kustomize, in kubectl, would have the linker keep every symbol for plugins.
 build: ## the binary, in ./fairway
@@ -144,6 +147,12 @@ deb-test: build ## that package installed, upgraded, removed and purged in a cle
 
 web: ## the page of `fairway web`, from web/ into diagnose/web/dist; it takes node and npm
 	cd web && npm ci --ignore-scripts --loglevel=error && npx tsc && node build.mjs
+
+page: ## that page in a real Chromium, by keyboard and by axe, with pictures of every view in bin/page: a minute; it takes node and npm
+	./hack/install-deps.sh page
+	cd web && npm ci --ignore-scripts --loglevel=error
+	rm -rf bin/page
+	FAIRWAY_PAGE=$(CURDIR)/bin/page $(GO) test -v -count=1 -timeout 10m -run '^TestPage$$' ./diagnose/web
 
 release: ## static binaries for amd64 and arm64 with their licences, Debian packages, lists of parts and checksums, in bin/release
 	rm -rf bin/release

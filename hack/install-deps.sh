@@ -11,6 +11,7 @@ haproxy nginx-light bind9 python3-minimal keepalived exabgp"
 
 [ "${1:-}" != generate ] || packages="$packages clang llvm libbpf-dev linux-libc-dev"
 [ "${1:-}" != pictures ] || packages="$packages termtosvg gnuplot-nox"
+[ "${1:-}" != page ] || packages="$packages chromium fonts-dejavu-core"
 [ "${1:-}" != arm64 ] || packages="$packages qemu-system-arm"
 [ "${1:-}" != image ] || packages="$packages buildah runc debootstrap"
 

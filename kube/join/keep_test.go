@@ -9,15 +9,12 @@ package join_test
 import (
 	"context"
 	"log/slog"
-	"os"
-	"path/filepath"
 	"testing"
 	"time"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/kubernetes"
-	"k8s.io/client-go/rest"
 	"k8s.io/client-go/transport"
 
 	"github.com/fairway-net/fairway/controller/nodecert"
@@ -79,23 +76,4 @@ func TestRenewal(t *testing.T) {
 	}
 	c.eventually("that the first certificate isn't accepted", func() bool { return apierrors.IsUnauthorized(mayRead(before)) })
 	c.eventually("that a client goes on with the second", func() bool { return mayRead(lasting) == nil })
-}
-
-// clientOfCopy is a client with the machine's certificate as it is now.
-func (c *cluster) clientOfCopy(dir string) kubernetes.Interface {
-	c.Helper()
-	config, err := kube.Config(join.Kubeconfig(dir))
-	if err != nil {
-		c.Fatal(err)
-	}
-	data, err := os.ReadFile(filepath.Join(dir, "pki", "fairway-node-current.pem"))
-	if err != nil {
-		c.Fatal(err)
-	}
-	config.TLSClientConfig = rest.TLSClientConfig{CAData: config.CAData, CertData: data, KeyData: data}
-	client, err := kube.Client(config)
-	if err != nil {
-		c.Fatal(err)
-	}
-	return client
 }

@@ -33,13 +33,16 @@ MAY_SKIP   += "github.com/fairway-net/fairway/dataplane/ebpf/packet TestHandover
 # So do the settings of routers, each of which takes new sessions: `make routers`.
 MAY_SKIP   += "github.com/fairway-net/fairway/lab TestRouterMatrix"
 
+# Connections through a node that is drained, in each mode: `make drain`.
+MAY_SKIP   += "github.com/fairway-net/fairway/lab TestDrainKeepsConnections"
+
 # The causes that doctor names take half a minute for each mode: `make causes`.
 MAY_SKIP   += "github.com/fairway-net/fairway/lab TestCausesInAllModes"
 
 # The page takes a browser and npm: `make page`.
 MAY_SKIP   += "github.com/fairway-net/fairway/diagnose/web TestPage"
 
-.PHONY: bench-announce web page pictures first-minutes release arm64 reproducible audit api-conformance deb deb-test causes faults helm gateway-conformance h2spec nothing-lost build demo bench soak bench-kube-proxy bench-ipvs test unit all cluster routers image lint generate generated deps clean
+.PHONY: drain bench-announce web page pictures first-minutes release arm64 reproducible audit api-conformance deb deb-test causes faults helm gateway-conformance h2spec nothing-lost build demo bench soak bench-kube-proxy bench-ipvs test unit all cluster routers image lint generate generated deps clean
 
 # Without cgo: kustomize, in kubectl, would have the linker keep every symbol for plugins.
 build: ## the binary, in ./fairway
@@ -68,6 +71,9 @@ cluster: build bin/kubernetes/$(KUBERNETES) ## the agent in clusters whose contr
 
 routers: build ## what real routers make of what nodes announce: minutes, since sessions begin anew for each setting
 	FAIRWAY_ROUTERS=1 $(GO) test -v -timeout 30m -run '^(TestRouters|TestRouterMatrix)$$' ./lab
+
+drain: build ## connections through a node that is drained, in each mode: a minute
+	FAIRWAY_DRAIN=1 $(GO) test -v -count=1 -timeout 10m -run '^TestDrainKeepsConnections$$' ./lab
 
 causes: build ## the causes that doctor names, provoked in labs of every mode
 	FAIRWAY_CAUSES=1 $(GO) test -v -timeout 40m -run '^(TestCauses|TestCausesInAllModes)$$' ./lab

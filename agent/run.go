@@ -9,8 +9,6 @@ import (
 
 	"golang.org/x/sync/errgroup"
 
-	"k8s.io/client-go/rest"
-
 	"github.com/fairway-net/fairway/announce/speaker"
 	"github.com/fairway-net/fairway/dataplane"
 	"github.com/fairway-net/fairway/endpoint/healthports"
@@ -32,7 +30,7 @@ func Run(ctx context.Context, config Config) error {
 // in a running agent, another one takes its place; plane, ports and metrics go on.
 func run(ctx context.Context, config Config, kinds []dataplane.Kind) error {
 	if config.API != nil && config.API.WarningHandler == nil {
-		config.API = rest.CopyConfig(config.API)
+		// Not a copy: who takes an agent's place knows by it that the API is the same.
 		config.API.WarningHandler = kube.NewWarnings(config.Log)
 	}
 	metrics := newMetrics()

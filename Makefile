@@ -34,7 +34,7 @@ MAY_SKIP   += "github.com/fairway-net/fairway/dataplane/ebpf/packet TestHandover
 MAY_SKIP   += "github.com/fairway-net/fairway/lab TestRouterMatrix"
 
 # Connections through a node that is drained, in each mode: `make drain`.
-MAY_SKIP   += "github.com/fairway-net/fairway/lab TestDrainKeepsConnections"
+MAY_SKIP   += "github.com/fairway-net/fairway/lab TestDrainKeepsConnections" "github.com/fairway-net/fairway/lab TestStableFlows"
 
 # The causes that doctor names take half a minute for each mode: `make causes`.
 MAY_SKIP   += "github.com/fairway-net/fairway/lab TestCausesInAllModes"
@@ -72,8 +72,8 @@ cluster: build bin/kubernetes/$(KUBERNETES) ## the agent in clusters whose contr
 routers: build ## what real routers make of what nodes announce: minutes, since sessions begin anew for each setting
 	FAIRWAY_ROUTERS=1 $(GO) test -v -timeout 30m -run '^(TestRouters|TestRouterMatrix)$$' ./lab
 
-drain: build ## connections through a node that is drained, in each mode: a minute
-	FAIRWAY_DRAIN=1 $(GO) test -v -count=1 -timeout 10m -run '^TestDrainKeepsConnections$$' ./lab
+drain: build ## connections through nodes that are drained, in each mode, and stable flows over a router: two minutes
+	FAIRWAY_DRAIN=1 $(GO) test -v -count=1 -timeout 10m -run '^(TestDrainKeepsConnections|TestStableFlows)$$' ./lab
 
 causes: build ## the causes that doctor names, provoked in labs of every mode
 	FAIRWAY_CAUSES=1 $(GO) test -v -timeout 40m -run '^(TestCauses|TestCausesInAllModes)$$' ./lab

@@ -164,3 +164,21 @@ type Affinity struct {
 	SameSite string
 	ByClient bool // by the client's address instead; no cookie is set
 }
+
+// SetCookie is the Set-Cookie field that keeps a client with the endpoint that a
+// value stands for.
+func (a *Affinity) SetCookie(value string) string {
+	c := http.Cookie{Name: a.Cookie, Value: value, Path: a.Path, Domain: a.Domain, MaxAge: a.MaxAge, Secure: a.Secure, HttpOnly: true}
+	if c.Path == "" {
+		c.Path = "/"
+	}
+	switch a.SameSite {
+	case "Lax":
+		c.SameSite = http.SameSiteLaxMode
+	case "Strict":
+		c.SameSite = http.SameSiteStrictMode
+	case "None":
+		c.SameSite = http.SameSiteNoneMode
+	}
+	return c.String()
+}

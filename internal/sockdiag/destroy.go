@@ -45,6 +45,20 @@ func Destroy[V any](sockets map[uint64]V) error {
 
 // destroyHere ends those of the sockets that are in the thread's namespace.
 func destroyHere[V any](sockets map[uint64]V) error {
+	return Each(func(family uint8, proto model.Protocol, cookie uint64, s *netlink.Socket) error {
+		if _, wanted := sockets[cookie]; !wanted {
+			return nil
+		}
+		if err := destroySocket(family, proto, s.ID); err != nil {
+			return err
+		}
+		delete(sockets, cookie)
+		return nil
+	})
+}
+
+// Each calls f for the TCP and UDP sockets of the thread's namespace, until it fails.
+func Each(f func(family uint8, proto model.Protocol, cookie uint64, s *netlink.Socket) error) error {
 	for _, family := range []uint8{unix.AF_INET, unix.AF_INET6} {
 		for proto, list := range map[model.Protocol]func(uint8) ([]*netlink.Socket, error){model.UDP: netlink.SocketDiagUDP, model.TCP: netlink.SocketDiagTCP} {
 			found, err := list(family)
@@ -55,14 +69,9 @@ func destroyHere[V any](sockets map[uint64]V) error {
 				return fmt.Errorf("list sockets: %w", err)
 			}
 			for _, s := range found {
-				cookie := uint64(s.ID.Cookie[1])<<32 | uint64(s.ID.Cookie[0])
-				if _, wanted := sockets[cookie]; !wanted {
-					continue
-				}
-				if err := destroySocket(family, proto, s.ID); err != nil {
+				if err := f(family, proto, uint64(s.ID.Cookie[1])<<32|uint64(s.ID.Cookie[0]), s); err != nil {
 					return err
 				}
-				delete(sockets, cookie)
 			}
 		}
 	}

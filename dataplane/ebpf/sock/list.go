@@ -2,8 +2,6 @@ package sock
 
 import (
 	"errors"
-	"fmt"
-	"io/fs"
 	"net"
 	"net/netip"
 	"os"
@@ -11,11 +9,11 @@ import (
 	"time"
 
 	"github.com/vishvananda/netlink"
-	"golang.org/x/sys/unix"
 
 	"github.com/fairway-net/fairway/dataplane/ebpf/maps"
 	"github.com/fairway-net/fairway/internal/flow"
 	"github.com/fairway-net/fairway/internal/netns"
+	"github.com/fairway-net/fairway/internal/sockdiag"
 	"github.com/fairway-net/fairway/model"
 )
 
@@ -56,31 +54,19 @@ func List(dir string, tell func(flow.Event)) error {
 
 // listHere tells of those of the sockets that are in the thread's namespace.
 func listHere(sockets map[uint64]lbSocket, tell func(flow.Event)) error {
-	for _, family := range []uint8{unix.AF_INET, unix.AF_INET6} {
-		for proto, list := range map[model.Protocol]func(uint8) ([]*netlink.Socket, error){model.UDP: netlink.SocketDiagUDP, model.TCP: netlink.SocketDiagTCP} {
-			found, err := list(family)
-			if errors.Is(err, unix.ENOENT) || errors.Is(err, unix.EOPNOTSUPP) || errors.Is(err, fs.ErrNotExist) {
-				continue // a kernel without
-			}
-			if err != nil {
-				return fmt.Errorf("list sockets: %w", err)
-			}
-			for _, s := range found {
-				cookie := uint64(s.ID.Cookie[1])<<32 | uint64(s.ID.Cookie[0])
-				h, known := sockets[cookie]
-				if !known {
-					continue
-				}
-				delete(sockets, cookie)
-				const synSent = 2
-				tell(flow.Event{
-					Kind: flow.Open, Time: time.Now(), Proto: proto, Client: addrPort(s.ID.Source, s.ID.SourcePort),
-					Frontend: netip.AddrPortFrom(h.front.Addr, h.front.Port), Backend: h.backend, Replied: proto == model.TCP && s.State != synSent,
-				})
-			}
+	const synSent = 2
+	return sockdiag.Each(func(_ uint8, proto model.Protocol, cookie uint64, s *netlink.Socket) error {
+		h, known := sockets[cookie]
+		if !known {
+			return nil
 		}
-	}
-	return nil
+		delete(sockets, cookie)
+		tell(flow.Event{
+			Kind: flow.Open, Time: time.Now(), Proto: proto, Client: addrPort(s.ID.Source, s.ID.SourcePort),
+			Frontend: netip.AddrPortFrom(h.front.Addr, h.front.Port), Backend: h.backend, Replied: proto == model.TCP && s.State != synSent,
+		})
+		return nil
+	})
 }
 
 func addrPort(ip net.IP, port uint16) netip.AddrPort {

@@ -221,16 +221,8 @@ func (e *Engine) lastEndpoints(table *model.Table) {
 	if e.process == nil || e.table == nil || !e.sameValues(table.Pools) {
 		return
 	}
-	p := &planner{table: table, slots: &e.slots, out: &plan{kept: map[string]string{}}}
-	next := *e.plan
-	next.backends = maps.Clone(e.plan.backends)
-	for number := range next.backends {
-		n := e.slots.owner[number]
-		if now := table.Pools[n.pool]; now != e.table.Pools[n.pool] && now != nil {
-			next.backends[number] = p.servers(now, n.kind)
-		}
-	}
-	if e.changeServers(&next) == nil { // it may have ended
-		e.table, e.plan = &model.Table{Sockets: e.table.Sockets, Pools: table.Pools}, &next
+	next := e.withEndpoints(table)
+	if e.changeServers(next) == nil { // it may have ended
+		e.table, e.plan = &model.Table{Sockets: e.table.Sockets, Pools: table.Pools}, next
 	}
 }

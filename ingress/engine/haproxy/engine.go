@@ -281,8 +281,8 @@ func (e *Engine) sameValues(pools map[string]*model.Pool) bool {
 	return true
 }
 
-// endpoints changes the servers of pools that have changed, and nothing else.
-func (e *Engine) endpoints(table *model.Table) error {
+// withEndpoints is the plan with the endpoints of pools that have changed.
+func (e *Engine) withEndpoints(table *model.Table) *plan {
 	p := &planner{table: table, slots: &e.slots, out: &plan{kept: map[string]string{}}}
 	next := *e.plan
 	next.backends = maps.Clone(e.plan.backends)
@@ -292,11 +292,17 @@ func (e *Engine) endpoints(table *model.Table) error {
 			next.backends[number] = p.servers(now, n.kind)
 		}
 	}
-	if err := e.changeServers(&next); err != nil {
+	return &next
+}
+
+// endpoints changes the servers of pools that have changed, and nothing else.
+func (e *Engine) endpoints(table *model.Table) error {
+	next := e.withEndpoints(table)
+	if err := e.changeServers(next); err != nil {
 		e.log.Warn("endpoints not changed while haproxy runs; it is started anew", "err", err)
-		return e.reload(table, &next, e.structure)
+		return e.reload(table, next, e.structure)
 	}
-	e.table, e.plan = table, &next
+	e.table, e.plan = table, next
 	return nil
 }
 

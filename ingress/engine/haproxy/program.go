@@ -339,17 +339,7 @@ func cors(w *writer, c *model.CORS) {
 
 // attributes are those of a cookie, after its value.
 func attributes(a *model.Affinity) string {
-	c := http.Cookie{Name: "x", Value: "y", Path: a.Path, Domain: a.Domain, MaxAge: a.MaxAge, Secure: a.Secure, HttpOnly: true}
-	if c.Path == "" {
-		c.Path = "/"
-	}
-	switch a.SameSite {
-	case "Lax":
-		c.SameSite = http.SameSiteLaxMode
-	case "Strict":
-		c.SameSite = http.SameSiteStrictMode
-	case "None":
-		c.SameSite = http.SameSiteNoneMode
-	}
-	return strings.TrimPrefix(c.String(), "x=y")
+	named := *a
+	named.Cookie = "x"
+	return strings.TrimPrefix(named.SetCookie("y"), "x=y")
 }

@@ -61,27 +61,11 @@ func (x *exchange) modify(r *http.Response) error {
 	x.action.Response.Apply(r.Header)
 	x.backend.Response.Apply(r.Header)
 	if a := x.action.Affinity; a != nil && !a.ByClient && x.cookie != endpointID(x.endpoint) {
-		r.Header.Add("Set-Cookie", cookie(a, endpointID(x.endpoint)))
+		r.Header.Add("Set-Cookie", a.SetCookie(endpointID(x.endpoint)))
 	}
 	if r.StatusCode != http.StatusSwitchingProtocols {
 		x.last(r.Header)
 	}
 	x.announce(r.Header)
 	return nil
-}
-
-func cookie(a *model.Affinity, value string) string {
-	c := http.Cookie{Name: a.Cookie, Value: value, Path: a.Path, Domain: a.Domain, MaxAge: a.MaxAge, Secure: a.Secure, HttpOnly: true}
-	if c.Path == "" {
-		c.Path = "/"
-	}
-	switch a.SameSite {
-	case "Lax":
-		c.SameSite = http.SameSiteLaxMode
-	case "Strict":
-		c.SameSite = http.SameSiteStrictMode
-	case "None":
-		c.SameSite = http.SameSiteNoneMode
-	}
-	return c.String()
 }

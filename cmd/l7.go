@@ -56,7 +56,12 @@ func l7FromAPI(ctx context.Context, config *rest.Config) (*ingress.Output, error
 	go w.Run(ctx, func() { close(synced) })
 	select {
 	case <-synced:
-		return compileL7(w.Objects(), w.Takers), nil
+		for {
+			out := compileL7(w.Objects(), w.Takers)
+			if !w.Refer(ctx, out.Secrets, out.ConfigMaps) {
+				return out, nil
+			}
+		}
 	case <-ctx.Done():
 		return nil, errors.New("read Gateways, routes, Services, EndpointSlices, Secrets and ConfigMaps: the API didn't tell them all; may you read them?")
 	}

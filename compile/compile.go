@@ -153,6 +153,16 @@ func (c *Compiler) DeleteSlice(namespace, name string) {
 	c.touch(svc, false)
 }
 
+// OwnerOfSlice returns the Service that an EndpointSlice belongs to; false if the
+// slice isn't known.
+func (c *Compiler) OwnerOfSlice(namespace, name string) (types.NamespacedName, bool) {
+	svc := c.owners[types.NamespacedName{Namespace: namespace, Name: name}]
+	if svc == nil {
+		return types.NamespacedName{}, false
+	}
+	return svc.key, true
+}
+
 // Table returns the table that follows from everything said so far. While
 // nothing changes in it, it is the same table; what a change doesn't alter is
 // shared with the one before.

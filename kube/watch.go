@@ -44,6 +44,10 @@ type Source struct {
 	Namespace string
 	Labels    labels.Selector // nil selects all
 	Fields    fields.Selector // nil selects all
+	// Lists, if not nil, is asked instead of Client. It heeds Namespace and the
+	// selectors itself. Typed is the client set that it asks.
+	Lists *cache.ListWatch
+	Typed any
 	// Asked, if not nil, is told after each list, and each watch that is opened, how
 	// it went: nil, or why the API refused it. It may be called from any goroutine.
 	Asked func(error)
@@ -56,22 +60,33 @@ type Source struct {
 func Watch[T runtime.Object](ctx context.Context, source Source, sink Sink[T]) {
 	var expected T
 	store := &passThrough[T]{sink: sink, keys: map[types.NamespacedName]struct{}{}}
-	lw := cache.NewFilteredListWatchFromClient(source.Client, source.Resource, source.Namespace, func(o *metav1.ListOptions) {
-		if source.Labels != nil {
-			o.LabelSelector = source.Labels.String()
-		}
-		if source.Fields != nil {
-			o.FieldSelector = source.Fields.String()
-		}
-	})
-	if source.Asked != nil {
-		tellOf(lw, source.Asked)
-	}
-	reflector := cache.NewReflectorWithOptions(lw, expectedType(expected), store, cache.ReflectorOptions{
+	reflector := cache.NewReflectorWithOptions(source.lister(), expectedType(expected), store, cache.ReflectorOptions{
 		Name:    source.Resource,
 		Backoff: &wait.Backoff{Duration: 200 * time.Millisecond, Factor: 2, Jitter: 1, Steps: 7, Cap: 15 * time.Second},
 	})
 	reflector.RunWithContext(ctx)
+}
+
+// lister is how a reflector asks.
+func (s *Source) lister() cache.ListerWatcher {
+	lw := s.Lists
+	if lw == nil {
+		lw = cache.NewFilteredListWatchFromClient(s.Client, s.Resource, s.Namespace, func(o *metav1.ListOptions) {
+			if s.Labels != nil {
+				o.LabelSelector = s.Labels.String()
+			}
+			if s.Fields != nil {
+				o.FieldSelector = s.Fields.String()
+			}
+		})
+	}
+	if s.Asked != nil {
+		tellOf(lw, s.Asked)
+	}
+	if s.Typed != nil {
+		return cache.ToListWatcherWithWatchListSemantics(lw, s.Typed)
+	}
+	return lw
 }
 
 // tellOf has asked told how each list and watch went.

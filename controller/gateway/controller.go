@@ -138,9 +138,8 @@ func (c *Controller) Run(ctx context.Context) {
 // sync compiles what there is and writes what follows.
 func (c *Controller) sync(ctx context.Context) error {
 	c.watch.Take()
-	c.objects = c.watch.Objects()
 	c.live = c.liveEngines()
-	out := ingress.Compile(c.objects, ingress.Options{Certificates: c.certificates, Lacks: lacks(c.live)})
+	out := c.compile(ctx)
 	c.want(out)
 	c.tell(out.Problems)
 	c.ports = c.takenPorts()
@@ -152,6 +151,23 @@ func (c *Controller) sync(ctx context.Context) error {
 		errs = append(errs, err)
 	}
 	return errors.Join(errs...)
+}
+
+// referPatience is how long an API that doesn't answer holds up statuses that need
+// Secrets which are not known yet.
+const referPatience = 10 * time.Second
+
+// compile compiles everything, once what it refers to has been read.
+func (c *Controller) compile(ctx context.Context) *ingress.Output {
+	ctx, cancel := context.WithTimeout(ctx, referPatience)
+	defer cancel()
+	for {
+		c.objects = c.watch.Objects()
+		out := ingress.Compile(c.objects, ingress.Options{Certificates: c.certificates, Lacks: lacks(c.live)})
+		if !c.watch.Refer(ctx, out.Secrets, out.ConfigMaps) {
+			return out
+		}
+	}
 }
 
 // tell writes an Event for each problem that is new.

@@ -39,7 +39,7 @@ type rig struct {
 func newRig(t *testing.T, options Options) *rig {
 	r := &rig{T: t, core: fake.NewClientset(), gateway: gatewayfake.NewSimpleClientset(), events: record.NewFakeRecorder(1000)}
 	kinds := map[string][]string{
-		"v1":                            {"namespaces", "services", "secrets", "configmaps"},
+		"v1":                            {"namespaces", "services"},
 		"discovery.k8s.io/v1":           {"endpointslices"},
 		"networking.k8s.io/v1":          {"ingressclasses", "ingresses"},
 		gatewayv1.GroupVersion.String(): {"gatewayclasses", "gateways", "listenersets", "httproutes", "grpcroutes", "tlsroutes", "tcproutes", "udproutes", "backendtlspolicies", "referencegrants"},

@@ -156,31 +156,29 @@ func (g *gateway) follow(ctx context.Context, again bool) {
 			return
 		case <-g.watch.Changed():
 			time.Sleep(merge)
-			again = g.sync(false)
+			again = g.sync(ctx, false)
 		case <-timer.C:
 			if again {
-				again = g.sync(true)
+				again = g.sync(ctx, true)
 			}
 		}
 	}
 }
 
 // sync brings the engine up to date, and reports whether it has to be tried again.
-func (g *gateway) sync(all bool) (again bool) {
+func (g *gateway) sync(ctx context.Context, all bool) (again bool) {
 	began := time.Now()
 	changes := g.watch.Take()
 	options := ingress.Options{Bind: g.bind, Endpoints: g.endpoints, Certificates: g.certificates, TableOnly: true, Challenges: types.NamespacedName{Namespace: g.config.Namespace, Name: ingress.ChallengesName}}
 	switch {
 	case all || g.out == nil || g.needsAll(&changes):
-		g.objects = g.watch.Objects()
-		g.out = ingress.Compile(g.objects, options)
+		g.compile(ctx, options)
 	case changes.None() || g.isUnrelated(&changes):
 		return false
 	default:
 		part := ingress.Changes{HTTPRoutes: changes.HTTPRoutes, GRPCRoutes: changes.GRPCRoutes, Services: changes.Services, Moved: changes.Moved}
 		if !g.out.Update(part, options) {
-			g.objects = g.watch.Objects()
-			g.out = ingress.Compile(g.objects, options)
+			g.compile(ctx, options)
 		}
 	}
 	err := g.engine.Apply(g.out.Table)
@@ -189,6 +187,28 @@ func (g *gateway) sync(all bool) (again bool) {
 	}
 	g.metrics.applied(g.out.Table, time.Since(began))
 	return err != nil
+}
+
+// referPatience is how long an API that doesn't answer holds up changes that need
+// Secrets which are not known yet.
+const referPatience = 3 * time.Second
+
+// compile compiles everything. What it refers to is read first; the first table
+// waits for all of it.
+func (g *gateway) compile(ctx context.Context, options ingress.Options) {
+	patience := func() (context.Context, context.CancelFunc) { return context.WithTimeout(ctx, referPatience) }
+	if g.out == nil {
+		patience = func() (context.Context, context.CancelFunc) { return context.WithCancel(ctx) }
+	}
+	ctx, cancel := patience()
+	defer cancel()
+	for {
+		g.objects = g.watch.Objects()
+		g.out = ingress.Compile(g.objects, options)
+		if !g.watch.Refer(ctx, g.out.Secrets, g.out.ConfigMaps) {
+			return
+		}
+	}
 }
 
 // needsAll reports whether more has changed than can be brought up to date by

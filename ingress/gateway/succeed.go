@@ -48,7 +48,7 @@ func (g *gateway) announce(ctx context.Context) error {
 func (g *gateway) begin(ctx context.Context) (again bool, err error) {
 	g.watch.SetNode(g.config.Node, g.zone(ctx))
 	if g.claim == nil {
-		again = g.sync(true)
+		again = g.sync(ctx, true)
 		g.makeOffer(nil)
 		g.notify()
 		return again, nil
@@ -68,7 +68,7 @@ func (g *gateway) begin(ctx context.Context) (again bool, err error) {
 		}
 	}
 	g.engine.Inherit(sockets)
-	again = g.sync(true)
+	again = g.sync(ctx, true)
 	if err := g.metrics.serve(g.config.Listen, health, g.hasSuccessor, g.log); err != nil {
 		return again, err
 	}

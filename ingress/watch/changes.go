@@ -51,11 +51,9 @@ func (w *Watch) happened(old, object any) {
 	switch o := one.(type) {
 	case *discoveryv1.EndpointSlice:
 		if object == nil {
-			w.choice.DeleteSlice(o.Namespace, o.Name)
-		} else {
-			w.choice.SetSlice(o)
+			o = nil
 		}
-		c.Moved[types.NamespacedName{Namespace: o.Namespace, Name: o.Labels[discoveryv1.LabelServiceName]}] = struct{}{}
+		w.setSlice(nameOf(one.(*discoveryv1.EndpointSlice)), o)
 	case *corev1.Service:
 		if object == nil {
 			w.choice.DeleteService(o.Namespace, o.Name)
@@ -78,6 +76,20 @@ func (w *Watch) happened(old, object any) {
 	default:
 		c.Everything = c.Everything || old == nil || object == nil || !isStatusOnly(old, object)
 	}
+}
+
+// setSlice has endpoints chosen by a slice as it is now; nil if it is gone. The
+// mutex is held.
+func (w *Watch) setSlice(name types.NamespacedName, now *discoveryv1.EndpointSlice) {
+	if before, known := w.choice.OwnerOfSlice(name.Namespace, name.Name); known {
+		w.changes.Moved[before] = struct{}{}
+	}
+	if now == nil {
+		w.choice.DeleteSlice(name.Namespace, name.Name)
+		return
+	}
+	w.choice.SetSlice(now)
+	w.changes.Moved[types.NamespacedName{Namespace: name.Namespace, Name: now.Labels[discoveryv1.LabelServiceName]}] = struct{}{}
 }
 
 // note keeps an object as it is now, unless only its status is other.

@@ -18,15 +18,12 @@ func (w *Watch) Objects() *compile.Objects {
 	o := &compile.Objects{
 		Namespaces: map[string]*corev1.Namespace{},
 		Services:   map[types.NamespacedName]*corev1.Service{},
-		Secrets:    map[types.NamespacedName]*corev1.Secret{},
-		ConfigMaps: map[types.NamespacedName]*corev1.ConfigMap{},
 	}
 	for _, x := range all(w, "v1/namespaces", v1.Namespaces().Lister().List) {
 		o.Namespaces[x.Name] = x
 	}
 	byName(o.Services, all(w, "v1/services", v1.Services().Lister().List))
-	byName(o.Secrets, all(w, "v1/secrets", v1.Secrets().Lister().List))
-	byName(o.ConfigMaps, all(w, "v1/configmaps", v1.ConfigMaps().Lister().List))
+	o.Secrets, o.ConfigMaps = w.secrets.objects(), w.configMaps.objects()
 	o.IngressClasses = all(w, "networking.k8s.io/v1/ingressclasses", n.IngressClasses().Lister().List)
 	o.Ingresses = all(w, "networking.k8s.io/v1/ingresses", n.Ingresses().Lister().List)
 	group := gatewayv1.GroupVersion.String() + "/"

@@ -1,5 +1,12 @@
 // Package watch follows the objects that ingress/compile needs. Kinds that the
-// API doesn't serve are not there, and are followed once it does.
+// API doesn't serve are not there, and are followed once it does. Secrets and
+// ConfigMaps are read one by one, and only those that something refers to.
+//
+//	watch.go       kinds of which all objects are followed
+//	references.go  Secrets and ConfigMaps
+//	streams.go     objects that are taken in and not kept
+//	changes.go     what has happened
+//	objects.go     what is known, and how little of it
 package watch
 
 import (
@@ -43,6 +50,13 @@ type Watch struct {
 	changes Changes
 	choice  *compile.Compiler // of endpoints
 	started map[string]bool
+
+	// What objects refer to is followed until running ends.
+	secrets    *referenced[*corev1.Secret]
+	configMaps *referenced[*corev1.ConfigMap]
+	running    context.Context //nolint:containedctx // of threads that outlive calls
+	end        context.CancelFunc
+	threads    sync.WaitGroup
 }
 
 // kind is one that is followed.
@@ -74,6 +88,7 @@ func NewFor(core kubernetes.Interface, gateway versioned.Interface, log *slog.Lo
 		Core: core, Gateway: gateway, log: log, changed: make(chan struct{}, 1),
 		changes: newChanges(), choice: compile.New(compile.Config{}), started: map[string]bool{},
 	}
+	w.makeReferenced()
 	w.core = informers.NewSharedInformerFactoryWithOptions(core, 0, informers.WithTransform(w.trim))
 	w.gateway = externalversions.NewSharedInformerFactoryWithOptions(gateway, 0, externalversions.WithTransform(w.trim))
 	v1, g := w.core.Core().V1(), w.gateway.Gateway().V1()
@@ -81,8 +96,6 @@ func NewFor(core kubernetes.Interface, gateway versioned.Interface, log *slog.Lo
 	w.kinds = []kind{
 		{"v1", "namespaces", v1.Namespaces().Informer},
 		{"v1", "services", v1.Services().Informer},
-		{"v1", "secrets", v1.Secrets().Informer},
-		{"v1", "configmaps", v1.ConfigMaps().Informer},
 		{"discovery.k8s.io/v1", "endpointslices", w.core.Discovery().V1().EndpointSlices().Informer},
 		{"networking.k8s.io/v1", "ingressclasses", w.core.Networking().V1().IngressClasses().Informer},
 		{"networking.k8s.io/v1", "ingresses", w.core.Networking().V1().Ingresses().Informer},
@@ -113,6 +126,10 @@ func (w *Watch) Run(ctx context.Context, synced func()) {
 		}
 		select {
 		case <-ctx.Done():
+			w.mu.Lock()
+			w.end()
+			w.mu.Unlock()
+			w.threads.Wait()
 			w.core.Shutdown()
 			w.gateway.Shutdown()
 			return
@@ -151,6 +168,10 @@ func (w *Watch) follow(ctx context.Context) (bool, error) {
 	for _, k := range w.kinds {
 		name := k.version + "/" + k.resource
 		if !served[name] || w.started[name] {
+			continue
+		}
+		if w.lean && k.resource == "endpointslices" {
+			waiting = append(waiting, w.followSlices(name))
 			continue
 		}
 		informer := k.informer()

@@ -36,8 +36,28 @@ const startupPercent = 50
 func (a *Agent) releaseInitMemory() { a.released(tuning.ForgetExecutable()) }
 
 // releaseListMemory follows the lists of the API, when the first table is complete:
-// the plane's first Apply, which takes the most memory, begins without their garbage.
-func (a *Agent) releaseListMemory() { a.listed.Do(func() { a.released(tuning.ForgetStart()) }) }
+// the plane's first Apply, which takes the most memory, begins without their garbage,
+// and little of its own gathers.
+func (a *Agent) releaseListMemory() {
+	a.listed.Do(func() {
+		a.startIsOver()
+		a.startIsOver = leanApply(a.config)
+		a.released(tuning.ForgetStart())
+	})
+}
+
+// leanApply keeps the first Apply small until what it returns is called: of garbage, at
+// most half as much gathers as is in use. With 10,000 Services of five endpoints the
+// agent's own memory is at most 80 MB in ebpf mode, and was 98 MB.
+func leanApply(config Config) (end func()) {
+	if !config.TuneGC {
+		return func() {}
+	}
+	return tuning.BoundGarbage(applyGarbage)
+}
+
+// applyGarbage bounds what of it gathers during the first Apply.
+const applyGarbage = 12 << 20
 
 // releaseStartupMemory follows the first sync.
 func (a *Agent) releaseStartupMemory() {

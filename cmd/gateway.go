@@ -28,6 +28,7 @@ type gatewayFlags struct {
 	http3     bool
 	trusted   []string
 	proxies   []string
+	certs     []string
 	engine    string
 	handover  string
 	delay     time.Duration
@@ -79,6 +80,7 @@ func (f *gatewayFlags) add(flags *pflag.FlagSet) {
 	flags.StringSliceVar(&f.trusted, "trusted-proxy", nil, "range of proxies in front, whose X-Forwarded-For is believed; may be repeated")
 	flags.StringSliceVar(&f.proxies, "proxy-protocol-from", nil, "range of load balancers whose connections begin with a header of the PROXY protocol, v1 or v2; may be repeated")
 	flags.BoolVar(&f.http3, "http3", true, "serve HTTP/3 for Gateways and IngressClasses with the annotation fairway.dev/http3: \"true\"")
+	flags.StringArrayVar(&f.certs, "certificate", nil, "certificate in files, for listeners and Ingresses that ask for one: HOST=CERTIFICATE,KEY, or CERTIFICATE,KEY for the hosts that it names, or a directory of NAME.crt and NAME.key; may be repeated")
 	flags.StringVar(&f.engine, "engine", engines.Native, "what serves: native, in this program, or haproxy, which must be installed (2.6 or later)")
 	flags.StringVar(&f.handover, "handover", "@", `Unix socket where the listeners are handed to the next process: a path, or "@" and a name without a file; "@" alone is @fairway-gateway-NODE, "" is none`)
 	flags.DurationVar(&f.delay, "shutdown-delay", 5*time.Second, "how long new connections are taken after SIGTERM, until load balancers know")
@@ -107,7 +109,7 @@ func (f *gatewayFlags) config() (gateway.Config, error) {
 	if config.Handover = f.handover; f.handover == "@" {
 		config.Handover = "@fairway-gateway-" + config.Node
 	}
-	config.Engine.HTTP3 = f.http3
+	config.Engine.HTTP3, config.Certificates = f.http3, f.certs
 	var err error
 	if config.Engine.Trusted, err = gatewayRanges("--trusted-proxy", f.trusted); err != nil {
 		return config, err

@@ -26,6 +26,7 @@ package compile
 import (
 	"cmp"
 	"crypto/sha256"
+	"crypto/tls"
 	"encoding/hex"
 	"net/netip"
 	"slices"
@@ -89,6 +90,9 @@ type Options struct {
 	// Certificates, if not nil, keeps what was read from Secrets, so that it is
 	// read once, and the last good one of each.
 	Certificates *Certificates
+	// Files, if not nil, lists the certificates for a hostname that are in files of
+	// the engine's machine, the best first.
+	Files func(hostname string) []*tls.Certificate
 	// Lacks, if not nil, is what the engine can't do.
 	Lacks *Lacks
 	// TableOnly leaves statuses out, which take as much memory as the table.

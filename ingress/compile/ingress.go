@@ -29,6 +29,7 @@ type ingresses struct {
 	through map[string][]orderedRule    // hosts whose TLS goes on as it is
 	clients map[string]*model.ClientValidation
 	www     map[string]www
+	files   bool // engines may have certificates in files
 	http3   bool
 	streams []Stream
 }
@@ -69,7 +70,7 @@ func (c *compiler) compileIngresses() {
 	result := &GatewayResult{Ports: []Port{{Number: 80, Protocol: corev1.ProtocolTCP}}}
 	plain := &listener{rules: in.plain}
 	c.ingressSocket(80, false, plain.finishAs("http", "", nil))
-	if len(in.certs)+len(in.through) > 0 {
+	if len(in.certs)+len(in.through) > 0 || in.files {
 		result.Ports = append(result.Ports, Port{Number: 443, Protocol: corev1.ProtocolTCP})
 		var list []*model.Listener
 		for hostname, cert := range in.certs {
@@ -141,17 +142,21 @@ func (c *compiler) compileIngress(in *ingresses, o *networkingv1.Ingress) {
 	c.wantIngress(o)
 	secured := map[string]bool{}
 	for i, t := range o.Spec.TLS {
-		secret := types.NamespacedName{Namespace: o.Namespace, Name: t.SecretName}
-		pair, err := c.options.Certificates.read(secret, c.secret(secret))
+		named, err := c.ingressCertificate(o, t.SecretName)
 		if err != nil {
 			c.problem("Ingress", name, ReasonInvalid, fmt.Sprintf("spec.tls[%d].secretName: %v", i, err))
 		}
+		in.files = in.files || t.SecretName == "" && !c.options.TableOnly // which only engines know
 		hosts := t.Hosts
 		if len(hosts) == 0 {
 			hosts = []string{""}
 		}
 		for _, h := range hosts {
 			h = strings.ToLower(h)
+			pair := named
+			if t.SecretName == "" {
+				pair = c.fileFor(h)
+			}
 			if first := in.certs[h]; pair != nil && first != nil && first != pair {
 				c.problem("Ingress", name, ReasonConflict, fmt.Sprintf("spec.tls[%d]: host %q has the certificate that Ingress %s brought, which is older", i, h, in.issuers[h]))
 			} else if pair != nil {
@@ -175,6 +180,26 @@ func (c *compiler) compileIngress(in *ingresses, o *networkingv1.Ingress) {
 			c.ingressRule(in, r, a, o, host, p, secured[host] || secured[""], fmt.Sprintf("spec.rules[%d].http.paths[%d]", i, j), i<<10|j)
 		}
 	}
+}
+
+// ingressCertificate is that of the Secret that an Ingress names; nil if it names
+// none.
+func (c *compiler) ingressCertificate(o *networkingv1.Ingress, name string) (*tls.Certificate, error) {
+	if name == "" {
+		return nil, nil
+	}
+	secret := types.NamespacedName{Namespace: o.Namespace, Name: name}
+	return c.options.Certificates.read(secret, c.secret(secret))
+}
+
+// fileFor is the certificate for a host that is in a file; nil if there is none.
+func (c *compiler) fileFor(host string) *tls.Certificate {
+	if c.options.Files != nil {
+		if list := c.options.Files(host); len(list) > 0 {
+			return list[0]
+		}
+	}
+	return nil
 }
 
 // ingressRule adds a path of a host, over HTTP, and HTTPS too if the host has a

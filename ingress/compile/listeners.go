@@ -34,6 +34,7 @@ type listener struct {
 	clients       *model.ClientValidation
 	uncertifiable bool // has no certificate to serve with
 	awaitsACME    bool // a certificate is to be obtained
+	fromFiles     bool // engines have certificates in files
 
 	attached int32
 	rules    map[string][]orderedRule // by hostname
@@ -101,6 +102,7 @@ func (c *compiler) readTLS(l *listener) {
 		return
 	}
 	if l.spec.TLS != nil {
+		c.readFiles(l)
 		for i := range l.spec.TLS.CertificateRefs {
 			kind, namespace := l.owner()
 			pair, err := c.certificate(kind, namespace, &l.spec.TLS.CertificateRefs[i])
@@ -116,13 +118,33 @@ func (c *compiler) readTLS(l *listener) {
 			}
 		}
 	}
-	if len(l.certificates) == 0 {
+	if len(l.certificates) == 0 && (!l.fromFiles || c.options.TableOnly) {
 		l.uncertifiable = true
 		if l.refsReason == "" {
 			l.unresolved(gatewayv1.ListenerReasonInvalidCertificateRef, "tls.certificateRefs: at least one is needed")
 		}
 	}
 	c.readClientValidation(l)
+}
+
+// OptionCertificate, "file" among the options of a listener's TLS, has certificates
+// served that are in files of the engine's machine.
+const OptionCertificate gatewayv1.AnnotationKey = "fairway.dev/certificate"
+
+// readFiles reads the option. Which certificates there are only engines know.
+func (c *compiler) readFiles(l *listener) {
+	text, given := l.spec.TLS.Options[OptionCertificate]
+	if !given {
+		return
+	}
+	if text != "file" {
+		l.unresolved(gatewayv1.ListenerReasonInvalidCertificateRef, fmt.Sprintf("tls.options[%s]: %q: must be file", OptionCertificate, text))
+		return
+	}
+	l.fromFiles = true
+	if c.options.Files != nil {
+		l.certificates = append(l.certificates, c.options.Files(l.hostname)...)
+	}
 }
 
 // readClientValidation reads what the Gateway asks of clients at the listener's port.

@@ -27,6 +27,7 @@ import (
 	"k8s.io/client-go/rest"
 	gatewayv1 "sigs.k8s.io/gateway-api/apis/v1"
 
+	"github.com/fairway-net/fairway/ingress/certs"
 	ingress "github.com/fairway-net/fairway/ingress/compile"
 	"github.com/fairway-net/fairway/ingress/engine/native"
 	"github.com/fairway-net/fairway/ingress/handover"
@@ -57,6 +58,8 @@ type Config struct {
 	// Upgrade, if not nil, starts this program anew to take the place of the
 	// process, whenever something comes.
 	Upgrade <-chan os.Signal
+	// Certificates are in files: what --certificate says, each as [certs.New] has it.
+	Certificates []string
 	// Lean has the memory that only the start needed go back to the system, and
 	// little garbage gather: for a process of its own.
 	Lean   bool
@@ -77,6 +80,7 @@ type gateway struct {
 	engine       engine
 	metrics      *metrics
 	certificates *ingress.Certificates
+	files        *certs.Files
 	out          *ingress.Output
 	objects      *ingress.Objects
 	bounded      sync.Once                      // the garbage
@@ -95,6 +99,9 @@ func Run(ctx context.Context, config Config) error {
 		g.config.Namespace = metav1.NamespaceSystem
 	}
 	var err error
+	if g.files, err = certs.New(config.Certificates, g.log); err != nil {
+		return err
+	}
 	if err = g.makeEngine(); err != nil {
 		return err
 	}
@@ -124,6 +131,9 @@ func Run(ctx context.Context, config Config) error {
 	}
 	g.forget()
 	threads.Go(func() { g.follow(following, again) })
+	if len(config.Certificates) > 0 {
+		threads.Go(func() { g.files.Watch(following, g.watch.Wake) })
+	}
 	g.serve(ctx)
 	return nil
 }
@@ -169,7 +179,7 @@ func (g *gateway) follow(ctx context.Context, again bool) {
 func (g *gateway) sync(ctx context.Context, all bool) (again bool) {
 	began := time.Now()
 	changes := g.watch.Take()
-	options := ingress.Options{Bind: g.bind, Endpoints: g.endpoints, Certificates: g.certificates, TableOnly: true, Challenges: types.NamespacedName{Namespace: g.config.Namespace, Name: ingress.ChallengesName}}
+	options := ingress.Options{Bind: g.bind, Endpoints: g.endpoints, Certificates: g.certificates, Files: g.files.Of, TableOnly: true, Challenges: types.NamespacedName{Namespace: g.config.Namespace, Name: ingress.ChallengesName}}
 	switch {
 	case all || g.out == nil || g.needsAll(&changes):
 		g.compile(ctx, options)

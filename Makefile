@@ -167,7 +167,7 @@ release: ## static binaries for amd64 and arm64 with their licences, Debian pack
 # Of the tests those that need no other machine and no program of the host's.
 ARM64_TESTS := ebpf=^(TestLoad|TestProbe|TestLife)$$ packet=^(TestTranslate|TestMasquerade|TestRefuse|TestErrors|TestGarbage|TestRoom|TestCounts)$$ sock=^TestReconnect
 
-arm64: ## in an emulated arm64 machine: the eBPF programs load and answer as their tests say, and the binary starts. Minutes
+arm64: ## in an emulated arm64 machine: the eBPF programs load and answer as their tests say, and labs in ebpf and nftables mode serve. Minutes
 	./hack/install-deps.sh arm64
 	CGO_ENABLED=0 GOARCH=arm64 $(GO) build -ldflags "$(LDFLAGS)" -o bin/arm64/fairway .
 	for p in dataplane/ebpf dataplane/ebpf/packet dataplane/ebpf/sock; do CGO_ENABLED=0 GOARCH=arm64 $(GO) test -c -o bin/arm64/$$(basename $$p).test ./$$p || exit 1; done

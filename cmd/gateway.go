@@ -13,9 +13,9 @@ import (
 	"github.com/spf13/pflag"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
-	"github.com/fairway-net/fairway/ingress/engine/native"
 	"github.com/fairway-net/fairway/ingress/engines"
 	"github.com/fairway-net/fairway/ingress/gateway"
+	"github.com/fairway-net/fairway/ingress/model"
 	"github.com/fairway-net/fairway/kube"
 )
 
@@ -29,6 +29,7 @@ type gatewayFlags struct {
 	trusted   []string
 	proxies   []string
 	certs     []string
+	perClient int
 	engine    string
 	handover  string
 	delay     time.Duration
@@ -81,6 +82,7 @@ func (f *gatewayFlags) add(flags *pflag.FlagSet) {
 	flags.StringSliceVar(&f.proxies, "proxy-protocol-from", nil, "range of load balancers whose connections begin with a header of the PROXY protocol, v1 or v2; may be repeated")
 	flags.BoolVar(&f.http3, "http3", true, "serve HTTP/3 for Gateways and IngressClasses with the annotation fairway.dev/http3: \"true\"")
 	flags.StringArrayVar(&f.certs, "certificate", nil, "certificate in files, for listeners and Ingresses that ask for one: HOST=CERTIFICATE,KEY, or CERTIFICATE,KEY for the hosts that it names, or a directory of NAME.crt and NAME.key; may be repeated")
+	flags.IntVar(&f.perClient, "max-connections-per-client", 0, "how many connections a client, an address or a /64 of IPv6, may have at a time, but for trusted proxies and load balancers; 0 lets all")
 	flags.StringVar(&f.engine, "engine", engines.Native, "what serves: native, in this program, or haproxy, which must be installed (2.6 or later)")
 	flags.StringVar(&f.handover, "handover", "@", `Unix socket where the listeners are handed to the next process: a path, or "@" and a name without a file; "@" alone is @fairway-gateway-NODE, "" is none`)
 	flags.DurationVar(&f.delay, "shutdown-delay", 5*time.Second, "how long new connections are taken after SIGTERM, until load balancers know")
@@ -102,8 +104,9 @@ func (f *gatewayFlags) config() (gateway.Config, error) {
 	if err := engines.Check(f.engine); err != nil {
 		return config, fmt.Errorf("--engine: %w", err)
 	}
-	if config.Kind = f.engine; f.engine != engines.Native && f.accessLog {
-		return config, fmt.Errorf("--access-log: the %s engine has none", f.engine)
+	config.Kind = f.engine
+	if config.Engine.PerClient = f.perClient; f.perClient < 0 {
+		return config, fmt.Errorf("--max-connections-per-client %d: must not be negative", f.perClient)
 	}
 	config.Delay, config.Engine.Drain, config.Engine.Grace = f.delay, f.drain, min(gatewayGrace, f.drain)
 	if config.Handover = f.handover; f.handover == "@" {
@@ -137,8 +140,8 @@ func gatewayRanges(flag string, texts []string) ([]netip.Prefix, error) {
 }
 
 // accessLog writes a line for every request.
-func accessLog(log *slog.Logger) func(*native.Access) {
-	return func(a *native.Access) {
+func accessLog(log *slog.Logger) func(*model.Access) {
+	return func(a *model.Access) {
 		log.Info("request", "client", a.Client, "method", a.Method, "host", a.Host, "path", a.Path, "protocol", a.Protocol,
 			"status", a.Status, "bytes", a.Bytes, "seconds", a.Took.Seconds(), "socket", a.Socket, "route", a.Route, "rule", a.Rule,
 			"endpoint", a.Endpoint, "reason", a.Reason)

@@ -30,7 +30,9 @@ func (g *gateway) makeEngine() error {
 	options := g.config.Engine
 	options.Logger = g.log
 	if g.kind() == engines.HAProxy {
-		e, err := haproxy.New(haproxy.Options{Drain: options.Drain, ProxyFrom: options.ProxyFrom, Trusted: options.Trusted, Logger: g.log})
+		e, err := haproxy.New(haproxy.Options{
+			Drain: options.Drain, ProxyFrom: options.ProxyFrom, Trusted: options.Trusted, PerClient: options.PerClient, Access: options.Access, Logger: g.log,
+		})
 		if err != nil {
 			return err
 		}

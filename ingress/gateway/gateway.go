@@ -140,7 +140,7 @@ func Run(ctx context.Context, config Config) error {
 
 // garbageRoom is how much of it may gather. Each request leaves some, so with less
 // the time goes into collecting it.
-const garbageRoom = 28 << 20
+const garbageRoom = 14 << 20
 
 // forget returns memory of the start, if that is asked for.
 func (g *gateway) forget() {

@@ -15,6 +15,7 @@
 //	whose.go     connections to endpoints that say whose they are
 //	ends.go      endpoints that go away, and the end of the engine
 //	http3.go     HTTP/3, for engines that have it
+//	options.go   what is asked of engines besides the table
 package conformance
 
 import (

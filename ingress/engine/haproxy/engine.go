@@ -14,6 +14,7 @@
 //	change.go    changes while haproxy runs, and their order
 //	reload.go    a new configuration, and haproxy started anew
 //	process.go   the process; control.go what it is told
+//	access.go    what is told of requests
 //	lacks.go     what haproxy can't do
 //	fairway.lua  what runs inside haproxy
 //
@@ -55,6 +56,11 @@ type Options struct {
 	ProxyFrom []netip.Prefix
 	// Trusted proxies' X-Forwarded-For is believed.
 	Trusted []netip.Prefix
+	// PerClient is how many connections a client may have at a time: an address, or a
+	// /64 of IPv6. Those of ProxyFrom and Trusted may have any number; 0 lets all.
+	PerClient int
+	// Access, if not nil, is told of every request, but not of its rule.
+	Access func(*model.Access)
 	// Logger is slog.Default() if nil.
 	Logger *slog.Logger
 }
@@ -85,6 +91,7 @@ type Engine struct {
 	reloads    int
 	commands   int64         // that the last table took, for tests
 	stop       chan struct{} // closed with the engine
+	lines      net.Conn      // of the log; nil if nobody is told
 	threads    sync.WaitGroup
 }
 
@@ -112,6 +119,11 @@ func New(options Options) (*Engine, error) {
 	}
 	if err := os.Mkdir(e.folder+"/programs", 0o700); err != nil {
 		return nil, fmt.Errorf("make folder for haproxy: %w", err)
+	}
+	if options.Access != nil {
+		if err := e.listenLog(); err != nil {
+			return nil, errors.Join(err, os.RemoveAll(e.folder))
+		}
 	}
 	e.threads.Go(e.sweep)
 	return e, nil
@@ -364,6 +376,9 @@ func (e *Engine) Close(ctx context.Context) {
 		case <-ctx.Done():
 		}
 		p.kill()
+	}
+	if e.lines != nil {
+		_ = e.lines.Close() // nobody writes any more
 	}
 	e.threads.Wait()
 	if err := os.RemoveAll(e.folder); err != nil {

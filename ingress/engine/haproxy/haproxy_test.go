@@ -1,6 +1,7 @@
 package haproxy
 
 import (
+	"context"
 	"log/slog"
 	"testing"
 	"time"
@@ -22,6 +23,19 @@ func newEngine(t *testing.T, options Options) *Engine {
 // TestConformance holds the engine against the model.
 func TestConformance(t *testing.T) {
 	conformance.Run(t, func(t *testing.T) conformance.Engine { return newEngine(t, Options{Drain: 10 * time.Second}) }, otherwise)
+}
+
+// TestOptions are the options that all engines have.
+func TestOptions(t *testing.T) {
+	conformance.RunOptions(t, func(t *testing.T, o conformance.Options) conformance.Engine {
+		e := newEngine(t, Options{PerClient: o.PerClient, Access: o.Access, Drain: time.Second})
+		t.Cleanup(func() {
+			ctx, cancel := context.WithTimeout(context.Background(), 10*time.Second)
+			defer cancel()
+			e.Close(ctx)
+		})
+		return e
+	})
 }
 
 // otherwise is what haproxy answers otherwise.

@@ -20,7 +20,7 @@ var program []byte
 
 // structureOf is the configuration without what can be changed while haproxy runs.
 func structureOf(p *plan, o *Options) string {
-	s := &settings{folder: "", trusted: o.Trusted, proxyFrom: o.ProxyFrom, files: numbers(p), slots: &slots{}}
+	s := &settings{folder: "", trusted: o.Trusted, proxyFrom: o.ProxyFrom, perClient: o.PerClient, files: numbers(p), slots: &slots{}}
 	bare := *p
 	bare.backends = nil
 	var b strings.Builder
@@ -179,7 +179,7 @@ func (e *Engine) files(folder string, p *plan) map[string]string {
 	out := map[string]string{
 		"fairway.lua": string(program),
 		"haproxy.cfg": render(p, &settings{
-			folder: folder, trusted: e.options.Trusted, proxyFrom: e.options.ProxyFrom, drain: e.options.Drain, files: numbers(p), slots: &e.slots,
+			folder: folder, trusted: e.options.Trusted, proxyFrom: e.options.ProxyFrom, perClient: e.options.PerClient, logTo: e.logTo(), drain: e.options.Drain, files: numbers(p), slots: &e.slots,
 		}),
 	}
 	for file, list := range p.entries {

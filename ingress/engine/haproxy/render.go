@@ -17,6 +17,8 @@ type settings struct {
 	folder    string // with all files
 	trusted   []netip.Prefix
 	proxyFrom []netip.Prefix
+	perClient int
+	logTo     string        // a Unix socket; "" logs nothing
 	drain     time.Duration // how long connections may go on
 	files     map[string]int
 	slots     *slots
@@ -69,6 +71,9 @@ func (c *config) global() {
 	c.add("ca-base %s", c.folder)
 	c.add("setenv FAIRWAY_PROGRAMS %s", c.path("programs"))
 	c.add("lua-load-per-thread %s", c.path("fairway.lua"))
+	if c.logTo != "" {
+		c.add("log %s len %d format raw local0 info", c.logTo, maxLine)
+	}
 	c.section("defaults")
 	c.add("mode http")
 	c.add("timeout http-request 10s")
@@ -138,6 +143,7 @@ func (c *config) sorted(s *socket, bind string) {
 	c.add("mode tcp")
 	c.add("bind %s", bind)
 	c.add("maxconn %d", maxConnections)
+	c.clients()
 	c.proxies()
 	c.add("tcp-request inspect-delay 10s")
 	c.add("tcp-request content reject unless { req.ssl_hello_type 1 }") // which waits for it
@@ -229,6 +235,25 @@ func (c *config) proxies() {
 	}
 }
 
+// clients writes how many connections each client may have.
+func (c *config) clients() {
+	if c.perClient == 0 {
+		return
+	}
+	others := ""
+	if list := slices.Concat(c.proxyFrom, c.trusted); len(list) > 0 {
+		others = " !{ src " + prefixes(list) + " }"
+	}
+	when := ""
+	if others != "" {
+		when = " if" + others
+	}
+	// A socket of both families has IPv4 as ::ffff:a.b.c.d, of which 64 bits say nothing.
+	c.add("tcp-request connection set-src src,regsub(^::ffff:,) if { src ::ffff:0:0/96 }")
+	c.add("tcp-request connection track-sc0 src,ipmask(32,64) table clients%s", when)
+	c.add("tcp-request connection reject if { sc0_conn_cur gt %d }%s", c.perClient, others)
+}
+
 func prefixes(list []netip.Prefix) string {
 	var out []string
 	for _, p := range list {
@@ -242,6 +267,10 @@ func prefixes(list []netip.Prefix) string {
 
 // fixed writes the backends that are haproxy's own answers.
 func (c *config) fixed() {
+	if c.perClient > 0 {
+		c.section("backend clients")
+		c.add("stick-table type ipv6 size 1m expire 10m store conn_cur")
+	}
 	for _, one := range []int{500, 502, 503} {
 		c.section("backend e%d", one)
 		c.add("http-request deny deny_status %d", one)

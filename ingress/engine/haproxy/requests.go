@@ -11,11 +11,17 @@ func (c *config) requests(s *socket, name, bind string) {
 	c.add("bind %s", bind)
 	c.add("maxconn %d", maxConnections)
 	if name == s.id {
+		c.clients()
 		c.proxies()
 	}
 	if s.model.TLS && !hasCertificate(s) {
 		c.add("tcp-request connection reject")
 		return
+	}
+	if c.logTo != "" {
+		c.add("log global")
+		c.add("option dontlognull")
+		c.add("%s", logFormat())
 	}
 	c.admit(s)
 	c.add("http-request return status 200 content-type text/plain lf-string %%[path,map_str(%s)] if { path -m beg /.well-known/acme-challenge/ } { path,map_str(%s) -m found }", c.path(challenges), c.path(challenges))

@@ -22,6 +22,7 @@
 //	cors.go      other origins
 //	mirror.go    copies of requests
 //	guard.go     who is let in, and how often
+//	perclient.go how many connections a client may have
 package native
 
 import (
@@ -60,19 +61,23 @@ type Options struct {
 	Access func(*Access)
 	// Trusted proxies' X-Forwarded-For is believed.
 	Trusted []netip.Prefix
+	// PerClient is how many connections a client may have at a time: an address, or a
+	// /64 of IPv6. Those of ProxyFrom and Trusted may have any number; 0 lets all.
+	PerClient int
 	// Logger is slog.Default() if nil.
 	Logger *slog.Logger
 }
 
 // Engine serves a table.
 type Engine struct {
-	options   Options
-	log       *slog.Logger
-	table     atomic.Pointer[model.Table]
-	upstreams upstreams
-	pickers   pickers
-	limiters  limiters
-	ticketKey [32]byte
+	options     Options
+	log         *slog.Logger
+	table       atomic.Pointer[model.Table]
+	upstreams   upstreams
+	pickers     pickers
+	limiters    limiters
+	connections connections
+	ticketKey   [32]byte
 
 	mu       sync.Mutex
 	sockets  map[netip.AddrPort]*socket

@@ -18,22 +18,7 @@ import (
 )
 
 // Access is what is told of a request once it is over.
-type Access struct {
-	Time     time.Time
-	Took     time.Duration
-	Client   netip.Addr
-	Method   string
-	Host     string
-	Path     string
-	Protocol string
-	Status   int
-	Bytes    int64
-	Socket   string // "namespace/gateway:port"
-	Route    string // "" if none matched
-	Rule     string
-	Endpoint string // "" if none was asked
-	Reason   string // why the gateway answered itself
-}
+type Access = model.Access
 
 // exchange is a request under way.
 type exchange struct {

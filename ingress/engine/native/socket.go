@@ -103,7 +103,7 @@ func (s *socket) address() netip.AddrPort {
 func (s *socket) accept() {
 	pause := time.Millisecond
 	for {
-		c, err := s.listener.Accept()
+		c, err := s.listener.AcceptTCP()
 		if errors.Is(err, net.ErrClosed) {
 			return
 		}
@@ -114,7 +114,11 @@ func (s *socket) accept() {
 			continue
 		}
 		pause = time.Millisecond
-		now, client := s.current.Load(), s.engine.introduce(c)
+		admitted := s.engine.admit(c)
+		if admitted == nil {
+			continue
+		}
+		now, client := s.current.Load(), s.engine.introduce(admitted)
 		switch {
 		case !now.model.TLS:
 			s.accepted.give(client)

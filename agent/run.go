@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"net/netip"
+	"slices"
 	"time"
 
 	"golang.org/x/sync/errgroup"
@@ -104,12 +105,18 @@ func (a *Agent) announce() *speaker.Config {
 	}
 	return &speaker.Config{
 		Options: *a.config.Announce, NodeName: a.config.NodeName, API: a.config.API, Client: a.client, Events: a.events, Log: a.config.Log,
-		Connections: a.connectionsTo,
+		Connections: a.connectionsTo, CarriesOn: a.carriesOn, Again: func() { signal(a.state.wake) },
 	}
 }
 
-// connectionsTo counts the connections that the plane in force has to some addresses.
-func (a *Agent) connectionsTo(addresses map[netip.Addr]bool) (map[netip.Addr]int, error) {
+// carriesOn reports whether the plane in force has stable flows.
+func (a *Agent) carriesOn() bool {
+	plane := a.planes.current()
+	return plane != nil && !slices.ContainsFunc(plane.plane.Unsupported(), func(u kernel.Unsupported) bool { return u.Feature == kernel.StableFlows })
+}
+
+// connectionsTo lists the connections that the plane in force has to some addresses.
+func (a *Agent) connectionsTo(addresses map[netip.Addr]bool) (map[netip.Addr][]kernel.Connection, error) {
 	ctx, cancel := context.WithTimeout(context.Background(), readTimeout)
 	defer cancel()
 	plane := a.planes.current()

@@ -32,8 +32,7 @@ func (a *Agent) table() *model.Table {
 	}
 	a.events.problems(problems)
 	a.names.Tabled(table, mark)
-	a.balance.Intend(table)
-	return table
+	return a.balance.Intend(table)
 }
 
 // incompletePatience is how long the first table may take to be complete before

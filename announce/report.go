@@ -11,9 +11,14 @@ type Report struct {
 	Addresses []Address `json:"addresses"`
 	// Sessions with routers.
 	Sessions []Session `json:"sessions,omitempty"`
+	// Unfit says why the node must not announce anything; "" if it may.
+	Unfit string `json:"unfit,omitempty"`
 	// Kept are the connections that this node goes on with, by address, though it has given
-	// the address up on purpose: the new owner leads their packets here.
+	// the address up: the new owner leads their packets here.
 	Kept map[netip.Addr]int `json:"kept,omitempty"`
+	// Uncounted is the number of addresses that this node gives up, or has given up, and whose
+	// connections it has not counted yet.
+	Uncounted int `json:"uncounted,omitempty"`
 	// Faults name what of the configuration is not in force, Notes what is accepted
 	// and has no effect.
 	Faults []string `json:"faults,omitempty"`
@@ -39,9 +44,14 @@ type Session struct {
 	BFD string `json:"bfd,omitempty"`
 }
 
-// ConditionKeeps is the condition of a node's ConfigurationState that says, in its message,
-// how many connections it has of addresses that it gave up on purpose.
-const ConditionKeeps = "KeepsConnections"
+// Conditions of a node's ConfigurationState.
+const (
+	// ConditionKeeps says, in its message, how many connections the node has of addresses that
+	// it gave up. It is Unknown while these are being counted.
+	ConditionKeeps = "KeepsConnections"
+	// ConditionMay says whether the node may announce, as its agent knows it, or why not.
+	ConditionMay = "MayAnnounce"
+)
 
 // The protocols of addresses.
 const (

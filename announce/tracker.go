@@ -21,6 +21,9 @@ type Served struct {
 	// ClusterIP says that the address is a cluster IP, ExternalIP that it is one that
 	// a Service names itself.
 	ClusterIP, ExternalIP bool
+	// Anywhere says that any node goes on with connections to the address, if the data plane
+	// can (model.Route.Stable).
+	Anywhere bool
 }
 
 // Tracker knows which load balancer addresses and external IPs a table has, and
@@ -70,6 +73,11 @@ func (t *Tracker) Update(table *model.Table) bool {
 // Served returns what is in force. It is the caller's.
 func (t *Tracker) Served() map[netip.Addr]Served { return maps.Clone(t.served) }
 
+// Frontends lists those of an address.
+func (t *Tracker) Frontends(a netip.Addr) []*model.Frontend {
+	return slices.Collect(maps.Values(t.frontends[a]))
+}
+
 // Table returns the last table; nil if there was none.
 func (t *Tracker) Table() *model.Table { return t.table }
 
@@ -104,7 +112,7 @@ func (t *Tracker) remove(f *model.Frontend) {
 // judge finds out anew what an address serves and reports whether that changed.
 func (t *Tracker) judge(a netip.Addr) bool {
 	ready := map[string]bool{} // by Service, whether any of its ports has endpoints
-	var next Served
+	next := Served{Anywhere: true}
 	for _, f := range t.frontends[a] {
 		name, _, _ := strings.Cut(f.Name, ":")
 		route := f.Routes[model.FromOutside]
@@ -113,6 +121,7 @@ func (t *Tracker) judge(a netip.Addr) bool {
 			continue
 		}
 		ready[name] = ready[name] || len(pool.Backends) > 0
+		next.Anywhere = next.Anywhere && route.Stable
 		if route.Pool.Local || !route.Masquerade && f.Entrance != model.ClusterIP { // as the policy Local has it
 			next.Local = max(next.Local, len(pool.Backends))
 		}
@@ -132,7 +141,7 @@ func (t *Tracker) judge(a netip.Addr) bool {
 		return had
 	}
 	t.served[a] = next
-	return !had || last.Local != next.Local || last.ClusterIP != next.ClusterIP || last.ExternalIP != next.ExternalIP || !slices.Equal(last.Ready, next.Ready) || !slices.Equal(last.Idle, next.Idle)
+	return !had || last.Local != next.Local || last.Anywhere != next.Anywhere || last.ClusterIP != next.ClusterIP || last.ExternalIP != next.ExternalIP || !slices.Equal(last.Ready, next.Ready) || !slices.Equal(last.Idle, next.Idle)
 }
 
 // Both is what is in force and is to stay: what the next table no longer has, or
@@ -144,7 +153,7 @@ func Both(inForce, next map[netip.Addr]Served) map[netip.Addr]Served {
 		if !ok {
 			continue
 		}
-		stays := Served{Local: min(s.Local, n.Local), ClusterIP: n.ClusterIP, ExternalIP: n.ExternalIP}
+		stays := Served{Local: min(s.Local, n.Local), Anywhere: s.Anywhere && n.Anywhere, ClusterIP: n.ClusterIP, ExternalIP: n.ExternalIP}
 		for _, name := range s.Ready {
 			if slices.Contains(n.Ready, name) {
 				stays.Ready = append(stays.Ready, name)

@@ -11,6 +11,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/fairway-net/fairway/announce/l2/handoff"
 	"github.com/fairway-net/fairway/announce/l2/responder"
 	"github.com/fairway-net/fairway/dataplane"
 	"github.com/fairway-net/fairway/dns/lease"
@@ -140,15 +141,21 @@ func (j *cleanupJob) removeDNS() error {
 
 // removeAnswers ends the kernel's answers for addresses that an agent announced.
 func (j *cleanupJob) removeAnswers() error {
-	look, did := responder.Leftovers, "would remove"
+	answers, handoffs, did := responder.Leftovers, handoff.Leftovers, "would remove"
 	if !j.dryRun {
-		look, did = func() ([]string, error) { return responder.Sweep(func(int) bool { return false }) }, "removed"
+		none := func(int) bool { return false }
+		answers, did = func() ([]string, error) { return responder.Sweep(none) }, "removed"
+		handoffs = func() ([]string, error) { return handoff.Sweep(none) }
 	}
-	interfaces, err := look()
+	interfaces, err := answers()
 	for _, name := range interfaces {
 		fmt.Fprintf(j.out, "announcing: %s the program that answers ARP and NDP on %s\n", did, name)
 	}
-	return err
+	interfaces, ofHandoffs := handoffs()
+	for _, name := range interfaces {
+		fmt.Fprintf(j.out, "announcing: %s the program that leads connections to another node on %s\n", did, name)
+	}
+	return errors.Join(err, ofHandoffs)
 }
 
 func (j *cleanupJob) say(kind dataplane.Kind, what string) {

@@ -59,7 +59,6 @@ type drain struct {
 	out     io.Writer
 	metallb *kube.MetalLB
 	patch   func(ctx context.Context, body []byte) error
-	moved   time.Time // when the node was seen to announce nothing
 }
 
 func newDrain(kubeconfig, node string, out io.Writer) (*drain, error) {
@@ -102,64 +101,69 @@ func (d *drain) mark(ctx context.Context, away bool) error {
 	return nil
 }
 
-// await returns once the node announces nothing any more.
+// unconfirmed is how long the node's agent has to say that it knows of being drained. None
+// that announces may be there.
+const unconfirmed = 5 * time.Second
+
+// await returns once the node announces nothing any more, and has no connections.
 func (d *drain) await(ctx context.Context) error {
-	said := ""
-	for before := -1; ; {
-		left, err := d.announced(ctx)
-		connections := ""
-		if err == nil && left == 0 {
-			connections, err = d.connections(ctx)
-		}
+	began, said := time.Now(), ""
+	for {
+		now, err := d.look(ctx, time.Since(began) > unconfirmed)
 		switch {
 		case err != nil && ctx.Err() == nil:
 			return err
-		case err == nil && left == 0 && connections == "":
+		case err == nil && now == "":
 			fmt.Fprintf(d.out, "node %s announces nothing, and has no connections of what it announced\n", d.node)
 			return nil
-		case err == nil && left == 0 && connections != said:
-			before, said = left, connections
-			fmt.Fprintf(d.out, "node %s announces nothing; %s\n", d.node, connections)
-		case err == nil && left != before:
-			before = left
-			fmt.Fprintf(d.out, "Services that node %s still announces: %d\n", d.node, left)
+		case err == nil && now != said:
+			said = now
+			fmt.Fprintf(d.out, "node %s %s\n", d.node, said)
 		}
 		select {
 		case <-ctx.Done():
-			if before == 0 {
-				return fmt.Errorf("node %s announces nothing, but %s: %w", d.node, said, context.Cause(ctx))
-			}
-			return fmt.Errorf("node %s still announces %d Services: %w", d.node, before, context.Cause(ctx))
+			return fmt.Errorf("node %s %s: %w", d.node, said, context.Cause(ctx))
 		case <-time.After(200 * time.Millisecond):
 		}
 	}
 }
 
-// connections says which connections the node still has of addresses that it announced; ""
-// if none. They are known a moment after the addresses have moved.
-func (d *drain) connections(ctx context.Context) (string, error) {
-	const counted = 2 * time.Second // the agent counts them each second
-	if d.moved.IsZero() {
-		d.moved = time.Now()
+// look says what the node still has to do with addresses that it announced; "" if nothing.
+func (d *drain) look(ctx context.Context, late bool) (string, error) {
+	left, err := d.announced(ctx)
+	if err != nil {
+		return "", err
 	}
+	if left > 0 {
+		return fmt.Sprintf("still announces %d Services", left), nil
+	}
+	state, err := d.state(ctx)
+	if err != nil {
+		return "", err
+	}
+	keeps := meta.FindStatusCondition(state.Status.Conditions, announce.ConditionKeeps)
+	switch {
+	case keeps != nil && keeps.Status != metav1.ConditionFalse:
+		return "announces nothing, but " + keeps.Message, nil
+	case !late && !meta.IsStatusConditionFalse(state.Status.Conditions, announce.ConditionMay):
+		return "has an agent that doesn't say yet that it knows", nil
+	}
+	return "", nil
+}
+
+// state is what the node's agent says of itself; empty if it says nothing.
+func (d *drain) state(ctx context.Context) (state v1beta1.ConfigurationState, err error) {
 	body, err := d.metallb.V1beta1.Get().Namespace(v1beta1.DefaultNamespace).Resource("configurationstates").Name("speaker-" + d.node).Do(ctx).Raw()
 	if apierrors.IsNotFound(err) {
-		return "", nil
+		return state, nil
 	}
-	var state v1beta1.ConfigurationState
 	if err == nil {
 		err = json.Unmarshal(body, &state)
 	}
 	if err != nil {
-		return "", fmt.Errorf("read which connections node %s has: %w", d.node, err)
+		return state, fmt.Errorf("read which connections node %s has: %w", d.node, err)
 	}
-	if c := meta.FindStatusCondition(state.Status.Conditions, announce.ConditionKeeps); c != nil && c.Status == metav1.ConditionTrue {
-		return c.Message, nil
-	}
-	if time.Since(d.moved) < counted {
-		return "its connections are being counted", nil
-	}
-	return "", nil
+	return state, nil
 }
 
 // announced counts the Services that the node announces, by any protocol.

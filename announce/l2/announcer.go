@@ -19,6 +19,7 @@ import (
 	"github.com/vishvananda/netlink"
 	"golang.org/x/sys/unix"
 
+	"github.com/fairway-net/fairway/announce/l2/handoff"
 	"github.com/fairway-net/fairway/announce/l2/responder"
 	"github.com/fairway-net/fairway/internal/kernel"
 	"github.com/fairway-net/fairway/internal/kernel/netevents"
@@ -41,15 +42,23 @@ type Announcer struct {
 	changed func()
 	counts  Counts
 	wake    chan struct{}
-	// connections counts those that the node has of addresses; nil if nobody can.
-	connections func(map[netip.Addr]bool) (map[netip.Addr]int, error)
+	recount chan struct{}
+	// connections lists those that the node has of addresses; nil if nobody can.
+	connections Connections
+	uncounted   string // why not, as it was logged last
 
 	mu     sync.Mutex
 	wanted map[netip.Addr]Placement // nil before the first Set
 	links  map[int]*running         // by index of the interface
 	swept  bool                     // what an earlier process left elsewhere is gone
 	left   map[netip.Addr]int       // connections of addresses that were given up
-	alone  time.Duration            // the kernel answers without an agent before others may take over
+	// served are all addresses that the data plane has in force, with whether connections to
+	// them go on at any node. Looked says that connections of an earlier process were looked
+	// for, and revived are the addresses that have some, until their links know.
+	served  map[netip.Addr]bool
+	looked  bool
+	revived map[netip.Addr]Placement
+	alone   time.Duration // the kernel answers without an agent before others may take over
 }
 
 // running is a link at work.
@@ -63,24 +72,27 @@ type running struct {
 // New returns an announcer. Key signs what nodes tell each other. Changed is
 // called, not to be blocked, after each change of what Status returns.
 func New(node string, key []byte, changed func(), log *slog.Logger) *Announcer {
-	return &Announcer{node: node, key: key, log: log, changed: changed, wake: make(chan struct{}, 1), links: map[int]*running{}, alone: answersAlone}
+	return &Announcer{node: node, key: key, log: log, changed: changed, wake: make(chan struct{}, 1), recount: make(chan struct{}, 1), links: map[int]*running{}, alone: answersAlone}
 }
 
-// CountConnections says who counts the connections of addresses that this node gave up on
-// purpose. Until there are none, their new owners lead the packets here. To be called
-// before Run.
-func (a *Announcer) CountConnections(count func(map[netip.Addr]bool) (map[netip.Addr]int, error)) {
-	a.connections = count
-}
+// KeepConnections says who lists the connections of addresses that this node gave up. Until
+// there are none, their new owners lead the packets here. To be called before Run.
+func (a *Announcer) KeepConnections(list Connections) { a.connections = list }
 
 // Set says which addresses this node is ready to announce: the data plane has
-// them in force.
-func (a *Announcer) Set(wanted map[netip.Addr]Placement) {
+// them in force. Served are all that it has, also those that the node may not announce, with
+// whether connections to them go on at any node.
+func (a *Announcer) Set(wanted map[netip.Addr]Placement, served map[netip.Addr]bool) {
 	a.mu.Lock()
+	first := a.wanted == nil
 	a.wanted = make(map[netip.Addr]Placement, len(wanted))
 	maps.Copy(a.wanted, wanted)
+	a.served = maps.Clone(served)
 	a.mu.Unlock()
 	a.poke()
+	if first {
+		a.lookAgain()
+	}
 }
 
 // Status lists what is known of the addresses on each link.
@@ -141,11 +153,22 @@ func (a *Announcer) Run(ctx context.Context, follows func() bool) error {
 		case <-a.wake:
 		case <-ticker.C:
 		case <-kept.C:
+			a.lookAgain()
+			continue
+		case <-a.recount:
 			if a.connections != nil {
 				a.lookAtKept()
 			}
 			continue
 		}
+	}
+}
+
+// lookAgain has connections counted.
+func (a *Announcer) lookAgain() {
+	select {
+	case a.recount <- struct{}{}:
+	default:
 	}
 }
 
@@ -162,12 +185,13 @@ func (a *Announcer) reconcile() error {
 	defer a.mu.Unlock()
 	var devices []device
 	var err error
-	if len(a.wanted) > 0 {
+	if len(a.wanted) > 0 || len(a.served) > 0 {
 		if devices, err = listDevices(); err != nil {
 			return err
 		}
 	}
-	candidates := place(a.wanted, devices)
+	candidates, revived := place(a.wanted, devices), place(a.revived, devices)
+	a.revived = nil
 	var errs []error
 	for index, l := range a.links {
 		ended := false
@@ -177,17 +201,20 @@ func (a *Announcer) reconcile() error {
 		default:
 		}
 		if !ended && len(candidates[index]) == 0 && a.connections != nil && !l.isIdle() {
-			l.SetCandidates(nil) // it goes on until another node has taken over, and the connections have ended
+			l.SetCandidates(nil, a.served) // it goes on until another node has taken over, and the connections have ended
 			continue
 		}
-		if ended || len(candidates[index]) == 0 {
+		if ended || len(candidates[index])+len(revived[index]) == 0 {
 			l.stop()
 			delete(a.links, index)
 			a.changed()
 		}
 	}
 	for _, d := range devices {
-		if len(candidates[d.Index]) == 0 {
+		if !virtual.MatchString(d.Name) || candidates[d.Index] != nil {
+			errs = append(errs, answerForOwn(d.Name, a.served))
+		}
+		if len(candidates[d.Index])+len(revived[d.Index]) == 0 {
 			continue
 		}
 		if a.links[d.Index] == nil {
@@ -196,19 +223,24 @@ func (a *Announcer) reconcile() error {
 				continue
 			}
 		}
-		errs = append(errs, answerForOwn(d.Name))
-		a.links[d.Index].SetCandidates(candidates[d.Index])
+		l := a.links[d.Index]
+		l.SetCandidates(candidates[d.Index], a.served)
+		if kept := revived[d.Index]; len(kept) > 0 && a.connections != nil {
+			l.keep(slices.Collect(maps.Keys(kept)))
+		}
 	}
 	if a.wanted != nil && !a.swept {
 		a.swept = true
-		_, err := responder.Sweep(func(index int) bool { return a.links[index] != nil })
-		errs = append(errs, err)
+		stay := func(index int) bool { return a.links[index] != nil }
+		_, err := responder.Sweep(stay)
+		_, ofHandoffs := handoff.Sweep(stay)
+		errs = append(errs, err, ofHandoffs)
 	}
 	return errors.Join(errs...)
 }
 
 func (a *Announcer) open(d device) error {
-	l, err := OpenLink(&d.Interface, a.node, a.key, a.alone, &a.counts, a.changed, a.log)
+	l, err := OpenLink(&d.Interface, a.node, a.key, a.alone, &a.counts, a.changed, a.lookAgain, a.log)
 	if err != nil {
 		return err
 	}

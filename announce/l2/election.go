@@ -46,7 +46,9 @@ type election struct {
 	order       []netip.Addr // of own, for the cycle
 	next        int          // in order
 	leaving     bool
-	keeps       bool // connections of addresses that are given up on purpose
+	keeps       bool // connections of addresses that are given up
+	// anywhere are addresses whose connections any node goes on with: none is kept.
+	anywhere map[netip.Addr]bool
 	// held reports whether this node's kernel answers for an address, and no other
 	// node has said meanwhile that it does. Nil if the kernel answers for none.
 	held func(netip.Addr) bool
@@ -66,6 +68,8 @@ type member struct {
 	// asks how often.
 	asked time.Time
 	asks  int
+	// kept are the addresses that the node has connections of, though others own them now.
+	kept map[netip.Addr]keeper
 }
 
 // life is what one process of a node said.
@@ -135,6 +139,7 @@ type standing struct {
 	released time.Time // when an owner ceased to be a candidate
 	hadOwner bool      // a node announced it
 	tell     int       // adverts that still have to name it
+	counted  bool      // of an address that is kept: there are connections
 }
 
 // change is an address that this node began or ceased to own.
@@ -144,8 +149,11 @@ type change struct {
 	// Inherited addresses were another node's: no need to ask whether somebody
 	// has them.
 	Inherited bool
-	// From is the node that has given the address up on purpose, and lives; "" if none has.
+	// From is the node that has connections of the address; "" if none has.
 	From string
+	// Unsettled says that this node gave the address up a moment ago, and has not counted its
+	// own connections since.
+	Unsettled bool
 }
 
 func newElection(node string, now time.Time) *election {
@@ -160,9 +168,7 @@ func (e *election) setCandidates(now time.Time, candidates map[netip.Addr]int32)
 	for a, weight := range candidates {
 		s := e.own[a]
 		if s == nil {
-			s = &standing{entry: entry{Address: a}}
-			e.own[a] = s
-			e.order = append(e.order, a)
+			s = e.stand(a)
 		}
 		if !s.Candidate || s.Weight != weight {
 			s.Candidate, s.Weight, s.tell, s.released = true, weight, repeats, time.Time{}
@@ -176,6 +182,20 @@ func (e *election) setCandidates(now time.Time, candidates map[netip.Addr]int32)
 	return e.evaluate(now)
 }
 
+// stand begins to have to do with an address, and knows what was heard of it.
+func (e *election) stand(a netip.Addr) *standing {
+	s := &standing{entry: entry{Address: a}}
+	for _, m := range e.members {
+		if seen := m.entries[a]; seen != nil {
+			s.highest = max(s.highest, seen.Epoch)
+			s.hadOwner = s.hadOwner || seen.Owner && !seen.Probing
+		}
+	}
+	e.own[a] = s
+	e.order = append(e.order, a)
+	return s
+}
+
 // receive takes in an advert of another node.
 func (e *election) receive(now time.Time, a *advert) []change {
 	if a.Node == e.node {
@@ -183,7 +203,7 @@ func (e *election) receive(now time.Time, a *advert) []change {
 	}
 	m := e.members[a.Node]
 	if m == nil {
-		m = &member{life: life{incarnation: a.Incarnation, entries: map[netip.Addr]*seen{}}}
+		m = &member{life: life{incarnation: a.Incarnation, entries: map[netip.Addr]*seen{}}, kept: map[netip.Addr]keeper{}}
 		e.members[a.Node] = m
 		for _, s := range e.own { // which it can't know yet
 			s.tell = max(s.tell, 1)
@@ -197,6 +217,7 @@ func (e *election) receive(now time.Time, a *advert) []change {
 	}
 	var about []netip.Addr
 	m.sequence, m.heard, m.cycle, m.asks = a.Sequence, now, a.Cycle, 0
+	m.noteKept(now, a)
 	if a.Leaving {
 		m.entries, m.former = map[netip.Addr]*seen{}, nil
 		m.heard, m.answered = time.Time{}, time.Time{}
@@ -249,7 +270,8 @@ func (e *election) stepBack(now time.Time) []change {
 	var changes []change
 	for _, s := range e.own {
 		if s.Owner && (e.held == nil || s.Probing || !e.held(s.Address)) {
-			s.Owner, s.hadOwner, s.tell = false, s.hadOwner || !s.Probing, repeats
+			s.hadOwner = s.hadOwner || !s.Probing
+			e.giveUp(s)
 			changes = append(changes, change{Address: s.Address})
 		}
 		s.contest = time.Time{}
@@ -330,10 +352,10 @@ func (e *election) judge(now time.Time, addresses []netip.Addr) []change {
 		best := owner == "" && !s.Owner && s.Candidate && e.best(now, s)
 		switch {
 		case s.Owner && owner != "" && e.yields(now, s, owner):
-			s.Owner, s.tell, s.Keeps = false, repeats, e.keeps && !s.Candidate
+			e.giveUp(s)
 			changes = append(changes, change{Address: a})
 		case s.Owner && !s.Candidate && (!others || now.Sub(s.released) > handOver):
-			s.Owner, s.tell = false, repeats
+			e.giveUp(s)
 			changes = append(changes, change{Address: a})
 		case !s.Owner && s.Candidate && owner == "" && best && !now.Before(e.ready):
 			if s.contest.IsZero() {
@@ -342,10 +364,11 @@ func (e *election) judge(now time.Time, addresses []netip.Addr) []change {
 			if others && !s.hadOwner && now.Sub(s.contest) < holdNew {
 				continue
 			}
-			s.Owner, s.Epoch, s.tell, s.contest = true, s.highest+1, repeats, time.Time{}
+			unsettled := s.Keeps && !s.counted
+			s.Owner, s.Keeps, s.Epoch, s.tell, s.contest = true, false, s.highest+1, repeats, time.Time{}
 			s.Probing = !s.hadOwner
 			s.highest = s.Epoch
-			changes = append(changes, change{Address: a, Owner: true, Inherited: s.hadOwner, From: e.resigned(now, a)})
+			changes = append(changes, change{Address: a, Owner: true, Inherited: s.hadOwner, From: e.formerOf(now, s), Unsettled: unsettled})
 		case owner != "" || !best:
 			s.contest = time.Time{}
 		}
@@ -371,45 +394,6 @@ func (e *election) look(now time.Time, s *standing) (owner string, others bool) 
 		}
 	}
 	return owner, others
-}
-
-// resigned names the living owner of an address that is no candidate any more.
-func (e *election) resigned(now time.Time, a netip.Addr) string {
-	for name, m := range e.members {
-		if s := m.standing(now, a); s != nil && s.Owner && !s.Candidate {
-			return name
-		}
-	}
-	return ""
-}
-
-// isKept reports whether a former owner still has connections of an address, or has not
-// said yet that it gave it up.
-func (e *election) isKept(now time.Time, node string, a netip.Addr) bool {
-	m := e.members[node]
-	if m == nil || now.Sub(m.heard) > deadAfter {
-		return false
-	}
-	s := m.entries[a]
-	return s != nil && (s.Keeps || s.Owner && !s.Candidate)
-}
-
-// kept lists the addresses that this node gave up and has connections of.
-func (e *election) kept() []netip.Addr {
-	var list []netip.Addr
-	for a, s := range e.own {
-		if s.Keeps && !s.Owner {
-			list = append(list, a)
-		}
-	}
-	return list
-}
-
-// letGo notes that an address that this node gave up has no connections left.
-func (e *election) letGo(a netip.Addr) {
-	if s := e.own[a]; s != nil && s.Keeps {
-		s.Keeps, s.tell = false, repeats
-	}
 }
 
 // best reports whether no living candidate is better than this node.

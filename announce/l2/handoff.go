@@ -4,47 +4,67 @@ import (
 	"maps"
 	"net"
 	"net/netip"
+	"slices"
 	"time"
 
 	"github.com/fairway-net/fairway/announce/l2/handoff"
+	"github.com/fairway-net/fairway/internal/kernel"
 )
 
-// keepAtMost is how long a node that has given an address up on purpose goes on with its
-// connections, to which the new owner leads their packets.
+// keepAtMost is how long a node that has given an address up goes on with its connections,
+// to which the new owner leads their packets.
 const keepAtMost = time.Hour
 
-// handoffs are the addresses of a link whose former owner goes on with its connections.
-// They are used under the link's lock.
+// Connections lists those that this node has to addresses.
+type Connections func(addresses map[netip.Addr]bool) (map[netip.Addr][]kernel.Connection, error)
+
+// handoffs are the addresses of a link whose former owner goes on with its connections, and
+// those that this node is the former owner of. They are used under the link's lock.
 type handoffs struct {
 	program *handoff.Handoff // nil before the first one
-	from    map[netip.Addr]former
-	since   map[netip.Addr]time.Time // of those that this node gave up
-	failed  bool                     // the kernel can't
+	from    map[netip.Addr]string
+	failed  bool // the kernel can't
+	began   time.Time
+	// unknown are addresses whose connections are to be led elsewhere, once it is known which
+	// of them are this node's own.
+	unknown map[netip.Addr]bool
+	// Of those that this node gave up: since when, and the connections that it has.
+	since map[netip.Addr]time.Time
+	own   map[netip.Addr][]kernel.Connection
 }
 
-// former is a node that has given an address up, since when.
-type former struct {
-	node  string
-	began time.Time
+// openHandoffs goes on with what an earlier process led elsewhere.
+func (l *Link) openHandoffs(now time.Time) error {
+	l.handoffs = handoffs{
+		from: map[netip.Addr]string{}, unknown: map[netip.Addr]bool{}, began: now,
+		since: map[netip.Addr]time.Time{}, own: map[netip.Addr][]kernel.Connection{},
+	}
+	if !handoff.IsThere(l.device) {
+		return nil
+	}
+	var err error
+	l.handoffs.program, err = handoff.Open(l.device)
+	return err
 }
 
-// beginHandoff has the packets of connections that began at the former owner led to it,
-// before anybody is told that the address has moved.
-func (l *Link) beginHandoff(now time.Time, c change) {
-	if c.From == "" || l.handoffs.failed {
+// lead has the packets of connections that began at another node led there, but for those
+// of this node's own. At a take-over that is done before anybody is told of it.
+func (l *Link) lead(a netip.Addr, node string) {
+	to := l.macOf(node)
+	if to == nil || l.handoffs.failed {
 		return
 	}
-	to := l.macOf(c.From)
-	if to == nil {
-		return
+	var own []handoff.Flow
+	for _, c := range l.handoffs.own[a] {
+		own = append(own, handoff.Flow{Client: c.Client, Port: c.Port, Proto: uint8(c.Proto)})
 	}
-	if err := l.handoffs.lead(l.device, c.Address, to); err != nil {
+	if err := l.handoffs.lead(l.device, a, to, own); err != nil {
 		l.handoffs.failed = true
 		l.log.Warn("connections through the node that announced an address end, since the kernel can't lead them there", "err", err)
 		return
 	}
-	l.handoffs.from[c.Address] = former{c.From, now}
-	l.log.Info("connections that began at the former node go on there", "address", c.Address, "node", c.From)
+	l.handoffs.from[a] = node
+	l.log.Info("connections that began at the former node go on there", "address", a, "node", node)
 }
 
 // macOf finds a node of the link.
@@ -58,61 +78,122 @@ func (l *Link) macOf(node string) net.HardwareAddr {
 	return nil
 }
 
-func (h *handoffs) lead(device *net.Interface, a netip.Addr, to net.HardwareAddr) (err error) {
+func (h *handoffs) lead(device *net.Interface, a netip.Addr, to net.HardwareAddr, own []handoff.Flow) (err error) {
 	if h.program == nil {
 		if h.program, err = handoff.Open(device); err != nil {
 			return err
 		}
-		h.from = map[netip.Addr]former{}
 	}
-	return h.program.Lead(a, to, keepAtMost)
+	return h.program.Lead(a, to, own, keepAtMost)
 }
 
-// endHandoffs ends those whose former owner has no connections left, or is no more.
-func (l *Link) endHandoffs(now time.Time) {
-	for a, f := range l.handoffs.from {
-		if l.election.isKept(now, f.node, a) && now.Sub(f.began) < keepAtMost {
-			continue
+// leads reports whether connections of an address are led to a MAC already.
+func (h *handoffs) leads(a netip.Addr, to net.HardwareAddr) bool {
+	return h.program != nil && to != nil && slices.Equal(h.program.Leads()[a], to)
+}
+
+// followFormers leads connections to the nodes that keep them, and ends that where no node
+// does any more.
+func (l *Link) followFormers(now time.Time) {
+	formers := l.election.formers(now)
+	h := &l.handoffs
+	for a, node := range h.from {
+		if formers[a] == "" {
+			l.endHandoff(a, node)
 		}
-		delete(l.handoffs.from, a)
-		packets, err := l.handoffs.program.End(a)
-		l.log.Info("the former node has no connections left", "address", a, "node", f.node, "packets", packets)
-		if err != nil {
-			l.log.Warn("connections may still be led to the former node", "err", err)
+	}
+	for a, node := range formers {
+		switch {
+		case h.from[a] == node || h.failed:
+		case h.leads(a, l.macOf(node)): // an earlier process began it
+			h.from[a] = node
+		case h.from[a] != "" || h.own[a] != nil:
+			l.lead(a, node)
+		default:
+			h.unknown[a] = true
+			l.recount()
+		}
+	}
+	if h.program == nil || now.Sub(h.began) < 2*lostAfter {
+		return
+	}
+	for _, a := range slices.Collect(maps.Keys(h.program.Leads())) {
+		if h.from[a] == "" {
+			l.endHandoff(a, "")
 		}
 	}
 }
 
-func (h *handoffs) close() error {
-	if h.program == nil {
+func (l *Link) endHandoff(a netip.Addr, node string) {
+	delete(l.handoffs.from, a)
+	packets, err := l.handoffs.program.End(a)
+	l.log.Info("the former node has no connections left", "address", a, "node", node, "packets", packets)
+	if err != nil {
+		l.log.Warn("connections may still be led to the former node", "err", err)
+	}
+}
+
+// close leaves what is led elsewhere to the next process, or ends it.
+func (h *handoffs) close(follows bool) error {
+	switch {
+	case h.program == nil:
 		return nil
+	case follows:
+		return h.program.Close()
 	}
-	return h.program.Close()
+	return h.program.Detach()
 }
 
-// kept lists the addresses that this node gave up and goes on with.
-func (l *Link) kept() []netip.Addr {
+// toCount lists the addresses of which the link has to know this node's connections.
+func (l *Link) toCount() []netip.Addr {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	return l.election.kept()
+	return slices.AppendSeq(l.election.kept(), maps.Keys(l.handoffs.unknown))
 }
 
-// letGo is told how many connections are left of addresses that this node gave up.
-func (l *Link) letGo(connections map[netip.Addr]int) {
+// counted is told which connections this node has of some addresses.
+func (l *Link) counted(asked map[netip.Addr]bool, found map[netip.Addr][]kernel.Connection) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	now := time.Now()
-	if l.handoffs.since == nil {
-		l.handoffs.since = map[netip.Addr]time.Time{}
-	}
+	h := &l.handoffs
 	for _, a := range l.election.kept() {
-		if l.handoffs.since[a].IsZero() {
-			l.handoffs.since[a] = now
+		if !asked[a] {
+			continue // it has been given up since
 		}
-		if connections[a] == 0 || now.Sub(l.handoffs.since[a]) > keepAtMost {
-			l.election.letGo(a)
-			delete(l.handoffs.since, a)
+		if h.since[a].IsZero() {
+			h.since[a] = now
 		}
+		if (len(found[a]) > 0 || h.from[a] != "") && now.Sub(h.since[a]) < keepAtMost {
+			h.own[a] = found[a]
+			l.election.keep(a)
+			continue
+		}
+		l.election.letGo(a)
+		delete(h.since, a)
+		delete(h.own, a)
+	}
+	formers := l.election.formers(now)
+	for a := range h.unknown {
+		if !asked[a] {
+			continue
+		}
+		delete(h.unknown, a)
+		if node := formers[a]; node != "" {
+			h.own[a] = found[a]
+			l.lead(a, node)
+			delete(h.own, a)
+		}
+	}
+	l.send(l.election.adverts(true))
+}
+
+// keep is told of addresses that this node doesn't own and has connections of.
+func (l *Link) keep(addresses []netip.Addr) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	for _, a := range addresses {
+		l.election.keep(a)
 	}
 	l.send(l.election.adverts(true))
 }
@@ -125,60 +206,102 @@ func (l *Link) isIdle() bool {
 	return len(l.claims) == 0 && len(l.election.kept()) == 0
 }
 
-// Kept is how many connections this node has of addresses that it gave up on purpose, and to
-// which their new owners lead the packets.
-func (a *Announcer) Kept() map[netip.Addr]int {
+// Kept is how many connections this node has of addresses that it gave up, and to which
+// their new owners lead the packets. Unknown counts the addresses of which that is to be
+// found out yet.
+func (a *Announcer) Kept() (connections map[netip.Addr]int, unknown int) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
-	return maps.Clone(a.left)
+	for _, l := range a.links {
+		unknown += l.unsettled()
+	}
+	return maps.Clone(a.left), unknown
 }
 
-// lookAtKept has the connections counted of addresses that were given up.
+func (l *Link) unsettled() int {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.election.unsettled()
+}
+
+// lookAtKept finds out which connections this node has of addresses that were given up, of
+// those that are led elsewhere, and once, when it begins, of all: an earlier process may
+// have given some up.
 func (a *Announcer) lookAtKept() {
-	links, wanted := a.keptByLinks()
-	left := map[netip.Addr]int{}
-	if len(links) > 0 {
-		counted, err := a.connections(wanted)
-		if err != nil {
-			a.log.Warn("connections of addresses that this node has given up can't be counted", "err", err)
+	links, wanted, first := a.addressesToCount()
+	if len(wanted) == 0 && len(a.left) == 0 {
+		return
+	}
+	var found map[netip.Addr][]kernel.Connection
+	if len(wanted) > 0 {
+		var err error
+		if found, err = a.connections(wanted); err != nil {
+			if err.Error() != a.uncounted {
+				a.log.Warn("connections of addresses that this node has given up can't be counted", "err", err)
+			}
+			a.uncounted = err.Error()
 			return
 		}
-		for address := range wanted {
-			if n := counted[address]; n > 0 {
+	}
+	a.uncounted = ""
+	for _, l := range links {
+		l.counted(wanted, found)
+	}
+	if first {
+		a.looked = true
+		a.revive(found)
+	}
+	left := map[netip.Addr]int{}
+	for _, l := range links {
+		for _, address := range l.toCount() {
+			if n := len(found[address]); n > 0 {
 				left[address] = n
 			}
 		}
 	}
 	a.mu.Lock()
-	same := maps.Equal(left, a.left)
 	a.left = left
 	a.mu.Unlock()
-	for _, l := range links {
-		l.letGo(left)
-	}
-	if !same {
-		a.changed()
-	}
-	if len(links) > 0 {
-		a.poke() // links may be idle
-	}
+	a.changed()
+	a.poke() // links may be idle
 }
 
-// keptByLinks lists the addresses that this node gave up and goes on with, and the links
+// addressesToCount lists the addresses whose connections are to be counted, and the links
 // that they were announced on.
-func (a *Announcer) keptByLinks() (links []*running, addresses map[netip.Addr]bool) {
+func (a *Announcer) addressesToCount() (links []*running, addresses map[netip.Addr]bool, first bool) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	addresses = map[netip.Addr]bool{}
 	for _, l := range a.links {
-		kept := l.kept()
-		if len(kept) == 0 {
-			continue
-		}
 		links = append(links, l)
-		for _, address := range kept {
+		for _, address := range l.toCount() {
 			addresses[address] = true
 		}
 	}
-	return links, addresses
+	if a.wanted == nil || a.looked {
+		return links, addresses, false
+	}
+	for address, anywhere := range a.served {
+		if !anywhere {
+			addresses[address] = true
+		}
+	}
+	return links, addresses, true
+}
+
+// revive has links keep the connections that an earlier process left, of addresses that
+// this node doesn't own.
+func (a *Announcer) revive(found map[netip.Addr][]kernel.Connection) {
+	places := map[netip.Addr]Placement{}
+	a.mu.Lock()
+	for address, list := range found {
+		if len(list) > 0 {
+			places[address] = a.wanted[address]
+		}
+	}
+	a.revived = places
+	a.mu.Unlock()
+	if err := a.reconcile(); err != nil {
+		a.log.Warn("announcing on layer 2", "err", err)
+	}
 }

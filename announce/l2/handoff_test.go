@@ -99,14 +99,7 @@ func TestConnectionsStay(t *testing.T) {
 	l.serve("a")
 	l.serve("b")
 	l.firstAlone()
-	expect := func(what string, conn net.Conn, want string) {
-		t.Helper()
-		for range 3 {
-			if got, err := who(conn); got != want || err != nil {
-				t.Fatalf("over %s to %s, %q answers, %v; expected %q", what, conn.RemoteAddr(), got, err, want)
-			}
-		}
-	}
+	expect := func(what string, conn net.Conn, want string) { l.expectAnswers(what, want, conn) }
 	var old []net.Conn
 	for _, a := range []netip.Addr{vip, vip6} {
 		old = append(old, l.dial(a))
@@ -132,4 +125,69 @@ func TestConnectionsStay(t *testing.T) {
 			}
 		}
 	}
+}
+
+// expectAnswers expects a node to answer over connections.
+func (l *lan) expectAnswers(what, want string, conns ...net.Conn) {
+	l.Helper()
+	for _, conn := range conns {
+		for range 3 {
+			if got, err := who(conn); got != want || err != nil {
+				l.Fatalf("over %s to %s, %q answers, %v; expected %q", what, conn.RemoteAddr(), got, err, want)
+			}
+		}
+	}
+}
+
+// dialBoth connects to both addresses.
+func (l *lan) dialBoth(want string) []net.Conn {
+	l.Helper()
+	conns := []net.Conn{l.dial(vip), l.dial(vip6)}
+	l.expectAnswers("a new connection", want, conns...)
+	return conns
+}
+
+// TestConnectionsStayAtEach: an address moves from a to b, back to a, and to b again. Each
+// node goes on with the connections that began with it, also when its agent is killed.
+func TestConnectionsStayAtEach(t *testing.T) {
+	requireTools(t)
+	l := newLAN(t)
+	l.serve("a")
+	l.serve("b")
+	l.firstAlone()
+	ofA := l.dialBoth("a")
+	move := func(from, to string) {
+		t.Helper()
+		l.must(l.nodes[from].Process.Signal(resigns))
+		l.expectOwners(to)
+	}
+	move("a", "b")
+	ofB := l.dialBoth("b")
+	check := func(when string) {
+		t.Helper()
+		l.expectAnswers("a connection of a, "+when, "a", ofA...)
+		l.expectAnswers("a connection of b, "+when, "b", ofB...)
+	}
+	check("which b leads there")
+	l.must(l.nodes["a"].Process.Signal(returns))
+	move("b", "a")
+	check("after a has it back")
+	ofA = append(ofA, l.dialBoth("a")...)
+	check("after new ones")
+
+	l.end("a", syscall.SIGKILL) // the kernel answers, and leads on
+	check("while a has no agent")
+	l.start("a")
+	l.expectOwners("a")
+	ofA = append(ofA, l.dialBoth("a")...)
+	check("after a has an agent again")
+
+	l.end("b", syscall.SIGKILL)
+	l.drained = "yes"
+	l.start("b")
+	time.Sleep(2 * lostAfter) // a would have forgotten b
+	check("after b has an agent again")
+	l.must(l.nodes["b"].Process.Signal(returns))
+	move("a", "b")
+	check("after b has it back")
 }

@@ -36,6 +36,7 @@ type Link struct {
 	key     []byte
 	log     *slog.Logger
 	changed func()
+	recount func() // has connections counted
 	sockets *sockets
 	counts  *Counts
 
@@ -77,15 +78,15 @@ type Status struct {
 
 // OpenLink opens an interface. Key signs the adverts, the same on all nodes.
 // Changed is called, without delay and not to be blocked, after each change of
-// what Status returns. Alone is for how long the kernel may answer without an agent
+// what Status returns, and recount if connections are to be counted. Alone is for how long the kernel may answer without an agent
 // before others take over.
-func OpenLink(device *net.Interface, node string, key []byte, alone time.Duration, counts *Counts, changed func(), log *slog.Logger) (*Link, error) {
+func OpenLink(device *net.Interface, node string, key []byte, alone time.Duration, counts *Counts, changed, recount func(), log *slog.Logger) (*Link, error) {
 	s, err := openSockets(device)
 	if err != nil {
 		return nil, err
 	}
 	l := &Link{
-		device: device, key: key, log: log.With("interface", device.Name), changed: changed, sockets: s, counts: counts,
+		device: device, key: key, log: log.With("interface", device.Name), changed: changed, recount: recount, sockets: s, counts: counts,
 		election: newElection(node, time.Now()), claims: map[netip.Addr]*claim{}, conflicts: map[netip.Addr]conflict{}, members: map[string]string{},
 	}
 	if l.kernel, err = openKernelAnswers(device, alone, counts, l.log); err != nil {
@@ -93,6 +94,9 @@ func OpenLink(device *net.Interface, node string, key []byte, alone time.Duratio
 	}
 	if l.kernel != nil {
 		l.election.held = l.kernel.Owns
+	}
+	if err := l.openHandoffs(time.Now()); err != nil {
+		l.log.Warn("connections that are led to their former node may end", "err", err)
 	}
 	return l, nil
 }
@@ -112,16 +116,17 @@ func (l *Link) Run(ctx context.Context, follows func() bool) error {
 		})
 	}
 	err := l.keepTicking(ctx, failed)
+	followed := err == nil && follows()
 	switch {
 	case err != nil: // the interface may come back
 		err = errors.Join(err, l.kernel.close())
-	case follows() && l.kernel != nil:
+	case followed && l.kernel != nil:
 		err = l.kernel.close()
 	default:
 		l.leave()
 		err = l.kernel.detach()
 	}
-	err = errors.Join(err, l.sockets.close(), l.handoffs.close())
+	err = errors.Join(err, l.sockets.close(), l.handoffs.close(followed))
 	running.Wait()
 	return err
 }
@@ -161,7 +166,7 @@ func (l *Link) keepTicking(ctx context.Context, failed <-chan error) error {
 		l.kernel.refresh(l.election.incarnation)
 		l.ask(now)
 		l.remind(now)
-		l.endHandoffs(now)
+		l.followFormers(now)
 		l.mu.Unlock()
 	}
 }
@@ -189,9 +194,11 @@ func (l *Link) leave() {
 }
 
 // SetCandidates says which addresses this node may own, with their weights.
-func (l *Link) SetCandidates(candidates map[netip.Addr]int32) {
+// Connections of addresses that are anywhere go on at any node.
+func (l *Link) SetCandidates(candidates map[netip.Addr]int32, anywhere map[netip.Addr]bool) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
+	l.election.anywhere = anywhere
 	l.wanted = maps.Clone(candidates)
 	now := time.Now()
 	l.stand(now, l.election.adopt(now, l.kernel.adopt())...)
@@ -225,6 +232,11 @@ func (l *Link) Status() []Status {
 		}
 		list = append(list, s)
 	}
+	for a, c := range l.claims {
+		if _, ok := l.wanted[a]; !ok { // until another node has taken over
+			list = append(list, Status{Address: a, Interface: l.device.Name, Owner: l.election.node, Since: c.announced})
+		}
+	}
 	return list
 }
 
@@ -234,12 +246,19 @@ func (l *Link) apply(now time.Time, changes []change) {
 		if !c.Owner {
 			l.release(c.Address)
 			l.log.Info("another node answers for the address now, or none", "address", c.Address)
+			l.recount()
 			continue
 		}
 		l.join(c.Address, true)
 		claim := &claim{next: now}
 		l.claims[c.Address] = claim
-		l.beginHandoff(now, c)
+		switch {
+		case c.Unsettled && c.From != "": // soon
+			l.handoffs.unknown[c.Address] = true
+			l.recount()
+		case c.From != "":
+			l.lead(c.Address, c.From)
+		}
 		if !c.Inherited {
 			claim.probes = probes
 		}

@@ -20,8 +20,10 @@ import (
 	"testing"
 	"time"
 
+	"github.com/mdlayher/packet"
 	"github.com/vishvananda/netlink"
 
+	"github.com/fairway-net/fairway/internal/kernel"
 	"github.com/fairway-net/fairway/internal/netns"
 )
 
@@ -30,6 +32,8 @@ import (
 const (
 	nodeVariable  = "FAIRWAY_TEST_L2_NODE"
 	aloneVariable = "FAIRWAY_TEST_L2_ALONE" // how long its kernel answers alone
+	// drainedVariable has it begin as a node that may announce nothing.
+	drainedVariable = "FAIRWAY_TEST_L2_DRAINED"
 )
 
 func TestMain(m *testing.M) {
@@ -44,7 +48,8 @@ const (
 	handsOver = syscall.SIGTERM
 	restarts  = syscall.SIGHUP
 	resigns   = syscall.SIGUSR1 // may announce nothing any more
-	isEmpty   = syscall.SIGUSR2 // and has no connections left
+	returns   = syscall.SIGALRM // may announce again
+	isEmpty   = syscall.SIGUSR2 // has no connections left
 )
 
 func beNode(name string) int {
@@ -61,8 +66,12 @@ func beNode(name string) int {
 	if alone, err := time.ParseDuration(os.Getenv(aloneVariable)); err == nil {
 		a.alone = alone
 	}
-	a.CountConnections(drainedBySignals(a))
-	a.Set(map[netip.Addr]Placement{vip: {}, vip6: {}})
+	a.KeepConnections(drainedBySignals(a))
+	wanted := map[netip.Addr]Placement{vip: {}, vip6: {}}
+	if os.Getenv(drainedVariable) != "" {
+		wanted = map[netip.Addr]Placement{}
+	}
+	a.Set(wanted, served)
 	if err := a.Run(ctx, func() bool { return follows }); err != nil {
 		fmt.Fprintln(os.Stderr, err)
 		return 1
@@ -70,40 +79,64 @@ func beNode(name string) int {
 	return 0
 }
 
-// drainedBySignals has an announcer told by signals that it may announce nothing any more, and
-// then that it has no connections left.
-func drainedBySignals(a *Announcer) func(map[netip.Addr]bool) (map[netip.Addr]int, error) {
+// served are the addresses of all nodes.
+var served = map[netip.Addr]bool{vip: false, vip6: false}
+
+// drainedBySignals has an announcer told by signals that it may announce nothing any more, or
+// again, and that it has no connections left. Otherwise it has those that its host has.
+func drainedBySignals(a *Announcer) Connections {
 	var empty atomic.Bool
 	told := make(chan os.Signal, 2)
-	signal.Notify(told, resigns, isEmpty)
+	signal.Notify(told, resigns, returns, isEmpty)
 	go func() {
 		for s := range told {
-			if s == isEmpty {
+			switch s {
+			case isEmpty:
 				empty.Store(true)
-			} else {
-				a.Set(map[netip.Addr]Placement{})
+			case returns:
+				a.Set(map[netip.Addr]Placement{vip: {}, vip6: {}}, served)
+			default:
+				a.Set(map[netip.Addr]Placement{}, served)
 			}
 		}
 	}()
-	return func(addresses map[netip.Addr]bool) (map[netip.Addr]int, error) {
-		count := map[netip.Addr]int{}
-		for address := range addresses {
-			if !empty.Load() {
-				count[address] = 1
+	return func(addresses map[netip.Addr]bool) (map[netip.Addr][]kernel.Connection, error) {
+		if empty.Load() {
+			return nil, nil
+		}
+		return establishedTo(addresses)
+	}
+}
+
+func establishedTo(addresses map[netip.Addr]bool) (map[netip.Addr][]kernel.Connection, error) {
+	const established = 1 // TCP_ESTABLISHED
+	found := map[netip.Addr][]kernel.Connection{}
+	for _, family := range []uint8{syscall.AF_INET, syscall.AF_INET6} {
+		sockets, err := netlink.SocketDiagTCP(family)
+		if err != nil {
+			return nil, err
+		}
+		for _, s := range sockets {
+			to, _ := netip.AddrFromSlice(s.ID.Source)
+			from, _ := netip.AddrFromSlice(s.ID.Destination)
+			if to = to.Unmap(); s.State == established && addresses[to] {
+				client := netip.AddrPortFrom(from.Unmap(), s.ID.DestinationPort)
+				found[to] = append(found[to], kernel.Connection{Client: client, Port: s.ID.SourcePort, Proto: syscall.IPPROTO_TCP})
 			}
 		}
-		return count, nil
 	}
+	return found, nil
 }
 
 // lan is a switch with nodes and a client behind it.
 type lan struct {
 	*testing.T
-	hub   *netns.NS
-	hosts map[string]*netns.NS
-	macs  map[string]string // to names
-	nodes map[string]*exec.Cmd
-	alone string // for how long kernels answer without an agent; "" is as ever
+	hub     *netns.NS
+	hosts   map[string]*netns.NS
+	macs    map[string]string // to names
+	nodes   map[string]*exec.Cmd
+	alone   string // for how long kernels answer without an agent; "" is as ever
+	drained string // nodes that are started may announce nothing; "" if they may
 }
 
 func newLAN(t *testing.T) *lan {
@@ -166,7 +199,7 @@ func (l *lan) must(err error) {
 func (l *lan) start(name string) {
 	l.Helper()
 	cmd := exec.Command(os.Args[0])
-	cmd.Env = append(os.Environ(), nodeVariable+"="+name, aloneVariable+"="+l.alone)
+	cmd.Env = append(os.Environ(), nodeVariable+"="+name, aloneVariable+"="+l.alone, drainedVariable+"="+l.drained)
 	cmd.Stderr = l.Output()
 	l.must(l.hosts[name].Start(cmd))
 	l.nodes[name] = cmd
@@ -204,9 +237,37 @@ func (l *lan) ask(command ...string) []string {
 	return names
 }
 
-func (l *lan) askARP() []string {
-	return l.ask("arping", "-I", "eth0", "-c", "1", "-w", "1", "-b", vip.String())
+// askARP asks the link who has the IPv4 address, and lists all that answer within a moment.
+// arping ends with the first answer.
+func (l *lan) askARP() (names []string) {
+	l.Helper()
+	var conn *packet.Conn
+	var eth *net.Interface
+	l.must(l.hosts["client"].Do(func() (err error) {
+		if eth, err = net.InterfaceByName("eth0"); err == nil {
+			conn, err = packet.Listen(eth, packet.Raw, etherARP, nil)
+		}
+		return err
+	}))
+	defer conn.Close()
+	question := arpMessage{
+		Operation: arpRequest, SenderMAC: eth.HardwareAddr, Sender: netip.MustParseAddr("192.0.2.201"), TargetMAC: make(net.HardwareAddr, 6), Target: vip,
+	}
+	_, err := conn.WriteTo(question.frame(broadcast), &packet.Addr{HardwareAddr: broadcast})
+	l.must(err)
+	const moment = 200 * time.Millisecond
+	l.must(conn.SetReadDeadline(time.Now().Add(moment)))
+	for buffer := make([]byte, 2048); ; {
+		n, _, err := conn.ReadFrom(buffer)
+		if err != nil {
+			return names
+		}
+		if m, ok := parseARP(buffer[:n]); ok && m.Operation == arpReply && m.Sender == vip && m.Target == question.Sender {
+			names = append(names, l.macs[m.SenderMAC.String()])
+		}
+	}
 }
+
 func (l *lan) askNDP() []string {
 	return l.ask("ndisc6", "-m", "-r", "1", "-w", "200", vip6.String(), "eth0")
 }
@@ -244,7 +305,7 @@ func (l *lan) expectOwners(name string) {
 
 func requireTools(t *testing.T) {
 	t.Helper()
-	for _, tool := range []string{"arping", "ndisc6"} {
+	for _, tool := range []string{"ndisc6"} {
 		if _, err := exec.LookPath(tool); err != nil {
 			t.Fatalf("%v: run make deps", err)
 		}
@@ -447,7 +508,7 @@ func TestDuplicateAddress(t *testing.T) {
 	}))
 	ctx, cancel := context.WithCancel(t.Context())
 	a := New("a", []byte("key"), func() {}, slog.New(slog.NewTextHandler(t.Output(), nil)))
-	a.Set(map[netip.Addr]Placement{vip: {}, vip6: {}})
+	a.Set(map[netip.Addr]Placement{vip: {}, vip6: {}}, served)
 	done := make(chan error, 1)
 	go func() { done <- l.hosts["a"].Do(func() error { return a.Run(ctx, func() bool { return false }) }) }()
 	defer func() {

@@ -46,8 +46,9 @@ func (n *Speaker) decide() (withdrawn bool) {
 		for address, a := range plan.L2 {
 			wanted[address] = l2.Placement{Interfaces: a.Interfaces, Weight: a.Weight}
 		}
-		n.layer2.Set(wanted)
+		n.layer2.Set(wanted, n.anywhere(served))
 	}
+	maps.Copy(n.planned, plan.L2)
 	withdrawn = n.routers.Routes(plan.Routes)
 	if len(n.rival) > 0 {
 		plan.Peers = nil // one of the two would be refused by the router
@@ -57,6 +58,19 @@ func (n *Speaker) decide() (withdrawn bool) {
 	n.plan, n.faults, n.notes = plan, faults, config.Notes
 	signal(n.changed)
 	return withdrawn
+}
+
+// anywhere lists the addresses that others may reach here, with whether any node goes on
+// with their connections.
+func (n *Speaker) anywhere(served map[netip.Addr]announce.Served) map[netip.Addr]bool {
+	carriesOn := n.carriesOn != nil && n.carriesOn()
+	list := map[netip.Addr]bool{}
+	for address, s := range served {
+		if !s.ClusterIP {
+			list[address] = carriesOn && s.Anywhere
+		}
+	}
+	return list
 }
 
 // knowsClusterIPs has cluster IPs followed if they are announced, and no longer if

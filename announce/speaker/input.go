@@ -15,23 +15,29 @@ import (
 	"github.com/fairway-net/fairway/model"
 )
 
-// Intend is told of a table before it is applied: what it no longer has is
-// withdrawn first.
-func (n *Speaker) Intend(table *model.Table) {
+// Intend is told of a table before it is applied, and says which one to apply now: what the
+// table no longer has is withdrawn first, and is in force for a moment yet. Config.Again is
+// called when that is over.
+func (n *Speaker) Intend(table *model.Table) *model.Table {
 	if n == nil || table == nil {
-		return
+		return table
 	}
 	n.mu.Lock()
 	changed := n.next.Update(table)
 	n.mu.Unlock()
-	if changed && n.decide() {
-		time.Sleep(withdrawPause)
+	told := changed && n.decide()
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	now := time.Now()
+	if changed {
+		inForce, next := n.inForce.Served(), n.next.Served()
+		n.held.forget(inForce, next)
+		if told && n.held.begin(withdrawn(inForce, next), now) && n.again != nil {
+			time.AfterFunc(withdrawPause, n.again)
+		}
 	}
+	return n.held.keepIn(table, &n.inForce, now)
 }
-
-// withdrawPause is how long routers have for what is withdrawn, before the data
-// plane forgets it.
-const withdrawPause = 100 * time.Millisecond
 
 // Applied is told of a table that is in force now, but for what is left out.
 func (n *Speaker) Applied(table *model.Table, leftOut []kernel.LeftOut) {

@@ -11,6 +11,7 @@ import (
 	"k8s.io/client-go/rest"
 
 	"github.com/fairway-net/fairway/announce/bgp"
+	"github.com/fairway-net/fairway/announce/l2/handoff"
 	"github.com/fairway-net/fairway/announce/l2/responder"
 )
 
@@ -33,7 +34,7 @@ func (k *Keeper) Take(config *Config) (*Speaker, error) {
 	if n := k.now; n != nil && config != nil && n.options == config.Options && n.node == config.NodeName && k.api == config.API {
 		n.mu.Lock()
 		n.events = config.Events
-		n.count = config.Connections
+		n.connections, n.carriesOn, n.again = config.Connections, config.CarriesOn, config.Again
 		n.mu.Unlock()
 		return n, nil
 	}
@@ -64,8 +65,12 @@ func (k *Keeper) endAll() {
 		k.now.mu.Unlock()
 		k.End()
 	}
-	if _, err := responder.Sweep(func(int) bool { return false }); err != nil {
+	none := func(int) bool { return false }
+	if _, err := responder.Sweep(none); err != nil {
 		k.Log.Warn("this node may still answer for addresses", "err", err)
+	}
+	if _, err := handoff.Sweep(none); err != nil {
+		k.Log.Warn("this node may still lead connections to others", "err", err)
 	}
 }
 

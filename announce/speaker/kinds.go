@@ -27,8 +27,9 @@ type statusKind struct {
 	written                    map[string]string // what each object says, by its name
 }
 
-// write brings the objects in line with the report.
-func (k *statusKind) write(ctx context.Context, report announce.Report) {
+// write brings the objects in line with the report. Without deleting, those of what this
+// node no longer announces stay.
+func (k *statusKind) write(ctx context.Context, report announce.Report, deletes bool) {
 	if !k.listed {
 		k.written = map[string]string{}
 		k.listed = k.list(ctx)
@@ -54,7 +55,7 @@ func (k *statusKind) write(ctx context.Context, report announce.Report) {
 		k.writeOne(ctx, name, service, slices.Compact(places))
 	}
 	for name := range k.written {
-		if wanted[name] {
+		if wanted[name] || !deletes {
 			continue
 		}
 		err := k.n.metallb.V1beta1.Delete().Namespace(k.n.namespace).Resource(k.resource).Name(name).Do(ctx).Error()

@@ -42,16 +42,21 @@ func (n *Speaker) keepReported(ctx context.Context) {
 			return
 		case <-time.After(reportDelay):
 		}
+		// The state is written first: who waits until this node announces nothing learns from
+		// it which connections go on.
 		report := n.status()
-		for _, k := range kinds {
-			k.write(ctx, report)
-		}
-		if text := fmt.Sprint(report.Faults, report.Notes, report.Kept); text != stated {
-			if err := n.writeState(ctx, strings.Join(report.Faults, "; "), strings.Join(report.Notes, "; "), report.Kept); err != nil {
+		written := true
+		if text := fmt.Sprint(report.Faults, report.Notes, report.Unfit, report.Kept, report.Uncounted); text != stated {
+			if err := n.writeState(ctx, &report); err != nil {
 				n.log.Warn("no ConfigurationState written", "err", err)
-				continue
+				time.AfterFunc(time.Second, func() { signal(n.changed) })
+				written = false
+			} else {
+				stated = text
 			}
-			stated = text
+		}
+		for _, k := range kinds {
+			k.write(ctx, report, written)
 		}
 	}
 }
@@ -73,8 +78,9 @@ func (n *Speaker) patchStatus(ctx context.Context, resource, name string, status
 		Name(name).SubResource("status").Body(body).Do(ctx).Error()
 }
 
-// writeState writes what of the configuration this node can't do.
-func (n *Speaker) writeState(ctx context.Context, faults, notes string, kept map[netip.Addr]int) error {
+// writeState writes what of the configuration this node can't do, and what it still has to
+// do with addresses that it announced.
+func (n *Speaker) writeState(ctx context.Context, report *announce.Report) error {
 	name := "speaker-" + n.node
 	state := &v1beta1.ConfigurationState{ObjectMeta: metav1.ObjectMeta{
 		Name: name, Namespace: n.namespace,
@@ -87,20 +93,34 @@ func (n *Speaker) writeState(ctx context.Context, faults, notes string, kept map
 	if err != nil && !apierrors.IsAlreadyExists(err) {
 		return fmt.Errorf("create ConfigurationState %s: %w", name, err)
 	}
-	status := map[string]any{"result": v1beta1.ConfigurationValid, "errorSummary": nil}
-	condition := metav1.Condition{Type: "AnnouncementsValid", Status: metav1.ConditionTrue, Reason: "Valid", Message: cmp.Or(notes, "all is in force")}
-	if faults != "" {
+	status := map[string]any{"result": v1beta1.ConfigurationValid, "errorSummary": nil, "conditions": conditionsOf(report)}
+	if faults := strings.Join(report.Faults, "; "); faults != "" {
 		status["result"], status["errorSummary"] = v1beta1.ConfigurationInvalid, faults
-		condition.Status, condition.Reason, condition.Message = metav1.ConditionFalse, "InvalidConfiguration", faults
 	}
-	var conditions []metav1.Condition
-	meta.SetStatusCondition(&conditions, condition)
-	if left := sum(kept); left > 0 {
-		meta.SetStatusCondition(&conditions, metav1.Condition{
-			Type: announce.ConditionKeeps, Status: metav1.ConditionTrue, Reason: "ConnectionsLeft",
-			Message: strconv.Itoa(left) + " connections of addresses that other nodes announce now go on by way of this node",
-		})
-	}
-	status["conditions"] = conditions
 	return n.patchStatus(ctx, "configurationstates", name, status)
+}
+
+func conditionsOf(report *announce.Report) (conditions []metav1.Condition) {
+	add := func(kind string, status metav1.ConditionStatus, reason, message string) {
+		meta.SetStatusCondition(&conditions, metav1.Condition{Type: kind, Status: status, Reason: reason, Message: message})
+	}
+	if faults := strings.Join(report.Faults, "; "); faults != "" {
+		add("AnnouncementsValid", metav1.ConditionFalse, "InvalidConfiguration", faults)
+	} else {
+		add("AnnouncementsValid", metav1.ConditionTrue, "Valid", cmp.Or(strings.Join(report.Notes, "; "), "all is in force"))
+	}
+	if report.Unfit != "" {
+		add(announce.ConditionMay, metav1.ConditionFalse, "Unfit", report.Unfit)
+	} else {
+		add(announce.ConditionMay, metav1.ConditionTrue, "Fit", "the node may announce")
+	}
+	switch left := sum(report.Kept); {
+	case left > 0:
+		add(announce.ConditionKeeps, metav1.ConditionTrue, "ConnectionsLeft",
+			strconv.Itoa(left)+" connections of addresses that other nodes announce now go on by way of this node")
+	case report.Uncounted > 0:
+		add(announce.ConditionKeeps, metav1.ConditionUnknown, "Counting",
+			"connections of "+strconv.Itoa(report.Uncounted)+" addresses that this node gives up are being counted")
+	}
+	return conditions
 }

@@ -6,6 +6,7 @@
 //	keep.go     one speaker stays while agents take each other's place
 //	speaker.go  the speaker and what it runs
 //	input.go    what it is told: tables, Services, the Node
+//	hold.go     what is withdrawn stays in force for a moment
 //	decide.go   from all of that to the plan, which is carried out
 //	watch.go    MetalLB's objects, passwords, other speakers
 //	status.go   what is announced, and what not and why
@@ -20,6 +21,7 @@ import (
 	"fmt"
 	"log/slog"
 	"net/netip"
+	"slices"
 	"sync"
 	"time"
 
@@ -35,7 +37,9 @@ import (
 	"github.com/fairway-net/fairway/announce/l2"
 	"github.com/fairway-net/fairway/apis/metallb/v1beta1"
 	"github.com/fairway-net/fairway/apis/metallb/v1beta2"
+	"github.com/fairway-net/fairway/internal/kernel"
 	"github.com/fairway-net/fairway/kube"
+	"github.com/fairway-net/fairway/model"
 )
 
 // Options say how load balancer addresses are announced.
@@ -53,9 +57,14 @@ type Config struct {
 	API      *rest.Config
 	Client   kubernetes.Interface
 	Events   Events
-	// Connections counts those that this node has to addresses; nil if nobody can.
-	Connections func(map[netip.Addr]bool) (map[netip.Addr]int, error)
-	Log         *slog.Logger
+	// Connections lists those that this node has to addresses; nil if nobody can.
+	Connections l2.Connections
+	// CarriesOn reports whether the data plane goes on with connections that began at other
+	// nodes, where Services ask for that. Nil is false.
+	CarriesOn func() bool
+	// Again has the data plane ask again which table to apply; nil if it does by itself.
+	Again func()
+	Log   *slog.Logger
 }
 
 // Events has Events written. No method waits.
@@ -90,24 +99,28 @@ type Speaker struct {
 	routers         routers
 	ways            *bfd.Monitor // to routers
 
-	mu       sync.Mutex
-	events   Events // of the agent in charge
-	count    func(map[netip.Addr]bool) (map[netip.Addr]int, error)
-	missing  map[string]bool // what is not complete yet
-	objects  announce.Objects
-	services map[string]announce.Service // those with addresses that others may reach; all if cluster IPs are announced
-	self     announce.Node
-	rival    map[types.NamespacedName]bool // MetalLB's speakers on this node
-	inForce  announce.Tracker
-	next     announce.Tracker
-	leftOut  map[netip.Addr]string // what the data plane has not in force, and why
-	plan     announce.Plan
-	faults   []string
-	notes    []string
-	told     map[string]string        // problems of Services that Events were written of
-	since    map[netip.Addr]time.Time // that routers have been told of an address
-	layer2   *l2.Announcer            // nil before the key is known
-	ends     bool                     // nothing is to be announced any more
+	mu          sync.Mutex
+	events      Events // of the agent in charge
+	connections l2.Connections
+	carriesOn   func() bool
+	again       func()
+	held        held
+	missing     map[string]bool // what is not complete yet
+	objects     announce.Objects
+	services    map[string]announce.Service // those with addresses that others may reach; all if cluster IPs are announced
+	self        announce.Node
+	rival       map[types.NamespacedName]bool // MetalLB's speakers on this node
+	inForce     announce.Tracker
+	next        announce.Tracker
+	leftOut     map[netip.Addr]string // what the data plane has not in force, and why
+	plan        announce.Plan
+	planned     map[netip.Addr]announce.Announcement // of now, and of addresses that links still have
+	faults      []string
+	notes       []string
+	told        map[string]string        // problems of Services that Events were written of
+	since       map[netip.Addr]time.Time // that routers have been told of an address
+	layer2      *l2.Announcer            // nil before the key is known
+	ends        bool                     // nothing is to be announced any more
 }
 
 // routers are told what this node announces; see announce/bgp.
@@ -135,10 +148,10 @@ func New(config Config) (*Speaker, error) {
 	}
 	n := &Speaker{
 		node: config.NodeName, namespace: cmp.Or(config.Namespace, v1beta1.DefaultNamespace), options: config.Options,
-		client: config.Client, metallb: metallb, events: config.Events, count: config.Connections, log: config.Log.With("part", "announce"),
+		client: config.Client, metallb: metallb, events: config.Events, connections: config.Connections, carriesOn: config.CarriesOn, again: config.Again, held: held{}, log: config.Log.With("part", "announce"),
 		wake: make(chan struct{}, 1), changed: make(chan struct{}, 1), peersChanged: make(chan struct{}, 1), servicesWanted: make(chan struct{}, 1),
 		missing: map[string]bool{partTable: true}, services: map[string]announce.Service{}, rival: map[types.NamespacedName]bool{},
-		told: map[string]string{}, since: map[netip.Addr]time.Time{},
+		told: map[string]string{}, since: map[netip.Addr]time.Time{}, planned: map[netip.Addr]announce.Announcement{},
 		objects: announce.Objects{
 			Pools: map[string]*v1beta1.IPAddressPool{}, L2Advertisements: map[string]*v1beta1.L2Advertisement{},
 			BGPAdvertisements: map[string]*v1beta1.BGPAdvertisement{}, BGPPeers: map[string]*v1beta2.BGPPeer{},
@@ -181,19 +194,35 @@ func (n *Speaker) runLayer2(ctx context.Context) error {
 		return nil
 	}
 	layer2 := l2.New(n.node, key, func() { signal(n.changed) }, n.log)
-	if n.count != nil {
-		layer2.CountConnections(func(addresses map[netip.Addr]bool) (map[netip.Addr]int, error) {
-			n.mu.Lock()
-			count := n.count // of the agent in charge now
-			n.mu.Unlock()
-			return count(addresses)
-		})
+	if n.connections != nil {
+		layer2.KeepConnections(n.connectionsTo)
 	}
 	n.mu.Lock()
 	n.layer2 = layer2
 	n.mu.Unlock()
 	signal(n.wake)
 	return layer2.Run(ctx, n.isFollowed)
+}
+
+// connectionsTo lists the connections to addresses, but for those of this machine and its
+// pods, which need nobody who announces.
+func (n *Speaker) connectionsTo(addresses map[netip.Addr]bool) (map[netip.Addr][]kernel.Connection, error) {
+	n.mu.Lock()
+	list, table := n.connections, n.inForce.Table() // of the agent in charge now
+	n.mu.Unlock()
+	found, err := list(addresses)
+	if err != nil || table == nil {
+		return found, err
+	}
+	for address, all := range found {
+		found[address] = slices.DeleteFunc(all, func(c kernel.Connection) bool { return isInside(table.Settings, c.Client.Addr()) })
+	}
+	return found, nil
+}
+
+// isInside reports whether a client is this machine or a pod.
+func isInside(s *model.Settings, client netip.Addr) bool {
+	return client.IsLoopback() || slices.Contains(s.NodeAddrs, client) || s.Pods.Matches(client, "")
 }
 
 // awaitKey returns the key of the adverts once it is there.

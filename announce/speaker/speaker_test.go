@@ -7,6 +7,7 @@ import (
 	"slices"
 	"strings"
 	"testing"
+	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -90,7 +91,9 @@ func balanced(endpoints int, addresses ...string) *model.Table {
 	e.SetPool(pool)
 	for _, a := range addresses {
 		f := &model.Frontend{Key: model.Key{Addr: netip.MustParseAddr(a), Port: 80, Proto: model.TCP}, Name: "d/web:http", Entrance: model.LoadBalancerIP}
-		f.Routes[model.FromOutside] = model.Route{Pool: id, Masquerade: true}
+		for origin := range f.Routes {
+			f.Routes[origin] = model.Route{Pool: id, Masquerade: true}
+		}
 		e.SetFrontend(f)
 	}
 	return e.Table()
@@ -133,6 +136,57 @@ func TestAnnounceOrder(t *testing.T) {
 	if len(book.peers) > 0 {
 		t.Errorf("sessions with %q beside a MetalLB speaker", book.peers)
 	}
+}
+
+// What is withdrawn from routers is in force for a moment yet. Other changes, which come
+// meanwhile, are so at once.
+func TestWithdrawnIsHeld(t *testing.T) {
+	n := announcingTo(t, &notebook{})
+	again := make(chan struct{}, 9)
+	n.again = func() { again <- struct{}{} }
+	const one, two, three = "192.0.2.1", "192.0.2.2", "192.0.2.3"
+	first := balanced(1, one, two)
+	has := func(table *model.Table, a string) bool {
+		f := table.Frontend(model.Key{Addr: netip.MustParseAddr(a), Port: 80, Proto: model.TCP})
+		return f != nil && len(table.Pool(f.Routes[model.FromOutside].Pool).Backends) > 0
+	}
+	step := func(what string, next *model.Table, want ...string) {
+		t.Helper()
+		began := time.Now()
+		now := n.Intend(next)
+		if took := time.Since(began); took > withdrawPause {
+			t.Errorf("%s: the next table was held up for %s", what, took)
+		}
+		var got []string
+		for _, a := range []string{one, two, three} {
+			if has(now, a) {
+				got = append(got, a)
+			}
+		}
+		if !slices.Equal(got, want) {
+			t.Errorf("%s: in force are %v, want %v", what, got, want)
+		}
+		if err := now.Validate(); err != nil {
+			t.Error(err)
+		}
+		n.Applied(now, nil)
+	}
+	step("first", first, one, two)
+	if n.Intend(first) != first {
+		t.Error("another table than the one that is meant")
+	}
+	second := balanced(1, two)
+	step("one is gone", second, one, two)
+	step("another comes", balanced(1, two, three), one, two, three)
+	step("its endpoints are gone", balanced(0, two, three), one, two, three)
+	<-again
+	<-again
+	step("a moment later", balanced(0, two, three))
+	step("all is back", first, one, two)
+	step("gone", second, one, two)
+	step("back before that is over", first, one, two)
+	<-again
+	step("and stays", first, one, two)
 }
 
 // What can't be announced as asked is told once, to whom it concerns.

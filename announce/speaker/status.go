@@ -3,6 +3,7 @@ package speaker
 import (
 	"encoding/json"
 	"fmt"
+	"maps"
 	"net/http"
 	"net/netip"
 	"slices"
@@ -24,12 +25,15 @@ func (n *Speaker) status() announce.Report {
 	n.mu.Lock()
 	defer n.mu.Unlock()
 	report := announce.Report{Node: n.node, Faults: n.faults, Notes: n.notes}
-	for address, why := range n.plan.WhyNot {
-		report.Addresses = append(report.Addresses, announce.Address{Address: address, WhyNot: why})
-	}
+	report.Unfit = n.self.Unfit
 	report.Addresses = append(report.Addresses, n.onLinks()...)
-	if n.layer2 != nil {
-		report.Kept = n.layer2.Kept()
+	if n.layer2 != nil { // looked at afterwards: what is given up meanwhile is among it
+		report.Kept, report.Uncounted = n.layer2.Kept()
+	}
+	for address, why := range n.plan.WhyNot {
+		if !slices.ContainsFunc(report.Addresses, func(a announce.Address) bool { return a.Address == address }) {
+			report.Addresses = append(report.Addresses, announce.Address{Address: address, WhyNot: why})
+		}
 	}
 	report.Addresses = append(report.Addresses, n.toRouters(&report)...)
 	slices.SortStableFunc(report.Addresses, func(a, b announce.Address) int { return a.Address.Compare(b.Address) })
@@ -45,7 +49,7 @@ func (n *Speaker) onLinks() []announce.Address {
 		links = n.layer2.Status()
 	}
 	for _, s := range links {
-		planned, ok := n.plan.L2[s.Address]
+		planned, ok := n.planned[s.Address] // it may be about to be given up
 		if !ok {
 			continue
 		}
@@ -67,6 +71,10 @@ func (n *Speaker) onLinks() []announce.Address {
 		}
 		list = append(list, a)
 	}
+	maps.DeleteFunc(n.planned, func(a netip.Addr, _ announce.Announcement) bool {
+		_, ok := n.plan.L2[a]
+		return !ok && !seen[a.String()]
+	})
 	for address, planned := range n.plan.L2 {
 		if seen[address.String()] {
 			continue

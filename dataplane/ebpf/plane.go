@@ -146,8 +146,8 @@ func (p *Plane) Read(ctx context.Context, what kernel.Query) (kernel.Reading, er
 			return maps.BackendCounts(ctx, p.dir, of)
 		},
 		Drops: func(ctx context.Context) ([]kernel.DropStats, error) { return packet.DropStats(ctx, p.dir) },
-		Connections: func(ctx context.Context, to map[netip.Addr]bool) (map[netip.Addr]int, error) {
-			return packet.CountConnections(ctx, p.dir, to)
+		Connections: func(ctx context.Context, to map[netip.Addr]bool) (map[netip.Addr][]kernel.Connection, error) {
+			return packet.ConnectionsTo(ctx, p.dir, to)
 		},
 		Strays: func(ctx context.Context) (*kernel.Strays, error) { return packet.Strays(ctx, p.dir) },
 		Maps:   func(ctx context.Context) ([]kernel.MapUsage, error) { return maps.Usage(ctx, p.dir) },

@@ -111,7 +111,7 @@ func (p *Plane) Prepare(context.Context, kernel.Preparation) error { return nil 
 
 // Read implements dataplane.Plane.
 func (p *Plane) Read(ctx context.Context, what kernel.Query) (kernel.Reading, error) {
-	return kernel.Readers{Objects: p.objects, Frontends: p.frontendCounts, Packets: p.packetCounts, Connections: conntrack.CountTo}.Read(ctx, what)
+	return kernel.Readers{Objects: p.objects, Frontends: p.frontendCounts, Packets: p.packetCounts, Connections: conntrack.ConnectionsTo}.Read(ctx, what)
 }
 
 // Close implements dataplane.Plane. The plane holds nothing in this process.

@@ -109,7 +109,7 @@ func (p *Plane) Apply(ctx context.Context, want *model.Table, verify kernel.Veri
 
 // Read implements dataplane.Plane.
 func (p *Plane) Read(ctx context.Context, what kernel.Query) (kernel.Reading, error) {
-	return kernel.Readers{Objects: p.objects, Frontends: p.frontendCounts, Packets: p.packetCounts, Connections: conntrack.CountTo}.Read(ctx, what)
+	return kernel.Readers{Objects: p.objects, Frontends: p.frontendCounts, Packets: p.packetCounts, Connections: conntrack.ConnectionsTo}.Read(ctx, what)
 }
 
 func (p *Plane) apply(ctx context.Context, want *model.Table, verify bool) error {

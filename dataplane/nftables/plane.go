@@ -197,7 +197,7 @@ func (p *Plane) Prepare(context.Context, kernel.Preparation) error { return nil 
 
 // Read implements dataplane.Plane.
 func (p *Plane) Read(ctx context.Context, what kernel.Query) (kernel.Reading, error) {
-	return kernel.Readers{Objects: p.objects, Compare: p.check, Frontends: p.frontendCounts, Packets: p.packetCounts, Connections: conntrack.CountTo}.Read(ctx, what)
+	return kernel.Readers{Objects: p.objects, Compare: p.check, Frontends: p.frontendCounts, Packets: p.packetCounts, Connections: conntrack.ConnectionsTo}.Read(ctx, what)
 }
 
 // Remove takes the table out of the kernel, and what kube-proxy left: see

@@ -7,13 +7,16 @@ import (
 
 	"github.com/vishvananda/netlink"
 	"golang.org/x/sys/unix"
+
+	"github.com/fairway-net/fairway/internal/kernel"
+	"github.com/fairway-net/fairway/model"
 )
 
-// countConnections counts the TCP connections that relays have accepted at some addresses,
+// connectionsTo lists the TCP connections that relays have accepted at some addresses,
 // those of earlier relays included. Clients of UDP have no socket of their own.
-func countConnections(ctx context.Context, addresses map[netip.Addr]bool) (map[netip.Addr]int, error) {
+func connectionsTo(ctx context.Context, addresses map[netip.Addr]bool) (map[netip.Addr][]kernel.Connection, error) {
 	const established, closeWait = 1, 8 // TCP_ESTABLISHED, TCP_CLOSE_WAIT (net/tcp_states.h)
-	count := map[netip.Addr]int{}
+	list := map[netip.Addr][]kernel.Connection{}
 	for _, family := range []uint8{unix.AF_INET, unix.AF_INET6} {
 		if err := ctx.Err(); err != nil {
 			return nil, err
@@ -26,10 +29,13 @@ func countConnections(ctx context.Context, addresses map[netip.Addr]bool) (map[n
 			if s.State != established && s.State != closeWait {
 				continue
 			}
-			if a, ok := netip.AddrFromSlice(s.ID.Source); ok && addresses[a.Unmap()] {
-				count[a.Unmap()]++
+			to, _ := netip.AddrFromSlice(s.ID.Source)
+			from, _ := netip.AddrFromSlice(s.ID.Destination)
+			if to = to.Unmap(); addresses[to] {
+				client := netip.AddrPortFrom(from.Unmap(), s.ID.DestinationPort)
+				list[to] = append(list[to], kernel.Connection{Client: client, Port: s.ID.SourcePort, Proto: model.TCP})
 			}
 		}
 	}
-	return count, nil
+	return list, nil
 }

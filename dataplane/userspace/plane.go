@@ -72,7 +72,7 @@ func (p *Plane) Prepare(context.Context, kernel.Preparation) error { return nil 
 
 // Read implements dataplane.Plane.
 func (p *Plane) Read(ctx context.Context, what kernel.Query) (kernel.Reading, error) {
-	return kernel.Readers{Objects: p.objects, Frontends: p.frontendCounts, Connections: countConnections}.Read(ctx, what)
+	return kernel.Readers{Objects: p.objects, Frontends: p.frontendCounts, Connections: connectionsTo}.Read(ctx, what)
 }
 
 func (p *Plane) apply(ctx context.Context, want *model.Table, verify bool) (result kernel.Result, err error) {

@@ -26,7 +26,7 @@ type Query struct {
 	// dropped because something went wrong, Strays for those of connections that
 	// the node didn't know, Maps for how full maps are.
 	Packets, Drops, Strays, Maps bool
-	// Connections asks how many connections this node has to these addresses of frontends.
+	// Connections asks which connections this node has to these addresses of frontends.
 	Connections map[netip.Addr]bool
 }
 
@@ -45,7 +45,14 @@ type Reading struct {
 	Strays   *Strays
 	Maps     []MapUsage
 	// Connections that are open; addresses without any may be missing.
-	Connections map[netip.Addr]int
+	Connections map[netip.Addr][]Connection
+}
+
+// Connection is one of a client's to an address of a frontend.
+type Connection struct {
+	Client netip.AddrPort
+	Port   uint16 // of the frontend
+	Proto  model.Protocol
 }
 
 // Readers are the functions that a plane reads with; nil stands for what it can't
@@ -59,8 +66,8 @@ type Readers struct {
 	Drops     func(context.Context) ([]DropStats, error)
 	Strays    func(context.Context) (*Strays, error)
 	Maps      func(context.Context) ([]MapUsage, error)
-	// Connections counts those to some addresses.
-	Connections func(context.Context, map[netip.Addr]bool) (map[netip.Addr]int, error)
+	// Connections lists those to some addresses.
+	Connections func(context.Context, map[netip.Addr]bool) (map[netip.Addr][]Connection, error)
 }
 
 // Read answers a query by those of the functions that it needs. If one fails, the

@@ -3,56 +3,142 @@ package handoff
 import (
 	"errors"
 	"fmt"
-	"net"
 
 	"github.com/cilium/ebpf"
 	"github.com/cilium/ebpf/link"
 	"github.com/vishvananda/netlink"
 	"golang.org/x/sys/unix"
+
+	"github.com/fairway-net/fairway/internal/kernel"
+	"github.com/fairway-net/fairway/internal/tcfilter"
 )
 
 const (
 	filterPriority = 0xf9f // before those that answer ARP, and those of ebpf mode
 	filterName     = "fairway-handoff"
+	programName    = "handoff" // bpf/handoff.c
 )
 
-// attach puts the program before all others: by tcx (Linux 6.6), or as a filter of the
-// interface's clsact, which goes when it is detached or replaced.
-func attach(device *net.Interface, program *ebpf.Program) (detach func() error, err error) {
-	at, err := link.AttachTCX(link.TCXOptions{Interface: device.Index, Program: program, Attach: ebpf.AttachTCXIngress, Anchor: link.Head()})
-	if err == nil {
-		return at.Close, nil
+// site is where the program of an interface is: by tcx (Linux 6.6) before all others, or
+// as a filter of the interface's clsact. It stays there when the process ends.
+type site struct{ tcfilter.Place }
+
+func siteOf(h *netlink.Handle, index int) site {
+	return site{tcfilter.Place{Netlink: h, Index: index, Side: tcfilter.Ingress, Priority: filterPriority, Prefix: filterName}}
+}
+
+// find opens the program that is there, and says whether it is by tcx; nil if there is none.
+func (s site) find() (p *ebpf.Program, byTCX bool, err error) {
+	found, err := link.QueryPrograms(link.QueryOptions{Target: s.Index, Attach: ebpf.AttachTCXIngress})
+	if err == nil { // else the kernel has no tcx, or the interface is gone
+		for _, at := range found.Programs {
+			if p, err := openNamed(at.ID); p != nil || err != nil {
+				return p, true, err
+			}
+		}
 	}
-	if !errors.Is(err, ebpf.ErrNotSupported) && !errors.Is(err, unix.EINVAL) {
-		return nil, err
+	f, err := s.Find()
+	if err != nil || f == nil {
+		return nil, false, err
 	}
+	p, err = ebpf.NewProgramFromID(ebpf.ProgramID(f.Id))
+	if err != nil {
+		return nil, false, fmt.Errorf("open the program there is: %w", err)
+	}
+	return p, false, nil
+}
+
+// openNamed opens a program if it is this one, of any version.
+func openNamed(id ebpf.ProgramID) (*ebpf.Program, error) {
+	p, err := ebpf.NewProgramFromID(id)
+	if errors.Is(err, unix.ENOENT) {
+		return nil, nil // it has gone meanwhile
+	}
+	if err != nil {
+		return nil, fmt.Errorf("open the program there is: %w", err)
+	}
+	info, err := p.Info()
+	if err == nil && info.Name == programName {
+		return p, nil
+	}
+	return nil, errors.Join(err, p.Close())
+}
+
+// attach puts the program before all others, or in the place of an earlier one.
+func (s site) attach(program *ebpf.Program) error {
+	before, byTCX, err := s.find()
+	if err != nil {
+		return err
+	}
+	options := link.RawAttachProgramOptions{Target: s.Index, Program: program, Attach: ebpf.AttachTCXIngress, Anchor: link.Head()}
+	if before != nil {
+		defer func() { _ = before.Close() }()
+		if !byTCX {
+			return s.Attach(filterName, program.FD())
+		}
+		options.Anchor = link.ReplaceProgram(before)
+	}
+	err = link.RawAttachProgram(options)
+	if errors.Is(err, ebpf.ErrNotSupported) || errors.Is(err, unix.EINVAL) {
+		return s.Attach(filterName, program.FD())
+	}
+	return err
+}
+
+// detach removes the program, wherever it is.
+func (s site) detach() (there bool, err error) {
+	p, byTCX, err := s.find()
+	if err != nil || p == nil {
+		return false, err
+	}
+	if byTCX {
+		err = link.RawDetachProgram(link.RawDetachProgramOptions{Target: s.Index, Program: p, Attach: ebpf.AttachTCXIngress})
+		if errors.Is(err, unix.ENOENT) || errors.Is(err, unix.ENODEV) {
+			err = nil
+		}
+	} else {
+		_, err = s.Detach()
+	}
+	return true, errors.Join(err, p.Close())
+}
+
+// Sweep ends leading connections elsewhere on all interfaces but some, given by index, and
+// names those where a program was. It looks at the network namespace of the calling thread.
+func Sweep(stay func(index int) bool) ([]string, error) { return sweep(stay, site.detach) }
+
+// Leftovers names the interfaces on which a program leads connections elsewhere.
+func Leftovers() ([]string, error) {
+	return sweep(func(int) bool { return false }, func(s site) (bool, error) {
+		p, _, err := s.find()
+		if p == nil {
+			return false, err
+		}
+		return true, errors.Join(err, p.Close())
+	})
+}
+
+func sweep(stay func(index int) bool, do func(site) (bool, error)) (found []string, err error) {
 	h, err := netlink.NewHandle(unix.NETLINK_ROUTE)
 	if err != nil {
 		return nil, fmt.Errorf("open netlink socket: %w", err)
 	}
-	qdisc := &netlink.GenericQdisc{
-		QdiscAttrs: netlink.QdiscAttrs{LinkIndex: device.Index, Handle: netlink.MakeHandle(0xffff, 0), Parent: netlink.HANDLE_CLSACT},
-		QdiscType:  "clsact",
+	defer h.Close()
+	links, err := kernel.List(h.LinkList)
+	if err != nil {
+		return nil, fmt.Errorf("list interfaces: %w", err)
 	}
-	if err := h.QdiscAdd(qdisc); err != nil && !errors.Is(err, unix.EEXIST) {
-		h.Close()
-		return nil, fmt.Errorf("add queueing discipline clsact: %w", err)
-	}
-	f := &netlink.BpfFilter{
-		FilterAttrs: netlink.FilterAttrs{
-			LinkIndex: device.Index, Parent: netlink.HANDLE_MIN_INGRESS, Handle: 1, Priority: filterPriority, Protocol: unix.ETH_P_ALL,
-		},
-		Name: filterName, DirectAction: true, Fd: program.FD(),
-	}
-	if err := h.FilterReplace(f); err != nil {
-		h.Close()
-		return nil, fmt.Errorf("replace filter: %w", err)
-	}
-	return func() error {
-		defer h.Close()
-		if err := h.FilterDel(f); err != nil && !errors.Is(err, unix.ENOENT) && !errors.Is(err, unix.ENODEV) {
-			return fmt.Errorf("remove filter: %w", err)
+	var errs []error
+	for _, l := range links {
+		if stay(l.Attrs().Index) {
+			continue
 		}
-		return nil
-	}, nil
+		there, err := do(siteOf(h, l.Attrs().Index))
+		if err != nil {
+			errs = append(errs, fmt.Errorf("connections led elsewhere on %s: %w", l.Attrs().Name, err))
+		}
+		if there {
+			found = append(found, l.Attrs().Name)
+		}
+	}
+	return found, errors.Join(errs...)
 }

@@ -7,5 +7,6 @@
 //	attach.go   where the program hangs: before the data plane
 //	bpf/        the program
 //
-// The program goes with the process that has attached it.
+// The program stays when the process ends, as long as it has something to lead; the next
+// process goes on with it.
 package handoff

@@ -1,6 +1,7 @@
 package handoff
 
 import (
+	"encoding/binary"
 	"errors"
 	"fmt"
 	"net"
@@ -9,45 +10,155 @@ import (
 
 	"github.com/cilium/ebpf"
 	"github.com/cilium/ebpf/rlimit"
+	"github.com/vishvananda/netlink"
 	"golang.org/x/sys/unix"
 )
 
-// Handoff is the program of an interface.
+// Handoff is the program of an interface. It stays when this process ends.
 type Handoff struct {
 	device   *net.Interface
+	site     site
 	maps     *ebpf.Collection
-	detach   func() error // nil while the program isn't attached
-	formers  map[netip.Addr]bool
+	attached bool
+	leads    map[netip.Addr]net.HardwareAddr
 	newFlows time.Duration
+}
+
+// Flow is a connection of a client.
+type Flow struct {
+	Client netip.AddrPort
+	Port   uint16
+	Proto  uint8
 }
 
 // unseenUDP is for how long UDP flows are taken for the former owner's when they show up:
 // they have no beginning that could be seen.
 const unseenUDP = 2 * time.Second
 
-// Open loads the program for an interface, and attaches nothing yet. It takes CAP_BPF and
-// CAP_NET_ADMIN, and Linux 5.10.
+// Open loads the program for an interface in the network namespace of the calling thread.
+// What an earlier process led elsewhere is still led there; otherwise nothing is attached
+// yet. It takes CAP_BPF, CAP_NET_ADMIN, and CAP_SYS_ADMIN to find the program again, and
+// Linux 5.10.
 func Open(device *net.Interface) (*Handoff, error) {
 	if err := rlimit.RemoveMemlock(); err != nil {
 		return nil, fmt.Errorf("raise the limit of locked memory: %w", err)
 	}
-	spec, err := loadHandoff()
+	n, err := netlink.NewHandle(unix.NETLINK_ROUTE)
 	if err != nil {
-		return nil, err
+		return nil, fmt.Errorf("open netlink socket: %w", err)
 	}
-	c, err := ebpf.NewCollection(spec)
-	if err != nil {
+	h := &Handoff{device: device, site: siteOf(n, device.Index), leads: map[netip.Addr]net.HardwareAddr{}, newFlows: unseenUDP}
+	if err := h.load(); err != nil {
+		n.Close()
 		return nil, fmt.Errorf("load the program that leads connections to their former node: %w", err)
 	}
-	return &Handoff{device: device, maps: c, formers: map[netip.Addr]bool{}, newFlows: unseenUDP}, nil
+	return h, nil
 }
 
-// Lead has packets to an address, of connections that don't begin from now on, led to its
-// former owner, for as long as a time at most.
-func (h *Handoff) Lead(a netip.Addr, to net.HardwareAddr, most time.Duration) error {
+// IsThere reports whether an earlier process left its program at an interface.
+func IsThere(device *net.Interface) bool {
+	n, err := netlink.NewHandle(unix.NETLINK_ROUTE)
+	if err != nil {
+		return false
+	}
+	defer n.Close()
+	p, _, err := siteOf(n, device.Index).find()
+	if p == nil || err != nil {
+		return false
+	}
+	_ = p.Close() // it was asked for its number only
+	return true
+}
+
+// load puts this version's program in the place of an earlier one's, with its maps.
+func (h *Handoff) load() error {
+	spec, err := loadHandoff()
+	if err != nil {
+		return err
+	}
+	there, _, err := h.site.find()
+	if err != nil {
+		return err
+	}
+	var before map[string]*ebpf.Map
+	if there != nil {
+		before, err = mapsOf(there)
+		if err := errors.Join(err, there.Close()); err != nil {
+			return err
+		}
+	}
+	defer func() {
+		for _, m := range before {
+			_ = m.Close() // the collection has its own
+		}
+	}()
+	for name, m := range before {
+		if s := spec.Maps[name]; s == nil || s.Compatible(m) != nil {
+			_ = m.Close()
+			delete(before, name)
+		}
+	}
+	if h.maps, err = ebpf.NewCollectionWithOptions(spec, ebpf.CollectionOptions{MapReplacements: before}); err != nil {
+		return err
+	}
+	if there == nil {
+		return nil
+	}
+	if err := h.attach(); err != nil {
+		h.maps.Close()
+		return err
+	}
+	var key handoffAddress
+	var f handoffFormer
+	for all := h.maps.Maps[handoffMapFormers].Iterate(); all.Next(&key, &f); {
+		h.leads[netip.AddrFrom16(key.Bytes).Unmap()] = net.HardwareAddr(f.Mac[:])
+	}
+	return nil
+}
+
+// mapsOf opens the maps of a program, by name.
+func mapsOf(program *ebpf.Program) (map[string]*ebpf.Map, error) {
+	info, err := program.Info()
+	if err != nil {
+		return nil, fmt.Errorf("read the program there is: %w", err)
+	}
+	found := map[string]*ebpf.Map{}
+	ids, _ := info.MapIDs()
+	for _, id := range ids {
+		m, err := ebpf.NewMapFromID(id)
+		if err != nil {
+			return found, fmt.Errorf("open a map of the program there is: %w", err)
+		}
+		at, err := m.Info()
+		if err != nil {
+			return found, errors.Join(fmt.Errorf("read a map of the program there is: %w", err), m.Close())
+		}
+		found[at.Name] = m
+	}
+	return found, nil
+}
+
+func (h *Handoff) attach() error {
+	if err := h.site.attach(h.maps.Programs[handoffProgHandoff]); err != nil {
+		return err
+	}
+	h.attached = true
+	return nil
+}
+
+// Leads are the addresses whose connections are led elsewhere, with the MAC of where to.
+func (h *Handoff) Leads() map[netip.Addr]net.HardwareAddr { return h.leads }
+
+// Lead has packets to an address led to its former owner, for as long as a time at most,
+// but for connections that began here before, which are given, and those that begin from
+// now on.
+func (h *Handoff) Lead(a netip.Addr, to net.HardwareAddr, begun []Flow, most time.Duration) error {
 	var now unix.Timespec
 	if err := unix.ClockGettime(unix.CLOCK_BOOTTIME, &now); err != nil {
 		return fmt.Errorf("read clock: %w", err)
+	}
+	if err := h.note(a, begun, uint64(now.Nano())); err != nil {
+		return fmt.Errorf("tell connections of %s that began here: %w", a, err)
 	}
 	f := handoffFormer{Until: uint64(now.Nano() + int64(most)), NewUntil: uint64(now.Nano() + int64(h.newFlows))}
 	copy(f.Mac[:], to)
@@ -55,16 +166,32 @@ func (h *Handoff) Lead(a netip.Addr, to net.HardwareAddr, most time.Duration) er
 	if err := h.maps.Maps[handoffMapFormers].Put(handoffAddress{Bytes: a.As16()}, f); err != nil {
 		return fmt.Errorf("lead connections of %s to their former node: %w", a, err)
 	}
-	h.formers[a] = true
-	if h.detach != nil {
+	h.leads[a] = to
+	if h.attached {
 		return nil
 	}
-	detach, err := attach(h.device, h.maps.Programs[handoffProgHandoff])
-	if err != nil {
+	if err := h.attach(); err != nil {
 		return fmt.Errorf("lead connections of %s to their former node: %w", a, err)
 	}
-	h.detach = detach
 	return nil
+}
+
+// note notes connections that began here.
+func (h *Handoff) note(a netip.Addr, begun []Flow, now uint64) error {
+	for _, b := range begun {
+		key := handoffFlow{From: handoffAddress{Bytes: b.Client.Addr().As16()}, To: handoffAddress{Bytes: a.As16()}, Proto: uint32(b.Proto)}
+		key.Sport, key.Dport = networkOrder(b.Client.Port()), networkOrder(b.Port)
+		if err := h.maps.Maps[handoffMapBegun].Put(key, now); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func networkOrder(port uint16) uint16 {
+	var b [2]byte
+	binary.BigEndian.PutUint16(b[:], port)
+	return binary.NativeEndian.Uint16(b[:])
 }
 
 // End has no more packets of an address led elsewhere, and returns how many were.
@@ -77,21 +204,24 @@ func (h *Handoff) End(a netip.Addr) (packets uint64, err error) {
 	if err := h.maps.Maps[handoffMapFormers].Delete(key); err != nil && !errors.Is(err, ebpf.ErrKeyNotExist) {
 		return packets, fmt.Errorf("end leading connections of %s to their former node: %w", a, err)
 	}
-	delete(h.formers, a)
-	if len(h.formers) > 0 || h.detach == nil {
+	delete(h.leads, a)
+	if len(h.leads) > 0 || !h.attached {
 		return packets, nil
 	}
-	detach := h.detach
-	h.detach = nil
-	return packets, detach()
+	h.attached = false
+	_, err = h.site.detach()
+	return packets, err
 }
 
-// Close ends all of it.
+// Close leaves the program where it is, if there is a connection to lead.
 func (h *Handoff) Close() error {
-	var err error
-	if h.detach != nil {
-		err = h.detach()
-	}
 	h.maps.Close()
-	return err
+	h.site.Netlink.Close()
+	return nil
+}
+
+// Detach ends all of it.
+func (h *Handoff) Detach() error {
+	_, err := h.site.detach()
+	return errors.Join(err, h.Close())
 }

@@ -7,18 +7,20 @@ import (
 	"net/netip"
 
 	"github.com/fairway-net/fairway/dataplane/ebpf/maps"
+	"github.com/fairway-net/fairway/internal/kernel"
+	"github.com/fairway-net/fairway/model"
 )
 
-// CountConnections counts the connections to some addresses that the programs have, whose
+// ConnectionsTo lists the connections to some addresses that the programs have, whose
 // client has not closed them.
-func CountConnections(ctx context.Context, dir string, addresses map[netip.Addr]bool) (count map[netip.Addr]int, err error) {
+func ConnectionsTo(ctx context.Context, dir string, addresses map[netip.Addr]bool) (list map[netip.Addr][]kernel.Connection, err error) {
 	if err := ctx.Err(); err != nil {
 		return nil, err
 	}
-	count = map[netip.Addr]int{}
+	list = map[netip.Addr][]kernel.Connection{}
 	pinned, err := maps.OpenResizable(dir, maps.ConnsMap)
 	if err != nil || pinned == nil {
-		return count, err
+		return list, err
 	}
 	t := &connTable{m: pinned}
 	defer func() { err = errors.Join(err, pinned.Close()) }()
@@ -26,12 +28,12 @@ func CountConnections(ctx context.Context, dir string, addresses map[netip.Addr]
 		if c.Flags&connAnswer != 0 || c.Flags&connCounted == 0 || c.Steps&(stepCloses|stepResets) != 0 {
 			return // one entry of each, of the client's packets
 		}
-		if a := key.destination().Addr(); addresses[a] {
-			count[a]++
+		if to := key.destination(); addresses[to.Addr()] {
+			list[to.Addr()] = append(list[to.Addr()], kernel.Connection{Client: key.source(), Port: to.Port(), Proto: model.Protocol(key.Proto)})
 		}
 	})
 	if err != nil {
-		return nil, fmt.Errorf("count connections: %w", err)
+		return nil, fmt.Errorf("list connections: %w", err)
 	}
-	return count, nil
+	return list, nil
 }

@@ -44,7 +44,7 @@ struct flow {
 	__u32 proto;
 };
 
-// Connections that began here: when they were last seen. And UDP flows that didn't.
+// Connections that began here. And UDP flows that didn't, with when they were last seen.
 struct {
 	__uint(type, BPF_MAP_TYPE_LRU_HASH);
 	__uint(max_entries, 1 << 17);
@@ -85,6 +85,8 @@ static __always_inline int mine(struct __sk_buff *skb, struct flow *f, __u32 l4,
 	__u64 now = bpf_ktime_get_boot_ns(), *seen;
 	__u8 flags = 0;
 
+	if (bpf_map_lookup_elem(&begun, f))
+		return 1;
 	if (f->proto == IPPROTO_UDP) {
 		seen = bpf_map_lookup_elem(&theirs, f);
 		if (!seen && now > to->new_until)
@@ -103,7 +105,7 @@ static __always_inline int mine(struct __sk_buff *skb, struct flow *f, __u32 l4,
 		bpf_map_update_elem(&begun, f, &now, BPF_ANY);
 		return 1;
 	}
-	return bpf_map_lookup_elem(&begun, f) != NULL;
+	return 0;
 }
 
 // lead sends the packet to the former owner. A packet that goes round among nodes ends by

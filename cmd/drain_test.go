@@ -1,0 +1,77 @@
+package cmd
+
+import (
+	"context"
+	"encoding/json"
+	"net/http"
+	"net/http/httptest"
+	"strings"
+	"testing"
+	"time"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/client-go/rest"
+
+	"github.com/fairway-net/fairway/announce"
+	"github.com/fairway-net/fairway/apis/metallb/v1beta1"
+	"github.com/fairway-net/fairway/kube"
+)
+
+// TestDrainWaits: a node is drained once its agent knows, nothing is announced, and its
+// connections have been counted and have ended.
+func TestDrainWaits(t *testing.T) {
+	may := func(status metav1.ConditionStatus) metav1.Condition {
+		return metav1.Condition{Type: announce.ConditionMay, Status: status}
+	}
+	keeps := func(status metav1.ConditionStatus, message string) metav1.Condition {
+		return metav1.Condition{Type: announce.ConditionKeeps, Status: status, Message: message}
+	}
+	for _, c := range []struct {
+		name       string
+		announced  bool
+		conditions []metav1.Condition // nil: there is no state
+		late       bool
+		want       string
+	}{
+		{"announces", true, []metav1.Condition{may(metav1.ConditionFalse)}, false, "still announces 1 Services"},
+		{"the agent doesn't know yet", false, []metav1.Condition{may(metav1.ConditionTrue)}, false, "has an agent that doesn't say yet that it knows"},
+		{"the agent has said nothing yet", false, nil, false, "has an agent that doesn't say yet that it knows"},
+		{"there is no agent", false, nil, true, ""},
+		{"counting", false, []metav1.Condition{may(metav1.ConditionFalse), keeps(metav1.ConditionUnknown, "being counted")}, true, "announces nothing, but being counted"},
+		{"connections", false, []metav1.Condition{may(metav1.ConditionFalse), keeps(metav1.ConditionTrue, "3 connections")}, true, "announces nothing, but 3 connections"},
+		{"done", false, []metav1.Condition{may(metav1.ConditionFalse)}, false, ""},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			api := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+				w.Header().Set("Content-Type", "application/json")
+				var answer any
+				switch {
+				case strings.Contains(r.URL.Path, "configurationstates"):
+					if c.conditions == nil {
+						http.Error(w, `{"kind":"Status","apiVersion":"v1","reason":"NotFound","code":404}`, http.StatusNotFound)
+						return
+					}
+					answer = v1beta1.ConfigurationState{Status: v1beta1.ConfigurationStatus{Conditions: c.conditions}}
+				case strings.Contains(r.URL.Path, "servicel2statuses") && c.announced:
+					answer = metav1.PartialObjectMetadataList{Items: []metav1.PartialObjectMetadata{{ObjectMeta: metav1.ObjectMeta{Name: "l2-n1.x"}}}}
+				default:
+					answer = metav1.PartialObjectMetadataList{}
+				}
+				if err := json.NewEncoder(w).Encode(answer); err != nil {
+					t.Error(err)
+				}
+			}))
+			defer api.Close()
+			metallb, err := kube.NewMetalLB(&rest.Config{Host: api.URL})
+			if err != nil {
+				t.Fatal(err)
+			}
+			ctx, cancel := context.WithTimeout(t.Context(), 10*time.Second)
+			defer cancel()
+			got, err := (&drain{node: "n1", metallb: metallb}).look(ctx, c.late)
+			if err != nil || got != c.want {
+				t.Errorf("%q, %v; want %q", got, err, c.want)
+			}
+		})
+	}
+}

@@ -123,7 +123,10 @@ var known = map[string]reader{
 		}
 		return c.readBasicAuth(o, a)
 	},
-	nginx + "canary": readCanary,
+	nginx + "auth-url":           readAuth,
+	nginx + "custom-http-errors": readErrors,
+	nginx + "default-backend":    readFallback,
+	nginx + "canary":             readCanary,
 	nginx + "app-root": func(_ *compiler, _ *networkingv1.Ingress, a *annotations, t string) error {
 		if !strings.HasPrefix(t, "/") || strings.ContainsAny(t, "\r\n") {
 			return fmt.Errorf("%q: must be a path", t)
@@ -153,7 +156,7 @@ var known = map[string]reader{
 }
 
 // alongside are read together with another annotation.
-var alongside = []string{"cors-", "session-cookie-", "auth-secret", "auth-realm", "canary-", "auth-tls-verify-client"}
+var alongside = []string{"cors-", "session-cookie-", "auth-secret", "auth-realm", "canary-", "auth-tls-verify-client", "auth-signin", "auth-response-headers", "auth-method", "auth-cache-", "auth-keepalive", "auth-always-set-cookie"}
 
 // ours are annotations of an Ingress that are read elsewhere.
 var ours = []string{AnnotationACME}
@@ -196,6 +199,7 @@ func (c *compiler) annotations(o *networkingv1.Ingress) *annotations {
 			}
 		}
 	}
+	c.settleErrors(o, a)
 	a.settle()
 	return a
 }

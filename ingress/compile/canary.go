@@ -66,7 +66,7 @@ func readCanary(_ *compiler, o *networkingv1.Ingress, a *annotations, t string) 
 }
 
 // canaryRule gives a canary its requests of a path that another Ingress has.
-func (c *compiler) canaryRule(in *ingresses, r *route, a *annotations, host string, match model.Match, backend model.Backend, at string, index int) {
+func (c *compiler) canaryRule(in *ingresses, r *route, a *annotations, host string, match model.Match, backend model.Backend, bind func(*model.Action), at string, index int) {
 	main := in.mains[mainKey(host, &match)]
 	if main == nil {
 		c.problem("Ingress", r.name(), ReasonNotFound, fmt.Sprintf("%s: host %q, path %s: no other Ingress has them, of which this one could be the canary", at, host, match.Path))
@@ -76,6 +76,7 @@ func (c *compiler) canaryRule(in *ingresses, r *route, a *annotations, host stri
 		one := match
 		one.Headers = values
 		action := a.action(r, at)
+		bind(action)
 		action.Backends = []model.Backend{backend}
 		in.add(host, orderedRule{&model.Rule{Match: one, Action: action}, r, index}, main.secure, main.redirected)
 	}

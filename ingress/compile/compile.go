@@ -15,6 +15,7 @@
 //	policies.go   BackendTLSPolicies
 //	grants.go     ReferenceGrants
 //	secrets.go    certificates and authorities
+//	auth.go       who says who is let in, and who answers in the place of others
 //	canary.go     Ingresses that get a part of others' requests
 //	acme.go       certificates that are to be obtained, and what shows that we may
 //	balancer.go   Services as Kubernetes' former service-loadbalancer served them

@@ -228,7 +228,7 @@ func (c *compiler) ingressRule(in *ingresses, r *route, a *annotations, o *netwo
 			c.problem("Ingress", name, ReasonNotFound, at+".backend: "+err.Error())
 			return // the canary has nothing, and the others go on as they were
 		}
-		c.canaryRule(in, r, a, host, match, backend, at, index)
+		c.canaryRule(in, r, a, host, match, backend, func(action *model.Action) { _ = bind(action, o, host, &p.Backend) }, at, index)
 		return
 	}
 	if first := in.claimed[key]; first != "" {
@@ -237,6 +237,9 @@ func (c *compiler) ingressRule(in *ingresses, r *route, a *annotations, o *netwo
 	}
 	in.claimed[key] = name.String()
 	action := a.action(r, at)
+	if wrong := bind(action, o, host, &p.Backend); wrong != "" {
+		c.problem("Ingress", name, ReasonInvalid, at+": "+wrong)
+	}
 	backend, err := c.ingressBackend(r, a, &p.Backend)
 	backend.Weight = 1
 	if err != nil {

@@ -30,7 +30,10 @@ type Action struct {
 	MaxBody    int64 // bytes; 0 is unlimited
 	Limit      *Limit
 	BasicAuth  *BasicAuth
+	Auth       *Auth
 	Affinity   *Affinity
+	Errors     *Errors
+	Fallback   string // pool that is asked where a backend has no endpoint; "" is none
 	Invalid    string // why nothing of it can be done: the answer is 500
 	Unroutable bool   // no backend is named at all: the answer is 500
 }
@@ -152,6 +155,25 @@ type Limit struct {
 type BasicAuth struct {
 	Realm string
 	Users map[string]string // name to hash, as htpasswd writes it
+}
+
+// Auth has another server say whether a request is let in: one like it, without its
+// body, must be answered by a status of 200 to 299.
+type Auth struct {
+	URL     string
+	Pool    string // that has the server's endpoints; "" looks for the URL's host
+	Method  string
+	Headers []string // of its answer, that the backend gets
+	SignIn  string   // where clients go that it answers 401; "" hands that on
+	Param   string   // of that address: where the client wanted to
+}
+
+// Errors has a pool answer in the place of backends whose answers, or whose lack of
+// one, have these codes.
+type Errors struct {
+	Codes  []int
+	Pool   string
+	Header []Header // that the pool's endpoints get
 }
 
 // Affinity keeps a client with an endpoint by means of a cookie.

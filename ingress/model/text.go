@@ -92,6 +92,15 @@ func (a *Action) String() string {
 			out += " " + x.name
 		}
 	}
+	if a.Auth != nil {
+		out += " asks " + a.Auth.URL
+	}
+	if a.Errors != nil {
+		out += fmt.Sprintf(" instead of %v %s", a.Errors.Codes, a.Errors.Pool)
+	}
+	if a.Fallback != "" {
+		out += " or " + a.Fallback
+	}
 	out += ":"
 	for _, b := range a.Backends {
 		if b.Invalid != "" {

@@ -21,6 +21,7 @@
 //	proxyprotocol.go  whose connection it is, from load balancers and to endpoints
 //	cors.go      other origins
 //	mirror.go    copies of requests
+//	subrequest.go  others who say who is let in, and who answer in a backend's place
 //	guard.go     who is let in, and how often
 //	perclient.go how many connections a client may have
 package native

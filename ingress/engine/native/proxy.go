@@ -36,7 +36,10 @@ type exchange struct {
 	body     *body
 	endpoint netip.AddrPort
 	lastErr  error
-	reason   string
+	// What was said of the client by who let it in.
+	authorized http.Header
+	cookies    []string
+	reason     string
 }
 
 // ServeHTTP answers a request by the table that is there when it comes.
@@ -134,8 +137,19 @@ func (x *exchange) serve(w http.ResponseWriter, r *http.Request) {
 		x.answer(w, d.Status, d.Reason)
 		return
 	}
+	if x.action.Auth != nil {
+		if status, reason := x.authorize(w, r); status != 0 {
+			x.answer(w, status, reason)
+			return
+		}
+	}
 	x.backend = x.action.Choose(rand.Uint64())
-	switch pool := x.engine.table.Load().Pools[x.backend.Pool]; {
+	pools := x.engine.table.Load().Pools
+	pool := pools[x.backend.Pool]
+	if other := pools[x.action.Fallback]; other != nil && (x.backend.Invalid != "" || pool != nil && len(pool.Endpoints) == 0) {
+		x.backend, pool = &model.Backend{Pool: other.Name}, other
+	}
+	switch {
 	case x.backend.Invalid != "":
 		x.answer(w, http.StatusInternalServerError, x.backend.Invalid)
 	case x.backend.Redirect != nil:

@@ -25,6 +25,7 @@ func (x *exchange) rewrite(p *httputil.ProxyRequest) {
 			}
 		}
 	}
+	x.addAuthorized(out.Header)
 	path := x.request.Path
 	for _, r := range []*model.Rewrite{x.action.Rewrite, x.backend.Rewrite} {
 		if r == nil {
@@ -62,6 +63,9 @@ func (x *exchange) modify(r *http.Response) error {
 	x.backend.Response.Apply(r.Header)
 	if a := x.action.Affinity; a != nil && !a.ByClient && x.cookie != endpointID(x.endpoint) {
 		r.Header.Add("Set-Cookie", a.SetCookie(endpointID(x.endpoint)))
+	}
+	for _, cookie := range x.cookies {
+		r.Header.Add("Set-Cookie", cookie)
 	}
 	if r.StatusCode != http.StatusSwitchingProtocols {
 		x.last(r.Header)

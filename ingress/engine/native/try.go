@@ -16,9 +16,16 @@ import (
 	"github.com/fairway-net/fairway/ingress/model"
 )
 
-// RoundTrip sends a request to an endpoint of the exchange's pool, to others if
-// nothing could be sent, and again as the rule says.
+// RoundTrip has an endpoint answer, or another backend if its answer is not to be
+// handed on.
 func (x *exchange) RoundTrip(r *http.Request) (*http.Response, error) {
+	response, err := x.firstAnswer(r)
+	return x.instead(r, response, err)
+}
+
+// firstAnswer sends a request to an endpoint of the exchange's pool, to others if
+// nothing could be sent, and again as the rule says.
+func (x *exchange) firstAnswer(r *http.Request) (*http.Response, error) {
 	if x.pool.Invalid != "" {
 		return nil, fmt.Errorf("%w: %s", errBadPool, x.pool.Invalid)
 	}

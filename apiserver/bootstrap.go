@@ -79,7 +79,7 @@ func (s *Server) bootstrap(ctx context.Context) error {
 		// It is tried again until there is room.
 		slog.Warn("apiserver: the endpoints of Service kubernetes are not written", "err", err)
 	}
-	s.presence = p
+	s.presence.Store(p)
 	go p.run(ctx)
 	return nil
 }

@@ -9,6 +9,7 @@ import (
 	"path/filepath"
 	"strconv"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	genericapiserver "k8s.io/apiserver/pkg/server"
@@ -33,7 +34,7 @@ type Server struct {
 	allocator   *allocator.Allocator
 	rangesKnown cache.InformerSynced
 	backend     *storage.Backend
-	presence    *presence
+	presence    atomic.Pointer[presence]
 	lock        *os.File
 	listener    net.Listener
 	renewing    sync.WaitGroup
@@ -171,6 +172,7 @@ func (s *Server) supervise(ctx context.Context, run <-chan error) {
 	select {
 	case err = <-run:
 	case <-ctx.Done():
+		go s.handOver()
 		select {
 		case err = <-run:
 		case <-time.After(closeTimeout):
@@ -190,11 +192,21 @@ func (s *Server) supervise(ctx context.Context, run <-chan error) {
 	close(s.stopped)
 }
 
+// handOver has another server's etcd lead as soon as this one's has nothing more to
+// write, while connections of clients are still closing.
+func (s *Server) handOver() {
+	if p := s.presence.Load(); p != nil {
+		<-p.closed
+	}
+	s.generic.NonLongRunningRequestWaitGroup.Wait()
+	s.backend.HandOver()
+}
+
 // release gives back what start took, in the opposite order.
 func (s *Server) release() error {
 	var errs []error
-	if s.presence != nil {
-		<-s.presence.closed
+	if p := s.presence.Load(); p != nil {
+		<-p.closed
 	}
 	s.renewing.Wait()
 	if s.allocator != nil {

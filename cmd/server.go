@@ -77,11 +77,6 @@ const roomForGarbage = 1 << 30
 // leastGarbage is how much of it gathers at least, in hundredths of what is in use: as Go has it.
 const leastGarbage = 100
 
-// controllersTime is how long the controllers of a server that ends may take, before
-// the API that they write by ends too. They give their lease back, so that another
-// server's go on at once.
-const controllersTime = 300 * time.Millisecond
-
 // runServer serves until the context ends. Once the API answers, the server is
 // passed to ready, if that is not nil; it must have room for it.
 func runServer(ctx context.Context, config apiserver.Config, balancing loadBalancerFlags, out io.Writer, ready chan<- *apiserver.Server) error {
@@ -126,6 +121,7 @@ func runServer(ctx context.Context, config apiserver.Config, balancing loadBalan
 		return errors.Join(err, server.Close())
 	}
 	options.Signer, options.RootCA, options.NodeGrace = server.MachineSigner(), server.CA(), config.NodeGrace
+	asked := ctx
 	group, ctx := errgroup.WithContext(ctx)
 	ended := make(chan struct{})
 	group.Go(func() error {
@@ -141,17 +137,7 @@ func runServer(ctx context.Context, config apiserver.Config, balancing loadBalan
 	})
 	group.Go(server.Wait)
 	group.Go(func() error { return forgetStart(ctx) })
-	return group.Wait()
-}
-
-// stopAfter stops a server once ctx is done and its controllers have ended.
-func stopAfter(ctx context.Context, controllers <-chan struct{}, stop func()) {
-	<-ctx.Done()
-	select {
-	case <-controllers:
-	case <-time.After(controllersTime):
-	}
-	stop()
+	return endInTime(asked, out, group.Wait)
 }
 
 // settled is when a server's start is over: its own objects are there, and

@@ -50,8 +50,9 @@ type Backend struct {
 	// disk is the embedded etcd's; nil without one.
 	disk *disk
 	// etcd is the embedded one, if it is one of several members.
-	etcd  *etcdserver.EtcdServer
-	close func() error
+	etcd     *etcdserver.EtcdServer
+	handOver func()
+	close    func() error
 }
 
 // Full says whether the disk is full, so that objects can't be written.
@@ -68,9 +69,6 @@ func (b *Backend) Healthy(ctx context.Context) error {
 // startTimeout bounds the wait for etcd to answer; replaying a large log
 // on a slow disk takes a while.
 const startTimeout = 60 * time.Second
-
-// closeTimeout bounds the wait for etcd to stop.
-const closeTimeout = 5 * time.Second
 
 // Open starts or reaches etcd and returns when it answers.
 func Open(ctx context.Context, o Options) (*Backend, error) {
@@ -126,7 +124,7 @@ func dial(ctx context.Context, o Options) (*Backend, error) {
 		return nil, errors.Join(fmt.Errorf("use etcd at %v: %w", o.Servers, err), client.Close())
 	}
 	reportProgress(client.Client, nil)
-	return &Backend{Client: client, close: client.Close}, nil
+	return &Backend{Client: client, handOver: func() {}, close: client.Close}, nil
 }
 
 func startEmbedded(ctx context.Context, o Options) (*Backend, error) {
@@ -170,7 +168,7 @@ func startEmbedded(ctx context.Context, o Options) (*Backend, error) {
 	client := &kubernetes.Client{Client: v3client.New(server.Server)}
 	client.Kubernetes = client
 	reportProgress(client.Client, d)
-	b := &Backend{Client: client, Failed: failed, disk: d}
+	b := &Backend{Client: client, Failed: failed, disk: d, handOver: sync.OnceFunc(func() { handOver(server.Server) })}
 	if o.Member != nil {
 		b.etcd = server.Server
 		if err := b.settle(ctx, o.Member); err != nil {
@@ -209,6 +207,7 @@ func startEmbedded(ctx context.Context, o Options) (*Backend, error) {
 	b.close = sync.OnceValue(func() error {
 		stop()
 		err := client.Close()
+		b.HandOver()
 		closeEtcd(server)
 		work.Wait()
 		if errors.Is(err, context.Canceled) {
@@ -243,26 +242,6 @@ func awaitEtcd(ctx context.Context, server *embed.Etcd, failed <-chan error) err
 		return err
 	case <-ctx.Done():
 		return ctx.Err()
-	}
-}
-
-// closeEtcd stops etcd. One that has failed may hold its own locks for ever.
-func closeEtcd(server *embed.Etcd) {
-	closed := make(chan struct{})
-	go func() {
-		defer close(closed)
-		server.Close()
-	}()
-	select {
-	case <-closed:
-	case <-server.Server.StopNotify():
-		// The store is closed. What remains is a second for connections of other
-		// members, which only new ones would need.
-		for _, p := range server.Peers {
-			_ = p.Listener.Close() // etcd closes it once more
-		}
-	case <-time.After(closeTimeout):
-		slog.Warn("apiserver: etcd does not stop; continuing without it")
 	}
 }
 

@@ -14,6 +14,8 @@ import (
 	"go.etcd.io/etcd/api/v3/v3rpc/rpctypes"
 	clientv3 "go.etcd.io/etcd/client/v3"
 	"k8s.io/client-go/kubernetes"
+
+	"github.com/fairway-net/fairway/internal/seldom"
 )
 
 // presence keeps a server listed among those on one etcd, and the endpoints of
@@ -73,7 +75,8 @@ func (p *presence) run(ctx context.Context) {
 	changes := p.etcd.Watch(ctx, presencePrefix, clientv3.WithPrefix())
 	tick := time.NewTicker(renewPeriod)
 	defer tick.Stop()
-	for {
+	log := slog.New(seldom.New(slog.Default().Handler()))
+	for failures := 0; ; {
 		var err error
 		select {
 		case <-ctx.Done():
@@ -89,8 +92,11 @@ func (p *presence) run(ctx context.Context) {
 		case <-tick.C:
 			err = p.once(ctx, p.renew, p.services, p.reconcile)
 		}
-		if err != nil && ctx.Err() == nil {
-			slog.Warn("apiserver: keep Service kubernetes and its endpoints, and kube-dns", "err", err)
+		if failures++; err == nil {
+			failures = 0
+		}
+		if failures > 1 && ctx.Err() == nil { // one may be for a new leader of etcd
+			log.Warn("apiserver: the Services kubernetes and kube-dns can't be kept as they should be; trying again", "err", err)
 		}
 	}
 }

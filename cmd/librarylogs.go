@@ -9,6 +9,8 @@ import (
 
 	"github.com/spf13/pflag"
 	"k8s.io/klog/v2"
+
+	"github.com/fairway-net/fairway/internal/seldom"
 )
 
 func addVerbosityFlag(flags *pflag.FlagSet, verbosity *int) {
@@ -27,7 +29,11 @@ func setLibraryLogs(verbosity int) error {
 	if verbosity > 0 {
 		level = slog.LevelInfo - slog.Level(verbosity)
 	}
-	klog.SetSlogLogger(slog.New(atLeast{slog.Default().Handler(), level}))
+	handler := slog.Default().Handler()
+	if verbosity == 0 { // whoever asks for more wants all
+		handler = seldom.New(handler)
+	}
+	klog.SetSlogLogger(slog.New(atLeast{handler, level}))
 	return nil
 }
 
@@ -35,7 +41,7 @@ func setLibraryLogs(verbosity int) error {
 // log where the agent does and in its format.
 func setAgentLogs(log *slog.Logger) {
 	slog.SetDefault(log)
-	klog.SetSlogLogger(log)
+	klog.SetSlogLogger(slog.New(seldom.New(log.Handler())))
 }
 
 // atLeast drops messages below a level.

@@ -18,7 +18,7 @@ func TestLogsAreJSONThroughout(t *testing.T) {
 	var out bytes.Buffer
 	setAgentLogs(slog.New(slog.NewJSONHandler(&out, nil)))
 	slog.Info("ours")
-	klog.ErrorS(errors.New("refused"), "Failed to watch", "type", "v1.Service")
+	klog.ErrorS(errors.New("refused"), "Failed to open", "type", "v1.Service")
 	klog.Warning("a warning")
 	log.Print("of the standard library")
 	lines := bytes.Split(bytes.TrimSpace(out.Bytes()), []byte("\n"))

@@ -66,7 +66,7 @@ func (r *Revocable) check(ctx context.Context, node string, issued time.Time) er
 	}
 	revoked, err := time.Parse(time.RFC3339Nano, at)
 	if err != nil || !issued.After(revoked) { // what can't be read revokes
-		return fmt.Errorf("the certificate of machine %s was revoked at %s: let it join again with a new token", node, at)
+		return fmt.Errorf("the certificate of machine %s was revoked at %s: let it join again with a new token", node, revoked.Format(time.RFC3339))
 	}
 	return nil
 }

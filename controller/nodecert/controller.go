@@ -37,7 +37,7 @@ type Controller struct {
 	cluster  *cluster.Cache
 	signer   Signer
 	requests *queue.Queue[string]
-	gone     *queue.Queue[string]
+	gone     *queue.Queue[gone]
 	now      func() time.Time
 }
 
@@ -49,7 +49,7 @@ func New(c *cluster.Cache, signer Signer, log *slog.Logger) (*Controller, error)
 	controller.gone = queue.New(log, controller.revokeGone)
 	err := c.OnNode(func(old, new *corev1.Node) {
 		if new == nil {
-			controller.gone.AddAfter(old.Name, returnTime)
+			controller.gone.AddAfter(gone{old.Name, controller.now()}, returnTime)
 		}
 	})
 	if err != nil {
@@ -144,7 +144,7 @@ func (c *Controller) sign(ctx context.Context, request *certificatesv1.Certifica
 	}
 	if isBootstrapper(request) {
 		// Whatever machine had this name before is another.
-		if err := c.revoke(ctx, node); err != nil {
+		if err := Revoke(ctx, c.cluster.Client, node, c.now()); err != nil {
 			return err
 		}
 	}

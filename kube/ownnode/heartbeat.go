@@ -3,7 +3,6 @@ package ownnode
 import (
 	"context"
 	"log/slog"
-	"sync/atomic"
 	"time"
 
 	"github.com/go-logr/logr"
@@ -13,6 +12,8 @@ import (
 	"k8s.io/component-helpers/apimachinery/lease"
 	"k8s.io/klog/v2"
 	"k8s.io/utils/clock"
+
+	"github.com/fairway-net/fairway/internal/seldom"
 )
 
 const (
@@ -34,43 +35,29 @@ func (m *Node) Heartbeat(ctx context.Context) {
 		l.OwnerReferences = []metav1.OwnerReference{{APIVersion: "v1", Kind: "Node", Name: m.Name, UID: node.UID}}
 		return nil
 	}
-	ctx = klog.NewContext(ctx, logr.FromSlogHandler(newSeldom(m.Log.Handler())))
+	ctx = klog.NewContext(ctx, logr.FromSlogHandler(failures{seldom.New(m.Log.With("of", "heartbeat").Handler())}))
 	lease.NewController(clock.RealClock{}, m.Client, m.Name, heartbeatSeconds, nil, heartbeatPeriod, m.Name, corev1.NamespaceNodeLease, owned).Run(ctx)
 }
 
-// seldom passes errors on as warnings, and of many only one in a while: a heartbeat
-// that fails is tried again soon, and that the API is away is said elsewhere.
-type seldom struct {
-	slog.Handler
-	every time.Duration
-	last  *atomic.Int64 // when one was passed on
-}
-
-func newSeldom(h slog.Handler) *seldom {
-	return &seldom{Handler: h, every: time.Minute, last: new(atomic.Int64)}
-}
+// failures passes errors on as warnings. A heartbeat that fails is tried again soon,
+// and that the API is away is said elsewhere: see [seldom].
+type failures struct{ slog.Handler }
 
 // Enabled implements slog.Handler.
-func (s *seldom) Enabled(ctx context.Context, level slog.Level) bool {
-	return level >= slog.LevelError && s.Handler.Enabled(ctx, slog.LevelWarn)
+func (f failures) Enabled(ctx context.Context, level slog.Level) bool {
+	return level >= slog.LevelError && f.Handler.Enabled(ctx, slog.LevelWarn)
 }
 
 // Handle implements slog.Handler.
-func (s *seldom) Handle(ctx context.Context, r slog.Record) error {
-	last, now := s.last.Load(), r.Time.UnixNano()
-	if last != 0 && now-last < int64(s.every) || !s.last.CompareAndSwap(last, now) {
-		return nil
-	}
-	r.Level, r.Message = slog.LevelWarn, "heartbeat: "+r.Message
-	return s.Handler.Handle(ctx, r)
+func (f failures) Handle(ctx context.Context, r slog.Record) error {
+	r.Level = slog.LevelWarn
+	return f.Handler.Handle(ctx, r)
 }
 
 // WithAttrs implements slog.Handler.
-func (s *seldom) WithAttrs(attrs []slog.Attr) slog.Handler {
-	return &seldom{s.Handler.WithAttrs(attrs), s.every, s.last}
+func (f failures) WithAttrs(attrs []slog.Attr) slog.Handler {
+	return failures{f.Handler.WithAttrs(attrs)}
 }
 
 // WithGroup implements slog.Handler.
-func (s *seldom) WithGroup(name string) slog.Handler {
-	return &seldom{s.Handler.WithGroup(name), s.every, s.last}
-}
+func (f failures) WithGroup(name string) slog.Handler { return failures{f.Handler.WithGroup(name)} }

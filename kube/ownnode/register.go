@@ -18,6 +18,8 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/util/wait"
 	"k8s.io/client-go/kubernetes"
+
+	"github.com/fairway-net/fairway/internal/seldom"
 )
 
 // Node is the Node of a machine without a kubelet.
@@ -49,13 +51,14 @@ func (m *Node) Keep(ctx context.Context, changed <-chan []netip.Addr, again <-ch
 
 func (m *Node) registerPatiently(ctx context.Context, addresses []netip.Addr) {
 	backoff := wait.Backoff{Duration: 200 * time.Millisecond, Factor: 2, Jitter: 0.2, Steps: 8, Cap: 15 * time.Second}
+	log := slog.New(seldom.New(m.Log.Handler()))
 	for {
 		err := m.Register(ctx, addresses)
 		if err == nil {
 			return
 		}
 		pause := backoff.Step()
-		m.Log.Warn("trying again", "error", err, "in", pause.Round(time.Millisecond))
+		log.Warn("trying again", "error", err, "in", pause.Round(time.Millisecond))
 		select {
 		case <-ctx.Done():
 			return

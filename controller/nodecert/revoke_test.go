@@ -1,0 +1,67 @@
+package nodecert
+
+import (
+	"log/slog"
+	"testing"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/client-go/kubernetes/fake"
+	clienttesting "k8s.io/client-go/testing"
+
+	"github.com/fairway-net/fairway/controller/cluster"
+)
+
+// TestGoneKeepsNewCertificates: of a machine whose Node was deleted, the certificates
+// from before are revoked, and not the one with which it has joined again since then.
+func TestGoneKeepsNewCertificates(t *testing.T) {
+	client := fake.NewClientset()
+	cache, err := cluster.New(client)
+	if err != nil {
+		t.Fatal(err)
+	}
+	c, err := New(cache, nil, slog.New(slog.DiscardHandler))
+	if err != nil {
+		t.Fatal(err)
+	}
+	listed := func() string {
+		list, err := client.CoreV1().ConfigMaps(metav1.NamespaceSystem).Get(t.Context(), Revoked, metav1.GetOptions{})
+		if err != nil {
+			t.Fatal(err)
+		}
+		return list.Data["m1"]
+	}
+	deleted := time.Date(2026, 11, 24, 10, 0, 0, 0, time.UTC)
+	if err := c.revokeGone(t.Context(), gone{"m1", deleted}); err != nil {
+		t.Fatal(err)
+	}
+	if got := listed(); got != "2026-11-24T10:00:00Z" {
+		t.Errorf("revoked until %s, want when the Node was deleted", got)
+	}
+	// It joins again, by which all from before are revoked.
+	joined := deleted.Add(5 * time.Second)
+	if err := Revoke(t.Context(), client, "m1", joined); err != nil {
+		t.Fatal(err)
+	}
+	if err := c.revokeGone(t.Context(), gone{"m1", deleted}); err != nil {
+		t.Fatal(err)
+	}
+	if got := listed(); got != "2026-11-24T10:00:05Z" {
+		t.Errorf("revoked until %s, want when it joined again", got)
+	}
+}
+
+// TestRevokeTriesAgain: two that revoke at a time both do.
+func TestRevokeTriesAgain(t *testing.T) {
+	client, conflicts := fake.NewClientset(&corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Name: Revoked, Namespace: metav1.NamespaceSystem}}), 2
+	client.PrependReactor("update", "configmaps", func(clienttesting.Action) (bool, runtime.Object, error) {
+		conflicts--
+		return conflicts >= 0, nil, apierrors.NewConflict(corev1.Resource("configmaps"), Revoked, nil)
+	})
+	if err := Revoke(t.Context(), client, "m1", time.Now()); err != nil {
+		t.Fatal(err)
+	}
+}

@@ -8,6 +8,7 @@ import (
 	"path/filepath"
 
 	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	apiserverapi "k8s.io/apiserver/pkg/apis/apiserver"
@@ -46,6 +47,7 @@ type access struct {
 
 func newAccess(dataDir, tokenFile string, servers authenticator.Token, clientCA dynamiccertificates.CAContentProvider, informers informers.SharedInformerFactory, passwords *rights.PeerSecrets) (*access, error) {
 	a := &access{objects: &objects{}, roles: rights.NewRBAC(informers.Rbac().V1())}
+	passwords.HoldsToken = a.holdsToken
 	a.authorizer = rights.New(a.roles, passwords)
 	key, err := pki.TokenKey(filepath.Join(dataDir, "pki"))
 	if err != nil {
@@ -95,6 +97,18 @@ func (a *access) selects(ctx context.Context, namespace, name string) (bool, err
 		return false, err
 	}
 	return len(obj.(*corev1.Service).Spec.Selector) > 0, nil
+}
+
+// holdsToken reports whether a Secret holds a ServiceAccount's token.
+func (a *access) holdsToken(ctx context.Context, namespace, name string) (bool, error) {
+	obj, err := a.objects.Get(ctx, "secrets", namespace, name)
+	if apierrors.IsNotFound(err) {
+		return false, nil
+	}
+	if err != nil {
+		return false, err
+	}
+	return obj.(*corev1.Secret).Type == corev1.SecretTypeServiceAccountToken, nil
 }
 
 // objects reads objects of the core group from the watch caches.

@@ -3,6 +3,7 @@ package apiserver
 import (
 	"path/filepath"
 
+	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apiserver/pkg/authentication/user"
 	"k8s.io/client-go/rest"
 
@@ -58,6 +59,11 @@ func (s *Server) writeAdminKubeconfig() error {
 
 // MachineSigner issues the certificates of machines.
 func (s *Server) MachineSigner() *pki.Authority { return s.authorities.Clients }
+
+// SecretToken returns a token of a ServiceAccount for a Secret to hold.
+func (s *Server) SecretToken(account *corev1.ServiceAccount, secret string) (string, error) {
+	return s.access.accounts.IssueForSecret(account, secret)
+}
 
 // OpenToOthers reports whether other machines can reach the server.
 func (s *Server) OpenToOthers() bool { return !s.config.BindAddress.IsLoopback() }

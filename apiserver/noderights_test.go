@@ -238,6 +238,12 @@ func TestPasswordsOfPeers(t *testing.T) {
 	check("with a BGPPeer", "fairway-announce", "password")
 	peer("metallb-system", "two", "second")
 	check("with two", "fairway-announce", "password", "second")
+	// A BGPPeer that refers to a ServiceAccount's token gives it to no machine.
+	create("/api/v1/namespaces/metallb-system/secrets", "{apiVersion: v1, kind: Secret, type: kubernetes.io/service-account-token, metadata: {name: token, annotations: {kubernetes.io/service-account.name: default}}}")
+	peer("metallb-system", "three", "token")
+	if _, err := node.CoreV1().Secrets("metallb-system").Get(ctx, "token", metav1.GetOptions{}); !apierrors.IsForbidden(err) {
+		t.Errorf("Secret with a token that a BGPPeer refers to: %v, want forbidden", err)
+	}
 	for name, want := range map[string]bool{"bgpextras": true, "others": false} {
 		if _, err := node.CoreV1().ConfigMaps("metallb-system").Get(ctx, name, metav1.GetOptions{}); want != (err == nil) || !want && !apierrors.IsForbidden(err) {
 			t.Errorf("ConfigMap %s: %v, want allowed %v", name, err, want)

@@ -121,6 +121,7 @@ func runServer(ctx context.Context, config apiserver.Config, balancing loadBalan
 		return errors.Join(err, server.Close())
 	}
 	options.Signer, options.RootCA, options.NodeGrace = server.MachineSigner(), server.CA(), config.NodeGrace
+	options.SecretToken = server.SecretToken
 	asked := ctx
 	group, ctx := errgroup.WithContext(ctx)
 	ended := make(chan struct{})

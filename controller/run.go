@@ -18,6 +18,7 @@ import (
 	"k8s.io/client-go/rest"
 	"k8s.io/client-go/tools/record"
 
+	"github.com/fairway-net/fairway/controller/accounttoken"
 	"github.com/fairway-net/fairway/controller/addresses"
 	"github.com/fairway-net/fairway/controller/cluster"
 	"github.com/fairway-net/fairway/controller/clusterroles"
@@ -53,6 +54,9 @@ type Options struct {
 	Signer nodecert.Signer
 	// NodeGrace is how long a machine may be silent; 0 is nodelife.DefaultGrace.
 	NodeGrace time.Duration
+	// SecretToken makes the tokens that Secrets of type
+	// kubernetes.io/service-account-token hold; nil leaves such Secrets alone.
+	SecretToken accounttoken.Issue
 	// RootCA, PEM encoded, is what Pods know the API server by; nil tells none.
 	RootCA []byte
 	// Logger is slog.Default() if nil.
@@ -121,6 +125,12 @@ func controllers() []starter {
 		}},
 		{"serviceaccount-controller", func(e *environment, log *slog.Logger) (loop, error) {
 			return serviceaccount.New(e.cluster, e.options.RootCA, log)
+		}},
+		{accounttoken.Name, func(e *environment, log *slog.Logger) (loop, error) {
+			if e.options.SecretToken == nil {
+				return idle{}, nil
+			}
+			return accounttoken.New(e.typed, e.options.SecretToken, e.options.RootCA, log)
 		}},
 		{"load-balancer-addresses-controller", func(e *environment, log *slog.Logger) (loop, error) {
 			return addresses.New(e.cluster, e.metallb, e.events(addresses.Name), e.options.Addresses, log)

@@ -125,6 +125,9 @@ func (s *ServiceAccounts) AuthenticateToken(ctx context.Context, token string) (
 	if !ok {
 		wanted = authenticator.Audiences{Issuer}
 	}
+	if isOfSecret(token) {
+		return s.authenticateOfSecret(ctx, token, wanted)
+	}
 	var c claims
 	_, err := jwt.ParseWithClaims(token, &c, func(*jwt.Token) (any, error) { return s.key.Public(), nil },
 		jwt.WithValidMethods([]string{"ES256"}), jwt.WithIssuer(Issuer), jwt.WithExpirationRequired(), jwt.WithTimeFunc(s.now))

@@ -28,6 +28,9 @@ func authorizeNode(ctx context.Context, a authorizer.Attributes, passwords *Peer
 	if !ok {
 		return authorizer.DecisionDeny, "a member of system:nodes must be named " + NodePrefix + "NAME", nil
 	}
+	if token, err := passwords.holdsToken(ctx, a); token || err != nil {
+		return authorizer.DecisionDeny, "a node reads no ServiceAccount's token", err
+	}
 	for i := range allowedToNodes {
 		r := &allowedToNodes[i]
 		if allows(&r.PolicyRule, a) && (r.only == nil || r.only(node, a)) {

@@ -32,6 +32,9 @@ type PeerSecrets struct {
 	// List returns the names of the Secrets that BGPPeers of a namespace refer
 	// to now.
 	List func(ctx context.Context, namespace string) ([]string, error)
+	// HoldsToken reports whether a Secret holds a ServiceAccount's token, which no
+	// machine may read, whoever refers to it. nil is never.
+	HoldsToken func(ctx context.Context, namespace, name string) (bool, error)
 
 	// looking is held by who lists: one at a time, however many nodes ask.
 	looking sync.Mutex
@@ -67,6 +70,14 @@ func (p *PeerSecrets) known(name string) bool {
 	p.mu.RLock()
 	defer p.mu.RUnlock()
 	return time.Since(p.read) < referredFor && p.names.Has(name)
+}
+
+// holdsToken reports whether a request is for a Secret that holds a token.
+func (p *PeerSecrets) holdsToken(ctx context.Context, a authorizer.Attributes) (bool, error) {
+	if p.HoldsToken == nil || !readsPassword(a) {
+		return false, nil
+	}
+	return p.HoldsToken(ctx, a.GetNamespace(), a.GetName())
 }
 
 // readsPassword reports whether a node asks for a Secret of the namespace that

@@ -1,6 +1,7 @@
 package validation
 
 import (
+	"encoding/json"
 	"fmt"
 
 	corev1 "k8s.io/api/core/v1"
@@ -82,12 +83,44 @@ func Secret(s *corev1.Secret) field.ErrorList {
 	if size > maxDataBytes {
 		errs = append(errs, field.TooLong(data, "", maxDataBytes))
 	}
-	if s.Type == corev1.SecretTypeTLS {
-		for _, key := range []string{corev1.TLSCertKey, corev1.TLSPrivateKeyKey} {
+	return append(errs, secretOfType(s)...)
+}
+
+// secretOfType asks for what a Secret's type says that it holds.
+func secretOfType(s *corev1.Secret) (errs field.ErrorList) {
+	data := field.NewPath("data")
+	require := func(keys ...string) {
+		for _, key := range keys {
 			if _, ok := s.Data[key]; !ok {
 				errs = append(errs, field.Required(data.Key(key), ""))
 			}
 		}
+	}
+	requireJSON := func(key string) {
+		if value, ok := s.Data[key]; ok && !json.Valid(value) {
+			errs = append(errs, field.Invalid(data.Key(key), "<secret contents redacted>", "must be JSON"))
+		}
+		require(key)
+	}
+	switch s.Type {
+	case corev1.SecretTypeServiceAccountToken:
+		if s.Annotations[corev1.ServiceAccountNameKey] == "" {
+			errs = append(errs, field.Required(metadataPath.Child("annotations").Key(corev1.ServiceAccountNameKey), ""))
+		}
+	case corev1.SecretTypeTLS:
+		require(corev1.TLSCertKey, corev1.TLSPrivateKeyKey)
+	case corev1.SecretTypeSSHAuth:
+		require(corev1.SSHAuthPrivateKey)
+	case corev1.SecretTypeBasicAuth: // one of them may be left out
+		if _, ok := s.Data[corev1.BasicAuthUsernameKey]; !ok {
+			if _, ok := s.Data[corev1.BasicAuthPasswordKey]; !ok {
+				require(corev1.BasicAuthUsernameKey, corev1.BasicAuthPasswordKey)
+			}
+		}
+	case corev1.SecretTypeDockercfg:
+		requireJSON(corev1.DockerConfigKey)
+	case corev1.SecretTypeDockerConfigJson:
+		requireJSON(corev1.DockerConfigJsonKey)
 	}
 	return errs
 }

@@ -136,8 +136,16 @@ func TestDataKinds(t *testing.T) {
 	changed := read(t, "{immutable: true, data: {a: c}}", func(*corev1.ConfigMap) {})
 	compare(t, ConfigMapUpdate(changed, frozen), "data: Forbidden: field is immutable when `immutable` is set")
 	check(t, cases{
-		"{metadata: {name: a, namespace: b}, data: {k: eA==}}":                                nil,
-		"{metadata: {name: a, namespace: b}, type: kubernetes.io/tls, data: {tls.crt: eA==}}": {"data[tls.key]: Required value"},
+		"{metadata: {name: a, namespace: b}, data: {k: eA==}}":                                                                                 nil,
+		"{metadata: {name: a, namespace: b}, type: kubernetes.io/tls, data: {tls.crt: eA==}}":                                                  {"data[tls.key]: Required value"},
+		"{metadata: {name: a, namespace: b}, type: kubernetes.io/service-account-token}":                                                       {"metadata.annotations[kubernetes.io/service-account.name]: Required value"},
+		"{metadata: {name: a, namespace: b, annotations: {kubernetes.io/service-account.name: c}}, type: kubernetes.io/service-account-token}": nil,
+		"{metadata: {name: a, namespace: b}, type: kubernetes.io/ssh-auth}":                                                                    {"data[ssh-privatekey]: Required value"},
+		"{metadata: {name: a, namespace: b}, type: kubernetes.io/basic-auth, data: {password: eA==}}":                                          nil,
+		"{metadata: {name: a, namespace: b}, type: kubernetes.io/basic-auth}": {
+			"data[username]: Required value", "data[password]: Required value"},
+		"{metadata: {name: a, namespace: b}, type: kubernetes.io/dockerconfigjson, data: {.dockerconfigjson: eA==}}": {
+			`data[.dockerconfigjson]: Invalid value: "<secret contents redacted>": must be JSON`},
 	}, defaults.Secret, Secret)
 	compare(t, SecretUpdate(read(t, "{type: b}", func(*corev1.Secret) {}), read(t, "{type: a}", func(*corev1.Secret) {})),
 		`type: Invalid value: "b": field is immutable`)

@@ -20,6 +20,7 @@
 //	acme.go       certificates that are to be obtained, and what shows that we may
 //	balancer.go   Services as Kubernetes' former service-loadbalancer served them
 //	lacks.go      what an engine can't do
+//	ingressupdate.go  the same of Ingresses
 //	update.go     what a change of routes, Services and endpoints costs
 //	references.go who depends on what
 package compile
@@ -194,6 +195,8 @@ type compiler struct {
 	refs     references
 	// IngressClasses that ask for HTTP/3.
 	http3Classes map[string]bool
+	classes      map[string]bool // IngressClasses that are ours
+	in           *ingresses      // nil if there are none
 	// The routes that Update knows, by name.
 	httpRoutes map[types.NamespacedName]*gatewayv1.HTTPRoute
 	grpcRoutes map[types.NamespacedName]*gatewayv1.GRPCRoute

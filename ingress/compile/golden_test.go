@@ -230,7 +230,7 @@ func readObjects(t *testing.T, text []byte) *Objects {
 }
 
 // aPair is a certificate and its key, as a Secret has them.
-func aPair(t *testing.T) map[string][]byte {
+func aPair(t testing.TB) map[string][]byte {
 	t.Helper()
 	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
 	if err != nil {

@@ -32,55 +32,50 @@ type ingresses struct {
 	files   bool // engines may have certificates in files
 	http3   bool
 	streams []Stream
+
+	balanced bool // Services are served, too
+	// What Update needs: all Ingresses that are served, and their listeners.
+	objects         map[types.NamespacedName]*networkingv1.Ingress
+	byHost          map[string]map[types.NamespacedName]struct{}
+	plainListener   *listener
+	secureListeners map[string]*listener // by hostname of the certificate
 }
 
 // compileIngresses makes listeners of Ingresses: one for each hostname with a
 // certificate, and one for all others.
 func (c *compiler) compileIngresses() {
-	classes := c.ingressClasses()
+	c.classes = c.ingressClasses()
 	in := &ingresses{
 		plain: map[string][]orderedRule{}, secure: map[string][]orderedRule{},
 		certs: map[string]*tls.Certificate{}, issuers: map[string]string{}, claimed: map[string]string{}, mains: map[string]*mainRule{},
 		through: map[string][]orderedRule{}, clients: map[string]*model.ClientValidation{}, www: map[string]www{},
+		objects: map[types.NamespacedName]*networkingv1.Ingress{}, byHost: map[string]map[types.NamespacedName]struct{}{}, secureListeners: map[string]*listener{},
 	}
-	served := false
-	var canaries []*networkingv1.Ingress // which need the others to be there
-	for _, o := range byAge(c.Ingresses) {
-		class := value(o.Spec.IngressClassName, o.Annotations["kubernetes.io/ingress.class"])
-		if !classes[class] {
-			continue
+	var list []*networkingv1.Ingress
+	for _, o := range c.Ingresses {
+		if class := classOf(o); c.classes[class] {
+			list = append(list, o)
+			in.http3 = in.http3 || c.http3Classes[class]
+			c.out.Ingresses[nameOf(o)] = true
 		}
-		served = true
-		in.http3 = in.http3 || c.http3Classes[class]
-		c.out.Ingresses[nameOf(o)] = true
-		if o.Annotations[nginx+"canary"] == "true" {
-			canaries = append(canaries, o)
-			continue
-		}
-		c.compileIngress(in, o)
 	}
-	for _, o := range canaries {
-		c.compileIngress(in, o)
-	}
+	c.compileAll(in, list)
 	in.addWWW()
-	if !c.compileBalanced(in) && !served {
+	if in.balanced = c.compileBalanced(in); !in.balanced && len(list) == 0 {
 		return
 	}
+	c.in = in
 	c.out.Streams = append(c.out.Streams, in.streams...)
 	result := &GatewayResult{Ports: []Port{{Number: 80, Protocol: corev1.ProtocolTCP}}}
-	plain := &listener{rules: in.plain}
-	c.ingressSocket(80, false, plain.finishAs("http", "", nil))
+	in.plainListener = &listener{rules: in.plain}
+	c.ingressSocket(80, false, in.plainListener.finishAs("http", "", nil))
 	if len(in.certs)+len(in.through) > 0 || in.files {
 		result.Ports = append(result.Ports, Port{Number: 443, Protocol: corev1.ProtocolTCP})
 		var list []*model.Listener
 		for hostname, cert := range in.certs {
-			rules := map[string][]orderedRule{}
-			for h, r := range in.secure {
-				if h == hostname || h != "" && model.Covers(hostname, strings.TrimPrefix(h, "*")) && in.certs[h] == nil || h == "" {
-					rules[h] = r
-				}
-			}
-			m := (&listener{rules: rules}).finishAs("https-"+hostname, hostname, []*tls.Certificate{cert})
+			l := &listener{rules: in.secureRules(hostname)}
+			in.secureListeners[hostname] = l
+			m := l.finishAs("https-"+hostname, hostname, []*tls.Certificate{cert})
 			m.Clients = in.clients[hostname]
 			list = append(list, m)
 		}
@@ -98,6 +93,47 @@ func (c *compiler) compileIngresses() {
 	}
 	result.Ports = append(result.Ports, streamPorts(in.streams)...)
 	c.out.Gateways[IngressGateway] = result
+}
+
+// compileAll compiles Ingresses, canaries last: they need the others to be there.
+func (c *compiler) compileAll(in *ingresses, list []*networkingv1.Ingress) {
+	list = byAge(list)
+	for _, canaries := range []bool{false, true} {
+		for _, o := range list {
+			if (o.Annotations[nginx+"canary"] == "true") == canaries {
+				c.compileIngress(in, o)
+			}
+		}
+	}
+	if c.options.TableOnly {
+		for _, o := range list {
+			in.keep(o)
+		}
+	}
+}
+
+// secureRules are the rules of the listener for the hostname of a certificate.
+func (in *ingresses) secureRules(hostname string) map[string][]orderedRule {
+	rules := map[string][]orderedRule{}
+	if hostname != "" && !strings.HasPrefix(hostname, "*") { // of which there may be many
+		for _, h := range []string{hostname, ""} {
+			if list := in.secure[h]; len(list) > 0 {
+				rules[h] = list
+			}
+		}
+		return rules
+	}
+	for h, list := range in.secure {
+		if in.has(hostname, h) {
+			rules[h] = list
+		}
+	}
+	return rules
+}
+
+// coversRules reports whether a hostname is for all names that a host of rules is for.
+func coversRules(hostname, host string) bool {
+	return host != "" && model.Covers(hostname, strings.TrimPrefix(host, "*"))
 }
 
 // ingressClasses are ours, by name; "" if Ingresses without a class are ours.
@@ -131,6 +167,7 @@ func (l *listener) finishAs(name, hostname string, certificates []*tls.Certifica
 	l.spec.Name = "x"
 	l.gateway = &gateway{name: IngressGateway}
 	m := l.finish()
+	l.socket = &socket{} // it is served
 	m.Name, m.Hostname, m.Mode, m.Certificates = IngressGateway.String()+"/"+name, hostname, model.HTTP, certificates
 	return m
 }
@@ -138,6 +175,8 @@ func (l *listener) finishAs(name, hostname string, certificates []*tls.Certifica
 func (c *compiler) compileIngress(in *ingresses, o *networkingv1.Ingress) {
 	name := nameOf(o)
 	r := &route{kind: "Ingress", object: o}
+	c.refs.begin(r)
+	defer c.refs.end()
 	a := c.annotations(o)
 	c.wantIngress(o)
 	secured := map[string]bool{}

@@ -5,6 +5,7 @@ import (
 	"slices"
 
 	corev1 "k8s.io/api/core/v1"
+	networkingv1 "k8s.io/api/networking/v1"
 	"k8s.io/apimachinery/pkg/types"
 	gatewayv1 "sigs.k8s.io/gateway-api/apis/v1"
 
@@ -21,20 +22,25 @@ type source struct {
 type Changes struct {
 	HTTPRoutes map[types.NamespacedName]*gatewayv1.HTTPRoute
 	GRPCRoutes map[types.NamespacedName]*gatewayv1.GRPCRoute
+	Ingresses  map[types.NamespacedName]*networkingv1.Ingress
 	Services   map[types.NamespacedName]*corev1.Service
 	// Moved are Services whose endpoints are others.
 	Moved map[types.NamespacedName]struct{}
 }
 
-// Update makes the table that follows from changes of routes, Services and
+// Update makes the table that follows from changes of routes, Ingresses, Services and
 // endpoints alone. It costs what the changes cost, however large the table is.
 // Statuses and the lists of Objects stay as they were, but for Services. It
-// reports false, and has done nothing, if all has to be compiled.
+// reports false if all has to be compiled; the Output is of no use any more then, and
+// the table that is served is as it was.
 func (o *Output) Update(changes Changes, options Options) bool {
 	c := o.compiler
 	if !c.options.TableOnly || slices.ContainsFunc(slices.Collect(maps.Keys(changes.Services)), func(name types.NamespacedName) bool {
 		return c.isFixed(name, changes.Services[name])
 	}) {
+		return false
+	}
+	if len(changes.Ingresses) > 0 && !c.canUpdate(changes.Ingresses) {
 		return false
 	}
 	options.TableOnly, options.Certificates = true, c.options.Certificates
@@ -53,6 +59,22 @@ func (o *Output) Update(changes Changes, options Options) bool {
 		}
 	}
 	u.noteRoutes(changes, again)
+	ingresses := maps.Clone(changes.Ingresses)
+	for key := range again {
+		if key.Kind != "Ingress" {
+			continue
+		}
+		delete(again, key)
+		if _, changed := ingresses[key.NamespacedName]; !changed {
+			if ingresses == nil {
+				ingresses = map[types.NamespacedName]*networkingv1.Ingress{}
+			}
+			ingresses[key.NamespacedName] = c.in.objects[key.NamespacedName]
+		}
+	}
+	if len(ingresses) > 0 && (!c.canUpdate(ingresses) || !u.updateIngresses(ingresses)) {
+		return false
+	}
 	for key := range again {
 		u.detach(key)
 	}

@@ -186,8 +186,8 @@ func (g *gateway) sync(ctx context.Context, all bool) (again bool) {
 	case changes.None() || g.isUnrelated(&changes):
 		return false
 	default:
-		part := ingress.Changes{HTTPRoutes: changes.HTTPRoutes, GRPCRoutes: changes.GRPCRoutes, Services: changes.Services, Moved: changes.Moved}
-		if !g.out.Update(part, options) {
+		part := ingress.Changes{HTTPRoutes: changes.HTTPRoutes, GRPCRoutes: changes.GRPCRoutes, Ingresses: changes.Ingresses, Services: changes.Services, Moved: changes.Moved}
+		if !g.out.Update(part, options) || g.refersToMore(ctx) {
 			g.compile(ctx, options)
 		}
 	}
@@ -221,6 +221,14 @@ func (g *gateway) compile(ctx context.Context, options ingress.Options) {
 	}
 }
 
+// refersToMore reports whether something refers to Secrets or ConfigMaps that were
+// not known; they are now.
+func (g *gateway) refersToMore(ctx context.Context) bool {
+	ctx, cancel := context.WithTimeout(ctx, referPatience)
+	defer cancel()
+	return g.watch.Refer(ctx, g.out.Secrets, g.out.ConfigMaps)
+}
+
 // needsAll reports whether more has changed than can be brought up to date by
 // itself. Secrets and ConfigMaps to which nothing leads change nothing.
 func (g *gateway) needsAll(c *watch.Changes) bool {
@@ -229,7 +237,7 @@ func (g *gateway) needsAll(c *watch.Changes) bool {
 
 // isUnrelated reports whether nothing of the changes is in the table.
 func (g *gateway) isUnrelated(c *watch.Changes) bool {
-	if len(c.HTTPRoutes)+len(c.GRPCRoutes)+len(c.Services) > 0 {
+	if len(c.HTTPRoutes)+len(c.GRPCRoutes)+len(c.Ingresses)+len(c.Services) > 0 {
 		return false
 	}
 	for s := range c.Moved {

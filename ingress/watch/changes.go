@@ -18,6 +18,7 @@ type Changes struct {
 	Everything bool
 	HTTPRoutes map[types.NamespacedName]*gatewayv1.HTTPRoute
 	GRPCRoutes map[types.NamespacedName]*gatewayv1.GRPCRoute
+	Ingresses  map[types.NamespacedName]*networkingv1.Ingress
 	Services   map[types.NamespacedName]*corev1.Service
 	// Secrets and ConfigMaps that have changed in what is read of them.
 	Secrets, ConfigMaps map[types.NamespacedName]struct{}
@@ -28,14 +29,15 @@ type Changes struct {
 func newChanges() Changes {
 	return Changes{
 		HTTPRoutes: map[types.NamespacedName]*gatewayv1.HTTPRoute{}, GRPCRoutes: map[types.NamespacedName]*gatewayv1.GRPCRoute{},
-		Services: map[types.NamespacedName]*corev1.Service{}, Secrets: map[types.NamespacedName]struct{}{},
+		Ingresses: map[types.NamespacedName]*networkingv1.Ingress{},
+		Services:  map[types.NamespacedName]*corev1.Service{}, Secrets: map[types.NamespacedName]struct{}{},
 		ConfigMaps: map[types.NamespacedName]struct{}{}, Moved: map[types.NamespacedName]struct{}{},
 	}
 }
 
 // None reports whether nothing has happened but to statuses.
 func (c *Changes) None() bool {
-	return !c.Everything && len(c.HTTPRoutes)+len(c.GRPCRoutes)+len(c.Services)+len(c.Secrets)+len(c.ConfigMaps)+len(c.Moved) == 0
+	return !c.Everything && len(c.HTTPRoutes)+len(c.GRPCRoutes)+len(c.Ingresses)+len(c.Services)+len(c.Secrets)+len(c.ConfigMaps)+len(c.Moved) == 0
 }
 
 // happened takes in a change: endpoints at once, the rest when it is asked for.
@@ -65,6 +67,8 @@ func (w *Watch) happened(old, object any) {
 		note(c.HTTPRoutes, old, object, o)
 	case *gatewayv1.GRPCRoute:
 		note(c.GRPCRoutes, old, object, o)
+	case *networkingv1.Ingress:
+		note(c.Ingresses, old, object, o)
 	case *corev1.Secret:
 		if before, ok := old.(*corev1.Secret); !ok || object == nil || !maps.EqualFunc(before.Data, o.Data, equalBytes) {
 			c.Secrets[nameOf(o)] = struct{}{}

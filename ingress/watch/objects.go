@@ -3,6 +3,7 @@ package watch
 import (
 	corev1 "k8s.io/api/core/v1"
 	discoveryv1 "k8s.io/api/discovery/v1"
+	networkingv1 "k8s.io/api/networking/v1"
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/labels"
@@ -134,6 +135,8 @@ func dropStatus(object any) {
 		o.Status = gatewayv1.UDPRouteStatus{}
 	case *gatewayv1.Gateway:
 		o.Status = gatewayv1.GatewayStatus{}
+	case *networkingv1.Ingress:
+		o.Status = networkingv1.IngressStatus{}
 	case *corev1.Service:
 		o.Status = corev1.ServiceStatus{}
 		o.Spec.Selector, o.Spec.ClusterIPs, o.Spec.IPFamilies, o.Spec.IPFamilyPolicy = nil, nil, nil, nil

@@ -85,9 +85,14 @@ func (e *Engine) open(m *model.Socket) (*socket, error) {
 func (s *socket) set(m *model.Socket) {
 	next := &serving{model: m}
 	if m.TLS {
-		next.tls = map[*model.Listener]*listenerTLS{}
+		next.tls = make(map[*model.Listener]*listenerTLS, len(m.Listeners))
+		before := s.current.Load()
 		for _, l := range m.Listeners {
-			next.tls[l] = s.engine.tlsOf(l)
+			if before != nil && before.tls[l] != nil {
+				next.tls[l] = before.tls[l]
+			} else {
+				next.tls[l] = s.engine.tlsOf(l)
+			}
 			next.mixed = next.mixed || l.Mode != model.HTTP
 		}
 	}

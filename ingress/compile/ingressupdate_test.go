@@ -76,7 +76,9 @@ func (w *ingressWorld) change() Changes {
 			c.Ingresses[name] = nil
 			continue
 		}
-		host := func() string { return w.pick("a.example.com", "b.example.com", "c.example.com", "d.example.com", "*.example.com", "") }
+		host := func() string {
+			return w.pick("a.example.com", "b.example.com", "c.example.com", "d.example.com", "*.example.com", "")
+		}
 		o := oneIngress(name.Name, host(), w.pick("/", "/x"), fmt.Sprint("s", w.IntN(3)))
 		o.CreationTimestamp = metav1.NewTime(time.Unix(int64(1e9+w.IntN(3)), 0))
 		if w.IntN(2) == 0 {

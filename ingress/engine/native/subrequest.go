@@ -40,9 +40,9 @@ func (x *exchange) authorize(w http.ResponseWriter, r *http.Request) (status int
 	}
 	var response *http.Response
 	if a.Pool == "" {
-		response, err = outside().RoundTrip(question)
+		response, err = outside().RoundTrip(question) //nolint:bodyclose // drop does
 	} else {
-		response, err = x.askPool(a.Pool, question)
+		response, err = x.askPool(a.Pool, question) //nolint:bodyclose // drop does
 	}
 	if err != nil {
 		return http.StatusInternalServerError, fmt.Sprintf("%s doesn't say whether the request is let in: %v", a.URL, err)

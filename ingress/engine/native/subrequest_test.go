@@ -1,6 +1,7 @@
 package native
 
 import (
+	"context"
 	"io"
 	"net"
 	"net/http"
@@ -35,7 +36,9 @@ func served(t *testing.T, action *model.Action, pools map[string]http.HandlerFun
 	}
 	client := http.Client{
 		Timeout: time.Minute, CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse },
-		Transport: &http.Transport{DisableKeepAlives: true, Dial: func(string, string) (net.Conn, error) { return net.Dial("tcp", e.Sockets()["s"].String()) }},
+		Transport: &http.Transport{DisableKeepAlives: true, DialContext: func(context.Context, string, string) (net.Conn, error) {
+			return net.Dial("tcp", e.Sockets()["s"].String())
+		}},
 	}
 	return func(path string, header http.Header) *http.Response {
 		t.Helper()

@@ -40,6 +40,7 @@ type Announcement struct {
 	// Interfaces by name; nil is all that are fit.
 	Interfaces []string
 	Weight     int32
+	Weighted   bool // nodes have weights for it
 }
 
 // Plan is what this node announces, and why not the rest. An address of no pool
@@ -126,6 +127,7 @@ func (c *Config) decideL2(p *pool, node Node, served Served, serviceOf func(stri
 		}
 		found = true
 		a.Weight = max(a.Weight, ad.weight(node.Labels))
+		a.Weighted = a.Weighted || len(ad.preferred) > 0
 		everywhere = everywhere || len(ad.interfaces) == 0
 		a.Interfaces = append(a.Interfaces, ad.interfaces...)
 	}

@@ -24,7 +24,12 @@ const (
 
 var magic = [4]byte{'F', 'W', 'L', '2'}
 
-const advertVersion = 1
+const (
+	advertVersion = 1
+
+	advertLeaving = 1 // bpf/responder.c knows it, too
+	advertAnswers = 2
+)
 
 // advert is what a node says to the others on a link: that it lives, and what
 // it has to do with some addresses. All of its addresses come by in a cycle,
@@ -38,6 +43,8 @@ type advert struct {
 	// last complete cycle is gone.
 	Cycle   uint32
 	Leaving bool // the node ends: its addresses are to be taken over now
+	// Answers says that the node's kernel answers questions, whatever its agent does.
+	Answers bool
 	Entries []entry
 }
 
@@ -75,7 +82,10 @@ func (a *advert) marshal(key []byte) ([]byte, error) {
 	b := append([]byte(nil), magic[:]...)
 	var flags byte
 	if a.Leaving {
-		flags = 1
+		flags = advertLeaving
+	}
+	if a.Answers {
+		flags |= advertAnswers
 	}
 	b = append(b, advertVersion, flags)
 	b = binary.BigEndian.AppendUint64(b, a.Incarnation)
@@ -131,7 +141,8 @@ func parseAdvert(b, key []byte) (*advert, error) {
 		return nil, errNoAdvert
 	}
 	a := &advert{
-		Leaving:     b[5]&1 != 0,
+		Leaving:     b[5]&advertLeaving != 0,
+		Answers:     b[5]&advertAnswers != 0,
 		Incarnation: binary.BigEndian.Uint64(b[6:]),
 		Sequence:    binary.BigEndian.Uint64(b[14:]),
 		Cycle:       binary.BigEndian.Uint32(b[22:]),

@@ -30,8 +30,9 @@ type Placement struct {
 	// Interfaces by name; nil is all that lead to other machines, or, if the
 	// address is in a network of one of these, only that one.
 	Interfaces []string
-	// Weight among the nodes: the highest announces.
-	Weight int32
+	// Weight among the nodes: the highest announces. Weighted says that nodes have weights.
+	Weight   int32
+	Weighted bool
 }
 
 // Announcer announces addresses on all links of this node.
@@ -55,10 +56,11 @@ type Announcer struct {
 	// served are all addresses that the data plane has in force, with whether connections to
 	// them go on at any node. Looked says that connections of an earlier process were looked
 	// for, and revived are the addresses that have some, until their links know.
-	served  map[netip.Addr]bool
-	looked  bool
-	revived map[netip.Addr]Placement
-	alone   time.Duration // the kernel answers without an agent before others may take over
+	served   map[netip.Addr]bool
+	weighted map[netip.Addr]bool
+	looked   bool
+	revived  map[netip.Addr]Placement
+	alone    time.Duration // the kernel answers without an agent before others may take over
 }
 
 // running is a link at work.
@@ -87,7 +89,12 @@ func (a *Announcer) Set(wanted map[netip.Addr]Placement, served map[netip.Addr]b
 	first := a.wanted == nil
 	a.wanted = make(map[netip.Addr]Placement, len(wanted))
 	maps.Copy(a.wanted, wanted)
-	a.served = maps.Clone(served)
+	a.served, a.weighted = maps.Clone(served), map[netip.Addr]bool{}
+	for address, p := range wanted {
+		if p.Weighted {
+			a.weighted[address] = true
+		}
+	}
 	a.mu.Unlock()
 	a.poke()
 	if first {
@@ -201,7 +208,7 @@ func (a *Announcer) reconcile() error {
 		default:
 		}
 		if !ended && len(candidates[index]) == 0 && a.connections != nil && !l.isIdle() {
-			l.SetCandidates(nil, a.served) // it goes on until another node has taken over, and the connections have ended
+			l.SetCandidates(nil, a.served, a.weighted) // it goes on until another node has taken over, and the connections have ended
 			continue
 		}
 		if ended || len(candidates[index])+len(revived[index]) == 0 {
@@ -224,7 +231,7 @@ func (a *Announcer) reconcile() error {
 			}
 		}
 		l := a.links[d.Index]
-		l.SetCandidates(candidates[d.Index], a.served)
+		l.SetCandidates(candidates[d.Index], a.served, a.weighted)
 		if kept := revived[d.Index]; len(kept) > 0 && a.connections != nil {
 			l.keep(slices.Collect(maps.Keys(kept)))
 		}

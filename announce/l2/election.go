@@ -46,9 +46,13 @@ type election struct {
 	order       []netip.Addr // of own, for the cycle
 	next        int          // in order
 	leaving     bool
-	keeps       bool // connections of addresses that are given up
+	// kernelAnswers says that this node's kernel answers questions.
+	kernelAnswers bool
+	keeps         bool // connections of addresses that are given up
 	// anywhere are addresses whose connections any node goes on with: none is kept.
 	anywhere map[netip.Addr]bool
+	// weighted are addresses for which nodes have weights.
+	weighted map[netip.Addr]bool
 	// held reports whether this node's kernel answers for an address, and no other
 	// node has said meanwhile that it does. Nil if the kernel answers for none.
 	held func(netip.Addr) bool
@@ -64,6 +68,9 @@ type member struct {
 	// which incarnation.
 	answered time.Time
 	answerOf uint64
+	// gone says that a node whose kernel answers, which is nothing that waits for its agent,
+	// doesn't any more.
+	gone, answers bool
 	// asked is when it was asked that for the first time since it was heard, and
 	// asks how often.
 	asked time.Time
@@ -83,14 +90,14 @@ type life struct {
 // lives reports whether what a process said is in force: it was heard lately, or
 // the node's kernel answers in its name.
 func (m *member) lives(now time.Time, l *life) bool {
-	return now.Sub(l.heard) <= deadAfter || l.incarnation == m.answerOf && now.Sub(m.answered) <= deadAfter
+	return !m.gone && (now.Sub(l.heard) <= deadAfter || l.incarnation == m.answerOf && now.Sub(m.answered) <= deadAfter)
 }
 
 // mayAnswer reports whether the kernel of a node that is silent had no time yet to
 // say that it answers: this node was too busy to ask.
 func (m *member) mayAnswer(now time.Time) bool {
 	silent := min(now.Sub(m.heard), now.Sub(m.answered))
-	return silent <= askFor && (m.asks < leastAsks || now.Sub(m.asked) < Interval)
+	return !m.gone && silent <= askFor && (m.asks < leastAsks || now.Sub(m.asked) < Interval)
 }
 
 // standing is what the node has to do with an address just now; nil if that is
@@ -216,7 +223,7 @@ func (e *election) receive(now time.Time, a *advert) []change {
 		m.begin(a.Incarnation)
 	}
 	var about []netip.Addr
-	m.sequence, m.heard, m.cycle, m.asks = a.Sequence, now, a.Cycle, 0
+	m.sequence, m.heard, m.cycle, m.asks, m.gone, m.answers = a.Sequence, now, a.Cycle, 0, false, a.Answers
 	m.noteKept(now, a)
 	if a.Leaving {
 		m.entries, m.former = map[netip.Addr]*seen{}, nil
@@ -333,7 +340,7 @@ func (l *life) owns() bool {
 // answer takes in that a member's kernel answers, in the name of an incarnation.
 func (e *election) answer(now time.Time, node string, incarnation uint64) {
 	if m := e.members[node]; m != nil {
-		m.answered, m.answerOf, m.asks = now, incarnation, 0
+		m.answered, m.answerOf, m.asks, m.gone = now, incarnation, 0, false
 	}
 }
 
@@ -361,7 +368,7 @@ func (e *election) judge(now time.Time, addresses []netip.Addr) []change {
 			if s.contest.IsZero() {
 				s.contest = now
 			}
-			if others && !s.hadOwner && now.Sub(s.contest) < holdNew {
+			if !s.hadOwner && (others || e.weighted[a]) && !e.isFirst(now, s) && now.Sub(s.contest) < holdNew {
 				continue
 			}
 			unsettled := s.Keeps && !s.counted
@@ -401,6 +408,20 @@ func (e *election) best(now time.Time, s *standing) bool {
 	for name, m := range e.members {
 		seen := m.standing(now, s.Address)
 		if seen != nil && seen.Candidate && better(seen.entry, name, s.entry, e.node) {
+			return false
+		}
+	}
+	return true
+}
+
+// isFirst reports whether no living node is better, candidate or not: then there is nobody
+// to wait for. Where weights count, others' are unknown before they say them.
+func (e *election) isFirst(now time.Time, s *standing) bool {
+	if e.weighted[s.Address] {
+		return len(e.alive(now)) == 0
+	}
+	for name, m := range e.members {
+		if m.lives(now, &m.life) && better(entry{Address: s.Address, Weight: s.Weight}, name, s.entry, e.node) {
 			return false
 		}
 	}
@@ -466,7 +487,7 @@ func (e *election) adverts(urgent bool) []*advert {
 		n := min(len(entries), maxEntries)
 		e.sequence++
 		list = append(list, &advert{
-			Node: e.node, Incarnation: e.incarnation, Sequence: e.sequence, Cycle: e.cycle, Entries: entries[:n], Leaving: e.leaving,
+			Node: e.node, Incarnation: e.incarnation, Sequence: e.sequence, Cycle: e.cycle, Entries: entries[:n], Leaving: e.leaving, Answers: e.kernelAnswers,
 		})
 		entries = entries[n:]
 	}

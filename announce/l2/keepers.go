@@ -35,7 +35,7 @@ func (m *member) noteKept(now time.Time, a *advert) {
 
 // giveUp ends owning an address.
 func (e *election) giveUp(s *standing) {
-	s.Keeps = e.keeps && !s.Probing && !e.anywhere[s.Address]
+	s.Keeps = e.keeps && !e.anywhere[s.Address]
 	s.Owner, s.Probing, s.counted, s.tell = false, false, false, repeats
 }
 

@@ -18,10 +18,13 @@ import (
 
 const (
 	tickEvery = Interval / 2
-	// Before an address that nobody owned is announced, the link is asked so
-	// often, at such a distance, whether somebody has it.
+	// Before an address that nobody owned is announced for good, the link is asked so
+	// often, at such a distance, whether somebody has it. Who has it answers the first
+	// question in less than firstWait, unless it sleeps: then the address is announced
+	// already, and given up when the answer comes.
 	probes     = 3
 	probeEvery = tickEvery
+	firstWait  = 10 * time.Millisecond
 	// At a take-over all machines are told at once, and again every
 	// gratuitousEvery for gratuitousFor, as MetalLB does.
 	gratuitousEvery = 1100 * time.Millisecond
@@ -49,13 +52,16 @@ type Link struct {
 	kernel    *kernelAnswers    // nil where the kernel can't answer
 	asked     questions
 	handoffs  handoffs
+	fresh     map[netip.Addr]*claim // not confirmed yet
+	hurry     chan struct{}         // there is a fresh claim, or another node
 }
 
 // claim is an address that this node owns on the link.
 type claim struct {
 	probes    int       // still to be sent; after the last one it is announced
 	next      time.Time // when to send the next probe, or to tell all machines again
-	announced time.Time // zero while it is probed for
+	announced time.Time // zero before
+	confirmed bool      // nobody else has it
 }
 
 // conflict is somebody else who has an address of ours.
@@ -88,12 +94,13 @@ func OpenLink(device *net.Interface, node string, key []byte, alone time.Duratio
 	l := &Link{
 		device: device, key: key, log: log.With("interface", device.Name), changed: changed, recount: recount, sockets: s, counts: counts,
 		election: newElection(node, time.Now()), claims: map[netip.Addr]*claim{}, conflicts: map[netip.Addr]conflict{}, members: map[string]string{},
+		fresh: map[netip.Addr]*claim{}, hurry: make(chan struct{}, 1),
 	}
 	if l.kernel, err = openKernelAnswers(device, alone, counts, l.log); err != nil {
 		l.log.Info("if this agent is killed, another node takes its addresses over: the kernel can't answer meanwhile", "because", err)
 	}
 	if l.kernel != nil {
-		l.election.held = l.kernel.Owns
+		l.election.held, l.election.kernelAnswers = l.kernel.Owns, true
 	}
 	if err := l.openHandoffs(time.Now()); err != nil {
 		l.log.Warn("connections that are led to their former node may end", "err", err)
@@ -149,25 +156,61 @@ func receive(conn *packet.Conn, take func([]byte)) error {
 }
 
 func (l *Link) keepTicking(ctx context.Context, failed <-chan error) error {
-	ticker := time.NewTicker(tickEvery)
-	defer ticker.Stop()
-	for n := 0; ; n++ {
+	next := time.NewTimer(tickEvery)
+	defer next.Stop()
+	for last := time.Now(); ; {
 		select {
 		case <-ctx.Done():
 			return nil
 		case err := <-failed:
 			return err
-		case <-ticker.C:
+		case <-next.C:
+		case <-l.hurry:
 		}
 		l.mu.Lock()
 		now := time.Now()
-		l.apply(now, l.election.tick(now))
-		l.send(l.election.adverts(n%2 != 0))
-		l.kernel.refresh(l.election.incarnation)
-		l.ask(now)
-		l.remind(now)
-		l.followFormers(now)
+		if lost := l.watch(now); lost || now.Sub(last) >= tickEvery {
+			l.tick(now)
+			last = now
+		}
+		pause := tickEvery - now.Sub(last)
+		if len(l.fresh) > 0 || len(l.election.members) > 0 {
+			pause = min(pause, watchEvery)
+		}
+		next.Reset(pause)
 		l.mu.Unlock()
+	}
+}
+
+func (l *Link) tick(now time.Time) {
+	l.apply(now, l.election.tick(now))
+	l.send(l.election.adverts(false))
+	l.kernel.refresh(l.election.incarnation)
+	l.ask(now)
+	l.remind(now)
+	l.followFormers(now)
+}
+
+// watch looks, more often than at all the rest, after owners that may be lost, and after
+// addresses that nobody owned. It reports whether a node is lost.
+func (l *Link) watch(now time.Time) (lost bool) {
+	overdue, lost := l.election.overdue(now)
+	l.askNodes(overdue)
+	for a, c := range l.fresh {
+		if l.claims[a] != c || c.confirmed {
+			delete(l.fresh, a)
+		} else if !now.Before(c.next) {
+			l.attend(now, a, c)
+		}
+	}
+	return lost
+}
+
+// soon has the link looked after at once.
+func (l *Link) soon() {
+	select {
+	case l.hurry <- struct{}{}:
+	default:
 	}
 }
 
@@ -194,11 +237,12 @@ func (l *Link) leave() {
 }
 
 // SetCandidates says which addresses this node may own, with their weights.
-// Connections of addresses that are anywhere go on at any node.
-func (l *Link) SetCandidates(candidates map[netip.Addr]int32, anywhere map[netip.Addr]bool) {
+// Connections of addresses that are anywhere go on at any node; for weighted ones nodes have
+// different weights.
+func (l *Link) SetCandidates(candidates map[netip.Addr]int32, anywhere, weighted map[netip.Addr]bool) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	l.election.anywhere = anywhere
+	l.election.anywhere, l.election.weighted = anywhere, weighted
 	l.wanted = maps.Clone(candidates)
 	now := time.Now()
 	l.stand(now, l.election.adopt(now, l.kernel.adopt())...)
@@ -261,6 +305,8 @@ func (l *Link) apply(now time.Time, changes []change) {
 		}
 		if !c.Inherited {
 			claim.probes = probes
+			l.fresh[c.Address] = claim
+			l.soon()
 		}
 		l.attend(now, c.Address, claim)
 	}
@@ -310,27 +356,59 @@ func (l *Link) remind(now time.Time) {
 
 // attend does what is next for an address.
 func (l *Link) attend(now time.Time, a netip.Addr, c *claim) {
-	if c.probes > 0 {
+	asked := c.probes < probes
+	switch {
+	case c.probes > 0 && (!asked || !c.announced.IsZero()):
+		l.probe(a)
 		c.probes--
 		c.next = now.Add(probeEvery)
-		if a.Is4() {
-			l.write(l.sockets.arp, probeARP(a, l.device.HardwareAddr))
-		} else {
-			l.write(l.sockets.ndp, probeNS(a, l.device.HardwareAddr))
+		if !asked {
+			c.next = now.Add(firstWait)
 		}
 		return
-	}
-	if c.announced.IsZero() {
+	case c.announced.IsZero():
 		c.announced = now
-		l.election.confirm(a)
 		l.kernel.add(a, l.election.own[a])
 		l.log.Info("this node answers for the address now", "address", a)
 		l.changed()
+		c.next = now.Add(gratuitousEvery)
+		if c.probes > 0 {
+			c.next = now.Add(probeEvery)
+		} else {
+			l.confirm(a, c)
+		}
+	case !c.confirmed:
+		l.confirm(a, c)
+		c.next = c.announced.Add(gratuitousEvery)
+		return
+	default:
+		c.next = now.Add(gratuitousEvery)
+		if now.Sub(c.announced) > gratuitousFor {
+			c.next = time.Time{}
+		}
 	}
-	c.next = now.Add(gratuitousEvery)
-	if now.Sub(c.announced) > gratuitousFor {
-		c.next = time.Time{}
+	l.tellAll(a)
+}
+
+// confirm ends looking for another machine that has the address.
+func (l *Link) confirm(a netip.Addr, c *claim) {
+	c.confirmed = true
+	delete(l.fresh, a)
+	l.election.confirm(a)
+	l.changed()
+}
+
+// probe asks the link whether a machine has the address.
+func (l *Link) probe(a netip.Addr) {
+	if a.Is4() {
+		l.write(l.sockets.arp, probeARP(a, l.device.HardwareAddr))
+		return
 	}
+	l.write(l.sockets.ndp, probeNS(a, l.device.HardwareAddr))
+}
+
+// tellAll tells all machines that this node has the address.
+func (l *Link) tellAll(a netip.Addr) {
 	l.counts.gratuitous(a)
 	if a.Is4() {
 		for _, frame := range gratuitousARP(a, l.device.HardwareAddr) {
@@ -367,6 +445,7 @@ func (l *Link) meet(now time.Time, mac, node string) {
 		return
 	}
 	l.members[mac] = node
+	l.soon()
 	for a, c := range l.conflicts {
 		if c.mac == mac {
 			l.conflicts[a] = conflict{mac, now}
@@ -432,7 +511,7 @@ func (l *Link) isForUs(frame []byte) bool {
 // noteSender finds strangers who have an address that this node probes for.
 func (l *Link) noteSender(a netip.Addr, mac net.HardwareAddr) {
 	c := l.claims[a]
-	if c == nil || !c.announced.IsZero() || l.members[mac.String()] != "" {
+	if c == nil || c.confirmed || l.members[mac.String()] != "" {
 		return
 	}
 	now := time.Now()

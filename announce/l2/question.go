@@ -54,7 +54,10 @@ type questions struct {
 
 // ask asks the nodes that may be without an agent.
 func (l *Link) ask(now time.Time) {
-	names := l.election.ask(now)
+	l.askNodes(l.election.ask(now))
+}
+
+func (l *Link) askNodes(names []string) {
 	if len(names) == 0 {
 		return
 	}

@@ -44,7 +44,7 @@ func (n *Speaker) decide() (withdrawn bool) {
 	if n.layer2 != nil {
 		wanted := make(map[netip.Addr]l2.Placement, len(plan.L2))
 		for address, a := range plan.L2 {
-			wanted[address] = l2.Placement{Interfaces: a.Interfaces, Weight: a.Weight}
+			wanted[address] = l2.Placement{Interfaces: a.Interfaces, Weight: a.Weight, Weighted: a.Weighted}
 		}
 		n.layer2.Set(wanted, n.anywhere(served))
 	}

@@ -119,12 +119,15 @@ func (n *Speaker) isFollowed() bool {
 	n.mu.Lock()
 	may := n.self.Unfit == "" && !n.ends
 	n.mu.Unlock()
-	return may && !machineStops()
+	return may && !machineStops(n.systemd)
 }
 
+// systemdDir is there where systemd runs the machine (sd_booted(3)).
+const systemdDir = "/run/systemd/system"
+
 // machineStops reports whether systemd is shutting the machine down.
-func machineStops() bool {
-	if _, err := os.Stat("/run/systemd/system"); err != nil {
+func machineStops(dir string) bool {
+	if _, err := os.Stat(dir); err != nil {
 		return false
 	}
 	const patience = time.Second

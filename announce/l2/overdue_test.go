@@ -1,0 +1,81 @@
+package l2
+
+import (
+	"net/netip"
+	"slices"
+	"testing"
+	"time"
+)
+
+// TestOverdue: an owner whose kernel answers questions is lost when it leaves some without an
+// answer, well before its adverts are missed for long. Whoever is too busy to ask, or whose
+// questions are answered, takes nobody for lost; nor does anybody else.
+func TestOverdue(t *testing.T) {
+	for _, c := range []struct {
+		name    string
+		answers bool // the kernel, as adverts say
+		kernel  bool // it does so
+		every   time.Duration
+		lost    bool
+	}{
+		{"silent", true, false, watchEvery, true},
+		{"kernel answers", true, true, watchEvery, false},
+		{"a kernel that never answers", false, false, watchEvery, false},
+		{"the other one is busy", true, false, 50 * time.Millisecond, false},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			l := newLink(t, "a", "b")
+			for _, n := range l.nodes {
+				n.kernelAnswers = c.answers
+			}
+			l.candidates(vip)
+			l.pass(10)
+			owner := l.owner(vip)
+			l.nodes[owner].confirm(vip)
+			l.pass(1)
+			other := l.nodes[map[string]string{"a": "b", "b": "a"}[owner]]
+			l.asleep[owner] = true
+			const within = 110 * time.Millisecond
+			var lost bool
+			for begun := l.now; l.now.Sub(begun) < within && !lost; {
+				l.now = l.now.Add(c.every)
+				var names []string
+				if names, lost = other.overdue(l.now); len(names) > 0 && c.kernel {
+					other.answer(l.now, owner, l.nodes[owner].incarnation)
+				}
+				other.tick(l.now)
+			}
+			if took := len(other.owned()) == 1; lost != c.lost || took != c.lost {
+				t.Errorf("within %s: lost %v, taken over %v; want %v", within, lost, took, c.lost)
+			}
+			l.asleep[owner] = false
+			l.pass(10)
+			l.owner(vip) // it is heard again
+		})
+	}
+}
+
+// TestFirstWaitsForNobody: of nodes that may have an address that nobody has, the best one
+// takes it at once, and others wait for it; where weights count, all wait to hear them.
+func TestFirstWaitsForNobody(t *testing.T) {
+	for _, name := range []string{"a", "b"} {
+		for _, weighted := range []bool{false, true} {
+			l := newLink(t, "a", "b")
+			l.candidates(vip6)
+			l.pass(10)
+			e, other := l.nodes[name], map[string]string{"a": "b", "b": "a"}[name]
+			e.weighted = map[netip.Addr]bool{vip: weighted}
+			said := l.nodes[other].adverts(false)[0]
+			said.Entries = append(said.Entries, entry{Address: vip, Candidate: true})
+			e.receive(l.now, said)
+			e.setCandidates(l.now, map[netip.Addr]int32{vip: 0, vip6: 0})
+			best := better(entry{Address: vip}, name, entry{Address: vip}, other)
+			if got, want := slices.Contains(e.owned(), vip), best && !weighted; got != want {
+				t.Errorf("%s, weights %v: owns the address at once: %v, want %v", name, weighted, got, want)
+			}
+			l.candidates(vip, vip6)
+			l.pass(3)
+			l.owner(vip)
+		}
+	}
+}

@@ -55,7 +55,7 @@ func (st *State) plan(p *Plan, old, want *model.Table, c *model.Changes) {
 // Build makes the entries of tables that say what want says, each once, with the
 // ids and slots of st as far as it has any.
 func (st *State) Build(want *model.Table) (Entries, error) {
-	out := Entries{}
+	out := roomFor(want)
 	st.leftOut = newLeftOut()
 	out.add(settingsEntries(want.Settings))
 	for p := range want.Pools() {

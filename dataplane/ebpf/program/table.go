@@ -1,6 +1,10 @@
 package program
 
-import "slices"
+import (
+	"slices"
+
+	"github.com/fairway-net/fairway/model"
+)
 
 // TableName names one of the maps that say what a model.Table says.
 type TableName string
@@ -28,6 +32,20 @@ type Entry struct {
 
 // Entries are entries, each list of one table.
 type Entries map[TableName][]Entry
+
+// roomFor has room for the entries of a table: lists of a hundred thousand that grow bit
+// by bit take three times the memory.
+func roomFor(want *model.Table) Entries {
+	backends := 0
+	for p := range want.Pools() {
+		backends += len(p.Backends)
+	}
+	return Entries{
+		Names: make([]Entry, 0, want.NumPools()), pools: make([]Entry, 0, want.NumPools()),
+		Members: make([]Entry, 0, backends), Slots: make([]Entry, 0, backends),
+		Frontends: make([]Entry, 0, want.NumFrontends()),
+	}
+}
 
 func (b Entries) add(list []Entry) {
 	for _, e := range list {

@@ -342,6 +342,34 @@ func TestTakeOver(t *testing.T) {
 	l.expectOwners("b")
 }
 
+// TestOneWay: where frames of the owner are lost on their way to the other node, and not the
+// other way round, the later claim counts, and one node answers, also when all is well again.
+func TestOneWay(t *testing.T) {
+	requireTools(t)
+	l := newLAN(t)
+	l.firstAlone()
+	var mac string
+	for m, name := range l.macs {
+		if name == "a" {
+			mac = m
+		}
+	}
+	rules := "table netdev cut { chain to-b { type filter hook egress device to-b priority 0; ether saddr " + mac + " drop; }; }"
+	nft := func(input string) {
+		t.Helper()
+		cmd := exec.Command("nft", "-f", "-")
+		cmd.Stdin, cmd.Stderr = strings.NewReader(input), l.Output()
+		l.must(l.hub.Start(cmd))
+		l.must(cmd.Wait())
+	}
+	nft(rules)
+	l.expectOwners("b")
+	l.stays("b", "frames of a are lost", 10*Interval)
+	nft("delete table netdev cut")
+	l.stays("b", "all is well again", 10*Interval)
+	l.expectOwners("b")
+}
+
 // cutPower has a node be silent and its agent gone.
 func (l *lan) cutPower(name string) {
 	l.Helper()

@@ -22,6 +22,12 @@ type MetalLB struct {
 	V1beta1, V1beta2 rest.Interface // of the versions; BGPPeers are read as v1beta2
 }
 
+// An agent writes an object for each Service that it announces, two requests each.
+const (
+	statusQPS   = 100
+	statusBurst = 500
+)
+
 // NewMetalLB makes a client for the group metallb.io. Its objects travel as
 // JSON, as all custom resources do.
 func NewMetalLB(cfg *rest.Config) (*MetalLB, error) {
@@ -35,6 +41,9 @@ func NewMetalLB(cfg *rest.Config) (*MetalLB, error) {
 	codecs := serializer.NewCodecFactory(scheme)
 	client := func(version schema.GroupVersion) (rest.Interface, error) {
 		c := rest.CopyConfig(cfg)
+		if c.QPS == 0 { // client-go's 5 a second have each Service's status wait for the others'
+			c.QPS, c.Burst = statusQPS, statusBurst
+		}
 		c.ContentType, c.AcceptContentTypes = runtime.ContentTypeJSON, runtime.ContentTypeJSON
 		c.APIPath, c.GroupVersion, c.NegotiatedSerializer = "/apis", &version, codecs.WithoutConversion()
 		return rest.RESTClientFor(c)

@@ -39,10 +39,13 @@ MAY_SKIP   += "github.com/fairway-net/fairway/lab TestDrainKeepsConnections" "gi
 # The causes that doctor names take half a minute for each mode: `make causes`.
 MAY_SKIP   += "github.com/fairway-net/fairway/lab TestCausesInAllModes"
 
+# Agents elsewhere, asked by nodes/proxy and pods/exec: `make many-nodes`.
+MAY_SKIP   += "github.com/fairway-net/fairway/lab TestManyNodes"
+
 # The page takes a browser and npm: `make page`.
 MAY_SKIP   += "github.com/fairway-net/fairway/diagnose/web TestPage"
 
-.PHONY: drain bench-announce web page pictures first-minutes release arm64 reproducible audit api-conformance deb deb-test causes faults helm gateway-conformance h2spec nothing-lost build demo bench soak bench-kube-proxy bench-ipvs test unit all cluster routers image lint generate generated deps clean
+.PHONY: many-nodes drain bench-announce web page pictures first-minutes release arm64 reproducible audit api-conformance deb deb-test causes faults helm gateway-conformance h2spec nothing-lost build demo bench soak bench-kube-proxy bench-ipvs test unit all cluster routers image lint generate generated deps clean
 
 # Without cgo: kustomize, in kubectl, would have the linker keep every symbol for plugins.
 build: ## the binary, in ./fairway
@@ -74,6 +77,9 @@ routers: build ## what real routers make of what nodes announce: minutes, since 
 
 drain: build ## connections through nodes that are drained, in each mode, and stable flows over a router: two minutes
 	FAIRWAY_DRAIN=1 $(GO) test -v -count=1 -timeout 10m -run '^(TestDrainKeepsConnections|TestStableFlows)$$' ./lab
+
+many-nodes: build ## agents of nodes elsewhere, asked by nodes/proxy and by pods/exec, with few rights, and silent: half a minute
+	FAIRWAY_MANY_NODES=1 $(GO) test -v -count=1 -timeout 10m -run '^TestManyNodes$$' ./lab
 
 causes: build ## the causes that doctor names, provoked in labs of every mode
 	FAIRWAY_CAUSES=1 $(GO) test -v -timeout 40m -run '^(TestCauses|TestCausesInAllModes)$$' ./lab

@@ -83,6 +83,11 @@ type Config struct {
 	KnownDir string
 	// Socket is where commands of diagnosis ask this agent; "" is nowhere.
 	Socket string
+	// AgentAddress is where API servers ask this agent for their users, as host:port; ""
+	// is nowhere. Only a machine that makes its Node itself answers there.
+	AgentAddress string
+	// Identity is how the agent shows itself there; nil is as it does to the API.
+	Identity agentlink.Identity
 	// Started, if not nil, is called once, when the kernel first is as it should
 	// be.
 	Started func(Started)
@@ -126,6 +131,7 @@ type Agent struct {
 
 	configured atomic.Pointer[Config]      // the configuration in force; config is that of the start
 	inForce    atomic.Pointer[model.Table] // nil before the first sync that succeeded
+	port       atomic.Uint32               // at which API servers are answered; 0 at none
 	group      *errgroup.Group             // of what ends with the agent
 }
 

@@ -2,12 +2,18 @@ package agent
 
 import (
 	"context"
+	"errors"
 	"os"
 
 	"github.com/fairway-net/fairway/compile"
 	"github.com/fairway-net/fairway/dataplane"
 	"github.com/fairway-net/fairway/diagnose/agentlink"
+	"github.com/fairway-net/fairway/diagnose/doctor"
+	"github.com/fairway-net/fairway/diagnose/dump"
 	"github.com/fairway-net/fairway/diagnose/explain"
+	"github.com/fairway-net/fairway/diagnose/host"
+	"github.com/fairway-net/fairway/diagnose/nodetrace"
+	"github.com/fairway-net/fairway/diagnose/probe"
 	"github.com/fairway-net/fairway/internal/flow"
 	"github.com/fairway-net/fairway/internal/kernel"
 	"github.com/fairway-net/fairway/model"
@@ -72,6 +78,44 @@ func (l link) Flows(ctx context.Context, follow bool, to flow.Listener) error {
 		return err
 	}
 	return kind.Flows(l.agent.configured.Load().Plane)(ctx, follow, to)
+}
+
+// Objects compares what the kernel holds with the table in force.
+func (l link) Objects(ctx context.Context, service string) (*dump.Report, error) {
+	a := l.agent
+	table, current := a.inForce.Load(), a.planes.current()
+	if table == nil {
+		return nil, errors.New("nothing is in force yet")
+	}
+	kind, err := dataplane.Find(current.mode)
+	if err != nil {
+		return nil, err
+	}
+	reading, err := current.plane.Read(ctx, kernel.Query{Objects: true})
+	if err != nil {
+		return nil, err
+	}
+	options := a.configured.Load().Plane
+	report, err := dump.Of(table, service, func(t *model.Table) ([]kernel.Object, error) { return kind.Render(t, options) }, reading.Objects)
+	if err != nil {
+		return nil, err
+	}
+	status := l.Status()
+	report.Node, report.Mode, report.Lacks = status.Node, status.Mode, status.Lacks
+	return report, nil
+}
+
+// Host are the facts of this machine.
+func (l link) Host(ctx context.Context) *doctor.Host { return host.Read(ctx) }
+
+// Probe sends packets from this machine.
+func (l link) Probe(ctx context.Context, r agentlink.ProbeRequest) (agentlink.ProbeAnswer, error) {
+	return agentlink.Probed(ctx, probe.Prober{}, r)
+}
+
+// Trace follows packets on this machine.
+func (l link) Trace(ctx context.Context, r nodetrace.Request, tell func(nodetrace.Line)) error {
+	return nodetrace.Run(ctx, r, tell)
 }
 
 // keepLeftOut keeps what a sync left out for who asks.

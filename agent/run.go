@@ -167,6 +167,9 @@ func (a *Agent) run(ctx context.Context) error {
 	if a.config.Socket != "" {
 		group.Go(func() error { a.serveLink(ctx); return nil })
 	}
+	if a.config.AgentAddress != "" && a.config.Register {
+		group.Go(func() error { a.servePort(ctx); return nil })
+	}
 	group.Go(func() error { return a.checks.Run(ctx) })
 	group.Go(func() error { return a.publish.Run(ctx) })
 	group.Go(func() error { return a.follow(ctx) })

@@ -145,7 +145,9 @@ func (a *Agent) addressesChanged(ctx context.Context, group *errgroup.Group) fun
 	latest := make(chan []netip.Addr, 1)
 	m := &ownnode.Node{
 		Client: a.client, Name: a.config.NodeName, Log: a.config.Log,
-		About: func() ownnode.About { return ownnode.About{Version: a.config.version(), Mode: a.Mode()} },
+		About: func() ownnode.About {
+			return ownnode.About{Version: a.config.version(), Mode: a.Mode(), Port: uint16(a.port.Load())}
+		},
 	}
 	group.Go(func() error { m.Keep(ctx, latest, a.unregistered); return nil })
 	group.Go(func() error { m.Heartbeat(ctx); return nil })

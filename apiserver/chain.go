@@ -33,5 +33,5 @@ func growStackForWrites(next http.Handler) http.Handler {
 
 // isLongRunning reports whether a request may take as long as it likes.
 func isLongRunning(_ *http.Request, info *request.RequestInfo) bool {
-	return info.Verb == "watch" || slices.Contains([]string{"attach", "exec", "log", "portforward"}, info.Subresource)
+	return info.Verb == "watch" || slices.Contains([]string{"attach", "exec", "log", "portforward", "proxy"}, info.Subresource)
 }

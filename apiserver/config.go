@@ -64,6 +64,9 @@ type Config struct {
 	NodeGrace time.Duration
 	// Kubelet answers for what runs in Pods; "" if nothing runs them.
 	Kubelet registry.Kubelet
+	// AgentSocket is the path of the socket of a node's agent on this machine, "" for
+	// nodes elsewhere; nil if all are elsewhere.
+	AgentSocket func(node string) string
 	// TokenFile lists bearer tokens in Kubernetes' static token format:
 	// token,user,uid,"group1,group2".
 	TokenFile string

@@ -34,7 +34,7 @@ type installer struct {
 
 // install serves all kinds.
 func (s *Server) install(types *scheme.Scheme, config *genericapiserver.Config) error {
-	groups, err := registry.Open(types.Scheme, s.options, s.allocator, validation.Cluster{ServiceCIDRs: s.allocator.Prefixes}, s.access.kinds(), s.config.Kubelet,
+	groups, err := registry.Open(types.Scheme, s.options, s.allocator, validation.Cluster{ServiceCIDRs: s.allocator.Prefixes}, s.access.kinds(), s.config.Kubelet, s.nodeAgents(),
 		registry.Acting{Pods: s.config.Kubelet != ""})
 	if err != nil {
 		return err

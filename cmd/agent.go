@@ -29,7 +29,7 @@ import (
 
 func agentCommand() *cobra.Command {
 	var kubeconfig string
-	flags := agentFlags{healthz: "0.0.0.0:10256", metrics: "127.0.0.1:10249"}
+	flags := agentFlags{healthz: "0.0.0.0:10256", metrics: "127.0.0.1:10249", agentAddress: agentPort}
 	proxy := &config.Flags{}
 	c := &cobra.Command{
 		Use:   "agent",
@@ -61,6 +61,9 @@ func agentCommand() *cobra.Command {
 	c.Flags().BoolVar(&flags.watchPods, "dns-watch-pods", false, "with --dns: watch this node's pods, so that search paths of pods without a Service are resolved here too")
 	return c
 }
+
+// agentPort is where agents of machines that joined answer API servers.
+const agentPort = ":10260"
 
 // runAgent runs an agent until ctx is done. Where a server or a machine that has
 // joined keeps the file of servers beside the kubeconfig, any of those will do.
@@ -108,6 +111,7 @@ type agentFlags struct {
 	cgroup             string
 	verifyPeriod       time.Duration
 	healthz, metrics   string
+	agentAddress       string
 	serviceMetrics     int
 	endpointMetrics    int
 	serviceBytes       bool
@@ -145,6 +149,7 @@ func (f *agentFlags) addRunning(flags *pflag.FlagSet) {
 	addCgroupFlag(flags, &f.cgroup)
 	flags.DurationVar(&f.verifyPeriod, "sync-period", 30*time.Second, "interval of the periodic comparison with the kernel")
 	flags.StringVar(&f.healthz, "healthz-bind-address", f.healthz, `host:port of /healthz and /livez; "" serves none`)
+	flags.StringVar(&f.agentAddress, "agent-bind-address", f.agentAddress, "host:port at which a machine that makes its own Node answers Fairway's API servers, which ask for users of explain, doctor, trace and flows; \"\" is nowhere")
 	flags.BoolVar(&f.announce, "announce", f.announce, "announce load balancer addresses of this node, as MetalLB's IPAddressPools and L2Advertisements say")
 	flags.BoolVar(&f.dns, "dns", f.dns, "serve the cluster's names on this node, at the address of the DNS Service")
 	addClusterDNSFlag(flags, &f.dnsAddress)
@@ -202,6 +207,7 @@ func (f *agentFlags) config() (agent.Config, error) {
 	}
 	config.Plane.CountBytes = f.serviceBytes
 	config.Plane.Scheduler, config.Plane.StateDir, config.Plane.Cgroup = f.scheduler, f.stateDir, f.cgroup
+	config.AgentAddress = f.agentAddress
 	config.Socket = filepath.Join(config.Plane.StateDirectory(), agentlink.SocketName)
 	config.Plane.IPTablesVariant = f.iptablesVariant
 	if f.mode != agent.AutoMode {

@@ -22,6 +22,7 @@ func commands() []*cobra.Command {
 		renderCommand(),
 		explainCommand(),
 		doctorCommand(),
+		agentConnectCommand(),
 		dumpCommand(),
 		traceCommand(),
 		flowsCommand(),

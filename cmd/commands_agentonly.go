@@ -15,6 +15,7 @@ func commands() []*cobra.Command {
 		renderCommand(),
 		explainCommand(),
 		doctorCommand(),
+		agentConnectCommand(),
 		dumpCommand(),
 		traceCommand(),
 		flowsCommand(),

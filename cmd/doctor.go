@@ -1,6 +1,7 @@
 package cmd
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -99,7 +100,8 @@ func (f *doctorFlags) examine(ctx context.Context, args []string) (*doctor.Repor
 	e := &doctor.Evidence{Domain: f.domain}
 	if len(args) == 0 {
 		e.Host = host.Read(ctx)
-		f.askAgents(ctx, e, func() []agentlink.Found { return f.objects.agents(ctx) })
+		// About this machine, only its own agent.
+		f.askAgents(ctx, e, func() []agentlink.Found { return f.objects.agentsHere(ctx) })
 		return doctor.Examine(ctx, e), nil
 	}
 	q, err := explain.ParseQuestion(args[0], f.from, f.objects.namespace)
@@ -119,17 +121,19 @@ func (f *doctorFlags) examine(ctx context.Context, args []string) (*doctor.Repor
 	}
 	e.Question = q
 	e.Service = e.Objects.Of(q.Target)
-	find := sync.OnceValue(func() []agentlink.Found { return f.objects.agents(ctx) })
+	find := sync.OnceValue(func() []agentlink.Found { return f.objects.agents(ctx, oneNode(q, e.Objects)) })
 	if e.Report, err = explain.FromObjects(q, e.Objects, config.Compile, f.objects.asker(ctx, find)); err != nil {
 		return nil, err
 	}
-	if e.NotHere == "" {
+	if on := cmp.Or(f.node, e.Report.From.Node); e.NotHere == "" && (on == "" || isHere(e.Objects, on)) {
 		e.Host, e.Probe = host.Read(ctx), probe.Prober{}
 	} else if err := f.elsewhere(ctx, e, find()); err != nil {
 		return nil, err
 	}
 	if from := e.Report.From; from.Kind == "pod" && !hostNetwork(e.Objects, from) {
-		e.Client = &doctor.Client{Resolvers: probe.Resolvers(from.Addr)}
+		if p, ok := e.Probe.(agentlink.LocalProber); ok {
+			e.Client = &doctor.Client{Resolvers: p.Resolvers(from.Addr)}
+		}
 	}
 	f.askAgents(ctx, e, find)
 	if e.Service != nil && len(e.Report.Views) > 0 {

@@ -6,8 +6,10 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"io/fs"
 	"os"
 	"os/exec"
+	"strings"
 	"time"
 
 	"github.com/fairway-net/fairway/diagnose/agentlink"
@@ -23,14 +25,33 @@ func (f *doctorFlags) askAgents(ctx context.Context, e *doctor.Evidence, find fu
 	}
 	agents := find()
 	if len(agents) == 0 && e.Service != nil {
-		e.NoAgents = "no agent answers on this machine"
+		e.NoAgents = "no agent answers"
 	}
-	for _, a := range agents {
-		e.Agents = append(e.Agents, agentFacts(a, e))
-		if a.Err == nil && e.Service != nil {
-			e.Kernel = append(e.Kernel, kernelFacts(ctx, a, e))
+	e.NotAsked = agentlink.Missing(agents)
+	kernels := make([]*doctor.Kernel, len(agents))
+	agentlink.Each(ctx, agents, func(i int) {
+		if a := agents[i]; a.Err == nil && e.Service != nil {
+			k := kernelFacts(ctx, a, e)
+			kernels[i] = &k
+		}
+	})
+	for i, a := range agents {
+		if a.Err == nil || isDead(a) {
+			e.Agents = append(e.Agents, agentFacts(a, e))
+		}
+		if kernels[i] != nil {
+			e.Kernel = append(e.Kernel, *kernels[i])
 		}
 	}
+}
+
+// isDead reports whether nobody answers where an agent should, rather than that it
+// can't be asked from here.
+func isDead(a agentlink.Found) bool {
+	if errors.Is(a.Err, fs.ErrPermission) {
+		return false
+	}
+	return a.Node == "" || strings.Contains(a.Err.Error(), "connection refused") || strings.Contains(a.Err.Error(), "no such file or directory")
 }
 
 // agentFacts are what is known of an agent.
@@ -56,7 +77,7 @@ func agentFacts(found agentlink.Found, e *doctor.Evidence) doctor.Agent {
 // command dump, which can enter another network namespace.
 func kernelFacts(ctx context.Context, agent agentlink.Found, e *doctor.Evidence) doctor.Kernel {
 	k := doctor.Kernel{Node: agent.Status.Node, Mode: agent.Status.Mode}
-	report, err := dumpElsewhere(ctx, agent.Path, e.Service.Namespace, e.Service.Name)
+	report, err := dumpElsewhere(ctx, agent, e.Service.Namespace, e.Service.Name)
 	if err != nil {
 		k.Err = err.Error()
 		return k
@@ -68,8 +89,13 @@ func kernelFacts(ctx context.Context, agent agentlink.Found, e *doctor.Evidence)
 	return k
 }
 
-// dumpElsewhere is `fairway dump` for one agent, in a process of its own.
-func dumpElsewhere(ctx context.Context, socket, namespace, service string) (*dump.Report, error) {
+// dumpElsewhere is `fairway dump` for one agent: in a process of its own, or, of a node
+// elsewhere, by its agent.
+func dumpElsewhere(ctx context.Context, agent agentlink.Found, namespace, service string) (*dump.Report, error) {
+	if agent.Path == "" {
+		return agent.Objects(ctx, namespace+"/"+service)
+	}
+	socket := agent.Path
 	self, err := os.Executable()
 	if err != nil {
 		return nil, fmt.Errorf("read the kernel: %w", err)

@@ -12,8 +12,19 @@ import (
 	"github.com/fairway-net/fairway/internal/netns"
 )
 
+// byAgent has an agent on another machine take it.
+func (f *doctorFlags) byAgent(ctx context.Context, e *doctor.Evidence, agent agentlink.Found) error {
+	facts, err := agent.Host(ctx)
+	if err != nil {
+		e.NotHere = err.Error()
+		return nil //nolint:nilerr // the report says so
+	}
+	e.NotHere, e.Host, e.Probe = "", facts, agentlink.Prober{Client: agent.Client}
+	return nil
+}
+
 // elsewhere has the machine's side of the evidence taken in the network namespace of
-// an agent of this machine, such as a node of a lab: of the node that is asked
+// an agent of this machine, such as a node of a lab, or by an agent elsewhere: of the node that is asked
 // about, or of the first. Where there is none, the report says that it wasn't
 // looked at.
 func (f *doctorFlags) elsewhere(ctx context.Context, e *doctor.Evidence, agents []agentlink.Found) error {
@@ -23,6 +34,9 @@ func (f *doctorFlags) elsewhere(ctx context.Context, e *doctor.Evidence, agents 
 	})
 	if i < 0 {
 		return nil
+	}
+	if agents[i].Path == "" {
+		return f.byAgent(ctx, e, agents[i])
 	}
 	ns, err := netns.OfProcess(agents[i].Status.PID)
 	if err != nil {

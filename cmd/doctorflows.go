@@ -2,31 +2,22 @@ package cmd
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"slices"
 	"time"
 
-	"github.com/fairway-net/fairway/dataplane"
 	"github.com/fairway-net/fairway/diagnose/agentlink"
 	"github.com/fairway-net/fairway/diagnose/doctor"
 	"github.com/fairway-net/fairway/diagnose/explain"
-	"github.com/fairway-net/fairway/internal/conntrack"
-	"github.com/fairway-net/fairway/internal/netns"
+	"github.com/fairway-net/fairway/internal/flow"
 )
 
 // twiceAfter is how long a flow must be there to count: a change of endpoints has
 // agents forget flows at once, though not in the same moment.
 const twiceAfter = time.Second
 
-// inConntrack reports whether conntrack has the connections of a mode.
-func inConntrack(mode string) bool {
-	kind, err := dataplane.Find(mode)
-	return err == nil && kind.InConntrack
-}
-
-// readFlows adds the flows to the Service that the conntrack tables of agents' nodes
-// hold, and still hold a second later.
+// readFlows adds the flows to the Service that the data planes of agents' nodes hold, in
+// conntrack or of their own, and still hold a second later.
 func (f *doctorFlags) readFlows(ctx context.Context, e *doctor.Evidence, agents []agentlink.Found) {
 	fronts := map[string]bool{}
 	for _, v := range e.Report.Views {
@@ -37,12 +28,12 @@ func (f *doctorFlags) readFlows(ctx context.Context, e *doctor.Evidence, agents 
 	suspects := func(a agentlink.Found) ([]doctor.Flow, error) { return flowsOf(ctx, a, fronts, e.Report) }
 	var asked []agentlink.Found
 	for _, a := range agents {
-		if a.Err == nil && inConntrack(a.Status.Mode) && (f.node == "" || f.node == a.Status.Node) {
+		if a.Err == nil && (f.node == "" || f.node == a.Status.Node) {
 			asked = append(asked, a)
 		}
 	}
 	if len(asked) == 0 {
-		e.NoFlows = "no agent in nftables or iptables mode answers here; other modes keep connections elsewhere"
+		e.NoFlows = "no agent answers"
 		return
 	}
 	first := map[string][]doctor.Flow{}
@@ -84,19 +75,15 @@ const mostFlows = 1000
 // flowsOf lists the flows to some frontends that lead to none of the report's
 // endpoints.
 func flowsOf(ctx context.Context, agent agentlink.Found, fronts map[string]bool, r *explain.Report) (list []doctor.Flow, err error) {
-	ns, err := netns.OfProcess(agent.Status.PID)
-	if err != nil {
-		return nil, err
-	}
-	defer func() { err = errors.Join(err, ns.Close()) }()
 	good := r.Taking()
-	err = ns.Do(func() error {
-		return conntrack.Flows(ctx, func(f *conntrack.Flow) {
-			front := f.Frontend.String() + "/" + f.Proto.String()
-			if fronts[front] && !good[f.Backend] && len(list) < mostFlows {
-				list = append(list, doctor.Flow{Node: agent.Status.Node, Proto: f.Proto.String(), Client: f.Client, Frontend: f.Frontend, Backend: f.Backend})
+	err = agent.Flows(ctx, false, flow.Listener{
+		Note: func(string) {},
+		Event: func(e flow.Event) {
+			front := e.Frontend.String() + "/" + e.Proto.String()
+			if fronts[front] && !good[e.Backend] && len(list) < mostFlows {
+				list = append(list, doctor.Flow{Node: agent.Status.Node, Proto: e.Proto.String(), Client: e.Client, Frontend: e.Frontend, Backend: e.Backend})
 			}
-		})
+		},
 	})
 	return list, err
 }

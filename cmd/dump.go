@@ -30,6 +30,7 @@ type dumpFlags struct {
 	output  string
 	all     bool
 	options kernel.Options
+	missing []string // nodes whose agents don't answer
 }
 
 func dumpCommand() *cobra.Command {
@@ -39,7 +40,8 @@ func dumpCommand() *cobra.Command {
 		Short: "Show what the kernel holds of one Service or of all, in any mode",
 		Long: `Show what the agent of a node has in force, in the words of render --table, and
 compare each kernel object with what is read back from the kernel. Nothing is
-changed. It takes root, on the node.
+changed. It takes root on the node, or the right to ask its agent by way of the API
+(pods/exec in Kubernetes, nodes/proxy with Fairway's own API server).
 
 Where no agent answers, the objects of every mode that are there are listed.
 
@@ -68,7 +70,7 @@ unexpected, and 2 if it could not be told.`,
 		},
 	}
 	f.objects.addAPI(c.Flags())
-	c.Flags().StringVar(&f.node, "node", "", "the node whose agent to ask, where several are on this machine")
+	c.Flags().StringVar(&f.node, "node", "", "the node whose agent to ask; default this machine's")
 	c.Flags().StringVarP(&f.output, "output", "o", "", "json or yaml")
 	c.Flags().BoolVar(&f.all, "objects", false, "list every kernel object, not only those that differ")
 	c.Flags().StringVar(&f.options.StateDir, "state-dir", kernel.DefaultStateDir, "the agent's state directory, where no agent answers")
@@ -103,6 +105,13 @@ func (f *dumpFlags) reports(ctx context.Context, args []string) ([]*dump.Report,
 		}
 		return f.everything(ctx)
 	}
+	if agent.Path == "" {
+		report, err := agent.Objects(ctx, service)
+		if err != nil {
+			return nil, err
+		}
+		return []*dump.Report{report}, nil
+	}
 	if err := enterNetworkOf(agent.Status.PID); err != nil {
 		return nil, err
 	}
@@ -120,7 +129,15 @@ func (f *dumpFlags) agent(ctx context.Context) (*agentlink.Found, error) {
 	}
 	var there []agentlink.Found
 	var names []string
-	for _, a := range f.objects.agents(ctx) {
+	all := f.objects.agents(ctx, f.node)
+	if f.node == "" {
+		here := slices.DeleteFunc(slices.Clone(all), func(a agentlink.Found) bool { return a.Path == "" || a.Err != nil })
+		if len(here) > 0 { // this machine's, unless another is asked for
+			all = here
+		}
+	}
+	f.missing = agentlink.Missing(all)
+	for _, a := range all {
 		if a.Err == nil && (f.node == "" || f.node == a.Status.Node) {
 			there, names = append(there, a), append(names, a.Status.Node)
 		}
@@ -129,11 +146,19 @@ func (f *dumpFlags) agent(ctx context.Context) (*agentlink.Found, error) {
 	case len(there) > 1:
 		return nil, fmt.Errorf("--node: must be one of %s", strings.Join(names, ", "))
 	case len(there) == 0 && f.node != "":
-		return nil, fmt.Errorf("--node: no agent of a node %q answers on this machine", f.node)
+		return nil, fmt.Errorf("--node: no agent of a node %q answers%s", f.node, because(f.missing))
 	case len(there) == 0:
 		return nil, nil
 	}
 	return &there[0], nil
+}
+
+// because gives lines as the end of an error.
+func because(lines []string) string {
+	if len(lines) == 0 {
+		return ""
+	}
+	return ": " + strings.Join(lines, "; ")
 }
 
 // dumpAgent compares what an agent has in force with the kernel.

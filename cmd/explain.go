@@ -98,12 +98,27 @@ func (f *explainFlags) report(cmd *cobra.Command, typed string) (*explain.Report
 		return nil, err
 	}
 	q.Node = f.node
-	find := sync.OnceValue(func() []agentlink.Found { return f.objects.agents(cmd.Context()) })
+	find := sync.OnceValue(func() []agentlink.Found { return f.objects.agents(cmd.Context(), oneNode(q, objects)) })
 	report, err := explain.FromObjects(q, objects, config.Compile, f.objects.asker(cmd.Context(), find))
+	if err == nil && len(report.Views) > 0 && len(f.objects.files) == 0 {
+		report.NotChecked = append(report.NotChecked, agentlink.Missing(find())...)
+	}
 	if err == nil && f.kernel && report.Service != nil && len(report.Views) > 0 && len(f.objects.files) == 0 {
 		addKernels(cmd.Context(), report, find(), cmp.Or(q.Node, report.From.Node), cmd.Flags().Changed("kernel"))
 	}
 	return report, err
+}
+
+// oneNode is the node that a question is about; "" for all.
+func oneNode(q explain.Question, o *explain.Objects) string {
+	if q.Node != "" {
+		return q.Node
+	}
+	from, err := o.Locate(q.From, false)
+	if err != nil {
+		return ""
+	}
+	return from.Node
 }
 
 // text writes the report for people.

@@ -31,9 +31,8 @@ func addKernels(ctx context.Context, r *explain.Report, agents []agentlink.Found
 	left := 0
 	for _, a := range agents {
 		switch {
-		case node != "" && a.Status.Node != node && a.Err == nil:
-		case a.Err != nil:
-			r.NotChecked = append(r.NotChecked, "kernel: "+a.Err.Error())
+		case a.Err != nil: // which is said
+		case node != "" && a.Status.Node != node:
 		case !always && a.Status.Services > mostServicesRead:
 			r.NotChecked = append(r.NotChecked, fmt.Sprintf("kernel of %s: it holds %d Services, and reading takes long: --kernel", a.Status.Node, a.Status.Services))
 		case len(results) == mostKernels:
@@ -47,7 +46,7 @@ func addKernels(ctx context.Context, r *explain.Report, agents []agentlink.Found
 	}
 	var group sync.WaitGroup
 	for _, one := range results {
-		group.Go(func() { one.report, one.err = dumpElsewhere(ctx, one.agent.Path, r.Service.Namespace, r.Service.Name) })
+		group.Go(func() { one.report, one.err = dumpElsewhere(ctx, one.agent, r.Service.Namespace, r.Service.Name) })
 	}
 	group.Wait()
 	for _, one := range results {

@@ -34,9 +34,10 @@ func flowsCommand() *cobra.Command {
 	c := &cobra.Command{
 		Use:   "flows",
 		Short: "Show connections to Services, with the names of both ends",
-		Long: `Show the connections to Services that this machine's nodes have, or, with
---follow, each as it begins, ends, is refused or dropped, with the reason. It takes
-root, and asks the agents.
+		Long: `Show the connections to Services that nodes have, or, with --follow, each as it
+begins, ends, is refused or dropped, with the reason. The agents are asked: of this
+machine as root, of others by way of the API (pods/exec in Kubernetes, nodes/proxy
+with Fairway's own API server), with the rights that you have.
 
 Nothing is recorded while nobody asks. What can't be told on a node is said.`,
 		Example: `  fairway flows
@@ -134,10 +135,13 @@ func (f *flowsFlags) filter() (flows.Filter, error) {
 func (f *flowsFlags) nodes(ctx context.Context, say func(string)) ([]agentlink.Found, error) {
 	var list []agentlink.Found
 	answered := 0
-	for _, a := range f.objects.agents(ctx) {
+	all := f.objects.agents(ctx, f.node)
+	for _, line := range agentlink.Missing(all) {
+		say(line)
+	}
+	for _, a := range all {
 		switch {
 		case a.Err != nil:
-			say(a.Err.Error())
 			continue
 		case f.node != "" && a.Status.Node != f.node:
 			continue
@@ -148,9 +152,9 @@ func (f *flowsFlags) nodes(ctx context.Context, say func(string)) ([]agentlink.F
 	}
 	switch {
 	case answered == 0 && f.node != "":
-		return nil, fmt.Errorf("--node: no agent of a node %q answers on this machine", f.node)
+		return nil, fmt.Errorf("--node: no agent of a node %q answers", f.node)
 	case answered == 0:
-		return nil, errors.New("no agent answers on this machine")
+		return nil, errors.New("no agent answers")
 	}
 	return list, nil
 }

@@ -44,7 +44,7 @@ func joinedKubeconfig() string {
 }
 
 func joinCommand() *cobra.Command {
-	flags := agentFlags{healthz: "0.0.0.0:10256", metrics: "127.0.0.1:10249", dns: true, announce: true, publish: agent.Publish{Folder: publish.DefaultFolder}}
+	flags := agentFlags{healthz: "0.0.0.0:10256", metrics: "127.0.0.1:10249", agentAddress: agentPort, dns: true, announce: true, publish: agent.Publish{Folder: publish.DefaultFolder}}
 	options := join.Options{Version: apiserver.KubernetesVersion}
 	var systemd bool
 	c := &cobra.Command{

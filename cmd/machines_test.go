@@ -116,6 +116,7 @@ func firstFiveMinutes(t *testing.T, family *strings.Replacer, address string) {
 		}
 	}
 
+	c.agentsAnswer()
 	hooks := c.startHooks()
 	kill["m2"]()
 	c.settles("the process of m2 was killed", "m3")

@@ -27,6 +27,25 @@ echo "$state"
 )
 
 // file writes a file of a machine.
+// agentsAnswer: the first machine asks the agents of the others by the API server, and
+// nobody else gets an answer of their ports.
+func (c *cluster) agentsAnswer() {
+	c.t.Helper()
+	var said string
+	eventually(c.t, "the agents of all machines answer", func() bool {
+		said = c.hosts["m1"].run("sudo fairway explain svc/kubernetes || true")
+		return strings.Contains(said, "kernel       m1 (") && strings.Contains(said, "kernel       m2 (") && strings.Contains(said, "kernel       m3 (")
+	})
+	if got := c.hosts["m1"].run("fairway flows --node m2 && fairway doctor svc/kubernetes --node m3"); !strings.Contains(got, "agents keep up with the API") {
+		c.t.Errorf("doctor about another machine says\n%s", got)
+	}
+	for _, at := range []string{"10.77.0.12", "[fd00:77::12]"} {
+		if got := c.hosts["laptop"].run("curl -gsk https://" + at + ":10260/v1/status || echo refused"); !strings.Contains(got, "refused") || strings.Contains(got, "version") {
+			c.t.Errorf("the agent answers anybody: %s", got)
+		}
+	}
+}
+
 func (m *plainMachine) file(name, text string, mode os.FileMode) {
 	m.n.t.Helper()
 	m.n.must(os.WriteFile(filepath.Join(m.dir, name), []byte(text), mode))

@@ -4,6 +4,8 @@ package cmd
 
 import (
 	"context"
+	"crypto/tls"
+	"crypto/x509"
 	"errors"
 	"fmt"
 	"io"
@@ -16,6 +18,7 @@ import (
 	"k8s.io/client-go/rest"
 
 	"github.com/fairway-net/fairway/apiserver"
+	"github.com/fairway-net/fairway/diagnose/agentlink"
 	"github.com/fairway-net/fairway/kube"
 )
 
@@ -29,6 +32,7 @@ type ownServer struct {
 	ready  chan struct{} // closed when one first answers
 	once   sync.Once
 	latest atomic.Pointer[serverTransport]
+	server atomic.Pointer[apiserver.Server]
 	run    func(context.Context, apiserver.Config, loadBalancerFlags, io.Writer, chan<- *apiserver.Server) error
 	pause  time.Duration
 }
@@ -73,6 +77,7 @@ func (o *ownServer) runOnce(ctx context.Context, config apiserver.Config, balanc
 	case err := <-ended:
 		return false, err
 	case server := <-started:
+		o.server.Store(server)
 		if err := o.use(server.LoopbackConfig()); err != nil {
 			return false, errors.Join(err, server.Close(), <-ended)
 		}
@@ -103,6 +108,28 @@ func (o *ownServer) config() *rest.Config {
 	config.TLSClientConfig, config.BearerToken = rest.TLSClientConfig{}, ""
 	config.Transport = o
 	return config
+}
+
+// identity is how the agent of this process shows itself to other servers: as a machine
+// that has joined would.
+func (o *ownServer) identity(node string) agentlink.Identity {
+	return func() (*tls.Config, error) {
+		server := o.server.Load()
+		if server == nil {
+			return nil, errors.New("the API server hasn't begun")
+		}
+		pair, err := server.MachineSigner().Client("system:node:"+node, "system:nodes")
+		if err != nil {
+			return nil, err
+		}
+		certificate, err := tls.X509KeyPair(pair.Cert, pair.Key)
+		if err != nil {
+			return nil, fmt.Errorf("show this machine to other servers: %w", err)
+		}
+		roots := x509.NewCertPool()
+		roots.AppendCertsFromPEM(server.CA())
+		return &tls.Config{MinVersion: tls.VersionTLS13, RootCAs: roots, Certificates: []tls.Certificate{certificate}}, nil
+	}
 }
 
 // RoundTrip is part of http.RoundTripper.

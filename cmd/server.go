@@ -10,6 +10,7 @@ import (
 	"log/slog"
 	"net/netip"
 	"os"
+	"path/filepath"
 	"strings"
 	"time"
 
@@ -22,6 +23,7 @@ import (
 
 	"github.com/fairway-net/fairway/apiserver"
 	"github.com/fairway-net/fairway/controller"
+	"github.com/fairway-net/fairway/diagnose/agentlink"
 	"github.com/fairway-net/fairway/internal/ranges"
 	"github.com/fairway-net/fairway/internal/tuning"
 )
@@ -204,6 +206,8 @@ func addServerFlags(flags *pflag.FlagSet, c *apiserver.Config) {
 	flags.DurationVar(&c.NodeGrace, "node-grace", c.NodeGrace, "time without a sign of life after which a machine is marked as not ready")
 	flags.StringVar((*string)(&c.Kubelet), "kubelet-socket", "", "unix socket of what runs pods, for their logs and what is run in them; the lab sets it")
 	_ = flags.MarkHidden("kubelet-socket") // it fails only for a flag that isn't there
+	flags.Var(agentSockets{c}, "agent-sockets", "directory that has the state directory of each node's agent, where all nodes are on this machine; the lab sets it")
+	_ = flags.MarkHidden("agent-sockets") // likewise
 	flags.StringVar(&c.TokenFile, "token-auth-file", c.TokenFile, "file of bearer tokens: token,user,uid,\"group1,group2\"")
 }
 
@@ -266,3 +270,18 @@ func (v *cidrsValue) Set(s string) error {
 }
 
 func (v *cidrsValue) Type() string { return "cidrs" }
+
+// agentSockets is the flag's value: the sockets of agents by their nodes.
+type agentSockets struct{ config *apiserver.Config }
+
+// String implements pflag.Value.
+func (agentSockets) String() string { return "" }
+
+// Type implements pflag.Value.
+func (agentSockets) Type() string { return "string" }
+
+// Set implements pflag.Value.
+func (a agentSockets) Set(dir string) error {
+	a.config.AgentSocket = func(node string) string { return filepath.Join(dir, node, agentlink.SocketName) }
+	return nil
+}

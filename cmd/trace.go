@@ -2,7 +2,6 @@ package cmd
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"io"
 	"slices"
@@ -31,21 +30,26 @@ type traceFlags struct {
 // mostWait is the longest time that trace waits for somebody's connection.
 const mostWait = 10 * time.Minute
 
+// mostNodesNamed is how many nodes are named of which one must be chosen.
+const mostNodesNamed = 10
+
 func traceCommand() *cobra.Command {
 	f := traceFlags{}
 	c := &cobra.Command{
 		Use:   "trace svc/NAME[:PORT] | ADDRESS:PORT",
 		Short: "Follow one real connection through every rule of a node, including other programs' rules",
 		Long: `Follow one real connection through the rules of its node, and, with --send, of the
-endpoint's node if its agent is on this machine: each rule of nftables or iptables
+endpoint's node if its agent can be asked: each rule of nftables or iptables
 whose conditions held, whoever made it, where it was translated, which endpoint was
 chosen, which rule dropped it or why the kernel did, and what came back.
 
 Without --send, wait for the next connection that somebody makes. With --send, make
-one: from the pod or node that --from names, else from the node itself. It takes root,
-on the node. While it runs, a table of nftables that belongs to this process marks the
-packets of this connection alone; the kernel removes it when the process ends, however
-it does.
+one: from the pod or node that --from names, else from the node itself. It takes root
+on the node, or the right to ask its agent by way of the API (pods/exec in Kubernetes,
+to create nodes/proxy with Fairway's own API server). While it runs, a table of nftables
+that belongs to this process or to the agent marks the packets of this connection alone;
+the kernel removes it when the process ends, however it does, and the agent when the
+command does.
 
 The exit code is 0 if the connection was answered, 1 if it was lost or refused, 2 if it
 can't be traced from here, and 3 if none came in time.`,
@@ -93,16 +97,18 @@ func (f *traceFlags) trace(cmd *cobra.Command, typed string) (*trace.Report, err
 	if err != nil {
 		return nil, err
 	}
-	if err := checkRoot(cmd); err != nil {
-		return nil, fmt.Errorf("to trace takes root: %w", err)
-	}
 	t := &tracer{flags: f, question: q, said: cmd.ErrOrStderr()}
+	if err := checkRoot(cmd); err != nil {
+		t.notRoot = fmt.Errorf("to trace on this machine takes root: %w", err)
+	}
 	if err := t.prepare(cmd.Context()); err != nil {
 		return nil, err
 	}
 	err = t.run(cmd.Context())
-	if closing := t.node.Close(); err == nil {
-		err = closing
+	if t.node != nil {
+		if closing := t.node.Close(); err == nil {
+			err = closing
+		}
 	}
 	return t.report, err
 }
@@ -170,35 +176,41 @@ func (t *tracer) choose(ctx context.Context) error {
 		name = t.question.From.Node
 	}
 	var answering []agentlink.Found
-	var failed error
-	all := t.flags.objects.agents(ctx)
+	all := t.flags.objects.agents(ctx, "")
+	missing := agentlink.Missing(all)
 	for _, a := range all {
-		if a.Err != nil {
-			failed = errors.Join(failed, a.Err)
-		} else if name == "" || a.Status.Node == name {
+		if a.Err == nil && (name == "" || a.Status.Node == name) {
 			answering = append(answering, a)
 		}
+	}
+	if here := slices.DeleteFunc(slices.Clone(answering), func(a agentlink.Found) bool { return a.Path == "" }); name == "" && len(here) == 1 {
+		answering = here // this machine, unless another is named
 	}
 	switch {
 	case len(answering) == 1:
 		t.agent = &answering[0]
-		for _, a := range all {
-			if a.Err == nil && a.Status.Node != t.agent.Status.Node {
-				t.others = append(t.others, &hop{agent: a})
-			}
+		if !t.isElsewhere() && t.notRoot != nil {
+			return t.notRoot
 		}
-		t.report = trace.New(t.question, t.agent.Status.Node, t.agent.Status.Mode)
+		t.report = trace.New(t.question, t.agent.Status.Node, planeOf(*t.agent))
+		t.others = t.hops(all)
+		t.report.NotChecked = append(t.report.NotChecked, missing...)
 		return t.enter()
 	case len(answering) > 1:
 		var names []string
 		for _, a := range answering {
 			names = append(names, a.Status.Node)
 		}
+		if len(names) > mostNodesNamed {
+			names = append(names[:mostNodesNamed], "...")
+		}
 		return fmt.Errorf("--node: must be one of %s", strings.Join(names, ", "))
 	case name != "" && !isHere(t.objects, name):
-		return errors.Join(fmt.Errorf("no agent of node %s answers on this machine: run fairway trace there", name), failed)
+		return fmt.Errorf("no agent of node %s answers%s: run fairway trace there", name, because(missing))
+	case t.notRoot != nil:
+		return fmt.Errorf("no agent answers%s, and %w", because(missing), t.notRoot)
 	}
-	t.report = trace.New(t.question, name, "")
+	t.report = trace.New(t.question, name, trace.Plane{})
 	t.report.NotChecked = append(t.report.NotChecked, "the data plane: no agent answers on this machine")
 	return t.enter()
 }

@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/fairway-net/fairway/diagnose/agentlink"
+	"github.com/fairway-net/fairway/diagnose/nodetrace"
 	"github.com/fairway-net/fairway/diagnose/trace"
 	"github.com/fairway-net/fairway/internal/drops"
 	"github.com/fairway-net/fairway/internal/flow"
@@ -23,13 +24,14 @@ type hop struct {
 	agent   agentlink.Found
 	node    *netns.NS
 	session *nftrace.Session
+	remote  *remoteTrace // in place of node and session, for a node elsewhere
 	drops   *drops.Watch
 	events  []nftrace.Event
 }
 
 // sees reports whether netfilter sees packets to the frontend: in ebpf mode they have
 // become packets to the endpoint before.
-func (t *tracer) sees() bool { return t.agent == nil || t.agent.Status.Mode != "ebpf" }
+func (t *tracer) sees() bool { return t.agent == nil || !kindOf(*t.agent).BeforeNetfilter }
 
 // anyOf stands for any destination of an address family.
 func anyOf(a netip.Addr) netip.AddrPort {
@@ -44,13 +46,23 @@ func anyOf(a netip.Addr) netip.AddrPort {
 // had is noted: the trace goes on.
 func (t *tracer) openMore(ctx context.Context, key model.Key, port uint16) (stop func()) {
 	ctx, cancel := context.WithCancel(ctx)
-	t.drops = t.openDrops(t.node, port, t.report.Node)
-	for _, h := range t.others {
-		if err := h.open(key, port); err != nil {
-			t.report.NotChecked = append(t.report.NotChecked, fmt.Sprintf("node %s: %v", h.agent.Status.Node, err))
+	if !t.isElsewhere() {
+		t.drops = t.openDrops(t.node, port, t.report.Node)
+	}
+	failed := make([]error, len(t.others))
+	var group sync.WaitGroup
+	for i, h := range t.others {
+		group.Go(func() { failed[i] = h.open(ctx, key, port) })
+	}
+	group.Wait()
+	for i, h := range t.others {
+		if failed[i] != nil {
+			t.report.NotChecked = append(t.report.NotChecked, fmt.Sprintf("node %s: %v", h.agent.Status.Node, failed[i]))
 			continue
 		}
-		h.drops = t.openDrops(h.node, port, h.agent.Status.Node)
+		if h.node != nil {
+			h.drops = t.openDrops(h.node, port, h.agent.Status.Node)
+		}
 	}
 	if t.agent != nil && !t.follows() {
 		ready := make(chan struct{})
@@ -87,18 +99,25 @@ func (t *tracer) openDrops(ns *netns.NS, port uint16, node string) (w *drops.Wat
 }
 
 // open begins to follow packets on the node.
-func (h *hop) open(key model.Key, port uint16) (err error) {
+func (h *hop) open(ctx context.Context, key model.Key, port uint16) (err error) {
+	flow := nftrace.Flow{Proto: key.Proto, Client: netip.AddrPortFrom(netip.Addr{}, port), Frontend: anyOf(key.Addr)}
+	if h.agent.Path == "" {
+		h.remote, err = startRemote(ctx, &h.agent, nodetrace.Request{Flows: []nftrace.Flow{flow}, Port: port})
+		return err
+	}
 	if h.node, err = netns.OfProcess(h.agent.Status.PID); err != nil {
 		return err
 	}
 	return h.node.Do(func() error {
-		flow := nftrace.Flow{Proto: key.Proto, Client: netip.AddrPortFrom(netip.Addr{}, port), Frontend: anyOf(key.Addr)}
 		h.session, err = nftrace.Open([]nftrace.Flow{flow}, false)
 		return err
 	})
 }
 
 func (h *hop) close() {
+	if h.remote != nil {
+		_ = h.remote.Close() // it has no more to say
+	}
 	if h.session != nil {
 		_ = h.session.Close() // with this process it would end, too
 	}
@@ -110,17 +129,14 @@ func (h *hop) close() {
 
 // readOthers reads what the other nodes have seen.
 func (t *tracer) readOthers() error {
+	until := time.Now().Add(farSettle) // for all of them together
 	for _, h := range t.others {
-		for h.session != nil {
-			e, err := h.session.Next(time.Now().Add(settle))
-			if errors.Is(err, os.ErrDeadlineExceeded) {
-				break
-			}
-			if err == nil {
-				h.events = append(h.events, e)
-			} else if !errors.Is(err, nftrace.ErrLost) {
-				return err
-			}
+		if err := h.read(until); err != nil {
+			return err
+		}
+		if h.remote != nil {
+			t.report.Pending = append(t.report.Pending, h.remote.drops...)
+			t.report.NotChecked = append(t.report.NotChecked, h.remote.notes...)
 		}
 	}
 	if t.drops != nil {
@@ -132,6 +148,33 @@ func (t *tracer) readOthers() error {
 		}
 	}
 	return nil
+}
+
+// read reads what the node has seen.
+func (h *hop) read(until time.Time) error {
+	var session tracing = h.session
+	switch {
+	case h.remote != nil:
+		session = h.remote
+	case h.session == nil:
+		return nil
+	default:
+		until = time.Now().Add(settle)
+	}
+	for {
+		e, err := session.Next(until)
+		if errors.Is(err, os.ErrDeadlineExceeded) {
+			return nil
+		}
+		if err == nil {
+			h.events = append(h.events, e)
+		} else if !errors.Is(err, nftrace.ErrLost) {
+			return err
+		}
+		if h.remote == nil {
+			until = time.Now().Add(settle)
+		}
+	}
 }
 
 func readDrops(node string, w *drops.Watch) (list []trace.Drop) {
@@ -168,12 +211,16 @@ func (t *tracer) describeOthers() error {
 }
 
 func describeAt(h *hop, report *trace.Report) error {
+	if h.remote != nil {
+		report.AddPacketsOf(h.agent.Status.Node, planeOf(h.agent), h.events, h.remote.names)
+		return nil
+	}
 	ns, err := netns.OfProcess(h.agent.Status.PID)
 	if err != nil {
 		return err
 	}
 	err = ns.Do(func() error {
-		return withNamer(report, func(n *namer) { report.AddPacketsOf(h.agent.Status.Node, h.agent.Status.Mode, h.events, n) })
+		return withNamer(report, func(n *namer) { report.AddPacketsOf(h.agent.Status.Node, planeOf(h.agent), h.events, n) })
 	})
 	return errors.Join(err, ns.Close())
 }

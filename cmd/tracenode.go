@@ -15,12 +15,14 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 
+	"github.com/fairway-net/fairway/dataplane"
 	"github.com/fairway-net/fairway/diagnose/agentlink"
 	"github.com/fairway-net/fairway/diagnose/explain"
+	"github.com/fairway-net/fairway/diagnose/nodetrace"
 	"github.com/fairway-net/fairway/diagnose/probe"
 	"github.com/fairway-net/fairway/diagnose/trace"
-	"github.com/fairway-net/fairway/internal/conntrack"
 	"github.com/fairway-net/fairway/internal/drops"
+	"github.com/fairway-net/fairway/internal/flow"
 	"github.com/fairway-net/fairway/internal/netns"
 	"github.com/fairway-net/fairway/internal/nftrace"
 	"github.com/fairway-net/fairway/model"
@@ -37,7 +39,9 @@ type tracer struct {
 	node     *netns.NS        // where the rules are
 	report   *trace.Report
 	said     io.Writer
+	notRoot  error // why this machine can't be traced; nil if it can
 
+	names  *toldNames // what a node elsewhere has told; else nil
 	events []nftrace.Event
 	drops  *drops.Watch // on the node; nil if the kernel can't tell
 	others []*hop       // other nodes whose agents answer here
@@ -70,6 +74,9 @@ func isHere(o *explain.Objects, node string) bool {
 
 // enter opens the node's network namespace: the agent's, or this process's.
 func (t *tracer) enter() (err error) {
+	if t.isElsewhere() {
+		return nil
+	}
 	if t.agent == nil {
 		t.node, err = netns.Current()
 		return err
@@ -81,7 +88,10 @@ func (t *tracer) enter() (err error) {
 // run traces, and concludes.
 func (t *tracer) run(ctx context.Context) error {
 	follow := t.watch
-	if t.flags.send {
+	switch {
+	case t.flags.send && t.isElsewhere():
+		follow = t.sendElsewhere
+	case t.flags.send:
 		follow = t.send
 	}
 	if err := follow(ctx); err != nil {
@@ -98,17 +108,42 @@ func (t *tracer) run(ctx context.Context) error {
 
 // follows reports whether answers can be followed: by conntrack, where the mode has
 // its connections there.
-func (t *tracer) follows() bool {
-	return t.agent != nil && (inConntrack(t.agent.Status.Mode) || t.agent.Status.Mode == "ipvs")
+func (t *tracer) follows() bool { return t.agent != nil && kindOf(*t.agent).InConntrack }
+
+// kindOf is what is known of the mode of an agent: nothing of modes that only other
+// versions have.
+func kindOf(a agentlink.Found) dataplane.Kind {
+	kind, err := dataplane.Find(a.Status.Mode)
+	if err != nil {
+		return dataplane.Kind{Name: a.Status.Mode}
+	}
+	return kind
+}
+
+// planeOf is the same for a report.
+func planeOf(a agentlink.Found) trace.Plane {
+	return trace.Plane{Mode: a.Status.Mode, KubeProxyNames: len(kindOf(a).KubeProxyModes) > 0}
 }
 
 // open begins to follow flows on the node.
-func (t *tracer) open(flows []nftrace.Flow) (s *nftrace.Session, err error) {
-	err = t.node.Do(func() error {
+func (t *tracer) open(ctx context.Context, flows []nftrace.Flow) (tracing, error) {
+	if t.isElsewhere() {
+		s, err := startRemote(ctx, t.agent, nodetrace.Request{Flows: flows, Replies: t.follows(), For: min(nodetrace.Most, t.flags.wait+t.flags.timeout+beginPatience)})
+		if err != nil {
+			return nil, err
+		}
+		t.names = s.names
+		return s, nil
+	}
+	var s *nftrace.Session
+	err := t.node.Do(func() (err error) {
 		s, err = nftrace.Open(flows, t.follows())
 		return err
 	})
-	return s, err
+	if err != nil {
+		return nil, err
+	}
+	return s, nil
 }
 
 // source is the network namespace that the connection is made from.
@@ -145,7 +180,7 @@ func (t *tracer) send(ctx context.Context) error {
 	if !t.sees() {
 		flow.Frontend = anyOf(key.Addr)
 	}
-	session, err := t.open([]nftrace.Flow{flow})
+	session, err := t.open(ctx, []nftrace.Flow{flow})
 	if err != nil {
 		return errors.Join(err, attempt.Close())
 	}
@@ -164,13 +199,7 @@ func (t *tracer) send(ctx context.Context) error {
 			return false
 		}
 	})
-	client := attempt.Client()
-	for _, e := range t.events {
-		if e.Passed == nftrace.Begins && !e.Reply && e.Header != nil {
-			client = e.Header.Source // a socket that was refused has forgotten it
-		}
-	}
-	t.connection(key.Proto, client, frontend)
+	t.connection(key.Proto, t.clientOf(attempt.Client()), frontend)
 	return errors.Join(err, session.Close(), attempt.Close(), t.readOthers())
 }
 
@@ -190,10 +219,14 @@ func resultOf(err error, took time.Duration) *trace.Result {
 }
 
 // collect reads events until it is over and no more come.
-func (t *tracer) collect(s *nftrace.Session, over func() bool) error {
-	ended := false
+func (t *tracer) collect(s tracing, over func() bool) error {
+	ended, wait, last := false, settle, time.Time{}
+	if t.isElsewhere() {
+		wait = farSettle
+	}
+	const longest = 4 // pauses
 	for {
-		e, err := s.Next(time.Now().Add(settle))
+		e, err := s.Next(time.Now().Add(wait))
 		switch {
 		case err == nil:
 			t.events = append(t.events, e)
@@ -204,7 +237,12 @@ func (t *tracer) collect(s *nftrace.Session, over func() bool) error {
 		case ended:
 			return nil
 		}
-		ended = ended || over()
+		if !ended && over() {
+			ended, last = true, time.Now().Add(longest*wait)
+		}
+		if ended && time.Now().After(last) {
+			return nil // other connections go on
+		}
 	}
 }
 
@@ -225,6 +263,12 @@ func (t *tracer) connection(proto model.Protocol, client, frontend netip.AddrPor
 
 // describe puts what was seen into words, and finds out who was chosen.
 func (t *tracer) describe() error {
+	if t.isElsewhere() {
+		if t.names != nil {
+			t.report.AddPackets(t.events, t.names)
+		}
+		return nil
+	}
 	return t.node.Do(func() error {
 		return withNamer(t.report, func(n *namer) { t.report.AddPackets(t.events, n) })
 	})
@@ -274,12 +318,16 @@ func (n *namer) Base(e nftrace.Event) (nftrace.Base, bool) { return n.chains.Bas
 func (t *tracer) readPlane(ctx context.Context) {
 	endpoint, source := t.fromPackets()
 	if t.follows() && t.report.Client.IsValid() {
-		err := t.node.Do(func() error {
-			return conntrack.Flows(ctx, func(f *conntrack.Flow) {
+		err := t.agent.Flows(ctx, false, flow.Listener{
+			Note: func(string) {},
+			Event: func(f flow.Event) {
 				if f.Client == t.report.Client && f.Frontend == t.report.Frontend && f.Proto.String() == t.report.Protocol {
-					endpoint, source = f.Backend, f.Source
+					endpoint = f.Backend
+					if f.Source.IsValid() {
+						source = f.Source
+					}
 				}
-			})
+			},
 		})
 		if err != nil {
 			t.report.NotChecked = append(t.report.NotChecked, err.Error())

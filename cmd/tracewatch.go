@@ -22,7 +22,7 @@ func (t *tracer) watch(ctx context.Context) error {
 		}
 		flows = append(flows, nftrace.Flow{Proto: k.Proto, Client: client, Frontend: netip.AddrPortFrom(k.Addr, k.Port)})
 	}
-	session, err := t.open(flows)
+	session, err := t.open(ctx, flows)
 	if err != nil {
 		return err
 	}

@@ -74,6 +74,16 @@ func up(ctx context.Context, config apiserver.Config, balancing loadBalancerFlag
 	serving, stop := context.WithCancel(context.WithoutCancel(ctx))
 	defer stop()
 	own := newOwnServer()
+	config.AgentSocket = func(name string) string { // the rest are machines that have joined
+		if name == node.NodeName {
+			return node.Socket
+		}
+		return ""
+	}
+	if !config.BindAddress.IsLoopback() && node.AgentAddress == "" { // other servers may come
+		node.AgentAddress = agentPort
+	}
+	node.Identity = own.identity(node.NodeName)
 	server := make(chan error, 1)
 	go func() { server <- own.keep(serving, config, balancing, calm.out) }()
 

@@ -106,7 +106,7 @@ func (f *webFlags) config() (web.Config, error) {
 	objects := f.objects
 	config := web.Config{
 		Client: client, Server: api.Host, Version: Version, Domain: f.domain, Compile: agent.Compile,
-		Agents: objects.agents, Examine: f.examineService, Flows: webFlows{objects}.follow,
+		Agents: func(ctx context.Context) []agentlink.Found { return objects.agents(ctx, "") }, Examine: f.examineService, Flows: webFlows{objects}.follow,
 	}
 	if f.objects.kubeconfig != "" {
 		config.Flags = "--kubeconfig " + shellQuote(f.objects.kubeconfig)

@@ -60,7 +60,7 @@ func eventOf(f *conntrack.Flow, ended bool, kind flow.Kind) flow.Event {
 	if ended {
 		kind = flow.Ended
 	}
-	return flow.Event{Kind: kind, Time: time.Now(), Proto: f.Proto, Client: f.Client, Frontend: f.Frontend, Backend: f.Backend, Replied: f.Replied, Counted: f.Counted, In: f.In, Out: f.Out}
+	return flow.Event{Kind: kind, Time: time.Now(), Proto: f.Proto, Client: f.Client, Frontend: f.Frontend, Backend: f.Backend, Source: f.Source, Replied: f.Replied, Counted: f.Counted, In: f.In, Out: f.Out}
 }
 
 // userspaceFlows asks the relay; what has no listener the kernel refuses.

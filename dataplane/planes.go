@@ -33,8 +33,11 @@ type Kind struct {
 	Mark string
 	// Section is the part of kube-proxy's configuration that is about this mode.
 	Section Section
-	// InConntrack says that conntrack has all connections that this mode translates.
+	// InConntrack says that conntrack has an entry, with the endpoint, for each connection
+	// that this mode translates, also where the mode has a table of its own.
 	InConntrack bool
+	// BeforeNetfilter says that packets are translated before netfilter sees them.
+	BeforeNetfilter bool
 	// Failures are kube-proxy's metrics of failed syncs for this mode.
 	Failures FailureMetrics
 	// Bypass has the mode let packets to a frontend pass, as if nobody served it,
@@ -98,7 +101,7 @@ func Kinds() []Kind {
 		},
 		{
 			Name: "ebpf", Privileged: true, Short: "eBPF: sockets are connected to backends directly, all else is translated at the interfaces",
-			Bypass: ebpf.Bypass,
+			Bypass: ebpf.Bypass, BeforeNetfilter: true,
 			New:    func(o kernel.Options) (Plane, error) { return ebpf.New(o) },
 			Render: ebpf.Render, Script: ebpf.Script,
 			Flows: ebpf.Flows,
@@ -116,7 +119,7 @@ func Kinds() []Kind {
 			Name: "ipvs", Short: "IPVS, ipsets and a constant number of iptables rules",
 			Interfaces:     []string{ipvs.Interface},
 			KubeProxyModes: []string{"ipvs"}, Mark: "KUBE-FROM-POD",
-			Section:  SectionIPVS,
+			Section: SectionIPVS, InConntrack: true,
 			Failures: FailureMetrics{All: RestoreFailures},
 			New:      func(o kernel.Options) (Plane, error) { return ipvs.New(o) },
 			Render:   ipvs.Render, Script: ipvs.Script,

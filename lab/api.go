@@ -68,7 +68,7 @@ func (a *apiServer) args(data string, c Config, underlay *topology.Host) []strin
 	args := []string{
 		"server", "--data-dir", data, "--bind-address", "127.0.0.1", "--secure-port", a.knownPort(),
 		"--advertise-address", underlay.IPv4().String(), "--tls-san", underlay.IPv6().String(),
-		"--kubelet-socket", kubeletSocket(c.Name),
+		"--kubelet-socket", kubeletSocket(c.Name), "--agent-sockets", Dir(c.Name),
 	}
 	for _, r := range c.LoadBalancerRanges {
 		args = append(args, "--load-balancer-range", r)

@@ -46,12 +46,12 @@ type traced struct {
 // tracing is a lab with Services to trace connections to.
 type tracing struct {
 	*testing.T
-	kubeconfig, pod string
-	node1           *netns.NS
-	services        []netip.Addr // of the Service healthy, a family each
-	mode            string
-	podNS           *netns.NS
-	client          kubernetes.Interface
+	lab, kubeconfig, pod string
+	node1                *netns.NS
+	services             []netip.Addr // of the Service healthy, a family each
+	mode                 string
+	podNS                *netns.NS
+	client               kubernetes.Interface
 }
 
 // TestTrace follows real connections in both families: one that is answered, one
@@ -82,7 +82,7 @@ func traceIn(t *testing.T, mode string) *tracing {
 	if err != nil {
 		t.Fatal(err)
 	}
-	l := &tracing{T: t, kubeconfig: lab.Kubeconfig(c.Name), mode: mode, client: client}
+	l := &tracing{T: t, lab: c.Name, kubeconfig: lab.Kubeconfig(c.Name), mode: mode, client: client}
 	if _, err := client.AppsV1().Deployments("default").Create(t.Context(), hello(2), metav1.CreateOptions{}); err != nil {
 		t.Fatal(err)
 	}
@@ -210,7 +210,7 @@ func (l *tracing) droppedByAnother(ip netip.Addr) {
 // droppedElsewhere: a rule of the endpoint's node is named, and so is the kernel's reason.
 func (l *tracing) droppedElsewhere() {
 	l.Helper()
-	name := strings.TrimSuffix(filepath.Base(filepath.Dir(l.kubeconfig)), "/")
+	name := l.lab
 	node2, err := netns.Open(topology.HostNamespace(name, "node2"))
 	if err != nil {
 		l.Fatal(err)

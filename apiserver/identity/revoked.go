@@ -22,7 +22,8 @@ const (
 	// name of a Node, the time before which its machine's certificates were
 	// issued that no longer hold.
 	revokedMachines = "fairway-revoked-machines"
-	nodePrefix      = "system:node:"
+	// NodePrefix begins the names of machines as users.
+	NodePrefix = "system:node:"
 )
 
 // Revocable lets client certificates of machines pass that weren't revoked.
@@ -37,18 +38,19 @@ func (r *Revocable) AuthenticateRequest(req *http.Request) (*authenticator.Respo
 	if err != nil || !ok {
 		return response, ok, err
 	}
-	node, isNode := strings.CutPrefix(response.User.GetName(), nodePrefix)
+	node, isNode := strings.CutPrefix(response.User.GetName(), NodePrefix)
 	if !isNode {
 		return response, ok, nil
 	}
-	if err := r.check(req.Context(), node, pki.IssuedAt(req.TLS.PeerCertificates[0])); err != nil {
+	if err := r.Check(req.Context(), node, pki.IssuedAt(req.TLS.PeerCertificates[0])); err != nil {
 		warning.AddWarning(req.Context(), "", err.Error())
 		return nil, false, err
 	}
 	return response, true, nil
 }
 
-func (r *Revocable) check(ctx context.Context, node string, issued time.Time) error {
+// Check reports that a machine's certificate was revoked after it was issued.
+func (r *Revocable) Check(ctx context.Context, node string, issued time.Time) error {
 	obj, err := r.Objects.Get(ctx, "configmaps", metav1.NamespaceSystem, revokedMachines)
 	if apierrors.IsNotFound(err) {
 		return nil

@@ -39,10 +39,10 @@ type opener struct {
 }
 
 // Open opens the stores of all kinds. Endpoints are checked against cluster; what
-// runs in Pods is asked of kubelet.
-func Open(typer runtime.ObjectTyper, options generic.RESTOptionsGetter, a *allocator.Allocator, cluster validation.Cluster, access Access, kubelet Kubelet, acting Acting) (map[schema.GroupVersion]Resources, error) {
+// runs in Pods is asked of kubelet, and what nodes do of agents.
+func Open(typer runtime.ObjectTyper, options generic.RESTOptionsGetter, a *allocator.Allocator, cluster validation.Cluster, access Access, kubelet Kubelet, agents NodeAgents, acting Acting) (map[schema.GroupVersion]Resources, error) {
 	o := &opener{typer: typer, options: options, acting: acting}
-	core := o.core(a, cluster, access, kubelet)
+	core := o.core(a, cluster, access, kubelet, agents)
 	if o.err != nil {
 		return nil, o.err
 	}
@@ -101,8 +101,9 @@ func (o *opener) add(out Resources, k openable) (*REST, *statusREST) {
 	return main, status
 }
 
-func (o *opener) core(a *allocator.Allocator, cluster validation.Cluster, access Access, kubelet Kubelet) Resources {
-	out := o.plain(nodes(), configMaps(), secrets(), events(), endpoints(cluster), limitRanges(), resourceQuotas(), podTemplates())
+func (o *opener) core(a *allocator.Allocator, cluster validation.Cluster, access Access, kubelet Kubelet, agents NodeAgents) Resources {
+	out := o.plain(configMaps(), secrets(), events(), endpoints(cluster), limitRanges(), resourceQuotas(), podTemplates())
+	node, _ := o.add(out, nodes())
 	replication, _ := o.add(out, replicationControllers())
 	account, _ := o.add(out, serviceAccounts())
 	podKind := pods()
@@ -117,6 +118,7 @@ func (o *opener) core(a *allocator.Allocator, cluster validation.Cluster, access
 	out["serviceaccounts/token"] = &tokenREST{store: account.Store, issue: access.Issue}
 	out["pods/binding"] = &bindingREST{store: pod.Store}
 	maps.Copy(out, podStreams(pod.Store, kubelet))
+	out["nodes/proxy"] = &nodeProxyREST{store: node.Store, agents: agents}
 	out["services"] = newServiceREST(service, a)
 	out["services/status"] = serviceStatus
 	out["namespaces"] = newNamespaceREST(namespace, namespaceStatus)

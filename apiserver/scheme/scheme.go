@@ -72,6 +72,9 @@ func New() (*Scheme, error) {
 	if err := addPublished(s); err != nil {
 		return nil, err
 	}
+	if err := addOptions(s); err != nil {
+		return nil, fmt.Errorf("register options of requests: %w", err)
+	}
 	if err := metainternalversion.AddToScheme(s); err != nil {
 		return nil, fmt.Errorf("register list options: %w", err)
 	}

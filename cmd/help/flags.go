@@ -51,7 +51,7 @@ var flagGroups = []flagGroup{
 	{"DNS", []string{"dns", "dns-*", "cluster-dns", "cluster-domain", "corefile", "resolv-conf"}},
 	{"What runs on this machine", []string{"publish-dir", "drain", "drain-time"}},
 	{"Health, metrics and logs", []string{
-		"healthz-bind-address", "metrics-bind-address", "service-metrics", "endpoint-metrics", "service-bytes", "logging-format",
+		"agent-bind-address", "healthz-bind-address", "metrics-bind-address", "service-metrics", "endpoint-metrics", "service-bytes", "logging-format",
 		"profiling", "verbose", "v",
 	}},
 	{Other, []string{"*"}},

@@ -2,6 +2,8 @@ package agentlink
 
 import (
 	"context"
+	"errors"
+	"fmt"
 	"net"
 	"net/http"
 	"net/netip"
@@ -12,8 +14,12 @@ import (
 	"testing"
 	"time"
 
+	"github.com/fairway-net/fairway/diagnose/doctor"
+	"github.com/fairway-net/fairway/diagnose/dump"
 	"github.com/fairway-net/fairway/diagnose/explain"
+	"github.com/fairway-net/fairway/diagnose/nodetrace"
 	"github.com/fairway-net/fairway/internal/flow"
+	"github.com/fairway-net/fairway/internal/nftrace"
 	"github.com/fairway-net/fairway/model"
 )
 
@@ -43,6 +49,51 @@ func (f fakeAgent) Flows(ctx context.Context, follow bool, to flow.Listener) err
 	<-ctx.Done()
 	close(f.gone)
 	return nil
+}
+
+func (f fakeAgent) Objects(_ context.Context, service string) (*dump.Report, error) {
+	if service == "default/nothing" {
+		return nil, errors.New("nothing of Service default/nothing is in force here")
+	}
+	return &dump.Report{Node: "n1", Service: service}, nil
+}
+
+func (f fakeAgent) Host(context.Context) *doctor.Host {
+	return &doctor.Host{Sysctls: map[string]string{"net.ipv4.ip_forward": "1"}}
+}
+
+func (f fakeAgent) Probe(ctx context.Context, r ProbeRequest) (ProbeAnswer, error) {
+	return Probed(ctx, fakeProber{}, r)
+}
+
+func (f fakeAgent) Trace(ctx context.Context, _ nodetrace.Request, tell func(nodetrace.Line)) error {
+	tell(nodetrace.Line{Began: true})
+	tell(nodetrace.Line{Event: &nodetrace.Event{Event: nftrace.Event{Table: "filter", Handle: 7}, Text: "drop"}})
+	<-ctx.Done()
+	close(f.gone)
+	return nil
+}
+
+// fakeProber answers with what it was asked.
+type fakeProber struct{}
+
+func (fakeProber) Connect(_ context.Context, to netip.AddrPort) string { return "to " + to.String() }
+func (fakeProber) ConnectFrom(_ context.Context, from netip.Addr, to netip.AddrPort) string {
+	return from.String() + " to " + to.String()
+}
+
+func (fakeProber) Echo(_ context.Context, to netip.Addr, full bool) string {
+	return fmt.Sprint(to, full)
+}
+func (fakeProber) AtLoopback(to netip.AddrPort) netip.AddrPort { return to }
+func (fakeProber) Lookup(_ context.Context, server netip.AddrPort, network, name string) ([]netip.Addr, error) {
+	if network == "tcp" {
+		return nil, errors.New("no such host " + name)
+	}
+	return []netip.Addr{server.Addr()}, nil
+}
+func (fakeProber) Resolvers(netip.Addr) []doctor.Resolver {
+	return []doctor.Resolver{{Servers: []string{"10.96.0.10"}}}
 }
 
 // serve serves until the test ends, or stop is called.

@@ -21,6 +21,11 @@ const (
 	tablePath  = "/v1/table"
 	decidePath = "/v1/decide"
 	flowsPath  = "/v1/flows"
+
+	objectsPath = "/v1/objects"
+	hostPath    = "/v1/host"
+	probePath   = "/v1/probe"
+	tracePath   = "/v1/trace"
 )
 
 // Status is how an agent is.

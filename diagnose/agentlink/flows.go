@@ -41,7 +41,7 @@ func streamFlows(w http.ResponseWriter, r *http.Request, agent Agent) {
 // Flows asks for connections: those that there are, or those that begin and end until
 // ctx is done.
 func (c *Client) Flows(ctx context.Context, follow bool, to flow.Listener) error {
-	request, err := http.NewRequestWithContext(ctx, http.MethodGet, fmt.Sprintf("http://agent%s?follow=%t", flowsPath, follow), nil)
+	request, err := http.NewRequestWithContext(ctx, http.MethodGet, fmt.Sprintf("%s%s?follow=%t", c.base, flowsPath, follow), nil)
 	if err != nil {
 		return fmt.Errorf("ask the agent: %w", err)
 	}
@@ -66,7 +66,7 @@ func (c *Client) Flows(ctx context.Context, follow bool, to flow.Listener) error
 		}
 		switch {
 		case t.Error != "":
-			return fmt.Errorf("the agent at %s: %s", c.Path, t.Error)
+			return fmt.Errorf("the agent at %s: %s", c.At, t.Error)
 		case t.Began:
 			to.Begin()
 		case t.Note != "":
@@ -82,5 +82,5 @@ func (c *Client) ended(ctx context.Context, err error) error {
 	if ctx.Err() != nil {
 		return nil
 	}
-	return fmt.Errorf("the agent at %s tells nothing more: %w", c.Path, err)
+	return fmt.Errorf("the agent at %s tells nothing more: %w", c.At, err)
 }

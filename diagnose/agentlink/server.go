@@ -5,16 +5,21 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"io"
 	"io/fs"
 	"net"
 	"net/http"
 	"os"
 	"path/filepath"
+	"strings"
 	"time"
 
 	"golang.org/x/sys/unix"
 
+	"github.com/fairway-net/fairway/diagnose/doctor"
+	"github.com/fairway-net/fairway/diagnose/dump"
 	"github.com/fairway-net/fairway/diagnose/explain"
+	"github.com/fairway-net/fairway/diagnose/nodetrace"
 	"github.com/fairway-net/fairway/internal/flow"
 	"github.com/fairway-net/fairway/model"
 )
@@ -29,6 +34,15 @@ type Agent interface {
 	Decide(keys []model.Key, from explain.Source) explain.View
 	// Flows tells of connections: see flow.Reader.
 	Flows(ctx context.Context, follow bool, to flow.Listener) error
+	// Objects says what the kernel holds of a Service, or of all for "", compared with
+	// what it should hold.
+	Objects(ctx context.Context, service string) (*dump.Report, error)
+	// Host are the facts of this machine.
+	Host(ctx context.Context) *doctor.Host
+	// Probe sends packets; see Probed.
+	Probe(ctx context.Context, r ProbeRequest) (ProbeAnswer, error)
+	// Trace follows packets; see nodetrace.Run.
+	Trace(ctx context.Context, r nodetrace.Request, tell func(nodetrace.Line)) error
 }
 
 // largestRequest bounds what is read of a request.
@@ -123,9 +137,9 @@ func handler(agent Agent) http.Handler {
 	fail := func(w http.ResponseWriter, code int, text string) {
 		answer(w, code, problem{Error: text, Version: agent.Status().Version})
 	}
-	mux.HandleFunc("POST "+decidePath, func(w http.ResponseWriter, r *http.Request) {
+	decide := func(w http.ResponseWriter, asked io.Reader) {
 		var request decideRequest
-		if err := json.NewDecoder(http.MaxBytesReader(w, r.Body, largestRequest)).Decode(&request); err != nil {
+		if err := json.NewDecoder(asked).Decode(&request); err != nil {
 			fail(w, http.StatusBadRequest, err.Error())
 			return
 		}
@@ -139,7 +153,34 @@ func handler(agent Agent) http.Handler {
 			keys = append(keys, key)
 		}
 		answer(w, http.StatusOK, agent.Decide(keys, request.From))
+	}
+	mux.HandleFunc("POST "+decidePath, func(w http.ResponseWriter, r *http.Request) {
+		decide(w, http.MaxBytesReader(w, r.Body, largestRequest))
 	})
+	mux.HandleFunc("GET "+decidePath, func(w http.ResponseWriter, r *http.Request) { decide(w, strings.NewReader(r.FormValue("question"))) })
+	mux.HandleFunc("GET "+objectsPath, func(w http.ResponseWriter, r *http.Request) {
+		report, err := agent.Objects(r.Context(), r.FormValue("service"))
+		if err != nil {
+			fail(w, http.StatusInternalServerError, err.Error())
+			return
+		}
+		answer(w, http.StatusOK, report)
+	})
+	mux.HandleFunc("GET "+hostPath, func(w http.ResponseWriter, r *http.Request) { answer(w, http.StatusOK, agent.Host(r.Context())) })
+	mux.HandleFunc("POST "+probePath, func(w http.ResponseWriter, r *http.Request) {
+		var request ProbeRequest
+		err := json.NewDecoder(http.MaxBytesReader(w, r.Body, largestRequest)).Decode(&request)
+		var result ProbeAnswer
+		if err == nil {
+			result, err = agent.Probe(r.Context(), request)
+		}
+		if err != nil {
+			fail(w, http.StatusBadRequest, err.Error())
+			return
+		}
+		answer(w, http.StatusOK, result)
+	})
+	mux.HandleFunc("POST "+tracePath, func(w http.ResponseWriter, r *http.Request) { streamTrace(w, r, agent, fail) })
 	mux.HandleFunc("GET "+flowsPath, func(w http.ResponseWriter, r *http.Request) { streamFlows(w, r, agent) })
 	mux.HandleFunc("/", func(w http.ResponseWriter, r *http.Request) {
 		fail(w, http.StatusNotFound, "this agent has no "+r.URL.Path)

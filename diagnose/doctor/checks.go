@@ -120,6 +120,7 @@ func Examine(ctx context.Context, e *Evidence) *Report {
 		}
 		r.Results = append(r.Results, result)
 	}
+	r.NotChecked = append(r.NotChecked, e.NotAsked...)
 	if e.Host != nil {
 		r.NotChecked = append(r.NotChecked, e.Host.Unreadable...)
 	}

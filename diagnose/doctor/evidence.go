@@ -19,6 +19,7 @@ type Evidence struct {
 	Host     *Host           // this machine
 	Agents   []Agent         // those that were asked
 	NoAgents string          // why none was; "" if it doesn't matter
+	NotAsked []string        // agents of which nodes didn't answer, and why
 	Kernel   []Kernel        // one for each agent whose kernel was compared
 	Client   *Client         // the pod that asks, if it was looked into
 	Flows    []Flow          // to the Service, that conntrack tables of nodes hold

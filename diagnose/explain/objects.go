@@ -56,6 +56,23 @@ func (o *Objects) SlicesOf(s *corev1.Service) []*discoveryv1.EndpointSlice {
 	return list
 }
 
+// NodesOf are the nodes that hold endpoints of the target's Service.
+func (o *Objects) NodesOf(t Target) map[string]bool {
+	nodes := map[string]bool{}
+	s := o.Of(t)
+	if s == nil {
+		return nodes
+	}
+	for _, slice := range o.SlicesOf(s) {
+		for _, e := range slice.Endpoints {
+			if e.NodeName != nil {
+				nodes[*e.NodeName] = true
+			}
+		}
+	}
+	return nodes
+}
+
 // Pod returns the Pod with this name, or nil.
 func (o *Objects) Pod(namespace, name string) *corev1.Pod {
 	for _, p := range o.Pods {

@@ -16,6 +16,9 @@ type Asker func(node string, keys []model.Key, from Source) (View, error)
 // ErrNoAgent says that no agent of a node can be reached.
 var ErrNoAgent = errors.New("no agent of it can be reached from here")
 
+// ErrSaid says that the report says elsewhere why an agent didn't answer.
+var ErrSaid = errors.New("it doesn't answer")
+
 // mostNotAsked is how many nodes are named whose agent was not asked.
 const mostNotAsked = 3
 
@@ -24,6 +27,8 @@ const mostNotAsked = 3
 func (r *Report) seen(ask Asker, api View, keys []model.Key, from Source) View {
 	v, err := ask(api.Node, keys, from)
 	switch {
+	case errors.Is(err, ErrSaid):
+		return api
 	case errors.Is(err, ErrNoAgent):
 		r.notAsked++
 		if r.notAsked <= mostNotAsked {

@@ -28,6 +28,11 @@ var ErrNoAnswer = errors.New("nothing came back in time")
 // NewAttempt prepares a connection of TCP, or a datagram of UDP, from a network
 // namespace. The caller closes it.
 func NewAttempt(from *netns.NS, proto model.Protocol, to netip.AddrPort) (*Attempt, error) {
+	return NewAttemptAt(from, 0, proto, to)
+}
+
+// NewAttemptAt is NewAttempt from a port; the kernel chooses it if it is 0.
+func NewAttemptAt(from *netns.NS, port uint16, proto model.Protocol, to netip.AddrPort) (*Attempt, error) {
 	family, kind := unix.AF_INET, unix.SOCK_STREAM
 	if to.Addr().Is6() {
 		family = unix.AF_INET6
@@ -45,7 +50,7 @@ func NewAttempt(from *netns.NS, proto model.Protocol, to netip.AddrPort) (*Attem
 		return os.NewSyscallError("socket", err)
 	})
 	if err == nil {
-		err = a.bind(family)
+		err = a.bind(family, port)
 	}
 	if err != nil {
 		return nil, errors.Join(fmt.Errorf("make a connection: %w", err), a.Close())
@@ -53,11 +58,11 @@ func NewAttempt(from *netns.NS, proto model.Protocol, to netip.AddrPort) (*Attem
 	return a, nil
 }
 
-// bind has the kernel choose the port.
-func (a *Attempt) bind(family int) error {
-	var any unix.Sockaddr = &unix.SockaddrInet4{}
+// bind has the kernel give the socket a port.
+func (a *Attempt) bind(family int, port uint16) error {
+	var any unix.Sockaddr = &unix.SockaddrInet4{Port: int(port)}
 	if family == unix.AF_INET6 {
-		any = &unix.SockaddrInet6{}
+		any = &unix.SockaddrInet6{Port: int(port)}
 	}
 	if err := unix.Bind(a.fd, any); err != nil {
 		return os.NewSyscallError("bind", err)

@@ -19,8 +19,8 @@ import (
 // ConnectFrom is Connect from the network namespace of this machine that has an
 // address: of a pod, or of a lab's host. It is "" if none has, or it can't be
 // entered.
-func (Prober) ConnectFrom(ctx context.Context, from netip.Addr, to netip.AddrPort) string {
-	ns := NamespaceOf(from)
+func (p Prober) ConnectFrom(ctx context.Context, from netip.Addr, to netip.AddrPort) string {
+	ns := p.near(from)
 	if ns == nil {
 		return ""
 	}
@@ -31,13 +31,24 @@ func (Prober) ConnectFrom(ctx context.Context, from netip.Addr, to netip.AddrPor
 	return result
 }
 
-// NamespaceOf opens the network namespace that has an address: one of a process, or
-// one with a name. It is nil if there is none that may be looked into. The caller
-// closes it.
-func NamespaceOf(a netip.Addr) *netns.NS { return NamespaceNear(a, nil) }
+// near is the namespace that has an address, of several that of a pod of the prober's
+// node.
+func (p Prober) near(a netip.Addr) *netns.NS {
+	if p.NS != nil {
+		return NamespaceNear(a, p.NS)
+	}
+	node, err := netns.Current()
+	if err != nil {
+		return nil
+	}
+	defer node.Close() //nolint:errcheck // nothing was done in it
+	return NamespaceNear(a, node)
+}
 
-// NamespaceNear is NamespaceOf, but of several that have the address (labs side by side
-// use the same) it prefers one that has an interface to a node's namespace.
+// NamespaceNear opens the network namespace that has an address: one of a process, or
+// one with a name. Of several (labs side by side use the same addresses) it prefers one
+// that has an interface to a node's namespace. It is nil if there is none that may be
+// looked into. The caller closes it.
 func NamespaceNear(a netip.Addr, node *netns.NS) (found *netns.NS) {
 	take := func(ns *netns.NS, err error) (done bool) {
 		if err != nil {
@@ -113,13 +124,13 @@ func has(a netip.Addr) bool {
 
 // Resolvers reads the resolv.conf files of the processes in the network namespace
 // that has an address, as each sees its own.
-func Resolvers(of netip.Addr) []doctor.Resolver {
-	inode := ""
-	for _, dir := range namespaces("/proc") {
-		if hasAddress(dir, of) {
-			inode, _ = os.Readlink(filepath.Join(filepath.Dir(dir), "ns", "net")) // that just went: nothing is found
-		}
+func (p Prober) Resolvers(of netip.Addr) []doctor.Resolver {
+	ns := p.near(of)
+	if ns == nil {
+		return nil
 	}
+	defer ns.Close() //nolint:errcheck // nothing was done in it
+	inode := inodeOf(ns)
 	links, err := filepath.Glob("/proc/[0-9]*/ns/net")
 	if err != nil || inode == "" {
 		return nil

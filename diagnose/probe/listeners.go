@@ -11,19 +11,38 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/fairway-net/fairway/internal/netns"
 )
 
 // AtLoopback finds a process that listens at the port at a loopback address only,
 // in the network namespace of this machine that has the address: it is the usual
 // reason for a refusal by a pod that runs. It looks at processes that this user may
 // look at; an invalid result says that it found none.
-func (Prober) AtLoopback(to netip.AddrPort) netip.AddrPort {
-	for _, dir := range namespaces("/proc") {
-		if hasAddress(dir, to.Addr()) {
+func (p Prober) AtLoopback(to netip.AddrPort) netip.AddrPort {
+	ns := p.near(to.Addr())
+	if ns == nil {
+		return netip.AddrPort{}
+	}
+	defer ns.Close() //nolint:errcheck // nothing was done in it
+	id := inodeOf(ns)
+	for _, dir := range namespaces("/proc") { // which needs no right to enter
+		if here, err := os.Readlink(filepath.Join(filepath.Dir(dir), "ns", "net")); err == nil && here == id {
 			return atLoopback(dir, to.Port())
 		}
 	}
 	return netip.AddrPort{}
+}
+
+// inodeOf is a namespace as /proc/PID/ns/net names it; "" if it can't be told.
+func inodeOf(ns *netns.NS) string {
+	var stat unix.Stat_t
+	if err := unix.Fstat(ns.Fd(), &stat); err != nil {
+		return ""
+	}
+	return fmt.Sprintf("net:[%d]", stat.Ino)
 }
 
 // namespaces are the net directories of processes, one for each network namespace.

@@ -20,11 +20,11 @@ const ownTable = "fairway"
 // ownerOf says who made a table or a chain, as far as names tell, and whether that
 // is Fairway. Chains that Fairway and kube-proxy both have are of the one whose mode
 // it is.
-func ownerOf(e nftrace.Event, mode string) (owner string, ours bool) {
+func ownerOf(e nftrace.Event, plane Plane) (owner string, ours bool) {
 	switch {
 	case e.Table == ownTable || strings.HasPrefix(e.Table, ownTable+"-"):
 		return "Fairway", true
-	case strings.HasPrefix(e.Chain, "KUBE-") && (mode == "iptables" || mode == "ipvs"):
+	case strings.HasPrefix(e.Chain, "KUBE-") && plane.KubeProxyNames:
 		return "Fairway", true
 	case strings.HasPrefix(e.Chain, "KUBE-"):
 		return "kube-proxy", false

@@ -54,11 +54,11 @@ type Namer interface {
 
 // AddPackets notes the way of packets. Of packets that were sent again, the first is
 // kept.
-func (r *Report) AddPackets(events []nftrace.Event, n Namer) { r.addPackets("", r.Mode, events, n) }
+func (r *Report) AddPackets(events []nftrace.Event, n Namer) { r.addPackets("", r.plane, events, n) }
 
-// AddPacketsOf notes what another node, in a mode, has seen of packets that go to the
+// AddPacketsOf notes what another node, with its data plane, has seen of packets that go to the
 // endpoint.
-func (r *Report) AddPacketsOf(node, mode string, events []nftrace.Event, n Namer) {
+func (r *Report) AddPacketsOf(node string, plane Plane, events []nftrace.Event, n Namer) {
 	if r.Endpoint == nil {
 		return
 	}
@@ -72,10 +72,10 @@ func (r *Report) AddPacketsOf(node, mode string, events []nftrace.Event, n Namer
 			kept = append(kept, e)
 		}
 	}
-	r.addPackets(node, mode, kept, n)
+	r.addPackets(node, plane, kept, n)
 }
 
-func (r *Report) addPackets(node, mode string, events []nftrace.Event, n Namer) {
+func (r *Report) addPackets(node string, plane Plane, events []nftrace.Event, n Namer) {
 	byNumber := map[int]*Packet{}
 	for _, e := range events {
 		p := byNumber[e.Packet]
@@ -91,7 +91,7 @@ func (r *Report) addPackets(node, mode string, events []nftrace.Event, n Namer) 
 				r.Packets = append(r.Packets, p)
 			}
 		}
-		p.add(e, n, mode)
+		p.add(e, n, plane)
 	}
 }
 
@@ -106,7 +106,7 @@ func (r *Report) same(p *Packet) *Packet {
 }
 
 // add adds what an event says.
-func (p *Packet) add(e nftrace.Event, n Namer, mode string) {
+func (p *Packet) add(e nftrace.Event, n Namer, plane Plane) {
 	if base, ok := n.Base(e); ok {
 		p.hook = base.Hook
 	} else if e.Passed != "" && e.Passed != nftrace.Begins {
@@ -129,7 +129,7 @@ func (p *Packet) add(e nftrace.Event, n Namer, mode string) {
 		return
 	}
 	s := Step{Hook: p.hook, Family: e.Family, Table: e.Table, Chain: e.Chain, Handle: e.Handle, Verdict: e.Verdict}
-	s.Owner, s.Ours = ownerOf(e, mode)
+	s.Owner, s.Ours = ownerOf(e, plane)
 	switch e.Kind {
 	case nftrace.Policy:
 		s.Verdict = "policy " + e.Verdict

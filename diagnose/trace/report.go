@@ -54,6 +54,15 @@ type Report struct {
 	Pending []Drop `json:"-"`
 
 	decision *explain.Decision
+	plane    Plane
+}
+
+// Plane is what must be known of a node's data plane; "" as the mode is one that isn't
+// known.
+type Plane struct {
+	Mode string
+	// KubeProxyNames says that it has chains of the names that kube-proxy's have.
+	KubeProxyNames bool
 }
 
 // Endpoint is who was chosen.
@@ -73,8 +82,8 @@ type Result struct {
 }
 
 // New begins a report.
-func New(q explain.Question, node, mode string) *Report {
-	return &Report{APIVersion: explain.SchemaVersion, Kind: "Trace", Target: q.Typed, From: q.From, Node: node, Mode: mode}
+func New(q explain.Question, node string, plane Plane) *Report {
+	return &Report{plane: plane, APIVersion: explain.SchemaVersion, Kind: "Trace", Target: q.Typed, From: q.From, Node: node, Mode: plane.Mode}
 }
 
 // Decided notes what the node's agent makes of the connection.

@@ -95,7 +95,7 @@ func TestAnswers(t *testing.T) {
 		{"nothing", "nftables", nil, nil, "NOT SEEN: no such connection came in time", 3},
 	} {
 		t.Run(c.name, func(t *testing.T) {
-			r := New(explain.Question{Typed: "svc/web"}, "node1", c.mode)
+			r := New(explain.Question{Typed: "svc/web"}, "node1", Plane{Mode: c.mode, KubeProxyNames: c.mode == "iptables"})
 			r.Result = c.result
 			r.AddPackets(c.events, names{})
 			if len(c.events) > 0 {
@@ -117,7 +117,7 @@ func TestAnswers(t *testing.T) {
 // TestText: the text has each step, with what was translated, and packets that were
 // sent again once.
 func TestText(t *testing.T) {
-	r := New(explain.Question{Typed: "svc/web"}, "node1", "nftables")
+	r := New(explain.Question{Typed: "svc/web"}, "node1", Plane{Mode: "nftables"})
 	again := sent()
 	for i := range again {
 		again[i].Packet = 3
@@ -172,12 +172,12 @@ func TestOtherNodes(t *testing.T) {
 		{"lost", elsewhere(nftrace.Event{Packet: 1, Passed: "prerouting"}), []Drop{stranger}, "LOST on node2 after prerouting, on its way to 10.244.2.3:8080: no rule dropped it; the kernel did, while it was routed: no route, rp_filter, or forwarding is off"},
 	} {
 		t.Run(c.name, func(t *testing.T) {
-			r := New(explain.Question{Typed: "svc/web"}, "node1", "nftables")
+			r := New(explain.Question{Typed: "svc/web"}, "node1", Plane{Mode: "nftables"})
 			r.Result = &Result{Outcome: NoAnswer, Took: time.Second}
 			r.AddPackets(sent(), names{})
 			r.Connection(model.TCP, client, frontend)
 			r.Chosen(backend, client, objects())
-			r.AddPacketsOf("node2", "nftables", c.events, names{})
+			r.AddPacketsOf("node2", Plane{Mode: "nftables"}, c.events, names{})
 			r.Pending = c.drops
 			r.TakeDrops()
 			r.Conclude()

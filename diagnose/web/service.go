@@ -10,7 +10,6 @@ import (
 	"github.com/fairway-net/fairway/diagnose/doctor"
 	"github.com/fairway-net/fairway/diagnose/explain"
 	"github.com/fairway-net/fairway/internal/manifest"
-	"github.com/fairway-net/fairway/model"
 )
 
 // Service is what there is to say of one Service.
@@ -93,13 +92,7 @@ func (p *Page) asker(r *http.Request) explain.Asker {
 	if p.agents.ask == nil {
 		return nil
 	}
-	return func(node string, keys []model.Key, from explain.Source) (explain.View, error) {
-		agent := agentlink.Of(p.agents.found(r.Context()), node)
-		if agent == nil {
-			return explain.View{}, explain.ErrNoAgent
-		}
-		return agent.Decide(r.Context(), keys, from)
-	}
+	return agentlink.AskAllOnce(r.Context(), func() []agentlink.Found { return p.agents.found(r.Context()) })
 }
 
 // examine answers POST /api/v1/services/{namespace}/{name}/examine?from=: doctor

@@ -30,6 +30,7 @@ type Event struct {
 	Client   netip.AddrPort `json:"client,omitzero"`
 	Frontend netip.AddrPort `json:"frontend,omitzero"`
 	Backend  netip.AddrPort `json:"backend,omitzero"` // Frontend if it isn't translated
+	Source   netip.AddrPort `json:"source,omitzero"`  // what the backend sees of the client, where that is known
 	Replied  bool           `json:"replied,omitempty"`
 	// Counted says that In (the client's) and Out (the backend's) are bytes.
 	Counted bool          `json:"counted,omitempty"`

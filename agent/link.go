@@ -4,6 +4,9 @@ import (
 	"context"
 	"errors"
 	"os"
+	"path/filepath"
+	"strconv"
+	"strings"
 
 	"github.com/fairway-net/fairway/compile"
 	"github.com/fairway-net/fairway/dataplane"
@@ -37,7 +40,8 @@ func (l link) Status() agentlink.Status {
 	s := agentlink.Status{
 		Version: a.config.version(), Node: a.config.NodeName, Mode: a.Mode(), API: a.config.API.Host,
 		PID: os.Getpid(), Started: a.began, Applied: applied, Waiting: queued, APIAway: a.api.Away().Seconds(),
-		Plane: agentlink.OptionsOf(a.configured.Load().Plane),
+		Conntrack: conntrackFill(),
+		Plane:     agentlink.OptionsOf(a.configured.Load().Plane),
 	}
 	if table := a.inForce.Load(); table != nil {
 		s.Services = servicesIn(table)
@@ -103,6 +107,31 @@ func (l link) Objects(ctx context.Context, service string) (*dump.Report, error)
 	status := l.Status()
 	report.Node, report.Mode, report.Lacks = status.Node, status.Mode, status.Lacks
 	return report, nil
+}
+
+// Changes are the latest that are in force.
+func (l link) Changes() []agentlink.Change {
+	list := []agentlink.Change{}
+	for _, c := range l.agent.metrics.changes.Recent() {
+		list = append(list, agentlink.Change{Service: c.Service.String(), Made: c.Made, Heard: c.Heard, InForce: c.InForce})
+	}
+	return list
+}
+
+// conntrackFill is how full the connection table of this network namespace is; nil if
+// the kernel doesn't say.
+func conntrackFill() *agentlink.Fill {
+	var f agentlink.Fill
+	for name, into := range map[string]*int{"nf_conntrack_count": &f.Used, "nf_conntrack_max": &f.Most} {
+		text, err := os.ReadFile(filepath.Join("/proc/sys/net/netfilter", name))
+		if err != nil {
+			return nil // no connection is tracked
+		}
+		if *into, err = strconv.Atoi(strings.TrimSpace(string(text))); err != nil {
+			return nil
+		}
+	}
+	return &f
 }
 
 // Host are the facts of this machine.

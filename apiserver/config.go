@@ -66,7 +66,7 @@ type Config struct {
 	Kubelet registry.Kubelet
 	// AgentSocket is the path of the socket of a node's agent on this machine, "" for
 	// nodes elsewhere; nil if all are elsewhere.
-	AgentSocket func(node string) string
+	AgentSocket func(node string) string `json:"-"`
 	// TokenFile lists bearer tokens in Kubernetes' static token format:
 	// token,user,uid,"group1,group2".
 	TokenFile string

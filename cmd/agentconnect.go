@@ -2,7 +2,6 @@ package cmd
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"io"
 	"net"
@@ -38,16 +37,17 @@ func connectAgent(ctx context.Context, path string, in io.Reader, out io.Writer)
 		return fmt.Errorf("connect with the agent: %w", err)
 	}
 	defer context.AfterFunc(ctx, func() { _ = conn.Close() })() // ends both copies
-	asked := make(chan error, 1)
+	asked := make(chan struct{})
 	go func() {
-		_, err := io.Copy(conn, in)
+		defer close(asked)
+		_, _ = io.Copy(conn, in) // however the client ends
 		// Nobody asks any more, nor reads what is still told: so the agent ends it.
-		asked <- errors.Join(err, conn.Close())
+		_ = conn.Close()
 	}()
 	_, err = io.Copy(out, conn)
 	select {
-	case <-asked:
-		return nil // it was the client that ended
+	case <-asked: // it was the client that ended, however
+		return nil
 	default:
 		return err
 	}

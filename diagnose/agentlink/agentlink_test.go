@@ -58,6 +58,10 @@ func (f fakeAgent) Objects(_ context.Context, service string) (*dump.Report, err
 	return &dump.Report{Node: "n1", Service: service}, nil
 }
 
+func (f fakeAgent) Changes() []Change {
+	return []Change{{Service: "default/web", InForce: time.Unix(1, 0)}}
+}
+
 func (f fakeAgent) Host(context.Context) *doctor.Host {
 	return &doctor.Host{Sysctls: map[string]string{"net.ipv4.ip_forward": "1"}}
 }

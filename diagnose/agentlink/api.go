@@ -22,6 +22,7 @@ const (
 	decidePath = "/v1/decide"
 	flowsPath  = "/v1/flows"
 
+	changesPath = "/v1/changes"
 	objectsPath = "/v1/objects"
 	hostPath    = "/v1/host"
 	probePath   = "/v1/probe"
@@ -46,6 +47,22 @@ type Status struct {
 	LeftOut  []LeftOut `json:"leftOut,omitempty"`
 	Lacks    []string  `json:"lacks,omitempty"` // what the mode doesn't do
 	Plane    Options   `json:"plane"`
+	// Conntrack is how full the connection table is; nil if that isn't known.
+	Conntrack *Fill `json:"conntrack,omitempty"`
+}
+
+// Fill is how full a table is.
+type Fill struct {
+	Used int `json:"used"`
+	Most int `json:"most"`
+}
+
+// Change is a change of a Service or of its endpoints that is in force.
+type Change struct {
+	Service string    `json:"service"`       // "namespace/name"
+	Made    time.Time `json:"made,omitzero"` // zero if nobody says
+	Heard   time.Time `json:"heard"`         // by the agent
+	InForce time.Time `json:"inForce"`
 }
 
 // LeftOut is a part of the table that is not in force.

@@ -107,6 +107,12 @@ func (c *Client) Objects(ctx context.Context, service string) (*dump.Report, err
 	return &r, err
 }
 
+// Changes asks for the latest changes that are in force, the latest last.
+func (c *Client) Changes(ctx context.Context) ([]Change, error) {
+	var list []Change
+	return list, c.ask(ctx, http.MethodGet, changesPath, nil, &list)
+}
+
 // Host asks for the facts of the agent's machine.
 func (c *Client) Host(ctx context.Context) (*doctor.Host, error) {
 	var h doctor.Host

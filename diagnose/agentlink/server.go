@@ -37,6 +37,8 @@ type Agent interface {
 	// Objects says what the kernel holds of a Service, or of all for "", compared with
 	// what it should hold.
 	Objects(ctx context.Context, service string) (*dump.Report, error)
+	// Changes are the latest that are in force, the latest last.
+	Changes() []Change
 	// Host are the facts of this machine.
 	Host(ctx context.Context) *doctor.Host
 	// Probe sends packets; see Probed.
@@ -166,6 +168,7 @@ func handler(agent Agent) http.Handler {
 		}
 		answer(w, http.StatusOK, report)
 	})
+	mux.HandleFunc("GET "+changesPath, func(w http.ResponseWriter, _ *http.Request) { answer(w, http.StatusOK, agent.Changes()) })
 	mux.HandleFunc("GET "+hostPath, func(w http.ResponseWriter, r *http.Request) { answer(w, http.StatusOK, agent.Host(r.Context())) })
 	mux.HandleFunc("POST "+probePath, func(w http.ResponseWriter, r *http.Request) {
 		var request ProbeRequest

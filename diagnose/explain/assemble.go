@@ -6,6 +6,7 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+	"time"
 
 	corev1 "k8s.io/api/core/v1"
 
@@ -235,11 +236,16 @@ func podDetail(p *corev1.Pod) string {
 		if c.Type != corev1.PodReady || c.Status == corev1.ConditionTrue {
 			continue
 		}
-		detail := "since " + c.LastTransitionTime.UTC().Format("15:04:05")
-		if c.Message != "" {
-			detail += ": " + c.Message
-		} else if c.Reason != "" {
-			detail += ": " + c.Reason
+		why := c.Message
+		if why == "" {
+			why = c.Reason
+		}
+		if c.LastTransitionTime.IsZero() {
+			return why
+		}
+		detail := "since " + c.LastTransitionTime.UTC().Format(time.RFC3339)
+		if why != "" {
+			detail += ": " + why
 		}
 		return detail
 	}

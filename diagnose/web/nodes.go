@@ -36,6 +36,8 @@ type Agent struct {
 	Services int                 `json:"services"`
 	LeftOut  []agentlink.LeftOut `json:"leftOut,omitempty"`
 	Lacks    []string            `json:"lacks,omitempty"`
+	// Conntrack is how full the connection table is; nil if that isn't known.
+	Conntrack *agentlink.Fill `json:"conntrack,omitempty"`
 }
 
 // The states of an agent.
@@ -62,7 +64,7 @@ const slowSync = 2 * time.Second
 
 func agentState(f agentlink.Found) Agent {
 	s := f.Status
-	a := Agent{Sync: syncInStep, Started: s.Started, Applied: s.Applied, Services: s.Services, LeftOut: s.LeftOut, Lacks: s.Lacks}
+	a := Agent{Sync: syncInStep, Started: s.Started, Applied: s.Applied, Services: s.Services, LeftOut: s.LeftOut, Lacks: s.Lacks, Conntrack: s.Conntrack}
 	switch {
 	case f.Err != nil:
 		return Agent{Error: f.Err.Error()}
@@ -99,15 +101,18 @@ func (p *Page) nodes(w http.ResponseWriter, r *http.Request) {
 	p.store.mu.RUnlock()
 	for _, a := range agents {
 		state := agentState(a)
-		i := slices.IndexFunc(list, func(n Node) bool { return n.Name == a.Status.Node })
+		i := slices.IndexFunc(list, func(n Node) bool { return n.Name == a.Name() })
 		switch {
-		case a.Status.Node == "":
+		case a.Name() == "":
 			answer.Elsewhere = append(answer.Elsewhere, state.Error)
 			continue
 		case i < 0:
-			i, list = len(list), append(list, Node{Name: a.Status.Node, Ready: true})
+			i, list = len(list), append(list, Node{Name: a.Name(), Ready: true})
 		}
-		list[i].Agent, list[i].Mode, list[i].Version = &state, a.Status.Mode, a.Status.Version
+		list[i].Agent = &state
+		if a.Err == nil {
+			list[i].Mode, list[i].Version = a.Status.Mode, a.Status.Version
+		}
 	}
 	answer.Found, answer.Nodes = len(list), cut(list, offset, limit)
 	reply(w, answer)

@@ -7,7 +7,6 @@ import (
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
-	corev1 "k8s.io/api/core/v1"
 	discoveryv1 "k8s.io/api/discovery/v1"
 	"k8s.io/apimachinery/pkg/types"
 )
@@ -25,6 +24,7 @@ type Changes struct {
 	triggered map[uint64]int64 // by slice, the newest change it told of, in ns since 1970
 	waiting   []time.Time      // when changes were made that no sync has taken
 	underway  []time.Time      // and those that one is at
+	recent    recent
 }
 
 // pending is how many Services' objects of a kind changed, in all and since the
@@ -115,6 +115,7 @@ func (c *Changes) Service(name types.NamespacedName) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	c.services.add(name)
+	c.recent.heard(name, time.Time{})
 }
 
 // Slice notes that a slice changed, and when what it tells of happened
@@ -123,10 +124,11 @@ func (c *Changes) Service(name types.NamespacedName) {
 func (c *Changes) Slice(s *discoveryv1.EndpointSlice) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	c.endpoints.add(types.NamespacedName{Namespace: s.Namespace, Name: s.Labels[discoveryv1.LabelServiceName]})
-	at, err := time.Parse(time.RFC3339Nano, s.Annotations[corev1.EndpointsLastChangeTriggerTime])
-	if err != nil {
-		return // written by somebody who doesn't say
+	service, at := types.NamespacedName{Namespace: s.Namespace, Name: s.Labels[discoveryv1.LabelServiceName]}, madeAt(s)
+	c.endpoints.add(service)
+	c.recent.heard(service, at)
+	if at.IsZero() {
+		return
 	}
 	id := sliceID(types.NamespacedName{Namespace: s.Namespace, Name: s.Name})
 	// Not "before": who stamps it may have had its clock set back.
@@ -157,6 +159,7 @@ func (c *Changes) Taken() {
 	defer c.mu.Unlock()
 	c.endpoints.taken()
 	c.services.taken()
+	c.recent.taken()
 	// If syncs fail over and over, the oldest are timed and no others.
 	c.underway = append(c.underway, c.waiting[:min(len(c.waiting), maxWaiting-len(c.underway))]...)
 	c.waiting = c.waiting[:0]
@@ -173,6 +176,7 @@ func (c *Changes) SyncEnded(succeeded bool, families []string) (delays []time.Du
 	}
 	c.endpoints.inForce()
 	c.services.inForce()
+	c.recent.inForce()
 	for _, at := range c.underway {
 		delays = append(delays, max(0, time.Since(at)))
 	}

@@ -50,7 +50,7 @@ export interface Service { row: Row; explanation: Explanation; diagnosis?: Diagn
 
 export interface Agent {
   error?: string; sync?: string; detail?: string; started?: string; applied?: string; services: number;
-  leftOut?: { name?: string; what: string }[]; lacks?: string[];
+  leftOut?: { name?: string; what: string }[]; lacks?: string[]; conntrack?: { used: number; most: number };
 }
 export interface Node {
   name: string; ready: boolean; why?: string; addresses?: string[]; podCIDRs?: string[]; zone?: string;

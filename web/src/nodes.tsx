@@ -38,6 +38,7 @@ function Card({ n }: { n: Node }) {
         <dt>Addresses</dt><dd class="mono">{n.addresses?.join(", ") || "–"}</dd>
         {n.podCIDRs && <><dt>Pods</dt><dd class="mono">{n.podCIDRs.join(", ")}</dd></>}
         {n.zone && <><dt>Zone</dt><dd>{n.zone}</dd></>}
+        {a?.conntrack && <><dt>Connections</dt><dd><span class={a.conntrack.used > 0.8 * a.conntrack.most ? "mark likely" : ""}>{fill(a.conntrack)}</span></dd></>}
         <dt>Agent</dt><dd>{agentText(n)}</dd>
       </dl>
       {a?.leftOut?.map((l) => <p class="banner bad" key={l.what}>Not in force: {l.what}</p>)}
@@ -45,6 +46,12 @@ function Card({ n }: { n: Node }) {
       <Commands label="Commands" list={[kubectl("describe", "node", n.name), ...(a ? [fairway("dump", "--node", n.name)] : [])]} />
     </article>
   );
+}
+
+/** fill says how full the connection table is. */
+function fill({ used, most }: { used: number; most: number }): string {
+  const share = most > 0 ? ` (${(used / most * 100).toFixed(used / most < 0.1 ? 1 : 0)}%)` : "";
+  return `${used.toLocaleString("en")} of ${most.toLocaleString("en")} tracked${share}`;
 }
 
 function agentText(n: Node): string {

@@ -45,7 +45,7 @@ MAY_SKIP   += "github.com/fairway-net/fairway/lab TestManyNodes"
 # The page takes a browser and npm: `make page`.
 MAY_SKIP   += "github.com/fairway-net/fairway/diagnose/web TestPage"
 
-.PHONY: many-nodes drain bench-announce web page pictures first-minutes release arm64 reproducible audit api-conformance deb deb-test causes faults helm gateway-conformance h2spec nothing-lost build demo bench soak bench-kube-proxy bench-ipvs test unit all cluster routers image lint generate generated deps clean
+.PHONY: rest many-nodes drain bench-announce web page pictures first-minutes release arm64 reproducible audit api-conformance deb deb-test causes faults helm gateway-conformance h2spec nothing-lost build demo bench soak bench-kube-proxy bench-ipvs test unit all cluster routers image lint generate generated deps clean
 
 # Without cgo: kustomize, in kubectl, would have the linker keep every symbol for plugins.
 build: ## the binary, in ./fairway
@@ -57,13 +57,21 @@ deps: ## what the build, the lab and the tests need from Debian
 demo: deps build ## install what is missing, build, and show it
 	./fairway lab demo
 
-test: deps lint generated unit all ## everything
+test: deps lint generated unit rest ## everything
 
-unit: ## pure and in-process tests, under the race detector
-	$(GO) test -race $(UNIT)
+bin/testsummary: $(wildcard hack/testsummary/*.go)
+	@mkdir -p bin && $(GO) build -o $@ ./hack/testsummary
 
-all: build ## all tests, with namespaces, kernels and real packets; few at a time, since they share one machine
-	@mkdir -p bin && $(GO) build -o bin/testsummary ./hack/testsummary
+unit: bin/testsummary ## pure and in-process tests, under the race detector
+	$(GO) test -race -json $(UNIT) | bin/testsummary $(MAY_SKIP)
+
+# Packages that unit leaves out, and those with files that the race detector can't have.
+REST = { $(GO) list ./... ; $(GO) list $(UNIT); } | sort | uniq -u; $(GO) list -race -f '{{if .IgnoredGoFiles}}{{.ImportPath}}{{end}}' $(UNIT)
+
+rest: build bin/testsummary ## the tests that unit doesn't run, with namespaces, kernels and real packets; few at a time, since they share one machine
+	$(GO) test -json -p 2 -timeout 40m $$($(REST)) | bin/testsummary $(MAY_SKIP)
+
+all: build bin/testsummary ## all tests, without the race detector
 	$(GO) test -json -p 2 -timeout 40m ./... | bin/testsummary $(MAY_SKIP)
 
 bin/kubernetes/%: ## Kubernetes' own etcd, kube-apiserver, kube-controller-manager and kube-proxy, of a version

@@ -1,6 +1,7 @@
 package apiserver
 
 import (
+	"io"
 	"bufio"
 	"bytes"
 	"context"
@@ -28,6 +29,7 @@ const roleVariable = "FAIRWAY_TEST_ROLE"
 
 func TestMain(m *testing.M) {
 	klog.LogToStderr(false)
+	klog.SetOutput(io.Discard) // else it makes files in /tmp
 	switch os.Getenv(roleVariable) {
 	case "kubectl":
 		playKubectl()

@@ -1,12 +1,12 @@
 package apiserver
 
 import (
-	"io"
 	"bufio"
 	"bytes"
 	"context"
 	"encoding/json"
 	"fmt"
+	"io"
 	"os"
 	"os/exec"
 	"os/signal"

@@ -40,7 +40,6 @@ func TestMain(m *testing.M) {
 		os.Exit(gatewayMain(os.Getenv(gatewayVariable)))
 	case os.Getenv(insideVariable) != "":
 		klog.LogToStderr(false)
-		klog.SetOutput(io.Discard) // else it makes files in /tmp
 		klog.SetOutput(io.Discard) // the API server's
 		os.Exit(m.Run())
 	}

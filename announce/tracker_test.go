@@ -101,3 +101,33 @@ func TestTrackerOfClusterIPs(t *testing.T) {
 		}
 	}
 }
+
+// TestAnywhere: connections to an address go on at any node if those of all its ports do.
+func TestAnywhere(t *testing.T) {
+	vip := netip.MustParseAddr("192.0.2.1")
+	for _, c := range []struct {
+		name   string
+		stable []bool // of each port
+		want   bool
+	}{
+		{"all", []bool{true, true}, true}, {"one doesn't", []bool{true, false}, false}, {"none", []bool{false}, false},
+	} {
+		e := model.NewTable().Edit()
+		for i, stable := range c.stable {
+			id := model.PoolID{Name: fmt.Sprint("d/web:", i), Proto: model.TCP}
+			f := &model.Frontend{Key: model.Key{Addr: vip, Port: uint16(80 + i), Proto: model.TCP}, Name: id.Name, Entrance: model.LoadBalancerIP}
+			f.Routes[model.FromOutside] = model.Route{Pool: id, Masquerade: true, Stable: stable}
+			e.SetFrontend(f)
+			e.SetPool(&model.Pool{ID: id, Backends: []model.Backend{backend("10.0.0.1")}})
+		}
+		var tracker Tracker
+		tracker.Update(e.Table())
+		served := tracker.Served()
+		if got := served[vip].Anywhere; got != c.want {
+			t.Errorf("%s: %v", c.name, got)
+		}
+		if got := Both(served, map[netip.Addr]Served{vip: {Anywhere: false}})[vip].Anywhere; got {
+			t.Errorf("%s: although not in the next table", c.name)
+		}
+	}
+}

@@ -183,7 +183,7 @@ func TestStableFlows(t *testing.T) {
 		t.Fatalf("endpoints of %v connections, expected some on each node", p.onNodes())
 	}
 	drained := connectedBy(t, c.Name, "node1")
-	command(t, "drain", "node1", "--kubeconfig", lab.Kubeconfig(c.Name))
+	command(t, "drain", "node1", "--wait", "--kubeconfig", lab.Kubeconfig(c.Name)) // for none of them: they go on anyway
 	ways(2)
 	p.allGoOn(t, "node1 is drained")
 	if left := connectedBy(t, c.Name, "node1"); left != drained {

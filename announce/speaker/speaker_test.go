@@ -189,6 +189,19 @@ func TestWithdrawnIsHeld(t *testing.T) {
 	step("and stays", first, one, two)
 }
 
+// A node keeps no connections that any node goes on with, if its data plane can do that.
+func TestAnywhere(t *testing.T) {
+	a := netip.MustParseAddr("192.0.2.1")
+	served := map[netip.Addr]announce.Served{a: {Anywhere: true}, netip.MustParseAddr("10.96.0.1"): {Anywhere: true, ClusterIP: true}}
+	for _, can := range []bool{true, false} {
+		n := announcingTo(t, &notebook{})
+		n.carriesOn = func() bool { return can }
+		if got := n.anywhere(served); len(got) != 1 || got[a] != can {
+			t.Errorf("the plane can: %v; %v", can, got)
+		}
+	}
+}
+
 // What can't be announced as asked is told once, to whom it concerns.
 func TestAnnounceFaults(t *testing.T) {
 	n := announcingTo(t, &notebook{})

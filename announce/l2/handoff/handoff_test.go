@@ -1,0 +1,108 @@
+package handoff
+
+import (
+	"net"
+	"net/netip"
+	"os"
+	"runtime"
+	"slices"
+	"testing"
+	"time"
+
+	"github.com/vishvananda/netlink"
+	"golang.org/x/sys/unix"
+)
+
+// inNamespace gives the test a network namespace with an interface.
+func inNamespace(t *testing.T) *net.Interface {
+	t.Helper()
+	if os.Getuid() != 0 {
+		t.Skip("needs root")
+	}
+	runtime.LockOSThread() // the thread ends with the test, and its namespace with it
+	must(t, unix.Unshare(unix.CLONE_NEWNET))
+	must(t, netlink.LinkAdd(&netlink.Bridge{LinkAttrs: netlink.LinkAttrs{Name: "br0"}}))
+	device, err := net.InterfaceByName("br0")
+	must(t, err)
+	return device
+}
+
+func must(t *testing.T, err error) {
+	t.Helper()
+	if err != nil {
+		t.Fatal(err)
+	}
+}
+
+func expectLeftovers(t *testing.T, want ...string) {
+	t.Helper()
+	got, err := Leftovers()
+	must(t, err)
+	if !slices.Equal(got, want) {
+		t.Fatalf("programs are left on %q, want %q", got, want)
+	}
+}
+
+// TestStays: what is led elsewhere is so when the process ends, the next one goes on with it,
+// and a sweep ends it.
+func TestStays(t *testing.T) {
+	device := inNamespace(t)
+	a, mac := netip.MustParseAddr("192.0.2.1"), net.HardwareAddr{2, 0, 0, 0, 0, 7}
+	first, err := Open(device)
+	must(t, err)
+	expectLeftovers(t)
+	begun := []Flow{{Client: netip.MustParseAddrPort("198.51.100.1:4000"), Port: 80, Proto: unix.IPPROTO_TCP}}
+	must(t, first.Lead(a, mac, begun, time.Minute))
+	must(t, first.Close())
+	expectLeftovers(t, "br0")
+	if !IsThere(device) {
+		t.Error("the program isn't found")
+	}
+	second, err := Open(device)
+	must(t, err)
+	if got := second.Leads()[a]; !slices.Equal(got, mac) {
+		t.Errorf("led to %s, want %s", got, mac)
+	}
+	var seen uint64
+	key := handoffFlow{From: handoffAddress{Bytes: begun[0].Client.Addr().As16()}, To: handoffAddress{Bytes: a.As16()}, Proto: unix.IPPROTO_TCP}
+	key.Sport, key.Dport = networkOrder(4000), networkOrder(80)
+	if err := second.maps.Maps[handoffMapBegun].Lookup(key, &seen); err != nil {
+		t.Errorf("a connection that began here is forgotten: %v", err)
+	}
+	if _, err := second.End(a); err != nil {
+		t.Error(err)
+	}
+	expectLeftovers(t)
+	must(t, second.Lead(a, mac, nil, time.Minute))
+	must(t, second.Close())
+	if swept, err := Sweep(func(index int) bool { return index == device.Index }); err != nil || len(swept) > 0 {
+		t.Errorf("swept %q, %v, of an interface that is to be left alone", swept, err)
+	}
+	if swept, err := Sweep(func(int) bool { return false }); err != nil || !slices.Equal(swept, []string{"br0"}) {
+		t.Errorf("swept %q, %v", swept, err)
+	}
+	expectLeftovers(t)
+}
+
+// TestFilterOfKilledProcess: the same by a filter of clsact, where the kernel has no tcx.
+func TestFilterOfKilledProcess(t *testing.T) {
+	device := inNamespace(t)
+	first, err := Open(device)
+	must(t, err)
+	a, mac := netip.MustParseAddr("2001:db8::1"), net.HardwareAddr{2, 0, 0, 0, 0, 7}
+	must(t, first.site.Attach(filterName, first.maps.Programs[handoffProgHandoff].FD()))
+	first.attached = true
+	must(t, first.Lead(a, mac, nil, time.Minute))
+	must(t, first.Close())
+	expectLeftovers(t, "br0")
+	second, err := Open(device)
+	must(t, err)
+	if got := second.Leads()[a]; !slices.Equal(got, mac) {
+		t.Errorf("led to %s, want %s", got, mac)
+	}
+	must(t, second.Close())
+	if swept, err := Sweep(func(int) bool { return false }); err != nil || !slices.Equal(swept, []string{"br0"}) {
+		t.Errorf("swept %q, %v", swept, err)
+	}
+	expectLeftovers(t)
+}

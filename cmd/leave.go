@@ -78,6 +78,8 @@ func deleteMember(ctx context.Context, dir, node string) error {
 	if err != nil {
 		return err
 	}
+	said := &firstWarning{}
+	api.WarningHandler = said
 	client, err := kube.Client(api)
 	if err != nil {
 		return err
@@ -85,6 +87,9 @@ func deleteMember(ctx context.Context, dir, node string) error {
 	ctx, cancel := context.WithTimeout(ctx, 5*time.Second)
 	defer cancel()
 	err = client.CoreV1().Nodes().Delete(ctx, node, metav1.DeleteOptions{})
+	if apierrors.IsUnauthorized(err) && said.text != "" { // such as that the certificate was revoked
+		return errors.New(said.text)
+	}
 	if err != nil && !apierrors.IsNotFound(err) {
 		return err
 	}

@@ -7,6 +7,7 @@
 // without a Lease are ignored.
 //
 //   - controller.go: who is silent
+//   - deaf.go: whether anybody could be heard
 //   - node.go: what the Node says then
 //   - slices.go: what its endpoints say
 //   - pods.go: what its Pods say
@@ -27,6 +28,7 @@ import (
 
 	"github.com/fairway-net/fairway/controller/cluster"
 	"github.com/fairway-net/fairway/endpoint/health"
+	"github.com/fairway-net/fairway/internal/seldom"
 )
 
 // DefaultGrace is how long a machine may be silent.
@@ -41,6 +43,8 @@ type Controller struct {
 	log     *slog.Logger
 	now     func() time.Time
 	heard   map[string]heartbeat // by Node
+	// deaf says that the API takes no writes, so that nobody can be heard.
+	deaf bool
 }
 
 // heartbeat is the last that was heard of a machine. When is this process's
@@ -55,6 +59,7 @@ func New(c *cluster.Cache, grace time.Duration, log *slog.Logger) (*Controller, 
 	if grace == 0 {
 		grace = DefaultGrace
 	}
+	log = slog.New(seldom.New(log.Handler()))
 	return &Controller{cluster: c, grace: grace, log: log, now: time.Now, heard: map[string]heartbeat{}}, nil
 }
 
@@ -95,16 +100,14 @@ func (c *Controller) look(ctx context.Context, renewed map[string]time.Time) err
 		return err
 	}
 	now := c.now()
+	c.listen(ctx, nodes, renewed, now)
 	var errs []error
 	for name, node := range nodes {
-		at, hasLease := renewed[name]
-		if _, plain := node.Annotations[health.ModeAnnotation]; !hasLease && !plain {
+		last, known := c.heard[name]
+		if !known {
 			continue
 		}
-		if last, known := c.heard[name]; !known || !last.renewed.Equal(at) {
-			c.heard[name] = heartbeat{renewed: at, when: now}
-		}
-		silent := now.Sub(c.heard[name].when) > c.grace
+		silent := now.Sub(last.when) > c.grace
 		if silent == isSilent(node) {
 			continue
 		}
@@ -112,12 +115,32 @@ func (c *Controller) look(ctx context.Context, renewed map[string]time.Time) err
 			errs = append(errs, err)
 		}
 	}
+	return errors.Join(errs...)
+}
+
+// listen takes in the Leases' times.
+func (c *Controller) listen(ctx context.Context, nodes map[string]*corev1.Node, renewed map[string]time.Time, now time.Time) {
 	for name := range c.heard {
 		if _, there := nodes[name]; !there {
 			delete(c.heard, name)
 		}
 	}
-	return errors.Join(errs...)
+	overdue := false
+	for name, node := range nodes {
+		at, hasLease := renewed[name]
+		if _, plain := node.Annotations[health.ModeAnnotation]; !hasLease && !plain {
+			continue
+		}
+		last, known := c.heard[name]
+		if !known || !last.renewed.Equal(at) {
+			last = heartbeat{renewed: at, when: now}
+			c.heard[name] = last
+		}
+		overdue = overdue || now.Sub(last.when) > c.grace/2 && !isSilent(node)
+	}
+	if overdue || c.deaf {
+		c.tryWriting(ctx, nodes, now)
+	}
 }
 
 // mark makes a machine's endpoints, Pods and Node say whether it is silent. The

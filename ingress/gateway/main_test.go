@@ -29,6 +29,7 @@ import (
 const (
 	insideVariable  = "FAIRWAY_TEST_INSIDE"  // set in the tests' own network namespace
 	gatewayVariable = "FAIRWAY_TEST_GATEWAY" // a kubeconfig: this process is a gateway
+	engineVariable  = "FAIRWAY_TEST_ENGINE"  // of gateways; native if it isn't set
 	pidSuffix       = ".pid"                 // of the file beside it with the number of the latest one
 )
 
@@ -86,7 +87,7 @@ func gatewayMain(kubeconfig string) int {
 	upgrade := make(chan os.Signal, 1)
 	signal.Notify(upgrade, unix.SIGUSR2)
 	config := Config{
-		API: api, Node: "node", Listen: health, Handover: "@nothing-lost", Upgrade: upgrade, Delay: time.Second,
+		API: api, Node: "node", Kind: os.Getenv(engineVariable), Listen: health, Handover: "@nothing-lost", Upgrade: upgrade, Delay: time.Second,
 		Logger: slog.New(slog.NewTextHandler(os.Stderr, nil)).With("pid", os.Getpid()),
 	}
 	config.Engine.Grace, config.Engine.Drain = 30*time.Second, 10*time.Minute

@@ -221,7 +221,7 @@ func (c *cluster) openSockets(n int) []*webSocket {
 		conn, err := net.Dial("tcp", fmt.Sprint("127.0.0.1:", plainPort))
 		c.must(err)
 		c.Cleanup(func() { _ = conn.Close() })
-		_, err = io.WriteString(conn, "GET / HTTP/1.1\r\nHost: socket.example\r\nConnection: Upgrade\r\nUpgrade: websocket\r\n\r\n")
+		_, err = io.WriteString(conn, "GET / HTTP/1.1\r\nHost: socket.example\r\nConnection: Upgrade\r\nUpgrade: websocket\r\nSec-WebSocket-Version: 13\r\nSec-WebSocket-Key: dGhlIHNhbXBsZSBub25jZQ==\r\n\r\n")
 		c.must(err)
 		s := &webSocket{conn, bufio.NewReader(conn)}
 		c.must(conn.SetReadDeadline(time.Now().Add(patience)))

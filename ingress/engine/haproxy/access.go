@@ -74,6 +74,10 @@ func (e *Engine) logTo() string {
 
 // tell has one request told.
 func (e *Engine) tell(line []byte) {
+	if len(line) == 0 || line[0] != '{' { // haproxy's own
+		e.log.Debug("haproxy says", "line", strings.TrimSpace(string(line)))
+		return
+	}
 	var l logged
 	if err := json.Unmarshal(line, &l); err != nil {
 		e.log.Warn("a line of haproxy's log could not be read", "line", string(line), "err", err)

@@ -1,6 +1,7 @@
 package haproxy
 
 import (
+	"bufio"
 	"context"
 	"crypto/ecdsa"
 	"crypto/elliptic"
@@ -327,4 +328,48 @@ func BenchmarkChange(b *testing.B) {
 			apply()
 		}
 	})
+}
+
+// TestIdleOverReload: a connection without a request may bring one more to a haproxy
+// that was replaced, and learns from the answer that it is the last.
+func TestIdleOverReload(t *testing.T) {
+	r := newRig(t)
+	r.options.Drain = 3 * time.Second
+	r.pools["a"] = &model.Pool{Name: "a", Endpoints: []model.Endpoint{r.endpoint("a")}}
+	r.rules = []*model.Rule{rule("/", "a")}
+	r.apply()
+	c, err := net.Dial("tcp", r.Sockets()["ns/gw:80"].String())
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() { _ = c.Close() }()
+	lines := bufio.NewReader(c)
+	ask := func() (last bool) {
+		t.Helper()
+		if _, err := io.WriteString(c, "GET / HTTP/1.1\r\nHost: h\r\n\r\n"); err != nil {
+			t.Fatal(err)
+		}
+		response, err := http.ReadResponse(lines, nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		_, _ = io.Copy(io.Discard, response.Body)
+		_ = response.Body.Close() // all was read
+		return response.Close
+	}
+	if ask() {
+		t.Error("the first answer is the last")
+	}
+	l := &model.Listener{Name: "ns/gw/http"}
+	l.SetHosts([]*model.Host{{Rules: r.rules}})
+	one, other := *r.socket, model.Socket{Name: "ns/gw:81", Port: 81, Bind: netip.MustParseAddrPort("127.0.0.2:0")} // which takes another haproxy
+	one.Listeners = []*model.Listener{l}
+	before := r.Reloads()
+	if err := r.Apply(&model.Table{Sockets: []*model.Socket{&one, &other}, Pools: r.pools}); err != nil || r.Reloads() == before {
+		t.Fatalf("haproxy wasn't replaced: %v", err)
+	}
+	time.Sleep(time.Second)
+	if !ask() {
+		t.Error("the connection goes on")
+	}
 }

@@ -57,7 +57,6 @@ func (c *config) global() {
 	c.add("stats socket unix@%s mode 600 level admin", c.path("control"))
 	c.add("stats timeout 1m")
 	c.add("hard-stop-after %dms", c.drain.Milliseconds())
-	c.add("close-spread-time %dms", (c.drain / 12).Milliseconds()) // of a minute, five seconds
 	c.add("tune.bufsize 32768")
 	c.add("tune.maxrewrite 8192")
 	c.add("tune.http.maxhdr 512")
@@ -84,6 +83,7 @@ func (c *config) global() {
 	c.add("timeout connect 5s")
 	c.add("option redispatch 1")
 	c.add("option splice-auto")
+	c.add("option idle-close-on-response") // of one that is replaced: a client may be sending
 	c.add("retries 3")
 	c.add("retry-on conn-failure empty-response")
 	for _, status := range []int{400, 403, 404, 408, 421, 500, 502, 503, 504} {

@@ -7,7 +7,9 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"maps"
 	"net/http"
+	"net/netip"
 	"os"
 	"slices"
 	"strings"
@@ -100,6 +102,12 @@ func printReport(report announce.Report, out io.Writer) error {
 		fmt.Fprintf(w, "%s\t%s\t%s\t%s\t%s\t%s\t%s\t%s\n", a.Address, dash(strings.Join(a.Services, ",")), dash(a.Pool), dash(a.Protocol), dash(to), dash(a.Owner), since, dash(a.WhyNot))
 	}
 	printSessions(report.Sessions, w)
+	for _, address := range slices.SortedFunc(maps.Keys(report.Kept), netip.Addr.Compare) {
+		fmt.Fprintf(w, "connections that go on by way of this node, of an address that another one announces now: %d to %s\n", report.Kept[address], address)
+	}
+	if report.Uncounted > 0 {
+		fmt.Fprintln(w, "addresses that this node gives up, and whose connections are being counted:", report.Uncounted)
+	}
 	for _, n := range report.Notes {
 		fmt.Fprintln(w, "note:", n)
 	}

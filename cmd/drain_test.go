@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"net/http"
 	"net/http/httptest"
+	"net/netip"
 	"strings"
 	"testing"
 	"time"
@@ -73,5 +74,21 @@ func TestDrainWaits(t *testing.T) {
 				t.Errorf("%q, %v; want %q", got, err, c.want)
 			}
 		})
+	}
+}
+
+// TestKeptIsShown: what a node keeps of addresses that others announce is in its status.
+func TestKeptIsShown(t *testing.T) {
+	var out strings.Builder
+	report := announce.Report{Uncounted: 2, Kept: map[netip.Addr]int{netip.MustParseAddr("192.0.2.2"): 3, netip.MustParseAddr("192.0.2.1"): 5}}
+	if err := printReport(report, &out); err != nil {
+		t.Fatal(err)
+	}
+	const want = `connections that go on by way of this node, of an address that another one announces now: 5 to 192.0.2.1
+connections that go on by way of this node, of an address that another one announces now: 3 to 192.0.2.2
+addresses that this node gives up, and whose connections are being counted: 2
+`
+	if !strings.HasSuffix(out.String(), want) {
+		t.Errorf("got\n%s\nwant at the end\n%s", out.String(), want)
 	}
 }

@@ -173,8 +173,8 @@ func (l *Link) keepTicking(ctx context.Context, failed <-chan error) error {
 			l.tick(now)
 			last = now
 		}
-		pause := tickEvery - now.Sub(last)
-		if len(l.fresh) > 0 || len(l.election.members) > 0 {
+		pause := min(tickEvery-now.Sub(last), l.election.untilOverdue(now))
+		if len(l.fresh) > 0 {
 			pause = min(pause, watchEvery)
 		}
 		next.Reset(pause)

@@ -34,3 +34,17 @@ func (e *election) overdue(now time.Time) (names []string, lost bool) {
 	}
 	return names, lost
 }
+
+// untilOverdue is how long there is nothing to look after: until the next advert may be
+// overdue, or until the next question.
+func (e *election) untilOverdue(now time.Time) time.Duration {
+	pause := tickEvery
+	for _, m := range e.members {
+		silent := min(now.Sub(m.heard), now.Sub(m.answered))
+		if !m.answers || m.gone || silent > deadAfter {
+			continue
+		}
+		pause = min(pause, max(watchEvery, overdueAfter-silent+time.Millisecond))
+	}
+	return pause
+}

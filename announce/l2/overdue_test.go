@@ -79,3 +79,21 @@ func TestFirstWaitsForNobody(t *testing.T) {
 		}
 	}
 }
+
+// TestUntilOverdue: nobody is looked after before an advert may be overdue.
+func TestUntilOverdue(t *testing.T) {
+	l := newLink(t, "a", "b")
+	e := l.nodes["a"]
+	if got := e.untilOverdue(l.now); got != tickEvery {
+		t.Errorf("alone: %s", got)
+	}
+	l.nodes["b"].kernelAnswers = true
+	l.pass(1)
+	for after, want := range map[time.Duration]time.Duration{
+		0: tickEvery, 30 * time.Millisecond: 36 * time.Millisecond, 60 * time.Millisecond: watchEvery, 100 * time.Millisecond: watchEvery, 400 * time.Millisecond: tickEvery,
+	} {
+		if got := e.untilOverdue(l.now.Add(after)); got != want {
+			t.Errorf("%s after an advert: %s, want %s", after, got, want)
+		}
+	}
+}

@@ -31,7 +31,9 @@ func (f *objectFlags) agents(ctx context.Context, only string) []agentlink.Found
 	}
 	here := f.agentsHere(ctx)
 	there, err := f.agentsElsewhere(ctx, func(node string) bool {
-		return only != "" && node != only || agentlink.Of(here, node) != nil
+		return only != "" && node != only || slices.ContainsFunc(here, func(a agentlink.Found) bool {
+			return a.Name() == node && !errors.Is(a.Err, fs.ErrPermission)
+		})
 	})
 	if err != nil {
 		return here // there is no API to ask, or it doesn't let this user: only this machine is known
@@ -51,7 +53,13 @@ func (f *objectFlags) agentsHere(ctx context.Context) []agentlink.Found {
 			patterns = []string{filepath.Join(dir, "*", agentlink.SocketName)}
 		}
 	}
-	return agentlink.Find(ctx, patterns...)
+	list := agentlink.Find(ctx, patterns...)
+	if f.labDir() != "" && len(f.sockets) == 0 {
+		for i := range list { // also of one that doesn't answer
+			list[i].Node = filepath.Base(filepath.Dir(list[i].Path))
+		}
+	}
+	return list
 }
 
 // agentsElsewhere asks the agents of nodes by way of the API.

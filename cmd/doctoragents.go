@@ -51,17 +51,18 @@ func isDead(a agentlink.Found) bool {
 	if errors.Is(a.Err, fs.ErrPermission) {
 		return false
 	}
-	return a.Node == "" || strings.Contains(a.Err.Error(), "connection refused") || strings.Contains(a.Err.Error(), "no such file or directory")
+	return a.Path != "" || strings.Contains(a.Err.Error(), "connection refused") || strings.Contains(a.Err.Error(), "no such file or directory")
 }
 
 // agentFacts are what is known of an agent.
 func agentFacts(found agentlink.Found, e *doctor.Evidence) doctor.Agent {
 	s := found.Status
-	a := doctor.Agent{Node: s.Node, Away: time.Duration(s.APIAway * float64(time.Second))}
+	a := doctor.Agent{Node: found.Name(), Away: time.Duration(s.APIAway * float64(time.Second))}
 	if found.Err != nil {
 		a.Err = found.Err.Error()
 		return a
 	}
+	a.KubeProxyNames = len(kindOf(found).KubeProxyModes) > 0
 	if !s.Waiting.IsZero() {
 		a.Waiting = time.Since(s.Waiting)
 	}

@@ -9,11 +9,13 @@ import (
 
 // Agent is what is known of the agent of a node.
 type Agent struct {
-	Node    string
-	Err     string        // why it doesn't answer; "" if it does
-	Waiting time.Duration // for how long a change isn't in force
-	Away    time.Duration // for how long the API doesn't answer it
-	LeftOut []string      // of the Service asked about, or of all
+	Node string
+	// KubeProxyNames says that its mode has chains of the names that kube-proxy's have.
+	KubeProxyNames bool
+	Err            string        // why it doesn't answer; "" if it does
+	Waiting        time.Duration // for how long a change isn't in force
+	Away           time.Duration // for how long the API doesn't answer it
+	LeftOut        []string      // of the Service asked about, or of all
 }
 
 // Kernel is how the kernel of a node compares with what its agent has in force.

@@ -59,6 +59,7 @@ func checks() []check {
 		{group: "node", name: "no other Service proxy is there", can: hasHost, run: checkOtherProxies},
 		{group: "node", name: "the connection table has room", can: hasHost, run: checkConntrack},
 		{group: "reach", name: "endpoints accept connections from here", unless: []Code{"FW109", "FW101", "FW102"}, can: canConnect, run: checkEndpoints},
+		{group: "reach", name: "firewalls let through what is forwarded", unless: []Code{"FW109", "FW101", "FW102", "FW112", "FW117", "FW123"}, can: canConnect, run: checkForwarded},
 		{group: "reach", name: "large packets reach endpoints", unless: []Code{"FW109", "FW101", "FW102", "FW129"}, can: canConnect, run: checkLargePackets},
 		{group: "reach", name: "the pod reaches itself through the Service", unless: []Code{"FW103", "FW105"}, can: isEndpoint, run: checkHairpin},
 		{group: "reach", name: "old connections lead to endpoints", unless: []Code{"FW109"}, can: hasFlows, run: checkFlows},

@@ -154,6 +154,8 @@ func report(t *testing.T, objects *explain.Objects, lines string) []byte {
 			value := strings.Join(words[3:], " ")
 			var err error
 			switch words[2] {
+			case "kubeproxynames":
+				a.KubeProxyNames = true
 			case "silent":
 				a.Err = value
 			case "waiting":

@@ -3,6 +3,7 @@ package doctor
 import (
 	"context"
 	"fmt"
+	"slices"
 	"strconv"
 	"strings"
 )
@@ -54,7 +55,7 @@ func checkFirewall(_ context.Context, e *Evidence) []Finding {
 	}
 	for _, f := range firewalls {
 		if owners[f.owner] {
-			list = append(list, Finding{Code: "FW118", Grade: Note, What: f.owner + " has rules on this machine; whether they drop packets of Services wasn't tried"})
+			list = append(list, Finding{Code: "FW118", Grade: Note, What: f.owner + " has rules on this machine, which may drop packets of Services"})
 		}
 	}
 	if legacy != "" && nft != "" {
@@ -63,12 +64,20 @@ func checkFirewall(_ context.Context, e *Evidence) []Finding {
 	return list
 }
 
-// checkOtherProxies finds FW119: kube-proxy's nftables mode. Its iptables chains
-// have the names of our own iptables mode's.
+// checkOtherProxies finds FW119: kube-proxy's nftables mode, or its iptables chains
+// where no agent here has chains of the same names.
 func checkOtherProxies(_ context.Context, e *Evidence) []Finding {
 	for _, c := range e.Host.Chains {
 		if c.Table == "kube-proxy" {
 			return []Finding{{Code: "FW119", Grade: Likely, What: fmt.Sprintf("table %s kube-proxy is there: kube-proxy runs in nftables mode, or has left it", c.Family)}}
+		}
+	}
+	if len(e.Agents) == 0 || slices.ContainsFunc(e.Agents, func(a Agent) bool { return a.KubeProxyNames || a.Err != "" }) {
+		return nil
+	}
+	for _, c := range e.Host.Chains {
+		if strings.HasPrefix(c.Name, "KUBE-SVC-") || strings.HasPrefix(c.Name, "KUBE-SEP-") {
+			return []Finding{{Code: "FW119", Grade: Likely, What: fmt.Sprintf("table %s %s has chain %s: kube-proxy runs in iptables mode, or has left its rules", c.Family, c.Table, c.Name)}}
 		}
 	}
 	return nil

@@ -10,10 +10,29 @@ import (
 	"github.com/fairway-net/fairway/diagnose/explain"
 )
 
+// checkAddress finds FW109 where an address is asked about: no Service has it, or none
+// serves its port, so that nodes refuse packets to it or let them pass.
+func checkAddress(e *Evidence) []Finding {
+	if e.Report == nil || !e.Question.Target.Addr.IsValid() || e.Objects.Owner(e.Question.Target.Addr) != nil {
+		return nil
+	}
+	for _, v := range e.Report.Views {
+		for _, d := range v.Decisions {
+			if d.Service != "" {
+				return nil // a node port, for instance
+			}
+		}
+	}
+	return []Finding{{Code: "FW109", Grade: Proved, What: fmt.Sprintf("no Service has the address %s", e.Question.Target.Addr)}}
+}
+
 // checkService finds FW109.
 func checkService(_ context.Context, e *Evidence) []Finding {
-	if e.Service != nil || e.Question.Target.Name == "" {
+	if e.Service != nil {
 		return nil
+	}
+	if e.Question.Target.Name == "" {
+		return checkAddress(e)
 	}
 	what := fmt.Sprintf("there is no Service %s/%s", e.Question.Target.Namespace, e.Question.Target.Name)
 	if similar := e.Objects.Similar(e.Question.Target.Namespace, e.Question.Target.Name); similar != "" {

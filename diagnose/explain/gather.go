@@ -115,12 +115,22 @@ func (s *Source) prefer(text string, ipv6 bool) {
 }
 
 // Concerned are the Services that may have a say about the keys: those with one
-// of the addresses, or with one of the ports as a node port.
+// of the addresses, or with one of the ports as a node port, and those that have an
+// address or a node port of the Service's, to which a question needn't be.
 func (o *Objects) Concerned(service *corev1.Service, keys []model.Key) []*corev1.Service {
 	var list []*corev1.Service
+	own, ports := []netip.Addr{}, map[int32]bool{}
+	if service != nil {
+		own = AddressesOf(service)
+		for _, p := range service.Spec.Ports {
+			ports[p.NodePort] = p.NodePort != 0
+		}
+	}
 	for _, s := range o.Services {
 		addrs := AddressesOf(s)
-		concerned := s == service || slices.ContainsFunc(keys, func(k model.Key) bool {
+		shares := slices.ContainsFunc(addrs, func(a netip.Addr) bool { return slices.Contains(own, a) }) ||
+			slices.ContainsFunc(s.Spec.Ports, func(p corev1.ServicePort) bool { return ports[p.NodePort] })
+		concerned := s == service || shares || slices.ContainsFunc(keys, func(k model.Key) bool {
 			return slices.Contains(addrs, k.Addr) ||
 				slices.ContainsFunc(s.Spec.Ports, func(p corev1.ServicePort) bool { return p.NodePort == int32(k.Port) })
 		})

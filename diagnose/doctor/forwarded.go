@@ -1,0 +1,89 @@
+package doctor
+
+import (
+	"context"
+	"fmt"
+	"net/netip"
+	"slices"
+	"strings"
+
+	corev1 "k8s.io/api/core/v1"
+)
+
+// mostClients is how many pods are looked for on the machine, one of which tries.
+const mostClients = 16
+
+// checkForwarded finds FW118 by trying: an endpoint that answers this machine, and not a
+// pod here, whose packets are forwarded. Where no firewall but Fairway's own tables is
+// there, something else drops them, and nothing is said.
+func checkForwarded(ctx context.Context, e *Evidence) []Finding {
+	foreign := e.foreignForwarding()
+	if len(foreign) == 0 {
+		return nil
+	}
+	for _, to := range e.tcpEndpoints() {
+		if e.Probe.Connect(ctx, to) != "ok" {
+			continue // which is said elsewhere
+		}
+		for _, client := range e.clients(to.Addr()) {
+			result := e.Probe.ConnectFrom(ctx, client.addr, to)
+			if result == "" {
+				continue // it isn't on this machine
+			}
+			if result == "ok" {
+				break
+			}
+			return []Finding{{Code: "FW118", Grade: Likely, What: fmt.Sprintf("%s answers this machine, and not what is forwarded from %s: %s. Rules of %s see it on its way", to, client.name, result, strings.Join(foreign, ", "))}}
+		}
+	}
+	return nil
+}
+
+// podClient is a pod that can try.
+type podClient struct {
+	addr netip.Addr
+	name string
+}
+
+// clients are pods that may be on the machine: the one that is asked about first, and
+// not the endpoint itself.
+func (e *Evidence) clients(endpoint netip.Addr) []podClient {
+	var list []podClient
+	if from := e.Report.From; from.Kind == "pod" && from.Addr.Is6() == endpoint.Is6() {
+		return []podClient{{from.Addr, "pod " + from.Namespace + "/" + from.Name}}
+	}
+	if e.Objects == nil {
+		return nil
+	}
+	for _, p := range e.Objects.Pods {
+		if p.Spec.HostNetwork || p.Status.Phase != corev1.PodRunning || len(list) == mostClients {
+			continue
+		}
+		for _, ip := range p.Status.PodIPs {
+			if a, err := netip.ParseAddr(ip.IP); err == nil && a != endpoint && a.Is6() == endpoint.Is6() {
+				list = append(list, podClient{a, "pod " + p.Namespace + "/" + p.Name})
+			}
+		}
+	}
+	return list
+}
+
+// foreignForwarding are the tables of others that see forwarded packets.
+func (e *Evidence) foreignForwarding() []string {
+	if e.Host == nil {
+		return nil
+	}
+	var list []string
+	for _, c := range e.Host.Chains {
+		own := c.Table == "fairway" || strings.HasPrefix(c.Table, "fairway-")
+		name := c.Family + " " + c.Table
+		if c.Hook == "forward" && !own && !slices.Contains(list, name) && (c.Rules > 0 || !c.iptables()) {
+			list = append(list, name)
+		}
+	}
+	return list
+}
+
+// iptables reports whether the chain is of iptables, whose tables are there also without
+// a rule.
+func (c Chain) iptables() bool { return c.Legacy || c.Table == "filter" || c.Table == "mangle" }

@@ -19,6 +19,7 @@ func (f *doctorFlags) byAgent(ctx context.Context, e *doctor.Evidence, agent age
 		e.NotHere = err.Error()
 		return nil //nolint:nilerr // the report says so
 	}
+	e.HostNode = agent.Name()
 	e.NotHere, e.Host, e.Probe = "", facts, agentlink.Prober{Client: agent.Client}
 	return nil
 }
@@ -42,6 +43,7 @@ func (f *doctorFlags) elsewhere(ctx context.Context, e *doctor.Evidence, agents 
 	if err != nil {
 		return nil //nolint:nilerr // it may not be entered: NotHere says that the machine wasn't looked at
 	}
+	e.HostNode = agents[i].Name()
 	e.NotHere, e.Probe = "", probe.Prober{NS: ns} // open until the process ends
 	return ns.Do(func() error {
 		e.Host = host.Read(ctx)

@@ -133,6 +133,8 @@ func report(t *testing.T, objects *explain.Objects, lines string) []byte {
 			from = words[1]
 		case "node":
 			node = words[1]
+		case "hostnode":
+			e.HostNode = words[1]
 		case "host":
 			e.Host.Sysctls[words[1]] = words[2]
 		case "chain":

@@ -17,6 +17,7 @@ type Evidence struct {
 	Service  *corev1.Service // nil if there is no such Service, or none was asked about
 	Report   *explain.Report // what nodes make of the question
 	Host     *Host           // this machine
+	HostNode string          // its node; "" if that isn't known
 	Agents   []Agent         // those that were asked
 	NoAgents string          // why none was; "" if it doesn't matter
 	NotAsked []string        // agents of which nodes didn't answer, and why

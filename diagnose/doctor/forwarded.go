@@ -56,7 +56,7 @@ func (e *Evidence) clients(endpoint netip.Addr) []podClient {
 		return nil
 	}
 	for _, p := range e.Objects.Pods {
-		if p.Spec.HostNetwork || p.Status.Phase != corev1.PodRunning || len(list) == mostClients {
+		if e.HostNode != "" && p.Spec.NodeName != e.HostNode || p.Spec.HostNetwork || p.Status.Phase != corev1.PodRunning || len(list) == mostClients {
 			continue
 		}
 		for _, ip := range p.Status.PodIPs {

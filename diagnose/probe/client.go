@@ -24,6 +24,10 @@ func (p Prober) ConnectFrom(ctx context.Context, from netip.Addr, to netip.AddrP
 	if ns == nil {
 		return ""
 	}
+	if p.NS != nil && !leadsTo(ns, p.NS) {
+		_ = ns.Close() // another node's, or another lab's with the same addresses: nothing was done in it
+		return ""
+	}
 	result := Prober{NS: ns}.Connect(ctx, to)
 	if err := ns.Close(); err != nil {
 		return ""

@@ -144,7 +144,7 @@ func (p *presence) leave() {
 	ctx, cancel := context.WithTimeout(context.Background(), time.Second)
 	defer cancel()
 	if _, err := p.etcd.Revoke(ctx, p.lease); err != nil {
-		slog.Warn("apiserver: release lease", "err", err)
+		slog.Debug("apiserver: leave the list of servers; the others see it when the lease runs out", "err", err)
 	}
 }
 

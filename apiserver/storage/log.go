@@ -8,6 +8,8 @@ import (
 
 	"go.uber.org/zap"
 	"go.uber.org/zap/zapcore"
+
+	"github.com/fairway-net/fairway/internal/seldom"
 )
 
 // etcdLog passes etcd's errors on to slog. Its warnings, about slow disks most
@@ -29,9 +31,10 @@ const closing = "setting up serving from embedded etcd failed."
 // one asks again.
 const notReady = "rejecting promote learner: learner is not ready"
 
-// newEtcdLogger returns a logger for etcd. If etcd gives up (zap's Fatal, which
+// newEtcdLogger returns a logger for etcd, which repeats what it tries again. If etcd gives up (zap's Fatal, which
 // would end the process), fatal is called and only the goroutine ends.
 func newEtcdLogger(log *slog.Logger, fatal func(error)) *zap.Logger {
+	log = slog.New(seldom.New(log.Handler()))
 	return zap.New(&etcdLog{log: log}, zap.WithFatalHook(fatalHook(fatal)))
 }
 

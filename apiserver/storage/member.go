@@ -123,9 +123,16 @@ func (b *Backend) isLearner() (learner bool, err error) {
 	return learner, err
 }
 
+// settleQuietly is how long a member may take to become one that votes without a word.
+const settleQuietly = 3 * time.Second
+
 // settle makes a member that has started one that votes, and known at its address.
 func (b *Backend) settle(ctx context.Context, m *Member) error {
 	self := uint64(b.etcd.MemberID())
+	patience := time.AfterFunc(settleQuietly, func() {
+		slog.Info("apiserver: this server doesn't vote yet: it catches up with the others, or waits for their leader", "name", m.Name)
+	})
+	defer patience.Stop()
 	for {
 		learner, err := b.isLearner()
 		if err != nil {

@@ -16,8 +16,12 @@ import (
 // Every is how often the same is said again.
 const Every = 5 * time.Minute
 
-// passing is how long what is usually over in a moment must go on before it is said.
-const passing = 10 * time.Second
+const (
+	// passing is how long what is usually over in a moment must go on before it is said.
+	passing = 10 * time.Second
+	// pause is how long it must have been over to be another time of it.
+	pause = time.Minute
+)
 
 // mostKept bounds how many different messages are remembered.
 const mostKept = 1000
@@ -84,8 +88,11 @@ func (m *memory) due(key string, now time.Time, patience, every time.Duration) b
 		if len(m.messages) >= mostKept {
 			clear(m.messages)
 		}
-		o = &occurrence{first: now}
+		o = &occurrence{first: now, last: now}
 		m.messages[key] = o
+	}
+	if now.Sub(o.last) > pause {
+		o.first = now
 	}
 	o.last = now
 	if now.Sub(o.first) < patience || !o.said.IsZero() && now.Sub(o.said) < every {

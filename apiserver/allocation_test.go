@@ -188,6 +188,15 @@ func TestNothingLeaks(t *testing.T) {
 	if !apierrors.IsInvalid(err) || !strings.Contains(err.Error(), "range is full") {
 		t.Errorf("error %v, want that the range is full", err)
 	}
+	many := nodePortService("many")
+	for i := range 1000 {
+		many.Spec.Ports = append(many.Spec.Ports, corev1.ServicePort{Name: fmt.Sprint("p", i), Port: int32(1000 + i)})
+	}
+	many.Spec.Ports[0].Name = "first"
+	_, err = services.Create(ctx, many, metav1.CreateOptions{})
+	if !apierrors.IsInvalid(err) || strings.Count(err.Error(), "range is full") != 1 {
+		t.Errorf("a Service with 1,001 node ports: error %.200v, want one: it is over with the first that there is no room for", err)
+	}
 	must(client(t, s).CoreV1().RESTClient().Delete().Namespace("default").Resource("services").
 		Param("fieldSelector", "spec.type=NodePort").Do(ctx).Error())
 	unchanged("filling the range and deleting all")

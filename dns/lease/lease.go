@@ -37,6 +37,7 @@ const Term = 2 * time.Second
 // Lease is this process' share: it can renew the lease, and end it.
 type Lease struct {
 	ways     []way
+	clients  []netip.Prefix
 	renewals []*net.UDPConn
 }
 
@@ -64,9 +65,10 @@ func waysTo(services []netip.Addr) []way {
 }
 
 // Open prepares a lease of the DNS Service's addresses, which begins with the
-// first Renew. What an earlier process left is replaced.
-func Open(services []netip.Addr) (*Lease, error) {
-	l := &Lease{ways: waysTo(services)}
+// first Renew. What an earlier process left is replaced. From other machines and from
+// pods, only clients may ask; if there are none, everybody may.
+func Open(services []netip.Addr, clients []netip.Prefix) (*Lease, error) {
+	l := &Lease{ways: waysTo(services), clients: clients}
 	err := l.addAddresses()
 	for _, step := range []func() error{l.addLastRoutes, l.divert} {
 		if err == nil {

@@ -29,6 +29,9 @@ const soon = 300 * time.Millisecond
 
 var services = []netip.Addr{netip.MustParseAddr("10.96.0.10"), netip.MustParseAddr("fd00:10:96::a")}
 
+// clients may ask: the pod, but not from its other addresses.
+var clients = []netip.Prefix{netip.MustParsePrefix("10.244.0.0/24"), netip.MustParsePrefix("fd00:10:244::/64")}
+
 // rig is a node with a pod. Whatever asks at the node's own addresses is told
 // where it asks from.
 type rig struct {
@@ -39,7 +42,7 @@ type rig struct {
 func newRig(t *testing.T) *rig {
 	t.Helper()
 	r := &rig{node: namespace(t), pod: namespace(t)}
-	do(t, r.node, func() (err error) { r.lease, err = Open(services); return err })
+	do(t, r.node, func() (err error) { r.lease, err = Open(services, clients); return err })
 	t.Cleanup(func() {
 		if err := r.lease.Close(); err != nil {
 			t.Error(err)
@@ -61,19 +64,25 @@ func newRig(t *testing.T) *rig {
 		return nil
 	})
 	for ns, address := range map[*netns.NS]string{r.node: "fd00:10:244::1", r.pod: "fd00:10:244::2"} {
-		eventually(t, address+" is there", func() (there bool) { // which it is a while after it is added
-			do(t, ns, func() error {
-				routes, err := netlink.RouteGet(net.ParseIP(address))
-				there = err == nil && len(routes) == 1 && routes[0].Type == unix.RTN_LOCAL
-				return nil
-			})
-			return there
-		})
+		awaitAddress(t, ns, address)
 	}
 	for _, a := range r.lease.Addresses() {
 		r.serve(t, netip.AddrPortFrom(a, 53))
 	}
 	return r
+}
+
+// awaitAddress waits until an address is there, which it is a while after it is added.
+func awaitAddress(t *testing.T, ns *netns.NS, address string) {
+	t.Helper()
+	eventually(t, address+" is there", func() (there bool) {
+		do(t, ns, func() error {
+			routes, err := netlink.RouteGet(net.ParseIP(address))
+			there = err == nil && len(routes) == 1 && routes[0].Type == unix.RTN_LOCAL
+			return nil
+		})
+		return there
+	})
 }
 
 func namespace(t *testing.T) *netns.NS {
@@ -164,9 +173,21 @@ func (r *rig) serve(t *testing.T, at netip.AddrPort) {
 // ask asks at the DNS Service's address from a namespace, and returns what the
 // asker is taken for. Sockets are connected, so the answer must be from there.
 func ask(ns *netns.NS, network string, service netip.Addr, within time.Duration) (string, error) {
+	return askFrom(ns, netip.Addr{}, network, service, within)
+}
+
+// askFrom is ask from an address of the namespace.
+func askFrom(ns *netns.NS, source netip.Addr, network string, service netip.Addr, within time.Duration) (string, error) {
 	var conn net.Conn
 	err := ns.Do(func() (err error) {
 		d := net.Dialer{Timeout: within}
+		switch from := netip.AddrPortFrom(source, 0); {
+		case !source.IsValid():
+		case network == "udp":
+			d.LocalAddr = net.UDPAddrFromAddrPort(from)
+		default:
+			d.LocalAddr = net.TCPAddrFromAddrPort(from)
+		}
 		conn, err = d.DialContext(context.Background(), network, netip.AddrPortFrom(service, 53).String())
 		return err
 	})
@@ -364,4 +385,34 @@ func TestRepair(t *testing.T) {
 		_, err := netlink.LinkByName(Interface)
 		return err
 	})
+}
+
+// TestStrangers: who isn't a client gets no answer at the Service's address, where nothing
+// else limits who may ask.
+func TestStrangers(t *testing.T) {
+	r := newRig(t)
+	strangers := []string{"192.0.2.2", "2001:db8::2"}
+	for i, bits := range []string{"/32", "/128"} {
+		configure(t, r.pod, "eth0", strangers[i]+bits)
+		awaitAddress(t, r.pod, strangers[i])
+		do(t, r.node, func() error {
+			link, err := netlink.LinkByName("pod")
+			if err != nil {
+				return err
+			}
+			return netlink.RouteAdd(&netlink.Route{LinkIndex: link.Attrs().Index, Dst: single(netip.MustParseAddr(strangers[i]))})
+		})
+	}
+	ctx, cancel := context.WithCancel(t.Context())
+	renewing := r.keep(t, ctx)
+	defer func() { cancel(); <-renewing }()
+	for i, service := range services {
+		for _, transport := range []string{"udp", "tcp"} {
+			eventually(t, "a client is answered at "+service.String(), func() bool { _, err := ask(r.pod, transport, service, soon); return err == nil })
+			if got, err := askFrom(r.pod, netip.MustParseAddr(strangers[i]), transport, service, 5*soon); err == nil {
+				t.Errorf("%s at %s: a stranger is answered %q", transport, service, got)
+			}
+		}
+		eventually(t, "the node answers itself", func() bool { _, err := ask(r.node, "udp", r.lease.Addresses()[i], soon); return err == nil })
+	}
 }

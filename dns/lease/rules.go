@@ -19,6 +19,8 @@ const tableName = "fairway-dns"
 // Sets hold the Service's addresses while their lease runs.
 const (
 	arriving  = "arriving"  // questions that come in
+	asked     = "asked"     // those of them to port 53, whoever asks
+	strangers = "strangers" // and of these those of who may not ask, which are dropped
 	asking    = "asking"    // and those of this machine's processes, which then need another route
 	answering = "answering" // answers, and what a process sends to renew the lease
 )
@@ -40,17 +42,22 @@ func (l *Lease) divert() error {
 			return fmt.Errorf("make set %s: %w", name, err)
 		}
 	}
-	add := func(name string, kind nftables.ChainType, hook *nftables.ChainHook, rules func(way) [][]expr.Any) {
-		chain := conn.AddChain(&nftables.Chain{Name: name, Table: table, Type: kind, Hooknum: hook, Priority: nftables.ChainPriorityRaw})
-		for _, w := range l.ways {
-			for _, r := range rules(w) {
-				conn.AddRule(&nftables.Rule{Table: table, Chain: chain, Exprs: r})
-			}
+	fill := func(chain *nftables.Chain, rules [][]expr.Any) {
+		chain.Table = table
+		conn.AddChain(chain)
+		for _, r := range rules {
+			conn.AddRule(&nftables.Rule{Table: table, Chain: chain, Exprs: r})
 		}
 	}
-	add(arriving, nftables.ChainTypeFilter, nftables.ChainHookPrerouting, func(w way) [][]expr.Any {
-		return append(w.questions(), w.renewal(&expr.Verdict{Kind: expr.VerdictDrop}))
-	})
+	add := func(name string, kind nftables.ChainType, hook *nftables.ChainHook, rules func(way) [][]expr.Any) {
+		fill(&nftables.Chain{Name: name, Type: kind, Hooknum: hook, Priority: nftables.ChainPriorityRaw}, l.each(rules))
+	}
+	fill(&nftables.Chain{Name: strangers}, l.strangers())
+	fill(&nftables.Chain{Name: asked}, append(l.guarded(), l.each(way.questions)...))
+	fill(&nftables.Chain{Name: arriving, Type: nftables.ChainTypeFilter, Hooknum: nftables.ChainHookPrerouting, Priority: nftables.ChainPriorityRaw},
+		append(toPort53(&expr.Verdict{Kind: expr.VerdictJump, Chain: asked}), l.each(func(w way) [][]expr.Any {
+			return [][]expr.Any{w.renewal(&expr.Verdict{Kind: expr.VerdictDrop})}
+		})...))
 	add(asking, nftables.ChainTypeRoute, nftables.ChainHookOutput, way.questions)
 	add(answering, nftables.ChainTypeFilter, nftables.ChainHookOutput, func(w way) [][]expr.Any {
 		return append(w.answers(), w.renew(uint32(os.Geteuid())))
@@ -59,6 +66,15 @@ func (l *Lease) divert() error {
 		return fmt.Errorf("have questions answered on this node: %w", err)
 	}
 	return nil
+}
+
+// each are rules for each of the addresses.
+func (l *Lease) each(rules func(way) [][]expr.Any) [][]expr.Any {
+	var list [][]expr.Any
+	for _, w := range l.ways {
+		list = append(list, rules(w)...)
+	}
+	return list
 }
 
 func leaseSet(table *nftables.Table, name string, six bool) *nftables.Set {
@@ -168,12 +184,7 @@ func load(a netip.Addr, f field) []expr.Any {
 
 // at compares an address with a.
 func at(a netip.Addr, f field, op expr.CmpOp) []expr.Any {
-	family := byte(unix.NFPROTO_IPV4)
-	if a.Is6() {
-		family = unix.NFPROTO_IPV6
-	}
-	return join([]expr.Any{&expr.Meta{Key: expr.MetaKeyNFPROTO, Register: 1}, &expr.Cmp{Op: expr.CmpOpEq, Register: 1, Data: []byte{family}}},
-		load(a, f), []expr.Any{&expr.Cmp{Op: op, Register: 1, Data: a.AsSlice()}})
+	return join(ofFamily(a), load(a, f), []expr.Any{&expr.Cmp{Op: op, Register: 1, Data: a.AsSlice()}})
 }
 
 func to(a netip.Addr) []expr.Any { return at(a, destination, expr.CmpOpEq) }

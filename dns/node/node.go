@@ -109,7 +109,7 @@ func New(config Config) (*DNS, error) {
 // open prepares the lease. Where there can be none, for lack of nftables, this
 // node's server is one of those that the plane forwards to.
 func (n *DNS) open() (err error) {
-	n.lease, err = lease.Open(n.Addresses)
+	n.lease, err = lease.Open(n.Addresses, n.clients())
 	switch {
 	case err == nil:
 		n.Served(n.Addresses, n.sliceName())

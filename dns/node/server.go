@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"net/netip"
+	"slices"
 	"time"
 
 	"github.com/fairway-net/fairway/dns"
@@ -83,7 +84,7 @@ func (n *DNS) at() netip.AddrPort {
 // guard keeps strangers from the port at the node's address: who has a public
 // address, and isn't known to be of the cluster.
 func (n *DNS) guard() dns.Guard {
-	g := dns.Guard{Port: n.Port, Clients: n.Clients}
+	g := dns.Guard{Port: n.Port, Clients: slices.Clone(n.Clients)}
 	if len(g.Clients) == 0 {
 		g.Clients = append(dns.PrivateNetworks(), n.PodRanges...)
 	}
@@ -91,4 +92,13 @@ func (n *DNS) guard() dns.Guard {
 		g.Clients = append(g.Clients, netip.PrefixFrom(a, a.BitLen()))
 	}
 	return g
+}
+
+// clients are who may ask at the Service's address. Where it isn't known which
+// addresses pods have, some of them may have public ones, and everybody may.
+func (n *DNS) clients() []netip.Prefix {
+	if len(n.Clients)+len(n.PodRanges) == 0 {
+		return nil
+	}
+	return n.guard().Clients
 }

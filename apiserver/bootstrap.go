@@ -136,21 +136,46 @@ func (s *Server) bootstrapService(ctx context.Context, client kubernetes.Interfa
 	return nil
 }
 
-// checkClusterDNS refuses an address that the Service of DNS can never have. One
-// that it has already stays, whatever the ranges are now.
+// checkClusterDNS refuses an address that the Service of DNS can never have, and has
+// one that exists be where agents serve DNS.
 func (s *Server) checkClusterDNS(ctx context.Context, client kubernetes.Interface) error {
 	address := s.config.ClusterDNS
 	if !address.IsValid() {
 		return nil
 	}
-	_, err := client.CoreV1().Services(metav1.NamespaceSystem).Get(ctx, dnsService, metav1.GetOptions{})
+	service, err := client.CoreV1().Services(metav1.NamespaceSystem).Get(ctx, dnsService, metav1.GetOptions{})
 	switch {
+	case err == nil:
+		return s.followDNS(ctx, client, service)
 	case !apierrors.IsNotFound(err):
 		return err
 	case address == s.allocator.First():
 		return fmt.Errorf("cluster DNS address %s: it is that of Service %s", address, validation.APIService)
 	case !slices.ContainsFunc(s.allocator.Prefixes(), func(p netip.Prefix) bool { return p.Contains(address) }):
 		return fmt.Errorf("cluster DNS address %s: it is in none of the ranges of cluster IPs, %v", address, s.allocator.Prefixes())
+	}
+	return nil
+}
+
+// followDNS deletes a Service of DNS that has an address of ranges which are no more: it is
+// made anew where agents serve DNS now. One that has another address of today's ranges
+// is somebody's choice.
+func (s *Server) followDNS(ctx context.Context, client kubernetes.Interface, service *corev1.Service) error {
+	has, err := netip.ParseAddr(service.Spec.ClusterIP)
+	if err != nil || has == s.config.ClusterDNS {
+		return nil // without an address, somebody's choice, too
+	}
+	within := func(a netip.Addr) bool {
+		return slices.ContainsFunc(s.allocator.Prefixes(), func(p netip.Prefix) bool { return p.Contains(a) })
+	}
+	if within(has) || !within(s.config.ClusterDNS) {
+		slog.Warn("agents serve DNS at another address than Service kube-system/kube-dns has; give --cluster-dns that of the Service, or delete the Service", "agents", s.config.ClusterDNS, "service", has)
+		return nil
+	}
+	slog.Warn("cluster DNS moves with --service-cidr: clients that have its old address must be told", "before", has, "now", s.config.ClusterDNS)
+	err = client.CoreV1().Services(service.Namespace).Delete(ctx, service.Name, metav1.DeleteOptions{Preconditions: metav1.NewUIDPreconditions(string(service.UID))})
+	if err != nil && !apierrors.IsNotFound(err) {
+		return fmt.Errorf("move Service %s to %s: %w", dnsService, s.config.ClusterDNS, err)
 	}
 	return nil
 }

@@ -30,6 +30,27 @@ func TestServicesComeBack(t *testing.T) {
 	}
 }
 
+// TestDNSMovesWithRanges: after a start with other ranges, the Service of DNS is where
+// agents serve DNS. An address that somebody chose among today's stays.
+func TestDNSMovesWithRanges(t *testing.T) {
+	config := testConfig(t)
+	for _, r := range []struct{ ranges, agents, want string }{
+		{"10.96.0.0/16", "10.96.0.10", "10.96.0.10"},
+		{"10.98.0.0/16", "10.98.0.10", "10.98.0.10"},
+		{"10.98.0.0/16", "10.98.0.11", "10.98.0.10"},
+	} {
+		config.ServiceCIDRs, config.ClusterDNS = []netip.Prefix{netip.MustParsePrefix(r.ranges)}, netip.MustParseAddr(r.agents)
+		s := start(t, config)
+		got, err := client(t, s).CoreV1().Services("kube-system").Get(within(t), "kube-dns", metav1.GetOptions{})
+		if err != nil || got.Spec.ClusterIP != r.want {
+			t.Errorf("agents serve DNS at %s: the Service has %s (%v), want %s", r.agents, got.Spec.ClusterIP, err, r.want)
+		}
+		if err := s.Close(); err != nil {
+			t.Fatal(err)
+		}
+	}
+}
+
 // TestNoLongerLoadBalancer: a Service that isn't one any more has no address of
 // one in its status.
 func TestNoLongerLoadBalancer(t *testing.T) {

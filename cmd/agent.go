@@ -63,7 +63,10 @@ func agentCommand() *cobra.Command {
 }
 
 // agentPort is where agents of machines that joined answer API servers.
-const agentPort = ":10260"
+const agentPort = ":10261"
+
+// agentAddressFlag says another address, or none.
+const agentAddressFlag = "agent-bind-address"
 
 // runAgent runs an agent until ctx is done. Where a server or a machine that has
 // joined keeps the file of servers beside the kubeconfig, any of those will do.
@@ -149,7 +152,7 @@ func (f *agentFlags) addRunning(flags *pflag.FlagSet) {
 	addCgroupFlag(flags, &f.cgroup)
 	flags.DurationVar(&f.verifyPeriod, "sync-period", 30*time.Second, "interval of the periodic comparison with the kernel")
 	flags.StringVar(&f.healthz, "healthz-bind-address", f.healthz, `host:port of /healthz and /livez; "" serves none`)
-	flags.StringVar(&f.agentAddress, "agent-bind-address", f.agentAddress, "host:port at which a machine that makes its own Node answers Fairway's API servers, which ask for users of explain, doctor, trace and flows; \"\" is nowhere")
+	flags.StringVar(&f.agentAddress, agentAddressFlag, f.agentAddress, "host:port at which a machine that makes its own Node answers Fairway's API servers, which ask for users of explain, doctor, trace and flows; \"\" is nowhere")
 	flags.BoolVar(&f.announce, "announce", f.announce, "announce load balancer addresses of this node, as MetalLB's IPAddressPools and L2Advertisements say")
 	flags.BoolVar(&f.dns, "dns", f.dns, "serve the cluster's names on this node, at the address of the DNS Service")
 	addClusterDNSFlag(flags, &f.dnsAddress)

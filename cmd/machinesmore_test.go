@@ -40,7 +40,7 @@ func (c *cluster) agentsAnswer() {
 		c.t.Errorf("doctor about another machine says\n%s", got)
 	}
 	for _, at := range []string{"10.77.0.12", "[fd00:77::12]"} {
-		if got := c.hosts["laptop"].run("curl -gsk https://" + at + ":10260/v1/status || echo refused"); !strings.Contains(got, "refused") || strings.Contains(got, "version") {
+		if got := c.hosts["laptop"].run("curl -gsk https://" + at + ":10261/v1/status || echo refused"); !strings.Contains(got, "refused") || strings.Contains(got, "version") {
 			c.t.Errorf("the agent answers anybody: %s", got)
 		}
 	}

@@ -46,6 +46,9 @@ func upCommand() *cobra.Command {
 			node.Compile.ServiceCIDRs = config.ServiceCIDRs
 			node.Register = true
 			flags.servePlainMachine(&node)
+			if !config.BindAddress.IsLoopback() && !cmd.Flags().Changed(agentAddressFlag) { // other servers may come
+				node.AgentAddress = agentPort
+			}
 			if node.DNS = flags.dnsConfig(config.ClusterDNS); node.DNS != nil {
 				node.DNS.WatchPods = true
 			}
@@ -79,9 +82,6 @@ func up(ctx context.Context, config apiserver.Config, balancing loadBalancerFlag
 			return node.Socket
 		}
 		return ""
-	}
-	if !config.BindAddress.IsLoopback() && node.AgentAddress == "" { // other servers may come
-		node.AgentAddress = agentPort
 	}
 	node.Identity = own.identity(node.NodeName)
 	server := make(chan error, 1)

@@ -38,12 +38,12 @@ func TestWayToAgents(t *testing.T) {
 		t.Errorf("by its socket: %v, %v", at, err)
 	}
 	node.Name = "n2"
-	node.Annotations = map[string]string{AgentPortAnnotation: "10260"}
+	node.Annotations = map[string]string{AgentPortAnnotation: "10261"}
 	node.Status.Addresses = []corev1.NodeAddress{{Type: corev1.NodeHostName, Address: "n2"}, {Type: corev1.NodeInternalIP, Address: "fd00::2"}}
 	if _, _, err := r.way(node); err == nil {
 		t.Error("an agent is asked without knowing it by its certificate")
 	}
-	for _, port := range []string{"0", "70000", "10260/../x", ""} {
+	for _, port := range []string{"0", "70000", "10261/../x", ""} {
 		node.Annotations[AgentPortAnnotation] = port
 		if at, _, err := r.way(node); err == nil {
 			t.Errorf("port %q is asked at %s", port, at)

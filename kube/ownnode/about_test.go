@@ -12,7 +12,7 @@ import (
 // TestNodeSaysVersionAndMode: of the agent that registered it, also when they change.
 func TestNodeSaysVersionAndMode(t *testing.T) {
 	client := fake.NewClientset()
-	for _, about := range []About{{"1.0", "nftables", 0}, {"1.0", "ebpf", 10260}, {"1.1", "ebpf", 10260}, {"1.1", "ebpf", 10261}, {"1.1", "ebpf", 0}} {
+	for _, about := range []About{{"1.0", "nftables", 0}, {"1.0", "ebpf", 10261}, {"1.1", "ebpf", 10261}, {"1.1", "ebpf", 10262}, {"1.1", "ebpf", 0}} {
 		m := Node{Client: client, Name: "here", About: func() About { return about }}
 		if err := m.Register(t.Context(), []netip.Addr{netip.MustParseAddr("192.0.2.1")}); err != nil {
 			t.Fatal(err)

@@ -94,22 +94,23 @@ func (d *datagram) prepareControl() []byte {
 	return control
 }
 
-// origin is a client's address, with the one of this machine's that it asked.
+// origin is a client's address, with the one of this machine's that it asked: a DNS
+// server answers to the address that it got with the question.
 type origin struct {
-	net.UDPAddr // first: see originOf
-	control     []byte
+	*net.UDPAddr
+	control []byte
 }
 
-func (d *datagram) origin() *net.UDPAddr {
+// Unwrap gives the address by itself, to CoreDNS's plugins, which tell by it how the
+// question came.
+func (o *origin) Unwrap() net.Addr { return o.UDPAddr }
+
+func (d *datagram) origin() *origin {
 	client := d.client()
-	o := &origin{UDPAddr: net.UDPAddr{IP: client.Addr().AsSlice(), Zone: client.Addr().Zone(), Port: int(client.Port())}}
+	o := &origin{UDPAddr: net.UDPAddrFromAddrPort(client)}
 	o.control = append(o.control, d.prepareControl()...)
-	return &o.UDPAddr
+	return o
 }
-
-// originOf is the origin that an address is part of: a DNS server answers with
-// the same pointer that it got with the question.
-func originOf(a *net.UDPAddr) *origin { return (*origin)(unsafe.Pointer(a)) }
 
 func (a *answer) prepare(header *mmsghdr) {
 	a.header = header

@@ -90,11 +90,11 @@ func (c *packets) ReadFrom(p []byte) (int, net.Addr, error) {
 
 // WriteTo answers somebody whose packet ReadFrom has returned.
 func (c *packets) WriteTo(p []byte, to net.Addr) (int, error) {
-	a, ok := to.(*net.UDPAddr)
+	o, ok := to.(*origin)
 	if !ok {
 		return 0, fmt.Errorf("answer %v: %w", to, errors.ErrUnsupported)
 	}
-	n, _, err := c.WriteMsgUDP(p, originOf(a).control, a)
+	n, _, err := c.WriteMsgUDP(p, o.control, o.UDPAddr)
 	return n, err
 }
 

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"net/http"
 	"path/filepath"
+	"sync/atomic"
 	"time"
 
 	"github.com/fairway-net/fairway/lab/topology"
@@ -15,24 +16,26 @@ func (s *supervisor) startAgents(ctx, within context.Context, nodes []*topology.
 	if s.config.Mode == NoMode {
 		return nil
 	}
-	for _, n := range nodes {
-		if err := s.startAgent(ctx, n); err != nil {
+	serving := make([]atomic.Bool, len(nodes))
+	for i, n := range nodes {
+		if err := s.startAgent(ctx, n, &serving[i]); err != nil {
 			return err
 		}
 	}
-	for _, n := range nodes {
+	for i, n := range nodes {
 		if err := waitAgent(within, n); err != nil {
 			log := filepath.Join(Dir(s.config.Name), agentRole(n)+".log")
 			return fmt.Errorf("%w\nits log ends with:\n%s", err, lastLines(log, 20))
 		}
+		serving[i].Store(true)
 	}
 	return nil
 }
 
 func agentRole(n *topology.Node) string { return "agent-" + n.Name }
 
-// startAgent keeps a node's agent running.
-func (s *supervisor) startAgent(ctx context.Context, n *topology.Node) error {
+// startAgent keeps a node's agent running. One that ends at once, without having served, ends the lab.
+func (s *supervisor) startAgent(ctx context.Context, n *topology.Node, served *atomic.Bool) error {
 	args, err := s.agentArgs(n)
 	if err != nil {
 		return err
@@ -43,7 +46,7 @@ func (s *supervisor) startAgent(ctx context.Context, n *topology.Node) error {
 	}
 	began := time.Now()
 	s.group.Go(func() error {
-		return r.run(ctx, func() bool { return time.Since(began) > 5*time.Second })
+		return r.run(ctx, func() bool { return served.Load() || time.Since(began) > 5*time.Second })
 	})
 	return nil
 }

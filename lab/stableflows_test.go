@@ -163,7 +163,7 @@ func counted(t *testing.T, name, node, metric string) int {
 // whose endpoint is elsewhere do, and no other.
 func TestStableFlows(t *testing.T) {
 	if os.Getenv("FAIRWAY_DRAIN") == "" {
-		t.Skip("takes a minute, and its lab ends early now and then: `make drain`")
+		t.Skip("takes a minute: `make drain`")
 	}
 	c := config("stable")
 	c.Nodes, c.Mode, c.Router = 3, "ebpf", lab.RouterBird

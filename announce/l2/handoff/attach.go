@@ -9,7 +9,6 @@ import (
 	"github.com/vishvananda/netlink"
 	"golang.org/x/sys/unix"
 
-	"github.com/fairway-net/fairway/internal/kernel"
 	"github.com/fairway-net/fairway/internal/tcfilter"
 )
 
@@ -117,28 +116,6 @@ func Leftovers() ([]string, error) {
 	})
 }
 
-func sweep(stay func(index int) bool, do func(site) (bool, error)) (found []string, err error) {
-	h, err := netlink.NewHandle(unix.NETLINK_ROUTE)
-	if err != nil {
-		return nil, fmt.Errorf("open netlink socket: %w", err)
-	}
-	defer h.Close()
-	links, err := kernel.List(h.LinkList)
-	if err != nil {
-		return nil, fmt.Errorf("list interfaces: %w", err)
-	}
-	var errs []error
-	for _, l := range links {
-		if stay(l.Attrs().Index) {
-			continue
-		}
-		there, err := do(siteOf(h, l.Attrs().Index))
-		if err != nil {
-			errs = append(errs, fmt.Errorf("connections led elsewhere on %s: %w", l.Attrs().Name, err))
-		}
-		if there {
-			found = append(found, l.Attrs().Name)
-		}
-	}
-	return found, errors.Join(errs...)
+func sweep(stay func(index int) bool, do func(site) (bool, error)) ([]string, error) {
+	return tcfilter.Each("connections led elsewhere", stay, func(h *netlink.Handle, index int) (bool, error) { return do(siteOf(h, index)) })
 }

@@ -12,6 +12,8 @@ import (
 	"github.com/cilium/ebpf/rlimit"
 	"github.com/vishvananda/netlink"
 	"golang.org/x/sys/unix"
+
+	"github.com/fairway-net/fairway/internal/tcfilter"
 )
 
 // Handoff is the program of an interface. It stays when this process ends.
@@ -80,25 +82,11 @@ func (h *Handoff) load() error {
 	if err != nil {
 		return err
 	}
-	var before map[string]*ebpf.Map
+	h.maps, err = tcfilter.LoadSuccessor(spec, there)
 	if there != nil {
-		before, err = mapsOf(there)
-		if err := errors.Join(err, there.Close()); err != nil {
-			return err
-		}
+		err = errors.Join(err, there.Close())
 	}
-	defer func() {
-		for _, m := range before {
-			_ = m.Close() // the collection has its own
-		}
-	}()
-	for name, m := range before {
-		if s := spec.Maps[name]; s == nil || s.Compatible(m) != nil {
-			_ = m.Close()
-			delete(before, name)
-		}
-	}
-	if h.maps, err = ebpf.NewCollectionWithOptions(spec, ebpf.CollectionOptions{MapReplacements: before}); err != nil {
+	if err != nil {
 		return err
 	}
 	if there == nil {
@@ -114,28 +102,6 @@ func (h *Handoff) load() error {
 		h.leads[netip.AddrFrom16(key.Bytes).Unmap()] = net.HardwareAddr(f.Mac[:])
 	}
 	return nil
-}
-
-// mapsOf opens the maps of a program, by name.
-func mapsOf(program *ebpf.Program) (map[string]*ebpf.Map, error) {
-	info, err := program.Info()
-	if err != nil {
-		return nil, fmt.Errorf("read the program there is: %w", err)
-	}
-	found := map[string]*ebpf.Map{}
-	ids, _ := info.MapIDs()
-	for _, id := range ids {
-		m, err := ebpf.NewMapFromID(id)
-		if err != nil {
-			return found, fmt.Errorf("open a map of the program there is: %w", err)
-		}
-		at, err := m.Info()
-		if err != nil {
-			return found, errors.Join(fmt.Errorf("read a map of the program there is: %w", err), m.Close())
-		}
-		found[at.Name] = m
-	}
-	return found, nil
 }
 
 func (h *Handoff) attach() error {

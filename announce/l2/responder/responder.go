@@ -62,24 +62,16 @@ func (r *Responder) load() error {
 	if err != nil {
 		return err
 	}
-	before, err := r.mapsBefore()
+	earlier, err := r.earlier()
 	if err != nil {
 		return err
 	}
-	defer func() {
-		for _, m := range before {
-			_ = m.Close() // the collection has its own
-		}
-	}()
-	for name, m := range before {
-		if s := spec.Maps[name]; s == nil || s.Compatible(m) != nil {
-			_ = m.Close()
-			delete(before, name)
-		}
+	c, err := tcfilter.LoadSuccessor(spec, earlier)
+	if earlier != nil {
+		err = errors.Join(err, earlier.Close())
 	}
-	c, err := ebpf.NewCollectionWithOptions(spec, ebpf.CollectionOptions{MapReplacements: before})
 	if err != nil {
-		return fmt.Errorf("load program: %w", err)
+		return err
 	}
 	defer c.Close()
 	if err := r.place.Attach(filterName, c.Programs[responderProgRespond].FD()); err != nil {
@@ -89,34 +81,17 @@ func (r *Responder) load() error {
 	return nil
 }
 
-// mapsBefore opens the maps of the program that is attached, by name.
-func (r *Responder) mapsBefore() (map[string]*ebpf.Map, error) {
-	found := map[string]*ebpf.Map{}
+// earlier opens the program that is attached; nil if there is none.
+func (r *Responder) earlier() (*ebpf.Program, error) {
 	f, err := r.place.Find()
 	if err != nil || f == nil {
-		return found, err
+		return nil, err
 	}
 	program, err := ebpf.NewProgramFromID(ebpf.ProgramID(f.Id))
 	if err != nil {
 		return nil, fmt.Errorf("open the program there is: %w", err)
 	}
-	info, err := program.Info()
-	if err := errors.Join(err, program.Close()); err != nil {
-		return nil, fmt.Errorf("read the program there is: %w", err)
-	}
-	ids, _ := info.MapIDs()
-	for _, id := range ids {
-		m, err := ebpf.NewMapFromID(id)
-		if err != nil {
-			return nil, fmt.Errorf("open a map of the program there is: %w", err)
-		}
-		at, err := m.Info()
-		if err != nil {
-			return nil, errors.Join(fmt.Errorf("read a map of the program there is: %w", err), m.Close())
-		}
-		found[at.Name] = m
-	}
-	return found, nil
+	return program, nil
 }
 
 // Refresh says that the agent is at work, whose adverts have this incarnation.

@@ -1,0 +1,59 @@
+package tcfilter
+
+import (
+	"errors"
+	"fmt"
+
+	"github.com/cilium/ebpf"
+)
+
+// LoadSuccessor loads what takes the place of a program of an earlier version: with its
+// maps, where they still fit. The earlier one may be nil, and stays the caller's.
+func LoadSuccessor(spec *ebpf.CollectionSpec, earlier *ebpf.Program) (*ebpf.Collection, error) {
+	before := map[string]*ebpf.Map{}
+	defer func() {
+		for _, m := range before {
+			_ = m.Close() // the collection has its own
+		}
+	}()
+	if earlier != nil {
+		var err error
+		if before, err = mapsOf(earlier); err != nil {
+			return nil, err
+		}
+	}
+	for name, m := range before {
+		if s := spec.Maps[name]; s == nil || s.Compatible(m) != nil {
+			_ = m.Close()
+			delete(before, name)
+		}
+	}
+	c, err := ebpf.NewCollectionWithOptions(spec, ebpf.CollectionOptions{MapReplacements: before})
+	if err != nil {
+		return nil, fmt.Errorf("load program: %w", err)
+	}
+	return c, nil
+}
+
+// mapsOf opens the maps of a program, by name. The caller closes them, also those that come
+// with an error.
+func mapsOf(program *ebpf.Program) (map[string]*ebpf.Map, error) {
+	found := map[string]*ebpf.Map{}
+	info, err := program.Info()
+	if err != nil {
+		return found, fmt.Errorf("read the program there is: %w", err)
+	}
+	ids, _ := info.MapIDs()
+	for _, id := range ids {
+		m, err := ebpf.NewMapFromID(id)
+		if err != nil {
+			return found, fmt.Errorf("open a map of the program there is: %w", err)
+		}
+		at, err := m.Info()
+		if err != nil {
+			return found, errors.Join(fmt.Errorf("read a map of the program there is: %w", err), m.Close())
+		}
+		found[at.Name] = m
+	}
+	return found, nil
+}

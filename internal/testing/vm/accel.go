@@ -45,7 +45,7 @@ func accelerators(setting string) (ways []accelerator, reason string, err error)
 		return nil, "", fmt.Errorf("%s: %q: must be tcg, icount or kvm", AccelEnv, setting)
 	}
 	if reason := noKVM("/dev/kvm", "/sys/module"); reason != "" {
-		return []accelerator{emulation}, reason, nil
+		return []accelerator{emulation, emulation}, reason, nil
 	}
 	return []accelerator{kvm, emulation}, "", nil
 }

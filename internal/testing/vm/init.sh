@@ -36,6 +36,14 @@ serve() {
 	done
 }
 
+# A sign of life each second, at the port behind those for commands.
+pulse="/dev/vport0p$((${lines:?} + 1))"
+until [ -c "$pulse" ]; do sleep 0.05; done
+while :; do
+	echo
+	sleep 1
+done >"$pulse" 2>/dev/null &
+
 # lines=N is on the kernel's command line, which puts it into the environment.
 for n in $(seq "${lines:?}"); do
 	until [ -c "/dev/vport0p$n" ]; do sleep 0.05; done

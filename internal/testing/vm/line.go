@@ -8,6 +8,7 @@ import (
 	"os"
 	"strconv"
 	"strings"
+	"time"
 
 	"golang.org/x/sys/unix"
 )
@@ -23,6 +24,10 @@ type line struct {
 func newLine() (*line, error) {
 	ends, err := unix.Socketpair(unix.AF_UNIX, unix.SOCK_STREAM|unix.SOCK_CLOEXEC, 0)
 	if err != nil {
+		return nil, fmt.Errorf("make a line to the virtual machine: %w", err)
+	}
+	// So that reading has deadlines.
+	if err := unix.SetNonblock(ends[0], true); err != nil {
 		return nil, fmt.Errorf("make a line to the virtual machine: %w", err)
 	}
 	l := &line{host: os.NewFile(uintptr(ends[0]), "line"), qemu: os.NewFile(uintptr(ends[1]), "line of qemu")}
@@ -44,13 +49,24 @@ func (l *line) ready() error {
 }
 
 // run has the machine's shell run a command, passes its output on, and returns
-// its exit code.
-func (l *line) run(command string, out io.Writer) (int, error) {
+// its exit code. The error is an os.ErrDeadlineExceeded if the command writes
+// nothing for as long as patience says, unless that is 0.
+func (l *line) run(command string, out io.Writer, patience time.Duration) (int, error) {
 	if _, err := io.WriteString(l.host, command+"\n"); err != nil {
 		return 0, fmt.Errorf("send the command: %w", err)
 	}
 	for {
+		var deadline time.Time
+		if patience > 0 {
+			deadline = time.Now().Add(patience)
+		}
+		if err := l.host.SetReadDeadline(deadline); err != nil {
+			return 0, err
+		}
 		text, err := l.text.ReadString('\n')
+		if errors.Is(err, os.ErrDeadlineExceeded) {
+			return 0, err
+		}
 		if err != nil {
 			return 0, fmt.Errorf("the virtual machine ended: %w", err)
 		}

@@ -12,6 +12,7 @@ import (
 	"slices"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"syscall"
 	"time"
 )
@@ -41,6 +42,9 @@ type Command struct {
 	Env     []string  // added to what the machine has and FAIRWAY_... of this process
 	Modules []string  // kernel modules to load before
 	Output  io.Writer // gets what it writes, as it writes it; nil throws it away
+	// Patience is how long it may write nothing until the machine is given up as
+	// frozen; 0 is for ever.
+	Patience time.Duration
 }
 
 // Machine is a running virtual machine. It runs several commands at a time.
@@ -51,8 +55,10 @@ type Machine struct {
 	console *os.File // with the kernel's messages; it has no name any more
 	lines   []*line
 	free    chan *line
-	kill    func()
+	pulse   *line // signs of life
+	process *os.Process
 	ended   chan struct{}
+	frozen  atomic.Bool // if it was killed for that
 }
 
 // commands are how many the machine runs at a time.
@@ -178,12 +184,16 @@ func (m *Machine) boot(way accelerator, k kernelFiles, initrd string, network bo
 		"-nodefaults", "-display", "none", "-no-reboot",
 		"-serial", "file:" + m.console.Name(), "-device", "virtio-serial-pci",
 		"-kernel", k.image, "-initrd", initrd, "-append", settings}, device)...)
-	for n := range commands {
+	for n := range commands + 1 {
 		l, err := newLine()
 		if err != nil {
 			return err
 		}
-		m.lines = append(m.lines, l)
+		if n < commands {
+			m.lines = append(m.lines, l)
+		} else {
+			m.pulse = l
+		}
 		cmd.ExtraFiles = append(cmd.ExtraFiles, l.qemu)
 		cmd.Args = append(cmd.Args, "-chardev", fmt.Sprintf("socket,id=line%d,fd=%d", n, 3+n),
 			"-device", fmt.Sprintf("virtserialport,chardev=line%d,nr=%d", n, 1+n))
@@ -201,6 +211,10 @@ func (m *Machine) boot(way accelerator, k kernelFiles, initrd string, network bo
 		}
 		m.free <- l
 	}
+	if err := m.pulse.inherited(); err != nil {
+		return err
+	}
+	go m.watch(pulsePatience)
 	return nil
 }
 
@@ -222,12 +236,15 @@ func (m *Machine) start(cmd *exec.Cmd) error {
 	if err := <-started; err != nil {
 		return fmt.Errorf("start qemu: %w", err)
 	}
-	m.kill = func() { _ = cmd.Process.Kill() } // if it has ended already, all the better
+	m.process = cmd.Process
 	return nil
 }
 
+// kill ends qemu; if it has ended already, all the better.
+func (m *Machine) kill() { _ = m.process.Kill() }
+
 // Run runs the test binary in the machine and returns its exit code. An error
-// means that the machine broke down.
+// means that the machine broke down; it is ErrFrozen if it just stopped.
 func (m *Machine) Run(c Command) (int, error) {
 	l := <-m.free
 	defer func() { m.free <- l }()
@@ -251,8 +268,15 @@ func (m *Machine) Run(c Command) (int, error) {
 	if out == nil {
 		out = io.Discard
 	}
-	code, err := l.run(text.String(), out)
+	code, err := l.run(text.String(), out, c.Patience)
 	if err != nil {
+		switch {
+		case errors.Is(err, os.ErrDeadlineExceeded):
+			err = fmt.Errorf("%w: nothing written for %s; processes:\n%s", ErrFrozen, c.Patience, m.processes())
+			m.giveUp()
+		case m.frozen.Load():
+			err = ErrFrozen
+		}
 		return code, fmt.Errorf("%w; console:\n%s", err, m.kernelMessages())
 	}
 	return code, nil
@@ -263,7 +287,7 @@ func (m *Machine) Fetch(path string) ([]byte, error) {
 	l := <-m.free
 	defer func() { m.free <- l }()
 	var text strings.Builder
-	code, err := l.run("base64 "+quote(path), &text)
+	code, err := l.run("base64 "+quote(path), &text, 0)
 	if err == nil && code != 0 {
 		err = errors.New(strings.TrimSpace(text.String()))
 	}
@@ -300,13 +324,15 @@ func (m *Machine) kernelMessages() string {
 
 // Close ends the machine.
 func (m *Machine) Close() error {
-	if m.kill != nil {
+	if m.process != nil {
 		m.kill()
 		<-m.ended
 	}
 	errs := []error{m.console.Close()}
-	for _, l := range m.lines {
-		errs = append(errs, l.close())
+	for _, l := range append(m.lines, m.pulse) {
+		if l != nil {
+			errs = append(errs, l.close())
+		}
 	}
 	return errors.Join(errs...)
 }

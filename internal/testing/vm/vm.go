@@ -21,14 +21,18 @@
 package vm
 
 import (
+	"bytes"
+	"errors"
 	"flag"
 	"fmt"
+	"io"
 	"os"
 	"regexp"
 	"slices"
 	"strings"
 	"sync"
 	"testing"
+	"time"
 )
 
 // The environment variables of this package.
@@ -112,22 +116,56 @@ const atOnce = 3
 // again runs the test in the machine with the kernel of a release.
 func again(t *testing.T, release string, features []string) {
 	t.Helper()
-	m, err := sharedMachine(release)
-	if err != nil {
-		t.Fatalf("start the virtual machine: %v", err)
+	for attempt := 1; ; attempt++ {
+		m, err := sharedMachine(release)
+		if err != nil {
+			t.Fatalf("start the virtual machine: %v", err)
+		}
+		t.Logf("in the virtual machine (%s)", m.Accel)
+		failed := failures{out: t.Output()}
+		code, err := m.Run(Command{Args: arguments(t), Modules: features, Output: &failed, Patience: outputPatience})
+		switch {
+		case err == nil && code == 0:
+			return
+		case err == nil:
+			t.Fatalf("failed in the virtual machine with exit code %d", code)
+		case !errors.Is(err, ErrFrozen) || failed.any || attempt == attempts:
+			t.Fatalf("run %s in the virtual machine: %v", t.Name(), err)
+		}
+		t.Logf("run %s in the virtual machine: %v\nonce more in another one", t.Name(), err)
+		forget(release, m)
 	}
-	t.Logf("in the virtual machine (%s)", m.Accel)
+}
+
+// A machine that froze says nothing about what ran in it, so that is run again.
+const (
+	attempts       = 3
+	outputPatience = 8 * time.Minute // tests in it write something more often
+)
+
+// arguments are those of this test in the machine. Where it doesn't end, it says
+// where it is, a little before this process has to.
+func arguments(t *testing.T) []string {
 	args := []string{"-test.v", "-test.run=" + runExpression(t.Name(), flagValue("test.run")), fmt.Sprintf("-test.parallel=%d", atOnce)}
 	if testing.Short() {
 		args = append(args, "-test.short")
 	}
-	code, err := m.Run(Command{Args: args, Modules: features, Output: t.Output()})
-	if err != nil {
-		t.Fatalf("run %s in the virtual machine: %v", t.Name(), err)
+	if deadline, ok := t.Deadline(); ok {
+		args = append(args, fmt.Sprintf("-test.timeout=%s", max(time.Minute, time.Until(deadline)-time.Minute)))
 	}
-	if code != 0 {
-		t.Fatalf("failed in the virtual machine with exit code %d", code)
-	}
+	return args
+}
+
+// failures passes output on, and notices whether a test has failed.
+type failures struct {
+	out io.Writer
+	any bool
+}
+
+// Write takes whole lines.
+func (f *failures) Write(b []byte) (int, error) {
+	f.any = f.any || bytes.Contains(b, []byte("--- FAIL"))
+	return f.out.Write(b)
 }
 
 // flagValue is what this process was started with.
@@ -170,6 +208,17 @@ func sharedMachine(release string) (*Machine, error) {
 	}
 	sharedMachines.Unlock()
 	return start()
+}
+
+// forget has others start a new machine instead of this one.
+func forget(release string, frozen *Machine) {
+	sharedMachines.Lock()
+	defer sharedMachines.Unlock()
+	if start := sharedMachines.of[release]; start != nil {
+		if m, _ := start(); m == frozen {
+			delete(sharedMachines.of, release)
+		}
+	}
 }
 
 // missingPrograms says which packages to install, nil if none.

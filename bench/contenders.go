@@ -55,7 +55,7 @@ func (g *gateways) again(ctx context.Context, c *contender) error {
 }
 
 func (g *gateways) launch(ctx context.Context, c *contender, engine string) error {
-	args := []string{"gateway", "--kubeconfig", g.api.kubeconfig, "--node-name", nodeName, "--handover", "", "--shutdown-delay", "0s", "--drain-timeout", "1s"}
+	args := []string{"gateway", "--kubeconfig", g.api.kubeconfig, "--node-name", nodeName, "--processes", "one", "--handover", "", "--shutdown-delay", "0s", "--drain-timeout", "1s"}
 	if engine != "native" {
 		args = append(args, "--engine", engine)
 	}

@@ -5,6 +5,7 @@ import (
 	"log/slog"
 	"net/netip"
 	"os"
+	"os/exec"
 	"os/signal"
 	"syscall"
 	"time"
@@ -12,6 +13,7 @@ import (
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/fairway-net/fairway/ingress/engines"
 	"github.com/fairway-net/fairway/ingress/gateway"
@@ -32,6 +34,7 @@ type gatewayFlags struct {
 	perClient int
 	engine    string
 	handover  string
+	processes string
 	delay     time.Duration
 	drain     time.Duration
 }
@@ -41,7 +44,7 @@ type gatewayFlags struct {
 const gatewayGrace = 5 * time.Second
 
 func gatewayCommand() *cobra.Command {
-	var kubeconfig string
+	var kubeconfig, only string
 	var flags gatewayFlags
 	c := &cobra.Command{
 		Use:   "gateway",
@@ -60,14 +63,25 @@ starts the program anew, as it is on disk then, for that purpose.`,
 			if config.API, err = kube.Config(kubeconfig); err != nil {
 				return err
 			}
+			ctx := cmd.Context()
+			config.Lean = true
+			if only != "" {
+				signal.Ignore(syscall.SIGUSR2) // it is for the one that has started this
+				if ctx, err = config.Member(ctx, only); err != nil {
+					return err
+				}
+				return gateway.Run(ctx, config)
+			}
 			upgrade := make(chan os.Signal, 1)
 			signal.Notify(upgrade, syscall.SIGUSR2)
 			defer signal.Stop(upgrade)
-			config.Upgrade, config.Lean = upgrade, true
-			return gateway.Run(cmd.Context(), config)
+			config.Upgrade = upgrade
+			return gateway.Run(ctx, config)
 		},
 	}
 	c.Flags().StringVar(&kubeconfig, "kubeconfig", "", "kubeconfig file; default the credentials of the pod that this runs in")
+	c.Flags().StringVar(&only, "only", "", "serve one Gateway, for the process that starts this")
+	_ = c.Flags().MarkHidden("only") // it fails only for a flag that isn't there
 	flags.add(c.Flags())
 	c.AddCommand(gatewayControllerCommand())
 	return c
@@ -85,6 +99,7 @@ func (f *gatewayFlags) add(flags *pflag.FlagSet) {
 	flags.IntVar(&f.perClient, "max-connections-per-client", 0, "how many connections a client, an address or a /64 of IPv6, may have at a time, but for trusted proxies and load balancers; 0 lets all")
 	flags.StringVar(&f.engine, "engine", engines.Native, "what serves: native, in this program, or haproxy, which must be installed (2.6 or later)")
 	flags.StringVar(&f.handover, "handover", "@", `Unix socket where the listeners are handed to the next process: a path, or "@" and a name without a file; "@" alone is @fairway-gateway-NODE, "" is none`)
+	flags.StringVar(&f.processes, "processes", processesPerGateway, "gateway: each Gateway has a process of its own, and all Ingresses have one, so that none can bring down or starve another; one: a single process serves all")
 	flags.DurationVar(&f.delay, "shutdown-delay", 5*time.Second, "how long new connections are taken after SIGTERM, until load balancers know")
 	flags.DurationVar(&f.drain, "drain-timeout", time.Minute, "how long requests and WebSockets may go on after that, or when another process took over")
 }
@@ -100,6 +115,13 @@ func (f *gatewayFlags) config() (gateway.Config, error) {
 	}
 	if f.delay < 0 || f.drain <= 0 {
 		return config, fmt.Errorf("--shutdown-delay %s, --drain-timeout %s: must be positive", f.delay, f.drain)
+	}
+	switch f.processes {
+	case processesPerGateway:
+		config.Command = gatewayProcess
+	case oneProcess:
+	default:
+		return config, fmt.Errorf("--processes %q: must be %s or %s", f.processes, processesPerGateway, oneProcess)
 	}
 	if err := engines.Check(f.engine); err != nil {
 		return config, fmt.Errorf("--engine: %w", err)
@@ -124,6 +146,21 @@ func (f *gatewayFlags) config() (gateway.Config, error) {
 		config.Engine.Access = accessLog(slog.New(slog.NewJSONHandler(os.Stdout, nil)))
 	}
 	return config, nil
+}
+
+// The values of --processes.
+const (
+	processesPerGateway = "gateway"
+	oneProcess          = "one"
+)
+
+// gatewayProcess is this program once more, whatever is on disk by now, for one
+// Gateway.
+func gatewayProcess(gateway types.NamespacedName) *exec.Cmd {
+	c := exec.Command("/proc/self/exe", append(os.Args[1:], "--only", gateway.String())...)
+	c.Args[0] = os.Args[0]
+	c.Stdout, c.Stderr = os.Stdout, os.Stderr
+	return c
 }
 
 // gatewayRanges reads the ranges of a flag.

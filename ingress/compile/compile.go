@@ -92,6 +92,9 @@ type Options struct {
 	// Certificates, if not nil, keeps what was read from Secrets, so that it is
 	// read once, and the last good one of each.
 	Certificates *Certificates
+	// Only, if not nil, says whose listeners are in the table; IngressGateway stands for
+	// those of Ingresses. Routes to others are left out.
+	Only func(gateway types.NamespacedName) bool
 	// Files, if not nil, lists the certificates for a hostname that are in files of
 	// the engine's machine, the best first.
 	Files func(hostname string) []*tls.Certificate

@@ -48,7 +48,7 @@ type listenerSet struct {
 func (c *compiler) compileGateways() {
 	classes := c.ours()
 	for _, o := range byAge(c.Gateways) {
-		if !classes[string(o.Spec.GatewayClassName)] {
+		if !classes[string(o.Spec.GatewayClassName)] || !c.serves(nameOf(o)) {
 			continue
 		}
 		g := &gateway{object: o, name: nameOf(o)}
@@ -66,6 +66,11 @@ func (c *compiler) compileGateways() {
 	for _, g := range c.gateways {
 		c.settle(g)
 	}
+}
+
+// serves reports whether a Gateway's listeners are asked for.
+func (c *compiler) serves(gateway types.NamespacedName) bool {
+	return c.options.Only == nil || c.options.Only(gateway)
 }
 
 func (c *compiler) readGateway(g *gateway) {

@@ -44,6 +44,9 @@ type ingresses struct {
 // compileIngresses makes listeners of Ingresses: one for each hostname with a
 // certificate, and one for all others.
 func (c *compiler) compileIngresses() {
+	if !c.serves(IngressGateway) {
+		return
+	}
 	c.classes = c.ingressClasses()
 	in := &ingresses{
 		plain: map[string][]orderedRule{}, secure: map[string][]orderedRule{},

@@ -40,6 +40,9 @@ func (o *Output) Update(changes Changes, options Options) bool {
 	}) {
 		return false
 	}
+	if !c.serves(IngressGateway) {
+		changes.Ingresses = nil
+	}
 	if len(changes.Ingresses) > 0 && !c.canUpdate(changes.Ingresses) {
 		return false
 	}
@@ -93,7 +96,7 @@ func (c *compiler) isFixed(name types.NamespacedName, now *corev1.Service) bool 
 	}
 	// The Service of a Gateway says where an engine listens.
 	before := c.Services[name]
-	if isBalanced(now) || isBalanced(before) || c.ConfigMaps[BalancerConfig] != nil {
+	if c.serves(IngressGateway) && (isBalanced(now) || isBalanced(before) || c.ConfigMaps[BalancerConfig] != nil) {
 		return true
 	}
 	return now != nil && now.Labels[gatewayv1.GatewayNameLabelKey] != "" || before != nil && before.Labels[gatewayv1.GatewayNameLabelKey] != ""

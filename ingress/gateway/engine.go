@@ -23,7 +23,7 @@ type engine interface {
 }
 
 // kind is which engine it is.
-func (g *gateway) kind() string { return cmp.Or(g.config.Kind, engines.Native) }
+func (p *process) kind() string { return cmp.Or(p.config.Kind, engines.Native) }
 
 // makeEngine makes the engine that is asked for.
 func (g *gateway) makeEngine() error {

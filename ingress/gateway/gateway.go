@@ -3,7 +3,13 @@
 // has an engine. What is written to Gateways and routes is the controller's.
 //
 //	gateway.go  API objects in, tables out
-//	succeed.go  from one process to the next, and the end
+//	process.go  what a gateway and a supervisor of gateways have in common: from one
+//	            process to the next, and the end
+//	succeed.go  how a gateway takes over and ends
+//	separate.go a process for each Gateway
+//	child.go    such a process, for its supervisor
+//	member.go   such a process, for itself
+//	gather.go   the metrics of all of them
 //	upgrade.go  starting this program anew, as its own successor
 //	engine.go   which engine it is
 //	lease.go    that this node has an engine
@@ -12,17 +18,15 @@ package gateway
 
 import (
 	"context"
-	"fmt"
 	"log/slog"
 	"net"
 	"net/netip"
 	"os"
+	"os/exec"
 	"sync"
-	"sync/atomic"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/rest"
 	gatewayv1 "sigs.k8s.io/gateway-api/apis/v1"
@@ -30,7 +34,6 @@ import (
 	"github.com/fairway-net/fairway/ingress/certs"
 	ingress "github.com/fairway-net/fairway/ingress/compile"
 	"github.com/fairway-net/fairway/ingress/engine/native"
-	"github.com/fairway-net/fairway/ingress/handover"
 	"github.com/fairway-net/fairway/ingress/model"
 	"github.com/fairway-net/fairway/ingress/watch"
 	"github.com/fairway-net/fairway/internal/tuning"
@@ -58,12 +61,18 @@ type Config struct {
 	// Upgrade, if not nil, starts this program anew to take the place of the
 	// process, whenever something comes.
 	Upgrade <-chan os.Signal
+	// Command, if not nil, makes the command that runs a process of its own for a
+	// Gateway's ports, which is this program with [Config.Member]. No Gateway shares
+	// another one's fate then.
+	Command func(gateway types.NamespacedName) *exec.Cmd
 	// Certificates are in files: what --certificate says, each as [certs.New] has it.
 	Certificates []string
 	// Lean has the memory that only the start needed go back to the system, and
 	// little garbage gather: for a process of its own.
 	Lean   bool
 	Logger *slog.Logger
+
+	member *member // nil unless this serves one Gateway for another process
 }
 
 // merge is how long changes that come together are waited for.
@@ -74,30 +83,24 @@ const retry = time.Second
 
 // gateway is one at work.
 type gateway struct {
-	config       Config
-	log          *slog.Logger
+	*process
 	watch        *watch.Watch
 	engine       engine
-	metrics      *metrics
 	certificates *ingress.Certificates
 	files        *certs.Files
 	out          *ingress.Output
 	objects      *ingress.Objects
-	bounded      sync.Once                      // the garbage
-	claim        *handover.Claim                // on the process before, until this one serves
-	offer        atomic.Pointer[handover.Offer] // to the process after; nil without Config.Handover
+	bounded      sync.Once // the garbage
 }
 
 // Run serves until ctx is done or another process has taken over, and then lets
 // connections end.
 func Run(ctx context.Context, config Config) error {
-	g := &gateway{config: config, log: config.Logger, certificates: ingress.NewCertificates(), metrics: newMetrics()}
-	if g.log == nil {
-		g.log = slog.Default()
+	p := newProcess(config)
+	if config.Command != nil {
+		return runSeparate(ctx, p)
 	}
-	if config.Namespace == "" {
-		g.config.Namespace = metav1.NamespaceSystem
-	}
+	g := &gateway{process: p, certificates: ingress.NewCertificates()}
 	var err error
 	if g.files, err = certs.New(config.Certificates, g.log); err != nil {
 		return err
@@ -105,11 +108,19 @@ func Run(ctx context.Context, config Config) error {
 	if err = g.makeEngine(); err != nil {
 		return err
 	}
+	g.sockets = g.engine.Listeners
 	if g.watch, err = watch.New(config.API, g.log); err != nil {
 		return err
 	}
 	g.watch.LeaveStatuses()
+	if config.member != nil {
+		g.watch.Only(config.member.gateway)
+	}
+	g.lease = g.leaseBy(g.watch.Core)
 	defer g.metrics.close()
+	if config.member != nil {
+		g.metrics.serveAt(config.member.report, g.hasSuccessor, g.log)
+	}
 	if err = g.announce(ctx); err != nil {
 		return err
 	}
@@ -180,6 +191,9 @@ func (g *gateway) sync(ctx context.Context, all bool) (again bool) {
 	began := time.Now()
 	changes := g.watch.Take()
 	options := ingress.Options{Bind: g.bind, Endpoints: g.endpoints, Certificates: g.certificates, Files: g.files.Of, TableOnly: true, Challenges: types.NamespacedName{Namespace: g.config.Namespace, Name: ingress.ChallengesName}}
+	if m := g.config.member; m != nil {
+		options.Only = func(name types.NamespacedName) bool { return name == m.gateway }
+	}
 	switch {
 	case all || g.out == nil || g.needsAll(&changes):
 		g.compile(ctx, options)
@@ -290,5 +304,3 @@ func (g *gateway) endpoints(service types.NamespacedName, port *corev1.ServicePo
 	}
 	return list
 }
-
-func (g *gateway) name() string { return fmt.Sprintf("fairway-gateway-%s", g.config.Node) }

@@ -2,26 +2,50 @@ package gateway
 
 import (
 	"context"
+	"log/slog"
+	"sync"
 	"time"
 
 	coordinationv1 "k8s.io/api/coordination/v1"
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/client-go/kubernetes"
 
 	"github.com/fairway-net/fairway/ingress/engines"
 	"github.com/fairway-net/fairway/ingress/watch"
 )
 
-// renewal is how often the Lease is renewed; it holds four times as long.
+// renewal is how often the Lease is renewed; it holds four times as lonn.
 const renewal = 10 * time.Second
 
-// lease says that this node has an engine, until ctx is done. After that, release
+// lease is what says that a node has an engine.
+type lease struct {
+	core                  kubernetes.Interface
+	namespace, node, kind string
+	log                   *slog.Logger
+}
+
+func (n *lease) name() string { return "fairway-gateway-" + n.node }
+
+// begin keeps the Lease until the function that it returns is called; without one,
+// there is nothing to do.
+func (n *lease) begin(ctx context.Context) (end func()) {
+	if n == nil {
+		return func() {}
+	}
+	keeping, stop := context.WithCancel(context.WithoutCancel(ctx))
+	var ended sync.WaitGroup
+	ended.Go(func() { n.keep(keeping) })
+	return func() { stop(); ended.Wait() }
+}
+
+// keep says that this node has an engine, until ctx is done. After that, release
 // says that it has none, or another process goes on.
-func (g *gateway) lease(ctx context.Context) {
+func (n *lease) keep(ctx context.Context) {
 	for {
-		if err := g.renew(ctx); err != nil && ctx.Err() == nil {
-			g.log.Warn("Lease not renewed; trying again", "err", err)
+		if err := n.renew(ctx); err != nil && ctx.Err() == nil {
+			n.log.Warn("Lease not renewed; trying again", "err", err)
 		}
 		select {
 		case <-ctx.Done():
@@ -31,14 +55,14 @@ func (g *gateway) lease(ctx context.Context) {
 	}
 }
 
-func (g *gateway) renew(ctx context.Context) error {
-	leases := g.watch.Core.CoordinationV1().Leases(g.config.Namespace)
+func (n *lease) renew(ctx context.Context) error {
+	leases := n.core.CoordinationV1().Leases(n.namespace)
 	now, duration := metav1.NowMicro(), int32(4*renewal/time.Second)
-	l, err := leases.Get(ctx, g.name(), metav1.GetOptions{})
+	l, err := leases.Get(ctx, n.name(), metav1.GetOptions{})
 	if apierrors.IsNotFound(err) {
 		_, err = leases.Create(ctx, &coordinationv1.Lease{
-			ObjectMeta: metav1.ObjectMeta{Name: g.name(), Labels: map[string]string{watch.EngineLabel: "true"}, Annotations: map[string]string{engines.Annotation: g.kind()}},
-			Spec:       coordinationv1.LeaseSpec{HolderIdentity: &g.config.Node, RenewTime: &now, LeaseDurationSeconds: &duration},
+			ObjectMeta: metav1.ObjectMeta{Name: n.name(), Labels: map[string]string{watch.EngineLabel: "true"}, Annotations: map[string]string{engines.Annotation: n.kind}},
+			Spec:       coordinationv1.LeaseSpec{HolderIdentity: &n.node, RenewTime: &now, LeaseDurationSeconds: &duration},
 		}, metav1.CreateOptions{})
 		return err
 	}
@@ -48,19 +72,22 @@ func (g *gateway) renew(ctx context.Context) error {
 	if l.Annotations == nil {
 		l.Annotations = map[string]string{}
 	}
-	l.Annotations[engines.Annotation] = g.kind()
-	l.Spec.HolderIdentity, l.Spec.RenewTime, l.Spec.LeaseDurationSeconds = &g.config.Node, &now, &duration
+	l.Annotations[engines.Annotation] = n.kind
+	l.Spec.HolderIdentity, l.Spec.RenewTime, l.Spec.LeaseDurationSeconds = &n.node, &now, &duration
 	_, err = leases.Update(ctx, l, metav1.UpdateOptions{})
 	return err
 }
 
 // release says that the engine is gone, so that nobody waits for the Lease to end.
-func (g *gateway) release() {
+func (n *lease) release() {
+	if n == nil {
+		return
+	}
 	ctx, cancel := context.WithTimeout(context.Background(), 5*time.Second)
 	defer cancel()
-	err := g.watch.Core.CoordinationV1().Leases(g.config.Namespace).Delete(ctx, g.name(), metav1.DeleteOptions{})
+	err := n.core.CoordinationV1().Leases(n.namespace).Delete(ctx, n.name(), metav1.DeleteOptions{})
 	if err != nil && !apierrors.IsNotFound(err) {
-		g.log.Warn("Lease not deleted; it expires by itself", "err", err)
+		n.log.Warn("Lease not deleted; it expires by itself", "err", err)
 	}
 }
 

@@ -19,6 +19,7 @@ import (
 	"time"
 
 	"golang.org/x/sys/unix"
+	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/tools/clientcmd"
 	"k8s.io/klog/v2"
 
@@ -30,6 +31,8 @@ const (
 	insideVariable  = "FAIRWAY_TEST_INSIDE"  // set in the tests' own network namespace
 	gatewayVariable = "FAIRWAY_TEST_GATEWAY" // a kubeconfig: this process is a gateway
 	engineVariable  = "FAIRWAY_TEST_ENGINE"  // of gateways; native if it isn't set
+	onlyVariable    = "FAIRWAY_TEST_ONLY"    // the one Gateway that it serves
+	oneVariable     = "FAIRWAY_TEST_ONE"     // it serves all Gateways itself
 	pidSuffix       = ".pid"                 // of the file beside it with the number of the latest one
 )
 
@@ -75,6 +78,34 @@ func gatewayMain(kubeconfig string) int {
 		fmt.Fprintln(os.Stderr, err)
 		return 1
 	}
+	config := Config{
+		API: api, Node: "node", Kind: os.Getenv(engineVariable), Listen: health, Handover: "@nothing-lost", Delay: time.Second,
+		Logger: slog.New(slog.NewTextHandler(os.Stderr, nil)).With("pid", os.Getpid()),
+	}
+	config.Engine.Grace, config.Engine.Drain = 30*time.Second, 10*time.Minute
+	config.Engine.Access = func(a *native.Access) {
+		if a.Status >= 500 {
+			config.Logger.Error("request failed", "status", a.Status, "host", a.Host, "endpoint", a.Endpoint, "reason", a.Reason)
+		}
+	}
+	if only := os.Getenv(onlyVariable); only != "" {
+		signal.Ignore(unix.SIGUSR2)
+		if ctx, err = config.Member(ctx, only); err == nil {
+			err = Run(ctx, config)
+		}
+		if err != nil {
+			fmt.Fprintln(os.Stderr, err)
+			return 1
+		}
+		return 0
+	}
+	if os.Getenv(oneVariable) == "" {
+		config.Command = func(name types.NamespacedName) *exec.Cmd {
+			c := exec.Command("/proc/self/exe", os.Args[1:]...)
+			c.Env, c.Stdout, c.Stderr = append(os.Environ(), onlyVariable+"="+name.String()), os.Stdout, os.Stderr
+			return c
+		}
+	}
 	next := kubeconfig + ".next"
 	err = os.WriteFile(next, fmt.Appendln(nil, os.Getpid()), 0o600)
 	if err == nil {
@@ -86,16 +117,7 @@ func gatewayMain(kubeconfig string) int {
 	}
 	upgrade := make(chan os.Signal, 1)
 	signal.Notify(upgrade, unix.SIGUSR2)
-	config := Config{
-		API: api, Node: "node", Kind: os.Getenv(engineVariable), Listen: health, Handover: "@nothing-lost", Upgrade: upgrade, Delay: time.Second,
-		Logger: slog.New(slog.NewTextHandler(os.Stderr, nil)).With("pid", os.Getpid()),
-	}
-	config.Engine.Grace, config.Engine.Drain = 30*time.Second, 10*time.Minute
-	config.Engine.Access = func(a *native.Access) {
-		if a.Status >= 500 {
-			config.Logger.Error("request failed", "status", a.Status, "host", a.Host, "endpoint", a.Endpoint, "reason", a.Reason)
-		}
-	}
+	config.Upgrade = upgrade
 	if err := Run(ctx, config); err != nil {
 		fmt.Fprintln(os.Stderr, err)
 		return 1

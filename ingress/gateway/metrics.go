@@ -21,6 +21,7 @@ import (
 // metrics are bounded in number: by Gateway and kind of answer, not by host or path.
 type metrics struct {
 	registry *prometheus.Registry
+	gatherer prometheus.Gatherer // what is told
 	requests *prometheus.CounterVec
 	seconds  *prometheus.HistogramVec
 	applying prometheus.Histogram
@@ -28,8 +29,8 @@ type metrics struct {
 	pools    prometheus.Gauge
 	ready    atomic.Bool
 	mu       sync.RWMutex
-	known    map[string]bool  // ports in the table
-	listener *net.TCPListener // nil until it is served, or if it isn't
+	known    map[string]bool // ports in the table
+	listener net.Listener    // nil until it is served, or if it isn't
 	server   *http.Server
 }
 
@@ -52,6 +53,7 @@ func newMetrics() *metrics {
 	}
 	m.registry.MustRegister(m.requests, m.seconds, m.applying, m.sockets, m.pools,
 		collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}))
+	m.gatherer = m.registry
 	return m
 }
 
@@ -138,15 +140,22 @@ func (m *metrics) serve(address string, inherited *net.TCPListener, successor fu
 	if address == "" {
 		return nil
 	}
-	if m.listener = inherited; inherited == nil {
-		l, err := net.Listen("tcp", address)
-		if err != nil {
+	var l net.Listener = inherited
+	if inherited == nil {
+		var err error
+		if l, err = net.Listen("tcp", address); err != nil {
 			return fmt.Errorf("serve health and metrics: %w", err)
 		}
-		m.listener = l.(*net.TCPListener)
 	}
+	m.serveAt(l, successor, log)
+	return nil
+}
+
+// serveAt serves them at a listener.
+func (m *metrics) serveAt(l net.Listener, successor func() bool, log *slog.Logger) {
+	m.listener = l
 	mux := http.NewServeMux()
-	mux.Handle("/metrics", promhttp.HandlerFor(m.registry, promhttp.HandlerOpts{}))
+	mux.Handle("/metrics", promhttp.HandlerFor(m.gatherer, promhttp.HandlerOpts{}))
 	mux.HandleFunc("/healthz", func(w http.ResponseWriter, _ *http.Request) { fmt.Fprintln(w, "ok") })
 	mux.HandleFunc("/readyz", func(w http.ResponseWriter, _ *http.Request) {
 		switch {
@@ -164,7 +173,6 @@ func (m *metrics) serve(address string, inherited *net.TCPListener, successor fu
 			log.Error("health and metrics are no longer served", "err", err)
 		}
 	}()
-	return nil
 }
 
 func (m *metrics) close() {

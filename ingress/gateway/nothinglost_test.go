@@ -36,7 +36,7 @@ func TestNothingLost(t *testing.T) {
 	c.fill()
 	c.ready = []*pod{c.start(), c.start(), c.start()}
 	c.writeSlices()
-	c.startGateway(os.Args[0])
+	c.startGateway(os.Args[0], oneVariable+"=1") // those that replace it have processes for Gateways
 	c.serving()
 	c.await("a gateway that is ready", isReady)
 	idle := c.openSockets(sockets)
@@ -87,15 +87,15 @@ func TestNothingLost(t *testing.T) {
 }
 
 // startGateway runs the program as a gateway. It is killed with the test.
-func (c *cluster) startGateway(program string) {
+func (c *cluster) startGateway(program string, variables ...string) {
 	c.Helper()
 	command := exec.Command(program, "-test.run=^$")
-	command.Env = append(os.Environ(), gatewayVariable+"="+c.kubeconfig)
+	command.Env = append(append(os.Environ(), gatewayVariable+"="+c.kubeconfig), variables...)
 	command.Stdout, command.Stderr = os.Stderr, os.Stderr
 	c.must(command.Start())
 	ended := make(chan struct{})
 	go func() { defer close(ended); _ = command.Wait() }() // it is killed in the end
-	c.Cleanup(func() { _ = command.Process.Kill(); <-ended })
+	c.Cleanup(func() { _ = command.Process.Kill(); <-ended; c.killOrphans() })
 }
 
 // serving is the process that serves. It has written its number (gatewayMain).

@@ -8,26 +8,26 @@ import (
 // upgrade starts the program as it is on disk now, with the same arguments. It
 // takes over from this process once its first table is complete. If it fails,
 // this one goes on.
-func (g *gateway) upgrade() {
-	if g.offer.Load() == nil {
-		g.log.Error("nothing can take over without a socket for it; see --handover")
+func (p *process) upgrade() {
+	if p.offer.Load() == nil {
+		p.log.Error("nothing can take over without a socket for it; see --handover")
 		return
 	}
 	program, err := os.Executable()
 	if err != nil {
-		g.log.Error("program not found", "err", err)
+		p.log.Error("program not found", "err", err)
 		return
 	}
 	next := exec.Command(program, os.Args[1:]...)
 	next.Stdin, next.Stdout, next.Stderr = os.Stdin, os.Stdout, os.Stderr
 	if err := next.Start(); err != nil {
-		g.log.Error("program could not be restarted; this process continues", "err", err)
+		p.log.Error("program could not be restarted; this process continues", "err", err)
 		return
 	}
-	g.log.Info("new process started", "pid", next.Process.Pid)
+	p.log.Info("new process started", "pid", next.Process.Pid)
 	go func() {
 		if err := next.Wait(); err != nil {
-			g.log.Error("the new process has ended", "err", err)
+			p.log.Error("the new process has ended", "err", err)
 		}
 	}()
 }

@@ -42,13 +42,16 @@ func (c *Changes) None() bool {
 
 // happened takes in a change: endpoints at once, the rest when it is asked for.
 func (w *Watch) happened(old, object any) {
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	defer w.signal()
 	one := object
 	if one == nil {
 		one = old
 	}
+	if w.only != nil && !w.concerns(one) && (old == nil || !w.concerns(old)) {
+		return
+	}
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	defer w.signal()
 	c := &w.changes
 	switch o := one.(type) {
 	case *discoveryv1.EndpointSlice:

@@ -115,6 +115,9 @@ func (w *Watch) trim(object any) (any, error) {
 			}
 		}
 	}
+	if w.only != nil && !w.concerns(object) {
+		return leaveOut(object), nil
+	}
 	if w.lean {
 		dropStatus(object)
 	}

@@ -23,11 +23,15 @@ type typed[L runtime.Object] interface {
 
 // listWatch lists and watches by a client: all objects, or the one of a name.
 func listWatch[L runtime.Object](client typed[L], name string) *cache.ListWatch {
-	only := func(o *metav1.ListOptions) {
+	return listWatchBy(client, func(o *metav1.ListOptions) {
 		if name != "" {
 			o.FieldSelector = fields.OneTermEqualSelector(metav1.ObjectNameField, name).String()
 		}
-	}
+	})
+}
+
+// listWatchBy lists and watches the objects that only selects.
+func listWatchBy[L runtime.Object](client typed[L], only func(*metav1.ListOptions)) *cache.ListWatch {
 	return &cache.ListWatch{
 		ListWithContextFunc: func(ctx context.Context, o metav1.ListOptions) (runtime.Object, error) {
 			only(&o)

@@ -7,6 +7,7 @@
 //	streams.go     objects that are taken in and not kept
 //	changes.go     what has happened
 //	objects.go     what is known, and how little of it
+//	only.go        what belongs to one Gateway
 package watch
 
 import (
@@ -41,7 +42,8 @@ type Watch struct {
 	Gateway versioned.Interface
 	log     *slog.Logger
 	kinds   []kind
-	lean    bool // statuses are left out
+	lean    bool                  // statuses are left out
+	only    *types.NamespacedName // whose routes are kept; nil keeps all
 	core    informers.SharedInformerFactory
 	gateway externalversions.SharedInformerFactory
 

@@ -1,0 +1,181 @@
+package gateway
+
+import (
+	"context"
+	"crypto/rand"
+	"fmt"
+	"io"
+	"net"
+	"net/http"
+	"os"
+	"sync"
+	"syscall"
+	"time"
+
+	"k8s.io/apimachinery/pkg/types"
+)
+
+// child is a Gateway's process, seen by its supervisor.
+type child struct {
+	*separate
+	gateway types.NamespacedName
+	address string        // of its health and metrics
+	settled chan struct{} // closed once it serves or has failed
+	once    sync.Once
+	ending  chan struct{} // closed when it is told to end
+
+	mu     sync.Mutex
+	orders io.WriteCloser // nil while it doesn't run
+}
+
+// How soon a process that has ended is started again.
+const (
+	firstPause, longestPause = 20 * time.Millisecond, 10 * time.Second
+	longLife                 = 10 * time.Second // after which it is as if for the first time
+)
+
+// reportPatience bounds how long a process may take to say how it is.
+const reportPatience = 2 * time.Second
+
+func newChild(s *separate, gateway types.NamespacedName) *child {
+	return &child{separate: s, gateway: gateway, address: "@fairway-gateway-" + rand.Text(), settled: make(chan struct{}), ending: make(chan struct{})}
+}
+
+// run keeps the process running until it is told to end, or another supervisor's has
+// taken its place.
+func (c *child) run() {
+	pause := firstPause
+	for {
+		began := time.Now()
+		err := c.serve()
+		c.settle()
+		select {
+		case <-c.ending:
+			return
+		default:
+		}
+		if c.succeeded() {
+			return
+		}
+		c.restarts.WithLabelValues(c.gateway.String()).Inc()
+		c.log.Error("the process of a Gateway ended; starting it again", "gateway", c.gateway, "err", err)
+		if time.Since(began) > longLife {
+			pause = firstPause
+		}
+		select {
+		case <-c.ending:
+			return
+		case <-time.After(pause):
+		}
+		pause = min(2*pause, longestPause)
+	}
+}
+
+func (c *child) settle() { c.once.Do(func() { close(c.settled) }) }
+
+// serve runs the process once.
+func (c *child) serve() error {
+	command := c.config.Command(c.gateway)
+	report, err := net.ListenUnix("unix", &net.UnixAddr{Name: c.address, Net: "unix"})
+	if err != nil {
+		return fmt.Errorf("start process: %w", err)
+	}
+	file, err := report.File()
+	_ = report.Close() // the process has it
+	if err != nil {
+		return fmt.Errorf("start process: %w", err)
+	}
+	defer func() { _ = file.Close() }()
+	read, write, err := os.Pipe()
+	if err != nil {
+		return fmt.Errorf("start process: %w", err)
+	}
+	command.Stdin, command.ExtraFiles = read, []*os.File{file}
+	command.SysProcAttr = &syscall.SysProcAttr{Setpgid: true} // a terminal's signals are the supervisor's
+	err = command.Start()
+	_, _ = read.Close(), file.Close()
+	if err != nil {
+		_ = write.Close()
+		return fmt.Errorf("start process: %w", err)
+	}
+	c.order(write)
+	ended := make(chan struct{})
+	go c.watchReady(ended)
+	err = command.Wait()
+	close(ended)
+	c.order(nil)
+	return err
+}
+
+// order keeps by what the process is told to end, and tells one that is told already.
+func (c *child) order(w io.WriteCloser) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.orders != nil {
+		_ = c.orders.Close() // the process is gone
+	}
+	c.orders = w
+	select {
+	case <-c.ending:
+		c.tell()
+	default:
+	}
+}
+
+// end tells the process to end.
+func (c *child) end() {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	select {
+	case <-c.ending:
+	default:
+		close(c.ending)
+		c.tell()
+	}
+}
+
+func (c *child) tell() {
+	if c.orders == nil {
+		return
+	}
+	if _, err := c.orders.Write([]byte{endOrder}); err != nil {
+		c.log.Debug("process of a Gateway not told to end", "gateway", c.gateway, "err", err) // it has ended
+	}
+}
+
+// watchReady waits until the process serves.
+func (c *child) watchReady(ended <-chan struct{}) {
+	for {
+		if _, err := c.ask("/readyz"); err == nil {
+			c.settle()
+			return
+		}
+		select {
+		case <-ended:
+			return
+		case <-time.After(20 * time.Millisecond):
+		}
+	}
+}
+
+// ask gets a page of the process's health and metrics.
+func (c *child) ask(path string) ([]byte, error) {
+	ctx, cancel := context.WithTimeout(context.Background(), reportPatience)
+	defer cancel()
+	transport := &http.Transport{DisableKeepAlives: true, DialContext: func(ctx context.Context, _, _ string) (net.Conn, error) {
+		return new(net.Dialer).DialContext(ctx, "unix", c.address)
+	}}
+	q, err := http.NewRequestWithContext(ctx, http.MethodGet, "http://gateway"+path, nil)
+	if err != nil {
+		return nil, err
+	}
+	answer, err := transport.RoundTrip(q)
+	if err != nil {
+		return nil, err
+	}
+	defer func() { _ = answer.Body.Close() }()
+	if answer.StatusCode != http.StatusOK {
+		return nil, fmt.Errorf("answer %s", answer.Status)
+	}
+	return io.ReadAll(answer.Body)
+}

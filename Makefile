@@ -43,10 +43,13 @@ MAY_SKIP   += "github.com/fairway-net/fairway/lab TestCausesInAllModes"
 # Agents elsewhere, asked by nodes/proxy and pods/exec: `make many-nodes`.
 MAY_SKIP   += "github.com/fairway-net/fairway/lab TestManyNodes"
 
+# A thousand traced connections, and traces in iptables-legacy and IPVS: `make traces`.
+MAY_SKIP   += "github.com/fairway-net/fairway/lab TestTraces" "github.com/fairway-net/fairway/lab TestTraceIPVS" "github.com/fairway-net/fairway/lab TestTrace/iptables-legacy"
+
 # The page takes a browser and npm: `make page`.
 MAY_SKIP   += "github.com/fairway-net/fairway/diagnose/web TestPage"
 
-.PHONY: rest many-nodes drain bench-announce web page pictures first-minutes release arm64 reproducible audit api-conformance deb deb-test causes faults helm gateway-conformance h2spec nothing-lost build demo bench soak bench-kube-proxy bench-ipvs test unit all cluster routers image lint generate generated deps clean
+.PHONY: rest traces many-nodes drain bench-announce web page pictures first-minutes release arm64 reproducible audit api-conformance deb deb-test causes faults helm gateway-conformance h2spec nothing-lost build demo bench soak bench-kube-proxy bench-ipvs test unit all cluster routers image lint generate generated deps clean
 
 # Without cgo: kustomize, in kubectl, would have the linker keep every symbol for plugins.
 build: ## the binary, in ./fairway
@@ -89,6 +92,9 @@ drain: build ## connections through nodes that are drained, in each mode, and st
 
 many-nodes: build ## agents of nodes elsewhere, asked by nodes/proxy and by pods/exec, with few rights, and silent: half a minute
 	FAIRWAY_MANY_NODES=1 $(GO) test -v -count=1 -timeout 10m -run '^TestManyNodes$$' ./lab
+
+traces: build ## a thousand traced connections, and traces in iptables-legacy and IPVS (in the virtual machine): minutes
+	FAIRWAY_TRACES=1 $(GO) test -v -count=1 -timeout 40m -run '^(TestTrace|TestTraces|TestTraceIPVS)$$' ./lab
 
 causes: build ## the causes that doctor names, provoked in labs of every mode
 	FAIRWAY_CAUSES=1 $(GO) test -v -timeout 40m -run '^(TestCauses|TestCausesInAllModes)$$' ./lab

@@ -60,6 +60,9 @@ func (t *tracer) openMore(ctx context.Context, key model.Key, port uint16) (stop
 			t.report.NotChecked = append(t.report.NotChecked, fmt.Sprintf("node %s: %v", h.agent.Status.Node, failed[i]))
 			continue
 		}
+		if h.session != nil && h.session.Missing() != nil {
+			t.report.NotChecked = append(t.report.NotChecked, fmt.Sprintf("node %s: %v", h.agent.Status.Node, h.session.Missing()))
+		}
 		if h.node != nil {
 			h.drops = t.openDrops(h.node, port, h.agent.Status.Node)
 		}

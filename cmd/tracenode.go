@@ -143,6 +143,9 @@ func (t *tracer) open(ctx context.Context, flows []nftrace.Flow) (tracing, error
 	if err != nil {
 		return nil, err
 	}
+	if missing := s.Missing(); missing != nil {
+		t.report.NotChecked = append(t.report.NotChecked, missing.Error())
+	}
 	return s, nil
 }
 

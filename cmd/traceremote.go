@@ -125,6 +125,11 @@ func (t *remoteTrace) Close() error {
 type ruleKey struct {
 	family, table, chain string
 	handle               uint64
+	legacy               bool // of iptables-legacy
+}
+
+func keyOf(e nftrace.Event) ruleKey {
+	return ruleKey{e.Family, e.Table, e.Chain, e.Handle, e.Legacy != nil}
 }
 
 // toldNames is trace.Namer by what an agent told.
@@ -142,10 +147,10 @@ func (n *toldNames) learn(e *nodetrace.Event) {
 		n.interfaces[e.Out] = e.OutName
 	}
 	if e.Text != "" {
-		n.rules[ruleKey{e.Family, e.Table, e.Chain, e.Handle}] = e.Text
+		n.rules[keyOf(e.Event)] = e.Text
 	}
-	if e.Base != nil {
-		n.bases[ruleKey{e.Family, e.Table, e.Chain, 0}] = *e.Base
+	if e.Base != nil && e.Legacy == nil {
+		n.bases[ruleKey{family: e.Family, table: e.Table, chain: e.Chain}] = *e.Base
 	}
 }
 
@@ -159,12 +164,15 @@ func (n *toldNames) Interface(index int) string {
 
 // Rule implements trace.Namer.
 func (n *toldNames) Rule(e nftrace.Event) string {
-	return n.rules[ruleKey{e.Family, e.Table, e.Chain, e.Handle}]
+	return n.rules[keyOf(e)]
 }
 
 // Base implements trace.Namer.
 func (n *toldNames) Base(e nftrace.Event) (nftrace.Base, bool) {
-	b, ok := n.bases[ruleKey{e.Family, e.Table, e.Chain, 0}]
+	if e.Legacy != nil {
+		return *e.Legacy, true
+	}
+	b, ok := n.bases[ruleKey{family: e.Family, table: e.Table, chain: e.Chain}]
 	return b, ok
 }
 

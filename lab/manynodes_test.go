@@ -57,7 +57,7 @@ func (l *tracing) asked(way string) {
 	l.says(way, 2, []string{"--node: must be one of node1, node2"}, "dump", "svc/healthy")
 	l.says(way, 0, []string{"default/healthy:http"}, "flows", "--node", "node1")
 	for _, ip := range l.services {
-		l.answered(ip, "nftables")
+		l.answered(ip)
 	}
 	l.killed()
 }

@@ -161,6 +161,9 @@ func (w *watch) open(r Request) (err error) {
 	if w.session, err = nftrace.Open(r.Flows, r.Replies); err != nil {
 		return err
 	}
+	if missing := w.session.Missing(); missing != nil {
+		w.tell(Line{Note: missing.Error()})
+	}
 	if w.chains, err = nftrace.ReadChains(); err != nil {
 		return err
 	}
@@ -248,7 +251,7 @@ func (w *watch) next() error {
 
 func (w *watch) event(e nftrace.Event) {
 	named := Event{Event: e, InName: w.interfaces[e.In], OutName: w.interfaces[e.Out]}
-	if e.Kind == nftrace.Rule {
+	if e.Kind == nftrace.Rule || e.Legacy != nil && e.Kind == nftrace.Policy {
 		var err error
 		if named.Text, err = w.chains.Rule(e); err != nil {
 			named.Problem = err.Error()

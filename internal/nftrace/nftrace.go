@@ -5,6 +5,7 @@
 //
 //   - table.go: the table, and which packets it has traced
 //   - event.go: what the kernel tells of a packet
+//   - legacy.go: rules of iptables-legacy, which the kernel tells of elsewhere
 //   - ruletext.go, expression.go: rules in words
 //   - chains.go: what is known of chains
 //
@@ -51,12 +52,15 @@ type Session struct {
 	packets map[uint32]*packet // those under way, by the kernel's number
 	pending []Event
 	seen    int
+	legacy  *legacy // nil without tables of iptables-legacy
+	missing error   // why their rules aren't told
 }
 
 // packet is one that is followed.
 type packet struct {
 	number int
 	reply  bool
+	print  string
 }
 
 var sessions atomic.Int32 // of this process, for the names of their tables
@@ -78,11 +82,17 @@ func Open(flows []Flow, replies bool) (*Session, error) {
 	if err := s.events.JoinGroup(unix.NFNLGRP_NFTRACE); err != nil {
 		return nil, errors.Join(permission("subscribe to traces", err), s.Close())
 	}
+	if s.legacy, s.missing = openLegacy(); s.missing != nil {
+		s.missing = fmt.Errorf("rules of iptables-legacy: %w", s.missing)
+	}
 	if err := s.makeTable(flows, replies); err != nil {
 		return nil, errors.Join(err, s.Close())
 	}
 	return s, nil
 }
+
+// Missing says what the session can't tell; nil if nothing.
+func (s *Session) Missing() error { return s.missing }
 
 // permission says more clearly what a refusal means.
 func permission(what string, err error) error {
@@ -96,16 +106,18 @@ func permission(what string, err error) error {
 // os.ErrDeadlineExceeded if none comes in time, and ErrLost if some are missing; the
 // session goes on after both.
 func (s *Session) Next(deadline time.Time) (Event, error) {
-	if err := s.events.SetReadDeadline(deadline); err != nil {
-		return Event{}, fmt.Errorf("wait for traces: %w", err)
-	}
 	for len(s.pending) == 0 {
+		if err := s.events.SetReadDeadline(s.turn(deadline)); err != nil {
+			return Event{}, fmt.Errorf("wait for traces: %w", err)
+		}
 		messages, err := s.events.Receive()
 		switch {
 		case errors.Is(err, unix.ENOBUFS):
 			return Event{}, ErrLost
 		case errors.Is(err, os.ErrDeadlineExceeded):
-			return Event{}, os.ErrDeadlineExceeded
+			if s.takeLegacy(); len(s.pending) == 0 && !time.Now().Before(deadline) {
+				return Event{}, os.ErrDeadlineExceeded
+			}
 		case err != nil:
 			return Event{}, fmt.Errorf("receive traces: %w", err)
 		}
@@ -126,7 +138,7 @@ func (s *Session) assign(e Event) (Event, bool) {
 	switch {
 	case e.Table == s.table.Name && e.Kind == Rule:
 		s.seen++
-		s.packets[e.id] = &packet{number: s.seen, reply: e.Chain == repliesChain}
+		s.packets[e.id] = &packet{number: s.seen, reply: e.Chain == repliesChain, print: e.print}
 		e.Passed = Begins
 	case e.Table == s.table.Name && strings.HasPrefix(e.Chain, passedPrefix):
 		e.Passed = strings.TrimPrefix(e.Chain, passedPrefix)
@@ -143,7 +155,8 @@ func (s *Session) assign(e Event) (Event, bool) {
 
 // Close ends the trace, and with it the table.
 func (s *Session) Close() error {
-	var errs []error
+	errs := []error{s.legacy.close()}
+	s.legacy = nil
 	if s.owner != nil {
 		errs = append(errs, s.owner.CloseLasting())
 		s.owner = nil

@@ -17,6 +17,7 @@ import (
 	"github.com/google/nftables"
 	"github.com/vishvananda/netlink"
 
+	"github.com/fairway-net/fairway/internal/legacytrace"
 	"github.com/fairway-net/fairway/internal/netns"
 	"github.com/fairway-net/fairway/model"
 )
@@ -25,6 +26,7 @@ import (
 const holdEnv = "FAIRWAY_TEST_HOLD_TRACE"
 
 func TestMain(m *testing.M) {
+	legacytrace.Main() // returns unless this process keeps a setting for traces
 	if os.Getenv(holdEnv) != "" {
 		if _, err := Open([]Flow{{Proto: model.TCP, Frontend: at4}}, true); err != nil {
 			panic(err)

@@ -4,7 +4,6 @@ package controller_test
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"strings"
 
@@ -53,12 +52,17 @@ func (r *rig) expectEvent(object, reason, text string) {
 		if err != nil {
 			return err
 		}
+		var others []string
 		for _, e := range events.Items {
-			if e.InvolvedObject.Name == object && e.Reason == reason && strings.Contains(e.Message, text) {
+			if e.InvolvedObject.Name != object {
+				continue
+			}
+			if e.Reason == reason && strings.Contains(e.Message, text) {
 				return nil
 			}
+			others = append(others, e.Reason+": "+e.Message)
 		}
-		return errors.New("there is none")
+		return fmt.Errorf("there is none that says %q: %q", text, others)
 	})
 }
 

@@ -10,6 +10,7 @@ import (
 	"log/slog"
 	"maps"
 	"slices"
+	"sync"
 
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
@@ -17,10 +18,8 @@ import (
 	"k8s.io/apimachinery/pkg/fields"
 	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/apimachinery/pkg/types"
-	"k8s.io/client-go/informers"
 	"k8s.io/client-go/kubernetes"
 	corelisters "k8s.io/client-go/listers/core/v1"
-	"k8s.io/client-go/tools/cache"
 
 	"github.com/fairway-net/fairway/controller/cluster"
 	"github.com/fairway-net/fairway/controller/queue"
@@ -39,9 +38,8 @@ type Controller struct {
 	ca        []byte
 	filling   *queue.Queue[types.NamespacedName]
 	releasing *queue.Queue[reference]
-	factories []informers.SharedInformerFactory
+	informers cluster.Informers
 	secrets   corelisters.SecretLister
-	synced    []cache.InformerSynced
 }
 
 // reference is a ServiceAccount's to a Secret that was deleted.
@@ -49,32 +47,20 @@ type reference struct{ namespace, account, secret string }
 
 // New returns the controller. Without a CA, Secrets hold none.
 func New(client kubernetes.Interface, issue Issue, ca []byte, log *slog.Logger) (*Controller, error) {
-	ofTokens := informers.NewSharedInformerFactoryWithOptions(client, 0, informers.WithTransform(cluster.Trim),
-		informers.WithTweakListOptions(func(o *metav1.ListOptions) {
-			o.FieldSelector = fields.OneTermEqualSelector("type", string(corev1.SecretTypeServiceAccountToken)).String()
-		}))
-	all := informers.NewSharedInformerFactoryWithOptions(client, 0, informers.WithTransform(cluster.Trim))
-	c := &Controller{
-		client: client, issue: issue, ca: ca, factories: []informers.SharedInformerFactory{ofTokens, all},
-		secrets: ofTokens.Core().V1().Secrets().Lister(),
-	}
+	c := &Controller{client: client, issue: issue, ca: ca}
+	secrets := c.informers.Of(client, func(o *metav1.ListOptions) {
+		o.FieldSelector = fields.OneTermEqualSelector("type", string(corev1.SecretTypeServiceAccountToken)).String()
+	}).Core().V1().Secrets()
+	accounts := c.informers.Of(client, nil).Core().V1().ServiceAccounts()
+	c.secrets = secrets.Lister()
 	c.filling, c.releasing = queue.New(log, c.fill), queue.New(log, c.release)
-	if err := c.handle(ofTokens.Core().V1().Secrets().Informer(), cluster.Change[corev1.Secret](c.secretChanged)); err != nil {
+	if err := c.informers.Handle(secrets.Informer(), cluster.Change[corev1.Secret](c.secretChanged)); err != nil {
 		return nil, fmt.Errorf("watch Secrets: %w", err)
 	}
-	if err := c.handle(all.Core().V1().ServiceAccounts().Informer(), cluster.Change[corev1.ServiceAccount](c.accountChanged)); err != nil {
+	if err := c.informers.Handle(accounts.Informer(), cluster.Change[corev1.ServiceAccount](c.accountChanged)); err != nil {
 		return nil, fmt.Errorf("watch ServiceAccounts: %w", err)
 	}
 	return c, nil
-}
-
-func (c *Controller) handle(informer cache.SharedIndexInformer, handler cache.ResourceEventHandler) error {
-	registration, err := informer.AddEventHandler(handler)
-	if err != nil {
-		return err
-	}
-	c.synced = append(c.synced, registration.HasSynced)
-	return nil
 }
 
 func (c *Controller) secretChanged(old, new *corev1.Secret) {
@@ -109,17 +95,12 @@ func (c *Controller) accountChanged(old, new *corev1.ServiceAccount) {
 
 // Run works until ctx is done.
 func (c *Controller) Run(ctx context.Context) {
-	for _, f := range c.factories {
-		f.StartWithContext(ctx)
-		defer f.Shutdown()
-	}
-	if !cache.WaitForCacheSync(ctx.Done(), c.synced...) {
-		return
-	}
-	done := make(chan struct{})
-	go func() { defer close(done); c.releasing.Run(ctx, 1) }()
-	c.filling.Run(ctx, 2)
-	<-done
+	c.informers.Run(ctx, func() {
+		var running sync.WaitGroup
+		running.Go(func() { c.releasing.Run(ctx, 1) })
+		running.Go(func() { c.filling.Run(ctx, 2) })
+		running.Wait()
+	})
 }
 
 // fill makes a Secret what its type says, or deletes it if its ServiceAccount is

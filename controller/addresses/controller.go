@@ -73,6 +73,7 @@ type Controller struct {
 	pools    map[string]*v1beta1.IPAddressPool
 	problems []problem
 	waiting  map[types.NamespacedName]string // Services without an address, and the reason told
+	untold   map[types.NamespacedName]change // of Services whose write was not answered yet
 }
 
 // New returns the controller, its handlers added to c.
@@ -89,6 +90,7 @@ func New(c *cluster.Cache, metallb *kube.MetalLB, recorder record.EventRecorder,
 		reread:    make(chan struct{}, 1),
 		pools:     map[string]*v1beta1.IPAddressPool{},
 		waiting:   map[types.NamespacedName]string{},
+		untold:    map[types.NamespacedName]change{},
 	}
 	controller.services = queue.New(log, controller.sync)
 	controller.reports = queue.New(log, controller.report)
@@ -181,6 +183,9 @@ func (c *Controller) sync(ctx context.Context, key types.NamespacedName) error {
 	s, err := c.cluster.Services.Services(key.Namespace).Get(key.Name)
 	if apierrors.IsNotFound(err) {
 		c.free(key)
+		c.mu.Lock()
+		delete(c.untold, key)
+		c.mu.Unlock()
 		return nil
 	}
 	if err != nil {

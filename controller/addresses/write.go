@@ -25,23 +25,34 @@ const (
 	reasonPool      = "InvalidConfiguration"
 )
 
+// change is what became of a Service's addresses, and the Events that tell it.
+type change struct {
+	addresses []netip.Addr
+	events    []event
+}
+
+type event struct{ reason, message string }
+
+func cleared(addresses []netip.Addr, why string) event {
+	return event{reasonCleared, fmt.Sprintf("Cleared %v: %s", addresses, why)}
+}
+
 // write brings a Service's status in line with its assignment. Lost is why it
 // couldn't keep what it had.
 func (c *Controller) write(ctx context.Context, s *corev1.Service, got allocator.Assignment, lost error) error {
-	if lost != nil && len(assigned(s)) > 0 {
-		c.recorder.Eventf(s, corev1.EventTypeNormal, reasonCleared, "Cleared %v: %v", assigned(s), lost)
-	}
-	if slices.Equal(assigned(s), got.Addresses) && s.Annotations[v1beta1.AnnotationFromPool] == got.Pool {
+	had := assigned(s)
+	if slices.Equal(had, got.Addresses) && s.Annotations[v1beta1.AnnotationFromPool] == got.Pool {
+		c.tell(s, had)
 		return nil
 	}
-	fresh := !slices.Equal(assigned(s), got.Addresses)
-	if err := c.patch(ctx, s, got.Addresses, &got.Pool); err != nil {
-		return err
+	ch := change{addresses: got.Addresses}
+	if lost != nil && len(had) > 0 {
+		ch.events = append(ch.events, cleared(had, lost.Error()))
 	}
-	if fresh {
-		c.recorder.Eventf(s, corev1.EventTypeNormal, reasonAllocated, "Assigned IP %v from pool %s", got.Addresses, got.Pool)
+	if !slices.Equal(had, got.Addresses) {
+		ch.events = append(ch.events, event{reasonAllocated, fmt.Sprintf("Assigned IP %v from pool %s", got.Addresses, got.Pool)})
 	}
-	return nil
+	return c.patch(ctx, s, &got.Pool, ch)
 }
 
 // fail tells a Service's owner why it has no address, and takes what it must not
@@ -50,18 +61,21 @@ func (c *Controller) fail(ctx context.Context, s *corev1.Service, lost, reason e
 	key := types.NamespacedName{Namespace: s.Namespace, Name: s.Name}
 	c.mu.Lock()
 	told := c.waiting[key] == reason.Error()
-	c.waiting[key] = reason.Error()
+	if !told {
+		c.waiting[key] = ""
+	}
 	c.mu.Unlock()
 	why := reason.Error()
 	if lost != nil {
 		why = lost.Error()
 	}
-	if err := c.clear(ctx, s, why); err != nil {
+	if err := c.clear(ctx, s, why); err != nil || told {
 		return err
 	}
-	if !told {
-		c.recorder.Eventf(s, corev1.EventTypeWarning, reasonFailed, "Failed to allocate IP for %q: %v", key, reason)
-	}
+	c.recorder.Eventf(s, corev1.EventTypeWarning, reasonFailed, "Failed to allocate IP for %q: %v", key, reason)
+	c.mu.Lock()
+	c.waiting[key] = reason.Error()
+	c.mu.Unlock()
 	return nil
 }
 
@@ -69,26 +83,42 @@ func (c *Controller) fail(ctx context.Context, s *corev1.Service, lost, reason e
 // another load balancer have no mark of ours, and stay with a Service that isn't
 // ours.
 func (c *Controller) clear(ctx context.Context, s *corev1.Service, why string) error {
+	had := assigned(s)
 	_, marked := s.Annotations[v1beta1.AnnotationFromPool]
 	if !marked && (why == "" || len(s.Status.LoadBalancer.Ingress) == 0) {
+		c.tell(s, had)
 		return nil
 	}
 	if why == "" {
 		why = "the Service is none of ours any more"
 	}
-	if err := c.patch(ctx, s, nil, nil); err != nil {
-		return err
+	var ch change
+	if len(had) > 0 {
+		ch.events = append(ch.events, cleared(had, why))
 	}
-	if had := assigned(s); len(had) > 0 {
-		c.recorder.Eventf(s, corev1.EventTypeNormal, reasonCleared, "Cleared %v: %s", had, why)
-	}
-	return nil
+	return c.patch(ctx, s, nil, ch)
 }
 
-// patch writes status and mark at once: the status subresource takes both.
-func (c *Controller) patch(ctx context.Context, s *corev1.Service, addresses []netip.Addr, pool *string) error {
+// tell tells the last change of a Service's addresses, once these are what it has.
+// The answer to a write may be lost: then the change is seen with the next look.
+func (c *Controller) tell(s *corev1.Service, has []netip.Addr) {
+	key := types.NamespacedName{Namespace: s.Namespace, Name: s.Name}
+	c.mu.Lock()
+	ch := c.untold[key]
+	delete(c.untold, key)
+	c.mu.Unlock()
+	if slices.Equal(ch.addresses, has) {
+		for _, e := range ch.events {
+			c.recorder.Event(s, corev1.EventTypeNormal, e.reason, e.message)
+		}
+	}
+}
+
+// patch writes status and mark at once, since the status subresource takes both,
+// and tells what has changed.
+func (c *Controller) patch(ctx context.Context, s *corev1.Service, pool *string, ch change) error {
 	ingress := []corev1.LoadBalancerIngress{}
-	for _, a := range addresses {
+	for _, a := range ch.addresses {
 		ingress = append(ingress, corev1.LoadBalancerIngress{IP: a.String()})
 	}
 	body, err := json.Marshal(map[string]any{
@@ -101,6 +131,9 @@ func (c *Controller) patch(ctx context.Context, s *corev1.Service, addresses []n
 	if err != nil {
 		return fmt.Errorf("write patch of Service %s/%s: %w", s.Namespace, s.Name, err)
 	}
+	c.mu.Lock()
+	c.untold[types.NamespacedName{Namespace: s.Namespace, Name: s.Name}] = ch
+	c.mu.Unlock()
 	_, err = c.cluster.Client.CoreV1().Services(s.Namespace).
 		Patch(ctx, s.Name, types.MergePatchType, body, metav1.PatchOptions{}, "status")
 	if apierrors.IsNotFound(err) {
@@ -110,5 +143,6 @@ func (c *Controller) patch(ctx context.Context, s *corev1.Service, addresses []n
 		c.recorder.Eventf(s, corev1.EventTypeWarning, reasonInvalid, "Could not write the status: %v", err)
 		return fmt.Errorf("write status of Service %s/%s: %w", s.Namespace, s.Name, err)
 	}
+	c.tell(s, ch.addresses)
 	return nil
 }

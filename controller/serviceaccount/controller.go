@@ -13,10 +13,7 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/fields"
-	"k8s.io/client-go/informers"
-	"k8s.io/client-go/kubernetes"
 	corelisters "k8s.io/client-go/listers/core/v1"
-	"k8s.io/client-go/tools/cache"
 
 	"github.com/fairway-net/fairway/controller/cluster"
 	"github.com/fairway-net/fairway/controller/queue"
@@ -32,20 +29,18 @@ type Controller struct {
 	cluster    *cluster.Cache
 	ca         []byte
 	namespaces *queue.Queue[string]
-	factories  []informers.SharedInformerFactory
+	informers  cluster.Informers
 	accounts   corelisters.ServiceAccountLister
 	configMaps corelisters.ConfigMapLister
-	synced     []cache.InformerSynced
 }
 
 // New returns the controller, its handlers added to c. Without a CA there are
 // no ConfigMaps.
 func New(c *cluster.Cache, ca []byte, log *slog.Logger) (*Controller, error) {
-	accounts, configMaps := named(c.Client, defaultName), named(c.Client, rootCA)
-	controller := &Controller{
-		cluster: c, ca: ca, factories: []informers.SharedInformerFactory{accounts, configMaps},
-		accounts: accounts.Core().V1().ServiceAccounts().Lister(), configMaps: configMaps.Core().V1().ConfigMaps().Lister(),
-	}
+	controller := &Controller{cluster: c, ca: ca}
+	accounts := controller.informers.Of(c.Client, named(defaultName)).Core().V1().ServiceAccounts()
+	configMaps := controller.informers.Of(c.Client, named(rootCA)).Core().V1().ConfigMaps()
+	controller.accounts, controller.configMaps = accounts.Lister(), configMaps.Lister()
 	controller.namespaces = queue.New(log, controller.sync)
 	err := c.OnNamespace(func(_, new *corev1.Namespace) {
 		if new != nil && new.DeletionTimestamp == nil {
@@ -55,7 +50,7 @@ func New(c *cluster.Cache, ca []byte, log *slog.Logger) (*Controller, error) {
 	if err != nil {
 		return nil, fmt.Errorf("watch Namespaces: %w", err)
 	}
-	err = controller.handle(accounts.Core().V1().ServiceAccounts().Informer(), cluster.Change[corev1.ServiceAccount](func(old, new *corev1.ServiceAccount) {
+	err = controller.informers.Handle(accounts.Informer(), cluster.Change[corev1.ServiceAccount](func(old, new *corev1.ServiceAccount) {
 		if new == nil {
 			controller.namespaces.Add(old.Namespace)
 		}
@@ -63,7 +58,7 @@ func New(c *cluster.Cache, ca []byte, log *slog.Logger) (*Controller, error) {
 	if err != nil {
 		return nil, fmt.Errorf("watch ServiceAccounts: %w", err)
 	}
-	err = controller.handle(configMaps.Core().V1().ConfigMaps().Informer(), cluster.Change[corev1.ConfigMap](func(old, new *corev1.ConfigMap) {
+	err = controller.informers.Handle(configMaps.Informer(), cluster.Change[corev1.ConfigMap](func(old, new *corev1.ConfigMap) {
 		if new == nil {
 			new = old
 		}
@@ -75,32 +70,16 @@ func New(c *cluster.Cache, ca []byte, log *slog.Logger) (*Controller, error) {
 	return controller, nil
 }
 
-// named makes informers of objects of one name.
-func named(client kubernetes.Interface, name string) informers.SharedInformerFactory {
-	return informers.NewSharedInformerFactoryWithOptions(client, 0, informers.WithTransform(cluster.Trim),
-		informers.WithTweakListOptions(func(o *metav1.ListOptions) {
-			o.FieldSelector = fields.OneTermEqualSelector(metav1.ObjectNameField, name).String()
-		}))
-}
-
-func (c *Controller) handle(informer cache.SharedIndexInformer, handler cache.ResourceEventHandler) error {
-	registration, err := informer.AddEventHandler(handler)
-	if err != nil {
-		return err
+// named selects objects of one name.
+func named(name string) func(*metav1.ListOptions) {
+	return func(o *metav1.ListOptions) {
+		o.FieldSelector = fields.OneTermEqualSelector(metav1.ObjectNameField, name).String()
 	}
-	c.synced = append(c.synced, registration.HasSynced)
-	return nil
 }
 
 // Run works until ctx is done. The cache must be complete.
 func (c *Controller) Run(ctx context.Context) {
-	for _, f := range c.factories {
-		f.StartWithContext(ctx)
-		defer f.Shutdown()
-	}
-	if cache.WaitForCacheSync(ctx.Done(), c.synced...) {
-		c.namespaces.Run(ctx, 1)
-	}
+	c.informers.Run(ctx, func() { c.namespaces.Run(ctx, 1) })
 }
 
 // sync gives one namespace what it lacks. Its deletion takes both away, and its

@@ -17,10 +17,8 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	networkingv1 "k8s.io/api/networking/v1"
 	"k8s.io/apimachinery/pkg/types"
-	"k8s.io/client-go/informers"
 	"k8s.io/client-go/kubernetes"
 	networkinglisters "k8s.io/client-go/listers/networking/v1"
-	"k8s.io/client-go/tools/cache"
 
 	"github.com/fairway-net/fairway/controller/cluster"
 	"github.com/fairway-net/fairway/controller/queue"
@@ -34,10 +32,9 @@ const addressWorkers = 4
 // Controller watches Services, IPAddresses and ServiceCIDRs.
 type Controller struct {
 	client    kubernetes.Interface
-	factory   informers.SharedInformerFactory
+	informers cluster.Informers
 	cidrs     networkinglisters.ServiceCIDRLister
 	objects   networkinglisters.IPAddressLister
-	synced    []cache.InformerSynced
 	addresses *queue.Queue[string]
 	ranges    *queue.Queue[string]
 	now       func() time.Time
@@ -48,21 +45,18 @@ type Controller struct {
 
 // New returns the controller, its handlers added to c.
 func New(c *cluster.Cache, log *slog.Logger) (*Controller, error) {
-	factory := informers.NewSharedInformerFactoryWithOptions(c.Client, 0, informers.WithTransform(cluster.Trim))
-	controller := &Controller{
-		client: c.Client, factory: factory, now: time.Now, owners: map[string]types.NamespacedName{},
-		cidrs:   factory.Networking().V1().ServiceCIDRs().Lister(),
-		objects: factory.Networking().V1().IPAddresses().Lister(),
-	}
+	controller := &Controller{client: c.Client, now: time.Now, owners: map[string]types.NamespacedName{}}
+	networking := controller.informers.Of(c.Client, nil).Networking().V1()
+	controller.cidrs, controller.objects = networking.ServiceCIDRs().Lister(), networking.IPAddresses().Lister()
 	controller.addresses = queue.New(log, controller.syncAddress)
 	controller.ranges = queue.New(log, controller.syncRange)
 	if err := c.OnService(controller.serviceChanged); err != nil {
 		return nil, fmt.Errorf("watch Services: %w", err)
 	}
-	if err := controller.handle(factory.Networking().V1().IPAddresses().Informer(), cluster.Change[networkingv1.IPAddress](controller.addressChanged)); err != nil {
+	if err := controller.informers.Handle(networking.IPAddresses().Informer(), cluster.Change[networkingv1.IPAddress](controller.addressChanged)); err != nil {
 		return nil, fmt.Errorf("watch IPAddresses: %w", err)
 	}
-	if err := controller.handle(factory.Networking().V1().ServiceCIDRs().Informer(), cluster.Change[networkingv1.ServiceCIDR](controller.rangeChanged)); err != nil {
+	if err := controller.informers.Handle(networking.ServiceCIDRs().Informer(), cluster.Change[networkingv1.ServiceCIDR](controller.rangeChanged)); err != nil {
 		return nil, fmt.Errorf("watch ServiceCIDRs: %w", err)
 	}
 	return controller, nil
@@ -70,24 +64,12 @@ func New(c *cluster.Cache, log *slog.Logger) (*Controller, error) {
 
 // Run works until ctx is done. The cache must be complete.
 func (c *Controller) Run(ctx context.Context) {
-	c.factory.StartWithContext(ctx)
-	defer c.factory.Shutdown()
-	if !cache.WaitForCacheSync(ctx.Done(), c.synced...) {
-		return
-	}
-	var running sync.WaitGroup
-	running.Go(func() { c.addresses.Run(ctx, addressWorkers) })
-	running.Go(func() { c.ranges.Run(ctx, 1) })
-	running.Wait()
-}
-
-func (c *Controller) handle(informer cache.SharedIndexInformer, handler cache.ResourceEventHandler) error {
-	registration, err := informer.AddEventHandler(handler)
-	if err != nil {
-		return err
-	}
-	c.synced = append(c.synced, registration.HasSynced)
-	return nil
+	c.informers.Run(ctx, func() {
+		var running sync.WaitGroup
+		running.Go(func() { c.addresses.Run(ctx, addressWorkers) })
+		running.Go(func() { c.ranges.Run(ctx, 1) })
+		running.Wait()
+	})
 }
 
 // serviceChanged notes whose the addresses are.

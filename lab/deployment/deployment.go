@@ -20,12 +20,15 @@ import (
 	"k8s.io/apimachinery/pkg/api/equality"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/informers"
 	"k8s.io/client-go/kubernetes"
 	appslisters "k8s.io/client-go/listers/apps/v1"
 	"k8s.io/client-go/tools/cache"
 	"k8s.io/client-go/tools/record"
-	"k8s.io/client-go/util/workqueue"
+
+	"github.com/fairway-net/fairway/controller/cluster"
+	"github.com/fairway-net/fairway/controller/queue"
 )
 
 // Controller keeps the ReplicaSets of Deployments as their templates say.
@@ -35,22 +38,19 @@ type Controller struct {
 	deployments appslisters.DeploymentLister
 	sets        appslisters.ReplicaSetLister
 	synced      []cache.InformerSynced
-	queue       workqueue.TypedRateLimitingInterface[cache.ObjectName]
+	queue       *queue.Queue[types.NamespacedName]
 }
 
 // New makes a controller on a factory's informers, which the caller starts.
 func New(client kubernetes.Interface, factory informers.SharedInformerFactory, events record.EventRecorder) (*Controller, error) {
 	deployments, sets := factory.Apps().V1().Deployments(), factory.Apps().V1().ReplicaSets()
-	c := &Controller{
-		client: client, events: events, deployments: deployments.Lister(), sets: sets.Lister(),
-		queue: workqueue.NewTypedRateLimitingQueue(
-			workqueue.DefaultTypedControllerRateLimiter[cache.ObjectName]()),
-	}
-	own, err := deployments.Informer().AddEventHandler(handler(c.enqueue))
+	c := &Controller{client: client, events: events, deployments: deployments.Lister(), sets: sets.Lister()}
+	c.queue = queue.New(slog.With("controller", "deployment"), c.sync)
+	own, err := deployments.Informer().AddEventHandler(cluster.Change[appsv1.Deployment](c.changed))
 	if err != nil {
 		return nil, fmt.Errorf("watch deployments: %w", err)
 	}
-	theirs, err := sets.Informer().AddEventHandler(handler(c.enqueueOwner))
+	theirs, err := sets.Informer().AddEventHandler(cluster.Change[appsv1.ReplicaSet](c.setChanged))
 	if err != nil {
 		return nil, fmt.Errorf("watch replicasets: %w", err)
 	}
@@ -58,57 +58,32 @@ func New(client kubernetes.Interface, factory informers.SharedInformerFactory, e
 	return c, nil
 }
 
-func handler(enqueue func(any)) cache.ResourceEventHandler {
-	return cache.ResourceEventHandlerFuncs{
-		AddFunc: enqueue, UpdateFunc: func(_, o any) { enqueue(o) }, DeleteFunc: enqueue,
+func (c *Controller) changed(_, new *appsv1.Deployment) {
+	if new != nil {
+		c.queue.Add(types.NamespacedName{Namespace: new.Namespace, Name: new.Name})
 	}
 }
 
-func (c *Controller) enqueue(o any) {
-	key, err := cache.DeletionHandlingObjectToName(o)
-	if err != nil {
-		slog.Error("object without a name", "err", err)
-		return
-	}
-	c.queue.Add(key)
-}
-
-func (c *Controller) enqueueOwner(o any) {
-	if gone, ok := o.(cache.DeletedFinalStateUnknown); ok {
-		o = gone.Obj
-	}
-	set, ok := o.(*appsv1.ReplicaSet)
-	if !ok {
-		return
+// setChanged queues the Deployment that a ReplicaSet belongs to.
+func (c *Controller) setChanged(old, new *appsv1.ReplicaSet) {
+	set := new
+	if set == nil {
+		set = old
 	}
 	if ref := metav1.GetControllerOf(set); ref != nil && ref.Kind == "Deployment" {
-		c.queue.Add(cache.NewObjectName(set.Namespace, ref.Name))
+		c.queue.Add(types.NamespacedName{Namespace: set.Namespace, Name: ref.Name})
 	}
 }
 
 // Run works until the context ends.
 func (c *Controller) Run(ctx context.Context) {
-	defer context.AfterFunc(ctx, c.queue.ShutDown)()
-	if !cache.WaitForCacheSync(ctx.Done(), c.synced...) {
-		return
-	}
-	for {
-		key, shutdown := c.queue.Get()
-		if shutdown {
-			return
-		}
-		if err := c.sync(ctx, key); err != nil {
-			slog.Error("deployment could not be updated, will retry", "deployment", key, "err", err)
-			c.queue.AddRateLimited(key)
-		} else {
-			c.queue.Forget(key)
-		}
-		c.queue.Done(key)
+	if cache.WaitForCacheSync(ctx.Done(), c.synced...) {
+		c.queue.Run(ctx, 1)
 	}
 }
 
 // sync takes one step for a Deployment and writes its status.
-func (c *Controller) sync(ctx context.Context, key cache.ObjectName) error {
+func (c *Controller) sync(ctx context.Context, key types.NamespacedName) error {
 	cached, err := c.deployments.Deployments(key.Namespace).Get(key.Name)
 	if apierrors.IsNotFound(err) {
 		return nil
@@ -124,10 +99,6 @@ func (c *Controller) sync(ctx context.Context, key cache.ObjectName) error {
 		return err
 	}
 	if err := c.step(ctx, &s); err != nil {
-		if apierrors.IsConflict(err) { // somebody wrote first, or the informer is behind
-			c.queue.AddRateLimited(key)
-			return nil
-		}
 		return err
 	}
 	status, err := s.status()

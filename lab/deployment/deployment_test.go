@@ -44,7 +44,7 @@ func deployment(replicas int32, surge, unavailable string) *appsv1.Deployment {
 
 // cluster is a fake API with the controller, and a stand-in for kubelets: a pod
 // is ready a second after its creation, and gone three after its deletion.
-type cluster struct {
+type fakeCluster struct {
 	*testing.T
 	client *fake.Clientset
 	broken bool // pods don't become ready
@@ -53,8 +53,8 @@ type cluster struct {
 	most, fewest int // pods alive and available at any time
 }
 
-func start(t *testing.T, d *appsv1.Deployment) *cluster {
-	c := &cluster{T: t, client: fake.NewClientset(d)}
+func start(t *testing.T, d *appsv1.Deployment) *fakeCluster {
+	c := &fakeCluster{T: t, client: fake.NewClientset(d)}
 	c.client.PrependReactor("create", "pods", func(action clienttesting.Action) (bool, runtime.Object, error) {
 		pod := action.(clienttesting.CreateAction).GetObject().(*corev1.Pod)
 		pod.UID = uuid.NewUUID() // the fake API gives none
@@ -92,7 +92,7 @@ func start(t *testing.T, d *appsv1.Deployment) *cluster {
 	return c
 }
 
-func (c *cluster) kubelet(ctx context.Context) {
+func (c *fakeCluster) kubelet(ctx context.Context) {
 	pods := c.pods()
 	alive, available := 0, 0
 	for _, p := range pods {
@@ -115,7 +115,7 @@ func (c *cluster) kubelet(ctx context.Context) {
 	c.most, c.fewest = max(c.most, alive), min(c.fewest, available)
 }
 
-func (c *cluster) pods() []*corev1.Pod {
+func (c *fakeCluster) pods() []*corev1.Pod {
 	list, err := c.client.CoreV1().Pods("default").List(context.Background(), metav1.ListOptions{})
 	if err != nil {
 		c.Fatal(err)
@@ -129,7 +129,7 @@ func (c *cluster) pods() []*corev1.Pod {
 
 // change edits the Deployment as the API server would, lets it settle, and
 // returns the result with the most pods and the fewest available ones meanwhile.
-func (c *cluster) change(edit func(*appsv1.Deployment)) (d *appsv1.Deployment, most, fewest int) {
+func (c *fakeCluster) change(edit func(*appsv1.Deployment)) (d *appsv1.Deployment, most, fewest int) {
 	c.Helper()
 	d = c.get()
 	edit(d)
@@ -146,7 +146,7 @@ func (c *cluster) change(edit func(*appsv1.Deployment)) (d *appsv1.Deployment, m
 	return c.get(), c.most, c.fewest
 }
 
-func (c *cluster) get() *appsv1.Deployment {
+func (c *fakeCluster) get() *appsv1.Deployment {
 	c.Helper()
 	d, err := c.client.AppsV1().Deployments("default").Get(c.Context(), "hello", metav1.GetOptions{})
 	if err != nil {
@@ -168,7 +168,7 @@ func counts(d *appsv1.Deployment) string {
 		s.ObservedGeneration, d.Generation, s.Replicas, s.UpdatedReplicas, s.ReadyReplicas, s.AvailableReplicas, s.UnavailableReplicas)
 }
 
-func (c *cluster) want(d *appsv1.Deployment, wanted string) {
+func (c *fakeCluster) want(d *appsv1.Deployment, wanted string) {
 	c.Helper()
 	if got := counts(d); got != wanted {
 		c.Errorf("status: %s; want %s", got, wanted)

@@ -16,13 +16,16 @@ import (
 	"k8s.io/apimachinery/pkg/api/equality"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/informers"
 	"k8s.io/client-go/kubernetes"
 	appslisters "k8s.io/client-go/listers/apps/v1"
 	corelisters "k8s.io/client-go/listers/core/v1"
 	"k8s.io/client-go/tools/cache"
 	"k8s.io/client-go/tools/record"
-	"k8s.io/client-go/util/workqueue"
+
+	"github.com/fairway-net/fairway/controller/cluster"
+	"github.com/fairway-net/fairway/controller/queue"
 )
 
 // parallel is how many pods are written at a time: a store that syncs every
@@ -36,34 +39,22 @@ type Controller struct {
 	sets   appslisters.ReplicaSetLister
 	pods   corelisters.PodLister
 	synced []cache.InformerSynced
-	queue  workqueue.TypedRateLimitingInterface[cache.ObjectName]
+	queue  *queue.Queue[types.NamespacedName]
 
 	// expected is touched by the worker only.
-	expected map[cache.ObjectName]*expectations
+	expected map[types.NamespacedName]*expectations
 }
 
 // New makes a controller on a factory's informers, which the caller starts.
 func New(client kubernetes.Interface, factory informers.SharedInformerFactory, events record.EventRecorder) (*Controller, error) {
 	sets, pods := factory.Apps().V1().ReplicaSets(), factory.Core().V1().Pods()
-	c := &Controller{
-		client: client, events: events, sets: sets.Lister(), pods: pods.Lister(),
-		queue: workqueue.NewTypedRateLimitingQueue(
-			workqueue.DefaultTypedControllerRateLimiter[cache.ObjectName]()),
-		expected: map[cache.ObjectName]*expectations{},
-	}
-	own, err := sets.Informer().AddEventHandler(cache.ResourceEventHandlerFuncs{
-		AddFunc: c.enqueue, UpdateFunc: func(_, o any) { c.enqueue(o) }, DeleteFunc: c.enqueue,
-	})
+	c := &Controller{client: client, events: events, sets: sets.Lister(), pods: pods.Lister(), expected: map[types.NamespacedName]*expectations{}}
+	c.queue = queue.New(slog.With("controller", "replicaset"), c.sync)
+	own, err := sets.Informer().AddEventHandler(cluster.Change[appsv1.ReplicaSet](c.changed))
 	if err != nil {
 		return nil, fmt.Errorf("watch replicasets: %w", err)
 	}
-	theirs, err := pods.Informer().AddEventHandler(cache.ResourceEventHandlerFuncs{
-		AddFunc: c.enqueueOwner, DeleteFunc: c.enqueueOwner,
-		UpdateFunc: func(old, o any) {
-			c.enqueueOwner(old) // which may have lost it
-			c.enqueueOwner(o)
-		},
-	})
+	theirs, err := pods.Informer().AddEventHandler(cluster.Change[corev1.Pod](c.podChanged))
 	if err != nil {
 		return nil, fmt.Errorf("watch pods: %w", err)
 	}
@@ -71,28 +62,28 @@ func New(client kubernetes.Interface, factory informers.SharedInformerFactory, e
 	return c, nil
 }
 
-func (c *Controller) enqueue(o any) {
-	key, err := cache.DeletionHandlingObjectToName(o)
-	if err != nil {
-		slog.Error("object without a name", "err", err)
-		return
+func (c *Controller) changed(old, new *appsv1.ReplicaSet) {
+	if new == nil {
+		new = old
 	}
-	c.queue.Add(key)
+	c.queue.Add(types.NamespacedName{Namespace: new.Namespace, Name: new.Name})
+}
+
+// podChanged queues the ReplicaSets of a pod: those that it has left, too.
+func (c *Controller) podChanged(old, new *corev1.Pod) {
+	for _, pod := range []*corev1.Pod{old, new} {
+		if pod != nil {
+			c.enqueueOwner(pod)
+		}
+	}
 }
 
 // enqueueOwner queues the ReplicaSet that controls a pod, or those that may want
 // to adopt it.
-func (c *Controller) enqueueOwner(o any) {
-	if gone, ok := o.(cache.DeletedFinalStateUnknown); ok {
-		o = gone.Obj
-	}
-	pod, ok := o.(*corev1.Pod)
-	if !ok {
-		return
-	}
+func (c *Controller) enqueueOwner(pod *corev1.Pod) {
 	if ref := metav1.GetControllerOf(pod); ref != nil {
 		if ref.Kind == "ReplicaSet" {
-			c.queue.Add(cache.NewObjectName(pod.Namespace, ref.Name))
+			c.queue.Add(types.NamespacedName{Namespace: pod.Namespace, Name: ref.Name})
 		}
 		return
 	}
@@ -101,33 +92,19 @@ func (c *Controller) enqueueOwner(o any) {
 		return // none matches
 	}
 	for _, s := range sets {
-		c.queue.Add(cache.NewObjectName(s.Namespace, s.Name))
+		c.queue.Add(types.NamespacedName{Namespace: s.Namespace, Name: s.Name})
 	}
 }
 
 // Run works until the context ends.
 func (c *Controller) Run(ctx context.Context) {
-	defer context.AfterFunc(ctx, c.queue.ShutDown)()
-	if !cache.WaitForCacheSync(ctx.Done(), c.synced...) {
-		return
-	}
-	for {
-		key, shutdown := c.queue.Get()
-		if shutdown {
-			return
-		}
-		if err := c.sync(ctx, key); err != nil {
-			slog.Error("replicaset could not be updated, will retry", "replicaset", key, "err", err)
-			c.queue.AddRateLimited(key)
-		} else {
-			c.queue.Forget(key)
-		}
-		c.queue.Done(key)
+	if cache.WaitForCacheSync(ctx.Done(), c.synced...) {
+		c.queue.Run(ctx, 1)
 	}
 }
 
 // sync creates or deletes what is missing or too much, and writes the status.
-func (c *Controller) sync(ctx context.Context, key cache.ObjectName) error {
+func (c *Controller) sync(ctx context.Context, key types.NamespacedName) error {
 	set, err := c.sets.ReplicaSets(key.Namespace).Get(key.Name)
 	if apierrors.IsNotFound(err) {
 		delete(c.expected, key)
@@ -162,7 +139,7 @@ func (c *Controller) sync(ctx context.Context, key cache.ObjectName) error {
 }
 
 // scale creates or deletes pods.
-func (c *Controller) scale(ctx context.Context, key cache.ObjectName, s state) error {
+func (c *Controller) scale(ctx context.Context, key types.NamespacedName, s state) error {
 	missing := int(*s.set.Spec.Replicas) - len(s.active)
 	if missing == 0 {
 		return nil

@@ -13,6 +13,7 @@ import (
 
 	"github.com/fairway-net/fairway/announce/l2/handoff"
 	"github.com/fairway-net/fairway/announce/l2/responder"
+	"github.com/fairway-net/fairway/announce/strays/ring"
 	"github.com/fairway-net/fairway/dataplane"
 	"github.com/fairway-net/fairway/dns/lease"
 	"github.com/fairway-net/fairway/internal/kernel"
@@ -141,11 +142,12 @@ func (j *cleanupJob) removeDNS() error {
 
 // removeAnswers ends the kernel's answers for addresses that an agent announced.
 func (j *cleanupJob) removeAnswers() error {
-	answers, handoffs, did := responder.Leftovers, handoff.Leftovers, "would remove"
+	answers, handoffs, rings, did := responder.Leftovers, handoff.Leftovers, ring.Leftovers, "would remove"
 	if !j.dryRun {
 		none := func(int) bool { return false }
 		answers, did = func() ([]string, error) { return responder.Sweep(none) }, "removed"
 		handoffs = func() ([]string, error) { return handoff.Sweep(none) }
+		rings = func() ([]string, error) { return ring.Sweep(none) }
 	}
 	interfaces, err := answers()
 	for _, name := range interfaces {
@@ -155,7 +157,11 @@ func (j *cleanupJob) removeAnswers() error {
 	for _, name := range interfaces {
 		fmt.Fprintf(j.out, "announcing: %s the program that leads connections to another node on %s\n", did, name)
 	}
-	return errors.Join(err, ofHandoffs)
+	interfaces, ofRings := rings()
+	for _, name := range interfaces {
+		fmt.Fprintf(j.out, "announcing: %s the program that leads packets to the node of their connection on %s\n", did, name)
+	}
+	return errors.Join(err, ofHandoffs, ofRings)
 }
 
 func (j *cleanupJob) say(kind dataplane.Kind, what string) {

@@ -142,6 +142,22 @@ func (p *persistent) allGoOn(t *testing.T, when string) {
 	}
 }
 
+// add takes further connections in.
+func (p *persistent) add(t *testing.T, more *persistent) {
+	t.Helper()
+	p.conns, p.pods = append(p.conns, more.conns...), append(p.pods, more.pods...)
+}
+
+// end closes all connections.
+func (p *persistent) end(t *testing.T) {
+	t.Helper()
+	for _, conn := range p.conns {
+		if err := conn.Close(); err != nil {
+			t.Error(err)
+		}
+	}
+}
+
 // counted is a counter of a node's agent.
 func counted(t *testing.T, name, node, metric string) int {
 	t.Helper()

@@ -24,29 +24,15 @@ func (n *Speaker) decide() (withdrawn bool) {
 	if !n.knowsClusterIPs(config.ClusterIPs()) {
 		return false
 	}
-	self := n.self
-	if table := n.inForce.Table(); table != nil {
-		self.ServiceRanges = table.Settings.Reserved
-	}
-	if len(n.rival) > 0 {
-		self.Unfit = "a MetalLB speaker runs on this node and announces"
-	}
-	served := announce.Both(n.inForce.Served(), n.next.Served())
-	left := map[netip.Addr]string{}
-	for address, why := range n.leftOut {
-		if _, ok := served[address]; ok {
-			left[address] = why
-			delete(served, address)
-		}
-	}
-	plan := announce.Decide(config, self, served, func(service string) announce.Service { return n.services[service] })
+	served, left := n.serves()
+	plan := n.planFor(config, n.self, served)
 	maps.Copy(plan.WhyNot, left)
 	if n.layer2 != nil {
 		wanted := make(map[netip.Addr]l2.Placement, len(plan.L2))
 		for address, a := range plan.L2 {
 			wanted[address] = l2.Placement{Interfaces: a.Interfaces, Weight: a.Weight, Weighted: a.Weighted}
 		}
-		n.layer2.Set(wanted, n.anywhere(served))
+		n.layer2.Set(wanted, n.anywhere(served, n.ofRouters(config, served, plan)))
 	}
 	maps.Copy(n.planned, plan.L2)
 	withdrawn = n.routers.Routes(plan.Routes)
@@ -60,14 +46,50 @@ func (n *Speaker) decide() (withdrawn bool) {
 	return withdrawn
 }
 
-// anywhere lists the addresses that others may reach here, with whether any node goes on
-// with their connections.
-func (n *Speaker) anywhere(served map[netip.Addr]announce.Served) map[netip.Addr]bool {
+// serves are the addresses that are in force and are to stay, and of others of the table why
+// they aren't.
+func (n *Speaker) serves() (served map[netip.Addr]announce.Served, left map[netip.Addr]string) {
+	served, left = announce.Both(n.inForce.Served(), n.next.Served()), map[netip.Addr]string{}
+	for address, why := range n.leftOut {
+		if _, ok := served[address]; ok {
+			left[address] = why
+			delete(served, address)
+		}
+	}
+	return served, left
+}
+
+// planFor is what this node announces if its Node is like that.
+func (n *Speaker) planFor(config *announce.Config, self announce.Node, served map[netip.Addr]announce.Served) announce.Plan {
+	if table := n.inForce.Table(); table != nil {
+		self.ServiceRanges = table.Settings.Reserved
+	}
+	if len(n.rival) > 0 {
+		self.Unfit = "a MetalLB speaker runs on this node and announces"
+	}
+	return announce.Decide(config, self, served, func(service string) announce.Service { return n.services[service] })
+}
+
+// ofRouters are the addresses that routers are told of by this node, if it is fit. Who goes
+// on with their connections is found out on the links to routers (announce/strays).
+func (n *Speaker) ofRouters(config *announce.Config, served map[netip.Addr]announce.Served, plan announce.Plan) map[netip.Addr]announce.BGPAnnouncement {
+	if n.self.Unfit == "" || len(plan.Peers) == 0 {
+		return plan.BGP
+	}
+	fit := n.self
+	fit.Unfit = ""
+	return n.planFor(config, fit, served).BGP
+}
+
+// anywhere lists the addresses that others may reach here, with whether their connections
+// go on at any node without the links' doing.
+func (n *Speaker) anywhere(served map[netip.Addr]announce.Served, ofRouters map[netip.Addr]announce.BGPAnnouncement) map[netip.Addr]bool {
 	carriesOn := n.carriesOn != nil && n.carriesOn()
 	list := map[netip.Addr]bool{}
 	for address, s := range served {
 		if !s.ClusterIP {
-			list[address] = carriesOn && s.Anywhere
+			_, routed := ofRouters[address]
+			list[address] = carriesOn && s.Anywhere || routed && n.guide != nil
 		}
 	}
 	return list

@@ -109,9 +109,12 @@ func (n *Speaker) SetNode(node *corev1.Node, eligible bool) {
 	n.mu.Lock()
 	defer n.mu.Unlock()
 	next := announce.Node{Labels: node.Labels, Unfit: unfit(node, eligible), PodRanges: podRanges(node)}
+	if n.moving {
+		n.coming = next
+		return
+	}
 	if next.Unfit != n.self.Unfit || !slices.Equal(next.PodRanges, n.self.PodRanges) || !labels.Equals(next.Labels, n.self.Labels) {
-		n.self = next
-		signal(n.wake)
+		n.become(next)
 	}
 }
 

@@ -2,6 +2,7 @@ package speaker
 
 import (
 	"context"
+	"errors"
 	"log/slog"
 	"os"
 	"os/exec"
@@ -13,6 +14,7 @@ import (
 	"github.com/fairway-net/fairway/announce/bgp"
 	"github.com/fairway-net/fairway/announce/l2/handoff"
 	"github.com/fairway-net/fairway/announce/l2/responder"
+	"github.com/fairway-net/fairway/announce/strays/ring"
 )
 
 // Keeper keeps a speaker while agents take each other's place in the process:
@@ -69,7 +71,9 @@ func (k *Keeper) endAll() {
 	if _, err := responder.Sweep(none); err != nil {
 		k.Log.Warn("this node may still answer for addresses", "err", err)
 	}
-	if _, err := handoff.Sweep(none); err != nil {
+	_, err := handoff.Sweep(none)
+	_, ofStrays := ring.Sweep(none)
+	if err := errors.Join(err, ofStrays); err != nil {
 		k.Log.Warn("this node may still lead connections to others", "err", err)
 	}
 }

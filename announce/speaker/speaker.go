@@ -7,6 +7,7 @@
 //	speaker.go  the speaker and what it runs
 //	input.go    what it is told: tables, Services, the Node
 //	hold.go     what is withdrawn stays in force for a moment
+//	move.go     other nodes are told before this one leaves, or comes back
 //	decide.go   from all of that to the plan, which is carried out
 //	watch.go    MetalLB's objects, passwords, other speakers
 //	status.go   what is announced, and what not and why
@@ -35,6 +36,7 @@ import (
 	"github.com/fairway-net/fairway/announce/bfd"
 	"github.com/fairway-net/fairway/announce/bgp"
 	"github.com/fairway-net/fairway/announce/l2"
+	"github.com/fairway-net/fairway/announce/strays"
 	"github.com/fairway-net/fairway/apis/metallb/v1beta1"
 	"github.com/fairway-net/fairway/apis/metallb/v1beta2"
 	"github.com/fairway-net/fairway/internal/kernel"
@@ -121,6 +123,9 @@ type Speaker struct {
 	told        map[string]string        // problems of Services that Events were written of
 	since       map[netip.Addr]time.Time // that routers have been told of an address
 	layer2      *l2.Announcer            // nil before the key is known
+	guide       guide                    // the same
+	moving      bool                     // other nodes prepare for what the Node says now
+	coming      announce.Node            // what it says now, if moving
 	ends        bool                     // nothing is to be announced any more
 }
 
@@ -131,6 +136,18 @@ type routers interface {
 	// Routes says what each is told, and reports whether anything is withdrawn.
 	Routes(map[string]map[netip.Prefix]announce.Route) (withdrawn bool)
 	Status() []bgp.Status
+}
+
+// guide leads packets of connections to their node when routers choose anew among nodes; see
+// announce/strays.
+type guide interface {
+	// Set says which routers this node has sessions with.
+	Set([]strays.Router)
+	// Prepare returns once other nodes are prepared for this one to begin or to cease
+	// telling routers of addresses.
+	Prepare(ctx context.Context, addresses []netip.Addr, leaving bool)
+	// Kept is how many connections of before are left.
+	Kept() map[netip.Addr]int
 }
 
 // partTable is missing until the data plane has a table in force: routers must not
@@ -184,25 +201,34 @@ func (n *Speaker) run(ctx context.Context) error {
 			}
 		}
 	})
-	group.Go(func() error { return n.runLayer2(ctx) })
+	group.Go(func() error { return n.runLinks(ctx) })
 	return group.Wait()
 }
 
-// runLayer2 announces on the links once the key is known.
-func (n *Speaker) runLayer2(ctx context.Context) error {
+// runLinks announces on the links, and leads connections there, once the key is known.
+func (n *Speaker) runLinks(ctx context.Context) error {
 	key, ok := n.awaitKey(ctx)
 	if !ok {
 		return nil
 	}
-	layer2 := l2.New(n.node, key, func() { signal(n.changed) }, n.log)
+	changed := func() { signal(n.changed) }
+	layer2 := l2.New(n.node, key, changed, n.log)
+	group, ctx := errgroup.WithContext(ctx)
 	if n.connections != nil {
 		layer2.KeepConnections(n.connectionsTo)
+		leads := strays.New(n.node, key, n.connectionsTo, changed, n.log)
+		group.Go(func() error { return leads.Run(ctx, n.isFollowed) })
+		n.mu.Lock()
+		n.guide = leads
+		n.mu.Unlock()
+		signal(n.changed)
 	}
 	n.mu.Lock()
 	n.layer2 = layer2
 	n.mu.Unlock()
 	signal(n.wake)
-	return layer2.Run(ctx, n.isFollowed)
+	group.Go(func() error { return layer2.Run(ctx, n.isFollowed) })
+	return group.Wait()
 }
 
 // connectionsTo lists the connections to addresses, but for those of this machine and its

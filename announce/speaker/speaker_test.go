@@ -196,7 +196,7 @@ func TestAnywhere(t *testing.T) {
 	for _, can := range []bool{true, false} {
 		n := announcingTo(t, &notebook{})
 		n.carriesOn = func() bool { return can }
-		if got := n.anywhere(served); len(got) != 1 || got[a] != can {
+		if got := n.anywhere(served, nil); len(got) != 1 || got[a] != can {
 			t.Errorf("the plane can: %v; %v", can, got)
 		}
 	}

@@ -14,6 +14,7 @@ import (
 	"github.com/fairway-net/fairway/announce/bfd"
 	"github.com/fairway-net/fairway/announce/bgp"
 	"github.com/fairway-net/fairway/announce/l2"
+	"github.com/fairway-net/fairway/announce/strays"
 )
 
 // reasonAssigned is the reason of Events about a node that begins to announce a
@@ -29,6 +30,14 @@ func (n *Speaker) status() announce.Report {
 	report.Addresses = append(report.Addresses, n.onLinks()...)
 	if n.layer2 != nil { // looked at afterwards: what is given up meanwhile is among it
 		report.Kept, report.Uncounted = n.layer2.Kept()
+	}
+	if n.guide != nil && n.self.Unfit != "" { // nobody but this node knows these connections
+		if report.Kept == nil {
+			report.Kept = map[netip.Addr]int{}
+		}
+		for address, count := range n.guide.Kept() {
+			report.Kept[address] = max(report.Kept[address], count)
+		}
 	}
 	for address, why := range n.plan.WhyNot {
 		if !slices.ContainsFunc(report.Addresses, func(a announce.Address) bool { return a.Address == address }) {
@@ -152,10 +161,15 @@ func (n *Speaker) ServeStatus(w http.ResponseWriter, _ *http.Request) {
 	}
 }
 
-// watchWays has BFD watch the ways to the routers whose peers ask for it.
+// watchWays has BFD watch the ways to the routers whose peers ask for it, and connections led
+// to their node on the links to all routers.
 func (n *Speaker) watchWays() {
 	var sessions []bfd.Session
+	var routers []strays.Router
 	for _, s := range n.routers.Status() {
+		if s.Address.IsValid() {
+			routers = append(routers, strays.Router{Address: s.Address, VRF: s.Peer.VRF})
+		}
 		if s.Peer.BFD.Profile == "" || !s.Address.IsValid() {
 			continue
 		}
@@ -165,4 +179,10 @@ func (n *Speaker) watchWays() {
 		})
 	}
 	n.ways.Set(sessions)
+	n.mu.Lock()
+	leads := n.guide
+	n.mu.Unlock()
+	if leads != nil {
+		leads.Set(routers)
+	}
 }

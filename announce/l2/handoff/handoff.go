@@ -19,7 +19,7 @@ import (
 // Handoff is the program of an interface. It stays when this process ends.
 type Handoff struct {
 	device   *net.Interface
-	site     site
+	site     tcfilter.First
 	maps     *ebpf.Collection
 	attached bool
 	leads    map[netip.Addr]net.HardwareAddr
@@ -64,12 +64,8 @@ func IsThere(device *net.Interface) bool {
 		return false
 	}
 	defer n.Close()
-	p, _, err := siteOf(n, device.Index).find()
-	if p == nil || err != nil {
-		return false
-	}
-	_ = p.Close() // it was asked for its number only
-	return true
+	there, err := siteOf(n, device.Index).IsThere()
+	return there && err == nil
 }
 
 // load puts this version's program in the place of an earlier one's, with its maps.
@@ -78,7 +74,7 @@ func (h *Handoff) load() error {
 	if err != nil {
 		return err
 	}
-	there, _, err := h.site.find()
+	there, _, err := h.site.Open()
 	if err != nil {
 		return err
 	}
@@ -105,7 +101,7 @@ func (h *Handoff) load() error {
 }
 
 func (h *Handoff) attach() error {
-	if err := h.site.attach(h.maps.Programs[handoffProgHandoff]); err != nil {
+	if err := h.site.Put(h.maps.Programs[handoffProgHandoff]); err != nil {
 		return err
 	}
 	h.attached = true
@@ -175,7 +171,7 @@ func (h *Handoff) End(a netip.Addr) (packets uint64, err error) {
 		return packets, nil
 	}
 	h.attached = false
-	_, err = h.site.detach()
+	_, err = h.site.Remove()
 	return packets, err
 }
 
@@ -188,6 +184,6 @@ func (h *Handoff) Close() error {
 
 // Detach ends all of it.
 func (h *Handoff) Detach() error {
-	_, err := h.site.detach()
+	_, err := h.site.Remove()
 	return errors.Join(err, h.Close())
 }

@@ -1,0 +1,53 @@
+package speaker
+
+import (
+	"context"
+	"net/netip"
+
+	"github.com/fairway-net/fairway/announce"
+)
+
+// become has this node announce as its Node says now. If it is to cease telling routers of
+// addresses, or to begin again, the other nodes that do are told first: routers will choose
+// anew among nodes, and packets of connections come in elsewhere.
+func (n *Speaker) become(next announce.Node) {
+	leaving := next.Unfit != ""
+	var addresses []netip.Addr
+	if n.guide != nil && leaving != (n.self.Unfit != "") {
+		fit := next
+		if leaving {
+			fit = n.self
+		}
+		addresses = n.toldRouters(fit)
+	}
+	if len(addresses) == 0 {
+		n.self = next
+		signal(n.wake)
+		return
+	}
+	n.moving, n.coming = true, next
+	go func(g guide) {
+		g.Prepare(context.Background(), addresses, leaving) // which takes a moment
+		n.mu.Lock()
+		defer n.mu.Unlock()
+		n.self, n.moving = n.coming, false
+		signal(n.wake)
+	}(n.guide)
+}
+
+// toldRouters lists the addresses that routers are told of by a node, but for those whose
+// connections go on anywhere.
+func (n *Speaker) toldRouters(fit announce.Node) (list []netip.Addr) {
+	if len(n.missing) > 0 {
+		return nil
+	}
+	config, _ := announce.Read(n.objects)
+	served, _ := n.serves()
+	anywhere := n.carriesOn != nil && n.carriesOn()
+	for a := range n.planFor(config, fit, served).BGP {
+		if !anywhere || !served[a].Anywhere {
+			list = append(list, a)
+		}
+	}
+	return list
+}

@@ -1,0 +1,105 @@
+package speaker
+
+import (
+	"context"
+	"net/netip"
+	"slices"
+	"testing"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/fairway-net/fairway/announce/strays"
+)
+
+// guideBook is a guide that notes what is asked, and lets it wait.
+type guideBook struct {
+	asked   chan []netip.Addr
+	proceed chan struct{}
+	kept    map[netip.Addr]int
+}
+
+func (g *guideBook) Set([]strays.Router) {}
+
+func (g *guideBook) Prepare(_ context.Context, addresses []netip.Addr, _ bool) {
+	slices.SortFunc(addresses, netip.Addr.Compare)
+	g.asked <- addresses
+	<-g.proceed
+}
+
+func (g *guideBook) Kept() map[netip.Addr]int { return g.kept }
+
+// Other nodes are prepared before routers hear that a node leaves, and before they hear that
+// it is back; connections that are left are told of a node that may not announce.
+func TestOthersAreToldFirst(t *testing.T) {
+	book, one := &notebook{}, netip.MustParseAddr("192.0.2.1")
+	leads := &guideBook{asked: make(chan []netip.Addr, 1), proceed: make(chan struct{}), kept: map[netip.Addr]int{one: 3}}
+	n := announcingTo(t, book)
+	n.guide = leads
+	n.Intend(balanced(1, "192.0.2.1"))
+	n.Applied(balanced(1, "192.0.2.1"), nil)
+	node := func(away bool) *corev1.Node {
+		o := &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "n1", Labels: map[string]string{}}}
+		if away {
+			o.Labels[corev1.LabelNodeExcludeBalancers] = ""
+		}
+		return o
+	}
+	settled := func() {
+		t.Helper()
+		leads.proceed <- struct{}{}
+		for deadline := time.Now().Add(10 * time.Second); ; time.Sleep(time.Millisecond) {
+			n.mu.Lock()
+			moving := n.moving
+			n.mu.Unlock()
+			if !moving {
+				break
+			}
+			if time.Now().After(deadline) {
+				t.Fatal("the node's state is never taken in")
+			}
+		}
+		n.decide()
+	}
+	for _, step := range []struct {
+		away         bool
+		before, then []string
+		kept         int
+	}{
+		{true, []string{"192.0.2.1/32"}, nil, 3},
+		{false, nil, []string{"192.0.2.1/32"}, 0},
+	} {
+		n.SetNode(node(step.away), true)
+		if asked := <-leads.asked; !slices.Equal(asked, []netip.Addr{one}) {
+			t.Fatalf("others are told of %v", asked)
+		}
+		n.SetNode(node(step.away), true) // as any write of the Node has it
+		n.decide()
+		if !slices.Equal(book.routes, step.before) {
+			t.Errorf("away %v: while others prepare, routers are told %q, want %q", step.away, book.routes, step.before)
+		}
+		settled()
+		if !slices.Equal(book.routes, step.then) {
+			t.Errorf("away %v: routers are told %q, want %q", step.away, book.routes, step.then)
+		}
+		report := n.status()
+		if got := sum(report.Kept); got != step.kept {
+			t.Errorf("away %v: %d connections are kept, want %d", step.away, got, step.kept)
+		}
+	}
+	n.carriesOn = func() bool { return true } // but not for this Service
+	n.SetNode(node(true), false)
+	<-leads.asked
+	n.SetNode(node(false), true) // it has come back meanwhile
+	settled()
+	if !slices.Equal(book.routes, []string{"192.0.2.1/32"}) {
+		t.Errorf("routers are told %q of a node that didn't leave", book.routes)
+	}
+	n.SetNode(node(false), true)
+	select {
+	case <-leads.asked:
+		t.Error("others are told of a change that is none")
+	default:
+	}
+}

@@ -1,0 +1,98 @@
+package strays
+
+import (
+	"maps"
+	"net/netip"
+	"slices"
+	"time"
+
+	"github.com/fairway-net/fairway/announce/strays/ring"
+	"github.com/fairway-net/fairway/internal/kernel"
+)
+
+// keepAtMost is how long packets are led to other nodes after a change.
+const keepAtMost = time.Hour
+
+// Connections lists those that this node has to addresses.
+type Connections func(addresses map[netip.Addr]bool) (map[netip.Addr][]kernel.Connection, error)
+
+// past are connections to an address of before a change.
+type past struct {
+	since time.Time // the change was prepared
+	flows map[ring.Flow]bool
+}
+
+func flowsOf(list []kernel.Connection) map[ring.Flow]bool {
+	flows := make(map[ring.Flow]bool, len(list))
+	for _, c := range list {
+		flows[ring.Flow{Client: c.Client, Port: c.Port, Proto: uint8(c.Proto)}] = true
+	}
+	return flows
+}
+
+// prepare notes the connections that this node has of addresses: first those that begin from
+// now on, and then those that are there. Only then others' packets can be told from its own.
+func (l *link) prepare(due []netip.Addr) error {
+	if len(due) == 0 {
+		return nil
+	}
+	if err := l.open(); err != nil {
+		return err
+	}
+	wanted := map[netip.Addr]bool{}
+	for _, a := range due {
+		wanted[a] = true
+		if err := l.program.Lead(a, l.program.Rings()[a], keepAtMost); err != nil {
+			return err
+		}
+	}
+	found, err := l.connections(wanted)
+	if err != nil {
+		return err
+	}
+	for _, a := range due {
+		flows := flowsOf(found[a])
+		if err := l.program.Note(a, slices.Collect(maps.Keys(flows))); err != nil {
+			return err
+		}
+		now := time.Now()
+		l.past[a] = &past{now, flows}
+		l.mu.Lock()
+		l.group.prepared(now, a, len(flows) > 0)
+		l.mu.Unlock()
+	}
+	return nil
+}
+
+// recount finds out which connections of before a change are left. At a node that leaves,
+// and before routers know, these are all.
+func (l *link) recount(now time.Time) error {
+	wanted := map[netip.Addr]bool{}
+	for a, p := range l.past {
+		if len(p.flows) > 0 || now.Sub(p.since) <= settles {
+			wanted[a] = true
+		}
+	}
+	if len(wanted) == 0 {
+		return nil
+	}
+	found, err := l.connections(wanted)
+	if err != nil {
+		return err
+	}
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	for a := range wanted {
+		p, is := l.past[a], flowsOf(found[a])
+		if l.group.leaving || now.Sub(p.since) <= settles {
+			p.flows = is
+		} else {
+			maps.DeleteFunc(p.flows, func(f ring.Flow, _ bool) bool { return !is[f] })
+		}
+		if now.Sub(p.since) > keepAtMost {
+			clear(p.flows)
+		}
+		l.group.holds(a, len(p.flows) > 0)
+	}
+	return nil
+}

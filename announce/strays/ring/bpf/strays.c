@@ -1,0 +1,82 @@
+// SPDX-License-Identifier: Apache-2.0 OR GPL-2.0-only
+//
+// Leads packets of connections that did not begin at this node from node to node, until one
+// has the connection: at the ingress of the interface that leads to routers, before the data
+// plane. The last node of the ring has its data plane answer, whoever's the connection is.
+
+#include "flow.h"
+
+#define MOST 32 // nodes in a ring; a power of two
+
+// The other nodes that have connections of an address, in the order that all nodes know.
+struct ring {
+	__u8 own[ETH_ALEN]; // the MAC of this node
+	__u8 count;
+	__u8 after; // the first one that comes after this node
+	__u8 macs[MOST][8];
+	__u64 until;     // nothing is led elsewhere after this: CLOCK_BOOTTIME, ns
+	__u64 new_until; // UDP flows that show up before this are another node's
+	__u64 forwarded; // packets
+};
+
+struct {
+	__uint(type, BPF_MAP_TYPE_HASH);
+	__uint(map_flags, BPF_F_NO_PREALLOC);
+	__uint(max_entries, 1 << 16);
+	__type(key, struct address);
+	__type(value, struct ring);
+} rings SEC(".maps");
+
+struct mac {
+	__u8 bytes[8];
+};
+
+// The other nodes of the link: what they send here has come in at one of them.
+struct {
+	__uint(type, BPF_MAP_TYPE_LRU_HASH);
+	__uint(max_entries, 1 << 12);
+	__type(key, struct mac);
+	__type(value, __u8);
+} nodes SEC(".maps");
+
+static __always_inline int handle(struct __sk_buff *skb, int v6)
+{
+	struct ring *r;
+	struct flow f = {};
+	struct mac from = {};
+	__u32 l4 = read_addresses(skb, &f, v6), next = 0;
+	__u64 now;
+
+	if (!l4)
+		return TC_ACT_UNSPEC;
+	r = bpf_map_lookup_elem(&rings, &f.to);
+	now = bpf_ktime_get_boot_ns();
+	if (!r || now > r->until || !read_ports(skb, &f, l4, from.bytes))
+		return TC_ACT_UNSPEC;
+	if (bpf_map_lookup_elem(&nodes, &from)) {
+		if (bpf_map_lookup_elem(&begun, &f))
+			return TC_ACT_UNSPEC;
+		next = r->after;
+	} else if (mine(skb, &f, l4, r->new_until)) {
+		if (f.proto == IPPROTO_UDP) // which has no beginning that could be seen later
+			bpf_map_update_elem(&begun, &f, &now, BPF_NOEXIST);
+		return TC_ACT_UNSPEC;
+	}
+	if (next >= r->count || next >= MOST)
+		return TC_ACT_UNSPEC;
+	return lead(skb, r->macs[next & (MOST - 1)], r->own, &r->forwarded, v6);
+}
+
+SEC("tc")
+int strays(struct __sk_buff *skb)
+{
+	if (skb->vlan_present || skb->pkt_type != PACKET_HOST)
+		return TC_ACT_UNSPEC;
+	if (skb->protocol == bpf_htons(ETH_P_IP))
+		return handle(skb, 0);
+	if (skb->protocol == bpf_htons(ETH_P_IPV6))
+		return handle(skb, 1);
+	return TC_ACT_UNSPEC;
+}
+
+char _license[] SEC("license") = "Dual BSD/GPL";

@@ -1,0 +1,88 @@
+package ring
+
+import (
+	"net"
+	"net/netip"
+	"os"
+	"runtime"
+	"slices"
+	"testing"
+	"time"
+
+	"github.com/vishvananda/netlink"
+	"golang.org/x/sys/unix"
+)
+
+// inNamespace gives the test a network namespace with an interface.
+func inNamespace(t *testing.T) *net.Interface {
+	t.Helper()
+	if os.Getuid() != 0 {
+		t.Skip("needs root")
+	}
+	runtime.LockOSThread() // the thread ends with the test, and its namespace with it
+	must(t, unix.Unshare(unix.CLONE_NEWNET))
+	must(t, netlink.LinkAdd(&netlink.Bridge{LinkAttrs: netlink.LinkAttrs{Name: "br0"}}))
+	device, err := net.InterfaceByName("br0")
+	must(t, err)
+	return device
+}
+
+func must(t *testing.T, err error) {
+	t.Helper()
+	if err != nil {
+		t.Fatal(err)
+	}
+}
+
+func expectLeftovers(t *testing.T, want ...string) {
+	t.Helper()
+	got, err := Leftovers()
+	must(t, err)
+	if !slices.Equal(got, want) {
+		t.Fatalf("programs are left on %q, want %q", got, want)
+	}
+}
+
+// TestStays: rings stay when the process ends, the next one goes on with them, and the
+// program goes with the last.
+func TestStays(t *testing.T) {
+	device := inNamespace(t)
+	a, b := netip.MustParseAddr("192.0.2.1"), netip.MustParseAddr("2001:db8::1")
+	ring := Ring{Nodes: []net.HardwareAddr{{2, 0, 0, 0, 0, 7}, {2, 0, 0, 0, 0, 9}}, After: 1}
+	first, err := Open(device)
+	must(t, err)
+	expectLeftovers(t)
+	must(t, first.Watch(a, time.Minute))
+	must(t, first.Note(a, []Flow{{Client: netip.MustParseAddrPort("198.51.100.1:4000"), Port: 80, Proto: unix.IPPROTO_TCP}}))
+	must(t, first.Lead(a, ring, time.Minute))
+	must(t, first.Watch(b, time.Minute))
+	must(t, first.Close())
+	expectLeftovers(t, "br0")
+	if !IsThere(device) {
+		t.Error("the program isn't found")
+	}
+	second, err := Open(device)
+	must(t, err)
+	if got := second.Rings(); len(got) != 2 || !got[a].Equal(ring) || !got[b].Equal(Ring{}) {
+		t.Errorf("rings %v, want %v and an empty one", got, ring)
+	}
+	var seen uint64
+	key := straysFlow{From: straysAddress{Bytes: netip.MustParseAddr("198.51.100.1").As16()}, To: straysAddress{Bytes: a.As16()}, Proto: unix.IPPROTO_TCP}
+	key.Sport, key.Dport = networkOrder(4000), networkOrder(80)
+	if err := second.maps.Maps[straysMapBegun].Lookup(key, &seen); err != nil {
+		t.Errorf("a connection that began here is forgotten: %v", err)
+	}
+	for _, address := range []netip.Addr{a, b} {
+		expectLeftovers(t, "br0")
+		if _, err := second.End(address); err != nil {
+			t.Error(err)
+		}
+	}
+	expectLeftovers(t)
+	must(t, second.Watch(a, time.Minute))
+	must(t, second.Close())
+	if swept, err := Sweep(func(int) bool { return false }); err != nil || !slices.Equal(swept, []string{"br0"}) {
+		t.Errorf("swept %q, %v", swept, err)
+	}
+	expectLeftovers(t)
+}

@@ -103,7 +103,7 @@ func (a *Agent) switchPlane(ctx context.Context, next Config) {
 // planeOptions are the plane's, with what it is to tell this agent.
 func (a *Agent) planeOptions(c Config) kernel.Options {
 	options := c.Plane
-	options.Swept = a.metrics.swept
+	options.Swept, options.SweepLater = a.metrics.swept, true
 	return options
 }
 

@@ -36,7 +36,7 @@ func run(ctx context.Context, config Config, kinds []dataplane.Kind) error {
 	}
 	metrics := newMetrics()
 	options := config.Plane
-	options.Swept = metrics.swept
+	options.Swept, options.SweepLater = metrics.swept, true
 	planes, err := newSwitcher(kinds, config.Mode, options, config.Log)
 	if err != nil {
 		return err

@@ -35,6 +35,7 @@ const defaultMark = 0x4000
 // Plane programs iptables in the network namespace of the calling thread.
 type Plane struct {
 	options     kernel.Options
+	sweeper     conntrack.Sweeper
 	expand      model.Expansion
 	tool        *iptables.Tool
 	unsupported []kernel.Unsupported
@@ -73,7 +74,7 @@ func New(o kernel.Options) (*Plane, error) {
 		return nil, fmt.Errorf("find iptables: %w", err)
 	}
 	p := &Plane{
-		options: o, tool: tool, states: map[iptables.Family]*state{},
+		options: o, sweeper: conntrack.Sweeper{Later: o.SweepLater, Tell: o.Swept}, tool: tool, states: map[iptables.Family]*state{},
 		localnet: routelocalnet.New(o.StateDirectory(), "iptables"),
 	}
 	if err := probe(ctx, tool, iptables.IPv4); err != nil {
@@ -114,8 +115,8 @@ func (p *Plane) Read(ctx context.Context, what kernel.Query) (kernel.Reading, er
 	return kernel.Readers{Objects: p.objects, Frontends: p.frontendCounts, Packets: p.packetCounts, Connections: conntrack.ConnectionsTo}.Read(ctx, what)
 }
 
-// Close implements dataplane.Plane. The plane holds nothing in this process.
-func (p *Plane) Close() error { return nil }
+// Close implements dataplane.Plane.
+func (p *Plane) Close() error { return p.sweeper.Close() }
 
 func (p *Plane) apply(ctx context.Context, want *model.Table, verify bool) error {
 	want = p.expand.Of(want)
@@ -152,7 +153,7 @@ func (p *Plane) apply(ctx context.Context, want *model.Table, verify bool) error
 		return err
 	}
 	sweep := conntrack.Plan(before, want, changes)
-	if err := sweep.RunAndTell(ctx, p.options.Swept); err != nil {
+	if err := p.sweeper.Run(ctx, sweep); err != nil {
 		return fmt.Errorf("forget stale flows: %w", err)
 	}
 	if r.reads || undisturbed {

@@ -199,5 +199,5 @@ func (p *Plane) Close() error {
 	if closer, ok := p.balancer.(interface{ Close() }); ok {
 		closer.Close()
 	}
-	return nil
+	return p.sweeper.Close()
 }

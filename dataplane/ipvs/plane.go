@@ -19,6 +19,7 @@ import (
 // network namespace in which it was made.
 type Plane struct {
 	options  kernel.Options
+	sweeper  conntrack.Sweeper
 	expand   model.Expansion
 	balancer balancer
 	sets     *ipset.Socket
@@ -74,7 +75,7 @@ func newPlane(options kernel.Options, b balancer) (*Plane, error) {
 		return nil, err
 	}
 	return &Plane{
-		options: options, balancer: b, sets: sets, dummy: d, iptables: tool,
+		options: options, sweeper: conntrack.Sweeper{Later: options.SweepLater, Tell: options.Swept}, balancer: b, sets: sets, dummy: d, iptables: tool,
 		choose:   newChooser(options),
 		settings: newSettingsKeeper(options, b),
 		services: map[serverID]service{}, orphans: orphans{},
@@ -143,7 +144,7 @@ func (p *Plane) apply(ctx context.Context, want *model.Table, verify bool) error
 	}
 	p.inForce.Store(want)
 	p.reapSoon()
-	if err := sweep.RunAndTell(ctx, p.options.Swept); err != nil {
+	if err := p.sweeper.Run(ctx, sweep); err != nil {
 		p.state = nil
 		return fmt.Errorf("forget stale flows: %w", err)
 	}

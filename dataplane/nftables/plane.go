@@ -24,6 +24,7 @@ type Plane struct {
 	state   *state       // nil if what the kernel holds isn't known
 	applied *model.Table // what the rules say
 	swept   *model.Table // what connections were brought into line with
+	sweeper conntrack.Sweeper
 	watch   *watch
 	cache   generationCache
 	// reader is for those who ask while Apply is at work.
@@ -49,7 +50,7 @@ func New(options kernel.Options) (*Plane, error) {
 	if err != nil {
 		return nil, errors.Join(err, s.close())
 	}
-	return &Plane{options: options, socket: s, reader: reader, localnet: routelocalnet.New(options.StateDirectory(), "nftables"), noLocalnet: !routelocalnet.Possible()}, nil
+	return &Plane{options: options, sweeper: conntrack.Sweeper{Later: options.SweepLater, Tell: options.Swept}, socket: s, reader: reader, localnet: routelocalnet.New(options.StateDirectory(), "nftables"), noLocalnet: !routelocalnet.Possible()}, nil
 }
 
 // probe finds out whether this process may ask nf_tables, and whether there is
@@ -64,7 +65,7 @@ func missingNFTables(err error) error {
 func (p *Plane) Close() error {
 	p.reading.Lock()
 	defer p.reading.Unlock()
-	err := errors.Join(p.watch.close(), p.socket.close())
+	err := errors.Join(p.sweeper.Close(), p.watch.close(), p.socket.close())
 	if p.reader != nil {
 		err = errors.Join(err, p.reader.close())
 		p.reader = nil
@@ -98,7 +99,7 @@ func (p *Plane) apply(ctx context.Context, want *model.Table, verify kernel.Veri
 		}
 	}
 	sweep := conntrack.Plan(p.swept, want, want.Since(p.swept))
-	if err := sweep.RunAndTell(ctx, p.options.Swept); err != nil {
+	if err := p.sweeper.Run(ctx, sweep); err != nil {
 		return fmt.Errorf("bring connections into line: %w", err)
 	}
 	p.swept = want

@@ -36,6 +36,8 @@ type Sweep struct {
 	addrs     []netip.Addr // where node ports began or ceased to answer
 	protos    []model.Protocol
 	kinds     []kind // what to list, so that the flows of protos are in it
+	urgent    bool   // backends or frontends have gone
+	earlier   *Sweep // of a change before, which has not been run
 }
 
 // Plan tells what to look for after a change from old to want, of which
@@ -45,7 +47,7 @@ type Sweep struct {
 func Plan(old, want *model.Table, changes *model.Changes) *Sweep {
 	s := &Sweep{old: old, want: want, frontends: map[model.Key]bool{}, pools: map[model.PoolID]bool{}}
 	if old == nil {
-		s.old, s.all = model.NewTable(), true
+		s.old, s.all, s.urgent = model.NewTable(), true, true
 		s.protos, s.kinds = []model.Protocol{model.UDP, model.TCP}, []kind{everything}
 		if want.NumFrontends() == 0 {
 			return nil
@@ -58,6 +60,7 @@ func Plan(old, want *model.Table, changes *model.Changes) *Sweep {
 			continue
 		}
 		s.frontends[c.Key()] = true
+		s.urgent = s.urgent || c.New == nil
 		if c.Key().Proto == model.UDP || c.Key().Proto == model.TCP && c.Old != nil && hasOrphans(old, c.Old) {
 			touched[kind{familyOf(c.Key().Addr), c.Key().Proto}] = true
 		}
@@ -67,6 +70,7 @@ func Plan(old, want *model.Table, changes *model.Changes) *Sweep {
 	}
 	for _, c := range changes.Pools {
 		stale := false
+		s.urgent = s.urgent || len(c.Gone()) > 0
 		switch c.ID().Proto {
 		case model.UDP:
 			first := c.Old != nil && len(c.Old.Backends) == 0 && c.New != nil && len(c.New.Backends) > 0
@@ -94,6 +98,7 @@ func (s *Sweep) planAddrs(touched map[kind]bool) {
 	if len(s.addrs) == 0 {
 		return
 	}
+	s.urgent = true
 	for f := range s.old.Frontends() {
 		if f.IsNodePort() && f.Proto == model.TCP && hasOrphans(s.old, f) {
 			touched[kind{familyOf(f.Addr), f.Proto}] = true
@@ -130,8 +135,41 @@ func (s *Sweep) list(touched map[kind]bool) {
 // Protocols are those whose flows have to be looked at.
 func (s *Sweep) Protocols() []model.Protocol { return s.protos }
 
+// isUrgent reports whether flows lead to what has gone.
+func (s *Sweep) isUrgent() bool { return s != nil && (s.urgent || s.earlier.isUrgent()) }
+
+// after has a sweep see to what an earlier one would have, by the table of now. The earlier
+// one may be nil.
+func (s *Sweep) after(earlier *Sweep) *Sweep {
+	if earlier == nil {
+		return s
+	}
+	for e := earlier; e != nil; e = e.earlier {
+		e.want = s.want
+	}
+	touched := map[kind]bool{}
+	for _, k := range append(slices.Clone(s.kinds), earlier.kinds...) {
+		touched[k] = true
+	}
+	protos := append(slices.Clone(s.protos), earlier.protos...)
+	slices.Sort(protos)
+	s.earlier, s.protos, s.kinds = earlier, slices.Compact(protos), slices.Collect(maps.Keys(touched))
+	if len(s.kinds) > 1 && (touched[everything] || slices.Contains(s.protos, model.TCP)) {
+		s.kinds = []kind{everything}
+	}
+	return s
+}
+
 // Fate says what becomes of a flow.
 func (s *Sweep) Fate(f *Flow) Fate {
+	fate := s.fate(f)
+	for e := s.earlier; e != nil && fate == (Fate{}); e = e.earlier {
+		fate = e.fate(f)
+	}
+	return fate
+}
+
+func (s *Sweep) fate(f *Flow) Fate {
 	key := model.Key{Addr: f.Frontend.Addr(), Port: f.Frontend.Port(), Proto: f.Proto}
 	front, before := s.want.Lookup(key), s.old.Lookup(key)
 	if front == nil && before == nil {

@@ -20,8 +20,11 @@ type Options struct {
 	Drift func()
 	// Swept, if not nil, is told after connections were brought into line with
 	// a table: how many entries of conntrack were deleted or given an end, and how
-	// long it took. Calls come from the goroutine that calls Apply.
+	// long it took. Calls come from the goroutine that calls Apply, unless SweepLater is set.
 	Swept func(entries int, took time.Duration)
+	// SweepLater allows planes to bring connections into line a moment after Apply, in
+	// another goroutine, if nothing has gone that they could lead to.
+	SweepLater bool
 	// StateDir is where planes keep what must outlive the process and isn't in
 	// the kernel (sockets handed over, sysctls to be put back); "" means
 	// DefaultStateDir.

@@ -6,7 +6,7 @@ import (
 	"os"
 	"path/filepath"
 	"slices"
-	"strconv"
+	"strings"
 	"time"
 
 	"github.com/fairway-net/fairway/ingress/model"
@@ -24,66 +24,63 @@ func (e *Engine) change(next *plan) error {
 	if err := e.writePrograms(next.programs); err != nil {
 		return err
 	}
-	if err := e.addServers(next); err != nil {
-		return err
-	}
-	if err := e.changeCertificates(next); err != nil {
-		return err
-	}
-	for _, file := range slices.Sorted(maps.Keys(next.entries)) {
-		if err := e.changeMap(file, e.plan.entries[file], next.entries[file]); err != nil {
+	var commands batch
+	e.addServers(next, &commands)
+	if e.hasNewCertificates(next) {
+		if err := e.process.control.tell(commands); err != nil {
 			return err
 		}
+		if err := e.changeCertificates(next); err != nil {
+			return err
+		}
+		commands = nil
 	}
-	return e.removeServers(next)
+	for _, file := range slices.Sorted(maps.Keys(next.entries)) {
+		e.changeMap(file, e.plan.entries[file], next.entries[file], &commands)
+	}
+	e.removeServers(next, &commands)
+	return e.process.control.tell(commands)
 }
 
 func (e *Engine) changeServers(next *plan) error {
-	if err := e.addServers(next); err != nil {
-		return err
-	}
-	return e.removeServers(next)
+	var commands batch
+	e.addServers(next, &commands)
+	e.removeServers(next, &commands)
+	return e.process.control.tell(commands)
 }
 
 // addServers adds those that aren't there, and changes weights.
-func (e *Engine) addServers(next *plan) error {
+func (e *Engine) addServers(next *plan, to *batch) {
 	for number, list := range next.backends {
 		before := e.plan.backends[number]
 		for name, s := range list {
-			was, given := before[name]
-			if given && was == s {
-				continue
-			}
-			if err := e.addServer(number, name, s, given); err != nil {
-				return err
+			if was, given := before[name]; !given || was != s {
+				e.addServer(number, name, s, given, to)
 			}
 		}
 	}
-	return nil
 }
 
-func (e *Engine) addServer(number int, name string, s server, given bool) error {
+func (e *Engine) addServer(number int, name string, s server, given bool, to *batch) {
 	at := fmt.Sprintf("b%d/%s", number, name)
-	c := e.process.control
 	if given || e.leaving[number][name] {
 		delete(e.leaving[number], name)
-		return c.each([]string{fmt.Sprintf("set server %s weight %d", at, s.weight), "set server " + at + " state ready"})
+		to.add("set server %s weight %d", at, s.weight)
+		to.add("set server %s state ready", at)
+		return
 	}
-	if err := c.do("add server "+fmt.Sprintf("b%d/", number)+s.line(name), "New server registered"); err != nil {
-		return err
-	}
-	return c.do("enable server " + at)
+	to.add("add server b%d/%s", number, s.line(name))
+	to.add("enable server %s", at)
 }
 
 // removeServers gives no requests any more to those that nobody asks for.
-func (e *Engine) removeServers(next *plan) error {
-	var commands []string
+func (e *Engine) removeServers(next *plan, to *batch) {
 	for number, list := range e.plan.backends {
 		for name := range list {
 			if _, given := next.backends[number][name]; given {
 				continue
 			}
-			commands = append(commands, fmt.Sprintf("set server b%d/%s state maint", number, name))
+			to.add("set server b%d/%s state maint", number, name)
 			if e.leaving[number] == nil {
 				e.leaving[number] = map[string]bool{}
 			}
@@ -91,7 +88,6 @@ func (e *Engine) removeServers(next *plan) error {
 		}
 	}
 	e.release(next)
-	return e.process.control.each(commands)
 }
 
 // release frees the backends that the plan doesn't have and that have no server.
@@ -113,31 +109,32 @@ func (s *slots) forget(next *plan) {
 }
 
 // changeMap changes the entries that differ.
-func (e *Engine) changeMap(file string, before, after map[string]string) error {
+func (e *Engine) changeMap(file string, before, after map[string]string, to *batch) {
 	path := filepath.Join(e.process.folder, file)
-	var added, changed, gone []string
-	for key, value := range after {
+	for key, value := range sorted(after) {
 		was, given := before[key]
 		switch {
 		case !given:
-			added = append(added, key+" "+value)
+			to.add("add map %s %s %s", path, word(key), value)
 		case was != value:
-			changed = append(changed, "set map "+path+" "+word(key)+" "+value)
+			to.add("set map %s %s %s", path, word(key), value)
 		}
 	}
 	for key := range before {
 		if _, given := after[key]; !given {
-			gone = append(gone, "del map "+path+" "+word(key))
+			to.add("del map %s %s", path, word(key))
 		}
 	}
-	slices.Sort(added)
-	if err := e.process.control.lines("add map "+path, added); err != nil {
-		return err
+}
+
+// hasNewCertificates reports whether some aren't as haproxy has them.
+func (e *Engine) hasNewCertificates(next *plan) bool {
+	for file, text := range next.pems {
+		if e.plan.pems[file] != text {
+			return true
+		}
 	}
-	if err := e.process.control.each(changed); err != nil {
-		return err
-	}
-	return e.process.control.each(gone)
+	return false
 }
 
 // changeCertificates replaces those whose file is there already.
@@ -183,15 +180,30 @@ func (e *Engine) sweep() {
 }
 
 func (e *Engine) deleteServers() {
+	type one struct {
+		number int
+		name   string
+	}
+	var servers []one
+	var commands batch
 	for number, list := range e.leaving {
 		for name := range list {
-			// it is refused as long as the server has connections
-			if e.process.control.do("del server b"+strconv.Itoa(number)+"/"+name, "Server deleted") == nil {
-				delete(list, name)
-			}
+			servers = append(servers, one{number, name})
+			commands.add("del server b%d/%s", number, name)
 		}
-		if len(list) == 0 {
-			delete(e.leaving, number)
+	}
+	answers, err := e.process.control.answers(commands)
+	if err != nil {
+		e.log.Warn("servers that have left are not deleted yet", "err", err)
+		return
+	}
+	for i, answer := range answers {
+		// it is refused as long as the server has connections
+		if s := servers[i]; strings.Contains(answer, "Server deleted") {
+			delete(e.leaving[s.number], s.name)
+			if len(e.leaving[s.number]) == 0 {
+				delete(e.leaving, s.number)
+			}
 		}
 	}
 	e.release(e.plan)

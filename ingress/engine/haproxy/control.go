@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"io"
 	"net"
+	"slices"
 	"strings"
 	"sync/atomic"
 	"time"
@@ -57,36 +58,61 @@ func (c control) do(command string, fine ...string) error {
 	return fmt.Errorf("%w %q: %s", errRefused, head, answer)
 }
 
-// lines sends lines that belong to a command, as many at a time as haproxy reads.
-func (c control) lines(command string, lines []string) error {
-	for len(lines) > 0 {
-		text, n := command+" <<\n", 0
-		for n < len(lines) && (n == 0 || len(text)+len(lines[n]) < maxCommand) {
-			text += lines[n] + "\n"
-			n++
-		}
-		if err := c.do(text); err != nil {
+// batch are commands that haproxy is told together: on a busy machine, each time
+// that it is told something may take as long as a time slice of others.
+type batch []string
+
+func (b *batch) add(format string, a ...any) { *b = append(*b, fmt.Sprintf(format, a...)) }
+
+// told is what haproxy says of commands of a batch that were done.
+var told = []string{"New server registered"}
+
+// tell sends a batch, as much at a time as haproxy reads. Any answer but those of
+// commands that were done is a refusal.
+func (c control) tell(commands batch) error {
+	for len(commands) > 0 {
+		part := commands.part()
+		commands = commands[len(part):]
+		answer, err := c.ask(strings.Join(part, ";"))
+		if err != nil {
 			return err
 		}
-		lines = lines[n:]
+		for line := range strings.Lines(answer) {
+			if line = strings.TrimSpace(line); line != "" && !slices.ContainsFunc(told, func(text string) bool { return strings.Contains(line, text) }) {
+				return fmt.Errorf("%w one of %q and %d more: %s", errRefused, part[0], len(part)-1, line)
+			}
+		}
 	}
 	return nil
 }
 
-// each sends commands that say nothing when they are done, several at a time.
-func (c control) each(commands []string) error {
-	for len(commands) > 0 {
-		text, n := "", 0
-		for n < len(commands) && (n == 0 || len(text)+len(commands[n]) < maxCommand) {
-			text += commands[n] + ";"
-			n++
-		}
-		if err := c.do(strings.TrimSuffix(text, ";")); err != nil {
-			return err
-		}
-		commands = commands[n:]
+// part is as much of a batch as haproxy reads at a time.
+func (b batch) part() batch {
+	length, n := 0, 0
+	for n < len(b) && (n == 0 || length+len(b[n]) < maxCommand) {
+		length += len(b[n]) + 1
+		n++
 	}
-	return nil
+	return b[:n]
+}
+
+// answers sends a batch, and returns what haproxy says of each command: a line.
+func (c control) answers(commands batch) ([]string, error) {
+	var out []string
+	for len(commands) > 0 {
+		part := commands.part()
+		commands = commands[len(part):]
+		text, err := c.ask(strings.Join(part, ";"))
+		if err != nil {
+			return nil, err
+		}
+		list := strings.Split(text, "\n")
+		if len(list) != len(part) {
+			return nil, fmt.Errorf("%d commands have %d answers: %q", len(part), len(list), text)
+		}
+		out = append(out, list...)
+	}
+	return out, nil
 }
 
 // word is a word of a command.

@@ -12,14 +12,20 @@ import (
 // What a haproxy answers after it was replaced isn't counted.
 func (e *Engine) Requests() (map[string]map[string]uint64, error) {
 	e.mu.Lock()
-	defer e.mu.Unlock()
+	p := e.process
+	e.mu.Unlock()
 	out := map[string]map[string]uint64{}
 	now := map[string]map[string]uint64{}
-	if e.process != nil {
+	if p != nil { // asked without the mutex: changes don't wait for it
 		var err error
-		if now, err = e.process.requests(); err != nil {
+		if now, err = p.requests(); err != nil {
 			return nil, err
 		}
+	}
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	if e.process != p { // it has been replaced meanwhile, and is counted
+		now = map[string]map[string]uint64{}
 	}
 	if e.plan == nil {
 		return out, nil

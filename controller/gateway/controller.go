@@ -70,8 +70,10 @@ type Controller struct {
 	ports        *ports
 	wanted       []ingress.Wanted // certificates
 
-	objects *ingress.Objects
-	live    []engine // as this sync sees them
+	objects  *ingress.Objects
+	out      *ingress.Output // of the last time; nil if all has to be compiled
+	compiles int             // so far, for tests
+	live     []engine        // as this sync sees them
 
 	mu      sync.Mutex
 	engines []engine
@@ -135,22 +137,51 @@ func (c *Controller) Run(ctx context.Context) {
 	}
 }
 
-// sync compiles what there is and writes what follows.
+// sync brings what is written up to date: by compiling, if what has changed leads
+// to anything that was compiled.
 func (c *Controller) sync(ctx context.Context) error {
-	c.watch.Take()
+	changes := c.watch.Take()
 	c.live = c.liveEngines()
-	out := c.compile(ctx)
-	c.want(out)
-	c.tell(out.Problems)
+	if c.out == nil || c.leadsSomewhere(&changes) {
+		c.out = c.compile(ctx)
+		c.want(c.out)
+		c.tell(c.out.Problems)
+	} else if !changes.Statuses && !c.movesEndpoints(&changes) && len(changes.Moved)+len(changes.Services) > 0 {
+		return nil
+	} else {
+		c.objects = c.watch.Objects()
+	}
 	c.ports = c.takenPorts()
-	var errs []error
-	if err := c.writeServices(ctx, out); err != nil {
-		errs = append(errs, err)
+	err := errors.Join(c.writeServices(ctx, c.out), c.writeStatuses(ctx, c.out), c.holdClasses(ctx))
+	if err != nil {
+		c.out = nil // what the next attempt finds may be other
 	}
-	if err := c.writeStatuses(ctx, out); err != nil {
-		errs = append(errs, err)
+	return err
+}
+
+// leadsSomewhere reports whether something has changed of which a status, a Service
+// or an Event may depend. Most of what happens in a cluster hasn't: endpoints move,
+// and Services change to which no route leads.
+func (c *Controller) leadsSomewhere(changes *watch.Changes) bool {
+	if changes.Everything || len(changes.HTTPRoutes)+len(changes.GRPCRoutes)+len(changes.Ingresses)+len(changes.Secrets)+len(changes.ConfigMaps) > 0 {
+		return true
 	}
-	return errors.Join(errs...)
+	for name, s := range changes.Services {
+		if c.out.Concerns(name, s) {
+			return true
+		}
+	}
+	return false
+}
+
+// movesEndpoints reports whether endpoints have changed that Services of Gateways have.
+func (c *Controller) movesEndpoints(changes *watch.Changes) bool {
+	for name := range changes.Moved {
+		if c.out.NeedsEndpoints(name) {
+			return true
+		}
+	}
+	return false
 }
 
 // referPatience is how long an API that doesn't answer holds up statuses that need
@@ -162,6 +193,7 @@ func (c *Controller) compile(ctx context.Context) *ingress.Output {
 	ctx, cancel := context.WithTimeout(ctx, referPatience)
 	defer cancel()
 	for {
+		c.compiles++
 		c.objects = c.watch.Objects()
 		out := ingress.Compile(c.objects, ingress.Options{Certificates: c.certificates, Lacks: lacks(c.live)})
 		if !c.watch.Refer(ctx, out.Secrets, out.ConfigMaps) {

@@ -8,6 +8,7 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
 	gatewayv1 "sigs.k8s.io/gateway-api/apis/v1"
 
 	ingress "github.com/fairway-net/fairway/ingress/compile"
@@ -168,4 +169,77 @@ func TestEvents(t *testing.T) {
 	if n := len(r.events.Events); n != 2 {
 		t.Errorf("%d Events, want 2", n)
 	}
+}
+
+// TestCost: what leads to no status has nothing compiled: endpoints that move,
+// Services to which no route leads, and what the controller writes itself.
+func TestCost(t *testing.T) {
+	r := newRig(t, Options{})
+	r.engineOn("a", time.Now(), "192.0.2.1")
+	r.makeGateway(strings.Replace(gatewayOf80, "uid-of-web", "uid-of-web, generation: 1", 1))
+	_, err := r.gateway.GatewayV1().HTTPRoutes("shop").Create(t.Context(), from[gatewayv1.HTTPRoute](r, `
+metadata: {name: web, namespace: shop, generation: 1}
+spec: {parentRefs: [{name: web}], rules: [{backendRefs: [{name: shop, port: 80}]}]}
+`), metav1.CreateOptions{})
+	r.must(err)
+	resolved := func() string {
+		route, err := r.gateway.GatewayV1().HTTPRoutes("shop").Get(t.Context(), "web", metav1.GetOptions{})
+		r.must(err)
+		if len(route.Status.Parents) == 0 {
+			return ""
+		}
+		return reason(route.Status.Parents[0].Conditions, "ResolvedRefs")
+	}
+	r.until("a route to nothing", func() bool { return resolved() == "False(BackendNotFound)" })
+	r.until("a Service", func() bool { return r.theService("web") != nil })
+	r.giveAddress("web", "198.51.100.7")
+	r.until("it is programmed", func() bool { return reason(r.theGateway("web").Status.Conditions, "Programmed") == "True(Programmed)" })
+	quiet := 0
+	r.until("nothing more happens", func() bool {
+		before := r.compiles
+		r.must(r.sync(t.Context()))
+		if quiet++; r.compiles != before {
+			quiet = 0
+		}
+		return quiet > 20
+	})
+
+	before := r.compiles
+	seen := func(what string, done func() bool) {
+		t.Helper()
+		r.until(what, done)
+		if r.compiles != before {
+			t.Errorf("%s: %d compilations", what, r.compiles-before)
+			before = r.compiles
+		}
+	}
+	r.makeService("metadata: {name: unrelated, namespace: shop}\nspec: {ports: [{port: 80}]}")
+	r.makeSlice("shop", "shop-1", 8080, "10.0.0.1")
+	seen("what leads nowhere", func() bool { return r.watch.Service(types.NamespacedName{Namespace: "shop", Name: "unrelated"}) != nil })
+	gateway := r.theGateway("web")
+	gateway.Status.Conditions = nil
+	_, err = r.gateway.GatewayV1().Gateways("shop").UpdateStatus(t.Context(), gateway, metav1.UpdateOptions{})
+	r.must(err)
+	seen("a status that somebody has overwritten", func() bool { return reason(r.theGateway("web").Status.Conditions, "Programmed") == "True(Programmed)" })
+
+	r.makeService("metadata: {name: shop, namespace: shop}\nspec: {ports: [{port: 80}]}")
+	r.until("the route's Service", func() bool { return resolved() == "True(ResolvedRefs)" })
+	if r.compiles == before {
+		t.Error("a Service to which a route leads has nothing compiled")
+	}
+}
+
+// TestClassInUse: a class stays as long as there are Gateways of it.
+func TestClassInUse(t *testing.T) {
+	r := newRig(t, Options{})
+	held := func() bool {
+		c, err := r.gateway.GatewayV1().GatewayClasses().Get(t.Context(), className, metav1.GetOptions{})
+		r.must(err)
+		return slices.Contains(c.Finalizers, gatewayv1.GatewayClassFinalizerGatewaysExist)
+	}
+	r.until("a class that nobody uses", func() bool { return !held() })
+	r.makeGateway(gatewayOf80)
+	r.until("a class in use", held)
+	r.must(r.gateway.GatewayV1().Gateways("shop").Delete(t.Context(), "web", metav1.DeleteOptions{}))
+	r.until("a class that nobody uses any more", func() bool { return !held() })
 }

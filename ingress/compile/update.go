@@ -89,6 +89,18 @@ func (o *Output) Update(changes Changes, options Options) bool {
 	return true
 }
 
+// Concerns reports whether anything depends on a Service, as it was or as it is now;
+// nil if it is gone.
+func (o *Output) Concerns(name types.NamespacedName, now *corev1.Service) bool {
+	return len(o.compiler.refs.of(name)) > 0 || o.compiler.isFixed(name, now)
+}
+
+// NeedsEndpoints reports whether endpoints of a Service are written for others to
+// see: those of streams, and of Gateways.
+func (o *Output) NeedsEndpoints(name types.NamespacedName) bool {
+	return o.compiler.isFixed(name, o.compiler.Services[name])
+}
+
 // isFixed reports whether more depends on a Service than routes.
 func (c *compiler) isFixed(name types.NamespacedName, now *corev1.Service) bool {
 	if _, fixed := c.refs.fixed[name]; fixed {

@@ -36,7 +36,6 @@ import (
 	"github.com/fairway-net/fairway/ingress/engine/native"
 	"github.com/fairway-net/fairway/ingress/model"
 	"github.com/fairway-net/fairway/ingress/watch"
-	"github.com/fairway-net/fairway/internal/tuning"
 )
 
 // Config says how a gateway runs.
@@ -90,7 +89,6 @@ type gateway struct {
 	files        *certs.Files
 	out          *ingress.Output
 	objects      *ingress.Objects
-	bounded      sync.Once // the garbage
 }
 
 // Run serves until ctx is done or another process has taken over, and then lets
@@ -152,17 +150,6 @@ func Run(ctx context.Context, config Config) error {
 // garbageRoom is how much of it may gather. Each request leaves some, so with less
 // the time goes into collecting it.
 const garbageRoom = 14 << 20
-
-// forget returns memory of the start, if that is asked for.
-func (g *gateway) forget() {
-	if !g.config.Lean {
-		return
-	}
-	g.bounded.Do(func() { tuning.BoundGarbage(garbageRoom) })
-	if err := tuning.ForgetStart(); err != nil {
-		g.log.Warn("memory used by the start was not released", "err", err)
-	}
-}
 
 // follow applies what there is, whenever it has changed.
 func (g *gateway) follow(ctx context.Context, again bool) {

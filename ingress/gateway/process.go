@@ -9,6 +9,7 @@ import (
 	"net/netip"
 	"os"
 	"strings"
+	"sync"
 	"sync/atomic"
 	"time"
 
@@ -17,6 +18,7 @@ import (
 	"k8s.io/client-go/kubernetes"
 
 	"github.com/fairway-net/fairway/ingress/handover"
+	"github.com/fairway-net/fairway/internal/tuning"
 )
 
 const (
@@ -38,6 +40,7 @@ type process struct {
 	lease   *lease                                     // nil if another process has it
 	sockets func() map[netip.AddrPort]*net.TCPListener // that a successor needs
 	claim   *handover.Claim                            // on the process before, until this one serves
+	bounded sync.Once                                  // the garbage
 	offer   atomic.Pointer[handover.Offer]             // to the process after; nil without Config.Handover
 }
 
@@ -73,6 +76,17 @@ func (p *process) announce(ctx context.Context) error {
 		return nil
 	}
 	return p.metrics.serve(p.config.Listen, nil, p.hasSuccessor, p.log)
+}
+
+// forget returns memory of the start, if that is asked for.
+func (p *process) forget() {
+	if !p.config.Lean {
+		return
+	}
+	p.bounded.Do(func() { tuning.BoundGarbage(garbageRoom) })
+	if err := tuning.ForgetStart(); err != nil {
+		p.log.Warn("memory used by the start was not released", "err", err)
+	}
 }
 
 // take gets the listeners of the process before: those of Gateways, and the one of

@@ -65,6 +65,7 @@ func runSeparate(ctx context.Context, p *process) error {
 	if err := s.begin(ctx); err != nil {
 		return err
 	}
+	s.forget()
 	s.log.Info("a process for each Gateway serves", "gateways", len(s.all()))
 	release := s.lease.begin(ctx)
 	succeeded := s.wait(ctx)

@@ -20,6 +20,8 @@ type Changes struct {
 	GRPCRoutes map[types.NamespacedName]*gatewayv1.GRPCRoute
 	Ingresses  map[types.NamespacedName]*networkingv1.Ingress
 	Services   map[types.NamespacedName]*corev1.Service
+	// Statuses says that the status of something has changed.
+	Statuses bool
 	// Secrets and ConfigMaps that have changed in what is read of them.
 	Secrets, ConfigMaps map[types.NamespacedName]struct{}
 	// Moved are Services whose endpoints are others.
@@ -65,13 +67,13 @@ func (w *Watch) happened(old, object any) {
 		} else {
 			w.choice.SetService(o)
 		}
-		note(c.Services, old, object, o)
+		c.Statuses = !note(c.Services, old, object, o) || c.Statuses
 	case *gatewayv1.HTTPRoute:
-		note(c.HTTPRoutes, old, object, o)
+		c.Statuses = !note(c.HTTPRoutes, old, object, o) || c.Statuses
 	case *gatewayv1.GRPCRoute:
-		note(c.GRPCRoutes, old, object, o)
+		c.Statuses = !note(c.GRPCRoutes, old, object, o) || c.Statuses
 	case *networkingv1.Ingress:
-		note(c.Ingresses, old, object, o)
+		c.Statuses = !note(c.Ingresses, old, object, o) || c.Statuses
 	case *corev1.Secret:
 		if before, ok := old.(*corev1.Secret); !ok || object == nil || !maps.EqualFunc(before.Data, o.Data, equalBytes) {
 			c.Secrets[nameOf(o)] = struct{}{}
@@ -81,7 +83,8 @@ func (w *Watch) happened(old, object any) {
 			c.ConfigMaps[nameOf(o)] = struct{}{}
 		}
 	default:
-		c.Everything = c.Everything || old == nil || object == nil || !isStatusOnly(old, object)
+		all := old == nil || object == nil || !isStatusOnly(old, object)
+		c.Everything, c.Statuses = c.Everything || all, c.Statuses || !all
 	}
 }
 
@@ -99,8 +102,9 @@ func (w *Watch) setSlice(name types.NamespacedName, now *discoveryv1.EndpointSli
 	w.changes.Moved[types.NamespacedName{Namespace: name.Namespace, Name: now.Labels[discoveryv1.LabelServiceName]}] = struct{}{}
 }
 
-// note keeps an object as it is now, unless only its status is other.
-func note[T metav1.Object](m map[types.NamespacedName]T, old, object any, o T) {
+// note keeps an object as it is now, and reports whether more than its status is
+// other.
+func note[T metav1.Object](m map[types.NamespacedName]T, old, object any, o T) bool {
 	switch {
 	case object == nil:
 		var gone T
@@ -111,7 +115,9 @@ func note[T metav1.Object](m map[types.NamespacedName]T, old, object any, o T) {
 		if _, changed := m[nameOf(o)]; changed {
 			m[nameOf(o)] = o
 		}
+		return false
 	}
+	return true
 }
 
 // isStatusOnly reports whether nothing of an object has changed that what is

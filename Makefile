@@ -46,10 +46,13 @@ MAY_SKIP   += "github.com/fairway-net/fairway/lab TestManyNodes"
 # A thousand traced connections, and traces in iptables-legacy and IPVS: `make traces`.
 MAY_SKIP   += "github.com/fairway-net/fairway/lab TestTraces" "github.com/fairway-net/fairway/lab TestTraceIPVS" "github.com/fairway-net/fairway/lab TestTrace/iptables-legacy"
 
+# A Prometheus that scrapes agents, and 10,000 Services: `make dashboard`, `make many-services`.
+MAY_SKIP   += "github.com/fairway-net/fairway/lab TestDashboard" "github.com/fairway-net/fairway/lab TestExplainManyServices"
+
 # The page takes a browser and npm: `make page`.
 MAY_SKIP   += "github.com/fairway-net/fairway/diagnose/web TestPage"
 
-.PHONY: rest traces many-nodes drain bench-announce web page pictures first-minutes release arm64 reproducible audit api-conformance deb deb-test causes faults helm gateway-conformance h2spec nothing-lost build demo bench soak bench-kube-proxy bench-ipvs test unit all cluster routers image lint generate generated deps clean
+.PHONY: rest traces dashboard many-services many-nodes drain bench-announce web page pictures first-minutes release arm64 reproducible audit api-conformance deb deb-test causes faults helm gateway-conformance h2spec nothing-lost build demo bench soak bench-kube-proxy bench-ipvs test unit all cluster routers image lint generate generated deps clean
 
 # Without cgo: kustomize, in kubectl, would have the linker keep every symbol for plugins.
 build: ## the binary, in ./fairway
@@ -95,6 +98,12 @@ many-nodes: build ## agents of nodes elsewhere, asked by nodes/proxy and by pods
 
 traces: build ## a thousand traced connections, and traces in iptables-legacy and IPVS (in the virtual machine): minutes
 	FAIRWAY_TRACES=1 $(GO) test -v -count=1 -timeout 40m -run '^(TestTrace|TestTraces|TestTraceIPVS)$$' ./lab
+
+dashboard: build ## the queries of deploy/monitoring's dashboard, by Debian's Prometheus that scrapes an agent in a lab: a minute
+	FAIRWAY_DASHBOARD=1 $(GO) test -v -count=1 -timeout 10m -run '^TestDashboard$$' ./lab
+
+many-services: build ## what explain reads and takes with 10,000 Services of five endpoints: a minute
+	FAIRWAY_MANY_SERVICES=1 $(GO) test -v -count=1 -timeout 10m -run '^TestExplainManyServices$$' ./lab
 
 causes: build ## the causes that doctor names, provoked in labs of every mode
 	FAIRWAY_CAUSES=1 $(GO) test -v -timeout 40m -run '^(TestCauses|TestCausesInAllModes)$$' ./lab

@@ -82,6 +82,7 @@ func causesIn(t *testing.T, mode string) {
 	d.finds("FW117", "svc/healthy --node node1")
 	remove()
 	d.finds("", "svc/healthy")
+	moreCauses(t, d, client, c, node1)
 }
 
 // doctored asks doctor about a cluster.

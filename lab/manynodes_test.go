@@ -3,10 +3,12 @@ package lab_test
 import (
 	"fmt"
 	"os"
+	"os/exec"
 	"path/filepath"
 	"strings"
 	"syscall"
 	"testing"
+	"time"
 
 	authenticationv1 "k8s.io/api/authentication/v1"
 	corev1 "k8s.io/api/core/v1"
@@ -40,10 +42,12 @@ func TestManyNodes(t *testing.T) {
 	l.droppedByAnother(l.services[0])
 	l.droppedElsewhere()
 	l.watches()
+	l.agentKilled(filepath.Dir(here))
 	l.rights()
 	l.silent(filepath.Dir(here))
 	l.inPods(filepath.Dir(here))
 	l.asked("pods/exec")
+	l.older()
 }
 
 // asked runs every command, with what it must say.
@@ -60,6 +64,37 @@ func (l *tracing) asked(way string) {
 		l.answered(ip)
 	}
 	l.killed()
+}
+
+// agentKilled: an agent that is killed while it traces for somebody elsewhere leaves
+// nothing, and who waits for it is told.
+func (l *tracing) agentKilled(dir string) {
+	l.Helper()
+	pid := agentPID(l.T, dir, "node1")
+	c := exec.Command(os.Args[0], "trace", "--kubeconfig", l.kubeconfig, "svc/selector", "--node", "node1")
+	var said strings.Builder
+	c.Stderr = &said
+	if err := c.Start(); err != nil {
+		l.Fatal(err)
+	}
+	eventually(l.T, "the agent traces", func() bool { return l.tables() == 1 })
+	if err := syscall.Kill(pid, syscall.SIGKILL); err != nil {
+		l.Fatal(err)
+	}
+	for deadline := time.Now().Add(time.Second); l.tables() != 0; time.Sleep(10 * time.Millisecond) {
+		if time.Now().After(deadline) {
+			l.Fatal("a second after the agent was killed its table is there")
+		}
+	}
+	_ = c.Wait() // its exit code is looked at
+	if c.ProcessState.ExitCode() != 2 || strings.Count(said.String(), "\n") != 2 {
+		l.Errorf("trace by an agent that was killed: exit code %d: %s", c.ProcessState.ExitCode(), said.String())
+	}
+	l.Logf("trace by an agent that was killed: %s", said.String())
+	eventually(l.T, "the agent is back", func() bool {
+		_, _, code := fairway("explain", "--kubeconfig", l.kubeconfig, "svc/healthy", "--node", "node1")
+		return code == 0
+	})
 }
 
 // says runs a command with the test's kubeconfig.
@@ -168,30 +203,47 @@ func agentPID(t *testing.T, dir, node string) int {
 // inPods makes pods that look as agents' do, in which the nodes' agents are found.
 func (l *tracing) inPods(dir string) {
 	l.Helper()
-	executable := int32(0o755)
 	for _, node := range []string{"node1", "node2"} {
-		name := "fairway-" + node
 		script := fmt.Sprintf("#!/bin/sh\n%s=yes exec %q \"$@\" --state-dir %q\n", beFairway, os.Args[0], filepath.Join(dir, node))
-		meta := metav1.ObjectMeta{Name: name, Labels: map[string]string{"app.kubernetes.io/name": "fairway", "app.kubernetes.io/component": "proxy"}}
-		_, err := l.client.CoreV1().ConfigMaps("kube-system").Create(l.Context(), &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Name: name}, Data: map[string]string{"fairway": script}}, metav1.CreateOptions{})
-		if err == nil {
-			_, err = l.client.CoreV1().Pods("kube-system").Create(l.Context(), &corev1.Pod{ObjectMeta: meta, Spec: corev1.PodSpec{
-				NodeName: node, HostNetwork: true,
-				Volumes: []corev1.Volume{{Name: "bin", VolumeSource: corev1.VolumeSource{ConfigMap: &corev1.ConfigMapVolumeSource{
-					LocalObjectReference: corev1.LocalObjectReference{Name: name}, DefaultMode: &executable,
-				}}}},
-				Containers: []corev1.Container{{
-					Name: "fairway", Image: "fairway", Command: []string{"sleep", "3600"},
-					VolumeMounts: []corev1.VolumeMount{{Name: "bin", MountPath: "/usr/local/bin"}},
-				}},
-			}}, metav1.CreateOptions{})
-		}
-		if err != nil {
-			l.Fatal(err)
-		}
-		eventually(l.T, name+" runs", func() bool {
-			p, err := l.client.CoreV1().Pods("kube-system").Get(l.Context(), name, metav1.GetOptions{})
-			return err == nil && p.Status.Phase == corev1.PodRunning
-		})
+		l.agentPod(node, "fairway-"+node, script)
 	}
+}
+
+// older: an agent whose program doesn't know how it is asked is named, and the rest of the
+// answer given.
+func (l *tracing) older() {
+	l.Helper()
+	now := int64(0)
+	if err := l.client.CoreV1().Pods("kube-system").Delete(l.Context(), "fairway-node2", metav1.DeleteOptions{GracePeriodSeconds: &now}); err != nil {
+		l.Fatal(err)
+	}
+	l.agentPod("node2", "fairway-older", "#!/bin/sh\necho 'fairway: unknown command \"agent-connect\" for \"fairway\"' >&2\nexit 1\n")
+	l.says("an older agent", 0, []string{"FORWARDED", "1 of 2 nodes answered", "node2: ", "older than this way of asking", "kernel       node1"}, "explain", "svc/healthy")
+}
+
+// agentPod makes a pod that looks as an agent's does, with a program.
+func (l *tracing) agentPod(node, name, script string) {
+	l.Helper()
+	executable := int32(0o755)
+	meta := metav1.ObjectMeta{Name: name, Labels: map[string]string{"app.kubernetes.io/name": "fairway", "app.kubernetes.io/component": "proxy"}}
+	_, err := l.client.CoreV1().ConfigMaps("kube-system").Create(l.Context(), &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Name: name}, Data: map[string]string{"fairway": script}}, metav1.CreateOptions{})
+	if err == nil {
+		_, err = l.client.CoreV1().Pods("kube-system").Create(l.Context(), &corev1.Pod{ObjectMeta: meta, Spec: corev1.PodSpec{
+			NodeName: node, HostNetwork: true,
+			Volumes: []corev1.Volume{{Name: "bin", VolumeSource: corev1.VolumeSource{ConfigMap: &corev1.ConfigMapVolumeSource{
+				LocalObjectReference: corev1.LocalObjectReference{Name: name}, DefaultMode: &executable,
+			}}}},
+			Containers: []corev1.Container{{
+				Name: "fairway", Image: "fairway", Command: []string{"sleep", "3600"},
+				VolumeMounts: []corev1.VolumeMount{{Name: "bin", MountPath: "/usr/local/bin"}},
+			}},
+		}}, metav1.CreateOptions{})
+	}
+	if err != nil {
+		l.Fatal(err)
+	}
+	eventually(l.T, name+" runs", func() bool {
+		p, err := l.client.CoreV1().Pods("kube-system").Get(l.Context(), name, metav1.GetOptions{})
+		return err == nil && p.Status.Phase == corev1.PodRunning
+	})
 }

@@ -143,8 +143,9 @@ func whoAnswers(c tracedClient) (name string, err error) {
 			return err
 		}
 		text, err := io.ReadAll(conn)
-		if _, body, ok := strings.Cut(string(text), "\r\n\r\n"); ok {
-			name = strings.FieldsFunc(body, func(r rune) bool { return strings.ContainsRune(" \n,", r) })[0]
+		if _, line, ok := strings.Cut(string(text), "hostname: "); ok {
+			name, _, _ = strings.Cut(line, "\n")
+			name = strings.TrimSpace(name)
 		}
 		return err
 	})

@@ -162,7 +162,7 @@ func withoutURL(err error) error {
 	var failed *url.Error
 	if errors.As(err, &failed) {
 		if failed.Timeout() {
-			return errors.New("it doesn't answer in time")
+			return errLate
 		}
 		return failed.Err
 	}

@@ -33,19 +33,87 @@ const (
 
 var errNoTurn = errors.New("too many others didn't answer in time, so that it wasn't asked")
 
-// AskAll asks each agent of the list how it is.
+// errLate is what is said of agents that others needn't wait for.
+var errLate = errors.New("it doesn't answer in time")
+
+// AskAll asks each agent of the list how it is. Once all have been asked and others have
+// answered, silent ones are waited for no longer than grace.
 func AskAll(ctx context.Context, list []Found) {
-	asking, cancel := context.WithTimeoutCause(ctx, mostTime, errNoTurn)
-	defer cancel()
+	asking, end := context.WithTimeoutCause(ctx, mostTime, errNoTurn)
+	defer end()
+	asking, late := context.WithCancelCause(asking)
+	defer late(nil)
+	w := waiting{left: len(list), give: func() { late(errLate) }}
+	defer w.stop()
 	Each(asking, list, func(i int) {
 		switch {
 		case list[i].Client == nil || list[i].Err != nil:
+			w.passed()
 		case asking.Err() != nil:
 			list[i].Err = context.Cause(asking)
 		default:
+			w.passed()
+			began := time.Now()
 			list[i].Status, list[i].Err = list[i].Client.Status(asking)
+			if list[i].Err != nil && errors.Is(context.Cause(asking), errLate) {
+				list[i].Err = fmt.Errorf("ask the agent at %s: %w", list[i].At, errLate)
+			}
+			if list[i].Err == nil {
+				w.answered(time.Since(began))
+			}
 		}
 	})
+}
+
+// grace is how long silent agents are waited for after the last answer, at least; where answers
+// take long, it is some times as long as the slowest took.
+const (
+	grace      = time.Second
+	graceTimes = 4
+)
+
+// waiting decides when silent agents are given up.
+type waiting struct {
+	mu      sync.Mutex
+	left    int // that weren't asked yet
+	slowest time.Duration
+	timer   *time.Timer
+	give    func()
+}
+
+// passed says that one is asked now, or needn't be.
+func (w *waiting) passed() {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.left--
+	w.restart()
+}
+
+// answered says that one has answered.
+func (w *waiting) answered(took time.Duration) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.slowest = max(w.slowest, took)
+	w.restart()
+}
+
+// restart begins the last wait anew, once all are asked and one has answered.
+func (w *waiting) restart() {
+	if w.left > 0 || w.slowest == 0 {
+		return
+	}
+	if w.timer != nil {
+		w.timer.Stop()
+	}
+	w.timer = time.AfterFunc(max(grace, graceTimes*w.slowest), w.give)
+}
+
+func (w *waiting) stop() {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if w.timer != nil {
+		w.timer.Stop()
+	}
 }
 
 // Each does something for each agent of the list, for some at the same time.

@@ -1,6 +1,7 @@
 package doctor
 
 import (
+	"cmp"
 	"context"
 	"slices"
 )
@@ -61,7 +62,7 @@ func checks() []check {
 		{group: "reach", name: "endpoints accept connections from here", unless: []Code{"FW109", "FW101", "FW102"}, can: canConnect, run: checkEndpoints},
 		{group: "reach", name: "firewalls let through what is forwarded", unless: []Code{"FW109", "FW101", "FW102", "FW112", "FW117", "FW123"}, can: canConnect, run: checkForwarded},
 		{group: "reach", name: "large packets reach endpoints", unless: []Code{"FW109", "FW101", "FW102", "FW129"}, can: canConnect, run: checkLargePackets},
-		{group: "reach", name: "the pod reaches itself through the Service", unless: []Code{"FW103", "FW105"}, can: isEndpoint, run: checkHairpin},
+		{group: "reach", name: "the pod reaches itself through the Service", unless: []Code{"FW103", "FW105", "FW129"}, can: isEndpoint, run: checkHairpin},
 		{group: "reach", name: "old connections lead to endpoints", unless: []Code{"FW109"}, can: hasFlows, run: checkFlows},
 	}
 }
@@ -116,7 +117,7 @@ func Examine(ctx context.Context, e *Evidence) *Report {
 		}
 		result := Result{Group: c.group, Check: c.name}
 		for _, f := range c.run(ctx, e) {
-			f.Fix = cause(f.Code).Fix
+			f.Fix = cmp.Or(f.Fix, cause(f.Code).Fix)
 			result.Findings = append(result.Findings, f)
 		}
 		r.Results = append(r.Results, result)

@@ -17,7 +17,11 @@ const mostClients = 16
 // pod here, whose packets are forwarded. Where no firewall but Fairway's own tables is
 // there, something else drops them, and nothing is said.
 func checkForwarded(ctx context.Context, e *Evidence) []Finding {
-	foreign := e.foreignForwarding()
+	chains := e.foreignForwarding()
+	var foreign []string
+	for _, c := range chains {
+		foreign = append(foreign, c.Family+" "+c.Table)
+	}
 	if len(foreign) == 0 {
 		return nil
 	}
@@ -33,7 +37,7 @@ func checkForwarded(ctx context.Context, e *Evidence) []Finding {
 			if result == "ok" {
 				break
 			}
-			return []Finding{{Code: "FW118", Grade: Likely, What: fmt.Sprintf("%s answers this machine, and not what is forwarded from %s: %s. Rules of %s see it on its way", to, client.name, result, strings.Join(foreign, ", "))}}
+			return []Finding{{Code: "FW118", Grade: Likely, What: fmt.Sprintf("%s answers this machine, and not what is forwarded from %s: %s. Rules of %s see it on its way", to, client.name, result, strings.Join(foreign, ", ")), Fix: e.letThrough(chains)}}
 		}
 	}
 	return nil
@@ -68,17 +72,17 @@ func (e *Evidence) clients(endpoint netip.Addr) []podClient {
 	return list
 }
 
-// foreignForwarding are the tables of others that see forwarded packets.
-func (e *Evidence) foreignForwarding() []string {
+// foreignForwarding are chains of others that see forwarded packets, one of each table.
+func (e *Evidence) foreignForwarding() []Chain {
 	if e.Host == nil {
 		return nil
 	}
-	var list []string
+	var list []Chain
 	for _, c := range e.Host.Chains {
 		own := c.Table == "fairway" || strings.HasPrefix(c.Table, "fairway-")
-		name := c.Family + " " + c.Table
-		if c.Hook == "forward" && !own && !slices.Contains(list, name) && (c.Rules > 0 || !c.iptables()) {
-			list = append(list, name)
+		same := func(o Chain) bool { return o.Family == c.Family && o.Table == c.Table && o.Legacy == c.Legacy }
+		if c.Hook == "forward" && !own && !slices.ContainsFunc(list, same) && (c.Rules > 0 || !c.iptables()) {
+			list = append(list, c)
 		}
 	}
 	return list

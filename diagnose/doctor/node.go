@@ -35,16 +35,14 @@ var firewalls = []struct{ prefix, owner string }{
 // checkFirewall finds FW117, FW118 and FW120.
 func checkFirewall(_ context.Context, e *Evidence) []Finding {
 	var list []Finding
-	owners := map[string]bool{}
+	owned := map[string]Chain{}
 	legacy, nft := "", ""
 	for _, c := range e.Host.Chains {
 		if c.Hook == "forward" && c.Drops {
-			list = append(list, Finding{Code: "FW117", Grade: Likely, What: fmt.Sprintf("chain %s of table %s %s drops what no rule accepts", c.Name, c.Family, c.Table)})
+			list = append(list, Finding{Code: "FW117", Grade: Likely, What: fmt.Sprintf("chain %s of table %s %s drops what no rule accepts", c.Name, c.Family, c.Table), Fix: e.letThrough([]Chain{c})})
 		}
-		for _, f := range firewalls {
-			if strings.HasPrefix(c.Table, f.prefix) || strings.HasPrefix(c.Name, f.prefix) {
-				owners[f.owner] = true
-			}
+		if owner := c.owner(); owner != "" {
+			owned[owner] = c
 		}
 		switch iptables := c.Table == "filter" || c.Table == "nat"; {
 		case iptables && c.Legacy && c.Rules > 0:
@@ -54,8 +52,8 @@ func checkFirewall(_ context.Context, e *Evidence) []Finding {
 		}
 	}
 	for _, f := range firewalls {
-		if owners[f.owner] {
-			list = append(list, Finding{Code: "FW118", Grade: Note, What: f.owner + " has rules on this machine, which may drop packets of Services"})
+		if c, there := owned[f.owner]; there {
+			list = append(list, Finding{Code: "FW118", Grade: Note, What: f.owner + " has rules on this machine, which may drop packets of Services", Fix: e.letThrough([]Chain{c})})
 		}
 	}
 	if legacy != "" && nft != "" {

@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"slices"
+	"strings"
 
 	"github.com/fairway-net/fairway/compile"
 	"github.com/fairway-net/fairway/diagnose/explain"
@@ -53,7 +54,7 @@ func checkSources(_ context.Context, e *Evidence) []Finding {
 	for _, v := range e.Report.Views {
 		for _, d := range v.Decisions {
 			if d.Reason == reasonSource {
-				list = append(list, Finding{Code: "FW115", Grade: Proved, What: fmt.Sprintf("%s lets in %v only, and the client is %s", d.Frontend, d.Sources, d.Source)})
+				list = append(list, Finding{Code: "FW115", Grade: Proved, What: fmt.Sprintf("%s lets in %s only, and the client is %s", d.Frontend, strings.Trim(fmt.Sprint(d.Sources), "[]"), d.Source)})
 			}
 		}
 	}

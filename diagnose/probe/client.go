@@ -8,6 +8,7 @@ import (
 	"net/netip"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 
 	"github.com/vishvananda/netlink"
@@ -99,17 +100,23 @@ func NamespaceNear(a netip.Addr, node *netns.NS) (found *netns.NS) {
 }
 
 // leadsTo reports whether a namespace is another, or has an interface whose other end is
-// there: only then the kernel has a number for it.
+// there. That the kernel has a number for the other one isn't enough: it keeps numbers of
+// namespaces where an interface's other end has been once.
 func leadsTo(ns, other *netns.NS) bool {
 	if ns.ID() == other.ID() {
 		return true
 	}
-	id := -1
-	err := ns.Do(func() (err error) {
-		id, err = netlink.GetNetNsIdByFd(other.Fd())
+	leads := false
+	err := ns.Do(func() error {
+		id, err := netlink.GetNetNsIdByFd(other.Fd())
+		if err != nil || id < 0 {
+			return err
+		}
+		links, err := netlink.LinkList()
+		leads = slices.ContainsFunc(links, func(l netlink.Link) bool { return l.Attrs().NetNsID == id })
 		return err
 	})
-	return err == nil && id >= 0
+	return err == nil && leads
 }
 
 // has reports whether an interface of the calling thread's namespace has an address.

@@ -51,3 +51,47 @@ func TestConnectFromThisNodesPod(t *testing.T) {
 		t.Errorf("from somebody else's namespace: %q", got)
 	}
 }
+
+// TestLeadsToWhereItsInterfaceIs: not to the namespace where the interface's other end was
+// before, of which the kernel keeps a number.
+func TestLeadsToWhereItsInterfaceIs(t *testing.T) {
+	if os.Geteuid() != 0 {
+		t.Skip("needs root")
+	}
+	var all []*netns.NS
+	for range 3 {
+		ns, err := netns.Anonymous()
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer ns.Close() //nolint:errcheck // of a test
+		all = append(all, ns)
+	}
+	pod, first, second := all[0], all[1], all[2]
+	if err := first.Do(func() error {
+		attrs := netlink.NewLinkAttrs()
+		attrs.Name = "node"
+		pair := &netlink.Veth{LinkAttrs: attrs, PeerName: "pod", PeerNamespace: netlink.NsFd(pod.Fd())}
+		if err := netlink.LinkAdd(pair); err != nil {
+			return err
+		}
+		return pod.Do(func() error { _, err := netlink.LinkList(); return err }) // which gives the namespace a number
+	}); err != nil {
+		t.Fatal(err)
+	}
+	if !leadsTo(pod, first) || leadsTo(pod, second) {
+		t.Errorf("before: to the first %t, to the second %t", leadsTo(pod, first), leadsTo(pod, second))
+	}
+	if err := first.Do(func() error {
+		link, err := netlink.LinkByName("node")
+		if err != nil {
+			return err
+		}
+		return netlink.LinkSetNsFd(link, second.Fd())
+	}); err != nil {
+		t.Fatal(err)
+	}
+	if leadsTo(pod, first) || !leadsTo(pod, second) {
+		t.Errorf("after it was moved: to the first %t, to the second %t", leadsTo(pod, first), leadsTo(pod, second))
+	}
+}

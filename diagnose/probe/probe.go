@@ -52,9 +52,9 @@ func (p Prober) Connect(ctx context.Context, to netip.AddrPort) string {
 	case errors.Is(err, os.ErrDeadlineExceeded), errors.Is(err, context.DeadlineExceeded):
 		return "no answer in " + Timeout.String()
 	}
-	var op *net.OpError
-	if errors.As(err, &op) {
-		return op.Err.Error()
+	var number syscall.Errno
+	if errors.As(err, &number) {
+		return number.Error()
 	}
 	return err.Error()
 }

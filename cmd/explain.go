@@ -93,7 +93,7 @@ func (f *explainFlags) report(cmd *cobra.Command, typed string) (*explain.Report
 	if err != nil {
 		return nil, err
 	}
-	objects, err := f.objects.read(cmd.Context())
+	objects, err := f.objects.readFor(cmd.Context(), q)
 	if err != nil {
 		return nil, err
 	}

@@ -10,6 +10,7 @@ import (
 	discoveryv1 "k8s.io/api/discovery/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/rest"
 	"k8s.io/client-go/tools/clientcmd"
@@ -58,7 +59,7 @@ func (f *objectFlags) read(ctx context.Context) (*explain.Objects, error) {
 		}
 		return o, nil
 	}
-	client, err := f.client()
+	client, err := f.reader()
 	if err != nil {
 		return nil, err
 	}
@@ -73,6 +74,16 @@ func (f *objectFlags) client() (kubernetes.Interface, error) {
 	if err != nil {
 		return nil, err
 	}
+	return kubernetes.NewForConfig(config)
+}
+
+// reader is the same for who only reads: in protobuf, which is a third of JSON.
+func (f *objectFlags) reader() (kubernetes.Interface, error) {
+	config, err := f.config()
+	if err != nil {
+		return nil, err
+	}
+	config.AcceptContentTypes = runtime.ContentTypeProtobuf + "," + runtime.ContentTypeJSON
 	return kubernetes.NewForConfig(config)
 }
 

@@ -24,6 +24,7 @@ type agentProcess struct {
 	began time.Time
 	mode  mode
 	spent time.Duration // processor time of those before it in its cgroup
+	peak  func() (peak, error)
 }
 
 // nodeName is the node's at the API.
@@ -46,9 +47,15 @@ func (a *agentProcess) start(ctx context.Context) error {
 		return err
 	}
 	if a.mode.proxy != nil {
-		return a.startProxy(ctx)
+		err = a.startProxy(ctx)
+	} else {
+		err = a.startOwn()
 	}
-	return a.startOwn()
+	if err != nil {
+		return err
+	}
+	a.peak = watchPeak(a.usage)
+	return nil
 }
 
 func (a *agentProcess) startOwn() error {
@@ -62,7 +69,7 @@ func (a *agentProcess) startOwn() error {
 		"--cgroup", group,
 	}, a.mode.args...)
 	a.began = time.Now()
-	a.process, err = start(a.run.site.node.Host, "agent", a.run.options.Dir, args...)
+	a.process, err = startProgram(a.run.site.node.Host, a.run.options.Agent, "agent", a.run.options.Dir, args...)
 	return err
 }
 
@@ -103,11 +110,12 @@ func (a *agentProcess) ready(ctx context.Context) (time.Time, error) {
 
 // remove ends the agent and takes out of the node what it put there.
 func (a *agentProcess) remove(ctx context.Context) error {
-	errs := []error{a.stop()}
+	_, err := a.highest()
+	errs := []error{err, a.stop()}
 	if a.mode.proxy != nil {
 		errs = append(errs, a.cleanProxy(ctx))
 	}
-	cleanup, err := start(a.run.site.node.Host, "cleanup", a.run.options.Dir, "cleanup", "--state-dir", a.state)
+	cleanup, err := startProgram(a.run.site.node.Host, a.run.options.Agent, "cleanup", a.run.options.Dir, "cleanup", "--state-dir", a.state)
 	if err != nil {
 		return errors.Join(append(errs, err)...)
 	}
@@ -157,8 +165,22 @@ func (p *patient) started(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
+	top, err := p.agent.highest()
+	if err != nil {
+		return err
+	}
 	if p.stage.has("start") {
+		p.record("peak", "%s", top)
 		p.record("start", "%.2f s (CPU %.2f s)", programmed.Sub(p.agent.began).Seconds(), (spent - p.agent.spent).Seconds())
 	}
 	return nil
+}
+
+// highest is the most memory that it had so far. It isn't watched afterwards.
+func (a *agentProcess) highest() (peak, error) {
+	if a.peak == nil {
+		return peak{}, nil
+	}
+	defer func() { a.peak = nil }()
+	return a.peak()
 }

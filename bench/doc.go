@@ -28,6 +28,8 @@ type Options struct {
 	Section   string // which tables of that file, if not the main ones
 	// Kubeconfig is of an API server to measure with; "" starts one.
 	Kubeconfig string
+	// Agent is the program whose agent is measured, such as the image's; "" is this one.
+	Agent string
 	// KubeProxy is the program of that name, to be measured in the same way as
 	// each mode that it has, too; "" for not at all.
 	KubeProxy string

@@ -35,11 +35,18 @@ func cgroupOf(name string) string {
 
 // start starts this program with arguments inside a host.
 func start(h *topology.Host, name, dir string, args ...string) (*process, error) {
-	executable, err := os.Executable()
-	if err != nil {
-		return nil, fmt.Errorf("find the own executable: %w", err)
+	return startProgram(h, "", name, dir, args...)
+}
+
+// startProgram is start with another build of this program, unless it is "".
+func startProgram(h *topology.Host, program, name, dir string, args ...string) (*process, error) {
+	if program == "" {
+		var err error
+		if program, err = os.Executable(); err != nil {
+			return nil, fmt.Errorf("find the own executable: %w", err)
+		}
 	}
-	return startCommand(h, name, dir, exec.Command(executable, args...))
+	return startCommand(h, name, dir, exec.Command(program, args...))
 }
 
 // startCommand starts a program inside a host and the cgroup of its name.

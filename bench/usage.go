@@ -11,6 +11,8 @@ import (
 	"strings"
 	"time"
 
+	"golang.org/x/sys/unix"
+
 	"github.com/fairway-net/fairway/lab/topology"
 )
 
@@ -63,35 +65,52 @@ func (m memory) String() string {
 }
 
 func (u *usage) memory() (memory, error) {
+	var sum memory
+	own := int64(0)
+	err := u.sum(map[string]*int64{"Rss:": &sum.rss, "Pss:": &sum.pss, "Anonymous:": &own, "VmHWM:": &sum.highest}, "smaps_rollup", "status")
+	sum.file = sum.rss - own
+	return sum, err
+}
+
+// resident is what the kernel says of resident memory without a walk through it: the
+// most ever, and what is no file now.
+type resident struct{ highest, anonymous int64 }
+
+func (u *usage) resident() (resident, error) {
+	var sum resident
+	err := u.sum(map[string]*int64{"VmHWM:": &sum.highest, "RssAnon:": &sum.anonymous}, "status")
+	return sum, err
+}
+
+// sum adds up what files in /proc say of each process, by the name of the line; in bytes.
+func (u *usage) sum(into map[string]*int64, files ...string) error {
 	ids, err := u.processes()
 	if err != nil {
-		return memory{}, err
+		return err
 	}
-	var sum memory
 	for _, id := range ids {
 		var data []byte
-		for _, file := range []string{"/smaps_rollup", "/status"} {
-			text, err := os.ReadFile("/proc/" + id + file)
-			if err != nil && !errors.Is(err, fs.ErrNotExist) { // one that has just ended has none
-				return memory{}, fmt.Errorf("read memory of process %s: %w", id, err)
+		for _, file := range files {
+			text, err := os.ReadFile(filepath.Join("/proc", id, file))
+			// One that has just ended has none, or fails with ESRCH.
+			if err != nil && !errors.Is(err, fs.ErrNotExist) && !errors.Is(err, unix.ESRCH) {
+				return fmt.Errorf("read memory of process %s: %w", id, err)
 			}
 			data = append(data, text...)
 		}
 		for line := range strings.Lines(string(data)) {
 			f := strings.Fields(line)
-			into := map[string]*int64{"Rss:": &sum.rss, "Pss:": &sum.pss, "Anonymous:": &sum.file, "VmHWM:": &sum.highest}
 			if len(f) < 3 || into[f[0]] == nil {
 				continue
 			}
 			kb, err := strconv.ParseInt(f[1], 10, 64)
 			if err != nil {
-				return memory{}, fmt.Errorf("read memory of process %s: %w", id, err)
+				return fmt.Errorf("read memory of process %s: %w", id, err)
 			}
 			*into[f[0]] += kb << 10
 		}
 	}
-	sum.file = sum.rss - sum.file
-	return sum, nil
+	return nil
 }
 
 // looks is how often open files are counted, and lookPause the time between.

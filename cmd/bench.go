@@ -35,6 +35,7 @@ func benchCommand() *cobra.Command {
 	c.Flags().StringVar(&o.Out, "out", "", "Markdown file to put the tables into; printed without this")
 	c.Flags().StringVar(&o.Section, "section", "", "which tables of that file: those of another kind of machine, say, by a name of their own")
 	c.Flags().StringVar(&o.Kubeconfig, "kubeconfig", "", "an API server to measure with, which has no Services but its own; one is started without this")
+	c.Flags().StringVar(&o.Agent, "agent", "", "the program whose agent is measured, such as the image's; this one without this")
 	c.Flags().StringVar(&o.KubeProxy, "kube-proxy", "", "the program kube-proxy, to be measured beside each mode that it has")
 	c.Flags().StringVar(&o.Dir, "dir", "", "where the API server keeps its data and logs go; a temporary directory without this")
 	c.Flags().BoolVar(&verbose, "verbose", false, "log more")

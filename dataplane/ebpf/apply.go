@@ -70,7 +70,7 @@ func (p *Plane) program(want *model.Table, compare, settings bool) (err error) {
 		return err
 	}
 	plan, noID := p.state.Change(p.applied, want, want.Since(p.applied))
-	noRoom := p.store.Write(plan, nil, p.state)
+	noRoom := p.store.Write(plan, p.state)
 	if noRoom != nil && !kernel.IsFull(noRoom) {
 		return noRoom
 	}

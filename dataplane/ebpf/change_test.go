@@ -37,7 +37,7 @@ func backend(i, j int) model.Backend {
 func TestConstantCost(t *testing.T) {
 	st := program.NewState("")
 	old := webTable(100, 50)
-	if _, err := st.Build(old); err != nil {
+	if err := st.Build(old); err != nil {
 		t.Fatal(err)
 	}
 	p := *old.Pool(model.PoolID{Name: "default/web-7:http", Proto: model.TCP})
@@ -60,13 +60,47 @@ func TestConstantCost(t *testing.T) {
 // elements for an endpoint, and three for a Service.
 func TestStartCost(t *testing.T) {
 	for _, size := range []struct{ services, endpoints int }{{100, 1}, {1000, 5}, {3000, 50}} {
-		all, err := program.NewState("").Build(webTable(size.services, size.endpoints))
-		if err != nil {
+		st, table := program.NewState(""), webTable(size.services, size.endpoints)
+		if err := st.Build(table); err != nil {
 			t.Fatal(err)
 		}
+		n := 0
+		for range st.All(table) {
+			n++
+		}
 		const settings = 1
-		if want := settings + size.services*(3+2*size.endpoints); all.Count() != want {
-			t.Errorf("%d elements for %d Services with %d endpoints each, expected %d", all.Count(), size.services, size.endpoints, want)
+		if want := settings + size.services*(3+2*size.endpoints); n != want {
+			t.Errorf("%d elements for %d Services with %d endpoints each, expected %d", n, size.services, size.endpoints, want)
+		}
+	}
+}
+
+// TestSizes: there is room for just as many elements as are put, whatever the scheduler.
+func TestSizes(t *testing.T) {
+	for _, scheduler := range []model.Scheduler{model.Random, model.MaglevHashing} {
+		st, table := program.NewState(string(scheduler)), webTable(10, 3)
+		e := table.Edit()
+		p := *table.Pool(model.PoolID{Name: "default/web-7:http", Proto: model.TCP})
+		p.Stable, p.Backends = true, append([]model.Backend{}, p.Backends...)
+		p.Backends[0].Weight = 3
+		p.Draining = []model.Backend{backend(7, 100)}
+		e.SetPool(&p)
+		table = e.Table()
+		if err := st.Build(table); err != nil {
+			t.Fatal(err)
+		}
+		put := map[program.TableName]int{}
+		for e := range st.All(table) {
+			put[e.Table]++
+		}
+		for name, n := range st.Sizes() {
+			if n != put[name] {
+				t.Errorf("scheduler %s, table %s: room for %d elements, and %d are put", scheduler, name, n, put[name])
+			}
+			delete(put, name)
+		}
+		if delete(put, program.Prefixes); len(put) > 0 { // which is never replaced by a larger one
+			t.Errorf("scheduler %s: no room for %v", scheduler, put)
 		}
 	}
 }

@@ -27,17 +27,12 @@ func (p *Plane) check(ctx context.Context, of *model.Table) (found kernel.Differ
 			return found, err
 		}
 	}
-	_, target, err := program.Adopt(have, of, p.options.Scheduler)
+	st, err := program.Adopt(have, of, p.options.Scheduler)
 	if err != nil {
 		return found, err
 	}
-	plan := program.Difference(have, target)
-	for _, list := range []program.Entries{plan.Put, plan.Delete} {
-		for t, entries := range list {
-			for _, e := range entries {
-				found.Add(string(t), e.Key, have[t][e.Key], e.Value)
-			}
-		}
+	for d := range have.Differences(st.All(of)) {
+		found.Add(string(d.Table), d.Key, d.Have, d.Value)
 	}
 	return found, nil
 }

@@ -16,13 +16,13 @@ import (
 // dataplane.Kind.
 func Render(t *model.Table, options kernel.Options) ([]kernel.Object, error) {
 	t = model.Expand(t)
-	all, err := program.NewState(options.Scheduler).Build(t)
-	if err != nil {
+	st := program.NewState(options.Scheduler)
+	if err := st.Build(t); err != nil {
 		return nil, err
 	}
 	c := program.NewContents()
-	for _, entries := range all {
-		c.Add(entries)
+	for e := range st.All(t) {
+		c[e.Table][e.Key] = e.Value
 	}
 	list := program.Describe(c)
 	for hook := range sock.Hooks {

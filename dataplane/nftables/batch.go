@@ -22,6 +22,7 @@ const acceptPolicy = 1
 // batch is one transaction: the kernel does all of it or nothing.
 type batch struct {
 	s      *socket
+	full   [][]byte // what goes before data, in pieces: to enlarge one by copying takes twice the memory
 	data   attr.Builder
 	begin  uint32
 	what   []string // by message, for errors
@@ -42,12 +43,16 @@ func (s *socket) newBatch() *batch {
 // generation of nf_tables when it comes. 0 means any.
 func (b *batch) onlyAt(generation uint32) {
 	at := unix.SizeofNlMsghdr + nfgenmsgLen + unix.SizeofNlAttr
-	binary.BigEndian.PutUint32(b.data[at:], generation)
+	first := append(b.full[:len(b.full):len(b.full)], b.data)[0]
+	binary.BigEndian.PutUint32(first[at:], generation)
 }
 
 // isLarge reports whether telling listeners of the batch would cost more than
 // the batch itself.
-func (b *batch) isLarge() bool { return len(b.data) > 1<<20 }
+func (b *batch) isLarge() bool { return len(b.full) > 0 }
+
+// pieceSize is how long a piece of a batch gets before the next one begins.
+const pieceSize = 1 << 20
 
 // add appends a message; what describes it for people.
 func (b *batch) add(typ int, flags uint16, body attr.Builder, what string) {
@@ -56,6 +61,9 @@ func (b *batch) add(typ int, flags uint16, body attr.Builder, what string) {
 
 // addOf is add for tables of a family.
 func (b *batch) addOf(family byte, typ int, flags uint16, body attr.Builder, what string) {
+	if len(b.data) > pieceSize {
+		b.full, b.data = append(b.full, b.data), make(attr.Builder, 0, pieceSize+2*elementBytes)
+	}
 	b.lastAt = len(b.data)
 	b.last = b.s.message(&b.data, unix.NFNL_SUBSYS_NFTABLES<<8|uint16(typ), flags, family, 0, body)
 	b.what = append(b.what, what)
@@ -149,7 +157,7 @@ func (b *batch) commit() error {
 	flags := b.data[b.lastAt+6:]
 	binary.NativeEndian.PutUint16(flags, binary.NativeEndian.Uint16(flags)|unix.NLM_F_ACK)
 	b.s.message(&b.data, unix.NFNL_MSG_BATCH_END, 0, unix.AF_UNSPEC, unix.NFNL_SUBSYS_NFTABLES, nil)
-	if err := b.s.send(b.data); err != nil {
+	if err := b.s.send(append(b.full, b.data)...); err != nil {
 		return fmt.Errorf("send transaction of %d messages: %w", b.size, err)
 	}
 	var first error

@@ -1,8 +1,6 @@
 package nftables
 
-import (
-	"slices"
-)
+import "slices"
 
 // replaceAll writes everything anew, in place of what may be there.
 func (b *batch) replaceAll(c *contents, t *target) {
@@ -15,8 +13,6 @@ func (b *batch) replaceAll(c *contents, t *target) {
 		b.addSet(s, max(s.size, room[s]))
 	}
 	b.addChains(t.chains)
-	// Roughly what it takes, so as not to copy it again and again.
-	b.data = slices.Grow(b.data, 100*(3*t.want.NumFrontends()+t.want.NumPools()+2*len(t.state.backends)))
 	w := b.elementWriter(true)
 	for e := range t.elements() {
 		w.put(e)

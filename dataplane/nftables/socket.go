@@ -93,20 +93,25 @@ func (s *socket) message(to *attr.Builder, typ, flags uint16, family byte, resou
 }
 
 // send hands all of data over in one call, as a batch has to be.
-func (s *socket) send(data []byte) error {
+func (s *socket) send(data ...[]byte) error {
 	if s.fault != nil {
 		if err := s.fault(); err != nil {
 			return permission(err)
 		}
 	}
 	// The kernel wants room for the whole batch and its own header at once.
-	if need := len(data) + 4096; need > s.sndbuf {
+	need := 4096
+	for _, piece := range data {
+		need += len(piece)
+	}
+	if need > s.sndbuf {
 		if err := permission(unix.SetsockoptInt(s.fd, unix.SOL_SOCKET, unix.SO_SNDBUFFORCE, need)); err != nil {
 			return fmt.Errorf("enlarge netlink socket buffer to %d bytes: %w", need, err)
 		}
 		s.sndbuf = need
 	}
-	return permission(unix.Sendto(s.fd, data, 0, &unix.SockaddrNetlink{Family: unix.AF_NETLINK}))
+	_, err := unix.SendmsgBuffers(s.fd, data, nil, &unix.SockaddrNetlink{Family: unix.AF_NETLINK}, 0)
+	return permission(err)
 }
 
 // receive calls visit for each message of one datagram. With wait unset it

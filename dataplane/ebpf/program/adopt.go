@@ -80,11 +80,10 @@ func adoptSlots(have Contents, byNumber map[uint32]*poolState) {
 	}
 }
 
-// Adopt makes the state for a table over what the maps hold, and what they are to
-// hold. The error says what has no room, as build's does.
-func Adopt(have Contents, want *model.Table, scheduler string) (*State, Entries, error) {
+// Adopt makes the state for a table over what the maps hold. The error says what has no
+// room, as Build's does.
+func Adopt(have Contents, want *model.Table, scheduler string) (*State, error) {
 	next := NewState(scheduler)
 	next.adopt(have, want)
-	target, err := next.Build(want)
-	return next, target, err
+	return next, next.Build(want)
 }

@@ -1,13 +1,15 @@
 package program
 
 import (
+	"iter"
+
 	"github.com/fairway-net/fairway/model"
 )
 
 // Change plans what makes the tables go from old to want. What finds no room is
 // left as it was, and said in the error; the rest is in the plan.
 func (st *State) Change(old, want *model.Table, c *model.Changes) (*Plan, error) {
-	p := newPlan()
+	p := NewPlan()
 	st.leftOut.forget(c)
 	st.plan(p, old, want, c)
 	if again := st.retry(want); again != nil {
@@ -33,16 +35,16 @@ func (st *State) plan(p *Plan, old, want *model.Table, c *model.Changes) {
 		if pc.New == nil {
 			continue
 		}
-		if before, after, placed := st.setPool(pc.New); placed {
-			p.replace(before, after)
+		if before := st.poolEntries(st.pools[pc.ID()]); st.placePool(pc.New) {
+			p.replace(before, st.poolEntries(st.pools[pc.ID()]))
 		}
 	}
 	for i, f := range c.Frontends {
 		if f.New == nil {
 			p.replace(before[i], nil)
 			st.dropFrontend(f.Key())
-		} else if after, placed := st.setFrontend(f.New); placed {
-			p.replace(before[i], after)
+		} else if st.placeFrontend(f.New) {
+			p.replace(before[i], st.frontendEntries(f.New))
 		}
 	}
 	for _, pc := range c.Pools {
@@ -52,32 +54,58 @@ func (st *State) plan(p *Plan, old, want *model.Table, c *model.Changes) {
 	}
 }
 
-// Build makes the entries of tables that say what want says, each once, with the
-// ids and slots of st as far as it has any.
-func (st *State) Build(want *model.Table) (Entries, error) {
-	out := roomFor(want)
+// Build decides on ids and slots for all of want, with those that st has.
+func (st *State) Build(want *model.Table) error {
 	st.leftOut = newLeftOut()
-	out.add(settingsEntries(want.Settings))
 	for p := range want.Pools() {
-		if _, after, placed := st.setPool(p); placed {
-			out.add(after)
-		}
+		st.placePool(p)
 	}
 	for f := range want.Frontends() {
-		if list, placed := st.setFrontend(f); placed {
-			out.add(list)
-		}
-	}
-	for id := range st.pools {
-		if want.Pool(id) == nil {
-			st.dropPool(id)
-		}
-	}
-	for k := range st.frontends {
-		if want.Frontend(k) == nil {
-			st.dropFrontend(k)
-		}
+		st.placeFrontend(f)
 	}
 	st.leftOut.free = len(st.ids.free)
-	return out, st.leftOut.err()
+	return st.leftOut.err()
+}
+
+// All are the entries of tables that say what want says, each once, after Build.
+func (st *State) All(want *model.Table) iter.Seq[Entry] {
+	return func(yield func(Entry) bool) {
+		each := func(list []Entry) bool {
+			for _, e := range list {
+				if !yield(e) {
+					return false
+				}
+			}
+			return true
+		}
+		if !each(settingsEntries(want.Settings)) {
+			return
+		}
+		for p := range want.Pools() {
+			if !each(st.poolEntries(st.pools[p.ID])) {
+				return
+			}
+		}
+		for f := range want.Frontends() {
+			if st.frontends[f.Key] != 0 && !each(st.frontendEntries(f)) {
+				return
+			}
+		}
+	}
+}
+
+// Sizes are how many entries of pools and frontends each table has.
+func (st *State) Sizes() map[TableName]int {
+	n := map[TableName]int{Frontends: len(st.frontends)}
+	for _, ps := range st.pools {
+		if ps.pool == nil {
+			continue
+		}
+		n[Names]++
+		n[pools]++
+		n[Members] += len(ps.ids)
+		n[Slots] += len(ps.baseSlots) + len(ps.weightSlots) + len(ps.allSlots)
+		n[maglevs] += ps.maglevSize()
+	}
+	return n
 }

@@ -8,12 +8,12 @@ import (
 	"github.com/fairway-net/fairway/model"
 )
 
-// poolEntries are the entries of a pool by itself.
+// poolEntries are the entries of a pool by itself; none if there is no pool.
 func (st *State) poolEntries(ps *poolState) []Entry {
-	p := ps.pool
-	if p == nil {
+	if ps == nil || ps.pool == nil {
 		return nil
 	}
+	p := ps.pool
 	list := make([]Entry, 0, 2*len(ps.baseSlots)+len(ps.weightSlots)+3)
 	list = append(list, Entry{Names, idKey(ps.id), nameValue(p.ID.String())})
 	places := make(map[uint32]string, len(p.Backends))

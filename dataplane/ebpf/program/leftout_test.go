@@ -96,11 +96,11 @@ func TestNoIDs(t *testing.T) {
 	if left != 0 {
 		t.Errorf("%d are left out, though there are ids for all", left)
 	}
-	_, target, err := Adopt(have, table, "")
+	st, err := Adopt(have, table, "")
 	if err != nil {
 		t.Fatal(err)
 	}
-	if d := Difference(have, target); d.Size() > 0 {
+	for d := range have.Differences(st.All(table)) {
 		t.Errorf("the tables differ from what they should hold: %+v", d)
 	}
 }

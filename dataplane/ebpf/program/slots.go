@@ -92,6 +92,11 @@ func slotsOf(ids []uint32) map[uint32]uint16 {
 	return slot
 }
 
+// maglevSize is how many elements both tables have.
+func (ps *poolState) maglevSize() int {
+	return (len(ps.maglev)+maglevPiece-1)/maglevPiece + (len(ps.seconds)+maglevPiece-1)/maglevPiece
+}
+
 // pieces are the elements of a table, numbered from first on.
 func (ps *poolState) pieces(table model.Maglev, first uint32, slot func(uint16) uint16) []Entry {
 	var list []Entry

@@ -50,9 +50,8 @@ func (st *State) newID() uint32 {
 	return id
 }
 
-// setPool brings a pool to what p says. It returns the entries before and after. If
-// there are no ids for it, it is left as it was.
-func (st *State) setPool(p *model.Pool) (before, after []Entry, placed bool) {
+// placePool brings a pool to what p says. If there are no ids for it, it is left as it was.
+func (st *State) placePool(p *model.Pool) (placed bool) {
 	ps := st.pools[p.ID]
 	if ps == nil {
 		ps = &poolState{}
@@ -64,12 +63,11 @@ func (st *State) setPool(p *model.Pool) (before, after []Entry, placed bool) {
 	if ps.id == 0 || members == nil {
 		st.releaseNew(ps, p, members)
 		st.leftOut.pools[p.ID] = true
-		return nil, nil, false
+		return false
 	}
 	st.pools[p.ID] = ps
-	before = st.poolEntries(ps)
 	st.place(ps, p, members)
-	return before, st.poolEntries(ps), true
+	return true
 }
 
 // memberIDs are the ids of the pool's Backends, then of its Draining; nil if there
@@ -154,13 +152,13 @@ func hashes(scheduler uint16) bool {
 	return scheduler == schedulers[model.MaglevHashing] || scheduler == schedulers[model.MaglevPortHashing]
 }
 
-// setFrontend gives a frontend an id. It returns its entries.
-func (st *State) setFrontend(f *model.Frontend) (entries []Entry, placed bool) {
+// placeFrontend gives a frontend an id, if there is one.
+func (st *State) placeFrontend(f *model.Frontend) (placed bool) {
 	if st.frontends[f.Key] == 0 {
 		id := st.newID()
 		if id == 0 {
 			st.leftOut.frontends[f.Key] = true
-			return nil, false
+			return false
 		}
 		st.frontends[f.Key] = id
 	}
@@ -169,7 +167,7 @@ func (st *State) setFrontend(f *model.Frontend) (entries []Entry, placed bool) {
 			st.leftOut.waiting[f.Key] = true
 		}
 	}
-	return st.frontendEntries(f), true
+	return true
 }
 
 func (st *State) dropFrontend(k model.Key) {

@@ -1,9 +1,8 @@
 package program
 
 import (
+	"iter"
 	"slices"
-
-	"github.com/fairway-net/fairway/model"
 )
 
 // TableName names one of the maps that say what a model.Table says.
@@ -33,26 +32,6 @@ type Entry struct {
 // Entries are entries, each list of one table.
 type Entries map[TableName][]Entry
 
-// roomFor has room for the entries of a table: lists of a hundred thousand that grow bit
-// by bit take three times the memory.
-func roomFor(want *model.Table) Entries {
-	backends := 0
-	for p := range want.Pools() {
-		backends += len(p.Backends)
-	}
-	return Entries{
-		Names: make([]Entry, 0, want.NumPools()), pools: make([]Entry, 0, want.NumPools()),
-		Members: make([]Entry, 0, backends), Slots: make([]Entry, 0, backends),
-		Frontends: make([]Entry, 0, want.NumFrontends()),
-	}
-}
-
-func (b Entries) add(list []Entry) {
-	for _, e := range list {
-		b[e.Table] = append(b[e.Table], e)
-	}
-}
-
 // Size is how many elements it puts and deletes.
 func (p *Plan) Size() int { return p.Put.Count() + p.Delete.Count() }
 
@@ -76,10 +55,32 @@ func NewContents() Contents {
 	return c
 }
 
-// Add adds elements.
-func (c Contents) Add(list []Entry) {
-	for _, e := range list {
-		c[e.Table][e.Key] = e.Value
+// Difference is an element that a table should hold, and hasn't or with another value;
+// or one that it has and shouldn't hold.
+type Difference struct {
+	Entry         // its value is "" if it shouldn't be there
+	Have   string // the value that the table has; "" if it hasn't the element
+	Excess bool   // it shouldn't be there
+}
+
+// Differences compares with what tables should hold, and takes that out of c on the way:
+// so that not all of it is in memory at once.
+func (c Contents) Differences(want iter.Seq[Entry]) iter.Seq[Difference] {
+	return func(yield func(Difference) bool) {
+		for e := range want {
+			have, found := c[e.Table][e.Key]
+			delete(c[e.Table], e.Key)
+			if (!found || have != e.Value) && !yield(Difference{Entry: e, Have: have}) {
+				return
+			}
+		}
+		for t, elements := range c {
+			for key, value := range elements {
+				if !yield(Difference{Entry: Entry{Table: t, Key: key}, Have: value, Excess: true}) {
+					return
+				}
+			}
+		}
 	}
 }
 
@@ -90,7 +91,17 @@ type Plan struct {
 	Delete Entries // their values don't matter
 }
 
-func newPlan() *Plan { return &Plan{Put: Entries{}, Delete: Entries{}} }
+// NewPlan is to do nothing.
+func NewPlan() *Plan { return &Plan{Put: Entries{}, Delete: Entries{}} }
+
+// Add plans to mend a difference.
+func (p *Plan) Add(d Difference) {
+	into := p.Put
+	if d.Excess {
+		into = p.Delete
+	}
+	into[d.Table] = append(into[d.Table], d.Entry)
+}
 
 // replace plans to turn some entries into others.
 func (p *Plan) replace(before, after []Entry) {
@@ -123,28 +134,4 @@ func (p *Plan) dropRewritten() {
 		}
 		p.Delete[t] = slices.DeleteFunc(list, func(e Entry) bool { return kept[e.Key] })
 	}
-}
-
-// Difference is what turns what tables hold into what they should.
-func Difference(have Contents, want Entries) *Plan {
-	p := newPlan()
-	for _, t := range TableNames {
-		if len(have[t]) == 0 {
-			p.Put[t] = want[t]
-			continue
-		}
-		wanted := make(map[string]bool, len(want[t]))
-		for _, e := range want[t] {
-			wanted[e.Key] = true
-			if old, found := have[t][e.Key]; !found || old != e.Value {
-				p.Put[t] = append(p.Put[t], e)
-			}
-		}
-		for key := range have[t] {
-			if !wanted[key] {
-				p.Delete[t] = append(p.Delete[t], Entry{Table: t, Key: key})
-			}
-		}
-	}
-	return p
 }

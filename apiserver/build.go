@@ -42,10 +42,6 @@ func (s *Server) build(ctx context.Context) error {
 	config.OpenAPIConfig.Info.Title = "Fairway"
 	config.OpenAPIV3Config = genericapiserver.DefaultOpenAPIV3Config(definitions, namer)
 	config.OpenAPIV3Config.Info.Title = "Fairway"
-	// Clients are few and trusted; what protects the server is the rate at
-	// which etcd commits.
-	config.MaxRequestsInFlight = 2000
-	config.MaxMutatingRequestsInFlight = 1000
 	config.RESTOptionsGetter = s.options
 	config.EnableProfiling = false
 	config.BuildHandlerChainFunc = s.handlerChain
@@ -170,5 +166,5 @@ func (s *Server) guard(config *genericapiserver.RecommendedConfig) error {
 	config.Authentication.APIAudiences = authenticator.Audiences{identity.Issuer}
 	config.Authorization.Authorizer = s.access.authorizer
 	config.RuleResolver = rights.Resolver{Roles: s.access.roles}
-	return nil
+	return s.beFair(config, client)
 }

@@ -28,15 +28,16 @@ const (
 	// once. An agent makes some twenty at its start and then watches.
 	readsPerSecond = 400
 	readBurst      = 4000
-	// readsUnderWay is how many of a user's reads are worked on at a time, watches
-	// not counted: a tenth of what the server works on for all.
-	readsUnderWay = 200
+	// mostWatches is how many watches, streams and the like a user may have open. An
+	// agent has some twenty. Priority and fairness doesn't count those that have begun.
+	mostWatches = 1000
 	// mostUsers is how many users' rates are remembered.
 	mostUsers = 10000
 )
 
-// userLimits keeps one user from filling the disk, or keeping etcd or the server
-// busy. Administrators and the server's own controllers are not limited.
+// userLimits keeps one user from filling the disk, keeping etcd busy, or the server's
+// memory. How many requests are worked on at a time is for priority and fairness to say.
+// Administrators and the server's own controllers are not limited.
 type userLimits struct {
 	mu    sync.Mutex
 	users map[string]*userLimit
@@ -45,7 +46,7 @@ type userLimits struct {
 // userLimit is what one user has left.
 type userLimit struct {
 	reads, writes *rate.Limiter
-	underWay      atomic.Int64
+	watches       atomic.Int64
 }
 
 // limitUsers answers 429 to users who ask for too much. Clients made of client-go
@@ -58,39 +59,35 @@ func limitUsers(next http.Handler, codecs runtime.NegotiatedSerializer) http.Han
 			next.ServeHTTP(w, req)
 			return
 		}
-		limit, what := limits.of(who, req), "writes"
-		done, allowed := func() {}, false
-		if isSafe(req.Method) {
-			what = "reads"
-			done, allowed = limit.beginRead(req)
-		} else {
-			allowed = limit.writes.AllowN(time.Now(), cost(req.ContentLength))
-		}
-		if allowed {
+		done, why := limits.of(who, req).begin(req)
+		if why == "" {
 			defer done()
 			next.ServeHTTP(w, req)
 			return
 		}
 		w.Header().Set("Retry-After", "1")
-		err := apierrors.NewTooManyRequests("user "+who.GetName()+" "+what+" too much", 1)
+		err := apierrors.NewTooManyRequests("user "+who.GetName()+" "+why, 1)
 		responsewriters.ErrorNegotiated(err, codecs, schema.GroupVersion{Version: "v1"}, w, req)
 	})
 }
 
-// beginRead reports whether there is room for a read, which ends with done.
-func (l *userLimit) beginRead(req *http.Request) (done func(), ok bool) {
+// begin says why there is no room for a request; one that there is room for ends with done.
+func (l *userLimit) begin(req *http.Request) (done func(), why string) {
 	done = func() {}
-	if !l.reads.Allow() {
-		return done, false
+	switch {
+	case isSafe(req.Method) && !l.reads.Allow():
+		return done, "reads too much"
+	case !isSafe(req.Method) && !l.writes.AllowN(time.Now(), cost(req.ContentLength)):
+		return done, "writes too much"
 	}
-	if info, found := request.RequestInfoFrom(req.Context()); found && isLongRunning(req, info) {
-		return done, true
+	if info, found := request.RequestInfoFrom(req.Context()); !found || !isLongRunning(req, info) {
+		return done, ""
 	}
-	if l.underWay.Add(1) > readsUnderWay {
-		l.underWay.Add(-1)
-		return done, false
+	if l.watches.Add(1) > mostWatches {
+		l.watches.Add(-1)
+		return done, "has too many watches and streams open"
 	}
-	return func() { l.underWay.Add(-1) }, true
+	return func() { l.watches.Add(-1) }, ""
 }
 
 func isSafe(method string) bool { return method == http.MethodGet || method == http.MethodHead }

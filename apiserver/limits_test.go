@@ -11,8 +11,8 @@ import (
 	"k8s.io/apiserver/pkg/endpoints/request"
 )
 
-// TestReadLimits: a user who isn't an administrator can neither read without end
-// nor keep the server busy with slow reads, and doesn't keep others from reading.
+// TestReadLimits: a user who isn't an administrator can neither read without end nor
+// open watches without end, and doesn't keep others from either.
 func TestReadLimits(t *testing.T) {
 	begun, release := make(chan struct{}), make(chan struct{})
 	h := limitUsers(http.HandlerFunc(func(_ http.ResponseWriter, req *http.Request) {
@@ -41,19 +41,19 @@ func TestReadLimits(t *testing.T) {
 	}
 	const here = "192.0.2.1:1000"
 	ended := make(chan int)
-	for range readsUnderWay {
-		go func() { ended <- ask("eve", "/slow", "list", here) }()
+	for range mostWatches {
+		go func() { ended <- ask("eve", "/slow", "watch", here) }()
 		<-begun
 	}
-	expect("one read too many at a time", ask("eve", "/fast", "list", here), http.StatusTooManyRequests)
-	expect("a watch beside them", ask("eve", "/fast", "watch", here), http.StatusOK)
-	expect("another user", ask("jane", "/fast", "list", here), http.StatusOK)
-	expect("an administrator", ask("admin", "/fast", "list", here), http.StatusOK)
+	expect("one watch too many", ask("eve", "/fast", "watch", here), http.StatusTooManyRequests)
+	expect("a read beside them", ask("eve", "/fast", "list", here), http.StatusOK)
+	expect("another user", ask("jane", "/fast", "watch", here), http.StatusOK)
+	expect("an administrator", ask("admin", "/fast", "watch", here), http.StatusOK)
 	close(release)
-	for range readsUnderWay {
-		expect("a slow read", <-ended, http.StatusOK)
+	for range mostWatches {
+		expect("a watch", <-ended, http.StatusOK)
 	}
-	expect("a read when those have ended", ask("eve", "/fast", "list", here), http.StatusOK)
+	expect("a watch when those have ended", ask("eve", "/fast", "watch", here), http.StatusOK)
 
 	exhausts := func(who, from string) bool {
 		for range 10 * readBurst {

@@ -27,6 +27,7 @@ type Server struct {
 	authorities *pki.Authorities
 	access      *access
 	lasting     []*lasting
+	fairness    *fairness
 	url         string
 	loopback    *rest.Config
 	generic     *genericapiserver.GenericAPIServer
@@ -115,6 +116,7 @@ func (s *Server) start(ctx context.Context) error {
 		return err
 	}
 	s.renewing.Go(func() { s.renewCertificates(ctx) })
+	s.renewing.Go(func() { s.fairness.run(ctx) })
 	for _, l := range s.lasting {
 		s.renewing.Go(func() { l.run(ctx, recheckPeriod) })
 	}

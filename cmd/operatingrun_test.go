@@ -236,6 +236,9 @@ while [ -d "/proc/$pid" ] && ! grep -q '^State:.Z' "/proc/$pid/status"; do sleep
 func (o *operating) rewrites(server string) {
 	o.t.Helper()
 	_, stop := o.runLine("m1", server)
+	if objects, _ := o.run("m1", "fairway kubectl get flowschemas"); !strings.Contains(objects, "/system-nodes ") {
+		o.t.Errorf("the objects of priority and fairness: %s", objects)
+	}
 	out, _ := o.run("m1", "fairway server secrets rewrite")
 	if !regexp.MustCompile(`[1-9]\d* Secrets written anew`).MatchString(out) {
 		o.t.Errorf("secrets rewrite says %s", out)

@@ -12,6 +12,7 @@ import (
 	batchv1 "k8s.io/api/batch/v1"
 	corev1 "k8s.io/api/core/v1"
 	discoveryv1 "k8s.io/api/discovery/v1"
+	flowcontrolv1 "k8s.io/api/flowcontrol/v1"
 	networkingv1 "k8s.io/api/networking/v1"
 	rbacv1 "k8s.io/api/rbac/v1"
 	schedulingv1 "k8s.io/api/scheduling/v1"
@@ -34,6 +35,10 @@ func Register(s *runtime.Scheme) {
 	register(s, &appsv1.StatefulSet{}, &appsv1.StatefulSetList{}, StatefulSet, func(l *appsv1.StatefulSetList) []appsv1.StatefulSet { return l.Items })
 	register(s, &appsv1.DaemonSet{}, &appsv1.DaemonSetList{}, DaemonSet, func(l *appsv1.DaemonSetList) []appsv1.DaemonSet { return l.Items })
 	register(s, &networkingv1.NetworkPolicy{}, &networkingv1.NetworkPolicyList{}, NetworkPolicy, func(l *networkingv1.NetworkPolicyList) []networkingv1.NetworkPolicy { return l.Items })
+	register(s, &flowcontrolv1.FlowSchema{}, &flowcontrolv1.FlowSchemaList{}, FlowSchema, func(l *flowcontrolv1.FlowSchemaList) []flowcontrolv1.FlowSchema { return l.Items })
+	register(s, &flowcontrolv1.PriorityLevelConfiguration{}, &flowcontrolv1.PriorityLevelConfigurationList{}, PriorityLevelConfiguration, func(l *flowcontrolv1.PriorityLevelConfigurationList) []flowcontrolv1.PriorityLevelConfiguration {
+		return l.Items
+	})
 	register(s, &batchv1.Job{}, &batchv1.JobList{}, Job, func(l *batchv1.JobList) []batchv1.Job { return l.Items })
 	register(s, &batchv1.CronJob{}, &batchv1.CronJobList{}, CronJob, func(l *batchv1.CronJobList) []batchv1.CronJob { return l.Items })
 	register(s, &corev1.ReplicationController{}, &corev1.ReplicationControllerList{}, ReplicationController, func(l *corev1.ReplicationControllerList) []corev1.ReplicationController { return l.Items })

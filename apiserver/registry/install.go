@@ -14,6 +14,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	discoveryv1 "k8s.io/api/discovery/v1"
 	eventsv1 "k8s.io/api/events/v1"
+	flowcontrolv1 "k8s.io/api/flowcontrol/v1"
 	networkingv1 "k8s.io/api/networking/v1"
 	policyv1 "k8s.io/api/policy/v1"
 	rbacv1 "k8s.io/api/rbac/v1"
@@ -57,6 +58,7 @@ func Open(typer runtime.ObjectTyper, options generic.RESTOptionsGetter, a *alloc
 		coordinationv1.SchemeGroupVersion:          o.plain(leases()),
 		discoveryv1.SchemeGroupVersion:             o.plain(endpointSlices(cluster)),
 		eventsv1.SchemeGroupVersion:                {"events": eventsREST{core["events"].(*REST)}},
+		flowcontrolv1.SchemeGroupVersion:           o.plain(flowSchemas(), priorityLevels()),
 		networkingv1.SchemeGroupVersion:            o.networking(),
 		policyv1.SchemeGroupVersion:                o.policy(core),
 		rbacv1.SchemeGroupVersion:                  o.rbac(access),

@@ -20,6 +20,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	discoveryv1 "k8s.io/api/discovery/v1"
 	eventsv1 "k8s.io/api/events/v1"
+	flowcontrolv1 "k8s.io/api/flowcontrol/v1"
 	networkingv1 "k8s.io/api/networking/v1"
 	policyv1 "k8s.io/api/policy/v1"
 	rbacv1 "k8s.io/api/rbac/v1"
@@ -46,6 +47,7 @@ var GroupVersions = []schema.GroupVersion{
 	coordinationv1.SchemeGroupVersion,
 	discoveryv1.SchemeGroupVersion,
 	eventsv1.SchemeGroupVersion,
+	flowcontrolv1.SchemeGroupVersion,
 	networkingv1.SchemeGroupVersion,
 	policyv1.SchemeGroupVersion,
 	rbacv1.SchemeGroupVersion,
@@ -117,6 +119,7 @@ func addPublished(s *runtime.Scheme) error {
 		coordinationv1.AddToScheme,
 		discoveryv1.AddToScheme,
 		eventsv1.AddToScheme,
+		flowcontrolv1.AddToScheme,
 		networkingv1.AddToScheme,
 		policyv1.AddToScheme,
 		rbacv1.AddToScheme,

@@ -3,6 +3,7 @@ package storage
 import (
 	"fmt"
 	"sync"
+	"time"
 
 	"go.etcd.io/etcd/client/v3/kubernetes"
 	"k8s.io/apimachinery/pkg/runtime"
@@ -16,6 +17,7 @@ import (
 	"k8s.io/apiserver/pkg/storage/storagebackend/factory"
 	"k8s.io/apiserver/pkg/storage/value"
 	"k8s.io/apiserver/pkg/storage/value/encrypt/identity"
+	"k8s.io/apiserver/pkg/util/flowcontrol/request"
 	"k8s.io/client-go/tools/cache"
 	"k8s.io/utils/clock"
 
@@ -35,6 +37,23 @@ type RESTOptions struct {
 	claims    map[schema.GroupResource]Claims
 	// encrypted says how resources are stored that aren't in the clear.
 	encrypted map[schema.GroupResource]value.Transformer
+	// counted is told how many objects there are of each resource; nil counts none.
+	counted request.StorageObjectCountTracker
+}
+
+// countPeriod is how often objects are counted, as in kube-apiserver.
+const countPeriod = time.Minute
+
+// Count has objects of each resource counted. It is for before stores are opened.
+func (o *RESTOptions) Count(tracker request.StorageObjectCountTracker) { o.counted = tracker }
+
+// count adds to a resource's options that it is counted.
+func (o *RESTOptions) count(options generic.RESTOptions) generic.RESTOptions {
+	if o.counted != nil {
+		options.CountMetricPollPeriod = countPeriod
+		options.StorageConfig.StorageObjectCountTracker = o.counted
+	}
+	return options
 }
 
 // Encrypt stores a resource by a transformer.
@@ -69,13 +88,13 @@ func (o *RESTOptions) GetRESTOptions(resource schema.GroupResource, example runt
 	if err != nil {
 		return generic.RESTOptions{}, fmt.Errorf("configure storage of %s: %w", resource, err)
 	}
-	return generic.RESTOptions{
+	return o.count(generic.RESTOptions{
 		StorageConfig:           config,
 		Decorator:               o.decorate,
 		EnableGarbageCollection: true,
 		DeleteCollectionWorkers: 4,
 		ResourcePrefix:          o.factory.ResourcePrefix(resource),
-	}, nil
+	}), nil
 }
 
 // WithCodec returns options for resources that the scheme doesn't know: they are
@@ -91,13 +110,13 @@ type codecOptions struct {
 
 // GetRESTOptions implements generic.RESTOptionsGetter.
 func (o codecOptions) GetRESTOptions(resource schema.GroupResource, _ runtime.Object) (generic.RESTOptions, error) {
-	return generic.RESTOptions{
+	return o.options.count(generic.RESTOptions{
 		StorageConfig:           storagebackend.NewDefaultConfig(keyPrefix, o.codec).ForResource(resource),
 		Decorator:               o.options.decorate,
 		EnableGarbageCollection: true,
 		DeleteCollectionWorkers: 4,
 		ResourcePrefix:          resource.Group + "/" + resource.Resource,
-	}, nil
+	}), nil
 }
 
 // decorate opens a resource's store: etcd below, a watch cache above.

@@ -49,10 +49,13 @@ MAY_SKIP   += "github.com/fairway-net/fairway/lab TestTraces" "github.com/fairwa
 # A Prometheus that scrapes agents, and 10,000 Services: `make dashboard`, `make many-services`.
 MAY_SKIP   += "github.com/fairway-net/fairway/lab TestDashboard" "github.com/fairway-net/fairway/lab TestExplainManyServices"
 
+# Units under a systemd that is a machine's first process: `make systemd`.
+MAY_SKIP   += "github.com/fairway-net/fairway/deploy TestSystemd"
+
 # The page takes a browser and npm: `make page`.
 MAY_SKIP   += "github.com/fairway-net/fairway/diagnose/web TestPage"
 
-.PHONY: rest traces dashboard many-services many-nodes drain bench-announce web page pictures first-minutes release arm64 reproducible audit api-conformance deb deb-test causes faults helm gateway-conformance h2spec nothing-lost build demo bench soak bench-kube-proxy bench-ipvs test unit all cluster routers image lint generate generated deps clean
+.PHONY: systemd rest many-nodes drain bench-announce web page pictures first-minutes release arm64 reproducible audit api-conformance deb deb-test causes faults helm gateway-conformance h2spec nothing-lost build demo bench soak bench-kube-proxy bench-ipvs test unit all cluster routers image lint generate generated deps clean traces dashboard many-services
 
 # Without cgo: kustomize, in kubectl, would have the linker keep every symbol for plugins.
 build: ## the binary, in ./fairway
@@ -180,6 +183,11 @@ deb-test: build ## that package installed, upgraded, removed and purged in a cle
 	./deploy/debian/build fairway $(shell $(GO) env GOARCH) 0.0.1 bin/deb-test/old
 	./deploy/debian/build fairway $(shell $(GO) env GOARCH) 0.0.2 bin/deb-test/new
 	./deploy/debian/try bin/deb-test/old/*.deb bin/deb-test/new/*.deb bin/deb-test
+
+systemd: build ## the units under a real systemd: two Debian systems that boot, join, are rebooted, leave and are purged; a minute
+	./hack/install-deps.sh image
+	./hack/systemd/debian bin/systemd/debian
+	FAIRWAY_SYSTEMD=$(CURDIR)/bin/systemd/debian FAIRWAY=$(CURDIR)/fairway $(GO) test -v -count=1 -timeout 10m -run '^TestSystemd$$' ./deploy
 
 web: ## the page of `fairway web`, from web/ into diagnose/web/dist; it takes node and npm
 	cd web && npm ci --ignore-scripts --loglevel=error && npx tsc && node build.mjs

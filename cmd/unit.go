@@ -32,6 +32,8 @@ Description=Fairway agent
 Documentation=https://github.com/fairway-net/fairway
 Wants=network-online.target
 After=network-online.target
+# Try for as long as it takes: a taken port or a missing file may be mended.
+StartLimitIntervalSec=0
 
 [Service]
 # The userspace mode's relay goes on without the agent.

@@ -28,7 +28,9 @@ import (
 )
 
 // kubectlVersion is what the kubectl library calls its version, which only a
-// release build of Kubernetes sets; without one `kubectl version` fails.
+// release build of Kubernetes sets; without one `kubectl version` fails. The
+// library's SetDynamicVersion refuses another minor release than the linker was
+// told, and a plain `go build` tells it none.
 //
 //go:linkname kubectlVersion k8s.io/component-base/version.dynamicGitVersion
 var kubectlVersion atomic.Value

@@ -94,7 +94,10 @@ func runServer(ctx context.Context, config apiserver.Config, balancing loadBalan
 	defer stop()
 	started := context.AfterFunc(ctx, stop)
 	server, err := apiserver.Start(serving, config)
-	if err != nil {
+	switch {
+	case err != nil && errors.Is(err, context.Canceled) && ctx.Err() != nil:
+		return nil // it was asked to end, and has
+	case err != nil:
 		return err
 	}
 	started() // from now on the controllers end first
@@ -102,7 +105,11 @@ func runServer(ctx context.Context, config apiserver.Config, balancing loadBalan
 	if !server.OpenToOthers() {
 		reach = " for programs of this machine (for others: --bind-address)"
 	}
-	if _, err := fmt.Fprintf(out, "API server ready at %s%s; kubeconfig: %s\n", server.URL(), reach, server.AdminKubeconfig()); err != nil {
+	join, err := joinLine(ctx, server)
+	if err != nil {
+		return errors.Join(err, server.Close())
+	}
+	if _, err := fmt.Fprintf(out, "API server ready at %s%s; kubeconfig: %s%s\n", server.URL(), reach, server.AdminKubeconfig(), join); err != nil {
 		return errors.Join(err, server.Close())
 	}
 	if name := server.ClusterName(); name != "" {
@@ -110,9 +117,6 @@ func runServer(ctx context.Context, config apiserver.Config, balancing loadBalan
 	}
 	if ready != nil {
 		ready <- server
-	}
-	if err := printJoinLine(ctx, server, out); err != nil {
-		return errors.Join(err, server.Close())
 	}
 	options, err := controllerOptions(server)
 	if err != nil {

@@ -117,23 +117,21 @@ func advertisedURL(ctx context.Context, client kubernetes.Interface, config *res
 	return fmt.Sprintf("https://%s:%d", address, *slice.Ports[0].Port)
 }
 
-// printJoinLine makes a token for other machines and prints the command that
-// uses it, if they can reach the server.
-func printJoinLine(ctx context.Context, server *apiserver.Server, out io.Writer) error {
+// joinLine makes a token for other machines and says the command that uses it, if they
+// can reach the server.
+func joinLine(ctx context.Context, server *apiserver.Server) (string, error) {
 	if !server.OpenToOthers() {
-		return nil
+		return "", nil
 	}
 	config, client, err := adminClient(server.AdminKubeconfig())
 	if err != nil {
-		return err
+		return "", err
 	}
 	token, err := createToken(ctx, client, config, "printed at the server's start", defaultTokenTime)
 	if err != nil {
-		return err
+		return "", err
 	}
-	address := advertisedURL(ctx, client, config)
-	fmt.Fprintf(out, "On other machines: fairway join %s --token %s\n", address, token)
-	return nil
+	return fmt.Sprintf("; on other machines: fairway join %s --token %s", advertisedURL(ctx, client, config), token), nil
 }
 
 func listTokensCommand(kubeconfig *string) *cobra.Command {

@@ -7,6 +7,7 @@ import (
 	"context"
 	"errors"
 	"io"
+	"net"
 	"net/netip"
 	"os"
 	"os/exec"
@@ -59,8 +60,21 @@ func (o *output) String() string {
 }
 
 // TestUpIsCalm: on a healthy machine the first start says five things, and warns
-// of nothing.
+// of nothing; also where others may join.
 func TestUpIsCalm(t *testing.T) {
+	t.Run("alone", func(t *testing.T) { t.Parallel(); upIsCalm(t, "https://127.0.0.1:") })
+	t.Run("for others", func(t *testing.T) {
+		t.Parallel()
+		out := upIsCalm(t, "https://192.0.2.1:", "--bind-address", "0.0.0.0", "--advertise-address", "192.0.2.1")
+		if !strings.Contains(out, "; on other machines: fairway join https://192.0.2.1:") {
+			t.Errorf("how to join isn't said:\n%s", out)
+		}
+	})
+}
+
+// upIsCalm starts `up` with some flags besides and returns what it prints.
+func upIsCalm(t *testing.T, url string, flags ...string) string {
+	t.Helper()
 	ns, err := netns.Anonymous()
 	if err != nil {
 		t.Fatal(err)
@@ -71,7 +85,7 @@ func TestUpIsCalm(t *testing.T) {
 		}
 	}()
 	dir := t.TempDir()
-	up := exec.Command(os.Args[0], "up", "--data-dir", filepath.Join(dir, "data"), "--state-dir", filepath.Join(dir, "state"), "--secure-port", "0")
+	up := exec.Command(os.Args[0], append([]string{"up", "--data-dir", filepath.Join(dir, "data"), "--state-dir", filepath.Join(dir, "state"), "--secure-port", "0"}, flags...)...)
 	up.Env = append(os.Environ(), asFairway+"=1")
 	var out, log output
 	up.Stdout, up.Stderr = &out, &log
@@ -80,7 +94,8 @@ func TestUpIsCalm(t *testing.T) {
 		if err != nil {
 			return err
 		}
-		return errors.Join(netlink.LinkSetUp(lo), up.Start())
+		address := &netlink.Addr{IPNet: netlink.NewIPNet(net.IPv4(192, 0, 2, 1))}
+		return errors.Join(netlink.LinkSetUp(lo), netlink.AddrAdd(lo, address), up.Start())
 	})
 	if err != nil {
 		t.Fatal(err)
@@ -97,7 +112,7 @@ func TestUpIsCalm(t *testing.T) {
 		case <-time.After(20 * time.Millisecond):
 		}
 	}
-	begin := []string{"API server ready at https://127.0.0.1:", "Mode ", "2 Services are in force", "Try: ", "To stop: "}
+	begin := []string{"API server ready at " + url, "Mode ", "2 Services are in force", "Try: ", "To stop: "}
 	lines := strings.Split(strings.TrimSpace(out.String()), "\n")
 	for i, line := range lines {
 		if i >= len(begin) || !strings.HasPrefix(line, begin[i]) {
@@ -121,6 +136,7 @@ func TestUpIsCalm(t *testing.T) {
 	case <-deadline:
 		t.Errorf("it doesn't end:\n%s", out.String())
 	}
+	return out.String()
 }
 
 // TestOwnServerStartsAgain: a server that ends by itself is started again, and

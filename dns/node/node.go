@@ -179,7 +179,11 @@ func (n *DNS) countFailures(failures int, reason error) {
 	switch failures {
 	case 0:
 		if !n.well.Swap(true) {
-			n.Log.Info("DNS is ready" + n.again)
+			level := slog.LevelInfo
+			if n.again == "" { // as expected, and not worth a line
+				level = slog.LevelDebug
+			}
+			n.Log.Log(context.Background(), level, "DNS is ready"+n.again)
 			n.again = " again"
 			if err := n.renew(); err != nil {
 				n.Log.Error("other nodes may answer this node's DNS questions", "error", err)

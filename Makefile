@@ -5,7 +5,7 @@ VERSION  ?= $(shell git describe --tags --always --dirty 2>/dev/null || echo dev
 LDFLAGS  := -s -w -X github.com/fairway-net/fairway/cmd.Version=$(VERSION)
 LINT     := $(GO) tool -modfile=tools/go.mod golangci-lint
 # Packages without a network of their own: the race detector sees these. ./dns isn't one: CoreDNS' cache and
-# reload have races of their own, which it reports. Nor is ./apiserver, whose tests take an etcd each.
+# reload have races of their own, which it reports. Nor is ./apiserver, whose tests take an etcd each. `make race` has both.
 UNIT     := ./internal/manifest ./internal/netlink/... ./internal/weights ./model/... ./compile/... ./diagnose/... ./kube/... ./agent/... ./config/... ./internal/tuning ./controller/... ./internal/kernel/... ./apiserver/validation ./apiserver/defaults ./apiserver/pki
 UNIT     += ./dataplane/ebpf/program ./internal/seldom ./internal/iprange ./internal/nodename ./internal/oldapi ./announce/...
 UNIT     += ./endpoint/... ./hook ./dns/outside ./dns/machine
@@ -55,7 +55,7 @@ MAY_SKIP   += "github.com/fairway-net/fairway/deploy TestSystemd"
 # The page takes a browser and npm: `make page`.
 MAY_SKIP   += "github.com/fairway-net/fairway/diagnose/web TestPage"
 
-.PHONY: systemd rest many-nodes drain bench-announce web page pictures first-minutes release arm64 reproducible audit api-conformance deb deb-test causes faults helm gateway-conformance h2spec nothing-lost build demo bench soak bench-kube-proxy bench-ipvs test unit all cluster routers image lint generate generated deps clean traces dashboard many-services
+.PHONY: race systemd rest many-nodes drain bench-announce web page pictures first-minutes release arm64 reproducible audit api-conformance deb deb-test causes faults helm gateway-conformance h2spec nothing-lost build demo bench soak bench-kube-proxy bench-ipvs test unit all cluster routers image lint generate generated deps clean traces dashboard many-services
 
 # Without cgo: kustomize, in kubectl, would have the linker keep every symbol for plugins.
 build: ## the binary, in ./fairway
@@ -74,6 +74,14 @@ bin/testsummary: $(wildcard hack/testsummary/*.go)
 
 unit: bin/testsummary ## pure and in-process tests, under the race detector
 	$(GO) test -race -json $(UNIT) | bin/testsummary $(MAY_SKIP)
+
+# Tests of ./dns that take CoreDNS' cache (plugin/cache/setup.go:28) or reload (caddy.go:245), which write
+# what is being read.
+RACES := TestFlood TestGuard TestReload TestStaleAnswers TestExternalNameOutside
+
+race: ## under the race detector, what unit leaves out: the tests of the API server, and of DNS without those in which CoreDNS' own code races: 20 minutes
+	$(GO) test -race -timeout 10m -skip '^($(subst $() ,|,$(RACES)))$$' ./dns
+	$(GO) test -race -timeout 40m ./apiserver
 
 # Packages that unit leaves out, and those with files that the race detector can't have.
 REST = { $(GO) list ./... ; $(GO) list $(UNIT); } | sort | uniq -u; $(GO) list -race -f '{{if .IgnoredGoFiles}}{{.ImportPath}}{{end}}' $(UNIT)

@@ -22,6 +22,7 @@ var gates = schema.GroupVersionResource{Group: "example.com", Version: "v1", Res
 // collect and to empty namespaces of, like any other.
 func testCustomResources(r *rig) {
 	ctx := context.Background()
+	r.expectCollected("v1", "ConfigMap") // from now on the collector knows which kinds there are
 	r.defineGates()
 	client, err := dynamic.NewForConfig(r.config)
 	if err != nil {
@@ -48,6 +49,7 @@ func testCustomResources(r *rig) {
 		_, err := r.client.CoreV1().ConfigMaps(r.ns).Get(ctx, "owned", metav1.GetOptions{})
 		return gone(err)
 	})
+	r.expectCollected("example.com/v1", "Gate")
 	if _, err := client.Resource(gates).Namespace(r.ns).Create(ctx, newGate("left"), metav1.CreateOptions{}); err != nil {
 		r.Fatal(err)
 	}
@@ -64,6 +66,21 @@ func testCustomResources(r *rig) {
 			err = fmt.Errorf("%d are", len(list.Items))
 		}
 		return err
+	})
+}
+
+// expectCollected: what an object owned that isn't there goes.
+func (r *rig) expectCollected(version, kind string) {
+	r.Helper()
+	configs := r.client.CoreV1().ConfigMaps(r.ns)
+	r.do(func() (metav1.Object, error) {
+		return configs.Create(context.Background(), &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Name: "orphan", OwnerReferences: []metav1.OwnerReference{
+			{APIVersion: version, Kind: kind, Name: "nobody", UID: types.UID("of-nobody-" + kind)},
+		}}}, metav1.CreateOptions{})
+	})
+	r.eventually("what an absent "+kind+" owned is gone", func(ctx context.Context) error {
+		_, err := configs.Get(ctx, "orphan", metav1.GetOptions{})
+		return gone(err)
 	})
 }
 

@@ -58,7 +58,7 @@ func TestSystemd(t *testing.T) {
 // serverAsUnit: what install says is true, with the rights of the unit only.
 func serverAsUnit(one *machine) {
 	one.t.Helper()
-	one.sh("find / -xdev | sort >/run/before; getent passwd | sort >/run/users")
+	one.sh("find / -xdev | sort >/var/tmp/before; getent passwd | sort >/var/tmp/users")
 	out := one.sh("/root/fairway install server --bind-address 0.0.0.0 --advertise-address 10.78.0.11")
 	if !strings.Contains(out, "fairway-server.service runs") {
 		one.t.Errorf("install says %q", out)
@@ -181,7 +181,7 @@ func otherUnits(one, two *machine) {
 			one.t.Fatal(err)
 		}
 		two.sh("systemctl start fairway-" + role)
-		two.soon("sleep 2; systemctl show -P NRestarts -P ActiveState fairway-"+role+" | tr '\\n' ' '", "0 active")
+		two.sh("sleep 3; test \"$(systemctl show -P NRestarts fairway-" + role + ")\" = 0 && systemctl is-active fairway-" + role)
 	}
 	two.sh("systemctl reload fairway-gateway && systemctl stop fairway-gateway fairway-dns && rm /etc/systemd/system/fairway-gateway.service /etc/systemd/system/fairway-dns.service")
 	two.sh("fairway uninstall --purge")
@@ -200,7 +200,7 @@ func upAndPurge(one *machine) {
 	one.soon("fairway kubectl get service answer -o name", "service/answer")
 	one.sh("fairway uninstall --purge && rm /root/answer.yaml")
 	one.sh("test -z \"$(nft list ruleset)\"")
-	left := one.sh("find / -xdev | sort | diff /run/before - | grep -vE ' /(var/(log|lib/systemd|tmp)|tmp|etc/(.pwd.lock|[a-z]*-$))' | grep '^[<>]'; getent passwd | sort | diff /run/users -")
+	left := one.sh("find / -xdev | sort | diff /var/tmp/before - | grep -vE ' /(var/(log|lib/systemd|tmp)|tmp|etc/(.pwd.lock|[a-z]*-$))' | grep '^[<>]'; getent passwd | sort | diff /var/tmp/users -")
 	if left != "" {
 		one.t.Errorf("left or taken by a purge:\n%s", left)
 	}

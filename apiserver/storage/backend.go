@@ -124,7 +124,7 @@ func dial(ctx context.Context, o Options) (*Backend, error) {
 		return nil, errors.Join(fmt.Errorf("use etcd at %v: %w", o.Servers, err), client.Close())
 	}
 	reportProgress(client.Client, nil)
-	return &Backend{Client: client, handOver: func() {}, close: client.Close}, nil
+	return &Backend{Client: client, handOver: func() {}, close: sync.OnceValue(client.Close)}, nil
 }
 
 func startEmbedded(ctx context.Context, o Options) (*Backend, error) {

@@ -40,8 +40,10 @@ func TestMarker(t *testing.T) {
 		if _, err := b.Client.Client.Put(t.Context(), "/registry/ours", "y"); err != nil {
 			t.Fatal(err)
 		}
-		if err := b.Close(); err != nil {
-			t.Fatal(err)
+		for range 2 { // a server that ends slowly closes it twice
+			if err := b.Close(); err != nil {
+				t.Fatal(err)
+			}
 		}
 	}
 	resp, err := other.Get(t.Context(), "/fairway-1/registry/ours")

@@ -1,8 +1,6 @@
 package l2
 
 import (
-	"bytes"
-	"crypto/sha256"
 	"maps"
 	"net/netip"
 	"slices"
@@ -56,86 +54,6 @@ type election struct {
 	// held reports whether this node's kernel answers for an address, and no other
 	// node has said meanwhile that it does. Nil if the kernel answers for none.
 	held func(netip.Addr) bool
-}
-
-// member is another node of the link.
-type member struct {
-	life
-	// former is what the process before the present one owned: valid as long as the
-	// node's kernel answers in its name. Nil if there is nothing.
-	former *life
-	// answered is when the node's kernel last said that it answers, in the name of
-	// which incarnation.
-	answered time.Time
-	answerOf uint64
-	// gone says that a node whose kernel answers, which is nothing that waits for its agent,
-	// doesn't any more.
-	gone, answers bool
-	// asked is when it was asked that for the first time since it was heard, and
-	// asks how often.
-	asked time.Time
-	asks  int
-	// kept are the addresses that the node has connections of, though others own them now.
-	kept map[netip.Addr]keeper
-}
-
-// life is what one process of a node said.
-type life struct {
-	incarnation, sequence uint64
-	heard                 time.Time
-	cycle                 uint32
-	entries               map[netip.Addr]*seen
-}
-
-// lives reports whether what a process said is in force: it was heard lately, or
-// the node's kernel answers in its name.
-func (m *member) lives(now time.Time, l *life) bool {
-	return !m.gone && (now.Sub(l.heard) <= deadAfter || l.incarnation == m.answerOf && now.Sub(m.answered) <= deadAfter)
-}
-
-// mayAnswer reports whether the kernel of a node that is silent had no time yet to
-// say that it answers: this node was too busy to ask.
-func (m *member) mayAnswer(now time.Time) bool {
-	silent := min(now.Sub(m.heard), now.Sub(m.answered))
-	return !m.gone && silent <= askFor && (m.asks < leastAsks || now.Sub(m.asked) < Interval)
-}
-
-// standing is what the node has to do with an address just now; nil if that is
-// nothing.
-func (m *member) standing(now time.Time, a netip.Addr) *seen {
-	if s := m.entries[a]; s != nil {
-		if m.lives(now, &m.life) || s.Owner && m.mayAnswer(now) {
-			return s
-		}
-		return nil
-	}
-	if m.former != nil && m.lives(now, m.former) {
-		return m.former.entries[a]
-	}
-	return nil
-}
-
-// begin takes in that another process speaks for the node.
-func (m *member) begin(incarnation uint64) {
-	before := m.life
-	m.life = life{incarnation: incarnation, entries: map[netip.Addr]*seen{}}
-	maps.DeleteFunc(before.entries, func(_ netip.Addr, s *seen) bool { return !s.Owner })
-	if len(before.entries) > 0 {
-		m.former = &before
-	}
-}
-
-func (m *member) forget(a netip.Addr) {
-	delete(m.entries, a)
-	if m.former != nil {
-		delete(m.former.entries, a)
-	}
-}
-
-// seen is what a member said of an address, and in which of its cycles.
-type seen struct {
-	entry
-	cycle uint32
 }
 
 // standing is what this node has to do with an address.
@@ -201,48 +119,6 @@ func (e *election) stand(a netip.Addr) *standing {
 	e.own[a] = s
 	e.order = append(e.order, a)
 	return s
-}
-
-// receive takes in an advert of another node.
-func (e *election) receive(now time.Time, a *advert) []change {
-	if a.Node == e.node {
-		return nil
-	}
-	m := e.members[a.Node]
-	if m == nil {
-		m = &member{life: life{incarnation: a.Incarnation, entries: map[netip.Addr]*seen{}}, kept: map[netip.Addr]keeper{}}
-		e.members[a.Node] = m
-		for _, s := range e.own { // which it can't know yet
-			s.tell = max(s.tell, 1)
-		}
-	}
-	switch {
-	case a.Incarnation < m.incarnation || a.Incarnation == m.incarnation && a.Sequence <= m.sequence && m.sequence != 0:
-		return nil
-	case a.Incarnation > m.incarnation:
-		m.begin(a.Incarnation)
-	}
-	var about []netip.Addr
-	m.sequence, m.heard, m.cycle, m.asks, m.gone, m.answers = a.Sequence, now, a.Cycle, 0, false, a.Answers
-	m.noteKept(now, a)
-	if a.Leaving {
-		m.entries, m.former = map[netip.Addr]*seen{}, nil
-		m.heard, m.answered = time.Time{}, time.Time{}
-		return e.evaluate(now)
-	}
-	for _, entry := range a.Entries {
-		about = append(about, entry.Address)
-		if !entry.Candidate && !entry.Owner && !entry.Keeps {
-			m.forget(entry.Address)
-		} else {
-			m.entries[entry.Address] = &seen{entry, a.Cycle}
-		}
-		if s := e.own[entry.Address]; s != nil {
-			s.highest = max(s.highest, entry.Epoch)
-			s.hadOwner = s.hadOwner || entry.Owner && !entry.Probing
-		}
-	}
-	return e.judge(now, about)
 }
 
 // tick is to be called every Interval and more often. Late says that this node
@@ -328,15 +204,6 @@ func (e *election) ask(now time.Time) []string {
 	return names
 }
 
-func (l *life) owns() bool {
-	for _, s := range l.entries {
-		if s.Owner {
-			return true
-		}
-	}
-	return false
-}
-
 // answer takes in that a member's kernel answers, in the name of an incarnation.
 func (e *election) answer(now time.Time, node string, incarnation uint64) {
 	if m := e.members[node]; m != nil {
@@ -344,158 +211,11 @@ func (e *election) answer(now time.Time, node string, incarnation uint64) {
 	}
 }
 
-// evaluate claims and gives up addresses, of all of them.
-func (e *election) evaluate(now time.Time) []change { return e.judge(now, slices.Clone(e.order)) }
-
-// judge claims and gives up addresses, of those given.
-func (e *election) judge(now time.Time, addresses []netip.Addr) []change {
-	var changes []change
-	for _, a := range addresses {
-		s := e.own[a]
-		if s == nil {
-			continue
-		}
-		owner, others := e.look(now, s)
-		best := owner == "" && !s.Owner && s.Candidate && e.best(now, s)
-		switch {
-		case s.Owner && owner != "" && e.yields(now, s, owner):
-			e.giveUp(s)
-			changes = append(changes, change{Address: a})
-		case s.Owner && !s.Candidate && (!others || now.Sub(s.released) > handOver):
-			e.giveUp(s)
-			changes = append(changes, change{Address: a})
-		case !s.Owner && s.Candidate && owner == "" && best && !now.Before(e.ready):
-			if s.contest.IsZero() {
-				s.contest = now
-			}
-			if !s.hadOwner && (others || e.weighted[a]) && !e.isFirst(now, s) && now.Sub(s.contest) < holdNew {
-				continue
-			}
-			unsettled := s.Keeps && !s.counted
-			s.Owner, s.Keeps, s.Epoch, s.tell, s.contest = true, false, s.highest+1, repeats, time.Time{}
-			s.Probing = !s.hadOwner
-			s.highest = s.Epoch
-			changes = append(changes, change{Address: a, Owner: true, Inherited: s.hadOwner, From: e.formerOf(now, s), Unsettled: unsettled})
-		case owner != "" || !best:
-			s.contest = time.Time{}
-		}
-		if !s.Candidate && !s.Owner && !s.Keeps && s.tell == 0 {
-			delete(e.own, a)
-			e.order = slices.DeleteFunc(e.order, func(b netip.Addr) bool { return a == b })
-		}
-	}
-	return changes
-}
-
-// look finds the living member that owns the address and stays, and whether
-// there are other candidates.
-func (e *election) look(now time.Time, s *standing) (owner string, others bool) {
-	for name, m := range e.members {
-		seen := m.standing(now, s.Address)
-		if seen == nil || !seen.Candidate {
-			continue
-		}
-		others = true
-		if seen.Owner && (owner == "" || outranks(seen.entry, name, e.members[owner].standing(now, s.Address).entry, owner)) {
-			owner = name
-		}
-	}
-	return owner, others
-}
-
-// best reports whether no living candidate is better than this node.
-func (e *election) best(now time.Time, s *standing) bool {
-	for name, m := range e.members {
-		seen := m.standing(now, s.Address)
-		if seen != nil && seen.Candidate && better(seen.entry, name, s.entry, e.node) {
-			return false
-		}
-	}
-	return true
-}
-
-// isFirst reports whether no living node is better, candidate or not: then there is nobody
-// to wait for. Where weights count, others' are unknown before they say them.
-func (e *election) isFirst(now time.Time, s *standing) bool {
-	if e.weighted[s.Address] {
-		return len(e.alive(now)) == 0
-	}
-	for name, m := range e.members {
-		if m.lives(now, &m.life) && better(entry{Address: s.Address, Weight: s.Weight}, name, s.entry, e.node) {
-			return false
-		}
-	}
-	return true
-}
-
-// yields reports whether this owner must give way to another one.
-func (e *election) yields(now time.Time, s *standing, owner string) bool {
-	return !s.Candidate || outranks(e.members[owner].standing(now, s.Address).entry, owner, s.entry, e.node)
-}
-
-// outranks orders two claims: by epoch, then as candidates.
-func outranks(a entry, nodeA string, b entry, nodeB string) bool {
-	if a.Epoch != b.Epoch {
-		return a.Epoch > b.Epoch
-	}
-	return better(a, nodeA, b, nodeB)
-}
-
-// better orders two candidates for an address.
-func better(a entry, nodeA string, b entry, nodeB string) bool {
-	if a.Weight != b.Weight {
-		return a.Weight > b.Weight
-	}
-	return bytes.Compare(hash(nodeA, a.Address), hash(nodeB, a.Address)) < 0
-}
-
-// hash spreads addresses over nodes as MetalLB does.
-func hash(node string, a netip.Addr) []byte {
-	sum := sha256.Sum256([]byte(node + "#" + a.String()))
-	return sum[:]
-}
-
 // confirm notes that no stranger has an address that this node owns.
 func (e *election) confirm(a netip.Addr) {
 	if s := e.own[a]; s != nil && s.Owner {
 		s.Probing, s.hadOwner, s.tell = false, true, repeats
 	}
-}
-
-// adverts are what to send now. At least one goes out each Interval: what
-// changed, and of the rest as much as has room. Urgent ones have changes only.
-func (e *election) adverts(urgent bool) []*advert {
-	var entries []entry
-	for _, a := range e.order {
-		if s := e.own[a]; s.tell > 0 {
-			s.tell--
-			entries = append(entries, s.entry)
-		}
-	}
-	if urgent && len(entries) == 0 {
-		return nil
-	}
-	for range min(maxEntries-len(entries)%maxEntries, len(e.order)) {
-		if e.next >= len(e.order) {
-			break
-		}
-		entries = append(entries, e.own[e.order[e.next]].entry)
-		e.next++
-	}
-	var list []*advert
-	for first := true; first || len(entries) > 0; first = false {
-		n := min(len(entries), maxEntries)
-		e.sequence++
-		list = append(list, &advert{
-			Node: e.node, Incarnation: e.incarnation, Sequence: e.sequence, Cycle: e.cycle, Entries: entries[:n], Leaving: e.leaving, Answers: e.kernelAnswers,
-		})
-		entries = entries[n:]
-	}
-	if e.next >= len(e.order) {
-		e.next = 0
-		e.cycle++
-	}
-	return list
 }
 
 // owned lists the addresses that this node owns.

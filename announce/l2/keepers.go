@@ -46,7 +46,7 @@ func (e *election) formerOf(now time.Time, s *standing) (node string) {
 	var latest uint32
 	for name, m := range e.members {
 		k, ok := m.kept[s.Address]
-		if !ok || now.Sub(k.said) > lostAfter || !s.Owner && k.epoch >= s.Epoch {
+		if !ok || m.gone || now.Sub(k.said) > lostAfter || !s.Owner && k.epoch >= s.Epoch {
 			continue
 		}
 		if node == "" || k.epoch > latest || k.epoch == latest && name < node {

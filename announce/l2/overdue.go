@@ -14,12 +14,12 @@ const (
 	lostAsks = 3
 )
 
-// overdue names the owners that are to be asked whether they are still there, and reports
-// whether one is found to be lost.
+// overdue names the owners, and the nodes that keep connections, that are to be asked whether
+// they are still there, and reports whether one is found to be lost.
 func (e *election) overdue(now time.Time) (names []string, lost bool) {
 	for name, m := range e.members {
 		silent := min(now.Sub(m.heard), now.Sub(m.answered))
-		if !m.answers || m.gone || silent <= overdueAfter || silent > deadAfter || !m.owns() {
+		if !m.answers || m.gone || silent <= overdueAfter || silent > deadAfter || !m.owns() && len(m.kept) == 0 {
 			continue
 		}
 		if m.asks >= lostAsks && now.Sub(m.asked) >= lostAsks*watchEvery {

@@ -55,6 +55,40 @@ func TestOverdue(t *testing.T) {
 	}
 }
 
+// TestLostKeeper: connections aren't led to a node that is lost, which would leave clients
+// hanging; they are to one whose agent alone is away.
+func TestLostKeeper(t *testing.T) {
+	for _, kernel := range []bool{false, true} {
+		l := newLink(t, "a", "b")
+		for _, n := range l.nodes {
+			n.keeps, n.kernelAnswers = true, true
+		}
+		l.candidates(vip)
+		l.pass(10)
+		former := l.owner(vip)
+		l.nodes[former].confirm(vip)
+		next := map[string]string{"a": "b", "b": "a"}[former]
+		l.moves(next)
+		want := next + ">" + former
+		if got := l.leads(); got != want {
+			t.Fatalf("connections are led %q, want %q", got, want)
+		}
+		l.asleep[former] = true
+		for begun := l.now; l.now.Sub(begun) < 110*time.Millisecond; {
+			l.now = l.now.Add(watchEvery)
+			if names, _ := l.nodes[next].overdue(l.now); len(names) > 0 && kernel {
+				l.nodes[next].answer(l.now, former, l.nodes[former].incarnation)
+			}
+		}
+		if !kernel {
+			want = ""
+		}
+		if got := l.leads(); got != want {
+			t.Errorf("kernel answers %v: connections are led %q, want %q", kernel, got, want)
+		}
+	}
+}
+
 // TestFirstWaitsForNobody: of nodes that may have an address that nobody has, the best one
 // takes it at once, and others wait for it; where weights count, all wait to hear them.
 func TestFirstWaitsForNobody(t *testing.T) {

@@ -40,8 +40,10 @@ func (l *link) prepare(due []netip.Addr) error {
 		return err
 	}
 	wanted := map[netip.Addr]bool{}
+	again := map[netip.Addr]bool{} // there was a change before
 	for _, a := range due {
 		wanted[a] = true
+		_, again[a] = l.program.Rings()[a]
 		if err := l.program.Lead(a, l.program.Rings()[a], keepAtMost); err != nil {
 			return err
 		}
@@ -54,6 +56,11 @@ func (l *link) prepare(due []netip.Addr) error {
 		flows := flowsOf(found[a])
 		if err := l.program.Note(a, slices.Collect(maps.Keys(flows))); err != nil {
 			return err
+		}
+		if again[a] {
+			if err := l.program.Forget(a, flows); err != nil {
+				return err
+			}
 		}
 		now := time.Now()
 		l.past[a] = &past{now, flows}

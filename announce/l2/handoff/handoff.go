@@ -156,7 +156,8 @@ func networkOrder(port uint16) uint16 {
 	return binary.NativeEndian.Uint16(b[:])
 }
 
-// End has no more packets of an address led elsewhere, and returns how many were.
+// End has no more packets of an address led elsewhere, and returns how many were. With the
+// last address the program goes, and what it noted.
 func (h *Handoff) End(a netip.Addr) (packets uint64, err error) {
 	key := handoffAddress{Bytes: a.As16()}
 	var f handoffFormer
@@ -172,7 +173,19 @@ func (h *Handoff) End(a netip.Addr) (packets uint64, err error) {
 	}
 	h.attached = false
 	_, err = h.site.Remove()
-	return packets, err
+	return packets, errors.Join(err, h.renew())
+}
+
+// renew forgets connections that began here: the next ones at another node may have the same
+// clients and ports.
+func (h *Handoff) renew() error {
+	before := h.maps
+	if err := h.load(); err != nil {
+		h.maps = before
+		return fmt.Errorf("forget connections that began here: %w", err)
+	}
+	before.Close()
+	return nil
 }
 
 // Close leaves the program where it is, if there is a connection to lead.

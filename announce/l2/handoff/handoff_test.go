@@ -74,6 +74,9 @@ func TestStays(t *testing.T) {
 	}
 	expectLeftovers(t)
 	must(t, second.Lead(a, mac, nil, time.Minute))
+	if err := second.maps.Maps[handoffMapBegun].Lookup(key, &seen); err == nil {
+		t.Error("a connection that began here before counts for the next move: the client's next one from the same port may be another node's")
+	}
 	must(t, second.Close())
 	if swept, err := Sweep(func(index int) bool { return index == device.Index }); err != nil || len(swept) > 0 {
 		t.Errorf("swept %q, %v, of an interface that is to be left alone", swept, err)

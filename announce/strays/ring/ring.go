@@ -157,6 +157,36 @@ func (p *Program) Note(a netip.Addr, begun []Flow) error {
 	return nil
 }
 
+// Forget forgets connections to an address that began here, but for those that are there: the
+// client's next one from the same port may be another node's. Those that have just begun may
+// not be among what is there yet.
+func (p *Program) Forget(a netip.Addr, there map[Flow]bool) error {
+	now, err := bootTime()
+	if err != nil {
+		return err
+	}
+	const justBegun = 5 * time.Second
+	var key straysFlow
+	var since uint64
+	var gone []straysFlow
+	begun := p.maps.Maps[straysMapBegun]
+	for all := begun.Iterate(); all.Next(&key, &since); {
+		f := Flow{
+			Client: netip.AddrPortFrom(netip.AddrFrom16(key.From.Bytes).Unmap(), networkOrder(key.Sport)),
+			Port:   networkOrder(key.Dport), Proto: uint8(key.Proto),
+		}
+		if netip.AddrFrom16(key.To.Bytes).Unmap() == a && !there[f] && time.Duration(since) < now-justBegun {
+			gone = append(gone, key)
+		}
+	}
+	for _, key := range gone {
+		if err := begun.Delete(key); err != nil && !errors.Is(err, ebpf.ErrKeyNotExist) {
+			return fmt.Errorf("forget a connection of %s: %w", a, err)
+		}
+	}
+	return nil
+}
+
 // Lead has packets of connections that didn't begin here led through a ring, for as long as
 // a time at most.
 func (p *Program) Lead(a netip.Addr, to Ring, most time.Duration) error {

@@ -72,6 +72,20 @@ func TestStays(t *testing.T) {
 	if err := second.maps.Maps[straysMapBegun].Lookup(key, &seen); err != nil {
 		t.Errorf("a connection that began here is forgotten: %v", err)
 	}
+	must(t, second.Forget(a, nil))
+	if err := second.maps.Maps[straysMapBegun].Lookup(key, &seen); err != nil {
+		t.Error("one that has just begun is forgotten")
+	}
+	must(t, second.maps.Maps[straysMapBegun].Put(key, uint64(1))) // long ago
+	must(t, second.Forget(b, nil))
+	must(t, second.Forget(a, map[Flow]bool{{Client: netip.MustParseAddrPort("198.51.100.1:4000"), Port: 80, Proto: unix.IPPROTO_TCP}: true}))
+	if err := second.maps.Maps[straysMapBegun].Lookup(key, &seen); err != nil {
+		t.Error("one that is there is forgotten")
+	}
+	must(t, second.Forget(a, nil))
+	if err := second.maps.Maps[straysMapBegun].Lookup(key, &seen); err == nil {
+		t.Error("one that is over isn't forgotten")
+	}
 	for _, address := range []netip.Addr{a, b} {
 		expectLeftovers(t, "br0")
 		if _, err := second.End(address); err != nil {

@@ -1,0 +1,149 @@
+package l2
+
+import (
+	"net/netip"
+	"time"
+)
+
+// claim is an address that this node owns on the link.
+type claim struct {
+	probes    int       // still to be sent; after the last one it is announced
+	next      time.Time // when to send the next probe, or to tell all machines again
+	announced time.Time // zero before
+	confirmed bool      // nobody else has it
+}
+
+// apply begins and ends to answer for addresses.
+func (l *Link) apply(now time.Time, changes []change) {
+	for _, c := range changes {
+		if !c.Owner {
+			l.release(c.Address)
+			l.log.Info("another node answers for the address now, or none", "address", c.Address)
+			l.recount()
+			continue
+		}
+		l.join(c.Address, true)
+		claim := &claim{next: now}
+		l.claims[c.Address] = claim
+		switch {
+		case c.Unsettled && c.From != "": // soon
+			l.handoffs.unknown[c.Address] = true
+			l.recount()
+		case c.From != "":
+			l.lead(c.Address, c.From)
+		}
+		if !c.Inherited {
+			claim.probes = probes
+			l.fresh[c.Address] = claim
+			l.soon()
+		}
+		l.attend(now, c.Address, claim)
+	}
+	if len(changes) > 0 {
+		l.send(l.election.adverts(true))
+		l.changed()
+	}
+}
+
+// release ends the answers for an address.
+func (l *Link) release(a netip.Addr) {
+	delete(l.claims, a)
+	l.kernel.remove(a)
+	l.join(a, false)
+}
+
+// join takes part in the group of an IPv6 address, or ends that, unless another
+// address has the same.
+func (l *Link) join(a netip.Addr, in bool) {
+	if !a.Is6() {
+		return
+	}
+	for other := range l.claims {
+		if other != a && other.Is6() && solicitedNode(other) == solicitedNode(a) {
+			return
+		}
+	}
+	if err := l.sockets.join(l.device, a, in, l.kernel != nil); err != nil {
+		l.log.Warn("neighbor solicitations may not arrive", "address", a, "err", err)
+	}
+}
+
+// remind sends the probes and the gratuitous announcements that are due.
+func (l *Link) remind(now time.Time) {
+	for a, c := range l.claims {
+		if !c.next.IsZero() && !now.Before(c.next) {
+			l.attend(now, a, c)
+		}
+	}
+	for _, c := range l.conflicts {
+		if now.After(c.until) {
+			l.stand(now)
+			return
+		}
+	}
+}
+
+// attend does what is next for an address.
+func (l *Link) attend(now time.Time, a netip.Addr, c *claim) {
+	asked := c.probes < probes
+	switch {
+	case c.probes > 0 && (!asked || !c.announced.IsZero()):
+		l.probe(a)
+		c.probes--
+		c.next = now.Add(probeEvery)
+		if !asked {
+			c.next = now.Add(firstWait)
+		}
+		return
+	case c.announced.IsZero():
+		c.announced = now
+		l.kernel.add(a, l.election.own[a])
+		l.log.Info("this node answers for the address now", "address", a)
+		l.changed()
+		c.next = now.Add(gratuitousEvery)
+		if c.probes > 0 {
+			c.next = now.Add(probeEvery)
+		} else {
+			l.confirm(a, c)
+		}
+	case !c.confirmed:
+		l.confirm(a, c)
+		c.next = c.announced.Add(gratuitousEvery)
+		return
+	default:
+		c.next = now.Add(gratuitousEvery)
+		if now.Sub(c.announced) > gratuitousFor {
+			c.next = time.Time{}
+		}
+	}
+	l.tellAll(a)
+}
+
+// confirm ends looking for another machine that has the address.
+func (l *Link) confirm(a netip.Addr, c *claim) {
+	c.confirmed = true
+	delete(l.fresh, a)
+	l.election.confirm(a)
+	l.changed()
+}
+
+// probe asks the link whether a machine has the address.
+func (l *Link) probe(a netip.Addr) {
+	if a.Is4() {
+		l.write(l.sockets.arp, probeARP(a, l.device.HardwareAddr))
+		return
+	}
+	l.write(l.sockets.ndp, probeNS(a, l.device.HardwareAddr))
+}
+
+// tellAll tells all machines that this node has the address.
+func (l *Link) tellAll(a netip.Addr) {
+	l.counts.gratuitous(a)
+	if a.Is4() {
+		for _, frame := range gratuitousARP(a, l.device.HardwareAddr) {
+			l.write(l.sockets.arp, frame)
+		}
+		return
+	}
+	l.write(l.sockets.ndp, unsolicitedNA(a, l.device.HardwareAddr))
+}

@@ -1,0 +1,140 @@
+package l2
+
+import (
+	"bytes"
+	"errors"
+	"net"
+	"net/netip"
+	"time"
+
+	"github.com/mdlayher/packet"
+)
+
+// conflict is somebody else who has an address of ours.
+type conflict struct {
+	mac   string
+	until time.Time
+}
+
+func (l *Link) takeAdvert(frame []byte) {
+	if len(frame) < etherHead || bytes.Equal(frame[6:12], l.device.HardwareAddr) {
+		return
+	}
+	if l.takeAnswer(frame) {
+		return
+	}
+	a, err := parseAdvert(frame[etherHead:], l.key)
+	if err != nil {
+		l.counts.refused(err)
+		return
+	}
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	now := time.Now()
+	l.meet(now, net.HardwareAddr(frame[6:12]).String(), a.Node)
+	l.apply(now, l.election.receive(now, a))
+}
+
+// meet notes which node has a MAC. What was taken for a stranger's is a node's then,
+// whose agent was away.
+func (l *Link) meet(now time.Time, mac, node string) {
+	if l.members[mac] == node {
+		return
+	}
+	l.members[mac] = node
+	l.soon()
+	for a, c := range l.conflicts {
+		if c.mac == mac {
+			l.conflicts[a] = conflict{mac, now}
+		}
+	}
+}
+
+// owns reports whether this node answers for an address just now. A process that
+// slept doesn't before it has heard what the others did meanwhile.
+func (l *Link) owns(a netip.Addr) bool {
+	c := l.claims[a]
+	return c != nil && !c.announced.IsZero() && time.Since(l.election.lastTick) < deadAfter
+}
+
+func (l *Link) takeARP(frame []byte) {
+	m, ok := parseARP(frame)
+	if !ok || !l.isForUs(frame) || bytes.Equal(m.SenderMAC, l.device.HardwareAddr) {
+		return
+	}
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.noteSender(m.Sender, m.SenderMAC)
+	if m.Operation != arpRequest {
+		return
+	}
+	if c := l.claims[m.Target]; c != nil && c.announced.IsZero() && m.Sender.IsUnspecified() {
+		l.noteSender(m.Target, m.SenderMAC) // another one probes for the same address (RFC 5227, 2.1.1)
+		return
+	}
+	if !l.owns(m.Target) {
+		return
+	}
+	l.counts.request(m.Target)
+	answer := arpMessage{Operation: arpReply, SenderMAC: l.device.HardwareAddr, Sender: m.Target, TargetMAC: m.SenderMAC, Target: m.Sender}
+	l.write(l.sockets.arp, answer.frame(m.SenderMAC))
+	l.counts.response(m.Target)
+}
+
+func (l *Link) takeNDP(frame []byte) {
+	m, ok := parseNDP(frame)
+	if !ok || !l.isForUs(frame) || bytes.Equal(m.FrameSource, l.device.HardwareAddr) {
+		return
+	}
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if m.Type == advertisement {
+		l.noteSender(m.Target, m.FrameSource)
+		return
+	}
+	if !l.owns(m.Target) {
+		return
+	}
+	l.counts.request(m.Target)
+	l.write(l.sockets.ndp, m.answer(l.device.HardwareAddr))
+	l.counts.response(m.Target)
+}
+
+// isForUs leaves out what a promiscuous interface hears of others.
+func (l *Link) isForUs(frame []byte) bool {
+	return frame[0]&1 != 0 || bytes.Equal(frame[:6], l.device.HardwareAddr)
+}
+
+// noteSender finds strangers who have an address that this node probes for.
+func (l *Link) noteSender(a netip.Addr, mac net.HardwareAddr) {
+	c := l.claims[a]
+	if c == nil || c.confirmed || l.members[mac.String()] != "" {
+		return
+	}
+	now := time.Now()
+	l.conflicts[a] = conflict{mac.String(), now.Add(conflictPause)}
+	l.log.Warn("not announced: another machine has the address; give it another one or take the address out of the pool",
+		"address", a, "mac", mac)
+	l.stand(now)
+	l.changed()
+}
+
+func (l *Link) send(adverts []*advert) {
+	for _, a := range adverts {
+		body, err := a.marshal(l.key)
+		if err != nil {
+			l.log.Error("no advert is sent", "err", err)
+			return
+		}
+		l.write(l.sockets.adverts, append(ethernet(advertGroup, l.device.HardwareAddr, EtherType), body...))
+	}
+}
+
+// write sends a frame. What a link that is down doesn't take is no loss: nobody
+// would hear it.
+func (l *Link) write(c *packet.Conn, frame []byte) {
+	to := &packet.Addr{HardwareAddr: net.HardwareAddr(frame[:6])}
+	if _, err := c.WriteTo(frame, to); err != nil && !errors.Is(err, net.ErrClosed) && !errors.Is(err, errDown) {
+		l.counts.failed()
+	}
+}

@@ -1,0 +1,120 @@
+package l2
+
+import (
+	"bytes"
+	"crypto/sha256"
+	"net/netip"
+	"slices"
+	"time"
+)
+
+// evaluate claims and gives up addresses, of all of them.
+func (e *election) evaluate(now time.Time) []change { return e.judge(now, slices.Clone(e.order)) }
+
+// judge claims and gives up addresses, of those given.
+func (e *election) judge(now time.Time, addresses []netip.Addr) []change {
+	var changes []change
+	for _, a := range addresses {
+		s := e.own[a]
+		if s == nil {
+			continue
+		}
+		owner, others := e.look(now, s)
+		best := owner == "" && !s.Owner && s.Candidate && e.best(now, s)
+		switch {
+		case s.Owner && owner != "" && e.yields(now, s, owner):
+			e.giveUp(s)
+			changes = append(changes, change{Address: a})
+		case s.Owner && !s.Candidate && (!others || now.Sub(s.released) > handOver):
+			e.giveUp(s)
+			changes = append(changes, change{Address: a})
+		case !s.Owner && s.Candidate && owner == "" && best && !now.Before(e.ready):
+			if s.contest.IsZero() {
+				s.contest = now
+			}
+			if !s.hadOwner && (others || e.weighted[a]) && !e.isFirst(now, s) && now.Sub(s.contest) < holdNew {
+				continue
+			}
+			unsettled := s.Keeps && !s.counted
+			s.Owner, s.Keeps, s.Epoch, s.tell, s.contest = true, false, s.highest+1, repeats, time.Time{}
+			s.Probing = !s.hadOwner
+			s.highest = s.Epoch
+			changes = append(changes, change{Address: a, Owner: true, Inherited: s.hadOwner, From: e.formerOf(now, s), Unsettled: unsettled})
+		case owner != "" || !best:
+			s.contest = time.Time{}
+		}
+		if !s.Candidate && !s.Owner && !s.Keeps && s.tell == 0 {
+			delete(e.own, a)
+			e.order = slices.DeleteFunc(e.order, func(b netip.Addr) bool { return a == b })
+		}
+	}
+	return changes
+}
+
+// look finds the living member that owns the address and stays, and whether
+// there are other candidates.
+func (e *election) look(now time.Time, s *standing) (owner string, others bool) {
+	for name, m := range e.members {
+		seen := m.standing(now, s.Address)
+		if seen == nil || !seen.Candidate {
+			continue
+		}
+		others = true
+		if seen.Owner && (owner == "" || outranks(seen.entry, name, e.members[owner].standing(now, s.Address).entry, owner)) {
+			owner = name
+		}
+	}
+	return owner, others
+}
+
+// best reports whether no living candidate is better than this node.
+func (e *election) best(now time.Time, s *standing) bool {
+	for name, m := range e.members {
+		seen := m.standing(now, s.Address)
+		if seen != nil && seen.Candidate && better(seen.entry, name, s.entry, e.node) {
+			return false
+		}
+	}
+	return true
+}
+
+// isFirst reports whether no living node is better, candidate or not: then there is nobody
+// to wait for. Where weights count, others' are unknown before they say them.
+func (e *election) isFirst(now time.Time, s *standing) bool {
+	if e.weighted[s.Address] {
+		return len(e.alive(now)) == 0
+	}
+	for name, m := range e.members {
+		if m.lives(now, &m.life) && better(entry{Address: s.Address, Weight: s.Weight}, name, s.entry, e.node) {
+			return false
+		}
+	}
+	return true
+}
+
+// yields reports whether this owner must give way to another one.
+func (e *election) yields(now time.Time, s *standing, owner string) bool {
+	return !s.Candidate || outranks(e.members[owner].standing(now, s.Address).entry, owner, s.entry, e.node)
+}
+
+// outranks orders two claims: by epoch, then as candidates.
+func outranks(a entry, nodeA string, b entry, nodeB string) bool {
+	if a.Epoch != b.Epoch {
+		return a.Epoch > b.Epoch
+	}
+	return better(a, nodeA, b, nodeB)
+}
+
+// better orders two candidates for an address.
+func better(a entry, nodeA string, b entry, nodeB string) bool {
+	if a.Weight != b.Weight {
+		return a.Weight > b.Weight
+	}
+	return bytes.Compare(hash(nodeA, a.Address), hash(nodeB, a.Address)) < 0
+}
+
+// hash spreads addresses over nodes as MetalLB does.
+func hash(node string, a netip.Addr) []byte {
+	sum := sha256.Sum256([]byte(node + "#" + a.String()))
+	return sum[:]
+}

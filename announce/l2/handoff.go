@@ -114,12 +114,13 @@ func (l *Link) followFormers(now time.Time) {
 			l.recount()
 		}
 	}
-	if h.program == nil || now.Sub(h.began) < 2*lostAfter {
+	if h.program == nil {
 		return
 	}
-	for _, a := range slices.Collect(maps.Keys(h.program.Leads())) {
-		if h.from[a] == "" {
-			l.endHandoff(a, "")
+	for a, to := range maps.Clone(h.program.Leads()) { // also of an earlier process
+		node := l.members[to.String()]
+		if h.from[a] == "" && (now.Sub(h.began) >= 2*lostAfter || l.election.isLost(node)) {
+			l.endHandoff(a, node)
 		}
 	}
 }

@@ -191,3 +191,36 @@ func TestConnectionsStayAtEach(t *testing.T) {
 	move("a", "b")
 	check("after b has it back")
 }
+
+// TestFormerNodeLost: what an earlier process led to a node isn't led there any more when that
+// one loses power: clients are reset, and don't hang.
+func TestFormerNodeLost(t *testing.T) {
+	requireTools(t)
+	l := newLAN(t)
+	l.serve("a")
+	l.serve("b")
+	l.firstAlone()
+	old := l.dialBoth("a")
+	l.must(l.nodes["a"].Process.Signal(resigns))
+	l.expectOwners("b")
+	l.expectAnswers("the old connection", "a", old...)
+	l.must(l.nodes["a"].Process.Signal(returns))
+	l.cutPower("b")
+	l.expectOwners("a")
+	l.setLink("b", true)
+	l.start("b") // its kernel leads connections to a yet
+	time.Sleep(5 * Interval)
+	l.expectOwners("a")
+	l.cutPower("a")
+	l.expectOwners("b")
+	for _, conn := range old {
+		l.must(conn.SetDeadline(time.Now().Add(lostAfter)))
+		_, err := io.WriteString(conn, "who?\n")
+		if err == nil {
+			_, err = conn.Read(make([]byte, 1))
+		}
+		if !errors.Is(err, syscall.ECONNRESET) {
+			t.Errorf("a connection of a node that has lost power isn't reset: %v", err)
+		}
+	}
+}

@@ -48,3 +48,9 @@ func (e *election) untilOverdue(now time.Time) time.Duration {
 	}
 	return pause
 }
+
+// isLost reports whether a node's kernel has ceased to answer.
+func (e *election) isLost(node string) bool {
+	m := e.members[node]
+	return m != nil && m.gone
+}

@@ -16,10 +16,15 @@ const keepAtMost = time.Hour
 // Connections lists those that this node has to addresses.
 type Connections func(addresses map[netip.Addr]bool) (map[netip.Addr][]kernel.Connection, error)
 
+// mostFlows is how many connections a program can tell from others'. A node that has more
+// leads nothing elsewhere: it would lead its own. Others lead packets to it all the same.
+const mostFlows = 100_000
+
 // past are connections to an address of before a change.
 type past struct {
 	since time.Time // the change was prepared
 	flows map[ring.Flow]bool
+	blind bool // they are too many
 }
 
 func flowsOf(list []kernel.Connection) map[ring.Flow]bool {
@@ -52,23 +57,48 @@ func (l *link) prepare(due []netip.Addr) error {
 	if err != nil {
 		return err
 	}
+	blind := l.areTooMany(found)
 	for _, a := range due {
-		flows := flowsOf(found[a])
-		if err := l.program.Note(a, slices.Collect(maps.Keys(flows))); err != nil {
+		p := &past{time.Now(), flowsOf(found[a]), blind}
+		if err := l.note(a, p, again[a]); err != nil {
 			return err
 		}
-		if again[a] {
-			if err := l.program.Forget(a, flows); err != nil {
-				return err
-			}
-		}
-		now := time.Now()
-		l.past[a] = &past{now, flows}
+		l.past[a] = p
 		l.mu.Lock()
-		l.group.prepared(now, a, len(flows) > 0)
+		l.group.prepared(p.since, a, len(p.flows) > 0)
 		l.mu.Unlock()
 	}
 	return nil
+}
+
+// note tells the program of connections that this node has. Again says that there was a
+// change before, of which it knows others.
+func (l *link) note(a netip.Addr, p *past, again bool) error {
+	if p.blind {
+		_, err := l.program.End(a)
+		return err
+	}
+	if err := l.program.Note(a, slices.Collect(maps.Keys(p.flows))); err != nil || !again {
+		return err
+	}
+	return l.program.Forget(a, p.flows)
+}
+
+// areTooMany reports whether connections are more than the program can tell from others'.
+func (l *link) areTooMany(found map[netip.Addr][]kernel.Connection) bool {
+	n := 0
+	for a, p := range l.past {
+		if _, again := found[a]; !again {
+			n += len(p.flows)
+		}
+	}
+	for _, list := range found {
+		n += len(list)
+	}
+	if n > mostFlows {
+		l.log.Warn("packets of other nodes' connections that come in here are reset: this node has too many connections to tell them apart", "connections", n, "most", mostFlows)
+	}
+	return n > mostFlows
 }
 
 // recount finds out which connections of before a change are left. At a node that leaves,

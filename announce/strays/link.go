@@ -203,12 +203,6 @@ func (l *link) work(now time.Time) error {
 		l.mu.Unlock()
 		return err
 	}
-	if l.program == nil {
-		l.mu.Lock()
-		defer l.mu.Unlock()
-		l.group.expire(now)
-		return nil
-	}
 	if now.Sub(l.counted) >= sayEvery {
 		l.counted = now
 		if err := l.recount(now); err != nil {
@@ -221,15 +215,29 @@ func (l *link) work(now time.Time) error {
 // follow has the program lead packets as the nodes say.
 func (l *link) follow(now time.Time) error {
 	l.mu.Lock()
-	over, fresh := l.group.expire(now), l.fresh
-	l.fresh = nil
+	over := l.group.expire(now)
 	rings := map[netip.Addr]ring.Ring{}
 	for a, s := range l.group.own {
-		if !s.prepared.IsZero() {
+		if p := l.past[a]; !s.prepared.IsZero() && p != nil && !p.blind {
 			rings[a] = l.group.ringOf(now, a)
 		}
 	}
+	var fresh []net.HardwareAddr
+	if l.program != nil {
+		fresh, l.fresh = l.fresh, nil
+	}
 	l.mu.Unlock()
+	for _, a := range over {
+		delete(l.past, a)
+	}
+	if l.program == nil {
+		return nil
+	}
+	return l.lead(rings, fresh, over)
+}
+
+// lead tells the program what has changed, and ends it when nothing is left to lead.
+func (l *link) lead(rings map[netip.Addr]ring.Ring, fresh []net.HardwareAddr, over []netip.Addr) error {
 	var errs []error
 	for _, mac := range fresh {
 		errs = append(errs, l.program.Know(mac))
@@ -241,7 +249,6 @@ func (l *link) follow(now time.Time) error {
 	}
 	for _, a := range over {
 		packets, err := l.program.End(a)
-		delete(l.past, a)
 		errs = append(errs, err)
 		if packets > 0 {
 			l.log.Info("other nodes have no connections of the address left", "address", a, "packets", packets)

@@ -1,0 +1,82 @@
+package strays
+
+import (
+	"log/slog"
+	"net"
+	"net/netip"
+	"os"
+	"runtime"
+	"testing"
+	"time"
+
+	"github.com/vishvananda/netlink"
+	"golang.org/x/sys/unix"
+
+	"github.com/fairway-net/fairway/announce/strays/ring"
+	"github.com/fairway-net/fairway/internal/kernel"
+	"github.com/fairway-net/fairway/model"
+)
+
+// TestProgramComesAndGoes: the program is there from the question of another node until no
+// connection of before is left, and not at all at a node that has too many to tell them
+// apart, which says all the same that it has some.
+func TestProgramComesAndGoes(t *testing.T) {
+	if os.Getuid() != 0 {
+		t.Skip("needs root")
+	}
+	for _, many := range []int{2, mostFlows + 1} {
+		runtime.LockOSThread() // the thread ends with the test, and its namespace with it
+		must(t, unix.Unshare(unix.CLONE_NEWNET))
+		must(t, netlink.LinkAdd(&netlink.Bridge{LinkAttrs: netlink.LinkAttrs{Name: "br0"}}))
+		device, err := net.InterfaceByName("br0")
+		must(t, err)
+		has := many
+		connections := func(addresses map[netip.Addr]bool) (map[netip.Addr][]kernel.Connection, error) {
+			found := map[netip.Addr][]kernel.Connection{}
+			for client := netip.MustParseAddr("10.0.0.1"); addresses[four] && len(found[four]) < has; client = client.Next() {
+				found[four] = append(found[four], kernel.Connection{Client: netip.AddrPortFrom(client, 4000), Port: 80, Proto: model.TCP})
+			}
+			return found, nil
+		}
+		l, err := openLink(device, "a", key, connections, func() {}, slog.New(slog.DiscardHandler))
+		must(t, err)
+		expect := func(what string, there, holds bool) {
+			t.Helper()
+			left, err := ring.Leftovers()
+			must(t, err)
+			if (len(left) > 0) != there {
+				t.Errorf("%d connections, %s: the program is on %q", many, what, left)
+			}
+			if s := l.group.own[four]; (s != nil && s.holds) != holds {
+				t.Errorf("%d connections, %s: %+v, want that it holds: %v", many, what, s, holds)
+			}
+		}
+		now := time.Now()
+		l.step(now)
+		expect("nobody has asked", false, false)
+		frame := func(m *message) []byte {
+			body, err := m.marshal(key)
+			must(t, err)
+			return append(append(append([]byte{}, all...), 2, 0, 0, 0, 0, 9, 0x88, 0xb6), body...)
+		}
+		l.take(frame(&message{Node: "b", Incarnation: 1, Sequence: 1, Ask: 1, Entries: []entry{{Address: four, Asks: true}}}))
+		l.step(now)
+		few := many <= mostFlows
+		expect("asked", few, true)
+		has = 1
+		l.step(now.Add(settles + 2*sayEvery))
+		expect("one is left", few, true)
+		has = 0
+		l.step(now.Add(settles + 4*sayEvery))
+		l.step(now.Add(settles + 5*sayEvery))
+		expect("none is left", false, false)
+		must(t, l.close(false))
+	}
+}
+
+func must(t *testing.T, err error) {
+	t.Helper()
+	if err != nil {
+		t.Fatal(err)
+	}
+}

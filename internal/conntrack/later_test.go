@@ -110,14 +110,19 @@ func TestSweepsThatWait(t *testing.T) {
 		s.mu.Unlock()
 		time.Sleep(time.Second)
 
-		failing = true
+		fails := func(is bool) (before int) {
+			s.mu.Lock()
+			defer s.mu.Unlock()
+			failing = is
+			return len(runs)
+		}
+		fails(true)
 		run(none, empty)
 		time.Sleep(time.Second)
 		if err := s.Run(t.Context(), nil); err == nil {
 			t.Error("that it failed isn't told")
 		}
-		failing = false
-		before := len(runs)
+		before := fails(false)
 		if err := s.Run(t.Context(), nil); err != nil || len(runs) != before+1 {
 			t.Errorf("not run again: %v", err)
 		}

@@ -51,7 +51,7 @@ func TestRoutes(t *testing.T) {
 		{"eBGP", 4200000001, "127.0.0.1", `192.0.2.1/32 {Origin: i} {AsPath: 64512} {Nexthop: 127.0.0.1}
 192.0.2.2/32 {Origin: i} {AsPath: 64512 64512 64512} {Nexthop: 127.0.0.1} {Communities: 65000:1} {Extcomms: [64512:3000000]} {LargeCommunity: [ 1:2:3]}`},
 		{"iBGP", 64512, "127.0.0.1", `192.0.2.1/32 {Origin: i} {AsPath: } {Nexthop: 127.0.0.1} {LocalPref: 100}
-192.0.2.2/32 {Origin: i} {AsPath: 64512 64512} {Nexthop: 127.0.0.1} {LocalPref: 200} {Communities: 65000:1} {Extcomms: [64512:3000000]} {LargeCommunity: [ 1:2:3]}`},
+192.0.2.2/32 {Origin: i} {AsPath: } {Nexthop: 127.0.0.1} {LocalPref: 200} {Communities: 65000:1} {Extcomms: [64512:3000000]} {LargeCommunity: [ 1:2:3]}`},
 		{"IPv6", 64513, "::1", `2001:db8::1/128 {Origin: i} {AsPath: 64512} {Nexthop: ::1}
 2001:db8::2/128 {Origin: i} {AsPath: 64512 64512 64512} {Communities: 65000:1} {Nexthop: ::1} {Extcomms: [64512:3000000]} {LargeCommunity: [ 1:2:3]}`},
 	}

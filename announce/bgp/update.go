@@ -216,16 +216,13 @@ func (c *connection) announcement(f bgp.Family, hop netip.Addr, r announce.Route
 	return bgp.NewBGPUpdateMessage(nil, attributes, list), nil
 }
 
-// path is the AS path: empty within the own AS, unless it is to look longer.
+// path is the AS path: empty within the own AS, whose routers take a path with their own
+// number for a loop.
 func (c *connection) path(r announce.Route, internal bool) bgp.PathAttributeInterface {
-	count := r.Prepend
-	if !internal {
-		count++
-	}
-	if count == 0 {
+	if internal {
 		return bgp.NewPathAttributeAsPath(nil)
 	}
-	numbers := slices.Repeat([]uint32{c.peer.LocalASN}, count)
+	numbers := slices.Repeat([]uint32{c.peer.LocalASN}, r.Prepend+1)
 	return bgp.NewPathAttributeAsPath([]bgp.AsPathParamInterface{bgp.NewAs4PathParam(bgp.BGP_ASPATH_ATTR_TYPE_SEQ, numbers)})
 }
 

@@ -4,12 +4,14 @@ import (
 	"context"
 	"fmt"
 	"slices"
+	"strconv"
 	"strings"
 
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/util/intstr"
 
 	"github.com/fairway-net/fairway/compile"
+	"github.com/fairway-net/fairway/diagnose/explain"
 	"github.com/fairway-net/fairway/diagnose/nearest"
 )
 
@@ -127,17 +129,37 @@ func checkPort(_ context.Context, e *Evidence) []Finding {
 	if e.Service == nil || e.Question.Target.Port == "" {
 		return nil
 	}
+	if !e.Question.Target.Addr.IsValid() && e.Service.Spec.Type != corev1.ServiceTypeExternalName && !slices.ContainsFunc(e.Service.Spec.Ports, e.isAsked) {
+		return []Finding{e.noPort()}
+	}
 	for _, v := range e.Report.Views {
-		for _, d := range v.Decisions {
-			if d.Service == "" {
-				var ports []string
-				for _, p := range e.Service.Spec.Ports {
-					ports = append(ports, fmt.Sprintf("%d/%s", p.Port, strings.ToLower(orElse(string(p.Protocol), "TCP"))))
-				}
-				return []Finding{{Code: "FW108", Grade: Proved, What: fmt.Sprintf("%s/%s has no port %s; it has %s",
-					e.Service.Namespace, e.Service.Name, e.Question.Target.Port, strings.Join(ports, ", "))}}
-			}
+		if slices.ContainsFunc(v.Decisions, func(d explain.Decision) bool { return d.Service == "" }) {
+			return []Finding{e.noPort()}
 		}
 	}
 	return nil
+}
+
+// isAsked reports whether a port of the Service is one that is asked about.
+func (e *Evidence) isAsked(p corev1.ServicePort) bool {
+	t := e.Question.Target
+	return (t.Port == p.Name || t.Port == strconv.Itoa(int(p.Port))) &&
+		(t.Proto == 0 || strings.EqualFold(t.Proto.String(), orElse(string(p.Protocol), "TCP")))
+}
+
+func (e *Evidence) noPort() Finding {
+	var ports []string
+	for _, p := range e.Service.Spec.Ports {
+		text := fmt.Sprintf("%d/%s", p.Port, strings.ToLower(orElse(string(p.Protocol), "TCP")))
+		if p.Name != "" {
+			text += " (" + p.Name + ")"
+		}
+		ports = append(ports, text)
+	}
+	asked := e.Question.Target.Port
+	if p := e.Question.Target.Proto; p != 0 {
+		asked += "/" + p.String()
+	}
+	return Finding{Code: "FW108", Grade: Proved, What: fmt.Sprintf("%s/%s has no port %s; it has %s",
+		e.Service.Namespace, e.Service.Name, asked, orElse(strings.Join(ports, ", "), "none"))}
 }

@@ -58,8 +58,10 @@ func onlyMismatch(selector, labels map[string]string) (Suggestion, bool) {
 	return s, mismatches == 1
 }
 
-// Name returns the name most like the given one, or "" if none is like it.
+// Name returns the name most like the given one, or "" if none is like it. Names are in
+// small letters, so that others are typed by mistake.
 func Name(name string, names []string) string {
+	name = strings.ToLower(name)
 	best := ""
 	for _, n := range slices.Sorted(slices.Values(names)) {
 		if alike(name, n) && (best == "" || Distance(name, n) < Distance(name, best)) {

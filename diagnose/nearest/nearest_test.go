@@ -32,7 +32,7 @@ func TestSelector(t *testing.T) {
 
 func TestName(t *testing.T) {
 	names := []string{"web", "web-internal", "shop"}
-	for name, want := range map[string]string{"wbe": "web", "shpo": "shop", "we": "web", "database": "", "web-internl": "web-internal"} {
+	for name, want := range map[string]string{"wbe": "web", "shpo": "shop", "we": "web", "database": "", "web-internl": "web-internal", "WEB": "web"} {
 		if got := Name(name, names); got != want {
 			t.Errorf("%s: got %q, want %q", name, got, want)
 		}

@@ -39,11 +39,14 @@ fairway render -f examples/ --mode nftables`,
 	"install": `
 sudo ./fairway install up --load-balancer-range 10.77.0.100-10.77.0.110
 sudo ./fairway install server --bind-address 0.0.0.0 --advertise-address 10.77.0.11
-sudo ./fairway install agent --kubeconfig /etc/fairway/kubeconfig
+sudo ./fairway install agent --kubeconfig /etc/fairway/kubeconfig --gateway
 sudo ./fairway install up                    # a newer version, with the present options`,
 	"install up":     `sudo ./fairway install up --load-balancer-range 10.77.0.100-10.77.0.110`,
 	"install server": `sudo ./fairway install server --bind-address 0.0.0.0 --advertise-address 10.77.0.11`,
-	"install agent":  `sudo ./fairway install agent --kubeconfig /etc/fairway/kubeconfig`,
+	"install agent": `
+sudo ./fairway install agent --kubeconfig /etc/fairway/kubeconfig
+sudo ./fairway install agent --kubeconfig /etc/fairway/kubeconfig --gateway=haproxy`,
+	"install gateway": `sudo ./fairway install gateway --kubeconfig gateway.kubeconfig --engine haproxy`,
 	"uninstall": `
 sudo fairway uninstall
 sudo fairway uninstall --purge   # data too`,

@@ -11,6 +11,7 @@ import (
 	"github.com/spf13/pflag"
 
 	"github.com/fairway-net/fairway/deploy/install"
+	"github.com/fairway-net/fairway/ingress/engines"
 	"github.com/fairway-net/fairway/internal/kernel"
 )
 
@@ -24,10 +25,12 @@ a link kubectl-fairway, and a link kubectl if the machine has no kubectl.
 
 Options of the role follow it, and are kept in /etc/default/fairway-ROLE. Without
 options those of an earlier installation stay: so the same command installs a
-newer version in place. What forwards in the kernel goes on meanwhile.`,
+newer version in place. What forwards in the kernel goes on meanwhile. With
+--gateway, a server or an agent has a second unit, which serves Gateways and
+Ingresses; with up that is a part of it, as --gateway-engine says.`,
 		Args: cobra.NoArgs,
 	}
-	for role, command := range map[string]func() *cobra.Command{"server": serverCommand, "agent": agentCommand, "up": upCommand} {
+	for role, command := range map[string]func() *cobra.Command{"server": serverCommand, "agent": agentCommand, "up": upCommand, "gateway": gatewayCommand} {
 		c.AddCommand(installRoleCommand(role, command()))
 	}
 	return c
@@ -40,10 +43,24 @@ func installRoleCommand(role string, of *cobra.Command) *cobra.Command {
 	c := &cobra.Command{Use: role, Short: "Install `fairway " + role + "` as a service, and start it", Args: cobra.NoArgs}
 	c.Flags().BoolVar(&noStart, "no-start", false, "install it, and start nothing")
 	c.Flags().StringVar(&root, "root", "", "a folder to install into instead of /; nothing is started")
+	gateway := ""
+	if role == "server" || role == "agent" { // up has flags of its own, and serves by itself
+		c.Flags().StringVar(&gateway, "gateway", "", "serve Gateways and Ingresses, too, by a unit of its own: native or haproxy (which must be installed); native if nothing is said")
+		c.Flags().Lookup("gateway").NoOptDefVal = engines.Native
+	}
 	of.Flags().VisitAll(func(f *pflag.Flag) { c.Flags().AddFlag(f) })
 	c.RunE = func(cmd *cobra.Command, _ []string) error {
 		o := installation(cmd, root)
-		o.Role, o.NoStart, o.Args = role, noStart, install.Args(cmd.Flags(), "no-start", "root")
+		o.Role, o.NoStart, o.Args = role, noStart, install.Args(cmd.Flags(), append([]string{"no-start", "root"}, notOfRole(role)...)...)
+		if gateway != "" {
+			if err := engines.Check(gateway); err != nil {
+				return fmt.Errorf("--gateway: %w", err)
+			}
+			o.Gateway = []string{"--engine=" + gateway}
+		}
+		if kubeconfig := cmd.Flags().Lookup("kubeconfig"); role == "gateway" && kubeconfig.Changed {
+			o.Credential = kubeconfig.Value.String()
+		}
 		executable, err := os.Executable()
 		if err != nil {
 			return fmt.Errorf("find own executable: %w", err)
@@ -52,6 +69,17 @@ func installRoleCommand(role string, of *cobra.Command) *cobra.Command {
 		return install.Install(o)
 	}
 	return c
+}
+
+// notOfRole are flags that are no options of the role's unit.
+func notOfRole(role string) []string {
+	switch role {
+	case "up":
+		return nil
+	case "gateway":
+		return []string{"kubeconfig"} // its unit has it as a credential of systemd
+	}
+	return []string{"gateway"}
 }
 
 func installation(cmd *cobra.Command, root string) install.Options {

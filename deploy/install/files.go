@@ -21,6 +21,7 @@ type record struct {
 	Links   map[string]string `json:"links"`
 	Folders []string          `json:"folders"` // that weren't there, outermost first
 	User    string            `json:"user,omitempty"`
+	Gateway bool              `json:"gateway,omitempty"` // beside the role
 
 	root string
 }
@@ -112,8 +113,8 @@ func (r *record) link(path, target string) error {
 }
 
 // removeAll removes what is still as it was made, and says what isn't. What is
-// to be kept stays, and is still on record; "" keeps nothing.
-func (r *record) removeAll(keep string, out io.Writer) error {
+// to be kept stays, and is still on record.
+func (r *record) removeAll(out io.Writer, keep ...string) error {
 	for path, target := range r.Links {
 		if now, err := os.Readlink(r.at(path)); err == nil && now == target {
 			if err := os.Remove(r.at(path)); err != nil {
@@ -123,15 +124,15 @@ func (r *record) removeAll(keep string, out io.Writer) error {
 		delete(r.Links, path)
 	}
 	for path, made := range r.Files {
-		if path == keep {
+		if slices.Contains(keep, path) {
 			continue
 		}
-		if err := r.remove(path, made, keep == "", out); err != nil {
+		if err := r.remove(path, made, len(keep) == 0, out); err != nil {
 			return err
 		}
 		delete(r.Files, path)
 	}
-	if keep != "" {
+	if len(keep) > 0 {
 		return r.save()
 	}
 	if err := os.Remove(r.at(recordFile)); err != nil {

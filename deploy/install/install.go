@@ -20,7 +20,10 @@ import (
 )
 
 // Roles are what a machine can be installed as.
-func Roles() []string { return []string{"server", "agent", "up"} }
+func Roles() []string { return []string{"server", "agent", "up", gatewayRole} }
+
+// gatewayRole is a role, and may be beside another one.
+const gatewayRole = "gateway"
 
 // Options say what to install. The zero value of each field but Role, Program and
 // the two functions is a default.
@@ -28,9 +31,15 @@ type Options struct {
 	Role    string
 	Program string   // the file to install, commonly this process's own
 	Args    []string // options of the role; nil leaves those of an earlier installation
-	Root    string   // put before every path, for tests; nothing is started then unless Systemctl is set
-	NoStart bool     // install, and start nothing
-	Out     io.Writer
+	// Gateway has the machine serve Gateways and Ingresses beside its role, with these
+	// options; nil leaves that as it is.
+	Gateway []string
+	// Credential, if not "", is a kubeconfig for what serves Gateways, which is kept
+	// where its unit looks for it.
+	Credential string
+	Root       string // put before every path, for tests; nothing is started then unless Systemctl is set
+	NoStart    bool   // install, and start nothing
+	Out        io.Writer
 	// Manual writes the manual pages into a folder, Completion the completion of a
 	// shell (bash, zsh or fish).
 	Manual     func(folder string) error
@@ -81,7 +90,7 @@ func Install(o Options) error {
 	if err != nil {
 		return fmt.Errorf("install %s: %w", o.Role, err)
 	}
-	return o.start()
+	return o.start(made)
 }
 
 func (o *Options) makeAll(made *record, unit []byte) error {
@@ -107,15 +116,11 @@ func (o *Options) makeAll(made *record, unit []byte) error {
 	if err := made.write(filepath.Join(unitFolder, UnitName(o.Role)), unit, 0o644); err != nil {
 		return err
 	}
-	if o.Args != nil || !made.exists(o.settingsFile()) {
-		text, err := optionsFile(o.Args)
-		if err != nil {
-			return err
-		}
-		made.Files[o.settingsFile()] = "" // also one that an earlier installation left
-		if err := made.write(o.settingsFile(), text, 0o644); err != nil {
-			return err
-		}
+	if err := o.makeSettings(made, o.settingsFile(), o.Args); err != nil {
+		return err
+	}
+	if err := o.makeGateway(made); err != nil {
+		return err
 	}
 	if err := o.makeManual(made); err != nil {
 		return err
@@ -133,6 +138,19 @@ func (o *Options) makeAll(made *record, unit []byte) error {
 }
 
 func (o *Options) settingsFile() string { return filepath.Join(settings, "fairway-"+o.Role) }
+
+// makeSettings writes options; nil leaves those that are there.
+func (o *Options) makeSettings(made *record, path string, args []string) error {
+	if args == nil && made.exists(path) {
+		return nil
+	}
+	text, err := optionsFile(args)
+	if err != nil {
+		return err
+	}
+	made.Files[path] = "" // also one that an earlier installation left
+	return made.write(path, text, 0o644)
+}
 
 // makeManual writes the manual pages by way of a folder of their own, to know them.
 func (o *Options) makeManual(made *record) error {
@@ -178,19 +196,22 @@ func (o *Options) makeLinks(made *record) error {
 	return nil
 }
 
-// start starts the unit, or has it start anew if it runs.
-func (o *Options) start() error {
+// start starts the units, or has them start anew if they run.
+func (o *Options) start(made *record) error {
 	systemctl := o.systemctl()
 	if systemctl == nil {
 		fmt.Fprintf(o.Out, "installed; no systemd runs here: start it by hand as `fairway %s`\n", o.Role)
-		return nil
+		return o.startGateway(made, nil)
 	}
 	if err := systemctl("daemon-reload"); err != nil {
 		return err
 	}
 	if o.NoStart {
 		fmt.Fprintf(o.Out, "installed; start it with: systemctl enable --now %s\n", UnitName(o.Role))
-		return nil
+		return o.startGateway(made, systemctl)
+	}
+	if o.Role == gatewayRole {
+		return o.startGateway(made, systemctl)
 	}
 	if err := systemctl("enable", UnitName(o.Role)); err != nil {
 		return err
@@ -199,7 +220,7 @@ func (o *Options) start() error {
 		return err
 	}
 	fmt.Fprintf(o.Out, "installed; %s runs: journalctl -u %s\n", UnitName(o.Role), UnitName(o.Role))
-	return nil
+	return o.startGateway(made, systemctl)
 }
 
 // Uninstall stops the unit and removes what Install made, except what somebody
@@ -220,6 +241,11 @@ func Uninstall(o Options, purge bool, cleanup func() error) error {
 			return err
 		}
 	}
+	if systemctl != nil && made.Gateway && made.exists(gatewayUnit) {
+		if err := systemctl("disable", "--now", UnitName(gatewayRole)); err != nil {
+			return err
+		}
+	}
 	if err := cleanup(); err != nil {
 		return fmt.Errorf("remove what is in the kernel: %w", err)
 	}
@@ -227,7 +253,7 @@ func Uninstall(o Options, purge bool, cleanup func() error) error {
 		err = o.purge(made)
 	} else {
 		fmt.Fprintf(o.Out, "kept: %s and %s (--purge removes them)\n", dataFolder, o.settingsFile())
-		err = made.removeAll(o.settingsFile(), o.Out)
+		err = made.removeAll(o.Out, o.settingsFile(), gatewaySettings)
 	}
 	if err == nil && systemctl != nil {
 		err = systemctl("daemon-reload")
@@ -240,7 +266,7 @@ func (o *Options) purge(made *record) error {
 	if err := os.RemoveAll(made.at(dataFolder)); err != nil {
 		return fmt.Errorf("remove data: %w", err)
 	}
-	if err := made.removeAll("", o.Out); err != nil {
+	if err := made.removeAll(o.Out); err != nil {
 		return err
 	}
 	if made.User != "" && o.Root == "" {

@@ -89,7 +89,7 @@ func Run(t *testing.T, start func(*testing.T) Engine, otherwise Otherwise) {
 			}
 			e := start(t)
 			t.Cleanup(func() {
-				ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
+				ctx, cancel := context.WithTimeout(context.Background(), leftovers)
 				defer cancel()
 				e.Close(ctx)
 			})
@@ -97,6 +97,9 @@ func Run(t *testing.T, start func(*testing.T) Engine, otherwise Otherwise) {
 		})
 	}
 }
+
+// leftovers is how long connections that a test has left idle may keep its engine.
+const leftovers = 300 * time.Millisecond
 
 // rig is an engine under test with its endpoints.
 type rig struct {

@@ -198,7 +198,7 @@ func upAndPurge(one *machine) {
 	one.soon("fairway status", "one")
 	one.sh("systemctl restart fairway-up")
 	one.soon("fairway kubectl get service answer -o name", "service/answer")
-	one.sh("fairway uninstall --purge && rm /root/answer.yaml")
+	one.sh("fairway uninstall --purge && rm -r /root/answer.yaml /root/.kube")
 	one.sh("test -z \"$(nft list ruleset)\"")
 	left := one.sh("find / -xdev | sort | diff /var/tmp/before - | grep -vE ' /(var/(log|lib/systemd|tmp)|tmp|etc/(.pwd.lock|[a-z]*-$))' | grep '^[<>]'; getent passwd | sort | diff /var/tmp/users -")
 	if left != "" {

@@ -183,7 +183,10 @@ func otherUnits(one, two *machine) {
 		two.sh("systemctl start fairway-" + role)
 		two.sh("sleep 3; test \"$(systemctl show -P NRestarts fairway-" + role + ")\" = 0 && systemctl is-active fairway-" + role)
 	}
-	two.sh("systemctl reload fairway-gateway && systemctl stop fairway-gateway fairway-dns && rm /etc/systemd/system/fairway-gateway.service /etc/systemd/system/fairway-dns.service")
+	before := two.sh("systemctl show -P MainPID fairway-gateway")
+	two.sh("systemctl reload fairway-gateway")
+	two.soon("test $(systemctl show -P MainPID fairway-gateway) != "+before+" && systemctl is-active fairway-gateway", "active")
+	two.sh("systemctl stop fairway-gateway fairway-dns && rm /etc/systemd/system/fairway-gateway.service /etc/systemd/system/fairway-dns.service")
 	two.sh("fairway uninstall --purge")
 	two.sh("! pgrep -x fairway && test -z \"$(nft list ruleset)\" && test ! -e /etc/systemd/system/fairway-agent.service")
 }

@@ -192,7 +192,7 @@ deb-test: build ## that package installed, upgraded, removed and purged in a cle
 	./deploy/debian/build fairway $(shell $(GO) env GOARCH) 0.0.2 bin/deb-test/new
 	./deploy/debian/try bin/deb-test/old/*.deb bin/deb-test/new/*.deb bin/deb-test
 
-systemd: build ## the units under a real systemd: two Debian systems that boot, join, are rebooted, leave and are purged; a minute
+systemd: build ## the units under a real systemd: two Debian systems that boot, join, are rebooted, leave and are purged: one to three minutes
 	./hack/install-deps.sh image
 	./hack/systemd/debian bin/systemd/debian
 	FAIRWAY_SYSTEMD=$(CURDIR)/bin/systemd/debian FAIRWAY=$(CURDIR)/fairway $(GO) test -v -count=1 -timeout 10m -run '^TestSystemd$$' ./deploy

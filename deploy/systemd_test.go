@@ -39,7 +39,7 @@ const (
 func TestSystemd(t *testing.T) {
 	debian, program := os.Getenv("FAIRWAY_SYSTEMD"), os.Getenv("FAIRWAY")
 	if debian == "" || program == "" {
-		t.Skip("make systemd runs this: it takes a Debian system, and a minute")
+		t.Skip("make systemd runs this: it takes a Debian system, and some minutes")
 	}
 	m := newMachines(t, debian)
 	one, two := m.machine("one", 11, program), m.machine("two", 12, program)

@@ -32,7 +32,7 @@ MAY_SKIP   += "github.com/fairway-net/fairway/cmd TestOperating" "github.com/fai
 MAY_SKIP   += "github.com/fairway-net/fairway/dataplane/ebpf/packet TestHandoverToFullTable"
 
 # So do the settings of routers, each of which takes new sessions: `make routers`.
-MAY_SKIP   += "github.com/fairway-net/fairway/lab TestRouterMatrix"
+MAY_SKIP   += "github.com/fairway-net/fairway/lab TestRouterMatrix" "github.com/fairway-net/fairway/lab TestBirdMatrix"
 
 # Connections through a node that is drained, in each mode: `make drain`.
 MAY_SKIP   += "github.com/fairway-net/fairway/lab TestDrainKeepsConnections" "github.com/fairway-net/fairway/lab TestDrainUnderRouters" "github.com/fairway-net/fairway/lab TestWhoMayNotAnnounce" "github.com/fairway-net/fairway/lab TestStableFlows"
@@ -99,7 +99,7 @@ cluster: build bin/kubernetes/$(KUBERNETES) ## the agent in clusters whose contr
 	FAIRWAY_KUBERNETES=$(CURDIR)/bin/kubernetes/$(KUBERNETES) $(GO) test -v -p 1 -timeout 60m -run '^($(subst $() ,|,$(CLUSTER)))$$' ./lab ./dataplane/conformance
 
 routers: build ## what real routers make of what nodes announce: minutes, since sessions begin anew for each setting
-	FAIRWAY_ROUTERS=1 $(GO) test -v -timeout 30m -run '^(TestRouters|TestRouterMatrix)$$' ./lab
+	FAIRWAY_ROUTERS=1 $(GO) test -v -timeout 30m -run '^(TestRouters|TestRouterMatrix|TestBirdMatrix)$$' ./lab
 
 drain: build ## connections through nodes that are drained, in each mode, also over routers, nodes that may not announce, and stable flows: five minutes
 	FAIRWAY_DRAIN=1 $(GO) test -v -count=1 -timeout 10m -run '^(TestDrainKeepsConnections|TestDrainUnderRouters|TestWhoMayNotAnnounce|TestStableFlows)$$' ./lab

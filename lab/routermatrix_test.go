@@ -218,12 +218,7 @@ func (m *matrix) internal() {
 // gracefulRestart kills an agent; the router keeps its routes until it is back.
 func (m *matrix) gracefulRestart() {
 	m.patch("bgppeers", "router-ipv4", `{"spec":{"nodeSelectors":[{"matchLabels":{"none":"such"}}]}}`)
-	peer := fmt.Sprintf(`{"apiVersion":"metallb.io/v1beta2","kind":"BGPPeer","metadata":{"name":"graceful"},"spec":{"myASN":%d,"peerASN":%d,
-		"peerAddress":"172.30.99.1","password":"s3cret","enableGracefulRestart":true}}`, lab.RouterASN, lab.RouterASN)
-	err := m.metallb.V1beta2.Post().Namespace(v1beta1.DefaultNamespace).Resource("bgppeers").SetHeader("Content-Type", "application/json").Body([]byte(peer)).Do(m.Context()).Error()
-	if err != nil {
-		m.Fatal(err)
-	}
+	m.makeGraceful()
 	m.shows("10.99.0.1/32", "2 available")
 	m.shows("10.99.0.1/32", "localpref 333")
 	before := establishedSince(m.T, m.name, "node1")
@@ -240,6 +235,17 @@ func (m *matrix) gracefulRestart() {
 		if time.Now().After(deadline) {
 			m.Fatalf("the session does not come back: %s", sessionsOf(m.T, m.name, "node1"))
 		}
+	}
+}
+
+// makeGraceful makes a BGPPeer with graceful restart.
+func (m *matrix) makeGraceful() {
+	m.Helper()
+	peer := fmt.Sprintf(`{"apiVersion":"metallb.io/v1beta2","kind":"BGPPeer","metadata":{"name":"graceful"},"spec":{"myASN":%d,"peerASN":%d,
+		"peerAddress":"172.30.99.1","password":"s3cret","enableGracefulRestart":true}}`, lab.RouterASN, lab.RouterASN)
+	err := m.metallb.V1beta2.Post().Namespace(v1beta1.DefaultNamespace).Resource("bgppeers").SetHeader("Content-Type", "application/json").Body([]byte(peer)).Do(m.Context()).Error()
+	if err != nil {
+		m.Fatal(err)
 	}
 }
 

@@ -19,6 +19,12 @@ var faults = []unix.Errno{unix.ENOBUFS, unix.ENOMEM, unix.EPERM, unix.EEXIST, un
 // inFaultyProcess runs a test once more, in a process whose bpf(2) calls can fail.
 func inFaultyProcess(t *testing.T, test func(t *testing.T, calls *failcall.Injector, options kernel.Options)) {
 	t.Helper()
+	inProcessWithFaults(t, test, unix.SYS_BPF)
+}
+
+// inProcessWithFaults runs a test once more, in a process whose calls of these numbers can fail.
+func inProcessWithFaults(t *testing.T, test func(t *testing.T, calls *failcall.Injector, options kernel.Options), numbers ...uint32) {
+	t.Helper()
 	const child = "FAIRWAY_TEST_FAULTY"
 	if os.Getenv(child) == "" {
 		c := exec.Command(os.Args[0], "-test.run=^"+t.Name()+"$", "-test.v")
@@ -32,7 +38,7 @@ func inFaultyProcess(t *testing.T, test func(t *testing.T, calls *failcall.Injec
 		if err := newPlane(t, options).Close(); err != nil { // which probes the kernel, once for a process
 			t.Fatal(err)
 		}
-		calls, err := failcall.Install(unix.SYS_BPF)
+		calls, err := failcall.Install(numbers...)
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -6,6 +6,7 @@ import (
 	"testing"
 
 	"github.com/vishvananda/netlink"
+	"golang.org/x/sys/unix"
 )
 
 func TestList(t *testing.T) {
@@ -24,6 +25,15 @@ func TestList(t *testing.T) {
 	}
 	if _, err := List(interrupted(1000)); !errors.Is(err, netlink.ErrDumpInterrupted) {
 		t.Errorf("interrupted always: %v", err)
+	}
+	calls = 0
+	if got, err := List(func() ([]int, error) {
+		if calls++; calls == 1 {
+			return nil, unix.EBUSY // an earlier list hasn't ended
+		}
+		return []int{1}, nil
+	}); err != nil || !slices.Equal(got, []int{1}) {
+		t.Errorf("after a list that was broken off: %v, %v", got, err)
 	}
 	other := errors.New("no")
 	calls = 0

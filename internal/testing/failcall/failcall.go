@@ -46,14 +46,15 @@ type response struct {
 	flags uint32
 }
 
-// Install begins to listen to calls of a number, which go on as ever until Set.
-func Install(number uint32) (*Injector, error) {
-	program := []unix.SockFilter{
-		{Code: unix.BPF_LD | unix.BPF_W | unix.BPF_ABS, K: 0}, // the number
-		{Code: unix.BPF_JMP | unix.BPF_JEQ | unix.BPF_K, K: number, Jt: 0, Jf: 1},
-		{Code: unix.BPF_RET | unix.BPF_K, K: returnNotify},
-		{Code: unix.BPF_RET | unix.BPF_K, K: returnAllow},
+// Install begins to listen to calls of some numbers, which go on as ever until Set.
+func Install(numbers ...uint32) (*Injector, error) {
+	program := []unix.SockFilter{{Code: unix.BPF_LD | unix.BPF_W | unix.BPF_ABS, K: 0}} // the number
+	for _, number := range numbers {
+		program = append(program,
+			unix.SockFilter{Code: unix.BPF_JMP | unix.BPF_JEQ | unix.BPF_K, K: number, Jt: 0, Jf: 1},
+			unix.SockFilter{Code: unix.BPF_RET | unix.BPF_K, K: returnNotify})
 	}
+	program = append(program, unix.SockFilter{Code: unix.BPF_RET | unix.BPF_K, K: returnAllow})
 	filter := unix.SockFprog{Len: uint16(len(program)), Filter: &program[0]}
 	runtime.LockOSThread()
 	defer runtime.UnlockOSThread()

@@ -14,6 +14,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/rest"
+	"sigs.k8s.io/gateway-api/pkg/client/clientset/versioned"
 
 	"github.com/fairway-net/fairway/ingress/handover"
 	"github.com/fairway-net/fairway/ingress/watch"
@@ -46,6 +47,12 @@ func runSeparate(ctx context.Context, p *process) error {
 	if err != nil {
 		return fmt.Errorf("make API client: %w", err)
 	}
+	custom := rest.CopyConfig(api)
+	custom.ContentType, custom.AcceptContentTypes = "application/json", "application/json"
+	gateways, err := versioned.NewForConfig(custom)
+	if err != nil {
+		return fmt.Errorf("make client for Gateway API: %w", err)
+	}
 	s := &separate{process: p, core: core, known: make(chan struct{}), children: map[types.NamespacedName]*child{}}
 	s.lease = p.leaseBy(core)
 	s.gather()
@@ -55,7 +62,7 @@ func runSeparate(ctx context.Context, p *process) error {
 	}
 	following, stop := context.WithCancel(context.WithoutCancel(ctx))
 	var threads sync.WaitGroup
-	threads.Go(func() { watch.FollowGateways(following, core, s.want) })
+	threads.Go(func() { watch.FollowGateways(following, core, gateways, s.want) })
 	defer func() { stop(); threads.Wait() }()
 	select {
 	case <-ctx.Done():

@@ -2,13 +2,17 @@ package watch
 
 import (
 	"context"
+	"slices"
 
 	corev1 "k8s.io/api/core/v1"
 	networkingv1 "k8s.io/api/networking/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/fields"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/kubernetes"
 	gatewayv1 "sigs.k8s.io/gateway-api/apis/v1"
+	"sigs.k8s.io/gateway-api/pkg/client/clientset/versioned"
 
 	"github.com/fairway-net/fairway/ingress/compile"
 	"github.com/fairway-net/fairway/kube"
@@ -86,8 +90,10 @@ func leaveOut(object any) any {
 }
 
 // FollowGateways tells, until ctx is done, which Gateways engines have ports for: by
-// the Services that the controller makes for them. It begins with a complete list.
-func FollowGateways(ctx context.Context, core kubernetes.Interface, tell func(map[types.NamespacedName]bool)) {
+// the Services that the controller makes for them. It begins with a complete list. A
+// Service for a Gateway that isn't there is somebody else's: who may make Services may
+// not have processes run by that.
+func FollowGateways(ctx context.Context, core kubernetes.Interface, gateways versioned.Interface, tell func(map[types.NamespacedName]bool)) {
 	lists := listWatchBy(core.CoreV1().Services(metav1.NamespaceAll), func(o *metav1.ListOptions) { o.LabelSelector = gatewayv1.GatewayNameLabelKey })
 	services := map[types.NamespacedName]types.NamespacedName{} // to their Gateways
 	complete := false
@@ -105,7 +111,8 @@ func FollowGateways(ctx context.Context, core kubernetes.Interface, tell func(ma
 		Set: func(s *corev1.Service) {
 			name := nameOf(s)
 			gateway := types.NamespacedName{Namespace: s.Namespace, Name: s.Labels[gatewayv1.GatewayNameLabelKey]}
-			if before, known := services[name]; hasPorts(s) && s.Name == compile.ServiceName(gateway.Name) {
+			before, known := services[name]
+			if ours := hasPorts(s) && s.Name == compile.ServiceName(gateway.Name); ours && (before == gateway || isThere(ctx, gateways, gateway)) {
 				services[name] = gateway
 				if before != gateway {
 					all()
@@ -123,6 +130,19 @@ func FollowGateways(ctx context.Context, core kubernetes.Interface, tell func(ma
 		},
 		Synced: func() { complete = true; all() },
 	})
+}
+
+// isThere reports whether there is a Gateway, or it can't be found out. That of all
+// Ingresses is no object, and its Service is in kube-system.
+func isThere(ctx context.Context, gateways versioned.Interface, name types.NamespacedName) bool {
+	if name == compile.IngressGateway {
+		return true
+	}
+	list, err := gateways.GatewayV1().Gateways(name.Namespace).List(ctx, metav1.ListOptions{FieldSelector: fields.OneTermEqualSelector(metav1.ObjectNameField, name.Name).String()})
+	if err != nil {
+		return !apierrors.IsNotFound(err)
+	}
+	return slices.ContainsFunc(list.Items, func(g gatewayv1.Gateway) bool { return g.Name == name.Name })
 }
 
 // hasPorts reports whether an engine listens for a Gateway's Service, and not the

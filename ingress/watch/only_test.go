@@ -14,6 +14,7 @@ import (
 	"k8s.io/apimachinery/pkg/util/intstr"
 	"k8s.io/client-go/kubernetes/fake"
 	gatewayv1 "sigs.k8s.io/gateway-api/apis/v1"
+	gatewayfake "sigs.k8s.io/gateway-api/pkg/client/clientset/versioned/fake"
 )
 
 // TestOnly: of what leads to other Gateways, a watch keeps the name, and nobody is
@@ -78,7 +79,15 @@ func TestFollowGateways(t *testing.T) {
 				t.Fatal(err)
 			}
 		}
+		api := gatewayfake.NewSimpleClientset()
+		for _, name := range []string{"gw", "streams", "gw2", "late"} {
+			g := &gatewayv1.Gateway{ObjectMeta: metav1.ObjectMeta{Namespace: "shop", Name: name}}
+			if _, err := api.GatewayV1().Gateways("shop").Create(t.Context(), g, metav1.CreateOptions{}); err != nil {
+				t.Fatal(err)
+			}
+		}
 		create("gw-fairway", "gw", 80, 20000)
+		create("forged-fairway", "forged", 80, 20003)
 		create("streams-fairway", "streams", 5432, 5432)
 		create("not-ours", "gw2", 80, 20001)
 		var told map[types.NamespacedName]bool
@@ -86,7 +95,7 @@ func TestFollowGateways(t *testing.T) {
 		ended := make(chan struct{})
 		go func() {
 			defer close(ended)
-			FollowGateways(ctx, core, func(all map[types.NamespacedName]bool) { told = maps.Clone(all) })
+			FollowGateways(ctx, core, api, func(all map[types.NamespacedName]bool) { told = maps.Clone(all) })
 		}()
 		expect := func(names ...string) {
 			t.Helper()

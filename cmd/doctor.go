@@ -113,7 +113,7 @@ func (f *doctorFlags) examine(ctx context.Context, args []string) (*doctor.Repor
 	if err != nil {
 		return nil, err
 	}
-	if e.Objects, err = f.objects.read(ctx); err != nil {
+	if e.Objects, err = f.objects.readAll(ctx, q); err != nil {
 		return nil, err
 	}
 	if e.NotHere, err = f.notHere(e.Objects); err != nil {

@@ -2,6 +2,7 @@ package cmd
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"net/netip"
 	"slices"
@@ -35,10 +36,45 @@ func (f *objectFlags) readFor(ctx context.Context, q explain.Question) (*explain
 	if err != nil {
 		return nil, err
 	}
-	if service == nil || mayBeShared(service) {
+	if service == nil {
 		return readObjects(ctx, client)
 	}
+	if mayBeShared(service) {
+		return readAllOrAround(ctx, client, service, q)
+	}
 	return readAround(ctx, client, service, q.From)
+}
+
+// readAll reads all objects, or, for a user who may not, those of the Service that is asked about.
+func (f *objectFlags) readAll(ctx context.Context, q explain.Question) (*explain.Objects, error) {
+	if len(f.files) > 0 {
+		return f.read(ctx)
+	}
+	client, err := f.reader()
+	if err != nil {
+		return nil, err
+	}
+	return readAllOrAround(ctx, client, nil, q)
+}
+
+// readAllOrAround does that. service is the one that is asked about, nil if that isn't known yet.
+func readAllOrAround(ctx context.Context, client kubernetes.Interface, service *corev1.Service, q explain.Question) (*explain.Objects, error) {
+	o, all := readObjects(ctx, client)
+	if !apierrors.IsForbidden(all) {
+		return o, all
+	}
+	if service == nil {
+		var err error
+		if service, err = serviceOf(ctx, client, q.Target); err != nil || service == nil {
+			return nil, errors.Join(all, err)
+		}
+	}
+	o, err := readAround(ctx, client, service, q.From)
+	if err != nil {
+		return nil, errors.Join(all, err)
+	}
+	o.NoOthers, o.NoPolicies = all.Error(), all.Error()
+	return o, nil
 }
 
 // serviceOf is the Service that a target is about; nil if it isn't told by its name or

@@ -51,7 +51,7 @@ func checks() []check {
 		{group: "model", name: "the port is served", unless: []Code{"FW109"}, can: hasViews, run: checkPort},
 		{group: "model", name: "traffic policies have local endpoints", unless: []Code{"FW101", "FW102"}, can: hasViews, run: checkPolicies},
 		{group: "model", name: "the client is let in", can: hasViews, run: checkSources},
-		{group: "model", name: "no other Service has the address", can: hasViewsOfService, run: checkConflicts},
+		{group: "model", name: "no other Service has the address", can: withOthers, run: checkConflicts},
 		{group: "model", name: "network policies let clients in", unless: []Code{"FW109", "FW101", "FW102"}, can: hasPolicies, run: checkNetworkPolicies},
 		{group: "node", name: "agents keep up with the API", can: hasAgents, run: checkAgents},
 		{group: "kernel", name: "the kernel holds what it should", can: hasKernel, run: checkKernel},
@@ -98,7 +98,17 @@ func canLookup(e *Evidence) (bool, string) {
 	if e.Service == nil {
 		return false, ""
 	}
+	if e.Objects.NoOthers != "" {
+		return false, e.Objects.NoOthers // where the cluster's DNS is isn't known either
+	}
 	return e.Probe != nil, e.NotHere
+}
+
+func withOthers(e *Evidence) (bool, string) {
+	if can, why := hasViewsOfService(e); !can {
+		return false, why
+	}
+	return e.Objects.NoOthers == "", e.Objects.NoOthers
 }
 
 // Examine runs all checks.

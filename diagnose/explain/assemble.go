@@ -21,6 +21,9 @@ func newReport(q Question, service *corev1.Service, objects *Objects) *Report {
 	if objects.NoPods != "" {
 		r.NotChecked = append(r.NotChecked, "pods: "+objects.NoPods)
 	}
+	if objects.NoOthers != "" {
+		r.NotChecked = append(r.NotChecked, "other Services with its addresses: "+objects.NoOthers)
+	}
 	if service == nil {
 		r.withoutService(q.Target, objects)
 		return r

@@ -21,6 +21,9 @@ type Objects struct {
 	Pods     []*corev1.Pod
 	Nodes    []*corev1.Node
 	NoPods   string // why Pods couldn't be read; "" if they were
+	// NoOthers says why there is no Service but the one that is asked about; "" if the others
+	// were read, or have no say.
+	NoOthers string
 	// Policies are of all namespaces.
 	Policies   []*networkingv1.NetworkPolicy
 	NoPolicies string // why they couldn't be read; "" if they were

@@ -83,7 +83,7 @@ func poolText(p *model.Pool) string {
 }
 
 // listens reports whether a frontend needs a socket: if any packet to it is
-// forwarded, or must not be answered, which UDP can do. Where all are refused,
+// forwarded, or must not be answered, which UDP can do: also if only some sources may ask. Where all are refused,
 // the kernel does it, better than a process could.
 func listens(t *model.Table, f *model.Frontend) bool {
 	if f.Proto == model.SCTP {
@@ -91,7 +91,7 @@ func listens(t *model.Table, f *model.Frontend) bool {
 	}
 	for _, r := range f.Routes {
 		p := t.Pool(r.Pool)
-		if len(p.Backends) > 0 || f.Proto == model.UDP && (p.Empty == model.Drop || len(p.Draining) > 0) {
+		if len(p.Backends) > 0 || f.Proto == model.UDP && (p.Empty == model.Drop || len(p.Draining) > 0 || f.Sources != nil) {
 			return true
 		}
 	}

@@ -22,6 +22,18 @@ const stateRoot = "/run/fairway/lab"
 // Dir is a lab's state directory.
 func Dir(name string) string { return filepath.Join(stateRoot, name) }
 
+// makeDir makes the directory of a lab. It is root's alone: it has an administrator's
+// kubeconfig, and files of pods, which run as root.
+func makeDir(dir string) error {
+	if err := os.MkdirAll(filepath.Dir(dir), 0o755); err != nil {
+		return err
+	}
+	if err := os.Mkdir(dir, 0o700); !errors.Is(err, fs.ErrExist) {
+		return err
+	}
+	return os.Chmod(dir, 0o700)
+}
+
 // Kubeconfig is the administrator's kubeconfig of a lab, for use on the host.
 func Kubeconfig(name string) string { return filepath.Join(Dir(name), "kubeconfig") }
 

@@ -41,7 +41,7 @@ func Up(ctx context.Context, config Config) error {
 	if err != nil {
 		return fmt.Errorf("find the own executable: %w", err)
 	}
-	if err := os.MkdirAll(Dir(config.Name), 0o755); err != nil {
+	if err := makeDir(Dir(config.Name)); err != nil {
 		return fmt.Errorf("create state directory: %w", err)
 	}
 	log, err := os.OpenFile(filepath.Join(Dir(config.Name), "supervisor.log"), os.O_CREATE|os.O_WRONLY|os.O_APPEND, 0o644)

@@ -6,9 +6,11 @@ import (
 	"fmt"
 	"slices"
 	"strings"
+	"time"
 
 	pb "go.etcd.io/etcd/api/v3/etcdserverpb"
 	"go.etcd.io/etcd/api/v3/v3rpc/rpctypes"
+	"go.etcd.io/etcd/server/v3/etcdserver"
 	"go.etcd.io/etcd/server/v3/etcdserver/api/membership"
 )
 
@@ -72,9 +74,21 @@ func (b *Backend) AddLearner(ctx context.Context, name, peerURL string) (string,
 	return initialCluster(added.Members, name, peerURL), nil
 }
 
-// Remove takes a member off the list.
+// removePause is how long a removal waits before it is tried again.
+const removePause = 500 * time.Millisecond
+
+// Remove takes a member off the list. Members that have just come to reach each
+// other are waited for: etcd believes in that after etcdserver.HealthInterval.
 func (b *Backend) Remove(ctx context.Context, id uint64) error {
 	_, err := b.Client.MemberRemove(ctx, id)
+	for began := time.Now(); errors.Is(err, rpctypes.ErrUnhealthy) && time.Since(began) < etcdserver.HealthInterval+time.Second; {
+		select {
+		case <-ctx.Done():
+			return fmt.Errorf("remove member: %w", context.Cause(ctx))
+		case <-time.After(removePause):
+		}
+		_, err = b.Client.MemberRemove(ctx, id)
+	}
 	switch {
 	case errors.Is(err, rpctypes.ErrMemberNotEnoughStarted), errors.Is(err, rpctypes.ErrUnhealthy):
 		return errors.New("the servers that would stay don't reach each other: most of them must be there")

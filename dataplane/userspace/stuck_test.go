@@ -3,6 +3,10 @@ package userspace
 import (
 	"context"
 	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
 	"testing"
 	"time"
 
@@ -22,6 +26,7 @@ func TestStuckRelay(t *testing.T) {
 	if err := unix.Kill(pid, unix.SIGSTOP); err != nil {
 		t.Fatal(err)
 	}
+	eventually(t, "that the relay stands still", func() bool { return stopped(t, pid) })
 	for name, do := range map[string]func(context.Context) error{
 		"Apply": func(ctx context.Context) error {
 			_, err := p.Apply(ctx, table, kernel.VerifyAll)
@@ -54,4 +59,24 @@ func TestStuckRelay(t *testing.T) {
 		t.Fatal(err)
 	}
 	apply(t, p, table)
+}
+
+// stopped reports whether all threads of a process are in state T (proc(5), stat).
+func stopped(t *testing.T, pid int) bool {
+	t.Helper()
+	threads, err := filepath.Glob(fmt.Sprintf("/proc/%d/task/*/stat", pid))
+	if err != nil || len(threads) == 0 {
+		t.Fatalf("threads of %d: %q, %v", pid, threads, err)
+	}
+	for _, file := range threads {
+		text, err := os.ReadFile(file)
+		if err != nil {
+			return false // it is gone
+		}
+		_, state, _ := strings.Cut(string(text), ") ")
+		if !strings.HasPrefix(state, "T") {
+			return false
+		}
+	}
+	return true
 }

@@ -105,6 +105,18 @@ func (f First) IsThere() (bool, error) {
 // FirstAt is the place of a program at an interface.
 type FirstAt func(h *netlink.Handle, index int) First
 
+// IsThere reports whether the program is at an interface of the calling thread's network
+// namespace, as far as can be seen.
+func (at FirstAt) IsThere(index int) bool {
+	h, err := netlink.NewHandle(unix.NETLINK_ROUTE)
+	if err != nil {
+		return false
+	}
+	defer h.Close()
+	there, err := at(h, index).IsThere()
+	return there && err == nil
+}
+
 // Sweep removes the program from all interfaces but some, given by index, and names those
 // where it was. It looks at the network namespace of the calling thread. What names the
 // program's work in errors.

@@ -1,7 +1,6 @@
 package handoff
 
 import (
-	"encoding/binary"
 	"errors"
 	"fmt"
 	"net"
@@ -59,13 +58,7 @@ func Open(device *net.Interface) (*Handoff, error) {
 
 // IsThere reports whether an earlier process left its program at an interface.
 func IsThere(device *net.Interface) bool {
-	n, err := netlink.NewHandle(unix.NETLINK_ROUTE)
-	if err != nil {
-		return false
-	}
-	defer n.Close()
-	there, err := siteOf(n, device.Index).IsThere()
-	return there && err == nil
+	return tcfilter.FirstAt(siteOf).IsThere(device.Index)
 }
 
 // load puts this version's program in the place of an earlier one's, with its maps.
@@ -115,14 +108,14 @@ func (h *Handoff) Leads() map[netip.Addr]net.HardwareAddr { return h.leads }
 // but for connections that began here before, which are given, and those that begin from
 // now on.
 func (h *Handoff) Lead(a netip.Addr, to net.HardwareAddr, begun []Flow, most time.Duration) error {
-	var now unix.Timespec
-	if err := unix.ClockGettime(unix.CLOCK_BOOTTIME, &now); err != nil {
-		return fmt.Errorf("read clock: %w", err)
+	now, err := tcfilter.BootTime()
+	if err != nil {
+		return err
 	}
-	if err := h.note(a, begun, uint64(now.Nano())); err != nil {
+	if err := h.note(a, begun, uint64(now)); err != nil {
 		return fmt.Errorf("tell connections of %s that began here: %w", a, err)
 	}
-	f := handoffFormer{Until: uint64(now.Nano() + int64(most)), NewUntil: uint64(now.Nano() + int64(h.newFlows))}
+	f := handoffFormer{Until: uint64(now + most), NewUntil: uint64(now + h.newFlows)}
 	copy(f.Mac[:], to)
 	copy(f.Own[:], h.device.HardwareAddr)
 	if err := h.maps.Maps[handoffMapFormers].Put(handoffAddress{Bytes: a.As16()}, f); err != nil {
@@ -142,18 +135,12 @@ func (h *Handoff) Lead(a netip.Addr, to net.HardwareAddr, begun []Flow, most tim
 func (h *Handoff) note(a netip.Addr, begun []Flow, now uint64) error {
 	for _, b := range begun {
 		key := handoffFlow{From: handoffAddress{Bytes: b.Client.Addr().As16()}, To: handoffAddress{Bytes: a.As16()}, Proto: uint32(b.Proto)}
-		key.Sport, key.Dport = networkOrder(b.Client.Port()), networkOrder(b.Port)
+		key.Sport, key.Dport = tcfilter.NetworkOrder(b.Client.Port()), tcfilter.NetworkOrder(b.Port)
 		if err := h.maps.Maps[handoffMapBegun].Put(key, now); err != nil {
 			return err
 		}
 	}
 	return nil
-}
-
-func networkOrder(port uint16) uint16 {
-	var b [2]byte
-	binary.BigEndian.PutUint16(b[:], port)
-	return binary.NativeEndian.Uint16(b[:])
 }
 
 // End has no more packets of an address led elsewhere, and returns how many were. With the

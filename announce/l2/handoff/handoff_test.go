@@ -11,6 +11,8 @@ import (
 
 	"github.com/vishvananda/netlink"
 	"golang.org/x/sys/unix"
+
+	"github.com/fairway-net/fairway/internal/tcfilter"
 )
 
 // inNamespace gives the test a network namespace with an interface.
@@ -65,7 +67,7 @@ func TestStays(t *testing.T) {
 	}
 	var seen uint64
 	key := handoffFlow{From: handoffAddress{Bytes: begun[0].Client.Addr().As16()}, To: handoffAddress{Bytes: a.As16()}, Proto: unix.IPPROTO_TCP}
-	key.Sport, key.Dport = networkOrder(4000), networkOrder(80)
+	key.Sport, key.Dport = tcfilter.NetworkOrder(4000), tcfilter.NetworkOrder(80)
 	if err := second.maps.Maps[handoffMapBegun].Lookup(key, &seen); err != nil {
 		t.Errorf("a connection that began here is forgotten: %v", err)
 	}

@@ -96,11 +96,11 @@ func (r *Responder) earlier() (*ebpf.Program, error) {
 
 // Refresh says that the agent is at work, whose adverts have this incarnation.
 func (r *Responder) Refresh(incarnation uint64) error {
-	var now unix.Timespec
-	if err := unix.ClockGettime(unix.CLOCK_BOOTTIME, &now); err != nil {
-		return fmt.Errorf("read clock: %w", err)
+	now, err := tcfilter.BootTime()
+	if err != nil {
+		return err
 	}
-	s := responderSelf{Refreshed: uint64(now.Nano()), Incarnation: incarnation, Away: uint64(r.times.Away), Limit: uint64(r.times.Limit)}
+	s := responderSelf{Refreshed: uint64(now), Incarnation: incarnation, Away: uint64(r.times.Away), Limit: uint64(r.times.Limit)}
 	copy(s.Mac[:], r.mac)
 	return r.self.Put(uint32(0), s)
 }

@@ -1,7 +1,6 @@
 package ring
 
 import (
-	"encoding/binary"
 	"errors"
 	"fmt"
 	"net"
@@ -74,13 +73,7 @@ func Open(device *net.Interface) (*Program, error) {
 
 // IsThere reports whether an earlier process left its program at an interface.
 func IsThere(device *net.Interface) bool {
-	n, err := netlink.NewHandle(unix.NETLINK_ROUTE)
-	if err != nil {
-		return false
-	}
-	defer n.Close()
-	there, err := placeOf(n, device.Index).IsThere()
-	return there && err == nil
+	return tcfilter.FirstAt(placeOf).IsThere(device.Index)
 }
 
 // load puts this version's program in the place of an earlier one's, with its maps.
@@ -143,13 +136,13 @@ func (p *Program) Watch(a netip.Addr, most time.Duration) error { return p.Lead(
 
 // Note notes connections to an address that began here before.
 func (p *Program) Note(a netip.Addr, begun []Flow) error {
-	now, err := bootTime()
+	now, err := tcfilter.BootTime()
 	if err != nil {
 		return err
 	}
 	for _, b := range begun {
 		key := straysFlow{From: straysAddress{Bytes: b.Client.Addr().As16()}, To: straysAddress{Bytes: a.As16()}, Proto: uint32(b.Proto)}
-		key.Sport, key.Dport = networkOrder(b.Client.Port()), networkOrder(b.Port)
+		key.Sport, key.Dport = tcfilter.NetworkOrder(b.Client.Port()), tcfilter.NetworkOrder(b.Port)
 		if err := p.maps.Maps[straysMapBegun].Put(key, uint64(now)); err != nil {
 			return fmt.Errorf("tell connections of %s that began here: %w", a, err)
 		}
@@ -161,7 +154,7 @@ func (p *Program) Note(a netip.Addr, begun []Flow) error {
 // client's next one from the same port may be another node's. Those that have just begun may
 // not be among what is there yet.
 func (p *Program) Forget(a netip.Addr, there map[Flow]bool) error {
-	now, err := bootTime()
+	now, err := tcfilter.BootTime()
 	if err != nil {
 		return err
 	}
@@ -172,8 +165,8 @@ func (p *Program) Forget(a netip.Addr, there map[Flow]bool) error {
 	begun := p.maps.Maps[straysMapBegun]
 	for all := begun.Iterate(); all.Next(&key, &since); {
 		f := Flow{
-			Client: netip.AddrPortFrom(netip.AddrFrom16(key.From.Bytes).Unmap(), networkOrder(key.Sport)),
-			Port:   networkOrder(key.Dport), Proto: uint8(key.Proto),
+			Client: netip.AddrPortFrom(netip.AddrFrom16(key.From.Bytes).Unmap(), tcfilter.NetworkOrder(key.Sport)),
+			Port:   tcfilter.NetworkOrder(key.Dport), Proto: uint8(key.Proto),
 		}
 		if netip.AddrFrom16(key.To.Bytes).Unmap() == a && !there[f] && time.Duration(since) < now-justBegun {
 			gone = append(gone, key)
@@ -190,7 +183,7 @@ func (p *Program) Forget(a netip.Addr, there map[Flow]bool) error {
 // Lead has packets of connections that didn't begin here led through a ring, for as long as
 // a time at most.
 func (p *Program) Lead(a netip.Addr, to Ring, most time.Duration) error {
-	now, err := bootTime()
+	now, err := tcfilter.BootTime()
 	if err != nil {
 		return err
 	}
@@ -221,21 +214,6 @@ func (p *Program) Lead(a netip.Addr, to Ring, most time.Duration) error {
 		return fmt.Errorf("lead packets to %s to the nodes of their connections: %w", a, err)
 	}
 	return nil
-}
-
-// bootTime is the clock that the program reads.
-func bootTime() (time.Duration, error) {
-	var now unix.Timespec
-	if err := unix.ClockGettime(unix.CLOCK_BOOTTIME, &now); err != nil {
-		return 0, fmt.Errorf("read clock: %w", err)
-	}
-	return time.Duration(now.Nano()), nil
-}
-
-func networkOrder(port uint16) uint16 {
-	var b [2]byte
-	binary.BigEndian.PutUint16(b[:], port)
-	return binary.NativeEndian.Uint16(b[:])
 }
 
 // End has no more packets to an address led elsewhere, and returns how many were. With the

@@ -111,14 +111,28 @@ func (a *access) holdsToken(ctx context.Context, namespace, name string) (bool, 
 	return obj.(*corev1.Secret).Type == corev1.SecretTypeServiceAccountToken, nil
 }
 
-// objects reads objects of the core group from the watch caches.
+// objects reads objects of the core group.
 type objects struct{ resources registry.Resources }
 
 // Get implements identity.Objects.
 func (o *objects) Get(ctx context.Context, resource, namespace, name string) (runtime.Object, error) {
+	obj, err := o.Cached(ctx, resource, namespace, name)
+	if apierrors.IsNotFound(err) {
+		return o.get(ctx, resource, namespace, name, "")
+	}
+	return obj, err
+}
+
+// Cached implements identity.Objects.
+func (o *objects) Cached(ctx context.Context, resource, namespace, name string) (runtime.Object, error) {
+	return o.get(ctx, resource, namespace, name, "0")
+}
+
+// get reads the watch cache where any version will do ("0"), and the store otherwise.
+func (o *objects) get(ctx context.Context, resource, namespace, name, version string) (runtime.Object, error) {
 	getter, ok := o.resources[resource].(rest.Getter)
 	if !ok {
 		return nil, errors.New("no such resource: " + resource)
 	}
-	return getter.Get(genericapirequest.WithNamespace(ctx, namespace), name, &metav1.GetOptions{ResourceVersion: "0"})
+	return getter.Get(genericapirequest.WithNamespace(ctx, namespace), name, &metav1.GetOptions{ResourceVersion: version})
 }

@@ -51,7 +51,7 @@ func (r *Revocable) AuthenticateRequest(req *http.Request) (*authenticator.Respo
 
 // Check reports that a machine's certificate was revoked after it was issued.
 func (r *Revocable) Check(ctx context.Context, node string, issued time.Time) error {
-	obj, err := r.Objects.Get(ctx, "configmaps", metav1.NamespaceSystem, revokedMachines)
+	obj, err := r.Objects.Cached(ctx, "configmaps", metav1.NamespaceSystem, revokedMachines)
 	if apierrors.IsNotFound(err) {
 		return nil
 	}

@@ -7,6 +7,7 @@
 //	engine.go    tables in, sockets up and down
 //	plan.go      what a table makes of haproxy: sockets, certificates
 //	paths.go     rules to entries of maps
+//	plain.go     requests of which nothing has to be changed
 //	program.go   rules with conditions, and what they change; lua.go, regexp.go
 //	memo.go      what the table before leaves to the next
 //	slots.go     pools to backends and servers

@@ -299,8 +299,8 @@ local function guarded(txn, a, headers)
     elseif get(txn, "whole") ~= "" and tonumber(get(txn, "whole")) > a.maxBody then
       answer(txn, 413)
       return true
-    elseif get(txn, "whole") ~= "" and tonumber(get(txn, "whole")) < 16000 then
-      -- all of it has come
+    elseif get(txn, "whole") ~= "" and tonumber(get(txn, "whole")) + 2 * (#txn.sf:req_hdrs() + #txn.sf:url()) < 11000 then
+      -- all of it has come: there was room for more beside the headers (tune.bufsize)
     elseif coding or get(txn, "body") ~= "" then
       answer(txn, 411)
       return true

@@ -22,6 +22,7 @@ func (p *planner) hosts(s *socket, l *listener) {
 		}
 		s.hostWild = addDepth(s.hostWild, h.Hostname)
 		if p.recall(s, l, h) {
+			p.plainHost(s, l, h)
 			continue
 		}
 		p.making = &memo{listener: l.id, port: s.model.Port}
@@ -50,6 +51,7 @@ func (p *planner) hosts(s *socket, l *listener) {
 		if _, given := byPath.prefix["/"]; !given && len(byPath.regexps) > 0 {
 			p.set(prefix, at+"/", p.value(s, l, byPath.under(h.Rules, "/", false)))
 		}
+		p.plainHost(s, l, h)
 	}
 }
 

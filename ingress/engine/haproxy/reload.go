@@ -201,7 +201,7 @@ func (e *Engine) files(folder string, p *plan) map[string]string {
 			out[file] = text
 		}
 	}
-	for _, name := range []string{"p.map", "x.map"} {
+	for _, name := range []string{"f.map", "p.map", "x.map"} {
 		for _, s := range p.sockets {
 			if _, given := out[s.id+name]; !given {
 				out[s.id+name] = ""

@@ -57,8 +57,9 @@ func (c *config) global() {
 	c.add("stats socket unix@%s mode 600 level admin", c.path("control"))
 	c.add("stats timeout 1m")
 	c.add("hard-stop-after %dms", c.drain.Milliseconds())
-	c.add("tune.bufsize 32768")
-	c.add("tune.maxrewrite 8192")
+	c.add("tune.bufsize 16384") // a request that may be sent again is kept in another
+	c.add("tune.maxrewrite 2048")
+	c.add("tune.pattern.cache-size 0") // looking for an answer takes longer than finding it
 	c.add("tune.http.maxhdr 512")
 	c.add("tune.h2.max-concurrent-streams 250")
 	c.add("tune.ssl.cachesize 0")
@@ -337,7 +338,7 @@ func (c *config) backend(number int, list map[string]server) {
 // no harm.
 func (c *config) tries(k *kind) {
 	if k.attempts < 0 {
-		c.add("http-request disable-l7-retry if !{ method GET HEAD OPTIONS TRACE } || { req.hdr(content-length) -m found } || { req.hdr(transfer-encoding) -m found } || { req.hdr(upgrade) -m found }")
+		c.add("http-request disable-l7-retry if { var(txn.once) -m found }")
 		return
 	}
 	on := "conn-failure"

@@ -23,13 +23,15 @@ func (c *config) requests(s *socket, name, bind string) {
 		c.add("option dontlognull")
 		c.add("%s", logFormat())
 	}
+	c.mapped(s)
+	c.plain(s)
 	c.admit(s)
 	c.add("http-request return status 200 content-type text/plain lf-string %%[path,map_str(%s)] if { path -m beg /.well-known/acme-challenge/ } { path,map_str(%s) -m found }", c.path(challenges), c.path(challenges))
 	c.listener(s)
 	c.rules(s)
 	c.forwarded(s)
 	c.add("http-request lua.act if { var(txn.v) -m str l }")
-	c.add("http-response set-var(txn.answered) bool(true)")
+	c.add("http-response set-var(txn.answered) bool(true) if { status 503 }")
 	c.add("http-response lua.respond if { var(txn.r) -m found }")
 	c.add("http-after-response set-status 502 if { status 503 } !{ var(txn.answered) -m found } { be_name,nbsrv gt 0 }")
 	c.add("use_backend %%[var(txn.v)]")
@@ -64,7 +66,19 @@ func (c *config) admit(s *socket) {
 	c.add("http-request set-var(txn.host) str(-) unless { var(txn.host) -m found }")
 	c.add("http-request set-var(txn.path) path")
 	c.add("http-request lua.normal if { path -m sub /. } || { path -m sub -i /%%2e } || !{ path -m beg / }")
-	c.add("http-request set-src src,regsub(^::ffff:,) if { src ::ffff:0:0/96 }")
+}
+
+// mapped writes addresses of IPv4 as such, which a socket of both families has as
+// ::ffff:a.b.c.d.
+func (c *config) mapped(s *socket) {
+	const one = "set-src src,regsub(^::ffff:,) if { src ::ffff:0:0/96 }"
+	switch {
+	case s.model.Bind.Addr().Is4() && len(c.proxyFrom) == 0:
+	case s.mixed || len(c.proxyFrom) > 0: // a header of the PROXY protocol says who asks, later
+		c.add("http-request %s", one)
+	case c.perClient == 0:
+		c.add("tcp-request connection %s", one)
+	}
 }
 
 // listener finds the one that takes the request.
@@ -106,10 +120,6 @@ func (c *config) rules(s *socket) {
 
 // forwarded says to endpoints who asks; what clients say of that isn't believed.
 func (c *config) forwarded(s *socket) {
-	scheme := "http"
-	if s.model.TLS {
-		scheme = "https"
-	}
 	trusted := ""
 	c.add("http-request set-var(txn.src) src,hex if { var(txn.v) -m str l }")
 	c.add("http-request set-var(txn.body) bool(true) if { var(txn.bounded) -m found } !{ method GET HEAD }")
@@ -122,6 +132,7 @@ func (c *config) forwarded(s *socket) {
 		c.add("http-request set-src var(txn.client) if { var(txn.client) -m found }")
 		trusted = " unless trusted { req.fhdr(%s) -m found }"
 	}
+	c.add("http-request set-var(txn.once) bool(true) if !{ method GET HEAD OPTIONS TRACE } || { req.hdr(content-length) -m found } || { req.hdr(transfer-encoding) -m found } || { req.hdr(upgrade) -m found }")
 	hop := "{ req.fhdr(connection) -m found } !{ req.fhdr(connection) -m str -i close keep-alive upgrade }"
 	c.add("http-request lua.hop if %s", hop)
 	for _, h := range []string{"keep-alive", "proxy-connection", "proxy-authorization", "forwarded"} {
@@ -136,5 +147,5 @@ func (c *config) forwarded(s *socket) {
 	}
 	c.add("http-request set-header x-forwarded-for %%[src]")
 	c.add("http-request set-header x-forwarded-host %%[req.fhdr(host)]%s", condition("x-forwarded-host"))
-	c.add("http-request set-header x-forwarded-proto %s%s", scheme, condition("x-forwarded-proto"))
+	c.add("http-request set-header x-forwarded-proto %s%s", scheme(s), condition("x-forwarded-proto"))
 }

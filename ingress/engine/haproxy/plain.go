@@ -1,0 +1,67 @@
+package haproxy
+
+import (
+	"strings"
+
+	"github.com/fairway-net/fairway/ingress/model"
+)
+
+// Most requests are plain: version 1.1, no body, a path and headers of which nothing
+// has to be changed, for a host whose requests all go to one backend as they are.
+// haproxy finds out by two expressions and one map, and tries no other rule. What
+// looks otherwise passes all rules, which decide the same.
+
+// plainPath has no segment that is "." or ".." or begins like them.
+const plainPath = `'^/(?![.]|%2[eE])(?>(?:[^/]*+/(?![.]|%2[eE]))*)[^/]*+\z'`
+
+// plainLines are headers that go on as they are: no control character in them, and
+// none that is about the connection, about a body or about who asks.
+const plainLines = `(?>(?:(?!connection: (?!keep-alive\r|close\r)|content-length:|forwarded:|host:|keep-alive:|proxy-|te:|transfer-encoding:|upgrade:|x-forwarded-)[^\x00-\x08\x0a-\x1f\x7f]++\r\n)*)`
+
+// plainHeaders are such headers with one Host among them.
+const plainHeaders = `'^` + plainLines + `host:[^\x00-\x08\x0a-\x1f\x7f]++\r\n` + plainLines + `\r\n\z'`
+
+// plainHost puts a host into the map of those whose requests all go to one backend
+// as they are, however it is matched otherwise.
+func (p *planner) plainHost(s *socket, l *listener, h *model.Host) {
+	file := s.id + "f.map"
+	entries := p.entries(file)
+	if l.model.Mode != model.HTTP || !strings.HasPrefix(l.id, "a") || !isHostname(h.Hostname) || strings.HasSuffix(h.Hostname, ".") || s.model.Listener(h.Hostname) != l.model {
+		return
+	}
+	for _, r := range h.Rules {
+		if r.Match.Kind != model.PathPrefix || strings.TrimSuffix(r.Match.Path, "/") != "" {
+			return
+		}
+	}
+	if value := p.entries(s.id + "p.map")[l.id+"|"+h.Hostname+"|/"]; strings.HasPrefix(value, "b") {
+		entries[h.Hostname] = value
+	}
+}
+
+// plain writes how plain requests are found.
+func (c *config) plain(s *socket) {
+	own := ""
+	if s.model.TLS && s.named { // a connection belongs to the listener of its server name
+		c.add("http-request set-var(txn.host) req.fhdr(host)")
+		own = " { ssl_fc_sni,strcmp(txn.host) eq 0 }"
+	}
+	c.add("http-request set-var(txn.v) req.fhdr(host),map_str(%s) if { req.ver 1.1 } { method GET HEAD OPTIONS TRACE } { path -m reg %s } { req.hdrs -m reg %s }%s",
+		c.path(s.id+"f.map"), plainPath, plainHeaders, own)
+	const found = "if { var(txn.v) -m found }"
+	c.add("http-request add-header x-forwarded-for %%[src] %s", found)
+	c.add("http-request add-header x-forwarded-host %%[req.fhdr(host)] %s", found)
+	c.add("http-request add-header x-forwarded-proto %s %s", scheme(s), found)
+	if c.logTo != "" {
+		c.add("http-request set-var(txn.host) req.fhdr(host) %s", found)
+		c.add("http-request set-var(txn.path) path %s", found)
+	}
+	c.add("http-request allow %s", found)
+}
+
+func scheme(s *socket) string {
+	if s.model.TLS {
+		return "https"
+	}
+	return "http"
+}

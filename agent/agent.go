@@ -17,6 +17,7 @@ import (
 	"github.com/fairway-net/fairway/announce/speaker"
 	"github.com/fairway-net/fairway/compile"
 	"github.com/fairway-net/fairway/diagnose/agentlink"
+	"github.com/fairway-net/fairway/diagnose/metrics"
 	"github.com/fairway-net/fairway/dns/node"
 	"github.com/fairway-net/fairway/endpoint/checker"
 	"github.com/fairway-net/fairway/endpoint/healthports"
@@ -97,7 +98,7 @@ type Config struct {
 // lasting is what goes on when another agent takes one's place in the process.
 type lasting struct {
 	planes  *switcher
-	metrics *metrics
+	metrics *metrics.Metrics
 	health  *health
 	service *healthports.Ports
 	ports   *httpports.Ports

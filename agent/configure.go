@@ -46,11 +46,11 @@ func (a *Agent) follow(ctx context.Context) error {
 			case !open:
 				return nil
 			case update.Err != nil:
-				a.metrics.reloads.WithLabelValues("invalid").Inc()
+				a.metrics.Reloads.WithLabelValues("invalid").Inc()
 				a.config.Log.Error("the new configuration is not used; the old one stays", "error", update.Err)
 				a.events.ReportNode(reasonNotConfigured, update.Err.Error())
 			default:
-				a.metrics.reloads.WithLabelValues("taken").Inc()
+				a.metrics.Reloads.WithLabelValues("taken").Inc()
 				a.config.Log.Info("the configuration changed")
 				a.events.Post(notices.Notice{Reason: reasonConfigured, Message: "the configuration file changed, and is in force", Kind: corev1.EventTypeNormal})
 				if a.config.needsRestart(update.Config) {
@@ -103,7 +103,7 @@ func (a *Agent) switchPlane(ctx context.Context, next Config) {
 // planeOptions are the plane's, with what it is to tell this agent.
 func (a *Agent) planeOptions(c Config) kernel.Options {
 	options := c.Plane
-	options.Swept, options.SweepLater = a.metrics.swept, true
+	options.Swept, options.SweepLater = a.metrics.Swept, true
 	return options
 }
 

@@ -2,9 +2,6 @@ package agent
 
 import (
 	"fmt"
-	"strings"
-
-	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/fairway-net/fairway/compile"
 	"github.com/fairway-net/fairway/internal/kernel"
@@ -37,7 +34,7 @@ func (e *events) unsupported(table *model.Table, lacks []kernel.Unsupported) {
 	}
 	seen := map[notices.Notice]bool{}
 	note := func(name string, lack kernel.Unsupported) {
-		n := notices.Notice{Service: serviceOf(name), Reason: reasonUnsupported, Message: fmt.Sprintf("%s: %s", lack, lack.Why)}
+		n := notices.Notice{Service: compile.ServiceOf(name), Reason: reasonUnsupported, Message: fmt.Sprintf("%s: %s", lack, lack.Why)}
 		if !seen[n] {
 			seen[n] = true
 			e.Report(n)
@@ -85,11 +82,4 @@ func frontendAsks(f *model.Frontend, lack kernel.Unsupported) bool {
 		return f.Routes[model.FromOutside].Stable
 	}
 	return lack.Feature == kernel.SilentDrop && f.Sources != nil && (lack.Value == "" || lack.Value == f.Proto.String())
-}
-
-// serviceOf is the Service that a frontend's or pool's name is of.
-func serviceOf(name string) types.NamespacedName {
-	namespace, rest, _ := strings.Cut(name, "/")
-	service, _, _ := strings.Cut(rest, ":")
-	return types.NamespacedName{Namespace: namespace, Name: service}
 }

@@ -3,6 +3,7 @@ package agent
 import (
 	"errors"
 
+	"github.com/fairway-net/fairway/compile"
 	"github.com/fairway-net/fairway/internal/kernel"
 	"github.com/fairway-net/fairway/kube/notices"
 	"github.com/fairway-net/fairway/model"
@@ -27,7 +28,7 @@ func faultOf(l kernel.LeftOut) fault {
 // it: once for as long as it is left out. All else is in force, so the node is
 // well.
 func (a *Agent) reportLeftOut(table *model.Table, left []kernel.LeftOut) {
-	a.metrics.leftOut.Set(float64(len(left)))
+	a.metrics.LeftOut.Set(float64(len(left)))
 	a.keepLeftOut(table, left)
 	before := a.leftOut
 	a.leftOut = map[fault]bool{}
@@ -39,7 +40,7 @@ func (a *Agent) reportLeftOut(table *model.Table, left []kernel.LeftOut) {
 			continue
 		}
 		if name := partName(table, l); name != "" {
-			a.events.Report(notices.Notice{Service: serviceOf(name), Reason: reasonLeftOut, Message: l.Error(), Local: true})
+			a.events.Report(notices.Notice{Service: compile.ServiceOf(name), Reason: reasonLeftOut, Message: l.Error(), Local: true})
 			continue
 		}
 		a.config.Log.Warn("not forwarded by this node; everything else is in force", "error", l)

@@ -15,6 +15,7 @@ import (
 	"github.com/fairway-net/fairway/diagnose/dump"
 	"github.com/fairway-net/fairway/diagnose/explain"
 	"github.com/fairway-net/fairway/diagnose/host"
+	"github.com/fairway-net/fairway/diagnose/metrics"
 	"github.com/fairway-net/fairway/diagnose/nodetrace"
 	"github.com/fairway-net/fairway/diagnose/probe"
 	"github.com/fairway-net/fairway/internal/flow"
@@ -44,7 +45,7 @@ func (l link) Status() agentlink.Status {
 		Plane:     agentlink.OptionsOf(a.configured.Load().Plane),
 	}
 	if table := a.inForce.Load(); table != nil {
-		s.Services = servicesIn(table)
+		s.Services = metrics.ServicesIn(table)
 	}
 	if left := a.toldLeftOut.Load(); left != nil {
 		s.LeftOut = *left
@@ -112,7 +113,7 @@ func (l link) Objects(ctx context.Context, service string) (*dump.Report, error)
 // Changes are the latest that are in force.
 func (l link) Changes() []agentlink.Change {
 	list := []agentlink.Change{}
-	for _, c := range l.agent.metrics.changes.Recent() {
+	for _, c := range l.agent.metrics.Changes.Recent() {
 		list = append(list, agentlink.Change{Service: c.Service.String(), Made: c.Made, Heard: c.Heard, InForce: c.InForce})
 	}
 	return list

@@ -1,6 +1,7 @@
 package agent
 
 import (
+	"net/netip"
 	"path/filepath"
 	"strings"
 	"testing"
@@ -18,7 +19,8 @@ func TestAgentTells(t *testing.T) {
 	r.node(firstAddress, "")
 	r.config.Socket = filepath.Join(t.TempDir(), agentlink.SocketName)
 	r.config.ZPages.Version = "1.2.3"
-	r.result.LeftOut = []kernel.LeftOut{{Frontend: keyOf(1), Why: errInjected}}
+	frontend := model.Key{Addr: netip.MustParseAddr("10.96.0.1"), Port: 80, Proto: model.TCP}
+	r.result.LeftOut = []kernel.LeftOut{{Frontend: frontend, Why: errInjected}}
 	r.start()
 	client := agentlink.New(r.config.Socket)
 	var status agentlink.Status
@@ -37,7 +39,7 @@ func TestAgentTells(t *testing.T) {
 	}
 	decide := func() explain.Decision {
 		t.Helper()
-		view, err := client.Decide(t.Context(), []model.Key{keyOf(1)}, explain.Source{})
+		view, err := client.Decide(t.Context(), []model.Key{frontend}, explain.Source{})
 		if err != nil || view.Node != "here" || len(view.Decisions) != model.NumOrigins {
 			t.Fatalf("%+v, error %v", view, err)
 		}

@@ -8,6 +8,7 @@ import (
 	"golang.org/x/time/rate"
 	"k8s.io/apimachinery/pkg/util/wait"
 
+	"github.com/fairway-net/fairway/diagnose/metrics"
 	"github.com/fairway-net/fairway/internal/kernel"
 	"github.com/fairway-net/fairway/model"
 )
@@ -32,7 +33,7 @@ type loop struct {
 
 // applier is what the loop asks of a plane; see dataplane.Plane.
 type applier interface {
-	planeReader
+	metrics.PlaneReader
 	Apply(ctx context.Context, want *model.Table, verify kernel.Verification) (kernel.Result, error)
 }
 

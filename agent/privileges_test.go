@@ -14,6 +14,7 @@ import (
 
 	"github.com/fairway-net/fairway/dataplane"
 	"github.com/fairway-net/fairway/internal/kernel"
+	"github.com/fairway-net/fairway/internal/testing/servicetables"
 	"github.com/fairway-net/fairway/model"
 )
 
@@ -57,7 +58,7 @@ func beHumble(mode string) error {
 		return err
 	}
 	ctx := context.Background()
-	table := servicesTable(1, 2)
+	table := servicetables.Services(1, 2)
 	e := table.Edit()
 	e.SetSettings(&model.Settings{NodeAddrs: []netip.Addr{netip.MustParseAddr(firstAddress)}})
 	table = e.Table()
@@ -68,7 +69,7 @@ func beHumble(mode string) error {
 	for _, step := range []func() error{
 		func() error { return apply(table, kernel.VerifyNothing) },
 		func() error { return apply(table, kernel.VerifyAll) },
-		func() error { return apply(servicesTable(2, 3), kernel.VerifyNothing) },
+		func() error { return apply(servicetables.Services(2, 3), kernel.VerifyNothing) },
 		func() error { return plane.Remove(ctx, kernel.EndConnections) },
 	} {
 		if err := step(); err != nil {

@@ -4,31 +4,24 @@ import (
 	"slices"
 	"time"
 
-	"github.com/prometheus/client_golang/prometheus"
-
+	"github.com/fairway-net/fairway/diagnose/metrics"
 	"github.com/fairway-net/fairway/internal/kernel"
 	"github.com/fairway-net/fairway/model"
 )
 
 // registerCollectors has /metrics ask this agent, until what it returns is called.
 func (a *Agent) registerCollectors() (unregister func()) {
-	collectors := []prometheus.Collector{
-		newLocalEndpoints(a.inForce.Load), newPlaneMetrics(a.planes.reader, a.config.Log),
-		a.checks, a.api.Metric(), newTableMetrics(a.inForce.Load), newBuildMetrics(a.config.version(), a.Mode),
-	}
+	collectors := append(metrics.Collectors(metrics.Source{
+		Table: a.inForce.Load, Plane: a.planes.reader, Log: a.config.Log, Version: a.config.version(), Mode: a.Mode,
+		Services: a.config.ServiceMetrics, Endpoints: a.config.EndpointMetrics,
+	}), a.checks, a.api.Metric())
 	if a.balance != nil {
 		collectors = append(collectors, a.balance.Collector())
 	}
-	if a.config.ServiceMetrics > 0 {
-		collectors = append(collectors, newServiceMetrics(a.config.ServiceMetrics, a.inForce.Load, a.planes.reader, a.config.Log))
-	}
-	if a.config.EndpointMetrics > 0 {
-		collectors = append(collectors, newEndpointMetrics(a.config.EndpointMetrics, a.inForce.Load, a.planes.reader, a.config.Log))
-	}
-	a.metrics.registry.MustRegister(collectors...)
+	a.metrics.Registry.MustRegister(collectors...)
 	return func() {
 		for _, c := range collectors {
-			a.metrics.registry.Unregister(c)
+			a.metrics.Registry.Unregister(c)
 		}
 	}
 }
@@ -65,13 +58,13 @@ func (a *Agent) unsupportedOfServices() []kernel.Unsupported {
 // table, which is in force.
 func (a *Agent) unchanged(table *model.Table, before time.Time) {
 	a.health.unchanged(before)
-	a.metrics.unchanged(table)
+	a.metrics.Unchanged(table)
 }
 
 // syncEnded takes in how a sync of the loop ended.
 func (a *Agent) syncEnded(r syncOutcome) {
 	a.health.syncEnded(r)
-	a.metrics.syncEnded(r, a.planes.kind().Failures)
+	a.metrics.SyncEnded(metrics.Sync{Table: r.Table, Took: r.Took, Verified: r.Verified, Err: r.Err}, a.planes.kind().Failures)
 	if r.Err != nil {
 		return
 	}

@@ -11,7 +11,9 @@ import (
 	"golang.org/x/sync/errgroup"
 
 	"github.com/fairway-net/fairway/announce/speaker"
+	"github.com/fairway-net/fairway/compile"
 	"github.com/fairway-net/fairway/dataplane"
+	"github.com/fairway-net/fairway/diagnose/metrics"
 	"github.com/fairway-net/fairway/endpoint/healthports"
 	"github.com/fairway-net/fairway/internal/httpports"
 	"github.com/fairway-net/fairway/internal/kernel"
@@ -34,16 +36,16 @@ func run(ctx context.Context, config Config, kinds []dataplane.Kind) error {
 		// Not a copy: who takes an agent's place knows by it that the API is the same.
 		config.API.WarningHandler = kube.NewWarnings(config.Log)
 	}
-	metrics := newMetrics()
+	shown := metrics.New()
 	options := config.Plane
-	options.Swept, options.SweepLater = metrics.swept, true
+	options.Swept, options.SweepLater = shown.Swept, true
 	planes, err := newSwitcher(kinds, config.Mode, options, config.Log)
 	if err != nil {
 		return err
 	}
 	health := newHealth(2 * config.VerifyPeriod)
 	l := lasting{
-		planes: planes, metrics: metrics, health: health, ports: httpports.New(),
+		planes: planes, metrics: shown, health: health, ports: httpports.New(),
 		service:     healthports.New(func() bool { _, eligible, _ := health.state(); return eligible }, config.Log),
 		startIsOver: allowStartupGarbage(config),
 	}
@@ -91,9 +93,9 @@ func newAgent(config Config, l lasting) (*Agent, error) {
 	a.repairs = &repairs{log: config.Log, events: a.events}
 	a.state = newState(config.Compile, config.NodeName, func() {
 		a.health.changed()
-		a.metrics.changed()
+		a.metrics.Changed()
 	})
-	a.state.changes, a.state.primary = l.metrics.changes, config.PrimaryAddress
+	a.state.changes, a.state.primary = l.metrics.Changes, config.PrimaryAddress
 	a.checks, a.publish = a.newChecks(), a.newPublisher()
 	return a, a.newNames()
 }
@@ -117,7 +119,7 @@ func (a *Agent) carriesOn() bool {
 
 // connectionsTo lists the connections that the plane in force has to some addresses.
 func (a *Agent) connectionsTo(addresses map[netip.Addr]bool) (map[netip.Addr][]kernel.Connection, error) {
-	ctx, cancel := context.WithTimeout(context.Background(), readTimeout)
+	ctx, cancel := context.WithTimeout(context.Background(), metrics.ReadTimeout)
 	defer cancel()
 	plane := a.planes.current()
 	if plane == nil {
@@ -136,7 +138,7 @@ func (a *Agent) run(ctx context.Context) error {
 	report := a.events.ReportNode
 	a.planes.report.Store(&report)
 	reportHealthPort := func(service, message string) {
-		a.events.Report(notices.Notice{Service: serviceOf(service), Reason: healthports.Reason, Message: message, Local: true})
+		a.events.Report(notices.Notice{Service: compile.ServiceOf(service), Reason: healthports.Reason, Message: message, Local: true})
 	}
 	a.service.Report.Store(&reportHealthPort)
 	group.Go(func() error { a.planes.prepare(ctx); return nil })

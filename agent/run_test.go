@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/fairway-net/fairway/internal/kernel"
+	"github.com/fairway-net/fairway/internal/testing/documented"
 	"github.com/fairway-net/fairway/model"
 )
 
@@ -177,7 +178,7 @@ func TestMetricsAreKubeProxys(t *testing.T) {
 	r.eventually("a failure of changes alone", metric(`kubeproxy_sync_proxy_rules_iptables_partial_restore_failures_total{ip_family="IPv4"} 1`))
 
 	_, text := get(metricsAddress, "/metrics")
-	for name, want := range documentedMetrics(t) {
+	for name, want := range documented.Metrics(t, "..") {
 		of := text
 		if strings.HasPrefix(name, "kubernetes_health") {
 			_, of = get(metricsAddress, "/metrics/slis")

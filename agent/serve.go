@@ -21,27 +21,27 @@ func (a *Agent) serve(ctx context.Context, group *errgroup.Group) error {
 		return err
 	}
 	health := http.NewServeMux()
-	health.HandleFunc("/healthz", a.health.serveHealthz(a.metrics.healthz, a.metrics.slis))
-	health.HandleFunc("/livez", a.health.serveLivez(a.metrics.livez, a.metrics.slis))
+	health.HandleFunc("/healthz", a.health.serveHealthz(a.metrics.Healthz, a.metrics.SLIs))
+	health.HandleFunc("/livez", a.health.serveLivez(a.metrics.Livez, a.metrics.SLIs))
 	if err := a.listen(ctx, group, "healthz", a.config.HealthzAddress, health); err != nil {
 		return err
 	}
-	metrics := http.NewServeMux()
-	metrics.Handle("/metrics", promhttp.HandlerFor(a.metrics.gatherer(), promhttp.HandlerOpts{ErrorHandling: promhttp.ContinueOnError}))
-	metrics.HandleFunc("/proxyMode", func(w http.ResponseWriter, _ *http.Request) { fmt.Fprint(w, a.Mode()) })
-	metrics.HandleFunc("/healthz", a.health.serveHealthz(a.metrics.healthz, a.metrics.slis))
-	metrics.Handle("/metrics/slis", a.metrics.slis)
-	metrics.HandleFunc("/configz", a.serveConfigz)
-	metrics.HandleFunc("/announce", a.balance.ServeStatus)
+	pages := http.NewServeMux()
+	pages.Handle("/metrics", promhttp.HandlerFor(a.metrics.Gatherer(), promhttp.HandlerOpts{ErrorHandling: promhttp.ContinueOnError}))
+	pages.HandleFunc("/proxyMode", func(w http.ResponseWriter, _ *http.Request) { fmt.Fprint(w, a.Mode()) })
+	pages.HandleFunc("/healthz", a.health.serveHealthz(a.metrics.Healthz, a.metrics.SLIs))
+	pages.Handle("/metrics/slis", a.metrics.SLIs)
+	pages.HandleFunc("/configz", a.serveConfigz)
+	pages.HandleFunc("/announce", a.balance.ServeStatus)
 	paths := []string{"/metrics", "/metrics/slis", "/proxyMode", "/healthz", "/configz", "/debug/pprof", "/statusz"}
-	a.serveZPages(metrics, paths)
-	metrics.HandleFunc("/{$}", a.serveIndex(append(paths, "/announce")))
-	metrics.Handle("/debug/pprof/", a.profiled(pprof.Index))
-	metrics.Handle("/debug/pprof/cmdline", a.profiled(pprof.Cmdline))
-	metrics.Handle("/debug/pprof/profile", a.profiled(pprof.Profile))
-	metrics.Handle("/debug/pprof/symbol", a.profiled(pprof.Symbol))
-	metrics.Handle("/debug/pprof/trace", a.profiled(pprof.Trace))
-	return a.listen(ctx, group, "metrics", a.config.MetricsAddress, metrics)
+	a.serveZPages(pages, paths)
+	pages.HandleFunc("/{$}", a.serveIndex(append(paths, "/announce")))
+	pages.Handle("/debug/pprof/", a.profiled(pprof.Index))
+	pages.Handle("/debug/pprof/cmdline", a.profiled(pprof.Cmdline))
+	pages.Handle("/debug/pprof/profile", a.profiled(pprof.Profile))
+	pages.Handle("/debug/pprof/symbol", a.profiled(pprof.Symbol))
+	pages.Handle("/debug/pprof/trace", a.profiled(pprof.Trace))
+	return a.listen(ctx, group, "metrics", a.config.MetricsAddress, pages)
 }
 
 // serveConfigz answers with the configuration in force (kube-proxy's /configz).

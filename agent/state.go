@@ -11,6 +11,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/fairway-net/fairway/compile"
+	"github.com/fairway-net/fairway/diagnose/metrics"
 	"github.com/fairway-net/fairway/dns"
 	"github.com/fairway-net/fairway/endpoint/healthports"
 	"github.com/fairway-net/fairway/kube/latency"
@@ -50,7 +51,7 @@ const (
 func newState(config compile.Config, nodeName string, changed func()) *state {
 	return &state{
 		wake: make(chan struct{}, 1), changed: changed,
-		compiler: compile.New(config), config: config, changes: latency.New(proxySystem),
+		compiler: compile.New(config), config: config, changes: latency.New(metrics.ProxySystem),
 		node:            compile.Node{Name: nodeName},
 		configuredCIDRs: config.ServiceCIDRs, serviceCIDRs: map[string][]netip.Prefix{},
 		missing: map[string]bool{partServices: true, partSlices: true, partNode: true, partAddresses: true, partServiceCIDRs: true},

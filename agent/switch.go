@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/fairway-net/fairway/dataplane"
+	"github.com/fairway-net/fairway/diagnose/metrics"
 	"github.com/fairway-net/fairway/internal/kernel"
 	"github.com/fairway-net/fairway/model"
 )
@@ -199,3 +200,6 @@ func (s *switcher) Apply(ctx context.Context, want *model.Table, verify kernel.V
 func (s *switcher) Read(ctx context.Context, what kernel.Query) (kernel.Reading, error) {
 	return s.current().plane.Read(ctx, what)
 }
+
+// reader is the plane in force.
+func (s *switcher) reader() metrics.PlaneReader { return s.current().plane }

@@ -1,6 +1,7 @@
 package agent
 
 import (
+	"cmp"
 	"net/http"
 	"slices"
 
@@ -26,6 +27,9 @@ type ZPages struct {
 
 // GetFlagz is part of flagz.Reader.
 func (z ZPages) GetFlagz() map[string]string { return z.Flags }
+
+// version is what the agent says of itself; "dev" if it doesn't know.
+func (c *Config) version() string { return cmp.Or(c.ZPages.Version, "dev") }
 
 // serveZPages adds /flagz (KEP-4828) and /statusz (KEP-4827), which lists the
 // other paths.

@@ -20,6 +20,7 @@ import (
 	"github.com/fairway-net/fairway/config"
 	"github.com/fairway-net/fairway/dataplane"
 	"github.com/fairway-net/fairway/diagnose/agentlink"
+	"github.com/fairway-net/fairway/diagnose/metrics"
 	"github.com/fairway-net/fairway/endpoint/publish"
 	"github.com/fairway-net/fairway/internal/kernel"
 	"github.com/fairway-net/fairway/kube"
@@ -163,7 +164,7 @@ func (f *agentFlags) addRunning(flags *pflag.FlagSet) {
 	flags.BoolVar(&f.publish.Drain, "drain", false, "when the agent stops, first drain this machine's published endpoints for --drain-time")
 	flags.DurationVar(&f.publish.DrainTime, "drain-time", publish.DefaultDrainTime, "how long a removed endpoint still serves its connections")
 	flags.StringVar(&f.metrics, "metrics-bind-address", f.metrics, `host:port of /metrics and /proxyMode; "" serves none`)
-	flags.IntVar(&f.serviceMetrics, "service-metrics", agent.DefaultServiceMetrics, "number of busiest Services with metrics of their own; 0 for none")
+	flags.IntVar(&f.serviceMetrics, "service-metrics", metrics.DefaultServiceMetrics, "number of busiest Services with metrics of their own; 0 for none")
 	flags.IntVar(&f.endpointMetrics, "endpoint-metrics", 0, "number of busiest endpoints with metrics of their own, if the mode counts them; 0 for none")
 	flags.BoolVar(&f.serviceBytes, "service-bytes", false, "also count bytes for each Service, if the mode can; costs a little for every packet")
 	flags.BoolVar(&f.verbose, "verbose", false, "log more")

@@ -89,11 +89,16 @@ func (c *Compiler) Candidates(id model.PoolID) []Candidate {
 	return list
 }
 
+// ServiceOf is the Service that a frontend's or pool's name is of.
+func ServiceOf(name string) types.NamespacedName {
+	namespace, rest, _ := strings.Cut(name, "/")
+	service, _, _ := strings.Cut(rest, ":")
+	return types.NamespacedName{Namespace: namespace, Name: service}
+}
+
 // portOf finds the Service port that a pool is made for.
 func (c *Compiler) portOf(id model.PoolID) (*service, *port) {
-	namespace, rest, _ := strings.Cut(id.Name, "/")
-	name, _, _ := strings.Cut(rest, ":")
-	svc := c.services[types.NamespacedName{Namespace: namespace, Name: name}]
+	svc := c.services[ServiceOf(id.Name)]
 	if svc == nil || svc.spec == nil {
 		return nil, nil
 	}

@@ -1,4 +1,4 @@
-package agent
+package metrics
 
 import (
 	"cmp"
@@ -12,6 +12,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 	"k8s.io/apimachinery/pkg/types"
 
+	"github.com/fairway-net/fairway/compile"
 	"github.com/fairway-net/fairway/internal/kernel"
 	"github.com/fairway-net/fairway/model"
 )
@@ -22,13 +23,13 @@ import (
 type endpointMetrics struct {
 	limit                       int
 	table                       func() *model.Table // the one in force
-	plane                       func() planeReader
+	plane                       func() PlaneReader
 	log                         *slog.Logger
 	connections, packets, bytes *prometheus.Desc
 
 	mu    sync.Mutex
 	last  map[counted]kernel.BackendCount // what the plane said before
-	from  planeReader                     // which plane that was
+	from  PlaneReader                     // which plane that was
 	shown map[endpoint]*carried
 	rest  carried
 }
@@ -55,7 +56,7 @@ func (c *carried) add(o carried) {
 	c.bytes += o.bytes
 }
 
-func newEndpointMetrics(limit int, table func() *model.Table, plane func() planeReader, log *slog.Logger) *endpointMetrics {
+func newEndpointMetrics(limit int, table func() *model.Table, plane func() PlaneReader, log *slog.Logger) *endpointMetrics {
 	describe := func(name, help string) *prometheus.Desc {
 		return prometheus.NewDesc("fairway_endpoint_"+name, help, []string{"namespace", "service", "protocol", "endpoint"}, nil)
 	}
@@ -83,7 +84,7 @@ func (m *endpointMetrics) Collect(out chan<- prometheus.Metric) {
 	if table == nil {
 		return
 	}
-	ctx, cancel := context.WithTimeout(context.Background(), readTimeout)
+	ctx, cancel := context.WithTimeout(context.Background(), ReadTimeout)
 	defer cancel()
 	counted, err := plane.Read(ctx, kernel.Query{Backends: table})
 	if err != nil {
@@ -107,7 +108,7 @@ func (m *endpointMetrics) show(out chan<- prometheus.Metric, c carried, labels .
 }
 
 // take adds up what was counted since the last time.
-func (m *endpointMetrics) take(table *model.Table, from planeReader, counts []kernel.BackendCount) {
+func (m *endpointMetrics) take(table *model.Table, from PlaneReader, counts []kernel.BackendCount) {
 	if from != m.from {
 		clear(m.last)
 		m.from = from
@@ -117,7 +118,7 @@ func (m *endpointMetrics) take(table *model.Table, from planeReader, counts []ke
 		at := counted{c.Pool, c.Backend}
 		before := m.last[at]
 		seen[at] = c
-		e := endpoint{serviceOf(c.Pool.Name), c.Pool.Proto, c.Backend}
+		e := endpoint{compile.ServiceOf(c.Pool.Name), c.Pool.Proto, c.Backend}
 		sum := fresh[e]
 		sum.add(carried{since(before.Connections, c.Connections), since(before.Packets, c.Packets), since(before.Bytes, c.Bytes)})
 		fresh[e] = sum
@@ -156,7 +157,7 @@ func (m *endpointMetrics) forget(table *model.Table) {
 	for p := range table.Pools() {
 		for _, list := range [][]model.Backend{p.Backends, p.Draining} {
 			for _, b := range list {
-				delete(gone, endpoint{serviceOf(p.ID.Name), p.ID.Proto, b.AddrPort()})
+				delete(gone, endpoint{compile.ServiceOf(p.ID.Name), p.ID.Proto, b.AddrPort()})
 			}
 		}
 	}

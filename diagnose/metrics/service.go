@@ -1,4 +1,4 @@
-package agent
+package metrics
 
 import (
 	"cmp"
@@ -11,6 +11,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 	"k8s.io/apimachinery/pkg/types"
 
+	"github.com/fairway-net/fairway/compile"
 	"github.com/fairway-net/fairway/internal/kernel"
 	"github.com/fairway-net/fairway/model"
 )
@@ -26,13 +27,13 @@ const DefaultServiceMetrics = 100
 type serviceMetrics struct {
 	limit                                  int
 	table                                  func() *model.Table // the one in force
-	plane                                  func() planeReader
+	plane                                  func() PlaneReader
 	log                                    *slog.Logger
 	connections, refused, bytes, endpoints *prometheus.Desc
 
 	mu    sync.Mutex
 	last  map[model.Key]kernel.Count // what the plane said before
-	from  planeReader                // which plane that was
+	from  PlaneReader                // which plane that was
 	shown map[types.NamespacedName]*traffic
 	rest  traffic
 }
@@ -52,7 +53,7 @@ func (t *traffic) add(o traffic) {
 
 func (t traffic) any() bool { return t != traffic{} }
 
-func newServiceMetrics(limit int, table func() *model.Table, plane func() planeReader, log *slog.Logger) *serviceMetrics {
+func newServiceMetrics(limit int, table func() *model.Table, plane func() PlaneReader, log *slog.Logger) *serviceMetrics {
 	describe := func(name, help string, more ...string) *prometheus.Desc {
 		return prometheus.NewDesc("fairway_service_"+name, help, append([]string{"namespace", "service"}, more...), nil)
 	}
@@ -81,7 +82,7 @@ func (m *serviceMetrics) Collect(out chan<- prometheus.Metric) {
 	if table == nil {
 		return
 	}
-	ctx, cancel := context.WithTimeout(context.Background(), readTimeout)
+	ctx, cancel := context.WithTimeout(context.Background(), ReadTimeout)
 	defer cancel()
 	counted, err := plane.Read(ctx, kernel.Query{Frontends: true})
 	if err != nil {
@@ -113,7 +114,7 @@ func (m *serviceMetrics) show(out chan<- prometheus.Metric, name types.Namespace
 }
 
 // take adds up what was counted since the last time.
-func (m *serviceMetrics) take(table *model.Table, from planeReader, counts []kernel.Count) {
+func (m *serviceMetrics) take(table *model.Table, from PlaneReader, counts []kernel.Count) {
 	if from != m.from {
 		clear(m.last)
 		m.from = from
@@ -127,7 +128,7 @@ func (m *serviceMetrics) take(table *model.Table, from planeReader, counts []ker
 			continue
 		}
 		before := m.last[c.Frontend]
-		service := serviceOf(f.Name)
+		service := compile.ServiceOf(f.Name)
 		if fresh[service] == nil {
 			fresh[service] = &traffic{}
 		}
@@ -181,7 +182,7 @@ func (m *serviceMetrics) forget(table *model.Table) {
 	}
 	there := map[types.NamespacedName]bool{}
 	for f := range table.Frontends() {
-		there[serviceOf(f.Name)] = true
+		there[compile.ServiceOf(f.Name)] = true
 	}
 	maps.DeleteFunc(m.shown, func(name types.NamespacedName, _ *traffic) bool { return !there[name] })
 }
@@ -191,7 +192,7 @@ func (m *serviceMetrics) activeEndpoints(table *model.Table) map[types.Namespace
 	counts := map[types.NamespacedName]int{}
 	seen := map[types.NamespacedName]map[model.Backend]bool{}
 	for p := range table.Pools() {
-		name := serviceOf(p.ID.Name)
+		name := compile.ServiceOf(p.ID.Name)
 		if m.shown[name] == nil {
 			continue
 		}

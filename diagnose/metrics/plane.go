@@ -1,4 +1,4 @@
-package agent
+package metrics
 
 import (
 	"context"
@@ -10,22 +10,19 @@ import (
 	"github.com/fairway-net/fairway/internal/kernel"
 )
 
-// planeReader is what metrics ask of the plane in force; see dataplane.Plane.
-type planeReader interface {
+// PlaneReader is what metrics ask of the plane in force; see dataplane.Plane.
+type PlaneReader interface {
 	Read(ctx context.Context, what kernel.Query) (kernel.Reading, error)
 }
 
-// reader is the plane in force.
-func (s *switcher) reader() planeReader { return s.current().plane }
-
-// readTimeout is how long the plane may take to answer a scrape.
-const readTimeout = 5 * time.Second
+// ReadTimeout is how long the plane may take to answer a scrape.
+const ReadTimeout = 5 * time.Second
 
 // planeMetrics shows what the plane knows of all packets, whatever their Service:
 // under kube-proxy's names what that counts in its iptables mode, packets dropped
 // because something went wrong, and how full maps are.
 type planeMetrics struct {
-	plane func() planeReader
+	plane func() PlaneReader
 	log   *slog.Logger
 
 	invalid, localhost, rules, lastRules *prometheus.Desc
@@ -33,16 +30,16 @@ type planeMetrics struct {
 	entries, size, limit                 *prometheus.Desc
 }
 
-func newPlaneMetrics(plane func() planeReader, log *slog.Logger) *planeMetrics {
+func newPlaneMetrics(plane func() PlaneReader, log *slog.Logger) *planeMetrics {
 	describe := prometheus.NewDesc
 	return &planeMetrics{
 		plane: plane, log: log,
-		invalid: describe(proxySystem+"_iptables_ct_state_invalid_dropped_packets_total",
+		invalid: describe(ProxySystem+"_iptables_ct_state_invalid_dropped_packets_total",
 			"Packets dropped because connection tracking couldn't place them.", nil, nil),
-		localhost: describe(proxySystem+"_iptables_localhost_nodeports_accepted_packets_total",
+		localhost: describe(ProxySystem+"_iptables_localhost_nodeports_accepted_packets_total",
 			"Packets to node ports at loopback addresses.", nil, nil),
-		rules:     describe(proxySystem+"_sync_proxy_rules_iptables_total", "Rules of iptables that are this agent's.", []string{familyLabel, "table"}, nil),
-		lastRules: describe(proxySystem+"_sync_proxy_rules_iptables_last", "Rules of iptables that the last sync wrote.", []string{familyLabel, "table"}, nil),
+		rules:     describe(ProxySystem+"_sync_proxy_rules_iptables_total", "Rules of iptables that are this agent's.", []string{familyLabel, "table"}, nil),
+		lastRules: describe(ProxySystem+"_sync_proxy_rules_iptables_last", "Rules of iptables that the last sync wrote.", []string{familyLabel, "table"}, nil),
 		dropped: describe("fairway_dropped_packets_total",
 			"Packets that the data plane dropped because something went wrong, by what that was.", []string{"reason"}, nil),
 		resumed: describe("fairway_stray_connections_forwarded_total",
@@ -66,7 +63,7 @@ func (m *planeMetrics) Describe(out chan<- *prometheus.Desc) {
 
 // Collect is part of prometheus.Collector. What can't be read is missing.
 func (m *planeMetrics) Collect(out chan<- prometheus.Metric) {
-	ctx, cancel := context.WithTimeout(context.Background(), readTimeout)
+	ctx, cancel := context.WithTimeout(context.Background(), ReadTimeout)
 	defer cancel()
 	found, err := m.plane().Read(ctx, kernel.Query{Packets: true, Drops: true, Strays: true, Maps: true})
 	if err != nil {

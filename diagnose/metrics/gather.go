@@ -1,4 +1,4 @@
-package agent
+package metrics
 
 import (
 	"slices"
@@ -24,7 +24,7 @@ func libraries() ([]*dto.MetricFamily, error) {
 	}), err
 }
 
-// gatherer is all that an agent shows.
-func (m *metrics) gatherer() prometheus.Gatherer {
-	return prometheus.Gatherers{m.registry, prometheus.GathererFunc(libraries)}
+// Gatherer is all that an agent shows.
+func (m *Metrics) Gatherer() prometheus.Gatherer {
+	return prometheus.Gatherers{m.Registry, prometheus.GathererFunc(libraries)}
 }

@@ -1,11 +1,8 @@
-package agent
+package metrics
 
 import (
-	"bufio"
-	"bytes"
 	"log/slog"
 	"maps"
-	"os"
 	"regexp"
 	"slices"
 	"strings"
@@ -13,6 +10,7 @@ import (
 
 	"github.com/prometheus/client_golang/prometheus"
 
+	"github.com/fairway-net/fairway/internal/testing/documented"
 	"github.com/fairway-net/fairway/model"
 )
 
@@ -51,33 +49,15 @@ var proxyMetrics = map[string]bool{
 	"sync_proxy_rules_winkernel_lb_delete_failures_total":          false,
 }
 
-// documentedMetrics are those that docs/replacing-kube-proxy.md goes through,
-// with whether it says that they are here.
-func documentedMetrics(t *testing.T) map[string]bool {
-	t.Helper()
-	text, err := os.ReadFile("../docs/replacing-kube-proxy.md")
-	if err != nil {
-		t.Fatal(err)
-	}
-	row := regexp.MustCompile("^\\| `((?:kubeproxy|kubernetes|rest_client|process)_[a-z_]+)` \\| [^|]+ \\| [^|]+ \\| ([^|]+) \\|$")
-	found := map[string]bool{}
-	for lines := bufio.NewScanner(bytes.NewReader(text)); lines.Scan(); {
-		if m := row.FindStringSubmatch(lines.Text()); m != nil {
-			found[m[1]] = !strings.HasPrefix(m[2], "no:")
-		}
-	}
-	return found
-}
-
 // registered are the names of what an agent's collectors may ever show.
 func registered(t *testing.T) []string {
 	t.Helper()
-	m, log := newMetrics(), slog.New(slog.DiscardHandler)
-	m.registry.MustRegister(
+	m, log := New(), slog.New(slog.DiscardHandler)
+	m.Registry.MustRegister(
 		newLocalEndpoints(func() *model.Table { return nil }),
-		newPlaneMetrics(func() planeReader { return nil }, log))
+		newPlaneMetrics(func() PlaneReader { return nil }, log))
 	descriptions := make(chan *prometheus.Desc, 100)
-	m.registry.Describe(descriptions)
+	m.Registry.Describe(descriptions)
 	close(descriptions)
 	name := regexp.MustCompile(`fqName: "([^"]+)"`)
 	var names []string
@@ -90,19 +70,19 @@ func registered(t *testing.T) []string {
 // TestEveryMetricOfKubeProxyIsAccountedFor compares what is registered and what
 // is documented with kube-proxy's own list.
 func TestEveryMetricOfKubeProxyIsAccountedFor(t *testing.T) {
-	documented := documentedMetrics(t)
+	said := documented.Metrics(t, "../..")
 	ours := registered(t)
 	for name, here := range proxyMetrics {
-		name = proxySystem + "_" + name
+		name = ProxySystem + "_" + name
 		if slices.Contains(ours, name) != here {
 			t.Errorf("%s: registered %t, want %t", name, !here, here)
 		}
-		if says, there := documented[name]; !there || says != here {
+		if says, there := said[name]; !there || says != here {
 			t.Errorf("%s: documented %t, as here %t, want %t", name, there, says, here)
 		}
 	}
-	for _, name := range slices.Concat(ours, slices.Collect(maps.Keys(documented))) {
-		short, proxys := strings.CutPrefix(name, proxySystem+"_")
+	for _, name := range slices.Concat(ours, slices.Collect(maps.Keys(said))) {
+		short, proxys := strings.CutPrefix(name, ProxySystem+"_")
 		if _, known := proxyMetrics[short]; proxys && !known {
 			t.Errorf("%s: kube-proxy has no such metric", name)
 		}

@@ -1,4 +1,7 @@
-package agent
+// Package metrics is what an agent shows at /metrics: of its syncs (metrics.go), of the
+// table in force (table.go, localendpoints.go), and what the data plane counts of all
+// packets, of Services and of endpoints (plane.go, service.go, endpoint.go).
+package metrics
 
 import (
 	"time"
@@ -12,14 +15,18 @@ import (
 	"github.com/fairway-net/fairway/model"
 )
 
-// metrics are named and mean what kube-proxy's do (pkg/proxy/metrics of 1.37),
+// Metrics are named and mean what kube-proxy's do (pkg/proxy/metrics of 1.37),
 // so that dashboards and alerts made for it go on working. kube-proxy has a
 // proxy for each IP family and tells which one a metric is of; here one sync
 // is of all families that the node has, and counts for each.
-type metrics struct {
-	registry *prometheus.Registry
-	changes  *latency.Changes
-	slis     *httpports.SLIs // are gathered apart
+type Metrics struct {
+	Registry *prometheus.Registry
+	Changes  *latency.Changes
+	SLIs     *httpports.SLIs // are gathered apart
+
+	Healthz, Livez *prometheus.CounterVec // answers, by code
+	Reloads        *prometheus.CounterVec // of the configuration, by result
+	LeftOut        prometheus.Gauge       // parts of the table, by the last sync
 
 	sync, full, partial *prometheus.HistogramVec
 	programming         *prometheus.HistogramVec
@@ -27,27 +34,26 @@ type metrics struct {
 	syncFailures        map[string]*prometheus.CounterVec // by name; see dataplane.FailureMetrics
 	sweeps              *prometheus.HistogramVec
 	forgotten           *prometheus.CounterVec
-	healthz, livez      *prometheus.CounterVec
 
 	failures         prometheus.Counter
-	reloads          *prometheus.CounterVec
 	frontends, pools prometheus.Gauge
-	leftOut          prometheus.Gauge
 
 	trusting bool // the plane goes by memory: the last sync succeeded
 }
 
-const proxySystem = "kubeproxy"
+// ProxySystem is what the names of kube-proxy's metrics begin with.
+const ProxySystem = "kubeproxy"
 
 // familyLabel is kube-proxy's, with IPv4 and IPv6.
 const familyLabel = "ip_family"
 
-func newMetrics() *metrics {
+// New makes metrics, of which none has been counted.
+func New() *Metrics {
 	seconds := prometheus.ExponentialBuckets(0.001, 2, 15)
-	m := &metrics{
-		registry: prometheus.NewRegistry(),
-		changes:  latency.New(proxySystem),
-		slis:     httpports.NewSLIs(),
+	m := &Metrics{
+		Registry: prometheus.NewRegistry(),
+		Changes:  latency.New(ProxySystem),
+		SLIs:     httpports.NewSLIs(),
 
 		sync:    histogram("sync_proxy_rules_duration_seconds", "How long a sync of programming took.", seconds),
 		full:    histogram("sync_full_proxy_rules_duration_seconds", "How long a sync took that compared with the kernel.", seconds),
@@ -64,21 +70,21 @@ func newMetrics() *metrics {
 		},
 		sweeps:    histogram("conntrack_reconciler_sync_duration_seconds", "How long it took to bring connections into line after a sync.", seconds),
 		forgotten: counter("conntrack_reconciler_deleted_entries_total", "Connection tracking entries deleted because they led nowhere."),
-		healthz:   counterOf("proxy_healthz_total", "Answers at /healthz.", "code"),
-		livez:     counterOf("proxy_livez_total", "Answers at /livez.", "code"),
+		Healthz:   counterOf("proxy_healthz_total", "Answers at /healthz.", "code"),
+		Livez:     counterOf("proxy_livez_total", "Answers at /livez.", "code"),
 
 		failures: prometheus.NewCounter(prometheus.CounterOpts{
 			Namespace: "fairway", Name: "programming_failures_total",
 			Help: "Rounds of programming that failed and were tried again.",
 		}),
-		reloads: prometheus.NewCounterVec(prometheus.CounterOpts{
+		Reloads: prometheus.NewCounterVec(prometheus.CounterOpts{
 			Namespace: "fairway", Name: "config_reloads_total",
 			Help: "Changes of the configuration file, by whether they are in force.",
 		}, []string{"result"}),
 		frontends: prometheus.NewGauge(prometheus.GaugeOpts{
 			Namespace: "fairway", Name: "frontends", Help: "Addresses and ports that this node forwards.",
 		}),
-		leftOut: prometheus.NewGauge(prometheus.GaugeOpts{
+		LeftOut: prometheus.NewGauge(prometheus.GaugeOpts{
 			Namespace: "fairway", Name: "left_out", Help: "Frontends, pools and other parts of the table that the last sync left out, while all else is in force.",
 		}),
 		pools: prometheus.NewGauge(prometheus.GaugeOpts{
@@ -86,28 +92,28 @@ func newMetrics() *metrics {
 		}),
 	}
 	for _, result := range []string{"taken", "invalid"} {
-		m.reloads.WithLabelValues(result) // there at 0, to be alerted on
+		m.Reloads.WithLabelValues(result) // there at 0, to be alerted on
 	}
 	for _, c := range m.syncFailures {
-		m.registry.MustRegister(c)
+		m.Registry.MustRegister(c)
 	}
-	m.registry.MustRegister(m.sync, m.full, m.partial, m.programming, m.last, m.queued, m.sweeps, m.forgotten, m.healthz, m.livez,
-		m.failures, m.reloads, m.frontends, m.pools, m.leftOut, m.changes)
+	m.Registry.MustRegister(m.sync, m.full, m.partial, m.programming, m.last, m.queued, m.sweeps, m.forgotten, m.Healthz, m.Livez,
+		m.failures, m.Reloads, m.frontends, m.pools, m.LeftOut, m.Changes)
 	return m
 }
 
 func histogram(name, help string, buckets []float64) *prometheus.HistogramVec {
-	return prometheus.NewHistogramVec(prometheus.HistogramOpts{Namespace: proxySystem, Name: name, Help: help, Buckets: buckets}, []string{familyLabel})
+	return prometheus.NewHistogramVec(prometheus.HistogramOpts{Namespace: ProxySystem, Name: name, Help: help, Buckets: buckets}, []string{familyLabel})
 }
 
 func gauge(name, help string) *prometheus.GaugeVec {
-	return prometheus.NewGaugeVec(prometheus.GaugeOpts{Namespace: proxySystem, Name: name, Help: help}, []string{familyLabel})
+	return prometheus.NewGaugeVec(prometheus.GaugeOpts{Namespace: ProxySystem, Name: name, Help: help}, []string{familyLabel})
 }
 
 func counter(name, help string) *prometheus.CounterVec { return counterOf(name, help, familyLabel) }
 
 func counterOf(name, help string, labels ...string) *prometheus.CounterVec {
-	return prometheus.NewCounterVec(prometheus.CounterOpts{Namespace: proxySystem, Name: name, Help: help}, labels)
+	return prometheus.NewCounterVec(prometheus.CounterOpts{Namespace: ProxySystem, Name: name, Help: help}, labels)
 }
 
 // programmingBuckets has all of kube-proxy's bounds, which recording rules name,
@@ -138,17 +144,25 @@ func familiesOf(t *model.Table) []string {
 	return []string{"IPv4"}
 }
 
-// changed notes that a sync is needed.
-func (m *metrics) changed() {
-	for _, family := range m.changes.Families() {
+// Changed notes that a sync is needed.
+func (m *Metrics) Changed() {
+	for _, family := range m.Changes.Families() {
 		m.queued.WithLabelValues(family).SetToCurrentTime()
 	}
 }
 
-// syncEnded takes in how a sync ended of a mode with these counters of failures.
-func (m *metrics) syncEnded(r syncOutcome, failures dataplane.FailureMetrics) {
+// Sync is how one attempt ended to bring the kernel in step.
+type Sync struct {
+	Table    *model.Table
+	Took     time.Duration
+	Verified kernel.Verification
+	Err      error
+}
+
+// SyncEnded takes in how a sync ended of a mode with these counters of failures.
+func (m *Metrics) SyncEnded(r Sync, failures dataplane.FailureMetrics) {
 	families := familiesOf(r.Table)
-	delays := m.changes.SyncEnded(r.Err == nil, families)
+	delays := m.Changes.SyncEnded(r.Err == nil, families)
 	full := r.Verified == kernel.VerifyAll || !m.trusting
 	m.trusting = r.Err == nil
 	for _, family := range families {
@@ -177,7 +191,7 @@ func (m *metrics) syncEnded(r syncOutcome, failures dataplane.FailureMetrics) {
 }
 
 // begin has a family's counters there from the first sync on.
-func (m *metrics) begin(family string) {
+func (m *Metrics) begin(family string) {
 	for _, c := range m.syncFailures {
 		c.WithLabelValues(family)
 	}
@@ -188,18 +202,18 @@ func (m *metrics) begin(family string) {
 	m.programming.WithLabelValues(family)
 }
 
-// unchanged takes in that what the API changed changes nothing in the table in
+// Unchanged takes in that what the API changed changes nothing in the table in
 // force.
-func (m *metrics) unchanged(t *model.Table) {
+func (m *Metrics) Unchanged(t *model.Table) {
 	families := familiesOf(t)
-	for _, d := range m.changes.SyncEnded(true, families) {
+	for _, d := range m.Changes.SyncEnded(true, families) {
 		for _, family := range families {
 			m.programming.WithLabelValues(family).Observe(d.Seconds())
 		}
 	}
 }
 
-func (m *metrics) failed(of dataplane.FailureMetrics, family string, full bool) {
+func (m *Metrics) failed(of dataplane.FailureMetrics, family string, full bool) {
 	names := []string{of.All, of.Partial}
 	if full {
 		names[1] = of.Full
@@ -211,11 +225,11 @@ func (m *metrics) failed(of dataplane.FailureMetrics, family string, full bool) 
 	}
 }
 
-// swept takes in that connections were brought into line with a new table.
-func (m *metrics) swept(forgotten int, took time.Duration) {
-	for _, family := range m.changes.Families() {
+// Swept takes in that connections were brought into line with a new table.
+func (m *Metrics) Swept(forgotten int, took time.Duration) {
+	for _, family := range m.Changes.Families() {
 		m.sweeps.WithLabelValues(family).Observe(took.Seconds())
 	}
 	// One sweep is of both families; who was forgotten of which isn't told.
-	m.forgotten.WithLabelValues(m.changes.Families()[0]).Add(float64(forgotten))
+	m.forgotten.WithLabelValues(m.Changes.Families()[0]).Add(float64(forgotten))
 }

@@ -1,4 +1,4 @@
-package agent
+package metrics
 
 import (
 	"fmt"
@@ -6,6 +6,7 @@ import (
 	"testing"
 
 	"github.com/fairway-net/fairway/internal/kernel"
+	"github.com/fairway-net/fairway/internal/testing/servicetables"
 	"github.com/fairway-net/fairway/model"
 )
 
@@ -21,8 +22,8 @@ func connections(t *testing.T, m *endpointMetrics) string {
 }
 
 func TestEndpointMetricsAreBounded(t *testing.T) {
-	table, plane := servicesTable(1, 2), &fakeReader{}
-	m := newEndpointMetrics(1, func() *model.Table { return table }, func() planeReader { return plane }, slog.New(slog.DiscardHandler))
+	table, plane := servicetables.Services(1, 2), &fakeReader{}
+	m := newEndpointMetrics(1, func() *model.Table { return table }, func() PlaneReader { return plane }, slog.New(slog.DiscardHandler))
 	count := func(service, i int, n uint64) kernel.BackendCount {
 		p := table.Pool(model.PoolID{Name: fmt.Sprintf("default/s%d:http", service), Proto: model.TCP})
 		return kernel.BackendCount{Pool: p.ID, Backend: p.Backends[i].AddrPort(), Connections: n}
@@ -37,7 +38,7 @@ func TestEndpointMetricsAreBounded(t *testing.T) {
 		{"counters that begin again add up", "   =107, 10.244.2.0:80 default tcp s2=9", func() { plane.Backends[1].Connections = 2 }},
 		{"who is gone gives it up", "   =107, 10.244.1.0:80 default tcp s1=1", func() {
 			plane.Backends = []kernel.BackendCount{count(1, 0, 104)}
-			table = servicesTable(1)
+			table = servicetables.Services(1)
 		}},
 	} {
 		step.do()

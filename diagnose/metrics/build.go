@@ -1,14 +1,10 @@
-package agent
+package metrics
 
 import (
-	"cmp"
 	"runtime"
 
 	"github.com/prometheus/client_golang/prometheus"
 )
-
-// version is what the agent says of itself; "dev" if it doesn't know.
-func (c *Config) version() string { return cmp.Or(c.ZPages.Version, "dev") }
 
 // buildMetrics says which program this is, and in which mode.
 type buildMetrics struct {

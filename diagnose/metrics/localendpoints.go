@@ -1,4 +1,4 @@
-package agent
+package metrics
 
 import (
 	"sync"
@@ -6,6 +6,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 	"k8s.io/apimachinery/pkg/types"
 
+	"github.com/fairway-net/fairway/compile"
 	"github.com/fairway-net/fairway/model"
 )
 
@@ -22,7 +23,7 @@ type localEndpoints struct {
 }
 
 func newLocalEndpoints(table func() *model.Table) *localEndpoints {
-	return &localEndpoints{table: table, description: prometheus.NewDesc(proxySystem+"_sync_proxy_rules_no_local_endpoints_total",
+	return &localEndpoints{table: table, description: prometheus.NewDesc(ProxySystem+"_sync_proxy_rules_no_local_endpoints_total",
 		"Services with a Local traffic policy and no endpoint on this node.", []string{familyLabel, "traffic_policy"}, nil)}
 }
 
@@ -72,7 +73,7 @@ func countLocal(t *model.Table) map[[2]string]int {
 			everywhere.Local = false
 			local, all := t.Pool(r.Pool), t.Pool(everywhere)
 			if local != nil && len(local.Backends) == 0 && (all == nil || len(all.Backends) > 0) {
-				found[key{family, policy, serviceOf(f.Name)}] = true
+				found[key{family, policy, compile.ServiceOf(f.Name)}] = true
 			}
 		}
 	}

@@ -1,4 +1,4 @@
-package agent
+package metrics
 
 import (
 	"context"
@@ -18,7 +18,7 @@ func (f *fakeReader) Read(context.Context, kernel.Query) (kernel.Reading, error)
 
 func TestPlaneMetrics(t *testing.T) {
 	plane := &fakeReader{}
-	m := newPlaneMetrics(func() planeReader { return plane }, slog.New(slog.DiscardHandler))
+	m := newPlaneMetrics(func() PlaneReader { return plane }, slog.New(slog.DiscardHandler))
 	show := func(name string, labels map[string]string, value float64) string {
 		return fmt.Sprintf("%s %s%s=%v", name, labels["reason"], labels["map"], value)
 	}

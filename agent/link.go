@@ -11,6 +11,7 @@ import (
 	"github.com/fairway-net/fairway/compile"
 	"github.com/fairway-net/fairway/dataplane"
 	"github.com/fairway-net/fairway/diagnose/agentlink"
+	"github.com/fairway-net/fairway/diagnose/connections"
 	"github.com/fairway-net/fairway/diagnose/doctor"
 	"github.com/fairway-net/fairway/diagnose/dump"
 	"github.com/fairway-net/fairway/diagnose/explain"
@@ -82,7 +83,7 @@ func (l link) Flows(ctx context.Context, follow bool, to flow.Listener) error {
 	if err != nil {
 		return err
 	}
-	return kind.Flows(l.agent.configured.Load().Plane)(ctx, follow, to)
+	return connections.Of(kind, l.agent.configured.Load().Plane)(ctx, follow, to)
 }
 
 // Objects compares what the kernel holds with the table in force.

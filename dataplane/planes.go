@@ -11,7 +11,6 @@ import (
 	"github.com/fairway-net/fairway/dataplane/ipvs"
 	"github.com/fairway-net/fairway/dataplane/nftables"
 	"github.com/fairway-net/fairway/dataplane/userspace"
-	"github.com/fairway-net/fairway/internal/flow"
 	"github.com/fairway-net/fairway/internal/kernel"
 	"github.com/fairway-net/fairway/model"
 )
@@ -46,8 +45,6 @@ type Kind struct {
 	// the first Apply, and beside any method. It is nil in modes that see packets
 	// after netfilter's raw table, where cluster DNS takes its own away.
 	Bypass func(front model.Key, term time.Duration) error
-	// Flows tells of connections, for whoever reads.
-	Flows func(kernel.Options) flow.Reader
 	// New makes a plane for the network namespace that the calling goroutine's
 	// process lives in. It changes nothing yet. A kernel.MissingError says what
 	// this machine lacks.
@@ -97,14 +94,12 @@ func Kinds() []Kind {
 			Failures: FailureMetrics{All: NFTablesFailures, Full: NFTablesCleanupFailed},
 			New:      func(o kernel.Options) (Plane, error) { return nftables.New(o) },
 			Render:   nftables.Render, Script: nftables.Script,
-			Flows: netfilterFlows,
 		},
 		{
 			Name: "ebpf", Privileged: true, Short: "eBPF: sockets are connected to backends directly, all else is translated at the interfaces",
 			Bypass: ebpf.Bypass, BeforeNetfilter: true,
 			New:    func(o kernel.Options) (Plane, error) { return ebpf.New(o) },
 			Render: ebpf.Render, Script: ebpf.Script,
-			Flows: ebpf.Flows,
 		},
 		{
 			Name: "iptables", Short: "iptables rules in kube-proxy's form, both the nft and the legacy variant",
@@ -113,7 +108,6 @@ func Kinds() []Kind {
 			Failures: FailureMetrics{Full: RestoreFailures, Partial: PartialRestoreFailures},
 			New:      func(o kernel.Options) (Plane, error) { return iptables.New(o) },
 			Render:   iptables.Render, Script: iptables.Script,
-			Flows: netfilterFlows,
 		},
 		{
 			Name: "ipvs", Short: "IPVS, ipsets and a constant number of iptables rules",
@@ -123,13 +117,11 @@ func Kinds() []Kind {
 			Failures: FailureMetrics{All: RestoreFailures},
 			New:      func(o kernel.Options) (Plane, error) { return ipvs.New(o) },
 			Render:   ipvs.Render, Script: ipvs.Script,
-			Flows: netfilterFlows,
 		},
 		{
 			Name: "userspace", Short: "a relay process: for kernels and sandboxes where nothing else works",
 			New:    func(o kernel.Options) (Plane, error) { return userspace.New(o) },
 			Render: userspace.Render, Script: userspace.Script,
-			Flows: userspaceFlows,
 		},
 	}
 }

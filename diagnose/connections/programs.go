@@ -1,4 +1,4 @@
-package ebpf
+package connections
 
 import (
 	"context"
@@ -7,17 +7,13 @@ import (
 	"github.com/fairway-net/fairway/dataplane/ebpf/packet"
 	"github.com/fairway-net/fairway/dataplane/ebpf/pins"
 	"github.com/fairway-net/fairway/dataplane/ebpf/sock"
-	"github.com/fairway-net/fairway/dataplane/ebpf/watch"
+	"github.com/fairway-net/fairway/diagnose/connections/watch"
 	"github.com/fairway-net/fairway/internal/flow"
 	"github.com/fairway-net/fairway/internal/kernel"
 )
 
-// Flows tells of connections.
-func Flows(o kernel.Options) flow.Reader {
-	return func(ctx context.Context, follow bool, to flow.Listener) error { return readFlows(ctx, o, follow, to) }
-}
-
-func readFlows(ctx context.Context, o kernel.Options, follow bool, to flow.Listener) error {
+// inPrograms reads the maps of ebpf mode, and follows what passes its programs.
+func inPrograms(ctx context.Context, o kernel.Options, follow bool, to flow.Listener) error {
 	dir, err := pins.NodeDir()
 	if err != nil {
 		return err

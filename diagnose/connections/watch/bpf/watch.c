@@ -4,8 +4,8 @@
 // and behind them, which exist while somebody reads. The plane's know nothing of these.
 // Fields of the kernel's structures are found by its own types (CO-RE).
 
-#include "../../bpf/maps.h"
-#include "../../packet/bpf/packet.h"
+#include "../../../../dataplane/ebpf/bpf/maps.h"
+#include "../../../../dataplane/ebpf/packet/bpf/packet.h"
 
 #include <bpf/bpf_tracing.h>
 #include <bpf/bpf_core_read.h>

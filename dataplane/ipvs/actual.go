@@ -8,6 +8,7 @@ import (
 	mobyipvs "github.com/moby/ipvs"
 
 	"github.com/fairway-net/fairway/internal/ipset"
+	"github.com/fairway-net/fairway/internal/lvs"
 	"github.com/fairway-net/fairway/model"
 )
 
@@ -15,20 +16,20 @@ import (
 type actual struct {
 	sets      map[setID]*ipset.Listing
 	addresses map[netip.Addr]bool
-	servers   map[serverID]*actualServer
+	servers   map[lvs.ServerID]*actualServer
 }
 
 // actualServer is a virtual server as the kernel has it.
 type actualServer struct {
 	handle       *mobyipvs.Service
-	service      service
-	destinations []destination
+	service      lvs.Service
+	destinations []lvs.Destination
 }
 
 // readKernel reads all that is the plane's: made by this process, an earlier
 // one, or kube-proxy. Virtual servers of others are left out.
 func (p *Plane) readKernel(settings *model.Settings) (*actual, error) {
-	a := &actual{sets: map[setID]*ipset.Listing{}, addresses: map[netip.Addr]bool{}, servers: map[serverID]*actualServer{}}
+	a := &actual{sets: map[setID]*ipset.Listing{}, addresses: map[netip.Addr]bool{}, servers: map[lvs.ServerID]*actualServer{}}
 	for _, id := range append(allSets(false), allSets(true)...) {
 		l, err := p.sets.List(id.name())
 		if err != nil {
@@ -59,11 +60,11 @@ func (p *Plane) readServers(a *actual, settings *model.Settings) error {
 		return fmt.Errorf("list virtual servers: %w", err)
 	}
 	for _, m := range found {
-		id, s, ok := fromService(m)
+		id, s, ok := lvs.FromService(m)
 		if !ok || !a.owns(id, settings, p.options.IPVS.Exclude) {
 			continue
 		}
-		list, _, err := readDestinations(p.balancer, m)
+		list, _, err := lvs.ReadDestinations(p.balancer, m)
 		if err != nil {
 			return fmt.Errorf("list destinations of virtual server %s: %w", id, err)
 		}
@@ -76,11 +77,11 @@ func (p *Plane) readServers(a *actual, settings *model.Settings) error {
 // because their address is one of kube-ipvs0 or of the Services' ranges, or
 // because a set has their key, or one of NodePorts their port. In ranges that
 // are others' (kube-proxy's excludeCIDRs), only a set's word counts.
-func (a *actual) owns(id serverID, settings *model.Settings, others []netip.Prefix) bool {
-	if id.mark != 0 {
-		return id.mark&markRangeMask == markRange
+func (a *actual) owns(id lvs.ServerID, settings *model.Settings, others []netip.Prefix) bool {
+	if id.Mark != 0 {
+		return id.Mark&markRangeMask == markRange
 	}
-	addr := id.key.Addr
+	addr := id.Key.Addr
 	if slices.Contains(settings.Exempt, addr) {
 		return false
 	}
@@ -88,18 +89,18 @@ func (a *actual) owns(id serverID, settings *model.Settings, others []netip.Pref
 	if !excluded && (a.addresses[addr] || reserved(settings, addr)) {
 		return true
 	}
-	key := keyElement(id.key)
+	key := keyElement(id.Key)
 	holders := map[setKind]ipset.Element{setClusterIP: key, setLoadBalancer: key, setExternalIP: key, setExternalIPLocal: key, setFromNode: key}
-	switch id.key.Proto {
+	switch id.Key.Proto {
 	case model.TCP:
-		holders[setNodePortTCP] = ipset.Element{Port: id.key.Port}
+		holders[setNodePortTCP] = ipset.Element{Port: id.Key.Port}
 	case model.UDP:
-		holders[setNodePortUDP] = ipset.Element{Port: id.key.Port}
+		holders[setNodePortUDP] = ipset.Element{Port: id.Key.Port}
 	default:
 		holders[setNodePortSCTP] = key
 	}
 	for kind, e := range holders {
-		if l := a.sets[setID{kind, id.ipv6}]; l != nil && l.Has(e) {
+		if l := a.sets[setID{kind, id.IPv6}]; l != nil && l.Has(e) {
 			return true
 		}
 	}
@@ -185,7 +186,7 @@ func (p *Plane) exchangeSet(plan *plan, id setID) error {
 // compareServers also takes over destinations that take no new connections and
 // that the table doesn't list: an earlier process left them to end.
 func (p *Plane) compareServers(plan *plan, a *actual) {
-	p.services = map[serverID]service{}
+	p.services = map[lvs.ServerID]lvs.Service{}
 	for id, there := range a.servers {
 		p.services[id] = there.service
 		planned := plan.servers[id]
@@ -194,6 +195,6 @@ func (p *Plane) compareServers(plan *plan, a *actual) {
 			continue
 		}
 		planned.add = false
-		planned.destinationChanges = compareDestinations(there.destinations, planned.destinationChanges.add)
+		planned.DestinationChanges = lvs.CompareDestinations(there.destinations, planned.DestinationChanges.Add)
 	}
 }

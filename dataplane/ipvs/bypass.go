@@ -5,6 +5,7 @@ import (
 	"time"
 
 	"github.com/fairway-net/fairway/internal/ipset"
+	"github.com/fairway-net/fairway/internal/lvs"
 	"github.com/fairway-net/fairway/model"
 )
 
@@ -18,17 +19,17 @@ import (
 const bypassBit uint32 = 0x00800000
 
 // refresh makes a server choose as its pool says, if it doesn't.
-func (p *Plane) refresh(id serverID, pool *model.Pool, table *model.Table) error {
+func (p *Plane) refresh(id lvs.ServerID, pool *model.Pool, table *model.Table) error {
 	idle := len(pool.Draining) > 0 || len(p.orphans[id]) > 0
 	now, want := p.services[id], p.choose.service(id, pool, idle)
 	if now == want {
 		return nil
 	}
 	change := func() error { return p.setServer(id, pool, p.balancer.UpdateService) }
-	if now.scheduler == want.scheduler || id.mark != 0 || empty(pool) {
+	if now.Scheduler == want.Scheduler || id.Mark != 0 || empty(pool) {
 		return change()
 	}
-	f := table.Frontend(id.key)
+	f := table.Frontend(id.Key)
 	if f == nil {
 		return change()
 	}
@@ -38,20 +39,20 @@ func (p *Plane) refresh(id serverID, pool *model.Pool, table *model.Table) error
 // bypass leads new connections to f past its virtual server while that changes.
 func (p *Plane) bypass(f *model.Frontend, pool *model.Pool, change func() error) error {
 	p.bypasses++
-	ids := map[bool]serverID{}
+	ids := map[bool]lvs.ServerID{}
 	for o, r := range f.Routes {
 		if r.Pool != pool.ID {
 			continue // goes another way already
 		}
 		id, made := ids[r.Masquerade]
 		if !made {
-			id = serverID{mark: p.bypassMark(r.Masquerade), ipv6: f.Addr.Is6()}
+			id = lvs.ServerID{Mark: p.bypassMark(r.Masquerade), IPv6: f.Addr.Is6()}
 			if err := p.openBypass(id, pool); err != nil {
 				return err
 			}
 			ids[r.Masquerade] = id
 		}
-		if err := p.mark(f.Key, model.Origin(o), ipset.Mark{Value: id.mark, Mask: ^uint32(0)}); err != nil {
+		if err := p.mark(f.Key, model.Origin(o), ipset.Mark{Value: id.Mark, Mask: ^uint32(0)}); err != nil {
 			return err
 		}
 	}
@@ -86,7 +87,7 @@ func (p *Plane) bypassMark(masquerade bool) uint32 {
 	return m
 }
 
-func (p *Plane) openBypass(id serverID, pool *model.Pool) error {
+func (p *Plane) openBypass(id lvs.ServerID, pool *model.Pool) error {
 	if err := p.addServer(id, pool); err != nil {
 		return err
 	}
@@ -99,13 +100,13 @@ func (p *Plane) openBypass(id serverID, pool *model.Pool) error {
 }
 
 // closeBypass lets no more connections in; the reaper takes the server away.
-func (p *Plane) closeBypass(id serverID, pool *model.Pool) error {
+func (p *Plane) closeBypass(id lvs.ServerID, pool *model.Pool) error {
 	last := map[netip.AddrPort]time.Time{}
 	for _, d := range destinations(pool) {
-		if err := p.putDestination(id, destination{d.addr, 0}, true); err != nil {
+		if err := p.putDestination(id, lvs.Destination{Addr: d.Addr, Weight: 0}, true); err != nil {
 			return err
 		}
-		last[d.addr] = time.Time{}
+		last[d.Addr] = time.Time{}
 	}
 	p.orphans[id] = last
 	return nil

@@ -14,6 +14,7 @@ import (
 
 	"github.com/fairway-net/fairway/internal/ipset"
 	"github.com/fairway-net/fairway/internal/kernel"
+	"github.com/fairway-net/fairway/internal/lvs"
 	"github.com/fairway-net/fairway/model"
 )
 
@@ -143,7 +144,7 @@ func TestOrphansStayUntilTheirConnectionsEnd(t *testing.T) {
 			return b.table()
 		}
 		weight := func(o model.Orphans) int {
-			d := f.servers[keyServer(key(fmt.Sprintf("10.96.0.%d:80", 10+o), model.TCP))].destinations[netip.MustParseAddrPort("10.244.0.2:80")]
+			d := f.servers[lvs.KeyServer(key(fmt.Sprintf("10.96.0.%d:80", 10+o), model.TCP))].destinations[netip.MustParseAddrPort("10.244.0.2:80")]
 			if d == nil {
 				return -1
 			}
@@ -181,11 +182,11 @@ func TestOrphansStayUntilTheirConnectionsEnd(t *testing.T) {
 // TestOpeningConnectionsKeepDetours: what was led past a server while its scheduler
 // changed isn't reset before it is established.
 func TestOpeningConnectionsKeepDetours(t *testing.T) {
-	opening := load{active: 0, total: 1}
-	if drainingConns(serverID{mark: markRange | bypassBit | 1}, settings(), opening) == 0 {
+	opening := lvs.Load{Active: 0, Total: 1}
+	if drainingConns(lvs.ServerID{Mark: markRange | bypassBit | 1}, settings(), opening) == 0 {
 		t.Error("a connection that is being made doesn't keep its bypass server")
 	}
-	if drainingConns(keyServer(key("203.0.113.10:80", model.TCP)), settings(), opening) != 0 {
+	if drainingConns(lvs.KeyServer(key("203.0.113.10:80", model.TCP)), settings(), opening) != 0 {
 		t.Error("one that may be over keeps packets from an external address")
 	}
 }
@@ -209,7 +210,7 @@ func TestRetiredServers(t *testing.T) {
 		retired := func(when string) {
 			t.Helper()
 			for _, k := range gone[:2] {
-				s := f.servers[keyServer(k)]
+				s := f.servers[lvs.KeyServer(k)]
 				if s == nil || len(s.destinations) != 1 || s.destinations[netip.MustParseAddrPort("10.244.0.2:8080")].Weight != 0 {
 					t.Errorf("%s: %s is not retired: %+v", when, k, s)
 				}
@@ -222,7 +223,7 @@ func TestRetiredServers(t *testing.T) {
 			if !strings.Contains(dump(t), "10.96.0.10/32") {
 				t.Errorf("%s: the address is gone", when)
 			}
-			if f.servers[keyServer(gone[2])] != nil {
+			if f.servers[lvs.KeyServer(gone[2])] != nil {
 				t.Errorf("%s: a UDP server is kept", when)
 			}
 		}
@@ -243,7 +244,7 @@ func TestRetiredServers(t *testing.T) {
 		f.connections[netip.MustParseAddrPort("10.244.0.2:8080")] = 0
 		p.reap(time.Now())
 		same(t, p, without)
-		if f.servers[keyServer(gone[0])] != nil || strings.Contains(dump(t), "10.96.0.10") {
+		if f.servers[lvs.KeyServer(gone[0])] != nil || strings.Contains(dump(t), "10.96.0.10") {
 			t.Error("the retired server is not buried")
 		}
 		apply(t, p, without, true)
@@ -261,7 +262,7 @@ func TestMissingSchedulerFallsBack(t *testing.T) {
 		if _, err := p.Apply(context.Background(), b.table(), kernel.VerifyNothing); err != nil {
 			t.Fatal(err)
 		}
-		if s := f.servers[keyServer(key("10.96.0.1:80", model.TCP))].service.SchedName; s != "rr" {
+		if s := f.servers[lvs.KeyServer(key("10.96.0.1:80", model.TCP))].service.SchedName; s != "rr" {
 			t.Errorf("scheduler %q", s)
 		}
 		for _, l := range p.Unsupported() {
@@ -280,15 +281,15 @@ func TestOthersServersStay(t *testing.T) {
 		f := newFakeIPVS()
 		p := newTestPlane(t, f)
 		table := everything(t)
-		others := []serverID{keyServer(key("192.168.9.1:8443", model.TCP)), keyServer(key("10.96.0.99:80", model.TCP)), {mark: 7}}
-		stale := []serverID{keyServer(key("10.96.0.77:80", model.TCP)), keyServer(key("192.168.9.1:31000", model.TCP))}
+		others := []lvs.ServerID{lvs.KeyServer(key("192.168.9.1:8443", model.TCP)), lvs.KeyServer(key("10.96.0.99:80", model.TCP)), {Mark: 7}}
+		stale := []lvs.ServerID{lvs.KeyServer(key("10.96.0.77:80", model.TCP)), lvs.KeyServer(key("192.168.9.1:31000", model.TCP))}
 		for _, id := range append(others, stale...) {
-			if err := f.NewService(toService(id, service{scheduler: "rr"})); err != nil {
+			if err := f.NewService(lvs.ToService(id, lvs.Service{Scheduler: "rr"})); err != nil {
 				t.Fatal(err)
 			}
 		}
-		kept := keyServer(key("10.96.0.10:80", model.TCP))
-		if err := f.NewService(toService(kept, service{scheduler: "wlc"})); err != nil {
+		kept := lvs.KeyServer(key("10.96.0.10:80", model.TCP))
+		if err := f.NewService(lvs.ToService(kept, lvs.Service{Scheduler: "wlc"})); err != nil {
 			t.Fatal(err)
 		}
 		old := f.servers[kept]

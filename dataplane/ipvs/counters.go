@@ -10,6 +10,7 @@ import (
 	"github.com/fairway-net/fairway/internal/ipset"
 	"github.com/fairway-net/fairway/internal/iptables"
 	"github.com/fairway-net/fairway/internal/kernel"
+	"github.com/fairway-net/fairway/internal/lvs"
 	"github.com/fairway-net/fairway/model"
 )
 
@@ -54,19 +55,19 @@ func (p *Plane) readStatistics(table *model.Table) error {
 	}
 	var marks map[uint32]string
 	for _, m := range found {
-		id, _, ok := fromService(m)
+		id, _, ok := lvs.FromService(m)
 		if !ok {
 			continue
 		}
 		var name string
-		switch f := table.Frontend(id.key); {
-		case id.mark == 0 && f != nil:
+		switch f := table.Frontend(id.Key); {
+		case id.Mark == 0 && f != nil:
 			name = f.Name
-		case id.mark&markRangeMask == markRange:
+		case id.Mark&markRangeMask == markRange:
 			if marks == nil {
 				marks = marksOf(table, p.options.MasqueradeMark)
 			}
-			name = marks[id.mark]
+			name = marks[id.Mark]
 		}
 		if name == "" {
 			continue // somebody else's, or on its way out
@@ -188,7 +189,7 @@ func (p *Plane) Prepare(_ context.Context, what kernel.Preparation) error {
 	if what != kernel.LessPrivilege {
 		return nil
 	}
-	return errors.Join(p.settings.setSysctls(p.settings.sysctls), p.settings.quietARP())
+	return errors.Join(p.settings.SetSysctls(p.settings.Sysctls), p.settings.QuietARP())
 }
 
 // Close gives up the plane's socket. What is in the kernel stays.

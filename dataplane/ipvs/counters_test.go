@@ -13,6 +13,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/fairway-net/fairway/internal/kernel"
+	"github.com/fairway-net/fairway/internal/lvs"
 	"github.com/fairway-net/fairway/internal/testing/vm"
 	"github.com/fairway-net/fairway/model"
 )
@@ -23,7 +24,7 @@ func TestCountersByServicePort(t *testing.T) {
 	inNamespace(t, func(t *testing.T) {
 		f := newFakeIPVS()
 		p := newTestPlane(t, f)
-		p.open = func() (balancer, error) { return f, nil }
+		p.open = func() (lvs.Balancer, error) { return f, nil }
 		b := edit(t, model.NewTable())
 		b.edit.SetSettings(settings())
 		all := b.pool(model.Pool{ID: model.PoolID{Name: "a/web:p"}}, "10.244.0.2:80", "10.244.0.3:80")
@@ -61,7 +62,7 @@ func TestRefusalsAreCounted(t *testing.T) {
 		}
 		f := newFakeIPVS()
 		p := newTestPlane(t, f)
-		p.open = func() (balancer, error) { return f, nil }
+		p.open = func() (lvs.Balancer, error) { return f, nil }
 		b := edit(t, model.NewTable())
 		b.edit.SetSettings(settings())
 		web := b.pool(model.Pool{ID: model.PoolID{Name: "a/web:p"}}, "10.244.0.2:8080")
@@ -125,9 +126,9 @@ func TestRealKernelCounts(t *testing.T) {
 			if err := first.Prepare(context.Background(), kernel.LessPrivilege); err != nil {
 				t.Fatal(err)
 			}
-			for _, s := range append(sysctls(), quietSysctls...) {
-				if now, err := readSysctl(s.path); err != nil || now != s.value {
-					t.Errorf("%s is %q after Init, want %s: %v", s.path, now, s.value, err)
+			for _, s := range append(lvs.Sysctls(), lvs.QuietSysctls...) {
+				if now, err := lvs.ReadSysctl(s.Path); err != nil || now != s.Value {
+					t.Errorf("%s is %q after Init, want %s: %v", s.Path, now, s.Value, err)
 				}
 			}
 			if err := first.Close(); err != nil {
@@ -166,7 +167,7 @@ func TestRealKernelCounts(t *testing.T) {
 			if err := p.Remove(context.Background(), kernel.EndConnections); err != nil {
 				t.Fatal(err)
 			}
-			if now, err := readSysctl("net/ipv4/conf/all/arp_ignore"); err != nil || now != "0" {
+			if now, err := lvs.ReadSysctl("net/ipv4/conf/all/arp_ignore"); err != nil || now != "0" {
 				t.Errorf("arp_ignore is %q in the end: %v", now, err)
 			}
 		})

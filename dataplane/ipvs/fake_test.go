@@ -10,12 +10,13 @@ import (
 	mobyipvs "github.com/moby/ipvs"
 	"golang.org/x/sys/unix"
 
+	"github.com/fairway-net/fairway/internal/lvs"
 	"github.com/fairway-net/fairway/model"
 )
 
 // fakeIPVS answers like the kernel's IPVS, counts messages and forwards nothing.
 type fakeIPVS struct {
-	servers     map[serverID]*fakeServer
+	servers     map[lvs.ServerID]*fakeServer
 	config      mobyipvs.Config
 	lacks       []model.Scheduler
 	connections map[netip.AddrPort]int
@@ -30,7 +31,7 @@ type fakeServer struct {
 
 func newFakeIPVS() *fakeIPVS {
 	return &fakeIPVS{
-		servers: map[serverID]*fakeServer{}, connections: map[netip.AddrPort]int{},
+		servers: map[lvs.ServerID]*fakeServer{}, connections: map[netip.AddrPort]int{},
 		config: mobyipvs.Config{TimeoutTCP: 900 * time.Second, TimeoutTCPFin: 120 * time.Second, TimeoutUDP: 300 * time.Second},
 	}
 }
@@ -40,9 +41,9 @@ func at(d *mobyipvs.Destination) netip.AddrPort {
 	return netip.AddrPortFrom(a, d.Port)
 }
 
-func (f *fakeIPVS) find(s *mobyipvs.Service) (serverID, *fakeServer) {
+func (f *fakeIPVS) find(s *mobyipvs.Service) (lvs.ServerID, *fakeServer) {
 	f.messages++
-	id, _, _ := fromService(s)
+	id, _, _ := lvs.FromService(s)
 	return id, f.servers[id]
 }
 
@@ -115,16 +116,16 @@ func (f *fakeIPVS) DelDestination(s *mobyipvs.Service, d *mobyipvs.Destination) 
 	return nil
 }
 
-func (f *fakeIPVS) Do(commands []serverCommand) (map[int]error, error) {
+func (f *fakeIPVS) Do(commands []lvs.ServerCommand) (map[int]error, error) {
 	failed := map[int]error{}
 	for i, c := range commands {
-		s, d := toService(c.id, c.service), toDestination(c.destination)
+		s, d := lvs.ToService(c.ID, c.Service), lvs.ToDestination(c.Destination)
 		err := map[uint8]func() error{
-			newServer:      func() error { return f.NewService(s) },
-			deleteServer:   func() error { return f.DelService(s) },
-			newDestination: func() error { return f.NewDestination(s, d) },
-			setDestination: func() error { return f.UpdateDestination(s, d) },
-		}[c.verb]()
+			lvs.NewServer:      func() error { return f.NewService(s) },
+			lvs.DeleteServer:   func() error { return f.DelService(s) },
+			lvs.NewDestination: func() error { return f.NewDestination(s, d) },
+			lvs.SetDestination: func() error { return f.UpdateDestination(s, d) },
+		}[c.Verb]()
 		if err != nil {
 			failed[i] = err
 		}

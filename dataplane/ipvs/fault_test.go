@@ -13,6 +13,7 @@ import (
 
 	"github.com/fairway-net/fairway/internal/iptables"
 	"github.com/fairway-net/fairway/internal/kernel"
+	"github.com/fairway-net/fairway/internal/lvs"
 	"github.com/fairway-net/fairway/model"
 )
 
@@ -32,7 +33,7 @@ var errKilled = errors.New("killed")
 // faulty has calls of IPVS fail. Of each two that change something, one has done so
 // nevertheless: the kernel's answer was lost.
 type faulty struct {
-	balancer
+	lvs.Balancer
 	fault fault
 	turn  int
 }
@@ -52,61 +53,61 @@ func (f *faulty) change(do func() error) error {
 }
 
 func (f *faulty) NewService(s *mobyipvs.Service) error {
-	return f.change(func() error { return f.balancer.NewService(s) })
+	return f.change(func() error { return f.Balancer.NewService(s) })
 }
 
 func (f *faulty) UpdateService(s *mobyipvs.Service) error {
-	return f.change(func() error { return f.balancer.UpdateService(s) })
+	return f.change(func() error { return f.Balancer.UpdateService(s) })
 }
 
 func (f *faulty) DelService(s *mobyipvs.Service) error {
-	return f.change(func() error { return f.balancer.DelService(s) })
+	return f.change(func() error { return f.Balancer.DelService(s) })
 }
 
 func (f *faulty) NewDestination(s *mobyipvs.Service, d *mobyipvs.Destination) error {
-	return f.change(func() error { return f.balancer.NewDestination(s, d) })
+	return f.change(func() error { return f.Balancer.NewDestination(s, d) })
 }
 
 func (f *faulty) UpdateDestination(s *mobyipvs.Service, d *mobyipvs.Destination) error {
-	return f.change(func() error { return f.balancer.UpdateDestination(s, d) })
+	return f.change(func() error { return f.Balancer.UpdateDestination(s, d) })
 }
 
 func (f *faulty) DelDestination(s *mobyipvs.Service, d *mobyipvs.Destination) error {
-	return f.change(func() error { return f.balancer.DelDestination(s, d) })
+	return f.change(func() error { return f.Balancer.DelDestination(s, d) })
 }
 
 func (f *faulty) SetConfig(c *mobyipvs.Config) error {
-	return f.change(func() error { return f.balancer.SetConfig(c) })
+	return f.change(func() error { return f.Balancer.SetConfig(c) })
 }
 
 func (f *faulty) GetConfig() (*mobyipvs.Config, error) {
 	if err := f.fault.next(); err != nil {
 		return nil, err
 	}
-	return f.balancer.GetConfig()
+	return f.Balancer.GetConfig()
 }
 
 func (f *faulty) GetServices() ([]*mobyipvs.Service, error) {
 	if err := f.fault.next(); err != nil {
 		return nil, err
 	}
-	return f.balancer.GetServices()
+	return f.Balancer.GetServices()
 }
 
 func (f *faulty) GetDestinations(s *mobyipvs.Service) ([]*mobyipvs.Destination, error) {
 	if err := f.fault.next(); err != nil {
 		return nil, err
 	}
-	return f.balancer.GetDestinations(s)
+	return f.Balancer.GetDestinations(s)
 }
 
 // Do has single commands fail, or the call.
-func (f *faulty) Do(commands []serverCommand) (map[int]error, error) {
+func (f *faulty) Do(commands []lvs.ServerCommand) (map[int]error, error) {
 	for i := range commands {
 		if err := f.fault.next(); err != nil && i == 0 {
 			return nil, err
 		} else if err != nil {
-			failed, doErr := f.balancer.Do(commands[:i])
+			failed, doErr := f.Balancer.Do(commands[:i])
 			if doErr != nil {
 				return nil, doErr
 			}
@@ -116,7 +117,7 @@ func (f *faulty) Do(commands []serverCommand) (map[int]error, error) {
 			return failed, nil
 		}
 	}
-	return f.balancer.Do(commands)
+	return f.Balancer.Do(commands)
 }
 
 // failing has all calls of a plane fail as a function says; commands of iptables do
@@ -125,10 +126,10 @@ func failing(t *testing.T, p *Plane, f fault) context.Context {
 	t.Helper()
 	under := p.balancer
 	if already, is := under.(*faulty); is {
-		under = already.balancer
+		under = already.Balancer
 	}
-	p.balancer = &faulty{balancer: under, fault: f}
-	p.settings.balancer = p.balancer
+	p.balancer = &faulty{Balancer: under, fault: f}
+	p.settings.Balancer = p.balancer
 	p.sets.Fault, p.dummy.fault, p.dummy.bulk.Fault = f, f, f
 	return iptables.WithFault(t.Context(), f)
 }

@@ -4,6 +4,7 @@ import (
 	"context"
 
 	"github.com/fairway-net/fairway/internal/conntrack"
+	"github.com/fairway-net/fairway/internal/lvs"
 	"github.com/fairway-net/fairway/model"
 )
 
@@ -27,7 +28,7 @@ func (a *actual) flows(ctx context.Context) ([]conntrack.Flow, error) {
 			return
 		}
 		key := model.Key{Addr: f.Frontend.Addr(), Port: f.Frontend.Port(), Proto: f.Proto}
-		if a.servers[keyServer(key)] != nil {
+		if a.servers[lvs.KeyServer(key)] != nil {
 			list = append(list, *f)
 		}
 	})

@@ -7,6 +7,7 @@ import (
 	"slices"
 
 	"github.com/fairway-net/fairway/internal/ipset"
+	"github.com/fairway-net/fairway/internal/lvs"
 	"github.com/fairway-net/fairway/model"
 )
 
@@ -14,7 +15,7 @@ import (
 // and of the NodePort sets are shared between frontends, the others its own.
 type footprint struct {
 	entries map[entry]ipset.Mark
-	servers map[serverID]model.PoolID // which pool feeds them
+	servers map[lvs.ServerID]model.PoolID // which pool feeds them
 }
 
 // markID says what a virtual server of a mark is for.
@@ -25,7 +26,7 @@ type markID struct {
 
 // footprint works out what f needs.
 func (s *state) footprint(t *model.Table, f *model.Frontend) footprint {
-	fp := footprint{entries: map[entry]ipset.Mark{}, servers: map[serverID]model.PoolID{}}
+	fp := footprint{entries: map[entry]ipset.Mark{}, servers: map[lvs.ServerID]model.PoolID{}}
 	if f == nil || f.Addr.IsLoopback() {
 		// IPVS sends nothing from a loopback address to another machine.
 		return fp
@@ -39,16 +40,16 @@ func (s *state) footprint(t *model.Table, f *model.Frontend) footprint {
 		fileSources(t.Settings, f, put)
 	}
 	main := f.Routes[model.FromOutside].Pool
-	fp.servers[keyServer(f.Key)] = main
+	fp.servers[lvs.KeyServer(f.Key)] = main
 	for o, r := range f.Routes {
 		pool := t.Pool(r.Pool)
 		var m ipset.Mark
 		if r.Pool == main {
 			m = s.mainMark(f, model.Origin(o))
 		} else {
-			id := serverID{mark: s.markOf(markID{r.Pool, r.Masquerade}), ipv6: f.Addr.Is6()}
+			id := lvs.ServerID{Mark: s.markOf(markID{r.Pool, r.Masquerade}), IPv6: f.Addr.Is6()}
 			fp.servers[id] = r.Pool
-			m = ipset.Mark{Value: id.mark, Mask: ^uint32(0)}
+			m = ipset.Mark{Value: id.Mark, Mask: ^uint32(0)}
 		}
 		switch {
 		case len(pool.Backends) > 0:

@@ -5,37 +5,12 @@ import (
 	"maps"
 	"slices"
 
-	mobyipvs "github.com/moby/ipvs"
-	"github.com/vishvananda/netlink/nl"
-
-	"github.com/fairway-net/fairway/internal/netlink/bulk"
+	"github.com/fairway-net/fairway/internal/lvs"
 )
-
-// ipvsKernel is the kernel's IPVS. What there may be much of goes in bulk.
-type ipvsKernel struct {
-	*mobyipvs.Handle
-	family uint16
-	bulk   *bulk.Socket
-}
-
-// Do carries commands out and tells by their indices which have failed and why.
-func (k *ipvsKernel) Do(commands []serverCommand) (map[int]error, error) {
-	messages := make([]*nl.NetlinkRequest, len(commands))
-	for i, c := range commands {
-		messages[i] = c.request(k.family)
-	}
-	return k.bulk.Do(messages, nil)
-}
-
-// Close gives up the sockets.
-func (k *ipvsKernel) Close() {
-	k.Handle.Close()
-	k.bulk.Close()
-}
 
 // growth is what a server is to get.
 type growth struct {
-	id serverID
+	id lvs.ServerID
 	*serverPlan
 }
 
@@ -43,7 +18,7 @@ type growth struct {
 // in bulk first, as if nothing could be in the way. Servers of which something has
 // failed, or that have orphans, are seen to one by one.
 func (p *Plane) grow(list []growth) error {
-	var commands []serverCommand
+	var commands []lvs.ServerCommand
 	var of []int // which server a command is about
 	alone := map[int]bool{}
 	for i, g := range list {
@@ -76,20 +51,20 @@ func (p *Plane) grow(list []growth) error {
 	return nil
 }
 
-func (p *Plane) serviceOf(g growth) service {
+func (p *Plane) serviceOf(g growth) lvs.Service {
 	return p.choose.service(g.id, g.pool, len(g.pool.Draining) > 0)
 }
 
-func (p *Plane) commands(g growth) []serverCommand {
-	var list []serverCommand
+func (p *Plane) commands(g growth) []lvs.ServerCommand {
+	var list []lvs.ServerCommand
 	if g.add {
-		list = append(list, serverCommand{verb: newServer, id: g.id, service: p.serviceOf(g)})
+		list = append(list, lvs.ServerCommand{Verb: lvs.NewServer, ID: g.id, Service: p.serviceOf(g)})
 	}
-	for _, d := range g.destinationChanges.add {
-		list = append(list, serverCommand{verb: newDestination, id: g.id, destination: d})
+	for _, d := range g.DestinationChanges.Add {
+		list = append(list, lvs.ServerCommand{Verb: lvs.NewDestination, ID: g.id, Destination: d})
 	}
-	for _, d := range g.set {
-		list = append(list, serverCommand{verb: setDestination, id: g.id, destination: d})
+	for _, d := range g.Set {
+		list = append(list, lvs.ServerCommand{Verb: lvs.SetDestination, ID: g.id, Destination: d})
 	}
 	return list
 }

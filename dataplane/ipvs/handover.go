@@ -12,6 +12,7 @@ import (
 	"github.com/fairway-net/fairway/dataplane/migrate"
 	"github.com/fairway-net/fairway/internal/conntrack"
 	"github.com/fairway-net/fairway/internal/kernel"
+	"github.com/fairway-net/fairway/internal/lvs"
 	"github.com/fairway-net/fairway/model"
 )
 
@@ -31,7 +32,7 @@ func (p *Plane) Connections() migrate.Connections { return connections{p} }
 func (c connections) Leave(context.Context) ([]migrate.Source, error) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	c.state, c.orphans, c.services = nil, orphans{}, map[serverID]service{}
+	c.state, c.orphans, c.services = nil, orphans{}, map[lvs.ServerID]lvs.Service{}
 	a, err := c.readKernel(&model.Settings{})
 	if err != nil || len(a.servers) == 0 {
 		return nil, err
@@ -83,11 +84,11 @@ func (d departure) Thaw(context.Context, bool, []conntrack.Flow) error {
 
 // removeAll removes the servers, in bulk, as packets are held up meanwhile.
 func (p *Plane) removeAll(a *actual) error {
-	var commands []serverCommand
+	var commands []lvs.ServerCommand
 	for id := range a.servers {
 		delete(p.services, id)
 		delete(p.orphans, id)
-		commands = append(commands, serverCommand{verb: deleteServer, id: id})
+		commands = append(commands, lvs.ServerCommand{Verb: lvs.DeleteServer, ID: id})
 	}
 	failed, err := p.balancer.Do(commands)
 	if err != nil {
@@ -95,7 +96,7 @@ func (p *Plane) removeAll(a *actual) error {
 	}
 	var problems []error
 	for n := range failed {
-		if err := p.removeServer(commands[n].id); err != nil {
+		if err := p.removeServer(commands[n].ID); err != nil {
 			problems = append(problems, err)
 		}
 	}
@@ -156,8 +157,8 @@ func inList(f *conntrack.Flow) string {
 func (a *actual) connected(list string) bool {
 	virtual := map[string]bool{}
 	for id := range a.servers {
-		if id.mark == 0 {
-			virtual[procAddr(id.key.Addr)+fmt.Sprintf(" %04X", id.key.Port)] = true
+		if id.Mark == 0 {
+			virtual[procAddr(id.Key.Addr)+fmt.Sprintf(" %04X", id.Key.Port)] = true
 		}
 	}
 	for line := range strings.Lines(list) {

@@ -5,13 +5,14 @@ import (
 	"testing"
 
 	"github.com/fairway-net/fairway/internal/conntrack"
+	"github.com/fairway-net/fairway/internal/lvs"
 	"github.com/fairway-net/fairway/model"
 )
 
 func TestConnectionsOfServersAreRecognised(t *testing.T) {
-	a := &actual{servers: map[serverID]*actualServer{
-		keyServer(key("10.96.0.10:80", model.TCP)):    {},
-		keyServer(key("[fd00:96::10]:80", model.TCP)): {},
+	a := &actual{servers: map[lvs.ServerID]*actualServer{
+		lvs.KeyServer(key("10.96.0.10:80", model.TCP)):    {},
+		lvs.KeyServer(key("[fd00:96::10]:80", model.TCP)): {},
 	}}
 	const head = "Pro FromIP   FPrt ToIP     TPrt DestIP   DPrt State       Expires PEName PEData\n"
 	for line, want := range map[string]bool{

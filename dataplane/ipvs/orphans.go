@@ -6,13 +6,14 @@ import (
 	"net/netip"
 	"time"
 
+	"github.com/fairway-net/fairway/internal/lvs"
 	"github.com/fairway-net/fairway/model"
 )
 
 // orphans are destinations of weight 0 that the table does not list any more.
 // They stay until they have no connections, or until their deadline (the zero
 // time is none).
-type orphans map[serverID]map[netip.AddrPort]time.Time
+type orphans map[lvs.ServerID]map[netip.AddrPort]time.Time
 
 // reapEvery is how often orphans are looked at: one message for each server
 // that has some.
@@ -35,25 +36,25 @@ func ending(pool *model.Pool, now time.Time) (keep bool, deadline time.Time) {
 }
 
 // release lets go of a destination whose backend is gone for good.
-func (p *Plane) release(id serverID, pool *model.Pool, d destination) error {
+func (p *Plane) release(id lvs.ServerID, pool *model.Pool, d lvs.Destination) error {
 	keep, deadline := ending(pool, time.Now())
 	if !keep {
-		if delete(p.orphans[id], d.addr); len(p.orphans[id]) == 0 {
+		if delete(p.orphans[id], d.Addr); len(p.orphans[id]) == 0 {
 			delete(p.orphans, id)
 		}
-		return p.removeDestination(id, d.addr)
+		return p.removeDestination(id, d.Addr)
 	}
-	if since, already := p.orphans[id][d.addr]; already {
+	if since, already := p.orphans[id][d.Addr]; already {
 		deadline = since
-	} else if d.weight != 0 {
-		if err := p.putDestination(id, destination{d.addr, 0}, true); err != nil {
+	} else if d.Weight != 0 {
+		if err := p.putDestination(id, lvs.Destination{Addr: d.Addr, Weight: 0}, true); err != nil {
 			return err
 		}
 	}
 	if p.orphans[id] == nil {
 		p.orphans[id] = map[netip.AddrPort]time.Time{}
 	}
-	p.orphans[id][d.addr] = deadline
+	p.orphans[id][d.Addr] = deadline
 	return nil
 }
 
@@ -86,21 +87,21 @@ func (p *Plane) reap(now time.Time) bool {
 	return p.reaping
 }
 
-func (p *Plane) reapServer(id serverID, now time.Time) error {
+func (p *Plane) reapServer(id lvs.ServerID, now time.Time) error {
 	if p.state == nil {
 		return nil // the next Apply looks at everything
 	}
-	list, loads, err := readDestinations(p.balancer, toService(id, service{}))
-	if err != nil && !gone(err) {
+	list, loads, err := lvs.ReadDestinations(p.balancer, lvs.ToService(id, lvs.Service{}))
+	if err != nil && !lvs.Gone(err) {
 		return fmt.Errorf("list destinations of virtual server %s: %w", id, err)
 	}
 	there := map[netip.AddrPort]bool{}
 	for _, d := range list {
-		there[d.addr] = true
+		there[d.Addr] = true
 	}
 	retired := p.retired(id)
 	for at, deadline := range p.orphans[id] {
-		connections := loads[at].total
+		connections := loads[at].Total
 		if retired {
 			connections = drainingConns(id, p.state.table.Settings, loads[at])
 		}

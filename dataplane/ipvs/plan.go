@@ -4,6 +4,7 @@ import (
 	"net/netip"
 
 	"github.com/fairway-net/fairway/internal/ipset"
+	"github.com/fairway-net/fairway/internal/lvs"
 	"github.com/fairway-net/fairway/model"
 )
 
@@ -12,7 +13,7 @@ type plan struct {
 	want    *model.Table
 	puts    map[setID]map[ipset.Element]ipset.Mark // to be added, or given this mark
 	removes map[setID]map[ipset.Element]ipset.Mark
-	servers map[serverID]*serverPlan
+	servers map[lvs.ServerID]*serverPlan
 	// Addresses of kube-ipvs0 go with the entries of setAddresses. These lists
 	// are for a comparison with the kernel, where the two may differ.
 	bind, unbind map[netip.Addr]bool
@@ -25,14 +26,14 @@ type serverPlan struct {
 	add, del bool
 	pool     *model.Pool // nil if the server goes
 	old      *model.Pool // of a server that goes, if known
-	destinationChanges
+	lvs.DestinationChanges
 }
 
 func newPlan(want *model.Table) *plan {
 	return &plan{
 		want: want,
 		puts: map[setID]map[ipset.Element]ipset.Mark{}, removes: map[setID]map[ipset.Element]ipset.Mark{},
-		servers: map[serverID]*serverPlan{}, bind: map[netip.Addr]bool{}, unbind: map[netip.Addr]bool{},
+		servers: map[lvs.ServerID]*serverPlan{}, bind: map[netip.Addr]bool{}, unbind: map[netip.Addr]bool{},
 	}
 }
 
@@ -56,7 +57,7 @@ func (p *plan) remove(e entry, m ipset.Mark) {
 	}
 }
 
-func (p *plan) server(id serverID) *serverPlan {
+func (p *plan) server(id lvs.ServerID) *serverPlan {
 	if p.servers[id] == nil {
 		p.servers[id] = &serverPlan{}
 	}
@@ -65,10 +66,10 @@ func (p *plan) server(id serverID) *serverPlan {
 
 // become plans the way of a server from one pool, or none, to another.
 func (sp *serverPlan) become(old, now *model.Pool) {
-	var before []destination
+	var before []lvs.Destination
 	if old != nil {
 		before = destinations(old)
 	}
 	sp.add, sp.pool = old == nil, now
-	sp.destinationChanges = compareDestinations(before, destinations(now))
+	sp.DestinationChanges = lvs.CompareDestinations(before, destinations(now))
 }

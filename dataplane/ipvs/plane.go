@@ -12,6 +12,7 @@ import (
 	"github.com/fairway-net/fairway/internal/ipset"
 	"github.com/fairway-net/fairway/internal/iptables"
 	"github.com/fairway-net/fairway/internal/kernel"
+	"github.com/fairway-net/fairway/internal/lvs"
 	"github.com/fairway-net/fairway/model"
 )
 
@@ -21,16 +22,16 @@ type Plane struct {
 	options  kernel.Options
 	sweeper  conntrack.Sweeper
 	expand   model.Expansion
-	balancer balancer
+	balancer lvs.Balancer
 	sets     *ipset.Socket
 	dummy    *dummy
 	iptables *iptables.Tool
 	choose   chooser
-	settings *settingsKeeper
+	settings *lvs.SettingsKeeper
 
 	mu       sync.Mutex // the methods' against the reaper's
 	state    *state     // what the kernel holds; nil if that isn't known
-	services map[serverID]service
+	services map[lvs.ServerID]lvs.Service
 	orphans  orphans
 	reaping  bool
 	alone    bool // the other variant of iptables holds nothing of this mode
@@ -41,20 +42,20 @@ type Plane struct {
 	// For Read, which others call:
 	inForce  atomic.Pointer[model.Table]
 	counters counters
-	open     func() (balancer, error) // another socket
+	open     func() (lvs.Balancer, error) // another socket
 }
 
 // New makes a plane for this process's network namespace. A MissingError says
 // what this machine unsupported, ip_vs first.
 func New(options kernel.Options) (*Plane, error) {
-	b, err := openBalancer()
+	b, err := lvs.Open()
 	if err != nil {
 		return nil, err
 	}
 	return newPlane(options, b)
 }
 
-func newPlane(options kernel.Options, b balancer) (*Plane, error) {
+func newPlane(options kernel.Options, b lvs.Balancer) (*Plane, error) {
 	options, err := complete(options)
 	if err != nil {
 		return nil, err
@@ -77,10 +78,10 @@ func newPlane(options kernel.Options, b balancer) (*Plane, error) {
 	return &Plane{
 		options: options, sweeper: conntrack.Sweeper{Later: options.SweepLater, Tell: options.Swept}, balancer: b, sets: sets, dummy: d, iptables: tool,
 		choose:   newChooser(options),
-		settings: newSettingsKeeper(options, b),
-		services: map[serverID]service{}, orphans: orphans{},
+		settings: lvs.NewSettingsKeeper(options, b),
+		services: map[lvs.ServerID]lvs.Service{}, orphans: orphans{},
 		background: func(work func()) { go work() },
-		open:       openBalancer,
+		open:       lvs.Open,
 	}, nil
 }
 
@@ -158,7 +159,7 @@ func (p *Plane) applyAll(ctx context.Context, want *model.Table) error {
 	for _, e := range reservedEntries(want.Settings) {
 		plan.put(e, ipset.Mark{})
 	}
-	if err := p.settings.set(); err != nil {
+	if err := p.settings.Set(); err != nil {
 		return err
 	}
 	if err := p.compare(plan, next, want.Settings); err != nil {

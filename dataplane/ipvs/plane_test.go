@@ -77,7 +77,7 @@ func planeIn(t *testing.T, f *fakeIPVS, stateDir string) *Plane {
 	if err != nil {
 		t.Fatal(err)
 	}
-	p.settings.sysctls = nil       // those of IPVS are not there
+	p.settings.Sysctls = nil       // those of IPVS are not there
 	p.background = func(func()) {} // the fake is not for concurrent use
 	standIn(t)
 	return p

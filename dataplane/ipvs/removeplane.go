@@ -33,7 +33,7 @@ func (p *Plane) Remove(ctx context.Context, _ kernel.Removal) error {
 	for _, name := range allNames() {
 		try(p.sets.Destroy(name))
 	}
-	try(p.settings.restore())
+	try(p.settings.Restore())
 	return errors.Join(problems...)
 }
 

@@ -9,6 +9,7 @@ import (
 	"github.com/fairway-net/fairway/internal/ipset"
 	"github.com/fairway-net/fairway/internal/iptables"
 	"github.com/fairway-net/fairway/internal/kernel"
+	"github.com/fairway-net/fairway/internal/lvs"
 	"github.com/fairway-net/fairway/model"
 )
 
@@ -65,7 +66,7 @@ func Render(t *model.Table, options kernel.Options) ([]kernel.Object, error) {
 	}
 	for id, sp := range r.plan.servers {
 		s := r.choose.service(id, sp.pool, len(sp.pool.Draining) > 0)
-		objects = append(objects, serverObject(id, s, sp.destinationChanges.add))
+		objects = append(objects, serverObject(id, s, sp.DestinationChanges.Add))
 	}
 	kernel.SortObjects(objects)
 	return objects, nil
@@ -87,10 +88,10 @@ func entryObject(id setID, e ipset.Element, m ipset.Mark) kernel.Object {
 	return kernel.Object{Kind: kindEntry, Name: id.name() + " " + e.Text(id.typ()), Text: m.Text()}
 }
 
-func serverObject(id serverID, s service, list []destination) kernel.Object {
-	text := s.text()
+func serverObject(id lvs.ServerID, s lvs.Service, list []lvs.Destination) kernel.Object {
+	text := s.Text()
 	for _, d := range list {
-		text += fmt.Sprintf("\n-> %s Masq %d", d.addr, d.weight)
+		text += fmt.Sprintf("\n-> %s Masq %d", d.Addr, d.Weight)
 	}
 	return kernel.Object{Kind: kindServer, Name: id.String(), Text: text}
 }
@@ -128,8 +129,8 @@ func (p *Plane) objects(ctx context.Context) ([]kernel.Object, error) {
 		if p.retired(id) {
 			continue
 		}
-		list := slices.DeleteFunc(there.destinations, func(d destination) bool {
-			_, orphan := p.orphans[id][d.addr]
+		list := slices.DeleteFunc(there.destinations, func(d lvs.Destination) bool {
+			_, orphan := p.orphans[id][d.Addr]
 			return orphan
 		})
 		objects = append(objects, serverObject(id, there.service, list))
@@ -149,13 +150,13 @@ func (p *Plane) objects(ctx context.Context) ([]kernel.Object, error) {
 func (p *Plane) hidden() map[entry]bool {
 	hidden := map[entry]bool{}
 	for id := range p.orphans {
-		if id.mark != 0 || !p.retired(id) {
+		if id.Mark != 0 || !p.retired(id) {
 			continue
 		}
 		for _, e := range refusals(id) {
 			hidden[e] = true
 		}
-		if e := addressEntry(id.key.Addr); p.state.shared[e] == 0 {
+		if e := addressEntry(id.Key.Addr); p.state.shared[e] == 0 {
 			hidden[e] = true
 		}
 	}

@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/fairway-net/fairway/internal/ipset"
+	"github.com/fairway-net/fairway/internal/lvs"
 	"github.com/fairway-net/fairway/model"
 )
 
@@ -20,23 +21,23 @@ func (p *Plane) retire(plan *plan) error {
 			plan.restore(id)
 		}
 		keep, _ := ending(sp.old, time.Now())
-		if !sp.del || !keep || id.key.Proto == model.UDP {
+		if !sp.del || !keep || id.Key.Proto == model.UDP {
 			continue
 		}
-		list, loads, err := readDestinations(p.balancer, toService(id, service{}))
-		if gone(err) {
+		list, loads, err := lvs.ReadDestinations(p.balancer, lvs.ToService(id, lvs.Service{}))
+		if lvs.Gone(err) {
 			continue
 		}
 		if err != nil {
 			return fmt.Errorf("list destinations of virtual server %s: %w", id, err)
 		}
-		quiet := func(d destination) bool { return drainingConns(id, plan.want.Settings, loads[d.addr]) == 0 }
-		if !slices.ContainsFunc(list, func(d destination) bool { return !quiet(d) }) {
+		quiet := func(d lvs.Destination) bool { return drainingConns(id, plan.want.Settings, loads[d.Addr]) == 0 }
+		if !slices.ContainsFunc(list, func(d lvs.Destination) bool { return !quiet(d) }) {
 			continue
 		}
 		for _, d := range list {
 			if quiet(d) {
-				err = p.removeDestination(id, d.addr)
+				err = p.removeDestination(id, d.Addr)
 			} else {
 				err = p.release(id, sp.old, d)
 			}
@@ -54,18 +55,18 @@ func (p *Plane) retire(plan *plan) error {
 // model wants its address refused, and where only marks lead to it, all of them: one
 // that is still being made isn't among the active ones. Where packets should pass, as
 // if there were no server, only those that something could still be said over.
-func drainingConns(id serverID, settings *model.Settings, l load) int {
-	if id.mark != 0 || reserved(settings, id.key.Addr) {
-		return l.total
+func drainingConns(id lvs.ServerID, settings *model.Settings, l lvs.Load) int {
+	if id.Mark != 0 || reserved(settings, id.Key.Addr) {
+		return l.Total
 	}
-	return l.active
+	return l.Active
 }
 
 // refusals are the entries that keep new connections from a retired server.
-func refusals(id serverID) []entry {
+func refusals(id lvs.ServerID) []entry {
 	var list []entry
 	for o := range model.Origin(model.NumOrigins) {
-		list = append(list, entry{setID{originSet(o), id.ipv6}, keyElement(id.key)})
+		list = append(list, entry{setID{originSet(o), id.IPv6}, keyElement(id.Key)})
 	}
 	return list
 }
@@ -75,34 +76,34 @@ func addressEntry(a netip.Addr) entry {
 }
 
 // refuse keeps a retired server's address, and new connections from it.
-func (p *plan) refuse(id serverID) {
-	if id.mark != 0 {
+func (p *plan) refuse(id lvs.ServerID) {
+	if id.Mark != 0 {
 		return
 	}
 	verdict := markRefuse
-	if !reserved(p.want.Settings, id.key.Addr) && !isNodeAddr(p.want.Settings, id.key.Addr) {
+	if !reserved(p.want.Settings, id.Key.Addr) && !isNodeAddr(p.want.Settings, id.Key.Addr) {
 		verdict = markDrop // as what comes to other ports of an external address
 	}
 	for _, e := range refusals(id) {
 		delete(p.removes[e.set], e.Element)
 		p.put(e, ipset.Mark{Value: verdict, Mask: ^uint32(0)})
 	}
-	address := addressEntry(id.key.Addr)
+	address := addressEntry(id.Key.Addr)
 	delete(p.removes[address.set], address.Element)
-	delete(p.unbind, id.key.Addr)
+	delete(p.unbind, id.Key.Addr)
 }
 
 // restore lets new connections to a server that was retired.
-func (p *plan) restore(id serverID) {
+func (p *plan) restore(id lvs.ServerID) {
 	for _, e := range refusals(id) {
-		if _, marked := p.puts[e.set][e.Element]; !marked && id.mark == 0 {
+		if _, marked := p.puts[e.set][e.Element]; !marked && id.Mark == 0 {
 			p.remove(e, ipset.Mark{})
 		}
 	}
 }
 
 // retired reports whether the server is there only for the connections it has.
-func (p *Plane) retired(id serverID) bool {
+func (p *Plane) retired(id lvs.ServerID) bool {
 	if p.state == nil {
 		return false
 	}
@@ -112,14 +113,14 @@ func (p *Plane) retired(id serverID) bool {
 
 // deleteDrained takes a retired server away whose connections have ended, and what kept
 // new ones from it.
-func (p *Plane) deleteDrained(id serverID) error {
-	if err := p.removeServer(id); err != nil || id.mark != 0 {
+func (p *Plane) deleteDrained(id lvs.ServerID) error {
+	if err := p.removeServer(id); err != nil || id.Mark != 0 {
 		return err
 	}
-	a := id.key.Addr
+	a := id.Key.Addr
 	needed := p.state.shared[addressEntry(a)] > 0
 	for other := range p.orphans {
-		needed = needed || other.key.Addr == a
+		needed = needed || other.Key.Addr == a
 	}
 	list := refusals(id)
 	if !needed {

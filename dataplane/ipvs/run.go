@@ -136,7 +136,7 @@ func (p *Plane) bind(plan *plan) error {
 	}
 	for a := range plan.bind {
 		if a.Is4() && !reserved(plan.want.Settings, a) { // somebody else on the link may answer for it
-			if err := p.settings.quietARP(); err != nil {
+			if err := p.settings.QuietARP(); err != nil {
 				return err
 			}
 		}

@@ -1,11 +1,15 @@
 package ipvs
 
+import (
+	"github.com/fairway-net/fairway/internal/lvs"
+)
+
 // growServers gives servers their new destinations. Servers of marks are made
 // here: nothing goes to them before a set has their mark.
 func (p *Plane) growServers(plan *plan) error {
 	var list []growth
 	for id, sp := range plan.servers {
-		if sp.pool != nil && (!sp.add || id.mark != 0) {
+		if sp.pool != nil && (!sp.add || id.Mark != 0) {
 			list = append(list, growth{id, sp})
 		}
 	}
@@ -19,10 +23,10 @@ func (p *Plane) growServers(plan *plan) error {
 func (p *Plane) newServers(plan *plan) error {
 	var list []growth
 	for id, sp := range plan.servers {
-		if !sp.add || id.mark != 0 {
+		if !sp.add || id.Mark != 0 {
 			continue
 		}
-		f := plan.want.Frontend(id.key)
+		f := plan.want.Frontend(id.Key)
 		if !plan.relayed || f == nil || empty(sp.pool) {
 			list = append(list, growth{id, sp})
 			continue
@@ -34,18 +38,18 @@ func (p *Plane) newServers(plan *plan) error {
 	return p.grow(list)
 }
 
-func (p *Plane) growServer(id serverID, sp *serverPlan) error {
+func (p *Plane) growServer(id lvs.ServerID, sp *serverPlan) error {
 	if sp.add {
 		if err := p.addServer(id, sp.pool); err != nil {
 			return err
 		}
 	}
-	for _, d := range sp.destinationChanges.add {
+	for _, d := range sp.DestinationChanges.Add {
 		if err := p.putDestination(id, d, false); err != nil {
 			return err
 		}
 	}
-	for _, d := range sp.set {
+	for _, d := range sp.Set {
 		if err := p.putDestination(id, d, true); err != nil {
 			return err
 		}
@@ -69,10 +73,10 @@ func (p *Plane) reschedule(plan *plan) error {
 // shrinkServers takes away the destinations that left.
 func (p *Plane) shrinkServers(plan *plan) error {
 	for id, sp := range plan.servers {
-		if sp.pool == nil || len(sp.destinationChanges.del) == 0 {
+		if sp.pool == nil || len(sp.DestinationChanges.Del) == 0 {
 			continue
 		}
-		for _, d := range sp.destinationChanges.del {
+		for _, d := range sp.DestinationChanges.Del {
 			if err := p.release(id, sp.pool, d); err != nil {
 				return err
 			}
@@ -86,7 +90,7 @@ func (p *Plane) shrinkServers(plan *plan) error {
 
 func (p *Plane) removeServersOf(plan *plan, marks bool) error {
 	for id, sp := range plan.servers {
-		if sp.del && (id.mark != 0) == marks {
+		if sp.del && (id.Mark != 0) == marks {
 			if err := p.removeServer(id); err != nil {
 				return err
 			}

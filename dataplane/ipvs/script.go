@@ -10,6 +10,7 @@ import (
 	"github.com/fairway-net/fairway/internal/ipset"
 	"github.com/fairway-net/fairway/internal/iptables"
 	"github.com/fairway-net/fairway/internal/kernel"
+	"github.com/fairway-net/fairway/internal/lvs"
 	"github.com/fairway-net/fairway/model"
 )
 
@@ -81,36 +82,36 @@ func (id setID) createText() string {
 // serverScript spells virtual servers as `ipvsadm -Sn` does.
 func (r *rendering) serverScript() string {
 	var b strings.Builder
-	for _, id := range slices.SortedFunc(maps.Keys(r.plan.servers), serverID.compare) {
+	for _, id := range slices.SortedFunc(maps.Keys(r.plan.servers), lvs.ServerID.Compare) {
 		sp := r.plan.servers[id]
 		s := r.choose.service(id, sp.pool, len(sp.pool.Draining) > 0)
-		fmt.Fprintf(&b, "-A %s -s %s", id.option(), s.scheduler)
-		if s.flags&flagPersistent != 0 {
-			fmt.Fprintf(&b, " -p %d", s.timeout)
+		fmt.Fprintf(&b, "-A %s -s %s", serverOption(id), s.Scheduler)
+		if s.Flags&lvs.FlagPersistent != 0 {
+			fmt.Fprintf(&b, " -p %d", s.Timeout)
 		}
-		if s.flags&flagFallback != 0 {
+		if s.Flags&lvs.FlagFallback != 0 {
 			fmt.Fprintf(&b, " -b flag-1")
 		}
-		if s.flags&flagPort != 0 {
+		if s.Flags&lvs.FlagPort != 0 {
 			fmt.Fprintf(&b, " -b flag-2")
 		}
 		fmt.Fprintln(&b)
-		for _, d := range sp.destinationChanges.add {
-			fmt.Fprintf(&b, "-a %s -r %s -m -w %d\n", id.option(), d.addr, d.weight)
+		for _, d := range sp.DestinationChanges.Add {
+			fmt.Fprintf(&b, "-a %s -r %s -m -w %d\n", serverOption(id), d.Addr, d.Weight)
 		}
 	}
 	return b.String()
 }
 
 // option names the server on ipvsadm's command line.
-func (id serverID) option() string {
-	if id.mark != 0 {
-		text := fmt.Sprintf("-f %d", id.mark)
-		if id.ipv6 {
+func serverOption(id lvs.ServerID) string {
+	if id.Mark != 0 {
+		text := fmt.Sprintf("-f %d", id.Mark)
+		if id.IPv6 {
 			text += " -6"
 		}
 		return text
 	}
-	flag := map[model.Protocol]string{model.TCP: "-t", model.UDP: "-u", model.SCTP: "--sctp-service"}[id.key.Proto]
-	return fmt.Sprintf("%s %s", flag, netip.AddrPortFrom(id.key.Addr, id.key.Port))
+	flag := map[model.Protocol]string{model.TCP: "-t", model.UDP: "-u", model.SCTP: "--sctp-service"}[id.Key.Proto]
+	return fmt.Sprintf("%s %s", flag, netip.AddrPortFrom(id.Key.Addr, id.Key.Port))
 }

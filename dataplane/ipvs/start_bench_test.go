@@ -9,6 +9,7 @@ import (
 	mobyipvs "github.com/moby/ipvs"
 
 	"github.com/fairway-net/fairway/internal/kernel"
+	"github.com/fairway-net/fairway/internal/lvs"
 	"github.com/fairway-net/fairway/internal/netns"
 	"github.com/fairway-net/fairway/internal/testing/vm"
 	"github.com/fairway-net/fairway/model"
@@ -108,52 +109,52 @@ func forSizes(b *testing.B, run func(b *testing.B, n int)) {
 
 // counting counts messages to IPVS.
 type counting struct {
-	balancer
+	lvs.Balancer
 	messages int
 }
 
-func (c *counting) Do(commands []serverCommand) (map[int]error, error) {
+func (c *counting) Do(commands []lvs.ServerCommand) (map[int]error, error) {
 	c.messages += len(commands)
-	return c.balancer.Do(commands)
+	return c.Balancer.Do(commands)
 }
 
 func (c *counting) NewService(s *mobyipvs.Service) error {
 	c.messages++
-	return c.balancer.NewService(s)
+	return c.Balancer.NewService(s)
 }
 
 func (c *counting) UpdateService(s *mobyipvs.Service) error {
 	c.messages++
-	return c.balancer.UpdateService(s)
+	return c.Balancer.UpdateService(s)
 }
 
 func (c *counting) NewDestination(s *mobyipvs.Service, d *mobyipvs.Destination) error {
 	c.messages++
-	return c.balancer.NewDestination(s, d)
+	return c.Balancer.NewDestination(s, d)
 }
 
 func (c *counting) UpdateDestination(s *mobyipvs.Service, d *mobyipvs.Destination) error {
 	c.messages++
-	return c.balancer.UpdateDestination(s, d)
+	return c.Balancer.UpdateDestination(s, d)
 }
 
 func (c *counting) DelDestination(s *mobyipvs.Service, d *mobyipvs.Destination) error {
 	c.messages++
-	return c.balancer.DelDestination(s, d)
+	return c.Balancer.DelDestination(s, d)
 }
 
 func (c *counting) GetDestinations(s *mobyipvs.Service) ([]*mobyipvs.Destination, error) {
 	c.messages++
-	return c.balancer.GetDestinations(s)
+	return c.Balancer.GetDestinations(s)
 }
 
 func planeOfKernel(b *testing.B) (*Plane, *counting) {
 	ip(b, "link set lo up", "address replace 192.168.9.1/32 dev lo", "route replace default dev lo src 192.168.9.1")
-	real, err := openBalancer()
+	real, err := lvs.Open()
 	if err != nil {
 		b.Fatal(err)
 	}
-	count := &counting{balancer: real}
+	count := &counting{Balancer: real}
 	p, err := newPlane(kernel.Options{StateDir: b.TempDir()}, count)
 	if err != nil {
 		b.Fatal(err)

@@ -2,6 +2,7 @@ package ipvs
 
 import (
 	"github.com/fairway-net/fairway/internal/ipset"
+	"github.com/fairway-net/fairway/internal/lvs"
 	"github.com/fairway-net/fairway/model"
 )
 
@@ -10,9 +11,9 @@ import (
 type state struct {
 	masquerade    uint32 // the packet-mark bit
 	table         *model.Table
-	fronts        map[model.PoolID]map[model.Key]struct{} // which frontends lead to a pool
-	serversByPool map[model.PoolID]map[serverID]struct{}  // which servers have its backends
-	servers       map[serverID]serverUse
+	fronts        map[model.PoolID]map[model.Key]struct{}    // which frontends lead to a pool
+	serversByPool map[model.PoolID]map[lvs.ServerID]struct{} // which servers have its backends
+	servers       map[lvs.ServerID]serverUse
 	shared        map[entry]int // how many need an entry that may be needed by several
 	marks         map[markID]uint32
 	marked        map[uint32]markID
@@ -27,8 +28,8 @@ type serverUse struct {
 func newState(masquerade uint32) *state {
 	return &state{
 		masquerade: masquerade, table: model.NewTable(),
-		fronts: map[model.PoolID]map[model.Key]struct{}{}, serversByPool: map[model.PoolID]map[serverID]struct{}{},
-		servers: map[serverID]serverUse{}, shared: map[entry]int{},
+		fronts: map[model.PoolID]map[model.Key]struct{}{}, serversByPool: map[model.PoolID]map[lvs.ServerID]struct{}{},
+		servers: map[lvs.ServerID]serverUse{}, shared: map[entry]int{},
 		marks: map[markID]uint32{}, marked: map[uint32]markID{},
 	}
 }
@@ -36,7 +37,7 @@ func newState(masquerade uint32) *state {
 // move makes want the state's table and tells what that changes in the kernel.
 // Settings are not compared: after other settings, begin with a new state.
 func (s *state) move(want *model.Table, changes *model.Changes) *plan {
-	m := &move{state: s, want: want, plan: newPlan(want), shared: map[entry]int{}, servers: map[serverID]serverUse{}}
+	m := &move{state: s, want: want, plan: newPlan(want), shared: map[entry]int{}, servers: map[lvs.ServerID]serverUse{}}
 	for _, c := range m.frontends(changes) {
 		m.frontend(c)
 	}
@@ -57,8 +58,8 @@ type move struct {
 	*state
 	want    *model.Table
 	plan    *plan
-	shared  map[entry]int          // of the entries touched: the count before
-	servers map[serverID]serverUse // of the servers touched: the use before
+	shared  map[entry]int              // of the entries touched: the count before
+	servers map[lvs.ServerID]serverUse // of the servers touched: the use before
 }
 
 // frontends are those whose footprint may differ: the changed ones, and those
@@ -157,7 +158,7 @@ func (m *move) sharedEntries() {
 	}
 }
 
-func (m *move) use(id serverID, pool model.PoolID, by int) {
+func (m *move) use(id lvs.ServerID, pool model.PoolID, by int) {
 	now := m.state.servers[id]
 	if _, touched := m.servers[id]; !touched {
 		m.servers[id] = now
@@ -205,10 +206,10 @@ func (m *move) pool(c model.PoolChange) {
 	}
 }
 
-func (s *state) release(id serverID) {
-	if of, ok := s.marked[id.mark]; ok {
+func (s *state) release(id lvs.ServerID) {
+	if of, ok := s.marked[id.Mark]; ok {
 		delete(s.marks, of)
-		delete(s.marked, id.mark)
+		delete(s.marked, id.Mark)
 	}
 }
 

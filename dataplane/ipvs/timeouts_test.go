@@ -9,6 +9,7 @@ import (
 	mobyipvs "github.com/moby/ipvs"
 
 	"github.com/fairway-net/fairway/internal/kernel"
+	"github.com/fairway-net/fairway/internal/lvs"
 	"github.com/fairway-net/fairway/model"
 )
 
@@ -18,10 +19,10 @@ func TestTimeouts(t *testing.T) {
 	f := newFakeIPVS()
 	found := f.config
 	dir := t.TempDir()
-	keep := func(o kernel.IPVSOptions) *settingsKeeper {
+	keep := func(o kernel.IPVSOptions) *lvs.SettingsKeeper {
 		t.Helper()
-		k := newSettingsKeeper(kernel.Options{StateDir: dir, IPVS: o}, f)
-		if err := k.setTimeouts(); err != nil {
+		k := lvs.NewSettingsKeeper(kernel.Options{StateDir: dir, IPVS: o}, f)
+		if err := k.SetTimeouts(); err != nil {
 			t.Fatal(err)
 		}
 		return k
@@ -37,7 +38,7 @@ func TestTimeouts(t *testing.T) {
 		t.Errorf("not asked for any more: %+v, found %+v", f.config, found)
 	}
 	f.config.TimeoutUDP = 50 * time.Second // by somebody else
-	if err := k.restore(); err != nil {
+	if err := k.Restore(); err != nil {
 		t.Fatal(err)
 	}
 	if want := (mobyipvs.Config{TimeoutTCP: found.TimeoutTCP, TimeoutTCPFin: found.TimeoutTCPFin, TimeoutUDP: 50 * time.Second}); f.config != want {
@@ -52,10 +53,10 @@ func TestExcludedServersStay(t *testing.T) {
 		f := newFakeIPVS()
 		p := newTestPlane(t, f)
 		p.options.IPVS.Exclude = []netip.Prefix{netip.MustParsePrefix("10.96.0.200/30")}
-		theirs := keyServer(key("10.96.0.201:80", model.TCP))
-		stale := keyServer(key("10.96.0.204:80", model.TCP))
-		for _, id := range []serverID{theirs, stale} {
-			if err := f.NewService(toService(id, service{scheduler: model.RoundRobin})); err != nil {
+		theirs := lvs.KeyServer(key("10.96.0.201:80", model.TCP))
+		stale := lvs.KeyServer(key("10.96.0.204:80", model.TCP))
+		for _, id := range []lvs.ServerID{theirs, stale} {
+			if err := f.NewService(lvs.ToService(id, lvs.Service{Scheduler: model.RoundRobin})); err != nil {
 				t.Fatal(err)
 			}
 		}

@@ -1,4 +1,4 @@
-package ipvs
+package lvs
 
 import (
 	"errors"
@@ -24,7 +24,7 @@ type timeout struct {
 	floor bool
 }
 
-func (k *settingsKeeper) timeouts(old *kept, now, set *mobyipvs.Config) ([]timeout, error) {
+func (k *SettingsKeeper) timeouts(old *kept, now, set *mobyipvs.Config) ([]timeout, error) {
 	tcp := timeout{&old.TCP, &now.TimeoutTCP, &set.TimeoutTCP, k.options.TCP, false}
 	if tcp.want == 0 {
 		// Idle TCP connections live as long as conntrack lets them: IPVS alone
@@ -42,10 +42,10 @@ func (k *settingsKeeper) timeouts(old *kept, now, set *mobyipvs.Config) ([]timeo
 	}, nil
 }
 
-// setTimeouts has IPVS forget idle connections when it is told to. A timeout that
+// SetTimeouts has IPVS forget idle connections when it is told to. A timeout that
 // isn't asked for any more is put back.
-func (k *settingsKeeper) setTimeouts() error {
-	now, err := k.balancer.GetConfig()
+func (k *SettingsKeeper) SetTimeouts() error {
+	now, err := k.Balancer.GetConfig()
 	if err != nil {
 		return fmt.Errorf("read IPVS timeouts: %w", err)
 	}
@@ -60,7 +60,7 @@ func (k *settingsKeeper) setTimeouts() error {
 	if err != nil || set == (mobyipvs.Config{}) {
 		return err
 	}
-	if err := k.balancer.SetConfig(&set); err != nil {
+	if err := k.Balancer.SetConfig(&set); err != nil {
 		return fmt.Errorf("set IPVS timeouts: %w", err)
 	}
 	return nil
@@ -86,11 +86,11 @@ func (t timeout) decide() {
 }
 
 // restoreTimeouts puts back what was changed and nobody has changed since.
-func (k *settingsKeeper) restoreTimeouts(old *kept) error {
+func (k *SettingsKeeper) restoreTimeouts(old *kept) error {
 	if old.TCP == nil && old.TCPFin == nil && old.UDP == nil {
 		return nil
 	}
-	now, err := k.balancer.GetConfig()
+	now, err := k.Balancer.GetConfig()
 	if err != nil {
 		return fmt.Errorf("put IPVS timeouts back: %w", err)
 	}
@@ -105,7 +105,7 @@ func (k *settingsKeeper) restoreTimeouts(old *kept) error {
 	if set == (mobyipvs.Config{}) {
 		return nil
 	}
-	if err := k.balancer.SetConfig(&set); err != nil {
+	if err := k.Balancer.SetConfig(&set); err != nil {
 		return fmt.Errorf("put IPVS timeouts back: %w", err)
 	}
 	return nil
@@ -114,7 +114,7 @@ func (k *settingsKeeper) restoreTimeouts(old *kept) error {
 // trackedTCP is how long conntrack keeps idle TCP connections; 0 while it isn't
 // loaded. It is with the first rule; the next comparison sees it.
 func trackedTCP() (time.Duration, error) {
-	text, err := readSysctl("net/netfilter/nf_conntrack_tcp_timeout_established")
+	text, err := ReadSysctl("net/netfilter/nf_conntrack_tcp_timeout_established")
 	if errors.Is(err, fs.ErrNotExist) {
 		return 0, nil
 	}

@@ -1,4 +1,4 @@
-package ipvs
+package lvs
 
 import (
 	"bytes"
@@ -13,18 +13,19 @@ import (
 	"github.com/fairway-net/fairway/internal/kernel"
 )
 
-// settingsKeeper sets what IPVS needs of the node's sysctls and timeouts, and
+// SettingsKeeper sets what IPVS needs of the node's sysctls and timeouts, and
 // remembers in a file what they were.
-type settingsKeeper struct {
+type SettingsKeeper struct {
 	file     string
-	balancer balancer
+	Balancer Balancer
 	options  kernel.IPVSOptions
-	sysctls  []sysctl // that must have a value
+	Sysctls  []Sysctl // that must have a value
 	quiet    bool     // ARP has been seen to
 }
 
-func newSettingsKeeper(o kernel.Options, b balancer) *settingsKeeper {
-	return &settingsKeeper{file: filepath.Join(o.StateDir, "ipvs-settings.json"), balancer: b, options: o.IPVS, sysctls: sysctls()}
+// NewSettingsKeeper has the settings kept that options ask for.
+func NewSettingsKeeper(o kernel.Options, b Balancer) *SettingsKeeper {
+	return &SettingsKeeper{file: filepath.Join(o.StateDir, "ipvs-settings.json"), Balancer: b, options: o.IPVS, Sysctls: Sysctls()}
 }
 
 // kept is the file's content.
@@ -38,8 +39,8 @@ type kept struct {
 // change is what a setting was and what it was made.
 type change struct{ Was, Set string }
 
-// sysctl is one that must have a value.
-type sysctl struct{ path, value string }
+// Sysctl is one that must have a value.
+type Sysctl struct{ Path, Value string }
 
 // earlyDemux has the kernel look for a packet's socket before it routes it, and that is
 // before IPVS gives an answer to this node's own client the Service's address
@@ -48,88 +49,89 @@ type sysctl struct{ path, value string }
 // last minute, and the client would wait in vain.
 var earlyDemux = []string{"net/ipv4/tcp_early_demux", "net/ipv4/udp_early_demux"} // for IPv6 too
 
-// sysctls are needed for translation and masquerading by conntrack, and for
+// Sysctls are needed for translation and masquerading by conntrack, and for
 // connections of gone backends to end.
-func sysctls() []sysctl {
-	list := []sysctl{
+func Sysctls() []Sysctl {
+	list := []Sysctl{
 		{"net/ipv4/vs/conntrack", "1"},
 		{"net/ipv4/vs/expire_nodest_conn", "1"},
 		{"net/ipv4/vs/expire_quiescent_template", "1"},
 	}
 	for _, path := range earlyDemux {
 		if _, err := os.Stat("/proc/sys/" + path); err == nil { // since Linux 4.12
-			list = append(list, sysctl{path, "0"})
+			list = append(list, Sysctl{path, "0"})
 		}
 	}
 	if !kernel.AtLeast(5, 9) {
 		// Before Linux 5.9, a reused port costs the client a second (kernel
 		// commit f0a5e4d7a594, kubernetes issue 81775).
-		list = append(list, sysctl{"net/ipv4/vs/conn_reuse_mode", "0"})
+		list = append(list, Sysctl{"net/ipv4/vs/conn_reuse_mode", "0"})
 	}
 	return list
 }
 
-// quietSysctls keep this node from answering ARP for addresses of kube-ipvs0,
+// QuietSysctls keep this node from answering ARP for addresses of kube-ipvs0,
 // which another node may have been chosen to announce.
-var quietSysctls = []sysctl{{"net/ipv4/conf/all/arp_ignore", "1"}, {"net/ipv4/conf/all/arp_announce", "2"}}
+var QuietSysctls = []Sysctl{{"net/ipv4/conf/all/arp_ignore", "1"}, {"net/ipv4/conf/all/arp_announce", "2"}}
 
-// set makes all settings right.
-func (k *settingsKeeper) set() error {
-	if err := k.setSysctls(k.sysctls); err != nil {
+// Set makes all settings right.
+func (k *SettingsKeeper) Set() error {
+	if err := k.SetSysctls(k.Sysctls); err != nil {
 		return err
 	}
 	if k.options.StrictARP {
-		if err := k.quietARP(); err != nil {
+		if err := k.QuietARP(); err != nil {
 			return err
 		}
 	}
-	return k.setTimeouts()
+	return k.SetTimeouts()
 }
 
-func (k *settingsKeeper) quietARP() error {
+func (k *SettingsKeeper) QuietARP() error {
 	if k.quiet {
 		return nil
 	}
-	if err := k.setSysctls(quietSysctls); err != nil {
+	if err := k.SetSysctls(QuietSysctls); err != nil {
 		return err
 	}
 	k.quiet = true
 	return nil
 }
 
-func (k *settingsKeeper) setSysctls(list []sysctl) error {
+// SetSysctls makes these right, and remembers what they were.
+func (k *SettingsKeeper) SetSysctls(list []Sysctl) error {
 	for _, s := range list {
-		was, err := readSysctl(s.path)
+		was, err := ReadSysctl(s.Path)
 		if err != nil {
-			return &kernel.MissingError{What: "sysctl " + strings.ReplaceAll(s.path, "/", "."), Err: err}
+			return &kernel.MissingError{What: "sysctl " + strings.ReplaceAll(s.Path, "/", "."), Err: err}
 		}
-		if was == s.value {
+		if was == s.Value {
 			continue
 		}
 		if err := k.remember(func(old *kept) error {
-			if _, known := old.Sysctls[s.path]; !known {
-				old.Sysctls[s.path] = change{was, s.value}
+			if _, known := old.Sysctls[s.Path]; !known {
+				old.Sysctls[s.Path] = change{was, s.Value}
 			}
 			return nil
 		}); err != nil {
 			return err
 		}
-		if err := writeSysctl(s.path, s.value); err != nil {
+		if err := writeSysctl(s.Path, s.Value); err != nil {
 			return err
 		}
 	}
 	return nil
 }
 
-// restore puts back what was changed and nobody has changed since.
-func (k *settingsKeeper) restore() error {
+// Restore puts back what was changed and nobody has changed since.
+func (k *SettingsKeeper) Restore() error {
 	old, err := k.load()
 	if err != nil {
 		return err
 	}
 	var problems []error
 	for path, c := range old.Sysctls {
-		now, err := readSysctl(path)
+		now, err := ReadSysctl(path)
 		if err == nil && now == c.Set {
 			err = writeSysctl(path, c.Was)
 		}
@@ -150,7 +152,7 @@ func (k *settingsKeeper) restore() error {
 	return nil
 }
 
-func (k *settingsKeeper) load() (*kept, error) {
+func (k *SettingsKeeper) load() (*kept, error) {
 	old := &kept{Sysctls: map[string]change{}}
 	content, err := os.ReadFile(k.file)
 	if errors.Is(err, fs.ErrNotExist) {
@@ -169,7 +171,7 @@ func (k *settingsKeeper) load() (*kept, error) {
 }
 
 // remember edits the file, if there is something to edit.
-func (k *settingsKeeper) remember(edit func(*kept) error) error {
+func (k *SettingsKeeper) remember(edit func(*kept) error) error {
 	old, err := k.load()
 	if err != nil {
 		return err
@@ -204,7 +206,8 @@ func (k *settingsKeeper) remember(edit func(*kept) error) error {
 	return nil
 }
 
-func readSysctl(path string) (string, error) {
+// ReadSysctl is the value of one, by its path below /proc/sys.
+func ReadSysctl(path string) (string, error) {
 	content, err := os.ReadFile("/proc/sys/" + path)
 	return strings.TrimSpace(string(content)), err
 }

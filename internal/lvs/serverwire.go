@@ -1,4 +1,4 @@
-package ipvs
+package lvs
 
 import (
 	"encoding/binary"
@@ -7,22 +7,22 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// serverCommand is one message to IPVS: its verb, about a virtual server or a destination
+// ServerCommand is one message to IPVS: its verb, about a virtual server or a destination
 // of one.
-type serverCommand struct {
-	verb uint8
-	id   serverID
-	service
-	destination
+type ServerCommand struct {
+	Verb uint8
+	ID   ServerID
+	Service
+	Destination
 }
 
 // Verbs and attributes of IPVS's generic netlink family (linux/ip_vs.h). The library
 // sends one message at a time, and keeps these to itself.
 const (
-	newServer      = 1
-	deleteServer   = 3
-	newDestination = 5
-	setDestination = 6
+	NewServer      = 1
+	DeleteServer   = 3
+	NewDestination = 5
+	SetDestination = 6
 
 	attrServer      = 1
 	attrDestination = 2
@@ -51,16 +51,16 @@ type genericHeader [4]byte
 func (h genericHeader) Len() int          { return len(h) }
 func (h genericHeader) Serialize() []byte { return h[:] }
 
-func (c serverCommand) request(family uint16) *nl.NetlinkRequest {
+func (c ServerCommand) request(family uint16) *nl.NetlinkRequest {
 	req := nl.NewNetlinkRequest(int(family), 0)
-	req.AddData(genericHeader{c.verb, 1})
+	req.AddData(genericHeader{c.Verb, 1})
 	req.AddData(c.server())
-	if c.verb == newDestination || c.verb == setDestination {
+	if c.Verb == NewDestination || c.Verb == SetDestination {
 		d := nl.NewRtAttr(attrDestination|unix.NLA_F_NESTED, nil)
-		d.AddRtAttr(destinationAddress, c.addr.Addr().AsSlice())
-		d.AddRtAttr(destinationPort, big16(c.addr.Port()))
+		d.AddRtAttr(destinationAddress, c.Addr.Addr().AsSlice())
+		d.AddRtAttr(destinationPort, big16(c.Addr.Port()))
 		d.AddRtAttr(destinationMethod, nl.Uint32Attr(0))
-		d.AddRtAttr(destinationWeight, nl.Uint32Attr(uint32(c.weight)))
+		d.AddRtAttr(destinationWeight, nl.Uint32Attr(uint32(c.Weight)))
 		d.AddRtAttr(destinationUpper, nl.Uint32Attr(0))
 		d.AddRtAttr(destinationLower, nl.Uint32Attr(0))
 		req.AddData(d)
@@ -68,24 +68,24 @@ func (c serverCommand) request(family uint16) *nl.NetlinkRequest {
 	return req
 }
 
-func (c serverCommand) server() *nl.RtAttr {
+func (c ServerCommand) server() *nl.RtAttr {
 	family, netmask := uint16(unix.AF_INET), ^uint32(0)
-	if c.id.ipv6 {
+	if c.ID.IPv6 {
 		family, netmask = unix.AF_INET6, 128
 	}
 	s := nl.NewRtAttr(attrServer|unix.NLA_F_NESTED, nil)
 	s.AddRtAttr(serverFamily, nl.Uint16Attr(family))
-	if c.id.mark != 0 {
-		s.AddRtAttr(serverMark, nl.Uint32Attr(c.id.mark))
+	if c.ID.Mark != 0 {
+		s.AddRtAttr(serverMark, nl.Uint32Attr(c.ID.Mark))
 	} else {
-		s.AddRtAttr(serverProtocol, nl.Uint16Attr(uint16(c.id.key.Proto)))
-		s.AddRtAttr(serverAddress, c.id.key.Addr.AsSlice())
-		s.AddRtAttr(serverPort, big16(c.id.key.Port))
+		s.AddRtAttr(serverProtocol, nl.Uint16Attr(uint16(c.ID.Key.Proto)))
+		s.AddRtAttr(serverAddress, c.ID.Key.Addr.AsSlice())
+		s.AddRtAttr(serverPort, big16(c.ID.Key.Port))
 	}
-	if c.verb == newServer {
-		s.AddRtAttr(serverScheduler, nl.ZeroTerminated(string(c.scheduler)))
-		s.AddRtAttr(serverFlags, append(nl.Uint32Attr(c.flags), 0xff, 0xff, 0xff, 0xff))
-		s.AddRtAttr(serverTimeout, nl.Uint32Attr(c.timeout))
+	if c.Verb == NewServer {
+		s.AddRtAttr(serverScheduler, nl.ZeroTerminated(string(c.Scheduler)))
+		s.AddRtAttr(serverFlags, append(nl.Uint32Attr(c.Flags), 0xff, 0xff, 0xff, 0xff))
+		s.AddRtAttr(serverTimeout, nl.Uint32Attr(c.Timeout))
 		s.AddRtAttr(serverNetmask, nl.Uint32Attr(netmask))
 	}
 	return s

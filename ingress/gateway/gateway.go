@@ -147,9 +147,12 @@ func Run(ctx context.Context, config Config) error {
 	return nil
 }
 
-// garbageRoom is how much of it may gather. Each request leaves some, so with less
-// the time goes into collecting it.
-const garbageRoom = 14 << 20
+// garbageRoom is how much of it may gather. Each request leaves some, so under load
+// it may be busyRoom: with less, a sixth of the time goes into collecting it.
+const (
+	garbageRoom = 14 << 20
+	busyRoom    = 64 << 20
+)
 
 // follow applies what there is, whenever it has changed.
 func (g *gateway) follow(ctx context.Context, again bool) {

@@ -83,7 +83,7 @@ func (p *process) forget() {
 	if !p.config.Lean {
 		return
 	}
-	p.bounded.Do(func() { tuning.BoundGarbage(garbageRoom) })
+	p.bounded.Do(func() { tuning.BoundIdleGarbage(garbageRoom, busyRoom) })
 	if err := tuning.ForgetStart(); err != nil {
 		p.log.Warn("memory used by the start was not released", "err", err)
 	}

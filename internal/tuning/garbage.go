@@ -10,6 +10,7 @@ import (
 	"strconv"
 	"strings"
 	"sync"
+	"time"
 )
 
 // Collecting garbage costs what marking all that is in use costs, each time as
@@ -65,6 +66,49 @@ func BoundGarbage(room uint64) (end func()) {
 func boundedPercent(live, room uint64) int {
 	percent := int(min(room*100/max(live, 1), leanPercent))
 	return max(percent/5*5, tightPercent)
+}
+
+// BoundIdleGarbage is BoundGarbage for a server whose requests leave garbage: while
+// collections follow each other within a fifth of a second, ever more may gather, up to
+// busy, and less again once they don't.
+func BoundIdleGarbage(room, busy uint64) (end func()) {
+	if os.Getenv("GOGC") != "" {
+		return func() {}
+	}
+	debug.SetGCPercent(leanPercent)
+	r := &busyRoom{least: room, most: busy, now: room}
+	return afterCollections(func(live uint64) int {
+		if r.collected(time.Now()) == r.least {
+			return boundedPercent(live, r.least)
+		}
+		return max(percentFor(live, r.now, 0), boundedPercent(live, r.least))
+	})
+}
+
+// A collection that follows within hurried is one too many. With calm between two, less
+// room is enough.
+const (
+	hurried = 200 * time.Millisecond
+	calm    = time.Second
+)
+
+// busyRoom is how much garbage may gather, as often as it is collected.
+type busyRoom struct {
+	least, most, now uint64
+	last             time.Time
+}
+
+// collected returns the room until the next collection.
+func (r *busyRoom) collected(at time.Time) uint64 {
+	switch since := at.Sub(r.last); {
+	case r.last.IsZero():
+	case since < hurried:
+		r.now = min(r.now*2, r.most)
+	case since > calm:
+		r.now = max(r.now/2, r.least)
+	}
+	r.last = at
+	return r.now
 }
 
 // afterCollections sets GOGC to what suits what is in use, until end is called.

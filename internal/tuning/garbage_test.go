@@ -6,6 +6,7 @@ import (
 	"runtime"
 	"runtime/debug"
 	"testing"
+	"time"
 )
 
 // TestRoomShrinksWithWhatIsInUse: a small heap gets four times its size, one as
@@ -136,5 +137,24 @@ func TestBoundEnds(t *testing.T) {
 	}
 	if p := debug.SetGCPercent(60); p != 60 {
 		t.Errorf("GOGC is %d, want 60", p)
+	}
+}
+
+// TestBusyRoom: collections in a hurry get more room, up to the most; with calm between
+// them it becomes what it was, step by step.
+func TestBusyRoom(t *testing.T) {
+	now := time.Now()
+	r := &busyRoom{least: 10, most: 60, now: 10}
+	for i, c := range []struct {
+		after time.Duration
+		want  uint64
+	}{
+		{0, 10}, {100 * time.Millisecond, 20}, {time.Second, 20}, {199 * time.Millisecond, 40}, {time.Millisecond, 60}, {time.Millisecond, 60},
+		{500 * time.Millisecond, 60}, {2 * time.Second, 30}, {2 * time.Minute, 15}, {2 * time.Second, 10}, {2 * time.Second, 10},
+	} {
+		now = now.Add(c.after)
+		if got := r.collected(now); got != c.want {
+			t.Errorf("collection %d, after %s: room for %d, want %d", i, c.after, got, c.want)
+		}
 	}
 }

@@ -35,6 +35,9 @@ type direct struct {
 	mu    sync.Mutex
 	idle  map[netip.AddrPort][]*link // the latest last
 	sweep *time.Timer                // nil while nothing is idle
+	busy  []*link                    // of requests that end only with their clients
+	look  *time.Timer                // for clients that have gone; nil if there never was a request
+	looks bool                       // look is set
 }
 
 // link is a connection to an endpoint.
@@ -43,6 +46,30 @@ type link struct {
 	reader *bufio.Reader
 	limit  int64 // what may still be read
 	since  time.Time
+
+	// How a request ends early.
+	ctx  context.Context //nolint:containedctx // of the request that it is busy with
+	at   int             // in direct.busy
+	cut  bool            // its client has gone
+	stop func() bool     // nil if it is in direct.busy
+
+	raw   syscall.RawConn // nil if the connection has none
+	peek  func(fd uintptr)
+	quiet bool // as peek has found it
+}
+
+func newLink(c net.Conn) *link {
+	l := &link{conn: c}
+	l.reader = bufio.NewReaderSize(l, 4<<10)
+	if sc, ok := c.(syscall.Conn); ok {
+		l.raw, _ = sc.SyscallConn() // without it, the connection is used once
+	}
+	l.peek = func(fd uintptr) {
+		var one [1]byte
+		_, _, err := syscall.Recvfrom(int(fd), one[:], syscall.MSG_PEEK|syscall.MSG_DONTWAIT)
+		l.quiet = errors.Is(err, syscall.EAGAIN)
+	}
+	return l
 }
 
 // Read is the connection's, as far as the limit goes.
@@ -59,7 +86,7 @@ var writers = sync.Pool{New: func() any { return bufio.NewWriterSize(nil, 4<<10)
 
 // roundTrip sends a request to an endpoint. A connection that was idle and turns
 // out to be closed is replaced.
-func (d *direct) roundTrip(r *http.Request, ep netip.AddrPort, busy *atomic.Int64, inform func(int, http.Header)) (*http.Response, error) {
+func (d *direct) roundTrip(r *http.Request, ep netip.AddrPort, busy *atomic.Int64, x *exchange) (*http.Response, error) {
 	for {
 		l := d.take(ep)
 		reused := l != nil
@@ -68,10 +95,9 @@ func (d *direct) roundTrip(r *http.Request, ep netip.AddrPort, busy *atomic.Int6
 			if err != nil {
 				return nil, err
 			}
-			l = &link{conn: c}
-			l.reader = bufio.NewReaderSize(l, 4<<10)
+			l = newLink(c)
 		}
-		response, begun, err := d.exchange(l, r, ep, busy, inform)
+		response, begun, err := d.exchange(l, r, ep, busy, x)
 		if err == nil {
 			return response, nil
 		}
@@ -87,16 +113,15 @@ func (d *direct) roundTrip(r *http.Request, ep netip.AddrPort, busy *atomic.Int6
 
 // exchange reports whether an answer has begun. The connection is idle again once
 // the answer's body is read and closed.
-func (d *direct) exchange(l *link, r *http.Request, ep netip.AddrPort, busy *atomic.Int64, inform func(int, http.Header)) (_ *http.Response, begun bool, err error) {
-	conn := l.conn
-	stop := context.AfterFunc(r.Context(), func() { _ = conn.SetDeadline(time.Unix(1, 0)) }) // reading and writing end
+func (d *direct) exchange(l *link, r *http.Request, ep netip.AddrPort, busy *atomic.Int64, x *exchange) (_ *http.Response, begun bool, err error) {
+	d.begin(l, r.Context())
 	defer func() {
 		if err != nil {
-			stop()
+			d.end(l)
 		}
 	}()
 	w := writers.Get().(*bufio.Writer)
-	w.Reset(conn)
+	w.Reset(l.conn)
 	err = errors.Join(r.Write(w), w.Flush())
 	w.Reset(nil)
 	writers.Put(w)
@@ -107,18 +132,74 @@ func (d *direct) exchange(l *link, r *http.Request, ep netip.AddrPort, busy *ato
 	if _, err := l.reader.Peek(1); err != nil {
 		return nil, false, err
 	}
-	response, err := final(l.reader, r, inform)
+	response, err := final(l.reader, r, x)
 	if err != nil {
 		return nil, true, err
 	}
 	l.limit = math.MaxInt64
-	b := &directBody{ReadCloser: response.Body, direct: d, link: l, ep: ep, busy: busy, stop: stop, keep: !response.Close, whole: response.Body == http.NoBody}
+	b := &directBody{ReadCloser: response.Body, direct: d, link: l, ep: ep, busy: busy, keep: !response.Close, whole: response.Body == http.NoBody}
 	response.Body = b
 	return response, true, nil
 }
 
+// begin has reading and writing end when the request does. A context of a request
+// without a timeout ends when its client goes away: whether it has is looked at from
+// time to time, since to be told of it costs more than all else here.
+func (d *direct) begin(l *link, ctx context.Context) {
+	if _, timed := ctx.Deadline(); timed {
+		l.stop = context.AfterFunc(ctx, l.end)
+		return
+	}
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	l.ctx, l.at = ctx, len(d.busy)
+	d.busy = append(d.busy, l)
+	switch {
+	case d.looks:
+		return
+	case d.look == nil:
+		d.look = time.AfterFunc(lookInterval, d.cutGone)
+	default:
+		d.look.Reset(lookInterval)
+	}
+	d.looks = true
+}
+
+func (l *link) end() { _ = l.conn.SetDeadline(time.Unix(1, 0)) } // what is under way fails
+
+// end follows begin, and reports whether the connection can be used again.
+func (d *direct) end(l *link) bool {
+	if stop := l.stop; stop != nil {
+		l.stop = nil
+		return stop()
+	}
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	last := len(d.busy) - 1
+	d.busy[l.at], d.busy[last].at = d.busy[last], l.at
+	d.busy[last] = nil
+	d.busy = d.busy[:last]
+	l.ctx = nil
+	return !l.cut
+}
+
+// cutGone ends requests of clients that have gone.
+func (d *direct) cutGone() {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	for _, l := range d.busy {
+		if !l.cut && l.ctx.Err() != nil {
+			l.cut = true
+			l.end()
+		}
+	}
+	if d.looks = len(d.busy) > 0; d.looks {
+		d.look.Reset(lookInterval)
+	}
+}
+
 // final reads the answer, past those that only announce it.
-func final(b *bufio.Reader, r *http.Request, inform func(int, http.Header)) (*http.Response, error) {
+func final(b *bufio.Reader, r *http.Request, x *exchange) (*http.Response, error) {
 	for range maxInformational {
 		response, err := http.ReadResponse(b, r)
 		switch {
@@ -129,8 +210,8 @@ func final(b *bufio.Reader, r *http.Request, inform func(int, http.Header)) (*ht
 		case response.StatusCode >= 200:
 			return response, nil
 		}
-		if inform != nil {
-			inform(response.StatusCode, response.Header)
+		if x.writer != nil {
+			x.inform(response.StatusCode, response.Header)
 		} else if t := httptrace.ContextClientTrace(r.Context()); t != nil && t.Got1xxResponse != nil {
 			if err := t.Got1xxResponse(response.StatusCode, map[string][]string(response.Header)); err != nil {
 				return nil, err
@@ -147,8 +228,7 @@ type directBody struct {
 	link   *link
 	ep     netip.AddrPort
 	busy   *atomic.Int64 // one less once it is closed
-	stop   func() bool
-	keep   bool // the endpoint leaves the connection open
+	keep   bool          // the endpoint leaves the connection open
 	whole  bool
 	once   sync.Once
 }
@@ -164,7 +244,7 @@ func (b *directBody) Read(p []byte) (int, error) {
 func (b *directBody) Close() error {
 	b.once.Do(func() {
 		b.busy.Add(-1)
-		if b.stop() && b.keep && b.whole && b.link.reader.Buffered() == 0 && b.direct.give(b.ep, b.link) {
+		if b.direct.end(b.link) && b.keep && b.whole && b.link.reader.Buffered() == 0 && b.direct.give(b.ep, b.link) {
 			return
 		}
 		_ = b.link.conn.Close() // what is left of the answer is lost
@@ -190,7 +270,7 @@ func (d *direct) take(ep netip.AddrPort) *link {
 			d.idle[ep] = list
 		}
 		d.mu.Unlock()
-		if isQuiet(l.conn) {
+		if l.isQuiet() {
 			return l
 		}
 		_ = l.conn.Close() // the other end has closed it
@@ -252,20 +332,6 @@ func (d *direct) close() {
 
 // isQuiet reports whether a connection is open, and nothing has come that nobody
 // asked for.
-func isQuiet(c net.Conn) bool {
-	sc, ok := c.(syscall.Conn)
-	if !ok {
-		return false
-	}
-	raw, err := sc.SyscallConn()
-	if err != nil {
-		return false
-	}
-	quiet := false
-	err = raw.Control(func(fd uintptr) {
-		var one [1]byte
-		_, _, err := syscall.Recvfrom(int(fd), one[:], syscall.MSG_PEEK|syscall.MSG_DONTWAIT)
-		quiet = errors.Is(err, syscall.EAGAIN)
-	})
-	return err == nil && quiet
+func (l *link) isQuiet() bool {
+	return l.raw != nil && l.raw.Control(l.peek) == nil && l.quiet
 }

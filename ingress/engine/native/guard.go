@@ -46,11 +46,6 @@ func contains(list []netip.Prefix, a netip.Addr) bool {
 	return slices.ContainsFunc(list, func(p netip.Prefix) bool { return p.Contains(a) })
 }
 
-func peerOf(r *http.Request) netip.Addr {
-	peer, _ := netip.ParseAddrPort(r.RemoteAddr)
-	return peer.Addr().Unmap()
-}
-
 // limiters count what clients ask of rules. Who is idle is forgotten.
 type limiters struct {
 	mu      sync.Mutex

@@ -24,14 +24,17 @@ type Access = model.Access
 type exchange struct {
 	engine   *Engine
 	socket   *socket
-	request  *model.Request
+	request  model.Request
 	isHTTP3  bool
-	inform   func(status int, header http.Header) // of answers before the answer; nil leaves it to httptrace
+	writer   http.ResponseWriter // gets answers before the answer; nil leaves it to httptrace
 	decision model.Decision
 	action   *model.Action
 	backend  *model.Backend
 	pool     *model.Pool
 	client   netip.Addr
+	trusted  bool      // the connection is a trusted proxy's
+	from     [3]string // where the request comes from: see forwarded
+	counter  counter
 	cookie   string // of affinity, if the client has one
 	body     *body
 	endpoint netip.AddrPort
@@ -44,7 +47,8 @@ type exchange struct {
 
 // ServeHTTP answers a request by the table that is there when it comes.
 func (s *socket) ServeHTTP(w http.ResponseWriter, r *http.Request) {
-	x := &exchange{engine: s.engine, socket: s, request: requestOf(r), client: s.engine.clientOf(r), isHTTP3: r.ProtoMajor == 3}
+	x := &exchange{engine: s.engine, socket: s, isHTTP3: r.ProtoMajor == 3}
+	x.take(r)
 	if r.Header.Get("Upgrade") != "" {
 		s.upgraded.Add(1)
 		defer s.upgraded.Add(-1)
@@ -54,9 +58,10 @@ func (s *socket) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		r = r.WithContext(ctx)
 	}
 	if log := s.engine.options.Access; log != nil {
-		began, counted := time.Now(), &counter{ResponseWriter: w}
-		w = counted
-		defer func() { log(x.access(r, began, counted)) }()
+		began := time.Now()
+		x.counter.ResponseWriter = w
+		w = &x.counter
+		defer func() { log(x.access(r, began)) }()
 	}
 	now := s.current.Load().model
 	if text, found := s.engine.table.Load().Challenges.Answer(x.request.Path); found && !x.request.TLS {
@@ -69,36 +74,38 @@ func (s *socket) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		x.answer(w, http.StatusBadRequest, reason)
 		return
 	}
-	x.decision = now.Decide(x.request)
+	x.decision = now.Decide(&x.request)
 	x.serve(w, r)
 }
 
-// requestOf is what a decision is taken by.
-func requestOf(r *http.Request) *model.Request {
-	m := &model.Request{
+// take reads what a decision is taken by.
+func (x *exchange) take(r *http.Request) {
+	x.client, x.trusted = x.engine.clientOf(r)
+	x.request = model.Request{
 		TLS: r.TLS != nil, Method: r.Method, Host: hostOf(r.Host), Path: model.NormalPath(r.URL.EscapedPath()),
 		RawQuery: r.URL.RawQuery, Header: r.Header,
 	}
 	if r.TLS != nil {
-		m.ServerName = strings.ToLower(r.TLS.ServerName)
+		x.request.ServerName = strings.ToLower(r.TLS.ServerName)
 	}
-	return m
 }
 
 // hostOf is the name in a Host header.
 func hostOf(host string) string {
-	if name, _, err := net.SplitHostPort(host); err == nil {
-		host = name
+	if strings.IndexByte(host, ':') >= 0 {
+		if name, _, err := net.SplitHostPort(host); err == nil {
+			host = name
+		}
 	}
 	return strings.ToLower(strings.TrimSuffix(host, "."))
 }
 
 // clientOf is the client's address: the connection's, or what trusted proxies say.
-func (e *Engine) clientOf(r *http.Request) netip.Addr {
+func (e *Engine) clientOf(r *http.Request) (client netip.Addr, trusted bool) {
 	peer, _ := netip.ParseAddrPort(r.RemoteAddr)
-	client := peer.Addr().Unmap()
+	client = peer.Addr().Unmap()
 	if !contains(e.options.Trusted, client) {
-		return client
+		return client, false
 	}
 	chain := strings.Split(strings.Join(r.Header["X-Forwarded-For"], ","), ",")
 	for i := len(chain) - 1; i >= 0; i-- {
@@ -111,7 +118,7 @@ func (e *Engine) clientOf(r *http.Request) netip.Addr {
 			break
 		}
 	}
-	return client
+	return client, true
 }
 
 // serve answers itself or has a backend answer.
@@ -153,7 +160,7 @@ func (x *exchange) serve(w http.ResponseWriter, r *http.Request) {
 	case x.backend.Invalid != "":
 		x.answer(w, http.StatusInternalServerError, x.backend.Invalid)
 	case x.backend.Redirect != nil:
-		w.Header().Set("Location", x.backend.Redirect.Location(x.request, &d.Rule.Match, d.Socket.Port))
+		w.Header().Set("Location", x.backend.Redirect.Location(&x.request, &d.Rule.Match, d.Socket.Port))
 		x.answer(w, x.backend.Redirect.Status, "redirect")
 	case pool == nil:
 		x.answer(w, http.StatusInternalServerError, "the backend isn't known yet")
@@ -205,14 +212,15 @@ func (x *exchange) proxy(w http.ResponseWriter, r *http.Request) {
 			return
 		}
 	}
-	x.body = newBody(w, r, x.action.MaxBody)
-	defer x.body.end()
-	if mirrors := append(x.action.Mirrors[:len(x.action.Mirrors):len(x.action.Mirrors)], x.backend.Mirrors...); len(mirrors) > 0 {
-		x.mirror(r, mirrors)
-	}
-	if len(x.action.Mirrors)+len(x.backend.Mirrors) == 0 && x.isShort(r) {
+	mirrors := append(x.action.Mirrors[:len(x.action.Mirrors):len(x.action.Mirrors)], x.backend.Mirrors...)
+	if len(mirrors) == 0 && x.isShort(r) {
 		x.short(ctx, w, r)
 		return
+	}
+	x.body = newBody(w, r, x.action.MaxBody)
+	defer x.body.end()
+	if len(mirrors) > 0 {
+		x.mirror(r, mirrors)
 	}
 	p := httputil.ReverseProxy{
 		Rewrite: x.rewrite, Transport: x, ModifyResponse: x.modify, ErrorHandler: x.failed,
@@ -261,10 +269,10 @@ func (x *exchange) failed(w http.ResponseWriter, r *http.Request, err error) {
 	}
 }
 
-func (x *exchange) access(r *http.Request, began time.Time, c *counter) *Access {
+func (x *exchange) access(r *http.Request, began time.Time) *Access {
 	a := &Access{
 		Time: began, Took: time.Since(began), Client: x.client, Method: r.Method, Host: x.request.Host,
-		Path: x.request.Path, Protocol: r.Proto, Status: c.status, Bytes: c.bytes,
+		Path: x.request.Path, Protocol: r.Proto, Status: x.counter.status, Bytes: x.counter.bytes,
 		Socket: x.decision.Socket.Name, Reason: x.reason,
 	}
 	if x.action != nil {

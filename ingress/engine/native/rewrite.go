@@ -5,6 +5,7 @@ import (
 	"log"
 	"net/http"
 	"net/http/httputil"
+	"strings"
 
 	"github.com/fairway-net/fairway/ingress/model"
 )
@@ -14,17 +15,36 @@ var nobody = log.New(io.Discard, "", 0)
 
 // rewrite makes the request that an endpoint gets.
 func (x *exchange) rewrite(p *httputil.ProxyRequest) {
-	out := p.Out
-	out.Host = p.In.Host
-	p.SetXForwarded()
-	out.Header.Set("X-Forwarded-For", x.client.String())
-	if contains(x.engine.options.Trusted, peerOf(p.In)) {
-		for _, name := range []string{"X-Forwarded-Host", "X-Forwarded-Proto"} {
-			if v := p.In.Header.Get(name); v != "" {
-				out.Header.Set(name, v)
-			}
+	p.Out.Host, p.Out.URL.RawQuery = p.In.Host, p.In.URL.RawQuery
+	x.forwarded(p.In)
+	x.edit(p.Out)
+}
+
+// forwarded notes where a request comes from: the client, the host that it asked
+// for, and how. Trusted proxies know better. The headers still are the client's.
+func (x *exchange) forwarded(r *http.Request) {
+	x.from = [3]string{x.clientText(r), r.Host, x.scheme()}
+	if !x.trusted {
+		return
+	}
+	for i, name := range []string{"X-Forwarded-Host", "X-Forwarded-Proto"} {
+		if v := r.Header.Get(name); v != "" {
+			x.from[i+1] = v
 		}
 	}
+}
+
+// clientText is the client's address, which is most often there as text already.
+func (x *exchange) clientText(r *http.Request) string {
+	if i := strings.LastIndexByte(r.RemoteAddr, ':'); i > 0 && r.RemoteAddr[0] != '[' && x.client.Is4() && !x.trusted {
+		return r.RemoteAddr[:i]
+	}
+	return x.client.String()
+}
+
+// edit changes a request as the rule says.
+func (x *exchange) edit(out *http.Request) {
+	out.Header["X-Forwarded-For"], out.Header["X-Forwarded-Host"], out.Header["X-Forwarded-Proto"] = x.from[0:1:1], x.from[1:2:2], x.from[2:3:3]
 	x.addAuthorized(out.Header)
 	path := x.request.Path
 	for _, r := range []*model.Rewrite{x.action.Rewrite, x.backend.Rewrite} {
@@ -38,7 +58,7 @@ func (x *exchange) rewrite(p *httputil.ProxyRequest) {
 			path = r.Path.Apply(path, &x.decision.Rule.Match)
 		}
 	}
-	out.URL.Path, out.URL.RawPath, out.URL.RawQuery = model.Unescape(path), path, p.In.URL.RawQuery
+	out.URL.Path, out.URL.RawPath = model.Unescape(path), path
 	for _, e := range []*model.HeaderEdit{&x.action.Request, &x.backend.Request} {
 		e.Apply(out.Header)
 		if host := out.Header["Host"]; len(host) > 0 {

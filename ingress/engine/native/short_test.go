@@ -22,6 +22,12 @@ import (
 // front is an engine before an endpoint that answers every connection as told.
 func front(t *testing.T, answer func(net.Conn, *bufio.Reader)) netip.AddrPort {
 	t.Helper()
+	return frontOf(t, &model.Action{}, answer)
+}
+
+func frontOf(t *testing.T, action *model.Action, answer func(net.Conn, *bufio.Reader)) netip.AddrPort {
+	t.Helper()
+	action.Backends = []model.Backend{{Pool: "p", Weight: 1}}
 	l, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
 		t.Fatal(err)
@@ -45,7 +51,7 @@ func front(t *testing.T, answer func(net.Conn, *bufio.Reader)) netip.AddrPort {
 	}
 	t.Cleanup(func() { e.Close(t.Context()) })
 	listener := &model.Listener{Name: "l"}
-	listener.SetHosts([]*model.Host{{Rules: []*model.Rule{{Match: model.Match{Kind: model.PathPrefix, Path: "/"}, Action: &model.Action{Backends: []model.Backend{{Pool: "p", Weight: 1}}}}}}})
+	listener.SetHosts([]*model.Host{{Rules: []*model.Rule{{Match: model.Match{Kind: model.PathPrefix, Path: "/"}, Action: action}}}})
 	table := &model.Table{
 		Sockets: []*model.Socket{{Name: "s", Bind: netip.MustParseAddrPort("127.0.0.1:0"), Listeners: []*model.Listener{listener}}},
 		Pools:   map[string]*model.Pool{"p": {Name: "p", Endpoints: []model.Endpoint{{Addr: netip.MustParseAddrPort(l.Addr().String()), Weight: 1}}}},

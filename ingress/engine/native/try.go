@@ -198,7 +198,7 @@ func (x *exchange) tryDirect(d *direct, r *http.Request, ep netip.AddrPort) (res
 	if r.Host == "" { // as HTTP/1.0 may have it
 		r.URL.Host = ep.String()
 	}
-	response, err = d.roundTrip(r, ep, busy, x.inform)
+	response, err = d.roundTrip(r, ep, busy, x)
 	if err != nil {
 		busy.Add(-1)
 		return nil, !isUnsent(err), err

@@ -73,6 +73,9 @@ func (t *Tracker) Update(table *model.Table) bool {
 // Served returns what is in force. It is the caller's.
 func (t *Tracker) Served() map[netip.Addr]Served { return maps.Clone(t.served) }
 
+// Has reports whether an address is in the table.
+func (t *Tracker) Has(a netip.Addr) bool { return len(t.frontends[a]) > 0 }
+
 // Frontends lists those of an address.
 func (t *Tracker) Frontends(a netip.Addr) []*model.Frontend {
 	return slices.Collect(maps.Values(t.frontends[a]))

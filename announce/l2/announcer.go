@@ -50,6 +50,7 @@ type Announcer struct {
 
 	mu     sync.Mutex
 	wanted map[netip.Addr]Placement // nil before the first Set
+	coming map[netip.Addr]Placement // to be asked for
 	links  map[int]*running         // by index of the interface
 	swept  bool                     // what an earlier process left elsewhere is gone
 	left   map[netip.Addr]int       // connections of addresses that were given up
@@ -100,6 +101,18 @@ func (a *Announcer) Set(wanted map[netip.Addr]Placement, served map[netip.Addr]b
 	if first {
 		a.lookAgain()
 	}
+}
+
+// Expect says which addresses the data plane is about to have in force. The links are asked
+// meanwhile whether somebody has them.
+func (a *Announcer) Expect(coming map[netip.Addr]Placement) {
+	if len(coming) == 0 {
+		return
+	}
+	a.mu.Lock()
+	a.coming = coming
+	a.mu.Unlock()
+	a.poke()
 }
 
 // Status lists what is known of the addresses on each link.
@@ -197,8 +210,8 @@ func (a *Announcer) reconcile() error {
 			return err
 		}
 	}
-	candidates, revived := place(a.wanted, devices), place(a.revived, devices)
-	a.revived = nil
+	candidates, revived, coming := place(a.wanted, devices), place(a.revived, devices), place(a.coming, devices)
+	a.revived, a.coming = nil, nil
 	var errs []error
 	for index, l := range a.links {
 		ended := false
@@ -231,6 +244,7 @@ func (a *Announcer) reconcile() error {
 			}
 		}
 		l := a.links[d.Index]
+		l.askAhead(coming[d.Index])
 		l.SetCandidates(candidates[d.Index], a.served, a.weighted)
 		if kept := revived[d.Index]; len(kept) > 0 && a.connections != nil {
 			l.keep(slices.Collect(maps.Keys(kept)))

@@ -33,11 +33,13 @@ func (l *Link) apply(now time.Time, changes []change) {
 			l.lead(c.Address, c.From)
 		}
 		if !c.Inherited {
-			claim.probes = probes
+			claim.probes, claim.next = l.ahead.take(c.Address, now)
 			l.fresh[c.Address] = claim
 			l.soon()
 		}
-		l.attend(now, c.Address, claim)
+		if !now.Before(claim.next) {
+			l.attend(now, c.Address, claim)
+		}
 	}
 	if len(changes) > 0 {
 		l.send(l.election.adverts(true))

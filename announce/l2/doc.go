@@ -5,6 +5,7 @@
 //	announcer.go  all links of the node
 //	link.go       one link, from its sockets to its end
 //	claims.go     the addresses that the node owns: asked for, told, given up
+//	ahead.go      asked for before the data plane has them
 //	frames.go     what comes in, and what is answered
 //	election.go   who owns what (pure, with the next four)
 //	member.go     what another node said

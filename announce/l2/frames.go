@@ -107,11 +107,11 @@ func (l *Link) isForUs(frame []byte) bool {
 
 // noteSender finds strangers who have an address that this node probes for.
 func (l *Link) noteSender(a netip.Addr, mac net.HardwareAddr) {
-	c := l.claims[a]
-	if c == nil || c.confirmed || l.members[mac.String()] != "" {
+	now, c := time.Now(), l.claims[a]
+	asked := c == nil && l.ahead.has(a, now) || c != nil && !c.confirmed
+	if !asked || l.members[mac.String()] != "" {
 		return
 	}
-	now := time.Now()
 	l.conflicts[a] = conflict{mac.String(), now.Add(conflictPause)}
 	l.log.Warn("not announced: another machine has the address; give it another one or take the address out of the pool",
 		"address", a, "mac", mac)

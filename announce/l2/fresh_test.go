@@ -43,11 +43,11 @@ func (l *lan) hearARP(host string, heard func(conn *packet.Conn, mac net.Hardwar
 }
 
 // announceAt runs an announcer on a host, in this process.
-func (l *lan) announceAt(host string) *Announcer {
+func (l *lan) announceAt(host string, addresses ...netip.Addr) *Announcer {
 	l.Helper()
 	ctx, cancel := context.WithCancel(context.Background())
 	a := New(host, []byte("key"), func() {}, slog.New(slog.NewTextHandler(l.Output(), nil)))
-	a.Set(map[netip.Addr]Placement{vip: {}}, served)
+	a.Set(wantAll(addresses...), served)
 	done := make(chan error, 1)
 	go func() { done <- l.hosts[host].Do(func() error { return a.Run(ctx, func() bool { return false }) }) }()
 	l.Cleanup(func() {
@@ -59,10 +59,16 @@ func (l *lan) announceAt(host string) *Announcer {
 	return a
 }
 
-// TestFreshAddress: who announces an address that nobody had asks first, tells all as soon as
-// nobody has answered, and goes on to ask.
-func TestFreshAddress(t *testing.T) {
-	l := newLAN(t)
+func wantAll(addresses ...netip.Addr) map[netip.Addr]Placement {
+	wanted := map[netip.Addr]Placement{}
+	for _, a := range addresses {
+		wanted[a] = Placement{}
+	}
+	return wanted
+}
+
+// said is what the client hears of the IPv4 address: that it is asked for, or told.
+func (l *lan) said() <-chan string {
 	said := make(chan string, 100)
 	l.hearARP("client", func(_ *packet.Conn, _ net.HardwareAddr, m arpMessage) {
 		if m.Sender.IsUnspecified() {
@@ -71,7 +77,103 @@ func TestFreshAddress(t *testing.T) {
 			said <- "tells"
 		}
 	})
-	l.announceAt("a")
+	return said
+}
+
+// TestAskedAhead: the link is asked while the data plane takes in an address, so that it is
+// told at once when it may be.
+func TestAskedAhead(t *testing.T) {
+	l := newLAN(t)
+	said := l.said()
+	a := l.announceAt("a", vip6)
+	await := func() string {
+		select {
+		case what := <-said:
+			return what
+		case <-time.After(100 * time.Millisecond):
+			return ""
+		}
+	}
+	l.await(func() (bool, string) {
+		a.Expect(wantAll(vip))
+		what := await()
+		return what == "asks", what
+	})
+	a.Set(wantAll(vip, vip6), served)
+	if what := <-said; what != "tells" {
+		t.Errorf("it %s", what)
+	}
+}
+
+// TestTakenAhead: another machine answers before the address is claimed.
+func TestTakenAhead(t *testing.T) {
+	l := newLAN(t)
+	l.must(l.hosts["b"].Do(func() error {
+		eth, err := netlink.LinkByName("eth0")
+		if err != nil {
+			return err
+		}
+		return netlink.AddrAdd(eth, &netlink.Addr{IPNet: &net.IPNet{IP: vip.AsSlice(), Mask: net.CIDRMask(24, 32)}})
+	}))
+	a := l.announceAt("a", vip6)
+	conflicts := func() int {
+		a.mu.Lock()
+		defer a.mu.Unlock()
+		n := 0
+		for _, link := range a.links {
+			link.mu.Lock()
+			n += len(link.conflicts)
+			link.mu.Unlock()
+		}
+		return n
+	}
+	l.await(func() (bool, string) {
+		a.Expect(wantAll(vip))
+		return conflicts() == 1, "nobody has answered"
+	})
+	a.Set(wantAll(vip, vip6), served)
+	l.await(func() (bool, string) {
+		for _, s := range a.Status() {
+			if s.Address == vip {
+				return l.macs[s.Conflict] == "b" && s.Since.IsZero(), fmt.Sprintf("%+v", s)
+			}
+		}
+		return false, "it is not known"
+	})
+}
+
+// TestAhead: a question counts for a while, for one claim, and its answer has time to come.
+func TestAhead(t *testing.T) {
+	now := time.Now()
+	for name, c := range map[string]struct {
+		asked time.Duration // before the claim; 0 for never
+		left  int
+		wait  time.Duration
+	}{
+		"never":      {0, probes, 0},
+		"a moment":   {firstWait / 5, probes - 1, firstWait * 4 / 5},
+		"long since": {firstWait * 3, probes - 1, 0},
+		"too long":   {aheadFor, probes, 0},
+	} {
+		h := ahead{}
+		if c.asked > 0 {
+			h[vip] = now.Add(-c.asked)
+		}
+		if left, next := h.take(vip, now); left != c.left || next.Sub(now) != c.wait {
+			t.Errorf("%s: %d questions left, after %v, want %d, after %v", name, left, next.Sub(now), c.left, c.wait)
+		}
+		if left, _ := h.take(vip, now); left != probes {
+			t.Errorf("%s: the question counted for two claims", name)
+		}
+	}
+}
+
+// TestFreshAddress: who announces an address that nobody had asks first, tells all as soon as
+// nobody has answered, and goes on to ask.
+func TestFreshAddress(t *testing.T) {
+	l := newLAN(t)
+	said := l.said()
+	l.announceAt("a", vip)
 	var got []string
 	for range 4 {
 		select {
@@ -108,7 +210,7 @@ func TestSleepyDuplicate(t *testing.T) {
 			_, _ = conn.WriteTo(answer.frame(m.SenderMAC), &packet.Addr{HardwareAddr: m.SenderMAC}) // the test may be over
 		}
 	})
-	a := l.announceAt("a")
+	a := l.announceAt("a", vip)
 	l.await(func() (bool, string) {
 		status := a.Status()
 		return len(status) == 1 && l.macs[status[0].Conflict] == "b" && status[0].Since.IsZero(), fmt.Sprintf("%+v", status)

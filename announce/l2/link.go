@@ -23,7 +23,7 @@ const (
 	// already, and given up when the answer comes.
 	probes     = 3
 	probeEvery = tickEvery
-	firstWait  = 10 * time.Millisecond
+	firstWait  = 5 * time.Millisecond
 	// At a take-over all machines are told at once, and again every
 	// gratuitousEvery for gratuitousFor, as MetalLB does.
 	gratuitousEvery = 1100 * time.Millisecond
@@ -52,7 +52,8 @@ type Link struct {
 	asked     questions
 	handoffs  handoffs
 	fresh     map[netip.Addr]*claim // not confirmed yet
-	hurry     chan struct{}         // there is a fresh claim, or another node
+	ahead     ahead
+	hurry     chan struct{} // there is a fresh claim, or another node
 }
 
 // Status is what a link knows of an address.
@@ -79,7 +80,7 @@ func OpenLink(device *net.Interface, node string, key []byte, alone time.Duratio
 	l := &Link{
 		device: device, key: key, log: log.With("interface", device.Name), changed: changed, recount: recount, sockets: s, counts: counts,
 		election: newElection(node, time.Now()), claims: map[netip.Addr]*claim{}, conflicts: map[netip.Addr]conflict{}, members: map[string]string{},
-		fresh: map[netip.Addr]*claim{}, hurry: make(chan struct{}, 1),
+		fresh: map[netip.Addr]*claim{}, ahead: ahead{}, hurry: make(chan struct{}, 1),
 	}
 	if l.kernel, err = openKernelAnswers(device, alone, counts, l.log); err != nil {
 		l.log.Info("if this agent is killed, another node takes its addresses over: the kernel can't answer meanwhile", "because", err)
@@ -159,8 +160,8 @@ func (l *Link) keepTicking(ctx context.Context, failed <-chan error) error {
 			last = now
 		}
 		pause := min(tickEvery-now.Sub(last), l.election.untilOverdue(now))
-		if len(l.fresh) > 0 {
-			pause = min(pause, watchEvery)
+		for _, c := range l.fresh {
+			pause = min(pause, watchEvery, max(c.next.Sub(now), time.Millisecond))
 		}
 		next.Reset(pause)
 		l.mu.Unlock()
@@ -238,7 +239,7 @@ func (l *Link) SetCandidates(candidates map[netip.Addr]int32, anywhere, weighted
 func (l *Link) stand(now time.Time, before ...change) {
 	candidates := maps.Clone(l.wanted)
 	for a, c := range l.conflicts {
-		if _, ok := l.wanted[a]; !ok || now.After(c.until) {
+		if _, ok := l.wanted[a]; !ok && !l.ahead.has(a, now) || now.After(c.until) {
 			delete(l.conflicts, a)
 			continue
 		}

@@ -28,11 +28,8 @@ func (n *Speaker) decide() (withdrawn bool) {
 	plan := n.planFor(config, n.self, served)
 	maps.Copy(plan.WhyNot, left)
 	if n.layer2 != nil {
-		wanted := make(map[netip.Addr]l2.Placement, len(plan.L2))
-		for address, a := range plan.L2 {
-			wanted[address] = l2.Placement{Interfaces: a.Interfaces, Weight: a.Weight, Weighted: a.Weighted}
-		}
-		n.layer2.Set(wanted, n.anywhere(served, n.ofRouters(config, served, plan)))
+		n.layer2.Expect(placements(n.planFor(config, n.self, n.upcoming()).L2))
+		n.layer2.Set(placements(plan.L2), n.anywhere(served, n.ofRouters(config, served, plan)))
 	}
 	maps.Copy(n.planned, plan.L2)
 	withdrawn = n.routers.Routes(plan.Routes)
@@ -44,6 +41,28 @@ func (n *Speaker) decide() (withdrawn bool) {
 	n.plan, n.faults, n.notes = plan, faults, config.Notes
 	signal(n.changed)
 	return withdrawn
+}
+
+func placements(announced map[netip.Addr]announce.Announcement) map[netip.Addr]l2.Placement {
+	list := make(map[netip.Addr]l2.Placement, len(announced))
+	for address, a := range announced {
+		list[address] = l2.Placement{Interfaces: a.Interfaces, Weight: a.Weight, Weighted: a.Weighted}
+	}
+	return list
+}
+
+// upcoming are the addresses of the next table that aren't in force yet, as if they had
+// endpoints: these may come while the link is asked whether somebody has the address.
+func (n *Speaker) upcoming() map[netip.Addr]announce.Served {
+	list := map[netip.Addr]announce.Served{}
+	for address, s := range n.next.Served() {
+		if n.inForce.Has(address) {
+			continue
+		}
+		s.Ready, s.Idle = slices.Concat(s.Ready, s.Idle), nil
+		list[address] = s
+	}
+	return list
 }
 
 // serves are the addresses that are in force and are to stay, and of others of the table why

@@ -108,15 +108,25 @@ func (p *pool) covers(prefix netip.Prefix) bool {
 	return len(iprange.Without([]iprange.Range{whole}, p.ranges)) == 0
 }
 
-// peersOf are the peers that a node holds sessions with.
-func (c *Config) peersOf(node Node) []Peer {
-	var list []Peer
+// peersOf are the peers that a node holds sessions with. Of two that are one router, which
+// would end one of the sessions again and again, the first by name counts.
+func (c *Config) peersOf(node Node) (list []Peer, faults []string) {
 	for _, p := range c.peers {
-		if selects(p.nodes, node.Labels) {
-			list = append(list, p.Peer)
+		if !selects(p.nodes, node.Labels) {
+			continue
 		}
+		if i := slices.IndexFunc(list, p.isSameRouter); i >= 0 {
+			faults = append(faults, fmt.Sprintf("BGPPeer %s: is the router of BGPPeer %s, with which this node holds a session already", p.Name, list[i].Name))
+			continue
+		}
+		list = append(list, p.Peer)
 	}
-	return list
+	return list, faults
+}
+
+// isSameRouter reports whether a router could not tell the sessions of two peers apart.
+func (p *Peer) isSameRouter(o Peer) bool {
+	return p.Address == o.Address && p.Interface == o.Interface && p.VRF == o.VRF && p.Port == o.Port && p.Source == o.Source
 }
 
 // carries reports whether a session with the peer carries routes to an address.

@@ -59,6 +59,49 @@ func routesText(p Plan) string {
 	return strings.Join(lines, "\n")
 }
 
+// TestSameRouter: two peers of a node that are one router have one session, which a router
+// could not tell apart. On which nodes they are two is the node selectors' to say.
+func TestSameRouter(t *testing.T) {
+	one := v1beta2.BGPPeerSpec{MyASN: 64512, ASN: 64513, Address: "198.51.100.1", NodeSelectors: selecting("rack", "1")}
+	tests := []struct {
+		name    string
+		change  func(*v1beta2.BGPPeerSpec)
+		node    labels.Set
+		want    string // peers
+		refused bool
+	}{
+		{"one router", func(*v1beta2.BGPPeerSpec) {}, labels.Set{"rack": "1"}, "[a]", true},
+		{"with another own ASN", func(s *v1beta2.BGPPeerSpec) { s.MyASN = 64514 }, labels.Set{"rack": "1"}, "[a]", true},
+		{"on other nodes", func(s *v1beta2.BGPPeerSpec) { s.NodeSelectors = selecting("rack", "2") }, labels.Set{"rack": "1"}, "[a]", false},
+		{"a node that both select", func(s *v1beta2.BGPPeerSpec) { s.NodeSelectors = selecting("zone", "z") }, labels.Set{"rack": "1", "zone": "z"}, "[a]", true},
+		{"another address", func(s *v1beta2.BGPPeerSpec) { s.Address = "198.51.100.2" }, labels.Set{"rack": "1"}, "[a b]", false},
+		{"another port", func(s *v1beta2.BGPPeerSpec) { s.Port = 1179 }, labels.Set{"rack": "1"}, "[a b]", false},
+		{"from another address of the node", func(s *v1beta2.BGPPeerSpec) { s.SrcAddress = "198.51.100.9" }, labels.Set{"rack": "1"}, "[a b]", false},
+		{"in another VRF", func(s *v1beta2.BGPPeerSpec) { s.VRFName = "red" }, labels.Set{"rack": "1"}, "[a b]", false},
+	}
+	for _, test := range tests {
+		t.Run(test.name, func(t *testing.T) {
+			o := Objects{BGPPeers: map[string]*v1beta2.BGPPeer{}}
+			two := one
+			test.change(&two)
+			addPeer(o, "a", one)
+			addPeer(o, "b", two)
+			config, problems := Read(o)
+			plan := Decide(config, Node{Labels: test.node}, nil, func(string) Service { return Service{} })
+			var names []string
+			for _, p := range plan.Peers {
+				names = append(names, p.Name)
+			}
+			if got := fmt.Sprint(names); got != test.want || len(problems) != 0 {
+				t.Errorf("peers %s, problems %q, want %s", got, problems, test.want)
+			}
+			if text := strings.Join(plan.Faults, "; "); strings.Contains(text, "BGPPeer b: is the router of BGPPeer a") != test.refused {
+				t.Errorf("faults %q", plan.Faults)
+			}
+		})
+	}
+}
+
 func TestDecideBGP(t *testing.T) {
 	web := Service{Labels: labels.Set{"app": "web"}}
 	ready := Served{Ready: []string{"default/web"}}

@@ -55,6 +55,8 @@ type Plan struct {
 	WhyNot map[netip.Addr]string
 	// Problems of Services' annotations, by Service.
 	Problems map[string][]string
+	// Faults name what of the configuration is left out on this node alone.
+	Faults []string
 }
 
 // Decide makes the plan for the addresses that are in force. ServiceOf returns
@@ -62,8 +64,9 @@ type Plan struct {
 func Decide(c *Config, node Node, inForce map[netip.Addr]Served, serviceOf func(service string) Service) Plan {
 	plan := Plan{
 		L2: map[netip.Addr]Announcement{}, BGP: map[netip.Addr]BGPAnnouncement{}, Routes: map[string]map[netip.Prefix]Route{},
-		Peers: c.peersOf(node), WhyNot: map[netip.Addr]string{}, Problems: map[string][]string{},
+		WhyNot: map[netip.Addr]string{}, Problems: map[string][]string{},
 	}
+	plan.Peers, plan.Faults = c.peersOf(node)
 	for address, served := range inForce {
 		p := c.placeOf(address, served)
 		if p == nil {
@@ -126,7 +129,7 @@ func (c *Config) decideL2(p *pool, node Node, served Served, serviceOf func(stri
 			continue
 		}
 		found = true
-		a.Weight = max(a.Weight, ad.weight(node.Labels))
+		a.Weight += ad.weight(node.Labels)
 		a.Weighted = a.Weighted || len(ad.preferred) > 0
 		everywhere = everywhere || len(ad.interfaces) == 0
 		a.Interfaces = append(a.Interfaces, ad.interfaces...)

@@ -74,6 +74,16 @@ func TestDecide(t *testing.T) {
 				{Weight: 10, Preference: selecting("rack", "1")[0]}, {Weight: 5, Preference: selecting("kubernetes.io/hostname", "n1")[0]}, {Weight: 50, Preference: selecting("rack", "2")[0]},
 			}
 		}), here, ready, "[] 15", ""},
+		{"preferred nodes of two advertisements", with(objects(func(s *v1beta1.L2AdvertisementSpec) {
+			s.PreferredNodeSelectors = []v1beta1.PreferredNodeSelector{{Weight: 10, Preference: selecting("rack", "1")[0]}}
+		}), "more", v1beta1.L2AdvertisementSpec{PreferredNodeSelectors: []v1beta1.PreferredNodeSelector{{Weight: 7, Preference: selecting("rack", "1")[0]}}}), here, ready, "[] 17", ""},
+		{"preferred nodes of another Service's advertisement", with(objects(func(s *v1beta1.L2AdvertisementSpec) {
+			s.PreferredNodeSelectors = []v1beta1.PreferredNodeSelector{{Weight: 10, Preference: selecting("rack", "1")[0]}}
+		}), "more", v1beta1.L2AdvertisementSpec{ServiceSelectors: selecting("app", "db"), PreferredNodeSelectors: []v1beta1.PreferredNodeSelector{{Weight: 7, Preference: selecting("rack", "1")[0]}}}), here, ready, "[] 10", ""},
+		{"preferred nodes, of which none may", objects(func(s *v1beta1.L2AdvertisementSpec) {
+			s.NodeSelectors = selecting("rack", "2")
+			s.PreferredNodeSelectors = []v1beta1.PreferredNodeSelector{{Weight: 10, Preference: selecting("rack", "1")[0]}}
+		}), here, ready, "don't select this node", ""},
 		{"a node that must not", objects(nil), Node{Unfit: "the node is about to be deleted"}, ready, "the node is about to be deleted", ""},
 		{"a selector that makes no sense selects nothing", objects(func(s *v1beta1.L2AdvertisementSpec) {
 			s.NodeSelectors = []metav1.LabelSelector{{MatchExpressions: []metav1.LabelSelectorRequirement{{Key: "a", Operator: "Likes"}}}}

@@ -26,6 +26,7 @@ func (n *Speaker) decide() (withdrawn bool) {
 	}
 	served, left := n.serves()
 	plan := n.planFor(config, n.self, served)
+	faults = append(faults, plan.Faults...)
 	maps.Copy(plan.WhyNot, left)
 	if n.layer2 != nil {
 		n.layer2.Expect(placements(n.planFor(config, n.self, n.upcoming()).L2))

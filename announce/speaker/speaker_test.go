@@ -206,6 +206,8 @@ func TestAnywhere(t *testing.T) {
 func TestAnnounceFaults(t *testing.T) {
 	n := announcingTo(t, &notebook{})
 	n.objects.BGPPeers["tor"].Spec.BFDProfile = "gone"
+	n.objects.BGPPeers["tor-again"] = n.objects.BGPPeers["tor"].DeepCopy()
+	n.objects.BGPPeers["tor-again"].Name, n.objects.BGPPeers["tor-again"].Spec.BFDProfile = "tor-again", ""
 	n.objects.BGPPeers["bad"] = &v1beta2.BGPPeer{ObjectMeta: metav1.ObjectMeta{Name: "bad"}, Spec: v1beta2.BGPPeerSpec{MyASN: 1, Address: "198.51.100.2"}}
 	n.SetService(&corev1.Service{
 		ObjectMeta: metav1.ObjectMeta{Namespace: "d", Name: "web", Annotations: map[string]string{announce.AnnotationPrepend: "many"}},
@@ -218,6 +220,7 @@ func TestAnnounceFaults(t *testing.T) {
 	slices.Sort(told)
 	want := []string{
 		" announceFailed: BGPPeer bad: spec.peerASN: either this or spec.dynamicASN must be given",
+		" announceFailed: BGPPeer tor-again: is the router of BGPPeer tor, with which this node holds a session already",
 		" announceFailed: BGPPeer tor: spec.bfdProfile: there is no BFDProfile gone; the session is held without BFD",
 		"web announceFailed: annotation fairway.dev/bgp-prepend is ignored",
 	}

@@ -28,20 +28,24 @@ const (
 func TestFuzzPlanes(t *testing.T) {
 	t.Parallel()
 	seed, duration := fuzzSettings(t)
+	kinds := []string{"iptables/legacy"}
 	for _, kind := range dataplane.Kinds() {
-		t.Run(kind.Name, func(t *testing.T) {
+		kinds = append(kinds, kind.Name)
+	}
+	for _, kind := range kinds {
+		t.Run(kind, func(t *testing.T) {
 			t.Parallel()
 			vm.With(t, func(t *testing.T) {
 				topo := newTheatre(t, "").topo(t)
 				end := time.Now().Add(duration)
 				for s := seed; s == seed || time.Now().Before(end); s++ {
 					t.Logf("FAIRWAY_FUZZ_SEED=%d", s)
-					fuzz(t, topo, kind.Name, s)
+					fuzz(t, topo, kind, s)
 					if t.Failed() {
 						return
 					}
 				}
-			}, kernelNeeds[kind.Name]...)
+			}, kernelNeeds[kind]...)
 		})
 	}
 }

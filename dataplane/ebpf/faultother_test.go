@@ -2,6 +2,8 @@ package ebpf
 
 import (
 	"context"
+	"runtime"
+	"runtime/debug"
 	"testing"
 
 	"golang.org/x/sys/unix"
@@ -12,7 +14,7 @@ import (
 
 // otherCalls are those beside bpf(2) by which this plane changes and asks the kernel:
 // netlink (links, qdiscs, filters, sockets), and the files of pins and of the state.
-// (Not socket(2): Go has it done without telling its scheduler, which needs to answer.)
+// For socket(2) and openat(2), see TestSocketsFail and TestOpeningFails.
 var otherCalls = []uint32{
 	unix.SYS_BIND, unix.SYS_SETSOCKOPT, unix.SYS_SENDTO, unix.SYS_SENDMSG, unix.SYS_RECVFROM, unix.SYS_RECVMSG,
 	unix.SYS_MOUNT, unix.SYS_MKDIRAT, unix.SYS_UNLINKAT, unix.SYS_RENAMEAT,
@@ -63,9 +65,14 @@ func TestOtherCallsFail(t *testing.T) {
 
 // TestOtherCallsOfALifeFail has some calls but bpf(2), far apart, fail as a plane starts,
 // applies and removes. Then the next process brings the node to the table.
-func TestOtherCallsOfALifeFail(t *testing.T) {
+func TestOtherCallsOfALifeFail(t *testing.T) { lifeWithFaults(t, 41, otherCalls...) }
+
+// TestOpeningFails does the same with files that can't be opened: sysctls, cgroups, pins.
+func TestOpeningFails(t *testing.T) { lifeWithFaults(t, 13, unix.SYS_OPENAT) }
+
+func lifeWithFaults(t *testing.T, apart int, numbers ...uint32) {
+	t.Helper()
 	inProcessWithFaults(t, func(t *testing.T, calls *failcall.Injector, options kernel.Options) {
-		const apart = 41
 		ctx, want := context.Background(), webTable(2, 2)
 		for n, made := 1, 1; made >= n-apart; n += apart {
 			p := newPlane(t, options)
@@ -83,5 +90,41 @@ func TestOtherCallsOfALifeFail(t *testing.T) {
 				t.Fatalf("after call %d of %d failed (%v)", n, made, failed)
 			}
 		}
-	}, otherCalls...)
+	}, numbers...)
+}
+
+// TestSocketsFail has each call of socket(2) fail in turn, from the start of a plane to
+// its end. Then the next process brings the node to the table. Go makes this call without
+// telling its scheduler: whoever answers needs a processor of its own, and no garbage
+// collection that waits for the caller.
+func TestSocketsFail(t *testing.T) {
+	inProcessWithFaults(t, func(t *testing.T, calls *failcall.Injector, options kernel.Options) {
+		defer debug.SetGCPercent(debug.SetGCPercent(-1))
+		defer runtime.GOMAXPROCS(runtime.GOMAXPROCS(8))
+		ctx, want := context.Background(), webTable(2, 2)
+		n, made := 1, 1
+		for ; made >= n-1; n++ {
+			done := failNth(calls, n)
+			p, failed := New(options)
+			if failed == nil {
+				_, failed = p.Apply(ctx, want, kernel.VerifyAll)
+			}
+			if p != nil && failed == nil {
+				failed = p.Remove(ctx, kernel.EndConnections)
+			}
+			made = done()
+			if p != nil {
+				if err := p.Close(); err != nil {
+					t.Fatal(err)
+				}
+			}
+			converges(t, options, want, "a socket that failed")
+			if t.Failed() {
+				t.Fatalf("after call %d of %d failed (%v)", n, made, failed)
+			}
+		}
+		if n < 4 {
+			t.Errorf("only %d calls were made to fail", n-1)
+		}
+	}, unix.SYS_SOCKET)
 }

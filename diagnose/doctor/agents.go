@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"slices"
+	"strings"
 	"time"
 )
 
@@ -66,17 +67,23 @@ func checkAgents(_ context.Context, e *Evidence) []Finding {
 
 func hasKernel(e *Evidence) (bool, string) {
 	return slices.ContainsFunc(e.Kernel, func(k Kernel) bool { return k.Err == "" }) ||
-		slices.ContainsFunc(e.Agents, func(a Agent) bool { return len(a.LeftOut) > 0 }), e.noKernel()
+		slices.ContainsFunc(e.Agents, func(a Agent) bool { return len(a.LeftOut) > 0 }), strings.Join(noKernel(e), "; ")
 }
 
-// noKernel says why no kernel could be compared.
-func (e *Evidence) noKernel() string {
+// noKernel names the nodes whose kernel couldn't be compared, and why.
+func noKernel(e *Evidence) []string {
+	var list []string
 	for _, k := range e.Kernel {
 		if k.Err != "" {
-			return k.Node + ": " + k.Err
+			list = append(list, k.Node+": "+k.Err)
 		}
 	}
-	return ""
+	for _, a := range e.Agents {
+		if a.Err != "" && e.Service != nil {
+			list = append(list, a.Node+": "+a.Err)
+		}
+	}
+	return list
 }
 
 // checkKernel finds FW122.

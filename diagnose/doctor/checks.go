@@ -35,6 +35,9 @@ type check struct {
 	unless []Code // what it would find follows from these
 	can    func(*Evidence) (bool, string)
 	run    func(context.Context, *Evidence) []Finding
+	// except names the nodes of which it says nothing, each with the reason; nil if it
+	// speaks of all.
+	except func(*Evidence) []string
 }
 
 // checks are all checks, in the order of a packet's way.
@@ -54,7 +57,7 @@ func checks() []check {
 		{group: "model", name: "no other Service has the address", can: withOthers, run: checkConflicts},
 		{group: "model", name: "network policies let clients in", unless: []Code{"FW109", "FW101", "FW102"}, can: hasPolicies, run: checkNetworkPolicies},
 		{group: "node", name: "agents keep up with the API", can: hasAgents, run: checkAgents},
-		{group: "kernel", name: "the kernel holds what it should", can: hasKernel, run: checkKernel},
+		{group: "kernel", name: "the kernel holds what it should", can: hasKernel, run: checkKernel, except: noKernel},
 		{group: "node", name: "this machine forwards", can: hasHost, run: checkForwarding},
 		{group: "node", name: "the firewall lets packets through", can: hasHost, run: checkFirewall},
 		{group: "node", name: "no other Service proxy is there", can: hasHost, run: checkOtherProxies},
@@ -131,6 +134,11 @@ func Examine(ctx context.Context, e *Evidence) *Report {
 			result.Findings = append(result.Findings, f)
 		}
 		r.Results = append(r.Results, result)
+		if c.except != nil {
+			for _, why := range c.except(e) {
+				r.NotChecked = append(r.NotChecked, c.name+": "+why)
+			}
+		}
 	}
 	r.NotChecked = append(r.NotChecked, e.NotAsked...)
 	if e.Host != nil {

@@ -25,12 +25,15 @@ import (
 	"github.com/fairway-net/fairway/kube/balance"
 )
 
-// bootstrap makes the objects that every cluster has: the first namespaces,
-// and the Service by which the API itself is found.
+// bootstrap makes the objects that every cluster has. The rights come first: without
+// them others aren't answered.
 func (s *Server) bootstrap(ctx context.Context) error {
 	client, err := kubernetes.NewForConfig(s.LoopbackConfig())
 	if err != nil {
 		return fmt.Errorf("create loopback client: %w", err)
+	}
+	if err := rights.Reconcile(client); err != nil {
+		return err
 	}
 	for _, name := range []string{metav1.NamespaceDefault, metav1.NamespaceSystem, metav1.NamespacePublic, corev1.NamespaceNodeLease} {
 		ns := &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: name}}
@@ -39,14 +42,13 @@ func (s *Server) bootstrap(ctx context.Context) error {
 			return fmt.Errorf("create namespace %s: %w", name, err)
 		}
 	}
-	if err := rights.Reconcile(client); err != nil {
-		return err
-	}
-	if !s.config.noDefinitions {
-		if err := customresources.Install(ctx, s.LoopbackConfig()); err != nil {
-			return err
-		}
-	}
+	definitions := s.installDefinitions(ctx)
+	return errors.Join(s.enterService(ctx, client), <-definitions)
+}
+
+// enterService makes the Services by which the API and DNS are found, and enters this
+// server among those that serve the API.
+func (s *Server) enterService(ctx context.Context, client kubernetes.Interface) error {
 	if err := s.bootstrapServiceCIDR(ctx, client); err != nil {
 		return err
 	}
@@ -82,6 +84,18 @@ func (s *Server) bootstrap(ctx context.Context) error {
 	s.presence.Store(p)
 	go p.run(ctx)
 	return nil
+}
+
+// installDefinitions makes the definitions of custom resources that every cluster has,
+// which takes the longest of all in a cluster's first start. The channel gives the result.
+func (s *Server) installDefinitions(ctx context.Context) <-chan error {
+	result := make(chan error, 1)
+	if s.config.noDefinitions {
+		result <- nil
+		return result
+	}
+	go func() { result <- customresources.Install(ctx, s.LoopbackConfig()) }()
+	return result
 }
 
 // apiPort is the name of the API Service's port.

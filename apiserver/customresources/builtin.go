@@ -5,11 +5,13 @@ import (
 	"crypto/sha256"
 	"encoding/hex"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"io/fs"
 	"strconv"
 	"strings"
 
+	"golang.org/x/sync/errgroup"
 	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
 	"k8s.io/apiextensions-apiserver/pkg/client/clientset/clientset"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
@@ -46,27 +48,35 @@ func Install(ctx context.Context, config *rest.Config) error {
 	if err != nil {
 		return fmt.Errorf("create client of CustomResourceDefinitions: %w", err)
 	}
-	for _, files := range builtIn {
-		if err := installAll(ctx, client, files); err != nil {
-			return err
-		}
-	}
-	return nil
+	return installAll(ctx, client)
 }
 
-func installAll(ctx context.Context, client clientset.Interface, files fs.FS) error {
-	names, err := fs.Glob(files, "*.yaml")
-	if err != nil {
-		return fmt.Errorf("list built-in CustomResourceDefinitions: %w", err)
-	}
-	for _, name := range names {
-		manifest, err := fs.ReadFile(files, name)
+// installedAtATime is how many definitions are installed at a time: to check and to
+// write one takes turns between the processor and the disk.
+const installedAtATime = 4
+
+func installAll(ctx context.Context, client clientset.Interface) error {
+	work, ctx := errgroup.WithContext(ctx)
+	work.SetLimit(installedAtATime)
+	for _, files := range builtIn {
+		names, err := fs.Glob(files, "*.yaml")
 		if err != nil {
-			return fmt.Errorf("read built-in CustomResourceDefinition: %w", err)
+			return errors.Join(fmt.Errorf("list built-in CustomResourceDefinitions: %w", err), work.Wait())
 		}
-		if err := install(ctx, client, manifest); err != nil {
-			return fmt.Errorf("install %s: %w", name, err)
+		for _, name := range names {
+			work.Go(func() error { return installFile(ctx, client, files, name) })
 		}
+	}
+	return work.Wait()
+}
+
+func installFile(ctx context.Context, client clientset.Interface, files fs.FS, name string) error {
+	manifest, err := fs.ReadFile(files, name)
+	if err != nil {
+		return fmt.Errorf("read built-in CustomResourceDefinition: %w", err)
+	}
+	if err := install(ctx, client, manifest); err != nil {
+		return fmt.Errorf("install %s: %w", name, err)
 	}
 	return nil
 }

@@ -29,6 +29,7 @@ import (
 	"k8s.io/apiserver/pkg/registry/generic"
 	genericapiserver "k8s.io/apiserver/pkg/server"
 	"k8s.io/apiserver/pkg/util/webhook"
+	"k8s.io/kube-openapi/pkg/common"
 )
 
 // Storage gives the options by which resources are stored in a codec's form.
@@ -40,6 +41,8 @@ type Storage interface {
 type Server struct {
 	library *library.CustomResourceDefinitions
 	synced  chan struct{} // closed when the definitions are read
+	v2      *common.Config
+	v3      *common.OpenAPIV3Config
 }
 
 // New makes the delegate from the main server's configuration, which it
@@ -54,8 +57,8 @@ func New(main *genericapiserver.RecommendedConfig, storage Storage, resolver web
 	shared.Serializer = library.Codecs
 	shared.MergedResourceConfig = library.DefaultAPIResourceConfigSource()
 	shared.RESTOptionsGetter = storage.WithCodec(library.Codecs.LegacyCodec(apiextensionsv1.SchemeGroupVersion))
-	// The main server has the OpenAPI documents of both.
-	shared.SkipOpenAPIInstallation = true
+	// The main server has the OpenAPI documents of both, made by a start hook: openapi.go.
+	main.SkipOpenAPIInstallation, shared.SkipOpenAPIInstallation = true, true
 	config := library.Config{
 		GenericConfig: &shared,
 		ExtraConfig: library.ExtraConfig{
@@ -69,7 +72,7 @@ func New(main *genericapiserver.RecommendedConfig, storage Storage, resolver web
 	if err != nil {
 		return nil, fmt.Errorf("create server of custom resources: %w", err)
 	}
-	return &Server{library: served, synced: make(chan struct{})}, nil
+	return &Server{library: served, synced: make(chan struct{}), v2: main.OpenAPIConfig, v3: main.OpenAPIV3Config}, nil
 }
 
 // Delegate is what the main server passes requests on to.
@@ -91,7 +94,7 @@ func (s *Server) Join(main *genericapiserver.GenericAPIServer) error {
 	if err != nil {
 		return err
 	}
-	documents := newDocuments(main, s.definitions())
+	documents := newDocuments(main, s.v2, s.v3, s.definitions())
 	if err := main.AddPostStartHook(syncedHook, s.awaitSynced); err != nil {
 		return fmt.Errorf("add start hook: %w", err)
 	}

@@ -21,7 +21,7 @@ const syncedHook = "crd-informer-synced"
 const syncedSignal = "CRDInformerHasNotSynced"
 
 // syncedInterval is how often is asked whether the definitions are read.
-const syncedInterval = 100 * time.Millisecond
+const syncedInterval = 5 * time.Millisecond
 
 // disableLibraryHook must be called on the library's own configuration.
 func disableLibraryHook(config *genericapiserver.RecommendedConfig) {

@@ -32,6 +32,10 @@ func New(roles *RBAC, passwords *PeerSecrets) authorizer.Authorizer {
 			return authorizeNode(ctx, a, passwords)
 		case slices.Contains(groups, user.SystemPrivilegedGroup):
 			return authorizer.DecisionAllow, "", nil
+		case !a.IsResourceRequest() && a.GetVerb() == "get" && slices.Contains(healthURLs, a.GetPath()):
+			// As kube-apiserver does (--authorization-always-allow-paths): how the server is
+			// can be asked before the roles are there.
+			return authorizer.DecisionAllow, "", nil
 		}
 		return roles.Authorize(ctx, a)
 	})

@@ -269,9 +269,10 @@ func embeddedConfig(o Options, log *zap.Logger) *embed.Config {
 	config.ZapLoggerBuilder = embed.NewZapLoggerBuilder(log)
 	config.QuotaBackendBytes = o.care.quota
 	config.MaxTxnOps = 4096
-	// Elections have no rival here; a short timeout makes starting quick.
-	config.TickMs = 50
-	config.ElectionMs = 500
+	// Elections have no rival here, and the start waits for one: up to ElectionMs, by chance.
+	// etcd wants five ticks at least in it.
+	config.TickMs = 20
+	config.ElectionMs = 100
 	if o.Member != nil {
 		o.Member.configure(config)
 	}

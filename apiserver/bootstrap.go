@@ -19,7 +19,6 @@ import (
 	"k8s.io/client-go/tools/cache"
 
 	"github.com/fairway-net/fairway/apiserver/allocator"
-	"github.com/fairway-net/fairway/apiserver/customresources"
 	"github.com/fairway-net/fairway/apiserver/rights"
 	"github.com/fairway-net/fairway/apiserver/validation"
 	"github.com/fairway-net/fairway/kube/balance"
@@ -90,11 +89,11 @@ func (s *Server) enterService(ctx context.Context, client kubernetes.Interface) 
 // which takes the longest of all in a cluster's first start. The channel gives the result.
 func (s *Server) installDefinitions(ctx context.Context) <-chan error {
 	result := make(chan error, 1)
-	if s.config.noDefinitions {
+	if s.custom == nil || s.config.noDefinitions {
 		result <- nil
 		return result
 	}
-	go func() { result <- customresources.Install(ctx, s.LoopbackConfig()) }()
+	go func() { result <- s.custom.Install(ctx, s.LoopbackConfig()) }()
 	return result
 }
 

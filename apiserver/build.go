@@ -98,6 +98,7 @@ func (s *Server) customResources(config *genericapiserver.RecommendedConfig) (de
 	if err != nil {
 		return nil, nil, err
 	}
+	s.custom = custom
 	return custom.Delegate(), custom.Join, nil
 }
 

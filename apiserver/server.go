@@ -17,6 +17,7 @@ import (
 	"k8s.io/client-go/tools/cache"
 
 	"github.com/fairway-net/fairway/apiserver/allocator"
+	"github.com/fairway-net/fairway/apiserver/customresources"
 	"github.com/fairway-net/fairway/apiserver/pki"
 	"github.com/fairway-net/fairway/apiserver/storage"
 )
@@ -28,6 +29,7 @@ type Server struct {
 	access      *access
 	lasting     []*lasting
 	fairness    *fairness
+	custom      *customresources.Server // nil without custom resources
 	url         string
 	loopback    *rest.Config
 	generic     *genericapiserver.GenericAPIServer

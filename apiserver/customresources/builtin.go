@@ -8,17 +8,22 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
+	"slices"
 	"strconv"
 	"strings"
+	"time"
 
 	"golang.org/x/sync/errgroup"
+	"k8s.io/apiextensions-apiserver/pkg/apihelpers"
 	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
 	"k8s.io/apiextensions-apiserver/pkg/client/clientset/clientset"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/apimachinery/pkg/util/wait"
 	"k8s.io/client-go/rest"
 	"sigs.k8s.io/yaml"
 
@@ -40,15 +45,46 @@ const installedAnnotation = "fairway.dev/installed"
 // Install creates the built-in definitions that aren't there and brings those
 // up to date that an earlier version installed. A definition that somebody else
 // made or has changed since, by the upstream project's own manifest, say, stays
-// as it is.
-func Install(ctx context.Context, config *rest.Config) error {
+// as it is. Install returns when all are served, but for those that can't be.
+func (s *Server) Install(ctx context.Context, config *rest.Config) error {
 	config = rest.CopyConfig(config)
 	config.ContentType, config.AcceptContentTypes = "application/json", ""
 	client, err := clientset.NewForConfig(config)
 	if err != nil {
 		return fmt.Errorf("create client of CustomResourceDefinitions: %w", err)
 	}
-	return installAll(ctx, client)
+	if err := installAll(ctx, client); err != nil {
+		return err
+	}
+	return s.awaitServed(ctx)
+}
+
+// servedTimeout bounds the wait for definitions to be served: nobody waits for ever
+// for one that the library says nothing of.
+const servedTimeout = 5 * time.Second
+
+// awaitServed returns when each definition that the server knows is served or refused,
+// or when that takes too long. Until the library has looked through them, it says
+// nothing of definitions that others make, either.
+func (s *Server) awaitServed(ctx context.Context) error {
+	limited, cancel := context.WithTimeout(ctx, servedTimeout)
+	defer cancel()
+	definitions := s.definitions().Lister()
+	err := wait.PollUntilContextCancel(limited, syncedInterval, true, func(context.Context) (bool, error) {
+		all, err := definitions.List(labels.Everything())
+		return !slices.ContainsFunc(all, isUndecided), err
+	})
+	if ctx.Err() == nil && errors.Is(err, context.DeadlineExceeded) {
+		return nil
+	}
+	if err != nil {
+		return fmt.Errorf("wait for CustomResourceDefinitions to be served: %w", err)
+	}
+	return nil
+}
+
+func isUndecided(d *apiextensionsv1.CustomResourceDefinition) bool {
+	return !apihelpers.IsCRDConditionTrue(d, apiextensionsv1.Established) && !apihelpers.IsCRDConditionFalse(d, apiextensionsv1.NamesAccepted)
 }
 
 // installedAtATime is how many definitions are installed at a time: to check and to

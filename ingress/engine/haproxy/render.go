@@ -85,7 +85,7 @@ func (c *config) global() {
 	c.add("option redispatch 1")
 	c.add("option splice-auto")
 	c.add("option idle-close-on-response") // of one that is replaced: a client may be sending
-	c.add("retries 6") // an endpoint that was tried may be tried again, and haproxy may not know yet which have gone
+	c.add("retries 6")                     // an endpoint that was tried may be tried again, and haproxy may not know yet which have gone
 	c.add("retry-on conn-failure empty-response")
 	for _, status := range []int{400, 403, 404, 408, 421, 500, 502, 503, 504} {
 		c.add("http-error status %d content-type \"text/plain; charset=utf-8\" string \"%s\\n\"", status, http.StatusText(status))

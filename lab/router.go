@@ -140,11 +140,9 @@ func routerFiles(router *topology.Host, nodes []*topology.Node) map[string]strin
 `, n.Name, 4+2*i, router.Addresses[i], RouterASN, a, NodesASN)
 		}
 	}
-	// zebra would hold each route back for 10 ms.
 	frr := fmt.Sprintf(`frr defaults datacenter
 hostname router
 log stdout
-zebra work-queue 0
 router bgp %d
  bgp router-id %s
  no bgp ebgp-requires-policy

@@ -116,11 +116,11 @@ func marksOf(t *model.Table, masquerade uint32) map[uint32]string {
 	marks := map[uint32]string{}
 	for f := range t.Frontends() {
 		main := f.Routes[model.FromOutside].Pool
-		for _, r := range f.Routes {
+		for o, r := range f.Routes {
 			if r.Pool == main {
 				continue
 			}
-			for m := range (markID{r.Pool, r.Masquerade}).candidates(masquerade) {
+			for m := range otherServer(t.Settings, f, model.Origin(o)).candidates(masquerade) {
 				marks[m] = f.Name
 				break
 			}

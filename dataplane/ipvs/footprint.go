@@ -33,7 +33,7 @@ func (s *state) footprint(t *model.Table, f *model.Frontend) footprint {
 	}
 	put := func(kind setKind, e ipset.Element, m ipset.Mark) { fp.entries[entry{setID{kind, f.Addr.Is6()}, e}] = m }
 	file(f, put)
-	if f.Entrance != model.NodePort && !isNodeAddr(t.Settings, f.Addr) {
+	if bound(t.Settings, f) {
 		put(setAddresses, ipset.Element{Addr: f.Addr}, ipset.Mark{})
 	}
 	if f.Sources != nil {
@@ -47,7 +47,7 @@ func (s *state) footprint(t *model.Table, f *model.Frontend) footprint {
 		if r.Pool == main {
 			m = s.mainMark(f, model.Origin(o))
 		} else {
-			id := lvs.ServerID{Mark: s.markOf(markID{r.Pool, r.Masquerade}), IPv6: f.Addr.Is6()}
+			id := lvs.ServerID{Mark: s.markOf(otherServer(t.Settings, f, model.Origin(o))), IPv6: f.Addr.Is6()}
 			fp.servers[id] = r.Pool
 			m = ipset.Mark{Value: id.Mark, Mask: ^uint32(0)}
 		}
@@ -63,6 +63,19 @@ func (s *state) footprint(t *model.Table, f *model.Frontend) footprint {
 		}
 	}
 	return fp
+}
+
+// bound reports whether the frontend's address is on kube-ipvs0.
+func bound(settings *model.Settings, f *model.Frontend) bool {
+	return f.Entrance != model.NodePort && !isNodeAddr(settings, f.Addr)
+}
+
+// otherServer says what the virtual server is for to which an origin's packets go
+// that isn't the key's. A process of this node whose source is the very address that it
+// asks is masqueraded anyway (KUBE-SERVICES), so that its packets have that bit.
+func otherServer(settings *model.Settings, f *model.Frontend, o model.Origin) markID {
+	r := f.Routes[o]
+	return markID{r.Pool, r.Masquerade || o == model.FromNode && bound(settings, f)}
 }
 
 // mainMark is what first packets to the key's own server are marked with.

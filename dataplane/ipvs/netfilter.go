@@ -24,10 +24,14 @@ func (want ruleTable) restoreInput(in *iptables.Input, actual *iptables.Table) {
 	for _, j := range want.staleJumps(actual) {
 		block.DeleteRule(j.from, j.rule)
 	}
-	for _, j := range slices.Backward(want.jumps) {
-		if builtin := actual.Chain(j.from); builtin == nil || !slices.Contains(builtin.Rules, j.rule) {
-			block.Insert(j.from, j.rule)
+	misplaced := want.misplacedJumps(actual)
+	for _, j := range misplaced {
+		if builtin := actual.Chain(j.from); builtin != nil && slices.Contains(builtin.Rules, j.rule) {
+			block.DeleteRule(j.from, j.rule)
 		}
+	}
+	for _, j := range slices.Backward(misplaced) {
+		block.Insert(j.from, j.rule)
 	}
 	for _, name := range foreignChains[want.name] {
 		if actual.Chain(name) != nil && !want.has(name) {
@@ -38,6 +42,26 @@ func (want ruleTable) restoreInput(in *iptables.Input, actual *iptables.Table) {
 
 func (want ruleTable) has(chain string) bool {
 	return slices.ContainsFunc(want.chains, func(c iptables.Chain) bool { return c.Name == chain })
+}
+
+// misplacedJumps are all those of a chain of the kernel's where one is missing or
+// comes before another one that it must follow: who isn't let in must be dropped
+// before anybody is refused. Others' rules may be between them.
+func (want ruleTable) misplacedJumps(actual *iptables.Table) []jump {
+	wanted, there := map[string][]string{}, map[string][]string{}
+	for _, j := range want.jumps {
+		wanted[j.from] = append(wanted[j.from], j.rule)
+	}
+	for from, rules := range wanted {
+		if c := actual.Chain(from); c != nil {
+			for _, rule := range c.Rules {
+				if slices.Contains(rules, rule) && !slices.Contains(there[from], rule) {
+					there[from] = append(there[from], rule)
+				}
+			}
+		}
+	}
+	return slices.DeleteFunc(slices.Clone(want.jumps), func(j jump) bool { return slices.Equal(wanted[j.from], there[j.from]) })
 }
 
 // staleJumps are rules of chains that are not ours which lead to chains of

@@ -87,6 +87,7 @@ func (k *SettingsKeeper) Set() error {
 	return k.SetTimeouts()
 }
 
+// QuietARP sets the QuietSysctls, once.
 func (k *SettingsKeeper) QuietARP() error {
 	if k.quiet {
 		return nil

@@ -90,6 +90,7 @@ func newElection(node string, now time.Time) *election {
 
 // setCandidates says which addresses this node may own, and with which weights.
 func (e *election) setCandidates(now time.Time, candidates map[netip.Addr]int32) []change {
+	e.listenOn(now)
 	for a, weight := range candidates {
 		s := e.own[a]
 		if s == nil {
@@ -124,6 +125,7 @@ func (e *election) stand(a netip.Addr) *standing {
 // tick is to be called every Interval and more often. Late says that this node
 // slept for so long that others may have taken it for dead.
 func (e *election) tick(now time.Time) []change {
+	e.listenOn(now)
 	late := now.Sub(e.lastTick) > deadAfter
 	e.lastTick = now
 	var changes []change
@@ -145,6 +147,17 @@ func (e *election) tick(now time.Time) []change {
 		}
 	}
 	return append(changes, e.evaluate(now)...)
+}
+
+// listen has this node hear the others from now on before it claims anything.
+func (e *election) listen(now time.Time) { e.ready, e.lastTick = now.Add(deadAfter), now }
+
+// listenOn puts off claims of a node that has not run while it should have listened: what it
+// was told meanwhile is yet to be read.
+func (e *election) listenOn(now time.Time) {
+	if read := now.Add(Interval); now.Sub(e.lastTick) > Interval && e.lastTick.Before(e.ready) && read.After(e.ready) {
+		e.ready = read
+	}
 }
 
 // stepBack gives up all addresses and listens first. It keeps those that the kernel

@@ -91,6 +91,7 @@ func OpenLink(device *net.Interface, node string, key []byte, alone time.Duratio
 	if err := l.openHandoffs(time.Now()); err != nil {
 		l.log.Warn("connections that are led to their former node may end", "err", err)
 	}
+	l.election.listen(time.Now()) // loading programs may have taken as long
 	return l, nil
 }
 

@@ -20,9 +20,9 @@ type member struct {
 	// doesn't any more.
 	gone, answers bool
 	// asked is when it was asked that for the first time since it was heard, and
-	// asks how often.
-	asked time.Time
-	asks  int
+	// asks how often; last is when that was last done by overdue.
+	asked, last time.Time
+	asks        int
 	// kept are the addresses that the node has connections of, though others own them now.
 	kept map[netip.Addr]keeper
 }

@@ -19,10 +19,12 @@ const (
 func (e *election) overdue(now time.Time) (names []string, lost bool) {
 	for name, m := range e.members {
 		silent := min(now.Sub(m.heard), now.Sub(m.answered))
-		if !m.answers || m.gone || silent <= overdueAfter || silent > deadAfter || !m.owns() && len(m.kept) == 0 {
+		if !m.answers || m.gone || silent <= overdueAfter || silent > m.watchedFor() || !m.owns() && len(m.kept) == 0 {
 			continue
 		}
-		if m.asks >= lostAsks && now.Sub(m.asked) >= lostAsks*watchEvery {
+		// A node that slept since it asked may have answers that it hasn't read.
+		awake := now.Sub(m.last) < 2*watchEvery
+		if m.asks >= lostAsks && now.Sub(m.asked) >= lostAsks*watchEvery && awake {
 			m.gone, lost = true, true
 			continue
 		}
@@ -30,6 +32,7 @@ func (e *election) overdue(now time.Time) (names []string, lost bool) {
 			m.asked = now
 		}
 		m.asks++
+		m.last = now
 		names = append(names, name)
 	}
 	return names, lost
@@ -41,12 +44,22 @@ func (e *election) untilOverdue(now time.Time) time.Duration {
 	pause := tickEvery
 	for _, m := range e.members {
 		silent := min(now.Sub(m.heard), now.Sub(m.answered))
-		if !m.answers || m.gone || silent > deadAfter {
+		if !m.answers || m.gone || silent > m.watchedFor() {
 			continue
 		}
 		pause = min(pause, max(watchEvery, overdueAfter-silent+time.Millisecond))
 	}
 	return pause
+}
+
+// watchedFor is how long a silent node is looked after. One that keeps connections is until
+// these count as lost anyway: a node that was too busy to ask it before would lead packets
+// to it all the time.
+func (m *member) watchedFor() time.Duration {
+	if len(m.kept) > 0 {
+		return lostAfter
+	}
+	return deadAfter
 }
 
 // isLost reports whether a node's kernel has ceased to answer.

@@ -89,6 +89,92 @@ func TestLostKeeper(t *testing.T) {
 	}
 }
 
+// TestSleptSinceItAsked: a node that slept between its questions and the next look at who has
+// answered has had no time to read the answers, and takes nobody for lost.
+func TestSleptSinceItAsked(t *testing.T) {
+	l := newLink(t, "a", "b")
+	for _, n := range l.nodes {
+		n.kernelAnswers = true
+	}
+	l.candidates(vip)
+	l.pass(10)
+	owner := l.owner(vip)
+	l.nodes[owner].confirm(vip)
+	l.pass(1)
+	other := l.nodes[map[string]string{"a": "b", "b": "a"}[owner]]
+	l.now = l.now.Add(overdueAfter)
+	for range lostAsks {
+		l.now = l.now.Add(watchEvery)
+		if names, lost := other.overdue(l.now); len(names) != 1 || lost {
+			t.Fatalf("asks %v, lost %v", names, lost)
+		}
+	}
+	l.now = l.now.Add(5 * watchEvery) // it doesn't run; answers wait for it
+	if names, lost := other.overdue(l.now); len(names) != 1 || lost {
+		t.Errorf("after it slept: asks %v, lost %v", names, lost)
+	}
+	l.now = l.now.Add(watchEvery) // and there were none
+	if _, lost := other.overdue(l.now); !lost {
+		t.Error("it is never lost")
+	}
+}
+
+// TestSleptWhileItListened: a node that comes, and doesn't run for as long as it has to listen,
+// claims nothing before it has read what it was told meanwhile.
+func TestSleptWhileItListened(t *testing.T) {
+	for _, by := range []string{"tick", "candidates"} {
+		l := newLink(t, "a")
+		l.candidates(vip)
+		l.pass(10)
+		l.nodes["a"].confirm(vip)
+		b := newElection("b", l.now)
+		l.now = l.now.Add(deadAfter + Interval)
+		if by == "tick" {
+			b.setCandidates(l.now.Add(-deadAfter), map[netip.Addr]int32{vip: 1})
+			b.tick(l.now)
+		} else {
+			b.setCandidates(l.now, map[netip.Addr]int32{vip: 1})
+		}
+		if got := b.owned(); len(got) > 0 {
+			t.Errorf("%s: claims %v before it heard the owner", by, got)
+		}
+		l.nodes["b"] = b
+		l.pass(5)
+		if got := l.owner(vip); got != "a" {
+			t.Errorf("%s: %s owns the address", by, got)
+		}
+		l.asleep["a"] = true
+		l.pass(20)
+		if got := l.owner(vip); got != "b" {
+			t.Errorf("%s: nobody follows: %q", by, got)
+		}
+	}
+}
+
+// TestKeeperLostLate: a node that was too busy to ask for longer than nodes are taken for alive
+// finds out all the same, and at once, that the one that keeps connections is gone.
+func TestKeeperLostLate(t *testing.T) {
+	l := newLink(t, "a", "b")
+	for _, n := range l.nodes {
+		n.keeps, n.kernelAnswers = true, true
+	}
+	l.candidates(vip)
+	l.pass(10)
+	former := l.owner(vip)
+	l.nodes[former].confirm(vip)
+	next := map[string]string{"a": "b", "b": "a"}[former]
+	l.moves(next)
+	l.now = l.now.Add(2 * deadAfter)
+	for range 2 * lostAsks {
+		l.now = l.now.Add(watchEvery)
+		l.nodes[next].overdue(l.now)
+	}
+	l.asleep[former] = true
+	if got := l.leads(); got != "" {
+		t.Errorf("connections are led %q", got)
+	}
+}
+
 // TestFirstWaitsForNobody: of nodes that may have an address that nobody has, the best one
 // takes it at once, and others wait for it; where weights count, all wait to hear them.
 func TestFirstWaitsForNobody(t *testing.T) {

@@ -14,7 +14,7 @@ import (
 
 // otherCalls are those beside bpf(2) by which this plane changes and asks the kernel:
 // netlink (links, qdiscs, filters, sockets), and the files of pins and of the state.
-// For socket(2) and openat(2), see TestSocketsFail and TestOpeningFails.
+// For socket(2), see TestSocketsFail.
 var otherCalls = []uint32{
 	unix.SYS_BIND, unix.SYS_SETSOCKOPT, unix.SYS_SENDTO, unix.SYS_SENDMSG, unix.SYS_RECVFROM, unix.SYS_RECVMSG,
 	unix.SYS_MOUNT, unix.SYS_MKDIRAT, unix.SYS_UNLINKAT, unix.SYS_RENAMEAT,
@@ -63,18 +63,15 @@ func TestOtherCallsFail(t *testing.T) {
 	}, otherCalls...)
 }
 
+// callsApart is how far apart the calls are that fail in TestOtherCallsOfALifeFail.
+const callsApart = 41
+
 // TestOtherCallsOfALifeFail has some calls but bpf(2), far apart, fail as a plane starts,
 // applies and removes. Then the next process brings the node to the table.
-func TestOtherCallsOfALifeFail(t *testing.T) { lifeWithFaults(t, 41, otherCalls...) }
-
-// TestOpeningFails does the same with files that can't be opened: sysctls, cgroups, pins.
-func TestOpeningFails(t *testing.T) { lifeWithFaults(t, 13, unix.SYS_OPENAT) }
-
-func lifeWithFaults(t *testing.T, apart int, numbers ...uint32) {
-	t.Helper()
+func TestOtherCallsOfALifeFail(t *testing.T) {
 	inProcessWithFaults(t, func(t *testing.T, calls *failcall.Injector, options kernel.Options) {
 		ctx, want := context.Background(), webTable(2, 2)
-		for n, made := 1, 1; made >= n-apart; n += apart {
+		for n, made := 1, 1; made >= n-callsApart; n += callsApart {
 			p := newPlane(t, options)
 			done := failNth(calls, n)
 			_, failed := p.Apply(ctx, want, kernel.VerifyNothing)
@@ -90,7 +87,7 @@ func lifeWithFaults(t *testing.T, apart int, numbers ...uint32) {
 				t.Fatalf("after call %d of %d failed (%v)", n, made, failed)
 			}
 		}
-	}, numbers...)
+	}, otherCalls...)
 }
 
 // TestSocketsFail has each call of socket(2) fail in turn, from the start of a plane to

@@ -29,6 +29,10 @@ const (
 
 	advertLeaving = 1 // bpf/responder.c knows it, too
 	advertAnswers = 2
+	advertHears   = 4
+
+	// maxAdvert is the smallest MTU of IPv6, without Ethernet's header.
+	maxAdvert = 1280 - etherHead
 )
 
 // advert is what a node says to the others on a link: that it lives, and what
@@ -46,6 +50,8 @@ type advert struct {
 	// Answers says that the node's kernel answers questions, whatever its agent does.
 	Answers bool
 	Entries []entry
+	// Hears are some of the nodes that the sender hears; nil if it doesn't say.
+	Hears *hearing
 }
 
 // entry is what a node has to do with an address.
@@ -58,7 +64,10 @@ type entry struct {
 	Probing bool
 	// Keeps says of a former owner, which has given the address up on purpose, that it
 	// has connections left: see handoff.go.
-	Keeps  bool
+	Keeps bool
+	// Gone says of an owner that is no candidate that its data plane has the address no more:
+	// the Service may have been deleted, which other nodes hear of in a moment.
+	Gone   bool
 	Epoch  uint32 // of the claim: the highest counts
 	Weight int32
 }
@@ -69,6 +78,7 @@ const (
 	flagIPv6
 	flagProbing
 	flagKeeps
+	flagGone
 )
 
 // marshal writes the advert and signs it. All nodes of a cluster have the key.
@@ -87,6 +97,9 @@ func (a *advert) marshal(key []byte) ([]byte, error) {
 	if a.Answers {
 		flags |= advertAnswers
 	}
+	if a.Hears != nil {
+		flags |= advertHears
+	}
 	b = append(b, advertVersion, flags)
 	b = binary.BigEndian.AppendUint64(b, a.Incarnation)
 	b = binary.BigEndian.AppendUint64(b, a.Sequence)
@@ -97,7 +110,12 @@ func (a *advert) marshal(key []byte) ([]byte, error) {
 	for _, e := range a.Entries {
 		b = e.append(b)
 	}
-	return append(b, sign(key, b)...), nil
+	b = append(b, sign(key, b)...)
+	if a.Hears != nil { // behind the signature, where nodes of earlier versions don't look
+		b = a.Hears.append(b)
+		b = append(b, sign(key, b)...)
+	}
+	return b, nil
 }
 
 func (e *entry) append(b []byte) []byte {
@@ -113,6 +131,9 @@ func (e *entry) append(b []byte) []byte {
 	}
 	if e.Keeps {
 		flags |= flagKeeps
+	}
+	if e.Gone {
+		flags |= flagGone
 	}
 	if e.Address.Is6() {
 		flags |= flagIPv6
@@ -134,8 +155,8 @@ var (
 	errSignature = errors.New("read advert: it isn't signed with this cluster's key")
 )
 
-// parseAdvert reads an advert and checks its signature. Ethernet pads short
-// frames, so what follows the signature is left alone.
+// parseAdvert reads an advert and checks its signatures. Ethernet pads short
+// frames, so what follows the last one is left alone.
 func parseAdvert(b, key []byte) (*advert, error) {
 	if len(b) < headLength || [4]byte(b[:4]) != magic || b[4] != advertVersion {
 		return nil, errNoAdvert
@@ -170,6 +191,19 @@ func parseAdvert(b, key []byte) (*advert, error) {
 	if !hmac.Equal(sign(key, b[:at]), b[at:at+macLength]) {
 		return nil, errSignature
 	}
+	if b[5]&advertHears == 0 {
+		return a, nil
+	}
+	at += macLength
+	h, n := parseHearing(b[at:])
+	at += n
+	if h == nil || len(b) < at+macLength {
+		return nil, errNoAdvert
+	}
+	if !hmac.Equal(sign(key, b[:at]), b[at:at+macLength]) {
+		return nil, errSignature
+	}
+	a.Hears = h
 	return a, nil
 }
 
@@ -192,6 +226,7 @@ func parseEntry(b []byte) (entry, int) {
 		Owner:     b[0]&flagOwner != 0,
 		Probing:   b[0]&flagProbing != 0,
 		Keeps:     b[0]&flagKeeps != 0,
+		Gone:      b[0]&flagGone != 0,
 		Epoch:     binary.BigEndian.Uint32(b[1:]),
 		Weight:    int32(binary.BigEndian.Uint32(b[5:])),
 	}, 9 + n

@@ -7,12 +7,13 @@
 //	claims.go     the addresses that the node owns: asked for, told, given up
 //	ahead.go      asked for before the data plane has them
 //	frames.go     what comes in, and what is answered
-//	election.go   who owns what (pure, with the next four)
+//	election.go   who owns what (pure, with the next five)
 //	member.go     what another node said
 //	judge.go      claiming and giving up
 //	say.go        adverts taken in and sent
 //	keepers.go    who goes on with connections of before
 //	overdue.go    nodes that are silent
+//	hearing.go    nodes that are heard and don't hear
 //	advert.go     adverts as bytes
 //	handoff.go    connections led to the former owner
 //	question.go   questions to the kernels of nodes that are silent

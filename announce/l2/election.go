@@ -17,6 +17,9 @@ const (
 	// holdNew is how long the best candidate waits for others' word about an
 	// address that nobody owned so far.
 	holdNew = Interval / 2
+	// holdGone is how long it waits when the data plane of the owner, which goes on, has the
+	// address no more: this node's may be about to lose it, too.
+	holdGone = Interval
 	// handOver is how long an owner that leaves goes on while nobody takes over.
 	handOver = 10 * Interval
 	// repeats is how often a change is told.
@@ -43,11 +46,14 @@ type election struct {
 	own         map[netip.Addr]*standing
 	order       []netip.Addr // of own, for the cycle
 	next        int          // in order
+	named       int          // of those that are heard, the last one that was named
+	self        uint32       // hash of the node's name
 	leaving     bool
 	// kernelAnswers says that this node's kernel answers questions.
 	kernelAnswers bool
 	keeps         bool // connections of addresses that are given up
-	// anywhere are addresses whose connections any node goes on with: none is kept.
+	// anywhere are the addresses that the data plane has, with whether any node goes on with
+	// their connections: then none is kept. Nil if that isn't known.
 	anywhere map[netip.Addr]bool
 	// weighted are addresses for which nodes have weights.
 	weighted map[netip.Addr]bool
@@ -84,7 +90,7 @@ type change struct {
 func newElection(node string, now time.Time) *election {
 	return &election{
 		node: node, incarnation: uint64(now.UnixNano()), ready: now.Add(deadAfter), lastTick: now,
-		members: map[string]*member{}, own: map[netip.Addr]*standing{},
+		members: map[string]*member{}, own: map[netip.Addr]*standing{}, self: hashOfNode(node),
 	}
 }
 
@@ -97,12 +103,13 @@ func (e *election) setCandidates(now time.Time, candidates map[netip.Addr]int32)
 			s = e.stand(a)
 		}
 		if !s.Candidate || s.Weight != weight {
-			s.Candidate, s.Weight, s.tell, s.released = true, weight, repeats, time.Time{}
+			s.Candidate, s.Gone, s.Weight, s.tell, s.released = true, false, weight, repeats, time.Time{}
 		}
 	}
 	for a, s := range e.own {
 		if _, ok := candidates[a]; !ok && s.Candidate {
-			s.Candidate, s.tell, s.released, s.contest = false, repeats, now, time.Time{}
+			_, served := e.anywhere[a]
+			s.Candidate, s.Gone, s.tell, s.released, s.contest = false, e.anywhere != nil && !served, repeats, now, time.Time{}
 		}
 	}
 	return e.evaluate(now)

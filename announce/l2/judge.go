@@ -32,7 +32,7 @@ func (e *election) judge(now time.Time, addresses []netip.Addr) []change {
 			if s.contest.IsZero() {
 				s.contest = now
 			}
-			if !s.hadOwner && (others || e.weighted[a]) && !e.isFirst(now, s) && now.Sub(s.contest) < holdNew {
+			if now.Sub(s.contest) < e.hold(now, s, others) {
 				continue
 			}
 			unsettled := s.Keeps && !s.counted
@@ -49,6 +49,27 @@ func (e *election) judge(now time.Time, addresses []netip.Addr) []change {
 		}
 	}
 	return changes
+}
+
+// hold is how long this node waits before it claims an address that it is the best candidate for.
+func (e *election) hold(now time.Time, s *standing, others bool) time.Duration {
+	switch {
+	case s.hadOwner && e.isGone(now, s.Address):
+		return holdGone
+	case s.hadOwner, !others && !e.weighted[s.Address], e.isFirst(now, s):
+		return 0
+	}
+	return holdNew
+}
+
+// isGone reports whether an owner goes on with an address that its data plane has no more.
+func (e *election) isGone(now time.Time, a netip.Addr) bool {
+	for _, m := range e.members {
+		if seen := m.standing(now, a); seen != nil && seen.Owner && seen.Gone {
+			return true
+		}
+	}
+	return false
 }
 
 // look finds the living member that owns the address and stays, and whether
@@ -92,9 +113,10 @@ func (e *election) isFirst(now time.Time, s *standing) bool {
 	return true
 }
 
-// yields reports whether this owner must give way to another one.
+// yields reports whether this owner must give way to another one. One that never hears this
+// node goes on anyway.
 func (e *election) yields(now time.Time, s *standing, owner string) bool {
-	return !s.Candidate || outranks(e.members[owner].standing(now, s.Address).entry, owner, s.entry, e.node)
+	return !s.Candidate || e.members[owner].longDeaf(now) || outranks(e.members[owner].standing(now, s.Address).entry, owner, s.entry, e.node)
 }
 
 // outranks orders two claims: by epoch, then as candidates.

@@ -9,6 +9,7 @@ import (
 // member is another node of the link.
 type member struct {
 	life
+	attention
 	// former is what the process before the present one owned: valid as long as the
 	// node's kernel answers in its name. Nil if there is nothing.
 	former *life
@@ -66,7 +67,7 @@ func (m *member) standing(now time.Time, a netip.Addr) *seen {
 // begin takes in that another process speaks for the node.
 func (m *member) begin(incarnation uint64) {
 	before := m.life
-	m.life = life{incarnation: incarnation, entries: map[netip.Addr]*seen{}}
+	m.life, m.attention = life{incarnation: incarnation, entries: map[netip.Addr]*seen{}}, attention{}
 	maps.DeleteFunc(before.entries, func(_ netip.Addr, s *seen) bool { return !s.Owner })
 	if len(before.entries) > 0 {
 		m.former = &before

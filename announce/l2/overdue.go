@@ -15,11 +15,11 @@ const (
 )
 
 // overdue names the owners, and the nodes that keep connections, that are to be asked whether
-// they are still there, and reports whether one is found to be lost.
+// they are still there, but for those that don't hear this node, and reports whether one is found to be lost.
 func (e *election) overdue(now time.Time) (names []string, lost bool) {
 	for name, m := range e.members {
 		silent := min(now.Sub(m.heard), now.Sub(m.answered))
-		if !m.answers || m.gone || silent <= overdueAfter || silent > m.watchedFor() || !m.owns() && len(m.kept) == 0 {
+		if !m.answers || m.gone || m.deaf || silent <= overdueAfter || silent > m.watchedFor() || !m.owns() && len(m.kept) == 0 {
 			continue
 		}
 		// A node that slept since it asked may have answers that it hasn't read.
@@ -44,7 +44,7 @@ func (e *election) untilOverdue(now time.Time) time.Duration {
 	pause := tickEvery
 	for _, m := range e.members {
 		silent := min(now.Sub(m.heard), now.Sub(m.answered))
-		if !m.answers || m.gone || silent > m.watchedFor() {
+		if !m.answers || m.gone || m.deaf || silent > m.watchedFor() {
 			continue
 		}
 		pause = min(pause, max(watchEvery, overdueAfter-silent+time.Millisecond))

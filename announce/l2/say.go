@@ -24,6 +24,7 @@ func (e *election) receive(now time.Time, a *advert) []change {
 	case a.Incarnation > m.incarnation:
 		m.begin(a.Incarnation)
 	}
+	m.take(now, a.Hears, e.self, now.Sub(m.heard))
 	var about []netip.Addr
 	m.sequence, m.heard, m.cycle, m.asks, m.gone, m.answers = a.Sequence, now, a.Cycle, 0, false, a.Answers
 	m.noteKept(now, a)
@@ -75,6 +76,9 @@ func (e *election) adverts(urgent bool) []*advert {
 			Node: e.node, Incarnation: e.incarnation, Sequence: e.sequence, Cycle: e.cycle, Entries: entries[:n], Leaving: e.leaving, Answers: e.kernelAnswers,
 		})
 		entries = entries[n:]
+	}
+	if !urgent {
+		list[0].Hears = e.hears(list[0])
 	}
 	if e.next >= len(e.order) {
 		e.next = 0

@@ -30,6 +30,9 @@ func (f *objectFlags) agents(ctx context.Context, only string) []agentlink.Found
 		return agentlink.Find(ctx, f.sockets...)
 	}
 	here := f.agentsHere(ctx)
+	if f.noAPI {
+		return here
+	}
 	there, err := f.agentsElsewhere(ctx, func(node string) bool {
 		return only != "" && node != only || slices.ContainsFunc(here, func(a agentlink.Found) bool {
 			return a.Name() == node && !errors.Is(a.Err, fs.ErrPermission)
@@ -68,7 +71,11 @@ func (f *objectFlags) agentsElsewhere(ctx context.Context, but func(node string)
 	if err != nil {
 		return nil, err
 	}
-	client, err := kubernetes.NewForConfig(config)
+	asking := config
+	if f.answers != nil {
+		asking = f.answers.impatient(config)
+	}
+	client, err := kubernetes.NewForConfig(asking)
 	if err != nil {
 		return nil, err
 	}

@@ -122,6 +122,7 @@ func (f *doctorFlags) examine(ctx context.Context, args []string) (*doctor.Repor
 	e.Question = q
 	e.Service = e.Objects.Of(q.Target)
 	find := sync.OnceValue(func() []agentlink.Found { return f.objects.agents(ctx, oneNode(q, e.Objects)) })
+	addNodes(e.Objects, find)
 	if e.Report, err = explain.FromObjects(q, e.Objects, config.Compile, f.objects.asker(ctx, find)); err != nil {
 		return nil, err
 	}

@@ -45,7 +45,7 @@ func (f *doctorFlags) examineAll(cmd *cobra.Command) (*doctor.Survey, error) {
 	if err != nil {
 		return nil, err
 	}
-	objects, err := f.objects.read(cmd.Context())
+	objects, err := f.objects.readAPI(cmd.Context())
 	if err != nil {
 		return nil, err
 	}

@@ -99,8 +99,9 @@ func (f *explainFlags) report(cmd *cobra.Command, typed string) (*explain.Report
 	}
 	q.Node = f.node
 	find := sync.OnceValue(func() []agentlink.Found { return f.objects.agents(cmd.Context(), oneNode(q, objects)) })
+	addNodes(objects, find)
 	report, err := explain.FromObjects(q, objects, config.Compile, f.objects.asker(cmd.Context(), find))
-	if err == nil && len(report.Views) > 0 && len(f.objects.files) == 0 {
+	if err == nil && (len(report.Views) > 0 || report.Outcome == explain.OutcomeUnknown) && len(f.objects.files) == 0 {
 		report.NotChecked = append(report.NotChecked, agentlink.Missing(find())...)
 	}
 	if err == nil && f.kernel && report.Service != nil && len(report.Views) > 0 && len(f.objects.files) == 0 {

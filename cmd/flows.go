@@ -76,6 +76,9 @@ func (f *flowsFlags) run(cmd *cobra.Command) error {
 		fmt.Fprintf(cmd.ErrOrStderr(), "fairway: addresses have no names: %v\n", err)
 	} else {
 		names = flows.NamesOf(objects)
+		if objects.NoAPI != "" {
+			fmt.Fprintf(cmd.ErrOrStderr(), "fairway: addresses of pods have no names: %s\n", objects.NoAPI)
+		}
 	}
 	if f.output == "" {
 		fmt.Fprintln(out, flows.Header)

@@ -27,6 +27,9 @@ type objectFlags struct {
 	kubeconfig string
 	namespace  string
 	sockets    []string
+
+	noAPI   bool     // it doesn't answer, or can't be asked
+	answers *answers // of the API; nil for who waits as long as it takes
 }
 
 func (f *objectFlags) add(flags *pflag.FlagSet) {
@@ -36,14 +39,22 @@ func (f *objectFlags) add(flags *pflag.FlagSet) {
 
 // addAPI adds the flags of commands that need an API.
 func (f *objectFlags) addAPI(flags *pflag.FlagSet) {
+	f.answers = &answers{}
 	flags.StringVar(&f.kubeconfig, "kubeconfig", "", kubeconfigHelp)
 	flags.StringSliceVar(&f.sockets, "agent-socket", nil, "sockets of agents to ask, wildcards allowed; default this machine's own and, with a lab's kubeconfig, those of its nodes")
 	flags.StringVarP(&f.namespace, "namespace", "n", corev1.NamespaceDefault, "default namespace of names")
 }
 
 // read reads the objects. Kinds that the user may not read are named in the
-// report, as long as Services can be read.
+// report, as long as Services can be read. It takes what agents have in force if the API
+// can't be asked.
 func (f *objectFlags) read(ctx context.Context) (*explain.Objects, error) {
+	o, err := f.readAPI(ctx)
+	return f.orInForce(ctx, o, err)
+}
+
+// readAPI is the same without the agents.
+func (f *objectFlags) readAPI(ctx context.Context) (*explain.Objects, error) {
 	if len(f.files) > 0 {
 		set, err := manifest.Read(f.files...)
 		if err != nil {
@@ -83,6 +94,9 @@ func (f *objectFlags) reader() (kubernetes.Interface, error) {
 	if err != nil {
 		return nil, err
 	}
+	if f.answers != nil {
+		config = f.answers.impatient(config)
+	}
 	config.AcceptContentTypes = runtime.ContentTypeProtobuf + "," + runtime.ContentTypeJSON
 	return kubernetes.NewForConfig(config)
 }
@@ -99,11 +113,8 @@ func (f *objectFlags) config() (*rest.Config, error) {
 		rules.ExplicitPath = joined
 		config, err = clientcmd.NewNonInteractiveDeferredLoadingClientConfig(rules, nil).ClientConfig()
 	}
-	if clientcmd.IsEmptyConfig(err) {
-		return nil, fmt.Errorf("no API to ask: there is no kubeconfig; give --kubeconfig FILE, or -f MANIFESTS")
-	}
 	if err != nil {
-		return nil, fmt.Errorf("read kubeconfig: %w", err)
+		return nil, errConfig{err}
 	}
 	config.QPS, config.Burst = 50, 100
 	if rules.ExplicitPath == "" {
@@ -120,16 +131,22 @@ func readObjects(ctx context.Context, client kubernetes.Interface) (*explain.Obj
 	}
 	o.Services = pointers(services.Items)
 	slices, err := client.DiscoveryV1().EndpointSlices(metav1.NamespaceAll).List(ctx, metav1.ListOptions{})
-	if err != nil {
+	switch {
+	case apierrors.IsForbidden(err):
+		o.NoSlices = err.Error()
+	case err != nil:
 		return nil, fmt.Errorf("list EndpointSlices: %w", err)
+	default:
+		o.Slices = pointers[discoveryv1.EndpointSlice](slices.Items)
 	}
-	o.Slices = pointers[discoveryv1.EndpointSlice](slices.Items)
 	nodes, err := client.CoreV1().Nodes().List(ctx, metav1.ListOptions{})
 	if err != nil && !apierrors.IsForbidden(err) {
 		return nil, fmt.Errorf("list Nodes: %w", err)
 	}
 	if err == nil {
 		o.Nodes = pointers(nodes.Items)
+	} else {
+		o.NoNodes = err.Error()
 	}
 	pods, err := client.CoreV1().Pods(metav1.NamespaceAll).List(ctx, metav1.ListOptions{})
 	switch {

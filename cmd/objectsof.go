@@ -26,8 +26,14 @@ const mostPods = 500
 // found, or has addresses or node ports that another one may claim), all are read.
 func (f *objectFlags) readFor(ctx context.Context, q explain.Question) (*explain.Objects, error) {
 	if len(f.files) > 0 {
-		return f.read(ctx)
+		return f.readAPI(ctx)
 	}
+	o, err := f.readOf(ctx, q)
+	return f.orInForce(ctx, o, err)
+}
+
+// readOf is the same without the agents.
+func (f *objectFlags) readOf(ctx context.Context, q explain.Question) (*explain.Objects, error) {
 	client, err := f.reader()
 	if err != nil {
 		return nil, err
@@ -37,7 +43,7 @@ func (f *objectFlags) readFor(ctx context.Context, q explain.Question) (*explain
 		return nil, err
 	}
 	if service == nil {
-		return readObjects(ctx, client)
+		return readAllOrAround(ctx, client, nil, q)
 	}
 	if mayBeShared(service) {
 		return readAllOrAround(ctx, client, service, q)
@@ -48,13 +54,14 @@ func (f *objectFlags) readFor(ctx context.Context, q explain.Question) (*explain
 // readAll reads all objects, or, for a user who may not, those of the Service that is asked about.
 func (f *objectFlags) readAll(ctx context.Context, q explain.Question) (*explain.Objects, error) {
 	if len(f.files) > 0 {
-		return f.read(ctx)
+		return f.readAPI(ctx)
 	}
 	client, err := f.reader()
 	if err != nil {
-		return nil, err
+		return f.orInForce(ctx, nil, err)
 	}
-	return readAllOrAround(ctx, client, nil, q)
+	o, err := readAllOrAround(ctx, client, nil, q)
+	return f.orInForce(ctx, o, err)
 }
 
 // readAllOrAround does that. service is the one that is asked about, nil if that isn't known yet.
@@ -66,6 +73,9 @@ func readAllOrAround(ctx context.Context, client kubernetes.Interface, service *
 	if service == nil {
 		var err error
 		if service, err = serviceOf(ctx, client, q.Target); err != nil || service == nil {
+			if err == nil && isAbsent(ctx, client, q.Target) {
+				return &explain.Objects{NoOthers: all.Error(), NoPods: all.Error(), NoPolicies: all.Error()}, nil
+			}
 			return nil, errors.Join(all, err)
 		}
 	}
@@ -98,6 +108,15 @@ func serviceOf(ctx context.Context, client kubernetes.Interface, t explain.Targe
 	return s, nil
 }
 
+// isAbsent reports whether the API says that there is no Service of a name.
+func isAbsent(ctx context.Context, client kubernetes.Interface, t explain.Target) bool {
+	if t.Name == "" {
+		return false
+	}
+	_, err := client.CoreV1().Services(t.Namespace).Get(ctx, t.Name, metav1.GetOptions{})
+	return apierrors.IsNotFound(err)
+}
+
 // mayBeShared reports whether another Service may claim what this one has.
 func mayBeShared(s *corev1.Service) bool {
 	inner := append(slices.Clone(s.Spec.ClusterIPs), s.Spec.ClusterIP)
@@ -110,16 +129,22 @@ func readAround(ctx context.Context, client kubernetes.Interface, s *corev1.Serv
 	o := &explain.Objects{Services: []*corev1.Service{s}, NoPolicies: "they have no say in explain"}
 	of := labels.Set{discoveryv1.LabelServiceName: s.Name}.String()
 	slices, err := client.DiscoveryV1().EndpointSlices(s.Namespace).List(ctx, metav1.ListOptions{LabelSelector: of})
-	if err != nil {
+	switch {
+	case apierrors.IsForbidden(err):
+		o.NoSlices = err.Error()
+	case err != nil:
 		return nil, fmt.Errorf("list EndpointSlices: %w", err)
+	default:
+		o.Slices = pointers(slices.Items)
 	}
-	o.Slices = pointers(slices.Items)
 	nodes, err := client.CoreV1().Nodes().List(ctx, metav1.ListOptions{ResourceVersion: "0"})
 	if err != nil && !apierrors.IsForbidden(err) {
 		return nil, fmt.Errorf("list Nodes: %w", err)
 	}
 	if err == nil {
 		o.Nodes = pointers(nodes.Items)
+	} else {
+		o.NoNodes = err.Error()
 	}
 	return o, readPods(ctx, client, o, s, from)
 }

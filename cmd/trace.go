@@ -122,6 +122,9 @@ func (t *tracer) prepare(ctx context.Context) (err error) {
 		}
 		t.objects, unnamed = &explain.Objects{}, fmt.Sprintf("names of addresses: %v", err)
 	}
+	if why := t.objects.NoAPI; why != "" {
+		unnamed = "the API: " + why + "; this is what agents have in force"
+	}
 	service := t.objects.Of(t.question.Target)
 	if service == nil && t.question.Target.Name != "" {
 		return fmt.Errorf("there is no Service %s/%s", t.question.Target.Namespace, t.question.Target.Name)
@@ -132,6 +135,9 @@ func (t *tracer) prepare(ctx context.Context) (err error) {
 	}
 	if t.question.From, err = t.objects.Locate(t.question.From, t.keys[0].Addr.Is6()); err != nil {
 		return err
+	}
+	if t.question.From.Kind == "pod" && !t.question.From.Addr.IsValid() {
+		return fmt.Errorf("--from: the address of %s isn't known; give the address", t.question.From)
 	}
 	if t.keys = sameFamily(t.keys, t.question.From); len(t.keys) == 0 {
 		return fmt.Errorf("%s has no address of the address family of %s", t.question.From, t.question.Typed)

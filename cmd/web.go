@@ -95,7 +95,7 @@ func (f *webFlags) config() (web.Config, error) {
 	if err != nil {
 		return web.Config{}, err
 	}
-	client, err := kube.Client(kube.Tune(api))
+	client, err := kube.Client(kube.Tune(f.objects.answers.impatient(api)))
 	if err != nil {
 		return web.Config{}, err
 	}
@@ -106,7 +106,7 @@ func (f *webFlags) config() (web.Config, error) {
 	objects := f.objects
 	config := web.Config{
 		Client: client, Server: api.Host, Version: Version, Domain: f.domain, Compile: agent.Compile,
-		Agents: func(ctx context.Context) []agentlink.Found { return objects.agents(ctx, "") }, Examine: f.examineService, Flows: webFlows{objects}.follow,
+		Agents: func(ctx context.Context) []agentlink.Found { return objects.agents(ctx, "") }, InForce: objects.inForce, Examine: f.examineService, Flows: webFlows{objects}.follow,
 	}
 	if f.objects.kubeconfig != "" {
 		config.Flags = "--kubeconfig " + shellQuote(f.objects.kubeconfig)

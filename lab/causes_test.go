@@ -59,6 +59,7 @@ func causesIn(t *testing.T, mode string) {
 
 	d.finds("", "svc/healthy")
 	showsFlows(t, client, lab.Kubeconfig(c.Name), node1)
+	withoutAPI(t, client, c.Name)
 	for _, cause := range []struct{ code, question string }{
 		{"FW101", "svc/selector"},
 		{"FW102", "svc/unready"},

@@ -46,8 +46,8 @@ func checks() []check {
 		{group: "api", name: "the Service is there", can: asked, run: checkService},
 		{group: "api", name: "the selector matches pods", unless: []Code{"FW109"}, can: withPods, run: checkSelector},
 		{group: "api", name: "target ports are known", unless: []Code{"FW109", "FW101"}, can: withPods, run: checkTargetPorts},
-		{group: "api", name: "an endpoint is ready", unless: []Code{"FW109", "FW101", "FW104"}, can: hasService, run: checkReady},
-		{group: "api", name: "slices fit the ports", unless: []Code{"FW109"}, can: hasService, run: checkSlices},
+		{group: "api", name: "an endpoint is ready", unless: []Code{"FW109", "FW101", "FW104"}, can: canReady, run: checkReady},
+		{group: "api", name: "slices fit the ports", unless: []Code{"FW109"}, can: withSlices, run: checkSlices},
 		{group: "api", name: "the load balancer has an address", unless: []Code{"FW109"}, can: hasService, run: checkLoadBalancer},
 		{group: "dns", name: "the name resolves to the Service", unless: []Code{"FW109"}, can: canLookup, run: checkNames},
 		{group: "dns", name: "the client asks the cluster's DNS", unless: []Code{"FW109"}, can: fromPod, run: checkClient},
@@ -70,9 +70,41 @@ func checks() []check {
 	}
 }
 
-func asked(e *Evidence) (bool, string)      { return e.Objects != nil, "" }
-func hasService(e *Evidence) (bool, string) { return e.Service != nil, "" }
-func hasViews(e *Evidence) (bool, string)   { return e.Report != nil && len(e.Report.Views) > 0, "" }
+func hasViews(e *Evidence) (bool, string) { return e.Report != nil && len(e.Report.Views) > 0, "" }
+
+// unread is why the API's objects aren't there, where another line has the whole reason.
+const unread = "the API can't be asked"
+
+func asked(e *Evidence) (bool, string) {
+	if e.Objects != nil && e.Objects.NoAPI != "" {
+		return false, unread
+	}
+	return e.Objects != nil, ""
+}
+
+// hasService says whether there is a Service, as the API has it.
+func hasService(e *Evidence) (bool, string) {
+	if e.Service == nil {
+		return false, ""
+	}
+	return asked(e)
+}
+
+// withSlices says whether there is a Service whose EndpointSlices were read.
+func withSlices(e *Evidence) (bool, string) {
+	if can, why := hasService(e); !can {
+		return false, why
+	}
+	return e.Objects.NoSlices == "", e.Objects.NoSlices
+}
+
+// canReady says whether it is known which endpoints are ready.
+func canReady(e *Evidence) (bool, string) {
+	if can, _ := hasViewsOfService(e); can && e.Objects.NoSlices != "" {
+		return true, ""
+	}
+	return withSlices(e)
+}
 
 func hasViewsOfService(e *Evidence) (bool, string) {
 	views, _ := hasViews(e)
@@ -101,7 +133,7 @@ func canLookup(e *Evidence) (bool, string) {
 	if e.Service == nil {
 		return false, ""
 	}
-	if e.Objects.NoOthers != "" {
+	if e.Objects.NoOthers != "" && e.Objects.NoAPI == "" {
 		return false, e.Objects.NoOthers // where the cluster's DNS is isn't known either
 	}
 	return e.Probe != nil, e.NotHere
@@ -139,6 +171,12 @@ func Examine(ctx context.Context, e *Evidence) *Report {
 				r.NotChecked = append(r.NotChecked, c.name+": "+why)
 			}
 		}
+	}
+	if e.Objects != nil && e.Objects.NoAPI != "" {
+		r.NotChecked = append(r.NotChecked, "the API: "+e.Objects.NoAPI+"; what is checked is what agents have in force")
+	}
+	if from := e.Question.From; from.Kind == "pod" && e.Report != nil && !e.Report.From.Addr.IsValid() {
+		r.NotChecked = append(r.NotChecked, "what is of "+from.String()+" alone: its address and node aren't known")
 	}
 	r.NotChecked = append(r.NotChecked, e.NotAsked...)
 	if e.Host != nil {

@@ -56,6 +56,9 @@ func checkSelector(_ context.Context, e *Evidence) []Finding {
 
 // checkReady finds FW102.
 func checkReady(_ context.Context, e *Evidence) []Finding {
+	if e.Objects.NoSlices != "" {
+		return e.readyInForce()
+	}
 	s := e.Service
 	if s.Spec.Type == corev1.ServiceTypeExternalName || s.Spec.PublishNotReadyAddresses {
 		return nil

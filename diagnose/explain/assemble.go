@@ -18,10 +18,22 @@ import (
 // nil. The answer is there already where it doesn't depend on what nodes do.
 func newReport(q Question, service *corev1.Service, objects *Objects) *Report {
 	r := &Report{APIVersion: SchemaVersion, Kind: "Explanation", Target: q.Typed, From: q.From, Outcome: OutcomeUnknown}
-	if objects.NoPods != "" {
+	if objects.NoAPI != "" {
+		r.NotChecked = append(r.NotChecked, "the API: "+objects.NoAPI+"; this is what agents have in force")
+	}
+	if q.From.Kind == "pod" && !q.From.Addr.IsValid() {
+		r.NotChecked = append(r.NotChecked, fmt.Sprintf("address and node of %s; what is said holds for any other pod, too", q.From))
+	}
+	if objects.NoNodes != "" {
+		r.NotChecked = append(r.NotChecked, "nodes: "+objects.NoNodes)
+	}
+	if objects.NoSlices != "" && objects.NoAPI == "" {
+		r.NotChecked = append(r.NotChecked, "endpoints, as the API has them: "+objects.NoSlices)
+	}
+	if objects.NoPods != "" && objects.NoAPI == "" {
 		r.NotChecked = append(r.NotChecked, "pods: "+objects.NoPods)
 	}
-	if objects.NoOthers != "" {
+	if objects.NoOthers != "" && objects.NoAPI == "" {
 		r.NotChecked = append(r.NotChecked, "other Services with its addresses: "+objects.NoOthers)
 	}
 	if service == nil {
@@ -32,6 +44,7 @@ func newReport(q Question, service *corev1.Service, objects *Objects) *Report {
 	r.Endpoints = endpointsOf(service, objects)
 	r.noteSelector(service, objects)
 	switch {
+	case objects.NoAPI != "": // what isn't in force isn't known
 	case service.Spec.Type == corev1.ServiceTypeExternalName:
 		r.Answer = fmt.Sprintf("%s is an alias: DNS answers with CNAME %s, and nothing is forwarded", r.Service, service.Spec.ExternalName)
 	case service.Spec.ClusterIP == corev1.ClusterIPNone:
@@ -49,6 +62,10 @@ func (r *Report) withoutService(t Target, objects *Objects) {
 	}
 	r.Outcome = OutcomeNot
 	r.Answer = fmt.Sprintf("there is no Service %s/%s", t.Namespace, t.Name)
+	if objects.NoAPI != "" {
+		r.Outcome = OutcomeUnknown
+		r.Answer = fmt.Sprintf("no agent that answers has a Service %s/%s in force; a headless one or an alias never is, and whether there is one only the API knows", t.Namespace, t.Name)
+	}
 	if similar := objects.Similar(t.Namespace, t.Name); similar != "" {
 		r.Answer += "; did you mean " + similar + "?"
 		r.Next = append(r.Next, "fairway explain svc/"+similar)
@@ -59,6 +76,13 @@ func (r *Report) withoutService(t Target, objects *Objects) {
 func (r *Report) add(objects *Objects, views ...View) {
 	r.Views = append(r.Views, views...)
 	r.nameService(objects)
+	if r.inForce = objects.NoSlices != ""; r.inForce {
+		r.endpointsInForce(objects)
+		if len(r.Views) == 0 {
+			r.Answer, r.Outcome = r.unseen(), OutcomeUnknown
+			return
+		}
+	}
 	var actions, lines []string
 	for _, v := range r.Views {
 		for _, d := range v.Decisions {
@@ -101,14 +125,22 @@ func (r *Report) nameService(objects *Objects) {
 			if r.Service != nil || d.Service == "" {
 				continue
 			}
-			namespace, rest, _ := strings.Cut(d.Service, "/")
-			name, _, _ := strings.Cut(rest, ":")
-			if s := objects.Service(namespace, name); s != nil {
+			name := compile.ServiceOf(d.Service)
+			if s := objects.Service(name.Namespace, name.Name); s != nil {
 				r.Service, r.Endpoints = serviceInfo(s, objects), endpointsOf(s, objects)
 				r.noteSelector(s, objects)
 			}
 		}
 	}
+}
+
+// unseen is the answer where neither the API nor an agent says what becomes of packets.
+func (r *Report) unseen() string {
+	what := r.Target
+	if r.Service != nil {
+		what = r.Service.String()
+	}
+	return what + ": COULD NOT TELL: its endpoints can't be read, and no agent answers that could be asked"
 }
 
 // line is the answer of one decision.
@@ -159,7 +191,7 @@ func serviceInfo(s *corev1.Service, o *Objects) *ServiceInfo {
 		Addresses: AddressesOf(s), External: string(s.Spec.ExternalTrafficPolicy), ExternalName: s.Spec.ExternalName,
 		PodsSelected: len(o.SelectedPods(s)), SliceCount: len(o.SlicesOf(s)),
 	}
-	if info.Type == "" {
+	if info.Type == "" && o.NoAPI == "" {
 		info.Type = string(corev1.ServiceTypeClusterIP)
 	}
 	if s.Spec.InternalTrafficPolicy != nil {

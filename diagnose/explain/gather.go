@@ -42,10 +42,16 @@ func FromObjects(q Question, o *Objects, config compile.Config, ask Asker) (*Rep
 	}
 	var views []View
 	for _, n := range nodes {
+		if o.NoSlices != "" {
+			if v, ok := r.asSeen(ask, n.Name, keys, q.From); ok {
+				views = append(views, v)
+			}
+			continue
+		}
 		v, problems := o.viewFrom(config, n, service, keys, q.From)
 		r.addProblems(problems)
 		if ask != nil {
-			v = r.seen(ask, v, keys, q.From)
+			v = r.seen(ask, v, keys, q.From, o.NoNodes == "")
 		}
 		views = append(views, v)
 	}
@@ -65,7 +71,7 @@ func (o *Objects) reached(q Question) ([]compile.Node, error) {
 		}
 	}
 	switch {
-	case len(o.Nodes) == 0:
+	case len(o.Nodes) == 0 || len(list) == 0 && (o.NoNodes != "" || o.NoAPI != ""):
 		return []compile.Node{{Name: name}}, nil
 	case len(list) == 0:
 		return nil, fmt.Errorf("there is no node %q", name)
@@ -79,6 +85,9 @@ func (o *Objects) Locate(from Source, ipv6 bool) (Source, error) {
 	switch from.Kind {
 	case "pod":
 		p := o.Pod(from.Namespace, from.Name)
+		if p == nil && o.NoPods != "" {
+			return from, nil // any pod will do; the report says so
+		}
 		if p == nil {
 			return from, fmt.Errorf("--from: there is no pod %s/%s", from.Namespace, from.Name)
 		}
@@ -92,6 +101,10 @@ func (o *Objects) Locate(from Source, ipv6 bool) (Source, error) {
 		}
 	case "node":
 		i := slices.IndexFunc(o.Nodes, func(n *corev1.Node) bool { return n.Name == from.Name })
+		if i < 0 && (o.NoNodes != "" || o.NoAPI != "") {
+			from.Node = from.Name
+			return from, nil
+		}
 		if i < 0 {
 			return from, fmt.Errorf("--from: there is no node %q", from.Name)
 		}

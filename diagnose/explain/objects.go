@@ -24,9 +24,18 @@ type Objects struct {
 	// NoOthers says why there is no Service but the one that is asked about; "" if the others
 	// were read, or have no say.
 	NoOthers string
+	// NoSlices says why EndpointSlices couldn't be read; "" if they were. Only agents know
+	// what becomes of packets then.
+	NoSlices string
+	NoNodes  string // why Nodes couldn't be read; "" if they were
+	// NoAPI says why the API couldn't be asked; "" if it was. Services and Nodes are what
+	// agents have in force then; see InForce.
+	NoAPI string
 	// Policies are of all namespaces.
 	Policies   []*networkingv1.NetworkPolicy
 	NoPolicies string // why they couldn't be read; "" if they were
+
+	on map[netip.Addr]string // the nodes of endpoints, where agents tell
 }
 
 // Service returns the Service with this name, or nil.

@@ -26,7 +26,8 @@ type Report struct {
 	NotChecked []string          `json:"notChecked,omitempty"`
 	Next       []string          `json:"next,omitempty"` // commands
 
-	notAsked int // agents that could not be
+	notAsked int  // agents that could not be
+	inForce  bool // only agents say which endpoints there are
 }
 
 // The outcomes of a report.

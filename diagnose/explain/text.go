@@ -17,10 +17,10 @@ func (r *Report) WriteText(out io.Writer, wide bool) error {
 	var b strings.Builder
 	fmt.Fprintln(&b, r.Answer)
 	if s := r.Service; s != nil {
-		fmt.Fprintf(&b, "\n Service      %s  %s", s, s.Type)
-		for _, part := range [][2]string{{"selector", s.Selector}, {"internalTrafficPolicy", s.Internal}, {"externalTrafficPolicy", s.External}, {"externalName", s.ExternalName}} {
+		fmt.Fprintf(&b, "\n Service      %s", s)
+		for _, part := range [][2]string{{"", s.Type}, {"selector", s.Selector}, {"internalTrafficPolicy", s.Internal}, {"externalTrafficPolicy", s.External}, {"externalName", s.ExternalName}} {
 			if part[1] != "" {
-				fmt.Fprintf(&b, "  %s %s", part[0], part[1])
+				fmt.Fprintf(&b, "  %s", strings.TrimSpace(part[0]+" "+part[1]))
 			}
 		}
 		b.WriteByte('\n')
@@ -75,6 +75,10 @@ func (r *Report) decisionsText(b *strings.Builder, wide bool) {
 }
 
 func (r *Report) candidatesText(b *strings.Builder, list []CandidateShare, wide bool) {
+	if len(list) == 0 && r.inForce {
+		fmt.Fprintf(b, " endpoints    none that the agent knows\n")
+		return
+	}
 	if len(list) == 0 {
 		fmt.Fprintf(b, " endpoints    none: no EndpointSlice lists any\n")
 		return

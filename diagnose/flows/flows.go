@@ -9,6 +9,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/fairway-net/fairway/compile"
 	"github.com/fairway-net/fairway/diagnose/explain"
 	"github.com/fairway-net/fairway/internal/flow"
 	"github.com/fairway-net/fairway/model"
@@ -156,8 +157,7 @@ type Filter struct {
 
 // Wants reports whether a record is chosen.
 func (f Filter) Wants(r Record) bool {
-	service, _, _ := strings.Cut(r.Service, ":")
-	return (f.Service == "" || f.Service == service) && (f.Verdict == "" || f.Verdict == string(r.Verdict))
+	return (f.Service == "" || f.Service == compile.ServiceOf(r.Service).String()) && (f.Verdict == "" || f.Verdict == string(r.Verdict))
 }
 
 // Header is the line above records as String has them.

@@ -1,7 +1,6 @@
 package metrics
 
 import (
-	"strings"
 	"sync"
 
 	"github.com/prometheus/client_golang/prometheus"
@@ -71,10 +70,9 @@ func withoutEndpoints(t *model.Table) int {
 
 // ServicesIn counts the Services that a table has frontends of.
 func ServicesIn(t *model.Table) int {
-	services := map[string]bool{}
+	services := map[types.NamespacedName]bool{}
 	for f := range t.Frontends() {
-		service, _, _ := strings.Cut(f.Name, ":")
-		services[service] = true
+		services[compile.ServiceOf(f.Name)] = true
 	}
 	return len(services)
 }

@@ -19,6 +19,10 @@ func (s *store) about(name types.NamespacedName) (*explain.Objects, *corev1.Serv
 	s.mu.RLock()
 	defer s.mu.RUnlock()
 	o := &explain.Objects{Nodes: byName(s.nodes), NoPods: s.missing("pods"), NoPolicies: s.missing("networkpolicies")}
+	if s.inForce != nil {
+		*o = *s.inForce
+		o.Services = nil
+	}
 	service := s.services[name]
 	if service == nil {
 		for other, of := range s.services {

@@ -101,12 +101,12 @@ func (p *Page) nodeProblems(r *http.Request) []Problem {
 		state := agentState(a)
 		switch {
 		case state.Error != "":
-			add(a.Status.Node, "the agent doesn't answer: "+state.Error, doctor.Likely)
+			add(a.Name(), "the agent doesn't answer: "+state.Error, doctor.Likely)
 		case state.Sync != syncInStep:
-			add(a.Status.Node, "the agent is "+state.Sync+": "+state.Detail, doctor.Likely)
+			add(a.Name(), "the agent is "+state.Sync+": "+state.Detail, doctor.Likely)
 		}
 		for _, left := range state.LeftOut {
-			add(a.Status.Node, "not in force: "+left.What, doctor.Proved)
+			add(a.Name(), "not in force: "+left.What, doctor.Proved)
 		}
 	}
 	return list

@@ -35,6 +35,8 @@ type Config struct {
 	Compile compile.Config       // as explain takes it
 	// Agents asks the agents that can be reached from here.
 	Agents func(context.Context) []agentlink.Found
+	// InForce is what those agents have in force, for an API that failed as it says.
+	InForce func(ctx context.Context, failed error) (*explain.Objects, error)
 	// Examine is doctor in full, for one Service.
 	Examine func(ctx context.Context, namespace, name, from string) (*doctor.Report, error)
 	// Flows tells of connections until ctx is done, and what it can't tell of.
@@ -68,6 +70,7 @@ func (p *Page) Serve(ctx context.Context, listener net.Listener) error {
 	ctx, stop := context.WithCancel(ctx)
 	var group sync.WaitGroup
 	group.Go(func() { p.watch(ctx, p.config.Client) })
+	group.Go(func() { p.watchInForce(ctx) })
 	group.Go(func() { p.survey.run(ctx) })
 	server := &http.Server{Handler: p.Handler(), ReadHeaderTimeout: 10 * time.Second, BaseContext: func(net.Listener) context.Context { return ctx }}
 	closing := context.AfterFunc(ctx, func() { _ = server.Close() }) // streams too: nobody waits for them

@@ -25,6 +25,10 @@ type store struct {
 	nodes    map[string]*corev1.Node
 	policies map[string]map[string]*networkingv1.NetworkPolicy // by namespace, then name
 	parts    map[string]*part
+	// inForce is what agents have in force, while the API hasn't told Services or endpoints;
+	// else nil. ofAgents are the Services that only they told of.
+	inForce  *explain.Objects
+	ofAgents set[types.NamespacedName]
 }
 
 type set[T comparable] map[T]struct{}
@@ -49,6 +53,7 @@ func newStore() *store {
 		sliceOf: map[types.NamespacedName]types.NamespacedName{},
 		pods:    map[string]map[string]*corev1.Pod{}, byLabel: map[label]set[types.NamespacedName]{},
 		nodes: map[string]*corev1.Node{}, policies: map[string]map[string]*networkingv1.NetworkPolicy{}, parts: map[string]*part{},
+		ofAgents: set[types.NamespacedName]{},
 	}
 	for _, r := range resources {
 		s.parts[r] = &part{}
@@ -72,6 +77,7 @@ func (s *store) setService(name types.NamespacedName, now *corev1.Service) (befo
 		return before
 	}
 	s.services[name] = now
+	delete(s.ofAgents, name)
 	for _, a := range explain.AddressesOf(now) {
 		put(s.byAddr, a, name)
 	}
@@ -150,6 +156,9 @@ func (s *store) setPart(resource string, note func(*part)) {
 func (s *store) settled() bool {
 	s.mu.RLock()
 	defer s.mu.RUnlock()
+	if s.inForce != nil {
+		return true
+	}
 	for resource, p := range s.parts {
 		needed := resource == "services" || resource == "endpointslices"
 		if !p.synced && (needed || p.err == nil) {

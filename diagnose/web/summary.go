@@ -54,9 +54,11 @@ func (p *Page) summary(w http.ResponseWriter, r *http.Request) {
 	p.store.mu.RLock()
 	defer p.store.mu.RUnlock()
 	s.Services, s.Nodes = len(p.store.services), len(p.store.nodes)
-	s.Synced = p.store.parts["services"].synced && p.store.parts["endpointslices"].synced
+	s.Synced = p.store.parts["services"].synced && p.store.parts["endpointslices"].synced || p.store.inForce != nil
 	for _, resource := range resources {
 		switch part := p.store.parts[resource]; {
+		case part.err != nil && p.store.inForce != nil && resource == "services":
+			s.Parts = append(s.Parts, Part{Resource: resource, Error: part.err.Error() + "; shown is what agents have in force"})
 		case part.err != nil:
 			s.Parts = append(s.Parts, Part{Resource: resource, Error: part.err.Error()})
 		case !part.synced:

@@ -52,6 +52,7 @@ func follow[T any, P interface {
 		},
 		Synced: func() {
 			p.store.setPart(resource, func(of *part) { of.synced = true })
+			p.survey.again(p.store.apiTold(resource)...)
 			p.survey.again(p.store.names()...)
 			p.hub.tell(topicState)
 		},

@@ -1,0 +1,85 @@
+package cmd
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"net/http"
+	"sync/atomic"
+	"time"
+
+	"k8s.io/client-go/rest"
+)
+
+// apiPatience is how long an API server has time to begin its first answer. Agents are asked
+// instead of one that hangs; who waits for an answer of ten thousand objects has had others.
+const apiPatience = 5 * time.Second
+
+var errAPISilent = fmt.Errorf("the API server doesn't answer in %s", apiPatience)
+
+// answers is what is known of the API server: that it has answered, or when it last didn't.
+type answers struct {
+	some   atomic.Bool
+	silent atomic.Pointer[time.Time]
+}
+
+// isSilent reports whether it hasn't answered just now.
+func (a *answers) isSilent() bool {
+	at := a.silent.Load()
+	return at != nil && time.Since(*at) < apiPatience
+}
+
+// impatient has requests fail while the server has answered none and hangs.
+func (a *answers) impatient(config *rest.Config) *rest.Config {
+	config = rest.CopyConfig(config)
+	config.Wrap(func(base http.RoundTripper) http.RoundTripper { return &firstAnswer{base, a} })
+	return config
+}
+
+type firstAnswer struct {
+	base    http.RoundTripper
+	answers *answers
+}
+
+// RoundTrip is part of http.RoundTripper.
+func (f *firstAnswer) RoundTrip(request *http.Request) (*http.Response, error) {
+	switch {
+	case f.answers.some.Load():
+		return f.base.RoundTrip(request)
+	case f.answers.isSilent():
+		return nil, errAPISilent
+	}
+	ctx, cancel := context.WithCancelCause(request.Context())
+	timer := time.AfterFunc(apiPatience, func() { cancel(errAPISilent) })
+	response, err := f.base.RoundTrip(request.WithContext(ctx))
+	timer.Stop()
+	if err != nil {
+		if cause := context.Cause(ctx); errors.Is(cause, errAPISilent) {
+			now := time.Now()
+			f.answers.silent.Store(&now)
+			err = cause
+		}
+		cancel(nil)
+		return nil, err
+	}
+	f.answers.some.Store(true)
+	response.Body = &endingBody{response.Body, func() { cancel(nil) }}
+	return response, nil
+}
+
+// WrappedRoundTripper implements net.RoundTripperWrapper of apimachinery.
+func (f *firstAnswer) WrappedRoundTripper() http.RoundTripper { return f.base }
+
+// endingBody gives up the request's context once it is read.
+type endingBody struct {
+	io.ReadCloser
+	end func()
+}
+
+// Close implements io.Closer.
+func (b *endingBody) Close() error {
+	err := b.ReadCloser.Close()
+	b.end()
+	return err
+}

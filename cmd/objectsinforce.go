@@ -1,0 +1,95 @@
+package cmd
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/client-go/tools/clientcmd"
+
+	"github.com/fairway-net/fairway/diagnose/agentlink"
+	"github.com/fairway-net/fairway/diagnose/explain"
+	"github.com/fairway-net/fairway/model"
+)
+
+// mostTables is of how many agents the tables are read, where the API can't be.
+const mostTables = 16
+
+// orInForce takes the objects that were read from the API, or, if that failed, those that
+// the agents of this machine or of the lab have in force. Where no agent answers, the error is
+// that of the API.
+func (f *objectFlags) orInForce(ctx context.Context, read *explain.Objects, failed error) (*explain.Objects, error) {
+	if failed == nil || len(f.files) > 0 || ctx.Err() != nil || !f.mayAskInstead(failed) {
+		return read, failed
+	}
+	f.noAPI = true // which needn't be asked for agents either
+	return f.inForce(ctx, failed)
+}
+
+// inForce takes what agents have in force. The error is that of the API if none answers.
+func (f *objectFlags) inForce(ctx context.Context, failed error) (*explain.Objects, error) {
+	agents := f.agents(ctx, "")
+	if there := slices.DeleteFunc(slices.Clone(agents), func(a agentlink.Found) bool { return a.Err != nil }); len(there) > 0 {
+		return tablesOf(ctx, there, failed)
+	}
+	for _, line := range agentlink.Missing(agents) {
+		failed = errors.Join(failed, fmt.Errorf("and the agents: %s", line))
+	}
+	return nil, failed
+}
+
+// mayAskInstead reports whether agents may be asked instead of the API: not if what the
+// user named isn't there.
+func (f *objectFlags) mayAskInstead(failed error) bool {
+	var unusable errConfig
+	return !errors.As(failed, &unusable) || clientcmd.IsEmptyConfig(unusable.error) && f.kubeconfig == ""
+}
+
+// errConfig says that there is no way to the API.
+type errConfig struct{ error }
+
+// Unwrap is part of errors.
+func (e errConfig) Unwrap() error { return e.error }
+
+// Error says what to do about it.
+func (e errConfig) Error() string {
+	if clientcmd.IsEmptyConfig(e.error) {
+		return "no API to ask: there is no kubeconfig; give --kubeconfig FILE, or -f MANIFESTS"
+	}
+	return "read kubeconfig: " + e.error.Error()
+}
+
+// tablesOf reads what agents have in force.
+func tablesOf(ctx context.Context, agents []agentlink.Found, failed error) (*explain.Objects, error) {
+	if len(agents) > mostTables {
+		agents = agents[:mostTables]
+	}
+	read := make([]*model.Table, len(agents))
+	failures := make([]error, len(agents))
+	agentlink.Each(ctx, agents, func(i int) { read[i], failures[i] = agents[i].Table(ctx) })
+	tables := map[string]*model.Table{}
+	for i, table := range read {
+		if failures[i] == nil {
+			tables[agents[i].Name()] = table
+		}
+	}
+	if len(tables) == 0 {
+		return nil, errors.Join(append([]error{failed}, failures...)...)
+	}
+	return explain.InForce(tables, failed.Error()), nil
+}
+
+// addNodes adds the nodes whose agents answer, where the user may not list nodes.
+func addNodes(o *explain.Objects, find func() []agentlink.Found) {
+	if o.NoNodes == "" {
+		return
+	}
+	for _, a := range find() {
+		if a.Err == nil {
+			o.Nodes = append(o.Nodes, &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: a.Name()}})
+		}
+	}
+}

@@ -1,0 +1,33 @@
+package doctor
+
+import (
+	"fmt"
+	"strings"
+
+	"github.com/fairway-net/fairway/compile"
+)
+
+// readyInForce finds FW102 by what agents say, where EndpointSlices can't be read. An
+// endpoint on another node may be what a traffic policy leaves out, which is FW113 or FW114.
+func (e *Evidence) readyInForce() []Finding {
+	var names []string
+	seen := map[string]bool{}
+	for _, v := range e.Report.Views {
+		for _, d := range v.Decisions {
+			for _, c := range d.Candidates {
+				if c.Chosen || c.Why == compile.NotLocal.String() {
+					return nil
+				}
+				name := fmt.Sprintf("%s is %s", c.Addr, c.Why)
+				if !seen[name] && len(names) < mostNamed {
+					names = append(names, name)
+				}
+				seen[name] = true
+			}
+		}
+	}
+	if len(seen) == 0 {
+		return []Finding{{Code: "FW102", Grade: Proved, What: "no agent that answers knows an endpoint of the Service"}}
+	}
+	return []Finding{{Code: "FW102", Grade: Proved, What: fmt.Sprintf("none of %d endpoints takes new connections: %s", len(seen), strings.Join(names, ", "))}}
+}

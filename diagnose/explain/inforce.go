@@ -1,0 +1,148 @@
+package explain
+
+import (
+	"cmp"
+	"errors"
+	"fmt"
+	"maps"
+	"net/netip"
+	"slices"
+	"strings"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+
+	"github.com/fairway-net/fairway/compile"
+	"github.com/fairway-net/fairway/model"
+)
+
+// InForce are the objects that can be told from the tables that agents of nodes, by
+// their names, have in force, for an API that can't be asked. why says why it can't be.
+// Of Services, it is their addresses and ports; of endpoints, the nodes that they are on.
+// What the endpoints are is for the agents to say.
+func InForce(tables map[string]*model.Table, why string) *Objects {
+	const unread = "the API can't be asked"
+	o := &Objects{NoAPI: why, NoSlices: unread, NoPods: unread, NoOthers: unread, NoPolicies: unread, on: map[netip.Addr]string{}}
+	services := map[types.NamespacedName]*corev1.Service{}
+	for _, node := range slices.Sorted(maps.Keys(tables)) {
+		table := tables[node]
+		o.Nodes = append(o.Nodes, nodeInForce(node, table))
+		for f := range table.Frontends() {
+			name := compile.ServiceOf(f.Name)
+			s := services[name]
+			if s == nil {
+				s = &corev1.Service{ObjectMeta: metav1.ObjectMeta{Namespace: name.Namespace, Name: name.Name}}
+				services[name] = s
+			}
+			addFrontend(s, f)
+		}
+		for p := range table.Pools() {
+			for _, b := range p.Backends {
+				if b.Local {
+					o.on[b.Addr] = node
+				}
+			}
+		}
+	}
+	for _, s := range services {
+		settle(s)
+		o.Services = append(o.Services, s)
+	}
+	slices.SortFunc(o.Services, func(a, b *corev1.Service) int {
+		return cmp.Or(strings.Compare(a.Namespace, b.Namespace), strings.Compare(a.Name, b.Name))
+	})
+	return o
+}
+
+func nodeInForce(name string, table *model.Table) *corev1.Node {
+	n := &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: name}}
+	for _, a := range table.Settings.NodeAddrs {
+		if !a.IsLoopback() && !a.IsLinkLocalUnicast() {
+			n.Status.Addresses = append(n.Status.Addresses, corev1.NodeAddress{Type: corev1.NodeInternalIP, Address: a.String()})
+		}
+	}
+	return n
+}
+
+// addFrontend adds what a frontend says of its Service.
+func addFrontend(s *corev1.Service, f *model.Frontend) {
+	_, port, _ := strings.Cut(f.Name, ":")
+	proto := corev1.Protocol(strings.ToUpper(f.Proto.String()))
+	addr := f.Addr.String()
+	add := func(list *[]string) {
+		if !slices.Contains(*list, addr) {
+			*list = append(*list, addr)
+		}
+	}
+	i := slices.IndexFunc(s.Spec.Ports, func(p corev1.ServicePort) bool { return p.Name == port && p.Protocol == proto })
+	if i < 0 {
+		i = len(s.Spec.Ports)
+		s.Spec.Ports = append(s.Spec.Ports, corev1.ServicePort{Name: port, Protocol: proto})
+	}
+	if f.Entrance == model.NodePort {
+		s.Spec.Ports[i].NodePort = int32(f.Port)
+		return
+	}
+	s.Spec.Ports[i].Port = int32(f.Port)
+	switch f.Entrance {
+	case model.ClusterIP:
+		add(&s.Spec.ClusterIPs)
+	case model.ExternalIP:
+		add(&s.Spec.ExternalIPs)
+	default:
+		if !slices.ContainsFunc(s.Status.LoadBalancer.Ingress, func(in corev1.LoadBalancerIngress) bool { return in.IP == addr }) {
+			s.Status.LoadBalancer.Ingress = append(s.Status.LoadBalancer.Ingress, corev1.LoadBalancerIngress{IP: addr})
+		}
+	}
+}
+
+// settle puts what a Service has in order. Tables don't tell which cluster IP is the first.
+func settle(s *corev1.Service) {
+	byFamily := func(a, b string) int {
+		x, _ := netip.ParseAddr(a)
+		y, _ := netip.ParseAddr(b)
+		return x.Compare(y)
+	}
+	slices.SortFunc(s.Spec.ClusterIPs, byFamily)
+	slices.SortFunc(s.Spec.ExternalIPs, byFamily)
+	slices.SortFunc(s.Status.LoadBalancer.Ingress, func(a, b corev1.LoadBalancerIngress) int { return byFamily(a.IP, b.IP) })
+	slices.SortFunc(s.Spec.Ports, func(a, b corev1.ServicePort) int {
+		return cmp.Or(cmp.Compare(a.Port, b.Port), cmp.Compare(a.Protocol, b.Protocol))
+	})
+	if len(s.Spec.ClusterIPs) > 0 {
+		s.Spec.ClusterIP = s.Spec.ClusterIPs[0]
+	}
+}
+
+// endpointsInForce gives the endpoints that agents named the nodes that they are on.
+func (r *Report) endpointsInForce(o *Objects) {
+	seen := map[netip.Addr]bool{}
+	for _, v := range r.Views {
+		for _, d := range v.Decisions {
+			for _, c := range d.Candidates {
+				if !seen[c.Addr] {
+					seen[c.Addr] = true
+					r.Endpoints = append(r.Endpoints, Endpoint{Addr: c.Addr, Slice: c.Slice, Node: o.on[c.Addr]})
+				}
+			}
+		}
+	}
+	slices.SortStableFunc(r.Endpoints, func(a, b Endpoint) int { return a.Addr.Compare(b.Addr) })
+}
+
+// asSeen is a node's view where only its agent can give one; false if it doesn't.
+func (r *Report) asSeen(ask Asker, node string, keys []model.Key, from Source) (View, bool) {
+	if ask == nil {
+		return View{}, false
+	}
+	v, err := ask(node, keys, from)
+	switch {
+	case errors.Is(err, ErrSaid):
+	case err != nil:
+		r.NotChecked = append(r.NotChecked, fmt.Sprintf("agent of %s: %v", orElse(node, "any node"), err))
+	case len(v.Decisions) == 0:
+		r.NotChecked = append(r.NotChecked, fmt.Sprintf("agent of %s: it has nothing in force yet", node))
+	}
+	return v, err == nil && len(v.Decisions) > 0
+}

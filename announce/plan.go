@@ -9,6 +9,7 @@
 //	tracker.go    which addresses are in force, and whether a new connection to
 //	              them finds an endpoint from this node
 //	plan.go       what this node announces
+//	standby.go    where it may announce something later
 //	what.go       what is announced beside the addresses of pools
 //	bgpplan.go    to which routers, as which routes
 package announce

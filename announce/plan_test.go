@@ -156,3 +156,46 @@ func TestEmpty(t *testing.T) {
 		t.Errorf("faults %v, plan %v", faults, plan)
 	}
 }
+
+// TestStandBy: a node listens wherever it may announce an address later.
+func TestStandBy(t *testing.T) {
+	here := Node{Labels: labels.Set{"rack": "1"}}
+	first := []string{"192.0.2.0", "192.0.2.128", "2001:db8::"}
+	tests := []struct {
+		name    string
+		objects Objects
+		node    Node
+		want    string
+	}{
+		{"everything", objects(nil), here, fmt.Sprint(first, " []")},
+		{"no advertisement", Objects{Pools: objects(nil).Pools}, here, "[] "},
+		{"one pool", objects(func(s *v1beta1.L2AdvertisementSpec) { s.IPAddressPools = []string{"silver"} }), here, "[192.0.2.128] []"},
+		{"whatever the Service", objects(func(s *v1beta1.L2AdvertisementSpec) { s.ServiceSelectors = selecting("app", "web") }), here, fmt.Sprint(first, " []")},
+		{"another node", objects(func(s *v1beta1.L2AdvertisementSpec) { s.NodeSelectors = selecting("rack", "2") }), here, "[] "},
+		{"a node that may announce nothing", objects(nil), Node{Unfit: "it is drained"}, "[] "},
+		{"interfaces", with(objects(func(s *v1beta1.L2AdvertisementSpec) { s.Interfaces = []string{"eth1", "eth0"} }), "b", v1beta1.L2AdvertisementSpec{Interfaces: []string{"eth0"}}), here, fmt.Sprint(first, " [eth0 eth1]")},
+		{"interfaces, and all", with(objects(func(s *v1beta1.L2AdvertisementSpec) { s.Interfaces = []string{"eth1"} }), "b", v1beta1.L2AdvertisementSpec{}), here, fmt.Sprint(first, " []")},
+	}
+	for _, test := range tests {
+		c, problems := Read(test.objects)
+		if len(problems) > 0 {
+			t.Fatal(problems)
+		}
+		var addresses []string
+		interfaces := ""
+		for a, p := range StandBy(c, test.node) {
+			addresses = append(addresses, a.String())
+			interfaces = fmt.Sprint(p.Interfaces)
+		}
+		slices.Sort(addresses)
+		if got := fmt.Sprint(addresses, " ", interfaces); got != test.want {
+			t.Errorf("%s: %s, want %s", test.name, got, test.want)
+		}
+	}
+	external := objects(nil)
+	external.L2Advertisements["ad"].Annotations = map[string]string{AnnotationAnnounce: "external-ips"}
+	c, _ := Read(external)
+	if got := StandBy(c, here); len(got) != 2 {
+		t.Errorf("external IPs: %v", got)
+	}
+}

@@ -24,6 +24,12 @@ func TestLoadBalancer(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
+	for _, node := range []string{"node1", "node2"} {
+		eventually(t, node+" stands by before there is an address", func() bool {
+			out, _, code := fairway("lab", "exec", "--name", c.Name, node, "--", "tc", "filter", "show", "dev", "eth0", "ingress")
+			return code == 0 && strings.Contains(out, "fairway-l2")
+		})
+	}
 	if _, err := client.AppsV1().Deployments("default").Create(t.Context(), hello(2), metav1.CreateOptions{}); err != nil {
 		t.Fatal(err)
 	}

@@ -51,9 +51,11 @@ type Announcer struct {
 	mu     sync.Mutex
 	wanted map[netip.Addr]Placement // nil before the first Set
 	coming map[netip.Addr]Placement // to be asked for
-	links  map[int]*running         // by index of the interface
-	swept  bool                     // what an earlier process left elsewhere is gone
-	left   map[netip.Addr]int       // connections of addresses that were given up
+	// standby are addresses whose links are listened on, since the node may announce some later.
+	standby map[netip.Addr]Placement
+	links   map[int]*running   // by index of the interface
+	swept   bool               // what an earlier process left elsewhere is gone
+	left    map[netip.Addr]int // connections of addresses that were given up
 	// served are all addresses that the data plane has in force, with whether connections to
 	// them go on at any node. Looked says that connections of an earlier process were looked
 	// for, and revived are the addresses that have some, until their links know.
@@ -113,6 +115,14 @@ func (a *Announcer) Expect(coming map[netip.Addr]Placement) {
 	a.coming = coming
 	a.mu.Unlock()
 	a.poke()
+}
+
+// StandBy says for which addresses links are to be open before there is something to announce:
+// a link that is opened has to be listened on for a moment first.
+func (a *Announcer) StandBy(addresses map[netip.Addr]Placement) {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	a.standby = addresses // the next Set looks at the links
 }
 
 // Status lists what is known of the addresses on each link.
@@ -205,12 +215,14 @@ func (a *Announcer) reconcile() error {
 	defer a.mu.Unlock()
 	var devices []device
 	var err error
-	if len(a.wanted) > 0 || len(a.served) > 0 {
+	if len(a.wanted)+len(a.served)+len(a.standby) > 0 {
 		if devices, err = listDevices(); err != nil {
 			return err
 		}
 	}
 	candidates, revived, coming := place(a.wanted, devices), place(a.revived, devices), place(a.coming, devices)
+	standby := place(a.standby, devices)
+	isUsed := func(index int) bool { return len(candidates[index])+len(revived[index])+len(standby[index]) > 0 }
 	a.revived, a.coming = nil, nil
 	var errs []error
 	for index, l := range a.links {
@@ -224,7 +236,7 @@ func (a *Announcer) reconcile() error {
 			l.SetCandidates(nil, a.served, a.weighted) // it goes on until another node has taken over, and the connections have ended
 			continue
 		}
-		if ended || len(candidates[index])+len(revived[index]) == 0 {
+		if ended || !isUsed(index) {
 			l.stop()
 			delete(a.links, index)
 			a.changed()
@@ -234,7 +246,7 @@ func (a *Announcer) reconcile() error {
 		if !virtual.MatchString(d.Name) || candidates[d.Index] != nil {
 			errs = append(errs, answerForOwn(d.Name, a.served))
 		}
-		if len(candidates[d.Index])+len(revived[d.Index]) == 0 {
+		if !isUsed(d.Index) {
 			continue
 		}
 		if a.links[d.Index] == nil {

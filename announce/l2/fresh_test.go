@@ -105,6 +105,53 @@ func TestAskedAhead(t *testing.T) {
 	}
 }
 
+// TestStandBy: a link is listened on before there is something to announce, so that the first
+// address is told as soon as nobody has answered; and it is closed when there may be none.
+func TestStandBy(t *testing.T) {
+	l := newLAN(t)
+	said := l.said()
+	a := l.announceAt("a")
+	links := func(want int) {
+		l.Helper()
+		l.await(func() (bool, string) {
+			a.mu.Lock()
+			defer a.mu.Unlock()
+			for _, link := range a.links {
+				link.mu.Lock()
+				ready := time.Now().After(link.election.ready)
+				link.mu.Unlock()
+				if !ready {
+					return false, "the link is listened on too long"
+				}
+			}
+			return len(a.links) == want, fmt.Sprintf("%d links are open, want %d", len(a.links), want)
+		})
+	}
+	links(0)
+	a.StandBy(map[netip.Addr]Placement{vip.Prev(): {}})
+	a.Set(nil, nil)
+	links(1)
+	if len(a.Status()) > 0 {
+		t.Errorf("nothing is announced, but %+v", a.Status())
+	}
+	a.Set(wantAll(vip), served)
+	a.mu.Lock()
+	for _, link := range a.links {
+		if !time.Now().After(link.election.ready) {
+			t.Error("the link was opened anew")
+		}
+	}
+	a.mu.Unlock()
+	for _, want := range []string{"asks", "tells"} {
+		if what := <-said; what != want {
+			t.Errorf("it %s, and should have been what %s", what, want)
+		}
+	}
+	a.StandBy(nil)
+	a.Set(nil, nil)
+	links(0)
+}
+
 // TestTakenAhead: another machine answers before the address is claimed.
 func TestTakenAhead(t *testing.T) {
 	l := newLAN(t)

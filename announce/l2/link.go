@@ -211,7 +211,7 @@ func (l *Link) leave() {
 	for range repeats {
 		l.send(l.election.adverts(false))
 	}
-	others := len(l.election.alive(time.Now())) > 0
+	others := len(l.claims) > 0 && len(l.election.alive(time.Now())) > 0
 	l.mu.Unlock()
 	if others {
 		time.Sleep(handOverPause)

@@ -29,6 +29,7 @@ func (n *Speaker) decide() (withdrawn bool) {
 	faults = append(faults, plan.Faults...)
 	maps.Copy(plan.WhyNot, left)
 	if n.layer2 != nil {
+		n.layer2.StandBy(placements(announce.StandBy(config, n.withRivals(n.self))))
 		n.layer2.Expect(placements(n.planFor(config, n.self, n.upcoming()).L2))
 		n.layer2.Set(placements(plan.L2), n.anywhere(served, n.ofRouters(config, served, plan)))
 	}
@@ -84,10 +85,16 @@ func (n *Speaker) planFor(config *announce.Config, self announce.Node, served ma
 	if table := n.inForce.Table(); table != nil {
 		self.ServiceRanges = table.Settings.Reserved
 	}
+	self = n.withRivals(self)
+	return announce.Decide(config, self, served, func(service string) announce.Service { return n.services[service] })
+}
+
+// withRivals is a Node while MetalLB's speakers run on it.
+func (n *Speaker) withRivals(self announce.Node) announce.Node {
 	if len(n.rival) > 0 {
 		self.Unfit = "a MetalLB speaker runs on this node and announces"
 	}
-	return announce.Decide(config, self, served, func(service string) announce.Service { return n.services[service] })
+	return self
 }
 
 // ofRouters are the addresses that routers are told of by this node, if it is fit. Who goes

@@ -58,8 +58,11 @@ MAY_SKIP   += "github.com/fairway-net/fairway/diagnose/web TestPage"
 .PHONY: race systemd rest many-nodes drain bench-announce web page pictures first-minutes release arm64 reproducible audit api-conformance deb deb-test causes faults helm gateway-conformance h2spec nothing-lost build demo bench soak bench-kube-proxy bench-ipvs test unit all cluster routers image lint generate generated deps clean traces dashboard many-services
 
 # Without cgo: kustomize, in kubectl, would have the linker keep every symbol for plugins.
+# A copy, since the linker leaves a file in the page cache of which Linux 6.18 maps 60 MB more into each process
+# (docs/performance-notes.md, "Peak memory").
 build: ## the binary, in ./fairway
-	CGO_ENABLED=0 $(GO) build -ldflags "$(LDFLAGS)" -o fairway .
+	CGO_ENABLED=0 $(GO) build -ldflags "$(LDFLAGS)" -o bin/fairway .
+	cp bin/fairway fairway.new && mv -f fairway.new fairway
 
 deps: ## what the build, the lab and the tests need from Debian
 	./hack/install-deps.sh

@@ -7,6 +7,7 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
+	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -88,7 +89,7 @@ func (u *usage) sum(into map[string]*int64, files ...string) error {
 	if err != nil {
 		return err
 	}
-	for _, id := range ids {
+	for _, id := range withOwnMemory(ids) {
 		var data []byte
 		for _, file := range files {
 			text, err := os.ReadFile(filepath.Join("/proc", id, file))
@@ -111,6 +112,32 @@ func (u *usage) sum(into map[string]*int64, files ...string) error {
 		}
 	}
 	return nil
+}
+
+// kcmpVM is KCMP_VM of linux/kcmp.h: whether two processes have one memory.
+const kcmpVM = 1
+
+// withOwnMemory leaves out processes whose memory another one has counted: a child is
+// made with its parent's (vfork(2)), and gets its own when it executes its program.
+func withOwnMemory(ids []string) []string {
+	var own []string
+	for _, id := range ids {
+		if !slices.ContainsFunc(own, func(other string) bool { return sameMemory(id, other) }) {
+			own = append(own, id)
+		}
+	}
+	return own
+}
+
+// sameMemory asks the kernel (kcmp(2)). Processes that have ended share nothing.
+func sameMemory(a, b string) bool {
+	first, errFirst := strconv.Atoi(a)
+	second, errSecond := strconv.Atoi(b)
+	if errFirst != nil || errSecond != nil {
+		return false
+	}
+	order, _, errno := unix.Syscall6(unix.SYS_KCMP, uintptr(first), uintptr(second), kcmpVM, 0, 0, 0)
+	return errno == 0 && order == 0
 }
 
 // looks is how often open files are counted, and lookPause the time between.

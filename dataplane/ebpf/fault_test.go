@@ -28,7 +28,9 @@ func inProcessWithFaults(t *testing.T, test func(t *testing.T, calls *failcall.I
 	const child = "FAIRWAY_TEST_FAULTY"
 	if os.Getenv(child) == "" {
 		c := exec.Command(os.Args[0], "-test.run=^"+t.Name()+"$", "-test.v")
-		c.Env = append(os.Environ(), child+"=1", "GODEBUG=asyncpreemptoff=1") // or calls are interrupted
+		// Or calls are interrupted; and a thread that begins, in which libc opens a file of
+		// its own, keeps a processor until it is answered.
+		c.Env = append(os.Environ(), child+"=1", "GODEBUG=asyncpreemptoff=1", "GOMAXPROCS=16")
 		if out, err := c.CombinedOutput(); err != nil {
 			t.Errorf("%v\n%s", err, out)
 		}

@@ -2,7 +2,7 @@ package ebpf
 
 import (
 	"context"
-	"runtime"
+	"math/rand/v2"
 	"runtime/debug"
 	"testing"
 
@@ -14,7 +14,7 @@ import (
 
 // otherCalls are those beside bpf(2) by which this plane changes and asks the kernel:
 // netlink (links, qdiscs, filters, sockets), and the files of pins and of the state.
-// For socket(2), see TestSocketsFail.
+// For socket(2) and openat(2), see TestSocketsFail and TestOpeningFails.
 var otherCalls = []uint32{
 	unix.SYS_BIND, unix.SYS_SETSOCKOPT, unix.SYS_SENDTO, unix.SYS_SENDMSG, unix.SYS_RECVFROM, unix.SYS_RECVMSG,
 	unix.SYS_MOUNT, unix.SYS_MKDIRAT, unix.SYS_UNLINKAT, unix.SYS_RENAMEAT,
@@ -38,29 +38,31 @@ func failNth(calls *failcall.Injector, n int) (done func() (made int)) {
 // TestOtherCallsFail has each call but bpf(2) fail in turn, as a plane compares all that
 // there is. Then the same plane, or the next process, brings the node to the table.
 func TestOtherCallsFail(t *testing.T) {
-	inProcessWithFaults(t, func(t *testing.T, calls *failcall.Injector, options kernel.Options) {
-		ctx, p := context.Background(), newPlane(t, options)
-		for n, made := 1, 1; made >= n-1; n++ {
-			want := webTable(2+n%2, 2)
-			done := failNth(calls, n)
-			_, failed := p.Apply(ctx, want, kernel.VerifyAll)
-			made = done()
-			if n%9 == 0 {
-				if err := p.Close(); err != nil {
-					t.Fatal(err)
-				}
-				p = newPlane(t, options)
+	inProcessWithFaults(t, otherCallsFail, otherCalls...)
+}
+
+func otherCallsFail(t *testing.T, calls *failcall.Injector, options kernel.Options) {
+	ctx, p := context.Background(), newPlane(t, options)
+	for n, made := 1, 1; made >= n-1; n++ {
+		want := webTable(2+n%2, 2)
+		done := failNth(calls, n)
+		_, failed := p.Apply(ctx, want, kernel.VerifyAll)
+		made = done()
+		if n%9 == 0 {
+			if err := p.Close(); err != nil {
+				t.Fatal(err)
 			}
-			if _, err := p.Apply(ctx, want, kernel.VerifyNothing); err != nil {
-				t.Fatalf("after call %d of %d failed (%v): %v", n, made, failed, err)
-			}
-			agrees(t, p, want)
-			if t.Failed() {
-				t.Fatalf("after call %d of %d failed (%v)", n, made, failed)
-			}
+			p = newPlane(t, options)
 		}
-		removes(t, p, "failing calls")
-	}, otherCalls...)
+		if _, err := p.Apply(ctx, want, kernel.VerifyNothing); err != nil {
+			t.Fatalf("after call %d of %d failed (%v): %v", n, made, failed, err)
+		}
+		agrees(t, p, want)
+		if t.Failed() {
+			t.Fatalf("after call %d of %d failed (%v)", n, made, failed)
+		}
+	}
+	removes(t, p, "failing calls")
 }
 
 // callsApart is how far apart the calls are that fail in TestOtherCallsOfALifeFail.
@@ -69,35 +71,47 @@ const callsApart = 41
 // TestOtherCallsOfALifeFail has some calls but bpf(2), far apart, fail as a plane starts,
 // applies and removes. Then the next process brings the node to the table.
 func TestOtherCallsOfALifeFail(t *testing.T) {
+	inProcessWithFaults(t, otherCallsOfALifeFail, otherCalls...)
+}
+
+func otherCallsOfALifeFail(t *testing.T, calls *failcall.Injector, options kernel.Options) {
+	lifeWithFaults(t, calls, options, callsApart)
+}
+
+// TestOpeningFails does the same with files that can't be opened: sysctls, cgroups, pins.
+func TestOpeningFails(t *testing.T) {
 	inProcessWithFaults(t, func(t *testing.T, calls *failcall.Injector, options kernel.Options) {
-		ctx, want := context.Background(), webTable(2, 2)
-		for n, made := 1, 1; made >= n-callsApart; n += callsApart {
-			p := newPlane(t, options)
-			done := failNth(calls, n)
-			_, failed := p.Apply(ctx, want, kernel.VerifyNothing)
-			if failed == nil {
-				failed = p.Remove(ctx, kernel.EndConnections)
-			}
-			made = done()
-			if err := p.Close(); err != nil {
-				t.Fatal(err)
-			}
-			converges(t, options, want, "a call that failed")
-			if t.Failed() {
-				t.Fatalf("after call %d of %d failed (%v)", n, made, failed)
-			}
+		lifeWithFaults(t, calls, options, 13)
+	}, unix.SYS_OPENAT)
+}
+
+func lifeWithFaults(t *testing.T, calls *failcall.Injector, options kernel.Options, apart int) {
+	t.Helper()
+	ctx, want := context.Background(), webTable(2, 2)
+	for n, made := 1, 1; made >= n-apart; n += apart {
+		p := newPlane(t, options)
+		done := failNth(calls, n)
+		_, failed := p.Apply(ctx, want, kernel.VerifyNothing)
+		if failed == nil {
+			failed = p.Remove(ctx, kernel.EndConnections)
 		}
-	}, otherCalls...)
+		made = done()
+		if err := p.Close(); err != nil {
+			t.Fatal(err)
+		}
+		converges(t, options, want, "a call that failed")
+		if t.Failed() {
+			t.Fatalf("after call %d of %d failed (%v)", n, made, failed)
+		}
+	}
 }
 
 // TestSocketsFail has each call of socket(2) fail in turn, from the start of a plane to
 // its end. Then the next process brings the node to the table. Go makes this call without
-// telling its scheduler: whoever answers needs a processor of its own, and no garbage
-// collection that waits for the caller.
+// telling its scheduler: no garbage collection may wait for the caller.
 func TestSocketsFail(t *testing.T) {
 	inProcessWithFaults(t, func(t *testing.T, calls *failcall.Injector, options kernel.Options) {
 		defer debug.SetGCPercent(debug.SetGCPercent(-1))
-		defer runtime.GOMAXPROCS(runtime.GOMAXPROCS(8))
 		ctx, want := context.Background(), webTable(2, 2)
 		n, made := 1, 1
 		for ; made >= n-1; n++ {
@@ -122,6 +136,41 @@ func TestSocketsFail(t *testing.T) {
 		}
 		if n < 4 {
 			t.Errorf("only %d calls were made to fail", n-1)
+		}
+	}, unix.SYS_SOCKET)
+}
+
+// TestManySocketsFail has one call of socket(2) in ten fail, through many lives of a plane.
+func TestManySocketsFail(t *testing.T) {
+	inProcessWithFaults(t, func(t *testing.T, calls *failcall.Injector, options kernel.Options) {
+		defer debug.SetGCPercent(debug.SetGCPercent(-1))
+		ctx, want := context.Background(), webTable(2, 2)
+		random, failed := rand.New(rand.NewPCG(3, 4)), 0
+		for range 12 {
+			calls.Set(func() unix.Errno {
+				if random.IntN(10) > 0 {
+					return 0
+				}
+				failed++
+				return otherFaults[failed%len(otherFaults)]
+			})
+			p, err := New(options)
+			if err == nil {
+				_, err = p.Apply(ctx, want, kernel.VerifyAll)
+			}
+			if p != nil && err == nil {
+				_ = p.Remove(ctx, kernel.EndConnections) // what it left, the next one finds
+			}
+			calls.Set(nil)
+			if p != nil {
+				if err := p.Close(); err != nil {
+					t.Fatal(err)
+				}
+			}
+			converges(t, options, want, "sockets that failed")
+		}
+		if failed < 5 {
+			t.Errorf("only %d calls failed", failed)
 		}
 	}, unix.SYS_SOCKET)
 }

@@ -17,6 +17,15 @@ import (
 type Injector struct {
 	listener int
 	decide   atomic.Pointer[func() unix.Errno]
+	kernel   atomic.Pointer[func(Call) (errno unix.Errno, settled bool)]
+}
+
+// Call is struct seccomp_data of linux/seccomp.h: a call as it was made.
+type Call struct {
+	Number int32
+	_      uint32
+	_      uint64
+	Args   [6]uint64
 }
 
 // Of linux/seccomp.h.
@@ -36,7 +45,7 @@ const (
 type notification struct {
 	id         uint64
 	pid, flags uint32
-	data       [64]byte
+	call       Call
 }
 
 type response struct {
@@ -77,6 +86,25 @@ func (i *Injector) Set(decide func() unix.Errno) {
 	i.decide.Store(&decide)
 }
 
+// Settle has answer settle the fate of calls before Set is asked, from now on: as
+// another kernel would refuse them, or to let them go on whatever Set says.
+func (i *Injector) Settle(answer func(Call) (errno unix.Errno, settled bool)) {
+	i.kernel.Store(&answer)
+}
+
+// fate is with what a call fails.
+func (i *Injector) fate(call Call) unix.Errno {
+	if answer := i.kernel.Load(); answer != nil {
+		if errno, settled := (*answer)(call); settled {
+			return errno
+		}
+	}
+	if decide := i.decide.Load(); decide != nil {
+		return (*decide)()
+	}
+	return 0
+}
+
 func (i *Injector) listen() {
 	for {
 		var n notification
@@ -87,10 +115,8 @@ func (i *Injector) listen() {
 			panic(fmt.Sprintf("listen to system calls: %v", err))
 		}
 		r := response{id: n.id, flags: flagContinue}
-		if decide := i.decide.Load(); decide != nil {
-			if errno := (*decide)(); errno != 0 {
-				r.errno, r.flags = -int32(errno), 0
-			}
+		if errno := i.fate(n.call); errno != 0 {
+			r.errno, r.flags = -int32(errno), 0
 		}
 		if err := i.ioctl(respond, unsafe.Pointer(&r)); err != nil && !errors.Is(err, unix.ENOENT) {
 			panic(fmt.Sprintf("answer a system call: %v", err))

@@ -150,8 +150,8 @@ func Run(ctx context.Context, config Config) error {
 // garbageRoom is how much of it may gather. Each request leaves some, so under load
 // it may be busyRoom: with less, a sixth of the time goes into collecting it.
 const (
-	garbageRoom = 14 << 20
-	busyRoom    = 64 << 20
+	garbageRoom = 8 << 20
+	busyRoom    = 128 << 20
 )
 
 // follow applies what there is, whenever it has changed.

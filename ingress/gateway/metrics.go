@@ -29,8 +29,8 @@ type metrics struct {
 	pools    prometheus.Gauge
 	ready    atomic.Bool
 	mu       sync.RWMutex
-	known    map[string]bool // ports in the table
-	listener net.Listener    // nil until it is served, or if it isn't
+	known    map[string]*portMetrics // of ports in the table
+	listener net.Listener            // nil until it is served, or if it isn't
 	server   *http.Server
 }
 
@@ -60,9 +60,8 @@ func newMetrics() *metrics {
 // count makes a function that counts a request and tells it to next, if any.
 func (m *metrics) count(next func(*native.Access)) func(*native.Access) {
 	return func(a *native.Access) {
-		if m.knows(a.Socket) {
-			m.requests.WithLabelValues(a.Socket, fmt.Sprintf("%dxx", a.Status/100)).Inc()
-			m.seconds.WithLabelValues(a.Socket).Observe(a.Took.Seconds())
+		if p := m.of(a.Socket); p != nil {
+			p.count(m, a)
 		}
 		if next != nil {
 			next(a)
@@ -111,14 +110,16 @@ func (m *metrics) applied(t *model.Table, took time.Duration) {
 // forget drops the metrics of ports that were in the table before and aren't now,
 // so that Gateways that come and go leave nothing behind.
 func (m *metrics) forget(t *model.Table) {
-	now := make(map[string]bool, len(t.Sockets))
-	for _, s := range t.Sockets {
-		now[s.Name] = true
-	}
 	m.mu.Lock()
 	defer m.mu.Unlock()
+	now := make(map[string]*portMetrics, len(t.Sockets))
+	for _, s := range t.Sockets {
+		if now[s.Name] = m.known[s.Name]; now[s.Name] == nil {
+			now[s.Name] = &portMetrics{socket: s.Name}
+		}
+	}
 	for name := range m.known {
-		if !now[name] {
+		if now[name] == nil {
 			m.requests.DeletePartialMatch(prometheus.Labels{"socket": name})
 			m.seconds.DeletePartialMatch(prometheus.Labels{"socket": name})
 		}
@@ -126,12 +127,38 @@ func (m *metrics) forget(t *model.Table) {
 	m.known = now
 }
 
-// knows reports whether a port is in the table. Requests that outlive theirs are
-// not counted.
-func (m *metrics) knows(socket string) bool {
+// of are the metrics of a port; nil if it isn't in the table. Requests that outlive
+// theirs are not counted.
+func (m *metrics) of(socket string) *portMetrics {
 	m.mu.RLock()
 	defer m.mu.RUnlock()
 	return m.known[socket]
+}
+
+// portMetrics are those of one port, found once: looking for them by their labels
+// costs as much as counting ten requests.
+type portMetrics struct {
+	socket  string
+	once    sync.Once
+	seconds prometheus.Observer
+	classes [6]atomic.Pointer[prometheus.Counter] // by the first digit of the status
+}
+
+func (p *portMetrics) count(m *metrics, a *native.Access) {
+	p.once.Do(func() { p.seconds = m.seconds.WithLabelValues(p.socket) })
+	p.seconds.Observe(a.Took.Seconds())
+	class := a.Status / 100
+	if class < 0 || class >= len(p.classes) {
+		m.requests.WithLabelValues(p.socket, fmt.Sprintf("%dxx", class)).Inc()
+		return
+	}
+	counter := p.classes[class].Load()
+	if counter == nil {
+		one := m.requests.WithLabelValues(p.socket, fmt.Sprintf("%dxx", class))
+		counter = &one
+		p.classes[class].Store(counter)
+	}
+	(*counter).Inc()
 }
 
 // serve serves /healthz, /readyz and /metrics until close. The listener is one

@@ -70,12 +70,16 @@ func boundedPercent(live, room uint64) int {
 
 // BoundIdleGarbage is BoundGarbage for a server whose requests leave garbage: while
 // collections follow each other within a fifth of a second, ever more may gather, up to
-// busy, and less again once they don't.
+// busy or a sixteenth of the memory that this process may use, and less again once they
+// don't.
 func BoundIdleGarbage(room, busy uint64) (end func()) {
 	if os.Getenv("GOGC") != "" {
 		return func() {}
 	}
 	debug.SetGCPercent(leanPercent)
+	if memory, err := root("/").memory(); err == nil { // else nothing is known to bound it
+		busy = max(min(busy, memory/shareOfRoom), room)
+	}
 	r := &busyRoom{least: room, most: busy, now: room}
 	return afterCollections(func(live uint64) int {
 		if r.collected(time.Now()) == r.least {

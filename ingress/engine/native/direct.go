@@ -21,9 +21,13 @@ const (
 	maxIdle          = 256 // connections to an endpoint
 	maxAnswerHeaders = 1 << 20
 	maxInformational = 8 // answers before the answer
+	mostSkipped      = 32
 )
 
-var errHeadersTooLong = errors.New("the headers of the answer are too long")
+var (
+	errHeadersTooLong = errors.New("the headers of the answer are too long")
+	errClientGone     = errors.New("the client has gone")
+)
 
 // direct is the client side for requests of HTTP/1.1 that may be sent twice and
 // have no body, which are most. http.Transport gives each connection two
@@ -48,10 +52,12 @@ type link struct {
 	since  time.Time
 
 	// How a request ends early.
-	ctx  context.Context //nolint:containedctx // of the request that it is busy with
-	at   int             // in direct.busy
-	cut  bool            // its client has gone
-	stop func() bool     // nil if it is in direct.busy
+	ctx    context.Context //nolint:containedctx // of the request that it is busy with
+	at     int             // in direct.busy
+	cut    bool            // its client has gone
+	client *plainConn      // looked at in place of ctx; nil if ctx tells
+	seen   uint            // how often cutGone came by
+	stop   func() bool     // nil if it is in direct.busy
 
 	raw   syscall.RawConn // nil if the connection has none
 	peek  func(fd uintptr)
@@ -102,6 +108,9 @@ func (d *direct) roundTrip(r *http.Request, ep netip.AddrPort, busy *atomic.Int6
 			return response, nil
 		}
 		_ = l.conn.Close() // it is of no use any more
+		if l.cut {
+			return nil, errClientGone
+		}
 		if ctxErr := r.Context().Err(); ctxErr != nil {
 			return nil, ctxErr
 		}
@@ -114,7 +123,7 @@ func (d *direct) roundTrip(r *http.Request, ep netip.AddrPort, busy *atomic.Int6
 // exchange reports whether an answer has begun. The connection is idle again once
 // the answer's body is read and closed.
 func (d *direct) exchange(l *link, r *http.Request, ep netip.AddrPort, busy *atomic.Int64, x *exchange) (_ *http.Response, begun bool, err error) {
-	d.begin(l, r.Context())
+	d.begin(l, r.Context(), x.plain)
 	defer func() {
 		if err != nil {
 			d.end(l)
@@ -145,14 +154,14 @@ func (d *direct) exchange(l *link, r *http.Request, ep netip.AddrPort, busy *ato
 // begin has reading and writing end when the request does. A context of a request
 // without a timeout ends when its client goes away: whether it has is looked at from
 // time to time, since to be told of it costs more than all else here.
-func (d *direct) begin(l *link, ctx context.Context) {
+func (d *direct) begin(l *link, ctx context.Context, client *plainConn) {
 	if _, timed := ctx.Deadline(); timed {
 		l.stop = context.AfterFunc(ctx, l.end)
 		return
 	}
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	l.ctx, l.at = ctx, len(d.busy)
+	l.ctx, l.at, l.client, l.seen = ctx, len(d.busy), client, 0
 	d.busy = append(d.busy, l)
 	switch {
 	case d.looks:
@@ -179,7 +188,7 @@ func (d *direct) end(l *link) bool {
 	d.busy[l.at], d.busy[last].at = d.busy[last], l.at
 	d.busy[last] = nil
 	d.busy = d.busy[:last]
-	l.ctx = nil
+	l.ctx, l.client = nil, nil
 	return !l.cut
 }
 
@@ -188,7 +197,7 @@ func (d *direct) cutGone() {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	for _, l := range d.busy {
-		if !l.cut && l.ctx.Err() != nil {
+		if !l.cut && l.isAlone() {
 			l.cut = true
 			l.end()
 		}
@@ -196,6 +205,16 @@ func (d *direct) cutGone() {
 	if d.looks = len(d.busy) > 0; d.looks {
 		d.look.Reset(lookInterval)
 	}
+}
+
+// isAlone reports whether the request's client has gone. A client's connection is
+// looked at ever less often, up to mostSkipped times of coming by.
+func (l *link) isAlone() bool {
+	l.seen++
+	if l.client != nil && (l.seen&(l.seen-1) == 0 || l.seen%mostSkipped == 0) && l.client.hasGone() {
+		return true
+	}
+	return l.ctx.Err() != nil
 }
 
 // final reads the answer, past those that only announce it.

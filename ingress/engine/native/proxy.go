@@ -35,8 +35,10 @@ type exchange struct {
 	trusted  bool      // the connection is a trusted proxy's
 	from     [3]string // where the request comes from: see forwarded
 	counter  counter
+	told     Access
 	cookie   string // of affinity, if the client has one
 	body     *body
+	plain    *plainConn // the client's connection, if the short way has to look whether it is there
 	endpoint netip.AddrPort
 	lastErr  error
 	// What was said of the client by who let it in.
@@ -58,10 +60,10 @@ func (s *socket) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		r = r.WithContext(ctx)
 	}
 	if log := s.engine.options.Access; log != nil {
-		began := time.Now()
+		x.told.Time = time.Now()
 		x.counter.ResponseWriter = w
 		w = &x.counter
-		defer func() { log(x.access(r, began)) }()
+		defer func() { log(x.access(r)) }()
 	}
 	now := s.current.Load().model
 	if text, found := s.engine.table.Load().Challenges.Answer(x.request.Path); found && !x.request.TLS {
@@ -259,7 +261,7 @@ func (x *exchange) failed(w http.ResponseWriter, r *http.Request, err error) {
 		x.answer(w, http.StatusServiceUnavailable, err.Error())
 	case errors.Is(err, errTryTimeout) || errors.Is(r.Context().Err(), context.DeadlineExceeded):
 		x.answer(w, http.StatusGatewayTimeout, err.Error())
-	case r.Context().Err() != nil: // the client has gone
+	case r.Context().Err() != nil || errors.Is(err, errClientGone):
 		x.reason = "the client went away"
 		w.WriteHeader(499)
 	case x.body.failed.Load():
@@ -269,9 +271,10 @@ func (x *exchange) failed(w http.ResponseWriter, r *http.Request, err error) {
 	}
 }
 
-func (x *exchange) access(r *http.Request, began time.Time) *Access {
-	a := &Access{
-		Time: began, Took: time.Since(began), Client: x.client, Method: r.Method, Host: x.request.Host,
+func (x *exchange) access(r *http.Request) *Access {
+	a := &x.told
+	*a = Access{
+		Time: a.Time, Took: time.Since(a.Time), Client: x.client, Method: r.Method, Host: x.request.Host,
 		Path: x.request.Path, Protocol: r.Proto, Status: x.counter.status, Bytes: x.counter.bytes,
 		Socket: x.decision.Socket.Name, Reason: x.reason,
 	}

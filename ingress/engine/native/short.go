@@ -35,6 +35,12 @@ func (x *exchange) short(ctx context.Context, w http.ResponseWriter, r *http.Req
 	case ctx != r.Context():
 		out = r.WithContext(ctx)
 	}
+	if x.isBare(ctx, r) {
+		if x.plain = plainOf(ctx); x.plain != nil {
+			x.plain.handled.Store(true)
+			defer x.plain.handled.Store(false)
+		}
+	}
 	out.Body, out.Close, out.RequestURI = nil, false, ""
 	trailers := httpguts.HeaderValuesContainsToken(r.Header["Te"], "trailers")
 	dropHopByHop(out.Header)
@@ -55,6 +61,12 @@ func (x *exchange) short(ctx context.Context, w http.ResponseWriter, r *http.Req
 		return
 	}
 	x.respond(w, response)
+}
+
+// isBare reports whether nobody but cutGone has to know when the client goes away:
+// nothing listens to the context, and the connection has no other requests.
+func (x *exchange) isBare(ctx context.Context, r *http.Request) bool {
+	return r.ProtoMajor == 1 && ctx == r.Context() && x.action.BackendTimeout == 0 && x.action.Errors == nil
 }
 
 // inform hands on an answer before the answer.

@@ -69,7 +69,7 @@ func (e *Engine) open(m *model.Socket) (*socket, error) {
 		ErrorLog: slog.NewLogLogger(e.log.Handler(), slog.LevelDebug), // what clients do wrong
 		// A connection keeps a buffer for the largest frame that it has met.
 		HTTP2:     &http.HTTP2Config{MaxConcurrentStreams: maxStreams, MaxReadFrameSize: 16 << 10},
-		ConnState: s.count,
+		ConnState: s.count, ConnContext: withPlain,
 	}
 	s.set(m)
 	go s.accept()
@@ -126,7 +126,7 @@ func (s *socket) accept() {
 		now, client := s.current.Load(), s.engine.introduce(admitted)
 		switch {
 		case !now.model.TLS:
-			s.accepted.give(client)
+			s.accepted.give(newPlainConn(client))
 		case !now.mixed:
 			s.accepted.give(s.terminate(client))
 		default:

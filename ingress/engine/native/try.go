@@ -37,7 +37,7 @@ func (x *exchange) firstAnswer(r *http.Request) (*http.Response, error) {
 			return nil, cmp.Or(x.lastErr, errNoEndpoints)
 		}
 		response, sent, err := x.try(transport, r, ep, t.repeatable)
-		if err != nil && r.Context().Err() != nil {
+		if err != nil && (r.Context().Err() != nil || errors.Is(err, errClientGone)) {
 			return nil, err
 		}
 		if !t.again(response, sent, err) || !x.body.again() {

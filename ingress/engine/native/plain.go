@@ -1,0 +1,129 @@
+package native
+
+import (
+	"context"
+	"errors"
+	"net"
+	"sync"
+	"sync/atomic"
+	"syscall"
+	"time"
+)
+
+// plainConn is a client's connection without TLS, as net/http gets it. It saves two
+// things that net/http does with each request and that cost a tenth of the request:
+// setting deadlines again and again, and a goroutine that reads to learn that the
+// client has gone.
+type plainConn struct {
+	net.Conn
+	raw syscall.RawConn // nil if the connection has none
+	// handled is set while a handler runs whose request has no body. The one that
+	// reads then is net/http's goroutine, and it is sent away with nothing; cutGone
+	// looks whether the client has gone.
+	handled atomic.Bool
+
+	mu            sync.Mutex
+	wanted, armed time.Time // the deadline for reading, and that of Conn, which may be earlier
+	writing       bool      // Conn has had a deadline for writing
+}
+
+func newPlainConn(c net.Conn) *plainConn {
+	p := &plainConn{Conn: c}
+	if sc, ok := c.(syscall.Conn); ok {
+		p.raw, _ = sc.SyscallConn() // without it, net/http's goroutine reads
+	}
+	return p
+}
+
+type plainKey struct{}
+
+// withPlain has the contexts of a connection's requests lead to it.
+func withPlain(ctx context.Context, c net.Conn) context.Context {
+	if p, ok := c.(*plainConn); ok {
+		return context.WithValue(ctx, plainKey{}, p)
+	}
+	return ctx
+}
+
+// plainOf is the connection of a request of HTTP/1.1 that can be looked at; nil if
+// it isn't such a one.
+func plainOf(ctx context.Context) *plainConn {
+	if p, ok := ctx.Value(plainKey{}).(*plainConn); ok && p.raw != nil {
+		return p
+	}
+	return nil
+}
+
+// Read is the connection's. A deadline that has been put off since Conn had it
+// doesn't count.
+func (p *plainConn) Read(b []byte) (int, error) {
+	for {
+		if p.handled.Load() {
+			return 0, nil
+		}
+		n, err := p.Conn.Read(b)
+		if n > 0 || err == nil || !isTimeout(err) || !p.putOff() {
+			return n, err
+		}
+	}
+}
+
+func isTimeout(err error) bool {
+	var of net.Error
+	return errors.As(err, &of) && of.Timeout()
+}
+
+// putOff gives Conn the deadline that is wanted, and reports whether it is still to
+// come.
+func (p *plainConn) putOff() bool {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if !p.wanted.IsZero() && !p.wanted.After(time.Now()) {
+		return false
+	}
+	p.armed = p.wanted
+	return p.Conn.SetReadDeadline(p.armed) == nil
+}
+
+// SetReadDeadline leaves Conn an earlier deadline, but for one that has reading end
+// now.
+func (p *plainConn) SetReadDeadline(t time.Time) error {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.wanted = t
+	if t.IsZero() || !p.armed.IsZero() && !t.Before(p.armed) {
+		return nil
+	}
+	p.armed = t
+	return p.Conn.SetReadDeadline(t)
+}
+
+// SetWriteDeadline spares Conn to hear that there is none if there was none.
+func (p *plainConn) SetWriteDeadline(t time.Time) error {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if t.IsZero() && !p.writing {
+		return nil
+	}
+	p.writing = !t.IsZero()
+	return p.Conn.SetWriteDeadline(t)
+}
+
+// SetDeadline is both.
+func (p *plainConn) SetDeadline(t time.Time) error {
+	return errors.Join(p.SetReadDeadline(t), p.SetWriteDeadline(t))
+}
+
+// CloseWrite says that nothing more comes.
+func (p *plainConn) CloseWrite() error { return closeWrite(p.Conn) }
+
+// hasGone reports whether the client has closed the connection.
+func (p *plainConn) hasGone() bool {
+	gone := false
+	err := p.raw.Control(func(fd uintptr) {
+		var one [1]byte
+		n, _, err := syscall.Recvfrom(int(fd), one[:], syscall.MSG_PEEK|syscall.MSG_DONTWAIT)
+		gone = err == nil && n == 0 || err != nil && !errors.Is(err, syscall.EAGAIN) && !errors.Is(err, syscall.EINTR)
+	})
+	return gone || err != nil
+}

@@ -17,6 +17,7 @@ import (
 	"github.com/fairway-net/fairway/dataplane"
 	"github.com/fairway-net/fairway/dns/lease"
 	"github.com/fairway-net/fairway/internal/kernel"
+	"github.com/fairway-net/fairway/internal/legacytrace"
 )
 
 func cleanupCommand() *cobra.Command {
@@ -118,6 +119,9 @@ func (j *cleanupJob) run(ctx context.Context) error {
 		if err := j.removeAnswers(); err != nil {
 			failed = append(failed, fmt.Errorf("clean up announcing: %w", err))
 		}
+		if err := j.restoreLogger(); err != nil {
+			failed = append(failed, fmt.Errorf("clean up after traces: %w", err))
+		}
 	}
 	return errors.Join(failed...)
 }
@@ -138,6 +142,19 @@ func (j *cleanupJob) removeDNS() error {
 		fmt.Fprintf(j.out, "DNS: %s%s\n", did, what)
 	}
 	return nil
+}
+
+// restoreLogger puts back a setting that a killed trace has left.
+func (j *cleanupJob) restoreLogger() error {
+	restore, did := legacytrace.Sweep, "put back"
+	if j.dryRun {
+		restore, did = legacytrace.Leftovers, "would put back"
+	}
+	was, err := restore()
+	if was != "" {
+		fmt.Fprintf(j.out, "trace: %s net.netfilter.nf_log: %s\n", did, was)
+	}
+	return err
 }
 
 // removeAnswers ends the kernel's answers for addresses that an agent announced.

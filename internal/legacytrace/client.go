@@ -125,8 +125,22 @@ func (c *Client) Next(deadline time.Time) (Event, error) {
 	}
 }
 
-// restore puts the setting back in the keeper's place.
-func (c *Client) restore() error { return c.ns.Do(c.before.restore) }
+// restore puts the setting back in the keeper's place. A keeper that is killed may have its
+// address for a moment longer than its connections; another one that lives does the same.
+func (c *Client) restore() error {
+	return c.ns.Do(func() (err error) {
+		for deadline := time.Now().Add(openPatience); time.Now().Before(deadline); time.Sleep(5 * time.Millisecond) {
+			if _, err = release(c.before); !errors.Is(err, errKept) {
+				return err
+			}
+			another, err := connect()
+			if err == nil {
+				return errors.Join(another.conn.Close(), another.ns.Close())
+			}
+		}
+		return err
+	})
+}
 
 // Close ends it. If this was the last client, the setting is as it was when Close returns.
 func (c *Client) Close() error {

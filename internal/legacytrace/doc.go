@@ -7,10 +7,13 @@
 // network namespace reads. Neither is a thing that ends with a process. So a process
 // of its own, the keeper, changes the setting, reads the group for all traces in the
 // namespace, and puts the setting back when the last of them goes, however it does.
-// If the keeper is killed, those that it read for put the setting back.
+// If the keeper is killed, those that it read for put the setting back. If all are killed in
+// one instant, a mark stays with the setting, by which the next keeper, an agent or
+// `fairway cleanup` put it back (Sweep).
 //
 //   - keeper.go: the keeper
 //   - setting.go: the setting
+//   - mark.go: what it was, for as long as it is another one
 //   - group.go: the group of nfnetlink_log
 //   - client.go: who is told
 //   - message.go: what is told

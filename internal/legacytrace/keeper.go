@@ -64,7 +64,7 @@ func keep() error {
 	signal.Ignore(unix.SIGINT, unix.SIGHUP, unix.SIGPIPE)
 	asked := make(chan os.Signal, 1)
 	signal.Notify(asked, unix.SIGTERM)
-	listener, err := net.ListenUnix("unixpacket", &net.UnixAddr{Name: address, Net: "unixpacket"})
+	listener, err := listen()
 	if errors.Is(err, unix.EADDRINUSE) {
 		return nil // another one was quicker
 	}
@@ -110,13 +110,23 @@ func (k *keeper) nobody() <-chan struct{} {
 
 // end puts the setting back before anybody is told that this is over.
 func (k *keeper) end() error {
-	errs := []error{k.listener.Close()}
 	k.mu.Lock()
 	defer k.mu.Unlock()
-	errs = append(errs, k.before.restore())
+	select {
+	case <-k.ended:
+	default:
+		close(k.ended) // whoever comes now is too late
+	}
+	var errs []error
+	if restored := k.before.restore(); restored != nil {
+		errs = append(errs, restored) // the mark stays
+	} else if len(k.before) > 0 {
+		errs = append(errs, unmark())
+	}
 	if k.group != nil {
 		errs = append(errs, k.group.Close())
 	}
+	errs = append(errs, k.listener.Close()) // now another keeper may begin
 	for c := range k.clients {
 		dismiss(c)
 	}

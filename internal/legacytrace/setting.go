@@ -36,26 +36,38 @@ type setting map[uint8]string
 
 func fileOf(family uint8) string { return filepath.Join(loggers, strconv.Itoa(int(family))) }
 
-// take has the wanted logger take over, and returns what was there before of the
-// families whose logger was another one.
+// take has the wanted logger take over, and returns what was there before of the families
+// whose logger was another one. What that was is marked first. Where a keeper was killed
+// with all its clients, it is what was there before those.
 func take() (before setting, err error) {
-	before = setting{}
+	if before, err = readMark(); err != nil {
+		return nil, err
+	}
+	if before == nil {
+		before = setting{}
+	}
 	for family := range families {
 		text, err := os.ReadFile(fileOf(family))
 		if errors.Is(err, fs.ErrNotExist) {
 			continue // without IPv6
 		}
 		if err != nil {
-			return nil, errors.Join(err, before.restore())
+			return nil, err
 		}
-		was := strings.TrimSpace(string(text))
-		if was == wanted {
-			continue
+		if was := strings.TrimSpace(string(text)); was != wanted {
+			before[family] = was
 		}
+	}
+	if len(before) == 0 {
+		return before, nil
+	}
+	if err := before.mark(); err != nil {
+		return nil, err
+	}
+	for family := range before {
 		if err := set(family, wanted); err != nil {
-			return nil, errors.Join(err, before.restore())
+			return nil, errors.Join(err, before.restore(), unmark())
 		}
-		before[family] = was
 	}
 	return before, nil
 }

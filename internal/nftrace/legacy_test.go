@@ -12,6 +12,7 @@ import (
 	"github.com/mdlayher/netlink"
 	"golang.org/x/sys/unix"
 
+	"github.com/fairway-net/fairway/internal/legacytrace"
 	"github.com/fairway-net/fairway/internal/netns"
 )
 
@@ -143,6 +144,65 @@ func TestLegacyEnds(t *testing.T) {
 	if err := last.Close(); err != nil {
 		t.Error(err)
 	}
+}
+
+// TestLegacyKilled: where the trace and the keeper are killed in one instant, the setting
+// stays, with a mark of what it was: the next trace puts it back at its end, and so does who
+// looks for leftovers.
+func TestLegacyKilled(t *testing.T) {
+	ns := namespace(t)
+	feed(t, ns, legacyEmpty, "iptables-legacy-restore")
+	before := loggers(t, ns)
+	kill := func() {
+		t.Helper()
+		holder := exec.Command(os.Args[0])
+		holder.Env = append(os.Environ(), holdEnv+"=1")
+		if err := ns.Start(holder); err != nil {
+			t.Fatal(err)
+		}
+		waitFor(t, "the process traces", func() bool { return loggers(t, ns) == telling })
+		if err := holder.Process.Signal(unix.SIGSTOP); err != nil { // it sees nothing of the keeper's end
+			t.Fatal(err)
+		}
+		killKeeper(t, ns)
+		if err := holder.Process.Kill(); err != nil {
+			t.Fatal(err)
+		}
+		_ = holder.Wait() // it was killed
+		if got := loggers(t, ns); got != telling {
+			t.Fatalf("somebody has put the setting back: %s", got)
+		}
+	}
+	look := func(leftovers func() (string, error)) (was string) {
+		t.Helper()
+		in(t, ns, func() (err error) {
+			was, err = leftovers()
+			return err
+		})
+		return was
+	}
+	clean := func(after string) {
+		t.Helper()
+		if got := loggers(t, ns); got != before || look(legacytrace.Leftovers) != "" {
+			t.Errorf("after %s the loggers are %s, not %s, and %q is left", after, got, before, look(legacytrace.Leftovers))
+		}
+	}
+	kill()
+	waitFor(t, "it is told what the setting was", func() bool { return look(legacytrace.Leftovers) != "" })
+	if look(legacytrace.Sweep) == "" {
+		t.Error("it isn't told what was put back")
+	}
+	clean("a sweep")
+
+	kill()
+	s := begun(t, ns, true, Flow{Proto: 6, Frontend: at4})
+	if was := look(legacytrace.Sweep); was != "" || loggers(t, ns) != telling {
+		t.Errorf("a sweep took the setting from a trace: %s, loggers %s", was, loggers(t, ns))
+	}
+	if err := s.Close(); err != nil {
+		t.Error(err)
+	}
+	clean("the next trace")
 }
 
 const legacyEmpty = "*filter\nCOMMIT\n"

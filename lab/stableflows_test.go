@@ -13,6 +13,7 @@ import (
 	"testing"
 	"time"
 
+	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/utils/ptr"
@@ -37,11 +38,17 @@ type persistent struct {
 // flows or hasn't.
 func balancedHello(t *testing.T, name, addresses, stable string) {
 	t.Helper()
+	balance(t, name, hello(6), addresses, stable)
+}
+
+// balance makes the pods of a Deployment, and the Service.
+func balance(t *testing.T, name string, pods *appsv1.Deployment, addresses, stable string) {
+	t.Helper()
 	client, err := lab.Client(name)
 	if err != nil {
 		t.Fatal(err)
 	}
-	if _, err := client.AppsV1().Deployments("default").Create(t.Context(), hello(6), metav1.CreateOptions{}); err != nil {
+	if _, err := client.AppsV1().Deployments("default").Create(t.Context(), pods, metav1.CreateOptions{}); err != nil {
 		t.Fatal(err)
 	}
 	if _, err := client.CoreV1().Services("default").Create(t.Context(), &corev1.Service{
@@ -57,7 +64,7 @@ func balancedHello(t *testing.T, name, addresses, stable string) {
 	}
 	eventually(t, "all pods are ready", func() bool {
 		d, err := client.AppsV1().Deployments("default").Get(t.Context(), "hello", metav1.GetOptions{})
-		return err == nil && d.Status.ReadyReplicas == 6
+		return err == nil && d.Status.ReadyReplicas == *pods.Spec.Replicas
 	})
 }
 

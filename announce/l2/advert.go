@@ -1,38 +1,26 @@
 package l2
 
 import (
-	"crypto/hmac"
-	"crypto/sha256"
 	"encoding/binary"
-	"errors"
-	"fmt"
 	"net/netip"
+
+	"github.com/fairway-net/fairway/announce/wire"
 )
 
 // EtherType of adverts: IEEE 802's "local experimental 1". They never leave the
 // link.
 const EtherType = 0x88b5
 
-// Limits of an advert: the entries of one frame fit into the smallest MTU of
-// IPv6, with the longest name of a node.
-const (
-	maxName    = 253
-	maxEntries = 36
-	macLength  = 16
-	headLength = 4 + 1 + 1 + 8 + 8 + 4 + 1
-)
+// maxEntries of one frame fit into the smallest MTU of IPv6, with the longest name of a node.
+const maxEntries = 36
 
-var magic = [4]byte{'F', 'W', 'L', '2'}
+// advertFormat is known to bpf/responder.c, too.
+var advertFormat = wire.Format{Magic: [4]byte{'F', 'W', 'L', '2'}, Version: 1, Entries: maxEntries}
 
 const (
-	advertVersion = 1
-
-	advertLeaving = 1 // bpf/responder.c knows it, too
-	advertAnswers = 2
-	advertHears   = 4
-
-	// maxAdvert is the smallest MTU of IPv6, without Ethernet's header.
-	maxAdvert = 1280 - etherHead
+	advertLeaving = 1 << iota // bpf/responder.c knows it, too
+	advertAnswers
+	advertHears
 )
 
 // advert is what a node says to the others on a link: that it lives, and what
@@ -83,128 +71,43 @@ const (
 
 // marshal writes the advert and signs it. All nodes of a cluster have the key.
 func (a *advert) marshal(key []byte) ([]byte, error) {
-	if len(a.Node) == 0 || len(a.Node) > maxName {
-		return nil, fmt.Errorf("write advert: node name of %d bytes", len(a.Node))
+	h := wire.Head{
+		Flags: wire.Flags(a.Leaving, a.Answers, a.Hears != nil), Incarnation: a.Incarnation, Sequence: a.Sequence, Counter: a.Cycle, Node: a.Node,
 	}
-	if len(a.Entries) > maxEntries {
-		return nil, fmt.Errorf("write advert: %d entries", len(a.Entries))
+	b, err := wire.Write(&advertFormat, h, a.Entries, entry.append, key)
+	if err == nil && a.Hears != nil { // behind the signature, where nodes of earlier versions don't look
+		b = wire.Sign(a.Hears.append(b), key)
 	}
-	b := append([]byte(nil), magic[:]...)
-	var flags byte
-	if a.Leaving {
-		flags = advertLeaving
-	}
-	if a.Answers {
-		flags |= advertAnswers
-	}
-	if a.Hears != nil {
-		flags |= advertHears
-	}
-	b = append(b, advertVersion, flags)
-	b = binary.BigEndian.AppendUint64(b, a.Incarnation)
-	b = binary.BigEndian.AppendUint64(b, a.Sequence)
-	b = binary.BigEndian.AppendUint32(b, a.Cycle)
-	b = append(b, byte(len(a.Node)))
-	b = append(b, a.Node...)
-	b = append(b, byte(len(a.Entries)))
-	for _, e := range a.Entries {
-		b = e.append(b)
-	}
-	b = append(b, sign(key, b)...)
-	if a.Hears != nil { // behind the signature, where nodes of earlier versions don't look
-		b = a.Hears.append(b)
-		b = append(b, sign(key, b)...)
-	}
-	return b, nil
+	return b, err
 }
 
-func (e *entry) append(b []byte) []byte {
-	var flags byte
-	if e.Candidate {
-		flags |= flagCandidate
-	}
-	if e.Owner {
-		flags |= flagOwner
-	}
-	if e.Probing {
-		flags |= flagProbing
-	}
-	if e.Keeps {
-		flags |= flagKeeps
-	}
-	if e.Gone {
-		flags |= flagGone
-	}
-	if e.Address.Is6() {
-		flags |= flagIPv6
-	}
-	b = append(b, flags)
+func (e entry) append(b []byte) []byte {
+	b = append(b, wire.Flags(e.Candidate, e.Owner, e.Address.Is6(), e.Probing, e.Keeps, e.Gone))
 	b = binary.BigEndian.AppendUint32(b, e.Epoch)
 	b = binary.BigEndian.AppendUint32(b, uint32(e.Weight))
 	return append(b, e.Address.AsSlice()...)
 }
 
-func sign(key, message []byte) []byte {
-	h := hmac.New(sha256.New, key)
-	h.Write(message)
-	return h.Sum(nil)[:macLength]
-}
-
-var (
-	errNoAdvert  = errors.New("read advert: it is none")
-	errSignature = errors.New("read advert: it isn't signed with this cluster's key")
-)
-
 // parseAdvert reads an advert and checks its signatures. Ethernet pads short
 // frames, so what follows the last one is left alone.
 func parseAdvert(b, key []byte) (*advert, error) {
-	if len(b) < headLength || [4]byte(b[:4]) != magic || b[4] != advertVersion {
-		return nil, errNoAdvert
+	h, entries, at, err := wire.Read(&advertFormat, b, key, parseEntry)
+	if err != nil {
+		return nil, err
 	}
 	a := &advert{
-		Leaving:     b[5]&advertLeaving != 0,
-		Answers:     b[5]&advertAnswers != 0,
-		Incarnation: binary.BigEndian.Uint64(b[6:]),
-		Sequence:    binary.BigEndian.Uint64(b[14:]),
-		Cycle:       binary.BigEndian.Uint32(b[22:]),
+		Leaving: h.Flags&advertLeaving != 0, Answers: h.Flags&advertAnswers != 0,
+		Incarnation: h.Incarnation, Sequence: h.Sequence, Cycle: h.Counter, Node: h.Node, Entries: entries,
 	}
-	at := headLength
-	name := int(b[26])
-	if name == 0 || len(b) < at+name+1 {
-		return nil, errNoAdvert
-	}
-	a.Node = string(b[at : at+name])
-	at += name
-	entries := int(b[at])
-	at++
-	for range entries {
-		e, n := parseEntry(b[at:])
-		if n == 0 {
-			return nil, errNoAdvert
-		}
-		a.Entries = append(a.Entries, e)
-		at += n
-	}
-	if len(b) < at+macLength {
-		return nil, errNoAdvert
-	}
-	if !hmac.Equal(sign(key, b[:at]), b[at:at+macLength]) {
-		return nil, errSignature
-	}
-	if b[5]&advertHears == 0 {
+	if h.Flags&advertHears == 0 {
 		return a, nil
 	}
-	at += macLength
-	h, n := parseHearing(b[at:])
-	at += n
-	if h == nil || len(b) < at+macLength {
-		return nil, errNoAdvert
+	hears, n := parseHearing(b[at:])
+	if hears == nil {
+		return nil, wire.ErrNone
 	}
-	if !hmac.Equal(sign(key, b[:at]), b[at:at+macLength]) {
-		return nil, errSignature
-	}
-	a.Hears = h
-	return a, nil
+	a.Hears = hears
+	return a, wire.Check(b, at+n, key)
 }
 
 // parseEntry reads an entry and returns its length, 0 if there is none.

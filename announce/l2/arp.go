@@ -4,12 +4,14 @@ import (
 	"encoding/binary"
 	"net"
 	"net/netip"
+
+	"github.com/fairway-net/fairway/announce/wire"
 )
 
 const (
 	etherARP   = 0x0806
 	etherIPv6  = 0x86dd
-	etherHead  = 14
+	etherHead  = wire.EtherHead
 	arpLength  = 28
 	arpRequest = 1
 	arpReply   = 2
@@ -43,19 +45,13 @@ func parseARP(frame []byte) (m arpMessage, ok bool) {
 
 // frame writes the message into an Ethernet frame from the sender to a machine.
 func (m *arpMessage) frame(to net.HardwareAddr) []byte {
-	b := ethernet(to, m.SenderMAC, etherARP)
+	b := wire.Ethernet(to, m.SenderMAC, etherARP)
 	b = append(b, 0, 1, 0x08, 0, 6, 4)
 	b = binary.BigEndian.AppendUint16(b, m.Operation)
 	b = append(b, m.SenderMAC...)
 	b = append(b, m.Sender.AsSlice()...)
 	b = append(b, m.TargetMAC...)
 	return append(b, m.Target.AsSlice()...)
-}
-
-// ethernet begins a frame.
-func ethernet(to, from net.HardwareAddr, kind uint16) []byte {
-	b := append(append(make([]byte, 0, 128), to...), from...)
-	return binary.BigEndian.AppendUint16(b, kind)
 }
 
 // gratuitousARP are the two forms in which machines are told of an address

@@ -6,6 +6,8 @@ import (
 	"sync"
 
 	"golang.org/x/sys/unix"
+
+	"github.com/fairway-net/fairway/announce/wire"
 )
 
 // errDown is what sockets say of an interface that is down.
@@ -61,7 +63,7 @@ func (c *Counts) response(a netip.Addr)   { c.add(a, func(n *AddressCounts) { n.
 func (c *Counts) gratuitous(a netip.Addr) { c.add(a, func(n *AddressCounts) { n.Gratuitous++ }) }
 
 func (c *Counts) refused(err error) {
-	if errors.Is(err, errSignature) {
+	if errors.Is(err, wire.ErrSignature) {
 		c.mu.Lock()
 		c.problems.Unsigned++
 		c.mu.Unlock()

@@ -7,6 +7,8 @@ import (
 	"slices"
 	"testing"
 	"time"
+
+	"github.com/fairway-net/fairway/announce/wire"
 )
 
 // link is nodes that hear each other's adverts, on a clock of its own.
@@ -423,7 +425,7 @@ func TestAdvertsOfStrangers(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if _, err := parseAdvert(frame, []byte("another")); !errors.Is(err, errSignature) {
+	if _, err := parseAdvert(frame, []byte("another")); !errors.Is(err, wire.ErrSignature) {
 		t.Errorf("with another key: %v", err)
 	}
 	for i := range frame {
@@ -445,10 +447,10 @@ func FuzzAdvert(f *testing.F) {
 		if err != nil {
 			f.Fatal(err)
 		}
-		f.Add(frame[:len(frame)-macLength])
+		f.Add(frame[:len(frame)-wire.SignatureLength])
 	}
 	f.Fuzz(func(t *testing.T, b []byte) {
-		a, err := parseAdvert(append(slices.Clone(b), sign(key, b)...), key)
+		a, err := parseAdvert(wire.Sign(slices.Clone(b), key), key)
 		if err != nil {
 			return
 		}

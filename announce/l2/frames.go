@@ -8,6 +8,8 @@ import (
 	"time"
 
 	"github.com/mdlayher/packet"
+
+	"github.com/fairway-net/fairway/announce/wire"
 )
 
 // conflict is somebody else who has an address of ours.
@@ -126,7 +128,7 @@ func (l *Link) send(adverts []*advert) {
 			l.log.Error("no advert is sent", "err", err)
 			return
 		}
-		l.write(l.sockets.adverts, append(ethernet(advertGroup, l.device.HardwareAddr, EtherType), body...))
+		l.write(l.sockets.adverts, append(wire.Ethernet(advertGroup, l.device.HardwareAddr, EtherType), body...))
 	}
 }
 

@@ -43,19 +43,3 @@ func FuzzNDP(f *testing.F) {
 		}
 	})
 }
-
-func FuzzAnswer(f *testing.F) {
-	mac := net.HardwareAddr{2, 0, 0, 0, 0, 1}
-	f.Add(question(broadcast, mac, [8]byte{1}))
-	f.Add([]byte("\x02\x00\x00\x00\x00\x01\x02\x00\x00\x00\x00\x02\x88\xb5FWLQ\x01\x02\x00\x0012345678\x00\x00\x00\x00\x00\x00\x00\x07"))
-	f.Fuzz(func(t *testing.T, frame []byte) {
-		nonce, incarnation, ok := parseAnswer(frame)
-		if !ok {
-			return
-		}
-		again := question(broadcast, mac, nonce)
-		if !isQuestion(frame) || !isQuestion(again) || incarnation == 0 && len(frame) < len(again) {
-			t.Errorf("an answer that no question belongs to: %x", frame)
-		}
-	})
-}

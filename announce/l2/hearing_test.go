@@ -7,6 +7,8 @@ import (
 	"strings"
 	"testing"
 	"time"
+
+	"github.com/fairway-net/fairway/announce/wire"
 )
 
 // deafLink is a link on which one node has taken an address over from another one, which it
@@ -110,7 +112,7 @@ func TestNobodyIsDeafAtFirst(t *testing.T) {
 // TestManyNodesAreNamed: where one advert has no room for all that a node hears, they come by
 // in turn, and none of them is taken for unheard.
 func TestManyNodesAreNamed(t *testing.T) {
-	names := []string{strings.Repeat("n", maxName)}
+	names := []string{strings.Repeat("n", wire.MaxName)}
 	for i := range 39 {
 		names = append(names, fmt.Sprintf("node-%d", i))
 	}
@@ -122,7 +124,7 @@ func TestManyNodesAreNamed(t *testing.T) {
 	l.candidate(names[0], 0, all...)
 	l.pass(20)
 	first := l.nodes[names[0]].adverts(false)[0]
-	if b, err := first.marshal(l.key); err != nil || len(b) > maxAdvert || len(first.Hears.Names) == 0 {
+	if b, err := first.marshal(l.key); err != nil || len(b) > wire.MaxLength || len(first.Hears.Names) == 0 {
 		t.Errorf("%d bytes, %d nodes named (%v)", len(b), len(first.Hears.Names), err)
 	}
 	for range 20 {
@@ -164,8 +166,8 @@ func TestEarlierVersion(t *testing.T) {
 		t.Fatal(err)
 	}
 	without[5] |= advertHears
-	unsigned := len(without) - macLength
-	if hears == nil || !slices.Equal(with[:unsigned], without[:unsigned]) || !slices.Equal(with[unsigned:unsigned+macLength], sign(l.key, with[:unsigned])) {
+	unsigned := len(without) - wire.SignatureLength
+	if hears == nil || !slices.Equal(with[:unsigned], without[:unsigned]) || wire.Check(with, unsigned, l.key) != nil {
 		t.Error("what earlier versions read is another advert")
 	}
 }

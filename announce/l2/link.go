@@ -13,6 +13,8 @@ import (
 	"time"
 
 	"github.com/mdlayher/packet"
+
+	"github.com/fairway-net/fairway/announce/wire"
 )
 
 const (
@@ -49,7 +51,7 @@ type Link struct {
 	conflicts map[netip.Addr]conflict
 	members   map[string]string // MAC to node, of other announcers
 	kernel    *kernelAnswers    // nil where the kernel can't answer
-	asked     questions
+	asked     wire.Questions
 	handoffs  handoffs
 	fresh     map[netip.Addr]*claim // not confirmed yet
 	ahead     ahead
@@ -80,7 +82,7 @@ func OpenLink(device *net.Interface, node string, key []byte, alone time.Duratio
 	l := &Link{
 		device: device, key: key, log: log.With("interface", device.Name), changed: changed, recount: recount, sockets: s, counts: counts,
 		election: newElection(node, time.Now()), claims: map[netip.Addr]*claim{}, conflicts: map[netip.Addr]conflict{}, members: map[string]string{},
-		fresh: map[netip.Addr]*claim{}, ahead: ahead{}, hurry: make(chan struct{}, 1),
+		fresh: map[netip.Addr]*claim{}, ahead: ahead{}, asked: newQuestions(), hurry: make(chan struct{}, 1),
 	}
 	if l.kernel, err = openKernelAnswers(device, alone, counts, l.log); err != nil {
 		l.log.Info("if this agent is killed, another node takes its addresses over: the kernel can't answer meanwhile", "because", err)

@@ -10,5 +10,6 @@
 //	count.go    connections that are to go on
 //	group.go    what the nodes of a link said (pure)
 //	message.go  what they say
+//	watch.go    nodes that connections are led to, and that are lost
 //	ring/       the program that leads packets
 package strays

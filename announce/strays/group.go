@@ -12,8 +12,8 @@ import (
 )
 
 const (
-	// lostAfter this long without a word of a node its connections count as lost: longer
-	// than an agent takes to start again.
+	// lostAfter this long without a word of a node its connections count as lost, unless its
+	// kernel says it sooner: longer than an agent takes to start again.
 	lostAfter = 5 * time.Second
 	// settles is how long after a change was prepared connections may still begin at nodes
 	// that the change concerns: routers take a moment.
@@ -42,9 +42,10 @@ type member struct {
 	incarnation, sequence uint64
 	heard                 time.Time
 	leaving               bool
-	asks                  map[netip.Addr]uint32 // the last question of it that was taken up
-	prepared              map[netip.Addr]time.Time
-	holds                 map[netip.Addr]time.Time // when it last said so
+	watched
+	asks     map[netip.Addr]uint32 // the last question of it that was taken up
+	prepared map[netip.Addr]time.Time
+	holds    map[netip.Addr]time.Time // when it last said so
 }
 
 // share is what this node has to do with an address.
@@ -70,14 +71,15 @@ func (g *group) receive(now time.Time, mac net.HardwareAddr, m *message) (due []
 		return nil, false
 	}
 	if known == nil || m.Incarnation > known.incarnation || !bytes.Equal(known.mac, mac) {
-		holds := map[netip.Addr]time.Time{}
+		holds, kernel := map[netip.Addr]time.Time{}, watched{}
 		if known != nil {
-			holds = known.holds // a process that has just begun may not know yet
+			holds, kernel = known.holds, known.watched // a process that has just begun may not know yet
 		}
-		known = &member{mac: bytes.Clone(mac), incarnation: m.Incarnation, asks: map[netip.Addr]uint32{}, prepared: map[netip.Addr]time.Time{}, holds: holds}
+		known = &member{mac: bytes.Clone(mac), watched: kernel, incarnation: m.Incarnation, asks: map[netip.Addr]uint32{}, prepared: map[netip.Addr]time.Time{}, holds: holds}
 		g.members[m.Node], isNew = known, true
 	}
 	known.sequence, known.heard, known.leaving = m.Sequence, now, m.Leaving
+	known.hear()
 	for _, e := range m.Entries {
 		if e.Prepared {
 			known.prepared[e.Address] = now
@@ -170,7 +172,7 @@ func (g *group) ringOf(now time.Time, a netip.Addr) ring.Ring {
 	}
 	var others []at
 	for _, m := range g.members {
-		if said, ok := m.holds[a]; ok && now.Sub(said) <= lostAfter {
+		if said, ok := m.holds[a]; ok && now.Sub(said) <= lostAfter && !m.gone {
 			others = append(others, at{m.leaving, m.mac})
 		}
 	}

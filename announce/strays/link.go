@@ -15,10 +15,10 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/fairway-net/fairway/announce/strays/ring"
+	"github.com/fairway-net/fairway/announce/wire"
 )
 
 const (
-	etherHead = 14
 	// sayEvery and askEvery are how often nodes say that they are there, and what they
 	// have: seldom, and often while a node waits for answers.
 	sayEvery = time.Second
@@ -42,11 +42,14 @@ type link struct {
 	past        map[netip.Addr]*past
 	said        time.Time
 	counted     time.Time
-	complaint   string // the last error, as it was logged
-	done        chan struct{}
+	complaint   string        // the last error, as it was logged
+	done        chan struct{} // frames are received no more
+	closed      chan struct{}
+	held        chan struct{} // there may be another node that keeps connections
 
 	mu    sync.Mutex
 	group *group
+	asked wire.Questions
 	due   map[netip.Addr]bool // to be prepared
 	fresh []net.HardwareAddr  // nodes that the program doesn't know yet
 	left  map[netip.Addr]int
@@ -56,7 +59,7 @@ func openLink(device *net.Interface, node string, key []byte, connections Connec
 	now := time.Now()
 	l := &link{
 		device: device, key: key, connections: connections, wake: wake, log: log.With("interface", device.Name),
-		past: map[netip.Addr]*past{}, done: make(chan struct{}), group: newGroup(node, device.HardwareAddr, now), due: map[netip.Addr]bool{},
+		past: map[netip.Addr]*past{}, done: make(chan struct{}), closed: make(chan struct{}), held: make(chan struct{}, 1), asked: newQuestions(), group: newGroup(node, device.HardwareAddr, now), due: map[netip.Addr]bool{},
 	}
 	var err error
 	if l.socket, err = listen(device); err != nil {
@@ -71,6 +74,7 @@ func openLink(device *net.Interface, node string, key []byte, connections Connec
 		}
 	}
 	go l.receive()
+	go l.watch()
 	return l, nil
 }
 
@@ -136,10 +140,13 @@ func (l *link) receive() {
 }
 
 func (l *link) take(frame []byte) {
-	if len(frame) < etherHead || slices.Equal(frame[6:12], l.device.HardwareAddr) {
+	if len(frame) < wire.EtherHead || slices.Equal(frame[6:12], l.device.HardwareAddr) {
 		return
 	}
-	m, err := parse(frame[etherHead:], l.key)
+	if l.takeAnswer(frame) {
+		return
+	}
+	m, err := parse(frame[wire.EtherHead:], l.key)
 	if err != nil {
 		return // not of this cluster
 	}
@@ -154,6 +161,10 @@ func (l *link) take(frame []byte) {
 	}
 	l.mu.Unlock()
 	if len(due) > 0 || isNew || len(m.Entries) > 0 {
+		select {
+		case l.held <- struct{}{}:
+		default:
+		}
 		l.wake()
 	}
 }
@@ -268,10 +279,13 @@ func (l *link) send(list []*message) {
 			l.log.Error("no message is sent to other nodes", "err", err)
 			return
 		}
-		frame := append(append(slices.Clone(all), l.device.HardwareAddr...), byte(EtherType>>8), byte(EtherType&0xff))
-		// A link that is down takes nothing, and nobody would hear it.
-		_, _ = l.socket.WriteTo(append(frame, body...), &packet.Addr{HardwareAddr: all})
+		l.write(append(wire.Ethernet(all, l.device.HardwareAddr, EtherType), body...))
 	}
+}
+
+// write sends a frame. A link that is down takes nothing, and nobody would hear it.
+func (l *link) write(frame []byte) {
+	_, _ = l.socket.WriteTo(frame, &packet.Addr{HardwareAddr: frame[:6]})
 }
 
 // ask has all nodes of the link prepare for a change.
@@ -299,6 +313,7 @@ func (l *link) endAsking() {
 
 // close leaves what is led elsewhere to the next process, or ends it.
 func (l *link) close(follows bool) error {
+	close(l.closed)
 	err := l.socket.Close()
 	<-l.done
 	switch {

@@ -1,28 +1,20 @@
 package strays
 
 import (
-	"crypto/hmac"
-	"crypto/sha256"
-	"encoding/binary"
-	"errors"
-	"fmt"
 	"net/netip"
+
+	"github.com/fairway-net/fairway/announce/wire"
 )
 
 // EtherType of messages: IEEE 802's "local experimental 2". They never leave the link.
 const EtherType = 0x88b6
 
 const (
-	maxName    = 253
-	maxEntries = 50 // with the longest name, they fit into the smallest MTU of IPv6
-	macLength  = 16
-	headLength = 4 + 1 + 1 + 8 + 8 + 4 + 1
-
-	messageVersion = 1
-	flagLeaving    = 1
+	maxEntries  = 50 // with the longest name, they fit into the smallest MTU of IPv6
+	flagLeaving = 1
 )
 
-var magic = [4]byte{'F', 'W', 'S', 'T'}
+var format = wire.Format{Magic: [4]byte{'F', 'W', 'S', 'T'}, Version: 1, Entries: maxEntries}
 
 // message is what a node says to the others on a link: that it is there, and what it has to
 // do with some addresses.
@@ -54,87 +46,23 @@ const (
 
 // marshal writes the message and signs it. All nodes of a cluster have the key.
 func (m *message) marshal(key []byte) ([]byte, error) {
-	if len(m.Node) == 0 || len(m.Node) > maxName {
-		return nil, fmt.Errorf("write message: node name of %d bytes", len(m.Node))
-	}
-	if len(m.Entries) > maxEntries {
-		return nil, fmt.Errorf("write message: %d entries", len(m.Entries))
-	}
-	b := append([]byte(nil), magic[:]...)
-	var flags byte
-	if m.Leaving {
-		flags = flagLeaving
-	}
-	b = append(b, messageVersion, flags)
-	b = binary.BigEndian.AppendUint64(b, m.Incarnation)
-	b = binary.BigEndian.AppendUint64(b, m.Sequence)
-	b = binary.BigEndian.AppendUint32(b, m.Ask)
-	b = append(b, byte(len(m.Node)))
-	b = append(b, m.Node...)
-	b = append(b, byte(len(m.Entries)))
-	for _, e := range m.Entries {
-		b = e.append(b)
-	}
-	return append(b, sign(key, b)...), nil
+	h := wire.Head{Flags: wire.Flags(m.Leaving), Incarnation: m.Incarnation, Sequence: m.Sequence, Counter: m.Ask, Node: m.Node}
+	return wire.Write(&format, h, m.Entries, entry.append, key)
 }
 
-func (e *entry) append(b []byte) []byte {
-	var flags byte
-	for _, f := range []struct {
-		is   bool
-		flag byte
-	}{{e.Address.Is6(), flagIPv6}, {e.Asks, flagAsks}, {e.Prepared, flagPrepared}, {e.Holds, flagHolds}} {
-		if f.is {
-			flags |= f.flag
-		}
-	}
-	return append(append(b, flags), e.Address.AsSlice()...)
+func (e entry) append(b []byte) []byte {
+	return append(append(b, wire.Flags(e.Address.Is6(), e.Asks, e.Prepared, e.Holds)), e.Address.AsSlice()...)
 }
 
-func sign(key, text []byte) []byte {
-	h := hmac.New(sha256.New, key)
-	h.Write(text)
-	return h.Sum(nil)[:macLength]
-}
-
-var (
-	errNoMessage = errors.New("read message: it is none")
-	errSignature = errors.New("read message: it isn't signed with this cluster's key")
-)
-
-// parse reads a message and checks its signature. Ethernet pads short frames, so what
-// follows the signature is left alone.
+// parse reads a message and checks its signature.
 func parse(b, key []byte) (*message, error) {
-	if len(b) < headLength || [4]byte(b[:4]) != magic || b[4] != messageVersion {
-		return nil, errNoMessage
+	h, entries, _, err := wire.Read(&format, b, key, parseEntry)
+	if err != nil {
+		return nil, err
 	}
-	m := &message{
-		Leaving: b[5]&flagLeaving != 0, Incarnation: binary.BigEndian.Uint64(b[6:]),
-		Sequence: binary.BigEndian.Uint64(b[14:]), Ask: binary.BigEndian.Uint32(b[22:]),
-	}
-	at, name := headLength, int(b[26])
-	if name == 0 || len(b) < at+name+1 {
-		return nil, errNoMessage
-	}
-	m.Node = string(b[at : at+name])
-	at += name
-	entries := int(b[at])
-	at++
-	for range entries {
-		e, n := parseEntry(b[at:])
-		if n == 0 {
-			return nil, errNoMessage
-		}
-		m.Entries = append(m.Entries, e)
-		at += n
-	}
-	if len(b) < at+macLength {
-		return nil, errNoMessage
-	}
-	if !hmac.Equal(sign(key, b[:at]), b[at:at+macLength]) {
-		return nil, errSignature
-	}
-	return m, nil
+	return &message{
+		Node: h.Node, Incarnation: h.Incarnation, Sequence: h.Sequence, Ask: h.Counter, Leaving: h.Flags&flagLeaving != 0, Entries: entries,
+	}, nil
 }
 
 // parseEntry reads an entry and returns its length, 0 if there is none.

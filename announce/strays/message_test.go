@@ -6,6 +6,8 @@ import (
 	"reflect"
 	"strings"
 	"testing"
+
+	"github.com/fairway-net/fairway/announce/wire"
 )
 
 var (
@@ -24,7 +26,7 @@ func TestMessages(t *testing.T) {
 		{Node: "n1.example", Incarnation: 1 << 60, Sequence: 7, Ask: 3, Leaving: true, Entries: []entry{
 			{Address: four, Asks: true}, {Address: six, Prepared: true}, {Address: four, Prepared: true, Holds: true},
 		}},
-		{Node: strings.Repeat("n", maxName), Entries: longest},
+		{Node: strings.Repeat("n", wire.MaxName), Entries: longest},
 	} {
 		b, err := m.marshal(key)
 		if err != nil {
@@ -37,15 +39,15 @@ func TestMessages(t *testing.T) {
 		if err != nil || !reflect.DeepEqual(got, m) {
 			t.Errorf("%+v is read as %+v, %v", m, got, err)
 		}
-		if _, err := parse(b, []byte("another")); !errors.Is(err, errSignature) {
+		if _, err := parse(b, []byte("another")); !errors.Is(err, wire.ErrSignature) {
 			t.Errorf("with another key: %v", err)
 		}
 		b[6] ^= 1
-		if _, err := parse(b, key); !errors.Is(err, errSignature) {
+		if _, err := parse(b, key); !errors.Is(err, wire.ErrSignature) {
 			t.Errorf("changed on its way: %v", err)
 		}
 	}
-	for _, m := range []*message{{}, {Node: strings.Repeat("n", maxName+1)}, {Node: "n", Entries: append(longest, entry{Address: four})}} {
+	for _, m := range []*message{{}, {Node: strings.Repeat("n", wire.MaxName+1)}, {Node: "n", Entries: append(longest, entry{Address: four})}} {
 		if _, err := m.marshal(key); err == nil {
 			t.Errorf("%+v is sent", m)
 		}
@@ -58,7 +60,7 @@ func FuzzParse(f *testing.F) {
 		f.Fatal(err)
 	}
 	f.Add(b)
-	f.Add(b[:headLength])
+	f.Add(b[:wire.HeadLength])
 	f.Add([]byte{})
 	f.Fuzz(func(t *testing.T, b []byte) {
 		m, err := parse(b, key)

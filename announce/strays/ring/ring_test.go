@@ -9,9 +9,11 @@ import (
 	"testing"
 	"time"
 
+	"github.com/mdlayher/packet"
 	"github.com/vishvananda/netlink"
 	"golang.org/x/sys/unix"
 
+	"github.com/fairway-net/fairway/announce/wire"
 	"github.com/fairway-net/fairway/internal/tcfilter"
 )
 
@@ -101,4 +103,54 @@ func TestStays(t *testing.T) {
 		t.Errorf("swept %q, %v", swept, err)
 	}
 	expectLeftovers(t)
+}
+
+// TestAnswersQuestions: the kernel answers other nodes while there is something to lead, also
+// when the process is gone.
+func TestAnswersQuestions(t *testing.T) {
+	inNamespace(t)
+	must(t, netlink.LinkAdd(&netlink.Veth{LinkAttrs: netlink.LinkAttrs{Name: "here"}, PeerName: "there"}))
+	var at [2]*net.Interface
+	for i, name := range []string{"here", "there"} {
+		link, err := netlink.LinkByName(name)
+		must(t, err)
+		must(t, netlink.LinkSetUp(link))
+		at[i], err = net.InterfaceByName(name)
+		must(t, err)
+	}
+	program, err := Open(at[0])
+	must(t, err)
+	must(t, program.Watch(netip.MustParseAddr("192.0.2.1"), time.Minute))
+	must(t, program.Close())
+	asker, err := packet.Listen(at[1], packet.Raw, 0x88b6, nil)
+	must(t, err)
+	defer asker.Close()
+	q := wire.Questions{Magic: [4]byte{'F', 'W', 'S', 'Q'}, EtherType: 0x88b6}
+	q.Begin()
+	answered := func(to net.HardwareAddr) bool {
+		_, err := asker.WriteTo(q.Frame(to, at[1].HardwareAddr), &packet.Addr{HardwareAddr: to})
+		must(t, err)
+		must(t, asker.SetReadDeadline(time.Now().Add(300*time.Millisecond)))
+		for buffer := make([]byte, 2000); ; {
+			n, _, err := asker.ReadFrom(buffer)
+			if err != nil {
+				return false
+			}
+			if _, err := q.Answer(buffer[:n]); err == nil {
+				return slices.Equal(buffer[:6], at[1].HardwareAddr) && slices.Equal(buffer[6:12], at[0].HardwareAddr)
+			}
+		}
+	}
+	if !answered(at[0].HardwareAddr) {
+		t.Error("no answer")
+	}
+	if answered(net.HardwareAddr{2, 0, 0, 0, 0, 77}) {
+		t.Error("it answers for another node")
+	}
+	next, err := Open(at[0])
+	must(t, err)
+	must(t, next.Detach())
+	if answered(at[0].HardwareAddr) {
+		t.Error("it answers although nothing is led anywhere")
+	}
 }

@@ -67,6 +67,39 @@ static __always_inline int handle(struct __sk_buff *skb, int v6)
 	return lead(skb, r->macs[next & (MOST - 1)], r->own, &r->forwarded, v6);
 }
 
+// What agents ask: announce/wire/question.go.
+enum {
+	MESSAGES = 0x88b6,           // announce/strays
+	MAGIC_QUESTION = 0x46575351, // "FWSQ"
+	VERSION = 1,
+	QUESTION = 1,
+	ANSWER = 2,
+};
+
+struct question {
+	__u8 to[ETH_ALEN], from[ETH_ALEN];
+	__be16 type;
+	__be32 magic;
+	__u8 version, kind;
+} __attribute__((packed));
+
+// answer tells another node that this one is still there, whether its agent is or not.
+static __always_inline int answer(struct __sk_buff *skb)
+{
+	struct question q;
+	__u8 own[ETH_ALEN];
+
+	if (bpf_skb_load_bytes(skb, 0, &q, sizeof(q)) < 0 || q.magic != bpf_htonl(MAGIC_QUESTION) || q.version != VERSION || q.kind != QUESTION)
+		return TC_ACT_UNSPEC;
+	__builtin_memcpy(own, q.to, ETH_ALEN);
+	__builtin_memcpy(q.to, q.from, ETH_ALEN);
+	__builtin_memcpy(q.from, own, ETH_ALEN);
+	q.kind = ANSWER;
+	if (bpf_skb_store_bytes(skb, 0, &q, sizeof(q), 0) < 0)
+		return TC_ACT_SHOT;
+	return bpf_redirect(skb->ifindex, 0);
+}
+
 SEC("tc")
 int strays(struct __sk_buff *skb)
 {
@@ -76,6 +109,8 @@ int strays(struct __sk_buff *skb)
 		return handle(skb, 0);
 	if (skb->protocol == bpf_htons(ETH_P_IPV6))
 		return handle(skb, 1);
+	if (skb->protocol == bpf_htons(MESSAGES))
+		return answer(skb);
 	return TC_ACT_UNSPEC;
 }
 

@@ -62,14 +62,14 @@ func (e *Engine) addServers(next *plan, to *batch) {
 }
 
 func (e *Engine) addServer(number int, name string, s server, given bool, to *batch) {
-	at := fmt.Sprintf("b%d/%s", number, name)
+	at := e.slots.name(number) + "/" + name
 	if given || e.leaving[number][name] {
 		delete(e.leaving[number], name)
 		to.add("set server %s weight %d", at, s.weight)
 		to.add("set server %s state ready", at)
 		return
 	}
-	to.add("add server b%d/%s", number, s.line(name))
+	to.add("add server %s/%s", e.slots.name(number), s.line(name))
 	to.add("enable server %s", at)
 }
 
@@ -80,7 +80,7 @@ func (e *Engine) removeServers(next *plan, to *batch) {
 			if _, given := next.backends[number][name]; given {
 				continue
 			}
-			to.add("set server b%d/%s state maint", number, name)
+			to.add("set server %s/%s state maint", e.slots.name(number), name)
 			if e.leaving[number] == nil {
 				e.leaving[number] = map[string]bool{}
 			}
@@ -189,7 +189,7 @@ func (e *Engine) deleteServers() {
 	for number, list := range e.leaving {
 		for name := range list {
 			servers = append(servers, one{number, name})
-			commands.add("del server b%d/%s", number, name)
+			commands.add("del server %s/%s", e.slots.name(number), name)
 		}
 	}
 	answers, err := e.process.control.answers(commands)

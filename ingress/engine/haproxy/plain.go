@@ -6,7 +6,7 @@ import (
 	"github.com/fairway-net/fairway/ingress/model"
 )
 
-// Most requests are plain: version 1.1, no body, a path and headers of which nothing
+// Most requests are plain: no body, a path and headers of which nothing
 // has to be changed, for a host whose requests all go to one backend as they are.
 // haproxy finds out by two expressions and one map, and tries no other rule. What
 // looks otherwise passes all rules, which decide the same.
@@ -34,7 +34,7 @@ func (p *planner) plainHost(s *socket, l *listener, h *model.Host) {
 			return
 		}
 	}
-	if value := p.entries(s.id + "p.map")[l.id+"|"+h.Hostname+"|/"]; strings.HasPrefix(value, "b") {
+	if value := p.entries(s.id + "p.map")[l.id+"|"+h.Hostname+"|/"]; !strings.HasPrefix(value, "l") && !strings.HasPrefix(value, "e") {
 		entries[h.Hostname] = value
 	}
 }
@@ -46,7 +46,7 @@ func (c *config) plain(s *socket) {
 		c.add("http-request set-var(txn.host) req.fhdr(host)")
 		own = " { ssl_fc_sni,strcmp(txn.host) eq 0 }"
 	}
-	c.add("http-request set-var(txn.v) req.fhdr(host),map_str(%s) if { req.ver 1.1 } { method GET HEAD OPTIONS TRACE } { path -m reg %s } { req.hdrs -m reg %s }%s",
+	c.add("http-request set-var(txn.v) req.fhdr(host),map_str(%s) if { method GET HEAD OPTIONS TRACE } { path -m reg %s } { req.hdrs -m reg %s }%s",
 		c.path(s.id+"f.map"), plainPath, plainHeaders, own)
 	const found = "if { var(txn.v) -m found }"
 	c.add("http-request add-header x-forwarded-for %%[src] %s", found)

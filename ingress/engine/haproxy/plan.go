@@ -123,7 +123,7 @@ func (p *planner) backendOf(pool string, k kind) string {
 	default:
 		p.out.backends[number] = p.servers(m, k)
 	}
-	return "b" + strconv.Itoa(number)
+	return p.slots.name(number)
 }
 
 func (p *planner) socket(m *model.Socket) {

@@ -299,7 +299,7 @@ func (c *config) keep(p *plan) {
 // backend writes a slot with the servers that it has.
 func (c *config) backend(number int, list map[string]server) {
 	k := c.slots.kinds[number]
-	c.section("backend b%d", number)
+	c.section("backend %s", k.backend(number))
 	if k.stream {
 		c.add("mode tcp")
 		c.add("retry-on conn-failure")
@@ -334,11 +334,9 @@ func (c *config) backend(number int, list map[string]server) {
 	}
 }
 
-// tries writes when a request is sent again: as the rule says, or where that does
-// no harm.
+// tries writes when a request is sent again, if the rule says so.
 func (c *config) tries(k *kind) {
 	if k.attempts < 0 {
-		c.add("http-request disable-l7-retry if { var(txn.once) -m found }")
 		return
 	}
 	on := "conn-failure"

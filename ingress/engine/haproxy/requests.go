@@ -31,6 +31,7 @@ func (c *config) requests(s *socket, name, bind string) {
 	c.rules(s)
 	c.forwarded(s)
 	c.add("http-request lua.act if { var(txn.v) -m str l }")
+	c.add("http-request disable-l7-retry if { var(txn.once) -m found } !{ var(txn.v) -m beg r }")
 	c.add("http-response set-var(txn.answered) bool(true) if { status 503 }")
 	c.add("http-response lua.respond if { var(txn.r) -m found }")
 	c.add("http-after-response set-status 502 if { status 503 } !{ var(txn.answered) -m found } { be_name,nbsrv gt 0 }")

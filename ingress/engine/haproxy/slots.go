@@ -26,6 +26,18 @@ type kind struct {
 	broken    bool   // and after connections that fail
 }
 
+// backend is the name of one of a kind: r and a number where a rule says when
+// requests are sent again, and b where that is done if it does no harm.
+func (k *kind) backend(number int) string {
+	if k.attempts < 0 {
+		return "b" + strconv.Itoa(number)
+	}
+	return "r" + strconv.Itoa(number)
+}
+
+// name is that of a backend.
+func (s *slots) name(number int) string { return s.kinds[number].backend(number) }
+
 // kindOf is that for requests; what the pool adds is added by slot.
 func kindOf(a *model.Action) kind {
 	k := kind{connect: a.ConnectTimeout, timed: a.BackendTimeout > 0, attempts: -1}

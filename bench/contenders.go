@@ -33,6 +33,7 @@ func (c *contender) stop() error {
 const (
 	haproxyPlain, haproxySecure = 21000, 21001
 	nginxPlain, nginxSecure     = 22000, 22001
+	silentPlain, silentSecure   = 23000, 23001
 )
 
 // engineName is what the report calls an engine.
@@ -94,10 +95,28 @@ func (g *gateways) dial(ctx context.Context, port uint16) (net.Conn, error) {
 	return g.site.node.DialContext(ctx, "tcp4", fmt.Sprintf("127.0.0.1:%d", port))
 }
 
+// silentName is a haproxy that tells endpoints nothing of who asks.
+const silentName = "haproxy that adds no header"
+
 // startHAProxy starts haproxy with as many backends, found by a map, as a person
-// would write it for speed.
+// would write it for speed. It tells endpoints who asks, as engines do, and believes
+// nothing that clients say of that.
 func (g *gateways) startHAProxy(ctx context.Context) (*contender, error) {
-	dir := filepath.Join(g.options.Dir, "haproxy")
+	forwarded := func(scheme string) string {
+		return "  http-request set-header X-Forwarded-For %[src]\n  http-request set-header X-Forwarded-Host %[req.hdr(host)]\n  http-request set-header X-Forwarded-Proto " + scheme + "\n"
+	}
+	return g.haproxyWith(ctx, &contender{name: "haproxy", plain: haproxyPlain, secure: haproxySecure}, forwarded)
+}
+
+// startSilent starts haproxy that passes requests on as they are.
+func (g *gateways) startSilent(ctx context.Context) (*contender, error) {
+	return g.haproxyWith(ctx, &contender{name: silentName, plain: silentPlain, secure: silentSecure}, func(string) string { return "" })
+}
+
+// haproxyWith starts haproxy with rules that depend on the scheme.
+func (g *gateways) haproxyWith(ctx context.Context, c *contender, rules func(scheme string) string) (*contender, error) {
+	folder := fmt.Sprintf("haproxy-%d", c.plain)
+	dir := filepath.Join(g.options.Dir, folder)
 	var hosts, config strings.Builder
 	fmt.Fprintf(&config, `global
   maxconn 4000
@@ -109,11 +128,11 @@ defaults
   http-reuse always
 frontend plain
   bind 127.0.0.1:%d
-  use_backend %%[req.hdr(host),lower,map(%s/hosts)]
+%s  use_backend %%[req.hdr(host),lower,map(%s/hosts)]
 frontend secure
   bind 127.0.0.1:%d ssl crt %s/pair.pem alpn h2,http/1.1
-  use_backend %%[req.hdr(host),lower,map(%s/hosts)]
-`, haproxyPlain, dir, haproxySecure, dir, dir)
+%s  use_backend %%[req.hdr(host),lower,map(%s/hosts)]
+`, c.plain, rules("http"), dir, c.secure, dir, rules("https"), dir)
 	for _, s := range g.api.world.services {
 		fmt.Fprintf(&hosts, "%s.example.com %s\n", s.name, s.name)
 		fmt.Fprintf(&config, "backend %s\n  server a %s:%d\n", s.name, s.addrs[0], answerPort)
@@ -122,8 +141,7 @@ frontend secure
 	if err != nil {
 		return nil, err
 	}
-	c := &contender{name: "haproxy", plain: haproxyPlain, secure: haproxySecure}
-	if c.process, err = startCommand(g.site.node.Host, "haproxy", g.options.Dir, exec.Command("haproxy", "-db", "-f", filepath.Join(dir, "haproxy.cfg"))); err != nil {
+	if c.process, err = startCommand(g.site.node.Host, folder, g.options.Dir, exec.Command("haproxy", "-db", "-f", filepath.Join(dir, "haproxy.cfg"))); err != nil {
 		return nil, err
 	}
 	return c, g.serves(ctx, c)
@@ -150,6 +168,9 @@ ssl_protocols TLSv1.3;
 proxy_http_version 1.1;
 proxy_set_header Connection "";
 proxy_set_header Host $host;
+proxy_set_header X-Forwarded-For $remote_addr;
+proxy_set_header X-Forwarded-Host $host;
+proxy_set_header X-Forwarded-Proto $scheme;
 `, dir, dir, dir)
 	for _, s := range g.api.world.services {
 		fmt.Fprintf(&config, "upstream %s { server %s:%d; keepalive 32; keepalive_requests 1000000000; }\n", s.name, s.addrs[0], answerPort)

@@ -8,6 +8,7 @@ import (
 	"os/exec"
 	"path/filepath"
 	"slices"
+	"strings"
 	"time"
 )
 
@@ -111,8 +112,8 @@ func (g *gateways) measureRequests(ctx context.Context, all []*contender) error 
 			errs = append(errs, g.again(ctx, c))
 		}
 	}
-	for name, start := range map[string]func(context.Context) (*contender, error){"haproxy": g.startHAProxy, "nginx": g.startNginx} {
-		if _, err := exec.LookPath(name); err != nil {
+	for name, start := range map[string]func(context.Context) (*contender, error){"haproxy": g.startHAProxy, silentName: g.startSilent, "nginx": g.startNginx} {
+		if _, err := exec.LookPath(strings.Fields(name)[0]); err != nil {
 			g.options.Log.Info("not measured", "program", name, "because", err)
 			continue
 		}
@@ -125,7 +126,9 @@ func (g *gateways) measureRequests(ctx context.Context, all []*contender) error 
 		all = append(all, c)
 	}
 	slices.SortFunc(all, func(a, b *contender) int { return placeOf(a.name) - placeOf(b.name) })
-	errs = append(errs, g.takeTurns(ctx, "http", all, g.requests), g.takeTurns(ctx, "handshakes", all, g.handshakes))
+	errs = append(errs, g.takeTurns(ctx, "http", all, g.requests))
+	all = slices.DeleteFunc(all, func(c *contender) bool { return c.name == silentName }) // which makes them as haproxy does
+	errs = append(errs, g.takeTurns(ctx, "handshakes", all, g.handshakes))
 	return errors.Join(errs...)
 }
 

@@ -4,6 +4,7 @@
 //
 //	suite.go     the list of tests, and what they run in
 //	requests.go  random tables and requests against Decide
+//	borders.go   requests at the borders of what is usual, and what endpoints are told
 //	anything.go  the same with values that were made to be taken for something else
 //	traffic.go   protocols: HTTP/1.1, HTTP/2, WebSocket, TLS, streams
 //	terminate.go TLS that ends here, with bytes in it
@@ -56,6 +57,7 @@ func Run(t *testing.T, start func(*testing.T) Engine, otherwise Otherwise) {
 	}{
 		{"Decide", testDecide},
 		{"DecideAnything", testDecideAnything},
+		{"Borders", testBorders},
 		{"Paths", testPaths},
 		{"Headers", testHeaders},
 		{"Protocols", testProtocols},

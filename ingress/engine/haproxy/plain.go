@@ -1,6 +1,7 @@
 package haproxy
 
 import (
+	"fmt"
 	"strings"
 
 	"github.com/fairway-net/fairway/ingress/model"
@@ -11,8 +12,8 @@ import (
 // haproxy finds out by two expressions and one map, and tries no other rule. What
 // looks otherwise passes all rules, which decide the same.
 
-// plainPath has no segment that is "." or ".." or begins like them.
-const plainPath = `'^/(?![.]|%2[eE])(?>(?:[^/]*+/(?![.]|%2[eE]))*)[^/]*+\z'`
+// plainPath has no segment that is "." or ".." or begins like them. A query may follow.
+const plainPath = `'^/(?![.]|%2[eE])(?>(?:[^/?]*+/(?![.]|%2[eE]))*)[^/?]*+(?:[?]|\z)'`
 
 // plainLines are headers that go on as they are: no control character in them, and
 // none that is about the connection, about a body or about who asks.
@@ -46,8 +47,10 @@ func (c *config) plain(s *socket) {
 		c.add("http-request set-var(txn.host) req.fhdr(host)")
 		own = " { ssl_fc_sni,strcmp(txn.host) eq 0 }"
 	}
-	c.add("http-request set-var(txn.v) req.fhdr(host),map_str(%s) if { method GET HEAD OPTIONS TRACE } { path -m reg %s } { req.hdrs -m reg %s }%s",
-		c.path(s.id+"f.map"), plainPath, plainHeaders, own)
+	looks := func(target string) string { // which HTTP/2 always has whole
+		return fmt.Sprintf("{ method GET HEAD OPTIONS TRACE } { %s -m reg %s } { req.hdrs -m reg %s }%s", target, plainPath, plainHeaders, own)
+	}
+	c.add("http-request set-var(txn.v) req.fhdr(host),map_str(%s) if %s || { req.ver 2.0 } %s", c.path(s.id+"f.map"), looks("url"), looks("path"))
 	const found = "if { var(txn.v) -m found }"
 	c.add("http-request add-header x-forwarded-for %%[src] %s", found)
 	c.add("http-request add-header x-forwarded-host %%[req.fhdr(host)] %s", found)

@@ -66,6 +66,7 @@ func (c *config) admit(s *socket) {
 	c.add("http-request set-var(txn.host) var(txn.host),regsub([.]$,) if { var(txn.host) -m end . }")
 	c.add("http-request set-var(txn.host) str(-) unless { var(txn.host) -m found }")
 	c.add("http-request set-var(txn.path) path")
+	c.add("http-request set-uri %%[pathq] if { url -m beg -i http:// https:// } !{ req.ver 2.0 }") // endpoints get paths
 	c.add("http-request lua.normal if { path -m sub /. } || { path -m sub -i /%%2e } || !{ path -m beg / }")
 }
 
@@ -139,7 +140,8 @@ func (c *config) forwarded(s *socket) {
 	for _, h := range []string{"keep-alive", "proxy-connection", "proxy-authorization", "forwarded"} {
 		c.add("http-request del-header %s", h)
 	}
-	c.add("http-request del-header te unless { req.fhdr(te) -m str -i trailers }")
+	c.add("http-request del-header te unless { req.hdr(te) -m str -i trailers }")
+	c.add("http-request set-header te trailers if { req.hdr(te) -m str -i trailers }")
 	condition := func(name string) string {
 		if trusted == "" {
 			return ""

@@ -24,6 +24,7 @@ import (
 	"k8s.io/kubectl/pkg/cmd/util"
 
 	"github.com/fairway-net/fairway/apiserver"
+	_ "github.com/fairway-net/fairway/internal/kubectlwords"
 	"github.com/fairway-net/fairway/kube/balance"
 )
 

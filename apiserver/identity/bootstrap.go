@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"regexp"
 	"strings"
+	"sync"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
@@ -25,7 +26,9 @@ const (
 
 var (
 	joinToken       = regexp.MustCompile(`^([a-z0-9]{6})\.([a-z0-9]{16})$`)
-	bootstrapGroups = regexp.MustCompile(`^system:bootstrappers:[a-z0-9:-]{0,255}[a-z0-9]$`)
+	bootstrapGroups = sync.OnceValue(func() *regexp.Regexp { // large: not for every command
+		return regexp.MustCompile(`^system:bootstrappers:[a-z0-9:-]{0,255}[a-z0-9]$`)
+	})
 )
 
 // JoinTokens recognises the tokens with which machines join: Secrets of type
@@ -78,7 +81,7 @@ func (j *JoinTokens) authenticate(ctx context.Context, token string) (*authentic
 	}
 	groups := []string{bootstrapGroup}
 	for g := range strings.SplitSeq(string(secret.Data["auth-extra-groups"]), ",") {
-		if bootstrapGroups.MatchString(g) {
+		if bootstrapGroups().MatchString(g) {
 			groups = append(groups, g)
 		}
 	}

@@ -66,7 +66,7 @@ func (c *contents) usable() bool {
 			return false
 		}
 	}
-	for _, want := range fixedChains {
+	for _, want := range fixedChains() {
 		if found := c.chains[want.name]; found != nil && !found.matches(&want) {
 			return false
 		}

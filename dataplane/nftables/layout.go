@@ -3,6 +3,7 @@ package nftables
 import (
 	"fmt"
 	"strings"
+	"sync"
 
 	"github.com/google/nftables/expr"
 	"golang.org/x/sys/unix"
@@ -43,8 +44,9 @@ var (
 )
 
 // fixedChains are the chains that are always there, in an order in which each
-// comes after those it leads to.
-var fixedChains = makeFixedChains()
+// comes after those it leads to. They are made when they are first asked for: every command
+// would make them as it starts.
+var fixedChains = sync.OnceValue(makeFixedChains)
 
 func makeFixedChains() []chain {
 	var c []chain

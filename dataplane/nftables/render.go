@@ -131,9 +131,10 @@ func (r *foundRule) describe(want *chain, i int) string {
 // chainNamed is the chain with this name, and whether it is one of those that
 // pools come to need.
 func chainNamed(name string) (c *chain, dynamic bool) {
-	for i := range fixedChains {
-		if fixedChains[i].name == name {
-			return &fixedChains[i], false
+	fixed := fixedChains()
+	for i := range fixed {
+		if fixed[i].name == name {
+			return &fixed[i], false
 		}
 	}
 	for _, c := range bytesChains() {

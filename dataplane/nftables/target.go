@@ -20,7 +20,7 @@ type target struct {
 func build(want *model.Table, options kernel.Options, adopted map[string]adoptedPool, next uint32) *target {
 	st := newState(options.Scheduler)
 	st.next = max(next, 1)
-	t := &target{want: want, state: st, chains: slices.Clone(fixedChains)}
+	t := &target{want: want, state: st, chains: slices.Clone(fixedChains())}
 	if options.CountBytes {
 		t.chains = append(t.chains, bytesChains()...)
 	}

@@ -12,6 +12,7 @@
 //	frames.go    HTTP/2 that isn't what it should be
 //	hostile.go   clients that are too large, too slow, too fast, or lie
 //	changes.go   changes of the table while requests run
+//	fallback.go  pools that are asked where a backend has no endpoint
 //	sticky.go    clients that stay with an endpoint
 //	whose.go     connections to endpoints that say whose they are
 //	ends.go      endpoints that go away, and the end of the engine
@@ -71,6 +72,7 @@ func Run(t *testing.T, start func(*testing.T) Engine, otherwise Otherwise) {
 		{"Redirect", testRedirect},
 		{"Changes", testChanges},
 		{"Removed", testRemoved},
+		{"Fallback", testFallback},
 		{"BrokenOff", testBrokenOff},
 		{"Unheard", testUnheard},
 		{"StickyByAddress", testStickyByAddress},

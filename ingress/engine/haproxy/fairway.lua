@@ -373,6 +373,7 @@ local function act(txn)
   if a.status then return answer(txn, a.status) end
   if a.redirect then return answer(txn, a.redirect.status, {{"location", location(txn, a.redirect, rule)}}) end
   local b = choose(a.backends)
+  if a.fallback and (b.nowhere or b.n and tonumber(txn.sf:nbsrv(b.n)) == 0) then b = a.fallback end
   if b.status then return answer(txn, b.status) end
   if b.redirect then return answer(txn, b.redirect.status, {{"location", location(txn, b.redirect, rule)}}) end
   if b.cors and preflight(txn, b.cors, headers) then return end

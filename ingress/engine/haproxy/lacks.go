@@ -17,7 +17,7 @@ func Lacks() []string {
 		"mirrors of requests",
 		"a timeout of the whole request (timeouts.request); one of each try there is",
 		"limits of requests per second and of connections per client",
-		"other servers that say who is let in (auth-url), and backends that answer in the place of others (custom-http-errors, default-backend)",
+		"other servers that say who is let in (auth-url), and backends that answer in the place of others' errors (custom-http-errors)",
 		"passwords that are not written as {SHA}: bcrypt would hold up all other requests",
 		"a pause between tries (retry.backoff), and tries after answers other than 401, 403, 404, 408, 425, 500, 501, 502, 503 and 504",
 		"certificates of endpoints that are known by several names or by a URI",
@@ -43,8 +43,8 @@ func LackingAction(a *model.Action) string {
 		return "haproxy has no such limits per client"
 	case a.Auth != nil:
 		return "haproxy asks no other server who is let in"
-	case a.Errors != nil || a.Fallback != "":
-		return "haproxy has no other backend answer in the place of one"
+	case a.Errors != nil:
+		return "haproxy has no other backend answer in the place of an error"
 	}
 	if a.BasicAuth != nil {
 		for _, hash := range a.BasicAuth.Users {

@@ -100,6 +100,9 @@ func (p *planner) action(w *writer, s *model.Socket, r *model.Rule) {
 			}
 		}
 	})
+	if a.Fallback != "" && p.slot(a.Fallback, kindOf(a)) != unknown {
+		w.table("fallback", func() { p.backend(w, s, r, &model.Backend{Pool: a.Fallback}) })
+	}
 }
 
 func (p *planner) backend(w *writer, s *model.Socket, r *model.Rule, b *model.Backend) {
@@ -110,6 +113,7 @@ func (p *planner) backend(w *writer, s *model.Socket, r *model.Rule, b *model.Ba
 	}
 	switch {
 	case b.Invalid != "":
+		w.flag("nowhere", true)
 		w.intField("status", http.StatusInternalServerError)
 	case b.Redirect != nil:
 		p.redirect(w, s, r, b.Redirect)

@@ -34,6 +34,7 @@ const (
 	haproxyPlain, haproxySecure = 21000, 21001
 	nginxPlain, nginxSecure     = 22000, 22001
 	silentPlain, silentSecure   = 23000, 23001
+	againPlain, againSecure     = 24000, 24001
 )
 
 // engineName is what the report calls an engine.
@@ -95,26 +96,37 @@ func (g *gateways) dial(ctx context.Context, port uint16) (net.Conn, error) {
 	return g.site.node.DialContext(ctx, "tcp4", fmt.Sprintf("127.0.0.1:%d", port))
 }
 
-// silentName is a haproxy that tells endpoints nothing of who asks.
-const silentName = "haproxy that adds no header"
+// The other two haproxies: one tells endpoints nothing of who asks, and one tries a
+// request that no endpoint answered again, as engines do.
+const (
+	silentName = "haproxy that adds no header"
+	againName  = "haproxy that tries again"
+)
 
 // startHAProxy starts haproxy with as many backends, found by a map, as a person
 // would write it for speed. It tells endpoints who asks, as engines do, and believes
 // nothing that clients say of that.
 func (g *gateways) startHAProxy(ctx context.Context) (*contender, error) {
-	forwarded := func(scheme string) string {
-		return "  http-request set-header X-Forwarded-For %[src]\n  http-request set-header X-Forwarded-Host %[req.hdr(host)]\n  http-request set-header X-Forwarded-Proto " + scheme + "\n"
-	}
-	return g.haproxyWith(ctx, &contender{name: "haproxy", plain: haproxyPlain, secure: haproxySecure}, forwarded)
+	return g.haproxyWith(ctx, &contender{name: "haproxy", plain: haproxyPlain, secure: haproxySecure}, "", forwarded)
+}
+
+// forwarded are haproxy's rules that tell endpoints who asks.
+func forwarded(scheme string) string {
+	return "  http-request set-header X-Forwarded-For %[src]\n  http-request set-header X-Forwarded-Host %[req.hdr(host)]\n  http-request set-header X-Forwarded-Proto " + scheme + "\n"
+}
+
+// startAgain starts haproxy that keeps each request until it is answered.
+func (g *gateways) startAgain(ctx context.Context) (*contender, error) {
+	return g.haproxyWith(ctx, &contender{name: againName, plain: againPlain, secure: againSecure}, "  option redispatch 1\n  retries 6\n  retry-on conn-failure empty-response\n", forwarded)
 }
 
 // startSilent starts haproxy that passes requests on as they are.
 func (g *gateways) startSilent(ctx context.Context) (*contender, error) {
-	return g.haproxyWith(ctx, &contender{name: silentName, plain: silentPlain, secure: silentSecure}, func(string) string { return "" })
+	return g.haproxyWith(ctx, &contender{name: silentName, plain: silentPlain, secure: silentSecure}, "", func(string) string { return "" })
 }
 
-// haproxyWith starts haproxy with rules that depend on the scheme.
-func (g *gateways) haproxyWith(ctx context.Context, c *contender, rules func(scheme string) string) (*contender, error) {
+// haproxyWith starts haproxy with more defaults, and rules that depend on the scheme.
+func (g *gateways) haproxyWith(ctx context.Context, c *contender, defaults string, rules func(scheme string) string) (*contender, error) {
 	folder := fmt.Sprintf("haproxy-%d", c.plain)
 	dir := filepath.Join(g.options.Dir, folder)
 	var hosts, config strings.Builder
@@ -126,13 +138,13 @@ defaults
   timeout client 60s
   timeout server 60s
   http-reuse always
-frontend plain
+%sfrontend plain
   bind 127.0.0.1:%d
 %s  use_backend %%[req.hdr(host),lower,map(%s/hosts)]
 frontend secure
   bind 127.0.0.1:%d ssl crt %s/pair.pem alpn h2,http/1.1
 %s  use_backend %%[req.hdr(host),lower,map(%s/hosts)]
-`, c.plain, rules("http"), dir, c.secure, dir, rules("https"), dir)
+`, defaults, c.plain, rules("http"), dir, c.secure, dir, rules("https"), dir)
 	for _, s := range g.api.world.services {
 		fmt.Fprintf(&hosts, "%s.example.com %s\n", s.name, s.name)
 		fmt.Fprintf(&config, "backend %s\n  server a %s:%d\n", s.name, s.addrs[0], answerPort)

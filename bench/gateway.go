@@ -112,7 +112,7 @@ func (g *gateways) measureRequests(ctx context.Context, all []*contender) error 
 			errs = append(errs, g.again(ctx, c))
 		}
 	}
-	for name, start := range map[string]func(context.Context) (*contender, error){"haproxy": g.startHAProxy, silentName: g.startSilent, "nginx": g.startNginx} {
+	for name, start := range map[string]func(context.Context) (*contender, error){"haproxy": g.startHAProxy, silentName: g.startSilent, againName: g.startAgain, "nginx": g.startNginx} {
 		if _, err := exec.LookPath(strings.Fields(name)[0]); err != nil {
 			g.options.Log.Info("not measured", "program", name, "because", err)
 			continue
@@ -127,7 +127,7 @@ func (g *gateways) measureRequests(ctx context.Context, all []*contender) error 
 	}
 	slices.SortFunc(all, func(a, b *contender) int { return placeOf(a.name) - placeOf(b.name) })
 	errs = append(errs, g.takeTurns(ctx, "http", all, g.requests))
-	all = slices.DeleteFunc(all, func(c *contender) bool { return c.name == silentName }) // which makes them as haproxy does
+	all = slices.DeleteFunc(slices.Clone(all), func(c *contender) bool { return c.name == silentName || c.name == againName }) // which make them as it does
 	errs = append(errs, g.takeTurns(ctx, "handshakes", all, g.handshakes))
 	return errors.Join(errs...)
 }

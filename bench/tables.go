@@ -184,7 +184,7 @@ func inOrder(all []table) {
 
 // modeOrder is that of the columns and rows: first what belongs to no mode.
 var modeOrder = []string{"API", "nftables", proxyName + "nftables", "ebpf", "ipvs", proxyName + "ipvs",
-	"iptables-nft", proxyName + "iptables-nft", "iptables-legacy", proxyName + "iptables-legacy", "userspace", "native", "haproxy engine", "haproxy", silentName, "nginx"}
+	"iptables-nft", proxyName + "iptables-nft", "iptables-legacy", proxyName + "iptables-legacy", "userspace", "native", "haproxy engine", "haproxy", silentName, againName, "nginx"}
 
 // isGateway reports whether a mode is an engine for Gateways, or stands beside them.
 func isGateway(mode string) bool { return placeOf(mode) >= placeOf("native") && placeOf(mode) < 99 }

@@ -97,6 +97,14 @@ func testLoadBalancer(r *rig) {
 		}
 		return metallb.V1beta1.Post().Namespace(pool.Namespace).Resource("ipaddresspools").Body(pool).Do(ctx).Error()
 	})
+	r.retryREST(func(ctx context.Context) error { // pools of other namespaces are none
+		pool := &v1beta1.IPAddressPool{ObjectMeta: metav1.ObjectMeta{Name: "elsewhere", Namespace: r.ns}, Spec: v1beta1.IPAddressPoolSpec{Addresses: []string{"203.0.113.128/25"}}}
+		return metallb.V1beta1.Post().Namespace(pool.Namespace).Resource("ipaddresspools").Body(pool).Do(ctx).Error()
+	})
+	r.createService(balanced("five", func(s *corev1.Service) {
+		s.Annotations = map[string]string{v1beta1.AnnotationAddressPool: "elsewhere"}
+	}))
+	r.expectEvent("five", "AllocationFailed", `unknown pool "elsewhere"`)
 	r.createService(balanced("four", func(s *corev1.Service) {
 		s.Annotations = map[string]string{"metallb.universe.tf/address-pool": "more"}
 	}))
@@ -126,7 +134,7 @@ func testLoadBalancer(r *rig) {
 	r.expectEvent("four", "ClearAssignment", "no pool has 198.51.100.0")
 	r.expectEvent("four", "AllocationFailed", `unknown pool "more"`)
 	r.expectAddress("others", "203.0.113.9", "")
-	for _, name := range []string{"one", "three", "four", "others"} {
+	for _, name := range []string{"one", "three", "four", "five", "others"} {
 		r.deleteService(name)
 	}
 }

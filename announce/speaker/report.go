@@ -19,6 +19,9 @@ import (
 	"github.com/fairway-net/fairway/apis/metallb/v1beta1"
 )
 
+// stateAgain is how often the ConfigurationState is written again, whether it changed or not.
+const stateAgain = time.Minute
+
 // reportDelay merges changes of many addresses into one look.
 const reportDelay = 100 * time.Millisecond
 
@@ -29,11 +32,16 @@ func (n *Speaker) keepReported(ctx context.Context) {
 		{n: n, resource: "servicel2statuses", prefix: "l2-", protocol: announce.Layer2},
 		{n: n, resource: "servicebgpstatuses", prefix: "bgp-", protocol: announce.BGP},
 	}
-	stated := "not yet"
+	const notYet = "not yet"
+	stated := notYet
+	again := time.NewTicker(n.stateAgain)
+	defer again.Stop()
 	for {
 		select {
 		case <-ctx.Done():
 			return
+		case <-again.C:
+			stated = notYet // somebody may have deleted it
 		case <-n.changed:
 		}
 		n.watchWays()

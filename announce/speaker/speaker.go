@@ -90,7 +90,8 @@ const (
 // of tables before and after they are applied. A nil Speaker announces nothing.
 type Speaker struct {
 	node, namespace string
-	systemd         string // systemdDir
+	systemd         string        // systemdDir
+	stateAgain      time.Duration // stateAgain
 	options         Options
 	client          kubernetes.Interface
 	metallb         *kube.MetalLB
@@ -165,7 +166,7 @@ func New(config Config) (*Speaker, error) {
 		return nil, err
 	}
 	n := &Speaker{
-		systemd: systemdDir, node: config.NodeName, namespace: cmp.Or(config.Namespace, v1beta1.DefaultNamespace), options: config.Options,
+		systemd: systemdDir, stateAgain: stateAgain, node: config.NodeName, namespace: cmp.Or(config.Namespace, v1beta1.DefaultNamespace), options: config.Options,
 		client: config.Client, metallb: metallb, events: config.Events, connections: config.Connections, carriesOn: config.CarriesOn, again: config.Again, held: held{}, log: config.Log.With("part", "announce"),
 		wake: make(chan struct{}, 1), changed: make(chan struct{}, 1), peersChanged: make(chan struct{}, 1), servicesWanted: make(chan struct{}, 1),
 		missing: map[string]bool{partTable: true}, services: map[string]announce.Service{}, rival: map[types.NamespacedName]bool{},

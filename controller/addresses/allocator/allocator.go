@@ -74,6 +74,7 @@ func (a *Allocator) Ensure(r Request, has []netip.Addr) (got Assignment, lost, e
 	}
 	if len(has) > 0 {
 		if got, lost = a.keep(&r, has); lost == nil {
+			got = a.complete(&r, got)
 			a.hold(r, got)
 			return got, nil, nil
 		}
@@ -136,6 +137,20 @@ func (a *Allocator) keep(r *Request, has []netip.Addr) (Assignment, error) {
 		return Assignment{}, fmt.Errorf("it asks for %v now", r.Addresses)
 	}
 	return a.take(r, has)
+}
+
+// complete adds the family that a Service prefers to have and hasn't, if its pool has got one.
+func (a *Allocator) complete(r *Request, has Assignment) Assignment {
+	if !r.Prefer || len(r.Addresses) > 0 || len(has.Addresses) == len(r.Families) {
+		return has
+	}
+	for _, address := range a.from(r, a.pools[has.Pool]) {
+		if !slices.ContainsFunc(has.Addresses, func(h netip.Addr) bool { return familyOf(h) == familyOf(address) }) {
+			has.Addresses = append(has.Addresses, address)
+		}
+	}
+	has.Addresses = r.inOrder(has.Addresses)
+	return has
 }
 
 // assign finds addresses for a Service that has none.

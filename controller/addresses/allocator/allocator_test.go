@@ -327,6 +327,46 @@ func TestPoolThatGoes(t *testing.T) {
 	step{request: request("a"), has: []string{"192.0.2.2"}, want: "renamed: 192.0.2.2"}.check(t, a, "pool renamed")
 }
 
+// TestPoolsThatChange: what a Service that prefers both families has, while pools get and lose
+// families, and while it asks for other ones.
+func TestPoolsThatChange(t *testing.T) {
+	pool := func(name string, texts ...string) Pool {
+		return Pool{Name: name, Ranges: ranges(t, texts...), AutoAssign: true}
+	}
+	both := request("a", prefer(IPv4, IPv6))
+	four := pool("p", "192.0.2.1/32")
+	dual := pool("p", "192.0.2.1/32", "2001:db8::1/128")
+	other := pool("q", "198.51.100.1/32", "2001:db8::9/128")
+	for name, steps := range map[string][]struct {
+		pools []Pool
+		step  step
+	}{
+		"its pool gets the other family": {
+			{[]Pool{four}, step{request: both, want: "p: 192.0.2.1"}},
+			{[]Pool{dual}, step{request: both, has: []string{"192.0.2.1"}, want: "p: 192.0.2.1 2001:db8::1"}},
+		},
+		"another pool with both comes": {
+			{[]Pool{four}, step{request: both, want: "p: 192.0.2.1"}},
+			{[]Pool{four, other}, step{request: both, has: []string{"192.0.2.1"}, want: "p: 192.0.2.1"}},
+		},
+		"it requires both, and prefers them again": {
+			{[]Pool{four}, step{request: both, want: "p: 192.0.2.1"}},
+			{[]Pool{four}, step{request: request("a", families(IPv4, IPv6)), has: []string{"192.0.2.1"}, lost: "are not of all of the Service's families", err: "no address left for the families"}},
+			{[]Pool{four}, step{request: both, want: "p: 192.0.2.1"}},
+		},
+		"its pool loses a family, another has both": {
+			{[]Pool{dual, other}, step{request: both, want: "p: 192.0.2.1 2001:db8::1"}},
+			{[]Pool{four, other}, step{request: both, has: []string{"192.0.2.1", "2001:db8::1"}, want: "q: 198.51.100.1 2001:db8::9", lost: "2001:db8::1"}},
+		},
+	} {
+		a := New()
+		for i, s := range steps {
+			a.SetPools(s.pools)
+			s.step.check(t, a, fmt.Sprint(name, ", step ", i))
+		}
+	}
+}
+
 func TestCounts(t *testing.T) {
 	a := New()
 	a.SetPools([]Pool{

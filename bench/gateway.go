@@ -79,7 +79,7 @@ type gateways struct {
 func (g *gateways) stage(ctx context.Context, n int, whole bool) error {
 	g.size = size{n, 1}
 	g.options.Log.Info("filling the API", "routes", n)
-	if err := g.addRoutes(ctx, n-g.routes); err != nil {
+	if err := errors.Join(g.addRoutes(ctx, n-g.routes), g.settled(ctx)); err != nil {
 		return err
 	}
 	var errs []error

@@ -156,6 +156,23 @@ func (g *gateways) addRoutes(ctx context.Context, n int) error {
 	return nil
 }
 
+// settled waits until the controller has written the status of every route: until
+// then the API server is as busy with that as with any change that is measured.
+func (g *gateways) settled(ctx context.Context) error {
+	return poll(ctx, startPatience, time.Second, func() error {
+		list, err := g.routesOf().List(ctx, metav1.ListOptions{ResourceVersion: "0"})
+		if err != nil {
+			return fmt.Errorf("wait for statuses of routes: %w", err)
+		}
+		for i := range list.Items {
+			if len(list.Items[i].Status.Parents) == 0 {
+				return fmt.Errorf("wait for statuses of routes: HTTPRoute %s has none", list.Items[i].Name)
+			}
+		}
+		return nil
+	})
+}
+
 func (g *gateways) routesOf() routes.HTTPRouteInterface {
 	return g.api.gateway.GatewayV1().HTTPRoutes(namespace)
 }

@@ -71,7 +71,7 @@ func boundedPercent(live, room uint64) int {
 // BoundIdleGarbage is BoundGarbage for a server whose requests leave garbage: while
 // collections follow each other within a fifth of a second, ever more may gather, up to
 // busy or a sixteenth of the memory that this process may use, and less again once they
-// don't.
+// don't. Once there are none for a while, what isn't in use goes back to the system.
 func BoundIdleGarbage(room, busy uint64) (end func()) {
 	if os.Getenv("GOGC") != "" {
 		return func() {}
@@ -80,8 +80,9 @@ func BoundIdleGarbage(room, busy uint64) (end func()) {
 	if memory, err := root("/").memory(); err == nil { // else nothing is known to bound it
 		busy = max(min(busy, memory/shareOfRoom), room)
 	}
-	r := &busyRoom{least: room, most: busy, now: room}
+	r, idle := &busyRoom{least: room, most: busy, now: room}, newIdleReturn()
 	return afterCollections(func(live uint64) int {
+		idle.collected()
 		if r.collected(time.Now()) == r.least {
 			return boundedPercent(live, r.least)
 		}

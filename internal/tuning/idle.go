@@ -9,7 +9,7 @@ import (
 
 const (
 	idleAfter    = 2 * time.Second // of a collection, if none follows
-	returnPause  = 30 * time.Second
+	returnPause  = 5 * time.Second // between two times
 	worthReturn  = 4 << 20
 	freeBytes    = "/memory/classes/heap/free:bytes"
 	garbageBytes = "/memory/classes/heap/objects:bytes"
@@ -20,14 +20,15 @@ const (
 // other. Go itself keeps a tenth more than it expects to need, which is ten megabytes
 // of a gateway's sixty.
 type idleReturn struct {
-	free func() // debug.FreeOSMemory
+	bytes func() uint64 // that may be given back
+	free  func()
 
 	mu    sync.Mutex
 	timer *time.Timer
 	last  time.Time
 }
 
-func newIdleReturn() *idleReturn { return &idleReturn{free: debug.FreeOSMemory} }
+func newIdleReturn() *idleReturn { return &idleReturn{bytes: returnable, free: debug.FreeOSMemory} }
 
 // collected has memory given back if no collection follows soon.
 func (i *idleReturn) collected() {
@@ -41,21 +42,30 @@ func (i *idleReturn) collected() {
 }
 
 func (i *idleReturn) idle() {
-	if i.isDue(time.Now(), returnable()) {
+	due, in := i.isDue(time.Now(), i.bytes())
+	switch {
+	case due:
 		i.free()
+	case in > 0:
+		i.mu.Lock()
+		defer i.mu.Unlock()
+		i.timer.Reset(in)
 	}
 }
 
-// isDue reports whether memory is given back now: it is worth a collection, and the
-// last time was long ago.
-func (i *idleReturn) isDue(now time.Time, bytes uint64) bool {
+// isDue reports whether memory is given back now, which is if it is worth a collection
+// and the last time was long ago; or when it will be, 0 if it isn't worth it.
+func (i *idleReturn) isDue(now time.Time, bytes uint64) (due bool, in time.Duration) {
 	i.mu.Lock()
 	defer i.mu.Unlock()
-	if bytes < worthReturn || !i.last.IsZero() && now.Sub(i.last) < returnPause {
-		return false
+	if bytes < worthReturn {
+		return false, 0
+	}
+	if in = i.last.Add(returnPause).Sub(now); in > 0 && !i.last.IsZero() {
+		return false, in
 	}
 	i.last = now
-	return true
+	return true, 0
 }
 
 // returnable is what the process has of the system and doesn't use.

@@ -14,12 +14,13 @@ func TestReturnIsDue(t *testing.T) {
 		after time.Duration
 		bytes uint64
 		due   bool
+		in    time.Duration
 	}{
-		{0, worthReturn - 1, false}, {0, worthReturn, true}, {time.Second, 1 << 30, false},
-		{returnPause, worthReturn, true}, {returnPause + time.Second, 1 << 30, false},
+		{0, worthReturn - 1, false, 0}, {0, worthReturn, true, 0}, {time.Second, 1 << 30, false, returnPause - time.Second},
+		{time.Second, worthReturn - 1, false, 0}, {returnPause, worthReturn, true, 0}, {returnPause + time.Second, 1 << 30, false, returnPause - time.Second},
 	} {
-		if due := i.isDue(now.Add(step.after), step.bytes); due != step.due {
-			t.Errorf("%d bytes after %s: due %v", step.bytes, step.after, due)
+		if due, in := i.isDue(now.Add(step.after), step.bytes); due != step.due || in != step.in {
+			t.Errorf("%d bytes after %s: due %v, or in %s", step.bytes, step.after, due, in)
 		}
 	}
 }
@@ -33,13 +34,11 @@ func TestIdleReturns(t *testing.T) {
 		}
 	}
 	freed := make(chan struct{}, 1)
-	i := &idleReturn{free: func() { freed <- struct{}{} }}
-	burst := make([]byte, 2*worthReturn) // garbage from here on
-	burst[0] = 1
+	i := &idleReturn{bytes: func() uint64 { return worthReturn }, free: func() { freed <- struct{}{} }}
 	i.collected()
 	select {
 	case <-freed:
 	case <-time.After(10 * idleAfter):
-		t.Errorf("nothing is given back of %d bytes", returnable())
+		t.Error("nothing is given back")
 	}
 }

@@ -35,7 +35,7 @@ MAY_SKIP   += "github.com/fairway-net/fairway/dataplane/ebpf/packet TestHandover
 MAY_SKIP   += "github.com/fairway-net/fairway/lab TestRouterMatrix" "github.com/fairway-net/fairway/lab TestBirdMatrix"
 
 # Connections through a node that is drained, in each mode: `make drain`.
-MAY_SKIP   += "github.com/fairway-net/fairway/lab TestDrainKeepsConnections" "github.com/fairway-net/fairway/lab TestDrainUnderRouters" "github.com/fairway-net/fairway/lab TestWhoMayNotAnnounce" "github.com/fairway-net/fairway/lab TestStableFlows" "github.com/fairway-net/fairway/lab TestKeeperLost"
+MAY_SKIP   += "github.com/fairway-net/fairway/lab TestDrainKeepsConnections" "github.com/fairway-net/fairway/lab TestDrainUnderRouters" "github.com/fairway-net/fairway/lab TestWhoMayNotAnnounce" "github.com/fairway-net/fairway/lab TestStableFlows" "github.com/fairway-net/fairway/lab TestKeeperLost" "github.com/fairway-net/fairway/lab TestShutdown"
 
 # The causes that doctor names take half a minute for each mode: `make causes`.
 MAY_SKIP   += "github.com/fairway-net/fairway/lab TestCausesInAllModes"
@@ -104,8 +104,8 @@ cluster: build bin/kubernetes/$(KUBERNETES) ## the agent in clusters whose contr
 routers: build ## what real routers make of what nodes announce: minutes, since sessions begin anew for each setting
 	FAIRWAY_ROUTERS=1 $(GO) test -v -timeout 30m -run '^(TestRouters|TestRouterMatrix|TestBirdMatrix)$$' ./lab
 
-drain: build ## connections through nodes that are drained, in each mode, also over routers, nodes that may not announce, and stable flows, and nodes that lose power meanwhile: five minutes
-	FAIRWAY_DRAIN=1 $(GO) test -v -count=1 -timeout 10m -run '^(TestDrainKeepsConnections|TestDrainUnderRouters|TestWhoMayNotAnnounce|TestStableFlows|TestKeeperLost)$$' ./lab
+drain: build ## connections through nodes that are drained, in each mode, also over routers, nodes that may not announce, and stable flows, nodes that lose power meanwhile, and a machine that shuts down: five minutes
+	FAIRWAY_DRAIN=isolated unshare --mount --propagation private $(GO) test -v -count=1 -timeout 10m -run '^(TestDrainKeepsConnections|TestDrainUnderRouters|TestWhoMayNotAnnounce|TestStableFlows|TestKeeperLost|TestShutdown)$$' ./lab
 
 many-nodes: build ## agents of nodes elsewhere, asked by nodes/proxy and by pods/exec, with few rights, and silent: half a minute
 	FAIRWAY_MANY_NODES=1 $(GO) test -v -count=1 -timeout 10m -run '^TestManyNodes$$' ./lab

@@ -29,7 +29,7 @@ func (n *Speaker) decide() (withdrawn bool) {
 	faults = append(faults, plan.Faults...)
 	maps.Copy(plan.WhyNot, left)
 	if n.layer2 != nil {
-		n.layer2.StandBy(placements(announce.StandBy(config, n.withRivals(n.self))))
+		n.layer2.StandBy(placements(announce.StandBy(config, n.asItIs(n.self))))
 		n.layer2.Expect(placements(n.planFor(config, n.self, n.upcoming()).L2))
 		n.layer2.Set(placements(plan.L2), n.anywhere(served, n.ofRouters(config, served, plan)))
 	}
@@ -85,14 +85,17 @@ func (n *Speaker) planFor(config *announce.Config, self announce.Node, served ma
 	if table := n.inForce.Table(); table != nil {
 		self.ServiceRanges = table.Settings.Reserved
 	}
-	self = n.withRivals(self)
+	self = n.asItIs(self)
 	return announce.Decide(config, self, served, func(service string) announce.Service { return n.services[service] })
 }
 
-// withRivals is a Node while MetalLB's speakers run on it.
-func (n *Speaker) withRivals(self announce.Node) announce.Node {
+// asItIs is a Node while MetalLB's speakers run on it, and when nothing is to be announced any more.
+func (n *Speaker) asItIs(self announce.Node) announce.Node {
 	if len(n.rival) > 0 {
 		self.Unfit = "a MetalLB speaker runs on this node and announces"
+	}
+	if n.ends {
+		self.Unfit = "the machine shuts down, or the agent announces nothing any more"
 	}
 	return self
 }

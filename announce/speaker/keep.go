@@ -85,6 +85,7 @@ func (k *Keeper) End() {
 	if k.now == nil {
 		return
 	}
+	k.now.handOver()
 	k.stop()
 	<-k.done
 	k.now = nil

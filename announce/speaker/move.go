@@ -35,6 +35,28 @@ func (n *Speaker) become(next announce.Node) {
 	}(n.guide)
 }
 
+// handOver has this node cease to announce for good, unless another process follows on it: other
+// nodes are prepared, as for a drain, before routers choose anew.
+func (n *Speaker) handOver() {
+	if n.isFollowed() {
+		return
+	}
+	n.mu.Lock()
+	var addresses []netip.Addr
+	if n.guide != nil && n.self.Unfit == "" {
+		addresses = n.toldRouters(n.self)
+	}
+	g := n.guide
+	n.mu.Unlock()
+	if len(addresses) > 0 {
+		g.Prepare(context.Background(), addresses, true)
+	}
+	n.mu.Lock()
+	n.ends = true
+	n.mu.Unlock()
+	n.decide()
+}
+
 // toldRouters lists the addresses that routers are told of by a node, but for those whose
 // connections go on anywhere.
 func (n *Speaker) toldRouters(fit announce.Node) (list []netip.Addr) {

@@ -3,6 +3,8 @@ package speaker
 import (
 	"context"
 	"net/netip"
+	"os"
+	"path/filepath"
 	"slices"
 	"testing"
 	"time"
@@ -101,5 +103,44 @@ func TestOthersAreToldFirst(t *testing.T) {
 	case <-leads.asked:
 		t.Error("others are told of a change that is none")
 	default:
+	}
+}
+
+// TestShutdown: a machine that shuts down prepares the other nodes, as one that is drained,
+// before routers hear of it; an agent that is followed by another one does nothing.
+func TestShutdown(t *testing.T) {
+	for _, stops := range []bool{true, false} {
+		book, one := &notebook{}, netip.MustParseAddr("192.0.2.1")
+		leads := &guideBook{asked: make(chan []netip.Addr, 1), proceed: make(chan struct{})}
+		n := announcingTo(t, book)
+		n.guide, n.systemd = leads, t.TempDir()
+		says := "running"
+		if stops {
+			says = "stopping"
+		}
+		if err := os.WriteFile(filepath.Join(n.systemd, "systemctl"), []byte("#!/bin/sh\necho "+says+"\n"), 0o755); err != nil {
+			t.Fatal(err)
+		}
+		t.Setenv("PATH", n.systemd+":"+os.Getenv("PATH"))
+		n.Intend(balanced(1, "192.0.2.1"))
+		n.Applied(balanced(1, "192.0.2.1"), nil)
+		done := make(chan struct{})
+		go func() { defer close(done); n.handOver() }()
+		want := []string{"192.0.2.1/32"}
+		if stops {
+			if asked := <-leads.asked; !slices.Equal(asked, []netip.Addr{one}) {
+				t.Errorf("others are told of %v", asked)
+			}
+			if n.mu.Lock(); !slices.Equal(book.routes, want) {
+				t.Errorf("while others prepare, routers are told %q", book.routes)
+			}
+			n.mu.Unlock()
+			leads.proceed <- struct{}{}
+			want = nil
+		}
+		<-done
+		if !slices.Equal(book.routes, want) {
+			t.Errorf("stops %v: routers are told %q, want %q", stops, book.routes, want)
+		}
 	}
 }

@@ -6,7 +6,6 @@ import (
 	"log/slog"
 	"net"
 	"net/netip"
-	"os"
 	"slices"
 	"sync"
 	"time"
@@ -130,12 +129,21 @@ func (l *link) receive() {
 		case err == nil:
 			l.take(buffer[:n])
 		case errors.Is(err, unix.ENETDOWN): // it may come up again
-		case errors.Is(err, net.ErrClosed), errors.Is(err, os.ErrClosed):
+		case l.isClosed():
 			return
 		default:
 			l.log.Warn("what other nodes say of their connections isn't heard any more", "err", err)
 			return
 		}
+	}
+}
+
+func (l *link) isClosed() bool {
+	select {
+	case <-l.closed:
+		return true
+	default:
+		return false
 	}
 }
 

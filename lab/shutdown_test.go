@@ -1,0 +1,117 @@
+package lab_test
+
+import (
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
+	"sync"
+	"syscall"
+	"testing"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/fairway-net/fairway/lab"
+	"github.com/fairway-net/fairway/lab/fault"
+)
+
+// TestShutdown: a machine that systemd shuts down hands over what it announces. No new
+// connection is refused or unanswered, connections through other nodes go on, and those
+// through the machine are reset.
+func TestShutdown(t *testing.T) {
+	if os.Getenv("FAIRWAY_DRAIN") == "" {
+		t.Skip("takes long: `make drain`")
+	}
+	shutDown := pretendSystemd(t)
+	c := config("shutdown")
+	c.Nodes, c.Mode, c.Router = 3, "nftables", lab.RouterBird
+	c.LoadBalancerRanges = []string{"10.99.0.1-10.99.0.9", "fd00:99::1-fd00:99::9"}
+	up(t, c)
+	t.Cleanup(func() { agentsSaid(t, c.Name, "node1", "node2", "node3") })
+	hosts := []string{"10.99.0.1", "fd00:99::1"}
+	pods := hello(6)
+	pods.Spec.Template.Spec.NodeName = "node3"
+	balance(t, c.Name, pods, strings.Join(hosts, ","), "false")
+	ways := func(n int) {
+		for _, host := range hosts {
+			eventually(t, fmt.Sprintf("%d nodes announce %s", n, host), func() bool { return nextHops(t, c.Name, host) == n })
+		}
+	}
+	ways(3)
+	p := connectAll(t, c.Name, 40, hosts)
+	through := strings.Count(command(t, "lab", "exec", "--name", c.Name, "node1", "--", "sh", "-c",
+		"conntrack -L -f ipv4 -p tcp --dport 80 --state ESTABLISHED; conntrack -L -f ipv6 -p tcp --dport 80 --state ESTABLISHED"), "src=") / 2
+	if through == 0 || through == len(p.conns) {
+		t.Fatalf("%d of %d connections are through node1", through, len(p.conns))
+	}
+	newcomers := keepConnecting(t, c.Name, hosts)
+	agent := agentOf(t, c, "node1")
+	shutDown()
+	if err := syscall.Kill(agent, syscall.SIGTERM); err != nil {
+		t.Fatal(err)
+	}
+	for deadline := time.Now().Add(patience); syscall.Kill(agent, 0) == nil; time.Sleep(time.Millisecond) {
+		if time.Now().After(deadline) {
+			t.Fatal("the agent doesn't end")
+		}
+	}
+	if err := lab.BreakNode(t.Context(), c.Name, "node1", fault.Power); err != nil {
+		t.Fatal(err)
+	}
+	ways(2)
+	var mu sync.Mutex
+	var group sync.WaitGroup
+	count := map[string]int{}
+	for _, conn := range p.conns {
+		group.Go(func() {
+			_, _, err := question(conn, 4*time.Second)
+			mu.Lock()
+			defer mu.Unlock()
+			switch {
+			case err == nil:
+				count["answered"]++
+			case errors.Is(err, unix.ECONNRESET):
+				count["reset"]++
+			default:
+				count["left hanging"]++
+			}
+		})
+	}
+	group.Wait()
+	newcomers()
+	t.Logf("%d connections through node1, of %d: %v", through, len(p.conns), count)
+	if count["reset"] != through || count["answered"] != len(p.conns)-through {
+		t.Errorf("%d connections were through node1, of %d: %v", through, len(p.conns), count)
+	}
+}
+
+// pretendSystemd has the processes of this mount namespace take the machine for one that
+// systemd runs, and returns what has it shut down.
+func pretendSystemd(t *testing.T) (shutDown func()) {
+	t.Helper()
+	if os.Getenv("FAIRWAY_DRAIN") != "isolated" {
+		t.Skip("needs a mount namespace of its own: `make drain`")
+	}
+	const dir = "/run/systemd"
+	script := filepath.Join(t.TempDir(), "systemctl")
+	err := errors.Join(
+		os.WriteFile(script, []byte("#!/bin/sh\nif [ -e "+dir+"/stopping ]; then echo stopping; else echo running; fi\n"), 0o755),
+		os.MkdirAll(dir, 0o755), unix.Mount("tmpfs", dir, "tmpfs", 0, ""), os.Mkdir(dir+"/system", 0o755),
+		unix.Mount(script, "/usr/bin/systemctl", "", unix.MS_BIND, ""),
+	)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		if err := errors.Join(unix.Unmount("/usr/bin/systemctl", 0), unix.Unmount(dir, unix.MNT_DETACH)); err != nil {
+			t.Error(err)
+		}
+	})
+	return func() {
+		if err := os.WriteFile(dir+"/stopping", nil, 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+}

@@ -53,6 +53,7 @@ MAY_SKIP   += "github.com/fairway-net/fairway/lab TestDashboard" "github.com/fai
 MAY_SKIP   += "github.com/fairway-net/fairway/deploy TestSystemd"
 
 # The page takes a browser and npm: `make page`.
+MAY_SKIP   += "github.com/fairway-net/fairway/lab TestPageOfLab"
 MAY_SKIP   += "github.com/fairway-net/fairway/diagnose/web TestPage"
 
 .PHONY: race systemd rest many-nodes drain bench-announce web page pictures first-minutes release arm64 reproducible audit api-conformance deb deb-test causes faults helm gateway-conformance h2spec nothing-lost build demo bench soak bench-kube-proxy bench-ipvs test unit all cluster routers image lint generate generated deps clean traces dashboard many-services
@@ -208,6 +209,7 @@ page: ## that page in a real Chromium, by keyboard and by axe, with pictures of 
 	cd web && npm ci --ignore-scripts --loglevel=error
 	rm -rf bin/page
 	FAIRWAY_PAGE=$(CURDIR)/bin/page $(GO) test -v -count=1 -timeout 10m -run '^TestPage$$' ./diagnose/web
+	FAIRWAY_PAGE=$(CURDIR)/bin/page $(GO) test -v -count=1 -timeout 10m -run '^TestPageOfLab$$' ./lab
 
 release: ## static binaries for amd64 and arm64 with their licences, Debian packages, lists of parts and checksums, in bin/release
 	rm -rf bin/release

@@ -120,6 +120,30 @@ func (l link) Changes() []agentlink.Change {
 	return list
 }
 
+// Traffic is what the data plane has counted of a Service.
+func (l link) Traffic(ctx context.Context, service string) (t agentlink.Traffic, err error) {
+	table := l.agent.inForce.Load()
+	if table == nil {
+		return t, errors.New("nothing is in force yet")
+	}
+	reading, err := l.agent.planes.current().plane.Read(ctx, kernel.Query{Frontends: true})
+	if err != nil {
+		return t, err
+	}
+	for _, c := range reading.Frontends {
+		if f := table.Lookup(c.Frontend); f == nil || compile.ServiceOf(f.Name).String() != service {
+			continue
+		}
+		t.Connections += c.Connections
+		t.Refused += c.Refused
+		t.NoEndpoint += c.NoBackend
+		t.NotAllowed += c.NotAllowed
+		t.In += c.In
+		t.Out += c.Out
+	}
+	return t, nil
+}
+
 // conntrackFill is how full the connection table of this network namespace is; nil if
 // the kernel doesn't say.
 func conntrackFill() *agentlink.Fill {

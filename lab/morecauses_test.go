@@ -74,6 +74,7 @@ func moreCauses(t *testing.T, d doctored, client kubernetes.Interface, c lab.Con
 		run(t, node1, "conntrack -D"+flow)
 	}
 	d.finds("", "svc/healthy"+asPod)
+	kernelCauses(t, d, client, c.Mode, node1)
 }
 
 // ranged makes a Service of a load balancer that lets some clients in.

@@ -62,6 +62,13 @@ func (f fakeAgent) Changes() []Change {
 	return []Change{{Service: "default/web", InForce: time.Unix(1, 0)}}
 }
 
+func (f fakeAgent) Traffic(_ context.Context, service string) (Traffic, error) {
+	if service != "default/web" {
+		return Traffic{}, errors.New("nothing is in force yet")
+	}
+	return Traffic{Connections: 7, Refused: 2, NoEndpoint: 2}, nil
+}
+
 func (f fakeAgent) Host(context.Context) *doctor.Host {
 	return &doctor.Host{Sysctls: map[string]string{"net.ipv4.ip_forward": "1"}}
 }

@@ -27,6 +27,7 @@ const (
 	hostPath    = "/v1/host"
 	probePath   = "/v1/probe"
 	tracePath   = "/v1/trace"
+	trafficPath = "/v1/traffic"
 )
 
 // Status is how an agent is.
@@ -63,6 +64,20 @@ type Change struct {
 	Made    time.Time `json:"made,omitzero"` // zero if nobody says
 	Heard   time.Time `json:"heard"`         // by the agent
 	InForce time.Time `json:"inForce"`
+}
+
+// Traffic is what a node's data plane has counted of a Service. It begins at 0 with the Service
+// or the mode.
+type Traffic struct {
+	Connections uint64 `json:"connections"` // new ones, and UDP flows, that got an endpoint
+	Refused     uint64 `json:"refused"`     // packets that got none
+	// NoEndpoint and NotAllowed are those of Refused of which the mode tells why: there was
+	// none, or the source isn't let in.
+	NoEndpoint uint64 `json:"noEndpoint"`
+	NotAllowed uint64 `json:"notAllowed"`
+	// In and Out are bytes from and to clients; 0 where the mode doesn't count them.
+	In  uint64 `json:"in"`
+	Out uint64 `json:"out"`
 }
 
 // LeftOut is a part of the table that is not in force.

@@ -113,6 +113,12 @@ func (c *Client) Changes(ctx context.Context) ([]Change, error) {
 	return list, c.ask(ctx, http.MethodGet, changesPath, nil, &list)
 }
 
+// Traffic asks what was counted of a Service ("namespace/name").
+func (c *Client) Traffic(ctx context.Context, service string) (Traffic, error) {
+	var t Traffic
+	return t, c.ask(ctx, http.MethodGet, trafficPath+"?service="+url.QueryEscape(service), nil, &t)
+}
+
 // Host asks for the facts of the agent's machine.
 func (c *Client) Host(ctx context.Context) (*doctor.Host, error) {
 	var h doctor.Host

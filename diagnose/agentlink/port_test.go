@@ -97,10 +97,13 @@ func TestReadingIsGET(t *testing.T) {
 	if list, err := c.Changes(t.Context()); err != nil || len(list) != 1 || list[0].Service != "default/web" || !list[0].Made.IsZero() {
 		t.Errorf("changes: %+v, %v", list, err)
 	}
+	if traffic, err := c.Traffic(t.Context(), "default/web"); err != nil || traffic.Connections != 7 || traffic.NoEndpoint != 2 {
+		t.Errorf("traffic: %+v, %v", traffic, err)
+	}
 	if h, err := c.Host(t.Context()); err != nil || h.Sysctls["net.ipv4.ip_forward"] != "1" {
 		t.Errorf("host: %+v, %v", h, err)
 	}
-	if want := []string{"GET", "GET", "GET", "GET", "GET"}; !reflect.DeepEqual(methods, want) {
+	if want := []string{"GET", "GET", "GET", "GET", "GET", "GET"}; !reflect.DeepEqual(methods, want) {
 		t.Errorf("methods %v, want %v", methods, want)
 	}
 	p := Prober{c}

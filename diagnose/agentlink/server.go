@@ -39,6 +39,8 @@ type Agent interface {
 	Objects(ctx context.Context, service string) (*dump.Report, error)
 	// Changes are the latest that are in force, the latest last.
 	Changes() []Change
+	// Traffic is what was counted of a Service ("namespace/name").
+	Traffic(ctx context.Context, service string) (Traffic, error)
 	// Host are the facts of this machine.
 	Host(ctx context.Context) *doctor.Host
 	// Probe sends packets; see Probed.
@@ -169,6 +171,14 @@ func handler(agent Agent) http.Handler {
 		answer(w, http.StatusOK, report)
 	})
 	mux.HandleFunc("GET "+changesPath, func(w http.ResponseWriter, _ *http.Request) { answer(w, http.StatusOK, agent.Changes()) })
+	mux.HandleFunc("GET "+trafficPath, func(w http.ResponseWriter, r *http.Request) {
+		traffic, err := agent.Traffic(r.Context(), r.FormValue("service"))
+		if err != nil {
+			fail(w, http.StatusInternalServerError, err.Error())
+			return
+		}
+		answer(w, http.StatusOK, traffic)
+	})
 	mux.HandleFunc("GET "+hostPath, func(w http.ResponseWriter, r *http.Request) { answer(w, http.StatusOK, agent.Host(r.Context())) })
 	mux.HandleFunc("POST "+probePath, func(w http.ResponseWriter, r *http.Request) {
 		var request ProbeRequest

@@ -95,6 +95,7 @@ func (p *Page) Handler() http.Handler {
 	mux.HandleFunc("GET /api/v1/problems", p.problems)
 	mux.HandleFunc("GET /api/v1/services", p.services)
 	mux.HandleFunc("GET /api/v1/services/{namespace}/{name}", p.service)
+	mux.HandleFunc("GET /api/v1/services/{namespace}/{name}/traffic", p.traffic)
 	mux.HandleFunc("POST /api/v1/services/{namespace}/{name}/examine", p.examine)
 	mux.HandleFunc("GET /api/v1/nodes", p.nodes)
 	mux.HandleFunc("GET /api/v1/changes", p.changes)

@@ -48,6 +48,12 @@ export interface Change { time: string; service: string; what: string[]; nodes?:
 export interface Changes { found: number; offset: number; changes: Change[]; notTold?: string }
 export interface Service { row: Row; explanation: Explanation; diagnosis?: Diagnosis; changes?: Change[]; fromError?: string }
 
+export interface NodeTraffic {
+  node: string; mode?: string; error?: string;
+  connections: number; refused: number; noEndpoint: number; notAllowed: number; in: number; out: number;
+}
+export interface Traffic { time: string; nodes: NodeTraffic[] | null; notTold?: string }
+
 export interface Agent {
   error?: string; sync?: string; detail?: string; started?: string; applied?: string; services: number;
   leftOut?: { name?: string; what: string }[]; lacks?: string[]; conntrack?: { used: number; most: number };

@@ -9,6 +9,7 @@ import { useData } from "./live";
 import { go, link, type Route } from "./route";
 import { Ready } from "./services";
 import { Topology } from "./topology";
+import { TrafficOf } from "./traffic";
 
 const origins: Record<Origin, string> = { pod: "a pod", node: "the node", outside: "outside" };
 
@@ -30,6 +31,7 @@ export function ServiceView({ route, canExamine }: { route: Route; canExamine: b
           <Answer e={data.explanation} />
           {data.diagnosis && <Findings path={path} from={from} d={data.diagnosis} canExamine={canExamine} />}
           <Ways e={data.explanation} name={name} from={from} route={route} />
+          <TrafficOf path={path} />
           <Facts e={data.explanation} />
           {data.changes && data.changes.length > 0 && <Section title="Latest changes"><ChangeTable list={data.changes} /></Section>}
           <Section title="The same as commands"><Commands label="Commands" list={commands(namespace, name, from)} /></Section>

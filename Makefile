@@ -37,6 +37,9 @@ MAY_SKIP   += "github.com/fairway-net/fairway/lab TestRouterMatrix" "github.com/
 # Connections through a node that is drained, in each mode: `make drain`.
 MAY_SKIP   += "github.com/fairway-net/fairway/lab TestDrainKeepsConnections" "github.com/fairway-net/fairway/lab TestDrainUnderRouters" "github.com/fairway-net/fairway/lab TestWhoMayNotAnnounce" "github.com/fairway-net/fairway/lab TestStableFlows" "github.com/fairway-net/fairway/lab TestKeeperLost" "github.com/fairway-net/fairway/lab TestShutdown"
 
+# Bonds, VLANs and VRFs: `make stacked`.
+MAY_SKIP   += "github.com/fairway-net/fairway/announce/l2 TestStacked" "github.com/fairway-net/fairway/announce/bgp TestVRF"
+
 # The causes that doctor names take half a minute for each mode: `make causes`.
 MAY_SKIP   += "github.com/fairway-net/fairway/lab TestCausesInAllModes"
 
@@ -56,7 +59,7 @@ MAY_SKIP   += "github.com/fairway-net/fairway/deploy TestSystemd"
 MAY_SKIP   += "github.com/fairway-net/fairway/lab TestPageOfLab"
 MAY_SKIP   += "github.com/fairway-net/fairway/diagnose/web TestPage"
 
-.PHONY: race systemd rest many-nodes drain bench-announce web page pictures first-minutes release arm64 reproducible audit api-conformance deb deb-test causes faults helm gateway-conformance h2spec nothing-lost build demo bench soak bench-kube-proxy bench-ipvs test unit all cluster routers image lint generate generated deps clean traces dashboard many-services
+.PHONY: race systemd rest many-nodes drain stacked bench-announce web page pictures first-minutes release arm64 reproducible audit api-conformance deb deb-test causes faults helm gateway-conformance h2spec nothing-lost build demo bench soak bench-kube-proxy bench-ipvs test unit all cluster routers image lint generate generated deps clean traces dashboard many-services
 
 # Without cgo: kustomize, in kubectl, would have the linker keep every symbol for plugins.
 # A copy, since the linker leaves a file in the page cache of which Linux 6.18 maps 60 MB more into each process
@@ -107,6 +110,13 @@ routers: build ## what real routers make of what nodes announce: minutes, since 
 
 drain: build ## connections through nodes that are drained, in each mode, also over routers, nodes that may not announce, and stable flows, nodes that lose power meanwhile, and a machine that shuts down: five minutes
 	FAIRWAY_DRAIN=isolated unshare --mount --propagation private $(GO) test -v -count=1 -timeout 10m -run '^(TestDrainKeepsConnections|TestDrainUnderRouters|TestWhoMayNotAnnounce|TestStableFlows|TestKeeperLost|TestShutdown)$$' ./lab
+
+# This kernel may lack them; the virtual machine's has them.
+stacked: ## layer 2 on a bond that goes over to its other interface, and on a VLAN of it; BGP in VRFs: a minute, in the virtual machine
+	@mkdir -p bin
+	for p in l2 bgp; do CGO_ENABLED=0 $(GO) test -c -o bin/$$p.test ./announce/$$p || exit 1; done
+	$(GO) run ./hack/invm -modules bonding,8021q,veth,bridge bin/l2.test -test.v -test.run '^TestStacked$$'
+	$(GO) run ./hack/invm -modules vrf,veth bin/bgp.test -test.v -test.run '^TestVRF$$'
 
 many-nodes: build ## agents of nodes elsewhere, asked by nodes/proxy and by pods/exec, with few rights, and silent: half a minute
 	FAIRWAY_MANY_NODES=1 $(GO) test -v -count=1 -timeout 10m -run '^TestManyNodes$$' ./lab

@@ -2,7 +2,9 @@ package haproxy
 
 import (
 	"bufio"
+	"context"
 	"fmt"
+	"io"
 	"net"
 	"net/http"
 	"net/http/httptest"
@@ -25,7 +27,8 @@ func TestPlain(t *testing.T) {
 			lines = append(lines, fmt.Sprint(name, values))
 		}
 		slices.Sort(lines)
-		w.Header().Set("Seen", fmt.Sprint(q.Method, q.RequestURI, q.Host, lines))
+		body, _ := io.ReadAll(q.Body) // an error shows in its length
+		w.Header().Set("Seen", fmt.Sprint(q.Method, q.RequestURI, q.Host, len(body), lines))
 	}))
 	t.Cleanup(s.Close)
 	r.pools["a"] = &model.Pool{Name: "a", Endpoints: []model.Endpoint{{Addr: netip.MustParseAddrPort(s.Listener.Addr().String()), Weight: 1}}}
@@ -49,6 +52,47 @@ func TestPlain(t *testing.T) {
 		other := strings.ReplaceAll(r.raw(strings.ReplaceAll(request, "HOST", "b.example")), "b.example", "a.example")
 		if plain != other {
 			t.Errorf("%q: %q, want %q", request, plain, other)
+		}
+	}
+	r.plainHTTP2()
+}
+
+// plainHTTP2 asks both hosts by HTTP/2, where bodies and hosts are said otherwise.
+func (r *rig) plainHTTP2() {
+	r.Helper()
+	transport := &http.Transport{Protocols: new(http.Protocols), DialContext: func(ctx context.Context, network, _ string) (net.Conn, error) {
+		return (&net.Dialer{}).DialContext(ctx, network, r.Sockets()["ns/gw:80"].String())
+	}}
+	transport.Protocols.SetUnencryptedHTTP2(true)
+	defer transport.CloseIdleConnections()
+	ask := func(host, method, path, body string, sized bool, header http.Header) string {
+		q, err := http.NewRequestWithContext(r.Context(), method, "http://"+host+path, strings.NewReader(body))
+		if err != nil {
+			r.Fatal(err)
+		}
+		q.Header = header.Clone()
+		if body != "" && !sized {
+			q.ContentLength = -1
+		}
+		answer, err := transport.RoundTrip(q)
+		if err != nil {
+			r.Fatalf("%s %s%s: %v", method, host, path, err)
+		}
+		_ = answer.Body.Close() // what it says is in a header
+		return strings.ReplaceAll(answer.Status+" "+answer.Header.Get("Seen"), host, "HOST")
+	}
+	for _, method := range []string{"GET", "HEAD", "OPTIONS", "POST", "BREW"} {
+		for _, path := range []string{"/", "/a/../b", "/%2e%2e/a", "/a?b=/../c", "/never"} {
+			for _, body := range []string{"", "text"} {
+				for _, header := range []http.Header{{}, {"Te": {"trailers"}}, {"X-Forwarded-For": {"1.2.3.4"}}, {"Forwarded": {"for=1.2.3.4"}}, {"Cookie": {"a=b", "c=d"}}} {
+					for _, sized := range []bool{true, false} {
+						plain, other := ask("a.example", method, path, body, sized, header), ask("b.example", method, path, body, sized, header)
+						if plain != other || !strings.HasPrefix(plain, "200 OK "+method) {
+							r.Errorf("%s %s %q %v: %q, want %q", method, path, body, header, plain, other)
+						}
+					}
+				}
+			}
 		}
 	}
 }

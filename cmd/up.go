@@ -5,7 +5,6 @@ package cmd
 import (
 	"context"
 	"errors"
-	"fmt"
 
 	"github.com/spf13/cobra"
 	"golang.org/x/sync/errgroup"
@@ -13,7 +12,6 @@ import (
 	"github.com/fairway-net/fairway/agent"
 	"github.com/fairway-net/fairway/apiserver"
 	"github.com/fairway-net/fairway/endpoint/publish"
-	"github.com/fairway-net/fairway/ingress/engine/native"
 	"github.com/fairway-net/fairway/ingress/engines"
 	"github.com/fairway-net/fairway/ingress/gateway"
 	"github.com/fairway-net/fairway/internal/ranges"
@@ -23,7 +21,7 @@ func upCommand() *cobra.Command {
 	config := apiserver.DefaultConfig()
 	flags := agentFlags{healthz: "127.0.0.1:10256", metrics: "127.0.0.1:10249", dns: true, announce: true, publish: agent.Publish{Folder: publish.DefaultFolder}}
 	balancing := loadBalancerFlags{nodes: true}
-	withGateway, gatewayEngine := true, engines.Native
+	gateways := upGateways{serve: true, engine: engines.Native, processes: processesPerGateway}
 	var verbosity int
 	c := &cobra.Command{
 		Use:   "up",
@@ -33,8 +31,8 @@ func upCommand() *cobra.Command {
 			if err := setLibraryLogs(verbosity); err != nil {
 				return err
 			}
-			if err := engines.Check(gatewayEngine); err != nil {
-				return fmt.Errorf("--gateway-engine: %w", err)
+			if err := gateways.check(); err != nil {
+				return err
 			}
 			node, err := flags.config()
 			if err != nil {
@@ -58,22 +56,21 @@ func upCommand() *cobra.Command {
 				}
 			}
 			calm := &calmStart{out: cmd.OutOrStdout(), level: &flags.level, verbose: flags.verbose}
-			return up(cmd.Context(), config, balancing, node, withGateway, gatewayEngine, calm.begin())
+			return up(cmd.Context(), config, balancing, node, gateways, calm.begin())
 		},
 	}
 	addServerFlags(c.Flags(), &config)
 	balancing.add(c.Flags())
 	addVerbosityFlag(c.Flags(), &verbosity)
 	flags.addRunning(c.Flags())
-	c.Flags().BoolVar(&withGateway, "gateway", true, "serve Gateways and Ingresses on this machine")
-	c.Flags().StringVar(&gatewayEngine, "gateway-engine", engines.Native, "what serves them: native, in this program, or haproxy, which must be installed (2.6 or later)")
+	gateways.add(c.Flags())
 	return c
 }
 
 // up serves the API and runs this machine's agent until ctx is done. The agent
 // ends first, so that it sees no API that goes away. A server that ends by
 // itself is started again; agent and DNS go on meanwhile.
-func up(ctx context.Context, config apiserver.Config, balancing loadBalancerFlags, node agent.Config, withGateway bool, gatewayEngine string, calm *calmStart) error {
+func up(ctx context.Context, config apiserver.Config, balancing loadBalancerFlags, node agent.Config, gateways upGateways, calm *calmStart) error {
 	serving, stop := context.WithCancel(context.WithoutCancel(ctx))
 	defer stop()
 	own := newOwnServer()
@@ -96,9 +93,9 @@ func up(ctx context.Context, config apiserver.Config, balancing loadBalancerFlag
 	}
 	node.API = own.config()
 	group, running := errgroup.WithContext(ctx) // the end of either is the end of both
-	if withGateway {
+	if gateways.serve {
 		group.Go(func() error {
-			return gateway.Run(running, gateway.Config{API: own.config(), Node: node.NodeName, Kind: gatewayEngine, Engine: native.Options{HTTP3: true}, Logger: node.Log})
+			return gateway.Run(running, gateways.config(own.config(), apiserver.AdminKubeconfig(config.DataDir), node))
 		})
 	}
 	group.Go(func() error { return agent.Run(running, node) })

@@ -121,8 +121,15 @@ func TestEngineGone(t *testing.T) {
 // Gateway's, unless it asks for some.
 func TestNodeAddresses(t *testing.T) {
 	r := newRig(t, Options{NodeAddresses: true})
-	r.engineOn("a", time.Now(), "192.0.2.1", "2001:db8::1")
 	r.makeGateway(gatewayOf80)
+	r.until("a Service that nobody outside reaches, since the API refuses a policy for it", func() bool {
+		s := r.theService("web")
+		return s != nil && s.Spec.ExternalTrafficPolicy == ""
+	})
+	r.engineOn("a", time.Now(), "192.0.2.1", "2001:db8::1")
+	r.until("the client's address stays what it is", func() bool {
+		return r.theService("web").Spec.ExternalTrafficPolicy == corev1.ServiceExternalTrafficPolicyLocal
+	})
 	r.until("the node's addresses", func() bool {
 		s := r.theService("web")
 		return s != nil && s.Spec.Type == corev1.ServiceTypeClusterIP && slices.Equal(s.Spec.ExternalIPs, []string{"192.0.2.1", "2001:db8::1"})

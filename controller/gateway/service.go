@@ -137,6 +137,9 @@ func (c *Controller) service(name, key types.NamespacedName, result *ingress.Gat
 		}
 	}
 	c.setAddresses(s, gateway)
+	if s.Spec.Type == corev1.ServiceTypeClusterIP && len(s.Spec.ExternalIPs) == 0 {
+		s.Spec.ExternalTrafficPolicy = "" // nobody outside reaches it: no node has an address
+	}
 	if gateway != nil {
 		describe(s, gateway)
 		s.Labels[gatewayv1.GatewayClassNameLabelKey] = string(gateway.Spec.GatewayClassName)

@@ -3,6 +3,7 @@ package gateway
 import (
 	"os"
 	"os/exec"
+	"syscall"
 )
 
 // upgrade starts the program as it is on disk now, with the same arguments. It
@@ -20,14 +21,27 @@ func (p *process) upgrade() {
 	}
 	next := exec.Command(program, os.Args[1:]...)
 	next.Stdin, next.Stdout, next.Stderr = os.Stdin, os.Stdout, os.Stderr
+	sibling := isService()
+	if sibling {
+		next.SysProcAttr = &syscall.SysProcAttr{Cloneflags: syscall.CLONE_PARENT}
+	}
 	if err := next.Start(); err != nil {
 		p.log.Error("program could not be restarted; this process continues", "err", err)
 		return
 	}
 	p.log.Info("new process started", "pid", next.Process.Pid)
+	if sibling {
+		_ = next.Process.Release() // systemd waits for it
+		return
+	}
 	go func() {
 		if err := next.Wait(); err != nil {
 			p.log.Error("the new process has ended", "err", err)
 		}
 	}()
 }
+
+// isService reports whether systemd has started this process. The next one is to be
+// systemd's own child then: for the end of another one's, `systemctl stop` doesn't
+// wait, but kills it at once (systemd, service_set_main_pid and unit_kill_context).
+func isService() bool { return os.Getenv("NOTIFY_SOCKET") != "" && os.Getppid() == 1 }

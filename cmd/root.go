@@ -9,6 +9,7 @@ import (
 	"os"
 	"os/signal"
 	"path/filepath"
+	"slices"
 	"strings"
 	"syscall"
 	"time"
@@ -29,11 +30,20 @@ func Main() int {
 	if err == nil {
 		return 0
 	}
-	exit := exitError{code: 1, err: err}
+	exit := exitError{code: failureCode(ran), err: err}
 	if errors.As(err, &exit); exit.err != nil {
 		fmt.Fprintf(os.Stderr, "fairway: %v\n", advise(ran, exit.err))
 	}
 	return exit.code
+}
+
+// failureCode is the exit code of a command that failed. Those that answer a question say
+// no with 1.
+func failureCode(ran *cobra.Command) int {
+	if ran != nil && slices.Contains([]string{"explain", "doctor", "dump", "trace", "flows"}, ran.Name()) {
+		return 2
+	}
+	return 1
 }
 
 // calledAs is the command to run, with its arguments, under the name by which

@@ -47,6 +47,9 @@ func ParseTarget(text, namespace string) (Target, error) {
 		}
 	}
 	if kind, name, found := strings.Cut(rest, "/"); found {
+		if looksLikeAddress(kind) {
+			return Target{}, fmt.Errorf("%q: %q must be tcp, udp or sctp", text, name)
+		}
 		switch kind {
 		case "svc", "service", "services":
 			rest = name
@@ -77,10 +80,20 @@ func ParseTarget(text, namespace string) (Target, error) {
 // readAddress reads an address with or without a port, if the text begins as one.
 func (t *Target) readAddress(rest, text string) (done bool, err error) {
 	if ap, err := netip.ParseAddrPort(rest); err == nil {
+		if ap.Port() == 0 {
+			return false, fmt.Errorf("%q: port 0 is not a number from 1 to 65535", text)
+		}
 		t.Addr, t.Port = ap.Addr().Unmap(), strconv.Itoa(int(ap.Port()))
 		return true, nil
 	}
-	if a, err := netip.ParseAddr(strings.Trim(rest, "[]")); err == nil {
+	bare := rest
+	if inner, opened := strings.CutPrefix(rest, "["); opened {
+		var closed bool
+		if bare, closed = strings.CutSuffix(inner, "]"); !closed {
+			return false, fmt.Errorf("%q: want [ADDRESS] or [ADDRESS]:PORT, with a port from 1 to 65535", text)
+		}
+	}
+	if a, err := netip.ParseAddr(bare); err == nil {
 		t.Addr = a.Unmap()
 		return true, nil
 	}
@@ -92,6 +105,13 @@ func (t *Target) readAddress(rest, text string) (done bool, err error) {
 		return false, fmt.Errorf("%q: %q is no IP address", text, host)
 	}
 	return false, nil
+}
+
+// looksLikeAddress reports whether a text begins as an address does.
+func looksLikeAddress(text string) bool {
+	t := Target{}
+	done, err := t.readAddress(text, text)
+	return done || err != nil
 }
 
 // Source is where the packet comes from.

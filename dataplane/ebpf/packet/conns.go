@@ -161,7 +161,7 @@ func (t *connTable) collectEnded() (left bool, err error) {
 	const few = 64
 	for range max(few, t.m.Size()/collectedAtOnce/6) {
 		if !t.marked {
-			if err := t.turns.put(&tcTracked{}); err != nil {
+			if err := t.putTurn(&tcTracked{}); err != nil {
 				return true, err
 			}
 			t.marked, t.netfilters = true, false

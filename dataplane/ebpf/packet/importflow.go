@@ -31,7 +31,7 @@ func (t *connTable) importFlow(f *conntrack.Flow, c tcConn, settings *model.Sett
 	if err := t.putNew(key, tupleOf(f.Proto, 0, f.Frontend, f.Client), answers); err != nil {
 		return err
 	}
-	if err := t.turns.put(&tcTracked{Answers: key, Id: c.Id}); err != nil {
+	if err := t.putTurn(&tcTracked{Answers: key, Id: c.Id}); err != nil {
 		return err
 	}
 	c.Flags |= connCounted

@@ -25,12 +25,17 @@ type turnQueue struct {
 	now *ebpf.Map
 }
 
+// spareTurns is room for more than a table's connections: for marks, and for such that
+// have ended and not had their turn since. A queue that was full before the table was
+// couldn't take in netfilter's connections, and the node was never taken over.
+const spareTurns = 1 << 12
+
 // openTurns finds the queue, or makes one.
 func openTurns(s *maps.Store, specs map[string]*ebpf.MapSpec) (*turnQueue, error) {
 	q := &turnQueue{outer: s.Maps[turnsMap], spec: maps.Inner(specs[turnsMap])}
 	err := q.outer.Lookup(uint32(0), &q.now)
 	if errors.Is(err, ebpf.ErrKeyNotExist) {
-		q.now, err = q.make(q.spec.MaxEntries)
+		q.now, err = q.make(q.spec.MaxEntries + spareTurns)
 		if err == nil {
 			err = q.outer.Put(uint32(0), q.now)
 		}
@@ -61,13 +66,29 @@ func (q *turnQueue) put(c *tcTracked) error {
 	return nil
 }
 
+// putTurn gives a connection of the table, or a mark, its place. A queue that is full is
+// made anew: what it holds that has ended goes.
+func (t *connTable) putTurn(c *tcTracked) error {
+	err := t.turns.put(c)
+	if full := (*kernel.FullError)(nil); !errors.As(err, &full) {
+		return err
+	}
+	if err := t.turns.rebuild(t); err != nil {
+		return err
+	}
+	if c.Id != 0 {
+		return nil // it is among those that were listed
+	}
+	return t.turns.put(c)
+}
+
 // rebuild makes a queue of all connections of a table, with room for as many as fit
 // into that, and puts it in the place of the one that there is. So also those have
 // their place that programs of an earlier version began.
 func (q *turnQueue) rebuild(conns *connTable) error {
 	q.mu.Lock()
 	defer q.mu.Unlock()
-	next, err := q.make(max(q.spec.MaxEntries, conns.m.Size()/2))
+	next, err := q.make(max(q.spec.MaxEntries, conns.m.Size()/2) + spareTurns)
 	if err != nil {
 		return fmt.Errorf("create map %s: %w", turnsMap, err)
 	}

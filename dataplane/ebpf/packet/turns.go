@@ -114,25 +114,31 @@ func (q *turnQueue) rebuild(conns *connTable) error {
 	kernel.Quiesce()
 	old := q.now
 	q.now = next
-	return errors.Join(q.moveNew(old, known), old.Close())
+	return errors.Join(q.moveNew(old, conns, known), old.Close())
 }
 
 // moveNew moves what programs put into a queue before it was replaced, and after
-// its connections were listed.
-func (q *turnQueue) moveNew(from *ebpf.Map, known map[uint64]bool) error {
+// its connections were listed. Connections that have ended since their last turn stay behind.
+func (q *turnQueue) moveNew(from *ebpf.Map, conns *connTable, known map[uint64]bool) error {
 	for {
 		var c tcTracked
 		err := from.LookupAndDelete(nil, &c)
 		if errors.Is(err, ebpf.ErrKeyNotExist) {
 			return nil
 		}
-		if err == nil && !known[c.Id] {
+		if err == nil && !known[c.Id] && conns.mayHave(&c) {
 			err = q.now.Put(nil, &c)
 		}
 		if err != nil && !errors.Is(err, unix.E2BIG) {
 			return fmt.Errorf("move what map %s holds: %w", turnsMap, err)
 		}
 	}
+}
+
+// mayHave reports whether a turn is one of a connection of the table, or a mark.
+func (t *connTable) mayHave(c *tcTracked) bool {
+	var e tcConn
+	return c.Id == 0 || !errors.Is(t.m.Lookup(&c.Answers, &e), ebpf.ErrKeyNotExist)
 }
 
 func (q *turnQueue) close() error {

@@ -15,7 +15,6 @@ import (
 
 	"github.com/fairway-net/fairway/announce"
 	"github.com/fairway-net/fairway/apis/metallb/v1beta1"
-	"github.com/fairway-net/fairway/kube"
 	"github.com/fairway-net/fairway/lab"
 )
 
@@ -43,14 +42,7 @@ func TestDrainManyAddresses(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			config, err := kube.Config(lab.Kubeconfig(c.Name))
-			if err != nil {
-				t.Fatal(err)
-			}
-			metallb, err := kube.NewMetalLB(config)
-			if err != nil {
-				t.Fatal(err)
-			}
+			metallb := metallbClient(t, c.Name)
 			if err := metallb.V1beta1.Post().Namespace(v1beta1.DefaultNamespace).Resource(resource).Body(ad).Do(t.Context()).Error(); err != nil {
 				t.Fatal(err)
 			}

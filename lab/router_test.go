@@ -110,8 +110,8 @@ func nextHops(t *testing.T, name, host string) int {
 	return count
 }
 
-// watchByBFD has all BGP sessions watched by BFD.
-func watchByBFD(t *testing.T, name string) {
+// metallbClient writes objects of MetalLB's API as the lab's administrator.
+func metallbClient(t *testing.T, name string) *kube.MetalLB {
 	t.Helper()
 	config, err := kube.Config(lab.Kubeconfig(name))
 	if err != nil {
@@ -121,6 +121,13 @@ func watchByBFD(t *testing.T, name string) {
 	if err != nil {
 		t.Fatal(err)
 	}
+	return metallb
+}
+
+// watchByBFD has all BGP sessions watched by BFD.
+func watchByBFD(t *testing.T, name string) {
+	t.Helper()
+	metallb := metallbClient(t, name)
 	profile := &v1beta1.BFDProfile{
 		TypeMeta:   metav1.TypeMeta{APIVersion: v1beta1.GroupVersion.String(), Kind: "BFDProfile"},
 		ObjectMeta: metav1.ObjectMeta{Name: "fast", Namespace: v1beta1.DefaultNamespace},

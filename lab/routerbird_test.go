@@ -9,7 +9,6 @@ import (
 	"testing"
 	"time"
 
-	"github.com/fairway-net/fairway/kube"
 	"github.com/fairway-net/fairway/lab"
 )
 
@@ -28,14 +27,7 @@ func TestBirdMatrix(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	config, err := kube.Config(lab.Kubeconfig(c.Name))
-	if err != nil {
-		t.Fatal(err)
-	}
-	metallb, err := kube.NewMetalLB(config)
-	if err != nil {
-		t.Fatal(err)
-	}
+	metallb := metallbClient(t, c.Name)
 	m := &birdMatrix{&matrix{t, c.Name, client, metallb}}
 	m.Run("communities", func(t *testing.T) { m.in(t).communities() })
 	m.Run("annotations", func(t *testing.T) { m.in(t).annotations() })

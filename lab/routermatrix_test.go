@@ -46,14 +46,7 @@ func TestRouterMatrix(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	config, err := kube.Config(lab.Kubeconfig(c.Name))
-	if err != nil {
-		t.Fatal(err)
-	}
-	metallb, err := kube.NewMetalLB(config)
-	if err != nil {
-		t.Fatal(err)
-	}
+	metallb := metallbClient(t, c.Name)
 	m := &matrix{t, c.Name, client, metallb}
 	m.Run("communities", func(t *testing.T) { m.in(t).communities() })
 	m.Run("annotations", func(t *testing.T) { m.in(t).annotations() })

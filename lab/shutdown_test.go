@@ -2,11 +2,9 @@ package lab_test
 
 import (
 	"errors"
-	"fmt"
 	"os"
 	"path/filepath"
 	"strings"
-	"sync"
 	"syscall"
 	"testing"
 	"time"
@@ -25,28 +23,13 @@ func TestShutdown(t *testing.T) {
 		t.Skip("takes long: `make drain`")
 	}
 	shutDown := pretendSystemd(t)
-	c := config("shutdown")
-	c.Nodes, c.Mode, c.Router = 3, "nftables", lab.RouterBird
-	c.LoadBalancerRanges = []string{"10.99.0.1-10.99.0.9", "fd00:99::1-fd00:99::9"}
-	up(t, c)
-	t.Cleanup(func() { agentsSaid(t, c.Name, "node1", "node2", "node3") })
-	hosts := []string{"10.99.0.1", "fd00:99::1"}
-	pods := hello(6)
-	pods.Spec.Template.Spec.NodeName = "node3"
-	balance(t, c.Name, pods, strings.Join(hosts, ","), "false")
-	ways := func(n int) {
-		for _, host := range hosts {
-			eventually(t, fmt.Sprintf("%d nodes announce %s", n, host), func() bool { return nextHops(t, c.Name, host) == n })
-		}
-	}
-	ways(3)
-	p := connectAll(t, c.Name, 40, hosts)
+	c, p := underRouters(t, "shutdown")
 	through := strings.Count(command(t, "lab", "exec", "--name", c.Name, "node1", "--", "sh", "-c",
 		"conntrack -L -f ipv4 -p tcp --dport 80 --state ESTABLISHED; conntrack -L -f ipv6 -p tcp --dport 80 --state ESTABLISHED"), "src=") / 2
 	if through == 0 || through == len(p.conns) {
 		t.Fatalf("%d of %d connections are through node1", through, len(p.conns))
 	}
-	newcomers := keepConnecting(t, c.Name, hosts)
+	newcomers := keepConnecting(t, c.Name, routedHosts)
 	agent := agentOf(t, c, "node1")
 	shutDown()
 	if err := syscall.Kill(agent, syscall.SIGTERM); err != nil {
@@ -60,26 +43,8 @@ func TestShutdown(t *testing.T) {
 	if err := lab.BreakNode(t.Context(), c.Name, "node1", fault.Power); err != nil {
 		t.Fatal(err)
 	}
-	ways(2)
-	var mu sync.Mutex
-	var group sync.WaitGroup
-	count := map[string]int{}
-	for _, conn := range p.conns {
-		group.Go(func() {
-			_, _, err := question(conn, 4*time.Second)
-			mu.Lock()
-			defer mu.Unlock()
-			switch {
-			case err == nil:
-				count["answered"]++
-			case errors.Is(err, unix.ECONNRESET):
-				count["reset"]++
-			default:
-				count["left hanging"]++
-			}
-		})
-	}
-	group.Wait()
+	eventuallyWays(t, c.Name, 2)
+	count := p.fates()
 	newcomers()
 	t.Logf("%d connections through node1, of %d: %v", through, len(p.conns), count)
 	if count["reset"] != through || count["answered"] != len(p.conns)-through {

@@ -20,8 +20,9 @@ import (
 // Requests that are written in other ways than most are. What a short way of an
 // engine's takes for itself must be decided as all else is.
 var (
-	borderHosts   = []string{"%s", "%s", "%s:80", "%s:8080", "%s.", "%s.:80", "UP"}
-	borderPaths   = []string{"/", "/a", "/a/", "/a/b", "/ab", "/a/b/c", "/A", "/a%2Fb", "/a/./b", "/a/../b", "/..", "/.", "/a/.b", "/a/b.", "/a/...", "/%2e%2E/a", "/a/%2e", "/a%2e", "//a", "//", "/a;x", "/a%00", "/%41", "/a/.well-known/x", "/a,b"}
+	borderHosts = []string{"%s", "%s", "%s:80", "%s:8080", "%s.", "%s.:80", "UP"}
+	borderPaths = []string{"/", "/a", "/a/", "/a/b", "/ab", "/a/b/c", "/A", "/a%2Fb", "/a/./b", "/a/../b", "/..", "/.", "/a/.b", "/a/b.", "/a/...", "/%2e%2E/a", "/a/%2e", "/a%2e", "//a", "//", "/a;x", "/a%00", "/%41", "/a/.well-known/x", "/a,b",
+		"/a|b", `/a"b`, "/a<b>", `/a\b`, `/a/..\b`, "/a^b`c", "/{a}", "/a/../b|c", "/a|b/%7C"}
 	borderQueries = []string{"", "", "", "?", "?v=1", "?v=/../a", "?v=2&v=1", "?a?b", "?v=%2e"}
 	borderMethods = []string{"GET", "GET", "GET", "HEAD", "OPTIONS", "TRACE", "POST", "PUT", "DELETE", "PATCH", "BREW", "get"}
 	borderHeaders = []string{

@@ -33,7 +33,7 @@ func testDecide(t *testing.T, r *rig) {
 // compare asks, and holds the answer against what is decided.
 func (r *rig) compare(t *testing.T, c *http.Client, s *model.Socket, q *http.Request) {
 	t.Helper()
-	m := &model.Request{Method: q.Method, Host: q.Host, Path: model.NormalPath(q.URL.EscapedPath()), RawQuery: q.URL.RawQuery, Header: q.Header}
+	m := &model.Request{Method: q.Method, Host: q.Host, Path: model.PathOf(q.URL), RawQuery: q.URL.RawQuery, Header: q.Header}
 	want := s.Decide(m)
 	checkTrace(t, s, m, &want)
 	response, _, err := ask(c, q)

@@ -10,6 +10,7 @@
 //	terminate.go TLS that ends here, with bytes in it
 //	smuggling.go requests whose end isn't clear
 //	frames.go    HTTP/2 that isn't what it should be
+//	unread.go    answers while a client still sends
 //	hostile.go   clients that are too large, too slow, too fast, or lie
 //	changes.go   changes of the table while requests run
 //	fallback.go  pools that are asked where a backend has no endpoint
@@ -85,6 +86,7 @@ func Run(t *testing.T, start func(*testing.T) Engine, otherwise Otherwise) {
 		{"Forwarded", testForwarded},
 		{"Limits", testLimits},
 		{"SlowClients", testSlowClients},
+		{"Unread", testUnread},
 		{"RapidReset", testRapidReset},
 	} {
 		t.Run(test.name, func(t *testing.T) {
@@ -125,7 +127,7 @@ func (r *rig) endpoint(name string, handler http.HandlerFunc) *endpoint {
 		handler = func(w http.ResponseWriter, q *http.Request) {
 			body, _ := io.ReadAll(q.Body) // an error shows in what is sent back
 			w.Header().Set("Endpoint", name)
-			w.Header().Set("Asked-Path", q.URL.EscapedPath())
+			w.Header().Set("Asked-Path", q.RequestURI)
 			w.Header().Set("Asked-Host", q.Host)
 			w.Header().Set("Asked-Proto", q.Proto)
 			for k, v := range q.Header {

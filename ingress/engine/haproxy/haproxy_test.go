@@ -40,6 +40,7 @@ func TestOptions(t *testing.T) {
 
 // otherwise is what haproxy answers otherwise.
 var otherwise = conformance.Otherwise{
+	"Unread":                  "haproxy closes the connection with its own answer, and resets it where a body still comes",
 	"a timeout of the whole":  "haproxy has none: see Lacks",
 	"a connection broken off": "a client that has asked before on its connection has that closed, in place of a 502: it may ask again (RFC 9112, 9.3.1)",
 	"an absolute form":        "refused where its host is another than that of the header",

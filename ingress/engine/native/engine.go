@@ -7,6 +7,7 @@
 //	engine.go    tables in, sockets up and down
 //	socket.go    one listening socket
 //	plain.go     clients' connections without TLS
+//	linger.go    how clients' connections are closed
 //	drain.go     how a socket ends
 //	tls.go       server names, certificates
 //	http3.go     HTTP/3, at the UDP port beside

@@ -42,6 +42,7 @@ func (x *exchange) mirror(r *http.Request, mirrors []model.Mirror) {
 		ctx, cancel := context.WithTimeout(context.WithoutCancel(r.Context()), mirrorTimeout)
 		out := r.Clone(ctx)
 		out.RequestURI = ""
+		model.SetPath(out.URL, x.request.Path)
 		out.URL.Scheme, out.URL.Host = "http", ep.String()
 		if pool.TLS != nil {
 			out.URL.Scheme = "https"

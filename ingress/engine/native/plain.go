@@ -15,7 +15,7 @@ import (
 // setting deadlines again and again, and a goroutine that reads to learn that the
 // client has gone.
 type plainConn struct {
-	net.Conn
+	lingering
 	raw syscall.RawConn // nil if the connection has none
 	// handled is set while a handler runs whose request has no body. The one that
 	// reads then is net/http's goroutine, and it is sent away with nothing; cutGone
@@ -28,27 +28,30 @@ type plainConn struct {
 }
 
 func newPlainConn(c net.Conn) *plainConn {
-	p := &plainConn{Conn: c}
+	p := &plainConn{lingering: lingering{Conn: c}}
 	if sc, ok := c.(syscall.Conn); ok {
 		p.raw, _ = sc.SyscallConn() // without it, net/http's goroutine reads
 	}
 	return p
 }
 
-type plainKey struct{}
+type connectionKey struct{}
 
-// withPlain has the contexts of a connection's requests lead to it.
-func withPlain(ctx context.Context, c net.Conn) context.Context {
-	if p, ok := c.(*plainConn); ok {
-		return context.WithValue(ctx, plainKey{}, p)
-	}
-	return ctx
+// withConnection has the contexts of a connection's requests lead to it.
+func withConnection(ctx context.Context, c net.Conn) context.Context {
+	return context.WithValue(ctx, connectionKey{}, c)
+}
+
+// connectionOf is the client's connection of a request; nil in HTTP/3.
+func connectionOf(ctx context.Context) net.Conn {
+	c, _ := ctx.Value(connectionKey{}).(net.Conn)
+	return c
 }
 
 // plainOf is the connection of a request of HTTP/1.1 that can be looked at; nil if
 // it isn't such a one.
 func plainOf(ctx context.Context) *plainConn {
-	if p, ok := ctx.Value(plainKey{}).(*plainConn); ok && p.raw != nil {
+	if p, ok := connectionOf(ctx).(*plainConn); ok && p.raw != nil {
 		return p
 	}
 	return nil
@@ -113,9 +116,6 @@ func (p *plainConn) SetWriteDeadline(t time.Time) error {
 func (p *plainConn) SetDeadline(t time.Time) error {
 	return errors.Join(p.SetReadDeadline(t), p.SetWriteDeadline(t))
 }
-
-// CloseWrite says that nothing more comes.
-func (p *plainConn) CloseWrite() error { return closeWrite(p.Conn) }
 
 // hasGone reports whether the client has closed the connection.
 func (p *plainConn) hasGone() bool {

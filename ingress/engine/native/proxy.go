@@ -51,6 +51,7 @@ type exchange struct {
 func (s *socket) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	x := &exchange{engine: s.engine, socket: s, isHTTP3: r.ProtoMajor == 3}
 	x.take(r)
+	expectBody(w, r)
 	if r.Header.Get("Upgrade") != "" {
 		s.upgraded.Add(1)
 		defer s.upgraded.Add(-1)
@@ -84,7 +85,7 @@ func (s *socket) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 func (x *exchange) take(r *http.Request) {
 	x.client, x.trusted = x.engine.clientOf(r)
 	x.request = model.Request{
-		TLS: r.TLS != nil, Method: r.Method, Host: hostOf(r.Host), Path: model.NormalPath(r.URL.EscapedPath()),
+		TLS: r.TLS != nil, Method: r.Method, Host: hostOf(r.Host), Path: model.PathOf(r.URL),
 		RawQuery: r.URL.RawQuery, Header: r.Header,
 	}
 	if r.TLS != nil {

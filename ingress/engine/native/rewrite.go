@@ -58,7 +58,7 @@ func (x *exchange) edit(out *http.Request) {
 			path = r.Path.Apply(path, &x.decision.Rule.Match)
 		}
 	}
-	out.URL.Path, out.URL.RawPath = model.Unescape(path), path
+	model.SetPath(out.URL, path)
 	for _, e := range []*model.HeaderEdit{&x.action.Request, &x.backend.Request} {
 		e.Apply(out.Header)
 		if host := out.Header["Host"]; len(host) > 0 {

@@ -69,7 +69,7 @@ func (e *Engine) open(m *model.Socket) (*socket, error) {
 		ErrorLog: slog.NewLogLogger(e.log.Handler(), slog.LevelDebug), // what clients do wrong
 		// A connection keeps a buffer for the largest frame that it has met.
 		HTTP2:     &http.HTTP2Config{MaxConcurrentStreams: maxStreams, MaxReadFrameSize: 16 << 10},
-		ConnState: s.count, ConnContext: withPlain,
+		ConnState: s.count, ConnContext: withConnection,
 	}
 	s.set(m)
 	go s.accept()

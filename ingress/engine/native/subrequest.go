@@ -80,13 +80,21 @@ func (x *exchange) question(ctx context.Context, r *http.Request, a *model.Auth)
 	}
 	scheme := x.scheme()
 	for name, value := range map[string]string{
-		"X-Sent-From": sentFrom, "X-Original-Method": r.Method, "X-Original-Url": scheme + "://" + r.Host + r.URL.RequestURI(),
-		"X-Auth-Request-Redirect": r.URL.RequestURI(), "X-Real-Ip": x.client.String(),
+		"X-Sent-From": sentFrom, "X-Original-Method": r.Method, "X-Original-Url": scheme + "://" + r.Host + asked(r.URL),
+		"X-Auth-Request-Redirect": asked(r.URL), "X-Real-Ip": x.client.String(),
 		"X-Forwarded-For": x.client.String(), "X-Forwarded-Proto": scheme, "X-Forwarded-Host": r.Host,
 	} {
 		q.Header.Set(name, value)
 	}
 	return q, nil
+}
+
+// asked is what a client asked for, as it came.
+func asked(u *url.URL) string {
+	if u.RawQuery == "" && !u.ForceQuery {
+		return model.AsItCame(u)
+	}
+	return model.AsItCame(u) + "?" + u.RawQuery
 }
 
 func (x *exchange) scheme() string {
@@ -98,7 +106,7 @@ func (x *exchange) scheme() string {
 
 // signIn is where a client is sent, and where it is to come back to.
 func (x *exchange) signIn(r *http.Request, a *model.Auth) string {
-	uri := r.URL.RequestURI()
+	uri := asked(r.URL)
 	to := strings.NewReplacer(
 		"$scheme", x.scheme(), "$host", x.request.Host, "$http_host", r.Host, "$best_http_host", r.Host,
 		"$escaped_request_uri", url.QueryEscape(uri), "$request_uri", uri,

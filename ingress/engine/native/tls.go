@@ -46,7 +46,7 @@ func (e *Engine) tlsOf(l *model.Listener) *listenerTLS {
 
 // terminate puts TLS on a connection; the handshake comes with its first use.
 func (s *socket) terminate(c net.Conn) *tls.Conn {
-	return tls.Server(c, &tls.Config{GetConfigForClient: s.configFor})
+	return tls.Server(&lingering{Conn: c}, &tls.Config{GetConfigForClient: s.configFor})
 }
 
 // configFor is the configuration of the listener that a server name leads to. A

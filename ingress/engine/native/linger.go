@@ -1,0 +1,73 @@
+package native
+
+import (
+	"crypto/tls"
+	"net"
+	"net/http"
+	"sync/atomic"
+	"time"
+)
+
+// A connection that is closed while its client still sends is reset, and with that the
+// answer is lost if the client hasn't read it yet. One that brought a body is closed in
+// two steps: nothing more is sent, and what comes is thrown away until the
+// client has ended, too.
+const (
+	lingerFor  = 30 * time.Second
+	lingerIdle = 5 * time.Second // without a byte
+)
+
+// lingering is a client's connection, or the one below its TLS.
+type lingering struct {
+	net.Conn
+	unread atomic.Bool // the client may have sent what nobody reads
+	closed atomic.Bool
+}
+
+// expectBody notes whether a request has one, and bounds how long net/http may wait for
+// what nobody else reads. In HTTP/2, a stream ends without its connection.
+func expectBody(w http.ResponseWriter, r *http.Request) {
+	if r.ContentLength == 0 || r.ProtoMajor > 1 {
+		return
+	}
+	_ = http.NewResponseController(w).SetReadDeadline(time.Now().Add(bodyTimeout)) // of a connection that has one
+	switch c := connectionOf(r.Context()).(type) {
+	case *plainConn:
+		c.unread.Store(true)
+	case *tls.Conn:
+		if l, ok := c.NetConn().(*lingering); ok {
+			l.unread.Store(true)
+		}
+	}
+}
+
+// CloseWrite says that nothing more comes. net/http does so where it doesn't read all.
+func (l *lingering) CloseWrite() error {
+	l.unread.Store(true)
+	return closeWrite(l.Conn)
+}
+
+// Close closes the connection, in the background if its client may still send.
+func (l *lingering) Close() error {
+	if l.closed.Swap(true) || !l.unread.Load() || closeWrite(l.Conn) != nil {
+		return l.Conn.Close()
+	}
+	go l.drain()
+	return nil
+}
+
+// drain reads until the client has ended.
+func (l *lingering) drain() {
+	defer func() { _ = l.Conn.Close() }() // nobody waits for it
+	end := time.Now().Add(lingerFor)
+	buffer := make([]byte, 4<<10)
+	for {
+		now := time.Now()
+		if !now.Before(end) || l.Conn.SetReadDeadline(now.Add(lingerIdle)) != nil {
+			return
+		}
+		if _, err := l.Conn.Read(buffer); err != nil {
+			return
+		}
+	}
+}

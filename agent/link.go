@@ -69,9 +69,10 @@ func (l link) Decide(keys []model.Key, from explain.Source) explain.View {
 	if table == nil {
 		return view
 	}
+	plane := explain.Plane{Lacks: a.planes.unsupported(), AnswersPass: kernel.AnswersPass}
 	a.state.withCompiler(func(c *compile.Compiler) {
 		for _, q := range explain.Questions(table, keys, from, view.Node) {
-			view.Decisions = append(view.Decisions, explain.Decide(c, table, q))
+			view.Decisions = append(view.Decisions, explain.Decide(c, table, plane, q))
 		}
 	})
 	return view

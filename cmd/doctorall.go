@@ -12,6 +12,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/fairway-net/fairway/compile"
+	"github.com/fairway-net/fairway/diagnose/agentlink"
 	"github.com/fairway-net/fairway/diagnose/doctor"
 	"github.com/fairway-net/fairway/diagnose/explain"
 )
@@ -38,28 +39,42 @@ func (f *doctorFlags) runAll(cmd *cobra.Command, failOn doctor.Grade) error {
 }
 
 // examineAll examines every Service, or those of a namespace, by what the API
-// says. Nothing is sent to endpoints, and no kernel is compared: that is for one
-// Service at a time.
+// says, or, where it can't be asked, by what agents have in force. Nothing is sent to
+// endpoints, and no kernel is compared: that is for one Service at a time.
 func (f *doctorFlags) examineAll(cmd *cobra.Command) (*doctor.Survey, error) {
 	config, err := f.agent.config()
 	if err != nil {
 		return nil, err
 	}
-	objects, err := f.objects.readAPI(cmd.Context())
+	namespace := ""
+	if cmd.Flags().Changed("namespace") {
+		namespace = f.objects.namespace
+	}
+	objects, err := f.objects.readEvery(cmd.Context(), namespace)
 	if err != nil {
 		return nil, err
 	}
-	survey := &doctor.Survey{}
+	survey := doctor.NewSurvey()
+	survey.InForce = objects.NoAPI != ""
+	var agents []agentlink.Found
+	if objects.NoSlices != "" {
+		agents = f.objects.agents(cmd.Context(), f.node)
+		survey.NotChecked = agentlink.Missing(agents)
+		addNodes(objects, func() []agentlink.Found { return agents })
+	}
 	if n := len(objects.Nodes); n > mostNodes && f.node == "" {
-		survey.NotChecked = []string{fmt.Sprintf("traffic policies on %d of %d nodes: --node", n-mostNodes, n)}
+		survey.NotChecked = append(survey.NotChecked, fmt.Sprintf("traffic policies on %d of %d nodes: --node", n-mostNodes, n))
 		objects.Nodes = objects.Nodes[:mostNodes]
 	}
+	agents = slices.DeleteFunc(agents, func(a agentlink.Found) bool {
+		return !slices.ContainsFunc(objects.Nodes, func(n *corev1.Node) bool { return n.Name == a.Name() })
+	})
 	parts := partsOf(objects)
 	for _, s := range objects.Services {
-		if cmd.Flags().Changed("namespace") && s.Namespace != f.objects.namespace {
+		if namespace != "" && s.Namespace != namespace {
 			continue
 		}
-		report, err := f.examineOne(cmd.Context(), s, parts.about(s), config.Compile)
+		report, err := f.examineOne(cmd.Context(), s, parts.about(s), config.Compile, agents)
 		if err != nil {
 			return nil, fmt.Errorf("service %s/%s: %w", s.Namespace, s.Name, err)
 		}
@@ -68,13 +83,17 @@ func (f *doctorFlags) examineAll(cmd *cobra.Command) (*doctor.Survey, error) {
 	return survey, nil
 }
 
-func (f *doctorFlags) examineOne(ctx context.Context, s *corev1.Service, objects *explain.Objects, config compile.Config) (*doctor.Report, error) {
+func (f *doctorFlags) examineOne(ctx context.Context, s *corev1.Service, objects *explain.Objects, config compile.Config, agents []agentlink.Found) (*doctor.Report, error) {
 	q, err := explain.ParseQuestion("svc/"+s.Name, f.from, s.Namespace)
 	if err != nil {
 		return nil, err
 	}
 	q.Node = f.node
-	return doctor.ByAPI(ctx, q, s, objects, config, f.domain)
+	var ask explain.Asker
+	if objects.NoSlices != "" {
+		ask = agentlink.AskAllOnce(ctx, func() []agentlink.Found { return agents })
+	}
+	return doctor.ByAPI(ctx, q, s, objects, config, f.domain, ask)
 }
 
 // parts finds what concerns a Service among many objects.

@@ -26,7 +26,8 @@ type flowsFlags struct {
 	output  string
 	follow  bool
 
-	out sync.Mutex // lines are written one at a time
+	out     sync.Mutex // lines are written one at a time
+	written int        // lines
 }
 
 func flowsCommand() *cobra.Command {
@@ -83,17 +84,29 @@ func (f *flowsFlags) run(cmd *cobra.Command) error {
 	if f.output == "" {
 		fmt.Fprintln(out, flows.Header)
 	}
-	failed := make([]error, len(nodes))
-	var group sync.WaitGroup
+	say := func(text string) { fmt.Fprintf(cmd.ErrOrStderr(), "fairway: %s\n", text) }
+	writers := make([]*flowWriter, len(nodes))
 	for i, agent := range nodes {
-		group.Go(func() {
-			w := &flowWriter{agent: agent, names: func() flows.Names { return names }, follows: f.follow}
-			w.tell = func(r flows.Record) error { return f.write(out, filter, r) }
-			w.note = func(text string) { fmt.Fprintf(cmd.ErrOrStderr(), "fairway: %s\n", text) }
-			failed[i] = w.run(ctx)
-		})
+		writers[i] = &flowWriter{
+			agent: agent, names: func() flows.Names { return names }, follows: f.follow,
+			tell: func(r flows.Record) error { return f.write(out, filter, r) }, note: say,
+		}
+	}
+	failed := make([]error, len(nodes))
+	agentlink.Each(ctx, nodes, func(i int) { failed[i] = writers[i].readTable(ctx) })
+	if filter.Service != "" && !slices.ContainsFunc(writers, func(w *flowWriter) bool { return w.knows(filter.Service) }) {
+		say(fmt.Sprintf("no node that answers has a Service %s in force", filter.Service))
+	}
+	var group sync.WaitGroup
+	for i, w := range writers {
+		if failed[i] == nil {
+			group.Go(func() { failed[i] = w.run(ctx) })
+		}
 	}
 	group.Wait()
+	if !f.follow && f.written == 0 && errors.Join(failed...) == nil {
+		say("there is no such connection now; with -f, each is shown as it begins and ends")
+	}
 	return errors.Join(failed...)
 }
 
@@ -104,6 +117,7 @@ func (f *flowsFlags) write(out io.Writer, filter flows.Filter, r flows.Record) e
 	}
 	f.out.Lock()
 	defer f.out.Unlock()
+	f.written++
 	if f.output == "json" {
 		return json.NewEncoder(out).Encode(r)
 	}

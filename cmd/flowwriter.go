@@ -5,6 +5,7 @@ import (
 	"errors"
 	"time"
 
+	"github.com/fairway-net/fairway/compile"
 	"github.com/fairway-net/fairway/diagnose/agentlink"
 	"github.com/fairway-net/fairway/diagnose/flows"
 	"github.com/fairway-net/fairway/internal/flow"
@@ -29,8 +30,10 @@ type flowWriter struct {
 }
 
 func (w *flowWriter) run(ctx context.Context) error {
-	if err := w.readTable(ctx); err != nil {
-		return err
+	if w.table == nil {
+		if err := w.readTable(ctx); err != nil {
+			return err
+		}
 	}
 	ctx, stop := context.WithCancel(ctx)
 	defer stop()
@@ -55,6 +58,19 @@ func (w *flowWriter) readTable(ctx context.Context) error {
 		w.table = table
 	}
 	return err
+}
+
+// knows reports whether a Service ("namespace/name") is in force on the node.
+func (w *flowWriter) knows(service string) bool {
+	if w.table == nil {
+		return false
+	}
+	for front := range w.table.Frontends() {
+		if compile.ServiceOf(front.Name).String() == service {
+			return true
+		}
+	}
+	return false
 }
 
 // write tells of a connection; it reports whether it is one to a Service.

@@ -74,7 +74,7 @@ func (f *objectFlags) readAPI(ctx context.Context) (*explain.Objects, error) {
 	if err != nil {
 		return nil, err
 	}
-	return readObjects(ctx, client)
+	return readObjects(ctx, client, metav1.NamespaceAll)
 }
 
 const kubeconfigHelp = "kubeconfig file; default $KUBECONFIG, this machine's own server, ~/.kube/config, or this machine's credentials as a node"
@@ -123,14 +123,15 @@ func (f *objectFlags) config() (*rest.Config, error) {
 	return config, balance.AttachFor(config, rules.ExplicitPath)
 }
 
-func readObjects(ctx context.Context, client kubernetes.Interface) (*explain.Objects, error) {
+// readObjects reads the objects of a namespace, or of all.
+func readObjects(ctx context.Context, client kubernetes.Interface, namespace string) (*explain.Objects, error) {
 	o := &explain.Objects{}
-	services, err := client.CoreV1().Services(metav1.NamespaceAll).List(ctx, metav1.ListOptions{})
+	services, err := client.CoreV1().Services(namespace).List(ctx, metav1.ListOptions{})
 	if err != nil {
 		return nil, fmt.Errorf("list Services: %w", err)
 	}
 	o.Services = pointers(services.Items)
-	slices, err := client.DiscoveryV1().EndpointSlices(metav1.NamespaceAll).List(ctx, metav1.ListOptions{})
+	slices, err := client.DiscoveryV1().EndpointSlices(namespace).List(ctx, metav1.ListOptions{})
 	switch {
 	case apierrors.IsForbidden(err):
 		o.NoSlices = err.Error()
@@ -148,7 +149,7 @@ func readObjects(ctx context.Context, client kubernetes.Interface) (*explain.Obj
 	} else {
 		o.NoNodes = err.Error()
 	}
-	pods, err := client.CoreV1().Pods(metav1.NamespaceAll).List(ctx, metav1.ListOptions{})
+	pods, err := client.CoreV1().Pods(namespace).List(ctx, metav1.ListOptions{})
 	switch {
 	case apierrors.IsForbidden(err) || apierrors.IsNotFound(err):
 		o.NoPods = err.Error()
@@ -157,7 +158,7 @@ func readObjects(ctx context.Context, client kubernetes.Interface) (*explain.Obj
 	default:
 		o.Pods = pointers(pods.Items)
 	}
-	policies, err := client.NetworkingV1().NetworkPolicies(metav1.NamespaceAll).List(ctx, metav1.ListOptions{})
+	policies, err := client.NetworkingV1().NetworkPolicies(namespace).List(ctx, metav1.ListOptions{})
 	switch {
 	case apierrors.IsNotFound(err): // an API that has none
 	case apierrors.IsForbidden(err):

@@ -64,9 +64,28 @@ func (f *objectFlags) readAll(ctx context.Context, q explain.Question) (*explain
 	return f.orInForce(ctx, o, err)
 }
 
+// readEvery reads the objects of all Services, or, for a user who may not, of those of a
+// namespace.
+func (f *objectFlags) readEvery(ctx context.Context, namespace string) (*explain.Objects, error) {
+	o, err := f.readAPI(ctx)
+	if !apierrors.IsForbidden(err) || namespace == "" {
+		return f.orInForce(ctx, o, err)
+	}
+	client, clientErr := f.reader()
+	if clientErr != nil {
+		return nil, clientErr
+	}
+	o, inside := readObjects(ctx, client, namespace)
+	if inside != nil {
+		return f.orInForce(ctx, nil, err)
+	}
+	o.NoOthers = err.Error()
+	return o, nil
+}
+
 // readAllOrAround does that. service is the one that is asked about, nil if that isn't known yet.
 func readAllOrAround(ctx context.Context, client kubernetes.Interface, service *corev1.Service, q explain.Question) (*explain.Objects, error) {
-	o, all := readObjects(ctx, client)
+	o, all := readObjects(ctx, client, metav1.NamespaceAll)
 	if !apierrors.IsForbidden(all) {
 		return o, all
 	}

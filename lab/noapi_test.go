@@ -35,9 +35,12 @@ func withoutAPI(t *testing.T, client kubernetes.Interface, name string) {
 	saysWithout(t, dead, why, 2, "did you mean healthy?", "explain", "svc/healty")
 	saysWithout(t, dead, why, 0, "endpoints accept connections from here", "doctor", "svc/healthy")
 	saysWithout(t, dead, why, 1, "FW102 proved", "doctor", "svc/unready")
+	saysWithout(t, dead, why, 1, "FW102", "doctor", "-A")
+	saysWithout(t, dead, why, 0, "looked at by what agents have in force, 0 problems", "doctor", "-A", "-n", "kube-system")
 	saysWithout(t, dead, why, 0, "ANSWERED", "trace", "svc/healthy", "--send", "--node", "node1")
 	saysWithout(t, dead, "", 0, "as they should be", "dump", "svc/healthy", "--node", "node1")
 	saysWithout(t, dead, why, 0, "TIME", "flows")
+	saysWithout(t, dead, "no node that answers has a Service default/healty in force", 0, "TIME", "flows", "--service", "healty")
 
 	few := fewRights(t, client, name)
 	saysWithout(t, few, "cannot list resource", 0, "FORWARDED", "explain", "svc/healthy")

@@ -11,6 +11,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/fairway-net/fairway/diagnose/explain"
+	"github.com/fairway-net/fairway/internal/kernel"
 	"github.com/fairway-net/fairway/model"
 )
 
@@ -33,6 +34,37 @@ func (c *Cluster) checkExplained(p Probe, v model.Verdict) error {
 	}
 	if said, is := describeDecision(report.Views[0].Decisions[0]), describeVerdict(v); said != is {
 		return fmt.Errorf("explain %s from %s: says %q, but the table says %q", p.To, p.From.Name, said, is)
+	}
+	return nil
+}
+
+// seen is what `fairway explain` says that each backend sees of the client, as the agent of
+// a node with this plane answers it.
+func (r *Run) seen(p Probe) map[string]string {
+	packet := p.From.packet(p.Proto, p.To)
+	plane := explain.Plane{Lacks: r.lacks, AnswersPass: func(client, endpoint netip.Addr) (pass bool) {
+		err := r.topo.hosts[NodeName].Do(func() error {
+			pass = kernel.AnswersPass(client, endpoint)
+			return nil
+		})
+		return pass && err == nil
+	}}
+	asked := explain.Asked{Key: model.Key{Addr: p.To.Addr(), Port: p.To.Port(), Proto: p.Proto}, Source: packet.Src, In: packet.In}
+	seen := map[string]string{}
+	for _, c := range explain.Decide(r.cluster.compiler, r.table, plane, asked).Candidates {
+		if c.Chosen {
+			seen[backendName(model.Backend{Addr: c.Addr, Port: c.Port})] = c.Sees
+		}
+	}
+	return seen
+}
+
+// judgeSeen holds what a backend saw of the client against what explain says of it.
+func (w wanted) judgeSeen(a Answer) error {
+	node := hosts[NodeName]
+	said := w.seen[a.Backend]
+	if said == explain.SeesClient && a.Client != a.Local || said == explain.SeesNode && a.Client != node.addr(a.Client) {
+		return fmt.Errorf("%s, but explain says that it sees the address of the %s", a, said)
 	}
 	return nil
 }

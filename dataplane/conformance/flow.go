@@ -62,6 +62,8 @@ func (r *Run) wanted(p Probe, s Step, v model.Verdict) wanted {
 	}
 	if r.foreign {
 		w.excuse(v)
+	} else if v.Action == model.Forward {
+		w.seen = r.seen(p)
 	}
 	return w
 }

@@ -25,6 +25,8 @@ type wanted struct {
 	node     bool            // the client is the node, whose every address is its own
 	selfKept bool            // a client that reaches itself may be seen by its own address
 	reset    bool            // a refusal may come after the connection was accepted
+	// seen is what explain says that each backend sees of the client; nil if it isn't asked.
+	seen map[string]string
 	// refusable: the plane may refuse what should not be answered
 	refusable bool
 }
@@ -125,6 +127,9 @@ func (w wanted) judge(a Answer) error {
 	masqueraded, known := w.backends[a.Backend]
 	if !known {
 		return fmt.Errorf("%s, expected: %s", a, w)
+	}
+	if err := w.judgeSeen(a); err != nil {
+		return err
 	}
 	if name, _, _ := strings.Cut(a.Backend, ":"); name == NodeName && a.Client == a.Local {
 		return nil // see the package comment

@@ -9,9 +9,9 @@ import (
 	"strings"
 	"syscall"
 
-	"github.com/vishvananda/netlink"
 	"golang.org/x/sys/unix"
 
+	"github.com/fairway-net/fairway/internal/kernel"
 	"github.com/fairway-net/fairway/model"
 )
 
@@ -60,18 +60,7 @@ func keepsSource(s *model.Settings, v model.Verdict, backend netip.AddrPort) boo
 		return false
 	}
 	b := v.Pool.Backends[i]
-	return b.Local && !isNode(s, b.Addr) && !b.Addr.IsLoopback() && !v.Masquerades(b) && !v.Direct && answersPass(v.Src, b.Addr)
-}
-
-// answersPass reports whether a backend's packets to a client pass this node.
-// Those behind one interface, a bridge say, may reach each other without it.
-func answersPass(client, backend netip.Addr) bool {
-	towardsClient, err := netlink.RouteGet(client.AsSlice())
-	if err != nil || len(towardsClient) == 0 {
-		return false
-	}
-	towardsBackend, err := netlink.RouteGet(backend.AsSlice())
-	return err == nil && len(towardsBackend) > 0 && towardsClient[0].LinkIndex != towardsBackend[0].LinkIndex
+	return b.Local && !isNode(s, b.Addr) && !b.Addr.IsLoopback() && !v.Masquerades(b) && !v.Direct && kernel.AnswersPass(v.Src, b.Addr)
 }
 
 // makeTransparent lets a socket have an address that isn't this node's

@@ -15,6 +15,8 @@ type Survey struct {
 	Services   int             `json:"services"`
 	Found      []ServiceReport `json:"found"` // of those with findings
 	NotChecked []string        `json:"notChecked,omitempty"`
+	// InForce says that agents told what they have in force, for an API that can't be asked.
+	InForce bool `json:"inForce,omitempty"`
 }
 
 // ServiceReport are the findings about one Service.
@@ -23,9 +25,11 @@ type ServiceReport struct {
 	Findings []Finding `json:"findings"`
 }
 
+// NewSurvey is one of nothing yet.
+func NewSurvey() *Survey { return &Survey{APIVersion: schemaVersion, Kind: "Survey"} }
+
 // Add takes in the report on a Service.
 func (s *Survey) Add(service string, r *Report) {
-	s.APIVersion, s.Kind = schemaVersion, "Survey"
 	s.Services++
 	var findings []Finding
 	for _, result := range r.Results {
@@ -74,7 +78,11 @@ func (s *Survey) WriteText(out io.Writer) error {
 	for _, n := range s.NotChecked {
 		fmt.Fprintf(&b, "not checked  %s\n", n)
 	}
-	fmt.Fprintf(&b, "%s looked at by what the API says, %s.", count(s.Services, "Service"), count(problems, "problem"))
+	by := "by what the API says"
+	if s.InForce {
+		by = "by what agents have in force"
+	}
+	fmt.Fprintf(&b, "%s looked at %s, %s.", count(s.Services, "Service"), by, count(problems, "problem"))
 	if next != "" {
 		fmt.Fprintf(&b, "  Next: %s", next)
 	}

@@ -17,7 +17,7 @@ import (
 // newReport starts a report on a question. service is the Service it is about, or
 // nil. The answer is there already where it doesn't depend on what nodes do.
 func newReport(q Question, service *corev1.Service, objects *Objects) *Report {
-	r := &Report{APIVersion: SchemaVersion, Kind: "Explanation", Target: q.Typed, From: q.From, Outcome: OutcomeUnknown}
+	r := &Report{APIVersion: SchemaVersion, Kind: "Explanation", Target: q.Typed, From: q.From, Outcome: OutcomeUnknown, target: q.Target}
 	if objects.NoAPI != "" {
 		r.NotChecked = append(r.NotChecked, "the API: "+objects.NoAPI+"; this is what agents have in force")
 	}
@@ -73,8 +73,11 @@ func (r *Report) withoutService(t Target, objects *Objects) {
 }
 
 // add takes in what nodes make of the question, and answers it.
-func (r *Report) add(objects *Objects, views ...View) {
-	r.Views = append(r.Views, views...)
+func (r *Report) add(objects *Objects, views []View) {
+	r.Views = merge(views)
+	if r.shown = r.Views; r.From.Kind == "" {
+		r.shown = mergeForText(views)
+	}
 	r.nameService(objects)
 	if r.inForce = objects.NoSlices != ""; r.inForce {
 		r.endpointsInForce(objects)
@@ -92,12 +95,17 @@ func (r *Report) add(objects *Objects, views ...View) {
 			if line := r.line(d, v); !slices.Contains(lines, line) {
 				lines = append(lines, line)
 			}
+			for _, o := range d.Otherwise {
+				if note := fmt.Sprintf("%s mode: %s", v.Mode, o); !slices.Contains(r.Notes, note) {
+					r.Notes = append(r.Notes, note)
+				}
+			}
 		}
 	}
 	r.Answer, r.Outcome = strings.Join(lines, "\n"), OutcomeNot
 	switch {
 	case len(lines) == 0:
-		r.Answer = "the Service has no such port"
+		r.Answer = r.withoutPort(objects)
 	case len(actions) == 1 && actions[0] == actionNames[model.Forward]:
 		r.Outcome = OutcomeForwarded
 		return
@@ -105,6 +113,30 @@ func (r *Report) add(objects *Objects, views ...View) {
 	if r.Service != nil {
 		r.Next = append(r.Next, "fairway doctor svc/"+r.Service.Name+" -n "+r.Service.Namespace)
 	}
+}
+
+// withoutPort answers where the Service hasn't the port or protocol that was given.
+func (r *Report) withoutPort(objects *Objects) string {
+	if r.Service == nil {
+		return "no Service has this port"
+	}
+	service := objects.Service(r.Service.Namespace, r.Service.Name)
+	if len(r.target.Keys(service, r.From)) > 0 { // an agent's view without decisions
+		return r.Service.String() + ": NOT IN FORCE: agents have nothing in force yet"
+	}
+	var have []string
+	for _, p := range service.Spec.Ports {
+		text := number(p.Port) + "/" + protocol(p.Protocol).String()
+		if p.Name != "" {
+			text = p.Name + " (" + text + ")"
+		}
+		have = append(have, text)
+	}
+	wanted := r.target.Port
+	if r.target.Proto != 0 {
+		wanted += "/" + r.target.Proto.String()
+	}
+	return fmt.Sprintf("%s has no port %s: it has %s", r.Service, wanted, strings.Join(have, ", "))
 }
 
 // addProblems takes in what a node can't do of what Services say.
@@ -161,13 +193,8 @@ func (r *Report) line(d Decision, v View) string {
 			}
 		}
 		text := fmt.Sprintf("%s: FORWARDED to %s", who, oneOf(chosen, d.Choice))
-		switch {
-		case d.Direct:
-			text += ", client address kept, answered directly"
-		case d.Masquerade:
-			text += ", client address replaced by the node's"
-		default:
-			text += ", client address kept"
+		if d.ClientAddress != "" {
+			text += ", " + d.ClientAddress
 		}
 		return text
 	case actionNames[model.Pass]:

@@ -4,6 +4,7 @@ import (
 	"net/netip"
 
 	"github.com/fairway-net/fairway/compile"
+	"github.com/fairway-net/fairway/internal/kernel"
 	"github.com/fairway-net/fairway/model"
 )
 
@@ -18,15 +19,19 @@ type View struct {
 
 // Decision is what a node does with the first packet of a connection, and why.
 type Decision struct {
-	Frontend   string           `json:"frontend"`           // "10.96.0.1:80/tcp"
-	Service    string           `json:"service,omitempty"`  // "namespace/name:port"; "" if no frontend has the address
-	Entrance   string           `json:"entrance,omitempty"` // "cluster IP", "node port", ...
-	Origin     string           `json:"origin"`             // "pod", "node" or "outside"
-	Source     netip.Addr       `json:"source,omitzero"`    // invalid if no address was given
-	Action     string           `json:"action"`             // "forwarded", "refused", "dropped" or "not a Service"
-	Reason     string           `json:"reason"`
-	Masquerade bool             `json:"masquerade,omitempty"`
-	Direct     bool             `json:"directReturn,omitempty"`
+	Frontend   string     `json:"frontend"`           // "10.96.0.1:80/tcp"
+	Service    string     `json:"service,omitempty"`  // "namespace/name:port"; "" if no frontend has the address
+	Entrance   string     `json:"entrance,omitempty"` // "cluster IP", "node port", ...
+	Origin     string     `json:"origin"`             // "pod", "node" or "outside"
+	Source     netip.Addr `json:"source,omitzero"`    // invalid if no address was given
+	Action     string     `json:"action"`             // "forwarded", "refused", "dropped" or "not a Service"
+	Reason     string     `json:"reason"`
+	Masquerade bool       `json:"masquerade,omitempty"`
+	Direct     bool       `json:"directReturn,omitempty"`
+	// ClientAddress says whether endpoints see the client's address; "" where that isn't known.
+	ClientAddress string `json:"clientAddress,omitempty"`
+	// Otherwise is what the node's mode does otherwise.
+	Otherwise  []string         `json:"otherwise,omitempty"`
 	Sources    []netip.Prefix   `json:"sourceRanges,omitempty"`
 	Pool       string           `json:"pool,omitempty"`
 	Choice     string           `json:"choice,omitempty"` // how one of several is chosen
@@ -43,6 +48,7 @@ type CandidateShare struct {
 	Draining bool       `json:"draining,omitempty"` // keeps the connections it has
 	Share    float64    `json:"share"`              // of new connections, 0 to 1, where weights alone decide
 	Why      string     `json:"why"`
+	Sees     string     `json:"sees,omitempty"` // SeesClient or SeesNode, of one that is chosen; "" where that isn't known
 }
 
 // Asked is one packet to decide on.
@@ -53,8 +59,9 @@ type Asked struct {
 	In     string     // the interface; "" for packets of the node itself
 }
 
-// Decide answers for one packet. The compiler must be the one that made the table.
-func Decide(c *compile.Compiler, t *model.Table, q Asked) Decision {
+// Decide answers for one packet, which a plane does with as the table says, but for what it
+// lacks. The compiler must be the one that made the table.
+func Decide(c *compile.Compiler, t *model.Table, plane Plane, q Asked) Decision {
 	v := t.Decide(q.packet(t))
 	d := Decision{
 		Frontend: q.Key.String(), Origin: v.Origin.String(), Source: q.Source,
@@ -70,7 +77,28 @@ func Decide(c *compile.Compiler, t *model.Table, q Asked) Decision {
 	}
 	d.Pool, d.Choice = pool.ID.String(), choiceOf(pool)
 	d.Candidates = candidates(c, pool)
+	if v.Action == model.Forward {
+		d.see(t, plane, q, v)
+	}
+	d.Otherwise = plane.otherwise(d, v)
 	return d
+}
+
+// see says whose address the chosen endpoints see.
+func (d *Decision) see(t *model.Table, plane Plane, q Asked, v model.Verdict) {
+	if !q.Source.IsValid() { // any client of this origin, none of which is known to be an endpoint
+		v.Src, plane.AnswersPass = netip.Addr{}, nil
+	}
+	for i, c := range d.Candidates {
+		for _, b := range v.Pool.Backends {
+			if c.Chosen && b.Addr == c.Addr && b.Port == c.Port {
+				d.Candidates[i].Sees = plane.sees(t.Settings, v, b)
+			}
+		}
+	}
+	if d.ClientAddress = clientAddress(d.Candidates); d.ClientAddress != "" && d.Direct && plane.lack(kernel.DirectReturn) == nil {
+		d.ClientAddress += ", answered directly"
+	}
 }
 
 // actionNames are what the actions are called in reports.
@@ -181,13 +209,13 @@ func Questions(t *model.Table, keys []model.Key, from Source, node string) []Ask
 	for _, key := range keys {
 		switch {
 		case from.Kind == "node" && from.Name == node:
-			list = append(list, Asked{Key: key, Origin: model.FromNode, Source: family(from.Addr, key)})
+			list = append(list, Asked{Key: key, Origin: model.FromNode, Source: from.family(key)})
 		case from.Kind == "pod" && (from.Node == node || node == "" || from.Node == ""):
-			list = append(list, Asked{Key: key, Origin: model.FromPod, Source: family(from.Addr, key), In: podInterface})
+			list = append(list, Asked{Key: key, Origin: model.FromPod, Source: from.family(key), In: podInterface})
 		case from.Kind == "pod": // which reaches this node from another
-			list = append(list, Asked{Key: key, Origin: model.FromPod, Source: family(from.Addr, key), In: outsideInterface})
+			list = append(list, Asked{Key: key, Origin: model.FromPod, Source: from.family(key), In: outsideInterface})
 		case from.Kind != "":
-			list = append(list, Asked{Key: key, Origin: model.FromOutside, Source: family(from.Addr, key), In: outsideInterface})
+			list = append(list, Asked{Key: key, Origin: model.FromOutside, Source: from.family(key), In: outsideInterface})
 		default:
 			for _, o := range []model.Origin{model.FromPod, model.FromNode, model.FromOutside} {
 				list = append(list, Asked{Key: key, Origin: o})
@@ -197,10 +225,12 @@ func Questions(t *model.Table, keys []model.Key, from Source, node string) []Ask
 	return list
 }
 
-// family is the address if it is of the key's family.
-func family(a netip.Addr, key model.Key) netip.Addr {
-	if a.IsValid() && a.Is6() != key.Addr.Is6() {
-		return netip.Addr{}
+// family is the source's address of the key's family, if it is known.
+func (s Source) family(key model.Key) netip.Addr {
+	for _, a := range []netip.Addr{s.Addr, s.Second} {
+		if a.IsValid() && a.Is6() == key.Addr.Is6() {
+			return a
+		}
 	}
-	return a
+	return netip.Addr{}
 }

@@ -55,7 +55,7 @@ func FromObjects(q Question, o *Objects, config compile.Config, ask Asker) (*Rep
 		}
 		views = append(views, v)
 	}
-	r.add(o, Merge(views)...)
+	r.add(o, views)
 	return r, nil
 }
 
@@ -91,10 +91,10 @@ func (o *Objects) Locate(from Source, ipv6 bool) (Source, error) {
 		if p == nil {
 			return from, fmt.Errorf("--from: there is no pod %s/%s", from.Namespace, from.Name)
 		}
+		from.prefer(p.Status.PodIP, ipv6)
 		for _, ip := range p.Status.PodIPs {
 			from.prefer(ip.IP, ipv6)
 		}
-		from.prefer(p.Status.PodIP, ipv6)
 		from.Node = p.Spec.NodeName
 		if !from.Addr.IsValid() {
 			return from, fmt.Errorf("--from: pod %s/%s has no address (phase %s)", p.Namespace, p.Name, orElse(string(p.Status.Phase), "unknown"))
@@ -116,14 +116,20 @@ func (o *Objects) Locate(from Source, ipv6 bool) (Source, error) {
 	return from, nil
 }
 
-// prefer takes an address, if there is none yet or it is of the wanted family.
+// prefer takes an address: the first of each family, that of the wanted one before.
 func (s *Source) prefer(text string, ipv6 bool) {
 	a, err := netip.ParseAddr(text)
 	if err != nil {
 		return
 	}
-	if a = a.Unmap(); !s.Addr.IsValid() || s.Addr.Is6() != ipv6 && a.Is6() == ipv6 {
+	switch a = a.Unmap(); {
+	case !s.Addr.IsValid():
 		s.Addr = a
+	case s.Addr.Is6() == a.Is6():
+	case a.Is6() == ipv6:
+		s.Addr, s.Second = a, s.Addr
+	case !s.Second.IsValid():
+		s.Second = a
 	}
 }
 
@@ -168,13 +174,13 @@ func (o *Objects) viewFrom(config compile.Config, node compile.Node, service *co
 	table := c.Table()
 	v := View{Node: node.Name}
 	for _, q := range Questions(table, keys, from, node.Name) {
-		v.Decisions = append(v.Decisions, Decide(c, table, q))
+		v.Decisions = append(v.Decisions, Decide(c, table, Plane{}, q))
 	}
 	return v, c.Problems()
 }
 
-// Merge makes one of views that say the same; its node names are joined.
-func Merge(views []View) []View {
+// merge makes one of views that say the same; its node names are joined.
+func merge(views []View) []View {
 	var merged []View
 	var names [][]string
 	for _, v := range views {
@@ -192,4 +198,21 @@ func Merge(views []View) []View {
 		merged[i].Node = strings.Join(names[i], ", ")
 	}
 	return merged
+}
+
+// mergeForText is the same for people, to whom it isn't told for each endpoint what it sees of
+// the client: that differs from node to node where a plane shows the client to its own endpoints.
+func mergeForText(views []View) []View {
+	alike := slices.Clone(views)
+	for i := range alike {
+		alike[i].Decisions = slices.Clone(alike[i].Decisions)
+		for j := range alike[i].Decisions {
+			d := &alike[i].Decisions[j]
+			d.Candidates, d.ClientAddress = slices.Clone(d.Candidates), ""
+			for k := range d.Candidates {
+				d.Candidates[k].Sees = ""
+			}
+		}
+	}
+	return merge(alike)
 }

@@ -63,6 +63,9 @@ func ParseTarget(text, namespace string) (Target, error) {
 		return t, err
 	}
 	name, port, _ := strings.Cut(rest, ":")
+	if _, ok := portNumber(port); !ok && port != "" && strings.Trim(port, "+-0123456789") == "" { // no name either, which has a letter
+		return Target{}, fmt.Errorf("%q: port %s is not a number from 1 to 65535", text, port)
+	}
 	t.Port = port
 	if labels := strings.Split(strings.TrimSuffix(name, "."), "."); len(labels) > 1 {
 		if len(labels) > 2 && labels[2] != "svc" {
@@ -116,11 +119,12 @@ func looksLikeAddress(text string) bool {
 
 // Source is where the packet comes from.
 type Source struct {
-	Kind      string     `json:"kind"`                // "pod", "node", "address" or "" for one of each origin
-	Namespace string     `json:"namespace,omitempty"` // of the pod
-	Name      string     `json:"name,omitempty"`      // of the pod or node
-	Addr      netip.Addr `json:"address,omitzero"`    // of the packet; filled in once it is known
-	Node      string     `json:"node,omitempty"`      // on which it begins; filled in once it is known
+	Kind      string     `json:"kind"`                   // "pod", "node", "address" or "" for one of each origin
+	Namespace string     `json:"namespace,omitempty"`    // of the pod
+	Name      string     `json:"name,omitempty"`         // of the pod or node
+	Addr      netip.Addr `json:"address,omitzero"`       // of the packet; filled in once it is known
+	Second    netip.Addr `json:"secondAddress,omitzero"` // of the other IP family, where it is known
+	Node      string     `json:"node,omitempty"`         // on which it begins; filled in once it is known
 }
 
 // ParseSource reads pod/NAME, node/NAME or an address; "" is one packet of each

@@ -26,8 +26,10 @@ type Report struct {
 	NotChecked []string          `json:"notChecked,omitempty"`
 	Next       []string          `json:"next,omitempty"` // commands
 
-	notAsked int  // agents that could not be
-	inForce  bool // only agents say which endpoints there are
+	target   Target
+	shown    []View // the views in the text
+	notAsked int    // agents that could not be
+	inForce  bool   // only agents say which endpoints there are
 }
 
 // The outcomes of a report.

@@ -60,7 +60,7 @@ func (d Decision) rules(b *strings.Builder) {
 	say("choose %s:", d.Choice)
 	for _, c := range d.Candidates {
 		if c.Chosen {
-			fmt.Fprintf(b, "    %5s -> %s\n", shareText(c), endpointText(c))
+			fmt.Fprintf(b, "    %5s -> %s%s\n", shareText(c), endpointText(c), d.seesText(c))
 		}
 	}
 	if !d.Masquerade && !d.Direct {

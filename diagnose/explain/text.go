@@ -49,7 +49,7 @@ func (r *Report) WriteText(out io.Writer, wide bool) error {
 // to it.
 func (r *Report) decisionsText(b *strings.Builder, wide bool) {
 	seen := map[string]bool{}
-	for _, v := range r.Views {
+	for _, v := range r.shown {
 		for _, d := range v.Decisions {
 			key := v.Node + "|" + d.Frontend + "|" + d.Pool + "|" + d.Action
 			if seen[key] {
@@ -68,13 +68,14 @@ func (r *Report) decisionsText(b *strings.Builder, wide bool) {
 			b.WriteByte('\n')
 			if poolKey := v.Node + "|" + d.Pool; d.Pool != "" && !seen[poolKey] {
 				seen[poolKey] = true
-				r.candidatesText(b, d.Candidates, wide)
+				r.candidatesText(b, d, wide)
 			}
 		}
 	}
 }
 
-func (r *Report) candidatesText(b *strings.Builder, list []CandidateShare, wide bool) {
+func (r *Report) candidatesText(b *strings.Builder, d Decision, wide bool) {
+	list := d.Candidates
 	if len(list) == 0 && r.inForce {
 		fmt.Fprintf(b, " endpoints    none that the agent knows\n")
 		return
@@ -97,6 +98,9 @@ func (r *Report) candidatesText(b *strings.Builder, list []CandidateShare, wide 
 		}
 		if c.Draining {
 			why += "; keeps the connections it has"
+		}
+		if r.From.Kind != "" { // which is one origin
+			why += d.seesText(c)
 		}
 		fmt.Fprintf(w, " %s\t%s\t%s\t%s\t%s\n", endpointText(c), orElse(e.Pod, "-"), orElse(e.Node, "-"), shareText(c), why)
 	}

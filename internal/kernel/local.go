@@ -69,3 +69,14 @@ func localAddresses(h *netlink.Handle) (map[netip.Addr]bool, error) {
 	}
 	return local, nil
 }
+
+// AnswersPass reports whether what an endpoint of this machine sends to a client passes this
+// machine. Those behind one interface, a bridge say, may reach each other without it.
+func AnswersPass(client, endpoint netip.Addr) bool {
+	towardsClient, err := netlink.RouteGet(client.AsSlice())
+	if err != nil || len(towardsClient) == 0 {
+		return false
+	}
+	towardsEndpoint, err := netlink.RouteGet(endpoint.AsSlice())
+	return err == nil && len(towardsEndpoint) > 0 && towardsClient[0].LinkIndex != towardsEndpoint[0].LinkIndex
+}

@@ -28,7 +28,7 @@ export interface Candidate {
 }
 export interface Decision {
   frontend: string; service?: string; entrance?: string; origin: Origin; action: string; reason: string;
-  masquerade?: boolean; directReturn?: boolean; sourceRanges?: string[]; choice?: string; candidates?: Candidate[];
+  clientAddress?: string; sourceRanges?: string[]; choice?: string; candidates?: Candidate[];
 }
 export type Origin = "pod" | "node" | "outside";
 export interface View { node: string; mode?: string; decisions: Decision[] | null; differs?: string[] }

@@ -137,7 +137,7 @@ function Ways({ e, name, from, route }: { e: Explanation; name: string; from: st
 
 function Chosen({ d, endpoints }: { d: Decision; endpoints: Endpoint[] }) {
   const how = d.action === "forwarded"
-    ? [d.choice, d.directReturn ? "answered directly" : d.masquerade ? "client address replaced by the node's" : "client address kept"].filter(Boolean).join(", ")
+    ? [d.choice, d.clientAddress].filter(Boolean).join(", ")
     : d.reason;
   const of = (c: Candidate) => endpoints.find((e) => e.address === c.address && (!c.slice || e.slice === c.slice));
   return (

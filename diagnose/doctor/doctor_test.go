@@ -5,6 +5,7 @@ import (
 	"context"
 	"errors"
 	"flag"
+	"fmt"
 	"net/netip"
 	"os"
 	"path/filepath"
@@ -137,6 +138,11 @@ func report(t *testing.T, objects *explain.Objects, lines string) []byte {
 			e.HostNode = words[1]
 		case "host":
 			e.Host.Sysctls[words[1]] = words[2]
+		case "dropped": // FOR-WANT-OF-ROOM CLASHED
+			_, err := fmt.Sscan(words[1]+" "+words[2], &e.Host.Full, &e.Host.Clashed)
+			if err != nil {
+				t.Fatal(err)
+			}
 		case "chain":
 			rules := 0
 			if words[6] != "0" {

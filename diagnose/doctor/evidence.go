@@ -53,6 +53,9 @@ type Host struct {
 	Sysctls map[string]string
 	// Chains are the base chains of nf_tables, all variants of iptables included.
 	Chains []Chain
+	// Full and Clashed are the packets that conntrack has dropped, since there is this network
+	// namespace: for want of room, and since another one had the same addresses and ports.
+	Full, Clashed uint64
 	// Unreadable says what couldn't be looked at, and why.
 	Unreadable []string
 }

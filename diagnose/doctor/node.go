@@ -84,16 +84,28 @@ func checkOtherProxies(_ context.Context, e *Evidence) []Finding {
 // nearlyFull is the share of the connection table that is too much, in percent.
 const nearlyFull = 90
 
-// checkConntrack finds FW126.
+// checkConntrack finds FW126. A full table drops packets; of one that is nearly full, the
+// kernel's count of those that it has dropped proves it.
 func checkConntrack(_ context.Context, e *Evidence) []Finding {
 	count, err1 := strconv.Atoi(e.Host.Sysctls["net.netfilter.nf_conntrack_count"])
 	limit, err2 := strconv.Atoi(e.Host.Sysctls["net.netfilter.nf_conntrack_max"])
-	if err1 != nil || err2 != nil || limit == 0 || count*100 < limit*nearlyFull {
+	if err1 != nil || err2 != nil || limit == 0 {
 		return nil
 	}
-	grade := Likely
-	if count >= limit {
-		grade = Proved
+	f := Finding{Code: "FW126", Grade: Note, What: fmt.Sprintf("%d of %d connections", count, limit)}
+	switch {
+	case count >= limit || e.Host.Full > 0 && count*100 >= limit*nearlyFull:
+		f.Grade = Proved
+	case count*100 >= limit*nearlyFull:
+		f.Grade = Likely
+	case e.Host.Full == 0:
+		return nil
 	}
-	return []Finding{{Code: "FW126", Grade: grade, What: fmt.Sprintf("%d of %d connections", count, limit)}}
+	if e.Host.Full > 0 {
+		f.What += fmt.Sprintf("; %d packets were dropped for want of room so far", e.Host.Full)
+	}
+	if e.Host.Clashed > 0 {
+		f.What += fmt.Sprintf("; %d as another one had the same addresses and ports", e.Host.Clashed)
+	}
+	return []Finding{f}
 }

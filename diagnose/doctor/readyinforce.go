@@ -14,6 +14,9 @@ func (e *Evidence) readyInForce() []Finding {
 	seen := map[string]bool{}
 	for _, v := range e.Report.Views {
 		for _, d := range v.Decisions {
+			if len(d.Candidates) == 0 && strings.HasSuffix(d.Pool, " local") {
+				return nil // who tells no reasons doesn't tell of those on other nodes
+			}
 			for _, c := range d.Candidates {
 				if c.Chosen || c.Why == compile.NotLocal.String() {
 					return nil

@@ -60,7 +60,8 @@ type Asked struct {
 }
 
 // Decide answers for one packet, which a plane does with as the table says, but for what it
-// lacks. The compiler must be the one that made the table.
+// lacks. The compiler must be the one that made the table, or nil, which leaves no reasons why
+// endpoints aren't used.
 func Decide(c *compile.Compiler, t *model.Table, plane Plane, q Asked) Decision {
 	v := t.Decide(q.packet(t))
 	d := Decision{
@@ -178,7 +179,12 @@ func candidates(c *compile.Compiler, pool *model.Pool) []CandidateShare {
 		draining[b.AddrPort()] = true
 	}
 	var list []CandidateShare
-	for _, k := range c.Candidates(pool.ID) {
+	late := "in force"
+	var known []compile.Candidate
+	if c != nil {
+		known, late = c.Candidates(pool.ID), "gone from the API; still in force"
+	}
+	for _, k := range known {
 		at := netip.AddrPortFrom(k.Addr, k.Port)
 		s := CandidateShare{
 			Slice: k.Slice, Addr: k.Addr, Port: k.Port, Why: k.Choice.String(),
@@ -196,7 +202,7 @@ func candidates(c *compile.Compiler, pool *model.Pool) []CandidateShare {
 	}
 	for _, b := range pool.Backends { // of a table that is behind its compiler
 		if w, left := weights[b.AddrPort()]; left {
-			list = append(list, CandidateShare{Addr: b.Addr, Port: b.Port, Chosen: true, Share: float64(w) / float64(max(total, 1)), Why: "gone from the API; still in force"})
+			list = append(list, CandidateShare{Addr: b.Addr, Port: b.Port, Chosen: true, Share: float64(w) / float64(max(total, 1)), Why: late})
 		}
 	}
 	return list

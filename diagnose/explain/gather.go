@@ -43,7 +43,11 @@ func FromObjects(q Question, o *Objects, config compile.Config, ask Asker) (*Rep
 	var views []View
 	for _, n := range nodes {
 		if o.NoSlices != "" {
-			if v, ok := r.asSeen(ask, n.Name, keys, q.From); ok {
+			v, ok := r.asSeen(ask, n.Name, keys, q.From)
+			if ask == nil {
+				v, ok = o.inTable(n.Name, keys, q.From)
+			}
+			if ok {
 				views = append(views, v)
 			}
 			continue

@@ -23,7 +23,7 @@ import (
 // What the endpoints are is for the agents to say.
 func InForce(tables map[string]*model.Table, why string) *Objects {
 	const unread = "the API can't be asked"
-	o := &Objects{NoAPI: why, NoSlices: unread, NoPods: unread, NoOthers: unread, NoPolicies: unread, on: map[netip.Addr]string{}}
+	o := &Objects{NoAPI: why, NoSlices: unread, NoPods: unread, NoOthers: unread, NoPolicies: unread, on: map[netip.Addr]string{}, tables: tables, taking: map[types.NamespacedName]map[netip.Addr]bool{}}
 	services := map[types.NamespacedName]*corev1.Service{}
 	for _, node := range slices.Sorted(maps.Keys(tables)) {
 		table := tables[node]
@@ -38,7 +38,12 @@ func InForce(tables map[string]*model.Table, why string) *Objects {
 			addFrontend(s, f)
 		}
 		for p := range table.Pools() {
+			of := compile.ServiceOf(p.ID.Name)
+			if o.taking[of] == nil {
+				o.taking[of] = map[netip.Addr]bool{}
+			}
 			for _, b := range p.Backends {
+				o.taking[of][b.Addr] = true
 				if b.Local {
 					o.on[b.Addr] = node
 				}
@@ -113,6 +118,23 @@ func settle(s *corev1.Service) {
 	if len(s.Spec.ClusterIPs) > 0 {
 		s.Spec.ClusterIP = s.Spec.ClusterIPs[0]
 	}
+}
+
+// TakingInForce is how many endpoints of a Service take connections, by what agents have in
+// force; 0 of objects that the API has told.
+func (o *Objects) TakingInForce(service types.NamespacedName) int { return len(o.taking[service]) }
+
+// inTable is a node's view by the table that its agent had in force when it was read: without
+// reasons why endpoints aren't used. False if none was read.
+func (o *Objects) inTable(node string, keys []model.Key, from Source) (View, bool) {
+	table, v := o.tables[node], View{Node: node}
+	if table == nil {
+		return v, false
+	}
+	for _, q := range Questions(table, keys, from, node) {
+		v.Decisions = append(v.Decisions, Decide(nil, table, Plane{}, q))
+	}
+	return v, true
 }
 
 // endpointsInForce gives the endpoints that agents named the nodes that they are on.

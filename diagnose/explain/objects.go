@@ -8,6 +8,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	discoveryv1 "k8s.io/api/discovery/v1"
 	networkingv1 "k8s.io/api/networking/v1"
+	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/fairway-net/fairway/diagnose/nearest"
 	"github.com/fairway-net/fairway/model"
@@ -35,7 +36,11 @@ type Objects struct {
 	Policies   []*networkingv1.NetworkPolicy
 	NoPolicies string // why they couldn't be read; "" if they were
 
-	on map[netip.Addr]string // the nodes of endpoints, where agents tell
+	// What agents tell, where the API can't be asked: the nodes of endpoints, the tables of
+	// nodes, and the endpoints of Services.
+	on     map[netip.Addr]string
+	tables map[string]*model.Table
+	taking map[types.NamespacedName]map[netip.Addr]bool
 }
 
 // Service returns the Service with this name, or nil.

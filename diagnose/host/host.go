@@ -11,6 +11,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"strconv"
 	"strings"
 
 	"github.com/google/nftables"
@@ -35,6 +36,12 @@ func Read(ctx context.Context) *doctor.Host {
 			h.Unreadable = append(h.Unreadable, fmt.Sprintf("sysctl %s: %v", name, err))
 		}
 	}
+	counts, err := os.ReadFile("/proc/thread-self/net/stat/nf_conntrack")
+	if err == nil {
+		h.Full, h.Clashed = conntrackDrops(string(counts))
+	} else if !errors.Is(err, os.ErrNotExist) { // the kernel may be without it
+		h.Unreadable = append(h.Unreadable, fmt.Sprintf("what conntrack dropped: %v", err))
+	}
 	if err := readNFTables(h); err != nil {
 		h.Unreadable = append(h.Unreadable, fmt.Sprintf("nf_tables rules: %v (try as root)", err))
 	}
@@ -44,6 +51,30 @@ func Read(ctx context.Context) *doctor.Host {
 		}
 	}
 	return h
+}
+
+// conntrackDrops reads the kernel's table of counters: names, and a line for each processor,
+// in hexadecimal.
+func conntrackDrops(table string) (full, clashed uint64) {
+	var names []string
+	for line := range strings.Lines(table) {
+		fields := strings.Fields(line)
+		if names == nil {
+			names = fields
+			continue
+		}
+		for i, name := range names[:min(len(names), len(fields))] {
+			n, err := strconv.ParseUint(fields[i], 16, 64)
+			switch {
+			case err != nil:
+			case name == "drop":
+				full += n
+			case name == "insert_failed":
+				clashed += n
+			}
+		}
+	}
+	return full, clashed
 }
 
 // families as nft names them.

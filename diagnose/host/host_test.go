@@ -35,3 +35,12 @@ func TestRead(t *testing.T) {
 		t.Errorf("net.ipv4.ip_forward is %q", v)
 	}
 }
+
+// TestConntrackDrops reads a table of two processors.
+func TestConntrackDrops(t *testing.T) {
+	full, clashed := conntrackDrops("entries  clashres found insert insert_failed drop early_drop\n" +
+		"00000010  00000000 00000000 00000000 00000002 0000000a 00000000\n00000010  00000000 00000000 00000000 00000001 00000010 00000000\n")
+	if full != 26 || clashed != 3 {
+		t.Errorf("%d for want of room, %d clashed", full, clashed)
+	}
+}

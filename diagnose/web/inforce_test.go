@@ -23,7 +23,11 @@ func TestWithoutAPI(t *testing.T) {
 	edit := model.NewTable().Edit()
 	for i, name := range []string{"default/web:http", "default/gone:"} {
 		id := model.PoolID{Name: name, Proto: model.TCP}
-		edit.SetPool(&model.Pool{ID: id})
+		pool := &model.Pool{ID: id}
+		if i == 0 {
+			pool.Backends = []model.Backend{{Addr: netip.MustParseAddr("10.244.1.2"), Port: 8080, Weight: 1}}
+		}
+		edit.SetPool(pool)
 		route := model.Route{Pool: id}
 		edit.SetFrontend(&model.Frontend{
 			Key: model.Key{Addr: netip.AddrFrom4([4]byte{10, 96, 0, byte(i + 1)}), Port: 80, Proto: model.TCP}, Name: name,
@@ -48,7 +52,16 @@ func TestWithoutAPI(t *testing.T) {
 	if list, _ := ask[Services](t, p.services, ""); list.Found != 2 {
 		t.Errorf("%d Services, not two", list.Found)
 	}
+	if list, _ := ask[Services](t, p.services, "q=default/web"); len(list.Services) != 1 || list.Services[0].Ready != 1 {
+		t.Errorf("endpoints in force aren't counted: %+v", list.Services)
+	}
+	if found, _ := ask[Problems](t, p.problems, ""); found.Found != 1 || found.Problems[0].Code != "FW102" || found.Problems[0].Service != "default/gone" {
+		t.Errorf("problems: %+v", found)
+	}
 	web := explained(t, p)
+	if !strings.Contains(web.Answer, "FORWARDED to its only endpoint") {
+		t.Errorf("answer: %s", web.Answer)
+	}
 	if said := strings.Join(web.NotChecked, "; "); !strings.Contains(said, "connection refused") {
 		t.Errorf("that the API fails isn't said: %s", said)
 	}

@@ -48,7 +48,7 @@ func (p *Page) service(w http.ResponseWriter, r *http.Request) {
 		reply(w, answer) // the explanation says which was meant
 		return
 	}
-	answer.Row = rowOf(service, objects.SlicesOf(service))
+	answer.Row = rowIn(objects, service)
 	var findings []doctor.Finding
 	for _, group := range answer.Diagnosis.Results {
 		findings = append(findings, group.Findings...)

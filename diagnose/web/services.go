@@ -9,6 +9,7 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	discoveryv1 "k8s.io/api/discovery/v1"
+	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/fairway-net/fairway/diagnose/doctor"
 	"github.com/fairway-net/fairway/diagnose/explain"
@@ -60,7 +61,20 @@ func rowOf(s *corev1.Service, list []*discoveryv1.EndpointSlice) Row {
 		}
 		r.Ports = append(r.Ports, text)
 	}
+	if s.Spec.Type == "" && slices.ContainsFunc(s.Spec.Ports, func(p corev1.ServicePort) bool { return p.NodePort != 0 }) {
+		r.Type = string(corev1.ServiceTypeNodePort) // or LoadBalancer: agents don't tell which
+	}
 	r.Ready, r.Endpoints = countEndpoints(list)
+	return r
+}
+
+// rowIn is the same of objects, which may be what agents have in force.
+func rowIn(o *explain.Objects, s *corev1.Service) Row {
+	r := rowOf(s, o.SlicesOf(s))
+	if o.NoAPI != "" {
+		n := o.TakingInForce(types.NamespacedName{Namespace: s.Namespace, Name: s.Name})
+		r.Ready, r.Endpoints = n, n
+	}
 	return r
 }
 

@@ -126,7 +126,7 @@ func (s *survey) examine(ctx context.Context, service *corev1.Service, objects *
 	}
 	objects.Nodes = objects.Nodes[:min(len(objects.Nodes), mostNodes)]
 	q := explain.Question{Typed: "svc/" + service.Name, Target: explain.Target{Namespace: service.Namespace, Name: service.Name}}
-	r := &result{row: rowOf(service, objects.SlicesOf(service))}
+	r := &result{row: rowIn(objects, service)}
 	report, err := doctor.ByAPI(ctx, q, service, objects, config, s.domain, nil)
 	if err != nil {
 		r.row.Error = err.Error()

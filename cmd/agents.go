@@ -27,7 +27,7 @@ func (f *objectFlags) agents(ctx context.Context, only string) []agentlink.Found
 		return nil
 	}
 	if len(f.sockets) > 0 {
-		return agentlink.Find(ctx, f.sockets...)
+		return agentlink.FindNamed(ctx, f.sockets...)
 	}
 	here := f.agentsHere(ctx)
 	if f.noAPI {

@@ -101,7 +101,7 @@ func (f *dumpFlags) reports(ctx context.Context, args []string) ([]*dump.Report,
 	}
 	if agent == nil {
 		if service != "" {
-			return nil, errors.New("no agent answers on this machine, so what is of one Service can't be told; fairway dump lists all objects")
+			return nil, fmt.Errorf("no agent answers on this machine%s; what is of one Service can't be told without; fairway dump lists all objects", because(f.missing))
 		}
 		return f.everything(ctx)
 	}
@@ -202,7 +202,7 @@ func (f *dumpFlags) everything(ctx context.Context) ([]*dump.Report, error) {
 		}
 	}
 	if len(list) == 0 {
-		return nil, errors.New("no agent answers on this machine, and no mode has anything in the kernel")
+		return nil, fmt.Errorf("no agent answers on this machine%s; and no mode has anything in the kernel", because(f.missing))
 	}
 	return list, nil
 }

@@ -3,6 +3,7 @@ package cmd
 import (
 	"context"
 	"errors"
+	"fmt"
 	"time"
 
 	"github.com/fairway-net/fairway/compile"
@@ -48,6 +49,9 @@ func (w *flowWriter) run(ctx context.Context) error {
 		},
 		Note: func(text string) { w.note(w.agent.Status.Node + ": " + text) },
 	})
+	if err != nil && w.follows { // other nodes' go on
+		w.note(fmt.Sprintf("%s: %v", w.agent.Status.Node, err))
+	}
 	return errors.Join(err, w.err)
 }
 

@@ -5,7 +5,9 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io/fs"
 	"maps"
+	"os"
 	"path/filepath"
 	"slices"
 	"strings"
@@ -183,12 +185,23 @@ func namesOf(nodes []string) string {
 	return strings.Join(nodes, ", ") + more + ": "
 }
 
+// FindNamed is Find for sockets that somebody has named: one that isn't there doesn't answer.
+func FindNamed(ctx context.Context, patterns ...string) []Found {
+	list := Find(ctx, patterns...)
+	for _, p := range patterns {
+		if _, err := os.Lstat(p); errors.Is(err, fs.ErrNotExist) && !strings.ContainsAny(p, `*?[\`) {
+			list = append(list, Found{Client: New(p), Err: fmt.Errorf("--agent-socket: %w", err)})
+		}
+	}
+	return list
+}
+
 // Find asks the agents at the sockets that the patterns match, sorted by node.
 func Find(ctx context.Context, patterns ...string) []Found {
 	var paths []string
 	for _, p := range patterns {
 		matches, err := filepath.Glob(p)
-		if err != nil { // a pattern of somebody who means a name
+		if _, lost := os.Lstat(p); err != nil || len(matches) == 0 && errors.Is(lost, fs.ErrPermission) { // asking it says why it doesn't answer
 			matches = []string{p}
 		}
 		paths = append(paths, matches...)

@@ -50,3 +50,13 @@ func TestSilentAgentsDelayNoAnswer(t *testing.T) {
 	}
 	t.Errorf("silent agents were waited for as long as one has time")
 }
+
+// TestNamedSocketIsNotThere: a socket that somebody has named, and that isn't there, is said.
+func TestNamedSocketIsNotThere(t *testing.T) {
+	dir := t.TempDir()
+	absent := filepath.Join(dir, "absent.sock")
+	list := FindNamed(t.Context(), absent, filepath.Join(dir, "*", "any.sock"))
+	if missing := Missing(list); len(missing) != 1 || !strings.Contains(missing[0], absent) || !strings.Contains(missing[0], "no such file") {
+		t.Errorf("it is said: %q", missing)
+	}
+}

@@ -45,10 +45,10 @@ type access struct {
 	objects         *objects
 }
 
-func newAccess(dataDir, tokenFile string, servers authenticator.Token, clientCA dynamiccertificates.CAContentProvider, informers informers.SharedInformerFactory, passwords *rights.PeerSecrets) (*access, error) {
+func newAccess(dataDir, tokenFile string, servers authenticator.Token, clientCA dynamiccertificates.CAContentProvider, informers informers.SharedInformerFactory, passwords *rights.PeerSecrets, certificates *rights.GatewaySecrets) (*access, error) {
 	a := &access{objects: &objects{}, roles: rights.NewRBAC(informers.Rbac().V1())}
-	passwords.HoldsToken = a.holdsToken
-	a.authorizer = rights.New(a.roles, passwords)
+	passwords.HoldsToken, certificates.HoldsToken = a.holdsToken, a.holdsToken
+	a.authorizer = rights.New(a.roles, passwords, certificates)
 	key, err := pki.TokenKey(filepath.Join(dataDir, "pki"))
 	if err != nil {
 		return nil, err
@@ -99,7 +99,8 @@ func (a *access) selects(ctx context.Context, namespace, name string) (bool, err
 	return len(obj.(*corev1.Service).Spec.Selector) > 0, nil
 }
 
-// holdsToken reports whether a Secret holds a ServiceAccount's token.
+// holdsToken reports whether a Secret holds a token: a ServiceAccount's, or one by which
+// machines join.
 func (a *access) holdsToken(ctx context.Context, namespace, name string) (bool, error) {
 	obj, err := a.objects.Get(ctx, "secrets", namespace, name)
 	if apierrors.IsNotFound(err) {
@@ -108,7 +109,8 @@ func (a *access) holdsToken(ctx context.Context, namespace, name string) (bool, 
 	if err != nil {
 		return false, err
 	}
-	return obj.(*corev1.Secret).Type == corev1.SecretTypeServiceAccountToken, nil
+	kind := obj.(*corev1.Secret).Type
+	return kind == corev1.SecretTypeServiceAccountToken || kind == corev1.SecretTypeBootstrapToken, nil
 }
 
 // objects reads objects of the core group.

@@ -159,7 +159,12 @@ func (s *Server) guard(config *genericapiserver.RecommendedConfig) error {
 	if err != nil {
 		return err
 	}
-	s.access, err = newAccess(s.config.DataDir, s.config.TokenFile, identity.NewServerTokens(s.findServerToken), config.SecureServing.ClientCA, config.SharedInformerFactory, &rights.PeerSecrets{List: passwords})
+	certificates, err := listGatewaySecrets(s.LoopbackConfig())
+	if err != nil {
+		return err
+	}
+	s.access, err = newAccess(s.config.DataDir, s.config.TokenFile, identity.NewServerTokens(s.findServerToken), config.SecureServing.ClientCA, config.SharedInformerFactory,
+		&rights.PeerSecrets{List: passwords}, &rights.GatewaySecrets{List: certificates})
 	if err != nil {
 		return err
 	}

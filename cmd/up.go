@@ -13,7 +13,6 @@ import (
 	"github.com/fairway-net/fairway/apiserver"
 	"github.com/fairway-net/fairway/endpoint/publish"
 	"github.com/fairway-net/fairway/ingress/engines"
-	"github.com/fairway-net/fairway/ingress/gateway"
 	"github.com/fairway-net/fairway/internal/ranges"
 )
 
@@ -94,9 +93,7 @@ func up(ctx context.Context, config apiserver.Config, balancing loadBalancerFlag
 	node.API = own.config()
 	group, running := errgroup.WithContext(ctx) // the end of either is the end of both
 	if gateways.serve {
-		group.Go(func() error {
-			return gateway.Run(running, gateways.config(own.config(), apiserver.AdminKubeconfig(config.DataDir), node))
-		})
+		group.Go(func() error { return gateways.run(running, own, node) })
 	}
 	group.Go(func() error { return agent.Run(running, node) })
 	agentErr := group.Wait()

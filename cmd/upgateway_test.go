@@ -18,8 +18,10 @@ import (
 	"time"
 
 	"github.com/vishvananda/netlink"
+	"golang.org/x/sys/unix"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/kubernetes"
+	"k8s.io/client-go/rest"
 	"k8s.io/client-go/tools/clientcmd"
 	gatewayv1 "sigs.k8s.io/gateway-api/apis/v1"
 	"sigs.k8s.io/gateway-api/pkg/client/clientset/versioned"
@@ -27,65 +29,126 @@ import (
 	"github.com/fairway-net/fairway/internal/netns"
 )
 
-// TestUpServesGatewaysApart: a Gateway of `up` whose process is killed takes nothing
-// else with it, and serves again.
-func TestUpServesGatewaysApart(t *testing.T) {
-	t.Parallel()
+// upRig is an `up` that serves Gateways, in a network of its own.
+type upRig struct {
+	*testing.T
+	ns       *netns.NS
+	dir      string
+	args     []string
+	without  []uintptr // capabilities that it can't have
+	process  *exec.Cmd
+	out      output
+	core     *kubernetes.Clientset
+	gateways *versioned.Clientset
+}
+
+func newUpRig(t *testing.T, args ...string) *upRig {
+	t.Helper()
 	ns, err := netns.Anonymous()
 	if err != nil {
 		t.Fatal(err)
 	}
-	defer func() { _ = ns.Close() }()
-	dir := t.TempDir()
-	up := exec.Command(os.Args[0], "up", "--data-dir", filepath.Join(dir, "data"), "--state-dir", filepath.Join(dir, "state"), "--secure-port", "0", "--node-name", "node")
-	up.Env = append(os.Environ(), asFairway+"=1")
-	var out output
-	up.Stdout, up.Stderr = &out, &out
+	t.Cleanup(func() { _ = ns.Close() })
 	err = ns.Do(func() error {
 		lo, err := netlink.LinkByName("lo")
 		address := &netlink.Addr{IPNet: netlink.NewIPNet(net.IPv4(192, 0, 2, 1))}
-		return errors.Join(err, netlink.LinkSetUp(lo), netlink.AddrAdd(lo, address), up.Start())
+		return errors.Join(err, netlink.LinkSetUp(lo), netlink.AddrAdd(lo, address))
 	})
 	if err != nil {
 		t.Fatal(err)
 	}
-	defer func() {
-		_ = up.Process.Signal(syscall.SIGTERM)
-		if err := up.Wait(); err != nil {
-			t.Errorf("it ended: %v\n%s", err, out.String())
+	u := &upRig{T: t, ns: ns, dir: t.TempDir(), args: args}
+	t.Cleanup(u.stop)
+	return u
+}
+
+// start runs it until it serves.
+func (u *upRig) start() {
+	u.Helper()
+	u.process = exec.Command(os.Args[0], append([]string{"up", "--data-dir", filepath.Join(u.dir, "data"), "--state-dir", u.state(), "--secure-port", "6443", "--node-name", "node"}, u.args...)...)
+	u.process.Env = append(os.Environ(), asFairway+"=1")
+	u.process.Stdout, u.process.Stderr = &u.out, &u.out
+	u.process.WaitDelay = time.Second // Gateways' processes may go on
+	before := strings.Count(u.out.String(), "To stop: ")
+	err := u.ns.StartAs(u.process, "node", func() error {
+		var errs []error
+		for _, c := range u.without {
+			errs = append(errs, unix.Prctl(unix.PR_CAPBSET_DROP, c, 0, 0, 0))
 		}
-	}()
-	untilGood(t, &out, func() error {
-		if !strings.Contains(out.String(), "To stop: ") {
+		return errors.Join(errs...)
+	})
+	if err != nil {
+		u.Fatal(err)
+	}
+	untilGood(u.T, &u.out, func() error {
+		if strings.Count(u.out.String(), "To stop: ") == before {
 			return errors.New("it hasn't started")
 		}
 		return nil
 	})
-	config, err := clientcmd.BuildConfigFromFlags("", filepath.Join(dir, "data", "admin.kubeconfig"))
+	config := u.client(filepath.Join(u.dir, "data", "admin.kubeconfig"))
+	u.core, u.gateways = kubernetes.NewForConfigOrDie(config), versioned.NewForConfigOrDie(config)
+}
+
+func (u *upRig) state() string { return filepath.Join(u.dir, "state") }
+
+// client is for the server in the rig's network.
+func (u *upRig) client(kubeconfig string) *rest.Config {
+	u.Helper()
+	config, err := clientcmd.BuildConfigFromFlags("", kubeconfig)
 	if err != nil {
-		t.Fatal(err)
+		u.Fatal(err)
 	}
-	config.Dial = dialIn(ns)
+	config.Dial = dialIn(u.ns)
 	config.ContentType = "application/json"
-	core, gateways := kubernetes.NewForConfigOrDie(config), versioned.NewForConfigOrDie(config)
-	ask := map[string]func() error{}
-	for _, name := range []string{"a", "b"} {
-		makeGateway(t, gateways, name)
-		ask[name] = func() error { return askGateway(t, ns, core, name) }
-		untilGood(t, &out, ask[name])
+	return config
+}
+
+func (u *upRig) stop() {
+	if u.process == nil {
+		return
 	}
-	first := gatewayPID(t, up.Process.Pid, "default/a")
+	_ = u.process.Process.Signal(syscall.SIGTERM)
+	if err := u.process.Wait(); err != nil {
+		u.Errorf("it ended: %v\n%s", err, u.out.String())
+	}
+	u.process = nil
+}
+
+func (u *upRig) kill() {
+	_ = u.process.Process.Kill()
+	_ = u.process.Wait() // killed
+	u.process = nil
+}
+
+// serves waits until a Gateway answers.
+func (u *upRig) serves(name string) {
+	u.Helper()
+	untilGood(u.T, &u.out, func() error { return askGateway(u.T, u.ns, u.core, name) })
+}
+
+// TestUpServesGatewaysApart: a Gateway of `up` whose process is killed takes nothing
+// else with it, and serves again.
+func TestUpServesGatewaysApart(t *testing.T) {
+	t.Parallel()
+	u := newUpRig(t)
+	u.start()
+	for _, name := range []string{"a", "b"} {
+		makeGateway(t, u.gateways, name)
+		u.serves(name)
+	}
+	first := gatewayPID(t, u.process.Process.Pid, "default/a")
 	if err := syscall.Kill(first, syscall.SIGKILL); err != nil {
 		t.Fatal(err)
 	}
-	if err := ask["b"](); err != nil {
+	if err := askGateway(t, u.ns, u.core, "b"); err != nil {
 		t.Errorf("another Gateway: %v", err)
 	}
-	if _, err := core.CoreV1().Services("default").List(t.Context(), metav1.ListOptions{}); err != nil {
+	if _, err := u.core.CoreV1().Services("default").List(t.Context(), metav1.ListOptions{}); err != nil {
 		t.Errorf("the API server: %v", err)
 	}
-	untilGood(t, &out, ask["a"])
-	if again := gatewayPID(t, up.Process.Pid, "default/a"); again == first {
+	u.serves("a")
+	if again := gatewayPID(t, u.process.Process.Pid, "default/a"); again == first {
 		t.Errorf("process %d still serves", first)
 	}
 }
@@ -117,15 +180,27 @@ func makeGateway(t *testing.T, client versioned.Interface, name string) {
 
 // askGateway asks a Gateway where the machine listens for it.
 func askGateway(t *testing.T, ns *netns.NS, core kubernetes.Interface, name string) error {
-	s, err := core.CoreV1().Services("default").Get(t.Context(), name+"-fairway", metav1.GetOptions{})
+	at, err := gatewayAddress(t, core, name)
 	if err != nil {
 		return err
 	}
+	return askAt(t, ns, at)
+}
+
+func gatewayAddress(t *testing.T, core kubernetes.Interface, name string) (string, error) {
+	s, err := core.CoreV1().Services("default").Get(t.Context(), name+"-fairway", metav1.GetOptions{})
+	if err != nil {
+		return "", err
+	}
+	return net.JoinHostPort("127.0.0.1", s.Spec.Ports[0].TargetPort.String()), nil
+}
+
+func askAt(t *testing.T, ns *netns.NS, at string) error {
 	client := http.Client{
 		Timeout: 10 * time.Second, Transport: &http.Transport{DialContext: dialIn(ns), DisableKeepAlives: true},
 		CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse },
 	}
-	q, err := http.NewRequestWithContext(t.Context(), http.MethodGet, "http://"+net.JoinHostPort("127.0.0.1", s.Spec.Ports[0].TargetPort.String()), nil)
+	q, err := http.NewRequestWithContext(t.Context(), http.MethodGet, "http://"+at, nil)
 	if err != nil {
 		return err
 	}
@@ -154,28 +229,37 @@ func dialIn(ns *netns.NS) func(context.Context, string, string) (net.Conn, error
 // gatewayPID finds the process of a Gateway among the children of another one.
 func gatewayPID(t *testing.T, parent int, gateway string) int {
 	t.Helper()
+	for _, pid := range childrenOf(t, parent) {
+		line, err := os.ReadFile(fmt.Sprintf("/proc/%d/cmdline", pid))
+		if err == nil && strings.Contains(string(line), "--only\x00"+gateway+"\x00") {
+			return pid
+		}
+	}
+	t.Fatalf("no process for Gateway %s", gateway)
+	return 0
+}
+
+func childrenOf(t *testing.T, parent int) []int {
+	t.Helper()
 	lists, err := filepath.Glob(fmt.Sprintf("/proc/%d/task/*/children", parent))
 	if err != nil {
 		t.Fatal(err)
 	}
+	var all []int
 	for _, list := range lists {
 		text, err := os.ReadFile(list)
 		if err != nil {
 			continue // of a thread that has ended
 		}
 		for _, id := range strings.Fields(string(text)) {
-			line, err := os.ReadFile("/proc/" + id + "/cmdline")
-			if err == nil && strings.Contains(string(line), "--only\x00"+gateway+"\x00") {
-				pid, err := strconv.Atoi(id)
-				if err != nil {
-					t.Fatal(err)
-				}
-				return pid
+			pid, err := strconv.Atoi(id)
+			if err != nil {
+				t.Fatal(err)
 			}
+			all = append(all, pid)
 		}
 	}
-	t.Fatalf("no process for Gateway %s", gateway)
-	return 0
+	return all
 }
 
 func untilGood(t *testing.T, out *output, do func() error) {

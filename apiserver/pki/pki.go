@@ -137,7 +137,12 @@ func (a *Authority) Server(name string, ips []net.IP, dnsNames []string) (Pair, 
 
 // Client issues a certificate by which a user with groups authenticates.
 func (a *Authority) Client(user string, groups ...string) (Pair, error) {
-	template, err := newTemplate(pkix.Name{CommonName: user, Organization: groups}, LeafLife)
+	return a.ClientFor(LeafLife, user, groups...)
+}
+
+// ClientFor is Client for another time than a year.
+func (a *Authority) ClientFor(life time.Duration, user string, groups ...string) (Pair, error) {
+	template, err := newTemplate(pkix.Name{CommonName: user, Organization: groups}, life)
 	if err != nil {
 		return Pair{}, err
 	}

@@ -3,11 +3,8 @@ package rights
 import (
 	"context"
 	"fmt"
-	"sync"
-	"time"
 
 	corev1 "k8s.io/api/core/v1"
-	"k8s.io/apimachinery/pkg/util/sets"
 	"k8s.io/apiserver/pkg/authorization/authorizer"
 )
 
@@ -20,9 +17,6 @@ const (
 	// announceExtras is raw FRR configuration, of which an agent says that it has
 	// no effect.
 	announceExtras = "bgpextras"
-	// referredFor is how long a Secret that a BGPPeer referred to stays readable
-	// without another look. Nodes read each password every 15 s.
-	referredFor = 10 * time.Second
 )
 
 // PeerSecrets tells which Secrets hold passwords of BGP sessions, as
@@ -32,44 +26,20 @@ type PeerSecrets struct {
 	// List returns the names of the Secrets that BGPPeers of a namespace refer
 	// to now.
 	List func(ctx context.Context, namespace string) ([]string, error)
-	// HoldsToken reports whether a Secret holds a ServiceAccount's token, which no
+	// HoldsToken reports whether a Secret holds a token of somebody's, which no
 	// machine may read, whoever refers to it. nil is never.
 	HoldsToken func(ctx context.Context, namespace, name string) (bool, error)
 
-	// looking is held by who lists: one at a time, however many nodes ask.
-	looking sync.Mutex
-	mu      sync.RWMutex
-	names   sets.Set[string]
-	read    time.Time
+	referred referred[string]
 }
 
-// refer reports whether a BGPPeer refers to the Secret. Names that were
-// referred to a moment ago are not looked up again, others always are: an agent
-// asks for a password at once when it hears of a BGPPeer.
+// refer reports whether a BGPPeer refers to the Secret.
 func (p *PeerSecrets) refer(ctx context.Context, name string) (bool, error) {
-	if p.known(name) {
-		return true, nil
-	}
-	p.looking.Lock()
-	defer p.looking.Unlock()
-	if p.known(name) {
-		return true, nil
-	}
-	began := time.Now()
-	list, err := p.List(ctx, announceNamespace)
+	has, err := p.referred.has(ctx, name, func(ctx context.Context) ([]string, error) { return p.List(ctx, announceNamespace) })
 	if err != nil {
 		return false, fmt.Errorf("find the BGPPeers that refer to Secret %s/%s: %w", announceNamespace, name, err)
 	}
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	p.names, p.read = sets.New(list...), began
-	return p.names.Has(name), nil
-}
-
-func (p *PeerSecrets) known(name string) bool {
-	p.mu.RLock()
-	defer p.mu.RUnlock()
-	return time.Since(p.read) < referredFor && p.names.Has(name)
+	return has, nil
 }
 
 // holdsToken reports whether a request is for a Secret that holds a token.

@@ -8,10 +8,13 @@ import (
 	"net"
 	"net/http"
 	"os"
+	"os/exec"
+	"runtime"
 	"sync"
 	"syscall"
 	"time"
 
+	"golang.org/x/sys/unix"
 	"k8s.io/apimachinery/pkg/types"
 )
 
@@ -90,9 +93,12 @@ func (c *child) serve() error {
 	if err != nil {
 		return fmt.Errorf("start process: %w", err)
 	}
-	command.Stdin, command.ExtraFiles = read, []*os.File{file}
-	command.SysProcAttr = &syscall.SysProcAttr{Setpgid: true} // a terminal's signals are the supervisor's
-	err = command.Start()
+	command.Stdin, command.ExtraFiles = read, append([]*os.File{file}, command.ExtraFiles...)
+	if command.SysProcAttr == nil {
+		command.SysProcAttr = &syscall.SysProcAttr{}
+	}
+	command.SysProcAttr.Setpgid = true // a terminal's signals are the supervisor's
+	err = startWithoutPrivileges(command)
 	_, _ = read.Close(), file.Close()
 	if err != nil {
 		_ = write.Close()
@@ -178,4 +184,19 @@ func (c *child) ask(path string) ([]byte, error) {
 		return nil, fmt.Errorf("answer %s", answer.Status)
 	}
 	return io.ReadAll(answer.Body)
+}
+
+// startWithoutPrivileges starts a process that no program which it runs gives more
+// rights than it has.
+func startWithoutPrivileges(command *exec.Cmd) error {
+	result := make(chan error)
+	go func() {
+		runtime.LockOSThread() // never unlocked: the thread ends, for it can't undo this
+		if err := unix.Prctl(unix.PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0); err != nil {
+			result <- fmt.Errorf("forgo new privileges: %w", err)
+			return
+		}
+		result <- command.Start()
+	}()
+	return <-result
 }

@@ -12,6 +12,7 @@ import (
 	"strings"
 	"time"
 
+	"golang.org/x/sys/unix"
 	"k8s.io/apimachinery/pkg/types"
 )
 
@@ -24,6 +25,9 @@ type member struct {
 const (
 	// reportFile is the number of the listening socket that a member is given.
 	reportFile = 3
+	// CredentialFile is the number of the directory with its kubeconfig that a member may
+	// be given: the first of the command's ExtraFiles.
+	CredentialFile = reportFile + 1
 	// orphanLimit is how long a member without a supervisor waits for the next one.
 	orphanLimit = time.Minute
 )
@@ -39,6 +43,7 @@ func (c *Config) Member(ctx context.Context, gateway string) (context.Context, e
 	if !ok {
 		return nil, fmt.Errorf("gateway %q: must be NAMESPACE/NAME", gateway)
 	}
+	unix.CloseOnExec(CredentialFile) // haproxy has no use for it
 	file := os.NewFile(reportFile, "report")
 	report, err := net.FileListener(file)
 	if err != nil {

@@ -1,0 +1,202 @@
+//go:build !agentonly
+
+package cmd
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"os"
+	"path/filepath"
+	"runtime"
+	"slices"
+	"syscall"
+	"time"
+
+	"golang.org/x/sys/unix"
+	"k8s.io/client-go/tools/clientcmd"
+	clientcmdapi "k8s.io/client-go/tools/clientcmd/api"
+
+	"github.com/fairway-net/fairway/apiserver"
+	"github.com/fairway-net/fairway/apiserver/pki"
+	"github.com/fairway-net/fairway/apiserver/rights"
+	"github.com/fairway-net/fairway/ingress/gateway"
+)
+
+// gatewayUser is the user that the processes of Gateways run as, and no other: the
+// same as in clusters.
+const gatewayUser = 10260
+
+// gatewayAccount is what the processes of Gateways are to the machine and to the API: a
+// user without rights, and a credential by which they read what they serve.
+type gatewayAccount struct {
+	server func() *apiserver.Server // the latest start
+	node   string
+	log    *slog.Logger
+	path   string
+	// dir is handed to the processes, who may not be let through the directories above.
+	dir    *os.File
+	user   *syscall.Credential // nil for this process's own
+	issued time.Time
+	by     *apiserver.Server
+}
+
+const (
+	gatewayConfigFile = "kubeconfig"
+	gatewayCertFile   = "client.pem"
+	// gatewayLife is how long a credential lasts. It is renewed when half of that is over.
+	gatewayLife = 24 * time.Hour
+	// gatewayLook is how often it is looked at. Clients read the file every five minutes.
+	gatewayLook = time.Minute
+)
+
+// newGatewayAccount issues the first credential, in a directory of the state directory.
+func newGatewayAccount(stateDir, node string, server func() *apiserver.Server, log *slog.Logger) (*gatewayAccount, error) {
+	a := &gatewayAccount{server: server, node: node, log: log, path: filepath.Join(stateDir, "gateway-"+node)}
+	if err := os.MkdirAll(a.path, 0o750); err != nil {
+		return nil, fmt.Errorf("make the directory of the Gateways' credential: %w", err)
+	}
+	var err error
+	if a.dir, err = os.Open(a.path); err != nil {
+		return nil, fmt.Errorf("open the directory of the Gateways' credential: %w", err)
+	}
+	if os.Geteuid() == 0 {
+		a.user = &syscall.Credential{Uid: gatewayUser, Gid: gatewayUser}
+	} else {
+		a.log.Warn("the processes of Gateways run as this user: only root can give them one of their own", "uid", os.Geteuid())
+	}
+	if err = a.issue(time.Now()); err == nil && a.user != nil {
+		err = a.try()
+	}
+	if err != nil && a.user != nil {
+		a.log.Warn("the processes of Gateways run as root: they can't have a user of their own; see docs/ingress.md", "uid", gatewayUser, "err", err)
+		a.user = nil
+		err = a.issue(time.Now())
+	}
+	if err != nil {
+		return nil, errors.Join(err, a.dir.Close())
+	}
+	return a, nil
+}
+
+// kubeconfig is where a process finds its credential.
+func (a *gatewayAccount) kubeconfig() string {
+	return fmt.Sprintf("/proc/self/fd/%d/%s", gateway.CredentialFile, gatewayConfigFile)
+}
+
+// issue writes a new credential. Certificate and key are one file, so that nobody reads
+// one with another's.
+func (a *gatewayAccount) issue(now time.Time) error {
+	server := a.server()
+	user := rights.GatewayPrefix + a.node
+	pair, err := server.MachineSigner().ClientFor(gatewayLife, user, rights.GatewaysGroup)
+	if err != nil {
+		return err
+	}
+	config := clientcmdapi.NewConfig()
+	config.Clusters["fairway"] = &clientcmdapi.Cluster{Server: server.URL(), CertificateAuthorityData: server.CA()}
+	config.AuthInfos[user] = &clientcmdapi.AuthInfo{ClientCertificate: gatewayCertFile, ClientKey: gatewayCertFile}
+	config.Contexts["fairway"] = &clientcmdapi.Context{Cluster: "fairway", AuthInfo: user}
+	config.CurrentContext = "fairway"
+	text, err := clientcmd.Write(*config)
+	if err != nil {
+		return fmt.Errorf("encode kubeconfig of %s: %w", user, err)
+	}
+	if err := a.ownDirectory(); err != nil {
+		return err
+	}
+	if err := a.write(gatewayCertFile, slices.Concat(pair.Cert, pair.Key)); err != nil {
+		return err
+	}
+	if err := a.write(gatewayConfigFile, text); err != nil {
+		return err
+	}
+	a.issued, a.by = now, server
+	return nil
+}
+
+// ownDirectory lets the user through it, who can't write there.
+func (a *gatewayAccount) ownDirectory() error {
+	group := os.Getegid()
+	if a.user != nil {
+		group = gatewayUser
+	}
+	if err := errors.Join(a.dir.Chown(os.Geteuid(), group), a.dir.Chmod(0o750)); err != nil {
+		return fmt.Errorf("make the directory of the Gateways' credential: %w", err)
+	}
+	return nil
+}
+
+// write replaces a file that only the user reads.
+func (a *gatewayAccount) write(name string, text []byte) error {
+	fresh := filepath.Join(a.path, name+".new")
+	if err := pki.WriteFile(fresh, text, 0o400); err != nil {
+		return err
+	}
+	if a.user != nil {
+		if err := os.Chown(fresh, gatewayUser, gatewayUser); err != nil {
+			return fmt.Errorf("write the Gateways' credential: %w", err)
+		}
+	}
+	if err := os.Rename(fresh, filepath.Join(a.path, name)); err != nil {
+		return fmt.Errorf("write the Gateways' credential: %w", err)
+	}
+	return nil
+}
+
+// try becomes the user, in a thread that ends with it, and does what a process of a
+// Gateway does first.
+func (a *gatewayAccount) try() error {
+	result := make(chan error)
+	go func() {
+		runtime.LockOSThread() // never unlocked: the thread ends
+		result <- a.tryAsUser()
+	}()
+	return <-result
+}
+
+func (a *gatewayAccount) tryAsUser() error {
+	// Raw, for the calls of package syscall change all threads.
+	if _, _, err := unix.RawSyscall(unix.SYS_SETGROUPS, 0, 0, 0); err != 0 {
+		return fmt.Errorf("leave all groups (CAP_SETGID): %w", err)
+	}
+	if _, _, err := unix.RawSyscall(unix.SYS_SETRESGID, gatewayUser, gatewayUser, gatewayUser); err != 0 {
+		return fmt.Errorf("change group (CAP_SETGID): %w", err)
+	}
+	if _, _, err := unix.RawSyscall(unix.SYS_SETRESUID, gatewayUser, gatewayUser, gatewayUser); err != 0 {
+		return fmt.Errorf("change user (CAP_SETUID): %w", err)
+	}
+	if _, err := os.ReadFile(fmt.Sprintf("/proc/thread-self/fd/%d/%s", a.dir.Fd(), gatewayCertFile)); err != nil {
+		return fmt.Errorf("read the credential: %w", err)
+	}
+	if err := unix.Access("/proc/self/exe", unix.X_OK); err != nil {
+		return fmt.Errorf("run this program: %w", err)
+	}
+	return nil
+}
+
+// keep renews the credential in time, and after a start of the server, until ctx is done.
+func (a *gatewayAccount) keep(ctx context.Context) {
+	look := time.NewTicker(gatewayLook)
+	defer look.Stop()
+	for {
+		if now := time.Now(); a.due(now) {
+			if err := a.issue(now); err != nil {
+				a.log.Error("the Gateways' credential wasn't renewed; trying again", "in", gatewayLook, "err", err)
+			}
+		}
+		select {
+		case <-ctx.Done():
+			return
+		case <-look.C:
+		}
+	}
+}
+
+// due reports whether the credential is to be renewed. A clock that was set back makes
+// it one of the future.
+func (a *gatewayAccount) due(now time.Time) bool {
+	age := now.Round(0).Sub(a.issued.Round(0)) // by the clock of certificates
+	return age >= gatewayLife/2 || age < 0 || a.server() != a.by
+}

@@ -18,14 +18,14 @@ import (
 	"github.com/fairway-net/fairway/lab"
 )
 
-// TestDrainManyAddresses: a thousand addresses on layer 2, and ten thousand under a router, move
+// TestDrainManyAddresses: ten thousand addresses on layer 2, and as many under a router, move
 // when a node is drained. Of connections to some of them none is lost, new ones neither.
 func TestDrainManyAddresses(t *testing.T) {
 	if os.Getenv("FAIRWAY_DRAIN") == "" {
 		t.Skip("takes minutes: `make drain`")
 	}
-	const each = 100
-	for way, services := range map[string]int{"layer2": 10, "routers": 100} {
+	const services, each = 100, 100
+	for _, way := range []string{"layer2", "routers"} {
 		t.Run(way, func(t *testing.T) {
 			c := config("many-" + way)
 			c.Nodes, c.Mode = 3, "nftables"
@@ -89,7 +89,7 @@ func TestDrainManyAddresses(t *testing.T) {
 			}
 			wait("all are announced", func() (bool, string) {
 				n := []int{announced("node1"), announced("node2"), announced("node3")}
-				return n[0]+n[1]+n[2] == all && n[0] > services*each/5, fmt.Sprint(n)
+				return n[0]+n[1]+n[2] == all && n[0] > services*each/20, fmt.Sprint(n)
 			})
 			p := connectAll(t, c.Name, 200/len(sample), sample)
 			newcomers := keepConnecting(t, c.Name, sample)

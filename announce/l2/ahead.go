@@ -45,7 +45,7 @@ func (l *Link) askAhead(addresses map[netip.Addr]int32) {
 	}
 	for a := range addresses {
 		_, wanted := l.wanted[a]
-		if wanted || l.claims[a] != nil || l.ahead.has(a, now) || now.Before(l.election.ready) || l.election.ownerOf(now, a) != "" {
+		if wanted || l.claims[a] != nil || l.ahead.has(a, now) || now.Before(l.election.ready) || l.election.ownerOf(a) != "" {
 			continue
 		}
 		l.probe(a)

@@ -11,7 +11,16 @@ type claim struct {
 	next      time.Time // when to send the next probe, or to tell all machines again
 	announced time.Time // zero before
 	confirmed bool      // nobody else has it
+	from      string    // the node that goes on with its connections; "" if none does
 }
+
+// atOnce is how many claims are carried out in one go, and mostReminders of how many the other
+// machines are reminded in a tick: what other nodes say is to be read in between, and has its
+// place on the link.
+const (
+	atOnce        = 32
+	mostReminders = 100
+)
 
 // apply begins and ends to answer for addresses.
 func (l *Link) apply(now time.Time, changes []change) {
@@ -23,27 +32,43 @@ func (l *Link) apply(now time.Time, changes []change) {
 			continue
 		}
 		l.join(c.Address, true)
-		claim := &claim{next: now}
+		claim := &claim{next: now, from: c.From}
 		l.claims[c.Address] = claim
-		switch {
-		case c.Unsettled && c.From != "": // soon
-			l.handoffs.unknown[c.Address] = true
+		if c.Unsettled && c.From != "" { // soon
+			claim.from, l.handoffs.unknown[c.Address] = "", true
 			l.recount()
-		case c.From != "":
-			l.lead(c.Address, c.From)
 		}
 		if !c.Inherited {
 			claim.probes, claim.next = l.ahead.take(c.Address, now)
 			l.fresh[c.Address] = claim
 			l.soon()
 		}
-		if !now.Before(claim.next) {
-			l.attend(now, c.Address, claim)
-		}
+		l.due = append(l.due, c.Address)
+		l.election.putOff(c.Address, !c.Adopted)
 	}
 	if len(changes) > 0 {
-		l.send(l.election.adverts(true))
+		l.carryOut(now)
 		l.changed()
+	}
+}
+
+// carryOut begins to answer for some of the addresses that were claimed, and tells other
+// nodes what has changed.
+func (l *Link) carryOut(now time.Time) {
+	n := min(len(l.due), atOnce)
+	if n > 0 && now.Before(l.election.ready) && l.election.isPutOff(l.due[0]) {
+		n = 0 // another node may have claimed them while this one slept
+	}
+	for _, a := range l.due[:n] {
+		l.election.putOff(a, false)
+		if c := l.claims[a]; c != nil && c.announced.IsZero() && !now.Before(c.next) {
+			l.attend(now, a, c)
+		}
+	}
+	l.due = l.due[n:]
+	l.send(l.election.adverts(true))
+	if n > 0 && len(l.due) > 0 {
+		l.soon()
 	}
 }
 
@@ -70,11 +95,13 @@ func (l *Link) join(a netip.Addr, in bool) {
 	}
 }
 
-// remind sends the probes and the gratuitous announcements that are due.
+// remind repeats the gratuitous announcements that are due.
 func (l *Link) remind(now time.Time) {
+	left := mostReminders
 	for a, c := range l.claims {
-		if !c.next.IsZero() && !now.Before(c.next) {
+		if left > 0 && c.confirmed && !c.next.IsZero() && !now.Before(c.next) {
 			l.attend(now, a, c)
+			left--
 		}
 	}
 	for _, c := range l.conflicts {
@@ -98,6 +125,9 @@ func (l *Link) attend(now time.Time, a netip.Addr, c *claim) {
 		}
 		return
 	case c.announced.IsZero():
+		if c.from != "" {
+			l.lead(a, c.from) // before anybody is told
+		}
 		c.announced = now
 		l.kernel.add(a, l.election.own[a])
 		l.log.Info("this node answers for the address now", "address", a)

@@ -21,7 +21,7 @@ const (
 	// address no more: this node's may be about to lose it, too.
 	holdGone = Interval
 	// handOver is how long an owner that leaves goes on while nobody takes over.
-	handOver = 10 * Interval
+	handOver = 50 * Interval
 	// repeats is how often a change is told.
 	repeats = 3
 )
@@ -46,9 +46,16 @@ type election struct {
 	own         map[netip.Addr]*standing
 	order       []netip.Addr // of own, for the cycle
 	next        int          // in order
-	named       int          // of those that are heard, the last one that was named
-	self        uint32       // hash of the node's name
-	leaving     bool
+	telling     []*standing  // those that adverts have to name
+	// open are addresses that wait for something, and stale says that all are to be looked at:
+	// something is different with another node.
+	open  map[netip.Addr]bool
+	stale bool
+	// behind says that others have said what this node hasn't read yet.
+	behind  bool
+	named   int    // of those that are heard, the last one that was named
+	self    uint32 // hash of the node's name
+	leaving bool
 	// kernelAnswers says that this node's kernel answers questions.
 	kernelAnswers bool
 	keeps         bool // connections of addresses that are given up
@@ -70,6 +77,8 @@ type standing struct {
 	released time.Time // when an owner ceased to be a candidate
 	hadOwner bool      // a node announced it
 	tell     int       // adverts that still have to name it
+	urgent   bool      // and none has, since it changed
+	putOff   bool      // nobody is told yet that this node owns it
 	counted  bool      // of an address that is kept: there are connections
 }
 
@@ -80,6 +89,8 @@ type change struct {
 	// Inherited addresses were another node's: no need to ask whether somebody
 	// has them.
 	Inherited bool
+	// Adopted addresses are answered for already.
+	Adopted bool
 	// From is the node that has connections of the address; "" if none has.
 	From string
 	// Unsettled says that this node gave the address up a moment ago, and has not counted its
@@ -90,29 +101,34 @@ type change struct {
 func newElection(node string, now time.Time) *election {
 	return &election{
 		node: node, incarnation: uint64(now.UnixNano()), ready: now.Add(deadAfter), lastTick: now,
-		members: map[string]*member{}, own: map[netip.Addr]*standing{}, self: hashOfNode(node),
+		members: map[string]*member{}, own: map[netip.Addr]*standing{}, open: map[netip.Addr]bool{}, self: hashOfNode(node),
 	}
 }
 
 // setCandidates says which addresses this node may own, and with which weights.
 func (e *election) setCandidates(now time.Time, candidates map[netip.Addr]int32) []change {
 	e.listenOn(now)
+	var about []netip.Addr
 	for a, weight := range candidates {
 		s := e.own[a]
 		if s == nil {
 			s = e.stand(a)
 		}
 		if !s.Candidate || s.Weight != weight {
-			s.Candidate, s.Gone, s.Weight, s.tell, s.released = true, false, weight, repeats, time.Time{}
+			s.Candidate, s.Gone, s.Weight, s.released = true, false, weight, time.Time{}
+			e.tell(s, repeats)
+			about = append(about, a)
 		}
 	}
 	for a, s := range e.own {
 		if _, ok := candidates[a]; !ok && s.Candidate {
 			_, served := e.anywhere[a]
-			s.Candidate, s.Gone, s.tell, s.released, s.contest = false, e.anywhere != nil && !served, repeats, now, time.Time{}
+			s.Candidate, s.Gone, s.released, s.contest = false, e.anywhere != nil && !served, now, time.Time{}
+			e.tell(s, repeats)
+			about = append(about, a)
 		}
 	}
-	return e.evaluate(now)
+	return e.reconsider(now, about)
 }
 
 // stand begins to have to do with an address, and knows what was heard of it.
@@ -142,18 +158,14 @@ func (e *election) tick(now time.Time) []change {
 	for name, m := range e.members {
 		if now.Sub(m.heard) > time.Minute && now.Sub(m.answered) > time.Minute {
 			delete(e.members, name)
+			e.stale = true
 			continue
 		}
 		if m.former != nil && !m.lives(now, m.former) {
 			m.former = nil
 		}
-		for a, s := range m.entries {
-			if m.cycle-s.cycle > 1 {
-				delete(m.entries, a)
-			}
-		}
 	}
-	return append(changes, e.evaluate(now)...)
+	return append(changes, e.reconsider(now, nil)...)
 }
 
 // listen has this node hear the others from now on before it claims anything.
@@ -172,13 +184,14 @@ func (e *election) listenOn(now time.Time) {
 func (e *election) stepBack(now time.Time) []change {
 	var changes []change
 	for _, s := range e.own {
-		if s.Owner && (e.held == nil || s.Probing || !e.held(s.Address)) {
+		if s.Owner && !s.putOff && (e.held == nil || !e.held(s.Address)) {
 			s.hadOwner = s.hadOwner || !s.Probing
 			e.giveUp(s)
 			changes = append(changes, change{Address: s.Address})
 		}
 		s.contest = time.Time{}
 	}
+	e.stale = true
 	e.ready = now.Add(deadAfter)
 	return changes
 }
@@ -191,11 +204,12 @@ func (e *election) adopt(now time.Time, claims map[netip.Addr]uint32) []change {
 		if e.own[a] != nil {
 			continue
 		}
-		e.own[a] = &standing{
-			entry: entry{Address: a, Owner: true, Epoch: epoch}, highest: epoch, hadOwner: true, tell: repeats, released: now,
-		}
+		s := &standing{entry: entry{Address: a, Owner: true, Epoch: epoch}, highest: epoch, hadOwner: true, released: now}
+		e.own[a] = s
 		e.order = append(e.order, a)
-		changes = append(changes, change{Address: a, Owner: true, Inherited: true})
+		e.tell(s, repeats)
+		e.stale = true
+		changes = append(changes, change{Address: a, Owner: true, Inherited: true, Adopted: true})
 	}
 	return changes
 }
@@ -228,14 +242,26 @@ func (e *election) ask(now time.Time) []string {
 func (e *election) answer(now time.Time, node string, incarnation uint64) {
 	if m := e.members[node]; m != nil {
 		m.answered, m.answerOf, m.asks, m.gone = now, incarnation, 0, false
+		e.stale = e.examine(now, m) || e.stale
 	}
 }
 
 // confirm notes that no stranger has an address that this node owns.
 func (e *election) confirm(a netip.Addr) {
 	if s := e.own[a]; s != nil && s.Owner {
-		s.Probing, s.hadOwner, s.tell = false, true, repeats
+		s.Probing, s.hadOwner = false, true
+		e.tell(s, repeats)
 	}
+}
+
+// awaited reports whether another node may take over an address that this one owns.
+func (e *election) awaited() bool {
+	for _, s := range e.own {
+		if _, others := e.look(s); s.Owner && others {
+			return true
+		}
+	}
+	return false
 }
 
 // owned lists the addresses that this node owns.
@@ -250,7 +276,7 @@ func (e *election) owned() []netip.Addr {
 }
 
 // ownerOf names the living node that owns an address, "" if none is known.
-func (e *election) ownerOf(now time.Time, a netip.Addr) string {
+func (e *election) ownerOf(a netip.Addr) string {
 	s := e.own[a]
 	if s == nil {
 		return ""
@@ -258,7 +284,7 @@ func (e *election) ownerOf(now time.Time, a netip.Addr) string {
 	if s.Owner {
 		return e.node
 	}
-	owner, _ := e.look(now, s)
+	owner, _ := e.look(s)
 	return owner
 }
 

@@ -188,7 +188,7 @@ func TestKernelOfSilentOwnerAnswers(t *testing.T) {
 	if got := l.owners(vip); len(got) > 0 {
 		t.Fatalf("%v took over although the kernel of %s answers", got, first)
 	}
-	if got := l.nodes[second].ownerOf(l.now, vip); got != first {
+	if got := l.nodes[second].ownerOf(vip); got != first {
 		t.Errorf("%s takes %q for the owner, want %s", second, got, first)
 	}
 

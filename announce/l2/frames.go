@@ -22,9 +22,6 @@ func (l *Link) takeAdvert(frame []byte) {
 	if len(frame) < etherHead || bytes.Equal(frame[6:12], l.device.HardwareAddr) {
 		return
 	}
-	if l.takeAnswer(frame) {
-		return
-	}
 	a, err := parseAdvert(frame[etherHead:], l.key)
 	if err != nil {
 		l.counts.refused(err)

@@ -105,6 +105,7 @@ func (l *Link) followFormers(now time.Time) {
 	for a, node := range formers {
 		switch {
 		case h.from[a] == node || h.failed:
+		case l.claims[a] != nil && l.claims[a].announced.IsZero(): // then
 		case h.leads(a, l.macOf(node)): // an earlier process began it
 			h.from[a] = node
 		case h.from[a] != "" || h.own[a] != nil:

@@ -3,26 +3,36 @@ package l2
 import (
 	"bytes"
 	"crypto/sha256"
+	"maps"
 	"net/netip"
 	"slices"
 	"time"
 )
 
-// evaluate claims and gives up addresses, of all of them.
-func (e *election) evaluate(now time.Time) []change { return e.judge(now, slices.Clone(e.order)) }
+// reconsider claims and gives up addresses, of those given and those that wait for something:
+// of all of them if anything is different with other nodes.
+func (e *election) reconsider(now time.Time, addresses []netip.Addr) []change {
+	if e.survey(now) || e.stale {
+		e.stale = false
+		return e.judge(now, e.order)
+	}
+	return e.judge(now, slices.AppendSeq(addresses, maps.Keys(e.open)))
+}
 
 // judge claims and gives up addresses, of those given.
 func (e *election) judge(now time.Time, addresses []netip.Addr) []change {
 	var changes []change
+	over := false
 	for _, a := range addresses {
 		s := e.own[a]
 		if s == nil {
 			continue
 		}
-		owner, others := e.look(now, s)
-		best := owner == "" && !s.Owner && s.Candidate && e.best(now, s)
+		owner, others := e.look(s)
+		best := owner == "" && !s.Owner && s.Candidate && e.best(s)
+		delete(e.open, a)
 		switch {
-		case s.Owner && owner != "" && e.yields(now, s, owner):
+		case s.Owner && owner != "" && e.yields(s, owner):
 			e.giveUp(s)
 			changes = append(changes, change{Address: a})
 		case s.Owner && !s.Candidate && (!others || now.Sub(s.released) > handOver):
@@ -33,29 +43,55 @@ func (e *election) judge(now time.Time, addresses []netip.Addr) []change {
 				s.contest = now
 			}
 			if now.Sub(s.contest) < e.hold(now, s, others) {
-				continue
+				break
 			}
 			unsettled := s.Keeps && !s.counted
-			s.Owner, s.Keeps, s.Epoch, s.tell, s.contest = true, false, s.highest+1, repeats, time.Time{}
+			s.Owner, s.Keeps, s.Epoch, s.contest = true, false, s.highest+1, time.Time{}
 			s.Probing = !s.hadOwner
+			e.tell(s, repeats)
 			s.highest = s.Epoch
 			changes = append(changes, change{Address: a, Owner: true, Inherited: s.hadOwner, From: e.formerOf(now, s), Unsettled: unsettled})
 		case owner != "" || !best:
 			s.contest = time.Time{}
 		}
-		if !s.Candidate && !s.Owner && !s.Keeps && s.tell == 0 {
+		switch idle := !s.Candidate && !s.Owner && !s.Keeps; {
+		case idle && s.tell == 0:
 			delete(e.own, a)
-			e.order = slices.DeleteFunc(e.order, func(b netip.Addr) bool { return a == b })
+			over = true
+		case idle, best && !s.Owner, s.Owner && !s.Candidate:
+			e.open[a] = true
 		}
 	}
+	if over {
+		e.tidy()
+	}
 	return changes
+}
+
+// tidy takes addresses that this node has nothing to do with any more out of the order.
+func (e *election) tidy() {
+	order, next := e.order[:0], e.next
+	for i, a := range e.order {
+		switch {
+		case e.own[a] != nil:
+			order = append(order, a)
+		case i < next:
+			e.next--
+		}
+	}
+	e.order = order
 }
 
 // hold is how long this node waits before it claims an address that it is the best candidate for.
 func (e *election) hold(now time.Time, s *standing, others bool) time.Duration {
 	switch {
-	case s.hadOwner && e.isGone(now, s.Address):
+	case s.hadOwner && e.isGone(s.Address):
 		return holdGone
+	case e.mayBeBehind(now, s):
+		if s.hadOwner {
+			return missedFor / 2 // who answers no longer may be lost, or leave soon
+		}
+		return holdMissed
 	case s.hadOwner, !others && !e.weighted[s.Address], e.isFirst(now, s):
 		return 0
 	}
@@ -63,9 +99,9 @@ func (e *election) hold(now time.Time, s *standing, others bool) time.Duration {
 }
 
 // isGone reports whether an owner goes on with an address that its data plane has no more.
-func (e *election) isGone(now time.Time, a netip.Addr) bool {
+func (e *election) isGone(a netip.Addr) bool {
 	for _, m := range e.members {
-		if seen := m.standing(now, a); seen != nil && seen.Owner && seen.Gone {
+		if seen := m.standing(a); seen != nil && seen.Owner && seen.Gone {
 			return true
 		}
 	}
@@ -74,14 +110,14 @@ func (e *election) isGone(now time.Time, a netip.Addr) bool {
 
 // look finds the living member that owns the address and stays, and whether
 // there are other candidates.
-func (e *election) look(now time.Time, s *standing) (owner string, others bool) {
+func (e *election) look(s *standing) (owner string, others bool) {
 	for name, m := range e.members {
-		seen := m.standing(now, s.Address)
+		seen := m.standing(s.Address)
 		if seen == nil || !seen.Candidate {
 			continue
 		}
 		others = true
-		if seen.Owner && (owner == "" || outranks(seen.entry, name, e.members[owner].standing(now, s.Address).entry, owner)) {
+		if seen.Owner && (owner == "" || outranks(seen.entry, name, e.members[owner].standing(s.Address).entry, owner)) {
 			owner = name
 		}
 	}
@@ -89,9 +125,9 @@ func (e *election) look(now time.Time, s *standing) (owner string, others bool) 
 }
 
 // best reports whether no living candidate is better than this node.
-func (e *election) best(now time.Time, s *standing) bool {
+func (e *election) best(s *standing) bool {
 	for name, m := range e.members {
-		seen := m.standing(now, s.Address)
+		seen := m.standing(s.Address)
 		if seen != nil && seen.Candidate && better(seen.entry, name, s.entry, e.node) {
 			return false
 		}
@@ -106,7 +142,7 @@ func (e *election) isFirst(now time.Time, s *standing) bool {
 		return len(e.alive(now)) == 0
 	}
 	for name, m := range e.members {
-		if m.lives(now, &m.life) && better(entry{Address: s.Address, Weight: s.Weight}, name, s.entry, e.node) {
+		if m.vitals.lives && better(entry{Address: s.Address, Weight: s.Weight}, name, s.entry, e.node) {
 			return false
 		}
 	}
@@ -115,8 +151,8 @@ func (e *election) isFirst(now time.Time, s *standing) bool {
 
 // yields reports whether this owner must give way to another one. One that never hears this
 // node goes on anyway.
-func (e *election) yields(now time.Time, s *standing, owner string) bool {
-	return !s.Candidate || e.members[owner].longDeaf(now) || outranks(e.members[owner].standing(now, s.Address).entry, owner, s.entry, e.node)
+func (e *election) yields(s *standing, owner string) bool {
+	return !s.Candidate || e.members[owner].vitals.deaf || outranks(e.members[owner].standing(s.Address).entry, owner, s.entry, e.node)
 }
 
 // outranks orders two claims: by epoch, then as candidates.

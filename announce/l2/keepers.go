@@ -36,7 +36,8 @@ func (m *member) noteKept(now time.Time, a *advert) {
 // giveUp ends owning an address.
 func (e *election) giveUp(s *standing) {
 	s.Keeps = e.keeps && !e.anywhere[s.Address]
-	s.Owner, s.Probing, s.counted, s.tell = false, false, false, repeats
+	s.Owner, s.Probing, s.counted, s.putOff = false, false, false, false
+	e.tell(s, repeats)
 }
 
 // formerOf names the node to lead connections of an address to: of those that keep some,
@@ -110,7 +111,7 @@ func (e *election) keep(a netip.Addr) {
 	}
 	if !s.Owner {
 		if !s.Keeps {
-			s.tell = repeats
+			e.tell(s, repeats)
 		}
 		s.Keeps, s.counted = true, true
 	}
@@ -119,6 +120,7 @@ func (e *election) keep(a netip.Addr) {
 // letGo notes that an address that this node gave up has no connections left.
 func (e *election) letGo(a netip.Addr) {
 	if s := e.own[a]; s != nil && s.Keeps {
-		s.Keeps, s.tell = false, repeats
+		s.Keeps, e.open[a] = false, true
+		e.tell(s, repeats)
 	}
 }

@@ -53,6 +53,7 @@ type Link struct {
 	kernel    *kernelAnswers    // nil where the kernel can't answer
 	asked     wire.Questions
 	handoffs  handoffs
+	due       []netip.Addr          // claimed, and not begun to answer for yet
 	fresh     map[netip.Addr]*claim // not confirmed yet
 	ahead     ahead
 	hurry     chan struct{} // there is a fresh claim, or another node
@@ -103,8 +104,8 @@ func OpenLink(device *net.Interface, node string, key []byte, alone time.Duratio
 // interface is gone.
 func (l *Link) Run(ctx context.Context, follows func() bool) error {
 	var running sync.WaitGroup
-	failed := make(chan error, 3)
-	for conn, take := range map[*packet.Conn]func([]byte){l.sockets.adverts: l.takeAdvert, l.sockets.arp: l.takeARP, l.sockets.ndp: l.takeNDP} {
+	failed := make(chan error, 4)
+	for conn, take := range map[*packet.Conn]func([]byte){l.sockets.adverts: l.takeAdvert, l.sockets.answers: l.takeAnswer, l.sockets.arp: l.takeARP, l.sockets.ndp: l.takeNDP} {
 		running.Go(func() {
 			if err := receive(conn, take); err != nil {
 				failed <- err
@@ -158,6 +159,10 @@ func (l *Link) keepTicking(ctx context.Context, failed <-chan error) error {
 		}
 		l.mu.Lock()
 		now := time.Now()
+		l.election.behind = l.sockets.unread()
+		if len(l.due) > 0 {
+			l.carryOut(now)
+		}
 		if lost := l.watch(now); lost || now.Sub(last) >= tickEvery {
 			l.tick(now)
 			last = now
@@ -185,11 +190,13 @@ func (l *Link) tick(now time.Time) {
 func (l *Link) watch(now time.Time) (lost bool) {
 	overdue, lost := l.election.overdue(now)
 	l.askNodes(overdue)
+	left := atOnce
 	for a, c := range l.fresh {
 		if l.claims[a] != c || c.confirmed {
 			delete(l.fresh, a)
-		} else if !now.Before(c.next) {
+		} else if left > 0 && !now.Before(c.next) {
 			l.attend(now, a, c)
+			left--
 		}
 	}
 	return lost
@@ -203,9 +210,9 @@ func (l *Link) soon() {
 	}
 }
 
-// handOverPause is how long a node that ends still answers: others take over in
+// handOverPause is how long a node that ends still answers at most: others take over in
 // the meantime.
-const handOverPause = 2 * Interval
+const handOverPause = 2 * time.Second
 
 func (l *Link) leave() {
 	l.mu.Lock()
@@ -213,12 +220,11 @@ func (l *Link) leave() {
 	for range repeats {
 		l.send(l.election.adverts(false))
 	}
-	others := len(l.claims) > 0 && len(l.election.alive(time.Now())) > 0
-	l.mu.Unlock()
-	if others {
-		time.Sleep(handOverPause)
+	for until := time.Now().Add(handOverPause); l.election.awaited() && time.Now().Before(until); {
+		l.mu.Unlock()
+		time.Sleep(watchEvery)
+		l.mu.Lock()
 	}
-	l.mu.Lock()
 	for a := range l.claims {
 		l.release(a)
 	}
@@ -256,10 +262,9 @@ func (l *Link) stand(now time.Time, before ...change) {
 func (l *Link) Status() []Status {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	now := time.Now()
 	var list []Status
 	for a := range l.wanted {
-		s := Status{Address: a, Interface: l.device.Name, Owner: l.election.ownerOf(now, a), Conflict: l.conflicts[a].mac}
+		s := Status{Address: a, Interface: l.device.Name, Owner: l.election.ownerOf(a), Conflict: l.conflicts[a].mac}
 		if c := l.claims[a]; c != nil {
 			s.Since = c.announced
 		}

@@ -10,6 +10,7 @@ import (
 type member struct {
 	life
 	attention
+	vitals vitals
 	// former is what the process before the present one owned: valid as long as the
 	// node's kernel answers in its name. Nil if there is nothing.
 	former *life
@@ -33,6 +34,8 @@ type life struct {
 	incarnation, sequence uint64
 	heard                 time.Time
 	cycle                 uint32
+	missed                time.Time // that an advert was found to be lost
+	wholeFrom             uint32    // the cycle from which on none was
 	entries               map[netip.Addr]*seen
 }
 
@@ -49,16 +52,38 @@ func (m *member) mayAnswer(now time.Time) bool {
 	return !m.gone && silent <= askFor && (m.asks < leastAsks || now.Sub(m.asked) < Interval)
 }
 
+// vitals are what holds of a node since they were looked at: at each tick, and when it was
+// heard. Whether the process before the present one is in force is former.
+type vitals struct{ lives, former, mayAnswer, deaf bool }
+
+// survey looks at all nodes, and reports whether anything has become different. While this
+// node is behind with reading, it takes none for lost that may have said something.
+func (e *election) survey(now time.Time) (different bool) {
+	for _, m := range e.members {
+		different = e.examine(now, m) || different
+	}
+	return different
+}
+
+func (e *election) examine(now time.Time, m *member) (different bool) {
+	last, next := m.vitals, vitals{m.lives(now, &m.life), m.former != nil && m.lives(now, m.former), m.mayAnswer(now), m.longDeaf(now)}
+	if e.behind && !m.gone && min(now.Sub(m.heard), now.Sub(m.answered)) <= askFor {
+		next.lives, next.former, next.mayAnswer = next.lives || last.lives, next.former || last.former && m.former != nil, next.mayAnswer || last.mayAnswer
+	}
+	m.vitals = next
+	return next != last
+}
+
 // standing is what the node has to do with an address just now; nil if that is
 // nothing.
-func (m *member) standing(now time.Time, a netip.Addr) *seen {
+func (m *member) standing(a netip.Addr) *seen {
 	if s := m.entries[a]; s != nil {
-		if m.lives(now, &m.life) || s.Owner && m.mayAnswer(now) {
+		if m.vitals.lives || s.Owner && m.vitals.mayAnswer {
 			return s
 		}
 		return nil
 	}
-	if m.former != nil && m.lives(now, m.former) {
+	if m.vitals.former {
 		return m.former.entries[a]
 	}
 	return nil

@@ -24,7 +24,7 @@ func (e *election) overdue(now time.Time) (names []string, lost bool) {
 		}
 		// A node that slept since it asked may have answers that it hasn't read.
 		awake := now.Sub(m.last) < 2*watchEvery
-		if m.asks >= lostAsks && now.Sub(m.asked) >= lostAsks*watchEvery && awake {
+		if m.asks >= lostAsks && now.Sub(m.asked) >= lostAsks*watchEvery && awake && !e.behind {
 			m.gone, lost = true, true
 			continue
 		}

@@ -12,8 +12,10 @@ import (
 // A node that is silent is asked whether its kernel goes on to answer, in a frame of the
 // adverts' type: see responder.
 func newQuestions() wire.Questions {
-	return wire.Questions{Magic: [4]byte{'F', 'W', 'L', 'Q'}, EtherType: EtherType}
+	return wire.Questions{Magic: questionMagic, EtherType: EtherType}
 }
+
+var questionMagic = [4]byte{'F', 'W', 'L', 'Q'}
 
 // ask asks the nodes that may be without an agent.
 func (l *Link) ask(now time.Time) {
@@ -35,17 +37,13 @@ func (l *Link) askNodes(names []string) {
 	}
 }
 
-// takeAnswer takes in that another node's kernel answers; it reports whether the
-// frame is a question or an answer.
-func (l *Link) takeAnswer(frame []byte) bool {
+// takeAnswer takes in that another node's kernel answers.
+func (l *Link) takeAnswer(frame []byte) {
+	if len(frame) < etherHead || !l.isForUs(frame) {
+		return
+	}
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	if !l.asked.Is(frame) {
-		return false
-	}
-	if !l.isForUs(frame) {
-		return true
-	}
 	incarnation, err := l.asked.Answer(frame)
 	switch {
 	case err == nil:
@@ -53,5 +51,4 @@ func (l *Link) takeAnswer(frame []byte) bool {
 	case errors.Is(err, wire.ErrSignature):
 		l.counts.refused(err)
 	}
-	return true
 }

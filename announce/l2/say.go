@@ -15,7 +15,7 @@ func (e *election) receive(now time.Time, a *advert) []change {
 		m = &member{life: life{incarnation: a.Incarnation, entries: map[netip.Addr]*seen{}}, kept: map[netip.Addr]keeper{}}
 		e.members[a.Node] = m
 		for _, s := range e.own { // which it can't know yet
-			s.tell = max(s.tell, 1)
+			e.tell(s, 1)
 		}
 	}
 	switch {
@@ -25,14 +25,16 @@ func (e *election) receive(now time.Time, a *advert) []change {
 		m.begin(a.Incarnation)
 	}
 	m.take(now, a.Hears, e.self, now.Sub(m.heard))
-	var about []netip.Addr
-	m.sequence, m.heard, m.cycle, m.asks, m.gone, m.answers = a.Sequence, now, a.Cycle, 0, false, a.Answers
+	about := m.follow(now, a)
+	m.heard, m.asks, m.gone, m.answers = now, 0, false, a.Answers
 	m.noteKept(now, a)
 	if a.Leaving {
 		m.entries, m.former = map[netip.Addr]*seen{}, nil
 		m.heard, m.answered = time.Time{}, time.Time{}
-		return e.evaluate(now)
+		e.examine(now, m)
+		return e.judge(now, e.order)
 	}
+	e.stale = e.examine(now, m) || e.stale
 	for _, entry := range a.Entries {
 		about = append(about, entry.Address)
 		if !entry.Candidate && !entry.Owner && !entry.Keeps {
@@ -43,29 +45,58 @@ func (e *election) receive(now time.Time, a *advert) []change {
 		if s := e.own[entry.Address]; s != nil {
 			s.highest = max(s.highest, entry.Epoch)
 			s.hadOwner = s.hadOwner || entry.Owner && !entry.Probing
+			if s.Owner && entry.Owner && outranks(s.entry, e.node, entry, a.Node) { // it doesn't know
+				e.tell(s, repeats)
+			}
 		}
 	}
 	return e.judge(now, about)
 }
 
+// tell has adverts name an address: the next one, and as many as given in all.
+func (e *election) tell(s *standing, times int) {
+	if s.tell == 0 {
+		e.telling = append(e.telling, s)
+	}
+	s.tell = max(s.tell, times)
+	s.urgent = s.urgent || times == repeats
+}
+
+// putOff says whether other nodes are not to hear yet that this one owns an address.
+func (e *election) putOff(a netip.Addr, yes bool) {
+	if s := e.own[a]; s != nil {
+		s.putOff = yes
+	}
+}
+
+func (e *election) isPutOff(a netip.Addr) bool {
+	s := e.own[a]
+	return s != nil && s.putOff
+}
+
+// said is what adverts say of an address.
+func (s *standing) said() entry {
+	said := s.entry
+	said.Owner = said.Owner && !s.putOff
+	return said
+}
+
+// mostRepeats is how many addresses are told again in an Interval's half: others have to find
+// the time to read that. A burst that came first may have been too much for them.
+const mostRepeats = 16 * maxEntries
+
 // adverts are what to send now. At least one goes out each Interval: what
 // changed, and of the rest as much as has room. Urgent ones have changes only.
 func (e *election) adverts(urgent bool) []*advert {
-	var entries []entry
-	for _, a := range e.order {
-		if s := e.own[a]; s.tell > 0 {
-			s.tell--
-			entries = append(entries, s.entry)
-		}
-	}
+	entries := e.toTell(urgent)
 	if urgent && len(entries) == 0 {
 		return nil
 	}
 	for range min(maxEntries-len(entries)%maxEntries, len(e.order)) {
-		if e.next >= len(e.order) {
+		if urgent || e.next >= len(e.order) {
 			break
 		}
-		entries = append(entries, e.own[e.order[e.next]].entry)
+		entries = append(entries, e.own[e.order[e.next]].said())
 		e.next++
 	}
 	var list []*advert
@@ -80,9 +111,30 @@ func (e *election) adverts(urgent bool) []*advert {
 	if !urgent {
 		list[0].Hears = e.hears(list[0])
 	}
-	if e.next >= len(e.order) {
+	if !urgent && e.next >= len(e.order) {
 		e.next = 0
 		e.cycle++
 	}
 	return list
+}
+
+// toTell lists what has changed: urgently, what no advert has named since.
+func (e *election) toTell(urgent bool) (entries []entry) {
+	left, again := e.telling[:0], mostRepeats
+	for _, s := range e.telling {
+		if !s.putOff && (s.urgent || !urgent && again > 0) {
+			if !s.urgent {
+				again--
+			}
+			s.urgent = false
+			s.tell--
+			entries = append(entries, s.said())
+		}
+		if s.tell > 0 {
+			left = append(left, s)
+		}
+	}
+	clear(e.telling[len(left):])
+	e.telling = left
+	return entries
 }

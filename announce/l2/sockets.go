@@ -1,6 +1,7 @@
 package l2
 
 import (
+	"encoding/binary"
 	"errors"
 	"fmt"
 	"net"
@@ -20,8 +21,8 @@ var advertGroup = net.HardwareAddr{0x03, 0x46, 0x57, 0x4c, 0x32, 0x00}
 // sockets are the ways to a link. They stay in the network namespace of the
 // thread that opened them.
 type sockets struct {
-	adverts, arp, ndp *packet.Conn
-	groups            int // a UDP socket that holds the memberships of solicited-node groups
+	adverts, answers, arp, ndp *packet.Conn
+	groups                     int // a UDP socket that holds the memberships of solicited-node groups
 }
 
 func openSockets(device *net.Interface) (*sockets, error) {
@@ -34,9 +35,22 @@ func openSockets(device *net.Interface) (*sockets, error) {
 }
 
 func (s *sockets) open(device *net.Interface) error {
-	var err error
-	if s.adverts, err = packet.Listen(device, packet.Raw, EtherType, nil); err != nil {
+	filter, err := bpf.Assemble(magicFilter(advertFormat.Magic))
+	if err != nil {
+		return fmt.Errorf("assemble filter for adverts: %w", err)
+	}
+	if s.adverts, err = packet.Listen(device, packet.Raw, EtherType, &packet.Config{Filter: filter}); err != nil {
 		return fmt.Errorf("open packet socket on %s: %w", device.Name, err)
+	}
+	if filter, err = bpf.Assemble(magicFilter(questionMagic)); err != nil {
+		return fmt.Errorf("assemble filter for answers: %w", err)
+	}
+	// Answers don't wait behind adverts: they say that a node lives.
+	if s.answers, err = packet.Listen(device, packet.Raw, EtherType, &packet.Config{Filter: filter}); err != nil {
+		return fmt.Errorf("open packet socket on %s: %w", device.Name, err)
+	}
+	if err := makeRoom(s.adverts, advertsRoom); err != nil {
+		return fmt.Errorf("make room for adverts on %s: %w", device.Name, err)
 	}
 	if err := joinPacket(s.adverts, device, unix.PACKET_MR_MULTICAST, advertGroup); err != nil {
 		return fmt.Errorf("join group of adverts on %s: %w", device.Name, err)
@@ -44,8 +58,7 @@ func (s *sockets) open(device *net.Interface) error {
 	if s.arp, err = packet.Listen(device, packet.Raw, etherARP, nil); err != nil {
 		return fmt.Errorf("open packet socket for ARP on %s: %w", device.Name, err)
 	}
-	filter, err := bpf.Assemble(ndpFilter())
-	if err != nil {
+	if filter, err = bpf.Assemble(ndpFilter()); err != nil {
 		return fmt.Errorf("assemble filter for NDP: %w", err)
 	}
 	if s.ndp, err = packet.Listen(device, packet.Raw, etherIPv6, &packet.Config{Filter: filter}); err != nil {
@@ -60,7 +73,7 @@ func (s *sockets) open(device *net.Interface) error {
 
 func (s *sockets) close() error {
 	var errs []error
-	for _, c := range []*packet.Conn{s.adverts, s.arp, s.ndp} {
+	for _, c := range []*packet.Conn{s.adverts, s.answers, s.arp, s.ndp} {
 		if c != nil {
 			errs = append(errs, c.Close())
 		}
@@ -86,19 +99,61 @@ func ndpFilter() []bpf.Instruction {
 	}
 }
 
-// joinPacket has the network card let through a group's frames, or all groups'.
-func joinPacket(c *packet.Conn, device *net.Interface, kind uint16, group net.HardwareAddr) error {
+// advertsRoom are the bytes that adverts may take up before they are read: those of ten
+// thousand addresses of each of four nodes. Without CAP_NET_ADMIN it is net.core.rmem_max.
+const advertsRoom = 4 << 20
+
+func makeRoom(c *packet.Conn, bytes int) error {
+	return control(c, func(fd int) error {
+		if unix.SetsockoptInt(fd, unix.SOL_SOCKET, unix.SO_RCVBUFFORCE, bytes) == nil {
+			return nil
+		}
+		return unix.SetsockoptInt(fd, unix.SOL_SOCKET, unix.SO_RCVBUF, bytes)
+	})
+}
+
+// unread reports whether other nodes have said something that is not read yet.
+func (s *sockets) unread() bool {
+	for _, c := range []*packet.Conn{s.adverts, s.answers} {
+		waits := false
+		if err := control(c, func(fd int) error {
+			n, err := unix.Poll([]unix.PollFd{{Fd: int32(fd), Events: unix.POLLIN}}, 0)
+			waits = n > 0
+			return err
+		}); err == nil && waits {
+			return true
+		}
+	}
+	return false
+}
+
+func control(c *packet.Conn, call func(fd int) error) error {
 	raw, err := c.SyscallConn()
 	if err != nil {
 		return err
 	}
+	var failed error
+	err = raw.Control(func(fd uintptr) { failed = call(int(fd)) })
+	return errors.Join(err, failed)
+}
+
+// magicFilter lets through frames whose first bytes are these.
+func magicFilter(magic [4]byte) []bpf.Instruction {
+	return []bpf.Instruction{
+		bpf.LoadAbsolute{Off: etherHead, Size: 4},
+		bpf.JumpIf{Cond: bpf.JumpNotEqual, Val: binary.BigEndian.Uint32(magic[:]), SkipTrue: 1},
+		bpf.RetConstant{Val: 65535},
+		bpf.RetConstant{Val: 0},
+	}
+}
+
+// joinPacket has the network card let through a group's frames, or all groups'.
+func joinPacket(c *packet.Conn, device *net.Interface, kind uint16, group net.HardwareAddr) error {
 	request := unix.PacketMreq{Ifindex: int32(device.Index), Type: kind, Alen: uint16(len(group))}
 	copy(request.Address[:], group)
-	var failed error
-	err = raw.Control(func(fd uintptr) {
-		failed = unix.SetsockoptPacketMreq(int(fd), unix.SOL_PACKET, unix.PACKET_ADD_MEMBERSHIP, &request)
+	return control(c, func(fd int) error {
+		return unix.SetsockoptPacketMreq(fd, unix.SOL_PACKET, unix.PACKET_ADD_MEMBERSHIP, &request)
 	})
-	return errors.Join(err, failed)
 }
 
 // join takes part in an IPv6 address's group: the kernel tells switches that

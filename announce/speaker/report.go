@@ -22,8 +22,12 @@ import (
 // stateAgain is how often the ConfigurationState is written again, whether it changed or not.
 const stateAgain = time.Minute
 
-// reportDelay merges changes of many addresses into one look.
-const reportDelay = 100 * time.Millisecond
+// reportDelay merges changes of many addresses into one look. A look that took long is
+// followed by a longer pause: it is nothing that should keep the node from announcing.
+const (
+	reportDelay = 100 * time.Millisecond
+	reportShare = 5 // times as long as the last look took
+)
 
 // keepReported keeps this node's ServiceL2Statuses, ServiceBGPStatuses and
 // ConfigurationState at what is announced, until ctx is done.
@@ -36,7 +40,7 @@ func (n *Speaker) keepReported(ctx context.Context) {
 	stated := notYet
 	again := time.NewTicker(n.stateAgain)
 	defer again.Stop()
-	for {
+	for took := time.Duration(0); ; {
 		select {
 		case <-ctx.Done():
 			return
@@ -48,11 +52,13 @@ func (n *Speaker) keepReported(ctx context.Context) {
 		select {
 		case <-ctx.Done():
 			return
-		case <-time.After(reportDelay):
+		case <-time.After(max(reportDelay, reportShare*took)):
 		}
 		// The state is written first: who waits until this node announces nothing learns from
 		// it which connections go on.
+		began := time.Now()
 		report := n.status()
+		took = time.Since(began)
 		written := true
 		if text := fmt.Sprint(report.Faults, report.Notes, report.Unfit, report.Kept, report.Uncounted); text != stated {
 			if err := n.writeState(ctx, &report); err != nil {

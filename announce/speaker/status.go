@@ -39,8 +39,12 @@ func (n *Speaker) status() announce.Report {
 			report.Kept[address] = max(report.Kept[address], count)
 		}
 	}
+	onLinks := map[netip.Addr]bool{}
+	for _, a := range report.Addresses {
+		onLinks[a.Address] = true
+	}
 	for address, why := range n.plan.WhyNot {
-		if !slices.ContainsFunc(report.Addresses, func(a announce.Address) bool { return a.Address == address }) {
+		if !onLinks[address] {
 			report.Addresses = append(report.Addresses, announce.Address{Address: address, WhyNot: why})
 		}
 	}

@@ -1,0 +1,98 @@
+package l2
+
+import (
+	"net/netip"
+	"testing"
+)
+
+// busy is a link whose nodes read adverts when they get to it. What has no room until then is
+// lost, as with a socket.
+type busy struct {
+	*link
+	room  int // adverts that wait for a node at most
+	wait  map[string][]*advert
+	lost  int
+	moves int // claims
+}
+
+func newBusy(t *testing.T, room int, names ...string) *busy {
+	return &busy{link: newLink(t, names...), room: room, wait: map[string][]*advert{}}
+}
+
+// pass lets time go by, an Interval at a time.
+func (b *busy) pass(intervals int) {
+	b.Helper()
+	for range intervals {
+		b.now = b.now.Add(Interval)
+		for _, name := range b.names() {
+			b.read(name)
+			b.changed(name, b.nodes[name].tick(b.now))
+			b.send(name, b.nodes[name].adverts(false))
+		}
+	}
+}
+
+// read has a node take in what waits for it.
+func (b *busy) read(name string) {
+	for _, a := range b.wait[name] {
+		b.changed(name, b.nodes[name].receive(b.now, a))
+	}
+	b.wait[name] = nil
+}
+
+// changed has a node do what it does after changes.
+func (b *busy) changed(name string, changes []change) {
+	for _, c := range changes {
+		if c.Owner {
+			b.moves++
+			b.nodes[name].confirm(c.Address)
+		}
+	}
+	if len(changes) > 0 {
+		b.send(name, b.nodes[name].adverts(true))
+	}
+}
+
+func (b *busy) send(from string, adverts []*advert) {
+	for _, a := range adverts {
+		for _, to := range b.names() {
+			switch {
+			case to == from:
+			case len(b.wait[to]) >= b.room:
+				b.lost++
+			default:
+				b.wait[to] = append(b.wait[to], a)
+			}
+		}
+	}
+}
+
+// TestManyOnBusyNodes: thousands of addresses move once when a node is drained, although the
+// nodes have no room for all that the others say at once.
+func TestManyOnBusyNodes(t *testing.T) {
+	b := newBusy(t, 30, "a", "b", "c")
+	var all []netip.Addr
+	for i := range 3000 {
+		all = append(all, netip.AddrFrom4([4]byte{10, 0, byte(i >> 8), byte(i)}))
+	}
+	b.candidates(all...)
+	b.pass(100)
+	if b.lost == 0 || b.moves > 2*len(all) {
+		t.Errorf("%d claims of %d addresses, %d adverts lost", b.moves, len(all), b.lost)
+	}
+	b.moves = 0
+	b.pass(100)
+	if b.moves > 0 {
+		t.Errorf("%d addresses moved, and nothing had happened", b.moves)
+	}
+	left := len(b.nodes["a"].owned())
+	b.lost = 0
+	b.changed("a", b.nodes["a"].setCandidates(b.now, nil))
+	b.pass(100)
+	for _, a := range all {
+		b.owner(a)
+	}
+	if b.lost == 0 || b.moves != left {
+		t.Errorf("%d claims of the %d addresses that a drained node had, %d adverts lost", b.moves, left, b.lost)
+	}
+}

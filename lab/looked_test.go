@@ -45,7 +45,7 @@ func TestLookedAt(t *testing.T) {
 			if after != before {
 				t.Errorf("before:\n%s\nafter:\n%s", before, after)
 			}
-			t.Logf("connects take %v before anybody looked, %v while flows are followed, %v after (p50 of %d): %d lines of objects",
+			t.Logf("connects take %v before anybody looked, %v while flows are followed, %v after (the tenth percentile of %d): %d lines of objects",
 				took, during, l.connects(pairedConnects), pairedConnects, strings.Count(before, "\n"))
 		})
 	}
@@ -99,8 +99,8 @@ func (l *tracing) objects() string {
 	return all
 }
 
-// connects makes connections to the Service one after the other, and returns the median of
-// what they take.
+// connects makes connections to the Service one after the other, and returns what a tenth of
+// them take at most: on a machine that does other work, the median says more about that.
 func (l *tracing) connects(n int) time.Duration {
 	l.Helper()
 	to := net.JoinHostPort(l.services[0].String(), strconv.Itoa(80))
@@ -122,5 +122,5 @@ func (l *tracing) connects(n int) time.Duration {
 		l.Fatal(err)
 	}
 	slices.Sort(took)
-	return took[n/2]
+	return took[n/10]
 }

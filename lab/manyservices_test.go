@@ -71,6 +71,7 @@ func TestExplainManyServices(t *testing.T) {
 		}
 		t.Logf("explain %s: %d bytes from the API, %s with the start of the process", question, counted.read.Load(), quickest.Round(time.Millisecond))
 	}
+	pageCosts(t, c.Name, "many-4711")
 }
 
 // makeMany makes Services with an EndpointSlice each, and Pods of a machine that there isn't.

@@ -95,6 +95,12 @@ func (r *Report) add(objects *Objects, views []View) {
 			if line := r.line(d, v); !slices.Contains(lines, line) {
 				lines = append(lines, line)
 			}
+			if v.Mode != "" && d.Action == actionNames[model.Forward] && d.ClientAddress == "" {
+				unsaid := fmt.Sprintf("whether endpoints see the client's address: the agent of %s doesn't say", v.Node)
+				if !slices.Contains(r.NotChecked, unsaid) {
+					r.NotChecked = append(r.NotChecked, unsaid)
+				}
+			}
 			for _, o := range d.Otherwise {
 				if note := fmt.Sprintf("%s mode: %s", v.Mode, o); !slices.Contains(r.Notes, note) {
 					r.Notes = append(r.Notes, note)

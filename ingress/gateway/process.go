@@ -28,6 +28,9 @@ const (
 	metricsName = "metrics "
 	// defaultDrain is how long connections have at the end if nothing else is said.
 	defaultDrain = 10 * time.Second
+	// newsLimit is how long somebody may not know yet that another process has taken over:
+	// systemd, which is asked to stop both.
+	newsLimit = 2 * time.Second
 	// successorLimit bounds how long a successor that is on its way is waited for.
 	successorLimit = time.Minute
 )
@@ -42,6 +45,7 @@ type process struct {
 	claim   *handover.Claim                            // on the process before, until this one serves
 	bounded sync.Once                                  // the garbage
 	offer   atomic.Pointer[handover.Offer]             // to the process after; nil without Config.Handover
+	next    *os.Process                                // that this one has started to take its place
 }
 
 func newProcess(config Config) *process {
@@ -162,6 +166,8 @@ func (p *process) wait(ctx context.Context) (succeeded bool) {
 	for {
 		select {
 		case <-p.taken():
+			stop := context.AfterFunc(ctx, p.endNext)
+			time.AfterFunc(newsLimit, func() { stop() })
 			return true
 		case <-p.config.Upgrade:
 			p.upgrade()
@@ -170,6 +176,7 @@ func (p *process) wait(ctx context.Context) (succeeded bool) {
 		}
 		break
 	}
+	p.endNext()
 	offer := p.offer.Load()
 	if offer == nil {
 		return false

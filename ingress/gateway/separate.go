@@ -69,8 +69,14 @@ func runSeparate(ctx context.Context, p *process) error {
 		return nil
 	case <-s.known:
 	}
-	if err := s.begin(ctx); err != nil {
+	switch serves, err := s.begin(ctx); {
+	case err != nil:
 		return err
+	case !serves:
+		stop()
+		threads.Wait()
+		s.endAll()
+		return nil
 	}
 	s.forget()
 	s.log.Info("a process for each Gateway serves", "gateways", len(s.all()))
@@ -84,8 +90,9 @@ func runSeparate(ctx context.Context, p *process) error {
 }
 
 // begin starts the processes, and takes over from the supervisor before, if there is
-// one; its members are taken over from by these. What it serves itself is theirs.
-func (s *separate) begin(ctx context.Context) error {
+// one; its members are taken over from by these. What it serves itself is theirs. One
+// that is told to end meanwhile leaves the supervisor before as it is.
+func (s *separate) begin(ctx context.Context) (serves bool, err error) {
 	var sockets map[netip.AddrPort]*net.TCPListener
 	var health *net.TCPListener
 	if s.claim != nil {
@@ -100,21 +107,25 @@ func (s *separate) begin(ctx context.Context) error {
 	for _, l := range sockets {
 		_ = l.Close() // who needs it has it
 	}
+	if s.claim != nil && ctx.Err() != nil {
+		s.claim.Close()
+		return false, nil
+	}
 	s.metrics.ready.Store(true)
 	if s.claim == nil {
 		s.makeOffer(nil)
 		s.notify()
-		return nil
+		return true, nil
 	}
 	if err := s.metrics.serve(s.config.Listen, health, s.hasSuccessor, s.log); err != nil {
-		return err
+		return false, err
 	}
 	s.makeOffer(s.claim.Own)
 	if err := s.claim.Serving(); err != nil {
 		s.log.Warn("the previous process has already ended", "err", err)
 	}
 	s.notify()
-	return nil
+	return true, nil
 }
 
 // offerAll offers each member the listeners of a process that served all Gateways.
@@ -238,8 +249,13 @@ func (s *separate) end(succeeded bool) {
 		s.metrics.ready.Store(false)
 		s.lease.release()
 	}
+	s.endAll()
+}
+
+// endAll ends all processes.
+func (s *separate) endAll() {
 	for _, c := range s.all() {
 		c.end()
 	}
-	<-ended
+	s.running.Wait()
 }

@@ -13,6 +13,7 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+	"syscall"
 	"testing"
 	"time"
 
@@ -139,15 +140,45 @@ func (c *cluster) processes() map[string]int {
 
 // killOrphans ends the processes of Gateways that have outlived who supervised them.
 func (c *cluster) killOrphans() {
+	for _, pid := range c.running() {
+		_ = kill(pid) // it may have ended
+	}
+}
+
+// running are all processes, supervisors and Gateways'.
+func (c *cluster) running() []int {
 	list, err := os.ReadDir("/proc")
 	if err != nil {
-		return
+		return nil
 	}
+	var all []int
 	for _, f := range list {
 		pid, err := strconv.Atoi(f.Name())
 		if err == nil && slices.Contains(fields("/proc/"+f.Name()+"/environ", "\x00"), gatewayVariable+"="+c.kubeconfig) {
-			_ = kill(pid) // it may have ended
+			all = append(all, pid)
 		}
+	}
+	return all
+}
+
+// TestStopWhileReplaced: a gateway that is told to end while the next process is on its
+// way ends that, too, whenever it is.
+func TestStopWhileReplaced(t *testing.T) {
+	c := newCluster(t)
+	c.fill()
+	c.ready = []*pod{c.start()}
+	c.writeSlices()
+	for _, pause := range []time.Duration{0, 50 * time.Millisecond, 200 * time.Millisecond, 500 * time.Millisecond} {
+		c.startGateway(os.Args[0])
+		supervisor := c.serving()
+		c.await("a gateway that is ready", isReady)
+		c.must(supervisor.Signal(syscall.SIGUSR2))
+		time.Sleep(pause)
+		if supervisor.Signal(syscall.SIGTERM) != nil { // it has been replaced, and is gone
+			c.must(c.serving().Signal(syscall.SIGTERM))
+		}
+		c.await("the end of all processes", func(context.Context) bool { return len(c.running()) == 0 })
+		c.must(os.Remove(c.kubeconfig + pidSuffix)) // the next one writes it
 	}
 }
 

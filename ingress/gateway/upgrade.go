@@ -30,15 +30,26 @@ func (p *process) upgrade() {
 		return
 	}
 	p.log.Info("new process started", "pid", next.Process.Pid)
+	p.next = next.Process
 	if sibling {
-		_ = next.Process.Release() // systemd waits for it
-		return
+		return // systemd waits for it
 	}
 	go func() {
 		if err := next.Wait(); err != nil {
 			p.log.Error("the new process has ended", "err", err)
 		}
 	}()
+}
+
+// endNext has the process that was started to take this one's place end as well, if it
+// hasn't done so yet: nobody else knows of it.
+func (p *process) endNext() {
+	if p.next == nil {
+		return
+	}
+	if err := p.next.Signal(syscall.SIGTERM); err != nil {
+		p.log.Debug("new process not told to end", "pid", p.next.Pid, "err", err) // it has ended
+	}
 }
 
 // isService reports whether systemd has started this process. The next one is to be

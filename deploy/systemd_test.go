@@ -22,6 +22,14 @@ endpoints: [{addresses: [10.78.0.12]}]
 ports: [{port: 8000}]
 `
 
+// aGateway has no route.
+const aGateway = `
+apiVersion: gateway.networking.k8s.io/v1
+kind: Gateway
+metadata: {name: gw}
+spec: {gatewayClassName: fairway, listeners: [{name: http, port: 80, protocol: HTTP}]}
+`
+
 // answering is the unit of that process.
 const answering = `[Service]
 ExecStart=/usr/bin/perl -MIO::Socket::INET -e '$$l = IO::Socket::INET->new(Listen => 5, LocalPort => 8000, ReuseAddr => 1) or die; while ($$c = $$l->accept) { print $$c "here\n"; close $$c }'
@@ -183,12 +191,57 @@ func otherUnits(one, two *machine) {
 		two.sh("systemctl start fairway-" + role)
 		two.sh("sleep 3; test \"$(systemctl show -P NRestarts fairway-" + role + ")\" = 0 && systemctl is-active fairway-" + role)
 	}
-	before := two.sh("systemctl show -P MainPID fairway-gateway")
-	two.sh("systemctl reload fairway-gateway")
-	two.soon("test $(systemctl show -P MainPID fairway-gateway) != "+before+" && systemctl is-active fairway-gateway", "active")
-	two.sh("systemctl stop fairway-gateway fairway-dns && rm /etc/systemd/system/fairway-gateway.service /etc/systemd/system/fairway-dns.service")
+	gatewayIsReplaced(one, two)
+	two.sh("systemctl stop fairway-dns && rm /etc/systemd/system/fairway-gateway.service /etc/systemd/system/fairway-dns.service")
 	two.sh("fairway uninstall --purge")
 	two.sh("! pgrep -x fairway && test -z \"$(nft list ruleset)\" && test ! -e /etc/systemd/system/fairway-agent.service")
+}
+
+// gatewayIsReplaced: a reload has another process serve, which reads its credential
+// anew. A stop ends all processes of the gateway, and systemd kills none: after a
+// reload, and in the midst of one.
+func gatewayIsReplaced(one, two *machine) {
+	one.t.Helper()
+	if err := os.WriteFile(filepath.Join(one.root, "root/gateway.yaml"), []byte(aGateway), 0o600); err != nil {
+		one.t.Fatal(err)
+	}
+	one.sh("fairway kubectl apply -f /root/gateway.yaml && rm /root/gateway.yaml")
+	one.soon("fairway kubectl get service gw-fairway -o jsonpath='{.spec.ports[0].targetPort}'", "20")
+	port := one.sh("fairway kubectl get service gw-fairway -o jsonpath='{.spec.ports[0].targetPort}'")
+	serves := func() {
+		one.t.Helper()
+		two.soon("exec 3<>/dev/tcp/127.0.0.1/"+port+" && printf 'GET / HTTP/1.0\r\n\r\n' >&3 && head -1 <&3", "404 Not Found")
+	}
+	serves()
+	reload := func() string {
+		before := two.sh("systemctl show -P MainPID fairway-gateway")
+		two.sh("systemctl reload fairway-gateway")
+		return "test $(systemctl show -P MainPID fairway-gateway) != " + before + " && systemctl is-active fairway-gateway"
+	}
+	stop := func(when string) {
+		one.t.Helper()
+		two.sh("systemctl stop fairway-gateway")
+		state := two.sh("systemctl show -P ActiveState -P Result fairway-gateway | tr '\n' ' '; pgrep -af '[f]airway gateway' || true")
+		if strings.TrimSpace(state) != "inactive success" && strings.TrimSpace(state) != "success inactive" {
+			one.t.Errorf("stop %s: %s\n%s", when, state, two.sh("journalctl -u fairway-gateway --no-pager --output cat | tail -40"))
+		}
+	}
+	two.soon(reload(), "active")
+	serves()
+	if who := two.sh("ps -o user= -p $(systemctl show -P MainPID fairway-gateway)"); strings.HasPrefix(who, "root") {
+		one.t.Errorf("the gateway runs as %q", who)
+	}
+	stop("after a reload")
+	for _, pause := range []string{"0", "0.2", "1"} {
+		two.sh("systemctl start fairway-gateway")
+		serves()
+		reload()
+		two.sh("sleep " + pause)
+		stop("in the midst of a reload, after " + pause + " s")
+	}
+	if killed := two.sh("journalctl -u fairway-gateway --no-pager --output cat | grep -E 'SIGKILL|status=9' || true"); killed != "" {
+		one.t.Errorf("systemd killed: %s", killed)
+	}
 }
 
 // upAndPurge: the data of a server is that of `up`, and in the end the machine is
@@ -199,6 +252,7 @@ func upAndPurge(one *machine) {
 	one.sh("/root/fairway install up --mode nftables")
 	one.soon("fairway kubectl get service answer -o name", "service/answer")
 	one.soon("fairway status", "one")
+	one.soon("ps -eo uid,args | grep -- '[-]-only default/gw'", "10260 ")
 	one.sh("systemctl restart fairway-up")
 	one.soon("fairway kubectl get service answer -o name", "service/answer")
 	one.sh("fairway uninstall --purge && rm -r /root/answer.yaml /root/.kube")

@@ -95,6 +95,11 @@ type gateway struct {
 // connections end.
 func Run(ctx context.Context, config Config) error {
 	p := newProcess(config)
+	defer func() {
+		if p.leaveNext != nil {
+			p.leaveNext() // the context may end with this call
+		}
+	}()
 	if config.Command != nil {
 		return runSeparate(ctx, p)
 	}

@@ -46,6 +46,9 @@ type process struct {
 	bounded sync.Once                                  // the garbage
 	offer   atomic.Pointer[handover.Offer]             // to the process after; nil without Config.Handover
 	next    *os.Process                                // that this one has started to take its place
+	// leaveNext has the end of the context be no end of the next process any more; nil
+	// until that has taken over.
+	leaveNext func() bool
 }
 
 func newProcess(config Config) *process {
@@ -166,8 +169,9 @@ func (p *process) wait(ctx context.Context) (succeeded bool) {
 	for {
 		select {
 		case <-p.taken():
-			stop := context.AfterFunc(ctx, p.endNext)
-			time.AfterFunc(newsLimit, func() { stop() })
+			told := context.AfterFunc(ctx, p.endNext)
+			time.AfterFunc(newsLimit, func() { told() })
+			p.leaveNext = told
 			return true
 		case <-p.config.Upgrade:
 			p.upgrade()

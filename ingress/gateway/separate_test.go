@@ -161,6 +161,28 @@ func (c *cluster) running() []int {
 	return all
 }
 
+// TestNextOutlives: a process that has taken over goes on when the one before ends, whose
+// context ends with it.
+func TestNextOutlives(t *testing.T) {
+	c := newCluster(t)
+	c.fill()
+	c.ready = []*pod{c.start()}
+	c.writeSlices()
+	c.startGateway(os.Args[0])
+	first := c.serving()
+	c.await("a gateway that is ready", isReady)
+	c.must(first.Signal(syscall.SIGUSR2))
+	next := c.serving()
+	c.await("the end of the one before", func(context.Context) bool { return !slices.Contains(c.running(), first.Pid) })
+	for range 100 {
+		time.Sleep(10 * time.Millisecond)
+		c.must(asked(plainPort))
+	}
+	if !slices.Contains(c.running(), next.Pid) {
+		t.Error("the next process has ended, too")
+	}
+}
+
 // TestStopWhileReplaced: a gateway that is told to end while the next process is on its
 // way ends that, too, whenever it is.
 func TestStopWhileReplaced(t *testing.T) {

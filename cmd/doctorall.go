@@ -57,7 +57,10 @@ func (f *doctorFlags) examineAll(cmd *cobra.Command) (*doctor.Survey, error) {
 	survey := doctor.NewSurvey()
 	survey.InForce = objects.NoAPI != ""
 	var agents []agentlink.Found
-	if objects.NoSlices != "" {
+	switch {
+	case survey.InForce && len(objects.Services) > mostServicesRead: // their tables were read, and each question takes its time
+		survey.NotChecked = append(survey.NotChecked, "why endpoints aren't used, of so many Services: fairway doctor svc/NAME")
+	case objects.NoSlices != "":
 		agents = f.objects.agents(cmd.Context(), f.node)
 		survey.NotChecked = agentlink.Missing(agents)
 		addNodes(objects, func() []agentlink.Found { return agents })
@@ -90,7 +93,7 @@ func (f *doctorFlags) examineOne(ctx context.Context, s *corev1.Service, objects
 	}
 	q.Node = f.node
 	var ask explain.Asker
-	if objects.NoSlices != "" {
+	if len(agents) > 0 {
 		ask = agentlink.AskAllOnce(ctx, func() []agentlink.Found { return agents })
 	}
 	return doctor.ByAPI(ctx, q, s, objects, config, f.domain, ask)

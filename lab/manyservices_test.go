@@ -71,6 +71,12 @@ func TestExplainManyServices(t *testing.T) {
 		}
 		t.Logf("explain %s: %d bytes from the API, %s with the start of the process", question, counted.read.Load(), quickest.Round(time.Millisecond))
 	}
+	began := time.Now()
+	out, stderr, code := fairway("doctor", "-A", "--kubeconfig", deadKubeconfig(t, c.Name))
+	if code != 0 || !strings.Contains(out, "looked at by what agents have in force, 0 problems") {
+		t.Errorf("doctor -A without an API: exit code %d: %s%s", code, out, stderr)
+	}
+	t.Logf("doctor -A without an API: %s", time.Since(began).Round(time.Millisecond))
 	pageCosts(t, c.Name, "many-4711")
 }
 

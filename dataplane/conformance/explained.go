@@ -6,6 +6,7 @@ import (
 	"net/netip"
 	"slices"
 	"strconv"
+	"strings"
 
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -38,9 +39,9 @@ func (c *Cluster) checkExplained(p Probe, v model.Verdict) error {
 	return nil
 }
 
-// seen is what `fairway explain` says that each backend sees of the client, as the agent of
-// a node with this plane answers it.
-func (r *Run) seen(p Probe) map[string]string {
+// said is what `fairway explain` says of a probe, as the agent of a node with this plane
+// answers it.
+func (r *Run) said(p Probe) explain.Decision {
 	packet := p.From.packet(p.Proto, p.To)
 	plane := explain.Plane{Lacks: r.lacks, AnswersPass: func(client, endpoint netip.Addr) (pass bool) {
 		err := r.topo.hosts[NodeName].Do(func() error {
@@ -50,13 +51,24 @@ func (r *Run) seen(p Probe) map[string]string {
 		return pass && err == nil
 	}}
 	asked := explain.Asked{Key: model.Key{Addr: p.To.Addr(), Port: p.To.Port(), Proto: p.Proto}, Source: packet.Src, In: packet.In}
-	seen := map[string]string{}
-	for _, c := range explain.Decide(r.cluster.compiler, r.table, plane, asked).Candidates {
+	return explain.Decide(r.cluster.compiler, r.table, plane, asked)
+}
+
+// holdSaid holds packets against what explain says: what each backend sees of the client. An
+// exception that was made for the plane must be said, too.
+func (w *wanted) holdSaid(d explain.Decision, made []weaker) {
+	w.seen = map[string]string{}
+	for _, c := range d.Candidates {
 		if c.Chosen {
-			seen[backendName(model.Backend{Addr: c.Addr, Port: c.Port})] = c.Sees
+			w.seen[backendName(model.Backend{Addr: c.Addr, Port: c.Port})] = c.Sees
 		}
 	}
-	return seen
+	for _, one := range made {
+		said := slices.ContainsFunc(d.Otherwise, func(text string) bool { return strings.HasSuffix(text, one.lack.Why) })
+		if f := one.lack.Feature; !said && (f == kernel.DirectReturn || f == kernel.SilentDrop && d.Action == "dropped") {
+			w.unsaid = fmt.Errorf("explain doesn't say that the plane lacks %s", one.lack)
+		}
+	}
 }
 
 // judgeSeen holds what a backend saw of the client against what explain says of it.

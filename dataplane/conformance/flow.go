@@ -57,13 +57,14 @@ func (r *Run) cannot(p Probe, s Step) bool {
 // wanted is what packets must meet, weakened by what the plane lacks.
 func (r *Run) wanted(p Probe, s Step, v model.Verdict) wanted {
 	w := wantedOf(r.topo, p, s.Expect, v)
-	for _, weaker := range w.weaken(v, r.lacks) {
+	made := w.weaken(v, r.lacks)
+	for _, weaker := range made {
 		r.except(s, weaker.lack, weaker.how)
 	}
 	if r.foreign {
 		w.excuse(v)
-	} else if v.Action == model.Forward {
-		w.seen = r.seen(p)
+	} else {
+		w.holdSaid(r.said(p), made)
 	}
 	return w
 }

@@ -26,7 +26,8 @@ type wanted struct {
 	selfKept bool            // a client that reaches itself may be seen by its own address
 	reset    bool            // a refusal may come after the connection was accepted
 	// seen is what explain says that each backend sees of the client; nil if it isn't asked.
-	seen map[string]string
+	seen   map[string]string
+	unsaid error // of explain, what it should have said
 	// refusable: the plane may refuse what should not be answered
 	refusable bool
 }
@@ -117,6 +118,9 @@ func (s *Topology) once(p Probe, w wanted) (Answer, error) {
 }
 
 func (w wanted) judge(a Answer) error {
+	if w.unsaid != nil {
+		return w.unsaid
+	}
 	lateRefusal := a.Outcome == Reset && w.outcome == Refused && w.reset
 	if a.Outcome != w.outcome && !lateRefusal && (a.Outcome != Refused || !w.refusable) {
 		return fmt.Errorf("%s, expected: %s", a, w)

@@ -30,7 +30,9 @@ func expectBody(w http.ResponseWriter, r *http.Request) {
 	if r.ContentLength == 0 || r.ProtoMajor > 1 {
 		return
 	}
-	_ = http.NewResponseController(w).SetReadDeadline(time.Now().Add(bodyTimeout)) // of a connection that has one
+	if !isStream(r) {
+		_ = http.NewResponseController(w).SetReadDeadline(time.Now().Add(bodyTimeout)) // of a connection that has one
+	}
 	switch c := connectionOf(r.Context()).(type) {
 	case *plainConn:
 		c.unread.Store(true)

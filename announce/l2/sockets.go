@@ -12,6 +12,8 @@ import (
 	"github.com/mdlayher/packet"
 	"golang.org/x/net/bpf"
 	"golang.org/x/sys/unix"
+
+	"github.com/fairway-net/fairway/announce/wire"
 )
 
 // advertGroup is where adverts go: a group address of our own, so that the
@@ -49,7 +51,7 @@ func (s *sockets) open(device *net.Interface) error {
 	if s.answers, err = packet.Listen(device, packet.Raw, EtherType, &packet.Config{Filter: filter}); err != nil {
 		return fmt.Errorf("open packet socket on %s: %w", device.Name, err)
 	}
-	if err := makeRoom(s.adverts, advertsRoom); err != nil {
+	if err := wire.MakeRoom(s.adverts, wire.Room); err != nil {
 		return fmt.Errorf("make room for adverts on %s: %w", device.Name, err)
 	}
 	if err := joinPacket(s.adverts, device, unix.PACKET_MR_MULTICAST, advertGroup); err != nil {
@@ -99,24 +101,11 @@ func ndpFilter() []bpf.Instruction {
 	}
 }
 
-// advertsRoom are the bytes that adverts may take up before they are read: those of ten
-// thousand addresses of each of four nodes. Without CAP_NET_ADMIN it is net.core.rmem_max.
-const advertsRoom = 4 << 20
-
-func makeRoom(c *packet.Conn, bytes int) error {
-	return control(c, func(fd int) error {
-		if unix.SetsockoptInt(fd, unix.SOL_SOCKET, unix.SO_RCVBUFFORCE, bytes) == nil {
-			return nil
-		}
-		return unix.SetsockoptInt(fd, unix.SOL_SOCKET, unix.SO_RCVBUF, bytes)
-	})
-}
-
 // unread reports whether other nodes have said something that is not read yet.
 func (s *sockets) unread() bool {
 	for _, c := range []*packet.Conn{s.adverts, s.answers} {
 		waits := false
-		if err := control(c, func(fd int) error {
+		if err := wire.Control(c, func(fd int) error {
 			n, err := unix.Poll([]unix.PollFd{{Fd: int32(fd), Events: unix.POLLIN}}, 0)
 			waits = n > 0
 			return err
@@ -125,16 +114,6 @@ func (s *sockets) unread() bool {
 		}
 	}
 	return false
-}
-
-func control(c *packet.Conn, call func(fd int) error) error {
-	raw, err := c.SyscallConn()
-	if err != nil {
-		return err
-	}
-	var failed error
-	err = raw.Control(func(fd uintptr) { failed = call(int(fd)) })
-	return errors.Join(err, failed)
 }
 
 // magicFilter lets through frames whose first bytes are these.
@@ -151,7 +130,7 @@ func magicFilter(magic [4]byte) []bpf.Instruction {
 func joinPacket(c *packet.Conn, device *net.Interface, kind uint16, group net.HardwareAddr) error {
 	request := unix.PacketMreq{Ifindex: int32(device.Index), Type: kind, Alen: uint16(len(group))}
 	copy(request.Address[:], group)
-	return control(c, func(fd int) error {
+	return wire.Control(c, func(fd int) error {
 		return unix.SetsockoptPacketMreq(fd, unix.SOL_PACKET, unix.PACKET_ADD_MEMBERSHIP, &request)
 	})
 }

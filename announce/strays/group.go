@@ -117,22 +117,23 @@ func (g *group) end() {
 	}
 }
 
-// answered reports whether this node and all others are prepared for what it asked.
-func (g *group) answered(now time.Time) bool {
+// unprepared counts, over this node and all others, the addresses that they are not prepared
+// for yet, of what this node asked.
+func (g *group) unprepared(now time.Time) (n int) {
 	for a, s := range g.own {
 		if !s.asks {
 			continue
 		}
 		if s.prepared.Before(g.asked) {
-			return false
+			n++
 		}
 		for _, m := range g.members {
 			if now.Sub(m.heard) <= lostAfter && m.prepared[a].Before(g.asked) {
-				return false
+				n++
 			}
 		}
 	}
-	return true
+	return n
 }
 
 func (g *group) share(a netip.Addr) *share {

@@ -72,7 +72,7 @@ func (s *segment) change(name string, leaving bool) bool {
 	g.begin(s.now, []netip.Addr{four}, leaving)
 	g.prepared(s.now, four, s.has[name] > 0)
 	s.say()
-	answered := g.answered(s.now)
+	answered := g.unprepared(s.now) == 0
 	g.end()
 	return answered
 }

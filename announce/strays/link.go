@@ -77,24 +77,18 @@ func openLink(device *net.Interface, node string, key []byte, connections Connec
 	return l, nil
 }
 
-// room is for the messages about ten thousand addresses.
-const room = 4 << 20
-
 func listen(device *net.Interface) (*packet.Conn, error) {
 	c, err := packet.Listen(device, packet.Raw, EtherType, nil)
 	if err != nil {
 		return nil, fmt.Errorf("open packet socket on %s: %w", device.Name, err)
 	}
-	raw, err := c.SyscallConn()
+	err = wire.MakeRoom(c, wire.Room)
 	if err == nil {
-		var failed error
-		err = raw.Control(func(fd uintptr) {
+		err = wire.Control(c, func(fd int) error {
 			join := &unix.PacketMreq{Ifindex: int32(device.Index), Type: unix.PACKET_MR_MULTICAST, Alen: uint16(len(all))}
 			copy(join.Address[:], all)
-			failed = unix.SetsockoptPacketMreq(int(fd), unix.SOL_PACKET, unix.PACKET_ADD_MEMBERSHIP, join)
-			_ = unix.SetsockoptInt(int(fd), unix.SOL_SOCKET, unix.SO_RCVBUFFORCE, room) // it works without
+			return unix.SetsockoptPacketMreq(fd, unix.SOL_PACKET, unix.PACKET_ADD_MEMBERSHIP, join)
 		})
-		err = errors.Join(err, failed)
 	}
 	if err != nil {
 		return nil, errors.Join(fmt.Errorf("join group of messages on %s: %w", device.Name, err), c.Close())
@@ -195,7 +189,7 @@ func (l *link) step(now time.Time) (pause time.Duration) {
 		}
 	}
 	pause = sayEvery
-	if !l.group.answered(now) {
+	if l.group.unprepared(now) > 0 {
 		pause = askEvery
 	}
 	urgent := now.Sub(l.said) < pause
@@ -307,10 +301,10 @@ func (l *link) ask(addresses []netip.Addr, leaving bool) {
 	l.said = time.Time{}
 }
 
-func (l *link) answered() bool {
+func (l *link) unprepared() int {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	return l.group.answered(time.Now())
+	return l.group.unprepared(time.Now())
 }
 
 func (l *link) endAsking() {

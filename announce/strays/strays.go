@@ -5,6 +5,7 @@ import (
 	"errors"
 	"log/slog"
 	"maps"
+	"math"
 	"net"
 	"net/netip"
 	"runtime"
@@ -65,14 +66,19 @@ func (g *Guide) poke() {
 	}
 }
 
-// patience is how long other nodes may take to prepare. One that takes longer is busy, or
-// its agent is away: a change is not held up by it.
-const patience = 500 * time.Millisecond
+const (
+	// patience is how long a change waits for other nodes after the last of them has said that
+	// it is prepared for an address: with many addresses, each takes its time. One whose agent
+	// is away holds up no change.
+	patience = 500 * time.Millisecond
+	// mostPatience is how long it waits in all.
+	mostPatience = 20 * time.Second
+)
 
 // Prepare has all nodes on the links to routers prepare for this node to begin or to cease
 // (leaving) telling routers of addresses. It returns when all are, or after a moment.
 func (g *Guide) Prepare(ctx context.Context, addresses []netip.Addr, leaving bool) {
-	ctx, cancel := context.WithTimeout(ctx, patience)
+	ctx, cancel := context.WithTimeout(ctx, mostPatience)
 	defer cancel()
 	g.mu.Lock()
 	links := slices.Collect(maps.Values(g.links))
@@ -81,15 +87,40 @@ func (g *Guide) Prepare(ctx context.Context, addresses []netip.Addr, leaving boo
 		l.ask(addresses, leaving)
 	}
 	g.poke()
-	const look = 5 * time.Millisecond
-	for ctx.Err() == nil && slices.ContainsFunc(links, func(l *link) bool { return !l.answered() }) {
-		select {
-		case <-ctx.Done():
-		case <-time.After(look):
+	began := time.Now()
+	await(ctx, patience, func() (left int) {
+		for _, l := range links {
+			left += l.unprepared()
 		}
+		return left
+	})
+	// What they told each other meanwhile they have yet to act on: that takes no longer.
+	select {
+	case <-ctx.Done():
+	case <-time.After(time.Since(began)):
 	}
 	for _, l := range links {
 		l.endAsking()
+	}
+}
+
+// await returns when nothing is left, or when that has not become less for some time.
+func await(ctx context.Context, patience time.Duration, count func() (left int)) {
+	const look = 5 * time.Millisecond
+	least, until := math.MaxInt, time.Time{}
+	for ctx.Err() == nil {
+		began := time.Now()
+		left := count()
+		if left < least {
+			least, until = left, began.Add(patience)
+		}
+		if left == 0 || began.After(until) {
+			return
+		}
+		select {
+		case <-ctx.Done():
+		case <-time.After(max(look, 10*time.Since(began))): // it holds up those who prepare
+		}
 	}
 }
 

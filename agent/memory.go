@@ -13,7 +13,7 @@ const garbageLimit = 28 << 20
 // than that is in use. With 10,000 Services of five endpoints, 256 MB had the
 // resident memory 40 MB larger at its highest; since objects are not held until the
 // end of a list, they saved no processor time that could be told from noise.
-const startupGarbage = 24 << 20
+const startupGarbage = 28 << 20
 
 // allowStartupGarbage lets garbage gather until what it returns is called.
 func allowStartupGarbage(config Config) (end func()) {
@@ -57,7 +57,7 @@ func leanApply(config Config) (end func()) {
 }
 
 // applyGarbage bounds what of it gathers during the first Apply.
-const applyGarbage = 12 << 20
+const applyGarbage = 20 << 20
 
 // releaseStartupMemory follows the first sync.
 func (a *Agent) releaseStartupMemory() {

@@ -20,7 +20,7 @@ const patience = 3 * time.Second
 type object interface {
 	runtime.Object
 	metav1.Object
-	Marshal() ([]byte, error)
+	encoder
 	Unmarshal([]byte) error
 }
 
@@ -117,14 +117,12 @@ func (k *keeper[T]) set(o T) {
 		k.heard = time.Now()
 		delete(k.saved, nameOf(o))
 	}
-	if value, err := o.Marshal(); err == nil {
-		k.save(nameOf(o), value)
-	}
+	k.save(nameOf(o), o)
 	k.sink.Set(o)
 }
 
 // save keeps an object for the next start; nil deletes it.
-func (k *keeper[T]) save(name types.NamespacedName, value []byte) {
+func (k *keeper[T]) save(name types.NamespacedName, value encoder) {
 	if err := k.store.set(k.resource, name, value); err != nil {
 		k.log.Debug("an object is not kept for the next start", "resource", k.resource, "name", name, "error", err)
 	}

@@ -150,7 +150,7 @@ func (s *Store) mend(differences iter.Seq[program.Difference]) error {
 			if err := s.put(plan.Put); err != nil {
 				return err
 			}
-			clear(plan.Put)
+			plan.Put.Empty()
 		}
 	}
 	return s.apply(plan)

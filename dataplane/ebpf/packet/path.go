@@ -80,10 +80,11 @@ type bySide map[string]*ebpf.Program
 // New prepares the programs. It changes nothing. drift is called when
 // something went wrong that the next attach may put right.
 func New(drift func()) (*Path, error) {
-	spec, err := loadTc()
+	programs, err := Programs()
 	if err != nil {
 		return nil, fmt.Errorf("read programs: %w", err)
 	}
+	spec := programs.Copy()
 	low, count, err := masqueradePorts()
 	if err != nil {
 		return nil, err
@@ -156,5 +157,6 @@ func (p *Path) Remove(dir string) error {
 	return conntrack.StopTranslating(keeper)
 }
 
-// Programs are the compiled programs of the packet path.
-func Programs() (*ebpf.CollectionSpec, error) { return loadTc() }
+// Programs are the compiled programs of the packet path, which are read once. The caller
+// must not change them.
+var Programs = sync.OnceValues(loadTc)

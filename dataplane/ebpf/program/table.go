@@ -43,6 +43,14 @@ func (b Entries) Count() (n int) {
 	return n
 }
 
+// Empty takes all entries out, and keeps the lists' memory for others.
+func (b Entries) Empty() {
+	for t, list := range b {
+		clear(list)
+		b[t] = list[:0]
+	}
+}
+
 // Contents are the elements of tables: key to value.
 type Contents map[TableName]map[string]string
 

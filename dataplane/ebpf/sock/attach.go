@@ -13,6 +13,7 @@ import (
 	"fmt"
 	"path/filepath"
 	"strings"
+	"sync"
 
 	"github.com/cilium/ebpf"
 
@@ -45,10 +46,11 @@ var Hooks = map[string]ebpf.AttachType{
 }
 
 func New(cgroup string, netns uint64) (*Path, error) {
-	spec, err := loadSock()
+	programs, err := Programs()
 	if err != nil {
 		return nil, fmt.Errorf("read programs: %w", err)
 	}
+	spec := programs.Copy()
 	if err := spec.Variables["node_netns"].Set(netns); err != nil {
 		return nil, fmt.Errorf("set the node's network namespace: %w", err)
 	}
@@ -160,5 +162,6 @@ func ProgramObject(hook string) kernel.Object {
 	return kernel.Object{Kind: "program", Name: "cgroup " + hook, Text: "attached"}
 }
 
-// Programs are the compiled programs of the socket path.
-func Programs() (*ebpf.CollectionSpec, error) { return loadSock() }
+// Programs are the compiled programs of the socket path, which are read once. The caller
+// must not change them.
+var Programs = sync.OnceValues(loadSock)

@@ -12,6 +12,7 @@ type claim struct {
 	announced time.Time // zero before
 	confirmed bool      // nobody else has it
 	from      string    // the node that goes on with its connections; "" if none does
+	waited    int       // looks at which an answer may not have been read yet
 }
 
 // atOnce is how many claims are carried out in one go, and mostReminders of how many the other
@@ -20,6 +21,8 @@ type claim struct {
 const (
 	atOnce        = 32
 	mostReminders = 100
+	// mostWaited is how many looks an address is put off by what is to be read yet.
+	mostWaited = 20
 )
 
 // apply begins and ends to answer for addresses.
@@ -123,6 +126,10 @@ func (l *Link) attend(now time.Time, a netip.Addr, c *claim) {
 		if !asked {
 			c.next = now.Add(firstWait)
 		}
+		return
+	case c.announced.IsZero() && c.probes > 0 && c.waited < mostWaited && unread(l.sockets.arp, l.sockets.ndp):
+		c.waited++
+		c.next = now.Add(time.Millisecond)
 		return
 	case c.announced.IsZero():
 		if c.from != "" {

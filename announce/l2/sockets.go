@@ -101,9 +101,9 @@ func ndpFilter() []bpf.Instruction {
 	}
 }
 
-// unread reports whether other nodes have said something that is not read yet.
-func (s *sockets) unread() bool {
-	for _, c := range []*packet.Conn{s.adverts, s.answers} {
+// unread reports whether a socket has something that is not read yet.
+func unread(conns ...*packet.Conn) bool {
+	for _, c := range conns {
 		waits := false
 		if err := wire.Control(c, func(fd int) error {
 			n, err := unix.Poll([]unix.PollFd{{Fd: int32(fd), Events: unix.POLLIN}}, 0)

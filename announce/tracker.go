@@ -4,7 +4,6 @@ import (
 	"maps"
 	"net/netip"
 	"slices"
-	"strings"
 
 	"github.com/fairway-net/fairway/model"
 )
@@ -18,6 +17,9 @@ type Served struct {
 	// Local is the number of endpoints on this node, where only these are used
 	// (externalTrafficPolicy: Local); 0 where all are.
 	Local int
+	// ByNode says that each node uses its own endpoints only: when the last one of this node
+	// has gone, other nodes may have some.
+	ByNode bool
 	// ClusterIP says that the address is a cluster IP, ExternalIP that it is one that
 	// a Service names itself.
 	ClusterIP, ExternalIP bool
@@ -117,7 +119,7 @@ func (t *Tracker) judge(a netip.Addr) bool {
 	ready := map[string]bool{} // by Service, whether any of its ports has endpoints
 	next := Served{Anywhere: true}
 	for _, f := range t.frontends[a] {
-		name, _, _ := strings.Cut(f.Name, ":")
+		name := model.ServiceOf(f.Name)
 		route := f.Routes[model.FromOutside]
 		pool := t.table.Pool(route.Pool)
 		if pool == nil {
@@ -126,7 +128,7 @@ func (t *Tracker) judge(a netip.Addr) bool {
 		ready[name] = ready[name] || len(pool.Backends) > 0
 		next.Anywhere = next.Anywhere && route.Stable
 		if route.Pool.Local || !route.Masquerade && f.Entrance != model.ClusterIP { // as the policy Local has it
-			next.Local = max(next.Local, len(pool.Backends))
+			next.Local, next.ByNode = max(next.Local, len(pool.Backends)), true
 		}
 		next.ClusterIP = next.ClusterIP || f.Entrance == model.ClusterIP
 		next.ExternalIP = next.ExternalIP || f.Entrance == model.ExternalIP
@@ -144,7 +146,7 @@ func (t *Tracker) judge(a netip.Addr) bool {
 		return had
 	}
 	t.served[a] = next
-	return !had || last.Local != next.Local || last.Anywhere != next.Anywhere || last.ClusterIP != next.ClusterIP || last.ExternalIP != next.ExternalIP || !slices.Equal(last.Ready, next.Ready) || !slices.Equal(last.Idle, next.Idle)
+	return !had || last.Local != next.Local || last.ByNode != next.ByNode || last.Anywhere != next.Anywhere || last.ClusterIP != next.ClusterIP || last.ExternalIP != next.ExternalIP || !slices.Equal(last.Ready, next.Ready) || !slices.Equal(last.Idle, next.Idle)
 }
 
 // Both is what is in force and is to stay: what the next table no longer has, or
@@ -156,7 +158,7 @@ func Both(inForce, next map[netip.Addr]Served) map[netip.Addr]Served {
 		if !ok {
 			continue
 		}
-		stays := Served{Local: min(s.Local, n.Local), Anywhere: s.Anywhere && n.Anywhere, ClusterIP: n.ClusterIP, ExternalIP: n.ExternalIP}
+		stays := Served{Local: min(s.Local, n.Local), ByNode: s.ByNode || n.ByNode, Anywhere: s.Anywhere && n.Anywhere, ClusterIP: n.ClusterIP, ExternalIP: n.ExternalIP}
 		for _, name := range s.Ready {
 			if slices.Contains(n.Ready, name) {
 				stays.Ready = append(stays.Ready, name)

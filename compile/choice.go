@@ -91,8 +91,7 @@ func (c *Compiler) Candidates(id model.PoolID) []Candidate {
 
 // ServiceOf is the Service that a frontend's or pool's name is of.
 func ServiceOf(name string) types.NamespacedName {
-	namespace, rest, _ := strings.Cut(name, "/")
-	service, _, _ := strings.Cut(rest, ":")
+	namespace, service, _ := strings.Cut(model.ServiceOf(name), "/")
 	return types.NamespacedName{Namespace: namespace, Name: service}
 }
 

@@ -12,6 +12,7 @@ package model
 import (
 	"fmt"
 	"net/netip"
+	"strings"
 	"time"
 )
 
@@ -127,6 +128,12 @@ type Frontend struct {
 	// Sources are the prefixes from which packets are let in, sorted; nil lets
 	// in all, an empty list none. Others are dropped without an answer.
 	Sources []netip.Prefix
+}
+
+// ServiceOf is the Service, as "namespace/service", that a frontend's or pool's name is of.
+func ServiceOf(name string) string {
+	service, _, _ := strings.Cut(name, ":")
+	return service
 }
 
 // Route is where packets of one origin go.

@@ -112,12 +112,13 @@ func (n *Speaker) ofRouters(config *announce.Config, served map[netip.Addr]annou
 }
 
 // anywhere lists the addresses that others may reach here, with whether their connections
-// go on at any node without the links' doing.
+// go on at any node without the links' doing. An address that has no endpoint on any node isn't
+// among them: another node would take it over for a moment only.
 func (n *Speaker) anywhere(served map[netip.Addr]announce.Served, ofRouters map[netip.Addr]announce.BGPAnnouncement) map[netip.Addr]bool {
 	carriesOn := n.carriesOn != nil && n.carriesOn()
 	list := map[netip.Addr]bool{}
 	for address, s := range served {
-		if !s.ClusterIP {
+		if !s.ClusterIP && (len(s.Ready) > 0 || s.ByNode) {
 			_, routed := ofRouters[address]
 			list[address] = carriesOn && s.Anywhere || routed && n.guide != nil
 		}

@@ -192,12 +192,26 @@ func TestWithdrawnIsHeld(t *testing.T) {
 // A node keeps no connections that any node goes on with, if its data plane can do that.
 func TestAnywhere(t *testing.T) {
 	a := netip.MustParseAddr("192.0.2.1")
-	served := map[netip.Addr]announce.Served{a: {Anywhere: true}, netip.MustParseAddr("10.96.0.1"): {Anywhere: true, ClusterIP: true}}
+	ready := []string{"d/web"}
+	served := map[netip.Addr]announce.Served{a: {Ready: ready, Anywhere: true}, netip.MustParseAddr("10.96.0.1"): {Ready: ready, Anywhere: true, ClusterIP: true}}
 	for _, can := range []bool{true, false} {
 		n := announcingTo(t, &notebook{})
 		n.carriesOn = func() bool { return can }
 		if got := n.anywhere(served, nil); len(got) != 1 || got[a] != can {
 			t.Errorf("the plane can: %v; %v", can, got)
+		}
+	}
+}
+
+// TestLastEndpointGone: an address whose last endpoint goes is not taken over by another node,
+// which is about to hear of it, unless that one may have an endpoint of its own.
+func TestLastEndpointGone(t *testing.T) {
+	a := netip.MustParseAddr("192.0.2.1")
+	for _, byNode := range []bool{true, false} {
+		n := announcingTo(t, &notebook{})
+		_, there := n.anywhere(map[netip.Addr]announce.Served{a: {Idle: []string{"d/web"}, ByNode: byNode}}, nil)[a]
+		if there != byNode {
+			t.Errorf("each node uses its own endpoints: %v; another one takes over: %v", byNode, there)
 		}
 	}
 }

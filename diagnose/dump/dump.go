@@ -155,23 +155,18 @@ func minus(lines, others []Line) []Line {
 func split(table *model.Table, service string) (part, rest *model.Table) {
 	in, out := model.NewTable().Edit(), table.Edit()
 	for f := range table.Frontends() {
-		if serviceOf(f.Name) == service {
+		if model.ServiceOf(f.Name) == service {
 			in.SetFrontend(f)
 			out.DeleteFrontend(f.Key)
 		}
 	}
 	for p := range table.Pools() {
-		if serviceOf(p.ID.Name) == service {
+		if model.ServiceOf(p.ID.Name) == service {
 			in.SetPool(p)
 			out.DeletePool(p.ID)
 		}
 	}
 	return in.Table(), out.Table()
-}
-
-func serviceOf(name string) string {
-	service, _, _ := strings.Cut(name, ":")
-	return service
 }
 
 // concerns tells which lines that shouldn't be there are about a Service: they are

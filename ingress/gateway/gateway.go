@@ -99,6 +99,7 @@ func Run(ctx context.Context, config Config) error {
 		if p.leaveNext != nil {
 			p.leaveNext() // the context may end with this call
 		}
+		p.awaitNext()
 	}()
 	if config.Command != nil {
 		return runSeparate(ctx, p)

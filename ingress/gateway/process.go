@@ -49,6 +49,7 @@ type process struct {
 	// leaveNext has the end of the context be no end of the next process any more; nil
 	// until that has taken over.
 	leaveNext func() bool
+	toldNext  bool // to end, before it had taken over
 }
 
 func newProcess(config Config) *process {
@@ -181,6 +182,7 @@ func (p *process) wait(ctx context.Context) (succeeded bool) {
 		break
 	}
 	p.endNext()
+	p.toldNext = p.next != nil
 	offer := p.offer.Load()
 	if offer == nil {
 		return false

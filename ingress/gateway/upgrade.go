@@ -4,6 +4,7 @@ import (
 	"os"
 	"os/exec"
 	"syscall"
+	"time"
 )
 
 // upgrade starts the program as it is on disk now, with the same arguments. It
@@ -51,6 +52,21 @@ func (p *process) endNext() {
 		p.log.Debug("new process not told to end", "pid", p.next.Pid, "err", err) // it has ended
 	}
 }
+
+// awaitNext waits for the end of a process that was told to end: for systemd, a gateway
+// has ended with this one.
+func (p *process) awaitNext() {
+	if !p.toldNext {
+		return
+	}
+	limit := time.Now().Add(p.config.Delay + p.config.Engine.Drain + successorLimit)
+	for time.Now().Before(limit) && p.next.Signal(syscall.Signal(0)) == nil {
+		time.Sleep(nextPause)
+	}
+}
+
+// nextPause is between looks at a process that ends.
+const nextPause = 20 * time.Millisecond
 
 // isService reports whether systemd has started this process. The next one is to be
 // systemd's own child then: for the end of another one's, `systemctl stop` doesn't

@@ -74,9 +74,8 @@ func (l *link) prepare(due []netip.Addr) error {
 // note tells the program of connections that this node has. Again says that there was a
 // change before, of which it knows others.
 func (l *link) note(a netip.Addr, p *past, again bool) error {
-	if p.blind {
-		_, err := l.program.End(a)
-		return err
+	if p.blind { // it leads nothing, and answers others that lead packets here
+		return l.program.Watch(a, keepAtMost)
 	}
 	if err := l.program.Note(a, slices.Collect(maps.Keys(p.flows))); err != nil || !again {
 		return err

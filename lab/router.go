@@ -168,6 +168,7 @@ template bgp nodes {
   passive;
   bfd on;
   hold time 9;
+  error wait time 1, 2;
   ipv4 { import all; export none; extended next hop on; };
   ipv6 { import all; export none; };
 }

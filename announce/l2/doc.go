@@ -7,10 +7,11 @@
 //	claims.go     the addresses that the node owns: asked for, told, given up
 //	ahead.go      asked for before the data plane has them
 //	frames.go     what comes in, and what is answered
-//	election.go   who owns what (pure, with the next five)
+//	election.go   who owns what (pure, with the next seven)
 //	member.go     what another node said
 //	judge.go      claiming and giving up
 //	say.go        adverts taken in and sent
+//	missed.go     adverts that were lost on the way
 //	keepers.go    who goes on with connections of before
 //	overdue.go    nodes that are silent
 //	hearing.go    nodes that are heard and don't hear

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"os"
 	"path/filepath"
+	"slices"
 	"strconv"
 	"strings"
 
@@ -71,6 +72,11 @@ func (l link) Decide(keys []model.Key, from explain.Source) explain.View {
 	}
 	plane := explain.Plane{Lacks: a.planes.unsupported(), AnswersPass: kernel.AnswersPass}
 	a.state.withCompiler(func(c *compile.Compiler) {
+		for _, at := range a.state.config.Served {
+			if slices.ContainsFunc(keys, func(k model.Key) bool { return k.Addr == at }) {
+				view.Served = append(view.Served, at)
+			}
+		}
 		for _, q := range explain.Questions(table, keys, from, view.Node) {
 			view.Decisions = append(view.Decisions, explain.Decide(c, table, plane, q))
 		}

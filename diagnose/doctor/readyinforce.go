@@ -13,6 +13,9 @@ func (e *Evidence) readyInForce() []Finding {
 	var names []string
 	seen := map[string]bool{}
 	for _, v := range e.Report.Views {
+		if len(v.Served) > 0 {
+			return nil // a node's own server answers
+		}
 		for _, d := range v.Decisions {
 			if len(d.Candidates) == 0 && strings.HasSuffix(d.Pool, " local") {
 				return nil // who tells no reasons doesn't tell of those on other nodes

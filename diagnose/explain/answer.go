@@ -25,8 +25,12 @@ func (r *Report) add(objects *Objects, views []View) {
 	var actions, lines []string
 	for _, v := range r.Views {
 		for _, d := range v.Decisions {
-			if !slices.Contains(actions, d.Action) {
-				actions = append(actions, d.Action)
+			action := d.Action
+			if v.serves(d) {
+				action = actionNames[model.Forward] // to the node itself
+			}
+			if !slices.Contains(actions, action) {
+				actions = append(actions, action)
 			}
 			if line := r.line(d, v); !slices.Contains(lines, line) {
 				lines = append(lines, line)
@@ -101,6 +105,13 @@ func (r *Report) line(d Decision, v View) string {
 	}
 	if r.From.Kind == "" {
 		who += ", from " + originText[d.Origin]
+	}
+	if v.serves(d) {
+		lets := ""
+		if d.Origin == model.FromOutside.String() {
+			lets = ", if it lets the client ask"
+		}
+		who = fmt.Sprintf("%s: ANSWERED by the server on %s itself%s; should it fail", who, v.Node, lets)
 	}
 	switch d.Action {
 	case actionNames[model.Forward]:

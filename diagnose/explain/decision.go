@@ -2,6 +2,8 @@ package explain
 
 import (
 	"net/netip"
+	"slices"
+	"strings"
 
 	"github.com/fairway-net/fairway/compile"
 	"github.com/fairway-net/fairway/internal/kernel"
@@ -13,8 +15,18 @@ type View struct {
 	Node      string     `json:"node"`
 	Mode      string     `json:"mode,omitempty"` // data plane; "" if no agent was asked
 	Decisions []Decision `json:"decisions"`
+	// Served are addresses of Services at which a server on the node itself answers (cluster
+	// DNS); what is decided holds while it doesn't.
+	Served []netip.Addr `json:"served,omitempty"`
 	// Differs says what the agent's view and the API's are different in.
 	Differs []string `json:"differs,omitempty"`
+}
+
+// serves reports whether a server on the node itself answers at a decision's address.
+func (v View) serves(d Decision) bool {
+	at, _, _ := strings.Cut(d.Frontend, "/")
+	to, err := netip.ParseAddrPort(at)
+	return err == nil && d.Service != "" && slices.Contains(v.Served, to.Addr())
 }
 
 // Decision is what a node does with the first packet of a connection, and why.

@@ -12,7 +12,9 @@ func merge(views []View) []View {
 	var merged []View
 	var names [][]string
 	for _, v := range views {
-		i := slices.IndexFunc(merged, func(m View) bool { return m.Mode == v.Mode && reflect.DeepEqual(m.Decisions, v.Decisions) })
+		i := slices.IndexFunc(merged, func(m View) bool {
+			return m.Mode == v.Mode && slices.Equal(m.Served, v.Served) && reflect.DeepEqual(m.Decisions, v.Decisions)
+		})
 		if i < 0 {
 			merged, names = append(merged, v), append(names, []string{v.Node})
 			continue

@@ -38,11 +38,11 @@ static __always_inline __u32 turn(__u32 pool)
 static __always_inline struct backend *slot(__u32 pool, __u32 index)
 {
 	struct slot_key k = {pool, index};
-	struct backend *b = find(&slots, &k);
+	struct backend *b = find_slot(&k);
 	if (b)
 		return b;
 	k.index = 0; // the pool is being made smaller just now
-	return find(&slots, &k);
+	return find_slot(&k);
 }
 
 // any is the n-th of all slots, wherever it is.
@@ -64,7 +64,7 @@ enum measure {
 __noinline __u64 score(__u32 measure, __u32 pool, __u32 index)
 {
 	struct slot_key k = {pool, index};
-	struct backend *b = find(&slots, &k);
+	struct backend *b = find_slot(&k);
 	struct state *s = b ? state_of(b->id) : NULL;
 	__u64 n, weight;
 
@@ -116,7 +116,7 @@ static __always_inline struct backend *by_maglev(__u32 id, const struct pool *p,
 {
 	__u32 n = h % (p->stride ?: 1), place = n % PLACES;
 	struct slot_key k = {id, n / PLACES};
-	struct maglev *m = find(&maglev_2, &k);
+	struct maglev *m = find_maglev(&k);
 
 	barrier_var(place); // or the compiler knows the comparison's outcome, and the verifier doesn't
 	return slot(id, m && place < PLACES ? m->slot[place] : 0);
@@ -127,13 +127,13 @@ static __always_inline struct backend *second(__u32 id, const struct pool *p, co
 {
 	__u32 n = client_hash(p, t) % (p->stride ?: 1), place = n % PLACES;
 	struct slot_key k = {id, n / PLACES | MORE};
-	struct maglev *m = find(&maglev_2, &k);
+	struct maglev *m = find_maglev(&k);
 
 	barrier_var(place);
 	if (!m || place >= PLACES)
 		return NULL;
 	k.index = ALL | m->slot[place];
-	return find(&slots, &k);
+	return find_slot(&k);
 }
 
 static __always_inline struct backend *schedule(__u32 id, const struct pool *p, const struct tuple *t)
@@ -168,7 +168,7 @@ static __always_inline struct backend *schedule(__u32 id, const struct pool *p, 
 static __always_inline struct member *member_of(__u32 pool, const struct endpoint *to)
 {
 	struct member_key k = {.pool = pool, .to = *to};
-	return find(&members, &k);
+	return find_member(&k);
 }
 
 static __always_inline struct endpoint endpoint_of(const struct backend *b)

@@ -22,7 +22,7 @@ static __always_inline struct frontend *front_of(const struct tuple *t, struct d
 {
 	d->front = key_of(t);
 	if (!yielded(&d->front))
-		return find(&frontends, &d->front);
+		return find_frontend(&d->front);
 	d->reason = EXEMPTED;
 	return NULL;
 }
@@ -78,7 +78,7 @@ static __always_inline int decide(const struct frontend *f, const struct tuple *
 		return reject(d, DISCARD, SOURCE_NOT_ALLOWED);
 	r = &f->routes[origin < ORIGINS ? origin : FROM_OUTSIDE];
 	d->pool = r->pool;
-	p = find(&pools, &d->pool);
+	p = find_pool(&d->pool);
 	if (!p)
 		return reject(d, REFUSE, NO_BACKEND); // being removed
 	if (!p->backends || !choose(d->pool, p, t, d))
@@ -104,7 +104,7 @@ static __always_inline int resume(const struct frontend *f, const struct tuple *
 		return REFUSE;
 	d->resumed = 1;
 	d->pool = r->pool;
-	p = find(&pools, &d->pool);
+	p = find_pool(&d->pool);
 	if (p && p->backends)
 		b = which == FIRST ? by_maglev(d->pool, p, client_hash(p, t)) : second(d->pool, p, t);
 	if (!b || same_address(&b->addr, &t->src))

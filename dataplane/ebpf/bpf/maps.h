@@ -113,6 +113,14 @@ static __always_inline void *find(void *table, const void *key)
 	return inner ? bpf_map_lookup_elem(inner, key) : NULL;
 }
 
+// The kernel writes its own code in the place of each lookup, and moves the rest of the
+// program for it. So what is looked for from many places is looked for in one.
+static __noinline struct frontend *find_frontend(const struct frontend_key *k) { return find(&frontends, k); }
+static __noinline struct pool *find_pool(const __u32 *k) { return find(&pools, k); }
+static __noinline struct backend *find_slot(const struct slot_key *k) { return find(&slots, k); }
+static __noinline struct member *find_member(const struct member_key *k) { return find(&members, k); }
+static __noinline struct maglev *find_maglev(const struct slot_key *k) { return find(&maglev_2, k); }
+
 static __always_inline void *in(void *growing, enum generation which, const void *key)
 {
 	__u32 g = which;
@@ -120,20 +128,23 @@ static __always_inline void *in(void *growing, enum generation which, const void
 	return m ? bpf_map_lookup_elem(m, key) : NULL;
 }
 
+// recall_before looks for a key that wasn't found in a map that grows: it may be in the
+// one before, or have moved from there meanwhile.
+static __always_inline void *recall_before(void *growing, const void *key)
+{
+	__u32 g = BEFORE;
+	void *before = bpf_map_lookup_elem(growing, &g);
+
+	if (!before)
+		return NULL;
+	return bpf_map_lookup_elem(before, key) ?: in(growing, NOW, key);
+}
+
 // recall looks a key up in a map that grows. It may move from the one to the other
 // while it isn't found in either.
 static __always_inline void *recall(void *growing, const void *key)
 {
-	void *found = in(growing, NOW, key);
-	__u32 g = BEFORE;
-	void *before;
-
-	if (found)
-		return found;
-	before = bpf_map_lookup_elem(growing, &g);
-	if (!before)
-		return NULL;
-	return bpf_map_lookup_elem(before, key) ?: in(growing, NOW, key);
+	return in(growing, NOW, key) ?: recall_before(growing, key);
 }
 
 // put puts an element into a map that grows; -EEXIST says that with BPF_NOEXIST

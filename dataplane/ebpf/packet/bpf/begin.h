@@ -161,7 +161,7 @@ static __always_inline void reclaim(struct work *w)
 	w->to.hook = AT_EGRESS;
 	client = conn_of(&w->to);
 	if (!client || (client->steps | answers->steps) & RESETS || client->steps & answers->steps & CLOSES)
-		erase(&conns_2, &w->key);
+		erase_conn(&w->key);
 }
 
 // supersede takes away a UDP flow through a frontend whose client speaks to the same

@@ -100,7 +100,18 @@ static __always_inline int fail(enum drop_reason why)
 
 static __always_inline __u32 seconds(void) { return bpf_ktime_get_ns() / 1000000000; }
 
-static __always_inline struct conn *conn_of(const struct tuple *t) { return recall(&conns_2, t); }
+static __noinline struct conn *conn_before(const struct tuple *t) { return recall_before(&conns_2, t); }
+
+static __always_inline struct conn *conn_of(const struct tuple *t)
+{
+	return in(&conns_2, NOW, t) ?: conn_before(t);
+}
+
+// deep_conn_of is conn_of for functions that are called by others that are called: the
+// kernel lets eight be under way.
+static __always_inline struct conn *deep_conn_of(const struct tuple *t) { return recall(&conns_2, t); }
+
+static __noinline void erase_conn(const struct tuple *t) { erase(&conns_2, t); }
 
 // TRANSLATED is what tc_index says of a packet inside the node that has been
 // translated as it came in.

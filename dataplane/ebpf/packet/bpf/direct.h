@@ -108,10 +108,10 @@ __noinline int send_on(struct __sk_buff *skb, __u32 steps)
 static __always_inline struct frontend *direct_frontend(struct __sk_buff *skb, int v6, const struct tuple *answer)
 {
 	struct frontend_key k = {.addr = answer->src, .port = answer->sport, .proto = answer->proto};
-	struct frontend *f = find(&frontends, &k);
+	struct frontend *f = find_frontend(&k);
 
 	if (!f && own_address(skb, v6, &k.addr))
-		f = find(&frontends, &k);
+		f = find_frontend(&k);
 	return f && f->routes[FROM_OUTSIDE].flags & DIRECT_RETURN ? f : NULL;
 }
 
@@ -320,6 +320,6 @@ static __always_inline void dsr_forget(const struct packet *p, struct work *w)
 {
 	w->key = reversed(&p->t);
 	w->key.hook = AT_EGRESS;
-	erase(&conns_2, &w->key);
-	erase(&conns_2, &p->t);
+	erase_conn(&w->key);
+	erase_conn(&p->t);
 }

@@ -105,11 +105,11 @@ __noinline int remove_old(void)
 
 	if (!w)
 		return 0;
-	a = conn_of(&w->old.answers);
+	a = deep_conn_of(&w->old.answers);
 	if (!a || a->id != w->old.id)
 		return 0;
 	client_key(&w->old.answers, a, &w->other);
-	client = conn_of(&w->other);
+	client = deep_conn_of(&w->other);
 	if (client && client->id == w->old.id) {
 		if (client->flags & COUNTED && !(client->steps & (CLOSES | RESETS)) && !(a->steps & RESETS))
 			released(client->backend);
@@ -118,12 +118,12 @@ __noinline int remove_old(void)
 	if (a->flags & MASQUERADED) {
 		reverse(&w->old.answers, &w->other);
 		w->other.hook = AT_EGRESS;
-		masqueraded = conn_of(&w->other);
+		masqueraded = deep_conn_of(&w->other);
 		if (masqueraded && masqueraded->id == w->old.id) {
 			erase(&conns_2, &w->other);
 			reverse(&masqueraded->to, &w->other);
 			w->other.hook = AT_INGRESS;
-			back = conn_of(&w->other);
+			back = deep_conn_of(&w->other);
 			if (back && back->id == w->old.id)
 				erase(&conns_2, &w->other);
 		}
@@ -145,11 +145,11 @@ __noinline int judge(__u32 closed)
 
 	if (!w)
 		return LIVES;
-	a = conn_of(&w->old.answers);
+	a = deep_conn_of(&w->old.answers);
 	if (!a || a->id != w->old.id)
 		return ENDED;
 	client_key(&w->old.answers, a, &w->other);
-	client = conn_of(&w->other);
+	client = deep_conn_of(&w->other);
 	if (client && client->id != w->old.id)
 		client = NULL; // the client uses its port for another one
 	seen = client && client->seen > a->seen ? client->seen : a->seen;
@@ -280,7 +280,7 @@ __noinline int take_port(__u32 closed)
 
 	if (!w)
 		return 0;
-	back = conn_of(&w->key);
+	back = deep_conn_of(&w->key);
 	if (!back || !(back->flags & MASQUERADED))
 		return 0;
 	w->old.answers = back->to;

@@ -87,7 +87,7 @@ __noinline int adopt(void)
 	if (insert(BPF_ANY))
 		return 0;
 	if (client && client->id == w->c.id)
-		erase(&conns_2, &w->other);
+		erase_conn(&w->other);
 	acquired(w->d.to.id);
 	return 1;
 }

@@ -11,7 +11,7 @@
 static __always_inline int current(struct __sk_buff *skb, const struct packet *p, const struct conn *c)
 {
 	struct frontend_key k = key_of(&p->t);
-	struct frontend *f = find(&frontends, &k);
+	struct frontend *f = find_frontend(&k);
 	struct endpoint to = destination(&c->to);
 	__u32 from;
 
@@ -51,7 +51,7 @@ static __always_inline int stale_reply(struct work *w, const struct packet *p, c
 	w->old.answers = masqueraded ? c->to : p->t;
 	w->old.id = c->id;
 	remove_old();
-	erase(&conns_2, &p->t);
+	erase_conn(&p->t);
 	return 1;
 }
 
@@ -137,11 +137,11 @@ __noinline int forgotten(void)
 	if (!w)
 		return TC_ACT_SHOT;
 	k = key_of(&w->p.t);
-	if (!has_ports(w->p.t.proto) || !find(&frontends, &k))
+	if (!has_ports(w->p.t.proto) || !find_frontend(&k))
 		return TC_ACT_UNSPEC;
 	w->key = w->p.t;
 	w->key.hook = AT_INGRESS;
-	erase(&conns_2, &w->key);
+	erase_conn(&w->key);
 	return fail(FORGOTTEN);
 }
 
@@ -160,7 +160,7 @@ static __always_inline int owned_by_other_proxy(const struct packet *p)
 static __always_inline int pass_on(const struct packet *p, const struct conn *c)
 {
 	if (c)
-		erase(&conns_2, &p->t);
+		erase_conn(&p->t);
 	return TC_ACT_UNSPEC;
 }
 

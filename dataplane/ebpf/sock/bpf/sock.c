@@ -143,7 +143,7 @@ static __always_inline int pick(struct bpf_sock_addr *ctx, const struct frontend
 		return 0; // the node's own connections have an address of the node anyway
 	d->front_id = f->id;
 	d->pool = r->pool;
-	p = find(&pools, &d->pool);
+	p = find_pool(&d->pool);
 	t->src = client_of(ctx);
 	return p && p->backends && choose(d->pool, p, t, d);
 }

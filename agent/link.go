@@ -49,6 +49,7 @@ func (l link) Status() agentlink.Status {
 	if table := a.inForce.Load(); table != nil {
 		s.Services = metrics.ServicesIn(table)
 	}
+	a.state.withCompiler(func(*compile.Compiler) { s.Served = slices.Clone(a.state.config.Served) })
 	if left := a.toldLeftOut.Load(); left != nil {
 		s.LeftOut = *left
 	}
@@ -72,11 +73,7 @@ func (l link) Decide(keys []model.Key, from explain.Source) explain.View {
 	}
 	plane := explain.Plane{Lacks: a.planes.unsupported(), AnswersPass: kernel.AnswersPass}
 	a.state.withCompiler(func(c *compile.Compiler) {
-		for _, at := range a.state.config.Served {
-			if slices.ContainsFunc(keys, func(k model.Key) bool { return k.Addr == at }) {
-				view.Served = append(view.Served, at)
-			}
-		}
+		view.Served = explain.ServedAt(keys, a.state.config.Served)
 		for _, q := range explain.Questions(table, keys, from, view.Node) {
 			view.Decisions = append(view.Decisions, explain.Decide(c, table, plane, q))
 		}

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"net/netip"
 	"slices"
 
 	corev1 "k8s.io/api/core/v1"
@@ -70,16 +71,16 @@ func tablesOf(ctx context.Context, agents []agentlink.Found, failed error) (*exp
 	read := make([]*model.Table, len(agents))
 	failures := make([]error, len(agents))
 	agentlink.Each(ctx, agents, func(i int) { read[i], failures[i] = agents[i].Table(ctx) })
-	tables := map[string]*model.Table{}
+	tables, served := map[string]*model.Table{}, map[string][]netip.Addr{}
 	for i, table := range read {
 		if failures[i] == nil {
-			tables[agents[i].Name()] = table
+			tables[agents[i].Name()], served[agents[i].Name()] = table, agents[i].Status.Served
 		}
 	}
 	if len(tables) == 0 {
 		return nil, errors.Join(append([]error{failed}, failures...)...)
 	}
-	return explain.InForce(tables, failed.Error()), nil
+	return explain.InForce(tables, served, failed.Error()), nil
 }
 
 // addNodes adds the nodes whose agents answer, where the user may not list nodes.

@@ -47,7 +47,9 @@ type Status struct {
 	Services int       `json:"services"`
 	LeftOut  []LeftOut `json:"leftOut,omitempty"`
 	Lacks    []string  `json:"lacks,omitempty"` // what the mode doesn't do
-	Plane    Options   `json:"plane"`
+	// Served are addresses of Services at which a server on the node itself answers.
+	Served []netip.Addr `json:"served,omitempty"`
+	Plane  Options      `json:"plane"`
 	// Conntrack is how full the connection table is; nil if that isn't known.
 	Conntrack *Fill `json:"conntrack,omitempty"`
 }

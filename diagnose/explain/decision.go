@@ -22,6 +22,17 @@ type View struct {
 	Differs []string `json:"differs,omitempty"`
 }
 
+// ServedAt are those of the served addresses that keys have.
+func ServedAt(keys []model.Key, served []netip.Addr) []netip.Addr {
+	var list []netip.Addr
+	for _, at := range served {
+		if slices.ContainsFunc(keys, func(k model.Key) bool { return k.Addr == at }) {
+			list = append(list, at)
+		}
+	}
+	return list
+}
+
 // serves reports whether a server on the node itself answers at a decision's address.
 func (v View) serves(d Decision) bool {
 	at, _, _ := strings.Cut(d.Frontend, "/")

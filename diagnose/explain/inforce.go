@@ -19,11 +19,13 @@ import (
 
 // InForce are the objects that can be told from the tables that agents of nodes, by
 // their names, have in force, for an API that can't be asked. why says why it can't be.
+// served are the addresses of Services at which a server on a node itself answers, by the
+// nodes' names: such a server is an endpoint that takes connections, though not in a table.
 // Of Services, it is their addresses and ports; of endpoints, the nodes that they are on.
 // What the endpoints are is for the agents to say.
-func InForce(tables map[string]*model.Table, why string) *Objects {
+func InForce(tables map[string]*model.Table, served map[string][]netip.Addr, why string) *Objects {
 	const unread = "the API can't be asked"
-	o := &Objects{NoAPI: why, NoSlices: unread, NoPods: unread, NoOthers: unread, NoPolicies: unread, on: map[netip.Addr]string{}, tables: tables, taking: map[types.NamespacedName]map[netip.Addr]bool{}}
+	o := &Objects{NoAPI: why, NoSlices: unread, NoPods: unread, NoOthers: unread, NoPolicies: unread, on: map[netip.Addr]string{}, tables: tables, served: served, taking: map[types.NamespacedName]map[netip.Addr]bool{}}
 	services := map[types.NamespacedName]*corev1.Service{}
 	for _, node := range slices.Sorted(maps.Keys(tables)) {
 		table := tables[node]
@@ -36,14 +38,14 @@ func InForce(tables map[string]*model.Table, why string) *Objects {
 				services[name] = s
 			}
 			addFrontend(s, f)
+			if slices.Contains(served[node], f.Addr) {
+				o.takes(name, f.Addr)
+			}
 		}
 		for p := range table.Pools() {
 			of := compile.ServiceOf(p.ID.Name)
-			if o.taking[of] == nil {
-				o.taking[of] = map[netip.Addr]bool{}
-			}
 			for _, b := range p.Backends {
-				o.taking[of][b.Addr] = true
+				o.takes(of, b.Addr)
 				if b.Local {
 					o.on[b.Addr] = node
 				}
@@ -58,6 +60,14 @@ func InForce(tables map[string]*model.Table, why string) *Objects {
 		return cmp.Or(strings.Compare(a.Namespace, b.Namespace), strings.Compare(a.Name, b.Name))
 	})
 	return o
+}
+
+// takes notes who takes connections to a Service.
+func (o *Objects) takes(service types.NamespacedName, addr netip.Addr) {
+	if o.taking[service] == nil {
+		o.taking[service] = map[netip.Addr]bool{}
+	}
+	o.taking[service][addr] = true
 }
 
 func nodeInForce(name string, table *model.Table) *corev1.Node {
@@ -131,6 +141,7 @@ func (o *Objects) inTable(node string, keys []model.Key, from Source) (View, boo
 	if table == nil {
 		return v, false
 	}
+	v.Served = ServedAt(keys, o.served[node])
 	for _, q := range Questions(table, keys, from, node) {
 		v.Decisions = append(v.Decisions, Decide(nil, table, Plane{}, q))
 	}

@@ -40,6 +40,7 @@ type Objects struct {
 	// nodes, and the endpoints of Services.
 	on     map[netip.Addr]string
 	tables map[string]*model.Table
+	served map[string][]netip.Addr
 	taking map[types.NamespacedName]map[netip.Addr]bool
 }
 

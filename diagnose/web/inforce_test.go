@@ -21,7 +21,7 @@ import (
 // and no longer once the API tells.
 func TestWithoutAPI(t *testing.T) {
 	edit := model.NewTable().Edit()
-	for i, name := range []string{"default/web:http", "default/gone:"} {
+	for i, name := range []string{"default/web:http", "default/gone:", "kube-system/kube-dns:dns"} {
 		id := model.PoolID{Name: name, Proto: model.TCP}
 		pool := &model.Pool{ID: id}
 		if i == 0 {
@@ -34,10 +34,10 @@ func TestWithoutAPI(t *testing.T) {
 			Routes: [model.NumOrigins]model.Route{route, route, route},
 		})
 	}
-	table := edit.Table()
+	table, served := edit.Table(), map[string][]netip.Addr{"node1": {netip.MustParseAddr("10.96.0.3")}}
 	failed := errors.New("connection refused")
 	p := New(Config{InForce: func(_ context.Context, failed error) (*explain.Objects, error) {
-		return explain.InForce(map[string]*model.Table{"node1": table}, failed.Error()), nil
+		return explain.InForce(map[string]*model.Table{"node1": table}, served, failed.Error()), nil
 	}}, 1)
 	if p.store.failed() != nil || p.store.settled() {
 		t.Error("the API hasn't failed, and hasn't answered")
@@ -49,8 +49,8 @@ func TestWithoutAPI(t *testing.T) {
 	}
 	p.survey.again(p.store.names()...)
 	p.lookAtAll(t)
-	if list, _ := ask[Services](t, p.services, ""); list.Found != 2 {
-		t.Errorf("%d Services, not two", list.Found)
+	if list, _ := ask[Services](t, p.services, ""); list.Found != 3 {
+		t.Errorf("%d Services, not three", list.Found)
 	}
 	if list, _ := ask[Services](t, p.services, "q=default/web"); len(list.Services) != 1 || list.Services[0].Ready != 1 {
 		t.Errorf("endpoints in force aren't counted: %+v", list.Services)

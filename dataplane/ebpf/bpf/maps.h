@@ -115,11 +115,12 @@ static __always_inline void *find(void *table, const void *key)
 
 // The kernel writes its own code in the place of each lookup, and moves the rest of the
 // program for it. So what is looked for from many places is looked for in one.
-static __noinline struct frontend *find_frontend(const struct frontend_key *k) { return find(&frontends, k); }
-static __noinline struct pool *find_pool(const __u32 *k) { return find(&pools, k); }
-static __noinline struct backend *find_slot(const struct slot_key *k) { return find(&slots, k); }
-static __noinline struct member *find_member(const struct member_key *k) { return find(&members, k); }
-static __noinline struct maglev *find_maglev(const struct slot_key *k) { return find(&maglev_2, k); }
+#define ONE_PLACE static __noinline __attribute__((unused))
+ONE_PLACE struct frontend *find_frontend(const struct frontend_key *k) { return find(&frontends, k); }
+ONE_PLACE struct pool *find_pool(const __u32 *k) { return find(&pools, k); }
+ONE_PLACE struct backend *find_slot(const struct slot_key *k) { return find(&slots, k); }
+ONE_PLACE struct member *find_member(const struct member_key *k) { return find(&members, k); }
+ONE_PLACE struct maglev *find_maglev(const struct slot_key *k) { return find(&maglev_2, k); }
 
 static __always_inline void *in(void *growing, enum generation which, const void *key)
 {

@@ -137,7 +137,7 @@ func TestUpServesGatewaysApart(t *testing.T) {
 		makeGateway(t, u.gateways, name)
 		u.serves(name)
 	}
-	first := gatewayPID(t, u.process.Process.Pid, "default/a")
+	first := u.gatewayPID("default/a")
 	if err := syscall.Kill(first, syscall.SIGKILL); err != nil {
 		t.Fatal(err)
 	}
@@ -148,7 +148,7 @@ func TestUpServesGatewaysApart(t *testing.T) {
 		t.Errorf("the API server: %v", err)
 	}
 	u.serves("a")
-	if again := gatewayPID(t, u.process.Process.Pid, "default/a"); again == first {
+	if again := u.gatewayPID("default/a"); again == first {
 		t.Errorf("process %d still serves", first)
 	}
 }
@@ -226,17 +226,20 @@ func dialIn(ns *netns.NS) func(context.Context, string, string) (net.Conn, error
 	}
 }
 
-// gatewayPID finds the process of a Gateway among the children of another one.
-func gatewayPID(t *testing.T, parent int, gateway string) int {
-	t.Helper()
-	for _, pid := range childrenOf(t, parent) {
-		line, err := os.ReadFile(fmt.Sprintf("/proc/%d/cmdline", pid))
-		if err == nil && strings.Contains(string(line), "--only\x00"+gateway+"\x00") {
-			return pid
+// gatewayPID waits for the process of a Gateway among the children of `up`: one of an
+// earlier `up` may serve before.
+func (u *upRig) gatewayPID(gateway string) (pid int) {
+	u.Helper()
+	untilGood(u.T, &u.out, func() error {
+		for _, pid = range childrenOf(u.T, u.process.Process.Pid) {
+			line, err := os.ReadFile(fmt.Sprintf("/proc/%d/cmdline", pid))
+			if err == nil && strings.Contains(string(line), "--only\x00"+gateway+"\x00") {
+				return nil
+			}
 		}
-	}
-	t.Fatalf("no process for Gateway %s", gateway)
-	return 0
+		return fmt.Errorf("no process for Gateway %s", gateway)
+	})
+	return pid
 }
 
 func childrenOf(t *testing.T, parent int) []int {

@@ -40,7 +40,7 @@ func TestUpGatewayAccount(t *testing.T) {
 			u.start()
 			makeGateway(t, u.gateways, "a")
 			u.serves("a")
-			first := gatewayPID(t, u.process.Process.Pid, "default/a")
+			first := u.gatewayPID("default/a")
 			u.isUnprivileged(first)
 			u.credentialIsNarrow()
 			u.makeSecured("s")
@@ -56,7 +56,7 @@ func TestUpGatewayAccount(t *testing.T) {
 			}
 			u.start()
 			u.serves("a")
-			again := gatewayPID(t, u.process.Process.Pid, "default/a")
+			again := u.gatewayPID("default/a")
 			if again == first {
 				t.Errorf("process %d still serves", first)
 			}
@@ -81,7 +81,7 @@ func TestUpWithoutSetuid(t *testing.T) {
 	if !strings.Contains(u.out.String(), "they can't have a user of their own") {
 		t.Errorf("it doesn't say so:\n%s", u.out.String())
 	}
-	if got := statusOf(t, gatewayPID(t, u.process.Process.Pid, "default/a"))["Uid"]; got != "0\t0\t0\t0" {
+	if got := statusOf(t, u.gatewayPID("default/a"))["Uid"]; got != "0\t0\t0\t0" {
 		t.Errorf("user %q", got)
 	}
 	u.credentialIsNarrow()

@@ -105,11 +105,13 @@ func (d *Decision) see(t *model.Table, plane Plane, q Asked, v model.Verdict) {
 	if !q.Source.IsValid() { // any client of this origin, none of which is known to be an endpoint
 		v.Src, plane.AnswersPass = netip.Addr{}, nil
 	}
+	backends := make(map[netip.AddrPort]model.Backend, len(v.Pool.Backends))
+	for _, b := range v.Pool.Backends {
+		backends[b.AddrPort()] = b
+	}
 	for i, c := range d.Candidates {
-		for _, b := range v.Pool.Backends {
-			if c.Chosen && b.Addr == c.Addr && b.Port == c.Port {
-				d.Candidates[i].Sees = plane.sees(t.Settings, v, b)
-			}
+		if b, is := backends[netip.AddrPortFrom(c.Addr, c.Port)]; is && c.Chosen {
+			d.Candidates[i].Sees = plane.sees(t.Settings, v, b)
 		}
 	}
 	if d.ClientAddress = clientAddress(d.Candidates); d.ClientAddress != "" && d.Direct && plane.lack(kernel.DirectReturn) == nil {

@@ -13,6 +13,7 @@ import (
 	"os"
 	"os/exec"
 	"os/signal"
+	"path/filepath"
 	"runtime"
 	"syscall"
 	"testing"
@@ -46,6 +47,12 @@ func TestMain(m *testing.M) {
 		klog.LogToStderr(false)
 		klog.SetOutput(io.Discard) // the API server's
 		os.Exit(m.Run())
+	}
+	// Inside, there is no network from which to get what TestACME builds.
+	download := exec.Command("go", "mod", "download")
+	download.Dir = filepath.Join("..", "..", "hack", "pebble")
+	if out, err := download.CombinedOutput(); err != nil {
+		fmt.Fprintf(os.Stderr, "download pebble: %v\n%s", err, out) // which may be there already
 	}
 	ns, err := netns.Anonymous()
 	if err == nil {

@@ -64,12 +64,14 @@ func Play(c *Case, s *Topology, kind, other, stateDir string) (*Run, error) {
 
 // Tour plays a case that switches with one plane after the other, so that each takes
 // the place of the one before. Some connections that the first has made are kept
-// over all of them.
-func Tour(c *Case, s *Topology, stateDir string, kinds ...string) (*Run, error) {
+// over all of them. done is called after each change: a tour takes minutes in a virtual
+// machine, which is taken for frozen when it says nothing for long.
+func Tour(c *Case, s *Topology, stateDir string, done func(change string), kinds ...string) (*Run, error) {
 	r, err := Play(c, s, kinds[0], kinds[1], stateDir)
 	if err != nil {
 		return r, fmt.Errorf("%s to %s: %w", kinds[0], kinds[1], err)
 	}
+	done(kinds[0] + " to " + kinds[1])
 	kept := r.flows
 	for i, next := range kinds[2:] {
 		r.flows, r.other = map[string]*flow{}, next
@@ -85,6 +87,7 @@ func Tour(c *Case, s *Topology, stateDir string, kinds ...string) (*Run, error) 
 			r.flows = kept
 			return r, fmt.Errorf("change %d, %s to %s: %w", i+2, kinds[i+1], next, err)
 		}
+		done(kinds[i+1] + " to " + next)
 	}
 	r.flows = kept
 	return r, nil

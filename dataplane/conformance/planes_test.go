@@ -305,7 +305,9 @@ func play(t *testing.T, th *theatre, kind string, c *Case) {
 func tour(t *testing.T, th *theatre, kinds []string) {
 	t.Helper()
 	c := cases(t, switchCase)[0]
-	th.play(t, func(topo *Topology, stateDir string) (*Run, error) { return Tour(c, topo, stateDir, func(change string) { t.Log(change) }, kinds...) })
+	th.play(t, func(topo *Topology, stateDir string) (*Run, error) {
+		return Tour(c, topo, stateDir, func(change string) { t.Log(change) }, kinds...)
+	})
 }
 
 func (th *theatre) play(t *testing.T, plays func(topo *Topology, stateDir string) (*Run, error)) {

@@ -178,6 +178,7 @@ func kubeconfigClient(t testing.TB, data []byte) kubernetes.Interface {
 	if err != nil {
 		t.Fatal(err)
 	}
+	config.QPS = -1
 	api, err := kubernetes.NewForConfig(config)
 	if err != nil {
 		t.Fatal(err)

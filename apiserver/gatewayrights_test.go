@@ -8,8 +8,6 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apiserver/pkg/authentication/user"
-	"k8s.io/client-go/kubernetes"
-	"k8s.io/client-go/tools/clientcmd"
 
 	"github.com/fairway-net/fairway/apiserver/rights"
 )
@@ -95,12 +93,7 @@ func TestSecretsOfGateways(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	config, err := clientcmd.RESTConfigFromKubeConfig(kubeconfig)
-	if err != nil {
-		t.Fatal(err)
-	}
-	config.QPS = -1
-	gateway := kubernetes.NewForConfigOrDie(config)
+	gateway := kubeconfigClient(t, kubeconfig)
 	var manifest strings.Builder
 	names := []string{"client", "clients-ca", "map", "listener", "granted", "not-granted", "passwords", "ingress-ca", "ingress", "balancer", "balancer-ca", "unrelated"}
 	for _, namespace := range []string{"shop", "other"} {

@@ -16,7 +16,6 @@ import (
 	"k8s.io/apiserver/pkg/authentication/user"
 	"k8s.io/apiserver/pkg/authorization/authorizer"
 	"k8s.io/client-go/kubernetes"
-	"k8s.io/client-go/tools/clientcmd"
 
 	"github.com/fairway-net/fairway/apiserver/rights"
 )
@@ -188,12 +187,7 @@ func TestPasswordsOfPeers(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	config, err := clientcmd.RESTConfigFromKubeConfig(kubeconfig)
-	if err != nil {
-		t.Fatal(err)
-	}
-	config.QPS = -1
-	node := kubernetes.NewForConfigOrDie(config)
+	node := kubeconfigClient(t, kubeconfig)
 	create := func(path, manifest string) {
 		t.Helper()
 		err := admin.RESTClient().Post().AbsPath(path).SetHeader("Content-Type", "application/yaml").Body([]byte(manifest)).Do(ctx).Error()

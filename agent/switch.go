@@ -117,6 +117,14 @@ func (s *switcher) current() *running {
 
 func (s *switcher) unsupported() []kernel.Unsupported { return s.current().plane.Unsupported() }
 
+// takesAddresses reports whether the plane that applies the next table has the kernel take
+// addresses of Services for the node's own.
+func (s *switcher) takesAddresses() bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.kindOf(s.inForce.mode).TakesAddresses || s.change != nil && s.kindOf(s.change.to.mode).TakesAddresses
+}
+
 // kind is that of the mode in force.
 func (s *switcher) kind() dataplane.Kind { return s.kindOf(s.current().mode) }
 

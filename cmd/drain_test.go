@@ -3,6 +3,8 @@ package cmd
 import (
 	"context"
 	"encoding/json"
+	"errors"
+	"io"
 	"net/http"
 	"net/http/httptest"
 	"net/netip"
@@ -74,6 +76,33 @@ func TestDrainWaits(t *testing.T) {
 				t.Errorf("%q, %v; want %q", got, err, c.want)
 			}
 		})
+	}
+}
+
+// late is a context whose deadline is over, which it says itself a moment later.
+type late struct{ context.Context }
+
+func (late) Deadline() (time.Time, bool) { return time.Now().Add(-time.Millisecond), true }
+
+// TestDrainTimeout: when the time is over, the error says what the node still has, whatever
+// the client says of the context.
+func TestDrainTimeout(t *testing.T) {
+	api := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		answer := metav1.PartialObjectMetadataList{Items: []metav1.PartialObjectMetadata{{ObjectMeta: metav1.ObjectMeta{Name: "l2-n1.x"}}}}
+		if err := json.NewEncoder(w).Encode(answer); err != nil {
+			t.Error(err)
+		}
+	}))
+	defer api.Close()
+	metallb, err := kube.NewMetalLB(&rest.Config{Host: api.URL})
+	if err != nil {
+		t.Fatal(err)
+	}
+	ctx, cancel := context.WithTimeout(t.Context(), 50*time.Millisecond)
+	defer cancel()
+	err = (&drain{node: "n1", metallb: metallb, out: io.Discard}).await(late{ctx})
+	if !errors.Is(err, context.DeadlineExceeded) {
+		t.Error(err)
 	}
 }
 

@@ -24,6 +24,9 @@ type Kind struct {
 	Privileged bool
 	// Interfaces hold addresses of Services, which are not the node's own.
 	Interfaces []string
+	// TakesAddresses says that the kernel takes all addresses of Services for the node's own,
+	// and would answer ARP for them.
+	TakesAddresses bool
 	// KubeProxyModes are those of kube-proxy's modes that use kernel objects of the
 	// same names as this one, so that either makes the other's its own.
 	KubeProxyModes []string
@@ -111,7 +114,7 @@ func Kinds() []Kind {
 		},
 		{
 			Name: "ipvs", Short: "IPVS, ipsets and a constant number of iptables rules",
-			Interfaces:     []string{ipvs.Interface},
+			Interfaces: []string{ipvs.Interface}, TakesAddresses: true,
 			KubeProxyModes: []string{"ipvs"}, Mark: "KUBE-FROM-POD",
 			Section: SectionIPVS, InConntrack: true,
 			Failures: FailureMetrics{All: RestoreFailures},
@@ -120,8 +123,9 @@ func Kinds() []Kind {
 		},
 		{
 			Name: "userspace", Short: "a relay process: for kernels and sandboxes where nothing else works",
-			New:    func(o kernel.Options) (Plane, error) { return userspace.New(o) },
-			Render: userspace.Render, Script: userspace.Script,
+			TakesAddresses: true,
+			New:            func(o kernel.Options) (Plane, error) { return userspace.New(o) },
+			Render:         userspace.Render, Script: userspace.Script,
 		},
 	}
 }

@@ -60,6 +60,7 @@ type Announcer struct {
 	// them go on at any node. Looked says that connections of an earlier process were looked
 	// for, and revived are the addresses that have some, until their links know.
 	served   map[netip.Addr]bool
+	own      bool // addresses of Services are the node's own; see AnswerForOwn
 	weighted map[netip.Addr]bool
 	looked   bool
 	revived  map[netip.Addr]Placement
@@ -123,6 +124,14 @@ func (a *Announcer) StandBy(addresses map[netip.Addr]Placement) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	a.standby = addresses // the next Set looks at the links
+}
+
+// OwnAddresses says whether the data plane's addresses are the node's own: then interfaces are
+// looked after as AnswerForOwn has them, also those that come later.
+func (a *Announcer) OwnAddresses(yes bool) {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	a.own = yes // the next Set looks at the interfaces
 }
 
 // Status lists what is known of the addresses on each link.
@@ -243,8 +252,8 @@ func (a *Announcer) reconcile() error {
 		}
 	}
 	for _, d := range devices {
-		if !virtual.MatchString(d.Name) || candidates[d.Index] != nil {
-			errs = append(errs, answerForOwn(d.Name, a.served))
+		if a.own && (!virtual.MatchString(d.Name) || candidates[d.Index] != nil) {
+			errs = append(errs, answerForOwn(d.Name))
 		}
 		if !isUsed(d.Index) {
 			continue

@@ -113,7 +113,7 @@ func (l *Link) noteSender(a netip.Addr, mac net.HardwareAddr) {
 	}
 	l.conflicts[a] = conflict{mac.String(), now.Add(conflictPause)}
 	l.log.Warn("not announced: another machine has the address; give it another one or take the address out of the pool",
-		"address", a, "mac", mac)
+		"address", a, "mac", mac.String())
 	l.stand(now)
 	l.changed()
 }

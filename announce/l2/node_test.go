@@ -59,6 +59,7 @@ func beNode(name string) int {
 		a.alone = alone
 	}
 	a.KeepConnections(drainedBySignals(a))
+	a.OwnAddresses(true)
 	wanted := map[netip.Addr]Placement{vip: {}, vip6: {}}
 	if os.Getenv(drainedVariable) != "" {
 		wanted = map[netip.Addr]Placement{}

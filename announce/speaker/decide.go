@@ -31,6 +31,7 @@ func (n *Speaker) decide() (withdrawn bool) {
 	if n.layer2 != nil {
 		n.layer2.StandBy(placements(announce.StandBy(config, n.asItIs(n.self))))
 		n.layer2.Expect(placements(n.planFor(config, n.self, n.upcoming()).L2))
+		n.layer2.OwnAddresses(n.takesAddresses())
 		n.layer2.Set(placements(plan.L2), n.anywhere(served, n.ofRouters(config, served, plan)))
 	}
 	maps.Copy(n.planned, plan.L2)

@@ -11,6 +11,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/fairway-net/fairway/announce"
+	"github.com/fairway-net/fairway/announce/l2"
 	"github.com/fairway-net/fairway/internal/kernel"
 	"github.com/fairway-net/fairway/model"
 )
@@ -24,6 +25,9 @@ func (n *Speaker) Intend(table *model.Table) *model.Table {
 	}
 	n.mu.Lock()
 	changed := n.next.Update(table)
+	if changed && n.takesAddresses() {
+		n.answerForOwn()
+	}
 	n.mu.Unlock()
 	told := changed && n.decide()
 	n.mu.Lock()
@@ -37,6 +41,21 @@ func (n *Speaker) Intend(table *model.Table) *model.Table {
 		}
 	}
 	return n.held.keepIn(table, &n.inForce, now)
+}
+
+func (n *Speaker) takesAddresses() bool { return n.takes != nil && n.takes() }
+
+// answerForOwn keeps the kernel from answering for addresses of the next table, before they are
+// the node's own, and whatever becomes of announcing.
+func (n *Speaker) answerForOwn() {
+	complaint := ""
+	if err := l2.AnswerForOwn(); err != nil {
+		complaint = err.Error()
+	}
+	if complaint != "" && complaint != n.complaint {
+		n.log.Warn("this node may answer for addresses that others announce", "err", complaint)
+	}
+	n.complaint = complaint
 }
 
 // Applied is told of a table that is in force now, but for what is left out.

@@ -64,6 +64,9 @@ type Config struct {
 	// CarriesOn reports whether the data plane goes on with connections that began at other
 	// nodes, where Services ask for that. Nil is false.
 	CarriesOn func() bool
+	// TakesAddresses reports whether the data plane's addresses are the node's own, so that its
+	// kernel would answer ARP for them. Nil is false.
+	TakesAddresses func() bool
 	// Again has the data plane ask again which table to apply; nil if it does by itself.
 	Again func()
 	Log   *slog.Logger
@@ -107,7 +110,9 @@ type Speaker struct {
 	events      Events // of the agent in charge
 	connections l2.Connections
 	carriesOn   func() bool
+	takes       func() bool // TakesAddresses
 	again       func()
+	complaint   string // of the kernel's ARP answers, as it was logged
 	held        held
 	missing     map[string]bool // what is not complete yet
 	objects     announce.Objects
@@ -167,7 +172,7 @@ func New(config Config) (*Speaker, error) {
 	}
 	n := &Speaker{
 		systemd: systemdDir, stateAgain: stateAgain, node: config.NodeName, namespace: cmp.Or(config.Namespace, v1beta1.DefaultNamespace), options: config.Options,
-		client: config.Client, metallb: metallb, events: config.Events, connections: config.Connections, carriesOn: config.CarriesOn, again: config.Again, held: held{}, log: config.Log.With("part", "announce"),
+		client: config.Client, metallb: metallb, events: config.Events, connections: config.Connections, carriesOn: config.CarriesOn, takes: config.TakesAddresses, again: config.Again, held: held{}, log: config.Log.With("part", "announce"),
 		wake: make(chan struct{}, 1), changed: make(chan struct{}, 1), peersChanged: make(chan struct{}, 1), servicesWanted: make(chan struct{}, 1),
 		missing: map[string]bool{partTable: true}, services: map[string]announce.Service{}, rival: map[types.NamespacedName]bool{},
 		told: map[string]string{}, since: map[netip.Addr]time.Time{}, planned: map[netip.Addr]announce.Announcement{},

@@ -69,9 +69,9 @@ func boundedPercent(live, room uint64) int {
 }
 
 // BoundIdleGarbage is BoundGarbage for a server whose requests leave garbage: while
-// collections follow each other within a fifth of a second, ever more may gather, up to
+// collections follow each other within half a second, ever more may gather, up to
 // busy or a sixteenth of the memory that this process may use, and less again once they
-// don't. Once there are none for a while, what isn't in use goes back to the system.
+// haven't for a while. Once there are none, what isn't in use goes back to the system.
 func BoundIdleGarbage(room, busy uint64) (end func()) {
 	if os.Getenv("GOGC") != "" {
 		return func() {}
@@ -90,27 +90,29 @@ func BoundIdleGarbage(room, busy uint64) (end func()) {
 	})
 }
 
-// A collection that follows within hurried is one too many. With calm between two, less
-// room is enough.
+// A collection that follows within hurried is one too many. Requests come in bursts, so
+// only when none was hurried for calm is less room enough.
 const (
-	hurried = 200 * time.Millisecond
-	calm    = time.Second
+	hurried = 500 * time.Millisecond
+	calm    = 10 * time.Second
 )
 
 // busyRoom is how much garbage may gather, as often as it is collected.
 type busyRoom struct {
 	least, most, now uint64
 	last             time.Time
+	changed          time.Time // when it was hurried last, or there was less room
 }
 
 // collected returns the room until the next collection.
 func (r *busyRoom) collected(at time.Time) uint64 {
-	switch since := at.Sub(r.last); {
+	switch {
 	case r.last.IsZero():
-	case since < hurried:
-		r.now = min(r.now*2, r.most)
-	case since > calm:
-		r.now = max(r.now/2, r.least)
+		r.changed = at
+	case at.Sub(r.last) < hurried:
+		r.now, r.changed = min(r.now*2, r.most), at
+	case at.Sub(r.changed) > calm:
+		r.now, r.changed = max(r.now/2, r.least), at
 	}
 	r.last = at
 	return r.now

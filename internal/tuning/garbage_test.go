@@ -140,8 +140,9 @@ func TestBoundEnds(t *testing.T) {
 	}
 }
 
-// TestBusyRoom: collections in a hurry get more room, up to the most; with calm between
-// them it becomes what it was, step by step.
+// TestBusyRoom: collections in a hurry get more room, up to the most, and keep it from
+// one burst to the next; when none was hurried for a while it becomes what it was, step
+// by step.
 func TestBusyRoom(t *testing.T) {
 	now := time.Now()
 	r := &busyRoom{least: 10, most: 60, now: 10}
@@ -149,8 +150,9 @@ func TestBusyRoom(t *testing.T) {
 		after time.Duration
 		want  uint64
 	}{
-		{0, 10}, {100 * time.Millisecond, 20}, {time.Second, 20}, {199 * time.Millisecond, 40}, {time.Millisecond, 60}, {time.Millisecond, 60},
-		{500 * time.Millisecond, 60}, {2 * time.Second, 30}, {2 * time.Minute, 15}, {2 * time.Second, 10}, {2 * time.Second, 10},
+		{0, 10}, {100 * time.Millisecond, 20}, {time.Second, 20}, {499 * time.Millisecond, 40}, {time.Millisecond, 60}, {time.Millisecond, 60},
+		{2 * time.Second, 60}, {4 * time.Second, 60}, {time.Millisecond, 60}, {9 * time.Second, 60},
+		{2 * time.Second, 30}, {9 * time.Second, 30}, {2 * time.Minute, 15}, {11 * time.Second, 10}, {11 * time.Second, 10},
 	} {
 		now = now.Add(c.after)
 		if got := r.collected(now); got != c.want {

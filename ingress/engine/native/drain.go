@@ -30,6 +30,7 @@ func (s *socket) drain(ctx context.Context) {
 	grace, cancel := context.WithTimeout(ctx, s.engine.options.Grace)
 	until(grace, func() bool { return s.open.Load() == 0 })
 	cancel()
+	s.simple.end(ctx)
 	if err := s.server.Shutdown(ctx); err != nil {
 		_ = s.server.Close() // what remains is cut
 	}
@@ -55,10 +56,13 @@ func until(ctx context.Context, so func() bool) {
 	}
 }
 
-// count keeps the number of the HTTP server's connections.
-func (s *socket) count(_ net.Conn, state http.ConnState) {
+// count keeps the number of connections of HTTP.
+func (s *socket) count(c net.Conn, state http.ConnState) {
 	switch state {
 	case http.StateNew:
+		if p, ok := c.(*plainConn); ok && p.counted {
+			return
+		}
 		s.open.Add(1)
 	case http.StateClosed, http.StateHijacked:
 		s.open.Add(-1)

@@ -7,6 +7,8 @@
 //	engine.go    tables in, sockets up and down
 //	socket.go    one listening socket
 //	plain.go     clients' connections without TLS
+//	simple.go    most of their requests, without net/http's server
+//	simpleanswer.go  the answers to them
 //	linger.go    how clients' connections are closed
 //	drain.go     how a socket ends
 //	tls.go       server names, certificates

@@ -21,6 +21,9 @@ type plainConn struct {
 	// reads then is net/http's goroutine, and it is sent away with nothing; cutGone
 	// looks whether the client has gone.
 	handled atomic.Bool
+	again   []byte                // read already, and to be read once more
+	counted bool                  // in socket.open
+	begun   atomic.Pointer[begun] // the answer to the first request, if it is there already
 
 	mu            sync.Mutex
 	wanted, armed time.Time // the deadline for reading, and that of Conn, which may be earlier
@@ -64,11 +67,24 @@ func (p *plainConn) Read(b []byte) (int, error) {
 		if p.handled.Load() {
 			return 0, nil
 		}
+		if len(p.again) > 0 {
+			n := copy(b, p.again)
+			p.again = p.again[n:]
+			return n, nil
+		}
 		n, err := p.Conn.Read(b)
 		if n > 0 || err == nil || !isTimeout(err) || !p.putOff() {
 			return n, err
 		}
 	}
+}
+
+// Close closes the connection, and an answer that was not handed to the client.
+func (p *plainConn) Close() error {
+	if b := p.begun.Swap(nil); b != nil {
+		b.drop()
+	}
+	return p.lingering.Close()
 }
 
 func isTimeout(err error) bool {

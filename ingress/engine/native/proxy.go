@@ -49,6 +49,10 @@ type exchange struct {
 
 // ServeHTTP answers a request by the table that is there when it comes.
 func (s *socket) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+	if b := begunOf(r); b != nil {
+		b.finish(w)
+		return
+	}
 	x := &exchange{engine: s.engine, socket: s, isHTTP3: r.ProtoMajor == 3}
 	x.take(r)
 	expectBody(w, r)

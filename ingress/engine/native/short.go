@@ -27,7 +27,6 @@ var withoutBody = &body{source: http.NoBody}
 // changed here once it has called the handler.
 func (x *exchange) short(ctx context.Context, w http.ResponseWriter, r *http.Request) {
 	x.body, x.writer = withoutBody, w
-	x.forwarded(r)
 	out := r
 	switch {
 	case x.action.CORS != nil || x.backend.CORS != nil: // the answer depends on what the client asked with
@@ -41,8 +40,20 @@ func (x *exchange) short(ctx context.Context, w http.ResponseWriter, r *http.Req
 			defer x.plain.handled.Store(false)
 		}
 	}
+	response, err := x.ask(out)
+	if err != nil {
+		x.failed(w, out, err)
+		return
+	}
+	defer func() { _ = response.Body.Close() }() // what is left of it is lost
+	x.respond(w, response)
+}
+
+// ask has an endpoint answer a request, which becomes what the endpoint gets.
+func (x *exchange) ask(out *http.Request) (*http.Response, error) {
+	x.forwarded(out)
 	out.Body, out.Close, out.RequestURI = nil, false, ""
-	trailers := httpguts.HeaderValuesContainsToken(r.Header["Te"], "trailers")
+	trailers := httpguts.HeaderValuesContainsToken(out.Header["Te"], "trailers")
 	dropHopByHop(out.Header)
 	dropForwarded(out.Header)
 	if trailers { // RFC 9110, 10.1.4: it is said by each for itself
@@ -51,16 +62,14 @@ func (x *exchange) short(ctx context.Context, w http.ResponseWriter, r *http.Req
 	x.edit(out)
 	response, err := x.RoundTrip(out)
 	if err != nil {
-		x.failed(w, out, err)
-		return
+		return nil, err
 	}
-	defer func() { _ = response.Body.Close() }() // what is left of it is lost
 	dropHopByHop(response.Header)
 	if err := x.modify(response); err != nil {
-		x.failed(w, out, err)
-		return
+		_ = response.Body.Close() // it isn't handed on
+		return nil, err
 	}
-	x.respond(w, response)
+	return response, nil
 }
 
 // isBare reports whether nobody but cutGone has to know when the client goes away:

@@ -35,6 +35,7 @@ type socket struct {
 	open     atomic.Int64 // connections of the HTTP server
 	upgraded atomic.Int64 // connections that were HTTP once
 	udp      atomic.Pointer[udp]
+	simple   simples
 
 	streams    sync.WaitGroup // connections that are not the HTTP server's
 	endStreams context.CancelFunc
@@ -126,7 +127,7 @@ func (s *socket) accept() {
 		now, client := s.current.Load(), s.engine.introduce(admitted)
 		switch {
 		case !now.model.TLS:
-			s.accepted.give(newPlainConn(client))
+			go s.serveSimple(newPlainConn(client))
 		case !now.mixed:
 			s.accepted.give(s.terminate(client))
 		default:
@@ -147,12 +148,14 @@ func newHandover(addr net.Addr) *handover {
 	return &handover{conns: make(chan net.Conn), done: make(chan struct{}), addr: addr}
 }
 
-// give hands a connection to whoever accepts, or closes it.
-func (h *handover) give(c net.Conn) {
+// give hands a connection to whoever accepts, or closes it, which it reports as false.
+func (h *handover) give(c net.Conn) bool {
 	select {
 	case h.conns <- c:
+		return true
 	case <-h.done:
 		_ = c.Close()
+		return false
 	}
 }
 

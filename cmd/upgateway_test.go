@@ -36,6 +36,7 @@ type upRig struct {
 	dir      string
 	args     []string
 	without  []uintptr // capabilities that it can't have
+	life     string    // of the Gateways' credential, if it is another than usual
 	process  *exec.Cmd
 	out      output
 	core     *kubernetes.Clientset
@@ -66,7 +67,7 @@ func newUpRig(t *testing.T, args ...string) *upRig {
 func (u *upRig) start() {
 	u.Helper()
 	u.process = exec.Command(os.Args[0], append([]string{"up", "--data-dir", filepath.Join(u.dir, "data"), "--state-dir", u.state(), "--secure-port", "6443", "--node-name", "node"}, u.args...)...)
-	u.process.Env = append(os.Environ(), asFairway+"=1")
+	u.process.Env = append(os.Environ(), asFairway+"=1", credentialLife+"="+u.life)
 	u.process.Stdout, u.process.Stderr = &u.out, &u.out
 	u.process.WaitDelay = time.Second // Gateways' processes may go on
 	before := strings.Count(u.out.String(), "To stop: ")
@@ -196,23 +197,29 @@ func gatewayAddress(t *testing.T, core kubernetes.Interface, name string) (strin
 }
 
 func askAt(t *testing.T, ns *netns.NS, at string) error {
+	_, err := ledTo(t, ns, at)
+	return err
+}
+
+// ledTo asks at an address, and returns where the answer leads.
+func ledTo(t *testing.T, ns *netns.NS, at string) (string, error) {
 	client := http.Client{
 		Timeout: 10 * time.Second, Transport: &http.Transport{DialContext: dialIn(ns), DisableKeepAlives: true},
 		CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse },
 	}
 	q, err := http.NewRequestWithContext(t.Context(), http.MethodGet, "http://"+at, nil)
 	if err != nil {
-		return err
+		return "", err
 	}
 	answer, err := client.Do(q)
 	if err != nil {
-		return err
+		return "", err
 	}
-	_ = answer.Body.Close() // only the status counts
+	_ = answer.Body.Close() // only the headers count
 	if answer.StatusCode != http.StatusFound {
-		return fmt.Errorf("answer %s", answer.Status)
+		return "", fmt.Errorf("answer %s", answer.Status)
 	}
-	return nil
+	return answer.Header.Get("Location"), nil
 }
 
 // dialIn connects from a namespace.

@@ -45,6 +45,9 @@ type gatewayAccount struct {
 const (
 	gatewayConfigFile = "kubeconfig"
 	gatewayCertFile   = "client.pem"
+)
+
+var (
 	// gatewayLife is how long a credential lasts. It is renewed when half of that is over.
 	gatewayLife = 24 * time.Hour
 	// gatewayLook is how often it is looked at. Clients read the file every five minutes.

@@ -37,12 +37,12 @@ func measureNewServices(ctx context.Context, l *announceLab, e event) (string, e
 // of the client's is answered.
 func (l *announceLab) newService(ctx context.Context, n int) (took time.Duration, err error) {
 	name, to := fmt.Sprintf("new%d", n), netip.AddrPortFrom(l.address(n), portOfService)
+	pause(ctx, servicePause)
 	flow, err := startProbe(l.hosts["client"], to)
 	if err != nil {
 		return 0, err
 	}
 	defer func() { err = errors.Join(err, flow.close()) }()
-	pause(ctx, servicePause)
 	began := time.Now()
 	if err := l.createService(ctx, name, to.Addr()); err != nil {
 		return 0, err

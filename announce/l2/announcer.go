@@ -113,7 +113,10 @@ func (a *Announcer) Expect(coming map[netip.Addr]Placement) {
 		return
 	}
 	a.mu.Lock()
-	a.coming = coming
+	if a.coming == nil {
+		a.coming = map[netip.Addr]Placement{}
+	}
+	maps.Copy(a.coming, coming)
 	a.mu.Unlock()
 	a.poke()
 }

@@ -263,3 +263,13 @@ func TestSleepyDuplicate(t *testing.T) {
 		return len(status) == 1 && l.macs[status[0].Conflict] == "b" && status[0].Since.IsZero(), fmt.Sprintf("%+v", status)
 	})
 }
+
+// TestExpectedTwice: what is expected next doesn't make what was expected before forgotten.
+func TestExpectedTwice(t *testing.T) {
+	a := New("a", []byte("key"), func() {}, slog.New(slog.DiscardHandler))
+	a.Expect(wantAll(vip))
+	a.Expect(wantAll(vip6))
+	if len(a.coming) != 2 {
+		t.Errorf("to be asked for: %v", a.coming)
+	}
+}

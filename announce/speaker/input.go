@@ -12,6 +12,7 @@ import (
 
 	"github.com/fairway-net/fairway/announce"
 	"github.com/fairway-net/fairway/announce/l2"
+	"github.com/fairway-net/fairway/apis/metallb/v1beta1"
 	"github.com/fairway-net/fairway/internal/kernel"
 	"github.com/fairway-net/fairway/model"
 )
@@ -102,10 +103,29 @@ func (n *Speaker) SetService(s *corev1.Service) {
 	}
 	before := n.services[name]
 	n.services[name] = next
+	n.askFor(s)
 	n.mu.Unlock()
 	if !labels.Equals(before.Labels, next.Labels) || !maps.Equal(before.Annotations, next.Annotations) {
 		signal(n.wake)
 	}
+}
+
+// askFor has links asked whether somebody has the addresses that a new Service wants, while
+// it is given them.
+func (n *Speaker) askFor(s *corev1.Service) {
+	wanted, err := v1beta1.RequestedAddresses(s)
+	isNew := s.Spec.Type == corev1.ServiceTypeLoadBalancer && len(s.Status.LoadBalancer.Ingress) == 0
+	if err != nil || len(wanted) == 0 || !isNew || n.layer2 == nil || len(n.missing) > 0 {
+		return
+	}
+	asked := map[netip.Addr]announce.Served{}
+	for _, a := range wanted {
+		if !n.next.Has(a) {
+			asked[a] = announce.Served{Ready: []string{s.Namespace + "/" + s.Name}}
+		}
+	}
+	config, _ := announce.Read(n.objects)
+	n.layer2.Expect(placements(n.planFor(config, n.self, asked).L2))
 }
 
 // DeleteService takes in that there is no such Service any more.

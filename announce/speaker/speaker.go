@@ -128,7 +128,7 @@ type Speaker struct {
 	notes       []string
 	told        map[string]string        // problems of Services that Events were written of
 	since       map[netip.Addr]time.Time // that routers have been told of an address
-	layer2      *l2.Announcer            // nil before the key is known
+	layer2      links                    // nil before the key is known
 	guide       guide                    // the same
 	moving      bool                     // other nodes prepare for what the Node says now
 	coming      announce.Node            // what it says now, if moving
@@ -142,6 +142,16 @@ type routers interface {
 	// Routes says what each is told, and reports whether anything is withdrawn.
 	Routes(map[string]map[netip.Prefix]announce.Route) (withdrawn bool)
 	Status() []bgp.Status
+}
+
+// links answer for addresses on this node's links; see announce/l2.
+type links interface {
+	StandBy(map[netip.Addr]l2.Placement)
+	Expect(map[netip.Addr]l2.Placement)
+	Set(wanted map[netip.Addr]l2.Placement, served map[netip.Addr]bool)
+	Status() []l2.Status
+	Kept() (connections map[netip.Addr]int, unknown int)
+	Counts() *l2.Counts
 }
 
 // guide leads packets of connections to their node when routers choose anew among nodes; see

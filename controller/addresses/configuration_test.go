@@ -97,7 +97,7 @@ func TestRequested(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			s := &corev1.Service{ObjectMeta: metav1.ObjectMeta{Annotations: test.annotations}}
 			s.Spec.LoadBalancerIP = test.ip
-			got, err := requested(s)
+			got, err := v1beta1.RequestedAddresses(s)
 			if test.err != "" {
 				if err == nil || !strings.Contains(err.Error(), test.err) {
 					t.Errorf("error %v, want %q", err, test.err)

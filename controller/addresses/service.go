@@ -1,10 +1,7 @@
 package addresses
 
 import (
-	"errors"
-	"fmt"
 	"net/netip"
-	"strings"
 
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/labels"
@@ -45,7 +42,7 @@ func request(s *corev1.Service, namespaceLabels labels.Set) (allocator.Request, 
 		r.Backends = "selector " + labels.Set(s.Spec.Selector).String()
 	}
 	var err error
-	r.Addresses, err = requested(s)
+	r.Addresses, err = v1beta1.RequestedAddresses(s)
 	return r, err
 }
 
@@ -61,30 +58,6 @@ func families(s *corev1.Service) []allocator.Family {
 		}
 	}
 	return list
-}
-
-// requested are the addresses that a Service asks for, by spec or annotation.
-func requested(s *corev1.Service) ([]netip.Addr, error) {
-	list := v1beta1.Annotation(s.Annotations, v1beta1.AnnotationLoadBalancerIPs)
-	field := "annotation " + v1beta1.AnnotationLoadBalancerIPs
-	if s.Spec.LoadBalancerIP != "" {
-		if list != "" {
-			return nil, errors.New("spec.loadBalancerIP and the " + field + " are both set: only one may be")
-		}
-		list, field = s.Spec.LoadBalancerIP, "spec.loadBalancerIP"
-	}
-	if list == "" {
-		return nil, nil
-	}
-	var out []netip.Addr
-	for text := range strings.SplitSeq(list, ",") {
-		a, err := netip.ParseAddr(strings.TrimSpace(text))
-		if err != nil {
-			return nil, fmt.Errorf("%s: %q is not an IP address", field, strings.TrimSpace(text))
-		}
-		out = append(out, a.Unmap())
-	}
-	return out, nil
 }
 
 // assigned are the addresses in a Service's status.

@@ -7,6 +7,7 @@ import (
 	"context"
 	"fmt"
 	"log/slog"
+	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/equality"
@@ -21,7 +22,12 @@ import (
 	"github.com/fairway-net/fairway/controller/queue"
 )
 
-const workers = 8
+const (
+	workers = 8
+	// later is when Endpoints are written after a change: what packets wait for comes first,
+	// and further changes are one write.
+	later = 100 * time.Millisecond
+)
 
 // Controller keeps Endpoints in line with Services and Pods.
 type Controller struct {
@@ -35,7 +41,7 @@ type Controller struct {
 func New(c *cluster.Cache, log *slog.Logger) (*Controller, error) {
 	controller := &Controller{cluster: c, log: log, triggers: endpointsliceutil.NewTriggerTimeTracker()}
 	controller.services = queue.New(log, controller.sync)
-	c.OnSelection(controller.services.Add)
+	c.OnSelection(func(service types.NamespacedName) { controller.services.AddAfter(service, later) })
 	if err := c.OnEndpoints(controller.endpointsChanged); err != nil {
 		return nil, fmt.Errorf("watch Endpoints: %w", err)
 	}

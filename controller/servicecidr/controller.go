@@ -27,7 +27,11 @@ import (
 // Name is the controller's, as kube-controller-manager has it.
 const Name = "service-cidr-controller"
 
-const addressWorkers = 4
+const (
+	addressWorkers = 4
+	// later is when an IPAddress is written after its Service: what packets wait for comes first.
+	later = 100 * time.Millisecond
+)
 
 // Controller watches Services, IPAddresses and ServiceCIDRs.
 type Controller struct {
@@ -89,7 +93,7 @@ func (c *Controller) serviceChanged(old, new *corev1.Service) {
 	}
 	c.mu.Unlock()
 	for _, ip := range append(before, after...) {
-		c.addresses.Add(ip)
+		c.addresses.AddAfter(ip, later)
 	}
 }
 

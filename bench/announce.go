@@ -35,13 +35,14 @@ type AnnounceOptions struct {
 // The ways by which an address is announced, or by which another program does it.
 const (
 	wayLayer2     = "l2"
-	wayRouter     = "bgp" // with graceful restart
-	wayWatched    = "bfd" // BGP, watched by BFD every 50 ms, three times
+	wayRouter     = "bgp"      // with graceful restart
+	wayWatched    = "bfd"      // BGP, watched by BFD every 50 ms, three times
+	wayAttached   = "attached" // BGP with a router that each node is plugged into
 	wayKeepalived = "keepalived"
 )
 
 // AnnounceWays are all, in the order in which they are measured.
-var AnnounceWays = []string{wayLayer2, wayRouter, wayWatched, wayKeepalived}
+var AnnounceWays = []string{wayLayer2, wayRouter, wayWatched, wayAttached, wayKeepalived}
 
 // Announce measures what clients notice of changes of who announces an address.
 func Announce(ctx context.Context, o AnnounceOptions) (err error) {
@@ -51,7 +52,7 @@ func Announce(ctx context.Context, o AnnounceOptions) (err error) {
 	r := &announceRun{AnnounceOptions: o, began: time.Now()}
 	var failed []error
 	for _, mode := range o.Modes {
-		if o.hasWay(wayLayer2) || o.hasWay(wayRouter) || o.hasWay(wayWatched) {
+		if o.hasWay(wayLayer2) || o.hasWay(wayRouter) || o.hasWay(wayWatched) || o.hasWay(wayAttached) {
 			if err := r.inLab(ctx, mode); err != nil {
 				failed = append(failed, fmt.Errorf("measure mode %s: %w", mode, err))
 			}
@@ -117,7 +118,7 @@ func (r *announceRun) inLab(ctx context.Context, mode string) (err error) {
 	}
 	defer func() { err = errors.Join(err, l.close()) }()
 	var failed []error
-	for _, way := range []string{wayLayer2, wayRouter, wayWatched} {
+	for _, way := range []string{wayLayer2, wayRouter, wayWatched, wayAttached} {
 		if !r.hasWay(way) {
 			continue
 		}
@@ -143,7 +144,7 @@ func (r *announceRun) inLab(ctx context.Context, mode string) (err error) {
 
 // label says by which way and mode something was measured.
 func (o *AnnounceOptions) label(way, mode string) string {
-	names := map[string]string{wayLayer2: "L2", wayRouter: "BGP, " + o.Router, wayWatched: "BGP with BFD 50 x 3, " + o.Router}
+	names := map[string]string{wayLayer2: "L2", wayRouter: "BGP, " + o.Router, wayWatched: "BGP with BFD 50 x 3, " + o.Router, wayAttached: "BGP, " + o.Router + " that nodes are plugged into"}
 	text := names[way] + ", " + mode
 	if o.IPv6 {
 		text += ", IPv6"

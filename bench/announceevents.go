@@ -45,6 +45,8 @@ func events() []event {
 			nothingLost: true, measure: disturb, happen: signalAgent(unix.SIGTERM), undo: doNothing},
 		{name: "link", what: "the node's link loses its carrier", goal: "100 ms", ways: cut,
 			limit: 100 * time.Millisecond, measure: disturb, happen: suffer(fault.Link), undo: mend},
+		{name: "link", what: "the node's link loses its carrier", goal: "100 ms", ways: []string{wayAttached},
+			limit: 100 * time.Millisecond, measure: disturb, happen: pull, undo: plugIn},
 		{name: "power", what: "the node loses power", goal: "p99 500 ms by L2", ways: []string{wayLayer2},
 			limit: 500 * time.Millisecond, measure: disturb, happen: suffer(fault.Power), undo: mend},
 		{name: "power", what: "the node loses power", goal: "p99 300 ms with BFD", ways: []string{wayWatched},

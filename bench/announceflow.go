@@ -45,8 +45,12 @@ func (l *announceLab) forwarder(ctx context.Context, flow *probe) (string, error
 // hears returns without an error once a datagram of the flow arrives at a node.
 func (l *announceLab) hears(ctx context.Context, node string, flow *probe) error {
 	var conn *packet.Conn
+	name := topology.NodeInterface
+	if l.way == wayAttached {
+		name = uplink
+	}
 	err := l.hosts[node].Do(func() error {
-		device, err := net.InterfaceByName(topology.NodeInterface)
+		device, err := net.InterfaceByName(name)
 		if err == nil {
 			conn, err = packet.Listen(device, packet.Raw, etherTypes, nil)
 		}

@@ -16,7 +16,6 @@ import (
 	"k8s.io/utils/ptr"
 
 	"github.com/fairway-net/fairway/apis/metallb/v1beta1"
-	"github.com/fairway-net/fairway/apis/metallb/v1beta2"
 	"github.com/fairway-net/fairway/lab"
 )
 
@@ -86,6 +85,11 @@ func (l *announceLab) use(ctx context.Context, way string) error {
 	if l.pings != nil {
 		l.pings.close()
 	}
+	if way == wayAttached {
+		if err := l.attach(ctx); err != nil {
+			return err
+		}
+	}
 	if err := l.peerWith(ctx); err != nil {
 		return err
 	}
@@ -129,30 +133,16 @@ func (l *announceLab) createService(ctx context.Context, name string, address ne
 // peerWith has nodes hold the sessions that the way needs, and no others.
 func (l *announceLab) peerWith(ctx context.Context) error {
 	peers := l.metallb.V1beta2
-	for _, name := range []string{"router-ipv4", "router-ipv6", "graceful", "watched"} {
+	for _, name := range []string{"router-ipv4", "router-ipv6", "graceful", "watched", "attached-node1", "attached-node2"} {
 		err := peers.Delete().Namespace(v1beta1.DefaultNamespace).Resource("bgppeers").Name(name).Do(ctx).Error()
 		if err != nil && !apierrors.IsNotFound(err) {
 			return fmt.Errorf("delete BGPPeer %s: %w", name, err)
 		}
 	}
-	if l.way == wayLayer2 {
-		return nil
-	}
-	router := "172.30.99.1"
-	if l.options.IPv6 {
-		router = "fd00:172:30::2:1"
-	}
-	peer := &v1beta2.BGPPeer{ObjectMeta: named("graceful"), Spec: v1beta2.BGPPeerSpec{
-		MyASN: lab.NodesASN, ASN: lab.RouterASN, Address: router, EnableGracefulRestart: true,
-		NodeSelectors: []metav1.LabelSelector{{MatchExpressions: []metav1.LabelSelectorRequirement{
-			{Key: corev1.LabelHostname, Operator: metav1.LabelSelectorOpIn, Values: announcers},
-		}}},
-	}}
-	if l.way == wayWatched {
-		peer.Name, peer.Spec.EnableGracefulRestart, peer.Spec.BFDProfile = "watched", false, "fast"
-	}
-	if err := peers.Post().Namespace(v1beta1.DefaultNamespace).Resource("bgppeers").Body(peer).Do(ctx).Error(); err != nil {
-		return fmt.Errorf("create BGPPeer: %w", err)
+	for _, peer := range l.peers() {
+		if err := peers.Post().Namespace(v1beta1.DefaultNamespace).Resource("bgppeers").Body(peer).Do(ctx).Error(); err != nil {
+			return fmt.Errorf("create BGPPeer: %w", err)
+		}
 	}
 	return nil
 }

@@ -16,6 +16,7 @@ import (
 // askedLinks are links that note what they are to ask for.
 type askedLinks struct{ asked []string }
 
+func (l *askedLinks) OwnAddresses(bool)                   {}
 func (l *askedLinks) StandBy(map[netip.Addr]l2.Placement) {}
 
 func (l *askedLinks) Expect(coming map[netip.Addr]l2.Placement) {

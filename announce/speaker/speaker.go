@@ -146,6 +146,7 @@ type routers interface {
 
 // links answer for addresses on this node's links; see announce/l2.
 type links interface {
+	OwnAddresses(yes bool)
 	StandBy(map[netip.Addr]l2.Placement)
 	Expect(map[netip.Addr]l2.Placement)
 	Set(wanted map[netip.Addr]l2.Placement, served map[netip.Addr]bool)

@@ -43,7 +43,9 @@ func ipIn(host string, commands ...string) error {
 func (l *announceLab) attach(ctx context.Context) error {
 	for n, node := range announcers {
 		port := fmt.Sprintf("port%d", n)
-		err := ipIn("router", "link add "+port+" type veth peer name "+uplink+" netns "+topology.HostNamespace(announceLabName, node))
+		// The kernel tells of a carrier at once where the ends' indexes differ; otherwise it does so
+		// once a second for all interfaces of the machine, of which this one has many.
+		err := ipIn("router", fmt.Sprintf("link add %s index %d type veth peer name %s netns %s", port, 1000+n, uplink, topology.HostNamespace(announceLabName, node)))
 		for _, ipv6 := range []bool{false, true} {
 			router, _ := uplinkAddresses(node, ipv6)
 			err = errors.Join(err, ipIn("router", "address add "+router+lengthOf(ipv6)+" dev "+port))

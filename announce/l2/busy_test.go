@@ -96,3 +96,34 @@ func TestManyOnBusyNodes(t *testing.T) {
 		t.Errorf("%d claims of the %d addresses that a drained node had, %d adverts lost", b.moves, left, b.lost)
 	}
 }
+
+// TestOneClaimEach: nodes that have new addresses in force at the same time claim each once.
+func TestOneClaimEach(t *testing.T) {
+	b := newBusy(t, 1000, "a", "b", "c")
+	b.pass(10)
+	set := map[netip.Addr]int32{}
+	for i := range 300 {
+		set[netip.AddrFrom4([4]byte{10, 0, byte(i >> 8), byte(i)})] = 0
+	}
+	for _, name := range []string{"a", "b"} { // c is better for some of them, and may not announce them
+		b.changed(name, b.nodes[name].setCandidates(b.now, set))
+		b.send(name, b.nodes[name].adverts(true))
+	}
+	b.now = b.now.Add(holdUnheard)
+	for _, name := range b.names() {
+		b.read(name)
+	}
+	for range 2 { // what one says, the other hears
+		for _, name := range b.names() {
+			b.changed(name, b.nodes[name].waited(b.now))
+			b.read(name)
+		}
+		b.now = b.now.Add(holdUnheard)
+	}
+	if b.moves != len(set) {
+		t.Errorf("%d claims of %d addresses", b.moves, len(set))
+	}
+	for a := range set {
+		b.owner(a)
+	}
+}

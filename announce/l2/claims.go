@@ -49,6 +49,9 @@ func (l *Link) apply(now time.Time, changes []change) {
 		l.due = append(l.due, c.Address)
 		l.election.putOff(c.Address, !c.Adopted)
 	}
+	if !l.election.again.IsZero() {
+		l.soon()
+	}
 	if len(changes) > 0 {
 		l.carryOut(now)
 		l.changed()

@@ -14,8 +14,12 @@ const (
 	// deadAfter this long without an advert a node is taken for dead. A node
 	// that has not run for as long itself gives up what it owns.
 	deadAfter = 3 * Interval
-	// holdNew is how long the best candidate waits for others' word about an
-	// address that nobody owned so far.
+	// holdUnheard is how long the best candidate waits for others' word about an address that
+	// nobody owned so far, while a living node would be better: that one may be about to say
+	// that it is a candidate, too.
+	holdUnheard = firstWait
+	// holdNew is how long it waits if nodes have weights for the address, or if others' word is
+	// yet to be read.
 	holdNew = Interval / 2
 	// holdGone is how long it waits when the data plane of the owner, which goes on, has the
 	// address no more: this node's may be about to lose it, too.
@@ -51,6 +55,7 @@ type election struct {
 	// something is different with another node.
 	open  map[netip.Addr]bool
 	stale bool
+	again time.Time // when open ones are to be looked at, before the next tick; zero if none is
 	// behind says that others have said what this node hasn't read yet.
 	behind  bool
 	named   int    // of those that are heard, the last one that was named

@@ -42,7 +42,10 @@ func (e *election) judge(now time.Time, addresses []netip.Addr) []change {
 			if s.contest.IsZero() {
 				s.contest = now
 			}
-			if now.Sub(s.contest) < e.hold(now, s, others) {
+			if wait := e.hold(now, s); now.Sub(s.contest) < wait {
+				if wait == holdUnheard && (e.again.IsZero() || s.contest.Add(wait).Before(e.again)) {
+					e.again = s.contest.Add(wait)
+				}
 				break
 			}
 			unsettled := s.Keeps && !s.counted
@@ -83,7 +86,7 @@ func (e *election) tidy() {
 }
 
 // hold is how long this node waits before it claims an address that it is the best candidate for.
-func (e *election) hold(now time.Time, s *standing, others bool) time.Duration {
+func (e *election) hold(now time.Time, s *standing) time.Duration {
 	switch {
 	case s.hadOwner && e.isGone(s.Address):
 		return holdGone
@@ -92,10 +95,21 @@ func (e *election) hold(now time.Time, s *standing, others bool) time.Duration {
 			return missedFor / 2 // who answers no longer may be lost, or leave soon
 		}
 		return holdMissed
-	case s.hadOwner, !others && !e.weighted[s.Address], e.isFirst(now, s):
+	case s.hadOwner, e.isFirst(now, s):
 		return 0
+	case e.behind, e.weighted[s.Address]:
+		return holdNew
 	}
-	return holdNew
+	return holdUnheard
+}
+
+// waited claims the addresses for which nothing was heard of a better node in time.
+func (e *election) waited(now time.Time) []change {
+	if e.again.IsZero() || now.Before(e.again) {
+		return nil
+	}
+	e.again = time.Time{}
+	return e.reconsider(now, nil)
 }
 
 // isGone reports whether an owner goes on with an address that its data plane has no more.

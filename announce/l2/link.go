@@ -163,6 +163,7 @@ func (l *Link) keepTicking(ctx context.Context, failed <-chan error) error {
 		if len(l.due) > 0 {
 			l.carryOut(now)
 		}
+		l.apply(now, l.election.waited(now))
 		if lost := l.watch(now); lost || now.Sub(last) >= tickEvery {
 			l.tick(now)
 			last = now

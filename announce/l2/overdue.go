@@ -39,9 +39,12 @@ func (e *election) overdue(now time.Time) (names []string, lost bool) {
 }
 
 // untilOverdue is how long there is nothing to look after: until the next advert may be
-// overdue, or until the next question.
+// overdue, until the next question, or until a claim has waited.
 func (e *election) untilOverdue(now time.Time) time.Duration {
 	pause := tickEvery
+	if !e.again.IsZero() {
+		pause = max(e.again.Sub(now), time.Millisecond)
+	}
 	for _, m := range e.members {
 		silent := min(now.Sub(m.heard), now.Sub(m.answered))
 		if !m.answers || m.gone || m.deaf || silent > m.watchedFor() {

@@ -41,6 +41,12 @@ const (
 	retry   = 200 * time.Millisecond
 	lookAt  = 10 * time.Second // Leases end without a word
 	writers = 8
+
+	// Compiling goes through all routes, and while these change all the time it would
+	// have a processor for itself, which engines and the API server need. So changes
+	// wait until calm times as long has passed as it took last, or longestCalm.
+	calm        = 4
+	longestCalm = time.Second
 )
 
 // Options say what the controller makes; the zero value is good.
@@ -74,6 +80,8 @@ type Controller struct {
 	out      *ingress.Output // of the last time; nil if all has to be compiled
 	compiles int             // so far, for tests
 	live     []engine        // as this sync sees them
+	took     time.Duration   // compiling, the last time
+	ended    time.Time       // the last sync
 
 	mu      sync.Mutex
 	engines []engine
@@ -115,7 +123,7 @@ func (c *Controller) Run(ctx context.Context) {
 		case <-ctx.Done():
 			return
 		case <-c.watch.Changed():
-			time.Sleep(merge)
+			time.Sleep(c.pause(time.Now()))
 		case <-timer.C:
 		}
 		var err error
@@ -133,8 +141,15 @@ func (c *Controller) Run(ctx context.Context) {
 		} else {
 			failures = 0
 		}
+		c.ended = time.Now()
 		timer.Reset(wait)
 	}
+}
+
+// pause is how long changes that have come now gather: a moment, unless there was a sync
+// just before.
+func (c *Controller) pause(now time.Time) time.Duration {
+	return max(merge, min(calm*c.took, longestCalm)-now.Sub(c.ended))
 }
 
 // sync brings what is written up to date: by compiling, if what has changed leads
@@ -143,7 +158,9 @@ func (c *Controller) sync(ctx context.Context) error {
 	changes := c.watch.Take()
 	c.live = c.liveEngines()
 	if c.out == nil || c.leadsSomewhere(&changes) {
+		began := time.Now()
 		c.out = c.compile(ctx)
+		c.took = time.Since(began)
 		c.want(c.out)
 		c.tell(c.out.Problems)
 	} else if !changes.Statuses && !c.movesEndpoints(&changes) && len(changes.Moved)+len(changes.Services) > 0 {

@@ -236,6 +236,26 @@ spec: {parentRefs: [{name: web}], rules: [{backendRefs: [{name: shop, port: 80}]
 	}
 }
 
+// TestPause: a change after a calm time is looked at soon; while changes go on, compiling
+// has a fifth of a processor, and nobody waits longer than longestCalm.
+func TestPause(t *testing.T) {
+	for _, test := range []struct{ took, since, want time.Duration }{
+		{0, 0, merge},
+		{time.Millisecond, 0, merge},
+		{100 * time.Millisecond, 0, 400 * time.Millisecond},
+		{100 * time.Millisecond, 300 * time.Millisecond, 100 * time.Millisecond},
+		{100 * time.Millisecond, time.Minute, merge},
+		{time.Minute, 0, longestCalm},
+		{time.Minute, time.Second, merge},
+	} {
+		now := time.Now()
+		c := Controller{took: test.took, ended: now.Add(-test.since)}
+		if got := c.pause(now); got != test.want {
+			t.Errorf("compiling took %s, %s ago: %s, want %s", test.took, test.since, got, test.want)
+		}
+	}
+}
+
 // TestClassInUse: a class stays as long as there are Gateways of it.
 func TestClassInUse(t *testing.T) {
 	r := newRig(t, Options{})

@@ -329,7 +329,7 @@ var virtual = regexp.MustCompile(`^(lo|docker|br-|cbr|cni|dummy|virbr|lxc|lxcbr|
 
 // listDevices lists the interfaces with a carrier and an Ethernet address.
 func listDevices() ([]device, error) {
-	links, err := netlink.LinkList()
+	links, err := kernel.List(netlink.LinkList)
 	if err != nil {
 		return nil, fmt.Errorf("list interfaces: %w", err)
 	}

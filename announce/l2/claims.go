@@ -3,6 +3,8 @@ package l2
 import (
 	"net/netip"
 	"time"
+
+	"github.com/fairway-net/fairway/announce/wire"
 )
 
 // claim is an address that this node owns on the link.
@@ -130,7 +132,7 @@ func (l *Link) attend(now time.Time, a netip.Addr, c *claim) {
 			c.next = now.Add(firstWait)
 		}
 		return
-	case c.announced.IsZero() && c.probes > 0 && c.waited < mostWaited && unread(l.sockets.arp, l.sockets.ndp):
+	case c.announced.IsZero() && c.probes > 0 && c.waited < mostWaited && wire.Unread(l.sockets.arp, l.sockets.ndp):
 		c.waited++
 		c.next = now.Add(time.Millisecond)
 		return

@@ -159,7 +159,7 @@ func (l *Link) keepTicking(ctx context.Context, failed <-chan error) error {
 		}
 		l.mu.Lock()
 		now := time.Now()
-		l.election.behind = unread(l.sockets.adverts, l.sockets.answers)
+		l.election.behind = wire.Unread(l.sockets.adverts, l.sockets.answers)
 		if len(l.due) > 0 {
 			l.carryOut(now)
 		}

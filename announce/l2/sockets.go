@@ -101,21 +101,6 @@ func ndpFilter() []bpf.Instruction {
 	}
 }
 
-// unread reports whether a socket has something that is not read yet.
-func unread(conns ...*packet.Conn) bool {
-	for _, c := range conns {
-		waits := false
-		if err := wire.Control(c, func(fd int) error {
-			n, err := unix.Poll([]unix.PollFd{{Fd: int32(fd), Events: unix.POLLIN}}, 0)
-			waits = n > 0
-			return err
-		}); err == nil && waits {
-			return true
-		}
-	}
-	return false
-}
-
 // magicFilter lets through frames whose first bytes are these.
 func magicFilter(magic [4]byte) []bpf.Instruction {
 	return []bpf.Instruction{

@@ -40,8 +40,9 @@ func (w *watched) hear() {
 
 func (w *watched) answer() { w.answers, w.gone, w.asks = true, false, 0 }
 
-// look finds out whether the node is lost, or is to be asked now.
-func (w *watched) look(now time.Time) (ask, lost bool) {
+// look finds out whether the node is lost, or is to be asked now. Behind says that there is
+// something that this node hasn't read yet: that may be answers.
+func (w *watched) look(now time.Time, behind bool) (ask, lost bool) {
 	since := now.Sub(w.last)
 	silent := w.answers && w.asks > 0
 	// A node that slept since it asked may have answers that it hasn't read.
@@ -49,7 +50,7 @@ func (w *watched) look(now time.Time) (ask, lost bool) {
 	switch {
 	case silent && since < silentPause || !silent && since < askPause:
 		return false, false
-	case silent && w.asks >= lostAsks && now.Sub(w.first) >= lostAsks*silentPause && awake:
+	case silent && w.asks >= lostAsks && now.Sub(w.first) >= lostAsks*silentPause && awake && !behind:
 		w.gone = true
 		return false, true
 	}
@@ -62,13 +63,13 @@ func (w *watched) look(now time.Time) (ask, lost bool) {
 }
 
 // watch names the nodes that are to be asked, and says whether one is lost, and when to look again.
-func (g *group) watch(now time.Time) (ask []net.HardwareAddr, lost bool, pause time.Duration) {
+func (g *group) watch(now time.Time, behind bool) (ask []net.HardwareAddr, lost bool, pause time.Duration) {
 	pause = sayEvery
 	for _, m := range g.members {
 		if len(m.holds) == 0 || m.gone {
 			continue
 		}
-		asks, gone := m.look(now)
+		asks, gone := m.look(now, behind)
 		lost = lost || gone
 		if asks {
 			ask = append(ask, m.mac)
@@ -105,7 +106,7 @@ func (l *link) watch() {
 		case <-next.C:
 		}
 		l.mu.Lock()
-		ask, lost, pause := l.group.watch(time.Now())
+		ask, lost, pause := l.group.watch(time.Now(), wire.Unread(l.socket))
 		if len(ask) > 0 {
 			l.asked.Begin()
 		}

@@ -5,7 +5,7 @@
 //
 // -kernel names the Debian release whose kernel it has. What the program writes
 // is passed on. Its files are lost, but for those named by -files, which the
-// machine has under the same paths and which come back. With -api, the program's
+// machine has under the same paths and which come back; it has those named by -read, too. With -api, the program's
 // API server runs here, where it isn't emulated, and the program there gets
 // --kubeconfig as a further argument.
 package main
@@ -16,6 +16,7 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 
 	"github.com/fairway-net/fairway/internal/testing/vm"
@@ -25,6 +26,7 @@ import (
 type request struct {
 	release          string
 	modules, files   []string
+	read             []string
 	api              bool
 	program          string
 	programArguments []string
@@ -32,17 +34,18 @@ type request struct {
 
 func main() {
 	var r request
-	var modules, files string
+	var modules, files, read string
 	flag.StringVar(&r.release, "kernel", "", "Debian release, such as bullseye; this machine's without it")
 	flag.StringVar(&modules, "modules", "", "kernel modules to load before, separated by commas")
 	flag.StringVar(&files, "files", "", "files that the program may read and that come back, separated by commas")
+	flag.StringVar(&read, "read", "", "files that the program may read, separated by commas")
 	flag.BoolVar(&r.api, "api", false, "run `PROGRAM server` here and give the program there its kubeconfig")
 	flag.Parse()
 	if flag.NArg() == 0 {
-		fmt.Fprintln(os.Stderr, "usage: invm [-kernel RELEASE] [-modules A,B] [-files A,B] [-api] PROGRAM [ARGUMENT...]")
+		fmt.Fprintln(os.Stderr, "usage: invm [-kernel RELEASE] [-modules A,B] [-files A,B] [-read A,B] [-api] PROGRAM [ARGUMENT...]")
 		os.Exit(2)
 	}
-	r.modules, r.files = words(modules), words(files)
+	r.modules, r.files, r.read = words(modules), words(files), words(read)
 	r.program, r.programArguments = flag.Arg(0), flag.Args()[1:]
 	code, err := run(r)
 	if err != nil {
@@ -66,14 +69,14 @@ func run(r request) (code int, err error) {
 		return 0, err
 	}
 	config := vm.Config{Binary: program, Kernel: r.release, Network: r.api}
-	for _, name := range r.files {
+	for _, name := range slices.Concat(r.files, r.read) {
 		path, err := filepath.Abs(name)
 		if err != nil {
 			return 0, err
 		}
 		config.Files = append(config.Files, path)
 	}
-	back := config.Files
+	back := config.Files[:len(r.files)]
 	if r.api {
 		server, err := startServer(program)
 		if err != nil {

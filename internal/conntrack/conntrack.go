@@ -76,7 +76,8 @@ func Plan(old, want *model.Table, changes *model.Changes) *Sweep {
 			first := c.Old != nil && len(c.Old.Backends) == 0 && c.New != nil && len(c.New.Backends) > 0
 			stale = first || len(c.Gone()) > 0
 		case model.TCP:
-			stale = c.New != nil && c.New.Orphans != model.OrphansKeep && len(c.Gone()) > 0
+			// Of a pool that others are left in, no listing is worth the few SYNs that are lost.
+			stale = c.New != nil && len(c.Gone()) > 0 && (c.New.Orphans != model.OrphansKeep || len(c.New.Backends) == 0)
 		}
 		if stale {
 			s.pools[c.ID()] = true
@@ -181,10 +182,13 @@ func (s *Sweep) fate(f *Flow) Fate {
 	if f.Proto == model.UDP {
 		return Fate{Forget: true}
 	}
-	if !f.Translated() {
-		// A SYN that went out before the frontend was there: on this entry its
-		// retries would go astray for two minutes.
-		return Fate{Forget: front != nil && !f.Replied}
+	switch {
+	case !f.Replied && (f.Translated() || front != nil):
+		// A SYN to a backend that is gone, or from before the frontend was there: on this
+		// entry its retries would go astray for two minutes.
+		return Fate{Forget: true}
+	case !f.Translated():
+		return Fate{}
 	}
 	return s.orphan(front, before)
 }

@@ -2,6 +2,7 @@ package conntrack
 
 import (
 	"net/netip"
+	"strings"
 	"testing"
 	"time"
 
@@ -79,12 +80,15 @@ func TestFate(t *testing.T) {
 		{"TCP reset, another backend", service(model.TCP, nil, one, two), service(model.TCP, orphans(model.OrphansReset, 0), two), model.TCP, vip, two, keep},
 		{"TCP deadline", service(model.TCP, nil, one), service(model.TCP, orphans(model.OrphansDeadline, time.Minute), two), model.TCP, vip, one, Fate{Expire: time.Minute}},
 		{"TCP reset, Service deleted", service(model.TCP, orphans(model.OrphansReset, 0), one), none, model.TCP, vip, one, forget},
+		{"TCP is kept, last backend", service(model.TCP, nil, one), service(model.TCP, nil), model.TCP, vip, one, keep},
+		{"TCP SYN, last backend", service(model.TCP, nil, one), service(model.TCP, nil), model.TCP, nodePort, one, forget},
+		{"TCP SYN, another backend", service(model.TCP, orphans(model.OrphansReset, 0), one, two), service(model.TCP, orphans(model.OrphansReset, 0), two), model.TCP, vip, two, keep},
 		{"TCP SYN from before", nil, service(model.TCP, nil, one), model.TCP, vip, vip, forget},
 	} {
 		s := Plan(c.old, c.want, c.want.Since(c.old))
 		got := Fate{}
 		if s != nil {
-			got = s.Fate(&Flow{Proto: c.proto, Client: client, Frontend: c.frontend, Backend: c.backend})
+			got = s.Fate(&Flow{Proto: c.proto, Client: client, Frontend: c.frontend, Backend: c.backend, Replied: !strings.Contains(c.name, "SYN")})
 		}
 		if got != c.fate {
 			t.Errorf("%s: got %+v, want %+v", c.name, got, c.fate)

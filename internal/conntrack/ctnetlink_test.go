@@ -95,7 +95,10 @@ func TestRunForgetsExactlyTheStaleFlows(t *testing.T) {
 
 func TestRunGivesOrphansADeadline(t *testing.T) {
 	inNamespace(t)
-	addFlow(t, model.TCP, client, vip, one)
+	established := Flow{Proto: model.TCP, Client: client, Frontend: vip, Backend: one, Source: client, TCPState: TCPEstablished, Status: SeenReply, Expires: 600}
+	if err := established.Insert(); err != nil {
+		t.Fatal(err)
+	}
 	old := service(model.TCP, nil, one)
 	want := service(model.TCP, orphans(model.OrphansDeadline, 20*time.Second), two)
 	for run, expiring := range []int{1, 0} { // a second run leaves the deadline alone

@@ -18,6 +18,7 @@ type conflict struct {
 	until time.Time
 }
 
+// takeAdvert takes in a frame, with the lock held, as the others that take frames do.
 func (l *Link) takeAdvert(frame []byte) {
 	if len(frame) < etherHead || bytes.Equal(frame[6:12], l.device.HardwareAddr) {
 		return
@@ -27,8 +28,6 @@ func (l *Link) takeAdvert(frame []byte) {
 		l.counts.refused(err)
 		return
 	}
-	l.mu.Lock()
-	defer l.mu.Unlock()
 	now := time.Now()
 	l.meet(now, net.HardwareAddr(frame[6:12]).String(), a.Node)
 	l.apply(now, l.election.receive(now, a))
@@ -61,8 +60,6 @@ func (l *Link) takeARP(frame []byte) {
 	if !ok || !l.isForUs(frame) || bytes.Equal(m.SenderMAC, l.device.HardwareAddr) {
 		return
 	}
-	l.mu.Lock()
-	defer l.mu.Unlock()
 	l.noteSender(m.Sender, m.SenderMAC)
 	if m.Operation != arpRequest {
 		return
@@ -85,8 +82,6 @@ func (l *Link) takeNDP(frame []byte) {
 	if !ok || !l.isForUs(frame) || bytes.Equal(m.FrameSource, l.device.HardwareAddr) {
 		return
 	}
-	l.mu.Lock()
-	defer l.mu.Unlock()
 	if m.Type == advertisement {
 		l.noteSender(m.Target, m.FrameSource)
 		return

@@ -3,12 +3,10 @@ package l2
 import (
 	"context"
 	"errors"
-	"fmt"
 	"log/slog"
 	"maps"
 	"net"
 	"net/netip"
-	"os"
 	"sync"
 	"time"
 
@@ -107,7 +105,7 @@ func (l *Link) Run(ctx context.Context, follows func() bool) error {
 	failed := make(chan error, 4)
 	for conn, take := range map[*packet.Conn]func([]byte){l.sockets.adverts: l.takeAdvert, l.sockets.answers: l.takeAnswer, l.sockets.arp: l.takeARP, l.sockets.ndp: l.takeNDP} {
 		running.Go(func() {
-			if err := receive(conn, take); err != nil {
+			if err := wire.Receive(conn, &l.mu, take); err != nil {
 				failed <- err
 			}
 		})
@@ -126,23 +124,6 @@ func (l *Link) Run(ctx context.Context, follows func() bool) error {
 	err = errors.Join(err, l.sockets.close(), l.handoffs.close(followed))
 	running.Wait()
 	return err
-}
-
-// receive hands on frames until the socket is closed.
-func receive(conn *packet.Conn, take func([]byte)) error {
-	buffer := make([]byte, 9216)
-	for {
-		n, _, err := conn.ReadFrom(buffer)
-		switch {
-		case errors.Is(err, net.ErrClosed) || errors.Is(err, os.ErrClosed):
-			return nil
-		case errors.Is(err, errDown):
-			continue // it may come up again
-		case err != nil:
-			return fmt.Errorf("receive: %w", err)
-		}
-		take(buffer[:n])
-	}
 }
 
 func (l *Link) keepTicking(ctx context.Context, failed <-chan error) error {

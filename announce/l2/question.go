@@ -42,8 +42,6 @@ func (l *Link) takeAnswer(frame []byte) {
 	if len(frame) < etherHead || !l.isForUs(frame) {
 		return
 	}
-	l.mu.Lock()
-	defer l.mu.Unlock()
 	incarnation, err := l.asked.Answer(frame)
 	switch {
 	case err == nil:

@@ -116,36 +116,14 @@ func (l *link) open() (err error) {
 // receive takes in messages until the socket is closed.
 func (l *link) receive() {
 	defer close(l.done)
-	buffer := make([]byte, 9216)
-	for {
-		n, _, err := l.socket.ReadFrom(buffer)
-		switch {
-		case err == nil:
-			l.take(buffer[:n])
-		case errors.Is(err, unix.ENETDOWN): // it may come up again
-		case l.isClosed():
-			return
-		default:
-			l.log.Warn("what other nodes say of their connections isn't heard any more", "err", err)
-			return
-		}
+	if err := wire.Receive(l.socket, &l.mu, l.take); err != nil {
+		l.log.Warn("what other nodes say of their connections isn't heard any more", "err", err)
 	}
 }
 
-func (l *link) isClosed() bool {
-	select {
-	case <-l.closed:
-		return true
-	default:
-		return false
-	}
-}
-
+// take takes in a frame, with the lock held.
 func (l *link) take(frame []byte) {
-	if len(frame) < wire.EtherHead || slices.Equal(frame[6:12], l.device.HardwareAddr) {
-		return
-	}
-	if l.takeAnswer(frame) {
+	if len(frame) < wire.EtherHead || slices.Equal(frame[6:12], l.device.HardwareAddr) || l.takeAnswer(frame) {
 		return
 	}
 	m, err := parse(frame[wire.EtherHead:], l.key)
@@ -153,7 +131,6 @@ func (l *link) take(frame []byte) {
 		return // not of this cluster
 	}
 	mac := net.HardwareAddr(slices.Clone(frame[6:12]))
-	l.mu.Lock()
 	due, isNew := l.group.receive(time.Now(), mac, m)
 	for _, a := range due {
 		l.due[a] = true
@@ -161,7 +138,6 @@ func (l *link) take(frame []byte) {
 	if isNew {
 		l.fresh = append(l.fresh, mac)
 	}
-	l.mu.Unlock()
 	if len(due) > 0 || isNew || len(m.Entries) > 0 {
 		select {
 		case l.held <- struct{}{}:

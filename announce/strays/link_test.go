@@ -59,7 +59,9 @@ func TestProgramComesAndGoes(t *testing.T) {
 			must(t, err)
 			return append(append(append([]byte{}, all...), 2, 0, 0, 0, 0, 9, 0x88, 0xb6), body...)
 		}
+		l.mu.Lock()
 		l.take(frame(&message{Node: "b", Incarnation: 1, Sequence: 1, Ask: 1, Entries: []entry{{Address: four, Asks: true, Prepared: true, Holds: true}}}))
+		l.mu.Unlock()
 		l.step(now)
 		expect("asked", true, true)
 		if got := len(l.program.Rings()[four].Nodes); got > 0 && many > mostFlows {

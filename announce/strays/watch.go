@@ -125,8 +125,6 @@ func (l *link) watch() {
 // takeAnswer takes in that another node's kernel answers; it reports whether the frame is a
 // question or an answer.
 func (l *link) takeAnswer(frame []byte) bool {
-	l.mu.Lock()
-	defer l.mu.Unlock()
 	_, err := l.asked.Answer(frame)
 	if err == nil && bytes.Equal(frame[:6], l.device.HardwareAddr) {
 		l.group.heardKernel(frame[6:12])

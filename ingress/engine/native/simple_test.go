@@ -37,7 +37,11 @@ func (k *kinds) serve(c net.Conn, r *bufio.Reader) {
 		answer := "HTTP/1.1 200 OK\r\nContent-Type: text/plain\r\nContent-Length: 2\r\n\r\nok"
 		switch q.URL.Path {
 		case "/chunked":
-			answer = "HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n1\r\no\r\n1\r\nk\r\n0\r\n\r\n"
+			answer = "HTTP/1.1 200 OK\r\nContent-Type: text/plain\r\nTransfer-Encoding: chunked\r\n\r\n1\r\no\r\n1\r\nk\r\n0\r\n\r\n"
+		case "/trailer":
+			answer = "HTTP/1.1 200 OK\r\nContent-Type: text/plain\r\nTransfer-Encoding: chunked\r\nTrailer: Link\r\n\r\n2\r\nok\r\n0\r\nLink: </end>\r\n\r\n"
+		case "/end":
+			answer = "HTTP/1.1 200 OK\r\nContent-Type: text/plain\r\nTransfer-Encoding: chunked\r\n\r\n2\r\nok\r\n0\r\nLink: </end>\r\n\r\n"
 		case "/early":
 			answer = "HTTP/1.1 103 Early Hints\r\nLink: </a>\r\n\r\n" + answer
 		case "/untyped":
@@ -77,6 +81,8 @@ func TestSimpleAndOthers(t *testing.T) {
 		check                     func(*http.Response) bool
 	}{
 		"chunked":   {send: "GET /chunked HTTP/1.1\r\nHost: h\r\n\r\n", asked: "GET /chunked", body: "ok"},
+		"trailer":   {send: "GET /trailer HTTP/1.1\r\nHost: h\r\n\r\n", asked: "GET /trailer", body: "ok", check: func(r *http.Response) bool { return r.Trailer.Get("Link") == "</end>" }},
+		"end":       {send: "GET /end HTTP/1.1\r\nHost: h\r\n\r\n", asked: "GET /end", body: "ok", check: func(r *http.Response) bool { return r.Trailer.Get("Link") == "</end>" }},
 		"early":     {send: "GET /early HTTP/1.1\r\nHost: h\r\n\r\n", asked: "GET /early", body: "ok", check: func(r *http.Response) bool { return r.Header.Get("Link") == "</a>" }},
 		"untyped":   {send: "GET /untyped HTTP/1.1\r\nHost: h\r\n\r\n", asked: "GET /untyped", body: "ok"},
 		"large":     {send: "GET /large HTTP/1.1\r\nHost: h\r\n\r\n", asked: "GET /large", body: strings.Repeat("x", 100000)},
@@ -200,6 +206,35 @@ func TestSimpleCut(t *testing.T) {
 	defer func() { _ = response.Body.Close() }()
 	if body, err := io.ReadAll(response.Body); err == nil {
 		t.Errorf("an answer of 2 bytes of 100000 ends well, with %d", len(body))
+	}
+}
+
+// TestSimpleInParts: what an endpoint has sent reaches the client before there is more.
+func TestSimpleInParts(t *testing.T) {
+	more := make(chan struct{})
+	at := front(t, func(c net.Conn, r *bufio.Reader) {
+		for q := nextRequest(r); q != nil; q = nextRequest(r) {
+			_, _ = io.WriteString(c, "HTTP/1.1 200 OK\r\nContent-Type: text/plain\r\nTransfer-Encoding: chunked\r\n\r\n")
+			for range 3 {
+				<-more
+				_, _ = io.WriteString(c, "1\r\nx\r\n")
+			}
+			_, _ = io.WriteString(c, "0\r\n\r\n")
+		}
+	})
+	response, err := http.Get("http://" + at.String() + "/")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() { _ = response.Body.Close() }()
+	for range 3 {
+		more <- struct{}{}
+		if _, err := io.ReadFull(response.Body, make([]byte, 1)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if rest, err := io.ReadAll(response.Body); err != nil || len(rest) > 0 {
+		t.Errorf("after its end: %q, %v", rest, err)
 	}
 }
 

@@ -6,6 +6,7 @@ import (
 	"io"
 	"net"
 	"net/http"
+	"net/http/httputil"
 	"strconv"
 	"strings"
 	"time"
@@ -13,21 +14,18 @@ import (
 	"golang.org/x/net/http/httpguts"
 )
 
-// isSimpleAnswer reports whether an answer's length is known, and nothing has to be added
-// to its headers or after its body.
+// isSimpleAnswer reports whether an answer announces no trailers and says what its body
+// is. net/http's server finds that out of others.
 func isSimpleAnswer(r *http.Request, a *http.Response) bool {
 	switch {
 	case len(a.Trailer) > 0:
 		return false
 	case !hasBody(a.StatusCode):
 		return true
-	case a.ContentLength < 0 || len(a.Header["Content-Length"]) != 1:
+	case a.ContentLength < 0 && r.Method == http.MethodHead || a.ContentLength >= 0 && len(a.Header["Content-Length"]) != 1:
 		return false
-	case r.Method == http.MethodHead || a.ContentLength == 0:
-		return true
 	}
-	kind := a.Header["Content-Type"]
-	return len(kind) > 0 && !strings.HasPrefix(kind[0], "text/event-stream")
+	return r.Method == http.MethodHead || a.ContentLength == 0 || len(a.Header["Content-Type"]) > 0
 }
 
 // hasBody reports whether answers of a status have one (RFC 9110, 6.4.1).
@@ -51,34 +49,78 @@ func (c *simple) answer(r *http.Request, a *http.Response) (goesOn bool) {
 			delete(a.Header, "Content-Type")
 		}
 	}
+	inParts := hasBody(a.StatusCode) && a.ContentLength < 0
+	if inParts {
+		a.Header["Transfer-Encoding"] = chunked
+	}
 	writeHead(w, a.StatusCode, a.Header)
 	err := error(nil)
-	if hasBody(a.StatusCode) && r.Method != http.MethodHead {
-		c.x.counter.bytes, err = copyAnswer(w, a)
+	switch {
+	case inParts:
+		c.x.counter.bytes, err = copyParts(w, a)
+	case hasBody(a.StatusCode) && r.Method != http.MethodHead:
+		c.x.counter.bytes, err = copyWhole(w, a)
 	}
 	_ = a.Body.Close()                                                            // the endpoint's connection may take another request now
 	return errors.Join(err, w.Flush()) == nil && len(a.Header["Connection"]) == 0 // only last sets it
 }
 
-// copyAnswer copies a body whose length is known.
-func copyAnswer(w *bufio.Writer, a *http.Response) (n int64, err error) {
+// copyWhole copies a body whose length is known. One of events goes out part by part as
+// it comes.
+func copyWhole(w *bufio.Writer, a *http.Response) (n int64, err error) {
+	atOnce := strings.HasPrefix(a.Header.Get("Content-Type"), "text/event-stream")
+	n, err = copyTo(w, a.Body, w, atOnce)
+	if err == nil && n < a.ContentLength {
+		err = io.ErrUnexpectedEOF
+	}
+	return n, err
+}
+
+var chunked = []string{"chunked"}
+
+// copyParts copies a body whose length nobody knows, part by part as it comes.
+func copyParts(w *bufio.Writer, a *http.Response) (n int64, err error) {
+	parts := httputil.NewChunkedWriter(w)
+	if n, err = copyTo(parts, a.Body, w, true); err != nil {
+		return n, err
+	}
+	err = parts.Close()
+	for name, values := range a.Trailer { // which the endpoint hasn't announced
+		if httpguts.ValidHeaderFieldName(name) && httpguts.ValidTrailerHeader(name) {
+			for _, v := range values {
+				writeHeader(w, name, v)
+			}
+		}
+	}
+	_, _ = w.WriteString("\r\n")
+	return n, err
+}
+
+// copyTo copies a body to its end; at once if what has been copied doesn't wait for
+// more, nor the headers for it.
+func copyTo(to io.Writer, body io.Reader, w *bufio.Writer, atOnce bool) (n int64, err error) {
 	buffer := bufferPool.Get().(*[]byte)
 	defer bufferPool.Put(buffer)
-	for n < a.ContentLength {
-		got, err := a.Body.Read(*buffer)
-		n += int64(got)
-		if _, failed := w.Write((*buffer)[:got]); failed != nil {
-			return n, failed
+	for {
+		if atOnce {
+			if err := w.Flush(); err != nil {
+				return n, err
+			}
 		}
-		switch {
-		case n == a.ContentLength:
-		case errors.Is(err, io.EOF):
-			return n, io.ErrUnexpectedEOF
-		case err != nil:
+		got, err := body.Read(*buffer)
+		n += int64(got)
+		if got > 0 {
+			if _, err := to.Write((*buffer)[:got]); err != nil {
+				return n, err
+			}
+		}
+		if err != nil {
+			if errors.Is(err, io.EOF) {
+				err = nil
+			}
 			return n, err
 		}
 	}
-	return n, nil
 }
 
 // writeHead writes an answer's first line and its headers. Errors show with the flush.

@@ -131,7 +131,7 @@ func (d *direct) exchange(l *link, r *http.Request, ep netip.AddrPort, busy *ato
 	}()
 	w := writers.Get().(*bufio.Writer)
 	w.Reset(l.conn)
-	err = errors.Join(r.Write(w), w.Flush())
+	err = errors.Join(writeRequest(w, r), w.Flush())
 	w.Reset(nil)
 	writers.Put(w)
 	if err != nil {
@@ -149,6 +149,40 @@ func (d *direct) exchange(l *link, r *http.Request, ep netip.AddrPort, busy *ato
 	b := &directBody{ReadCloser: response.Body, direct: d, link: l, ep: ep, busy: busy, keep: !response.Close, whole: response.Body == http.NoBody}
 	response.Body = b
 	return response, true, nil
+}
+
+// writeRequest does what [http.Request.Write] does for a request without a body, at less
+// than half of the cost: it neither sorts the headers nor looks for a body.
+func writeRequest(w *bufio.Writer, r *http.Request) error {
+	target := r.URL.RequestURI()
+	if !isPlain(r.Host) || !isPlain(target) || r.Close || r.Body != nil {
+		return r.Write(w)
+	}
+	_, _ = w.WriteString(r.Method)
+	_ = w.WriteByte(' ')
+	_, _ = w.WriteString(target)
+	_, _ = w.WriteString(" HTTP/1.1\r\nHost: ")
+	_, _ = w.WriteString(r.Host)
+	_, _ = w.WriteString("\r\n")
+	for name, values := range r.Header {
+		switch name {
+		case "Host", "Content-Length", "Transfer-Encoding", "Trailer":
+			continue
+		}
+		writeHeader(w, name, values)
+	}
+	_, err := w.WriteString("\r\n")
+	return err
+}
+
+// isPlain reports whether a text is there and goes into a request as it is.
+func isPlain(text string) bool {
+	for i := range len(text) {
+		if c := text[i]; c <= ' ' || c >= 0x7f || c == '%' && text[0] != '/' { // zones of addresses don't go out
+			return false
+		}
+	}
+	return text != ""
 }
 
 // begin has reading and writing end when the request does. A context of a request

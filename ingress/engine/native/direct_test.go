@@ -2,9 +2,13 @@ package native
 
 import (
 	"bufio"
+	"bytes"
+	"errors"
 	"io"
 	"net"
 	"net/http"
+	"reflect"
+	"strings"
 	"testing"
 	"time"
 
@@ -92,4 +96,40 @@ func get(t *testing.T, url string) int {
 	_, _ = io.Copy(io.Discard, response.Body)
 	_ = response.Body.Close() // all was read
 	return response.StatusCode
+}
+
+// TestWriteRequest: endpoints get what net/http would have sent.
+func TestWriteRequest(t *testing.T) {
+	for _, head := range []string{
+		"GET /a%2Fb%20c?d=%20e HTTP/1.1\r\nHost: h:8080\r\nUser-Agent: x\r\nAccept: a\r\nAccept: b\r\nEmpty:\r\n\r\n",
+		"HEAD / HTTP/1.1\r\nHost: H.example\r\nX:  padded \r\n\r\n",
+		"GET / HTTP/1.1\r\nHost: [fe80::1%25eth0]:80\r\n\r\n",
+		"GET / HTTP/1.1\r\nHost: b\u00fccher.example\r\n\r\n",
+		"OPTIONS * HTTP/1.1\r\nHost: h\r\n\r\n",
+		"GET http://other.example/x HTTP/1.1\r\nHost: h\r\n\r\n",
+	} {
+		var parsed [2]*http.Request
+		for i, write := range []func(*bufio.Writer, *http.Request) error{writeRequest, func(w *bufio.Writer, r *http.Request) error { return r.Write(w) }} {
+			r, err := http.ReadRequest(bufio.NewReader(strings.NewReader(head)))
+			if err != nil {
+				t.Fatal(err)
+			}
+			r.Body, r.Header["Two\r\nLines"], r.Header["Line"] = nil, []string{"x"}, []string{"a\r\nb: c"}
+			if len(r.Header["User-Agent"]) == 0 {
+				r.Header["User-Agent"] = nil
+			}
+			var sent bytes.Buffer
+			w := bufio.NewWriter(&sent)
+			if err := errors.Join(write(w, r), w.Flush()); err != nil {
+				t.Fatalf("%q: %v", head, err)
+			}
+			if parsed[i], err = http.ReadRequest(bufio.NewReader(&sent)); err != nil {
+				t.Fatalf("%q: %q: %v", head, sent.String(), err)
+			}
+		}
+		got, want := parsed[0], parsed[1]
+		if got.Method != want.Method || got.RequestURI != want.RequestURI || got.Host != want.Host || !reflect.DeepEqual(got.Header, want.Header) {
+			t.Errorf("%q: sent %s %s %s %v, want %s %s %s %v", head, got.Method, got.RequestURI, got.Host, got.Header, want.Method, want.RequestURI, want.Host, want.Header)
+		}
+	}
 }

@@ -7,6 +7,7 @@ import (
 	"net"
 	"net/http"
 	"net/http/httputil"
+	"net/textproto"
 	"strconv"
 	"strings"
 	"time"
@@ -86,10 +87,8 @@ func copyParts(w *bufio.Writer, a *http.Response) (n int64, err error) {
 	}
 	err = parts.Close()
 	for name, values := range a.Trailer { // which the endpoint hasn't announced
-		if httpguts.ValidHeaderFieldName(name) && httpguts.ValidTrailerHeader(name) {
-			for _, v := range values {
-				writeHeader(w, name, v)
-			}
+		if httpguts.ValidTrailerHeader(name) {
+			writeHeader(w, name, values)
 		}
 	}
 	_, _ = w.WriteString("\r\n")
@@ -136,11 +135,7 @@ func writeHead(w *bufio.Writer, status int, header http.Header) {
 	}
 	_, _ = w.WriteString("\r\n")
 	for name, values := range header {
-		if httpguts.ValidHeaderFieldName(name) {
-			for _, v := range values {
-				writeHeader(w, name, v)
-			}
-		}
+		writeHeader(w, name, values)
 	}
 	if status >= http.StatusOK && len(header["Date"]) == 0 {
 		_, _ = w.WriteString("Date: ")
@@ -153,14 +148,20 @@ func writeHead(w *bufio.Writer, status int, header http.Header) {
 // noLines has a value be no more than one line.
 var noLines = strings.NewReplacer("\n", " ", "\r", " ")
 
-func writeHeader(w *bufio.Writer, name, value string) {
-	_, _ = w.WriteString(name)
-	_, _ = w.WriteString(": ")
-	if strings.IndexByte(value, '\r') >= 0 || strings.IndexByte(value, '\n') >= 0 {
-		value = noLines.Replace(value)
+// writeHeader writes a header as net/http does, and none whose name is no name.
+func writeHeader(w *bufio.Writer, name string, values []string) {
+	if !httpguts.ValidHeaderFieldName(name) {
+		return
 	}
-	_, _ = w.WriteString(value)
-	_, _ = w.WriteString("\r\n")
+	for _, v := range values {
+		_, _ = w.WriteString(name)
+		_, _ = w.WriteString(": ")
+		if strings.IndexByte(v, '\r') >= 0 || strings.IndexByte(v, '\n') >= 0 {
+			v = noLines.Replace(v)
+		}
+		_, _ = w.WriteString(textproto.TrimString(v))
+		_, _ = w.WriteString("\r\n")
+	}
 }
 
 // early hands on answers before the answer; see inform.

@@ -7,7 +7,6 @@ import (
 	"os"
 
 	"k8s.io/apimachinery/pkg/runtime"
-	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/rest"
 	"k8s.io/client-go/tools/clientcmd"
 	"k8s.io/client-go/transport"
@@ -58,13 +57,4 @@ func Tune(cfg *rest.Config) *rest.Config {
 		cfg.QPS, cfg.Burst = 50, 100
 	}
 	return cfg
-}
-
-// Client makes a client for cfg.
-func Client(cfg *rest.Config) (kubernetes.Interface, error) {
-	client, err := kubernetes.NewForConfig(cfg)
-	if err != nil {
-		return nil, fmt.Errorf("make API client: %w", err)
-	}
-	return client, nil
 }

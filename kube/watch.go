@@ -165,7 +165,7 @@ func (s *passThrough[T]) Replace(list []any, _ string) error {
 			s.sink.Set(object)
 			name = nameOnly(key)
 		}
-		key := types.NamespacedName{Namespace: name.Namespace, Name: name.Name}
+		key := types.NamespacedName{Namespace: name.namespace, Name: name.name}
 		s.keys[key] = struct{}{}
 		delete(gone, key)
 	}
@@ -178,12 +178,21 @@ func (s *passThrough[T]) Replace(list []any, _ string) error {
 
 func (s *passThrough[T]) Resync() error { return nil }
 
-// streamed is what a reflector keeps of an object that the sink has got.
-type streamed struct{ metav1.ObjectMeta }
+// streamed is what a reflector keeps of an object that the sink has got: its name. All else
+// that may be asked of it is empty.
+type streamed struct {
+	metav1.Object
+	namespace, name string
+}
+
+func (s *streamed) GetNamespace() string { return s.namespace }
+func (s *streamed) GetName() string      { return s.name }
 
 func nameOnly(key types.NamespacedName) *streamed {
-	return &streamed{metav1.ObjectMeta{Namespace: key.Namespace, Name: key.Name}}
+	return &streamed{Object: &noMetadata, namespace: key.Namespace, name: key.Name}
 }
+
+var noMetadata metav1.ObjectMeta
 
 // Transformer hands objects to the sink while a list streams in, and leaves
 // their names to the list: a large one is never held whole. A reflector asks for

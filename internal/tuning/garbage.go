@@ -50,17 +50,43 @@ const (
 	leanPercent  = 50
 )
 
-// BoundGarbage lets half as much garbage gather as is in use, where that is less than
-// room, else as much as that, but at least a quarter of what is in use: an agent's
-// changes leave little of it, so that collecting more often is hardly noticed. From
-// when end is called, nothing of that holds any more. GOGC in the environment goes
-// before it.
-func BoundGarbage(room uint64) (end func()) {
+// Go collects garbage at heapMinimum times GOGC for the first time.
+const heapMinimum = 4 << 20
+
+// BoundGarbage has garbage collected once the heap is as large as heap, but no larger than
+// a quarter of the memory that this process may use. Where so much is in use that this would
+// be often, half as much gathers as is in use, or as much as room where that is less, but
+// at least a quarter of what is in use: an agent's changes leave little of it, so that
+// collecting more often is hardly noticed. From when end is called, nothing of that holds any
+// more. GOGC in the environment goes before it.
+func BoundGarbage(heap, room uint64) (end func()) {
 	if os.Getenv("GOGC") != "" {
 		return func() {}
 	}
-	debug.SetGCPercent(leanPercent)
-	return afterCollections(func(live uint64) int { return boundedPercent(live, room) })
+	memory, err := root("/").memory()
+	if err != nil { // nothing is known to bound it
+		memory = 0
+	}
+	heap = min(heap, memory/4)
+	debug.SetGCPercent(max(int(heap*100/heapMinimum), leanPercent))
+	return afterCollections(func(live uint64) int {
+		return max(percentTo(live, roots(), heap), boundedPercent(live, room))
+	})
+}
+
+// percentTo is the GOGC with which garbage is collected when the heap has this size. Go takes
+// it of what is in use and of the roots: stacks and global variables.
+func percentTo(live, roots, heap uint64) int {
+	if heap <= live {
+		return 0
+	}
+	return int((heap-live)*100/max(live+roots, heapMinimum)) / 5 * 5
+}
+
+func roots() uint64 {
+	sizes := []metrics.Sample{{Name: "/gc/scan/globals:bytes"}, {Name: "/gc/scan/stack:bytes"}}
+	metrics.Read(sizes)
+	return sizes[0].Value.Uint64() + sizes[1].Value.Uint64()
 }
 
 func boundedPercent(live, room uint64) int {

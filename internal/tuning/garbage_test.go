@@ -114,12 +114,65 @@ func TestBoundedPercent(t *testing.T) {
 	}
 }
 
+// TestPercentTo: with it, Go's goal (in use, and GOGC of that and the roots) is the size.
+func TestPercentTo(t *testing.T) {
+	const mib = 1 << 20
+	for _, c := range []struct {
+		live, roots, heap uint64
+		want              int
+	}{
+		{0, 0, 52 * mib, 1300}, // of four megabytes, the least that Go takes it of
+		{10 * mib, 0, 52 * mib, 420}, {10 * mib, 2 * mib, 52 * mib, 350}, {40 * mib, 0, 52 * mib, 30},
+		{52 * mib, 0, 52 * mib, 0}, {100 * mib, 0, 52 * mib, 0}, {10 * mib, 0, 0, 0},
+	} {
+		if got := percentTo(c.live, c.roots, c.heap); got != c.want {
+			t.Errorf("%d MiB in use, roots %d, heap %d: GOGC %d, want %d", c.live/mib, c.roots/mib, c.heap/mib, got, c.want)
+		}
+	}
+}
+
+// TestHeapIsReached: with less in use, nothing is collected before the heap has its size.
+func TestHeapIsReached(t *testing.T) {
+	t.Setenv("GOGC", "")
+	defer debug.SetGCPercent(debug.SetGCPercent(defaultPercent))
+	var m runtime.MemStats
+	runtime.GC()
+	runtime.ReadMemStats(&m)
+	size := m.HeapAlloc + 40<<20
+	end := BoundGarbage(size, 0)
+	defer end()
+	runtime.GC()
+	runtime.ReadMemStats(&m)
+	if before := m.NumGC; m.NextGC < size-8<<20 || m.NextGC > size+8<<20 {
+		t.Errorf("after %d collections the next one is at %d, want %d", before, m.NextGC, size)
+	}
+}
+
+// TestInitialPercentEnds: with the first collection, which this process has behind it, GOGC
+// is Go's own again, unless somebody has set it meanwhile.
+func TestInitialPercentEnds(t *testing.T) {
+	t.Setenv("GOGC", "")
+	defer debug.SetGCPercent(debug.SetGCPercent(initialPercent))
+	for _, c := range []struct{ set, want int }{{initialPercent, defaultPercent}, {70, 70}} {
+		debug.SetGCPercent(initialPercent)
+		seldomAtFirst()
+		debug.SetGCPercent(c.set)
+		for range 3 {
+			runtime.GC()
+			time.Sleep(10 * time.Millisecond) // for finalizers
+		}
+		if got := debug.SetGCPercent(defaultPercent); got != c.want {
+			t.Errorf("set to %d, GOGC is %d after a collection, want %d", c.set, got, c.want)
+		}
+	}
+}
+
 // TestBoundEnds: GOGC follows what is in use, and what is set afterwards stays.
 func TestBoundEnds(t *testing.T) {
 	t.Setenv("GOGC", "")
 	before := debug.SetGCPercent(100)
 	defer debug.SetGCPercent(before)
-	end := BoundGarbage(0)
+	end := BoundGarbage(0, 0)
 	for tries := 0; ; tries++ {
 		runtime.GC() // finalizers run some time afterwards
 		p := debug.SetGCPercent(tightPercent)

@@ -38,7 +38,7 @@ func (a *Agent) releaseListMemory() {
 	a.listed.Do(func() {
 		a.startIsOver()
 		a.startIsOver = boundGarbage(a.config, startupHeap, applyGarbage)
-		a.released(tuning.ForgetStart())
+		a.released(tuning.ForgetExecutable())
 	})
 }
 

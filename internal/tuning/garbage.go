@@ -50,7 +50,7 @@ const (
 	leanPercent  = 50
 )
 
-// Go collects garbage at heapMinimum times GOGC for the first time.
+// Go takes GOGC of at least this.
 const heapMinimum = 4 << 20
 
 // BoundGarbage has garbage collected once the heap is as large as heap, but no larger than
@@ -68,7 +68,6 @@ func BoundGarbage(heap, room uint64) (end func()) {
 		memory = 0
 	}
 	heap = min(heap, memory/4)
-	debug.SetGCPercent(max(int(heap*100/heapMinimum), leanPercent))
 	return afterCollections(func(live uint64) int {
 		return max(percentTo(live, roots(), heap), boundedPercent(live, room))
 	})
@@ -146,7 +145,6 @@ func (r *busyRoom) collected(at time.Time) uint64 {
 
 // afterCollections sets GOGC to what suits what is in use, until end is called.
 func afterCollections(percentFor func(live uint64) int) (end func()) {
-	live := []metrics.Sample{{Name: "/gc/heap/live:bytes"}}
 	var mu sync.Mutex
 	percent, ended := 0, false
 	afterEachCollection(func() bool {
@@ -155,8 +153,7 @@ func afterCollections(percentFor func(live uint64) int) (end func()) {
 		if ended {
 			return false
 		}
-		metrics.Read(live)
-		if p := percentFor(live[0].Value.Uint64()); p != percent {
+		if p := percentFor(inUse()); p != percent {
 			percent = p
 			debug.SetGCPercent(p)
 		}
@@ -167,6 +164,17 @@ func afterCollections(percentFor func(live uint64) int) (end func()) {
 		defer mu.Unlock()
 		ended = true
 	}
+}
+
+// inUse is what the last collection found to be in use. Before the first one, which may be
+// under way, it is all that is there.
+func inUse() uint64 {
+	sizes := []metrics.Sample{{Name: liveBytes}, {Name: garbageBytes}}
+	metrics.Read(sizes)
+	if live := sizes[0].Value.Uint64(); live > 0 {
+		return live
+	}
+	return sizes[1].Value.Uint64()
 }
 
 // percentFor is the GOGC that leaves this room, in steps of 25, since setting it

@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"reflect"
+	"slices"
 
 	"github.com/cilium/ebpf"
 	"golang.org/x/sys/unix"
@@ -44,14 +45,24 @@ func (t *Table) putAll(list []program.Entry) (leftOut []program.Entry, err error
 	return leftOut, nil
 }
 
+// together is how many elements are handed over at most: what they take as bytes is garbage
+// afterwards.
+const together = 4096
+
 func (t *Table) batch(list []program.Entry) error {
-	keys, values := arrays(len(list), t.inner.KeySize()), arrays(len(list), t.inner.ValueSize())
-	for i, e := range list {
-		copy(keys.Index(i).Bytes(), e.Key)
-		copy(values.Index(i).Bytes(), e.Value)
+	n := min(len(list), together)
+	keys, values := arrays(n, t.inner.KeySize()), arrays(n, t.inner.ValueSize())
+	for some := range slices.Chunk(list, together) {
+		for i, e := range some {
+			copy(keys.Index(i).Bytes(), e.Key)
+			copy(values.Index(i).Bytes(), e.Value)
+		}
+		_, err := t.inner.BatchUpdate(keys.Slice(0, len(some)).Interface(), values.Slice(0, len(some)).Interface(), nil)
+		if err != nil {
+			return err
+		}
 	}
-	_, err := t.inner.BatchUpdate(keys.Interface(), values.Interface(), nil)
-	return err
+	return nil
 }
 
 // arrays is a slice of n arrays of so many bytes.

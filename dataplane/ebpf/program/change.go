@@ -81,8 +81,9 @@ func (st *State) All(want *model.Table) iter.Seq[Entry] {
 		if !each(settingsEntries(want.Settings)) {
 			return
 		}
+		var list []Entry // one after the other in the same memory
 		for p := range want.Pools() {
-			if !each(st.poolEntries(st.pools[p.ID])) {
+			if list = st.appendPool(list[:0], st.pools[p.ID]); !each(list) {
 				return
 			}
 		}

@@ -9,12 +9,15 @@ import (
 )
 
 // poolEntries are the entries of a pool by itself; none if there is no pool.
-func (st *State) poolEntries(ps *poolState) []Entry {
+func (st *State) poolEntries(ps *poolState) []Entry { return st.appendPool(nil, ps) }
+
+// appendPool appends the entries of a pool.
+func (st *State) appendPool(list []Entry, ps *poolState) []Entry {
 	if ps == nil || ps.pool == nil {
-		return nil
+		return list
 	}
 	p := ps.pool
-	list := make([]Entry, 0, 2*len(ps.baseSlots)+len(ps.weightSlots)+3)
+	list = slices.Grow(list, 2*len(ps.baseSlots)+len(ps.weightSlots)+3)
 	list = append(list, Entry{Names, idKey(ps.id), nameValue(p.ID.String())})
 	places := make(map[uint32]string, len(p.Backends))
 	for i, b := range p.Backends {

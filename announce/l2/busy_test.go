@@ -127,3 +127,28 @@ func TestOneClaimEach(t *testing.T) {
 		b.owner(a)
 	}
 }
+
+// TestGoneWhileNew: nobody takes over a new address whose Service is deleted before its owner is
+// sure that no other machine has it.
+func TestGoneWhileNew(t *testing.T) {
+	l := newLink(t, "a", "b")
+	l.pass(10)
+	l.candidates(vip)
+	l.pass(2)
+	owner := l.owner(vip)
+	other := map[string]string{"a": "b", "b": "a"}[owner]
+	l.nodes[owner].anywhere = map[netip.Addr]bool{} // the data plane has it no more
+	l.nodes[owner].setCandidates(l.now, nil)
+	l.send(owner, l.nodes[owner].adverts(true))
+	l.now = l.now.Add(holdNew)
+	l.nodes[other].waited(l.now)
+	if owned := l.nodes[other].owned(); len(owned) > 0 {
+		t.Errorf("the other node claims %v", owned)
+	}
+	l.nodes[other].setCandidates(l.now, nil) // its own follows
+	l.send(other, l.nodes[other].adverts(true))
+	l.pass(5)
+	if owners := l.owners(vip); len(owners) > 0 {
+		t.Errorf("%v own what is gone", owners)
+	}
+}

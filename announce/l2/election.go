@@ -17,7 +17,7 @@ const (
 	// holdUnheard is how long the best candidate waits for others' word about an address that
 	// nobody owned so far, while a living node would be better: that one may be about to say
 	// that it is a candidate, too.
-	holdUnheard = firstWait
+	holdUnheard = 2 * time.Millisecond
 	// holdNew is how long it waits if nodes have weights for the address, or if others' word is
 	// yet to be read.
 	holdNew = Interval / 2

@@ -88,7 +88,7 @@ func (e *election) tidy() {
 // hold is how long this node waits before it claims an address that it is the best candidate for.
 func (e *election) hold(now time.Time, s *standing) time.Duration {
 	switch {
-	case s.hadOwner && e.isGone(s.Address):
+	case e.isGone(s.Address):
 		return holdGone
 	case e.mayBeBehind(now, s):
 		if s.hadOwner {

@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/fairway-net/fairway/announce/l2/handoff"
+	"github.com/fairway-net/fairway/announce/lead"
 	"github.com/fairway-net/fairway/internal/kernel"
 )
 
@@ -54,9 +55,9 @@ func (l *Link) lead(a netip.Addr, node string) {
 	if to == nil || l.handoffs.failed {
 		return
 	}
-	var own []handoff.Flow
+	var own []lead.Flow
 	for _, c := range l.handoffs.own[a] {
-		own = append(own, handoff.Flow{Client: c.Client, Port: c.Port, Proto: uint8(c.Proto)})
+		own = append(own, lead.Flow{Client: c.Client, Port: c.Port, Proto: uint8(c.Proto)})
 	}
 	if err := l.handoffs.lead(l.device, a, to, own); err != nil {
 		l.handoffs.failed = true
@@ -78,7 +79,7 @@ func (l *Link) macOf(node string) net.HardwareAddr {
 	return nil
 }
 
-func (h *handoffs) lead(device *net.Interface, a netip.Addr, to net.HardwareAddr, own []handoff.Flow) (err error) {
+func (h *handoffs) lead(device *net.Interface, a netip.Addr, to net.HardwareAddr, own []lead.Flow) (err error) {
 	if h.program == nil {
 		if h.program, err = handoff.Open(device); err != nil {
 			return err

@@ -6,7 +6,7 @@ import (
 	"slices"
 	"time"
 
-	"github.com/fairway-net/fairway/announce/strays/ring"
+	"github.com/fairway-net/fairway/announce/lead"
 	"github.com/fairway-net/fairway/internal/kernel"
 )
 
@@ -23,14 +23,14 @@ const mostFlows = 100_000
 // past are connections to an address of before a change.
 type past struct {
 	since time.Time // the change was prepared
-	flows map[ring.Flow]bool
+	flows map[lead.Flow]bool
 	blind bool // they are too many
 }
 
-func flowsOf(list []kernel.Connection) map[ring.Flow]bool {
-	flows := make(map[ring.Flow]bool, len(list))
+func flowsOf(list []kernel.Connection) map[lead.Flow]bool {
+	flows := make(map[lead.Flow]bool, len(list))
 	for _, c := range list {
-		flows[ring.Flow{Client: c.Client, Port: c.Port, Proto: uint8(c.Proto)}] = true
+		flows[lead.Flow{Client: c.Client, Port: c.Port, Proto: uint8(c.Proto)}] = true
 	}
 	return flows
 }
@@ -123,7 +123,7 @@ func (l *link) recount(now time.Time) error {
 		if l.group.leaving || now.Sub(p.since) <= settles {
 			p.flows = is
 		} else {
-			maps.DeleteFunc(p.flows, func(f ring.Flow, _ bool) bool { return !is[f] })
+			maps.DeleteFunc(p.flows, func(f lead.Flow, _ bool) bool { return !is[f] })
 		}
 		if now.Sub(p.since) > keepAtMost {
 			clear(p.flows)

@@ -3,7 +3,7 @@
 // planned move of an address ends no connection. It knows nothing of elections: it is told
 // who the former owner is, and until when. Its files:
 //
-//	handoff.go  a link's program and its maps
+//	handoff.go  a link's program and its maps, on the base of announce/lead
 //	attach.go   where the program hangs: before the data plane
 //	bpf/        the program
 //

@@ -18,15 +18,6 @@ type handoffAddress struct {
 	Bytes [16]uint8
 }
 
-type handoffFlow struct {
-	_     structs.HostLayout
-	From  handoffAddress
-	To    handoffAddress
-	Sport uint16
-	Dport uint16
-	Proto uint32
-}
-
 type handoffFormer struct {
 	_         structs.HostLayout
 	Mac       [6]uint8

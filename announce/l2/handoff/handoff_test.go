@@ -9,10 +9,11 @@ import (
 	"testing"
 	"time"
 
+	"github.com/cilium/ebpf"
 	"github.com/vishvananda/netlink"
 	"golang.org/x/sys/unix"
 
-	"github.com/fairway-net/fairway/internal/tcfilter"
+	"github.com/fairway-net/fairway/announce/lead"
 )
 
 // inNamespace gives the test a network namespace with an interface.
@@ -53,7 +54,7 @@ func TestStays(t *testing.T) {
 	first, err := Open(device)
 	must(t, err)
 	expectLeftovers(t)
-	begun := []Flow{{Client: netip.MustParseAddrPort("198.51.100.1:4000"), Port: 80, Proto: unix.IPPROTO_TCP}}
+	begun := []lead.Flow{{Client: netip.MustParseAddrPort("198.51.100.1:4000"), Port: 80, Proto: unix.IPPROTO_TCP}}
 	must(t, first.Lead(a, mac, begun, time.Minute))
 	must(t, first.Close())
 	expectLeftovers(t, "br0")
@@ -66,9 +67,7 @@ func TestStays(t *testing.T) {
 		t.Errorf("led to %s, want %s", got, mac)
 	}
 	var seen uint64
-	key := handoffFlow{From: handoffAddress{Bytes: begun[0].Client.Addr().As16()}, To: handoffAddress{Bytes: a.As16()}, Proto: unix.IPPROTO_TCP}
-	key.Sport, key.Dport = tcfilter.NetworkOrder(4000), tcfilter.NetworkOrder(80)
-	if err := second.maps.Maps[handoffMapBegun].Lookup(key, &seen); err != nil {
+	if err := second.Maps[handoffMapBegun].Lookup(lead.KeyOf(begun[0], a), &seen); err != nil {
 		t.Errorf("a connection that began here is forgotten: %v", err)
 	}
 	if _, err := second.End(a); err != nil {
@@ -76,7 +75,7 @@ func TestStays(t *testing.T) {
 	}
 	expectLeftovers(t)
 	must(t, second.Lead(a, mac, nil, time.Minute))
-	if err := second.maps.Maps[handoffMapBegun].Lookup(key, &seen); err == nil {
+	if err := second.Maps[handoffMapBegun].Lookup(lead.KeyOf(begun[0], a), &seen); err == nil {
 		t.Error("a connection that began here before counts for the next move: the client's next one from the same port may be another node's")
 	}
 	must(t, second.Close())
@@ -92,11 +91,18 @@ func TestStays(t *testing.T) {
 // TestFilterOfKilledProcess: the same by a filter of clsact, where the kernel has no tcx.
 func TestFilterOfKilledProcess(t *testing.T) {
 	device := inNamespace(t)
+	spec, err := loadHandoff()
+	must(t, err)
+	killed, err := ebpf.NewCollection(spec)
+	must(t, err)
+	n, err := netlink.NewHandle()
+	must(t, err)
+	defer n.Close()
+	must(t, siteOf(n, device.Index).Attach(filterName, killed.Programs[handoffProgHandoff].FD()))
+	killed.Close()
 	first, err := Open(device)
 	must(t, err)
 	a, mac := netip.MustParseAddr("2001:db8::1"), net.HardwareAddr{2, 0, 0, 0, 0, 7}
-	must(t, first.site.Attach(filterName, first.maps.Programs[handoffProgHandoff].FD()))
-	first.attached = true
 	must(t, first.Lead(a, mac, nil, time.Minute))
 	must(t, first.Close())
 	expectLeftovers(t, "br0")

@@ -2,7 +2,7 @@
 // node, until one of them has the connection, in any mode of the data plane. It is told
 // which nodes have connections of an address, and in which order they are asked. Its files:
 //
-//	ring.go    an interface's program and its maps
+//	ring.go    an interface's program and its maps, on the base of announce/lead
 //	place.go   where the program hangs: before the data plane
 //	bpf/       the program
 //

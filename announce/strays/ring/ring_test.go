@@ -13,8 +13,8 @@ import (
 	"github.com/vishvananda/netlink"
 	"golang.org/x/sys/unix"
 
+	"github.com/fairway-net/fairway/announce/lead"
 	"github.com/fairway-net/fairway/announce/wire"
-	"github.com/fairway-net/fairway/internal/tcfilter"
 )
 
 // inNamespace gives the test a network namespace with an interface.
@@ -57,7 +57,9 @@ func TestStays(t *testing.T) {
 	must(t, err)
 	expectLeftovers(t)
 	must(t, first.Watch(a, time.Minute))
-	must(t, first.Note(a, []Flow{{Client: netip.MustParseAddrPort("198.51.100.1:4000"), Port: 80, Proto: unix.IPPROTO_TCP}}))
+	flow := lead.Flow{Client: netip.MustParseAddrPort("198.51.100.1:4000"), Port: 80, Proto: unix.IPPROTO_TCP}
+	key := lead.KeyOf(flow, a)
+	must(t, first.Note(a, []lead.Flow{flow}))
 	must(t, first.Lead(a, ring, time.Minute))
 	must(t, first.Watch(b, time.Minute))
 	must(t, first.Close())
@@ -71,23 +73,21 @@ func TestStays(t *testing.T) {
 		t.Errorf("rings %v, want %v and an empty one", got, ring)
 	}
 	var seen uint64
-	key := straysFlow{From: straysAddress{Bytes: netip.MustParseAddr("198.51.100.1").As16()}, To: straysAddress{Bytes: a.As16()}, Proto: unix.IPPROTO_TCP}
-	key.Sport, key.Dport = tcfilter.NetworkOrder(4000), tcfilter.NetworkOrder(80)
-	if err := second.maps.Maps[straysMapBegun].Lookup(key, &seen); err != nil {
+	if err := second.Maps[straysMapBegun].Lookup(key, &seen); err != nil {
 		t.Errorf("a connection that began here is forgotten: %v", err)
 	}
 	must(t, second.Forget(a, nil))
-	if err := second.maps.Maps[straysMapBegun].Lookup(key, &seen); err != nil {
+	if err := second.Maps[straysMapBegun].Lookup(key, &seen); err != nil {
 		t.Error("one that has just begun is forgotten")
 	}
-	must(t, second.maps.Maps[straysMapBegun].Put(key, uint64(1))) // long ago
+	must(t, second.Maps[straysMapBegun].Put(key, uint64(1))) // long ago
 	must(t, second.Forget(b, nil))
-	must(t, second.Forget(a, map[Flow]bool{{Client: netip.MustParseAddrPort("198.51.100.1:4000"), Port: 80, Proto: unix.IPPROTO_TCP}: true}))
-	if err := second.maps.Maps[straysMapBegun].Lookup(key, &seen); err != nil {
+	must(t, second.Forget(a, map[lead.Flow]bool{flow: true}))
+	if err := second.Maps[straysMapBegun].Lookup(key, &seen); err != nil {
 		t.Error("one that is there is forgotten")
 	}
 	must(t, second.Forget(a, nil))
-	if err := second.maps.Maps[straysMapBegun].Lookup(key, &seen); err == nil {
+	if err := second.Maps[straysMapBegun].Lookup(key, &seen); err == nil {
 		t.Error("one that is over isn't forgotten")
 	}
 	for _, address := range []netip.Addr{a, b} {

@@ -18,15 +18,6 @@ type straysAddress struct {
 	Bytes [16]uint8
 }
 
-type straysFlow struct {
-	_     structs.HostLayout
-	From  straysAddress
-	To    straysAddress
-	Sport uint16
-	Dport uint16
-	Proto uint32
-}
-
 type straysMac struct {
 	_     structs.HostLayout
 	Bytes [8]uint8

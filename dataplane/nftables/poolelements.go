@@ -2,6 +2,7 @@ package nftables
 
 import (
 	"net/netip"
+	"slices"
 	"time"
 
 	"github.com/fairway-net/fairway/model"
@@ -14,12 +15,12 @@ func backendElement(key backendKey) element {
 		key: addr + addr + protoField(key.proto) + portField(key.port)}
 }
 
-// poolElements are the elements of a pool by itself.
-func (st *state) poolElements(ps *poolState) []element {
+// appendPool appends the elements of a pool by itself.
+func (st *state) appendPool(list []element, ps *poolState) []element {
 	p, own := ps.pool, setsOf(ps.pool.ID.IPv6)
 	n, name := native(ps.number), label(p.ID)
 	choose := native(uint32(st.choice(ps)))
-	list := make([]element, 0, len(ps.slots)+len(ps.mark)+3)
+	list = slices.Grow(list, len(ps.slots)+len(ps.mark)+3)
 	for i, b := range ps.slots {
 		list = append(list, element{set: own.slots, key: n + native(uint32(i)), data: addrPortFields(b), comment: name})
 	}

@@ -63,8 +63,8 @@ func newState(scheduler string) *state {
 func (st *state) setPool(id model.PoolID, p *model.Pool) (before, after []element) {
 	ps := st.pools[id]
 	if ps != nil && ps.pool != nil {
-		before = st.poolElements(ps)
-		before = append(before, st.countBackends(ps.pool, -1)...)
+		before = st.appendPool(nil, ps)
+		st.countBackends(ps.pool, -1, func(b backendKey) { before = append(before, backendElement(b)) })
 		if p != nil && (p.Affinity == 0) != (ps.pool.Affinity == 0) {
 			st.stale[id] = true
 		}
@@ -75,8 +75,9 @@ func (st *state) setPool(id model.PoolID, p *model.Pool) (before, after []elemen
 		return before, nil
 	}
 	ps = st.place(p)
-	after = st.poolElements(ps)
-	return before, append(after, st.countBackends(p, +1)...)
+	after = st.appendPool(nil, ps)
+	st.countBackends(p, +1, func(b backendKey) { after = append(after, backendElement(b)) })
+	return before, after
 }
 
 // place gives a pool its number, slots and members.
@@ -136,10 +137,9 @@ func (st *state) dropMembers(ps *poolState) {
 	ps.mark = nil
 }
 
-// countBackends adds a pool's backends to the count of all. It returns the
-// elements of those that came or went with it.
-func (st *state) countBackends(p *model.Pool, by int32) []element {
-	var list []element
+// countBackends adds a pool's backends to the count of all. It calls changed with those that
+// came or went with it.
+func (st *state) countBackends(p *model.Pool, by int32, changed func(backendKey)) {
 	for _, backends := range [][]model.Backend{p.Backends, p.Draining} {
 		for _, b := range backends {
 			key := backendKeyOf(b, p.ID.Proto)
@@ -150,11 +150,10 @@ func (st *state) countBackends(p *model.Pool, by int32) []element {
 				st.backends[key] = was + by
 			}
 			if was == 0 || was+by == 0 {
-				list = append(list, backendElement(key))
+				changed(key)
 			}
 		}
 	}
-	return list
 }
 
 func familyOf(ipv6 bool) *family {

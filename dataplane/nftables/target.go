@@ -29,7 +29,7 @@ func build(want *model.Table, options kernel.Options, adopted map[string]adopted
 			st.pools[p.ID] = &poolState{number: a.number, slots: a.slots}
 		}
 		ps := st.place(p)
-		st.countBackends(p, +1)
+		st.countBackends(p, +1, func(backendKey) {})
 		t.chains = append(t.chains, st.chainsOf(ps, st.chains)...)
 	}
 	for f := range want.Frontends() {
@@ -40,7 +40,7 @@ func build(want *model.Table, options kernel.Options, adopted map[string]adopted
 }
 
 // elements are all elements of the target, made one by one: all of them at once
-// would be what the agent takes most memory for.
+// would be what the agent takes most memory for. Who keeps one must copy it.
 func (t *target) elements() iter.Seq[*element] {
 	return func(yield func(*element) bool) {
 		each := func(list []element) bool {
@@ -59,8 +59,9 @@ func (t *target) elements() iter.Seq[*element] {
 				return
 			}
 		}
+		var list []element // one pool after the other in the same memory
 		for _, ps := range t.state.pools {
-			if !each(t.state.poolElements(ps)) {
+			if list = t.state.appendPool(list[:0], ps); !each(list) {
 				return
 			}
 		}

@@ -5,8 +5,6 @@
 package weights
 
 import (
-	"slices"
-
 	"github.com/fairway-net/fairway/model"
 )
 
@@ -48,7 +46,11 @@ func GCD(a, b int) int {
 // none.
 func Fill[Name comparable](old []Name, missing map[Name]int, order []Name) []Name {
 	var none Name
-	out := slices.Clone(old)
+	size := 0
+	for _, n := range missing {
+		size += n
+	}
+	out := append(make([]Name, 0, max(size, len(old))), old...)
 	var free []int
 	for i, b := range out {
 		if missing[b] > 0 {

@@ -155,7 +155,7 @@ func sessionsOf(t *testing.T, name, node string) string {
 	}
 	var lines []string
 	for _, s := range report.Sessions {
-		lines = append(lines, fmt.Sprintf("%s %s %s", s.Peer, s.State, s.BFD))
+		lines = append(lines, fmt.Sprintf("%s %s %s %s", s.Peer, s.State, s.BFD, s.LastError))
 	}
 	return strings.Join(lines, "\n")
 }

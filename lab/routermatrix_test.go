@@ -54,6 +54,7 @@ func TestRouterMatrix(t *testing.T) {
 	m.Run("local endpoints", func(t *testing.T) { m.in(t).localEndpoints() })
 	m.Run("beside pools", func(t *testing.T) { m.in(t).besidePools() })
 	m.Run("both families in one session", func(t *testing.T) { m.in(t).bothFamilies() })
+	m.Run("any AS number of another", func(t *testing.T) { m.in(t).external() })
 	m.Run("password", func(t *testing.T) { m.in(t).password() })
 	m.Run("iBGP", func(t *testing.T) { m.in(t).internal() })
 	m.Run("graceful restart", func(t *testing.T) { m.in(t).gracefulRestart() })
@@ -199,6 +200,17 @@ func (m *matrix) password() {
 		m.Fatal(err)
 	}
 	m.shows("10.99.0.1/32", "2 available")
+}
+
+// external has nodes take any AS number but their own; how often they dial anew makes no
+// difference to what the router is told.
+func (m *matrix) external() {
+	m.patch("bgppeers", "router-ipv4", `{"spec":{"peerASN":null,"dynamicASN":"internal","connectTime":"1s"}}`)
+	eventually(m.T, "an AS number of another is refused", func() bool {
+		return strings.Contains(sessionsOf(m.T, m.name, "node1"), "spec.dynamicASN does not allow")
+	})
+	m.patch("bgppeers", "router-ipv4", `{"spec":{"dynamicASN":"external"}}`)
+	m.shows("10.99.0.1/32", "2 available", fmt.Sprint(lab.NodesASN))
 }
 
 func (m *matrix) internal() {

@@ -111,15 +111,12 @@ routers: build ## what real routers make of what nodes announce: minutes, since 
 drain: build ## connections through nodes that are drained, in each mode, also over routers, nodes that may not announce, and stable flows, nodes that lose power meanwhile, a machine that shuts down, a node with 10,000 addresses, and the last endpoint of a Service: eight minutes
 	FAIRWAY_DRAIN=isolated unshare --mount --propagation private $(GO) test -v -count=1 -timeout 15m -run '^(TestDrainKeepsConnections|TestDrainUnderRouters|TestWhoMayNotAnnounce|TestStableFlows|TestKeeperLost|TestShutdown|TestDrainManyAddresses|TestLastEndpoint)$$' ./lab
 
-comma := ,
-
 # This kernel may lack them; the virtual machine's has them.
-stacked: FRR = $(subst $() ,$(comma),$(patsubst /lib/%,/usr/lib/%,$(patsubst /lib64/%,/usr/lib64/%,$(shell ldd /usr/lib/frr/zebra /usr/lib/frr/bfdd /usr/lib/frr/bgpd | grep -o "/[^ :]*" | sort -u))) /etc/group /etc/passwd)
 stacked: ## layer 2 on a bond that goes over to its other interface, and on a VLAN of it; BGP in VRFs, with FRR and packets: two minutes, in the virtual machine
 	@mkdir -p bin
 	for p in l2 bgp; do CGO_ENABLED=0 $(GO) test -c -o bin/$$p.test ./announce/$$p || exit 1; done
 	$(GO) run ./hack/invm -modules bonding,8021q,veth,bridge bin/l2.test -test.v -test.run '^TestStacked$$'
-	$(GO) run ./hack/invm -modules vrf,veth -read $(FRR) bin/bgp.test -test.v -test.run '^(TestDevices|TestRouterInVRF)$$'
+	$(GO) run ./hack/invm -modules vrf,veth -read /usr/lib/frr/zebra,/usr/lib/frr/bfdd,/usr/lib/frr/bgpd,/etc/group,/etc/passwd bin/bgp.test -test.v -test.run '^(TestDevices|TestRouterInVRF)$$'
 
 many-nodes: build ## agents of nodes elsewhere, asked by nodes/proxy and by pods/exec, with few rights, and silent: half a minute
 	FAIRWAY_MANY_NODES=1 $(GO) test -v -count=1 -timeout 10m -run '^TestManyNodes$$' ./lab

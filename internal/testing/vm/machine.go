@@ -22,7 +22,7 @@ type Config struct {
 	// Binary is the test binary; "" is the one that is running.
 	Binary string
 	// Files are further files of the host that the machine has under the same
-	// paths; directories with all that's in them. The current directory's
+	// paths; directories with all that's in them, programs with their libraries. The current directory's
 	// testdata is always there.
 	Files []string
 	// Kernel is the Debian release whose cloud kernel it has; "" is that of this
@@ -148,6 +148,11 @@ func writeInitrd(file, baseFile string, c Config) error {
 	for _, f := range files {
 		if err := a.addTree(f, f, func(string) bool { return true }); err != nil {
 			return err
+		}
+		if info, err := os.Stat(f); err == nil && info.Mode().IsRegular() {
+			if err := a.addProgram(f); err != nil { // with its libraries
+				return err
+			}
 		}
 	}
 	return writeFile(file, func(w io.Writer) error {

@@ -1,54 +1,48 @@
 package agent
 
 import (
-	"math"
 	"runtime/debug"
 
 	"github.com/fairway-net/fairway/internal/tuning"
 )
 
-// garbageLimit is how much of it may gather in a large cluster, whatever is in use.
-const garbageLimit = 28 << 20
-
 // startupHeap is how large the heap gets before garbage is collected, while an agent takes in
 // the API and programs the kernel for the first time: its highest resident memory is 40 MB more.
 const startupHeap = 52 << 20
 
-// collectSeldom lets garbage gather while the API is listed, until what it returns is called:
-// in a large cluster, half as much as is in use.
-func collectSeldom(config Config) (end func()) {
-	return boundGarbage(config, startupHeap, math.MaxUint64/100)
-}
+// When garbage is collected: while the API is listed, during the first Apply, which takes the
+// most memory, and afterwards. It matters in large clusters.
+var (
+	whileListing = tuning.Bound{Heap: startupHeap, Room: 1 << 40, Percent: 50}
+	firstApply   = tuning.Bound{Heap: startupHeap, Room: 20 << 20, Percent: 50}
+	afterStart   = tuning.Bound{Room: 28 << 20, Percent: 100}
+)
 
-func boundGarbage(config Config, heap, room uint64) (end func()) {
+// boundGarbage bounds garbage until what it returns is called.
+func boundGarbage(config Config, b tuning.Bound) (end func()) {
 	if !config.TuneGC {
 		return func() {}
 	}
-	return tuning.BoundGarbage(heap, room)
+	return tuning.BoundGarbage(b)
 }
 
 // releaseInitMemory precedes the lists of the API. To initialise every library that is
 // linked in maps half of the executable.
 func (a *Agent) releaseInitMemory() { a.released(tuning.ForgetExecutable()) }
 
-// releaseListMemory follows the lists of the API, when the first table is complete:
-// the plane's first Apply, which takes the most memory, begins without their garbage,
-// and little of its own gathers.
+// releaseListMemory follows the lists of the API, when the first table is complete.
 func (a *Agent) releaseListMemory() {
 	a.listed.Do(func() {
 		a.startIsOver()
-		a.startIsOver = boundGarbage(a.config, startupHeap, applyGarbage)
+		a.startIsOver = boundGarbage(a.config, firstApply)
 		a.released(tuning.ForgetExecutable())
 	})
 }
 
-// applyGarbage bounds what of it gathers during the first Apply in a large cluster.
-const applyGarbage = 20 << 20
-
 // releaseStartupMemory follows the first sync.
 func (a *Agent) releaseStartupMemory() {
 	a.startIsOver()
-	boundGarbage(a.config, 0, garbageLimit)
+	boundGarbage(a.config, afterStart)
 	a.released(tuning.ForgetStart())
 }
 

@@ -47,7 +47,7 @@ func run(ctx context.Context, config Config, kinds []dataplane.Kind) error {
 	l := lasting{
 		planes: planes, metrics: shown, health: health, ports: httpports.New(),
 		service:     healthports.New(func() bool { _, eligible, _ := health.state(); return eligible }, config.Log),
-		startIsOver: collectSeldom(config),
+		startIsOver: boundGarbage(config, whileListing),
 	}
 	defer l.service.Close()
 	return errors.Join(l.runAgents(ctx, config), l.ports.Keep())

@@ -44,22 +44,27 @@ func RoomForGarbage(most uint64, least int) (end func(), err error) {
 	}, nil
 }
 
-// The least and the most that BoundGarbage has wait.
-const (
-	tightPercent = 25
-	leanPercent  = 50
-)
+// tightPercent is the least that BoundGarbage has wait.
+const tightPercent = 25
 
 // Go takes GOGC of at least this.
 const heapMinimum = 4 << 20
 
-// BoundGarbage has garbage collected once the heap is as large as heap, but no larger than
-// a quarter of the memory that this process may use. Where so much is in use that this would
-// be often, half as much gathers as is in use, or as much as room where that is less, but
-// at least a quarter of what is in use: an agent's changes leave little of it, so that
-// collecting more often is hardly noticed. From when end is called, nothing of that holds any
-// more. GOGC in the environment goes before it.
-func BoundGarbage(heap, room uint64) (end func()) {
+// Bound is when garbage is collected. GOGC in the environment goes before it.
+type Bound struct {
+	// Heap is how large the heap gets at least, but for a quarter of the memory that this
+	// process may use, in bytes.
+	Heap uint64
+	// Room is how much garbage gathers at most, in bytes, and Percent how much, in
+	// hundredths of what is in use. At least a quarter of what is in use does.
+	Room    uint64
+	Percent int
+}
+
+// BoundGarbage has garbage collected so: an agent's changes leave little of it, so that
+// collecting more often is hardly noticed. From when end is called, nothing of that holds
+// any more.
+func BoundGarbage(b Bound) (end func()) {
 	if os.Getenv("GOGC") != "" {
 		return func() {}
 	}
@@ -67,9 +72,9 @@ func BoundGarbage(heap, room uint64) (end func()) {
 	if err != nil { // nothing is known to bound it
 		memory = 0
 	}
-	heap = min(heap, memory/4)
+	heap := min(b.Heap, memory/4)
 	return afterCollections(func(live uint64) int {
-		return max(percentTo(live, roots(), heap), boundedPercent(live, room))
+		return max(percentTo(live, roots(), heap), boundedPercent(live, b.Room, b.Percent))
 	})
 }
 
@@ -88,12 +93,16 @@ func roots() uint64 {
 	return sizes[0].Value.Uint64() + sizes[1].Value.Uint64()
 }
 
-func boundedPercent(live, room uint64) int {
-	percent := int(min(room*100/max(live, 1), leanPercent))
+func boundedPercent(live, room uint64, most int) int {
+	percent := int(min(room*100/max(live, 1), uint64(most)))
 	return max(percent/5*5, tightPercent)
 }
 
-// BoundIdleGarbage is BoundGarbage for a server whose requests leave garbage: while
+// idlePercent is how much of it a server lets gather that has little to do, in hundredths of
+// what is in use.
+const idlePercent = 50
+
+// BoundIdleGarbage is BoundGarbage, with room, for a server whose requests leave garbage: while
 // collections follow each other within half a second, ever more may gather, up to
 // busy or a sixteenth of the memory that this process may use, and less again once they
 // haven't for a while. Once there are none, what isn't in use goes back to the system.
@@ -101,7 +110,7 @@ func BoundIdleGarbage(room, busy uint64) (end func()) {
 	if os.Getenv("GOGC") != "" {
 		return func() {}
 	}
-	debug.SetGCPercent(leanPercent)
+	debug.SetGCPercent(idlePercent)
 	if memory, err := root("/").memory(); err == nil { // else nothing is known to bound it
 		busy = max(min(busy, memory/shareOfRoom), room)
 	}
@@ -109,9 +118,9 @@ func BoundIdleGarbage(room, busy uint64) (end func()) {
 	return afterCollections(func(live uint64) int {
 		idle.collected()
 		if r.collected(time.Now()) == r.least {
-			return boundedPercent(live, r.least)
+			return boundedPercent(live, r.least, idlePercent)
 		}
-		return max(percentFor(live, r.now, 0), boundedPercent(live, r.least))
+		return max(percentFor(live, r.now, 0), boundedPercent(live, r.least, idlePercent))
 	})
 }
 

@@ -105,10 +105,10 @@ func TestBoundedPercent(t *testing.T) {
 		live, room uint64
 		want       int
 	}{
-		{0, 28, leanPercent}, {10, 28, leanPercent}, {56, 28, leanPercent},
+		{0, 28, 50}, {10, 28, 50}, {56, 28, 50},
 		{60, 28, 45}, {80, 28, 35}, {100, 28, tightPercent}, {1000, 28, tightPercent},
 	} {
-		if got := boundedPercent(c.live<<20, c.room<<20); got != c.want {
+		if got := boundedPercent(c.live<<20, c.room<<20, 50); got != c.want {
 			t.Errorf("%d MiB in use, room for %d: GOGC %d, want %d", c.live, c.room, got, c.want)
 		}
 	}
@@ -139,7 +139,7 @@ func TestHeapIsReached(t *testing.T) {
 	runtime.GC()
 	runtime.ReadMemStats(&m)
 	size := m.HeapAlloc + 40<<20
-	end := BoundGarbage(size, 0)
+	end := BoundGarbage(Bound{Heap: size})
 	defer end()
 	runtime.GC()
 	runtime.ReadMemStats(&m)
@@ -172,7 +172,7 @@ func TestBoundEnds(t *testing.T) {
 	t.Setenv("GOGC", "")
 	before := debug.SetGCPercent(100)
 	defer debug.SetGCPercent(before)
-	end := BoundGarbage(0, 0)
+	end := BoundGarbage(Bound{})
 	for tries := 0; ; tries++ {
 		runtime.GC() // finalizers run some time afterwards
 		p := debug.SetGCPercent(tightPercent)

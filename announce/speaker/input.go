@@ -26,8 +26,8 @@ func (n *Speaker) Intend(table *model.Table) *model.Table {
 	}
 	n.mu.Lock()
 	changed := n.next.Update(table)
-	if changed && n.takesAddresses() {
-		n.answerForOwn()
+	if takes := n.takesAddresses(); changed || takes != n.quiet {
+		n.beQuiet(takes)
 	}
 	n.mu.Unlock()
 	told := changed && n.decide()
@@ -46,9 +46,16 @@ func (n *Speaker) Intend(table *model.Table) *model.Table {
 
 func (n *Speaker) takesAddresses() bool { return n.takes != nil && n.takes() }
 
-// answerForOwn keeps the kernel from answering for addresses of the next table, before they are
-// the node's own, and whatever becomes of announcing.
-func (n *Speaker) answerForOwn() {
+// beQuiet keeps the kernel from answering for addresses of the next table, if a data plane is
+// about to make them the node's own, whatever becomes of announcing.
+func (n *Speaker) beQuiet(takes bool) {
+	n.quiet = takes
+	if n.layer2 != nil {
+		n.layer2.OwnAddresses(takes)
+	}
+	if !takes || len(n.next.Served()) == 0 {
+		return
+	}
 	complaint := ""
 	if err := l2.AnswerForOwn(); err != nil {
 		complaint = err.Error()

@@ -41,6 +41,10 @@ func TestQuietFirst(t *testing.T) {
 			if pods := ignores(t, "veth0"); pods != "0" {
 				t.Errorf("arp_ignore of an interface that leads to a pod is %s", pods)
 			}
+			n.takes = func() bool { return true } // another mode is about to be in force
+			if n.Intend(balanced(0, "192.0.2.1")); ignores(t, "eth0") != "1" {
+				t.Error("arp_ignore isn't set before a change of the mode")
+			}
 			return nil
 		})
 		if err != nil {

@@ -112,6 +112,7 @@ type Speaker struct {
 	carriesOn   func() bool
 	takes       func() bool // TakesAddresses
 	again       func()
+	quiet       bool   // as takes said last
 	complaint   string // of the kernel's ARP answers, as it was logged
 	held        held
 	missing     map[string]bool // what is not complete yet

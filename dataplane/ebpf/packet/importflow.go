@@ -14,7 +14,9 @@ import (
 	"github.com/fairway-net/fairway/model"
 )
 
-// importFlow makes the entries of a connection of netfilter's: see bpf/conn.h.
+// importFlow makes the entries of a connection of netfilter's: see bpf/conn.h. One that has
+// them keeps them, and its turn: netfilter is asked three times for all of its connections, and
+// a queue with a turn for each time was made anew again and again.
 func (t *connTable) importFlow(f *conntrack.Flow, c tcConn, settings *model.Settings) error {
 	to := tupleOf(f.Proto, 0, f.Source, f.Backend)
 	client := tupleOf(f.Proto, atIngress, f.Client, f.Frontend)
@@ -28,14 +30,18 @@ func (t *connTable) importFlow(f *conntrack.Flow, c tcConn, settings *model.Sett
 	answers := c
 	answers.Flags |= connAnswer
 	key := tupleOf(f.Proto, atIngress, f.Backend, f.Source)
-	if err := t.putNew(key, tupleOf(f.Proto, 0, f.Frontend, f.Client), answers); err != nil {
+	isNew, err := t.putNew(key, tupleOf(f.Proto, 0, f.Frontend, f.Client), answers)
+	if err != nil {
 		return err
 	}
-	if err := t.putTurn(&tcTracked{Answers: key, Id: c.Id}); err != nil {
-		return err
+	if isNew {
+		if err := t.putTurn(&tcTracked{Answers: key, Id: c.Id}); err != nil {
+			return err
+		}
 	}
 	c.Flags |= connCounted
-	return t.putNew(client, to, c)
+	_, err = t.putNew(client, to, c)
+	return err
 }
 
 // stepsOf is what was seen of a connection: enough to know by which packets it
@@ -86,12 +92,16 @@ func readIdle() idle {
 }
 
 // putNew adds an entry, unless there is one.
-func (t *connTable) putNew(key, to tcTuple, c tcConn) error {
+func (t *connTable) putNew(key, to tcTuple, c tcConn) (isNew bool, err error) {
 	c.To = to
-	if err := t.m.Insert(&key, &c); err != nil && !errors.Is(err, ebpf.ErrKeyExist) {
-		return fmt.Errorf("add connection: %w", err)
+	err = t.m.Insert(&key, &c)
+	if errors.Is(err, ebpf.ErrKeyExist) {
+		return false, nil
 	}
-	return nil
+	if err != nil {
+		return false, fmt.Errorf("add connection: %w", err)
+	}
+	return true, nil
 }
 
 func tupleOf(proto model.Protocol, hook uint8, src, dst netip.AddrPort) tcTuple {

@@ -53,3 +53,22 @@ func TestQueueIsFull(t *testing.T) {
 		t.Errorf("a mark has %d turns", turns[0])
 	}
 }
+
+// TestOneTurnEach: connections of netfilter's that are imported again, as with each of the
+// three times that a node which is taken over asks for them, have one turn.
+func TestOneTurnEach(t *testing.T) {
+	const connections = 5
+	b := newBench(t, true)
+	for round := range uint64(3) {
+		for n := range uint64(connections) {
+			client := netip.AddrPortFrom(clients[0].Addr(), 50000+uint16(n))
+			f := &conntrack.Flow{Proto: model.TCP, TCPState: conntrack.TCPEstablished, Frontend: served[0], Backend: backends[0], Client: client, Source: client}
+			must(t, b.conns.importFlow(f, tcConn{Id: round<<8 + n + 1}, &model.Settings{}))
+		}
+	}
+	for n, c := 0, (tcTracked{}); b.conns.turns.now.LookupAndDelete(nil, &c) == nil; n++ {
+		if n == connections || c.Id != uint64(n)+1 {
+			t.Errorf("turn %d is that of connection %d", n, c.Id)
+		}
+	}
+}

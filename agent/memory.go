@@ -15,7 +15,7 @@ const startupHeap = 52 << 20
 var (
 	whileListing = tuning.Bound{Heap: startupHeap, Room: 1 << 40, Percent: 50}
 	firstApply   = tuning.Bound{Heap: startupHeap, Room: 20 << 20, Percent: 50}
-	afterStart   = tuning.Bound{Room: 28 << 20, Percent: 100}
+	afterStart   = tuning.Bound{Room: 20 << 20, Percent: 100}
 )
 
 // boundGarbage bounds garbage until what it returns is called.

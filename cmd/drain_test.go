@@ -45,7 +45,7 @@ func TestDrainWaits(t *testing.T) {
 		{"done", false, []metav1.Condition{may(metav1.ConditionFalse)}, false, ""},
 	} {
 		t.Run(c.name, func(t *testing.T) {
-			api := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+			metallb := metallbOf(t, func(w http.ResponseWriter, r *http.Request) {
 				w.Header().Set("Content-Type", "application/json")
 				var answer any
 				switch {
@@ -63,12 +63,7 @@ func TestDrainWaits(t *testing.T) {
 				if err := json.NewEncoder(w).Encode(answer); err != nil {
 					t.Error(err)
 				}
-			}))
-			defer api.Close()
-			metallb, err := kube.NewMetalLB(&rest.Config{Host: api.URL})
-			if err != nil {
-				t.Fatal(err)
-			}
+			})
 			ctx, cancel := context.WithTimeout(t.Context(), 10*time.Second)
 			defer cancel()
 			got, err := (&drain{node: "n1", metallb: metallb}).look(ctx, c.late)
@@ -79,6 +74,18 @@ func TestDrainWaits(t *testing.T) {
 	}
 }
 
+// metallbOf is a client of an API that answers so.
+func metallbOf(t *testing.T, answer http.HandlerFunc) *kube.MetalLB {
+	t.Helper()
+	api := httptest.NewServer(answer)
+	t.Cleanup(api.Close)
+	metallb, err := kube.NewMetalLB(&rest.Config{Host: api.URL})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return metallb
+}
+
 // late is a context whose deadline is over, which it says itself a moment later.
 type late struct{ context.Context }
 
@@ -87,20 +94,15 @@ func (late) Deadline() (time.Time, bool) { return time.Now().Add(-time.Milliseco
 // TestDrainTimeout: when the time is over, the error says what the node still has, whatever
 // the client says of the context.
 func TestDrainTimeout(t *testing.T) {
-	api := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+	metallb := metallbOf(t, func(w http.ResponseWriter, _ *http.Request) {
 		answer := metav1.PartialObjectMetadataList{Items: []metav1.PartialObjectMetadata{{ObjectMeta: metav1.ObjectMeta{Name: "l2-n1.x"}}}}
 		if err := json.NewEncoder(w).Encode(answer); err != nil {
 			t.Error(err)
 		}
-	}))
-	defer api.Close()
-	metallb, err := kube.NewMetalLB(&rest.Config{Host: api.URL})
-	if err != nil {
-		t.Fatal(err)
-	}
+	})
 	ctx, cancel := context.WithTimeout(t.Context(), 50*time.Millisecond)
 	defer cancel()
-	err = (&drain{node: "n1", metallb: metallb, out: io.Discard}).await(late{ctx})
+	err := (&drain{node: "n1", metallb: metallb, out: io.Discard}).await(late{ctx})
 	if !errors.Is(err, context.DeadlineExceeded) {
 		t.Error(err)
 	}

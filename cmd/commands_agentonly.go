@@ -19,6 +19,7 @@ func commands() []*cobra.Command {
 		dumpCommand(),
 		traceCommand(),
 		flowsCommand(),
+		addressesCommand(),
 		announceCommand(),
 		drainCommand(),
 		cleanupCommand(),

@@ -1,8 +1,7 @@
-//go:build !agentonly
-
 package cmd
 
 import (
+	"fmt"
 	"net/netip"
 	"strings"
 
@@ -58,3 +57,40 @@ func (v *rangesValue) Set(s string) error {
 }
 
 func (v *rangesValue) Type() string { return "ranges" }
+
+// cidrsValue is a flag that takes ranges, comma separated or repeated. The
+// first use replaces the default.
+type cidrsValue struct {
+	list *[]netip.Prefix
+	set  bool
+}
+
+func (v *cidrsValue) String() string {
+	if v.list == nil {
+		return ""
+	}
+	names := make([]string, len(*v.list))
+	for i, p := range *v.list {
+		names[i] = p.String()
+	}
+	return strings.Join(names, ",")
+}
+
+func (v *cidrsValue) Set(s string) error {
+	if !v.set {
+		*v.list, v.set = nil, true
+	}
+	for value := range strings.SplitSeq(s, ",") {
+		p, err := netip.ParsePrefix(strings.TrimSpace(value))
+		if err != nil {
+			return fmt.Errorf("%q is not a CIDR such as 10.96.0.0/16", value)
+		}
+		if p != p.Masked() {
+			return fmt.Errorf("%s is an address, not a range: the range of that length is %s", value, p.Masked())
+		}
+		*v.list = append(*v.list, p)
+	}
+	return nil
+}
+
+func (v *cidrsValue) Type() string { return "cidrs" }

@@ -11,7 +11,6 @@ import (
 	"net/netip"
 	"os"
 	"path/filepath"
-	"strings"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -237,43 +236,6 @@ func (v *addressValue) Set(s string) error {
 }
 
 func (v *addressValue) Type() string { return "ip" }
-
-// cidrsValue is a flag that takes ranges, comma separated or repeated. The
-// first use replaces the default.
-type cidrsValue struct {
-	list *[]netip.Prefix
-	set  bool
-}
-
-func (v *cidrsValue) String() string {
-	if v.list == nil {
-		return ""
-	}
-	names := make([]string, len(*v.list))
-	for i, p := range *v.list {
-		names[i] = p.String()
-	}
-	return strings.Join(names, ",")
-}
-
-func (v *cidrsValue) Set(s string) error {
-	if !v.set {
-		*v.list, v.set = nil, true
-	}
-	for value := range strings.SplitSeq(s, ",") {
-		p, err := netip.ParsePrefix(strings.TrimSpace(value))
-		if err != nil {
-			return fmt.Errorf("%q is not a CIDR such as 10.96.0.0/16", value)
-		}
-		if p != p.Masked() {
-			return fmt.Errorf("%s is an address, not a range: the range of that length is %s", value, p.Masked())
-		}
-		*v.list = append(*v.list, p)
-	}
-	return nil
-}
-
-func (v *cidrsValue) Type() string { return "cidrs" }
 
 // agentSockets is the flag's value: the sockets of agents by their nodes.
 type agentSockets struct{ config *apiserver.Config }

@@ -6,8 +6,8 @@ LDFLAGS  := -s -w -X github.com/fairway-net/fairway/cmd.Version=$(VERSION)
 LINT     := $(GO) tool -modfile=tools/go.mod golangci-lint
 # Packages without a network of their own: the race detector sees these. ./dns isn't one: CoreDNS' cache and
 # reload have races of their own, which it reports. Nor is ./apiserver, whose tests take an etcd each. `make race` has both.
-UNIT     := ./internal/manifest ./internal/netlink/... ./internal/weights ./model/... ./compile/... ./diagnose/... ./kube/... ./agent/... ./config/... ./internal/tuning ./controller/... ./internal/kernel/... ./apiserver/validation ./apiserver/defaults ./apiserver/pki
-UNIT     += ./dataplane/ebpf/program ./internal/seldom ./internal/iprange ./internal/nodename ./internal/oldapi ./announce/...
+UNIT     := ./internal/manifest ./internal/nlmsg ./internal/queue ./internal/weights ./model/... ./compile/... ./diagnose/... ./kube/... ./agent/... ./config/... ./internal/tuning ./controller/... ./internal/kernel/... ./apiserver/validation ./apiserver/defaults ./apiserver/pki
+UNIT     += ./dataplane/ebpf/program ./internal/seldom ./internal/iprange ./internal/oldapi ./announce/...
 UNIT     += ./endpoint/... ./hook ./dns/outside ./dns/machine
 UNIT     += ./ingress/...
 UNIT     += ./apiserver/allocator ./apiserver/registry ./apiserver/rights ./apiserver/identity ./apiserver/tables

@@ -18,8 +18,8 @@ import (
 	"github.com/fairway-net/fairway/diagnose/explain"
 	"github.com/fairway-net/fairway/diagnose/host"
 	"github.com/fairway-net/fairway/diagnose/metrics"
-	"github.com/fairway-net/fairway/diagnose/nodetrace"
 	"github.com/fairway-net/fairway/diagnose/probe"
+	"github.com/fairway-net/fairway/diagnose/trace"
 	"github.com/fairway-net/fairway/internal/flow"
 	"github.com/fairway-net/fairway/internal/kernel"
 	"github.com/fairway-net/fairway/model"
@@ -173,8 +173,8 @@ func (l link) Probe(ctx context.Context, r agentlink.ProbeRequest) (agentlink.Pr
 }
 
 // Trace follows packets on this machine.
-func (l link) Trace(ctx context.Context, r nodetrace.Request, tell func(nodetrace.Line)) error {
-	return nodetrace.Run(ctx, r, tell)
+func (l link) Trace(ctx context.Context, r trace.Request, tell func(trace.Line)) error {
+	return trace.Run(ctx, r, tell)
 }
 
 // keepLeftOut keeps what a sync left out for who asks.

@@ -17,7 +17,6 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/fairway-net/fairway/internal/kernel"
-	"github.com/fairway-net/fairway/internal/portowner"
 )
 
 // advise adds to the error that ends a command what its user may do about it,
@@ -60,12 +59,12 @@ func adviseOnPort(c *cobra.Command, addr net.Addr) string {
 	switch a := addr.(type) {
 	case *net.TCPAddr:
 		port = a.Port
-		if owner := portowner.Find("tcp", a.AddrPort()); owner != "" {
+		if owner := portOwner("tcp", a.AddrPort()); owner != "" {
 			advice = owner + " has it"
 		}
 	case *net.UDPAddr:
 		port = a.Port
-		if owner := portowner.Find("udp", a.AddrPort()); owner != "" {
+		if owner := portOwner("udp", a.AddrPort()); owner != "" {
 			advice = owner + " has it"
 		}
 	}

@@ -10,7 +10,6 @@ import (
 	"time"
 
 	"github.com/fairway-net/fairway/diagnose/agentlink"
-	"github.com/fairway-net/fairway/diagnose/nodetrace"
 	"github.com/fairway-net/fairway/diagnose/trace"
 	"github.com/fairway-net/fairway/internal/drops"
 	"github.com/fairway-net/fairway/internal/flow"
@@ -105,7 +104,7 @@ func (t *tracer) openDrops(ns *netns.NS, port uint16, node string) (w *drops.Wat
 func (h *hop) open(ctx context.Context, key model.Key, port uint16) (err error) {
 	flow := nftrace.Flow{Proto: key.Proto, Client: netip.AddrPortFrom(netip.Addr{}, port), Frontend: anyOf(key.Addr)}
 	if h.agent.Path == "" {
-		h.remote, err = startRemote(ctx, &h.agent, nodetrace.Request{Flows: []nftrace.Flow{flow}, Port: port})
+		h.remote, err = startRemote(ctx, &h.agent, trace.Request{Flows: []nftrace.Flow{flow}, Port: port})
 		return err
 	}
 	if h.node, err = netns.OfProcess(h.agent.Status.PID); err != nil {

@@ -18,7 +18,6 @@ import (
 	"github.com/fairway-net/fairway/dataplane"
 	"github.com/fairway-net/fairway/diagnose/agentlink"
 	"github.com/fairway-net/fairway/diagnose/explain"
-	"github.com/fairway-net/fairway/diagnose/nodetrace"
 	"github.com/fairway-net/fairway/diagnose/probe"
 	"github.com/fairway-net/fairway/diagnose/trace"
 	"github.com/fairway-net/fairway/internal/drops"
@@ -128,7 +127,7 @@ func planeOf(a agentlink.Found) trace.Plane {
 // open begins to follow flows on the node.
 func (t *tracer) open(ctx context.Context, flows []nftrace.Flow) (tracing, error) {
 	if t.isElsewhere() {
-		s, err := startRemote(ctx, t.agent, nodetrace.Request{Flows: flows, Replies: t.follows(), For: min(nodetrace.Most, t.flags.wait+t.flags.timeout+beginPatience)})
+		s, err := startRemote(ctx, t.agent, trace.Request{Flows: flows, Replies: t.follows(), For: min(trace.Longest, t.flags.wait+t.flags.timeout+beginPatience)})
 		if err != nil {
 			return nil, err
 		}

@@ -12,7 +12,6 @@ import (
 	"time"
 
 	"github.com/fairway-net/fairway/diagnose/agentlink"
-	"github.com/fairway-net/fairway/diagnose/nodetrace"
 	"github.com/fairway-net/fairway/diagnose/trace"
 	"github.com/fairway-net/fairway/internal/nftrace"
 )
@@ -27,11 +26,11 @@ type tracing interface {
 type remoteTrace struct {
 	node   string
 	stop   context.CancelFunc
-	lines  chan nodetrace.Line
+	lines  chan trace.Line
 	ended  chan error // why no more lines come
 	names  *toldNames
 	drops  []trace.Drop
-	result *nodetrace.Result // of the connection that the agent was asked to make
+	result *trace.NodeResult // of the connection that the agent was asked to make
 	notes  []string
 }
 
@@ -42,14 +41,14 @@ const beginPatience = 5 * time.Second
 const farSettle = 500 * time.Millisecond
 
 // startRemote has an agent begin to follow packets.
-func startRemote(ctx context.Context, agent *agentlink.Found, r nodetrace.Request) (*remoteTrace, error) {
+func startRemote(ctx context.Context, agent *agentlink.Found, r trace.Request) (*remoteTrace, error) {
 	ctx, cancel := context.WithCancel(ctx)
 	t := &remoteTrace{
-		node: agent.Name(), stop: cancel, lines: make(chan nodetrace.Line, 4096), ended: make(chan error, 1),
+		node: agent.Name(), stop: cancel, lines: make(chan trace.Line, 4096), ended: make(chan error, 1),
 		names: &toldNames{interfaces: map[int]string{}, rules: map[ruleKey]string{}, bases: map[ruleKey]nftrace.Base{}},
 	}
 	go func() {
-		t.ended <- agent.Trace(ctx, r, func(l nodetrace.Line) {
+		t.ended <- agent.Trace(ctx, r, func(l trace.Line) {
 			select {
 			case t.lines <- l:
 			case <-ctx.Done():
@@ -104,7 +103,7 @@ func (t *remoteTrace) Next(deadline time.Time) (nftrace.Event, error) {
 }
 
 // take takes a line in that is no event.
-func (t *remoteTrace) take(l nodetrace.Line) {
+func (t *remoteTrace) take(l trace.Line) {
 	switch {
 	case l.Drop != nil:
 		t.drops = append(t.drops, trace.Drop{Node: t.node, Reason: l.Drop.Reason, Source: l.Drop.Source, Destination: l.Drop.Destination})
@@ -139,7 +138,7 @@ type toldNames struct {
 	bases      map[ruleKey]nftrace.Base
 }
 
-func (n *toldNames) learn(e *nodetrace.Event) {
+func (n *toldNames) learn(e *trace.Event) {
 	if e.InName != "" {
 		n.interfaces[e.In] = e.InName
 	}
@@ -183,8 +182,8 @@ func (t *tracer) isElsewhere() bool { return t.agent != nil && t.agent.Path == "
 func (t *tracer) sendElsewhere(ctx context.Context) error {
 	key := t.keys[0]
 	frontend := netip.AddrPortFrom(key.Addr, key.Port)
-	request := nodetrace.Request{Replies: t.follows(), For: t.flags.timeout + 2*beginPatience}
-	request.Send = &nodetrace.Send{Proto: key.Proto, To: frontend, Timeout: t.flags.timeout}
+	request := trace.Request{Replies: t.follows(), For: t.flags.timeout + 2*beginPatience}
+	request.Send = &trace.Send{Proto: key.Proto, To: frontend, Timeout: t.flags.timeout}
 	switch from := t.question.From; {
 	case from.Kind == "" || from.Kind == "node" && from.Name == t.report.Node:
 	case from.Kind == "node":
@@ -204,7 +203,7 @@ func (t *tracer) sendElsewhere(ctx context.Context) error {
 // made.
 func randomPort() uint16 { return uint16(32768 + rand.IntN(28000)) } //nolint:gosec // no secret
 
-func (t *tracer) sendFrom(ctx context.Context, r nodetrace.Request, port uint16) error {
+func (t *tracer) sendFrom(ctx context.Context, r trace.Request, port uint16) error {
 	key := t.keys[0]
 	r.Port, r.Send.Port = port, port
 	flow := nftrace.Flow{Proto: key.Proto, Client: netip.AddrPortFrom(netip.Addr{}, port), Frontend: r.Send.To}

@@ -31,8 +31,8 @@ import (
 	"github.com/fairway-net/fairway/apis/metallb/v1beta1"
 	"github.com/fairway-net/fairway/controller/addresses/allocator"
 	"github.com/fairway-net/fairway/controller/cluster"
-	"github.com/fairway-net/fairway/controller/queue"
 	"github.com/fairway-net/fairway/internal/iprange"
+	"github.com/fairway-net/fairway/internal/queue"
 	"github.com/fairway-net/fairway/kube"
 )
 

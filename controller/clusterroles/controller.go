@@ -19,7 +19,7 @@ import (
 	rbaclisters "k8s.io/client-go/listers/rbac/v1"
 	"k8s.io/client-go/tools/cache"
 
-	"github.com/fairway-net/fairway/controller/queue"
+	"github.com/fairway-net/fairway/internal/queue"
 )
 
 // Controller fills aggregated ClusterRoles.

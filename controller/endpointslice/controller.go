@@ -21,7 +21,7 @@ import (
 	endpointsliceutil "k8s.io/endpointslice/util"
 
 	"github.com/fairway-net/fairway/controller/cluster"
-	"github.com/fairway-net/fairway/controller/queue"
+	"github.com/fairway-net/fairway/internal/queue"
 )
 
 // Name is what the label endpointslice.kubernetes.io/managed-by says of the

@@ -27,8 +27,8 @@ import (
 
 	"github.com/fairway-net/fairway/controller/cluster"
 	"github.com/fairway-net/fairway/controller/endpointslice"
-	"github.com/fairway-net/fairway/controller/queue"
 	"github.com/fairway-net/fairway/endpoint/health"
+	"github.com/fairway-net/fairway/internal/queue"
 )
 
 const workers = 4

@@ -17,8 +17,8 @@ import (
 	"k8s.io/client-go/tools/leaderelection/resourcelock"
 
 	"github.com/fairway-net/fairway/controller/cluster"
-	"github.com/fairway-net/fairway/controller/queue"
 	"github.com/fairway-net/fairway/endpoint/health"
+	"github.com/fairway-net/fairway/internal/queue"
 )
 
 // Name is what the label endpointslice.kubernetes.io/managed-by says of the

@@ -15,7 +15,7 @@ import (
 	"k8s.io/client-go/metadata"
 
 	"github.com/fairway-net/fairway/controller/cluster"
-	"github.com/fairway-net/fairway/controller/queue"
+	"github.com/fairway-net/fairway/internal/queue"
 )
 
 const (

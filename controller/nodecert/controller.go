@@ -21,7 +21,7 @@ import (
 	"k8s.io/client-go/tools/cache"
 
 	"github.com/fairway-net/fairway/controller/cluster"
-	"github.com/fairway-net/fairway/controller/queue"
+	"github.com/fairway-net/fairway/internal/queue"
 )
 
 // returnTime is how long a machine whose Node was deleted has to register again.

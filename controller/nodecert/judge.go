@@ -14,7 +14,7 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
-	"github.com/fairway-net/fairway/internal/nodename"
+	"github.com/fairway-net/fairway/kube/join"
 )
 
 const (
@@ -48,7 +48,7 @@ func parse(request *certificatesv1.CertificateSigningRequest) (wanted *x509.Cert
 	if !found || !slices.Equal(wanted.Subject.Organization, []string{nodesGroup}) {
 		return nil, "", fmt.Sprintf("the subject must be CN=%sNAME, O=%s", nodePrefix, nodesGroup)
 	}
-	if problem := nodename.Problem(node); problem != "" {
+	if problem := join.NameProblem(node); problem != "" {
 		return nil, "", fmt.Sprintf("node name %q: %s", node, problem)
 	}
 	if len(wanted.DNSNames)+len(wanted.IPAddresses)+len(wanted.EmailAddresses)+len(wanted.URIs) > 0 {

@@ -18,8 +18,8 @@ import (
 	endpointsliceutil "k8s.io/endpointslice/util"
 
 	"github.com/fairway-net/fairway/controller/cluster"
-	"github.com/fairway-net/fairway/controller/queue"
 	"github.com/fairway-net/fairway/diagnose/nearest"
+	"github.com/fairway-net/fairway/internal/queue"
 )
 
 // Reason is the reason of the Events.

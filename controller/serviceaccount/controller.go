@@ -16,7 +16,7 @@ import (
 	corelisters "k8s.io/client-go/listers/core/v1"
 
 	"github.com/fairway-net/fairway/controller/cluster"
-	"github.com/fairway-net/fairway/controller/queue"
+	"github.com/fairway-net/fairway/internal/queue"
 )
 
 const (

@@ -21,7 +21,7 @@ import (
 	networkinglisters "k8s.io/client-go/listers/networking/v1"
 
 	"github.com/fairway-net/fairway/controller/cluster"
-	"github.com/fairway-net/fairway/controller/queue"
+	"github.com/fairway-net/fairway/internal/queue"
 )
 
 // Name is the controller's, as kube-controller-manager has it.

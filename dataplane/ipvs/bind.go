@@ -9,7 +9,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/fairway-net/fairway/internal/kernel"
-	"github.com/fairway-net/fairway/internal/netlink/attr"
+	"github.com/fairway-net/fairway/internal/nlmsg"
 )
 
 // bind adds addresses to the interface. Processes of this node would then reach for
@@ -65,7 +65,7 @@ func (d *dummy) sources(list []netip.Addr) (map[netip.Addr]netip.Addr, error) {
 		if i < 0 || i >= len(of) || len(msg) < unix.SizeofRtMsg {
 			return
 		}
-		for typ, value := range attr.List(msg[unix.SizeofRtMsg:]).All() {
+		for typ, value := range nlmsg.Attributes(msg[unix.SizeofRtMsg:]).All() {
 			if source, ok := netip.AddrFromSlice(value); ok && typ == unix.RTA_PREFSRC && source != of[i] && !source.IsLoopback() {
 				sources[of[i]] = source
 			}

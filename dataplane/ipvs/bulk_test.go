@@ -12,7 +12,7 @@ import (
 
 	"github.com/fairway-net/fairway/internal/kernel"
 	"github.com/fairway-net/fairway/internal/lvs"
-	"github.com/fairway-net/fairway/internal/netlink/bulk"
+	"github.com/fairway-net/fairway/internal/nlmsg"
 	"github.com/fairway-net/fairway/internal/testing/vm"
 )
 
@@ -25,14 +25,14 @@ func TestBulkTellsErrorsApart(t *testing.T) {
 		var messages []*nl.NetlinkRequest
 		add := func(n int) { messages = append(messages, d.newAddress(address(n))) }
 		there := map[int]bool{}
-		for n := range 3 * bulk.Messages {
+		for n := range 3 * nlmsg.BulkMessages {
 			add(n)
-			if n%7 == 3 || n > 2*bulk.Messages { // a whole call of errors is in the end
+			if n%7 == 3 || n > 2*nlmsg.BulkMessages { // a whole call of errors is in the end
 				add(n)
 				there[len(messages)-1] = true
 			}
 		}
-		for range 2 * bulk.Messages {
+		for range 2 * nlmsg.BulkMessages {
 			add(0)
 			there[len(messages)-1] = true
 		}
@@ -45,7 +45,7 @@ func TestBulkTellsErrorsApart(t *testing.T) {
 				t.Errorf("message %d: %v, while it is there already: %t", i, got, there[i])
 			}
 		}
-		if list, err := d.addresses(); err != nil || len(list) != 3*bulk.Messages {
+		if list, err := d.addresses(); err != nil || len(list) != 3*nlmsg.BulkMessages {
 			t.Errorf("%d addresses, %v", len(list), err)
 		}
 	})

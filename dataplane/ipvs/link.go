@@ -10,13 +10,13 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/fairway-net/fairway/internal/kernel"
-	"github.com/fairway-net/fairway/internal/netlink/bulk"
+	"github.com/fairway-net/fairway/internal/nlmsg"
 )
 
 // dummy is the interface with the addresses of Services.
 type dummy struct {
 	handle *netlink.Handle
-	bulk   *bulk.Socket
+	bulk   *nlmsg.BulkSocket
 	index  int // 0 if it isn't known to be there
 	fault  fault
 }
@@ -26,7 +26,7 @@ func openDummy() (*dummy, error) {
 	if err != nil {
 		return nil, fmt.Errorf("open rtnetlink socket: %w", err)
 	}
-	messages, err := bulk.Open(unix.NETLINK_ROUTE)
+	messages, err := nlmsg.OpenBulk(unix.NETLINK_ROUTE)
 	if err != nil {
 		handle.Close()
 		return nil, err

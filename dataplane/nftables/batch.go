@@ -9,8 +9,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/fairway-net/fairway/internal/kernel"
-	"github.com/fairway-net/fairway/internal/netlink/attr"
-	"github.com/fairway-net/fairway/internal/netlink/message"
+	"github.com/fairway-net/fairway/internal/nlmsg"
 )
 
 // batchGenerationID is NFNL_BATCH_GENID (linux/netfilter/nfnetlink.h).
@@ -23,7 +22,7 @@ const acceptPolicy = 1
 type batch struct {
 	s      *socket
 	full   [][]byte // what goes before data, in pieces: to enlarge one by copying takes twice the memory
-	data   attr.Builder
+	data   nlmsg.Builder
 	begin  uint32
 	what   []string // by message, for errors
 	size   int      // messages
@@ -33,7 +32,7 @@ type batch struct {
 
 func (s *socket) newBatch() *batch {
 	b := &batch{s: s}
-	var w attr.Builder
+	var w nlmsg.Builder
 	w.Number(batchGenerationID, 0)
 	b.begin = s.message(&b.data, unix.NFNL_MSG_BATCH_BEGIN, 0, unix.AF_UNSPEC, unix.NFNL_SUBSYS_NFTABLES, w)
 	return b
@@ -55,14 +54,14 @@ func (b *batch) isLarge() bool { return len(b.full) > 0 }
 const pieceSize = 1 << 20
 
 // add appends a message; what describes it for people.
-func (b *batch) add(typ int, flags uint16, body attr.Builder, what string) {
+func (b *batch) add(typ int, flags uint16, body nlmsg.Builder, what string) {
 	b.addOf(unix.NFPROTO_INET, typ, flags, body, what)
 }
 
 // addOf is add for tables of a family.
-func (b *batch) addOf(family byte, typ int, flags uint16, body attr.Builder, what string) {
+func (b *batch) addOf(family byte, typ int, flags uint16, body nlmsg.Builder, what string) {
 	if len(b.data) > pieceSize {
-		b.full, b.data = append(b.full, b.data), make(attr.Builder, 0, pieceSize+2*elementBytes)
+		b.full, b.data = append(b.full, b.data), make(nlmsg.Builder, 0, pieceSize+2*elementBytes)
 	}
 	b.lastAt = len(b.data)
 	b.last = b.s.message(&b.data, unix.NFNL_SUBSYS_NFTABLES<<8|uint16(typ), flags, family, 0, body)
@@ -71,7 +70,7 @@ func (b *batch) addOf(family byte, typ int, flags uint16, body attr.Builder, wha
 }
 
 func (b *batch) addTable() {
-	var w attr.Builder
+	var w nlmsg.Builder
 	w.Text(unix.NFTA_TABLE_NAME, tableName)
 	w.Number(unix.NFTA_TABLE_FLAGS, 0)
 	comment(&w, tableUserdata, commentOfTable, tableComment)
@@ -79,7 +78,7 @@ func (b *batch) addTable() {
 }
 
 func (b *batch) deleteTable() {
-	var w attr.Builder
+	var w nlmsg.Builder
 	w.Text(unix.NFTA_TABLE_NAME, tableName)
 	b.add(unix.NFT_MSG_DELTABLE, 0, w, "delete table")
 }
@@ -90,14 +89,14 @@ func (b *batch) addSet(s *set, size uint32) {
 }
 
 func (b *batch) deleteSet(name string) {
-	var w attr.Builder
+	var w nlmsg.Builder
 	w.Text(unix.NFTA_SET_TABLE, tableName)
 	w.Text(unix.NFTA_SET_NAME, name)
 	b.add(unix.NFT_MSG_DELSET, 0, w, "delete set "+name)
 }
 
 func (b *batch) addChain(c *chain) {
-	var w attr.Builder
+	var w nlmsg.Builder
 	w.Text(unix.NFTA_CHAIN_TABLE, tableName)
 	w.Text(unix.NFTA_CHAIN_NAME, c.name)
 	if c.hook != nil {
@@ -113,7 +112,7 @@ func (b *batch) addChain(c *chain) {
 
 func (b *batch) addRules(c *chain) {
 	for _, r := range c.rules {
-		var w attr.Builder
+		var w nlmsg.Builder
 		w.Text(unix.NFTA_RULE_TABLE, tableName)
 		w.Text(unix.NFTA_RULE_CHAIN, c.name)
 		at := w.Open(unix.NFTA_RULE_EXPRESSIONS)
@@ -127,7 +126,7 @@ func (b *batch) addRules(c *chain) {
 
 // chainMessage names a chain, for deleting it or all its rules.
 func (b *batch) chainMessage(typ int, table, name uint16, chain, verb string) {
-	var w attr.Builder
+	var w nlmsg.Builder
 	w.Text(table, tableName)
 	w.Text(name, chain)
 	b.add(typ, 0, w, verb+" "+chain)
@@ -142,7 +141,7 @@ func (b *batch) flushChain(name string) {
 }
 
 func (b *batch) flushSet(name string) {
-	var w attr.Builder
+	var w nlmsg.Builder
 	w.Text(unix.NFTA_SET_ELEM_LIST_TABLE, tableName)
 	w.Text(unix.NFTA_SET_ELEM_LIST_SET, name)
 	b.add(unix.NFT_MSG_DELSETELEM, 0, w, "flush set "+name)
@@ -162,11 +161,11 @@ func (b *batch) commit() error {
 	}
 	var first error
 	for done := false; !done; {
-		err := b.s.receive(false, func(h message.Header, body []byte) error {
+		err := b.s.receive(false, func(h nlmsg.Header, body []byte) error {
 			if h.Type != unix.NLMSG_ERROR || h.Seq < b.begin || h.Seq > b.s.seq {
 				return nil
 			}
-			err := message.Errno(body)
+			err := nlmsg.Errno(body)
 			done = done || h.Seq == b.last || h.Seq == b.begin
 			if err != nil && first == nil {
 				first = b.explain(h.Seq, err)

@@ -10,7 +10,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/fairway-net/fairway/internal/kernel"
-	"github.com/fairway-net/fairway/internal/netlink/attr"
+	"github.com/fairway-net/fairway/internal/nlmsg"
 	"github.com/fairway-net/fairway/model"
 )
 
@@ -58,7 +58,7 @@ func (p *Plane) frontendCounts(ctx context.Context) ([]kernel.Count, error) {
 func (p *Plane) packetCounts(ctx context.Context) (kernel.Packets, error) {
 	out := kernel.Packets{}
 	err := p.withReader(ctx, func(s *socket) error {
-		var w attr.Builder
+		var w nlmsg.Builder
 		w.Text(unix.NFTA_RULE_TABLE, tableName)
 		w.Text(unix.NFTA_RULE_CHAIN, "invalid")
 		err := s.get(unix.NFT_MSG_GETRULE, unix.NLM_F_DUMP, w, func(data []byte) {
@@ -96,11 +96,11 @@ func (p *Plane) withReader(ctx context.Context, do func(*socket) error) error {
 // readCounters calls visit for every element with a counter. A set that isn't
 // there (yet) has none.
 func (s *socket) readCounters(of *set, visit func(k model.Key, packets, bytes uint64)) error {
-	var w attr.Builder
+	var w nlmsg.Builder
 	w.Text(unix.NFTA_SET_ELEM_LIST_TABLE, tableName)
 	w.Text(unix.NFTA_SET_ELEM_LIST_SET, of.name)
 	err := s.get(unix.NFT_MSG_GETSETELEM, unix.NLM_F_DUMP, w, func(data []byte) {
-		for typ, list := range attr.List(data).All() {
+		for typ, list := range nlmsg.Attributes(data).All() {
 			if typ != unix.NFTA_SET_ELEM_LIST_ELEMENTS {
 				continue
 			}
@@ -134,7 +134,7 @@ func readCounter(data []byte) (packets, bytes uint64) {
 	if name != "counter" {
 		return 0, 0
 	}
-	for typ, value := range attr.List(attrs).All() {
+	for typ, value := range nlmsg.Attributes(attrs).All() {
 		switch {
 		case len(value) != 8:
 		case typ == unix.NFTA_COUNTER_PACKETS:
@@ -149,7 +149,7 @@ func readCounter(data []byte) (packets, bytes uint64) {
 // ruleCounter is how many packets a rule of a chain has counted. Kernels before
 // 4.18 list the rules of all chains.
 func ruleCounter(data []byte, of string) (packets uint64) {
-	for typ, value := range attr.List(data).All() {
+	for typ, value := range nlmsg.Attributes(data).All() {
 		switch typ {
 		case unix.NFTA_RULE_CHAIN:
 			if value.Text() != of {

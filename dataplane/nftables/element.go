@@ -9,7 +9,7 @@ import (
 	"github.com/google/nftables/expr"
 	"golang.org/x/sys/unix"
 
-	"github.com/fairway-net/fairway/internal/netlink/attr"
+	"github.com/fairway-net/fairway/internal/nlmsg"
 	"github.com/fairway-net/fairway/model"
 )
 
@@ -61,7 +61,7 @@ func (e *element) sameValue(o *element) bool {
 
 // write appends the element as a member of an element list. To delete it, its
 // key is enough.
-func (e *element) write(w *attr.Builder, whole bool) {
+func (e *element) write(w *nlmsg.Builder, whole bool) {
 	item := w.Open(listElem)
 	key := w.Open(unix.NFTA_SET_ELEM_KEY)
 	w.Add(unix.NFTA_DATA_VALUE, []byte(e.key))
@@ -98,7 +98,7 @@ func (e *element) write(w *attr.Builder, whole bool) {
 // readElement reads a member of an element list.
 func readElement(s *set, data []byte) element {
 	e := element{set: s}
-	for typ, value := range attr.List(data).All() {
+	for typ, value := range nlmsg.Attributes(data).All() {
 		switch typ {
 		case unix.NFTA_SET_ELEM_KEY:
 			e.key = value0(value)
@@ -116,7 +116,7 @@ func readElement(s *set, data []byte) element {
 }
 
 func value0(data []byte) string {
-	for typ, value := range attr.List(data).All() {
+	for typ, value := range nlmsg.Attributes(data).All() {
 		if typ == unix.NFTA_DATA_VALUE {
 			return string(value)
 		}
@@ -126,7 +126,7 @@ func value0(data []byte) string {
 
 func readData(data []byte) (string, verdict) {
 	var v verdict
-	for typ, value := range attr.List(data).All() {
+	for typ, value := range nlmsg.Attributes(data).All() {
 		if typ != unix.NFTA_DATA_VERDICT {
 			continue
 		}

@@ -5,7 +5,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
-	"github.com/fairway-net/fairway/internal/netlink/attr"
+	"github.com/fairway-net/fairway/internal/nlmsg"
 )
 
 // elementBytes is how much of elements goes into one message: netlink's nested
@@ -31,7 +31,7 @@ type elementWriter struct {
 
 // openMessage is a message to which elements are still added.
 type openMessage struct {
-	data  attr.Builder
+	data  nlmsg.Builder
 	list  int // where in data the list begins
 	count int
 	first string // the key of the first element

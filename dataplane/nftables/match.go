@@ -6,7 +6,7 @@ import (
 	"github.com/google/nftables/expr"
 	"golang.org/x/sys/unix"
 
-	"github.com/fairway-net/fairway/internal/netlink/attr"
+	"github.com/fairway-net/fairway/internal/nlmsg"
 	"github.com/fairway-net/fairway/model"
 )
 
@@ -69,7 +69,7 @@ var (
 	invalidState = ctBit("ct state", expr.CtKeySTATE, expr.CtStateBitINVALID, "invalid")
 	translated   = ctBit("ct status", expr.CtKeySTATUS, 1<<5, "dnat") // IPS_DST_NAT
 
-	noPriority = setPriority(value{"none", 1, func(word int) []attr.Builder {
+	noPriority = setPriority(value{"none", 1, func(word int) []nlmsg.Builder {
 		return expressions(&expr.Immediate{Register: register(word), Data: []byte(native(0))})
 	}})
 	plainPool     = setPriority(masked(priority, maxPool))

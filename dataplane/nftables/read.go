@@ -6,8 +6,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
-	"github.com/fairway-net/fairway/internal/netlink/attr"
-	"github.com/fairway-net/fairway/internal/netlink/message"
+	"github.com/fairway-net/fairway/internal/nlmsg"
 )
 
 // contents are all that the kernel holds of the table.
@@ -80,20 +79,20 @@ func (s *socket) readOnce() (*contents, error) {
 }
 
 // get sends a request and calls visit for each answer.
-func (s *socket) get(typ int, flags uint16, body attr.Builder, visit func([]byte)) error {
+func (s *socket) get(typ int, flags uint16, body nlmsg.Builder, visit func([]byte)) error {
 	return s.getOf(unix.NFPROTO_INET, typ, flags, body, visit)
 }
 
 // getOf is get for tables of a family.
-func (s *socket) getOf(family byte, typ int, flags uint16, body attr.Builder, visit func([]byte)) error {
-	var w attr.Builder
+func (s *socket) getOf(family byte, typ int, flags uint16, body nlmsg.Builder, visit func([]byte)) error {
+	var w nlmsg.Builder
 	seq := s.message(&w, unix.NFNL_SUBSYS_NFTABLES<<8|uint16(typ), flags|unix.NLM_F_ACK, family, 0, body)
 	if err := s.send(w); err != nil {
 		return err
 	}
 	var failure error
 	for done := false; !done; {
-		err := s.receive(true, func(h message.Header, body []byte) error {
+		err := s.receive(true, func(h nlmsg.Header, body []byte) error {
 			if h.Seq != seq {
 				return nil
 			}
@@ -103,7 +102,7 @@ func (s *socket) getOf(family byte, typ int, flags uint16, body attr.Builder, vi
 			switch h.Type {
 			case unix.NLMSG_DONE, unix.NLMSG_ERROR:
 				done = true
-				if err := message.Errno(body); err != nil && failure == nil {
+				if err := nlmsg.Errno(body); err != nil && failure == nil {
 					failure = permission(err)
 				}
 			default:
@@ -123,7 +122,7 @@ func (s *socket) getOf(family byte, typ int, flags uint16, body attr.Builder, vi
 // generation is a number that every transaction counts up by one.
 func (s *socket) generation() (n uint32, err error) {
 	err = s.get(unix.NFT_MSG_GETGEN, 0, nil, func(data []byte) {
-		for typ, value := range attr.List(data).All() {
+		for typ, value := range nlmsg.Attributes(data).All() {
 			if typ == genID {
 				n = value.Number()
 			}
@@ -136,11 +135,11 @@ func (s *socket) generation() (n uint32, err error) {
 }
 
 func (s *socket) readTable(c *contents) error {
-	var w attr.Builder
+	var w nlmsg.Builder
 	w.Text(unix.NFTA_TABLE_NAME, tableName)
 	err := s.get(unix.NFT_MSG_GETTABLE, 0, w, func(data []byte) {
 		c.present = true
-		for typ, value := range attr.List(data).All() {
+		for typ, value := range nlmsg.Attributes(data).All() {
 			if typ == tableUserdata {
 				c.comment = readComment(value, commentOfTable)
 			}
@@ -158,11 +157,11 @@ func (s *socket) readTable(c *contents) error {
 }
 
 func (s *socket) readSets(c *contents) error {
-	var w attr.Builder
+	var w nlmsg.Builder
 	w.Text(unix.NFTA_SET_TABLE, tableName)
 	err := s.get(unix.NFT_MSG_GETSET, unix.NLM_F_DUMP, w, func(data []byte) {
-		attrs := map[uint16]attr.List{}
-		for typ, value := range attr.List(data).All() {
+		attrs := map[uint16]nlmsg.Attributes{}
+		for typ, value := range nlmsg.Attributes(data).All() {
 			attrs[typ] = value
 		}
 		name := attrs[unix.NFTA_SET_NAME].Text()
@@ -181,7 +180,7 @@ func (s *socket) readSets(c *contents) error {
 }
 
 // matches reports whether the kernel's set is made as this one.
-func (s *set) matches(attrs map[uint16]attr.List) bool {
+func (s *set) matches(attrs map[uint16]nlmsg.Attributes) bool {
 	keyType, keyLen := datatype(s.key)
 	if attrs[unix.NFTA_SET_FLAGS].Number() != s.kernelFlags() || attrs[unix.NFTA_SET_KEY_TYPE].Number() != keyType ||
 		attrs[unix.NFTA_SET_KEY_LEN].Number() != keyLen || s.counted != (attrs[setExpr] != nil) {
@@ -195,13 +194,13 @@ func (s *set) matches(attrs map[uint16]attr.List) bool {
 }
 
 func (s *socket) readElements(c *contents, of *set) error {
-	var w attr.Builder
+	var w nlmsg.Builder
 	w.Text(unix.NFTA_SET_ELEM_LIST_TABLE, tableName)
 	w.Text(unix.NFTA_SET_ELEM_LIST_SET, of.name)
 	elements := map[identity]element{}
 	c.elements[of.name] = elements
 	return s.get(unix.NFT_MSG_GETSETELEM, unix.NLM_F_DUMP, w, func(data []byte) {
-		for typ, list := range attr.List(data).All() {
+		for typ, list := range nlmsg.Attributes(data).All() {
 			if typ != unix.NFTA_SET_ELEM_LIST_ELEMENTS {
 				continue
 			}

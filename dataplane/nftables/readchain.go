@@ -6,7 +6,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
-	"github.com/fairway-net/fairway/internal/netlink/attr"
+	"github.com/fairway-net/fairway/internal/nlmsg"
 )
 
 func (s *socket) readChains(c *contents) error {
@@ -19,7 +19,7 @@ func (s *socket) readChainsOf(family byte, of string, c *contents) error {
 	err := s.getOf(family, unix.NFT_MSG_GETCHAIN, unix.NLM_F_DUMP, nil, func(data []byte) {
 		var table, name string
 		found := &foundChain{}
-		for typ, value := range attr.List(data).All() {
+		for typ, value := range nlmsg.Attributes(data).All() {
 			switch typ {
 			case unix.NFTA_CHAIN_TABLE:
 				table = value.Text()
@@ -69,12 +69,12 @@ func (c *foundChain) matches(want *chain) bool {
 }
 
 func (s *socket) readRules(c *contents) error {
-	var w attr.Builder
+	var w nlmsg.Builder
 	w.Text(unix.NFTA_RULE_TABLE, tableName)
 	err := s.get(unix.NFT_MSG_GETRULE, unix.NLM_F_DUMP, w, func(data []byte) {
 		var table, chain string
 		var r foundRule
-		for typ, value := range attr.List(data).All() {
+		for typ, value := range nlmsg.Attributes(data).All() {
 			switch typ {
 			case unix.NFTA_RULE_TABLE:
 				table = value.Text()

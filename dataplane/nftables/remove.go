@@ -6,7 +6,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/fairway-net/fairway/internal/kernel"
-	"github.com/fairway-net/fairway/internal/netlink/attr"
+	"github.com/fairway-net/fairway/internal/nlmsg"
 )
 
 // removeTable removes a table of any family. One that isn't there, or not any more, is
@@ -16,7 +16,7 @@ import (
 // only then does the rest go. A lookup in a table that is being deleted finds
 // nothing, and packets would be refused that another plane serves by now.
 func (s *socket) removeTable(family byte, name string) error {
-	var table attr.Builder
+	var table nlmsg.Builder
 	table.Text(unix.NFTA_TABLE_NAME, name)
 	err := s.getOf(family, unix.NFT_MSG_GETTABLE, 0, table, func([]byte) {})
 	if errors.Is(err, unix.ENOENT) {
@@ -51,7 +51,7 @@ func (s *socket) unhook(family byte, table string, c *contents) error {
 			if found.hook == nil || found.hook.typ != typ || typ == "nat" && !found.hook.entrance() {
 				continue
 			}
-			var w attr.Builder
+			var w nlmsg.Builder
 			w.Text(unix.NFTA_CHAIN_TABLE, table)
 			w.Text(unix.NFTA_CHAIN_NAME, chain)
 			b.addOf(family, unix.NFT_MSG_DELCHAIN, 0, w, "delete chain "+chain)

@@ -7,26 +7,26 @@ import (
 	"github.com/google/nftables/expr"
 	"golang.org/x/sys/unix"
 
-	"github.com/fairway-net/fairway/internal/netlink/attr"
+	"github.com/fairway-net/fairway/internal/nlmsg"
 )
 
 // rule is one rule, in nft's language and as the kernel takes it.
 type rule struct {
 	text  string
-	exprs []attr.Builder
+	exprs []nlmsg.Builder
 }
 
 // part is a piece of a rule.
 type part struct {
 	text  string
-	exprs []attr.Builder
+	exprs []nlmsg.Builder
 }
 
 // value loads something into registers.
 type value struct {
 	text  string
 	words int // registers of 32 bits that it takes
-	load  func(word int) []attr.Builder
+	load  func(word int) []nlmsg.Builder
 }
 
 func newRule(parts ...part) rule {
@@ -52,7 +52,7 @@ func register(word int) uint32 {
 // expression encodes an expression of the nftables library. Errors are about
 // expressions that don't make sense in themselves; the layout's are fixed, and
 // the tests send every one to a kernel.
-func expression(e expr.Any) attr.Builder {
+func expression(e expr.Any) nlmsg.Builder {
 	b, err := expr.Marshal(unix.NFPROTO_INET, e)
 	if err != nil {
 		panic(fmt.Sprintf("nftables: encode %T: %v", e, err))
@@ -60,8 +60,8 @@ func expression(e expr.Any) attr.Builder {
 	return b
 }
 
-func expressions(list ...expr.Any) []attr.Builder {
-	out := make([]attr.Builder, len(list))
+func expressions(list ...expr.Any) []nlmsg.Builder {
+	out := make([]nlmsg.Builder, len(list))
 	for i, e := range list {
 		out[i] = expression(e)
 	}
@@ -73,28 +73,28 @@ func metaValue(text string, key expr.MetaKey) value {
 	if key == expr.MetaKeyIIFNAME || key == expr.MetaKeyOIFNAME {
 		words = 4
 	}
-	return value{text, words, func(word int) []attr.Builder {
+	return value{text, words, func(word int) []nlmsg.Builder {
 		return expressions(&expr.Meta{Key: key, Register: register(word)})
 	}}
 }
 
 func payload(text string, base expr.PayloadBase, offset, size uint32) value {
-	return value{text, int(size+3) / 4, func(word int) []attr.Builder {
+	return value{text, int(size+3) / 4, func(word int) []nlmsg.Builder {
 		return expressions(&expr.Payload{DestRegister: register(word), Base: base, Offset: offset, Len: size})
 	}}
 }
 
 // ctOriginal loads a part of the tuple by which the connection began.
 func ctOriginal(text string, key uint32, words int) value {
-	return value{"ct original " + text, words, func(word int) []attr.Builder {
-		var w attr.Builder
+	return value{"ct original " + text, words, func(word int) []nlmsg.Builder {
+		var w nlmsg.Builder
 		w.Text(unix.NFTA_EXPR_NAME, "ct")
 		data := w.Open(unix.NFTA_EXPR_DATA)
 		w.Number(unix.NFTA_CT_KEY, key)
 		w.Number(unix.NFTA_CT_DREG, register(word))
 		w.Add(unix.NFTA_CT_DIRECTION, []byte{0}) // IP_CT_DIR_ORIGINAL
 		w.Close(data)
-		return []attr.Builder{w}
+		return []nlmsg.Builder{w}
 	}}
 }
 
@@ -106,8 +106,8 @@ func concat(values ...value) value {
 		texts = append(texts, v.text)
 		words += v.words
 	}
-	return value{strings.Join(texts, " . "), words, func(word int) []attr.Builder {
-		var out []attr.Builder
+	return value{strings.Join(texts, " . "), words, func(word int) []nlmsg.Builder {
+		var out []nlmsg.Builder
 		for _, v := range values {
 			out = append(out, v.load(word)...)
 			word += v.words
@@ -135,7 +135,7 @@ func notIn(key value, s *set) part {
 // the rule.
 func mapped(key value, s *set) value {
 	_, size := datatype(s.value)
-	return value{key.text + " map @" + s.name, int(size+3) / 4, func(word int) []attr.Builder {
+	return value{key.text + " map @" + s.name, int(size+3) / 4, func(word int) []nlmsg.Builder {
 		l := lookup(s, register(word))
 		l.DestRegister, l.IsDestRegSet = register(word), true
 		return append(key.load(word), expression(l))
@@ -157,7 +157,7 @@ func compare(v value, op expr.CmpOp, constant, text string) part {
 
 // masked is a number with some of its bits.
 func masked(v value, mask uint32) value {
-	return value{fmt.Sprintf("%s & 0x%x", v.text, mask), 1, func(word int) []attr.Builder {
+	return value{fmt.Sprintf("%s & 0x%x", v.text, mask), 1, func(word int) []nlmsg.Builder {
 		return append(v.load(word), expression(&expr.Bitwise{SourceRegister: register(word), DestRegister: register(word),
 			Len: 4, Mask: []byte(native(mask)), Xor: []byte(native(0))}))
 	}}

@@ -6,7 +6,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
-	"github.com/fairway-net/fairway/internal/netlink/attr"
+	"github.com/fairway-net/fairway/internal/nlmsg"
 )
 
 // equal reports whether the kernel's rule is this one: the same expressions,
@@ -24,7 +24,7 @@ func (r *rule) equal(found foundRule) bool {
 	return true
 }
 
-func sameExpression(want attr.Builder, found []byte) bool {
+func sameExpression(want nlmsg.Builder, found []byte) bool {
 	name, wantData := splitExpression(want)
 	foundName, foundData := splitExpression(found)
 	if name != foundName {
@@ -45,7 +45,7 @@ func sameExpression(want attr.Builder, found []byte) bool {
 }
 
 func splitExpression(data []byte) (name string, attrs []byte) {
-	for typ, value := range attr.List(data).All() {
+	for typ, value := range nlmsg.Attributes(data).All() {
 		switch typ {
 		case unix.NFTA_EXPR_NAME:
 			name = value.Text()
@@ -57,11 +57,11 @@ func splitExpression(data []byte) (name string, attrs []byte) {
 }
 
 func sameAttributes(want, found []byte, ignore ...uint16) bool {
-	have := map[uint16]attr.List{}
-	for typ, value := range attr.List(found).All() {
+	have := map[uint16]nlmsg.Attributes{}
+	for typ, value := range nlmsg.Attributes(found).All() {
 		have[typ] = value
 	}
-	for typ, value := range attr.List(want).All() {
+	for typ, value := range nlmsg.Attributes(want).All() {
 		got, ok := have[typ]
 		switch {
 		case slices.Contains(ignore, typ):
@@ -82,7 +82,7 @@ func sameNested(want, found []byte) bool {
 		return false
 	}
 	n := 0
-	for range attr.List(want).All() {
+	for range nlmsg.Attributes(want).All() {
 		n++
 	}
 	return n > 0 && sameAttributes(want, found) && sameAttributes(found, want)

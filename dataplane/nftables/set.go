@@ -11,7 +11,7 @@ import (
 	"github.com/google/nftables/userdata"
 	"golang.org/x/sys/unix"
 
-	"github.com/fairway-net/fairway/internal/netlink/attr"
+	"github.com/fairway-net/fairway/internal/nlmsg"
 	"github.com/fairway-net/fairway/model"
 )
 
@@ -106,8 +106,8 @@ func datatype(types []fieldType) (magic, size uint32) {
 }
 
 // describe are the attributes that define the set with a size, 0 for none.
-func (s *set) describe(size uint32) attr.Builder {
-	var w attr.Builder
+func (s *set) describe(size uint32) nlmsg.Builder {
+	var w nlmsg.Builder
 	w.Text(unix.NFTA_SET_TABLE, tableName)
 	w.Text(unix.NFTA_SET_NAME, s.name)
 	w.Number(unix.NFTA_SET_FLAGS, s.kernelFlags())

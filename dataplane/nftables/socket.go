@@ -9,8 +9,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/fairway-net/fairway/internal/kernel"
-	"github.com/fairway-net/fairway/internal/netlink/attr"
-	"github.com/fairway-net/fairway/internal/netlink/message"
+	"github.com/fairway-net/fairway/internal/nlmsg"
 )
 
 // socket is a netlink socket to nf_tables in the network namespace of the
@@ -76,7 +75,7 @@ func permission(err error) error {
 }
 
 // message appends a netlink message.
-func (s *socket) message(to *attr.Builder, typ, flags uint16, family byte, resource uint16, body []byte) uint32 {
+func (s *socket) message(to *nlmsg.Builder, typ, flags uint16, family byte, resource uint16, body []byte) uint32 {
 	s.seq++
 	w := binary.NativeEndian.AppendUint32(*to, uint32(unix.SizeofNlMsghdr+nfgenmsgLen+len(body)))
 	w = binary.NativeEndian.AppendUint16(w, typ)
@@ -116,7 +115,7 @@ func (s *socket) send(data ...[]byte) error {
 
 // receive calls visit for each message of one datagram. With wait unset it
 // returns EAGAIN if there is none.
-func (s *socket) receive(wait bool, visit func(message.Header, []byte) error) error {
+func (s *socket) receive(wait bool, visit func(nlmsg.Header, []byte) error) error {
 	flags := unix.MSG_TRUNC
 	if !wait {
 		flags |= unix.MSG_DONTWAIT
@@ -128,5 +127,5 @@ func (s *socket) receive(wait bool, visit func(message.Header, []byte) error) er
 	if n > len(s.buf) {
 		return fmt.Errorf("netlink datagram of %d bytes is longer than expected", n)
 	}
-	return message.Each(s.buf[:n], visit)
+	return nlmsg.Each(s.buf[:n], visit)
 }

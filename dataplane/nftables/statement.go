@@ -7,7 +7,7 @@ import (
 	"github.com/google/nftables/expr"
 	"golang.org/x/sys/unix"
 
-	"github.com/fairway-net/fairway/internal/netlink/attr"
+	"github.com/fairway-net/fairway/internal/nlmsg"
 )
 
 func setPriority(v value) part {
@@ -49,7 +49,7 @@ func hashed(v value, modulus, seed, offset uint32) value {
 	if offset != 0 {
 		text += fmt.Sprintf(" offset %d", offset)
 	}
-	return value{text, 1, func(word int) []attr.Builder {
+	return value{text, 1, func(word int) []nlmsg.Builder {
 		at := word + 1 // the hash must not overwrite what it reads
 		return append(v.load(at), expression(&expr.Hash{SourceRegister: register(at), DestRegister: register(word),
 			Length: uint32(v.words * 4), Modulus: modulus, Seed: seed, Offset: offset, Type: expr.HashTypeJenkins}))
@@ -57,7 +57,7 @@ func hashed(v value, modulus, seed, offset uint32) value {
 }
 
 func randomIndex(modulus uint32) value {
-	return value{fmt.Sprintf("numgen random mod %d", modulus), 1, func(word int) []attr.Builder {
+	return value{fmt.Sprintf("numgen random mod %d", modulus), 1, func(word int) []nlmsg.Builder {
 		return expressions(&expr.Numgen{Register: register(word), Modulus: modulus, Type: unix.NFT_NG_RANDOM})
 	}}
 }

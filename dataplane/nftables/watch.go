@@ -8,8 +8,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
-	"github.com/fairway-net/fairway/internal/netlink/attr"
-	"github.com/fairway-net/fairway/internal/netlink/message"
+	"github.com/fairway-net/fairway/internal/nlmsg"
 )
 
 // watch notices when somebody else changes the table.
@@ -147,7 +146,7 @@ func (w *watch) run(drift func()) {
 // what they said.
 func (w *watch) drain() (touched bool, err error) {
 	for {
-		err := w.socket.receive(false, func(h message.Header, body []byte) error {
+		err := w.socket.receive(false, func(h nlmsg.Header, body []byte) error {
 			touched = touched || aboutTable(h, body)
 			return nil
 		})
@@ -164,7 +163,7 @@ func (w *watch) drain() (touched bool, err error) {
 
 // aboutTable reports whether a message is about the plane's table. Everything
 // in nf_tables names its table in its first attribute.
-func aboutTable(h message.Header, body []byte) bool {
+func aboutTable(h nlmsg.Header, body []byte) bool {
 	kind := h.Type & 0xff
 	if h.Type>>8 != unix.NFNL_SUBSYS_NFTABLES || kind == unix.NFT_MSG_NEWGEN || len(body) < nfgenmsgLen {
 		return false
@@ -172,7 +171,7 @@ func aboutTable(h message.Header, body []byte) bool {
 	if body[0] != unix.NFPROTO_INET {
 		return false
 	}
-	for typ, value := range attr.List(body[nfgenmsgLen:]).All() {
+	for typ, value := range nlmsg.Attributes(body[nfgenmsgLen:]).All() {
 		if typ == unix.NFTA_TABLE_NAME {
 			return value.Text() == tableName
 		}

@@ -3,7 +3,7 @@ package nftables
 import (
 	"github.com/google/nftables/userdata"
 
-	"github.com/fairway-net/fairway/internal/netlink/attr"
+	"github.com/fairway-net/fairway/internal/nlmsg"
 )
 
 // Attributes that the unix package does not name (linux/netfilter/nf_tables.h).
@@ -25,7 +25,7 @@ const (
 )
 
 // comment writes a comment as nft reads it back.
-func comment(w *attr.Builder, typ uint16, kind userdata.Type, text string) {
+func comment(w *nlmsg.Builder, typ uint16, kind userdata.Type, text string) {
 	if text != "" {
 		w.Add(typ, userdata.AppendString(nil, kind, text))
 	}

@@ -14,7 +14,7 @@ import (
 
 	"github.com/fairway-net/fairway/internal/kernel"
 	"github.com/fairway-net/fairway/internal/kernel/netevents"
-	"github.com/fairway-net/fairway/internal/netlink/attr"
+	"github.com/fairway-net/fairway/internal/nlmsg"
 )
 
 // routeProtocol marks our routes.
@@ -135,6 +135,6 @@ func deletedRoute(m syscall.NetlinkMessage) (netip.Prefix, bool) {
 		return netip.Prefix{}, false
 	}
 	header := nl.DeserializeRtMsg(m.Data)
-	to, ok := netip.AddrFromSlice(attr.List(m.Data[unix.SizeofRtMsg:]).Get(unix.RTA_DST))
+	to, ok := netip.AddrFromSlice(nlmsg.Attributes(m.Data[unix.SizeofRtMsg:]).Get(unix.RTA_DST))
 	return netip.PrefixFrom(to, int(header.Dst_len)), ok && header.Protocol == routeProtocol
 }

@@ -17,7 +17,7 @@ import (
 	"github.com/fairway-net/fairway/diagnose/doctor"
 	"github.com/fairway-net/fairway/diagnose/dump"
 	"github.com/fairway-net/fairway/diagnose/explain"
-	"github.com/fairway-net/fairway/diagnose/nodetrace"
+	"github.com/fairway-net/fairway/diagnose/trace"
 	"github.com/fairway-net/fairway/internal/flow"
 	"github.com/fairway-net/fairway/internal/nftrace"
 	"github.com/fairway-net/fairway/model"
@@ -77,9 +77,9 @@ func (f fakeAgent) Probe(ctx context.Context, r ProbeRequest) (ProbeAnswer, erro
 	return Probed(ctx, fakeProber{}, r)
 }
 
-func (f fakeAgent) Trace(ctx context.Context, _ nodetrace.Request, tell func(nodetrace.Line)) error {
-	tell(nodetrace.Line{Began: true})
-	tell(nodetrace.Line{Event: &nodetrace.Event{Event: nftrace.Event{Table: "filter", Handle: 7}, Text: "drop"}})
+func (f fakeAgent) Trace(ctx context.Context, _ trace.Request, tell func(trace.Line)) error {
+	tell(trace.Line{Began: true})
+	tell(trace.Line{Event: &trace.Event{Event: nftrace.Event{Table: "filter", Handle: 7}, Text: "drop"}})
 	<-ctx.Done()
 	close(f.gone)
 	return nil

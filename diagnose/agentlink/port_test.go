@@ -14,7 +14,7 @@ import (
 	"time"
 
 	"github.com/fairway-net/fairway/diagnose/explain"
-	"github.com/fairway-net/fairway/diagnose/nodetrace"
+	"github.com/fairway-net/fairway/diagnose/trace"
 	"github.com/fairway-net/fairway/model"
 )
 
@@ -140,14 +140,14 @@ func TestTraceEndsWithItsClient(t *testing.T) {
 	path := filepath.Join(t.TempDir(), SocketName)
 	serve(t, path, agent)
 	version(t, path, "1")
-	if err := New(path).Trace(t.Context(), nodetrace.Request{}, nil); err == nil || !strings.Contains(err.Error(), "flows: not given") {
+	if err := New(path).Trace(t.Context(), trace.Request{}, nil); err == nil || !strings.Contains(err.Error(), "flows: not given") {
 		t.Errorf("a trace of nothing: %v", err)
 	}
 	ctx, cancel := context.WithCancel(t.Context())
-	request := nodetrace.Request{}
+	request := trace.Request{}
 	request.Flows = append(request.Flows, flowTo("10.96.0.1:80"))
 	var text string
-	if err := New(path).Trace(ctx, request, func(l nodetrace.Line) {
+	if err := New(path).Trace(ctx, request, func(l trace.Line) {
 		if l.Event != nil {
 			text = l.Event.Table + " " + l.Event.Text
 			cancel()

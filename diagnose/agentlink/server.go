@@ -19,7 +19,7 @@ import (
 	"github.com/fairway-net/fairway/diagnose/doctor"
 	"github.com/fairway-net/fairway/diagnose/dump"
 	"github.com/fairway-net/fairway/diagnose/explain"
-	"github.com/fairway-net/fairway/diagnose/nodetrace"
+	"github.com/fairway-net/fairway/diagnose/trace"
 	"github.com/fairway-net/fairway/internal/flow"
 	"github.com/fairway-net/fairway/model"
 )
@@ -45,8 +45,8 @@ type Agent interface {
 	Host(ctx context.Context) *doctor.Host
 	// Probe sends packets; see Probed.
 	Probe(ctx context.Context, r ProbeRequest) (ProbeAnswer, error)
-	// Trace follows packets; see nodetrace.Run.
-	Trace(ctx context.Context, r nodetrace.Request, tell func(nodetrace.Line)) error
+	// Trace follows packets; see trace.Run.
+	Trace(ctx context.Context, r trace.Request, tell func(trace.Line)) error
 }
 
 // largestRequest bounds what is read of a request.

@@ -9,13 +9,13 @@ import (
 	"io"
 	"net/http"
 
-	"github.com/fairway-net/fairway/diagnose/nodetrace"
+	"github.com/fairway-net/fairway/diagnose/trace"
 )
 
-// streamTrace answers POST /v1/trace: a nodetrace.Line in JSON a line, until the client
+// streamTrace answers POST /v1/trace: a trace.Line in JSON a line, until the client
 // goes, which is the end of the trace.
 func streamTrace(w http.ResponseWriter, r *http.Request, agent Agent, fail func(http.ResponseWriter, int, string)) {
-	var request nodetrace.Request
+	var request trace.Request
 	err := json.NewDecoder(http.MaxBytesReader(w, r.Body, largestRequest)).Decode(&request)
 	if err == nil {
 		err = request.Validate()
@@ -28,19 +28,19 @@ func streamTrace(w http.ResponseWriter, r *http.Request, agent Agent, fail func(
 	defer stop()
 	w.Header().Set("Content-Type", "application/x-ndjson")
 	out, flush := json.NewEncoder(w), http.NewResponseController(w)
-	tell := func(l nodetrace.Line) {
+	tell := func(l trace.Line) {
 		if err := errors.Join(out.Encode(l), flush.Flush()); err != nil {
 			stop() // nobody reads any more
 		}
 	}
 	if err := agent.Trace(ctx, request, tell); err != nil && ctx.Err() == nil {
-		tell(nodetrace.Line{Error: err.Error()})
+		tell(trace.Line{Error: err.Error()})
 	}
 }
 
 // Trace has the agent follow packets on its node until ctx is done. Lines come one call
 // at a time.
-func (c *Client) Trace(ctx context.Context, r nodetrace.Request, tell func(nodetrace.Line)) error {
+func (c *Client) Trace(ctx context.Context, r trace.Request, tell func(trace.Line)) error {
 	body, err := json.Marshal(r)
 	if err != nil {
 		return fmt.Errorf("ask the agent: %w", err)
@@ -59,7 +59,7 @@ func (c *Client) Trace(ctx context.Context, r nodetrace.Request, tell func(nodet
 		return errors.Join(c.refusal(response, data), err)
 	}
 	for lines := json.NewDecoder(response.Body); ; {
-		var l nodetrace.Line
+		var l trace.Line
 		if err := lines.Decode(&l); err != nil {
 			return c.ended(ctx, err)
 		}

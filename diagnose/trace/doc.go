@@ -5,6 +5,7 @@
 //
 //   - report.go: the report
 //   - packet.go: the steps of a packet
+//   - node.go, nodewatch.go: what another node does for a trace; the only part that is not pure
 //   - owner.go: whose rules they are
 //   - answer.go: the one line that answers
 //   - text.go: the report for people

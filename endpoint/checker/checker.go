@@ -24,9 +24,9 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/kubernetes"
 
-	"github.com/fairway-net/fairway/controller/queue"
 	"github.com/fairway-net/fairway/endpoint/check"
 	"github.com/fairway-net/fairway/endpoint/health"
+	"github.com/fairway-net/fairway/internal/queue"
 	"github.com/fairway-net/fairway/kube"
 )
 

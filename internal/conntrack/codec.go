@@ -7,7 +7,7 @@ import (
 	"github.com/vishvananda/netlink/nl"
 	"golang.org/x/sys/unix"
 
-	"github.com/fairway-net/fairway/internal/netlink/attr"
+	"github.com/fairway-net/fairway/internal/nlmsg"
 	"github.com/fairway-net/fairway/model"
 )
 
@@ -79,7 +79,7 @@ func (f *Flow) decode(msg []byte) bool {
 	if len(msg) < nl.SizeofNfgenmsg {
 		return false
 	}
-	for typ, value := range attr.List(msg[nl.SizeofNfgenmsg:]).All() {
+	for typ, value := range nlmsg.Attributes(msg[nl.SizeofNfgenmsg:]).All() {
 		switch typ {
 		case nl.CTA_TUPLE_ORIG:
 			t := decodeTuple(value)
@@ -124,7 +124,7 @@ func (f *Flow) inZone(id uint16, directions uint8) {
 	}
 }
 
-func (f *Flow) decodeState(info attr.List) {
+func (f *Flow) decodeState(info nlmsg.Attributes) {
 	if state := info.Get(nl.CTA_PROTOINFO_TCP).Get(nl.CTA_PROTOINFO_TCP_STATE); len(state) == 1 {
 		f.TCPState = state[0]
 	}
@@ -155,7 +155,7 @@ func (f *Flow) encodeState() *nl.RtAttr {
 }
 
 // decodeTuple reads a direction. An address that is missing or broken is invalid.
-func decodeTuple(list attr.List) tuple {
+func decodeTuple(list nlmsg.Attributes) tuple {
 	var t tuple
 	var src, dst netip.Addr
 	var sport, dport uint16

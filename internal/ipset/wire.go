@@ -7,7 +7,7 @@ import (
 	"github.com/vishvananda/netlink/nl"
 	"golang.org/x/sys/unix"
 
-	"github.com/fairway-net/fairway/internal/netlink/attr"
+	"github.com/fairway-net/fairway/internal/nlmsg"
 	"github.com/fairway-net/fairway/model"
 )
 
@@ -57,7 +57,7 @@ func (l *Listing) parse(msg []byte) {
 	if len(msg) < 4 { // struct nfgenmsg
 		return
 	}
-	for typ, value := range attr.List(msg[4:]).All() {
+	for typ, value := range nlmsg.Attributes(msg[4:]).All() {
 		switch typ {
 		case nl.IPSET_ATTR_TYPENAME:
 			l.typ = value.Text()
@@ -73,7 +73,7 @@ func (l *Listing) parse(msg []byte) {
 	}
 }
 
-func (l *Listing) parseHeader(data attr.List) {
+func (l *Listing) parseHeader(data nlmsg.Attributes) {
 	for typ, value := range data.All() {
 		switch {
 		case len(value) < 4:
@@ -85,7 +85,7 @@ func (l *Listing) parseHeader(data attr.List) {
 	}
 }
 
-func parseElement(typ string, data attr.List) Marked {
+func parseElement(typ string, data nlmsg.Attributes) Marked {
 	var e Marked
 	var second netip.Addr
 	bits := -1
@@ -119,7 +119,7 @@ func parseElement(typ string, data attr.List) Marked {
 	return e
 }
 
-func parseAddr(nested attr.List) netip.Addr {
+func parseAddr(nested nlmsg.Attributes) netip.Addr {
 	for _, value := range nested.All() {
 		if a, ok := netip.AddrFromSlice(value); ok {
 			return a

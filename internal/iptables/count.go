@@ -10,7 +10,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
-	"github.com/fairway-net/fairway/internal/netlink/attr"
+	"github.com/fairway-net/fairway/internal/nlmsg"
 )
 
 // Counted is a rule with what it has counted.
@@ -66,7 +66,7 @@ func countNFT(ctx context.Context, f Family, table string, chains []string, visi
 func (s *socket) count(table, chain string, visit func(Counted)) error {
 	filter := nameFilter(nameFilter(nil, unix.NFTA_RULE_TABLE, table), unix.NFTA_RULE_CHAIN, chain)
 	var found []Counted
-	err := s.list(unix.NFT_MSG_GETRULE, filter, func() { found = found[:0] }, func(a attr.List) {
+	err := s.list(unix.NFT_MSG_GETRULE, filter, func() { found = found[:0] }, func(a nlmsg.Attributes) {
 		if rule, ok := ruleText(s.family, a); ok {
 			packets, bytes := counterOf(a)
 			found = append(found, Counted{chain, rule, packets, bytes})
@@ -82,7 +82,7 @@ func (s *socket) count(table, chain string, visit func(Counted)) error {
 }
 
 // counterOf reads the counter among a rule's expressions.
-func counterOf(rule attr.List) (packets, bytes uint64) {
+func counterOf(rule nlmsg.Attributes) (packets, bytes uint64) {
 	for _, e := range rule.Get(unix.NFTA_RULE_EXPRESSIONS).All() {
 		if string(e.Get(unix.NFTA_EXPR_NAME).Word()) == "counter" {
 			data := e.Get(unix.NFTA_EXPR_DATA)

@@ -11,17 +11,17 @@ import (
 
 	"golang.org/x/sys/unix"
 
-	"github.com/fairway-net/fairway/internal/netlink/attr"
+	"github.com/fairway-net/fairway/internal/nlmsg"
 )
 
 // RuleText puts a rule of nf_tables, as its attributes, into the words of
 // iptables-save; ok is false if it isn't one that this package understands.
-func RuleText(f Family, a attr.List) (text string, ok bool) { return ruleText(f, a) }
+func RuleText(f Family, a nlmsg.Attributes) (text string, ok bool) { return ruleText(f, a) }
 
 // ruleText puts a rule of nf_tables into the words of iptables-save; ok is false
 // if it holds anything that isn't understood here. Understood is what this
 // project's own rules are made of, as iptables 1.8 compiles them.
-func ruleText(f Family, a attr.List) (text string, ok bool) {
+func ruleText(f Family, a nlmsg.Attributes) (text string, ok bool) {
 	if a.Get(unix.NFTA_RULE_USERDATA) != nil {
 		return "", false
 	}
@@ -75,7 +75,7 @@ func (d *decoder) text() string {
 }
 
 // expression reads one expression; false if it isn't understood.
-func (d *decoder) expression(name []byte, a attr.List) bool {
+func (d *decoder) expression(name []byte, a nlmsg.Attributes) bool {
 	switch string(name) {
 	case "counter":
 		return true
@@ -109,7 +109,7 @@ func (d *decoder) expression(name []byte, a attr.List) bool {
 	return false
 }
 
-func payloadPlace(a attr.List) place {
+func payloadPlace(a nlmsg.Attributes) place {
 	switch a.Uint32(unix.NFTA_PAYLOAD_BASE) {
 	case unix.NFT_PAYLOAD_NETWORK_HEADER:
 		return networkHeader
@@ -136,7 +136,7 @@ func (d *decoder) holds(number uint32) bool {
 // linux/netfilter/nf_tables.h): 0 for a mask, all that iptables uses it for.
 const bitwiseOp = 6
 
-func (d *decoder) maskOut(a attr.List) bool {
+func (d *decoder) maskOut(a nlmsg.Attributes) bool {
 	xor := a.Get(unix.NFTA_BITWISE_XOR).Get(unix.NFTA_DATA_VALUE)
 	d.held.mask = a.Get(unix.NFTA_BITWISE_MASK).Get(unix.NFTA_DATA_VALUE)
 	return d.holds(a.Uint32(unix.NFTA_BITWISE_SREG)) && a.Uint32(unix.NFTA_BITWISE_DREG) == d.held.number &&
@@ -231,7 +231,7 @@ func leadingOnes(mask []byte) int {
 	return ones
 }
 
-func (d *decoder) portRange(a attr.List) bool {
+func (d *decoder) portRange(a nlmsg.Attributes) bool {
 	h := d.held
 	d.held = register{}
 	op := a.Uint32(unix.NFTA_RANGE_OP)
@@ -263,7 +263,7 @@ func portText(from, to uint16) string {
 }
 
 // verdict reads where a rule leads without a target.
-func (d *decoder) verdict(a attr.List) bool {
+func (d *decoder) verdict(a nlmsg.Attributes) bool {
 	d.decided = true
 	chain := string(a.Get(unix.NFTA_VERDICT_CHAIN).Word())
 	switch int32(a.Uint32(unix.NFTA_VERDICT_CODE)) {

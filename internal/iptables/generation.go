@@ -6,7 +6,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
-	"github.com/fairway-net/fairway/internal/netlink/attr"
+	"github.com/fairway-net/fairway/internal/nlmsg"
 )
 
 // Generation is how often the nf_tables of this network namespace have been changed,
@@ -25,7 +25,7 @@ func (t *Tool) Generation() (generation uint32, err error) {
 	if err := s.send(unix.NFT_MSG_GETGEN, unix.NLM_F_ACK, nil); err != nil {
 		return 0, err
 	}
-	err = s.receive(func(a attr.List) { generation = a.Uint32(unix.NFTA_GEN_ID) })
+	err = s.receive(func(a nlmsg.Attributes) { generation = a.Uint32(unix.NFTA_GEN_ID) })
 	if err != nil {
 		return 0, fmt.Errorf("ask for the generation of nf_tables: %w", err)
 	}

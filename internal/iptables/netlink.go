@@ -8,7 +8,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
-	"github.com/fairway-net/fairway/internal/netlink/attr"
+	"github.com/fairway-net/fairway/internal/nlmsg"
 )
 
 // Reading a table of the nft variant by its program takes time that grows with
@@ -92,7 +92,7 @@ func walk(ctx context.Context, f Family, name string, visit func(*Chain)) (unrea
 
 // chains reads a table's chains without their rules.
 func (s *socket) chains(table string) (chains []*Chain, err error) {
-	err = s.list(unix.NFT_MSG_GETCHAIN, nil, func() { chains = nil }, func(a attr.List) {
+	err = s.list(unix.NFT_MSG_GETCHAIN, nil, func() { chains = nil }, func(a nlmsg.Attributes) {
 		if a.String(unix.NFTA_CHAIN_TABLE) == table {
 			chains = append(chains, &Chain{Name: a.String(unix.NFTA_CHAIN_NAME), Policy: policy(a)})
 		}
@@ -104,7 +104,7 @@ func (s *socket) chains(table string) (chains []*Chain, err error) {
 func (s *socket) rules(table string, chain *Chain) (understood bool, err error) {
 	filter := nameFilter(nameFilter(nil, unix.NFTA_RULE_TABLE, table), unix.NFTA_RULE_CHAIN, chain.Name)
 	begin := func() { understood, chain.Rules = true, nil }
-	err = s.list(unix.NFT_MSG_GETRULE, filter, begin, func(a attr.List) {
+	err = s.list(unix.NFT_MSG_GETRULE, filter, begin, func(a nlmsg.Attributes) {
 		rule, ok := ruleText(s.family, a)
 		chain.Rules = append(chain.Rules, rule)
 		understood = understood && ok
@@ -113,7 +113,7 @@ func (s *socket) rules(table string, chain *Chain) (understood bool, err error) 
 }
 
 // policy is what iptables-save prints behind a chain's name.
-func policy(a attr.List) string {
+func policy(a nlmsg.Attributes) string {
 	switch {
 	case a.Get(unix.NFTA_CHAIN_HOOK) == nil:
 		return "-"

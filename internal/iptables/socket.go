@@ -9,8 +9,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
-	"github.com/fairway-net/fairway/internal/netlink/attr"
-	"github.com/fairway-net/fairway/internal/netlink/message"
+	"github.com/fairway-net/fairway/internal/nlmsg"
 )
 
 // socket asks nf_tables for its objects of one family. It reads tens of
@@ -47,7 +46,7 @@ const listAttempts = 10
 var errChanging = errors.New("it changes all the time")
 
 // list has the kernel list objects. If they change meanwhile, it begins again.
-func (s *socket) list(kind uint16, filter attr.List, begin func(), each func(attr.List)) error {
+func (s *socket) list(kind uint16, filter nlmsg.Attributes, begin func(), each func(nlmsg.Attributes)) error {
 	for range listAttempts {
 		begin()
 		if err := s.send(kind, unix.NLM_F_DUMP, filter); err != nil {
@@ -71,7 +70,7 @@ func (s *socket) protocolFamily() byte {
 // generalHeader is struct nfgenmsg: family, version, resource.
 const generalHeader = 4
 
-func (s *socket) send(kind, flags uint16, filter attr.List) error {
+func (s *socket) send(kind, flags uint16, filter nlmsg.Attributes) error {
 	s.sequence++
 	m := make([]byte, 0, 256)
 	m = binary.NativeEndian.AppendUint32(m, uint32(unix.NLMSG_HDRLEN+generalHeader+len(filter)))
@@ -83,7 +82,7 @@ func (s *socket) send(kind, flags uint16, filter attr.List) error {
 }
 
 // receive reads a list to its end, or an answer to the acknowledgement behind it.
-func (s *socket) receive(each func(attr.List)) error {
+func (s *socket) receive(each func(nlmsg.Attributes)) error {
 	changed := false
 	for {
 		n, _, err := unix.Recvfrom(s.number, s.buffer, 0)
@@ -94,14 +93,14 @@ func (s *socket) receive(each func(attr.List)) error {
 			return os.NewSyscallError("recvfrom", err)
 		}
 		ended := false
-		err = message.Each(s.buffer[:n], func(h message.Header, body []byte) error {
+		err = nlmsg.Each(s.buffer[:n], func(h nlmsg.Header, body []byte) error {
 			changed = changed || h.Flags&unix.NLM_F_DUMP_INTR != 0
 			switch {
 			case h.Type == unix.NLMSG_ERROR || h.Type == unix.NLMSG_DONE:
 				ended = true
 				return ending(body, changed)
 			case len(body) >= generalHeader && (body[0] == s.protocolFamily() || body[0] == unix.NFPROTO_UNSPEC):
-				each(attr.List(body[generalHeader:]))
+				each(nlmsg.Attributes(body[generalHeader:]))
 			}
 			return nil
 		})
@@ -113,7 +112,7 @@ func (s *socket) receive(each func(attr.List)) error {
 
 // ending is what the last message says: an error number, or that all was well.
 func ending(body []byte, changed bool) error {
-	if err := message.Errno(body); err != nil && len(body) >= 4 {
+	if err := nlmsg.Errno(body); err != nil && len(body) >= 4 {
 		return err
 	}
 	if changed {
@@ -123,8 +122,8 @@ func ending(body []byte, changed bool) error {
 }
 
 // nameFilter appends an attribute that holds a name.
-func nameFilter(a attr.List, kind uint16, name string) attr.List {
-	b := attr.Builder(a)
+func nameFilter(a nlmsg.Attributes, kind uint16, name string) nlmsg.Attributes {
+	b := nlmsg.Builder(a)
 	b.Text(kind, name)
-	return attr.List(b)
+	return nlmsg.Attributes(b)
 }

@@ -7,7 +7,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
-	"github.com/fairway-net/fairway/internal/netlink/attr"
+	"github.com/fairway-net/fairway/internal/nlmsg"
 )
 
 // Kind is what a packet has come to.
@@ -42,7 +42,7 @@ func parse(message []byte) (e Event, ok bool) {
 		return e, false
 	}
 	e.Family = message[0]
-	for typ, value := range attr.List(message[nfgenmsg:]).All() {
+	for typ, value := range nlmsg.Attributes(message[nfgenmsg:]).All() {
 		switch typ {
 		case packetHeader:
 			if len(value) >= 3 { // __be16 hw_protocol, __u8 hook

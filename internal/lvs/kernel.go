@@ -15,7 +15,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/fairway-net/fairway/internal/kernel"
-	"github.com/fairway-net/fairway/internal/netlink/bulk"
+	"github.com/fairway-net/fairway/internal/nlmsg"
 	"github.com/fairway-net/fairway/model"
 )
 
@@ -54,7 +54,7 @@ func Open() (Balancer, error) {
 	if err != nil {
 		return nil, fmt.Errorf("open IPVS: %w", err)
 	}
-	messages, err := bulk.Open(unix.NETLINK_GENERIC)
+	messages, err := nlmsg.OpenBulk(unix.NETLINK_GENERIC)
 	if err != nil {
 		b.Close()
 		return nil, err
@@ -149,7 +149,7 @@ func ReadDestinations(b Balancer, m *mobyipvs.Service) ([]Destination, map[netip
 type Kernel struct {
 	*mobyipvs.Handle
 	family uint16
-	Bulk   *bulk.Socket
+	Bulk   *nlmsg.BulkSocket
 }
 
 // Do carries commands out and tells by their indices which have failed and why.

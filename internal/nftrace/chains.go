@@ -9,7 +9,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/fairway-net/fairway/internal/iptables"
-	"github.com/fairway-net/fairway/internal/netlink/attr"
+	"github.com/fairway-net/fairway/internal/nlmsg"
 )
 
 // Chains tells of the chains and rules that events name. It reads each chain once.
@@ -117,14 +117,14 @@ func (c *Chains) read(e Event) (map[uint64]string, error) {
 		if len(m.Data) < 4 {
 			continue
 		}
-		a := attr.List(m.Data[4:])
+		a := nlmsg.Attributes(m.Data[4:])
 		rules[a.Uint64(unix.NFTA_RULE_HANDLE)] = ruleText(number, a)
 	}
 	return rules, nil
 }
 
 // ruleText is a rule in the words of iptables if it is one of iptables, else of nft.
-func ruleText(family byte, a attr.List) string {
+func ruleText(family byte, a nlmsg.Attributes) string {
 	switch family {
 	case unix.NFPROTO_IPV4:
 		if text, ok := iptables.RuleText(iptables.IPv4, a); ok {

@@ -7,7 +7,7 @@ import (
 	"github.com/mdlayher/netlink"
 	"golang.org/x/sys/unix"
 
-	"github.com/fairway-net/fairway/internal/netlink/attr"
+	"github.com/fairway-net/fairway/internal/nlmsg"
 )
 
 // Kind is what the kernel tells of.
@@ -74,7 +74,7 @@ func parse(m netlink.Message) Event {
 	e := Event{Family: families[m.Data[0]]}
 	var network, transport []byte
 	var protocol uint32
-	for typ, value := range attr.List(m.Data[nfgenmsg:]).All() {
+	for typ, value := range nlmsg.Attributes(m.Data[nfgenmsg:]).All() {
 		switch typ {
 		case unix.NFTA_TRACE_TABLE:
 			e.Table = value.Text()

@@ -10,7 +10,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
-	"github.com/fairway-net/fairway/internal/netlink/attr"
+	"github.com/fairway-net/fairway/internal/nlmsg"
 )
 
 // kind says how a value is written.
@@ -145,7 +145,7 @@ var fields = map[[3]uint32]loaded{
 
 // field is what a payload expression loads or writes. Of an address, only the first
 // bytes may be compared.
-func field(a attr.List) loaded {
+func field(a nlmsg.Attributes) loaded {
 	base, offset, size := a.Uint32(unix.NFTA_PAYLOAD_BASE), a.Uint32(unix.NFTA_PAYLOAD_OFFSET), a.Uint32(unix.NFTA_PAYLOAD_LEN)
 	if l, ok := fields[[3]uint32{base, offset, size}]; ok {
 		return l
@@ -160,7 +160,7 @@ func field(a attr.List) loaded {
 }
 
 // statement reads an expression that does something.
-func (d *describer) statement(name string, a attr.List) {
+func (d *describer) statement(name string, a nlmsg.Attributes) {
 	switch name {
 	case "nat":
 		d.nat(a)
@@ -191,7 +191,7 @@ func (d *describer) statement(name string, a attr.List) {
 }
 
 // match reads a match of iptables that the package iptables doesn't understand.
-func (d *describer) match(a attr.List) {
+func (d *describer) match(a nlmsg.Attributes) {
 	name := a.String(unix.NFTA_MATCH_NAME)
 	if name == "comment" {
 		d.say("-m comment --comment %q", a.String(unix.NFTA_MATCH_INFO))
@@ -200,7 +200,7 @@ func (d *describer) match(a attr.List) {
 	d.say("-m %s ...", name)
 }
 
-func (d *describer) nat(a attr.List) {
+func (d *describer) nat(a nlmsg.Attributes) {
 	what := map[uint32]string{unix.NFT_NAT_SNAT: "snat", unix.NFT_NAT_DNAT: "dnat"}[a.Uint32(unix.NFTA_NAT_TYPE)]
 	if number := a.Uint32(unix.NFTA_NAT_REG_ADDR_MIN); number != 0 {
 		what += " to " + d.registers[slot(number)].text
@@ -220,7 +220,7 @@ var (
 	reasonsX = map[byte]string{0: "no-route", 1: "port-unreachable", 2: "host-unreachable", 3: "admin-prohibited"}
 )
 
-func rejection(typ uint32, code attr.List) string {
+func rejection(typ uint32, code nlmsg.Attributes) string {
 	switch {
 	case typ == unix.NFT_REJECT_TCP_RST:
 		return "tcp reset"

@@ -8,7 +8,7 @@ import (
 	"github.com/google/nftables/userdata"
 	"golang.org/x/sys/unix"
 
-	"github.com/fairway-net/fairway/internal/netlink/attr"
+	"github.com/fairway-net/fairway/internal/nlmsg"
 )
 
 // describer puts a rule's expressions into words close to nft's. It knows what is
@@ -27,7 +27,7 @@ type loaded struct {
 }
 
 // describe puts a rule into words.
-func describe(a attr.List) string {
+func describe(a nlmsg.Attributes) string {
 	d := describer{registers: map[uint32]loaded{}}
 	for _, e := range a.Get(unix.NFTA_RULE_EXPRESSIONS).All() {
 		d.expression(e.String(unix.NFTA_EXPR_NAME), e.Get(unix.NFTA_EXPR_DATA))
@@ -56,7 +56,7 @@ func (d *describer) say(format string, args ...any) {
 }
 
 // expression reads one expression.
-func (d *describer) expression(name string, a attr.List) {
+func (d *describer) expression(name string, a nlmsg.Attributes) {
 	switch name {
 	case "counter":
 	case "payload":
@@ -142,9 +142,9 @@ func (d *describer) set(key loaded, number uint32) {
 	d.say("%s set %s", key.text, text)
 }
 
-func value(a attr.List) []byte { return a.Get(unix.NFTA_DATA_VALUE) }
+func value(a nlmsg.Attributes) []byte { return a.Get(unix.NFTA_DATA_VALUE) }
 
-func (d *describer) mask(a attr.List) {
+func (d *describer) mask(a nlmsg.Attributes) {
 	r := d.registers[slot(a.Uint32(unix.NFTA_BITWISE_SREG))]
 	r.mask = value(a.Get(unix.NFTA_BITWISE_MASK))
 	if xor := value(a.Get(unix.NFTA_BITWISE_XOR)); len(strings.Trim(string(xor), "\x00")) > 0 {
@@ -154,7 +154,7 @@ func (d *describer) mask(a attr.List) {
 	d.load(a.Uint32(unix.NFTA_BITWISE_DREG), r)
 }
 
-func (d *describer) immediate(a attr.List) {
+func (d *describer) immediate(a nlmsg.Attributes) {
 	data := a.Get(unix.NFTA_IMMEDIATE_DATA)
 	if v := data.Get(unix.NFTA_DATA_VERDICT); v != nil {
 		d.say("%s", strings.TrimSpace(verdict(v.Uint32(unix.NFTA_VERDICT_CODE))+" "+v.String(unix.NFTA_VERDICT_CHAIN)))
@@ -167,7 +167,7 @@ func (d *describer) immediate(a attr.List) {
 // operators of comparisons (enum nft_cmp_ops).
 var operators = []string{"", "!= ", "< ", "<= ", "> ", ">= "}
 
-func (d *describer) compare(a attr.List) {
+func (d *describer) compare(a nlmsg.Attributes) {
 	r := d.registers[slot(a.Uint32(unix.NFTA_CMP_SREG))]
 	delete(d.registers, slot(a.Uint32(unix.NFTA_CMP_SREG)))
 	data, op := value(a.Get(unix.NFTA_CMP_DATA)), a.Uint32(unix.NFTA_CMP_OP)
@@ -187,7 +187,7 @@ func (d *describer) compare(a attr.List) {
 	}
 }
 
-func (d *describer) lookup(a attr.List) {
+func (d *describer) lookup(a nlmsg.Attributes) {
 	key, set := d.read(a.Uint32(unix.NFTA_LOOKUP_SREG)), "@"+a.String(unix.NFTA_LOOKUP_SET)
 	const inverted = 1 // NFT_LOOKUP_F_INV
 	switch dreg := a.Get(unix.NFTA_LOOKUP_DREG); {

@@ -21,8 +21,6 @@ import (
 	"k8s.io/client-go/util/cert"
 	"k8s.io/client-go/util/certificate/csr"
 	"k8s.io/client-go/util/keyutil"
-
-	"github.com/fairway-net/fairway/internal/nodename"
 )
 
 const (
@@ -57,7 +55,7 @@ func Join(ctx context.Context, o Options) error {
 	if err != nil {
 		return err
 	}
-	if problem := nodename.Problem(o.Node); problem != "" {
+	if problem := NameProblem(o.Node); problem != "" {
 		return fmt.Errorf("node name %q: %s; choose one with --node-name", o.Node, problem)
 	}
 	if o.Dir, err = filepath.Abs(o.Dir); err != nil { // the kubeconfig names files in it

@@ -28,7 +28,7 @@ import (
 	"k8s.io/client-go/tools/record"
 
 	"github.com/fairway-net/fairway/controller/cluster"
-	"github.com/fairway-net/fairway/controller/queue"
+	"github.com/fairway-net/fairway/internal/queue"
 )
 
 // Controller keeps the ReplicaSets of Deployments as their templates say.

@@ -25,7 +25,7 @@ import (
 	"k8s.io/client-go/tools/record"
 
 	"github.com/fairway-net/fairway/controller/cluster"
-	"github.com/fairway-net/fairway/controller/queue"
+	"github.com/fairway-net/fairway/internal/queue"
 )
 
 // parallel is how many pods are written at a time: a store that syncs every

@@ -1,5 +1,4 @@
-// Package message takes netlink datagrams apart (struct nlmsghdr, linux/netlink.h).
-package message
+package nlmsg
 
 import (
 	"encoding/binary"

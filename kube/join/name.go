@@ -1,5 +1,4 @@
-// Package nodename says which names machines may have.
-package nodename
+package join
 
 import (
 	"fmt"
@@ -7,9 +6,9 @@ import (
 	"k8s.io/apimachinery/pkg/util/validation"
 )
 
-// Problem is what is wrong with the name of a machine; "" if nothing is. The name
+// NameProblem is what is wrong with the name of a machine; "" if nothing is. The name
 // is one in DNS, and the value of the label kubernetes.io/hostname.
-func Problem(name string) string {
+func NameProblem(name string) string {
 	switch {
 	case len(name) > validation.LabelValueMaxLength:
 		return fmt.Sprintf("can't be a name in DNS (it has %d letters, %d are the most)", len(name), validation.LabelValueMaxLength)

@@ -1,15 +1,10 @@
-// Package nodetrace is a node's part of a trace that is asked for from elsewhere: it
-// follows packets through the node's rules, tells what the kernel drops, and makes the
-// connection if it is asked to. What it has in the kernel ends with the request, with
-// the process, and after Request.For at the latest.
-package nodetrace
+package trace
 
 import (
 	"context"
 	"errors"
 	"fmt"
 	"net"
-	"net/netip"
 	"os"
 	"sync"
 	"syscall"
@@ -19,102 +14,12 @@ import (
 	"github.com/fairway-net/fairway/internal/drops"
 	"github.com/fairway-net/fairway/internal/netns"
 	"github.com/fairway-net/fairway/internal/nftrace"
-	"github.com/fairway-net/fairway/model"
 )
-
-// Most is the longest time that a trace takes.
-const Most = 10 * time.Minute
-
-// mostFlows bounds what one request follows.
-const mostFlows = 64
-
-// Request says what to follow.
-type Request struct {
-	Flows []nftrace.Flow `json:"flows"`
-	// Replies says that answers are followed too; see nftrace.Open.
-	Replies bool `json:"replies,omitempty"`
-	// Port is that of either end of packets whose drops are told; 0 tells of none.
-	Port uint16 `json:"port,omitempty"`
-	// Send is a connection to make; nil makes none.
-	Send *Send         `json:"send,omitempty"`
-	For  time.Duration `json:"for,omitempty"` // Most is the longest, and the default
-}
-
-// Send is a connection.
-type Send struct {
-	From    netip.Addr     `json:"from,omitzero"` // a pod's; none is the node itself
-	Port    uint16         `json:"port"`          // of the source
-	Proto   model.Protocol `json:"proto"`
-	To      netip.AddrPort `json:"to"`
-	Timeout time.Duration  `json:"timeout"`
-}
-
-// Line is what is told. One of its fields is set.
-type Line struct {
-	Began  bool        `json:"began,omitempty"` // what happens from now on is told
-	Event  *Event      `json:"event,omitempty"`
-	Drop   *drops.Drop `json:"drop,omitempty"`
-	Result *Result     `json:"result,omitempty"` // of the connection that was made
-	Note   string      `json:"note,omitempty"`   // what is missing
-	Error  string      `json:"error,omitempty"`
-}
-
-// Event is a step of a packet, with the names that only the node knows.
-type Event struct {
-	nftrace.Event
-	InName  string        `json:"inName,omitempty"`
-	OutName string        `json:"outName,omitempty"`
-	Text    string        `json:"text,omitempty"` // the rule in words
-	Base    *nftrace.Base `json:"base,omitempty"` // of its chain, if it is a base chain
-	Problem string        `json:"problem,omitempty"`
-}
-
-// Result is how the connection that was made has ended.
-type Result struct {
-	Client  netip.AddrPort `json:"client"`
-	Refused bool           `json:"refused,omitempty"`
-	Silent  bool           `json:"silent,omitempty"` // nothing came back in time
-	Error   string         `json:"error,omitempty"`  // what else happened
-	Took    time.Duration  `json:"took"`
-}
-
-// Failed is the error that the result stands for; nil if the connection was answered.
-func (r *Result) Failed() error {
-	switch {
-	case r.Refused:
-		return syscall.ECONNREFUSED
-	case r.Silent:
-		return probe.ErrNoAnswer
-	case r.Error != "":
-		return errors.New(r.Error)
-	}
-	return nil
-}
-
-// Validate refuses what can't be followed.
-func (r *Request) Validate() error {
-	switch {
-	case len(r.Flows) == 0:
-		return errors.New("flows: not given")
-	case len(r.Flows) > mostFlows:
-		return fmt.Errorf("flows: %d are too many, %d at most", len(r.Flows), mostFlows)
-	case r.For < 0 || r.For > Most:
-		return fmt.Errorf("for: %s must be at most %s", r.For, Most)
-	case r.Send != nil && (r.Send.Port == 0 || !r.Send.To.IsValid() || r.Send.Timeout <= 0 || r.Send.Timeout > Most):
-		return errors.New("send: needs a port, an address to connect to, and a timeout")
-	}
-	for _, f := range r.Flows {
-		if !f.Frontend.Addr().IsValid() {
-			return errors.New("flows: frontend: not given")
-		}
-	}
-	return nil
-}
 
 // Run follows packets in the network namespace of this process until ctx is done.
 func Run(ctx context.Context, r Request, tell func(Line)) (err error) {
 	if r.For == 0 {
-		r.For = Most
+		r.For = Longest
 	}
 	w := &watch{tell: tell}
 	defer func() { err = errors.Join(err, w.close()) }()
@@ -123,7 +28,7 @@ func Run(ctx context.Context, r Request, tell func(Line)) (err error) {
 	if err := w.open(r); err != nil {
 		return err
 	}
-	var made <-chan Result
+	var made <-chan NodeResult
 	tell(Line{Began: true})
 	if r.Send != nil {
 		made = w.make(ctx, r.Send.Timeout)
@@ -198,12 +103,12 @@ func attempt(s *Send) (a *probe.Attempt, err error) {
 }
 
 // make makes the connection, and says what became of it.
-func (w *watch) make(ctx context.Context, timeout time.Duration) <-chan Result {
-	done := make(chan Result, 1)
+func (w *watch) make(ctx context.Context, timeout time.Duration) <-chan NodeResult {
+	done := make(chan NodeResult, 1)
 	began, a := time.Now(), w.attempt
 	w.making.Go(func() {
 		err := a.Make(ctx, timeout)
-		result := Result{Took: time.Since(began), Client: a.Client()}
+		result := NodeResult{Took: time.Since(began), Client: a.Client()}
 		switch {
 		case err == nil:
 		case errors.Is(err, syscall.ECONNREFUSED):

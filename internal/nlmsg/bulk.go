@@ -1,5 +1,4 @@
-// Package bulk sends many netlink messages to the kernel in one system call.
-package bulk
+package nlmsg
 
 import (
 	"errors"
@@ -8,15 +7,13 @@ import (
 
 	"github.com/vishvananda/netlink/nl"
 	"golang.org/x/sys/unix"
-
-	"github.com/fairway-net/fairway/internal/netlink/message"
 )
 
-// Socket sends many messages to the kernel in one system call. The kernel takes them
+// BulkSocket sends many messages to the kernel in one system call. The kernel takes them
 // one after another (netlink_rcv_skb), and each comes to its end before the call
 // does. Only the last asks for an acknowledgement: what fails is told of in any case,
 // so silence until then is success.
-type Socket struct {
+type BulkSocket struct {
 	file   *os.File // which closes the socket
 	socket int
 	sent   uint32 // messages
@@ -26,21 +23,21 @@ type Socket struct {
 	Fault func() error
 }
 
-// Messages and mostBytes are how much goes in one call. The errors of all must
+// BulkMessages and mostBytes are how much goes in one call. The errors of all must
 // have room in the socket's receive buffer, of which each takes up to 1,280 bytes; by
 // default there are 212,992 (net.core.rmem_default).
 const (
-	Messages  = 128
-	mostBytes = 32 << 10
+	BulkMessages = 128
+	mostBytes    = 32 << 10
 )
 
-// Open opens a socket of a netlink protocol (unix.NETLINK_…).
-func Open(protocol int) (*Socket, error) {
+// OpenBulk opens a socket of a netlink protocol (unix.NETLINK_…).
+func OpenBulk(protocol int) (*BulkSocket, error) {
 	socket, err := unix.Socket(unix.AF_NETLINK, unix.SOCK_RAW|unix.SOCK_CLOEXEC, protocol)
 	if err != nil {
 		return nil, fmt.Errorf("open netlink socket: %w", err)
 	}
-	b := &Socket{file: os.NewFile(uintptr(socket), "netlink"), socket: socket, buffer: make([]byte, nl.RECEIVE_BUFFER_SIZE)}
+	b := &BulkSocket{file: os.NewFile(uintptr(socket), "netlink"), socket: socket, buffer: make([]byte, nl.RECEIVE_BUFFER_SIZE)}
 	err = errors.Join(
 		unix.Bind(socket, &unix.SockaddrNetlink{Family: unix.AF_NETLINK}),
 		unix.SetsockoptInt(socket, unix.SOL_NETLINK, unix.NETLINK_CAP_ACK, 1), // errors without what they are about
@@ -53,11 +50,11 @@ func Open(protocol int) (*Socket, error) {
 }
 
 // Close gives up the socket, on which nothing is left to be said.
-func (b *Socket) Close() { _ = b.file.Close() }
+func (b *BulkSocket) Close() { _ = b.file.Close() }
 
 // Do sends messages, in order, and tells by their indices which have failed and why.
 // What the kernel answers beside that goes to answer, which may be nil.
-func (b *Socket) Do(messages []*nl.NetlinkRequest, answer func(i int, msg []byte)) (map[int]error, error) {
+func (b *BulkSocket) Do(messages []*nl.NetlinkRequest, answer func(i int, msg []byte)) (map[int]error, error) {
 	failed := map[int]error{}
 	before := b.sent
 	for rest := messages; len(rest) > 0; {
@@ -90,9 +87,9 @@ func (b *Socket) Do(messages []*nl.NetlinkRequest, answer func(i int, msg []byte
 
 // pack numbers the first messages, as many as go in one call, and puts them behind
 // each other.
-func (b *Socket) pack(messages []*nl.NetlinkRequest) (data []byte, n int) {
+func (b *BulkSocket) pack(messages []*nl.NetlinkRequest) (data []byte, n int) {
 	last := 0
-	for ; n < len(messages) && n < Messages && len(data) < mostBytes; n++ {
+	for ; n < len(messages) && n < BulkMessages && len(data) < mostBytes; n++ {
 		b.sent++
 		messages[n].Seq = b.sent
 		last = len(data)
@@ -104,7 +101,7 @@ func (b *Socket) pack(messages []*nl.NetlinkRequest) (data []byte, n int) {
 }
 
 // receive reads answers up to that to the last message that was sent.
-func (b *Socket) receive(take func(seq uint32, errno unix.Errno, msg []byte)) error {
+func (b *BulkSocket) receive(take func(seq uint32, errno unix.Errno, msg []byte)) error {
 	for {
 		b.Calls++
 		n, _, err := unix.Recvfrom(b.socket, b.buffer, 0)
@@ -115,7 +112,7 @@ func (b *Socket) receive(take func(seq uint32, errno unix.Errno, msg []byte)) er
 			return fmt.Errorf("receive from the kernel: %w", err)
 		}
 		ended := false
-		err = message.Each(b.buffer[:n], func(h message.Header, body []byte) error {
+		err = Each(b.buffer[:n], func(h Header, body []byte) error {
 			if h.Type != unix.NLMSG_ERROR || len(body) < 4 {
 				take(h.Seq, 0, body)
 				return nil

@@ -1,4 +1,4 @@
-package message
+package nlmsg
 
 import (
 	"encoding/binary"

@@ -1,4 +1,4 @@
-package attr
+package nlmsg
 
 import (
 	"encoding/binary"

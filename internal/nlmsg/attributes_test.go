@@ -1,4 +1,4 @@
-package attr
+package nlmsg
 
 import (
 	"bytes"
@@ -9,9 +9,9 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// message has a number, a text, a nested list and an attribute whose size isn't a
+// sample has a number, a text, a nested list and an attribute whose size isn't a
 // multiple of four at its end.
-func message() []byte {
+func sample() []byte {
 	nested := nl.NewRtAttr(3|unix.NLA_F_NESTED, nil)
 	nested.AddRtAttr(1|unix.NLA_F_NET_BYTEORDER, []byte{0, 0, 0, 7})
 	return slices.Concat(
@@ -23,7 +23,7 @@ func message() []byte {
 }
 
 func TestRead(t *testing.T) {
-	l := List(message())
+	l := Attributes(sample())
 	if got := l.Uint32(1); got != 258 {
 		t.Errorf("number: got %d", got)
 	}
@@ -46,26 +46,26 @@ func TestRead(t *testing.T) {
 
 // TestTruncated cuts a message at each place. What is whole before it is read.
 func TestTruncated(t *testing.T) {
-	whole := message()
+	whole := sample()
 	for n := range whole {
 		seen := 0
-		for range List(whole[:n]).All() {
+		for range Attributes(whole[:n]).All() {
 			seen++
 		}
-		if n < 8 && seen != 0 || n >= 8 && List(whole[:n]).Uint32(1) != 258 {
+		if n < 8 && seen != 0 || n >= 8 && Attributes(whole[:n]).Uint32(1) != 258 {
 			t.Errorf("the first %d bytes: %d attributes", n, seen)
 		}
 	}
 }
 
 func FuzzAll(f *testing.F) {
-	f.Add(message())
+	f.Add(sample())
 	f.Add([]byte{0, 0, 0, 0})
 	f.Add([]byte{4, 0, 0, 0, 3, 0, 0, 0})
 	f.Add([]byte{255, 255, 1, 0})
 	f.Fuzz(func(t *testing.T, data []byte) {
 		total := 0
-		for typ, value := range List(data).All() {
+		for typ, value := range Attributes(data).All() {
 			total += unix.SizeofNlAttr + len(value)
 			if typ&^typeMask != 0 || total > len(data) {
 				t.Fatalf("attribute %#x of %d bytes in a message of %d", typ, len(value), len(data))
@@ -79,7 +79,7 @@ func FuzzAll(f *testing.F) {
 
 // TestNothingIsAllocated: tens of thousands of rules are read this way.
 func TestNothingIsAllocated(t *testing.T) {
-	l := List(message())
+	l := Attributes(sample())
 	if n := testing.AllocsPerRun(10, func() {
 		for range l.All() {
 			_ = l.Get(3).Uint32(1)

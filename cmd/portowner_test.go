@@ -1,4 +1,4 @@
-package portowner
+package cmd
 
 import (
 	"fmt"
@@ -9,8 +9,8 @@ import (
 	"testing"
 )
 
-// TestFind: this process has the ports that it listens on, at the address or at all.
-func TestFind(t *testing.T) {
+// TestPortOwner: this process has the ports that it listens on, at the address or at all.
+func TestPortOwner(t *testing.T) {
 	tcp, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
 		t.Fatal(err)
@@ -33,7 +33,7 @@ func TestFind(t *testing.T) {
 		{"tcp", netip.AddrPortFrom(netip.MustParseAddr("127.9.9.9"), stream.Port()), false},
 		{"udp", datagram, true},
 	} {
-		got := Find(c.network, c.at)
+		got := portOwner(c.network, c.at)
 		if found := strings.HasSuffix(got, fmt.Sprintf("(process %d)", os.Getpid())); found != c.found {
 			t.Errorf("%s %s: %q", c.network, c.at, got)
 		}

@@ -1,11 +1,15 @@
-// Package attr reads netlink attributes: struct nlattr and struct rtattr of
-// linux/netlink.h and linux/rtnetlink.h, which have the same layout. It is the
-// only walker over them in this project.
+// Package nlmsg reads and writes netlink messages (struct nlmsghdr, linux/netlink.h) and
+// their attributes (struct nlattr and struct rtattr, which have the same layout). It is
+// the only walker over them in this project.
 //
 // Everything read is a slice of the message, nothing is copied. A message comes
 // from the kernel, but it may have been cut short, so no length is trusted: a walk
 // ends at the first attribute that doesn't fit into what is left.
-package attr
+//   - attributes.go: reads attributes
+//   - builder.go: writes them
+//   - message.go: takes a datagram apart into messages
+//   - bulk.go: sends many messages in one system call
+package nlmsg
 
 import (
 	"bytes"
@@ -15,9 +19,9 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// List are attributes one after the other: the body of a message behind its
+// Attributes are attributes one after the other: the body of a message behind its
 // header, or the value of an attribute in which others are nested.
-type List []byte
+type Attributes []byte
 
 // typeMask takes the flags out of a type: that others are nested in the attribute,
 // and that its value is big-endian.
@@ -25,8 +29,8 @@ const typeMask = ^uint16(unix.NLA_F_NESTED | unix.NLA_F_NET_BYTEORDER)
 
 // All visits the attributes in their order, each as its type without flags and its
 // value.
-func (l List) All() iter.Seq2[uint16, List] {
-	return func(yield func(uint16, List) bool) {
+func (l Attributes) All() iter.Seq2[uint16, Attributes] {
+	return func(yield func(uint16, Attributes) bool) {
 		for len(l) >= unix.SizeofNlAttr {
 			size := int(binary.NativeEndian.Uint16(l))
 			if size < unix.SizeofNlAttr || size > len(l) {
@@ -41,7 +45,7 @@ func (l List) All() iter.Seq2[uint16, List] {
 }
 
 // Get returns the value of the first attribute of a type, nil if there is none.
-func (l List) Get(typ uint16) List {
+func (l Attributes) Get(typ uint16) Attributes {
 	for t, value := range l.All() {
 		if t == typ {
 			return value
@@ -51,16 +55,16 @@ func (l List) Get(typ uint16) List {
 }
 
 // String returns an attribute's value as text, "" if it isn't there.
-func (l List) String(typ uint16) string { return l.Get(typ).Text() }
+func (l Attributes) String(typ uint16) string { return l.Get(typ).Text() }
 
 // Uint32 returns the number that an attribute holds, 0 if it isn't there.
-func (l List) Uint32(typ uint16) uint32 { return l.Get(typ).Number() }
+func (l Attributes) Uint32(typ uint16) uint32 { return l.Get(typ).Number() }
 
 // Uint64 returns the number that an attribute holds, 0 if it isn't there.
-func (l List) Uint64(typ uint16) uint64 { return l.Get(typ).Long() }
+func (l Attributes) Uint64(typ uint16) uint64 { return l.Get(typ).Long() }
 
 // Word is a value as text: what comes before its first NUL, without a copy.
-func (l List) Word() []byte {
+func (l Attributes) Word() []byte {
 	if i := bytes.IndexByte(l, 0); i >= 0 {
 		return l[:i]
 	}
@@ -68,11 +72,11 @@ func (l List) Word() []byte {
 }
 
 // Text is a value as text: what comes before its first NUL.
-func (l List) Text() string { return string(l.Word()) }
+func (l Attributes) Text() string { return string(l.Word()) }
 
 // Number is a value as a big-endian number of 32 bits, which netfilter's are. It
 // is 0 if the value has another size.
-func (l List) Number() uint32 {
+func (l Attributes) Number() uint32 {
 	if len(l) != 4 {
 		return 0
 	}
@@ -81,7 +85,7 @@ func (l List) Number() uint32 {
 
 // Long is a value as a big-endian number of 64 bits. It is 0 if the value has
 // another size.
-func (l List) Long() uint64 {
+func (l Attributes) Long() uint64 {
 	if len(l) != 8 {
 		return 0
 	}

@@ -1,6 +1,4 @@
-// Package portowner says which process of this machine listens on a port, so
-// that an error about a port that is taken can name it.
-package portowner
+package cmd
 
 import (
 	"fmt"
@@ -15,20 +13,20 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// Find names the process that has a TCP or UDP port at an address of this network
+// portOwner names the process that has a TCP or UDP port at an address of this network
 // namespace, as "nginx (process 1234)". It is "" if no such process is seen: one
 // may be another user's, or in another PID namespace.
-func Find(network string, at netip.AddrPort) string {
-	for inode := range sockets(network, at) {
-		if name := holder(inode); name != "" {
+func portOwner(network string, at netip.AddrPort) string {
+	for inode := range socketsAt(network, at) {
+		if name := socketHolder(inode); name != "" {
 			return name
 		}
 	}
 	return ""
 }
 
-// sockets are the inodes of the sockets that are in the way at an address.
-func sockets(network string, at netip.AddrPort) map[uint32]bool {
+// socketsAt are the inodes of the sockets that are in the way at an address.
+func socketsAt(network string, at netip.AddrPort) map[uint32]bool {
 	list, found := netlink.SocketDiagTCP, map[uint32]bool{}
 	if strings.HasPrefix(network, "udp") {
 		list = netlink.SocketDiagUDP
@@ -51,8 +49,8 @@ func sockets(network string, at netip.AddrPort) map[uint32]bool {
 	return found
 }
 
-// holder is the process that has a socket open.
-func holder(inode uint32) string {
+// socketHolder is the process that has a socket open.
+func socketHolder(inode uint32) string {
 	processes, err := os.ReadDir("/proc")
 	if err != nil {
 		return ""

@@ -22,6 +22,8 @@ func askGRPC(ctx context.Context, t Target, deadline time.Time) (err error) {
 	defer cancel()
 	client, err := grpc.NewClient("passthrough:///"+t.Addr.String(),
 		grpc.WithTransportCredentials(insecure.NewCredentials()), grpc.WithAuthority(t.host()),
+		grpc.WithMaxHeaderListSize(maxHeader), grpc.WithDefaultCallOptions(grpc.MaxCallRecvMsgSize(maxHeader)),
+		grpc.WithReadBufferSize(4<<10), grpc.WithWriteBufferSize(4<<10),
 		grpc.WithNoProxy(), grpc.WithDisableServiceConfig(), grpc.WithUserAgent("fairway-health-check"))
 	if err != nil {
 		return fmt.Errorf("make gRPC client: %w", err)

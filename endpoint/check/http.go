@@ -13,11 +13,40 @@ import (
 	"time"
 )
 
-// maxBody is how much of an answer is searched for the expected text.
-const maxBody = 64 << 10
+const (
+	// maxHeader bounds the status line and the header fields of an answer.
+	maxHeader = 16 << 10
+	// maxBody is how much of an answer is searched for the expected text.
+	maxBody = 64 << 10
+)
+
+// boundedReader reads an answer, and no more of it than it was allowed to: an
+// endpoint is whoever its Service's author says, and may send without end.
+type boundedReader struct {
+	*bufio.Reader
+	allowed io.LimitedReader
+}
 
 // readers are used again: one for each question under way.
-var readers = sync.Pool{New: func() any { return bufio.NewReaderSize(nil, 1024) }}
+var readers = sync.Pool{New: func() any {
+	r := &boundedReader{}
+	r.Reader = bufio.NewReaderSize(&r.allowed, 1024)
+	return r
+}}
+
+// readerOf is a reader of an answer's header; allow lets it read more.
+func readerOf(c io.Reader) *boundedReader {
+	r, _ := readers.Get().(*boundedReader)
+	r.allowed = io.LimitedReader{R: c, N: maxHeader}
+	r.Reset(&r.allowed)
+	return r
+}
+
+// allow lets n further bytes be read.
+func (r *boundedReader) allow(n int64) { r.allowed.N += n }
+
+// exhausted reports whether the answer is longer than was allowed.
+func (r *boundedReader) exhausted() bool { return r.allowed.N <= 0 }
 
 // askHTTP asks once and reads no more of the answer than it has to. Redirects
 // are answers like others: they are never followed. No credentials are sent.
@@ -26,8 +55,7 @@ func askHTTP(t Target, c net.Conn) error {
 		"\r\nUser-Agent: fairway-health-check\r\nAccept: */*\r\nConnection: close\r\n\r\n"); err != nil {
 		return fmt.Errorf("send request: %w", err)
 	}
-	reader, _ := readers.Get().(*bufio.Reader)
-	reader.Reset(c)
+	reader := readerOf(c)
 	defer readers.Put(reader)
 	defer finish(c, reader)
 	if t.Spec.Text != "" {
@@ -47,12 +75,13 @@ func askHTTP(t Target, c net.Conn) error {
 // finish lets the server end the connection, as it was asked to: one whose
 // answer is cut off logs an error with each check. Nothing is cut off, and
 // nobody is waited for, where the whole answer is there already.
-func finish(c net.Conn, reader *bufio.Reader) {
+func finish(c net.Conn, reader *boundedReader) {
 	rest, err := reader.Peek(reader.Buffered())
 	if err == nil && isWhole(rest) {
 		return
 	}
 	if c.SetReadDeadline(time.Now().Add(Shortest)) == nil {
+		reader.allow(maxBody)
 		_, _ = io.CopyN(io.Discard, reader, maxBody) // the answer is known already
 	}
 }
@@ -86,8 +115,11 @@ func statusOf(line []byte) (int, error) {
 	return 0, unexpectedError("the answer is not HTTP")
 }
 
-func readWhole(s *Spec, reader *bufio.Reader) error {
-	answer, err := http.ReadResponse(reader, nil)
+func readWhole(s *Spec, reader *boundedReader) error {
+	answer, err := http.ReadResponse(reader.Reader, nil)
+	if err != nil && reader.exhausted() {
+		return unexpectedError("the header of the answer is longer than " + strconv.Itoa(maxHeader>>10) + " KiB")
+	}
 	if err != nil {
 		return fmt.Errorf("read answer: %w", err)
 	}
@@ -95,8 +127,9 @@ func readWhole(s *Spec, reader *bufio.Reader) error {
 	if err := s.expectStatus(answer.StatusCode); err != nil {
 		return err
 	}
+	reader.allow(maxBody)
 	body, err := io.ReadAll(io.LimitReader(answer.Body, maxBody))
-	if err != nil {
+	if err != nil && !reader.exhausted() { // what has come until then is searched
 		return fmt.Errorf("read answer: %w", err)
 	}
 	if !strings.Contains(string(body), s.Text) {

@@ -16,6 +16,8 @@ type Target struct {
 	// administrator wrote). Only such a check may reach loopback and link-local
 	// addresses, or run a command.
 	Own bool
+	// Tenant is whose place the check takes.
+	Tenant Tenant
 }
 
 // Probe asks a target once. The error says that this machine couldn't ask, and

@@ -17,12 +17,13 @@ import (
 type Scheduler[K comparable] struct {
 	probe  func(context.Context, Target) (Result, error)
 	report func(K, Verdict)
-	limit  chan struct{} // room for questions under way
-	idle   atomic.Int32  // workers that wait for work
+	idle   atomic.Int32 // workers that wait for work
 
 	mu      sync.Mutex
 	entries map[K]*entry[K]
 	queue   dueQueue[K]
+	waiting waitingLines[K] // due, and without a place
+	places  places
 	wake    chan struct{}
 	seed    maphash.Seed
 
@@ -41,8 +42,9 @@ type entry[K comparable] struct {
 	target Target
 	state  State
 	due    time.Time
-	index  int // in the queue; -1 while it is asked or removed
+	index  int // in the queue; -1 while it waits, is asked or is removed
 	gone   bool
+	holds  Tenant // whose place it has while it is asked
 }
 
 // atOnce bounds how many questions are under way: each is a socket. Where all
@@ -61,7 +63,8 @@ const together = 5 * time.Millisecond
 // changes. An error of probe says that this machine couldn't ask.
 func NewScheduler[K comparable](probe func(context.Context, Target) (Result, error), report func(K, Verdict)) *Scheduler[K] {
 	return &Scheduler[K]{
-		probe: probe, report: report, limit: make(chan struct{}, atOnce),
+		probe: probe, report: report, places: newPlaces(atOnce),
+		waiting: waitingLines[K]{lines: map[Tenant][]*entry[K]{}},
 		entries: map[K]*entry[K]{}, wake: make(chan struct{}, 1), seed: maphash.MakeSeed(),
 	}
 }
@@ -143,13 +146,7 @@ func (s *Scheduler[K]) Run(ctx context.Context) {
 				return
 			case work <- e: // one that has asked before, and has a stack large enough
 			default:
-				select {
-				case <-ctx.Done():
-					return
-				case work <- e:
-				case s.limit <- struct{}{}:
-					asking.Go(func() { s.worker(ctx, e, work) })
-				}
+				asking.Go(func() { s.worker(ctx, e, work) })
 			}
 		}
 		timer.Reset(next)
@@ -158,7 +155,6 @@ func (s *Scheduler[K]) Run(ctx context.Context) {
 
 // worker asks one endpoint after the other. It ends when enough others wait for work.
 func (s *Scheduler[K]) worker(ctx context.Context, e *entry[K], work <-chan *entry[K]) {
-	defer func() { <-s.limit }()
 	for {
 		s.ask(ctx, e)
 		if s.idle.Add(1) > idleWorkers {
@@ -174,14 +170,16 @@ func (s *Scheduler[K]) worker(ctx context.Context, e *entry[K], work <-chan *ent
 	}
 }
 
-// take removes the endpoints that are due from the queue, and says when the next one is.
+// take removes the endpoints that are due from the queue, as far as there is a
+// place for them, and says when the next one is due.
 func (s *Scheduler[K]) take(now time.Time) (due []*entry[K], next time.Duration) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	for len(s.queue) > 0 && s.queue[0].due.Sub(now) <= 0 {
 		e, _ := heap.Pop(&s.queue).(*entry[K])
-		due = append(due, e)
+		s.waiting.add(e)
 	}
+	due = s.waiting.place(&s.places)
 	if len(s.queue) == 0 {
 		return due, time.Hour
 	}
@@ -199,6 +197,9 @@ func (s *Scheduler[K]) ask(ctx context.Context, e *entry[K]) {
 		return
 	}
 	s.mu.Lock()
+	if s.places.give(e.holds); len(s.waiting.order) > 0 {
+		s.signal()
+	}
 	if e.gone {
 		s.mu.Unlock()
 		return

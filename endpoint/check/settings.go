@@ -40,8 +40,13 @@ func Settings() []Setting {
 	}
 }
 
-// longest is the longest interval: whoever wants less wants no check.
-const longest = time.Hour
+const (
+	// longest is the longest interval: whoever wants less wants no check.
+	longest = time.Hour
+	// longestTimeout is for how long an endpoint that says nothing may hold one of
+	// the places for checks under way, which all Services share.
+	longestTimeout = time.Minute
+)
 
 func parseInterval(s *Spec, text string) error {
 	d, err := parseDuration(text)
@@ -54,6 +59,9 @@ func parseInterval(s *Spec, text string) error {
 
 func parseTimeout(s *Spec, text string) error {
 	d, err := parseDuration(text)
+	if err == nil && d > longestTimeout {
+		err = fmt.Errorf("must not be longer than %s", longestTimeout)
+	}
 	if err == nil && d > s.Interval {
 		err = fmt.Errorf("must not be longer than the interval, %s", s.Interval)
 	}

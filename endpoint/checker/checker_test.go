@@ -100,8 +100,8 @@ func (r *rig) planned() (list []string) {
 	return list
 }
 
-// TestWhatIsChecked: of all endpoints this node checks its own and those without
-// an agent; not those of another node, of pods, nor what only it can reach.
+// TestWhatIsChecked: this node checks endpoints that no node is named for, as two
+// nodes share them; not those that name another node, of pods, nor what only it can reach.
 func TestWhatIsChecked(t *testing.T) {
 	r := newRig(t)
 	r.service("=tcp")
@@ -109,8 +109,14 @@ func TestWhatIsChecked(t *testing.T) {
 	r.slice(false, "fd00::1", "fe80::1")
 	r.slice(true, "10.244.0.7")
 	r.sync()
-	if got := r.planned(); len(got) != 3 {
-		t.Errorf("checks %v, want 10.77.0.1, 192.0.2.9 and fd00::1", got)
+	r.SetSlice(&discoveryv1.EndpointSlice{
+		ObjectMeta: metav1.ObjectMeta{Namespace: web.Namespace, Name: "web-b", Labels: map[string]string{discoveryv1.LabelServiceName: web.Name}},
+		Ports:      []discoveryv1.EndpointPort{{Port: ptr.To[int32](8000)}},
+		Endpoints:  []discoveryv1.Endpoint{{Addresses: []string{"10.77.0.22"}, NodeName: ptr.To("b")}},
+	})
+	r.sync()
+	if got := r.planned(); len(got) != 4 {
+		t.Errorf("checks %v, want 10.77.0.1, 10.77.0.2, 192.0.2.9 and fd00::1", got)
 	}
 	all := strings.Join(r.told, "\n")
 	for _, want := range []string{"172.17.0.1", "127.0.0.1", "fe80::1"} {

@@ -88,7 +88,7 @@ func (c *Checker) change(key types.NamespacedName, spec *check.Spec, wanted map[
 			}
 			f.verdict = before[addr]
 		}
-		f.target = check.Target{Addr: addr, Spec: spec}
+		f.target = check.Target{Addr: addr, Spec: spec, Tenant: check.Tenant{Namespace: key.Namespace, Service: key.Name}}
 		now[addr] = f
 		c.checks.Set(health.Target{Service: key, Addr: addr}, f.target, f.verdict.Health)
 	}

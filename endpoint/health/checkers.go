@@ -46,22 +46,16 @@ const maxCheckers = 3
 // Nodes are the machines with agents. The zero value has none.
 type Nodes struct {
 	byName map[string]Node
-	byAddr map[netip.Addr]string
 	ready  []string // sorted
 }
 
 // NewNodes indexes nodes.
 func NewNodes(list []Node) *Nodes {
-	n := &Nodes{byName: map[string]Node{}, byAddr: map[netip.Addr]string{}}
+	n := &Nodes{byName: map[string]Node{}}
 	list = slices.Clone(list)
 	slices.SortFunc(list, func(a, b Node) int { return cmp.Compare(a.Name, b.Name) })
 	for _, node := range list {
 		n.byName[node.Name] = node
-		for _, a := range node.Addresses {
-			if _, taken := n.byAddr[a]; !taken {
-				n.byAddr[a] = node.Name
-			}
-		}
 		if node.Ready {
 			n.ready = append(n.ready, node.Name)
 		}
@@ -69,19 +63,14 @@ func NewNodes(list []Node) *Nodes {
 	return n
 }
 
-// Checkers are the nodes that check an endpoint: the endpoint's own, by name or
-// address, if it is ready; else up to three ready ones. These follow from the
+// Checkers are the nodes that check an endpoint: the one that the endpoint's
+// author names, if it is ready; else up to three ready ones. That a machine has an
+// address is its own word, and makes it no judge. The three follow from the
 // address by rendezvous hashing: each node finds the same without asking the
 // others, and one that comes or goes changes few endpoints.
 func (n *Nodes) Checkers(addr netip.Addr, nodeName *string) []string {
-	home := n.byAddr[addr]
-	if nodeName != nil && *nodeName != "" {
-		if _, known := n.byName[*nodeName]; known {
-			home = *nodeName
-		}
-	}
-	if n.byName[home].Ready {
-		return []string{home}
+	if nodeName != nil && n.byName[*nodeName].Ready {
+		return []string{*nodeName}
 	}
 	if len(n.ready) <= maxCheckers {
 		return n.ready

@@ -4,12 +4,14 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io"
 	"io/fs"
 	"log/slog"
 	"os"
 	"path/filepath"
 	"slices"
 	"strings"
+	"syscall"
 	"time"
 
 	"github.com/fsnotify/fsnotify"
@@ -44,7 +46,7 @@ func ReadFolder(folder string) (entries []Entry, problems map[string]error, err 
 		if ext := filepath.Ext(f.Name()); f.IsDir() || strings.HasPrefix(f.Name(), ".") || ext != ".yaml" && ext != ".yml" {
 			continue
 		}
-		data, err := os.ReadFile(filepath.Join(folder, f.Name()))
+		data, trusted, err := readOwned(folder, f.Name())
 		if errors.Is(err, fs.ErrNotExist) {
 			continue // it went meanwhile
 		}
@@ -57,6 +59,10 @@ func ReadFolder(folder string) (entries []Entry, problems map[string]error, err 
 			problems[f.Name()] = err
 		}
 		for _, e := range list {
+			if e.Check != nil && !e.Check.Remote() && trusted != nil {
+				problems[f.Name()] = errors.Join(problems[f.Name()], fmt.Errorf("%s: check %s: %w", e.Source, e.Check.Kind, trusted))
+				continue
+			}
 			if i := slices.IndexFunc(entries, e.clashes); i >= 0 {
 				problems[f.Name()] = errors.Join(problems[f.Name()],
 					fmt.Errorf("%s: port %d/%s of %s is published by %s already", e.Source, e.Port, e.Protocol, e.Service, entries[i].Source))
@@ -66,6 +72,43 @@ func ReadFolder(folder string) (entries []Entry, problems map[string]error, err 
 		}
 	}
 	return entries, problems, nil
+}
+
+// readOwned reads a file. trusted is nil if only root, or whom the agent runs as, can
+// have written it: a check of kind exec runs what it says with the agent's rights.
+func readOwned(folder, name string) (data []byte, trusted, err error) {
+	f, err := os.Open(filepath.Join(folder, name))
+	if err != nil {
+		return nil, nil, err
+	}
+	defer f.Close() //nolint:errcheck // it was only read
+	if data, err = io.ReadAll(f); err != nil {
+		return nil, nil, err
+	}
+	file, err := f.Stat() // of what was read, wherever a link leads by now
+	if err != nil {
+		return nil, nil, err
+	}
+	within, err := os.Stat(folder)
+	if err != nil {
+		return nil, nil, err
+	}
+	return data, errors.Join(ownedByRoot(file), ownedByRoot(within)), nil
+}
+
+// ownedByRoot returns an error if others than root, or than whom the agent runs as,
+// may write a file or folder.
+func ownedByRoot(i fs.FileInfo) error {
+	s, ok := i.Sys().(*syscall.Stat_t)
+	switch {
+	case !ok:
+		return fmt.Errorf("who owns %s isn't known", i.Name())
+	case s.Uid != 0 && int(s.Uid) != os.Geteuid():
+		return fmt.Errorf("%s belongs to user %d: only files and folders of root may say what is run (chown root)", i.Name(), s.Uid)
+	case i.Mode().Perm()&0o022 != 0:
+		return fmt.Errorf("others than its owner may write %s, which has mode %#o: only files and folders that nobody else may write may say what is run (chmod go-w)", i.Name(), i.Mode().Perm())
+	}
+	return nil
 }
 
 // clashes reports whether two entries would publish the same endpoint.

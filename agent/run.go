@@ -106,7 +106,7 @@ func (a *Agent) announce() *speaker.Config {
 		return nil
 	}
 	return &speaker.Config{
-		Options: *a.config.Announce, NodeName: a.config.NodeName, API: a.config.API, Client: a.client, Events: a.events, Log: a.config.Log,
+		Options: *a.config.Announce, NodeName: a.config.NodeName, StateDir: a.config.Plane.StateDirectory(), API: a.config.API, Client: a.client, Events: a.events, Log: a.config.Log,
 		Connections: a.connectionsTo, CarriesOn: a.carriesOn, TakesAddresses: a.planes.takesAddresses, Again: func() { signal(a.state.wake) },
 	}
 }

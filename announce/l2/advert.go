@@ -2,9 +2,10 @@ package l2
 
 import (
 	"encoding/binary"
+	"net"
 	"net/netip"
 
-	"github.com/fairway-net/fairway/announce/wire"
+	"github.com/fairway-net/fairway/announce/link"
 )
 
 // EtherType of adverts: IEEE 802's "local experimental 1". They never leave the
@@ -14,11 +15,11 @@ const EtherType = 0x88b5
 // maxEntries of one frame fit into the smallest MTU of IPv6, with the longest name of a node.
 const maxEntries = 36
 
-// advertFormat is known to bpf/responder.c, too.
-var advertFormat = wire.Format{Magic: [4]byte{'F', 'W', 'L', '2'}, Version: 1, Entries: maxEntries}
+// advertFormat is known to responder/bpf/responder.c, too.
+var advertFormat = link.Format[entry]{Magic: [4]byte{'F', 'W', 'L', '2'}, Entries: maxEntries, Write: entry.append, Read: parseEntry}
 
 const (
-	advertLeaving = 1 << iota // bpf/responder.c knows it, too
+	advertLeaving = 1 << iota // responder/bpf/responder.c knows it, too
 	advertAnswers
 	advertHears
 )
@@ -28,8 +29,7 @@ const (
 // those that changed at once.
 type advert struct {
 	Node string
-	// Incarnation is when the node's announcer began, in nanoseconds since 1970;
-	// Sequence counts its adverts. Older adverts are not taken in.
+	// Incarnation is the number of the node's announcer; see link.Incarnations.
 	Incarnation, Sequence uint64
 	// Cycle counts how often all entries have been sent. What was not in the
 	// last complete cycle is gone.
@@ -69,45 +69,36 @@ const (
 	flagGone
 )
 
-// marshal writes the advert and signs it. All nodes of a cluster have the key.
-func (a *advert) marshal(key []byte) ([]byte, error) {
-	h := wire.Head{
-		Flags: wire.Flags(a.Leaving, a.Answers, a.Hears != nil), Incarnation: a.Incarnation, Sequence: a.Sequence, Counter: a.Cycle, Node: a.Node,
+// message is the advert as a node with a MAC sends it.
+func (a *advert) message(mac net.HardwareAddr) *link.Message[entry] {
+	m := &link.Message[entry]{Head: link.Head{
+		Flags: link.Flags(a.Leaving, a.Answers, a.Hears != nil), Incarnation: a.Incarnation, Sequence: a.Sequence, Counter: a.Cycle, MAC: [6]byte(mac), Node: a.Node,
+	}, Entries: a.Entries}
+	if a.Hears != nil {
+		m.Extra = a.Hears.append(nil)
 	}
-	b, err := wire.Write(&advertFormat, h, a.Entries, entry.append, key)
-	if err == nil && a.Hears != nil { // behind the signature, where nodes of earlier versions don't look
-		b = wire.Sign(a.Hears.append(b), key)
+	return m
+}
+
+// readAdvert is the advert that a message is; nil if it is none.
+func readAdvert(m *link.Message[entry]) *advert {
+	a := &advert{
+		Leaving: m.Flags&advertLeaving != 0, Answers: m.Flags&advertAnswers != 0,
+		Incarnation: m.Incarnation, Sequence: m.Sequence, Cycle: m.Counter, Node: m.Node, Entries: m.Entries,
 	}
-	return b, err
+	if m.Flags&advertHears != 0 {
+		if a.Hears, _ = parseHearing(m.Extra); a.Hears == nil {
+			return nil
+		}
+	}
+	return a
 }
 
 func (e entry) append(b []byte) []byte {
-	b = append(b, wire.Flags(e.Candidate, e.Owner, e.Address.Is6(), e.Probing, e.Keeps, e.Gone))
+	b = append(b, link.Flags(e.Candidate, e.Owner, e.Address.Is6(), e.Probing, e.Keeps, e.Gone))
 	b = binary.BigEndian.AppendUint32(b, e.Epoch)
 	b = binary.BigEndian.AppendUint32(b, uint32(e.Weight))
 	return append(b, e.Address.AsSlice()...)
-}
-
-// parseAdvert reads an advert and checks its signatures. Ethernet pads short
-// frames, so what follows the last one is left alone.
-func parseAdvert(b, key []byte) (*advert, error) {
-	h, entries, at, err := wire.Read(&advertFormat, b, key, parseEntry)
-	if err != nil {
-		return nil, err
-	}
-	a := &advert{
-		Leaving: h.Flags&advertLeaving != 0, Answers: h.Flags&advertAnswers != 0,
-		Incarnation: h.Incarnation, Sequence: h.Sequence, Cycle: h.Counter, Node: h.Node, Entries: entries,
-	}
-	if h.Flags&advertHears == 0 {
-		return a, nil
-	}
-	hears, n := parseHearing(b[at:])
-	if hears == nil {
-		return nil, wire.ErrNone
-	}
-	a.Hears = hears
-	return a, wire.Check(b, at+n, key)
 }
 
 // parseEntry reads an entry and returns its length, 0 if there is none.

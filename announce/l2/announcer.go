@@ -21,6 +21,7 @@ import (
 
 	"github.com/fairway-net/fairway/announce/l2/handoff"
 	"github.com/fairway-net/fairway/announce/l2/responder"
+	"github.com/fairway-net/fairway/announce/link"
 	"github.com/fairway-net/fairway/internal/kernel"
 	"github.com/fairway-net/fairway/internal/kernel/netevents"
 )
@@ -37,8 +38,7 @@ type Placement struct {
 
 // Announcer announces addresses on all links of this node.
 type Announcer struct {
-	node    string
-	key     []byte
+	cluster *link.Cluster
 	log     *slog.Logger
 	changed func()
 	counts  Counts
@@ -75,10 +75,10 @@ type running struct {
 	done    chan struct{}
 }
 
-// New returns an announcer. Key signs what nodes tell each other. Changed is
+// New returns an announcer. Changed is
 // called, not to be blocked, after each change of what Status returns.
-func New(node string, key []byte, changed func(), log *slog.Logger) *Announcer {
-	return &Announcer{node: node, key: key, log: log, changed: changed, wake: make(chan struct{}, 1), recount: make(chan struct{}, 1), links: map[int]*running{}, alone: answersAlone}
+func New(cluster *link.Cluster, changed func(), log *slog.Logger) *Announcer {
+	return &Announcer{cluster: cluster, log: log, changed: changed, wake: make(chan struct{}, 1), recount: make(chan struct{}, 1), links: map[int]*running{}, alone: answersAlone}
 }
 
 // KeepConnections says who lists the connections of addresses that this node gave up. Until
@@ -285,7 +285,7 @@ func (a *Announcer) reconcile() error {
 }
 
 func (a *Announcer) open(d device) error {
-	l, err := OpenLink(&d.Interface, a.node, a.key, a.alone, &a.counts, a.changed, a.lookAgain, a.log)
+	l, err := OpenLink(&d.Interface, a.cluster, a.alone, &a.counts, a.changed, a.lookAgain, a.log)
 	if err != nil {
 		return err
 	}

@@ -5,13 +5,13 @@ import (
 	"net"
 	"net/netip"
 
-	"github.com/fairway-net/fairway/announce/wire"
+	"github.com/fairway-net/fairway/announce/link"
 )
 
 const (
 	etherARP   = 0x0806
 	etherIPv6  = 0x86dd
-	etherHead  = wire.EtherHead
+	etherHead  = link.EtherHead
 	arpLength  = 28
 	arpRequest = 1
 	arpReply   = 2
@@ -45,7 +45,7 @@ func parseARP(frame []byte) (m arpMessage, ok bool) {
 
 // frame writes the message into an Ethernet frame from the sender to a machine.
 func (m *arpMessage) frame(to net.HardwareAddr) []byte {
-	b := wire.Ethernet(to, m.SenderMAC, etherARP)
+	b := link.Ethernet(to, m.SenderMAC, etherARP)
 	b = append(b, 0, 1, 0x08, 0, 6, 4)
 	b = binary.BigEndian.AppendUint16(b, m.Operation)
 	b = append(b, m.SenderMAC...)

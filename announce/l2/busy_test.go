@@ -8,7 +8,7 @@ import (
 // busy is a link whose nodes read adverts when they get to it. What has no room until then is
 // lost, as with a socket.
 type busy struct {
-	*link
+	*segment
 	room  int // adverts that wait for a node at most
 	wait  map[string][]*advert
 	lost  int
@@ -16,7 +16,7 @@ type busy struct {
 }
 
 func newBusy(t *testing.T, room int, names ...string) *busy {
-	return &busy{link: newLink(t, names...), room: room, wait: map[string][]*advert{}}
+	return &busy{segment: newSegment(t, names...), room: room, wait: map[string][]*advert{}}
 }
 
 // pass lets time go by, an Interval at a time.
@@ -131,7 +131,7 @@ func TestOneClaimEach(t *testing.T) {
 // TestGoneWhileNew: nobody takes over a new address whose Service is deleted before its owner is
 // sure that no other machine has it.
 func TestGoneWhileNew(t *testing.T) {
-	l := newLink(t, "a", "b")
+	l := newSegment(t, "a", "b")
 	l.pass(10)
 	l.candidates(vip)
 	l.pass(2)

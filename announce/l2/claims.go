@@ -3,8 +3,6 @@ package l2
 import (
 	"net/netip"
 	"time"
-
-	"github.com/fairway-net/fairway/announce/wire"
 )
 
 // claim is an address that this node owns on the link.
@@ -132,7 +130,7 @@ func (l *Link) attend(now time.Time, a netip.Addr, c *claim) {
 			c.next = now.Add(firstWait)
 		}
 		return
-	case c.announced.IsZero() && c.probes > 0 && c.waited < mostWaited && wire.Unread(l.sockets.arp, l.sockets.ndp):
+	case c.announced.IsZero() && c.probes > 0 && c.waited < mostWaited && (l.sockets.arpIn.IsBehind() || l.sockets.ndpIn.IsBehind()):
 		c.waited++
 		c.next = now.Add(time.Millisecond)
 		return

@@ -1,13 +1,10 @@
 package l2
 
 import (
-	"errors"
 	"net/netip"
 	"sync"
 
 	"golang.org/x/sys/unix"
-
-	"github.com/fairway-net/fairway/announce/wire"
 )
 
 // errDown is what sockets say of an interface that is down.
@@ -25,8 +22,7 @@ type AddressCounts struct{ Requests, Responses, Gratuitous uint64 }
 
 // Problems are figures of what went wrong.
 type Problems struct {
-	Unsigned uint64 // adverts without this cluster's signature
-	Failed   uint64 // frames that could not be sent
+	Failed uint64 // frames that could not be sent
 }
 
 // Addresses returns the figures by address.
@@ -61,14 +57,6 @@ func (c *Counts) add(a netip.Addr, add func(*AddressCounts)) {
 func (c *Counts) request(a netip.Addr)    { c.add(a, func(n *AddressCounts) { n.Requests++ }) }
 func (c *Counts) response(a netip.Addr)   { c.add(a, func(n *AddressCounts) { n.Responses++ }) }
 func (c *Counts) gratuitous(a netip.Addr) { c.add(a, func(n *AddressCounts) { n.Gratuitous++ }) }
-
-func (c *Counts) refused(err error) {
-	if errors.Is(err, wire.ErrSignature) {
-		c.mu.Lock()
-		c.problems.Unsigned++
-		c.mu.Unlock()
-	}
-}
 
 func (c *Counts) failed() {
 	c.mu.Lock()

@@ -103,9 +103,9 @@ type change struct {
 	Unsettled bool
 }
 
-func newElection(node string, now time.Time) *election {
+func newElection(node string, incarnation uint64, now time.Time) *election {
 	return &election{
-		node: node, incarnation: uint64(now.UnixNano()), ready: now.Add(deadAfter), lastTick: now,
+		node: node, incarnation: incarnation, ready: now.Add(deadAfter), lastTick: now,
 		members: map[string]*member{}, own: map[netip.Addr]*standing{}, open: map[netip.Addr]bool{}, self: hashOfNode(node),
 	}
 }

@@ -1,36 +1,36 @@
 package l2
 
 import (
-	"errors"
 	"fmt"
+	"net"
 	"net/netip"
 	"slices"
 	"testing"
 	"time"
 
-	"github.com/fairway-net/fairway/announce/wire"
+	"github.com/fairway-net/fairway/announce/link"
 )
 
-// link is nodes that hear each other's adverts, on a clock of its own.
-type link struct {
+// segment is nodes that hear each other's adverts, on a clock of its own.
+type segment struct {
 	*testing.T
 	now    time.Time
 	nodes  map[string]*election
 	asleep map[string]bool
 	cut    map[[2]string]bool // from, to: adverts are lost
 	kernel map[string]uint64  // nodes that answer without an agent, in the name of which incarnation
-	key    []byte
+	keys   *link.Keys
 }
 
-func newLink(t *testing.T, names ...string) *link {
-	l := &link{T: t, now: time.Unix(1e9, 0), nodes: map[string]*election{}, asleep: map[string]bool{}, cut: map[[2]string]bool{}, kernel: map[string]uint64{}, key: []byte("key")}
+func newSegment(t *testing.T, names ...string) *segment {
+	l := &segment{T: t, now: time.Unix(1e9, 0), nodes: map[string]*election{}, asleep: map[string]bool{}, cut: map[[2]string]bool{}, kernel: map[string]uint64{}, keys: link.NewKeys([]byte("key"))}
 	for _, name := range names {
-		l.nodes[name] = newElection(name, l.now)
+		l.nodes[name] = newElection(name, uint64(l.now.UnixNano()), l.now)
 	}
 	return l
 }
 
-func (l *link) names() []string {
+func (l *segment) names() []string {
 	var names []string
 	for name := range l.nodes {
 		names = append(names, name)
@@ -40,7 +40,7 @@ func (l *link) names() []string {
 }
 
 // pass lets time go by, an Interval at a time.
-func (l *link) pass(intervals int) {
+func (l *segment) pass(intervals int) {
 	l.Helper()
 	for range intervals {
 		l.now = l.now.Add(Interval)
@@ -55,7 +55,7 @@ func (l *link) pass(intervals int) {
 }
 
 // ask has a node ask the silent ones, often enough for an Interval's time.
-func (l *link) ask(name string) {
+func (l *segment) ask(name string) {
 	for range leastAsks {
 		for _, silent := range l.nodes[name].ask(l.now) {
 			if incarnation, ok := l.kernel[silent]; ok {
@@ -65,10 +65,10 @@ func (l *link) ask(name string) {
 	}
 }
 
-func (l *link) send(from string, adverts []*advert) {
+func (l *segment) send(from string, adverts []*advert) {
 	l.Helper()
 	for _, a := range adverts {
-		frame, err := a.marshal(l.key)
+		frame, err := a.marshal(l.keys)
 		if err != nil {
 			l.Fatal(err)
 		}
@@ -76,7 +76,7 @@ func (l *link) send(from string, adverts []*advert) {
 			if to == from || l.asleep[to] || l.cut[[2]string{from, to}] {
 				continue
 			}
-			read, err := parseAdvert(append(frame, 0, 0), l.key)
+			read, err := parseAdvert(append(frame, 0, 0), l.keys)
 			if err != nil {
 				l.Fatal(err)
 			}
@@ -85,7 +85,7 @@ func (l *link) send(from string, adverts []*advert) {
 	}
 }
 
-func (l *link) owners(a netip.Addr) []string {
+func (l *segment) owners(a netip.Addr) []string {
 	var owners []string
 	for _, name := range l.names() {
 		if !l.asleep[name] && slices.Contains(l.nodes[name].owned(), a) {
@@ -95,7 +95,7 @@ func (l *link) owners(a netip.Addr) []string {
 	return owners
 }
 
-func (l *link) owner(a netip.Addr) string {
+func (l *segment) owner(a netip.Addr) string {
 	l.Helper()
 	owners := l.owners(a)
 	if len(owners) != 1 {
@@ -104,13 +104,13 @@ func (l *link) owner(a netip.Addr) string {
 	return owners[0]
 }
 
-func (l *link) candidates(addresses ...netip.Addr) {
+func (l *segment) candidates(addresses ...netip.Addr) {
 	for _, name := range l.names() {
 		l.candidate(name, 0, addresses...)
 	}
 }
 
-func (l *link) candidate(name string, weight int32, addresses ...netip.Addr) {
+func (l *segment) candidate(name string, weight int32, addresses ...netip.Addr) {
 	set := map[netip.Addr]int32{}
 	for _, a := range addresses {
 		set[a] = weight
@@ -124,7 +124,7 @@ var (
 )
 
 func TestOneOwner(t *testing.T) {
-	l := newLink(t, "a", "b", "c")
+	l := newSegment(t, "a", "b", "c")
 	l.candidates(vip, vip6)
 	l.pass(10)
 	l.owner(vip)
@@ -132,7 +132,7 @@ func TestOneOwner(t *testing.T) {
 }
 
 func TestAddressesAreSpread(t *testing.T) {
-	l := newLink(t, "a", "b", "c")
+	l := newSegment(t, "a", "b", "c")
 	var all []netip.Addr
 	for i := range 200 {
 		all = append(all, netip.AddrFrom4([4]byte{10, 0, 0, byte(i)}))
@@ -151,14 +151,14 @@ func TestAddressesAreSpread(t *testing.T) {
 }
 
 func TestAloneAtOnceAfterListening(t *testing.T) {
-	l := newLink(t, "a")
+	l := newSegment(t, "a")
 	l.pass(5)
 	l.candidates(vip)
 	l.owner(vip)
 }
 
 func TestOwnerThatDiesIsReplacedAndDoesNotGetItBack(t *testing.T) {
-	l := newLink(t, "a", "b")
+	l := newSegment(t, "a", "b")
 	l.candidates(vip)
 	l.pass(10)
 	first := l.owner(vip)
@@ -167,7 +167,7 @@ func TestOwnerThatDiesIsReplacedAndDoesNotGetItBack(t *testing.T) {
 	second := l.owner(vip)
 	// It comes back as a new process.
 	l.asleep[first] = false
-	l.nodes[first] = newElection(first, l.now)
+	l.nodes[first] = newElection(first, uint64(l.now.UnixNano()), l.now)
 	l.candidate(first, 0, vip)
 	l.pass(20)
 	if got := l.owner(vip); got != second {
@@ -176,7 +176,7 @@ func TestOwnerThatDiesIsReplacedAndDoesNotGetItBack(t *testing.T) {
 }
 
 func TestKernelOfSilentOwnerAnswers(t *testing.T) {
-	l := newLink(t, "a", "b")
+	l := newSegment(t, "a", "b")
 	l.candidates(vip)
 	l.pass(10)
 	first := l.owner(vip)
@@ -193,7 +193,7 @@ func TestKernelOfSilentOwnerAnswers(t *testing.T) {
 	}
 
 	// The next process goes on with the claim.
-	next := newElection(first, l.now)
+	next := newElection(first, uint64(l.now.UnixNano()), l.now)
 	l.nodes[first], l.asleep[first] = next, false
 	l.pass(5) // not yet told of its addresses
 	next.adopt(l.now, map[netip.Addr]uint32{vip: before.own[vip].Epoch})
@@ -206,13 +206,13 @@ func TestKernelOfSilentOwnerAnswers(t *testing.T) {
 
 	// One that doesn't care for the address any more gives it up.
 	l.kernel[first] = next.incarnation
-	l.nodes[first] = newElection(first, l.now)
+	l.nodes[first] = newElection(first, uint64(l.now.UnixNano()), l.now)
 	l.kernel[first] = l.nodes[first].incarnation
 	l.pass(10)
 	if got := l.owner(vip); got != second {
 		t.Errorf("%s owns the address, want %s", got, second)
 	}
-	l.nodes[first] = newElection(first, l.now)
+	l.nodes[first] = newElection(first, uint64(l.now.UnixNano()), l.now)
 	l.kernel[second] = l.nodes[second].incarnation
 	l.asleep[second] = true
 	l.candidate(first, 0, vip)
@@ -224,7 +224,7 @@ func TestKernelOfSilentOwnerAnswers(t *testing.T) {
 
 // One that slept keeps what the kernel went on to answer for.
 func TestSleeperWhoseKernelAnswers(t *testing.T) {
-	l := newLink(t, "a", "b")
+	l := newSegment(t, "a", "b")
 	l.candidates(vip)
 	l.pass(10)
 	first := l.owner(vip)
@@ -240,7 +240,7 @@ func TestSleeperWhoseKernelAnswers(t *testing.T) {
 }
 
 func TestOwnerThatSleptGivesWay(t *testing.T) {
-	l := newLink(t, "a", "b")
+	l := newSegment(t, "a", "b")
 	l.candidates(vip)
 	l.pass(10)
 	first := l.owner(vip)
@@ -259,7 +259,7 @@ func TestOwnerThatSleptGivesWay(t *testing.T) {
 }
 
 func TestOneWayLoss(t *testing.T) {
-	l := newLink(t, "a", "b")
+	l := newSegment(t, "a", "b")
 	l.candidates(vip)
 	l.pass(10)
 	owner := l.owner(vip)
@@ -279,7 +279,7 @@ func TestOneWayLoss(t *testing.T) {
 }
 
 func TestPartition(t *testing.T) {
-	l := newLink(t, "a", "b", "c")
+	l := newSegment(t, "a", "b", "c")
 	l.candidates(vip)
 	l.pass(10)
 	owner := l.owner(vip)
@@ -300,7 +300,7 @@ func TestPartition(t *testing.T) {
 }
 
 func TestPlannedMoveHasNoGap(t *testing.T) {
-	l := newLink(t, "a", "b")
+	l := newSegment(t, "a", "b")
 	l.candidates(vip)
 	l.pass(10)
 	first := l.owner(vip)
@@ -320,7 +320,7 @@ func TestPlannedMoveHasNoGap(t *testing.T) {
 }
 
 func TestLastCandidateLeaves(t *testing.T) {
-	l := newLink(t, "a", "b")
+	l := newSegment(t, "a", "b")
 	l.candidate("a", 0, vip)
 	l.pass(10)
 	l.owner(vip)
@@ -336,7 +336,7 @@ func TestLastCandidateLeaves(t *testing.T) {
 
 func TestWeights(t *testing.T) {
 	for _, heavy := range []string{"a", "b", "c"} {
-		l := newLink(t, "a", "b", "c")
+		l := newSegment(t, "a", "b", "c")
 		for _, name := range l.names() {
 			weight := int32(0)
 			if name == heavy {
@@ -357,7 +357,7 @@ func TestWeights(t *testing.T) {
 }
 
 func TestManyAddresses(t *testing.T) {
-	l := newLink(t, "a", "b")
+	l := newSegment(t, "a", "b")
 	var all []netip.Addr
 	for i := range 2000 {
 		all = append(all, netip.AddrFrom4([4]byte{10, 0, byte(i >> 8), byte(i)}))
@@ -380,7 +380,7 @@ func TestManyAddresses(t *testing.T) {
 // must ask itself: it was announced by nobody.
 func TestAddressThatWasProbedForIsNotInherited(t *testing.T) {
 	for _, confirmed := range []bool{false, true} {
-		l := newLink(t, "a", "b")
+		l := newSegment(t, "a", "b")
 		l.candidates(vip)
 		l.pass(10)
 		first := l.owner(vip)
@@ -402,66 +402,40 @@ func TestAddressThatWasProbedForIsNotInherited(t *testing.T) {
 	}
 }
 
-func TestOldAdvertsAreNotTakenIn(t *testing.T) {
-	l := newLink(t, "a")
-	l.candidates(vip)
-	claim := &advert{Node: "b", Incarnation: 7, Sequence: 5, Entries: []entry{{Address: vip, Candidate: true, Owner: true, Epoch: 9}}}
-	l.nodes["a"].receive(l.now, claim)
-	l.pass(1)
-	for name, a := range map[string]advert{
-		"sequence":    {Node: "b", Incarnation: 7, Sequence: 5},
-		"incarnation": {Node: "b", Incarnation: 6, Sequence: 99},
-	} {
-		heard := l.nodes["a"].members["b"].heard
-		l.nodes["a"].receive(l.now, &a)
-		if got := l.nodes["a"].members["b"].heard; got != heard {
-			t.Errorf("an advert with an old %s was taken in", name)
-		}
-	}
+// marshal writes an advert as a node sends it.
+func (a *advert) marshal(keys *link.Keys) ([]byte, error) {
+	return advertFormat.Marshal(a.message(make(net.HardwareAddr, 6)), keys)
 }
 
-func TestAdvertsOfStrangers(t *testing.T) {
-	frame, err := (&advert{Node: "b", Entries: []entry{{Address: vip6}, {Address: vip, Weight: -1}}}).marshal([]byte("key"))
+func parseAdvert(b []byte, keys *link.Keys) (*advert, error) {
+	m, err := advertFormat.Unmarshal(b, keys)
 	if err != nil {
-		t.Fatal(err)
+		return nil, err
 	}
-	if _, err := parseAdvert(frame, []byte("another")); !errors.Is(err, wire.ErrSignature) {
-		t.Errorf("with another key: %v", err)
+	if a := readAdvert(m); a != nil {
+		return a, nil
 	}
-	for i := range frame {
-		changed := slices.Clone(frame)
-		changed[i] ^= 1
-		if a, err := parseAdvert(changed, []byte("key")); err == nil {
-			t.Errorf("byte %d changed, and read as %+v", i, a)
-		}
-		if _, err := parseAdvert(frame[:i], []byte("key")); err == nil {
-			t.Errorf("read with %d bytes", i)
-		}
-	}
+	return nil, link.ErrNone
 }
 
+// FuzzAdvert: what is written is read again, and hearings that are cut off are none.
 func FuzzAdvert(f *testing.F) {
-	key := []byte("key")
-	for _, a := range []advert{{Node: "a"}, {Node: "b", Leaving: true, Entries: []entry{{Address: vip, Owner: true}, {Address: vip6, Weight: -5}}}} {
-		frame, err := a.marshal(key)
-		if err != nil {
-			f.Fatal(err)
-		}
-		f.Add(frame[:len(frame)-wire.SignatureLength])
-	}
-	f.Fuzz(func(t *testing.T, b []byte) {
-		a, err := parseAdvert(wire.Sign(slices.Clone(b), key), key)
-		if err != nil {
+	keys := link.NewKeys([]byte("key"))
+	f.Add("a", false, []byte{}, int32(0))
+	f.Add("b", true, (&hearing{All: 2, Names: []uint32{7}}).append(nil), int32(-5))
+	f.Fuzz(func(t *testing.T, node string, leaving bool, extra []byte, weight int32) {
+		m := (&advert{Node: node, Leaving: leaving, Entries: []entry{{Address: vip, Owner: true}, {Address: vip6, Weight: weight}}}).message(make(net.HardwareAddr, 6))
+		m.Flags |= advertHears
+		m.Extra = extra
+		a := readAdvert(m)
+		if a == nil {
 			return
 		}
-		if len(a.Entries) > maxEntries {
-			return // a frame that only a jumbo link carries
-		}
-		again, err := a.marshal(key)
+		b, err := a.marshal(keys)
 		if err != nil {
-			t.Fatal(err)
+			return // such names are never written
 		}
-		read, err := parseAdvert(again, key)
+		read, err := parseAdvert(b, keys)
 		if err != nil || fmt.Sprint(read) != fmt.Sprint(a) {
 			t.Errorf("read %+v, then %+v (%v)", a, read, err)
 		}

@@ -9,7 +9,7 @@ import (
 
 	"github.com/mdlayher/packet"
 
-	"github.com/fairway-net/fairway/announce/wire"
+	"github.com/fairway-net/fairway/announce/link"
 )
 
 // conflict is somebody else who has an address of ours.
@@ -18,32 +18,26 @@ type conflict struct {
 	until time.Time
 }
 
-// takeAdvert takes in a frame, with the lock held, as the others that take frames do.
-func (l *Link) takeAdvert(frame []byte) {
-	if len(frame) < etherHead || bytes.Equal(frame[6:12], l.device.HardwareAddr) {
+// takeAdvert takes in what another node says, with the lock held, as the others that take frames
+// do.
+func (l *Link) takeAdvert(now time.Time, m *link.Message[entry], isNew bool) {
+	a := readAdvert(m)
+	if a == nil {
 		return
 	}
-	a, err := parseAdvert(frame[etherHead:], l.key)
-	if err != nil {
-		l.counts.refused(err)
-		return
+	if isNew {
+		l.meet(now, m.MAC[:])
 	}
-	now := time.Now()
-	l.meet(now, net.HardwareAddr(frame[6:12]).String(), a.Node)
 	l.apply(now, l.election.receive(now, a))
 }
 
-// meet notes which node has a MAC. What was taken for a stranger's is a node's then,
+// meet is about a node whose MAC wasn't known. What was taken for a stranger's is a node's then,
 // whose agent was away.
-func (l *Link) meet(now time.Time, mac, node string) {
-	if l.members[mac] == node {
-		return
-	}
-	l.members[mac] = node
+func (l *Link) meet(now time.Time, mac net.HardwareAddr) {
 	l.soon()
 	for a, c := range l.conflicts {
-		if c.mac == mac {
-			l.conflicts[a] = conflict{mac, now}
+		if c.mac == mac.String() {
+			l.conflicts[a] = conflict{c.mac, now}
 		}
 	}
 }
@@ -103,7 +97,7 @@ func (l *Link) isForUs(frame []byte) bool {
 func (l *Link) noteSender(a netip.Addr, mac net.HardwareAddr) {
 	now, c := time.Now(), l.claims[a]
 	asked := c == nil && l.ahead.has(a, now) || c != nil && !c.confirmed
-	if !asked || l.members[mac.String()] != "" {
+	if !asked || l.peers.NodeOf(mac) != "" {
 		return
 	}
 	l.conflicts[a] = conflict{mac.String(), now.Add(conflictPause)}
@@ -115,18 +109,18 @@ func (l *Link) noteSender(a netip.Addr, mac net.HardwareAddr) {
 
 func (l *Link) send(adverts []*advert) {
 	for _, a := range adverts {
-		body, err := a.marshal(l.key)
+		body, err := advertFormat.Marshal(a.message(l.device.HardwareAddr), l.cluster.Keys)
 		if err != nil {
 			l.log.Error("no advert is sent", "err", err)
 			return
 		}
-		l.write(l.sockets.adverts, append(wire.Ethernet(advertGroup, l.device.HardwareAddr, EtherType), body...))
+		l.write(l.sockets.adverts, append(link.Ethernet(advertGroup, l.device.HardwareAddr, EtherType), body...))
 	}
 }
 
 // write sends a frame. What a link that is down doesn't take is no loss: nobody
 // would hear it.
-func (l *Link) write(c *packet.Conn, frame []byte) {
+func (l *Link) write(c net.PacketConn, frame []byte) {
 	to := &packet.Addr{HardwareAddr: net.HardwareAddr(frame[:6])}
 	if _, err := c.WriteTo(frame, to); err != nil && !errors.Is(err, net.ErrClosed) && !errors.Is(err, errDown) {
 		l.counts.failed()

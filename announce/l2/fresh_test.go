@@ -46,7 +46,7 @@ func (l *lan) hearARP(host string, heard func(conn *packet.Conn, mac net.Hardwar
 func (l *lan) announceAt(host string, addresses ...netip.Addr) *Announcer {
 	l.Helper()
 	ctx, cancel := context.WithCancel(context.Background())
-	a := New(host, []byte("key"), func() {}, slog.New(slog.NewTextHandler(l.Output(), nil)))
+	a := New(cluster(host), func() {}, slog.New(slog.NewTextHandler(l.Output(), nil)))
 	a.Set(wantAll(addresses...), served)
 	done := make(chan error, 1)
 	go func() { done <- l.hosts[host].Do(func() error { return a.Run(ctx, func() bool { return false }) }) }()
@@ -266,7 +266,7 @@ func TestSleepyDuplicate(t *testing.T) {
 
 // TestExpectedTwice: what is expected next doesn't make what was expected before forgotten.
 func TestExpectedTwice(t *testing.T) {
-	a := New("a", []byte("key"), func() {}, slog.New(slog.DiscardHandler))
+	a := New(cluster("a"), func() {}, slog.New(slog.DiscardHandler))
 	a.Expect(wantAll(vip))
 	a.Expect(wantAll(vip6))
 	if len(a.coming) != 2 {

@@ -51,7 +51,7 @@ func (l *Link) openHandoffs(now time.Time) error {
 // lead has the packets of connections that began at another node led there, but for those
 // of this node's own. At a take-over that is done before anybody is told of it.
 func (l *Link) lead(a netip.Addr, node string) {
-	to := l.macOf(node)
+	to := l.peers.MACOf(node)
 	if to == nil || l.handoffs.failed {
 		return
 	}
@@ -66,17 +66,6 @@ func (l *Link) lead(a netip.Addr, node string) {
 	}
 	l.handoffs.from[a] = node
 	l.log.Info("connections that began at the former node go on there", "address", a, "node", node)
-}
-
-// macOf finds a node of the link.
-func (l *Link) macOf(node string) net.HardwareAddr {
-	for mac, name := range l.members {
-		if name == node {
-			to, _ := net.ParseMAC(mac) // written by String
-			return to
-		}
-	}
-	return nil
 }
 
 func (h *handoffs) lead(device *net.Interface, a netip.Addr, to net.HardwareAddr, own []lead.Flow) (err error) {
@@ -107,7 +96,7 @@ func (l *Link) followFormers(now time.Time) {
 		switch {
 		case h.from[a] == node || h.failed:
 		case l.claims[a] != nil && l.claims[a].announced.IsZero(): // then
-		case h.leads(a, l.macOf(node)): // an earlier process began it
+		case h.leads(a, l.peers.MACOf(node)): // an earlier process began it
 			h.from[a] = node
 		case h.from[a] != "" || h.own[a] != nil:
 			l.lead(a, node)
@@ -120,7 +109,7 @@ func (l *Link) followFormers(now time.Time) {
 		return
 	}
 	for a, to := range maps.Clone(h.program.Leads()) { // also of an earlier process
-		node := l.members[to.String()]
+		node := l.peers.NodeOf(to)
 		if h.from[a] == "" && (now.Sub(h.began) >= 2*lostAfter || l.election.isLost(node)) {
 			l.endHandoff(a, node)
 		}

@@ -7,7 +7,7 @@ import (
 	"slices"
 	"time"
 
-	"github.com/fairway-net/fairway/announce/wire"
+	"github.com/fairway-net/fairway/announce/link"
 )
 
 // Frames may get lost on the way from one node to another and not on the way back. Then a
@@ -51,7 +51,7 @@ func parseHearing(b []byte) (*hearing, int) {
 
 // hears names the nodes that were heard lately, as many as the advert has room for.
 func (e *election) hears(a *advert) *hearing {
-	room := wire.MaxLength - (wire.HeadLength + len(a.Node) + 2*wire.SignatureLength + hearingHead)
+	room := link.MaxLength - link.Overhead - len(a.Node) - hearingHead
 	for _, entry := range a.Entries {
 		room -= 9 + entry.Address.BitLen()/8
 	}

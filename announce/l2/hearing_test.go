@@ -8,13 +8,13 @@ import (
 	"testing"
 	"time"
 
-	"github.com/fairway-net/fairway/announce/wire"
+	"github.com/fairway-net/fairway/announce/link"
 )
 
 // deafLink is a link on which one node has taken an address over from another one, which it
 // doesn't hear any more.
-func deafLink(t *testing.T) (l *link, owner, other string) {
-	l = newLink(t, "a", "b")
+func deafLink(t *testing.T) (l *segment, owner, other string) {
+	l = newSegment(t, "a", "b")
 	for _, n := range l.nodes {
 		n.kernelAnswers = true
 	}
@@ -92,7 +92,7 @@ func TestClaimThatIsNotHeard(t *testing.T) {
 // TestNobodyIsDeafAtFirst: nodes that have just met, or hear each other again, don't give way
 // because they weren't named yet.
 func TestNobodyIsDeafAtFirst(t *testing.T) {
-	l := newLink(t, "a", "b")
+	l := newSegment(t, "a", "b")
 	l.candidates(vip)
 	l.cut[[2]string{"a", "b"}], l.cut[[2]string{"b", "a"}] = true, true
 	l.pass(20)
@@ -112,11 +112,11 @@ func TestNobodyIsDeafAtFirst(t *testing.T) {
 // TestManyNodesAreNamed: where one advert has no room for all that a node hears, they come by
 // in turn, and none of them is taken for unheard.
 func TestManyNodesAreNamed(t *testing.T) {
-	names := []string{strings.Repeat("n", wire.MaxName)}
+	names := []string{strings.Repeat("n", link.MaxName)}
 	for i := range 39 {
 		names = append(names, fmt.Sprintf("node-%d", i))
 	}
-	l := newLink(t, names...)
+	l := newSegment(t, names...)
 	var all []netip.Addr
 	for a := vip6; len(all) < maxEntries; a = a.Next() {
 		all = append(all, a)
@@ -124,7 +124,7 @@ func TestManyNodesAreNamed(t *testing.T) {
 	l.candidate(names[0], 0, all...)
 	l.pass(20)
 	first := l.nodes[names[0]].adverts(false)[0]
-	if b, err := first.marshal(l.key); err != nil || len(b) > wire.MaxLength || len(first.Hears.Names) == 0 {
+	if b, err := first.marshal(l.keys); err != nil || len(b) > link.MaxLength || len(first.Hears.Names) == 0 {
 		t.Errorf("%d bytes, %d nodes named (%v)", len(b), len(first.Hears.Names), err)
 	}
 	for range 20 {
@@ -144,40 +144,12 @@ func TestManyNodesAreNamed(t *testing.T) {
 	}
 }
 
-// TestEarlierVersion: adverts of nodes that don't say whom they hear are taken in as ever, and
-// such nodes read ours.
-func TestEarlierVersion(t *testing.T) {
-	l := newLink(t, "a")
-	l.pass(5)
-	l.nodes["a"].receive(l.now, &advert{Node: "b", Incarnation: 1, Sequence: 1})
-	l.nodes["a"].receive(l.now, &advert{Node: "b", Incarnation: 1, Sequence: 2})
-	if l.nodes["a"].members["b"].deaf {
-		t.Error("a node that doesn't say whom it hears is taken for one that hears nobody")
-	}
-	a := l.nodes["a"].adverts(false)[0]
-	with, err := a.marshal(l.key)
-	if err != nil {
-		t.Fatal(err)
-	}
-	hears := a.Hears
-	a.Hears = nil
-	without, err := a.marshal(l.key)
-	if err != nil {
-		t.Fatal(err)
-	}
-	without[5] |= advertHears
-	unsigned := len(without) - wire.SignatureLength
-	if hears == nil || !slices.Equal(with[:unsigned], without[:unsigned]) || wire.Check(with, unsigned, l.key) != nil {
-		t.Error("what earlier versions read is another advert")
-	}
-}
-
 // TestDeletedService: when the data planes of all nodes lose an address, one after the other,
 // nobody claims it in between. Where the others go on to have it, one takes it over, and
 // somebody owns it all the time.
 func TestDeletedService(t *testing.T) {
 	for _, deleted := range []bool{true, false} {
-		l := newLink(t, "a", "b", "c")
+		l := newSegment(t, "a", "b", "c")
 		for _, n := range l.nodes {
 			n.anywhere = map[netip.Addr]bool{vip: false}
 		}

@@ -10,8 +10,8 @@ import (
 )
 
 // keepingLink is nodes of which each counts the connections of what it gave up.
-func keepingLink(t *testing.T, names ...string) *link {
-	l := newLink(t, names...)
+func keepingLink(t *testing.T, names ...string) *segment {
+	l := newSegment(t, names...)
 	for _, name := range names {
 		l.nodes[name].keeps = true
 	}
@@ -22,7 +22,7 @@ func keepingLink(t *testing.T, names ...string) *link {
 }
 
 // leads says who leads connections to whom: "b>a".
-func (l *link) leads() string {
+func (l *segment) leads() string {
 	var list []string
 	for _, name := range l.names() {
 		if to := l.nodes[name].formers(l.now)[vip]; to != "" && !l.asleep[name] {
@@ -34,7 +34,7 @@ func (l *link) leads() string {
 }
 
 // moves has the owner give the address up, to a node that is the only candidate then.
-func (l *link) moves(to string) {
+func (l *segment) moves(to string) {
 	l.Helper()
 	for _, name := range l.names() {
 		if name == to {
@@ -54,8 +54,8 @@ func (l *link) moves(to string) {
 }
 
 // restart has another process speak for a node.
-func (l *link) restart(name string) {
-	l.nodes[name] = newElection(name, l.now)
+func (l *segment) restart(name string) {
+	l.nodes[name] = newElection(name, uint64(l.now.UnixNano()), l.now)
 	l.nodes[name].keeps = true
 }
 
@@ -64,44 +64,50 @@ func (l *link) restart(name string) {
 func TestWhoLeadsToWhom(t *testing.T) {
 	for _, c := range []struct {
 		name string
-		do   func(l *link)
+		do   func(l *segment)
 		want string
 	}{
-		{"nobody gave anything up", func(l *link) { l.pass(3) }, ""},
-		{"a gave up", func(l *link) { l.moves("b") }, "b>a"},
-		{"a has not counted for long", func(l *link) { l.moves("b"); l.pass(300) }, "b>a"},
-		{"a has no connections left", func(l *link) { l.moves("b"); l.nodes["a"].letGo(vip); l.pass(2) }, ""},
-		{"a has it again, b has connections", func(l *link) { l.moves("b"); l.moves("a") }, "a>b"},
-		{"a has it again, b has none", func(l *link) { l.moves("b"); l.moves("a"); l.nodes["b"].letGo(vip); l.pass(2) }, ""},
-		{"a, b, c", func(l *link) { l.moves("b"); l.moves("c") }, "b>a c>b"},
-		{"a, b, c; b has nothing of its own but leads on", func(l *link) { l.moves("b"); l.moves("c"); l.nodes["a"].letGo(vip); l.pass(2) }, "c>b"},
-		{"a, b, c, a", func(l *link) { l.moves("b"); l.moves("c"); l.moves("a") }, "a>c c>b"},
-		{"a is silent for a moment", func(l *link) { l.moves("b"); l.asleep["a"] = true; l.pass(30) }, "b>a"},
-		{"a is silent for long", func(l *link) { l.moves("b"); l.asleep["a"] = true; l.pass(60) }, ""},
-		{"another process of a doesn't know yet", func(l *link) { l.moves("b"); l.restart("a"); l.pass(20) }, "b>a"},
-		{"another process of a has counted none", func(l *link) { l.moves("b"); l.restart("a"); l.pass(70) }, ""},
-		{"another process of a has counted some", func(l *link) {
+		{"nobody gave anything up", func(l *segment) { l.pass(3) }, ""},
+		{"a gave up", func(l *segment) { l.moves("b") }, "b>a"},
+		{"a has not counted for long", func(l *segment) { l.moves("b"); l.pass(300) }, "b>a"},
+		{"a has no connections left", func(l *segment) { l.moves("b"); l.nodes["a"].letGo(vip); l.pass(2) }, ""},
+		{"a has it again, b has connections", func(l *segment) { l.moves("b"); l.moves("a") }, "a>b"},
+		{"a has it again, b has none", func(l *segment) { l.moves("b"); l.moves("a"); l.nodes["b"].letGo(vip); l.pass(2) }, ""},
+		{"a, b, c", func(l *segment) { l.moves("b"); l.moves("c") }, "b>a c>b"},
+		{"a, b, c; b has nothing of its own but leads on", func(l *segment) { l.moves("b"); l.moves("c"); l.nodes["a"].letGo(vip); l.pass(2) }, "c>b"},
+		{"a, b, c, a", func(l *segment) { l.moves("b"); l.moves("c"); l.moves("a") }, "a>c c>b"},
+		{"a is silent for a moment", func(l *segment) { l.moves("b"); l.asleep["a"] = true; l.pass(30) }, "b>a"},
+		{"a is silent for long", func(l *segment) { l.moves("b"); l.asleep["a"] = true; l.pass(60) }, ""},
+		{"another process of a doesn't know yet", func(l *segment) { l.moves("b"); l.restart("a"); l.pass(20) }, "b>a"},
+		{"another process of a has counted none", func(l *segment) { l.moves("b"); l.restart("a"); l.pass(70) }, ""},
+		{"another process of a has counted some", func(l *segment) {
 			l.moves("b")
 			l.restart("a")
 			l.pass(20)
 			l.nodes["a"].keep(vip)
 			l.pass(100)
 		}, "b>a"},
-		{"another process of b takes over from its kernel", func(l *link) {
+		{"another process of b takes over from its kernel", func(l *segment) {
 			l.moves("b")
 			l.restart("b")
 			l.nodes["b"].adopt(l.now, map[netip.Addr]uint32{vip: 2})
 			l.candidate("b", 0, vip)
 			l.pass(5)
 		}, "b>a"},
-		{"a leaves the link", func(l *link) { l.moves("b"); l.nodes["a"].leaving = true; l.pass(1); l.asleep["a"] = true; l.pass(60) }, ""},
-		{"the owner dies: the next one leads to whom it led", func(l *link) {
+		{"a leaves the link", func(l *segment) {
+			l.moves("b")
+			l.nodes["a"].leaving = true
+			l.pass(1)
+			l.asleep["a"] = true
+			l.pass(60)
+		}, ""},
+		{"the owner dies: the next one leads to whom it led", func(l *segment) {
 			l.moves("b")
 			l.candidate("c", 0, vip)
 			l.asleep["b"] = true
 			l.pass(20)
 		}, "c>a"},
-		{"two owned it while the link was cut: the one that stops has connections", func(l *link) {
+		{"two owned it while the link was cut: the one that stops has connections", func(l *segment) {
 			l.candidate("b", 0, vip)
 			l.cut[[2]string{"a", "b"}], l.cut[[2]string{"b", "a"}] = true, true
 			l.pass(10)
@@ -109,13 +115,13 @@ func TestWhoLeadsToWhom(t *testing.T) {
 			clear(l.cut)
 			l.pass(5)
 		}, "b>a"},
-		{"connections go on anywhere", func(l *link) {
+		{"connections go on anywhere", func(l *segment) {
 			for _, n := range l.nodes {
 				n.anywhere = map[netip.Addr]bool{vip: true}
 			}
 			l.moves("b")
 		}, ""},
-		{"nobody takes it over for a second, then c does", func(l *link) {
+		{"nobody takes it over for a second, then c does", func(l *segment) {
 			l.asleep["b"], l.asleep["c"] = true, true
 			l.candidate("a", 0)
 			l.pass(2 * int(handOver/Interval))

@@ -10,9 +10,7 @@ import (
 	"sync"
 	"time"
 
-	"github.com/mdlayher/packet"
-
-	"github.com/fairway-net/fairway/announce/wire"
+	"github.com/fairway-net/fairway/announce/link"
 )
 
 const (
@@ -35,7 +33,7 @@ const (
 // Link is an interface on which addresses are announced.
 type Link struct {
 	device  *net.Interface
-	key     []byte
+	cluster *link.Cluster
 	log     *slog.Logger
 	changed func()
 	recount func() // has connections counted
@@ -47,9 +45,9 @@ type Link struct {
 	wanted    map[netip.Addr]int32
 	claims    map[netip.Addr]*claim
 	conflicts map[netip.Addr]conflict
-	members   map[string]string // MAC to node, of other announcers
-	kernel    *kernelAnswers    // nil where the kernel can't answer
-	asked     wire.Questions
+	peers     *link.Peers
+	kernel    *kernelAnswers // nil where the kernel can't answer
+	asked     link.Questions
 	handoffs  handoffs
 	due       []netip.Addr          // claimed, and not begun to answer for yet
 	fresh     map[netip.Addr]*claim // not confirmed yet
@@ -69,20 +67,21 @@ type Status struct {
 	Conflict string
 }
 
-// OpenLink opens an interface. Key signs the adverts, the same on all nodes.
+// OpenLink opens an interface.
 // Changed is called, without delay and not to be blocked, after each change of
 // what Status returns, and recount if connections are to be counted. Alone is for how long the kernel may answer without an agent
 // before others take over.
-func OpenLink(device *net.Interface, node string, key []byte, alone time.Duration, counts *Counts, changed, recount func(), log *slog.Logger) (*Link, error) {
+func OpenLink(device *net.Interface, cluster *link.Cluster, alone time.Duration, counts *Counts, changed, recount func(), log *slog.Logger) (*Link, error) {
 	s, err := openSockets(device)
 	if err != nil {
 		return nil, err
 	}
 	l := &Link{
-		device: device, key: key, log: log.With("interface", device.Name), changed: changed, recount: recount, sockets: s, counts: counts,
-		election: newElection(node, time.Now()), claims: map[netip.Addr]*claim{}, conflicts: map[netip.Addr]conflict{}, members: map[string]string{},
+		device: device, cluster: cluster, log: log.With("interface", device.Name), changed: changed, recount: recount, sockets: s, counts: counts,
+		claims: map[netip.Addr]*claim{}, conflicts: map[netip.Addr]conflict{}, peers: link.NewPeers(cluster.Node),
 		fresh: map[netip.Addr]*claim{}, ahead: ahead{}, asked: newQuestions(), hurry: make(chan struct{}, 1),
 	}
+	l.election = newElection(cluster.Node, cluster.Begin(time.Now(), l.log), time.Now())
 	if l.kernel, err = openKernelAnswers(device, alone, counts, l.log); err != nil {
 		l.log.Info("if this agent is killed, another node takes its addresses over: the kernel can't answer meanwhile", "because", err)
 	}
@@ -103,13 +102,19 @@ func OpenLink(device *net.Interface, node string, key []byte, alone time.Duratio
 func (l *Link) Run(ctx context.Context, follows func() bool) error {
 	var running sync.WaitGroup
 	failed := make(chan error, 4)
-	for conn, take := range map[*packet.Conn]func([]byte){l.sockets.adverts: l.takeAdvert, l.sockets.answers: l.takeAnswer, l.sockets.arp: l.takeARP, l.sockets.ndp: l.takeNDP} {
+	receive := func(receive func() error) {
 		running.Go(func() {
-			if err := wire.Receive(conn, &l.mu, take); err != nil {
+			if err := receive(); err != nil {
 				failed <- err
 			}
 		})
 	}
+	adverts := link.Reader{Lock: &l.mu, Peers: l.peers.MACs, Read: advertFormat.Reader(l.cluster, l.peers, l.takeAdvert)}
+	answers := link.Reader{Lock: &l.mu, Peers: l.peers.MACs, Read: l.readAnswer}
+	receive(func() error { return l.sockets.adverts.Receive(adverts) })
+	receive(func() error { return l.sockets.answers.Receive(answers) })
+	receive(func() error { return l.sockets.arpIn.Receive(&l.mu, l.takeARP) })
+	receive(func() error { return l.sockets.ndpIn.Receive(&l.mu, l.takeNDP) })
 	err := l.keepTicking(ctx, failed)
 	followed := err == nil && follows()
 	switch {
@@ -140,7 +145,7 @@ func (l *Link) keepTicking(ctx context.Context, failed <-chan error) error {
 		}
 		l.mu.Lock()
 		now := time.Now()
-		l.election.behind = wire.Unread(l.sockets.adverts, l.sockets.answers)
+		l.election.behind = l.sockets.adverts.IsBehind() || l.sockets.answers.IsBehind()
 		if len(l.due) > 0 {
 			l.carryOut(now)
 		}
@@ -160,6 +165,7 @@ func (l *Link) keepTicking(ctx context.Context, failed <-chan error) error {
 
 func (l *Link) tick(now time.Time) {
 	l.apply(now, l.election.tick(now))
+	l.peers.Expire(now)
 	l.send(l.election.adverts(false))
 	l.kernel.refresh(l.election.incarnation)
 	l.ask(now)

@@ -5,7 +5,7 @@ import (
 	"net"
 	"net/netip"
 
-	"github.com/fairway-net/fairway/announce/wire"
+	"github.com/fairway-net/fairway/announce/link"
 )
 
 // Of RFC 4443 and RFC 4861.
@@ -72,7 +72,7 @@ func parseNDP(frame []byte) (m ndpMessage, ok bool) {
 
 // frame writes the message into a frame from the option's MAC to a machine.
 func (m *ndpMessage) frame() []byte {
-	b := wire.Ethernet(m.FrameDestination, m.FrameSource, etherIPv6)
+	b := link.Ethernet(m.FrameDestination, m.FrameSource, etherIPv6)
 	body := append([]byte{m.Type, 0, 0, 0, m.Flags, 0, 0, 0}, m.Target.AsSlice()...)
 	if m.MAC != nil {
 		option := byte(targetOption)

@@ -147,7 +147,7 @@ func TestDuplicateAddress(t *testing.T) {
 		return errors.Join(netlink.AddrAdd(eth, taken), netlink.AddrAdd(eth, taken6))
 	}))
 	ctx, cancel := context.WithCancel(t.Context())
-	a := New("a", []byte("key"), func() {}, slog.New(slog.NewTextHandler(t.Output(), nil)))
+	a := New(cluster("a"), func() {}, slog.New(slog.NewTextHandler(t.Output(), nil)))
 	a.Set(map[netip.Addr]Placement{vip: {}, vip6: {}}, served)
 	done := make(chan error, 1)
 	go func() { done <- l.hosts["a"].Do(func() error { return a.Run(ctx, func() bool { return false }) }) }()

@@ -16,6 +16,7 @@ import (
 
 	"github.com/vishvananda/netlink"
 
+	"github.com/fairway-net/fairway/announce/link"
 	"github.com/fairway-net/fairway/internal/kernel"
 )
 
@@ -33,6 +34,10 @@ func TestMain(m *testing.M) {
 		os.Exit(beNode(name))
 	}
 	os.Exit(m.Run())
+}
+
+func cluster(node string) *link.Cluster {
+	return &link.Cluster{Node: node, Keys: link.NewKeys([]byte("key")), Incarnations: &link.Incarnations{}, Foreign: &link.Foreign{}}
 }
 
 // What a node is told by signals.
@@ -54,7 +59,7 @@ func beNode(name string) int {
 		follows = <-signals == restarts
 		stop()
 	}()
-	a := New(name, []byte("key"), func() {}, slog.New(slog.NewTextHandler(os.Stderr, nil)))
+	a := New(cluster(name), func() {}, slog.New(slog.NewTextHandler(os.Stderr, nil)))
 	if alone, err := time.ParseDuration(os.Getenv(aloneVariable)); err == nil {
 		a.alone = alone
 	}

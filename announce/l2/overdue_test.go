@@ -24,7 +24,7 @@ func TestOverdue(t *testing.T) {
 		{"the other one is busy", true, false, 50 * time.Millisecond, false},
 	} {
 		t.Run(c.name, func(t *testing.T) {
-			l := newLink(t, "a", "b")
+			l := newSegment(t, "a", "b")
 			for _, n := range l.nodes {
 				n.kernelAnswers = c.answers
 			}
@@ -59,7 +59,7 @@ func TestOverdue(t *testing.T) {
 // hanging; they are to one whose agent alone is away.
 func TestLostKeeper(t *testing.T) {
 	for _, kernel := range []bool{false, true} {
-		l := newLink(t, "a", "b")
+		l := newSegment(t, "a", "b")
 		for _, n := range l.nodes {
 			n.keeps, n.kernelAnswers = true, true
 		}
@@ -92,7 +92,7 @@ func TestLostKeeper(t *testing.T) {
 // TestSleptSinceItAsked: a node that slept between its questions and the next look at who has
 // answered has had no time to read the answers, and takes nobody for lost.
 func TestSleptSinceItAsked(t *testing.T) {
-	l := newLink(t, "a", "b")
+	l := newSegment(t, "a", "b")
 	for _, n := range l.nodes {
 		n.kernelAnswers = true
 	}
@@ -123,11 +123,11 @@ func TestSleptSinceItAsked(t *testing.T) {
 // claims nothing before it has read what it was told meanwhile.
 func TestSleptWhileItListened(t *testing.T) {
 	for _, by := range []string{"tick", "candidates"} {
-		l := newLink(t, "a")
+		l := newSegment(t, "a")
 		l.candidates(vip)
 		l.pass(10)
 		l.nodes["a"].confirm(vip)
-		b := newElection("b", l.now)
+		b := newElection("b", uint64(l.now.UnixNano()), l.now)
 		l.now = l.now.Add(deadAfter + Interval)
 		if by == "tick" {
 			b.setCandidates(l.now.Add(-deadAfter), map[netip.Addr]int32{vip: 1})
@@ -154,7 +154,7 @@ func TestSleptWhileItListened(t *testing.T) {
 // TestKeeperLostLate: a node that was too busy to ask for longer than nodes are taken for alive
 // finds out all the same, and at once, that the one that keeps connections is gone.
 func TestKeeperLostLate(t *testing.T) {
-	l := newLink(t, "a", "b")
+	l := newSegment(t, "a", "b")
 	for _, n := range l.nodes {
 		n.keeps, n.kernelAnswers = true, true
 	}
@@ -180,7 +180,7 @@ func TestKeeperLostLate(t *testing.T) {
 func TestFirstWaitsForNobody(t *testing.T) {
 	for _, name := range []string{"a", "b"} {
 		for _, weighted := range []bool{false, true} {
-			l := newLink(t, "a", "b")
+			l := newSegment(t, "a", "b")
 			l.candidates(vip6)
 			l.pass(10)
 			e, other := l.nodes[name], map[string]string{"a": "b", "b": "a"}[name]
@@ -202,7 +202,7 @@ func TestFirstWaitsForNobody(t *testing.T) {
 
 // TestUntilOverdue: nobody is looked after before an advert may be overdue.
 func TestUntilOverdue(t *testing.T) {
-	l := newLink(t, "a", "b")
+	l := newSegment(t, "a", "b")
 	e := l.nodes["a"]
 	if got := e.untilOverdue(l.now); got != tickEvery {
 		t.Errorf("alone: %s", got)

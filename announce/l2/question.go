@@ -1,18 +1,16 @@
 package l2
 
 import (
-	"errors"
 	"net"
-	"slices"
 	"time"
 
-	"github.com/fairway-net/fairway/announce/wire"
+	"github.com/fairway-net/fairway/announce/link"
 )
 
 // A node that is silent is asked whether its kernel goes on to answer, in a frame of the
 // adverts' type: see responder.
-func newQuestions() wire.Questions {
-	return wire.Questions{Magic: questionMagic, EtherType: EtherType}
+func newQuestions() link.Questions {
+	return link.Questions{Magic: questionMagic, EtherType: EtherType}
 }
 
 var questionMagic = [4]byte{'F', 'W', 'L', 'Q'}
@@ -27,26 +25,25 @@ func (l *Link) askNodes(names []string) {
 		return
 	}
 	l.asked.Begin()
-	for mac, node := range l.members {
-		if !slices.Contains(names, node) {
-			continue
-		}
-		if to, err := net.ParseMAC(mac); err == nil {
+	for _, node := range names {
+		if to := l.peers.MACOf(node); to != nil {
 			l.write(l.sockets.adverts, l.asked.Frame(to, l.device.HardwareAddr))
 		}
 	}
 }
 
-// takeAnswer takes in that another node's kernel answers.
-func (l *Link) takeAnswer(frame []byte) {
-	if len(frame) < etherHead || !l.isForUs(frame) {
-		return
+// readAnswer reads what another node's kernel answers. Questions to this one are its kernel's.
+func (l *Link) readAnswer(now time.Time, frame []byte) link.Take {
+	if !l.isForUs(frame) || !l.asked.IsAnswer(frame) {
+		return link.Ignore
 	}
-	incarnation, err := l.asked.Answer(frame)
-	switch {
-	case err == nil:
-		l.election.answer(time.Now(), l.members[net.HardwareAddr(frame[6:12]).String()], incarnation)
-	case errors.Is(err, wire.ErrSignature):
-		l.counts.refused(err)
+	mac := net.HardwareAddr(frame[6:12])
+	return func() bool {
+		incarnation, err := l.asked.Answer(frame)
+		if err != nil {
+			return false
+		}
+		l.election.answer(now, l.peers.Answered(now, mac), incarnation)
+		return true
 	}
 }

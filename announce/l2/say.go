@@ -5,7 +5,7 @@ import (
 	"time"
 )
 
-// receive takes in an advert of another node.
+// receive takes in an advert of another node, which no older one follows (link.Peers).
 func (e *election) receive(now time.Time, a *advert) []change {
 	if a.Node == e.node {
 		return nil
@@ -18,10 +18,7 @@ func (e *election) receive(now time.Time, a *advert) []change {
 			e.tell(s, 1)
 		}
 	}
-	switch {
-	case a.Incarnation < m.incarnation || a.Incarnation == m.incarnation && a.Sequence <= m.sequence && m.sequence != 0:
-		return nil
-	case a.Incarnation > m.incarnation:
+	if a.Incarnation != m.incarnation {
 		m.begin(a.Incarnation)
 	}
 	m.take(now, a.Hears, e.self, now.Sub(m.heard))

@@ -1,7 +1,6 @@
 package l2
 
 import (
-	"encoding/binary"
 	"errors"
 	"fmt"
 	"net"
@@ -13,7 +12,7 @@ import (
 	"golang.org/x/net/bpf"
 	"golang.org/x/sys/unix"
 
-	"github.com/fairway-net/fairway/announce/wire"
+	"github.com/fairway-net/fairway/announce/link"
 )
 
 // advertGroup is where adverts go: a group address of our own, so that the
@@ -23,8 +22,10 @@ var advertGroup = net.HardwareAddr{0x03, 0x46, 0x57, 0x4c, 0x32, 0x00}
 // sockets are the ways to a link. They stay in the network namespace of the
 // thread that opened them.
 type sockets struct {
-	adverts, answers, arp, ndp *packet.Conn
-	groups                     int // a UDP socket that holds the memberships of solicited-node groups
+	adverts, answers *link.Port
+	arp, ndp         *packet.Conn
+	arpIn, ndpIn     *link.Inlet
+	groups           int // a UDP socket that holds the memberships of solicited-node groups
 }
 
 func openSockets(device *net.Interface) (*sockets, error) {
@@ -37,35 +38,25 @@ func openSockets(device *net.Interface) (*sockets, error) {
 }
 
 func (s *sockets) open(device *net.Interface) error {
-	filter, err := bpf.Assemble(magicFilter(advertFormat.Magic))
-	if err != nil {
-		return fmt.Errorf("assemble filter for adverts: %w", err)
-	}
-	if s.adverts, err = packet.Listen(device, packet.Raw, EtherType, &packet.Config{Filter: filter}); err != nil {
-		return fmt.Errorf("open packet socket on %s: %w", device.Name, err)
-	}
-	if filter, err = bpf.Assemble(magicFilter(questionMagic)); err != nil {
-		return fmt.Errorf("assemble filter for answers: %w", err)
+	var err error
+	if s.adverts, err = link.Open(device, EtherType, advertFormat.Magic, advertGroup); err != nil {
+		return err
 	}
 	// Answers don't wait behind adverts: they say that a node lives.
-	if s.answers, err = packet.Listen(device, packet.Raw, EtherType, &packet.Config{Filter: filter}); err != nil {
-		return fmt.Errorf("open packet socket on %s: %w", device.Name, err)
-	}
-	if err := wire.MakeRoom(s.adverts, wire.Room); err != nil {
-		return fmt.Errorf("make room for adverts on %s: %w", device.Name, err)
-	}
-	if err := joinPacket(s.adverts, device, unix.PACKET_MR_MULTICAST, advertGroup); err != nil {
-		return fmt.Errorf("join group of adverts on %s: %w", device.Name, err)
+	if s.answers, err = link.Open(device, EtherType, questionMagic, nil); err != nil {
+		return err
 	}
 	if s.arp, err = packet.Listen(device, packet.Raw, etherARP, nil); err != nil {
 		return fmt.Errorf("open packet socket for ARP on %s: %w", device.Name, err)
 	}
-	if filter, err = bpf.Assemble(ndpFilter()); err != nil {
+	filter, err := bpf.Assemble(ndpFilter())
+	if err != nil {
 		return fmt.Errorf("assemble filter for NDP: %w", err)
 	}
 	if s.ndp, err = packet.Listen(device, packet.Raw, etherIPv6, &packet.Config{Filter: filter}); err != nil {
 		return fmt.Errorf("open packet socket for NDP on %s: %w", device.Name, err)
 	}
+	s.arpIn, s.ndpIn = link.NewInlet(s.arp), link.NewInlet(s.ndp)
 	s.groups, err = unix.Socket(unix.AF_INET6, unix.SOCK_DGRAM|unix.SOCK_CLOEXEC, 0)
 	if err != nil && !errors.Is(err, unix.EAFNOSUPPORT) { // a machine without IPv6 needs none
 		return fmt.Errorf("open socket for groups on %s: %w", device.Name, err)
@@ -75,7 +66,12 @@ func (s *sockets) open(device *net.Interface) error {
 
 func (s *sockets) close() error {
 	var errs []error
-	for _, c := range []*packet.Conn{s.adverts, s.answers, s.arp, s.ndp} {
+	for _, p := range []*link.Port{s.adverts, s.answers} {
+		if p != nil {
+			errs = append(errs, p.Close())
+		}
+	}
+	for _, c := range []*packet.Conn{s.arp, s.ndp} {
 		if c != nil {
 			errs = append(errs, c.Close())
 		}
@@ -101,25 +97,6 @@ func ndpFilter() []bpf.Instruction {
 	}
 }
 
-// magicFilter lets through frames whose first bytes are these.
-func magicFilter(magic [4]byte) []bpf.Instruction {
-	return []bpf.Instruction{
-		bpf.LoadAbsolute{Off: etherHead, Size: 4},
-		bpf.JumpIf{Cond: bpf.JumpNotEqual, Val: binary.BigEndian.Uint32(magic[:]), SkipTrue: 1},
-		bpf.RetConstant{Val: 65535},
-		bpf.RetConstant{Val: 0},
-	}
-}
-
-// joinPacket has the network card let through a group's frames, or all groups'.
-func joinPacket(c *packet.Conn, device *net.Interface, kind uint16, group net.HardwareAddr) error {
-	request := unix.PacketMreq{Ifindex: int32(device.Index), Type: kind, Alen: uint16(len(group))}
-	copy(request.Address[:], group)
-	return wire.Control(c, func(fd int) error {
-		return unix.SetsockoptPacketMreq(fd, unix.SOL_PACKET, unix.PACKET_ADD_MEMBERSHIP, &request)
-	})
-}
-
 // join takes part in an IPv6 address's group: the kernel tells switches that
 // look after groups (MLD). Where it has no room for more, all groups are let in.
 // Lasting ones are let in by the network card also when this process has ended.
@@ -142,7 +119,7 @@ func (s *sockets) join(device *net.Interface, a netip.Addr, in, lasting bool) er
 	case err == nil, errors.Is(err, unix.EADDRINUSE), errors.Is(err, unix.EADDRNOTAVAIL):
 		return nil
 	case in && (errors.Is(err, unix.ENOBUFS) || errors.Is(err, unix.ENOMEM)):
-		return joinPacket(s.ndp, device, unix.PACKET_MR_ALLMULTI, nil)
+		return link.Join(s.ndp, device, unix.PACKET_MR_ALLMULTI, nil)
 	}
 	return fmt.Errorf("join group of %s on %s: %w", a, device.Name, err)
 }

@@ -125,7 +125,7 @@ func (s *stacked) asks(device string, target, self netip.Addr) (macs []string) {
 func TestStacked(t *testing.T) {
 	s := newStacked(t)
 	ctx, cancel := context.WithCancel(t.Context())
-	a := New("a", []byte("key"), func() {}, slog.New(slog.NewTextHandler(t.Output(), nil)))
+	a := New(cluster("a"), func() {}, slog.New(slog.NewTextHandler(t.Output(), nil)))
 	a.Set(wantAll(vip, onVLAN), map[netip.Addr]bool{vip: false, onVLAN: false})
 	done := make(chan error, 1)
 	go func() { done <- s.node.Do(func() error { return a.Run(ctx, func() bool { return false }) }) }()

@@ -64,7 +64,7 @@ func (m *collector) Collect(out chan<- prometheus.Metric) {
 		out <- prometheus.MustNewConstMetric(m.gratuitous, prometheus.CounterValue, float64(c.Gratuitous), ip)
 	}
 	problems := layer2.Counts().Problems()
-	out <- prometheus.MustNewConstMetric(m.unsigned, prometheus.CounterValue, float64(problems.Unsigned))
+	out <- prometheus.MustNewConstMetric(m.unsigned, prometheus.CounterValue, float64(n.cluster.Foreign.Frames()))
 	out <- prometheus.MustNewConstMetric(m.bad, prometheus.CounterValue, float64(problems.Failed))
 }
 

@@ -9,6 +9,7 @@
 //	hold.go     what is withdrawn stays in force for a moment
 //	move.go     other nodes are told before this one leaves, or comes back
 //	decide.go   from all of that to the plan, which is carried out
+//	keys.go     the keys that nodes sign with, read again and again
 //	watch.go    MetalLB's objects, passwords, other speakers
 //	status.go   what is announced, and what not and why
 //	report.go   when the objects that say so are written
@@ -19,15 +20,14 @@ package speaker
 import (
 	"cmp"
 	"context"
-	"fmt"
 	"log/slog"
 	"net/netip"
+	"path/filepath"
 	"slices"
 	"sync"
 	"time"
 
 	"golang.org/x/sync/errgroup"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/rest"
@@ -36,6 +36,7 @@ import (
 	"github.com/fairway-net/fairway/announce/bfd"
 	"github.com/fairway-net/fairway/announce/bgp"
 	"github.com/fairway-net/fairway/announce/l2"
+	"github.com/fairway-net/fairway/announce/link"
 	"github.com/fairway-net/fairway/announce/strays"
 	"github.com/fairway-net/fairway/apis/metallb/v1beta1"
 	"github.com/fairway-net/fairway/apis/metallb/v1beta2"
@@ -56,6 +57,8 @@ type Options struct {
 type Config struct {
 	Options
 	NodeName string // of the Node object of this machine
+	// StateDir keeps what must outlive the process; "" keeps nothing.
+	StateDir string
 	API      *rest.Config
 	Client   kubernetes.Interface
 	Events   Events
@@ -82,17 +85,12 @@ type Events interface {
 	ReportNormal(service types.NamespacedName, reason, message string)
 }
 
-// The Secret with the key that nodes sign their adverts with; the address
-// controller makes it.
-const (
-	announceSecret = "fairway-announce"
-	announceKey    = "key"
-)
-
 // Speaker announces the addresses that the data plane has in force. It is told
 // of tables before and after they are applied. A nil Speaker announces nothing.
 type Speaker struct {
 	node, namespace string
+	cluster         *link.Cluster
+	foreignHeard    chan struct{} // a node signs with another key
 	systemd         string        // systemdDir
 	stateAgain      time.Duration // stateAgain
 	options         Options
@@ -194,10 +192,28 @@ func New(config Config) (*Speaker, error) {
 			BFDProfiles: map[string]*v1beta1.BFDProfile{}, Communities: map[string]*v1beta1.Community{}, Passwords: map[string]string{},
 		},
 	}
+	n.joinCluster(config.StateDir)
 	sessions := bgp.New(func() { signal(n.changed) }, n.log)
 	n.routers = sessions
 	n.ways = bfd.New(func() { signal(n.changed) }, sessions.Reset, n.log)
 	return n, nil
+}
+
+// joinCluster prepares what all links have in common.
+func (n *Speaker) joinCluster(stateDir string) {
+	file := ""
+	if stateDir != "" {
+		file = filepath.Join(stateDir, "announcer-"+n.node)
+	}
+	incarnations, err := link.NewIncarnations(file)
+	if err != nil {
+		n.log.Warn("if the machine's clock was set back, other nodes may not hear this one for a minute", "err", err)
+	}
+	n.foreignHeard = make(chan struct{}, 1)
+	n.cluster = &link.Cluster{
+		Node: n.node, Keys: link.NewKeys(), Incarnations: incarnations,
+		Foreign: &link.Foreign{Heard: func() { signal(n.foreignHeard) }},
+	}
 }
 
 // run announces until ctx is done, and hands over then. Where the API has none
@@ -225,16 +241,17 @@ func (n *Speaker) run(ctx context.Context) error {
 
 // runLinks announces on the links, and leads connections there, once the key is known.
 func (n *Speaker) runLinks(ctx context.Context) error {
-	key, ok := n.awaitKey(ctx)
-	if !ok {
+	var k keys
+	if !n.awaitKeys(ctx, &k) {
 		return nil
 	}
 	changed := func() { signal(n.changed) }
-	layer2 := l2.New(n.node, key, changed, n.log)
+	layer2 := l2.New(n.cluster, changed, n.log)
 	group, ctx := errgroup.WithContext(ctx)
+	group.Go(func() error { n.keepKeys(ctx, &k); return nil })
 	if n.connections != nil {
 		layer2.KeepConnections(n.connectionsTo)
-		leads := strays.New(n.node, key, n.connectionsTo, changed, n.log)
+		leads := strays.New(n.cluster, n.connectionsTo, changed, n.log)
 		group.Go(func() error { return leads.Run(ctx, n.isFollowed) })
 		n.mu.Lock()
 		n.guide = leads
@@ -268,27 +285,6 @@ func (n *Speaker) connectionsTo(addresses map[netip.Addr]bool) (map[netip.Addr][
 // isInside reports whether a client is this machine or a pod.
 func isInside(s *model.Settings, client netip.Addr) bool {
 	return client.IsLoopback() || slices.Contains(s.NodeAddrs, client) || s.Pods.Matches(client, "")
-}
-
-// awaitKey returns the key of the adverts once it is there.
-func (n *Speaker) awaitKey(ctx context.Context) ([]byte, bool) {
-	for first := true; ; first = false {
-		secret, err := n.client.CoreV1().Secrets(n.namespace).Get(ctx, announceSecret, metav1.GetOptions{})
-		if err == nil && len(secret.Data[announceKey]) == 0 {
-			err = fmt.Errorf("it has no data %q", announceKey)
-		}
-		if err == nil {
-			return secret.Data[announceKey], true
-		}
-		if first {
-			n.log.Info("waiting for the key that nodes sign their adverts with", "secret", n.namespace+"/"+announceSecret, "because", err)
-		}
-		select {
-		case <-ctx.Done():
-			return nil, false
-		case <-time.After(time.Second):
-		}
-	}
 }
 
 // signal wakes the reader of a channel with room for one, and never waits.

@@ -25,7 +25,10 @@ const reasonAssigned = "nodeAssigned"
 func (n *Speaker) status() announce.Report {
 	n.mu.Lock()
 	defer n.mu.Unlock()
-	report := announce.Report{Node: n.node, Faults: n.faults, Notes: n.notes}
+	report := announce.Report{Node: n.node, Faults: n.faults, Notes: slices.Clone(n.notes)}
+	if foreign := n.cluster.Foreign.Senders(time.Now()); len(foreign) > 0 {
+		report.Notes = append(report.Notes, foreignText(foreign))
+	}
 	report.Unfit = n.self.Unfit
 	report.Addresses = append(report.Addresses, n.onLinks()...)
 	if n.layer2 != nil { // looked at afterwards: what is given up meanwhile is among it
@@ -94,7 +97,7 @@ func (n *Speaker) onLinks() []announce.Address {
 		}
 		why := "no interface with a carrier leads to other machines"
 		if n.layer2 == nil {
-			why = fmt.Sprintf("the key that nodes sign with is not there: Secret %s/%s", n.namespace, announceSecret)
+			why = fmt.Sprintf("the key that nodes sign with is not there: Secret %s/%s", n.namespace, announce.KeySecret)
 		}
 		list = append(list, announce.Address{Address: address, Protocol: announce.Layer2, Services: planned.Services, Pool: planned.Pool, WhyNot: why})
 	}

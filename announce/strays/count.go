@@ -37,7 +37,7 @@ func flowsOf(list []kernel.Connection) map[lead.Flow]bool {
 
 // prepare notes the connections that this node has of addresses: first those that begin from
 // now on, and then those that are there. Only then others' packets can be told from its own.
-func (l *link) prepare(due []netip.Addr) error {
+func (l *uplink) prepare(due []netip.Addr) error {
 	if len(due) == 0 {
 		return nil
 	}
@@ -73,7 +73,7 @@ func (l *link) prepare(due []netip.Addr) error {
 
 // note tells the program of connections that this node has. Again says that there was a
 // change before, of which it knows others.
-func (l *link) note(a netip.Addr, p *past, again bool) error {
+func (l *uplink) note(a netip.Addr, p *past, again bool) error {
 	if p.blind { // it leads nothing, and answers others that lead packets here
 		return l.program.Watch(a, keepAtMost)
 	}
@@ -84,7 +84,7 @@ func (l *link) note(a netip.Addr, p *past, again bool) error {
 }
 
 // areTooMany reports whether connections are more than the program can tell from others'.
-func (l *link) areTooMany(found map[netip.Addr][]kernel.Connection) bool {
+func (l *uplink) areTooMany(found map[netip.Addr][]kernel.Connection) bool {
 	n := 0
 	for a, p := range l.past {
 		if _, again := found[a]; !again {
@@ -102,7 +102,7 @@ func (l *link) areTooMany(found map[netip.Addr][]kernel.Connection) bool {
 
 // recount finds out which connections of before a change are left. At a node that leaves,
 // and before routers know, these are all.
-func (l *link) recount(now time.Time) error {
+func (l *uplink) recount(now time.Time) error {
 	wanted := map[netip.Addr]bool{}
 	for a, p := range l.past {
 		if len(p.flows) > 0 || now.Sub(p.since) <= settles {

@@ -38,10 +38,10 @@ type group struct {
 
 // member is another node of the link.
 type member struct {
-	mac                   net.HardwareAddr
-	incarnation, sequence uint64
-	heard                 time.Time
-	leaving               bool
+	mac         net.HardwareAddr
+	incarnation uint64
+	heard       time.Time
+	leaving     bool
 	watched
 	asks     map[netip.Addr]uint32 // the last question of it that was taken up
 	prepared map[netip.Addr]time.Time
@@ -56,21 +56,15 @@ type share struct {
 	tell     int // messages that still have to name it
 }
 
-func newGroup(node string, mac net.HardwareAddr, now time.Time) *group {
-	return &group{node: node, mac: mac, incarnation: uint64(now.UnixNano()), members: map[string]*member{}, own: map[netip.Addr]*share{}}
+func newGroup(node string, incarnation uint64, mac net.HardwareAddr) *group {
+	return &group{node: node, mac: mac, incarnation: incarnation, members: map[string]*member{}, own: map[netip.Addr]*share{}}
 }
 
-// receive takes in a message, and names the addresses that this node is to prepare for a
+// receive takes in a message, which no older one follows (link.Peers), and names the addresses that this node is to prepare for a
 // change. New says that the node wasn't known.
 func (g *group) receive(now time.Time, mac net.HardwareAddr, m *message) (due []netip.Addr, isNew bool) {
-	if m.Node == g.node {
-		return nil, false
-	}
 	known := g.members[m.Node]
-	if known != nil && (m.Incarnation < known.incarnation || m.Incarnation == known.incarnation && m.Sequence <= known.sequence) {
-		return nil, false
-	}
-	if known == nil || m.Incarnation > known.incarnation || !bytes.Equal(known.mac, mac) {
+	if known == nil || m.Incarnation != known.incarnation || !bytes.Equal(known.mac, mac) {
 		holds, kernel := map[netip.Addr]time.Time{}, watched{}
 		if known != nil {
 			holds, kernel = known.holds, known.watched // a process that has just begun may not know yet
@@ -78,7 +72,7 @@ func (g *group) receive(now time.Time, mac net.HardwareAddr, m *message) (due []
 		known = &member{mac: bytes.Clone(mac), watched: kernel, incarnation: m.Incarnation, asks: map[netip.Addr]uint32{}, prepared: map[netip.Addr]time.Time{}, holds: holds}
 		g.members[m.Node], isNew = known, true
 	}
-	known.sequence, known.heard, known.leaving = m.Sequence, now, m.Leaving
+	known.heard, known.leaving = now, m.Leaving
 	known.hear()
 	for _, e := range m.Entries {
 		if e.Prepared {

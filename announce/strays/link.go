@@ -2,19 +2,16 @@ package strays
 
 import (
 	"errors"
-	"fmt"
 	"log/slog"
 	"net"
 	"net/netip"
-	"slices"
 	"sync"
 	"time"
 
 	"github.com/mdlayher/packet"
-	"golang.org/x/sys/unix"
 
+	"github.com/fairway-net/fairway/announce/link"
 	"github.com/fairway-net/fairway/announce/strays/ring"
-	"github.com/fairway-net/fairway/announce/wire"
 )
 
 const (
@@ -28,76 +25,84 @@ const (
 // machines drop them.
 var all = net.HardwareAddr{0x03, 0x46, 0x57, 0x53, 0x54, 0x00}
 
-// link is an interface that leads to routers. What isn't under its lock belongs to the
+// uplink is an interface that leads to routers. What isn't under its lock belongs to the
 // goroutine that steps.
-type link struct {
+type uplink struct {
 	device      *net.Interface
-	key         []byte
+	cluster     *link.Cluster
 	connections Connections
 	wake        func()
 	log         *slog.Logger
-	socket      *packet.Conn
+	messages    *link.Port
+	answers     *link.Port
 	program     *ring.Program // nil as long as nothing is led anywhere
 	past        map[netip.Addr]*past
 	said        time.Time
 	counted     time.Time
-	complaint   string        // the last error, as it was logged
-	done        chan struct{} // frames are received no more
+	complaint   string // the last error, as it was logged
+	receiving   sync.WaitGroup
 	closed      chan struct{}
 	held        chan struct{} // there may be another node that keeps connections
 
 	mu    sync.Mutex
 	group *group
-	asked wire.Questions
+	peers *link.Peers
+	asked link.Questions
 	due   map[netip.Addr]bool // to be prepared
 	fresh []net.HardwareAddr  // nodes that the program doesn't know yet
 	left  map[netip.Addr]int
 }
 
-func openLink(device *net.Interface, node string, key []byte, connections Connections, wake func(), log *slog.Logger) (*link, error) {
+func openUplink(device *net.Interface, cluster *link.Cluster, connections Connections, wake func(), log *slog.Logger) (*uplink, error) {
 	now := time.Now()
-	l := &link{
-		device: device, key: key, connections: connections, wake: wake, log: log.With("interface", device.Name),
-		past: map[netip.Addr]*past{}, done: make(chan struct{}), closed: make(chan struct{}), held: make(chan struct{}, 1), asked: newQuestions(), group: newGroup(node, device.HardwareAddr, now), due: map[netip.Addr]bool{},
+	l := &uplink{
+		device: device, cluster: cluster, connections: connections, wake: wake, log: log.With("interface", device.Name),
+		past: map[netip.Addr]*past{}, peers: link.NewPeers(cluster.Node), closed: make(chan struct{}), held: make(chan struct{}, 1), asked: newQuestions(), group: newGroup(cluster.Node, cluster.Begin(now, log), device.HardwareAddr), due: map[netip.Addr]bool{},
 	}
-	var err error
-	if l.socket, err = listen(device); err != nil {
-		return nil, err
+	if err := l.listen(); err != nil {
+		return nil, errors.Join(err, l.closePorts())
 	}
 	if ring.IsThere(device) { // of an earlier process
 		if err := l.open(); err != nil {
-			return nil, errors.Join(err, l.socket.Close())
+			return nil, errors.Join(err, l.closePorts())
 		}
 		for a := range l.program.Rings() {
 			l.due[a] = true
 		}
 	}
-	go l.receive()
+	messages := link.Reader{Lock: &l.mu, Peers: l.peers.MACs, Read: format.Reader(cluster, l.peers, l.take)}
+	answers := link.Reader{Lock: &l.mu, Peers: l.peers.MACs, Read: l.readAnswer}
+	for port, reader := range map[*link.Port]link.Reader{l.messages: messages, l.answers: answers} {
+		l.receiving.Go(func() {
+			if err := port.Receive(reader); err != nil {
+				l.log.Warn("what other nodes say of their connections isn't heard any more", "err", err)
+			}
+		})
+	}
 	go l.watch()
 	return l, nil
 }
 
-func listen(device *net.Interface) (*packet.Conn, error) {
-	c, err := packet.Listen(device, packet.Raw, EtherType, nil)
-	if err != nil {
-		return nil, fmt.Errorf("open packet socket on %s: %w", device.Name, err)
+func (l *uplink) listen() (err error) {
+	if l.messages, err = link.Open(l.device, EtherType, format.Magic, all); err != nil {
+		return err
 	}
-	err = wire.MakeRoom(c, wire.Room)
-	if err == nil {
-		err = wire.Control(c, func(fd int) error {
-			join := &unix.PacketMreq{Ifindex: int32(device.Index), Type: unix.PACKET_MR_MULTICAST, Alen: uint16(len(all))}
-			copy(join.Address[:], all)
-			return unix.SetsockoptPacketMreq(fd, unix.SOL_PACKET, unix.PACKET_ADD_MEMBERSHIP, join)
-		})
+	l.answers, err = link.Open(l.device, EtherType, questionMagic, nil)
+	return err
+}
+
+func (l *uplink) closePorts() error {
+	var errs []error
+	for _, p := range []*link.Port{l.messages, l.answers} {
+		if p != nil {
+			errs = append(errs, p.Close())
+		}
 	}
-	if err != nil {
-		return nil, errors.Join(fmt.Errorf("join group of messages on %s: %w", device.Name, err), c.Close())
-	}
-	return c, nil
+	return errors.Join(errs...)
 }
 
 // open loads the program, if it isn't.
-func (l *link) open() (err error) {
+func (l *uplink) open() (err error) {
 	if l.program != nil {
 		return nil
 	}
@@ -113,25 +118,10 @@ func (l *link) open() (err error) {
 	return nil
 }
 
-// receive takes in messages until the socket is closed.
-func (l *link) receive() {
-	defer close(l.done)
-	if err := wire.Receive(l.socket, &l.mu, l.take); err != nil {
-		l.log.Warn("what other nodes say of their connections isn't heard any more", "err", err)
-	}
-}
-
-// take takes in a frame, with the lock held.
-func (l *link) take(frame []byte) {
-	if len(frame) < wire.EtherHead || slices.Equal(frame[6:12], l.device.HardwareAddr) || l.takeAnswer(frame) {
-		return
-	}
-	m, err := parse(frame[wire.EtherHead:], l.key)
-	if err != nil {
-		return // not of this cluster
-	}
-	mac := net.HardwareAddr(slices.Clone(frame[6:12]))
-	due, isNew := l.group.receive(time.Now(), mac, m)
+// take takes in a message, with the lock held.
+func (l *uplink) take(now time.Time, frame *link.Message[entry], _ bool) {
+	m, mac := readMessage(frame), net.HardwareAddr(frame.MAC[:])
+	due, isNew := l.group.receive(now, mac, m)
 	for _, a := range due {
 		l.due[a] = true
 	}
@@ -148,7 +138,7 @@ func (l *link) take(frame []byte) {
 }
 
 // step does what is due, and says how soon to do so again. Whatever fails is tried again then.
-func (l *link) step(now time.Time) (pause time.Duration) {
+func (l *uplink) step(now time.Time) (pause time.Duration) {
 	err := l.work(now)
 	if err == nil {
 		l.complaint = ""
@@ -176,7 +166,7 @@ func (l *link) step(now time.Time) (pause time.Duration) {
 	return max(0, pause-now.Sub(l.said))
 }
 
-func (l *link) work(now time.Time) error {
+func (l *uplink) work(now time.Time) error {
 	l.mu.Lock()
 	due := make([]netip.Addr, 0, len(l.due))
 	for a := range l.due {
@@ -202,9 +192,10 @@ func (l *link) work(now time.Time) error {
 }
 
 // follow has the program lead packets as the nodes say.
-func (l *link) follow(now time.Time) error {
+func (l *uplink) follow(now time.Time) error {
 	l.mu.Lock()
 	over := l.group.expire(now)
+	l.peers.Expire(now)
 	rings := map[netip.Addr]ring.Ring{}
 	for a, s := range l.group.own {
 		if p := l.past[a]; !s.prepared.IsZero() && p != nil && !p.blind {
@@ -226,7 +217,7 @@ func (l *link) follow(now time.Time) error {
 }
 
 // lead tells the program what has changed, and ends it when nothing is left to lead.
-func (l *link) lead(rings map[netip.Addr]ring.Ring, fresh []net.HardwareAddr, over []netip.Addr) error {
+func (l *uplink) lead(rings map[netip.Addr]ring.Ring, fresh []net.HardwareAddr, over []netip.Addr) error {
 	var errs []error
 	for _, mac := range fresh {
 		errs = append(errs, l.program.Know(mac))
@@ -250,24 +241,24 @@ func (l *link) lead(rings map[netip.Addr]ring.Ring, fresh []net.HardwareAddr, ov
 	return errors.Join(errs...)
 }
 
-func (l *link) send(list []*message) {
+func (l *uplink) send(list []*message) {
 	for _, m := range list {
-		body, err := m.marshal(l.key)
+		body, err := format.Marshal(m.frame(l.device.HardwareAddr), l.cluster.Keys)
 		if err != nil {
 			l.log.Error("no message is sent to other nodes", "err", err)
 			return
 		}
-		l.write(append(wire.Ethernet(all, l.device.HardwareAddr, EtherType), body...))
+		l.write(append(link.Ethernet(all, l.device.HardwareAddr, EtherType), body...))
 	}
 }
 
 // write sends a frame. A link that is down takes nothing, and nobody would hear it.
-func (l *link) write(frame []byte) {
-	_, _ = l.socket.WriteTo(frame, &packet.Addr{HardwareAddr: frame[:6]})
+func (l *uplink) write(frame []byte) {
+	_, _ = l.messages.WriteTo(frame, &packet.Addr{HardwareAddr: frame[:6]})
 }
 
 // ask has all nodes of the link prepare for a change.
-func (l *link) ask(addresses []netip.Addr, leaving bool) {
+func (l *uplink) ask(addresses []netip.Addr, leaving bool) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	l.group.begin(time.Now(), addresses, leaving)
@@ -277,23 +268,23 @@ func (l *link) ask(addresses []netip.Addr, leaving bool) {
 	l.said = time.Time{}
 }
 
-func (l *link) unprepared() int {
+func (l *uplink) unprepared() int {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	return l.group.unprepared(time.Now())
 }
 
-func (l *link) endAsking() {
+func (l *uplink) endAsking() {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	l.group.end()
 }
 
 // close leaves what is led elsewhere to the next process, or ends it.
-func (l *link) close(follows bool) error {
+func (l *uplink) close(follows bool) error {
 	close(l.closed)
-	err := l.socket.Close()
-	<-l.done
+	err := l.closePorts()
+	l.receiving.Wait()
 	switch {
 	case l.program == nil:
 		return err

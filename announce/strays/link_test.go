@@ -12,6 +12,7 @@ import (
 	"github.com/vishvananda/netlink"
 	"golang.org/x/sys/unix"
 
+	"github.com/fairway-net/fairway/announce/link"
 	"github.com/fairway-net/fairway/announce/strays/ring"
 	"github.com/fairway-net/fairway/internal/kernel"
 	"github.com/fairway-net/fairway/model"
@@ -38,7 +39,7 @@ func TestProgramComesAndGoes(t *testing.T) {
 			}
 			return found, nil
 		}
-		l, err := openLink(device, "a", key, connections, func() {}, slog.New(slog.DiscardHandler))
+		l, err := openUplink(device, &link.Cluster{Node: "a", Keys: key, Incarnations: &link.Incarnations{}, Foreign: &link.Foreign{}}, connections, func() {}, slog.New(slog.DiscardHandler))
 		must(t, err)
 		expect := func(what string, there, holds bool) {
 			t.Helper()
@@ -54,13 +55,9 @@ func TestProgramComesAndGoes(t *testing.T) {
 		now := time.Now()
 		l.step(now)
 		expect("nobody has asked", false, false)
-		frame := func(m *message) []byte {
-			body, err := m.marshal(key)
-			must(t, err)
-			return append(append(append([]byte{}, all...), 2, 0, 0, 0, 0, 9, 0x88, 0xb6), body...)
-		}
 		l.mu.Lock()
-		l.take(frame(&message{Node: "b", Incarnation: 1, Sequence: 1, Ask: 1, Entries: []entry{{Address: four, Asks: true, Prepared: true, Holds: true}}}))
+		asks := &message{Node: "b", Incarnation: 1, Sequence: 1, Ask: 1, Entries: []entry{{Address: four, Asks: true, Prepared: true, Holds: true}}}
+		l.take(time.Now(), asks.frame(mac(9)), true)
 		l.mu.Unlock()
 		l.step(now)
 		expect("asked", true, true)

@@ -1,9 +1,10 @@
 package strays
 
 import (
+	"net"
 	"net/netip"
 
-	"github.com/fairway-net/fairway/announce/wire"
+	"github.com/fairway-net/fairway/announce/link"
 )
 
 // EtherType of messages: IEEE 802's "local experimental 2". They never leave the link.
@@ -14,14 +15,13 @@ const (
 	flagLeaving = 1
 )
 
-var format = wire.Format{Magic: [4]byte{'F', 'W', 'S', 'T'}, Version: 1, Entries: maxEntries}
+var format = link.Format[entry]{Magic: [4]byte{'F', 'W', 'S', 'T'}, Entries: maxEntries, Write: entry.append, Read: parseEntry}
 
 // message is what a node says to the others on a link: that it is there, and what it has to
 // do with some addresses.
 type message struct {
 	Node string
-	// Incarnation is when the node's process began, in nanoseconds since 1970; Sequence
-	// counts its messages. Older ones are not taken in.
+	// Incarnation is the number of the node's process; see link.Incarnations.
 	Incarnation, Sequence uint64
 	// Ask counts the planned changes that the node has asked others to prepare for.
 	Ask     uint32
@@ -44,25 +44,21 @@ const (
 	flagHolds
 )
 
-// marshal writes the message and signs it. All nodes of a cluster have the key.
-func (m *message) marshal(key []byte) ([]byte, error) {
-	h := wire.Head{Flags: wire.Flags(m.Leaving), Incarnation: m.Incarnation, Sequence: m.Sequence, Counter: m.Ask, Node: m.Node}
-	return wire.Write(&format, h, m.Entries, entry.append, key)
+// frame is the message as a node with a MAC sends it.
+func (m *message) frame(mac net.HardwareAddr) *link.Message[entry] {
+	return &link.Message[entry]{Head: link.Head{
+		Flags: link.Flags(m.Leaving), Incarnation: m.Incarnation, Sequence: m.Sequence, Counter: m.Ask, MAC: [6]byte(mac), Node: m.Node,
+	}, Entries: m.Entries}
+}
+
+func readMessage(m *link.Message[entry]) *message {
+	return &message{
+		Node: m.Node, Incarnation: m.Incarnation, Sequence: m.Sequence, Ask: m.Counter, Leaving: m.Flags&flagLeaving != 0, Entries: m.Entries,
+	}
 }
 
 func (e entry) append(b []byte) []byte {
-	return append(append(b, wire.Flags(e.Address.Is6(), e.Asks, e.Prepared, e.Holds)), e.Address.AsSlice()...)
-}
-
-// parse reads a message and checks its signature.
-func parse(b, key []byte) (*message, error) {
-	h, entries, _, err := wire.Read(&format, b, key, parseEntry)
-	if err != nil {
-		return nil, err
-	}
-	return &message{
-		Node: h.Node, Incarnation: h.Incarnation, Sequence: h.Sequence, Ask: h.Counter, Leaving: h.Flags&flagLeaving != 0, Entries: entries,
-	}, nil
+	return append(append(b, link.Flags(e.Address.Is6(), e.Asks, e.Prepared, e.Holds)), e.Address.AsSlice()...)
 }
 
 // parseEntry reads an entry and returns its length, 0 if there is none.

@@ -2,16 +2,17 @@ package strays
 
 import (
 	"errors"
+	"net"
 	"net/netip"
 	"reflect"
 	"strings"
 	"testing"
 
-	"github.com/fairway-net/fairway/announce/wire"
+	"github.com/fairway-net/fairway/announce/link"
 )
 
 var (
-	key  = []byte("the key of this cluster")
+	key  = link.NewKeys([]byte("the key of this cluster"))
 	four = netip.MustParseAddr("192.0.2.1")
 	six  = netip.MustParseAddr("2001:db8::1")
 )
@@ -26,7 +27,7 @@ func TestMessages(t *testing.T) {
 		{Node: "n1.example", Incarnation: 1 << 60, Sequence: 7, Ask: 3, Leaving: true, Entries: []entry{
 			{Address: four, Asks: true}, {Address: six, Prepared: true}, {Address: four, Prepared: true, Holds: true},
 		}},
-		{Node: strings.Repeat("n", wire.MaxName), Entries: longest},
+		{Node: strings.Repeat("n", link.MaxName), Entries: longest},
 	} {
 		b, err := m.marshal(key)
 		if err != nil {
@@ -39,36 +40,43 @@ func TestMessages(t *testing.T) {
 		if err != nil || !reflect.DeepEqual(got, m) {
 			t.Errorf("%+v is read as %+v, %v", m, got, err)
 		}
-		if _, err := parse(b, []byte("another")); !errors.Is(err, wire.ErrSignature) {
+		if _, err := parse(b, link.NewKeys([]byte("another"))); !errors.Is(err, link.ErrSignature) {
 			t.Errorf("with another key: %v", err)
 		}
-		b[6] ^= 1
-		if _, err := parse(b, key); !errors.Is(err, wire.ErrSignature) {
+		b[10] ^= 1
+		if _, err := parse(b, key); !errors.Is(err, link.ErrSignature) {
 			t.Errorf("changed on its way: %v", err)
 		}
 	}
-	for _, m := range []*message{{}, {Node: strings.Repeat("n", wire.MaxName+1)}, {Node: "n", Entries: append(longest, entry{Address: four})}} {
+	for _, m := range []*message{{}, {Node: strings.Repeat("n", link.MaxName+1)}, {Node: "n", Entries: append(longest, entry{Address: four})}} {
 		if _, err := m.marshal(key); err == nil {
 			t.Errorf("%+v is sent", m)
 		}
 	}
 }
 
-func FuzzParse(f *testing.F) {
-	b, err := (&message{Node: "n", Entries: []entry{{Address: four, Asks: true}, {Address: six, Holds: true}}}).marshal(key)
+func (m *message) marshal(keys *link.Keys) ([]byte, error) {
+	return format.Marshal(m.frame(make(net.HardwareAddr, 6)), keys)
+}
+
+func parse(b []byte, keys *link.Keys) (*message, error) {
+	m, err := format.Unmarshal(b, keys)
 	if err != nil {
-		f.Fatal(err)
+		return nil, err
 	}
-	f.Add(b)
-	f.Add(b[:wire.HeadLength])
-	f.Add([]byte{})
+	return readMessage(m), nil
+}
+
+func FuzzEntry(f *testing.F) {
+	f.Add((entry{Address: four, Asks: true}).append(nil))
+	f.Add((entry{Address: six, Holds: true}).append(nil))
 	f.Fuzz(func(t *testing.T, b []byte) {
-		m, err := parse(b, key)
-		if err != nil {
+		e, n := parseEntry(b)
+		if n == 0 {
 			return
 		}
-		if again, err := m.marshal(key); err != nil || len(again) > len(b) {
-			t.Fatalf("read %+v, which can't be written: %v", m, err)
+		if again, m := parseEntry(e.append(nil)); again != e || m != n {
+			t.Errorf("read %+v, then %+v", e, again)
 		}
 	})
 }

@@ -15,6 +15,7 @@ import (
 
 	"github.com/vishvananda/netlink"
 
+	"github.com/fairway-net/fairway/announce/link"
 	"github.com/fairway-net/fairway/announce/strays/ring"
 )
 
@@ -26,8 +27,7 @@ type Router struct {
 
 // Guide leads packets to the node of their connection, on all links that lead to routers.
 type Guide struct {
-	node        string
-	key         []byte
+	cluster     *link.Cluster
 	connections Connections
 	changed     func()
 	log         *slog.Logger
@@ -37,14 +37,14 @@ type Guide struct {
 	routers []Router // nil before the first Set
 	stale   bool     // they have changed since links were looked for
 	swept   bool     // what an earlier process left on other interfaces is gone
-	links   map[int]*link
+	links   map[int]*uplink
 	kept    map[netip.Addr]int
 }
 
-// New returns a guide. Key signs what nodes tell each other. Changed is called, not to be
+// New returns a guide. Changed is called, not to be
 // blocked, after each change of what Kept returns.
-func New(node string, key []byte, connections Connections, changed func(), log *slog.Logger) *Guide {
-	return &Guide{node: node, key: key, connections: connections, changed: changed, log: log, wake: make(chan struct{}, 1), links: map[int]*link{}}
+func New(cluster *link.Cluster, connections Connections, changed func(), log *slog.Logger) *Guide {
+	return &Guide{cluster: cluster, connections: connections, changed: changed, log: log, wake: make(chan struct{}, 1), links: map[int]*uplink{}}
 }
 
 // Set says which routers this node has sessions with.
@@ -201,7 +201,7 @@ func (g *Guide) reconcile() error {
 		if g.links[index] != nil {
 			continue
 		}
-		l, err := openLink(d, g.node, g.key, g.connections, g.poke, g.log)
+		l, err := openUplink(d, g.cluster, g.connections, g.poke, g.log)
 		if err != nil {
 			errs = append(errs, err)
 			continue

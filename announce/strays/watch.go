@@ -2,11 +2,10 @@ package strays
 
 import (
 	"bytes"
-	"errors"
 	"net"
 	"time"
 
-	"github.com/fairway-net/fairway/announce/wire"
+	"github.com/fairway-net/fairway/announce/link"
 )
 
 // Nodes to which packets are led are asked all the time whether they are still there: their
@@ -90,12 +89,14 @@ func (g *group) heardKernel(mac net.HardwareAddr) {
 	}
 }
 
-func newQuestions() wire.Questions {
-	return wire.Questions{Magic: [4]byte{'F', 'W', 'S', 'Q'}, EtherType: EtherType}
+var questionMagic = [4]byte{'F', 'W', 'S', 'Q'}
+
+func newQuestions() link.Questions {
+	return link.Questions{Magic: questionMagic, EtherType: EtherType}
 }
 
 // watch asks the nodes that packets are led to, until the link is closed.
-func (l *link) watch() {
+func (l *uplink) watch() {
 	next := time.NewTimer(0)
 	defer next.Stop()
 	for {
@@ -106,7 +107,7 @@ func (l *link) watch() {
 		case <-next.C:
 		}
 		l.mu.Lock()
-		ask, lost, pause := l.group.watch(time.Now(), wire.Unread(l.socket))
+		ask, lost, pause := l.group.watch(time.Now(), l.messages.IsBehind() || l.answers.IsBehind())
 		if len(ask) > 0 {
 			l.asked.Begin()
 		}
@@ -122,12 +123,18 @@ func (l *link) watch() {
 	}
 }
 
-// takeAnswer takes in that another node's kernel answers; it reports whether the frame is a
-// question or an answer.
-func (l *link) takeAnswer(frame []byte) bool {
-	_, err := l.asked.Answer(frame)
-	if err == nil && bytes.Equal(frame[:6], l.device.HardwareAddr) {
-		l.group.heardKernel(frame[6:12])
+// readAnswer reads what another node's kernel answers. Questions are this node's kernel's.
+func (l *uplink) readAnswer(now time.Time, frame []byte) link.Take {
+	if !bytes.Equal(frame[:6], l.device.HardwareAddr) || !l.asked.IsAnswer(frame) {
+		return link.Ignore
 	}
-	return l.asked.Is(frame) || errors.Is(err, wire.ErrSignature)
+	return func() bool {
+		if _, err := l.asked.Answer(frame); err != nil {
+			return false
+		}
+		mac := net.HardwareAddr(frame[6:12])
+		l.peers.Answered(now, mac)
+		l.group.heardKernel(mac)
+		return true
+	}
 }

@@ -12,6 +12,7 @@ import (
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/util/wait"
 
+	"github.com/fairway-net/fairway/announce"
 	"github.com/fairway-net/fairway/apis/metallb/v1beta1"
 )
 
@@ -76,13 +77,6 @@ func (c *Controller) makeObjects(ctx context.Context) error {
 	return c.ensure(ctx, "l2advertisements", advertisement, func() error { return nil })
 }
 
-// KeySecret names the Secret with the key that nodes sign their adverts with
-// when they agree on who announces what; KeyField is its field.
-const (
-	KeySecret = "fairway-announce"
-	KeyField  = "key"
-)
-
 // makeKey makes the key if it isn't there.
 func (c *Controller) makeKey(ctx context.Context) error {
 	key := make([]byte, 32)
@@ -90,12 +84,12 @@ func (c *Controller) makeKey(ctx context.Context) error {
 		return fmt.Errorf("make key: %w", err)
 	}
 	secret := &corev1.Secret{
-		ObjectMeta: metav1.ObjectMeta{Name: KeySecret, Namespace: c.options.Namespace},
-		Data:       map[string][]byte{KeyField: key},
+		ObjectMeta: metav1.ObjectMeta{Name: announce.KeySecret, Namespace: c.options.Namespace},
+		Data:       map[string][]byte{announce.KeyField: key},
 	}
 	_, err := c.cluster.Client.CoreV1().Secrets(c.options.Namespace).Create(ctx, secret, metav1.CreateOptions{})
 	if err != nil && !apierrors.IsAlreadyExists(err) {
-		return fmt.Errorf("create Secret %s/%s: %w", c.options.Namespace, KeySecret, err)
+		return fmt.Errorf("create Secret %s/%s: %w", c.options.Namespace, announce.KeySecret, err)
 	}
 	return nil
 }

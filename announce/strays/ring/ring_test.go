@@ -14,7 +14,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/fairway-net/fairway/announce/lead"
-	"github.com/fairway-net/fairway/announce/wire"
+	"github.com/fairway-net/fairway/announce/link"
 )
 
 // inNamespace gives the test a network namespace with an interface.
@@ -125,7 +125,7 @@ func TestAnswersQuestions(t *testing.T) {
 	asker, err := packet.Listen(at[1], packet.Raw, 0x88b6, nil)
 	must(t, err)
 	defer asker.Close()
-	q := wire.Questions{Magic: [4]byte{'F', 'W', 'S', 'Q'}, EtherType: 0x88b6}
+	q := link.Questions{Magic: [4]byte{'F', 'W', 'S', 'Q'}, EtherType: 0x88b6}
 	q.Begin()
 	answered := func(to net.HardwareAddr) bool {
 		_, err := asker.WriteTo(q.Frame(to, at[1].HardwareAddr), &packet.Addr{HardwareAddr: to})

@@ -254,11 +254,13 @@ static __always_inline int answer_ndp(struct __sk_buff *skb, const struct self *
 	return send_back(skb, o);
 }
 
-// What agents send each other: announce/l2/advert.go and question.go.
+// What agents send each other: announce/link/frame.go, announce/l2/advert.go and announce/link/question.go.
 enum {
 	MAGIC_ADVERT = 0x46574c32,   // "FWL2"
 	MAGIC_QUESTION = 0x46574c51, // "FWLQ"
-	VERSION = 1,
+	ADVERT_VERSION = 2,
+	VERSION = 1, // of questions
+	HEAD = 34,   // bytes before the length of the node's name
 	QUESTION = 1,
 	ANSWER = 2,
 	MOST_ENTRIES = 36,
@@ -303,7 +305,7 @@ static __always_inline int answer_node(struct __sk_buff *skb, const struct self 
 // agent is away.
 static __always_inline void give_way(struct __sk_buff *skb)
 {
-	__u32 at = ETH_HLEN + 26;
+	__u32 at = ETH_HLEN + HEAD;
 	__u8 length, count, flags;
 
 	if (bpf_skb_load_bytes(skb, at, &length, 1) < 0)
@@ -344,7 +346,7 @@ static __always_inline int hear_node(struct __sk_buff *skb, const struct self *s
 		return TC_ACT_UNSPEC;
 	if (head.magic == bpf_htonl(MAGIC_QUESTION))
 		return answer_node(skb, s);
-	if (head.magic == bpf_htonl(MAGIC_ADVERT) && head.version == VERSION && !(head.flags & 1) && away(s))
+	if (head.magic == bpf_htonl(MAGIC_ADVERT) && head.version == ADVERT_VERSION && !(head.flags & 1) && away(s))
 		give_way(skb);
 	return TC_ACT_UNSPEC;
 }

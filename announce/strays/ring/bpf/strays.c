@@ -67,7 +67,7 @@ static __always_inline int handle(struct __sk_buff *skb, int v6)
 	return lead(skb, r->macs[next & (MOST - 1)], r->own, &r->forwarded, v6);
 }
 
-// What agents ask: announce/wire/question.go.
+// What agents ask: announce/link/question.go.
 enum {
 	MESSAGES = 0x88b6,           // announce/strays
 	MAGIC_QUESTION = 0x46575351, // "FWSQ"

@@ -1,4 +1,4 @@
-package wire
+package link
 
 import (
 	"os"
@@ -20,14 +20,15 @@ func TestReceive(t *testing.T) {
 	defer out.Close()
 	var lock sync.Mutex
 	taken, done := 0, make(chan error, 1)
-	go func() { done <- Receive(in, &lock, func([]byte) { taken++ }) }()
+	inlet := NewInlet(in)
+	go func() { done <- inlet.Receive(&lock, func([]byte) { taken++ }) }()
 	const frames = 1000
 	for sent := 1; sent <= frames; sent++ {
 		if _, err := out.Write([]byte("frame")); err != nil {
 			t.Fatal(err)
 		}
 		lock.Lock()
-		if taken < sent && !Unread(in) {
+		if taken < sent && !inlet.IsBehind() {
 			t.Errorf("%d of %d are taken, and none waits", taken, sent)
 		}
 		lock.Unlock()

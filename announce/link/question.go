@@ -1,4 +1,4 @@
-package wire
+package link
 
 import (
 	"crypto/rand"
@@ -45,24 +45,20 @@ func (q *Questions) Is(frame []byte) bool {
 	return len(frame) >= EtherHead+4 && [4]byte(frame[EtherHead:]) == q.Magic
 }
 
+// IsAnswer tells answers from questions.
+func (q *Questions) IsAnswer(frame []byte) bool {
+	return q.Is(frame) && len(frame) >= EtherHead+questionLength && frame[EtherHead+4] == questionVersion && frame[EtherHead+5] == kindAnswer
+}
+
 // Answer reads an answer. ErrNone is of what is none, ErrSignature of one that was not asked for.
 func (q *Questions) Answer(frame []byte) (incarnation uint64, err error) {
-	if !q.Is(frame) || len(frame) < EtherHead+questionLength {
+	if !q.IsAnswer(frame) {
 		return 0, ErrNone
 	}
 	b := frame[EtherHead:]
-	if b[4] != questionVersion || b[5] != kindAnswer {
-		return 0, ErrNone
-	}
 	nonce := [8]byte(b[8:16])
 	if nonce == [8]byte{} || !slices.Contains(q.nonces[:], nonce) {
 		return 0, ErrSignature
 	}
 	return binary.BigEndian.Uint64(b[16:24]), nil
-}
-
-// Ethernet is the header of a frame.
-func Ethernet(to, from net.HardwareAddr, kind uint16) []byte {
-	b := append(append(make([]byte, 0, 128), to...), from...)
-	return binary.BigEndian.AppendUint16(b, kind)
 }

@@ -1,0 +1,11 @@
+package announce
+
+// The Secret with the key that nodes sign their adverts with. The address controller makes it,
+// and `fairway announce rotate-key` replaces the key.
+const (
+	KeySecret = "fairway-announce"
+	KeyField  = "key"
+	// PreviousKeyField has the key before the present one while it is rotated: frames are signed
+	// with both, and believed with either.
+	PreviousKeyField = "previous"
+)

@@ -1,0 +1,150 @@
+//go:build !race
+
+package l2
+
+import (
+	"bytes"
+	"fmt"
+	"net"
+	"os"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/mdlayher/packet"
+
+	"github.com/fairway-net/fairway/announce/link"
+)
+
+// TestReplay: a machine without the key sends what it has heard of the owner once more, from its
+// own MAC. The other node takes over all the same when the owner is gone, and nobody asks the
+// machine anything.
+func TestReplay(t *testing.T) {
+	requireTools(t)
+	l := newLAN(t)
+	l.start("a")
+	l.expectOwners("a")
+	l.start("b")
+	time.Sleep(5 * Interval)
+	eth, conn := l.listenToAdverts()
+	owner := l.macOf("a")
+	heard := l.read(conn, func(frame []byte) bool { return bytes.Equal(frame[6:12], owner) })
+	copy(heard[6:12], eth.HardwareAddr)
+	stop, done := make(chan struct{}), make(chan struct{})
+	go func() {
+		defer close(done)
+		for tick := time.NewTicker(5 * time.Millisecond); ; {
+			select {
+			case <-stop:
+				tick.Stop()
+				return
+			case <-tick.C:
+				_, _ = conn.WriteTo(heard, &packet.Addr{HardwareAddr: advertGroup})
+			}
+		}
+	}()
+	time.Sleep(5 * Interval)
+	l.cutPower("a")
+	l.expectOwners("b")
+	close(stop)
+	<-done
+	l.must(conn.SetReadDeadline(time.Now().Add(Interval)))
+	for buffer := make([]byte, 2048); ; {
+		n, _, err := conn.ReadFrom(buffer)
+		if err != nil {
+			break
+		}
+		if q := newQuestions(); q.Is(buffer[:n]) && bytes.Equal(buffer[:6], eth.HardwareAddr) {
+			t.Fatal("the machine that repeats adverts is asked whether it lives")
+		}
+	}
+}
+
+// TestFlood: rubbish and adverts that nobody signed, as many as the link takes, from changing
+// MACs: the nodes' memory stays, and an owner that is lost is replaced as ever.
+func TestFlood(t *testing.T) {
+	requireTools(t)
+	l := newLAN(t)
+	l.start("a")
+	l.expectOwners("a")
+	l.start("b")
+	time.Sleep(5 * Interval)
+	_, conn := l.listenToAdverts()
+	unsigned, err := advertFormat.Marshal((&advert{Node: "c", Incarnation: 1 << 62, Sequence: 1, Entries: []entry{{Address: vip, Owner: true, Candidate: true, Epoch: 1 << 30}}}).message(make(net.HardwareAddr, 6)), link.NewKeys([]byte("another")))
+	l.must(err)
+	rubbish := append(bytes.Clone(advertFormat.Magic[:]), bytes.Repeat([]byte{0xff}, 1200)...)
+	before := l.memory("b")
+	flood := func(frames int) {
+		for i := range frames {
+			source := net.HardwareAddr{2, 0xbb, byte(i >> 24), byte(i >> 16), byte(i >> 8), byte(i)}
+			for _, body := range [][]byte{unsigned, rubbish} {
+				_, _ = conn.WriteTo(append(link.Ethernet(advertGroup, source, EtherType), body...), &packet.Addr{HardwareAddr: advertGroup})
+			}
+		}
+	}
+	flood(100_000)
+	const grown = 16 << 10 // kB
+	if after := l.memory("b"); after > before+grown {
+		t.Errorf("a node has %d kB, and had %d before 200,000 frames", after, before)
+	}
+	l.expectOwners("a")
+	stop, done := make(chan struct{}), make(chan struct{})
+	go func() {
+		defer close(done)
+		for {
+			select {
+			case <-stop:
+				return
+			default:
+				flood(100)
+			}
+		}
+	}()
+	time.Sleep(5 * Interval)
+	l.cutPower("a")
+	l.expectOwners("b")
+	close(stop)
+	<-done
+}
+
+// listenToAdverts has the client hear what nodes say.
+func (l *lan) listenToAdverts() (eth *net.Interface, conn *packet.Conn) {
+	l.Helper()
+	l.must(l.hosts["client"].Do(func() (err error) {
+		if eth, err = net.InterfaceByName("eth0"); err != nil {
+			return err
+		}
+		if conn, err = packet.Listen(eth, packet.Raw, EtherType, nil); err != nil {
+			return err
+		}
+		return conn.SetPromiscuous(true)
+	}))
+	l.Cleanup(func() { conn.Close() })
+	return eth, conn
+}
+
+func (l *lan) read(conn *packet.Conn, is func(frame []byte) bool) []byte {
+	l.Helper()
+	l.must(conn.SetReadDeadline(time.Now().Add(10 * time.Second)))
+	for buffer := make([]byte, 2048); ; {
+		n, _, err := conn.ReadFrom(buffer)
+		l.must(err)
+		if is(buffer[:n]) {
+			return bytes.Clone(buffer[:n])
+		}
+	}
+}
+
+// memory is what a node's process holds, in kB.
+func (l *lan) memory(name string) (kB int) {
+	l.Helper()
+	text, err := os.ReadFile(fmt.Sprintf("/proc/%d/status", l.nodes[name].Process.Pid))
+	l.must(err)
+	for line := range strings.Lines(string(text)) {
+		if _, err := fmt.Sscanf(line, "VmRSS: %d kB", &kB); err == nil {
+			return kB
+		}
+	}
+	l.Fatal("the process has no memory")
+	return 0
+}

@@ -22,6 +22,7 @@ type machine struct {
 
 	remote         uint32
 	remoteState    State
+	remoteDemand   bool
 	remoteReceive  time.Duration
 	remoteTransmit time.Duration
 	remoteMultiply uint8
@@ -37,7 +38,7 @@ func (m *machine) receive(now time.Time, p packet) (answer bool) {
 	if p.Your != 0 && p.Your != m.local {
 		return false
 	}
-	m.remote, m.remoteState = p.My, p.State
+	m.remote, m.remoteState, m.remoteDemand = p.My, p.State, p.Demand
 	m.remoteReceive, m.remoteTransmit, m.remoteMultiply = p.RequiredReceive, p.DesiredTransmit, p.Multiplier
 	m.heard = now
 	if p.Final {
@@ -96,7 +97,8 @@ func (m *machine) desired() time.Duration {
 
 // interval is the time between packets, before jitter; 0 says that none are sent.
 func (m *machine) interval() time.Duration {
-	if m.remoteReceive == 0 || m.settings.Passive && m.remote == 0 {
+	demanded := m.remoteDemand && m.state == Up && m.remoteState == Up && !m.polling // RFC 5880, 6.8.7
+	if demanded || m.remoteReceive == 0 || m.settings.Passive && m.remote == 0 {
 		return 0
 	}
 	return max(m.desired(), m.remoteReceive)

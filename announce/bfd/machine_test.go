@@ -111,6 +111,46 @@ func TestPassive(t *testing.T) {
 	}
 }
 
+// TestDemand: a router in demand mode gets no periodic packets while both sides are up.
+func TestDemand(t *testing.T) {
+	a, b := up()
+	p := b.packet(false)
+	p.Demand = true
+	a.receive(start, p)
+	if a.interval() != 0 {
+		t.Errorf("packets go out every %s", a.interval())
+	}
+	a.polling = true
+	if a.interval() == 0 {
+		t.Error("a question isn't repeated")
+	}
+	a.polling = false
+	p.State = Down
+	a.receive(start, p)
+	if a.interval() == 0 {
+		t.Error("a session that is down sends nothing")
+	}
+}
+
+// TestStall: an agent that was stopped looks first at what came meanwhile; it grants that once.
+func TestStall(t *testing.T) {
+	a, b := up()
+	r := &running{machine: a, packets: make(chan packet, 1)}
+	deadline := a.deadline()
+	if r.mayHaveSlept(deadline) {
+		t.Error("in time, and taken for late")
+	}
+	r.packets <- b.packet(false)
+	if !r.mayHaveSlept(deadline) {
+		t.Error("a packet waits, and the router counts as silent")
+	}
+	<-r.packets
+	late := deadline.Add(time.Second)
+	if !r.mayHaveSlept(late) || r.mayHaveSlept(late.Add(catchUp)) {
+		t.Error("one moment is to be granted")
+	}
+}
+
 func TestPacket(t *testing.T) {
 	p := packet{
 		Diagnostic: diagTimeout, State: Up, Poll: true, Independent: true, Multiplier: 3, My: 1, Your: 0x01020304,

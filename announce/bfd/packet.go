@@ -54,6 +54,7 @@ type packet struct {
 	Diagnostic                       diagnostic
 	State                            State
 	Poll, Final                      bool
+	Demand                           bool // periodic packets are to cease while both sides are up
 	Independent                      bool // this side's forwarding outlives its control program
 	Multiplier                       uint8
 	My, Your                         uint32
@@ -101,7 +102,7 @@ func parse(b []byte) (packet, error) {
 	}
 	p := packet{
 		Diagnostic: diagnostic(b[0] & 0x1f), State: State(b[1] >> 6), Poll: b[1]&flagPoll != 0, Final: b[1]&flagFinal != 0,
-		Independent: b[1]&flagIndependent != 0, Multiplier: b[2], My: binary.BigEndian.Uint32(b[4:]), Your: binary.BigEndian.Uint32(b[8:]),
+		Demand: b[1]&flagDemand != 0, Independent: b[1]&flagIndependent != 0, Multiplier: b[2], My: binary.BigEndian.Uint32(b[4:]), Your: binary.BigEndian.Uint32(b[8:]),
 		DesiredTransmit: micros(b[12:]), RequiredReceive: micros(b[16:]),
 	}
 	switch {

@@ -44,6 +44,8 @@ type running struct {
 	cancel   context.CancelFunc
 	done     chan struct{}
 	lastSent time.Time
+	// sleptSince says that the session was late to see that no packet came, once since the last.
+	sleptSince bool
 
 	mu      sync.Mutex
 	machine *machine
@@ -102,10 +104,14 @@ func (r *running) watch(ctx context.Context) error {
 			return nil
 		case p := <-r.packets:
 			r.mu.Lock()
-			due = r.machine.receive(time.Now(), p)
+			due, r.sleptSince = r.machine.receive(time.Now(), p), false
 			r.mu.Unlock()
 			final = p.Poll
 		case <-expire.C:
+			if r.mayHaveSlept(time.Now()) {
+				expire.Reset(catchUp)
+				continue
+			}
 			r.mu.Lock()
 			due = r.machine.expire(time.Now())
 			r.mu.Unlock()
@@ -120,6 +126,26 @@ func (r *running) watch(ctx context.Context) error {
 		}
 		r.arm(send, expire)
 	}
+}
+
+const (
+	// lateBy is how late a session is that was too busy, or stopped, to look at packets in time.
+	lateBy = 20 * time.Millisecond
+	// catchUp is how long it has then to read what came meanwhile.
+	catchUp = 10 * time.Millisecond
+)
+
+// mayHaveSlept reports whether packets that have come may not have been looked at yet: then the
+// router isn't silent.
+func (r *running) mayHaveSlept(now time.Time) bool {
+	if len(r.packets) > 0 {
+		return true
+	}
+	if r.sleptSince || now.Sub(r.machine.deadline()) < lateBy {
+		return false
+	}
+	r.sleptSince = true
+	return true
 }
 
 // arm sets the timers to what is due next.

@@ -10,9 +10,11 @@ import (
 	"syscall"
 	"time"
 
+	"github.com/vishvananda/netlink"
 	"golang.org/x/sys/unix"
 
 	"github.com/fairway-net/fairway/announce"
+	"github.com/fairway-net/fairway/internal/kernel"
 )
 
 // dial connects to a router as its peer's settings ask.
@@ -95,12 +97,14 @@ func localAddress(c net.Conn) netip.Addr {
 }
 
 // sibling is an address of a family on the interface that has another address;
-// not valid if there is none. Link-local ones don't count.
+// not valid if there is none. Link-local ones don't count, nor those that are about to go:
+// temporary (RFC 8981) and deprecated ones.
 func sibling(of netip.Addr, want6 bool) netip.Addr {
 	interfaces, err := net.Interfaces()
 	if err != nil {
 		return netip.Addr{}
 	}
+	passing := passingAddresses()
 	for _, i := range interfaces {
 		list, err := i.Addrs()
 		if err != nil {
@@ -111,12 +115,28 @@ func sibling(of netip.Addr, want6 bool) netip.Addr {
 			continue
 		}
 		for _, a := range addresses {
-			if a.Is6() == want6 && a.IsGlobalUnicast() {
+			if a.Is6() == want6 && a.IsGlobalUnicast() && !passing[a] {
 				return a
 			}
 		}
 	}
 	return netip.Addr{}
+}
+
+// passingAddresses are those of this node that are no address to be reached at for long.
+func passingAddresses() map[netip.Addr]bool {
+	const passing = unix.IFA_F_TEMPORARY | unix.IFA_F_DEPRECATED | unix.IFA_F_TENTATIVE | unix.IFA_F_DADFAILED
+	list, err := kernel.List(func() ([]netlink.Addr, error) { return netlink.AddrList(nil, netlink.FAMILY_V6) })
+	if err != nil {
+		return nil // then all count
+	}
+	found := map[netip.Addr]bool{}
+	for _, a := range list {
+		if ip, ok := netip.AddrFromSlice(a.IP); ok && a.Flags&passing != 0 {
+			found[ip] = true
+		}
+	}
+	return found
 }
 
 // IsNeighbor reports whether an address is in a network of one of this node's

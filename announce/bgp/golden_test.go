@@ -55,7 +55,7 @@ func TestGolden(t *testing.T) {
 		c := &connection{
 			session: &session{peer: announce.Peer{LocalASN: test.own}},
 			Conn:    addressed{local: net.TCPAddrFromAddrPort(netip.AddrPortFrom(netip.MustParseAddr(test.local), 40000))},
-			agreed:  agreement{asn: test.asn, nextHops: test.nextHops},
+			agreed:  agreement{asn: test.asn, nextHops: test.nextHops, fourOctets: true},
 		}
 		var prefixes []netip.Prefix
 		for _, text := range strings.Fields(test.prefixes) {

@@ -19,6 +19,7 @@ type agreement struct {
 	asn             uint32
 	hold, keepalive time.Duration // 0 is none
 	families        []bgp.Family
+	fourOctets      bool // the router knows AS numbers of four bytes (RFC 6793)
 	nextHops        bool // IPv4 routes may have IPv6 next hops (RFC 8950)
 	keeps           bool // the router keeps routes while this side restarts
 	note            string
@@ -139,7 +140,7 @@ func (c *connection) agree(theirs *bgp.BGPOpen) (agreement, error) {
 		for _, capability := range list.Capability {
 			switch v := capability.(type) {
 			case *bgp.CapFourOctetASNumber:
-				a.asn = v.CapValue
+				a.asn, a.fourOctets = v.CapValue, true
 			case *bgp.CapMultiProtocol:
 				families = append(families, v.CapValue)
 			case *bgp.CapGracefulRestart:

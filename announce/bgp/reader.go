@@ -14,6 +14,26 @@ import (
 // maxMessage is the longest message without RFC 8654, which this side doesn't offer.
 const maxMessage = 4096
 
+// shortest are the least lengths of messages (RFC 4271, 6.1; RFC 2918).
+var shortest = map[byte]int{bgp.BGP_MSG_OPEN: 29, bgp.BGP_MSG_UPDATE: 23, bgp.BGP_MSG_NOTIFICATION: 21, bgp.BGP_MSG_ROUTE_REFRESH: 23}
+
+// headError is a message whose head makes no sense, with the subcode that the router is told.
+type headError struct {
+	subcode uint8
+	text    string
+}
+
+func (e *headError) Error() string { return "the router sent what is no message: " + e.text }
+
+// complain tells the router what is wrong with the head of its message, if that is it.
+func (c *connection) complain(err error) error {
+	var head *headError
+	if errors.As(err, &head) {
+		return errors.Join(err, c.notify(bgp.BGP_ERROR_MESSAGE_HEADER_ERROR, head.subcode))
+	}
+	return describe(err)
+}
+
 // readMessage reads a message's type and body. Routes that the router announces
 // are not kept.
 func readMessage(r io.Reader) (kind byte, body []byte, err error) {
@@ -22,13 +42,14 @@ func readMessage(r io.Reader) (kind byte, body []byte, err error) {
 		return 0, nil, err
 	}
 	if binary.BigEndian.Uint64(head[:]) != ^uint64(0) || binary.BigEndian.Uint64(head[8:]) != ^uint64(0) {
-		return 0, nil, errors.New("read message: the marker is not all ones")
+		return 0, nil, &headError{bgp.BGP_ERROR_SUB_CONNECTION_NOT_SYNCHRONIZED, "the marker is not all ones"}
 	}
 	length := int(binary.BigEndian.Uint16(head[16:]))
-	if length < len(head) || length > maxMessage {
-		return 0, nil, fmt.Errorf("read message: its length is %d", length)
+	kind = head[18]
+	if length < max(shortest[kind], len(head)) || length > maxMessage || kind == bgp.BGP_MSG_KEEPALIVE && length > len(head) {
+		return kind, nil, &headError{bgp.BGP_ERROR_SUB_BAD_MESSAGE_LENGTH, fmt.Sprintf("a message of type %d has %d bytes", kind, length)}
 	}
-	kind, length = head[18], length-len(head)
+	length -= len(head)
 	if kind == bgp.BGP_MSG_UPDATE {
 		_, err := io.CopyN(io.Discard, r, int64(length))
 		return kind, nil, err
@@ -97,7 +118,7 @@ func parseNotification(body []byte) error {
 func (c *connection) expect(kind byte) ([]byte, error) {
 	got, body, err := readMessage(c.Conn)
 	if err != nil {
-		return nil, describe(err)
+		return nil, c.complain(err)
 	}
 	c.update(func(st *Status) { st.Counts.received(got) })
 	switch got {
@@ -137,7 +158,7 @@ func (c *connection) read(refresh chan<- struct{}) error {
 			return errors.Join(describe(err), c.notify(bgp.BGP_ERROR_HOLD_TIMER_EXPIRED, 0))
 		}
 		if err != nil {
-			return describe(err)
+			return c.complain(err)
 		}
 		c.update(func(st *Status) { st.Counts.received(kind) })
 		switch kind {

@@ -29,6 +29,7 @@ type router struct {
 	ends    int               // End-of-RIB markers in this session
 	goodbye string            // the last notification
 	closed  int               // connections that the speaker has closed
+	old     bool              // knows AS numbers of two bytes only
 }
 
 func newRouter(t *testing.T, asn uint32, host string) *router {
@@ -61,7 +62,10 @@ func (r *router) serve(conn net.Conn) {
 	for _, f := range r.families {
 		capabilities = append(capabilities, bgp.NewCapMultiProtocol(f))
 	}
-	capabilities = append(capabilities, bgp.NewCapFourOctetASNumber(r.asn), bgp.NewCapRouteRefresh(), bgp.NewCapGracefulRestart(false, false, 120, nil))
+	if !r.old {
+		capabilities = append(capabilities, bgp.NewCapFourOctetASNumber(r.asn))
+	}
+	capabilities = append(capabilities, bgp.NewCapRouteRefresh(), bgp.NewCapGracefulRestart(false, false, 120, nil))
 	open, err := bgp.NewBGPOpenMessage(bgp.AS_TRANS, r.hold, netip.MustParseAddr("192.0.2.255"), []bgp.OptionParameterInterface{bgp.NewOptionParameterCapability(capabilities)})
 	r.mu.Unlock()
 	if err != nil {
@@ -84,7 +88,7 @@ func (r *router) serve(conn net.Conn) {
 		if _, err := io.ReadFull(conn, body); err != nil {
 			return
 		}
-		m, err := bgp.ParseBGPBody(&h, body)
+		m, err := bgp.ParseBGPBody(&h, body, &bgp.MarshallingOption{Use2ByteAS: r.old})
 		if err != nil {
 			panic(err) // the speaker must not send this
 		}

@@ -43,7 +43,8 @@ type session struct {
 	reason  endReason
 	wanted  map[netip.Prefix]announce.Route
 	sent    map[netip.Prefix]announce.Route
-	waiting []chan struct{} // closed once what is wanted has been sent
+	hops    map[bgp.Family]netip.Addr // that sent has
+	waiting []chan struct{}           // closed once what is wanted has been sent
 	status  Status
 }
 
@@ -51,7 +52,7 @@ func startSession(p announce.Peer, restart bool, routes map[netip.Prefix]announc
 	ctx, cancel := context.WithCancel(context.Background())
 	s := &session{
 		peer: p, restart: restart, log: log.With("peer", p.Name), changed: changed, cancel: cancel, done: make(chan struct{}),
-		wake: make(chan struct{}, 1), stop: make(chan string, 1), wanted: maps.Clone(routes), sent: map[netip.Prefix]announce.Route{},
+		wake: make(chan struct{}, 1), stop: make(chan string, 1), wanted: maps.Clone(routes), sent: map[netip.Prefix]announce.Route{}, hops: map[bgp.Family]netip.Addr{},
 		status: Status{Peer: p, Address: p.Address, ASN: p.ASN, State: Idle},
 	}
 	go s.run(ctx)
@@ -151,6 +152,7 @@ func (s *session) ended(err error, wasUp bool) {
 	s.mu.Lock()
 	same := s.status.LastError == text && !wasUp
 	clear(s.sent)
+	clear(s.hops)
 	for _, w := range s.waiting {
 		close(w) // nothing is announced to the router any more
 	}
@@ -187,6 +189,7 @@ func (s *session) once(ctx context.Context) (wasUp bool, err error) {
 	s.restart = false
 	s.mu.Lock()
 	clear(s.sent)
+	clear(s.hops)
 	s.mu.Unlock()
 	s.update(func(st *Status) {
 		st.State, st.Since, st.ASN, st.Note = Established, time.Now(), c.agreed.asn, c.agreed.note
@@ -237,6 +240,8 @@ func (c *connection) talk(ctx context.Context) error {
 	if err := c.tellAll(); err != nil {
 		return err
 	}
+	hops := time.NewTicker(hopsAgain)
+	defer hops.Stop()
 	for {
 		var err error
 		select {
@@ -249,12 +254,13 @@ func (c *connection) talk(ctx context.Context) error {
 			const bfdDown = 10 // RFC 9384
 			return errors.Join(errors.New(why), c.notify(bgp.BGP_ERROR_CEASE, bfdDown))
 		case <-refresh:
-			c.mu.Lock()
-			clear(c.sent)
-			c.mu.Unlock()
-			err = c.tellAll()
+			err = c.tellAgain()
 		case <-c.wake:
 			err = c.tell()
+		case <-hops.C:
+			if c.hopsChanged() {
+				err = c.tell()
+			}
 		case <-keepalive:
 			err = c.write(bgp.NewBGPKeepAliveMessage())
 		}

@@ -2,9 +2,13 @@ package bgp
 
 import (
 	"context"
+	"errors"
 	"fmt"
+	"io"
 	"log/slog"
+	"net"
 	"net/netip"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -222,6 +226,166 @@ func TestHostileRouter(t *testing.T) {
 		r.sendBytes([]byte(garbage))
 	}
 	r.await(t, "the session after all", func() bool { return r.ends == 1 && len(r.opens) == 6 })
+}
+
+// TestComplaints: a router is told what is wrong with a message whose head makes no sense.
+func TestComplaints(t *testing.T) {
+	marker := strings.Repeat("\xff", 16)
+	for garbage, want := range map[string]uint8{
+		strings.Repeat("\x00", 16) + "\x00\x13\x04": bgp.BGP_ERROR_SUB_CONNECTION_NOT_SYNCHRONIZED,
+		marker + "\x00\x02\x04":                     bgp.BGP_ERROR_SUB_BAD_MESSAGE_LENGTH,
+		marker + "\xff\xff\x02":                     bgp.BGP_ERROR_SUB_BAD_MESSAGE_LENGTH,
+		marker + "\x00\x14\x04\x00":                 bgp.BGP_ERROR_SUB_BAD_MESSAGE_LENGTH, // KEEPALIVE has no body
+		marker + "\x00\x13\x03":                     bgp.BGP_ERROR_SUB_BAD_MESSAGE_LENGTH, // NOTIFICATION has one
+		marker + "\x00\x13\x63":                     bgp.BGP_ERROR_SUB_BAD_MESSAGE_TYPE,
+	} {
+		r := newRouter(t, 64513, "127.0.0.1")
+		s := speaker(t)
+		s.Peers([]announce.Peer{peerOf(r)})
+		r.await(t, "the session", func() bool { return r.ends == 1 })
+		r.sendBytes([]byte(garbage))
+		text := bgp.NewNotificationErrorCode(bgp.BGP_ERROR_MESSAGE_HEADER_ERROR, want).String()
+		r.await(t, "the word of "+text, func() bool { return r.goodbye == text })
+	}
+}
+
+// TestRefresh: what is withdrawn while the router asks for all routes again is withdrawn.
+func TestRefresh(t *testing.T) {
+	r := newRouter(t, 64513, "127.0.0.1")
+	s := speaker(t)
+	s.Routes(routes(map[string]announce.Route{"192.0.2.1/32": {}, "192.0.2.2/32": {}}))
+	s.Peers([]announce.Peer{peerOf(r)})
+	r.await(t, "the routes", func() bool { return len(r.routes) == 2 && r.ends == 1 })
+	c := &connection{session: s.sessions["tor"], agreed: agreement{asn: 64513, fourOctets: true, families: []bgp.Family{bgp.RF_IPv4_UC}}}
+	router, node := net.Pipe()
+	defer router.Close()
+	c.Conn = addressed{node, net.TCPAddrFromAddrPort(netip.MustParseAddrPort("127.0.0.1:179"))}
+	c.mu.Lock()
+	c.wanted = map[netip.Prefix]announce.Route{netip.MustParsePrefix("192.0.2.2/32"): {}}
+	c.mu.Unlock()
+	asked := make(chan error, 1)
+	go func() { asked <- errors.Join(c.tellAgain(), node.Close()) }()
+	var told []string
+	for {
+		kind, body, err := readWhole(router)
+		if err != nil {
+			break
+		}
+		u := &bgp.BGPUpdate{}
+		if err := u.DecodeFromBytes(body); err != nil || kind != bgp.BGP_MSG_UPDATE {
+			t.Fatal(kind, err)
+		}
+		for _, n := range u.WithdrawnRoutes {
+			told = append(told, "-"+n.NLRI.String())
+		}
+		for _, n := range u.NLRI {
+			told = append(told, "+"+n.NLRI.String())
+		}
+	}
+	if err := <-asked; err != nil {
+		t.Fatal(err)
+	}
+	if !slices.Contains(told, "-192.0.2.1/32") || !slices.Contains(told, "+192.0.2.2/32") {
+		t.Errorf("told %q, want the withdrawal and the route that stays", told)
+	}
+}
+
+func readWhole(r io.Reader) (kind byte, body []byte, err error) {
+	head := make([]byte, bgp.BGP_HEADER_LENGTH)
+	if _, err := io.ReadFull(r, head); err != nil {
+		return 0, nil, err
+	}
+	body = make([]byte, int(head[16])<<8+int(head[17])-len(head))
+	_, err = io.ReadFull(r, body)
+	return head[18], body, err
+}
+
+// TestOldRouter: a router that knows AS numbers of two bytes only is told the longer one beside.
+func TestOldRouter(t *testing.T) {
+	r := newRouter(t, 64513, "127.0.0.1")
+	r.old = true
+	s := speaker(t)
+	p := peerOf(r)
+	p.LocalASN = 4200000001
+	r.asn = bgp.AS_TRANS
+	p.ASN = bgp.AS_TRANS
+	s.Peers([]announce.Peer{p})
+	s.Routes(routes(map[string]announce.Route{"192.0.2.1/32": {Prepend: 1}}))
+	r.await(t, "the route", func() bool { return len(r.routes) == 1 })
+	if got, want := r.text(), "{AsPath: 23456 23456}"; !strings.Contains(got, want) || !strings.Contains(got, " 4200000001 4200000001") {
+		t.Errorf("told %q", got)
+	}
+}
+
+// TestManyCommunities: prefixes whose communities leave little room in a message are told in
+// several; a route that doesn't fit at all is left out, and the session stays.
+func TestManyCommunities(t *testing.T) {
+	r := newRouter(t, 64513, "127.0.0.1")
+	s := speaker(t)
+	s.Peers([]announce.Peer{peerOf(r)})
+	with := func(n int) (c announce.Communities) {
+		for i := range n {
+			c.Large = append(c.Large, [3]uint32{64512, 1, uint32(i)})
+		}
+		return c
+	}
+	list := map[string]announce.Route{"203.0.113.1/32": {Communities: with(400)}}
+	for i := range 200 {
+		list[fmt.Sprintf("192.0.2.%d/32", i)] = announce.Route{Communities: with(300)}
+	}
+	s.Routes(routes(list))
+	r.await(t, "the routes that fit", func() bool { return len(r.routes) == 200 })
+	if st := s.Status()[0]; st.State != Established || !strings.Contains(st.Note, "203.0.113.1/32 is not announced") {
+		t.Errorf("%s, note %q", st.State, st.Note)
+	}
+}
+
+// TestHopsMove: a route is told again when its next hop is another one, and withdrawn when
+// there is none any more.
+func TestHopsMove(t *testing.T) {
+	router, node := net.Pipe()
+	defer router.Close()
+	at := func(a string) net.Addr { return net.TCPAddrFromAddrPort(netip.MustParseAddrPort(a)) }
+	c := &connection{
+		session: &session{
+			changed: func() {}, peer: announce.Peer{LocalASN: 64512}, sent: map[netip.Prefix]announce.Route{}, hops: map[bgp.Family]netip.Addr{},
+			wanted: map[netip.Prefix]announce.Route{netip.MustParsePrefix("192.0.2.1/32"): {}},
+		},
+		agreed: agreement{asn: 64500, families: []bgp.Family{bgp.RF_IPv4_UC}},
+	}
+	updates := make(chan *bgp.BGPUpdate, 10)
+	go func() {
+		for {
+			_, body, err := readWhole(router)
+			if err != nil {
+				return
+			}
+			u := &bgp.BGPUpdate{}
+			_ = u.DecodeFromBytes(body)
+			updates <- u
+		}
+	}()
+	for _, step := range []struct{ local, want string }{
+		{"192.0.2.7:179", "{Nexthop: 192.0.2.7}"}, {"192.0.2.8:179", "{Nexthop: 192.0.2.8}"}, {"[2001:db8:dead::7]:179", ""}, {"192.0.2.8:179", "{Nexthop: 192.0.2.8}"},
+	} {
+		c.Conn = addressed{node, at(step.local)}
+		if !c.hopsChanged() {
+			t.Errorf("%s: no change is seen", step.local)
+		}
+		if err := c.tell(); err != nil {
+			t.Fatal(err)
+		}
+		u := <-updates
+		switch {
+		case step.want == "" && len(u.WithdrawnRoutes) != 1:
+			t.Errorf("%s: the route isn't withdrawn", step.local)
+		case step.want != "" && !strings.Contains(fmt.Sprint(u.PathAttributes), step.want):
+			t.Errorf("%s: told %v, want %s", step.local, u.PathAttributes, step.want)
+		}
+		if c.hopsChanged() {
+			t.Errorf("%s: a change is seen again", step.local)
+		}
+	}
 }
 
 func FuzzOpen(f *testing.F) {

@@ -25,15 +25,20 @@ type Action struct {
 	ConnectTimeout time.Duration // to one endpoint; 0 is the engine's own
 	Retry          *Retry
 
-	Allow      []netip.Prefix // clients let in; nil is all
-	Deny       []netip.Prefix
-	MaxBody    int64 // bytes; 0 is unlimited
-	Limit      *Limit
-	BasicAuth  *BasicAuth
-	Auth       *Auth
-	Affinity   *Affinity
-	Errors     *Errors
-	Fallback   string // pool that is asked where a backend has no endpoint; "" is none
+	Allow     []netip.Prefix // clients let in; nil is all
+	Deny      []netip.Prefix
+	MaxBody   int64 // bytes; 0 is unlimited
+	Limit     *Limit
+	BasicAuth *BasicAuth
+	Auth      *Auth
+	Affinity  *Affinity
+	Errors    *Errors
+	Fallback  string // pool that is asked where a backend has no endpoint; "" is none
+	// RequireHTTPS is the status of the redirect for clients that came by http; 0 serves
+	// them.
+	RequireHTTPS int
+	Answer       int // status that the gateway answers itself; 0 is none
+
 	Invalid    string // why nothing of it can be done: the answer is 500
 	Unroutable bool   // no backend is named at all: the answer is 500
 }
@@ -88,9 +93,9 @@ func (d *Redirect) Location(r *Request, m *Match, port uint16) string {
 	if d.Whole != "" {
 		return d.Whole
 	}
-	scheme, host, path := "http", r.Host, r.Path
-	if r.TLS {
-		scheme = "https"
+	scheme, host, path := r.scheme(), r.Host, r.Path
+	if (scheme == "https") != r.TLS { // the client's port is a proxy's
+		port = 0
 	}
 	if d.Scheme != "" {
 		scheme, port = d.Scheme, 0

@@ -23,7 +23,7 @@ func (s *Socket) Listener(name string) *Listener {
 		return s.indexed(name)
 	}
 	for _, l := range s.Listeners {
-		if Covers(l.Hostname, name) {
+		if s.covers(l.Hostname, name) {
 			return l
 		}
 	}
@@ -47,7 +47,7 @@ func (s *Socket) Decide(r *Request) Decision {
 		return d
 	}
 	d.Status, d.Reason = http.StatusNotFound, "no route of the listener has the host"
-	d.Listener.hosts.each(r.Host, func(h *Host) bool {
+	d.Listener.hosts.each(r.Host, s.OneLabel, func(h *Host) bool {
 		d.Reason = "no rule matches"
 		for _, rule := range h.Rules {
 			if rule.Match.Matches(r) {
@@ -67,8 +67,13 @@ func (s *Socket) Decide(r *Request) Decision {
 func (d *Decision) answer(r *Request) {
 	a := d.Rule.Action
 	switch {
+	case a.RequireHTTPS != 0 && r.scheme() != "https":
+		redirect := Redirect{Scheme: "https", Status: a.RequireHTTPS}
+		d.Status, d.Location, d.Reason = redirect.Status, redirect.Location(r, &d.Rule.Match, d.Socket.Port), "requests must come by https"
 	case a.Invalid != "":
 		d.Status, d.Reason = http.StatusInternalServerError, a.Invalid
+	case a.Answer != 0:
+		d.Status, d.Reason = a.Answer, "the rule answers itself"
 	case a.Redirect != nil:
 		d.Status, d.Location, d.Reason = a.Redirect.Status, a.Redirect.Location(r, &d.Rule.Match, d.Socket.Port), "redirect"
 	case a.Unroutable || a.total() == 0:

@@ -105,6 +105,7 @@ func (m *Match) Compare(o *Match) int {
 // Request is what a decision is taken by.
 type Request struct {
 	TLS        bool
+	Scheme     string // by which the client came, as a trusted proxy says; "" follows from TLS
 	ServerName string // of TLS, in lower case
 	Method     string
 	Host       string // without port, in lower case
@@ -113,6 +114,17 @@ type Request struct {
 	Header     http.Header
 
 	values url.Values // of RawQuery, once asked for
+}
+
+// scheme is the one by which the client came.
+func (r *Request) scheme() string {
+	switch {
+	case r.Scheme != "":
+		return r.Scheme
+	case r.TLS:
+		return "https"
+	}
+	return "http"
 }
 
 func (r *Request) query() url.Values {

@@ -58,6 +58,7 @@ type Socket struct {
 	Bind      netip.AddrPort
 	TLS       bool
 	HTTP3     bool        // requests over TLS may come by HTTP/3, at the UDP port beside
+	OneLabel  bool        // an asterisk stands for one label, as in an Ingress; for one or more, if not
 	Listeners []*Listener // the most specific hostname first
 
 	byHostname map[string]*Listener // see Index; nil if there are few
@@ -135,7 +136,7 @@ func (l *Listener) Hosts() []*Host { return l.hosts.all }
 
 // each calls f for every host that a name belongs to, the most specific first,
 // until f returns true.
-func (s *hosts) each(name string, f func(*Host) bool) {
+func (s *hosts) each(name string, oneLabel bool, f func(*Host) bool) {
 	if h := s.exact[name]; h != nil && f(h) {
 		return
 	}
@@ -147,6 +148,9 @@ func (s *hosts) each(name string, f func(*Host) bool) {
 		if i > 0 || len(rest) < len(name) { // an asterisk stands for a label at least
 			if h := s.wild[rest[i:]]; h != nil && f(h) {
 				return
+			}
+			if oneLabel {
+				break
 			}
 		}
 		rest = rest[i+1:]
@@ -171,6 +175,18 @@ func Covers(hostname, name string) bool {
 		return hostname == name
 	}
 	return strings.HasSuffix(name, suffix) && len(name) > len(suffix) || hostname == ""
+}
+
+// covers is [Covers] as the socket reads asterisks.
+func (s *Socket) covers(hostname, name string) bool {
+	return Covers(hostname, name) && (!s.OneLabel || isOneLabel(hostname, name))
+}
+
+// isOneLabel reports whether what a hostname's asterisk stands for in a name, if it
+// has one, is one label.
+func isOneLabel(hostname, name string) bool {
+	suffix, wild := wildcard(hostname)
+	return !wild || hostname == "" || !strings.Contains(strings.TrimSuffix(name, suffix), ".")
 }
 
 // CompareHostnames puts the more specific hostname first: names before

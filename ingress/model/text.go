@@ -72,11 +72,16 @@ func (v ValueMatch) String() string {
 // String is what the action does, as people read it.
 func (a *Action) String() string {
 	out := a.Route + " rule " + a.Rule
+	if a.RequireHTTPS != 0 {
+		out += fmt.Sprintf(", http: redirect %d", a.RequireHTTPS)
+	}
 	switch {
 	case a.Invalid != "":
 		return out + ": invalid: " + a.Invalid
 	case a.Redirect != nil:
 		return out + fmt.Sprintf(": redirect %d", a.Redirect.Status)
+	case a.Answer != 0:
+		return out + fmt.Sprintf(": answer %d", a.Answer)
 	case a.Unroutable:
 		return out + ": no backend"
 	}

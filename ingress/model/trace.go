@@ -17,7 +17,7 @@ func (s *Socket) Trace(r *Request) []Step {
 		return nil
 	}
 	var steps []Step
-	l.hosts.each(r.Host, func(h *Host) bool {
+	l.hosts.each(r.Host, s.OneLabel, func(h *Host) bool {
 		for _, rule := range h.Rules {
 			why := rule.Match.Mismatch(r)
 			steps = append(steps, Step{h, rule, why})

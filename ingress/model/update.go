@@ -75,6 +75,9 @@ func (s *Socket) indexed(name string) *Listener {
 			if l := s.byHostname["*"+name[i:]]; l != nil {
 				return l
 			}
+			if s.OneLabel {
+				break
+			}
 		}
 	}
 	return s.byHostname[""]

@@ -44,6 +44,9 @@ func (r *rig) compare(t *testing.T, c *http.Client, s *model.Socket, q *http.Req
 	if want.Status == 0 {
 		wantStatus, wantRule = http.StatusOK, want.Rule.Action.Rule
 	}
+	if got := response.Header.Get("Location"); got != want.Location {
+		t.Fatalf("%s %s%s: sent to %q, want %q", q.Method, q.Host, q.URL.RequestURI(), got, want.Location)
+	}
 	if got := response.Header.Get("Rule"); response.StatusCode != wantStatus || got != wantRule {
 		t.Fatalf("%s %s%s %q: answer %d by rule %q, want %d by rule %q\n%s", q.Method, q.Host, q.URL.RequestURI(), q.Header, response.StatusCode, got, wantStatus, wantRule,
 			(&model.Table{Sockets: []*model.Socket{s}}))
@@ -75,7 +78,7 @@ var (
 func one[T any](random *rand.Rand, list []T) T { return list[random.IntN(len(list))] }
 
 func randomSocket(random *rand.Rand, match func(*rand.Rand) model.Match) *model.Socket {
-	s := &model.Socket{Name: "ns/gw:80", Port: 80}
+	s := &model.Socket{Name: "ns/gw:80", Port: 80, OneLabel: random.IntN(2) == 0}
 	n := 0
 	for _, hostname := range some(random, somePattern) {
 		l := &model.Listener{Name: "ns/gw/" + hostname, Hostname: hostname}
@@ -91,6 +94,12 @@ func randomSocket(random *rand.Rand, match func(*rand.Rand) model.Match) *model.
 				a := to("ns/s:80")
 				a.Rule = fmt.Sprint(n)
 				a.Response.Set = []model.Header{{Name: "Rule", Value: a.Rule}}
+				switch random.IntN(8) {
+				case 0:
+					a.RequireHTTPS = http.StatusPermanentRedirect
+				case 1:
+					a.Answer = http.StatusNotFound
+				}
 				h.Rules = append(h.Rules, &model.Rule{Match: match(random), Action: a})
 			}
 			slices.SortStableFunc(h.Rules, func(a, b *model.Rule) int { return a.Match.Compare(&b.Match) })

@@ -172,7 +172,7 @@ end
 
 local reasons = {
   [204] = "No Content", [301] = "Moved Permanently", [302] = "Found", [303] = "See Other", [307] = "Temporary Redirect", [308] = "Permanent Redirect",
-  [401] = "Unauthorized", [403] = "Forbidden", [411] = "Length Required", [413] = "Request Entity Too Large", [500] = "Internal Server Error", [502] = "Bad Gateway",
+  [401] = "Unauthorized", [403] = "Forbidden", [404] = "Not Found", [411] = "Length Required", [413] = "Request Entity Too Large", [500] = "Internal Server Error", [502] = "Bad Gateway",
 }
 
 local function answer(txn, status, headers, body)
@@ -211,11 +211,21 @@ local function edited(edit, path, rule)
   return rooted((edit.v:gsub("/$", "", 1)) .. rest)
 end
 
+-- scheme is the one by which the client came; a trusted proxy says so, if there is one.
+local function scheme_of(txn)
+  local own = "http"
+  if txn.sf:ssl_fc() == "1" or txn.sf:ssl_fc() == 1 or get(txn, "tls") == "1" then own = "https" end
+  local told = get(txn, "scheme")
+  if told ~= "" then return told, told ~= own end
+  return own, false
+end
+
 local function location(txn, d, rule)
   if d.whole then return d.whole end
-  local scheme, host, path, port = "http", get(txn, "host"), get(txn, "path"), d.own
+  local host, path, port = get(txn, "host"), get(txn, "path"), d.own
+  local scheme, other = scheme_of(txn)
+  if other then port = 0 end -- the client's port is the proxy's
   if host == "-" then host = "" end
-  if txn.sf:ssl_fc() == "1" or txn.sf:ssl_fc() == 1 or get(txn, "tls") == "1" then scheme = "https" end
   if d.scheme then scheme, port = d.scheme, 0 end
   if d.port then port = d.port end
   if d.host then host = d.host end
@@ -368,6 +378,9 @@ local function act(txn)
   local state = txn:get_priv()
   local rule, headers = state.rule, state.headers
   local a = rule.a
+  if a.https and scheme_of(txn) ~= "https" then
+    return answer(txn, a.https, {{"location", location(txn, {scheme = "https", own = 0}, rule)}})
+  end
   if guarded(txn, a, headers) then return end
   if a.cors and preflight(txn, a.cors, headers) then return end
   if a.status then return answer(txn, a.status) end

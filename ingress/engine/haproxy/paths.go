@@ -182,7 +182,7 @@ func (p *planner) streams(l *model.Listener, rules []*model.Rule) string {
 		})
 	}
 	w.WriteString("}}}}\n")
-	if a := rules[0].Action; a.Invalid != "" || a.Unroutable || !slices.ContainsFunc(a.Backends, func(b model.Backend) bool { return b.Weight > 0 }) {
+	if a := rules[0].Action; a.Invalid != "" || a.Answer != 0 || a.Unroutable || !slices.ContainsFunc(a.Backends, func(b model.Backend) bool { return b.Weight > 0 }) {
 		return "return {{a={status=500}}}\n"
 	}
 	return w.String()
@@ -191,7 +191,7 @@ func (p *planner) streams(l *model.Listener, rules []*model.Rule) string {
 // plainBackend is the only backend of a rule that changes nothing; nil if it isn't so.
 func plainBackend(r *model.Rule) *model.Backend {
 	a := r.Action
-	if !isCertain(&r.Match) || a.Invalid != "" || a.Unroutable || a.Redirect != nil || a.Rewrite != nil || a.CORS != nil || len(a.Mirrors) > 0 ||
+	if !isCertain(&r.Match) || a.Invalid != "" || a.Answer != 0 || a.RequireHTTPS != 0 || a.Unroutable || a.Redirect != nil || a.Rewrite != nil || a.CORS != nil || len(a.Mirrors) > 0 ||
 		a.Timeout > 0 || a.BackendTimeout > 0 || a.Allow != nil || len(a.Deny) > 0 || a.MaxBody > 0 || a.Limit != nil || a.BasicAuth != nil ||
 		a.Affinity != nil || a.Fallback != "" || isEdit(&a.Request) || isEdit(&a.Response) || LackingAction(a) != "" {
 		return nil

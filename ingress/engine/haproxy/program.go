@@ -65,6 +65,9 @@ func (p *planner) action(w *writer, s *model.Socket, r *model.Rule) {
 	if lacking == "" {
 		lacking = LackingMatch(&r.Match)
 	}
+	if a.RequireHTTPS != 0 {
+		w.intField("https", int64(a.RequireHTTPS))
+	}
 	guard(w, a)
 	total := 0
 	for i := range a.Backends {
@@ -73,6 +76,9 @@ func (p *planner) action(w *writer, s *model.Socket, r *model.Rule) {
 	switch {
 	case a.Invalid != "" || lacking != "":
 		w.intField("status", http.StatusInternalServerError)
+		return
+	case a.Answer != 0:
+		w.intField("status", int64(a.Answer))
 		return
 	case a.Redirect != nil:
 		p.redirect(w, s, r, a.Redirect)

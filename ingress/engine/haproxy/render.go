@@ -187,10 +187,10 @@ func (c *config) inner(s *socket, mode model.Mode, kind string) {
 // streams writes which backend a connection has, by its server name.
 func (c *config) streams(s *socket) {
 	const rule = "tcp-request content"
-	c.find(rule, "txn.l", "txn.host", s.named, s.wild, "", func(key string) string {
+	c.find(rule, "txn.l", "txn.host", s.named, s.model.OneLabel, s.wild, "", func(key string) string {
 		return fmt.Sprintf("%s,map_str(%s)", key, c.path(s.id+"l.map"))
 	})
-	c.find(rule, "txn.v", "txn.host", true, s.hostWild, "{ var(txn.l) -m beg t p }", func(key string) string {
+	c.find(rule, "txn.v", "txn.host", true, s.model.OneLabel, s.hostWild, "{ var(txn.l) -m beg t p }", func(key string) string {
 		return fmt.Sprintf("var(txn.l),concat(|),concat(,txn.k),concat(|/),map_str(%s)", c.path(s.id+"p.map"))
 	})
 	c.add("%s lua.stream if { var(txn.v) -m beg l }", rule)
@@ -199,7 +199,7 @@ func (c *config) streams(s *socket) {
 
 // find writes the search for a name: as it is, for what its asterisks may stand
 // for, the longest ending first, and for any. If nothing has a name, only for any.
-func (c *config) find(rule, variable, name string, named bool, wild []int, condition string, lookup func(key string) string) {
+func (c *config) find(rule, variable, name string, named, oneLabel bool, wild []int, condition string, lookup func(key string) string) {
 	step := func(key, more string) {
 		when := ""
 		if condition+more != "" {
@@ -215,13 +215,16 @@ func (c *config) find(rule, variable, name string, named bool, wild []int, condi
 	}
 	step("var("+name+")", "")
 	for _, depth := range wild {
-		step(fmt.Sprintf("var(%s),%s", name, wildcard(depth)), more)
+		step(fmt.Sprintf("var(%s),%s", name, wildcard(depth, oneLabel)), more)
 	}
 	step("str(*)", more)
 }
 
-// wildcard makes "*.example.com" of a name with two labels and more before them.
-func wildcard(depth int) string {
+// wildcard makes "*.example.com" of a name with two labels, and one or more before them.
+func wildcard(depth int, oneLabel bool) string {
+	if oneLabel {
+		return fmt.Sprintf(`"regsub('^[^.]+(([.][^.]*){%d})\$','*\\1')"`, depth)
+	}
 	return fmt.Sprintf(`"regsub('^.+?(([.][^.]*){%d})\$','*\\1')"`, depth)
 }
 

@@ -89,11 +89,11 @@ func (c *config) listener(s *socket) {
 	if s.model.TLS {
 		c.add("http-request set-var(txn.sni) ssl_fc_sni,lower")
 		c.add("http-request set-var(txn.sni) str(-) unless { var(txn.sni) -m found }")
-		c.find("http-request", "txn.o", "txn.sni", s.named, s.wild, "", lookup)
+		c.find("http-request", "txn.o", "txn.sni", s.named, s.model.OneLabel, s.wild, "", lookup)
 		c.add("http-request reject unless { var(txn.o) -m beg a c }")
 		c.add("http-request reject if { var(txn.o) -m beg c } !{ ssl_c_used }")
 	}
-	c.find("http-request", "txn.l", "txn.host", s.named, s.wild, "", lookup)
+	c.find("http-request", "txn.l", "txn.host", s.named, s.model.OneLabel, s.wild, "", lookup)
 	if s.model.TLS {
 		c.add("http-request return status 421 content-type \"text/plain; charset=utf-8\" string \"Misdirected Request\\n\" unless { var(txn.l),strcmp(txn.o) eq 0 }")
 	}
@@ -113,7 +113,7 @@ func (c *config) rules(s *socket) {
 	}
 	level(",txn.host", "first")
 	for _, depth := range s.hostWild {
-		c.add("http-request set-var(txn.w) var(txn.host),%s if !{ var(txn.v) -m found }", wildcard(depth))
+		c.add("http-request set-var(txn.w) var(txn.host),%s if !{ var(txn.v) -m found }", wildcard(depth, s.model.OneLabel))
 		level(",txn.w", "")
 	}
 	level("*", "")
@@ -131,6 +131,7 @@ func (c *config) forwarded(s *socket) {
 		c.add("acl trusted src %s", prefixes(c.trusted))
 		c.add("http-request set-var(txn.src) src,hex if trusted")
 		c.add("http-request lua.client if trusted { req.fhdr(x-forwarded-for) -m found }")
+		c.add("http-request set-var(txn.scheme) req.fhdr(x-forwarded-proto),lower if trusted { req.fhdr(x-forwarded-proto) -m str -i http https }")
 		c.add("http-request set-src var(txn.client) if { var(txn.client) -m found }")
 		trusted = " unless trusted { req.fhdr(%s) -m found }"
 	}

@@ -92,6 +92,9 @@ func (x *exchange) take(r *http.Request) {
 		TLS: r.TLS != nil, Method: r.Method, Host: hostOf(r.Host), Path: model.PathOf(r.URL),
 		RawQuery: r.URL.RawQuery, Header: r.Header,
 	}
+	if told := strings.ToLower(r.Header.Get("X-Forwarded-Proto")); x.trusted && (told == "http" || told == "https") {
+		x.request.Scheme = told
+	}
 	if r.TLS != nil {
 		x.request.ServerName = strings.ToLower(r.TLS.ServerName)
 	}

@@ -20,7 +20,7 @@ MAY_SKIP := "github.com/fairway-net/fairway/lab/echo TestSCTP"
 KUBERNETES := 1.36.3
 CLUSTER    := TestKubernetes TestControlPlane TestTakeOver TestKubeProxyAlone TestOverlap TestKubeProxy
 MAY_SKIP   += $(foreach t,$(filter-out TestKubeProxy,$(CLUSTER)),"github.com/fairway-net/fairway/lab $(t)")
-MAY_SKIP   += "github.com/fairway-net/fairway/dataplane/conformance TestKubeProxy"
+MAY_SKIP   += "github.com/fairway-net/fairway/test/conformance/planes TestKubeProxy"
 
 # The image takes as long, and programs that `make deps` doesn't install.
 MAY_SKIP   += "github.com/fairway-net/fairway/deploy TestImage"
@@ -59,7 +59,7 @@ MAY_SKIP   += "github.com/fairway-net/fairway/deploy TestSystemd"
 MAY_SKIP   += "github.com/fairway-net/fairway/lab TestPageOfLab"
 MAY_SKIP   += "github.com/fairway-net/fairway/diagnose/web TestPage"
 
-.PHONY: race systemd rest many-nodes drain stacked bench-announce web page pictures first-minutes release arm64 reproducible audit api-conformance deb deb-test causes faults helm gateway-conformance h2spec nothing-lost build demo bench soak bench-kube-proxy bench-ipvs test unit all cluster routers image lint generate generated deps clean traces dashboard many-services
+.PHONY: fairway-bench race systemd rest many-nodes drain stacked bench-announce web page pictures first-minutes release arm64 reproducible audit api-conformance deb deb-test causes faults helm gateway-conformance h2spec nothing-lost build demo bench soak bench-kube-proxy bench-ipvs test unit all cluster routers image lint generate generated deps clean traces dashboard many-services
 
 # Without cgo: kustomize, in kubectl, would have the linker keep every symbol for plugins.
 # A copy, since the linker leaves a file in the page cache of which Linux 6.18 maps 60 MB more into each process
@@ -67,6 +67,9 @@ MAY_SKIP   += "github.com/fairway-net/fairway/diagnose/web TestPage"
 build: ## the binary, in ./fairway
 	CGO_ENABLED=0 $(GO) build -ldflags "$(LDFLAGS)" -o bin/fairway .
 	cp bin/fairway fairway.new && mv -f fairway.new fairway
+
+fairway-bench: build ## the program that measures the one beside it, in ./bin
+	CGO_ENABLED=0 $(GO) build -ldflags "-s -w -X main.version=$(VERSION)" -o bin/fairway-bench ./test/fairway-bench
 
 deps: ## what the build, the lab and the tests need from Debian
 	./hack/install-deps.sh
@@ -103,7 +106,7 @@ bin/kubernetes/%: ## Kubernetes' own etcd, kube-apiserver, kube-controller-manag
 	./hack/kubernetes/build $* $@
 
 cluster: build bin/kubernetes/$(KUBERNETES) ## the agent in clusters whose control plane is Kubernetes' own, and against the real kube-proxy
-	FAIRWAY_KUBERNETES=$(CURDIR)/bin/kubernetes/$(KUBERNETES) $(GO) test -v -p 1 -timeout 60m -run '^($(subst $() ,|,$(CLUSTER)))$$' ./lab ./dataplane/conformance
+	FAIRWAY_KUBERNETES=$(CURDIR)/bin/kubernetes/$(KUBERNETES) $(GO) test -v -p 1 -timeout 60m -run '^($(subst $() ,|,$(CLUSTER)))$$' ./lab ./test/conformance/planes
 
 routers: build ## what real routers make of what nodes announce: minutes, since sessions begin anew for each setting
 	FAIRWAY_ROUTERS=1 $(GO) test -v -timeout 30m -run '^(TestRouters|TestRouterMatrix|TestBirdMatrix)$$' ./lab
@@ -115,8 +118,8 @@ drain: build ## connections through nodes that are drained, in each mode, also o
 stacked: ## layer 2 on a bond that goes over to its other interface, and on a VLAN of it; BGP in VRFs, with FRR and packets: two minutes, in the virtual machine
 	@mkdir -p bin
 	for p in l2 bgp; do CGO_ENABLED=0 $(GO) test -c -o bin/$$p.test ./announce/$$p || exit 1; done
-	$(GO) run ./hack/invm -modules bonding,8021q,veth,bridge bin/l2.test -test.v -test.run '^TestStacked$$'
-	$(GO) run ./hack/invm -modules vrf,veth -read /usr/lib/frr/zebra,/usr/lib/frr/bfdd,/usr/lib/frr/bgpd,/etc/group,/etc/passwd bin/bgp.test -test.v -test.run '^(TestDevices|TestRouterInVRF)$$'
+	$(GO) run ./test/invm -modules bonding,8021q,veth,bridge bin/l2.test -test.v -test.run '^TestStacked$$'
+	$(GO) run ./test/invm -modules vrf,veth -read /usr/lib/frr/zebra,/usr/lib/frr/bfdd,/usr/lib/frr/bgpd,/etc/group,/etc/passwd bin/bgp.test -test.v -test.run '^(TestDevices|TestRouterInVRF)$$'
 
 many-nodes: build ## agents of nodes elsewhere, asked by nodes/proxy and by pods/exec, with few rights, and silent: half a minute
 	FAIRWAY_MANY_NODES=1 $(GO) test -v -count=1 -timeout 10m -run '^TestManyNodes$$' ./lab
@@ -134,11 +137,11 @@ causes: build ## the causes that doctor names, provoked in labs of every mode
 	FAIRWAY_CAUSES=1 $(GO) test -v -timeout 40m -run '^(TestCauses|TestCausesInAllModes)$$' ./lab
 
 # In a network namespace, where servers can be cut off from each other. The program
-# that an upgrade begins with has a clock that can be set: see hack/clockjump.
+# that an upgrade begins with has a clock that can be set: see test/clockjump.
 servers: build ## three servers under a load of writes and of connections: killed, silent, cut off, full, with a wrong clock, upgraded. And the commands of docs/operating.md
 	$(GO) test -c -o bin/servers.test ./apiserver
 	cd apiserver && FAIRWAY_SERVERS=isolated unshare --net sh -c 'ip link set lo up && ../bin/servers.test -test.v -test.timeout 30m -test.run "^TestFaults$$"'
-	./hack/clockjump/overlay bin/clockjump >bin/clockjump.json
+	./test/clockjump/overlay bin/clockjump >bin/clockjump.json
 	CGO_ENABLED=0 $(GO) build -overlay bin/clockjump.json -ldflags "-X github.com/fairway-net/fairway/cmd.Version=v0.0.1-before" -o bin/fairway-before .
 	FAIRWAY_BEFORE=$(CURDIR)/bin/fairway-before FAIRWAY_AFTER=$(CURDIR)/fairway unshare --mount --propagation private $(GO) test -v -count=1 -timeout 30m -run '^TestServersFail$$' ./cmd
 	FAIRWAY_SERVERS=1 $(GO) test -v -timeout 30m -run '^TestOperating$$' ./cmd
@@ -151,42 +154,42 @@ image: ## the image, built without a container engine or a registry, and its con
 	./deploy/try-image bin/image
 
 gateway-conformance: build ## Gateway API's own conformance suite, in a lab: a minute and a half, once it is built; ENGINE=haproxy for that engine
-	ENGINE=$(or $(ENGINE),native) FAIRWAY=$(CURDIR)/fairway ./hack/gateway-conformance/run
+	ENGINE=$(or $(ENGINE),native) FAIRWAY=$(CURDIR)/fairway ./test/conformance/gateway/run
 
 api-conformance: build ## Kubernetes' own conformance tests that need no running pods, against a server, into docs/conformance.md: ten minutes
-	FAIRWAY=$(CURDIR)/fairway ./hack/api-conformance/run
+	FAIRWAY=$(CURDIR)/fairway ./test/conformance/kubernetes/run
 
 helm: build ## a usual chart by Helm's own library, and cert-manager's definitions, against a server: a quarter of a minute, once it is built
-	cd hack/helm && FAIRWAY=$(CURDIR)/fairway $(GO) test -count=1 .
+	cd test/helm && FAIRWAY=$(CURDIR)/fairway $(GO) test -count=1 .
 
 h2spec: ## h2spec against the native engine, in the clear and over TLS: a minute
-	@mkdir -p bin && cd hack/h2spec && $(GO) build -o ../../bin/h2spec github.com/summerwind/h2spec/cmd/h2spec
+	@mkdir -p bin && cd test/conformance/h2spec && $(GO) build -o ../../../bin/h2spec github.com/summerwind/h2spec/cmd/h2spec
 	H2SPEC=$(CURDIR)/bin/h2spec $(GO) test -tags h2spec -count=1 -v -run '^TestH2spec$$' ./ingress/engine/native
 
 nothing-lost: ## 50 rolling updates, 2,000 changes of routes and certificates and ten restarts of the gateway at 2,000 requests/s: minutes; ENGINE=haproxy for that engine
 	FAIRWAY_NOTHING_LOST=long FAIRWAY_TEST_ENGINE=$(ENGINE) $(GO) test -v -count=1 -timeout 30m -run '^TestNothingLost$$' ./ingress/gateway
 
-bench: build ## measure everything but the following, in namespaces of this machine, and write it down: a quarter of an hour
-	./fairway bench --out docs/performance.md
+bench: fairway-bench ## measure everything but the following, in namespaces of this machine, and write it down: a quarter of an hour
+	./bin/fairway-bench --out docs/performance.md
 
-soak: build ## a million endpoint changes, and what becomes of the kernel, memory and open files
-	./fairway bench --only soak --out docs/performance.md
+soak: fairway-bench ## a million endpoint changes, and what becomes of the kernel, memory and open files
+	./bin/fairway-bench --only soak --out docs/performance.md
 
 # Not iptables-nft, with which kube-proxy takes over five minutes to start at 10,000 Services.
-bench-kube-proxy: build bin/kubernetes/$(KUBERNETES) ## the real kube-proxy beside our modes, in the same way
-	for services in 1000 10000; do ./fairway bench --kube-proxy bin/kubernetes/$(KUBERNETES)/kube-proxy --mode nftables,iptables-legacy \
+bench-kube-proxy: fairway-bench bin/kubernetes/$(KUBERNETES) ## the real kube-proxy beside our modes, in the same way
+	for services in 1000 10000; do ./bin/fairway-bench --kube-proxy bin/kubernetes/$(KUBERNETES)/kube-proxy --mode nftables,iptables-legacy \
 		--only start,latency,cpu,memory,connections --services $$services --endpoints 5 --out docs/performance.md || exit 1; done
 
-# The kernel at hand may lack IP_VS. The virtual machine's clock counts instructions (see internal/testing/vm), so that other work here
+# The kernel at hand may lack IP_VS. The virtual machine's clock counts instructions (see test/vm), so that other work here
 # matters less. It wants an idle machine all the same, or takes hours.
-bench-ipvs: build ## ipvs mode beside nftables, in the virtual machine
-	for services in 100 1000; do FAIRWAY_VM_ACCEL=icount $(GO) run ./hack/invm -api -modules ip_vs,ip_vs_rr,dummy -files docs/performance.md \
-		./fairway bench --mode nftables,ipvs --only start,latency,cpu,service,memory,connections,datapath --services $$services --endpoints 3 \
+bench-ipvs: fairway-bench ## ipvs mode beside nftables, in the virtual machine
+	for services in 100 1000; do FAIRWAY_VM_ACCEL=icount $(GO) run ./test/invm -api bin/fairway -modules ip_vs,ip_vs_rr,dummy -files docs/performance.md -read bin/fairway \
+		./bin/fairway-bench --fairway bin/fairway --mode nftables,ipvs --only start,latency,cpu,service,memory,connections,datapath --services $$services --endpoints 3 \
 		--section 'the virtual machine' --out docs/performance.md || exit 1; done
 
-bench-announce: build ## what clients notice when a node that announces addresses is drained, killed, cut off or without power; beside keepalived: half an hour
-	./fairway bench announce --mode nftables --out docs/performance.md
-	./fairway bench announce --mode ebpf --way l2,bgp,bfd --out docs/performance.md
+bench-announce: fairway-bench ## what clients notice when a node that announces addresses is drained, killed, cut off or without power; beside keepalived: half an hour
+	./bin/fairway-bench announce --mode nftables --out docs/performance.md
+	./bin/fairway-bench announce --mode ebpf --way l2,bgp,bfd --out docs/performance.md
 
 pictures: build ## docs/pictures: the README's lab as it is recorded, and the plots of docs/performance.md
 	./hack/install-deps.sh pictures
@@ -208,7 +211,7 @@ deb-test: build ## that package installed, upgraded, removed and purged in a cle
 
 systemd: build ## the units under a real systemd: two Debian systems that boot, join, are rebooted, leave and are purged: one to three minutes
 	./hack/install-deps.sh image
-	./hack/systemd/debian bin/systemd/debian
+	./test/systemd/debian bin/systemd/debian
 	FAIRWAY_SYSTEMD=$(CURDIR)/bin/systemd/debian FAIRWAY=$(CURDIR)/fairway $(GO) test -v -count=1 -timeout 10m -run '^TestSystemd$$' ./deploy
 
 web: ## the page of `fairway web`, from web/ into diagnose/web/dist; it takes node and npm
@@ -232,7 +235,7 @@ arm64: ## in an emulated arm64 machine: the eBPF programs load and answer as the
 	./hack/install-deps.sh arm64
 	CGO_ENABLED=0 GOARCH=arm64 $(GO) build -ldflags "$(LDFLAGS)" -o bin/arm64/fairway .
 	for p in dataplane/ebpf dataplane/ebpf/packet dataplane/ebpf/sock; do CGO_ENABLED=0 GOARCH=arm64 $(GO) test -c -o bin/arm64/$$(basename $$p).test ./$$p || exit 1; done
-	./hack/arm64/try bin/arm64/fairway bin/arm64 $(foreach t,$(ARM64_TESTS),'bin/arm64/$(subst =,.test=,$(t))')
+	./test/arm64/try bin/arm64/fairway bin/arm64 $(foreach t,$(ARM64_TESTS),'bin/arm64/$(subst =,.test=,$(t))')
 
 reproducible: ## a release built twice of what is committed, the second time elsewhere with empty caches: the same bytes; a quarter of an hour
 	./hack/release/again $(VERSION) bin/reproducible

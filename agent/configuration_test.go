@@ -17,7 +17,7 @@ import (
 
 	"github.com/fairway-net/fairway/compile"
 	"github.com/fairway-net/fairway/internal/kernel"
-	"github.com/fairway-net/fairway/internal/testing/fakeapi"
+	"github.com/fairway-net/fairway/test/fakeapi"
 )
 
 // TestNarrowCgroupIsSaid: an agent whose mode can't see the node's sockets, most

@@ -14,8 +14,8 @@ import (
 
 	"github.com/fairway-net/fairway/dataplane"
 	"github.com/fairway-net/fairway/internal/kernel"
-	"github.com/fairway-net/fairway/internal/testing/servicetables"
 	"github.com/fairway-net/fairway/model"
+	"github.com/fairway-net/fairway/test/servicetables"
 )
 
 // humbleMode is set in a process that programs a mode with CAP_NET_ADMIN alone.

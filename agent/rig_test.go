@@ -17,9 +17,9 @@ import (
 	"k8s.io/client-go/rest"
 
 	"github.com/fairway-net/fairway/compile"
-	"github.com/fairway-net/fairway/internal/testing/fakeapi"
 	"github.com/fairway-net/fairway/kube"
 	"github.com/fairway-net/fairway/model"
+	"github.com/fairway-net/fairway/test/fakeapi"
 )
 
 // rig is an agent between an API that isn't ours and a kernel in memory.

@@ -10,8 +10,8 @@ import (
 	"time"
 
 	"github.com/fairway-net/fairway/internal/kernel"
-	"github.com/fairway-net/fairway/internal/testing/documented"
 	"github.com/fairway-net/fairway/model"
+	"github.com/fairway-net/fairway/test/documented"
 )
 
 func TestNodeComesGoesAndComesAgain(t *testing.T) {

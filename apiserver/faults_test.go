@@ -16,7 +16,7 @@ import (
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/tools/clientcmd"
 
-	"github.com/fairway-net/fairway/internal/testing/histories"
+	"github.com/fairway-net/fairway/test/linearizability"
 )
 
 // processes are three servers, each in a process of its own.
@@ -242,7 +242,7 @@ func (p *processes) signal(n int, s syscall.Signal) {
 // adds every other fault, three times over.
 func TestFaults(t *testing.T) {
 	p := startProcesses(t)
-	h := histories.New()
+	h := linearizability.New()
 	stop := h.Load(t, p.apis)
 	faults, rounds := p.faults(), 1
 	if os.Getenv("FAIRWAY_SERVERS") == "" {

@@ -36,7 +36,6 @@ func commands() []*cobra.Command {
 		publishCommand(),
 		hookCommand(),
 		statusCommand(),
-		benchCommand(),
 		kubectlCommand(),
 		versionCommand(),
 	}

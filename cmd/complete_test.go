@@ -38,7 +38,6 @@ func TestCompletion(t *testing.T) {
 	for line, want := range map[string]string{
 		"agent --mode ip":                         "iptables ipvs",
 		"agent --mode=auto":                       "auto",
-		"bench --mode nftables,eb":                "nftables,ebpf",
 		"explain -o j":                            "json",
 		"explain sv":                              "svc/web",
 		"explain -n shop svc/":                    "svc/cart",

@@ -97,14 +97,9 @@ sudo fairway lab down --all`,
 	"lab exec": `
 sudo fairway lab exec client -- curl -s http://172.30.200.1/
 sudo fairway lab exec node1 -- nft list table inet fairway`,
-	"lab kubectl":    `sudo fairway lab kubectl get pods -o wide`,
-	"lab demo":       `sudo fairway lab demo`,
-	"lab echo":       `fairway lab echo --port 8080 --port 53/UDP`,
-	"bench":          `sudo fairway bench --only start,latency --services 1000 --endpoints 5`,
-	"bench announce": `sudo fairway bench announce --only service,link --way l2 --router bird`,
-	"bench gateway": `sudo fairway bench gateway
-sudo fairway bench gateway --engine haproxy --routes 5000 --samples 300`,
-	"bench watchers": `sudo fairway bench watchers --services 1000`,
-	"version":        `fairway version`,
-	"man":            `fairway man /usr/local/share/man/man1`,
+	"lab kubectl": `sudo fairway lab kubectl get pods -o wide`,
+	"lab demo":    `sudo fairway lab demo`,
+	"lab echo":    `fairway lab echo --port 8080 --port 53/UDP`,
+	"version":     `fairway version`,
+	"man":         `fairway man /usr/local/share/man/man1`,
 }

@@ -14,7 +14,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
-	"github.com/fairway-net/fairway/internal/testing/histories"
+	"github.com/fairway-net/fairway/test/linearizability"
 )
 
 // TestServersFail: three machines, each with a server and an agent, while clients
@@ -29,7 +29,7 @@ func TestServersFail(t *testing.T) {
 		t.Skip("takes programs that are built before, and minutes: make servers")
 	}
 	trio := startTrio(newNetwork(t), before, after)
-	h := histories.New()
+	h := linearizability.New()
 	stopWrites := h.Load(t, trio.apis)
 	calls, stopCalls := trio.startCalls()
 	ready := trio.readySince()

@@ -11,8 +11,8 @@ import (
 	"strings"
 	"time"
 
-	"github.com/fairway-net/fairway/internal/testing/fakeapi"
 	"github.com/fairway-net/fairway/lab/controlplane"
+	"github.com/fairway-net/fairway/test/fakeapi"
 )
 
 func (h *host) do(format string, args ...any) {

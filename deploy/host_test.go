@@ -17,7 +17,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/fairway-net/fairway/internal/netns"
-	"github.com/fairway-net/fairway/internal/testing/fakeapi"
+	"github.com/fairway-net/fairway/test/fakeapi"
 )
 
 // host is a network namespace in the place of a machine, with a foreign API

@@ -96,7 +96,7 @@ func (n *machine) boot() {
 	n.t.Helper()
 	ns := n.namespace()
 	n.connect(ns)
-	n.run = exec.Command("../hack/systemd/boot", n.root, n.name, n.group())
+	n.run = exec.Command("../test/systemd/boot", n.root, n.name, n.group())
 	n.run.Stdout, n.run.Stderr = &n.output, &n.output
 	n.run.SysProcAttr = &syscall.SysProcAttr{Setsid: true}
 	n.must(ns.Start(n.run))

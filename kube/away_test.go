@@ -17,7 +17,7 @@ import (
 	utilruntime "k8s.io/apimachinery/pkg/util/runtime"
 	"k8s.io/client-go/rest"
 
-	"github.com/fairway-net/fairway/internal/testing/fakeapi"
+	"github.com/fairway-net/fairway/test/fakeapi"
 )
 
 // TestAwayForHours lets an API be away for hours, of a clock that only they take:

@@ -16,14 +16,14 @@ import (
 	"k8s.io/utils/ptr"
 	"sigs.k8s.io/yaml"
 
-	"github.com/fairway-net/fairway/internal/testing/fakeapi"
+	"github.com/fairway-net/fairway/test/fakeapi"
 )
 
 // recordEnv is a directory for what this version of Kubernetes answers:
-// internal/testing/fakeapi/recorded.
+// test/fakeapi/recorded.
 const recordEnv = "FAIRWAY_RECORD"
 
-// TestControlPlane: what internal/testing/fakeapi says of Kubernetes is what Kubernetes
+// TestControlPlane: what test/fakeapi says of Kubernetes is what Kubernetes
 // does.
 func TestControlPlane(t *testing.T) {
 	c := newCluster(t, kubernetesBinaries(t))
@@ -57,7 +57,7 @@ func (c *cluster) checkRole(t *testing.T) {
 }
 
 // record makes Services of further sorts and, if told where to, writes down what
-// the server says of all of them: FAIRWAY_RECORD=$PWD/internal/testing/fakeapi/recorded.
+// the server says of all of them: FAIRWAY_RECORD=$PWD/test/fakeapi/recorded.
 func (c *cluster) record(t *testing.T) {
 	ctx := t.Context()
 	for _, s := range []*corev1.Service{

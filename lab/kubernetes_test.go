@@ -8,9 +8,9 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/fairway-net/fairway/internal/testing/fakeapi"
 	"github.com/fairway-net/fairway/lab"
 	"github.com/fairway-net/fairway/lab/controlplane"
+	"github.com/fairway-net/fairway/test/fakeapi"
 )
 
 // kubernetesEnv is a directory of Kubernetes' own programs (see

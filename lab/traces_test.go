@@ -18,7 +18,7 @@ import (
 
 	"github.com/fairway-net/fairway/diagnose/probe"
 	"github.com/fairway-net/fairway/internal/netns"
-	"github.com/fairway-net/fairway/internal/testing/vm"
+	"github.com/fairway-net/fairway/test/vm"
 )
 
 // tracesEnv asks for what takes minutes of tracing: `make traces`.

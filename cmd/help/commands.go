@@ -19,7 +19,7 @@ var commandGroups = []commandGroup{
 	}},
 	{"use", "Work with Services:", []string{"expose", "publish", "status", "announce", "drain", "kubectl", "ingress", "render"}},
 	{"why", "When something doesn't answer:", []string{"explain", "doctor", "trace", "dump", "flows", "web"}},
-	{"keep", "Look after it:", []string{"token", "certs", "cleanup", "bench", "version", "completion", "help"}},
+	{"keep", "Look after it:", []string{"token", "certs", "cleanup", "version", "completion", "help"}},
 }
 
 // Apply lays out the help of a command and of all below it. What has no example

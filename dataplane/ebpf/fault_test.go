@@ -10,20 +10,20 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/fairway-net/fairway/internal/kernel"
-	"github.com/fairway-net/fairway/internal/testing/failcall"
+	"github.com/fairway-net/fairway/test/syscallfault"
 )
 
 // faults are what the kernel may answer for reasons of its own.
 var faults = []unix.Errno{unix.ENOBUFS, unix.ENOMEM, unix.EPERM, unix.EEXIST, unix.EINVAL, unix.EAGAIN}
 
 // inFaultyProcess runs a test once more, in a process whose bpf(2) calls can fail.
-func inFaultyProcess(t *testing.T, test func(t *testing.T, calls *failcall.Injector, options kernel.Options)) {
+func inFaultyProcess(t *testing.T, test func(t *testing.T, calls *syscallfault.Injector, options kernel.Options)) {
 	t.Helper()
 	inProcessWithFaults(t, test, unix.SYS_BPF)
 }
 
 // inProcessWithFaults runs a test once more, in a process whose calls of these numbers can fail.
-func inProcessWithFaults(t *testing.T, test func(t *testing.T, calls *failcall.Injector, options kernel.Options), numbers ...uint32) {
+func inProcessWithFaults(t *testing.T, test func(t *testing.T, calls *syscallfault.Injector, options kernel.Options), numbers ...uint32) {
 	t.Helper()
 	const child = "FAIRWAY_TEST_FAULTY"
 	if os.Getenv(child) == "" {
@@ -40,7 +40,7 @@ func inProcessWithFaults(t *testing.T, test func(t *testing.T, calls *failcall.I
 		if err := newPlane(t, options).Close(); err != nil { // which probes the kernel, once for a process
 			t.Fatal(err)
 		}
-		calls, err := failcall.Install(numbers...)
+		calls, err := syscallfault.Install(numbers...)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -51,7 +51,7 @@ func inProcessWithFaults(t *testing.T, test func(t *testing.T, calls *failcall.I
 // TestEveryCallFails has each call of bpf(2) fail in turn as a plane compares and
 // changes tables. Then the same plane, or the next process, brings the node to the table.
 func TestEveryCallFails(t *testing.T) {
-	inFaultyProcess(t, func(t *testing.T, calls *failcall.Injector, options kernel.Options) {
+	inFaultyProcess(t, func(t *testing.T, calls *syscallfault.Injector, options kernel.Options) {
 		ctx := context.Background()
 		p := newPlane(t, options)
 		if _, err := p.Apply(ctx, webTable(3, 2), kernel.VerifyNothing); err != nil {
@@ -93,7 +93,7 @@ func TestEveryCallFails(t *testing.T) {
 // TestFirstCallsFail has calls fail with which programs are loaded, attached and
 // removed: a few of them, far apart.
 func TestFirstCallsFail(t *testing.T) {
-	inFaultyProcess(t, func(t *testing.T, calls *failcall.Injector, options kernel.Options) {
+	inFaultyProcess(t, func(t *testing.T, calls *syscallfault.Injector, options kernel.Options) {
 		ctx, want := context.Background(), webTable(2, 2)
 		for n, made := 1, 0; made >= n-47 && n < 600; n += 47 {
 			made = 0
@@ -128,7 +128,7 @@ func TestFirstCallsFail(t *testing.T) {
 
 // TestManyCallsFail has one call in ten fail while one plane applies tables.
 func TestManyCallsFail(t *testing.T) {
-	inFaultyProcess(t, func(t *testing.T, calls *failcall.Injector, options kernel.Options) {
+	inFaultyProcess(t, func(t *testing.T, calls *syscallfault.Injector, options kernel.Options) {
 		ctx := context.Background()
 		p := newPlane(t, options)
 		random, failed := rand.New(rand.NewPCG(1, 2)), 0

@@ -11,7 +11,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/fairway-net/fairway/internal/kernel"
-	"github.com/fairway-net/fairway/internal/testing/failcall"
+	"github.com/fairway-net/fairway/test/syscallfault"
 )
 
 // progQuery is BPF_PROG_QUERY of linux/bpf.h.
@@ -19,7 +19,7 @@ const progQuery = 16
 
 // withoutTCX has the kernel be one without tcx (before 6.6), which knows no such place
 // of attachment. All other calls of bpf(2) go on.
-func withoutTCX(call failcall.Call) (errno unix.Errno, settled bool) {
+func withoutTCX(call syscallfault.Call) (errno unix.Errno, settled bool) {
 	if call.Number != unix.SYS_BPF {
 		return 0, false
 	}
@@ -37,9 +37,9 @@ func withoutTCX(call failcall.Call) (errno unix.Errno, settled bool) {
 
 // inProcessWithoutTCX is inProcessWithFaults on a kernel without tcx, where programs are
 // filters of clsact.
-func inProcessWithoutTCX(t *testing.T, test func(t *testing.T, calls *failcall.Injector, options kernel.Options)) {
+func inProcessWithoutTCX(t *testing.T, test func(t *testing.T, calls *syscallfault.Injector, options kernel.Options)) {
 	t.Helper()
-	inProcessWithFaults(t, func(t *testing.T, calls *failcall.Injector, options kernel.Options) {
+	inProcessWithFaults(t, func(t *testing.T, calls *syscallfault.Injector, options kernel.Options) {
 		calls.Settle(withoutTCX)
 		p := newPlane(t, options)
 		if _, err := p.Apply(context.Background(), webTable(1, 1), kernel.VerifyNothing); err != nil {

@@ -9,7 +9,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/fairway-net/fairway/internal/kernel"
-	"github.com/fairway-net/fairway/internal/testing/failcall"
+	"github.com/fairway-net/fairway/test/syscallfault"
 )
 
 // otherCalls are those beside bpf(2) by which this plane changes and asks the kernel:
@@ -24,7 +24,7 @@ var otherCalls = []uint32{
 var otherFaults = faults[:5]
 
 // failNth has the n-th call fail until done, which says how many there were.
-func failNth(calls *failcall.Injector, n int) (done func() (made int)) {
+func failNth(calls *syscallfault.Injector, n int) (done func() (made int)) {
 	made := 0
 	calls.Set(func() unix.Errno {
 		if made++; made == n {
@@ -41,7 +41,7 @@ func TestOtherCallsFail(t *testing.T) {
 	inProcessWithFaults(t, otherCallsFail, otherCalls...)
 }
 
-func otherCallsFail(t *testing.T, calls *failcall.Injector, options kernel.Options) {
+func otherCallsFail(t *testing.T, calls *syscallfault.Injector, options kernel.Options) {
 	ctx, p := context.Background(), newPlane(t, options)
 	for n, made := 1, 1; made >= n-1; n++ {
 		want := webTable(2+n%2, 2)
@@ -74,18 +74,18 @@ func TestOtherCallsOfALifeFail(t *testing.T) {
 	inProcessWithFaults(t, otherCallsOfALifeFail, otherCalls...)
 }
 
-func otherCallsOfALifeFail(t *testing.T, calls *failcall.Injector, options kernel.Options) {
+func otherCallsOfALifeFail(t *testing.T, calls *syscallfault.Injector, options kernel.Options) {
 	lifeWithFaults(t, calls, options, callsApart)
 }
 
 // TestOpeningFails does the same with files that can't be opened: sysctls, cgroups, pins.
 func TestOpeningFails(t *testing.T) {
-	inProcessWithFaults(t, func(t *testing.T, calls *failcall.Injector, options kernel.Options) {
+	inProcessWithFaults(t, func(t *testing.T, calls *syscallfault.Injector, options kernel.Options) {
 		lifeWithFaults(t, calls, options, 13)
 	}, unix.SYS_OPENAT)
 }
 
-func lifeWithFaults(t *testing.T, calls *failcall.Injector, options kernel.Options, apart int) {
+func lifeWithFaults(t *testing.T, calls *syscallfault.Injector, options kernel.Options, apart int) {
 	t.Helper()
 	ctx, want := context.Background(), webTable(2, 2)
 	for n, made := 1, 1; made >= n-apart; n += apart {
@@ -110,7 +110,7 @@ func lifeWithFaults(t *testing.T, calls *failcall.Injector, options kernel.Optio
 // its end. Then the next process brings the node to the table. Go makes this call without
 // telling its scheduler: no garbage collection may wait for the caller.
 func TestSocketsFail(t *testing.T) {
-	inProcessWithFaults(t, func(t *testing.T, calls *failcall.Injector, options kernel.Options) {
+	inProcessWithFaults(t, func(t *testing.T, calls *syscallfault.Injector, options kernel.Options) {
 		defer debug.SetGCPercent(debug.SetGCPercent(-1))
 		ctx, want := context.Background(), webTable(2, 2)
 		n, made := 1, 1
@@ -142,7 +142,7 @@ func TestSocketsFail(t *testing.T) {
 
 // TestManySocketsFail has one call of socket(2) in ten fail, through many lives of a plane.
 func TestManySocketsFail(t *testing.T) {
-	inProcessWithFaults(t, func(t *testing.T, calls *failcall.Injector, options kernel.Options) {
+	inProcessWithFaults(t, func(t *testing.T, calls *syscallfault.Injector, options kernel.Options) {
 		defer debug.SetGCPercent(debug.SetGCPercent(-1))
 		ctx, want := context.Background(), webTable(2, 2)
 		random, failed := rand.New(rand.NewPCG(3, 4)), 0

@@ -8,7 +8,7 @@ import (
 
 	"github.com/fairway-net/fairway/dataplane/ebpf/packet"
 	"github.com/fairway-net/fairway/dataplane/ebpf/sock"
-	"github.com/fairway-net/fairway/internal/testing/vm"
+	"github.com/fairway-net/fairway/test/vm"
 )
 
 // TestLoad: the verifiers of this kernel and of Debian's take all programs.

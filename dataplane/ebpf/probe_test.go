@@ -10,7 +10,7 @@ import (
 
 	"github.com/fairway-net/fairway/dataplane/ebpf/sock"
 	"github.com/fairway-net/fairway/internal/kernel"
-	"github.com/fairway-net/fairway/internal/testing/vm"
+	"github.com/fairway-net/fairway/test/vm"
 )
 
 // TestProbe: this kernel has what the programs need, as other tests show by

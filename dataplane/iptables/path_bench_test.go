@@ -7,8 +7,8 @@ import (
 
 	"github.com/fairway-net/fairway/internal/iptables"
 	"github.com/fairway-net/fairway/internal/kernel"
-	"github.com/fairway-net/fairway/internal/testing/pathbench"
 	"github.com/fairway-net/fairway/model"
+	"github.com/fairway-net/fairway/test/pathbench"
 )
 
 // BenchmarkNewConnection is the first packet of a connection on its way through

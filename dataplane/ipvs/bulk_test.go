@@ -13,7 +13,7 @@ import (
 	"github.com/fairway-net/fairway/internal/kernel"
 	"github.com/fairway-net/fairway/internal/lvs"
 	"github.com/fairway-net/fairway/internal/nlmsg"
-	"github.com/fairway-net/fairway/internal/testing/vm"
+	"github.com/fairway-net/fairway/test/vm"
 )
 
 // TestBulkTellsErrorsApart: each error is told of the message that it is about, also

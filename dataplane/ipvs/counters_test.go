@@ -14,8 +14,8 @@ import (
 
 	"github.com/fairway-net/fairway/internal/kernel"
 	"github.com/fairway-net/fairway/internal/lvs"
-	"github.com/fairway-net/fairway/internal/testing/vm"
 	"github.com/fairway-net/fairway/model"
+	"github.com/fairway-net/fairway/test/vm"
 )
 
 // TestCountersByServicePort: what virtual servers have counted is told by

@@ -16,8 +16,8 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/fairway-net/fairway/internal/kernel"
-	"github.com/fairway-net/fairway/internal/testing/vm"
 	"github.com/fairway-net/fairway/model"
+	"github.com/fairway-net/fairway/test/vm"
 )
 
 var update = flag.Bool("update", false, "write golden files")

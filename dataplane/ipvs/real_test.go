@@ -10,7 +10,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/fairway-net/fairway/internal/kernel"
-	"github.com/fairway-net/fairway/internal/testing/vm"
+	"github.com/fairway-net/fairway/test/vm"
 )
 
 // The tests of this file need a kernel with IP_VS: they run in the virtual

@@ -11,8 +11,8 @@ import (
 	"github.com/fairway-net/fairway/internal/kernel"
 	"github.com/fairway-net/fairway/internal/lvs"
 	"github.com/fairway-net/fairway/internal/netns"
-	"github.com/fairway-net/fairway/internal/testing/vm"
 	"github.com/fairway-net/fairway/model"
+	"github.com/fairway-net/fairway/test/vm"
 )
 
 // BenchmarkKernelStart puts Services with three endpoints each into a kernel that
@@ -21,7 +21,7 @@ import (
 // instructions that no other work disturbs:
 //
 //	go test -c -o ipvs.test ./dataplane/ipvs
-//	FAIRWAY_VM_ACCEL=icount go run ./hack/invm -modules ip_vs,ip_vs_rr,dummy ipvs.test -test.run xxx -test.bench Kernel -test.benchtime 1x
+//	FAIRWAY_VM_ACCEL=icount go run ./test/invm -modules ip_vs,ip_vs_rr,dummy ipvs.test -test.run xxx -test.bench Kernel -test.benchtime 1x
 func BenchmarkKernelStart(b *testing.B) {
 	forSizes(b, func(b *testing.B, n int) {
 		want := manyServices(n)

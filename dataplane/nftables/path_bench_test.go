@@ -7,7 +7,7 @@ import (
 	"testing"
 
 	"github.com/fairway-net/fairway/internal/kernel"
-	"github.com/fairway-net/fairway/internal/testing/pathbench"
+	"github.com/fairway-net/fairway/test/pathbench"
 )
 
 // BenchmarkNewConnection is the first packet of a connection on its way through

@@ -16,7 +16,7 @@ import (
 // root may raise its limit:
 //
 //	go test -c -o userspace.test ./dataplane/userspace
-//	go run ./hack/invm userspace.test -test.run xxx -test.bench Listen/30000 -test.benchtime 1x
+//	go run ./test/invm userspace.test -test.run xxx -test.bench Listen/30000 -test.benchtime 1x
 func BenchmarkListen(b *testing.B) {
 	for _, n := range []int{1000, 4000, 12000, 30000} {
 		b.Run(fmt.Sprint(n), func(b *testing.B) {

@@ -6,8 +6,8 @@ import (
 	"testing"
 
 	"github.com/fairway-net/fairway/internal/kernel"
-	"github.com/fairway-net/fairway/internal/testing/servicetables"
 	"github.com/fairway-net/fairway/model"
+	"github.com/fairway-net/fairway/test/servicetables"
 )
 
 // connections is what /metrics would show of endpoints' connections.

@@ -10,8 +10,8 @@ import (
 
 	"github.com/prometheus/client_golang/prometheus"
 
-	"github.com/fairway-net/fairway/internal/testing/documented"
 	"github.com/fairway-net/fairway/model"
+	"github.com/fairway-net/fairway/test/documented"
 )
 
 // proxyMetrics are the names that pkg/proxy/metrics/metrics.go of kube-proxy

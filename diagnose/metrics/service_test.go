@@ -10,8 +10,8 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 
 	"github.com/fairway-net/fairway/internal/kernel"
-	"github.com/fairway-net/fairway/internal/testing/servicetables"
 	"github.com/fairway-net/fairway/model"
+	"github.com/fairway-net/fairway/test/servicetables"
 )
 
 // gathered is what /metrics would show of a collector: the lines that line makes

@@ -14,7 +14,7 @@ import (
 	"github.com/fairway-net/fairway/diagnose/agentlink"
 	"github.com/fairway-net/fairway/diagnose/doctor"
 	"github.com/fairway-net/fairway/diagnose/flows"
-	"github.com/fairway-net/fairway/internal/testing/fakeapi"
+	"github.com/fairway-net/fairway/test/fakeapi"
 )
 
 // shop is a node, two Services, one of which selects nothing, and their pods.

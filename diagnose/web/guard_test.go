@@ -8,7 +8,7 @@ import (
 	"testing"
 
 	"github.com/fairway-net/fairway/diagnose/doctor"
-	"github.com/fairway-net/fairway/internal/testing/fakeapi"
+	"github.com/fairway-net/fairway/test/fakeapi"
 )
 
 // TestToken: the token lets one browser in, once; the cookie does from then on.

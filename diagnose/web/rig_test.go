@@ -14,8 +14,8 @@ import (
 	"k8s.io/client-go/rest"
 	"sigs.k8s.io/yaml"
 
-	"github.com/fairway-net/fairway/internal/testing/fakeapi"
 	"github.com/fairway-net/fairway/kube"
+	"github.com/fairway-net/fairway/test/fakeapi"
 )
 
 // credential is the user's, with which the page reads the API.

@@ -13,7 +13,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/fairway-net/fairway/internal/netns"
-	"github.com/fairway-net/fairway/internal/testing/vm"
+	"github.com/fairway-net/fairway/test/vm"
 )
 
 // TestBesideIPVS checks that a lease comes before IPVS, which takes packets to

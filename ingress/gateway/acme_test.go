@@ -124,7 +124,7 @@ func buildPebble(t *testing.T) (dir string) {
 	t.Helper()
 	dir = t.TempDir()
 	build := exec.Command("go", "build", "-o", dir+"/", "github.com/letsencrypt/pebble/v2/cmd/pebble", "github.com/letsencrypt/pebble/v2/cmd/pebble-challtestsrv")
-	build.Dir = filepath.Join("..", "..", "hack", "pebble")
+	build.Dir = filepath.Join("..", "..", "test", "pebble")
 	if out, err := build.CombinedOutput(); err != nil {
 		t.Fatalf("build pebble: %v\n%s", err, out)
 	}

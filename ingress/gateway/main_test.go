@@ -50,7 +50,7 @@ func TestMain(m *testing.M) {
 	}
 	// Inside, there is no network from which to get what TestACME builds.
 	download := exec.Command("go", "mod", "download")
-	download.Dir = filepath.Join("..", "..", "hack", "pebble")
+	download.Dir = filepath.Join("..", "..", "test", "pebble")
 	if out, err := download.CombinedOutput(); err != nil {
 		fmt.Fprintf(os.Stderr, "download pebble: %v\n%s", err, out) // which may be there already
 	}

@@ -6,7 +6,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/fairway-net/fairway/ingress/engine/conformance"
+	"github.com/fairway-net/fairway/test/conformance/engines"
 )
 
 // newEngine starts an engine whose log is the test's.
@@ -22,12 +22,12 @@ func newEngine(t *testing.T, options Options) *Engine {
 
 // TestConformance holds the engine against the model.
 func TestConformance(t *testing.T) {
-	conformance.Run(t, func(t *testing.T) conformance.Engine { return newEngine(t, Options{Drain: 10 * time.Second}) }, otherwise)
+	engines.Run(t, func(t *testing.T) engines.Engine { return newEngine(t, Options{Drain: 10 * time.Second}) }, otherwise)
 }
 
 // TestOptions are the options that all engines have.
 func TestOptions(t *testing.T) {
-	conformance.RunOptions(t, func(t *testing.T, o conformance.Options) conformance.Engine {
+	engines.RunOptions(t, func(t *testing.T, o engines.Options) engines.Engine {
 		e := newEngine(t, Options{PerClient: o.PerClient, Access: o.Access, Drain: time.Second})
 		t.Cleanup(func() {
 			ctx, cancel := context.WithTimeout(context.Background(), 10*time.Second)
@@ -39,7 +39,7 @@ func TestOptions(t *testing.T) {
 }
 
 // otherwise is what haproxy answers otherwise.
-var otherwise = conformance.Otherwise{
+var otherwise = engines.Otherwise{
 	"Unread":                  "haproxy closes the connection with its own answer, and resets it where a body still comes",
 	"a timeout of the whole":  "haproxy has none: see Lacks",
 	"a connection broken off": "a client that has asked before on its connection has that closed, in place of a 502: it may ask again (RFC 9112, 9.3.1)",

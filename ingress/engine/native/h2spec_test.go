@@ -7,7 +7,7 @@ import (
 	"os"
 	"testing"
 
-	"github.com/fairway-net/fairway/ingress/engine/conformance"
+	"github.com/fairway-net/fairway/test/conformance/engines"
 )
 
 // TestH2spec is run by `make h2spec`, which says where the program is.
@@ -17,5 +17,5 @@ func TestH2spec(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer e.Close(context.Background())
-	conformance.H2spec(t, e, os.Getenv("H2SPEC"))
+	engines.H2spec(t, e, os.Getenv("H2SPEC"))
 }

@@ -5,12 +5,12 @@ import (
 	"testing"
 	"time"
 
-	"github.com/fairway-net/fairway/ingress/engine/conformance"
+	"github.com/fairway-net/fairway/test/conformance/engines"
 )
 
 // TestConformance holds the engine against the model.
 func TestConformance(t *testing.T) {
-	conformance.Run(t, func(t *testing.T) conformance.Engine {
+	engines.Run(t, func(t *testing.T) engines.Engine {
 		e, err := New(Options{})
 		if err != nil {
 			t.Fatal(err)
@@ -21,7 +21,7 @@ func TestConformance(t *testing.T) {
 
 // TestOptions are the options that all engines have.
 func TestOptions(t *testing.T) {
-	conformance.RunOptions(t, func(t *testing.T, o conformance.Options) conformance.Engine {
+	engines.RunOptions(t, func(t *testing.T, o engines.Options) engines.Engine {
 		e, err := New(Options{PerClient: o.PerClient, Access: o.Access})
 		if err != nil {
 			t.Fatal(err)
@@ -37,7 +37,7 @@ func TestOptions(t *testing.T) {
 
 // TestHTTP3 is the same by HTTP/3.
 func TestHTTP3(t *testing.T) {
-	conformance.RunHTTP3(t, func(t *testing.T) conformance.Engine {
+	engines.RunHTTP3(t, func(t *testing.T) engines.Engine {
 		e, err := New(Options{HTTP3: true})
 		if err != nil {
 			t.Fatal(err)

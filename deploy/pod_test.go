@@ -112,6 +112,22 @@ func TestPodEBPF(t *testing.T) {
 	h.role()
 	agent.kill()
 
+	// Another process finds all that this one left, with the capabilities of the manifest.
+	held, _, err := h.connect(shopAddr + ":80")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer held.Close()
+	h.do("delete services shop/web")
+	agent = h.run(pod, &pod.Containers[0], environ...)
+	h.answers(agent, shopAddr+":80", "")
+	h.healthy(agent)
+	held.lives(t, "after a restart")
+	if log := agent.log.String(); strings.Contains(log, "operation not permitted") {
+		t.Errorf("the second process says:\n%s", log)
+	}
+	agent.kill()
+
 	plain := daemonPod(t, "kubeadm")
 	agent = h.run(plain, &plain.Containers[0], environ...)
 	select {

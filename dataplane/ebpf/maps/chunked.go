@@ -7,13 +7,14 @@ import (
 	"github.com/cilium/ebpf"
 	"golang.org/x/sync/errgroup"
 
+	"github.com/fairway-net/fairway/dataplane/ebpf/pins"
 	"github.com/fairway-net/fairway/dataplane/ebpf/program"
 )
 
 // Chunked is a map of maps, of which each holds counters or state for
 // chunkSize ids.
 type Chunked struct {
-	outer *ebpf.Map
+	outer pins.Inner
 	spec  *ebpf.MapSpec // of a chunk
 	known map[uint32]*chunk
 }
@@ -33,16 +34,16 @@ func (c *Chunked) prepare(ids []program.Allocated) error {
 			continue
 		}
 		k := &chunk{}
-		err := c.outer.Lookup(n, &k.m)
-		if errors.Is(err, ebpf.ErrKeyNotExist) {
-			if k.m, err = ebpf.NewMap(c.spec); err != nil {
-				return fmt.Errorf("create map of counters: %w", err)
+		var err error
+		if k.m, err = c.outer.Open(n); err != nil {
+			return fmt.Errorf("open map of counters %d: %w", n, err)
+		}
+		if k.m == nil {
+			if k.m, err = c.make(); err != nil {
+				return err
 			}
 			k.new = true
 			numbers, fds = append(numbers, n), append(fds, uint32(k.m.FD()))
-		}
-		if err != nil {
-			return fmt.Errorf("open map of counters %d: %w", n, err)
 		}
 		c.known[n] = k
 	}
@@ -54,6 +55,18 @@ func (c *Chunked) prepare(ids []program.Allocated) error {
 		return fmt.Errorf("add maps of counters: %w", err)
 	}
 	return nil
+}
+
+// make makes a chunk, and pins it.
+func (c *Chunked) make() (*ebpf.Map, error) {
+	m, err := ebpf.NewMap(c.spec)
+	if err != nil {
+		return nil, fmt.Errorf("create map of counters: %w", err)
+	}
+	if err := c.outer.Pin(m); err != nil {
+		return nil, errors.Join(fmt.Errorf("pin map of counters: %w", err), m.Close())
+	}
+	return m, nil
 }
 
 // putters is how many chunks are put at the same time. With every change of a map
@@ -75,12 +88,12 @@ func (c *Chunked) put(numbers, fds []uint32) error {
 }
 
 func (c *Chunked) putSome(numbers, fds []uint32) error {
-	_, err := c.outer.BatchUpdate(numbers, fds, nil)
+	_, err := c.outer.Outer.BatchUpdate(numbers, fds, nil)
 	if !errors.Is(err, ebpf.ErrNotSupported) { // it is since Linux 5.19
 		return err
 	}
 	for i, n := range numbers {
-		if err := c.outer.Put(n, fds[i]); err != nil {
+		if err := c.outer.Outer.Put(n, fds[i]); err != nil {
 			return err
 		}
 	}
@@ -91,10 +104,14 @@ func (c *Chunked) putSome(numbers, fds []uint32) error {
 func (c *Chunked) Read(id uint32, value any) error {
 	k := c.known[id/program.ChunkSize]
 	if k == nil {
-		k = &chunk{}
-		if err := c.outer.Lookup(id/program.ChunkSize, &k.m); err != nil {
+		m, err := c.outer.Open(id / program.ChunkSize)
+		if err == nil && m == nil {
+			err = ebpf.ErrKeyNotExist
+		}
+		if err != nil {
 			return fmt.Errorf("open map of state %d: %w", id/program.ChunkSize, err)
 		}
+		k = &chunk{m: m}
 		c.known[id/program.ChunkSize] = k
 	}
 	if err := k.m.Lookup(id%program.ChunkSize, value); err != nil {

@@ -29,7 +29,7 @@ func (c *counters) add(o counters) {
 // countReader reads the counters of ids, all of a chunk at once where the kernel
 // can (BPF_MAP_LOOKUP_BATCH of per-CPU arrays, Linux 5.13).
 type countReader struct {
-	outer  *ebpf.Map
+	outer  pins.Inner
 	cpus   int
 	chunks map[uint32][]counters // what all processors have counted
 }
@@ -43,7 +43,7 @@ func openCounts(dir string) (*countReader, error) {
 	if err != nil {
 		return nil, fmt.Errorf("open map counts: %w", err)
 	}
-	return &countReader{outer, cpus, map[uint32][]counters{}}, nil
+	return &countReader{pins.InnerOf(outer, dir, "counts"), cpus, map[uint32][]counters{}}, nil
 }
 
 // read says what was counted under an id.
@@ -61,13 +61,9 @@ func (r *countReader) read(id uint32) (counters, error) {
 
 func (r *countReader) readChunk(n uint32) (sums []counters, err error) {
 	sums = make([]counters, program.ChunkSize)
-	var m *ebpf.Map
-	err = r.outer.Lookup(n, &m)
-	if errors.Is(err, ebpf.ErrKeyNotExist) {
-		return sums, nil // an id that was given just now
-	}
-	if err != nil {
-		return nil, err
+	m, err := r.outer.Open(n)
+	if err != nil || m == nil { // an id that was given just now
+		return sums, err
 	}
 	defer func() { err = errors.Join(err, m.Close()) }()
 	keys, each := make([]uint32, program.ChunkSize), make([]counters, program.ChunkSize*r.cpus)
@@ -101,7 +97,7 @@ func readSingly(m *ebpf.Map, sums []counters) error {
 	return nil
 }
 
-func (r *countReader) close() error { return r.outer.Close() }
+func (r *countReader) close() error { return r.outer.Outer.Close() }
 
 // Sum is what all processors have counted in a place of a map.
 func Sum(m *ebpf.Map, place uint32) (sum uint64, err error) {

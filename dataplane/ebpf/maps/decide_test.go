@@ -11,6 +11,7 @@ import (
 	"github.com/cilium/ebpf"
 	"github.com/cilium/ebpf/rlimit"
 
+	"github.com/fairway-net/fairway/dataplane/ebpf/pins"
 	"github.com/fairway-net/fairway/dataplane/ebpf/program"
 	"github.com/fairway-net/fairway/model"
 )
@@ -216,7 +217,7 @@ func TestCounters(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	r := &countReader{outer: d.store.Maps["counts"], cpus: cpus, chunks: map[uint32][]counters{}}
+	r := &countReader{outer: pins.InnerOf(d.store.Maps["counts"], d.store.Dir, "counts"), cpus: cpus, chunks: map[uint32][]counters{}}
 	for id, want := range map[uint32]counters{
 		d.state.FrontendID(vip): {Connections: 6, NotAllowed: 3},
 		d.state.BackendID(f.Routes[0].Pool, netip.AddrPortFrom(backendAddr(1), 8080)): {Connections: 3},

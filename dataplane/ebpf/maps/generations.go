@@ -12,7 +12,7 @@ import (
 // generations are the maps that there are.
 func (g *Resizable) generations() (at Generations, err error) {
 	for n, m := range map[uint32]**ebpf.Map{current: &at.Current, previous: &at.Previous} {
-		if err := g.outer.Lookup(n, m); err != nil && !errors.Is(err, ebpf.ErrKeyNotExist) {
+		if *m, err = g.outer.Open(n); err != nil {
 			return at, fmt.Errorf("open map %s: %w", g.name, err)
 		}
 	}
@@ -61,7 +61,7 @@ func (g *Resizable) use(next Generations) error {
 // in it.
 func (g *Resizable) dropPrevious() error {
 	kernel.Quiesce()
-	if err := g.outer.Delete(previous); err != nil && !errors.Is(err, ebpf.ErrKeyNotExist) {
+	if err := g.outer.Delete(previous); err != nil {
 		return fmt.Errorf("give up map before %s: %w", g.name, err)
 	}
 	g.Maps.Store(&Generations{Current: g.Maps.Load().Current})

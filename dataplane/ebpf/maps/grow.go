@@ -43,7 +43,7 @@ func (s *Store) openResizable(specs map[string]*ebpf.MapSpec) error {
 		if outer == nil || specs[name] == nil {
 			continue
 		}
-		g := &Resizable{name: name, outer: outer, spec: Inner(specs[name])}
+		g := &Resizable{name: name, outer: pins.InnerOf(outer, s.Dir, name), spec: Inner(specs[name])}
 		s.Resizable[name] = g
 		group.Go(func() error { return g.open() })
 	}
@@ -59,7 +59,7 @@ func OpenResizable(dir, name string) (*Resizable, error) {
 	if outer == nil {
 		return nil, nil
 	}
-	g := &Resizable{name: name, outer: outer}
+	g := &Resizable{name: name, outer: pins.InnerOf(outer, dir, name)}
 	at, err := g.generations()
 	if err != nil || at.Current == nil {
 		return nil, errors.Join(err, outer.Close())

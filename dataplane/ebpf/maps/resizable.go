@@ -8,6 +8,8 @@ import (
 
 	"github.com/cilium/ebpf"
 	"golang.org/x/sys/unix"
+
+	"github.com/fairway-net/fairway/dataplane/ebpf/pins"
 )
 
 // Resizable is a map that the programs fill: see GROWING in bpf/maps.h. When it is
@@ -15,7 +17,7 @@ import (
 // Programs look into both meanwhile, so nothing is lost.
 type Resizable struct {
 	name     string
-	outer    *ebpf.Map
+	outer    pins.Inner
 	spec     *ebpf.MapSpec // of its maps
 	limit    uint32        // of elements
 	Busy     func(value []byte) bool

@@ -98,8 +98,12 @@ func Inner(of *ebpf.MapSpec) *ebpf.MapSpec {
 }
 
 func (s *Store) openTables(specs map[string]*ebpf.MapSpec) error {
-	s.counts = &Chunked{s.Maps["counts"], Inner(specs["counts"]), map[uint32]*chunk{}}
-	s.States = &Chunked{s.Maps["states"], Inner(specs["states"]), map[uint32]*chunk{}}
+	s.counts, s.States = s.chunked(specs, "counts"), s.chunked(specs, "states")
+	for _, c := range []*Chunked{s.counts, s.States} {
+		if err := c.outer.Sweep(); err != nil {
+			return err
+		}
+	}
 	for _, name := range program.TableNames {
 		t := &Table{name: name}
 		s.Tables[name] = t
@@ -107,12 +111,17 @@ func (s *Store) openTables(specs map[string]*ebpf.MapSpec) error {
 			t.inner = s.Maps[string(name)]
 			continue
 		}
-		t.outer, t.spec = s.Maps[string(name)], Inner(specs[string(name)])
+		in := pins.InnerOf(s.Maps[string(name)], s.Dir, string(name))
+		t.outer, t.spec = &in, Inner(specs[string(name)])
 		if err := t.openInner(); err != nil {
 			return err
 		}
 	}
 	return nil
+}
+
+func (s *Store) chunked(specs map[string]*ebpf.MapSpec, name string) *Chunked {
+	return &Chunked{pins.InnerOf(s.Maps[name], s.Dir, name), Inner(specs[name]), map[uint32]*chunk{}}
 }
 
 // Read reads the tables back.

@@ -19,7 +19,7 @@ import (
 // Table is one of the tables in the kernel.
 type Table struct {
 	name  program.TableName
-	outer *ebpf.Map     // nil for the trie, which is never replaced
+	outer *pins.Inner   // nil for the trie, which is never replaced
 	inner *ebpf.Map     // nil until something is to be in it
 	mu    sync.Mutex    // held to change inner, or close it, and by others than Apply
 	spec  *ebpf.MapSpec // of inner
@@ -138,7 +138,7 @@ func (t *Table) newInner(n uint32) (*ebpf.Map, error) {
 // use makes m the table's map. The kernel waits then until no program uses
 // another one (synchronize_rcu), some ten milliseconds.
 func (t *Table) use(m *ebpf.Map) error {
-	if err := t.outer.Put(uint32(0), m); err != nil {
+	if err := t.outer.Put(0, m); err != nil {
 		return fmt.Errorf("replace map %s: %w", t.name, err)
 	}
 	t.mu.Lock()
@@ -149,10 +149,11 @@ func (t *Table) use(m *ebpf.Map) error {
 
 // openInner finds the table's map, if there is one.
 func (t *Table) openInner() error {
-	err := t.outer.Lookup(uint32(0), &t.inner)
-	if err != nil && !errors.Is(err, ebpf.ErrKeyNotExist) {
+	m, err := t.outer.Open(0)
+	if err != nil {
 		return fmt.Errorf("open map %s: %w", t.name, err)
 	}
+	t.inner = m
 	return nil
 }
 
@@ -205,7 +206,8 @@ func readPinned(dir string, name program.TableName) (elements map[string]string,
 		return nil, fmt.Errorf("open map %s: %w", name, err)
 	}
 	defer func() { err = errors.Join(err, outer.Close()) }()
-	t := &Table{name: name, outer: outer}
+	in := pins.InnerOf(outer, dir, string(name))
+	t := &Table{name: name, outer: &in}
 	if err := t.openInner(); err != nil || t.inner == nil {
 		return nil, err
 	}

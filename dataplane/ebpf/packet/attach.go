@@ -65,7 +65,11 @@ func (p *Path) Load(s *maps.Store) error {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	p.store = s
-	if err := p.need("egress", "ingress", "loopback", "collect"); err != nil {
+	if err := p.need("egress", "ingress", "loopback"); err != nil {
+		return err
+	}
+	// Loaded by itself it has a map works of its own. It may be interrupted by packets.
+	if err := p.need("collect"); err != nil {
 		return err
 	}
 	p.links = s.Maps[tcMapLinks]

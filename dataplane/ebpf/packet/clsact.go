@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"maps"
 	"slices"
+	"strings"
 
 	"github.com/vishvananda/netlink"
 
@@ -23,7 +24,7 @@ const (
 )
 
 // parents are where the filters of the two sides hang.
-var parents = map[string]uint32{ingressSide: tcfilter.Ingress, egressSide: tcfilter.Egress}
+var parents = map[string]uint32{ingressSide: tcfilter.Ingress, egressSide: tcfilter.Egress, bridgedSide: tcfilter.Egress}
 
 func (c *clsact) at(l netlink.Link, side string) tcfilter.Place {
 	return tcfilter.Place{Netlink: c.netlink, Index: l.Attrs().Index, Side: parents[side], Priority: filterPriority, Prefix: filterPrefix}
@@ -61,8 +62,24 @@ func (c *clsact) attach(l netlink.Link, programs bySide) error {
 	return nil
 }
 
+func (c *clsact) release(l netlink.Link, kind linkKind) error {
+	for _, side := range allSides {
+		if _, wanted := sidePrograms[kind][side]; wanted {
+			continue
+		}
+		ours, err := c.at(l, side).Find()
+		if err == nil && ours != nil && strings.HasPrefix(ours.Name, filterPrefix+side+"-") {
+			_, err = c.at(l, side).Detach()
+		}
+		if err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
 // forget has nothing to do: filters go with their interface.
-func (c *clsact) forget(map[int]bool) error { return nil }
+func (c *clsact) forget(map[int]linkKind) error { return nil }
 
 func (c *clsact) remove(live []netlink.Link) error {
 	for _, l := range live {

@@ -182,7 +182,7 @@ func (t *connTable) collectEnded() (left bool, err error) {
 // isUnnamed reports whether a packet of the connection is about to get an address
 // and a port; the program does that in the entry's place.
 func isUnnamed(entry []byte) bool {
-	return entry[unsafe.Offsetof(tcConn{}.Flags)]&connUnnamed != 0
+	return entry[unsafe.Offsetof(tcConn{}.Flags)]&(connUnnamed|connAnswer) == connUnnamed
 }
 
 // each visits all entries, many at a time, as growing.each does.

@@ -124,5 +124,11 @@ func (p *Path) syncOne(index int, addresses []netlink.Addr) error {
 	if err != nil {
 		return fmt.Errorf("find interface %d: %w", index, err)
 	}
-	return p.sync(l, addresses)
+	var master netlink.Link
+	if of := l.Attrs().MasterIndex; of != 0 {
+		if master, err = p.netlink.LinkByIndex(of); err != nil && !isGone(err) {
+			return fmt.Errorf("find interface %d: %w", of, err)
+		}
+	}
+	return p.sync(l, kindOf(l, master), addresses)
 }

@@ -3,6 +3,7 @@ package packet
 import (
 	"errors"
 	"fmt"
+	"log/slog"
 	"maps"
 	"net"
 	"net/netip"
@@ -36,32 +37,37 @@ func (p *Path) syncAll() error {
 		return err
 	}
 	var noRoom error
+	kinds := kindsOf(list)
 	for _, l := range list {
-		if err := p.sync(l, addresses[l.Attrs().Index]); err != nil {
+		index := l.Attrs().Index
+		if err := p.sync(l, kinds[index], addresses[index]); err != nil {
 			if !kernel.IsFull(err) {
 				return err
 			}
 			noRoom = err
 		}
 	}
-	return errors.Join(noRoom, p.attacher.forget(live))
+	return errors.Join(noRoom, p.attacher.forget(kinds))
 }
 
 // sync brings one interface to what it should be. One that goes meanwhile is no
 // error.
-func (p *Path) sync(l netlink.Link, addresses []netlink.Addr) error {
-	kind := sidePrograms[kindOf(l)]
-	if len(kind) == 0 {
+func (p *Path) sync(l netlink.Link, kind linkKind, addresses []netlink.Addr) error {
+	name := l.Attrs().Name
+	if len(sidePrograms[kind]) == 0 {
+		p.tellUnserved(l, kind, addresses)
+		if err := p.attacher.release(l, kind); err != nil && !isGone(err) {
+			return fmt.Errorf("detach programs from interface %s: %w", name, err)
+		}
 		return nil
 	}
-	if err := p.need(slices.Collect(maps.Values(kind))...); err != nil {
+	if err := p.need(slices.Collect(maps.Values(sidePrograms[kind]))...); err != nil {
 		return err
 	}
 	programs := bySide{}
-	for side, name := range kind {
+	for side, name := range sidePrograms[kind] {
 		programs[side] = p.programs[name]
 	}
-	name := l.Attrs().Name
 	// One that there is no room for is taken for one of all the others.
 	noRoom := p.describe(l, addresses)
 	if err := noRoom; err != nil && !isGone(err) && !kernel.IsFull(err) {
@@ -70,6 +76,9 @@ func (p *Path) sync(l netlink.Link, addresses []netlink.Addr) error {
 	there, err := p.attacher.attached(l, slices.Sorted(maps.Keys(programs)))
 	if err == nil && !there {
 		err = p.attacher.attach(l, programs)
+	}
+	if err == nil { // it may have been no part of another before
+		err = p.attacher.release(l, kind)
 	}
 	if err != nil && !isGone(err) {
 		return fmt.Errorf("attach programs to interface %s: %w", name, err)
@@ -80,7 +89,8 @@ func (p *Path) sync(l netlink.Link, addresses []netlink.Addr) error {
 	return p.Steps.At("interface done")
 }
 
-// What an interface's packets begin with.
+// A linkKind is what an interface's packets begin with, and which of them are handled
+// there: each packet at one interface, though it may pass several.
 type linkKind int
 
 const (
@@ -88,6 +98,8 @@ const (
 	ethernet
 	noHeader // tunnels, for instance
 	loopback
+	port // of a bridge: what comes in is handled at the bridge itself, and what goes from port to port here
+	part // of a bond or team: everything is handled there
 )
 
 // sidePrograms are the programs for each kind of interface: side to name.
@@ -95,18 +107,49 @@ var sidePrograms = map[linkKind]map[string]string{
 	ethernet: {egressSide: "egress", ingressSide: "ingress"},
 	noHeader: {egressSide: "egress_l3", ingressSide: "ingress_l3"},
 	loopback: {egressSide: "loopback"},
+	port:     {bridgedSide: "bridged"},
 }
 
-func kindOf(l netlink.Link) linkKind {
+// kindsOf are those of all interfaces, by their numbers.
+func kindsOf(list []netlink.Link) map[int]linkKind {
+	all, kinds := map[int]netlink.Link{}, map[int]linkKind{}
+	for _, l := range list {
+		all[l.Attrs().Index] = l
+	}
+	for index, l := range all {
+		kinds[index] = kindOf(l, all[l.Attrs().MasterIndex])
+	}
+	return kinds
+}
+
+// kindOf is that of an interface; master is the one that it belongs to, or nil.
+func kindOf(l, master netlink.Link) linkKind {
 	switch a := l.Attrs(); {
 	case a.Flags&net.FlagLoopback != 0:
 		return loopback
+	case master != nil && (master.Type() == "bond" || master.Type() == "team"):
+		return part
+	case master != nil && master.Type() != "vrf" && a.EncapType == "ether":
+		return port // of a bridge of the kernel's, or of Open vSwitch
 	case a.EncapType == "ether":
 		return ethernet
-	case slices.Contains([]string{"none", "ipip", "sit", "gre", "tunnel6", "ppp"}, a.EncapType):
+	case slices.Contains([]string{"none", "rawip", "ipip", "sit", "gre", "tunnel6", "ppp"}, a.EncapType):
 		return noHeader
 	}
 	return notForServices
+}
+
+// tellUnserved says once of an interface that is in use that nothing is served there.
+func (p *Path) tellUnserved(l netlink.Link, kind linkKind, addresses []netlink.Addr) {
+	a := l.Attrs()
+	if kind != notForServices || len(addresses) == 0 || a.Flags&net.FlagUp == 0 || p.unserved[a.Name] {
+		return
+	}
+	if p.unserved == nil {
+		p.unserved = map[string]bool{}
+	}
+	p.unserved[a.Name] = true
+	slog.Warn("The ebpf mode can't serve Services at an interface of this kind; another mode can", "interface", a.Name, "kind", a.EncapType)
 }
 
 // isGone reports whether an error says that there is no such interface.

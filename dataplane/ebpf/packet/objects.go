@@ -25,8 +25,9 @@ func (p *Path) objectsAt(a attacher) ([]kernel.Object, error) {
 	}
 	var without []string
 	some := false
+	kinds := kindsOf(live)
 	for _, l := range live {
-		sides := slices.Sorted(maps.Keys(sidePrograms[kindOf(l)]))
+		sides := slices.Sorted(maps.Keys(sidePrograms[kinds[l.Attrs().Index]]))
 		if len(sides) == 0 {
 			continue
 		}

@@ -45,7 +45,8 @@ type Path struct {
 	leaving  *connTable // the pinned one, once connections leave for another plane
 	phase    phase
 	table    *model.Table
-	keeping  bool // there may be connections that were left to netfilter
+	unserved map[string]bool // interfaces of which it was said that nothing is served there
+	keeping  bool            // there may be connections that were left to netfilter
 	stop     context.CancelFunc
 	done     sync.WaitGroup
 
@@ -61,8 +62,11 @@ type attacher interface {
 	running(live []netlink.Link) (bool, error)
 	// attached reports whether programs of this build run at these sides.
 	attached(l netlink.Link, sides []string) (bool, error)
-	// forget removes what is left of interfaces that are no more.
-	forget(live map[int]bool) error
+	// release takes programs off the sides that aren't for an interface of this kind.
+	release(l netlink.Link, kind linkKind) error
+	// forget removes what is left of interfaces that are no more, or of another kind than
+	// they were.
+	forget(kinds map[int]linkKind) error
 	// remove takes the programs off all interfaces, whichever build they are of.
 	remove(live []netlink.Link) error
 }
@@ -70,9 +74,13 @@ type attacher interface {
 // The sides of an interface, in the order in which programs come: what is
 // translated on its way in must be on its way back.
 const (
+	bridgedSide = "bridged" // an egress side, too
 	egressSide  = "egress"
 	ingressSide = "ingress"
 )
+
+// allSides are the sides in that order.
+var allSides = []string{bridgedSide, egressSide, ingressSide}
 
 // bySide are an interface's programs.
 type bySide map[string]*ebpf.Program

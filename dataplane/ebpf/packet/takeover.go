@@ -124,7 +124,7 @@ func (p *Path) newImporter(settings *model.Settings) (*importer, error) {
 func (i *importer) add(f *conntrack.Flow) error {
 	i.some, i.id = true, i.id+1
 	forgotten, silent := i.idle.of(f)
-	return i.conns.importFlow(f, tcConn{Id: i.id, Seen: i.now - silent, Idle: forgotten}, i.settings)
+	return i.conns.importFlow(f, tcConn{Id: i.id, Seen: i.now - silent, Memo: forgotten}, i.settings)
 }
 
 // Import makes the entries of connections that conntrack has just been given.

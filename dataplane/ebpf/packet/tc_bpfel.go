@@ -22,7 +22,7 @@ type tcConn struct {
 	Backend uint32
 	Flags   uint8
 	Steps   uint8
-	Idle    uint16
+	Memo    uint16
 }
 
 type tcLink struct {
@@ -90,6 +90,7 @@ const (
 	tcMapTracked1   = "tracked_1"
 	tcMapWorks      = "works"
 	tcMapYields     = "yields"
+	tcProgBridged   = "bridged"
 	tcProgCollect   = "collect"
 	tcProgEgress    = "egress"
 	tcProgEgressL3  = "egress_l3"
@@ -142,6 +143,7 @@ type tcSpecs struct {
 //
 // It can be passed ebpf.CollectionSpec.Assign.
 type tcProgramSpecs struct {
+	Bridged   *ebpf.ProgramSpec `ebpf:"bridged"`
 	Collect   *ebpf.ProgramSpec `ebpf:"collect"`
 	Egress    *ebpf.ProgramSpec `ebpf:"egress"`
 	EgressL3  *ebpf.ProgramSpec `ebpf:"egress_l3"`
@@ -269,6 +271,7 @@ type tcVariables struct {
 //
 // It can be passed to loadTcObjects or ebpf.CollectionSpec.LoadAndAssign.
 type tcPrograms struct {
+	Bridged   *ebpf.Program `ebpf:"bridged"`
 	Collect   *ebpf.Program `ebpf:"collect"`
 	Egress    *ebpf.Program `ebpf:"egress"`
 	EgressL3  *ebpf.Program `ebpf:"egress_l3"`
@@ -279,6 +282,7 @@ type tcPrograms struct {
 
 func (p *tcPrograms) Close() error {
 	return _TcClose(
+		p.Bridged,
 		p.Collect,
 		p.Egress,
 		p.EgressL3,

@@ -41,7 +41,7 @@ func probeTCX() error {
 }
 
 // sides are the two ends of an interface.
-var sides = map[string]ebpf.AttachType{ingressSide: ebpf.AttachTCXIngress, egressSide: ebpf.AttachTCXEgress}
+var sides = map[string]ebpf.AttachType{ingressSide: ebpf.AttachTCXIngress, egressSide: ebpf.AttachTCXEgress, bridgedSide: ebpf.AttachTCXEgress}
 
 // pin is where a link is pinned: INDEX-SIDE-BUILD.
 func (t *tcx) pin(index int, side string) string {
@@ -150,15 +150,33 @@ func renamePin(old, pin string) error {
 	return nil
 }
 
-func (t *tcx) forget(live map[int]bool) error {
+func (t *tcx) release(l netlink.Link, kind linkKind) error {
+	for _, side := range allSides {
+		if _, wanted := sidePrograms[kind][side]; wanted {
+			continue
+		}
+		pin := t.pin(l.Attrs().Index, side)
+		if _, err := os.Lstat(pin); errors.Is(err, os.ErrNotExist) {
+			continue
+		}
+		if err := pins.Detach(pin); err != nil && !errors.Is(err, os.ErrNotExist) {
+			return err
+		}
+	}
+	return nil
+}
+
+func (t *tcx) forget(kinds map[int]linkKind) error {
 	links, err := pins.Links(t.dir, "*-*")
 	if err != nil {
 		return err
 	}
 	for _, pin := range links {
-		text, _, _ := strings.Cut(filepath.Base(pin), "-")
-		if index, err := strconv.Atoi(text); err == nil && live[index] {
-			continue
+		name := strings.SplitN(filepath.Base(pin), "-", 3)
+		if index, err := strconv.Atoi(name[0]); err == nil {
+			if _, wanted := sidePrograms[kinds[index]][name[1]]; wanted {
+				continue
+			}
 		}
 		if err := pins.Detach(pin); err != nil && !errors.Is(err, os.ErrNotExist) {
 			return err

@@ -9,6 +9,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/fairway-net/fairway/dataplane/ebpf/maps"
+	"github.com/fairway-net/fairway/dataplane/ebpf/pins"
 	"github.com/fairway-net/fairway/internal/kernel"
 )
 
@@ -18,7 +19,7 @@ const turnsMap = "tracked_1"
 
 // turnQueue is that queue. Connections have one place in it each.
 type turnQueue struct {
-	outer *ebpf.Map
+	outer pins.Inner
 	spec  *ebpf.MapSpec // of a queue
 
 	mu  sync.Mutex
@@ -32,12 +33,12 @@ const spareTurns = 1 << 12
 
 // openTurns finds the queue, or makes one.
 func openTurns(s *maps.Store, specs map[string]*ebpf.MapSpec) (*turnQueue, error) {
-	q := &turnQueue{outer: s.Maps[turnsMap], spec: maps.Inner(specs[turnsMap])}
-	err := q.outer.Lookup(uint32(0), &q.now)
-	if errors.Is(err, ebpf.ErrKeyNotExist) {
+	q := &turnQueue{outer: pins.InnerOf(s.Maps[turnsMap], s.Dir, turnsMap), spec: maps.Inner(specs[turnsMap])}
+	var err error
+	if q.now, err = q.outer.Open(0); err == nil && q.now == nil {
 		q.now, err = q.make(q.spec.MaxEntries + spareTurns)
 		if err == nil {
-			err = q.outer.Put(uint32(0), q.now)
+			err = q.outer.Put(0, q.now)
 		}
 	}
 	if err != nil {
@@ -108,7 +109,7 @@ func (q *turnQueue) rebuild(conns *connTable) error {
 	if err := errors.Join(err, failed); err != nil {
 		return errors.Join(fmt.Errorf("list connections: %w", err), next.Close())
 	}
-	if err := q.outer.Put(uint32(0), next); err != nil {
+	if err := q.outer.Put(0, next); err != nil {
 		return errors.Join(fmt.Errorf("replace map %s: %w", turnsMap, err), next.Close())
 	}
 	kernel.Quiesce()

@@ -12,20 +12,22 @@ import (
 
 // packet is one to be built, or one that was read. Ethernet is left out.
 type packet struct {
-	src, dst netip.AddrPort
-	proto    uint8
-	flags    byte   // TCP's
-	seq, ack uint32 // TCP's
-	first    byte   // SCTP's first chunk, or the type of ICMP
-	code     byte   // of ICMP
-	mtu      uint32 // the second word of ICMP
-	id       uint16 // of fragments
-	offset   int    // of a fragment
-	more     bool   // fragments
-	noSum    bool   // UDP without a checksum
-	options  bool   // an IPv4 option or an IPv6 extension header
-	extra    []byte // options and extension headers, as read
-	body     []byte
+	src, dst   netip.AddrPort
+	proto      uint8
+	flags      byte   // TCP's
+	seq, ack   uint32 // TCP's
+	first      byte   // SCTP's first chunk, or the type of ICMP
+	chunkFlags byte   // of that chunk
+	tag        uint32 // SCTP's
+	code       byte   // of ICMP
+	mtu        uint32 // the second word of ICMP
+	id         uint16 // of fragments
+	offset     int    // of a fragment
+	more       bool   // fragments
+	noSum      bool   // UDP without a checksum
+	options    bool   // an IPv4 option or an IPv6 extension header
+	extra      []byte // options and extension headers, as read
+	body       []byte
 }
 
 const fin, syn, rst, ack = 1, 2, 4, 16
@@ -35,7 +37,7 @@ var castagnoli = crc32.MakeTable(crc32.Castagnoli)
 // bytes builds the packet with an Ethernet header.
 func (p packet) bytes() []byte {
 	frame := append(make([]byte, 12), 0x08, 0x00)
-	copy(frame, "\x02\x00\x00\x00\x00\x01\x02\x00\x00\x00\x00\x02")
+	copy(frame[6:], "\x02\x00\x00\x00\x00\x02") // to the loopback interface, where the kernel tests programs
 	if p.src.Addr().Is6() {
 		frame[12], frame[13] = 0x86, 0xdd
 	}
@@ -107,7 +109,8 @@ func (p packet) transport() []byte {
 		binary.BigEndian.PutUint16(h[4:], uint16(8+len(p.body)))
 	case unix.IPPROTO_SCTP:
 		h = make([]byte, 16)
-		h[12] = p.first
+		binary.BigEndian.PutUint32(h[4:], p.tag)
+		h[12], h[13] = p.first, p.chunkFlags
 	case unix.IPPROTO_ICMP, unix.IPPROTO_ICMPV6:
 		h, at = make([]byte, 8), 2
 		h[0], h[1] = p.first, p.code

@@ -144,6 +144,13 @@ static __always_inline int is_midstream(const struct packet *p)
 	return has_ports(p->t.proto) && !opens_connection(p);
 }
 
+// answers_opening reports whether a packet is TCP's SYN-ACK, which no client sends: what
+// it answers was sent from an address and port that a frontend has.
+static __always_inline int answers_opening(const struct packet *p)
+{
+	return p->t.proto == IPPROTO_TCP && (p->step & (BEGINS | ANSWERS)) == (BEGINS | ANSWERS);
+}
+
 // reclaim takes a port of the node's back that masquerading gave a connection which
 // is over: the node begins another one from there, to the same backend, whose answers
 // would be taken for the former's. Sockets may choose such a port, and so does
@@ -255,7 +262,7 @@ __noinline int decide_first(struct __sk_buff *skb, __u32 own)
 	__builtin_memset(&w->d, 0, sizeof(w->d));
 	f = front_of(&w->p.t, &w->d);
 	if (f && is_midstream(&w->p)) {
-		if (relayed(skb))
+		if (answers_opening(&w->p) || relayed(skb))
 			return TC_ACT_UNSPEC;
 		return go_on(skb, w, own);
 	}

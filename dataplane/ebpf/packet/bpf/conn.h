@@ -150,6 +150,71 @@ static __always_inline int learnt(const struct conn *c)
 	return c->flags & DIRECT && !(c->flags & ANSWER) == !(c->flags & COUNTED);
 }
 
+static __always_inline int is_outgoing(const struct conn *c) { return (c->flags & OUTGOING) == OUTGOING; }
+
+// partner_key says where the entry of the other direction is; c is found at t. Of most
+// connections it is what the packet becomes, turned round, at the other hook:
+//
+//	entry                        looks                  partner
+//	the client's                 C:c → V:v, ingress     B:b → C:c, egress
+//	masqueraded, as it leaves    C:c → B:b, egress      B:b → N:n, ingress
+//	the node's own               N:n → V:v, egress      B:b → N:n, ingress
+//	led here by another node     C:c → B:b, ingress     B:b → C:c, egress; both look as they are
+//	and begun by this one        N:n → B:b, ingress     B:b → N:n, ingress; likewise
+//	netfilter's                  C:c → V:v, ingress     B:b → N:n, ingress
+//	netfilter's, the node's own  N:n → B:b, egress      B:b → N:n, ingress; looks as it is
+static __always_inline void partner_key(const struct tuple *t, const struct conn *c, struct tuple *k)
+{
+	int own = c->flags & OWN, left = c->flags & NETFILTERS, led = learnt(c);
+	int same_hook = led ? own : left && !own;
+
+	reverse(led || (left && own) ? t : &c->to, k);
+	k->hook = same_hook ? t->hook : AT_INGRESS + AT_EGRESS - t->hook;
+}
+
+// answers_unseen reports whether of a connection only this direction passes by.
+static __always_inline int answers_unseen(const struct conn *c)
+{
+	return is_outgoing(c) || (c->flags & DIRECT && !learnt(c));
+}
+
+// memo_of is what an entry remembers of its packets, to know forged ends by: of TCP how
+// far the other direction has come, by what is acknowledged, or, if that isn't seen, this
+// one; of SCTP the verification tag.
+static __always_inline __u16 memo_of(const struct packet *p, const struct conn *c)
+{
+	return p->t.proto == IPPROTO_TCP && answers_unseen(c) ? p->seq : p->ack;
+}
+
+// NEAR is how far an end of a TCP connection may be ahead of what was acknowledged: 4 MB.
+#define NEAR 64
+
+static __always_inline int is_near(__u16 seq, __u16 memo) { return (__u16)(seq - memo + 1) <= NEAR + 1; }
+
+// is_believable reports whether a packet that closes or resets a connection is one that
+// the other end takes for that (RFC 9293, 3.5.3; RFC 5961; RFC 9260, 8.5). In the opening,
+// when little is known, every one is.
+static __noinline int is_believable(const struct packet *p, const struct conn *c)
+{
+	const struct conn *other;
+	struct tuple k;
+
+	if (p->fragment == LATER_FRAGMENT || !(p->step & (CLOSES | RESETS)))
+		return 1;
+	if (answers_unseen(c)) {
+		if (!(c->steps & ANSWERS))
+			return 1;
+		return p->t.proto == IPPROTO_TCP ? is_near(p->seq, c->memo) : p->ack == c->memo;
+	}
+	if (p->t.proto == IPPROTO_SCTP && !p->reflected)
+		return !(c->steps & ANSWERS) || p->ack == c->memo;
+	partner_key(&p->t, c, &k);
+	other = recall(&conns_2, &k);
+	if (!other || !(other->steps & ANSWERS))
+		return 1;
+	return p->t.proto == IPPROTO_TCP ? is_near(p->seq, other->memo) : p->ack == other->memo;
+}
+
 // ended tells the schedulers that a connection is closing: at the client's FIN,
 // which comes in any orderly close, or at anybody's RST.
 static __always_inline void ended(const struct conn *c, __u8 step)
@@ -167,6 +232,19 @@ static __always_inline void ended(const struct conn *c, __u8 step)
 	}
 }
 
+// goes_on is about a packet of a connection that seemed to have been reset by the same end,
+// and wasn't.
+static __noinline void goes_on(struct conn *c)
+{
+	c->steps &= ~RESETS;
+	if ((c->flags & (COUNTED | ANSWER)) == COUNTED && !learnt(c) && !(c->steps & CLOSES)) {
+		struct state *s = state_of(c->backend);
+
+		if (s)
+			__sync_fetch_and_add(&s->active, 1);
+	}
+}
+
 // touch notes a packet of a connection.
 static __always_inline void touch(struct __sk_buff *skb, const struct packet *p, struct conn *c)
 {
@@ -175,8 +253,16 @@ static __always_inline void touch(struct __sk_buff *skb, const struct packet *p,
 
 	if (c->seen != now)
 		c->seen = now;
-	if (p->step & (CLOSES | RESETS))
-		ended(c, p->step);
+	if (steps & (CLOSES | RESETS)) {
+		if (is_believable(p, c))
+			ended(c, p->step);
+		else
+			steps &= ~(CLOSES | RESETS);
+	}
+	if (c->steps & RESETS && !(p->step & RESETS))
+		goes_on(c);
+	if (steps & ANSWERS && !(p->step & RESETS) && p->fragment != LATER_FRAGMENT && c->memo != memo_of(p, c))
+		c->memo = memo_of(p, c);
 	if (steps & ~c->steps)
 		c->steps |= steps;
 	if (c->flags & COUNTED)
@@ -206,11 +292,11 @@ static __always_inline int udp_expired(const struct conn *c)
 	struct tuple t = reversed(&c->to);
 	struct conn *answers;
 
-	if (now - c->seen <= c->idle)
+	if (now - c->seen <= c->memo)
 		return 0;
 	t.hook = AT_INGRESS;
 	answers = conn_of(&t);
-	return !answers || now - answers->seen > c->idle;
+	return !answers || now - answers->seen > c->memo;
 }
 
 // orphaned reports whether a connection, of which t is the client's entry, has

@@ -175,7 +175,7 @@ static __always_inline int led_here(struct __sk_buff *skb, struct work *w, enum 
 	struct member *m;
 
 	if (answers) {
-		client_key(&w->key, answers, &w->other);
+		partner_key(&w->key, answers, &w->other);
 		client = learnt(answers) ? NULL : conn_of(&w->other); // or it is found at its own place
 		if (client)
 			touch(skb, &w->p, client);
@@ -233,7 +233,7 @@ __noinline int dsr_second(struct __sk_buff *skb)
 		answers = known(w, &w->to);
 		if (!answers)
 			return TC_ACT_PIPE;
-		client_key(&w->key, answers, &w->other);
+		partner_key(&w->key, answers, &w->other);
 		client = conn_of(&w->other);
 		if (client)
 			touch(skb, p, client);

@@ -45,15 +45,6 @@ static __always_inline void *tracked(void)
 	return bpf_map_lookup_elem(&tracked_1, &only);
 }
 
-// client_key says where the client's entry is; a is that of the answers, found at t.
-static __always_inline void client_key(const struct tuple *t, const struct conn *a, struct tuple *k)
-{
-	int alike = learnt(a) || (a->flags & (NETFILTERS | OWN)) == (NETFILTERS | OWN);
-
-	reverse(alike ? t : &a->to, k);
-	k->hook = a->flags & OWN && !learnt(a) ? AT_EGRESS : AT_INGRESS;
-}
-
 // timeout_of is the timeout of a connection with these entries. The client's may
 // have gone.
 static __always_inline __u32 timeout_of(__u8 proto, const struct conn *client, const struct conn *a)
@@ -62,6 +53,8 @@ static __always_inline __u32 timeout_of(__u8 proto, const struct conn *client, c
 	int direct = a->flags & DIRECT && !(a->flags & COUNTED); // answers go another way
 	int answered = s & USED || direct;
 
+	if (is_outgoing(a))
+		c = s & ~CLOSES; // of the other direction nothing is seen
 	if (proto == IPPROTO_UDP)
 		return answered ? UDP_STREAM : UDP_ONCE;
 	if ((c | s) & RESETS)
@@ -108,7 +101,7 @@ __noinline int remove_old(void)
 	a = deep_conn_of(&w->old.answers);
 	if (!a || a->id != w->old.id)
 		return 0;
-	client_key(&w->old.answers, a, &w->other);
+	partner_key(&w->old.answers, a, &w->other);
 	client = deep_conn_of(&w->other);
 	if (client && client->id == w->old.id) {
 		if (client->flags & COUNTED && !(client->steps & (CLOSES | RESETS)) && !(a->steps & RESETS))
@@ -148,10 +141,10 @@ __noinline int judge(__u32 closed)
 	a = deep_conn_of(&w->old.answers);
 	if (!a || a->id != w->old.id)
 		return ENDED;
-	client_key(&w->old.answers, a, &w->other);
+	partner_key(&w->old.answers, a, &w->other);
 	client = deep_conn_of(&w->other);
 	if (client && client->id != w->old.id)
-		client = NULL; // the client uses its port for another one
+		client = NULL; // the client uses its port for another one, or there is none
 	seen = client && client->seen > a->seen ? client->seen : a->seen;
 	timeout = timeout_of(w->old.answers.proto, client, a);
 	if ((now > seen && now - seen > timeout) || (closed && !worth(timeout))) {

@@ -146,10 +146,15 @@ static __always_inline int parse_ports(struct __sk_buff *skb, struct packet *p)
 		return 0;
 	__builtin_memcpy(&p->t.sport, h, 2);
 	__builtin_memcpy(&p->t.dport, h + 2, 2);
-	if (p->t.proto == IPPROTO_TCP)
+	if (p->t.proto == IPPROTO_TCP) {
 		p->step = tcp_step(h[13]);
-	else if (p->t.proto == IPPROTO_SCTP)
+		p->seq = h[4] << 8 | h[5];
+		p->ack = h[8] << 8 | h[9];
+	} else if (p->t.proto == IPPROTO_SCTP) {
 		p->step = sctp_step(h[12]);
+		p->ack = h[4] << 8 | h[5];
+		p->reflected = p->step & RESETS && h[13] & 1;
+	}
 	return 1;
 }
 

@@ -73,7 +73,7 @@ __noinline int adopt(void)
 	answers = known(w, &w->c.to);
 	if (!answers)
 		return 0;
-	client_key(&w->key, answers, &w->other);
+	partner_key(&w->key, answers, &w->other);
 	client = conn_of(&w->other);
 	w->c = *answers;
 	w->c.flags = ANSWER | COUNTED;

@@ -5,6 +5,9 @@
 
 #include "direct.h"
 #include "fragment.h"
+#include "outgoing.h"
+
+#include <linux/if_packet.h>
 
 // current reports whether a connection's backend is still one of those that its
 // frontend leads to, draining ones included.
@@ -171,6 +174,15 @@ static __always_inline int unknown_fragment(const struct packet *p)
 	return reserved(&p->t.dst) && !within(EXEMPT, &p->t.dst) ? fail(LOST_FRAGMENT) : TC_ACT_UNSPEC;
 }
 
+#define VLAN_ID 0x0fff
+
+// is_of_vlan reports whether a frame is seen again at the interface of its VLAN. VLAN 0
+// is none: such a tag has a priority only (IEEE 802.1Q, 9.6).
+static __always_inline int is_of_vlan(const struct __sk_buff *skb)
+{
+	return skb->vlan_present && skb->vlan_tci & VLAN_ID;
+}
+
 // handle is both programs: they differ in what begins there.
 static __always_inline int handle(struct __sk_buff *skb, __u32 l3, enum hook hook)
 {
@@ -179,8 +191,7 @@ static __always_inline int handle(struct __sk_buff *skb, __u32 l3, enum hook hoo
 	struct packet *p;
 	int told = NOTHING;
 
-	// Frames with a VLAN tag are seen again at the interface of the VLAN.
-	if (!w || skb->vlan_present || !parse(skb, l3))
+	if (!w || is_of_vlan(skb) || !parse(skb, l3))
 		return TC_ACT_UNSPEC;
 	p = &w->p;
 	p->t.hook = hook;
@@ -205,6 +216,11 @@ static __always_inline int handle(struct __sk_buff *skb, __u32 l3, enum hook hoo
 		dsr_forget(p, w);
 		return TC_ACT_UNSPEC;
 	}
+	if (c && is_outgoing(c)) {
+		if (answers_outgoing(skb, p, c))
+			return TC_ACT_UNSPEC;
+		c = NULL;
+	}
 	if (c && (is_unrelated(skb, hook, c) || stale_reply(w, p, c)))
 		return TC_ACT_UNSPEC;
 	if (c && c->flags & (FROZEN | NETFILTERS)) {
@@ -218,10 +234,12 @@ static __always_inline int handle(struct __sk_buff *skb, __u32 l3, enum hook hoo
 		int verdict;
 
 		if (hook == AT_EGRESS && skb->ingress_ifindex) // decided about when it came in
-			return skb->tc_index == LEFT ? forgotten() : TC_ACT_UNSPEC;
+			return skb->tc_index == LEFT ? forgotten() : leaves_unknown(p);
 		if (owned_by_other_proxy(p))
 			return pass_on(p, c);
 		verdict = decide_first(skb, hook == AT_EGRESS);
+		if (hook == AT_EGRESS && verdict == TC_ACT_UNSPEC)
+			return leaves_unknown(p);
 		if (verdict != TC_ACT_PIPE)
 			return verdict;
 		c = conn_of(&p->t);
@@ -231,8 +249,13 @@ static __always_inline int handle(struct __sk_buff *skb, __u32 l3, enum hook hoo
 	return translate(skb, w, c);
 }
 
+// ingress leaves frames alone that are for another machine: a switch floods them, or
+// somebody listens to all (promiscuous mode).
 SEC("tc")
-int ingress(struct __sk_buff *skb) { return handle(skb, ETH_HLEN, AT_INGRESS); }
+int ingress(struct __sk_buff *skb)
+{
+	return skb->pkt_type == PACKET_OTHERHOST ? TC_ACT_UNSPEC : handle(skb, ETH_HLEN, AT_INGRESS);
+}
 
 SEC("tc")
 int egress(struct __sk_buff *skb) { return handle(skb, ETH_HLEN, AT_EGRESS); }
@@ -243,6 +266,35 @@ int ingress_l3(struct __sk_buff *skb) { return handle(skb, 0, AT_INGRESS); }
 
 SEC("tc")
 int egress_l3(struct __sk_buff *skb) { return handle(skb, 0, AT_EGRESS); }
+
+// bridged is at the ports of a bridge, as their packets leave. What is routed has been
+// handled at the bridge's own interface. But what a backend answers a client at another
+// port goes from port to port: that is translated here, and nothing else.
+SEC("tc")
+int bridged(struct __sk_buff *skb)
+{
+	struct work *w = work();
+	struct packet *p;
+	struct conn *c;
+
+	if (!w || is_of_vlan(skb) || !parse(skb, ETH_HLEN))
+		return TC_ACT_UNSPEC;
+	p = &w->p;
+	p->t.hook = AT_EGRESS;
+	if (is_icmp(p) && is_error(p))
+		return translate_error(skb) < 0 ? fail(NOT_WRITTEN) : TC_ACT_UNSPEC;
+	if (!has_ports(p->t.proto) || (p->fragment != WHOLE && !ports_of_fragment(p)))
+		return TC_ACT_UNSPEC;
+	c = conn_of(&p->t);
+	if (!c) {
+		if (p->t.proto == IPPROTO_UDP && skb->tc_index != TRANSLATED)
+			supersede(w);
+		return TC_ACT_UNSPEC;
+	}
+	if (!(c->flags & ANSWER) || c->flags & NETFILTERS || is_unrelated(skb, AT_EGRESS, c) || stale_reply(w, p, c))
+		return TC_ACT_UNSPEC;
+	return c->flags & FROZEN ? fail(CHANGES_HANDS) : translate(skb, w, c);
+}
 
 // What the node sends to itself leaves at the loopback and nowhere else: answers
 // of its own processes to its own sockets, too.

@@ -31,7 +31,10 @@ struct packet {
 	__u8 v6;    //
 	__u8 fragment;
 	__u8 step;
-	__u8 icmp; // its type, if it is an ICMP packet
+	__u8 icmp;      // its type, if it is an ICMP packet
+	__u8 reflected; // SCTP: the verification tag is the sender's own (RFC 9260, 8.5.1)
+	__u16 seq;      // TCP: the upper half of the sequence number
+	__u16 ack;      // TCP: of the number that is acknowledged; SCTP: of the verification tag
 };
 
 // reverse says how an answer looks; the two must not be the same.
@@ -69,6 +72,10 @@ enum conn_flags {
 	DIRECT = 128,    // only one direction passes this node, that which is COUNTED: see direct.h
 };
 
+// A flow that isn't ours and begins at an address and port that a frontend has: its
+// answers look like packets for the frontend (see outgoing.h). No other entry has both.
+#define OUTGOING (ANSWER | UNNAMED)
+
 // Beside the steps, in conn.steps.
 enum {
 	LAST = 32,    // as RESUMED, and if its backend's node doesn't know it, nobody does
@@ -83,7 +90,7 @@ struct conn {
 	__u32 pool, backend;
 	__u8 flags;
 	__u8 steps; // of all packets: enum step
-	__u16 idle; // of netfilter's UDP flows: how long it remembers them, s
+	__u16 memo; // netfilter's UDP flows: how long it remembers them, s; TCP, SCTP: see memo_of
 };
 
 // union ip_header has room for either.

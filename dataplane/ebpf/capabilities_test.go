@@ -1,0 +1,130 @@
+package ebpf
+
+import (
+	"context"
+	"errors"
+	"os"
+	"os/exec"
+	"regexp"
+	"runtime"
+	"slices"
+	"strings"
+	"testing"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/fairway-net/fairway/internal/kernel"
+	"github.com/fairway-net/fairway/model"
+)
+
+// capableVariable has the test binary play the agents of TestCapabilities; its value is
+// the node's cgroup.
+const capableVariable = "FAIRWAY_TEST_CAPABLE"
+
+// TestCapabilities runs a plane with the capabilities that deploy/ebpf gives and no others:
+// it applies, grows its maps, and is succeeded by other processes, which find all of it
+// again and go on.
+func TestCapabilities(t *testing.T) {
+	if cgroup := os.Getenv(capableVariable); cgroup != "" {
+		playRestarts(t, kernel.Options{Cgroup: cgroup, StateDir: t.TempDir()})
+		return
+	}
+	keep := shippedCapabilities(t)
+	inNode(t, func(t *testing.T, options kernel.Options) {
+		ns, err := os.Open("/proc/thread-self/ns/net")
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer ns.Close()
+		command := exec.Command(os.Args[0], "-test.run=^TestCapabilities$", "-test.v")
+		command.Env = append(os.Environ(), capableVariable+"="+options.Cgroup)
+		var out []byte
+		done := make(chan error)
+		go func() {
+			runtime.LockOSThread() // for good: the thread ends with the goroutine
+			err := unix.Setns(int(ns.Fd()), unix.CLONE_NEWNET)
+			if err = errors.Join(err, dropAllBut(keep)); err == nil {
+				out, err = command.CombinedOutput()
+			}
+			done <- err
+		}()
+		if err := <-done; err != nil || !strings.Contains(string(out), "--- PASS: TestCapabilities") {
+			t.Errorf("with %v: %v\n%s", keep, err, out)
+		}
+	})
+}
+
+// shippedCapabilities are those that the manifest names.
+func shippedCapabilities(t *testing.T) []uintptr {
+	t.Helper()
+	text, err := os.ReadFile("../../deploy/ebpf/kustomization.yaml")
+	if err != nil {
+		t.Fatal(err)
+	}
+	list := regexp.MustCompile(`add: \[(.*)\]`).FindSubmatch(text)
+	if list == nil {
+		t.Fatal("the manifest names no capabilities")
+	}
+	numbers := map[string]uintptr{"NET_ADMIN": unix.CAP_NET_ADMIN, "NET_RAW": unix.CAP_NET_RAW, "BPF": unix.CAP_BPF, "PERFMON": unix.CAP_PERFMON}
+	var keep []uintptr
+	for name := range strings.SplitSeq(string(list[1]), ", ") {
+		number, known := numbers[name]
+		if !known {
+			t.Fatalf("capability %q isn't known here", name)
+		}
+		keep = append(keep, number)
+	}
+	return keep
+}
+
+// dropAllBut leaves the programs that the thread starts some capabilities.
+func dropAllBut(keep []uintptr) error {
+	for number := uintptr(0); number <= unix.CAP_LAST_CAP; number++ {
+		if slices.Contains(keep, number) {
+			continue
+		}
+		if err := unix.Prctl(unix.PR_CAPBSET_DROP, number, 0, 0, 0); err != nil && !errors.Is(err, unix.EINVAL) {
+			return err
+		}
+	}
+	return nil
+}
+
+// playRestarts is one agent after another.
+func playRestarts(t *testing.T, options kernel.Options) {
+	ctx := context.Background()
+	var p *Plane
+	ids := map[model.Key]uint32{}
+	for n, want := range []*model.Table{webTable(10, 3), webTable(12, 2), webTable(3000, 2), webTable(40, 2)} {
+		p = newPlane(t, options)
+		for _, verify := range []kernel.Verification{kernel.VerifyNothing, kernel.VerifyAll} {
+			if result, err := p.Apply(ctx, want, verify); err != nil || result.Err() != nil {
+				t.Fatalf("process %d: %v, %v", n, err, result.Err())
+			}
+		}
+		agrees(t, p, want)
+		for f := range want.Frontends() {
+			id := p.state.FrontendID(f.Key)
+			if before, known := ids[f.Key]; known && before != id {
+				t.Errorf("process %d: frontend %s had id %d and has %d", n, f.Key, before, id)
+			}
+			if n == 0 {
+				ids[f.Key] = id
+			}
+		}
+		if _, err := p.Read(ctx, kernel.Query{Frontends: true, Backends: want, Drops: true, Strays: true, Maps: true}); err != nil {
+			t.Errorf("process %d: %v", n, err)
+		}
+		if err := p.store.Grow(); err != nil {
+			t.Error(err)
+		}
+		if n < 3 {
+			if err := p.Close(); err != nil {
+				t.Fatal(err)
+			}
+		}
+	}
+	if err := p.Remove(ctx, kernel.EndConnections); err != nil {
+		t.Error(err)
+	}
+}

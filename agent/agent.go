@@ -19,7 +19,7 @@ import (
 	"github.com/fairway-net/fairway/diagnose/agentlink"
 	"github.com/fairway-net/fairway/diagnose/metrics"
 	"github.com/fairway-net/fairway/dns/node"
-	"github.com/fairway-net/fairway/endpoint/checker"
+	"github.com/fairway-net/fairway/endpoint/check"
 	"github.com/fairway-net/fairway/endpoint/healthports"
 	"github.com/fairway-net/fairway/endpoint/publish"
 	"github.com/fairway-net/fairway/internal/httpports"
@@ -115,7 +115,7 @@ type Agent struct {
 	events       *events
 	repairs      *repairs
 	names        *node.DNS
-	checks       *checker.Checker
+	checks       *check.Checker
 	publish      *publish.Publisher
 	reportedMode string         // whose unsupported features have been logged
 	leftOut      map[fault]bool // by the last sync, as has been reported

@@ -11,15 +11,15 @@ import (
 	"github.com/fairway-net/fairway/compile"
 	"github.com/fairway-net/fairway/dataplane"
 	"github.com/fairway-net/fairway/dns/lease"
-	"github.com/fairway-net/fairway/endpoint/checker"
+	"github.com/fairway-net/fairway/endpoint/check"
 	"github.com/fairway-net/fairway/internal/nodeaddrs"
 	"github.com/fairway-net/fairway/kube"
 )
 
 // newChecks makes what runs this node's health checks; it does nothing as long
 // as no Service asks for any.
-func (a *Agent) newChecks() *checker.Checker {
-	return checker.New(checker.Config{
+func (a *Agent) newChecks() *check.Checker {
+	return check.NewChecker(check.Config{
 		Client: a.client, Node: a.config.NodeName, Addresses: ownAddresses, Log: a.config.Log,
 		Tell: func(service types.NamespacedName, message string) {
 			a.events.ReportService(service, compile.ReasonInvalid, message)

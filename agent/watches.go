@@ -15,7 +15,7 @@ import (
 	"k8s.io/apimachinery/pkg/selection"
 	"k8s.io/apimachinery/pkg/types"
 
-	reports "github.com/fairway-net/fairway/endpoint/health"
+	"github.com/fairway-net/fairway/endpoint/check"
 	"github.com/fairway-net/fairway/internal/nodeaddrs"
 	"github.com/fairway-net/fairway/kube"
 	"github.com/fairway-net/fairway/kube/lastknown"
@@ -70,10 +70,10 @@ func (a *Agent) watchServices(ctx context.Context) {
 // report of health checks is for the controller alone.
 func (a *Agent) watchSlices(ctx context.Context) {
 	source := kube.Source{
-		Client: a.client.DiscoveryV1().RESTClient(), Resource: "endpointslices", Labels: without(reports.ReportOf),
+		Client: a.client.DiscoveryV1().RESTClient(), Resource: "endpointslices", Labels: without(check.ReportOf),
 	}
 	if a.config.DNS == nil {
-		source.Labels = without(corev1.IsHeadlessService, reports.ReportOf)
+		source.Labels = without(corev1.IsHeadlessService, check.ReportOf)
 	}
 	kube.Watch(ctx, source, lastknown.Keep(ctx, a.known, "endpointslices", a.alsoSlices(kube.Sink[*discoveryv1.EndpointSlice]{
 		Set:    a.state.setSlice,

@@ -20,7 +20,7 @@ import (
 	"k8s.io/client-go/kubernetes"
 	"sigs.k8s.io/yaml"
 
-	"github.com/fairway-net/fairway/endpoint/health"
+	"github.com/fairway-net/fairway/endpoint/check"
 	"github.com/fairway-net/fairway/endpoint/publish"
 	"github.com/fairway-net/fairway/kube"
 	"github.com/fairway-net/fairway/kube/balance"
@@ -173,7 +173,7 @@ func (j *publishJob) follow(ctx context.Context, what string, done func([]discov
 	}
 	selector := discoveryv1.LabelServiceName + "=" + j.file.Name + "," + discoveryv1.LabelManagedBy + "=" + publish.Manager
 	if node != "" {
-		selector += "," + health.NodeLabel + "=" + node
+		selector += "," + check.NodeLabel + "=" + node
 	}
 	var list *discoveryv1.EndpointSliceList
 	for deadline := time.Now().Add(j.wait); time.Now().Before(deadline); {
@@ -202,7 +202,7 @@ func (j *publishJob) why(ctx context.Context, client kubernetes.Interface, list 
 		return fmt.Sprintf("there is no Service %s/%s; `fairway expose %s --port PORT` makes one, and the endpoint then comes by itself", j.file.Namespace, j.file.Name, j.file.Name)
 	}
 	for _, s := range list.Items {
-		if reason := s.Annotations[health.AnnotationReason]; reason != "" {
+		if reason := s.Annotations[check.AnnotationReason]; reason != "" {
 			return reason + "; the agent goes on asking"
 		}
 	}

@@ -16,13 +16,12 @@ import (
 
 	"github.com/fairway-net/fairway/controller"
 	"github.com/fairway-net/fairway/endpoint/check"
-	"github.com/fairway-net/fairway/endpoint/health"
 )
 
 // checked is a Service that asks for checks, without a selector.
 func checked(name string, more map[string]string) *corev1.Service {
 	s := service(name, func(s *corev1.Service) { s.Spec.Selector = nil })
-	s.Annotations = map[string]string{health.AnnotationCheck: "tcp"}
+	s.Annotations = map[string]string{check.AnnotationCheck: "tcp"}
 	for k, v := range more {
 		s.Annotations[k] = v
 	}
@@ -70,15 +69,15 @@ func (r *rig) readyNode(name, address string, ready bool) {
 // vote has a node report: addresses with + (healthy) or - (unhealthy) in front.
 func (r *rig) vote(node, service string, findings ...string) {
 	r.Helper()
-	var list []health.Finding
+	var list []check.Finding
 	for _, text := range findings {
-		f := health.Finding{Addr: netip.AddrPortFrom(netip.MustParseAddr(text[1:]), 8000), Verdict: check.Verdict{Health: check.Healthy}}
+		f := check.Finding{Addr: netip.AddrPortFrom(netip.MustParseAddr(text[1:]), 8000), Verdict: check.Verdict{Health: check.Healthy}}
 		if text[0] == '-' {
 			f.Verdict = check.Verdict{Health: check.Unhealthy, Reason: "connection refused"}
 		}
 		list = append(list, f)
 	}
-	for _, report := range health.Reports(node, types.NamespacedName{Namespace: r.ns, Name: service}, list) {
+	for _, report := range check.Reports(node, types.NamespacedName{Namespace: r.ns, Name: service}, list) {
 		r.do(func() (metav1.Object, error) {
 			if s, err := r.client.DiscoveryV1().EndpointSlices(r.ns).Update(context.Background(), report, metav1.UpdateOptions{}); !apierrors.IsNotFound(err) {
 				return s, err
@@ -161,7 +160,7 @@ func TestHealthByMajority(t *testing.T) {
 	for i, n := range []string{"a", "b", "c"} {
 		r.readyNode(n, fmt.Sprintf("10.77.0.%d", i+1), true)
 	}
-	r.createService(checked("far", map[string]string{health.AnnotationAllFailed: "drop"}))
+	r.createService(checked("far", map[string]string{check.AnnotationAllFailed: "drop"}))
 	r.createSlice("far", "192.0.2.7", "192.0.2.8")
 	r.vote("a", "far", "-192.0.2.7", "-192.0.2.8")
 	r.vote("b", "far", "+192.0.2.7", "-192.0.2.8")

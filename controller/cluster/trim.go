@@ -5,7 +5,7 @@ import (
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
-	"github.com/fairway-net/fairway/endpoint/health"
+	"github.com/fairway-net/fairway/kube/ownnode"
 )
 
 // Trim drops from an object what no controller here reads, before it is kept:
@@ -90,8 +90,8 @@ func trimNode(node *corev1.Node) *corev1.Node {
 		Labels:          node.Labels,
 	}}
 	kept.DeletionTimestamp, kept.Status.Addresses = node.DeletionTimestamp, node.Status.Addresses
-	if mode, plain := node.Annotations[health.ModeAnnotation]; plain {
-		kept.Annotations = map[string]string{health.ModeAnnotation: mode}
+	if mode, plain := node.Annotations[ownnode.ModeAnnotation]; plain {
+		kept.Annotations = map[string]string{ownnode.ModeAnnotation: mode}
 	}
 	if cpu, ok := node.Status.Allocatable[corev1.ResourceCPU]; ok {
 		kept.Status.Allocatable = corev1.ResourceList{corev1.ResourceCPU: cpu}

@@ -1,5 +1,5 @@
 // Package health writes what health checks found into EndpointSlices: nodes
-// report what they see (package endpoint/health says how), and this controller
+// report what they see (package endpoint/check says how), and this controller
 // counts their votes, sets `ready` and writes an Event at each change. It leaves
 // alone the endpoints of pods and those that agents publish.
 //
@@ -27,7 +27,7 @@ import (
 
 	"github.com/fairway-net/fairway/controller/cluster"
 	"github.com/fairway-net/fairway/controller/endpointslice"
-	"github.com/fairway-net/fairway/endpoint/health"
+	"github.com/fairway-net/fairway/endpoint/check"
 	"github.com/fairway-net/fairway/internal/queue"
 )
 
@@ -48,7 +48,7 @@ type Controller struct {
 	events   record.EventRecorder
 
 	mu    sync.Mutex
-	nodes *health.Nodes // nil if it must be made anew
+	nodes *check.Nodes // nil if it must be made anew
 	known map[types.NamespacedName]knowledge
 }
 
@@ -104,7 +104,7 @@ func withoutManagedFields(obj any) (any, error) {
 
 func indexService(obj any) ([]string, error) {
 	if s, ok := obj.(*discoveryv1.EndpointSlice); ok {
-		if key, belongs := health.ServiceOf(s); belongs {
+		if key, belongs := check.ServiceOf(s); belongs {
 			return []string{key.String()}, nil
 		}
 	}
@@ -113,7 +113,7 @@ func indexService(obj any) ([]string, error) {
 
 func indexReport(obj any) ([]string, error) {
 	if s, ok := obj.(*discoveryv1.EndpointSlice); ok {
-		if key, _, is := health.IsReport(s); is {
+		if key, _, is := check.IsReport(s); is {
 			return []string{key.String()}, nil
 		}
 	}
@@ -128,9 +128,9 @@ func (c *Controller) sliceChanged(obj any) {
 	if !ok {
 		return
 	}
-	if key, belongs := health.ServiceOf(s); belongs {
+	if key, belongs := check.ServiceOf(s); belongs {
 		c.services.Add(key)
-	} else if key, _, is := health.IsReport(s); is {
+	} else if key, _, is := check.IsReport(s); is {
 		c.services.Add(key)
 	}
 }
@@ -138,7 +138,7 @@ func (c *Controller) sliceChanged(obj any) {
 // serviceChanged looks at Services that ask for checks, or did.
 func (c *Controller) serviceChanged(old, new *corev1.Service) {
 	for _, s := range []*corev1.Service{old, new} {
-		if s != nil && health.Asks(s.Annotations) {
+		if s != nil && check.Asks(s.Annotations) {
 			c.services.Add(types.NamespacedName{Namespace: s.Namespace, Name: s.Name})
 			return
 		}
@@ -147,7 +147,7 @@ func (c *Controller) serviceChanged(old, new *corev1.Service) {
 
 // nodeChanged has votes counted anew where that can matter.
 func (c *Controller) nodeChanged(old, new *corev1.Node) {
-	if old != nil && new != nil && health.NodeOf(old).Equal(health.NodeOf(new)) {
+	if old != nil && new != nil && check.NodeOf(old).Equal(check.NodeOf(new)) {
 		return
 	}
 	c.mu.Lock()
@@ -163,7 +163,7 @@ func (c *Controller) nodeChanged(old, new *corev1.Node) {
 }
 
 // index returns the nodes as they are now.
-func (c *Controller) index() (*health.Nodes, error) {
+func (c *Controller) index() (*check.Nodes, error) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if c.nodes != nil {
@@ -173,11 +173,11 @@ func (c *Controller) index() (*health.Nodes, error) {
 	if err != nil {
 		return nil, fmt.Errorf("list Nodes: %w", err)
 	}
-	nodes := make([]health.Node, len(list))
+	nodes := make([]check.Node, len(list))
 	for i, n := range list {
-		nodes[i] = health.NodeOf(n)
+		nodes[i] = check.NodeOf(n)
 	}
-	c.nodes = health.NewNodes(nodes)
+	c.nodes = check.NewNodes(nodes)
 	return c.nodes, nil
 }
 
@@ -195,7 +195,7 @@ func (c *Controller) sync(ctx context.Context, key types.NamespacedName) error {
 	if err != nil {
 		return err
 	}
-	wish, _ := health.Read(service.Annotations) // agents tell of problems
+	wish, _ := check.ReadWish(service.Annotations) // agents tell of problems
 	if wish.Spec == nil {
 		c.forget(key)
 		return c.release(ctx, slices)
@@ -235,7 +235,7 @@ func (c *Controller) lookUp(index string, key types.NamespacedName) ([]*discover
 }
 
 // votes are what nodes report. Reports of nodes that are gone go too.
-func (c *Controller) votes(ctx context.Context, key types.NamespacedName) (health.Votes, error) {
+func (c *Controller) votes(ctx context.Context, key types.NamespacedName) (check.Votes, error) {
 	reports, err := c.lookUp(byReport, key)
 	if err != nil {
 		return nil, err
@@ -244,11 +244,11 @@ func (c *Controller) votes(ctx context.Context, key types.NamespacedName) (healt
 	if err != nil {
 		return nil, err
 	}
-	votes := health.Votes{}
+	votes := check.Votes{}
 	for _, r := range reports {
-		_, node, _ := health.IsReport(r)
+		_, node, _ := check.IsReport(r)
 		if nodes.Has(node) {
-			votes.Add(node, health.Findings(r))
+			votes.Add(node, check.Findings(r))
 			continue
 		}
 		err := c.cluster.Client.DiscoveryV1().EndpointSlices(r.Namespace).Delete(ctx, r.Name, metav1.DeleteOptions{})

@@ -9,7 +9,6 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/fairway-net/fairway/endpoint/check"
-	"github.com/fairway-net/fairway/endpoint/health"
 )
 
 // knowledge is what is known of a Service's endpoints.
@@ -43,7 +42,7 @@ type change struct {
 const quiet = time.Second
 
 // judge counts the votes about each endpoint. It changes nothing.
-func (c *Controller) judge(key types.NamespacedName, wish health.Wish, slices []*discoveryv1.EndpointSlice, votes health.Votes, nodes *health.Nodes, now time.Time) judgement {
+func (c *Controller) judge(key types.NamespacedName, wish check.Wish, slices []*discoveryv1.EndpointSlice, votes check.Votes, nodes *check.Nodes, now time.Time) judgement {
 	c.mu.Lock()
 	before := c.known[key]
 	c.mu.Unlock()
@@ -53,9 +52,9 @@ func (c *Controller) judge(key types.NamespacedName, wish health.Wish, slices []
 		each(s, wish, func(e *discoveryv1.Endpoint, addr netip.AddrPort) {
 			was, known := before.verdicts[addr]
 			if !known {
-				was.Health = health.Was(s, e)
+				was.Health = check.PriorHealth(s, e)
 			}
-			v := verdict{health.Decide(was.Health, nodes.Checkers(addr.Addr(), e.NodeName), votes[addr]), was.changed}
+			v := verdict{check.Decide(was.Health, nodes.Checkers(addr.Addr(), e.NodeName), votes[addr]), was.changed}
 			switch since := now.Sub(was.changed); {
 			case v.Health == was.Health:
 			case since < quiet && !was.changed.IsZero():
@@ -81,20 +80,20 @@ func (c *Controller) judge(key types.NamespacedName, wish health.Wish, slices []
 }
 
 // each calls f for the endpoints of a slice that are checked, and where.
-func each(s *discoveryv1.EndpointSlice, wish health.Wish, f func(*discoveryv1.Endpoint, netip.AddrPort)) {
-	if !health.Concerns(s) {
+func each(s *discoveryv1.EndpointSlice, wish check.Wish, f func(*discoveryv1.Endpoint, netip.AddrPort)) {
+	if !check.Concerns(s) {
 		return
 	}
-	port, err := health.PortOf(wish.Spec, s.Ports)
+	port, err := check.PortOf(wish.Spec, s.Ports)
 	if err != nil {
 		return // agents tell
 	}
 	for i := range s.Endpoints {
 		e := &s.Endpoints[i]
-		if !health.Checkable(e) {
+		if !check.Checkable(e) {
 			continue
 		}
-		if addr, err := health.Address(e); err == nil {
+		if addr, err := check.AddressOf(e); err == nil {
 			f(e, netip.AddrPortFrom(addr, port))
 		}
 	}
@@ -103,7 +102,7 @@ func each(s *discoveryv1.EndpointSlice, wish health.Wish, f func(*discoveryv1.En
 // publishedReady reports whether an agent publishes an endpoint in a slice that
 // takes traffic.
 func publishedReady(s *discoveryv1.EndpointSlice) bool {
-	if _, published := s.Labels[health.NodeLabel]; !published {
+	if _, published := s.Labels[check.NodeLabel]; !published {
 		return false
 	}
 	for _, e := range s.Endpoints {

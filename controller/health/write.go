@@ -10,7 +10,6 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/fairway-net/fairway/endpoint/check"
-	"github.com/fairway-net/fairway/endpoint/health"
 )
 
 // The reasons of the Events on Services.
@@ -23,20 +22,20 @@ const (
 // write makes endpoints ready that are healthy, and those not that aren't. Where
 // nothing is known, or if all failed and are to be kept, an endpoint is ready as
 // its author says or as it was before.
-func (c *Controller) write(ctx context.Context, wish health.Wish, slices []*discoveryv1.EndpointSlice, found judgement) error {
+func (c *Controller) write(ctx context.Context, wish check.Wish, slices []*discoveryv1.EndpointSlice, found judgement) error {
 	for _, s := range slices {
 		next := s.DeepCopy()
 		changed := false
 		each(next, wish, func(e *discoveryv1.Endpoint, addr netip.AddrPort) {
 			switch found.verdicts[addr].Health {
 			case check.Healthy:
-				changed = health.SetReady(e, true) || changed
+				changed = check.SetReady(e, true) || changed
 			case check.Unhealthy:
-				changed = health.SetReady(e, found.allFailed && !wish.Drop) || changed
+				changed = check.SetReady(e, found.allFailed && !wish.Drop) || changed
 			}
 		})
 		if changed {
-			health.Mark(next, true)
+			check.MarkChecked(next, true)
 			if err := c.update(ctx, next); err != nil {
 				return err
 			}
@@ -49,12 +48,12 @@ func (c *Controller) write(ctx context.Context, wish health.Wish, slices []*disc
 func (c *Controller) release(ctx context.Context, slices []*discoveryv1.EndpointSlice) error {
 	for _, s := range slices {
 		next := s.DeepCopy()
-		if !health.Mark(next, false) {
+		if !check.MarkChecked(next, false) {
 			continue
 		}
 		for i := range next.Endpoints {
-			if health.Checkable(&next.Endpoints[i]) {
-				health.SetReady(&next.Endpoints[i], true)
+			if check.Checkable(&next.Endpoints[i]) {
+				check.SetReady(&next.Endpoints[i], true)
 			}
 		}
 		if err := c.update(ctx, next); err != nil {
@@ -72,7 +71,7 @@ func (c *Controller) update(ctx context.Context, s *discoveryv1.EndpointSlice) e
 }
 
 // tell writes Events about what has changed.
-func (c *Controller) tell(service *corev1.Service, wish health.Wish, found judgement) {
+func (c *Controller) tell(service *corev1.Service, wish check.Wish, found judgement) {
 	for _, ch := range found.changes {
 		if ch.now.Health == check.Unhealthy {
 			c.events.Eventf(service, corev1.EventTypeWarning, reasonUnhealthy, "endpoint %s gets no new connections: %s", ch.addr, ch.now.Reason)

@@ -17,7 +17,7 @@ import (
 	"k8s.io/client-go/tools/leaderelection/resourcelock"
 
 	"github.com/fairway-net/fairway/controller/cluster"
-	"github.com/fairway-net/fairway/endpoint/health"
+	"github.com/fairway-net/fairway/endpoint/check"
 	"github.com/fairway-net/fairway/internal/queue"
 )
 
@@ -157,7 +157,7 @@ func (c *Controller) client(slice *discoveryv1.EndpointSlice) discoveryclient.En
 }
 
 func (c *Controller) update(ctx context.Context, slice, want *discoveryv1.EndpointSlice) error {
-	health.Carry(slice, want)
+	check.CarryMark(slice, want)
 	if equality.Semantic.DeepEqual(slice.Endpoints, want.Endpoints) &&
 		equality.Semantic.DeepEqual(slice.Ports, want.Ports) &&
 		equality.Semantic.DeepEqual(slice.Labels, want.Labels) &&

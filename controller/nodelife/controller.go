@@ -27,8 +27,8 @@ import (
 	"k8s.io/client-go/tools/cache"
 
 	"github.com/fairway-net/fairway/controller/cluster"
-	"github.com/fairway-net/fairway/endpoint/health"
 	"github.com/fairway-net/fairway/internal/seldom"
+	"github.com/fairway-net/fairway/kube/ownnode"
 )
 
 // DefaultGrace is how long a machine may be silent.
@@ -128,7 +128,7 @@ func (c *Controller) listen(ctx context.Context, nodes map[string]*corev1.Node, 
 	overdue := false
 	for name, node := range nodes {
 		at, hasLease := renewed[name]
-		if _, plain := node.Annotations[health.ModeAnnotation]; !hasLease && !plain {
+		if _, plain := node.Annotations[ownnode.ModeAnnotation]; !hasLease && !plain {
 			continue
 		}
 		last, known := c.heard[name]

@@ -16,7 +16,7 @@ import (
 	"k8s.io/utils/ptr"
 
 	"github.com/fairway-net/fairway/controller/cluster"
-	"github.com/fairway-net/fairway/endpoint/health"
+	"github.com/fairway-net/fairway/kube/ownnode"
 )
 
 // seen is what kubectl shows of a node, its Pods and its published endpoints.
@@ -62,7 +62,7 @@ func TestSilent(t *testing.T) {
 	client := fake.NewClientset(
 		&corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "n1"}, Status: corev1.NodeStatus{Conditions: []corev1.NodeCondition{{Type: corev1.NodeReady, Status: corev1.ConditionTrue}}}},
 		&corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "never"}},
-		&corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "died", Annotations: map[string]string{health.ModeAnnotation: "nftables"}}},
+		&corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "died", Annotations: map[string]string{ownnode.ModeAnnotation: "nftables"}}},
 		pod("elsewhere", "n2", corev1.ConditionTrue), pod("ready", "n1", corev1.ConditionTrue), pod("waiting", "n1", corev1.ConditionFalse),
 		&discoveryv1.EndpointSlice{ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: "published"}, Endpoints: []discoveryv1.Endpoint{
 			{Addresses: []string{"192.0.2.1"}, NodeName: ptr.To("n1")}, {Addresses: []string{"192.0.2.2"}, NodeName: ptr.To("n2")},

@@ -19,7 +19,7 @@ import (
 	"k8s.io/apimachinery/pkg/fields"
 
 	"github.com/fairway-net/fairway/controller/cluster"
-	"github.com/fairway-net/fairway/endpoint/health"
+	"github.com/fairway-net/fairway/kube/ownnode"
 )
 
 const (
@@ -108,7 +108,7 @@ func (c *Controller) abandoned(pod *corev1.Pod, node *corev1.Node, missing time.
 // runsPods reports whether a kubelet runs on a node. Nodes that an agent registered
 // are machines without one; they show the agent's version in its place.
 func runsPods(node *corev1.Node) bool {
-	_, plain := node.Annotations[health.ModeAnnotation]
+	_, plain := node.Annotations[ownnode.ModeAnnotation]
 	return !plain && node.Status.NodeInfo.KubeletVersion != ""
 }
 

@@ -13,7 +13,7 @@ import (
 	clienttesting "k8s.io/client-go/testing"
 
 	"github.com/fairway-net/fairway/controller/cluster"
-	"github.com/fairway-net/fairway/endpoint/health"
+	"github.com/fairway-net/fairway/kube/ownnode"
 )
 
 // TestLook: which Pods are deleted, and how.
@@ -33,7 +33,7 @@ func TestLook(t *testing.T) {
 	}
 	gone := corev1.Taint{Key: "k", Effect: corev1.TaintEffectNoExecute}
 	client := fake.NewClientset(
-		machine("plain", "fairway-1.0", map[string]string{health.ModeAnnotation: "nftables"}), machine("kubelet", "v1.36.0", nil), machine("bare", "", nil),
+		machine("plain", "fairway-1.0", map[string]string{ownnode.ModeAnnotation: "nftables"}), machine("kubelet", "v1.36.0", nil), machine("bare", "", nil),
 		machine("tainted", "v1.36.0", nil, gone),
 		pod("plain", "plain", false), pod("plain-ending", "plain", true), pod("kubelet-ending", "kubelet", true), pod("bare-ending", "bare", true),
 		pod("tainted", "tainted", false), pod("tainted-ending", "tainted", true), pod("lost", "gone", false), pod("lost-ending", "gone", true),

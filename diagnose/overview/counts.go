@@ -9,7 +9,7 @@ import (
 	discoveryv1 "k8s.io/api/discovery/v1"
 	"k8s.io/apimachinery/pkg/types"
 
-	"github.com/fairway-net/fairway/endpoint/health"
+	"github.com/fairway-net/fairway/endpoint/check"
 )
 
 // tally is how many endpoints a Service has in each family, each address and
@@ -34,7 +34,7 @@ func (t tally) String() string {
 func count(list []discoveryv1.EndpointSlice) map[types.NamespacedName]tally {
 	found := map[types.NamespacedName]map[string]bool{}
 	for i := range list {
-		service, belongs := health.ServiceOf(&list[i])
+		service, belongs := check.ServiceOf(&list[i])
 		if !belongs {
 			continue
 		}

@@ -14,7 +14,8 @@ import (
 	discoveryv1 "k8s.io/api/discovery/v1"
 	"k8s.io/apimachinery/pkg/types"
 
-	"github.com/fairway-net/fairway/endpoint/health"
+	"github.com/fairway-net/fairway/endpoint/check"
+	"github.com/fairway-net/fairway/kube/ownnode"
 )
 
 // Input is what is read from the API.
@@ -71,10 +72,10 @@ func nodeLines(nodes []corev1.Node) []string {
 			}
 		}
 		state := "Ready"
-		if !health.NodeOf(n).Ready {
+		if !check.NodeOf(n).Ready {
 			state = "NotReady"
 		}
-		mode := cmp.Or(n.Annotations[health.ModeAnnotation], "unknown") // kube-proxy's nodes don't say
+		mode := cmp.Or(n.Annotations[ownnode.ModeAnnotation], "unknown") // kube-proxy's nodes don't say
 		lines = append(lines, fmt.Sprintf("%s\t%s\t%s\t%s", n.Name, state, mode, strings.Join(addresses, ", ")))
 	}
 	if len(nodes) == 0 {

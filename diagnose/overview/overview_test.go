@@ -12,7 +12,6 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/fairway-net/fairway/endpoint/check"
-	"github.com/fairway-net/fairway/endpoint/health"
 )
 
 func TestWriteSaysWhatIsNotWell(t *testing.T) {
@@ -34,7 +33,7 @@ func TestWriteSaysWhatIsNotWell(t *testing.T) {
 		}},
 		Events: []corev1.Event{{Type: corev1.EventTypeWarning, Reason: "InvalidValue", Message: "annotation x is ignored", InvolvedObject: corev1.ObjectReference{Kind: "Service", Namespace: "default", Name: "web"}}},
 	}
-	for _, r := range health.Reports("a", types.NamespacedName{Namespace: "default", Name: "web"}, []health.Finding{{
+	for _, r := range check.Reports("a", types.NamespacedName{Namespace: "default", Name: "web"}, []check.Finding{{
 		Addr: netip.MustParseAddrPort("10.0.0.1:80"), Verdict: check.Verdict{Health: check.Unhealthy, Reason: "connection refused"},
 	}}) {
 		in.Slices = append(in.Slices, *r)

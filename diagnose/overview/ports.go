@@ -10,7 +10,7 @@ import (
 	discoveryv1 "k8s.io/api/discovery/v1"
 	"k8s.io/apimachinery/pkg/types"
 
-	"github.com/fairway-net/fairway/endpoint/health"
+	"github.com/fairway-net/fairway/endpoint/check"
 )
 
 // servicePort is a port of a Service, as slices name it.
@@ -25,8 +25,8 @@ func differentPorts(list []discoveryv1.EndpointSlice) []string {
 	published := map[servicePort]map[int32][]string{} // the machines of each port
 	for i := range list {
 		s := &list[i]
-		service, belongs := health.ServiceOf(s)
-		machine := s.Labels[health.NodeLabel]
+		service, belongs := check.ServiceOf(s)
+		machine := s.Labels[check.NodeLabel]
 		if !belongs || machine == "" || len(s.Endpoints) == 0 {
 			continue
 		}

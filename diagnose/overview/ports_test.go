@@ -9,14 +9,14 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 
-	"github.com/fairway-net/fairway/endpoint/health"
+	"github.com/fairway-net/fairway/endpoint/check"
 )
 
 func TestDifferentPorts(t *testing.T) {
 	published := func(service, machine, name string, port int32) discoveryv1.EndpointSlice {
 		tcp := corev1.ProtocolTCP
 		return discoveryv1.EndpointSlice{
-			ObjectMeta: metav1.ObjectMeta{Namespace: "default", Labels: map[string]string{discoveryv1.LabelServiceName: service, health.NodeLabel: machine}},
+			ObjectMeta: metav1.ObjectMeta{Namespace: "default", Labels: map[string]string{discoveryv1.LabelServiceName: service, check.NodeLabel: machine}},
 			Ports:      []discoveryv1.EndpointPort{{Name: &name, Port: &port, Protocol: &tcp}},
 			Endpoints:  []discoveryv1.Endpoint{{Addresses: []string{"10.0.0.1"}}},
 		}

@@ -11,14 +11,13 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/fairway-net/fairway/endpoint/check"
-	"github.com/fairway-net/fairway/endpoint/health"
 )
 
 // problems says what is not well, and why.
 func problems(in Input) []string {
 	var lines []string
 	for i := range in.Nodes {
-		if health.NodeOf(&in.Nodes[i]).Ready {
+		if check.NodeOf(&in.Nodes[i]).Ready {
 			continue
 		}
 		why := "its Node says so"
@@ -57,7 +56,7 @@ func serviceProblems(in Input) []string {
 			lines = append(lines, fmt.Sprintf("service %s: none of its %d endpoints is ready", name, all))
 		}
 		if bad := len(failing[key(s)]); all > 0 && bad >= all && ready > 0 {
-			lines = append(lines, fmt.Sprintf("service %s: none of its %d endpoints passes its check; all get traffic (%s: keep)", name, all, health.AnnotationAllFailed))
+			lines = append(lines, fmt.Sprintf("service %s: none of its %d endpoints passes its check; all get traffic (%s: keep)", name, all, check.AnnotationAllFailed))
 		}
 		if awaitsAddress(s) {
 			lines = append(lines, fmt.Sprintf("service %s has no load balancer address", name))
@@ -70,11 +69,11 @@ func serviceProblems(in Input) []string {
 func failing(list []discoveryv1.EndpointSlice) map[types.NamespacedName]map[netip.AddrPort]bool {
 	found := map[types.NamespacedName]map[netip.AddrPort]bool{}
 	for i := range list {
-		service, _, is := health.IsReport(&list[i])
+		service, _, is := check.IsReport(&list[i])
 		if !is {
 			continue
 		}
-		for _, f := range health.Findings(&list[i]) {
+		for _, f := range check.Findings(&list[i]) {
 			if f.Health != check.Unhealthy {
 				continue
 			}
@@ -92,11 +91,11 @@ func unhealthy(list []discoveryv1.EndpointSlice) []string {
 	said := map[string]bool{}
 	var lines []string
 	for i := range list {
-		service, node, is := health.IsReport(&list[i])
+		service, node, is := check.IsReport(&list[i])
 		if !is {
 			continue
 		}
-		for _, f := range health.Findings(&list[i]) {
+		for _, f := range check.Findings(&list[i]) {
 			if f.Reason == "" {
 				continue
 			}
@@ -109,10 +108,10 @@ func unhealthy(list []discoveryv1.EndpointSlice) []string {
 	}
 	for i := range list {
 		s := &list[i]
-		key, belongs := health.ServiceOf(s)
-		if reason := s.Annotations[health.AnnotationReason]; reason != "" && belongs && len(s.Endpoints) > 0 && len(s.Ports) > 0 && s.Ports[0].Port != nil {
+		key, belongs := check.ServiceOf(s)
+		if reason := s.Annotations[check.AnnotationReason]; reason != "" && belongs && len(s.Endpoints) > 0 && len(s.Ports) > 0 && s.Ports[0].Port != nil {
 			lines = append(lines, fmt.Sprintf("endpoint %s port %d of %s: %s, says %s, which publishes it",
-				s.Endpoints[0].Addresses[0], *s.Ports[0].Port, key, reason, s.Labels[health.NodeLabel]))
+				s.Endpoints[0].Addresses[0], *s.Ports[0].Port, key, reason, s.Labels[check.NodeLabel]))
 		}
 	}
 	slices.Sort(lines)

@@ -10,7 +10,8 @@ import (
 	corev1 "k8s.io/api/core/v1"
 
 	"github.com/fairway-net/fairway/diagnose/agentlink"
-	"github.com/fairway-net/fairway/endpoint/health"
+	"github.com/fairway-net/fairway/endpoint/check"
+	"github.com/fairway-net/fairway/kube/ownnode"
 )
 
 // Node is a node in the list.
@@ -123,8 +124,8 @@ const versionAnnotation = "fairway.dev/version"
 
 func nodeOf(n *corev1.Node) Node {
 	out := Node{
-		Name: n.Name, Ready: health.NodeOf(n).Ready, PodCIDRs: n.Spec.PodCIDRs, Zone: n.Labels[corev1.LabelTopologyZone],
-		Mode: n.Annotations[health.ModeAnnotation], Version: n.Annotations[versionAnnotation],
+		Name: n.Name, Ready: check.NodeOf(n).Ready, PodCIDRs: n.Spec.PodCIDRs, Zone: n.Labels[corev1.LabelTopologyZone],
+		Mode: n.Annotations[ownnode.ModeAnnotation], Version: n.Annotations[versionAnnotation],
 	}
 	if !out.Ready {
 		out.Why = whyNotReady(n)

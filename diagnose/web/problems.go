@@ -9,7 +9,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 
 	"github.com/fairway-net/fairway/diagnose/doctor"
-	"github.com/fairway-net/fairway/endpoint/health"
+	"github.com/fairway-net/fairway/endpoint/check"
 )
 
 // Problem is one finding, about a Service, a node, or what the page itself can't
@@ -92,7 +92,7 @@ func (p *Page) nodeProblems(r *http.Request) []Problem {
 	}
 	p.store.mu.RLock()
 	for _, n := range byName(p.store.nodes) {
-		if !health.NodeOf(n).Ready {
+		if !check.NodeOf(n).Ready {
 			add(n.Name, "the node is not ready: "+whyNotReady(n), doctor.Proved)
 		}
 	}

@@ -1,7 +1,14 @@
-// Package check finds out whether endpoints answer. It reads what a check is
-// (Spec), asks an endpoint once (Prober), judges the answers over time (State)
-// and keeps ten thousand such checks going with one timer (Scheduler). It knows
-// addresses and answers, not Services or Kubernetes.
+// Package check keeps health checks of endpoints without a pod: what a Service or an
+// EndpointSlice asks for by annotations, which nodes ask, how an endpoint is asked, what a
+// node reports, and what the reports of all mean.
+//
+// Pods have a kubelet, so only endpoints without a pod are checked. The agent of the
+// endpoint's machine asks; where there is none, up to three nodes do (Nodes.Checkers).
+// Each node reports what it found in EndpointSlices of its own that belong to no Service
+// (Reports). The controller counts the votes (Decide) and writes the endpoint's `ready`.
+//
+// Asking knows addresses and answers only, and keeps ten thousand checks going with one
+// timer:
 //
 //	spec.go       the text of a check, such as http:/healthz
 //	settings.go   interval, timeout, rise, fall, expected answer
@@ -12,4 +19,22 @@
 //	prober.go     one question: which prober answers for which kind
 //	connect.go    connections that end without a trace
 //	http.go, stream.go, datagram.go, grpc.go, exec.go, unit.go   the kinds
+//
+// What checks mean is pure:
+//
+//	wish.go       annotations to a check
+//	endpoint.go   which endpoints are checked, at which port
+//	checkers.go   which nodes check an endpoint
+//	report.go     what a node found, as EndpointSlices
+//	decide.go     votes to conditions
+//	conditions.go the conditions and marks of a checked EndpointSlice
+//
+// An agent runs a Checker, to which it hands every Service and EndpointSlice that it hears
+// of. Where none asks for checks, nothing runs and nothing more is watched:
+//
+//	checker.go  what the agent hands on
+//	input.go    what is kept of Services, EndpointSlices and Nodes
+//	plan.go     which endpoints this node checks
+//	reports.go  what is written
+//	metrics.go  what /metrics shows
 package check

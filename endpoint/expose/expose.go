@@ -15,7 +15,6 @@ import (
 	"k8s.io/apimachinery/pkg/util/validation"
 
 	"github.com/fairway-net/fairway/endpoint/check"
-	"github.com/fairway-net/fairway/endpoint/health"
 )
 
 // Manager is what the label endpointslice.kubernetes.io/managed-by says of the
@@ -67,8 +66,8 @@ func (r Request) Objects() (*corev1.Service, []*discoveryv1.EndpointSlice, error
 		},
 	}
 	if r.Check != "" {
-		service.Annotations = map[string]string{health.AnnotationCheck: r.Check}
-		if _, problems := health.Read(service.Annotations); len(problems) > 0 {
+		service.Annotations = map[string]string{check.AnnotationCheck: r.Check}
+		if _, problems := check.ReadWish(service.Annotations); len(problems) > 0 {
 			_, err := check.Parse(r.Check)
 			if err == nil {
 				err = problems[0]

@@ -9,7 +9,6 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/fairway-net/fairway/endpoint/check"
-	"github.com/fairway-net/fairway/endpoint/health"
 )
 
 // tracked is an endpoint that this machine publishes.
@@ -66,7 +65,7 @@ func (e *endpoint) target(service *corev1.Service) (*check.Target, error) {
 		return nil, nil
 	}
 	if t.Spec == nil {
-		wish, _ := health.Read(service.Annotations) // whoever checks for the Service tells of problems
+		wish, _ := check.ReadWish(service.Annotations) // whoever checks for the Service tells of problems
 		if t.Spec = wish.Spec; t.Spec != nil {
 			t.Own = false
 		}
@@ -79,7 +78,7 @@ func (e *endpoint) target(service *corev1.Service) (*check.Target, error) {
 	}
 	if t.Spec.Port != "" {
 		number := int32(e.entry.Port)
-		port, err := health.PortOf(t.Spec, []discoveryv1.EndpointPort{{Name: &e.portName, Port: &number, Protocol: &e.entry.Protocol}})
+		port, err := check.PortOf(t.Spec, []discoveryv1.EndpointPort{{Name: &e.portName, Port: &number, Protocol: &e.entry.Protocol}})
 		if err != nil {
 			return nil, fmt.Errorf("%s: %w", e.entry.Source, err)
 		}
@@ -106,7 +105,7 @@ func (p *Publisher) check(key types.NamespacedName, service *corev1.Service, end
 			t = &tracked{service: key, verdict: check.Verdict{Health: was(have[name])}}
 			t.told = t.verdict.Health
 			if h := have[name]; h != nil {
-				t.verdict.Reason = h.Annotations[health.AnnotationReason]
+				t.verdict.Reason = h.Annotations[check.AnnotationReason]
 			}
 			p.tracked[id] = t
 		}

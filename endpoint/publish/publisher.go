@@ -16,7 +16,6 @@ import (
 	"k8s.io/client-go/kubernetes"
 
 	"github.com/fairway-net/fairway/endpoint/check"
-	"github.com/fairway-net/fairway/endpoint/health"
 	"github.com/fairway-net/fairway/internal/queue"
 )
 
@@ -90,10 +89,10 @@ func (p *Publisher) DeleteService(key types.NamespacedName) { p.look(key) }
 // SetSlice takes in an EndpointSlice that is new or has changed: others may
 // change this machine's.
 func (p *Publisher) SetSlice(s *discoveryv1.EndpointSlice) {
-	if p.config.Folder == "" || s.Labels[discoveryv1.LabelManagedBy] != Manager || s.Labels[health.NodeLabel] != p.config.Node {
+	if p.config.Folder == "" || s.Labels[discoveryv1.LabelManagedBy] != Manager || s.Labels[check.NodeLabel] != p.config.Node {
 		return
 	}
-	if key, belongs := health.ServiceOf(s); belongs {
+	if key, belongs := check.ServiceOf(s); belongs {
 		p.dirty.Add(key)
 	}
 }

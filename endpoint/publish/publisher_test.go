@@ -19,7 +19,6 @@ import (
 	"k8s.io/client-go/kubernetes/fake"
 
 	"github.com/fairway-net/fairway/endpoint/check"
-	"github.com/fairway-net/fairway/endpoint/health"
 )
 
 const patience = time.Minute
@@ -188,7 +187,7 @@ func TestLife(t *testing.T) {
 	})
 	for _, s := range r.slices() {
 		if *s.Endpoints[0].NodeName != "a" || *s.Endpoints[0].Zone != "north" || s.Annotations["fairway.dev/weight"] != "2" ||
-			s.Labels[health.NodeLabel] != "a" || s.OwnerReferences[0].Kind != "Node" || len(s.Endpoints) != 1 {
+			s.Labels[check.NodeLabel] != "a" || s.OwnerReferences[0].Kind != "Node" || len(s.Endpoints) != 1 {
 			t.Errorf("slice %+v", s)
 		}
 	}
@@ -196,7 +195,7 @@ func TestLife(t *testing.T) {
 		t.Fatal(err)
 	}
 	r.until("the process is down", func() bool { return strings.Count(r.published(), "down") == 2 })
-	if !r.hears("EndpointUnhealthy") || !strings.Contains(r.slices()[0].Annotations[health.AnnotationReason], "refused") {
+	if !r.hears("EndpointUnhealthy") || !strings.Contains(r.slices()[0].Annotations[check.AnnotationReason], "refused") {
 		t.Errorf("told %q, slices %v", r.told, r.slices())
 	}
 	r.file("web.yaml", "")

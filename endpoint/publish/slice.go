@@ -14,7 +14,6 @@ import (
 	"k8s.io/apimachinery/pkg/util/validation"
 
 	"github.com/fairway-net/fairway/endpoint/check"
-	"github.com/fairway-net/fairway/endpoint/health"
 )
 
 // Manager is what the label endpointslice.kubernetes.io/managed-by says of the
@@ -65,7 +64,7 @@ func (m *machine) slice(e *endpoint) *discoveryv1.EndpointSlice {
 		ObjectMeta: metav1.ObjectMeta{
 			Namespace: service.Namespace, Name: sliceName(m.name, service, e.entry, e.addr),
 			Labels: map[string]string{
-				discoveryv1.LabelServiceName: service.Name, discoveryv1.LabelManagedBy: Manager, health.NodeLabel: m.name,
+				discoveryv1.LabelServiceName: service.Name, discoveryv1.LabelManagedBy: Manager, check.NodeLabel: m.name,
 			},
 			Annotations: map[string]string{},
 		},
@@ -83,7 +82,7 @@ func (m *machine) slice(e *endpoint) *discoveryv1.EndpointSlice {
 		s.Annotations[annotationWeight] = strconv.Itoa(e.entry.Weight)
 	}
 	if !ready {
-		s.Annotations[health.AnnotationReason] = e.verdict.Reason
+		s.Annotations[check.AnnotationReason] = e.verdict.Reason
 	}
 	zone := e.entry.Zone
 	if zone == "" {
@@ -110,7 +109,7 @@ func was(s *discoveryv1.EndpointSlice) check.Health {
 	if *s.Endpoints[0].Conditions.Ready {
 		return check.Healthy
 	}
-	if s.Annotations[health.AnnotationReason] != "" {
+	if s.Annotations[check.AnnotationReason] != "" {
 		return check.Unhealthy
 	}
 	return check.Unknown // somebody else found it not ready: the machine was silent, say

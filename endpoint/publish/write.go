@@ -15,7 +15,6 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/fairway-net/fairway/endpoint/check"
-	"github.com/fairway-net/fairway/endpoint/health"
 )
 
 // The reasons of Events.
@@ -45,7 +44,7 @@ func (p *Publisher) service(ctx context.Context, key types.NamespacedName) (*cor
 // own reads this machine's slices of a Service, by name; those of all Services
 // if it has no name.
 func (p *Publisher) own(ctx context.Context, key types.NamespacedName) (map[string]*discoveryv1.EndpointSlice, error) {
-	want := labels.Set{discoveryv1.LabelManagedBy: Manager, health.NodeLabel: p.config.Node}
+	want := labels.Set{discoveryv1.LabelManagedBy: Manager, check.NodeLabel: p.config.Node}
 	if key.Name != "" {
 		want[discoveryv1.LabelServiceName] = key.Name
 	}
@@ -224,7 +223,7 @@ func (p *Publisher) lookForLeftovers(concerned map[types.NamespacedName]bool) {
 		return
 	}
 	for _, s := range have {
-		if key, belongs := health.ServiceOf(s); belongs {
+		if key, belongs := check.ServiceOf(s); belongs {
 			concerned[key] = true
 		}
 	}

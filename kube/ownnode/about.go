@@ -9,14 +9,13 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 	typedcorev1 "k8s.io/client-go/kubernetes/typed/core/v1"
-
-	endpointhealth "github.com/fairway-net/fairway/endpoint/health"
 )
 
 // Annotations of a Node that the agent registered.
 const (
 	VersionAnnotation = "fairway.dev/version"
-	modeAnnotation    = endpointhealth.ModeAnnotation
+	// ModeAnnotation is the data plane that the agent runs. Only plain machines have it.
+	ModeAnnotation = "fairway.dev/mode"
 	// PortAnnotation is the port at which the agent answers API servers.
 	PortAnnotation = "fairway.dev/agent-port"
 )
@@ -43,11 +42,11 @@ func (n About) kubeletVersion() string { return "fairway-" + n.Version }
 func (n About) annotate(ctx context.Context, nodes typedcorev1.NodeInterface, node *corev1.Node) (*corev1.Node, error) {
 	port := n.port()
 	told, tells := node.Annotations[PortAnnotation]
-	if node.Annotations[VersionAnnotation] == n.Version && node.Annotations[modeAnnotation] == n.Mode && tells == (port != nil) && (!tells || told == *port) {
+	if node.Annotations[VersionAnnotation] == n.Version && node.Annotations[ModeAnnotation] == n.Mode && tells == (port != nil) && (!tells || told == *port) {
 		return node, nil
 	}
 	patch, err := json.Marshal(map[string]any{"metadata": map[string]any{
-		"annotations": map[string]any{VersionAnnotation: n.Version, modeAnnotation: n.Mode, PortAnnotation: port},
+		"annotations": map[string]any{VersionAnnotation: n.Version, ModeAnnotation: n.Mode, PortAnnotation: port},
 	}})
 	if err != nil {
 		return nil, err

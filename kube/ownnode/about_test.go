@@ -21,7 +21,7 @@ func TestNodeSaysVersionAndMode(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		if got := (About{Version: node.Annotations[VersionAnnotation], Mode: node.Annotations[modeAnnotation], Port: about.Port}); got != about {
+		if got := (About{Version: node.Annotations[VersionAnnotation], Mode: node.Annotations[ModeAnnotation], Port: about.Port}); got != about {
 			t.Errorf("the Node says %v, want %v", got, about)
 		}
 		if got, there := node.Annotations[PortAnnotation]; there != (about.Port != 0) || there && got != strconv.Itoa(int(about.Port)) {

@@ -1,24 +1,22 @@
-package health
+package check
 
 import (
 	discoveryv1 "k8s.io/api/discovery/v1"
-
-	"github.com/fairway-net/fairway/endpoint/check"
 )
 
 // Checked is the annotation of EndpointSlices whose `ready` health checks have
 // decided: it says true.
 const Checked = "fairway.dev/health-checked"
 
-// Was returns what the conditions of an endpoint say that checks found.
-func Was(s *discoveryv1.EndpointSlice, e *discoveryv1.Endpoint) check.Health {
+// PriorHealth returns what the conditions of an endpoint say that checks found.
+func PriorHealth(s *discoveryv1.EndpointSlice, e *discoveryv1.Endpoint) Health {
 	switch {
 	case s.Annotations[Checked] != "true":
-		return check.Unknown
+		return Unknown
 	case e.Conditions.Ready != nil && !*e.Conditions.Ready:
-		return check.Unhealthy
+		return Unhealthy
 	}
-	return check.Healthy
+	return Healthy
 }
 
 // SetReady makes an endpoint ready or not, and reports whether that changes it.
@@ -35,9 +33,9 @@ func SetReady(e *discoveryv1.Endpoint, ready bool) bool {
 	return true
 }
 
-// Mark notes in a slice that checks decide about its endpoints, or that they
+// MarkChecked notes in a slice that checks decide about its endpoints, or that they
 // don't any more, and reports whether that changes it.
-func Mark(s *discoveryv1.EndpointSlice, checked bool) bool {
+func MarkChecked(s *discoveryv1.EndpointSlice, checked bool) bool {
 	if (s.Annotations[Checked] == "true") == checked {
 		return false
 	}
@@ -52,13 +50,13 @@ func Mark(s *discoveryv1.EndpointSlice, checked bool) bool {
 	return true
 }
 
-// Carry takes over into a slice that is about to replace another what checks
+// CarryMark takes over into a slice that is about to replace another what checks
 // have decided: conditions of endpoints that are in both.
-func Carry(from, to *discoveryv1.EndpointSlice) {
+func CarryMark(from, to *discoveryv1.EndpointSlice) {
 	if from.Annotations[Checked] != "true" {
 		return
 	}
-	Mark(to, true)
+	MarkChecked(to, true)
 	decided := map[string]discoveryv1.EndpointConditions{}
 	for _, e := range from.Endpoints {
 		if len(e.Addresses) > 0 && Checkable(&e) {

@@ -1,4 +1,4 @@
-package checker
+package check
 
 import (
 	"maps"
@@ -8,8 +8,6 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	discoveryv1 "k8s.io/api/discovery/v1"
 	"k8s.io/apimachinery/pkg/types"
-
-	"github.com/fairway-net/fairway/endpoint/health"
 )
 
 // The parts of the input that must be complete before anything is done.
@@ -27,14 +25,14 @@ type input struct {
 	services map[types.NamespacedName]service
 	slices   map[types.NamespacedName]slice
 	of       map[types.NamespacedName]map[types.NamespacedName]bool // slices by Service
-	nodes    map[string]health.Node
-	index    *health.Nodes
+	nodes    map[string]Node
+	index    *Nodes
 	reports  map[types.NamespacedName]map[string]*discoveryv1.EndpointSlice // by Service and name
 }
 
 // service is what is kept of a Service that asks for checks.
 type service struct {
-	wish     health.Wish
+	wish     Wish
 	problems []error
 }
 
@@ -56,7 +54,7 @@ func newInput() input {
 		missing:  map[string]bool{partServices: true, partSlices: true, partNodes: true, partReports: true},
 		services: map[types.NamespacedName]service{}, slices: map[types.NamespacedName]slice{},
 		of:    map[types.NamespacedName]map[types.NamespacedName]bool{},
-		nodes: map[string]health.Node{}, index: health.NewNodes(nil),
+		nodes: map[string]Node{}, index: NewNodes(nil),
 		reports: map[types.NamespacedName]map[string]*discoveryv1.EndpointSlice{},
 	}
 }
@@ -86,10 +84,10 @@ func (i *input) all() []types.NamespacedName {
 }
 
 func (i *input) setService(key types.NamespacedName, s *corev1.Service) []types.NamespacedName {
-	if !health.Asks(s.Annotations) {
+	if !Asks(s.Annotations) {
 		return i.deleteService(key)
 	}
-	wish, problems := health.Read(s.Annotations)
+	wish, problems := ReadWish(s.Annotations)
 	i.services[key] = service{wish: wish, problems: problems}
 	return []types.NamespacedName{key}
 }
@@ -105,17 +103,17 @@ func (i *input) deleteService(key types.NamespacedName) []types.NamespacedName {
 func (i *input) setSlice(s *discoveryv1.EndpointSlice) []types.NamespacedName {
 	key := types.NamespacedName{Namespace: s.Namespace, Name: s.Name}
 	concerned := i.deleteSlice(key)
-	of, _ := health.ServiceOf(s)
-	if !health.Concerns(s) {
+	of, _ := ServiceOf(s)
+	if !Concerns(s) {
 		return concerned
 	}
 	kept := slice{service: of, ports: s.Ports}
 	for n := range s.Endpoints {
 		e := &s.Endpoints[n]
-		if !health.Checkable(e) {
+		if !Checkable(e) {
 			continue
 		}
-		addr, err := health.Address(e)
+		addr, err := AddressOf(e)
 		if err != nil {
 			if kept.problem == nil {
 				kept.problem = err
@@ -152,7 +150,7 @@ func (i *input) asking(key types.NamespacedName) []types.NamespacedName {
 	return []types.NamespacedName{key}
 }
 
-func (i *input) setNode(n health.Node) []types.NamespacedName {
+func (i *input) setNode(n Node) []types.NamespacedName {
 	if known, is := i.nodes[n.Name]; is && known.Equal(n) {
 		return nil
 	}
@@ -166,12 +164,12 @@ func (i *input) deleteNode(name string) []types.NamespacedName {
 }
 
 func (i *input) nodesChanged() []types.NamespacedName {
-	i.index = health.NewNodes(slices.Collect(maps.Values(i.nodes)))
+	i.index = NewNodes(slices.Collect(maps.Values(i.nodes)))
 	return i.all()
 }
 
 func (i *input) setReport(s *discoveryv1.EndpointSlice) []types.NamespacedName {
-	of, _, is := health.IsReport(s)
+	of, _, is := IsReport(s)
 	if !is {
 		return nil
 	}

@@ -1,4 +1,4 @@
-package checker
+package check
 
 import (
 	"fmt"
@@ -13,9 +13,6 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/kubernetes/fake"
 	"k8s.io/utils/ptr"
-
-	"github.com/fairway-net/fairway/endpoint/check"
-	"github.com/fairway-net/fairway/endpoint/health"
 )
 
 var web = types.NamespacedName{Namespace: "default", Name: "web"}
@@ -31,15 +28,15 @@ type rig struct {
 
 func newRig(t *testing.T) *rig {
 	r := &rig{t: t, client: fake.NewClientset()}
-	r.Checker = New(Config{
+	r.Checker = NewChecker(Config{
 		Client: r.client, Node: "a", Log: slog.New(slog.DiscardHandler),
 		Addresses: func() ([]netip.Addr, error) {
 			return []netip.Addr{netip.MustParseAddr("10.77.0.1"), netip.MustParseAddr("172.17.0.1"), netip.MustParseAddr("fd00::1")}, nil
 		},
 		Tell: func(service types.NamespacedName, message string) { r.told = append(r.told, service.Name+": "+message) },
 	})
-	r.input.setNode(health.Node{Name: "a", Ready: true, Addresses: []netip.Addr{netip.MustParseAddr("10.77.0.1"), netip.MustParseAddr("fd00::1")}})
-	r.input.setNode(health.Node{Name: "b", Ready: true, Addresses: []netip.Addr{netip.MustParseAddr("10.77.0.2")}})
+	r.input.setNode(Node{Name: "a", Ready: true, Addresses: []netip.Addr{netip.MustParseAddr("10.77.0.1"), netip.MustParseAddr("fd00::1")}})
+	r.input.setNode(Node{Name: "b", Ready: true, Addresses: []netip.Addr{netip.MustParseAddr("10.77.0.2")}})
 	for _, part := range []string{partServices, partSlices, partNodes, partReports} {
 		r.Synced(part)
 	}
@@ -50,7 +47,7 @@ func (r *rig) service(annotations ...string) {
 	s := &corev1.Service{ObjectMeta: metav1.ObjectMeta{Namespace: web.Namespace, Name: web.Name, Annotations: map[string]string{}}}
 	for _, a := range annotations {
 		name, value, _ := strings.Cut(a, "=")
-		s.Annotations[health.AnnotationCheck+name] = value
+		s.Annotations[AnnotationCheck+name] = value
 	}
 	r.SetService(s)
 }
@@ -78,15 +75,15 @@ func (r *rig) sync() {
 }
 
 // reported is what this node's reports say.
-func (r *rig) reported() map[string]check.Health {
+func (r *rig) reported() map[string]Health {
 	r.t.Helper()
 	list, err := r.client.DiscoveryV1().EndpointSlices("").List(r.t.Context(), metav1.ListOptions{})
 	if err != nil {
 		r.t.Fatal(err)
 	}
-	found := map[string]check.Health{}
+	found := map[string]Health{}
 	for i := range list.Items {
-		for _, f := range health.Findings(&list.Items[i]) {
+		for _, f := range Findings(&list.Items[i]) {
 			found[f.Addr.String()] = f.Health
 		}
 	}
@@ -134,14 +131,14 @@ func TestWhatIsChecked(t *testing.T) {
 // since it names none; and it isn't checked before it does.
 func TestNewNode(t *testing.T) {
 	r := newRig(t)
-	r.input.setNode(health.Node{Name: "a", Ready: true})
+	r.input.setNode(Node{Name: "a", Ready: true})
 	r.service("=tcp")
 	r.slice(false, "10.77.0.1")
 	r.sync()
 	if got := r.planned(); len(got)+len(r.told) > 0 {
 		t.Errorf("checks %v, told %v", got, r.told)
 	}
-	r.input.setNode(health.Node{Name: "a", Ready: true, Addresses: []netip.Addr{netip.MustParseAddr("10.77.0.1")}})
+	r.input.setNode(Node{Name: "a", Ready: true, Addresses: []netip.Addr{netip.MustParseAddr("10.77.0.1")}})
 	r.sync()
 	if got := r.planned(); len(got) != 1 {
 		t.Errorf("checks %v", got)
@@ -159,9 +156,9 @@ func TestReports(t *testing.T) {
 		t.Errorf("reported before anything is known: %v", got)
 	}
 	own := netip.MustParseAddrPort("10.77.0.1:8000")
-	r.found(health.Target{Service: web, Addr: own}, check.Verdict{Health: check.Unhealthy, Reason: "connection refused"})
+	r.found(Endpoint{Service: web, Addr: own}, Verdict{Health: Unhealthy, Reason: "connection refused"})
 	r.sync()
-	if got := r.reported(); len(got) != 1 || got[own.String()] != check.Unhealthy {
+	if got := r.reported(); len(got) != 1 || got[own.String()] != Unhealthy {
 		t.Errorf("reported %v", got)
 	}
 	writes := len(r.client.Actions())
@@ -180,7 +177,7 @@ func TestReports(t *testing.T) {
 	next.service("=tcp")
 	next.slice(false, "10.77.0.1")
 	next.sync()
-	if got := next.reported(); got[own.String()] != check.Unhealthy {
+	if got := next.reported(); got[own.String()] != Unhealthy {
 		t.Errorf("an agent that starts forgets: %v", got)
 	}
 	next.SetService(&corev1.Service{ObjectMeta: metav1.ObjectMeta{Namespace: web.Namespace, Name: web.Name}})

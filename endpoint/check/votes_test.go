@@ -1,4 +1,4 @@
-package health
+package check
 
 import (
 	"fmt"
@@ -13,33 +13,31 @@ import (
 	discoveryv1 "k8s.io/api/discovery/v1"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/util/validation"
-
-	"github.com/fairway-net/fairway/endpoint/check"
 )
 
 func TestRead(t *testing.T) {
-	wish, problems := Read(map[string]string{
+	wish, problems := ReadWish(map[string]string{
 		AnnotationCheck: "http:/healthz", AnnotationCheck + "-interval": "500ms", AnnotationCheck + "-fall": "5",
 		AnnotationAllFailed: "drop",
 	})
 	if len(problems) > 0 || wish.Spec.Interval != 500*time.Millisecond || wish.Spec.Fall != 5 || !wish.Drop {
 		t.Errorf("read %+v, %v", wish, problems)
 	}
-	if wish, problems := Read(map[string]string{"other": "x"}); wish.Spec != nil || problems != nil {
+	if wish, problems := ReadWish(map[string]string{"other": "x"}); wish.Spec != nil || problems != nil {
 		t.Errorf("nothing was asked for: %+v, %v", wish, problems)
 	}
 }
 
 // TestReadNamesWhatIsWrong: one bad setting doesn't stop the check, a bad check does.
 func TestReadNamesWhatIsWrong(t *testing.T) {
-	wish, problems := Read(map[string]string{AnnotationCheck: "tcp", AnnotationCheck + "-rise": "many", AnnotationAllFailed: "panic"})
-	if wish.Spec == nil || wish.Spec.Rise != check.DefaultRise || len(problems) != 2 ||
+	wish, problems := ReadWish(map[string]string{AnnotationCheck: "tcp", AnnotationCheck + "-rise": "many", AnnotationAllFailed: "panic"})
+	if wish.Spec == nil || wish.Spec.Rise != DefaultRise || len(problems) != 2 ||
 		!strings.Contains(problems[0].Error(), "fairway.dev/health-check-rise") ||
 		!strings.Contains(problems[1].Error(), "fairway.dev/health-check-all-failed") {
 		t.Errorf("%+v, %v", wish, problems)
 	}
 	for _, text := range []string{"", "gopher:/", "exec:/bin/sh -c id"} {
-		wish, problems := Read(map[string]string{AnnotationCheck: text})
+		wish, problems := ReadWish(map[string]string{AnnotationCheck: text})
 		if wish.Spec != nil || len(problems) != 1 || !strings.Contains(problems[0].Error(), AnnotationCheck) {
 			t.Errorf("%q: %+v, %v", text, wish, problems)
 		}
@@ -110,9 +108,9 @@ func TestReportsSayWhatWasFound(t *testing.T) {
 		if i%2 == 1 {
 			addr = netip.MustParseAddr(fmt.Sprintf("fd00::%x", i))
 		}
-		f := Finding{Addr: netip.AddrPortFrom(addr, 8000), Verdict: check.Verdict{Health: check.Healthy}}
+		f := Finding{Addr: netip.AddrPortFrom(addr, 8000), Verdict: Verdict{Health: Healthy}}
 		if i%5 == 0 {
-			f.Verdict = check.Verdict{Health: check.Unhealthy, Reason: "connection refused"}
+			f.Verdict = Verdict{Health: Unhealthy, Reason: "connection refused"}
 		}
 		findings = append(findings, f)
 	}
@@ -152,26 +150,26 @@ func TestReportsSayWhatWasFound(t *testing.T) {
 func TestDecide(t *testing.T) {
 	three := []string{"a", "b", "c"}
 	for _, c := range []struct {
-		was   check.Health
+		was   Health
 		votes string // node and h or u
-		want  check.Health
+		want  Health
 	}{
-		{check.Unknown, "", check.Unknown},
-		{check.Healthy, "", check.Healthy},
-		{check.Healthy, "au", check.Unhealthy}, // the others don't vote
-		{check.Healthy, "au bh", check.Healthy},
-		{check.Unhealthy, "au bh", check.Unhealthy},
-		{check.Healthy, "au bu ch", check.Unhealthy},
-		{check.Unhealthy, "ah bu ch", check.Healthy},
-		{check.Healthy, "du eu", check.Healthy}, // nobody asked them
+		{Unknown, "", Unknown},
+		{Healthy, "", Healthy},
+		{Healthy, "au", Unhealthy}, // the others don't vote
+		{Healthy, "au bh", Healthy},
+		{Unhealthy, "au bh", Unhealthy},
+		{Healthy, "au bu ch", Unhealthy},
+		{Unhealthy, "ah bu ch", Healthy},
+		{Healthy, "du eu", Healthy}, // nobody asked them
 	} {
 		var votes []Vote
 		for v := range strings.FieldsSeq(c.votes) {
-			health := check.Healthy
+			health := Healthy
 			if v[1] == 'u' {
-				health = check.Unhealthy
+				health = Unhealthy
 			}
-			votes = append(votes, Vote{v[:1], check.Verdict{Health: health, Reason: "why"}})
+			votes = append(votes, Vote{v[:1], Verdict{Health: health, Reason: "why"}})
 		}
 		if got := Decide(c.was, three, votes); got.Health != c.want {
 			t.Errorf("%s and %q: %s, want %s", c.was, c.votes, got.Health, c.want)
@@ -186,7 +184,7 @@ func TestPortOf(t *testing.T) {
 	ports := []discoveryv1.EndpointPort{port("dns", 53, corev1.ProtocolUDP), port("web", 80, corev1.ProtocolTCP), port("admin", 8080, corev1.ProtocolTCP)}
 	for text, want := range map[string]uint16{"tcp": 80, "udp:x": 53, "icmp": 0, "tcp admin": 8080, "tcp 9000": 9000} {
 		kind, name, _ := strings.Cut(text, " ")
-		spec, err := check.Parse(kind)
+		spec, err := Parse(kind)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -195,7 +193,7 @@ func TestPortOf(t *testing.T) {
 			t.Errorf("%s: %d, %v, want %d", text, got, err, want)
 		}
 	}
-	spec := check.Spec{Kind: check.TCP, Port: "none"}
+	spec := Spec{Kind: TCP, Port: "none"}
 	if _, err := PortOf(&spec, ports); err == nil || !strings.Contains(err.Error(), `"none"`) {
 		t.Errorf("a port that there isn't: %v", err)
 	}

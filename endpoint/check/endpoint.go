@@ -1,4 +1,4 @@
-package health
+package check
 
 import (
 	"fmt"
@@ -8,12 +8,10 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	discoveryv1 "k8s.io/api/discovery/v1"
 	"k8s.io/apimachinery/pkg/types"
-
-	"github.com/fairway-net/fairway/endpoint/check"
 )
 
-// Target is an endpoint of a Service and the port at which it is asked.
-type Target struct {
+// Endpoint is an endpoint of a Service and the port at which it is asked.
+type Endpoint struct {
 	Service types.NamespacedName
 	Addr    netip.AddrPort
 }
@@ -22,10 +20,6 @@ type Target struct {
 // node, which alone may write them. The endpoints in those that belong to a
 // Service are published, and the agent judges them itself.
 const NodeLabel = "fairway.dev/node"
-
-// ModeAnnotation, on the Node of a plain machine, is the data plane that its
-// agent runs.
-const ModeAnnotation = "fairway.dev/mode"
 
 // AnnotationReason, on a published slice, says why its endpoint isn't ready.
 const AnnotationReason = "fairway.dev/not-ready-because"
@@ -56,8 +50,8 @@ func Checkable(e *discoveryv1.Endpoint) bool {
 
 // PortOf returns the port at which the endpoints of a slice are asked: the one
 // that the check names, by name or number, or the first of its protocol.
-func PortOf(spec *check.Spec, ports []discoveryv1.EndpointPort) (uint16, error) {
-	if spec.Kind == check.ICMP {
+func PortOf(spec *Spec, ports []discoveryv1.EndpointPort) (uint16, error) {
+	if spec.Kind == ICMP {
 		return 0, nil
 	}
 	if n, err := strconv.ParseUint(spec.Port, 10, 16); err == nil {
@@ -81,21 +75,21 @@ func PortOf(spec *check.Spec, ports []discoveryv1.EndpointPort) (uint16, error) 
 	return 0, fmt.Errorf("annotation %s: there is no port that a %s check can ask", AnnotationCheck, spec.Kind)
 }
 
-func speaks(kind check.Kind, p *corev1.Protocol) bool {
-	if kind == check.UDP {
+func speaks(kind Kind, p *corev1.Protocol) bool {
+	if kind == UDP {
 		return p != nil && *p == corev1.ProtocolUDP
 	}
 	return p == nil || *p == corev1.ProtocolTCP
 }
 
-// Address reads the first address of an endpoint, which is the one that is used.
-func Address(e *discoveryv1.Endpoint) (netip.Addr, error) {
+// AddressOf reads the first address of an endpoint, which is the one that is used.
+func AddressOf(e *discoveryv1.Endpoint) (netip.Addr, error) {
 	a, err := netip.ParseAddr(e.Addresses[0])
 	if err != nil {
 		return netip.Addr{}, fmt.Errorf("endpoint %q: not an IP address", e.Addresses[0])
 	}
 	a = a.Unmap()
-	if err := check.Allowed(a); err != nil {
+	if err := Allowed(a); err != nil {
 		return netip.Addr{}, fmt.Errorf("endpoint %w", err)
 	}
 	return a, nil

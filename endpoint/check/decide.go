@@ -1,31 +1,29 @@
-package health
+package check
 
 import (
 	"net/netip"
 	"strings"
-
-	"github.com/fairway-net/fairway/endpoint/check"
 )
 
 // Vote is what one node found of an endpoint.
 type Vote struct {
 	Node string
-	check.Verdict
+	Verdict
 }
 
 // Decide counts the votes of the nodes that are to check an endpoint. Without a
 // majority among those who voted, the endpoint stays what it was; one of which
 // nothing was known stays so.
-func Decide(was check.Health, checkers []string, votes []Vote) check.Verdict {
+func Decide(was Health, checkers []string, votes []Vote) Verdict {
 	healthy, unhealthy := 0, 0
 	var reasons, by []string
 	for _, name := range checkers {
 		for _, v := range votes {
 			switch {
 			case v.Node != name:
-			case v.Health == check.Healthy:
+			case v.Health == Healthy:
 				healthy++
-			case v.Health == check.Unhealthy:
+			case v.Health == Unhealthy:
 				unhealthy++
 				by = append(by, v.Node)
 				if v.Reason != "" && (len(reasons) == 0 || reasons[0] != v.Reason) {
@@ -36,11 +34,11 @@ func Decide(was check.Health, checkers []string, votes []Vote) check.Verdict {
 	}
 	switch {
 	case healthy > unhealthy:
-		return check.Verdict{Health: check.Healthy}
+		return Verdict{Health: Healthy}
 	case unhealthy > healthy:
-		return check.Verdict{Health: check.Unhealthy, Reason: strings.Join(reasons, ", ") + " (seen from " + strings.Join(by, ", ") + ")"}
+		return Verdict{Health: Unhealthy, Reason: strings.Join(reasons, ", ") + " (seen from " + strings.Join(by, ", ") + ")"}
 	}
-	return check.Verdict{Health: was}
+	return Verdict{Health: was}
 }
 
 // Votes are all that nodes have found of a Service's endpoints.

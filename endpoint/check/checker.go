@@ -1,14 +1,4 @@
-// Package checker runs the health checks that are this node's to run, and
-// reports what they find in EndpointSlices of the node's own. The agent hands it
-// every Service and EndpointSlice that it hears of; where none asks for checks,
-// nothing runs and nothing is watched beyond that.
-//
-//	checker.go  what the agent hands on
-//	input.go    what is kept of Services, EndpointSlices and Nodes
-//	plan.go     which endpoints this node checks
-//	reports.go  what is written
-//	metrics.go  what /metrics shows
-package checker
+package check
 
 import (
 	"context"
@@ -24,8 +14,6 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/kubernetes"
 
-	"github.com/fairway-net/fairway/endpoint/check"
-	"github.com/fairway-net/fairway/endpoint/health"
 	"github.com/fairway-net/fairway/internal/queue"
 	"github.com/fairway-net/fairway/kube"
 )
@@ -45,7 +33,7 @@ type Config struct {
 // called from several goroutines.
 type Checker struct {
 	config Config
-	checks *check.Scheduler[health.Target]
+	checks *Scheduler[Endpoint]
 	dirty  *queue.Queue[types.NamespacedName] // Services to plan and report anew
 	asked  chan struct{}                      // closed when the first Service asks for checks
 	ask    sync.Once
@@ -58,21 +46,21 @@ type Checker struct {
 
 // finding is the latest verdict of an endpoint that this node checks.
 type finding struct {
-	target  check.Target
-	verdict check.Verdict
+	target  Target
+	verdict Verdict
 }
 
 // reportAfter is how long a verdict waits for others of the same Service.
 const reportAfter = 50 * time.Millisecond
 
-// New returns a checker that knows nothing yet.
-func New(config Config) *Checker {
+// NewChecker returns a checker that knows nothing yet.
+func NewChecker(config Config) *Checker {
 	c := &Checker{
 		config: config, asked: make(chan struct{}), input: newInput(),
 		planned: map[types.NamespacedName]map[netip.AddrPort]finding{},
 		told:    map[types.NamespacedName]map[string]bool{},
 	}
-	c.checks = check.NewScheduler(check.Probe, c.found)
+	c.checks = NewScheduler(Probe, c.found)
 	c.dirty = queue.New(config.Log, c.sync)
 	return c
 }
@@ -97,7 +85,7 @@ func (c *Checker) Run(ctx context.Context) error {
 func (c *Checker) SetService(s *corev1.Service) {
 	key := types.NamespacedName{Namespace: s.Namespace, Name: s.Name}
 	c.update(func(i *input) []types.NamespacedName { return i.setService(key, s) })
-	if health.Asks(s.Annotations) {
+	if Asks(s.Annotations) {
 		c.ask.Do(func() { close(c.asked) })
 	}
 }
@@ -127,7 +115,7 @@ func (c *Checker) watchNodes(ctx context.Context) {
 	source := kube.Source{Client: c.config.Client.CoreV1().RESTClient(), Resource: partNodes}
 	kube.Watch(ctx, source, kube.Sink[*corev1.Node]{
 		Set: func(n *corev1.Node) {
-			c.update(func(i *input) []types.NamespacedName { return i.setNode(health.NodeOf(n)) })
+			c.update(func(i *input) []types.NamespacedName { return i.setNode(NodeOf(n)) })
 		},
 		Delete: func(key types.NamespacedName) {
 			c.update(func(i *input) []types.NamespacedName { return i.deleteNode(key.Name) })
@@ -141,7 +129,7 @@ func (c *Checker) watchNodes(ctx context.Context) {
 func (c *Checker) watchReports(ctx context.Context) {
 	source := kube.Source{
 		Client: c.config.Client.DiscoveryV1().RESTClient(), Resource: "endpointslices",
-		Labels: labels.SelectorFromSet(labels.Set{health.NodeLabel: c.config.Node, discoveryv1.LabelManagedBy: health.ReportManager}),
+		Labels: labels.SelectorFromSet(labels.Set{NodeLabel: c.config.Node, discoveryv1.LabelManagedBy: ReportManager}),
 	}
 	kube.Watch(ctx, source, kube.Sink[*discoveryv1.EndpointSlice]{
 		Set: func(s *discoveryv1.EndpointSlice) {
@@ -169,7 +157,7 @@ func (c *Checker) update(change func(*input) []types.NamespacedName) {
 }
 
 // found takes in a verdict.
-func (c *Checker) found(t health.Target, v check.Verdict) {
+func (c *Checker) found(t Endpoint, v Verdict) {
 	c.mu.Lock()
 	f, planned := c.planned[t.Service][t.Addr]
 	if planned {

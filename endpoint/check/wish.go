@@ -1,13 +1,11 @@
-package health
+package check
 
 import (
 	"fmt"
-
-	"github.com/fairway-net/fairway/endpoint/check"
 )
 
 // AnnotationCheck, on a Service or an EndpointSlice, asks for health checks:
-// http:/healthz, tcp and so on (check.Parse). The settings of the check have
+// http:/healthz, tcp and so on (Parse). The settings of the check have
 // annotations of their own that begin with it: fairway.dev/health-check-interval,
 // -timeout, -rise, -fall, -status, -text, -port and -host.
 const AnnotationCheck = "fairway.dev/health-check"
@@ -19,26 +17,26 @@ const AnnotationAllFailed = AnnotationCheck + "-all-failed"
 
 // Wish is what an object asks for.
 type Wish struct {
-	Spec *check.Spec // nil asks for no checks
-	Drop bool        // none takes traffic if none is healthy
+	Spec *Spec // nil asks for no checks
+	Drop bool  // none takes traffic if none is healthy
 }
 
-// Read reads the annotations of a Service or EndpointSlice. Each problem names
+// ReadWish reads the annotations of a Service or EndpointSlice. Each problem names
 // its annotation; what can't be read has its default, but without a valid
 // AnnotationCheck there are no checks.
-func Read(annotations map[string]string) (wish Wish, problems []error) {
+func ReadWish(annotations map[string]string) (wish Wish, problems []error) {
 	text, given := annotations[AnnotationCheck]
 	if !given {
 		return Wish{}, nil
 	}
-	spec, err := check.Parse(text)
+	spec, err := Parse(text)
 	if err == nil && !spec.Remote() {
 		err = fmt.Errorf("%q: only a file on the machine itself may ask for a command", text)
 	}
 	if err != nil {
 		return Wish{}, []error{fmt.Errorf("annotation %s is ignored: %w", AnnotationCheck, err)}
 	}
-	for _, setting := range check.Settings() {
+	for _, setting := range Settings() {
 		name := AnnotationCheck + "-" + setting.Name
 		if value, given := annotations[name]; given {
 			if err := setting.Set(&spec, value); err != nil {

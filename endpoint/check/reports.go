@@ -1,4 +1,4 @@
-package checker
+package check
 
 import (
 	"context"
@@ -10,17 +10,15 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
-
-	"github.com/fairway-net/fairway/endpoint/health"
 )
 
 // report makes this node's reports about a Service say what was found. Reports
 // that say it already cost nothing.
-func (c *Checker) report(ctx context.Context, service types.NamespacedName, findings []health.Finding) error {
+func (c *Checker) report(ctx context.Context, service types.NamespacedName, findings []Finding) error {
 	c.mu.Lock()
 	have := maps.Clone(c.input.reports[service])
 	c.mu.Unlock()
-	for _, want := range health.Reports(c.config.Node, service, findings) {
+	for _, want := range Reports(c.config.Node, service, findings) {
 		old := have[want.Name]
 		delete(have, want.Name)
 		if err := c.write(ctx, old, want); err != nil {
@@ -51,7 +49,7 @@ func (c *Checker) write(ctx context.Context, old, want *discoveryv1.EndpointSlic
 				return c.write(ctx, written, want)
 			}
 		}
-	case same(old, want):
+	case sameReport(old, want):
 		return nil
 	default:
 		next := old.DeepCopy()
@@ -68,9 +66,9 @@ func (c *Checker) write(ctx context.Context, old, want *discoveryv1.EndpointSlic
 	return nil
 }
 
-// same reports whether a report says what it should. Fields that the server has
+// sameReport reports whether a report says what it should. Fields that the server has
 // filled in don't matter.
-func same(have, want *discoveryv1.EndpointSlice) bool {
+func sameReport(have, want *discoveryv1.EndpointSlice) bool {
 	return equality.Semantic.DeepEqual(have.Endpoints, want.Endpoints) &&
 		maps.Equal(have.Annotations, want.Annotations)
 }

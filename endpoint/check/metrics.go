@@ -1,9 +1,7 @@
-package checker
+package check
 
 import (
 	"github.com/prometheus/client_golang/prometheus"
-
-	"github.com/fairway-net/fairway/endpoint/check"
 )
 
 var (
@@ -20,9 +18,9 @@ func (c *Checker) Describe(out chan<- *prometheus.Desc) {
 // Collect is part of prometheus.Collector.
 func (c *Checker) Collect(out chan<- prometheus.Metric) {
 	for h, n := range c.checks.Known() {
-		out <- prometheus.MustNewConstMetric(endpointsDesc, prometheus.GaugeValue, float64(n), check.Health(h).String())
+		out <- prometheus.MustNewConstMetric(endpointsDesc, prometheus.GaugeValue, float64(n), Health(h).String())
 	}
-	for o := check.Passed; o <= check.Wrong; o++ {
+	for o := Passed; o <= Wrong; o++ {
 		out <- prometheus.MustNewConstMetric(checksDesc, prometheus.CounterValue, float64(c.checks.Asked(o)), o.String())
 	}
 }

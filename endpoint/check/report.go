@@ -1,4 +1,4 @@
-package health
+package check
 
 import (
 	"encoding/json"
@@ -13,8 +13,6 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/util/validation"
-
-	"github.com/fairway-net/fairway/endpoint/check"
 )
 
 // Reports are EndpointSlices with these labels and without the one that names a
@@ -36,13 +34,13 @@ const maxReported = 1000
 // Finding is what a node found of one endpoint.
 type Finding struct {
 	Addr netip.AddrPort
-	check.Verdict
+	Verdict
 }
 
 // Reports returns a node's findings as EndpointSlices, at most a thousand in each
 // and those of one family and port together. Endpoints of which nothing is known yet are left out.
 func Reports(node string, service types.NamespacedName, findings []Finding) []*discoveryv1.EndpointSlice {
-	findings = slices.DeleteFunc(slices.Clone(findings), func(f Finding) bool { return f.Health == check.Unknown })
+	findings = slices.DeleteFunc(slices.Clone(findings), func(f Finding) bool { return f.Health == Unknown })
 	slices.SortFunc(findings, func(a, b Finding) int { return a.Addr.Compare(b.Addr) })
 	parts := map[part][]Finding{}
 	var order []part
@@ -104,7 +102,7 @@ func report(node string, service types.NamespacedName, p part, findings []Findin
 	}
 	reasons := map[string]string{}
 	for _, f := range findings {
-		healthy := f.Health == check.Healthy
+		healthy := f.Health == Healthy
 		s.Endpoints = append(s.Endpoints, discoveryv1.Endpoint{
 			Addresses: []string{f.Addr.Addr().String()}, NodeName: &node,
 			Conditions: discoveryv1.EndpointConditions{Ready: &healthy},
@@ -165,9 +163,9 @@ func Findings(s *discoveryv1.EndpointSlice) []Finding {
 			continue
 		}
 		f := Finding{Addr: netip.AddrPortFrom(a.Unmap(), port)}
-		f.Health, f.Reason = check.Healthy, ""
+		f.Health, f.Reason = Healthy, ""
 		if e.Conditions.Ready != nil && !*e.Conditions.Ready {
-			f.Health, f.Reason = check.Unhealthy, reasons[e.Addresses[0]]
+			f.Health, f.Reason = Unhealthy, reasons[e.Addresses[0]]
 		}
 		list = append(list, f)
 	}

@@ -1,4 +1,4 @@
-package checker
+package check
 
 import (
 	"fmt"
@@ -6,14 +6,11 @@ import (
 	"slices"
 
 	"k8s.io/apimachinery/pkg/types"
-
-	"github.com/fairway-net/fairway/endpoint/check"
-	"github.com/fairway-net/fairway/endpoint/health"
 )
 
 // plan starts and ends the checks of a Service so that they are those that this
 // node is to run, and returns what is known of their endpoints.
-func (c *Checker) plan(key types.NamespacedName) (findings []health.Finding, problems []error) {
+func (c *Checker) plan(key types.NamespacedName) (findings []Finding, problems []error) {
 	local, err := c.config.Addresses()
 	if err != nil {
 		local, problems = nil, append(problems, err)
@@ -30,17 +27,17 @@ func (c *Checker) plan(key types.NamespacedName) (findings []health.Finding, pro
 	}
 	c.change(key, s.wish.Spec, wanted)
 	for addr, f := range c.planned[key] {
-		findings = append(findings, health.Finding{Addr: addr, Verdict: f.verdict})
+		findings = append(findings, Finding{Addr: addr, Verdict: f.verdict})
 	}
 	return findings, problems
 }
 
 // planSlice adds the endpoints of a slice that this node is to check.
-func (c *Checker) planSlice(s slice, spec *check.Spec, local []netip.Addr, wanted map[netip.AddrPort]bool) (problems []error) {
+func (c *Checker) planSlice(s slice, spec *Spec, local []netip.Addr, wanted map[netip.AddrPort]bool) (problems []error) {
 	if s.problem != nil {
 		problems = append(problems, s.problem)
 	}
-	port, err := health.PortOf(spec, s.ports)
+	port, err := PortOf(spec, s.ports)
 	if err != nil {
 		return append(problems, err)
 	}
@@ -64,11 +61,11 @@ func (c *Checker) planSlice(s slice, spec *check.Spec, local []netip.Addr, wante
 
 // change starts and ends checks. What an agent before this one has reported of an
 // endpoint is where its check begins.
-func (c *Checker) change(key types.NamespacedName, spec *check.Spec, wanted map[netip.AddrPort]bool) {
+func (c *Checker) change(key types.NamespacedName, spec *Spec, wanted map[netip.AddrPort]bool) {
 	now := c.planned[key]
 	for addr := range now {
 		if !wanted[addr] {
-			c.checks.Remove(health.Target{Service: key, Addr: addr})
+			c.checks.Remove(Endpoint{Service: key, Addr: addr})
 			delete(now, addr)
 		}
 	}
@@ -76,7 +73,7 @@ func (c *Checker) change(key types.NamespacedName, spec *check.Spec, wanted map[
 		now = map[netip.AddrPort]finding{}
 		c.planned[key] = now
 	}
-	var before map[netip.AddrPort]check.Verdict
+	var before map[netip.AddrPort]Verdict
 	for addr := range wanted {
 		f, known := now[addr]
 		if known && f.target.Spec.Equal(*spec) {
@@ -88,9 +85,9 @@ func (c *Checker) change(key types.NamespacedName, spec *check.Spec, wanted map[
 			}
 			f.verdict = before[addr]
 		}
-		f.target = check.Target{Addr: addr, Spec: spec, Tenant: check.Tenant{Namespace: key.Namespace, Service: key.Name}}
+		f.target = Target{Addr: addr, Spec: spec, Tenant: Tenant{Namespace: key.Namespace, Service: key.Name}}
 		now[addr] = f
-		c.checks.Set(health.Target{Service: key, Addr: addr}, f.target, f.verdict.Health)
+		c.checks.Set(Endpoint{Service: key, Addr: addr}, f.target, f.verdict.Health)
 	}
 	if len(now) == 0 {
 		delete(c.planned, key)
@@ -98,10 +95,10 @@ func (c *Checker) change(key types.NamespacedName, spec *check.Spec, wanted map[
 }
 
 // reported is what this node's reports say of a Service's endpoints.
-func (c *Checker) reported(key types.NamespacedName) map[netip.AddrPort]check.Verdict {
-	known := map[netip.AddrPort]check.Verdict{}
+func (c *Checker) reported(key types.NamespacedName) map[netip.AddrPort]Verdict {
+	known := map[netip.AddrPort]Verdict{}
 	for _, s := range c.input.reports[key] {
-		for _, f := range health.Findings(s) {
+		for _, f := range Findings(s) {
 			known[f.Addr] = f.Verdict
 		}
 	}

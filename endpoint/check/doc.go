@@ -16,6 +16,7 @@
 //	result.go     what one answer means
 //	state.go      healthy or not, from a series of answers
 //	scheduler.go  when each endpoint is asked
+//	places.go     how many checks of one tenant run at a time
 //	prober.go     one question: which prober answers for which kind
 //	connect.go    connections that end without a trace
 //	http.go, stream.go, datagram.go, grpc.go, exec.go, unit.go   the kinds

@@ -12,6 +12,7 @@ import (
 
 	ingress "github.com/fairway-net/fairway/ingress/compile"
 	"github.com/fairway-net/fairway/ingress/model"
+	"github.com/fairway-net/fairway/ingress/policy"
 )
 
 // isRequest reports whether explain is asked about a request, not a packet.
@@ -50,8 +51,9 @@ func (f *explainFlags) request(typed string) (*model.Request, uint16, error) {
 	}
 	r := &model.Request{
 		TLS: u.Scheme == "https", Method: strings.ToUpper(f.method), Host: strings.ToLower(strings.TrimSuffix(u.Hostname(), ".")),
-		Path: model.NormalPath(u.EscapedPath()), RawQuery: u.RawQuery, Header: http.Header{},
+		RawQuery: u.RawQuery, Header: http.Header{},
 	}
+	r.Path, r.Other = policy.Path(policy.AsItCame(u))
 	for _, text := range f.headers {
 		name, value, found := strings.Cut(text, ":")
 		if name = strings.TrimSpace(name); !found || name == "" {

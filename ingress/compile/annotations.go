@@ -267,6 +267,7 @@ func nginxCORS(all map[string]string) *model.CORS {
 		age = 1728000 // ingress-nginx' own
 	}
 	return &model.CORS{
+		Literal: true,
 		Origins: list("cors-allow-origin", "*"), Credentials: all[nginx+"cors-allow-credentials"] != "false",
 		Methods: list("cors-allow-methods", "GET, PUT, POST, DELETE, PATCH, OPTIONS"),
 		Headers: list("cors-allow-headers", "DNT, Keep-Alive, User-Agent, X-Requested-With, If-Modified-Since, Cache-Control, Content-Type, Range, Authorization"),

@@ -15,19 +15,20 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/fairway-net/fairway/ingress/model"
+	"github.com/fairway-net/fairway/ingress/policy"
 )
 
 // readAuth reads who is asked whether a request is let in.
 func readAuth(c *compiler, o *networkingv1.Ingress, a *annotations, t string) error {
 	get := func(name string) string { return strings.TrimSpace(o.Annotations[nginx+"auth-"+name]) }
 	auth := &model.Auth{URL: strings.TrimSpace(t), Method: strings.ToUpper(or(get("method"), http.MethodGet)), SignIn: get("signin"), Param: or(get("signin-redirect-param"), "rd")}
-	if !slices.Contains([]string{http.MethodGet, http.MethodHead, http.MethodPost, http.MethodPut, http.MethodPatch, http.MethodDelete, http.MethodOptions}, auth.Method) {
-		return fmt.Errorf("auth-method: %q is none", auth.Method)
+	if !slices.Contains([]string{http.MethodGet, http.MethodHead, http.MethodPost}, auth.Method) {
+		return fmt.Errorf("auth-method: %q: must be GET, HEAD or POST", auth.Method)
 	}
 	for name := range strings.SplitSeq(get("response-headers"), ",") {
 		switch name = http.CanonicalHeaderKey(strings.TrimSpace(name)); {
 		case name == "":
-		case !httpguts.ValidHeaderFieldName(name) || slices.Contains([]string{"Host", "Connection", "Content-Length", "Transfer-Encoding", "Te", "Trailer", "Upgrade", "Keep-Alive"}, name):
+		case !httpguts.ValidHeaderFieldName(name) || name == "Host" || policy.Written(name) != "":
 			return fmt.Errorf("auth-response-headers: %q can't be handed on", name)
 		default:
 			auth.Headers = append(auth.Headers, name)

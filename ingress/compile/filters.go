@@ -7,6 +7,7 @@ import (
 	gatewayv1 "sigs.k8s.io/gateway-api/apis/v1"
 
 	"github.com/fairway-net/fairway/ingress/model"
+	"github.com/fairway-net/fairway/ingress/policy"
 )
 
 // filters are a list of filters, read.
@@ -28,9 +29,9 @@ func (c *compiler) httpFilters(r *route, g *gateway, list []gatewayv1.HTTPRouteF
 		at := fmt.Sprintf("%s[%d]", at, i)
 		switch {
 		case f.Type == gatewayv1.HTTPRouteFilterRequestHeaderModifier && f.RequestHeaderModifier != nil:
-			addEdit(&out.request, f.RequestHeaderModifier)
+			out.edit(r, &out.request, f.RequestHeaderModifier, at+".requestHeaderModifier")
 		case f.Type == gatewayv1.HTTPRouteFilterResponseHeaderModifier && f.ResponseHeaderModifier != nil:
-			addEdit(&out.response, f.ResponseHeaderModifier)
+			out.edit(r, &out.response, f.ResponseHeaderModifier, at+".responseHeaderModifier")
 		case f.Type == gatewayv1.HTTPRouteFilterRequestRedirect && f.RequestRedirect != nil:
 			out.redirect = redirect(f.RequestRedirect)
 		case f.Type == gatewayv1.HTTPRouteFilterURLRewrite && f.URLRewrite != nil:
@@ -53,7 +54,9 @@ func (c *compiler) httpFilters(r *route, g *gateway, list []gatewayv1.HTTPRouteF
 	return out
 }
 
-func addEdit(e *model.HeaderEdit, f *gatewayv1.HTTPHeaderFilter) {
+// edit adds changes of headers. One of a header that is not the route's to write makes
+// requests fail: the author would be able to say where an answer ends.
+func (out *filters) edit(r *route, e *model.HeaderEdit, f *gatewayv1.HTTPHeaderFilter, at string) {
 	for _, h := range f.Set {
 		e.Set = append(e.Set, model.Header{Name: http.CanonicalHeaderKey(string(h.Name)), Value: h.Value})
 	}
@@ -62,6 +65,12 @@ func addEdit(e *model.HeaderEdit, f *gatewayv1.HTTPHeaderFilter) {
 	}
 	for _, name := range f.Remove {
 		e.Remove = append(e.Remove, http.CanonicalHeaderKey(name))
+	}
+	for _, name := range e.Names() {
+		if why := policy.Written(name); why != "" {
+			out.invalid = at + ": " + why
+			r.reject(gatewayv1.RouteReasonUnsupportedValue, out.invalid)
+		}
 	}
 }
 

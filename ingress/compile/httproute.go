@@ -10,6 +10,7 @@ import (
 	gatewayv1 "sigs.k8s.io/gateway-api/apis/v1"
 
 	"github.com/fairway-net/fairway/ingress/model"
+	"github.com/fairway-net/fairway/ingress/policy"
 )
 
 // compileHTTPRoute reads a route once for all its listeners; only what a Gateway
@@ -87,6 +88,9 @@ func httpMatch(m *gatewayv1.HTTPRouteMatch) (model.Match, error) {
 			out.Kind, out.Regexp = model.PathRegexp, expression
 		default:
 			return out, fmt.Errorf("path.type: %s is not known", *m.Path.Type)
+		}
+		if out.Kind != model.PathRegexp {
+			out.Path = policy.RulePath(out.Path)
 		}
 	}
 	for i, h := range m.Headers {

@@ -12,6 +12,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/fairway-net/fairway/ingress/model"
+	"github.com/fairway-net/fairway/ingress/policy"
 )
 
 // isDefaultClass is on the IngressClass of Ingresses that name none.
@@ -261,7 +262,9 @@ func (c *compiler) ingressRule(in *ingresses, r *route, a *annotations, o *netwo
 		}
 		match.Kind, match.Regexp = model.PathRegexp, expression
 	case value(p.PathType, networkingv1.PathTypeImplementationSpecific) == networkingv1.PathTypeExact:
-		match.Kind = model.PathExact
+		match.Kind, match.Path = model.PathExact, policy.RulePath(match.Path)
+	default:
+		match.Path = policy.RulePath(match.Path)
 	}
 	key := mainKey(host, &match)
 	if a.canary != nil {

@@ -15,9 +15,9 @@ import (
 
 // policies are BackendTLSPolicies by what they are about.
 type policies struct {
-	list     []*policy
-	byTarget map[policyTarget]*policy
-	used     map[*policy][]*route
+	list     []*tlsPolicy
+	byTarget map[policyTarget]*tlsPolicy
+	used     map[*tlsPolicy][]*route
 }
 
 // policyTarget is a Service and, if not "", one of its ports.
@@ -26,7 +26,7 @@ type policyTarget struct {
 	port    string
 }
 
-type policy struct {
+type tlsPolicy struct {
 	object     *gatewayv1.BackendTLSPolicy
 	tls        *model.BackendTLS
 	invalid    string // why connections can't be made
@@ -35,7 +35,7 @@ type policy struct {
 }
 
 func (c *compiler) readPolicies() policies {
-	p := policies{byTarget: map[policyTarget]*policy{}, used: map[*policy][]*route{}}
+	p := policies{byTarget: map[policyTarget]*tlsPolicy{}, used: map[*tlsPolicy][]*route{}}
 	for _, o := range byAge(c.BackendTLSPolicies) {
 		one := c.readPolicy(o)
 		p.list = append(p.list, one)
@@ -58,9 +58,9 @@ func (c *compiler) readPolicies() policies {
 
 // readPolicy reads how endpoints are known. With authorities that can't be
 // read, nothing is trusted.
-func (c *compiler) readPolicy(o *gatewayv1.BackendTLSPolicy) *policy {
+func (c *compiler) readPolicy(o *gatewayv1.BackendTLSPolicy) *tlsPolicy {
 	v := &o.Spec.Validation
-	one := &policy{object: o, tls: &model.BackendTLS{
+	one := &tlsPolicy{object: o, tls: &model.BackendTLS{
 		Key: fmt.Sprintf("%s@%s/%d", nameOf(o), o.ResourceVersion, o.Generation), ServerName: string(v.Hostname),
 	}}
 	for _, n := range v.SubjectAltNames {
@@ -104,7 +104,7 @@ func (c *compiler) readPolicy(o *gatewayv1.BackendTLSPolicy) *policy {
 }
 
 // of finds the policy for a Service's port.
-func (p *policies) of(service types.NamespacedName, port *corev1.ServicePort) *policy {
+func (p *policies) of(service types.NamespacedName, port *corev1.ServicePort) *tlsPolicy {
 	if port.Name != "" {
 		if one := p.byTarget[policyTarget{service, port.Name}]; one != nil {
 			return one
@@ -114,7 +114,7 @@ func (p *policies) of(service types.NamespacedName, port *corev1.ServicePort) *p
 }
 
 // use notes that a route's requests go by the policy.
-func (p *policies) use(one *policy, r *route) {
+func (p *policies) use(one *tlsPolicy, r *route) {
 	if one != nil && !slices.Contains(p.used[one], r) {
 		p.used[one] = append(p.used[one], r)
 	}

@@ -3,6 +3,8 @@ package model
 import (
 	"net/http"
 	"net/netip"
+	"reflect"
+	"slices"
 	"strconv"
 	"time"
 )
@@ -56,6 +58,24 @@ type Backend struct {
 	Invalid  string // why there is no pool: the answer is 500
 }
 
+// doesAs reports whether another rule would do the same with a request, however it
+// was found.
+func (r *Rule) doesAs(o *Rule) bool {
+	a, b := r.Action, o.Action
+	if a == b {
+		return true
+	}
+	x, y := *a, *b
+	x.Route, x.Rule, y.Route, y.Rule = "", "", "", ""
+	return reflect.DeepEqual(&x, &y) && (!a.editsPath() || r.Match.Path == o.Match.Path && r.Match.Kind == o.Match.Kind)
+}
+
+// editsPath reports whether what the action does to the path depends on the match.
+func (a *Action) editsPath() bool {
+	edits := func(d *Redirect, r *Rewrite) bool { return d != nil && d.Path != nil || r != nil && r.Path != nil }
+	return edits(a.Redirect, a.Rewrite) || slices.ContainsFunc(a.Backends, func(b Backend) bool { return edits(b.Redirect, b.Rewrite) })
+}
+
 // HeaderEdit changes headers: set, add, then remove.
 type HeaderEdit struct {
 	Set, Add []Header
@@ -65,17 +85,13 @@ type HeaderEdit struct {
 // Header is a name in canonical form, and a value.
 type Header struct{ Name, Value string }
 
-// Apply changes h.
-func (e *HeaderEdit) Apply(h http.Header) {
-	for _, s := range e.Set {
-		h[s.Name] = []string{s.Value}
+// Names are the headers that it changes.
+func (e *HeaderEdit) Names() []string {
+	var names []string
+	for _, h := range slices.Concat(e.Set, e.Add) {
+		names = append(names, h.Name)
 	}
-	for _, a := range e.Add {
-		h[a.Name] = append(h[a.Name], a.Value)
-	}
-	for _, r := range e.Remove {
-		delete(h, r)
-	}
+	return append(names, e.Remove...)
 }
 
 // Redirect sends the client elsewhere. What is empty stays as it was.
@@ -138,6 +154,9 @@ type CORS struct {
 	Headers     []string
 	Expose      []string
 	MaxAge      int // seconds
+	// Literal has any origin be told "*" with credentials, too, as nginx does; browsers
+	// then send none. Without it, the origin is named.
+	Literal bool
 }
 
 // Retry says which answers are asked for again, elsewhere if possible.

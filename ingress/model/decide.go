@@ -46,8 +46,21 @@ func (s *Socket) Decide(r *Request) Decision {
 		d.Status, d.Reason = http.StatusNotFound, "no listener has the host"
 		return d
 	}
+	d.find(r)
+	if r.Other != "" && !d.isCertain(r) {
+		d.Rule, d.Status, d.Reason = nil, http.StatusBadRequest, "the path has an escaped slash, and with a slash there it would meet another rule"
+		return d
+	}
+	if d.Rule != nil {
+		d.answer(r)
+	}
+	return d
+}
+
+// find looks for the first rule that matches.
+func (d *Decision) find(r *Request) {
 	d.Status, d.Reason = http.StatusNotFound, "no route of the listener has the host"
-	d.Listener.hosts.each(r.Host, s.OneLabel, func(h *Host) bool {
+	d.Listener.hosts.each(r.Host, d.Socket.OneLabel, func(h *Host) bool {
 		d.Reason = "no rule matches"
 		for _, rule := range h.Rules {
 			if rule.Match.Matches(r) {
@@ -57,10 +70,18 @@ func (s *Socket) Decide(r *Request) Decision {
 		}
 		return false
 	})
-	if d.Rule != nil {
-		d.answer(r)
+}
+
+// isCertain reports whether the other reading of a request's path leads to the same.
+func (d *Decision) isCertain(r *Request) bool {
+	read := *r
+	read.Path = r.Other
+	other := Decision{Socket: d.Socket, Listener: d.Listener}
+	other.find(&read)
+	if d.Rule == nil || other.Rule == nil {
+		return d.Rule == other.Rule
 	}
-	return d
+	return d.Rule.doesAs(other.Rule)
 }
 
 // answer fills in what the gateway answers itself, if anything.

@@ -109,7 +109,8 @@ type Request struct {
 	ServerName string // of TLS, in lower case
 	Method     string
 	Host       string // without port, in lower case
-	Path       string // as NormalPath makes it
+	Path       string // in normal form, as ingress/policy makes it
+	Other      string // what Path may be read as by who takes an escaped slash for one; "" if nothing
 	RawQuery   string
 	Header     http.Header
 

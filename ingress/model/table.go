@@ -9,7 +9,7 @@
 //	pool.go    who answers
 //	decide.go  from a request to a decision
 //	trace.go   why not the other rules
-//	path.go    paths: normal form, prefixes, rewriting
+//	path.go    paths: prefixes, rewriting
 package model
 
 import (

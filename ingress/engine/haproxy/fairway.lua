@@ -131,14 +131,9 @@ end
 
 local function get(txn, name) return txn:get_var("txn." .. name) or "" end
 
-local function decide(txn)
-  local program = load(get(txn, "v"))
-  txn:unset_var("txn.v")
-  if not program then
-    txn:set_var("txn.v", "e503")
-    return
-  end
-  local path, method, headers, values = get(txn, "path"), nil, nil, nil
+-- first is the first rule of a program that a request fits with a path.
+local function first(txn, program, path)
+  local method, headers, values = nil, nil, nil
   for _, r in ipairs(program) do
     local ok = not r.p or (search(r.p, path))
     if ok and r.m then
@@ -161,18 +156,74 @@ local function decide(txn)
         if not v or not fits(want, v) then ok = false break end
       end
     end
-    if ok then
-      txn:set_priv({rule = r, headers = headers or txn.http:req_get_headers()})
-      txn:set_var("txn.v", "l")
-      if r.a.maxBody then txn:set_var("txn.bounded", 1) end
-      return
+    if ok then return r, headers end
+  end
+end
+
+local function decide(txn)
+  local program = load(get(txn, "v"))
+  txn:unset_var("txn.v")
+  if not program then
+    txn:set_var("txn.v", "e503")
+    return
+  end
+  local r, headers = first(txn, program, get(txn, "path"))
+  if not r then return end
+  txn:set_priv({rule = r, headers = headers or txn.http:req_get_headers()})
+  txn:set_var("txn.v", "l")
+  if r.a.maxBody then txn:set_var("txn.bounded", 1) end
+end
+
+-- maps are those of the configuration, for paths that have another reading.
+local maps = {}
+for id in (os.getenv("FAIRWAY_SOCKETS") or ""):gmatch("%S+") do
+  local file = os.getenv("FAIRWAY_MAPS") .. "/" .. id
+  maps[id] = {exact = Map.new(file .. "x.map", Map._str), below = Map.new(file .. "p.map", Map._beg)}
+end
+
+-- found is the rule, or the backend's name, that a path leads to.
+local function found(txn, path)
+  local m, host = maps[get(txn, "maps")], get(txn, "host")
+  local keys = {host}
+  for i = 2, #host do
+    if host:sub(i, i) == "." then
+      keys[#keys + 1] = "*" .. host:sub(i)
+      if get(txn, "label") ~= "" then break end -- for which alone an asterisk stands
     end
   end
+  keys[#keys + 1] = "*"
+  for _, key in ipairs(keys) do
+    local at = get(txn, "l") .. "|" .. key .. "|" .. path
+    local v = m.exact:lookup(at) or m.below:lookup(at .. "/")
+    if v and v:sub(1, 1) ~= "l" then return {a = {backends = {{w = 1, n = v}}}} end
+    local r = v and first(txn, load(v) or {}, path)
+    if r then return r end
+  end
+end
+
+local function equal(x, y)
+  if type(x) ~= "table" or type(y) ~= "table" then return x == y end
+  for k, v in pairs(x) do
+    if not equal(v, y[k]) then return false end
+  end
+  for k in pairs(y) do
+    if x[k] == nil then return false end
+  end
+  return true
+end
+
+-- edits reports whether what an action does to the path depends on the match.
+local function edits(a)
+  if a.rewrite and a.rewrite.path or a.redirect and a.redirect.path then return true end
+  for _, b in ipairs(a.backends or {}) do
+    if b.rewrite and b.rewrite.path or b.redirect and b.redirect.path then return true end
+  end
+  return false
 end
 
 local reasons = {
   [204] = "No Content", [301] = "Moved Permanently", [302] = "Found", [303] = "See Other", [307] = "Temporary Redirect", [308] = "Permanent Redirect",
-  [401] = "Unauthorized", [403] = "Forbidden", [404] = "Not Found", [411] = "Length Required", [413] = "Request Entity Too Large", [500] = "Internal Server Error", [502] = "Bad Gateway",
+  [400] = "Bad Request", [401] = "Unauthorized", [403] = "Forbidden", [404] = "Not Found", [411] = "Length Required", [413] = "Request Entity Too Large", [500] = "Internal Server Error", [502] = "Bad Gateway",
 }
 
 local function answer(txn, status, headers, body)
@@ -265,7 +316,7 @@ local function allowed(c, origin)
   for _, p in ipairs(c.origins) do ok = ok or originFits(p, origin) end
   if not ok or origin == "" then return nil end
   local out = {}
-  if c.all and not c.credentials then
+  if c.all and (c.literal or not c.credentials) then
     origin = "*"
   else
     out[#out + 1] = {"vary", "Origin"}
@@ -298,8 +349,9 @@ end
 -- guarded answers who isn't let in.
 local function guarded(txn, a, headers)
   local client = get(txn, "src")
+  local said = a.cors and allowed(a.cors, header(headers, "origin") or "") or {} -- so that a script sees the status
   if a.deny and within(a.deny, client) or a.allow and not within(a.allow, client) then
-    answer(txn, 403)
+    answer(txn, 403, said)
     return true
   end
   if a.maxBody then
@@ -326,7 +378,8 @@ local function guarded(txn, a, headers)
     end
     local want = user and a.auth.users[user]
     if not want or txn.c:base64(txn.c:sha1(password)) ~= want then
-      answer(txn, 401, {{"www-authenticate", a.auth.challenge}})
+      said[#said + 1] = {"www-authenticate", a.auth.challenge}
+      answer(txn, 401, said)
       return true
     end
   end
@@ -343,11 +396,56 @@ local function choose(list)
   end
 end
 
-local function change(txn, edit)
+-- unfold removes headers that programs take for one that is set here.
+local function unfold(txn, edit, headers)
+  for name in pairs(headers) do
+    if name:find("[_.]") then
+      local folded = name:gsub("[_.]", "-")
+      for _, list in ipairs({edit.set or {}, edit.add or {}, edit.del or {}}) do
+        for _, h in ipairs(list) do
+          if (type(h) == "table" and h[1] or h) == folded then txn.http:req_del_header(name) end
+        end
+      end
+    end
+  end
+end
+
+local function change(txn, edit, headers)
   local http = txn.http
+  unfold(txn, edit, headers)
   for _, h in ipairs(edit.set or {}) do http:req_set_header(h[1], h[2]) end
   for _, h in ipairs(edit.add or {}) do http:req_add_header(h[1], h[2]) end
   for _, name in ipairs(edit.del or {}) do http:req_del_header(name) end
+end
+
+-- normalized is the normal form of a path, and its other reading if it has one.
+local function normalized(path)
+  local hidden = false
+  local plain = path:gsub("%%(%x?%x?)", function(digits)
+    if #digits < 2 then return "%25" .. digits end
+    local c = string.char(tonumber(digits, 16))
+    if c:match("[%w._~-]") then return c end
+    hidden = hidden or c == "/" or c == "\\"
+    return "%" .. digits:upper()
+  end):gsub("\\", function()
+    hidden = true
+    return "%5C"
+  end)
+  local function resolved(text)
+    local out, last = {}, ""
+    for part in (text .. "/"):gmatch("([^/]*)/") do
+      last = part
+      if part == ".." then
+        out[#out] = nil
+      elseif part ~= "" and part ~= "." then
+        out[#out + 1] = part
+      end
+    end
+    if #out > 0 and (last == "" or last == "." or last == "..") then out[#out + 1] = "" end
+    return "/" .. table.concat(out, "/")
+  end
+  if not hidden then return resolved(plain), nil end
+  return resolved(plain), resolved((plain:gsub("%%2F", "/"):gsub("%%5C", "/")))
 end
 
 local function rewrite(txn, list, rule)
@@ -355,7 +453,7 @@ local function rewrite(txn, list, rule)
   local before = path
   for _, r in ipairs(list) do
     if r.host then txn.http:req_set_header("host", r.host) end
-    if r.path then path = edited(r.path, path, rule) end
+    if r.path then path = normalized(edited(r.path, path, rule)) end
   end
   if path ~= before then txn.http:req_set_path(path) end
 end
@@ -381,8 +479,8 @@ local function act(txn)
   if a.https and scheme_of(txn) ~= "https" then
     return answer(txn, a.https, {{"location", location(txn, {scheme = "https", own = 0}, rule)}})
   end
-  if guarded(txn, a, headers) then return end
   if a.cors and preflight(txn, a.cors, headers) then return end
+  if guarded(txn, a, headers) then return end
   if a.status then return answer(txn, a.status) end
   if a.redirect then return answer(txn, a.redirect.status, {{"location", location(txn, a.redirect, rule)}}) end
   local b = choose(a.backends)
@@ -394,8 +492,8 @@ local function act(txn)
   if a.rewrite then rewrites[#rewrites + 1] = a.rewrite end
   if b.rewrite then rewrites[#rewrites + 1] = b.rewrite end
   if #rewrites > 0 then rewrite(txn, rewrites, rule) end
-  if a.request then change(txn, a.request) end
-  if b.request then change(txn, b.request) end
+  if a.request then change(txn, a.request, headers) end
+  if b.request then change(txn, b.request, headers) end
   if a.timeout then txn:set_var("txn.to", a.timeout) end
   if a.affinity then
     state.given = cookie(headers, a.affinity.name)
@@ -431,28 +529,26 @@ local function respond(txn)
   end
 end
 
--- normal resolves "." and ".." (ingress/model, NormalPath).
+-- normal puts a path into its normal form (ingress/policy, Path).
 local function normal(txn)
   local path = txn.sf:path()
-  local full = rooted(path)
-  if full:find("/.", 1, true) or full:lower():find("/%2e", 1, true) then
-    local out, parts = {}, {}
-    for part in (full:sub(2) .. "/"):gmatch("([^/]*)/") do parts[#parts + 1] = part end
-    for i, part in ipairs(parts) do
-      local plain = part:gsub("%%2[eE]", ".")
-      if plain == "." then
-        if i == #parts then out[#out + 1] = "" end
-      elseif plain == ".." then
-        out[#out] = nil
-        if i == #parts then out[#out + 1] = "" end
-      else
-        out[#out + 1] = part
-      end
-    end
-    full = "/" .. table.concat(out, "/")
-  end
+  local full, other = normalized(path)
   txn:set_var("txn.path", full)
+  if other then txn:set_var("txn.other", other) end
   if full ~= path then txn.http:req_set_path(full) end
+end
+
+-- certain refuses a path whose other reading leads elsewhere.
+local function certain(txn)
+  local v, state = get(txn, "v"), txn:get_priv()
+  local rule
+  if v == "l" then rule = state.rule elseif v ~= "" then rule = {a = {backends = {{w = 1, n = v}}}} end
+  local other = found(txn, get(txn, "other"))
+  local same = rule == other
+  if rule and other then
+    same = equal(rule.a, other.a) and (not edits(rule.a) or rule.prefix == other.prefix and equal(rule.re, other.re))
+  end
+  if not same then answer(txn, 400) end
 end
 
 -- hop removes headers that are about one connection only (RFC 9110, 7.6.1).
@@ -527,6 +623,7 @@ core.register_action("decide", {"http-req"}, decide)
 core.register_action("act", {"http-req"}, act)
 core.register_action("respond", {"http-res"}, respond)
 core.register_action("normal", {"http-req"}, normal)
+core.register_action("certain", {"http-req"}, certain)
 core.register_action("hop", {"http-req"}, hop)
 core.register_action("client", {"http-req"}, client)
 core.register_action("stream", {"tcp-req"}, stream)

@@ -12,12 +12,15 @@ import (
 // haproxy finds out by two expressions and one map, and tries no other rule. What
 // looks otherwise passes all rules, which decide the same.
 
-// plainPath has no segment that is "." or ".." or begins like them. A query may follow.
-const plainPath = `'^/(?![.]|%2[eE])(?>(?:[^/?]*+/(?![.]|%2[eE]))*)[^/?]*+(?:[?]|\z)'`
+// plainPath is in normal form: it has no escape, and no segment that is empty or begins
+// with a dot. A query may follow.
+const plainPath = `'^/(?![./])(?>(?:[^/?%\\]*+/(?![./]))*)[^/?%\\]*+(?:[?]|\z)'`
 
 // plainLines are headers that go on as they are: no control character in them, and
-// none that is about the connection, about a body or about who asks.
-const plainLines = `(?>(?:(?!connection: (?!keep-alive\r|close\r)|content-length:|forwarded:|host:|keep-alive:|proxy-|te:|transfer-encoding:|upgrade:|x-forwarded-)[^\x00-\x08\x0a-\x1f\x7f]++\r\n)*)`
+// none that is about the connection, about a body or about who asks. Nor has a name
+// underscores or dots, for which it might be taken for such a one.
+const plainLines = `(?>(?:(?!connection: (?!keep-alive\r|close\r)|content-length:|forwarded|front-end-|host:|http2-|keep-alive:|proxy-|te:|trailer:|transfer-encoding:|true-|upgrade:|` +
+	`x-(?:client|cluster|forwarded|original|real|rewrite|scheme|sent|url)-?)[^\x00-\x20:_.\x7f]++:[^\x00-\x08\x0a-\x1f\x7f]*+\r\n)*)`
 
 // plainHeaders are such headers with one Host among them.
 const plainHeaders = `'^` + plainLines + `host:[^\x00-\x08\x0a-\x1f\x7f]++\r\n` + plainLines + `\r\n\z'`
@@ -53,6 +56,7 @@ func (c *config) plain(s *socket) {
 	c.add("http-request set-var(txn.v) req.fhdr(host),map_str(%s) if %s || { req.ver 2.0 } %s", c.path(s.id+"f.map"), looks("url"), looks("path"))
 	const found = "if { var(txn.v) -m found }"
 	c.add("http-request add-header x-forwarded-for %%[src] %s", found)
+	c.add("http-request add-header x-real-ip %%[src] %s", found)
 	c.add("http-request add-header x-forwarded-host %%[req.fhdr(host)] %s", found)
 	c.add("http-request add-header x-forwarded-proto %s %s", scheme(s), found)
 	if c.logTo != "" {

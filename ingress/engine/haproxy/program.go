@@ -10,6 +10,7 @@ import (
 	"strings"
 
 	"github.com/fairway-net/fairway/ingress/model"
+	"github.com/fairway-net/fairway/ingress/policy"
 )
 
 // chain writes rules that are tried in turn for a path, and what they do.
@@ -238,6 +239,9 @@ func edit(w *writer, name string, e *model.HeaderEdit) {
 		}
 		w.table(field, func() {
 			for _, h := range list {
+				if policy.Written(h.Name) != "" {
+					continue
+				}
 				w.table("", func() { w.text(strings.ToLower(h.Name)); w.WriteByte(','); w.text(oneLine(h.Value)) })
 			}
 		})
@@ -248,6 +252,9 @@ func edit(w *writer, name string, e *model.HeaderEdit) {
 		if len(e.Remove) > 0 {
 			w.table("del", func() {
 				for _, n := range e.Remove {
+					if policy.Written(n) != "" {
+						continue
+					}
 					w.text(strings.ToLower(n))
 					w.WriteByte(',')
 				}
@@ -334,6 +341,7 @@ func cors(w *writer, c *model.CORS) {
 		})
 		w.flag("all", slices.Contains(c.Origins, "*"))
 		w.flag("credentials", c.Credentials)
+		w.flag("literal", c.Literal)
 		w.flag("anyMethod", slices.Contains(c.Methods, "*"))
 		w.flag("anyHeader", slices.Contains(c.Headers, "*"))
 		w.textField("methods", oneLine(strings.Join(c.Methods, ", ")))

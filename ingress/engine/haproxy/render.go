@@ -29,7 +29,7 @@ type settings struct {
 // that are never run.
 func render(p *plan, s *settings) string {
 	c := &config{settings: s}
-	c.global()
+	c.global(p.sockets)
 	for _, k := range p.sockets {
 		c.socket(k)
 	}
@@ -52,7 +52,18 @@ func (c *config) add(format string, a ...any)     { fmt.Fprintf(&c.Builder, "\t"
 
 func (c *config) path(name string) string { return c.folder + "/" + name }
 
-func (c *config) global() {
+// requestMaps are the sockets that have maps of rules for requests.
+func requestMaps(list []*socket) []string {
+	var out []string
+	for _, s := range list {
+		if !s.model.TLS || hasCertificate(s) {
+			out = append(out, s.id)
+		}
+	}
+	return out
+}
+
+func (c *config) global(sockets []*socket) {
 	c.section("global")
 	c.add("stats socket unix@%s mode 600 level admin", c.path("control"))
 	c.add("stats timeout 1m")
@@ -70,6 +81,10 @@ func (c *config) global() {
 	c.add("crt-base %s", c.folder)
 	c.add("ca-base %s", c.folder)
 	c.add("setenv FAIRWAY_PROGRAMS %s", c.path("programs"))
+	if list := requestMaps(sockets); len(list) > 0 {
+		c.add("setenv FAIRWAY_MAPS %s", c.folder)
+		c.add("setenv FAIRWAY_SOCKETS \"%s\"", strings.Join(list, " "))
+	}
 	c.add("lua-load-per-thread %s", c.path("fairway.lua"))
 	if c.logTo != "" {
 		c.add("log %s len %d format raw local0 info", c.logTo, maxLine)
@@ -87,7 +102,7 @@ func (c *config) global() {
 	c.add("option idle-close-on-response") // of one that is replaced: a client may be sending
 	c.add("retries 6")                     // an endpoint that was tried may be tried again, and haproxy may not know yet which have gone
 	c.add("retry-on conn-failure empty-response")
-	for _, status := range []int{400, 403, 404, 408, 421, 500, 502, 503, 504} {
+	for _, status := range []int{400, 403, 404, 405, 408, 421, 500, 502, 503, 504} {
 		c.add("http-error status %d content-type \"text/plain; charset=utf-8\" string \"%s\\n\"", status, http.StatusText(status))
 	}
 }

@@ -2,6 +2,8 @@ package haproxy
 
 import (
 	"fmt"
+
+	"github.com/fairway-net/fairway/ingress/policy"
 )
 
 // requests writes what becomes of requests at a port: in the order of
@@ -26,6 +28,7 @@ func (c *config) requests(s *socket, name, bind string) {
 	c.mapped(s)
 	c.plain(s)
 	c.admit(s)
+	c.clean()
 	c.add("http-request return status 200 content-type text/plain lf-string %%[path,map_str(%s)] if { path -m beg /.well-known/acme-challenge/ } { path,map_str(%s) -m found }", c.path(challenges), c.path(challenges))
 	c.listener(s)
 	c.rules(s)
@@ -50,7 +53,7 @@ func hasCertificate(s *socket) bool {
 
 // admit refuses what is no request, and says of the others what they are found by.
 func (c *config) admit(s *socket) {
-	c.add("http-request deny deny_status 400 if { method CONNECT }")
+	c.add("http-request deny deny_status 405 if { method CONNECT }")
 	c.add("http-request deny deny_status 400 if { req.fhdr_cnt(host) gt 1 }")
 	c.add("http-request deny deny_status 400 if !{ req.fhdr(host) -m found } !{ req.ver 1.0 }")
 	c.add("http-request deny deny_status 400 if { req.fhdr(host) -m found } !{ req.fhdr(host) -m reg \"^[][A-Za-z0-9._~!&()*+,;=:%%\\$'-]+\\$\" }")
@@ -62,12 +65,35 @@ func (c *config) admit(s *socket) {
 	if s.model.TLS {
 		c.add("http-request set-var(txn.tls) int(1)")
 	}
+	if len(c.trusted) > 0 {
+		c.add("acl trusted src %s", prefixes(c.trusted))
+		c.add("http-request set-var(txn.scheme) str(http) if trusted { req.hdr(x-forwarded-proto) -m found }")
+		c.add("http-request set-var(txn.scheme) str(https) if trusted { req.hdr(x-forwarded-proto,1) -m str -i https wss }")
+	}
 	c.add("http-request set-var(txn.host) req.fhdr(host),host_only,lower")
 	c.add("http-request set-var(txn.host) var(txn.host),regsub([.]$,) if { var(txn.host) -m end . }")
 	c.add("http-request set-var(txn.host) str(-) unless { var(txn.host) -m found }")
 	c.add("http-request set-var(txn.path) path")
 	c.add("http-request set-uri %%[pathq] if { url -m beg -i http:// https:// } !{ req.ver 2.0 }") // endpoints get paths
-	c.add("http-request lua.normal if { path -m sub /. } || { path -m sub -i /%%2e } || !{ path -m beg / }")
+	c.add(`http-request lua.normal if { path -m sub // /. %% '\' } || !{ path -m beg / }`)
+}
+
+// clean takes out of the client's headers what doesn't pass; see policy.Clean.
+func (c *config) clean() {
+	c.add("http-request lua.hop if { req.fhdr(connection) -m found } !{ req.fhdr(connection) -m str -i close keep-alive upgrade }")
+	clients, proxies := policy.Dropped()
+	if len(c.trusted) > 0 {
+		c.add(`http-request del-header '%s' -m reg if trusted`, proxies)
+		c.add(`http-request del-header '%s' -m reg unless trusted`, clients)
+	} else {
+		c.add(`http-request del-header '%s' -m reg`, clients)
+	}
+	c.add("http-request del-header te unless { req.hdr(te) -m str -i trailers }")
+	c.add("http-request set-header te trailers if { req.hdr(te) -m str -i trailers }")
+	const other = "{ req.fhdr(upgrade) -m found } !{ req.fhdr(upgrade) -m str -i websocket } || { req.fhdr(upgrade) -m found } !{ method GET } || { req.fhdr_cnt(upgrade) gt 1 }"
+	c.add("http-request set-var(txn.tunnel) bool(true) if %s", other)
+	c.add("http-request del-header connection if { var(txn.tunnel) -m found }")
+	c.add("http-request del-header upgrade if { var(txn.tunnel) -m found }")
 }
 
 // mapped writes addresses of IPv4 as such, which a socket of both families has as
@@ -117,6 +143,11 @@ func (c *config) rules(s *socket) {
 		level(",txn.w", "")
 	}
 	level("*", "")
+	c.add("http-request set-var(txn.maps) str(%s) if { var(txn.other) -m found }", s.id)
+	if s.model.OneLabel {
+		c.add("http-request set-var(txn.label) int(1) if { var(txn.other) -m found }")
+	}
+	c.add("http-request lua.certain if { var(txn.other) -m found }")
 	c.add("http-request return status 404 content-type \"text/plain; charset=utf-8\" string \"Not Found\\n\" unless { var(txn.v) -m found }")
 }
 
@@ -128,21 +159,12 @@ func (c *config) forwarded(s *socket) {
 	c.add("http-request wait-for-body time 10s if { var(txn.bounded) -m found } !{ req.fhdr(content-length) -m found }")
 	c.add("http-request set-var(txn.whole) req.body_len if { var(txn.bounded) -m found } !{ req.fhdr(content-length) -m found }")
 	if len(c.trusted) > 0 {
-		c.add("acl trusted src %s", prefixes(c.trusted))
 		c.add("http-request set-var(txn.src) src,hex if trusted")
 		c.add("http-request lua.client if trusted { req.fhdr(x-forwarded-for) -m found }")
-		c.add("http-request set-var(txn.scheme) req.fhdr(x-forwarded-proto),lower if trusted { req.fhdr(x-forwarded-proto) -m str -i http https }")
 		c.add("http-request set-src var(txn.client) if { var(txn.client) -m found }")
 		trusted = " unless trusted { req.fhdr(%s) -m found }"
 	}
 	c.add("http-request set-var(txn.once) bool(true) if !{ method GET HEAD OPTIONS TRACE } || { req.hdr(content-length) -m found } || { req.hdr(transfer-encoding) -m found } || { req.hdr(upgrade) -m found }")
-	hop := "{ req.fhdr(connection) -m found } !{ req.fhdr(connection) -m str -i close keep-alive upgrade }"
-	c.add("http-request lua.hop if %s", hop)
-	for _, h := range []string{"keep-alive", "proxy-connection", "proxy-authorization", "forwarded"} {
-		c.add("http-request del-header %s", h)
-	}
-	c.add("http-request del-header te unless { req.hdr(te) -m str -i trailers }")
-	c.add("http-request set-header te trailers if { req.hdr(te) -m str -i trailers }")
 	condition := func(name string) string {
 		if trusted == "" {
 			return ""
@@ -150,6 +172,7 @@ func (c *config) forwarded(s *socket) {
 		return fmt.Sprintf(trusted, name)
 	}
 	c.add("http-request set-header x-forwarded-for %%[src]")
+	c.add("http-request set-header x-real-ip %%[src]")
 	c.add("http-request set-header x-forwarded-host %%[req.fhdr(host)]%s", condition("x-forwarded-host"))
 	c.add("http-request set-header x-forwarded-proto %s%s", scheme(s), condition("x-forwarded-proto"))
 }

@@ -37,7 +37,7 @@ func allowed(h, request http.Header, c *model.CORS) bool {
 	if !slices.ContainsFunc(c.Origins, func(pattern string) bool { return matchesOrigin(pattern, origin) }) || origin == "" {
 		return false
 	}
-	if slices.Contains(c.Origins, "*") && !c.Credentials {
+	if slices.Contains(c.Origins, "*") && (!c.Credentials || c.Literal) {
 		origin = "*"
 	} else {
 		h.Add("Vary", "Origin")

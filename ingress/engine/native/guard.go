@@ -3,7 +3,6 @@ package native
 import (
 	"net/http"
 	"net/netip"
-	"slices"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -11,13 +10,14 @@ import (
 	"golang.org/x/time/rate"
 
 	"github.com/fairway-net/fairway/ingress/model"
+	"github.com/fairway-net/fairway/ingress/policy"
 )
 
 // guard says why a request isn't let in; 0 if it is, and then leave must follow.
 func (x *exchange) guard(w http.ResponseWriter, r *http.Request) (status int, reason string) {
 	a := x.action
 	switch {
-	case contains(a.Deny, x.client), a.Allow != nil && !contains(a.Allow, x.client):
+	case policy.Contains(a.Deny, x.client), a.Allow != nil && !policy.Contains(a.Allow, x.client):
 		return http.StatusForbidden, "the client's address is not let in"
 	case a.MaxBody > 0 && r.ContentLength > a.MaxBody:
 		return http.StatusRequestEntityTooLarge, "the body is too long"
@@ -40,10 +40,6 @@ func (x *exchange) leave() {
 	if x.action.Limit != nil {
 		x.engine.limiters.leave(x.action, x.client)
 	}
-}
-
-func contains(list []netip.Prefix, a netip.Addr) bool {
-	return slices.ContainsFunc(list, func(p netip.Prefix) bool { return p.Contains(a) })
 }
 
 // limiters count what clients ask of rules. Who is idle is forgotten.

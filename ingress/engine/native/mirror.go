@@ -6,10 +6,10 @@ import (
 	"io"
 	"math/rand/v2"
 	"net/http"
-	"strings"
 	"time"
 
 	"github.com/fairway-net/fairway/ingress/model"
+	"github.com/fairway-net/fairway/ingress/policy"
 )
 
 const (
@@ -42,15 +42,13 @@ func (x *exchange) mirror(r *http.Request, mirrors []model.Mirror) {
 		ctx, cancel := context.WithTimeout(context.WithoutCancel(r.Context()), mirrorTimeout)
 		out := r.Clone(ctx)
 		out.RequestURI = ""
-		model.SetPath(out.URL, x.request.Path)
+		policy.SetPath(out.URL, x.request.Path)
 		out.URL.Scheme, out.URL.Host = "http", ep.String()
 		if pool.TLS != nil {
 			out.URL.Scheme = "https"
 		}
-		dropHopByHop(out.Header)
-		dropForwarded(out.Header)
-		out.Header.Set("X-Forwarded-For", x.client.String())
-		x.action.Request.Apply(out.Header)
+		x.say(out.Header)
+		policy.Edit(out.Header, &x.action.Request)
 		out.Body, out.ContentLength = io.NopCloser(bytes.NewReader(kept)), int64(len(kept))
 		transport := x.engine.upstreams.of(pool, false, 0)
 		go func() {
@@ -62,24 +60,5 @@ func (x *exchange) mirror(r *http.Request, mirrors []model.Mirror) {
 			_, _ = io.Copy(io.Discard, response.Body)
 			_ = response.Body.Close()
 		}()
-	}
-}
-
-// dropHopByHop takes out what is about the client's connection (RFC 9110, 7.6.1).
-func dropHopByHop(h http.Header) {
-	for _, list := range h["Connection"] {
-		for name := range strings.SplitSeq(list, ",") {
-			h.Del(strings.TrimSpace(name))
-		}
-	}
-	for _, name := range []string{"Connection", "Keep-Alive", "Proxy-Authenticate", "Proxy-Authorization", "Proxy-Connection", "Te", "Trailer", "Transfer-Encoding", "Upgrade"} {
-		delete(h, name)
-	}
-}
-
-// dropForwarded takes out what the client says of where it comes from.
-func dropForwarded(h http.Header) {
-	for _, name := range []string{"Forwarded", "X-Forwarded-For", "X-Forwarded-Host", "X-Forwarded-Proto"} {
-		delete(h, name)
 	}
 }

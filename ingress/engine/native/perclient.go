@@ -4,6 +4,8 @@ import (
 	"net"
 	"net/netip"
 	"sync"
+
+	"github.com/fairway-net/fairway/ingress/policy"
 )
 
 // connections counts those of each client.
@@ -28,7 +30,7 @@ func clientRange(a netip.Addr) netip.Prefix {
 func (e *Engine) admit(c *net.TCPConn) net.Conn {
 	peer, err := netip.ParseAddrPort(c.RemoteAddr().String())
 	client := peer.Addr().Unmap()
-	if most := e.options.PerClient; err == nil && most > 0 && !contains(e.options.ProxyFrom, client) && !contains(e.options.Trusted, client) {
+	if most := e.options.PerClient; err == nil && most > 0 && !policy.Contains(e.options.ProxyFrom, client) && !policy.Contains(e.options.Trusted, client) {
 		of := clientRange(client)
 		if !e.connections.enter(of, most) {
 			_ = c.SetLinger(0) // nothing of it stays, not even in the kernel

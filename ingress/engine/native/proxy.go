@@ -14,7 +14,10 @@ import (
 	"sync"
 	"time"
 
+	"golang.org/x/net/http/httpguts"
+
 	"github.com/fairway-net/fairway/ingress/model"
+	"github.com/fairway-net/fairway/ingress/policy"
 )
 
 // Access is what is told of a request once it is over.
@@ -22,25 +25,28 @@ type Access = model.Access
 
 // exchange is a request under way.
 type exchange struct {
-	engine   *Engine
-	socket   *socket
-	request  model.Request
-	isHTTP3  bool
-	writer   http.ResponseWriter // gets answers before the answer; nil leaves it to httptrace
-	decision model.Decision
-	action   *model.Action
-	backend  *model.Backend
-	pool     *model.Pool
-	client   netip.Addr
-	trusted  bool      // the connection is a trusted proxy's
-	from     [3]string // where the request comes from: see forwarded
-	counter  counter
-	told     Access
-	cookie   string // of affinity, if the client has one
-	body     *body
-	plain    *plainConn // the client's connection, if the short way has to look whether it is there
-	endpoint netip.AddrPort
-	lastErr  error
+	engine     *Engine
+	socket     *socket
+	request    model.Request
+	isHTTP3    bool
+	writer     http.ResponseWriter // gets answers before the answer; nil leaves it to httptrace
+	decision   model.Decision
+	action     *model.Action
+	backend    *model.Backend
+	pool       *model.Pool
+	client     netip.Addr
+	trusted    bool      // the connection is a trusted proxy's
+	upgrade    bool      // the client asks for a WebSocket
+	trailers   bool      // the client reads trailers
+	askedAgain bool      // the request is a question whether one is let in
+	from       [3]string // where the request comes from: see forwarded
+	counter    counter
+	told       Access
+	cookie     string // of affinity, if the client has one
+	body       *body
+	plain      *plainConn // the client's connection, if the short way has to look whether it is there
+	endpoint   netip.AddrPort
+	lastErr    error
 	// What was said of the client by who let it in.
 	authorized http.Header
 	cookies    []string
@@ -54,9 +60,10 @@ func (s *socket) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		return
 	}
 	x := &exchange{engine: s.engine, socket: s, isHTTP3: r.ProtoMajor == 3}
+	status, reason := policy.Refused(r)
 	x.take(r)
 	expectBody(w, r)
-	if r.Header.Get("Upgrade") != "" {
+	if x.upgrade {
 		s.upgraded.Add(1)
 		defer s.upgraded.Add(-1)
 		ctx, cancel := context.WithCancel(r.Context())
@@ -76,59 +83,29 @@ func (s *socket) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		x.challenge(w, text)
 		return
 	}
-	if reason := malformed(r); reason != "" {
+	if status == 0 {
+		status, reason = malformed(r)
+	}
+	if status != 0 {
 		x.decision = model.Decision{Socket: now}
-		x.answer(w, http.StatusBadRequest, reason)
+		x.answer(w, status, reason)
 		return
 	}
 	x.decision = now.Decide(&x.request)
 	x.serve(w, r)
 }
 
-// take reads what a decision is taken by.
+// take reads what a decision is taken by, and leaves of the client's headers those
+// that pass.
 func (x *exchange) take(r *http.Request) {
-	x.client, x.trusted = x.engine.clientOf(r)
-	x.request = model.Request{
-		TLS: r.TLS != nil, Method: r.Method, Host: hostOf(r.Host), Path: model.PathOf(r.URL),
-		RawQuery: r.URL.RawQuery, Header: r.Header,
-	}
-	if told := strings.ToLower(r.Header.Get("X-Forwarded-Proto")); x.trusted && (told == "http" || told == "https") {
-		x.request.Scheme = told
-	}
-	if r.TLS != nil {
-		x.request.ServerName = strings.ToLower(r.TLS.ServerName)
-	}
-}
-
-// hostOf is the name in a Host header.
-func hostOf(host string) string {
-	if strings.IndexByte(host, ':') >= 0 {
-		if name, _, err := net.SplitHostPort(host); err == nil {
-			host = name
-		}
-	}
-	return strings.ToLower(strings.TrimSuffix(host, "."))
-}
-
-// clientOf is the client's address: the connection's, or what trusted proxies say.
-func (e *Engine) clientOf(r *http.Request) (client netip.Addr, trusted bool) {
 	peer, _ := netip.ParseAddrPort(r.RemoteAddr)
-	client = peer.Addr().Unmap()
-	if !contains(e.options.Trusted, client) {
-		return client, false
-	}
-	chain := strings.Split(strings.Join(r.Header["X-Forwarded-For"], ","), ",")
-	for i := len(chain) - 1; i >= 0; i-- {
-		a, err := netip.ParseAddr(strings.TrimSpace(chain[i]))
-		if err != nil {
-			break
-		}
-		client = a.Unmap()
-		if !contains(e.options.Trusted, client) {
-			break
-		}
-	}
-	return client, true
+	x.client, x.trusted = policy.Client(peer.Addr(), r.Header, x.engine.options.Trusted)
+	x.request = policy.Read(r, x.trusted)
+	x.upgrade = policy.IsWebSocket(r)
+	x.trailers = httpguts.HeaderValuesContainsToken(r.Header["Te"], "trailers")
+	x.askedAgain = r.Header.Get("X-Sent-From") == sentFrom
+	x.forwarded(r)
+	policy.Clean(r.Header, x.trusted)
 }
 
 // serve answers itself or has a backend answer.
@@ -139,14 +116,19 @@ func (x *exchange) serve(w http.ResponseWriter, r *http.Request) {
 		return
 	}
 	x.action = d.Rule.Action
+	if x.action.RequireHTTPS != 0 && x.scheme() != "https" {
+		w.Header().Set("Location", d.Location)
+		x.answer(w, d.Status, d.Reason)
+		return
+	}
+	if allow(w, r, x.action.CORS) { // before all that asks who the client is: a browser doesn't say
+		return
+	}
 	if status, reason := x.guard(w, r); status != 0 {
 		x.answer(w, status, reason)
 		return
 	}
 	defer x.leave()
-	if allow(w, r, x.action.CORS) {
-		return
-	}
 	if d.Status != 0 {
 		if d.Location != "" {
 			w.Header().Set("Location", d.Location)
@@ -184,6 +166,9 @@ func (x *exchange) serve(w http.ResponseWriter, r *http.Request) {
 // answer is the gateway's own; what the reason is stays here.
 func (x *exchange) answer(w http.ResponseWriter, status int, reason string) {
 	x.reason = reason
+	if x.action != nil && x.action.CORS != nil { // so that a script sees the status
+		allowed(w.Header(), x.request.Header, x.action.CORS)
+	}
 	x.last(w.Header())
 	x.announce(w.Header())
 	w.Header().Set("Content-Type", "text/plain; charset=utf-8")
@@ -213,6 +198,9 @@ func (x *exchange) proxy(w http.ResponseWriter, r *http.Request) {
 		if c, err := r.Cookie(a.Cookie); err == nil {
 			x.cookie = c.Value
 		}
+	}
+	if x.upgrade {
+		r.Header["Connection"], r.Header["Upgrade"] = []string{"Upgrade"}, []string{"websocket"}
 	}
 	if r.ProtoMajor == 1 && r.ContentLength != 0 {
 		// An endpoint may answer while it still reads. Without this, net/http reads

@@ -9,6 +9,7 @@ import (
 	"github.com/pires/go-proxyproto"
 
 	"github.com/fairway-net/fairway/ingress/model"
+	"github.com/fairway-net/fairway/ingress/policy"
 )
 
 // introduced is a connection of a load balancer that says first whose it is.
@@ -22,7 +23,7 @@ func (i introduced) CloseWrite() error { return closeWrite(i.Raw()) }
 // first use; without one, reading fails.
 func (e *Engine) introduce(c net.Conn) net.Conn {
 	peer, err := netip.ParseAddrPort(c.RemoteAddr().String())
-	if err != nil || !contains(e.options.ProxyFrom, peer.Addr().Unmap()) {
+	if err != nil || !policy.Contains(e.options.ProxyFrom, peer.Addr().Unmap()) {
 		return c
 	}
 	return introduced{proxyproto.NewConn(c, proxyproto.WithPolicy(proxyproto.REQUIRE), proxyproto.SetReadHeaderTimeout(headerTimeout))}

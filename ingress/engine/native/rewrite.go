@@ -1,13 +1,16 @@
 package native
 
 import (
+	"cmp"
 	"io"
 	"log"
 	"net/http"
 	"net/http/httputil"
+	"slices"
 	"strings"
 
 	"github.com/fairway-net/fairway/ingress/model"
+	"github.com/fairway-net/fairway/ingress/policy"
 )
 
 // nobody reads what ReverseProxy would log: failed tells it all.
@@ -16,7 +19,6 @@ var nobody = log.New(io.Discard, "", 0)
 // rewrite makes the request that an endpoint gets.
 func (x *exchange) rewrite(p *httputil.ProxyRequest) {
 	p.Out.Host, p.Out.URL.RawQuery = p.In.Host, p.In.URL.RawQuery
-	x.forwarded(p.In)
 	x.edit(p.Out)
 }
 
@@ -24,14 +26,25 @@ func (x *exchange) rewrite(p *httputil.ProxyRequest) {
 // for, and how. Trusted proxies know better. The headers still are the client's.
 func (x *exchange) forwarded(r *http.Request) {
 	x.from = [3]string{x.clientText(r), r.Host, x.scheme()}
-	if !x.trusted {
-		return
+	if x.trusted {
+		x.from[1] = cmp.Or(r.Header.Get("X-Forwarded-Host"), r.Host)
 	}
-	for i, name := range []string{"X-Forwarded-Host", "X-Forwarded-Proto"} {
-		if v := r.Header.Get(name); v != "" {
-			x.from[i+1] = v
+}
+
+// say tells in a request where it comes from.
+func (x *exchange) say(h http.Header) {
+	h["X-Forwarded-For"], h["X-Forwarded-Host"], h["X-Forwarded-Proto"], h["X-Real-Ip"] = x.from[0:1:1], x.from[1:2:2], x.from[2:3:3], x.from[0:1:1]
+}
+
+// isOwn reports whether a header of the request is the rule's to say.
+func (x *exchange) isOwn(name string) bool {
+	is := func(h model.Header) bool { return h.Name == name }
+	for _, e := range []*model.HeaderEdit{&x.action.Request, &x.backend.Request} {
+		if slices.ContainsFunc(e.Set, is) || slices.ContainsFunc(e.Add, is) || slices.Contains(e.Remove, name) {
+			return true
 		}
 	}
+	return x.action.Auth != nil && slices.Contains(x.action.Auth.Headers, name)
 }
 
 // clientText is the client's address, which is most often there as text already.
@@ -44,7 +57,8 @@ func (x *exchange) clientText(r *http.Request) string {
 
 // edit changes a request as the rule says.
 func (x *exchange) edit(out *http.Request) {
-	out.Header["X-Forwarded-For"], out.Header["X-Forwarded-Host"], out.Header["X-Forwarded-Proto"] = x.from[0:1:1], x.from[1:2:2], x.from[2:3:3]
+	x.say(out.Header)
+	policy.DropFolded(out.Header, x.isOwn)
 	x.addAuthorized(out.Header)
 	path := x.request.Path
 	for _, r := range []*model.Rewrite{x.action.Rewrite, x.backend.Rewrite} {
@@ -55,12 +69,15 @@ func (x *exchange) edit(out *http.Request) {
 			out.Host = r.Host
 		}
 		if r.Path != nil {
-			path = r.Path.Apply(path, &x.decision.Rule.Match)
+			path, _ = policy.Path(r.Path.Apply(path, &x.decision.Rule.Match))
 		}
 	}
-	model.SetPath(out.URL, path)
+	policy.SetPath(out.URL, path)
+	if x.trailers { // RFC 9110, 10.1.4: each says so for itself
+		out.Header["Te"] = []string{"trailers"}
+	}
 	for _, e := range []*model.HeaderEdit{&x.action.Request, &x.backend.Request} {
-		e.Apply(out.Header)
+		policy.Edit(out.Header, e)
 		if host := out.Header["Host"]; len(host) > 0 {
 			out.Host = host[0]
 			delete(out.Header, "Host")
@@ -79,8 +96,8 @@ func (x *exchange) modify(r *http.Response) error {
 	if c := x.backend.CORS; c != nil {
 		allowed(r.Header, x.request.Header, c)
 	}
-	x.action.Response.Apply(r.Header)
-	x.backend.Response.Apply(r.Header)
+	policy.Edit(r.Header, &x.action.Response)
+	policy.Edit(r.Header, &x.backend.Response)
 	if a := x.action.Affinity; a != nil && !a.ByClient && x.cookie != endpointID(x.endpoint) {
 		r.Header.Add("Set-Cookie", a.SetCookie(endpointID(x.endpoint)))
 	}

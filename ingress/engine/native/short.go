@@ -7,9 +7,8 @@ import (
 	"net/http"
 	"strings"
 
-	"golang.org/x/net/http/httpguts"
-
 	"github.com/fairway-net/fairway/ingress/model"
+	"github.com/fairway-net/fairway/ingress/policy"
 )
 
 // isShort reports whether a request can go the short way: it has no body, may be
@@ -51,20 +50,13 @@ func (x *exchange) short(ctx context.Context, w http.ResponseWriter, r *http.Req
 
 // ask has an endpoint answer a request, which becomes what the endpoint gets.
 func (x *exchange) ask(out *http.Request) (*http.Response, error) {
-	x.forwarded(out)
 	out.Body, out.Close, out.RequestURI = nil, false, ""
-	trailers := httpguts.HeaderValuesContainsToken(out.Header["Te"], "trailers")
-	dropHopByHop(out.Header)
-	dropForwarded(out.Header)
-	if trailers { // RFC 9110, 10.1.4: it is said by each for itself
-		out.Header.Set("Te", "trailers")
-	}
 	x.edit(out)
 	response, err := x.RoundTrip(out)
 	if err != nil {
 		return nil, err
 	}
-	dropHopByHop(response.Header)
+	policy.DropHopByHop(response.Header)
 	if err := x.modify(response); err != nil {
 		_ = response.Body.Close() // it isn't handed on
 		return nil, err

@@ -29,7 +29,7 @@ const (
 // authorize asks whether a request is let in; 0 if it is.
 func (x *exchange) authorize(w http.ResponseWriter, r *http.Request) (status int, reason string) {
 	a := x.action.Auth
-	if r.Header.Get("X-Sent-From") == sentFrom {
+	if x.askedAgain {
 		return http.StatusLoopDetected, "who is to say whether requests are let in asks that itself"
 	}
 	ctx, cancel := context.WithTimeout(r.Context(), authTimeout)
@@ -73,32 +73,21 @@ func (x *exchange) question(ctx context.Context, r *http.Request, a *model.Auth)
 		return nil, fmt.Errorf("ask whether the request is let in: %w", err)
 	}
 	q.Header = r.Header.Clone()
-	dropHopByHop(q.Header)
-	dropForwarded(q.Header)
-	for _, name := range []string{"Content-Length", "Expect", "Te", "Trailer", "Upgrade"} {
+	for _, name := range []string{"Content-Length", "Expect"} {
 		q.Header.Del(name)
 	}
-	scheme := x.scheme()
+	x.say(q.Header)
 	for name, value := range map[string]string{
-		"X-Sent-From": sentFrom, "X-Original-Method": r.Method, "X-Original-Url": scheme + "://" + r.Host + asked(r.URL),
-		"X-Auth-Request-Redirect": asked(r.URL), "X-Real-Ip": x.client.String(),
-		"X-Forwarded-For": x.client.String(), "X-Forwarded-Proto": scheme, "X-Forwarded-Host": r.Host,
+		"X-Sent-From": sentFrom, "X-Original-Method": r.Method, "X-Original-Url": x.scheme() + "://" + r.Host + x.uri(),
+		"X-Auth-Request-Redirect": x.uri(),
 	} {
 		q.Header.Set(name, value)
 	}
 	return q, nil
 }
 
-// asked is what a client asked for, as it came.
-func asked(u *url.URL) string {
-	if u.RawQuery == "" && !u.ForceQuery {
-		return model.AsItCame(u)
-	}
-	return model.AsItCame(u) + "?" + u.RawQuery
-}
-
 func (x *exchange) scheme() string {
-	if x.request.TLS {
+	if x.request.Scheme == "https" || x.request.Scheme == "" && x.request.TLS {
 		return "https"
 	}
 	return "http"
@@ -106,7 +95,7 @@ func (x *exchange) scheme() string {
 
 // signIn is where a client is sent, and where it is to come back to.
 func (x *exchange) signIn(r *http.Request, a *model.Auth) string {
-	uri := asked(r.URL)
+	uri := x.uri()
 	to := strings.NewReplacer(
 		"$scheme", x.scheme(), "$host", x.request.Host, "$http_host", r.Host, "$best_http_host", r.Host,
 		"$escaped_request_uri", url.QueryEscape(uri), "$request_uri", uri,
@@ -228,6 +217,15 @@ func drop(response *http.Response) {
 	_ = response.Body.Close()
 }
 
+// isThisMachines reports whether an address is one of this machine's.
+func isThisMachines(a netip.Addr) bool {
+	list, err := net.InterfaceAddrs()
+	return err != nil || slices.ContainsFunc(list, func(one net.Addr) bool {
+		p, err := netip.ParsePrefix(one.String())
+		return err == nil && p.Addr().Unmap() == a
+	})
+}
+
 // outside is the client for addresses that authors of Ingresses name. Addresses
 // that are this machine's own, or its link's, can't be reached by it.
 var outside = sync.OnceValue(func() *http.Transport {
@@ -236,7 +234,7 @@ var outside = sync.OnceValue(func() *http.Transport {
 		if err != nil {
 			return err
 		}
-		if a := to.Addr().Unmap(); a.IsLoopback() || a.IsUnspecified() || a.IsLinkLocalUnicast() || a.IsMulticast() {
+		if a := to.Addr().Unmap(); a.IsLoopback() || a.IsUnspecified() || a.IsLinkLocalUnicast() || a.IsMulticast() || isThisMachines(a) {
 			return fmt.Errorf("%s is an address of this machine's own or of its link", a)
 		}
 		return nil

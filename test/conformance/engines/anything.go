@@ -10,6 +10,7 @@ import (
 	"testing"
 
 	"github.com/fairway-net/fairway/ingress/model"
+	"github.com/fairway-net/fairway/ingress/policy"
 )
 
 // Texts that engines must take for nothing but texts, whatever they are written
@@ -119,7 +120,7 @@ func anyRequest(t *testing.T, random *rand.Rand) *http.Request {
 	}
 	if path := one(random, anyPaths); !strings.ContainsAny(path, " \n\x00") && !strings.Contains(path, "é") {
 		if _, err := url.PathUnescape(path); err == nil {
-			model.SetPath(q.URL, path)
+			policy.SetPath(q.URL, path)
 		}
 	}
 	if random.IntN(2) == 0 {

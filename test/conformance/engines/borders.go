@@ -15,6 +15,7 @@ import (
 	"time"
 
 	"github.com/fairway-net/fairway/ingress/model"
+	"github.com/fairway-net/fairway/ingress/policy"
 )
 
 // Requests that are written in other ways than most are. What a short way of an
@@ -120,7 +121,8 @@ func (r *rig) border(t *testing.T, random *rand.Rand, s *model.Socket) {
 		method = "PUT"
 	}
 	request := method + " " + target + " HTTP/" + version + "\r\n" + strings.Join(lines, "\r\n") + "\r\n\r\n"
-	m := &model.Request{Method: method, Host: name, Path: model.NormalPath(path), RawQuery: strings.TrimPrefix(query, "?"), Header: header(t, lines)}
+	m := &model.Request{Method: method, Host: name, RawQuery: strings.TrimPrefix(query, "?"), Header: header(t, lines)}
+	m.Path, m.Other = policy.Path(path)
 	want := s.Decide(m)
 	answer := r.send(t, method, request+body)
 	if want.Status != 0 || answer == nil {
@@ -181,6 +183,7 @@ func passedOn(h http.Header, host string) http.Header {
 	for _, name := range []string{"Keep-Alive", "Proxy-Connection", "Proxy-Authorization", "Forwarded"} {
 		out.Del(name)
 	}
+	out.Set("X-Real-Ip", "127.0.0.1")
 	if out.Del("Te"); slices.Contains(h.Values("Te"), "trailers") {
 		out.Set("Te", "trailers")
 	}

@@ -94,7 +94,8 @@ func testDecide3(t *testing.T, r *rig, bind netip.AddrPort) {
 		for range 40 {
 			q := randomRequest(t, random)
 			q.URL.Scheme, q.URL.Host, q.Host = "https", "a.example.com", ""
-			m := &model.Request{TLS: true, ServerName: "a.example.com", Method: q.Method, Host: "a.example.com", Path: model.PathOf(q.URL), RawQuery: q.URL.RawQuery, Header: q.Header}
+			m := read(q)
+			m.TLS, m.ServerName, m.Host = true, "a.example.com", "a.example.com"
 			want := table.Sockets[0].Decide(m)
 			response, _, err := ask(c, q)
 			if err != nil {

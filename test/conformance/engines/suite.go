@@ -6,6 +6,7 @@
 //	requests.go  random tables and requests against Decide
 //	borders.go   requests at the borders of what is usual, and what endpoints are told
 //	anything.go  the same with values that were made to be taken for something else
+//	policy.go    what of a client's request counts, and what passes
 //	traffic.go   protocols: HTTP/1.1, HTTP/2, WebSocket, TLS, streams
 //	terminate.go TLS that ends here, with bytes in it
 //	smuggling.go requests whose end isn't clear
@@ -61,6 +62,12 @@ func Run(t *testing.T, start func(*testing.T) Engine, otherwise Otherwise) {
 		{"DecideAnything", testDecideAnything},
 		{"Borders", testBorders},
 		{"Paths", testPaths},
+		{"Readings", testReadings},
+		{"Passing", testPassing},
+		{"Refused", testRefused},
+		{"Framing", testFraming},
+		{"Preflight", testPreflight},
+		{"RequireHTTPS", testRequireHTTPS},
 		{"Headers", testHeaders},
 		{"Protocols", testProtocols},
 		{"WebSocket", testWebSocket},

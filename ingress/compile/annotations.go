@@ -12,7 +12,9 @@ import (
 
 	networkingv1 "k8s.io/api/networking/v1"
 	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/apimachinery/pkg/util/validation"
 
+	"github.com/fairway-net/fairway/ingress/compile/host"
 	"github.com/fairway-net/fairway/ingress/model"
 )
 
@@ -27,13 +29,15 @@ const (
 type annotations struct {
 	base          model.Action
 	regexp        bool
-	sslRedirect   bool
-	forceRedirect bool
-	canary        *canary // nil if it is none
+	redirect      host.Redirect // of the host's requests over HTTP
+	aliases       []string      // other names of its hosts
+	relative      bool          // redirects name no host
+	canary        *canary       // nil if it is none
 	appRoot       string
 	www           bool // hosts with and without www. lead to the one that is there
 	passthrough   bool
 	clients       *model.ClientValidation
+	clientsClosed string // why nobody may be let in, where clients can't be told apart
 	suffix        string // names what adapt changes; "" if nothing
 	protocol      string
 	algorithm     model.Algorithm
@@ -44,12 +48,8 @@ type reader func(c *compiler, o *networkingv1.Ingress, a *annotations, text stri
 
 // known is the one list of annotations that are understood.
 var known = map[string]reader{
-	nginx + "ssl-redirect": func(_ *compiler, _ *networkingv1.Ingress, a *annotations, t string) error {
-		return readBool(&a.sslRedirect, t)
-	},
-	nginx + "force-ssl-redirect": func(_ *compiler, _ *networkingv1.Ingress, a *annotations, t string) error {
-		return readBool(&a.forceRedirect, t)
-	},
+	nginx + "ssl-redirect":       readRedirect(host.WithTLS, host.Never),
+	nginx + "force-ssl-redirect": readRedirect(host.Always, host.Unsaid),
 	nginx + "use-regex": func(_ *compiler, _ *networkingv1.Ingress, a *annotations, t string) error {
 		return readBool(&a.regexp, t)
 	},
@@ -139,6 +139,16 @@ var known = map[string]reader{
 		return readBool(&a.passthrough, t)
 	},
 	nginx + "auth-tls-secret": readClients,
+	nginx + "server-alias": func(_ *compiler, _ *networkingv1.Ingress, a *annotations, t string) error {
+		for alias := range strings.SplitSeq(t, ",") {
+			alias = strings.ToLower(strings.TrimSpace(alias))
+			if !isHostname(alias) {
+				return fmt.Errorf("%q: must be hostnames; patterns are not supported", alias)
+			}
+			a.aliases = append(a.aliases, alias)
+		}
+		return nil
+	},
 	seed + "cookie-sticky-session": func(_ *compiler, _ *networkingv1.Ingress, a *annotations, t string) error {
 		if t == "true" {
 			a.base.Affinity = &model.Affinity{Cookie: "SERVERID"}
@@ -164,7 +174,7 @@ var ours = []string{AnnotationACME}
 // annotations reads those of an Ingress. What can't be done is told by a problem
 // that names the annotation; all else is done.
 func (c *compiler) annotations(o *networkingv1.Ingress) *annotations {
-	a := &annotations{sslRedirect: true}
+	a := &annotations{}
 	var names []string
 	for name := range o.Annotations {
 		names = append(names, name)
@@ -196,6 +206,9 @@ func (c *compiler) annotations(o *networkingv1.Ingress) *annotations {
 			c.problem("Ingress", nameOf(o), reason, fmt.Sprintf("annotation %s: %v", name, err))
 			if strings.Contains(name, "auth") || strings.Contains(name, "list-source") { // never open what was to be closed
 				a.base.Invalid = "annotation " + name + " can't be read"
+				if strings.HasPrefix(name, nginx+"auth-tls-") {
+					a.clientsClosed = a.base.Invalid
+				}
 			}
 		}
 	}
@@ -272,6 +285,21 @@ func nginxCORS(all map[string]string) *model.CORS {
 		Methods: list("cors-allow-methods", "GET, PUT, POST, DELETE, PATCH, OPTIONS"),
 		Headers: list("cors-allow-headers", "DNT, Keep-Alive, User-Agent, X-Requested-With, If-Modified-Since, Cache-Control, Content-Type, Range, Authorization"),
 		Expose:  list("cors-expose-headers", ""), MaxAge: age,
+	}
+}
+
+// readRedirect reads whether requests are redirected; force-ssl-redirect, which comes
+// first by name, has precedence.
+func readRedirect(on, off host.Redirect) reader {
+	return func(_ *compiler, _ *networkingv1.Ingress, a *annotations, t string) error {
+		said := false
+		if err := readBool(&said, t); err != nil {
+			return err
+		}
+		if a.redirect != host.Always {
+			a.redirect = map[bool]host.Redirect{true: on, false: off}[said]
+		}
+		return nil
 	}
 }
 
@@ -352,6 +380,12 @@ func size(t string) (int64, error) {
 		return 0, fmt.Errorf("%q: must be a size such as 8m", t)
 	}
 	return n * unit, nil
+}
+
+// isHostname reports whether a name may be a host's, perhaps with an asterisk for its
+// first label.
+func isHostname(name string) bool {
+	return len(validation.IsDNS1123Subdomain(name)) == 0 || len(validation.IsWildcardDNS1123Subdomain(name)) == 0
 }
 
 func rewriteOf(r *model.Rewrite) *model.Rewrite {

@@ -133,7 +133,12 @@ func (c *compiler) settleErrors(o *networkingv1.Ingress, a *annotations) {
 }
 
 // bind makes what an action says of its path that of the path's host and Service. It says what of that can't be.
-func bind(action *model.Action, o *networkingv1.Ingress, host string, backend *networkingv1.IngressBackend) (wrong string) {
+func bind(action *model.Action, o *networkingv1.Ingress, host string, p *networkingv1.HTTPIngressPath) (wrong string) {
+	backend := &p.Backend
+	if action.Affinity != nil && action.Affinity.Path == "" && p.Path != "/" && !strings.ContainsAny(p.Path, `\.+*?()|[]{}^$;`) {
+		own := *action.Affinity // each path has its own cookie
+		own.Path, action.Affinity = p.Path, &own
+	}
 	if auth := action.Auth; auth != nil && strings.Contains(auth.URL, "$host") {
 		if host == "" || strings.Contains(host, "*") {
 			action.Invalid = "annotation " + nginx + "auth-url: $host is any host here, of which nobody knows who answers"

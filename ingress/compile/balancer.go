@@ -11,6 +11,7 @@ import (
 	"strings"
 
 	corev1 "k8s.io/api/core/v1"
+	networkingv1 "k8s.io/api/networking/v1"
 	"k8s.io/apimachinery/pkg/types"
 	gatewayv1 "sigs.k8s.io/gateway-api/apis/v1"
 
@@ -114,9 +115,6 @@ func (c *compiler) compileBalanced(in *ingresses) bool {
 	if len(list) == 0 {
 		return false
 	}
-	if b.clients != nil && b.pair != nil && in.certs[""] == nil {
-		in.clients[""] = b.clients
-	}
 	served := false
 	for _, s := range byAge(list) {
 		if s.Labels[gatewayv1.GatewayNameLabelKey] != "" || s.Spec.Type == corev1.ServiceTypeLoadBalancer && !isBalanced(s) ||
@@ -166,12 +164,13 @@ func (c *compiler) balancedRule(in *ingresses, b *balancer, s *corev1.Service, p
 		c.problem("Service", name, ReasonInvalid, err.Error())
 		return
 	}
-	key := fmt.Sprintf("%s %d %s []", host, match.Kind, match.Path)
-	if first := in.claimed[key]; first != "" {
-		c.problem("Service", name, ReasonConflict, fmt.Sprintf("host %q, path %s belongs to %s, which is older", host, match.Path, first))
+	key := pathKey(map[model.PathKind]networkingv1.PathType{model.PathPrefix: networkingv1.PathTypePrefix}[match.Kind], match.Path)
+	at := in.at(host)
+	if first := at.claimed[key]; first != nil {
+		c.problem("Service", name, ReasonConflict, fmt.Sprintf("host %q, path %s belongs to %s, which is older", host, match.Path, first.from.title()))
 		return
 	}
-	in.claimed[key] = r.title()
+	at.claimed[key] = &ingressPath{from: &ingressSource{route: r}}
 	a := &annotations{algorithm: b.algorithm}
 	c.readBalanced(s, a)
 	a.base.Rewrite = rewrite
@@ -189,7 +188,7 @@ func (c *compiler) balancedRule(in *ingresses, b *balancer, s *corev1.Service, p
 	if why := c.lacking(rule); why != "" {
 		c.problem("Service", name, ReasonLacking, why)
 	}
-	one := orderedRule{rule, r, int(p.Port)}
+	one := orderedRule{Rule: rule, route: r, index: int(p.Port), length: len(match.Path)}
 	if secure := s.Annotations[seed+"sslTerm"]; secure != "" {
 		on, err := strconv.ParseBool(secure)
 		if err != nil {
@@ -206,16 +205,17 @@ func (c *compiler) balancedRule(in *ingresses, b *balancer, s *corev1.Service, p
 // balancedSecure serves a rule over TLS only. A certificate that an Ingress has for
 // the host is the host's.
 func (c *compiler) balancedSecure(in *ingresses, b *balancer, s *corev1.Service, host string, rule orderedRule) {
-	if in.certs[host] == nil && b.pair == nil {
+	own, other := in.certificateOf(host), in.at("").record
+	if own == nil && b.pair == nil {
 		c.problem("Service", nameOf(s), ReasonNotFound, fmt.Sprintf("annotation %ssslTerm: there is no certificate: ConfigMap %s names none as ssl-cert", seed, BalancerConfig))
 		return
 	}
-	if others := in.certs[host] != nil || in.certs[""] != nil && in.certs[""] != b.pair; others && b.clients != nil {
+	if own != nil && own != b.pair && b.clients != nil {
 		c.problem("Service", nameOf(s), ReasonConflict, fmt.Sprintf("annotation %ssslTerm: an Ingress has the certificate for the host, and asks clients for none, as ssl-ca-cert does", seed))
 		return
 	}
-	if in.certs[""] == nil && in.certs[host] == nil {
-		in.certs[""] = b.pair
+	if own == nil {
+		other.Certificate, other.Clients = b.pair, b.clients
 	}
 	in.secure[host] = append(in.secure[host], rule)
 }

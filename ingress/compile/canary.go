@@ -1,25 +1,28 @@
 package compile
 
 import (
-	"crypto/x509"
 	"errors"
 	"fmt"
 	"net/http"
 	"regexp"
 	"strconv"
-	"strings"
 
 	networkingv1 "k8s.io/api/networking/v1"
-	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/fairway-net/fairway/ingress/model"
 )
 
-// canary is which requests of another Ingress's paths an Ingress gets: those with a
-// header or a cookie, and a share of all others.
+// canary is which requests of another Ingress's paths an Ingress gets: those that a
+// header says, those that a cookie says, and a share of all others.
 type canary struct {
-	matches       [][]model.ValueMatch // any of them
+	choices       []canaryChoice
 	weight, total int
+}
+
+// canaryChoice is what some requests are known by.
+type canaryChoice struct {
+	match model.ValueMatch
+	never bool // they stay with the main Ingress
 }
 
 // readCanary reads all annotations of a canary.
@@ -33,19 +36,25 @@ func readCanary(_ *compiler, o *networkingv1.Ingress, a *annotations, t string) 
 	read := &canary{total: 100}
 	get := func(name string) string { return o.Annotations[nginx+"canary-"+name] }
 	if name := get("by-header"); name != "" {
-		m := model.ValueMatch{Name: http.CanonicalHeaderKey(name), Value: or(get("by-header-value"), "always")}
-		if pattern := get("by-header-pattern"); pattern != "" && get("by-header-value") == "" {
+		one := model.ValueMatch{Name: http.CanonicalHeaderKey(name), Value: or(get("by-header-value"), "always")}
+		pattern := get("by-header-pattern")
+		if pattern != "" && get("by-header-value") == "" {
 			expression, err := regexp.Compile(pattern)
 			if err != nil {
 				return fmt.Errorf("canary-by-header-pattern: %w", err)
 			}
-			m.Regexp = expression
+			one.Value, one.Regexp = pattern, expression
 		}
-		read.matches = append(read.matches, []model.ValueMatch{m})
+		read.choices = append(read.choices, canaryChoice{match: one})
+		if get("by-header-value") == "" && pattern == "" {
+			read.choices = append(read.choices, canaryChoice{model.ValueMatch{Name: one.Name, Value: "never"}, true})
+		}
 	}
 	if name := get("by-cookie"); name != "" {
-		expression := regexp.MustCompile(`(?:^|[;,])\s*` + regexp.QuoteMeta(name) + `=always\s*(?:[;,]|$)`)
-		read.matches = append(read.matches, []model.ValueMatch{{Name: "Cookie", Value: name, Regexp: expression}})
+		for _, value := range []string{"always", "never"} {
+			expression := regexp.MustCompile(`(?:^|[;,])\s*` + regexp.QuoteMeta(name) + `=` + value + `\s*(?:[;,]|$)`)
+			read.choices = append(read.choices, canaryChoice{model.ValueMatch{Name: "Cookie", Value: name + "=" + value, Regexp: expression}, value == "never"})
+		}
 	}
 	var err error
 	for name, n := range map[string]*int{"weight": &read.weight, "weight-total": &read.total} {
@@ -58,69 +67,58 @@ func readCanary(_ *compiler, o *networkingv1.Ingress, a *annotations, t string) 
 	if read.weight > read.total {
 		return fmt.Errorf("canary-weight: %d is more than the total, %d", read.weight, read.total)
 	}
-	if len(read.matches) == 0 && read.weight == 0 {
+	if len(read.choices) == 0 && get("weight") == "" {
 		return errors.New("neither canary-weight, canary-by-header nor canary-by-cookie says which requests it gets")
 	}
 	a.canary = read
 	return nil
 }
 
-// canaryRule gives a canary its requests of a path that another Ingress has.
-func (c *compiler) canaryRule(in *ingresses, r *route, a *annotations, host string, match model.Match, backend model.Backend, bind func(*model.Action), at string, index int) {
-	main := in.mains[mainKey(host, &match)]
-	if main == nil {
-		c.problem("Ingress", r.name(), ReasonNotFound, fmt.Sprintf("%s: host %q, path %s: no other Ingress has them, of which this one could be the canary", at, host, match.Path))
+// ingressCanary gives a canary its requests of the paths that another Ingress of its
+// namespace has. All that is done with them is the main Ingress's; the backend alone is
+// the canary's.
+func (c *compiler) ingressCanary(in *ingresses, s *ingressSource) {
+	if s.canary == nil || s.canary.total == 0 { // none, or one that can't be read
 		return
 	}
-	for _, values := range a.canary.matches {
-		one := match
-		one.Headers = values
-		action := a.action(r, at)
-		bind(action)
-		action.Backends = []model.Backend{backend}
-		in.add(host, orderedRule{&model.Rule{Match: one, Action: action}, r, index}, main.secure, main.redirected)
-	}
-	if a.canary.weight > 0 && len(main.action.Backends) == 1 {
-		main.action.Backends[0].Weight = a.canary.total - a.canary.weight
-		backend.Weight = a.canary.weight
-		main.action.Backends = append(main.action.Backends, backend)
-	}
+	s.eachPath(in, func(hostname string, p networkingv1.HTTPIngressPath, at string, _ int) {
+		name := s.name()
+		backend, err := c.ingressBackend(s.route, s.annotations, &p.Backend)
+		if backend.Weight = 1; err != nil {
+			c.problem("Ingress", name, ReasonNotFound, at+".backend: "+err.Error())
+			return // the canary has nothing, and the others go on as they were
+		}
+		var main *ingressPath
+		if h := in.hosts[hostname]; h != nil {
+			main = h.claimed[pathKey(kindOfPath(&p), p.Path)]
+		}
+		switch {
+		case main == nil:
+			c.problem("Ingress", name, ReasonNotFound, fmt.Sprintf("%s: host %q, path %s: no other Ingress has them, of which this one could be the canary", at, hostname, p.Path))
+		case main.from.name().Namespace != name.Namespace:
+			c.problem("Ingress", name, ReasonConflict, fmt.Sprintf("%s: host %q, path %s belongs to Ingress %s of another namespace, whose canary this one can't be", at, hostname, p.Path, main.from.name()))
+		case main.canary.Name != "":
+			c.problem("Ingress", name, ReasonConflict, fmt.Sprintf("%s: host %q, path %s has the canary %s already, which is older", at, hostname, p.Path, main.canary))
+		default:
+			main.canary = name
+			main.share(s, backend, at)
+		}
+	})
 }
 
-// mainRule is a path that canaries may have a share of.
-type mainRule struct {
-	action             *model.Action
-	secure, redirected bool
-}
-
-func mainKey(host string, m *model.Match) string {
-	return fmt.Sprintf("%s %d %s", host, m.Kind, m.Path)
-}
-
-// readClients reads which certificates clients must have. A Secret of another
-// namespace is not read.
-func readClients(c *compiler, o *networkingv1.Ingress, a *annotations, t string) error {
-	name := types.NamespacedName{Namespace: o.Namespace, Name: t}
-	if namespace, short, found := strings.Cut(t, "/"); found {
-		if name.Name = short; namespace != o.Namespace {
-			return fmt.Errorf("%s is in another namespace, and is not read", t)
+// share gives a canary's backend its requests for the path.
+func (p *ingressPath) share(s *ingressSource, backend model.Backend, at string) {
+	whole := *p.action
+	for _, choice := range s.canary.choices {
+		action := whole
+		if !choice.never {
+			action.Route, action.Rule, action.Backends = s.title(), at, []model.Backend{backend}
 		}
+		p.special = append(p.special, specialRule{headers: []model.ValueMatch{choice.match}, action: &action})
 	}
-	switch verify := or(o.Annotations[nginx+"auth-tls-verify-client"], "on"); verify {
-	case "off":
-		return nil
-	case "on":
-		list, err := c.authorities("", "Secret", name)
-		if err != nil {
-			return err
-		}
-		roots := x509.NewCertPool()
-		for _, authority := range list {
-			roots.AddCert(authority)
-		}
-		a.clients = &model.ClientValidation{Roots: roots, Authorities: list}
-		return nil
-	default:
-		return errors.New("auth-tls-verify-client: " + verify + " is not supported: must be on or off")
+	if s.canary.weight > 0 {
+		first := whole.Backends[0]
+		first.Weight, backend.Weight = s.canary.total-s.canary.weight, s.canary.weight
+		p.action.Backends = []model.Backend{first, backend}
 	}
 }

@@ -20,7 +20,11 @@
 //	acme.go       certificates that are to be obtained, and what shows that we may
 //	balancer.go   Services as Kubernetes' former service-loadbalancer served them
 //	lacks.go      what an engine can't do
-//	ingressupdate.go  the same of Ingresses
+//	ingress.go    Ingresses: their listeners
+//	ingresshosts.go  what holds for their hosts (see package host), and the rules of each
+//	ingresspaths.go  their paths, and other names of hosts
+//	clients.go    which clients' certificates are asked for
+//	ingressupdate.go  what a change of Ingresses costs
 //	update.go     what a change of routes, Services and endpoints costs
 //	references.go who depends on what
 package compile

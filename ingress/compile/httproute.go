@@ -34,7 +34,7 @@ func (c *compiler) compileHTTPRoute(o *gatewayv1.HTTPRoute) {
 func (a attachment) add(r *route, rules []*model.Rule) {
 	for _, h := range a.hostnames {
 		for i, rule := range rules {
-			a.rules[h] = append(a.rules[h], orderedRule{rule, r, i})
+			a.rules[h] = append(a.rules[h], orderedRule{Rule: rule, route: r, index: i})
 		}
 	}
 }

@@ -60,7 +60,7 @@ func hostsOf(o *networkingv1.Ingress) []string {
 // have is one listener for each host, and one for all.
 func (c *compiler) canUpdate(changed map[types.NamespacedName]*networkingv1.Ingress) bool {
 	in := c.in
-	if in == nil || in.plainListener == nil || len(in.www)+len(in.through)+len(in.clients) > 0 || in.balanced {
+	if in == nil || in.plainListener == nil || in.special || len(in.through) > 0 || in.balanced {
 		return false
 	}
 	for name, o := range changed {
@@ -123,35 +123,35 @@ func (u *updating) updateIngresses(changed map[types.NamespacedName]*networkingv
 	if !few {
 		return false
 	}
-	certificates := map[string]*tls.Certificate{}
+	before := map[string]served{}
 	for h := range hosts {
-		if (h == "" || strings.HasPrefix(h, "*")) && len(in.certs) > 0 { // others' listeners have its rules
+		if (h == "" || strings.HasPrefix(h, "*")) && in.certified { // others' listeners have its rules
 			return false
 		}
-		certificates[h] = in.certs[h]
+		before[h] = in.served(h)
 		in.clear(h)
 	}
 	var list []*networkingv1.Ingress
 	for name := range members {
-		before := in.objects[name]
+		old := in.objects[name]
 		now, isChanged := changed[name]
 		if !isChanged {
-			now = before
+			now = old
 		}
 		u.detach(RouteKey{"Ingress", name})
-		if before != nil {
-			in.forget(before)
+		if old != nil {
+			in.forget(old)
 		}
 		if now != nil && u.classes[classOf(now)] {
 			list = append(list, now)
 		}
 	}
 	u.compileAll(in, list)
-	if len(in.objects) == 0 || len(in.www)+len(in.through)+len(in.clients) > 0 {
+	if len(in.objects) == 0 || in.special || len(in.through) > 0 {
 		return false
 	}
-	for h, before := range certificates {
-		if in.certs[h] != before {
+	for h, was := range before {
+		if in.served(h) != was || (h == "" || strings.HasPrefix(h, "*")) && in.certificateOf(h) != nil {
 			return false
 		}
 		u.noteHost(h)
@@ -159,37 +159,45 @@ func (u *updating) updateIngresses(changed map[types.NamespacedName]*networkingv
 	return true
 }
 
-// clear takes away what Ingresses say of a host.
-func (in *ingresses) clear(host string) {
-	for _, r := range in.plain[host] {
-		key := mainKey(host, &r.Match)
-		delete(in.claimed, key)
-		delete(in.mains, key)
+// certificateOf is that of a host, of its own or another's.
+func (in *ingresses) certificateOf(name string) *tls.Certificate {
+	if r := in.tls(name); r != nil {
+		return r.Certificate
 	}
-	delete(in.plain, host)
-	delete(in.secure, host)
-	delete(in.certs, host)
-	delete(in.issuers, host)
+	return nil
+}
+
+// served is by which listener a host is served over TLS, and with which certificate.
+type served struct {
+	certificate *tls.Certificate
+	listener    string
+}
+
+func (in *ingresses) served(name string) served {
+	return served{in.certificateOf(name), in.listenerOf(name)}
+}
+
+// clear takes away what Ingresses say of a host.
+func (in *ingresses) clear(name string) {
+	delete(in.hosts, name)
+	delete(in.plain, name)
+	delete(in.secure, name)
 }
 
 // noteHost has the listeners made anew that have a host's rules.
-func (u *updating) noteHost(host string) {
-	u.note(u.in.plainListener, host)
-	for hostname, l := range u.in.secureListeners {
-		if hostname != host && !strings.HasPrefix(hostname, "*") && hostname != "" {
+func (u *updating) noteHost(name string) {
+	in := u.in
+	u.note(in.plainListener, name)
+	for _, hostname := range []string{name, in.listenerOf(name)} {
+		l := in.secureListeners[hostname]
+		if l == nil {
 			continue
 		}
-		if u.in.has(hostname, host) && len(u.in.secure[host]) > 0 {
-			l.rules[host] = u.in.secure[host]
+		if hostname == in.listenerOf(name) && len(in.secure[name]) > 0 {
+			l.rules[name] = in.secure[name]
 		} else {
-			delete(l.rules, host)
+			delete(l.rules, name)
 		}
-		u.note(l, host)
+		u.note(l, name)
 	}
-}
-
-// has reports whether the listener for the hostname of a certificate serves a host
-// of rules: its own, those of any name, and those without a certificate that it covers.
-func (in *ingresses) has(hostname, host string) bool {
-	return host == hostname || host == "" || coversRules(hostname, host) && in.certs[host] == nil
 }

@@ -40,6 +40,7 @@ type listener struct {
 	rules    map[string][]orderedRule // by hostname
 	streams  bool                     // a route of a stream has it
 	done     *model.Listener
+	byLength bool // rules are of Ingresses, and ordered as ingress-nginx does
 }
 
 // orderedRule is a rule with what settles its precedence among equals.
@@ -47,6 +48,23 @@ type orderedRule struct {
 	*model.Rule
 	route *route
 	index int
+	// Of Ingresses: how long the path is, and which of its rules it is.
+	length, rank int
+}
+
+// compareByLength puts the rule of an Ingress first that nginx would try first: exact
+// ones, then the longest path.
+func (r *orderedRule) compareByLength(o *orderedRule) int {
+	return cmp.Or(
+		-cmp.Compare(bit(r.Match.Kind == model.PathExact), bit(o.Match.Kind == model.PathExact)),
+		cmp.Compare(o.length, r.length), r.route.compare(o.route), cmp.Compare(r.index, o.index), cmp.Compare(r.rank, o.rank))
+}
+
+func bit(b bool) int {
+	if b {
+		return 1
+	}
+	return 0
 }
 
 // routeKinds are the kinds that listeners take, by protocol.
@@ -264,6 +282,9 @@ func (l *listener) host(hostname string) *model.Host {
 		return nil
 	}
 	slices.SortStableFunc(rules, func(a, b orderedRule) int {
+		if l.byLength {
+			return a.compareByLength(&b)
+		}
 		return cmp.Or(a.Match.Compare(&b.Match), a.route.compare(b.route), cmp.Compare(a.index, b.index))
 	})
 	h := &model.Host{Hostname: hostname, Rules: make([]*model.Rule, len(rules))}

@@ -39,6 +39,9 @@ func (f *references) begin(r *route) {
 	f.routes[f.current.key] = f.current
 }
 
+// resume has more noted as the route's, which begin has seen.
+func (f *references) resume(r *route) { f.current = f.routes[r.key()] }
+
 func (f *references) end() { f.current = nil }
 
 func (f *references) attached(r *route, list []attachment) {

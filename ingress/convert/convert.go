@@ -10,6 +10,7 @@ package convert
 import (
 	"cmp"
 	"fmt"
+	"maps"
 	"slices"
 	"strings"
 
@@ -38,7 +39,7 @@ type Options struct {
 
 // Convert converts Ingresses. It changes none of its arguments.
 func Convert(list []*networkingv1.Ingress, options Options) *Result {
-	c := &conversion{options: options, out: &Result{}, listeners: map[string]*listeners{}, names: map[types.NamespacedName]bool{}}
+	c := &conversion{options: options, out: &Result{}, listeners: map[string]*listeners{}, names: map[types.NamespacedName]bool{}, rooted: map[string]bool{}}
 	list = slices.Clone(list)
 	slices.SortStableFunc(list, func(a, b *networkingv1.Ingress) int {
 		return cmp.Or(a.CreationTimestamp.Compare(b.CreationTimestamp.Time), cmp.Compare(a.Namespace, b.Namespace), cmp.Compare(a.Name, b.Name))
@@ -46,6 +47,7 @@ func Convert(list []*networkingv1.Ingress, options Options) *Result {
 	for _, o := range list {
 		c.ingress(o)
 	}
+	c.falls()
 	c.gateways()
 	return c.out
 }
@@ -55,6 +57,7 @@ type conversion struct {
 	out       *Result
 	listeners map[string]*listeners         // by namespace
 	names     map[types.NamespacedName]bool // of routes
+	rooted    map[string]bool               // hosts that have rules: whether one is for all paths
 }
 
 // one is an Ingress in the making.
@@ -93,6 +96,26 @@ func (c *conversion) ingress(o *networkingv1.Ingress) {
 	}
 }
 
+// falls names hosts of which some paths are those of a wildcard or of any host now:
+// rules of Ingresses are their host's alone.
+func (c *conversion) falls() {
+	for _, host := range slices.Sorted(maps.Keys(c.rooted)) {
+		if c.rooted[host] || host == "" {
+			continue
+		}
+		wider := ""
+		_, parent, _ := strings.Cut(host, ".")
+		for other := range c.rooted {
+			if other == "" || other != host && other == "*."+parent {
+				wider = cmp.Or(other, wider, "any host")
+			}
+		}
+		if wider != "" {
+			c.out.Left = append(c.out.Left, fmt.Sprintf("host %s: requests that no rule matches go to the routes of %s; Ingresses answered 404", host, wider))
+		}
+	}
+}
+
 // hostsOf lists hosts in the order in which routes are written.
 func hostsOf(rules map[string][]gatewayv1.HTTPRouteRule) []string {
 	var hosts []string
@@ -125,6 +148,7 @@ func (i *one) rule(rules map[string][]gatewayv1.HTTPRouteRule, host string, p ne
 		rule.BackendRefs = []gatewayv1.HTTPBackendRef{{BackendRef: ref}}
 	}
 	rules[host] = append(rules[host], rule)
+	i.rooted[host] = i.rooted[host] || len(match.Headers) == 0 && *match.Path.Type == gatewayv1.PathMatchPathPrefix && *match.Path.Value == "/"
 }
 
 // backend is the reference to a Service's port, by number.

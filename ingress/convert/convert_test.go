@@ -157,7 +157,9 @@ func decision(table *model.Table, r *model.Request) string {
 		text += fmt.Sprintf(", host %q, path %s", a.Rewrite.Host, a.Rewrite.Path.Apply(r.Path, &d.Rule.Match))
 	}
 	if a.CORS != nil {
-		text += fmt.Sprintf(", CORS %+v", *a.CORS)
+		same := *a.CORS
+		same.Literal = false // the one difference, in the answer's words
+		text += fmt.Sprintf(", CORS %+v", same)
 	}
 	return text
 }
@@ -172,7 +174,7 @@ func TestSameMeaning(t *testing.T) {
 	want, got := decisions(t, before), decisions(t, after)
 	different := 0
 	for i := range want {
-		if got[i] != want[i] && !strings.Contains(got[i], "strip.example.com/app map") && !strings.Contains(got[i], "one.example.com/app map") { // they are named
+		if named := strings.HasSuffix(want[i], ": 404 ") || strings.Contains(got[i], "strip.example.com/app map") || strings.Contains(got[i], "one.example.com/app map"); got[i] != want[i] && !named {
 			different++
 			t.Errorf("%s\n    was  %s", got[i], want[i])
 		}
@@ -184,6 +186,10 @@ func TestSameMeaning(t *testing.T) {
 		"Ingress shop/paths: host *.wild.example.com: in Gateway API * stands for one label or more, not for one",
 		"Ingress shop/strip: path /app(/|$)(.*): /app itself becomes /in, without the slash that it got",
 		"Ingress shop/strip-one: path /app/(.*): a route matches /app itself as well",
+		"host one.example.com: requests that no rule matches go to the routes of any host; Ingresses answered 404",
+		"host pattern.example.com: requests that no rule matches go to the routes of any host; Ingresses answered 404",
+		"host strip.example.com: requests that no rule matches go to the routes of any host; Ingresses answered 404",
+		"host whole.example.com: requests that no rule matches go to the routes of any host; Ingresses answered 404",
 	}; !slices.Equal(result.Left, left) {
 		t.Errorf("left: %q", result.Left)
 	}

@@ -25,6 +25,9 @@ func (i *one) path(p *networkingv1.HTTPIngressPath) (gatewayv1.HTTPRouteMatch, *
 		return i.rewritten(path, target)
 	}
 	kind := gatewayv1.PathMatchPathPrefix
+	if !i.asked.regexp && path != "/" && (p.PathType == nil || *p.PathType == networkingv1.PathTypeImplementationSpecific) {
+		i.left("path %s: in a route it matches whole elements; with pathType ImplementationSpecific, it matched all that begins with it", path)
+	}
 	switch {
 	case i.asked.regexp && !literal.MatchString(path):
 		kind, path = gatewayv1.PathMatchRegularExpression, "(?i:"+path+").*" // ingress-nginx heeds neither case nor the end

@@ -102,6 +102,8 @@ type Redirect struct {
 	Port   uint16 // 0: the scheme's own if Scheme is given, the listener's if not
 	Status int
 	Whole  string // the whole Location, instead of all but Status
+	// Relative leaves scheme and host out of the Location.
+	Relative bool
 }
 
 // Location is where a request is sent; port is the one that clients connect to.
@@ -130,6 +132,9 @@ func (d *Redirect) Location(r *Request, m *Match, port uint16) string {
 	}
 	if r.RawQuery != "" {
 		path += "?" + r.RawQuery
+	}
+	if d.Relative {
+		return path
 	}
 	return scheme + "://" + host + path
 }

@@ -1,0 +1,36 @@
+package compile
+
+import (
+	"errors"
+	"fmt"
+	"strings"
+
+	networkingv1 "k8s.io/api/networking/v1"
+	"k8s.io/apimachinery/pkg/types"
+
+	"github.com/fairway-net/fairway/ingress/model"
+)
+
+// readClients reads which certificates clients must have. A Secret of another
+// namespace is not read.
+func readClients(c *compiler, o *networkingv1.Ingress, a *annotations, t string) error {
+	name := types.NamespacedName{Namespace: o.Namespace, Name: t}
+	if namespace, short, found := strings.Cut(t, "/"); found {
+		if name.Name = short; namespace != o.Namespace {
+			return fmt.Errorf("%s is in another namespace, and is not read", t)
+		}
+	}
+	switch verify := or(o.Annotations[nginx+"auth-tls-verify-client"], "on"); verify {
+	case "off":
+		return nil
+	case "on":
+		list, err := c.authorities("", "Secret", name)
+		if err != nil {
+			return err
+		}
+		a.clients = &model.ClientValidation{Roots: poolOf(list), Authorities: list}
+		return nil
+	default:
+		return errors.New("auth-tls-verify-client: " + verify + " is not supported: must be on or off")
+	}
+}

@@ -5,7 +5,11 @@
 // # Where things are
 //
 //	plane.go, apply.go   the plane: what happens in which order
+//	remove.go            how it goes
+//	readback.go          what the kernel holds, and what was counted
 //	render.go, check.go  what the kernel should hold, and does
+//	connections.go       how connections come and go with the mode
+//	unsupported.go       what it doesn't do here
 //	probe.go             what the programs need of a kernel
 //	bypass.go            cluster DNS that the node answers by itself
 //	pins/                the directory below /sys/fs/bpf with everything that outlives the agent

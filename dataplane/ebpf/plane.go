@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"net/netip"
 	"sync"
 
 	"github.com/cilium/ebpf"
@@ -16,7 +15,6 @@ import (
 	"github.com/fairway-net/fairway/dataplane/ebpf/pins"
 	"github.com/fairway-net/fairway/dataplane/ebpf/program"
 	"github.com/fairway-net/fairway/dataplane/ebpf/sock"
-	"github.com/fairway-net/fairway/dataplane/migrate"
 	"github.com/fairway-net/fairway/internal/kernel"
 	"github.com/fairway-net/fairway/model"
 )
@@ -137,46 +135,6 @@ func (p *Plane) endGrowing() {
 	}
 }
 
-// Read implements dataplane.Plane.
-func (p *Plane) Read(ctx context.Context, what kernel.Query) (kernel.Reading, error) {
-	return kernel.Readers{
-		Objects: p.objects, Compare: p.check,
-		Frontends: func(ctx context.Context) ([]kernel.Count, error) { return maps.FrontendCounts(ctx, p.dir) },
-		Backends: func(ctx context.Context, of *model.Table) ([]kernel.BackendCount, error) {
-			return maps.BackendCounts(ctx, p.dir, of)
-		},
-		Drops: func(ctx context.Context) ([]kernel.DropStats, error) { return packet.DropStats(ctx, p.dir) },
-		Connections: func(ctx context.Context, to map[netip.Addr]bool) (map[netip.Addr][]kernel.Connection, error) {
-			return packet.ConnectionsTo(ctx, p.dir, to)
-		},
-		Strays: func(ctx context.Context) (*kernel.Strays, error) { return packet.Strays(ctx, p.dir) },
-		Maps:   func(ctx context.Context) ([]kernel.MapUsage, error) { return maps.Usage(ctx, p.dir) },
-	}.Read(ctx, what)
-}
-
-// Remove implements dataplane.Plane. No connection passes through this process.
-func (p *Plane) Remove(ctx context.Context, _ kernel.Removal) error {
-	if err := ctx.Err(); err != nil {
-		return err
-	}
-	moved := errors.Join(migrate.Move(ctx, p.Connections(), nil), p.steps.At("connections moved"))
-	p.opening.Lock()
-	defer p.opening.Unlock()
-	p.endGrowing()
-	errs := []error{moved, p.sockets.Remove(p.dir), p.steps.At("socket path removed")}
-	if moved == nil { // or else the programs go on with what couldn't be moved
-		errs = append(errs, p.packets.Remove(p.dir), p.steps.At("packet path removed"))
-	}
-	if p.store != nil {
-		errs = append(errs, p.store.Close())
-	}
-	p.store, p.state, p.applied, p.collected = nil, nil, nil, nil
-	if err := errors.Join(errs...); err != nil {
-		return err // the pins lead the next attempt to what is left
-	}
-	return pins.Remove(p.dir)
-}
-
 // Close gives up the plane's descriptors. What is in the kernel stays.
 func (p *Plane) Close() error {
 	p.opening.Lock()
@@ -190,15 +148,4 @@ func (p *Plane) Close() error {
 		errs = append(errs, p.store.Close())
 	}
 	return errors.Join(errs...)
-}
-
-// Unsupported implements dataplane.Plane.
-func (p *Plane) Unsupported() []kernel.Unsupported {
-	unsupported := []kernel.Unsupported{
-		{Feature: kernel.Hairpin, Why: "a socket that gets its own pod as the backend is connected directly, and needs no translation"},
-	}
-	if p.cgroupLimit != "" {
-		unsupported = append(unsupported, sock.CgroupUnsupported(p.cgroupLimit))
-	}
-	return unsupported
 }

@@ -89,3 +89,6 @@ func rememberedClients() int {
 	}
 	return n
 }
+
+// Unsupported lists what this plane doesn't do.
+func (p *Plane) Unsupported() []kernel.Unsupported { return p.unsupported }

@@ -181,24 +181,3 @@ func (p *Plane) countRules(settings *model.Settings) []kernel.RuleCount {
 	}
 	return counts
 }
-
-// Prepare sets what takes more than CAP_NET_ADMIN: see dataplane.Plane. That
-// the node answers ARP only for addresses of the interface asked is among it,
-// since nobody knows yet whether there will be addresses that need it.
-func (p *Plane) Prepare(_ context.Context, what kernel.Preparation) error {
-	if what != kernel.LessPrivilege {
-		return nil
-	}
-	return errors.Join(p.settings.SetSysctls(p.settings.Sysctls), p.settings.QuietARP())
-}
-
-// Close gives up the plane's socket. What is in the kernel stays.
-func (p *Plane) Close() error {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	p.orphans = orphans{} // which whoever comes next finds
-	if closer, ok := p.balancer.(interface{ Close() }); ok {
-		closer.Close()
-	}
-	return p.sweeper.Close()
-}

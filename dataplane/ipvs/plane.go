@@ -2,8 +2,8 @@ package ipvs
 
 import (
 	"context"
+	"errors"
 	"fmt"
-	"maps"
 	"slices"
 	"sync"
 	"sync/atomic"
@@ -104,77 +104,6 @@ func newChooser(o kernel.Options) chooser {
 	return chooser{preferred: model.Scheduler(o.Scheduler), missing: map[model.Scheduler]bool{}}
 }
 
-// Apply makes the kernel agree with want; see dataplane.Plane.
-func (p *Plane) Apply(ctx context.Context, want *model.Table, verify kernel.Verification) (kernel.Result, error) {
-	return kernel.Result{}, p.apply(ctx, want, verify != kernel.VerifyNothing)
-}
-
-// Read implements dataplane.Plane.
-func (p *Plane) Read(ctx context.Context, what kernel.Query) (kernel.Reading, error) {
-	return kernel.Readers{Objects: p.objects, Frontends: p.frontendCounts, Packets: p.packetCounts, Connections: conntrack.ConnectionsTo}.Read(ctx, what)
-}
-
-func (p *Plane) apply(ctx context.Context, want *model.Table, verify bool) error {
-	want = p.expand.Of(want)
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	var sweep *conntrack.Sweep
-	var err error
-	if p.state == nil || verify {
-		var old *model.Table
-		if p.state != nil {
-			old = p.state.table
-		}
-		sweep = conntrack.Plan(old, want, want.Since(old))
-		err = p.applyAll(ctx, want)
-	} else {
-		changes := want.Since(p.state.table)
-		if changes.Empty() {
-			return nil
-		}
-		sweep = conntrack.Plan(p.state.table, want, changes)
-		if changes.Settings {
-			err = p.applyAll(ctx, want)
-		} else {
-			err = p.run(ctx, p.state.move(want, changes), nil)
-		}
-	}
-	if err != nil {
-		p.state = nil
-		return err
-	}
-	p.inForce.Store(want)
-	p.reapSoon()
-	if err := p.sweeper.Run(ctx, sweep); err != nil {
-		p.state = nil
-		return fmt.Errorf("forget stale flows: %w", err)
-	}
-	return nil
-}
-
-// applyAll compares everything with what the kernel holds.
-func (p *Plane) applyAll(ctx context.Context, want *model.Table) error {
-	next := newState(p.options.MasqueradeMark)
-	plan := next.move(want, sorted(want))
-	for _, e := range reservedEntries(want.Settings) {
-		plan.put(e, ipset.Mark{})
-	}
-	if err := p.settings.Set(); err != nil {
-		return err
-	}
-	if err := p.compare(plan, next, want.Settings); err != nil {
-		return err
-	}
-	if err := p.run(ctx, plan, want.Settings); err != nil {
-		return err
-	}
-	if err := p.clearOthers(ctx); err != nil {
-		return err
-	}
-	p.state = next
-	return nil
-}
-
 // sorted are the changes that make up the whole table, in an order that is the
 // same in every process, as packet marks depend on it where two collide.
 func sorted(t *model.Table) *model.Changes {
@@ -183,22 +112,23 @@ func sorted(t *model.Table) *model.Changes {
 	return changes
 }
 
-// Unsupported lists what the plane does not do on this machine.
-func (p *Plane) Unsupported() []kernel.Unsupported {
+// Prepare sets what takes more than CAP_NET_ADMIN: see dataplane.Plane. That
+// the node answers ARP only for addresses of the interface asked is among it,
+// since nobody knows yet whether there will be addresses that need it.
+func (p *Plane) Prepare(_ context.Context, what kernel.Preparation) error {
+	if what != kernel.LessPrivilege {
+		return nil
+	}
+	return errors.Join(p.settings.SetSysctls(p.settings.Sysctls), p.settings.QuietARP())
+}
+
+// Close gives up the plane's socket. What is in the kernel stays.
+func (p *Plane) Close() error {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	unsupported := []kernel.Unsupported{
-		{Feature: kernel.Scheduling, Value: string(model.Random), Why: "IPVS has no random scheduler; round robin is used"},
-		{Feature: kernel.LocalhostNodePort, Why: "IPVS sends nothing from a loopback address to another machine"},
-		{Feature: kernel.SharedClientPort, Why: "IPVS knows a backend's answers by the client's address and port alone; they go the way of the connection that was opened last"},
-		{Feature: kernel.DirectReturn, Why: "IPVS' own direct routing can't change ports, and endpoints would need the Service's address; external traffic is masqueraded"},
-		{Feature: kernel.StableFlows, Why: "only the node where a connection began can translate it; at another one the client is reset"},
+	p.orphans = orphans{} // which whoever comes next finds
+	if closer, ok := p.balancer.(interface{ Close() }); ok {
+		closer.Close()
 	}
-	for _, s := range slices.Sorted(maps.Keys(p.choose.missing)) {
-		unsupported = append(unsupported, kernel.Unsupported{
-			Feature: kernel.Scheduling, Value: string(s),
-			Why: "this kernel has no module ip_vs_" + string(s) + "; round robin is used",
-		})
-	}
-	return unsupported
+	return p.sweeper.Close()
 }

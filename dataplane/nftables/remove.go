@@ -1,6 +1,7 @@
 package nftables
 
 import (
+	"context"
 	"errors"
 
 	"golang.org/x/sys/unix"
@@ -61,4 +62,29 @@ func (s *socket) unhook(family byte, table string, c *contents) error {
 		return err
 	}
 	return nil
+}
+
+// Remove takes the table out of the kernel, and what kube-proxy left: see
+// dataplane.Plane. No connection passes through this process.
+func (p *Plane) Remove(ctx context.Context, _ kernel.Removal) error {
+	if err := ctx.Err(); err != nil {
+		return err
+	}
+	p.state, p.applied, p.swept = nil, nil, nil
+	p.cache.forget()
+	c := &contents{}
+	if err := p.socket.readTable(c); err != nil {
+		return err
+	}
+	if c.present {
+		if err := p.socket.removeTable(unix.NFPROTO_INET, tableName); err != nil {
+			return err
+		}
+	}
+	if !p.options.KeepKubeProxy {
+		if err := p.removeKubeProxy(); err != nil {
+			return err
+		}
+	}
+	return p.localnet.Keep(false, true)
 }

@@ -8,6 +8,7 @@ import (
 	"github.com/vishvananda/netlink"
 	"golang.org/x/sys/unix"
 
+	"github.com/fairway-net/fairway/dataplane/migrate"
 	"github.com/fairway-net/fairway/internal/kernel"
 	"github.com/fairway-net/fairway/model"
 )
@@ -39,3 +40,6 @@ func connectionsTo(ctx context.Context, addresses map[netip.Addr]bool) (map[neti
 	}
 	return list, nil
 }
+
+// Connections implements dataplane.Plane: relays can't be moved, and serve to their end.
+func (p *Plane) Connections() migrate.Connections { return nil }

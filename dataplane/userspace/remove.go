@@ -42,12 +42,6 @@ func (p *Plane) Remove(ctx context.Context, how kernel.Removal) error {
 	return errors.Join(append(failed, clearUp(ctx, p.socket, &p.steps))...)
 }
 
-// Close ends watching and gives up the connection to the relay, which goes on.
-func (p *Plane) Close() error {
-	p.forget()
-	return nil
-}
-
 // clearUp takes away what leads packets to relays, unless there are any, and
 // their log last of all.
 func clearUp(ctx context.Context, socket string, steps *kernel.Steps) error {
@@ -77,22 +71,6 @@ func clearUp(ctx context.Context, socket string, steps *kernel.Steps) error {
 		}
 	}
 	return errors.Join(append(failed, removeFile(socket), removeFile(logFile(socket)))...)
-}
-
-// forget ends watching, and all that was known.
-func (p *Plane) forget() {
-	if p.done != nil {
-		close(p.done)
-		p.done = nil
-	}
-	if p.relay != nil {
-		discard(p.relay.conn.Close())
-		p.relay = nil
-	}
-	p.last, p.swept = nil, nil
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	p.routes = routeSet{}
 }
 
 // end ends a relay and waits until it has ended.

@@ -1,6 +1,8 @@
 package userspace
 
 import (
+	"context"
+	"errors"
 	"fmt"
 	"maps"
 	"net/netip"
@@ -148,3 +150,31 @@ func needsRoute(s *model.Settings, a netip.Addr) bool {
 }
 
 func host(a netip.Addr) netip.Prefix { return netip.PrefixFrom(a, a.BitLen()) }
+
+// objects reads back what the kernel holds: see dataplane.Plane.Read.
+func (p *Plane) objects(ctx context.Context) ([]kernel.Object, error) {
+	routes, err := readRoutes()
+	if err != nil {
+		return nil, err
+	}
+	constant, err := readReturnPath()
+	if err != nil {
+		return nil, err
+	}
+	l, _, err := connect(ctx, p.socket)
+	if notRunning(err) {
+		return objects(constant, routes, model.NewTable(), func(model.Key) bool { return false }), nil
+	}
+	if err != nil {
+		return nil, err
+	}
+	status, err := l.ask(ctx, request{Op: opStatus})
+	if err := errors.Join(err, l.conn.Close()); err != nil {
+		return nil, fmt.Errorf("ask relay: %w", err)
+	}
+	open := map[model.Key]bool{}
+	for _, k := range status.Open {
+		open[k] = true
+	}
+	return objects(constant, routes, status.Delta.Apply(model.NewTable()), func(k model.Key) bool { return open[k] }), nil
+}

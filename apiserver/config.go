@@ -13,6 +13,7 @@ import (
 	utilnet "k8s.io/apimachinery/pkg/util/net"
 
 	"github.com/fairway-net/fairway/apiserver/registry"
+	"github.com/fairway-net/fairway/kube/credentials"
 )
 
 // Config says what a server serves and where.
@@ -91,7 +92,7 @@ type Config struct {
 func DefaultConfig() Config {
 	return Config{
 		NodeGrace:     10 * time.Second,
-		DataDir:       "/var/lib/fairway",
+		DataDir:       credentials.ServerDir,
 		BindAddress:   netip.MustParseAddr("127.0.0.1"),
 		Port:          6443,
 		PeerPort:      2380,

@@ -9,6 +9,7 @@ import (
 
 	"github.com/fairway-net/fairway/apiserver/pki"
 	"github.com/fairway-net/fairway/apiserver/rights"
+	"github.com/fairway-net/fairway/kube/credentials"
 )
 
 // URL is where the API is served.
@@ -22,7 +23,7 @@ func (s *Server) AdminKubeconfig() string { return AdminKubeconfig(s.config.Data
 
 // AdminKubeconfig is where a server with the given data directory writes the
 // administrator's kubeconfig.
-func AdminKubeconfig(dataDir string) string { return filepath.Join(dataDir, "admin.kubeconfig") }
+func AdminKubeconfig(dataDir string) string { return credentials.Administrator(dataDir) }
 
 // EncryptionKeys is the file of the keys that a server with the given data
 // directory encrypts Secrets with. Who restores a snapshot needs it too.

@@ -26,6 +26,7 @@ import (
 	"github.com/fairway-net/fairway/apis/metallb/v1beta1"
 	"github.com/fairway-net/fairway/kube"
 	"github.com/fairway-net/fairway/kube/balance"
+	"github.com/fairway-net/fairway/kube/credentials"
 )
 
 func announceCommand() *cobra.Command {
@@ -60,7 +61,7 @@ func addKubeconfigFlag(c *cobra.Command, kubeconfig *string) {
 
 // adminKubeconfig is the file that commands for people use.
 func adminKubeconfig(flag string) (string, error) {
-	file := cmp.Or(flag, os.Getenv("KUBECONFIG"), ownKubeconfig(nil))
+	file := cmp.Or(flag, os.Getenv("KUBECONFIG"), credentials.OfServer())
 	if file == "" {
 		return "", errors.New("no --kubeconfig given, and this machine has no server whose kubeconfig you may read")
 	}

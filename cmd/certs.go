@@ -20,6 +20,7 @@ import (
 
 	"github.com/fairway-net/fairway/apiserver"
 	"github.com/fairway-net/fairway/controller/nodecert"
+	"github.com/fairway-net/fairway/kube/credentials"
 )
 
 func certsCommand() *cobra.Command {
@@ -56,7 +57,7 @@ func showCertsCommand() *cobra.Command {
 			return table.Flush()
 		},
 	}
-	c.Flags().StringSliceVar(&dirs, "data-dir", []string{apiserver.DefaultConfig().DataDir, defaultNodeDir}, "data directories of the server and of join")
+	c.Flags().StringSliceVar(&dirs, "data-dir", []string{apiserver.DefaultConfig().DataDir, credentials.NodeDir}, "data directories of the server and of join")
 	return c
 }
 

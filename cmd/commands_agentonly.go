@@ -27,9 +27,3 @@ func commands() []*cobra.Command {
 		versionCommand(),
 	}
 }
-
-// ownKubeconfig is "": where there is no server there is no kubeconfig of one.
-func ownKubeconfig([]string) string { return "" }
-
-// joinedKubeconfig is "": machines join with the whole binary.
-func joinedKubeconfig() string { return "" }

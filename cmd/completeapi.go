@@ -8,6 +8,8 @@ import (
 	"k8s.io/apimachinery/pkg/api/meta"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/client-go/kubernetes"
+
+	"github.com/fairway-net/fairway/diagnose/collect"
 )
 
 // listOf lists objects of one kind, in a namespace if the kind has those.
@@ -16,18 +18,18 @@ type listOf func(ctx context.Context, api kubernetes.Interface, namespace string
 // namesOf asks the API that a command line so far means, and gives the names of
 // what it lists. Without an answer there are none: a shell shows no errors.
 func namesOf(c *cobra.Command, list listOf) []string {
-	objects := objectFlags{namespace: corev1.NamespaceDefault}
+	objects := collect.Source{Namespace: corev1.NamespaceDefault}
 	if f := c.Flag("kubeconfig"); f != nil {
-		objects.kubeconfig = f.Value.String()
+		objects.Kubeconfig = f.Value.String()
 	}
 	if f := c.Flag("namespace"); f != nil && f.Value.String() != "" {
-		objects.namespace = f.Value.String()
+		objects.Namespace = f.Value.String()
 	}
-	client, err := objects.client()
+	client, err := objects.Client()
 	if err != nil {
 		return nil
 	}
-	return namesAt(client, objects.namespace, list)
+	return namesAt(client, objects.Namespace, list)
 }
 
 func namesAt(client kubernetes.Interface, namespace string, list listOf) []string {

@@ -15,9 +15,11 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/fairway-net/fairway/deploy/install"
+	"github.com/fairway-net/fairway/diagnose/collect"
 	"github.com/fairway-net/fairway/dns"
 	"github.com/fairway-net/fairway/dns/machine"
 	names "github.com/fairway-net/fairway/dns/outside"
+	"github.com/fairway-net/fairway/kube/credentials"
 )
 
 // dnsAndMachineCommand is the DNS server, with what points this machine at one.
@@ -28,7 +30,7 @@ func dnsAndMachineCommand() *cobra.Command {
 }
 
 func dnsInstallCommand() *cobra.Command {
-	var objects objectFlags
+	var objects collect.Source
 	var server, domain, outsideZone string
 	var search []string
 	c := &cobra.Command{
@@ -68,7 +70,7 @@ func dnsInstallCommand() *cobra.Command {
 	flags.StringVar(&domain, "cluster-domain", dns.DefaultOptions().Zone, "the domain of the cluster's names")
 	flags.StringVar(&outsideZone, "dns-outside-zone", "", "the zone of load balancer addresses' names, if the agents serve one")
 	flags.StringSliceVar(&search, "search", nil, "domains to append to short names")
-	flags.StringVar(&objects.kubeconfig, "kubeconfig", "", kubeconfigHelp)
+	flags.StringVar(&objects.Kubeconfig, "kubeconfig", "", collect.KubeconfigHelp)
 	return c
 }
 
@@ -94,16 +96,16 @@ func dnsUninstallCommand() *cobra.Command {
 
 // clusterServer is the address that the flag gives, that this machine was told
 // when it joined, or that the API knows.
-func clusterServer(ctx context.Context, text string, objects *objectFlags) (netip.Addr, error) {
-	if text == "" && objects.kubeconfig == "" {
+func clusterServer(ctx context.Context, text string, objects *collect.Source) (netip.Addr, error) {
+	if text == "" && objects.Kubeconfig == "" {
 		var s settings
-		data, err := os.ReadFile(filepath.Join(defaultNodeDir, "cluster.json"))
+		data, err := os.ReadFile(filepath.Join(credentials.NodeDir, "cluster.json"))
 		if err == nil && json.Unmarshal(data, &s) == nil && s.DNS.IsValid() {
 			return s.DNS, nil
 		}
 	}
 	if text == "" {
-		client, err := objects.client()
+		client, err := objects.Client()
 		if err != nil {
 			return netip.Addr{}, fmt.Errorf("which server? Give --server: %w", err)
 		}

@@ -1,24 +1,14 @@
 package cmd
 
 import (
-	"cmp"
-	"context"
 	"errors"
 	"fmt"
 	"io"
-	"net"
-	"net/netip"
-	"slices"
-	"sync"
 
 	"github.com/spf13/cobra"
-	corev1 "k8s.io/api/core/v1"
 
-	"github.com/fairway-net/fairway/diagnose/agentlink"
 	"github.com/fairway-net/fairway/diagnose/doctor"
-	"github.com/fairway-net/fairway/diagnose/explain"
-	"github.com/fairway-net/fairway/diagnose/host"
-	"github.com/fairway-net/fairway/diagnose/probe"
+	"github.com/fairway-net/fairway/diagnose/examine"
 )
 
 // doctorFlags are the flags of doctor, as typed.
@@ -60,13 +50,7 @@ if something was, and 2 if doctor could not run.`,
 			if err != nil {
 				return exitError{2, err}
 			}
-			if f.all {
-				if len(args) > 0 {
-					return exitError{2, errors.New("--all: give no Service beside it")}
-				}
-				return f.runAll(cmd, failOn)
-			}
-			report, err := f.examine(cmd.Context(), args)
+			report, err := f.examine(cmd, args)
 			if err != nil {
 				return exitError{2, err}
 			}
@@ -79,7 +63,7 @@ if something was, and 2 if doctor could not run.`,
 			return nil
 		},
 	}
-	f.objects.add(c.Flags())
+	addSourceOrFiles(c.Flags(), &f.objects)
 	c.Flags().StringVar(&f.from, "from", "", "the client: pod/NAME, node/NAME or an IP address")
 	c.Flags().StringVar(&f.node, "node", "", "the node that the packet reaches; default every node")
 	c.Flags().StringVarP(&f.output, "output", "o", "", "json or yaml")
@@ -91,85 +75,37 @@ if something was, and 2 if doctor could not run.`,
 	return c
 }
 
-// examine gathers the evidence and runs the checks. This machine is looked at if
-// nothing else is asked about, or if it is a node of the cluster.
-func (f *doctorFlags) examine(ctx context.Context, args []string) (*doctor.Report, error) {
-	if !slices.Contains([]string{"", "json", "yaml"}, f.output) {
-		return nil, fmt.Errorf("--output: %q must be json or yaml", f.output)
-	}
-	e := &doctor.Evidence{Domain: f.domain}
-	if len(args) == 0 {
-		e.Host = host.Read(ctx)
-		// About this machine, only its own agent.
-		f.askAgents(ctx, e, func() []agentlink.Found { return f.objects.agentsHere(ctx) })
-		return doctor.Examine(ctx, e), nil
-	}
-	q, err := explain.ParseQuestion(args[0], f.from, f.objects.namespace)
-	if err != nil {
-		return nil, err
-	}
-	q.Node = f.node
-	config, err := f.agent.config()
-	if err != nil {
-		return nil, err
-	}
-	if e.Objects, err = f.objects.readAll(ctx, q); err != nil {
-		return nil, err
-	}
-	if e.NotHere, err = f.notHere(e.Objects); err != nil {
-		return nil, err
-	}
-	e.Question = q
-	e.Service = e.Objects.Of(q.Target)
-	find := sync.OnceValue(func() []agentlink.Found { return f.objects.agents(ctx, oneNode(q, e.Objects)) })
-	addNodes(e.Objects, find)
-	if e.Report, err = explain.FromObjects(q, e.Objects, config.Compile, f.objects.asker(ctx, find)); err != nil {
-		return nil, err
-	}
-	if on := cmp.Or(f.node, e.Report.From.Node); e.NotHere == "" && (on == "" || isHere(e.Objects, on)) {
-		e.Host, e.Probe = host.Read(ctx), probe.Prober{}
-	} else if err := f.elsewhere(ctx, e, find()); err != nil {
-		return nil, err
-	}
-	if from := e.Report.From; from.Kind == "pod" && !hostNetwork(e.Objects, from) {
-		if p, ok := e.Probe.(agentlink.LocalProber); ok {
-			e.Client = &doctor.Client{Resolvers: p.Resolvers(from.Addr)}
-		}
-	}
-	f.askAgents(ctx, e, find)
-	if e.Service != nil && len(e.Report.Views) > 0 {
-		f.readFlows(ctx, e, find())
-	}
-	return doctor.Examine(ctx, e), nil
+// judged is what doctor reports, of one Service or of all.
+type judged interface {
+	WriteText(io.Writer) error
+	Worst() (grade doctor.Grade, found bool)
 }
 
-// hostNetwork reports whether a pod is on its node's network, where the processes of
-// many pods are.
-func hostNetwork(o *explain.Objects, pod explain.Source) bool {
-	p := o.Pod(pod.Namespace, pod.Name)
-	return p == nil || p.Spec.HostNetwork
+// examine examines a Service, all of them, or this machine.
+func (f *doctorFlags) examine(cmd *cobra.Command, args []string) (judged, error) {
+	if err := checkOutput(f.output, "json", "yaml"); err != nil {
+		return nil, err
+	}
+	x, err := f.examiner()
+	if err != nil {
+		return nil, err
+	}
+	switch {
+	case f.all && len(args) > 0:
+		return nil, errors.New("--all: give no Service beside it")
+	case f.all && cmd.Flags().Changed("namespace"):
+		return x.All(cmd.Context(), f.objects.Namespace)
+	case f.all:
+		return x.All(cmd.Context(), "")
+	case len(args) == 0:
+		return x.Machine(cmd.Context()), nil
+	}
+	return x.Service(cmd.Context(), args[0])
 }
 
-// notHere says why this machine can't stand for a node: the question is about
-// manifests, or the machine has no address of a node.
-func (f *doctorFlags) notHere(o *explain.Objects) (string, error) {
-	if len(f.objects.files) > 0 {
-		return "the question is about manifests", nil
-	}
-	addrs, err := net.InterfaceAddrs()
-	if err != nil {
-		return "", fmt.Errorf("list this machine's addresses: %w", err)
-	}
-	for _, a := range addrs {
-		own, err := netip.ParsePrefix(a.String())
-		if err != nil {
-			continue
-		}
-		for _, n := range o.Nodes {
-			if slices.ContainsFunc(n.Status.Addresses, func(na corev1.NodeAddress) bool { return na.Address == own.Addr().String() }) {
-				return "", nil
-			}
-		}
-	}
-	return "this machine is no node of the cluster; run doctor on one", nil
+// examiner examines as the flags say.
+func (f *doctorFlags) examiner() (*examine.Examiner, error) {
+	x, err := f.explainFlags.examiner()
+	x.Domain = f.domain
+	return x, err
 }

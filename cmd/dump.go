@@ -2,30 +2,25 @@ package cmd
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"io"
-	"os"
 	"path/filepath"
-	"runtime"
 	"slices"
 	"strings"
-	"syscall"
 
 	"github.com/spf13/cobra"
-	"golang.org/x/sys/unix"
 
-	"github.com/fairway-net/fairway/dataplane"
 	"github.com/fairway-net/fairway/diagnose/agentlink"
+	"github.com/fairway-net/fairway/diagnose/collect"
+	"github.com/fairway-net/fairway/diagnose/compare"
 	"github.com/fairway-net/fairway/diagnose/dump"
 	"github.com/fairway-net/fairway/diagnose/explain"
 	"github.com/fairway-net/fairway/internal/kernel"
-	"github.com/fairway-net/fairway/model"
 )
 
 // dumpFlags are the flags of dump, as typed.
 type dumpFlags struct {
-	objects objectFlags
+	objects collect.Source
 	node    string
 	output  string
 	all     bool
@@ -69,7 +64,7 @@ unexpected, and 2 if it could not be told.`,
 			return nil
 		},
 	}
-	f.objects.addAPI(c.Flags())
+	addSource(c.Flags(), &f.objects)
 	c.Flags().StringVar(&f.node, "node", "", "the node whose agent to ask; default this machine's")
 	c.Flags().StringVarP(&f.output, "output", "o", "", "json or yaml")
 	c.Flags().BoolVar(&f.all, "objects", false, "list every kernel object, not only those that differ")
@@ -81,12 +76,12 @@ unexpected, and 2 if it could not be told.`,
 // reports are one for the agent's mode, or, without an agent, one for each mode
 // that has objects in the kernel.
 func (f *dumpFlags) reports(ctx context.Context, args []string) ([]*dump.Report, error) {
-	if !slices.Contains([]string{"", "json", "yaml"}, f.output) {
-		return nil, fmt.Errorf("--output: %q must be json or yaml", f.output)
+	if err := checkOutput(f.output, "json", "yaml"); err != nil {
+		return nil, err
 	}
 	service := ""
 	if len(args) > 0 {
-		target, err := explain.ParseTarget(args[0], f.objects.namespace)
+		target, err := explain.ParseTarget(args[0], f.objects.Namespace)
 		if err != nil {
 			return nil, err
 		}
@@ -101,21 +96,21 @@ func (f *dumpFlags) reports(ctx context.Context, args []string) ([]*dump.Report,
 	}
 	if agent == nil {
 		if service != "" {
-			return nil, fmt.Errorf("no agent answers on this machine%s; what is of one Service can't be told without; fairway dump lists all objects", because(f.missing))
+			return nil, fmt.Errorf("no agent answers on this machine%s; what is of one Service can't be told without; fairway dump lists all objects", agentlink.Because(f.missing))
 		}
-		return f.everything(ctx)
+		return compare.All(ctx, f.options, agentlink.Because(f.missing))
 	}
-	if agent.Path == "" {
+	if !agent.IsLocal() {
 		report, err := agent.Objects(ctx, service)
 		if err != nil {
 			return nil, err
 		}
 		return []*dump.Report{report}, nil
 	}
-	if err := enterNetworkOf(agent.Status.PID); err != nil {
+	if err := compare.EnterNetworkOf(agent.Status.PID); err != nil {
 		return nil, err
 	}
-	report, err := dumpAgent(ctx, agent, service)
+	report, err := compare.Here(ctx, agent, service)
 	if err != nil {
 		return nil, err
 	}
@@ -124,14 +119,14 @@ func (f *dumpFlags) reports(ctx context.Context, args []string) ([]*dump.Report,
 
 // agent is the one to ask; nil if none answers.
 func (f *dumpFlags) agent(ctx context.Context) (*agentlink.Found, error) {
-	if len(f.objects.sockets) == 0 && f.options.StateDir != kernel.DefaultStateDir {
-		f.objects.sockets = []string{filepath.Join(f.options.StateDir, agentlink.SocketName)}
+	if len(f.objects.Sockets) == 0 && f.options.StateDir != kernel.DefaultStateDir {
+		f.objects.Sockets = []string{filepath.Join(f.options.StateDir, agentlink.SocketName)}
 	}
 	var there []agentlink.Found
 	var names []string
-	all := f.objects.agents(ctx, f.node)
+	all := f.objects.Agents(ctx, f.node)
 	if f.node == "" {
-		here := slices.DeleteFunc(slices.Clone(all), func(a agentlink.Found) bool { return a.Path == "" || a.Err != nil })
+		here := slices.DeleteFunc(slices.Clone(all), func(a agentlink.Found) bool { return !a.IsLocal() || a.Err != nil })
 		if len(here) > 0 { // this machine's, unless another is asked for
 			all = here
 		}
@@ -146,104 +141,9 @@ func (f *dumpFlags) agent(ctx context.Context) (*agentlink.Found, error) {
 	case len(there) > 1:
 		return nil, fmt.Errorf("--node: must be one of %s", strings.Join(names, ", "))
 	case len(there) == 0 && f.node != "":
-		return nil, fmt.Errorf("--node: no agent of a node %q answers%s", f.node, because(f.missing))
+		return nil, fmt.Errorf("--node: no agent of a node %q answers%s", f.node, agentlink.Because(f.missing))
 	case len(there) == 0:
 		return nil, nil
 	}
 	return &there[0], nil
-}
-
-// because gives lines as the end of an error.
-func because(lines []string) string {
-	if len(lines) == 0 {
-		return ""
-	}
-	return ": " + strings.Join(lines, "; ")
-}
-
-// dumpAgent compares what an agent has in force with the kernel.
-func dumpAgent(ctx context.Context, agent *agentlink.Found, service string) (*dump.Report, error) {
-	table, err := agent.Table(ctx)
-	if err != nil {
-		return nil, err
-	}
-	kind, err := dataplane.Find(agent.Status.Mode)
-	if err != nil {
-		return nil, err
-	}
-	options := agent.Status.Plane.Kernel()
-	have, err := kernelObjects(ctx, kind, options)
-	if err != nil {
-		return nil, err
-	}
-	report, err := dump.Of(table, service, func(t *model.Table) ([]kernel.Object, error) { return kind.Render(t, options) }, have)
-	if err != nil {
-		return nil, err
-	}
-	report.Node, report.Mode, report.Lacks = agent.Status.Node, agent.Status.Mode, agent.Status.Lacks
-	return report, nil
-}
-
-// everything lists the objects of all modes.
-func (f *dumpFlags) everything(ctx context.Context) ([]*dump.Report, error) {
-	var list []*dump.Report
-	for _, kind := range dataplane.Kinds() {
-		have, err := kernelObjects(ctx, kind, f.options)
-		if kernel.IsMissing(err) && !kernel.IsNotPermitted(err) {
-			continue // it can have nothing there
-		}
-		if err != nil {
-			return nil, err
-		}
-		if len(have) > 0 {
-			report := dump.Read(have, "no agent answers on this machine")
-			report.Mode = kind.Name
-			list = append(list, report)
-		}
-	}
-	if len(list) == 0 {
-		return nil, fmt.Errorf("no agent answers on this machine%s; and no mode has anything in the kernel", because(f.missing))
-	}
-	return list, nil
-}
-
-// kernelObjects reads what a mode has in the kernel, whichever process put it there.
-func kernelObjects(ctx context.Context, kind dataplane.Kind, options kernel.Options) (objects []kernel.Object, err error) {
-	plane, err := kind.New(options)
-	if err != nil {
-		return nil, fmt.Errorf("read %s mode's objects: %w", kind.Name, err)
-	}
-	defer func() { err = errors.Join(err, plane.Close()) }()
-	reading, err := plane.Read(ctx, kernel.Query{Objects: true})
-	if err != nil {
-		return nil, fmt.Errorf("read %s mode's objects: %w", kind.Name, err)
-	}
-	return reading.Objects, nil
-}
-
-// enterNetworkOf has this process go on in the network namespace of another: it
-// begins again there, unless it is the same.
-func enterNetworkOf(pid int) error {
-	theirs := fmt.Sprintf("/proc/%d/ns/net", pid)
-	there, err := os.Readlink(theirs)
-	if err != nil {
-		return fmt.Errorf("find the agent's network namespace: %w", err)
-	}
-	if here, err := os.Readlink("/proc/self/ns/net"); err != nil || here == there {
-		return err
-	}
-	ns, err := os.Open(theirs)
-	if err != nil {
-		return fmt.Errorf("find the agent's network namespace: %w", err)
-	}
-	self, err := os.Executable()
-	if err != nil {
-		return fmt.Errorf("begin again in the agent's network namespace: %w", err)
-	}
-	// execve takes the calling thread's namespace along, for all of the process.
-	runtime.LockOSThread()
-	if err := unix.Setns(int(ns.Fd()), unix.CLONE_NEWNET); err != nil {
-		return fmt.Errorf("enter the agent's network namespace: %w", err)
-	}
-	return fmt.Errorf("begin again in the agent's network namespace: %w", syscall.Exec(self, os.Args, os.Environ()))
 }

@@ -1,23 +1,24 @@
 package cmd
 
 import (
-	"cmp"
 	"encoding/json"
 	"fmt"
 	"io"
 	"slices"
-	"sync"
+	"strings"
 
 	"github.com/spf13/cobra"
 	"sigs.k8s.io/yaml"
 
-	"github.com/fairway-net/fairway/diagnose/agentlink"
+	"github.com/fairway-net/fairway/diagnose/collect"
+	"github.com/fairway-net/fairway/diagnose/examine"
 	"github.com/fairway-net/fairway/diagnose/explain"
+	"github.com/fairway-net/fairway/diagnose/requests"
 )
 
 // explainFlags are the flags of explain, as typed.
 type explainFlags struct {
-	objects objectFlags
+	objects collect.Source
 	agent   agentFlags
 	from    string
 	node    string
@@ -51,8 +52,16 @@ unknown, and 2 if it could not be told: also where the kernel differs.`,
   fairway explain https://shop.example.com/cart -X POST -H 'Version: two'`,
 		Args: cobra.ExactArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
-			if isRequest(args[0]) {
-				return f.explainRequest(cmd, args[0])
+			if requests.IsURL(args[0]) {
+				question := requests.Question{URL: args[0], Method: f.method, Headers: f.headers}
+				answered, err := requests.Explain(cmd.Context(), cmd.OutOrStdout(), question, &f.objects)
+				switch {
+				case err != nil:
+					return exitError{2, err}
+				case !answered:
+					return exitError{code: 1}
+				}
+				return nil
 			}
 			report, err := f.report(cmd, args[0])
 			if err != nil {
@@ -67,7 +76,7 @@ unknown, and 2 if it could not be told: also where the kernel differs.`,
 			return nil
 		},
 	}
-	f.objects.add(c.Flags())
+	addSourceOrFiles(c.Flags(), &f.objects)
 	c.Flags().StringVar(&f.from, "from", "", "the client: pod/NAME, node/NAME or an IP address; default a pod, a node and somebody outside")
 	c.Flags().StringVar(&f.node, "node", "", "the node that the packet reaches; without it, the node of --from, or every node")
 	c.Flags().StringVarP(&f.output, "output", "o", "", "wide, json or yaml")
@@ -80,46 +89,29 @@ unknown, and 2 if it could not be told: also where the kernel differs.`,
 	return c
 }
 
-// report answers the question.
-func (f *explainFlags) report(cmd *cobra.Command, typed string) (*explain.Report, error) {
-	if !slices.Contains([]string{"", "wide", "json", "yaml"}, f.output) {
-		return nil, fmt.Errorf("--output: %q must be wide, json or yaml", f.output)
-	}
-	q, err := explain.ParseQuestion(typed, f.from, f.objects.namespace)
-	if err != nil {
-		return nil, err
-	}
+// examiner examines as the flags say.
+func (f *explainFlags) examiner() (*examine.Examiner, error) {
 	config, err := f.agent.config()
-	if err != nil {
-		return nil, err
-	}
-	objects, err := f.objects.readFor(cmd.Context(), q)
-	if err != nil {
-		return nil, err
-	}
-	q.Node = f.node
-	find := sync.OnceValue(func() []agentlink.Found { return f.objects.agents(cmd.Context(), oneNode(q, objects)) })
-	addNodes(objects, find)
-	report, err := explain.FromObjects(q, objects, config.Compile, f.objects.asker(cmd.Context(), find))
-	if err == nil && (len(report.Views) > 0 || report.Outcome == explain.OutcomeUnknown) && len(f.objects.files) == 0 {
-		report.NotChecked = append(report.NotChecked, agentlink.Missing(find())...)
-	}
-	if err == nil && f.kernel && report.Service != nil && len(report.Views) > 0 && len(f.objects.files) == 0 {
-		addKernels(cmd.Context(), report, find(), cmp.Or(q.Node, report.From.Node), cmd.Flags().Changed("kernel"))
-	}
-	return report, err
+	return &examine.Examiner{Source: &f.objects, From: f.from, Node: f.node, Compile: config.Compile}, err
 }
 
-// oneNode is the node that a question is about; "" for all.
-func oneNode(q explain.Question, o *explain.Objects) string {
-	if q.Node != "" {
-		return q.Node
+// report answers the question.
+func (f *explainFlags) report(cmd *cobra.Command, typed string) (*explain.Report, error) {
+	if err := checkOutput(f.output, "wide", "json", "yaml"); err != nil {
+		return nil, err
 	}
-	from, err := o.Locate(q.From, false)
+	x, err := f.examiner()
 	if err != nil {
-		return ""
+		return nil, err
 	}
-	return from.Node
+	kernels := examine.KernelsOfFewServices
+	switch {
+	case !f.kernel:
+		kernels = examine.NoKernels
+	case cmd.Flags().Changed("kernel"):
+		kernels = examine.EveryKernel
+	}
+	return x.Explain(cmd.Context(), typed, kernels)
 }
 
 // text writes the report for people.
@@ -130,6 +122,15 @@ func (f *explainFlags) text(r *explain.Report) func(io.Writer) error {
 		}
 		return r.WriteText(out, f.output == "wide")
 	}
+}
+
+// checkOutput refuses a format that isn't one of these.
+func checkOutput(output string, formats ...string) error {
+	if output == "" || slices.Contains(formats, output) {
+		return nil
+	}
+	last := len(formats) - 1
+	return fmt.Errorf("--output: %q must be %s or %s", output, strings.Join(formats[:last], ", "), formats[last])
 }
 
 // writeReport writes a report as JSON or YAML, or, in any other format, as text does.

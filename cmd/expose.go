@@ -13,11 +13,12 @@ import (
 	"k8s.io/client-go/kubernetes"
 	"sigs.k8s.io/yaml"
 
+	"github.com/fairway-net/fairway/diagnose/collect"
 	"github.com/fairway-net/fairway/endpoint/expose"
 )
 
 func exposeCommand() *cobra.Command {
-	var objects objectFlags
+	var objects collect.Source
 	var request expose.Request
 	var output string
 	var dryRun bool
@@ -28,12 +29,12 @@ func exposeCommand() *cobra.Command {
   fairway expose web --port 80 --to 10.77.0.12:8000 --type LoadBalancer -o yaml --dry-run`,
 		Args: cobra.ExactArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
-			request.Name, request.Namespace = args[0], objects.namespace
+			request.Name, request.Namespace = args[0], objects.Namespace
 			if output != "" && output != "yaml" {
 				return fmt.Errorf("--output %q: must be yaml", output)
 			}
 			if request.Type == "" {
-				request.Type = string(objects.usualType(cmd.Context(), cmd.ErrOrStderr()))
+				request.Type = string(usualType(cmd.Context(), &objects, cmd.ErrOrStderr()))
 			}
 			service, slices, err := request.Objects()
 			if err != nil {
@@ -52,7 +53,7 @@ func exposeCommand() *cobra.Command {
 				_, err := fmt.Fprintf(cmd.OutOrStdout(), "would write Service %s/%s and %d EndpointSlices; -o yaml prints them\n", service.Namespace, service.Name, len(slices))
 				return err
 			}
-			client, err := objects.client()
+			client, err := objects.Client()
 			if err != nil {
 				return err
 			}

@@ -15,6 +15,8 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/kubernetes"
+
+	"github.com/fairway-net/fairway/diagnose/collect"
 )
 
 const (
@@ -64,8 +66,8 @@ func (w waiter) until(ctx context.Context, done func(context.Context) (bool, err
 // usualType is LoadBalancer where a Service gets an address from a pool: people
 // with a few machines want to be reached from outside. A cluster that is only
 // seconds old is given the time to make its pool.
-func (f *objectFlags) usualType(ctx context.Context, out io.Writer) corev1.ServiceType {
-	client, err := f.client()
+func usualType(ctx context.Context, source *collect.Source, out io.Writer) corev1.ServiceType {
+	client, err := source.Client()
 	if err != nil {
 		return corev1.ServiceTypeClusterIP
 	}

@@ -17,6 +17,8 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/kubernetes/fake"
+
+	"github.com/fairway-net/fairway/diagnose/collect"
 )
 
 // TestUsualType: a cluster that has just started is given the time to make its
@@ -60,8 +62,8 @@ func TestUsualType(t *testing.T) {
 		if err := os.WriteFile(kubeconfig, []byte(text), 0o600); err != nil {
 			t.Fatal(err)
 		}
-		f := objectFlags{kubeconfig: kubeconfig}
-		if got := f.usualType(t.Context(), io.Discard); got != c.want {
+		source := collect.Source{Kubeconfig: kubeconfig}
+		if got := usualType(t.Context(), &source, io.Discard); got != c.want {
 			t.Errorf("%s: %s, want %s", name, got, c.want)
 		}
 		server.Close()

@@ -1,9 +1,7 @@
 package cmd
 
 import (
-	"context"
 	"encoding/json"
-	"errors"
 	"fmt"
 	"io"
 	"slices"
@@ -12,14 +10,15 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"github.com/fairway-net/fairway/diagnose/agentlink"
+	"github.com/fairway-net/fairway/diagnose/collect"
 	"github.com/fairway-net/fairway/diagnose/explain"
 	"github.com/fairway-net/fairway/diagnose/flows"
+	"github.com/fairway-net/fairway/diagnose/flows/live"
 )
 
 // flowsFlags are the flags of flows, as typed.
 type flowsFlags struct {
-	objects objectFlags
+	objects collect.Source
 	node    string
 	service string
 	verdict string
@@ -52,7 +51,7 @@ Nothing is recorded while nobody asks. What can't be told on a node is said.`,
 			return nil
 		},
 	}
-	f.objects.addAPI(c.Flags())
+	addSource(c.Flags(), &f.objects)
 	c.Flags().StringVar(&f.node, "node", "", "show this node's connections only")
 	c.Flags().StringVar(&f.service, "service", "", "show this Service's connections only")
 	c.Flags().StringVar(&f.verdict, "verdict", "", "show only those that are "+strings.Join(flows.Verdicts(), ", "))
@@ -62,52 +61,24 @@ Nothing is recorded while nobody asks. What can't be told on a node is said.`,
 }
 
 func (f *flowsFlags) run(cmd *cobra.Command) error {
-	ctx, out := cmd.Context(), cmd.OutOrStdout()
+	out := cmd.OutOrStdout()
 	filter, err := f.filter()
 	if err != nil {
 		return err
 	}
-	nodes, err := f.nodes(ctx, func(text string) { fmt.Fprintf(cmd.ErrOrStderr(), "fairway: %s\n", text) })
-	if err != nil {
+	say := func(text string) { fmt.Fprintf(cmd.ErrOrStderr(), "fairway: %s\n", text) }
+	r := live.Request{Source: &f.objects, Node: f.node, Follow: f.follow, Note: say}
+	r.Tell = func(r flows.Record) error { return f.write(out, filter, r) }
+	if f.output == "" {
+		r.Begin = func() { fmt.Fprintln(out, flows.Header) }
+	}
+	if err := r.Run(cmd.Context(), filter.Service); err != nil {
 		return err
 	}
-	names := flows.Names{}
-	objects, err := f.objects.read(ctx)
-	if err != nil {
-		fmt.Fprintf(cmd.ErrOrStderr(), "fairway: addresses have no names: %v\n", err)
-	} else {
-		names = flows.NamesOf(objects)
-		if objects.NoAPI != "" {
-			fmt.Fprintf(cmd.ErrOrStderr(), "fairway: addresses of pods have no names: %s\n", objects.NoAPI)
-		}
-	}
-	if f.output == "" {
-		fmt.Fprintln(out, flows.Header)
-	}
-	say := func(text string) { fmt.Fprintf(cmd.ErrOrStderr(), "fairway: %s\n", text) }
-	writers := make([]*flowWriter, len(nodes))
-	for i, agent := range nodes {
-		writers[i] = &flowWriter{
-			agent: agent, names: func() flows.Names { return names }, follows: f.follow,
-			tell: func(r flows.Record) error { return f.write(out, filter, r) }, note: say,
-		}
-	}
-	failed := make([]error, len(nodes))
-	agentlink.Each(ctx, nodes, func(i int) { failed[i] = writers[i].readTable(ctx) })
-	if filter.Service != "" && !slices.ContainsFunc(writers, func(w *flowWriter) bool { return w.knows(filter.Service) }) {
-		say(fmt.Sprintf("no node that answers has a Service %s in force", filter.Service))
-	}
-	var group sync.WaitGroup
-	for i, w := range writers {
-		if failed[i] == nil {
-			group.Go(func() { failed[i] = w.run(ctx) })
-		}
-	}
-	group.Wait()
-	if !f.follow && f.written == 0 && errors.Join(failed...) == nil {
+	if !f.follow && f.written == 0 {
 		say("there is no such connection now; with -f, each is shown as it begins and ends")
 	}
-	return errors.Join(failed...)
+	return nil
 }
 
 // write writes a record if it is asked for.
@@ -137,7 +108,7 @@ func (f *flowsFlags) filter() (flows.Filter, error) {
 	if f.service == "" {
 		return filter, nil
 	}
-	target, err := explain.ParseTarget(f.service, f.objects.namespace)
+	target, err := explain.ParseTarget(f.service, f.objects.Namespace)
 	if err == nil && target.Name == "" {
 		err = fmt.Errorf("%q: want the name of a Service", f.service)
 	}
@@ -146,32 +117,4 @@ func (f *flowsFlags) filter() (flows.Filter, error) {
 		err = fmt.Errorf("--service: %w", err)
 	}
 	return filter, err
-}
-
-// nodes are the agents whose nodes' connections can be read. What can't be is said.
-func (f *flowsFlags) nodes(ctx context.Context, say func(string)) ([]agentlink.Found, error) {
-	var list []agentlink.Found
-	answered := 0
-	all := f.objects.agents(ctx, f.node)
-	for _, line := range agentlink.Missing(all) {
-		say(line)
-	}
-	for _, a := range all {
-		switch {
-		case a.Err != nil:
-			continue
-		case f.node != "" && a.Status.Node != f.node:
-			continue
-		default:
-			list = append(list, a)
-		}
-		answered++
-	}
-	switch {
-	case answered == 0 && f.node != "":
-		return nil, fmt.Errorf("--node: no agent of a node %q answers", f.node)
-	case answered == 0:
-		return nil, errors.New("no agent answers")
-	}
-	return list, nil
 }

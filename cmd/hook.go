@@ -19,6 +19,7 @@ import (
 	"k8s.io/apimachinery/pkg/util/uuid"
 
 	"github.com/fairway-net/fairway/controller"
+	"github.com/fairway-net/fairway/diagnose/collect"
 	names "github.com/fairway-net/fairway/dns/outside"
 	"github.com/fairway-net/fairway/hook"
 )
@@ -43,7 +44,7 @@ processes one does the work. docs/hooks.md has the format, examples/hooks what d
 
 // hookFlags are the flags of a hook, as typed.
 type hookFlags struct {
-	objects                   objectFlags
+	objects                   collect.Source
 	class, selector           string
 	all                       bool
 	exec, webhook             string
@@ -58,7 +59,7 @@ type hookFlags struct {
 }
 
 func (f *hookFlags) add(flags *pflag.FlagSet) {
-	flags.StringVar(&f.objects.kubeconfig, "kubeconfig", "", kubeconfigHelp)
+	flags.StringVar(&f.objects.Kubeconfig, "kubeconfig", "", collect.KubeconfigHelp)
 	flags.StringVar(&f.class, "class", "", "Services of type LoadBalancer with this loadBalancerClass; the hook's answers set their addresses")
 	flags.StringVar(&f.selector, "selector", "", "Services with these labels, of any type")
 	flags.BoolVar(&f.all, "all", false, "all Services of type LoadBalancer")
@@ -98,7 +99,7 @@ func (f *hookFlags) run(ctx context.Context) error {
 	if _, isDNS := config.Target.(*hook.DNSUpdate); isDNS && f.changedOnly {
 		return errors.New("--changed-only: a DNS server needs all")
 	}
-	if config.Client, err = f.objects.client(); err != nil {
+	if config.Client, err = f.objects.Client(); err != nil {
 		return err
 	}
 	if config.Lease, err = f.lease(); err != nil {

@@ -14,6 +14,8 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/yaml"
 
+	"github.com/fairway-net/fairway/diagnose/collect"
+	"github.com/fairway-net/fairway/diagnose/requests"
 	"github.com/fairway-net/fairway/ingress/convert"
 )
 
@@ -25,7 +27,7 @@ func ingressCommand() *cobra.Command {
 
 // ingressFlags say which Ingresses are converted, and to what.
 type ingressFlags struct {
-	objects objectFlags
+	objects collect.Source
 	class   string
 	all     bool
 	convert.Options
@@ -58,9 +60,9 @@ converted: without them it would be open to everybody.`,
 		},
 	}
 	flags := c.Flags()
-	flags.StringSliceVarP(&f.objects.files, "filename", "f", nil, `manifests instead of an API: files, folders, or "-" for standard input`)
-	flags.StringVar(&f.objects.kubeconfig, "kubeconfig", "", kubeconfigHelp)
-	flags.StringVarP(&f.objects.namespace, "namespace", "n", corev1.NamespaceDefault, "namespace whose Ingresses the API is asked for")
+	flags.StringSliceVarP(&f.objects.Files, "filename", "f", nil, `manifests instead of an API: files, folders, or "-" for standard input`)
+	flags.StringVar(&f.objects.Kubeconfig, "kubeconfig", "", collect.KubeconfigHelp)
+	flags.StringVarP(&f.objects.Namespace, "namespace", "n", corev1.NamespaceDefault, "namespace whose Ingresses the API is asked for")
 	flags.BoolVarP(&f.all, "all-namespaces", "A", false, "ask for those of all namespaces")
 	flags.StringVar(&f.class, "class", "", "only Ingresses of this class; all without it")
 	flags.StringVar(&f.GatewayClass, "gateway-class", f.GatewayClass, "class of the Gateways")
@@ -71,8 +73,8 @@ converted: without them it would be open to everybody.`,
 // read returns the Ingresses that are asked for, and the Services that they may name.
 func (f *ingressFlags) read(ctx context.Context) (list []*networkingv1.Ingress, services map[types.NamespacedName]*corev1.Service, err error) {
 	var found []*networkingv1.Ingress
-	if len(f.objects.files) > 0 {
-		objects, _, _, err := l7Objects(f.objects.files)
+	if len(f.objects.Files) > 0 {
+		objects, _, _, err := requests.Objects(f.objects.Files)
 		if err != nil {
 			return nil, nil, err
 		}
@@ -97,11 +99,11 @@ func (f *ingressFlags) read(ctx context.Context) (list []*networkingv1.Ingress, 
 
 // ask asks the API.
 func (f *ingressFlags) ask(ctx context.Context) (list []*networkingv1.Ingress, services map[types.NamespacedName]*corev1.Service, err error) {
-	client, err := f.objects.client()
+	client, err := f.objects.Client()
 	if err != nil {
 		return nil, nil, err
 	}
-	namespace := f.objects.namespace
+	namespace := f.objects.Namespace
 	if f.all {
 		namespace = metav1.NamespaceAll
 	}

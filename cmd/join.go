@@ -17,7 +17,6 @@ import (
 
 	"github.com/spf13/cobra"
 	"golang.org/x/sync/errgroup"
-	"golang.org/x/sys/unix"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/rest"
 
@@ -27,21 +26,9 @@ import (
 	"github.com/fairway-net/fairway/endpoint/publish"
 	"github.com/fairway-net/fairway/kube"
 	"github.com/fairway-net/fairway/kube/balance"
+	"github.com/fairway-net/fairway/kube/credentials"
 	"github.com/fairway-net/fairway/kube/join"
 )
-
-// defaultNodeDir is where a joined machine keeps what makes it one.
-const defaultNodeDir = "/var/lib/fairway/node"
-
-// joinedKubeconfig is the kubeconfig of this machine as a node, if it has joined
-// and the user may read it.
-func joinedKubeconfig() string {
-	file := join.Kubeconfig(defaultNodeDir)
-	if unix.Access(file, unix.R_OK) != nil {
-		return ""
-	}
-	return file
-}
 
 func joinCommand() *cobra.Command {
 	flags := agentFlags{healthz: "0.0.0.0:10256", metrics: "127.0.0.1:10249", agentAddress: agentPort, dns: true, announce: true, publish: agent.Publish{Folder: publish.DefaultFolder}}
@@ -75,7 +62,7 @@ func joinCommand() *cobra.Command {
 	}
 	flags.addRunning(c.Flags())
 	c.Flags().StringVar(&options.Token, "token", "", "join token: see \"fairway token create\", on a server")
-	c.Flags().StringVar(&options.Dir, "data-dir", defaultNodeDir, "where this machine's certificate is kept")
+	c.Flags().StringVar(&options.Dir, "data-dir", credentials.NodeDir, "where this machine's certificate is kept")
 	c.Flags().BoolVar(&systemd, "systemd", false, "run the agent as a systemd unit, now and after each boot")
 	return c
 }

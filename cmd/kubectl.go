@@ -13,7 +13,6 @@ import (
 	_ "unsafe" // for go:linkname
 
 	"github.com/spf13/cobra"
-	"golang.org/x/sys/unix"
 	utilruntime "k8s.io/apimachinery/pkg/util/runtime"
 	"k8s.io/cli-runtime/pkg/genericclioptions"
 	"k8s.io/cli-runtime/pkg/genericiooptions"
@@ -26,6 +25,7 @@ import (
 	"github.com/fairway-net/fairway/apiserver"
 	_ "github.com/fairway-net/fairway/internal/kubectlwords"
 	"github.com/fairway-net/fairway/kube/balance"
+	"github.com/fairway-net/fairway/kube/credentials"
 )
 
 // kubectlVersion is what the kubectl library calls its version, which only a
@@ -105,16 +105,12 @@ func explainNoServer(message string) string {
 		"root needs none on a machine with a server of Fairway, or use fairway lab kubectl for a lab")
 }
 
-// ownKubeconfig is the kubeconfig of this machine's server, if the user names
-// no other and may read it.
+// ownKubeconfig is the kubeconfig of this machine's server, if the arguments name
+// no other and the user may read it.
 func ownKubeconfig(args []string) string {
 	named := func(arg string) bool { return arg == "--kubeconfig" || strings.HasPrefix(arg, "--kubeconfig=") }
-	if os.Getenv("KUBECONFIG") != "" || slices.ContainsFunc(args, named) {
+	if slices.ContainsFunc(args, named) {
 		return ""
 	}
-	file := apiserver.AdminKubeconfig(apiserver.DefaultConfig().DataDir)
-	if unix.Access(file, unix.R_OK) != nil {
-		return ""
-	}
-	return file
+	return credentials.OfServer()
 }

@@ -20,6 +20,7 @@ import (
 	"github.com/fairway-net/fairway/internal/kernel"
 	"github.com/fairway-net/fairway/kube"
 	"github.com/fairway-net/fairway/kube/balance"
+	"github.com/fairway-net/fairway/kube/credentials"
 	"github.com/fairway-net/fairway/kube/join"
 	"github.com/fairway-net/fairway/kube/lastknown"
 )
@@ -35,7 +36,7 @@ func leaveCommand() *cobra.Command {
 			return leave(cmd.Context(), dir, options, cmd.OutOrStdout())
 		},
 	}
-	c.Flags().StringVar(&dir, "data-dir", defaultNodeDir, "join's --data-dir")
+	c.Flags().StringVar(&dir, "data-dir", credentials.NodeDir, "join's --data-dir")
 	c.Flags().StringVar(&options.StateDir, "state-dir", kernel.DefaultStateDir, "the agent's --state-dir")
 	addCgroupFlag(c.Flags(), &options.Cgroup)
 	return c

@@ -20,10 +20,12 @@ import (
 	"k8s.io/client-go/kubernetes"
 	"sigs.k8s.io/yaml"
 
+	"github.com/fairway-net/fairway/diagnose/collect"
 	"github.com/fairway-net/fairway/endpoint/check"
 	"github.com/fairway-net/fairway/endpoint/publish"
 	"github.com/fairway-net/fairway/kube"
 	"github.com/fairway-net/fairway/kube/balance"
+	"github.com/fairway-net/fairway/kube/credentials"
 	"github.com/fairway-net/fairway/kube/join"
 )
 
@@ -212,15 +214,15 @@ func (j *publishJob) why(ctx context.Context, client kubernetes.Interface, list 
 // client reaches the API as the administrator or as this machine, and says
 // which Node the machine is, if it knows.
 func (j *publishJob) client() (kubernetes.Interface, string, error) {
-	if member, err := join.Member(defaultNodeDir); err == nil && j.kubeconfig == "" && os.Getenv("KUBECONFIG") == "" {
-		config, err := balance.Config(join.Kubeconfig(defaultNodeDir))
+	if member, err := join.Member(credentials.NodeDir); err == nil && j.kubeconfig == "" && os.Getenv("KUBECONFIG") == "" {
+		config, err := balance.Config(join.Kubeconfig(credentials.NodeDir))
 		if err != nil {
 			return nil, "", err
 		}
 		client, err := kube.Client(config)
 		return client, member.Node, err
 	}
-	objects := objectFlags{kubeconfig: j.kubeconfig}
-	client, err := objects.client()
+	objects := collect.Source{Kubeconfig: j.kubeconfig}
+	client, err := objects.Client()
 	return client, j.node, err
 }

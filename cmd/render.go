@@ -12,6 +12,7 @@ import (
 	"github.com/fairway-net/fairway/agent"
 	"github.com/fairway-net/fairway/compile"
 	"github.com/fairway-net/fairway/dataplane"
+	"github.com/fairway-net/fairway/diagnose/requests"
 	"github.com/fairway-net/fairway/internal/manifest"
 	"github.com/fairway-net/fairway/model"
 )
@@ -74,7 +75,7 @@ their routes and policies, Ingresses, Services, EndpointSlices and Secrets.`,
 
 // renderL7 prints what Gateways, routes and Ingresses mean, and what can't be.
 func renderL7(w, warnings io.Writer, files []string) error {
-	out, ignored, err := l7FromFiles(files)
+	out, ignored, err := requests.FromFiles(files)
 	if err != nil {
 		return err
 	}

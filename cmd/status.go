@@ -11,18 +11,19 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/kubernetes"
 
+	"github.com/fairway-net/fairway/diagnose/collect"
 	"github.com/fairway-net/fairway/diagnose/overview"
 )
 
 func statusCommand() *cobra.Command {
-	var objects objectFlags
+	var objects collect.Source
 	var watch bool
 	c := &cobra.Command{
 		Use:   "status",
 		Short: "Show nodes, Services, addresses and problems on one screen",
 		Args:  cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			client, err := objects.client()
+			client, err := objects.Client()
 			if err != nil {
 				return err
 			}
@@ -32,7 +33,7 @@ func statusCommand() *cobra.Command {
 			return watchStatus(cmd.Context(), client, cmd.OutOrStdout())
 		},
 	}
-	c.Flags().StringVar(&objects.kubeconfig, "kubeconfig", "", kubeconfigHelp)
+	c.Flags().StringVar(&objects.Kubeconfig, "kubeconfig", "", collect.KubeconfigHelp)
 	c.Flags().BoolVarP(&watch, "watch", "w", false, "show it again every two seconds")
 	return c
 }

@@ -5,7 +5,6 @@ package cmd
 import (
 	"bufio"
 	"context"
-	"errors"
 	"fmt"
 	"io"
 	"log/slog"
@@ -14,14 +13,15 @@ import (
 	"os"
 	"strconv"
 	"strings"
-	"sync"
 
 	"github.com/spf13/cobra"
 	"k8s.io/klog/v2"
 
 	"github.com/fairway-net/fairway/diagnose/agentlink"
+	"github.com/fairway-net/fairway/diagnose/collect"
 	"github.com/fairway-net/fairway/diagnose/doctor"
 	"github.com/fairway-net/fairway/diagnose/flows"
+	"github.com/fairway-net/fairway/diagnose/flows/live"
 	"github.com/fairway-net/fairway/diagnose/web"
 	"github.com/fairway-net/fairway/kube"
 )
@@ -30,7 +30,6 @@ import (
 type webFlags struct {
 	doctorFlags // as doctor is asked from the page
 	port        uint16
-	examining   sync.Mutex // the flags are doctor's meanwhile
 }
 
 func webCommand() *cobra.Command {
@@ -52,7 +51,7 @@ port by ssh.`,
 		Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error { return f.run(cmd) },
 	}
-	f.objects.addAPI(c.Flags())
+	addSource(c.Flags(), &f.objects)
 	_ = c.Flags().MarkHidden("namespace") // the page has all of them
 	c.Flags().Uint16Var(&f.port, "port", 0, "port at 127.0.0.1; without this, any that is free")
 	c.Flags().StringVar(&f.domain, "cluster-domain", "cluster.local", "domain of the cluster's names")
@@ -91,11 +90,11 @@ func eachLine(in io.Reader, do func()) {
 
 // config is what the page is made from.
 func (f *webFlags) config() (web.Config, error) {
-	api, err := f.objects.config()
+	api, err := f.objects.Config()
 	if err != nil {
 		return web.Config{}, err
 	}
-	client, err := kube.Client(kube.Tune(f.objects.answers.impatient(api)))
+	client, err := kube.Client(kube.Tune(f.objects.Impatiently(api)))
 	if err != nil {
 		return web.Config{}, err
 	}
@@ -103,13 +102,12 @@ func (f *webFlags) config() (web.Config, error) {
 	if err != nil {
 		return web.Config{}, err
 	}
-	objects := f.objects
 	config := web.Config{
 		Client: client, Server: api.Host, Version: Version, Domain: f.domain, Compile: agent.Compile,
-		Agents: func(ctx context.Context) []agentlink.Found { return objects.agents(ctx, "") }, InForce: objects.inForce, Examine: f.examineService, Flows: webFlows{objects}.follow,
+		Agents: func(ctx context.Context) []agentlink.Found { return f.source().Agents(ctx, "") }, InForce: f.source().InForce, Examine: f.examineService, Flows: f.followFlows,
 	}
-	if f.objects.kubeconfig != "" {
-		config.Flags = "--kubeconfig " + shellQuote(f.objects.kubeconfig)
+	if f.objects.Kubeconfig != "" {
+		config.Flags = "--kubeconfig " + shellQuote(f.objects.Kubeconfig)
 	}
 	return config, nil
 }
@@ -123,37 +121,29 @@ func shellQuote(word string) string {
 	return "'" + strings.ReplaceAll(word, "'", `'\''`) + "'"
 }
 
-// examineService is `fairway doctor svc/NAME -n NAMESPACE --from FROM`, one at a time.
+// examineService is `fairway doctor svc/NAME -n NAMESPACE --from FROM`.
 func (f *webFlags) examineService(ctx context.Context, namespace, name, from string) (*doctor.Report, error) {
-	f.examining.Lock()
-	defer f.examining.Unlock()
-	f.objects.namespace, f.from = namespace, from
-	return f.examine(ctx, []string{"svc/" + name})
-}
-
-// webFlows tells of connections to whoever listens.
-type webFlows struct{ objects objectFlags }
-
-// follow is `fairway flows --follow`.
-func (w webFlows) follow(ctx context.Context, names func() flows.Names, tell func(flows.Record), note func(string)) error {
-	all := flowsFlags{objects: w.objects}
-	nodes, err := all.nodes(ctx, note)
+	x, err := f.examiner()
 	if err != nil {
-		return err
+		return nil, err
 	}
-	failed := make([]error, len(nodes))
-	var group sync.WaitGroup
-	for i, agent := range nodes {
-		group.Go(func() { failed[i] = followFlows(ctx, agent, names, tell, note) })
-	}
-	group.Wait()
-	return errors.Join(failed...)
+	x.Source = f.source()
+	x.Source.Namespace, x.From = namespace, from
+	return x.Service(ctx, "svc/"+name)
 }
 
-func followFlows(ctx context.Context, agent agentlink.Found, names func() flows.Names, tell func(flows.Record), note func(string)) error {
-	w := &flowWriter{agent: agent, names: names, follows: true, note: note, tell: func(r flows.Record) error {
-		tell(r)
+// source is one of its own for each question: it remembers that the API couldn't be asked.
+func (f *webFlags) source() *collect.Source {
+	source := f.objects
+	return &source
+}
+
+// followFlows is `fairway flows --follow`.
+func (f *webFlags) followFlows(ctx context.Context, names func() flows.Names, tell func(flows.Record), note func(string)) error {
+	r := live.Request{Source: f.source(), Follow: true, Names: names, Note: note}
+	r.Tell = func(one flows.Record) error {
+		tell(one)
 		return nil
-	}}
-	return w.run(ctx)
+	}
+	return r.Run(ctx, "")
 }

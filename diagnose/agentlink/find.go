@@ -23,6 +23,9 @@ type Found struct {
 	Err     error // why it doesn't answer
 }
 
+// IsLocal reports whether the agent is asked by a socket of this machine.
+func (f Found) IsLocal() bool { return f.Client != nil && f.Path != "" }
+
 // Name is the node's, as far as it is known.
 func (f Found) Name() string { return cmp.Or(f.Status.Node, f.Node) }
 
@@ -164,6 +167,14 @@ func Missing(list []Found) []string {
 		lines = append(lines[:mostLines], fmt.Sprintf("and %d more reasons", len(lines)-mostLines))
 	}
 	return lines
+}
+
+// Because gives what Missing says as the end of an error.
+func Because(missing []string) string {
+	if len(missing) == 0 {
+		return ""
+	}
+	return ": " + strings.Join(missing, "; ")
 }
 
 const (

@@ -1,14 +1,17 @@
-package cmd
+package collect
 
 import (
 	"context"
 	"errors"
 	"io/fs"
 	"log/slog"
+	"net"
+	"net/netip"
 	"path/filepath"
 	"slices"
 	"strings"
 
+	corev1 "k8s.io/api/core/v1"
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/tools/clientcmd"
 	"k8s.io/klog/v2"
@@ -17,23 +20,24 @@ import (
 	"github.com/fairway-net/fairway/diagnose/explain"
 	"github.com/fairway-net/fairway/diagnose/reach"
 	"github.com/fairway-net/fairway/internal/kernel"
+	"github.com/fairway-net/fairway/kube/credentials"
 )
 
-// agents asks the agents of all nodes, or of one: those of this machine or of the lab
+// Agents asks the agents of all nodes, or of one: those of this machine or of the lab
 // in use by their sockets, and those elsewhere by way of the API, with the user's own
 // rights. What is asked for by --agent-socket is all there is.
-func (f *objectFlags) agents(ctx context.Context, only string) []agentlink.Found {
-	if len(f.files) > 0 {
+func (s *Source) Agents(ctx context.Context, only string) []agentlink.Found {
+	if len(s.Files) > 0 {
 		return nil
 	}
-	if len(f.sockets) > 0 {
-		return agentlink.FindNamed(ctx, f.sockets...)
+	if len(s.Sockets) > 0 {
+		return agentlink.FindNamed(ctx, s.Sockets...)
 	}
-	here := f.agentsHere(ctx)
-	if f.noAPI {
+	here := s.AgentsHere(ctx)
+	if s.noAPI {
 		return here
 	}
-	there, err := f.agentsElsewhere(ctx, func(node string) bool {
+	there, err := s.agentsElsewhere(ctx, func(node string) bool {
 		return only != "" && node != only || slices.ContainsFunc(here, func(a agentlink.Found) bool {
 			return a.Name() == node && !errors.Is(a.Err, fs.ErrPermission)
 		})
@@ -47,17 +51,17 @@ func (f *objectFlags) agents(ctx context.Context, only string) []agentlink.Found
 	return append(here, there...)
 }
 
-// agentsHere asks the agents of this machine, or of the lab in use.
-func (f *objectFlags) agentsHere(ctx context.Context) []agentlink.Found {
-	patterns := f.sockets
+// AgentsHere asks the agents of this machine, or of the lab in use.
+func (s *Source) AgentsHere(ctx context.Context) []agentlink.Found {
+	patterns := s.Sockets
 	if len(patterns) == 0 {
 		patterns = []string{filepath.Join(kernel.DefaultStateDir, agentlink.SocketName)}
-		if dir := f.labDir(); dir != "" {
+		if dir := s.labDir(); dir != "" {
 			patterns = []string{filepath.Join(dir, "*", agentlink.SocketName)}
 		}
 	}
 	list := agentlink.Find(ctx, patterns...)
-	if f.labDir() != "" && len(f.sockets) == 0 {
+	if s.labDir() != "" && len(s.Sockets) == 0 {
 		for i := range list { // also of one that doesn't answer
 			list[i].Node = filepath.Base(filepath.Dir(list[i].Path))
 		}
@@ -66,16 +70,12 @@ func (f *objectFlags) agentsHere(ctx context.Context) []agentlink.Found {
 }
 
 // agentsElsewhere asks the agents of nodes by way of the API.
-func (f *objectFlags) agentsElsewhere(ctx context.Context, but func(node string) bool) ([]agentlink.Found, error) {
-	config, err := f.config()
+func (s *Source) agentsElsewhere(ctx context.Context, but func(node string) bool) ([]agentlink.Found, error) {
+	config, err := s.Config()
 	if err != nil {
 		return nil, err
 	}
-	asking := config
-	if f.answers != nil {
-		asking = f.answers.impatient(config)
-	}
-	client, err := kubernetes.NewForConfig(asking)
+	client, err := kubernetes.NewForConfig(s.Impatiently(config))
 	if err != nil {
 		return nil, err
 	}
@@ -89,13 +89,13 @@ const labsDir = kernel.DefaultStateDir + "/lab"
 
 // labDir is the state directory of the lab that the kubeconfig in use is of; "" if
 // it isn't a lab's.
-func (f *objectFlags) labDir() string {
+func (s *Source) labDir() string {
 	rules := clientcmd.NewDefaultClientConfigLoadingRules()
-	file := f.kubeconfig
+	file := s.Kubeconfig
 	if file == "" {
 		file = rules.GetDefaultFilename()
 	}
-	if own := ownKubeconfig(nil); f.kubeconfig == "" && own != "" {
+	if own := credentials.OfServer(); s.Kubeconfig == "" && own != "" {
 		return ""
 	}
 	dir, err := filepath.Abs(filepath.Dir(file))
@@ -105,11 +105,43 @@ func (f *objectFlags) labDir() string {
 	return dir
 }
 
-// asker asks the agents that find finds, once something is asked: all at the same time,
+// Asker asks the agents that find finds, once something is asked: all at the same time,
 // since the question is the same for every node.
-func (f *objectFlags) asker(ctx context.Context, find func() []agentlink.Found) explain.Asker {
-	if len(f.files) > 0 {
+func (s *Source) Asker(ctx context.Context, find func() []agentlink.Found) explain.Asker {
+	if len(s.Files) > 0 {
 		return nil
 	}
 	return agentlink.AskAllOnce(ctx, find)
+}
+
+// NodeOf is the node that a question is about; "" for all.
+func NodeOf(q explain.Question, o *explain.Objects) string {
+	if q.Node != "" {
+		return q.Node
+	}
+	from, err := o.Locate(q.From, false)
+	if err != nil {
+		return ""
+	}
+	return from.Node
+}
+
+// IsHere reports whether this machine has an address of the node; of any if it is "".
+func IsHere(o *explain.Objects, node string) bool {
+	list, err := net.InterfaceAddrs()
+	if err != nil {
+		return false
+	}
+	for _, a := range list {
+		own, err := netip.ParsePrefix(a.String())
+		if err != nil {
+			continue
+		}
+		for _, n := range o.Nodes {
+			if (node == "" || n.Name == node) && slices.ContainsFunc(n.Status.Addresses, func(na corev1.NodeAddress) bool { return na.Address == own.Addr().String() }) {
+				return true
+			}
+		}
+	}
+	return false
 }

@@ -1,4 +1,4 @@
-package cmd
+package follow
 
 import (
 	"context"
@@ -26,8 +26,8 @@ func (t *tracer) watch(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	fmt.Fprintf(t.said, "fairway: waiting %s for a connection to %s; --send makes one\n", t.flags.wait, t.question.Typed)
-	w := watched{until: time.Now().Add(t.flags.wait), timeout: t.flags.timeout, replies: map[int][]nftrace.Event{}}
+	fmt.Fprintf(t.request.Say, "fairway: waiting %s for a connection to %s; --send makes one\n", t.request.Wait, t.question.Typed)
+	w := watched{until: time.Now().Add(t.request.Wait), timeout: t.request.Timeout, replies: map[int][]nftrace.Event{}}
 	err = t.collect(session, func() bool {
 		for ; w.read < len(t.events); w.read++ {
 			w.look(t.events[w.read])

@@ -1,4 +1,4 @@
-package cmd
+package collect
 
 import (
 	"context"
@@ -22,17 +22,17 @@ const mostTables = 16
 // orInForce takes the objects that were read from the API, or, if that failed, those that
 // the agents of this machine or of the lab have in force. Where no agent answers, the error is
 // that of the API.
-func (f *objectFlags) orInForce(ctx context.Context, read *explain.Objects, failed error) (*explain.Objects, error) {
-	if failed == nil || len(f.files) > 0 || ctx.Err() != nil || !f.mayAskInstead(failed) {
+func (s *Source) orInForce(ctx context.Context, read *explain.Objects, failed error) (*explain.Objects, error) {
+	if failed == nil || len(s.Files) > 0 || ctx.Err() != nil || !s.mayAskInstead(failed) {
 		return read, failed
 	}
-	f.noAPI = true // which needn't be asked for agents either
-	return f.inForce(ctx, failed)
+	s.noAPI = true // which needn't be asked for agents either
+	return s.InForce(ctx, failed)
 }
 
-// inForce takes what agents have in force. The error is that of the API if none answers.
-func (f *objectFlags) inForce(ctx context.Context, failed error) (*explain.Objects, error) {
-	agents := f.agents(ctx, "")
+// InForce takes what agents have in force. The error is that of the API if none answers.
+func (s *Source) InForce(ctx context.Context, failed error) (*explain.Objects, error) {
+	agents := s.Agents(ctx, "")
 	if there := slices.DeleteFunc(slices.Clone(agents), func(a agentlink.Found) bool { return a.Err != nil }); len(there) > 0 {
 		return tablesOf(ctx, there, failed)
 	}
@@ -44,9 +44,9 @@ func (f *objectFlags) inForce(ctx context.Context, failed error) (*explain.Objec
 
 // mayAskInstead reports whether agents may be asked instead of the API: not if what the
 // user named isn't there.
-func (f *objectFlags) mayAskInstead(failed error) bool {
+func (s *Source) mayAskInstead(failed error) bool {
 	var unusable errConfig
-	return !errors.As(failed, &unusable) || clientcmd.IsEmptyConfig(unusable.error) && f.kubeconfig == ""
+	return !errors.As(failed, &unusable) || clientcmd.IsEmptyConfig(unusable.error) && s.Kubeconfig == ""
 }
 
 // errConfig says that there is no way to the API.
@@ -83,8 +83,8 @@ func tablesOf(ctx context.Context, agents []agentlink.Found, failed error) (*exp
 	return explain.InForce(tables, served, failed.Error()), nil
 }
 
-// addNodes adds the nodes whose agents answer, where the user may not list nodes.
-func addNodes(o *explain.Objects, find func() []agentlink.Found) {
+// AddNodes adds the nodes whose agents answer, where the user may not list nodes.
+func AddNodes(o *explain.Objects, find func() []agentlink.Found) {
 	if o.NoNodes == "" {
 		return
 	}

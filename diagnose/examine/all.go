@@ -1,4 +1,4 @@
-package cmd
+package examine
 
 import (
 	"context"
@@ -6,13 +6,13 @@ import (
 	"net/netip"
 	"slices"
 
-	"github.com/spf13/cobra"
 	corev1 "k8s.io/api/core/v1"
 	discoveryv1 "k8s.io/api/discovery/v1"
 	"k8s.io/apimachinery/pkg/types"
 
-	"github.com/fairway-net/fairway/compile"
 	"github.com/fairway-net/fairway/diagnose/agentlink"
+	"github.com/fairway-net/fairway/diagnose/collect"
+	"github.com/fairway-net/fairway/diagnose/compare"
 	"github.com/fairway-net/fairway/diagnose/doctor"
 	"github.com/fairway-net/fairway/diagnose/explain"
 )
@@ -20,37 +20,11 @@ import (
 // mostNodes is of how many nodes the view of every Service is compiled.
 const mostNodes = 3
 
-// runAll is doctor -A.
-func (f *doctorFlags) runAll(cmd *cobra.Command, failOn doctor.Grade) error {
-	if !slices.Contains([]string{"", "json", "yaml"}, f.output) {
-		return exitError{2, fmt.Errorf("--output: %q must be json or yaml", f.output)}
-	}
-	survey, err := f.examineAll(cmd)
-	if err != nil {
-		return exitError{2, err}
-	}
-	if err := writeReport(cmd.OutOrStdout(), f.output, survey, survey.WriteText); err != nil {
-		return err
-	}
-	if worst, found := survey.Worst(); found && worst >= failOn {
-		return exitError{code: 1}
-	}
-	return nil
-}
-
-// examineAll examines every Service, or those of a namespace, by what the API
+// All examines every Service, or those of a namespace if it isn't "", by what the API
 // says, or, where it can't be asked, by what agents have in force. Nothing is sent to
 // endpoints, and no kernel is compared: that is for one Service at a time.
-func (f *doctorFlags) examineAll(cmd *cobra.Command) (*doctor.Survey, error) {
-	config, err := f.agent.config()
-	if err != nil {
-		return nil, err
-	}
-	namespace := ""
-	if cmd.Flags().Changed("namespace") {
-		namespace = f.objects.namespace
-	}
-	objects, err := f.objects.readEvery(cmd.Context(), namespace)
+func (x *Examiner) All(ctx context.Context, namespace string) (*doctor.Survey, error) {
+	objects, err := x.Source.ReadEvery(ctx, namespace)
 	if err != nil {
 		return nil, err
 	}
@@ -58,14 +32,14 @@ func (f *doctorFlags) examineAll(cmd *cobra.Command) (*doctor.Survey, error) {
 	survey.InForce = objects.NoAPI != ""
 	var agents []agentlink.Found
 	switch {
-	case survey.InForce && len(objects.Services) > mostServicesRead: // their tables were read, and each question takes its time
+	case survey.InForce && len(objects.Services) > compare.MostServices: // their tables were read, and each question takes its time
 		survey.NotChecked = append(survey.NotChecked, "why endpoints aren't used, of so many Services: fairway doctor svc/NAME")
 	case objects.NoSlices != "":
-		agents = f.objects.agents(cmd.Context(), f.node)
+		agents = x.Source.Agents(ctx, x.Node)
 		survey.NotChecked = agentlink.Missing(agents)
-		addNodes(objects, func() []agentlink.Found { return agents })
+		collect.AddNodes(objects, func() []agentlink.Found { return agents })
 	}
-	if n := len(objects.Nodes); n > mostNodes && f.node == "" {
+	if n := len(objects.Nodes); n > mostNodes && x.Node == "" {
 		survey.NotChecked = append(survey.NotChecked, fmt.Sprintf("traffic policies on %d of %d nodes: --node", n-mostNodes, n))
 		objects.Nodes = objects.Nodes[:mostNodes]
 	}
@@ -77,7 +51,7 @@ func (f *doctorFlags) examineAll(cmd *cobra.Command) (*doctor.Survey, error) {
 		if namespace != "" && s.Namespace != namespace {
 			continue
 		}
-		report, err := f.examineOne(cmd.Context(), s, parts.about(s), config.Compile, agents)
+		report, err := x.one(ctx, s, parts.about(s), agents)
 		if err != nil {
 			return nil, fmt.Errorf("service %s/%s: %w", s.Namespace, s.Name, err)
 		}
@@ -86,17 +60,17 @@ func (f *doctorFlags) examineAll(cmd *cobra.Command) (*doctor.Survey, error) {
 	return survey, nil
 }
 
-func (f *doctorFlags) examineOne(ctx context.Context, s *corev1.Service, objects *explain.Objects, config compile.Config, agents []agentlink.Found) (*doctor.Report, error) {
-	q, err := explain.ParseQuestion("svc/"+s.Name, f.from, s.Namespace)
+func (x *Examiner) one(ctx context.Context, s *corev1.Service, objects *explain.Objects, agents []agentlink.Found) (*doctor.Report, error) {
+	q, err := explain.ParseQuestion("svc/"+s.Name, x.From, s.Namespace)
 	if err != nil {
 		return nil, err
 	}
-	q.Node = f.node
+	q.Node = x.Node
 	var ask explain.Asker
 	if len(agents) > 0 {
 		ask = agentlink.AskAllOnce(ctx, func() []agentlink.Found { return agents })
 	}
-	return doctor.ByAPI(ctx, q, s, objects, config, f.domain, ask)
+	return doctor.ByAPI(ctx, q, s, objects, x.Compile, x.Domain, ask)
 }
 
 // parts finds what concerns a Service among many objects.

@@ -1,4 +1,5 @@
-package cmd
+// Package live tells of connections to Services as agents tell of them.
+package live
 
 import (
 	"context"
@@ -17,8 +18,8 @@ import (
 // read again.
 const tableAge = 15 * time.Second
 
-// flowWriter tells of the connections of one node.
-type flowWriter struct {
+// teller tells of the connections of one node.
+type teller struct {
 	agent   agentlink.Found
 	names   func() flows.Names
 	follows bool                     // those that begin and end; else those that there are
@@ -30,46 +31,46 @@ type flowWriter struct {
 	err   error     // of telling
 }
 
-func (w *flowWriter) run(ctx context.Context) error {
-	if w.table == nil {
-		if err := w.readTable(ctx); err != nil {
+func (t *teller) run(ctx context.Context) error {
+	if t.table == nil {
+		if err := t.readTable(ctx); err != nil {
 			return err
 		}
 	}
 	ctx, stop := context.WithCancel(ctx)
 	defer stop()
-	err := w.agent.Flows(ctx, w.follows, flow.Listener{
+	err := t.agent.Flows(ctx, t.follows, flow.Listener{
 		Event: func(e flow.Event) {
-			if !w.write(e) && w.follows && time.Since(w.read) > tableAge && w.readTable(ctx) == nil {
-				w.write(e)
+			if !t.write(e) && t.follows && time.Since(t.read) > tableAge && t.readTable(ctx) == nil {
+				t.write(e)
 			}
-			if w.err != nil {
+			if t.err != nil {
 				stop()
 			}
 		},
-		Note: func(text string) { w.note(w.agent.Status.Node + ": " + text) },
+		Note: func(text string) { t.note(t.agent.Status.Node + ": " + text) },
 	})
-	if err != nil && w.follows { // other nodes' go on
-		w.note(fmt.Sprintf("%s: %v", w.agent.Status.Node, err))
+	if err != nil && t.follows { // other nodes' go on
+		t.note(fmt.Sprintf("%s: %v", t.agent.Status.Node, err))
 	}
-	return errors.Join(err, w.err)
+	return errors.Join(err, t.err)
 }
 
-func (w *flowWriter) readTable(ctx context.Context) error {
-	table, err := w.agent.Table(ctx)
-	w.read = time.Now()
+func (t *teller) readTable(ctx context.Context) error {
+	table, err := t.agent.Table(ctx)
+	t.read = time.Now()
 	if err == nil {
-		w.table = table
+		t.table = table
 	}
 	return err
 }
 
 // knows reports whether a Service ("namespace/name") is in force on the node.
-func (w *flowWriter) knows(service string) bool {
-	if w.table == nil {
+func (t *teller) knows(service string) bool {
+	if t.table == nil {
 		return false
 	}
-	for front := range w.table.Frontends() {
+	for front := range t.table.Frontends() {
 		if compile.ServiceOf(front.Name).String() == service {
 			return true
 		}
@@ -78,10 +79,10 @@ func (w *flowWriter) knows(service string) bool {
 }
 
 // write tells of a connection; it reports whether it is one to a Service.
-func (w *flowWriter) write(e flow.Event) bool {
-	r, known := flows.Of(w.agent.Status.Node, w.table, w.names(), e)
-	if known && w.err == nil {
-		w.err = w.tell(r)
+func (t *teller) write(e flow.Event) bool {
+	r, known := flows.Of(t.agent.Status.Node, t.table, t.names(), e)
+	if known && t.err == nil {
+		t.err = t.tell(r)
 	}
 	return known
 }

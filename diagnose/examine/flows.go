@@ -1,4 +1,4 @@
-package cmd
+package examine
 
 import (
 	"context"
@@ -18,7 +18,7 @@ const twiceAfter = time.Second
 
 // readFlows adds the flows to the Service that the data planes of agents' nodes hold, in
 // conntrack or of their own, and still hold a second later.
-func (f *doctorFlags) readFlows(ctx context.Context, e *doctor.Evidence, agents []agentlink.Found) {
+func (x *Examiner) readFlows(ctx context.Context, e *doctor.Evidence, agents []agentlink.Found) {
 	fronts := map[string]bool{}
 	for _, v := range e.Report.Views {
 		for _, d := range v.Decisions {
@@ -28,7 +28,7 @@ func (f *doctorFlags) readFlows(ctx context.Context, e *doctor.Evidence, agents 
 	suspects := func(a agentlink.Found) ([]doctor.Flow, error) { return flowsOf(ctx, a, fronts, e.Report) }
 	var asked []agentlink.Found
 	for _, a := range agents {
-		if a.Err == nil && (f.node == "" || f.node == a.Status.Node) {
+		if a.Err == nil && (x.Node == "" || x.Node == a.Status.Node) {
 			asked = append(asked, a)
 		}
 	}

@@ -1,4 +1,4 @@
-package cmd
+package collect
 
 import (
 	"context"
@@ -18,20 +18,29 @@ const apiPatience = 5 * time.Second
 
 var errAPISilent = fmt.Errorf("the API server doesn't answer in %s", apiPatience)
 
-// answers is what is known of the API server: that it has answered, or when it last didn't.
-type answers struct {
+// Answers is what is known of the API server: that it has answered, or when it last didn't.
+type Answers struct {
 	some   atomic.Bool
 	silent atomic.Pointer[time.Time]
 }
 
 // isSilent reports whether it hasn't answered just now.
-func (a *answers) isSilent() bool {
+func (a *Answers) isSilent() bool {
 	at := a.silent.Load()
 	return at != nil && time.Since(*at) < apiPatience
 }
 
+// Impatiently has requests fail while the server has answered none and hangs, if Answers are
+// kept.
+func (s *Source) Impatiently(config *rest.Config) *rest.Config {
+	if s.Answers == nil {
+		return config
+	}
+	return s.Answers.impatient(config)
+}
+
 // impatient has requests fail while the server has answered none and hangs.
-func (a *answers) impatient(config *rest.Config) *rest.Config {
+func (a *Answers) impatient(config *rest.Config) *rest.Config {
 	config = rest.CopyConfig(config)
 	config.Wrap(func(base http.RoundTripper) http.RoundTripper { return &firstAnswer{base, a} })
 	return config
@@ -39,7 +48,7 @@ func (a *answers) impatient(config *rest.Config) *rest.Config {
 
 type firstAnswer struct {
 	base    http.RoundTripper
-	answers *answers
+	answers *Answers
 }
 
 // RoundTrip is part of http.RoundTripper.

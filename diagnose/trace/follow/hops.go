@@ -1,4 +1,4 @@
-package cmd
+package follow
 
 import (
 	"context"
@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/fairway-net/fairway/diagnose/agentlink"
+	"github.com/fairway-net/fairway/diagnose/compare"
 	"github.com/fairway-net/fairway/diagnose/trace"
 	"github.com/fairway-net/fairway/internal/drops"
 	"github.com/fairway-net/fairway/internal/flow"
@@ -30,7 +31,7 @@ type hop struct {
 
 // sees reports whether netfilter sees packets to the frontend: in ebpf mode they have
 // become packets to the endpoint before.
-func (t *tracer) sees() bool { return t.agent == nil || !kindOf(*t.agent).BeforeNetfilter }
+func (t *tracer) sees() bool { return t.agent == nil || !compare.KindOf(*t.agent).BeforeNetfilter }
 
 // anyOf stands for any destination of an address family.
 func anyOf(a netip.Addr) netip.AddrPort {
@@ -103,7 +104,7 @@ func (t *tracer) openDrops(ns *netns.NS, port uint16, node string) (w *drops.Wat
 // open begins to follow packets on the node.
 func (h *hop) open(ctx context.Context, key model.Key, port uint16) (err error) {
 	flow := nftrace.Flow{Proto: key.Proto, Client: netip.AddrPortFrom(netip.Addr{}, port), Frontend: anyOf(key.Addr)}
-	if h.agent.Path == "" {
+	if !h.agent.IsLocal() {
 		h.remote, err = startRemote(ctx, &h.agent, trace.Request{Flows: []nftrace.Flow{flow}, Port: port})
 		return err
 	}

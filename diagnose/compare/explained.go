@@ -1,4 +1,4 @@
-package cmd
+package compare
 
 import (
 	"context"
@@ -11,17 +11,17 @@ import (
 )
 
 const (
-	// mostServicesRead is with how many Services in force the kernel is read without
+	// MostServices is with how many Services in force the kernel is read without
 	// being asked to: reading takes as long as there are objects.
-	mostServicesRead = 2000
+	MostServices = 2000
 	// mostKernels is how many nodes' kernels are compared at the same time, and at all.
 	mostKernels = 8
 )
 
-// addKernels compares what the kernels of nodes hold of the report's Service with
+// Explained compares what the kernels of nodes hold of the report's Service with
 // what their agents have in force. node limits it to one, unless it is "". What
 // could not be compared is said.
-func addKernels(ctx context.Context, r *explain.Report, agents []agentlink.Found, node string, always bool) {
+func Explained(ctx context.Context, r *explain.Report, agents []agentlink.Found, node string, always bool) {
 	type result struct {
 		agent  agentlink.Found
 		report *dump.Report
@@ -33,7 +33,7 @@ func addKernels(ctx context.Context, r *explain.Report, agents []agentlink.Found
 		switch {
 		case a.Err != nil: // which is said
 		case node != "" && a.Status.Node != node:
-		case !always && a.Status.Services > mostServicesRead:
+		case !always && a.Status.Services > MostServices:
 			r.NotChecked = append(r.NotChecked, fmt.Sprintf("kernel of %s: it holds %d Services, and reading takes long: --kernel", a.Status.Node, a.Status.Services))
 		case len(results) == mostKernels:
 			left++
@@ -46,7 +46,7 @@ func addKernels(ctx context.Context, r *explain.Report, agents []agentlink.Found
 	}
 	var group sync.WaitGroup
 	for _, one := range results {
-		group.Go(func() { one.report, one.err = dumpElsewhere(ctx, one.agent, r.Service.Namespace, r.Service.Name) })
+		group.Go(func() { one.report, one.err = Service(ctx, one.agent, r.Service.Namespace, r.Service.Name) })
 	}
 	group.Wait()
 	for _, one := range results {

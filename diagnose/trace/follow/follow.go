@@ -1,4 +1,12 @@
-package cmd
+// Package follow follows one connection through the rules of its node, and of the nodes that it
+// passes: here, in the network namespaces of this machine's agents, or by agents elsewhere.
+//
+//	follow.go   one trace, from the question to the report
+//	choose.go   which packets, on which node
+//	watch.go    a connection that somebody makes
+//	remote.go   a node whose agent traces
+//	hops.go     other nodes that the connection may pass
+package follow
 
 import (
 	"context"
@@ -13,10 +21,9 @@ import (
 	"syscall"
 	"time"
 
-	corev1 "k8s.io/api/core/v1"
-
-	"github.com/fairway-net/fairway/dataplane"
 	"github.com/fairway-net/fairway/diagnose/agentlink"
+	"github.com/fairway-net/fairway/diagnose/collect"
+	"github.com/fairway-net/fairway/diagnose/compare"
 	"github.com/fairway-net/fairway/diagnose/explain"
 	"github.com/fairway-net/fairway/diagnose/probe"
 	"github.com/fairway-net/fairway/diagnose/trace"
@@ -27,9 +34,43 @@ import (
 	"github.com/fairway-net/fairway/model"
 )
 
+// Request says which connection to follow.
+type Request struct {
+	Source *collect.Source
+	Target string // as typed: svc/NAME[:PORT] or ADDRESS:PORT
+	From   string // who connects, as typed; "" for anybody
+	Node   string // to watch; "" for that of From
+	Send   bool   // make a connection, in place of waiting for one
+	// Wait is how long to wait for somebody's connection, and Timeout for an answer.
+	Wait, Timeout time.Duration
+	// NotRoot says why this machine can't be traced; nil if it can.
+	NotRoot error
+	// Say is told what is waited for.
+	Say io.Writer
+}
+
+// Connection follows a connection, and says what became of it.
+func Connection(ctx context.Context, r Request) (*trace.Report, error) {
+	q, err := explain.ParseQuestion(r.Target, r.From, r.Source.Namespace)
+	if err != nil {
+		return nil, err
+	}
+	t := &tracer{request: r, question: q}
+	if err := t.prepare(ctx); err != nil {
+		return nil, err
+	}
+	err = t.run(ctx)
+	if t.node != nil {
+		if closing := t.node.Close(); err == nil {
+			err = closing
+		}
+	}
+	return t.report, err
+}
+
 // tracer follows one connection.
 type tracer struct {
-	flags    *traceFlags
+	request  Request
 	question explain.Question
 	objects  *explain.Objects
 	keys     []model.Key      // what the connection may be made to
@@ -37,8 +78,6 @@ type tracer struct {
 	view     explain.View     // what it makes of the keys
 	node     *netns.NS        // where the rules are
 	report   *trace.Report
-	said     io.Writer
-	notRoot  error // why this machine can't be traced; nil if it can
 
 	names  *toldNames // what a node elsewhere has told; else nil
 	events []nftrace.Event
@@ -50,26 +89,6 @@ type tracer struct {
 // settle is how long nothing more must come before a packet's way counts as whole: the
 // kernel tells of each step as it happens.
 const settle = 50 * time.Millisecond
-
-// isHere reports whether this machine has an address of a node.
-func isHere(o *explain.Objects, node string) bool {
-	list, err := net.InterfaceAddrs()
-	if err != nil {
-		return false
-	}
-	for _, a := range list {
-		own, err := netip.ParsePrefix(a.String())
-		if err != nil {
-			continue
-		}
-		for _, n := range o.Nodes {
-			if n.Name == node && slices.ContainsFunc(n.Status.Addresses, func(na corev1.NodeAddress) bool { return na.Address == own.Addr().String() }) {
-				return true
-			}
-		}
-	}
-	return false
-}
 
 // enter opens the node's network namespace: the agent's, or this process's.
 func (t *tracer) enter() (err error) {
@@ -88,9 +107,9 @@ func (t *tracer) enter() (err error) {
 func (t *tracer) run(ctx context.Context) error {
 	follow := t.watch
 	switch {
-	case t.flags.send && t.isElsewhere():
+	case t.request.Send && t.isElsewhere():
 		follow = t.sendElsewhere
-	case t.flags.send:
+	case t.request.Send:
 		follow = t.send
 	}
 	if err := follow(ctx); err != nil {
@@ -107,27 +126,17 @@ func (t *tracer) run(ctx context.Context) error {
 
 // follows reports whether answers can be followed: by conntrack, where the mode has
 // its connections there.
-func (t *tracer) follows() bool { return t.agent != nil && kindOf(*t.agent).InConntrack }
-
-// kindOf is what is known of the mode of an agent: nothing of modes that only other
-// versions have.
-func kindOf(a agentlink.Found) dataplane.Kind {
-	kind, err := dataplane.Find(a.Status.Mode)
-	if err != nil {
-		return dataplane.Kind{Name: a.Status.Mode}
-	}
-	return kind
-}
+func (t *tracer) follows() bool { return t.agent != nil && compare.KindOf(*t.agent).InConntrack }
 
 // planeOf is the same for a report.
 func planeOf(a agentlink.Found) trace.Plane {
-	return trace.Plane{Mode: a.Status.Mode, KubeProxyNames: len(kindOf(a).KubeProxyModes) > 0}
+	return trace.Plane{Mode: a.Status.Mode, KubeProxyNames: len(compare.KindOf(a).KubeProxyModes) > 0}
 }
 
 // open begins to follow flows on the node.
 func (t *tracer) open(ctx context.Context, flows []nftrace.Flow) (tracing, error) {
 	if t.isElsewhere() {
-		s, err := startRemote(ctx, t.agent, trace.Request{Flows: flows, Replies: t.follows(), For: min(trace.Longest, t.flags.wait+t.flags.timeout+beginPatience)})
+		s, err := startRemote(ctx, t.agent, trace.Request{Flows: flows, Replies: t.follows(), For: min(trace.Longest, t.request.Wait+t.request.Timeout+beginPatience)})
 		if err != nil {
 			return nil, err
 		}
@@ -190,7 +199,7 @@ func (t *tracer) send(ctx context.Context) error {
 	t.report.Began = time.Now()
 	done := make(chan *trace.Result, 1)
 	go func() {
-		failed := attempt.Make(ctx, t.flags.timeout)
+		failed := attempt.Make(ctx, t.request.Timeout)
 		done <- resultOf(failed, time.Since(t.report.Began))
 	}()
 	err = t.collect(session, func() bool {

@@ -1,26 +1,21 @@
-package cmd
+package examine
 
 import (
-	"bytes"
 	"context"
-	"encoding/json"
 	"errors"
-	"fmt"
 	"io/fs"
-	"os"
-	"os/exec"
 	"strings"
 	"time"
 
 	"github.com/fairway-net/fairway/diagnose/agentlink"
+	"github.com/fairway-net/fairway/diagnose/compare"
 	"github.com/fairway-net/fairway/diagnose/doctor"
-	"github.com/fairway-net/fairway/diagnose/dump"
 )
 
 // askAgents adds what the agents of this machine say to the evidence, and, for a
 // Service, whether their kernels hold what they should.
-func (f *doctorFlags) askAgents(ctx context.Context, e *doctor.Evidence, find func() []agentlink.Found) {
-	if len(f.objects.files) > 0 {
+func (x *Examiner) askAgents(ctx context.Context, e *doctor.Evidence, find func() []agentlink.Found) {
+	if len(x.Source.Files) > 0 {
 		return
 	}
 	agents := find()
@@ -51,7 +46,7 @@ func isDead(a agentlink.Found) bool {
 	if errors.Is(a.Err, fs.ErrPermission) {
 		return false
 	}
-	return a.Path != "" || strings.Contains(a.Err.Error(), "connection refused") || strings.Contains(a.Err.Error(), "no such file or directory")
+	return a.IsLocal() || strings.Contains(a.Err.Error(), "connection refused") || strings.Contains(a.Err.Error(), "no such file or directory")
 }
 
 // agentFacts are what is known of an agent.
@@ -62,7 +57,7 @@ func agentFacts(found agentlink.Found, e *doctor.Evidence) doctor.Agent {
 		a.Err = found.Err.Error()
 		return a
 	}
-	a.KubeProxyNames = len(kindOf(found).KubeProxyModes) > 0
+	a.KubeProxyNames = len(compare.KindOf(found).KubeProxyModes) > 0
 	if !s.Waiting.IsZero() {
 		a.Waiting = time.Since(s.Waiting)
 	}
@@ -78,7 +73,7 @@ func agentFacts(found agentlink.Found, e *doctor.Evidence) doctor.Agent {
 // command dump, which can enter another network namespace.
 func kernelFacts(ctx context.Context, agent agentlink.Found, e *doctor.Evidence) doctor.Kernel {
 	k := doctor.Kernel{Node: agent.Status.Node, Mode: agent.Status.Mode}
-	report, err := dumpElsewhere(ctx, agent, e.Service.Namespace, e.Service.Name)
+	report, err := compare.Service(ctx, agent, e.Service.Namespace, e.Service.Name)
 	if err != nil {
 		k.Err = err.Error()
 		return k
@@ -88,30 +83,4 @@ func kernelFacts(ctx context.Context, agent agentlink.Found, e *doctor.Evidence)
 		k.Differences = append(k.Differences, l.State+" "+l.String())
 	}
 	return k
-}
-
-// dumpElsewhere is `fairway dump` for one agent: in a process of its own, or, of a node
-// elsewhere, by its agent.
-func dumpElsewhere(ctx context.Context, agent agentlink.Found, namespace, service string) (*dump.Report, error) {
-	if agent.Path == "" {
-		return agent.Objects(ctx, namespace+"/"+service)
-	}
-	socket := agent.Path
-	self, err := os.Executable()
-	if err != nil {
-		return nil, fmt.Errorf("read the kernel: %w", err)
-	}
-	command := exec.CommandContext(ctx, self, "dump", "svc/"+service, "--namespace", namespace, "--agent-socket", socket, "--output", "json")
-	var failed bytes.Buffer
-	command.Stderr = &failed
-	out, err := command.Output()
-	var exit *exec.ExitError
-	if err != nil && (!errors.As(err, &exit) || exit.ExitCode() != 1) { // 1 says that something differs
-		return nil, fmt.Errorf("read the kernel: %s", bytes.TrimSpace(bytes.TrimPrefix(failed.Bytes(), []byte("fairway: "))))
-	}
-	var report dump.Report
-	if err := json.Unmarshal(out, &report); err != nil {
-		return nil, fmt.Errorf("read the kernel: %w", err)
-	}
-	return &report, nil
 }

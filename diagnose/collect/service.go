@@ -1,4 +1,4 @@
-package cmd
+package collect
 
 import (
 	"context"
@@ -21,20 +21,20 @@ import (
 // mostPods is how many Pods are read to find what a selector was probably meant to match.
 const mostPods = 500
 
-// readFor reads the objects that a question about one Service takes: in a cluster of very many, all
+// ReadFor reads the objects that a question about one Service takes: in a cluster of very many, all
 // would be a hundred megabytes. Where others may have a say (the Service isn't
 // found, or has addresses or node ports that another one may claim), all are read.
-func (f *objectFlags) readFor(ctx context.Context, q explain.Question) (*explain.Objects, error) {
-	if len(f.files) > 0 {
-		return f.readAPI(ctx)
+func (s *Source) ReadFor(ctx context.Context, q explain.Question) (*explain.Objects, error) {
+	if len(s.Files) > 0 {
+		return s.readAPI(ctx)
 	}
-	o, err := f.readOf(ctx, q)
-	return f.orInForce(ctx, o, err)
+	o, err := s.readOf(ctx, q)
+	return s.orInForce(ctx, o, err)
 }
 
 // readOf is the same without the agents.
-func (f *objectFlags) readOf(ctx context.Context, q explain.Question) (*explain.Objects, error) {
-	client, err := f.reader()
+func (s *Source) readOf(ctx context.Context, q explain.Question) (*explain.Objects, error) {
+	client, err := s.reader()
 	if err != nil {
 		return nil, err
 	}
@@ -51,33 +51,33 @@ func (f *objectFlags) readOf(ctx context.Context, q explain.Question) (*explain.
 	return readAround(ctx, client, service, q.From)
 }
 
-// readAll reads all objects, or, for a user who may not, those of the Service that is asked about.
-func (f *objectFlags) readAll(ctx context.Context, q explain.Question) (*explain.Objects, error) {
-	if len(f.files) > 0 {
-		return f.readAPI(ctx)
+// ReadAll reads all objects, or, for a user who may not, those of the Service that is asked about.
+func (s *Source) ReadAll(ctx context.Context, q explain.Question) (*explain.Objects, error) {
+	if len(s.Files) > 0 {
+		return s.readAPI(ctx)
 	}
-	client, err := f.reader()
+	client, err := s.reader()
 	if err != nil {
-		return f.orInForce(ctx, nil, err)
+		return s.orInForce(ctx, nil, err)
 	}
 	o, err := readAllOrAround(ctx, client, nil, q)
-	return f.orInForce(ctx, o, err)
+	return s.orInForce(ctx, o, err)
 }
 
-// readEvery reads the objects of all Services, or, for a user who may not, of those of a
+// ReadEvery reads the objects of all Services, or, for a user who may not, of those of a
 // namespace.
-func (f *objectFlags) readEvery(ctx context.Context, namespace string) (*explain.Objects, error) {
-	o, err := f.readAPI(ctx)
+func (s *Source) ReadEvery(ctx context.Context, namespace string) (*explain.Objects, error) {
+	o, err := s.readAPI(ctx)
 	if !apierrors.IsForbidden(err) || namespace == "" {
-		return f.orInForce(ctx, o, err)
+		return s.orInForce(ctx, o, err)
 	}
-	client, clientErr := f.reader()
+	client, clientErr := s.reader()
 	if clientErr != nil {
 		return nil, clientErr
 	}
 	o, inside := readObjects(ctx, client, namespace)
 	if inside != nil {
-		return f.orInForce(ctx, nil, err)
+		return s.orInForce(ctx, nil, err)
 	}
 	o.NoOthers = err.Error()
 	return o, nil

@@ -1,6 +1,7 @@
-package cmd
+package requests
 
 import (
+	"context"
 	"fmt"
 	"io"
 	"net/http"
@@ -8,53 +9,57 @@ import (
 	"strconv"
 	"strings"
 
-	"github.com/spf13/cobra"
-
+	"github.com/fairway-net/fairway/diagnose/collect"
 	ingress "github.com/fairway-net/fairway/ingress/compile"
 	"github.com/fairway-net/fairway/ingress/model"
 	"github.com/fairway-net/fairway/ingress/policy"
 )
 
-// isRequest reports whether explain is asked about a request, not a packet.
-func isRequest(typed string) bool {
+// Question is a request that somebody might make.
+type Question struct {
+	URL     string
+	Method  string
+	Headers []string // such as "Version: two"
+}
+
+// IsURL reports whether explain is asked about a request, not a packet.
+func IsURL(typed string) bool {
 	return strings.HasPrefix(typed, "http://") || strings.HasPrefix(typed, "https://")
 }
 
-// explainRequest says what Gateways do with a request.
-func (f *explainFlags) explainRequest(cmd *cobra.Command, typed string) error {
-	r, port, err := f.request(typed)
+// Explain writes what Gateways and Ingresses do with a request, and reports whether one of
+// them lets a backend, or a redirect, answer.
+func Explain(ctx context.Context, w io.Writer, q Question, source *collect.Source) (answered bool, err error) {
+	r, port, err := q.request()
 	if err != nil {
-		return exitError{2, err}
+		return false, err
 	}
 	var out *ingress.Output
-	if len(f.objects.files) > 0 {
-		out, _, err = l7FromFiles(f.objects.files)
-	} else if config, failed := f.objects.config(); failed != nil {
+	if len(source.Files) > 0 {
+		out, _, err = FromFiles(source.Files)
+	} else if config, failed := source.Config(); failed != nil {
 		err = failed
 	} else {
-		out, err = l7FromAPI(cmd.Context(), config)
+		out, err = FromAPI(ctx, config)
 	}
 	if err != nil {
-		return exitError{2, err}
+		return false, err
 	}
-	if !writeRequest(cmd.OutOrStdout(), out.Table, r, port) {
-		return exitError{code: 1}
-	}
-	return nil
+	return writeRequest(w, out.Table, r, port), nil
 }
 
 // request reads what was typed, and the port that it goes to.
-func (f *explainFlags) request(typed string) (*model.Request, uint16, error) {
-	u, err := url.Parse(typed)
+func (q Question) request() (*model.Request, uint16, error) {
+	u, err := url.Parse(q.URL)
 	if err != nil || u.Hostname() == "" {
-		return nil, 0, fmt.Errorf("%q is not a URL with a host", typed)
+		return nil, 0, fmt.Errorf("%q is not a URL with a host", q.URL)
 	}
 	r := &model.Request{
-		TLS: u.Scheme == "https", Method: strings.ToUpper(f.method), Host: strings.ToLower(strings.TrimSuffix(u.Hostname(), ".")),
+		TLS: u.Scheme == "https", Method: strings.ToUpper(q.Method), Host: strings.ToLower(strings.TrimSuffix(u.Hostname(), ".")),
 		RawQuery: u.RawQuery, Header: http.Header{},
 	}
 	r.Path, r.Other = policy.Path(policy.AsItCame(u))
-	for _, text := range f.headers {
+	for _, text := range q.Headers {
 		name, value, found := strings.Cut(text, ":")
 		if name = strings.TrimSpace(name); !found || name == "" {
 			return nil, 0, fmt.Errorf(`--header: %q must be "NAME: VALUE"`, text)

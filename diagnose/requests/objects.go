@@ -1,4 +1,6 @@
-package cmd
+// Package requests says what Gateways and Ingresses do with a request, by what the API or
+// manifests say.
+package requests
 
 import (
 	"context"
@@ -27,14 +29,14 @@ import (
 	"github.com/fairway-net/fairway/model"
 )
 
-// l7Patience is how long the API may take to tell all that Gateways depend on.
-const l7Patience = 30 * time.Second
+// patience is how long the API may take to tell all that Gateways depend on.
+const patience = 30 * time.Second
 
 // takers list the endpoints of a Service's port.
 type takers func(service types.NamespacedName, port *corev1.ServicePort) []model.Backend
 
-// compileL7 compiles what there is of Gateways, routes and Ingresses.
-func compileL7(objects *ingress.Objects, list takers) *ingress.Output {
+// compileRequests compiles what there is of Gateways, routes and Ingresses.
+func compileRequests(objects *ingress.Objects, list takers) *ingress.Output {
 	return ingress.Compile(objects, ingress.Options{Endpoints: func(service types.NamespacedName, port *corev1.ServicePort) []l7.Endpoint {
 		var out []l7.Endpoint
 		for _, b := range list(service, port) {
@@ -44,20 +46,20 @@ func compileL7(objects *ingress.Objects, list takers) *ingress.Output {
 	}})
 }
 
-// l7FromAPI asks the API, once.
-func l7FromAPI(ctx context.Context, config *rest.Config) (*ingress.Output, error) {
+// FromAPI asks the API, once.
+func FromAPI(ctx context.Context, config *rest.Config) (*ingress.Output, error) {
 	w, err := watch.New(config, slog.New(slog.NewTextHandler(io.Discard, nil)))
 	if err != nil {
 		return nil, err
 	}
-	ctx, cancel := context.WithTimeout(ctx, l7Patience)
+	ctx, cancel := context.WithTimeout(ctx, patience)
 	defer cancel()
 	synced := make(chan struct{})
 	go w.Run(ctx, func() { close(synced) })
 	select {
 	case <-synced:
 		for {
-			out := compileL7(w.Objects(), w.Takers)
+			out := compileRequests(w.Objects(), w.Takers)
 			if !w.Refer(ctx, out.Secrets, out.ConfigMaps) {
 				return out, nil
 			}
@@ -67,13 +69,13 @@ func l7FromAPI(ctx context.Context, config *rest.Config) (*ingress.Output, error
 	}
 }
 
-// l7FromFiles compiles manifests. What they hold besides is named in ignored.
-func l7FromFiles(files []string) (out *ingress.Output, ignored []string, err error) {
-	objects, choice, ignored, err := l7Objects(files)
+// FromFiles compiles manifests. What they hold besides is named in ignored.
+func FromFiles(files []string) (out *ingress.Output, ignored []string, err error) {
+	objects, choice, ignored, err := Objects(files)
 	if err != nil {
 		return nil, nil, err
 	}
-	return compileL7(objects, func(service types.NamespacedName, port *corev1.ServicePort) []model.Backend {
+	return compileRequests(objects, func(service types.NamespacedName, port *corev1.ServicePort) []model.Backend {
 		proto := model.TCP
 		if port.Protocol == corev1.ProtocolUDP {
 			proto = model.UDP
@@ -82,8 +84,8 @@ func l7FromFiles(files []string) (out *ingress.Output, ignored []string, err err
 	}), ignored, nil
 }
 
-// l7Objects reads manifests, and what chooses endpoints among theirs.
-func l7Objects(files []string) (objects *ingress.Objects, choice *compile.Compiler, ignored []string, err error) {
+// Objects reads manifests, and what chooses endpoints among theirs.
+func Objects(files []string) (objects *ingress.Objects, choice *compile.Compiler, ignored []string, err error) {
 	kinds := runtime.NewScheme()
 	utilruntime.Must(scheme.AddToScheme(kinds))
 	utilruntime.Must(gatewayv1.Install(kinds))
@@ -98,7 +100,7 @@ func l7Objects(files []string) (objects *ingress.Objects, choice *compile.Compil
 	}
 	choice = compile.New(compile.Config{})
 	for _, info := range infos {
-		if !addL7(objects, choice, info.Object) {
+		if !add(objects, choice, info.Object) {
 			ignored = append(ignored, fmt.Sprintf("%s %s/%s", info.Object.GetObjectKind().GroupVersionKind().Kind, info.Namespace, info.Name))
 		}
 	}
@@ -113,8 +115,8 @@ func inNamespace(namespace *string, name string) types.NamespacedName {
 	return types.NamespacedName{Namespace: *namespace, Name: name}
 }
 
-// addL7 adds an object; false if it is of a kind that nobody asks for.
-func addL7(o *ingress.Objects, choice *compile.Compiler, object runtime.Object) bool {
+// add adds an object; false if it is of a kind that nobody asks for.
+func add(o *ingress.Objects, choice *compile.Compiler, object runtime.Object) bool {
 	switch x := object.(type) {
 	case *corev1.Namespace:
 		o.Namespaces[x.Name] = x

@@ -1,12 +1,9 @@
-package cmd
+package collect
 
 import (
 	"context"
 	"fmt"
-	"os"
 
-	"github.com/spf13/pflag"
-	corev1 "k8s.io/api/core/v1"
 	discoveryv1 "k8s.io/api/discovery/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -18,50 +15,48 @@ import (
 	"github.com/fairway-net/fairway/diagnose/explain"
 	"github.com/fairway-net/fairway/internal/manifest"
 	"github.com/fairway-net/fairway/kube/balance"
+	"github.com/fairway-net/fairway/kube/credentials"
 )
 
-// objectFlags say where a command of diagnosis reads API objects: in files, or
-// from the API with the user's own rights.
-type objectFlags struct {
-	files      []string
-	kubeconfig string
-	namespace  string
-	sockets    []string
+// Source is where diagnosis reads API objects and which agents it asks: objects from
+// manifests, or from the API with the user's own rights. The zero Source is the API that
+// kubectl would ask, and this machine's agent or those of the lab in use.
+type Source struct {
+	Files      []string // manifests in place of an API: files, folders, or "-" for standard input
+	Kubeconfig string   // "" for the first of KubeconfigHelp's that is there
+	Namespace  string   // of names that say none
+	Sockets    []string // of agents to ask, in place of all that are found
+	// Say is told what is odd about manifests; nil for nobody.
+	Say func(string)
+	// Answers has agents asked instead of an API server that hangs; nil waits for it.
+	Answers *Answers
 
-	noAPI   bool     // it doesn't answer, or can't be asked
-	answers *answers // of the API; nil for who waits as long as it takes
+	noAPI bool // it doesn't answer, or can't be asked
 }
 
-func (f *objectFlags) add(flags *pflag.FlagSet) {
-	flags.StringSliceVarP(&f.files, "filename", "f", nil, `manifests instead of an API: files, folders, or "-" for standard input`)
-	f.addAPI(flags)
+func (s *Source) say(line string) {
+	if s.Say != nil {
+		s.Say(line)
+	}
 }
 
-// addAPI adds the flags of commands that need an API.
-func (f *objectFlags) addAPI(flags *pflag.FlagSet) {
-	f.answers = &answers{}
-	flags.StringVar(&f.kubeconfig, "kubeconfig", "", kubeconfigHelp)
-	flags.StringSliceVar(&f.sockets, "agent-socket", nil, "sockets of agents to ask, wildcards allowed; default this machine's own and, with a lab's kubeconfig, those of its nodes")
-	flags.StringVarP(&f.namespace, "namespace", "n", corev1.NamespaceDefault, "default namespace of names")
-}
-
-// read reads the objects. Kinds that the user may not read are named in the
+// Read reads the objects. Kinds that the user may not read are named in the
 // report, as long as Services can be read. It takes what agents have in force if the API
 // can't be asked.
-func (f *objectFlags) read(ctx context.Context) (*explain.Objects, error) {
-	o, err := f.readAPI(ctx)
-	return f.orInForce(ctx, o, err)
+func (s *Source) Read(ctx context.Context) (*explain.Objects, error) {
+	o, err := s.readAPI(ctx)
+	return s.orInForce(ctx, o, err)
 }
 
 // readAPI is the same without the agents.
-func (f *objectFlags) readAPI(ctx context.Context) (*explain.Objects, error) {
-	if len(f.files) > 0 {
-		set, err := manifest.Read(f.files...)
+func (s *Source) readAPI(ctx context.Context) (*explain.Objects, error) {
+	if len(s.Files) > 0 {
+		set, err := manifest.Read(s.Files...)
 		if err != nil {
 			return nil, err
 		}
 		for _, line := range append(set.Warnings, set.Mistakes...) {
-			fmt.Fprintf(os.Stderr, "fairway: %s\n", line)
+			s.say(line)
 		}
 		o := &explain.Objects{Services: set.Services, Slices: set.Slices, Pods: set.Pods, Nodes: set.Nodes}
 		o.NoPolicies = "they are not read from manifests"
@@ -70,18 +65,19 @@ func (f *objectFlags) readAPI(ctx context.Context) (*explain.Objects, error) {
 		}
 		return o, nil
 	}
-	client, err := f.reader()
+	client, err := s.reader()
 	if err != nil {
 		return nil, err
 	}
 	return readObjects(ctx, client, metav1.NamespaceAll)
 }
 
-const kubeconfigHelp = "kubeconfig file; default $KUBECONFIG, this machine's own server, ~/.kube/config, or this machine's credentials as a node"
+// KubeconfigHelp is the help of a --kubeconfig that may be left out.
+const KubeconfigHelp = "kubeconfig file; default $KUBECONFIG, this machine's own server, ~/.kube/config, or this machine's credentials as a node"
 
-// client reaches the API with the user's credentials.
-func (f *objectFlags) client() (kubernetes.Interface, error) {
-	config, err := f.config()
+// Client reaches the API with the user's credentials.
+func (s *Source) Client() (kubernetes.Interface, error) {
+	config, err := s.Config()
 	if err != nil {
 		return nil, err
 	}
@@ -89,27 +85,25 @@ func (f *objectFlags) client() (kubernetes.Interface, error) {
 }
 
 // reader is the same for who only reads: in protobuf, which is a third of JSON.
-func (f *objectFlags) reader() (kubernetes.Interface, error) {
-	config, err := f.config()
+func (s *Source) reader() (kubernetes.Interface, error) {
+	config, err := s.Config()
 	if err != nil {
 		return nil, err
 	}
-	if f.answers != nil {
-		config = f.answers.impatient(config)
-	}
+	config = s.Impatiently(config)
 	config.AcceptContentTypes = runtime.ContentTypeProtobuf + "," + runtime.ContentTypeJSON
 	return kubernetes.NewForConfig(config)
 }
 
-// config says where the API is, and who the user is.
-func (f *objectFlags) config() (*rest.Config, error) {
+// Config says where the API is, and who the user is.
+func (s *Source) Config() (*rest.Config, error) {
 	rules := clientcmd.NewDefaultClientConfigLoadingRules()
-	rules.ExplicitPath = f.kubeconfig
-	if own := ownKubeconfig(nil); f.kubeconfig == "" && own != "" {
+	rules.ExplicitPath = s.Kubeconfig
+	if own := credentials.OfServer(); s.Kubeconfig == "" && own != "" {
 		rules.ExplicitPath = own
 	}
 	config, err := clientcmd.NewNonInteractiveDeferredLoadingClientConfig(rules, nil).ClientConfig()
-	if joined := joinedKubeconfig(); clientcmd.IsEmptyConfig(err) && joined != "" {
+	if joined := credentials.OfNode(); clientcmd.IsEmptyConfig(err) && joined != "" {
 		rules.ExplicitPath = joined
 		config, err = clientcmd.NewNonInteractiveDeferredLoadingClientConfig(rules, nil).ClientConfig()
 	}

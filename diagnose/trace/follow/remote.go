@@ -1,4 +1,4 @@
-package cmd
+package follow
 
 import (
 	"context"
@@ -176,14 +176,14 @@ func (n *toldNames) Base(e nftrace.Event) (nftrace.Base, bool) {
 }
 
 // isElsewhere reports whether the node is watched by its agent on another machine.
-func (t *tracer) isElsewhere() bool { return t.agent != nil && t.agent.Path == "" }
+func (t *tracer) isElsewhere() bool { return t.agent != nil && !t.agent.IsLocal() }
 
 // sendElsewhere has the node's agent make a connection, and follows it.
 func (t *tracer) sendElsewhere(ctx context.Context) error {
 	key := t.keys[0]
 	frontend := netip.AddrPortFrom(key.Addr, key.Port)
-	request := trace.Request{Replies: t.follows(), For: t.flags.timeout + 2*beginPatience}
-	request.Send = &trace.Send{Proto: key.Proto, To: frontend, Timeout: t.flags.timeout}
+	request := trace.Request{Replies: t.follows(), For: t.request.Timeout + 2*beginPatience}
+	request.Send = &trace.Send{Proto: key.Proto, To: frontend, Timeout: t.request.Timeout}
 	switch from := t.question.From; {
 	case from.Kind == "" || from.Kind == "node" && from.Name == t.report.Node:
 	case from.Kind == "node":

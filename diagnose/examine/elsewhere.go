@@ -1,4 +1,4 @@
-package cmd
+package examine
 
 import (
 	"cmp"
@@ -13,7 +13,7 @@ import (
 )
 
 // byAgent has an agent on another machine take it.
-func (f *doctorFlags) byAgent(ctx context.Context, e *doctor.Evidence, agent agentlink.Found) error {
+func (x *Examiner) byAgent(ctx context.Context, e *doctor.Evidence, agent agentlink.Found) error {
 	facts, err := agent.Host(ctx)
 	if err != nil {
 		e.NotHere = err.Error()
@@ -28,16 +28,16 @@ func (f *doctorFlags) byAgent(ctx context.Context, e *doctor.Evidence, agent age
 // an agent of this machine, such as a node of a lab, or by an agent elsewhere: of the node that is asked
 // about, or of the first. Where there is none, the report says that it wasn't
 // looked at.
-func (f *doctorFlags) elsewhere(ctx context.Context, e *doctor.Evidence, agents []agentlink.Found) error {
-	name := cmp.Or(f.node, e.Report.From.Node)
+func (x *Examiner) elsewhere(ctx context.Context, e *doctor.Evidence, agents []agentlink.Found) error {
+	name := cmp.Or(x.Node, e.Report.From.Node)
 	i := slices.IndexFunc(agents, func(a agentlink.Found) bool {
 		return a.Err == nil && (name == "" || a.Status.Node == name)
 	})
 	if i < 0 {
 		return nil
 	}
-	if agents[i].Path == "" {
-		return f.byAgent(ctx, e, agents[i])
+	if !agents[i].IsLocal() {
+		return x.byAgent(ctx, e, agents[i])
 	}
 	ns, err := netns.OfProcess(agents[i].Status.PID)
 	if err != nil {

@@ -1,0 +1,26 @@
+package cmd
+
+import (
+	"fmt"
+	"os"
+
+	"github.com/spf13/pflag"
+	corev1 "k8s.io/api/core/v1"
+
+	"github.com/fairway-net/fairway/diagnose/collect"
+)
+
+// addSource adds the flags of commands that ask an API and agents.
+func addSource(flags *pflag.FlagSet, s *collect.Source) {
+	s.Answers = &collect.Answers{}
+	s.Say = func(line string) { fmt.Fprintf(os.Stderr, "fairway: %s\n", line) }
+	flags.StringVar(&s.Kubeconfig, "kubeconfig", "", collect.KubeconfigHelp)
+	flags.StringSliceVar(&s.Sockets, "agent-socket", nil, "sockets of agents to ask, wildcards allowed; default this machine's own and, with a lab's kubeconfig, those of its nodes")
+	flags.StringVarP(&s.Namespace, "namespace", "n", corev1.NamespaceDefault, "default namespace of names")
+}
+
+// addSourceOrFiles adds those of commands that do with manifests, too.
+func addSourceOrFiles(flags *pflag.FlagSet, s *collect.Source) {
+	flags.StringSliceVarP(&s.Files, "filename", "f", nil, `manifests instead of an API: files, folders, or "-" for standard input`)
+	addSource(flags, s)
+}

@@ -65,7 +65,7 @@ func exposeCommand() *cobra.Command {
 		},
 	}
 	flags := c.Flags()
-	objects.addAPI(flags)
+	addSource(flags, &objects)
 	flags.IntVar(&request.Port, "port", 0, "port of the Service")
 	flags.StringSliceVar(&request.To, "to", nil, "endpoints: ADDRESS:PORT or [ADDRESS]:PORT, comma separated; without any, machines publish theirs (fairway publish)")
 	flags.StringVar(&request.Protocol, "protocol", "TCP", "TCP, UDP or SCTP")

@@ -4,27 +4,18 @@ package cmd
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"io"
-	"log/slog"
 	"net/netip"
-	"os"
 	"path/filepath"
-	"time"
 
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
-	"golang.org/x/sync/errgroup"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	utilnet "k8s.io/apimachinery/pkg/util/net"
-	"k8s.io/apimachinery/pkg/util/uuid"
 
 	"github.com/fairway-net/fairway/apiserver"
-	"github.com/fairway-net/fairway/controller"
 	"github.com/fairway-net/fairway/diagnose/agentlink"
-	"github.com/fairway-net/fairway/internal/ranges"
-	"github.com/fairway-net/fairway/internal/tuning"
+	"github.com/fairway-net/fairway/server"
 )
 
 func serverCommand() *cobra.Command {
@@ -44,7 +35,11 @@ func serverCommand() *cobra.Command {
 				return err
 			}
 			defer sayStopping(cmd.Context(), cmd.OutOrStdout(), "the API ends; agents and DNS go on with what they know, and the kernel goes on forwarding")()
-			return runServer(cmd.Context(), config, balancing, cmd.OutOrStdout(), nil)
+			serving, err := serverConfig(config, &balancing, cmd.OutOrStdout())
+			if err != nil {
+				return err
+			}
+			return server.Run(cmd.Context(), serving, nil)
 		},
 	}
 	addServerFlags(c.Flags(), &config)
@@ -53,6 +48,12 @@ func serverCommand() *cobra.Command {
 	addVerbosityFlag(c.Flags(), &verbosity)
 	c.AddCommand(snapshotCommand(), secretsCommand(), membersCommand())
 	return c
+}
+
+// serverConfig is what the flags of a server say.
+func serverConfig(api apiserver.Config, balancing *loadBalancerFlags, out io.Writer) (server.Config, error) {
+	gateways, err := balancing.gateways()
+	return server.Config{API: api, Addresses: balancing.options(api.ServiceCIDRs), Gateways: gateways, Join: joinLine, Out: out}, err
 }
 
 // prepareServer settles what a server needs to know before it starts: where it
@@ -70,114 +71,6 @@ func prepareServer(ctx context.Context, config *apiserver.Config, dnsAddress str
 		return fmt.Errorf("--cluster-dns: the cluster's is %s; leave it out", config.ClusterDNS)
 	}
 	return nil
-}
-
-// roomForGarbage bounds how much garbage gathers in a server.
-const roomForGarbage = 1 << 30
-
-// leastGarbage is how much of it gathers at least, in hundredths of what is in use: as Go has it.
-const leastGarbage = 100
-
-// runServer serves until the context ends. Once the API answers, the server is
-// passed to ready, if that is not nil; it must have room for it.
-func runServer(ctx context.Context, config apiserver.Config, balancing loadBalancerFlags, out io.Writer, ready chan<- *apiserver.Server) error {
-	if _, err := tuning.RoomForGarbage(roomForGarbage, leastGarbage); err != nil {
-		return err
-	}
-	for _, cidr := range config.ServiceCIDRs {
-		if err := ranges.Check("--service-cidr", cidr); err != nil {
-			return err
-		}
-	}
-	serving, stop := context.WithCancel(context.WithoutCancel(ctx))
-	defer stop()
-	started := context.AfterFunc(ctx, stop)
-	server, err := apiserver.Start(serving, config)
-	switch {
-	case err != nil && errors.Is(err, context.Canceled) && ctx.Err() != nil:
-		return nil // it was asked to end, and has
-	case err != nil:
-		return err
-	}
-	started() // from now on the controllers end first
-	reach := ""
-	if !server.OpenToOthers() {
-		reach = " for programs of this machine (for others: --bind-address)"
-	}
-	join, err := joinLine(ctx, server)
-	if err != nil {
-		return errors.Join(err, server.Close())
-	}
-	if _, err := fmt.Fprintf(out, "API server ready at %s%s; kubeconfig: %s%s\n", server.URL(), reach, server.AdminKubeconfig(), join); err != nil {
-		return errors.Join(err, server.Close())
-	}
-	if name := server.ClusterName(); name != "" {
-		fmt.Fprintf(out, "This is server %s of a cluster. See: fairway server members. For more servers: fairway token create --server\n", name)
-	}
-	if ready != nil {
-		ready <- server
-	}
-	options, err := controllerOptions(server)
-	if err != nil {
-		return errors.Join(err, server.Close())
-	}
-	options.Addresses = balancing.options(config.ServiceCIDRs)
-	if options.Gateway, err = balancing.gateways(); err != nil {
-		return errors.Join(err, server.Close())
-	}
-	options.Signer, options.RootCA, options.NodeGrace = server.MachineSigner(), server.CA(), config.NodeGrace
-	options.SecretToken = server.SecretToken
-	asked := ctx
-	group, ctx := errgroup.WithContext(ctx)
-	ended := make(chan struct{})
-	group.Go(func() error {
-		defer close(ended)
-		if err := controller.Run(ctx, server.LoopbackConfig(), options); err != nil {
-			return errors.Join(fmt.Errorf("run controllers: %w", err), server.Close())
-		}
-		return nil
-	})
-	group.Go(func() error {
-		stopAfter(ctx, ended, stop)
-		return nil
-	})
-	group.Go(server.Wait)
-	group.Go(func() error { return forgetStart(ctx) })
-	return endInTime(asked, out, group.Wait)
-}
-
-// settled is when a server's start is over: its own objects are there, and
-// controllers and schemas have taken them in.
-const settled = 10 * time.Second
-
-// forgetStart returns to the system what only the start needed. It may fail
-// without harm: the memory then stays.
-func forgetStart(ctx context.Context) error {
-	select {
-	case <-ctx.Done():
-	case <-time.After(settled):
-		if err := tuning.ForgetStart(); err != nil {
-			slog.Warn("memory used by the start was not released", "error", err)
-		}
-	}
-	return nil
-}
-
-// controllerOptions lets one server's controllers work at a time where there may
-// be several servers.
-func controllerOptions(server *apiserver.Server) (controller.Options, error) {
-	if !server.InCluster() {
-		return controller.Options{}, nil
-	}
-	host, err := os.Hostname()
-	if err != nil {
-		return controller.Options{}, fmt.Errorf("name this server for the controllers' lease: %w", err)
-	}
-	return controller.Options{Lease: &controller.Lease{
-		Namespace: metav1.NamespaceSystem,
-		Name:      "fairway-controllers",
-		Identity:  host + "_" + string(uuid.NewUUID()),
-	}}, nil
 }
 
 // addServerFlags binds the flags of an API server to its configuration, whose

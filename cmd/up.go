@@ -3,24 +3,25 @@
 package cmd
 
 import (
-	"context"
-	"errors"
+	"fmt"
 
 	"github.com/spf13/cobra"
-	"golang.org/x/sync/errgroup"
+	"github.com/spf13/pflag"
 
 	"github.com/fairway-net/fairway/agent"
 	"github.com/fairway-net/fairway/apiserver"
 	"github.com/fairway-net/fairway/endpoint/publish"
 	"github.com/fairway-net/fairway/ingress/engines"
 	"github.com/fairway-net/fairway/internal/ranges"
+	"github.com/fairway-net/fairway/server"
 )
 
 func upCommand() *cobra.Command {
 	config := apiserver.DefaultConfig()
 	flags := agentFlags{healthz: "127.0.0.1:10256", metrics: "127.0.0.1:10249", dns: true, announce: true, publish: agent.Publish{Folder: publish.DefaultFolder}}
 	balancing := loadBalancerFlags{nodes: true}
-	gateways := upGateways{serve: true, engine: engines.Native, processes: processesPerGateway}
+	gateways := server.Gateways{Serve: true, Engine: engines.Native}
+	processes := processesPerGateway
 	var verbosity int
 	c := &cobra.Command{
 		Use:   "up",
@@ -30,7 +31,7 @@ func upCommand() *cobra.Command {
 			if err := setLibraryLogs(verbosity); err != nil {
 				return err
 			}
-			if err := gateways.check(); err != nil {
+			if err := checkGateways(&gateways, processes); err != nil {
 				return err
 			}
 			node, err := flags.config()
@@ -54,49 +55,36 @@ func upCommand() *cobra.Command {
 					return err
 				}
 			}
-			calm := &calmStart{out: cmd.OutOrStdout(), level: &flags.level, verbose: flags.verbose}
-			return up(cmd.Context(), config, balancing, node, gateways, calm.begin())
+			serving, err := serverConfig(config, &balancing, cmd.OutOrStdout())
+			if err != nil {
+				return err
+			}
+			start := &server.Start{Out: cmd.OutOrStdout(), Level: &flags.level, Verbose: flags.verbose}
+			return server.Up(cmd.Context(), serving, node, gateways, start)
 		},
 	}
 	addServerFlags(c.Flags(), &config)
 	balancing.add(c.Flags())
 	addVerbosityFlag(c.Flags(), &verbosity)
 	flags.addRunning(c.Flags())
-	gateways.add(c.Flags())
+	addGateways(c.Flags(), &gateways, &processes)
 	return c
 }
 
-// up serves the API and runs this machine's agent until ctx is done. The agent
-// ends first, so that it sees no API that goes away. A server that ends by
-// itself is started again; agent and DNS go on meanwhile.
-func up(ctx context.Context, config apiserver.Config, balancing loadBalancerFlags, node agent.Config, gateways upGateways, calm *calmStart) error {
-	serving, stop := context.WithCancel(context.WithoutCancel(ctx))
-	defer stop()
-	own := newOwnServer()
-	config.AgentSocket = func(name string) string { // the rest are machines that have joined
-		if name == node.NodeName {
-			return node.Socket
-		}
-		return ""
-	}
-	node.Identity = own.identity(node.NodeName)
-	server := make(chan error, 1)
-	go func() { server <- own.keep(serving, config, balancing, calm.out) }()
+// addGateways adds the flags that say how Gateways are served beside the API server.
+func addGateways(flags *pflag.FlagSet, g *server.Gateways, processes *string) {
+	flags.BoolVar(&g.Serve, "gateway", g.Serve, "serve Gateways and Ingresses on this machine")
+	flags.StringVar(&g.Engine, "gateway-engine", g.Engine, "what serves them: native, in this program, or haproxy, which must be installed (2.6 or later)")
+	flags.StringVar(processes, "gateway-processes", *processes, "gateway: each Gateway has a process of its own, and all Ingresses have one, so that none can bring down another or the API server; one: this process serves all")
+}
 
-	node.Started = calm.started
-	context.AfterFunc(ctx, calm.stopping)
-	select {
-	case err := <-server: // it didn't even start
-		return err
-	case <-own.ready:
+func checkGateways(g *server.Gateways, processes string) error {
+	if err := engines.Check(g.Engine); err != nil {
+		return fmt.Errorf("--gateway-engine: %w", err)
 	}
-	node.API = own.config()
-	group, running := errgroup.WithContext(ctx) // the end of either is the end of both
-	if gateways.serve {
-		group.Go(func() error { return gateways.run(running, own, node) })
+	if processes != processesPerGateway && processes != oneProcess {
+		return fmt.Errorf("--gateway-processes %q: must be %s or %s", processes, processesPerGateway, oneProcess)
 	}
-	group.Go(func() error { return agent.Run(running, node) })
-	agentErr := group.Wait()
-	stop()
-	return errors.Join(agentErr, <-server)
+	g.OneProcess = processes == oneProcess
+	return nil
 }

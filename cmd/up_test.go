@@ -4,15 +4,11 @@ package cmd
 
 import (
 	"bytes"
-	"context"
 	"errors"
-	"io"
 	"net"
-	"net/netip"
 	"os"
 	"os/exec"
 	"path/filepath"
-	"slices"
 	"strings"
 	"sync"
 	"syscall"
@@ -20,11 +16,7 @@ import (
 	"time"
 
 	"github.com/vishvananda/netlink"
-	corev1 "k8s.io/api/core/v1"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/client-go/kubernetes"
 
-	"github.com/fairway-net/fairway/apiserver"
 	"github.com/fairway-net/fairway/internal/netns"
 )
 
@@ -137,70 +129,4 @@ func upIsCalm(t *testing.T, url string, flags ...string) string {
 		t.Errorf("it doesn't end:\n%s", out.String())
 	}
 	return out.String()
-}
-
-// TestOwnServerStartsAgain: a server that ends by itself is started again, and
-// the agent's client finds it.
-func TestOwnServerStartsAgain(t *testing.T) {
-	config := apiserver.DefaultConfig()
-	config.DataDir, config.Port, config.ServiceCIDRs = t.TempDir(), 0, []netip.Prefix{netip.MustParsePrefix("10.96.0.0/16")}
-	own := newOwnServer()
-	own.pause = time.Millisecond
-	servers := make(chan *apiserver.Server, 2)
-	own.run = func(ctx context.Context, config apiserver.Config, _ loadBalancerFlags, _ io.Writer, ready chan<- *apiserver.Server) error {
-		server, err := apiserver.Start(ctx, config)
-		if err != nil {
-			return err
-		}
-		ready <- server
-		servers <- server
-		return errors.Join(server.Wait(), errors.New("disk full"))
-	}
-	ctx, stop := context.WithTimeout(t.Context(), 2*time.Minute)
-	defer stop()
-	var out output
-	ended := make(chan error, 1)
-	go func() { ended <- own.keep(ctx, config, loadBalancerFlags{}, &out) }()
-	<-own.ready
-	client, err := kubernetes.NewForConfig(own.config())
-	if err != nil {
-		t.Fatal(err)
-	}
-	for range 2 {
-		server := <-servers
-		for { // the client learns of it a moment later
-			list, err := client.CoreV1().Namespaces().List(ctx, metav1.ListOptions{})
-			if err == nil {
-				if !slices.ContainsFunc(list.Items, func(n corev1.Namespace) bool { return n.Name == "default" }) {
-					t.Errorf("namespaces: %v", list.Items)
-				}
-				break
-			}
-			if ctx.Err() != nil {
-				t.Fatal(err)
-			}
-			time.Sleep(10 * time.Millisecond)
-		}
-		if err := server.Close(); err != nil {
-			t.Fatal(err)
-		}
-	}
-	stop()
-	if err := <-ended; err != nil && ctx.Err() == nil {
-		t.Error(err)
-	}
-	if !strings.Contains(out.String(), "The API server ended: disk full") {
-		t.Errorf("it said %q", out.String())
-	}
-}
-
-// TestOwnServerFailsAtOnce: what keeps the first start from succeeding ends it.
-func TestOwnServerFailsAtOnce(t *testing.T) {
-	own := newOwnServer()
-	own.run = func(context.Context, apiserver.Config, loadBalancerFlags, io.Writer, chan<- *apiserver.Server) error {
-		return errors.New("port taken")
-	}
-	if err := own.keep(t.Context(), apiserver.Config{}, loadBalancerFlags{}, io.Discard); err == nil || err.Error() != "port taken" {
-		t.Errorf("it ended with %v", err)
-	}
 }

@@ -30,7 +30,7 @@ import (
 	"k8s.io/client-go/transport"
 	gatewayv1 "sigs.k8s.io/gateway-api/apis/v1"
 
-	"github.com/fairway-net/fairway/apiserver"
+	"github.com/fairway-net/fairway/server"
 )
 
 // TestUpGatewayAccount: the processes of Gateways have a user, no capabilities and a
@@ -100,7 +100,7 @@ const credentialLife = "FAIRWAY_TEST_CREDENTIAL_LIFE"
 
 func init() {
 	if life, err := time.ParseDuration(os.Getenv(credentialLife)); err == nil {
-		gatewayLife, gatewayLook, transport.CertCallbackRefreshDuration = life, life/20, life/20
+		server.CredentialLife, server.CredentialLook, transport.CertCallbackRefreshDuration = life, life/20, life/20
 	}
 }
 
@@ -136,7 +136,7 @@ func TestUpRenewsGatewayCredential(t *testing.T) {
 // outliveCredential waits until the API refuses the credential that is there now.
 func (u *upRig) outliveCredential() {
 	u.Helper()
-	config := u.client(filepath.Join(u.state(), "gateway-node", gatewayConfigFile))
+	config := u.client(filepath.Join(u.state(), "gateway-node", server.CredentialConfig))
 	text, err := os.ReadFile(config.CertFile)
 	if err != nil {
 		u.Fatal(err)
@@ -210,22 +210,6 @@ func (u *upRig) replaceCertificate(name string) {
 	})
 }
 
-// TestGatewayCredentialIsDue: it is renewed when half of its life is over, when the clock
-// was set back, and when the server began anew.
-func TestGatewayCredentialIsDue(t *testing.T) {
-	t.Parallel()
-	var server *apiserver.Server
-	a := &gatewayAccount{server: func() *apiserver.Server { return server }, issued: time.Now()}
-	for after, want := range map[time.Duration]bool{0: false, time.Hour: false, gatewayLife / 2: true, gatewayLife: true, -time.Hour: true} {
-		if got := a.due(a.issued.Add(after)); got != want {
-			t.Errorf("after %s: %v", after, got)
-		}
-	}
-	if server = new(apiserver.Server); !a.due(a.issued) {
-		t.Error("another server has begun")
-	}
-}
-
 // isUnprivileged looks at a process and at those that it has started.
 func (u *upRig) isUnprivileged(pid int) {
 	u.Helper()
@@ -264,7 +248,7 @@ func statusOf(t *testing.T, pid int) map[string]string {
 func (u *upRig) credentialIsNarrow() {
 	u.Helper()
 	dir := filepath.Join(u.state(), "gateway-node")
-	for _, name := range []string{gatewayCertFile, gatewayConfigFile} {
+	for _, name := range []string{server.CredentialCert, server.CredentialConfig} {
 		info, err := os.Stat(filepath.Join(dir, name))
 		if err != nil || info.Mode().Perm() != 0o400 {
 			u.Errorf("%s: %v, %v", name, info, err)
@@ -273,7 +257,7 @@ func (u *upRig) credentialIsNarrow() {
 	if info, err := os.Stat(dir); err != nil || info.Mode().Perm() != 0o750 {
 		u.Errorf("%s: %v, %v", dir, info, err)
 	}
-	narrow, ctx := kubernetes.NewForConfigOrDie(u.client(filepath.Join(dir, gatewayConfigFile))), u.Context()
+	narrow, ctx := kubernetes.NewForConfigOrDie(u.client(filepath.Join(dir, server.CredentialConfig))), u.Context()
 	if _, err := narrow.CoreV1().Services("").List(ctx, metav1.ListOptions{}); err != nil {
 		u.Error(err)
 	}

@@ -1,6 +1,4 @@
-//go:build !agentonly
-
-package cmd
+package server
 
 import (
 	"context"
@@ -8,7 +6,6 @@ import (
 	"crypto/x509"
 	"errors"
 	"fmt"
-	"io"
 	"net/http"
 	"net/url"
 	"sync"
@@ -26,14 +23,14 @@ import (
 // is started again.
 const serverPause = 10 * time.Second
 
-// ownServer is the API server of this process, as often as it is started. Each
+// own is the API server of this process, as often as it is started. Each
 // start has credentials of its own, so that requests are given to the latest.
-type ownServer struct {
+type own struct {
 	ready  chan struct{} // closed when one first answers
 	once   sync.Once
 	latest atomic.Pointer[serverTransport]
 	server atomic.Pointer[apiserver.Server]
-	run    func(context.Context, apiserver.Config, loadBalancerFlags, io.Writer, chan<- *apiserver.Server) error
+	run    func(context.Context, Config, chan<- *apiserver.Server) error
 	pause  time.Duration
 }
 
@@ -44,23 +41,23 @@ type serverTransport struct {
 	config  *rest.Config
 }
 
-func newOwnServer() *ownServer {
-	return &ownServer{ready: make(chan struct{}), run: runServer, pause: serverPause}
+func newOwn() *own {
+	return &own{ready: make(chan struct{}), run: Run, pause: serverPause}
 }
 
 // keep runs the server until ctx is done. If one that has answered ends by
 // itself, for a full disk or a broken store, another one is started. An error of
 // the first start ends it.
-func (o *ownServer) keep(ctx context.Context, config apiserver.Config, balancing loadBalancerFlags, out io.Writer) error {
+func (o *own) keep(ctx context.Context, config Config) error {
 	for {
-		answered, err := o.runOnce(ctx, config, balancing, out)
+		answered, err := o.runOnce(ctx, config)
 		if ctx.Err() != nil || !answered && o.latest.Load() == nil {
 			return err
 		}
 		if err == nil {
 			err = errors.New("it was asked to")
 		}
-		fmt.Fprintf(out, "The API server ended: %v. Agent and DNS go on with what they know; it is started again in %s\n", err, o.pause)
+		fmt.Fprintf(config.Out, "The API server ended: %v. Agent and DNS go on with what they know; it is started again in %s\n", err, o.pause)
 		select {
 		case <-ctx.Done():
 			return nil
@@ -70,9 +67,9 @@ func (o *ownServer) keep(ctx context.Context, config apiserver.Config, balancing
 }
 
 // runOnce runs the server once, and says whether it answered.
-func (o *ownServer) runOnce(ctx context.Context, config apiserver.Config, balancing loadBalancerFlags, out io.Writer) (answered bool, err error) {
+func (o *own) runOnce(ctx context.Context, config Config) (answered bool, err error) {
 	started, ended := make(chan *apiserver.Server, 1), make(chan error, 1)
-	go func() { ended <- o.run(ctx, config, balancing, out, started) }()
+	go func() { ended <- o.run(ctx, config, started) }()
 	select {
 	case err := <-ended:
 		return false, err
@@ -86,7 +83,7 @@ func (o *ownServer) runOnce(ctx context.Context, config apiserver.Config, balanc
 }
 
 // use has requests go to a start of the server.
-func (o *ownServer) use(config *rest.Config) error {
+func (o *own) use(config *rest.Config) error {
 	config = kube.Tune(config)
 	through, err := rest.TransportFor(config)
 	if err != nil {
@@ -103,7 +100,7 @@ func (o *ownServer) use(config *rest.Config) error {
 
 // config is a client configuration for whichever start is the latest. It is to
 // be asked for once one has answered.
-func (o *ownServer) config() *rest.Config {
+func (o *own) config() *rest.Config {
 	config := rest.CopyConfig(o.latest.Load().config)
 	config.TLSClientConfig, config.BearerToken = rest.TLSClientConfig{}, ""
 	config.Transport = o
@@ -112,7 +109,7 @@ func (o *ownServer) config() *rest.Config {
 
 // identity is how the agent of this process shows itself to other servers: as a machine
 // that has joined would.
-func (o *ownServer) identity(node string) agentlink.Identity {
+func (o *own) identity(node string) agentlink.Identity {
 	return func() (*tls.Config, error) {
 		server := o.server.Load()
 		if server == nil {
@@ -133,7 +130,7 @@ func (o *ownServer) identity(node string) agentlink.Identity {
 }
 
 // RoundTrip is part of http.RoundTripper.
-func (o *ownServer) RoundTrip(request *http.Request) (*http.Response, error) {
+func (o *own) RoundTrip(request *http.Request) (*http.Response, error) {
 	latest := o.latest.Load()
 	request = request.Clone(request.Context())
 	request.URL.Scheme, request.URL.Host, request.Host = latest.url.Scheme, latest.url.Host, ""

@@ -1,6 +1,4 @@
-//go:build !agentonly
-
-package cmd
+package server
 
 import (
 	"context"

@@ -1,6 +1,4 @@
-//go:build !agentonly
-
-package cmd
+package server
 
 import (
 	"context"
@@ -42,16 +40,17 @@ type gatewayAccount struct {
 	by     *apiserver.Server
 }
 
+// The files of the Gateways' credential, in the directory gateway-NODE of the state directory.
 const (
-	gatewayConfigFile = "kubeconfig"
-	gatewayCertFile   = "client.pem"
+	CredentialConfig = "kubeconfig"
+	CredentialCert   = "client.pem"
 )
 
 var (
-	// gatewayLife is how long a credential lasts. It is renewed when half of that is over.
-	gatewayLife = 24 * time.Hour
-	// gatewayLook is how often it is looked at. Clients read the file every five minutes.
-	gatewayLook = time.Minute
+	// CredentialLife is how long a credential lasts. It is renewed when half of that is over.
+	CredentialLife = 24 * time.Hour
+	// CredentialLook is how often it is looked at. Clients read the file every five minutes.
+	CredentialLook = time.Minute
 )
 
 // newGatewayAccount issues the first credential, in a directory of the state directory.
@@ -85,7 +84,7 @@ func newGatewayAccount(stateDir, node string, server func() *apiserver.Server, l
 
 // kubeconfig is where a process finds its credential.
 func (a *gatewayAccount) kubeconfig() string {
-	return fmt.Sprintf("/proc/self/fd/%d/%s", gateway.CredentialFile, gatewayConfigFile)
+	return fmt.Sprintf("/proc/self/fd/%d/%s", gateway.CredentialFile, CredentialConfig)
 }
 
 // issue writes a new credential. Certificate and key are one file, so that nobody reads
@@ -93,13 +92,13 @@ func (a *gatewayAccount) kubeconfig() string {
 func (a *gatewayAccount) issue(now time.Time) error {
 	server := a.server()
 	user := rights.GatewayPrefix + a.node
-	pair, err := server.MachineSigner().ClientFor(gatewayLife, user, rights.GatewaysGroup)
+	pair, err := server.MachineSigner().ClientFor(CredentialLife, user, rights.GatewaysGroup)
 	if err != nil {
 		return err
 	}
 	config := clientcmdapi.NewConfig()
 	config.Clusters["fairway"] = &clientcmdapi.Cluster{Server: server.URL(), CertificateAuthorityData: server.CA()}
-	config.AuthInfos[user] = &clientcmdapi.AuthInfo{ClientCertificate: gatewayCertFile, ClientKey: gatewayCertFile}
+	config.AuthInfos[user] = &clientcmdapi.AuthInfo{ClientCertificate: CredentialCert, ClientKey: CredentialCert}
 	config.Contexts["fairway"] = &clientcmdapi.Context{Cluster: "fairway", AuthInfo: user}
 	config.CurrentContext = "fairway"
 	text, err := clientcmd.Write(*config)
@@ -109,10 +108,10 @@ func (a *gatewayAccount) issue(now time.Time) error {
 	if err := a.ownDirectory(); err != nil {
 		return err
 	}
-	if err := a.write(gatewayCertFile, slices.Concat(pair.Cert, pair.Key)); err != nil {
+	if err := a.write(CredentialCert, slices.Concat(pair.Cert, pair.Key)); err != nil {
 		return err
 	}
-	if err := a.write(gatewayConfigFile, text); err != nil {
+	if err := a.write(CredentialConfig, text); err != nil {
 		return err
 	}
 	a.issued, a.by = now, server
@@ -170,7 +169,7 @@ func (a *gatewayAccount) tryAsUser() error {
 	if _, _, err := unix.RawSyscall(unix.SYS_SETRESUID, gatewayUser, gatewayUser, gatewayUser); err != 0 {
 		return fmt.Errorf("change user (CAP_SETUID): %w", err)
 	}
-	if _, err := os.ReadFile(fmt.Sprintf("/proc/thread-self/fd/%d/%s", a.dir.Fd(), gatewayCertFile)); err != nil {
+	if _, err := os.ReadFile(fmt.Sprintf("/proc/thread-self/fd/%d/%s", a.dir.Fd(), CredentialCert)); err != nil {
 		return fmt.Errorf("read the credential: %w", err)
 	}
 	if err := unix.Access("/proc/self/exe", unix.X_OK); err != nil {
@@ -181,12 +180,12 @@ func (a *gatewayAccount) tryAsUser() error {
 
 // keep renews the credential in time, and after a start of the server, until ctx is done.
 func (a *gatewayAccount) keep(ctx context.Context) {
-	look := time.NewTicker(gatewayLook)
+	look := time.NewTicker(CredentialLook)
 	defer look.Stop()
 	for {
 		if now := time.Now(); a.due(now) {
 			if err := a.issue(now); err != nil {
-				a.log.Error("the Gateways' credential wasn't renewed; trying again", "in", gatewayLook, "err", err)
+				a.log.Error("the Gateways' credential wasn't renewed; trying again", "in", CredentialLook, "err", err)
 			}
 		}
 		select {
@@ -201,5 +200,5 @@ func (a *gatewayAccount) keep(ctx context.Context) {
 // it one of the future.
 func (a *gatewayAccount) due(now time.Time) bool {
 	age := now.Round(0).Sub(a.issued.Round(0)) // by the clock of certificates
-	return age >= gatewayLife/2 || age < 0 || a.server() != a.by
+	return age >= CredentialLife/2 || age < 0 || a.server() != a.by
 }

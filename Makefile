@@ -252,7 +252,8 @@ generate: ## regenerate everything that is generated
 
 generated: generate ## fail if what is checked in is stale
 	./hack/check-web
-	git diff --exit-code -- '*generated*' '*_bpfel*' apis
+	git diff --exit-code -- '*generated*' '*_bpfel*' apis deploy
+	cd hack/manifests && $(GO) test ./...
 
 clean:
 	rm -rf fairway bin

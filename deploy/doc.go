@@ -3,3 +3,5 @@
 // machines without one. docs/replacing-kube-proxy.md says how to use them; the
 // tests here hold them to what the binary and Kubernetes understand.
 package deploy
+
+//go:generate go run -C ../hack/manifests . ../../deploy

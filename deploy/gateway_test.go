@@ -104,11 +104,11 @@ func (u *used) RoundTrip(r *http.Request) (*http.Response, error) {
 	return response, err
 }
 
-// as is an account's way to the API.
+// as is an account's way to the API; the account is NAMESPACE:NAME.
 func as(api *rest.Config, account string) (*rest.Config, *used) {
 	u := &used{}
 	config := rest.CopyConfig(api)
-	config.Impersonate = rest.ImpersonationConfig{UserName: "system:serviceaccount:fairway-gateway:" + account, Groups: []string{"system:serviceaccounts", "system:authenticated"}}
+	config.Impersonate = rest.ImpersonationConfig{UserName: "system:serviceaccount:" + account, Groups: []string{"system:serviceaccounts", "system:authenticated"}}
 	config.Wrap(func(next http.RoundTripper) http.RoundTripper { u.RoundTripper = next; return u })
 	return config, u
 }
@@ -132,8 +132,8 @@ func testGatewayRights(t *testing.T, api *rest.Config) {
 		ObjectMeta: metav1.ObjectMeta{Name: "node"},
 		Status:     corev1.NodeStatus{Addresses: []corev1.NodeAddress{{Type: corev1.NodeInternalIP, Address: "192.0.2.10"}}},
 	}, metav1.CreateOptions{}))
-	engineAPI, engineRights := as(api, "engine")
-	controllerAPI, controllerRights := as(api, "controller")
+	engineAPI, engineRights := as(api, "fairway-gateway:engine")
+	controllerAPI, controllerRights := as(api, "fairway-gateway:controller")
 	running, stop := context.WithCancel(ctx)
 	var threads sync.WaitGroup
 	t.Cleanup(func() { stop(); threads.Wait() })

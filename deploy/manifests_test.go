@@ -343,5 +343,6 @@ func TestOwnAPIAccepts(t *testing.T) {
 	if _, err := client.CoreV1().ConfigMaps("kube-system").Create(ctx, configMap, strict); err != nil {
 		t.Error(err)
 	}
+	t.Run("Addresses", func(t *testing.T) { testAddressRights(t, server.LoopbackConfig()) })
 	t.Run("Gateway", func(t *testing.T) { testGatewayRights(t, server.LoopbackConfig()) })
 }

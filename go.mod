@@ -3,6 +3,7 @@ module github.com/fairway-net/fairway
 go 1.26.0
 
 require (
+	github.com/GehirnInc/crypt v0.0.0-20230320061759-8cc1b52080c5
 	github.com/anishathalye/porcupine v1.3.1
 	github.com/cilium/ebpf v0.22.0
 	github.com/coredns/caddy v1.1.4

@@ -16,6 +16,7 @@ import (
 
 	"github.com/fairway-net/fairway/ingress/compile/host"
 	"github.com/fairway-net/fairway/ingress/model"
+	"github.com/fairway-net/fairway/ingress/policy"
 )
 
 // nginx is the prefix of ingress-nginx' annotations, seed that of the haproxy
@@ -69,7 +70,7 @@ var known = map[string]reader{
 		a.base.MaxBody, err = size(t)
 		return err
 	},
-	nginx + "proxy-read-timeout":    seconds(func(a *annotations) *time.Duration { return &a.base.BackendTimeout }),
+	nginx + "proxy-read-timeout":    seconds(func(a *annotations) *time.Duration { return &a.base.ReadTimeout }),
 	nginx + "proxy-send-timeout":    ignored,
 	nginx + "proxy-connect-timeout": seconds(func(a *annotations) *time.Duration { return &a.base.ConnectTimeout }),
 	nginx + "proxy-buffer-size":     ignored, // answers are not buffered
@@ -258,7 +259,12 @@ func (c *compiler) readBasicAuth(o *networkingv1.Ingress, a *annotations) error 
 	}
 	a.base.BasicAuth = &model.BasicAuth{Realm: strings.ReplaceAll(or(o.Annotations[nginx+"auth-realm"], "Authentication Required"), `"`, ""), Users: map[string]string{}}
 	for line := range strings.Lines(string(s.Data["auth"])) {
-		if user, hash, found := strings.Cut(strings.TrimSpace(line), ":"); found {
+		user, hash, found := strings.Cut(strings.TrimSpace(line), ":")
+		switch {
+		case !found || strings.HasPrefix(user, "#"):
+		case !policy.KnowsHash(hash):
+			return fmt.Errorf("auth-secret: Secret %s: the password of %q is written in a form that isn't known (known are apr1, bcrypt, SHA, and crypt's $1$, $5$ and $6$)", name, user)
+		default:
 			a.base.BasicAuth.Users[user] = hash
 		}
 	}

@@ -84,7 +84,8 @@ func (c *compiler) pool(r *route, g *gateway, service types.NamespacedName, port
 		}
 		if g != nil && g.certificateName != "" && p.TLS != nil {
 			withCertificate := *p.TLS
-			withCertificate.Certificate, withCertificate.Key = g.certificate, p.TLS.Key+"+"+g.certificateName
+			withCertificate.Certificate = g.certificate
+			withCertificate.Sign()
 			p.TLS, p.Name = &withCertificate, p.Name+"@"+g.certificateName
 		}
 	}

@@ -60,9 +60,7 @@ func (c *compiler) readPolicies() policies {
 // read, nothing is trusted.
 func (c *compiler) readPolicy(o *gatewayv1.BackendTLSPolicy) *tlsPolicy {
 	v := &o.Spec.Validation
-	one := &tlsPolicy{object: o, tls: &model.BackendTLS{
-		Key: fmt.Sprintf("%s@%s/%d", nameOf(o), o.ResourceVersion, o.Generation), ServerName: string(v.Hostname),
-	}}
+	one := &tlsPolicy{object: o, tls: &model.BackendTLS{ServerName: string(v.Hostname)}}
 	for _, n := range v.SubjectAltNames {
 		if n.Type == gatewayv1.URISubjectAltNameType {
 			one.tls.URIs = append(one.tls.URIs, string(n.URI))
@@ -80,9 +78,6 @@ func (c *compiler) readPolicy(o *gatewayv1.BackendTLSPolicy) *tlsPolicy {
 			if err == nil {
 				found = true
 				one.tls.Authorities = append(one.tls.Authorities, list...)
-				if m := c.ConfigMaps[name]; m != nil {
-					one.tls.Key += "+" + m.ResourceVersion
-				}
 				continue
 			}
 			reason := gatewayv1.BackendTLSPolicyReasonInvalidCACertificateRef
@@ -99,6 +94,7 @@ func (c *compiler) readPolicy(o *gatewayv1.BackendTLSPolicy) *tlsPolicy {
 			accepted = condition(gatewayv1.PolicyConditionAccepted, false, gatewayv1.BackendTLSPolicyReasonNoValidCACertificate, o.Generation, one.invalid)
 		}
 	}
+	one.tls.Sign()
 	one.conditions = []metav1.Condition{accepted, refs}
 	return one
 }

@@ -25,7 +25,6 @@ type asked struct {
 	redirects                          bool // filters answer; no backend does
 	headers                            []gatewayv1.HTTPHeaderMatch
 	filters                            []gatewayv1.HTTPRouteFilter
-	timeouts                           *gatewayv1.HTTPRouteTimeouts
 }
 
 // protect are annotations without which somebody gets in who must not: an
@@ -35,7 +34,8 @@ var protect = []string{"auth-", "whitelist-source-range", "allowlist-source-rang
 // elsewhere says what takes the place of annotations that have no form in routes.
 var elsewhere = map[string]string{
 	"proxy-body-size":       "routes have no limit of bodies",
-	"proxy-send-timeout":    "routes have one time for the whole request",
+	"proxy-send-timeout":    "routes have no time between two writes",
+	"proxy-read-timeout":    "it is the longest pause of an answer, and backendRequest of a route is the time for the whole of it",
 	"proxy-connect-timeout": "routes have no time for connecting",
 	"limit-rps":             "routes have no limits of rate",
 	"limit-connections":     "routes have no limits of connections",
@@ -85,13 +85,6 @@ func (i *one) annotation(short, text string) error {
 		i.asked.rewriteTarget = text
 	case "upstream-vhost":
 		i.asked.hostname = text
-	case "proxy-read-timeout":
-		n, err := strconv.ParseUint(strings.TrimSuffix(text, "s"), 10, 31)
-		if err != nil {
-			return fmt.Errorf("%q: must be a number of seconds", text)
-		}
-		d := gatewayv1.Duration(strconv.FormatUint(n, 10) + "s")
-		i.asked.timeouts = &gatewayv1.HTTPRouteTimeouts{BackendRequest: &d}
 	case "permanent-redirect":
 		return i.redirect(text, http.StatusMovedPermanently)
 	case "temporal-redirect":

@@ -128,7 +128,7 @@ func hostsOf(rules map[string][]gatewayv1.HTTPRouteRule) []string {
 
 // rule adds a path of a host; what can't be converted is left out and named.
 func (i *one) rule(rules map[string][]gatewayv1.HTTPRouteRule, host string, p networkingv1.HTTPIngressPath, at string) {
-	rule := gatewayv1.HTTPRouteRule{Filters: slices.Clone(i.asked.filters), Timeouts: i.asked.timeouts}
+	rule := gatewayv1.HTTPRouteRule{Filters: slices.Clone(i.asked.filters)}
 	match, rewrite, err := i.path(&p)
 	if err != nil {
 		i.left("%s: %v", at, err)

@@ -24,6 +24,7 @@ type Action struct {
 
 	Timeout        time.Duration // of the whole request; 0 is none
 	BackendTimeout time.Duration // of one try
+	ReadTimeout    time.Duration // of one try, as long as nothing comes or goes
 	ConnectTimeout time.Duration // to one endpoint; 0 is the engine's own
 	Retry          *Retry
 

@@ -1,9 +1,13 @@
 package model
 
 import (
+	"crypto/sha256"
 	"crypto/tls"
 	"crypto/x509"
+	"encoding/binary"
+	"encoding/hex"
 	"net/netip"
+	"strconv"
 )
 
 // Protocol is how an endpoint is spoken to.
@@ -57,7 +61,7 @@ type Endpoint struct {
 
 // BackendTLS is how endpoints are known. It is compared by Key.
 type BackendTLS struct {
-	Key        string // differs where anything else does
+	Key        string // as Sign makes it: differs where anything else does
 	ServerName string
 	Roots      *x509.CertPool // nil is the system's
 	// Authorities are those of Roots, for engines that can't read a pool.
@@ -67,4 +71,35 @@ type BackendTLS struct {
 	Names, URIs []string
 	Certificate *tls.Certificate // ours, for who asks
 	Insecure    bool             // any certificate will do
+}
+
+// Sign sets Key by what is in all other fields: a certificate that is renewed under its
+// name, or an authority that goes, is another key.
+func (t *BackendTLS) Sign() {
+	h := sha256.New()
+	part := func(b []byte) {
+		var length [8]byte
+		binary.BigEndian.PutUint64(length[:], uint64(len(b)))
+		_, _ = h.Write(length[:])
+		_, _ = h.Write(b)
+	}
+	list := func(texts []string) {
+		part([]byte(strconv.Itoa(len(texts))))
+		for _, s := range texts {
+			part([]byte(s))
+		}
+	}
+	list([]string{t.ServerName, strconv.FormatBool(t.Insecure), strconv.FormatBool(t.Roots == nil)})
+	list(t.Names)
+	list(t.URIs)
+	for _, c := range t.Authorities {
+		part(c.Raw)
+	}
+	if t.Certificate != nil {
+		part(nil)
+		for _, c := range t.Certificate.Certificate {
+			part(c)
+		}
+	}
+	t.Key = hex.EncodeToString(h.Sum(nil)[:16])
 }

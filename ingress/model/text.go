@@ -90,7 +90,7 @@ func (a *Action) String() string {
 		given bool
 	}{
 		{"rewrite", a.Rewrite != nil}, {"mirror", len(a.Mirrors) > 0}, {"cors", a.CORS != nil},
-		{"timeout", a.Timeout+a.BackendTimeout > 0}, {"retry", a.Retry != nil}, {"allow", a.Allow != nil},
+		{"timeout", a.Timeout+a.BackendTimeout+a.ReadTimeout > 0}, {"retry", a.Retry != nil}, {"allow", a.Allow != nil},
 		{"limit", a.Limit != nil}, {"auth", a.BasicAuth != nil}, {"affinity", a.Affinity != nil},
 	} {
 		if x.given {

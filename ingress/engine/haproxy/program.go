@@ -1,6 +1,7 @@
 package haproxy
 
 import (
+	"cmp"
 	"encoding/hex"
 	"fmt"
 	"net/http"
@@ -91,7 +92,7 @@ func (p *planner) action(w *writer, s *model.Socket, r *model.Rule) {
 	rewrite(w, r, a.Rewrite)
 	edit(w, "request", &a.Request)
 	edit(w, "response", &a.Response)
-	if d := a.BackendTimeout; d > 0 {
+	if d := cmp.Or(a.BackendTimeout, a.ReadTimeout); d > 0 { // haproxy has one of both: while nothing comes
 		w.intField("timeout", max(d.Milliseconds(), 1))
 	}
 	if f := a.Affinity; f != nil && !f.ByClient {

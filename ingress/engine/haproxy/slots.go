@@ -40,7 +40,7 @@ func (s *slots) name(number int) string { return s.kinds[number].backend(number)
 
 // kindOf is that for requests; what the pool adds is added by slot.
 func kindOf(a *model.Action) kind {
-	k := kind{connect: a.ConnectTimeout, timed: a.BackendTimeout > 0, attempts: -1}
+	k := kind{connect: a.ConnectTimeout, timed: a.BackendTimeout > 0 || a.ReadTimeout > 0, attempts: -1}
 	if f := a.Affinity; f != nil {
 		k.sticky = !f.ByClient
 		if f.ByClient {

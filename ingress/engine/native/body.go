@@ -25,6 +25,7 @@ type body struct {
 	read    int    // from source
 	dropped bool
 	failed  atomic.Bool // what the client sends can't be read
+	tees    []*tee      // get what is read of source
 
 	paceMu  sync.Mutex
 	control *http.ResponseController // of the client's connection; nil once nobody may ask it
@@ -60,8 +61,18 @@ func (b *body) pace(d time.Duration) {
 	_ = b.control.SetReadDeadline(deadline) // a connection without one waits as long as it takes
 }
 
+// tee is a copy of the body. It is asked for before the body is read.
+func (b *body) tee() *tee {
+	t := newTee()
+	b.tees = append(b.tees, t)
+	return t
+}
+
 // end is called before the request is over.
 func (b *body) end() {
+	for _, t := range b.tees {
+		t.add(nil, errCopyEnds)
+	}
 	b.paceMu.Lock()
 	defer b.paceMu.Unlock()
 	b.control = nil
@@ -85,6 +96,7 @@ func (b *body) replay() (io.ReadCloser, error) {
 // view is the body as one try reads it.
 type view struct {
 	*body
+	idle   *idleTimer
 	at     int
 	closed atomic.Bool
 }
@@ -104,6 +116,10 @@ func (v *view) Read(p []byte) (int, error) {
 	}
 	v.pace(bodyTimeout)
 	n, err := v.source.Read(p)
+	v.idle.touch()
+	for _, t := range v.tees {
+		t.add(p[:n], err)
+	}
 	if err != nil {
 		v.pace(0) // the client's connection is read in the background now
 	}

@@ -107,7 +107,6 @@ func (d *direct) roundTrip(r *http.Request, ep netip.AddrPort, busy *atomic.Int6
 		if err == nil {
 			return response, nil
 		}
-		_ = l.conn.Close() // it is of no use any more
 		if l.cut {
 			return nil, errClientGone
 		}
@@ -124,9 +123,11 @@ func (d *direct) roundTrip(r *http.Request, ep netip.AddrPort, busy *atomic.Int6
 // the answer's body is read and closed.
 func (d *direct) exchange(l *link, r *http.Request, ep netip.AddrPort, busy *atomic.Int64, x *exchange) (_ *http.Response, begun bool, err error) {
 	d.begin(l, r.Context(), x.plain)
-	defer func() {
-		if err != nil {
+	answered := false
+	defer func() { // also where something panics
+		if !answered {
 			d.end(l)
+			_ = l.conn.Close() // it is of no use any more
 		}
 	}()
 	w := writers.Get().(*bufio.Writer)
@@ -147,7 +148,7 @@ func (d *direct) exchange(l *link, r *http.Request, ep netip.AddrPort, busy *ato
 	}
 	l.limit = math.MaxInt64
 	b := &directBody{ReadCloser: response.Body, direct: d, link: l, ep: ep, busy: busy, keep: !response.Close, whole: response.Body == http.NoBody}
-	response.Body = b
+	response.Body, answered = b, true
 	return response, true, nil
 }
 
@@ -258,6 +259,8 @@ func final(b *bufio.Reader, r *http.Request, x *exchange) (*http.Response, error
 		switch {
 		case err != nil:
 			return nil, fmt.Errorf("read answer: %w", err)
+		case response.StatusCode < 100:
+			return nil, badStatus(response)
 		case response.StatusCode == http.StatusSwitchingProtocols:
 			return nil, errors.New("the endpoint changes the protocol though nobody asked")
 		case response.StatusCode >= 200:

@@ -32,7 +32,7 @@ package native
 
 import (
 	"context"
-	"crypto/rand"
+	"crypto/tls"
 	"errors"
 	"fmt"
 	"log/slog"
@@ -82,7 +82,8 @@ type Engine struct {
 	pickers     pickers
 	limiters    limiters
 	connections connections
-	ticketKey   [32]byte
+	copies      atomic.Int64 // of requests, under way
+	tickets     tls.Config   // whose keys all listeners' tickets have; crypto/tls renews them daily
 
 	mu       sync.Mutex
 	sockets  map[netip.AddrPort]*socket
@@ -98,9 +99,6 @@ func New(options Options) (*Engine, error) {
 	}
 	if e.options.Drain == 0 {
 		e.options.Drain = time.Minute
-	}
-	if _, err := rand.Read(e.ticketKey[:]); err != nil {
-		return nil, fmt.Errorf("make key of TLS sessions: %w", err)
 	}
 	e.table.Store(&model.Table{})
 	return e, nil
@@ -161,6 +159,7 @@ func (e *Engine) Apply(table *model.Table) error {
 		_ = l.Close() // nobody asks for it any more
 	}
 	e.pickers.keep(table)
+	e.upstreams.keep(table)
 	return errors.Join(errs...)
 }
 

@@ -24,7 +24,7 @@ func (x *exchange) guard(w http.ResponseWriter, r *http.Request) (status int, re
 	}
 	if b := a.BasicAuth; b != nil {
 		name, password, given := r.BasicAuth()
-		if hash, known := b.Users[name]; !given || !known || !matchesHash(hash, password) {
+		if hash, known := b.Users[name]; !given || !known || !policy.MatchesHash(hash, password) {
 			w.Header().Set("WWW-Authenticate", `Basic realm="`+b.Realm+`", charset="UTF-8"`)
 			return http.StatusUnauthorized, "name and password are asked for"
 		}
@@ -51,7 +51,7 @@ type limiters struct {
 
 type limitKey struct {
 	route, rule string
-	client      netip.Addr
+	client      netip.Prefix // see clientRange
 }
 
 type limited struct {
@@ -76,7 +76,7 @@ func (l *limiters) enter(a *model.Action, client netip.Addr) bool {
 			}
 		}
 	}
-	key := limitKey{a.Route, a.Rule, client}
+	key := limitKey{a.Route, a.Rule, clientRange(client)}
 	c := l.clients[key]
 	if c == nil {
 		c = &limited{}
@@ -98,7 +98,7 @@ func (l *limiters) enter(a *model.Action, client netip.Addr) bool {
 func (l *limiters) leave(a *model.Action, client netip.Addr) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	if c := l.clients[limitKey{a.Route, a.Rule, client}]; c != nil {
+	if c := l.clients[limitKey{a.Route, a.Rule, clientRange(client)}]; c != nil {
 		c.active.Add(-1)
 	}
 }

@@ -2,6 +2,7 @@ package native
 
 import (
 	"crypto/tls"
+	"errors"
 	"net"
 	"net/http"
 	"sync/atomic"
@@ -22,6 +23,40 @@ type lingering struct {
 	net.Conn
 	unread atomic.Bool // the client may have sent what nobody reads
 	closed atomic.Bool
+
+	bounded atomic.Bool  // somebody else has set a deadline for writing
+	writing atomic.Int64 // until when something may be written, in Unix nanoseconds; see Write
+}
+
+// A client that reads nothing for that long loses its connection. The deadline is put off
+// when a tenth of it is gone: to set one costs more than to look at the time.
+var writeTimeout = time.Minute
+
+// Write bounds how long the client may read nothing.
+func (l *lingering) Write(b []byte) (int, error) {
+	now := time.Now()
+	if until := l.writing.Load(); until-now.UnixNano() < int64(writeTimeout/10*9) && !l.bounded.Load() {
+		end := now.Add(writeTimeout)
+		l.writing.Store(end.UnixNano())
+		if err := l.Conn.SetWriteDeadline(end); err != nil {
+			return 0, err
+		}
+	}
+	return l.Conn.Write(b)
+}
+
+// SetWriteDeadline is another's, which counts in place of Write's own until it is lifted.
+func (l *lingering) SetWriteDeadline(t time.Time) error {
+	if l.bounded.Store(!t.IsZero()); t.IsZero() {
+		return nil // Write has its own
+	}
+	l.writing.Store(0)
+	return l.Conn.SetWriteDeadline(t)
+}
+
+// SetDeadline is one for reading, too.
+func (l *lingering) SetDeadline(t time.Time) error {
+	return errors.Join(l.SetReadDeadline(t), l.SetWriteDeadline(t))
 }
 
 // expectBody notes whether a request has one, and bounds how long net/http may wait for

@@ -27,7 +27,6 @@ type plainConn struct {
 
 	mu            sync.Mutex
 	wanted, armed time.Time // the deadline for reading, and that of Conn, which may be earlier
-	writing       bool      // Conn has had a deadline for writing
 }
 
 func newPlainConn(c net.Conn) *plainConn {
@@ -115,17 +114,6 @@ func (p *plainConn) SetReadDeadline(t time.Time) error {
 	}
 	p.armed = t
 	return p.Conn.SetReadDeadline(t)
-}
-
-// SetWriteDeadline spares Conn to hear that there is none if there was none.
-func (p *plainConn) SetWriteDeadline(t time.Time) error {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	if t.IsZero() && !p.writing {
-		return nil
-	}
-	p.writing = !t.IsZero()
-	return p.Conn.SetWriteDeadline(t)
 }
 
 // SetDeadline is both.

@@ -67,7 +67,7 @@ func (x *exchange) ask(out *http.Request) (*http.Response, error) {
 // isBare reports whether nobody but cutGone has to know when the client goes away:
 // nothing listens to the context, and the connection has no other requests.
 func (x *exchange) isBare(ctx context.Context, r *http.Request) bool {
-	return r.ProtoMajor == 1 && ctx == r.Context() && x.action.BackendTimeout == 0 && x.action.Errors == nil
+	return r.ProtoMajor == 1 && ctx == r.Context() && x.action.BackendTimeout == 0 && x.action.ReadTimeout == 0 && x.action.Errors == nil
 }
 
 // inform hands on an answer before the answer.

@@ -240,6 +240,6 @@ var outside = sync.OnceValue(func() *http.Transport {
 		return nil
 	}}
 	return &http.Transport{
-		DialContext: d.DialContext, MaxIdleConnsPerHost: 64, IdleConnTimeout: upstreamIdle, TLSHandshakeTimeout: headerTimeout, DisableCompression: true,
+		DialContext: d.DialContext, MaxIdleConnsPerHost: 64, IdleConnTimeout: upstreamIdle, TLSHandshakeTimeout: headerTimeout, DisableCompression: true, MaxResponseHeaderBytes: maxAnswerHeaders,
 	}
 })

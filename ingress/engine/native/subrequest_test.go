@@ -17,23 +17,13 @@ import (
 // served is an engine with one rule, and pools of one endpoint each.
 func served(t *testing.T, action *model.Action, pools map[string]http.HandlerFunc) (ask func(path string, header http.Header) *http.Response) {
 	t.Helper()
-	table := &model.Table{Pools: map[string]*model.Pool{"empty": {Name: "empty"}}}
+	list := map[string]*model.Pool{"empty": {Name: "empty"}}
 	for name, handler := range pools {
 		s := httptest.NewServer(handler)
 		t.Cleanup(s.Close)
-		table.Pools[name] = &model.Pool{Name: name, Endpoints: []model.Endpoint{{Addr: netip.MustParseAddrPort(s.Listener.Addr().String()), Weight: 1}}}
+		list[name] = poolAt(name, s.Listener.Addr())
 	}
-	l := &model.Listener{Name: "l"}
-	l.SetHosts([]*model.Host{{Rules: []*model.Rule{{Match: model.Match{Kind: model.PathPrefix, Path: "/"}, Action: action}}}})
-	table.Sockets = []*model.Socket{{Name: "s", Port: 80, Bind: netip.MustParseAddrPort("127.0.0.1:0"), Listeners: []*model.Listener{l}}}
-	e, err := New(Options{})
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() { e.Close(t.Context()) })
-	if err := e.Apply(table); err != nil {
-		t.Fatal(err)
-	}
+	e := withRule(t, action, list)
 	client := http.Client{
 		Timeout: time.Minute, CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse },
 		Transport: &http.Transport{DisableKeepAlives: true, DialContext: func(context.Context, string, string) (net.Conn, error) {
@@ -60,6 +50,28 @@ func served(t *testing.T, action *model.Action, pools map[string]http.HandlerFun
 		t.Cleanup(func() { _ = response.Body.Close() })
 		return response
 	}
+}
+
+func poolAt(name string, a net.Addr) *model.Pool {
+	return &model.Pool{Name: name, Endpoints: []model.Endpoint{{Addr: netip.MustParseAddrPort(a.String()), Weight: 1}}}
+}
+
+// withRule is an engine with one rule for all requests, at the socket "s".
+func withRule(t *testing.T, action *model.Action, pools map[string]*model.Pool) *Engine {
+	t.Helper()
+	table := &model.Table{Pools: pools}
+	l := &model.Listener{Name: "l"}
+	l.SetHosts([]*model.Host{{Rules: []*model.Rule{{Match: model.Match{Kind: model.PathPrefix, Path: "/"}, Action: action}}}})
+	table.Sockets = []*model.Socket{{Name: "s", Port: 80, Bind: netip.MustParseAddrPort("127.0.0.1:0"), Listeners: []*model.Listener{l}}}
+	e, err := New(Options{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { e.Close(t.Context()) })
+	if err := e.Apply(table); err != nil {
+		t.Fatal(err)
+	}
+	return e
 }
 
 // answering echoes what it was asked, as headers, and its own name.

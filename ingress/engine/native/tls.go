@@ -35,7 +35,7 @@ func (e *Engine) tlsOf(l *model.Listener) *listenerTLS {
 	case v == nil:
 		// Sessions outlive tables. With client certificates they would also
 		// outlive what is asked of clients.
-		c.SetSessionTicketKeys([][32]byte{e.ticketKey})
+		c.WrapSession, c.UnwrapSession = e.tickets.EncryptTicket, e.tickets.DecryptTicket
 	case v.Optional:
 		c.ClientAuth, c.SessionTicketsDisabled = tls.RequestClientCert, true
 	default:

@@ -150,7 +150,7 @@ func pause(ctx context.Context, d time.Duration) bool {
 // try sends the request to one endpoint. Whether anything may have been sent
 // says whether others may be tried without being asked to.
 func (x *exchange) try(transport *upstream, r *http.Request, ep netip.AddrPort, repeatable bool) (response *http.Response, sent bool, err error) {
-	if repeatable && transport.direct != nil && x.action.BackendTimeout == 0 {
+	if repeatable && transport.direct != nil && x.action.BackendTimeout == 0 && x.action.ReadTimeout == 0 {
 		return x.tryDirect(transport.direct, r, ep)
 	}
 	ctx, cancel := context.WithCancelCause(r.Context())
@@ -158,6 +158,12 @@ func (x *exchange) try(transport *upstream, r *http.Request, ep netip.AddrPort, 
 	if d := x.action.BackendTimeout; d > 0 {
 		timer := time.AfterFunc(d, func() { cancel(errTryTimeout) })
 		stop = func() { timer.Stop(); cancel(nil) }
+	}
+	var idle *idleTimer
+	if d := x.action.ReadTimeout; d > 0 {
+		idle = &idleTimer{after: d, timer: time.AfterFunc(d, func() { cancel(errTryTimeout) })}
+		before := stop
+		stop = func() { idle.timer.Stop(); before() }
 	}
 	out := r.WithContext(ctx)
 	target := *r.URL
@@ -167,12 +173,16 @@ func (x *exchange) try(transport *upstream, r *http.Request, ep netip.AddrPort, 
 	}
 	out.URL = &target
 	if r.Body != nil {
-		out.Body, out.GetBody = &view{body: x.body}, x.body.replay
+		out.Body, out.GetBody = &view{body: x.body, idle: idle}, x.body.replay
 	}
 	busy := x.engine.pickers.of(x.pool.Name).requests(ep)
 	busy.Add(1)
 	x.endpoint = ep
 	response, err = transport.RoundTrip(out)
+	if err == nil && response.StatusCode < 100 {
+		_ = response.Body.Close() // it isn't handed on
+		err = badStatus(response)
+	}
 	if err != nil {
 		busy.Add(-1)
 		if cause := context.Cause(ctx); errors.Is(cause, errTryTimeout) {
@@ -182,12 +192,18 @@ func (x *exchange) try(transport *upstream, r *http.Request, ep netip.AddrPort, 
 		return nil, !isUnsent(err), err
 	}
 	done := sync.OnceFunc(func() { busy.Add(-1); stop() })
-	if response.StatusCode == http.StatusSwitchingProtocols { // the body is the connection
+	if connection, ok := response.Body.(io.ReadWriteCloser); ok && response.StatusCode == http.StatusSwitchingProtocols {
 		context.AfterFunc(r.Context(), done)
+		response.Body = &idleConnection{connection, idle}
 		return response, true, nil
 	}
-	response.Body = &endBody{response.Body, done}
+	response.Body = &endBody{response.Body, idle, done}
 	return response, true, nil
+}
+
+// badStatus is the error of an answer that is none (RFC 9110, 15).
+func badStatus(response *http.Response) error {
+	return fmt.Errorf("the endpoint answers with status %03d, which is none", response.StatusCode)
 }
 
 // tryDirect is try the short way.
@@ -206,10 +222,48 @@ func (x *exchange) tryDirect(d *direct, r *http.Request, ep netip.AddrPort) (res
 	return response, true, nil
 }
 
+// idleTimer ends a try when nothing has come or gone for some time. Nil never does.
+type idleTimer struct {
+	after time.Duration
+	timer *time.Timer
+}
+
+// touch is called when something has come or gone.
+func (t *idleTimer) touch() {
+	if t != nil {
+		t.timer.Reset(t.after)
+	}
+}
+
+// idleConnection is what a connection goes on as that was HTTP once.
+type idleConnection struct {
+	io.ReadWriteCloser
+	idle *idleTimer
+}
+
+func (c *idleConnection) Read(p []byte) (int, error) {
+	n, err := c.ReadWriteCloser.Read(p)
+	c.idle.touch()
+	return n, err
+}
+
+func (c *idleConnection) Write(p []byte) (int, error) {
+	n, err := c.ReadWriteCloser.Write(p)
+	c.idle.touch()
+	return n, err
+}
+
 // endBody tells when a body is closed.
 type endBody struct {
 	io.ReadCloser
+	idle *idleTimer
 	done func()
+}
+
+func (b *endBody) Read(p []byte) (int, error) {
+	n, err := b.ReadCloser.Read(p)
+	b.idle.touch()
+	return n, err
 }
 
 func (b *endBody) Close() error {

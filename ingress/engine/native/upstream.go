@@ -11,7 +11,10 @@ import (
 	"slices"
 	"sync"
 	"sync/atomic"
+	"syscall"
 	"time"
+
+	"golang.org/x/sys/unix"
 
 	"github.com/fairway-net/fairway/ingress/model"
 )
@@ -20,7 +23,11 @@ const (
 	connectTimeout = 5 * time.Second
 	upstreamIdle   = time.Minute // how long connections to endpoints are kept for the next request
 	maxTries       = 4           // of a request of which nothing was sent
+	maxUpstreams   = 32          // before those that no pool has any more are looked for
 )
+
+// lossTimeout is how long an endpoint may acknowledge nothing, or say nothing to a ping.
+var lossTimeout = 20 * time.Second
 
 var (
 	errNoEndpoints = errors.New("no endpoint is ready")
@@ -68,7 +75,7 @@ func (u *upstreams) of(pool *model.Pool, upgrade bool, connect time.Duration) *u
 	if connect == 0 {
 		connect = connectTimeout
 	}
-	d := dialer{Dialer: net.Dialer{Timeout: connect}, tls: clientTLS(pool.TLS), proxy: pool.Proxy}
+	d := dialer{Dialer: net.Dialer{Timeout: connect, Control: noticeLoss}, tls: clientTLS(pool.TLS), proxy: pool.Proxy}
 	if d.tls != nil && key.protocol == model.HTTP2 {
 		d.tls.NextProtos = []string{"h2", "http/1.1"}
 	}
@@ -86,6 +93,12 @@ func (u *upstreams) of(pool *model.Pool, upgrade bool, connect time.Duration) *u
 		DisableCompression:  true,                          // bytes go through as they are
 		WriteBufferSize:     8 << 10,
 		ReadBufferSize:      8 << 10,
+
+		MaxResponseHeaderBytes: maxAnswerHeaders,
+		ExpectContinueTimeout:  time.Second, // then the body goes without
+		HTTP2: &http.HTTP2Config{
+			SendPingTimeout: lossTimeout / 2, PingTimeout: lossTimeout / 2, WriteByteTimeout: lossTimeout,
+		},
 	}}
 	if key.protocol == model.HTTP1 && key.tls == "" && key.proxy == model.ProxyNone {
 		t.direct = &direct{dial: d.plain}
@@ -95,6 +108,37 @@ func (u *upstreams) of(pool *model.Pool, upgrade bool, connect time.Duration) *u
 	}
 	u.known[key] = t
 	return t
+}
+
+// keep forgets clients that no pool of the table has any more, once there are many:
+// certificates and authorities that were renewed have left theirs.
+func (u *upstreams) keep(table *model.Table) {
+	u.mu.Lock()
+	defer u.mu.Unlock()
+	if len(u.known) <= maxUpstreams {
+		return
+	}
+	used := map[string]bool{"": true}
+	for _, p := range table.Pools {
+		if p.TLS != nil {
+			used[p.TLS.Key] = true
+		}
+	}
+	for key, t := range u.known {
+		if !used[key.tls] {
+			delete(u.known, key)
+			t.CloseIdleConnections()
+		}
+	}
+}
+
+// noticeLoss has a connection end on which nothing is acknowledged.
+func noticeLoss(_, _ string, c syscall.RawConn) error {
+	var err error
+	failed := c.Control(func(fd uintptr) {
+		err = unix.SetsockoptInt(int(fd), unix.IPPROTO_TCP, unix.TCP_USER_TIMEOUT, int(lossTimeout.Milliseconds()))
+	})
+	return errors.Join(failed, err)
 }
 
 // dialer connects to endpoints. Its errors say that nothing of a request was sent.

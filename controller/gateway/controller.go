@@ -83,6 +83,9 @@ type Controller struct {
 	took     time.Duration   // compiling, the last time
 	ended    time.Time       // the last sync
 
+	seen   map[string]sighting // by name of the Lease
+	looked time.Time           // at Leases, the last time
+
 	mu      sync.Mutex
 	engines []engine
 }

@@ -107,16 +107,6 @@ func TestForeignService(t *testing.T) {
 	}
 }
 
-// TestEngineGone: a Lease that has ended is no engine.
-func TestEngineGone(t *testing.T) {
-	r := newRig(t, Options{})
-	r.engineOn("late", time.Now().Add(-time.Hour), "192.0.2.1")
-	r.engineOn("live", time.Now(), "192.0.2.2")
-	if live := r.liveEngines(); len(live) != 1 || live[0].node != "live" {
-		t.Errorf("engines %v", live)
-	}
-}
-
 // TestNodeAddresses: without a load balancer, the nodes' addresses are the
 // Gateway's, unless it asks for some.
 func TestNodeAddresses(t *testing.T) {

@@ -128,7 +128,7 @@ func (r *rig) engineOn(node string, renewed time.Time, addresses ...string) {
 		Spec:       coordinationv1.LeaseSpec{HolderIdentity: &node, LeaseDurationSeconds: &seconds, RenewTime: &at},
 	}, metav1.CreateOptions{})
 	r.must(err)
-	r.lookAtEngines(r.Context())
+	r.lookAtEngines(r.Context(), time.Now())
 }
 
 func from[T any](r *rig, text string) *T {

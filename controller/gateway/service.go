@@ -1,13 +1,16 @@
 package gateway
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"maps"
+	"slices"
 	"strings"
 
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/equality"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/util/intstr"
@@ -17,25 +20,40 @@ import (
 	ingress "github.com/fairway-net/fairway/ingress/compile"
 )
 
-// Engines listen at ports of this range, one for each port of each Gateway: out
-// of the way of node ports and of what the kernel gives to clients.
-const firstPort, lastPort = 20000, 29999
+const firstPort, lastPort = ingress.FirstPort, ingress.LastPort
 
-// ports are the engines' ports in use.
+// ports are the engines' ports in use, and whose they are: "namespace/service:port".
 type ports struct {
-	used map[int32]bool
-	next int32
+	holders map[int32]string
+	next    int32
 }
 
-// takenPorts lists the ports that Services of Gateways have.
+func holderOf(s *corev1.Service, port int32) string {
+	return fmt.Sprintf("%s/%s:%d", s.Namespace, s.Name, port)
+}
+
+// takenPorts lists the ports that Services of Gateways have. Whoever may write to a
+// Service may name the port of another Gateway there: who had a port keeps it, then the
+// oldest Service.
 func (c *Controller) takenPorts() *ports {
-	p := &ports{used: map[int32]bool{}, next: firstPort}
+	p := &ports{holders: map[int32]string{}, next: firstPort}
+	var list []*corev1.Service
 	for _, s := range c.objects.Services {
-		if s.Labels[gatewayv1.GatewayNameLabelKey] == "" {
-			continue
+		if name := s.Labels[gatewayv1.GatewayNameLabelKey]; name != "" && s.Name == ingress.ServiceName(name) {
+			list = append(list, s)
 		}
-		for _, sp := range s.Spec.Ports {
-			p.used[int32(sp.TargetPort.IntValue())] = true
+	}
+	slices.SortFunc(list, func(a, b *corev1.Service) int {
+		return cmp.Or(a.CreationTimestamp.Compare(b.CreationTimestamp.Time), cmp.Compare(a.Namespace, b.Namespace), cmp.Compare(a.Name, b.Name))
+	})
+	for _, had := range []bool{true, false} {
+		for _, s := range list {
+			for _, sp := range s.Spec.Ports {
+				target, holder := int32(sp.TargetPort.IntValue()), holderOf(s, sp.Port)
+				if target >= firstPort && target <= lastPort && p.holders[target] == "" && (!had || c.ports != nil && c.ports.holders[target] == holder) {
+					p.holders[target] = holder
+				}
+			}
 		}
 	}
 	return p
@@ -43,10 +61,10 @@ func (c *Controller) takenPorts() *ports {
 
 // take chooses a port for one of a Gateway, but never the same number: that
 // is how ports of streams are told from the engines'.
-func (p *ports) take(but int32) (int32, error) {
+func (p *ports) take(holder string, but int32) (int32, error) {
 	for port := p.next; port <= lastPort; port++ {
-		if !p.used[port] && port != but {
-			p.used[port] = true
+		if p.holders[port] == "" && port != but {
+			p.holders[port] = holder
 			if port == p.next {
 				p.next++
 			}
@@ -66,6 +84,9 @@ func (c *Controller) writeServices(ctx context.Context, out *ingress.Output) err
 			firstErr = c.watch.Core.CoreV1().Services(key.Namespace).Delete(ctx, key.Name, metav1.DeleteOptions{})
 		}
 	}
+	if err := c.freeServices(ctx, out); err != nil && firstErr == nil {
+		firstErr = err
+	}
 	for name, result := range out.Gateways {
 		if err := c.writeService(ctx, name, result, out); err != nil && firstErr == nil {
 			firstErr = fmt.Errorf("service of Gateway %s: %w", name, err)
@@ -74,8 +95,29 @@ func (c *Controller) writeServices(ctx context.Context, out *ingress.Output) err
 	return firstErr
 }
 
+// freeServices deletes the Services of Gateways that are another controller's now.
+func (c *Controller) freeServices(ctx context.Context, out *ingress.Output) error {
+	foreign := map[string]bool{}
+	for _, class := range c.objects.Classes {
+		foreign[class.Name] = class.Spec.ControllerName != ingress.Controller
+	}
+	for _, g := range c.objects.Gateways {
+		key := types.NamespacedName{Namespace: g.Namespace, Name: ingress.ServiceName(g.Name)}
+		s := c.objects.Services[key]
+		if s == nil || !foreign[string(g.Spec.GatewayClassName)] || out.Gateways[types.NamespacedName{Namespace: g.Namespace, Name: g.Name}] != nil ||
+			s.Labels[gatewayv1.GatewayNameLabelKey] != g.Name || s.DeletionTimestamp != nil || !metav1.IsControlledBy(s, g) {
+			continue
+		}
+		err := c.watch.Core.CoreV1().Services(key.Namespace).Delete(ctx, key.Name, metav1.DeleteOptions{Preconditions: &metav1.Preconditions{UID: &s.UID}})
+		if err != nil && !apierrors.IsNotFound(err) {
+			return fmt.Errorf("delete Service %s of a Gateway that has another class: %w", key, err)
+		}
+	}
+	return nil
+}
+
 func (c *Controller) writeService(ctx context.Context, name types.NamespacedName, result *ingress.GatewayResult, out *ingress.Output) error {
-	if len(result.Ports) == 0 {
+	if len(result.Ports) == 0 || len(name.Name) > longestName {
 		return nil
 	}
 	key := types.NamespacedName{Namespace: name.Namespace, Name: ingress.ServiceName(name.Name)}
@@ -113,7 +155,7 @@ func (c *Controller) service(name, key types.NamespacedName, result *ingress.Gat
 	s.Spec.Ports = nil
 	streams := false
 	for _, p := range result.Ports {
-		sp, err := c.servicePort(p, old, s.Spec.Ports)
+		sp, err := c.servicePort(s, p, old)
 		if err != nil {
 			return nil, err
 		}
@@ -145,6 +187,7 @@ func (c *Controller) service(name, key types.NamespacedName, result *ingress.Gat
 		s.Labels[gatewayv1.GatewayClassNameLabelKey] = string(gateway.Spec.GatewayClassName)
 	}
 	s.Labels[gatewayv1.GatewayNameLabelKey] = name.Name // whatever the Gateway says of labels
+	s.Spec.Selector = nil                               // endpoints are engines, and nobody else's pods
 	return s, nil
 }
 
@@ -175,15 +218,38 @@ func (c *Controller) setAddresses(s *corev1.Service, gateway *gatewayv1.Gateway)
 	}
 }
 
+// annotationDescribed lists the labels and annotations of a Service that its Gateway has
+// given it, which go when the Gateway doesn't have them any more.
+const annotationDescribed = "gateway.fairway.dev/from-gateway"
+
+// longestName is how long the name of a Gateway may be for its label.
+const longestName = 63
+
 // describe takes over what the Gateway says of its Service.
 func describe(s *corev1.Service, g *gatewayv1.Gateway) {
+	for name := range strings.SplitSeq(s.Annotations[annotationDescribed], ",") {
+		kind, key, _ := strings.Cut(name, "=")
+		switch kind {
+		case "label":
+			delete(s.Labels, key)
+		case "annotation":
+			delete(s.Annotations, key)
+		}
+	}
+	delete(s.Annotations, annotationDescribed)
+	var given []string
 	if i := g.Spec.Infrastructure; i != nil {
 		for k, v := range i.Labels {
 			s.Labels[string(k)] = string(v)
+			given = append(given, "label="+string(k))
 		}
 		for k, v := range i.Annotations {
 			s.Annotations[string(k)] = string(v)
+			given = append(given, "annotation="+string(k))
 		}
+	}
+	if slices.Sort(given); len(given) > 0 {
+		s.Annotations[annotationDescribed] = strings.Join(given, ",")
 	}
 	yes := true
 	s.OwnerReferences = []metav1.OwnerReference{{
@@ -193,9 +259,9 @@ func describe(s *corev1.Service, g *gatewayv1.Gateway) {
 
 // servicePort keeps a port as it is, or chooses where engines listen for it. The
 // ports of one number, for TCP and HTTP/3, are one at the engines, too.
-func (c *Controller) servicePort(p ingress.Port, old, made []corev1.ServicePort) (corev1.ServicePort, error) {
+func (c *Controller) servicePort(s *corev1.Service, p ingress.Port, old []corev1.ServicePort) (corev1.ServicePort, error) {
 	if !p.Stream && p.Protocol == corev1.ProtocolUDP {
-		for _, sp := range made {
+		for _, sp := range s.Spec.Ports {
 			if uint16(sp.Port) == p.Number && sp.Protocol == corev1.ProtocolTCP {
 				sp.Name, sp.Protocol, sp.NodePort = fmt.Sprintf("udp-%d", p.Number), corev1.ProtocolUDP, 0
 				for _, o := range old {
@@ -207,17 +273,20 @@ func (c *Controller) servicePort(p ingress.Port, old, made []corev1.ServicePort)
 			}
 		}
 	}
-	for _, sp := range old {
-		if uint16(sp.Port) == p.Number && sp.Protocol == p.Protocol && p.Stream == (sp.TargetPort.IntValue() == int(sp.Port)) {
-			return sp, nil
+	sp := corev1.ServicePort{Name: fmt.Sprintf("%s-%d", strings.ToLower(string(p.Protocol)), p.Number), Port: int32(p.Number), Protocol: p.Protocol}
+	holder := holderOf(s, sp.Port)
+	for _, o := range old {
+		if uint16(o.Port) != p.Number || o.Protocol != p.Protocol {
+			continue
 		}
+		if target := int32(o.TargetPort.IntValue()); p.Stream && target == o.Port || !p.Stream && target != o.Port && c.ports.holders[target] == holder {
+			return o, nil
+		}
+		sp.Name, sp.NodePort = o.Name, o.NodePort // only where it leads to is another's
 	}
-	sp := corev1.ServicePort{
-		Name: fmt.Sprintf("%s-%d", strings.ToLower(string(p.Protocol)), p.Number), Port: int32(p.Number), Protocol: p.Protocol,
-		TargetPort: intstr.FromInt32(int32(p.Number)), // of streams, nobody looks at it
-	}
+	sp.TargetPort = intstr.FromInt32(int32(p.Number)) // of streams, nobody looks at it
 	if !p.Stream {
-		target, err := c.ports.take(int32(p.Number))
+		target, err := c.ports.take(holder, int32(p.Number))
 		if err != nil {
 			return sp, err
 		}

@@ -16,6 +16,7 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
+	gatewayv1 "sigs.k8s.io/gateway-api/apis/v1"
 
 	ingress "github.com/fairway-net/fairway/ingress/compile"
 )
@@ -51,7 +52,12 @@ func (c *Controller) writeSlices(ctx context.Context, name types.NamespacedName,
 		var err error
 		switch {
 		case have == nil:
-			_, err = slices.Create(ctx, w, metav1.CreateOptions{})
+			if _, err = slices.Create(ctx, w, metav1.CreateOptions{}); apierrors.IsAlreadyExists(err) { // its labels were taken away
+				if have, err = slices.Get(ctx, name, metav1.GetOptions{}); err == nil {
+					w.ResourceVersion = have.ResourceVersion
+					_, err = slices.Update(ctx, w, metav1.UpdateOptions{})
+				}
+			}
 		case !sameSlice(have, w):
 			w.ResourceVersion = have.ResourceVersion
 			_, err = slices.Update(ctx, w, metav1.UpdateOptions{})
@@ -102,7 +108,7 @@ func (c *Controller) engineSlices(s *corev1.Service, wanted map[string]*discover
 	for family, is := range map[discoveryv1.AddressType]func(netip.Addr) bool{discoveryv1.AddressTypeIPv4: netip.Addr.Is4, discoveryv1.AddressTypeIPv6: netip.Addr.Is6} {
 		slice := newSlice(s, s.Name+"-engines-"+strings.ToLower(string(family)), family)
 		slice.Ports = ports
-		for _, e := range c.live {
+		for _, e := range c.serving(types.NamespacedName{Namespace: s.Namespace, Name: s.Labels[gatewayv1.GatewayNameLabelKey]}) {
 			for _, a := range e.addresses {
 				if is(a) {
 					yes, no := true, false
@@ -117,6 +123,30 @@ func (c *Controller) engineSlices(s *corev1.Service, wanted map[string]*discover
 			wanted[slice.Name] = slice
 		}
 	}
+}
+
+// serving are the engines that could open all ports of a Gateway; all, if none could.
+func (c *Controller) serving(gateway types.NamespacedName) []engine {
+	var list []engine
+	for _, e := range c.live {
+		if !e.lacks(gateway) {
+			list = append(list, e)
+		}
+	}
+	if len(list) == 0 {
+		return c.live
+	}
+	return list
+}
+
+// lacks reports whether the engine could not open a port of a Gateway.
+func (e *engine) lacks(gateway types.NamespacedName) bool {
+	for socket := range e.unserved {
+		if strings.HasPrefix(socket, gateway.String()+":") {
+			return true
+		}
+	}
+	return false
 }
 
 // streamSlices are the endpoints of the Services that a stream goes to, each

@@ -3,6 +3,7 @@ package gateway
 import (
 	"context"
 	"errors"
+	"fmt"
 	"slices"
 
 	corev1 "k8s.io/api/core/v1"
@@ -212,6 +213,7 @@ func (c *Controller) gatewayStatus(g *gatewayv1.Gateway, result *ingress.Gateway
 	if reason, message := c.unusable(g, s.Addresses); reason != "" && programmed.Status == metav1.ConditionTrue {
 		programmed.Status, programmed.Reason, programmed.Message = metav1.ConditionFalse, string(reason), message
 	}
+	c.unopened(g, &s)
 	s.Conditions = merged(g.Status.Conditions, append(s.Conditions, c.certificateConditions(g)...))
 	for i := range s.Listeners {
 		l := &s.Listeners[i]
@@ -224,6 +226,32 @@ func (c *Controller) gatewayStatus(g *gatewayv1.Gateway, result *ingress.Gateway
 	return s
 }
 
+// unopened has listeners not programmed whose port no engine could open, and the
+// Gateway with them.
+func (c *Controller) unopened(g *gatewayv1.Gateway, s *gatewayv1.GatewayStatus) {
+	for _, l := range g.Spec.Listeners {
+		socket := fmt.Sprintf("%s/%s:%d", g.Namespace, g.Name, l.Port)
+		why := ""
+		for _, e := range c.live {
+			reason, unserved := e.unserved[socket]
+			if !unserved {
+				why = ""
+				break
+			}
+			why = fmt.Sprintf("port %d can't be opened on node %s, and is tried again: %s", l.Port, e.node, reason)
+		}
+		i := slices.IndexFunc(s.Listeners, func(o gatewayv1.ListenerStatus) bool { return o.Name == l.Name })
+		if why == "" || i < 0 {
+			continue
+		}
+		for _, conditions := range []*[]metav1.Condition{&s.Listeners[i].Conditions, &s.Conditions} {
+			if p := meta.FindStatusCondition(*conditions, string(gatewayv1.GatewayConditionProgrammed)); p != nil && p.Status == metav1.ConditionTrue {
+				p.Status, p.Reason, p.Message = metav1.ConditionFalse, string(gatewayv1.GatewayReasonPending), why
+			}
+		}
+	}
+}
+
 // unusable says why no traffic arrives; "" if it does.
 func (c *Controller) unusable(g *gatewayv1.Gateway, got []gatewayv1.GatewayStatusAddress) (gatewayv1.GatewayConditionReason, string) {
 	for _, a := range g.Spec.Addresses {
@@ -232,6 +260,8 @@ func (c *Controller) unusable(g *gatewayv1.Gateway, got []gatewayv1.GatewayStatu
 		}
 	}
 	switch {
+	case len(g.Name) > longestName:
+		return gatewayv1.GatewayReasonInvalid, fmt.Sprintf("metadata.name: has %d characters; a Gateway's name is a label, which has %d at most", len(g.Name), longestName)
 	case len(c.live) == 0:
 		return gatewayv1.GatewayReasonNoResources, "no node has an engine: run fairway gateway on one"
 	case len(got) == 0:

@@ -98,13 +98,13 @@ spec:
 
 // TestPorts: numbers run out with an error that says so.
 func TestPorts(t *testing.T) {
-	p := &ports{used: map[int32]bool{}, next: firstPort}
+	p := &ports{holders: map[int32]string{}, next: firstPort}
 	for range lastPort - firstPort + 1 {
-		if _, err := p.take(80); err != nil {
+		if _, err := p.take("a", 80); err != nil {
 			t.Fatal(err)
 		}
 	}
-	if port, err := p.take(80); err == nil {
+	if port, err := p.take("b", 80); err == nil {
 		t.Errorf("port %d was given out twice", port)
 	}
 }

@@ -36,11 +36,13 @@ import (
 	"encoding/hex"
 	"net/netip"
 	"slices"
+	"strings"
 
 	corev1 "k8s.io/api/core/v1"
 	networkingv1 "k8s.io/api/networking/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/apimachinery/pkg/util/validation"
 	gatewayv1 "sigs.k8s.io/gateway-api/apis/v1"
 
 	"github.com/fairway-net/fairway/ingress/model"
@@ -58,12 +60,21 @@ const IngressController = "fairway.dev/ingress"
 // ServiceName is the name of the Service that a Gateway has for its traffic.
 func ServiceName(gateway string) string {
 	const suffix = "-fairway"
-	if len(gateway)+len(suffix) <= 63 {
-		return gateway + suffix
+	if name := gateway + suffix; len(validation.IsDNS1035Label(name)) == 0 {
+		return name
 	}
 	sum := sha256.Sum256([]byte(gateway))
-	return gateway[:45] + "-" + hex.EncodeToString(sum[:4]) + suffix
+	// Gateways may have names that Services may not: with dots, or a digit first.
+	name := strings.ReplaceAll(gateway, ".", "-")
+	if name[0] >= '0' && name[0] <= '9' {
+		name = "gw-" + name
+	}
+	return strings.TrimRight(name[:min(len(name), 45)], "-") + "-" + hex.EncodeToString(sum[:4]) + suffix
 }
+
+// The ports at which engines listen, one for each port of each Gateway: out of the way
+// of node ports and of what the kernel gives to clients.
+const FirstPort, LastPort = 20000, 29999
 
 // Objects are what there is to compile.
 type Objects struct {

@@ -24,6 +24,10 @@ var Names = []string{Native, HAProxy}
 // Annotation is on a node's Lease and names its engine.
 const Annotation = "fairway.dev/engine"
 
+// AnnotationUnserved is on a node's Lease: ports that the engine could not open, by
+// name ("namespace/gateway:port"), and why, as JSON.
+const AnnotationUnserved = "fairway.dev/unserved"
+
 // Check reports a name that no engine has.
 func Check(name string) error {
 	for _, n := range Names {

@@ -13,16 +13,21 @@
 //	upgrade.go  starting this program anew, as its own successor
 //	engine.go   which engine it is
 //	lease.go    that this node has an engine
+//	unserved.go which ports could not be opened
 //	metrics.go  health and metrics
 package gateway
 
 import (
 	"context"
+	"fmt"
 	"log/slog"
 	"net"
 	"net/netip"
 	"os"
 	"os/exec"
+	"slices"
+	"strconv"
+	"strings"
 	"sync"
 	"time"
 
@@ -89,6 +94,8 @@ type gateway struct {
 	files        *certs.Files
 	out          *ingress.Output
 	objects      *ingress.Objects
+	holders      map[uint16]string // of the engine's ports, by the name of the socket
+	failed       bool              // some socket could not be opened, and is tried again
 }
 
 // Run serves until ctx is done or another process has taken over, and then lets
@@ -164,9 +171,11 @@ const (
 func (g *gateway) follow(ctx context.Context, again bool) {
 	timer := time.NewTimer(retry)
 	defer timer.Stop()
+	waits := true // for the timer, which changes in between don't put off
 	for {
-		if again {
+		if again && !waits {
 			timer.Reset(retry)
+			waits = true
 		}
 		select {
 		case <-ctx.Done():
@@ -175,6 +184,7 @@ func (g *gateway) follow(ctx context.Context, again bool) {
 			time.Sleep(merge)
 			again = g.sync(ctx, false)
 		case <-timer.C:
+			waits = false
 			if again {
 				again = g.sync(ctx, true)
 			}
@@ -194,7 +204,7 @@ func (g *gateway) sync(ctx context.Context, all bool) (again bool) {
 	case all || g.out == nil || g.needsAll(&changes):
 		g.compile(ctx, options)
 	case changes.None() || g.isUnrelated(&changes):
-		return false
+		return g.failed // what could not be opened is still tried again
 	default:
 		part := ingress.Changes{HTTPRoutes: changes.HTTPRoutes, GRPCRoutes: changes.GRPCRoutes, Ingresses: changes.Ingresses, Services: changes.Services, Moved: changes.Moved}
 		if !g.out.Update(part, options) || g.refersToMore(ctx) {
@@ -202,11 +212,12 @@ func (g *gateway) sync(ctx context.Context, all bool) (again bool) {
 		}
 	}
 	err := g.engine.Apply(g.out.Table)
-	if err != nil {
-		g.log.Error("table applied in part; the rest is tried again", "err", err)
+	if unserved := unservedOf(g.out.Table, err); g.unserved.set(unserved) && err != nil {
+		g.log.Error("table applied in part; the rest is tried again until it can be", "err", err)
 	}
 	g.metrics.applied(g.out.Table, time.Since(began))
-	return err != nil
+	g.failed = err != nil
+	return g.failed
 }
 
 // referPatience is how long an API that doesn't answer holds up changes that need
@@ -276,11 +287,44 @@ func (g *gateway) bind(name types.NamespacedName, port uint16) netip.AddrPort {
 		return netip.AddrPort{}
 	}
 	for _, p := range s.Spec.Ports {
-		if uint16(p.Port) == port && p.Protocol == corev1.ProtocolTCP && p.TargetPort.IntValue() > 0 {
-			return netip.AddrPortFrom(anyAddress(), uint16(p.TargetPort.IntValue()))
+		target := p.TargetPort.IntValue()
+		if uint16(p.Port) != port || p.Protocol != corev1.ProtocolTCP || target < ingress.FirstPort || target > ingress.LastPort {
+			continue
+		}
+		// Whoever may write the Service may name another Gateway's port: who has it, keeps it.
+		if socket := fmt.Sprintf("%s:%d", name, port); g.hold(socket, uint16(target)) {
+			return netip.AddrPortFrom(anyAddress(), uint16(target))
 		}
 	}
 	return netip.AddrPort{}
+}
+
+// hold reports whether a socket may have a port: nobody else has it, or who had it has
+// another one now.
+func (g *gateway) hold(socket string, target uint16) bool {
+	if holder := g.holders[target]; holder != "" && holder != socket && g.wants(holder, target) {
+		return false
+	}
+	for other, s := range g.holders {
+		if s == socket && other != target {
+			delete(g.holders, other)
+		}
+	}
+	if g.holders == nil {
+		g.holders = map[uint16]string{}
+	}
+	g.holders[target] = socket
+	return true
+}
+
+// wants reports whether a socket's Service still has a port for it.
+func (g *gateway) wants(socket string, target uint16) bool {
+	gateway, number, _ := strings.Cut(socket, ":")
+	namespace, name, _ := strings.Cut(gateway, "/")
+	s := g.objects.Services[types.NamespacedName{Namespace: namespace, Name: ingress.ServiceName(name)}]
+	return s != nil && slices.ContainsFunc(s.Spec.Ports, func(p corev1.ServicePort) bool {
+		return strconv.Itoa(int(p.Port)) == number && p.TargetPort.IntValue() == int(target)
+	})
 }
 
 // anyAddress is the address for all of the machine's, of both families if it

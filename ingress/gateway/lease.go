@@ -16,7 +16,7 @@ import (
 	"github.com/fairway-net/fairway/ingress/watch"
 )
 
-// renewal is how often the Lease is renewed; it holds four times as lonn.
+// renewal is how often the Lease is renewed; it holds four times as long.
 const renewal = 10 * time.Second
 
 // lease is what says that a node has an engine.
@@ -24,6 +24,8 @@ type lease struct {
 	core                  kubernetes.Interface
 	namespace, node, kind string
 	log                   *slog.Logger
+	unserved              func() string // what could not be opened
+	changed               <-chan struct{}
 }
 
 func (n *lease) name() string { return "fairway-gateway-" + n.node }
@@ -50,6 +52,7 @@ func (n *lease) keep(ctx context.Context) {
 		select {
 		case <-ctx.Done():
 			return
+		case <-n.changed:
 		case <-time.After(renewal):
 		}
 	}
@@ -61,7 +64,7 @@ func (n *lease) renew(ctx context.Context) error {
 	l, err := leases.Get(ctx, n.name(), metav1.GetOptions{})
 	if apierrors.IsNotFound(err) {
 		_, err = leases.Create(ctx, &coordinationv1.Lease{
-			ObjectMeta: metav1.ObjectMeta{Name: n.name(), Labels: map[string]string{watch.EngineLabel: "true"}, Annotations: map[string]string{engines.Annotation: n.kind}},
+			ObjectMeta: metav1.ObjectMeta{Name: n.name(), Labels: map[string]string{watch.EngineLabel: "true"}, Annotations: n.annotations(nil)},
 			Spec:       coordinationv1.LeaseSpec{HolderIdentity: &n.node, RenewTime: &now, LeaseDurationSeconds: &duration},
 		}, metav1.CreateOptions{})
 		return err
@@ -69,13 +72,27 @@ func (n *lease) renew(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	if l.Annotations == nil {
-		l.Annotations = map[string]string{}
+	l.Annotations = n.annotations(l.Annotations)
+	if l.Labels == nil {
+		l.Labels = map[string]string{}
 	}
-	l.Annotations[engines.Annotation] = n.kind
+	l.Labels[watch.EngineLabel] = "true" // by which the controller finds it, whoever took it away
 	l.Spec.HolderIdentity, l.Spec.RenewTime, l.Spec.LeaseDurationSeconds = &n.node, &now, &duration
 	_, err = leases.Update(ctx, l, metav1.UpdateOptions{})
 	return err
+}
+
+// annotations say which engine it is, and what it doesn't serve.
+func (n *lease) annotations(all map[string]string) map[string]string {
+	if all == nil {
+		all = map[string]string{}
+	}
+	all[engines.Annotation] = n.kind
+	delete(all, engines.AnnotationUnserved)
+	if text := n.unserved(); text != "" {
+		all[engines.AnnotationUnserved] = text
+	}
+	return all
 }
 
 // release says that the engine is gone, so that nobody waits for the Lease to end.

@@ -28,6 +28,7 @@ type metrics struct {
 	sockets  prometheus.Gauge
 	pools    prometheus.Gauge
 	ready    atomic.Bool
+	unserved http.Handler // nil tells nothing of ports that could not be opened
 	mu       sync.RWMutex
 	known    map[string]*portMetrics // of ports in the table
 	listener net.Listener            // nil until it is served, or if it isn't
@@ -182,6 +183,9 @@ func (m *metrics) serve(address string, inherited *net.TCPListener, successor fu
 func (m *metrics) serveAt(l net.Listener, successor func() bool, log *slog.Logger) {
 	m.listener = l
 	mux := http.NewServeMux()
+	if m.unserved != nil {
+		mux.Handle("/unserved", m.unserved)
+	}
 	mux.Handle("/metrics", promhttp.HandlerFor(m.gatherer, promhttp.HandlerOpts{}))
 	mux.HandleFunc("/healthz", func(w http.ResponseWriter, _ *http.Request) { fmt.Fprintln(w, "ok") })
 	mux.HandleFunc("/readyz", func(w http.ResponseWriter, _ *http.Request) {

@@ -40,12 +40,14 @@ type process struct {
 	config  Config
 	log     *slog.Logger
 	metrics *metrics
-	lease   *lease                                     // nil if another process has it
-	sockets func() map[netip.AddrPort]*net.TCPListener // that a successor needs
-	claim   *handover.Claim                            // on the process before, until this one serves
-	bounded sync.Once                                  // the garbage
-	offer   atomic.Pointer[handover.Offer]             // to the process after; nil without Config.Handover
-	next    *os.Process                                // that this one has started to take its place
+	// unserved is what could not be opened.
+	unserved *unserved
+	lease    *lease                                     // nil if another process has it
+	sockets  func() map[netip.AddrPort]*net.TCPListener // that a successor needs
+	claim    *handover.Claim                            // on the process before, until this one serves
+	bounded  sync.Once                                  // the garbage
+	offer    atomic.Pointer[handover.Offer]             // to the process after; nil without Config.Handover
+	next     *os.Process                                // that this one has started to take its place
 	// leaveNext has the end of the context be no end of the next process any more; nil
 	// until that has taken over.
 	leaveNext func() bool
@@ -54,7 +56,8 @@ type process struct {
 
 func newProcess(config Config) *process {
 	config.Namespace = cmp.Or(config.Namespace, metav1.NamespaceSystem)
-	p := &process{config: config, log: config.Logger, metrics: newMetrics(), sockets: func() map[netip.AddrPort]*net.TCPListener { return nil }}
+	p := &process{config: config, log: config.Logger, unserved: newUnserved(), metrics: newMetrics(), sockets: func() map[netip.AddrPort]*net.TCPListener { return nil }}
+	p.metrics.unserved = p.unserved
 	if p.log == nil {
 		p.log = slog.Default()
 	}
@@ -66,7 +69,7 @@ func (p *process) leaseBy(core kubernetes.Interface) *lease {
 	if p.config.member != nil {
 		return nil
 	}
-	return &lease{core: core, namespace: p.config.Namespace, node: p.config.Node, kind: p.kind(), log: p.log}
+	return &lease{core: core, namespace: p.config.Namespace, node: p.config.Node, kind: p.kind(), log: p.log, unserved: p.unserved.text, changed: p.unserved.changed}
 }
 
 // announce tells the process that runs on this node already, if any, that this one

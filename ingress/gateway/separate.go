@@ -54,7 +54,9 @@ func runSeparate(ctx context.Context, p *process) error {
 		return fmt.Errorf("make client for Gateway API: %w", err)
 	}
 	s := &separate{process: p, core: core, known: make(chan struct{}), children: map[types.NamespacedName]*child{}}
-	s.lease = p.leaseBy(core)
+	if s.lease = p.leaseBy(core); s.lease != nil {
+		s.lease.unserved = s.unservedText
+	}
 	s.gather()
 	defer s.metrics.close()
 	if err := s.announce(ctx); err != nil {

@@ -25,6 +25,7 @@ type body struct {
 	read    int    // from source
 	dropped bool
 	failed  atomic.Bool // what the client sends can't be read
+	cause   error       // why, once failed
 	tees    []*tee      // get what is read of source
 
 	paceMu  sync.Mutex
@@ -85,6 +86,13 @@ func (b *body) again() bool {
 	return !b.failed.Load() && (!b.dropped || b.read == 0)
 }
 
+// why is the error of a body that can't be read.
+func (b *body) why() error {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return b.cause
+}
+
 // replay is the body from the start, for another try.
 func (b *body) replay() (io.ReadCloser, error) {
 	if !b.again() {
@@ -124,6 +132,7 @@ func (v *view) Read(p []byte) (int, error) {
 		v.pace(0) // the client's connection is read in the background now
 	}
 	if err != nil && !errors.Is(err, io.EOF) {
+		v.cause = err
 		v.failed.Store(true)
 	}
 	if n == 0 {

@@ -9,7 +9,6 @@ import (
 	"math"
 	"net"
 	"net/http"
-	"net/http/httptrace"
 	"net/netip"
 	"sync"
 	"sync/atomic"
@@ -29,10 +28,12 @@ var (
 	errClientGone     = errors.New("the client has gone")
 )
 
-// direct is the client side for requests of HTTP/1.1 that may be sent twice and
-// have no body, which are most. http.Transport gives each connection two
+// direct is the client side for requests of HTTP/1.1, but for those that have a time limit
+// of a try, which are most. http.Transport gives each connection two
 // goroutines and hands the request from one to the other; here the request's own
-// goroutine writes and reads. All parsing is net/http's.
+// goroutine writes and reads, and looks before whether the endpoint has ended the
+// connection: a request that is not to be sent twice would be lost. All parsing is
+// net/http's.
 type direct struct {
 	dial func(ctx context.Context, network, address string) (net.Conn, error)
 
@@ -92,7 +93,7 @@ var writers = sync.Pool{New: func() any { return bufio.NewWriterSize(nil, 4<<10)
 
 // roundTrip sends a request to an endpoint. A connection that was idle and turns
 // out to be closed is replaced.
-func (d *direct) roundTrip(r *http.Request, ep netip.AddrPort, busy *atomic.Int64, x *exchange) (*http.Response, error) {
+func (d *direct) roundTrip(r *http.Request, ep netip.AddrPort, busy *atomic.Int64, x *exchange, repeatable bool) (*http.Response, error) {
 	for {
 		l := d.take(ep)
 		reused := l != nil
@@ -113,7 +114,7 @@ func (d *direct) roundTrip(r *http.Request, ep netip.AddrPort, busy *atomic.Int6
 		if ctxErr := r.Context().Err(); ctxErr != nil {
 			return nil, ctxErr
 		}
-		if !reused || begun {
+		if !reused || begun || !repeatable {
 			return nil, err
 		}
 	}
@@ -126,30 +127,80 @@ func (d *direct) exchange(l *link, r *http.Request, ep netip.AddrPort, busy *ato
 	answered := false
 	defer func() { // also where something panics
 		if !answered {
+			x.awaited.answered(0)
 			d.end(l)
 			_ = l.conn.Close() // it is of no use any more
 		}
 	}()
-	w := writers.Get().(*bufio.Writer)
-	w.Reset(l.conn)
-	err = errors.Join(writeRequest(w, r), w.Flush())
-	w.Reset(nil)
-	writers.Put(w)
+	sent, err := l.send(r, x)
 	if err != nil {
 		return nil, false, err
 	}
 	l.limit = maxAnswerHeaders
 	if _, err := l.reader.Peek(1); err != nil {
-		return nil, false, err
+		return nil, false, sent.reason(err)
 	}
 	response, err := final(l.reader, r, x)
 	if err != nil {
-		return nil, true, err
+		return nil, true, sent.reason(err)
 	}
 	l.limit = math.MaxInt64
-	b := &directBody{ReadCloser: response.Body, direct: d, link: l, ep: ep, busy: busy, keep: !response.Close, whole: response.Body == http.NoBody}
+	b := &directBody{sent: sent, ReadCloser: response.Body, direct: d, link: l, ep: ep, busy: busy, keep: !response.Close, whole: response.Body == http.NoBody}
 	response.Body, answered = b, true
 	return response, true, nil
+}
+
+// sending is a request whose body is sent while its answer is awaited: an endpoint may
+// answer before it has read all. It has its error once; nil is sent already.
+type sending chan error
+
+// send sends a request, or begins to.
+func (l *link) send(r *http.Request, x *exchange) (sending, error) {
+	w := writers.Get().(*bufio.Writer)
+	w.Reset(l.conn)
+	put := func() {
+		w.Reset(nil)
+		writers.Put(w)
+	}
+	if r.Body == nil {
+		defer put()
+		return nil, errors.Join(writeRequest(w, r), w.Flush())
+	}
+	s := make(sending, 1)
+	go func() {
+		defer put()
+		err := errors.Join(r.Write(w), w.Flush())
+		s <- err
+		if err != nil && x.body.failed.Load() {
+			l.end() // the endpoint waits for what never comes
+		}
+	}()
+	return s, nil
+}
+
+// reason is why there is no answer: what reading it found, or sending before that.
+func (s sending) reason(err error) error {
+	select {
+	case sent := <-s:
+		if sent != nil {
+			return sent
+		}
+	default:
+	}
+	return err
+}
+
+// isDone reports whether all was sent.
+func (s sending) isDone() bool {
+	if s == nil {
+		return true
+	}
+	select {
+	case err := <-s:
+		return err == nil
+	default:
+		return false
+	}
 }
 
 // writeRequest does what [http.Request.Write] does for a request without a body, at less
@@ -256,23 +307,19 @@ func (l *link) isAlone() bool {
 func final(b *bufio.Reader, r *http.Request, x *exchange) (*http.Response, error) {
 	for range maxInformational {
 		response, err := http.ReadResponse(b, r)
-		switch {
-		case err != nil:
+		if err != nil {
 			return nil, fmt.Errorf("read answer: %w", err)
+		}
+		x.awaited.answered(response.StatusCode)
+		switch {
 		case response.StatusCode < 100:
 			return nil, badStatus(response)
 		case response.StatusCode == http.StatusSwitchingProtocols:
-			return nil, errors.New("the endpoint changes the protocol though nobody asked")
+			return nil, errUnasked
 		case response.StatusCode >= 200:
 			return response, nil
 		}
-		if x.writer != nil {
-			x.inform(response.StatusCode, response.Header)
-		} else if t := httptrace.ContextClientTrace(r.Context()); t != nil && t.Got1xxResponse != nil {
-			if err := t.Got1xxResponse(response.StatusCode, map[string][]string(response.Header)); err != nil {
-				return nil, err
-			}
-		}
+		x.inform(response.StatusCode, response.Header)
 	}
 	return nil, errors.New("the endpoint announces its answer too often")
 }
@@ -287,6 +334,7 @@ type directBody struct {
 	keep   bool          // the endpoint leaves the connection open
 	whole  bool
 	once   sync.Once
+	sent   sending
 }
 
 func (b *directBody) Read(p []byte) (int, error) {
@@ -300,7 +348,7 @@ func (b *directBody) Read(p []byte) (int, error) {
 func (b *directBody) Close() error {
 	b.once.Do(func() {
 		b.busy.Add(-1)
-		if b.direct.end(b.link) && b.keep && b.whole && b.link.reader.Buffered() == 0 && b.direct.give(b.ep, b.link) {
+		if b.direct.end(b.link) && b.sent.isDone() && b.keep && b.whole && b.link.reader.Buffered() == 0 && b.direct.give(b.ep, b.link) {
 			return
 		}
 		_ = b.link.conn.Close() // what is left of the answer is lost

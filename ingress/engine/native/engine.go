@@ -19,8 +19,10 @@
 //	rewrite.go   what is changed in requests and answers
 //	try.go       tries and their timeouts
 //	upstream.go  connections to endpoints
-//	short.go     the short way for most requests
-//	direct.go    its connections to endpoints
+//	relay.go     a request to an endpoint, and its answer to the client
+//	inform.go    answers before the answer
+//	tunnel.go    WebSockets
+//	direct.go    connections to endpoints of HTTP/1.1
 //	pick.go      which endpoint
 //	proxyprotocol.go  whose connection it is, from load balancers and to endpoints
 //	cors.go      other origins

@@ -8,7 +8,6 @@ import (
 	"math/rand/v2"
 	"net"
 	"net/http"
-	"net/http/httputil"
 	"net/netip"
 	"strings"
 	"sync"
@@ -44,6 +43,8 @@ type exchange struct {
 	told       Access
 	cookie     string // of affinity, if the client has one
 	body       *body
+	informer   informer
+	awaited    *awaited   // the body, if the endpoint is asked whether it wants it
 	plain      *plainConn // the client's connection, if the short way has to look whether it is there
 	endpoint   netip.AddrPort
 	lastErr    error
@@ -199,9 +200,6 @@ func (x *exchange) proxy(w http.ResponseWriter, r *http.Request) {
 			x.cookie = c.Value
 		}
 	}
-	if x.upgrade {
-		r.Header["Connection"], r.Header["Upgrade"] = []string{"Upgrade"}, []string{"websocket"}
-	}
 	if r.ProtoMajor == 1 && r.ContentLength != 0 {
 		// An endpoint may answer while it still reads. Without this, net/http reads
 		// the rest of the body itself then, and the endpoint doesn't get it.
@@ -210,24 +208,15 @@ func (x *exchange) proxy(w http.ResponseWriter, r *http.Request) {
 			return
 		}
 	}
-	mirrors := append(x.action.Mirrors[:len(x.action.Mirrors):len(x.action.Mirrors)], x.backend.Mirrors...)
-	if len(mirrors) == 0 && x.isShort(r) {
-		x.short(ctx, w, r)
-		return
+	x.body = withoutBody
+	if r.ContentLength != 0 && r.Body != nil {
+		x.body = newBody(w, r, x.action.MaxBody)
+		defer x.body.end()
 	}
-	x.body = newBody(w, r, x.action.MaxBody)
-	defer x.body.end()
-	if len(mirrors) > 0 {
+	if mirrors := append(x.action.Mirrors[:len(x.action.Mirrors):len(x.action.Mirrors)], x.backend.Mirrors...); len(mirrors) > 0 {
 		x.mirror(r, mirrors)
 	}
-	p := httputil.ReverseProxy{
-		Rewrite: x.rewrite, Transport: x, ModifyResponse: x.modify, ErrorHandler: x.failed,
-		BufferPool: buffers{}, ErrorLog: nobody,
-	}
-	if isStream(r) {
-		p.FlushInterval = -1
-	}
-	p.ServeHTTP(w, r.WithContext(ctx))
+	x.relay(ctx, w, r)
 }
 
 // ends are those of the client's connection; its port isn't known if a trusted
@@ -250,6 +239,9 @@ func isStream(r *http.Request) bool {
 // failed answers for a backend that doesn't.
 func (x *exchange) failed(w http.ResponseWriter, r *http.Request, err error) {
 	var tooLarge *http.MaxBytesError
+	if x.body.failed.Load() { // which who sends it wraps, or not
+		err = x.body.why()
+	}
 	switch {
 	case errors.As(err, &tooLarge):
 		x.answer(w, http.StatusRequestEntityTooLarge, err.Error())
@@ -309,10 +301,5 @@ func (c *counter) Write(b []byte) (int, error) {
 // Unwrap lets http.ResponseController flush and hijack.
 func (c *counter) Unwrap() http.ResponseWriter { return c.ResponseWriter }
 
-// buffers are used again for copying.
-type buffers struct{}
-
+// bufferPool has buffers for copying bodies.
 var bufferPool = sync.Pool{New: func() any { b := make([]byte, 32<<10); return &b }}
-
-func (buffers) Get() []byte  { return *bufferPool.Get().(*[]byte) }
-func (buffers) Put(b []byte) { bufferPool.Put(&b) }

@@ -2,25 +2,13 @@ package native
 
 import (
 	"cmp"
-	"io"
-	"log"
 	"net/http"
-	"net/http/httputil"
 	"slices"
 	"strings"
 
 	"github.com/fairway-net/fairway/ingress/model"
 	"github.com/fairway-net/fairway/ingress/policy"
 )
-
-// nobody reads what ReverseProxy would log: failed tells it all.
-var nobody = log.New(io.Discard, "", 0)
-
-// rewrite makes the request that an endpoint gets.
-func (x *exchange) rewrite(p *httputil.ProxyRequest) {
-	p.Out.Host, p.Out.URL.RawQuery = p.In.Host, p.In.URL.RawQuery
-	x.edit(p.Out)
-}
 
 // forwarded notes where a request comes from: the client, the host that it asked
 // for, and how. Trusted proxies know better. The headers still are the client's.

@@ -3,7 +3,6 @@ package native
 import (
 	"context"
 	"crypto/tls"
-	"io"
 	"math/rand/v2"
 	"net"
 	"net/netip"
@@ -33,12 +32,12 @@ func (s *socket) relay(c net.Conn, l *model.Listener, name string) {
 	if backend == nil {
 		return
 	}
-	defer func() { _ = backend.Close() }()
-	stop := context.AfterFunc(s.streamCtx, func() { _, _ = c.Close(), backend.Close() })
-	defer stop()
+	end := func() { _, _ = c.Close(), backend.Close() } // nothing more is to come
+	defer end()
+	defer context.AfterFunc(s.streamCtx, end)()
 	var both sync.WaitGroup
-	both.Go(func() { forward(backend, c) })
-	forward(c, backend)
+	both.Go(func() { pour(backend, c, end) })
+	pour(c, backend, end)
 	both.Wait()
 }
 
@@ -68,13 +67,4 @@ func (s *socket) dial(ctx context.Context, pool *model.Pool, client netip.Addr, 
 		failed = append(failed, ep)
 	}
 	return nil
-}
-
-// forward copies one direction and its end.
-func forward(to, from net.Conn) {
-	if _, err := io.Copy(to, from); err != nil {
-		_, _ = to.Close(), from.Close()
-		return
-	}
-	_ = closeWrite(to) // an error means that it is closed
 }

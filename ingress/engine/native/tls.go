@@ -149,7 +149,7 @@ func (r *replayed) Read(b []byte) (int, error) {
 func (r *replayed) CloseWrite() error { return closeWrite(r.Conn) }
 
 // closeWrite says to the other side that nothing more comes.
-func closeWrite(c net.Conn) error {
+func closeWrite(c io.Closer) error {
 	if half, ok := c.(interface{ CloseWrite() error }); ok {
 		return half.CloseWrite()
 	}

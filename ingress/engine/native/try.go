@@ -150,8 +150,8 @@ func pause(ctx context.Context, d time.Duration) bool {
 // try sends the request to one endpoint. Whether anything may have been sent
 // says whether others may be tried without being asked to.
 func (x *exchange) try(transport *upstream, r *http.Request, ep netip.AddrPort, repeatable bool) (response *http.Response, sent bool, err error) {
-	if repeatable && transport.direct != nil && x.action.BackendTimeout == 0 && x.action.ReadTimeout == 0 {
-		return x.tryDirect(transport.direct, r, ep)
+	if transport.direct != nil && !x.upgrade && x.action.BackendTimeout == 0 && x.action.ReadTimeout == 0 {
+		return x.tryDirect(transport.direct, r, ep, repeatable)
 	}
 	ctx, cancel := context.WithCancelCause(r.Context())
 	stop := func() { cancel(nil) }
@@ -165,7 +165,7 @@ func (x *exchange) try(transport *upstream, r *http.Request, ep netip.AddrPort, 
 		before := stop
 		stop = func() { idle.timer.Stop(); before() }
 	}
-	out := r.WithContext(ctx)
+	out := r.WithContext(x.informed(ctx))
 	target := *r.URL
 	target.Scheme, target.Host = "http", ep.String()
 	if x.pool.TLS != nil {
@@ -207,14 +207,23 @@ func badStatus(response *http.Response) error {
 }
 
 // tryDirect is try the short way.
-func (x *exchange) tryDirect(d *direct, r *http.Request, ep netip.AddrPort) (response *http.Response, sent bool, err error) {
+func (x *exchange) tryDirect(d *direct, r *http.Request, ep netip.AddrPort, repeatable bool) (response *http.Response, sent bool, err error) {
 	busy := x.engine.pickers.of(x.pool.Name).requests(ep)
 	busy.Add(1)
 	x.endpoint = ep
 	if r.Host == "" { // as HTTP/1.0 may have it
 		r.URL.Host = ep.String()
 	}
-	response, err = d.roundTrip(r, ep, busy, x)
+	if r.Body != nil {
+		out := *r
+		r = &out
+		r.Body = &view{body: x.body}
+		if len(r.Header["Expect"]) > 0 {
+			x.awaited = newAwaited(r.Body)
+			r.Body = x.awaited
+		}
+	}
+	response, err = d.roundTrip(r, ep, busy, x, repeatable)
 	if err != nil {
 		busy.Add(-1)
 		return nil, !isUnsent(err), err
@@ -246,6 +255,9 @@ func (c *idleConnection) Read(p []byte) (int, error) {
 	c.idle.touch()
 	return n, err
 }
+
+// CloseWrite says that nothing more comes.
+func (c *idleConnection) CloseWrite() error { return closeWrite(c.ReadWriteCloser) }
 
 func (c *idleConnection) Write(p []byte) (int, error) {
 	n, err := c.ReadWriteCloser.Write(p)

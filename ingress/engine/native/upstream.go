@@ -95,7 +95,7 @@ func (u *upstreams) of(pool *model.Pool, upgrade bool, connect time.Duration) *u
 		ReadBufferSize:      8 << 10,
 
 		MaxResponseHeaderBytes: maxAnswerHeaders,
-		ExpectContinueTimeout:  time.Second, // then the body goes without
+		ExpectContinueTimeout:  continueTimeout,
 		HTTP2: &http.HTTP2Config{
 			SendPingTimeout: lossTimeout / 2, PingTimeout: lossTimeout / 2, WriteByteTimeout: lossTimeout,
 		},

@@ -3,6 +3,7 @@ package native
 import (
 	"context"
 	"errors"
+	"fmt"
 	"io"
 	"net/http"
 	"strings"
@@ -11,21 +12,21 @@ import (
 	"github.com/fairway-net/fairway/ingress/policy"
 )
 
-// isShort reports whether a request can go the short way: it has no body, may be
-// sent twice, and goes to endpoints of plain HTTP/1.1. All others are
-// httputil.ReverseProxy's.
+// isShort reports whether a request has no body, may be sent twice, and goes to endpoints
+// of plain HTTP/1.1.
 func (x *exchange) isShort(r *http.Request) bool {
-	return x.pool.Protocol == model.HTTP1 && x.pool.TLS == nil && x.pool.Proxy == model.ProxyNone && isRepeatable(r) && len(r.Header["Trailer"]) == 0
+	return x.pool.Protocol == model.HTTP1 && x.pool.TLS == nil && x.pool.Proxy == model.ProxyNone && isRepeatable(r) && !x.upgrade && len(r.Header["Trailer"]) == 0
 }
 
 // withoutBody is the body of requests that have none.
 var withoutBody = &body{source: http.NoBody}
 
-// short does what httputil.ReverseProxy does, with a small part of its allocations:
-// the request itself becomes what the endpoint gets. net/http doesn't look at what is
-// changed here once it has called the handler.
-func (x *exchange) short(ctx context.Context, w http.ResponseWriter, r *http.Request) {
-	x.body, x.writer = withoutBody, w
+// relay has an endpoint answer, and hands the answer to the client. It is the one way of
+// all requests that a server of net/http's or quic-go's has read; those that simple reads
+// go by ask, too. The request itself becomes what the endpoint gets: a server doesn't look
+// at what is changed here once it has called the handler.
+func (x *exchange) relay(ctx context.Context, w http.ResponseWriter, r *http.Request) {
+	x.writer = w
 	out := r
 	switch {
 	case x.action.CORS != nil || x.backend.CORS != nil: // the answer depends on what the client asked with
@@ -33,7 +34,7 @@ func (x *exchange) short(ctx context.Context, w http.ResponseWriter, r *http.Req
 	case ctx != r.Context():
 		out = r.WithContext(ctx)
 	}
-	if x.isBare(ctx, r) {
+	if x.body == withoutBody && x.isShort(r) && x.isBare(ctx, r) {
 		if x.plain = plainOf(ctx); x.plain != nil {
 			x.plain.handled.Store(true)
 			defer x.plain.handled.Store(false)
@@ -45,21 +46,38 @@ func (x *exchange) short(ctx context.Context, w http.ResponseWriter, r *http.Req
 		return
 	}
 	defer func() { _ = response.Body.Close() }() // what is left of it is lost
+	if response.StatusCode == http.StatusSwitchingProtocols {
+		x.tunnel(ctx, w, response)
+		return
+	}
 	x.respond(w, response)
 }
 
+var errUnasked = errors.New("the endpoint changes the protocol though nobody asked")
+
 // ask has an endpoint answer a request, which becomes what the endpoint gets.
 func (x *exchange) ask(out *http.Request) (*http.Response, error) {
-	out.Body, out.Close, out.RequestURI = nil, false, ""
+	if x.body == withoutBody {
+		out.Body = nil
+	}
+	out.Close, out.RequestURI = false, ""
 	x.edit(out)
+	if x.upgrade {
+		out.Header["Connection"], out.Header["Upgrade"] = []string{"Upgrade"}, []string{"websocket"}
+	}
 	response, err := x.RoundTrip(out)
+	x.informer.end()
 	if err != nil {
 		return nil, err
+	}
+	if response.StatusCode == http.StatusSwitchingProtocols && !(x.upgrade && strings.EqualFold(response.Header.Get("Upgrade"), "websocket")) {
+		_ = response.Body.Close() // it isn't handed on
+		return nil, errUnasked
 	}
 	policy.DropHopByHop(response.Header)
 	if err := x.modify(response); err != nil {
 		_ = response.Body.Close() // it isn't handed on
-		return nil, err
+		return nil, fmt.Errorf("change the answer: %w", err)
 	}
 	return response, nil
 }
@@ -68,16 +86,6 @@ func (x *exchange) ask(out *http.Request) (*http.Response, error) {
 // nothing listens to the context, and the connection has no other requests.
 func (x *exchange) isBare(ctx context.Context, r *http.Request) bool {
 	return r.ProtoMajor == 1 && ctx == r.Context() && x.action.BackendTimeout == 0 && x.action.ReadTimeout == 0 && x.action.Errors == nil
-}
-
-// inform hands on an answer before the answer.
-func (x *exchange) inform(status int, header http.Header) {
-	h := x.writer.Header()
-	for name, values := range header {
-		h[name] = values
-	}
-	x.writer.WriteHeader(status)
-	clear(h)
 }
 
 // respond hands an endpoint's answer to the client.

@@ -111,8 +111,9 @@ func (a *Agent) watchNode(ctx context.Context) {
 			a.publish.SetNode(n)
 		},
 		Delete: func(types.NamespacedName) {
-			a.config.Log.Warn("the Node object of this machine was deleted; forwarding goes on", "node", a.config.NodeName)
+			a.config.Log.Warn("the Node object of this machine was deleted; forwarding goes on, and no address is announced any more", "node", a.config.NodeName)
 			a.health.setEligible(false)
+			a.balance.DeleteNode()
 			signal(a.unregistered)
 		},
 		Synced: func() {

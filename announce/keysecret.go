@@ -9,3 +9,7 @@ const (
 	// with both, and believed with either.
 	PreviousKeyField = "previous"
 )
+
+// LabelDrained is the label of a Node that is to announce nothing for the time being: `fairway
+// drain` sets it, and takes no other away.
+const LabelDrained = "fairway.dev/drained"

@@ -108,6 +108,8 @@ type agentFlags struct {
 	directReturn       bool
 	register           bool
 	announce           bool
+	announceNamespace  string
+	ignoreExcluded     bool
 	ipForward          bool
 	scheduler          string
 	iptablesVariant    string
@@ -155,6 +157,8 @@ func (f *agentFlags) addRunning(flags *pflag.FlagSet) {
 	flags.StringVar(&f.healthz, "healthz-bind-address", f.healthz, `host:port of /healthz and /livez; "" serves none`)
 	flags.StringVar(&f.agentAddress, agentAddressFlag, f.agentAddress, "host:port at which a machine that makes its own Node answers Fairway's API servers, which ask for users of explain, doctor, trace and flows; \"\" is nowhere")
 	flags.BoolVar(&f.announce, "announce", f.announce, "announce load balancer addresses of this node, as MetalLB's IPAddressPools and L2Advertisements say")
+	addAnnounceNamespace(flags, "announce-namespace", &f.announceNamespace)
+	flags.BoolVar(&f.ignoreExcluded, "ignore-exclude-lb", false, "announce also from a node with the label "+corev1.LabelNodeExcludeBalancers+", as kubeadm's control planes have")
 	flags.BoolVar(&f.dns, "dns", f.dns, "serve the cluster's names on this node, at the address of the DNS Service")
 	addClusterDNSFlag(flags, &f.dnsAddress)
 	flags.Uint16Var(&f.dnsPort, "dns-node-port", 10053, "port at this node's address for other nodes whose DNS server fails; 0 for none")
@@ -207,7 +211,7 @@ func (f *agentFlags) config() (agent.Config, error) {
 	}
 	config.ZPages.Version = Version
 	if f.announce {
-		config.Announce = &speaker.Options{Speakers: !f.register}
+		config.Announce = &speaker.Options{Namespace: f.announceNamespace, Speakers: !f.register, IgnoreExcluded: f.ignoreExcluded}
 	}
 	config.Plane.CountBytes = f.serviceBytes
 	config.Plane.Scheduler, config.Plane.StateDir, config.Plane.Cgroup = f.scheduler, f.stateDir, f.cgroup

@@ -19,6 +19,7 @@ import (
 	"k8s.io/client-go/tools/clientcmd"
 
 	"github.com/fairway-net/fairway/apiserver"
+	"github.com/fairway-net/fairway/controller/addresses"
 	"github.com/fairway-net/fairway/controller/nodecert"
 	"github.com/fairway-net/fairway/kube/credentials"
 )
@@ -126,8 +127,9 @@ their certificates of 30 days.`,
 
 func revokeCertsCommand() *cobra.Command {
 	kubeconfig := apiserver.AdminKubeconfig(apiserver.DefaultConfig().DataDir)
+	var namespace string
 	c := &cobra.Command{
-		Use: "revoke NODE", Short: "Lock a machine out of the cluster: revoke its certificates and delete its Node", Args: cobra.ExactArgs(1),
+		Use: "revoke NODE", Short: "Lock a machine out of the cluster: revoke its certificates, replace the key of adverts, and delete its Node", Args: cobra.ExactArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			_, client, err := adminClient(kubeconfig)
 			if err != nil {
@@ -135,6 +137,11 @@ func revokeCertsCommand() *cobra.Command {
 			}
 			if err := nodecert.Revoke(cmd.Context(), client, args[0], time.Now()); err != nil {
 				return err
+			}
+			// The machine knows the key that nodes sign their adverts with.
+			rotated := addresses.RotateKey(cmd.Context(), client, namespace, false)
+			if rotated != nil && !apierrors.IsNotFound(rotated) {
+				return errors.Join(errors.New("its certificates are revoked; replace the key of adverts with fairway announce rotate-key --now, and delete the Node"), rotated)
 			}
 			err = client.CoreV1().Nodes().Delete(cmd.Context(), args[0], metav1.DeleteOptions{})
 			if err != nil && !apierrors.IsNotFound(err) {
@@ -147,6 +154,7 @@ func revokeCertsCommand() *cobra.Command {
 			return nil
 		},
 	}
+	addAnnounceNamespace(c.Flags(), "announce-namespace", &namespace)
 	c.Flags().StringVar(&kubeconfig, "kubeconfig", kubeconfig, "kubeconfig of an administrator")
 	return c
 }

@@ -21,7 +21,7 @@ import (
 )
 
 func drainCommand() *cobra.Command {
-	var kubeconfig string
+	var kubeconfig, namespace string
 	var wait, undo bool
 	var timeout time.Duration
 	c := &cobra.Command{
@@ -35,7 +35,7 @@ func drainCommand() *cobra.Command {
 			}
 			ctx, cancel := context.WithTimeout(cmd.Context(), timeout)
 			defer cancel()
-			d, err := newDrain(file, args[0], cmd.OutOrStdout())
+			d, err := newDrain(file, args[0], namespace, cmd.OutOrStdout())
 			if err != nil {
 				return err
 			}
@@ -48,20 +48,23 @@ func drainCommand() *cobra.Command {
 	c.Flags().BoolVar(&wait, "wait", false, "return when other nodes announce all that the node did, and no connection goes by way of it any more")
 	c.Flags().BoolVar(&undo, "undo", false, "let the node announce again; addresses stay where they are")
 	c.Flags().DurationVar(&timeout, "timeout", time.Minute, "how long to try and to wait")
+	addAnnounceNamespace(c.Flags(), "namespace", &namespace)
 	addKubeconfigFlag(c, &kubeconfig)
 	return c
 }
 
-// drain moves a node's addresses away by the label that load balancers of
-// Kubernetes look at.
+// drain moves a node's addresses away by a label of its own: who has set the one that load
+// balancers of Kubernetes look at keeps it.
 type drain struct {
 	node    string
 	out     io.Writer
 	metallb *kube.MetalLB
-	patch   func(ctx context.Context, body []byte) error
+	// namespace of MetalLB's objects.
+	namespace string
+	patch     func(ctx context.Context, body []byte) error
 }
 
-func newDrain(kubeconfig, node string, out io.Writer) (*drain, error) {
+func newDrain(kubeconfig, node, namespace string, out io.Writer) (*drain, error) {
 	config, err := balance.Config(kubeconfig)
 	if err != nil {
 		return nil, err
@@ -74,7 +77,7 @@ func newDrain(kubeconfig, node string, out io.Writer) (*drain, error) {
 	if err != nil {
 		return nil, err
 	}
-	return &drain{node: node, out: out, metallb: metallb, patch: func(ctx context.Context, body []byte) error {
+	return &drain{node: node, out: out, metallb: metallb, namespace: namespace, patch: func(ctx context.Context, body []byte) error {
 		_, err := client.CoreV1().Nodes().Patch(ctx, node, types.MergePatchType, body, metav1.PatchOptions{})
 		return err
 	}}, nil
@@ -86,7 +89,7 @@ func (d *drain) mark(ctx context.Context, away bool) error {
 	if away {
 		value = ""
 	}
-	body, err := json.Marshal(map[string]any{"metadata": map[string]any{"labels": map[string]any{corev1.LabelNodeExcludeBalancers: value}}})
+	body, err := json.Marshal(map[string]any{"metadata": map[string]any{"labels": map[string]any{announce.LabelDrained: value}}})
 	if err != nil {
 		return fmt.Errorf("label Node %s: %w", d.node, err)
 	}
@@ -94,9 +97,9 @@ func (d *drain) mark(ctx context.Context, away bool) error {
 		return fmt.Errorf("label Node %s: %w", d.node, err)
 	}
 	if away {
-		fmt.Fprintf(d.out, "node %s is to announce nothing: it has the label %s\n", d.node, corev1.LabelNodeExcludeBalancers)
+		fmt.Fprintf(d.out, "node %s is to announce nothing: it has the label %s\n", d.node, announce.LabelDrained)
 	} else {
-		fmt.Fprintf(d.out, "node %s may announce again\n", d.node)
+		fmt.Fprintf(d.out, "node %s may announce again, unless it has the label %s, which isn't ours\n", d.node, corev1.LabelNodeExcludeBalancers)
 	}
 	return nil
 }
@@ -160,7 +163,7 @@ func (d *drain) look(ctx context.Context, late bool) (string, error) {
 
 // state is what the node's agent says of itself; empty if it says nothing.
 func (d *drain) state(ctx context.Context) (state v1beta1.ConfigurationState, err error) {
-	body, err := d.metallb.V1beta1.Get().Namespace(v1beta1.DefaultNamespace).Resource("configurationstates").Name("speaker-" + d.node).Do(ctx).Raw()
+	body, err := d.metallb.V1beta1.Get().Namespace(d.namespace).Resource("configurationstates").Name("speaker-" + d.node).Do(ctx).Raw()
 	if apierrors.IsNotFound(err) {
 		return state, nil
 	}

@@ -66,7 +66,7 @@ func TestDrainWaits(t *testing.T) {
 			})
 			ctx, cancel := context.WithTimeout(t.Context(), 10*time.Second)
 			defer cancel()
-			got, err := (&drain{node: "n1", metallb: metallb}).look(ctx, c.late)
+			got, err := (&drain{node: "n1", namespace: v1beta1.DefaultNamespace, metallb: metallb}).look(ctx, c.late)
 			if err != nil || got != c.want {
 				t.Errorf("%q, %v; want %q", got, err, c.want)
 			}
@@ -102,7 +102,7 @@ func TestDrainTimeout(t *testing.T) {
 	})
 	ctx, cancel := context.WithTimeout(t.Context(), 50*time.Millisecond)
 	defer cancel()
-	err := (&drain{node: "n1", metallb: metallb, out: io.Discard}).await(late{ctx})
+	err := (&drain{node: "n1", namespace: v1beta1.DefaultNamespace, metallb: metallb, out: io.Discard}).await(late{ctx})
 	if !errors.Is(err, context.DeadlineExceeded) {
 		t.Error(err)
 	}

@@ -90,10 +90,13 @@ func (n *Speaker) planFor(config *announce.Config, self announce.Node, served ma
 	return announce.Decide(config, self, served, func(service string) announce.Service { return n.services[service] })
 }
 
-// asItIs is a Node while MetalLB's speakers run on it, and when nothing is to be announced any more.
+// asItIs is a Node while MetalLB's speakers run on it, while this machine is out, and when nothing is to be announced any more.
 func (n *Speaker) asItIs(self announce.Node) announce.Node {
 	if len(n.rival) > 0 {
 		self.Unfit = "a MetalLB speaker runs on this node and announces"
+	}
+	if n.refused {
+		self.Unfit = "the API server refuses this machine's credential: it was revoked, or has expired"
 	}
 	if n.ends {
 		self.Unfit = "the machine shuts down, or the agent announces nothing any more"

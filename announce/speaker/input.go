@@ -152,9 +152,19 @@ func (n *Speaker) SetNode(node *corev1.Node, eligible bool) {
 	if n == nil {
 		return
 	}
+	n.setSelf(announce.Node{Labels: node.Labels, Unfit: unfit(node, eligible, n.options.IgnoreExcluded), PodRanges: podRanges(node)})
+}
+
+// DeleteNode takes in that this machine has no Node any more: it is out, and announces nothing.
+func (n *Speaker) DeleteNode() {
+	if n != nil {
+		n.setSelf(announce.Node{Unfit: "the Node of this machine was deleted"})
+	}
+}
+
+func (n *Speaker) setSelf(next announce.Node) {
 	n.mu.Lock()
 	defer n.mu.Unlock()
-	next := announce.Node{Labels: node.Labels, Unfit: unfit(node, eligible), PodRanges: podRanges(node)}
 	if n.moving {
 		n.coming = next
 		return
@@ -175,8 +185,11 @@ func podRanges(node *corev1.Node) []netip.Prefix {
 }
 
 // unfit says why a node must not announce; "" if it may.
-func unfit(node *corev1.Node, eligible bool) string {
-	if _, excluded := node.Labels[corev1.LabelNodeExcludeBalancers]; excluded {
+func unfit(node *corev1.Node, eligible, ignoreExcluded bool) string {
+	if _, drained := node.Labels[announce.LabelDrained]; drained {
+		return "the node is drained: it has the label " + announce.LabelDrained
+	}
+	if _, excluded := node.Labels[corev1.LabelNodeExcludeBalancers]; excluded && !ignoreExcluded {
 		return "the node has the label " + corev1.LabelNodeExcludeBalancers
 	}
 	if !eligible {

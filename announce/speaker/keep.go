@@ -122,7 +122,7 @@ func (n *Speaker) leaveRouters() {
 // which goes on forwarding until then.
 func (n *Speaker) isFollowed() bool {
 	n.mu.Lock()
-	may := n.self.Unfit == "" && !n.ends
+	may := n.self.Unfit == "" && !n.ends && !n.refused
 	n.mu.Unlock()
 	return may && !machineStops(n.systemd)
 }

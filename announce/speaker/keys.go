@@ -6,6 +6,7 @@ import (
 	"strings"
 	"time"
 
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/fairway-net/fairway/announce"
@@ -28,6 +29,7 @@ type keys struct {
 	now, former []byte
 	formerUntil time.Time
 	said        map[string]bool // MACs with foreign signatures that were told of
+	refused     int             // times in a row that the API refused this machine's credential
 }
 
 // readKeys reads the Secret, and reports whether there is a key to sign with.
@@ -36,6 +38,7 @@ func (n *Speaker) readKeys(ctx context.Context, k *keys) (ok bool, err error) {
 	if err == nil && len(secret.Data[announce.KeyField]) == 0 {
 		err = fmt.Errorf("it has no data %q", announce.KeyField)
 	}
+	n.noteRefusal(k, apierrors.IsUnauthorized(err))
 	now := time.Now()
 	if err == nil {
 		key, previous := secret.Data[announce.KeyField], secret.Data[announce.PreviousKeyField]
@@ -59,6 +62,25 @@ func (n *Speaker) readKeys(ctx context.Context, k *keys) (ok bool, err error) {
 		n.cluster.Foreign.Forget()
 	}
 	return true, err
+}
+
+// mostRefused is how often in a row the API refuses a credential that is good no more.
+const mostRefused = 3
+
+// noteRefusal has this machine announce nothing while its credential isn't good any more: it was
+// revoked, or has expired.
+func (n *Speaker) noteRefusal(k *keys, refused bool) {
+	before := k.refused >= mostRefused
+	k.refused++
+	if !refused {
+		k.refused = 0
+	}
+	if out := k.refused >= mostRefused; out != before {
+		n.mu.Lock()
+		n.refused = out
+		n.mu.Unlock()
+		signal(n.wake)
+	}
 }
 
 // awaitKeys returns once there is a key.
@@ -85,6 +107,9 @@ func (n *Speaker) keepKeys(ctx context.Context, k *keys) {
 	complaint := ""
 	for {
 		pause := keysAgain
+		if k.refused > 0 {
+			pause = keysPause
+		}
 		if left := time.Until(k.formerUntil); left > 0 {
 			pause = min(pause, left)
 		}

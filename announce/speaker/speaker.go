@@ -51,6 +51,8 @@ type Options struct {
 	Namespace string
 	// Speakers looks for a MetalLB speaker on this node, and waits while there is one.
 	Speakers bool
+	// IgnoreExcluded announces also from a node with the label that keeps load balancers away.
+	IgnoreExcluded bool
 }
 
 // Config is what a speaker is started with.
@@ -131,6 +133,7 @@ type Speaker struct {
 	guide       guide                    // the same
 	moving      bool                     // other nodes prepare for what the Node says now
 	coming      announce.Node            // what it says now, if moving
+	refused     bool                     // the API takes this machine's credential no more
 	ends        bool                     // nothing is to be announced any more
 }
 

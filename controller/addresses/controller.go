@@ -8,6 +8,7 @@
 //	write.go          what is written to Services, and Events
 //	configuration.go  pools, and what is wrong with them
 //	pools.go          following pools and nodes; counts and ConfigurationState
+//	keys.go           the key that nodes sign their adverts with
 //	simple.go         the pool of --load-balancer-range
 //	allocator/        who has which address (pure)
 package addresses
@@ -20,6 +21,7 @@ import (
 	"net/netip"
 	"slices"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
@@ -68,6 +70,7 @@ type Controller struct {
 	services  *queue.Queue[types.NamespacedName]
 	reports   *queue.Queue[string] // names of pools, or "" for the ConfigurationState
 	reread    chan struct{}        // pools or nodes changed
+	nodesGone atomic.Bool          // since the key of adverts was replaced
 
 	mu       sync.Mutex
 	pools    map[string]*v1beta1.IPAddressPool
@@ -124,6 +127,7 @@ func (c *Controller) Run(ctx context.Context) {
 	}
 	c.configure()
 	c.adopt()
+	running.Go(func() { c.keepKey(ctx) })
 	running.Go(func() { c.follow(ctx) })
 	running.Go(func() { c.reports.Run(ctx, 1) })
 	c.services.Run(ctx, workers)
@@ -183,6 +187,7 @@ func (c *Controller) sync(ctx context.Context, key types.NamespacedName) error {
 	s, err := c.cluster.Services.Services(key.Namespace).Get(key.Name)
 	if apierrors.IsNotFound(err) {
 		c.free(key)
+		c.allocator.Forget(key)
 		c.mu.Lock()
 		delete(c.untold, key)
 		c.mu.Unlock()
@@ -192,11 +197,13 @@ func (c *Controller) sync(ctx context.Context, key types.NamespacedName) error {
 		return fmt.Errorf("get Service %s: %w", key, err)
 	}
 	if !wants(s, c.options.Class) {
-		c.free(key)
-		if isOfAnotherClass(s, c.options.Class) {
-			return nil
+		if !isOfAnotherClass(s, c.options.Class) {
+			if err := c.clear(ctx, s, ""); err != nil {
+				return err // nobody else gets what the Service is still said to have
+			}
 		}
-		return c.clear(ctx, s, "")
+		c.free(key)
+		return nil
 	}
 	if c.isAnothers(s) {
 		c.free(key)
@@ -204,17 +211,22 @@ func (c *Controller) sync(ctx context.Context, key types.NamespacedName) error {
 	}
 	r, err := request(s, c.labelsOf(s.Namespace))
 	if err != nil {
-		c.free(key)
-		return c.fail(ctx, s, nil, err)
+		failed := c.fail(ctx, s, nil, err)
+		if failed == nil {
+			c.release(key)
+		}
+		return failed
 	}
 	before := c.allocator.Held(key)
+	makesRoom := c.allocator.MakesRoom(r)
 	got, lost, err := c.allocator.Ensure(r, assigned(s))
 	if lost != nil || !slices.Equal(before.Addresses, got.Addresses) {
 		c.counted(before.Pool)
 		c.counted(got.Pool)
-		if len(before.Addresses) > 0 {
-			c.retry()
-		}
+		makesRoom = makesRoom || len(before.Addresses) > 0
+	}
+	if makesRoom {
+		defer c.retry() // once the status says so
 	}
 	if err != nil {
 		return c.fail(ctx, s, lost, err)
@@ -233,11 +245,16 @@ func (c *Controller) isAnothers(s *corev1.Service) bool {
 	return !marked && len(has) > 0 && !slices.ContainsFunc(assigned(s), c.allocator.Knows)
 }
 
-// free takes back a Service's addresses, which others may wait for.
+// free takes back the addresses of a Service that is to have none.
 func (c *Controller) free(key types.NamespacedName) {
 	c.mu.Lock()
 	delete(c.waiting, key)
 	c.mu.Unlock()
+	c.release(key)
+}
+
+// release takes back a Service's addresses, which others may wait for.
+func (c *Controller) release(key types.NamespacedName) {
 	pool := c.allocator.Held(key).Pool
 	if c.allocator.Free(key) {
 		c.counted(pool)

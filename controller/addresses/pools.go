@@ -51,6 +51,9 @@ func (c *Controller) watchPools(ctx context.Context, synced func()) {
 // nodeChanged reads the pools again if a node's addresses changed: no Service
 // may have one.
 func (c *Controller) nodeChanged(old, new *corev1.Node) {
+	if new == nil {
+		c.nodesGone.Store(true)
+	}
 	if old != nil && new != nil && slices.Equal(nodeAddresses(old), nodeAddresses(new)) {
 		return
 	}

@@ -2,7 +2,6 @@ package addresses
 
 import (
 	"context"
-	"crypto/rand"
 	"fmt"
 	"time"
 
@@ -12,7 +11,6 @@ import (
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/util/wait"
 
-	"github.com/fairway-net/fairway/announce"
 	"github.com/fairway-net/fairway/apis/metallb/v1beta1"
 )
 
@@ -75,23 +73,6 @@ func (c *Controller) makeObjects(ctx context.Context) error {
 		Spec:       v1beta1.L2AdvertisementSpec{IPAddressPools: []string{SimpleName}},
 	}
 	return c.ensure(ctx, "l2advertisements", advertisement, func() error { return nil })
-}
-
-// makeKey makes the key if it isn't there.
-func (c *Controller) makeKey(ctx context.Context) error {
-	key := make([]byte, 32)
-	if _, err := rand.Read(key); err != nil {
-		return fmt.Errorf("make key: %w", err)
-	}
-	secret := &corev1.Secret{
-		ObjectMeta: metav1.ObjectMeta{Name: announce.KeySecret, Namespace: c.options.Namespace},
-		Data:       map[string][]byte{announce.KeyField: key},
-	}
-	_, err := c.cluster.Client.CoreV1().Secrets(c.options.Namespace).Create(ctx, secret, metav1.CreateOptions{})
-	if err != nil && !apierrors.IsAlreadyExists(err) {
-		return fmt.Errorf("create Secret %s/%s: %w", c.options.Namespace, announce.KeySecret, err)
-	}
-	return nil
 }
 
 // ensure creates an object, or calls exists if it is there.

@@ -123,8 +123,10 @@ func (c *Controller) patch(ctx context.Context, s *corev1.Service, pool *string,
 	}
 	body, err := json.Marshal(map[string]any{
 		"metadata": map[string]any{
-			"uid":         s.UID, // not another Service of the same name
-			"annotations": map[string]any{v1beta1.AnnotationFromPool: pool},
+			"uid": s.UID, // not another Service of the same name
+			// A process that works no more, and doesn't know yet, must not write what was true once.
+			"resourceVersion": s.ResourceVersion,
+			"annotations":     map[string]any{v1beta1.AnnotationFromPool: pool},
 		},
 		"status": map[string]any{"loadBalancer": map[string]any{"ingress": ingress}},
 	})
@@ -138,6 +140,9 @@ func (c *Controller) patch(ctx context.Context, s *corev1.Service, pool *string,
 		Patch(ctx, s.Name, types.MergePatchType, body, metav1.PatchOptions{}, "status")
 	if apierrors.IsNotFound(err) {
 		return nil // its deletion is on the way
+	}
+	if apierrors.IsConflict(err) {
+		return fmt.Errorf("write status of Service %s/%s: %w", s.Namespace, s.Name, err)
 	}
 	if err != nil {
 		c.recorder.Eventf(s, corev1.EventTypeWarning, reasonInvalid, "Could not write the status: %v", err)

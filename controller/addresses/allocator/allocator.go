@@ -29,6 +29,10 @@ type Allocator struct {
 	holders map[types.NamespacedName]*holder
 	users   map[netip.Addr][]*holder     // of each address that is in use
 	free    map[iprange.Range]netip.Addr // the lowest address of each range that may be unused
+	// last are the addresses that Services had, and that their pool has no more: a pool that is
+	// deleted may be made again. Meant is which Service such an address is meant for.
+	last  map[types.NamespacedName][]netip.Addr
+	meant map[netip.Addr]types.NamespacedName
 }
 
 // holder is a Service with addresses.
@@ -44,6 +48,8 @@ func New() *Allocator {
 		holders: map[types.NamespacedName]*holder{},
 		users:   map[netip.Addr][]*holder{},
 		free:    map[iprange.Range]netip.Addr{},
+		last:    map[types.NamespacedName][]netip.Addr{},
+		meant:   map[netip.Addr]types.NamespacedName{},
 	}
 }
 
@@ -78,12 +84,63 @@ func (a *Allocator) Ensure(r Request, has []netip.Addr) (got Assignment, lost, e
 			a.hold(r, got)
 			return got, nil, nil
 		}
+		if a.poolOf(has) == nil {
+			a.remember(r.Service, has)
+		}
 	}
-	if got, err = a.assign(&r); err != nil {
+	if got, err = a.again(&r); err != nil {
 		return Assignment{}, lost, err
 	}
 	a.hold(r, got)
 	return got, lost, nil
+}
+
+// again assigns what the Service had before its pool went, if it may have that, or else anything.
+func (a *Allocator) again(r *Request) (Assignment, error) {
+	if last := a.last[r.Service]; len(last) > 0 {
+		if got, err := a.keep(r, last); err == nil {
+			return got, nil
+		}
+	}
+	return a.assign(r)
+}
+
+func (a *Allocator) remember(service types.NamespacedName, had []netip.Addr) {
+	a.forget(service)
+	a.last[service] = slices.Clone(had)
+	for _, address := range had {
+		a.meant[address] = service
+	}
+}
+
+func (a *Allocator) forget(service types.NamespacedName) {
+	for _, address := range a.last[service] {
+		if a.meant[address] == service {
+			delete(a.meant, address)
+		}
+	}
+	delete(a.last, service)
+}
+
+// Forget forgets what a Service had that is gone for good.
+func (a *Allocator) Forget(service types.NamespacedName) {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	a.forget(service)
+}
+
+// MakesRoom reports whether others may get something of a Service's addresses once it asks as
+// given: it has a port less, or shares in another way.
+func (a *Allocator) MakesRoom(r Request) bool {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	h := a.holders[r.Service]
+	if h == nil {
+		return false
+	}
+	before := &h.request
+	return before.SharingKey != r.SharingKey || before.Backends != r.Backends ||
+		slices.ContainsFunc(before.Ports, func(p Port) bool { return !slices.Contains(r.Ports, p) })
 }
 
 // Free takes a Service's addresses back and reports whether it had any.
@@ -248,15 +305,40 @@ func (a *Allocator) from(r *Request, p *Pool) []netip.Addr {
 	for _, f := range r.Families {
 		if address, ok := a.shared(r, p, f); ok {
 			got = append(got, address)
-		} else if address, ok := a.unused(p, f); ok {
+		} else if address, ok := a.unused(r.Service, p, f); ok {
 			got = append(got, address)
 		}
 	}
 	return got
 }
 
-// unused returns the pool's lowest address of the family that nobody has.
-func (a *Allocator) unused(p *Pool, f Family) (netip.Addr, bool) {
+// unused returns the pool's lowest address of the family that nobody has, and which isn't meant
+// for another Service, if there is one.
+func (a *Allocator) unused(service types.NamespacedName, p *Pool, f Family) (netip.Addr, bool) {
+	lowest, ok := a.lowest(p, f)
+	if !ok || a.isFree(service, lowest) {
+		return lowest, ok
+	}
+	for _, r := range p.Ranges {
+		if familyOf(r.From) != f {
+			continue
+		}
+		for address := lowest; r.Contains(address); address = address.Next() {
+			if len(a.users[address]) == 0 && !(p.AvoidBuggy && buggy(address)) && a.isFree(service, address) {
+				return address, true
+			}
+		}
+	}
+	return lowest, ok
+}
+
+func (a *Allocator) isFree(service types.NamespacedName, address netip.Addr) bool {
+	meant, is := a.meant[address]
+	return !is || meant == service
+}
+
+// lowest is the pool's lowest address of the family that nobody has.
+func (a *Allocator) lowest(p *Pool, f Family) (netip.Addr, bool) {
 	for _, r := range p.Ranges {
 		if familyOf(r.From) != f {
 			continue
@@ -278,6 +360,7 @@ func (a *Allocator) unused(p *Pool, f Family) (netip.Addr, bool) {
 }
 
 func (a *Allocator) hold(r Request, got Assignment) {
+	a.forget(r.Service)
 	h := &holder{request: r, assignment: got}
 	a.holders[r.Service] = h
 	for _, address := range got.Addresses {

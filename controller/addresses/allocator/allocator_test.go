@@ -327,6 +327,59 @@ func TestPoolThatGoes(t *testing.T) {
 	step{request: request("a"), has: []string{"192.0.2.2"}, want: "renamed: 192.0.2.2"}.check(t, a, "pool renamed")
 }
 
+// TestPoolMadeAgain: Services keep their addresses over the deletion of their pool, in whatever
+// order they are looked at, and a new Service doesn't get one of theirs while another is left.
+func TestPoolMadeAgain(t *testing.T) {
+	a := New()
+	p := Pool{Name: "p", Ranges: ranges(t, "192.0.2.0/30"), AutoAssign: true}
+	a.SetPools([]Pool{p})
+	for _, name := range []string{"a", "b", "c"} {
+		a.Ensure(request(name), nil)
+	}
+	a.SetPools(nil)
+	for _, name := range []string{"a", "b", "c"} {
+		step{request: request(name), lost: "no pool has", err: "there are no pools"}.check(t, a, "no pool")
+	}
+	a.Forget(request("a").Service)
+	a.SetPools([]Pool{p})
+	step{request: request("new"), want: "p: 192.0.2.0"}.check(t, a, "the address of a Service that is gone")
+	step{request: request("newer"), want: "p: 192.0.2.3"}.check(t, a, "the address that nobody had")
+	step{request: request("c"), want: "p: 192.0.2.2"}.check(t, a, "as before")
+	step{request: request("newest"), want: "p: 192.0.2.1"}.check(t, a, "nothing else is left")
+	step{request: request("b"), err: "no address left"}.check(t, a, "another one has it")
+	a.Free(request("newest").Service)
+	step{request: request("b"), want: "p: 192.0.2.1"}.check(t, a, "free again")
+	if len(a.last) > 0 || len(a.meant) > 0 {
+		t.Errorf("%v and %v are kept for ever", a.last, a.meant)
+	}
+}
+
+// TestMakesRoom: others are to be looked at when a Service gives a port of its address up, or
+// shares in another way.
+func TestMakesRoom(t *testing.T) {
+	a := New()
+	a.SetPools([]Pool{{Name: "p", Ranges: ranges(t, "192.0.2.0/32"), AutoAssign: true}})
+	two := func(r *Request) { r.Ports = []Port{{"TCP", 80}, {"TCP", 443}} }
+	a.Ensure(request("a", sharing("k"), two), nil)
+	step{request: request("b", sharing("k"), on(443)), err: "no address left"}.check(t, a, "the port is taken")
+	for what, c := range map[string]struct {
+		request Request
+		want    bool
+	}{
+		"the same":        {request("a", sharing("k"), two), false},
+		"another Service": {request("b", sharing("k"), on(443)), false},
+		"a port less":     {request("a", sharing("k"), on(80)), true},
+		"another key":     {request("a", sharing("l"), two), true},
+		"another policy":  {request("a", sharing("k"), two, local("x")), true},
+	} {
+		if got := a.MakesRoom(c.request); got != c.want {
+			t.Errorf("%s: makes room: %t", what, got)
+		}
+	}
+	a.Ensure(request("a", sharing("k"), on(80)), nil)
+	step{request: request("b", sharing("k"), on(443)), want: "p: 192.0.2.0"}.check(t, a, "the port is free")
+}
+
 // TestPoolsThatChange: what a Service that prefers both families has, while pools get and lose
 // families, and while it asks for other ones.
 func TestPoolsThatChange(t *testing.T) {

@@ -1,0 +1,149 @@
+package addresses
+
+import (
+	"context"
+	"crypto/rand"
+	"fmt"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/client-go/kubernetes"
+	"k8s.io/client-go/util/retry"
+
+	"github.com/fairway-net/fairway/announce"
+)
+
+const (
+	// keyAgain is how often the key is looked at: a Secret that was deleted is made again.
+	keyAgain = 5 * time.Second
+	// previousFor is how long the key before is kept in a rotation: until all agents have read
+	// the new one.
+	previousFor = 25 * time.Second
+)
+
+func newKey() ([]byte, error) {
+	key := make([]byte, 32)
+	if _, err := rand.Read(key); err != nil {
+		return nil, fmt.Errorf("make key: %w", err)
+	}
+	return key, nil
+}
+
+// makeKey makes the key that nodes sign their adverts with, if it isn't there.
+func (c *Controller) makeKey(ctx context.Context) error {
+	key, err := newKey()
+	if err != nil {
+		return err
+	}
+	secret := &corev1.Secret{
+		ObjectMeta: metav1.ObjectMeta{Name: announce.KeySecret, Namespace: c.options.Namespace},
+		Data:       map[string][]byte{announce.KeyField: key},
+	}
+	_, err = c.cluster.Client.CoreV1().Secrets(c.options.Namespace).Create(ctx, secret, metav1.CreateOptions{})
+	if err != nil && !apierrors.IsAlreadyExists(err) {
+		return fmt.Errorf("create Secret %s/%s: %w", c.options.Namespace, announce.KeySecret, err)
+	}
+	return nil
+}
+
+// RotateKey replaces the key that nodes sign their adverts with. Where the former one is kept,
+// agents that know only that are understood until it is forgotten; otherwise whoever can't read
+// the new one is out at once.
+func RotateKey(ctx context.Context, client kubernetes.Interface, namespace string, keepFormer bool) error {
+	key, err := newKey()
+	if err != nil {
+		return err
+	}
+	return changeKeys(ctx, client, namespace, func(data map[string][]byte) {
+		delete(data, announce.PreviousKeyField)
+		if keepFormer {
+			data[announce.PreviousKeyField] = data[announce.KeyField]
+		}
+		data[announce.KeyField] = key
+	})
+}
+
+func changeKeys(ctx context.Context, client kubernetes.Interface, namespace string, change func(data map[string][]byte)) error {
+	secrets := client.CoreV1().Secrets(namespace)
+	err := retry.RetryOnConflict(retry.DefaultRetry, func() error {
+		secret, err := secrets.Get(ctx, announce.KeySecret, metav1.GetOptions{})
+		if err != nil {
+			return err
+		}
+		if secret.Data == nil {
+			secret.Data = map[string][]byte{}
+		}
+		change(secret.Data)
+		_, err = secrets.Update(ctx, secret, metav1.UpdateOptions{})
+		return err
+	})
+	if err != nil {
+		return fmt.Errorf("replace the key in Secret %s/%s: %w", namespace, announce.KeySecret, err)
+	}
+	return nil
+}
+
+// keyKeeper looks after the key: it is there, a key that is replaced is forgotten in time, and
+// it is replaced when a node is out.
+type keyKeeper struct {
+	former string // of the rotation that goes on
+	since  time.Time
+}
+
+// keepKey works until ctx is done.
+func (c *Controller) keepKey(ctx context.Context) {
+	var k keyKeeper
+	said := ""
+	ticker := time.NewTicker(keyAgain)
+	defer ticker.Stop()
+	for {
+		err := c.lookAtKey(ctx, &k, time.Now())
+		switch {
+		case err == nil:
+			said = ""
+		case ctx.Err() == nil && err.Error() != said:
+			said = err.Error()
+			c.log.Warn("the key of adverts isn't looked after; trying again", "err", err)
+		}
+		select {
+		case <-ctx.Done():
+			return
+		case <-ticker.C:
+		}
+	}
+}
+
+func (c *Controller) lookAtKey(ctx context.Context, k *keyKeeper, now time.Time) error {
+	secret, err := c.cluster.Client.CoreV1().Secrets(c.options.Namespace).Get(ctx, announce.KeySecret, metav1.GetOptions{})
+	if apierrors.IsNotFound(err) || err == nil && len(secret.Data[announce.KeyField]) == 0 {
+		c.log.Warn("the key that nodes sign their adverts with is gone; making another one", "secret", c.options.Namespace+"/"+announce.KeySecret)
+		if err == nil {
+			return RotateKey(ctx, c.cluster.Client, c.options.Namespace, false)
+		}
+		return c.makeKey(ctx)
+	}
+	if err != nil {
+		return fmt.Errorf("get Secret %s/%s: %w", c.options.Namespace, announce.KeySecret, err)
+	}
+	former := string(secret.Data[announce.PreviousKeyField])
+	if former != k.former {
+		k.former, k.since = former, now
+	}
+	switch {
+	case former != "" && now.Sub(k.since) >= previousFor:
+		return changeKeys(ctx, c.cluster.Client, c.options.Namespace, func(data map[string][]byte) {
+			if string(data[announce.PreviousKeyField]) == former {
+				delete(data, announce.PreviousKeyField)
+			}
+		})
+	case former == "" && c.nodesGone.Swap(false): // one after the other: a third key would be none of theirs
+		c.log.Info("a node was deleted: adverts get another key, which it can't read", "secret", c.options.Namespace+"/"+announce.KeySecret)
+		if err := RotateKey(ctx, c.cluster.Client, c.options.Namespace, true); err != nil {
+			c.nodesGone.Store(true)
+			return err
+		}
+	}
+	return nil
+}

@@ -222,6 +222,9 @@ func (r *reader) profiles(objects map[string]*v1beta1.BFDProfile) {
 		for _, p := range problems {
 			r.problem("BFDProfile "+o.Name, p+"; sessions are held without BFD")
 		}
+		if o.Spec.EchoInterval != nil {
+			r.notes = append(r.notes, "BFDProfile "+o.Name+": spec.echoInterval: not used; there are no echo packets")
+		}
 		if o.Spec.EchoMode != nil && *o.Spec.EchoMode {
 			r.notes = append(r.notes, "BFDProfile "+o.Name+": spec.echoMode: not used; control packets detect failures in its place")
 		}

@@ -72,6 +72,8 @@ type Address struct {
 	Owner string `json:"owner,omitempty"`
 	// Since is when this node began to answer; zero if it doesn't.
 	Since time.Time `json:"since,omitzero"`
+	// Conflict is the MAC of a machine that is none of the cluster's and has the address, too.
+	Conflict string `json:"conflict,omitempty"`
 	// WhyNot says why this node doesn't answer.
 	WhyNot string `json:"whyNot,omitempty"`
 }

@@ -109,6 +109,11 @@ func printReport(report announce.Report, out io.Writer) error {
 		to := cmp.Or(a.Interface, strings.Join(a.Peers, ","))
 		fmt.Fprintf(w, "%s\t%s\t%s\t%s\t%s\t%s\t%s\t%s\n", a.Address, dash(strings.Join(a.Services, ",")), dash(a.Pool), dash(a.Protocol), dash(to), dash(a.Owner), since, dash(a.WhyNot))
 	}
+	for _, a := range report.Addresses {
+		if a.Conflict != "" && !a.Since.IsZero() {
+			fmt.Fprintf(w, "the machine with MAC %s says that it has %s, too\n", a.Conflict, a.Address)
+		}
+	}
 	printSessions(report.Sessions, w)
 	for _, address := range slices.SortedFunc(maps.Keys(report.Kept), netip.Addr.Compare) {
 		fmt.Fprintf(w, "connections that go on by way of this node, of an address that another one announces now: %d to %s\n", report.Kept[address], address)

@@ -55,9 +55,12 @@ type entry struct {
 	Keeps bool
 	// Gone says of an owner that is no candidate that its data plane has the address no more:
 	// the Service may have been deleted, which other nodes hear of in a moment.
-	Gone   bool
-	Epoch  uint32 // of the claim: the highest counts
-	Weight int32
+	Gone bool
+	// Strange says that the sender leaves the address alone, since a machine has it that is none
+	// of the cluster's.
+	Strange bool
+	Epoch   uint32 // of the claim: the highest counts
+	Weight  int32
 }
 
 const (
@@ -67,6 +70,7 @@ const (
 	flagProbing
 	flagKeeps
 	flagGone
+	flagStrange
 )
 
 // message is the advert as a node with a MAC sends it.
@@ -95,7 +99,7 @@ func readAdvert(m *link.Message[entry]) *advert {
 }
 
 func (e entry) append(b []byte) []byte {
-	b = append(b, link.Flags(e.Candidate, e.Owner, e.Address.Is6(), e.Probing, e.Keeps, e.Gone))
+	b = append(b, link.Flags(e.Candidate, e.Owner, e.Address.Is6(), e.Probing, e.Keeps, e.Gone, e.Strange))
 	b = binary.BigEndian.AppendUint32(b, e.Epoch)
 	b = binary.BigEndian.AppendUint32(b, uint32(e.Weight))
 	return append(b, e.Address.AsSlice()...)
@@ -121,6 +125,7 @@ func parseEntry(b []byte) (entry, int) {
 		Probing:   b[0]&flagProbing != 0,
 		Keeps:     b[0]&flagKeeps != 0,
 		Gone:      b[0]&flagGone != 0,
+		Strange:   b[0]&flagStrange != 0,
 		Epoch:     binary.BigEndian.Uint32(b[1:]),
 		Weight:    int32(binary.BigEndian.Uint32(b[5:])),
 	}, 9 + n

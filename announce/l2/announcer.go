@@ -325,7 +325,7 @@ type device struct {
 
 // virtual are names of interfaces that lead to pods and containers of this
 // machine, or nowhere. They are announced on only if an advertisement names them.
-var virtual = regexp.MustCompile(`^(lo|docker|br-|cbr|cni|dummy|virbr|lxc|lxcbr|veth|cali|tunl|flannel|cilium|kube-ipvs|nodelocaldns|fairway|wg|tap|vxlan|geneve|pod[0-9])`)
+var virtual = regexp.MustCompile(`^(lo$|docker|br-[0-9a-f]{12}$|cbr|cni|dummy|virbr|lxc|lxcbr|veth|cali|tunl|flannel|cilium|kube-ipvs|nodelocaldns|fairway|wg|tap|vxlan|geneve|pod[0-9])`)
 
 // listDevices lists the interfaces with a carrier and an Ethernet address.
 func listDevices() ([]device, error) {
@@ -350,11 +350,11 @@ func listDevices() ([]device, error) {
 }
 
 // isUsable reports whether an interface has a carrier and an Ethernet address, and no
-// bridge, bond or team speaks for it.
+// bridge, bond or team speaks for it. Interfaces of Open vSwitch are the machine's own.
 func isUsable(l netlink.Link, all []netlink.Link) bool {
 	at := l.Attrs()
 	up := at.Flags&net.FlagUp != 0 && at.OperState != netlink.OperDown && at.OperState != netlink.OperLowerLayerDown
-	return up && len(at.HardwareAddr) == 6 && (at.MasterIndex == 0 || l.Type() == "vlan" || !isPort(all, at.MasterIndex))
+	return up && len(at.HardwareAddr) == 6 && (at.MasterIndex == 0 || l.Type() == "vlan" || l.Type() == "openvswitch" || !isPort(all, at.MasterIndex))
 }
 
 // networksOf lists the networks of all interfaces, by index. The kernel lists all

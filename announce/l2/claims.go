@@ -12,6 +12,7 @@ type claim struct {
 	announced time.Time // zero before
 	confirmed bool      // nobody else has it
 	from      string    // the node that goes on with its connections; "" if none does
+	careful   bool      // somebody else had it lately: RFC 5227's times
 	waited    int       // looks at which an answer may not have been read yet
 }
 
@@ -43,6 +44,7 @@ func (l *Link) apply(now time.Time, changes []change) {
 		}
 		if !c.Inherited {
 			claim.probes, claim.next = l.ahead.take(c.Address, now)
+			claim.careful = l.conflicts.needsCare(c.Address)
 			l.fresh[c.Address] = claim
 			l.soon()
 		}
@@ -110,11 +112,8 @@ func (l *Link) remind(now time.Time) {
 			left--
 		}
 	}
-	for _, c := range l.conflicts {
-		if now.After(c.until) {
-			l.stand(now)
-			return
-		}
+	if l.conflicts.expire(now) {
+		l.stand(now)
 	}
 }
 
@@ -122,6 +121,11 @@ func (l *Link) remind(now time.Time) {
 func (l *Link) attend(now time.Time, a netip.Addr, c *claim) {
 	asked := c.probes < probes
 	switch {
+	case c.careful && c.announced.IsZero() && c.probes > 0:
+		l.probe(a)
+		c.probes--
+		c.next = now.Add(nextQuestion(c.probes))
+		return
 	case c.probes > 0 && (!asked || !c.announced.IsZero()):
 		l.probe(a)
 		c.probes--

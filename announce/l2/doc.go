@@ -4,6 +4,7 @@
 //
 //	announcer.go  all links of the node
 //	link.go       one link, from its sockets to its end
+//	conflicts.go  addresses that a machine has that is none of the cluster's
 //	claims.go     the addresses that the node owns: asked for, told, given up
 //	ahead.go      asked for before the data plane has them
 //	frames.go     what comes in, and what is answered

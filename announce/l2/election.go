@@ -120,7 +120,7 @@ func (e *election) setCandidates(now time.Time, candidates map[netip.Addr]int32)
 			s = e.stand(a)
 		}
 		if !s.Candidate || s.Weight != weight {
-			s.Candidate, s.Gone, s.Weight, s.released = true, false, weight, time.Time{}
+			s.Candidate, s.Gone, s.Strange, s.Weight, s.released = true, false, false, weight, time.Time{}
 			e.tell(s, repeats)
 			about = append(about, a)
 		}
@@ -255,6 +255,14 @@ func (e *election) answer(now time.Time, node string, incarnation uint64) {
 func (e *election) confirm(a netip.Addr) {
 	if s := e.own[a]; s != nil && s.Owner {
 		s.Probing, s.hadOwner = false, true
+		e.tell(s, repeats)
+	}
+}
+
+// strange notes that a stranger has an address: the others are told.
+func (e *election) strange(a netip.Addr) {
+	if s := e.own[a]; s != nil {
+		s.Strange, s.hadOwner = true, false
 		e.tell(s, repeats)
 	}
 }

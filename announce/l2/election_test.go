@@ -402,6 +402,29 @@ func TestAddressThatWasProbedForIsNotInherited(t *testing.T) {
 	}
 }
 
+// TestExpelled: the addresses of a node that is out are taken over, though its kernel answers.
+func TestExpelled(t *testing.T) {
+	l := newSegment(t, "a", "b", "c")
+	l.candidates(vip)
+	l.pass(10)
+	owner := l.owner(vip)
+	l.asleep[owner] = true
+	l.kernel[owner] = l.nodes[owner].incarnation
+	l.pass(20)
+	if got := l.owners(vip); len(got) != 0 {
+		t.Fatalf("%v own the address while its owner's kernel answers", got)
+	}
+	for _, name := range l.names() {
+		if name != owner {
+			l.send(name, nil)
+			l.nodes[name].expel(l.now, owner)
+		}
+	}
+	delete(l.kernel, owner) // nobody knows any more where to ask
+	l.pass(5)
+	l.owner(vip)
+}
+
 // marshal writes an advert as a node sends it.
 func (a *advert) marshal(keys *link.Keys) ([]byte, error) {
 	return advertFormat.Marshal(a.message(make(net.HardwareAddr, 6)), keys)

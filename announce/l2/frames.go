@@ -12,12 +12,6 @@ import (
 	"github.com/fairway-net/fairway/announce/link"
 )
 
-// conflict is somebody else who has an address of ours.
-type conflict struct {
-	mac   string
-	until time.Time
-}
-
 // takeAdvert takes in what another node says, with the lock held, as the others that take frames
 // do.
 func (l *Link) takeAdvert(now time.Time, m *link.Message[entry], isNew bool) {
@@ -29,17 +23,14 @@ func (l *Link) takeAdvert(now time.Time, m *link.Message[entry], isNew bool) {
 		l.meet(now, m.MAC[:])
 	}
 	l.apply(now, l.election.receive(now, a))
+	l.heedConflicts(now, a.Node, a.Entries)
 }
 
 // meet is about a node whose MAC wasn't known. What was taken for a stranger's is a node's then,
 // whose agent was away.
 func (l *Link) meet(now time.Time, mac net.HardwareAddr) {
 	l.soon()
-	for a, c := range l.conflicts {
-		if c.mac == mac.String() {
-			l.conflicts[a] = conflict{c.mac, now}
-		}
-	}
+	l.conflicts.meet(now, mac.String())
 }
 
 // owns reports whether this node answers for an address just now. A process that
@@ -55,7 +46,7 @@ func (l *Link) takeARP(frame []byte) {
 		return
 	}
 	l.noteSender(m.Sender, m.SenderMAC)
-	if m.Operation != arpRequest {
+	if m.Operation != arpRequest || m.Sender == m.Target { // which is no question
 		return
 	}
 	if c := l.claims[m.Target]; c != nil && c.announced.IsZero() && m.Sender.IsUnspecified() {
@@ -91,20 +82,6 @@ func (l *Link) takeNDP(frame []byte) {
 // isForUs leaves out what a promiscuous interface hears of others.
 func (l *Link) isForUs(frame []byte) bool {
 	return frame[0]&1 != 0 || bytes.Equal(frame[:6], l.device.HardwareAddr)
-}
-
-// noteSender finds strangers who have an address that this node probes for.
-func (l *Link) noteSender(a netip.Addr, mac net.HardwareAddr) {
-	now, c := time.Now(), l.claims[a]
-	asked := c == nil && l.ahead.has(a, now) || c != nil && !c.confirmed
-	if !asked || l.peers.NodeOf(mac) != "" {
-		return
-	}
-	l.conflicts[a] = conflict{mac.String(), now.Add(conflictPause)}
-	l.log.Warn("not announced: another machine has the address; give it another one or take the address out of the pool",
-		"address", a, "mac", mac.String())
-	l.stand(now)
-	l.changed()
 }
 
 func (l *Link) send(adverts []*advert) {

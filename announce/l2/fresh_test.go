@@ -169,7 +169,7 @@ func TestTakenAhead(t *testing.T) {
 		n := 0
 		for _, link := range a.links {
 			link.mu.Lock()
-			n += len(link.conflicts)
+			n += len(link.conflicts.now)
 			link.mu.Unlock()
 		}
 		return n

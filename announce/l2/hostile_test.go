@@ -148,3 +148,42 @@ func (l *lan) memory(name string) (kB int) {
 	l.Fatal("the process has no memory")
 	return 0
 }
+
+// TestLateDuplicate: a machine that turns up with an address that a node answers for is named,
+// and told that the address is taken. The node goes on.
+func TestLateDuplicate(t *testing.T) {
+	l := newLAN(t)
+	a := l.announceAt("a", vip, vip6)
+	l.await(func() (bool, string) {
+		status := a.Status()
+		return len(status) == 2 && !status[0].Since.IsZero() && !status[1].Since.IsZero(), fmt.Sprintf("%+v", status)
+	})
+	var conn *packet.Conn
+	l.must(l.hosts["b"].Do(func() error {
+		eth, err := net.InterfaceByName("eth0")
+		if err == nil {
+			conn, err = packet.Listen(eth, packet.Raw, etherARP, nil)
+		}
+		return err
+	}))
+	defer conn.Close()
+	l.await(func() (bool, string) { // as often as it takes: the first questions are the claim's own
+		for _, frame := range append(gratuitousARP(vip, l.macOf("b")), unsolicitedNA(vip6, l.macOf("b"))) {
+			_, err := conn.WriteTo(frame, &packet.Addr{HardwareAddr: frame[:6]})
+			l.must(err)
+		}
+		status := a.Status()
+		named := len(status) == 2
+		for _, s := range status {
+			named = named && l.macs[s.Conflict] == "b" && !s.Since.IsZero()
+		}
+		return named, fmt.Sprintf("%+v", status)
+	})
+	heard := l.read(conn, func(frame []byte) bool {
+		m, ok := parseARP(frame)
+		return ok && m.Sender == vip && bytes.Equal(m.SenderMAC, l.macOf("a")) && bytes.Equal(frame[:6], broadcast)
+	})
+	if heard == nil {
+		t.Error("it isn't told that the address is taken")
+	}
+}

@@ -26,8 +26,6 @@ const (
 	// gratuitousEvery for gratuitousFor, as MetalLB does.
 	gratuitousEvery = 1100 * time.Millisecond
 	gratuitousFor   = 5 * time.Second
-	// conflictPause is how long an address that somebody else has is left alone.
-	conflictPause = 30 * time.Second
 )
 
 // Link is an interface on which addresses are announced.
@@ -44,7 +42,7 @@ type Link struct {
 	election  *election
 	wanted    map[netip.Addr]int32
 	claims    map[netip.Addr]*claim
-	conflicts map[netip.Addr]conflict
+	conflicts conflicts
 	peers     *link.Peers
 	kernel    *kernelAnswers // nil where the kernel can't answer
 	asked     link.Questions
@@ -63,8 +61,9 @@ type Status struct {
 	Owner string
 	// Since is when this node began to answer; zero if it doesn't.
 	Since time.Time
-	// Conflict is the MAC of a stranger who has the address; "" if there is none.
-	Conflict string
+	// Conflict is the MAC of a stranger who has the address; "" if there is none. FoundBy is the
+	// node that has found one, if this one hasn't.
+	Conflict, FoundBy string
 }
 
 // OpenLink opens an interface.
@@ -78,7 +77,7 @@ func OpenLink(device *net.Interface, cluster *link.Cluster, alone time.Duration,
 	}
 	l := &Link{
 		device: device, cluster: cluster, log: log.With("interface", device.Name), changed: changed, recount: recount, sockets: s, counts: counts,
-		claims: map[netip.Addr]*claim{}, conflicts: map[netip.Addr]conflict{}, peers: link.NewPeers(cluster.Node),
+		claims: map[netip.Addr]*claim{}, conflicts: newConflicts(), peers: link.NewPeers(cluster.Node),
 		fresh: map[netip.Addr]*claim{}, ahead: ahead{}, asked: newQuestions(), hurry: make(chan struct{}, 1),
 	}
 	l.election = newElection(cluster.Node, cluster.Begin(time.Now(), l.log), time.Now())
@@ -165,6 +164,10 @@ func (l *Link) keepTicking(ctx context.Context, failed <-chan error) error {
 
 func (l *Link) tick(now time.Time) {
 	l.apply(now, l.election.tick(now))
+	for _, node := range l.peers.Out(now, l.cluster.Keys.Dropped()) {
+		l.log.Warn("a node that doesn't know the present key is out: its addresses are taken over", "node", node)
+		l.apply(now, l.election.expel(now, node))
+	}
 	l.peers.Expire(now)
 	l.send(l.election.adverts(false))
 	l.kernel.refresh(l.election.incarnation)
@@ -235,10 +238,10 @@ func (l *Link) SetCandidates(candidates map[netip.Addr]int32, anywhere, weighted
 // before is carried out only then: owners are heard of as candidates.
 func (l *Link) stand(now time.Time, before ...change) {
 	candidates := maps.Clone(l.wanted)
-	for a, c := range l.conflicts {
-		if _, ok := l.wanted[a]; !ok && !l.ahead.has(a, now) || now.After(c.until) {
-			delete(l.conflicts, a)
-			continue
+	l.conflicts.expire(now)
+	for a := range l.conflicts.now {
+		if _, ok := l.wanted[a]; !ok && !l.ahead.has(a, now) {
+			delete(l.conflicts.now, a)
 		}
 		delete(candidates, a)
 	}
@@ -252,9 +255,12 @@ func (l *Link) Status() []Status {
 	defer l.mu.Unlock()
 	var list []Status
 	for a := range l.wanted {
-		s := Status{Address: a, Interface: l.device.Name, Owner: l.election.ownerOf(a), Conflict: l.conflicts[a].mac}
+		s := Status{Address: a, Interface: l.device.Name, Owner: l.election.ownerOf(a), Conflict: l.conflicts.now[a].mac, FoundBy: l.conflicts.now[a].by}
 		if c := l.claims[a]; c != nil {
 			s.Since = c.announced
+			if s.Conflict == "" {
+				s.Conflict = l.conflicts.contests[a].mac
+			}
 		}
 		list = append(list, s)
 	}

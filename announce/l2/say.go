@@ -26,10 +26,7 @@ func (e *election) receive(now time.Time, a *advert) []change {
 	m.heard, m.asks, m.gone, m.answers = now, 0, false, a.Answers
 	m.noteKept(now, a)
 	if a.Leaving {
-		m.entries, m.former = map[netip.Addr]*seen{}, nil
-		m.heard, m.answered = time.Time{}, time.Time{}
-		e.examine(now, m)
-		return e.judge(now, e.order)
+		return e.forget(now, m)
 	}
 	e.stale = e.examine(now, m) || e.stale
 	for _, entry := range a.Entries {
@@ -48,6 +45,26 @@ func (e *election) receive(now time.Time, a *advert) []change {
 		}
 	}
 	return e.judge(now, about)
+}
+
+// forget forgets what a node said, which is there no more.
+func (e *election) forget(now time.Time, m *member) []change {
+	m.entries, m.former = map[netip.Addr]*seen{}, nil
+	m.heard, m.answered = time.Time{}, time.Time{}
+	e.examine(now, m)
+	return e.judge(now, e.order)
+}
+
+// expel takes over from a node that is out, whatever its kernel still answers.
+func (e *election) expel(now time.Time, node string) []change {
+	m := e.members[node]
+	if m == nil {
+		return nil
+	}
+	clear(m.kept)
+	changes := e.forget(now, m)
+	delete(e.members, node)
+	return changes
 }
 
 // tell has adverts name an address: the next one, and as many as given in all.

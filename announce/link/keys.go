@@ -6,6 +6,7 @@ import (
 	"crypto/sha256"
 	"slices"
 	"sync/atomic"
+	"time"
 )
 
 const (
@@ -17,7 +18,10 @@ const (
 // Keys are the cluster's keys. A frame has a signature by each of them, and is believed with one
 // of any of them: while keys are rotated, nodes that know the new one, the old one or both
 // understand each other.
-type Keys struct{ list atomic.Pointer[[][]byte] }
+type Keys struct {
+	list    atomic.Pointer[[][]byte]
+	dropped atomic.Pointer[time.Time]
+}
 
 // NewKeys returns keys, the newest first.
 func NewKeys(list ...[]byte) *Keys {
@@ -33,7 +37,21 @@ func (k *Keys) Set(list ...[]byte) (changed bool) {
 		next = append(next, bytes.Clone(key))
 	}
 	before := k.list.Swap(&next)
+	if before != nil && slices.ContainsFunc(*before, func(key []byte) bool {
+		return !slices.ContainsFunc(next, func(n []byte) bool { return bytes.Equal(n, key) })
+	}) {
+		now := time.Now()
+		k.dropped.Store(&now)
+	}
 	return before == nil || !slices.EqualFunc(*before, next, bytes.Equal)
+}
+
+// Dropped is when a key was last dropped that was good before; zero if none was.
+func (k *Keys) Dropped() (at time.Time) {
+	if t := k.dropped.Load(); t != nil {
+		at = *t
+	}
+	return at
 }
 
 func signature(b, key []byte) []byte {

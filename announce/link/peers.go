@@ -23,7 +23,7 @@ type Peers struct {
 type peer struct {
 	incarnation, sequence uint64
 	mac                   [6]byte
-	heard                 time.Time
+	heard, signed         time.Time
 }
 
 // NewPeers returns the peers of a node: none yet.
@@ -51,7 +51,7 @@ func (p *Peers) Admit(now time.Time, h *Head) (ok, isNew bool) {
 		p.dropMAC(h.Node, m)
 		m.mac, p.byMAC[h.MAC] = h.MAC, h.Node
 	}
-	m.incarnation, m.sequence, m.heard = h.Incarnation, h.Sequence, now
+	m.incarnation, m.sequence, m.heard, m.signed = h.Incarnation, h.Sequence, now, now
 	return true, isNew
 }
 
@@ -70,6 +70,25 @@ func (p *Peers) Answered(now time.Time, mac net.HardwareAddr) string {
 		m.heard = now
 	}
 	return node
+}
+
+// outAfter is how long a node has to sign with a key that is good, once another one was dropped.
+const outAfter = 12 * time.Second
+
+// Out forgets the nodes that have not signed a frame since a key was dropped, long enough ago for
+// them to know the next one, and names them: they are out, whatever their kernel still answers.
+func (p *Peers) Out(now, dropped time.Time) (nodes []string) {
+	if dropped.IsZero() || now.Sub(dropped) < outAfter {
+		return nil
+	}
+	for node, m := range p.byNode {
+		if m.signed.Before(dropped) {
+			nodes = append(nodes, node)
+			p.dropMAC(node, m)
+			delete(p.byNode, node)
+		}
+	}
+	return nodes
 }
 
 // Expire forgets the nodes of which nothing was heard for long.

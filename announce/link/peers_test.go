@@ -46,6 +46,32 @@ func TestPeers(t *testing.T) {
 	}
 }
 
+// TestOut: a node that hasn't signed since a key was dropped is out after a while, and no node
+// is while a key is only added.
+func TestOut(t *testing.T) {
+	k := NewKeys(oldKey)
+	if k.Set(newKey, oldKey); !k.Dropped().IsZero() {
+		t.Error("a key counts as dropped that is good")
+	}
+	k.Set(newKey)
+	dropped := k.Dropped()
+	p := NewPeers("self")
+	p.Admit(dropped.Add(-time.Second), &Head{Node: "out", Incarnation: 1, Sequence: 1, MAC: mac(1)})
+	p.Admit(dropped.Add(-time.Second), &Head{Node: "in", Incarnation: 1, Sequence: 1, MAC: mac(2)})
+	p.Admit(dropped.Add(time.Second), &Head{Node: "in", Incarnation: 1, Sequence: 2, MAC: mac(2)})
+	one := mac(1)
+	p.Answered(dropped.Add(time.Second), one[:])
+	if got := p.Out(dropped.Add(outAfter-1), dropped); len(got) > 0 {
+		t.Errorf("%v have no time to learn of the key", got)
+	}
+	if got := p.Out(dropped.Add(outAfter), dropped); len(got) != 1 || got[0] != "out" || p.NodeOf(one[:]) != "" {
+		t.Errorf("%v are out", got)
+	}
+	if got := p.Out(dropped.Add(time.Hour), time.Time{}); len(got) > 0 {
+		t.Errorf("%v are out, and no key was dropped", got)
+	}
+}
+
 // TestIncarnations: numbers go up whatever the clock does, also over a restart.
 func TestIncarnations(t *testing.T) {
 	file := filepath.Join(t.TempDir(), "state", "announcer-n")

@@ -59,6 +59,7 @@ func (n *Speaker) keepReported(ctx context.Context) {
 		began := time.Now()
 		report := n.status()
 		took = time.Since(began)
+		n.tellConflicts(&report)
 		written := true
 		if text := fmt.Sprint(report.Faults, report.Notes, report.Unfit, report.Kept, report.Uncounted); text != stated {
 			if err := n.writeState(ctx, &report); err != nil {
@@ -73,6 +74,33 @@ func (n *Speaker) keepReported(ctx context.Context) {
 			k.write(ctx, report, written)
 		}
 	}
+}
+
+// reasonConflict is the reason of Events about addresses that another machine has.
+const reasonConflict = "addressConflict"
+
+// tellConflicts writes an Event for each Service whose address a machine has that is none of the
+// cluster's, once for as long as it is so.
+func (n *Speaker) tellConflicts(report *announce.Report) {
+	now := map[string]bool{}
+	n.mu.Lock()
+	events := n.events
+	n.mu.Unlock()
+	for _, a := range report.Addresses {
+		if a.Conflict == "" {
+			continue
+		}
+		for _, service := range a.Services {
+			text := fmt.Sprintf("the machine with MAC %s has the address %s, too: give it another one, or take the address out of the pool", a.Conflict, a.Address)
+			key := service + " " + text
+			if now[key] = true; n.conflictsTold[key] {
+				continue
+			}
+			namespace, name, _ := strings.Cut(service, "/")
+			events.ReportService(types.NamespacedName{Namespace: namespace, Name: name}, reasonConflict, text)
+		}
+	}
+	n.conflictsTold = now
 }
 
 // sum adds up connections.

@@ -127,14 +127,16 @@ type Speaker struct {
 	planned     map[netip.Addr]announce.Announcement // of now, and of addresses that links still have
 	faults      []string
 	notes       []string
-	told        map[string]string        // problems of Services that Events were written of
-	since       map[netip.Addr]time.Time // that routers have been told of an address
-	layer2      links                    // nil before the key is known
-	guide       guide                    // the same
-	moving      bool                     // other nodes prepare for what the Node says now
-	coming      announce.Node            // what it says now, if moving
-	refused     bool                     // the API takes this machine's credential no more
-	ends        bool                     // nothing is to be announced any more
+	// conflictsTold are those that Events were written of. They belong to who reports.
+	conflictsTold map[string]bool
+	told          map[string]string        // problems of Services that Events were written of
+	since         map[netip.Addr]time.Time // that routers have been told of an address
+	layer2        links                    // nil before the key is known
+	guide         guide                    // the same
+	moving        bool                     // other nodes prepare for what the Node says now
+	coming        announce.Node            // what it says now, if moving
+	refused       bool                     // the API takes this machine's credential no more
+	ends          bool                     // nothing is to be announced any more
 }
 
 // routers are told what this node announces; see announce/bgp.

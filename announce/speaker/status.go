@@ -72,10 +72,13 @@ func (n *Speaker) onLinks() []announce.Address {
 		seen[s.Address.String()] = true
 		a := announce.Address{
 			Address: s.Address, Protocol: announce.Layer2, Services: planned.Services, Pool: planned.Pool, Interface: s.Interface, Owner: s.Owner,
+			Conflict: s.Conflict,
 		}
 		switch {
-		case s.Conflict != "":
+		case s.Conflict != "" && s.Since.IsZero():
 			a.WhyNot = "the machine with MAC " + s.Conflict + " has the address"
+		case s.FoundBy != "":
+			a.WhyNot = "node " + s.FoundBy + " has found that another machine has the address"
 		case s.Owner == n.node && s.Since.IsZero():
 			a.WhyNot = "asking first whether another machine has the address"
 		case s.Owner == n.node:

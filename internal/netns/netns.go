@@ -32,7 +32,7 @@ func Create(name string) (*NS, error) {
 	if err := checkName(name); err != nil {
 		return nil, fmt.Errorf("create network namespace: %w", err)
 	}
-	if err := os.MkdirAll(Dir, 0o755); err != nil {
+	if err := shareDir(); err != nil {
 		return nil, fmt.Errorf("create network namespace %s: %w", name, err)
 	}
 	path := filepath.Join(Dir, name)
@@ -49,6 +49,32 @@ func Create(name string) (*NS, error) {
 	}
 	ns.name = name
 	return ns, nil
+}
+
+// shareDir makes Dir a mount of its own that is shared, as iproute2 does for the first namespace
+// that it makes: it would hide those that were there before.
+func shareDir() error {
+	if err := os.MkdirAll(Dir, 0o755); err != nil {
+		return err
+	}
+	lock, err := os.Open(Dir) // iproute2 locks it, too
+	if err != nil {
+		return err
+	}
+	defer lock.Close()
+	if err := unix.Flock(int(lock.Fd()), unix.LOCK_EX); err != nil {
+		return fmt.Errorf("lock %s: %w", Dir, err)
+	}
+	err = unix.Mount("", Dir, "none", unix.MS_SHARED|unix.MS_REC, "")
+	if errors.Is(err, unix.EINVAL) { // it is no mount yet
+		if err = unix.Mount(Dir, Dir, "none", unix.MS_BIND|unix.MS_REC, ""); err == nil {
+			err = unix.Mount("", Dir, "none", unix.MS_SHARED|unix.MS_REC, "")
+		}
+	}
+	if err != nil {
+		return fmt.Errorf("share %s: %w", Dir, err)
+	}
+	return nil
 }
 
 // Anonymous makes a namespace without a name: it is gone when it is closed and

@@ -11,7 +11,10 @@ import (
 	"runtime"
 	"slices"
 	"strings"
+	"syscall"
 	"testing"
+
+	"golang.org/x/sys/unix"
 
 	"github.com/fairway-net/fairway/internal/netns"
 )
@@ -225,4 +228,42 @@ func currentID(t *testing.T) string {
 	}
 	defer ns.Close()
 	return ns.ID()
+}
+
+// TestBesideIproute2: namespaces stay reachable when iproute2 makes its first one, and nothing is
+// left of them afterwards.
+func TestBesideIproute2(t *testing.T) {
+	if _, err := exec.LookPath("ip"); err != nil || os.Getuid() != 0 {
+		t.Skip("needs root and iproute2")
+	}
+	const inside = "FAIRWAY_TEST_OWN_MOUNTS"
+	if os.Getenv(inside) == "" {
+		again := exec.Command(os.Args[0], "-test.run=^"+t.Name()+"$", "-test.v")
+		again.Env = append(os.Environ(), inside+"=1")
+		again.SysProcAttr = &syscall.SysProcAttr{Unshareflags: syscall.CLONE_NEWNS}
+		if out, err := again.CombinedOutput(); err != nil || !strings.Contains(string(out), "--- PASS") {
+			t.Errorf("%v: %s", err, out)
+		}
+		return
+	}
+	must := func(err error) {
+		t.Helper()
+		if err != nil {
+			t.Fatal(err)
+		}
+	}
+	must(unix.Mount("tmpfs", "/run", "tmpfs", 0, ""))
+	ns, err := netns.Create("ours")
+	must(err)
+	if out, err := exec.Command("ip", "netns", "add", "theirs").CombinedOutput(); err != nil {
+		t.Fatalf("%v: %s", err, out)
+	}
+	again, err := netns.Open("ours")
+	must(err)
+	must(errors.Join(again.Close(), ns.Close(), netns.Remove("ours"), netns.Remove("theirs")))
+	mounts, err := os.ReadFile("/proc/self/mountinfo")
+	must(err)
+	if strings.Contains(string(mounts), netns.Dir+"/") {
+		t.Errorf("namespaces are still mounted:\n%s", mounts)
+	}
 }

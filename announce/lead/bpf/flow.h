@@ -18,6 +18,8 @@
 #include <bpf/bpf_endian.h>
 #include <bpf/bpf_helpers.h>
 
+#include "vlan.h"
+
 struct address {
 	__u8 bytes[16]; // IPv4 as ::ffff:a.b.c.d
 };

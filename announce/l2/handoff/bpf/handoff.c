@@ -54,7 +54,7 @@ static __always_inline int handle(struct __sk_buff *skb, int v6)
 SEC("tc")
 int handoff(struct __sk_buff *skb)
 {
-	if (skb->vlan_present || skb->pkt_type != PACKET_HOST)
+	if (is_tagged(skb) || skb->pkt_type != PACKET_HOST)
 		return TC_ACT_UNSPEC;
 	if (skb->protocol == bpf_htons(ETH_P_IP))
 		return handle(skb, 0);

@@ -15,6 +15,8 @@
 
 #define __always_inline inline __attribute__((always_inline))
 
+#include "vlan.h"
+
 // What the agent says of itself, each time that it sends adverts.
 struct self {
 	__u64 refreshed;   // when, by CLOCK_BOOTTIME; 0 before the first time
@@ -135,6 +137,9 @@ static __always_inline int answer_arp(struct __sk_buff *skb, const struct self *
 	__builtin_memcpy(&a.bytes[12], f.arp.sender, 4);
 	taken(s, &a);
 	if (f.arp.operation != bpf_htons(1))
+		return TC_ACT_UNSPEC;
+	// A gratuitous request is no question; the agent learns of the conflict.
+	if (!__builtin_memcmp(f.arp.sender, f.arp.target, 4))
 		return TC_ACT_UNSPEC;
 	__builtin_memcpy(&a.bytes[12], f.arp.target, 4);
 	o = bpf_map_lookup_elem(&owned_1, &a);
@@ -357,7 +362,7 @@ int respond(struct __sk_buff *skb)
 	__u32 zero = 0;
 	struct self *s = bpf_map_lookup_elem(&self_1, &zero);
 
-	if (!s || !s->refreshed || skb->vlan_present || skb->pkt_type == PACKET_OTHERHOST)
+	if (!s || !s->refreshed || is_tagged(skb) || skb->pkt_type == PACKET_OTHERHOST)
 		return TC_ACT_UNSPEC;
 	switch (skb->protocol) {
 	case bpf_htons(ETH_P_ARP):

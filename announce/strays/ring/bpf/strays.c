@@ -103,7 +103,7 @@ static __always_inline int answer(struct __sk_buff *skb)
 SEC("tc")
 int strays(struct __sk_buff *skb)
 {
-	if (skb->vlan_present || skb->pkt_type != PACKET_HOST)
+	if (is_tagged(skb) || skb->pkt_type != PACKET_HOST)
 		return TC_ACT_UNSPEC;
 	if (skb->protocol == bpf_htons(ETH_P_IP))
 		return handle(skb, 0);

@@ -1,0 +1,186 @@
+package l2
+
+import (
+	"maps"
+	"math/rand/v2"
+	"net"
+	"net/netip"
+	"time"
+)
+
+// A machine that is none of the cluster's may have an address. An address that it has before this
+// node answers for it is left to it, and tried again later and later, by one node at a time and
+// with the times of RFC 5227. A machine that turns up while a node answers for the address is told
+// that it is taken (RFC 5227, 2.4 c): the address is the cluster's.
+
+const (
+	// firstPause is how long an address is left alone that somebody else has; each time that it is
+	// so again the pause doubles, up to mostPause.
+	firstPause = 30 * time.Second
+	mostPause  = 10 * time.Minute
+	// othersPause is how much longer the nodes wait that have only heard of it.
+	othersPause = 15 * time.Second
+	// rememberedFor is how long an address is claimed with care once nobody else was found.
+	rememberedFor = time.Hour
+	// defendEvery is how often another machine is told that an address is taken
+	// (DEFEND_INTERVAL), and contestedFor how long it is named after it was heard.
+	defendEvery  = 10 * time.Second
+	contestedFor = time.Minute
+	// carefulMin and carefulMax are between the questions of a claim with care, and carefulWait
+	// after the last one (PROBE_MIN, PROBE_MAX, ANNOUNCE_WAIT).
+	carefulMin  = time.Second
+	carefulMax  = 2 * time.Second
+	carefulWait = 2 * time.Second
+)
+
+// conflict is somebody else who has an address that this node may own.
+type conflict struct {
+	mac   string // "" where another node has found it
+	by    string // that node
+	until time.Time
+}
+
+// contest is a machine that says that it has an address that this node answers for.
+type contest struct {
+	mac            string
+	heard, defends time.Time
+}
+
+// conflicts are those of a link.
+type conflicts struct {
+	now    map[netip.Addr]conflict
+	before map[netip.Addr]history
+	// contests are of addresses that this node answers for.
+	contests map[netip.Addr]contest
+}
+
+type history struct {
+	times int
+	last  time.Time
+}
+
+func newConflicts() conflicts {
+	return conflicts{now: map[netip.Addr]conflict{}, before: map[netip.Addr]history{}, contests: map[netip.Addr]contest{}}
+}
+
+// find notes that another machine has an address: it was heard itself, or another node says so.
+// It reports whether that is news.
+func (c *conflicts) find(now time.Time, a netip.Addr, mac, by string) bool {
+	was, is := c.now[a]
+	if is && (by != "" || was.mac == mac) && !now.After(was.until) {
+		return false
+	}
+	h := c.before[a]
+	pause := mostPause
+	if h.times < 5 { // beyond, the pause would be longer
+		pause = min(firstPause<<h.times, mostPause)
+	}
+	if by != "" {
+		pause += othersPause
+	}
+	c.before[a] = history{h.times + 1, now}
+	c.now[a] = conflict{mac, by, now.Add(pause)}
+	return true
+}
+
+// needsCare reports whether an address was somebody else's lately.
+func (c *conflicts) needsCare(a netip.Addr) bool { return c.before[a].times > 0 }
+
+// expire forgets what is over, and reports whether an address may be tried again.
+func (c *conflicts) expire(now time.Time) (again bool) {
+	for a, found := range c.now {
+		if now.After(found.until) {
+			delete(c.now, a)
+			again = true
+		}
+	}
+	maps.DeleteFunc(c.before, func(a netip.Addr, h history) bool {
+		_, is := c.now[a]
+		return !is && now.Sub(h.last) > rememberedFor
+	})
+	maps.DeleteFunc(c.contests, func(_ netip.Addr, f contest) bool { return now.Sub(f.heard) > contestedFor })
+	return again
+}
+
+// contested notes that a machine says that it has an address that this node answers for. It says
+// whether that is news, and whether the machine is to be told now that the address is taken.
+func (c *conflicts) contested(now time.Time, a netip.Addr, mac string) (isNew, defend bool) {
+	was, is := c.contests[a]
+	isNew = !is || was.mac != mac
+	if defend = !is || now.Sub(was.defends) >= defendEvery; defend {
+		was.defends = now
+	}
+	c.contests[a] = contest{mac, now, was.defends}
+	return isNew, defend
+}
+
+// meet notes that a MAC is a node's, whose agent was away.
+func (c *conflicts) meet(now time.Time, mac string) {
+	for a, found := range c.now {
+		if found.mac == mac {
+			c.now[a] = conflict{mac, "", now}
+			delete(c.before, a)
+		}
+	}
+	maps.DeleteFunc(c.contests, func(_ netip.Addr, f contest) bool { return f.mac == mac })
+}
+
+// noteSender finds strangers who have an address that this node asks for, or answers for.
+func (l *Link) noteSender(a netip.Addr, mac net.HardwareAddr) {
+	now, c := time.Now(), l.claims[a]
+	if l.peers.NodeOf(mac) != "" {
+		return
+	}
+	if c != nil && c.confirmed && !c.announced.IsZero() {
+		l.defend(now, a, mac.String())
+		return
+	}
+	if c == nil && !l.ahead.has(a, now) {
+		return
+	}
+	if !l.conflicts.find(now, a, mac.String(), "") {
+		return
+	}
+	l.log.Warn("not announced: another machine has the address; give it another one or take the address out of the pool",
+		"address", a, "mac", mac.String(), "again", l.conflicts.now[a].until.Sub(now))
+	l.election.strange(a)
+	l.stand(now)
+	l.changed()
+}
+
+// defend tells a machine, and all others, that an address is taken.
+func (l *Link) defend(now time.Time, a netip.Addr, mac string) {
+	isNew, defend := l.conflicts.contested(now, a, mac)
+	if isNew {
+		l.log.Warn("another machine says that it has an address that this node announces: clients may go there; give it another one or take the address out of the pool", "address", a, "mac", mac)
+		l.changed()
+	}
+	if defend {
+		l.tellAll(a)
+	}
+}
+
+// heedConflicts has this node leave addresses alone that another node has found to be a
+// stranger's: one node tries them again.
+func (l *Link) heedConflicts(now time.Time, node string, entries []entry) {
+	found := false
+	for _, e := range entries {
+		c := l.claims[e.Address]
+		if _, wanted := l.wanted[e.Address]; !e.Strange || !wanted || c != nil && !c.announced.IsZero() {
+			continue
+		}
+		found = l.conflicts.find(now, e.Address, "", node) || found
+	}
+	if found {
+		l.stand(now)
+		l.changed()
+	}
+}
+
+// nextQuestion is how long a claim with care waits after a question.
+func nextQuestion(left int) time.Duration {
+	if left == 0 {
+		return carefulWait
+	}
+	return carefulMin + rand.N(carefulMax-carefulMin)
+}

@@ -13,6 +13,7 @@ import (
 
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
+	corev1 "k8s.io/api/core/v1"
 
 	"github.com/fairway-net/fairway/agent"
 	"github.com/fairway-net/fairway/announce/speaker"

@@ -46,7 +46,9 @@ type Announcer struct {
 	recount chan struct{}
 	// connections lists those that the node has of addresses; nil if nobody can.
 	connections Connections
-	uncounted   string // why not, as it was logged last
+	uncounted   string        // why not, as it was logged last
+	counted     time.Time     // that they were listed last
+	took        time.Duration // to list and look at them
 
 	mu     sync.Mutex
 	wanted map[netip.Addr]Placement // nil before the first Set

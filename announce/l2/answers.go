@@ -18,9 +18,14 @@ const answersAlone = 2 * time.Minute
 // nothing: the link's sockets do. It is used under the link's lock.
 type kernelAnswers struct {
 	*responder.Responder
-	counts  *Counts
-	log     *slog.Logger
-	taken   bool // the claims of an earlier process have been taken over
+	counts *Counts
+	log    *slog.Logger
+	taken  bool // the claims of an earlier process have been taken over
+	// asked is how many questions the program has answered, as was seen last, and missed how many
+	// it has left to the agent since.
+	asked   uint64
+	missed  int
+	proved  bool // others' questions are answered
 	counted map[netip.Addr]uint64
 	failed  string // what was logged last
 }
@@ -60,6 +65,34 @@ func (k *kernelAnswers) adopt() map[netip.Addr]uint32 {
 func (k *kernelAnswers) refresh(incarnation uint64) {
 	if k != nil && k.taken {
 		k.note(k.Refresh(incarnation))
+	}
+}
+
+// mostMissed is how many questions in a row the program may leave to the agent: until it knows of
+// the agent, it answers none.
+const mostMissed = 3
+
+// answersNodes reports whether the program has been seen to answer other nodes' questions: that it
+// is attached doesn't show that frames get to it.
+func (k *kernelAnswers) answersNodes() bool {
+	if k == nil || !k.taken {
+		return false
+	}
+	asked, err := k.Asked()
+	if k.note(err); err == nil && asked > k.asked {
+		k.asked, k.missed, k.proved = asked, 0, true
+	}
+	if k.missed >= mostMissed && k.proved {
+		k.proved = false
+		k.log.Warn("another program at the interface takes frames before the one that answers for this agent: other nodes take over if the agent ends")
+	}
+	return k.proved
+}
+
+// miss notes that a question came to the agent.
+func (k *kernelAnswers) miss() {
+	if k != nil && k.taken {
+		k.missed++
 	}
 }
 

@@ -13,6 +13,8 @@ import (
 
 	"github.com/mdlayher/packet"
 	"github.com/vishvananda/netlink"
+
+	"github.com/fairway-net/fairway/announce/l2/responder"
 )
 
 // resolve has the client forget an address and look for it again, and returns the
@@ -171,20 +173,13 @@ func TestNothingIsLeft(t *testing.T) {
 	}
 }
 
-// filters counts what hangs at a node's interface.
-func (l *lan) filters(name string) (found int) {
+// filters counts the programs that answer at a node's interfaces.
+func (l *lan) filters(name string) int {
 	l.Helper()
-	l.must(l.hosts[name].Do(func() error {
-		eth, err := netlink.LinkByName("eth0")
-		if err != nil {
-			return err
-		}
-		list, err := netlink.FilterList(eth, netlink.HANDLE_MIN_INGRESS)
-		if errors.Is(err, syscall.EINVAL) || errors.Is(err, syscall.ENOENT) {
-			return nil
-		}
-		found = len(list)
+	var found []string
+	l.must(l.hosts[name].Do(func() (err error) {
+		found, err = responder.Leftovers()
 		return err
 	}))
-	return found
+	return len(found)
 }

@@ -63,6 +63,7 @@ type election struct {
 	leaving bool
 	// kernelAnswers says that this node's kernel answers questions.
 	kernelAnswers bool
+	tried         int  // of those that are heard, the last one whose kernel was tried
 	keeps         bool // connections of addresses that are given up
 	// anywhere are the addresses that the data plane has, with whether any node goes on with
 	// their connections: then none is kept. Nil if that isn't known.
@@ -241,6 +242,16 @@ func (e *election) ask(now time.Time) []string {
 		}
 	}
 	return names
+}
+
+// nextToTry names another node that was heard lately, one after the other.
+func (e *election) nextToTry(now time.Time) string {
+	names := e.alive(now)
+	if len(names) == 0 {
+		return ""
+	}
+	e.tried++
+	return names[e.tried%len(names)]
 }
 
 // answer takes in that a member's kernel answers, in the name of an incarnation.

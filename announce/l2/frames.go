@@ -29,6 +29,7 @@ func (l *Link) takeAdvert(now time.Time, m *link.Message[entry], isNew bool) {
 // meet is about a node whose MAC wasn't known. What was taken for a stranger's is a node's then,
 // whose agent was away.
 func (l *Link) meet(now time.Time, mac net.HardwareAddr) {
+	l.askNodes([]string{l.peers.NodeOf(mac)})
 	l.soon()
 	l.conflicts.meet(now, mac.String())
 }

@@ -140,7 +140,41 @@ func (h *handoffs) close(follows bool) error {
 func (l *Link) toCount() []netip.Addr {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	return slices.AppendSeq(l.election.kept(), maps.Keys(l.handoffs.unknown))
+	list := slices.AppendSeq(l.election.kept(), maps.Keys(l.handoffs.unknown))
+	if p := l.handoffs.program; p != nil && p.IsCrowded() {
+		list = slices.AppendSeq(list, maps.Keys(p.Leads()))
+	}
+	return list
+}
+
+// forgetEnded has the program forget the connections that began here and are over.
+func (l *Link) forgetEnded(asked map[netip.Addr]bool, found map[netip.Addr][]kernel.Connection) {
+	p := l.handoffs.program
+	if p == nil || !p.IsCrowded() {
+		return
+	}
+	const justBegun = 5 * time.Second // they may not be among what was found
+	for a := range p.Leads() {
+		if !asked[a] {
+			return
+		}
+	}
+	for a := range p.Leads() {
+		there := map[lead.Flow]bool{}
+		for _, c := range found[a] {
+			there[lead.Flow{Client: c.Client, Port: c.Port, Proto: uint8(c.Proto)}] = true
+		}
+		if err := p.Forget(a, there, justBegun); err != nil {
+			l.log.Warn("connections that are over are not forgotten", "err", err)
+		}
+	}
+}
+
+// isUrgent reports whether something waits for connections to be counted.
+func (l *Link) isUrgent() bool {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return len(l.handoffs.unknown) > 0 || l.election.unsettled() > 0
 }
 
 // counted is told which connections this node has of some addresses.
@@ -149,6 +183,7 @@ func (l *Link) counted(asked map[netip.Addr]bool, found map[netip.Addr][]kernel.
 	defer l.mu.Unlock()
 	now := time.Now()
 	h := &l.handoffs
+	l.forgetEnded(asked, found)
 	for _, a := range l.election.kept() {
 		if !asked[a] {
 			continue // it has been given up since
@@ -221,9 +256,10 @@ func (l *Link) unsettled() int {
 // have given some up.
 func (a *Announcer) lookAtKept() {
 	links, wanted, first := a.addressesToCount()
-	if len(wanted) == 0 && len(a.left) == 0 {
+	if len(wanted) == 0 && len(a.left) == 0 || a.mayWait(links, first) {
 		return
 	}
+	defer func(began time.Time) { a.counted, a.took = time.Now(), time.Since(began) }(time.Now())
 	var found map[netip.Addr][]kernel.Connection
 	if len(wanted) > 0 {
 		var err error
@@ -256,6 +292,18 @@ func (a *Announcer) lookAtKept() {
 	a.mu.Unlock()
 	a.changed()
 	a.poke() // links may be idle
+}
+
+// countShare is how much longer nothing is counted than counting took: with very many connections
+// it takes its time, and nothing may be over so soon.
+const countShare = 20
+
+// mayWait reports whether connections were counted a short time ago, and nothing waits for more.
+func (a *Announcer) mayWait(links []*running, first bool) bool {
+	if first || time.Since(a.counted) >= countShare*a.took {
+		return false
+	}
+	return !slices.ContainsFunc(links, func(l *running) bool { return l.isUrgent() })
 }
 
 // addressesToCount lists the addresses whose connections are to be counted, and the links

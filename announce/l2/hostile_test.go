@@ -4,6 +4,7 @@ package l2
 
 import (
 	"bytes"
+	"errors"
 	"fmt"
 	"net"
 	"os"
@@ -11,7 +12,11 @@ import (
 	"testing"
 	"time"
 
+	"github.com/cilium/ebpf"
+	"github.com/cilium/ebpf/asm"
+	ebpflink "github.com/cilium/ebpf/link"
 	"github.com/mdlayher/packet"
+	"golang.org/x/sys/unix"
 
 	"github.com/fairway-net/fairway/announce/link"
 )
@@ -154,9 +159,20 @@ func (l *lan) memory(name string) (kB int) {
 func TestLateDuplicate(t *testing.T) {
 	l := newLAN(t)
 	a := l.announceAt("a", vip, vip6)
-	l.await(func() (bool, string) {
-		status := a.Status()
-		return len(status) == 2 && !status[0].Since.IsZero() && !status[1].Since.IsZero(), fmt.Sprintf("%+v", status)
+	l.await(func() (bool, string) { // the link is asked to the end
+		a.mu.Lock()
+		defer a.mu.Unlock()
+		confirmed := 0
+		for _, one := range a.links {
+			one.mu.Lock()
+			for _, c := range one.claims {
+				if c.confirmed {
+					confirmed++
+				}
+			}
+			one.mu.Unlock()
+		}
+		return confirmed == 2, fmt.Sprintf("%d addresses are confirmed", confirmed)
 	})
 	var conn *packet.Conn
 	l.must(l.hosts["b"].Do(func() error {
@@ -167,7 +183,7 @@ func TestLateDuplicate(t *testing.T) {
 		return err
 	}))
 	defer conn.Close()
-	l.await(func() (bool, string) { // as often as it takes: the first questions are the claim's own
+	l.await(func() (bool, string) {
 		for _, frame := range append(gratuitousARP(vip, l.macOf("b")), unsolicitedNA(vip6, l.macOf("b"))) {
 			_, err := conn.WriteTo(frame, &packet.Addr{HardwareAddr: frame[:6]})
 			l.must(err)
@@ -186,4 +202,39 @@ func TestLateDuplicate(t *testing.T) {
 	if heard == nil {
 		t.Error("it isn't told that the address is taken")
 	}
+}
+
+// TestTakenBefore: a node whose frames another program takes before the one that answers says no
+// longer that its kernel answers.
+func TestTakenBefore(t *testing.T) {
+	l := newLAN(t)
+	for _, name := range []string{"a", "b"} {
+		l.start(name)
+	}
+	_, conn := l.listenToAdverts()
+	says := func(want bool) {
+		t.Helper()
+		l.read(conn, func(frame []byte) bool {
+			a, err := parseAdvert(frame[etherHead:], link.NewKeys([]byte("key")))
+			return err == nil && a.Node == "a" && a.Answers == want
+		})
+	}
+	says(true)
+	l.must(l.hosts["a"].Do(func() error {
+		eth, err := net.InterfaceByName("eth0")
+		if err != nil {
+			return err
+		}
+		accepts, err := ebpf.NewProgram(&ebpf.ProgramSpec{Type: ebpf.SchedCLS, License: "GPL", Instructions: asm.Instructions{asm.Mov.Imm(asm.R0, 0), asm.Return()}})
+		if err != nil {
+			return err
+		}
+		defer accepts.Close()
+		err = ebpflink.RawAttachProgram(ebpflink.RawAttachProgramOptions{Target: eth.Index, Program: accepts, Attach: ebpf.AttachTCXIngress, Anchor: ebpflink.Head()})
+		if errors.Is(err, ebpf.ErrNotSupported) || errors.Is(err, unix.EINVAL) {
+			t.Skip("the kernel has no tcx")
+		}
+		return err
+	}))
+	says(false)
 }

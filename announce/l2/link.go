@@ -46,6 +46,7 @@ type Link struct {
 	peers     *link.Peers
 	kernel    *kernelAnswers // nil where the kernel can't answer
 	asked     link.Questions
+	tried     time.Time // that a node's kernel was asked whether it answers at all
 	handoffs  handoffs
 	due       []netip.Addr          // claimed, and not begun to answer for yet
 	fresh     map[netip.Addr]*claim // not confirmed yet
@@ -85,7 +86,7 @@ func OpenLink(device *net.Interface, cluster *link.Cluster, alone time.Duration,
 		l.log.Info("if this agent is killed, another node takes its addresses over: the kernel can't answer meanwhile", "because", err)
 	}
 	if l.kernel != nil {
-		l.election.held, l.election.kernelAnswers = l.kernel.Owns, true
+		l.election.held = l.kernel.Owns
 	}
 	if err := l.openHandoffs(time.Now()); err != nil {
 		l.log.Warn("connections that are led to their former node may end", "err", err)
@@ -171,7 +172,9 @@ func (l *Link) tick(now time.Time) {
 	l.peers.Expire(now)
 	l.send(l.election.adverts(false))
 	l.kernel.refresh(l.election.incarnation)
+	l.election.kernelAnswers = l.kernel.answersNodes()
 	l.ask(now)
+	l.tryKernels(now)
 	l.remind(now)
 	l.followFormers(now)
 }

@@ -32,10 +32,31 @@ func (l *Link) askNodes(names []string) {
 	}
 }
 
-// readAnswer reads what another node's kernel answers. Questions to this one are its kernel's.
+// tryEvery is how often one of the other nodes' kernels is asked although it isn't silent: the
+// node learns by it whether its kernel answers.
+const tryEvery = time.Second
+
+func (l *Link) tryKernels(now time.Time) {
+	if now.Sub(l.tried) < tryEvery {
+		return
+	}
+	l.tried = now
+	if node := l.election.nextToTry(now); node != "" {
+		l.askNodes([]string{node})
+	}
+}
+
+// readAnswer reads what another node's kernel answers. Questions to this one are its kernel's, and
+// come here if that doesn't see them.
 func (l *Link) readAnswer(now time.Time, frame []byte) link.Take {
-	if !l.isForUs(frame) || !l.asked.IsAnswer(frame) {
+	if !l.isForUs(frame) {
 		return link.Ignore
+	}
+	if !l.asked.IsAnswer(frame) {
+		return func() bool {
+			l.kernel.miss()
+			return true
+		}
 	}
 	mac := net.HardwareAddr(frame[6:12])
 	return func() bool {

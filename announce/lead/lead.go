@@ -23,8 +23,16 @@ import (
 // have no beginning that could be seen.
 const UnseenUDP = 2 * time.Second
 
-// begun is the map of connections that began here (bpf/flow.h).
-const begun = "begun"
+// The maps of connections that began here, and of how full that is (bpf/flow.h).
+const (
+	begun    = "begun"
+	fullness = "fullness"
+	added    = uint32(0)
+)
+
+// crowdedAt is how many connections may begin before the agent is to look which are over. There is
+// room for four times as many; when that is used up, nothing is led any more.
+const crowdedAt = 1 << 16
 
 // Program is that of an interface.
 type Program struct {
@@ -83,6 +91,9 @@ func (p *Program) load() error {
 	return nil
 }
 
+// Loaded is the program that is, or will be, attached.
+func (p *Program) Loaded() *ebpf.Program { return p.loaded.Programs[p.place.Program] }
+
 // IsThere reports whether the program is attached.
 func (p *Program) IsThere() bool { return p.there }
 
@@ -132,6 +143,13 @@ func (p *Program) Note(a netip.Addr, list []Flow) error {
 	return nil
 }
 
+// IsCrowded reports whether so many connections have begun that those are to be forgotten that are
+// over.
+func (p *Program) IsCrowded() bool {
+	var n uint64
+	return p.Maps[fullness].Lookup(added, &n) == nil && n >= crowdedAt
+}
+
 // Forget forgets connections to an address that were noted, or seen to begin, longer than some
 // time ago, but for those that are there.
 func (p *Program) Forget(a netip.Addr, there map[Flow]bool, ago time.Duration) error {
@@ -142,7 +160,8 @@ func (p *Program) Forget(a netip.Addr, there map[Flow]bool, ago time.Duration) e
 	var k Key
 	var since uint64
 	var gone []Key
-	for all := p.Maps[begun].Iterate(); all.Next(&k, &since); {
+	left := uint64(0)
+	for all := p.Maps[begun].Iterate(); all.Next(&k, &since); left++ {
 		if f, to := k.flow(); to == a && !there[f] && time.Duration(since) < now-ago {
 			gone = append(gone, k)
 		}
@@ -151,6 +170,10 @@ func (p *Program) Forget(a netip.Addr, there map[Flow]bool, ago time.Duration) e
 		if err := p.Maps[begun].Delete(k); err != nil && !errors.Is(err, ebpf.ErrKeyNotExist) {
 			return fmt.Errorf("forget a connection of %s: %w", a, err)
 		}
+	}
+	// Those that stay don't make it crowded: they would be looked at all the time.
+	if err := p.Maps[fullness].Put(added, (left-uint64(len(gone)))/2); err != nil {
+		return fmt.Errorf("count the connections that began here: %w", err)
 	}
 	return nil
 }

@@ -109,12 +109,26 @@ func (l *uplink) recount(now time.Time) error {
 			wanted[a] = true
 		}
 	}
-	if len(wanted) == 0 {
+	crowded := l.program != nil && l.program.IsCrowded()
+	listed := maps.Clone(wanted)
+	if crowded {
+		for a := range l.program.Rings() {
+			listed[a] = true
+		}
+	}
+	if len(listed) == 0 {
 		return nil
 	}
-	found, err := l.connections(wanted)
+	found, err := l.connections(listed)
 	if err != nil {
 		return err
+	}
+	if crowded {
+		for a := range listed {
+			if err := l.program.Forget(a, flowsOf(found[a])); err != nil {
+				return err
+			}
+		}
 	}
 	l.mu.Lock()
 	defer l.mu.Unlock()

@@ -25,6 +25,9 @@ const (
 // machines drop them.
 var all = net.HardwareAddr{0x03, 0x46, 0x57, 0x53, 0x54, 0x00}
 
+// countShare is how much longer nothing is counted than counting took.
+const countShare = 20
+
 // uplink is an interface that leads to routers. What isn't under its lock belongs to the
 // goroutine that steps.
 type uplink struct {
@@ -39,7 +42,8 @@ type uplink struct {
 	past        map[netip.Addr]*past
 	said        time.Time
 	counted     time.Time
-	complaint   string // the last error, as it was logged
+	took        time.Duration // to count
+	complaint   string        // the last error, as it was logged
 	receiving   sync.WaitGroup
 	closed      chan struct{}
 	held        chan struct{} // there may be another node that keeps connections
@@ -182,9 +186,11 @@ func (l *uplink) work(now time.Time) error {
 		l.mu.Unlock()
 		return err
 	}
-	if now.Sub(l.counted) >= sayEvery {
-		l.counted = now
-		if err := l.recount(now); err != nil {
+	if since := now.Sub(l.counted); since >= sayEvery && since >= countShare*l.took {
+		began := time.Now()
+		err := l.recount(now)
+		l.counted, l.took = now, time.Since(began)
+		if err != nil {
 			return err
 		}
 	}

@@ -64,14 +64,16 @@ func (f First) Put(program *ebpf.Program) error {
 	options := link.RawAttachProgramOptions{Target: f.Index, Program: program, Attach: ebpf.AttachTCXIngress, Anchor: link.Head()}
 	if before != nil {
 		defer func() { _ = before.Close() }()
-		if !byTCX {
-			return f.Attach(f.Prefix, program.FD())
-		}
+	}
+	if byTCX {
 		options.Anchor = link.ReplaceProgram(before)
 	}
 	err = link.RawAttachProgram(options)
 	if errors.Is(err, ebpf.ErrNotSupported) || errors.Is(err, unix.EINVAL) {
 		return f.Attach(f.Prefix, program.FD())
+	}
+	if err == nil && before != nil && !byTCX { // an earlier version's
+		_, err = f.Detach()
 	}
 	return err
 }

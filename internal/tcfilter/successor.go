@@ -22,17 +22,46 @@ func LoadSuccessor(spec *ebpf.CollectionSpec, earlier *ebpf.Program) (*ebpf.Coll
 			return nil, err
 		}
 	}
+	copied := map[string]*ebpf.Map{}
 	for name, m := range before {
-		if s := spec.Maps[name]; s == nil || s.Compatible(m) != nil {
-			_ = m.Close()
-			delete(before, name)
+		s := spec.Maps[name]
+		if s != nil && s.Compatible(m) == nil {
+			continue
 		}
+		delete(before, name)
+		if s == nil || s.KeySize != m.KeySize() || s.ValueSize != m.ValueSize() {
+			_ = m.Close()
+			continue
+		}
+		copied[name] = m // of another type or size: what it has is taken over
+		defer m.Close()
 	}
 	c, err := ebpf.NewCollectionWithOptions(spec, ebpf.CollectionOptions{MapReplacements: before})
 	if err != nil {
 		return nil, fmt.Errorf("load program: %w", err)
 	}
+	for name, m := range copied {
+		if err := copyMap(c.Maps[name], m); err != nil {
+			c.Close()
+			return nil, fmt.Errorf("take over map %s: %w", name, err)
+		}
+	}
 	return c, nil
+}
+
+// copyMap copies the entries of a map of another type. What goes meanwhile is gone.
+func copyMap(to, from *ebpf.Map) error {
+	key, value := make([]byte, from.KeySize()), make([]byte, from.ValueSize())
+	all := from.Iterate()
+	for all.Next(&key, &value) {
+		if err := to.Put(key, value); err != nil {
+			return err
+		}
+	}
+	if err := all.Err(); err != nil && !errors.Is(err, ebpf.ErrIterationAborted) {
+		return err
+	}
+	return nil
 }
 
 // mapsOf opens the maps of a program, by name. The caller closes them, also those that come

@@ -34,6 +34,7 @@ type handoffFormer struct {
 const (
 	handoffMapBegun    = "begun"
 	handoffMapFormers  = "formers"
+	handoffMapFullness = "fullness"
 	handoffMapTheirs   = "theirs"
 	handoffProgHandoff = "handoff"
 )
@@ -87,9 +88,10 @@ type handoffProgramSpecs struct {
 //
 // It can be passed ebpf.CollectionSpec.Assign.
 type handoffMapSpecs struct {
-	Begun   *ebpf.MapSpec `ebpf:"begun"`
-	Formers *ebpf.MapSpec `ebpf:"formers"`
-	Theirs  *ebpf.MapSpec `ebpf:"theirs"`
+	Begun    *ebpf.MapSpec `ebpf:"begun"`
+	Formers  *ebpf.MapSpec `ebpf:"formers"`
+	Fullness *ebpf.MapSpec `ebpf:"fullness"`
+	Theirs   *ebpf.MapSpec `ebpf:"theirs"`
 }
 
 // handoffVariableSpecs contains global variables before they are loaded into the kernel.
@@ -118,15 +120,17 @@ func (o *handoffObjects) Close() error {
 //
 // It can be passed to loadHandoffObjects or ebpf.CollectionSpec.LoadAndAssign.
 type handoffMaps struct {
-	Begun   *ebpf.Map `ebpf:"begun"`
-	Formers *ebpf.Map `ebpf:"formers"`
-	Theirs  *ebpf.Map `ebpf:"theirs"`
+	Begun    *ebpf.Map `ebpf:"begun"`
+	Formers  *ebpf.Map `ebpf:"formers"`
+	Fullness *ebpf.Map `ebpf:"fullness"`
+	Theirs   *ebpf.Map `ebpf:"theirs"`
 }
 
 func (m *handoffMaps) Close() error {
 	return _HandoffClose(
 		m.Begun,
 		m.Formers,
+		m.Fullness,
 		m.Theirs,
 	)
 }

@@ -117,3 +117,56 @@ func TestFilterOfKilledProcess(t *testing.T) {
 	}
 	expectLeftovers(t)
 }
+
+// tcpTo is a frame of a client's connection to port 80 of an address.
+func tcpTo(a netip.Addr, client uint16, flags byte) []byte {
+	frame := append(make([]byte, 12), 0x08, 0)
+	frame = append(frame, 0x45, 0, 0, 40, 0, 1, 0, 0, 64, unix.IPPROTO_TCP, 0, 0, 198, 51, 100, 1)
+	frame = append(frame, a.AsSlice()...)
+	return append(frame, byte(client>>8), byte(client), 0, 80, 0, 0, 0, 1, 0, 0, 0, 1, 0x50, flags, 0xff, 0xff, 0, 0, 0, 0)
+}
+
+// TestManyBegin: however many connections begin after a move, none that is still there is led to
+// the former owner. When there is no room for more, nothing is led there.
+func TestManyBegin(t *testing.T) {
+	device := inNamespace(t)
+	h, err := Open(device)
+	must(t, err)
+	defer h.Close()
+	a, mac := netip.MustParseAddr("192.0.2.1"), net.HardwareAddr{2, 0, 0, 0, 0, 7}
+	must(t, h.Lead(a, mac, nil, time.Minute))
+	const (
+		syn, ack     = 2, 16
+		pass, led    = ^uint32(0), 7 // TC_ACT_UNSPEC, TC_ACT_REDIRECT
+		live, former = 4000, 4001
+	)
+	expect := func(what string, port uint16, flags byte, want uint32) {
+		t.Helper()
+		got, _, err := h.Loaded().Test(tcpTo(a, port, flags))
+		must(t, err)
+		if got != want {
+			t.Errorf("%s: verdict %d, want %d", what, int32(got), int32(want))
+		}
+	}
+	expect("a connection begins", live, syn, pass)
+	expect("it goes on", live, ack, pass)
+	expect("one of before", former, ack, led)
+	var last error
+	begun := h.Maps[handoffMapBegun]
+	client := netip.MustParseAddr("10.0.0.1")
+	for n := uint32(0); n < begun.MaxEntries() && last == nil; n++ {
+		last = begun.Put(lead.KeyOf(lead.Flow{Client: netip.AddrPortFrom(client, 4000), Port: 80, Proto: unix.IPPROTO_TCP}, a), uint64(1))
+		client = client.Next()
+	}
+	if last == nil {
+		t.Fatal("the table takes more than it has room for")
+	}
+	expect("another one begins", 4002, syn, pass)
+	expect("the first one goes on", live, ack, pass)
+	expect("one of before, whose packets aren't told from others' any more", former, ack, pass)
+	must(t, h.Forget(a, map[lead.Flow]bool{{Client: netip.MustParseAddrPort("198.51.100.1:4000"), Port: 80, Proto: unix.IPPROTO_TCP}: true}, 0))
+	expect("it still goes on", live, ack, pass)
+	if h.IsCrowded() {
+		t.Error("connections that are over count")
+	}
+}

@@ -13,20 +13,20 @@ const (
 
 // place is where the program is at an interface. The handle stays in the network
 // namespace in which it was opened.
-func place(h *netlink.Handle, index int) tcfilter.Place {
-	return tcfilter.Place{Netlink: h, Index: index, Side: tcfilter.Ingress, Priority: filterPriority, Prefix: filterName}
+func place(h *netlink.Handle, index int) tcfilter.First {
+	return tcfilter.First{
+		Place:   tcfilter.Place{Netlink: h, Index: index, Side: tcfilter.Ingress, Priority: filterPriority, Prefix: filterName},
+		Program: responderProgRespond,
+	}
 }
 
 // Sweep ends the answers on all interfaces but some, given by index, and names those
 // where there were any.
 func Sweep(stay func(index int) bool) ([]string, error) {
-	return tcfilter.Each("end answers", stay, func(h *netlink.Handle, index int) (bool, error) { return place(h, index).Detach() })
+	return tcfilter.FirstAt(place).Sweep("end answers", stay)
 }
 
 // Leftovers names the interfaces on which a program answers.
 func Leftovers() ([]string, error) {
-	return tcfilter.Each("answers", func(int) bool { return false }, func(h *netlink.Handle, index int) (bool, error) {
-		f, err := place(h, index).Find()
-		return f != nil, err
-	})
+	return tcfilter.FirstAt(place).Leftovers("answers")
 }

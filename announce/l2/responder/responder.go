@@ -26,10 +26,11 @@ type Times struct {
 
 // Responder is the program of an interface. It stays when this process ends.
 type Responder struct {
-	place       tcfilter.Place
+	place       tcfilter.First
 	mac         net.HardwareAddr
 	times       Times
 	self, owned *ebpf.Map
+	asked       *ebpf.Map
 }
 
 // Open attaches the program to an interface, in the network namespace of the calling
@@ -62,7 +63,7 @@ func (r *Responder) load() error {
 	if err != nil {
 		return err
 	}
-	earlier, err := r.earlier()
+	earlier, _, err := r.place.Open()
 	if err != nil {
 		return err
 	}
@@ -74,24 +75,11 @@ func (r *Responder) load() error {
 		return err
 	}
 	defer c.Close()
-	if err := r.place.Attach(filterName, c.Programs[responderProgRespond].FD()); err != nil {
+	if err := r.place.Put(c.Programs[responderProgRespond]); err != nil {
 		return err
 	}
-	r.self, r.owned = c.DetachMap(responderMapSelf1), c.DetachMap(responderMapOwned1)
+	r.self, r.owned, r.asked = c.DetachMap(responderMapSelf1), c.DetachMap(responderMapOwned1), c.DetachMap(responderMapAsked1)
 	return nil
-}
-
-// earlier opens the program that is attached; nil if there is none.
-func (r *Responder) earlier() (*ebpf.Program, error) {
-	f, err := r.place.Find()
-	if err != nil || f == nil {
-		return nil, err
-	}
-	program, err := ebpf.NewProgramFromID(ebpf.ProgramID(f.Id))
-	if err != nil {
-		return nil, fmt.Errorf("open the program there is: %w", err)
-	}
-	return program, nil
 }
 
 // Refresh says that the agent is at work, whose adverts have this incarnation.
@@ -103,6 +91,13 @@ func (r *Responder) Refresh(incarnation uint64) error {
 	s := responderSelf{Refreshed: uint64(now), Incarnation: incarnation, Away: uint64(r.times.Away), Limit: uint64(r.times.Limit)}
 	copy(s.Mac[:], r.mac)
 	return r.self.Put(uint32(0), s)
+}
+
+// Asked is how many questions of other nodes the program has answered, in this process's time or
+// an earlier one's.
+func (r *Responder) Asked() (questions uint64, err error) {
+	err = r.asked.Lookup(uint32(0), &questions)
+	return questions, err
 }
 
 // Add has the program answer for an address, of the claim with an epoch.
@@ -159,11 +154,11 @@ func (r *Responder) Claims() (map[netip.Addr]Claim, error) {
 // Close leaves the program where it is.
 func (r *Responder) Close() error {
 	r.place.Netlink.Close()
-	return errors.Join(r.self.Close(), r.owned.Close())
+	return errors.Join(r.self.Close(), r.owned.Close(), r.asked.Close())
 }
 
 // Detach ends the answers.
 func (r *Responder) Detach() error {
-	_, err := r.place.Detach()
+	_, err := r.place.Remove()
 	return err
 }

@@ -39,6 +39,7 @@ type responderSelf struct {
 //
 // Used for safe lookups in a Collection or CollectionSpec.
 const (
+	responderMapAsked1   = "asked_1"
 	responderMapOwned1   = "owned_1"
 	responderMapSelf1    = "self_1"
 	responderProgRespond = "respond"
@@ -93,6 +94,7 @@ type responderProgramSpecs struct {
 //
 // It can be passed ebpf.CollectionSpec.Assign.
 type responderMapSpecs struct {
+	Asked1 *ebpf.MapSpec `ebpf:"asked_1"`
 	Owned1 *ebpf.MapSpec `ebpf:"owned_1"`
 	Self1  *ebpf.MapSpec `ebpf:"self_1"`
 }
@@ -123,12 +125,14 @@ func (o *responderObjects) Close() error {
 //
 // It can be passed to loadResponderObjects or ebpf.CollectionSpec.LoadAndAssign.
 type responderMaps struct {
+	Asked1 *ebpf.Map `ebpf:"asked_1"`
 	Owned1 *ebpf.Map `ebpf:"owned_1"`
 	Self1  *ebpf.Map `ebpf:"self_1"`
 }
 
 func (m *responderMaps) Close() error {
 	return _ResponderClose(
+		m.Asked1,
 		m.Owned1,
 		m.Self1,
 	)

@@ -30,10 +30,12 @@ struct flow {
 	__u32 proto;
 };
 
-// Connections that began here. And UDP flows that didn't, with when they were last seen.
+// Connections that began here. None is pushed out by another: it would be led away. And UDP flows
+// that didn't, with when they were last seen.
 struct {
-	__uint(type, BPF_MAP_TYPE_LRU_HASH);
-	__uint(max_entries, 1 << 17);
+	__uint(type, BPF_MAP_TYPE_HASH);
+	__uint(map_flags, BPF_F_NO_PREALLOC);
+	__uint(max_entries, 1 << 18);
 	__type(key, struct flow);
 	__type(value, __u64);
 } begun SEC(".maps");
@@ -44,6 +46,38 @@ struct {
 	__type(key, struct flow);
 	__type(value, __u64);
 } theirs SEC(".maps");
+
+// How full the first one is: how many were added since the agent has counted, and whether there
+// was no room for one. Nothing is led any more then.
+struct {
+	__uint(type, BPF_MAP_TYPE_ARRAY);
+	__uint(max_entries, 2);
+	__type(key, __u32);
+	__type(value, __u64);
+} fullness SEC(".maps");
+
+enum {
+	ADDED = 0,
+	FULL = 1,
+};
+
+static __always_inline int is_full(void)
+{
+	__u32 full = FULL;
+	__u64 *is = bpf_map_lookup_elem(&fullness, &full);
+
+	return is && *is;
+}
+
+// add notes a connection that begins here.
+static __always_inline void add(struct flow *f, __u64 now)
+{
+	__u32 which = bpf_map_update_elem(&begun, f, &now, BPF_ANY) ? FULL : ADDED;
+	__u64 *n = bpf_map_lookup_elem(&fullness, &which);
+
+	if (n)
+		__sync_fetch_and_add(n, 1);
+}
 
 enum {
 	SYN = 2,
@@ -79,7 +113,7 @@ static __always_inline int mine(struct __sk_buff *skb, struct flow *f, __u32 l4,
 	if (bpf_skb_load_bytes(skb, l4 + (f->proto == IPPROTO_TCP ? 13 : 12), &flags, 1) < 0)
 		return 1;
 	if (f->proto == IPPROTO_TCP ? (flags & (SYN | ACK)) == SYN : flags == INIT) {
-		bpf_map_update_elem(&begun, f, &now, BPF_ANY);
+		add(f, now);
 		return 1;
 	}
 	return 0;

@@ -38,11 +38,12 @@ type straysRing struct {
 //
 // Used for safe lookups in a Collection or CollectionSpec.
 const (
-	straysMapBegun   = "begun"
-	straysMapNodes   = "nodes"
-	straysMapRings   = "rings"
-	straysMapTheirs  = "theirs"
-	straysProgStrays = "strays"
+	straysMapBegun    = "begun"
+	straysMapFullness = "fullness"
+	straysMapNodes    = "nodes"
+	straysMapRings    = "rings"
+	straysMapTheirs   = "theirs"
+	straysProgStrays  = "strays"
 )
 
 // loadStrays returns the embedded CollectionSpec for strays.
@@ -94,10 +95,11 @@ type straysProgramSpecs struct {
 //
 // It can be passed ebpf.CollectionSpec.Assign.
 type straysMapSpecs struct {
-	Begun  *ebpf.MapSpec `ebpf:"begun"`
-	Nodes  *ebpf.MapSpec `ebpf:"nodes"`
-	Rings  *ebpf.MapSpec `ebpf:"rings"`
-	Theirs *ebpf.MapSpec `ebpf:"theirs"`
+	Begun    *ebpf.MapSpec `ebpf:"begun"`
+	Fullness *ebpf.MapSpec `ebpf:"fullness"`
+	Nodes    *ebpf.MapSpec `ebpf:"nodes"`
+	Rings    *ebpf.MapSpec `ebpf:"rings"`
+	Theirs   *ebpf.MapSpec `ebpf:"theirs"`
 }
 
 // straysVariableSpecs contains global variables before they are loaded into the kernel.
@@ -126,15 +128,17 @@ func (o *straysObjects) Close() error {
 //
 // It can be passed to loadStraysObjects or ebpf.CollectionSpec.LoadAndAssign.
 type straysMaps struct {
-	Begun  *ebpf.Map `ebpf:"begun"`
-	Nodes  *ebpf.Map `ebpf:"nodes"`
-	Rings  *ebpf.Map `ebpf:"rings"`
-	Theirs *ebpf.Map `ebpf:"theirs"`
+	Begun    *ebpf.Map `ebpf:"begun"`
+	Fullness *ebpf.Map `ebpf:"fullness"`
+	Nodes    *ebpf.Map `ebpf:"nodes"`
+	Rings    *ebpf.Map `ebpf:"rings"`
+	Theirs   *ebpf.Map `ebpf:"theirs"`
 }
 
 func (m *straysMaps) Close() error {
 	return _StraysClose(
 		m.Begun,
+		m.Fullness,
 		m.Nodes,
 		m.Rings,
 		m.Theirs,

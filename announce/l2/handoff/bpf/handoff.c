@@ -43,7 +43,7 @@ static __always_inline int handle(struct __sk_buff *skb, int v6)
 	if (!l4)
 		return TC_ACT_UNSPEC;
 	to = bpf_map_lookup_elem(&formers, &f.to);
-	if (!to || bpf_ktime_get_boot_ns() > to->until || !read_ports(skb, &f, l4, from))
+	if (!to || bpf_ktime_get_boot_ns() > to->until || is_full() || !read_ports(skb, &f, l4, from))
 		return TC_ACT_UNSPEC;
 	// What the former owner leads here is ours.
 	if (same_mac(from, to->mac) || mine(skb, &f, l4, to->new_until))

@@ -52,6 +52,14 @@ struct {
 	__type(value, struct owned);
 } owned_1 SEC(".maps");
 
+// How many questions of other nodes were answered: the agent says that they are only if some were.
+struct {
+	__uint(type, BPF_MAP_TYPE_ARRAY);
+	__uint(max_entries, 1);
+	__type(key, __u32);
+	__type(value, __u64);
+} asked_1 SEC(".maps");
+
 struct arp {
 	__be16 hardware, protocol;
 	__u8 hardware_length, protocol_length;
@@ -292,6 +300,8 @@ struct question_frame {
 static __always_inline int answer_node(struct __sk_buff *skb, const struct self *s)
 {
 	struct question_frame f;
+	__u32 zero = 0;
+	__u64 *asked;
 
 	if (bpf_skb_load_bytes(skb, 0, &f, sizeof(f)) < 0)
 		return TC_ACT_UNSPEC;
@@ -301,6 +311,9 @@ static __always_inline int answer_node(struct __sk_buff *skb, const struct self 
 	__builtin_memcpy(f.eth.h_source, s->mac, ETH_ALEN);
 	f.q.kind = ANSWER;
 	f.q.incarnation = bpf_cpu_to_be64(s->incarnation);
+	asked = bpf_map_lookup_elem(&asked_1, &zero);
+	if (asked)
+		__sync_fetch_and_add(asked, 1);
 	if (bpf_skb_store_bytes(skb, 0, &f, sizeof(f), 0) < 0)
 		return TC_ACT_UNSPEC;
 	return send_back(skb, NULL);

@@ -51,15 +51,15 @@ static __always_inline int handle(struct __sk_buff *skb, int v6)
 		return TC_ACT_UNSPEC;
 	r = bpf_map_lookup_elem(&rings, &f.to);
 	now = bpf_ktime_get_boot_ns();
-	if (!r || now > r->until || !read_ports(skb, &f, l4, from.bytes))
+	if (!r || now > r->until || is_full() || !read_ports(skb, &f, l4, from.bytes))
 		return TC_ACT_UNSPEC;
 	if (bpf_map_lookup_elem(&nodes, &from)) {
 		if (bpf_map_lookup_elem(&begun, &f))
 			return TC_ACT_UNSPEC;
 		next = r->after;
 	} else if (mine(skb, &f, l4, r->new_until)) {
-		if (f.proto == IPPROTO_UDP) // which has no beginning that could be seen later
-			bpf_map_update_elem(&begun, &f, &now, BPF_NOEXIST);
+		if (f.proto == IPPROTO_UDP && !bpf_map_lookup_elem(&begun, &f)) // which has no beginning that could be seen later
+			add(&f, now);
 		return TC_ACT_UNSPEC;
 	}
 	if (next >= r->count || next >= MOST)

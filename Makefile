@@ -59,7 +59,7 @@ MAY_SKIP   += "github.com/fairway-net/fairway/deploy TestSystemd"
 MAY_SKIP   += "github.com/fairway-net/fairway/lab TestPageOfLab"
 MAY_SKIP   += "github.com/fairway-net/fairway/diagnose/web TestPage"
 
-.PHONY: fairway-bench race systemd rest many-nodes drain stacked bench-announce web page pictures first-minutes release arm64 reproducible audit api-conformance deb deb-test causes faults helm gateway-conformance h2spec nothing-lost build demo bench soak bench-kube-proxy bench-ipvs test unit all cluster routers image lint generate generated deps clean traces dashboard many-services
+.PHONY: fairway-bench race systemd rest many-nodes drain simulate stacked bench-announce web page pictures first-minutes release arm64 reproducible audit api-conformance deb deb-test causes faults helm gateway-conformance h2spec nothing-lost build demo bench soak bench-kube-proxy bench-ipvs test unit all cluster routers image lint generate generated deps clean traces dashboard many-services
 
 # Without cgo: kustomize, in kubectl, would have the linker keep every symbol for plugins.
 # A copy, since the linker leaves a file in the page cache of which Linux 6.18 maps 60 MB more into each process
@@ -113,6 +113,9 @@ routers: build ## what real routers make of what nodes announce: minutes, since 
 
 drain: build ## connections through nodes that are drained, in each mode, also over routers, nodes that may not announce, and stable flows, nodes that lose power meanwhile, a machine that shuts down, a node with 10,000 addresses, and the last endpoint of a Service: eight minutes
 	FAIRWAY_DRAIN=isolated unshare --mount --propagation private $(GO) test -v -count=1 -timeout 15m -run '^(TestDrainKeepsConnections|TestDrainUnderRouters|TestWhoMayNotAnnounce|TestStableFlows|TestKeeperLost|TestShutdown|TestDrainManyAddresses|TestLastEndpoint)$$' ./lab
+
+simulate: ## nodes of a link that decide who owns an address, with all that may happen to them, from one seed after the other until it is stopped
+	FAIRWAY_SIMULATE=1000000000 $(GO) test -v -timeout 0 -run '^TestSimulate$$' ./announce/l2
 
 # This kernel may lack them; the virtual machine's has them.
 stacked: ## layer 2 on a bond that goes over to its other interface, and on a VLAN of it; BGP in VRFs, with FRR and packets: two minutes, in the virtual machine

@@ -47,12 +47,14 @@ func (k *kernelAnswers) note(err error) {
 	k.log.Warn("the kernel may not answer for this node's addresses while no agent runs", "err", err)
 }
 
-// adopt returns, once, what the kernel answers for in the name of an earlier process.
-func (k *kernelAnswers) adopt() map[netip.Addr]uint32 {
+// adopt returns, once, what the kernel answers for in the name of an earlier process. The kernel
+// learns first that there is an agent again: it would give an address up that this one goes on with.
+func (k *kernelAnswers) adopt(incarnation uint64) map[netip.Addr]uint32 {
 	if k == nil || k.taken {
 		return nil
 	}
 	k.taken = true
+	k.refresh(incarnation)
 	claims, err := k.Claims()
 	k.note(err)
 	epochs := make(map[netip.Addr]uint32, len(claims))

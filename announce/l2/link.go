@@ -234,7 +234,7 @@ func (l *Link) SetCandidates(candidates map[netip.Addr]int32, anywhere, weighted
 	l.election.anywhere, l.election.weighted = anywhere, weighted
 	l.wanted = maps.Clone(candidates)
 	now := time.Now()
-	l.stand(now, l.election.adopt(now, l.kernel.adopt())...)
+	l.stand(now, l.election.adopt(now, l.kernel.adopt(l.election.incarnation))...)
 }
 
 // stand puts up the wanted addresses, except those that strangers have. What changed

@@ -56,6 +56,9 @@ fairway status
 fairway status --watch`,
 	"announce":        `fairway announce status`,
 	"announce status": `fairway announce status`,
+	"announce rotate-key": `
+fairway announce rotate-key
+fairway announce rotate-key --now     # somebody knows the key who must not`,
 	"drain": `
 fairway drain node2 --wait     # other nodes announce its addresses now
 fairway drain node2 --undo`,

@@ -174,7 +174,11 @@ func (l *Link) forgetEnded(asked map[netip.Addr]bool, found map[netip.Addr][]ker
 func (l *Link) isUrgent() bool {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	return len(l.handoffs.unknown) > 0 || l.election.unsettled() > 0
+	counts := slices.ContainsFunc(l.election.kept(), func(a netip.Addr) bool {
+		_, known := l.handoffs.own[a]
+		return !known // they are told from others' when the address comes back
+	})
+	return counts || len(l.handoffs.unknown) > 0 || l.election.unsettled() > 0
 }
 
 // counted is told which connections this node has of some addresses.

@@ -9,8 +9,8 @@ import (
 	"time"
 
 	"github.com/fairway-net/fairway/apiserver/identity"
-	"github.com/fairway-net/fairway/apiserver/pki"
 	"github.com/fairway-net/fairway/apiserver/registry"
+	"github.com/fairway-net/fairway/internal/revocation"
 )
 
 // nodeAgents is how this server reaches agents, for nodes/NAME/proxy.
@@ -52,5 +52,5 @@ func (s *Server) verifyMachine(state tls.ConnectionState, node string) error {
 	}
 	ctx, cancel := context.WithTimeout(context.Background(), 5*time.Second)
 	defer cancel()
-	return (&identity.Revocable{Objects: s.access.objects}).Check(ctx, node, pki.IssuedAt(leaf))
+	return (&identity.Revocable{Objects: s.access.objects}).Check(ctx, node, revocation.IssuedAt(leaf))
 }

@@ -14,8 +14,12 @@ import (
 	"github.com/fairway-net/fairway/apiserver/identity"
 )
 
-// recheckPeriod is how often credentials are looked at again whose requests last.
-const recheckPeriod = 10 * time.Second
+const (
+	// recheckPeriod is how often credentials are looked at again whose requests last.
+	recheckPeriod = 10 * time.Second
+	// revokedPeriod is how often it is looked at whether any were revoked.
+	revokedPeriod = 500 * time.Millisecond
+)
 
 // lasting ends watches, and the like, whose credential has ceased to hold: it was
 // revoked, has expired, or what it is bound to is gone.
@@ -99,17 +103,26 @@ func (l *lasting) add(req *http.Request, end *context.CancelFunc) (forget func()
 	}
 }
 
-// run looks at the credentials until ctx is done.
-func (l *lasting) run(ctx context.Context, period time.Duration) {
-	tick := time.NewTicker(period)
+// run looks at the credentials until ctx is done: at each period, and soon after what
+// revoked returns has changed.
+func (l *lasting) run(ctx context.Context, period time.Duration, revoked func(context.Context) string) {
+	tick, look := time.NewTicker(period), time.NewTicker(revokedPeriod)
 	defer tick.Stop()
+	defer look.Stop()
+	known := revoked(ctx)
 	for {
 		select {
 		case <-ctx.Done():
 			return
+		case <-look.C:
+			now := revoked(ctx)
+			if now == known {
+				continue
+			}
+			known = now
 		case <-tick.C:
-			l.recheck(ctx)
 		}
+		l.recheck(ctx)
 	}
 }
 

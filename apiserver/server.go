@@ -18,6 +18,7 @@ import (
 
 	"github.com/fairway-net/fairway/apiserver/allocator"
 	"github.com/fairway-net/fairway/apiserver/customresources"
+	"github.com/fairway-net/fairway/apiserver/identity"
 	"github.com/fairway-net/fairway/apiserver/pki"
 	"github.com/fairway-net/fairway/apiserver/storage"
 )
@@ -120,7 +121,7 @@ func (s *Server) start(ctx context.Context) error {
 	s.renewing.Go(func() { s.renewCertificates(ctx) })
 	s.renewing.Go(func() { s.fairness.run(ctx) })
 	for _, l := range s.lasting {
-		s.renewing.Go(func() { l.run(ctx, recheckPeriod) })
+		s.renewing.Go(func() { l.run(ctx, recheckPeriod, (&identity.Revocable{Objects: s.access.objects}).Version) })
 	}
 	return nil
 }

@@ -135,7 +135,7 @@ func revokeCertsCommand() *cobra.Command {
 			if err != nil {
 				return err
 			}
-			if err := nodecert.Revoke(cmd.Context(), client, args[0], time.Now()); err != nil {
+			if err := nodecert.LockOut(cmd.Context(), client, args[0]); err != nil {
 				return err
 			}
 			// The machine knows the key that nodes sign their adverts with.

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
 	"net/http"
 	"strings"
 	"time"
@@ -12,19 +13,14 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apiserver/pkg/authentication/authenticator"
+	"k8s.io/apiserver/pkg/authentication/user"
 	"k8s.io/apiserver/pkg/warning"
 
-	"github.com/fairway-net/fairway/apiserver/pki"
+	"github.com/fairway-net/fairway/internal/revocation"
 )
 
-const (
-	// revokedMachines names the ConfigMap in kube-system that lists, by the
-	// name of a Node, the time before which its machine's certificates were
-	// issued that no longer hold.
-	revokedMachines = "fairway-revoked-machines"
-	// NodePrefix begins the names of machines as users.
-	NodePrefix = "system:node:"
-)
+// NodePrefix begins the names of machines as users.
+const NodePrefix = "system:node:"
 
 // Revocable lets client certificates of machines pass that weren't revoked.
 type Revocable struct {
@@ -42,33 +38,61 @@ func (r *Revocable) AuthenticateRequest(req *http.Request) (*authenticator.Respo
 	if !isNode {
 		return response, ok, nil
 	}
-	if err := r.Check(req.Context(), node, pki.IssuedAt(req.TLS.PeerCertificates[0])); err != nil {
+	issued := revocation.IssuedAt(req.TLS.PeerCertificates[0])
+	if err := r.Check(req.Context(), node, issued); err != nil {
 		warning.AddWarning(req.Context(), "", err.Error())
 		return nil, false, err
 	}
-	return response, true, nil
+	extra := maps.Clone(response.User.GetExtra())
+	if extra == nil {
+		extra = map[string][]string{}
+	}
+	extra[revocation.IssuedKey] = []string{issued.UTC().Format(time.RFC3339Nano)}
+	known := *response
+	known.User = &user.DefaultInfo{
+		Name: response.User.GetName(), UID: response.User.GetUID(), Groups: response.User.GetGroups(), Extra: extra,
+	}
+	return &known, true, nil
 }
 
 // Check reports that a machine's certificate was revoked after it was issued.
 func (r *Revocable) Check(ctx context.Context, node string, issued time.Time) error {
-	obj, err := r.Objects.Cached(ctx, "configmaps", metav1.NamespaceSystem, revokedMachines)
-	if apierrors.IsNotFound(err) {
-		return nil
-	}
-	if err != nil {
-		return fmt.Errorf("find revoked certificates: %w", err)
-	}
-	list, ok := obj.(*corev1.ConfigMap)
-	if !ok {
-		return errors.New("find revoked certificates: no ConfigMap")
-	}
-	at, listed := list.Data[node]
-	if !listed {
-		return nil
-	}
-	revoked, err := time.Parse(time.RFC3339Nano, at)
-	if err != nil || !issued.After(revoked) { // what can't be read revokes
-		return fmt.Errorf("the certificate of machine %s was revoked at %s: let it join again with a new token", node, revoked.Format(time.RFC3339))
+	for _, name := range []string{revocation.ListOf(node), revocation.Undivided} {
+		obj, err := r.Objects.Cached(ctx, "configmaps", metav1.NamespaceSystem, name)
+		if apierrors.IsNotFound(err) {
+			continue
+		}
+		if err != nil {
+			return fmt.Errorf("find revoked certificates: %w", err)
+		}
+		list, ok := obj.(*corev1.ConfigMap)
+		if !ok {
+			return errors.New("find revoked certificates: no ConfigMap")
+		}
+		text, listed := list.Data[node]
+		if entry := revocation.Parse(text); listed && entry.Revokes(issued) {
+			return fmt.Errorf("the certificate of machine %s was revoked%s: let it join again with a new token", node, date(entry))
+		}
 	}
 	return nil
+}
+
+func date(e revocation.Entry) string {
+	if e.All {
+		return ""
+	}
+	return " at " + e.Until.Format(time.RFC3339)
+}
+
+// Version changes whenever a certificate is revoked.
+func (r *Revocable) Version(ctx context.Context) string {
+	var versions strings.Builder
+	for _, name := range revocation.Names() {
+		obj, err := r.Objects.Cached(ctx, "configmaps", metav1.NamespaceSystem, name)
+		if list, ok := obj.(*corev1.ConfigMap); ok && err == nil {
+			versions.WriteString(list.ResourceVersion)
+		}
+		versions.WriteByte(' ')
+	}
+	return versions.String()
 }

@@ -11,25 +11,38 @@ import (
 	"crypto/x509"
 	"fmt"
 	"log/slog"
+	"sync"
 	"time"
 
 	certificatesv1 "k8s.io/api/certificates/v1"
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/util/wait"
 	"k8s.io/client-go/informers"
 	"k8s.io/client-go/tools/cache"
 
 	"github.com/fairway-net/fairway/controller/cluster"
 	"github.com/fairway-net/fairway/internal/queue"
+	"github.com/fairway-net/fairway/internal/revocation"
 )
 
-// returnTime is how long a machine whose Node was deleted has to register again.
-const returnTime = 15 * time.Second
+const (
+	// returnTime is how long a machine whose Node was deleted has to register again.
+	returnTime = 15 * time.Second
+	// registerTime is how long a machine that has joined has to register its Node.
+	registerTime = 10 * time.Minute
+	// keepRevoked is how long a revocation is kept: longer than certificates last
+	// (pki.LeafLife, of the few that aren't asked for by requests).
+	keepRevoked = 366 * 24 * time.Hour
+	// lookOverPeriod is how often the lists of revoked certificates are looked over.
+	lookOverPeriod = time.Minute
+)
 
 // Signer issues client certificates.
 type Signer interface {
-	Sign(request *x509.CertificateRequest, life time.Duration) ([]byte, error)
+	// Sign issues a certificate that says it was issued after a time.
+	Sign(request *x509.CertificateRequest, life time.Duration, after time.Time) ([]byte, error)
 }
 
 // Controller decides and signs requests.
@@ -38,13 +51,14 @@ type Controller struct {
 	signer   Signer
 	requests *queue.Queue[string]
 	gone     *queue.Queue[gone]
+	log      *slog.Logger
 	now      func() time.Time
 }
 
 // New returns the controller, its handlers added to c. Without a signer it
 // leaves requests alone.
 func New(c *cluster.Cache, signer Signer, log *slog.Logger) (*Controller, error) {
-	controller := &Controller{cluster: c, signer: signer, now: time.Now}
+	controller := &Controller{cluster: c, signer: signer, log: log, now: time.Now}
 	controller.requests = queue.New(log, controller.sync)
 	controller.gone = queue.New(log, controller.revokeGone)
 	err := c.OnNode(func(old, new *corev1.Node) {
@@ -74,10 +88,17 @@ func (c *Controller) Run(ctx context.Context) {
 	_, _ = informer.AddEventHandler(cache.ResourceEventHandlerFuncs{AddFunc: add, UpdateFunc: func(_, obj any) { add(obj) }})
 	factory.StartWithContext(ctx)
 	defer factory.Shutdown()
-	done := make(chan struct{})
-	go func() { defer close(done); c.gone.Run(ctx, 1) }()
+	var group sync.WaitGroup
+	group.Go(func() { c.gone.Run(ctx, 1) })
+	group.Go(func() {
+		wait.UntilWithContext(ctx, func(ctx context.Context) {
+			if err := c.lookOver(ctx); err != nil && ctx.Err() == nil {
+				c.log.Warn("revoked certificates were not looked over; trying again", "error", err)
+			}
+		}, lookOverPeriod)
+	})
 	c.requests.Run(ctx, 1) // one, so that no two get the same name
-	<-done
+	group.Wait()
 }
 
 func (c *Controller) sync(ctx context.Context, name string) error {
@@ -142,22 +163,53 @@ func (c *Controller) sign(ctx context.Context, request *certificatesv1.Certifica
 	if reason != "" { // approved by a person, for what no agent has
 		return c.fail(ctx, request, reason)
 	}
+	began := c.now()
 	if isBootstrapper(request) {
 		// Whatever machine had this name before is another.
-		if err := Revoke(ctx, c.cluster.Client, node, c.now()); err != nil {
+		if _, err := c.settle(ctx, node, began); err != nil {
 			return err
 		}
+	}
+	before, _, err := entryOf(ctx, c.cluster.Client, node)
+	if err != nil {
+		return err
+	}
+	if !isBootstrapper(request) && madeBefore(request, before) {
+		return c.fail(ctx, request, lockedOut)
 	}
 	var life time.Duration
 	if s := request.Spec.ExpirationSeconds; s != nil {
 		life = time.Duration(*s) * time.Second
 	}
-	certificate, err := c.signer.Sign(wanted, life)
+	certificate, err := c.signer.Sign(wanted, life, before.Until)
 	if err != nil {
+		return err
+	}
+	// What was revoked meanwhile is earlier than this certificate says it is. What is
+	// revoked from here on deletes the request, or finds the certificate in it.
+	if after, _, err := entryOf(ctx, c.cluster.Client, node); err != nil || after != before {
+		if err == nil {
+			err = fmt.Errorf("sign request %s: certificates of %s were revoked meanwhile", request.Name, node)
+		}
 		return err
 	}
 	request.Status.Certificate = certificate
 	return c.update(ctx, request)
+}
+
+// lockedOut is why a machine doesn't get another certificate.
+const lockedOut = "the machine's certificates were revoked after this was asked for with one of them"
+
+// madeBefore reports whether a request was made with a certificate that is revoked. The
+// server notes in the request when the certificate was issued by which it was made; a
+// request without that note is judged by its own date.
+func madeBefore(request *certificatesv1.CertificateSigningRequest, entry revocation.Entry) bool {
+	noted := request.Spec.Extra[revocation.IssuedKey]
+	if len(noted) != 1 {
+		return entry.Revokes(request.CreationTimestamp.Time)
+	}
+	issued, err := time.Parse(time.RFC3339Nano, noted[0])
+	return err != nil || entry.Revokes(issued)
 }
 
 func (c *Controller) fail(ctx context.Context, request *certificatesv1.CertificateSigningRequest, reason string) error {

@@ -76,7 +76,11 @@ func (c *Controller) objection(ctx context.Context, request *certificatesv1.Cert
 	case reason != "":
 		return reason, nil
 	case request.Spec.Username == nodePrefix+node && slices.Contains(request.Spec.Groups, nodesGroup):
-		return "", nil
+		entry, listed, err := entryOf(ctx, c.cluster.Client, node)
+		if listed && madeBefore(request, entry) {
+			return lockedOut, err
+		}
+		return "", err
 	case !isBootstrapper(request):
 		return fmt.Sprintf("user %q may ask for no certificate of node %s: only the machine itself and join tokens may", request.Spec.Username, node), nil
 	}

@@ -13,6 +13,7 @@ import (
 	clienttesting "k8s.io/client-go/testing"
 
 	"github.com/fairway-net/fairway/controller/cluster"
+	"github.com/fairway-net/fairway/internal/revocation"
 )
 
 // TestGoneKeepsNewCertificates: of a machine whose Node was deleted, the certificates
@@ -28,7 +29,7 @@ func TestGoneKeepsNewCertificates(t *testing.T) {
 		t.Fatal(err)
 	}
 	listed := func() string {
-		list, err := client.CoreV1().ConfigMaps(metav1.NamespaceSystem).Get(t.Context(), Revoked, metav1.GetOptions{})
+		list, err := client.CoreV1().ConfigMaps(metav1.NamespaceSystem).Get(t.Context(), revocation.ListOf("m1"), metav1.GetOptions{})
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -38,7 +39,7 @@ func TestGoneKeepsNewCertificates(t *testing.T) {
 	if err := c.revokeGone(t.Context(), gone{"m1", deleted}); err != nil {
 		t.Fatal(err)
 	}
-	if got := listed(); got != "2026-11-24T10:00:00Z" {
+	if got := listed(); got != "2026-11-24T10:00:00Z gone" {
 		t.Errorf("revoked until %s, want when the Node was deleted", got)
 	}
 	// It joins again, by which all from before are revoked.
@@ -56,10 +57,10 @@ func TestGoneKeepsNewCertificates(t *testing.T) {
 
 // TestRevokeTriesAgain: two that revoke at a time both do.
 func TestRevokeTriesAgain(t *testing.T) {
-	client, conflicts := fake.NewClientset(&corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Name: Revoked, Namespace: metav1.NamespaceSystem}}), 2
+	client, conflicts := fake.NewClientset(&corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Name: revocation.ListOf("m1"), Namespace: metav1.NamespaceSystem}}), 2
 	client.PrependReactor("update", "configmaps", func(clienttesting.Action) (bool, runtime.Object, error) {
 		conflicts--
-		return conflicts >= 0, nil, apierrors.NewConflict(corev1.Resource("configmaps"), Revoked, nil)
+		return conflicts >= 0, nil, apierrors.NewConflict(corev1.Resource("configmaps"), revocation.ListOf("m1"), nil)
 	})
 	if err := Revoke(t.Context(), client, "m1", time.Now()); err != nil {
 		t.Fatal(err)

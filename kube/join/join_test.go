@@ -34,8 +34,8 @@ type cluster struct {
 }
 
 // Sign implements nodecert.Signer.
-func (c *cluster) Sign(request *x509.CertificateRequest, life time.Duration) ([]byte, error) {
-	return c.server.MachineSigner().Sign(request, max(life, time.Duration(c.life.Load())))
+func (c *cluster) Sign(request *x509.CertificateRequest, life time.Duration, after time.Time) ([]byte, error) {
+	return c.server.MachineSigner().Sign(request, max(life, time.Duration(c.life.Load())), after)
 }
 
 func start(t *testing.T) *cluster {

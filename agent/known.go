@@ -18,7 +18,7 @@ func (a *Agent) keepKnown(ctx context.Context, group *errgroup.Group) (func() er
 	if dir == kernel.DefaultStateDir {
 		return func() error { return nil }, nil
 	}
-	store, err := lastknown.Open(dir, a.config.NodeName)
+	store, err := lastknown.Open(dir, a.config.NodeName, a.config.Log)
 	if err != nil {
 		return func() error { return nil }, err
 	}

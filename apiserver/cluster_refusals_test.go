@@ -2,6 +2,7 @@ package apiserver
 
 import (
 	"context"
+	"encoding/json"
 	"net/netip"
 	"os"
 	"path/filepath"
@@ -16,6 +17,7 @@ import (
 	"k8s.io/client-go/tools/clientcmd"
 
 	"github.com/fairway-net/fairway/apiserver/rights"
+	"github.com/fairway-net/fairway/apiserver/storage"
 	"github.com/fairway-net/fairway/kube/join"
 )
 
@@ -55,7 +57,7 @@ func TestServerRefusals(t *testing.T) {
 		refused(t, lost, "other machines can't reach it")
 	}
 	without := c.joining(2, one, "")
-	refused(t, without, "--token: not given")
+	refused(t, without, "--token-file: not given")
 	ranged := c.joining(2, one, token)
 	ranged.NodePortRange.Base++
 	refused(t, ranged, "the cluster's is 30000-32767")
@@ -119,6 +121,45 @@ func (c *cluster) tokenRights(s *Server, server join.Token) {
 	}
 }
 
+// TestServerTokenIsForOne: a server token gives the keys to one server, which answers
+// where it says that it does; not to a second one, nor to who has only read the token.
+func TestServerTokenIsForOne(t *testing.T) {
+	c := newCluster(t)
+	one := c.first()
+	token := serverToken(t, one, time.Time{})
+	parsed, err := join.ParseServerToken(token)
+	if err != nil {
+		t.Fatal(err)
+	}
+	thief, err := kubernetes.NewForConfig(&rest.Config{Host: one.URL(), BearerToken: parsed.Bearer(), TLSClientConfig: rest.TLSClientConfig{CAData: one.CA()}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	asks := func(when string, want string) {
+		t.Helper()
+		silent := c.config(9)
+		request := joinRequest{Name: "s9", PeerURL: storage.PeerURL(silent.peerAddress()), Key: "sha256:00", Wanted: silent.shared()}
+		body, err := json.Marshal(request)
+		if err != nil {
+			t.Fatal(err)
+		}
+		data, err := thief.CoreV1().RESTClient().Post().AbsPath(rights.JoinPath).Body(body).DoRaw(within(t))
+		if err == nil || !strings.Contains(string(data)+err.Error(), want) || strings.Contains(string(data), "ca.key") {
+			t.Errorf("%s: who has the token and no server is answered %v: %s", when, err, data)
+		}
+	}
+	asks("before", "doesn't reach s9")
+	if list := members(t, one); len(list) != 1 {
+		t.Errorf("who doesn't answer is a member: %v", list)
+	}
+	start(t, c.joining(2, one, token))
+	asks("after", "doesn't reach s9")
+	refused(t, c.joining(3, one, token), "is used by another server")
+	if list, err := one.listServerTokens(t.Context()); err != nil || len(list) != 1 || !strings.HasPrefix(list[0].Holder, "s2 at ") {
+		t.Errorf("tokens: %v, %v", list, err)
+	}
+}
+
 // TestJoinInterrupted: a server that is killed anywhere on its way into a cluster
 // is in it after the same command again.
 func TestJoinInterrupted(t *testing.T) {
@@ -147,7 +188,7 @@ func TestJoinInterrupted(t *testing.T) {
 	if err := Prepare(ctx, &half); err != nil {
 		t.Fatal(err)
 	}
-	refused(t, withoutJoin(config), "run the same command again, with --join and --token")
+	refused(t, withoutJoin(config), "run the same command again, with --join and --token-file")
 
 	// Interrupted while its store starts.
 	brief, cancel := context.WithTimeout(ctx, 300*time.Millisecond)

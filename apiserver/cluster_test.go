@@ -108,8 +108,8 @@ func TestThreeServers(t *testing.T) {
 	}
 	config.ClusterInit = true
 	one := start(t, config)
+	two := start(t, c.joining(2, one, serverToken(t, one, time.Time{})))
 	token := serverToken(t, one, time.Time{})
-	two := start(t, c.joining(2, one, token))
 	three := start(t, c.joining(3, two, token))
 	servers := []*Server{one, two, three}
 	for _, s := range servers {

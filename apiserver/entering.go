@@ -12,6 +12,7 @@ import (
 	"io/fs"
 	"log/slog"
 	"net/http"
+	"net/netip"
 	"os"
 	"path/filepath"
 	"time"
@@ -77,9 +78,9 @@ func (c *Config) enter(ctx context.Context) error {
 		m = &membership{Name: c.name(), shared: c.shared()}
 		err = m.write(c.DataDir)
 	case !stored && m.Stored:
-		err = fmt.Errorf("%s is gone, and the cluster may go on without it: to join again, give --join and a new --token; to begin anew, restore a snapshot first", c.etcdDir())
+		err = fmt.Errorf("%s is gone, and the cluster may go on without it: to join again, give --join and a new token; to begin anew, restore a snapshot first", c.etcdDir())
 	case !stored && !c.ClusterInit:
-		err = errors.New("this server hasn't finished joining: run the same command again, with --join and --token")
+		err = errors.New("this server hasn't finished joining: run the same command again, with --join and --token-file")
 	}
 	if err != nil {
 		return err
@@ -106,6 +107,8 @@ func (c *Config) name() string {
 type joinRequest struct {
 	Name    string `json:"name"`
 	PeerURL string `json:"peerURL"`
+	// Key names the key that answers at PeerURL, as pki.Hash does.
+	Key string `json:"key"`
 	// Wanted must suit the cluster.
 	Wanted shared `json:"wanted"`
 }
@@ -124,7 +127,13 @@ var sharedFiles = []string{"ca.key", "ca.crt", "client-ca.key", "client-ca.crt",
 // join makes this server one of a cluster's. One that is one already stays it.
 func (c *Config) join(ctx context.Context, m *membership, stored bool) (*membership, error) {
 	if c.Token == "" && !stored {
-		return nil, errors.New("--token: not given; `fairway token create --server` on a server makes one")
+		var err error
+		if c.Token, err = join.CredentialToken(); err != nil {
+			return nil, err
+		}
+	}
+	if c.Token == "" && !stored {
+		return nil, errors.New("--token-file: not given; `fairway token create --server` on a server makes one")
 	}
 	token, err := join.ParseServerToken(c.Token)
 	if err != nil && (!stored || c.Token != "") {
@@ -143,9 +152,13 @@ func (c *Config) join(ctx context.Context, m *membership, stored bool) (*members
 	if err != nil {
 		return nil, err
 	}
-	request := joinRequest{Name: c.name(), PeerURL: storage.PeerURL(c.peerAddress()), Wanted: c.shared()}
-	reply, err := ask(ctx, c.Join, token, ca, request)
+	place, err := holdPlace(netip.AddrPortFrom(c.BindAddress, uint16(c.PeerPort)))
 	if err != nil {
+		return nil, err
+	}
+	request := joinRequest{Name: c.name(), PeerURL: storage.PeerURL(c.peerAddress()), Key: place.key, Wanted: c.shared()}
+	reply, err := ask(ctx, c.Join, token, ca, request)
+	if err = errors.Join(err, place.leave()); err != nil {
 		return nil, fmt.Errorf("join %s as %s: %w", c.Join, request.Name, err)
 	}
 	if err := c.keep(reply); err != nil {

@@ -54,8 +54,8 @@ func startProcesses(t *testing.T) *processes {
 	if err != nil {
 		t.Fatal(err)
 	}
-	token := serverTokenBy(t, p.client(0), ca, time.Time{})
 	for n := 1; n < 3; n++ {
+		token := serverTokenBy(t, p.client(0), ca, time.Time{})
 		p.configs[n].Join, p.configs[n].Token = "https://"+p.configs[0].BindAddress.String()+":6443", token
 		p.start(n)
 	}

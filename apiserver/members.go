@@ -16,6 +16,7 @@ import (
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/util/validation"
+	"k8s.io/apiserver/pkg/endpoints/request"
 
 	"github.com/fairway-net/fairway/apiserver/identity"
 	"github.com/fairway-net/fairway/apiserver/rights"
@@ -105,6 +106,14 @@ func (s *Server) postJoin(req *http.Request) (any, error) {
 	if problems := validation.IsDNS1123Subdomain(wanted.Name); len(problems) > 0 {
 		return nil, refuse(http.StatusBadRequest, "server name %q: %s; choose one with --server-name", wanted.Name, problems[0])
 	}
+	who, _ := request.UserFrom(req.Context())
+	id, ok := "", who != nil
+	if ok {
+		id, ok = strings.CutPrefix(who.GetName(), identity.ServerTokenUser)
+	}
+	if !ok {
+		return nil, refuse(http.StatusForbidden, "servers join by a server token: `fairway token create --server` makes one")
+	}
 	if err := s.checkNewMember(wanted); err != nil {
 		return nil, err
 	}
@@ -112,14 +121,15 @@ func (s *Server) postJoin(req *http.Request) (any, error) {
 	if err := suits.adopt(s.config.shared()); err != nil {
 		return nil, refuse(http.StatusConflict, "%v", err)
 	}
-	reply := &joinReply{Files: map[string][]byte{}, Shared: s.config.shared()}
-	for _, name := range sharedFiles {
-		data, err := os.ReadFile(filepath.Join(s.config.DataDir, "pki", name))
-		if err != nil {
-			return nil, fmt.Errorf("read what the servers have in common: %w", err)
-		}
-		reply.Files[name] = data
+	// From here on the token is good for this server only, and the keys are handed over
+	// once it has its place in the cluster.
+	if err := provePlace(req.Context(), wanted); err != nil {
+		return nil, refuse(http.StatusConflict, "%v", err)
 	}
+	if err := s.holdServerToken(req.Context(), id, wanted.Name+" at "+wanted.PeerURL); err != nil {
+		return nil, err
+	}
+	reply := &joinReply{Files: map[string][]byte{}, Shared: s.config.shared()}
 	var err error
 	reply.InitialCluster, err = s.backend.AddLearner(req.Context(), wanted.Name, wanted.PeerURL)
 	if errors.Is(err, storage.ErrBusy) {
@@ -127,6 +137,13 @@ func (s *Server) postJoin(req *http.Request) (any, error) {
 	}
 	if err != nil {
 		return nil, refuse(http.StatusServiceUnavailable, "%v", err)
+	}
+	for _, name := range sharedFiles {
+		data, err := os.ReadFile(filepath.Join(s.config.DataDir, "pki", name))
+		if err != nil {
+			return nil, fmt.Errorf("read what the servers have in common: %w", err)
+		}
+		reply.Files[name] = data
 	}
 	slog.Info("apiserver: a server joins", "name", wanted.Name, "peer", wanted.PeerURL)
 	return reply, nil

@@ -4,6 +4,9 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
+	"log/slog"
+	"net/http"
+	"time"
 
 	clientv3 "go.etcd.io/etcd/client/v3"
 
@@ -47,13 +50,67 @@ func (s *Server) listServerTokens(ctx context.Context) ([]identity.ServerToken, 
 	return tokens, nil
 }
 
+// dropExpiredServerTokens deletes tokens that are good for nothing any more.
+func (s *Server) dropExpiredServerTokens(ctx context.Context) {
+	list, err := s.listServerTokens(ctx)
+	for i := range list {
+		if at := list[i].Expires; err == nil && !at.IsZero() && time.Since(at) > heldTime {
+			_, err = s.deleteServerToken(ctx, list[i].ID)
+		}
+	}
+	if err != nil {
+		slog.Warn("apiserver: expired server tokens stay; they are refused", "err", err)
+	}
+}
+
 func (s *Server) storeServerToken(ctx context.Context, token identity.ServerToken) error {
+	s.dropExpiredServerTokens(ctx)
 	data, err := json.Marshal(token)
 	if err != nil {
 		return fmt.Errorf("write server token: %w", err)
 	}
 	if _, err := s.backend.Client.Put(ctx, serverTokens+token.ID, string(data)); err != nil {
 		return fmt.Errorf("store server token: %w", err)
+	}
+	return nil
+}
+
+// heldTime is how long a server that has begun to join may try again.
+const heldTime = time.Hour
+
+// holdServerToken makes a token good for one server only.
+func (s *Server) holdServerToken(ctx context.Context, id, holder string) error {
+	etcd := s.backend.Client.Client
+	resp, err := etcd.Get(ctx, serverTokens+id)
+	if err != nil {
+		return fmt.Errorf("find server token %s: %w", id, err)
+	}
+	if len(resp.Kvs) == 0 {
+		return refuse(http.StatusForbidden, "server token %s was deleted", id)
+	}
+	token, err := parseServerToken(resp.Kvs[0].Value)
+	if err != nil || token.Holder == holder {
+		return err
+	}
+	used := refuse(http.StatusForbidden, "server token %s is used by another server: each lets one server join; make a new one with `fairway token create --server`", id)
+	if token.Holder != "" {
+		return used
+	}
+	token.Holder = holder
+	if last := time.Now().Add(heldTime); token.Expires.IsZero() || last.Before(token.Expires) {
+		token.Expires = last
+	}
+	data, err := json.Marshal(token)
+	if err != nil {
+		return fmt.Errorf("write server token: %w", err)
+	}
+	written, err := etcd.Txn(ctx).If(clientv3.Compare(clientv3.ModRevision(serverTokens+id), "=", resp.Kvs[0].ModRevision)).
+		Then(clientv3.OpPut(serverTokens+id, string(data))).Commit()
+	if err != nil {
+		return fmt.Errorf("store server token: %w", err)
+	}
+	if !written.Succeeded {
+		return used
 	}
 	return nil
 }

@@ -51,7 +51,10 @@ func installRoleCommand(role string, of *cobra.Command) *cobra.Command {
 	of.Flags().VisitAll(func(f *pflag.Flag) { c.Flags().AddFlag(f) })
 	c.RunE = func(cmd *cobra.Command, _ []string) error {
 		o := installation(cmd, root)
-		o.Role, o.NoStart, o.Args = role, noStart, install.Args(cmd.Flags(), append([]string{"no-start", "root"}, notOfRole(role)...)...)
+		o.Role, o.NoStart, o.Args = role, noStart, install.Args(cmd.Flags(), append([]string{"no-start", "root", tokenFlag, tokenFileFlag}, notOfRole(role)...)...)
+		if token := cmd.Flags().Lookup(tokenFlag); token != nil {
+			o.Token = token.Value.String()
+		}
 		if gateway != "" {
 			if err := engines.Check(gateway); err != nil {
 				return fmt.Errorf("--gateway: %w", err)

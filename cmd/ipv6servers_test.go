@@ -24,9 +24,9 @@ func TestServersByIPv6(t *testing.T) {
 	for _, m := range n.hosts {
 		m.run("cp fairway bin/fairway")
 	}
-	first, pid := begin(m1, "fairway server --service-cidr fd00:10:96::/112 --bind-address fd00:77::11 --cluster-init", "on other machines")
+	first, pid := begin(m1, "fairway server --service-cidr fd00:10:96::/112 --bind-address fd00:77::11 --cluster-init", "to join other machines")
 	token := strings.TrimSpace(m1.run("fairway token create --server --ttl 1h 2>/dev/null"))
-	begin(m2, "fairway server --bind-address :: --advertise-address fd00:77::12 --join https://[fd00:77::11]:6443 --token "+token, "on other machines")
+	begin(m2, "fairway server --bind-address :: --advertise-address fd00:77::12 --join https://[fd00:77::11]:6443 --token "+token, "to join other machines")
 	eventually(t, "both are servers", func() bool {
 		list := m2.run("fairway server members")
 		return strings.Contains(list, "https://[fd00:77::12]:2380") && strings.Count(list, "leader")+strings.Count(list, "follower") == 2

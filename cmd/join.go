@@ -35,11 +35,12 @@ func joinCommand() *cobra.Command {
 	options := join.Options{Version: apiserver.KubernetesVersion}
 	var systemd bool
 	c := &cobra.Command{
-		Use:   "join [https://ADDRESS:PORT --token TOKEN]",
+		Use:   "join [https://ADDRESS:PORT --token-file FILE]",
 		Short: "Make this machine a node of a cluster, and run its agent",
-		Example: `  sudo fairway join https://192.0.2.10:6443 --token abcdef.0123456789abcdef@sha256:…
-  sudo fairway join https://192.0.2.10:6443 --token … --systemd   # keeps running
-  sudo fairway join                                               # runs again as what it is`,
+		Example: `  sudo fairway join https://192.0.2.10:6443                            # asks for the token
+  echo abcdef.… | sudo fairway join https://192.0.2.10:6443 --token-file -
+  sudo fairway join https://192.0.2.10:6443 --token-file /root/token --systemd   # keeps running
+  sudo fairway join                                                    # runs again as what it is`,
 		Args: cobra.MaximumNArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			node, err := flags.config()
@@ -61,7 +62,7 @@ func joinCommand() *cobra.Command {
 		},
 	}
 	flags.addRunning(c.Flags())
-	c.Flags().StringVar(&options.Token, "token", "", "join token: see \"fairway token create\", on a server")
+	addTokenFlags(c.Flags(), &options.Token, "fairway token create")
 	c.Flags().StringVar(&options.Dir, "data-dir", credentials.NodeDir, "where this machine's certificate is kept")
 	c.Flags().BoolVar(&systemd, "systemd", false, "run the agent as a systemd unit, now and after each boot")
 	return c
@@ -72,12 +73,21 @@ func becomeMember(ctx context.Context, o *join.Options, args []string, node stri
 	if len(args) == 0 {
 		_, err := join.Member(o.Dir)
 		if errors.Is(err, fs.ErrNotExist) {
-			return errors.New("this machine hasn't joined a cluster: give the server and --token, as `fairway token create` prints them on a server")
+			return errors.New("this machine hasn't joined a cluster: give the server and --token-file, as `fairway token create` prints them on a server")
 		}
 		return err
 	}
 	if o.Token == "" {
-		return errors.New("--token: not given; `fairway token create` on a server makes one")
+		var err error
+		if o.Token, err = join.CredentialToken(); err == nil && o.Token == "" && join.IsTerminal(os.Stdin) {
+			o.Token, err = join.ReadTokenFile("-", os.Stdin, os.Stderr)
+		}
+		if err != nil {
+			return err
+		}
+	}
+	if o.Token == "" {
+		return errors.New("--token-file: not given; `fairway token create` on a server makes a token")
 	}
 	o.Server, o.Node = strings.TrimSuffix(args[0], "/"), node
 	return join.Join(ctx, *o)

@@ -9,7 +9,6 @@ import (
 	"net/http"
 	"net/netip"
 	"os"
-	"regexp"
 	"slices"
 	"strings"
 	"testing"
@@ -73,18 +72,20 @@ func firstFiveMinutes(t *testing.T, family *strings.Replacer, address string) {
 	for _, line := range fiveMinutes(t) {
 		command, where := family.Replace(line[0]), line[1]
 		began, printed := time.Now(), ""
-		did[strings.Fields(strings.TrimPrefix(command, "sudo fairway "))[0]]++
+		_, verb, _ := strings.Cut("sudo "+command, "sudo fairway ")
+		did[strings.Fields(verb + " other")[0]]++
 		switch {
 		case strings.Contains(command, " up "):
 			c.up(command)
 			printed = "on other machines: " + c.joinLine + "\n"
 		case strings.Contains(command, " join "):
-			begin, _, _ := strings.Cut(strings.TrimPrefix(command, "sudo "), " --token")
-			if !strings.HasPrefix(c.joinLine, begin+" --token ") {
-				t.Fatalf("the document says %q, the server %q", begin, c.joinLine)
+			_, documented, _ := strings.Cut(command, " | ")
+			_, said, _ := strings.Cut(c.joinLine, " | ")
+			if documented == "" || documented != said {
+				t.Fatalf("the document says %q, the server %q", command, c.joinLine)
 			}
-			n.hosts["m2"].start("sudo " + c.joinLine)
-			_, terminate = n.hosts["m3"].startEnding("sudo " + c.joinLine + publishing)
+			n.hosts["m2"].start(c.joinLine)
+			_, terminate = n.hosts["m3"].startEnding(c.joinLine + publishing)
 		case strings.HasPrefix(where, "on each machine"):
 			for _, name := range []string{"m1", "m2", "m3"} {
 				n.hosts[name].run(command)
@@ -170,9 +171,9 @@ func (c *cluster) up(command string) {
 	c.t.Helper()
 	m := c.hosts["m1"]
 	out, _ := m.start(command)
-	line := regexp.MustCompile(`fairway join https://\S+ --token \S+`)
-	eventually(c.t, "the server prints how to join", func() bool { return line.MatchString(out.String()) })
-	c.joinLine = line.FindString(out.String())
+	eventually(c.t, "the server says how others join", func() bool { return strings.Contains(out.String(), "to join other machines: fairway token create") })
+	_, line, _ := strings.Cut(m.run("fairway token create"), "on other machines: ")
+	c.joinLine, _, _ = strings.Cut(line, "\n")
 	config, err := clientcmd.BuildConfigFromFlags("", m.dir+"/lib/admin.kubeconfig")
 	c.must(err)
 	config.Dial = m.dial

@@ -35,6 +35,10 @@ func documentedCommands(t *testing.T, file string, least int) {
 			line, _, _ = strings.Cut(line, "#")
 			line, _, _ = strings.Cut(line, " >") // where the shell puts what is printed
 			line = quoted.ReplaceAllString(line, "WORD")
+			if _, piped, found := strings.Cut(line, "| sudo "); found { // a token on standard input
+				line = strings.ReplaceAll(piped, "--token-file -", "")
+			}
+			line = strings.ReplaceAll(line, "--token-file /root/token", "")
 			args := strings.Fields(strings.TrimPrefix(strings.TrimSpace(line), "sudo "))
 			if len(args) < 2 || args[0] != "fairway" {
 				continue

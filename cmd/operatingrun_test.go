@@ -131,22 +131,21 @@ func (o *operating) ended(pid int) bool {
 	return err != nil || bytes.Contains(state, []byte(") Z "))
 }
 
-// joinLine is what a command prints for others to join by.
-func (o *operating) joinLine(out string) string {
+// token is what a command prints for others to join by.
+func (o *operating) token(out string) string {
 	o.t.Helper()
-	found := regexp.MustCompile(`https://\S+ --token \S+`).FindString(out)
-	if found == "" {
+	found := regexp.MustCompile(`echo (\S+) \| sudo fairway (join|server) `).FindStringSubmatch(out)
+	if found == nil {
 		o.t.Fatalf("no way to join in:\n%s", out)
 	}
-	return found
+	return found[1]
 }
 
-var documentedJoin = regexp.MustCompile(`https://\S+ --token \S+`)
-
-// joins runs a documented command that joins.
-func (o *operating) joins(machine, prefix, how string) (stop func()) {
+// joins runs a documented command that joins with a token, which is in a file.
+func (o *operating) joins(machine, prefix, token string) (stop func()) {
 	o.t.Helper()
-	_, stop = o.runLine(machine, documentedJoin.ReplaceAllString(o.take(prefix), how))
+	o.hosts[machine].file("token", token+"\n", 0o600)
+	_, stop = o.runLine(machine, o.take(prefix))
 	return stop
 }
 
@@ -161,7 +160,7 @@ func (o *operating) alone() {
 	_, flags, _ := strings.Cut(o.take("fairway server --audit-policy-file"), "server ")
 	_, stop := o.runLine("m1", server+" "+flags)
 	out, _ := o.run("m1", "sudo fairway token create --ttl")
-	o.joinsAndLeaves(o.joinLine(out))
+	o.joinsAndLeaves(o.token(out))
 
 	before, err := os.ReadFile(filepath.Join(m1.dir, "lib/pki/serving.pem"))
 	o.must(err)
@@ -186,7 +185,7 @@ func (o *operating) alone() {
 }
 
 // joinsAndLeaves has the laptop be a machine of the cluster, by a unit, for a while.
-func (o *operating) joinsAndLeaves(how string) {
+func (o *operating) joinsAndLeaves(token string) {
 	o.t.Helper()
 	m1, laptop := o.hosts["m1"], o.hosts["laptop"]
 	laptop.file("bin/systemctl", `#!/bin/sh
@@ -196,7 +195,7 @@ pid=$(cat /run/agent.pid)
 kill "$pid"
 while [ -d "/proc/$pid" ] && ! grep -q '^State:.Z' "/proc/$pid/status"; do sleep 0.1; done
 `, 0o755)
-	o.joins("laptop", "sudo fairway join", how)
+	o.joins("laptop", "sudo fairway join", token)
 	unit, err := os.ReadFile(filepath.Join(laptop.dir, "units", agentUnit))
 	o.must(err)
 	_, command, _ := strings.Cut(string(unit), "ExecStart=")
@@ -254,9 +253,9 @@ func (o *operating) three() {
 	first := o.take("sudo fairway server --bind-address 0.0.0.0 --advertise-address 192.0.2.10 --cluster-init")
 	_, stop := o.runLine("m1", first)
 	out, _ := o.run("m1", "sudo fairway token create --server")
-	how := o.joinLine(out)
-	stop2 := o.joins("m2", "sudo fairway server --bind-address 0.0.0.0 --advertise-address 192.0.2.11", how)
-	third := documentedJoin.ReplaceAllString(o.take("sudo fairway server --bind-address 0.0.0.0 --advertise-address 192.0.2.12"), how)
+	stop2 := o.joins("m2", "sudo fairway server --bind-address 0.0.0.0 --advertise-address 192.0.2.11", o.token(out))
+	o.hosts["m3"].file("token", m1.run("fairway token create --server 2>/dev/null"), 0o600)
+	third := o.take("sudo fairway server --bind-address 0.0.0.0 --advertise-address 192.0.2.12")
 	pid := 0
 	removed, _ := o.hosts["m3"].startWith("exec "+third, &pid)
 	members := func() string {

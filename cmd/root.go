@@ -23,6 +23,10 @@ import (
 // 0, or 1 with one line on standard error. SIGINT and SIGTERM cancel the
 // command's context; a second one ends the process at once.
 func Main() int {
+	if err := hideToken(os.Args); err != nil {
+		fmt.Fprintf(os.Stderr, "fairway: %v\n", err)
+		return 1
+	}
 	ctx, stop := interruptible()
 	defer stop()
 

@@ -53,7 +53,8 @@ func serverCommand() *cobra.Command {
 // serverConfig is what the flags of a server say.
 func serverConfig(api apiserver.Config, balancing *loadBalancerFlags, out io.Writer) (server.Config, error) {
 	gateways, err := balancing.gateways()
-	return server.Config{API: api, Addresses: balancing.options(api.ServiceCIDRs), Gateways: gateways, Join: joinLine, Out: out}, err
+	join := func(ctx context.Context, s *apiserver.Server) (string, error) { return joinLine(ctx, s, out) }
+	return server.Config{API: api, Addresses: balancing.options(api.ServiceCIDRs), Gateways: gateways, Join: join, Out: out}, err
 }
 
 // prepareServer settles what a server needs to know before it starts: where it
@@ -85,7 +86,7 @@ func addServerFlags(flags *pflag.FlagSet, c *apiserver.Config) {
 	flags.Var(&c.NodePortRange, "service-node-port-range", "range of node ports")
 	flags.BoolVar(&c.ClusterInit, "cluster-init", c.ClusterInit, "begin a cluster of servers, or turn a single server into one; the others --join")
 	flags.StringVar(&c.Join, "join", c.Join, "join the cluster of the server with this URL, such as https://192.0.2.10:6443; has an effect once")
-	flags.StringVar(&c.Token, "token", c.Token, "server token to join with: see \"fairway token create --server\"")
+	addTokenFlags(flags, &c.Token, "fairway token create --server")
 	flags.StringVar(&c.ServerName, "server-name", c.ServerName, "name of this server in its cluster; by default the host name")
 	flags.IntVar(&c.PeerPort, "peer-port", c.PeerPort, "port at which the servers of a cluster reach each other's etcd")
 	flags.StringSliceVar(&c.EtcdServers, "etcd-servers", c.EtcdServers, "URLs of an existing etcd to use instead of the embedded one")

@@ -6,6 +6,8 @@ import (
 	"context"
 	"fmt"
 	"io"
+	"os"
+	"strings"
 	"text/tabwriter"
 	"time"
 
@@ -47,9 +49,9 @@ func createTokenCommand(kubeconfig *string) *cobra.Command {
 			if err != nil {
 				return err
 			}
-			create, use := createToken, "on other machines: fairway join %s --token %s\n"
+			create, use := createToken, "on other machines: "+joinBy+"\n"
 			if server {
-				create, use = createServerToken, "on other servers: fairway server --bind-address 0.0.0.0 --join %s --token %s\n"
+				create, use = createServerToken, "on one other server: echo %[2]s | sudo fairway server --bind-address 0.0.0.0 --join %[1]s --token-file -\n"
 			}
 			token, err := create(cmd.Context(), client, config, description, lasts)
 			if err != nil {
@@ -62,7 +64,7 @@ func createTokenCommand(kubeconfig *string) *cobra.Command {
 	}
 	c.Flags().DurationVar(&lasts, "ttl", defaultTokenTime, "how long machines may join with it; 0 is for ever")
 	c.Flags().StringVar(&description, "description", "", "what it is for")
-	c.Flags().BoolVar(&server, "server", false, "make a token for servers, who are handed the keys of the cluster: keep it secret")
+	c.Flags().BoolVar(&server, "server", false, "make a token by which one server joins, which is handed the keys of the cluster: keep it secret")
 	return c
 }
 
@@ -117,11 +119,19 @@ func advertisedURL(ctx context.Context, client kubernetes.Interface, config *res
 	return fmt.Sprintf("https://%s:%d", address, *slice.Ports[0].Port)
 }
 
-// joinLine makes a token for other machines and says the command that uses it, if they
-// can reach the server.
-func joinLine(ctx context.Context, server *apiserver.Server) (string, error) {
+// joinBy is the command by which a machine joins a server at an address with a token.
+// The token is no argument of it: every user can read those.
+const joinBy = "echo %[2]s | sudo fairway join %[1]s --token-file -"
+
+// joinLine says how other machines join, if they can reach the server. At a terminal
+// that is the whole command, with a token; a log, which is kept and read by others,
+// gets no token.
+func joinLine(ctx context.Context, server *apiserver.Server, out io.Writer) (string, error) {
 	if !server.OpenToOthers() {
 		return "", nil
+	}
+	if terminal, ok := out.(*os.File); !ok || !join.IsTerminal(terminal) {
+		return "; to join other machines: fairway token create", nil
 	}
 	config, client, err := adminClient(server.AdminKubeconfig())
 	if err != nil {
@@ -131,7 +141,7 @@ func joinLine(ctx context.Context, server *apiserver.Server) (string, error) {
 	if err != nil {
 		return "", err
 	}
-	return fmt.Sprintf("; on other machines: fairway join %s --token %s", advertisedURL(ctx, client, config), token), nil
+	return fmt.Sprintf("; on other machines: "+joinBy, advertisedURL(ctx, client, config), token), nil
 }
 
 func listTokensCommand(kubeconfig *string) *cobra.Command {
@@ -167,6 +177,9 @@ func printTokens(out io.Writer, machines []corev1.Secret, servers []identity.Ser
 		fmt.Fprintf(table, "%s\tmachines\t%s\t%s\n", s.Data["token-id"], expires, s.Data["description"])
 	}
 	for _, s := range servers {
+		if s.Holder != "" {
+			s.Description = strings.TrimPrefix(s.Description+", used by "+s.Holder, ", ")
+		}
 		fmt.Fprintf(table, "%s\tservers\t%s\t%s\n", s.ID, saysExpiry(s.Expires), s.Description)
 	}
 	return table.Flush()

@@ -49,8 +49,9 @@ func startTrio(n *network, before, after string) *trio {
 	}
 	t.limit(2)
 	t.serve(0, "--cluster-init")
-	line := t.hosts["m1"].run("fairway token create --server --ttl 1h 2>/dev/null")
+	var line string
 	for i := 1; i < 3; i++ {
+		line = t.hosts["m1"].run("fairway token create --server --ttl 1h 2>/dev/null")
 		t.serve(i, "--join https://10.77.0.11:6443 --token "+strings.TrimSpace(line))
 	}
 	line = t.hosts["m1"].run("fairway token create --ttl 1h 2>/dev/null")

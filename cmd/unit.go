@@ -23,7 +23,7 @@ var agentUnitFile = "/etc/systemd/system/" + agentUnit
 
 // agentUnitText runs the agent as the flags say that were given to join.
 func agentUnitText(executable, dir string, given *pflag.FlagSet) string {
-	args := append([]string{executable, "join", "--data-dir=" + dir}, install.Args(given, "token", "systemd", "data-dir")...)
+	args := append([]string{executable, "join", "--data-dir=" + dir}, install.Args(given, tokenFlag, tokenFileFlag, "systemd", "data-dir")...)
 	for i, a := range args {
 		args[i] = install.Quote(a)
 	}

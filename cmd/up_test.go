@@ -58,7 +58,7 @@ func TestUpIsCalm(t *testing.T) {
 	t.Run("for others", func(t *testing.T) {
 		t.Parallel()
 		out := upIsCalm(t, "https://192.0.2.1:", "--bind-address", "0.0.0.0", "--advertise-address", "192.0.2.1")
-		if !strings.Contains(out, "; on other machines: fairway join https://192.0.2.1:") {
+		if !strings.Contains(out, "; to join other machines: fairway token create") {
 			t.Errorf("how to join isn't said:\n%s", out)
 		}
 	})

@@ -88,7 +88,7 @@ func joinAsUnit(one, two *machine) {
 		one.t.Fatal(err)
 	}
 	two.sh("systemctl enable --now answering")
-	out := two.sh("install -m 755 /root/fairway /usr/local/bin/fairway && fairway join https://10.78.0.11:6443 --token " + token + " --mode nftables --systemd")
+	out := two.sh("install -m 755 /root/fairway /usr/local/bin/fairway && echo " + token + " | fairway join https://10.78.0.11:6443 --token-file - --mode nftables --systemd")
 	if !strings.Contains(out, "joined; fairway-agent.service runs the agent") {
 		two.t.Errorf("join says %q", out)
 	}

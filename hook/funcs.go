@@ -15,7 +15,9 @@ import (
 	"strings"
 	"text/template"
 	"time"
+	"unicode"
 
+	"k8s.io/apimachinery/pkg/util/validation"
 	"sigs.k8s.io/yaml"
 )
 
@@ -39,7 +41,7 @@ func functions(s *State) template.FuncMap {
 			return time.Now().UTC().Format(cmp.Or(append(layout, time.RFC3339)...))
 		},
 		"annotation": func(s *Service, name string, otherwise ...string) string {
-			return cmp.Or(append([]string{s.Annotations[name]}, otherwise...)...)
+			return cmp.Or(append([]string{printable(s.Annotations[name])}, otherwise...)...)
 		},
 	}
 	for _, more := range []template.FuncMap{textFunctions(), numberFunctions(), listFunctions(), encodingFunctions()} {
@@ -48,6 +50,31 @@ func functions(s *State) template.FuncMap {
 		}
 	}
 	return f
+}
+
+// printable is a text without control characters: what a user of the API wrote must not
+// begin a line of its own in somebody's configuration.
+func printable(text string) string {
+	return strings.Map(func(r rune) rune {
+		if unicode.IsControl(r) {
+			return ' '
+		}
+		return r
+	}, text)
+}
+
+// hostNames are the host names in a text, which commas or spaces divide; a first label
+// * is one. What isn't a host name is left out: it could be anything, and mean anything
+// in the configuration that it is put into.
+func hostNames(text string) []string {
+	names := []string{}
+	for name := range strings.FieldsFuncSeq(text, func(r rune) bool { return r == ',' || unicode.IsSpace(r) }) {
+		name = strings.TrimSuffix(strings.ToLower(name), ".")
+		if len(validation.IsDNS1123Subdomain(strings.TrimPrefix(name, "*."))) == 0 && !slices.Contains(names, name) {
+			names = append(names, name)
+		}
+	}
+	return names
 }
 
 // ServiceEndpoint is an endpoint as the function service gives it: with the names
@@ -141,6 +168,7 @@ func textFunctions() template.FuncMap {
 			pad := strings.Repeat(" ", max(0, spaces))
 			return pad + strings.ReplaceAll(s, "\n", "\n"+pad)
 		},
+		"hostNames": hostNames,
 		// identifier makes of a text what programs take for a name.
 		"identifier": func(s string) string { return regexp.MustCompile(`[^A-Za-z0-9_]`).ReplaceAllString(s, "_") },
 		// host puts IPv6 addresses into brackets.

@@ -18,6 +18,9 @@ import (
 
 var serverTokenForm = regexp.MustCompile(`^server-([a-z0-9]{6})\.([a-z0-9]{16})$`)
 
+// ServerTokenUser begins the user name of whoever shows a server token; its ID follows.
+const ServerTokenUser = "system:server-token:"
+
 // ServerToken is what is kept of the token by which a server joins. It lets
 // its holder have the keys of the cluster's authorities: so it is no Secret,
 // which administrators of a namespace may read and make, and what is kept
@@ -27,6 +30,8 @@ type ServerToken struct {
 	Hash        string    `json:"hash"`
 	Description string    `json:"description,omitempty"`
 	Expires     time.Time `json:"expires,omitzero"`
+	// Holder is the one server that may join, once one has begun to: NAME at URL.
+	Holder string `json:"holder,omitempty"`
 }
 
 // HashServerToken is how a token is kept.
@@ -58,7 +63,7 @@ func (s *ServerTokens) AuthenticateToken(ctx context.Context, token string) (*au
 		warning.AddWarning(ctx, "", err.Error())
 		return nil, false, err
 	}
-	return &authenticator.Response{User: &user.DefaultInfo{Name: "system:server-token:" + id, Groups: []string{rights.JoiningServersGroup}}}, true, nil
+	return &authenticator.Response{User: &user.DefaultInfo{Name: ServerTokenUser + id, Groups: []string{rights.JoiningServersGroup}}}, true, nil
 }
 
 func (s *ServerTokens) check(ctx context.Context, id, token string) error {

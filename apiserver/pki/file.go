@@ -4,27 +4,15 @@ import (
 	"errors"
 	"fmt"
 	"os"
-	"path/filepath"
 	"slices"
 	"strings"
+
+	"github.com/fairway-net/fairway/internal/keptfile"
 )
 
-// WriteFile replaces a file at once, with the given mode from the start: no
-// reader ever sees half of it, and a secret is never readable for others.
+// WriteFile replaces a file at once, with the given mode from the start.
 func WriteFile(name string, data []byte, mode os.FileMode) error {
-	tmp, err := os.CreateTemp(filepath.Dir(name), ".tmp-*")
-	if err != nil {
-		return fmt.Errorf("write %s: %w", name, err)
-	}
-	_, err = tmp.Write(data)
-	err = errors.Join(err, tmp.Chmod(mode), tmp.Sync(), tmp.Close())
-	if err == nil {
-		err = os.Rename(tmp.Name(), name)
-	}
-	if err != nil {
-		return errors.Join(fmt.Errorf("write %s: %w", name, err), os.Remove(tmp.Name()))
-	}
-	return nil
+	return keptfile.Write(name, data, mode)
 }
 
 // WriteFile writes certificate and key into one file, NAME.pem, for its owner

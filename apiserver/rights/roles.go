@@ -20,13 +20,14 @@ var (
 )
 
 // namespaced are the kinds that people who work in a namespace write, by group.
+// Endpoints and EndpointSlices aren't among them: who writes them has others' traffic go
+// to any address, past NetworkPolicies (CVE-2021-25740).
 func namespaced() map[string][]string {
 	return map[string][]string{
-		"":                    {"configmaps", "endpoints", "events", "pods", "podtemplates", "replicationcontrollers", "replicationcontrollers/scale", "serviceaccounts", "services", "services/proxy"},
+		"":                    {"configmaps", "events", "pods", "podtemplates", "replicationcontrollers", "replicationcontrollers/scale", "serviceaccounts", "services", "services/proxy"},
 		"apps":                {"daemonsets", "deployments", "deployments/scale", "replicasets", "replicasets/scale", "statefulsets", "statefulsets/scale"},
 		"batch":               {"cronjobs", "jobs"},
 		"policy":              {"poddisruptionbudgets"},
-		"discovery.k8s.io":    {"endpointslices"},
 		"events.k8s.io":       {"events"},
 		"networking.k8s.io":   {"ingresses", "networkpolicies"},
 		"coordination.k8s.io": {"leases"},
@@ -40,7 +41,8 @@ func namespaced() map[string][]string {
 // Secrets are not among them: to read one is to have what it gives.
 func viewed() map[string][]string {
 	out := namespaced()
-	out[""] = append(out[""], "bindings", "limitranges", "namespaces", "namespaces/status", "pods/log", "pods/status", "resourcequotas", "services/status")
+	out["discovery.k8s.io"] = []string{"endpointslices"}
+	out[""] = append(out[""], "bindings", "endpoints", "limitranges", "namespaces", "namespaces/status", "pods/log", "pods/status", "resourcequotas", "services/status")
 	out["apps"] = append(out["apps"], "deployments/status", "replicasets/status")
 	out["networking.k8s.io"] = append(out["networking.k8s.io"], "ingresses/status")
 	return out

@@ -14,6 +14,8 @@ import (
 	"k8s.io/apiserver/pkg/storage/value"
 	"k8s.io/apiserver/pkg/storage/value/encrypt/aes"
 	"k8s.io/apiserver/pkg/storage/value/encrypt/identity"
+
+	"github.com/fairway-net/fairway/internal/keptfile"
 )
 
 const (
@@ -98,13 +100,8 @@ func encryptionKeys(file string) ([][]byte, error) {
 	return keys, nil
 }
 
-// writeKeys replaces the file in one step.
 func writeKeys(file string, data []byte) error {
-	next := file + ".new"
-	if err := os.WriteFile(next, data, 0o600); err != nil {
-		return fmt.Errorf("write encryption keys: %w", err)
-	}
-	if err := os.Rename(next, file); err != nil {
+	if err := keptfile.Write(file, data, 0o600); err != nil {
 		return fmt.Errorf("write encryption keys: %w", err)
 	}
 	return nil

@@ -134,7 +134,7 @@ func ingressBackend(path *field.Path, b *networkingv1.IngressBackend) field.Erro
 	if b.Service.Name == "" {
 		errs = append(errs, field.Required(at.Child("name"), ""))
 	} else {
-		errs = append(errs, invalid(at.Child("name"), b.Service.Name, validation.IsDNS1035Label(b.Service.Name))...)
+		errs = append(errs, invalid(at.Child("name"), b.Service.Name, validation.IsDNS1123Label(b.Service.Name))...)
 	}
 	port := b.Service.Port
 	switch {

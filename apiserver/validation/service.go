@@ -17,11 +17,13 @@ import (
 const kubeletPort = 10250
 
 // Service validates a Service before its addresses are allocated.
-func Service(svc *corev1.Service) field.ErrorList {
+func Service(svc *corev1.Service) field.ErrorList { return service(svc, nil) }
+
+// service validates a Service; old is what it was, nil if it is new.
+func service(svc, old *corev1.Service) field.ErrorList {
 	spec := &svc.Spec
-	// The name becomes a DNS label and, in environment variables, an
-	// identifier: that is stricter than for other objects.
-	errs := metadata(svc, true, apivalidation.NameIsDNS1035Label)
+	// The name becomes a DNS label (KEP-5311: also one that begins with a digit).
+	errs := metadata(svc, true, apivalidation.NameIsDNSLabel)
 	errs = append(errs, oneOf(specPath.Child("type"), spec.Type,
 		corev1.ServiceTypeClusterIP, corev1.ServiceTypeExternalName, corev1.ServiceTypeLoadBalancer, corev1.ServiceTypeNodePort)...)
 	errs = append(errs, serviceType(spec)...)
@@ -32,6 +34,7 @@ func Service(svc *corev1.Service) field.ErrorList {
 	for i, ip := range spec.ExternalIPs {
 		errs = append(errs, ordinaryIP(specPath.Child("externalIPs").Index(i), ip)...)
 	}
+	errs = append(errs, sourceRanges(svc, old)...)
 	errs = append(errs, loadBalancer(svc)...)
 	return append(errs, trafficPolicies(spec)...)
 }

@@ -4,6 +4,7 @@ import (
 	"strings"
 
 	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/util/validation"
 	"k8s.io/apimachinery/pkg/util/validation/field"
 )
 
@@ -13,7 +14,7 @@ const onlyLoadBalancer = "may only be used when `type` is 'LoadBalancer'"
 func loadBalancer(svc *corev1.Service) field.ErrorList {
 	spec := &svc.Spec
 	is := spec.Type == corev1.ServiceTypeLoadBalancer
-	errs := sourceRanges(svc, is)
+	var errs field.ErrorList
 	allocate := specPath.Child("allocateLoadBalancerNodePorts")
 	switch {
 	case is && spec.AllocateLoadBalancerNodePorts == nil:
@@ -32,34 +33,51 @@ func loadBalancer(svc *corev1.Service) field.ErrorList {
 	return errs
 }
 
-// sourceRanges validates the field, or the annotation that preceded it.
-func sourceRanges(svc *corev1.Service, is bool) field.ErrorList {
+// sourceRanges validates the field, or the annotation that preceded it. New values must
+// be ranges, not addresses with a length (KEP-4858); those that old has may stay.
+func sourceRanges(svc, old *corev1.Service) field.ErrorList {
 	path := specPath.Child("loadBalancerSourceRanges")
-	values := svc.Spec.LoadBalancerSourceRanges
-	if len(values) == 0 {
-		annotation, ok := svc.Annotations[corev1.AnnotationLoadBalancerSourceRangesKey]
-		if !ok {
-			return nil
-		}
+	values, fromAnnotation, given := sourceRangesOf(svc)
+	if !given {
+		return nil
+	}
+	if fromAnnotation {
 		path = metadataPath.Child("annotations").Key(corev1.AnnotationLoadBalancerSourceRangesKey)
-		if annotation = strings.TrimSpace(annotation); annotation != "" {
-			values = strings.Split(annotation, ",")
-		}
 	}
 	var errs field.ErrorList
-	if !is {
+	if svc.Spec.Type != corev1.ServiceTypeLoadBalancer {
 		errs = append(errs, field.Forbidden(path, onlyLoadBalancer))
 	}
+	var former []string
+	if old != nil {
+		former, _, _ = sourceRangesOf(old)
+	}
 	for i, v := range values {
-		// Padding has always been tolerated here.
-		errs = append(errs, cidr(path.Index(i), strings.TrimSpace(v))...)
+		errs = append(errs, validation.IsValidCIDRForLegacyField(path.Index(i), v, true, former)...)
 	}
 	return errs
 }
 
+// sourceRangesOf reads the field, or the annotation. Padding has always been tolerated.
+func sourceRangesOf(svc *corev1.Service) (values []string, fromAnnotation, given bool) {
+	for _, v := range svc.Spec.LoadBalancerSourceRanges {
+		values = append(values, strings.TrimSpace(v))
+	}
+	if len(values) > 0 {
+		return values, false, true
+	}
+	annotation, given := svc.Annotations[corev1.AnnotationLoadBalancerSourceRangesKey]
+	if annotation = strings.TrimSpace(annotation); annotation != "" {
+		for v := range strings.SplitSeq(annotation, ",") {
+			values = append(values, strings.TrimSpace(v))
+		}
+	}
+	return values, true, given
+}
+
 // ServiceUpdate validates a changed Service.
 func ServiceUpdate(svc, old *corev1.Service) field.ErrorList {
-	errs := Service(svc)
+	errs := service(svc, old)
 	spec, was := &svc.Spec, &old.Spec
 	external := spec.Type == corev1.ServiceTypeExternalName || was.Type == corev1.ServiceTypeExternalName
 	if !external && (!headless(spec) || !headless(was)) {

@@ -71,8 +71,9 @@ func TestService(t *testing.T) {
 			[]string{"spec.type: Unsupported value: \"Magic\": supported values: \"ClusterIP\", \"ExternalName\", \"LoadBalancer\", \"NodePort\""}},
 
 		{"name with capitals", clusterIP, func(s *corev1.Service) { s.Name = "HelloService" },
-			[]string{`metadata.name: Invalid value: "HelloService": a DNS-1035 label must consist of lower case alphanumeric characters or '-'`}},
-		{"name begins with a digit", clusterIP, func(s *corev1.Service) { s.Name = "1web" }, []string{`metadata.name: Invalid value: "1web": a DNS-1035 label`}},
+			[]string{`metadata.name: Invalid value: "HelloService": a lowercase RFC 1123 label must consist of lower case alphanumeric characters or '-'`}},
+		{"name begins with a digit", clusterIP, func(s *corev1.Service) { s.Name = "1web" }, nil},
+		{"name ends with a hyphen", clusterIP, func(s *corev1.Service) { s.Name = "web-" }, []string{`metadata.name: Invalid value: "web-": a lowercase RFC 1123 label`}},
 		{"name too long", clusterIP, func(s *corev1.Service) { s.Name = strings.Repeat("a", 64) },
 			[]string{`metadata.name: Invalid value: "` + strings.Repeat("a", 64) + `": must be no more than 63 characters`}},
 		{"bad label", clusterIP, func(s *corev1.Service) { s.Labels = map[string]string{"a": "b c"} }, []string{`metadata.labels: Invalid value: "b c"`}},
@@ -198,6 +199,11 @@ func TestService(t *testing.T) {
 		{"source ranges", balancer, func(s *corev1.Service) { s.Spec.LoadBalancerSourceRanges = []string{"10.0.0.0/8", " 2001:db8::/32 "} }, nil},
 		{"bad source range", balancer, func(s *corev1.Service) { s.Spec.LoadBalancerSourceRanges = []string{"10.0.0.0"} },
 			[]string{`spec.loadBalancerSourceRanges[0]: Invalid value: "10.0.0.0": must be a valid CIDR value, (e.g. 10.9.8.0/24 or 2001:db8::/64)`}},
+		{"source range that is an address", balancer, func(s *corev1.Service) { s.Spec.LoadBalancerSourceRanges = []string{"10.0.0.5/8"} },
+			[]string{`spec.loadBalancerSourceRanges[0]: Invalid value: "10.0.0.5/8": must not have bits set beyond the prefix length`}},
+		{"annotation with such a one", balancer, func(s *corev1.Service) {
+			s.Annotations = map[string]string{corev1.AnnotationLoadBalancerSourceRangesKey: "10.0.0.0/8, ::ffff:10.0.0.0/104"}
+		}, []string{"metadata.annotations[service.beta.kubernetes.io/load-balancer-source-ranges][1]: Invalid value"}},
 		{"source ranges on NodePort", nodePort, func(s *corev1.Service) { s.Spec.LoadBalancerSourceRanges = []string{"10.0.0.0/8"} },
 			[]string{"spec.loadBalancerSourceRanges: Forbidden: may only be used when `type` is 'LoadBalancer'"}},
 		{"source ranges by annotation", balancer, func(s *corev1.Service) {
@@ -301,5 +307,21 @@ func TestServiceStatus(t *testing.T) {
 			s.Status.LoadBalancer.Ingress = []corev1.LoadBalancerIngress{test.ingress}
 			compare(t, ServiceStatus(s, nil), test.want...)
 		})
+	}
+}
+
+// TestFormerSourceRanges: a Service that an earlier version took keeps what it has, and
+// gets nothing more of that kind.
+func TestFormerSourceRanges(t *testing.T) {
+	old := balancer()
+	old.Spec.LoadBalancerSourceRanges = []string{"10.0.0.5/8"}
+	next := old.DeepCopy()
+	next.Labels = map[string]string{"a": "b"}
+	if errs := ServiceUpdate(next, old); len(errs) > 0 {
+		t.Errorf("what it had is refused: %v", errs)
+	}
+	next.Spec.LoadBalancerSourceRanges = append(next.Spec.LoadBalancerSourceRanges, "10.0.0.6/8")
+	if errs := ServiceUpdate(next, old); len(errs) != 1 {
+		t.Errorf("a new one: %v", errs)
 	}
 }

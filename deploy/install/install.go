@@ -37,9 +37,12 @@ type Options struct {
 	// Credential, if not "", is a kubeconfig for what serves Gateways, which is kept
 	// where its unit looks for it.
 	Credential string
-	Root       string // put before every path, for tests; nothing is started then unless Systemctl is set
-	NoStart    bool   // install, and start nothing
-	Out        io.Writer
+	// Token is what a server joins with. It is given to the unit's first start, and
+	// isn't kept.
+	Token   string
+	Root    string // put before every path, for tests; nothing is started then unless Systemctl is set
+	NoStart bool   // install, and start nothing
+	Out     io.Writer
 	// Manual writes the manual pages into a folder, Completion the completion of a
 	// shell (bash, zsh or fish).
 	Manual     func(folder string) error
@@ -201,6 +204,7 @@ func (o *Options) start(made *record) error {
 	systemctl := o.systemctl()
 	if systemctl == nil {
 		fmt.Fprintf(o.Out, "installed; no systemd runs here: start it by hand as `fairway %s`\n", o.Role)
+		o.sayTokenUnused()
 		return o.startGateway(made, nil)
 	}
 	if err := systemctl("daemon-reload"); err != nil {
@@ -208,6 +212,7 @@ func (o *Options) start(made *record) error {
 	}
 	if o.NoStart {
 		fmt.Fprintf(o.Out, "installed; start it with: systemctl enable --now %s\n", UnitName(o.Role))
+		o.sayTokenUnused()
 		return o.startGateway(made, systemctl)
 	}
 	if o.Role == gatewayRole {
@@ -216,7 +221,7 @@ func (o *Options) start(made *record) error {
 	if err := systemctl("enable", UnitName(o.Role)); err != nil {
 		return err
 	}
-	if err := systemctl("restart", UnitName(o.Role)); err != nil {
+	if err := o.restart(systemctl); err != nil {
 		return err
 	}
 	fmt.Fprintf(o.Out, "installed; %s runs: journalctl -u %s\n", UnitName(o.Role), UnitName(o.Role))

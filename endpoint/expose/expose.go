@@ -34,7 +34,7 @@ type Request struct {
 // Objects returns the Service and a slice for each family and port of To. An
 // error names the field.
 func (r Request) Objects() (*corev1.Service, []*discoveryv1.EndpointSlice, error) {
-	if problems := validation.IsDNS1035Label(r.Name); len(problems) > 0 {
+	if problems := validation.IsDNS1123Label(r.Name); len(problems) > 0 {
 		return nil, nil, fmt.Errorf("name %q: %s", r.Name, problems[0])
 	}
 	if r.Port < 1 || r.Port > 65535 {

@@ -103,7 +103,7 @@ func (f *File) Entry(source string) (Entry, error) {
 	if e.Protocol == "" {
 		e.Protocol = corev1.ProtocolTCP
 	}
-	if problems := validation.IsDNS1035Label(f.Name); len(problems) > 0 {
+	if problems := validation.IsDNS1123Label(f.Name); len(problems) > 0 {
 		return e, fmt.Errorf("name %q: %s", f.Name, problems[0])
 	}
 	if problems := validation.IsDNS1123Label(e.Service.Namespace); len(problems) > 0 {

@@ -11,6 +11,8 @@ import (
 	"slices"
 	"strings"
 	"time"
+
+	"github.com/fairway-net/fairway/internal/keptfile"
 )
 
 // FileName is what the file is called, beside the kubeconfig that it belongs to.
@@ -47,11 +49,7 @@ func Remember(file string, servers []string, now time.Time) error {
 	if err != nil {
 		return fmt.Errorf("remember API servers: %w", err)
 	}
-	part := file + ".new"
-	if err := os.WriteFile(part, data, 0o600); err != nil {
-		return fmt.Errorf("remember API servers: %w", err)
-	}
-	if err := os.Rename(part, file); err != nil {
+	if err := keptfile.Write(file, data, 0o600); err != nil {
 		return fmt.Errorf("remember API servers: %w", err)
 	}
 	return nil

@@ -24,7 +24,7 @@ func BenchmarkFirstList(b *testing.B) {
 	}
 	b.ReportAllocs()
 	for b.Loop() {
-		store, err := Open(b.TempDir(), "n1")
+		store, err := Open(b.TempDir(), "n1", slog.Default())
 		if err != nil {
 			b.Fatal(err)
 		}

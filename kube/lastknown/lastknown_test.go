@@ -35,7 +35,7 @@ func service(name, address string) *corev1.Service {
 
 func open(t *testing.T, dir string, s *seen) (*Store, *keeper[*corev1.Service]) {
 	t.Helper()
-	store, err := Open(dir, "n1")
+	store, err := Open(dir, "n1", slog.New(slog.NewTextHandler(t.Output(), nil)))
 	if err != nil {
 		t.Fatal(err)
 	}

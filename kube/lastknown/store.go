@@ -1,15 +1,19 @@
 // Package lastknown keeps on disk what an agent last knew of the API, so that a
 // machine that boots while no server answers forwards as it did before.
 //
-//   - store.go: the file, a bbolt database with a bucket for each resource
+//   - store.go: the file, which changes are appended to, and which is written anew when
+//     half of it is of the past
+//   - record.go: a change in the file, with its checksums
 //   - keep.go: how watches fill it, and what they get from it
 package lastknown
 
 import (
-	"bytes"
 	"cmp"
 	"errors"
 	"fmt"
+	"hash/maphash"
+	"io/fs"
+	"log/slog"
 	"maps"
 	"os"
 	"path/filepath"
@@ -18,8 +22,10 @@ import (
 	"sync"
 	"time"
 
-	bolt "go.etcd.io/bbolt"
+	"golang.org/x/sys/unix"
 	"k8s.io/apimachinery/pkg/types"
+
+	"github.com/fairway-net/fairway/internal/keptfile"
 )
 
 // flushPeriod is how long changes are gathered before they are written. What a
@@ -29,34 +35,27 @@ const flushPeriod = time.Second
 // flushBytes is how many bytes of changes are gathered at most.
 const flushBytes = 1 << 20
 
-// mapped is how many bytes of addresses the file has from the start. It takes no memory,
-// and bbolt copies all that it has read whenever a file outgrows its addresses.
-const mapped = 256 << 20
+// smallFile is how large the file may be whatever is in it.
+const smallFile = 1 << 20
 
-// lockTimeout bounds the wait for another agent that has the file.
-const lockTimeout = time.Second
-
-// savedKey is where a bucket has the time of its last change. No object has
-// this name: those have a slash.
-var savedKey = []byte("saved")
-
-// completeKey is in a bucket that holds a whole list of its resource, and not a part.
-var completeKey = []byte("complete")
-
-// Store is the file. It is open only while it is read or written, since an open one
-// counts as memory of the process, and from one flush of a long list to the next.
-// Methods may be called from several goroutines.
+// Store is the file. It is open only while it is read or written. Methods may be called
+// from several goroutines.
 type Store struct {
 	name string
+	log  *slog.Logger
+	lock *os.File // held, so that no other agent writes the file
 
 	mu    sync.Mutex
 	dirty *batch
 
 	writing sync.Mutex // one flush after the other
-	// In the middle of a long list the file stays open, and a batch that is written is
-	// used again; else both are nil.
-	db    *bolt.DB
-	spare *batch
+	spare   *batch     // in the middle of a long list, a batch that was written
+	size    int64      // of the file
+	compact int64      // its size when it was last written anew
+	// written are, by resource and by hash of their keys, hashes of the values that the
+	// file has, until the API has told everything: most are the same then.
+	written map[string]map[uint64]uint64
+	seed    maphash.Seed
 }
 
 // batch is what is written together.
@@ -127,47 +126,82 @@ type encoder interface {
 }
 
 // File is where what a node last knew is kept in a directory.
-func File(dir, node string) string { return filepath.Join(dir, "lastknown-"+node+".db") }
+func File(dir, node string) string { return filepath.Join(dir, "lastknown-"+node) }
 
-// Open opens the file of a node in dir, or makes it.
-func Open(dir, node string) (*Store, error) {
+// Open opens the file of a node in dir, or makes it. One that is damaged is moved
+// aside, with a warning.
+func Open(dir, node string, log *slog.Logger) (*Store, error) {
 	if err := os.MkdirAll(dir, 0o700); err != nil {
 		return nil, fmt.Errorf("keep what is known: %w", err)
 	}
-	s := &Store{name: File(dir, node), dirty: newBatch()}
-	return s, s.with(func(*bolt.DB) error { return nil })
+	s := &Store{name: File(dir, node), log: log, dirty: newBatch(), written: map[string]map[uint64]uint64{}, seed: maphash.MakeSeed()}
+	if err := s.lockFile(); err != nil {
+		return nil, s.explain(err)
+	}
+	for _, old := range []string{s.name + ".db"} { // an earlier version's
+		if err := os.Remove(old); err != nil && !errors.Is(err, fs.ErrNotExist) {
+			return nil, errors.Join(s.explain(err), s.lock.Close())
+		}
+	}
+	if err := s.explain(s.readIn()); err != nil {
+		return nil, errors.Join(err, s.lock.Close())
+	}
+	return s, nil
+}
+
+// lockFile keeps other agents from the file.
+func (s *Store) lockFile() (err error) {
+	if s.lock, err = os.OpenFile(s.name+".lock", os.O_RDWR|os.O_CREATE, 0o600); err != nil {
+		return err
+	}
+	if err := unix.Flock(int(s.lock.Fd()), unix.LOCK_EX|unix.LOCK_NB); err != nil {
+		return errors.Join(fmt.Errorf("another agent uses it: %w", err), s.lock.Close())
+	}
+	return nil
+}
+
+// readIn reads the file once, and cuts off what a crash has left at its end.
+func (s *Store) readIn() error {
+	f, err := os.OpenFile(s.name, os.O_RDWR, 0)
+	if errors.Is(err, fs.ErrNotExist) {
+		return s.begin()
+	}
+	if err != nil {
+		return err
+	}
+	s.size, err = scan(f, func(r *record) error {
+		hashes := s.written[r.resource]
+		if hashes == nil {
+			hashes = map[uint64]uint64{}
+			s.written[r.resource] = hashes
+		}
+		switch key := maphash.String(s.seed, r.key); r.kind {
+		case setRecord:
+			hashes[key] = maphash.Bytes(s.seed, r.value)
+		case deleteRecord:
+			delete(hashes, key)
+		}
+		return nil
+	})
+	damage := (*keptfile.DamagedError)(nil)
+	if errors.As(err, &damage) {
+		s.written = map[string]map[uint64]uint64{}
+		return errors.Join(f.Close(), keptfile.SetAside(s.name, err, s.log), s.begin())
+	}
+	if err == nil {
+		err = f.Truncate(s.size)
+	}
+	return errors.Join(err, f.Close())
+}
+
+// begin makes an empty file.
+func (s *Store) begin() error {
+	s.size = int64(len(magic))
+	return keptfile.Write(s.name, []byte(magic), 0o600)
 }
 
 // Close writes what has changed.
-func (s *Store) Close() error { return s.flush() }
-
-// with opens the file for a moment, unless it is open.
-func (s *Store) with(do func(*bolt.DB) error) error {
-	s.writing.Lock()
-	defer s.writing.Unlock()
-	err := s.open()
-	if err == nil {
-		err = errors.Join(do(s.db), s.close())
-	}
-	return s.explain(err)
-}
-
-// open and close are called with writing locked.
-func (s *Store) open() (err error) {
-	if s.db == nil {
-		s.db, err = bolt.Open(s.name, 0o600, &bolt.Options{Timeout: lockTimeout, InitialMmapSize: mapped})
-	}
-	return err
-}
-
-func (s *Store) close() error {
-	if s.db == nil {
-		return nil
-	}
-	err := s.db.Close()
-	s.db = nil
-	return err
-}
+func (s *Store) Close() error { return errors.Join(s.flush(), s.lock.Close()) }
 
 func (s *Store) explain(err error) error {
 	if err != nil {
@@ -199,7 +233,7 @@ func (s *Store) flush() error {
 	s.writing.Lock()
 	defer s.writing.Unlock()
 	s.spare = nil
-	return s.explain(errors.Join(s.write(s.exchange(newBatch())), s.close()))
+	return s.explain(s.write(s.exchange(newBatch()), ""))
 }
 
 // flushMore is flush in the middle of a long list.
@@ -207,7 +241,7 @@ func (s *Store) flushMore() error {
 	s.writing.Lock()
 	defer s.writing.Unlock()
 	dirty := s.exchange(cmp.Or(s.spare, newBatch()))
-	err := s.write(dirty)
+	err := s.write(dirty, "")
 	dirty.clear()
 	s.spare = dirty
 	return s.explain(err)
@@ -222,111 +256,200 @@ func (s *Store) exchange(next *batch) *batch {
 	return dirty
 }
 
-// write is called with writing locked.
-func (s *Store) write(dirty *batch) error {
-	if dirty.empty() {
+// write appends changes, and that a resource is complete, if it is named. It is called
+// with writing locked.
+func (s *Store) write(dirty *batch, complete string) error {
+	if dirty.empty() && complete == "" {
 		return nil
 	}
-	if err := s.open(); err != nil {
-		return err
-	}
-	return s.db.Update(func(tx *bolt.Tx) error {
-		for resource, changes := range dirty.changes {
-			if err := apply(tx, resource, changes); err != nil {
-				return err
+	now := time.Now()
+	var records []byte
+	for resource, changes := range dirty.changes {
+		for _, key := range slices.Sorted(maps.Keys(changes)) {
+			if value := changes[key]; value == nil {
+				records = appendRecord(records, deleteRecord, resource, key, nil, now)
+			} else if s.isNew(resource, key, value) {
+				records = appendRecord(records, setRecord, resource, key, value, now)
 			}
 		}
-		return nil
-	})
+	}
+	if complete != "" {
+		records = appendRecord(records, completeRecord, complete, "", nil, now)
+		delete(s.written, complete)
+	}
+	if err := s.appendToFile(records); err != nil {
+		return err
+	}
+	if s.size > smallFile && s.size > 2*s.compact {
+		return s.writeAnew()
+	}
+	return nil
 }
 
-func apply(tx *bolt.Tx, resource string, changes map[string][]byte) error {
-	bucket, err := tx.CreateBucketIfNotExists([]byte(resource))
+// isNew reports whether the file has another value, as far as is known.
+func (s *Store) isNew(resource, key string, value []byte) bool {
+	hashes := s.written[resource]
+	if hashes == nil {
+		return true
+	}
+	k, v := maphash.String(s.seed, key), maphash.Bytes(s.seed, value)
+	if was, known := hashes[k]; known && was == v {
+		return false
+	}
+	hashes[k] = v
+	return true
+}
+
+// appendToFile adds records to the file. What could be written only in part is cut off.
+func (s *Store) appendToFile(records []byte) error {
+	if len(records) == 0 {
+		return nil
+	}
+	f, err := os.OpenFile(s.name, os.O_WRONLY, 0)
+	if errors.Is(err, fs.ErrNotExist) { // somebody has deleted it: it begins anew
+		if err = s.begin(); err == nil {
+			f, err = os.OpenFile(s.name, os.O_WRONLY, 0)
+		}
+	}
 	if err != nil {
 		return err
 	}
-	// In order, each goes behind the last; else bbolt moves all that are behind it.
-	for _, key := range slices.Sorted(maps.Keys(changes)) {
-		value := changes[key]
-		if value == nil {
-			err = bucket.Delete([]byte(key))
-		} else if !bytes.Equal(bucket.Get([]byte(key)), value) { // else the page that has it need not be written
-			err = bucket.Put([]byte(key), value)
+	_, err = f.WriteAt(records, s.size)
+	if err == nil {
+		err = f.Sync()
+	}
+	if err == nil {
+		s.size += int64(len(records))
+	} else {
+		err = errors.Join(err, f.Truncate(s.size))
+	}
+	return errors.Join(err, f.Close())
+}
+
+// place is where the file has the latest record of a key.
+type place struct{ offset, size int64 }
+
+// writeAnew leaves what is of the past out of the file.
+func (s *Store) writeAnew() (err error) {
+	f, err := os.Open(s.name)
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, f.Close()) }()
+	latest := map[string]place{}
+	if _, err := scan(f, func(r *record) error {
+		name := r.resource + " " + r.key
+		if r.kind == deleteRecord {
+			delete(latest, name)
+		} else {
+			latest[name] = place{r.offset, r.size}
 		}
-		if err != nil {
-			return err
+		return nil
+	}); err != nil {
+		return err
+	}
+	places := slices.SortedFunc(maps.Values(latest), func(a, b place) int { return cmp.Compare(a.offset, b.offset) })
+	next, err := os.OpenFile(s.name+".new", os.O_RDWR|os.O_CREATE|os.O_TRUNC, 0o600)
+	if err != nil {
+		return err
+	}
+	size, err := copyPlaces(next, f, places)
+	err = errors.Join(err, next.Sync(), next.Close())
+	if err == nil {
+		err = os.Rename(next.Name(), s.name)
+	}
+	if err != nil {
+		return errors.Join(err, os.Remove(next.Name()))
+	}
+	s.size, s.compact = size, size
+	return keptfile.SyncDir(filepath.Dir(s.name))
+}
+
+// copyPlaces writes a file that has what is at some places of another one.
+func copyPlaces(to, from *os.File, places []place) (int64, error) {
+	buffer := append(make([]byte, 0, flushBytes), magic...)
+	written := int64(0)
+	for _, p := range places {
+		if len(buffer) > 0 && len(buffer)+int(p.size) > flushBytes {
+			n, err := to.Write(buffer)
+			if written += int64(n); err != nil {
+				return written, err
+			}
+			buffer = buffer[:0]
+		}
+		begin := len(buffer)
+		buffer = slices.Grow(buffer, int(p.size))[:begin+int(p.size)]
+		if _, err := from.ReadAt(buffer[begin:], p.offset); err != nil {
+			return written, err
 		}
 	}
-	return touch(bucket)
+	n, err := to.Write(buffer)
+	return written + int64(n), err
 }
 
 // complete says that a resource has the objects that were set and not deleted, and no
 // others.
 func (s *Store) complete(resource string) error {
-	if err := s.flush(); err != nil {
-		return err
+	s.writing.Lock()
+	defer s.writing.Unlock()
+	s.spare = nil
+	return s.explain(s.write(s.exchange(newBatch()), resource))
+}
+
+// each reads the file.
+func (s *Store) each(yield func(*record) error) (err error) {
+	s.writing.Lock()
+	defer s.writing.Unlock()
+	f, err := os.Open(s.name)
+	if err != nil {
+		return s.explain(err)
 	}
-	return s.with(func(db *bolt.DB) error {
-		return db.Update(func(tx *bolt.Tx) error {
-			bucket, err := tx.CreateBucketIfNotExists([]byte(resource))
-			if err != nil {
-				return err
-			}
-			return errors.Join(touch(bucket), bucket.Put(completeKey, []byte{1}))
-		})
-	})
+	_, err = scan(f, yield)
+	return s.explain(errors.Join(err, f.Close()))
 }
 
 // names are the objects of a resource that the file has.
 func (s *Store) names(resource string) (map[types.NamespacedName]bool, error) {
 	list := map[types.NamespacedName]bool{}
-	return list, s.with(func(db *bolt.DB) error {
-		return db.View(func(tx *bolt.Tx) error {
-			bucket := tx.Bucket([]byte(resource))
-			if bucket == nil {
-				return nil
-			}
-			return bucket.ForEach(func(key, _ []byte) error {
-				if namespace, name, found := strings.Cut(string(key), "/"); found {
-					list[types.NamespacedName{Namespace: namespace, Name: name}] = true
-				}
-				return nil
-			})
-		})
+	return list, s.each(func(r *record) error {
+		namespace, name, found := strings.Cut(r.key, "/")
+		if r.resource != resource || !found {
+			return nil
+		}
+		if key := (types.NamespacedName{Namespace: namespace, Name: name}); r.kind == setRecord {
+			list[key] = true
+		} else {
+			delete(list, key)
+		}
+		return nil
 	})
-}
-
-// isMark reports whether a key is no object's.
-func isMark(key []byte) bool { return bytes.Equal(key, savedKey) || bytes.Equal(key, completeKey) }
-
-// touch notes that a bucket has changed.
-func touch(bucket *bolt.Bucket) error {
-	now, err := time.Now().MarshalBinary()
-	if err != nil {
-		return err
-	}
-	return bucket.Put(savedKey, now)
 }
 
 // all calls yield with each saved object of a resource and returns when they were saved.
 // The zero time says that nothing is, or not the whole of a list.
 func (s *Store) all(resource string, yield func(value []byte) error) (saved time.Time, err error) {
-	err = s.with(func(db *bolt.DB) error {
-		return db.View(func(tx *bolt.Tx) error {
-			bucket := tx.Bucket([]byte(resource))
-			if bucket == nil || bucket.Get(completeKey) == nil {
-				return nil
-			}
-			if err := saved.UnmarshalBinary(bucket.Get(savedKey)); err != nil {
-				return err
-			}
-			return bucket.ForEach(func(key, value []byte) error {
-				if isMark(key) {
-					return nil
-				}
-				return yield(value)
-			})
-		})
+	latest, complete := map[string]int64{}, false
+	err = s.each(func(r *record) error {
+		if r.resource != resource {
+			return nil
+		}
+		switch saved = r.at; r.kind {
+		case completeRecord:
+			complete = true
+		case setRecord:
+			latest[r.key] = r.offset
+		case deleteRecord:
+			delete(latest, r.key)
+		}
+		return nil
 	})
-	return saved, err
+	if err != nil || !complete {
+		return time.Time{}, err
+	}
+	return saved, s.each(func(r *record) error {
+		if r.resource != resource || r.kind != setRecord || latest[r.key] != r.offset {
+			return nil
+		}
+		return yield(r.value)
+	})
 }

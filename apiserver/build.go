@@ -48,6 +48,7 @@ func (s *Server) build(ctx context.Context) error {
 	// A shutdown waits for nobody's watch.
 	config.ShutdownWatchTerminationGracePeriod = drainTimeout
 	checkStorage(&config.Config, s.backend, s.config.membership != nil)
+	config.ReadyzChecks = append(config.ReadyzChecks, s.secretsReadable)
 	if err := s.config.Audit.apply(&config.Config); err != nil {
 		return err
 	}
@@ -115,6 +116,9 @@ func (s *Server) openAllocator(ctx context.Context, types *scheme.Scheme) error 
 	s.options = storage.NewRESTOptions(s.backend, types, map[schema.GroupResource]storage.Claims{{Resource: "services"}: a})
 	encryption, err := storage.Encryption(EncryptionKeys(s.config.DataDir))
 	if err != nil {
+		return err
+	}
+	if s.secretsReadable, err = s.checkSecrets(ctx); err != nil {
 		return err
 	}
 	s.options.Encrypt(schema.GroupResource{Resource: "secrets"}, encryption)

@@ -13,6 +13,7 @@ import (
 	"time"
 
 	genericapiserver "k8s.io/apiserver/pkg/server"
+	"k8s.io/apiserver/pkg/server/healthz"
 	"k8s.io/client-go/rest"
 	"k8s.io/client-go/tools/cache"
 
@@ -37,11 +38,13 @@ type Server struct {
 	options     *storage.RESTOptions
 	allocator   *allocator.Allocator
 	rangesKnown cache.InformerSynced
-	backend     *storage.Backend
-	presence    atomic.Pointer[presence]
-	lock        *os.File
-	listener    net.Listener
-	renewing    sync.WaitGroup
+	// secretsReadable is a check of /readyz.
+	secretsReadable healthz.HealthChecker
+	backend         *storage.Backend
+	presence        atomic.Pointer[presence]
+	lock            *os.File
+	listener        net.Listener
+	renewing        sync.WaitGroup
 
 	stop    context.CancelFunc
 	running bool
@@ -92,6 +95,9 @@ func (s *Server) start(ctx context.Context) error {
 		return err
 	}
 	s.url = "https://" + net.JoinHostPort(s.config.reachable().String(), strconv.Itoa(s.config.Port))
+	if err := s.config.checkKeys(); err != nil {
+		return err
+	}
 	if s.authorities, err = pki.OpenAll(filepath.Join(s.config.DataDir, "pki")); err != nil {
 		return err
 	}

@@ -63,6 +63,9 @@ func open(dir, name, commonName string) (*Authority, error) {
 	certFile, keyFile := filepath.Join(dir, name+".crt"), filepath.Join(dir, name+".key")
 	certPEM, err := os.ReadFile(certFile)
 	if errors.Is(err, fs.ErrNotExist) {
+		if err := unused(keyFile); err != nil {
+			return nil, err
+		}
 		return create(certFile, keyFile, commonName)
 	}
 	if err != nil {
@@ -93,7 +96,26 @@ func parse(name string, certPEM, keyPEM []byte) (*Authority, error) {
 	if !ok {
 		return nil, fmt.Errorf("parse key of certificate authority %s: %T cannot sign", name, key)
 	}
+	if public, ok := cert.PublicKey.(interface{ Equal(crypto.PublicKey) bool }); !ok || !public.Equal(signer.Public()) {
+		return nil, fmt.Errorf("certificate authority %s: its key is another one's: restore both from the same backup", name)
+	}
 	return &Authority{CertPEM: certPEM, cert: cert, key: signer}, nil
+}
+
+// beginning is how long a crash may lie back that left a key without its certificate.
+const beginning = time.Minute
+
+// unused makes sure that no key is overwritten whose certificate was lost. A crash in an
+// authority's first moment leaves one behind, too, which nobody knows yet.
+func unused(keyFile string) error {
+	info, err := os.Stat(keyFile)
+	if errors.Is(err, fs.ErrNotExist) || err == nil && time.Since(info.ModTime()) < beginning {
+		return nil
+	}
+	if err != nil {
+		return fmt.Errorf("read certificate authority: %w", err)
+	}
+	return fmt.Errorf("there is %s, and its certificate isn't beside it: restore that from a backup, or move the key away", keyFile)
 }
 
 func create(certFile, keyFile, commonName string) (*Authority, error) {

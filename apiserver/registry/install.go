@@ -36,6 +36,7 @@ type opener struct {
 	typer   runtime.ObjectTyper
 	options generic.RESTOptionsGetter
 	acting  Acting
+	slices  rest.Storage // of EndpointSlices, once they are open
 	err     error
 }
 
@@ -67,6 +68,7 @@ func Open(typer runtime.ObjectTyper, options generic.RESTOptionsGetter, a *alloc
 	if o.err != nil {
 		return nil, o.err
 	}
+	o.slices = groups[discoveryv1.SchemeGroupVersion]["endpointslices"]
 	return groups, nil
 }
 
@@ -120,6 +122,8 @@ func (o *opener) core(a *allocator.Allocator, cluster validation.Cluster, access
 	out["serviceaccounts/token"] = &tokenREST{store: account.Store, issue: access.Issue}
 	out["pods/binding"] = &bindingREST{store: pod.Store}
 	maps.Copy(out, podStreams(pod.Store, kubelet))
+	out["pods/proxy"] = podProxy(pod.Store)
+	out["services/proxy"] = serviceProxy(service.Store, func() (rest.Lister, bool) { l, ok := o.slices.(rest.Lister); return l, ok })
 	out["nodes/proxy"] = &nodeProxyREST{store: node.Store, agents: agents}
 	out["services"] = newServiceREST(service, a)
 	out["services/status"] = serviceStatus

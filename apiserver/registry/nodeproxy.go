@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"net"
 	"net/http"
+	"net/netip"
 	"net/url"
 	"strconv"
 	"strings"
@@ -101,6 +102,9 @@ func (r *nodeProxyREST) way(node *corev1.Node) (*url.URL, http.RoundTripper, err
 	address := addressOf(node)
 	if r.agents.TLS == nil || err != nil || port == 0 || address == "" {
 		return nil, nil, apierrors.NewBadRequest(fmt.Sprintf("the agent of node %s can't be asked from here: its Node doesn't say at which port it answers API servers (annotation %s)", node.Name, AgentPortAnnotation))
+	}
+	if a, err := netip.ParseAddr(address); err != nil || proxyable(a) != nil {
+		return nil, nil, apierrors.NewBadRequest(fmt.Sprintf("node %s says that it is at %s: nothing is passed on to loopback, link-local and group addresses", node.Name, address))
 	}
 	host := net.JoinHostPort(address, strconv.FormatUint(port, 10))
 	return &url.URL{Scheme: "https", Host: host}, &http.Transport{DisableKeepAlives: true, TLSClientConfig: r.agents.TLS(node.Name)}, nil

@@ -24,7 +24,7 @@ var (
 // to any address, past NetworkPolicies (CVE-2021-25740).
 func namespaced() map[string][]string {
 	return map[string][]string{
-		"":                    {"configmaps", "events", "pods", "podtemplates", "replicationcontrollers", "replicationcontrollers/scale", "serviceaccounts", "services", "services/proxy"},
+		"":                    {"configmaps", "events", "pods", "podtemplates", "replicationcontrollers", "replicationcontrollers/scale", "serviceaccounts", "services"},
 		"apps":                {"daemonsets", "deployments", "deployments/scale", "replicasets", "replicasets/scale", "statefulsets", "statefulsets/scale"},
 		"batch":               {"cronjobs", "jobs"},
 		"policy":              {"poddisruptionbudgets"},
@@ -62,7 +62,7 @@ func rules(groups map[string][]string, verbs []string) []rbacv1.PolicyRule {
 func ClusterRoles() []rbacv1.ClusterRole {
 	view := rules(viewed(), read)
 	edit := append(rules(namespaced(), write),
-		rule([]string{""}, []string{"pods/attach", "pods/eviction", "pods/exec", "pods/portforward"}, append([]string{"get"}, write...)),
+		rule([]string{""}, []string{"pods/attach", "pods/eviction", "pods/exec", "pods/portforward", "pods/proxy", "services/proxy"}, append([]string{"get"}, write...)),
 		rule([]string{""}, []string{"secrets"}, append(slices.Clone(read), write...)),
 		rule([]string{""}, []string{"serviceaccounts/token"}, []string{"create"}),
 		rule([]string{""}, []string{"serviceaccounts"}, []string{"impersonate"}))

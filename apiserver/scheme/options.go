@@ -8,11 +8,21 @@ import (
 	"k8s.io/apimachinery/pkg/runtime"
 )
 
-// addOptions has the options of a request to nodes/NAME/proxy/PATH read: the library
+// addOptions has the options of a request to nodes/NAME/proxy/PATH, and of Pods and Services, read: the library
 // gives the path as if it was a parameter.
 func addOptions(s *runtime.Scheme) error {
-	return s.AddConversionFunc((*url.Values)(nil), (*corev1.NodeProxyOptions)(nil), func(in, out any, _ conversion.Scope) error {
-		out.(*corev1.NodeProxyOptions).Path = in.(*url.Values).Get("path")
-		return nil
-	})
+	for to, path := range map[any]func(any) *string{
+		(*corev1.NodeProxyOptions)(nil):    func(o any) *string { return &o.(*corev1.NodeProxyOptions).Path },
+		(*corev1.PodProxyOptions)(nil):     func(o any) *string { return &o.(*corev1.PodProxyOptions).Path },
+		(*corev1.ServiceProxyOptions)(nil): func(o any) *string { return &o.(*corev1.ServiceProxyOptions).Path },
+	} {
+		err := s.AddConversionFunc((*url.Values)(nil), to, func(in, out any, _ conversion.Scope) error {
+			*path(out) = in.(*url.Values).Get("path")
+			return nil
+		})
+		if err != nil {
+			return err
+		}
+	}
+	return nil
 }

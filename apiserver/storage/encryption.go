@@ -2,6 +2,7 @@ package storage
 
 import (
 	"bufio"
+	"context"
 	"crypto/rand"
 	"crypto/sha256"
 	"encoding/base64"
@@ -11,6 +12,7 @@ import (
 	"os"
 	"strings"
 
+	clientv3 "go.etcd.io/etcd/client/v3"
 	"k8s.io/apiserver/pkg/storage/value"
 	"k8s.io/apiserver/pkg/storage/value/encrypt/aes"
 	"k8s.io/apiserver/pkg/storage/value/encrypt/identity"
@@ -57,6 +59,55 @@ func AddEncryptionKey(file string) error {
 	}
 	key := newKey()
 	return writeKeys(file, append([]byte(base64.StdEncoding.EncodeToString(key)+"\n"), old...))
+}
+
+// UnknownKeys are the names of keys with which Secrets in the store are encrypted and that
+// file doesn't have, and of how many each.
+func UnknownKeys(ctx context.Context, client *clientv3.Client, file string) (map[string]int, error) {
+	keys, err := encryptionKeys(file)
+	if err != nil {
+		return nil, err
+	}
+	known := map[string]bool{}
+	for _, key := range keys {
+		known[keyName(key)] = true
+	}
+	unknown, prefix := map[string]int{}, keyPrefix+"/secrets/"
+	for from := prefix; ; {
+		page, err := client.Get(ctx, from, clientv3.WithRange(clientv3.GetPrefixRangeEnd(prefix)), clientv3.WithLimit(secretsPage))
+		if err != nil {
+			return nil, fmt.Errorf("read Secrets: %w", err)
+		}
+		for _, kv := range page.Kvs {
+			if name, encrypted := keyOf(kv.Value); encrypted && !known[name] {
+				unknown[name]++
+			}
+		}
+		if !page.More {
+			return unknown, nil
+		}
+		from = string(page.Kvs[len(page.Kvs)-1].Key) + "\x00"
+	}
+}
+
+// secretsPage is how many Secrets are read at a time.
+const secretsPage = 500
+
+// keyOf names the key that a stored value is encrypted with.
+func keyOf(value []byte) (name string, encrypted bool) {
+	rest, encrypted := strings.CutPrefix(string(value[:min(len(value), 128)]), encryptedPrefix)
+	name, _, _ = strings.Cut(rest, ":")
+	return name, encrypted
+}
+
+// KeyNames are the names of the keys in file, the one that is written with first.
+func KeyNames(file string) ([]string, error) {
+	keys, err := encryptionKeys(file)
+	var names []string
+	for _, key := range keys {
+		names = append(names, keyName(key))
+	}
+	return names, err
 }
 
 // keyName tells keys apart; it says nothing about the key.

@@ -17,10 +17,10 @@ import (
 const kubeletPort = 10250
 
 // Service validates a Service before its addresses are allocated.
-func Service(svc *corev1.Service) field.ErrorList { return service(svc, nil) }
+func Service(svc *corev1.Service) field.ErrorList { return checkService(svc, nil) }
 
-// service validates a Service; old is what it was, nil if it is new.
-func service(svc, old *corev1.Service) field.ErrorList {
+// checkService validates a Service; old is what it was, nil if it is new.
+func checkService(svc, old *corev1.Service) field.ErrorList {
 	spec := &svc.Spec
 	// The name becomes a DNS label (KEP-5311: also one that begins with a digit).
 	errs := metadata(svc, true, apivalidation.NameIsDNSLabel)

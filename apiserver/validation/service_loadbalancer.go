@@ -77,7 +77,7 @@ func sourceRangesOf(svc *corev1.Service) (values []string, fromAnnotation, given
 
 // ServiceUpdate validates a changed Service.
 func ServiceUpdate(svc, old *corev1.Service) field.ErrorList {
-	errs := service(svc, old)
+	errs := checkService(svc, old)
 	spec, was := &svc.Spec, &old.Spec
 	external := spec.Type == corev1.ServiceTypeExternalName || was.Type == corev1.ServiceTypeExternalName
 	if !external && (!headless(spec) || !headless(was)) {

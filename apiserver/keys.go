@@ -1,0 +1,96 @@
+package apiserver
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io/fs"
+	"net/http"
+	"os"
+	"path/filepath"
+	"strings"
+	"sync"
+	"time"
+
+	clientv3 "go.etcd.io/etcd/client/v3"
+	"k8s.io/apiserver/pkg/server/healthz"
+
+	"github.com/fairway-net/fairway/apiserver/storage"
+)
+
+// checkKeys refuses to start with a store whose keys aren't all there: others would be
+// made in their place, machines and tokens would be strangers, and Secrets unreadable.
+// It changes nothing.
+func (c *Config) checkKeys() error {
+	if !storage.HasStore(c.etcdDir()) {
+		return nil
+	}
+	var missing []string
+	for _, name := range sharedFiles {
+		if strings.HasPrefix(name, "etcd-ca") && c.membership == nil {
+			continue // of no use to a server that is alone
+		}
+		info, err := os.Stat(filepath.Join(c.DataDir, "pki", name))
+		switch {
+		case errors.Is(err, fs.ErrNotExist):
+			missing = append(missing, name)
+		case err != nil:
+			return fmt.Errorf("look for keys: %w", err)
+		case info.Size() == 0:
+			missing = append(missing, name+" (it is empty)")
+		}
+	}
+	if len(missing) == 0 {
+		return nil
+	}
+	return fmt.Errorf("%s has a store, and in %s there is no %s: restore it from a backup of that machine, or from another server of the cluster (nothing was changed)",
+		c.etcdDir(), filepath.Join(c.DataDir, "pki"), strings.Join(missing, ", no "))
+}
+
+// secretsCheck is the name of a check of /readyz.
+const secretsCheck = "secrets"
+
+// secretsPeriod is how long what was found of Secrets' keys is believed.
+const secretsPeriod = time.Minute
+
+// secretKeys looks whether the server has the keys of all Secrets in the store.
+type secretKeys struct {
+	etcd *clientv3.Client
+	file string
+
+	mu      sync.Mutex
+	checked time.Time
+	found   error
+}
+
+// check returns an error if there is a Secret that can't be decrypted.
+func (k *secretKeys) check(ctx context.Context) error {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	if time.Since(k.checked) < secretsPeriod {
+		return k.found
+	}
+	unknown, err := storage.UnknownKeys(ctx, k.etcd, k.file)
+	if err != nil {
+		return err
+	}
+	k.checked, k.found = time.Now(), nil
+	for name, count := range unknown {
+		k.found = errors.Join(k.found, fmt.Errorf("%d Secrets are encrypted with a key named %s that %s doesn't have: copy the file from a server that reads them, or from a backup", count, name, k.file))
+	}
+	return k.found
+}
+
+// checkSecrets refuses to start if there are Secrets that this server can't read, and has
+// /readyz say so if there are later on.
+func (s *Server) checkSecrets(ctx context.Context) (healthz.HealthChecker, error) {
+	keys := &secretKeys{etcd: s.backend.Client.Client, file: EncryptionKeys(s.config.DataDir)}
+	if err := keys.check(ctx); err != nil {
+		return nil, err
+	}
+	return healthz.NamedCheck(secretsCheck, func(req *http.Request) error {
+		ctx, cancel := context.WithTimeout(req.Context(), etcdTimeout)
+		defer cancel()
+		return keys.check(ctx)
+	}), nil
+}

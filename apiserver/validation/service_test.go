@@ -313,7 +313,7 @@ func TestServiceStatus(t *testing.T) {
 // TestFormerSourceRanges: a Service that an earlier version took keeps what it has, and
 // gets nothing more of that kind.
 func TestFormerSourceRanges(t *testing.T) {
-	old := service(balancer)
+	old := service(balancer, nil)
 	old.Spec.LoadBalancerSourceRanges = []string{"10.0.0.5/8"}
 	next := old.DeepCopy()
 	next.Labels = map[string]string{"a": "b"}

@@ -7,8 +7,10 @@ import (
 	"fmt"
 	"path/filepath"
 
+	"golang.org/x/time/rate"
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metainternalversion "k8s.io/apimachinery/pkg/apis/meta/internalversion"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	apiserverapi "k8s.io/apiserver/pkg/apis/apiserver"
@@ -46,7 +48,7 @@ type access struct {
 }
 
 func newAccess(dataDir, tokenFile string, servers authenticator.Token, clientCA dynamiccertificates.CAContentProvider, informers informers.SharedInformerFactory, passwords *rights.PeerSecrets, certificates *rights.GatewaySecrets) (*access, error) {
-	a := &access{objects: &objects{}, roles: rights.NewRBAC(informers.Rbac().V1())}
+	a := &access{objects: &objects{unknown: rate.NewLimiter(unknownPerSecond, unknownBurst)}, roles: rights.NewRBAC(informers.Rbac().V1())}
 	passwords.HoldsToken, certificates.HoldsToken = a.holdsToken, a.holdsToken
 	a.authorizer = rights.New(a.roles, passwords, certificates)
 	key, err := pki.TokenKey(filepath.Join(dataDir, "pki"))
@@ -90,13 +92,26 @@ func (a *access) kinds() registry.Access {
 	}
 }
 
-// selects reports whether a Service has a selector.
-func (a *access) selects(ctx context.Context, namespace, name string) (bool, error) {
+// service finds a Service.
+func (a *access) service(ctx context.Context, namespace, name string) (*corev1.Service, error) {
 	obj, err := a.objects.Get(ctx, "services", namespace, name)
 	if err != nil {
-		return false, err
+		return nil, err
 	}
-	return len(obj.(*corev1.Service).Spec.Selector) > 0, nil
+	return obj.(*corev1.Service), nil
+}
+
+// nodes lists all machines, as the server's memory has them.
+func (a *access) nodes(ctx context.Context) ([]corev1.Node, error) {
+	lister, ok := a.objects.resources["nodes"].(rest.Lister)
+	if !ok {
+		return nil, errors.New("no such resource: nodes")
+	}
+	list, err := lister.List(genericapirequest.WithNamespace(ctx, metav1.NamespaceNone), &metainternalversion.ListOptions{ResourceVersion: "0"})
+	if err != nil {
+		return nil, err
+	}
+	return list.(*corev1.NodeList).Items, nil
 }
 
 // holdsToken reports whether a Secret holds a token: a ServiceAccount's, or one by which
@@ -114,12 +129,24 @@ func (a *access) holdsToken(ctx context.Context, namespace, name string) (bool, 
 }
 
 // objects reads objects of the core group.
-type objects struct{ resources registry.Resources }
+type objects struct {
+	resources registry.Resources
+	// unknown bounds how often the store is read for what memory doesn't hold: whoever has
+	// no credential may make up names.
+	unknown *rate.Limiter
+}
+
+// Reads of the store for what nobody knows: new objects that memory learns of a moment
+// later are few.
+const (
+	unknownPerSecond = 20
+	unknownBurst     = 200
+)
 
 // Get implements identity.Objects.
 func (o *objects) Get(ctx context.Context, resource, namespace, name string) (runtime.Object, error) {
 	obj, err := o.Cached(ctx, resource, namespace, name)
-	if apierrors.IsNotFound(err) {
+	if apierrors.IsNotFound(err) && o.unknown.Allow() {
 		return o.get(ctx, resource, namespace, name, "")
 	}
 	return obj, err

@@ -59,7 +59,7 @@ func (s *Server) admit(config *genericapiserver.RecommendedConfig) error {
 	if err != nil {
 		return err
 	}
-	config.AdmissionControl = admission.NewChainHandler(namespaces, &rights.NodeAdmission{Selects: s.access.selects}, changes, mutation, policies, checks)
+	config.AdmissionControl = admission.NewChainHandler(namespaces, &rights.NodeAdmission{Service: s.access.service, Nodes: s.access.nodes, ServiceRanges: s.allocator.Prefixes}, changes, mutation, policies, checks)
 	return nil
 }
 

@@ -252,12 +252,16 @@ func TestNodeTricks(t *testing.T) {
 	admin, ctx := client(t, s), within(t)
 	node := clientOf(t, s, func() ([]byte, error) { return s.NodeKubeconfig("n1") })
 	for _, manifest := range []string{
-		"{apiVersion: v1, kind: Service, metadata: {name: mine}, spec: {ports: [{port: 80}]}}",
+		"{apiVersion: v1, kind: Service, metadata: {name: mine, annotations: {fairway.dev/publishers: 'n0, n1'}}, spec: {ports: [{port: 80}]}}",
+		"{apiVersion: v1, kind: Service, metadata: {name: closed, annotations: {fairway.dev/publishers: n2}}, spec: {ports: [{port: 80}]}}",
+		"{apiVersion: v1, kind: Node, metadata: {name: n0, annotations: {publish.fairway.dev/ranges: 203.0.113.0/24}}}",
 		"{apiVersion: v1, kind: Service, metadata: {name: app}, spec: {selector: {app: a}, ports: [{port: 80}]}}",
 		"{apiVersion: discovery.k8s.io/v1, kind: EndpointSlice, metadata: {name: others}, addressType: IPv4, endpoints: []}",
 	} {
 		kubectl(t, s, manifest, "apply", "-f", "-")
 	}
+	register(ctx, t, admin, "n1", "192.0.2.1")
+	register(ctx, t, admin, "n3", "192.0.2.3")
 	slices := node.DiscoveryV1().EndpointSlices("default")
 	refused := func(what string, err error) {
 		t.Helper()
@@ -278,6 +282,17 @@ func TestNodeTricks(t *testing.T) {
 		return err
 	}
 	allow("publish endpoints", create(func(*discoveryv1.EndpointSlice) {}))
+	refused("publishing another address", create(func(e *discoveryv1.EndpointSlice) { e.Name, e.Endpoints[0].Addresses = "x", []string{"198.51.100.66"} }))
+	refused("publishing another node's address", create(func(e *discoveryv1.EndpointSlice) { e.Name, e.Endpoints[0].Addresses = "x", []string{"192.0.2.3"} }))
+	refused("publishing another address as DNS", create(func(e *discoveryv1.EndpointSlice) {
+		e.Namespace, e.Name, e.Labels = "kube-system", "kube-dns-n1", map[string]string{discoveryv1.LabelServiceName: "kube-dns"}
+		e.Endpoints[0].Addresses = []string{"198.51.100.66"}
+	}))
+	refused("publishing for a Service that doesn't want it", create(func(e *discoveryv1.EndpointSlice) { e.Name, e.Labels[discoveryv1.LabelServiceName] = "x", "closed" }))
+	_, err := slices.Patch(ctx, "published", types.MergePatchType, []byte(`{"endpoints":[{"addresses":["198.51.100.66"],"nodeName":"n1"}]}`), metav1.PatchOptions{})
+	refused("moving its endpoints elsewhere", err)
+	_, err = slices.Patch(ctx, "published", types.MergePatchType, []byte(`{"metadata":{"labels":{"kubernetes.io/service-name":"closed"}}}`), metav1.PatchOptions{})
+	refused("moving its endpoints to a Service that doesn't want them", err)
 	allow("report health checks", create(func(e *discoveryv1.EndpointSlice) {
 		e.Name, e.Labels = "report", map[string]string{"fairway.dev/node": "n1", "fairway.dev/health-of": "mine"}
 	}))
@@ -296,7 +311,7 @@ func TestNodeTricks(t *testing.T) {
 		e.Name, e.OwnerReferences = "x", []metav1.OwnerReference{{APIVersion: "v1", Kind: "Service", Name: "app", UID: "1"}}
 	}))
 	refused("setting finalizers", create(func(e *discoveryv1.EndpointSlice) { e.Name, e.Finalizers = "x", []string{"example.com/f"} }))
-	_, err := slices.Patch(ctx, "others", types.MergePatchType, []byte(`{"metadata":{"labels":{"fairway.dev/node":"n1"}}}`), metav1.PatchOptions{})
+	_, err = slices.Patch(ctx, "others", types.MergePatchType, []byte(`{"metadata":{"labels":{"fairway.dev/node":"n1"}}}`), metav1.PatchOptions{})
 	refused("taking a slice over", err)
 	refused("deleting a slice of others", slices.Delete(ctx, "others", metav1.DeleteOptions{}))
 	allow("withdraw its endpoints", slices.Delete(ctx, "published", metav1.DeleteOptions{}))
@@ -308,9 +323,34 @@ func TestNodeTricks(t *testing.T) {
 	tainted := &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "n1"}, Spec: corev1.NodeSpec{Taints: []corev1.Taint{{Key: "k", Effect: corev1.TaintEffectNoExecute}}}}
 	_, err = node.CoreV1().Nodes().Create(ctx, tainted, metav1.CreateOptions{})
 	refused("registering with a taint", err)
+	if err := admin.CoreV1().Nodes().Delete(ctx, "n1", metav1.DeleteOptions{}); err != nil {
+		t.Fatal(err)
+	}
 	_, err = node.CoreV1().Nodes().Create(ctx, &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "n1"}}, metav1.CreateOptions{})
 	allow("register", err)
+	for _, address := range []string{"127.0.0.1", "::1", "169.254.169.254", "fe80::1", "0.0.0.0", "224.0.0.1", "10.96.0.1", "192.0.2.3", "::ffff:192.0.2.3"} {
+		_, err := node.CoreV1().Nodes().Patch(ctx, "n1", types.StrategicMergePatchType, []byte(`{"status":{"addresses":[{"type":"InternalIP","address":"`+address+`"}]}}`), metav1.PatchOptions{}, "status")
+		if !apierrors.IsForbidden(err) && !apierrors.IsInvalid(err) {
+			t.Errorf("a node says that it is at %s: %v, want forbidden", address, err)
+		}
+	}
+	_, err = node.CoreV1().Nodes().Patch(ctx, "n1", types.StrategicMergePatchType, []byte(`{"status":{"addresses":[{"type":"InternalIP","address":"192.0.2.1"}]}}`), metav1.PatchOptions{}, "status")
+	allow("say where it is", err)
 	patchNodes(ctx, t, node, admin, refused)
+}
+
+// register makes a Node that is ready, at an address.
+func register(ctx context.Context, t *testing.T, admin kubernetes.Interface, name, address string) {
+	t.Helper()
+	node, err := admin.CoreV1().Nodes().Create(ctx, &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: name}}, metav1.CreateOptions{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	node.Status.Addresses = []corev1.NodeAddress{{Type: corev1.NodeInternalIP, Address: address}}
+	node.Status.Conditions = []corev1.NodeCondition{{Type: corev1.NodeReady, Status: corev1.ConditionTrue}}
+	if _, err := admin.CoreV1().Nodes().UpdateStatus(ctx, node, metav1.UpdateOptions{}); err != nil {
+		t.Fatal(err)
+	}
 }
 
 // announcing: a machine says what it announces itself, and nothing that keeps a
@@ -336,6 +376,7 @@ func patchNodes(ctx context.Context, t *testing.T, node, admin kubernetes.Interf
 	for what, patch := range map[string]string{
 		"labelling itself as it likes":  `{"metadata":{"labels":{"node.kubernetes.io/exclude-from-external-load-balancers":"x"}}}`,
 		"annotating itself as it likes": `{"metadata":{"annotations":{"example.com/a":"x"}}}`,
+		"allowing itself addresses":     `{"metadata":{"annotations":{"publish.fairway.dev/ranges":"0.0.0.0/0"}}}`,
 		"belonging to a Service":        `{"metadata":{"ownerReferences":[{"apiVersion":"v1","kind":"Service","name":"app","uid":"1"}]}}`,
 		"setting a finalizer on itself": `{"metadata":{"finalizers":["example.com/f"]}}`,
 		"making itself unschedulable":   `{"spec":{"unschedulable":true}}`,

@@ -3,6 +3,7 @@ package apiserver
 import (
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"log/slog"
 	"net/http"
@@ -17,6 +18,9 @@ import (
 const serverTokens = "/fairway/server-tokens/"
 
 func (s *Server) findServerToken(ctx context.Context, id string) (*identity.ServerToken, error) {
+	if !s.access.objects.unknown.Allow() {
+		return nil, errors.New("too many tokens that nobody knows: try again in a moment")
+	}
 	resp, err := s.backend.Client.Client.Get(ctx, serverTokens+id)
 	if err != nil || len(resp.Kvs) == 0 {
 		return nil, err

@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"maps"
+	"net/netip"
 	"slices"
 	"strings"
 
@@ -34,9 +35,13 @@ var nodeLabels = []string{
 // NodeAdmission holds machines to their own objects, and to what an agent
 // writes into them.
 type NodeAdmission struct {
-	// Selects reports whether a Service chooses its endpoints itself, by a
-	// selector. Machines publish endpoints for others only.
-	Selects func(ctx context.Context, namespace, service string) (bool, error)
+	// Service finds a Service. Machines publish endpoints for those without a selector,
+	// which say that they may.
+	Service func(ctx context.Context, namespace, name string) (*corev1.Service, error)
+	// Nodes lists all machines.
+	Nodes func(ctx context.Context) ([]corev1.Node, error)
+	// ServiceRanges are the ranges of cluster IPs.
+	ServiceRanges func() []netip.Prefix
 }
 
 var _ admission.ValidationInterface = (*NodeAdmission)(nil)
@@ -69,19 +74,23 @@ func (n *NodeAdmission) check(ctx context.Context, node string, a admission.Attr
 		if was == nil {
 			was = &corev1.Node{}
 		}
-		return checkNode(node, o, was)
+		if err := checkNode(node, o, was); err != nil {
+			return err
+		}
+		return n.checkAddresses(ctx, o, was)
 	case *coordinationv1.Lease:
 		if o.Name != node {
 			return fmt.Errorf("a node may write the Lease of its own name only")
 		}
 		return checkMeta(node, o)
 	case *discoveryv1.EndpointSlice:
-		if was, ok := old.(*discoveryv1.EndpointSlice); ok {
+		was, ok := old.(*discoveryv1.EndpointSlice)
+		if ok {
 			if err := ownSlice(node, was); err != nil {
 				return err
 			}
 		}
-		return n.checkSlice(ctx, node, o)
+		return n.checkSlice(ctx, node, o, was)
 	case *unstructured.Unstructured:
 		return checkAnnouncement(node, o)
 	case metav1.Object:
@@ -155,7 +164,8 @@ func isDNSSlice(node string, s *discoveryv1.EndpointSlice) bool {
 	return s.Namespace == metav1.NamespaceSystem && s.Name == dnsService+"-"+node && s.Labels[discoveryv1.LabelServiceName] == dnsService
 }
 
-func (n *NodeAdmission) checkSlice(ctx context.Context, node string, s *discoveryv1.EndpointSlice) error {
+// checkSlice checks an EndpointSlice; was is what it was, nil if it is new.
+func (n *NodeAdmission) checkSlice(ctx context.Context, node string, s, was *discoveryv1.EndpointSlice) error {
 	if err := ownSlice(node, s); err != nil {
 		return err
 	}
@@ -167,22 +177,28 @@ func (n *NodeAdmission) checkSlice(ctx context.Context, node string, s *discover
 			return fmt.Errorf("endpoints[%d].nodeName: a node publishes endpoints on itself only", i)
 		}
 	}
-	if isDNSSlice(node, s) {
-		return nil
-	}
 	service := s.Labels[discoveryv1.LabelServiceName]
 	if service == "" {
 		return nil // a report of health checks: no proxy reads it
 	}
+	if err := n.checkPublished(ctx, node, s, was); err != nil || isDNSSlice(node, s) {
+		return err
+	}
 	if s.Namespace == metav1.NamespaceSystem || s.Namespace == metav1.NamespaceDefault && service == "kubernetes" {
 		return fmt.Errorf("a node publishes no endpoints of Service %s/%s", s.Namespace, service)
 	}
-	selects, err := n.Selects(ctx, s.Namespace, service)
+	of, err := n.Service(ctx, s.Namespace, service)
 	if err != nil {
 		return fmt.Errorf("find Service %s/%s: %w", s.Namespace, service, err)
 	}
-	if selects {
+	if len(of.Spec.Selector) > 0 {
 		return fmt.Errorf("a node publishes no endpoints of Service %s/%s: its selector chooses them", s.Namespace, service)
+	}
+	if was != nil && was.Labels[discoveryv1.LabelServiceName] == service {
+		return nil // published before Services had a say in it
+	}
+	if !MayPublish(of.Annotations, node) {
+		return fmt.Errorf("a node publishes no endpoints of Service %s/%s: the Service doesn't say that it may, by its annotation %s", s.Namespace, service, PublishersAnnotation)
 	}
 	return nil
 }

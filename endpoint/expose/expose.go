@@ -15,6 +15,7 @@ import (
 	"k8s.io/apimachinery/pkg/util/validation"
 
 	"github.com/fairway-net/fairway/endpoint/check"
+	"github.com/fairway-net/fairway/endpoint/publish"
 )
 
 // Manager is what the label endpointslice.kubernetes.io/managed-by says of the
@@ -74,6 +75,9 @@ func (r Request) Objects() (*corev1.Service, []*discoveryv1.EndpointSlice, error
 			}
 			return nil, nil, fmt.Errorf("--check %w", err)
 		}
+	}
+	if len(endpoints) == 0 { // machines are to publish them
+		metav1.SetMetaDataAnnotation(&service.ObjectMeta, publish.Publishers, "*")
 	}
 	return service, r.slices(protocol, endpoints), nil
 }

@@ -21,7 +21,7 @@ type tracked struct {
 
 // resolve finds the endpoints that entries amount to, by the names of their
 // slices. Each problem names the file.
-func (m *machine) resolve(entries []Entry, service *corev1.Service) (map[string]*endpoint, []error) {
+func (m *machine) resolve(entries []Entry, service *corev1.Service, have map[string]*discoveryv1.EndpointSlice) (map[string]*endpoint, []error) {
 	endpoints := map[string]*endpoint{}
 	var problems []error
 	for i := range entries {
@@ -43,12 +43,22 @@ func (m *machine) resolve(entries []Entry, service *corev1.Service) (map[string]
 		if addresses == nil {
 			addresses = m.addresses
 		}
-		some := false
+		some, closed := false, false
 		for _, a := range addresses {
-			if served(service, a) {
-				some = true
-				endpoints[sliceName(m.name, e.Service, e, a)] = &endpoint{entry: e, portName: name, addr: a}
+			if !served(service, a) {
+				continue
 			}
+			some = true
+			slice := sliceName(m.name, e.Service, e, a)
+			if have[slice] == nil && !mayPublish(service, m.name) {
+				closed = true // what was published before Services had a say stays
+				continue
+			}
+			endpoints[slice] = &endpoint{entry: e, portName: name, addr: a}
+		}
+		if closed {
+			problems = append(problems, fmt.Errorf("%s: Service %s doesn't say that this machine may publish endpoints of it: kubectl annotate service %s -n %s %s=%s (or '*' for all machines)",
+				e.Source, e.Service, e.Service.Name, e.Service.Namespace, Publishers, m.name))
 		}
 		if !some {
 			problems = append(problems, fmt.Errorf("%s: Service %s has addresses of %v, and this machine publishes %v", e.Source, e.Service, service.Spec.IPFamilies, addresses))

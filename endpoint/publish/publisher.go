@@ -234,7 +234,7 @@ func (p *Publisher) sync(ctx context.Context, key types.NamespacedName) error {
 	if err != nil {
 		return err
 	}
-	endpoints, problems := m.resolve(entries, service)
+	endpoints, problems := m.resolve(entries, service, have)
 	problems = append(problems, p.check(key, service, endpoints, have)...)
 	p.tell(key, service != nil, problems)
 	p.tellHealth(key, endpoints)

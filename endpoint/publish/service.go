@@ -20,6 +20,20 @@ func accepts(s *corev1.Service) error {
 	return nil
 }
 
+// Publishers is the annotation of a Service that names the machines which may publish
+// endpoints of it, divided by commas; * is all. It is the Service's author's choice.
+const Publishers = "fairway.dev/publishers"
+
+// mayPublish reports whether a machine is named.
+func mayPublish(s *corev1.Service, node string) bool {
+	for name := range strings.SplitSeq(s.Annotations[Publishers], ",") {
+		if name = strings.TrimSpace(name); name == node || name == "*" {
+			return true
+		}
+	}
+	return false
+}
+
 // portOf finds the port of a Service that an entry's endpoint is of: the one
 // that it names, the only one of the protocol, or the one that has its number.
 func portOf(e *Entry, s *corev1.Service) (string, error) {

@@ -96,7 +96,7 @@ func DefaultConfig() Config {
 		BindAddress:   netip.MustParseAddr("127.0.0.1"),
 		Port:          6443,
 		PeerPort:      2380,
-		ServiceCIDRs:  []netip.Prefix{netip.MustParsePrefix("10.96.0.0/16")},
+		ServiceCIDRs:  []netip.Prefix{serviceRange4},
 		NodePortRange: utilnet.PortRange{Base: 30000, Size: 2768},
 		Audit:         Audit{MaxSize: 100, MaxBackups: 10},
 

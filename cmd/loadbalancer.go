@@ -41,6 +41,16 @@ func (f *loadBalancerFlags) options(serviceCIDRs []netip.Prefix) addresses.Optio
 	return addresses.Options{Ranges: f.ranges, Class: f.class, ServiceCIDRs: serviceCIDRs, MakeNamespace: true}
 }
 
+// firsts are the first addresses of the ranges.
+func (f *loadBalancerFlags) firsts() (list []netip.Addr) {
+	for _, text := range f.ranges {
+		if r, err := iprange.Parse(text); err == nil { // Set has refused others
+			list = append(list, r.From)
+		}
+	}
+	return list
+}
+
 // rangesValue is a flag that takes ranges of addresses.
 type rangesValue []string
 

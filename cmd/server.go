@@ -3,6 +3,7 @@
 package cmd
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"io"
@@ -15,8 +16,12 @@ import (
 
 	"github.com/fairway-net/fairway/apiserver"
 	"github.com/fairway-net/fairway/diagnose/agentlink"
+	"github.com/fairway-net/fairway/internal/ranges"
 	"github.com/fairway-net/fairway/server"
 )
+
+// serviceCIDRFlag names the flag of the ranges of cluster IPs.
+const serviceCIDRFlag = "service-cidr"
 
 func serverCommand() *cobra.Command {
 	config := apiserver.DefaultConfig()
@@ -31,7 +36,7 @@ func serverCommand() *cobra.Command {
 			if err := setLibraryLogs(verbosity); err != nil {
 				return err
 			}
-			if err := prepareServer(cmd.Context(), &config, dnsAddress); err != nil {
+			if err := prepareServer(cmd.Context(), &config, &balancing, cmd.Flags().Changed(serviceCIDRFlag), dnsAddress); err != nil {
 				return err
 			}
 			defer sayStopping(cmd.Context(), cmd.OutOrStdout(), "the API ends; agents and DNS go on with what they know, and the kernel goes on forwarding")()
@@ -59,7 +64,14 @@ func serverConfig(api apiserver.Config, balancing *loadBalancerFlags, out io.Wri
 
 // prepareServer settles what a server needs to know before it starts: where it
 // is one of several, the cluster has decided on ranges and on DNS.
-func prepareServer(ctx context.Context, config *apiserver.Config, dnsAddress string) error {
+func prepareServer(ctx context.Context, config *apiserver.Config, balancing *loadBalancerFlags, cidrsGiven bool, dnsAddress string) error {
+	machine, err := ranges.Uplink(cmp.Or(config.AdvertiseAddress, config.BindAddress))
+	if err != nil {
+		return err
+	}
+	if err := config.SettleServiceCIDRs(cidrsGiven, apiserver.Families{LoadBalancers: balancing.firsts(), Machine: machine}); err != nil {
+		return err
+	}
 	wanted, err := clusterDNS(dnsAddress, config.ServiceCIDRs)
 	if err != nil {
 		return err
@@ -82,7 +94,7 @@ func addServerFlags(flags *pflag.FlagSet, c *apiserver.Config) {
 	flags.IntVar(&c.Port, "secure-port", c.Port, "port to serve the API at; 0 picks a free one")
 	flags.Var((*addressValue)(&c.AdvertiseAddress), "advertise-address", "address at which other machines reach the API; the bind address if not given")
 	flags.StringSliceVar(&c.ExtraSANs, "tls-san", c.ExtraSANs, "further names and addresses for the serving certificate")
-	flags.Var(&cidrsValue{list: &c.ServiceCIDRs}, "service-cidr", "range of cluster IPs; a second one, of the other IP family, makes the cluster dual-stack")
+	flags.Var(&cidrsValue{list: &c.ServiceCIDRs}, serviceCIDRFlag, "range of cluster IPs; a second one, of the other IP family, makes the cluster dual-stack; a new cluster without it has 10.96.0.0/16, fd00:10:96::/112 or both, as its machine and --load-balancer-range have addresses, and keeps them")
 	flags.Var(&c.NodePortRange, "service-node-port-range", "range of node ports")
 	flags.BoolVar(&c.ClusterInit, "cluster-init", c.ClusterInit, "begin a cluster of servers, or turn a single server into one; the others --join")
 	flags.StringVar(&c.Join, "join", c.Join, "join the cluster of the server with this URL, such as https://192.0.2.10:6443; has an effect once")

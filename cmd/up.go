@@ -38,7 +38,7 @@ func upCommand() *cobra.Command {
 			if err != nil {
 				return err
 			}
-			if err := prepareServer(cmd.Context(), &config, flags.dnsAddress); err != nil {
+			if err := prepareServer(cmd.Context(), &config, &balancing, cmd.Flags().Changed(serviceCIDRFlag), flags.dnsAddress); err != nil {
 				return err
 			}
 			node.Compile.ServiceCIDRs = config.ServiceCIDRs

@@ -56,6 +56,30 @@ func CheckUplink(flag string, wanted netip.Prefix) error {
 	return nil
 }
 
+// Uplink are the addresses of the interfaces by which this machine reaches others: those
+// that have a default route, or the address at. Link-local addresses aren't among them.
+func Uplink(at netip.Addr) (addresses []netip.Addr, err error) {
+	used, err := inUse()
+	if err != nil {
+		return nil, err
+	}
+	links, err := defaultLinks()
+	if err != nil {
+		return nil, err
+	}
+	for _, u := range used {
+		if u.prefix.IsSingleIP() && u.prefix.Addr() == at && !at.IsLoopback() {
+			links[u.link] = true
+		}
+	}
+	for _, u := range used {
+		if a := u.prefix.Addr(); u.prefix.IsSingleIP() && links[u.link] && !a.IsLinkLocalUnicast() && !a.IsLoopback() && strings.HasPrefix(u.what, "the address") {
+			addresses = append(addresses, a)
+		}
+	}
+	return addresses, nil
+}
+
 // defaultLinks are the interfaces that have a default route.
 func defaultLinks() (map[int]bool, error) {
 	routes, err := kernel.List(func() ([]netlink.Route, error) {

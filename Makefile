@@ -255,7 +255,7 @@ generate: ## regenerate everything that is generated
 
 generated: generate ## fail if what is checked in is stale
 	./hack/check-web
-	git diff --exit-code -- '*generated*' '*_bpfel*' apis deploy
+	git diff --exit-code -- '*generated*' '*_bpfel*' apis docs/ingress-annotations.md deploy
 	cd hack/manifests && $(GO) test ./...
 
 clean:

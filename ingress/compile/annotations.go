@@ -1,22 +1,21 @@
 package compile
 
 import (
+	"cmp"
+	"errors"
 	"fmt"
-	"net/http"
+	"maps"
 	"net/netip"
-	"regexp"
 	"slices"
 	"strconv"
 	"strings"
 	"time"
 
 	networkingv1 "k8s.io/api/networking/v1"
-	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/util/validation"
 
 	"github.com/fairway-net/fairway/ingress/compile/host"
 	"github.com/fairway-net/fairway/ingress/model"
-	"github.com/fairway-net/fairway/ingress/policy"
 )
 
 // nginx is the prefix of ingress-nginx' annotations, seed that of the haproxy
@@ -39,189 +38,155 @@ type annotations struct {
 	passthrough   bool
 	clients       *model.ClientValidation
 	clientsClosed string // why nobody may be let in, where clients can't be told apart
-	suffix        string // names what adapt changes; "" if nothing
+	perMinute     int    // requests; 0 is any number
+	burst         int    // how many times the rate; 0 is ingress-nginx' own
+	unlimited     []netip.Prefix
+	readTimeout   time.Duration
+	sendTimeout   time.Duration
+	keepErrors    bool              // of endpoints, in spite of custom-http-errors
+	clusterIP     bool              // of the Service is asked, not endpoints
+	tls           *model.BackendTLS // of endpoints, if they are spoken to by TLS
+	suffix        string            // names what adapt changes; "" if nothing
 	protocol      string
 	algorithm     model.Algorithm
 }
 
-// reader reads one annotation into a.
-type reader func(c *compiler, o *networkingv1.Ingress, a *annotations, text string) error
+// reading is an Ingress whose annotations are read.
+type reading struct {
+	*compiler
+	o *networkingv1.Ingress
+	a *annotations
+}
 
-// known is the one list of annotations that are understood.
-var known = map[string]reader{
-	nginx + "ssl-redirect":       readRedirect(host.WithTLS, host.Never),
-	nginx + "force-ssl-redirect": readRedirect(host.Always, host.Unsaid),
-	nginx + "use-regex": func(_ *compiler, _ *networkingv1.Ingress, a *annotations, t string) error {
-		return readBool(&a.regexp, t)
-	},
-	nginx + "rewrite-target": func(_ *compiler, _ *networkingv1.Ingress, a *annotations, t string) error {
-		a.regexp = true
-		a.base.Rewrite = rewriteOf(a.base.Rewrite)
-		// $1x would be the group "1x"
-		a.base.Rewrite.Path = &model.PathEdit{Groups: true, Value: regexp.MustCompile(`\$(\d+)`).ReplaceAllString(t, "${$1}")}
-		return nil
-	},
-	nginx + "upstream-vhost": func(_ *compiler, _ *networkingv1.Ingress, a *annotations, t string) error {
-		a.base.Rewrite = rewriteOf(a.base.Rewrite)
-		a.base.Rewrite.Host = t
-		return nil
-	},
-	nginx + "proxy-body-size": func(_ *compiler, _ *networkingv1.Ingress, a *annotations, t string) (err error) {
-		a.base.MaxBody, err = size(t)
-		return err
-	},
-	nginx + "proxy-read-timeout":    seconds(func(a *annotations) *time.Duration { return &a.base.ReadTimeout }),
-	nginx + "proxy-send-timeout":    ignored,
-	nginx + "proxy-connect-timeout": seconds(func(a *annotations) *time.Duration { return &a.base.ConnectTimeout }),
-	nginx + "proxy-buffer-size":     ignored, // answers are not buffered
-	nginx + "proxy-buffering":       ignored,
-	nginx + "backend-protocol": func(_ *compiler, _ *networkingv1.Ingress, a *annotations, t string) error {
-		a.protocol = strings.ToUpper(t)
-		if !slices.Contains([]string{"HTTP", "HTTPS", "GRPC", "GRPCS", "AUTO_HTTP"}, a.protocol) {
-			a.protocol = ""
-			return fmt.Errorf("%q: must be HTTP, HTTPS, GRPC or GRPCS", t)
-		}
-		return nil
-	},
-	nginx + "configuration-snippet":  refused("filters of an HTTPRoute (RequestHeaderModifier, ResponseHeaderModifier, URLRewrite)"),
-	nginx + "server-snippet":         refused("a rule of an HTTPRoute"),
-	nginx + "whitelist-source-range": prefixes(func(a *annotations) *[]netip.Prefix { return &a.base.Allow }),
-	nginx + "allowlist-source-range": prefixes(func(a *annotations) *[]netip.Prefix { return &a.base.Allow }),
-	nginx + "denylist-source-range":  prefixes(func(a *annotations) *[]netip.Prefix { return &a.base.Deny }),
-	nginx + "enable-cors": func(_ *compiler, o *networkingv1.Ingress, a *annotations, t string) error {
-		on := false
-		if err := readBool(&on, t); err != nil || !on {
-			return err
-		}
-		a.base.CORS = nginxCORS(o.Annotations)
-		return nil
-	},
-	nginx + "limit-rps": func(_ *compiler, _ *networkingv1.Ingress, a *annotations, t string) error {
-		a.base.Limit = limitOf(a.base.Limit)
-		return readInt(t, func(n int) { a.base.Limit.PerSecond, a.base.Limit.Burst = n, 5*n })
-	},
-	nginx + "limit-connections": func(_ *compiler, _ *networkingv1.Ingress, a *annotations, t string) error {
-		a.base.Limit = limitOf(a.base.Limit)
-		return readInt(t, func(n int) { a.base.Limit.Connections = n })
-	},
-	nginx + "permanent-redirect": redirectTo(http.StatusMovedPermanently),
-	nginx + "temporal-redirect":  redirectTo(http.StatusFound),
-	nginx + "affinity": func(_ *compiler, o *networkingv1.Ingress, a *annotations, t string) error {
-		if t != "cookie" {
-			return fmt.Errorf("%q: must be cookie", t)
-		}
-		a.base.Affinity = &model.Affinity{
-			Cookie: or(o.Annotations[nginx+"session-cookie-name"], "INGRESSCOOKIE"), Path: o.Annotations[nginx+"session-cookie-path"],
-			Domain: o.Annotations[nginx+"session-cookie-domain"], SameSite: o.Annotations[nginx+"session-cookie-samesite"],
-			Secure: o.Annotations[nginx+"session-cookie-secure"] == "true",
-		}
-		a.base.Affinity.MaxAge, _ = strconv.Atoi(o.Annotations[nginx+"session-cookie-max-age"]) // none is 0
-		return nil
-	},
-	nginx + "auth-type": func(c *compiler, o *networkingv1.Ingress, a *annotations, t string) error {
-		if t != "basic" {
-			return fmt.Errorf("%q: must be basic", t)
-		}
-		return c.readBasicAuth(o, a)
-	},
-	nginx + "auth-url":           readAuth,
-	nginx + "custom-http-errors": readErrors,
-	nginx + "default-backend":    readFallback,
-	nginx + "canary":             readCanary,
-	nginx + "app-root": func(_ *compiler, _ *networkingv1.Ingress, a *annotations, t string) error {
-		if !strings.HasPrefix(t, "/") || strings.ContainsAny(t, "\r\n") {
-			return fmt.Errorf("%q: must be a path", t)
-		}
-		a.appRoot = t
-		return nil
-	},
-	nginx + "from-to-www-redirect": func(_ *compiler, _ *networkingv1.Ingress, a *annotations, t string) error { return readBool(&a.www, t) },
-	nginx + "ssl-passthrough": func(_ *compiler, _ *networkingv1.Ingress, a *annotations, t string) error {
-		return readBool(&a.passthrough, t)
-	},
-	nginx + "auth-tls-secret": readClients,
-	nginx + "server-alias": func(_ *compiler, _ *networkingv1.Ingress, a *annotations, t string) error {
-		for alias := range strings.SplitSeq(t, ",") {
-			alias = strings.ToLower(strings.TrimSpace(alias))
-			if !isHostname(alias) {
-				return fmt.Errorf("%q: must be hostnames; patterns are not supported", alias)
-			}
-			a.aliases = append(a.aliases, alias)
-		}
-		return nil
-	},
-	seed + "cookie-sticky-session": func(_ *compiler, _ *networkingv1.Ingress, a *annotations, t string) error {
+// get is another annotation of ingress-nginx.
+func (r *reading) get(name string) string { return strings.TrimSpace(r.o.Annotations[nginx+name]) }
+
+// reader reads one annotation. Besides errors, it may return a [verdict].
+type reader func(r *reading, text string) error
+
+// verdict is what becomes of a value otherwise than of others.
+type verdict struct {
+	support Support
+	why     string // "" is the annotation's effect
+}
+
+func (v *verdict) Error() string { return v.why }
+
+// seeds are the annotations of the former service-loadbalancer.
+var seeds = map[string]reader{
+	seed + "cookie-sticky-session": func(r *reading, t string) error {
 		if t == "true" {
-			a.base.Affinity = &model.Affinity{Cookie: "SERVERID"}
+			r.a.base.Affinity = &model.Affinity{Cookie: "SERVERID"}
 		}
 		return nil
 	},
-	seed + "algorithm": func(_ *compiler, _ *networkingv1.Ingress, a *annotations, t string) error {
+	seed + "algorithm": func(r *reading, t string) error {
 		algorithm, given := algorithms[t]
 		if !given {
 			return fmt.Errorf("%q: must be roundrobin, leastconn or source", t)
 		}
-		a.algorithm = algorithm
+		r.a.algorithm = algorithm
 		return nil
 	},
 }
 
-// alongside are read together with another annotation.
-var alongside = []string{"cors-", "session-cookie-", "auth-secret", "auth-realm", "canary-", "auth-tls-verify-client", "auth-signin", "auth-response-headers", "auth-method", "auth-cache-", "auth-keepalive", "auth-always-set-cookie"}
-
 // ours are annotations of an Ingress that are read elsewhere.
 var ours = []string{AnnotationACME}
 
-// annotations reads those of an Ingress. What can't be done is told by a problem
-// that names the annotation; all else is done.
+// annotations reads those of an Ingress. What isn't done as it is asked is told by a
+// problem that names the annotation; all else is done.
 func (c *compiler) annotations(o *networkingv1.Ingress) *annotations {
-	a := &annotations{}
-	var names []string
-	for name := range o.Annotations {
-		names = append(names, name)
-	}
-	slices.Sort(names)
-	for _, name := range names {
-		read := known[name]
-		if isOurs := strings.HasPrefix(name, "fairway.dev/") || strings.HasPrefix(name, "serviceloadbalancer/"); read == nil && isOurs {
+	r := &reading{c, o, &annotations{}}
+	for _, name := range slices.Sorted(maps.Keys(o.Annotations)) {
+		short, isNginx := strings.CutPrefix(name, nginx)
+		switch known := known[name]; {
+		case known != nil:
+			r.one(known)
+		case isNginx:
+			c.problem("Ingress", nameOf(o), ReasonRefused, "annotation "+name+": not supported, and left out")
+			if mayProtect(short) { // never open what was to be closed
+				r.a.base.Invalid = "annotation " + name + " is not supported, and nobody is let in without it"
+			}
+		case seeds[name] != nil:
+			if err := seeds[name](r, o.Annotations[name]); err != nil {
+				c.problem("Ingress", nameOf(o), ReasonInvalid, fmt.Sprintf("annotation %s: %v", name, err))
+			}
+		case strings.HasPrefix(name, "fairway.dev/") || strings.HasPrefix(name, "serviceloadbalancer/"):
 			if !slices.Contains(ours, name) {
 				c.problem("Ingress", nameOf(o), ReasonInvalid, "annotation "+name+": there is none of that name for an Ingress, and it is left out")
 			}
-			continue
-		}
-		if read == nil {
-			short, isNginx := strings.CutPrefix(name, nginx)
-			if isNginx && !slices.ContainsFunc(alongside, func(p string) bool { return strings.HasPrefix(short, p) }) {
-				c.problem("Ingress", nameOf(o), ReasonRefused, "annotation "+name+": not supported, and left out")
-				if strings.HasPrefix(short, "auth") { // never open what was to be closed
-					a.base.Invalid = "annotation " + name + " is not supported, and nobody is let in without it"
-				}
-			}
-			continue
-		}
-		if err := read(c, o, a, o.Annotations[name]); err != nil {
-			reason := ReasonInvalid
-			if strings.Contains(name, "snippet") {
-				reason = ReasonRefused
-			}
-			c.problem("Ingress", nameOf(o), reason, fmt.Sprintf("annotation %s: %v", name, err))
-			if strings.Contains(name, "auth") || strings.Contains(name, "list-source") { // never open what was to be closed
-				a.base.Invalid = "annotation " + name + " can't be read"
-				if strings.HasPrefix(name, nginx+"auth-tls-") {
-					a.clientsClosed = a.base.Invalid
-				}
-			}
 		}
 	}
-	c.settleErrors(o, a)
-	a.settle()
-	return a
+	c.settleErrors(o, r.a)
+	r.a.settle()
+	return r.a
+}
+
+// one reads an annotation of ingress-nginx.
+func (r *reading) one(known *Annotation) {
+	name := nginx + known.Name
+	tell := func(reason, why string) { r.problem("Ingress", nameOf(r.o), reason, "annotation "+name+": "+why) }
+	if known.alone != "" && r.get(known.alone) == "" {
+		tell(ReasonInvalid, "says nothing without the annotation "+known.alone)
+		return
+	}
+	var err error
+	if known.read != nil {
+		err = known.read(r, strings.TrimSpace(r.o.Annotations[name]))
+	}
+	support, why := known.Support, known.Effect
+	var v *verdict
+	switch {
+	case errors.As(err, &v):
+		support, why = v.support, cmp.Or(v.why, known.Effect)
+	case err != nil:
+		tell(ReasonInvalid, err.Error())
+		if known.Protects { // never open what was to be closed
+			r.a.base.Invalid = "annotation " + name + " can't be read"
+			if strings.HasPrefix(known.Name, "auth-tls-") {
+				r.a.clientsClosed = r.a.base.Invalid
+			}
+		}
+		return
+	}
+	switch support {
+	case Otherwise:
+		tell(ReasonOtherwise, why)
+	case Refused:
+		tell(ReasonRefused, "left out: "+why)
+	case Closes:
+		tell(ReasonRefused, "nobody is let in without it: "+why)
+		r.a.base.Invalid = "annotation " + name + " is not supported, and nobody is let in without it"
+	}
 }
 
 // settle names what adapt changes, once all is read.
 func (a *annotations) settle() {
+	a.base.ReadTimeout = max(a.readTimeout, a.sendTimeout)
+	if a.keepErrors {
+		a.base.Errors = nil
+	}
+	if a.perMinute > 0 {
+		a.base.Limit = limitOf(a.base.Limit)
+		if rate := float64(a.perMinute) / 60; a.base.Limit.PerSecond == 0 || rate < a.base.Limit.PerSecond {
+			a.base.Limit.PerSecond = rate
+		}
+	}
+	if l := a.base.Limit; l != nil {
+		rate := int(l.PerSecond)
+		if l.PerSecond < 1 || a.perMinute > 0 && float64(a.perMinute)/60 == l.PerSecond {
+			rate = a.perMinute
+		}
+		l.Burst, l.Except = max(1, rate*cmp.Or(a.burst, 5)), a.unlimited
+	}
 	if a.protocol != "" && a.protocol != "HTTP" && a.protocol != "AUTO_HTTP" || a.algorithm != model.RoundRobin {
 		a.suffix = fmt.Sprintf("%s-%d", strings.ToLower(a.protocol), a.algorithm)
+	}
+	if t := a.tls; t != nil && strings.HasSuffix(a.protocol, "S") {
+		a.suffix += "-" + t.Key
+	}
+	if a.clusterIP {
+		a.suffix += "-cluster-ip"
 	}
 }
 
@@ -245,32 +210,16 @@ func (a *annotations) adapt(p *model.Pool) {
 		}
 	case "HTTPS", "GRPCS":
 		p.Protocol = model.HTTP2
+		if p.TLS == nil && a.tls != nil {
+			p.TLS = a.tls
+		}
 		if p.TLS == nil { // as ingress-nginx does without proxy-ssl-verify
 			p.TLS = &model.BackendTLS{Key: "insecure", Insecure: true}
 		}
 	}
 }
 
-func (c *compiler) readBasicAuth(o *networkingv1.Ingress, a *annotations) error {
-	name := o.Annotations[nginx+"auth-secret"]
-	s := c.secret(types.NamespacedName{Namespace: o.Namespace, Name: name})
-	if s == nil {
-		return fmt.Errorf("auth-secret: there is no Secret %q in the Ingress's namespace", name)
-	}
-	a.base.BasicAuth = &model.BasicAuth{Realm: strings.ReplaceAll(or(o.Annotations[nginx+"auth-realm"], "Authentication Required"), `"`, ""), Users: map[string]string{}}
-	for line := range strings.Lines(string(s.Data["auth"])) {
-		user, hash, found := strings.Cut(strings.TrimSpace(line), ":")
-		switch {
-		case !found || strings.HasPrefix(user, "#"):
-		case !policy.KnowsHash(hash):
-			return fmt.Errorf("auth-secret: Secret %s: the password of %q is written in a form that isn't known (known are apr1, bcrypt, SHA, and crypt's $1$, $5$ and $6$)", name, user)
-		default:
-			a.base.BasicAuth.Users[user] = hash
-		}
-	}
-	return nil
-}
-
+// nginxCORS is what enable-cors means, with ingress-nginx' defaults.
 func nginxCORS(all map[string]string) *model.CORS {
 	list := func(name, otherwise string) []string {
 		var out []string
@@ -291,65 +240,6 @@ func nginxCORS(all map[string]string) *model.CORS {
 		Methods: list("cors-allow-methods", "GET, PUT, POST, DELETE, PATCH, OPTIONS"),
 		Headers: list("cors-allow-headers", "DNT, Keep-Alive, User-Agent, X-Requested-With, If-Modified-Since, Cache-Control, Content-Type, Range, Authorization"),
 		Expose:  list("cors-expose-headers", ""), MaxAge: age,
-	}
-}
-
-// readRedirect reads whether requests are redirected; force-ssl-redirect, which comes
-// first by name, has precedence.
-func readRedirect(on, off host.Redirect) reader {
-	return func(_ *compiler, _ *networkingv1.Ingress, a *annotations, t string) error {
-		said := false
-		if err := readBool(&said, t); err != nil {
-			return err
-		}
-		if a.redirect != host.Always {
-			a.redirect = map[bool]host.Redirect{true: on, false: off}[said]
-		}
-		return nil
-	}
-}
-
-func refused(instead string) reader {
-	return func(*compiler, *networkingv1.Ingress, *annotations, string) error {
-		return fmt.Errorf("snippets are never run; use %s instead", instead)
-	}
-}
-
-func ignored(*compiler, *networkingv1.Ingress, *annotations, string) error { return nil }
-
-func redirectTo(status int) reader {
-	return func(_ *compiler, _ *networkingv1.Ingress, a *annotations, t string) error {
-		if strings.ContainsAny(t, "\r\n") {
-			return fmt.Errorf("%q is no address to redirect to", t)
-		}
-		a.base.Redirect = &model.Redirect{Whole: t, Status: status}
-		return nil
-	}
-}
-
-func seconds(field func(*annotations) *time.Duration) reader {
-	return func(_ *compiler, _ *networkingv1.Ingress, a *annotations, t string) error {
-		return readInt(strings.TrimSuffix(t, "s"), func(n int) { *field(a) = time.Duration(n) * time.Second })
-	}
-}
-
-func prefixes(field func(*annotations) *[]netip.Prefix) reader {
-	return func(_ *compiler, _ *networkingv1.Ingress, a *annotations, t string) error {
-		list := []netip.Prefix{}
-		for item := range strings.SplitSeq(t, ",") {
-			item = strings.TrimSpace(item)
-			p, err := netip.ParsePrefix(item)
-			if err != nil {
-				one, err := netip.ParseAddr(item)
-				if err != nil {
-					return fmt.Errorf("%q is neither an address nor a range", item)
-				}
-				p = netip.PrefixFrom(one, one.BitLen())
-			}
-			list = append(list, p.Masked())
-		}
-		*field(a) = list
-		return nil
 	}
 }
 

@@ -19,7 +19,8 @@ import (
 )
 
 // readAuth reads who is asked whether a request is let in.
-func readAuth(c *compiler, o *networkingv1.Ingress, a *annotations, t string) error {
+func readAuth(r *reading, t string) error {
+	c, o, a := r.compiler, r.o, r.a
 	get := func(name string) string { return strings.TrimSpace(o.Annotations[nginx+"auth-"+name]) }
 	auth := &model.Auth{URL: strings.TrimSpace(t), Method: strings.ToUpper(or(get("method"), http.MethodGet)), SignIn: get("signin"), Param: or(get("signin-redirect-param"), "rd")}
 	if !slices.Contains([]string{http.MethodGet, http.MethodHead, http.MethodPost}, auth.Method) {
@@ -44,6 +45,24 @@ func readAuth(c *compiler, o *networkingv1.Ingress, a *annotations, t string) er
 		return err
 	case u.Scheme != "http" && u.Scheme != "https" || u.Host == "" || u.User != nil || u.Fragment != "" || strings.Contains(u.String(), "$"):
 		return fmt.Errorf("%q: must be an http or https address, in which $host is the only variable", t)
+	}
+	if to := get("request-redirect"); to != "" {
+		if err := model.CheckVariables(to); err != nil {
+			return fmt.Errorf("auth-request-redirect: %w", err)
+		}
+		auth.Request = append(auth.Request, model.Header{Name: "X-Auth-Request-Redirect", Value: to})
+	}
+	if name := get("proxy-set-headers"); name != "" {
+		list, err := r.headersOf(name)
+		if err != nil {
+			return fmt.Errorf("auth-proxy-set-headers: %w", err)
+		}
+		for _, h := range list {
+			if err := model.CheckVariables(h.Value); err != nil {
+				return fmt.Errorf("auth-proxy-set-headers: %w", err)
+			}
+		}
+		auth.Request = append(auth.Request, list...)
 	}
 	if auth.Pool, err = c.authPool(o, a, u); err != nil {
 		return err
@@ -99,7 +118,8 @@ func (c *compiler) servicePool(o *networkingv1.Ingress, name types.NamespacedNam
 }
 
 // readErrors reads which answers are not handed on.
-func readErrors(_ *compiler, _ *networkingv1.Ingress, a *annotations, t string) error {
+func readErrors(r *reading, t string) error {
+	a := r.a
 	list := &model.Errors{}
 	for text := range strings.SplitSeq(t, ",") {
 		code, err := strconv.Atoi(strings.TrimSpace(text))
@@ -113,7 +133,8 @@ func readErrors(_ *compiler, _ *networkingv1.Ingress, a *annotations, t string) 
 }
 
 // readFallback reads which Service answers where there is no endpoint.
-func readFallback(c *compiler, o *networkingv1.Ingress, a *annotations, t string) error {
+func readFallback(r *reading, t string) error {
+	c, o, a := r.compiler, r.o, r.a
 	var err error
 	a.base.Fallback, err = c.servicePool(o, types.NamespacedName{Namespace: o.Namespace, Name: t}, func(*corev1.ServicePort) bool { return true })
 	return err

@@ -99,7 +99,7 @@ func (c *compiler) pool(r *route, g *gateway, service types.NamespacedName, port
 		if c.options.Endpoints != nil {
 			p.Endpoints = c.options.Endpoints(service, port)
 		}
-		c.out.addPool(p, source{service, port})
+		c.out.addPool(p, source{service: service, port: port})
 	}
 	c.refs.pool(p.Name)
 	if !c.options.TableOnly {

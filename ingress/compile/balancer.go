@@ -271,7 +271,7 @@ func (c *compiler) readBalanced(s *corev1.Service, a *annotations) {
 		if text == "" {
 			continue
 		}
-		if err := known[name](c, nil, a, text); err != nil {
+		if err := seeds[name](&reading{compiler: c, a: a}, text); err != nil {
 			c.problem("Service", nameOf(s), ReasonInvalid, fmt.Sprintf("annotation %s: %v", name, err))
 		}
 	}

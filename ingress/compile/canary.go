@@ -26,7 +26,8 @@ type canaryChoice struct {
 }
 
 // readCanary reads all annotations of a canary.
-func readCanary(_ *compiler, o *networkingv1.Ingress, a *annotations, t string) error {
+func readCanary(r *reading, t string) error {
+	o, a := r.o, r.a
 	on := false
 	if err := readBool(&on, t); err != nil || !on {
 		return err

@@ -5,7 +5,6 @@ import (
 	"fmt"
 	"strings"
 
-	networkingv1 "k8s.io/api/networking/v1"
 	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/fairway-net/fairway/ingress/model"
@@ -13,7 +12,8 @@ import (
 
 // readClients reads which certificates clients must have. A Secret of another
 // namespace is not read.
-func readClients(c *compiler, o *networkingv1.Ingress, a *annotations, t string) error {
+func readClients(r *reading, t string) error {
+	c, o, a := r.compiler, r.o, r.a
 	name := types.NamespacedName{Namespace: o.Namespace, Name: t}
 	if namespace, short, found := strings.Cut(t, "/"); found {
 		if name.Name = short; namespace != o.Namespace {
@@ -23,14 +23,14 @@ func readClients(c *compiler, o *networkingv1.Ingress, a *annotations, t string)
 	switch verify := or(o.Annotations[nginx+"auth-tls-verify-client"], "on"); verify {
 	case "off":
 		return nil
-	case "on":
+	case "on", "optional_no_ca":
 		list, err := c.authorities("", "Secret", name)
 		if err != nil {
 			return err
 		}
-		a.clients = &model.ClientValidation{Roots: poolOf(list), Authorities: list}
+		a.clients = &model.ClientValidation{Roots: poolOf(list), Authorities: list, Optional: verify == "optional_no_ca"}
 		return nil
 	default:
-		return errors.New("auth-tls-verify-client: " + verify + " is not supported: must be on or off")
+		return errors.New("auth-tls-verify-client: " + verify + " is not supported: must be on, off or optional_no_ca")
 	}
 }

@@ -15,6 +15,8 @@
 //	policies.go   BackendTLSPolicies
 //	grants.go     ReferenceGrants
 //	secrets.go    certificates and authorities
+//	annotations.go  annotations of Ingresses; annotationtable.go, the table of them;
+//	              annotationreaders.go, how values are read; annotationpage.go, its page
 //	auth.go       who says who is let in, and who answers in the place of others
 //	canary.go     Ingresses that get a part of others' requests
 //	acme.go       certificates that are to be obtained, and what shows that we may
@@ -198,6 +200,8 @@ const (
 	ReasonNotFound = "NotFound"
 	ReasonConflict = "Conflict"
 	ReasonLacking  = "NotSupported" // by the engine
+	// ReasonOtherwise is of annotations that don't have the effect that they had.
+	ReasonOtherwise = "OtherwiseThanAsked"
 )
 
 // compiler holds what one run works out.

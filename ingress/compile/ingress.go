@@ -3,6 +3,7 @@ package compile
 import (
 	"crypto/tls"
 	"fmt"
+	"net/netip"
 	"slices"
 	"strings"
 
@@ -200,7 +201,12 @@ func (c *compiler) adapted(name string, a *annotations) string {
 	p.Name += "/" + a.suffix
 	a.adapt(&p)
 	if c.out.Table.Pools[p.Name] == nil {
-		c.out.addPool(&p, c.out.sources[name])
+		from := c.out.sources[name]
+		if addr, err := netip.ParseAddr(c.Services[from.service].Spec.ClusterIP); err == nil && a.clusterIP {
+			from.fixed = true
+			p.Endpoints = []model.Endpoint{{Addr: netip.AddrPortFrom(addr, uint16(from.port.Port)), Weight: 1}}
+		}
+		c.out.addPool(&p, from)
 	}
 	c.refs.pool(p.Name)
 	return p.Name

@@ -16,6 +16,7 @@ import (
 type source struct {
 	service types.NamespacedName
 	port    *corev1.ServicePort
+	fixed   bool // endpoints are what they are: the Service's cluster IP
 }
 
 // Changes are objects as they are now, by name; nil for one that is gone.
@@ -234,6 +235,9 @@ func (o *Output) dropPool(name string) {
 func (o *Output) refresh(services map[types.NamespacedName]struct{}) {
 	for service := range services {
 		for _, name := range o.pools[service] {
+			if o.sources[name].fixed {
+				continue
+			}
 			p := *o.Table.Pools[name]
 			p.Endpoints = o.compiler.options.Endpoints(service, o.sources[name].port)
 			o.Table.Pools[name] = &p

@@ -81,7 +81,12 @@ func (a *Action) editsPath() bool {
 type HeaderEdit struct {
 	Set, Add []Header
 	Remove   []string
+	Replace  []Replacement
 }
+
+// Replacement has a value that begins with From begin with To: a Location, or the
+// attribute Path of cookies. The attribute Domain is From as a whole.
+type Replacement struct{ Name, From, To string }
 
 // Header is a name in canonical form, and a value.
 type Header struct{ Name, Value string }
@@ -103,12 +108,17 @@ type Redirect struct {
 	Port   uint16 // 0: the scheme's own if Scheme is given, the listener's if not
 	Status int
 	Whole  string // the whole Location, instead of all but Status
+	// Variables has Whole be a text with variables; see [Request.Expand].
+	Variables bool
 	// Relative leaves scheme and host out of the Location.
 	Relative bool
 }
 
 // Location is where a request is sent; port is the one that clients connect to.
 func (d *Redirect) Location(r *Request, m *Match, port uint16) string {
+	if d.Variables {
+		return r.Expand(d.Whole)
+	}
 	if d.Whole != "" {
 		return d.Whole
 	}
@@ -176,9 +186,10 @@ type Retry struct {
 
 // Limit bounds what one client may ask.
 type Limit struct {
-	PerSecond   int // requests
+	PerSecond   float64 // requests
 	Burst       int
-	Connections int // requests at a time
+	Connections int            // requests at a time
+	Except      []netip.Prefix // clients that may ask any number
 }
 
 // BasicAuth asks for a name and password (RFC 7617).
@@ -194,6 +205,7 @@ type Auth struct {
 	Pool    string // that has the server's endpoints; "" looks for the URL's host
 	Method  string
 	Headers []string // of its answer, that the backend gets
+	Request []Header // that it gets; values may have variables, see [Request.Expand]
 	SignIn  string   // where clients go that it answers 401; "" hands that on
 	Param   string   // of that address: where the client wanted to
 }

@@ -13,6 +13,26 @@ type PathEdit struct {
 	Full   bool   // the whole path, not only what matched
 	Value  string // what to put there
 	Groups bool   // Value refers to what the rule's regular expression caught: $1
+	Query  string // that the request's is appended to; it may refer to groups, too
+}
+
+// ApplyQuery returns the query that a request has after the edit.
+func (e *PathEdit) ApplyQuery(query, path string, m *Match) string {
+	own := e.Query
+	if e.Groups && m.Regexp != nil {
+		found := m.Regexp.FindStringSubmatchIndex(path)
+		if found == nil {
+			return query
+		}
+		own = string(m.Regexp.ExpandString(nil, e.Query, path, found))
+	}
+	switch {
+	case own == "":
+		return query
+	case query == "":
+		return own
+	}
+	return own + "&" + query
 }
 
 // Apply returns the path that a request has after the edit.

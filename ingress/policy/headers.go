@@ -46,6 +46,9 @@ func Edit(h http.Header, e *model.HeaderEdit) {
 			delete(h, name)
 		}
 	}
+	for i := range e.Replace {
+		replace(h, &e.Replace[i])
+	}
 }
 
 // DropHopByHop takes out what is about the connection that h came by.

@@ -15,6 +15,7 @@ func Lacks() []string {
 		"HTTP/3, and certificate authorities' challenges by TLS (tls-alpn-01)",
 		"clients' certificates that are asked for and may be any (AllowInsecureFallback): clients are asked for none",
 		"mirrors of requests",
+		"variables in redirects, queries in rewrite-target, and what proxy-cookie-* and proxy-redirect-* rewrite in answers",
 		"a timeout of the whole request (timeouts.request); one of each try there is",
 		"limits of requests per second and of connections per client",
 		"other servers that say who is let in (auth-url), and backends that answer in the place of others' errors (custom-http-errors)",
@@ -37,6 +38,12 @@ func LackingAction(a *model.Action) string {
 	switch {
 	case mirrors > 0:
 		return "haproxy can't mirror requests"
+	case a.Redirect != nil && a.Redirect.Variables:
+		return "haproxy puts no variables into redirects"
+	case a.Rewrite != nil && a.Rewrite.Path != nil && a.Rewrite.Path.Query != "":
+		return "haproxy doesn't rewrite queries"
+	case len(a.Response.Replace) > 0:
+		return "haproxy doesn't rewrite cookies and locations of answers"
 	case a.Timeout > 0:
 		return "haproxy has no timeout of the whole request"
 	case a.Limit != nil:

@@ -29,7 +29,7 @@ func (x *exchange) guard(w http.ResponseWriter, r *http.Request) (status int, re
 			return http.StatusUnauthorized, "name and password are asked for"
 		}
 	}
-	if a.Limit != nil && !x.engine.limiters.enter(a, x.client) {
+	if a.Limit != nil && !policy.Contains(a.Limit.Except, x.client) && !x.engine.limiters.enter(a, x.client) {
 		return http.StatusServiceUnavailable, "the client asks too often"
 	}
 	return 0, ""
@@ -37,7 +37,7 @@ func (x *exchange) guard(w http.ResponseWriter, r *http.Request) (status int, re
 
 // leave ends what guard began.
 func (x *exchange) leave() {
-	if x.action.Limit != nil {
+	if l := x.action.Limit; l != nil && !policy.Contains(l.Except, x.client) {
 		x.engine.limiters.leave(x.action, x.client)
 	}
 }

@@ -57,6 +57,7 @@ func (x *exchange) edit(out *http.Request) {
 			out.Host = r.Host
 		}
 		if r.Path != nil {
+			out.URL.RawQuery = r.Path.ApplyQuery(out.URL.RawQuery, path, &x.decision.Rule.Match)
 			path, _ = policy.Path(r.Path.Apply(path, &x.decision.Rule.Match))
 		}
 	}

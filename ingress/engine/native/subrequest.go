@@ -83,6 +83,9 @@ func (x *exchange) question(ctx context.Context, r *http.Request, a *model.Auth)
 	} {
 		q.Header.Set(name, value)
 	}
+	for _, h := range a.Request {
+		q.Header.Set(h.Name, x.request.Expand(h.Value))
+	}
 	return q, nil
 }
 

@@ -9,6 +9,7 @@ import (
 	"strconv"
 	"strings"
 
+	"github.com/fairway-net/fairway/announce"
 	"github.com/fairway-net/fairway/compile"
 	"github.com/fairway-net/fairway/dataplane"
 	"github.com/fairway-net/fairway/diagnose/agentlink"
@@ -166,6 +167,9 @@ func conntrackFill() *agentlink.Fill {
 
 // Host are the facts of this machine.
 func (l link) Host(ctx context.Context) *doctor.Host { return host.Read(ctx) }
+
+// Announced is what this node says of load balancer addresses.
+func (l link) Announced() announce.Report { return l.agent.balance.Report(l.agent.config.NodeName) }
 
 // Probe sends packets from this machine.
 func (l link) Probe(ctx context.Context, r agentlink.ProbeRequest) (agentlink.ProbeAnswer, error) {

@@ -27,7 +27,10 @@ func doctorCommand() *cobra.Command {
 		Short: "Find out why a Service doesn't answer, or what is wrong with this machine",
 		Long: `Find out why a Service doesn't answer: wrong selectors and ports, endpoints that
 aren't ready or don't listen, policies, names, firewalls. Each cause has a code
-and a fix. Without a Service, only this machine is looked at.
+and a fix. Every node that a packet may pass is looked at, as far as its agent answers.
+
+Without a Service, this machine is looked at, or, where it is no node, the nodes whose
+agents answer; with --node, that node, and with -n, the Services of a namespace.
 
 The exit code is 0 if nothing was found that is at least as sure as --fail-on, 1
 if something was, and 2 if doctor could not run.`,
@@ -93,12 +96,12 @@ func (f *doctorFlags) examine(cmd *cobra.Command, args []string) (judged, error)
 	switch {
 	case f.all && len(args) > 0:
 		return nil, errors.New("--all: give no Service beside it")
-	case f.all && cmd.Flags().Changed("namespace"):
+	case (f.all || len(args) == 0 && f.node == "") && cmd.Flags().Changed("namespace"):
 		return x.All(cmd.Context(), f.objects.Namespace)
 	case f.all:
 		return x.All(cmd.Context(), "")
 	case len(args) == 0:
-		return x.Machine(cmd.Context()), nil
+		return x.Machine(cmd.Context())
 	}
 	return x.Service(cmd.Context(), args[0])
 }

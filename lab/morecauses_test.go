@@ -36,6 +36,20 @@ func moreCauses(t *testing.T, d doctored, client kubernetes.Interface, c lab.Con
 
 	forget := rules(t, node1, "chain o {\n type filter hook output priority -500\n udp dport 53 drop\n}\nchain p {\n type filter hook prerouting priority -500\n udp dport 53 drop\n}")
 	d.finds("FW110", "svc/healthy --node node1")
+	d.finds("FW110", "svc/healthy"+asPod)
+	forget()
+	forget = rules(t, node1, "chain p {\n type filter hook prerouting priority -500\n meta l4proto { tcp, udp } th dport 53 drop\n}")
+	d.finds("FW110", "svc/healthy"+asPod) // of pods alone: the node's own packets don't pass it
+	forget()
+
+	forget = rules(t, node2, "chain f {\n type filter hook forward priority 10; policy drop;\n ct state established accept\n}")
+	d.finds("FW117", "svc/healthy") // a node that only packets of some clients pass
+	forget()
+	forget = rules(t, node2, "chain f {\n type filter hook forward priority 10\n tcp dport 80 reject with icmpx admin-prohibited\n}")
+	d.finds("FW118", "svc/healthy"+asPod) // the endpoint's node says so
+	forget()
+	forget = rules(t, node1, "chain f {\n type filter hook forward priority 10\n meta length > 1200 drop\n}")
+	d.finds("FW128", "svc/healthy"+asPod)
 	forget()
 
 	route := strings.TrimSpace(run(t, node1, "ip route show 10.244.2.0/24"))

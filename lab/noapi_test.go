@@ -33,7 +33,7 @@ func withoutAPI(t *testing.T, client kubernetes.Interface, name string) {
 	saysWithout(t, dead, why, 0, "FORWARDED", "explain", "svc/healthy", "--from", "node/node1")
 	saysWithout(t, dead, why, 1, "REFUSED", "explain", "svc/selector", "--from", "pod/any")
 	saysWithout(t, dead, why, 2, "did you mean healthy?", "explain", "svc/healty")
-	saysWithout(t, dead, why, 0, "endpoints accept connections from here", "doctor", "svc/healthy")
+	saysWithout(t, dead, why, 0, "endpoints accept connections", "doctor", "svc/healthy")
 	saysWithout(t, dead, why, 1, "FW102 proved", "doctor", "svc/unready")
 	saysWithout(t, dead, why, 1, "FW102", "doctor", "-A")
 	saysWithout(t, dead, why, 0, "looked at by what agents have in force, 0 problems", "doctor", "-A", "-n", "kube-system")

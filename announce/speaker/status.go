@@ -159,6 +159,15 @@ func (n *Speaker) toRouters(report *announce.Report) []announce.Address {
 	return list
 }
 
+// Report is what this node says of all addresses in force; of a nil Speaker, that it announces
+// nothing.
+func (n *Speaker) Report(node string) announce.Report {
+	if n == nil {
+		return announce.Report{Node: node, Unfit: "its agent runs without --announce"}
+	}
+	return n.status()
+}
+
 // ServeStatus answers with the status, for `fairway announce status`.
 func (n *Speaker) ServeStatus(w http.ResponseWriter, _ *http.Request) {
 	if n == nil {

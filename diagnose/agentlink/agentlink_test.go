@@ -14,6 +14,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/fairway-net/fairway/announce"
 	"github.com/fairway-net/fairway/diagnose/doctor"
 	"github.com/fairway-net/fairway/diagnose/dump"
 	"github.com/fairway-net/fairway/diagnose/explain"
@@ -69,6 +70,8 @@ func (f fakeAgent) Traffic(_ context.Context, service string) (Traffic, error) {
 	return Traffic{Connections: 7, Refused: 2, NoEndpoint: 2}, nil
 }
 
+func (f fakeAgent) Announced() announce.Report { return announce.Report{Node: "n1", Unfit: "drained"} }
+
 func (f fakeAgent) Host(context.Context) *doctor.Host {
 	return &doctor.Host{Sysctls: map[string]string{"net.ipv4.ip_forward": "1"}}
 }
@@ -93,11 +96,14 @@ func (fakeProber) ConnectFrom(_ context.Context, from netip.Addr, to netip.AddrP
 	return from.String() + " to " + to.String()
 }
 
-func (fakeProber) Echo(_ context.Context, to netip.Addr, full bool) string {
-	return fmt.Sprint(to, full)
+func (fakeProber) Echo(_ context.Context, from, to netip.Addr, full bool) string {
+	return fmt.Sprint(from, to, full)
 }
 func (fakeProber) AtLoopback(to netip.AddrPort) netip.AddrPort { return to }
-func (fakeProber) Lookup(_ context.Context, server netip.AddrPort, network, name string) ([]netip.Addr, error) {
+func (fakeProber) Lookup(_ context.Context, from netip.Addr, server netip.AddrPort, network, name string) ([]netip.Addr, error) {
+	if from.IsValid() {
+		return nil, doctor.ErrNotThere
+	}
 	if network == "tcp" {
 		return nil, errors.New("no such host " + name)
 	}

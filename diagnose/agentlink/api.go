@@ -28,6 +28,8 @@ const (
 	probePath   = "/v1/probe"
 	tracePath   = "/v1/trace"
 	trafficPath = "/v1/traffic"
+
+	announcedPath = "/v1/announced"
 )
 
 // Status is how an agent is.

@@ -12,6 +12,7 @@ import (
 	"net/url"
 	"time"
 
+	"github.com/fairway-net/fairway/announce"
 	"github.com/fairway-net/fairway/diagnose/doctor"
 	"github.com/fairway-net/fairway/diagnose/dump"
 	"github.com/fairway-net/fairway/diagnose/explain"
@@ -124,6 +125,12 @@ func (c *Client) Host(ctx context.Context) (*doctor.Host, error) {
 	var h doctor.Host
 	err := c.askSlowly(ctx, http.MethodGet, hostPath, nil, &h)
 	return &h, err
+}
+
+// Announced asks what the node says of load balancer addresses.
+func (c *Client) Announced(ctx context.Context) (announce.Report, error) {
+	var r announce.Report
+	return r, c.ask(ctx, http.MethodGet, announcedPath, nil, &r)
 }
 
 // askSlowly is ask for what may take longer.

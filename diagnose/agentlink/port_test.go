@@ -4,6 +4,7 @@ import (
 	"context"
 	"crypto/tls"
 	"crypto/x509"
+	"errors"
 	"net"
 	"net/http"
 	"net/netip"
@@ -13,6 +14,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/fairway-net/fairway/diagnose/doctor"
 	"github.com/fairway-net/fairway/diagnose/explain"
 	"github.com/fairway-net/fairway/diagnose/trace"
 	"github.com/fairway-net/fairway/model"
@@ -114,17 +116,20 @@ func TestReadingIsGET(t *testing.T) {
 	if got := p.ConnectFrom(t.Context(), netip.MustParseAddr("10.244.0.2"), a); got != "10.244.0.2 to [fd00::1]:53" {
 		t.Errorf("connect from: %q", got)
 	}
-	if got := p.Echo(t.Context(), a.Addr(), true); got != "fd00::1 true" {
+	if got := p.Echo(t.Context(), netip.MustParseAddr("fd00::2"), a.Addr(), true); got != "fd00::2 fd00::1 true" {
 		t.Errorf("echo: %q", got)
 	}
 	if got := p.AtLoopback(a); got != a {
 		t.Errorf("at loopback: %s", got)
 	}
-	if got, err := p.Lookup(t.Context(), a, "udp", "web"); err != nil || len(got) != 1 {
+	if got, err := p.Lookup(t.Context(), netip.Addr{}, a, "udp", "web"); err != nil || len(got) != 1 {
 		t.Errorf("lookup: %v, %v", got, err)
 	}
-	if _, err := p.Lookup(t.Context(), a, "tcp", "web"); err == nil || err.Error() != "no such host web" {
+	if _, err := p.Lookup(t.Context(), netip.Addr{}, a, "tcp", "web"); err == nil || err.Error() != "no such host web" {
 		t.Errorf("lookup that fails: %v", err)
+	}
+	if _, err := p.Lookup(t.Context(), netip.MustParseAddr("fd00::2"), a, "udp", "web"); !errors.Is(err, doctor.ErrNotThere) {
+		t.Errorf("lookup from a pod that isn't there: %v", err)
 	}
 	if got := p.Resolvers(a.Addr()); len(got) != 1 {
 		t.Errorf("resolvers: %v", got)

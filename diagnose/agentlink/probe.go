@@ -36,16 +36,11 @@ type ProbeAnswer struct {
 	Addresses []netip.Addr      `json:"addresses,omitempty"`
 	Resolvers []doctor.Resolver `json:"resolvers,omitempty"`
 	Error     string            `json:"error,omitempty"`
-}
-
-// LocalProber is a machine's own prober.
-type LocalProber interface {
-	doctor.Prober
-	Resolvers(of netip.Addr) []doctor.Resolver
+	NotThere  bool              `json:"notThere,omitempty"` // as doctor.ErrNotThere
 }
 
 // Probed makes the probe that a request asks for.
-func Probed(ctx context.Context, p LocalProber, r ProbeRequest) (ProbeAnswer, error) {
+func Probed(ctx context.Context, p doctor.Prober, r ProbeRequest) (ProbeAnswer, error) {
 	if !r.To.Addr().IsValid() {
 		return ProbeAnswer{}, errors.New("to: not given")
 	}
@@ -55,14 +50,14 @@ func Probed(ctx context.Context, p LocalProber, r ProbeRequest) (ProbeAnswer, er
 	case r.What == probeConnect:
 		return ProbeAnswer{Result: p.Connect(ctx, r.To)}, nil
 	case r.What == probeEcho:
-		return ProbeAnswer{Result: p.Echo(ctx, r.To.Addr(), r.Full)}, nil
+		return ProbeAnswer{Result: p.Echo(ctx, r.From, r.To.Addr(), r.Full)}, nil
 	case r.What == probeLoopback:
 		return ProbeAnswer{At: p.AtLoopback(r.To)}, nil
 	case r.What == probeResolvers:
 		return ProbeAnswer{Resolvers: p.Resolvers(r.To.Addr())}, nil
 	case r.What == probeLookup && (r.Network == "udp" || r.Network == "tcp"):
-		list, err := p.Lookup(ctx, r.To, r.Network, r.Name)
-		a := ProbeAnswer{Addresses: list}
+		list, err := p.Lookup(ctx, r.From, r.To, r.Network, r.Name)
+		a := ProbeAnswer{Addresses: list, NotThere: errors.Is(err, doctor.ErrNotThere)}
 		if err != nil {
 			a.Error = err.Error()
 		}
@@ -71,7 +66,7 @@ func Probed(ctx context.Context, p LocalProber, r ProbeRequest) (ProbeAnswer, er
 	return ProbeAnswer{}, fmt.Errorf("what: %q is no probe", r.What)
 }
 
-// Prober is a LocalProber whose packets begin at the agent's machine.
+// Prober is a doctor.Prober whose packets begin at the agent's machine.
 type Prober struct{ *Client }
 
 func (p Prober) probe(ctx context.Context, r ProbeRequest) (ProbeAnswer, error) {
@@ -95,8 +90,8 @@ func (p Prober) ConnectFrom(ctx context.Context, from netip.Addr, to netip.AddrP
 }
 
 // Echo implements doctor.Prober.
-func (p Prober) Echo(ctx context.Context, to netip.Addr, full bool) string {
-	return p.result(ctx, ProbeRequest{What: probeEcho, To: netip.AddrPortFrom(to, 0), Full: full})
+func (p Prober) Echo(ctx context.Context, from, to netip.Addr, full bool) string {
+	return p.result(ctx, ProbeRequest{What: probeEcho, From: from, To: netip.AddrPortFrom(to, 0), Full: full})
 }
 
 // AtLoopback implements doctor.Prober.
@@ -109,15 +104,18 @@ func (p Prober) AtLoopback(to netip.AddrPort) netip.AddrPort {
 }
 
 // Lookup implements doctor.Prober.
-func (p Prober) Lookup(ctx context.Context, server netip.AddrPort, network, name string) ([]netip.Addr, error) {
-	a, err := p.probe(ctx, ProbeRequest{What: probeLookup, To: server, Network: network, Name: name})
-	if err == nil && a.Error != "" {
+func (p Prober) Lookup(ctx context.Context, from netip.Addr, server netip.AddrPort, network, name string) ([]netip.Addr, error) {
+	a, err := p.probe(ctx, ProbeRequest{What: probeLookup, From: from, To: server, Network: network, Name: name})
+	switch {
+	case err == nil && a.NotThere:
+		err = doctor.ErrNotThere
+	case err == nil && a.Error != "":
 		err = errors.New(a.Error)
 	}
 	return a.Addresses, err
 }
 
-// Resolvers implements LocalProber.
+// Resolvers implements doctor.Prober.
 func (p Prober) Resolvers(of netip.Addr) []doctor.Resolver {
 	a, err := p.probe(context.Background(), ProbeRequest{What: probeResolvers, To: netip.AddrPortFrom(of, 0)})
 	if err != nil {

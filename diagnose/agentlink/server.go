@@ -16,6 +16,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"github.com/fairway-net/fairway/announce"
 	"github.com/fairway-net/fairway/diagnose/doctor"
 	"github.com/fairway-net/fairway/diagnose/dump"
 	"github.com/fairway-net/fairway/diagnose/explain"
@@ -43,6 +44,8 @@ type Agent interface {
 	Traffic(ctx context.Context, service string) (Traffic, error)
 	// Host are the facts of this machine.
 	Host(ctx context.Context) *doctor.Host
+	// Announced is what the node says of load balancer addresses.
+	Announced() announce.Report
 	// Probe sends packets; see Probed.
 	Probe(ctx context.Context, r ProbeRequest) (ProbeAnswer, error)
 	// Trace follows packets; see trace.Run.
@@ -180,6 +183,7 @@ func handler(agent Agent) http.Handler {
 		answer(w, http.StatusOK, traffic)
 	})
 	mux.HandleFunc("GET "+hostPath, func(w http.ResponseWriter, r *http.Request) { answer(w, http.StatusOK, agent.Host(r.Context())) })
+	mux.HandleFunc("GET "+announcedPath, func(w http.ResponseWriter, _ *http.Request) { answer(w, http.StatusOK, agent.Announced()) })
 	mux.HandleFunc("POST "+probePath, func(w http.ResponseWriter, r *http.Request) {
 		var request ProbeRequest
 		err := json.NewDecoder(http.MaxBytesReader(w, r.Body, largestRequest)).Decode(&request)

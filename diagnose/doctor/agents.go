@@ -39,7 +39,7 @@ func hasAgents(e *Evidence) (bool, string) { return len(e.Agents) > 0, e.NoAgent
 func checkAgents(_ context.Context, e *Evidence) []Finding {
 	var list []Finding
 	find := func(grade Grade, format string, args ...any) {
-		list = append(list, Finding{Code: "FW121", Grade: grade, What: fmt.Sprintf(format, args...)})
+		list = append(list, Finding{Code: AgentBehind, Grade: grade, What: fmt.Sprintf(format, args...)})
 	}
 	for _, a := range e.Agents {
 		switch {
@@ -91,16 +91,16 @@ func checkKernel(_ context.Context, e *Evidence) []Finding {
 	var list []Finding
 	for _, a := range e.Agents {
 		for _, what := range a.LeftOut {
-			list = append(list, Finding{Code: "FW122", Grade: Proved, What: a.Node + ": " + what})
+			list = append(list, Finding{Code: KernelDiffers, Grade: Proved, What: a.Node + ": " + what})
 		}
 	}
 	for _, k := range e.Kernel {
 		for i, d := range k.Differences {
 			if i == mostNamed {
-				list = append(list, Finding{Code: "FW122", Grade: Proved, What: fmt.Sprintf("%s (%s): and %d more; fairway dump lists them", k.Node, k.Mode, len(k.Differences)-i)})
+				list = append(list, Finding{Code: KernelDiffers, Grade: Proved, What: fmt.Sprintf("%s (%s): and %d more; fairway dump lists them", k.Node, k.Mode, len(k.Differences)-i)})
 				break
 			}
-			list = append(list, Finding{Code: "FW122", Grade: Proved, What: fmt.Sprintf("%s (%s): %s", k.Node, k.Mode, d)})
+			list = append(list, Finding{Code: KernelDiffers, Grade: Proved, What: fmt.Sprintf("%s (%s): %s", k.Node, k.Mode, d)})
 		}
 	}
 	return list

@@ -35,11 +35,11 @@ func checkClient(_ context.Context, e *Evidence) []Finding {
 	if i := slices.IndexFunc(e.Client.Resolvers, func(r Resolver) bool { return r.asks(clusterIPs(dns)) }); i >= 0 {
 		want := pod.Namespace + ".svc." + e.Domain
 		if r := e.Client.Resolvers[i]; !slices.Contains(r.Search, want) {
-			return []Finding{{Code: "FW111", Grade: Likely, What: fmt.Sprintf("the search list of pod %s lacks %s: short names of Services are not found", pod.Name, want)}}
+			return []Finding{{Code: ClientAsksOtherDNS, Grade: Likely, What: fmt.Sprintf("the search list of pod %s lacks %s: short names of Services are not found", pod.Name, want)}}
 		}
 		return nil
 	}
-	return []Finding{{Code: "FW111", Grade: Proved, What: fmt.Sprintf("resolv.conf of pod %s names %s, not the cluster's DNS at %s",
+	return []Finding{{Code: ClientAsksOtherDNS, Grade: Proved, What: fmt.Sprintf("resolv.conf of pod %s names %s, not the cluster's DNS at %s",
 		pod.Name, orElse(strings.Join(e.Client.Resolvers[0].Servers, " "), "no server"), joined(clusterIPs(dns)))}}
 }
 
@@ -73,7 +73,7 @@ func clientBySpec(pod *corev1.Pod, cluster []netip.Addr) []Finding {
 	if why == "" {
 		return nil
 	}
-	return []Finding{{Code: "FW111", Grade: Likely, What: fmt.Sprintf("pod %s doesn't ask the cluster's DNS at %s: %s", pod.Name, joined(cluster), why)}}
+	return []Finding{{Code: ClientAsksOtherDNS, Grade: Likely, What: fmt.Sprintf("pod %s doesn't ask the cluster's DNS at %s: %s", pod.Name, joined(cluster), why)}}
 }
 
 func joined(list []netip.Addr) string {

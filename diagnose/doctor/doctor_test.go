@@ -85,8 +85,10 @@ type fakeProber struct {
 	connect map[string]string
 	at      map[string]netip.AddrPort
 	names   map[string][]netip.Addr
-	from    map[string]string // by "FROM TO"
-	large   map[string]string // by address
+	from    map[string]string   // by "FROM TO"
+	large   map[string]string   // by address
+	pod     netip.Addr          // that can be entered
+	deaf    map[netip.Addr]bool // pods that get no answer from DNS
 }
 
 func (p fakeProber) ConnectFrom(_ context.Context, from netip.Addr, to netip.AddrPort) string {
@@ -96,7 +98,10 @@ func (p fakeProber) ConnectFrom(_ context.Context, from netip.Addr, to netip.Add
 	return "ok"
 }
 
-func (p fakeProber) Echo(_ context.Context, to netip.Addr, full bool) string {
+func (p fakeProber) Echo(_ context.Context, from, to netip.Addr, full bool) string {
+	if from.IsValid() && from != p.pod {
+		return ""
+	}
 	if result, ok := p.large[to.String()]; ok && full {
 		return result
 	}
@@ -112,7 +117,15 @@ func (p fakeProber) Connect(_ context.Context, to netip.AddrPort) string {
 
 func (p fakeProber) AtLoopback(to netip.AddrPort) netip.AddrPort { return p.at[to.String()] }
 
-func (p fakeProber) Lookup(_ context.Context, _ netip.AddrPort, _, name string) ([]netip.Addr, error) {
+func (p fakeProber) Resolvers(netip.Addr) []Resolver { return nil }
+
+func (p fakeProber) Lookup(_ context.Context, from netip.Addr, server netip.AddrPort, _, name string) ([]netip.Addr, error) {
+	if from.IsValid() && from != p.pod {
+		return nil, ErrNotThere
+	}
+	if p.deaf[from] {
+		return nil, errors.New("i/o timeout")
+	}
 	if addrs, ok := p.names[name]; ok {
 		return addrs, nil
 	}
@@ -121,8 +134,12 @@ func (p fakeProber) Lookup(_ context.Context, _ netip.AddrPort, _, name string) 
 
 func report(t *testing.T, objects *explain.Objects, lines string) []byte {
 	t.Helper()
-	e := &Evidence{Domain: "cluster.local", Host: &Host{Sysctls: map[string]string{"net.ipv4.ip_forward": "1", "net.ipv6.conf.all.forwarding": "1"}}}
-	p := fakeProber{connect: map[string]string{}, at: map[string]netip.AddrPort{}, names: map[string][]netip.Addr{}, from: map[string]string{}, large: map[string]string{}}
+	healthy := func() *Host {
+		return &Host{Sysctls: map[string]string{"net.ipv4.ip_forward": "1", "net.ipv6.conf.all.forwarding": "1"}}
+	}
+	e := &Evidence{Domain: "cluster.local", Nodes: []Node{{Host: healthy()}}}
+	on := &e.Nodes[0] // the node that lines are about
+	p := fakeProber{connect: map[string]string{}, at: map[string]netip.AddrPort{}, names: map[string][]netip.Addr{}, from: map[string]string{}, large: map[string]string{}, deaf: map[netip.Addr]bool{}}
 	var target, from, node string
 	var policies []*networkingv1.NetworkPolicy
 	for line := range strings.Lines(lines) {
@@ -135,11 +152,29 @@ func report(t *testing.T, objects *explain.Objects, lines string) []byte {
 		case "node":
 			node = words[1]
 		case "hostnode":
-			e.HostNode = words[1]
+			on.Name = words[1]
+		case "also": // NODE, that is looked at too, and that the lines after it are about
+			e.Nodes = append(e.Nodes, Node{Name: words[1], Host: healthy()})
+			on = &e.Nodes[len(e.Nodes)-1]
+		case "enter": // POD-ADDRESS [deaf]
+			p.pod = netip.MustParseAddr(words[1])
+			p.deaf[p.pod] = len(words) > 2
+		case "announced": // ADDRESS NODE BY|- [WHY]
+			a := Announced{Address: netip.MustParseAddr(words[1]), Node: words[2], WhyNot: strings.Join(words[4:], " ")}
+			if words[3] != "-" {
+				a.By = words[3]
+			}
+			e.Announced = append(e.Announced, a)
+		case "scaled": // KIND NAME KEY=VALUE
+			key, value, _ := strings.Cut(words[3], "=")
+			e.Scaled = append(e.Scaled, Workload{Kind: words[1], Name: words[2], Labels: map[string]string{key: value}})
+		case "nopods":
+			with := *objects
+			with.Pods, with.NoPods, objects = nil, "pods is forbidden", &with
 		case "host":
-			e.Host.Sysctls[words[1]] = words[2]
+			on.Host.Sysctls[words[1]] = words[2]
 		case "dropped": // FOR-WANT-OF-ROOM CLASHED
-			_, err := fmt.Sscan(words[1]+" "+words[2], &e.Host.Full, &e.Host.Clashed)
+			_, err := fmt.Sscan(words[1]+" "+words[2], &on.Host.Full, &on.Host.Clashed)
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -148,8 +183,8 @@ func report(t *testing.T, objects *explain.Objects, lines string) []byte {
 			if words[6] != "0" {
 				rules = 1
 			}
-			e.Host.Chains = append(e.Host.Chains, Chain{Family: words[1], Table: words[2], Name: words[3],
-				Hook: words[4], Drops: words[5] == "drops", Rules: rules, Legacy: len(words) > 7})
+			on.Host.Chains = append(on.Host.Chains, Chain{Family: words[1], Table: words[2], Name: words[3],
+				Hook: words[4], Drops: words[5] == "drops", Rules: rules, Legacy: len(words) > 7 && words[7] == "legacy", DropsNames: len(words) > 7 && words[7] == "names"})
 		case "connect":
 			p.connect[words[1]] = strings.Join(words[2:], " ")
 		case "loopback": // ENDPOINT
@@ -200,7 +235,9 @@ func report(t *testing.T, objects *explain.Objects, lines string) []byte {
 			t.Fatalf("a case can't say %q", line)
 		}
 	}
-	e.Probe = p
+	for i := range e.Nodes {
+		e.Nodes[i].Probe = p
+	}
 	if target != "" {
 		var err error
 		if e.Question, err = explain.ParseQuestion(target, from, "default"); err != nil {

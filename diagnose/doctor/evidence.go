@@ -2,6 +2,7 @@ package doctor
 
 import (
 	"context"
+	"errors"
 	"net/netip"
 
 	corev1 "k8s.io/api/core/v1"
@@ -16,8 +17,8 @@ type Evidence struct {
 	Question explain.Question
 	Service  *corev1.Service // nil if there is no such Service, or none was asked about
 	Report   *explain.Report // what nodes make of the question
-	Host     *Host           // this machine
-	HostNode string          // its node; "" if that isn't known
+	Nodes    []Node          // that a packet may pass, and that were looked at
+	NoNodes  string          // why none was; "" if it doesn't matter
 	Agents   []Agent         // those that were asked
 	NoAgents string          // why none was; "" if it doesn't matter
 	NotAsked []string        // agents of which nodes didn't answer, and why
@@ -25,9 +26,34 @@ type Evidence struct {
 	Client   *Client         // the pod that asks, if it was looked into
 	Flows    []Flow          // to the Service, that conntrack tables of nodes hold
 	NoFlows  string          // why they couldn't be read; "" if they were
-	Probe    Prober          // sends packets from this machine
-	NotHere  string          // why this machine isn't looked at; "" if it is
-	Domain   string          // of the cluster's names
+	// Announced is what nodes say of the Service's load balancer addresses, and NoAnnounced
+	// why that isn't known; "" if it is.
+	Announced   []Announced
+	NoAnnounced string
+	// Scaled are the workloads of the Service's namespace that should have no pod now.
+	Scaled []Workload
+	Domain string // of the cluster's names
+}
+
+// Node is a node that a packet may pass, or this machine.
+type Node struct {
+	Name  string // "" for this machine, if no node's name is known to be its
+	Host  *Host  // nil if its facts couldn't be read
+	Probe Prober // sends packets from it; nil if it can't
+}
+
+// Announced is what one node says of one address.
+type Announced struct {
+	Address netip.Addr
+	Node    string // that says it
+	By      string // who answers or tells routers; "" if nobody does, as far as the node knows
+	WhyNot  string // why it isn't the node itself
+}
+
+// Workload makes pods, and should have none now.
+type Workload struct {
+	Kind, Name string
+	Labels     map[string]string // of its pods
 }
 
 // Client is what was found in the pod that asks.
@@ -66,6 +92,7 @@ type Chain struct {
 	Family, Table, Name string
 	Hook                string // "forward", "input", ...; "" for chains that others jump to
 	Drops               bool   // packets that no rule decides on
+	DropsNames          bool   // a rule drops or rejects what goes to port 53
 	Rules               int
 	Legacy              bool // of iptables-legacy
 }
@@ -73,17 +100,31 @@ type Chain struct {
 // Prober sends packets.
 type Prober interface {
 	// Connect tries to open a TCP connection. It returns "ok", "refused",
-	// "timeout", or what else happened.
+	// "timeout", Prohibited and by whom, or what else happened.
 	Connect(ctx context.Context, to netip.AddrPort) string
 	// ConnectFrom is Connect from the network namespace of this machine that has an
 	// address; "" if there is none, or it can't be entered.
 	ConnectFrom(ctx context.Context, from netip.Addr, to netip.AddrPort) string
 	// Echo sends a ping that must not be fragmented, a small one or one as large as
-	// the route says that it may be. It returns "ok", or what happened.
-	Echo(ctx context.Context, to netip.Addr, full bool) string
+	// the route says that it may be. It returns "ok", or what happened. It begins at the
+	// machine, or in the network namespace that has an address; "" as ConnectFrom.
+	Echo(ctx context.Context, from, to netip.Addr, full bool) string
 	// AtLoopback finds who listens at the port at a loopback address only, where
 	// this machine has the address; invalid if nobody does.
 	AtLoopback(to netip.AddrPort) netip.AddrPort
-	// Lookup asks a DNS server for the addresses of a name, over "udp" or "tcp".
-	Lookup(ctx context.Context, server netip.AddrPort, network, name string) ([]netip.Addr, error)
+	// Lookup asks a DNS server for the addresses of a name, over "udp" or "tcp". It begins at
+	// the machine, or in the network namespace that has an address; the error is ErrNotThere
+	// if there is none, or it can't be entered.
+	Lookup(ctx context.Context, from netip.Addr, server netip.AddrPort, network, name string) ([]netip.Addr, error)
+	// Resolvers are the resolv.conf files of the processes in the network namespace that has
+	// an address.
+	Resolvers(of netip.Addr) []Resolver
 }
+
+// Prohibited is how Connect's result begins where a router or firewall says that it lets
+// nobody through: ICMP's "administratively prohibited".
+const Prohibited = "prohibited by "
+
+// ErrNotThere says that a machine has no network namespace with the address, or none that may
+// be entered.
+var ErrNotThere = errors.New("no network namespace here has the address")

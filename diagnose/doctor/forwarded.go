@@ -13,34 +13,49 @@ import (
 // mostClients is how many pods are looked for on the machine, one of which tries.
 const mostClients = 16
 
-// checkForwarded finds FW118 by trying: an endpoint that answers this machine, and not a
-// pod here, whose packets are forwarded. Where no firewall but Fairway's own tables is
+// checkForwarded finds FW118 by trying: an endpoint that answers a node, and not a
+// pod on it, whose packets are forwarded. Where no firewall but Fairway's own tables is
 // there, something else drops them, and nothing is said.
 func checkForwarded(ctx context.Context, e *Evidence) []Finding {
-	chains := e.foreignForwarding()
-	var foreign []string
-	for _, c := range chains {
-		foreign = append(foreign, c.Family+" "+c.Table)
+	var list []Finding
+	for _, n := range e.probing() {
+		if f, found := e.forwardedOn(ctx, n); found {
+			list = append(list, f)
+		}
 	}
-	if len(foreign) == 0 {
-		return nil
+	return list
+}
+
+func (e *Evidence) forwardedOn(ctx context.Context, n *Node) (f Finding, found bool) {
+	chains := n.foreignForwarding()
+	if len(chains) == 0 {
+		return f, false
 	}
 	for _, to := range e.tcpEndpoints() {
-		if e.Probe.Connect(ctx, to) != "ok" {
+		if n.Probe.Connect(ctx, to) != "ok" {
 			continue // which is said elsewhere
 		}
-		for _, client := range e.clients(to.Addr()) {
-			result := e.Probe.ConnectFrom(ctx, client.addr, to)
+		for _, client := range e.clients(n, to.Addr()) {
+			result := n.Probe.ConnectFrom(ctx, client.addr, to)
 			if result == "" {
 				continue // it isn't on this machine
 			}
 			if result == "ok" {
 				break
 			}
-			return []Finding{{Code: "FW118", Grade: Likely, What: fmt.Sprintf("%s answers this machine, and not what is forwarded from %s: %s. Rules of %s see it on its way", to, client.name, result, strings.Join(foreign, ", ")), Fix: e.letThrough(chains)}}
+			return Finding{Code: ForeignFirewall, Grade: Likely, What: fmt.Sprintf("%s answers %s, and not what is forwarded from %s: %s. Rules of %s see it on its way", to, n, client.name, result, join(tables(chains))), Fix: e.letThrough(chains)}, true
 		}
 	}
-	return nil
+	return f, false
+}
+
+// tables are those of chains, for people.
+func tables(chains []Chain) []string {
+	var list []string
+	for _, c := range chains {
+		list = append(list, c.Family+" "+c.Table)
+	}
+	return list
 }
 
 // podClient is a pod that can try.
@@ -49,9 +64,9 @@ type podClient struct {
 	name string
 }
 
-// clients are pods that may be on the machine: the one that is asked about first, and
-// not the endpoint itself.
-func (e *Evidence) clients(endpoint netip.Addr) []podClient {
+// clients are pods that may be on the node: the one that is asked about, or some that aren't
+// the endpoint itself.
+func (e *Evidence) clients(n *Node, endpoint netip.Addr) []podClient {
 	var list []podClient
 	if from := e.Report.From; from.Kind == "pod" && from.Addr.Is6() == endpoint.Is6() {
 		return []podClient{{from.Addr, "pod " + from.Namespace + "/" + from.Name}}
@@ -60,7 +75,7 @@ func (e *Evidence) clients(endpoint netip.Addr) []podClient {
 		return nil
 	}
 	for _, p := range e.Objects.Pods {
-		if e.HostNode != "" && p.Spec.NodeName != e.HostNode || p.Spec.HostNetwork || p.Status.Phase != corev1.PodRunning || len(list) == mostClients {
+		if n.Name != "" && p.Spec.NodeName != n.Name || p.Spec.HostNetwork || p.Status.Phase != corev1.PodRunning || len(list) == mostClients {
 			continue
 		}
 		for _, ip := range p.Status.PodIPs {
@@ -73,12 +88,12 @@ func (e *Evidence) clients(endpoint netip.Addr) []podClient {
 }
 
 // foreignForwarding are chains of others that see forwarded packets, one of each table.
-func (e *Evidence) foreignForwarding() []Chain {
-	if e.Host == nil {
+func (n *Node) foreignForwarding() []Chain {
+	if n.Host == nil {
 		return nil
 	}
 	var list []Chain
-	for _, c := range e.Host.Chains {
+	for _, c := range n.Host.Chains {
 		own := c.Table == "fairway" || strings.HasPrefix(c.Table, "fairway-")
 		same := func(o Chain) bool { return o.Family == c.Family && o.Table == c.Table && o.Legacy == c.Legacy }
 		if c.Hook == "forward" && !own && !slices.ContainsFunc(list, same) && (c.Rules > 0 || !c.iptables()) {

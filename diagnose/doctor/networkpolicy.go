@@ -25,7 +25,6 @@ func hasPolicies(e *Evidence) (bool, string) {
 // anybody in at. Policies see the endpoint's port, not the Service's.
 func checkNetworkPolicies(_ context.Context, e *Evidence) []Finding {
 	var list []Finding
-	seen := map[string]bool{}
 	for _, v := range e.Report.Views {
 		for _, d := range v.Decisions {
 			proto := d.Frontend[strings.LastIndex(d.Frontend, "/")+1:]
@@ -35,9 +34,13 @@ func checkNetworkPolicies(_ context.Context, e *Evidence) []Finding {
 					continue
 				}
 				f, found := judgePolicies(pod, int32(c.Port), strings.ToUpper(proto), e.Objects.Policies)
-				if found && !seen[f.What] {
-					seen[f.What] = true
+				if !found {
+					continue
+				}
+				if i := slices.IndexFunc(list, f.same); i < 0 {
 					list = append(list, f)
+				} else if !slices.Contains(list[i].Of, f.Of[0]) {
+					list[i].Of = append(list[i].Of, f.Of[0])
 				}
 			}
 		}
@@ -76,14 +79,14 @@ func judgePolicies(pod *corev1.Pod, port int32, proto string, all []*networkingv
 			somebody = true
 		}
 	}
-	what := fmt.Sprintf("NetworkPolicy %s, of pod %s: ", strings.Join(names, ", "), pod.Name)
+	what, of := fmt.Sprintf("NetworkPolicy %s: ", strings.Join(names, ", ")), []string{"pod " + pod.Name}
 	switch {
 	case len(names) == 0:
 		return f, false
 	case somebody:
-		return Finding{Code: "FW112", Grade: Note, What: what + fmt.Sprintf("only some clients are let in at port %d/%s", port, proto)}, true
+		return Finding{Code: NetworkPolicyRefuses, Grade: Note, What: what + fmt.Sprintf("only some clients are let in at port %d/%s", port, proto), Of: of}, true
 	}
-	return Finding{Code: "FW112", Grade: Likely, What: what + fmt.Sprintf("nobody is let in at port %d/%s, the endpoint's", port, proto)}, true
+	return Finding{Code: NetworkPolicyRefuses, Grade: Likely, What: what + fmt.Sprintf("nobody is let in at port %d/%s, the endpoint's", port, proto), Of: of}, true
 }
 
 func selectsForIngress(p *networkingv1.NetworkPolicy, pod *corev1.Pod) bool {

@@ -33,14 +33,14 @@ func checkPolicies(_ context.Context, e *Evidence) []Finding {
 			if served(d.Action) || d.Reason != reasonNoEndpoint || !local {
 				continue
 			}
-			f := Finding{Code: "FW113", Grade: Proved, What: fmt.Sprintf("%s on %s: no endpoint there is ready, and packets from %s may go to no other", d.Frontend, v.Node, d.Origin)}
+			f := Finding{Code: NoLocalEndpointInside, Grade: Proved, What: fmt.Sprintf("%s on %s: no endpoint there is ready, and packets from %s may go to no other", d.Frontend, v.Node, d.Origin)}
 			if d.Entrance != "cluster IP" {
-				f.Code = "FW114"
+				f.Code = NoLocalEndpointOutside
 			}
 			if servedBySome[d.Frontend+d.Origin] {
 				f.Grade = Note
 			}
-			if !slices.Contains(list, f) {
+			if !slices.ContainsFunc(list, f.same) {
 				list = append(list, f)
 			}
 		}
@@ -54,11 +54,11 @@ func checkSources(_ context.Context, e *Evidence) []Finding {
 	for _, v := range e.Report.Views {
 		for _, d := range v.Decisions {
 			if d.Reason == reasonSource {
-				list = append(list, Finding{Code: "FW115", Grade: Proved, What: fmt.Sprintf("%s lets in %s only, and the client is %s", d.Frontend, strings.Trim(fmt.Sprint(d.Sources), "[]"), d.Source)})
+				list = append(list, Finding{Code: ClientOutOfRanges, Grade: Proved, What: fmt.Sprintf("%s lets in %s only, and the client is %s", d.Frontend, strings.Trim(fmt.Sprint(d.Sources), "[]"), d.Source)})
 			}
 		}
 	}
-	return slices.Compact(list)
+	return slices.CompactFunc(list, func(a, b Finding) bool { return a.same(b) })
 }
 
 // checkConflicts finds FW130.
@@ -66,7 +66,7 @@ func checkConflicts(_ context.Context, e *Evidence) []Finding {
 	var list []Finding
 	for _, p := range e.Report.Problems {
 		if p.Reason == compile.ReasonConflict && p.Service.Name == e.Service.Name && p.Service.Namespace == e.Service.Namespace {
-			list = append(list, Finding{Code: "FW130", Grade: Proved, What: p.Message})
+			list = append(list, Finding{Code: AddressClaimedTwice, Grade: Proved, What: p.Message})
 		}
 	}
 	return list

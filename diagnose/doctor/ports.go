@@ -8,6 +8,7 @@ import (
 	"strings"
 
 	corev1 "k8s.io/api/core/v1"
+	discoveryv1 "k8s.io/api/discovery/v1"
 	"k8s.io/apimachinery/pkg/util/intstr"
 
 	"github.com/fairway-net/fairway/compile"
@@ -33,7 +34,7 @@ func checkTargetPorts(_ context.Context, e *Evidence) []Finding {
 			number = p.Port
 		}
 		if other := otherProtocol(pods, number, proto); other != "" {
-			list = append(list, Finding{Code: "FW106", Grade: Likely, What: fmt.Sprintf("Service port %d is %s, and the containers declare port %d as %s", p.Port, proto, number, other)})
+			list = append(list, Finding{Code: OtherProtocol, Grade: Likely, What: fmt.Sprintf("Service port %d is %s, and the containers declare port %d as %s", p.Port, proto, number, other)})
 		}
 	}
 	return list
@@ -55,13 +56,13 @@ func namedPort(p corev1.ServicePort, proto string, pods []*corev1.Pod) []Finding
 	what := fmt.Sprintf("targetPort %q (%s) of Service port %d is no container port's name", p.TargetPort.StrVal, proto, p.Port)
 	switch similar := nearest.Name(p.TargetPort.StrVal, names); {
 	case slices.Contains(names, p.TargetPort.StrVal):
-		return []Finding{{Code: "FW106", Grade: Proved, What: fmt.Sprintf("the container port named %q has another protocol than %s", p.TargetPort.StrVal, proto)}}
+		return []Finding{{Code: OtherProtocol, Grade: Proved, What: fmt.Sprintf("the container port named %q has another protocol than %s", p.TargetPort.StrVal, proto)}}
 	case similar != "":
 		what += fmt.Sprintf("; did you mean %q?", similar)
 	case len(names) > 0:
 		what += "; there are " + strings.Join(names, ", ")
 	}
-	return []Finding{{Code: "FW104", Grade: Proved, What: what}}
+	return []Finding{{Code: UnknownTargetPort, Grade: Proved, What: what}}
 }
 
 // otherProtocol is the protocol with which all pods that declare a port declare
@@ -93,10 +94,10 @@ func containerPorts(pod *corev1.Pod) []corev1.ContainerPort {
 
 // checkSlices finds FW107: endpoints that slices list and no port can use.
 func checkSlices(_ context.Context, e *Evidence) []Finding {
+	list := e.staleSlices()
 	if e.Report == nil {
-		return nil
+		return list
 	}
-	var list []Finding
 	seen := map[string]bool{}
 	for _, v := range e.Report.Views {
 		for _, d := range v.Decisions {
@@ -114,7 +115,7 @@ func checkSlices(_ context.Context, e *Evidence) []Finding {
 					if served(d.Action) {
 						grade = Note // others serve
 					}
-					list = append(list, Finding{Code: "FW107", Grade: grade, What: what})
+					list = append(list, Finding{Code: UnfitSlice, Grade: grade, What: what})
 				}
 			}
 		}
@@ -160,6 +161,25 @@ func (e *Evidence) noPort() Finding {
 	if p := e.Question.Target.Proto; p != 0 {
 		asked += "/" + p.String()
 	}
-	return Finding{Code: "FW108", Grade: Proved, What: fmt.Sprintf("%s/%s has no port %s; it has %s",
+	return Finding{Code: NoSuchPort, Grade: Proved, What: fmt.Sprintf("%s/%s has no port %s; it has %s",
 		e.Service.Namespace, e.Service.Name, asked, orElse(strings.Join(ports, ", "), "none"))}
+}
+
+// sliceController is who keeps the slices of Services with a selector.
+const sliceController = "endpointslice-controller.k8s.io"
+
+// staleSlices finds slices of a selector that the Service has no longer: nobody keeps them, and
+// their endpoints go on taking traffic.
+func (e *Evidence) staleSlices() []Finding {
+	if len(e.Service.Spec.Selector) > 0 {
+		return nil
+	}
+	var list []Finding
+	for _, slice := range e.Objects.SlicesOf(e.Service) {
+		if slice.Labels[discoveryv1.LabelManagedBy] == sliceController && len(slice.Endpoints) > 0 {
+			list = append(list, Finding{Code: UnfitSlice, Grade: Likely, What: fmt.Sprintf("EndpointSlice %s is of a selector that the Service has no longer: nobody keeps it, and its endpoints (%d) go on taking traffic", slice.Name, len(slice.Endpoints)),
+				Fix: fmt.Sprintf("kubectl delete endpointslice %s -n %s", slice.Name, slice.Namespace)})
+		}
+	}
+	return list
 }

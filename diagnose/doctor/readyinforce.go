@@ -33,7 +33,7 @@ func (e *Evidence) readyInForce() []Finding {
 		}
 	}
 	if len(seen) == 0 {
-		return []Finding{{Code: "FW102", Grade: Proved, What: "no agent that answers knows an endpoint of the Service"}}
+		return []Finding{{Code: NoEndpointReady, Grade: Proved, What: "no agent that answers knows an endpoint of the Service"}}
 	}
-	return []Finding{{Code: "FW102", Grade: Proved, What: fmt.Sprintf("none of %d endpoints takes new connections: %s", len(seen), strings.Join(names, ", "))}}
+	return []Finding{{Code: NoEndpointReady, Grade: Proved, What: fmt.Sprintf("none of %d endpoints takes new connections: %s", len(seen), strings.Join(names, ", "))}}
 }

@@ -24,6 +24,7 @@ type Report struct {
 type Result struct {
 	Group    string    `json:"group"`
 	Check    string    `json:"check"`
+	Nodes    []string  `json:"nodes,omitempty"` // that it speaks of
 	Findings []Finding `json:"findings,omitempty"`
 }
 
@@ -77,7 +78,7 @@ func (r *Report) WriteText(out io.Writer) error {
 	for _, result := range r.Results {
 		if len(result.Findings) == 0 {
 			well++
-			fmt.Fprintf(&b, "%-6s ok    %s\n", result.Group, result.Check)
+			fmt.Fprintf(&b, "%-6s ok    %s%s\n", result.Group, result.Check, result.on())
 		}
 		for _, f := range result.Findings {
 			status := "FAIL"
@@ -88,7 +89,7 @@ func (r *Report) WriteText(out io.Writer) error {
 				problems++
 				first = orElse(first, string(f.Code))
 			}
-			fmt.Fprintf(&b, "%-6s %s  %s %s: %s\n", result.Group, status, f.Code, f.Grade, f.What)
+			fmt.Fprintf(&b, "%-6s %s  %s %s: %s\n", result.Group, status, f.Code, f.Grade, f.text())
 			if f.Grade > Note {
 				fmt.Fprintf(&b, "             fix: %s\n", f.Fix)
 			}
@@ -107,6 +108,14 @@ func (r *Report) WriteText(out io.Writer) error {
 	b.WriteByte('\n')
 	_, err := io.WriteString(out, b.String())
 	return err
+}
+
+// on are the nodes that a check that found nothing speaks of.
+func (r *Result) on() string {
+	if len(r.Nodes) == 0 {
+		return ""
+	}
+	return " (" + join(r.Nodes) + ")"
 }
 
 func count(n int, what string) string {

@@ -6,6 +6,7 @@ import (
 	"slices"
 
 	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/labels"
 
 	"github.com/fairway-net/fairway/diagnose/explain"
 )
@@ -23,7 +24,7 @@ func checkAddress(e *Evidence) []Finding {
 			}
 		}
 	}
-	return []Finding{{Code: "FW109", Grade: Proved, What: fmt.Sprintf("no Service has the address %s", e.Question.Target.Addr)}}
+	return []Finding{{Code: NoSuchService, Grade: Proved, What: fmt.Sprintf("no Service has the address %s", e.Question.Target.Addr)}}
 }
 
 // checkService finds FW109.
@@ -38,7 +39,7 @@ func checkService(_ context.Context, e *Evidence) []Finding {
 	if similar := e.Objects.Similar(e.Question.Target.Namespace, e.Question.Target.Name); similar != "" {
 		what += "; did you mean " + similar + "?"
 	}
-	return []Finding{{Code: "FW109", Grade: Proved, What: what}}
+	return []Finding{{Code: NoSuchService, Grade: Proved, What: what}}
 }
 
 // checkSelector finds FW101.
@@ -47,11 +48,27 @@ func checkSelector(_ context.Context, e *Evidence) []Finding {
 	if len(s.Spec.Selector) == 0 || len(e.Objects.SelectedPods(s)) > 0 {
 		return nil
 	}
+	if w, scaled := e.scaled(); scaled {
+		return []Finding{{Code: SelectorMatchesNoPod, Grade: Note, What: fmt.Sprintf("%s %s is scaled to 0 replicas: the Service has no pod, as it should", w.Kind, w.Name)}}
+	}
 	what := fmt.Sprintf("selector %s matches no pod in namespace %s", explain.SelectorText(s.Spec.Selector), s.Namespace)
 	if n, ok := e.Objects.NearestSelector(s); ok {
 		what += fmt.Sprintf("; %s=%s would match %d", n.Key, n.Want, n.Matches)
 	}
-	return []Finding{{Code: "FW101", Grade: Proved, What: what}}
+	return []Finding{{Code: SelectorMatchesNoPod, Grade: Proved, What: what}}
+}
+
+// scaled is a workload whose pods the Service would select, and that should have none now.
+func (e *Evidence) scaled() (w Workload, found bool) {
+	if e.Service == nil || len(e.Service.Spec.Selector) == 0 || len(e.Objects.SelectedPods(e.Service)) > 0 {
+		return w, false
+	}
+	selector := labels.SelectorFromSet(e.Service.Spec.Selector)
+	i := slices.IndexFunc(e.Scaled, func(w Workload) bool { return selector.Matches(labels.Set(w.Labels)) })
+	if i < 0 {
+		return w, false
+	}
+	return e.Scaled[i], true
 }
 
 // checkReady finds FW102.
@@ -80,18 +97,23 @@ func checkReady(_ context.Context, e *Evidence) []Finding {
 	case ready > 0:
 		return nil
 	case serving > 0:
-		return []Finding{{Code: "FW102", Grade: Note, What: fmt.Sprintf("all %d endpoints are ending; %d still serve", total, serving)}}
+		return []Finding{{Code: NoEndpointReady, Grade: Note, What: fmt.Sprintf("all %d endpoints are ending; %d still serve", total, serving)}}
 	case total == 0 && len(s.Spec.Selector) == 0:
-		return []Finding{{Code: "FW102", Grade: Proved, What: "the Service has no selector, and no EndpointSlice lists endpoints for it"}}
+		return []Finding{{Code: NoEndpointReady, Grade: Proved, What: "the Service has no selector, and no EndpointSlice lists endpoints for it"}}
+	case total == 0 && e.Objects.NoPods != "":
+		return []Finding{{Code: NoEndpointReady, Grade: Likely, What: "no EndpointSlice lists an endpoint; whether the selector matches pods isn't known"}}
 	case total == 0:
-		return []Finding{{Code: "FW102", Grade: Proved, What: "no EndpointSlice lists an endpoint, though pods are selected: they have no address yet, or the endpoint slice controller doesn't run"}}
+		if _, scaled := e.scaled(); scaled {
+			return nil // which is said
+		}
+		return []Finding{{Code: NoEndpointReady, Grade: Proved, What: "no EndpointSlice lists an endpoint, though pods are selected: they have no address yet, or the endpoint slice controller doesn't run"}}
 	}
 	what := fmt.Sprintf("none of %d endpoints is ready", total)
 	if i := slices.IndexFunc(e.reportEndpoints(), func(p explain.Endpoint) bool { return p.Detail != "" }); i >= 0 {
 		p := e.reportEndpoints()[i]
 		what += fmt.Sprintf(": pod %s %s", p.Pod, p.Detail)
 	}
-	return []Finding{{Code: "FW102", Grade: Proved, What: what}}
+	return []Finding{{Code: NoEndpointReady, Grade: Proved, What: what}}
 }
 
 func (e *Evidence) reportEndpoints() []explain.Endpoint {
@@ -111,5 +133,5 @@ func checkLoadBalancer(_ context.Context, e *Evidence) []Finding {
 	if s.Spec.LoadBalancerClass != nil {
 		what += "; the Service waits for a load balancer of class " + *s.Spec.LoadBalancerClass
 	}
-	return []Finding{{Code: "FW116", Grade: Proved, What: what}}
+	return []Finding{{Code: LoadBalancerPending, Grade: Proved, What: what}}
 }

@@ -56,23 +56,57 @@ func (s *Survey) Worst() (Grade, bool) {
 	return worst, found
 }
 
+// foundOf is a finding with the Services of which it was made.
+type foundOf struct {
+	finding  Finding
+	services []string
+}
+
+// grouped are the findings, each once: what is true of many Services is one line.
+func (s *Survey) grouped() []foundOf {
+	var list []foundOf
+	at := map[string]int{}
+	for _, r := range s.Found {
+		for _, f := range r.Findings {
+			key := string(f.Code) + f.Grade.String() + f.What
+			i, there := at[key]
+			if !there {
+				at[key] = len(list)
+				list = append(list, foundOf{f, []string{r.Service}})
+				continue
+			}
+			g := &list[i]
+			if !slices.Contains(g.services, r.Service) {
+				g.services = append(g.services, r.Service)
+			}
+			for _, of := range f.Of {
+				if !slices.Contains(g.finding.Of, of) {
+					g.finding.Of = append(slices.Clone(g.finding.Of), of)
+				}
+			}
+		}
+	}
+	return list
+}
+
 // WriteText writes a line for each finding.
 func (s *Survey) WriteText(out io.Writer) error {
 	var b strings.Builder
 	problems := 0
 	w := tabwriter.NewWriter(&b, 0, 8, 2, ' ', 0)
 	next := ""
-	for _, r := range s.Found {
-		for _, f := range r.Findings {
-			if f.Grade > Note {
-				problems++
-				if next == "" {
-					namespace, name, _ := strings.Cut(r.Service, "/")
-					next = fmt.Sprintf("fairway doctor svc/%s -n %s", name, namespace)
-				}
+	for _, g := range s.grouped() {
+		if g.finding.Grade > Note {
+			problems++
+			if namespace, name, isService := strings.Cut(g.services[0], "/"); next == "" && isService && !strings.Contains(namespace, " ") {
+				next = fmt.Sprintf("fairway doctor svc/%s -n %s", name, namespace)
 			}
-			fmt.Fprintf(w, "%s\t%s\t%s\t%s\n", r.Service, f.Code, f.Grade, f.What)
 		}
+		of := g.services[0]
+		if more := len(g.services) - 1; more > 0 {
+			of += fmt.Sprintf(" and %d more", more)
+		}
+		fmt.Fprintf(w, "%s\t%s\t%s\t%s\n", of, g.finding.Code, g.finding.Grade, g.finding.text())
 	}
 	_ = w.Flush() // into memory
 	for _, n := range s.NotChecked {

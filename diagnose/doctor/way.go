@@ -20,9 +20,18 @@ const (
 )
 
 // checkLargePackets finds FW128: endpoints whose machine answers small pings and not
-// large ones. A machine that answers none proves nothing. A large one is lost
-// twice before it counts.
+// large ones, from a pod of the node where there is one, for its packets are forwarded. A
+// machine that answers none proves nothing. A large one is lost twice before it counts.
 func checkLargePackets(ctx context.Context, e *Evidence) []Finding {
+	var list []Finding
+	for _, n := range e.probing() {
+		list = append(list, e.largeFrom(ctx, n)...)
+	}
+	return list
+}
+
+// largeFrom sends large packets from one node to some endpoints, all at once.
+func (e *Evidence) largeFrom(ctx context.Context, n *Node) []Finding {
 	var addrs []netip.Addr
 	for _, to := range e.tcpEndpoints() {
 		if !slices.Contains(addrs, to.Addr()) && len(addrs) < mostEchoed {
@@ -32,26 +41,39 @@ func checkLargePackets(ctx context.Context, e *Evidence) []Finding {
 	lost := make([]string, len(addrs))
 	var group sync.WaitGroup
 	for i, to := range addrs {
-		group.Go(func() {
-			if e.Probe.Echo(ctx, to, false) != "ok" {
-				return
-			}
-			for range 2 {
-				if lost[i] = e.Probe.Echo(ctx, to, true); !strings.HasPrefix(lost[i], "no answer") {
-					lost[i] = ""
-					return
-				}
-			}
-		})
+		group.Go(func() { lost[i] = e.losesLarge(ctx, n, to) })
 	}
 	group.Wait()
 	var list []Finding
 	for i, to := range addrs {
 		if lost[i] != "" {
-			list = append(list, Finding{Code: "FW128", Grade: Likely, What: fmt.Sprintf("%s answers small packets, and not those as large as the route allows: %s", to, lost[i])})
+			list = append(list, Finding{Code: LargePacketsLost, Grade: Likely, What: n.on(fmt.Sprintf("%s answers small packets, and not those as large as the route allows: %s", to, lost[i]))})
 		}
 	}
 	return list
+}
+
+// losesLarge says how large packets to an address are lost; "" if they aren't.
+func (e *Evidence) losesLarge(ctx context.Context, n *Node, to netip.Addr) (lost string) {
+	for _, client := range append(e.clients(n, to), podClient{}) {
+		switch n.Probe.Echo(ctx, client.addr, to, false) {
+		case "": // it isn't on this machine
+			continue
+		case "ok":
+		default:
+			return ""
+		}
+		for range 2 {
+			if lost = n.Probe.Echo(ctx, client.addr, to, true); !strings.HasPrefix(lost, "no answer") {
+				return ""
+			}
+		}
+		if client.addr.IsValid() {
+			lost += ", from " + client.name
+		}
+		return lost
+	}
+	return ""
 }
 
 // isEndpoint reports whether the pod that asks is one of the endpoints.
@@ -59,7 +81,7 @@ func isEndpoint(e *Evidence) (bool, string) {
 	if can, why := canConnect(e); !can {
 		return false, why
 	}
-	return e.clientPod() != nil && len(e.ownPorts()) > 0, ""
+	return e.clientPod() != nil && e.clientNode() != nil && len(e.ownPorts()) > 0, ""
 }
 
 // ownPorts are the frontends that may lead the pod that asks back to itself: its own
@@ -99,8 +121,9 @@ type hairpin struct {
 // checkHairpin finds FW125.
 func checkHairpin(ctx context.Context, e *Evidence) []Finding {
 	var list []Finding
+	probe := e.clientNode().Probe
 	for _, h := range e.ownPorts() {
-		if e.Probe.ConnectFrom(ctx, h.own.Addr(), h.own) != "ok" {
+		if probe.ConnectFrom(ctx, h.own.Addr(), h.own) != "ok" {
 			continue // not here, or it doesn't answer itself at all
 		}
 		tries := 1
@@ -110,7 +133,7 @@ func checkHairpin(ctx context.Context, e *Evidence) []Finding {
 		lost := make([]bool, tries)
 		var group sync.WaitGroup
 		for i := range lost {
-			group.Go(func() { lost[i] = e.Probe.ConnectFrom(ctx, h.own.Addr(), h.front) != "ok" })
+			group.Go(func() { lost[i] = probe.ConnectFrom(ctx, h.own.Addr(), h.front) != "ok" })
 		}
 		group.Wait()
 		failed := 0
@@ -122,9 +145,9 @@ func checkHairpin(ctx context.Context, e *Evidence) []Finding {
 		switch {
 		case failed == 0:
 		case h.among == 1:
-			list = append(list, Finding{Code: "FW125", Grade: Proved, What: fmt.Sprintf("%s answers the pod at %s, and not through %s", h.own.Addr(), h.own, h.front)})
+			list = append(list, Finding{Code: HairpinLost, Grade: Proved, What: fmt.Sprintf("%s answers the pod at %s, and not through %s", h.own.Addr(), h.own, h.front)})
 		case failed < tries:
-			list = append(list, Finding{Code: "FW125", Grade: Likely, What: fmt.Sprintf("%d of %d connections of the pod to %s were lost; it is one of %d endpoints itself", failed, tries, h.front, h.among)})
+			list = append(list, Finding{Code: HairpinLost, Grade: Likely, What: fmt.Sprintf("%d of %d connections of the pod to %s were lost; it is one of %d endpoints itself", failed, tries, h.front, h.among)})
 		}
 	}
 	return list
@@ -154,9 +177,9 @@ func checkFlows(_ context.Context, e *Evidence) []Finding {
 		}
 		switch {
 		case f.Frontend == f.Backend:
-			list = append(list, Finding{Code: "FW127", Grade: Proved, What: fmt.Sprintf("%s: the %s flow from %s to %s is not translated", f.Node, f.Proto, f.Client, f.Frontend)})
+			list = append(list, Finding{Code: StaleFlow, Grade: Proved, What: fmt.Sprintf("%s: the %s flow from %s to %s is not translated", f.Node, f.Proto, f.Client, f.Frontend)})
 		case f.Proto == "udp" && !endpoints[f.Backend]:
-			list = append(list, Finding{Code: "FW127", Grade: Proved, What: fmt.Sprintf("%s: the udp flow from %s to %s leads to %s, which is no endpoint", f.Node, f.Client, f.Frontend, f.Backend)})
+			list = append(list, Finding{Code: StaleFlow, Grade: Proved, What: fmt.Sprintf("%s: the udp flow from %s to %s leads to %s, which is no endpoint", f.Node, f.Client, f.Frontend, f.Backend)})
 		}
 	}
 	return list

@@ -46,12 +46,24 @@ func (x *Examiner) All(ctx context.Context, namespace string) (*doctor.Survey, e
 	agents = slices.DeleteFunc(agents, func(a agentlink.Found) bool {
 		return !slices.ContainsFunc(objects.Nodes, func(n *corev1.Node) bool { return n.Name == a.Name() })
 	})
+	from, err := x.client(objects)
+	if err != nil {
+		return nil, err
+	}
+	var said []doctor.Announced
+	missing := ""
+	if len(x.Source.Files) == 0 {
+		said, missing = Announced(ctx, x.Source.Agents(ctx, x.Node))
+	}
 	parts := partsOf(objects)
 	for _, s := range objects.Services {
 		if namespace != "" && s.Namespace != namespace {
 			continue
 		}
-		report, err := x.one(ctx, s, parts.about(s), agents)
+		e := &doctor.Evidence{Objects: parts.about(s, from), Service: s, Domain: x.Domain, Announced: said, NoAnnounced: missing}
+		e.Question = explain.Question{Typed: "svc/" + s.Name, Target: explain.Target{Namespace: s.Namespace, Name: s.Name}, From: from, Node: x.Node}
+		e.Scaled = x.Source.Scaled(ctx, e.Objects, s)
+		report, err := x.one(ctx, e, agents)
 		if err != nil {
 			return nil, fmt.Errorf("service %s/%s: %w", s.Namespace, s.Name, err)
 		}
@@ -60,17 +72,22 @@ func (x *Examiner) All(ctx context.Context, namespace string) (*doctor.Survey, e
 	return survey, nil
 }
 
-func (x *Examiner) one(ctx context.Context, s *corev1.Service, objects *explain.Objects, agents []agentlink.Found) (*doctor.Report, error) {
-	q, err := explain.ParseQuestion("svc/"+s.Name, x.From, s.Namespace)
+// client is who connects: a pod's name is one of the default namespace's, whichever Service is
+// examined.
+func (x *Examiner) client(objects *explain.Objects) (explain.Source, error) {
+	q, err := explain.ParseQuestion("svc/any", x.From, x.Source.Namespace)
 	if err != nil {
-		return nil, err
+		return q.From, err
 	}
-	q.Node = x.Node
+	return objects.Locate(q.From, false)
+}
+
+func (x *Examiner) one(ctx context.Context, e *doctor.Evidence, agents []agentlink.Found) (*doctor.Report, error) {
 	var ask explain.Asker
 	if len(agents) > 0 {
 		ask = agentlink.AskAllOnce(ctx, func() []agentlink.Found { return agents })
 	}
-	return doctor.ByAPI(ctx, q, s, objects, x.Compile, x.Domain, ask)
+	return doctor.ByAPI(ctx, e, x.Compile, ask)
 }
 
 // parts finds what concerns a Service among many objects.
@@ -101,11 +118,14 @@ func partsOf(o *explain.Objects) *parts {
 	return p
 }
 
-// about are the objects that concern a Service: its own, and Services with one of
-// its addresses.
-func (p *parts) about(s *corev1.Service) *explain.Objects {
+// about are the objects that concern a Service: its own, Services with one of its addresses, and
+// the client.
+func (p *parts) about(s *corev1.Service, from explain.Source) *explain.Objects {
 	o := *p.all
 	o.Services, o.Slices, o.Pods = []*corev1.Service{s}, nil, p.pods[s.Namespace]
+	if client := p.all.Pod(from.Namespace, from.Name); client != nil && from.Kind == "pod" && !slices.Contains(o.Pods, client) {
+		o.Pods = append(slices.Clone(o.Pods), client)
+	}
 	for _, a := range explain.AddressesOf(s) {
 		for _, other := range p.services[a] {
 			if !slices.Contains(o.Services, other) {

@@ -3,8 +3,9 @@
 package examine
 
 import (
-	"cmp"
 	"context"
+	"fmt"
+	"slices"
 	"sync"
 
 	"github.com/fairway-net/fairway/compile"
@@ -13,7 +14,6 @@ import (
 	"github.com/fairway-net/fairway/diagnose/doctor"
 	"github.com/fairway-net/fairway/diagnose/explain"
 	"github.com/fairway-net/fairway/diagnose/host"
-	"github.com/fairway-net/fairway/diagnose/probe"
 )
 
 // Examiner examines Services and machines.
@@ -25,15 +25,47 @@ type Examiner struct {
 	Compile compile.Config
 }
 
-// Machine examines this machine, and what its own agent says.
-func (x *Examiner) Machine(ctx context.Context) *doctor.Report {
-	e := &doctor.Evidence{Domain: x.Domain, Host: host.Read(ctx)}
-	x.askAgents(ctx, e, func() []agentlink.Found { return x.Source.AgentsHere(ctx) })
-	return doctor.Examine(ctx, e)
+// Machine examines this machine, or, where nodes' agents answer and it is none of them, those
+// nodes; with Node, that one.
+func (x *Examiner) Machine(ctx context.Context) (*doctor.Report, error) {
+	e := &doctor.Evidence{Domain: x.Domain}
+	agents := x.Source.AgentsHere(ctx)
+	if there := x.elsewhere(ctx, agents); there != nil {
+		agents = there
+	}
+	if x.Node != "" {
+		agents = slices.DeleteFunc(agents, func(a agentlink.Found) bool { return a.Name() != x.Node })
+		if len(agents) == 0 {
+			return nil, fmt.Errorf("--node: no agent of a node %q answers: run fairway doctor there", x.Node)
+		}
+	}
+	answering := slices.DeleteFunc(slices.Clone(agents), func(a agentlink.Found) bool { return a.Err != nil })
+	if n := len(answering) - mostLooked; n > 0 {
+		e.NotAsked, answering = append(e.NotAsked, fmt.Sprintf("%d more nodes: --node", n)), answering[:mostLooked]
+	}
+	e.Nodes = look(ctx, answering)
+	if len(e.Nodes) == 0 && x.Node == "" {
+		e.Nodes = []doctor.Node{{Host: host.Read(ctx)}}
+	}
+	x.askAgents(ctx, e, func() []agentlink.Found { return agents })
+	return doctor.Examine(ctx, e), nil
 }
 
-// Service examines a Service: what was typed is svc/NAME or an address. This machine is looked
-// at if it is a node of the cluster.
+// elsewhere are the agents of all nodes, where one is asked for or this machine is no node; nil
+// where this machine is meant.
+func (x *Examiner) elsewhere(ctx context.Context, here []agentlink.Found) []agentlink.Found {
+	if x.Node == "" && len(here) > 0 {
+		return nil
+	}
+	all := x.Source.Agents(ctx, x.Node)
+	if len(all) == 0 && x.Node == "" {
+		return nil
+	}
+	return all
+}
+
+// Service examines a Service: what was typed is svc/NAME or an address. Every node that a packet
+// may pass is looked at.
 func (x *Examiner) Service(ctx context.Context, typed string) (*doctor.Report, error) {
 	e := &doctor.Evidence{Domain: x.Domain}
 	q, err := explain.ParseQuestion(typed, x.From, x.Source.Namespace)
@@ -44,46 +76,31 @@ func (x *Examiner) Service(ctx context.Context, typed string) (*doctor.Report, e
 	if e.Objects, err = x.Source.ReadAll(ctx, q); err != nil {
 		return nil, err
 	}
-	e.NotHere = x.notHere(e.Objects)
+	e.NoNodes = x.noNodes()
 	e.Question = q
 	e.Service = e.Objects.Of(q.Target)
-	find := sync.OnceValue(func() []agentlink.Found { return x.Source.Agents(ctx, collect.NodeOf(q, e.Objects)) })
+	find := sync.OnceValue(func() []agentlink.Found { return x.Source.Agents(ctx, "") })
 	collect.AddNodes(e.Objects, find)
 	if e.Report, err = explain.FromObjects(q, e.Objects, x.Compile, x.Source.Asker(ctx, find)); err != nil {
 		return nil, err
 	}
-	if on := cmp.Or(x.Node, e.Report.From.Node); e.NotHere == "" && (on == "" || collect.IsHere(e.Objects, on)) {
-		e.Host, e.Probe = host.Read(ctx), probe.Prober{}
-	} else if err := x.elsewhere(ctx, e, find()); err != nil {
-		return nil, err
-	}
-	if from := e.Report.From; from.Kind == "pod" && !hostNetwork(e.Objects, from) {
-		if p, ok := e.Probe.(agentlink.LocalProber); ok {
-			e.Client = &doctor.Client{Resolvers: p.Resolvers(from.Addr)}
-		}
-	}
 	x.askAgents(ctx, e, find)
+	if e.NoNodes == "" {
+		x.lookAtNodes(ctx, e, find())
+		resolvers(e)
+		announced(ctx, e, find())
+	}
 	if e.Service != nil && len(e.Report.Views) > 0 {
 		x.readFlows(ctx, e, find())
 	}
+	e.Scaled = x.Source.Scaled(ctx, e.Objects, e.Service)
 	return doctor.Examine(ctx, e), nil
 }
 
-// hostNetwork reports whether a pod is on its node's network, where the processes of
-// many pods are.
-func hostNetwork(o *explain.Objects, pod explain.Source) bool {
-	p := o.Pod(pod.Namespace, pod.Name)
-	return p == nil || p.Spec.HostNetwork
-}
-
-// notHere says why this machine can't stand for a node: the question is about
-// manifests, or the machine has no address of a node.
-func (x *Examiner) notHere(o *explain.Objects) string {
-	switch {
-	case len(x.Source.Files) > 0:
+// noNodes says why no node can be looked at: the question is about manifests.
+func (x *Examiner) noNodes() string {
+	if len(x.Source.Files) > 0 {
 		return "the question is about manifests"
-	case !collect.IsHere(o, ""):
-		return "this machine is no node of the cluster; run doctor on one"
 	}
 	return ""
 }

@@ -11,10 +11,12 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"strconv"
 	"strings"
 
 	"github.com/google/nftables"
+	"github.com/google/nftables/expr"
 
 	"github.com/fairway-net/fairway/diagnose/doctor"
 )
@@ -107,9 +109,32 @@ func readNFTables(h *doctor.Host) error {
 			}
 			chain.Rules = len(rules)
 		}
+		if c.Hooknum != nil && c.Table.Name != "fairway" {
+			rules, err := conn.GetRules(c.Table, c)
+			if err != nil {
+				return fmt.Errorf("list rules of chain %s: %w", c.Name, err)
+			}
+			chain.DropsNames = slices.ContainsFunc(rules, dropsNames)
+		}
 		h.Chains = append(h.Chains, chain)
 	}
 	return nil
+}
+
+// dropsNames reports whether a rule compares something with port 53, and drops or rejects.
+func dropsNames(r *nftables.Rule) bool {
+	compares, ends := false, false
+	for _, e := range r.Exprs {
+		switch x := e.(type) {
+		case *expr.Cmp:
+			compares = compares || x.Op == expr.CmpOpEq && bytes.Equal(x.Data, []byte{0, 53})
+		case *expr.Verdict:
+			ends = ends || x.Kind == expr.VerdictDrop
+		case *expr.Reject:
+			ends = true
+		}
+	}
+	return compares && ends
 }
 
 // readLegacy lists the chains of iptables-legacy. A table is there only once
@@ -158,6 +183,13 @@ func legacyChains(family, table string, rules []byte) []doctor.Chain {
 		case "-A":
 			if i, ok := index[words[1]]; ok {
 				list[i].Rules++
+				names, rule := false, words[2:]
+				for j := range rule[:max(len(rule)-1, 0)] {
+					names = names || rule[j] == "--dport" && rule[j+1] == "53"
+				}
+				if names && (slices.Contains(rule, "DROP") || slices.Contains(rule, "REJECT")) {
+					list[i].DropsNames = true
+				}
 			}
 		}
 	}

@@ -4,6 +4,9 @@ import (
 	"reflect"
 	"testing"
 
+	"github.com/google/nftables"
+	"github.com/google/nftables/expr"
+
 	"github.com/fairway-net/fairway/diagnose/doctor"
 )
 
@@ -16,9 +19,10 @@ func TestLegacyChains(t *testing.T) {
 -A FORWARD -j ACCEPT
 
 -A UNKNOWN -j ACCEPT
+-A INPUT -p udp -m udp --dport 53 -j DROP
 `))
 	want := []doctor.Chain{
-		{Family: "ip", Table: "filter", Name: "INPUT", Legacy: true},
+		{Family: "ip", Table: "filter", Name: "INPUT", Rules: 1, DropsNames: true, Legacy: true},
 		{Family: "ip", Table: "filter", Name: "FORWARD", Hook: "forward", Drops: true, Rules: 2, Legacy: true},
 		{Family: "ip", Table: "filter", Name: "OUTPUT", Legacy: true},
 		{Family: "ip", Table: "filter", Name: "DOCKER", Legacy: true},
@@ -42,5 +46,20 @@ func TestConntrackDrops(t *testing.T) {
 		"00000010  00000000 00000000 00000000 00000002 0000000a 00000000\n00000010  00000000 00000000 00000000 00000001 00000010 00000000\n")
 	if full != 26 || clashed != 3 {
 		t.Errorf("%d for want of room, %d clashed", full, clashed)
+	}
+}
+
+// TestDropsNames: a rule that compares port 53 and drops is told from one that accepts it.
+func TestDropsNames(t *testing.T) {
+	names := &expr.Cmp{Op: expr.CmpOpEq, Data: []byte{0, 53}}
+	other := &expr.Cmp{Op: expr.CmpOpEq, Data: []byte{0, 80}}
+	drop, accept := &expr.Verdict{Kind: expr.VerdictDrop}, &expr.Verdict{Kind: expr.VerdictAccept}
+	for i, c := range []struct {
+		exprs []expr.Any
+		want  bool
+	}{{[]expr.Any{names, drop}, true}, {[]expr.Any{names, &expr.Reject{}}, true}, {[]expr.Any{names, accept}, false}, {[]expr.Any{other, drop}, false}} {
+		if got := dropsNames(&nftables.Rule{Exprs: c.exprs}); got != c.want {
+			t.Errorf("rule %d: %v", i, got)
+		}
 	}
 }

@@ -52,6 +52,9 @@ func NewAttemptAt(from *netns.NS, port uint16, proto model.Protocol, to netip.Ad
 	if err == nil {
 		err = a.bind(family, port)
 	}
+	if err == nil {
+		err = a.hearWhy()
+	}
 	if err != nil {
 		return nil, errors.Join(fmt.Errorf("make a connection: %w", err), a.Close())
 	}
@@ -114,7 +117,7 @@ func (a *Attempt) Make(ctx context.Context, wait time.Duration) error {
 	}
 	code, err := unix.GetsockoptInt(a.fd, unix.SOL_SOCKET, unix.SO_ERROR)
 	if err == nil && code != 0 {
-		return unix.Errno(code)
+		return a.why(unix.Errno(code))
 	}
 	return err
 }

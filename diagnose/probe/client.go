@@ -21,19 +21,30 @@ import (
 // address: of a pod, or of a lab's host. It is "" if none has, or it can't be
 // entered.
 func (p Prober) ConnectFrom(ctx context.Context, from netip.Addr, to netip.AddrPort) string {
-	ns := p.near(from)
-	if ns == nil {
+	at, err := p.at(from)
+	if err != nil {
 		return ""
 	}
-	if p.NS != nil && !leadsTo(ns, p.NS) {
-		_ = ns.Close() // another node's, or another lab's with the same addresses: nothing was done in it
-		return ""
-	}
-	result := Prober{NS: ns}.Connect(ctx, to)
-	if err := ns.Close(); err != nil {
+	result := at.Connect(ctx, to)
+	if err := at.NS.Close(); err != nil {
 		return ""
 	}
 	return result
+}
+
+// at is the prober of the network namespace of this machine that has an address: of a pod, or of
+// a lab's host. The error is doctor.ErrNotThere if none has, or it can't be entered. The caller
+// closes the namespace.
+func (p Prober) at(a netip.Addr) (Prober, error) {
+	ns := p.near(a)
+	if ns == nil {
+		return Prober{}, doctor.ErrNotThere
+	}
+	if p.NS != nil && !leadsTo(ns, p.NS) {
+		_ = ns.Close() // another node's, or another lab's with the same addresses: nothing was done in it
+		return Prober{}, doctor.ErrNotThere
+	}
+	return Prober{NS: ns}, nil
 }
 
 // near is the namespace that has an address, of several that of a pod of the prober's

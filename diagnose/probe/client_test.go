@@ -55,8 +55,8 @@ func TestFromAnotherNamespace(t *testing.T) {
 			}
 			port := listener.Addr().(*net.TCPAddr).AddrPort().Port()
 			inTime(t, "connect to "+text, func() string { return Prober{}.Connect(t.Context(), netip.AddrPortFrom(a, port)) })
-			inTime(t, "ping "+text, func() string { return Prober{}.Echo(t.Context(), a, false) })
-			inTime(t, "ping at full length "+text, func() string { return Prober{}.Echo(t.Context(), a, true) })
+			inTime(t, "ping "+text, func() string { return Prober{}.Echo(t.Context(), netip.Addr{}, a, false) })
+			inTime(t, "ping at full length "+text, func() string { return Prober{}.Echo(t.Context(), netip.Addr{}, a, true) })
 			return listener.Close()
 		})
 		if err != nil {

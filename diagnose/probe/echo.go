@@ -28,7 +28,15 @@ const smallEcho = 56
 
 // Echo sends a ping that nobody may fragment: a small one, or one of the size that
 // the route allows. It takes CAP_NET_RAW.
-func (p Prober) Echo(ctx context.Context, to netip.Addr, full bool) (result string) {
+func (p Prober) Echo(ctx context.Context, from, to netip.Addr, full bool) (result string) {
+	if from.IsValid() {
+		at, err := p.at(from)
+		if err != nil {
+			return ""
+		}
+		defer at.NS.Close() //nolint:errcheck // nothing is left in it
+		p = at
+	}
 	err := p.in(func() error {
 		result = echoResult(ctx, to, full)
 		return nil

@@ -7,11 +7,12 @@ import (
 	"errors"
 	"net"
 	"net/netip"
-	"os"
 	"syscall"
 	"time"
 
+	"github.com/fairway-net/fairway/diagnose/doctor"
 	"github.com/fairway-net/fairway/internal/netns"
+	"github.com/fairway-net/fairway/model"
 )
 
 // Timeout bounds each probe.
@@ -33,34 +34,61 @@ func (p Prober) in(fn func() error) error {
 
 // Connect tries to open a TCP connection and closes it at once.
 func (p Prober) Connect(ctx context.Context, to netip.AddrPort) string {
-	ctx, cancel := context.WithTimeout(ctx, Timeout)
-	defer cancel()
-	var d net.Dialer
-	var conn net.Conn
-	err := p.in(func() (err error) {
-		conn, err = d.DialContext(ctx, "tcp", to.String())
-		return err
-	})
-	switch {
-	case err == nil:
-		if err := conn.Close(); err != nil {
+	from := p.NS
+	if from == nil {
+		here, err := netns.Current()
+		if err != nil {
 			return err.Error()
 		}
+		defer here.Close() //nolint:errcheck // nothing was done in it
+		from = here
+	}
+	attempt, err := NewAttempt(from, model.TCP, to)
+	if err != nil {
+		return err.Error()
+	}
+	err = attempt.Make(ctx, Timeout)
+	if err == nil {
+		err = attempt.Close()
+	} else {
+		_ = attempt.Close() // it has failed already
+	}
+	return connectResult(err)
+}
+
+// connectResult is doctor.Prober's word for how an attempt ended.
+func connectResult(err error) string {
+	var prohibited *ProhibitedError
+	var number syscall.Errno
+	switch {
+	case err == nil:
 		return "ok"
+	case errors.As(err, &prohibited):
+		return doctor.Prohibited + prohibited.By.String()
 	case errors.Is(err, syscall.ECONNREFUSED):
 		return "refused"
-	case errors.Is(err, os.ErrDeadlineExceeded), errors.Is(err, context.DeadlineExceeded):
+	case errors.Is(err, ErrNoAnswer), errors.Is(err, context.DeadlineExceeded):
 		return "no answer in " + Timeout.String()
-	}
-	var number syscall.Errno
-	if errors.As(err, &number) {
+	case errors.As(err, &number):
 		return number.Error()
 	}
 	return err.Error()
 }
 
 // Lookup asks one DNS server for the addresses of a name, as an absolute name.
-func (p Prober) Lookup(ctx context.Context, server netip.AddrPort, network, name string) ([]netip.Addr, error) {
+func (p Prober) Lookup(ctx context.Context, from netip.Addr, server netip.AddrPort, network, name string) ([]netip.Addr, error) {
+	if from.IsValid() {
+		at, err := p.at(from)
+		if err != nil {
+			return nil, err
+		}
+		defer at.NS.Close() //nolint:errcheck // sockets in it outlive it
+		p = at
+	}
+	return p.lookup(ctx, server, network, name)
+}
+
+func (p Prober) lookup(ctx context.Context, server netip.AddrPort, network, name string) ([]netip.Addr, error) {
 	ctx, cancel := context.WithTimeout(ctx, Timeout)
 	defer cancel()
 	r := net.Resolver{PreferGo: true, StrictErrors: true, Dial: func(ctx context.Context, _, _ string) (conn net.Conn, err error) {

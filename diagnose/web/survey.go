@@ -127,7 +127,7 @@ func (s *survey) examine(ctx context.Context, service *corev1.Service, objects *
 	objects.Nodes = objects.Nodes[:min(len(objects.Nodes), mostNodes)]
 	q := explain.Question{Typed: "svc/" + service.Name, Target: explain.Target{Namespace: service.Namespace, Name: service.Name}}
 	r := &result{row: rowIn(objects, service)}
-	report, err := doctor.ByAPI(ctx, q, service, objects, config, s.domain, nil)
+	report, err := doctor.ByAPI(ctx, &doctor.Evidence{Objects: objects, Question: q, Service: service, Domain: s.domain}, config, nil)
 	if err != nil {
 		r.row.Error = err.Error()
 	} else {

@@ -39,6 +39,7 @@ func withoutAPI(t *testing.T, client kubernetes.Interface, name string) {
 	saysWithout(t, dead, why, 0, "looked at by what agents have in force, 0 problems", "doctor", "-A", "-n", "kube-system")
 	saysWithout(t, dead, why, 0, "ANSWERED", "trace", "svc/healthy", "--send", "--node", "node1")
 	saysWithout(t, dead, "", 0, "as they should be", "dump", "svc/healthy", "--node", "node1")
+	saysWithout(t, dead, why, 0, "this is what agents have in force", "status")
 	saysWithout(t, dead, why, 0, "TIME", "flows")
 	saysWithout(t, dead, "no node that answers has a Service default/healty in force", 0, "TIME", "flows", "--service", "healty")
 

@@ -30,6 +30,9 @@ func (s *Source) orInForce(ctx context.Context, read *explain.Objects, failed er
 	return s.InForce(ctx, failed)
 }
 
+// WithoutAPI has agents asked that need no API to be reached.
+func (s *Source) WithoutAPI() { s.noAPI = true }
+
 // InForce takes what agents have in force. The error is that of the API if none answers.
 func (s *Source) InForce(ctx context.Context, failed error) (*explain.Objects, error) {
 	agents := s.Agents(ctx, "")

@@ -1,6 +1,7 @@
 package collect
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -16,10 +17,11 @@ import (
 // instead of one that hangs; who waits for an answer of ten thousand objects has had others.
 const apiPatience = 5 * time.Second
 
-var errAPISilent = fmt.Errorf("the API server doesn't answer in %s", apiPatience)
-
 // Answers is what is known of the API server: that it has answered, or when it last didn't.
 type Answers struct {
+	// Patience is how long the first answer may take to begin; 0 is five seconds.
+	Patience time.Duration
+
 	some   atomic.Bool
 	silent atomic.Pointer[time.Time]
 }
@@ -27,7 +29,17 @@ type Answers struct {
 // isSilent reports whether it hasn't answered just now.
 func (a *Answers) isSilent() bool {
 	at := a.silent.Load()
-	return at != nil && time.Since(*at) < apiPatience
+	return at != nil && time.Since(*at) < a.patience()
+}
+
+func (a *Answers) patience() time.Duration { return cmp.Or(a.Patience, apiPatience) }
+
+// silentError says that the API server hasn't begun to answer in time.
+type silentError struct{ after time.Duration }
+
+// Error implements error.
+func (e silentError) Error() string {
+	return fmt.Sprintf("the API server doesn't answer in %s", e.after)
 }
 
 // Impatiently has requests fail while the server has answered none and hangs, if Answers are
@@ -57,14 +69,15 @@ func (f *firstAnswer) RoundTrip(request *http.Request) (*http.Response, error) {
 	case f.answers.some.Load():
 		return f.base.RoundTrip(request)
 	case f.answers.isSilent():
-		return nil, errAPISilent
+		return nil, silentError{f.answers.patience()}
 	}
 	ctx, cancel := context.WithCancelCause(request.Context())
-	timer := time.AfterFunc(apiPatience, func() { cancel(errAPISilent) })
+	silent := silentError{f.answers.patience()}
+	timer := time.AfterFunc(silent.after, func() { cancel(silent) })
 	response, err := f.base.RoundTrip(request.WithContext(ctx))
 	timer.Stop()
 	if err != nil {
-		if cause := context.Cause(ctx); errors.Is(cause, errAPISilent) {
+		if cause := context.Cause(ctx); errors.Is(cause, silent) {
 			now := time.Now()
 			f.answers.silent.Store(&now)
 			err = cause

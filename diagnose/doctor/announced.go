@@ -36,6 +36,18 @@ func canAnnounce(e *Evidence) (bool, string) {
 	return len(e.Announced) > 0, orElse(e.NoAnnounced, "no node says what it announces")
 }
 
+// Unannounced says that no node announces one of the Service's addresses, and why; "" if one
+// does, or if that isn't known.
+func Unannounced(ctx context.Context, e *Evidence) string {
+	if can, _ := canAnnounce(e); !can {
+		return ""
+	}
+	for _, f := range checkAnnounced(ctx, e) {
+		return f.text()
+	}
+	return ""
+}
+
 // checkAnnounced finds FW131: an address that no node announces. It is proved if every node was
 // asked.
 func checkAnnounced(_ context.Context, e *Evidence) []Finding {

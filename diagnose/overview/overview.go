@@ -25,6 +25,16 @@ type Input struct {
 	Slices   []discoveryv1.EndpointSlice
 	Events   []corev1.Event // Warnings about Services and Nodes
 	NoEvents string         // why there are none, if the user may not read them
+
+	// NoAPI says why the API can't be asked; "" if it was. Nodes and Services are what agents
+	// have in force then, and Taking how many endpoints of a Service take connections.
+	NoAPI  string
+	Taking map[types.NamespacedName]int
+	// Modes are those that agents say, by node.
+	Modes map[string]string
+	// Unannounced are the load balancer addresses that no node announces, by Service, with
+	// each node's reason.
+	Unannounced map[types.NamespacedName]string
 }
 
 // What has room on one screen.
@@ -37,7 +47,7 @@ const (
 // Write writes the screen.
 func Write(out io.Writer, in Input) error {
 	t := tabwriter.NewWriter(out, 0, 4, 2, ' ', 0)
-	lines := slices.Concat(nodeLines(in.Nodes), []string{""}, serviceLines(in))
+	lines := slices.Concat(nodeLines(in), []string{""}, serviceLines(in))
 	if problems := problems(in); len(problems) > 0 {
 		lines = append(lines, "", "NOT WELL")
 		lines = append(lines, problems...)
@@ -52,6 +62,9 @@ func Write(out io.Writer, in Input) error {
 		lines = append(lines, "", "WARNINGS OF THE LAST HOUR, which may be over")
 		lines = append(lines, warnings...)
 	}
+	if in.NoAPI != "" {
+		lines = append(lines, "", "The API can't be asked: "+in.NoAPI, "this is what agents have in force")
+	}
 	if in.NoEvents != "" {
 		lines = append(lines, "", "WARNINGS are not shown: "+in.NoEvents)
 	}
@@ -61,7 +74,8 @@ func Write(out io.Writer, in Input) error {
 	return t.Flush()
 }
 
-func nodeLines(nodes []corev1.Node) []string {
+func nodeLines(in Input) []string {
+	nodes := in.Nodes
 	lines := []string{"NODE\tSTATE\tMODE\tADDRESSES"}
 	for i := range nodes {
 		n := &nodes[i]
@@ -72,10 +86,12 @@ func nodeLines(nodes []corev1.Node) []string {
 			}
 		}
 		state := "Ready"
-		if !check.NodeOf(n).Ready {
+		if in.NoAPI != "" {
+			state = "answers"
+		} else if !check.NodeOf(n).Ready {
 			state = "NotReady"
 		}
-		mode := cmp.Or(n.Annotations[ownnode.ModeAnnotation], "unknown") // kube-proxy's nodes don't say
+		mode := cmp.Or(n.Annotations[ownnode.ModeAnnotation], in.Modes[n.Name], "unknown") // kube-proxy's nodes don't say
 		lines = append(lines, fmt.Sprintf("%s\t%s\t%s\t%s", n.Name, state, mode, strings.Join(addresses, ", ")))
 	}
 	if len(nodes) == 0 {
@@ -100,12 +116,20 @@ func serviceLines(in Input) []string {
 			ports = append(ports, fmt.Sprintf("%d/%s", p.Port, p.Protocol))
 		}
 		lines = append(lines, fmt.Sprintf("%s/%s\t%s\t%s\t%s\t%s", s.Namespace, s.Name, s.Spec.Type,
-			strings.Join(addresses(s), ", "), strings.Join(ports, ", "), counts[key(s)]))
+			strings.Join(addresses(s), ", "), strings.Join(ports, ", "), in.endpoints(counts, s)))
 	}
 	if more := len(in.Services) - len(list); more > 0 {
 		lines = append(lines, fmt.Sprintf("and %d more: fairway kubectl get services --all-namespaces", more))
 	}
 	return lines
+}
+
+// endpoints says how many endpoints a Service has.
+func (in *Input) endpoints(counts map[types.NamespacedName]tally, s *corev1.Service) string {
+	if in.NoAPI != "" {
+		return fmt.Sprintf("%d in force", in.Taking[key(s)])
+	}
+	return counts[key(s)].String()
 }
 
 func key(s *corev1.Service) types.NamespacedName {

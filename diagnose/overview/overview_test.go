@@ -103,3 +103,41 @@ func TestFamiliesAndRoom(t *testing.T) {
 		}
 	}
 }
+
+// TestInForce: without an API the screen says so, and what agents have in force.
+func TestInForce(t *testing.T) {
+	in := Input{
+		NoAPI: "the API server doesn't answer in 700ms",
+		Nodes: []corev1.Node{{ObjectMeta: metav1.ObjectMeta{Name: "m1"}}},
+		Services: []corev1.Service{
+			{ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: "web"}, Spec: corev1.ServiceSpec{ClusterIPs: []string{"10.96.0.10"}}},
+			{ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: "down"}},
+		},
+		Taking: map[types.NamespacedName]int{{Namespace: "default", Name: "web"}: 2},
+		Modes:  map[string]string{"m1": "nftables"},
+	}
+	var out strings.Builder
+	if err := Write(&out, in); err != nil {
+		t.Fatal(err)
+	}
+	for _, part := range []string{"m1    answers  nftables", "2 in force", "service default/down has no endpoints", "The API can't be asked: the API server doesn't answer in 700ms"} {
+		if !strings.Contains(out.String(), part) {
+			t.Errorf("the screen lacks %q:\n%s", part, out.String())
+		}
+	}
+	if strings.Contains(out.String(), "NotReady") || strings.Contains(out.String(), "default/web has no") {
+		t.Errorf("the screen guesses:\n%s", out.String())
+	}
+}
+
+// TestUnannounced: an address that no node announces is a problem, with the nodes' reasons.
+func TestUnannounced(t *testing.T) {
+	in := Input{
+		Services:    []corev1.Service{{ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: "web"}}},
+		Unannounced: map[types.NamespacedName]string{{Namespace: "default", Name: "web"}: "no node announces 10.77.0.1 (n1: it runs without --announce)"},
+	}
+	var out strings.Builder
+	if err := Write(&out, in); err != nil || !strings.Contains(out.String(), "service default/web: no node announces 10.77.0.1 (n1: it runs without --announce)") {
+		t.Errorf("%v\n%s", err, out.String())
+	}
+}

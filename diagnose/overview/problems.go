@@ -17,7 +17,7 @@ import (
 func problems(in Input) []string {
 	var lines []string
 	for i := range in.Nodes {
-		if check.NodeOf(&in.Nodes[i]).Ready {
+		if in.NoAPI != "" || check.NodeOf(&in.Nodes[i]).Ready {
 			continue
 		}
 		why := "its Node says so"
@@ -47,6 +47,9 @@ func serviceProblems(in Input) []string {
 		s := &in.Services[i]
 		name := s.Namespace + "/" + s.Name
 		all, ready := counts[key(s)].sum()
+		if in.NoAPI != "" {
+			all, ready = in.Taking[key(s)], in.Taking[key(s)]
+		}
 		switch {
 		case s.Spec.Type == corev1.ServiceTypeExternalName:
 			continue
@@ -57,6 +60,9 @@ func serviceProblems(in Input) []string {
 		}
 		if bad := len(failing[key(s)]); all > 0 && bad >= all && ready > 0 {
 			lines = append(lines, fmt.Sprintf("service %s: none of its %d endpoints passes its check; all get traffic (%s: keep)", name, all, check.AnnotationAllFailed))
+		}
+		if why := in.Unannounced[key(s)]; why != "" {
+			lines = append(lines, fmt.Sprintf("service %s: %s", name, why))
 		}
 		if awaitsAddress(s) {
 			lines = append(lines, fmt.Sprintf("service %s has no load balancer address", name))

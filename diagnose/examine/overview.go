@@ -1,0 +1,136 @@
+package examine
+
+import (
+	"context"
+	"fmt"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	discoveryv1 "k8s.io/api/discovery/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/client-go/kubernetes"
+
+	"github.com/fairway-net/fairway/diagnose/collect"
+	"github.com/fairway-net/fairway/diagnose/doctor"
+	"github.com/fairway-net/fairway/diagnose/explain"
+	"github.com/fairway-net/fairway/diagnose/overview"
+)
+
+const (
+	// readTime is how long the API has to tell all that an overview shows.
+	readTime = 10 * time.Second
+	// silentAfter is how long it has to begin, before agents are asked in its place.
+	silentAfter = 700 * time.Millisecond
+	// agentsTime is how long agents have to add what only they know.
+	agentsTime = 3 * time.Second
+)
+
+// Overview is what the API says of all there is, with what agents add; where the API doesn't
+// answer, it is what the agents of this machine or of the lab have in force.
+func Overview(ctx context.Context, source *collect.Source) (overview.Input, error) {
+	ctx, cancel := context.WithTimeout(ctx, readTime)
+	defer cancel()
+	quick := *source
+	quick.Answers = &collect.Answers{Patience: silentAfter}
+	in, err := read(ctx, &quick)
+	if err == nil {
+		addAgents(ctx, source, &in)
+		return in, nil
+	}
+	if inForce, failed := inForce(ctx, source, err); failed == nil {
+		return inForce, nil
+	}
+	if in, err = read(ctx, source); err == nil { // it is slow, and there is nobody else to ask
+		addAgents(ctx, source, &in)
+	}
+	return in, err
+}
+
+// read reads the API's objects.
+func read(ctx context.Context, source *collect.Source) (in overview.Input, err error) {
+	config, err := source.Config()
+	if err != nil {
+		return in, err
+	}
+	client, err := kubernetes.NewForConfig(source.Impatiently(config))
+	if err != nil {
+		return in, err
+	}
+	nodes, err := client.CoreV1().Nodes().List(ctx, metav1.ListOptions{})
+	if err != nil {
+		return in, fmt.Errorf("list Nodes: %w", err)
+	}
+	services, err := client.CoreV1().Services(metav1.NamespaceAll).List(ctx, metav1.ListOptions{})
+	if err != nil {
+		return in, fmt.Errorf("list Services: %w", err)
+	}
+	slices, err := client.DiscoveryV1().EndpointSlices(metav1.NamespaceAll).List(ctx, metav1.ListOptions{})
+	if err != nil {
+		return in, fmt.Errorf("list EndpointSlices: %w", err)
+	}
+	events, err := client.CoreV1().Events(metav1.NamespaceAll).List(ctx, metav1.ListOptions{FieldSelector: "type=Warning"})
+	in = overview.Input{Nodes: nodes.Items, Services: services.Items, Slices: slices.Items}
+	switch {
+	case apierrors.IsForbidden(err): // such as for a machine's own credential
+		in.NoEvents = err.Error()
+	case err != nil:
+		return in, fmt.Errorf("list Events: %w", err)
+	default:
+		in.Events = events.Items
+	}
+	return in, nil
+}
+
+// addAgents adds what only agents know: their modes, and who announces which address.
+func addAgents(ctx context.Context, source *collect.Source, in *overview.Input) {
+	ctx, cancel := context.WithTimeout(ctx, agentsTime)
+	defer cancel()
+	in.Modes, in.Unannounced = map[string]string{}, map[types.NamespacedName]string{}
+	agents := source.Agents(ctx, "")
+	for _, a := range agents {
+		if a.Err == nil {
+			in.Modes[a.Name()] = a.Status.Mode
+		}
+	}
+	said, missing := Announced(ctx, agents)
+	for i := range in.Services {
+		if why := unannounced(ctx, &in.Services[i], said, missing); why != "" {
+			in.Unannounced[types.NamespacedName{Namespace: in.Services[i].Namespace, Name: in.Services[i].Name}] = why
+		}
+	}
+}
+
+// unannounced says that no node announces a Service's address; "" if one does, or if that isn't
+// known.
+func unannounced(ctx context.Context, s *corev1.Service, said []doctor.Announced, missing string) string {
+	e := &doctor.Evidence{Objects: &explain.Objects{}, Service: s, Announced: said, NoAnnounced: missing}
+	return doctor.Unannounced(ctx, e)
+}
+
+// inForce is what the agents of this machine or of the lab have in force; failed says why the
+// API isn't asked.
+func inForce(ctx context.Context, source *collect.Source, failed error) (in overview.Input, err error) {
+	here := *source
+	here.WithoutAPI()
+	o, err := here.InForce(ctx, failed)
+	if err != nil {
+		return in, err
+	}
+	in = overview.Input{NoAPI: o.NoAPI, Taking: map[types.NamespacedName]int{}, Modes: map[string]string{}, Slices: []discoveryv1.EndpointSlice{}}
+	for _, n := range o.Nodes {
+		in.Nodes = append(in.Nodes, *n)
+	}
+	for _, s := range o.Services {
+		in.Services = append(in.Services, *s)
+		name := types.NamespacedName{Namespace: s.Namespace, Name: s.Name}
+		in.Taking[name] = o.TakingInForce(name)
+	}
+	for _, a := range here.AgentsHere(ctx) {
+		if a.Err == nil {
+			in.Modes[a.Name()] = a.Status.Mode
+		}
+	}
+	return in, nil
+}

@@ -41,7 +41,7 @@ func newBody(w http.ResponseWriter, r *http.Request, limit int64) *body {
 		source = http.MaxBytesReader(w, source, limit)
 	}
 	b := &body{source: source}
-	if source != http.NoBody && !isStream(r) {
+	if source != http.NoBody && !isGRPC(r) {
 		b.control = http.NewResponseController(w)
 	}
 	return b

@@ -45,6 +45,29 @@ func (l *lingering) Write(b []byte) (int, error) {
 	return l.Conn.Write(b)
 }
 
+// progress bounds how long a client may take nothing of a stream of HTTP/2 or HTTP/3,
+// whose connection may well be read. Short answers need none: they fit into the window
+// that a stream begins with.
+type progress struct {
+	stream  bool
+	control *http.ResponseController
+	written int
+	until   time.Time
+}
+
+const firstWindow = 32 << 10 // at most that of clients (RFC 9113, 6.9.2)
+
+// next is called before n more bytes are written.
+func (p *progress) next(n int) {
+	if p.written += n; !p.stream || p.written <= firstWindow {
+		return
+	}
+	if now := time.Now(); p.until.Sub(now) < writeTimeout/10*9 {
+		p.until = now.Add(writeTimeout)
+		_ = p.control.SetWriteDeadline(p.until) // a stream without one waits as long as it takes
+	}
+}
+
 // SetWriteDeadline is another's, which counts in place of Write's own until it is lifted.
 func (l *lingering) SetWriteDeadline(t time.Time) error {
 	if l.bounded.Store(!t.IsZero()); t.IsZero() {
@@ -65,7 +88,7 @@ func expectBody(w http.ResponseWriter, r *http.Request) {
 	if r.ContentLength == 0 || r.ProtoMajor > 1 {
 		return
 	}
-	if !isStream(r) {
+	if !isGRPC(r) {
 		_ = http.NewResponseController(w).SetReadDeadline(time.Now().Add(bodyTimeout)) // of a connection that has one
 	}
 	switch c := connectionOf(r.Context()).(type) {

@@ -24,30 +24,31 @@ type Access = model.Access
 
 // exchange is a request under way.
 type exchange struct {
-	engine     *Engine
-	socket     *socket
-	request    model.Request
-	isHTTP3    bool
-	writer     http.ResponseWriter // gets answers before the answer; nil leaves it to httptrace
-	decision   model.Decision
-	action     *model.Action
-	backend    *model.Backend
-	pool       *model.Pool
-	client     netip.Addr
-	trusted    bool      // the connection is a trusted proxy's
-	upgrade    bool      // the client asks for a WebSocket
-	trailers   bool      // the client reads trailers
-	askedAgain bool      // the request is a question whether one is let in
-	from       [3]string // where the request comes from: see forwarded
-	counter    counter
-	told       Access
-	cookie     string // of affinity, if the client has one
-	body       *body
-	informer   informer
-	awaited    *awaited   // the body, if the endpoint is asked whether it wants it
-	plain      *plainConn // the client's connection, if the short way has to look whether it is there
-	endpoint   netip.AddrPort
-	lastErr    error
+	engine      *Engine
+	socket      *socket
+	request     model.Request
+	multiplexed bool // of a connection that has others, in HTTP/2 and HTTP/3
+	isHTTP3     bool
+	writer      http.ResponseWriter // gets answers before the answer; nil leaves it to httptrace
+	decision    model.Decision
+	action      *model.Action
+	backend     *model.Backend
+	pool        *model.Pool
+	client      netip.Addr
+	trusted     bool      // the connection is a trusted proxy's
+	upgrade     bool      // the client asks for a WebSocket
+	trailers    bool      // the client reads trailers
+	askedAgain  bool      // the request is a question whether one is let in
+	from        [3]string // where the request comes from: see forwarded
+	counter     counter
+	told        Access
+	cookie      string // of affinity, if the client has one
+	body        *body
+	informer    informer
+	awaited     *awaited   // the body, if the endpoint is asked whether it wants it
+	plain       *plainConn // the client's connection, if the short way has to look whether it is there
+	endpoint    netip.AddrPort
+	lastErr     error
 	// What was said of the client by who let it in.
 	authorized http.Header
 	cookies    []string
@@ -102,7 +103,7 @@ func (x *exchange) take(r *http.Request) {
 	peer, _ := netip.ParseAddrPort(r.RemoteAddr)
 	x.client, x.trusted = policy.Client(peer.Addr(), r.Header, x.engine.options.Trusted)
 	x.request = policy.Read(r, x.trusted)
-	x.upgrade = policy.IsWebSocket(r)
+	x.upgrade, x.multiplexed = policy.IsWebSocket(r), r.ProtoMajor >= 2
 	x.trailers = httpguts.HeaderValuesContainsToken(r.Header["Te"], "trailers")
 	x.askedAgain = r.Header.Get("X-Sent-From") == sentFrom
 	x.forwarded(r)
@@ -231,8 +232,8 @@ func (x *exchange) ends(r *http.Request) ends {
 	return e
 }
 
-// isStream reports whether each part of the answer has to go out at once.
-func isStream(r *http.Request) bool {
+// isGRPC reports whether a request is one of gRPC, whose body may be silent for long.
+func isGRPC(r *http.Request) bool {
 	return strings.HasPrefix(r.Header.Get("Content-Type"), "application/grpc")
 }
 

@@ -129,9 +129,11 @@ func (x *exchange) copyBody(w http.ResponseWriter, response *http.Response) erro
 	}
 	buffer := bufferPool.Get().(*[]byte)
 	defer bufferPool.Put(buffer)
+	taken := progress{stream: x.multiplexed, control: http.NewResponseController(w)}
 	for {
 		n, err := response.Body.Read(*buffer)
 		if n > 0 {
+			taken.next(n)
 			if _, err := w.Write((*buffer)[:n]); err != nil {
 				return err
 			}

@@ -2,6 +2,8 @@ package native
 
 import (
 	"bufio"
+	"bytes"
+	"errors"
 	"fmt"
 	"io"
 	"net"
@@ -11,6 +13,7 @@ import (
 	"time"
 
 	"golang.org/x/net/http2"
+	"golang.org/x/net/http2/hpack"
 
 	"github.com/fairway-net/fairway/ingress/model"
 )
@@ -67,6 +70,45 @@ func TestUnread(t *testing.T) {
 	case <-ended:
 	case <-time.After(time.Minute):
 		t.Error("the connection is still open")
+	}
+}
+
+// TestUnreadStream: a client of HTTP/2 that opens no window for a stream loses that.
+func TestUnreadStream(t *testing.T) {
+	defer func(d time.Duration) { writeTimeout = d }(writeTimeout)
+	writeTimeout = 300 * time.Millisecond
+	ended := make(chan struct{})
+	answer := http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+		for part := make([]byte, 1<<20); ; {
+			if _, err := w.Write(part); err != nil {
+				close(ended)
+				return
+			}
+		}
+	})
+	e := withRule(t, &model.Action{Backends: to("web")}, map[string]*model.Pool{"web": poolAt("web", listening(t, answer))})
+	c, err := net.Dial("tcp", e.Sockets()["s"].String())
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() { _ = c.Close() }()
+	if _, err := io.WriteString(c, http2.ClientPreface); err != nil {
+		t.Fatal(err)
+	}
+	f := http2.NewFramer(c, c)
+	var block bytes.Buffer
+	encoder := hpack.NewEncoder(&block)
+	for _, h := range [][2]string{{":method", "GET"}, {":scheme", "http"}, {":path", "/"}, {":authority", "h"}} {
+		_ = encoder.WriteField(hpack.HeaderField{Name: h[0], Value: h[1]}) // into memory
+	}
+	if err := errors.Join(f.WriteSettings(), f.WriteHeaders(http2.HeadersFrameParam{StreamID: 1, BlockFragment: block.Bytes(), EndStream: true, EndHeaders: true})); err != nil {
+		t.Fatal(err)
+	}
+	go func() { _, _ = io.Copy(io.Discard, c) }() // the connection is read
+	select {
+	case <-ended:
+	case <-time.After(time.Minute):
+		t.Error("the stream is still open")
 	}
 }
 

@@ -19,6 +19,7 @@ import (
 	"github.com/fairway-net/fairway/dns"
 	"github.com/fairway-net/fairway/dns/machine"
 	names "github.com/fairway-net/fairway/dns/outside"
+	"github.com/fairway-net/fairway/internal/keptfile"
 	"github.com/fairway-net/fairway/kube/credentials"
 )
 
@@ -99,7 +100,7 @@ func dnsUninstallCommand() *cobra.Command {
 func clusterServer(ctx context.Context, text string, objects *collect.Source) (netip.Addr, error) {
 	if text == "" && objects.Kubeconfig == "" {
 		var s settings
-		data, err := os.ReadFile(filepath.Join(credentials.NodeDir, "cluster.json"))
+		data, err := keptfile.Load(filepath.Join(credentials.NodeDir, "cluster.json"))
 		if err == nil && json.Unmarshal(data, &s) == nil && s.DNS.IsValid() {
 			return s.DNS, nil
 		}

@@ -24,6 +24,7 @@ import (
 	"github.com/fairway-net/fairway/apiserver"
 	"github.com/fairway-net/fairway/dns"
 	"github.com/fairway-net/fairway/endpoint/publish"
+	"github.com/fairway-net/fairway/internal/keptfile"
 	"github.com/fairway-net/fairway/kube"
 	"github.com/fairway-net/fairway/kube/balance"
 	"github.com/fairway-net/fairway/kube/credentials"
@@ -150,21 +151,25 @@ func clusterSettings(ctx context.Context, api *rest.Config, file string, log *sl
 		if err != nil {
 			return nil, fmt.Errorf("encode settings of the cluster: %w", err)
 		}
-		if err := os.WriteFile(file, data, 0o600); err != nil {
+		if err := keptfile.Save(file, data, 0o600); err != nil {
 			return nil, fmt.Errorf("remember settings of the cluster: %w", err)
 		}
 		return s, nil
 	}
-	data, readErr := os.ReadFile(file)
-	if readErr != nil {
-		return nil, fmt.Errorf("ask for settings of the cluster: %w", err)
-	}
-	log.Warn("no server answers; continuing with the last known state of the cluster", "err", err)
 	s = &settings{}
-	if err := json.Unmarshal(data, s); err != nil {
-		return nil, fmt.Errorf("read %s: %w", file, err)
+	data, readErr := keptfile.Load(file)
+	if readErr == nil {
+		readErr = json.Unmarshal(data, s)
 	}
-	return s, nil
+	if readErr == nil {
+		log.Warn("no server answers; continuing with the last known state of the cluster", "err", err)
+		return s, nil
+	}
+	err = fmt.Errorf("ask for settings of the cluster: %w", err)
+	if !errors.Is(readErr, fs.ErrNotExist) {
+		err = errors.Join(err, keptfile.SetAside(file, readErr, log))
+	}
+	return nil, err
 }
 
 func askSettings(ctx context.Context, api *rest.Config) (*settings, error) {

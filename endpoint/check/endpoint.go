@@ -21,6 +21,10 @@ type Endpoint struct {
 // Service are published, and the agent judges them itself.
 const NodeLabel = "fairway.dev/node"
 
+// AnnotationPublishers, on a Service, names the machines that may publish endpoints of
+// it, divided by commas; * is all. It is the choice of the Service's author.
+const AnnotationPublishers = "fairway.dev/publishers"
+
 // AnnotationReason, on a published slice, says why its endpoint isn't ready.
 const AnnotationReason = "fairway.dev/not-ready-because"
 

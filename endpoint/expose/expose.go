@@ -15,7 +15,6 @@ import (
 	"k8s.io/apimachinery/pkg/util/validation"
 
 	"github.com/fairway-net/fairway/endpoint/check"
-	"github.com/fairway-net/fairway/endpoint/publish"
 )
 
 // Manager is what the label endpointslice.kubernetes.io/managed-by says of the
@@ -77,7 +76,7 @@ func (r Request) Objects() (*corev1.Service, []*discoveryv1.EndpointSlice, error
 		}
 	}
 	if len(endpoints) == 0 { // machines are to publish them
-		metav1.SetMetaDataAnnotation(&service.ObjectMeta, publish.Publishers, "*")
+		metav1.SetMetaDataAnnotation(&service.ObjectMeta, check.AnnotationPublishers, "*")
 	}
 	return service, r.slices(protocol, endpoints), nil
 }

@@ -8,6 +8,8 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	discoveryv1 "k8s.io/api/discovery/v1"
 	"k8s.io/apimachinery/pkg/types"
+
+	"github.com/fairway-net/fairway/endpoint/check"
 )
 
 // TestServiceChooses: a machine publishes endpoints of Services that name it, or all; what
@@ -17,7 +19,7 @@ func TestServiceChooses(t *testing.T) {
 	entry := Entry{Source: "web.yaml", Service: types.NamespacedName{Namespace: "default", Name: "web"}, Port: 80, Protocol: corev1.ProtocolTCP}
 	for value, want := range map[string]bool{"": false, "*": true, "n1": true, "n2, n1": true, "n2,n11": false} {
 		s := service("web", ipv4, corev1.ServicePort{Port: 80, Protocol: corev1.ProtocolTCP})
-		s.Annotations = map[string]string{Publishers: value}
+		s.Annotations = map[string]string{check.AnnotationPublishers: value}
 		endpoints, problems := m.resolve([]Entry{entry}, s, nil)
 		if (len(endpoints) == 1) != want || (len(problems) == 0) != want {
 			t.Errorf("%q: %v, %v", value, endpoints, problems)

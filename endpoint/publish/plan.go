@@ -58,7 +58,7 @@ func (m *machine) resolve(entries []Entry, service *corev1.Service, have map[str
 		}
 		if closed {
 			problems = append(problems, fmt.Errorf("%s: Service %s doesn't say that this machine may publish endpoints of it: kubectl annotate service %s -n %s %s=%s (or '*' for all machines)",
-				e.Source, e.Service, e.Service.Name, e.Service.Namespace, Publishers, m.name))
+				e.Source, e.Service, e.Service.Name, e.Service.Namespace, check.AnnotationPublishers, m.name))
 		}
 		if !some {
 			problems = append(problems, fmt.Errorf("%s: Service %s has addresses of %v, and this machine publishes %v", e.Source, e.Service, service.Spec.IPFamilies, addresses))

@@ -145,7 +145,7 @@ func (r *rig) hears(what string) bool {
 
 func service(name string, families []corev1.IPFamily, ports ...corev1.ServicePort) *corev1.Service {
 	return &corev1.Service{
-		ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: name, Annotations: map[string]string{Publishers: "*"}},
+		ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: name, Annotations: map[string]string{check.AnnotationPublishers: "*"}},
 		Spec:       corev1.ServiceSpec{IPFamilies: families, Ports: ports},
 	}
 }

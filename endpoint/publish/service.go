@@ -7,6 +7,8 @@ import (
 	"strings"
 
 	corev1 "k8s.io/api/core/v1"
+
+	"github.com/fairway-net/fairway/endpoint/check"
 )
 
 // accepts returns an error if a Service doesn't take endpoints that machines publish.
@@ -20,13 +22,9 @@ func accepts(s *corev1.Service) error {
 	return nil
 }
 
-// Publishers is the annotation of a Service that names the machines which may publish
-// endpoints of it, divided by commas; * is all. It is the Service's author's choice.
-const Publishers = "fairway.dev/publishers"
-
 // mayPublish reports whether a machine is named.
 func mayPublish(s *corev1.Service, node string) bool {
-	for name := range strings.SplitSeq(s.Annotations[Publishers], ",") {
+	for name := range strings.SplitSeq(s.Annotations[check.AnnotationPublishers], ",") {
 		if name = strings.TrimSpace(name); name == node || name == "*" {
 			return true
 		}

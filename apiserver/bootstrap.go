@@ -20,6 +20,7 @@ import (
 
 	"github.com/fairway-net/fairway/apiserver/allocator"
 	"github.com/fairway-net/fairway/apiserver/rights"
+	"github.com/fairway-net/fairway/apiserver/storage"
 	"github.com/fairway-net/fairway/apiserver/validation"
 	"github.com/fairway-net/fairway/kube/balance"
 )
@@ -63,11 +64,15 @@ func (s *Server) enterService(ctx context.Context, client kubernetes.Interface) 
 		// Another Service may have the address: that one must go first.
 		slog.Warn("apiserver: trying again", "err", err)
 	}
+	keys, err := storage.KeyNames(EncryptionKeys(s.config.DataDir))
+	if err != nil {
+		return err
+	}
 	p := &presence{
 		etcd: s.backend.Client.Client, api: client, closed: make(chan struct{}),
 		self:  netip.AddrPortFrom(s.config.AdvertiseAddress, uint16(s.config.Port)),
 		alone: len(s.config.EtcdServers) == 0 && s.config.membership == nil, services: services,
-		name: s.config.name(), version: KubernetesVersion,
+		name: s.config.name(), version: KubernetesVersion, secretKeys: keys,
 		// Commands on this machine find the others when this one is down.
 		changed: func(servers []string) error {
 			return balance.Remember(filepath.Join(s.config.DataDir, balance.FileName), servers, time.Now())

@@ -41,6 +41,9 @@ type Member struct {
 	// Role is "leader", "follower", "joining", "alone", or, while most of the
 	// servers are away, "no leader".
 	Role string `json:"role"`
+	// SecretKeys are the names of the keys that it reads Secrets with, the one that it
+	// writes with first.
+	SecretKeys []string `json:"secretKeys,omitempty"`
 }
 
 // serveMembers sets the paths up by which servers come and go.
@@ -226,11 +229,11 @@ func (s *Server) listMembers(ctx context.Context) (any, error) {
 			living[one.Name] = one
 		}
 	}
-	living[s.config.name()] = listed{Version: KubernetesVersion, at: netip.AddrPortFrom(s.config.AdvertiseAddress, uint16(s.config.Port))}
+	living[s.config.name()] = listed{Version: KubernetesVersion, SecretKeys: living[s.config.name()].SecretKeys, at: netip.AddrPortFrom(s.config.AdvertiseAddress, uint16(s.config.Port))}
 	members := []Member{}
 	for _, m := range known {
 		one := living[m.Name]
-		member := Member{Name: memberName(m), PeerURL: m.PeerURL, Version: one.Version, Role: role(m, hasLeader)}
+		member := Member{Name: memberName(m), PeerURL: m.PeerURL, Version: one.Version, Role: role(m, hasLeader), SecretKeys: one.SecretKeys}
 		if one.at.IsValid() {
 			member.URL = joinAddress(one.at.Addr(), int(one.at.Port()))
 		}

@@ -54,6 +54,12 @@ func (c *Config) adopt(s shared) error {
 
 func membershipFile(dataDir string) string { return filepath.Join(dataDir, "server.json") }
 
+// IsOfCluster reports whether a data directory is that of a server of a cluster.
+func IsOfCluster(dataDir string) (bool, error) {
+	m, err := readMembership(dataDir)
+	return m != nil, err
+}
+
 // readMembership returns nil for a server that is alone.
 func readMembership(dataDir string) (*membership, error) {
 	data, err := os.ReadFile(membershipFile(dataDir))

@@ -30,8 +30,10 @@ type presence struct {
 	alone bool
 	// name and version are for people.
 	name, version string
-	lease         clientv3.LeaseID
-	closed        chan struct{}
+	// secretKeys are the names of the keys with which Secrets can be read.
+	secretKeys []string
+	lease      clientv3.LeaseID
+	closed     chan struct{}
 	// services makes the Services of the API and of DNS that aren't there.
 	services func(context.Context) error
 	// changed is told the URLs of all servers; nil if nobody asks.
@@ -42,7 +44,10 @@ type presence struct {
 type listed struct {
 	Name    string `json:"name,omitempty"`
 	Version string `json:"version,omitempty"`
-	at      netip.AddrPort
+	// SecretKeys are the names of the keys that it reads Secrets with; the first is the
+	// one that it writes with.
+	SecretKeys []string `json:"secretKeys,omitempty"`
+	at         netip.AddrPort
 }
 
 const (
@@ -127,7 +132,7 @@ func (p *presence) renew(ctx context.Context) error {
 	if err != nil {
 		return fmt.Errorf("take lease: %w", err)
 	}
-	data, err := json.Marshal(listed{Name: p.name, Version: p.version})
+	data, err := json.Marshal(listed{Name: p.name, Version: p.version, SecretKeys: p.secretKeys})
 	if err != nil {
 		return fmt.Errorf("list server: %w", err)
 	}

@@ -10,6 +10,7 @@ import (
 	"errors"
 	"fmt"
 	"os"
+	"slices"
 	"strings"
 
 	clientv3 "go.etcd.io/etcd/client/v3"
@@ -50,15 +51,36 @@ func Encryption(file string) (value.Transformer, error) {
 	return value.NewPrefixTransformers(unknown, transformers...), nil
 }
 
-// AddEncryptionKey puts a new key before those of file. Servers that start
-// afterwards encrypt with it.
+// AddEncryptionKey puts a new key behind those of file. Servers that start afterwards read
+// what is encrypted with it, and don't write with it yet: all servers must have it first.
 func AddEncryptionKey(file string) error {
-	old, err := os.ReadFile(file)
+	keys, err := encryptionKeys(file)
 	if err != nil {
-		return fmt.Errorf("read encryption keys: %w", err)
+		return err
 	}
-	key := newKey()
-	return writeKeys(file, append([]byte(base64.StdEncoding.EncodeToString(key)+"\n"), old...))
+	return writeKeys(file, encodeKeys(append(keys, newKey())))
+}
+
+// UseLastEncryptionKey puts the last key of file first. Servers that start afterwards
+// encrypt with it.
+func UseLastEncryptionKey(file string) error {
+	keys, err := encryptionKeys(file)
+	if err != nil {
+		return err
+	}
+	if len(keys) < 2 {
+		return fmt.Errorf("%s has one key only: make another one with --new-key", file)
+	}
+	last := len(keys) - 1
+	return writeKeys(file, encodeKeys(slices.Concat(keys[last:], keys[:last])))
+}
+
+func encodeKeys(keys [][]byte) []byte {
+	var out []byte
+	for _, key := range keys {
+		out = append(base64.StdEncoding.AppendEncode(out, key), '\n')
+	}
+	return out
 }
 
 // UnknownKeys are the names of keys with which Secrets in the store are encrypted and that

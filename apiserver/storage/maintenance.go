@@ -27,10 +27,13 @@ type maintenance struct {
 	again   time.Duration
 	// defragment makes the file as small as it can be.
 	defragment func() error
+	// patience is how many periods a leader lets the other members go first, and waited how
+	// many it has waited.
+	patience, waited int
 }
 
 func usualMaintenance() maintenance {
-	return maintenance{quota: 8 << 30, period: time.Minute, small: 64 << 20, again: 10 * time.Minute}
+	return maintenance{quota: 8 << 30, period: time.Minute, small: 64 << 20, again: 10 * time.Minute, patience: 5}
 }
 
 // maintain gives unused room back to the file system, and lets etcd write again
@@ -69,8 +72,15 @@ func (m *maintenance) once(ctx context.Context, client *clientv3.Client) error {
 			return err
 		}
 	}
-	if rescue || m.wastes(status.DbSize, status.DbSizeInUse) {
+	switch {
+	case rescue:
 		if status, err = m.shrink(ctx, client, status); err != nil {
+			return err
+		}
+	case !m.wastes(status.DbSize, status.DbSizeInUse):
+		m.waited = 0
+	default:
+		if status, err = m.shrinkInTurn(ctx, client, status); err != nil {
 			return err
 		}
 	}
@@ -88,6 +98,61 @@ func (m *maintenance) once(ctx context.Context, client *clientv3.Client) error {
 // Defragmenting takes as much room as is used, and about a second per 100 MB, in
 // which etcd doesn't answer.
 func (m *maintenance) wastes(size, used int64) bool { return size > m.small && used < size/2 }
+
+const (
+	// defragmenting is the key of the member that defragments its file.
+	defragmenting = ownPrefix + "defragmenting"
+	// turnSeconds is how long a member has its turn at most, should it die meanwhile.
+	turnSeconds = 600
+)
+
+// shrinkInTurn makes the file smaller unless another member is at that: a member that
+// defragments doesn't answer, and most of them must. The leader comes last, since the
+// others elect another one meanwhile.
+func (m *maintenance) shrinkInTurn(ctx context.Context, client *clientv3.Client, status *clientv3.StatusResponse) (*clientv3.StatusResponse, error) {
+	members, err := client.MemberList(ctx)
+	if err != nil {
+		return nil, fmt.Errorf("list members: %w", err)
+	}
+	if len(members.Members) == 1 {
+		return m.shrink(ctx, client, status)
+	}
+	if status.Leader == status.Header.MemberId && m.waited < m.patience {
+		m.waited++
+		return status, nil
+	}
+	end, mine, err := takeTurn(ctx, client, status.Header.MemberId)
+	if err != nil || !mine {
+		return status, err // another one's: the next period
+	}
+	m.waited = 0
+	after, err := m.shrink(ctx, client, status)
+	return after, errors.Join(err, end(ctx))
+}
+
+// takeTurn makes a member the one that defragments, unless there is one, until end is
+// called.
+func takeTurn(ctx context.Context, client *clientv3.Client, member uint64) (end func(context.Context) error, mine bool, err error) {
+	grant, err := client.Grant(ctx, turnSeconds)
+	if err != nil {
+		return nil, false, fmt.Errorf("take turn: %w", err)
+	}
+	end = func(ctx context.Context) error {
+		if _, err := client.Revoke(ctx, grant.ID); err != nil {
+			return fmt.Errorf("end turn: %w", err)
+		}
+		return nil
+	}
+	taken, err := client.Txn(ctx).If(clientv3.Compare(clientv3.CreateRevision(defragmenting), "=", 0)).
+		Then(clientv3.OpPut(defragmenting, fmt.Sprintf("%x", member), clientv3.WithLease(grant.ID))).Commit()
+	if err != nil {
+		return nil, false, errors.Join(fmt.Errorf("take turn: %w", err), end(ctx))
+	}
+	if !taken.Succeeded {
+		return nil, false, end(ctx)
+	}
+	return end, true, nil
+}
 
 // rescue drops all old revisions of a store that has reached its quota. What
 // compacts every five minutes notes that in the store, which takes no writes now.

@@ -91,3 +91,23 @@ func TestDefragmentation(t *testing.T) {
 		t.Errorf("after defragmentation the store has %v, %v", got, err)
 	}
 }
+
+// TestOneTurn: one member defragments at a time, and the next one after it.
+func TestOneTurn(t *testing.T) {
+	ctx, cancel := context.WithTimeout(t.Context(), 2*time.Minute)
+	defer cancel()
+	client := openMember(ctx, t, Options{Dir: t.TempDir()}).Client.Client
+	end, mine, err := takeTurn(ctx, client, 1)
+	if err != nil || !mine {
+		t.Fatalf("the first has no turn: %v", err)
+	}
+	if _, mine, err := takeTurn(ctx, client, 2); err != nil || mine {
+		t.Errorf("two at a time: %v, %v", mine, err)
+	}
+	if err := end(ctx); err != nil {
+		t.Fatal(err)
+	}
+	if _, mine, err := takeTurn(ctx, client, 2); err != nil || !mine {
+		t.Errorf("the second has no turn after the first: %v", err)
+	}
+}

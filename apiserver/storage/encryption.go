@@ -118,7 +118,9 @@ const secretsPage = 500
 // keyOf names the key that a stored value is encrypted with.
 func keyOf(value []byte) (name string, encrypted bool) {
 	rest, encrypted := strings.CutPrefix(string(value[:min(len(value), 128)]), encryptedPrefix)
-	name, _, _ = strings.Cut(rest, ":")
+	if encrypted {
+		name, _, _ = strings.Cut(rest, ":")
+	}
 	return name, encrypted
 }
 

@@ -20,8 +20,8 @@ import (
 )
 
 func ingressCommand() *cobra.Command {
-	c := &cobra.Command{Use: "ingress", Short: "Convert Ingresses to Gateway API", Args: cobra.NoArgs}
-	c.AddCommand(ingressConvertCommand())
+	c := &cobra.Command{Use: "ingress", Short: "Assess Ingresses, and convert them to Gateway API", Args: cobra.NoArgs}
+	c.AddCommand(ingressAssessCommand(), ingressConvertCommand())
 	return c
 }
 
@@ -42,7 +42,9 @@ func ingressConvertCommand() *cobra.Command {
 there, or another meaning, is named on standard error. Nothing is changed.
 
 An Ingress whose annotations protect it (auth-…, lists of addresses) is not
-converted: without them it would be open to everybody.`,
+converted: without them it would be open to everybody.
+
+The exit code is 1 if anything was named.`,
 		Example: `  fairway ingress convert --all-namespaces --class nginx >routes.yaml
   fairway ingress convert -f manifests/`,
 		Args: cobra.NoArgs,
@@ -56,7 +58,10 @@ converted: without them it would be open to everybody.`,
 			for _, line := range result.Left {
 				fmt.Fprintln(cmd.ErrOrStderr(), line)
 			}
-			return writeConverted(cmd.OutOrStdout(), result)
+			if err := writeConverted(cmd.OutOrStdout(), result); err != nil || len(result.Left) == 0 {
+				return err
+			}
+			return exitError{code: 1}
 		},
 	}
 	flags := c.Flags()

@@ -75,12 +75,15 @@ their routes and policies, Ingresses, Services, EndpointSlices and Secrets.`,
 
 // renderL7 prints what Gateways, routes and Ingresses mean, and what can't be.
 func renderL7(w, warnings io.Writer, files []string) error {
-	out, ignored, err := requests.FromFiles(files)
+	out, ignored, given, err := requests.FromFiles(files)
 	if err != nil {
 		return err
 	}
 	for _, p := range out.Problems {
 		fmt.Fprintf(warnings, "fairway: %s %s: %s\n", p.Kind, p.Object, p.Message)
+	}
+	for _, one := range given {
+		fmt.Fprintf(warnings, "fairway: %s: not among the manifests, taken as given\n", one)
 	}
 	for _, one := range ignored {
 		fmt.Fprintf(warnings, "fairway: %s: not used\n", one)

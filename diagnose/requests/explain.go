@@ -36,7 +36,10 @@ func Explain(ctx context.Context, w io.Writer, q Question, source *collect.Sourc
 	}
 	var out *ingress.Output
 	if len(source.Files) > 0 {
-		out, _, err = FromFiles(source.Files)
+		var given []string
+		if out, _, given, err = FromFiles(source.Files); len(given) > 0 {
+			fmt.Fprintf(w, "taken as given, since no manifest has them: %s\n\n", strings.Join(given, ", "))
+		}
 	} else if config, failed := source.Config(); failed != nil {
 		err = failed
 	} else {
@@ -45,7 +48,11 @@ func Explain(ctx context.Context, w io.Writer, q Question, source *collect.Sourc
 	if err != nil {
 		return false, err
 	}
-	return writeRequest(w, out.Table, r, port), nil
+	answered = writeRequest(w, out.Table, r, port)
+	if owner, found := out.Owner(r.Host); found {
+		fmt.Fprintf(w, "\nIngress %s owns the host: it decides the certificate, client certificates, redirects and other names\n", owner)
+	}
+	return answered, nil
 }
 
 // request reads what was typed, and the port that it goes to.

@@ -23,6 +23,7 @@ import (
 	gatewayv1 "sigs.k8s.io/gateway-api/apis/v1"
 
 	"github.com/fairway-net/fairway/compile"
+	"github.com/fairway-net/fairway/ingress/assess"
 	ingress "github.com/fairway-net/fairway/ingress/compile"
 	l7 "github.com/fairway-net/fairway/ingress/model"
 	"github.com/fairway-net/fairway/ingress/watch"
@@ -69,11 +70,16 @@ func FromAPI(ctx context.Context, config *rest.Config) (*ingress.Output, error) 
 	}
 }
 
-// FromFiles compiles manifests. What they hold besides is named in ignored.
-func FromFiles(files []string) (out *ingress.Output, ignored []string, err error) {
+// FromFiles compiles manifests. What they hold besides is named in ignored; what they
+// refer to and don't hold is taken as given where that makes sense, and named in given:
+// classes, certificates, and Services if there are none.
+func FromFiles(files []string) (out *ingress.Output, ignored, given []string, err error) {
 	objects, choice, ignored, err := Objects(files)
 	if err != nil {
-		return nil, nil, err
+		return nil, nil, nil, err
+	}
+	if given, err = assess.Complete(objects); err != nil {
+		return nil, nil, nil, err
 	}
 	return compileRequests(objects, func(service types.NamespacedName, port *corev1.ServicePort) []model.Backend {
 		proto := model.TCP
@@ -81,7 +87,7 @@ func FromFiles(files []string) (out *ingress.Output, ignored []string, err error
 			proto = model.UDP
 		}
 		return choice.Takers(service, port.Name, proto)
-	}), ignored, nil
+	}), ignored, given, nil
 }
 
 // Objects reads manifests, and what chooses endpoints among theirs.

@@ -18,6 +18,9 @@ import (
 	"github.com/fairway-net/fairway/ingress/model"
 )
 
+// NginxPrefix is that of ingress-nginx' annotations.
+const NginxPrefix = nginx
+
 // nginx is the prefix of ingress-nginx' annotations, seed that of the haproxy
 // Service load balancer's.
 const (

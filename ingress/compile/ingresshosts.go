@@ -387,3 +387,17 @@ func (c *compiler) fileFor(host string) *tls.Certificate {
 	}
 	return nil
 }
+
+// Owner is the Ingress that owns the host a name belongs to; false if none does.
+func (o *Output) Owner(name string) (types.NamespacedName, bool) {
+	in := o.compiler.in
+	if in == nil {
+		return types.NamespacedName{}, false
+	}
+	for _, hostname := range covering(name) {
+		if h := in.hosts[hostname]; h != nil && h.record.By.Name != "" && len(in.plain[hostname]) > 0 {
+			return h.record.By, true
+		}
+	}
+	return types.NamespacedName{}, false
+}

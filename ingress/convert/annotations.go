@@ -15,7 +15,6 @@ import (
 
 const (
 	nginx = "nginx.ingress.kubernetes.io/"
-	seed  = "serviceloadbalancer/lb."
 )
 
 // asked is what annotations ask for, as far as it has a form.
@@ -25,6 +24,7 @@ type asked struct {
 	redirects                          bool // filters answer; no backend does
 	headers                            []gatewayv1.HTTPHeaderMatch
 	filters                            []gatewayv1.HTTPRouteFilter
+	annotations                        []string // of others, that routes keep
 }
 
 // protect are annotations without which somebody gets in who must not: an
@@ -43,10 +43,15 @@ var elsewhere = map[string]string{
 	"configuration-snippet": "use filters of the route",
 	"server-snippet":        "use a rule of the route",
 	"canary-weight":         "give the backends of the route weights",
+	"canary-weight-total":   "give the backends of the route weights",
+	"canary-by-cookie":      "match the header Cookie in a rule of the route",
+	"proxy-buffering":       "bodies are passed on as they come",
+	"proxy-buffer-size":     "bodies are passed on as they come",
+	"proxy-buffers-number":  "bodies are passed on as they come",
 }
 
 // alongside are read together with another annotation.
-var alongside = []string{"cors-", "session-cookie-", "canary", "proxy-buffer"}
+var alongside = []string{"cors-", "session-cookie-", "canary"}
 
 // annotations reads those of the Ingress; false if it must not be converted.
 func (i *one) annotations() bool {
@@ -56,9 +61,7 @@ func (i *one) annotations() bool {
 	for _, name := range slices.Sorted(maps.Keys(all)) {
 		short, ours := strings.CutPrefix(name, nginx)
 		if !ours {
-			if strings.HasPrefix(name, seed) {
-				i.left("annotation %s: has no form in routes", name)
-			}
+			i.foreign(name, all[name])
 			continue
 		}
 		if slices.ContainsFunc(protect, func(p string) bool { return strings.HasPrefix(short, p) }) {
@@ -71,6 +74,31 @@ func (i *one) annotations() bool {
 		}
 	}
 	return i.canary() && converted
+}
+
+// readAtGateways are annotations of programs that look at Gateways.
+var readAtGateways = []string{"cert-manager.io/", "acme.cert-manager.io/"}
+
+// notOfRequests are annotations that say nothing of requests.
+var notOfRequests = []string{"kubectl.kubernetes.io/", "meta.helm.sh/", "kubernetes.io/ingress.class", "argocd.argoproj.io/"}
+
+// foreign keeps the annotation of another program where that looks for it, or names it.
+func (i *one) foreign(name, text string) {
+	begins := func(p string) bool { return strings.HasPrefix(name, p) }
+	switch {
+	case slices.ContainsFunc(notOfRequests, begins):
+	case slices.ContainsFunc(readAtGateways, begins):
+		kept := i.listenersOf(i.o.Namespace).annotations
+		if other, given := kept[name]; given && other != text {
+			i.left("annotation %s: the Gateway has it already, as %q of another Ingress", name, other)
+			return
+		}
+		kept[name] = text
+	case strings.HasPrefix(name, "external-dns.alpha.kubernetes.io/"):
+		i.asked.annotations = append(i.asked.annotations, name)
+	default:
+		i.left("annotation %s: is left out: has no form in routes", name)
+	}
 }
 
 func (i *one) annotation(short, text string) error {

@@ -221,6 +221,12 @@ func (i *one) add(name, host string, ports []gatewayv1.PortNumber, rules []gatew
 			TypeMeta:   metav1.TypeMeta{APIVersion: gatewayv1.GroupVersion.String(), Kind: "HTTPRoute"},
 			ObjectMeta: metav1.ObjectMeta{Namespace: i.o.Namespace, Name: i.free(name), Labels: i.o.Labels},
 		}
+		for _, name := range i.asked.annotations {
+			if r.Annotations == nil {
+				r.Annotations = map[string]string{}
+			}
+			r.Annotations[name] = i.o.Annotations[name]
+		}
 		for _, port := range ports {
 			r.Spec.ParentRefs = append(r.Spec.ParentRefs, gatewayv1.ParentReference{Name: gatewayv1.ObjectName(i.options.Gateway), Port: &port})
 		}

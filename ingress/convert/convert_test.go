@@ -235,6 +235,25 @@ spec: {defaultBackend: {service: {name: web, port: {number: 80}}}}
 	}
 }
 
+// TestForeignAnnotations: those of other programs are kept where these look, or named.
+func TestForeignAnnotations(t *testing.T) {
+	list := read(t, `
+metadata: {name: web, namespace: a, annotations: {cert-manager.io/cluster-issuer: le, external-dns.alpha.kubernetes.io/hostname: h, kubectl.kubernetes.io/last-applied-configuration: x, example.com/x: y, nginx.ingress.kubernetes.io/proxy-buffering: "off"}}
+spec: {defaultBackend: {service: {name: web, port: {number: 80}}}}
+`)
+	result := convert.Convert(list, convert.Options{GatewayClass: "fairway", Gateway: "ingress"})
+	if got := result.Gateways[0].Annotations; len(got) != 1 || got["cert-manager.io/cluster-issuer"] != "le" {
+		t.Errorf("the Gateway has %v", got)
+	}
+	if got := result.Routes[0].Annotations; len(got) != 1 || got["external-dns.alpha.kubernetes.io/hostname"] != "h" {
+		t.Errorf("the route has %v", got)
+	}
+	left := strings.Join(result.Left, "\n")
+	if len(result.Left) != 2 || !strings.Contains(left, "example.com/x: is left out") || !strings.Contains(left, "proxy-buffering: is left out: bodies are passed on as they come") {
+		t.Errorf("left %s", left)
+	}
+}
+
 // TestManyPaths: routes have 16 rules at most, and names of their own.
 func TestManyPaths(t *testing.T) {
 	list := read(t, "metadata: {name: many, namespace: a}\n---\nmetadata: {name: many-2, namespace: a}\nspec: {defaultBackend: {service: {name: web, port: {number: 80}}}}\n")

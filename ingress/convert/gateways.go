@@ -13,11 +13,13 @@ import (
 type listeners struct {
 	plain   bool
 	secrets map[string]string // by host
+	// annotations are of programs that look at Gateways.
+	annotations map[string]string
 }
 
 func (c *conversion) listenersOf(namespace string) *listeners {
 	if c.listeners[namespace] == nil {
-		c.listeners[namespace] = &listeners{secrets: map[string]string{}}
+		c.listeners[namespace] = &listeners{secrets: map[string]string{}, annotations: map[string]string{}}
 	}
 	return c.listeners[namespace]
 }
@@ -64,6 +66,9 @@ func (c *conversion) gateways() {
 		g := &gatewayv1.Gateway{
 			TypeMeta:   metav1.TypeMeta{APIVersion: gatewayv1.GroupVersion.String(), Kind: "Gateway"},
 			ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: c.options.Gateway},
+		}
+		if kept := c.listeners[namespace].annotations; len(kept) > 0 {
+			g.Annotations = kept
 		}
 		g.Spec.GatewayClassName = gatewayv1.ObjectName(c.options.GatewayClass)
 		g.Spec.Listeners = c.listeners[namespace].list()

@@ -33,6 +33,7 @@ func commands() []*cobra.Command {
 		cleanupCommand(),
 		labCommand(),
 		exposeCommand(),
+		lsCommand(),
 		publishCommand(),
 		hookCommand(),
 		statusCommand(),

@@ -8,6 +8,9 @@ sudo fairway up
 sudo fairway up --load-balancer-range 10.77.0.100-10.77.0.110
 sudo fairway up --bind-address 0.0.0.0 --advertise-address 10.77.0.11   # other machines may join
 sudo fairway up --mode ipvs --service-cidr 10.43.0.0/16`,
+	"ls": `
+fairway ls
+fairway ls -n shop`,
 	"server": `
 sudo fairway server --bind-address 0.0.0.0 --advertise-address 10.77.0.11
 sudo fairway server --cluster-init --bind-address 0.0.0.0               # the first of several

@@ -4,8 +4,11 @@ package cmd
 
 import (
 	"context"
+	"crypto/tls"
+	"errors"
 	"fmt"
 	"io"
+	"os"
 	"strings"
 
 	"github.com/spf13/cobra"
@@ -21,62 +24,139 @@ func exposeCommand() *cobra.Command {
 	var objects collect.Source
 	var request expose.Request
 	var output string
-	var dryRun bool
+	var dryRun, remove bool
 	c := &cobra.Command{
-		Use:   "expose NAME --port PORT [--to ADDRESS:PORT,...]",
+		Use:   "expose NAME --port PORT [--to ADDRESS:PORT,...] [--host NAME]",
 		Short: "Give processes on any machines one address and one name: creates a Service and its endpoints",
 		Example: `  fairway expose web --port 80 --to 10.77.0.12:8000,10.77.0.13:8000 --check http:/
-  fairway expose web --port 80 --to 10.77.0.12:8000 --type LoadBalancer -o yaml --dry-run`,
+  fairway expose shop --port 80 --to 10.77.0.12:8000,10.77.0.13:8000 --host shop.example.com --tls auto
+  fairway expose mail --port 25 --port 465:4650 --to 10.77.0.12 --keep-client-address
+  fairway expose web --port 80 --to 10.77.0.12:8000 --type LoadBalancer -o yaml --dry-run
+  fairway expose web --remove`,
 		Args: cobra.ExactArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			request.Name, request.Namespace = args[0], objects.Namespace
 			if output != "" && output != "yaml" {
 				return fmt.Errorf("--output %q: must be yaml", output)
 			}
+			if remove {
+				return removeExposed(cmd, &objects, &request)
+			}
+			if request.Type == "" && len(request.Web.Hosts) > 0 {
+				request.Type = string(corev1.ServiceTypeClusterIP) // clients come by the gateway
+			}
 			if request.Type == "" {
 				request.Type = string(usualType(cmd.Context(), &objects, cmd.ErrOrStderr()))
 			}
-			service, slices, err := request.Objects()
+			wanted, err := exposed(&request)
 			if err != nil {
 				return err
 			}
 			if output == "yaml" {
-				list := []any{service}
-				for _, s := range slices {
-					list = append(list, s)
-				}
-				if err := printManifests(cmd.OutOrStdout(), list); err != nil || dryRun {
+				if err := printManifests(cmd.OutOrStdout(), manifestsOf(wanted)); err != nil || dryRun {
 					return err
 				}
 			}
 			if dryRun {
-				_, err := fmt.Fprintf(cmd.OutOrStdout(), "would write Service %s/%s and %d EndpointSlices; -o yaml prints them\n", service.Namespace, service.Name, len(slices))
+				_, err := fmt.Fprintf(cmd.OutOrStdout(), "would write Service %s/%s and %d other objects; -o yaml prints them\n", request.Namespace, request.Name, len(manifestsOf(wanted))-1)
 				return err
 			}
 			client, err := objects.Client()
 			if err != nil {
 				return err
 			}
-			written, err := expose.Apply(cmd.Context(), client, service, slices)
+			written, err := expose.Apply(cmd.Context(), client, wanted)
 			if err != nil || output != "" {
 				return err
 			}
-			return sayAddresses(cmd.Context(), client, written, cmd.OutOrStdout(), cmd.ErrOrStderr())
+			if err := sayAddresses(cmd.Context(), client, written, cmd.OutOrStdout(), cmd.ErrOrStderr()); err != nil {
+				return err
+			}
+			return sayMore(cmd.OutOrStdout(), &request)
 		},
 	}
 	flags := c.Flags()
 	addSource(flags, &objects)
-	flags.IntVar(&request.Port, "port", 0, "port of the Service")
-	flags.StringSliceVar(&request.To, "to", nil, "endpoints: ADDRESS:PORT or [ADDRESS]:PORT, comma separated; without any, machines publish theirs (fairway publish)")
+	flags.StringSliceVar(&request.Ports, "port", nil, "port of the Service, or PORT:TARGET where the endpoints have another; may be repeated")
+	flags.StringSliceVar(&request.To, "to", nil, "endpoints: ADDRESS:PORT or [ADDRESS]:PORT, comma separated, or ADDRESS with --port PORT:TARGET; without any, machines publish theirs (fairway publish)")
 	flags.StringVar(&request.Protocol, "protocol", "TCP", "TCP, UDP or SCTP")
 	flags.StringVar(&request.Check, "check", "", "health check of the endpoints: http:/PATH, https:/PATH, tcp, tls, grpc[:SERVICE], udp:PAYLOAD or icmp")
-	flags.StringVar(&request.Type, "type", "", "ClusterIP, NodePort or LoadBalancer; without one, LoadBalancer where there is a pool of addresses (--load-balancer-range), else ClusterIP")
+	flags.StringSliceVar(&request.Weights, "weight", nil, "ADDRESS=WEIGHT: the share of an endpoint, 1 if not given; may be repeated")
+	flags.StringSliceVar(&request.Web.Hosts, "host", nil, "name by which clients reach the Service by HTTP, such as shop.example.com; may be repeated")
+	flags.StringVar(&request.Web.Path, "path", "", "with --host: only paths that begin with this")
+	flags.StringVar(&request.Web.TLS, "tls", "", "with --host: auto (a certificate by ACME), the name of a Secret, or CERTFILE,KEYFILE")
+	flags.BoolVar(&request.KeepClientAddress, "keep-client-address", false, "endpoints see the client's address (externalTrafficPolicy: Local): only machines with an endpoint of their own answer")
+	flags.StringVar(&request.Type, "type", "", "ClusterIP, NodePort or LoadBalancer; without one, LoadBalancer where there is a pool of addresses (--load-balancer-range), else ClusterIP; ClusterIP with --host")
 	flags.StringVarP(&output, "output", "o", "", "yaml prints the manifests")
 	flags.BoolVar(&dryRun, "dry-run", false, "write nothing")
-	if err := c.MarkFlagRequired("port"); err != nil {
-		panic("flag of expose: " + err.Error())
-	}
+	flags.BoolVar(&remove, "remove", false, "remove the Service, and what expose made with it")
+	c.MarkFlagsOneRequired("port", "remove")
+	c.MarkFlagsMutuallyExclusive("port", "remove")
 	return c
+}
+
+// exposed are the objects of a request; files of a certificate are read.
+func exposed(request *expose.Request) (o expose.Objects, err error) {
+	if o.Service, o.Slices, err = request.Objects(); err != nil {
+		return o, err
+	}
+	if cert, key, files := request.Web.Files(); files && len(request.Web.Hosts) > 0 {
+		if _, err := tls.LoadX509KeyPair(cert, key); err != nil {
+			return o, fmt.Errorf("--tls %s: %w", request.Web.TLS, err)
+		}
+		var certErr, keyErr error
+		request.Web.Cert, certErr = os.ReadFile(cert)
+		request.Web.Key, keyErr = os.ReadFile(key)
+		if err := errors.Join(certErr, keyErr); err != nil {
+			return o, fmt.Errorf("--tls: %w", err)
+		}
+	}
+	o.Ingress, o.Secret, err = request.Ingress(o.Service)
+	return o, err
+}
+
+func manifestsOf(o expose.Objects) []any {
+	list := []any{o.Service}
+	for _, s := range o.Slices {
+		list = append(list, s)
+	}
+	if o.Secret != nil {
+		list = append(list, o.Secret)
+	}
+	if o.Ingress != nil {
+		list = append(list, o.Ingress)
+	}
+	return list
+}
+
+// sayMore says what holds of hosts and clients' addresses.
+func sayMore(out io.Writer, r *expose.Request) error {
+	scheme := "http"
+	if r.Web.TLS != "" {
+		scheme = "https"
+	}
+	for _, host := range r.Web.Hosts {
+		if _, err := fmt.Fprintf(out, "  web  %s://%s%s, once the name leads to the gateway: fairway kubectl get ingress %s -n %s shows its address\n", scheme, host, r.Web.Path, r.Name, r.Namespace); err != nil {
+			return err
+		}
+	}
+	if !r.KeepClientAddress {
+		return nil
+	}
+	_, err := fmt.Fprintln(out, "  clients' addresses are kept: a machine answers only while a process of its own is an endpoint, at an address of that machine")
+	return err
+}
+
+func removeExposed(cmd *cobra.Command, objects *collect.Source, r *expose.Request) error {
+	client, err := objects.Client()
+	if err != nil {
+		return err
+	}
+	if err := expose.Remove(cmd.Context(), client, r.Namespace, r.Name); err != nil {
+		return err
+	}
+	_, err = fmt.Fprintf(cmd.OutOrStdout(), "Service %s/%s is removed, with its endpoints and hosts\n", r.Namespace, r.Name)
+	return err
 }
 
 func printManifests(out io.Writer, objects []any) error {
@@ -104,11 +184,17 @@ func sayAddresses(ctx context.Context, client kubernetes.Interface, s *corev1.Se
 	if err != nil {
 		return err
 	}
-	port := s.Spec.Ports[0]
-	lines := []string{fmt.Sprintf("Service %s/%s, port %d/%s", s.Namespace, s.Name, port.Port, port.Protocol)}
+	var ports, nodePorts []string
+	for _, p := range s.Spec.Ports {
+		ports = append(ports, fmt.Sprintf("%d/%s", p.Port, p.Protocol))
+		if p.NodePort != 0 {
+			nodePorts = append(nodePorts, fmt.Sprint(p.NodePort))
+		}
+	}
+	lines := []string{fmt.Sprintf("Service %s/%s, port %s", s.Namespace, s.Name, strings.Join(ports, ", "))}
 	lines = append(lines, "  address  "+strings.Join(s.Spec.ClusterIPs, ", "))
-	if port.NodePort != 0 {
-		lines = append(lines, fmt.Sprintf("  node port  %d, at every node", port.NodePort))
+	if len(nodePorts) > 0 {
+		lines = append(lines, fmt.Sprintf("  node port  %s, at every node", strings.Join(nodePorts, ", ")))
 	}
 	if s.Spec.Type == corev1.ServiceTypeLoadBalancer {
 		lines = append(lines, "  outside  "+outside(s, why))

@@ -17,7 +17,7 @@ var commandGroups = []commandGroup{
 	{"run", "Run it on machines of your own, or in a cluster:", []string{
 		"up", "server", "join", "leave", "agent", "dns", "gateway", "addresses", "hook", "install", "uninstall",
 	}},
-	{"use", "Work with Services:", []string{"expose", "publish", "status", "announce", "drain", "kubectl", "ingress", "render"}},
+	{"use", "Work with Services:", []string{"expose", "ls", "publish", "status", "announce", "drain", "kubectl", "ingress", "render"}},
 	{"why", "When something doesn't answer:", []string{"explain", "doctor", "trace", "dump", "flows", "web"}},
 	{"keep", "Look after it:", []string{"token", "certs", "cleanup", "version", "completion", "help"}},
 }

@@ -1,0 +1,113 @@
+package expose
+
+import (
+	"cmp"
+	"fmt"
+	"slices"
+	"strings"
+
+	corev1 "k8s.io/api/core/v1"
+	discoveryv1 "k8s.io/api/discovery/v1"
+	networkingv1 "k8s.io/api/networking/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+)
+
+// Row is a Service as `fairway ls` shows it.
+type Row struct {
+	Namespace, Name string
+	Addresses       []string // by which clients reach it: outside if there are such, else cluster IPs
+	Ports           []string
+	Hosts           []string
+	Ready, Total    int // endpoints
+}
+
+// Rows are the Services that people exposed: all but those of the cluster itself.
+func Rows(services []corev1.Service, endpoints []discoveryv1.EndpointSlice, ingresses []networkingv1.Ingress) []Row {
+	var rows []Row
+	for _, s := range services {
+		if s.Namespace == metav1.NamespaceSystem || s.Namespace == metav1.NamespaceDefault && s.Name == "kubernetes" {
+			continue
+		}
+		r := Row{Namespace: s.Namespace, Name: s.Name, Addresses: addressesOf(&s)}
+		for _, p := range s.Spec.Ports {
+			text := fmt.Sprintf("%d/%s", p.Port, cmp.Or(p.Protocol, corev1.ProtocolTCP))
+			if p.NodePort != 0 && s.Spec.Type == corev1.ServiceTypeNodePort {
+				text = fmt.Sprintf("%d:%s", p.Port, strings.Replace(text, fmt.Sprint(p.Port), fmt.Sprint(p.NodePort), 1))
+			}
+			r.Ports = append(r.Ports, text)
+		}
+		r.countEndpoints(endpoints)
+		for _, i := range ingresses {
+			if i.Namespace == s.Namespace {
+				r.addHosts(&i)
+			}
+		}
+		rows = append(rows, r)
+	}
+	slices.SortFunc(rows, func(a, b Row) int { return cmp.Or(cmp.Compare(a.Namespace, b.Namespace), cmp.Compare(a.Name, b.Name)) })
+	return rows
+}
+
+func addressesOf(s *corev1.Service) (list []string) {
+	for _, i := range s.Status.LoadBalancer.Ingress {
+		list = append(list, cmp.Or(i.IP, i.Hostname))
+	}
+	if len(list) == 0 && s.Spec.Type == corev1.ServiceTypeLoadBalancer {
+		return []string{"<none yet>"}
+	}
+	if len(list) == 0 {
+		for _, ip := range s.Spec.ClusterIPs {
+			list = append(list, strings.Replace(ip, corev1.ClusterIPNone, "<headless>", 1))
+		}
+	}
+	return list
+}
+
+// countEndpoints counts each address once, however many ports it has.
+func (r *Row) countEndpoints(list []discoveryv1.EndpointSlice) {
+	ready := map[string]bool{}
+	for _, s := range list {
+		if s.Namespace != r.Namespace || s.Labels[discoveryv1.LabelServiceName] != r.Name {
+			continue
+		}
+		for _, e := range s.Endpoints {
+			ok := e.Conditions.Ready == nil || *e.Conditions.Ready
+			for _, a := range e.Addresses[:min(1, len(e.Addresses))] {
+				ready[a] = ready[a] || ok
+			}
+		}
+	}
+	r.Total = len(ready)
+	for _, ok := range ready {
+		if ok {
+			r.Ready++
+		}
+	}
+}
+
+// addHosts adds the hosts by which an Ingress leads to the Service.
+func (r *Row) addHosts(i *networkingv1.Ingress) {
+	for _, rule := range i.Spec.Rules {
+		if rule.HTTP == nil {
+			continue
+		}
+		for _, p := range rule.HTTP.Paths {
+			host := cmp.Or(rule.Host, "*") + strings.TrimSuffix(p.Path, "/")
+			if p.Backend.Service != nil && p.Backend.Service.Name == r.Name && !slices.Contains(r.Hosts, host) {
+				r.Hosts = append(r.Hosts, host)
+			}
+		}
+	}
+}
+
+// Columns is the line above rows, and Cells a row below it.
+var Columns = []string{"NAMESPACE", "NAME", "ADDRESS", "PORT", "HOST", "ENDPOINTS"}
+
+// Cells are the row's, in the order of Columns.
+func (r Row) Cells() []string {
+	health := fmt.Sprintf("%d of %d ready", r.Ready, r.Total)
+	if r.Total == 0 {
+		health = "none"
+	}
+	return []string{r.Namespace, r.Name, strings.Join(r.Addresses, ","), strings.Join(r.Ports, ","), cmp.Or(strings.Join(r.Hosts, ","), "-"), health}
+}

@@ -183,10 +183,10 @@ func (s *Socket) covers(hostname, name string) bool {
 }
 
 // isOneLabel reports whether what a hostname's asterisk stands for in a name, if it
-// has one, is one label.
+// has one, is one label. Where it stands alone, it stands for any name.
 func isOneLabel(hostname, name string) bool {
 	suffix, wild := wildcard(hostname)
-	return !wild || hostname == "" || !strings.Contains(strings.TrimSuffix(name, suffix), ".")
+	return !wild || suffix == "" || !strings.Contains(strings.TrimSuffix(name, suffix), ".")
 }
 
 // CompareHostnames puts the more specific hostname first: names before

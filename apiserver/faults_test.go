@@ -208,7 +208,7 @@ func (p *processes) faults() []func() {
 func (p *processes) cutOff(n int) (heal func()) {
 	p.Helper()
 	if os.Getenv("FAIRWAY_SERVERS") != "isolated" {
-		p.Fatal("to cut servers off, run this by `make servers`, in a network namespace")
+		p.Fatal("to cut servers off, run this by `make check NAME=servers`, in a network namespace")
 	}
 	nft := func(script string) {
 		p.Helper()
@@ -238,7 +238,7 @@ func (p *processes) signal(n int, s syscall.Signal) {
 }
 
 // TestFaults: three servers under a load of writes lose nothing that they
-// acknowledged, whichever of them is killed. FAIRWAY_SERVERS=1 (`make servers`)
+// acknowledged, whichever of them is killed. FAIRWAY_SERVERS=1 (`make check NAME=servers`)
 // adds every other fault, three times over.
 func TestFaults(t *testing.T) {
 	p := startProcesses(t)

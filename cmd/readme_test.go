@@ -55,7 +55,7 @@ func timed(lines []string) string {
 }
 
 // recordEnv names a folder that the first five minutes are written to as they
-// were seen: see `make first-minutes`.
+// were seen: see `make check NAME=first-minutes`.
 const recordEnv = "FAIRWAY_RECORD"
 
 // record writes down what a reader would have seen, if that is asked for.

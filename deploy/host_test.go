@@ -218,3 +218,20 @@ func (h *host) lists(l listing, want bool) {
 	}
 	h.t.Fatalf("%v: %v; %q is there: want %t\n%s", l.command, err, l.marks, want, out)
 }
+
+// mountBPF mounts the file system in which eBPF programs outlive an agent.
+func (h *host) mountBPF() {
+	h.t.Helper()
+	bpf := filepath.Join(h.dir, "bpf")
+	if err := os.Mkdir(bpf, 0o700); err != nil {
+		h.t.Fatal(err)
+	}
+	if err := unix.Mount("bpf", bpf, "bpf", 0, "mode=0700"); err != nil {
+		h.t.Fatal(err)
+	}
+	h.t.Cleanup(func() { // and all programs with it
+		if err := unix.Unmount(bpf, unix.MNT_DETACH); err != nil {
+			h.t.Error(err)
+		}
+	})
+}

@@ -1,3 +1,5 @@
+//go:build image
+
 package deploy_test
 
 import (
@@ -31,7 +33,7 @@ const imageEnv = "FAIRWAY_IMAGE"
 func TestImage(t *testing.T) {
 	image := os.Getenv(imageEnv)
 	if image == "" {
-		t.Skipf("NOT TESTED: %s names no directory with the file system of an image (deploy/try-image makes one)", imageEnv)
+		t.Fatalf("%s names no directory with the file system of an image: `make check NAME=image` makes one", imageEnv)
 	}
 	for _, test := range []struct {
 		mode, folder string
@@ -224,21 +226,4 @@ func (h *host) bind(dir string, pod *corev1.PodSpec, c *corev1.Container) ([]map
 		binds = append(binds, map[string]any{"type": "bind", "source": m.from, "destination": m.at, "options": []string{"rbind", "rprivate", access}})
 	}
 	return binds, nil
-}
-
-// mountBPF mounts the file system in which eBPF programs outlive an agent.
-func (h *host) mountBPF() {
-	h.t.Helper()
-	bpf := filepath.Join(h.dir, "bpf")
-	if err := os.Mkdir(bpf, 0o700); err != nil {
-		h.t.Fatal(err)
-	}
-	if err := unix.Mount("bpf", bpf, "bpf", 0, "mode=0700"); err != nil {
-		h.t.Fatal(err)
-	}
-	h.t.Cleanup(func() { // and all programs with it
-		if err := unix.Unmount(bpf, unix.MNT_DETACH); err != nil {
-			h.t.Error(err)
-		}
-	})
 }

@@ -1,3 +1,5 @@
+//go:build systemd
+
 package deploy_test
 
 import (
@@ -47,7 +49,7 @@ const (
 func TestSystemd(t *testing.T) {
 	debian, program := os.Getenv("FAIRWAY_SYSTEMD"), os.Getenv("FAIRWAY")
 	if debian == "" || program == "" {
-		t.Skip("make systemd runs this: it takes a Debian system, and some minutes")
+		t.Fatal("FAIRWAY_SYSTEMD and FAIRWAY name a Debian system and the program: `make check NAME=systemd` makes them")
 	}
 	m := newMachines(t, debian)
 	one, two := m.machine("one", 11, program), m.machine("two", 12, program)

@@ -1,19 +1,25 @@
 #!/bin/sh
-# Install the Debian packages that the build, the lab and the tests use, if any
-# is missing. Fairway itself needs only the kernel; iptables and ipset are for
-# the modes of those names. With the argument "generate", also what generated
-# code is made with: the eBPF programs are checked in compiled.
+# Install the Debian packages that targets of the Makefile use, if any is missing:
+#   hack/install-deps.sh TARGET...
+# Fairway itself needs only the kernel; iptables and ipset are for the modes of
+# those names. The eBPF programs are checked in compiled.
 set -eu
 
-packages="ca-certificates curl dnsutils git iproute2 make nftables iptables ipset ipvsadm conntrack procps systemd
+packages="ca-certificates curl git make"
+for target in "$@"; do
+	case "$target" in
+	demo) packages="$packages dnsutils iproute2 nftables procps" ;;
+	test) packages="$packages dnsutils iproute2 nftables iptables ipset ipvsadm conntrack procps systemd
 qemu-system-x86 busybox-static kmod cpio iputils-arping ndisc6 frr bird2 prometheus
-haproxy nginx-light bind9 python3-minimal keepalived exabgp"
-
-[ "${1:-}" != generate ] || packages="$packages clang llvm libbpf-dev linux-libc-dev"
-[ "${1:-}" != pictures ] || packages="$packages termtosvg gnuplot-nox"
-[ "${1:-}" != page ] || packages="$packages chromium fonts-dejavu-core"
-[ "${1:-}" != arm64 ] || packages="$packages qemu-system-arm"
-[ "${1:-}" != image ] || packages="$packages buildah runc debootstrap"
+haproxy nginx-light bind9 python3-minimal keepalived exabgp" ;;
+	generate) packages="$packages clang llvm libbpf-dev linux-libc-dev" ;;
+	pictures) packages="$packages python3-minimal termtosvg gnuplot-nox" ;;
+	page) packages="$packages iproute2 procps chromium fonts-dejavu-core" ;;
+	arm64) packages="$packages busybox-static cpio qemu-system-arm" ;;
+	image) packages="$packages buildah runc debootstrap iproute2 procps" ;;
+	*) echo "install-deps.sh: no target $target" >&2 && exit 2 ;;
+	esac
+done
 
 missing=""
 for p in $packages; do

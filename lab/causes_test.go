@@ -13,30 +13,13 @@ import (
 	"github.com/fairway-net/fairway/internal/netns"
 	"github.com/fairway-net/fairway/lab"
 	"github.com/fairway-net/fairway/lab/topology"
-	"github.com/fairway-net/fairway/test/vm"
 )
-
-// causesEnv asks for the causes in every mode: `make causes`.
-const causesEnv = "FAIRWAY_CAUSES"
 
 // TestCauses: doctor names the most frequent causes, each provoked in a lab, and
 // finds nothing where all is well.
-func TestCauses(t *testing.T) { causesIn(t, "nftables") }
+func TestCauses(t *testing.T) { causesIn(t, "nftables", false) }
 
-// TestCausesInAllModes is the same in the other modes.
-func TestCausesInAllModes(t *testing.T) {
-	if os.Getenv(causesEnv) == "" {
-		t.Skip("takes minutes: `make causes`")
-	}
-	for _, mode := range []string{"iptables", "ebpf", "userspace"} {
-		t.Run(mode, func(t *testing.T) { causesIn(t, mode) })
-	}
-	t.Run("ipvs", func(t *testing.T) {
-		vm.With(t, func(t *testing.T) { causesIn(t, "ipvs") }, "ip_vs", "dummy")
-	})
-}
-
-func causesIn(t *testing.T, mode string) {
+func causesIn(t *testing.T, mode string, onNodes bool) {
 	c := config("causes")
 	c.Mode = mode
 	up(t, c)
@@ -83,7 +66,9 @@ func causesIn(t *testing.T, mode string) {
 	d.finds("FW117", "svc/healthy --node node1")
 	remove()
 	d.finds("", "svc/healthy")
-	moreCauses(t, d, client, c, node1)
+	if onNodes { // they take half a minute
+		causesOnNodes(t, d, client, c, node1)
+	}
 }
 
 // doctored asks doctor about a cluster.

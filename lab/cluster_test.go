@@ -1,9 +1,15 @@
 package lab_test
 
 import (
+	"errors"
 	"fmt"
 	"net"
 	"net/http"
+	"os"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"syscall"
 	"testing"
 	"time"
 
@@ -169,3 +175,29 @@ func (c *cluster) try(t *testing.T) error {
 	}
 	return nil
 }
+
+// isRefused tells whether a connection was refused at once.
+func isRefused(err error) bool { return errors.Is(err, syscall.ECONNREFUSED) }
+
+// killAgent ends a node's agent with SIGKILL; the lab starts another one.
+func killAgent(t *testing.T, name, node string) {
+	t.Helper()
+	dir, err := topology.FindCgroup(name, node)
+	if err != nil {
+		t.Skipf("NO CGROUPS HERE: processes of a lab can't be found: %v", err)
+	}
+	procs, err := os.ReadFile(filepath.Join(dir, "agent", "cgroup.procs"))
+	killed := 0
+	for _, text := range strings.Fields(string(procs)) {
+		pid, _ := strconv.Atoi(text) // a number
+		if syscall.Kill(pid, syscall.SIGKILL) == nil {
+			killed++
+		}
+	}
+	if err != nil || killed == 0 {
+		t.Fatalf("kill the agent of %s: %d processes, %v", node, killed, err)
+	}
+}
+
+// modes are those that need nothing that this kernel may lack.
+var modes = []string{"nftables", "iptables", "ebpf", "userspace"}

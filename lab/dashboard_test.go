@@ -1,3 +1,5 @@
+//go:build dashboard
+
 package lab_test
 
 import (
@@ -19,9 +21,6 @@ import (
 	"github.com/fairway-net/fairway/internal/netns"
 )
 
-// dashboardEnv asks for a Prometheus that scrapes agents: `make dashboard`.
-const dashboardEnv = "FAIRWAY_DASHBOARD"
-
 // noData are the panels of the dashboard that have nothing to show in a mode, with the reason.
 var noData = map[string]map[string]string{
 	"nftables": {
@@ -34,9 +33,6 @@ var noData = map[string]map[string]string{
 // TestDashboard: with a Prometheus that scrapes an agent whose Services are used, refused and
 // changed, each query of the Grafana dashboard yields numbers, or is known to have none.
 func TestDashboard(t *testing.T) {
-	if os.Getenv(dashboardEnv) == "" {
-		t.Skip("takes half a minute: `make dashboard`")
-	}
 	for mode, none := range noData {
 		t.Run(mode, func(t *testing.T) {
 			l := traceIn(t, mode)

@@ -1,3 +1,5 @@
+//go:build drain
+
 package lab_test
 
 import (
@@ -20,9 +22,6 @@ import (
 // TestDrainKeepsConnections: in every mode, connections through the node that announces an
 // address go on when it is drained, and drain --wait waits for their end.
 func TestDrainKeepsConnections(t *testing.T) {
-	if os.Getenv("FAIRWAY_DRAIN") == "" {
-		t.Skip("takes a minute: `make drain`")
-	}
 	for _, mode := range []string{"nftables", "iptables", "userspace", "ebpf"} {
 		t.Run(mode, func(t *testing.T) {
 			c := config("drain-" + mode)
@@ -45,9 +44,6 @@ func TestDrainKeepsConnections(t *testing.T) {
 // over three nodes go on when it chooses anew among them: when a node is drained, when it
 // comes back, and while an agent is away meanwhile. New ones are refused by none.
 func TestDrainUnderRouters(t *testing.T) {
-	if os.Getenv("FAIRWAY_DRAIN") == "" {
-		t.Skip("takes minutes: `make drain`")
-	}
 	for _, mode := range []string{"nftables", "iptables", "userspace", "ebpf"} {
 		t.Run(mode, func(t *testing.T) {
 			c := config("rings-" + mode)

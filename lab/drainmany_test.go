@@ -1,10 +1,11 @@
+//go:build drain
+
 package lab_test
 
 import (
 	"encoding/json"
 	"fmt"
 	"net/netip"
-	"os"
 	"strings"
 	"testing"
 	"time"
@@ -21,9 +22,6 @@ import (
 // TestDrainManyAddresses: ten thousand addresses on layer 2, and as many under a router, move
 // when a node is drained. Of connections to some of them none is lost, new ones neither.
 func TestDrainManyAddresses(t *testing.T) {
-	if os.Getenv("FAIRWAY_DRAIN") == "" {
-		t.Skip("takes minutes: `make drain`")
-	}
 	const services, each = 100, 100
 	for _, way := range []string{"layer2", "routers"} {
 		t.Run(way, func(t *testing.T) {
@@ -110,8 +108,6 @@ func TestDrainManyAddresses(t *testing.T) {
 		})
 	}
 }
-
-var externalIPs = metav1.ObjectMeta{Name: "external", Namespace: v1beta1.DefaultNamespace, Annotations: map[string]string{announce.AnnotationAnnounce: "external-ips"}}
 
 // reportOf is what a node's agent says of announcing; empty if it doesn't answer.
 func reportOf(name, node string) (report announce.Report) {

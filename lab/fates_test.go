@@ -1,3 +1,5 @@
+//go:build drain
+
 package lab_test
 
 import (

@@ -1,7 +1,8 @@
+//go:build drain
+
 package lab_test
 
 import (
-	"os"
 	"testing"
 
 	"github.com/fairway-net/fairway/lab"
@@ -11,9 +12,6 @@ import (
 // there, are reset when it loses power: no client is left hanging until the node's messages
 // are missed. Those through other nodes go on.
 func TestKeeperLost(t *testing.T) {
-	if os.Getenv("FAIRWAY_DRAIN") == "" {
-		t.Skip("takes long: `make drain`")
-	}
 	c, p := underRouters(t, "keeper-lost")
 	if out, said, code := fairway("drain", "node1", "--wait", "--timeout", "3s", "--kubeconfig", lab.Kubeconfig(c.Name)); code == 0 {
 		t.Fatalf("no connection is left: %s%s", out, said)

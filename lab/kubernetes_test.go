@@ -1,3 +1,5 @@
+//go:build kubernetes
+
 package lab_test
 
 import (
@@ -21,13 +23,10 @@ func kubernetesBinaries(t *testing.T) string {
 	t.Helper()
 	dir := os.Getenv(kubernetesEnv)
 	if dir == "" {
-		t.Skipf("NOT TESTED: %s names no directory with Kubernetes' own programs (make cluster has them built)", kubernetesEnv)
+		t.Fatalf("%s names no directory with Kubernetes' own programs: `make check NAME=kubernetes` has them built", kubernetesEnv)
 	}
 	return dir
 }
-
-// modes are those that need nothing that this kernel may lack.
-var modes = []string{"nftables", "iptables", "ebpf", "userspace"}
 
 // TestKubernetes: agents with no more than kube-proxy's permissions and
 // configuration serve a cluster whose control plane is Kubernetes' own.

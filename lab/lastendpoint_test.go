@@ -1,3 +1,5 @@
+//go:build drain
+
 package lab_test
 
 import (
@@ -28,9 +30,6 @@ import (
 // traffic policies, on layer 2 and under a router. Meanwhile nobody announces its addresses, no
 // node takes them over for a moment, and clients are refused: none is left hanging.
 func TestLastEndpoint(t *testing.T) {
-	if os.Getenv("FAIRWAY_DRAIN") == "" {
-		t.Skip("takes a minute: `make drain`")
-	}
 	for _, mode := range []string{"nftables", "userspace", "ebpf"} {
 		for _, router := range []string{"", lab.RouterBird} {
 			t.Run(mode+map[bool]string{true: "/layer2", false: "/router"}[router == ""], func(t *testing.T) {

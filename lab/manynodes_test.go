@@ -1,3 +1,5 @@
+//go:build manynodes
+
 package lab_test
 
 import (
@@ -18,16 +20,10 @@ import (
 	clientcmdapi "k8s.io/client-go/tools/clientcmd/api"
 )
 
-// manyNodesEnv asks for TestManyNodes: `make many-nodes`.
-const manyNodesEnv = "FAIRWAY_MANY_NODES"
-
 // TestManyNodes: commands reach agents of nodes elsewhere, by nodes/NAME/proxy and by
 // pods/exec, with what the user may do; an agent that doesn't answer is named, and the
 // rest of the answer is given.
 func TestManyNodes(t *testing.T) {
-	if os.Getenv(manyNodesEnv) == "" {
-		t.Skip("takes half a minute: `make many-nodes`")
-	}
 	l := traceIn(t, "nftables")
 	here := l.kubeconfig
 	l.kubeconfig = filepath.Join(t.TempDir(), "far") // so that nobody finds the lab's sockets by it

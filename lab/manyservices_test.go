@@ -1,3 +1,5 @@
+//go:build manyservices
+
 package lab_test
 
 import (
@@ -5,7 +7,6 @@ import (
 	"io"
 	"net"
 	"net/url"
-	"os"
 	"path/filepath"
 	"strings"
 	"sync"
@@ -23,9 +24,6 @@ import (
 	"github.com/fairway-net/fairway/lab"
 )
 
-// manyServicesEnv asks for 10,000 Services: `make many-services`.
-const manyServicesEnv = "FAIRWAY_MANY_SERVICES"
-
 const (
 	manyServices  = 10_000
 	mostExplained = 1 << 20 // bytes that one explanation may take from the API
@@ -35,9 +33,6 @@ const (
 // what one Service takes: less than 1 MB from the API, and, where this machine is idle, less than
 // 100 ms, which is logged.
 func TestExplainManyServices(t *testing.T) {
-	if os.Getenv(manyServicesEnv) == "" {
-		t.Skip("takes minutes: `make many-services`")
-	}
 	c := config("many")
 	c.Mode, c.Nodes = "nftables", 1
 	up(t, c)

@@ -1,17 +1,16 @@
+//go:build page
+
 package lab_test
 
 import (
-	"bufio"
 	"context"
 	"fmt"
-	"io"
 	"net"
 	"net/http"
 	"net/http/httptest"
 	"os"
 	"os/exec"
 	"path/filepath"
-	"strings"
 	"sync"
 	"syscall"
 	"testing"
@@ -31,7 +30,7 @@ import (
 func TestPageOfLab(t *testing.T) {
 	pictures := os.Getenv("FAIRWAY_PAGE")
 	if pictures == "" {
-		t.Skip("takes a browser and npm: `make page`")
+		t.Fatal("FAIRWAY_PAGE names no folder for pictures: `make check NAME=page`")
 	}
 	c := config("page")
 	c.Mode = "nftables"
@@ -128,40 +127,4 @@ func elsewhere(t *testing.T, name string) string {
 		t.Fatal(err)
 	}
 	return path
-}
-
-// web runs `fairway web`, and returns what has it print a URL.
-func web(t *testing.T, kubeconfig string) (url func() string) {
-	c := exec.CommandContext(t.Context(), os.Args[0], "web", "--kubeconfig", kubeconfig)
-	c.Cancel = func() error { return c.Process.Signal(syscall.SIGTERM) }
-	in, err := c.StdinPipe()
-	if err != nil {
-		t.Fatal(err)
-	}
-	out, err := c.StdoutPipe()
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := c.Start(); err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() { _ = c.Wait() }) // it was asked to end
-	lines := bufio.NewScanner(out)
-	next := func() string {
-		for lines.Scan() {
-			if line := lines.Text(); strings.HasPrefix(line, "http://") {
-				return line
-			}
-		}
-		return "fairway web has ended"
-	}
-	if first := next(); !strings.HasPrefix(first, "http://") {
-		t.Fatal(first)
-	}
-	return func() string {
-		if _, err := io.WriteString(in, "\n"); err != nil {
-			return err.Error()
-		}
-		return next()
-	}
 }

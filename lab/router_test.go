@@ -159,3 +159,6 @@ func sessionsOf(t *testing.T, name, node string) string {
 	}
 	return strings.Join(lines, "\n")
 }
+
+// externalIPs is a configuration that has nodes announce external IPs.
+var externalIPs = metav1.ObjectMeta{Name: "external", Namespace: v1beta1.DefaultNamespace, Annotations: map[string]string{announce.AnnotationAnnounce: "external-ips"}}

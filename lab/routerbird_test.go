@@ -1,3 +1,5 @@
+//go:build routers
+
 package lab_test
 
 import (
@@ -15,9 +17,6 @@ import (
 // TestBirdMatrix: what BGPPeers, BGPAdvertisements and annotations ask for is what bird takes
 // in, as far as it has it.
 func TestBirdMatrix(t *testing.T) {
-	if os.Getenv(routersEnv) == "" {
-		t.Skip("takes a minute: `make routers`")
-	}
 	c := config("birdmatrix")
 	c.Mode, c.Router = "nftables", lab.RouterBird
 	c.LoadBalancerRanges = []string{"10.99.0.0/24", "fd00:99::/112"}

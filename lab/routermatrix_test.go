@@ -1,9 +1,10 @@
+//go:build routers
+
 package lab_test
 
 import (
 	"encoding/json"
 	"fmt"
-	"os"
 	"slices"
 	"strings"
 	"testing"
@@ -20,9 +21,6 @@ import (
 	"github.com/fairway-net/fairway/lab"
 )
 
-// routersEnv asks for the long tests with routers: `make routers`.
-const routersEnv = "FAIRWAY_ROUTERS"
-
 // matrix is a lab with FRR, whose settings are changed one after the other.
 type matrix struct {
 	*testing.T
@@ -34,9 +32,6 @@ type matrix struct {
 // TestRouterMatrix: what BGPPeers, BGPAdvertisements and annotations ask for is
 // what FRR takes in.
 func TestRouterMatrix(t *testing.T) {
-	if os.Getenv(routersEnv) == "" {
-		t.Skip("takes minutes: `make routers`")
-	}
 	c := config("matrix")
 	c.Mode, c.Router = "nftables", lab.RouterFRR
 	c.LoadBalancerRanges = []string{"10.99.0.0/24", "fd00:99::/112"}

@@ -1,3 +1,5 @@
+//go:build drain
+
 package lab_test
 
 import (
@@ -19,9 +21,6 @@ import (
 // connection is refused or unanswered, connections through other nodes go on, and those
 // through the machine are reset.
 func TestShutdown(t *testing.T) {
-	if os.Getenv("FAIRWAY_DRAIN") == "" {
-		t.Skip("takes long: `make drain`")
-	}
 	shutDown := pretendSystemd(t)
 	c, p := underRouters(t, "shutdown")
 	through := strings.Count(command(t, "lab", "exec", "--name", c.Name, "node1", "--", "sh", "-c",
@@ -57,7 +56,7 @@ func TestShutdown(t *testing.T) {
 func pretendSystemd(t *testing.T) (shutDown func()) {
 	t.Helper()
 	if os.Getenv("FAIRWAY_DRAIN") != "isolated" {
-		t.Skip("needs a mount namespace of its own: `make drain`")
+		t.Fatal("needs a mount namespace of its own: `make check NAME=drain`")
 	}
 	const dir = "/run/systemd"
 	script := filepath.Join(t.TempDir(), "systemctl")

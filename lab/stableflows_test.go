@@ -1,15 +1,14 @@
+//go:build drain
+
 package lab_test
 
 import (
 	"context"
 	"fmt"
 	"net"
-	"os"
-	"path/filepath"
 	"strconv"
 	"strings"
 	"sync"
-	"syscall"
 	"testing"
 	"time"
 
@@ -185,9 +184,6 @@ func counted(t *testing.T, name, node, metric string) int {
 // nodes are drained, come back, and lose their agent; when a node loses its power, those
 // whose endpoint is elsewhere do, and no other.
 func TestStableFlows(t *testing.T) {
-	if os.Getenv("FAIRWAY_DRAIN") == "" {
-		t.Skip("takes a minute: `make drain`")
-	}
 	c := config("stable")
 	c.Nodes, c.Mode, c.Router = 3, "ebpf", lab.RouterBird
 	c.LoadBalancerRanges = []string{"10.99.0.1-10.99.0.9", "fd00:99::1-fd00:99::9"}
@@ -254,24 +250,4 @@ func connectedBy(t *testing.T, name, node string) int {
 		}
 	}
 	return 0
-}
-
-// killAgent ends a node's agent with SIGKILL; the lab starts another one.
-func killAgent(t *testing.T, name, node string) {
-	t.Helper()
-	dir, err := topology.FindCgroup(name, node)
-	if err != nil {
-		t.Skipf("NO CGROUPS HERE: processes of a lab can't be found: %v", err)
-	}
-	procs, err := os.ReadFile(filepath.Join(dir, "agent", "cgroup.procs"))
-	killed := 0
-	for _, text := range strings.Fields(string(procs)) {
-		pid, _ := strconv.Atoi(text) // a number
-		if syscall.Kill(pid, syscall.SIGKILL) == nil {
-			killed++
-		}
-	}
-	if err != nil || killed == 0 {
-		t.Fatalf("kill the agent of %s: %d processes, %v", node, killed, err)
-	}
 }

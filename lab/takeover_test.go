@@ -1,15 +1,12 @@
+//go:build kubernetes
+
 package lab_test
 
 import (
-	"errors"
 	"strings"
-	"syscall"
 	"testing"
 	"time"
 )
-
-// isRefused tells whether a connection was refused at once.
-func isRefused(err error) bool { return errors.Is(err, syscall.ECONNREFUSED) }
 
 // TestTakeOver: Fairway takes the real kube-proxy's place and gives it back,
 // from each mode to each, while connections are made and others last; nothing

@@ -1,3 +1,5 @@
+//go:build traces
+
 package lab_test
 
 import (
@@ -21,19 +23,11 @@ import (
 	"github.com/fairway-net/fairway/test/vm"
 )
 
-// tracesEnv asks for what takes minutes of tracing: `make traces`.
-const tracesEnv = "FAIRWAY_TRACES"
-
-func slowTraces(t *testing.T) {
-	t.Helper()
-	if os.Getenv(tracesEnv) == "" {
-		t.Skip("takes minutes: `make traces`")
-	}
-}
+// TestTraceLegacy is TestTrace in iptables mode's old variant.
+func TestTraceLegacy(t *testing.T) { tracesIn(t, legacyMode) }
 
 // TestTraceIPVS: what netfilter sees around IPVS is told, and the endpoint that IPVS chose.
 func TestTraceIPVS(t *testing.T) {
-	slowTraces(t)
 	vm.With(t, func(t *testing.T) {
 		l := traceIn(t, "ipvs")
 		for _, ip := range l.services {
@@ -52,7 +46,6 @@ var tracesOfAMode = map[string]int{"nftables": 400, "iptables": 300, legacyMode:
 // TestTraces: of a thousand connections in both families, the endpoint that a trace names is
 // the pod that answered, each time.
 func TestTraces(t *testing.T) {
-	slowTraces(t)
 	for mode, many := range tracesOfAMode {
 		t.Run(mode, func(t *testing.T) { traceIn(t, mode).endpoints(many) })
 	}

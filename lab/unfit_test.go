@@ -1,8 +1,9 @@
+//go:build drain
+
 package lab_test
 
 import (
 	"encoding/json"
-	"os"
 	"strings"
 	"testing"
 
@@ -20,9 +21,6 @@ import (
 // one without network and one with a MetalLB speaker announce nothing, neither to routers nor
 // on the link, say why, and announce again afterwards. Clients are answered all the time.
 func TestWhoMayNotAnnounce(t *testing.T) {
-	if os.Getenv("FAIRWAY_DRAIN") == "" {
-		t.Skip("takes half a minute: `make drain`")
-	}
 	c := config("unfit")
 	c.Mode, c.Router = "nftables", lab.RouterBird
 	c.LoadBalancerRanges = []string{"10.99.0.1-10.99.0.9", "fd00:99::1-fd00:99::9"}

@@ -6,7 +6,6 @@ import (
 	"net"
 	"net/netip"
 	"os"
-	"syscall"
 	"testing"
 
 	"github.com/vishvananda/netlink"
@@ -16,42 +15,41 @@ import (
 	"github.com/fairway-net/fairway/internal/netns"
 )
 
-// TestDevices: a peer with spec.vrf is dialed by that device, a VRF or any other one, where
+// TestDevices: a peer with spec.vrf is dialed by that device, where
 // another leads to another router with the same address.
 func TestDevices(t *testing.T) {
 	if os.Getuid() != 0 {
 		t.Skip("needs network namespaces")
 	}
-	for _, kind := range []string{"interface", "VRF"} {
-		t.Run(kind, func(t *testing.T) {
-			node := namespace(t)
-			for i, name := range []string{"red", "blue"} {
-				router, device := namespace(t), name
-				if kind == "VRF" {
-					device = "eth-" + name
-				}
-				connect(t, node, router, device, i)
-				if kind == "VRF" {
-					enslave(t, node, device, name, i)
-				}
-				greet(t, router, name)
-			}
-			for _, address := range []string{"192.0.2.1", "2001:db8::1"} {
-				for vrf, want := range map[string]string{"red": "red", "blue": "blue", "green": "bind to VRF green (spec.vrf): no such device"} {
-					if got := heard(t, node, peerBy(address, vrf)); got != want {
-						t.Errorf("the router %s of %s: %q answers, want %q", address, vrf, got, want)
-					}
-				}
-				if got := heard(t, node, peerBy(address, "")); kind == "VRF" && (got == "red" || got == "blue") {
-					t.Errorf("the router %s outside of VRFs: %q answers", address, got)
-				}
-			}
-		})
-	}
+	devicesLead(t, false)
 }
 
-func peerBy(address, vrf string) *announce.Peer {
-	return &announce.Peer{Address: netip.MustParseAddr(address), Port: 1790, VRF: vrf}
+// devicesLead has two routers with one address greet, each behind a device: an interface, or
+// one in a VRF.
+func devicesLead(t *testing.T, vrfs bool) {
+	t.Helper()
+	node := namespace(t)
+	for i, name := range []string{"red", "blue"} {
+		router, device := namespace(t), name
+		if vrfs {
+			device = "eth-" + name
+		}
+		connect(t, node, router, device, i)
+		if vrfs {
+			enslave(t, node, device, name, i)
+		}
+		greet(t, router, name)
+	}
+	for _, address := range []string{"192.0.2.1", "2001:db8::1"} {
+		for vrf, want := range map[string]string{"red": "red", "blue": "blue", "green": "bind to VRF green (spec.vrf): no such device"} {
+			if got := heard(t, node, peerBy(address, vrf)); got != want {
+				t.Errorf("the router %s of %s: %q answers, want %q", address, vrf, got, want)
+			}
+		}
+		if got := heard(t, node, peerBy(address, "")); vrfs && (got == "red" || got == "blue") {
+			t.Errorf("the router %s outside of VRFs: %q answers", address, got)
+		}
+	}
 }
 
 // enslave makes a VRF, with a table of its own, and puts a device into it.
@@ -69,9 +67,6 @@ func enslave(t *testing.T, node *netns.NS, device, name string, number int) {
 		// An interface that goes into a VRF loses its IPv6 addresses.
 		return errors.Join(netlink.LinkSetUp(vrf), netlink.LinkSetMaster(link, vrf), addAddresses(device, 10+number))
 	})
-	if errors.Is(err, syscall.EOPNOTSUPP) {
-		t.Skip("NO VRF HERE: `make stacked` has a kernel with it")
-	}
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -79,6 +74,10 @@ func enslave(t *testing.T, node *netns.NS, device, name string, number int) {
 
 // firstTable is that of the first VRF.
 const firstTable = 100
+
+func peerBy(address, vrf string) *announce.Peer {
+	return &announce.Peer{Address: netip.MustParseAddr(address), Port: 1790, VRF: vrf}
+}
 
 // TestPasswords: a session is held with the router's password only (RFC 2385).
 func TestPasswords(t *testing.T) {

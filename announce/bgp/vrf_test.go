@@ -1,4 +1,4 @@
-//go:build !race
+//go:build !race && stacked
 
 package bgp
 
@@ -18,6 +18,12 @@ import (
 
 // gateways are the addresses of the router in each VRF.
 var gateways = []netip.Addr{netip.MustParseAddr("192.0.2.1"), netip.MustParseAddr("2001:db8::1")}
+
+// TestDevicesInVRFs: a peer with spec.vrf is dialed by that VRF, where another leads to another
+// router with the same address.
+func TestDevicesInVRFs(t *testing.T) {
+	devicesLead(t, true)
+}
 
 // TestRouterInVRF: a node holds sessions, with passwords and BFD, with an FRR in each of two
 // VRFs, whose addresses are the same, and clients behind each of them reach the Service, in both

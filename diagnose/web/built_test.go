@@ -16,8 +16,8 @@ import (
 // sources is where the page is built from, beside this package.
 const sources = "../../web"
 
-// TestBuilt: dist is what `make web` made of the sources there are. It compares
-// what the build wrote down, so that it takes no npm; `make generated` builds
+// TestBuilt: dist is what `make check NAME=web` made of the sources there are. It compares
+// what the build wrote down, so that it takes no npm; `make check NAME=generated` builds
 // again where there is one.
 func TestBuilt(t *testing.T) {
 	written, err := os.ReadFile("dist/sums.txt")
@@ -52,6 +52,6 @@ func TestBuilt(t *testing.T) {
 	}
 	slices.Sort(lines)
 	if have := strings.Join(lines, ""); have != string(written) {
-		t.Errorf("the page isn't built from these sources: run `make web`.\nThere is:\n%sdist/sums.txt has:\n%s", have, written)
+		t.Errorf("the page isn't built from these sources: run `make check NAME=web`.\nThere is:\n%sdist/sums.txt has:\n%s", have, written)
 	}
 }

@@ -11,7 +11,7 @@
 //     JSON of the schema fairway.dev/diagnosis/v1
 //   - history.go: the latest changes that the API told of
 //   - stream.go, flows.go: what changed, and connections, as they happen
-//   - dist: the page itself, built from web/ by `make web`
+//   - dist: the page itself, built from web/ by `make check NAME=web`
 //
 // The API only reads. Lists are searched and cut into pages here, so that a
 // browser never holds 10,000 Services.

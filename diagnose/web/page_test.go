@@ -1,3 +1,5 @@
+//go:build page
+
 package web
 
 import (
@@ -24,7 +26,7 @@ import (
 	"github.com/fairway-net/fairway/test/fakeapi"
 )
 
-// pageEnv is the folder for the pictures of the page, and asks for a browser: `make page`.
+// pageEnv is the folder for the pictures of the page.
 const pageEnv = "FAIRWAY_PAGE"
 
 // TestPage: what a browser makes of the page. The steps are in web/test; here are
@@ -33,7 +35,7 @@ const pageEnv = "FAIRWAY_PAGE"
 func TestPage(t *testing.T) {
 	pictures := os.Getenv(pageEnv)
 	if pictures == "" {
-		t.Skip("takes a browser and npm: `make page`")
+		t.Fatal("FAIRWAY_PAGE names no folder for pictures: `make check NAME=page`")
 	}
 	manifests, err := os.ReadFile("testdata/page.yaml")
 	if err != nil {

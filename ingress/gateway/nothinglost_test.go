@@ -26,7 +26,7 @@ const patience = 2 * time.Minute
 // the gateway itself is replaced, every request at a steady rate is answered, and
 // WebSockets live on.
 //
-// FAIRWAY_NOTHING_LOST=long has what `make nothing-lost` is for.
+// FAIRWAY_NOTHING_LOST=long has what `make check NAME=nothing-lost` is for.
 func TestNothingLost(t *testing.T) {
 	rate, clients, rolls, changes, restarts, sockets := 200, 2, 1, 20, 2, 20
 	if os.Getenv("FAIRWAY_NOTHING_LOST") == "long" {

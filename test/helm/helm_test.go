@@ -125,7 +125,7 @@ func TestCertManager(t *testing.T) {
 // TestMain builds the server, unless FAIRWAY names one.
 func TestMain(m *testing.M) {
 	if program = os.Getenv("FAIRWAY"); program == "" {
-		fmt.Fprintln(os.Stderr, "FAIRWAY: give the path of the fairway binary, as make helm does")
+		fmt.Fprintln(os.Stderr, "FAIRWAY: give the path of the fairway binary, as make check NAME=helm does")
 		os.Exit(2)
 	}
 	os.Exit(m.Run())

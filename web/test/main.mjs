@@ -1,4 +1,4 @@
-// The page in a browser. `make page` runs this, by TestPage of diagnose/web, which
+// The page in a browser. `make check NAME=page` runs this, by TestPage of diagnose/web, which
 // serves the pages and does what the steps ask of it.
 
 import { after, before } from "node:test";

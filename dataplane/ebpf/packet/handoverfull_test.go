@@ -1,3 +1,5 @@
+//go:build smallconntrack
+
 package packet
 
 import (
@@ -29,7 +31,7 @@ const most = 300_000
 func TestHandoverToFullTable(t *testing.T) {
 	limit := conntrackLimit(t)
 	if limit == 0 || limit > most {
-		t.Skipf("conntrack's table has room for %d entries here", limit)
+		t.Fatalf("conntrack's table has room for %d entries here", limit)
 	}
 	ns, err := netns.Anonymous()
 	must(t, err)

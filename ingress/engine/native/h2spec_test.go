@@ -10,7 +10,7 @@ import (
 	"github.com/fairway-net/fairway/test/conformance/engines"
 )
 
-// TestH2spec is run by `make h2spec`, which says where the program is.
+// TestH2spec is run by `make check NAME=h2spec`, which says where the program is.
 func TestH2spec(t *testing.T) {
 	e, err := New(Options{})
 	if err != nil {

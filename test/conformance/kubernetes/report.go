@@ -8,7 +8,7 @@ import (
 
 const head = `# Kubernetes' conformance behaviours
 
-Written by ` + "`make api-conformance`" + `, which runs the published tests of Kubernetes %s, unchanged, against ` + "`fairway server`" + ` alone: no machine, no agent, no lab.
+Written by ` + "`make check NAME=api-conformance`" + `, which runs the published tests of Kubernetes %s, unchanged, against ` + "`fairway server`" + ` alone: no machine, no agent, no lab.
 Of the %d behaviours that make a Kubernetes cluster, %d pass there%s; the others are not run, for the reason given. Most of those need pods that run, which a server
 does not (` + "`fairway lab`" + ` does), or kinds that are not served.
 

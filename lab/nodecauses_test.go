@@ -2,7 +2,6 @@ package lab_test
 
 import (
 	"errors"
-	"os"
 	"os/exec"
 	"strings"
 	"testing"
@@ -16,12 +15,9 @@ import (
 	"github.com/fairway-net/fairway/lab/topology"
 )
 
-// moreCauses are those that are provoked on the nodes: each is taken back before the next.
-func moreCauses(t *testing.T, d doctored, client kubernetes.Interface, c lab.Config, node1 *netns.NS) {
+// causesOnNodes are those that are provoked on the nodes: each is taken back before the next.
+func causesOnNodes(t *testing.T, d doctored, client kubernetes.Interface, c lab.Config, node1 *netns.NS) {
 	t.Helper()
-	if os.Getenv(causesEnv) == "" {
-		return // they take half a minute: `make causes`
-	}
 	node2, err := netns.Open(topology.HostNamespace(c.Name, "node2"))
 	if err != nil {
 		t.Fatal(err)

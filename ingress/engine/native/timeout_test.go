@@ -45,7 +45,8 @@ func TestReadTimeout(t *testing.T) {
 
 // TestUnread: a client that reads nothing loses its connection.
 func TestUnread(t *testing.T) {
-	defer func(d time.Duration) { writeTimeout = d }(writeTimeout)
+	before := writeTimeout
+	t.Cleanup(func() { writeTimeout = before }) // after the engine has ended
 	writeTimeout = 300 * time.Millisecond
 	ended := make(chan error, 1)
 	ask := http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
@@ -75,7 +76,8 @@ func TestUnread(t *testing.T) {
 
 // TestUnreadStream: a client of HTTP/2 that opens no window for a stream loses that.
 func TestUnreadStream(t *testing.T) {
-	defer func(d time.Duration) { writeTimeout = d }(writeTimeout)
+	before := writeTimeout
+	t.Cleanup(func() { writeTimeout = before }) // after the engine has ended
 	writeTimeout = 300 * time.Millisecond
 	ended := make(chan struct{})
 	answer := http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
@@ -128,7 +130,8 @@ func listening(t *testing.T, handler http.Handler) net.Addr {
 // TestSilent: an endpoint of HTTP/2 that falls silent without a word is noticed, and the
 // next request has a connection of its own.
 func TestSilent(t *testing.T) {
-	defer func(d time.Duration) { lossTimeout = d }(lossTimeout)
+	before := lossTimeout
+	t.Cleanup(func() { lossTimeout = before }) // after the engine has ended
 	lossTimeout = 400 * time.Millisecond
 	l, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {

@@ -24,6 +24,7 @@ func commands() []*cobra.Command {
 		doctorCommand(),
 		agentConnectCommand(),
 		dumpCommand(),
+		bundleCommand(),
 		traceCommand(),
 		flowsCommand(),
 		webCommand(),

@@ -17,6 +17,7 @@ func commands() []*cobra.Command {
 		doctorCommand(),
 		agentConnectCommand(),
 		dumpCommand(),
+		bundleCommand(),
 		traceCommand(),
 		flowsCommand(),
 		addressesCommand(),

@@ -21,6 +21,6 @@ func addSource(flags *pflag.FlagSet, s *collect.Source) {
 
 // addSourceOrFiles adds those of commands that do with manifests, too.
 func addSourceOrFiles(flags *pflag.FlagSet, s *collect.Source) {
-	flags.StringSliceVarP(&s.Files, "filename", "f", nil, `manifests instead of an API: files, folders, or "-" for standard input`)
+	flags.StringSliceVarP(&s.Files, "filename", "f", nil, `manifests instead of an API: files, folders, or "-" for standard input; or a bundle that fairway bundle wrote`)
 	addSource(flags, s)
 }

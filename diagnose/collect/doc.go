@@ -5,6 +5,7 @@
 //	objects.go   all objects, and the way to the API
 //	service.go   what a question about one Service takes
 //	inforce.go   what agents have in force
+//	bundle.go    a bundle in the API's place
 //	agents.go    agents on this machine, in the lab and elsewhere
 //	patience.go  an API server that hangs
 package collect

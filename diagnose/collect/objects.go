@@ -12,6 +12,7 @@ import (
 	"k8s.io/client-go/rest"
 	"k8s.io/client-go/tools/clientcmd"
 
+	"github.com/fairway-net/fairway/diagnose/bundle"
 	"github.com/fairway-net/fairway/diagnose/explain"
 	"github.com/fairway-net/fairway/internal/manifest"
 	"github.com/fairway-net/fairway/kube/balance"
@@ -31,7 +32,8 @@ type Source struct {
 	// Answers has agents asked instead of an API server that hangs; nil waits for it.
 	Answers *Answers
 
-	noAPI bool // it doesn't answer, or can't be asked
+	noAPI  bool             // it doesn't answer, or can't be asked
+	bundle *bundle.Contents // that is among Files
 }
 
 func (s *Source) say(line string) {
@@ -50,6 +52,13 @@ func (s *Source) Read(ctx context.Context) (*explain.Objects, error) {
 
 // readAPI is the same without the agents.
 func (s *Source) readAPI(ctx context.Context) (*explain.Objects, error) {
+	if err := s.readBundle(); err != nil {
+		return nil, err
+	}
+	if s.bundle != nil {
+		o := *s.bundle.Objects // callers take parts out
+		return &o, nil
+	}
 	if len(s.Files) > 0 {
 		set, err := manifest.Read(s.Files...)
 		if err != nil {

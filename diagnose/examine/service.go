@@ -90,6 +90,7 @@ func (x *Examiner) Service(ctx context.Context, typed string) (*doctor.Report, e
 		resolvers(e)
 		announced(ctx, e, find())
 	}
+	x.addBundle(e)
 	if e.Service != nil && len(e.Report.Views) > 0 {
 		x.readFlows(ctx, e, find())
 	}

@@ -25,6 +25,11 @@ func TestProxy(t *testing.T) {
 	if out, err := exec.CommandContext(t.Context(), "ip", "address", "add", address+"/32", "dev", "lo").CombinedOutput(); err != nil {
 		t.Fatalf("ip: %v: %s", err, out)
 	}
+	t.Cleanup(func() {
+		if out, err := exec.Command("ip", "address", "delete", address+"/32", "dev", "lo").CombinedOutput(); err != nil {
+			t.Errorf("ip: %v: %s", err, out)
+		}
+	})
 	handler := http.HandlerFunc(func(w http.ResponseWriter, req *http.Request) {
 		fmt.Fprintf(w, "%s %s auth=%q cookie=%q", req.Method, req.URL.RequestURI(), req.Header.Get("Authorization"), req.Header.Get("Cookie"))
 	})

@@ -49,7 +49,7 @@ func TestNoTokenIsReadable(t *testing.T) {
 			token[server] = "server-" + token[server]
 		}
 	}
-	for _, command := range []string{"join URL", "server --bind-address 127.0.0.2 --peer-port 0 --secure-port 0 --join URL", "up --bind-address 127.0.0.3 --peer-port 0 --secure-port 0 --join URL"} {
+	for _, command := range []string{"join URL", "server --bind-address 127.0.0.2 --secure-port 0 --join URL", "up --bind-address 127.0.0.3 --secure-port 0 --join URL"} {
 		for way, flags := range map[string][]string{"argument": {"--token", ""}, "joined": {"--token="}, "file": {"--token-file", "FILE"}, "stdin": {"--token-file", "-"}} {
 			t.Run(strings.Fields(command)[0]+" "+way, func(t *testing.T) {
 				dir := t.TempDir()

@@ -19,7 +19,7 @@ func TestDump(t *testing.T) {
 		if err != nil || len(paths) == 0 {
 			t.Fatalf("find rules: %d, %v", len(paths), err)
 		}
-		for _, path := range append(paths, "testdata/more."+f.Command()+".rules") {
+		for _, path := range append(paths, "testdata/matches."+f.Command()+".rules") {
 			t.Run(filepath.Base(path), func(t *testing.T) {
 				inNamespace(t)
 				rules, err := os.ReadFile(path)

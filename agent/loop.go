@@ -62,7 +62,7 @@ const verifyShare = 20
 // driftLimit bounds what a fight with another program over our objects costs.
 func driftLimit() *rate.Limiter { return rate.NewLimiter(rate.Every(time.Second), 5) }
 
-// run works until ctx is done or the plane says that this machine can't do it.
+// run works until ctx is done or, at the start, the plane says that this machine can't do it.
 func (l *loop) run(ctx context.Context) error {
 	compare := time.NewTimer(l.verify())
 	defer compare.Stop()
@@ -137,7 +137,7 @@ func (l *loop) run(ctx context.Context) error {
 			last, backoff, drifted = table, retryBackoff(), false
 		case ctx.Err() != nil:
 			return nil
-		case kernel.IsMissing(err):
+		case kernel.IsMissing(err) && last == nil: // what has worked isn't missing; it comes again
 			return err
 		default:
 			pause := backoff.Step()

@@ -175,6 +175,35 @@ func TestLoopEndsWhereTheMachineCannot(t *testing.T) {
 	}
 }
 
+// TestLoopOutlivesWhatIsMissing: what is missing after it has worked comes again.
+func TestLoopOutlivesWhatIsMissing(t *testing.T) {
+	plane := &faultyPlane{rng: rand.New(rand.NewPCG(9, 11))}
+	source, _, ended := startLoop(t, plane)
+	first := source.change(1)
+	eventually(t, "table in force", func() bool { return plane.holds(first) })
+	set := func(missing bool) {
+		plane.mu.Lock()
+		defer plane.mu.Unlock()
+		plane.missing = missing
+	}
+	tried := func() int {
+		plane.mu.Lock()
+		defer plane.mu.Unlock()
+		return plane.applies
+	}
+	set(true)
+	before := tried()
+	second := source.change(2)
+	eventually(t, "tried", func() bool { return tried() > before })
+	set(false)
+	eventually(t, "table in force", func() bool { return plane.holds(second) })
+	select {
+	case err := <-ended:
+		t.Errorf("the loop ended: %v", err)
+	default:
+	}
+}
+
 func TestLoopComparesUnasked(t *testing.T) {
 	plane := &faultyPlane{rng: rand.New(rand.NewPCG(11, 12))}
 	source, _, _ := startLoop(t, plane, comparesAlways)

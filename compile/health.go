@@ -13,7 +13,7 @@ import (
 type HealthCheck struct {
 	Service types.NamespacedName
 	Port    uint16 // where the node answers
-	Local   int    // ready endpoints on this node, each counted once; of the family that has more
+	Local   int    // ready endpoints on this node that take connections, each counted once; of the family that has more
 }
 
 // HealthChecks lists the health checks that go with the last table, by Service.
@@ -57,15 +57,18 @@ func (c *Compiler) compileHealth(svc *service) {
 	}
 }
 
-// localReady counts the addresses of a family that are ready on this node,
-// whatever their port.
+// localReady counts the addresses of a family that are ready on this node and take
+// connections, whatever their port.
 func (c *Compiler) localReady(svc *service, ipv6 bool) int {
 	var list []netip.Addr
 	for _, s := range svc.slices {
 		for i := range s.endpoints {
 			e := &s.endpoints[i]
-			if s.ipv6 == ipv6 && e.node == c.nodeView.name && (e.state == ready || svc.spec.allReady) {
-				list = append(list, e.address())
+			if s.ipv6 != ipv6 || e.node != c.nodeView.name {
+				continue
+			}
+			if k := c.nodeView.candidate(svc.spec, e, 0); k.state == ready {
+				list = append(list, k.Addr)
 			}
 		}
 	}

@@ -3,6 +3,7 @@ package model
 import (
 	"fmt"
 	"iter"
+	"net/netip"
 	"slices"
 )
 
@@ -28,6 +29,31 @@ func (t *Table) Lookup(k Key) *Frontend {
 		return f
 	}
 	return t.Frontend(NodePortKey(k.Addr.Is6(), k.Port, k.Proto))
+}
+
+// Keeps reports whether a frontend leads to a backend, for new connections or for those
+// that it has. No frontend, nil, does not.
+func (t *Table) Keeps(f *Frontend, backend netip.AddrPort) bool {
+	if f == nil {
+		return false
+	}
+	for i, r := range f.Routes {
+		if i > 0 && r.Pool == f.Routes[i-1].Pool {
+			continue
+		}
+		p := t.Pool(r.Pool)
+		if p == nil {
+			continue
+		}
+		for _, list := range [][]Backend{p.Backends, p.Draining} {
+			for j := range list {
+				if list[j].AddrPort() == backend {
+					return true
+				}
+			}
+		}
+	}
+	return false
 }
 
 // Pool returns the pool with this id, or nil.

@@ -108,8 +108,8 @@ func (l *Lease) openRenewal(at netip.Addr) error {
 	return nil
 }
 
-// Repair makes the table, the interface and the routes anew if somebody removed
-// the table, and reports whether somebody had.
+// Repair makes the table, the interface and the routes anew if somebody removed the table,
+// the interface or one of its addresses, and reports whether somebody had.
 func (l *Lease) Repair() (repaired bool, err error) {
 	conn, err := nftables.New()
 	if err != nil {
@@ -119,8 +119,10 @@ func (l *Lease) Repair() (repaired bool, err error) {
 	if err != nil {
 		return false, fmt.Errorf("look for table %s: %w", tableName, err)
 	}
-	if slices.ContainsFunc(tables, func(t *nftables.Table) bool { return t.Name == tableName }) {
-		return false, nil
+	hasTable := slices.ContainsFunc(tables, func(t *nftables.Table) bool { return t.Name == tableName })
+	hasAddresses, err := l.hasAddresses()
+	if err != nil || hasTable && hasAddresses {
+		return false, err
 	}
 	for _, step := range []func() error{l.addAddresses, l.addLastRoutes, l.divert} {
 		if err := step(); err != nil {
@@ -128,6 +130,27 @@ func (l *Lease) Repair() (repaired bool, err error) {
 		}
 	}
 	return true, nil
+}
+
+// hasAddresses reports whether the interface is up and has all of its addresses.
+func (l *Lease) hasAddresses() (bool, error) {
+	link, err := netlink.LinkByName(Interface)
+	if isMissing(err) {
+		return false, nil
+	}
+	if err != nil {
+		return false, fmt.Errorf("find interface %s: %w", Interface, err)
+	}
+	list, err := kernel.List(func() ([]netlink.Addr, error) { return netlink.AddrList(link, netlink.FAMILY_ALL) })
+	if err != nil {
+		return false, fmt.Errorf("list addresses of %s: %w", Interface, err)
+	}
+	for _, w := range l.ways {
+		if !slices.ContainsFunc(list, func(a netlink.Addr) bool { return a.IP.Equal(w.local.AsSlice()) }) {
+			return false, nil
+		}
+	}
+	return link.Attrs().Flags&net.FlagUp != 0, nil
 }
 
 // Renew has questions go to this node's server until the lease ends.
@@ -167,7 +190,8 @@ func (l *Lease) addAddresses() error {
 		return fmt.Errorf("bring interface %s up: %w", Interface, err)
 	}
 	for _, w := range l.ways {
-		addr := &netlink.Addr{IPNet: single(w.local)}
+		// Of the link alone, lest the kernel masquerade with it what leaves elsewhere.
+		addr := &netlink.Addr{IPNet: single(w.local), Scope: int(netlink.SCOPE_LINK)}
 		if w.local.Is6() {
 			addr.Flags = unix.IFA_F_NODAD
 		}

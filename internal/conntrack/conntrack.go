@@ -236,23 +236,7 @@ func (s *Sweep) touched(key model.Key, front, before *model.Frontend) bool {
 // current reports whether the backend still serves the frontend, for new
 // connections or for those it has.
 func (s *Sweep) current(front *model.Frontend, backend netip.AddrPort) bool {
-	if front == nil {
-		return false
-	}
-	for i, r := range front.Routes {
-		if i > 0 && r.Pool == front.Routes[i-1].Pool {
-			continue
-		}
-		p := s.want.Pool(r.Pool)
-		for _, list := range [][]model.Backend{p.Backends, p.Draining} {
-			for _, b := range list {
-				if b.AddrPort() == backend {
-					return true
-				}
-			}
-		}
-	}
-	return false
+	return s.want.Keeps(front, backend)
 }
 
 // orphan says what the frontend's pools want done with a TCP connection whose

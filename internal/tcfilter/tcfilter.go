@@ -63,9 +63,28 @@ func (p Place) Find() (*netlink.BpfFilter, error) {
 	return nil, nil
 }
 
+// Before names the filters of a lower priority number: they see packets first.
+func (p Place) Before() (names []string, err error) {
+	list, err := p.list(p.Side)
+	if err != nil {
+		return nil, err
+	}
+	for _, f := range list {
+		if f.Attrs().Priority >= p.Priority {
+			continue
+		}
+		name := f.Type()
+		if b, ok := f.(*netlink.BpfFilter); ok {
+			name = b.Name
+		}
+		names = append(names, name)
+	}
+	return names, nil
+}
+
 // Attach puts a program, given by its descriptor, in the place of the one before, at once.
 func (p Place) Attach(name string, program int) error {
-	if err := p.Netlink.QdiscAdd(p.qdisc()); err != nil && !errors.Is(err, unix.EEXIST) {
+	if err := p.addQdisc(); err != nil {
 		return fmt.Errorf("add queueing discipline clsact: %w", err)
 	}
 	f := &netlink.BpfFilter{
@@ -74,6 +93,42 @@ func (p Place) Attach(name string, program int) error {
 	}
 	if err := p.Netlink.FilterReplace(f); err != nil {
 		return fmt.Errorf("replace filter: %w", err)
+	}
+	return nil
+}
+
+// errIngress says that another queueing discipline has the place. It has one side only: a
+// filter for the other side would run at that one, too.
+var errIngress = errors.New("the interface has the queueing discipline ingress with filters of others, in whose place it would be: tc qdisc replace dev NAME clsact")
+
+// addQdisc adds the queueing discipline, unless it is there; in the place of the one named
+// ingress, if that has no filters.
+func (p Place) addQdisc() error {
+	err := p.Netlink.QdiscAdd(p.qdisc())
+	if !errors.Is(err, unix.EEXIST) && !errors.Is(err, unix.EBUSY) {
+		return err
+	}
+	list, err := kernel.List(func() ([]netlink.Qdisc, error) {
+		return p.Netlink.QdiscList(&netlink.Dummy{LinkAttrs: netlink.LinkAttrs{Index: p.Index}})
+	})
+	if err != nil {
+		return fmt.Errorf("list: %w", err)
+	}
+	for _, q := range list {
+		if q.Type() != "ingress" {
+			continue
+		}
+		filters, err := p.list(Ingress)
+		if err != nil {
+			return err
+		}
+		if len(filters) > 0 {
+			return errIngress
+		}
+		if err := p.Netlink.QdiscDel(q); err != nil && !isGone(err) {
+			return fmt.Errorf("remove queueing discipline ingress: %w", err)
+		}
+		return p.Netlink.QdiscAdd(p.qdisc())
 	}
 	return nil
 }

@@ -52,6 +52,18 @@ func TestLife(t *testing.T) {
 	if f, err := in.Find(); f != nil || err != nil {
 		t.Fatalf("found %v, %v where nothing is", f, err)
 	}
+	// One named ingress makes room if nobody uses it; it would run both sides' filters at one.
+	ingress := &netlink.Ingress{QdiscAttrs: netlink.QdiscAttrs{LinkIndex: l.Attrs().Index, Parent: netlink.HANDLE_INGRESS, Handle: netlink.MakeHandle(0xffff, 0)}}
+	check(t, h.QdiscAdd(ingress))
+	check(t, h.FilterAdd(&netlink.BpfFilter{
+		FilterAttrs: netlink.FilterAttrs{LinkIndex: l.Attrs().Index, Parent: Ingress, Handle: 1, Priority: 3, Protocol: unix.ETH_P_ALL},
+		Name:        "others", DirectAction: true, Fd: program.FD(),
+	}))
+	if err := out.Attach("ours-0", program.FD()); !errors.Is(err, errIngress) {
+		t.Errorf("attached beside the queueing discipline ingress: %v", err)
+	}
+	check(t, h.QdiscDel(ingress))
+	check(t, h.QdiscAdd(ingress))
 	check(t, in.Attach("ours-1", program.FD()))
 	check(t, out.Attach("ours-1", program.FD()))
 	check(t, others.Attach("theirs", program.FD()))

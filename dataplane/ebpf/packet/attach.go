@@ -2,6 +2,7 @@ package packet
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"sync"
 
@@ -52,12 +53,12 @@ func (p *Path) enter(want *model.Table) error {
 		return err
 	}
 	if running && now == inForce {
-		return p.syncAll()
+		return errors.Join(p.syncAll(), p.tellAhead(live))
 	}
 	if err := p.takeOver(want); err != nil { // or an earlier process was killed while it did that
 		return fmt.Errorf("take over: %w", err)
 	}
-	return nil
+	return p.tellAhead(live)
 }
 
 // Load implements path. The programs for tunnels follow when there is one.

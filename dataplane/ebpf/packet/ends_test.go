@@ -6,7 +6,10 @@ import (
 	"net/netip"
 	"testing"
 
+	"github.com/cilium/ebpf"
 	"golang.org/x/sys/unix"
+
+	"github.com/fairway-net/fairway/model"
 )
 
 // TestForgedEnds has somebody send RSTs, FINs and ABORTs that the other end ignores: the
@@ -180,6 +183,58 @@ func testBridged(t *testing.T, masquerade bool) {
 			}
 			verdict, got := b.run(t, "bridged", answer)
 			expectPacket(t, what+", answered", verdict, got, goOn, served[i], clients[i])
+		}
+	}
+}
+
+// TestErrorsAreLimited: who forges sources can't have others flooded with ICMP errors.
+func TestErrorsAreLimited(t *testing.T) {
+	b := newBench(t, false)
+	datagram := packet{proto: unix.IPPROTO_UDP, src: clients[0], dst: unserved[0]}
+	if verdict, _ := b.run(t, "ingress", datagram); verdict != redirect {
+		t.Errorf("the first one: verdict %d", int32(verdict))
+	}
+	now, err := monotonic()
+	must(t, err)
+	cpus, err := ebpf.PossibleCPU()
+	must(t, err)
+	sent := make([][2]uint64, cpus) // struct errors of bpf/refuse.h
+	for i := range sent {
+		sent[i] = [2]uint64{uint64(now+3600) * 1e9, 1000}
+	}
+	must(t, b.store.Maps["errors"].Put(uint32(0), sent))
+	if verdict, _ := b.runBytes(t, "ingress", datagram.bytes()); verdict != shot {
+		t.Errorf("after very many: verdict %d", int32(verdict))
+	}
+	if verdict, _ := b.runBytes(t, "ingress", packet{proto: unix.IPPROTO_TCP, flags: syn, src: clients[0], dst: unserved[0]}.bytes()); verdict != redirect {
+		t.Errorf("a RST is no larger than what it answers: verdict %d", int32(verdict))
+	}
+}
+
+// TestBackInTime: a connection whose backend has come back by its deadline goes on.
+func TestBackInTime(t *testing.T) {
+	b := newBench(t, false)
+	for _, gone := range []bool{false, true} {
+		client := netip.AddrPortFrom(clients[0].Addr(), clients[0].Port()+1)
+		if gone {
+			client = netip.AddrPortFrom(clients[0].Addr(), clients[0].Port()+2)
+		}
+		p := packet{proto: unix.IPPROTO_TCP, flags: syn, src: client, dst: served[0]}
+		b.run(t, "ingress", p)
+		var id uint64
+		must(t, b.conns.each(func(key *tcTuple, e *tcConn) {
+			if key.source() == client {
+				id = e.Id
+			}
+		}))
+		must(t, b.store.Maps[tcMapOrphans].Put(tupleOf(model.TCP, atIngress, client, served[0]), tcOrphan{Id: id}))
+		if gone {
+			b.program(t, model.NewTable())
+		}
+		p.flags = ack
+		want := map[bool]uint32{false: goOn, true: redirect}[gone]
+		if verdict, _ := b.run(t, "ingress", p); verdict != want {
+			t.Errorf("the backend is gone: %t, verdict %d", gone, int32(verdict))
 		}
 	}
 }

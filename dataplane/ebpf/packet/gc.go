@@ -34,7 +34,7 @@ func (p *Path) GC(_ context.Context, s *maps.Store, c program.Transition) error 
 	if err != nil {
 		return err
 	}
-	marks := map[tcTuple]tcOrphan{}
+	marks, renewed := map[tcTuple]tcOrphan{}, map[tcTuple]bool{}
 	err = p.conns.each(func(key *tcTuple, e *tcConn) {
 		if e.Flags&(connCounted|connAnswer) != connCounted || model.Protocol(key.Proto) != model.TCP {
 			return
@@ -44,22 +44,23 @@ func (p *Path) GC(_ context.Context, s *maps.Store, c program.Transition) error 
 		})
 		if fate.Forget || fate.Expire > 0 {
 			marks[*key] = tcOrphan{Id: e.Id, Since: uint64(now)*uint64(time.Second) + uint64(fate.Expire)}
+			renewed[*key] = c.Old != nil && c.Old.Keeps(c.Old.Lookup(keyOf(key.destination(), model.TCP)), e.To.destination())
 		}
 	})
 	if err != nil {
 		return err
 	}
-	return p.conns.mark(marks)
+	return p.conns.mark(marks, renewed)
 }
 
-// mark notes orphans. Those that have a deadline keep it. What finds no room isn't
-// reset yet.
-func (t *connTable) mark(marks map[tcTuple]tcOrphan) error {
+// mark notes orphans. Those that have a deadline keep it, but for those whose backend was
+// back since. What finds no room isn't reset yet.
+func (t *connTable) mark(marks map[tcTuple]tcOrphan, renewed map[tcTuple]bool) error {
 	leftOut := 0
 	for key, o := range marks {
 		var have tcOrphan
 		err := t.orphans.Lookup(&key, &have)
-		if err == nil && have.Id == o.Id && have.Since <= o.Since {
+		if err == nil && have.Id == o.Id && have.Since <= o.Since && !renewed[key] {
 			continue
 		}
 		if err != nil && !errors.Is(err, ebpf.ErrKeyNotExist) {

@@ -178,6 +178,13 @@ func (p *Path) describe(l netlink.Link, addresses []netlink.Addr) error {
 	if p.settings.Pods.Matches(netip.Addr{}, l.Attrs().Name) {
 		entry.Flags = linkOfPods
 	}
+	if len(addresses) > 0 {
+		for _, v6 := range []bool{false, true} {
+			if a := p.routeSource(l.Attrs().Index, v6); hasAddress(addresses, a) {
+				entry.setOwn(a, false)
+			}
+		}
+	}
 	for _, a := range addresses {
 		addr, ok := netip.AddrFromSlice(a.IP)
 		if !ok || a.Scope != int(netlink.SCOPE_UNIVERSE) || a.Flags&(unix.IFA_F_DEPRECATED|unix.IFA_F_TENTATIVE) != 0 {
@@ -205,14 +212,35 @@ func (l *tcLink) setOwn(a netip.Addr, replace bool) {
 	}
 }
 
+// routeSource is the address that routes prefer for what leaves to the outside through an
+// interface, which isn't always its first one.
+func (p *Path) routeSource(index int, v6 bool) netip.Addr {
+	routes, err := p.netlink.RouteGetWithOptions(outside(v6), &netlink.RouteGetOptions{OifIndex: index})
+	if err != nil || len(routes) == 0 {
+		return netip.Addr{} // no route leads there
+	}
+	a, _ := netip.AddrFromSlice(routes[0].Src)
+	return a.Unmap()
+}
+
+func hasAddress(list []netlink.Addr, a netip.Addr) bool {
+	return a.IsValid() && slices.ContainsFunc(list, func(one netlink.Addr) bool {
+		return one.Scope == int(netlink.SCOPE_UNIVERSE) && one.IP.Equal(a.AsSlice())
+	})
+}
+
+// outside is an address that is nowhere near: of RFC 5737, or of RFC 3849.
+func outside(v6 bool) net.IP {
+	if v6 {
+		return net.ParseIP("2001:db8::1")
+	}
+	return net.IPv4(192, 0, 2, 1)
+}
+
 // defaultSource is the address that the node itself would use for the outside,
 // or its first one. It stands in where an interface has none, as those of pods.
 func (p *Path) defaultSource(v6 bool) netip.Addr {
-	outside := net.IPv4(192, 0, 2, 1) // RFC 5737
-	if v6 {
-		outside = net.ParseIP("2001:db8::1") // RFC 3849
-	}
-	if routes, err := p.netlink.RouteGet(outside); err == nil && len(routes) > 0 {
+	if routes, err := p.netlink.RouteGet(outside(v6)); err == nil && len(routes) > 0 {
 		if a, ok := netip.AddrFromSlice(routes[0].Src); ok && p.isOwn(a.Unmap()) {
 			return a.Unmap()
 		}

@@ -46,7 +46,11 @@ func (p *Path) objectsAt(a attacher) ([]kernel.Object, error) {
 	if len(without) > 0 {
 		list[0].Text += ", but not at " + strings.Join(without, " ")
 	}
-	return list, nil
+	before, err := allAhead(a, live)
+	if len(before) > 0 {
+		list[0].Text += ", behind programs of others: " + strings.Join(before, ", ")
+	}
+	return list, err
 }
 
 func PacketObjects() []kernel.Object {

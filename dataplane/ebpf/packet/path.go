@@ -2,7 +2,8 @@
 // served at the socket.
 //
 // path.go is the whole of it, programs.go loads the programs, and tcx.go or clsact.go
-// attaches them to what interfaces.go and follow.go find. conns.go has the connection
+// attaches them to what interfaces.go and follow.go find; ahead.go sees who is there before
+// them. conns.go has the connection
 // table, turns.go and gc.go end connections in it, drops.go counts lost packets.
 // takeover.go and handover.go are about changes of the data plane.
 package packet
@@ -45,6 +46,7 @@ type Path struct {
 	leaving  *connTable // the pinned one, once connections leave for another plane
 	phase    phase
 	table    *model.Table
+	before   []string        // programs of others before ours
 	unserved map[string]bool // interfaces of which it was said that nothing is served there
 	keeping  bool            // there may be connections that were left to netfilter
 	stop     context.CancelFunc
@@ -67,6 +69,9 @@ type attacher interface {
 	// forget removes what is left of interfaces that are no more, or of another kind than
 	// they were.
 	forget(kinds map[int]linkKind) error
+	// ahead names the programs of others that see packets at an interface before ours do at
+	// these sides.
+	ahead(l netlink.Link, sides map[string]string) ([]string, error)
 	// remove takes the programs off all interfaces, whichever build they are of.
 	remove(live []netlink.Link) error
 }

@@ -102,7 +102,7 @@ func TestFixedRoom(t *testing.T) {
 	})
 	marks := map[tcTuple]tcOrphan{{Sport: 1}: {Id: 1}, {Sport: 2}: {Id: 2}, {Sport: 3}: {Id: 3}}
 	var full *kernel.FullError
-	err := (&connTable{m: b.store.Resizable[maps.ConnsMap], orphans: b.store.Maps[tcMapOrphans]}).mark(marks)
+	err := (&connTable{m: b.store.Resizable[maps.ConnsMap], orphans: b.store.Maps[tcMapOrphans]}).mark(marks, nil)
 	if !errors.As(err, &full) || full.LeftOut != 2 {
 		t.Errorf("%v, expected no room for 2 of 3 orphans", err)
 	}

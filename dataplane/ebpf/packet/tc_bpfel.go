@@ -72,6 +72,7 @@ const (
 	tcMapConns2     = "conns_2"
 	tcMapCounts     = "counts"
 	tcMapDrops      = "drops"
+	tcMapErrors     = "errors"
 	tcMapFragments  = "fragments"
 	tcMapFrontends  = "frontends"
 	tcMapLinks      = "links"
@@ -160,6 +161,7 @@ type tcMapSpecs struct {
 	Conns2    *ebpf.MapSpec `ebpf:"conns_2"`
 	Counts    *ebpf.MapSpec `ebpf:"counts"`
 	Drops     *ebpf.MapSpec `ebpf:"drops"`
+	Errors    *ebpf.MapSpec `ebpf:"errors"`
 	Fragments *ebpf.MapSpec `ebpf:"fragments"`
 	Frontends *ebpf.MapSpec `ebpf:"frontends"`
 	Links     *ebpf.MapSpec `ebpf:"links"`
@@ -212,6 +214,7 @@ type tcMaps struct {
 	Conns2    *ebpf.Map `ebpf:"conns_2"`
 	Counts    *ebpf.Map `ebpf:"counts"`
 	Drops     *ebpf.Map `ebpf:"drops"`
+	Errors    *ebpf.Map `ebpf:"errors"`
 	Fragments *ebpf.Map `ebpf:"fragments"`
 	Frontends *ebpf.Map `ebpf:"frontends"`
 	Links     *ebpf.Map `ebpf:"links"`
@@ -238,6 +241,7 @@ func (m *tcMaps) Close() error {
 		m.Conns2,
 		m.Counts,
 		m.Drops,
+		m.Errors,
 		m.Fragments,
 		m.Frontends,
 		m.Links,

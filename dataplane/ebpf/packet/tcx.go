@@ -23,7 +23,7 @@ type tcx struct{ dir, build string }
 
 // newAttacher takes the best way there is.
 func (p *Path) newAttacher(dir string) (attacher, error) {
-	t := &tcx{dir: filepath.Join(dir, "links"), build: p.build}
+	t := &tcx{dir: filepath.Join(dir, pins.InterfaceLinks), build: p.build}
 	err := probeTCX()
 	if errors.Is(err, ebpf.ErrNotSupported) || errors.Is(err, unix.EINVAL) { // a kind of attachment not known
 		return &clsact{netlink: p.netlink, build: p.build}, nil

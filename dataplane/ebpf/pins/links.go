@@ -48,6 +48,20 @@ func CgroupOf(pin string) (uint64, error) {
 	return info.Cgroup().CgroupId, nil
 }
 
+// leadsSomewhere reports whether what a pinned link leads to, a cgroup or an interface, is
+// still there.
+func leadsSomewhere(pin string) (bool, error) {
+	info, err := LinkInfo(pin)
+	if err != nil || info == nil {
+		return false, err
+	}
+	if at := info.TCX(); at != nil {
+		return at.Ifindex != 0, nil
+	}
+	at := info.Cgroup()
+	return at != nil && at.CgroupId != 0, nil
+}
+
 // Links lists the pins in a directory whose names match a pattern of filepath.Match.
 func Links(dir, pattern string) ([]string, error) {
 	list, err := filepath.Glob(filepath.Join(dir, pattern))

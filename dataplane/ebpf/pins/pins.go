@@ -19,6 +19,9 @@ import (
 // process has them open.
 const BPFFS = "/sys/fs/bpf"
 
+// InterfaceLinks is the directory of the links by which programs are at interfaces.
+const InterfaceLinks = "links"
+
 // Layout is the directory of the maps. A map whose elements change gets another
 // name (bpf/maps.h): programs of an earlier version go on with the old map until
 // they are replaced.
@@ -56,9 +59,14 @@ func MakeDir(dir string) (err error) {
 	return err
 }
 
-// RemoveDead removes what nodes have left that are no more: their cgroups are
-// gone, which detaches programs, if not at once. Planes begin with it, too.
+// RemoveDead removes what nodes have left that are no more: the cgroups and interfaces
+// at which their programs were are gone, which detaches programs, if not at once. Planes
+// begin with it, too; this network namespace's node is never taken for dead.
 func RemoveDead() error {
+	own, err := NodeDir()
+	if err != nil && !kernel.IsMissing(err) {
+		return err
+	}
 	nodes, err := os.ReadDir(nodesDir)
 	if errors.Is(err, fs.ErrNotExist) {
 		return nil
@@ -68,6 +76,9 @@ func RemoveDead() error {
 	}
 	for _, n := range nodes {
 		dir := filepath.Join(nodesDir, n.Name())
+		if dir == own {
+			continue
+		}
 		dead, err := isDead(dir)
 		if err != nil {
 			return err
@@ -82,19 +93,24 @@ func RemoveDead() error {
 }
 
 func isDead(dir string) (bool, error) {
-	pins, err := Links(dir, "*-*")
+	sockets, err := Links(dir, "*-*")
 	if err != nil {
 		return false, err
 	}
-	for _, pin := range pins {
-		if at, err := CgroupOf(pin); err != nil || at != 0 {
+	interfaces, err := Links(filepath.Join(dir, InterfaceLinks), "*-*")
+	if err != nil {
+		return false, err
+	}
+	// A node has its loopback interface as long as it is, so one look mostly is enough.
+	for _, pin := range append(interfaces, sockets...) {
+		if alive, err := leadsSomewhere(pin); err != nil || alive {
 			return false, err
 		}
 		if _, err := os.Lstat(pin); err != nil {
 			return false, nil // somebody is at work there
 		}
 	}
-	return len(pins) > 0, nil
+	return len(interfaces)+len(sockets) > 0, nil
 }
 
 // Remove removes a node's directory with all pins.

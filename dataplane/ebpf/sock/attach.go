@@ -2,7 +2,7 @@
 // its backend when it connects or sends.
 //
 // cgroup.go finds the cgroup and attach.go puts the programs there. gc.go takes sockets
-// away from backends that are gone; late.go does so when a deadline has passed. defer.go
+// away from backends that are gone; deadlines.go does so when a deadline has passed. defer.go
 // waits while IPVS serves the node.
 package sock
 
@@ -23,13 +23,13 @@ import (
 	"github.com/fairway-net/fairway/model"
 )
 
-// Path are the programs at the node's cgroup.
+// Path are the programs at the node's cgroup; without one it attaches nothing.
 type Path struct {
 	cgroup string
 	netns  uint64 // cookie of the node's network namespace
 	spec   *ebpf.CollectionSpec
 	build  string // identifies the programs and their constants
-	late   lateResets
+	late   deadlines
 	Steps  *kernel.Steps
 
 	deferral tcpDeferral
@@ -65,7 +65,7 @@ func (p *Path) pin(dir, hook string) string { return filepath.Join(dir, hook+"-"
 
 // Load implements path. Programs that are attached needn't be loaded.
 func (p *Path) Load(s *maps.Store) error {
-	if p.programs != nil {
+	if p.programs != nil || p.cgroup == "" {
 		return nil
 	}
 	missing, err := p.missing(s.Dir)
@@ -79,6 +79,9 @@ func (p *Path) Load(s *maps.Store) error {
 // Attach makes the programs of this version run at the cgroup. Those of another
 // one are replaced: there is always one of the two.
 func (p *Path) Attach(s *maps.Store, want *model.Table) error {
+	if p.cgroup == "" {
+		return nil // what an earlier process has attached, where it knew one, stays
+	}
 	if err := p.deferTCP(s, want); err != nil {
 		return err
 	}
@@ -101,6 +104,9 @@ func (p *Path) Attach(s *maps.Store, want *model.Table) error {
 
 // Objects lists the programs that run at a cgroup.
 func (p *Path) Objects(dir string) ([]kernel.Object, error) {
+	if p.cgroup == "" {
+		return nil, nil
+	}
 	id, err := cgroupID(p.cgroup)
 	if err != nil {
 		return nil, err
@@ -146,6 +152,7 @@ func (p *Path) Remove(dir string) error {
 // Close implements path: programs that are attached are the kernel's.
 func (p *Path) Close() error {
 	p.deferral.end()
+	p.late.close()
 	p.unload()
 	return nil
 }

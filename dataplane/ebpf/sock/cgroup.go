@@ -13,8 +13,9 @@ import (
 	"github.com/fairway-net/fairway/internal/kernel"
 )
 
-// FindCgroup is the cgroup whose sockets are the node's (see kernel.Options),
-// and why it can't be all of them; "" if nothing says so.
+// FindCgroup is the cgroup whose sockets are the node's (see kernel.Options), or why none
+// is known. A cgroup that may end with the agent's pod is none: what is attached there
+// goes with it, and serves nobody else.
 func FindCgroup(options kernel.Options) (dir, limit string, err error) {
 	if options.Cgroup != "" {
 		return options.Cgroup, "", nil
@@ -28,8 +29,7 @@ func FindCgroup(options kernel.Options) (dir, limit string, err error) {
 		return "", "", err
 	}
 	if machine {
-		limit, err = belowRoot(root)
-		return root, limit, err
+		return machineRoot(root)
 	}
 	own, err := cgroup.Own()
 	if err != nil {
@@ -39,8 +39,25 @@ func FindCgroup(options kernel.Options) (dir, limit string, err error) {
 		return "", "", errors.New("find the own cgroup: /proc/self/cgroup names none of version 2")
 	}
 	dir = filepath.Join(root, own)
-	limit, err = withoutChildren(dir)
-	return dir, limit, err
+	if limit, err = withoutChildren(dir); err != nil || limit != "" {
+		return "", limit, err
+	}
+	return dir, "", nil
+}
+
+// machineRoot finds the root of the machine's hierarchy among all mounts of cgroup v2: a
+// container's own may come before the host's.
+func machineRoot(reached string) (dir, limit string, err error) {
+	mounts, err := cgroup.Mounts()
+	if err != nil {
+		return "", "", err
+	}
+	for _, dir := range append(mounts, reached) {
+		if limit, err = belowRoot(dir); err != nil || limit == "" {
+			return dir, limit, err
+		}
+	}
+	return "", limit, nil
 }
 
 // belowRoot says so if a directory isn't the root of the machine's hierarchy,
@@ -71,8 +88,8 @@ func withoutChildren(dir string) (string, error) {
 	return fmt.Sprintf("the agent's own cgroup %s has no others below it", dir), nil
 }
 
-// CgroupUnsupported is what is told of sockets that aren't in the cgroup.
+// CgroupUnsupported is what is told where no cgroup is known.
 func CgroupUnsupported(limit string) kernel.Unsupported {
-	return kernel.Unsupported{Feature: kernel.NodeSockets, Why: limit + ", so that only sockets in it are connected to endpoints directly, and all other connections are translated at the interfaces: " +
+	return kernel.Unsupported{Feature: kernel.NodeSockets, Why: limit + ", so that no socket is connected to its endpoint directly, and all connections are translated at the interfaces: " +
 		"mount the host's /sys/fs/cgroup (the component deploy/ebpf), or name the node's cgroup with --cgroup"}
 }

@@ -36,39 +36,33 @@ func (p *Path) GC(_ context.Context, s *maps.Store, c program.Transition) error 
 	if c.Verify {
 		old = nil
 	}
+	late := p.late.begin(s, c.Want)
 	plan := conntrack.Plan(old, c.Want, c.Want.Since(old))
 	if plan == nil {
-		return p.late.take()
+		return late
 	}
-	if old != nil {
+	if old != nil && !p.late.concerns() {
 		if held, err := anySockets(s, c.RemovedBackends); err != nil || !held {
-			return errors.Join(err, p.late.take())
+			return errors.Join(err, late)
 		}
 	}
-	now, later := map[uint64]lbSocket{}, map[time.Duration]map[uint64]lbSocket{}
+	now, later, isNew := map[uint64]lbSocket{}, map[uint64]time.Duration{}, map[uint64]bool{}
+	seen := map[uint64]bool{}
 	err := eachSocket(s.Resizable[maps.SocketsMap], func(cookie uint64, h lbSocket) {
+		seen[cookie] = true
 		fate := plan.Fate(&conntrack.Flow{Proto: h.front.Proto, Frontend: netip.AddrPortFrom(h.front.Addr, h.front.Port), Backend: h.backend, Replied: true})
 		switch {
 		case fate.Forget:
 			now[cookie] = h
-		case fate.Expire > 0 && p.late.expect(cookie):
-			if later[fate.Expire] == nil {
-				later[fate.Expire] = map[uint64]lbSocket{}
-			}
-			later[fate.Expire][cookie] = h
+		case fate.Expire > 0:
+			later[cookie], isNew[cookie] = fate.Expire, keeps(old, h)
 		}
 	})
 	if err != nil {
 		return err
 	}
-	for wait, sockets := range later {
-		var cookies []uint64
-		for cookie := range sockets {
-			cookies = append(cookies, cookie)
-		}
-		time.AfterFunc(wait, func() { p.late.finish(detachSockets(sockets), cookies) })
-	}
-	return errors.Join(detachSockets(now), p.late.take())
+	p.late.forget(func(cookie uint64) bool { return seen[cookie] })
+	return errors.Join(late, detachSockets(now), p.late.set(later, func(cookie uint64) bool { return isNew[cookie] }))
 }
 
 // anySockets reports whether sockets are connected to any of these backends.

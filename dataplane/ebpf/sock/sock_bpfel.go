@@ -19,6 +19,7 @@ const (
 	sockMapAnswers2      = "answers_2"
 	sockMapClients2      = "clients_2"
 	sockMapCounts        = "counts"
+	sockMapDeadlines     = "deadlines"
 	sockMapDeferTcp      = "defer_tcp"
 	sockMapFlows2        = "flows_2"
 	sockMapFrontends     = "frontends"
@@ -106,6 +107,7 @@ type sockMapSpecs struct {
 	Answers2  *ebpf.MapSpec `ebpf:"answers_2"`
 	Clients2  *ebpf.MapSpec `ebpf:"clients_2"`
 	Counts    *ebpf.MapSpec `ebpf:"counts"`
+	Deadlines *ebpf.MapSpec `ebpf:"deadlines"`
 	DeferTcp  *ebpf.MapSpec `ebpf:"defer_tcp"`
 	Flows2    *ebpf.MapSpec `ebpf:"flows_2"`
 	Frontends *ebpf.MapSpec `ebpf:"frontends"`
@@ -153,6 +155,7 @@ type sockMaps struct {
 	Answers2  *ebpf.Map `ebpf:"answers_2"`
 	Clients2  *ebpf.Map `ebpf:"clients_2"`
 	Counts    *ebpf.Map `ebpf:"counts"`
+	Deadlines *ebpf.Map `ebpf:"deadlines"`
 	DeferTcp  *ebpf.Map `ebpf:"defer_tcp"`
 	Flows2    *ebpf.Map `ebpf:"flows_2"`
 	Frontends *ebpf.Map `ebpf:"frontends"`
@@ -175,6 +178,7 @@ func (m *sockMaps) Close() error {
 		m.Answers2,
 		m.Clients2,
 		m.Counts,
+		m.Deadlines,
 		m.DeferTcp,
 		m.Flows2,
 		m.Frontends,

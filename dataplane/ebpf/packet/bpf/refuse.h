@@ -103,6 +103,38 @@ static __always_inline int unreachable(struct __sk_buff *skb, const struct packe
 	return write_ip(skb, p->l3, p->v6, &t, p->v6 ? IPPROTO_ICMPV6 : IPPROTO_ICMP, len);
 }
 
+// ERRORS_PER_SECOND is how many ICMP errors each CPU sends to others in a second, as the
+// kernel limits its own (icmp_msgs_per_sec): an error is larger than a short datagram, whose
+// source may be forged.
+#define ERRORS_PER_SECOND 1000
+
+struct errors {
+	__u64 since; // ktime, ns
+	__u64 sent;
+};
+
+struct {
+	__uint(type, BPF_MAP_TYPE_PERCPU_ARRAY);
+	__uint(max_entries, 1);
+	__type(key, __u32);
+	__type(value, struct errors);
+} errors SEC(".maps");
+
+static __always_inline int may_send_error(void)
+{
+	__u64 now = bpf_ktime_get_ns();
+	__u32 only = 0;
+	struct errors *e = bpf_map_lookup_elem(&errors, &only);
+
+	if (!e)
+		return 0;
+	if ((__s64)(now - e->since) >= 1000000000) {
+		e->since = now;
+		e->sent = 0;
+	}
+	return e->sent++ < ERRORS_PER_SECOND;
+}
+
 // refuse answers a packet, which may be one of the node's own. The rare ones with IP options or extension headers
 // get no answer.
 __noinline int refuse(struct __sk_buff *skb, __u32 own)
@@ -114,6 +146,8 @@ __noinline int refuse(struct __sk_buff *skb, __u32 own)
 		return TC_ACT_SHOT;
 	p = &w->p;
 	if (p->fragment == LATER_FRAGMENT || p->l4 - p->l3 != ip_header_size(p->v6))
+		return TC_ACT_SHOT;
+	if (p->t.proto != IPPROTO_TCP && !own && !may_send_error())
 		return TC_ACT_SHOT;
 	if (p->t.proto == IPPROTO_TCP ? reset(skb, p) : unreachable(skb, p, &w->quote))
 		return TC_ACT_SHOT;

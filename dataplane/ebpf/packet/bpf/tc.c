@@ -24,6 +24,18 @@ static __always_inline int current(struct __sk_buff *skb, const struct packet *p
 	return from < ORIGINS && member_of(f->routes[from].pool, &to);
 }
 
+// is_lost reports whether a connection, c at p's place, is to be reset: its deadline has
+// passed, and its backend hasn't come back meanwhile.
+static __noinline int is_lost(struct __sk_buff *skb, const struct packet *p, const struct conn *c)
+{
+	if (!orphaned(&p->t, c))
+		return 0;
+	if (!current(skb, p, c))
+		return 1;
+	bpf_map_delete_elem(&orphans, &p->t);
+	return 0;
+}
+
 // outdated reports whether a packet of the client begins a new connection
 // although there is an entry for it. UDP has no connections: a flow moves as
 // soon as its backend is gone.
@@ -83,7 +95,7 @@ static __always_inline int translate(struct __sk_buff *skb, struct work *w, stru
 {
 	__u8 flags = c->flags, steps = c->steps;
 
-	if (w->p.t.proto == IPPROTO_TCP && (flags & (COUNTED | ANSWER)) == COUNTED && orphaned(&w->p.t, c))
+	if (w->p.t.proto == IPPROTO_TCP && (flags & (COUNTED | ANSWER)) == COUNTED && is_lost(skb, &w->p, c))
 		return refuse(skb, flags & OWN);
 	if (flags & UNNAMED && !masquerade(skb))
 		return fail(NO_PORT);
@@ -123,7 +135,7 @@ __noinline int pass_to_netfilter(struct __sk_buff *skb)
 	c = conn_of(&w->p.t);
 	if (!c || ends(skb, &w->p, c))
 		return TC_ACT_PIPE;
-	if (w->p.t.proto == IPPROTO_TCP && !(c->flags & (ANSWER | OWN)) && orphaned(&w->p.t, c))
+	if (w->p.t.proto == IPPROTO_TCP && !(c->flags & (ANSWER | OWN)) && is_lost(skb, &w->p, c))
 		return refuse(skb, 0);
 	touch(skb, &w->p, c);
 	skb->tc_index = LEFT;

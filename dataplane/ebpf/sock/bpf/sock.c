@@ -40,6 +40,16 @@ struct {
 	__type(value, __u32);
 } defer_tcp SEC(".maps");
 
+// When connections of sockets end whose backend is gone (ktime, ns), by their cookies: the
+// agent's, which another process goes on with. See deadlines.go.
+struct {
+	__uint(type, BPF_MAP_TYPE_HASH);
+	__uint(map_flags, BPF_F_NO_PREALLOC);
+	__uint(max_entries, 1 << 18);
+	__type(key, __u64);
+	__type(value, __u64);
+} deadlines SEC(".maps");
+
 static __always_inline int defers_tcp(void)
 {
 	__u32 only = 0, *now = bpf_map_lookup_elem(&defer_tcp, &only);
@@ -171,6 +181,21 @@ static __always_inline void forget(__u64 cookie)
 	erase(&sockets_2, &cookie);
 }
 
+static __always_inline int same_frontend(const struct frontend_key *a, const struct frontend_key *b)
+{
+	return a->port == b->port && a->proto == b->proto && same_address(&a->addr, &b->addr);
+}
+
+// asks_directly is about a socket that speaks to an address that isn't a frontend's: what
+// comes from there is no answer of the frontend that it asked before.
+static __always_inline void asks_directly(__u64 cookie, const struct tuple *t)
+{
+	struct answer_key answer = {.cookie = cookie, .from = {.addr = t->dst, .port = t->dport}};
+
+	if (t->proto == IPPROTO_UDP && recall(&answers_2, &answer))
+		erase(&answers_2, &answer);
+}
+
 // connected decides about a socket that connects.
 static __always_inline int connected(struct bpf_sock_addr *ctx, struct tuple *t, struct endpoint *to)
 {
@@ -181,6 +206,8 @@ static __always_inline int connected(struct bpf_sock_addr *ctx, struct tuple *t,
 
 	forget(cookie); // it was connected before
 	f = front_of(t, &d);
+	if (!f)
+		asks_directly(cookie, t);
 	if (!f || !pick(ctx, f, t, &d))
 		return 0;
 	s.front = d.front;
@@ -206,16 +233,20 @@ static __always_inline int sends(struct bpf_sock_addr *ctx, struct tuple *t, str
 	struct decision d = {};
 	struct frontend *f = front_of(t, &d);
 	struct flow new = {}, *known;
+	struct frontend_key *last;
 
-	if (!f)
+	if (!f) {
+		asks_directly(bpf_get_socket_cookie(ctx), t);
 		return 0;
+	}
 	k.cookie = answer.cookie = bpf_get_socket_cookie(ctx);
 	k.front = d.front;
 	known = recall(&flows_2, &k);
 	if (known && member_of(known->pool, &known->to)) {
 		*to = known->to;
 		answer.from = *to;
-		return recall(&answers_2, &answer) ||
+		last = recall(&answers_2, &answer); // the frontend that was asked last has it
+		return (last && same_frontend(last, &k.front)) ||
 		       !put(&answers_2, IN_ANSWERS, &answer, &k.front, BPF_ANY);
 	}
 	if (!pick(ctx, f, t, &d))

@@ -65,7 +65,7 @@ func TestSites(t *testing.T) {
 	}
 }
 
-// TestJoinBridge has interfaces become ports of a bridge, and be none again, while the
+// TestJoinBridge has an interface become a port of a bridge, and be none again, while the
 // programs run.
 func TestJoinBridge(t *testing.T) {
 	s := newSite(t, site{})
@@ -81,22 +81,21 @@ func TestJoinBridge(t *testing.T) {
 	must(t, err)
 	programs := func(want ...string) {
 		t.Helper()
+		must(t, s.node.Do(func() error { // as when the kernel tells of the change
+			return s.packets.syncChanged(map[int]bool{extra.Attrs().Index: true}, false)
+		}))
+		links, err := os.ReadDir(s.dir + "/links")
+		must(t, err)
 		var got []string
-		for deadline := time.Now().Add(30 * time.Second); time.Now().Before(deadline); time.Sleep(20 * time.Millisecond) {
-			got = nil
-			links, err := os.ReadDir(s.dir + "/links")
-			must(t, err)
-			for _, l := range links {
-				if rest, ok := strings.CutPrefix(l.Name(), fmt.Sprint(extra.Attrs().Index, "-")); ok {
-					side, _, _ := strings.Cut(rest, "-")
-					got = append(got, side)
-				}
-			}
-			if strings.Join(got, " ") == strings.Join(want, " ") {
-				return
+		for _, l := range links {
+			if rest, ok := strings.CutPrefix(l.Name(), fmt.Sprint(extra.Attrs().Index, "-")); ok {
+				side, _, _ := strings.Cut(rest, "-")
+				got = append(got, side)
 			}
 		}
-		t.Errorf("programs at the sides %v, expected %v", got, want)
+		if strings.Join(got, " ") != strings.Join(want, " ") {
+			t.Errorf("programs at the sides %v, expected %v", got, want)
+		}
 	}
 	programs("egress", "ingress")
 	must(t, h.LinkSetMaster(extra, bridge))

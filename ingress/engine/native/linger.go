@@ -30,13 +30,17 @@ type lingering struct {
 
 // A client that reads nothing for that long loses its connection. The deadline is put off
 // when a tenth of it is gone: to set one costs more than to look at the time.
-var writeTimeout = time.Minute
+var writeTimeout = func() *atomic.Int64 {
+	d := &atomic.Int64{} // tests shorten it
+	d.Store(int64(time.Minute))
+	return d
+}()
 
 // Write bounds how long the client may read nothing.
 func (l *lingering) Write(b []byte) (int, error) {
-	now := time.Now()
-	if until := l.writing.Load(); until-now.UnixNano() < int64(writeTimeout/10*9) && !l.bounded.Load() {
-		end := now.Add(writeTimeout)
+	now, most := time.Now(), time.Duration(writeTimeout.Load())
+	if until := l.writing.Load(); until-now.UnixNano() < int64(most/10*9) && !l.bounded.Load() {
+		end := now.Add(most)
 		l.writing.Store(end.UnixNano())
 		if err := l.Conn.SetWriteDeadline(end); err != nil {
 			return 0, err
@@ -62,8 +66,8 @@ func (p *progress) next(n int) {
 	if p.written += n; !p.stream || p.written <= firstWindow {
 		return
 	}
-	if now := time.Now(); p.until.Sub(now) < writeTimeout/10*9 {
-		p.until = now.Add(writeTimeout)
+	if now, most := time.Now(), time.Duration(writeTimeout.Load()); p.until.Sub(now) < most/10*9 {
+		p.until = now.Add(most)
 		_ = p.control.SetWriteDeadline(p.until) // a stream without one waits as long as it takes
 	}
 }

@@ -45,9 +45,7 @@ func TestReadTimeout(t *testing.T) {
 
 // TestUnread: a client that reads nothing loses its connection.
 func TestUnread(t *testing.T) {
-	before := writeTimeout
-	t.Cleanup(func() { writeTimeout = before }) // after the engine has ended
-	writeTimeout = 300 * time.Millisecond
+	defer writeTimeout.Store(writeTimeout.Swap(int64(300 * time.Millisecond)))
 	ended := make(chan error, 1)
 	ask := http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
 		part := make([]byte, 1<<20)
@@ -76,9 +74,7 @@ func TestUnread(t *testing.T) {
 
 // TestUnreadStream: a client of HTTP/2 that opens no window for a stream loses that.
 func TestUnreadStream(t *testing.T) {
-	before := writeTimeout
-	t.Cleanup(func() { writeTimeout = before }) // after the engine has ended
-	writeTimeout = 300 * time.Millisecond
+	defer writeTimeout.Store(writeTimeout.Swap(int64(300 * time.Millisecond)))
 	ended := make(chan struct{})
 	answer := http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
 		for part := make([]byte, 1<<20); ; {

@@ -138,7 +138,7 @@ func TestServerTokenIsForOne(t *testing.T) {
 	asks := func(when string, want string) {
 		t.Helper()
 		silent := c.config(9)
-		request := joinRequest{Name: "s9", PeerURL: storage.PeerURL(silent.peerAddress()), Key: "sha256:00", Wanted: silent.shared()}
+		request := joinRequest{Name: "s9", PeerURL: storage.PeerURL(netip.AddrPortFrom(silent.BindAddress, uint16(silent.PeerPort))), Key: "sha256:00", Wanted: silent.shared()}
 		body, err := json.Marshal(request)
 		if err != nil {
 			t.Fatal(err)

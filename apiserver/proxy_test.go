@@ -72,7 +72,7 @@ func TestProxy(t *testing.T) {
 		t.Fatal(err)
 	}
 	get := func(path string) (string, error) {
-		data, err := core.RESTClient().Get().AbsPath("/api/v1/namespaces/default/"+path).SetHeader("Cookie", "a=b").DoRaw(within(t))
+		data, err := core.RESTClient().Get().RequestURI("/api/v1/namespaces/default/"+path).SetHeader("Cookie", "a=b").DoRaw(within(t))
 		return string(data), err
 	}
 	for path, want := range map[string]string{

@@ -2,6 +2,8 @@
 
 package cmd
 
+//go:generate go test -run ^TestReference$ -update-reference .
+
 import "github.com/spf13/cobra"
 
 // commands is the one list of what the binary can be.

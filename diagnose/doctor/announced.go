@@ -11,11 +11,16 @@ import (
 	"github.com/fairway-net/fairway/apis/metallb/v1beta1"
 )
 
+// HasPoolAddress reports whether a Service has load balancer addresses from a pool.
+func HasPoolAddress(s *corev1.Service) bool {
+	return s.Spec.Type == corev1.ServiceTypeLoadBalancer && s.Annotations[v1beta1.AnnotationFromPool] != ""
+}
+
 // announcedAddresses are the Service's load balancer addresses that come from a pool, and that
 // nodes must therefore announce. What a cloud's load balancer has given is its own.
 func (e *Evidence) announcedAddresses() []netip.Addr {
 	s := e.Service
-	if s == nil || s.Spec.Type != corev1.ServiceTypeLoadBalancer || s.Annotations[v1beta1.AnnotationFromPool] == "" {
+	if s == nil || !HasPoolAddress(s) {
 		return nil
 	}
 	var list []netip.Addr

@@ -52,7 +52,7 @@ func (x *Examiner) All(ctx context.Context, namespace string) (*doctor.Survey, e
 	}
 	var said []doctor.Announced
 	missing := ""
-	if len(x.Source.Files) == 0 {
+	if len(x.Source.Files) == 0 && slices.ContainsFunc(objects.Services, doctor.HasPoolAddress) {
 		said, missing = Announced(ctx, x.Source.Agents(ctx, x.Node))
 	}
 	parts := partsOf(objects)
@@ -68,6 +68,13 @@ func (x *Examiner) All(ctx context.Context, namespace string) (*doctor.Survey, e
 			return nil, fmt.Errorf("service %s/%s: %w", s.Namespace, s.Name, err)
 		}
 		survey.Add(s.Namespace+"/"+s.Name, report)
+	}
+	if len(x.Source.Files) == 0 && objects.NoAPI == "" {
+		around, err := x.Source.Around(ctx, namespace)
+		if err != nil {
+			return nil, err
+		}
+		survey.AddAround(around)
 	}
 	return survey, nil
 }

@@ -65,6 +65,9 @@ func checkExample(t *testing.T, c *cobra.Command, line string) {
 		return
 	}
 	args, _, _ = strings.Cut(args, " | ")
+	for _, file := range []string{" --token-file -", " --token-file /root/token"} { // which is read with the flag
+		args = strings.ReplaceAll(args, file, "")
+	}
 	words, err := exec.Command("sh", "-c", "printf '%s\\n' "+args).Output()
 	if err != nil {
 		t.Errorf("%s: %s: %v", c.CommandPath(), line, err)

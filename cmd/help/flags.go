@@ -33,7 +33,7 @@ var flagGroups = []flagGroup{
 		"up --bind-address", "server --bind-address", "up --service-cidr", "server --service-cidr", "data-dir", "secure-port",
 		"advertise-address", "tls-san", "service-node-port-range", "node-grace", "token-auth-file", "audit-*",
 	}},
-	{"Several servers", []string{"cluster-init", "join", "server-name", "peer-port", "token"}},
+	{"Several servers", []string{"cluster-init", "join", "server-name", "peer-port", "token", "token-file"}},
 	{"Storage of the API", []string{"etcd-*", "snapshot-*"}},
 	{"The API to use", []string{"kubeconfig", "master", "kube-api-*", "filename", "namespace", "agent-socket"}},
 	{"Data plane", []string{
@@ -46,7 +46,7 @@ var flagGroups = []flagGroup{
 	{"Which packets are from pods", []string{"cluster-cidr", "pod-*", "node-cidr", "detect-local-mode"}},
 	{"Connections (conntrack)", []string{"conntrack-*"}},
 	{"iptables and ipvs mode", []string{"iptables-*", "ipvs-*"}},
-	{"Load balancer addresses", []string{"load-balancer-range", "lb-class", "announce"}},
+	{"Load balancer addresses", []string{"load-balancer-range", "lb-class", "announce", "announce-namespace", "ignore-exclude-lb"}},
 	{"Gateways", []string{"gateway", "gateway-engine", "gateway-processes", "acme-directory", "acme-email", "acme-ca-file"}},
 	{"DNS", []string{"dns", "dns-*", "cluster-dns", "cluster-domain", "corefile", "resolv-conf"}},
 	{"What runs on this machine", []string{"publish-dir", "drain", "drain-time"}},

@@ -28,7 +28,7 @@ check/rest: build $(SUMMARY) ## the packages of test/norace.txt, and tests that 
 
 check/generated: generate ## fail if what is checked in is stale
 	./hack/check-web
-	git diff --exit-code -- '*generated*' '*_bpfel*' apis docs/ingress-annotations.md deploy
+	git diff --exit-code -- '*generated*' '*_bpfel*' apis docs/ingress-annotations.md docs/reference.md deploy
 
 check/modules: ## the tests of modules of their own that need nothing but Go
 	cd test/linearizability/checker && $(GO) test ./...

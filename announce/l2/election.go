@@ -158,7 +158,7 @@ func (e *election) tick(now time.Time) []change {
 	late := now.Sub(e.lastTick) > deadAfter
 	e.lastTick = now
 	var changes []change
-	if late && len(e.members) > 0 {
+	if late && (len(e.members) > 0 || e.held != nil) { // others may have come that are yet to be heard
 		changes = e.stepBack(now)
 	}
 	for name, m := range e.members {

@@ -1,6 +1,7 @@
 package link
 
 import (
+	"errors"
 	"log/slog"
 	"time"
 )
@@ -30,7 +31,7 @@ func (f *Format[E]) Reader(c *Cluster, peers *Peers, take func(now time.Time, m 
 		source := [6]byte(frame[6:])
 		m, err := f.Unmarshal(frame[EtherHead:], c.Keys)
 		switch {
-		case err == ErrSignature:
+		case errors.Is(err, ErrSignature):
 			c.Foreign.note(now, source)
 			return nil
 		case err != nil, m.MAC != source: // somebody else sends it once more

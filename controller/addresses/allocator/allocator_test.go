@@ -327,6 +327,14 @@ func TestPoolThatGoes(t *testing.T) {
 	step{request: request("a"), has: []string{"192.0.2.2"}, want: "renamed: 192.0.2.2"}.check(t, a, "pool renamed")
 }
 
+// ensure gives a Service what it is to have.
+func ensure(t *testing.T, a *Allocator, r Request) {
+	t.Helper()
+	if _, _, err := a.Ensure(r, nil); err != nil {
+		t.Fatal(err)
+	}
+}
+
 // TestPoolMadeAgain: Services keep their addresses over the deletion of their pool, in whatever
 // order they are looked at, and a new Service doesn't get one of theirs while another is left.
 func TestPoolMadeAgain(t *testing.T) {
@@ -334,7 +342,7 @@ func TestPoolMadeAgain(t *testing.T) {
 	p := Pool{Name: "p", Ranges: ranges(t, "192.0.2.0/30"), AutoAssign: true}
 	a.SetPools([]Pool{p})
 	for _, name := range []string{"a", "b", "c"} {
-		a.Ensure(request(name), nil)
+		ensure(t, a, request(name))
 	}
 	a.SetPools(nil)
 	for _, name := range []string{"a", "b", "c"} {
@@ -360,7 +368,7 @@ func TestMakesRoom(t *testing.T) {
 	a := New()
 	a.SetPools([]Pool{{Name: "p", Ranges: ranges(t, "192.0.2.0/32"), AutoAssign: true}})
 	two := func(r *Request) { r.Ports = []Port{{"TCP", 80}, {"TCP", 443}} }
-	a.Ensure(request("a", sharing("k"), two), nil)
+	ensure(t, a, request("a", sharing("k"), two))
 	step{request: request("b", sharing("k"), on(443)), err: "no address left"}.check(t, a, "the port is taken")
 	for what, c := range map[string]struct {
 		request Request
@@ -376,7 +384,7 @@ func TestMakesRoom(t *testing.T) {
 			t.Errorf("%s: makes room: %t", what, got)
 		}
 	}
-	a.Ensure(request("a", sharing("k"), on(80)), nil)
+	ensure(t, a, request("a", sharing("k"), on(80)))
 	step{request: request("b", sharing("k"), on(443)), want: "p: 192.0.2.0"}.check(t, a, "the port is free")
 }
 

@@ -46,12 +46,12 @@ func TestReadTimeout(t *testing.T) {
 // TestUnread: a client that reads nothing loses its connection.
 func TestUnread(t *testing.T) {
 	defer writeTimeout.Store(writeTimeout.Swap(int64(300 * time.Millisecond)))
-	ended := make(chan error, 1)
+	ended := make(chan struct{}, 1)
 	ask := http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
 		part := make([]byte, 1<<20)
 		for {
 			if _, err := w.Write(part); err != nil {
-				ended <- err
+				ended <- struct{}{}
 				return
 			}
 		}

@@ -22,7 +22,7 @@ type watchConn struct {
 	Backend uint32
 	Flags   uint8
 	Steps   uint8
-	Idle    uint16
+	Memo    uint16
 }
 
 type watchSeen struct {

@@ -3,9 +3,11 @@ package deploy_test
 import (
 	"bufio"
 	"bytes"
+	"context"
 	"errors"
 	"io"
 	"net"
+	"net/http"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -234,4 +236,28 @@ func (h *host) mountBPF() {
 			h.t.Error(err)
 		}
 	})
+}
+
+// healthy waits until the agent tells load balancers that it is well.
+func (h *host) healthy(p *process) {
+	h.t.Helper()
+	dial := func(ctx context.Context, network, address string) (conn net.Conn, err error) {
+		err = h.ns.Do(func() (err error) { conn, err = new(net.Dialer).DialContext(ctx, network, address); return err })
+		return conn, err
+	}
+	client := http.Client{Timeout: 30 * time.Second, Transport: &http.Transport{DialContext: dial, DisableKeepAlives: true}}
+	var status string
+	for deadline := time.Now().Add(60 * time.Second); time.Now().Before(deadline); time.Sleep(50 * time.Millisecond) {
+		resp, err := client.Get("http://127.0.0.1:10256/healthz")
+		if err != nil {
+			h.t.Fatal(err)
+		}
+		if err := resp.Body.Close(); err != nil {
+			h.t.Error(err)
+		}
+		if status = resp.Status; resp.StatusCode == http.StatusOK {
+			return
+		}
+	}
+	h.t.Errorf("/healthz answers %s\n%s", status, p.log)
 }

@@ -3,11 +3,8 @@
 package deploy_test
 
 import (
-	"context"
 	"encoding/json"
 	"fmt"
-	"net"
-	"net/http"
 	"net/netip"
 	"os"
 	"os/exec"
@@ -81,30 +78,6 @@ func nameCgroup(t *testing.T, pod *corev1.PodSpec) {
 		t.Fatal(err)
 	}
 	pod.Containers[0].Args = append(pod.Containers[0].Args, "--cgroup="+filepath.Join(root, own))
-}
-
-// healthy waits until the agent tells load balancers that it is well.
-func (h *host) healthy(p *process) {
-	h.t.Helper()
-	dial := func(ctx context.Context, network, address string) (conn net.Conn, err error) {
-		err = h.ns.Do(func() (err error) { conn, err = new(net.Dialer).DialContext(ctx, network, address); return err })
-		return conn, err
-	}
-	client := http.Client{Timeout: 30 * time.Second, Transport: &http.Transport{DialContext: dial, DisableKeepAlives: true}}
-	var status string
-	for deadline := time.Now().Add(60 * time.Second); time.Now().Before(deadline); time.Sleep(50 * time.Millisecond) {
-		resp, err := client.Get("http://127.0.0.1:10256/healthz")
-		if err != nil {
-			h.t.Fatal(err)
-		}
-		if err := resp.Body.Close(); err != nil {
-			h.t.Error(err)
-		}
-		if status = resp.Status; resp.StatusCode == http.StatusOK {
-			return
-		}
-	}
-	h.t.Errorf("/healthz answers %s\n%s", status, p.log)
 }
 
 // runc starts a container of the pod from an image.

@@ -28,7 +28,7 @@ func checked(name string, more map[string]string) *corev1.Service {
 	return s
 }
 
-// createSlice makes a slice of one family with endpoints at port 8000.
+// createSlice makes a slice of one family with endpoints at port 8000; an address may be followed by @ and its node.
 func (r *rig) createSlice(service string, addresses ...string) {
 	r.Helper()
 	family := discoveryv1.AddressTypeIPv4
@@ -41,7 +41,12 @@ func (r *rig) createSlice(service string, addresses ...string) {
 		Ports:       []discoveryv1.EndpointPort{{Port: ptr.To[int32](8000), Protocol: ptr.To(corev1.ProtocolTCP)}},
 	}
 	for _, a := range addresses {
-		s.Endpoints = append(s.Endpoints, discoveryv1.Endpoint{Addresses: []string{a}})
+		address, node, ok := strings.Cut(a, "@")
+		e := discoveryv1.Endpoint{Addresses: []string{address}}
+		if ok {
+			e.NodeName = &node
+		}
+		s.Endpoints = append(s.Endpoints, e)
 	}
 	r.do(func() (metav1.Object, error) {
 		return r.client.DiscoveryV1().EndpointSlices(r.ns).Create(context.Background(), s, metav1.CreateOptions{})
@@ -138,8 +143,8 @@ func TestHealthOfOwnMachine(t *testing.T) {
 	r.readyNode("a", "10.77.0.1", true)
 	r.readyNode("b", "fd00:77::2", true)
 	r.createService(checked("web", nil))
-	r.createSlice("web", "10.77.0.1")
-	r.createSlice("web", "fd00:77::2")
+	r.createSlice("web", "10.77.0.1@a")
+	r.createSlice("web", "fd00:77::2@b")
 	r.vote("a", "web", "-10.77.0.1", "-fd00:77::2")
 	r.expectReady("web", "fd00:77::2")
 	r.expectSaid("EndpointUnhealthy", "10.77.0.1:8000 gets no new connections: connection refused (seen from a)")

@@ -123,7 +123,7 @@ func TestPodEBPF(t *testing.T) {
 	h.answers(agent, shopAddr+":80", "")
 	h.healthy(agent)
 	held.lives(t, "after a restart")
-	if log := agent.log.String(); strings.Contains(log, "operation not permitted") {
+	if log := agent.log.String(); strings.Contains(log, "programming failed") {
 		t.Errorf("the second process says:\n%s", log)
 	}
 	agent.kill()

@@ -128,7 +128,7 @@ func TestRefused(t *testing.T) {
 	}{
 		{"AS number", func(p *announce.Peer, _ *router) { p.ASN = 64999 }, "AS number 64513, not 64999", "bad peer as"},
 		{"internal", func(p *announce.Peer, _ *router) { p.ASN, p.Internal = 0, true }, "spec.dynamicASN does not allow", "bad peer as"},
-		{"hold time", func(_ *announce.Peer, r *router) { r.hold = 1 }, "hold time is 1 s", "hold time"},
+		{"hold time", func(_ *announce.Peer, r *router) { r.mu.Lock(); defer r.mu.Unlock(); r.hold = 1 }, "hold time is 1 s", "hold time"},
 		{"nobody there", func(p *announce.Peer, r *router) { r.listener.Close() }, "refused", ""},
 	}
 	for _, test := range tests {

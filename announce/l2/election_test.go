@@ -1,9 +1,9 @@
 package l2
 
 import (
-	"fmt"
 	"net"
 	"net/netip"
+	"reflect"
 	"slices"
 	"testing"
 	"time"
@@ -459,7 +459,7 @@ func FuzzAdvert(f *testing.F) {
 			return // such names are never written
 		}
 		read, err := parseAdvert(b, keys)
-		if err != nil || fmt.Sprint(read) != fmt.Sprint(a) {
+		if err != nil || !reflect.DeepEqual(read, a) {
 			t.Errorf("read %+v, then %+v (%v)", a, read, err)
 		}
 	})

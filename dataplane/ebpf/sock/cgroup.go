@@ -39,6 +39,9 @@ func FindCgroup(options kernel.Options) (dir, limit string, err error) {
 		return "", "", errors.New("find the own cgroup: /proc/self/cgroup names none of version 2")
 	}
 	dir = filepath.Join(root, own)
+	if limit, err = belowRoot(dir); err != nil || limit == "" { // the machine's own, which ends with no pod
+		return dir, "", err
+	}
 	if limit, err = withoutChildren(dir); err != nil || limit != "" {
 		return "", limit, err
 	}

@@ -136,7 +136,7 @@ func TestKubectl(t *testing.T) {
 	if err == nil {
 		t.Error("HelloService is accepted")
 	}
-	contains(t, out, `metadata.name: Invalid value: "HelloService": a DNS-1035 label`)
+	contains(t, out, `metadata.name: Invalid value: "HelloService": a lowercase RFC 1123 label`)
 	out, err = tryKubectl(t, s, "{apiVersion: v1, kind: Service, metadata: {name: a}, spec: {ports: [{port: 80}], typ: NodePort}}", "apply", "-f", "-")
 	if err == nil {
 		t.Error("an unknown field is accepted")

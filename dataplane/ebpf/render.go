@@ -25,8 +25,10 @@ func Render(t *model.Table, options kernel.Options) ([]kernel.Object, error) {
 		c[e.Table][e.Key] = e.Value
 	}
 	list := program.Describe(c)
-	for hook := range sock.Hooks {
-		list = append(list, sock.ProgramObject(hook))
+	if sock.HasCgroup(options) {
+		for hook := range sock.Hooks {
+			list = append(list, sock.ProgramObject(hook))
+		}
 	}
 	list = append(list, packet.PacketObjects()...)
 	kernel.SortObjects(list)

@@ -48,6 +48,13 @@ func FindCgroup(options kernel.Options) (dir, limit string, err error) {
 	return dir, "", nil
 }
 
+// HasCgroup reports whether there is a cgroup for programs to be attached to. Where that
+// can't be told, they should be: what is wrong is then said by what isn't there.
+func HasCgroup(options kernel.Options) bool {
+	dir, _, err := FindCgroup(options)
+	return err != nil || dir != ""
+}
+
 // machineRoot finds the root of the machine's hierarchy among all mounts of cgroup v2: a
 // container's own may come before the host's.
 func machineRoot(reached string) (dir, limit string, err error) {

@@ -27,6 +27,8 @@ const (
 	// VariantEnv is the iptables variant that the plane uses; the one found if
 	// it is empty.
 	VariantEnv = "FAIRWAY_CONFORMANCE_IPTABLES"
+	// CgroupEnv is the node's cgroup; the plane looks for one itself if it is empty.
+	CgroupEnv = "FAIRWAY_CONFORMANCE_CGROUP"
 	// OlderEnv is the test binary of an earlier version, for TestUpgrade; without
 	// it, that upgrades this one to itself.
 	OlderEnv = "FAIRWAY_CONFORMANCE_OLDER"
@@ -61,7 +63,7 @@ func StartProcess(kind, stateDir string, variant iptables.Variant, ns *netns.NS,
 	}
 	p := &Process{cmd: exec.Command(program), log: &tail{}}
 	plane, own, _ := strings.Cut(kind, "/")
-	p.cmd.Env = append(os.Environ(), KindEnv+"="+plane, StateDirEnv+"="+stateDir, VariantEnv+"="+cmp.Or(own, string(variant)))
+	p.cmd.Env = append(os.Environ(), KindEnv+"="+plane, StateDirEnv+"="+stateDir, VariantEnv+"="+cmp.Or(own, string(variant)), CgroupEnv+"="+cgroup)
 	p.cmd.Stderr = p.log
 	if cgroup != "" {
 		dir, err := os.Open(cgroup)

@@ -5,13 +5,43 @@ import (
 	"strings"
 	"testing"
 
+	"golang.org/x/sys/unix"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/utils/ptr"
 
 	"github.com/fairway-net/fairway/announce"
+	"github.com/fairway-net/fairway/internal/netns"
+	"github.com/fairway-net/fairway/internal/tcfilter"
 	"github.com/fairway-net/fairway/lab"
+	"github.com/fairway-net/fairway/lab/topology"
 )
+
+// answers reports whether the program that answers for addresses is on a node's uplink: by
+// tcx, or as a filter where the kernel has none.
+func answers(t *testing.T, node *netns.NS) (there bool) {
+	t.Helper()
+	if err := node.Do(func() error {
+		handle, err := node.Netlink(unix.NETLINK_ROUTE)
+		if err != nil {
+			return err
+		}
+		defer handle.Close()
+		uplink, err := handle.LinkByName("eth0")
+		if err != nil {
+			return err
+		}
+		place := tcfilter.Place{Netlink: handle, Index: uplink.Attrs().Index, Side: tcfilter.Ingress, Priority: 0xfa0, Prefix: "fairway-l2"}
+		p, _, err := tcfilter.First{Place: place, Program: "respond"}.Open()
+		if there = p != nil; there {
+			return p.Close()
+		}
+		return err
+	}); err != nil {
+		t.Error(err)
+	}
+	return there
+}
 
 // TestLoadBalancer: a Service gets addresses of both families, and the client
 // outside reaches it there, also when the node that announces them is drained.
@@ -25,10 +55,12 @@ func TestLoadBalancer(t *testing.T) {
 		t.Fatal(err)
 	}
 	for _, node := range []string{"node1", "node2"} {
-		eventually(t, node+" stands by before there is an address", func() bool {
-			out, _, code := fairway("lab", "exec", "--name", c.Name, node, "--", "tc", "filter", "show", "dev", "eth0", "ingress")
-			return code == 0 && strings.Contains(out, "fairway-l2")
-		})
+		ns, err := netns.Open(topology.HostNamespace(c.Name, node))
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer ns.Close() //nolint:errcheck // only looked at
+		eventually(t, node+" stands by before there is an address", func() bool { return answers(t, ns) })
 	}
 	if _, err := client.AppsV1().Deployments("default").Create(t.Context(), hello(2), metav1.CreateOptions{}); err != nil {
 		t.Fatal(err)

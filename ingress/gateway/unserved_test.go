@@ -99,10 +99,9 @@ func TestBusyPort(t *testing.T) {
 		must(err)
 	}
 	must(busy.Close())
-	await("the port is opened", func() bool { return g.unserved.text() == "" && len(engine.Listeners()) == 1 })
-	if engine.Sockets()["shop/web:80"].Port() != uint16(port) {
-		t.Errorf("sockets %v, want shop/web:80", engine.Sockets())
-	}
+	await("the port is opened, for the Gateway that had it first", func() bool {
+		return g.unserved.text() == "" && len(engine.Listeners()) == 1 && engine.Sockets()["shop/web:80"].Port() == uint16(port)
+	})
 }
 
 // busyPort is a port of the engines' that is in use.

@@ -36,7 +36,7 @@ var neverReviewed = []schema.GroupResource{
 // admit sets up admission: nothing is created in a namespace that isn't there
 // or is going, machines write nothing but their own, MutatingAdmissionPolicies and
 // webhooks change what they are configured to, and what ValidatingAdmissionPolicies
-// or validating webhooks deny is refused.
+// or validating webhooks deny is refused, and what ResourceQuotas have no room for.
 func (s *Server) admit(config *genericapiserver.RecommendedConfig) error {
 	client, err := kubernetes.NewForConfig(s.LoopbackConfig())
 	if err != nil {
@@ -59,7 +59,12 @@ func (s *Server) admit(config *genericapiserver.RecommendedConfig) error {
 	if err != nil {
 		return err
 	}
-	config.AdmissionControl = admission.NewChainHandler(namespaces, &rights.NodeAdmission{Service: s.access.service, Nodes: s.access.nodes, ServiceRanges: s.allocator.Prefixes}, changes, mutation, policies, checks)
+	quotas, err := s.quotas(config, client)
+	if err != nil {
+		return err
+	}
+	// Quotas come last: what another plugin refuses isn't counted.
+	config.AdmissionControl = admission.NewChainHandler(namespaces, &rights.NodeAdmission{Service: s.access.service, Nodes: s.access.nodes, ServiceRanges: s.allocator.Prefixes}, changes, mutation, policies, checks, quotas)
 	return nil
 }
 

@@ -57,6 +57,9 @@ func (s *Server) build(ctx context.Context) error {
 		return err
 	}
 	s.loopback = config.LoopbackClientConfig
+	if err := s.recordEvents(ctx); err != nil {
+		return err
+	}
 	if err := s.guard(config); err != nil {
 		return err
 	}
@@ -114,6 +117,8 @@ func (s *Server) openAllocator(ctx context.Context, types *scheme.Scheme) error 
 	}
 	s.allocator = a
 	s.options = storage.NewRESTOptions(s.backend, types, map[schema.GroupResource]storage.Claims{{Resource: "services"}: a})
+	s.spent = newSpending(eventBudget, writeBudget)
+	s.options.OnWrite(s.spent.charge)
 	encryption, err := storage.Encryption(EncryptionKeys(s.config.DataDir))
 	if err != nil {
 		return err

@@ -16,7 +16,7 @@ import (
 func (s *Server) handlerChain(api http.Handler, c *genericapiserver.Config) http.Handler {
 	l := newLasting(c.Authentication.Authenticator)
 	s.lasting = append(s.lasting, l)
-	inner := growStackForWrites(limitUsers(l.follow(api), c.Serializer))
+	inner := growStackForWrites(limitUsers(l.follow(api), s.spent, c.Serializer))
 	return growStackForWrites(l.remember(genericapiserver.DefaultBuildHandlerChain(inner, c)))
 }
 

@@ -35,8 +35,11 @@ type installer struct {
 // install serves all kinds.
 func (s *Server) install(types *scheme.Scheme, config *genericapiserver.Config) error {
 	groups, err := registry.Open(types.Scheme, s.options, s.allocator, validation.Cluster{ServiceCIDRs: s.allocator.Prefixes}, s.access.kinds(), s.config.Kubelet, s.nodeAgents(),
-		registry.Acting{Pods: s.config.Kubelet != ""})
+		registry.Acting{Pods: s.config.Kubelet != "", Events: s.recorder()})
 	if err != nil {
+		return err
+	}
+	if s.countable, err = newCountable(groups, s); err != nil {
 		return err
 	}
 	s.access.objects.resources = groups[corev1.SchemeGroupVersion]

@@ -51,12 +51,17 @@ type userLimit struct {
 
 // limitUsers answers 429 to users who ask for too much. Clients made of client-go
 // try again after the time that it names.
-func limitUsers(next http.Handler, codecs runtime.NegotiatedSerializer) http.Handler {
+func limitUsers(next http.Handler, spent *spending, codecs runtime.NegotiatedSerializer) http.Handler {
 	limits := &userLimits{users: map[string]*userLimit{}}
 	return http.HandlerFunc(func(w http.ResponseWriter, req *http.Request) {
 		who, ok := request.UserFrom(req.Context())
 		if !ok || slices.Contains(who.GetGroups(), user.SystemPrivilegedGroup) {
 			next.ServeHTTP(w, req)
+			return
+		}
+		if why := spent.refuses(who, req); why != "" {
+			// Without a time in the header: client-go would wait for it and say nothing.
+			answerError(apierrors.NewTooManyRequests("user "+who.GetName()+" "+why, 0), codecs, w, req)
 			return
 		}
 		done, why := limits.of(who, req).begin(req)
@@ -66,9 +71,12 @@ func limitUsers(next http.Handler, codecs runtime.NegotiatedSerializer) http.Han
 			return
 		}
 		w.Header().Set("Retry-After", "1")
-		err := apierrors.NewTooManyRequests("user "+who.GetName()+" "+why, 1)
-		responsewriters.ErrorNegotiated(err, codecs, schema.GroupVersion{Version: "v1"}, w, req)
+		answerError(apierrors.NewTooManyRequests("user "+who.GetName()+" "+why, 1), codecs, w, req)
 	})
+}
+
+func answerError(err error, codecs runtime.NegotiatedSerializer, w http.ResponseWriter, req *http.Request) {
+	responsewriters.ErrorNegotiated(err, codecs, schema.GroupVersion{Version: "v1"}, w, req)
 }
 
 // begin says why there is no room for a request; one that there is room for ends with done.

@@ -20,7 +20,7 @@ func TestReadLimits(t *testing.T) {
 			begun <- struct{}{}
 			<-release
 		}
-	}), serializer.NewCodecFactory(runtime.NewScheme()))
+	}), newSpending(eventBudget, writeBudget), serializer.NewCodecFactory(runtime.NewScheme()))
 	ask := func(who, path, verb, from string) int {
 		u := &user.DefaultInfo{Name: who, Groups: []string{user.AllAuthenticated}}
 		if who == "admin" {

@@ -16,6 +16,7 @@ import (
 	"k8s.io/apiserver/pkg/server/healthz"
 	"k8s.io/client-go/rest"
 	"k8s.io/client-go/tools/cache"
+	"k8s.io/client-go/tools/record"
 
 	"github.com/fairway-net/fairway/apiserver/allocator"
 	"github.com/fairway-net/fairway/apiserver/customresources"
@@ -31,6 +32,9 @@ type Server struct {
 	access      *access
 	lasting     []*lasting
 	fairness    *fairness
+	spent       *spending
+	countable   *countable
+	events      record.EventBroadcaster
 	custom      *customresources.Server // nil without custom resources
 	url         string
 	loopback    *rest.Config
@@ -220,6 +224,9 @@ func (s *Server) release() error {
 		<-p.closed
 	}
 	s.renewing.Wait()
+	if s.events != nil {
+		s.events.Shutdown()
+	}
 	if s.allocator != nil {
 		s.allocator.Wait()
 	}

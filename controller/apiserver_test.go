@@ -43,6 +43,8 @@ var serverCases = map[string]func(*rig){
 	"service ranges":       testServiceRanges,
 	"namespace content":    testNamespaceContent,
 	"circle of owners":     testCircleOfOwners,
+	"quota":                testQuota,
+	"nothing acts":         testNothingActs,
 }
 
 // faulty is a way to the API on which one write in twenty is not sent, and of
@@ -94,9 +96,10 @@ func TestOnAPIServer(t *testing.T) {
 		config.Wrap(func(inner http.RoundTripper) http.RoundTripper { return faulty{inner} })
 		return controller.Run(ctx, config, options)
 	}, controller.Options{
-		RootCA:    []byte(testCA),
-		Lease:     &controller.Lease{Namespace: "kube-system", Name: "controllers", Identity: "test"},
-		Addresses: addresses.Options{MakeNamespace: true, Ranges: []string{"192.0.2.100-192.0.2.103"}},
+		RootCA:     []byte(testCA),
+		CountQuota: server.CountQuota,
+		Lease:      &controller.Lease{Namespace: "kube-system", Name: "controllers", Identity: "test"},
+		Addresses:  addresses.Options{MakeNamespace: true, Ranges: []string{"192.0.2.100-192.0.2.103"}},
 	})
 
 	whole.ns = whole.namespace()

@@ -20,6 +20,7 @@ import (
 	"github.com/fairway-net/fairway/controller/nodelife"
 	"github.com/fairway-net/fairway/controller/noendpoints"
 	"github.com/fairway-net/fairway/controller/podgc"
+	"github.com/fairway-net/fairway/controller/quota"
 	"github.com/fairway-net/fairway/controller/serviceaccount"
 	"github.com/fairway-net/fairway/controller/servicecidr"
 )
@@ -80,6 +81,9 @@ func controllers() []starter {
 		}},
 		{"disruption-controller", "poddisruptionbudgets pods", "poddisruptionbudgets", func(e *environment, log *slog.Logger) (loop, error) {
 			return disruption.New(e.typed, log), nil
+		}},
+		{quota.Name, "resourcequotas everything", "resourcequotas events", func(e *environment, log *slog.Logger) (loop, error) {
+			return quota.New(e.typed, e.options.CountQuota, e.events(quota.Name), log), nil
 		}},
 		{"clusterrole-aggregation-controller", "clusterroles", "clusterroles", func(e *environment, log *slog.Logger) (loop, error) {
 			return clusterroles.New(e.typed, log), nil

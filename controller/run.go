@@ -25,6 +25,7 @@ import (
 	"github.com/fairway-net/fairway/controller/gateway"
 	"github.com/fairway-net/fairway/controller/mirroring"
 	"github.com/fairway-net/fairway/controller/nodecert"
+	"github.com/fairway-net/fairway/controller/quota"
 )
 
 // Options says how the controllers run; the zero value is good.
@@ -45,6 +46,8 @@ type Options struct {
 	// SecretToken makes the tokens that Secrets of type
 	// kubernetes.io/service-account-token hold; nil leaves such Secrets alone.
 	SecretToken accounttoken.Issue
+	// CountQuota counts what ResourceQuotas limit; nil leaves those alone.
+	CountQuota quota.Count
 	// RootCA, PEM encoded, is what Pods know the API server by; nil tells none.
 	RootCA []byte
 	// Logger is slog.Default() if nil.

@@ -95,6 +95,7 @@ func Run(ctx context.Context, config Config, ready chan<- *apiserver.Server) err
 	options.Addresses, options.Gateway = config.Addresses, config.Gateways
 	options.Signer, options.RootCA, options.NodeGrace = server.MachineSigner(), server.CA(), config.API.NodeGrace
 	options.SecretToken = server.SecretToken
+	options.CountQuota = server.CountQuota
 	asked := ctx
 	group, ctx := errgroup.WithContext(ctx)
 	ended := make(chan struct{})

@@ -75,10 +75,14 @@ func Open(typer runtime.ObjectTyper, options generic.RESTOptionsGetter, a *alloc
 // openable is any kind[T, O].
 type openable interface {
 	name() string
+	unattended() string
 	open(runtime.ObjectTyper, generic.RESTOptionsGetter) (*REST, *statusREST, error)
 }
 
 func (k *kind[T, O]) name() string { return k.resource }
+
+// unattended is what the kind's users are told if nothing acts on it.
+func (k *kind[T, O]) unattended() string { return k.idle }
 
 // plain opens kinds that need nothing but their description.
 func (o *opener) plain(kinds ...openable) Resources {
@@ -98,6 +102,7 @@ func (o *opener) add(out Resources, k openable) (*REST, *statusREST) {
 		o.err = fmt.Errorf("open %s: %w", k.name(), err)
 		return nil, nil
 	}
+	o.acting.tell(main.Store, k.unattended())
 	out[k.name()] = main
 	if status != nil {
 		out[k.name()+"/status"] = status

@@ -8,12 +8,13 @@ import (
 	"k8s.io/apimachinery/pkg/api/equality"
 	"k8s.io/apimachinery/pkg/runtime"
 
+	"github.com/fairway-net/fairway/apiserver/quota"
 	"github.com/fairway-net/fairway/apiserver/tables"
 	"github.com/fairway-net/fairway/apiserver/validation"
 )
 
 // The kinds of this file are those that manifests of others contain and on which
-// nothing acts here.
+// nothing acts here, but for ResourceQuotas, by which admission refuses.
 
 func statefulSets() *kind[appsv1.StatefulSet, *appsv1.StatefulSet] {
 	return &kind[appsv1.StatefulSet, *appsv1.StatefulSet]{
@@ -80,7 +81,7 @@ func resourceQuotas() *kind[corev1.ResourceQuota, *corev1.ResourceQuota] {
 		prepareCreate: func(q *corev1.ResourceQuota) { q.Status = corev1.ResourceQuotaStatus{} },
 		prepareUpdate: func(q, old *corev1.ResourceQuota) { q.Status = old.Status },
 		validate:      validation.ResourceQuota,
-		idle:          noActor("ResourceQuota", "and nothing is counted or refused"),
+		warnings:      quota.Warnings,
 		status: &status[corev1.ResourceQuota, *corev1.ResourceQuota]{
 			keep: func(q, old *corev1.ResourceQuota) { q.Spec = old.Spec },
 		},

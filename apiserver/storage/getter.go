@@ -1,6 +1,7 @@
 package storage
 
 import (
+	"context"
 	"fmt"
 	"sync"
 	"time"
@@ -39,6 +40,30 @@ type RESTOptions struct {
 	encrypted map[schema.GroupResource]value.Transformer
 	// counted is told how many objects there are of each resource; nil counts none.
 	counted request.StorageObjectCountTracker
+	// written is told what is stored; nil tells nobody.
+	written func(ctx context.Context, resource schema.GroupResource, bytes int)
+}
+
+// OnWrite has f told the bytes of each object that a request stores. It is for before
+// stores are opened.
+func (o *RESTOptions) OnWrite(f func(ctx context.Context, resource schema.GroupResource, bytes int)) {
+	o.written = f
+}
+
+// meter tells of what passes a transformer on its way to the store.
+type meter struct {
+	value.Transformer
+	resource schema.GroupResource
+	written  func(ctx context.Context, resource schema.GroupResource, bytes int)
+}
+
+// TransformToStorage implements value.Transformer.
+func (m meter) TransformToStorage(ctx context.Context, data []byte, dataCtx value.Context) ([]byte, error) {
+	out, err := m.Transformer.TransformToStorage(ctx, data, dataCtx)
+	if err == nil {
+		m.written(ctx, m.resource, len(out))
+	}
+	return out, err
 }
 
 // countPeriod is how often objects are counted, as in kube-apiserver.
@@ -138,6 +163,9 @@ func (o *RESTOptions) decorate(
 	transformer, ok := o.encrypted[config.GroupResource]
 	if !ok {
 		transformer = identity.NewEncryptCheckTransformer()
+	}
+	if o.written != nil {
+		transformer = meter{transformer, config.GroupResource, o.written}
 	}
 	versioner := apistorage.APIObjectVersioner{}
 	store, err := etcd3.New(client, o.compactor, config.Codec, newFunc, newListFunc, config.Prefix, prefix,

@@ -100,6 +100,18 @@ func DropFolded(h http.Header, isOwn func(name string) bool) {
 	}
 }
 
+// Trailed reports whether a field may come after a body. What leads a request, says who
+// asks or ends a message may not (RFC 9110, 6.5.1), nor what isOwn calls the gateway's:
+// programs that put trailers among headers would believe a client.
+func Trailed(name string, isOwn func(name string) bool) bool {
+	name = fold(name)
+	switch name {
+	case "Host", "Content-Length", "Expect", "Authorization", "Cookie", "Content-Type", "Content-Encoding", "Content-Range", "Range", "Max-Forwards":
+		return false
+	}
+	return !isHopByHop(name) && !IsProxys(name) && !isOwn(name)
+}
+
 // fold is the name that programs which know no underscores and dots take one for.
 func fold(name string) string {
 	return http.CanonicalHeaderKey(strings.NewReplacer("_", "-", ".", "-").Replace(name))

@@ -130,6 +130,22 @@ func New(options Options) (*Engine, error) {
 	return e, nil
 }
 
+// unreadTimeout is how long a client may take nothing of what it is sent, which the system
+// looks after. haproxy has one limit for that and for clients that say nothing, as those of
+// streams may for long.
+var unreadTimeout = time.Minute
+
+// listen opens a socket of plain TCP. Go's own choice is MPTCP, which knows no such limit.
+func listen(at netip.AddrPort) (*net.TCPListener, error) {
+	var c net.ListenConfig
+	c.SetMultipathTCP(false)
+	l, err := c.Listen(context.Background(), "tcp", at.String())
+	if err != nil {
+		return nil, fmt.Errorf("listen: %w", err)
+	}
+	return l.(*net.TCPListener), nil
+}
+
 func find(program string) (string, error) {
 	for _, name := range []string{program, "haproxy", "/usr/sbin/haproxy"} {
 		if name == "" {
@@ -194,8 +210,8 @@ func (e *Engine) open(table *model.Table) (gone []*net.TCPListener, err error) {
 		l := e.inherited[m.Bind]
 		delete(e.inherited, m.Bind)
 		if l == nil {
-			if l, err = net.ListenTCP("tcp", net.TCPAddrFromAddrPort(m.Bind)); err != nil {
-				errs = append(errs, fmt.Errorf("serve %s: listen: %w", m.Name, err))
+			if l, err = listen(m.Bind); err != nil {
+				errs = append(errs, fmt.Errorf("serve %s: %w", m.Name, err))
 				continue
 			}
 		}

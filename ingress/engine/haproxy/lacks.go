@@ -22,6 +22,7 @@ func Lacks() []string {
 		"passwords that are not written as {SHA}: bcrypt would hold up all other requests",
 		"a pause between tries (retry.backoff), and tries after answers other than 401, 403, 404, 408, 425, 500, 501, 502, 503 and 504",
 		"certificates of endpoints that are known by several names or by a URI",
+		"trailers of requests that are left out: all that clients send pass, also X-Forwarded-For and headers that rules set; endpoints must not take them for headers",
 		fmt.Sprintf("regular expressions of more than %d steps", maxProgram),
 	}
 }

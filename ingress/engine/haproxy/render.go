@@ -93,7 +93,7 @@ func (c *config) global(sockets []*socket) {
 	c.add("mode http")
 	c.add("timeout http-request 10s")
 	c.add("timeout http-keep-alive 2m")
-	c.add("timeout client 24h")
+	c.add("timeout client 1h") // of one that says nothing, or takes nothing of a stream of HTTP/2; see unreadTimeout
 	c.add("timeout server 24h")
 	c.add("timeout tunnel 24h")
 	c.add("timeout connect 5s")
@@ -109,7 +109,7 @@ func (c *config) global(sockets []*socket) {
 
 // socket writes what serves one of the table's sockets.
 func (c *config) socket(s *socket) {
-	fd := fmt.Sprintf("fd@%d", c.files[s.model.Bind.String()])
+	fd := fmt.Sprintf("fd@%d tcp-ut %dms", c.files[s.model.Bind.String()], unreadTimeout.Milliseconds())
 	switch {
 	case !s.model.TLS:
 		c.requests(s, s.id, fd)

@@ -7,6 +7,8 @@ import (
 	"sync"
 	"sync/atomic"
 	"time"
+
+	"github.com/fairway-net/fairway/ingress/policy"
 )
 
 // maxReplay is how much of a request's body is kept for another try.
@@ -25,6 +27,7 @@ type body struct {
 	read    int    // from source
 	dropped bool
 	failed  atomic.Bool // what the client sends can't be read
+	ended   atomic.Bool // all was read
 	cause   error       // why, once failed
 	tees    []*tee      // get what is read of source
 
@@ -60,6 +63,40 @@ func (b *body) pace(d time.Duration) {
 		deadline = time.Now().Add(d)
 	}
 	_ = b.control.SetReadDeadline(deadline) // a connection without one waits as long as it takes
+}
+
+// trailing is a body with the trailers that pass; their values are there when it has ended.
+type trailing struct {
+	io.ReadCloser
+	request *http.Request // the client's
+	passing http.Header
+}
+
+func (t *trailing) Read(p []byte) (int, error) {
+	n, err := t.ReadCloser.Read(p)
+	if errors.Is(err, io.EOF) {
+		for name := range t.passing {
+			t.passing[name] = t.request.Trailer[name]
+		}
+	}
+	return n, err
+}
+
+// passTrailers leaves a request the trailers that pass. net/http keeps all of them in the request
+// itself, which is not what the endpoint gets then.
+func (x *exchange) passTrailers(r *http.Request) *http.Request {
+	if len(r.Trailer) == 0 {
+		return r
+	}
+	out := r.WithContext(r.Context())
+	out.Trailer = http.Header{}
+	for name := range r.Trailer {
+		if policy.Trailed(name, x.isOwn) {
+			out.Trailer[name] = nil
+		}
+	}
+	out.Body = &trailing{r.Body, r, out.Trailer}
+	return out
 }
 
 // tee is a copy of the body. It is asked for before the body is read.
@@ -131,7 +168,9 @@ func (v *view) Read(p []byte) (int, error) {
 	if err != nil {
 		v.pace(0) // the client's connection is read in the background now
 	}
-	if err != nil && !errors.Is(err, io.EOF) {
+	if errors.Is(err, io.EOF) {
+		v.ended.Store(true)
+	} else if err != nil {
 		v.cause = err
 		v.failed.Store(true)
 	}

@@ -73,7 +73,15 @@ func (s *socket) count(c net.Conn, state http.ConnState) {
 // the header becomes a GOAWAY, and streams that run go on. HTTP/3 has been told
 // already.
 func (x *exchange) last(h http.Header) {
-	if x.socket.closing.Load() && !x.isHTTP3 {
+	if x.socket.closing.Load() && !x.isHTTP3 || x.isEarly() {
 		h.Set("Connection", "close")
 	}
+}
+
+// isEarly reports whether an answer comes before the end of the request's body. The
+// connection ends with it: net/http would take what is left of a body that can't be read
+// for the next request, or read it in two places at a time (it looks for neither where
+// answers may be early).
+func (x *exchange) isEarly() bool {
+	return !x.multiplexed && x.body != nil && x.body != withoutBody && !x.body.ended.Load()
 }

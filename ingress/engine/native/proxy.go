@@ -209,6 +209,7 @@ func (x *exchange) proxy(w http.ResponseWriter, r *http.Request) {
 			return
 		}
 	}
+	r = x.passTrailers(r)
 	x.body = withoutBody
 	if r.ContentLength != 0 && r.Body != nil {
 		x.body = newBody(w, r, x.action.MaxBody)

@@ -2,6 +2,7 @@ package engines
 
 import (
 	"fmt"
+	"io"
 	"math/rand/v2"
 	"net/http"
 	"net/url"
@@ -110,6 +111,40 @@ func testPassing(t *testing.T, r *rig) {
 				t.Errorf("%s: the endpoint gets %s: %q, want %q", path, name, v, want)
 			}
 		}
+	}
+}
+
+// testTrailers: nothing after a body says what only a proxy may say, or a rule.
+func testTrailers(t *testing.T, r *rig) {
+	e := r.endpoint("e", func(w http.ResponseWriter, q *http.Request) {
+		_, _ = io.Copy(io.Discard, q.Body) // trailers are there then
+		for name, values := range q.Trailer {
+			w.Header()["Trailed-"+name] = values
+		}
+	})
+	edited := to("p")
+	edited.Request.Set = []model.Header{{Name: "X-User", Value: "known"}}
+	r.apply(table([]*model.Rule{below("/", edited)}, pool("p", e)))
+	names := []string{"Sum", "X-Real-Ip", "X_Real_Ip", "X-Forwarded-For", "X-User", "X_User", "Authorization", "Host"}
+	lines := ""
+	for _, name := range names {
+		lines += name + ": lie\r\n"
+	}
+	got := r.send(t, "POST", "POST / HTTP/1.1\r\nHost: h\r\nConnection: close\r\nTransfer-Encoding: chunked\r\nTrailer: "+strings.Join(names, ", ")+"\r\n\r\n1\r\na\r\n0\r\n"+lines+"\r\n")
+	if got == nil || got.StatusCode != http.StatusOK {
+		t.Fatalf("answer %v", got)
+	}
+	var lies []string
+	for name, values := range got.Header {
+		if strings.HasPrefix(name, "Trailed-") && len(values) > 0 && name != "Trailed-Sum" {
+			lies = append(lies, name)
+		}
+	}
+	if (len(lies) > 0) != (r.otherwise["trailers of requests"] != "") {
+		t.Errorf("the endpoint gets %v", lies)
+	}
+	if passes := got.Header.Get("Trailed-Sum"); passes != "lie" {
+		t.Errorf("the endpoint gets Sum: %q", passes)
 	}
 }
 

@@ -9,6 +9,7 @@
 //	policy.go    what of a client's request counts, and what passes
 //	traffic.go   protocols: HTTP/1.1, HTTP/2, WebSocket, TLS, streams
 //	terminate.go TLS that ends here, with bytes in it
+//	early.go     answers before the end of their requests
 //	smuggling.go requests whose end isn't clear
 //	frames.go    HTTP/2 that isn't what it should be
 //	unread.go    answers while a client still sends
@@ -64,6 +65,7 @@ func Run(t *testing.T, start func(*testing.T) Engine, otherwise Otherwise) {
 		{"Paths", testPaths},
 		{"Readings", testReadings},
 		{"Passing", testPassing},
+		{"Trailers", testTrailers},
 		{"Refused", testRefused},
 		{"Framing", testFraming},
 		{"Preflight", testPreflight},
@@ -94,6 +96,7 @@ func Run(t *testing.T, start func(*testing.T) Engine, otherwise Otherwise) {
 		{"Limits", testLimits},
 		{"SlowClients", testSlowClients},
 		{"Unread", testUnread},
+		{"Early", testEarly},
 		{"RapidReset", testRapidReset},
 	} {
 		if reason := otherwise[test.name]; reason != "" {

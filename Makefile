@@ -3,7 +3,7 @@
 
 GO       ?= go
 VERSION  ?= $(shell git describe --tags --always --dirty 2>/dev/null || echo dev)
-LDFLAGS  := -s -w -X github.com/fairway-net/fairway/cmd.Version=$(VERSION)
+LDFLAGS  := -s -w -X github.com/fairway-net/fairway/internal/version.Version=$(VERSION)
 LINT     := $(GO) tool -modfile=tools/go.mod golangci-lint
 
 .PHONY: build demo test check generate lint release clean

@@ -9,12 +9,13 @@ import (
 	"k8s.io/apimachinery/pkg/util/uuid"
 
 	"github.com/fairway-net/fairway/apis/metallb/v1beta1"
+	"github.com/fairway-net/fairway/config"
 	"github.com/fairway-net/fairway/controller"
 	"github.com/fairway-net/fairway/kube/balance"
 )
 
 func addressesCommand() *cobra.Command {
-	var balancing loadBalancerFlags
+	var balancing config.Addresses
 	var kubeconfig, namespace string
 	var serviceCIDRs []netip.Prefix
 	var verbosity int
@@ -26,7 +27,7 @@ func addressesCommand() *cobra.Command {
 			if err := setLibraryLogs(verbosity); err != nil {
 				return err
 			}
-			config, err := balance.Config(kubeconfig)
+			api, err := balance.Config(kubeconfig)
 			if err != nil {
 				return err
 			}
@@ -36,16 +37,16 @@ func addressesCommand() *cobra.Command {
 			}
 			options := controller.Options{
 				Lease:     &controller.Lease{Namespace: namespace, Name: "fairway-addresses", Identity: host + "_" + string(uuid.NewUUID())},
-				Addresses: balancing.options(serviceCIDRs),
+				Addresses: balancing.Options(serviceCIDRs),
 			}
 			options.Addresses.Namespace, options.Addresses.MakeNamespace = namespace, false
-			return controller.RunAddresses(cmd.Context(), config, options)
+			return controller.RunAddresses(cmd.Context(), api, options)
 		},
 	}
-	c.Flags().StringVar(&kubeconfig, "kubeconfig", "", "kubeconfig file; default the credentials of the pod that this runs in")
+	config.AddKubeconfig(c.Flags(), &kubeconfig)
 	c.Flags().StringVar(&namespace, "namespace", v1beta1.DefaultNamespace, "namespace of the pools, and of the Lease that one process of several works by")
-	c.Flags().Var(&cidrsValue{list: &serviceCIDRs}, "service-cidr", "ranges of cluster IPs, which no pool may have")
-	balancing.add(c.Flags())
-	addVerbosityFlag(c.Flags(), &verbosity)
+	c.Flags().Var(&config.CIDRs{List: &serviceCIDRs}, "service-cidr", "ranges of cluster IPs, which no pool may have")
+	balancing.Add(c.Flags())
+	config.AddVerbosity(c.Flags(), &verbosity)
 	return c
 }

@@ -17,7 +17,6 @@ import (
 	"time"
 
 	"github.com/spf13/cobra"
-	"github.com/spf13/pflag"
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -35,11 +34,6 @@ func announceCommand() *cobra.Command {
 	c.AddCommand(announceStatusCommand())
 	addRotateKey(c)
 	return c
-}
-
-// addAnnounceNamespace adds the flag that names the namespace of MetalLB's objects.
-func addAnnounceNamespace(flags *pflag.FlagSet, name string, namespace *string) {
-	flags.StringVar(namespace, name, v1beta1.DefaultNamespace, "namespace of MetalLB's objects and of the Secret with the key of adverts")
 }
 
 func announceStatusCommand() *cobra.Command {

@@ -7,6 +7,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/fairway-net/fairway/config"
 	"github.com/fairway-net/fairway/controller/addresses"
 	"github.com/fairway-net/fairway/kube"
 	"github.com/fairway-net/fairway/kube/balance"
@@ -46,7 +47,7 @@ func rotateKeyCommand() *cobra.Command {
 		},
 	}
 	c.Flags().BoolVar(&now, "now", false, "forget the former key at once: somebody knows it who mustn't")
-	addAnnounceNamespace(c.Flags(), "namespace", &namespace)
+	config.AddAnnounceNamespace(c.Flags(), "namespace", &namespace)
 	addKubeconfigFlag(c, &kubeconfig)
 	return c
 }

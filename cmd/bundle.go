@@ -7,7 +7,9 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/fairway-net/fairway/config"
 	"github.com/fairway-net/fairway/diagnose/bundle"
+	"github.com/fairway-net/fairway/internal/version"
 )
 
 // bundleFlags are the flags of bundle, as typed.
@@ -18,7 +20,7 @@ type bundleFlags struct {
 }
 
 func bundleCommand() *cobra.Command {
-	f := bundleFlags{doctorFlags: doctorFlags{explainFlags: explainFlags{agent: agentFlags{mode: "nftables"}}}}
+	f := bundleFlags{doctorFlags: doctorFlags{explainFlags: explainFlags{agent: config.ForMode("nftables")}}}
 	c := &cobra.Command{
 		Use:   "bundle",
 		Short: "Gather what a bug report takes into one archive",
@@ -47,9 +49,9 @@ doctor and explain read the archive elsewhere, without a cluster: -f bundle.tgz.
 	addSource(c.Flags(), &f.objects)
 	c.Flags().StringVar(&f.node, "node", "", "ask this node's agent only")
 	c.Flags().StringVarP(&f.output, "output", "o", "fairway-bundle.tgz", `the archive's name, in .tgz; "-" for standard output`)
-	c.Flags().Var(&cidrsValue{list: &f.mask}, "mask-addresses", "replace addresses of these networks")
+	c.Flags().Var(&config.CIDRs{List: &f.mask}, "mask-addresses", "replace addresses of these networks")
 	c.Flags().StringVar(&f.domain, "cluster-domain", "cluster.local", "domain of the cluster's names")
-	f.agent.addServiceCIDRs(c.Flags())
+	f.agent.AddServiceCIDRs(c.Flags())
 	return c
 }
 
@@ -65,7 +67,7 @@ func (f *bundleFlags) write(cmd *cobra.Command) (err error) {
 	if err != nil {
 		return err
 	}
-	contents, err := x.Bundle(cmd.Context(), namespace, Version)
+	contents, err := x.Bundle(cmd.Context(), namespace, version.Version)
 	if err != nil {
 		return err
 	}

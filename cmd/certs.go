@@ -19,6 +19,7 @@ import (
 	"k8s.io/client-go/tools/clientcmd"
 
 	"github.com/fairway-net/fairway/apiserver"
+	"github.com/fairway-net/fairway/config"
 	"github.com/fairway-net/fairway/controller/addresses"
 	"github.com/fairway-net/fairway/controller/nodecert"
 	"github.com/fairway-net/fairway/kube/credentials"
@@ -154,7 +155,7 @@ func revokeCertsCommand() *cobra.Command {
 			return nil
 		},
 	}
-	addAnnounceNamespace(c.Flags(), "announce-namespace", &namespace)
+	config.AddAnnounceNamespace(c.Flags(), "announce-namespace", &namespace)
 	c.Flags().StringVar(&kubeconfig, "kubeconfig", kubeconfig, "kubeconfig of an administrator")
 	return c
 }

@@ -14,6 +14,7 @@ import (
 	"github.com/fairway-net/fairway/announce/l2/handoff"
 	"github.com/fairway-net/fairway/announce/l2/responder"
 	"github.com/fairway-net/fairway/announce/strays/ring"
+	"github.com/fairway-net/fairway/config"
 	"github.com/fairway-net/fairway/dataplane"
 	"github.com/fairway-net/fairway/dns/lease"
 	"github.com/fairway-net/fairway/internal/kernel"
@@ -64,7 +65,7 @@ exit status is 1.`,
 	after.add(c.Flags())
 	c.MarkFlagsMutuallyExclusive("kube-proxy", "keep-kube-proxy")
 	c.MarkFlagsMutuallyExclusive("kube-proxy", "after-kube-proxy")
-	addCgroupFlag(c.Flags(), &job.options.Cgroup)
+	config.AddCgroup(c.Flags(), &job.options.Cgroup)
 	return c
 }
 

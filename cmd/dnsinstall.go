@@ -9,11 +9,11 @@ import (
 	"fmt"
 	"net/netip"
 	"os"
-	"path/filepath"
 
 	"github.com/spf13/cobra"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
+	"github.com/fairway-net/fairway/agent/member"
 	"github.com/fairway-net/fairway/deploy/install"
 	"github.com/fairway-net/fairway/diagnose/collect"
 	"github.com/fairway-net/fairway/dns"
@@ -99,8 +99,8 @@ func dnsUninstallCommand() *cobra.Command {
 // when it joined, or that the API knows.
 func clusterServer(ctx context.Context, text string, objects *collect.Source) (netip.Addr, error) {
 	if text == "" && objects.Kubeconfig == "" {
-		var s settings
-		data, err := keptfile.Load(filepath.Join(credentials.NodeDir, "cluster.json"))
+		var s member.Settings
+		data, err := keptfile.Load(member.SettingsFile(credentials.NodeDir))
 		if err == nil && json.Unmarshal(data, &s) == nil && s.DNS.IsValid() {
 			return s.DNS, nil
 		}

@@ -7,6 +7,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/fairway-net/fairway/config"
 	"github.com/fairway-net/fairway/diagnose/doctor"
 	"github.com/fairway-net/fairway/diagnose/examine"
 )
@@ -21,7 +22,7 @@ type doctorFlags struct {
 }
 
 func doctorCommand() *cobra.Command {
-	f := doctorFlags{explainFlags: explainFlags{agent: agentFlags{mode: "nftables"}}}
+	f := doctorFlags{explainFlags: explainFlags{agent: config.ForMode("nftables")}}
 	c := &cobra.Command{
 		Use:   "doctor [svc/NAME | ADDRESS[:PORT]]",
 		Short: "Find out why a Service doesn't answer, or what is wrong with this machine",
@@ -74,7 +75,7 @@ if something was, and 2 if doctor could not run.`,
 	c.Flags().BoolVarP(&f.all, "all", "A", false, "examine every Service, from the API alone; with -n, those of a namespace")
 	c.Flags().StringVar(&f.code, "explain", "", "explain a code in full")
 	c.Flags().StringVar(&f.domain, "cluster-domain", "cluster.local", "domain of the cluster's names")
-	f.agent.addServiceCIDRs(c.Flags())
+	f.agent.AddServiceCIDRs(c.Flags())
 	return c
 }
 

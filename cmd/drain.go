@@ -16,6 +16,7 @@ import (
 
 	"github.com/fairway-net/fairway/announce"
 	"github.com/fairway-net/fairway/apis/metallb/v1beta1"
+	"github.com/fairway-net/fairway/config"
 	"github.com/fairway-net/fairway/kube"
 	"github.com/fairway-net/fairway/kube/balance"
 )
@@ -48,7 +49,7 @@ func drainCommand() *cobra.Command {
 	c.Flags().BoolVar(&wait, "wait", false, "return when other nodes announce all that the node did, and no connection goes by way of it any more")
 	c.Flags().BoolVar(&undo, "undo", false, "let the node announce again; addresses stay where they are")
 	c.Flags().DurationVar(&timeout, "timeout", time.Minute, "how long to try and to wait")
-	addAnnounceNamespace(c.Flags(), "namespace", &namespace)
+	config.AddAnnounceNamespace(c.Flags(), "namespace", &namespace)
 	addKubeconfigFlag(c, &kubeconfig)
 	return c
 }

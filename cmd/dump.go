@@ -10,6 +10,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/fairway-net/fairway/config"
 	"github.com/fairway-net/fairway/diagnose/agentlink"
 	"github.com/fairway-net/fairway/diagnose/collect"
 	"github.com/fairway-net/fairway/diagnose/compare"
@@ -69,7 +70,7 @@ unexpected, and 2 if it could not be told.`,
 	c.Flags().StringVarP(&f.output, "output", "o", "", "json or yaml")
 	c.Flags().BoolVar(&f.all, "objects", false, "list every kernel object, not only those that differ")
 	c.Flags().StringVar(&f.options.StateDir, "state-dir", kernel.DefaultStateDir, "the agent's state directory, where no agent answers")
-	addCgroupFlag(c.Flags(), &f.options.Cgroup)
+	config.AddCgroup(c.Flags(), &f.options.Cgroup)
 	return c
 }
 

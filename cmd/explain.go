@@ -10,6 +10,7 @@ import (
 	"github.com/spf13/cobra"
 	"sigs.k8s.io/yaml"
 
+	"github.com/fairway-net/fairway/config"
 	"github.com/fairway-net/fairway/diagnose/collect"
 	"github.com/fairway-net/fairway/diagnose/examine"
 	"github.com/fairway-net/fairway/diagnose/explain"
@@ -19,7 +20,7 @@ import (
 // explainFlags are the flags of explain, as typed.
 type explainFlags struct {
 	objects collect.Source
-	agent   agentFlags
+	agent   *config.Agent
 	from    string
 	node    string
 	output  string
@@ -30,7 +31,7 @@ type explainFlags struct {
 }
 
 func explainCommand() *cobra.Command {
-	f := explainFlags{agent: agentFlags{mode: "nftables"}}
+	f := explainFlags{agent: config.ForMode("nftables")}
 	c := &cobra.Command{
 		Use:   "explain svc/NAME | ADDRESS[:PORT] | NAME.NAMESPACE.svc | URL",
 		Short: "Say where packets to a Service go, and why not to each other endpoint",
@@ -84,14 +85,14 @@ unknown, and 2 if it could not be told: also where the kernel differs.`,
 	c.Flags().BoolVar(&f.kernel, "kernel", true, "compare with what the kernel holds, on nodes whose agents answer; without this flag, not on nodes with very many Services, of which all objects are read")
 	c.Flags().StringVarP(&f.method, "request", "X", "GET", "method of the request, for a URL")
 	c.Flags().StringArrayVarP(&f.headers, "header", "H", nil, `header of the request, such as "Version: two", for a URL; may be repeated`)
-	f.agent.addMeaning(c.Flags())
-	f.agent.addServiceCIDRs(c.Flags())
+	f.agent.AddMeaning(c.Flags())
+	f.agent.AddServiceCIDRs(c.Flags())
 	return c
 }
 
 // examiner examines as the flags say.
 func (f *explainFlags) examiner() (*examine.Examiner, error) {
-	config, err := f.agent.config()
+	config, err := f.agent.Config()
 	return &examine.Examiner{Source: &f.objects, From: f.from, Node: f.node, Compile: config.Compile}, err
 }
 

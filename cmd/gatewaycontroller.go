@@ -8,6 +8,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/util/uuid"
 
+	"github.com/fairway-net/fairway/config"
 	"github.com/fairway-net/fairway/controller"
 	"github.com/fairway-net/fairway/controller/gateway"
 	"github.com/fairway-net/fairway/kube"
@@ -18,14 +19,14 @@ import (
 func gatewayControllerCommand() *cobra.Command {
 	var kubeconfig string
 	options := gateway.Options{Classes: true}
-	var certificates acmeFlags
+	var certificates config.ACME
 	c := &cobra.Command{
 		Use:     "controller",
 		Short:   "Write the statuses of Gateways and routes, and the Services through which traffic arrives",
 		Example: "  fairway gateway controller --kubeconfig admin.conf",
 		Args:    cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			config, err := kube.Config(kubeconfig)
+			api, err := kube.Config(kubeconfig)
 			if err != nil {
 				return err
 			}
@@ -33,18 +34,18 @@ func gatewayControllerCommand() *cobra.Command {
 			if err != nil {
 				return fmt.Errorf("name this process for its lease: %w", err)
 			}
-			if err := certificates.apply(&options); err != nil {
+			if err := certificates.Apply(&options); err != nil {
 				return err
 			}
-			return controller.RunGateways(cmd.Context(), config, controller.Options{
+			return controller.RunGateways(cmd.Context(), api, controller.Options{
 				Lease:   &controller.Lease{Namespace: options.Namespace, Name: "fairway-gateway-controller", Identity: host + "_" + string(uuid.NewUUID())},
 				Gateway: options,
 			})
 		},
 	}
-	c.Flags().StringVar(&kubeconfig, "kubeconfig", "", "kubeconfig file; default the credentials of the pod that this runs in")
+	config.AddKubeconfig(c.Flags(), &kubeconfig)
 	c.Flags().StringVar(&options.Namespace, "namespace", metav1.NamespaceSystem, "namespace of the Leases: of engines, and of the one by which one process of several works")
 	c.Flags().BoolVar(&options.NodeAddresses, "node-addresses", false, "have Gateways answer at the addresses of the nodes that have an engine, instead of a load balancer's")
-	certificates.add(c.Flags())
+	certificates.Add(c.Flags())
 	return c
 }

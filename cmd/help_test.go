@@ -16,6 +16,7 @@ import (
 	"github.com/spf13/pflag"
 
 	"github.com/fairway-net/fairway/cmd/help"
+	"github.com/fairway-net/fairway/internal/version"
 )
 
 // each calls visit with every command that help shows.
@@ -103,7 +104,7 @@ func checkGroups(t *testing.T, c *cobra.Command) {
 
 func TestVersionFlag(t *testing.T) {
 	out := run(t, "--version")
-	if out != "fairway "+Version+"\n" {
+	if out != "fairway "+version.Version+"\n" {
 		t.Errorf("--version prints %q", out)
 	}
 }

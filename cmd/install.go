@@ -10,6 +10,7 @@ import (
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
 
+	"github.com/fairway-net/fairway/config"
 	"github.com/fairway-net/fairway/deploy/install"
 	"github.com/fairway-net/fairway/ingress/engines"
 	"github.com/fairway-net/fairway/internal/kernel"
@@ -51,8 +52,8 @@ func installRoleCommand(role string, of *cobra.Command) *cobra.Command {
 	of.Flags().VisitAll(func(f *pflag.Flag) { c.Flags().AddFlag(f) })
 	c.RunE = func(cmd *cobra.Command, _ []string) error {
 		o := installation(cmd, root)
-		o.Role, o.NoStart, o.Args = role, noStart, install.Args(cmd.Flags(), append([]string{"no-start", "root", tokenFlag, tokenFileFlag}, notOfRole(role)...)...)
-		if token := cmd.Flags().Lookup(tokenFlag); token != nil {
+		o.Role, o.NoStart, o.Args = role, noStart, install.Args(cmd.Flags(), append([]string{"no-start", "root", config.TokenFlag, config.TokenFileFlag}, notOfRole(role)...)...)
+		if token := cmd.Flags().Lookup(config.TokenFlag); token != nil {
 			o.Token = token.Value.String()
 		}
 		if gateway != "" {

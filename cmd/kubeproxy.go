@@ -16,7 +16,7 @@ import (
 
 	"github.com/spf13/pflag"
 
-	"github.com/fairway-net/fairway/config"
+	"github.com/fairway-net/fairway/config/kubeproxy"
 )
 
 // kubeProxy is one on this machine that shall be in step before what Fairway left
@@ -79,7 +79,7 @@ func (k *kubeProxy) metrics() (string, error) {
 	if k.config == "" {
 		return k.address, nil
 	}
-	c, _, err := config.Read(k.config)
+	c, _, err := kubeproxy.Read(k.config)
 	if errors.Is(err, fs.ErrNotExist) {
 		return k.address, nil
 	}

@@ -13,6 +13,7 @@ import (
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
 
+	"github.com/fairway-net/fairway/config"
 	"github.com/fairway-net/fairway/lab"
 	"github.com/fairway-net/fairway/lab/demo"
 	"github.com/fairway-net/fairway/lab/echo"
@@ -37,9 +38,9 @@ func addLabFlags(flags *pflag.FlagSet, c *lab.Config) {
 	flags.IntVar(&c.Nodes, "nodes", c.Nodes, "number of nodes")
 	flags.IntVar(&c.Zones, "zones", c.Zones, "number of zones; nodes are distributed over them")
 	flags.StringVar(&c.Mode, "mode", c.Mode, "data plane of the nodes' agents; none for nodes without agents")
-	flags.Var(&cidrsValue{list: &c.ServiceCIDRs}, "service-cidr", "range of cluster IPs; a second one, of the other IP family, makes the lab dual-stack")
+	flags.Var(&config.CIDRs{List: &c.ServiceCIDRs}, "service-cidr", "range of cluster IPs; a second one, of the other IP family, makes the lab dual-stack")
 	flags.StringVar(&c.Kubernetes, "kubernetes", "", "directory of Kubernetes' own etcd, kube-apiserver and kube-controller-manager (see hack/kubernetes/build), to be used instead of Fairway's")
-	flags.Var((*rangesValue)(&c.LoadBalancerRanges), "load-balancer-range", "addresses for Services of type LoadBalancer, such as 172.30.200.1-172.30.200.99, announced to the client; may be repeated")
+	flags.Var((*config.Ranges)(&c.LoadBalancerRanges), "load-balancer-range", "addresses for Services of type LoadBalancer, such as 172.30.200.1-172.30.200.99, announced to the client; may be repeated")
 	flags.StringVar(&c.Router, "router", "", "a BGP router, frr or bird, between the nodes and the client")
 	flags.StringArrayVar(&c.Images, "image", nil, "host command to run for an image, as IMAGE=COMMAND; IMAGE is a part of the image's name, such as --image='whoami=/usr/local/bin/whoami --port 80'; may be repeated")
 	flags.BoolVar(&c.Gateway, "gateway", c.Gateway, "every node serves Gateways and Ingresses")

@@ -17,6 +17,8 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
+	"github.com/fairway-net/fairway/agent/member"
+	"github.com/fairway-net/fairway/config"
 	"github.com/fairway-net/fairway/internal/kernel"
 	"github.com/fairway-net/fairway/kube"
 	"github.com/fairway-net/fairway/kube/balance"
@@ -38,14 +40,14 @@ func leaveCommand() *cobra.Command {
 	}
 	c.Flags().StringVar(&dir, "data-dir", credentials.NodeDir, "join's --data-dir")
 	c.Flags().StringVar(&options.StateDir, "state-dir", kernel.DefaultStateDir, "the agent's --state-dir")
-	addCgroupFlag(c.Flags(), &options.Cgroup)
+	config.AddCgroup(c.Flags(), &options.Cgroup)
 	return c
 }
 
 // leave goes on when no server answers: the machine leaves all the same, and
 // its Node is for others to delete.
 func leave(ctx context.Context, dir string, options kernel.Options, out io.Writer) error {
-	member, err := join.Member(dir)
+	joined, err := join.Member(dir)
 	if err != nil {
 		return err
 	}
@@ -58,14 +60,14 @@ func leave(ctx context.Context, dir string, options kernel.Options, out io.Write
 	} else if len(named) > 0 {
 		return fmt.Errorf("this machine's agent runs: stop %s first", strings.Join(named, ", "))
 	}
-	if err := deleteMember(ctx, dir, member.Node); err != nil {
-		fmt.Fprintf(out, "node %s: couldn't be deleted (%v): `fairway kubectl delete node %s` on a server\n", member.Node, err, member.Node)
+	if err := deleteMember(ctx, dir, joined.Node); err != nil {
+		fmt.Fprintf(out, "node %s: couldn't be deleted (%v): `fairway kubectl delete node %s` on a server\n", joined.Node, err, joined.Node)
 	} else {
-		fmt.Fprintf(out, "node %s: deleted\n", member.Node)
+		fmt.Fprintf(out, "node %s: deleted\n", joined.Node)
 	}
 	options.KeepKubeProxy = true
 	err = (&cleanupJob{options: options, out: out}).run(ctx)
-	for _, known := range []string{filepath.Join(dir, "cluster.json"), filepath.Join(dir, balance.FileName), lastknown.File(dir, member.Node)} {
+	for _, known := range []string{member.SettingsFile(dir), filepath.Join(dir, balance.FileName), lastknown.File(dir, joined.Node)} {
 		if removeErr := os.Remove(known); removeErr != nil && !os.IsNotExist(removeErr) {
 			err = errors.Join(err, removeErr)
 		}
@@ -79,7 +81,7 @@ func deleteMember(ctx context.Context, dir, node string) error {
 	if err != nil {
 		return err
 	}
-	said := &firstWarning{}
+	said := &member.FirstWarning{}
 	api.WarningHandler = said
 	client, err := kube.Client(api)
 	if err != nil {
@@ -88,8 +90,8 @@ func deleteMember(ctx context.Context, dir, node string) error {
 	ctx, cancel := context.WithTimeout(ctx, 5*time.Second)
 	defer cancel()
 	err = client.CoreV1().Nodes().Delete(ctx, node, metav1.DeleteOptions{})
-	if apierrors.IsUnauthorized(err) && said.text != "" { // such as that the certificate was revoked
-		return errors.New(said.text)
+	if apierrors.IsUnauthorized(err) && said.Text != "" { // such as that the certificate was revoked
+		return errors.New(said.Text)
 	}
 	if err != nil && !apierrors.IsNotFound(err) {
 		return err

@@ -7,15 +7,10 @@ import (
 	"log/slog"
 	"strconv"
 
-	"github.com/spf13/pflag"
 	"k8s.io/klog/v2"
 
 	"github.com/fairway-net/fairway/internal/seldom"
 )
-
-func addVerbosityFlag(flags *pflag.FlagSet, verbosity *int) {
-	flags.IntVarP(verbosity, "v", "v", 0, "log level of the Kubernetes libraries: 0 (errors only) to 10")
-}
 
 // setLibraryLogs sets how much the Kubernetes libraries log. Their messages go
 // where ours go.

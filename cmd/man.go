@@ -7,6 +7,8 @@ import (
 
 	"github.com/spf13/cobra"
 	"github.com/spf13/cobra/doc"
+
+	"github.com/fairway-net/fairway/internal/version"
 )
 
 // manCommand writes the manual pages, for packages and for `fairway install`.
@@ -29,7 +31,7 @@ func writeManual(root *cobra.Command, folder string) error {
 		return fmt.Errorf("make folder of manual pages: %w", err)
 	}
 	root.DisableAutoGenTag = true
-	header := &doc.GenManHeader{Section: "1", Source: "Fairway " + Version, Manual: "Fairway", Date: commitTime()}
+	header := &doc.GenManHeader{Section: "1", Source: "Fairway " + version.Version, Manual: "Fairway", Date: commitTime()}
 	if err := doc.GenManTree(root, header, folder); err != nil {
 		return fmt.Errorf("write manual pages: %w", err)
 	}

@@ -8,6 +8,7 @@ import (
 	"go/ast"
 	"go/parser"
 	"go/token"
+	"io/fs"
 	"os"
 	"path/filepath"
 	"regexp"
@@ -78,19 +79,12 @@ func row(f *pflag.Flag) string {
 // flagSetter is a method of pflag.FlagSet that binds a flag to a variable.
 var flagSetter = regexp.MustCompile(`^(String|Bool|Int|Uint16|Duration|StringSlice|StringArray|Count)?VarP?$`)
 
-// TestEveryFlagIsRead: what a flag sets is read somewhere else in this package, or is a field of
-// another package's configuration.
+// TestEveryFlagIsRead: what a flag sets is read somewhere else in the commands or in the
+// configurations of roles, or is a field of another package's configuration.
 func TestEveryFlagIsRead(t *testing.T) {
-	files, err := filepath.Glob("*.go")
-	if err != nil {
-		t.Fatal(err)
-	}
 	uses := map[string]int{} // of fields and variables, by name
-	bound := map[string]string{}
-	for _, name := range files {
-		if strings.HasSuffix(name, "_test.go") {
-			continue
-		}
+	declared, bound := map[string]bool{}, map[string]string{}
+	for _, name := range goFiles(t, ".", "../config") {
 		file, err := parser.ParseFile(token.NewFileSet(), name, nil, parser.SkipObjectResolution)
 		if err != nil {
 			t.Fatal(err)
@@ -100,16 +94,23 @@ func TestEveryFlagIsRead(t *testing.T) {
 			case *ast.Field: // that it is declared is no use of it
 				for _, id := range x.Names {
 					uses[id.Name]--
+					declared[id.Name] = true
 				}
 			case *ast.ValueSpec: // likewise
 				for _, id := range x.Names {
 					uses[id.Name]--
+					declared[id.Name] = true
 				}
 			case *ast.AssignStmt: // nor that it is given a value
 				for _, e := range x.Lhs {
 					if id, is := e.(*ast.Ident); is {
 						uses[id.Name]--
+						declared[id.Name] = declared[id.Name] || x.Tok == token.DEFINE
 					}
+				}
+			case *ast.KeyValueExpr: // likewise
+				if id, is := x.Key.(*ast.Ident); is {
+					uses[id.Name]--
 				}
 			case *ast.Ident:
 				uses[x.Name]++
@@ -122,15 +123,31 @@ func TestEveryFlagIsRead(t *testing.T) {
 			return true
 		})
 	}
-	if len(bound) < 100 {
+	if len(bound) < 150 {
 		t.Fatalf("only %d flags were found", len(bound))
 	}
 	for flag, of := range bound {
-		// Fields of other packages' configurations have names in upper case: those read them.
-		if uses[of] <= 0 && !ast.IsExported(of) {
+		if declared[of] && uses[of] <= 0 {
 			t.Errorf("--%s sets %s, which nothing reads", flag, of)
 		}
 	}
+}
+
+// goFiles are the files of folders, without tests.
+func goFiles(t *testing.T, folders ...string) (names []string) {
+	t.Helper()
+	for _, folder := range folders {
+		err := filepath.WalkDir(folder, func(path string, _ fs.DirEntry, err error) error {
+			if strings.HasSuffix(path, ".go") && !strings.HasSuffix(path, "_test.go") {
+				names = append(names, path)
+			}
+			return err
+		})
+		if err != nil {
+			t.Fatal(err)
+		}
+	}
+	return names
 }
 
 // binding is the variable or field that a call binds a flag to; "" if it binds none.
@@ -140,15 +157,21 @@ func binding(call *ast.CallExpr) (of, flag string) {
 		return "", ""
 	}
 	name, is := call.Args[1].(*ast.BasicLit)
-	address, pointer := call.Args[0].(*ast.UnaryExpr)
-	if !is || !pointer {
+	if !is {
 		return "", ""
 	}
-	switch x := address.X.(type) {
-	case *ast.SelectorExpr:
-		of = x.Sel.Name
-	case *ast.Ident:
-		of = x.Name
-	}
+	ast.Inspect(call.Args[0], func(n ast.Node) bool { // it may be in a value of a type of its own
+		address, pointer := n.(*ast.UnaryExpr)
+		if !pointer {
+			return true
+		}
+		switch x := address.X.(type) {
+		case *ast.SelectorExpr:
+			of = x.Sel.Name
+		case *ast.Ident:
+			of = x.Name
+		}
+		return of == ""
+	})
 	return of, strings.Trim(name.Value, `"`)
 }

@@ -11,6 +11,7 @@ import (
 
 	"github.com/fairway-net/fairway/agent"
 	"github.com/fairway-net/fairway/compile"
+	"github.com/fairway-net/fairway/config"
 	"github.com/fairway-net/fairway/dataplane"
 	"github.com/fairway-net/fairway/diagnose/requests"
 	"github.com/fairway-net/fairway/internal/manifest"
@@ -21,7 +22,7 @@ func renderCommand() *cobra.Command {
 	var files []string
 	var objects, table, isL7 bool
 	var part string
-	flags := agentFlags{mode: "nftables"}
+	role := config.ForMode("nftables")
 	c := &cobra.Command{
 		Use:   "render -f FILES --mode MODE",
 		Short: "Print the rules that a mode would create from manifests; changes nothing",
@@ -46,11 +47,11 @@ their routes and policies, Ingresses, Services, EndpointSlices and Secrets.`,
 			if isL7 {
 				return renderL7(cmd.OutOrStdout(), cmd.ErrOrStderr(), files)
 			}
-			t, mistakes, err := flags.render(files, cmd.ErrOrStderr())
+			t, mistakes, err := compileFiles(role, files, cmd.ErrOrStderr())
 			if err != nil {
 				return err
 			}
-			if err := printTable(cmd.OutOrStdout(), t, table, objects, part, &flags); err != nil {
+			if err := printTable(cmd.OutOrStdout(), t, table, objects, part, role); err != nil {
 				return err
 			}
 			if mistakes > 0 {
@@ -64,9 +65,9 @@ their routes and policies, Ingresses, Services, EndpointSlices and Secrets.`,
 	c.Flags().StringVar(&part, "part", "", "print this part only, as named in the headings of the whole")
 	c.Flags().BoolVar(&table, "table", false, "print the model instead: what goes where, in no mode's terms")
 	c.Flags().BoolVar(&isL7, "l7", false, "print the table of Gateways, routes and Ingresses instead: which request goes where")
-	c.Flags().StringVar(&flags.nodeName, "node", "", "the Node to render for; the first in the manifests without this")
-	flags.addMeaning(c.Flags())
-	flags.addServiceCIDRs(c.Flags())
+	c.Flags().StringVar(&role.NodeName, "node", "", "the Node to render for; the first in the manifests without this")
+	role.AddMeaning(c.Flags())
+	role.AddServiceCIDRs(c.Flags())
 	if err := c.MarkFlagRequired("filename"); err != nil {
 		panic("render has no --filename: " + err.Error())
 	}
@@ -93,16 +94,16 @@ func renderL7(w, warnings io.Writer, files []string) error {
 }
 
 // render compiles manifests into a table. It returns how many mistakes they have.
-func (f *agentFlags) render(files []string, warnings io.Writer) (*model.Table, int, error) {
+func compileFiles(role *config.Agent, files []string, warnings io.Writer) (*model.Table, int, error) {
 	set, err := manifest.Read(files...)
 	if err != nil {
 		return nil, 0, err
 	}
-	node, err := set.Node(f.nodeName)
+	node, err := set.Node(role.NodeName)
 	if err != nil {
 		return nil, 0, err
 	}
-	config, err := f.config()
+	config, err := role.Config()
 	if err != nil {
 		return nil, 0, err
 	}
@@ -116,12 +117,12 @@ func (f *agentFlags) render(files []string, warnings io.Writer) (*model.Table, i
 }
 
 // printTable prints the model, or what the mode makes of it.
-func printTable(out io.Writer, t *model.Table, table, objects bool, part string, flags *agentFlags) error {
+func printTable(out io.Writer, t *model.Table, table, objects bool, part string, role *config.Agent) error {
 	if table {
 		_, err := io.WriteString(out, t.String())
 		return err
 	}
-	config, err := flags.config()
+	config, err := role.Config()
 	if err != nil {
 		return err
 	}

@@ -17,6 +17,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/fairway-net/fairway/cmd/help"
+	"github.com/fairway-net/fairway/internal/version"
 )
 
 // Main runs the command named on the command line and returns the exit code:
@@ -75,7 +76,7 @@ func newRoot() *cobra.Command {
 	root := &cobra.Command{
 		Use:           "fairway",
 		Short:         "Kubernetes Services in one binary: API, load balancing in the kernel, DNS, and a lab to try them",
-		Version:       Version,
+		Version:       version.Version,
 		SilenceUsage:  true,
 		SilenceErrors: true,
 	}

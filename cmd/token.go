@@ -126,22 +126,24 @@ const joinBy = "echo %[2]s | sudo fairway join %[1]s --token-file -"
 // joinLine says how other machines join, if they can reach the server. At a terminal
 // that is the whole command, with a token; a log, which is kept and read by others,
 // gets no token.
-func joinLine(ctx context.Context, server *apiserver.Server, out io.Writer) (string, error) {
-	if !server.OpenToOthers() {
-		return "", nil
+func joinLine(out io.Writer) func(context.Context, *apiserver.Server) (string, error) {
+	return func(ctx context.Context, server *apiserver.Server) (string, error) {
+		if !server.OpenToOthers() {
+			return "", nil
+		}
+		if terminal, ok := out.(*os.File); !ok || !join.IsTerminal(terminal) {
+			return "; to join other machines: fairway token create", nil
+		}
+		config, client, err := adminClient(server.AdminKubeconfig())
+		if err != nil {
+			return "", err
+		}
+		token, err := createToken(ctx, client, config, "printed at the server's start", defaultTokenTime)
+		if err != nil {
+			return "", err
+		}
+		return fmt.Sprintf("; on other machines: "+joinBy, advertisedURL(ctx, client, config), token), nil
 	}
-	if terminal, ok := out.(*os.File); !ok || !join.IsTerminal(terminal) {
-		return "; to join other machines: fairway token create", nil
-	}
-	config, client, err := adminClient(server.AdminKubeconfig())
-	if err != nil {
-		return "", err
-	}
-	token, err := createToken(ctx, client, config, "printed at the server's start", defaultTokenTime)
-	if err != nil {
-		return "", err
-	}
-	return fmt.Sprintf("; on other machines: "+joinBy, advertisedURL(ctx, client, config), token), nil
 }
 
 func listTokensCommand(kubeconfig *string) *cobra.Command {

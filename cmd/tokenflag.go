@@ -7,42 +7,10 @@ import (
 	"slices"
 	"strings"
 
-	"github.com/spf13/pflag"
 	"golang.org/x/sys/unix"
 
-	"github.com/fairway-net/fairway/kube/join"
+	"github.com/fairway-net/fairway/config"
 )
-
-const (
-	tokenFlag     = "token"
-	tokenFileFlag = "token-file"
-)
-
-// addTokenFlags binds the flags by which a command that joins is given a token.
-func addTokenFlags(flags *pflag.FlagSet, token *string, create string) {
-	flags.Var(&tokenFile{token: token}, tokenFileFlag, "file with the token that `"+create+"` prints; - for standard input, which is asked for at a terminal. A systemd credential named "+join.CredentialName+" needs no flag")
-	flags.Lookup(tokenFileFlag).DefValue = ""
-	flags.StringVar(token, tokenFlag, *token, "the token itself: every user of the machine can read arguments, so better give --"+tokenFileFlag)
-}
-
-// tokenFile is a flag that reads a token.
-type tokenFile struct {
-	token *string
-	name  string
-}
-
-// String is part of pflag.Value: the file's name, never the token.
-func (f *tokenFile) String() string { return f.name }
-
-// Type is part of pflag.Value.
-func (f *tokenFile) Type() string { return "file" }
-
-// Set is part of pflag.Value.
-func (f *tokenFile) Set(name string) (err error) {
-	f.name = name
-	*f.token, err = join.ReadTokenFile(name, os.Stdin, os.Stderr)
-	return err
-}
 
 // tokenCommands take --token.
 var tokenCommands = []string{"join", "server", "up", "install"}
@@ -54,15 +22,15 @@ func hideToken(args []string) error {
 	if !found {
 		return nil
 	}
-	fmt.Fprintf(os.Stderr, "fairway: --%s: the token is taken out of the arguments now, but others on this machine could read it there, and shells and sudo keep it: give it by --%s FILE, or --%s -\n", tokenFlag, tokenFileFlag, tokenFileFlag)
-	fd, err := unix.MemfdCreate(tokenFlag, 0)
+	fmt.Fprintf(os.Stderr, "fairway: --%s: the token is taken out of the arguments now, but others on this machine could read it there, and shells and sudo keep it: give it by --%s FILE, or --%s -\n", config.TokenFlag, config.TokenFileFlag, config.TokenFileFlag)
+	fd, err := unix.MemfdCreate(config.TokenFlag, 0)
 	if err != nil {
 		return fmt.Errorf("hide the token: %w", err)
 	}
 	if _, err := unix.Write(fd, []byte(token)); err != nil {
 		return fmt.Errorf("hide the token: %w", err)
 	}
-	hidden = append(hidden, fmt.Sprintf("--%s=/proc/self/fd/%d", tokenFileFlag, fd))
+	hidden = append(hidden, fmt.Sprintf("--%s=/proc/self/fd/%d", config.TokenFileFlag, fd))
 	if err := unix.Exec("/proc/self/exe", hidden, os.Environ()); err != nil {
 		return fmt.Errorf("hide the token: %w", err)
 	}
@@ -75,13 +43,13 @@ func withoutToken(args []string) (rest []string, token string, found bool) {
 		return args, "", false
 	}
 	for i := 0; i < len(args); i++ {
-		value, joined := strings.CutPrefix(args[i], "--"+tokenFlag+"=")
+		value, joined := strings.CutPrefix(args[i], "--"+config.TokenFlag+"=")
 		switch {
 		case args[i] == "--":
 			return append(rest, args[i:]...), token, false
 		case joined:
 			token, found = value, true
-		case args[i] == "--"+tokenFlag && i+1 < len(args):
+		case args[i] == "--"+config.TokenFlag && i+1 < len(args):
 			i++
 			token, found = args[i], true
 		default:

@@ -12,6 +12,7 @@ import (
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
 
+	"github.com/fairway-net/fairway/config"
 	"github.com/fairway-net/fairway/deploy/install"
 )
 
@@ -23,7 +24,7 @@ var agentUnitFile = "/etc/systemd/system/" + agentUnit
 
 // agentUnitText runs the agent as the flags say that were given to join.
 func agentUnitText(executable, dir string, given *pflag.FlagSet) string {
-	args := append([]string{executable, "join", "--data-dir=" + dir}, install.Args(given, tokenFlag, tokenFileFlag, "systemd", "data-dir")...)
+	args := append([]string{executable, "join", "--data-dir=" + dir}, install.Args(given, config.TokenFlag, config.TokenFileFlag, "systemd", "data-dir")...)
 	for i, a := range args {
 		args[i] = install.Quote(a)
 	}

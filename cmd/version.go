@@ -7,10 +7,9 @@ import (
 	"runtime/debug"
 
 	"github.com/spf13/cobra"
-)
 
-// Version is the release, set by the linker (-X); "dev" for plain builds.
-var Version = "dev"
+	"github.com/fairway-net/fairway/internal/version"
+)
 
 func versionCommand() *cobra.Command {
 	return &cobra.Command{
@@ -18,7 +17,7 @@ func versionCommand() *cobra.Command {
 		Short: "Print the version",
 		Args:  cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			_, err := fmt.Fprintf(cmd.OutOrStdout(), "fairway %s %s %s\n", Version, revision(), runtime.Version())
+			_, err := fmt.Fprintf(cmd.OutOrStdout(), "fairway %s %s %s\n", version.Version, revision(), runtime.Version())
 			return err
 		},
 	}

@@ -17,12 +17,14 @@ import (
 	"github.com/spf13/cobra"
 	"k8s.io/klog/v2"
 
+	"github.com/fairway-net/fairway/config"
 	"github.com/fairway-net/fairway/diagnose/agentlink"
 	"github.com/fairway-net/fairway/diagnose/collect"
 	"github.com/fairway-net/fairway/diagnose/doctor"
 	"github.com/fairway-net/fairway/diagnose/flows"
 	"github.com/fairway-net/fairway/diagnose/flows/live"
 	"github.com/fairway-net/fairway/diagnose/web"
+	"github.com/fairway-net/fairway/internal/version"
 	"github.com/fairway-net/fairway/kube"
 )
 
@@ -33,7 +35,7 @@ type webFlags struct {
 }
 
 func webCommand() *cobra.Command {
-	f := webFlags{doctorFlags: doctorFlags{explainFlags: explainFlags{agent: agentFlags{mode: "nftables"}}}}
+	f := webFlags{doctorFlags: doctorFlags{explainFlags: explainFlags{agent: config.ForMode("nftables")}}}
 	c := &cobra.Command{
 		Use:   "web",
 		Short: "Serve a page on this machine that says what explain, doctor and flows say",
@@ -55,8 +57,8 @@ port by ssh.`,
 	_ = c.Flags().MarkHidden("namespace") // the page has all of them
 	c.Flags().Uint16Var(&f.port, "port", 0, "port at 127.0.0.1; without this, any that is free")
 	c.Flags().StringVar(&f.domain, "cluster-domain", "cluster.local", "domain of the cluster's names")
-	f.agent.addMeaning(c.Flags())
-	f.agent.addServiceCIDRs(c.Flags())
+	f.agent.AddMeaning(c.Flags())
+	f.agent.AddServiceCIDRs(c.Flags())
 	return c
 }
 
@@ -98,12 +100,12 @@ func (f *webFlags) config() (web.Config, error) {
 	if err != nil {
 		return web.Config{}, err
 	}
-	agent, err := f.agent.config()
+	agent, err := f.agent.Config()
 	if err != nil {
 		return web.Config{}, err
 	}
 	config := web.Config{
-		Client: client, Server: api.Host, Version: Version, Domain: f.domain, Compile: agent.Compile,
+		Client: client, Server: api.Host, Version: version.Version, Domain: f.domain, Compile: agent.Compile,
 		Agents: func(ctx context.Context) []agentlink.Found { return f.source().Agents(ctx, "") }, InForce: f.source().InForce, Examine: f.examineService, Flows: f.followFlows,
 	}
 	if f.objects.Kubeconfig != "" {

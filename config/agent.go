@@ -1,217 +1,147 @@
 package config
 
 import (
-	"cmp"
 	"fmt"
+	"log/slog"
 	"net/netip"
-	"runtime"
+	"os"
+	"path/filepath"
 	"slices"
 	"strings"
-
-	"k8s.io/client-go/rest"
-	"k8s.io/client-go/tools/clientcmd"
-	"k8s.io/utils/cpuset"
+	"time"
 
 	"github.com/fairway-net/fairway/agent"
+	"github.com/fairway-net/fairway/announce/speaker"
 	"github.com/fairway-net/fairway/compile"
+	"github.com/fairway-net/fairway/config/kubeproxy"
 	"github.com/fairway-net/fairway/dataplane"
-	"github.com/fairway-net/fairway/internal/kernel"
-	"github.com/fairway-net/fairway/internal/tuning"
-	"github.com/fairway-net/fairway/kube"
+	"github.com/fairway-net/fairway/diagnose/agentlink"
+	"github.com/fairway-net/fairway/dns/node"
+	"github.com/fairway-net/fairway/internal/version"
+	"github.com/fairway-net/fairway/model"
 )
 
-// Agent is what an agent is to do that c configures. What c leaves out is as
-// base says, and so is what kube-proxy's configuration has no field for.
-func Agent(c *Configuration, base agent.Config) (agent.Config, error) {
-	if err := Validate(c); err != nil {
-		return base, err
-	}
-	out := base
-	if c.Mode != "" {
-		out.Mode = string(c.Mode)
-	}
-	if name := strings.TrimSpace(c.HostnameOverride); name != "" {
-		out.NodeName = strings.ToLower(name)
-	}
-	if a, err := netip.ParseAddr(c.BindAddress); err == nil && !a.IsUnspecified() {
-		out.PrimaryAddress = a.Unmap()
-	}
-	if c.HealthzBindAddress != "" {
-		out.HealthzAddress = c.HealthzBindAddress
-	}
-	if c.MetricsBindAddress != "" {
-		out.MetricsAddress = c.MetricsBindAddress
-	}
-	out.RetryBind = out.RetryBind && !c.BindAddressHardFail
-	out.Profiling = out.Profiling || c.EnableProfiling
-	if c.OOMScoreAdj != nil {
-		score := int(*c.OOMScoreAdj)
-		out.OOMScoreAdj = &score
-	}
-	pages(c.FeatureGates, &out.ZPages)
-	out.Conntrack = conntrackOf(c, base.Conntrack)
-	planeOptions(c, &out)
-	shown := *c
-	out.Shown = map[string]any{"kubeproxy.config.k8s.io": shown}
-	return out, meaning(c, &out)
+// Agent is the configuration of a node's agent, in the terms of its flags.
+type Agent struct {
+	NodeName, Mode     string
+	ServiceCIDRs       []netip.Prefix
+	ClusterCIDRs       []netip.Prefix
+	PodInterfaces      []string
+	PodsOfNode         bool
+	NodePorts          compile.NodePortAddresses
+	LocalhostNodePorts bool
+	MasqueradeAll      bool
+	DirectReturn       bool
+	Scheduler          string
+	IPTablesVariant    string
+
+	Register  bool // make the Node object of this machine
+	IPForward bool
+	StateDir  string
+	Cgroup    string
+	Publish   agent.Publish
+
+	Announce          bool
+	AnnounceNamespace string
+	IgnoreExcluded    bool
+
+	DNS        bool
+	ClusterDNS netip.Addr // of the DNS Service; the range of cluster IPs implies it if not valid
+	DNSPort    uint16
+	DNSClients []netip.Prefix
+	DNSOptions DNS
+	WatchPods  bool
+
+	VerifyPeriod     time.Duration
+	Healthz, Metrics string
+	AgentAddress     string
+	ServiceMetrics   int
+	EndpointMetrics  int
+	ServiceBytes     bool
+	Verbose          bool
+	Level            slog.LevelVar
+
+	// Kubeconfig and Proxy are of an agent on its own.
+	Kubeconfig string
+	Proxy      kubeproxy.Flags
 }
 
-// planeOptions takes what kube-proxy configures per mode.
-func planeOptions(c *Configuration, out *agent.Config) {
-	section := dataplane.SectionOf(out.Mode)
-	period, least := c.IPTables.SyncPeriod, c.IPTables.MinSyncPeriod
-	switch section {
-	case dataplane.SectionNFTables:
-		period, least = c.NFTables.SyncPeriod, c.NFTables.MinSyncPeriod
-	case dataplane.SectionIPVS:
-		period, least = c.IPVS.SyncPeriod, c.IPVS.MinSyncPeriod
-	}
-	if period.Duration > 0 {
-		out.VerifyPeriod = period.Duration
-	}
-	// kube-proxy's default spares what its syncs cost.
-	if d := least.Duration; d > 0 && (d != defaultMinSyncPeriod || section == dataplane.SectionIPVS) {
-		out.MinPeriod = d
-	}
-	if c.IPTables.MasqueradeBit != nil { // ipvs mode has this bit too
-		out.Plane.MasqueradeMark = 1 << *c.IPTables.MasqueradeBit
-	}
-	if section == dataplane.SectionIPVS {
-		out.Plane.Scheduler = cmp.Or(c.IPVS.Scheduler, out.Plane.Scheduler)
-		out.Plane.IPVS = ipvsOptions(c)
-	}
-}
-
-// ipvsOptions are those of ipvs mode alone; c is valid.
-func ipvsOptions(c *Configuration) kernel.IPVSOptions {
-	o := kernel.IPVSOptions{
-		TCP: c.IPVS.TCPTimeout.Duration, TCPFin: c.IPVS.TCPFinTimeout.Duration, UDP: c.IPVS.UDPTimeout.Duration,
-		StrictARP: c.IPVS.StrictARP,
-	}
-	for _, text := range c.IPVS.ExcludeCIDRs {
-		if p, err := netip.ParsePrefix(text); err == nil {
-			o.Exclude = append(o.Exclude, p.Masked())
+// Validate says what makes no sense, with the name of its flag.
+func (a *Agent) Validate() error {
+	if a.Mode != agent.AutoMode {
+		if _, err := dataplane.Find(a.Mode); err != nil {
+			return fmt.Errorf("--mode: %w", err)
 		}
 	}
-	return o
-}
-
-// meaning takes what decides where packets go.
-func meaning(c *Configuration, out *agent.Config) error {
-	switch dataplane.SectionOf(out.Mode) {
-	case dataplane.SectionNFTables:
-		out.Compile.MasqueradeAll = out.Compile.MasqueradeAll || c.NFTables.MasqueradeAll
-	case dataplane.SectionIPTables, dataplane.SectionIPVS:
-		out.Compile.MasqueradeAll = out.Compile.MasqueradeAll || c.IPTables.MasqueradeAll
-	default:
-		out.Compile.MasqueradeAll = out.Compile.MasqueradeAll || c.NFTables.MasqueradeAll || c.IPTables.MasqueradeAll
+	if !slices.Contains([]string{"", "nft", "legacy"}, a.IPTablesVariant) {
+		return fmt.Errorf("--iptables-variant: %q must be nft or legacy", a.IPTablesVariant)
 	}
-	if len(c.NodePortAddresses) > 0 {
-		selected, err := compile.ParseNodePortAddresses(c.NodePortAddresses)
-		if err != nil {
-			return fmt.Errorf("nodePortAddresses: %w", err)
+	if s := model.Scheduler(a.Scheduler); s != model.DefaultScheduler && !slices.Contains(model.Schedulers(), s) {
+		return fmt.Errorf("--scheduler: %q must be one of %v", a.Scheduler, model.Schedulers())
+	}
+	for flag, n := range map[string]int{"service-metrics": a.ServiceMetrics, "endpoint-metrics": a.EndpointMetrics} {
+		if n < 0 {
+			return fmt.Errorf("--%s: %d must not be negative", flag, n)
 		}
-		out.Compile.NodePorts = selected
 	}
-	localhostNodePorts(c, out)
-	prefixes, err := cidrs(c.ClusterCIDR)
-	if err != nil {
-		return fmt.Errorf("clusterCIDR: %w", err)
-	}
-	pods := &out.Compile.Pods
-	switch c.DetectLocalMode {
-	case clusterCIDR:
-		pods.Prefixes = append(slices.Clone(pods.Prefixes), prefixes...)
-	case nodeCIDR:
-		out.Compile.PodsOfNode = true
-	case bridgeInterface:
-		pods.Interfaces = append(slices.Clone(pods.Interfaces), c.DetectLocal.BridgeInterface)
-	case interfaceNamePrefix:
-		pods.Interfaces = append(slices.Clone(pods.Interfaces), c.DetectLocal.InterfaceNamePrefix+"*")
+	for flag, d := range map[string]time.Duration{"sync-period": a.VerifyPeriod, "drain-time": a.Publish.DrainTime} {
+		if d < 0 {
+			return fmt.Errorf("--%s: %s must not be negative", flag, d)
+		}
 	}
 	return nil
 }
 
-// localhostNodePorts are served in iptables mode unless the field says no, and
-// in the others where nodePortAddresses names loopback addresses (KEP-6032),
-// but for "all": there, "all" never meant loopback.
-func localhostNodePorts(c *Configuration, out *agent.Config) {
-	if dataplane.SectionOf(out.Mode) == dataplane.SectionIPTables && c.IPTables.LocalhostNodePorts != nil {
-		out.Compile.LocalhostNodePorts = *c.IPTables.LocalhostNodePorts
-		return
+// Config is what an agent is started with; what is wrong is an error that names its flag.
+func (a *Agent) Config() (agent.Config, error) {
+	config := agent.Config{
+		NodeName: strings.ToLower(strings.TrimSpace(a.NodeName)), Mode: a.Mode, VerifyPeriod: a.VerifyPeriod,
+		HealthzAddress: a.Healthz, MetricsAddress: a.Metrics, AgentAddress: a.AgentAddress, Register: a.Register,
+		ServiceMetrics: a.ServiceMetrics, EndpointMetrics: a.EndpointMetrics, Publish: a.Publish, Log: a.logger(),
 	}
-	for _, text := range c.NodePortAddresses {
-		p, err := netip.ParsePrefix(strings.TrimSpace(text))
-		if text == "localhost" || err == nil && p.Addr().IsLoopback() {
-			out.Compile.LocalhostNodePorts = true
-		}
+	if err := a.Validate(); err != nil {
+		return config, err
+	}
+	config.ZPages.Version = version.Version
+	if a.Announce {
+		config.Announce = &speaker.Options{Namespace: a.AnnounceNamespace, Speakers: !a.Register, IgnoreExcluded: a.IgnoreExcluded}
+	}
+	config.Plane.CountBytes, config.Plane.IPTablesVariant = a.ServiceBytes, a.IPTablesVariant
+	config.Plane.Scheduler, config.Plane.StateDir, config.Plane.Cgroup = a.Scheduler, a.StateDir, a.Cgroup
+	config.Socket = filepath.Join(config.Plane.StateDirectory(), agentlink.SocketName)
+	config.Compile = compile.Config{
+		ServiceCIDRs: a.ServiceCIDRs, NodePorts: a.NodePorts, LocalhostNodePorts: a.LocalhostNodePorts,
+		MasqueradeAll: a.MasqueradeAll, DirectReturn: a.DirectReturn, PodsOfNode: a.PodsOfNode,
+	}
+	config.Compile.Pods.Prefixes, config.Compile.Pods.Interfaces = a.ClusterCIDRs, a.PodInterfaces
+	if config.Register {
+		a.ServePlainMachine(&config)
+	}
+	return config, nil
+}
+
+// ServePlainMachine has a machine without a kubelet take other machines' packets
+// to Services: it forwards, and masquerades them where nothing tells the packets
+// of pods from them, since answers of endpoints would go another way.
+func (a *Agent) ServePlainMachine(config *agent.Config) {
+	config.Forward = a.IPForward
+	pods := config.Compile.Pods
+	if len(pods.Prefixes) == 0 && len(pods.Interfaces) == 0 && !config.Compile.PodsOfNode {
+		config.Compile.MasqueradeAll = true
 	}
 }
 
-// conntrackOf is what to make of the node's connection tracking: the fields
-// that are there, over what base says.
-func conntrackOf(c *Configuration, base tuning.Conntrack) tuning.Conntrack {
-	out, k := base, &c.Conntrack
-	if k.MaxPerCore != nil {
-		out.Max = int(*k.MaxPerCore) * machineCPUs()
-		if out.Max > 0 && k.Min != nil {
-			out.Max = max(out.Max, int(*k.Min))
-		}
+// ServeDNS is how the agent serves DNS at an address; nil if it doesn't.
+func (a *Agent) ServeDNS(address netip.Addr) *node.Options {
+	if !a.DNS {
+		return nil
 	}
-	if k.TCPEstablishedTimeout != nil {
-		out.TCPEstablished = k.TCPEstablishedTimeout.Duration
-	}
-	if k.TCPCloseWaitTimeout != nil {
-		out.TCPCloseWait = k.TCPCloseWaitTimeout.Duration
-	}
-	out.TCPBeLiberal = out.TCPBeLiberal || k.TCPBeLiberal
-	if d := k.UDPTimeout.Duration; d > 0 {
-		out.UDP = d
-	}
-	if d := k.UDPStreamTimeout.Duration; d > 0 {
-		out.UDPStream = d
-	}
-	return out
+	return &node.Options{Options: a.DNSOptions.Options, Addresses: []netip.Addr{address}, Port: a.DNSPort, Clients: a.DNSClients}
 }
 
-// machineCPUs is how many CPUs the machine has, as kube-proxy counts them
-// (pkg/proxy/conntrack/sysctls.go, detectNumCPU): the table of connections is
-// everybody's, whichever CPUs the agent may run on.
-func machineCPUs() int {
-	if n, err := cpuset.NumCPU(); err == nil && n > 0 {
-		return n
+func (a *Agent) logger() *slog.Logger {
+	if a.Verbose {
+		a.Level.Set(slog.LevelDebug)
 	}
-	return runtime.NumCPU() // where /sys isn't mounted
-}
-
-// API is how to reach the API that c names; master, if not "", in the place of
-// the kubeconfig's server.
-func API(c *Configuration, master string) (*rest.Config, error) {
-	connection := &c.ClientConnection
-	var api *rest.Config
-	var err error
-	if master == "" {
-		api, err = kube.Config(connection.Kubeconfig)
-	} else if api, err = clientcmd.BuildConfigFromFlags(master, connection.Kubeconfig); err == nil {
-		api = kube.Tune(api)
-	}
-	if err != nil && connection.Kubeconfig == "" {
-		return nil, err
-	}
-	if err != nil {
-		return nil, fmt.Errorf("--kubeconfig, or clientConnection.kubeconfig of --config: %w", err)
-	}
-	if connection.ContentType != "" {
-		api.ContentType = connection.ContentType
-	}
-	if connection.AcceptContentTypes != "" {
-		api.AcceptContentTypes = connection.AcceptContentTypes
-	}
-	if connection.QPS != 0 {
-		api.QPS = connection.QPS
-	}
-	if connection.Burst != 0 {
-		api.Burst = int(connection.Burst)
-	}
-	return api, nil
+	return slog.New(slog.NewTextHandler(os.Stderr, &slog.HandlerOptions{Level: &a.Level}))
 }

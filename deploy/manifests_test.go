@@ -29,7 +29,7 @@ import (
 	"sigs.k8s.io/kustomize/kyaml/filesys"
 
 	"github.com/fairway-net/fairway/apiserver"
-	"github.com/fairway-net/fairway/config"
+	"github.com/fairway-net/fairway/config/kubeproxy"
 )
 
 // folders are those to be applied with `kubectl apply -k`.
@@ -177,14 +177,14 @@ func checkMounts(t *testing.T, objects []runtime.Object, pod *corev1.PodSpec) {
 // TestConfiguration: every line of the configuration that is deployed counts.
 func TestConfiguration(t *testing.T) {
 	text := find[corev1.ConfigMap](build(t, "base"), "fairway").Data["config.conf"]
-	c, warnings, err := config.Parse([]byte(text))
+	c, warnings, err := kubeproxy.Parse([]byte(text))
 	if err != nil || len(warnings) > 0 {
 		t.Fatal(err, warnings)
 	}
-	if err := config.Validate(c); err != nil {
+	if err := kubeproxy.Validate(c); err != nil {
 		t.Error(err)
 	}
-	if warnings := config.Warnings(c); len(warnings) > 0 {
+	if warnings := kubeproxy.Warnings(c); len(warnings) > 0 {
 		t.Error(warnings)
 	}
 }

@@ -45,7 +45,7 @@ func otherBuild(t *testing.T) string {
 		return file
 	}
 	file := filepath.Join(t.TempDir(), "fairway")
-	build := exec.Command("go", "build", "-ldflags", "-s -w -X github.com/fairway-net/fairway/cmd.Version=other", "-o", file, "..")
+	build := exec.Command("go", "build", "-ldflags", "-s -w -X github.com/fairway-net/fairway/internal/version.Version=other", "-o", file, "..")
 	build.Env = append(os.Environ(), "CGO_ENABLED=0") // as the Makefile has it
 	if said, err := build.CombinedOutput(); err != nil {
 		t.Fatalf("build another fairway: %v: %s", err, said)

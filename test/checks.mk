@@ -116,7 +116,7 @@ check/servers: build ## three servers under a load of writes and of connections:
 	$(GO) test -c -o bin/servers.test ./apiserver
 	cd apiserver && FAIRWAY_SERVERS=isolated unshare --net sh -c 'ip link set lo up && ../bin/servers.test -test.v -test.timeout 30m -test.run "^TestFaults$$"'
 	./test/clockjump/overlay bin/clockjump >bin/clockjump.json
-	CGO_ENABLED=0 $(GO) build -overlay bin/clockjump.json -ldflags "-X github.com/fairway-net/fairway/cmd.Version=v0.0.1-before" -o bin/fairway-before .
+	CGO_ENABLED=0 $(GO) build -overlay bin/clockjump.json -ldflags "-X github.com/fairway-net/fairway/internal/version.Version=v0.0.1-before" -o bin/fairway-before .
 	FAIRWAY_BEFORE=$(CURDIR)/bin/fairway-before FAIRWAY_AFTER=$(CURDIR)/fairway unshare --mount --propagation private $(call TAGGED,servers) -timeout 30m -run '^TestServersFail$$' ./cmd
 	$(call TAGGED,servers) -timeout 30m -run '^TestOperating$$' ./cmd
 

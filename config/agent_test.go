@@ -1,4 +1,4 @@
-package cmd
+package config
 
 import (
 	"bytes"
@@ -8,8 +8,10 @@ import (
 	"testing"
 	"time"
 
+	"github.com/spf13/pflag"
+
 	"github.com/fairway-net/fairway/agent"
-	"github.com/fairway-net/fairway/config"
+	"github.com/fairway-net/fairway/config/kubeproxy"
 )
 
 // proxyFlags are the flags of kube-proxy 1.28 to 1.37 on Linux, as its --help
@@ -29,13 +31,14 @@ const proxyFlags = `
 --proxy-mode=ipvs --proxy-port-range=1-2 --show-hidden-metrics-for-version=1.36 -v=2 --version --vmodule=a=1 --write-config-to=/x`
 
 func TestEveryFlagOfKubeProxyIsAccepted(t *testing.T) {
-	c := agentCommand()
-	if err := c.ParseFlags(strings.Fields(strings.ReplaceAll(proxyFlags, "--help ", ""))); err != nil {
+	flags := pflag.NewFlagSet("agent", pflag.ContinueOnError)
+	NewAgent().Add(flags)
+	if err := flags.Parse(strings.Fields(strings.ReplaceAll(proxyFlags, "--help ", ""))); err != nil {
 		t.Fatal(err)
 	}
 	for _, text := range strings.Fields(proxyFlags) {
 		name, _, _ := strings.Cut(strings.TrimLeft(text, "-"), "=")
-		if name != "help" && !c.Flags().Changed(name) {
+		if name != "help" && !flags.Changed(name) {
 			t.Errorf("--%s: not taken in", name)
 		}
 	}
@@ -44,25 +47,19 @@ func TestEveryFlagOfKubeProxyIsAccepted(t *testing.T) {
 // told is what an agent would be started with, and what it says first.
 func told(t *testing.T, args ...string) (agent.Config, string, error) {
 	t.Helper()
-	var flags agentFlags
-	proxy := &config.Flags{}
-	c := agentCommand()
-	c.ResetFlags()
-	var kubeconfig string
-	c.Flags().StringVar(&kubeconfig, "kubeconfig", "", "")
-	flags.add(c.Flags())
-	proxy.Add(c.Flags())
-	if err := c.ParseFlags(append(args, "--master=http://127.0.0.1:1")); err != nil {
+	role := NewAgent()
+	flags := pflag.NewFlagSet("agent", pflag.ContinueOnError)
+	role.Add(flags)
+	if err := flags.Parse(append(args, "--master=http://127.0.0.1:1")); err != nil {
 		return agent.Config{}, "", err
 	}
-	c.SetContext(t.Context())
 	stderr, log, err := os.Pipe()
 	if err != nil {
 		t.Fatal(err)
 	}
 	kept := os.Stderr
 	os.Stderr = log
-	config, configErr := flags.agentConfig(c, proxy, kubeconfig)
+	config, configErr := role.Load(t.Context(), flags)
 	os.Stderr = kept
 	if err := log.Close(); err != nil {
 		t.Fatal(err)
@@ -165,7 +162,7 @@ func TestWriteConfig(t *testing.T) {
 	if _, _, err := told(t, "--write-config-to="+file, "--proxy-mode=nftables", "--cluster-cidr=10.2.0.0/16", "--conntrack-min=7"); err != nil {
 		t.Fatal(err)
 	}
-	c, warnings, err := config.Read(file)
+	c, warnings, err := kubeproxy.Read(file)
 	if err != nil || len(warnings) > 0 {
 		t.Fatalf("warnings %q, error %v", warnings, err)
 	}

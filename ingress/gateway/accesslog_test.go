@@ -1,4 +1,4 @@
-package cmd
+package gateway
 
 import (
 	"bytes"
@@ -8,15 +8,13 @@ import (
 	"testing"
 	"time"
 
-	"github.com/spf13/pflag"
-
 	"github.com/fairway-net/fairway/ingress/model"
 )
 
 // TestAccessLog: a request is a line of JSON, whatever the client wrote.
 func TestAccessLog(t *testing.T) {
 	var out bytes.Buffer
-	log := accessLog(slog.New(slog.NewJSONHandler(&out, nil)))
+	log := AccessLog(slog.New(slog.NewJSONHandler(&out, nil)))
 	want := model.Access{
 		Took: 1500 * time.Millisecond, Client: netip.MustParseAddr("2001:db8::1"), Method: "GET", Host: "a\"b", Path: "/x\n{\"y\":\xff}\\", Protocol: "HTTP/2.0",
 		Status: 200, Bytes: 12, Socket: "ns/gw:80", Route: "HTTPRoute ns/web", Rule: "0", Endpoint: "[2001:db8::2]:80", Reason: "none",
@@ -44,23 +42,6 @@ func TestAccessLog(t *testing.T) {
 			got.Bytes != 12 || got.Seconds != 1.5 || got.Socket != want.Socket || got.Route != want.Route || got.Rule != want.Rule ||
 			got.Endpoint != want.Endpoint || got.Reason != want.Reason || got.Method != "GET" || got.Protocol != want.Protocol || got.Time.IsZero() {
 			t.Errorf("%s is read as %+v", line, got)
-		}
-	}
-}
-
-// TestGatewayFlags: what can't be is refused before anything starts.
-func TestGatewayFlags(t *testing.T) {
-	for _, arguments := range [][]string{
-		{"--max-connections-per-client=-1"}, {"--engine=envoy"}, {"--trusted-proxy=10.0.0.1"}, {"--drain-timeout=0s"},
-	} {
-		var f gatewayFlags
-		flags := pflag.NewFlagSet("gateway", pflag.ContinueOnError)
-		f.add(flags)
-		if err := flags.Parse(arguments); err != nil {
-			t.Fatal(err)
-		}
-		if _, err := f.config(); err == nil {
-			t.Errorf("%v is taken", arguments)
 		}
 	}
 }

@@ -1,14 +1,15 @@
-package cmd
+package config
 
 import (
+	"context"
 	"errors"
 	"net/netip"
 
-	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
 
 	"github.com/fairway-net/fairway/agent"
-	"github.com/fairway-net/fairway/config"
+	"github.com/fairway-net/fairway/compile"
+	"github.com/fairway-net/fairway/config/kubeproxy"
 	"github.com/fairway-net/fairway/dns/node"
 )
 
@@ -18,27 +19,27 @@ var besideFile = []string{
 	"kubeconfig", "cluster-cidr", "masquerade-all", "nodeport-addresses", "healthz-bind-address", "metrics-bind-address", "sync-period",
 }
 
-// agentConfig is what the flags, and the file that they may name, say.
-func (f *agentFlags) agentConfig(cmd *cobra.Command, proxy *config.Flags, kubeconfig string) (agent.Config, error) {
-	given := cmd.Flags()
-	source := &config.Source{Flags: proxy, Kubeconfig: kubeconfig, Verbose: f.verbose, Verbosity: &f.level}
-	warnings := proxy.Warnings(given)
+// Load is what the flags that were given, and the file that they may name, say. Changes
+// of the file come to the agent until ctx is done.
+func (a *Agent) Load(ctx context.Context, given *pflag.FlagSet) (agent.Config, error) {
+	source := &kubeproxy.Source{Flags: &a.Proxy, Kubeconfig: a.Kubeconfig, Verbose: a.Verbose, Verbosity: &a.Level}
+	warnings := a.Proxy.Warnings(given)
 	if given.Changed("node-name") {
-		source.NodeName = f.nodeName
+		source.NodeName = a.NodeName
 	}
 	if given.Changed("mode") {
-		source.Mode = f.mode
+		source.Mode = a.Mode
 	}
-	if proxy.File != "" {
+	if a.Proxy.File != "" {
 		for _, name := range besideFile {
 			if given.Changed(name) {
 				warnings = append(warnings, "--"+name+": has no effect beside --config")
 			}
 		}
 		// The file says, or leaves to kube-proxy's defaults, what these would.
-		f.clusterCIDRs, f.nodePortAddresses, f.masqueradeAll = nil, nil, false
+		a.ClusterCIDRs, a.NodePorts, a.MasqueradeAll = nil, compile.NodePortAddresses{}, false
 	}
-	base, err := f.config()
+	base, err := a.Config()
 	if err != nil {
 		return base, err
 	}
@@ -46,29 +47,29 @@ func (f *agentFlags) agentConfig(cmd *cobra.Command, proxy *config.Flags, kubeco
 	for _, w := range warnings {
 		base.Log.Warn("command line", "flag", w)
 	}
-	if proxy.WriteTo != "" {
-		return base, proxy.Write(base, source.NodeName)
+	if a.Proxy.WriteTo != "" {
+		return base, a.Proxy.Write(base, source.NodeName)
 	}
 	// What the file doesn't know is the same with every change of it.
 	base.TuneGC = true
-	if base.DNS, err = f.ownDNS(base.Compile.ServiceCIDRs); err != nil {
+	if base.DNS, err = a.ownDNS(base.Compile.ServiceCIDRs); err != nil {
 		return base, err
 	}
-	return source.Agent(cmd.Context(), base)
+	return source.Agent(ctx, base)
 }
 
-// ownDNS is how an agent of this command serves DNS; nil if it doesn't.
-func (f *agentFlags) ownDNS(cidrs []netip.Prefix) (*node.Options, error) {
-	address, err := clusterDNS(f.dnsAddress, cidrs)
+// ownDNS is how an agent on its own serves DNS; nil if it doesn't.
+func (a *Agent) ownDNS(cidrs []netip.Prefix) (*node.Options, error) {
+	address, err := ClusterDNS(a.ClusterDNS, cidrs)
 	if err != nil {
 		return nil, err
 	}
-	if f.dns && !address.IsValid() {
+	if a.DNS && !address.IsValid() {
 		return nil, errors.New("--cluster-dns: not given, and there is no --service-cidr to take the tenth address of")
 	}
-	dns := f.dnsConfig(address)
+	dns := a.ServeDNS(address)
 	if dns != nil {
-		dns.WatchPods = f.watchPods
+		dns.WatchPods = a.WatchPods
 	}
 	return dns, nil
 }

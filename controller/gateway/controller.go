@@ -237,13 +237,19 @@ func (c *Controller) tell(problems []ingress.Problem) {
 }
 
 func apiVersion(kind string) string {
-	if kind == "Ingress" {
+	switch kind {
+	case "Ingress":
 		return "networking.k8s.io/v1"
+	case "Service", "ConfigMap":
+		return "v1"
 	}
 	return "gateway.networking.k8s.io/v1"
 }
 
 func (c *Controller) uid(p ingress.Problem) types.UID {
+	if s := c.objects.Services[p.Object]; p.Kind == "Service" && s != nil {
+		return s.UID
+	}
 	for _, i := range c.objects.Ingresses {
 		if p.Kind == "Ingress" && i.Namespace == p.Object.Namespace && i.Name == p.Object.Name {
 			return i.UID

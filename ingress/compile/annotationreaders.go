@@ -77,6 +77,7 @@ func readAffinity(r *reading, t string) error {
 	r.a.base.Affinity = &model.Affinity{
 		Cookie: or(r.get("session-cookie-name"), "INGRESSCOOKIE"), Path: r.get("session-cookie-path"), Domain: r.get("session-cookie-domain"),
 		SameSite: r.get("session-cookie-samesite"), Secure: r.get("session-cookie-secure") == "true",
+		Loose: r.get("affinity-canary-behavior") == "legacy",
 	}
 	r.a.base.Affinity.MaxAge, _ = strconv.Atoi(or(r.get("session-cookie-max-age"), r.get("session-cookie-expires"))) // none is 0
 	return nil

@@ -89,7 +89,7 @@ var table = []Annotation{
 	{Name: "app-root", Value: "a path", Effect: "requests for `/` are redirected there (302)", read: readAppRoot},
 	{Name: "affinity", Value: "`cookie`", Effect: "a client stays with an endpoint, by a cookie of the rule's path", read: readAffinity},
 	{Name: "affinity-mode", Value: "`balanced` or `persistent`", Effect: "sessions never move while their endpoint is there, with either", alone: "affinity", read: nothing(oneOf("balanced", "persistent"))},
-	{Name: "affinity-canary-behavior", Value: "`sticky` or `legacy`", Support: Otherwise, Effect: "the share of a canary is drawn for each request, as with `legacy`", alone: "affinity", read: nothing(oneOf("sticky", "legacy"))},
+	{Name: "affinity-canary-behavior", Value: "`sticky` or `legacy`", Effect: "a client that stays with an endpoint stays with the canary, or without; with `legacy`, its share is drawn for each request", alone: "affinity", read: nothing(oneOf("sticky", "legacy"))},
 	{Name: "session-cookie-name", Value: aName, Effect: "of the cookie; INGRESSCOOKIE without it", alone: "affinity"},
 	{Name: "session-cookie-path", Value: "a path", Effect: "of the cookie", alone: "affinity"},
 	{Name: "session-cookie-domain", Value: "a domain", Effect: "of the cookie", alone: "affinity"},

@@ -89,6 +89,7 @@ func (c *compiler) pool(r *route, g *gateway, service types.NamespacedName, port
 			p.TLS, p.Name = &withCertificate, p.Name+"@"+g.certificateName
 		}
 	}
+	c.eject(p, c.Services[service], g)
 	if l := c.options.Lacks; l != nil {
 		if why := l.Pool(p); why != "" {
 			c.policies.use(policy, r)

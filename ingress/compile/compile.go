@@ -12,6 +12,7 @@
 //	httproute.go  HTTPRoutes; grpcroute.go, streams.go: the other kinds
 //	filters.go    what rules change
 //	backends.go   references to Services, and pools
+//	session.go    clients that stay with an endpoint; eject.go, endpoints that fail
 //	policies.go   BackendTLSPolicies
 //	grants.go     ReferenceGrants
 //	secrets.go    certificates and authorities

@@ -77,7 +77,7 @@ func (c *compiler) readGateway(g *gateway) {
 	o := g.object
 	g.rejected, g.rejectedMessage = unsupported(o)
 	g.http3 = c.wantsHTTP3("Gateway", o)
-	c.unknownAnnotations("Gateway", o, AnnotationHTTP3, AnnotationACME)
+	c.unknownAnnotations("Gateway", o, AnnotationHTTP3, AnnotationACME, AnnotationEject)
 	if o.Spec.TLS != nil && o.Spec.TLS.Backend != nil && o.Spec.TLS.Backend.ClientCertificateRef != nil {
 		ref := o.Spec.TLS.Backend.ClientCertificateRef
 		pair, err := c.certificate("Gateway", o.Namespace, ref)

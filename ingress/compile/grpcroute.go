@@ -19,7 +19,7 @@ func (c *compiler) compileGRPCRoute(o *gatewayv1.GRPCRoute) {
 	plain := c.grpcRules(r, o, nil)
 	for _, a := range c.attach(r) {
 		rules := plain
-		if g := a.gateway; g.certificateName != "" {
+		if g := a.gateway; g.asksOwn() {
 			rules = c.grpcRules(r, o, g)
 		}
 		a.add(r, rules)
@@ -104,6 +104,7 @@ func (c *compiler) grpcAction(r *route, g *gateway, spec *gatewayv1.GRPCRouteRul
 		}
 		a.Backends = append(a.Backends, b)
 	}
+	a.Affinity = r.session(spec.SessionPersistence, at)
 	a.Unroutable = len(a.Backends) == 0
 	return a
 }

@@ -22,7 +22,7 @@ func (c *compiler) compileHTTPRoute(o *gatewayv1.HTTPRoute) {
 	plain := c.httpRules(r, o, nil)
 	for _, a := range c.attach(r) {
 		rules := plain
-		if g := a.gateway; g.certificateName != "" {
+		if g := a.gateway; g.asksOwn() {
 			rules = c.httpRules(r, o, g)
 		}
 		a.add(r, rules)
@@ -154,6 +154,9 @@ func (c *compiler) httpAction(r *route, g *gateway, spec *gatewayv1.HTTPRouteRul
 	if t := spec.Timeouts; t != nil {
 		a.Timeout = r.duration(t.Request, at+".timeouts.request")
 		a.BackendTimeout = r.duration(t.BackendRequest, at+".timeouts.backendRequest")
+	}
+	if a.Affinity = r.session(spec.SessionPersistence, at); a.Affinity != nil {
+		a.Affinity.Path = sessionPath(spec.Matches)
 	}
 	if spec.Retry != nil {
 		a.Retry = &model.Retry{Attempts: value(spec.Retry.Attempts, 1), Backoff: r.duration(spec.Retry.Backoff, at+".retry.backoff"), Connection: true}

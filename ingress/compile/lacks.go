@@ -14,6 +14,7 @@ type Lacks struct {
 	Engine   string                   // its name, for people
 	Rule     func(*model.Rule) string // what is lacking for a rule; "" if nothing is
 	Pool     func(*model.Pool) string // for a pool
+	Ejection string                   // why endpoints that fail get requests nonetheless; "" if they needn't
 	Features []features.FeatureName   // of Gateway API
 }
 

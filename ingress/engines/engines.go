@@ -44,7 +44,8 @@ func Lacks(name string) *ingress.Lacks {
 		return nil
 	}
 	return &ingress.Lacks{
-		Engine: HAProxy, Rule: haproxy.Lacking, Pool: haproxy.LackingPool,
+		Ejection: "endpoints that fail get requests nonetheless: haproxy knows no share of them that always does",
+		Engine:   HAProxy, Rule: haproxy.Lacking, Pool: haproxy.LackingPool,
 		Features: []features.FeatureName{
 			features.SupportHTTPRouteRequestMirror, features.SupportHTTPRouteRequestMultipleMirrors, features.SupportHTTPRouteRequestPercentageMirror,
 			features.SupportGatewayFrontendClientCertificateValidationInsecureFallback,

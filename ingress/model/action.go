@@ -218,9 +218,12 @@ type Errors struct {
 	Header []Header // that the pool's endpoints get
 }
 
-// Affinity keeps a client with an endpoint by means of a cookie.
+// Affinity keeps a client with an endpoint by means of a cookie, and so with one of
+// several backends.
 type Affinity struct {
 	Cookie   string
+	Header   string // in canonical form, in the place of a cookie; "" is a cookie
+	Loose    bool   // the backend is drawn for each request nonetheless
 	Path     string
 	Domain   string
 	MaxAge   int // seconds; 0 is as long as the browser runs

@@ -8,6 +8,7 @@ import (
 	"encoding/hex"
 	"net/netip"
 	"strconv"
+	"time"
 )
 
 // Protocol is how an endpoint is spoken to.
@@ -30,8 +31,24 @@ type Pool struct {
 	// Proxy is which version of the PROXY protocol connections to endpoints begin
 	// with. Each is then one client's, and of HTTP/1.1 if it is of HTTP.
 	Proxy   ProxyVersion
+	Eject   *Eject // nil asks endpoints that fail like others
 	Invalid string // why it can't be used though it has endpoints: the answer is 502
 }
+
+// Eject says when an endpoint that fails gets no requests for a while. Half of a pool's
+// endpoints get requests in any case.
+type Eject struct {
+	Errors int           // in a row
+	Share  int           // of the requests of EjectWindow, in percent, if there are EjectLeast; 0 is none
+	For    time.Duration // the first time; then twice as long each time
+	Most   time.Duration
+}
+
+// What a share is a share of.
+const (
+	EjectWindow = 10 * time.Second
+	EjectLeast  = 20 // requests
+)
 
 // ProxyVersion is one of the PROXY protocol.
 type ProxyVersion uint8

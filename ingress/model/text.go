@@ -97,6 +97,11 @@ func (a *Action) String() string {
 			out += " " + x.name
 		}
 	}
+	if f := a.Affinity; f != nil && f.Header != "" {
+		out += " by header " + f.Header
+	} else if f != nil && !f.ByClient {
+		out += " by cookie " + f.Cookie
+	}
 	if a.Auth != nil {
 		out += " asks " + a.Auth.URL
 	}
@@ -128,6 +133,9 @@ func (p *Pool) String() string {
 	}
 	if p.Proxy != ProxyNone {
 		out += fmt.Sprintf(" proxy v%d", p.Proxy)
+	}
+	if p.Eject != nil {
+		out += " ejects"
 	}
 	if p.Invalid != "" {
 		out += " invalid: " + p.Invalid

@@ -472,6 +472,21 @@ local function cookie(headers, name)
   return ""
 end
 
+-- session is the name of the server that a client says it stays with; "" if it says none.
+local function session(headers, affinity)
+  if affinity.header then return header(headers, affinity.header) or "" end
+  return cookie(headers, affinity.name)
+end
+
+-- stays is the backend that has the client's server; nil if none has.
+local function stays(txn, a, given)
+  if not a.affinity or a.affinity.loose or given == "" then return nil end
+  for _, b in ipairs(a.backends) do
+    local ok, up = pcall(function() return b.n and txn.sf:srv_is_up(b.n .. "/" .. given) end) -- which fails where there is none
+    if ok and (up == 1 or up == "1" or up == true) then return b end
+  end
+end
+
 local function act(txn)
   local state = txn:get_priv()
   local rule, headers = state.rule, state.headers
@@ -483,7 +498,11 @@ local function act(txn)
   if guarded(txn, a, headers) then return end
   if a.status then return answer(txn, a.status) end
   if a.redirect then return answer(txn, a.redirect.status, {{"location", location(txn, a.redirect, rule)}}) end
-  local b = choose(a.backends)
+  if a.affinity then
+    state.given = session(headers, a.affinity)
+    if not state.given:match("^[%w_]+$") then state.given = "" end
+  end
+  local b = stays(txn, a, state.given) or choose(a.backends)
   if a.fallback and (b.nowhere or b.n and tonumber(txn.sf:nbsrv(b.n)) == 0) then b = a.fallback end
   if b.status then return answer(txn, b.status) end
   if b.redirect then return answer(txn, b.redirect.status, {{"location", location(txn, b.redirect, rule)}}) end
@@ -495,10 +514,7 @@ local function act(txn)
   if a.request then change(txn, a.request, headers) end
   if b.request then change(txn, b.request, headers) end
   if a.timeout then txn:set_var("txn.to", a.timeout) end
-  if a.affinity then
-    state.given = cookie(headers, a.affinity.name)
-    if state.given:match("^%w+$") then txn:set_var("txn.s", state.given) end
-  end
+  if a.affinity and state.given ~= "" then txn:set_var("txn.s", state.given) end
   state.chosen = b
   txn:set_var("txn.v", b.n)
   if a.response or b.response or a.cors or b.cors or a.affinity then txn:set_var("txn.r", 1) end
@@ -524,7 +540,11 @@ local function respond(txn)
   if a.affinity then
     local server = txn.sf:srv_name()
     if server ~= "" and server ~= state.given then
-      http:res_add_header("set-cookie", a.affinity.name .. "=" .. server .. a.affinity.attributes)
+      if a.affinity.header then
+        http:res_set_header(a.affinity.header, server)
+      else
+        http:res_add_header("set-cookie", a.affinity.name .. "=" .. server .. a.affinity.attributes)
+      end
     end
   end
 end

@@ -97,8 +97,13 @@ func (p *planner) action(w *writer, s *model.Socket, r *model.Rule) {
 	}
 	if f := a.Affinity; f != nil && !f.ByClient {
 		w.table("affinity", func() {
-			w.textField("name", f.Cookie)
-			w.textField("attributes", attributes(f))
+			if f.Header != "" {
+				w.textField("header", strings.ToLower(f.Header))
+			} else {
+				w.textField("name", f.Cookie)
+				w.textField("attributes", attributes(f))
+			}
+			w.flag("loose", f.Loose)
 		})
 	}
 	w.table("backends", func() {

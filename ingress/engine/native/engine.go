@@ -24,6 +24,7 @@
 //	tunnel.go    WebSockets
 //	direct.go    connections to endpoints of HTTP/1.1
 //	pick.go      which endpoint
+//	eject.go     endpoints that fail
 //	proxyprotocol.go  whose connection it is, from load balancers and to endpoints
 //	cors.go      other origins
 //	mirror.go    copies of requests

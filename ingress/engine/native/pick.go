@@ -10,6 +10,7 @@ import (
 	"strconv"
 	"sync"
 	"sync/atomic"
+	"time"
 
 	"github.com/fairway-net/fairway/ingress/model"
 )
@@ -25,6 +26,7 @@ type pickers struct {
 }
 
 type picker struct {
+	standings
 	turn atomic.Uint64
 	busy sync.Map // netip.AddrPort to *atomic.Int64
 }
@@ -58,24 +60,45 @@ func (p *pickers) keep(table *model.Table) {
 // pick chooses an endpoint that isn't among those that failed: the one that a
 // cookie names if it is still there, or by the pool's algorithm.
 func (p *pickers) pick(pool *model.Pool, client netip.Addr, cookie string, failed []netip.AddrPort) (netip.AddrPort, bool) {
+	ep, _, ok := p.pickFor(pool, client, cookie, failed, false)
+	return ep, ok
+}
+
+// pickFor is pick for a request that does harm twice, or none, and reports whether it tries
+// an endpoint that has failed.
+func (p *pickers) pickFor(pool *model.Pool, client netip.Addr, cookie string, failed []netip.AddrPort, isSafe bool) (_ netip.AddrPort, isTrial, ok bool) {
 	list := pool.Endpoints
+	if pool.Eject != nil {
+		mayTry := func(ep netip.AddrPort) bool { // clients that stay with an endpoint stay there
+			return len(failed) == 0 && (cookie == "" || cookie == endpointID(ep)) && (pool.Algorithm != model.Source || nearest(pool.Endpoints, client) == ep)
+		}
+		list, isTrial = p.of(pool.Name).serving(pool, isSafe, mayTry, time.Now())
+	}
 	if len(failed) > 0 {
-		list = slices.DeleteFunc(slices.Clone(list), func(e model.Endpoint) bool { return slices.Contains(failed, e.Addr) })
+		isFailed := func(e model.Endpoint) bool { return slices.Contains(failed, e.Addr) }
+		if list = slices.DeleteFunc(slices.Clone(list), isFailed); len(list) == 0 && pool.Eject != nil {
+			list = slices.DeleteFunc(slices.Clone(pool.Endpoints), isFailed)
+		}
 	}
 	if len(list) == 0 {
-		return netip.AddrPort{}, false
+		return netip.AddrPort{}, false, false
 	}
+	return p.choose(pool, list, client, cookie), isTrial, true
+}
+
+// choose is one of a list, which has some.
+func (p *pickers) choose(pool *model.Pool, list []model.Endpoint, client netip.Addr, cookie string) netip.AddrPort {
 	if cookie != "" {
 		for _, e := range list {
 			if endpointID(e.Addr) == cookie {
-				return e.Addr, true
+				return e.Addr
 			}
 		}
 	}
 	one := p.of(pool.Name)
 	switch pool.Algorithm {
 	case model.Source:
-		return nearest(list, client), true
+		return nearest(list, client)
 	case model.LeastRequests:
 		best := list[0].Addr
 		for _, e := range list[1:] {
@@ -83,9 +106,9 @@ func (p *pickers) pick(pool *model.Pool, client netip.Addr, cookie string, faile
 				best = e.Addr
 			}
 		}
-		return best, true
+		return best
 	}
-	return weighted(list, one.turn.Add(1)), true
+	return weighted(list, one.turn.Add(1))
 }
 
 // nearest is the endpoint that a client always gets: when others come or go, only

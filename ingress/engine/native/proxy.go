@@ -9,6 +9,7 @@ import (
 	"net"
 	"net/http"
 	"net/netip"
+	"slices"
 	"strings"
 	"sync"
 	"time"
@@ -144,8 +145,9 @@ func (x *exchange) serve(w http.ResponseWriter, r *http.Request) {
 			return
 		}
 	}
-	x.backend = x.action.Choose(rand.Uint64())
 	pools := x.engine.table.Load().Pools
+	x.readSession(r)
+	x.backend = x.choose(pools)
 	pool := pools[x.backend.Pool]
 	if other := pools[x.action.Fallback]; other != nil && (x.backend.Invalid != "" || pool != nil && len(pool.Endpoints) == 0) {
 		x.backend, pool = &model.Backend{Pool: other.Name}, other
@@ -163,6 +165,33 @@ func (x *exchange) serve(w http.ResponseWriter, r *http.Request) {
 		x.pool = pool
 		x.proxy(w, r)
 	}
+}
+
+// readSession reads what keeps the client with an endpoint.
+func (x *exchange) readSession(r *http.Request) {
+	a := x.action.Affinity
+	switch {
+	case a == nil || a.ByClient:
+	case a.Header != "":
+		x.cookie = r.Header.Get(a.Header)
+	default:
+		if c, err := r.Cookie(a.Cookie); err == nil {
+			x.cookie = c.Value
+		}
+	}
+}
+
+// choose is the backend with the client's endpoint, or one that is drawn.
+func (x *exchange) choose(pools map[string]*model.Pool) *model.Backend {
+	if x.cookie != "" && !x.action.Affinity.Loose {
+		for i := range x.action.Backends {
+			b := &x.action.Backends[i]
+			if p := pools[b.Pool]; p != nil && b.Weight > 0 && slices.ContainsFunc(p.Endpoints, func(e model.Endpoint) bool { return endpointID(e.Addr) == x.cookie }) {
+				return b
+			}
+		}
+	}
+	return x.action.Choose(rand.Uint64())
 }
 
 // answer is the gateway's own; what the reason is stays here.
@@ -195,11 +224,6 @@ func (x *exchange) proxy(w http.ResponseWriter, r *http.Request) {
 		var cancel context.CancelFunc
 		ctx, cancel = context.WithTimeout(ctx, d)
 		defer cancel()
-	}
-	if a := x.action.Affinity; a != nil {
-		if c, err := r.Cookie(a.Cookie); err == nil {
-			x.cookie = c.Value
-		}
 	}
 	if r.ProtoMajor == 1 && r.ContentLength != 0 {
 		// An endpoint may answer while it still reads. Without this, net/http reads

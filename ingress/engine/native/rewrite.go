@@ -88,7 +88,11 @@ func (x *exchange) modify(r *http.Response) error {
 	policy.Edit(r.Header, &x.action.Response)
 	policy.Edit(r.Header, &x.backend.Response)
 	if a := x.action.Affinity; a != nil && !a.ByClient && x.cookie != endpointID(x.endpoint) {
-		r.Header.Add("Set-Cookie", a.SetCookie(endpointID(x.endpoint)))
+		if id := endpointID(x.endpoint); a.Header != "" {
+			r.Header[a.Header] = []string{id}
+		} else {
+			r.Header.Add("Set-Cookie", a.SetCookie(id))
+		}
 	}
 	for _, cookie := range x.cookies {
 		r.Header.Add("Set-Cookie", cookie)

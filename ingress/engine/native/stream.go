@@ -7,6 +7,7 @@ import (
 	"net"
 	"net/netip"
 	"sync"
+	"time"
 
 	"github.com/fairway-net/fairway/ingress/model"
 )
@@ -61,6 +62,9 @@ func (s *socket) dial(ctx context.Context, pool *model.Pool, client netip.Addr, 
 			c = t
 		}
 		cancel()
+		if out := s.engine.pickers.of(pool.Name).judge(pool, ep, err != nil, time.Now()); out > 0 {
+			s.engine.log.Warn("endpoint fails, and gets no connections for a while", "pool", pool.Name, "endpoint", ep, "time", out)
+		}
 		if err == nil {
 			return c
 		}

@@ -40,6 +40,7 @@ func (x *exchange) firstAnswer(r *http.Request) (*http.Response, error) {
 		if err != nil && (r.Context().Err() != nil || errors.Is(err, errClientGone)) {
 			return nil, err
 		}
+		t.harmless = x.judge(ep, response, err) && t.trial && t.repeatable
 		if !t.again(response, sent, err) || !x.body.again() {
 			return response, err
 		}
@@ -63,7 +64,8 @@ func (x *exchange) pick(t *tries) (netip.AddrPort, bool) {
 			pool = now
 		}
 	}
-	ep, ok := x.engine.pickers.pick(pool, x.client, cookie, t.failed)
+	ep, trial, ok := x.engine.pickers.pickFor(pool, x.client, cookie, t.failed, t.repeatable)
+	t.trial = trial
 	if !ok && len(t.failed) > 0 && t.rule != nil {
 		t.failed = nil
 		ep, ok = x.engine.pickers.pick(pool, x.client, "", nil)
@@ -78,6 +80,8 @@ type tries struct {
 	made       int
 	asked      int // by the rule
 	failed     []netip.AddrPort
+	trial      bool // the endpoint had failed, and this was to see whether it still does
+	harmless   bool // it does, and another one may answer
 }
 
 // again reports whether another try follows one that ended so: as the rule says,
@@ -97,7 +101,7 @@ func (t *tries) again(response *http.Response, sent bool, err error) bool {
 		byRule, free = r != nil && r.Connection, r == nil && t.repeatable && isBrokenOff(err)
 	}
 	switch {
-	case free && t.made < maxTries:
+	case (free || t.harmless) && t.made < maxTries:
 		return true
 	case byRule && t.asked < t.rule.Attempts:
 		t.asked++

@@ -6,6 +6,7 @@ import (
 	"net"
 	"net/http"
 	"net/netip"
+	"strings"
 	"testing"
 	"time"
 
@@ -118,5 +119,54 @@ func testStickyByCookie(t *testing.T, r *rig) {
 	}
 	if _, forged := ask(&http.Cookie{Name: "SERVERID", Value: left.addr().String()}); forged == nil {
 		t.Error("an address is taken for a cookie")
+	}
+}
+
+// testStickyAcross: a client that stays with an endpoint stays with its backend, by a cookie
+// or by a header, unless the rule draws the backend each time.
+func testStickyAcross(t *testing.T, r *rig) {
+	a, b := r.endpoint("a", nil), r.endpoint("b", nil)
+	bySession := func(f *model.Affinity) *model.Rule {
+		action := to("p", "q")
+		action.Affinity = f
+		return below("/"+f.Cookie+f.Header, action)
+	}
+	r.apply(table([]*model.Rule{
+		bySession(&model.Affinity{Cookie: "CLIENT"}), bySession(&model.Affinity{Header: "X-Client"}), bySession(&model.Affinity{Cookie: "LOOSE", Loose: true}),
+	}, pool("p", a), pool("q", b)))
+	c := client(r.address(), http1)
+	asked := func(path, name, value string) (endpoint string, h http.Header) {
+		q, err := http.NewRequestWithContext(t.Context(), http.MethodGet, "http://h"+path, nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if value != "" {
+			q.Header.Set(name, value)
+		}
+		response, _, err := ask(c, q)
+		if err != nil || response.StatusCode != http.StatusOK {
+			t.Fatal(response, err)
+		}
+		return response.Header.Get("Endpoint"), response.Header
+	}
+	for _, test := range []struct {
+		path, sent, told string
+		stays            bool
+	}{{"/CLIENT", "Cookie", "Set-Cookie", true}, {"/X-Client", "X-Client", "X-Client", true}, {"/LOOSE", "Cookie", "Set-Cookie", false}} {
+		first, h := asked(test.path, "", "")
+		value, _, _ := strings.Cut(h.Get(test.told), ";")
+		if value == "" {
+			t.Errorf("%s: no %s", test.path, test.told)
+			continue
+		}
+		others := 0
+		for range 40 {
+			if again, _ := asked(test.path, test.sent, value); again != first {
+				others++
+			}
+		}
+		if (others > 0) == test.stays {
+			t.Errorf("%s: %d of 40 requests went elsewhere", test.path, others)
+		}
 	}
 }

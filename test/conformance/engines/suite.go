@@ -87,6 +87,7 @@ func Run(t *testing.T, start func(*testing.T) Engine, otherwise Otherwise) {
 		{"Unheard", testUnheard},
 		{"StickyByAddress", testStickyByAddress},
 		{"StickyByCookie", testStickyByCookie},
+		{"StickyAcross", testStickyAcross},
 		{"ProxyProtocol", testProxyProtocol},
 		{"ProxyStreams", testProxyStreams},
 		{"Closed", testClosed},

@@ -14,7 +14,6 @@ import (
 
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
-	"golang.org/x/sys/unix"
 
 	"github.com/fairway-net/fairway/internal/kernel"
 )
@@ -99,38 +98,4 @@ func adviseOnMode(lacks string) string {
 		return "try modprobe " + module + ", or --mode auto"
 	}
 	return "--mode auto takes one that this machine has"
-}
-
-// needsRoot has a command refuse at once to run without the rights of root,
-// unless it only shows something.
-func needsRoot(root *cobra.Command) {
-	for _, c := range root.Commands() {
-		switch c.Name() {
-		case "up", "join", "leave", "cleanup", "agent":
-			c.PreRunE = func(c *cobra.Command, _ []string) error {
-				for _, harmless := range []string{"version", "write-config-to"} {
-					if f := c.Flags().Lookup(harmless); f != nil && f.Changed {
-						return nil
-					}
-				}
-				return checkRoot(c)
-			}
-		}
-	}
-}
-
-// checkRoot is an error unless this process may change the kernel's network.
-func checkRoot(c *cobra.Command) error {
-	if os.Geteuid() == 0 {
-		return nil
-	}
-	header := unix.CapUserHeader{Version: unix.LINUX_CAPABILITY_VERSION_3}
-	var data [2]unix.CapUserData
-	if err := unix.Capget(&header, &data[0]); err != nil {
-		return fmt.Errorf("read own capabilities: %w", err)
-	}
-	if data[0].Effective&(1<<unix.CAP_NET_ADMIN) != 0 {
-		return nil
-	}
-	return fmt.Errorf("%s programs the kernel, which takes root (or CAP_NET_ADMIN): try sudo %s", c.CommandPath(), c.CommandPath())
 }

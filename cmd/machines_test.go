@@ -61,7 +61,7 @@ func fiveMinutes(t *testing.T) [][2]string {
 
 func firstFiveMinutes(t *testing.T, family *strings.Replacer, address string) {
 	n := newNetwork(t)
-	c := &cluster{network: n, address: netip.MustParseAddr(address)}
+	c := &joined{network: n, address: netip.MustParseAddr(address)}
 	kill := map[string]func(){}
 	for _, name := range []string{"m2", "m3"} {
 		_, kill[name] = n.hosts[name].start(asProcess + "=" + name + " exec " + os.Args[0])
@@ -159,8 +159,8 @@ func eventually(t *testing.T, what string, is func() bool) {
 	}
 }
 
-// cluster is what the three machines have become.
-type cluster struct {
+// joined is what the three machines have become.
+type joined struct {
 	*network
 	address  netip.Addr // of the Service, for those outside
 	joinLine string
@@ -168,7 +168,7 @@ type cluster struct {
 }
 
 // up starts the server, waits until it says how to join, and makes a client.
-func (c *cluster) up(command string) {
+func (c *joined) up(command string) {
 	c.t.Helper()
 	m := c.hosts["m1"]
 	out, _ := m.start(command)
@@ -188,7 +188,7 @@ const inARow = 30
 
 // settles waits until only the machines of want answer, and all of them. From
 // then on no answer may be wrong.
-func (c *cluster) settles(what string, want ...string) {
+func (c *joined) settles(what string, want ...string) {
 	c.t.Helper()
 	began, wrong := time.Now(), ""
 	defer func() {
@@ -214,7 +214,7 @@ func (c *cluster) settles(what string, want ...string) {
 }
 
 // right asks from the laptop, and says what was wrong with the first wrong answer.
-func (c *cluster) right(want []string, timeout time.Duration) string {
+func (c *joined) right(want []string, timeout time.Duration) string {
 	client := http.Client{Timeout: timeout, Transport: &http.Transport{DisableKeepAlives: true, DialContext: c.hosts["laptop"].dial}}
 	seen := map[string]bool{}
 	for i := range 3 * inARow {
@@ -237,7 +237,7 @@ func (c *cluster) right(want []string, timeout time.Duration) string {
 }
 
 // state is what the API says of the Service's endpoints and of the nodes.
-func (c *cluster) state() string {
+func (c *joined) state() string {
 	ctx, cancel := context.WithTimeout(c.t.Context(), patience)
 	defer cancel()
 	var text []string
@@ -259,7 +259,7 @@ func (c *cluster) state() string {
 }
 
 // announcer is the machine that the laptop reaches the address at.
-func (c *cluster) announcer() string {
+func (c *joined) announcer() string {
 	c.t.Helper()
 	name, err := c.owner("laptop", c.address)
 	c.must(err)

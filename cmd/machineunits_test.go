@@ -29,7 +29,7 @@ echo "$state"
 // file writes a file of a machine.
 // agentsAnswer: the first machine asks the agents of the others by the API server, and
 // nobody else gets an answer of their ports.
-func (c *cluster) agentsAnswer() {
+func (c *joined) agentsAnswer() {
 	c.t.Helper()
 	var said string
 	eventually(c.t, "the agents of all machines answer", func() bool {
@@ -52,7 +52,7 @@ func (m *plainMachine) file(name, text string, mode os.FileMode) {
 }
 
 // publishUnit publishes a process on m3 for as long as its unit is active.
-func (c *cluster) publishUnit() {
+func (c *joined) publishUnit() {
 	c.t.Helper()
 	m1, m3 := c.hosts["m1"], c.hosts["m3"]
 	m3.file("bin/systemctl", fakeSystemctl, 0o755)
@@ -71,7 +71,7 @@ func (c *cluster) publishUnit() {
 }
 
 // endsDrained ends the agent of m3: what it publishes is drained before it goes.
-func (c *cluster) endsDrained(terminate func()) {
+func (c *joined) endsDrained(terminate func()) {
 	c.t.Helper()
 	selector := discoveryv1.LabelServiceName + "=shop"
 	eventually(c.t, "the endpoint of m3 is ready", func() bool {
@@ -106,11 +106,11 @@ func (c *cluster) endsDrained(terminate func()) {
 
 // hooks are two processes that drive the same load balancer; one does the work.
 type hooks struct {
-	c    *cluster
+	c    *joined
 	kill map[string]func()
 }
 
-func (c *cluster) startHooks() *hooks {
+func (c *joined) startHooks() *hooks {
 	c.t.Helper()
 	h := &hooks{c: c, kill: map[string]func(){}}
 	for _, name := range []string{"a", "b"} {

@@ -12,6 +12,8 @@ import (
 	"strings"
 	"syscall"
 	"testing"
+
+	"github.com/fairway-net/fairway/cmd/cluster"
 )
 
 // operating runs the commands of docs/operating.md.
@@ -24,7 +26,7 @@ type operating struct {
 // document says: one server, machines that join and leave, certificates
 // renewed, three servers, backup and restore.
 func TestOperating(t *testing.T) {
-	if _, err := os.Stat(filepath.Dir(agentUnitFile)); err != nil {
+	if _, err := os.Stat(filepath.Dir(cluster.AgentUnitFile)); err != nil {
 		t.Fatal("a folder for systemd's units is needed, systemd is not:", err)
 	}
 	o := &operating{newNetwork(t), map[string]bool{}}
@@ -193,7 +195,7 @@ kill "$pid"
 while [ -d "/proc/$pid" ] && ! grep -q '^State:.Z' "/proc/$pid/status"; do sleep 0.1; done
 `, 0o755)
 	o.joins("laptop", "sudo fairway join", token)
-	unit, err := os.ReadFile(filepath.Join(laptop.dir, "units", agentUnit))
+	unit, err := os.ReadFile(filepath.Join(laptop.dir, "units", cluster.AgentUnit))
 	o.must(err)
 	_, command, _ := strings.Cut(string(unit), "ExecStart=")
 	command, _, _ = strings.Cut(command, "\n")
@@ -218,7 +220,7 @@ while [ -d "/proc/$pid" ] && ! grep -q '^State:.Z' "/proc/$pid/status"; do sleep
 	if want := "daemon-reload\nenable --now fairway-agent.service\ndisable --now fairway-agent.service\ndaemon-reload\n"; string(calls) != want {
 		o.t.Errorf("systemctl was called with\n%swant\n%s", calls, want)
 	}
-	if _, err := os.Stat(filepath.Join(laptop.dir, "units", agentUnit)); err == nil {
+	if _, err := os.Stat(filepath.Join(laptop.dir, "units", cluster.AgentUnit)); err == nil {
 		o.t.Error("the unit stays")
 	}
 	left := m1.run("fairway kubectl get nodes,leases --all-namespaces 2>&1") + laptop.run("nft list tables; ls /var/lib/fairway/node")

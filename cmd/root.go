@@ -1,5 +1,6 @@
-// Package cmd turns command lines into typed configuration and runs the roles
-// of the binary. It has one file per command. The behaviour is elsewhere.
+// Package cmd is the tree of commands: their one list, their help and examples, and how the
+// process ends. A command is in the folder of its family, and parses and calls; its flags of
+// roles are in package config, its behaviour is elsewhere.
 package cmd
 
 import (
@@ -13,6 +14,11 @@ import (
 	"strings"
 	"syscall"
 	"time"
+
+	"github.com/fairway-net/fairway/cmd/complete"
+	"github.com/fairway-net/fairway/cmd/exit"
+	"github.com/fairway-net/fairway/cmd/manual"
+	"github.com/fairway-net/fairway/cmd/privilege"
 
 	"github.com/spf13/cobra"
 
@@ -35,11 +41,11 @@ func Main() int {
 	if err == nil {
 		return 0
 	}
-	exit := exitError{code: failureCode(ran), err: err}
-	if errors.As(err, &exit); exit.err != nil {
-		fmt.Fprintf(os.Stderr, "fairway: %v\n", advise(ran, exit.err))
+	ending := exit.Error{Code: failureCode(ran), Err: err}
+	if errors.As(err, &ending); ending.Err != nil {
+		fmt.Fprintf(os.Stderr, "fairway: %v\n", advise(ran, ending.Err))
 	}
-	return exit.code
+	return ending.Code
 }
 
 // failureCode is the exit code of a command that failed. Those that answer a question say
@@ -82,13 +88,13 @@ func newRoot() *cobra.Command {
 	}
 	root.SetVersionTemplate("fairway {{.Version}}\n")
 	root.AddCommand(commands()...)
-	root.AddCommand(manCommand())
+	root.AddCommand(manual.Command())
 	root.InitDefaultHelpCmd()
 	root.InitDefaultVersionFlag()
 	help.Apply(root, examples)
-	addCompletions(root)
+	complete.Add(root)
 	root.SetFlagErrorFunc(flagError)
-	needsRoot(root)
+	privilege.Require(root)
 	sayUsage(root)
 	refuseUnknown(root)
 	return root
@@ -141,19 +147,3 @@ func interruptible() (context.Context, context.CancelFunc) {
 	}()
 	return ctx, func() { signal.Stop(signals); cancel() }
 }
-
-// exitError ends the process with a code of its own, and without a message if it
-// wraps no error.
-type exitError struct {
-	code int
-	err  error
-}
-
-func (e exitError) Error() string {
-	if e.err == nil {
-		return fmt.Sprintf("exit code %d", e.code)
-	}
-	return e.err.Error()
-}
-
-func (e exitError) Unwrap() error { return e.err }

@@ -1,8 +1,0 @@
-//go:build agentonly
-
-package cmd
-
-import "github.com/spf13/cobra"
-
-// addRotateKey adds nothing: keys are replaced where Fairway's other controllers are.
-func addRotateKey(*cobra.Command) {}

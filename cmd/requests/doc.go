@@ -1,0 +1,3 @@
+// Package requests has the commands of Gateways and Ingresses. Each file says what its command parses and
+// what it calls.
+package requests

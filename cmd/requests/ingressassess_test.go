@@ -17,7 +17,7 @@ import (
 const oneIngress = `
 apiVersion: networking.k8s.io/v1
 kind: Ingress
-metadata: {name: web, namespace: shop, annotations: {nginx.ingress.kubernetes.io/rewrite-target: /, nginx.ingress.kubernetes.io/satisfy: any}}
+metadata: {name: web, namespace: shop, annotations: {nginx.ingress.kubernetes.io/rewrite-target: /, nginx.ingress.kubernetes.io/upstream-hash-by-subset: 'true'}}
 spec:
   ingressClassName: nginx
   tls: [{hosts: [shop.example.com], secretName: cert}]
@@ -50,11 +50,11 @@ func ingressRun(t *testing.T, c *cobra.Command, manifest string, args ...string)
 // lost makes the exit code, and explain understands what came out.
 func TestAssessConvertExplain(t *testing.T) {
 	out, _, code := ingressRun(t, Ingress(), oneIngress, "assess")
-	if code != 1 || !strings.Contains(out, " 83  Ingress shop/web\n       works      rewrite-target\n       otherwise  annotation nginx.ingress.kubernetes.io/satisfy") {
+	if code != 1 || !strings.Contains(out, " 83  Ingress shop/web\n       works      rewrite-target\n       otherwise  annotation nginx.ingress.kubernetes.io/upstream-hash-by-subset") {
 		t.Errorf("assess: %d\n%s", code, out)
 	}
 	routes, warnings, code := ingressRun(t, Ingress(), oneIngress, "convert")
-	if code != 1 || !strings.Contains(warnings, "satisfy") {
+	if code != 1 || !strings.Contains(warnings, "upstream-hash-by-subset") {
 		t.Errorf("convert: %d\n%s", code, warnings)
 	}
 	out, _, code = ingressRun(t, diagnosis.Explain(), routes, "https://shop.example.com/x")

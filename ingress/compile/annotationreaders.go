@@ -77,7 +77,8 @@ func readAffinity(r *reading, t string) error {
 	r.a.base.Affinity = &model.Affinity{
 		Cookie: or(r.get("session-cookie-name"), "INGRESSCOOKIE"), Path: r.get("session-cookie-path"), Domain: r.get("session-cookie-domain"),
 		SameSite: r.get("session-cookie-samesite"), Secure: r.get("session-cookie-secure") == "true",
-		Loose: r.get("affinity-canary-behavior") == "legacy",
+		Loose: r.get("affinity-canary-behavior") == "legacy", Keep: r.get("session-cookie-change-on-failure") != "true",
+		Known: r.get("session-cookie-conditional-samesite-none") == "true",
 	}
 	r.a.base.Affinity.MaxAge, _ = strconv.Atoi(or(r.get("session-cookie-max-age"), r.get("session-cookie-expires"))) // none is 0
 	return nil
@@ -300,7 +301,43 @@ func readNextUpstream(r *reading, t string) error {
 			return fmt.Errorf("%q is no condition", word)
 		}
 	}
+	if within := r.get("proxy-next-upstream-timeout"); within != "" {
+		n, err := strconv.Atoi(strings.TrimSuffix(within, "s"))
+		if err != nil || n < 0 {
+			return fmt.Errorf("proxy-next-upstream-timeout: %q: must be seconds", within)
+		}
+		retry.Within = time.Duration(n) * time.Second
+	}
 	r.a.base.Retry = retry
+	return nil
+}
+
+// readIdentity reads what is asked of clients' certificates, and what endpoints are told.
+func readIdentity(r *reading) error {
+	i := &model.Identity{Whole: r.get("auth-tls-pass-certificate-to-upstream") == "true"}
+	if pattern := r.get("auth-tls-match-cn"); pattern != "" {
+		var err error
+		if i.Subject, err = regexp.Compile(pattern); err != nil {
+			return fmt.Errorf("auth-tls-match-cn: %w", err)
+		}
+	}
+	r.a.base.Identity = i
+	return nil
+}
+
+func readMirrorHost(r *reading, t string) error {
+	if !isHostname(strings.ToLower(t)) {
+		return fmt.Errorf("%q: must be a host without variables", t)
+	}
+	r.a.mirrorHost = t
+	return nil
+}
+
+func readSatisfy(r *reading, t string) error {
+	if err := oneOf("all", "any")(t); err != nil {
+		return err
+	}
+	r.a.base.AnyOf = t == "any"
 	return nil
 }
 

@@ -46,6 +46,9 @@ type annotations struct {
 	unlimited     []netip.Prefix
 	readTimeout   time.Duration
 	sendTimeout   time.Duration
+	rate          model.Rate
+	mirrorHost    string
+	bodiless      bool              // copies of requests are
 	keepErrors    bool              // of endpoints, in spite of custom-http-errors
 	clusterIP     bool              // of the Service is asked, not endpoints
 	tls           *model.BackendTLS // of endpoints, if they are spoken to by TLS
@@ -165,6 +168,12 @@ func (r *reading) one(known *Annotation) {
 
 // settle names what adapt changes, once all is read.
 func (a *annotations) settle() {
+	if a.rate.PerSecond > 0 {
+		a.base.Rate = &a.rate
+	}
+	for i := range a.base.Mirrors {
+		a.base.Mirrors[i].Host, a.base.Mirrors[i].Bodiless = a.mirrorHost, a.bodiless
+	}
 	a.base.ReadTimeout = max(a.readTimeout, a.sendTimeout)
 	if a.keepErrors {
 		a.base.Errors = nil

@@ -22,7 +22,7 @@ import (
 func readAuth(r *reading, t string) error {
 	c, o, a := r.compiler, r.o, r.a
 	get := func(name string) string { return strings.TrimSpace(o.Annotations[nginx+"auth-"+name]) }
-	auth := &model.Auth{URL: strings.TrimSpace(t), Method: strings.ToUpper(or(get("method"), http.MethodGet)), SignIn: get("signin"), Param: or(get("signin-redirect-param"), "rd")}
+	auth := &model.Auth{URL: strings.TrimSpace(t), Method: strings.ToUpper(or(get("method"), http.MethodGet)), SignIn: get("signin"), Param: or(get("signin-redirect-param"), "rd"), Cookies: get("always-set-cookie") == "true"}
 	if !slices.Contains([]string{http.MethodGet, http.MethodHead, http.MethodPost}, auth.Method) {
 		return fmt.Errorf("auth-method: %q: must be GET, HEAD or POST", auth.Method)
 	}

@@ -22,10 +22,13 @@ func readClients(r *reading, t string) error {
 	}
 	switch verify := or(o.Annotations[nginx+"auth-tls-verify-client"], "on"); verify {
 	case "off":
-		return nil
+		return readIdentity(r)
 	case "on", "optional_no_ca":
 		list, err := c.authorities("", "Secret", name)
 		if err != nil {
+			return err
+		}
+		if err := readIdentity(r); err != nil {
 			return err
 		}
 		a.clients = &model.ClientValidation{Roots: poolOf(list), Authorities: list, Optional: verify == "optional_no_ca"}

@@ -21,6 +21,9 @@ func TestAccessLog(t *testing.T) {
 	}
 	log(&want)
 	log(&want)
+	unlogged := want
+	unlogged.Unlogged = true
+	log(&unlogged)
 	lines := bytes.Split(bytes.TrimSpace(out.Bytes()), []byte("\n"))
 	if len(lines) != 2 {
 		t.Fatalf("two requests are %d lines: %s", len(lines), out.String())

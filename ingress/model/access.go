@@ -20,5 +20,6 @@ type Access struct {
 	Route    string // "" if none matched, or if the engine can't say
 	Rule     string
 	Endpoint string // "" if none was asked
+	Unlogged bool   // the rule wants it in no log
 	Reason   string // why the gateway answered itself
 }

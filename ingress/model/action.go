@@ -4,6 +4,7 @@ import (
 	"net/http"
 	"net/netip"
 	"reflect"
+	"regexp"
 	"slices"
 	"strconv"
 	"time"
@@ -36,6 +37,10 @@ type Action struct {
 	Auth      *Auth
 	Affinity  *Affinity
 	Errors    *Errors
+	AnyOf     bool // a client of Allow needs no name and password, nor Auth's leave, and who has that may be any
+	Identity  *Identity
+	Rate      *Rate
+	Unlogged  bool   // the request isn't in the access log
 	Fallback  string // pool that is asked where a backend has no endpoint; "" is none
 	// RequireHTTPS is the status of the redirect for clients that came by http; 0 serves
 	// them.
@@ -160,6 +165,8 @@ type Rewrite struct {
 type Mirror struct {
 	Pool                   string
 	Numerator, Denominator int
+	Host                   string // that copies have; "" is the request's own
+	Bodiless               bool   // copies have no body
 }
 
 // CORS says which origins' scripts may ask, and how.
@@ -182,6 +189,7 @@ type Retry struct {
 	Backoff  time.Duration
 	// Connection has requests tried again when the connection fails.
 	Connection bool
+	Within     time.Duration // after which no other try begins; 0 is none
 }
 
 // Limit bounds what one client may ask.
@@ -208,6 +216,7 @@ type Auth struct {
 	Request []Header // that it gets; values may have variables, see [Request.Expand]
 	SignIn  string   // where clients go that it answers 401; "" hands that on
 	Param   string   // of that address: where the client wanted to
+	Cookies bool     // of its answer are the client's, whatever the endpoint answers
 }
 
 // Errors has a pool answer in the place of backends whose answers, or whose lack of
@@ -218,12 +227,27 @@ type Errors struct {
 	Header []Header // that the pool's endpoints get
 }
 
+// Identity is what a client's certificate is asked for.
+type Identity struct {
+	Subject *regexp.Regexp // of its subject's name (RFC 4514), or 403; nil is any
+	Whole   bool           // endpoints get the certificate, besides the names in it
+}
+
+// Rate bounds how fast an answer is sent.
+type Rate struct {
+	PerSecond int64 // bytes
+	After     int64 // that are sent at once
+}
+
 // Affinity keeps a client with an endpoint by means of a cookie, and so with one of
 // several backends.
 type Affinity struct {
-	Cookie   string
-	Header   string // in canonical form, in the place of a cookie; "" is a cookie
-	Loose    bool   // the backend is drawn for each request nonetheless
+	Cookie string
+	Header string // in canonical form, in the place of a cookie; "" is a cookie
+	Loose  bool   // the backend is drawn for each request nonetheless
+	Keep   bool   // the cookie stays when another endpoint has answered, as long as its own is there
+	// Known leaves SameSite=None out for browsers that read it as Strict.
+	Known    bool
 	Path     string
 	Domain   string
 	MaxAge   int // seconds; 0 is as long as the browser runs

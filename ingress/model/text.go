@@ -91,7 +91,7 @@ func (a *Action) String() string {
 	}{
 		{"rewrite", a.Rewrite != nil}, {"mirror", len(a.Mirrors) > 0}, {"cors", a.CORS != nil},
 		{"timeout", a.Timeout+a.BackendTimeout+a.ReadTimeout > 0}, {"retry", a.Retry != nil}, {"allow", a.Allow != nil},
-		{"limit", a.Limit != nil}, {"auth", a.BasicAuth != nil}, {"affinity", a.Affinity != nil},
+		{"limit", a.Limit != nil}, {"rate", a.Rate != nil}, {"identity", a.Identity != nil}, {"any-of", a.AnyOf}, {"auth", a.BasicAuth != nil}, {"affinity", a.Affinity != nil},
 	} {
 		if x.given {
 			out += " " + x.name

@@ -7,5 +7,7 @@
 //	url.go      paths of URLs, as they came and as they are sent
 //	request.go  a request as rules see it, or why it is refused
 //	headers.go  which headers pass, which are ours, which no route may write
+//	identity.go what clients' certificates say
+//	browser.go  browsers that read cookies otherwise
 //	peer.go     what trusted proxies say of the client
 package policy

@@ -448,6 +448,26 @@ local function normalized(path)
   return resolved(plain), resolved((plain:gsub("%%2F", "/"):gsub("%%5C", "/")))
 end
 
+-- identify says what the client's certificate is; see ingress/policy.
+local function identify(txn, identity, headers)
+  local http = txn.http
+  for name in pairs(headers) do
+    if name:gsub("[_.]", "-"):sub(1, 11) == "ssl-client-" then http:req_del_header(name) end
+  end
+  local used = txn.sf:ssl_c_used()
+  if used ~= 1 and used ~= "1" and used ~= true then return http:req_set_header("ssl-client-verify", "NONE") end
+  http:req_set_header("ssl-client-verify", "SUCCESS")
+  http:req_set_header("ssl-client-subject-dn", txn.sf:ssl_c_s_dn("", 0, "rfc2253"))
+  http:req_set_header("ssl-client-issuer-dn", txn.sf:ssl_c_i_dn("", 0, "rfc2253"))
+  if not identity.whole then return end
+  local lines = {"-----BEGIN CERTIFICATE-----"}
+  for line in txn.c:base64(txn.sf:ssl_c_der()):gmatch(("."):rep(64, "?")) do
+    if line ~= "" then lines[#lines + 1] = line end
+  end
+  lines[#lines + 1] = "-----END CERTIFICATE-----\n"
+  http:req_set_header("ssl-client-cert", (table.concat(lines, "\n"):gsub("[^%w._~-]", function(c) return string.format("%%%02X", c:byte()) end)))
+end
+
 local function rewrite(txn, list, rule)
   local path = get(txn, "path")
   local before = path
@@ -511,6 +531,7 @@ local function act(txn)
   if a.rewrite then rewrites[#rewrites + 1] = a.rewrite end
   if b.rewrite then rewrites[#rewrites + 1] = b.rewrite end
   if #rewrites > 0 then rewrite(txn, rewrites, rule) end
+  if a.identity then identify(txn, a.identity, headers) end
   if a.request then change(txn, a.request, headers) end
   if b.request then change(txn, b.request, headers) end
   if a.timeout then txn:set_var("txn.to", a.timeout) end

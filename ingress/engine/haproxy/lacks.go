@@ -19,6 +19,7 @@ func Lacks() []string {
 		"a timeout of the whole request (timeouts.request); one of each try there is",
 		"limits of requests per second and of connections per client",
 		"other servers that say who is let in (auth-url), and backends that answer in the place of others' errors (custom-http-errors)",
+		"limits of how fast answers are sent (limit-rate), names that clients' certificates must have (auth-tls-match-cn), one of several ways to be let in (satisfy: any)",
 		"passwords that are not written as {SHA}: bcrypt would hold up all other requests",
 		"a pause between tries (retry.backoff), and tries after answers other than 401, 403, 404, 408, 425, 500, 501, 502, 503 and 504",
 		"certificates of endpoints that are known by several names or by a URI",
@@ -51,6 +52,12 @@ func LackingAction(a *model.Action) string {
 		return "haproxy has no such limits per client"
 	case a.Auth != nil:
 		return "haproxy asks no other server who is let in"
+	case a.AnyOf && (a.Allow != nil || len(a.Deny) > 0) && a.BasicAuth != nil:
+		return "haproxy asks for all that lets clients in, not for any of it"
+	case a.Rate != nil:
+		return "haproxy doesn't send answers at a rate"
+	case a.Identity != nil && a.Identity.Subject != nil:
+		return "haproxy doesn't look at the names in clients' certificates"
 	case a.Errors != nil:
 		return "haproxy has no other backend answer in the place of an error"
 	}

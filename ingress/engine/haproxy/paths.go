@@ -193,7 +193,7 @@ func plainBackend(r *model.Rule) *model.Backend {
 	a := r.Action
 	if !isCertain(&r.Match) || a.Invalid != "" || a.Answer != 0 || a.RequireHTTPS != 0 || a.Unroutable || a.Redirect != nil || a.Rewrite != nil || a.CORS != nil || len(a.Mirrors) > 0 ||
 		a.Timeout > 0 || a.BackendTimeout > 0 || a.ReadTimeout > 0 || a.Allow != nil || len(a.Deny) > 0 || a.MaxBody > 0 || a.Limit != nil || a.BasicAuth != nil ||
-		a.Affinity != nil || a.Fallback != "" || isEdit(&a.Request) || isEdit(&a.Response) || LackingAction(a) != "" {
+		a.Affinity != nil || a.Identity != nil || a.Fallback != "" || isEdit(&a.Request) || isEdit(&a.Response) || LackingAction(a) != "" {
 		return nil
 	}
 	var only *model.Backend

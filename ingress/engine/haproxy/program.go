@@ -90,6 +90,9 @@ func (p *planner) action(w *writer, s *model.Socket, r *model.Rule) {
 		return
 	}
 	rewrite(w, r, a.Rewrite)
+	if i := a.Identity; i != nil {
+		w.table("identity", func() { w.flag("whole", i.Whole) })
+	}
 	edit(w, "request", &a.Request)
 	edit(w, "response", &a.Response)
 	if d := cmp.Or(a.BackendTimeout, a.ReadTimeout); d > 0 { // haproxy has one of both: while nothing comes

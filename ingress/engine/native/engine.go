@@ -29,6 +29,7 @@
 //	cors.go      other origins
 //	mirror.go    copies of requests
 //	subrequest.go  others who say who is let in, and who answer in a backend's place
+//	pace.go      how fast answers are sent
 //	guard.go     who is let in, and how often
 //	perclient.go how many connections a client may have
 package native

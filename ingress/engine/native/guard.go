@@ -16,15 +16,24 @@ import (
 // guard says why a request isn't let in; 0 if it is, and then leave must follow.
 func (x *exchange) guard(w http.ResponseWriter, r *http.Request) (status int, reason string) {
 	a := x.action
-	switch {
-	case policy.Contains(a.Deny, x.client), a.Allow != nil && !policy.Contains(a.Allow, x.client):
+	known := x.isLetIn()
+	if !known && !(a.AnyOf && (a.BasicAuth != nil || a.Auth != nil)) {
 		return http.StatusForbidden, "the client's address is not let in"
+	}
+	x.vouched = known && a.AnyOf && (a.Allow != nil || len(a.Deny) > 0)
+	switch i := a.Identity; {
+	case i != nil && i.Subject != nil && !i.Subject.MatchString(policy.Subject(r.TLS)):
+		return http.StatusForbidden, "the client's certificate is not one of those that are let in"
 	case a.MaxBody > 0 && r.ContentLength > a.MaxBody:
 		return http.StatusRequestEntityTooLarge, "the body is too long"
 	}
-	if b := a.BasicAuth; b != nil {
+	if b := a.BasicAuth; b != nil && !x.vouched {
 		name, password, given := r.BasicAuth()
-		if hash, known := b.Users[name]; !given || !known || !policy.MatchesHash(hash, password) {
+		hash, known := b.Users[name]
+		switch ok := given && known && policy.MatchesHash(hash, password); {
+		case ok:
+			x.vouched = a.AnyOf
+		case !a.AnyOf || a.Auth == nil:
 			w.Header().Set("WWW-Authenticate", `Basic realm="`+b.Realm+`", charset="UTF-8"`)
 			return http.StatusUnauthorized, "name and password are asked for"
 		}
@@ -33,6 +42,12 @@ func (x *exchange) guard(w http.ResponseWriter, r *http.Request) (status int, re
 		return http.StatusServiceUnavailable, "the client asks too often"
 	}
 	return 0, ""
+}
+
+// isLetIn reports whether the client's address is.
+func (x *exchange) isLetIn() bool {
+	a := x.action
+	return !policy.Contains(a.Deny, x.client) && (a.Allow == nil || policy.Contains(a.Allow, x.client))
 }
 
 // leave ends what guard began.

@@ -48,7 +48,13 @@ func (x *exchange) mirror(r *http.Request, mirrors []model.Mirror) {
 		out.Header.Del("Expect")
 		x.say(out.Header)
 		policy.Edit(out.Header, &x.action.Request)
-		if r.ContentLength != 0 {
+		if m.Host != "" {
+			out.Host = m.Host
+		}
+		switch {
+		case m.Bodiless:
+			out.ContentLength, out.TransferEncoding = 0, nil
+		case r.ContentLength != 0:
 			out.Body = x.body.tee()
 		}
 		transport := x.engine.upstreams.of(pool, false, 0)

@@ -37,6 +37,7 @@ type exchange struct {
 	pool        *model.Pool
 	client      netip.Addr
 	trusted     bool      // the connection is a trusted proxy's
+	vouched     bool      // one of several ways in that the rule has was open
 	upgrade     bool      // the client asks for a WebSocket
 	trailers    bool      // the client reads trailers
 	askedAgain  bool      // the request is a question whether one is let in
@@ -124,6 +125,9 @@ func (x *exchange) serve(w http.ResponseWriter, r *http.Request) {
 		x.answer(w, d.Status, d.Reason)
 		return
 	}
+	if i := x.action.Identity; i != nil {
+		policy.Identify(r.Header, r.TLS, i)
+	}
 	if allow(w, r, x.action.CORS) { // before all that asks who the client is: a browser doesn't say
 		return
 	}
@@ -139,7 +143,7 @@ func (x *exchange) serve(w http.ResponseWriter, r *http.Request) {
 		x.answer(w, d.Status, d.Reason)
 		return
 	}
-	if x.action.Auth != nil {
+	if x.action.Auth != nil && !x.vouched {
 		if status, reason := x.authorize(w, r); status != 0 {
 			x.answer(w, status, reason)
 			return
@@ -293,7 +297,7 @@ func (x *exchange) access(r *http.Request) *Access {
 		Socket: x.decision.Socket.Name, Reason: x.reason,
 	}
 	if x.action != nil {
-		a.Route, a.Rule = x.action.Route, x.action.Rule
+		a.Route, a.Rule, a.Unlogged = x.action.Route, x.action.Rule, x.action.Unlogged
 	}
 	if x.endpoint.IsValid() {
 		a.Endpoint = x.endpoint.String()

@@ -129,10 +129,14 @@ func (x *exchange) copyBody(w http.ResponseWriter, response *http.Response) erro
 	}
 	buffer := bufferPool.Get().(*[]byte)
 	defer bufferPool.Put(buffer)
+	slowly := newPacer(x.action.Rate)
 	taken := progress{stream: x.multiplexed, control: http.NewResponseController(w)}
 	for {
-		n, err := response.Body.Read(*buffer)
+		n, err := response.Body.Read((*buffer)[:slowly.most(len(*buffer))])
 		if n > 0 {
+			if err := slowly.wait(response.Request.Context(), n); err != nil {
+				return err
+			}
 			taken.next(n)
 			if _, err := w.Write((*buffer)[:n]); err != nil {
 				return err

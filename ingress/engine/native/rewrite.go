@@ -77,6 +77,20 @@ func (x *exchange) edit(out *http.Request) {
 	}
 }
 
+// isThere reports whether the endpoint that the client stays with is one of the pool.
+func (x *exchange) isThere() bool {
+	return x.cookie != "" && slices.ContainsFunc(x.pool.Endpoints, func(e model.Endpoint) bool { return endpointID(e.Addr) == x.cookie })
+}
+
+// isFine reports whether an answer is one to which nginx adds headers.
+func isFine(status int) bool {
+	switch status {
+	case 200, 201, 204, 206, 301, 302, 303, 304, 307, 308:
+		return true
+	}
+	return false
+}
+
 // modify makes the answer that the client gets.
 func (x *exchange) modify(r *http.Response) error {
 	if c := x.action.CORS; c != nil {
@@ -87,15 +101,19 @@ func (x *exchange) modify(r *http.Response) error {
 	}
 	policy.Edit(r.Header, &x.action.Response)
 	policy.Edit(r.Header, &x.backend.Response)
-	if a := x.action.Affinity; a != nil && !a.ByClient && x.cookie != endpointID(x.endpoint) {
+	if a := x.action.Affinity; a != nil && !a.ByClient && x.cookie != endpointID(x.endpoint) && !(a.Keep && x.isThere()) {
 		if id := endpointID(x.endpoint); a.Header != "" {
 			r.Header[a.Header] = []string{id}
 		} else {
-			r.Header.Add("Set-Cookie", a.SetCookie(id))
+			named := *a
+			if a.Known && policy.ReadsNoneAsStrict(x.request.Header.Get("User-Agent")) {
+				named.SameSite = ""
+			}
+			r.Header.Add("Set-Cookie", named.SetCookie(id))
 		}
 	}
-	for _, cookie := range x.cookies {
-		r.Header.Add("Set-Cookie", cookie)
+	if a := x.action.Auth; len(x.cookies) > 0 && (a.Cookies || isFine(r.StatusCode)) {
+		r.Header["Set-Cookie"] = append(r.Header["Set-Cookie"], x.cookies...)
 	}
 	if r.StatusCode != http.StatusSwitchingProtocols {
 		x.last(r.Header)

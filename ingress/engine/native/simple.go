@@ -171,7 +171,8 @@ func (c *simple) leads(r *http.Request) bool {
 
 func isSimpleAction(a *model.Action) bool {
 	return a.Allow == nil && len(a.Deny) == 0 && a.Limit == nil && a.BasicAuth == nil && a.Auth == nil && a.CORS == nil && len(a.Mirrors) == 0 &&
-		a.Timeout == 0 && a.BackendTimeout == 0 && a.ReadTimeout == 0 && a.Affinity == nil && a.Errors == nil && a.Fallback == ""
+		a.Timeout == 0 && a.BackendTimeout == 0 && a.ReadTimeout == 0 && a.Affinity == nil && a.Errors == nil && a.Fallback == "" &&
+		a.Identity == nil && a.Rate == nil
 }
 
 // begun is a request whose answer net/http's server has to hand to the client.

@@ -31,6 +31,9 @@ func (x *exchange) firstAnswer(r *http.Request) (*http.Response, error) {
 	}
 	transport := x.engine.upstreams.of(x.pool, r.Header.Get("Upgrade") != "", x.action.ConnectTimeout)
 	t := tries{rule: x.action.Retry, repeatable: isRepeatable(r)}
+	if t.rule != nil && t.rule.Within > 0 {
+		t.since = time.Now()
+	}
 	for {
 		ep, ok := x.pick(&t)
 		if !ok {
@@ -82,6 +85,7 @@ type tries struct {
 	failed     []netip.AddrPort
 	trial      bool // the endpoint had failed, and this was to see whether it still does
 	harmless   bool // it does, and another one may answer
+	since      time.Time
 }
 
 // again reports whether another try follows one that ended so: as the rule says,
@@ -89,6 +93,9 @@ type tries struct {
 // connection off under a request that does no harm twice.
 func (t *tries) again(response *http.Response, sent bool, err error) bool {
 	t.made++
+	if t.rule != nil && t.rule.Within > 0 && time.Since(t.since) >= t.rule.Within {
+		return false
+	}
 	byRule, free := false, false
 	switch r := t.rule; {
 	case err == nil:

@@ -8,6 +8,7 @@
 //	anything.go  the same with values that were made to be taken for something else
 //	policy.go    what of a client's request counts, and what passes
 //	traffic.go   protocols: HTTP/1.1, HTTP/2, WebSocket, TLS, streams
+//	identity.go  what endpoints are told of clients' certificates
 //	terminate.go TLS that ends here, with bytes in it
 //	early.go     answers before the end of their requests
 //	smuggling.go requests whose end isn't clear
@@ -74,6 +75,7 @@ func Run(t *testing.T, start func(*testing.T) Engine, otherwise Otherwise) {
 		{"Protocols", testProtocols},
 		{"WebSocket", testWebSocket},
 		{"TLS", testTLS},
+		{"Identity", testIdentity},
 		{"Passthrough", testPassthrough},
 		{"Terminate", testTerminate},
 		{"NothingSent", testNothingSent},

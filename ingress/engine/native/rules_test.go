@@ -1,0 +1,152 @@
+package native
+
+import (
+	"io"
+	"net/http"
+	"net/netip"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/fairway-net/fairway/ingress/model"
+)
+
+// TestAnyOf: a client is let in by its address, by a password, or by who is asked.
+func TestAnyOf(t *testing.T) {
+	password := &model.BasicAuth{Realm: "r", Users: map[string]string{"ada": "{SHA}W6ph5Mm5Pz8GgiULbPgzG37mj9g="}}
+	asked := &model.Auth{URL: "http://auth/", Pool: "auth", Method: http.MethodGet}
+	here, elsewhere := []netip.Prefix{netip.MustParsePrefix("127.0.0.0/8")}, []netip.Prefix{netip.MustParsePrefix("192.0.2.0/24")}
+	const good, bad = "Basic YWRhOnBhc3N3b3Jk", "Basic YWRhOndyb25n" // ada:password, ada:wrong
+	for name, test := range map[string]struct {
+		action        model.Action
+		authorization string
+		want          int
+	}{
+		"its address":                    {model.Action{Allow: here, BasicAuth: password}, "", 200},
+		"a password":                     {model.Action{Allow: elsewhere, BasicAuth: password}, good, 200},
+		"a password, denied elsewhere":   {model.Action{Deny: here, BasicAuth: password}, good, 200},
+		"none of them":                   {model.Action{Allow: elsewhere, BasicAuth: password}, bad, 401},
+		"nothing to ask but the address": {model.Action{Allow: elsewhere}, good, 403},
+		"no list":                        {model.Action{BasicAuth: password}, "", 401},
+		"who is asked, not the password": {model.Action{Allow: elsewhere, BasicAuth: password, Auth: asked}, "leave", 200},
+		"the password, nobody is asked":  {model.Action{Allow: elsewhere, BasicAuth: password, Auth: asked}, good, 200},
+		"nobody":                         {model.Action{Allow: elsewhere, BasicAuth: password, Auth: asked}, bad, 403},
+	} {
+		t.Run(name, func(t *testing.T) {
+			action := test.action
+			action.Backends, action.AnyOf = to("web"), true
+			ask := served(t, &action, map[string]http.HandlerFunc{"web": answering("web"), "auth": func(w http.ResponseWriter, r *http.Request) {
+				if r.Header.Get("Authorization") != "leave" {
+					w.WriteHeader(http.StatusForbidden)
+				}
+			}})
+			if got := ask("/", http.Header{"Authorization": {test.authorization}}); got.StatusCode != test.want {
+				t.Errorf("answer %d, want %d", got.StatusCode, test.want)
+			}
+		})
+	}
+}
+
+// TestAuthCookies: the cookies of who is asked come with errors only if the rule says so.
+func TestAuthCookies(t *testing.T) {
+	for _, always := range []bool{false, true} {
+		auth := &model.Auth{URL: "http://auth/", Pool: "auth", Method: http.MethodGet, Cookies: always}
+		ask := served(t, &model.Action{Backends: to("web"), Auth: auth}, map[string]http.HandlerFunc{
+			"auth": func(w http.ResponseWriter, _ *http.Request) { w.Header().Set("Set-Cookie", "session=1") },
+			"web": func(w http.ResponseWriter, r *http.Request) {
+				if r.URL.Path == "/error" {
+					w.WriteHeader(http.StatusTeapot)
+				}
+			},
+		})
+		if got := ask("/", nil).Header.Get("Set-Cookie"); got != "session=1" {
+			t.Errorf("always %v: cookie %q", always, got)
+		}
+		if got := ask("/error", nil).Header.Get("Set-Cookie"); (got == "session=1") != always {
+			t.Errorf("always %v: cookie of an error %q", always, got)
+		}
+	}
+}
+
+// TestRate: an answer takes as long as its rate says, but for what is sent at once.
+func TestRate(t *testing.T) {
+	ask := served(t, &model.Action{Backends: to("web"), Rate: &model.Rate{PerSecond: 10 << 10, After: 8 << 10}}, map[string]http.HandlerFunc{
+		"web": func(w http.ResponseWriter, r *http.Request) {
+			_, _ = io.WriteString(w, strings.Repeat("x", map[string]int{"/short": 4 << 10, "/long": 12 << 10}[r.URL.Path])) // an error shows in the answer
+		},
+	})
+	for path, least := range map[string]time.Duration{"/short": 0, "/long": 400 * time.Millisecond} {
+		begun := time.Now()
+		body, err := io.ReadAll(ask(path, nil).Body)
+		if took := time.Since(begun); err != nil || len(body) < 4<<10 || took < least {
+			t.Errorf("%s: %d bytes in %v, %v; want %v or more", path, len(body), took, err, least)
+		}
+	}
+}
+
+// TestMirrorEdits: copies have another host, and no body.
+func TestMirrorEdits(t *testing.T) {
+	copies := make(chan string, 1)
+	mirror := model.Mirror{Pool: "mirror", Numerator: 1, Denominator: 1, Host: "copy.example", Bodiless: true}
+	ask := served(t, &model.Action{Backends: to("web"), Mirrors: []model.Mirror{mirror}}, map[string]http.HandlerFunc{
+		"web": answering("web"),
+		"mirror": func(_ http.ResponseWriter, r *http.Request) {
+			body, _ := io.ReadAll(r.Body) // an error shows in what is told
+			copies <- r.Method + " " + r.Host + r.URL.Path + " " + string(body)
+		},
+	})
+	body, err := io.ReadAll(ask("/x", http.Header{"Body": {"text"}}).Body)
+	if err != nil || string(body) != "POST /x text" {
+		t.Errorf("the endpoint got %q, %v", body, err)
+	}
+	select {
+	case got := <-copies:
+		if got != "POST copy.example/x " {
+			t.Errorf("the copy is %q", got)
+		}
+	case <-time.After(time.Minute):
+		t.Error("there is no copy")
+	}
+}
+
+// TestRetryWithin: no other try begins after some time.
+func TestRetryWithin(t *testing.T) {
+	for _, within := range []time.Duration{0, time.Millisecond, time.Hour} {
+		tries := 0
+		ask := served(t, &model.Action{Backends: to("web"), Retry: &model.Retry{Codes: []int{503}, Attempts: 3, Within: within}}, map[string]http.HandlerFunc{
+			"web": func(w http.ResponseWriter, _ *http.Request) {
+				tries++
+				time.Sleep(2 * time.Millisecond)
+				w.WriteHeader(http.StatusServiceUnavailable)
+			},
+		})
+		ask("/", nil)
+		if want := map[bool]int{true: 1, false: 4}[within == time.Millisecond]; tries != want {
+			t.Errorf("within %v: %d tries, want %d", within, tries, want)
+		}
+	}
+}
+
+// TestKeepCookie: a client whose request another endpoint had to answer keeps its cookie,
+// or gets another one.
+func TestKeepCookie(t *testing.T) {
+	for _, keep := range []bool{false, true} {
+		breaks := func(w http.ResponseWriter, _ *http.Request) { panic(http.ErrAbortHandler) }
+		broken, well := poolAt("web", listening(t, http.HandlerFunc(breaks))), poolAt("web", listening(t, answering("web")))
+		p := &model.Pool{Name: "web", Endpoints: append(broken.Endpoints, well.Endpoints...)}
+		e := withRule(t, &model.Action{Backends: to("web"), Affinity: &model.Affinity{Cookie: "C", Keep: keep}}, map[string]*model.Pool{"web": p})
+		q, err := http.NewRequestWithContext(t.Context(), http.MethodGet, "http://"+e.Sockets()["s"].String()+"/", nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		q.AddCookie(&http.Cookie{Name: "C", Value: endpointID(broken.Endpoints[0].Addr)})
+		response, err := http.DefaultClient.Do(q)
+		if err != nil {
+			t.Fatal(err)
+		}
+		_ = response.Body.Close()
+		if response.StatusCode != http.StatusOK || (len(response.Cookies()) == 0) != keep {
+			t.Errorf("keep %v: answer %d with cookies %v", keep, response.StatusCode, response.Cookies())
+		}
+	}
+}

@@ -32,7 +32,7 @@ Made of the table in ingress/compile/annotationtable.go by `+"`make generate`"+`
 
 A value that can't be read is an Event (%s), and the annotation is left out. Those marked with * protect: requests get 500 then. So they do with an annotation that isn't in the table
 and whose name speaks of auth, limits or lists. An annotation that is read with another one says nothing without it, and an Event says so. A ConfigMap or Secret of another namespace is never read.
-The most used ones are held against a real nginx with the directives that ingress-nginx's documentation names (`+"`test/nginx`"+`).
+The most used ones are held against a real nginx with the directives that ingress-nginx's documentation names, by both engines (`+"`test/nginx`"+`).
 
 | annotation | value | | what it does | in the haproxy engine |
 |---|---|---|---|---|

@@ -22,7 +22,9 @@ import (
 	"sigs.k8s.io/yaml"
 
 	"github.com/fairway-net/fairway/ingress/compile"
+	"github.com/fairway-net/fairway/ingress/engine/haproxy"
 	"github.com/fairway-net/fairway/ingress/engine/native"
+	"github.com/fairway-net/fairway/ingress/engines"
 	"github.com/fairway-net/fairway/ingress/model"
 )
 
@@ -32,6 +34,7 @@ type host struct {
 	paths       []string // "pathType path"
 	directives  string   // of nginx, in the server; PASS asks the backend
 	requests    []string // "METHOD path header: value"
+	lacks       string   // what of it the haproxy engine lacks, by which its requests get 500; "" if nothing
 }
 
 var hosts = map[string]host{
@@ -57,12 +60,14 @@ var hosts = map[string]host{
 		paths:       []string{"ImplementationSpecific /find/(.*)"},
 		directives:  `location ~* "^/find/(.*)" { rewrite "(?i)/find/(.*)" /i.php?q=$1 break; PASS } location / { return 404; }`,
 		requests:    []string{"GET /find/a", "GET /find/a?b=c", "GET /find/"},
+		lacks:       "queries",
 	},
 	"moved": {
 		annotations: "permanent-redirect: 'https://new.example$request_uri'",
 		paths:       []string{"Prefix /"},
 		directives:  `location / { return 301 https://new.example$request_uri; }`,
 		requests:    []string{"GET /", "GET /a/b?c=d", "POST /x"},
+		lacks:       "variables",
 	},
 	"code": {
 		annotations: "temporal-redirect: 'https://new.example/here', temporal-redirect-code: '307'",
@@ -105,32 +110,126 @@ var hosts = map[string]host{
 		paths:       []string{"Prefix /"},
 		directives:  `location / { proxy_cookie_path / /app/; proxy_cookie_domain inner.example outer.example; proxy_redirect http://inner.example/ http://outer.example/; PASS }`,
 		requests:    []string{"GET /cookies", "GET /"},
+		lacks:       "rewrites of answers",
+	},
+	"root": {
+		annotations: "app-root: /start",
+		paths:       []string{"Prefix /"},
+		directives:  `if ($uri = /) { return 302 http://$host/start; } location / { PASS }`,
+		requests:    []string{"GET /", "GET /start", "GET /x"},
+	},
+	"relative": {
+		annotations: "app-root: /start, relative-redirects: 'true'",
+		paths:       []string{"Prefix /"},
+		directives:  `absolute_redirect off; if ($uri = /) { return 302 /start; } location / { PASS }`,
+		requests:    []string{"GET /", "GET /x"},
+		lacks:       "-", // it names the host
+	},
+	"any": {
+		annotations: "satisfy: any, auth-type: basic, auth-secret: users, auth-realm: here, whitelist-source-range: '192.0.2.0/24'",
+		paths:       []string{"Prefix /"},
+		directives:  `location / { satisfy any; allow 192.0.2.0/24; deny all; auth_basic "here"; auth_basic_user_file users; PASS }`,
+		requests:    []string{"GET /", "GET / Authorization: Basic bWU6c2VjcmV0", "GET / Authorization: Basic bWU6d3Jvbmc="},
+		lacks:       "any of several",
+	},
+	"anyhere": {
+		annotations: "satisfy: any, auth-type: basic, auth-secret: users, auth-realm: here, whitelist-source-range: '127.0.0.0/8'",
+		paths:       []string{"Prefix /"},
+		directives:  `location / { satisfy any; allow 127.0.0.0/8; deny all; auth_basic "here"; auth_basic_user_file users; PASS }`,
+		requests:    []string{"GET /", "GET / Authorization: Basic bWU6d3Jvbmc="},
+		lacks:       "any of several",
+	},
+	"both": {
+		annotations: "satisfy: all, auth-type: basic, auth-secret: users, auth-realm: here, whitelist-source-range: '127.0.0.0/8'",
+		paths:       []string{"Prefix /"},
+		directives:  `location / { satisfy all; allow 127.0.0.0/8; deny all; auth_basic "here"; auth_basic_user_file users; PASS }`,
+		requests:    []string{"GET /", "GET / Authorization: Basic bWU6c2VjcmV0"},
+	},
+	"asked": {
+		annotations: "auth-url: 'http://web.a.svc.cluster.local/auth', auth-response-headers: X-User",
+		paths:       []string{"Prefix /"},
+		directives:  `location = /_auth { internal; proxy_pass_request_body off; proxy_set_header Content-Length ''; proxy_pass http://BACKEND/auth; } location / { auth_request /_auth; auth_request_set $user $upstream_http_x_user; auth_request_set $cookie $upstream_http_set_cookie; add_header Set-Cookie $cookie; proxy_set_header X-User $user; PASS }`,
+		requests:    []string{"GET /", "GET / Authorization: good", "GET / Authorization: forbidden", "GET /teapot Authorization: good", "POST / Authorization: good"},
+		lacks:       "other servers that are asked",
+	},
+	"alwayscookie": {
+		annotations: "auth-url: 'http://web.a.svc.cluster.local/auth', auth-always-set-cookie: 'true'",
+		paths:       []string{"Prefix /"},
+		directives:  `location = /_auth { internal; proxy_pass_request_body off; proxy_set_header Content-Length ''; proxy_pass http://BACKEND/auth; } location / { auth_request /_auth; auth_request_set $cookie $upstream_http_set_cookie; add_header Set-Cookie $cookie always; PASS }`,
+		requests:    []string{"GET / Authorization: good", "GET /teapot Authorization: good"},
+		lacks:       "other servers that are asked",
+	},
+	"script": {
+		annotations: "enable-cors: 'true', cors-allow-origin: 'https://a.example', cors-allow-methods: 'GET, PUT', cors-allow-headers: X-Mine, cors-expose-headers: X-Seen, cors-max-age: '60'",
+		paths:       []string{"Prefix /"},
+		directives: `set $known ''; if ($http_origin = https://a.example) { set $known yes; } if ($request_method = OPTIONS) { set $known "${known}options"; }
+			location / { add_header Access-Control-Allow-Origin https://a.example; add_header Access-Control-Allow-Credentials true; add_header Access-Control-Expose-Headers X-Seen;
+			if ($known = yesoptions) { add_header Access-Control-Allow-Origin https://a.example; add_header Access-Control-Allow-Credentials true; add_header Access-Control-Expose-Headers X-Seen; add_header Access-Control-Allow-Methods 'GET, PUT'; add_header Access-Control-Allow-Headers X-Mine; add_header Access-Control-Max-Age 60; return 204; }
+			PASS }`,
+		requests: []string{"GET / Origin: https://a.example", "OPTIONS / Origin: https://a.example"},
+	},
+	"slow": {
+		annotations: "limit-rate: '64', limit-rate-after: '1'",
+		paths:       []string{"Prefix /"},
+		directives:  `location / { limit_rate 64k; limit_rate_after 1k; PASS }`,
+		requests:    []string{"GET /", "GET /big"},
+		lacks:       "rates",
+	},
+	"elsewhere": {
+		annotations: "default-backend: web, custom-http-errors: '418'",
+		paths:       []string{"Prefix /"},
+		directives:  `proxy_intercept_errors on; error_page 418 = @other; location @other { rewrite ^ / break; proxy_method GET; PASS } location / { PASS }`,
+		requests:    []string{"GET /fine", "GET /teapot", "POST /teapot body: text"},
+		lacks:       "other backends in the place of errors",
 	},
 }
 
 // TestAgainstNginx asks both.
 func TestAgainstNginx(t *testing.T) {
 	backend := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		if r.URL.Path == "/cookies" {
+		switch r.URL.Path {
+		case "/auth":
+			w.Header().Set("X-User", "ada")
+			w.Header().Set("Set-Cookie", "session=1")
+			w.WriteHeader(map[string]int{"good": http.StatusOK, "forbidden": http.StatusForbidden, "": http.StatusUnauthorized}[r.Header.Get("Authorization")])
+			return
+		case "/teapot":
+			w.WriteHeader(http.StatusTeapot)
+			return
+		case "/big":
+			_, _ = io.WriteString(w, strings.Repeat("x", 16<<10)) // an error shows in the answer
+			return
+		case "/cookies":
 			w.Header().Set("Set-Cookie", "a=b; Path=/x; Domain=inner.example; HttpOnly")
 			w.Header().Set("Location", "http://inner.example/there")
 			w.WriteHeader(http.StatusFound)
 			return
 		}
-		fmt.Fprintf(w, "%s %s host %s prefix %s", r.Method, r.RequestURI, strings.TrimSuffix(r.Host, ":80"), r.Header.Get("X-Forwarded-Prefix"))
+		fmt.Fprintf(w, "%s %s host %s prefix %s user %s", r.Method, r.RequestURI, strings.TrimSuffix(r.Host, ":80"), r.Header.Get("X-Forwarded-Prefix"), r.Header.Get("X-User"))
 	}))
 	defer backend.Close()
 	to := backend.Listener.Addr().String()
-	addresses := map[string]string{"nginx": startNginx(t, to), "fairway": startFairway(t, netip.MustParseAddrPort(to))}
-	for name, h := range hosts {
-		t.Run(name, func(t *testing.T) {
-			for _, request := range h.requests {
-				want, got := ask(t, addresses["nginx"], name, request), ask(t, addresses["fairway"], name, request)
-				if got != want {
-					t.Errorf("%s: answer\n%s\nnginx'\n%s", request, got, want)
-				}
+	nginx := startNginx(t, to)
+	for _, engine := range engines.Names {
+		at := startFairway(t, engine, netip.MustParseAddrPort(to))
+		for name, h := range hosts {
+			if engine == engines.HAProxy && h.lacks == "-" {
+				continue
 			}
-		})
+			t.Run(engine+"/"+name, func(t *testing.T) {
+				for _, request := range h.requests {
+					want, got := ask(t, nginx, name, request), ask(t, at, name, request)
+					switch {
+					case engine == engines.HAProxy && h.lacks != "":
+						if !strings.HasPrefix(got, "500 ") {
+							t.Errorf("%s: answer %s, want 500: the engine lacks %s", request, got, h.lacks)
+						}
+					case got != want:
+						t.Errorf("%s: answer\n%s\nnginx'\n%s", request, got, want)
+					}
+				}
+			})
+		}
 	}
 }
 
@@ -153,6 +252,9 @@ func ask(t *testing.T, address, host, request string) string {
 	if len(words) > 2 && body == "" {
 		q.Header.Set(words[2], header)
 	}
+	if words[0] == http.MethodOptions {
+		q.Header.Set("Access-Control-Request-Method", "GET")
+	}
 	response, err := http.DefaultTransport.RoundTrip(q)
 	if err != nil {
 		t.Fatal(err)
@@ -165,7 +267,11 @@ func ask(t *testing.T, address, host, request string) string {
 	if response.StatusCode != http.StatusOK {
 		text = nil // the words of an error are each one's own
 	}
-	return fmt.Sprintf("%d location %s cookie %s realm %s: %s", response.StatusCode, response.Header.Get("Location"), strings.Join(response.Header["Set-Cookie"], "|"), strings.TrimSuffix(response.Header.Get("Www-Authenticate"), `, charset="UTF-8"`), text)
+	script := ""
+	for _, name := range []string{"Allow-Origin", "Allow-Credentials", "Expose-Headers", "Allow-Methods", "Allow-Headers", "Max-Age"} {
+		script += " " + response.Header.Get("Access-Control-"+name)
+	}
+	return fmt.Sprintf("%d script%s location %s cookie %s realm %s: %s", response.StatusCode, script, response.Header.Get("Location"), strings.Join(response.Header["Set-Cookie"], "|"), strings.TrimSuffix(response.Header.Get("Www-Authenticate"), `, charset="UTF-8"`), text)
 }
 
 const users = "me:{SHA}5en6G6MezRroT3XKqkdPOmY/BfQ=\n" // secret
@@ -216,8 +322,8 @@ func startNginx(t *testing.T, backend string) string {
 	}
 }
 
-// startFairway serves the Ingresses by the native engine.
-func startFairway(t *testing.T, backend netip.AddrPort) string {
+// startFairway serves the Ingresses by an engine.
+func startFairway(t *testing.T, engine string, backend netip.AddrPort) string {
 	class := "nginx"
 	o := &compile.Objects{
 		IngressClasses: []*networkingv1.IngressClass{{ObjectMeta: metav1.ObjectMeta{Name: class}, Spec: networkingv1.IngressClassSpec{Controller: compile.IngressController}}},
@@ -253,7 +359,17 @@ func startFairway(t *testing.T, backend netip.AddrPort) string {
 	for _, p := range out.Problems {
 		t.Errorf("%s %s: %s", p.Kind, p.Object, p.Message)
 	}
-	e, err := native.New(native.Options{})
+	var e interface {
+		Apply(*model.Table) error
+		Sockets() map[string]netip.AddrPort
+		Close(context.Context)
+	}
+	var err error
+	if engine == engines.HAProxy {
+		e, err = haproxy.New(haproxy.Options{Drain: time.Second})
+	} else {
+		e, err = native.New(native.Options{})
+	}
 	if err != nil {
 		t.Fatal(err)
 	}

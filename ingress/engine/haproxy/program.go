@@ -70,7 +70,9 @@ func (p *planner) action(w *writer, s *model.Socket, r *model.Rule) {
 	if a.RequireHTTPS != 0 {
 		w.intField("https", int64(a.RequireHTTPS))
 	}
-	guard(w, a)
+	if lacking == "" {
+		guard(w, a)
+	}
 	total := 0
 	for i := range a.Backends {
 		total += a.Backends[i].Weight

@@ -64,7 +64,7 @@ func (s *Server) admit(config *genericapiserver.RecommendedConfig) error {
 		return err
 	}
 	// Quotas come last: what another plugin refuses isn't counted.
-	config.AdmissionControl = admission.NewChainHandler(namespaces, &rights.NodeAdmission{Service: s.access.service, Nodes: s.access.nodes, ServiceRanges: s.allocator.Prefixes}, changes, mutation, policies, checks, quotas)
+	config.AdmissionControl = admission.NewChainHandler(namespaces, &rights.NodeAdmission{Service: s.access.service, Nodes: s.access.nodes, ServiceRanges: s.allocator.Prefixes, ServesGateways: s.config.ServesGateways}, changes, mutation, policies, checks, quotas)
 	return nil
 }
 

@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"net/netip"
 	"os"
+	"slices"
 	"time"
 
 	utilnet "k8s.io/apimachinery/pkg/util/net"
@@ -63,6 +64,9 @@ type Config struct {
 	// NodeGrace is how long a machine may be silent before the controllers of
 	// this server mark it as not ready.
 	NodeGrace time.Duration
+	// GatewayMachines are the Nodes whose machines may serve Gateways, and so read the
+	// keys of their certificates; AllMachines stands for all.
+	GatewayMachines []string
 	// Kubelet answers for what runs in Pods; "" if nothing runs them.
 	Kubelet registry.Kubelet
 	// AgentSocket is the path of the socket of a node's agent on this machine, "" for
@@ -88,6 +92,14 @@ type Config struct {
 	initialCluster                   string
 }
 
+// AllMachines stands for every machine that has joined.
+const AllMachines = "*"
+
+// ServesGateways reports whether a Node's machine may serve Gateways.
+func (c *Config) ServesGateways(node string) bool {
+	return slices.Contains(c.GatewayMachines, node) || slices.Contains(c.GatewayMachines, AllMachines)
+}
+
 // DefaultConfig returns the configuration of `fairway server` without flags.
 func DefaultConfig() Config {
 	return Config{
@@ -98,7 +110,9 @@ func DefaultConfig() Config {
 		PeerPort:      2380,
 		ServiceCIDRs:  []netip.Prefix{serviceRange4},
 		NodePortRange: utilnet.PortRange{Base: 30000, Size: 2768},
-		Audit:         Audit{MaxSize: 100, MaxBackups: 10},
+
+		GatewayMachines: []string{AllMachines},
+		Audit:           Audit{MaxSize: 100, MaxBackups: 10},
 
 		SnapshotInterval:  12 * time.Hour,
 		SnapshotRetention: 5,

@@ -16,8 +16,8 @@ func NewAgent() *Agent {
 	return &Agent{Mode: agent.AutoMode, NodeName: hostname(), Healthz: "0.0.0.0:10256", Metrics: "127.0.0.1:10249", AgentAddress: AgentPort}
 }
 
-// NewJoin is the agent of a machine that joined a cluster of Fairway's.
-func NewJoin() *Agent {
+// newMember is the agent of a machine of a cluster of Fairway's.
+func newMember() *Agent {
 	a := NewAgent()
 	a.DNS, a.Announce, a.Publish = true, true, agent.Publish{Folder: publish.DefaultFolder}
 	return a
@@ -25,7 +25,7 @@ func NewJoin() *Agent {
 
 // newUp is the agent beside its API server.
 func newUp() *Agent {
-	a := NewJoin()
+	a := newMember()
 	a.Healthz, a.AgentAddress = "127.0.0.1:10256", ""
 	return a
 }

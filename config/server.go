@@ -80,15 +80,52 @@ func NewUp() *Up {
 func (u *Up) Add(flags *pflag.FlagSet) {
 	u.add(flags)
 	u.Agent.AddRunning(flags)
-	flags.BoolVar(&u.Gateways.Serve, "gateway", u.Gateways.Serve, "serve Gateways and Ingresses on this machine")
-	flags.StringVar(&u.Gateways.Engine, "gateway-engine", u.Gateways.Engine, "what serves them: native, in this program, or haproxy, which must be installed (2.6 or later)")
+	addGateways(flags, &u.Gateways)
 	flags.StringVar((*string)(&u.Processes), "gateway-processes", string(u.Processes), "gateway: each Gateway has a process of its own, and all Ingresses have one, so that none can bring down another or the API server; one: this process serves all")
+}
+
+// addGateways adds the flags that say how Gateways are served on a plain machine.
+func addGateways(flags *pflag.FlagSet, g *server.Gateways) {
+	flags.BoolVar(&g.Serve, "gateway", g.Serve, "serve Gateways and Ingresses on this machine")
+	flags.StringVar(&g.Engine, "gateway-engine", g.Engine, "what serves them: native, in this program, or haproxy, which must be installed (2.6 or later)")
+}
+
+func checkGateways(g *server.Gateways) error {
+	if err := engines.Check(g.Engine); err != nil {
+		return fmt.Errorf("--gateway-engine: %w", err)
+	}
+	return nil
+}
+
+// Join is the configuration of a machine that joins a cluster of Fairway's.
+type Join struct {
+	Agent
+	Gateways server.Gateways
+}
+
+// NewJoin is an agent, and Gateways.
+func NewJoin() *Join {
+	return &Join{Agent: *newMember(), Gateways: server.Gateways{Serve: true, Engine: engines.Native}}
+}
+
+// Add adds the flags.
+func (j *Join) Add(flags *pflag.FlagSet) {
+	j.AddRunning(flags)
+	addGateways(flags, &j.Gateways)
+}
+
+// Config is the machine's agent.
+func (j *Join) Config() (agent.Config, error) {
+	if err := checkGateways(&j.Gateways); err != nil {
+		return agent.Config{}, err
+	}
+	return j.Agent.Config()
 }
 
 // Validate says what makes no sense, with the name of its flag.
 func (u *Up) Validate() error {
-	if err := engines.Check(u.Gateways.Engine); err != nil {
-		return fmt.Errorf("--gateway-engine: %w", err)
+	if err := checkGateways(&u.Gateways); err != nil {
+		return err
 	}
 	if err := u.Processes.check("--gateway-processes"); err != nil {
 		return err
@@ -155,6 +192,7 @@ func addAPI(flags *pflag.FlagSet, c *apiserver.Config) {
 	flags.IntVar(&c.Audit.MaxSize, "audit-log-maxsize", c.Audit.MaxSize, "size in megabytes at which the audit log is rotated")
 	flags.IntVar(&c.Audit.MaxBackups, "audit-log-maxbackup", c.Audit.MaxBackups, "number of old audit log files to keep; 0 for all")
 	flags.DurationVar(&c.NodeGrace, "node-grace", c.NodeGrace, "time without a sign of life after which a machine is marked as not ready")
+	flags.StringSliceVar(&c.GatewayMachines, "gateway-machines", c.GatewayMachines, "machines that may serve Gateways when they join, and read the keys of their certificates for that: names of Nodes, * for all, none for none")
 	flags.StringVar((*string)(&c.Kubelet), "kubelet-socket", "", "unix socket of what runs pods, for their logs and what is run in them; the lab sets it")
 	_ = flags.MarkHidden("kubelet-socket") // it fails only for a flag that isn't there
 	flags.Var(agentSockets{c}, "agent-sockets", "directory that has the state directory of each node's agent, where all nodes are on this machine; the lab sets it")

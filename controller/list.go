@@ -68,7 +68,7 @@ func controllers() []starter {
 			return garbage.New(e.typed.Discovery(), e.metadata, log), nil
 		}},
 		{"certificatesigningrequest-controller", "certificatesigningrequests nodes", "certificatesigningrequests configmaps", func(e *environment, log *slog.Logger) (loop, error) {
-			return nodecert.New(e.cluster, e.options.Signer, log)
+			return nodecert.New(e.cluster, e.options.Signer, e.options.MayServeGateways, log)
 		}},
 		{"expired-objects-controller", "secrets certificatesigningrequests", "secrets certificatesigningrequests", func(e *environment, log *slog.Logger) (loop, error) {
 			return expired.New(e.typed, log), nil

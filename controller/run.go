@@ -41,6 +41,9 @@ type Options struct {
 	Gateway gateway.Options
 	// Signer issues the certificates of machines; nil leaves requests alone.
 	Signer nodecert.Signer
+	// MayServeGateways says which machines get the credential of processes of Gateways;
+	// none if it is nil.
+	MayServeGateways func(node string) bool
 	// NodeGrace is how long a machine may be silent; 0 is nodelife.DefaultGrace.
 	NodeGrace time.Duration
 	// SecretToken makes the tokens that Secrets of type

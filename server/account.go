@@ -1,9 +1,11 @@
 package server
 
 import (
+	"bytes"
 	"context"
 	"errors"
 	"fmt"
+	"io/fs"
 	"log/slog"
 	"os"
 	"path/filepath"
@@ -16,10 +18,10 @@ import (
 	"k8s.io/client-go/tools/clientcmd"
 	clientcmdapi "k8s.io/client-go/tools/clientcmd/api"
 
-	"github.com/fairway-net/fairway/apiserver"
 	"github.com/fairway-net/fairway/apiserver/pki"
-	"github.com/fairway-net/fairway/apiserver/rights"
 	"github.com/fairway-net/fairway/ingress/gateway"
+	"github.com/fairway-net/fairway/internal/machineuser"
+	"github.com/fairway-net/fairway/kube/balance"
 )
 
 // gatewayUser is the user that the processes of Gateways run as, and no other: the
@@ -29,15 +31,33 @@ const gatewayUser = 10260
 // gatewayAccount is what the processes of Gateways are to the machine and to the API: a
 // user without rights, and a credential by which they read what they serve.
 type gatewayAccount struct {
-	server func() *apiserver.Server // the latest start
+	issuer issuer
 	node   string
 	log    *slog.Logger
 	path   string
 	// dir is handed to the processes, who may not be let through the directories above.
-	dir    *os.File
-	user   *syscall.Credential // nil for this process's own
-	issued time.Time
-	by     *apiserver.Server
+	dir     *os.File
+	user    *syscall.Credential // nil for this process's own
+	servers string              // a file that names API servers
+	known   []byte              // its content, as the processes have it
+	issued  time.Time
+	by      any // the issuer's state when it was issued
+}
+
+// issuer makes credentials of processes of Gateways.
+type issuer interface {
+	// issue makes one for a machine.
+	issue(ctx context.Context, node string) (*credential, error)
+	// state is another one once earlier credentials are of no use.
+	state() any
+}
+
+// credential is what a process shows, and to whom.
+type credential struct {
+	cert, key []byte
+	url       string // of a server
+	ca        []byte
+	servers   string // a file that names more of them; "" if there is none
 }
 
 // The files of the Gateways' credential, in the directory gateway-NODE of the state directory.
@@ -54,8 +74,8 @@ var (
 )
 
 // newGatewayAccount issues the first credential, in a directory of the state directory.
-func newGatewayAccount(stateDir, node string, server func() *apiserver.Server, log *slog.Logger) (*gatewayAccount, error) {
-	a := &gatewayAccount{server: server, node: node, log: log, path: filepath.Join(stateDir, "gateway-"+node)}
+func newGatewayAccount(ctx context.Context, stateDir, node string, by issuer, log *slog.Logger) (*gatewayAccount, error) {
+	a := &gatewayAccount{issuer: by, node: node, log: log, path: filepath.Join(stateDir, "gateway-"+node)}
 	if err := os.MkdirAll(a.path, 0o750); err != nil {
 		return nil, fmt.Errorf("make the directory of the Gateways' credential: %w", err)
 	}
@@ -68,13 +88,13 @@ func newGatewayAccount(stateDir, node string, server func() *apiserver.Server, l
 	} else {
 		a.log.Warn("the processes of Gateways run as this user: only root can give them one of their own", "uid", os.Geteuid())
 	}
-	if err = a.issue(time.Now()); err == nil && a.user != nil {
+	if err = a.issue(ctx, time.Now()); err == nil && a.user != nil {
 		err = a.try()
 	}
 	if err != nil && a.user != nil {
 		a.log.Warn("the processes of Gateways run as root: they can't have a user of their own; see docs/ingress.md", "uid", gatewayUser, "err", err)
 		a.user = nil
-		err = a.issue(time.Now())
+		err = a.issue(ctx, time.Now())
 	}
 	if err != nil {
 		return nil, errors.Join(err, a.dir.Close())
@@ -89,15 +109,15 @@ func (a *gatewayAccount) kubeconfig() string {
 
 // issue writes a new credential. Certificate and key are one file, so that nobody reads
 // one with another's.
-func (a *gatewayAccount) issue(now time.Time) error {
-	server := a.server()
-	user := rights.GatewayPrefix + a.node
-	pair, err := server.MachineSigner().ClientFor(CredentialLife, user, rights.GatewaysGroup)
+func (a *gatewayAccount) issue(ctx context.Context, now time.Time) error {
+	state := a.issuer.state()
+	fresh, err := a.issuer.issue(ctx, a.node)
 	if err != nil {
 		return err
 	}
+	user := machineuser.GatewayPrefix + a.node
 	config := clientcmdapi.NewConfig()
-	config.Clusters["fairway"] = &clientcmdapi.Cluster{Server: server.URL(), CertificateAuthorityData: server.CA()}
+	config.Clusters["fairway"] = &clientcmdapi.Cluster{Server: fresh.url, CertificateAuthorityData: fresh.ca}
 	config.AuthInfos[user] = &clientcmdapi.AuthInfo{ClientCertificate: CredentialCert, ClientKey: CredentialCert}
 	config.Contexts["fairway"] = &clientcmdapi.Context{Cluster: "fairway", AuthInfo: user}
 	config.CurrentContext = "fairway"
@@ -108,14 +128,33 @@ func (a *gatewayAccount) issue(now time.Time) error {
 	if err := a.ownDirectory(); err != nil {
 		return err
 	}
-	if err := a.write(CredentialCert, slices.Concat(pair.Cert, pair.Key)); err != nil {
+	if err := a.write(CredentialCert, slices.Concat(fresh.cert, fresh.key)); err != nil {
 		return err
 	}
 	if err := a.write(CredentialConfig, text); err != nil {
 		return err
 	}
-	a.issued, a.by = now, server
-	return nil
+	a.issued, a.by, a.servers = now, state, fresh.servers
+	return a.copyServers()
+}
+
+// copyServers has the processes know all servers that this machine knows.
+func (a *gatewayAccount) copyServers() error {
+	if a.servers == "" {
+		return nil
+	}
+	text, err := os.ReadFile(a.servers)
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil
+	}
+	if err != nil {
+		return fmt.Errorf("read which API servers there are: %w", err)
+	}
+	if bytes.Equal(text, a.known) {
+		return nil
+	}
+	a.known = text
+	return a.write(balance.FileName, text)
 }
 
 // ownDirectory lets the user through it, who can't write there.
@@ -184,9 +223,11 @@ func (a *gatewayAccount) keep(ctx context.Context) {
 	defer look.Stop()
 	for {
 		if now := time.Now(); a.due(now) {
-			if err := a.issue(now); err != nil {
+			if err := a.issue(ctx, now); err != nil {
 				a.log.Error("the Gateways' credential wasn't renewed; trying again", "in", CredentialLook, "err", err)
 			}
+		} else if err := a.copyServers(); err != nil {
+			a.log.Error("the processes of Gateways don't know all API servers", "err", err)
 		}
 		select {
 		case <-ctx.Done():
@@ -200,5 +241,5 @@ func (a *gatewayAccount) keep(ctx context.Context) {
 // it one of the future.
 func (a *gatewayAccount) due(now time.Time) bool {
 	age := now.Round(0).Sub(a.issued.Round(0)) // by the clock of certificates
-	return age >= CredentialLife/2 || age < 0 || a.server() != a.by
+	return age >= CredentialLife/2 || age < 0 || a.issuer.state() != a.by
 }

@@ -12,7 +12,7 @@ import (
 func TestGatewayCredentialIsDue(t *testing.T) {
 	t.Parallel()
 	var server *apiserver.Server
-	a := &gatewayAccount{server: func() *apiserver.Server { return server }, issued: time.Now()}
+	a := &gatewayAccount{issuer: ownIssuer{func() *apiserver.Server { return server }}, by: server, issued: time.Now()}
 	for after, want := range map[time.Duration]bool{0: false, time.Hour: false, CredentialLife / 2: true, CredentialLife: true, -time.Hour: true} {
 		if got := a.due(a.issued.Add(after)); got != want {
 			t.Errorf("after %s: %v", after, got)

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"os"
 	"os/exec"
+	"path/filepath"
 	"syscall"
 	"time"
 
@@ -15,13 +16,16 @@ import (
 	"github.com/fairway-net/fairway/agent"
 	"github.com/fairway-net/fairway/ingress/engine/native"
 	"github.com/fairway-net/fairway/ingress/gateway"
+	"github.com/fairway-net/fairway/kube"
+	"github.com/fairway-net/fairway/kube/balance"
 )
 
-// Gateways say how one machine serves Gateways beside its API server.
+// Gateways say how one machine serves Gateways, beside its API server or its agent.
 type Gateways struct {
 	Serve  bool
 	Engine string
-	// OneProcess has this process serve all of them, in place of one for each.
+	// OneProcess has this process serve all of them, in place of one for each: only where
+	// the server is this process's.
 	OneProcess bool
 }
 
@@ -48,37 +52,57 @@ func (u *Gateways) config(api *rest.Config, account *gatewayAccount, node agent.
 	return c
 }
 
-// run serves until ctx is done.
+// run serves beside a server of this process until ctx is done.
 func (u *Gateways) run(ctx context.Context, server *own, node agent.Config) error {
 	if u.OneProcess {
 		return gateway.Run(ctx, u.config(server.config(), nil, node))
 	}
-	account := u.account(ctx, server, node)
+	return u.serve(ctx, server.config(), ownIssuer{server.server.Load}, node)
+}
+
+// RunJoined serves on a machine that has joined, as node.API lets it, until ctx is done.
+// Its directory is dir.
+func (u *Gateways) RunJoined(ctx context.Context, dir string, servers *balance.Balancer, node agent.Config) error {
+	client, err := kube.Client(node.API)
+	if err != nil {
+		return err
+	}
+	return u.serve(ctx, node.API, &memberIssuer{client, node.API.CAData, servers, filepath.Join(dir, balance.FileName)}, node)
+}
+
+// serve has a process for each Gateway, by the credentials of an issuer, until ctx is done.
+func (u *Gateways) serve(ctx context.Context, api *rest.Config, by issuer, node agent.Config) error {
+	account := u.account(ctx, by, node)
 	if account == nil {
 		return nil
 	}
 	group, ctx := errgroup.WithContext(ctx)
 	group.Go(func() error { account.keep(ctx); return nil })
-	group.Go(func() error { return gateway.Run(ctx, u.config(server.config(), account, node)) })
+	group.Go(func() error { return gateway.Run(ctx, u.config(api, account, node)) })
 	return errors.Join(group.Wait(), account.dir.Close())
 }
 
-// accountPause is when an account is asked for again that could not be made.
-const accountPause = 10 * time.Second
+// An account that could not be made is asked for again after accountPause, and then after
+// growing pauses: a server may have been told not to give it.
+const accountPause, accountLongest = 10 * time.Second, 5 * time.Minute
 
 // account makes the Gateways' account: as soon as it can be, for all else works without
 // it. nil once ctx is done.
-func (u *Gateways) account(ctx context.Context, server *own, node agent.Config) *gatewayAccount {
-	for {
-		account, err := newGatewayAccount(node.Plane.StateDirectory(), node.NodeName, server.server.Load, node.Log)
+func (u *Gateways) account(ctx context.Context, by issuer, node agent.Config) *gatewayAccount {
+	said, pause := "", accountPause
+	for ; ; pause = min(2*pause, accountLongest) {
+		account, err := newGatewayAccount(ctx, node.Plane.StateDirectory(), node.NodeName, by, node.Log)
 		if err == nil {
 			return account
 		}
-		node.Log.Error("Gateways aren't served; trying again", "in", accountPause, "err", err)
+		if ctx.Err() == nil && said != err.Error() {
+			said = err.Error()
+			node.Log.Error("this machine doesn't serve Gateways; trying again until it can", "in", pause, "err", err)
+		}
 		select {
 		case <-ctx.Done():
 			return nil
-		case <-time.After(accountPause):
+		case <-time.After(pause):
 		}
 	}
 }

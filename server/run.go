@@ -5,7 +5,8 @@
 //	stop.go      how they end in time
 //	own.go       the server of `up`, started again if it ends by itself
 //	up.go        everything on one machine
-//	gateways.go  the processes of Gateways, and account.go who they are
+//	gateways.go  the processes of Gateways
+//	account.go   who they are, and issuer.go who says so
 //	start.go     what is said of a start
 package server
 
@@ -94,7 +95,7 @@ func Run(ctx context.Context, config Config, ready chan<- *apiserver.Server) err
 	}
 	options.Addresses, options.Gateway = config.Addresses, config.Gateways
 	options.Signer, options.RootCA, options.NodeGrace = server.MachineSigner(), server.CA(), config.API.NodeGrace
-	options.SecretToken = server.SecretToken
+	options.SecretToken, options.MayServeGateways = server.SecretToken, config.API.ServesGateways
 	options.CountQuota = server.CountQuota
 	asked := ctx
 	group, ctx := errgroup.WithContext(ctx)

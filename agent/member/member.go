@@ -26,9 +26,12 @@ import (
 	"github.com/fairway-net/fairway/kube/join"
 )
 
+// Beside is what runs beside the agent, with the machine's access to the API.
+type Beside func(ctx context.Context, dir string, servers *balance.Balancer, node agent.Config) error
+
 // Run runs the agent of a machine that has joined, and renews its
-// certificate.
-func Run(ctx context.Context, dir string, role *config.Agent, node agent.Config) error {
+// certificate. Beside is nil if nothing else runs.
+func Run(ctx context.Context, dir string, role *config.Agent, node agent.Config, beside Beside) error {
 	member, err := join.Member(dir)
 	if err != nil {
 		return err
@@ -64,6 +67,9 @@ func Run(ctx context.Context, dir string, role *config.Agent, node agent.Config)
 		return nil
 	})
 	group.Go(func() error { return join.Keep(ctx, dir, node.API, node.Log) })
+	if beside != nil {
+		group.Go(func() error { return beside(ctx, dir, servers, node) })
+	}
 	group.Go(func() error { return agent.Run(ctx, node) })
 	return group.Wait()
 }

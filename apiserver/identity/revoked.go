@@ -16,13 +16,15 @@ import (
 	"k8s.io/apiserver/pkg/authentication/user"
 	"k8s.io/apiserver/pkg/warning"
 
+	"github.com/fairway-net/fairway/internal/machineuser"
 	"github.com/fairway-net/fairway/internal/revocation"
 )
 
 // NodePrefix begins the names of machines as users.
 const NodePrefix = "system:node:"
 
-// Revocable lets client certificates of machines pass that weren't revoked.
+// Revocable lets client certificates of machines pass that weren't revoked: those of agents,
+// and of processes of Gateways.
 type Revocable struct {
 	Certificates authenticator.Request
 	Objects      Objects
@@ -34,12 +36,12 @@ func (r *Revocable) AuthenticateRequest(req *http.Request) (*authenticator.Respo
 	if err != nil || !ok {
 		return response, ok, err
 	}
-	node, isNode := strings.CutPrefix(response.User.GetName(), NodePrefix)
-	if !isNode {
+	of, isMachine := machineuser.Parse(response.User.GetName())
+	if !isMachine {
 		return response, ok, nil
 	}
 	issued := revocation.IssuedAt(req.TLS.PeerCertificates[0])
-	if err := r.Check(req.Context(), node, issued); err != nil {
+	if err := r.Check(req.Context(), of.Node, issued); err != nil {
 		warning.AddWarning(req.Context(), "", err.Error())
 		return nil, false, err
 	}

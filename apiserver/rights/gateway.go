@@ -12,14 +12,15 @@ import (
 	rbacv1 "k8s.io/api/rbac/v1"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apiserver/pkg/authorization/authorizer"
+
+	"github.com/fairway-net/fairway/internal/machineuser"
 )
 
 const (
-	// GatewaysGroup is that of the processes that serve Gateways of a machine whose
-	// server is its own.
-	GatewaysGroup = "system:fairway:gateways"
+	// GatewaysGroup is that of the processes that serve Gateways of a machine.
+	GatewaysGroup = machineuser.GatewaysGroup
 	// GatewayPrefix is how their user names begin; the name of their Node follows.
-	GatewayPrefix = "system:fairway:gateway:"
+	GatewayPrefix = machineuser.GatewayPrefix
 	gatewayGroup  = "gateway.networking.k8s.io"
 )
 

@@ -16,6 +16,8 @@ import (
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apiserver/pkg/admission"
 	"k8s.io/apiserver/pkg/authentication/user"
+
+	"github.com/fairway-net/fairway/internal/machineuser"
 )
 
 const (
@@ -40,6 +42,9 @@ type NodeAdmission struct {
 	Service func(ctx context.Context, namespace, name string) (*corev1.Service, error)
 	// Nodes lists all machines.
 	Nodes func(ctx context.Context) ([]corev1.Node, error)
+	// ServesGateways says which machines may say that they serve Gateways: those get the
+	// requests. None if it is nil.
+	ServesGateways func(node string) bool
 	// ServiceRanges are the ranges of cluster IPs.
 	ServiceRanges func() []netip.Prefix
 }
@@ -79,8 +84,8 @@ func (n *NodeAdmission) check(ctx context.Context, node string, a admission.Attr
 		}
 		return n.checkAddresses(ctx, o, was)
 	case *coordinationv1.Lease:
-		if o.Name != node {
-			return fmt.Errorf("a node may write the Lease of its own name only")
+		if err := n.checkLease(node, o); err != nil {
+			return err
 		}
 		return checkMeta(node, o)
 	case *discoveryv1.EndpointSlice:
@@ -102,6 +107,21 @@ func (n *NodeAdmission) check(ctx context.Context, node string, a admission.Attr
 		if a.GetResource().Resource == "endpointslices" {
 			return fmt.Errorf("a node may delete EndpointSlices of its own only")
 		}
+	}
+	return nil
+}
+
+// checkLease refuses what isn't the node's heartbeat, nor says that it serves Gateways.
+func (n *NodeAdmission) checkLease(node string, o *coordinationv1.Lease) error {
+	switch {
+	case o.Namespace == corev1.NamespaceNodeLease && o.Name == node:
+		return nil
+	case o.Namespace != metav1.NamespaceSystem || o.Name != machineuser.GatewayLease(node):
+		return fmt.Errorf("a node may write the Lease of its own name only")
+	case n.ServesGateways == nil || !n.ServesGateways(node):
+		return fmt.Errorf("the server's --gateway-machines doesn't name %s, which may not serve Gateways", node)
+	case o.Spec.HolderIdentity == nil || *o.Spec.HolderIdentity != node:
+		return fmt.Errorf("a node may say of itself only that it serves Gateways")
 	}
 	return nil
 }

@@ -11,7 +11,10 @@ import (
 	eventsv1 "k8s.io/api/events/v1"
 	networkingv1 "k8s.io/api/networking/v1"
 	rbacv1 "k8s.io/api/rbac/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apiserver/pkg/authorization/authorizer"
+
+	"github.com/fairway-net/fairway/internal/machineuser"
 )
 
 // FairwayGroup is the API group of Fairway's own configuration, and MetalLBGroup
@@ -65,6 +68,11 @@ func nodeRules() []nodeRule {
 		{PolicyRule: rule(list(coordinationv1.GroupName), list("leases"), read), only: inNodeLeases},
 		{PolicyRule: rule(list(coordinationv1.GroupName), list("leases"), list("create")), only: both(inNodeLeases, ownOrUnnamed)},
 		{PolicyRule: rule(list(coordinationv1.GroupName), list("leases"), list("update", "patch", "delete")), only: both(inNodeLeases, own)},
+		// That it serves Gateways, if it may (see NodeAdmission), and which there are. What
+		// they serve is read by another credential: see gatewayRules.
+		{PolicyRule: rule(list(coordinationv1.GroupName), list("leases"), list("create")), only: inSystem},
+		{PolicyRule: rule(list(coordinationv1.GroupName), list("leases"), list("get", "update", "delete")), only: both(inSystem, ownGatewayLease)},
+		{PolicyRule: rule(list(gatewayGroup), list("gateways"), list("list")), only: named},
 		// Endpoints that it publishes itself; NodeAdmission sees whose they are.
 		{PolicyRule: rule(list(discoveryv1.GroupName), list("endpointslices"), list("create", "update", "patch", "delete"))},
 		{PolicyRule: rule(list(corev1.GroupName, eventsv1.GroupName), list("events"), list("create", "update", "patch"))},
@@ -95,6 +103,15 @@ func ownOrUnnamed(node string, a authorizer.Attributes) bool {
 
 func inNodeLeases(_ string, a authorizer.Attributes) bool {
 	return a.GetNamespace() == corev1.NamespaceNodeLease
+}
+
+// inSystem is where engines of Gateways say that they are there.
+func inSystem(_ string, a authorizer.Attributes) bool {
+	return a.GetNamespace() == metav1.NamespaceSystem
+}
+
+func ownGatewayLease(node string, a authorizer.Attributes) bool {
+	return a.GetName() == machineuser.GatewayLease(node)
 }
 
 func both(f, g func(string, authorizer.Attributes) bool) func(string, authorizer.Attributes) bool {

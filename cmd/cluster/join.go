@@ -49,10 +49,14 @@ func Join() *cobra.Command {
 				return installAgentUnit(cmd, options.Dir)
 			}
 			defer sayStopping(cmd.Context(), cmd.OutOrStdout(), "agent and DNS end; the kernel goes on forwarding to the endpoints known now. To remove its rules: fairway leave")()
-			return member.Run(cmd.Context(), options.Dir, role, node)
+			var beside member.Beside
+			if role.Gateways.Serve {
+				beside = role.Gateways.RunJoined
+			}
+			return member.Run(cmd.Context(), options.Dir, &role.Agent, node, beside)
 		},
 	}
-	role.AddRunning(c.Flags())
+	role.Add(c.Flags())
 	config.AddToken(c.Flags(), &options.Token, "fairway token create")
 	c.Flags().StringVar(&options.Dir, "data-dir", credentials.NodeDir, "where this machine's certificate is kept")
 	c.Flags().BoolVar(&systemd, "systemd", false, "run the agent as a systemd unit, now and after each boot")

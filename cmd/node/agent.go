@@ -13,7 +13,6 @@ import (
 	"github.com/fairway-net/fairway/config"
 	"github.com/fairway-net/fairway/internal/kernel"
 	"github.com/fairway-net/fairway/internal/version"
-	"github.com/fairway-net/fairway/kube"
 	"github.com/fairway-net/fairway/kube/balance"
 )
 
@@ -53,23 +52,10 @@ func runAgent(ctx context.Context, config agent.Config, kubeconfig string) error
 	if kubeconfig == "" || config.API == nil {
 		return agent.Run(ctx, config)
 	}
-	servers, err := balance.AttachLasting(config.API, kubeconfig, config.Log)
+	stop, err := balance.Begin(ctx, config.API, kubeconfig, config.Log)
 	if err != nil {
 		return err
 	}
-	if servers == nil {
-		return agent.Run(ctx, config)
-	}
-	client, err := kube.Client(config.API)
-	if err != nil {
-		return err
-	}
-	looking, stop := context.WithCancel(ctx)
-	done := make(chan struct{})
-	go func() {
-		defer close(done)
-		servers.Run(looking, client)
-	}()
-	defer func() { stop(); <-done }()
+	defer stop()
 	return agent.Run(ctx, config)
 }

@@ -10,6 +10,7 @@ import (
 	"github.com/fairway-net/fairway/config"
 	"github.com/fairway-net/fairway/ingress/gateway"
 	"github.com/fairway-net/fairway/kube"
+	"github.com/fairway-net/fairway/kube/balance"
 )
 
 func Gateway() *cobra.Command {
@@ -32,6 +33,11 @@ starts the program anew, as it is on disk then, for that purpose.`,
 				return err
 			}
 			ctx := cmd.Context()
+			stop, err := balance.Begin(ctx, serving.API, role.Kubeconfig, serving.Logger)
+			if err != nil {
+				return err
+			}
+			defer stop()
 			serving.Lean = true
 			if role.Only != "" {
 				signal.Ignore(syscall.SIGUSR2) // it is for the one that has started this

@@ -2,6 +2,7 @@
 // decides requests (certificates.k8s.io) for the signer
 // kubernetes.io/kube-apiserver-client-kubelet: a join token gets a certificate
 // for a name that no living machine has, and a machine one for its own name.
+// A machine also gets one for the processes that serve Gateways there, if it may serve them.
 // A machine whose Node is deleted, and that doesn't register again within a
 // moment, loses its certificate too.
 package nodecert
@@ -49,6 +50,7 @@ type Signer interface {
 type Controller struct {
 	cluster  *cluster.Cache
 	signer   Signer
+	mayServe func(node string) bool // Gateways
 	requests *queue.Queue[string]
 	gone     *queue.Queue[gone]
 	log      *slog.Logger
@@ -56,9 +58,13 @@ type Controller struct {
 }
 
 // New returns the controller, its handlers added to c. Without a signer it
-// leaves requests alone.
-func New(c *cluster.Cache, signer Signer, log *slog.Logger) (*Controller, error) {
-	controller := &Controller{cluster: c, signer: signer, log: log, now: time.Now}
+// leaves requests alone. mayServe says which machines may serve Gateways, and so read
+// their keys; none if it is nil.
+func New(c *cluster.Cache, signer Signer, mayServe func(node string) bool, log *slog.Logger) (*Controller, error) {
+	if mayServe == nil {
+		mayServe = func(string) bool { return false }
+	}
+	controller := &Controller{cluster: c, signer: signer, mayServe: mayServe, log: log, now: time.Now}
 	controller.requests = queue.New(log, controller.sync)
 	controller.gone = queue.New(log, controller.revokeGone)
 	err := c.OnNode(func(old, new *corev1.Node) {
@@ -159,10 +165,11 @@ func (c *Controller) decide(ctx context.Context, request *certificatesv1.Certifi
 }
 
 func (c *Controller) sign(ctx context.Context, request *certificatesv1.CertificateSigningRequest) error {
-	wanted, node, reason := parse(request)
+	wanted, user, reason := parse(request)
 	if reason != "" { // approved by a person, for what no agent has
 		return c.fail(ctx, request, reason)
 	}
+	node := user.Node
 	began := c.now()
 	if isBootstrapper(request) {
 		// Whatever machine had this name before is another.

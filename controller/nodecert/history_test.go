@@ -64,7 +64,7 @@ func newHistory(t *testing.T, seed uint64) *history {
 
 // restart makes another controller the leader, which remembers nothing.
 func (h *history) restart(cache *cluster.Cache) {
-	c, err := New(cache, h, slog.New(slog.DiscardHandler))
+	c, err := New(cache, h, nil, slog.New(slog.DiscardHandler))
 	if err != nil {
 		h.Fatal(err)
 	}

@@ -6,7 +6,6 @@ import (
 	"encoding/pem"
 	"fmt"
 	"slices"
-	"strings"
 	"time"
 
 	certificatesv1 "k8s.io/api/certificates/v1"
@@ -14,12 +13,13 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
+	"github.com/fairway-net/fairway/internal/machineuser"
 	"github.com/fairway-net/fairway/kube/join"
 )
 
 const (
-	nodePrefix    = "system:node:"
-	nodesGroup    = "system:nodes"
+	nodePrefix    = machineuser.NodePrefix
+	nodesGroup    = machineuser.NodesGroup
 	bootstrappers = "system:bootstrappers"
 	// joiningTime is how long a machine has from its certificate to its Node.
 	joiningTime = time.Minute
@@ -31,38 +31,39 @@ var allowedUsages = []certificatesv1.KeyUsage{
 }
 
 // parse reads the certificate asked for, and says what is wrong with it if it
-// isn't that of a machine.
-func parse(request *certificatesv1.CertificateSigningRequest) (wanted *x509.CertificateRequest, node, reason string) {
+// isn't one of a machine: of its agent, or of the processes of Gateways there.
+func parse(request *certificatesv1.CertificateSigningRequest) (wanted *x509.CertificateRequest, user machineuser.User, reason string) {
 	block, _ := pem.Decode(request.Spec.Request)
 	if block == nil {
-		return nil, "", "the request is not PEM encoded"
+		return nil, user, "the request is not PEM encoded"
 	}
 	wanted, err := x509.ParseCertificateRequest(block.Bytes)
 	if err != nil {
-		return nil, "", fmt.Sprintf("the request can't be read: %v", err)
+		return nil, user, fmt.Sprintf("the request can't be read: %v", err)
 	}
 	if err := wanted.CheckSignature(); err != nil {
-		return nil, "", fmt.Sprintf("the request isn't signed with its own key: %v", err)
+		return nil, user, fmt.Sprintf("the request isn't signed with its own key: %v", err)
 	}
-	node, found := strings.CutPrefix(wanted.Subject.CommonName, nodePrefix)
-	if !found || !slices.Equal(wanted.Subject.Organization, []string{nodesGroup}) {
-		return nil, "", fmt.Sprintf("the subject must be CN=%sNAME, O=%s", nodePrefix, nodesGroup)
+	user, found := machineuser.Parse(wanted.Subject.CommonName)
+	if !found || !slices.Equal(wanted.Subject.Organization, []string{user.Group()}) {
+		return nil, user, fmt.Sprintf("the subject must be CN=%sNAME, O=%s, or CN=%sNAME, O=%s",
+			nodePrefix, nodesGroup, machineuser.GatewayPrefix, machineuser.GatewaysGroup)
 	}
-	if problem := join.NameProblem(node); problem != "" {
-		return nil, "", fmt.Sprintf("node name %q: %s", node, problem)
+	if problem := join.NameProblem(user.Node); problem != "" {
+		return nil, user, fmt.Sprintf("node name %q: %s", user.Node, problem)
 	}
 	if len(wanted.DNSNames)+len(wanted.IPAddresses)+len(wanted.EmailAddresses)+len(wanted.URIs) > 0 {
-		return nil, "", "a client certificate has no alternative names"
+		return nil, user, "a client certificate has no alternative names"
 	}
 	for _, usage := range request.Spec.Usages {
 		if !slices.Contains(allowedUsages, usage) {
-			return nil, "", fmt.Sprintf("usage %q is not one of a machine's client certificate", usage)
+			return nil, user, fmt.Sprintf("usage %q is not one of a machine's client certificate", usage)
 		}
 	}
 	if !slices.Contains(request.Spec.Usages, certificatesv1.UsageClientAuth) {
-		return nil, "", fmt.Sprintf("usage %q is missing", certificatesv1.UsageClientAuth)
+		return nil, user, fmt.Sprintf("usage %q is missing", certificatesv1.UsageClientAuth)
 	}
-	return wanted, node, ""
+	return wanted, user, ""
 }
 
 func isBootstrapper(request *certificatesv1.CertificateSigningRequest) bool {
@@ -71,17 +72,20 @@ func isBootstrapper(request *certificatesv1.CertificateSigningRequest) bool {
 
 // objection is why a request is denied; "" if it isn't.
 func (c *Controller) objection(ctx context.Context, request *certificatesv1.CertificateSigningRequest) (string, error) {
-	wanted, node, reason := parse(request)
+	wanted, user, reason := parse(request)
+	node := user.Node
 	switch {
 	case reason != "":
 		return reason, nil
+	case user.ForGateway && !c.mayServe(node):
+		return fmt.Sprintf("machine %s may not serve Gateways: the server's --gateway-machines doesn't name it", node), nil
 	case request.Spec.Username == nodePrefix+node && slices.Contains(request.Spec.Groups, nodesGroup):
 		entry, listed, err := entryOf(ctx, c.cluster.Client, node)
 		if listed && madeBefore(request, entry) {
 			return lockedOut, err
 		}
 		return "", err
-	case !isBootstrapper(request):
+	case user.ForGateway, !isBootstrapper(request):
 		return fmt.Sprintf("user %q may ask for no certificate of node %s: only the machine itself and join tokens may", request.Spec.Username, node), nil
 	}
 	alive, err := c.alive(ctx, node)
@@ -121,8 +125,8 @@ func (c *Controller) joining(ctx context.Context, request *certificatesv1.Certif
 		if other.Name == request.Name || !approved || !isBootstrapper(other) || c.now().Sub(other.CreationTimestamp.Time) > joiningTime {
 			continue
 		}
-		theirs, name, reason := parse(other)
-		if reason == "" && name == node && !slices.Equal(theirs.RawSubjectPublicKeyInfo, wanted.RawSubjectPublicKeyInfo) {
+		theirs, of, reason := parse(other)
+		if reason == "" && of.Node == node && !slices.Equal(theirs.RawSubjectPublicKeyInfo, wanted.RawSubjectPublicKeyInfo) {
 			return fmt.Sprintf("another machine is joining as %s just now: choose another name with --node-name, or try again in a minute", node), nil
 		}
 	}

@@ -158,7 +158,7 @@ func issued(r *certificatesv1.CertificateSigningRequest) (time.Time, string) {
 	if len(r.Status.Certificate) == 0 {
 		return time.Time{}, ""
 	}
-	_, node, reason := parse(r)
+	_, user, reason := parse(r)
 	block, _ := pem.Decode(r.Status.Certificate)
 	if reason != "" || block == nil {
 		return time.Time{}, ""
@@ -167,7 +167,7 @@ func issued(r *certificatesv1.CertificateSigningRequest) (time.Time, string) {
 	if err != nil {
 		return time.Time{}, ""
 	}
-	return revocation.IssuedAt(certificate), node
+	return revocation.IssuedAt(certificate), user.Node
 }
 
 // gone is a machine whose Node was deleted.

@@ -24,7 +24,7 @@ func TestGoneKeepsNewCertificates(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	c, err := New(cache, nil, slog.New(slog.DiscardHandler))
+	c, err := New(cache, nil, nil, slog.New(slog.DiscardHandler))
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -14,6 +14,7 @@ import (
 
 	"github.com/fairway-net/fairway/ingress/engines"
 	"github.com/fairway-net/fairway/ingress/watch"
+	"github.com/fairway-net/fairway/internal/machineuser"
 )
 
 // renewal is how often the Lease is renewed; it holds four times as long.
@@ -28,7 +29,7 @@ type lease struct {
 	changed               <-chan struct{}
 }
 
-func (n *lease) name() string { return "fairway-gateway-" + n.node }
+func (n *lease) name() string { return machineuser.GatewayLease(n.node) }
 
 // begin keeps the Lease until the function that it returns is called; without one,
 // there is nothing to do.

@@ -106,6 +106,25 @@ func AttachLasting(config *rest.Config, kubeconfig string, log *slog.Logger) (*B
 	return Attach(config, file, log)
 }
 
+// Begin is AttachLasting and Run, until the result is called.
+func Begin(ctx context.Context, config *rest.Config, kubeconfig string, log *slog.Logger) (end func(), err error) {
+	servers, err := AttachLasting(config, kubeconfig, log)
+	if servers == nil || err != nil {
+		return func() {}, err
+	}
+	client, err := kube.Client(config)
+	if err != nil {
+		return nil, err
+	}
+	looking, stop := context.WithCancel(ctx)
+	done := make(chan struct{})
+	go func() {
+		defer close(done)
+		servers.Run(looking, client)
+	}()
+	return func() { stop(); <-done }, nil
+}
+
 // beside is the file of servers beside a kubeconfig, and which those are; none if
 // the file is of another kubeconfig.
 func beside(config *rest.Config, kubeconfig string) (string, []known) {

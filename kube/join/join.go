@@ -16,16 +16,17 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/rest"
 	"k8s.io/client-go/util/cert"
 	"k8s.io/client-go/util/certificate/csr"
 	"k8s.io/client-go/util/keyutil"
+
+	"github.com/fairway-net/fairway/internal/machineuser"
 )
 
 const (
-	nodePrefix = "system:node:"
-	nodesGroup = "system:nodes"
 	// decisionTimeout bounds the wait for the server's controllers to decide.
 	decisionTimeout = 30 * time.Second
 	decisionPeriod  = 100 * time.Millisecond
@@ -93,11 +94,7 @@ func Join(ctx context.Context, o Options) error {
 
 // obtain gets the certificate and writes it down.
 func obtain(ctx context.Context, o Options, token Token, ca []byte) error {
-	keyPEM, err := keyutil.MakeEllipticPrivateKeyPEM()
-	if err != nil {
-		return fmt.Errorf("generate key: %w", err)
-	}
-	certPEM, err := request(ctx, o.Server, token, ca, o.Node, keyPEM)
+	certPEM, keyPEM, err := request(ctx, o.Server, token, ca, o.Node)
 	if err != nil {
 		return fmt.Errorf("join as %s: %w", o.Node, err)
 	}
@@ -111,39 +108,64 @@ func obtain(ctx context.Context, o Options, token Token, ca []byte) error {
 	return writeKubeconfig(o.Dir, o.Server, o.Node, ca, store.CurrentPath())
 }
 
-func subject(node string) *pkix.Name {
-	return &pkix.Name{CommonName: nodePrefix + node, Organization: []string{nodesGroup}}
+func subject(user machineuser.User) *pkix.Name {
+	return &pkix.Name{CommonName: user.Name(), Organization: []string{user.Group()}}
 }
 
 // request asks for a certificate with a join token.
-func request(ctx context.Context, server string, token Token, ca []byte, node string, keyPEM []byte) ([]byte, error) {
-	parsed, err := keyutil.ParsePrivateKeyPEM(keyPEM)
-	if err != nil {
-		return nil, fmt.Errorf("parse key: %w", err)
-	}
-	key, ok := parsed.(crypto.Signer)
-	if !ok {
-		return nil, fmt.Errorf("parse key: %T cannot sign", parsed)
-	}
-	data, err := cert.MakeCSR(key, subject(node), nil, nil)
-	if err != nil {
-		return nil, fmt.Errorf("make certificate request: %w", err)
-	}
+func request(ctx context.Context, server string, token Token, ca []byte, node string) (certPEM, keyPEM []byte, err error) {
 	said := &warnings{}
 	client, err := kubernetes.NewForConfig(&rest.Config{
 		Host: server, BearerToken: token.Bearer(), TLSClientConfig: rest.TLSClientConfig{CAData: ca}, WarningHandler: said, UserAgent: "fairway",
 	})
 	if err != nil {
-		return nil, fmt.Errorf("make API client: %w", err)
+		return nil, nil, fmt.Errorf("make API client: %w", err)
+	}
+	certPEM, keyPEM, err = certificateFor(ctx, client, machineuser.User{Node: node}, nil)
+	if apierrors.IsUnauthorized(err) {
+		err = said.or(errors.New("the server doesn't accept the token; make a new one with `fairway token create`"))
+	}
+	return certPEM, keyPEM, err
+}
+
+// GatewayCertificate asks, as a machine that has joined, for the certificate of the
+// processes that serve Gateways there.
+func GatewayCertificate(ctx context.Context, client kubernetes.Interface, node string, life time.Duration) (certPEM, keyPEM []byte, err error) {
+	certPEM, keyPEM, err = certificateFor(ctx, client, machineuser.User{Node: node, ForGateway: true}, &life)
+	if err != nil {
+		return nil, nil, fmt.Errorf("get the credential of the processes of Gateways: %w", err)
+	}
+	return certPEM, keyPEM, nil
+}
+
+// certificateFor makes a key, and has the server sign a certificate for it.
+func certificateFor(ctx context.Context, client kubernetes.Interface, user machineuser.User, life *time.Duration) (certPEM, keyPEM []byte, err error) {
+	if keyPEM, err = keyutil.MakeEllipticPrivateKeyPEM(); err != nil {
+		return nil, nil, fmt.Errorf("generate key: %w", err)
+	}
+	parsed, err := keyutil.ParsePrivateKeyPEM(keyPEM)
+	if err != nil {
+		return nil, nil, fmt.Errorf("parse key: %w", err)
+	}
+	key, ok := parsed.(crypto.Signer)
+	if !ok {
+		return nil, nil, fmt.Errorf("parse key: %T cannot sign", parsed)
+	}
+	data, err := cert.MakeCSR(key, subject(user), nil, nil)
+	if err != nil {
+		return nil, nil, fmt.Errorf("make certificate request: %w", err)
 	}
 	usages := []certificatesv1.KeyUsage{certificatesv1.UsageDigitalSignature, certificatesv1.UsageClientAuth}
-	name, uid, err := csr.RequestCertificateWithContext(ctx, client, data, "", certificatesv1.KubeAPIServerClientKubeletSignerName, nil, usages, key)
-	if apierrors.IsUnauthorized(err) {
-		return nil, said.or(errors.New("the server doesn't accept the token; make a new one with `fairway token create`"))
-	}
+	name, uid, err := csr.RequestCertificateWithContext(ctx, client, data, "", certificatesv1.KubeAPIServerClientKubeletSignerName, life, usages, key)
 	if err != nil {
-		return nil, err
+		return nil, nil, err
 	}
+	certPEM, err = awaitSignature(ctx, client, name, uid)
+	return certPEM, keyPEM, err
+}
+
+// awaitSignature waits until a request is decided.
+func awaitSignature(ctx context.Context, client kubernetes.Interface, name string, uid types.UID) ([]byte, error) {
 	ctx, cancel := context.WithTimeout(ctx, decisionTimeout)
 	defer cancel()
 	for {

@@ -15,6 +15,8 @@ import (
 	"k8s.io/client-go/rest"
 	"k8s.io/client-go/tools/clientcmd"
 	"k8s.io/client-go/util/certificate"
+
+	"github.com/fairway-net/fairway/internal/machineuser"
 )
 
 // Keep renews the certificate of a machine that joined with the given
@@ -34,7 +36,7 @@ func Keep(ctx context.Context, dir string, config *rest.Config, log *slog.Logger
 			ClientsetFn: func(*tls.Certificate) (kubernetes.Interface, error) {
 				return kubernetes.NewForConfig(rest.CopyConfig(config))
 			},
-			Template:         &x509.CertificateRequest{Subject: *subject(member.Node)},
+			Template:         &x509.CertificateRequest{Subject: *subject(machineuser.User{Node: member.Node})},
 			SignerName:       certificatesv1.KubeAPIServerClientKubeletSignerName,
 			GetUsages:        certificate.DefaultKubeletClientGetUsages,
 			CertificateStore: store,

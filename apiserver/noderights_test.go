@@ -7,6 +7,7 @@ import (
 	"strings"
 	"testing"
 
+	coordinationv1 "k8s.io/api/coordination/v1"
 	corev1 "k8s.io/api/core/v1"
 	discoveryv1 "k8s.io/api/discovery/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
@@ -36,17 +37,19 @@ var nodeTable = map[string]string{
 	"namespaces * *":                      "get list watch",
 	"events * *":                          "create update patch",
 	"endpointslices.discovery.k8s.io * *": "get list watch create update patch delete",
-	"leases.coordination.k8s.io kube-node-lease *":       "get list watch",
-	"leases.coordination.k8s.io kube-node-lease ":        "get list watch create",
-	"leases.coordination.k8s.io kube-node-lease n1":      "get list watch create update patch delete",
-	"certificatesigningrequests.certificates.k8s.io * *": "get list watch create",
-	"selfsubjectaccessreviews.authorization.k8s.io * *":  "create",
-	"selfsubjectrulesreviews.authorization.k8s.io * *":   "create",
-	"selfsubjectreviews.authentication.k8s.io * *":       "create",
-	"servicecidrs.networking.k8s.io * *":                 "get list watch",
-	"events.events.k8s.io * *":                           "create update patch",
-	"secrets metallb-system fairway-announce":            "get",
-	"configmaps metallb-system bgpextras":                "get",
+	"leases.coordination.k8s.io kube-node-lease *":              "get list watch",
+	"leases.coordination.k8s.io kube-node-lease ":               "get list watch create",
+	"leases.coordination.k8s.io kube-node-lease n1":             "get list watch create update patch delete",
+	"leases.coordination.k8s.io kube-system ":                   "create",
+	"leases.coordination.k8s.io kube-system fairway-gateway-n1": "get create update delete",
+	"certificatesigningrequests.certificates.k8s.io * *":        "get list watch create",
+	"selfsubjectaccessreviews.authorization.k8s.io * *":         "create",
+	"selfsubjectrulesreviews.authorization.k8s.io * *":          "create",
+	"selfsubjectreviews.authentication.k8s.io * *":              "create",
+	"servicecidrs.networking.k8s.io * *":                        "get list watch",
+	"events.events.k8s.io * *":                                  "create update patch",
+	"secrets metallb-system fairway-announce":                   "get",
+	"configmaps metallb-system bgpextras":                       "get",
 }
 
 // expectedVerbs finds the most particular line of the table.
@@ -58,6 +61,9 @@ func expectedVerbs(resource, namespace, name string) []string {
 			verbs = append(verbs, "create") // what it announces itself; it changes only its own
 		}
 		return verbs
+	}
+	if resource == "gateways.gateway.networking.k8s.io" && namespace != "" && name != "" {
+		return []string{"list"}
 	}
 	for _, key := range []string{
 		resource + " " + namespace + " " + name, resource + " " + namespace + " *",
@@ -89,6 +95,9 @@ func TestEveryVerbOnEveryResource(t *testing.T) {
 				namespaces, objects := []string{"", "default", "kube-system", "kube-node-lease"}, []string{"", "n1", "n2", "kubernetes"}
 				if resource == "secrets" || resource == "configmaps" {
 					namespaces, objects = append(namespaces, "metallb-system"), append(objects, "fairway-announce", "bgpextras")
+				}
+				if resource == "leases.coordination.k8s.io" {
+					objects = append(objects, "fairway-gateway-n1", "fairway-gateway-n2")
 				}
 				for _, namespace := range namespaces {
 					for _, object := range objects {
@@ -293,6 +302,20 @@ func TestNodeTricks(t *testing.T) {
 	refused("moving its endpoints elsewhere", err)
 	_, err = slices.Patch(ctx, "published", types.MergePatchType, []byte(`{"metadata":{"labels":{"kubernetes.io/service-name":"closed"}}}`), metav1.PatchOptions{})
 	refused("moving its endpoints to a Service that doesn't want them", err)
+	engine := func(namespace, name, holder string) error {
+		_, err := node.CoordinationV1().Leases(namespace).Create(ctx, &coordinationv1.Lease{ObjectMeta: metav1.ObjectMeta{Name: name}, Spec: coordinationv1.LeaseSpec{HolderIdentity: &holder}}, metav1.CreateOptions{})
+		return err
+	}
+	refused("saying that another serves Gateways", engine("kube-system", "fairway-gateway-n3", "n3"))
+	refused("saying so in its own Lease", engine("kube-system", "fairway-gateway-n1", "n3"))
+	refused("taking the controllers' Lease", engine("kube-system", "fairway-controllers", "n1"))
+	refused("serving Gateways elsewhere", engine("default", "fairway-gateway-n1", "n1"))
+	allow("serve Gateways", engine("kube-system", "fairway-gateway-n1", "n1"))
+	s.config.GatewayMachines = []string{"n3"}
+	held, err := node.CoordinationV1().Leases("kube-system").Get(ctx, "fairway-gateway-n1", metav1.GetOptions{})
+	allow("read its Lease", err)
+	_, err = node.CoordinationV1().Leases("kube-system").Update(ctx, held, metav1.UpdateOptions{})
+	refused("serving Gateways though it isn't named", err)
 	allow("report health checks", create(func(e *discoveryv1.EndpointSlice) {
 		e.Name, e.Labels = "report", map[string]string{"fairway.dev/node": "n1", "fairway.dev/health-of": "mine"}
 	}))

@@ -12,7 +12,7 @@ import (
 )
 
 // The annotations that say what the API has no field for. All but
-// AnnotationWeight are on Services.
+// AnnotationWeight are on Services; AnnotationBackup is on both.
 const (
 	// AnnotationScheduler names a way of choosing among endpoints: random, rr,
 	// wrr, lc, wlc, dh, sh, sed, nq, mh or mh-port.
@@ -20,6 +20,10 @@ const (
 	// AnnotationWeights gives endpoints weights, by address or by the name of
 	// their Pod: "10.244.1.2=3,web-0=2".
 	AnnotationWeights = "fairway.dev/weights"
+	// AnnotationBackup names endpoints that take new connections only while no other one is
+	// ready, by address or by the name of their Pod: "10.244.1.2,web-0". On an EndpointSlice
+	// it is true or false, for all of its endpoints.
+	AnnotationBackup = "fairway.dev/backup"
 	// AnnotationOrphans says what becomes of TCP connections whose endpoint is
 	// gone for good: keep, reset or deadline=30s.
 	AnnotationOrphans = "fairway.dev/orphans"
@@ -46,6 +50,8 @@ type overrides struct {
 	stable         bool
 	byAddr         map[netip.Addr]uint8
 	byTarget       map[uint64]uint8
+	backupAddrs    map[netip.Addr]struct{}
+	backupTargets  map[uint64]struct{}
 }
 
 func (p *spec) readAnnotations(annotations map[string]string) {
@@ -64,6 +70,7 @@ func (p *spec) readAnnotations(annotations map[string]string) {
 	read(AnnotationScheduler, (*overrides).parseScheduler)
 	read(AnnotationOrphans, (*overrides).parseOrphans)
 	read(AnnotationWeights, (*overrides).parseWeights)
+	read(AnnotationBackup, (*overrides).parseBackup)
 	read(AnnotationDirectReturn, (*overrides).parseDirectReturn)
 	read(AnnotationStableFlows, (*overrides).parseStable)
 	p.settleStable()
@@ -169,6 +176,31 @@ func (w *overrides) parseWeights(text string) error {
 	}
 	w.byAddr, w.byTarget = byAddr, byTarget
 	return nil
+}
+
+func (w *overrides) parseBackup(text string) error {
+	addrs, targets := map[netip.Addr]struct{}{}, map[uint64]struct{}{}
+	for item := range strings.SplitSeq(text, ",") {
+		item = strings.TrimSpace(item)
+		if a, err := netip.ParseAddr(item); err == nil {
+			addrs[a.Unmap()] = struct{}{}
+			continue
+		}
+		if item == "" || strings.ContainsAny(item, "=:/ ") {
+			return fmt.Errorf("%q: must be ENDPOINT,..., each an address or the name of a Pod", text)
+		}
+		targets[targetHash(item)] = struct{}{}
+	}
+	w.backupAddrs, w.backupTargets = addrs, targets
+	return nil
+}
+
+// isBackup reports whether an endpoint stands by: its slice says so, or the Service by
+// address or name.
+func (w *overrides) isBackup(a netip.Addr, e *endpoint) bool {
+	_, byAddr := w.backupAddrs[a]
+	_, byTarget := w.backupTargets[e.target]
+	return e.backup || byAddr || e.target != 0 && byTarget
 }
 
 func parseWeight(text string) (uint8, error) {

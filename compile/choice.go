@@ -29,6 +29,7 @@ const (
 	OtherPort                        // its slice names no port as the Service port is named
 	OtherProtocol                    // its slice has the port's name with another protocol
 	OtherFamily                      // its address is of the other IP family
+	Backup                           // a backup, and another endpoint is ready
 )
 
 // Chosen reports whether the endpoint takes new connections.
@@ -50,6 +51,7 @@ func (c Choice) String() string {
 		"its slice lacks the port",
 		"its slice has the port with another protocol",
 		"of the other IP family",
+		"a backup, while others are ready",
 	}[c]
 }
 

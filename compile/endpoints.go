@@ -15,6 +15,9 @@ type candidate struct {
 	zoneHint hint
 	// weightless endpoints would be ready, but have weight 0.
 	weightless bool
+	// backup endpoints take new connections only while no other one is ready; standby ones
+	// could take some, and take none for that reason.
+	backup, standby bool
 }
 
 // hint is what an endpoint's hints say of this node or its zone.
@@ -32,6 +35,7 @@ type scratch struct {
 	backends   []model.Backend
 	draining   []model.Backend
 	everywhere bool // every node chooses among the same: hints aren't followed
+	onBackups  bool // there is no ready endpoint but backups
 }
 
 // gather lists the endpoints that the slices of a Service name for a port, in
@@ -55,6 +59,22 @@ func (c *Compiler) gather(svc *service, p *port, ipv6 bool) {
 	}
 	slices.SortFunc(list, func(a, b candidate) int { return a.Compare(b.Backend) })
 	c.scratch.candidates = merge(list)
+	c.scratch.standBy()
+}
+
+// standBy has backups take no new connections while another endpoint is ready, on whichever
+// node that is.
+func (s *scratch) standBy() {
+	isPrimary := func(k candidate) bool { return k.state == ready && !k.backup }
+	s.onBackups = !slices.ContainsFunc(s.candidates, isPrimary)
+	if s.onBackups {
+		return
+	}
+	for i := range s.candidates {
+		if k := &s.candidates[i]; k.backup && k.state > serving {
+			k.standby, k.state = true, serving
+		}
+	}
 }
 
 // candidate judges an endpoint by what is known of this node. One of weight 0
@@ -66,6 +86,7 @@ func (v *nodeView) candidate(s *spec, e *endpoint, port uint16) candidate {
 		Backend: model.Backend{Addr: a, Port: port, Weight: uint16(weight), Local: e.node == v.name},
 		state:   e.state,
 	}
+	k.backup = s.overrides.isBackup(a, e)
 	if s.allReady {
 		k.state = ready
 	}
@@ -102,6 +123,7 @@ func merge(list []candidate) []candidate {
 			last.nodeHint = max(last.nodeHint, k.nodeHint)
 			last.zoneHint = max(last.zoneHint, k.zoneHint)
 			last.weightless = last.weightless && k.weightless
+			last.backup = last.backup && k.backup
 			continue
 		}
 		out = append(out, k)
@@ -169,6 +191,8 @@ func (k *candidate) whyNot() Choice {
 	switch {
 	case k.weightless && k.state == serving:
 		return WeightZero
+	case k.standby:
+		return Backup
 	case k.state == terminating || k.state == servingTerminating:
 		return Terminating
 	}

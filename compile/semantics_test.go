@@ -30,7 +30,7 @@ func TestSemanticsNamesEveryField(t *testing.T) {
 			}
 		}
 	}
-	for _, annotation := range []string{AnnotationScheduler, AnnotationWeights, AnnotationWeight, AnnotationOrphans, AnnotationDirectReturn, AnnotationStableFlows, labelProxyName, corev1.AnnotationLoadBalancerSourceRangesKey} {
+	for _, annotation := range []string{AnnotationScheduler, AnnotationWeights, AnnotationWeight, AnnotationBackup, AnnotationOrphans, AnnotationDirectReturn, AnnotationStableFlows, labelProxyName, corev1.AnnotationLoadBalancerSourceRangesKey} {
 		if !strings.Contains(text, "`"+annotation+"`") {
 			t.Errorf("%s is not in docs/semantics.md", annotation)
 		}

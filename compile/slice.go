@@ -37,6 +37,7 @@ type endpoint struct {
 	hints  unique.Handle[hints]  // zero if there are none
 	target uint64                // hash of the name of the Pod or whatever it is; 0 if it is not said
 	weight uint8                 // as the slice's annotation says
+	backup bool                  // the same
 	state  state
 }
 
@@ -69,12 +70,19 @@ func newSlice(s *discoveryv1.EndpointSlice) *slice {
 			r.note("annotation " + AnnotationWeight + ": " + err.Error())
 		}
 	}
+	backup := false
+	if text, given := s.Annotations[AnnotationBackup]; given {
+		var err error
+		if backup, err = parseBool(text); err != nil {
+			r.note("annotation " + AnnotationBackup + ": " + err.Error())
+		}
+	}
 	for _, p := range s.Ports {
 		r.addPort(p)
 	}
 	r.endpoints = make([]endpoint, 0, len(s.Endpoints))
 	for i := range s.Endpoints {
-		r.addEndpoint(&s.Endpoints[i], weight)
+		r.addEndpoint(&s.Endpoints[i], endpoint{weight: weight, backup: backup})
 	}
 	slices.SortFunc(r.endpoints, func(a, b endpoint) int { return slices.Compare(a.addr[:], b.addr[:]) })
 	return r
@@ -111,8 +119,8 @@ func (r *slice) addPort(p discoveryv1.EndpointPort) {
 }
 
 // addEndpoint adds an endpoint by its first address; the API gives the others
-// no meaning.
-func (r *slice) addEndpoint(e *discoveryv1.Endpoint, weight uint8) {
+// no meaning. What holds of all endpoints of the slice is in ep.
+func (r *slice) addEndpoint(e *discoveryv1.Endpoint, ep endpoint) {
 	if len(e.Addresses) == 0 {
 		return
 	}
@@ -129,7 +137,7 @@ func (r *slice) addEndpoint(e *discoveryv1.Endpoint, weight uint8) {
 		r.note("endpoint " + a.String() + " is left out: it means another machine on every node")
 		return
 	}
-	ep := endpoint{addr: a.As16(), weight: weight, state: stateOf(e.Conditions)}
+	ep.addr, ep.state = a.As16(), stateOf(e.Conditions)
 	if e.NodeName != nil && *e.NodeName != "" {
 		ep.node = unique.Make(*e.NodeName)
 	}

@@ -1,8 +1,6 @@
 package compile
 
 import (
-	"slices"
-
 	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/fairway-net/fairway/model"
@@ -16,12 +14,19 @@ func (c *Compiler) Takers(service types.NamespacedName, portName string, proto m
 	if svc == nil || svc.spec == nil {
 		return nil
 	}
-	var list []model.Backend
+	var list, backups []model.Backend
 	for _, ipv6 := range []bool{false, true} {
 		c.gather(svc, &port{name: portName, proto: proto}, ipv6)
 		pool := model.Pool{ID: model.PoolID{Proto: proto, IPv6: ipv6}}
 		c.scratch.choose(&pool)
-		list = append(list, slices.Clone(pool.Backends)...)
+		if c.scratch.onBackups {
+			backups = append(backups, pool.Backends...)
+		} else {
+			list = append(list, pool.Backends...)
+		}
+	}
+	if len(list) == 0 {
+		return backups
 	}
 	return list
 }

@@ -70,7 +70,7 @@ func nodeRules() []nodeRule {
 		{PolicyRule: rule(list(coordinationv1.GroupName), list("leases"), list("update", "patch", "delete")), only: both(inNodeLeases, own)},
 		// That it serves Gateways, if it may (see NodeAdmission), and which there are. What
 		// they serve is read by another credential: see gatewayRules.
-		{PolicyRule: rule(list(coordinationv1.GroupName), list("leases"), list("create")), only: inSystem},
+		{PolicyRule: rule(list(coordinationv1.GroupName), list("leases"), list("create")), only: both(inSystem, ownGatewayLeaseOrUnnamed)},
 		{PolicyRule: rule(list(coordinationv1.GroupName), list("leases"), list("get", "update", "delete")), only: both(inSystem, ownGatewayLease)},
 		{PolicyRule: rule(list(gatewayGroup), list("gateways"), list("list")), only: named},
 		// Endpoints that it publishes itself; NodeAdmission sees whose they are.
@@ -112,6 +112,10 @@ func inSystem(_ string, a authorizer.Attributes) bool {
 
 func ownGatewayLease(node string, a authorizer.Attributes) bool {
 	return a.GetName() == machineuser.GatewayLease(node)
+}
+
+func ownGatewayLeaseOrUnnamed(node string, a authorizer.Attributes) bool {
+	return a.GetName() == "" || ownGatewayLease(node, a)
 }
 
 func both(f, g func(string, authorizer.Attributes) bool) func(string, authorizer.Attributes) bool {

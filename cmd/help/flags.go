@@ -47,7 +47,7 @@ var flagGroups = []flagGroup{
 	{"Connections (conntrack)", []string{"conntrack-*"}},
 	{"iptables and ipvs mode", []string{"iptables-*", "ipvs-*"}},
 	{"Load balancer addresses", []string{"load-balancer-range", "lb-class", "announce", "announce-namespace", "ignore-exclude-lb"}},
-	{"Gateways", []string{"gateway", "gateway-engine", "gateway-processes", "acme-directory", "acme-email", "acme-ca-file"}},
+	{"Gateways", []string{"gateway", "gateway-engine", "gateway-processes", "gateway-machines", "acme-directory", "acme-email", "acme-ca-file"}},
 	{"DNS", []string{"dns", "dns-*", "cluster-dns", "cluster-domain", "corefile", "resolv-conf"}},
 	{"What runs on this machine", []string{"publish-dir", "drain", "drain-time"}},
 	{"Health, metrics and logs", []string{

@@ -32,6 +32,7 @@ func Expose() *cobra.Command {
 		Short: "Give processes on any machines one address and one name: creates a Service and its endpoints",
 		Example: `  fairway expose web --port 80 --to 10.77.0.12:8000,10.77.0.13:8000 --check http:/
   fairway expose shop --port 80 --to 10.77.0.12:8000,10.77.0.13:8000 --host shop.example.com --tls auto
+  fairway expose db --port 5432 --to 10.77.0.12:5432,10.77.0.13:5432 --backup 10.77.0.13 --check tcp
   fairway expose mail --port 25 --port 465:4650 --to 10.77.0.12 --keep-client-address
   fairway expose web --port 80 --to 10.77.0.12:8000 --type LoadBalancer -o yaml --dry-run
   fairway expose web --remove`,
@@ -84,6 +85,7 @@ func Expose() *cobra.Command {
 	flags.StringVar(&request.Protocol, "protocol", "TCP", "TCP, UDP or SCTP")
 	flags.StringVar(&request.Check, "check", "", "health check of the endpoints: http:/PATH, https:/PATH, tcp, tls, grpc[:SERVICE], udp:PAYLOAD or icmp")
 	flags.StringSliceVar(&request.Weights, "weight", nil, "ADDRESS=WEIGHT: the share of an endpoint, 1 if not given; may be repeated")
+	flags.StringSliceVar(&request.Backups, "backup", nil, "ADDRESS of an endpoint that gets connections only while no other endpoint is healthy, as a database's standby; may be repeated, and wants --check")
 	flags.StringSliceVar(&request.Web.Hosts, "host", nil, "name by which clients reach the Service by HTTP, such as shop.example.com; may be repeated")
 	flags.StringVar(&request.Web.Path, "path", "", "with --host: only paths that begin with this")
 	flags.StringVar(&request.Web.TLS, "tls", "", "with --host: auto (a certificate by ACME), the name of a Secret, or CERTFILE,KEYFILE")

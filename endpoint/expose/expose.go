@@ -32,6 +32,7 @@ type Request struct {
 	To              []string // ADDRESS:PORT or [ADDRESS]:PORT; ADDRESS where the ports are in Ports
 	Check           string   // as in the annotation fairway.dev/health-check; "" is none
 	Weights         []string // ADDRESS=WEIGHT, of endpoints
+	Backups         []string // ADDRESS, of endpoints that are used only while no other one is healthy
 	Type            string   // ClusterIP, NodePort or LoadBalancer
 	// KeepClientAddress has endpoints see the client's address.
 	KeepClientAddress bool
@@ -92,7 +93,7 @@ func (r Request) Objects() (*corev1.Service, []*discoveryv1.EndpointSlice, error
 	return service, r.slices(protocol, ports, endpoints), nil
 }
 
-// annotations are the check and the weights.
+// annotations are the check, the weights and the backups.
 func (r Request) annotations(endpoints []netip.AddrPort) (map[string]string, error) {
 	out := map[string]string{}
 	if r.Check != "" {
@@ -119,15 +120,44 @@ func (r Request) annotations(endpoints []netip.AddrPort) (map[string]string, err
 	if len(r.Weights) > 0 {
 		out[annotationWeights] = strings.Join(r.Weights, ",")
 	}
+	if err := r.checkBackups(endpoints); err != nil {
+		return nil, err
+	}
+	if len(r.Backups) > 0 {
+		out[annotationBackup] = strings.Join(r.Backups, ",")
+	}
 	if len(out) == 0 {
 		return nil, nil
 	}
 	return out, nil
 }
 
-// annotationWeights and maxWeight are those of package compile.
+// checkBackups refuses backups that are no endpoints, and endpoints that are all backups.
+func (r Request) checkBackups(endpoints []netip.AddrPort) error {
+	if len(r.Backups) > 0 && len(endpoints) > 0 && r.Check == "" {
+		return errors.New("--backup: nobody would notice that the other endpoints are down; add --check, such as --check tcp")
+	}
+	backups := map[netip.Addr]bool{}
+	for _, text := range r.Backups {
+		a, err := netip.ParseAddr(text)
+		if err != nil {
+			return fmt.Errorf("--backup %q: must be the ADDRESS of an endpoint, such as 10.77.0.13", text)
+		}
+		if len(endpoints) > 0 && !slices.ContainsFunc(endpoints, func(e netip.AddrPort) bool { return e.Addr() == a.Unmap() }) {
+			return fmt.Errorf("--backup %q: no endpoint of --to has this address", text)
+		}
+		backups[a.Unmap()] = true
+	}
+	if len(endpoints) > 0 && !slices.ContainsFunc(endpoints, func(e netip.AddrPort) bool { return !backups[e.Addr()] }) {
+		return errors.New("--backup: all endpoints of --to are backups; leave out those that are to be used first")
+	}
+	return nil
+}
+
+// annotationWeights, annotationBackup and maxWeight are those of package compile.
 const (
 	annotationWeights = "fairway.dev/weights"
+	annotationBackup  = "fairway.dev/backup"
 	maxWeight         = 100
 )
 

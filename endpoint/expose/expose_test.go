@@ -49,6 +49,10 @@ func TestObjectsNamesTheField(t *testing.T) {
 		"endpoints have port 9000":           func(r *Request) { r.Ports = []string{"80:9000"} },
 		`--weight "10.77.0.12"`:              func(r *Request) { r.Weights = []string{"10.77.0.12"} },
 		`no endpoint of --to`:                func(r *Request) { r.Weights = []string{"10.77.0.99=2"} },
+		`--backup "10.77.0.12:80"`:           func(r *Request) { r.Backups, r.Check = []string{"10.77.0.12:80"}, "tcp" },
+		`--backup "10.77.0.99"`:              func(r *Request) { r.Backups, r.Check = []string{"10.77.0.99"}, "tcp" },
+		"add --check":                        func(r *Request) { r.Backups = []string{"10.77.0.12"} },
+		"all endpoints of --to are backups":  func(r *Request) { r.To, r.Backups, r.Check = []string{"10.77.0.12:80"}, []string{"10.77.0.12"}, "tcp" },
 		"--keep-client-address":              func(r *Request) { r.KeepClientAddress = true },
 		"--check annotation":                 func(r *Request) { r.Check = "exec:/bin/true" },
 	} {
@@ -63,6 +67,7 @@ func TestSeveralPorts(t *testing.T) {
 	service, slices, err := request(func(r *Request) {
 		r.Ports, r.To, r.Weights = []string{"80:8000", "443"}, []string{"10.77.0.12", "[fd00::12]"}, []string{"10.77.0.12=3"}
 		r.Type, r.KeepClientAddress = "LoadBalancer", true
+		r.Backups, r.Check = []string{"fd00::12"}, "tcp"
 	}).Objects()
 	if err != nil {
 		t.Fatal(err)
@@ -70,7 +75,7 @@ func TestSeveralPorts(t *testing.T) {
 	if p := service.Spec.Ports; len(p) != 2 || p[0].Name != "port-80" || p[0].TargetPort.IntValue() != 8000 || p[1].TargetPort.IntValue() != 443 {
 		t.Errorf("ports: %+v", p)
 	}
-	if service.Annotations["fairway.dev/weights"] != "10.77.0.12=3" || service.Spec.ExternalTrafficPolicy != "Local" {
+	if service.Annotations["fairway.dev/weights"] != "10.77.0.12=3" || service.Annotations["fairway.dev/backup"] != "fd00::12" || service.Spec.ExternalTrafficPolicy != "Local" {
 		t.Errorf("Service: %+v", service)
 	}
 	if len(slices) != 2 || len(slices[0].Ports) != 2 || *slices[1].Ports[0].Name != "port-80" || *slices[1].Ports[1].Port != 443 {

@@ -50,10 +50,10 @@ func TestEveryMachineServesHosts(t *testing.T) {
 }
 
 // hostOfThree is three machines, with a process on each and a host with TLS.
-func hostOfThree(t *testing.T) *cluster {
+func hostOfThree(t *testing.T) *joined {
 	t.Helper()
 	n := newNetwork(t)
-	c := &cluster{network: n, address: netip.MustParseAddr(webAddress)}
+	c := &joined{network: n, address: netip.MustParseAddr(webAddress)}
 	for _, name := range []string{"m1", "m2", "m3"} {
 		n.hosts[name].start(asProcess + "=" + name + " exec " + os.Args[0])
 		n.hosts[name].run("install -m 755 fairway /usr/local/bin/")
@@ -71,7 +71,7 @@ func hostOfThree(t *testing.T) *cluster {
 }
 
 // servesGateways waits until a machine has said that it serves Gateways.
-func (c *cluster) servesGateways(name string) {
+func (c *joined) servesGateways(name string) {
 	c.t.Helper()
 	eventually(c.t, name+" serves Gateways", func() bool {
 		l, err := c.client.CoordinationV1().Leases(metav1.NamespaceSystem).Get(c.t.Context(), "fairway-gateway-"+name, metav1.GetOptions{})
@@ -87,13 +87,13 @@ func holder(l *coordinationv1.Lease) string {
 }
 
 // settlesReady waits until a machine's Node is ready.
-func (c *cluster) settlesReady(name string) {
+func (c *joined) settlesReady(name string) {
 	c.t.Helper()
 	eventually(c.t, name+" is ready", func() bool { return strings.Contains(c.state(), name+" True") })
 }
 
 // stillServed waits until many requests in a row were answered by machines other than one.
-func (c *cluster) stillServed(load *load, without string) {
+func (c *joined) stillServed(load *load, without string) {
 	c.t.Helper()
 	eventually(c.t, "the host answers without "+without, func() bool { return load.row(without) >= 200 })
 }
@@ -119,7 +119,7 @@ type counts struct {
 func (c counts) good() int { return c.all - c.failed }
 
 // startLoad asks for a URL at an address, 20 clients at a time.
-func (c *cluster) startLoad(url, at string) *load {
+func (c *joined) startLoad(url, at string) *load {
 	ctx, cancel := context.WithCancel(context.Background())
 	l := &load{cancel: cancel}
 	c.t.Cleanup(l.end)

@@ -11,6 +11,8 @@ import (
 	"testing"
 	"time"
 
+	"github.com/fairway-net/fairway/test/wait"
+
 	"github.com/fairway-net/fairway/internal/kernel"
 	"github.com/fairway-net/fairway/model"
 )
@@ -116,8 +118,11 @@ func comparesAlways(l *loop) { l.verify = func() time.Duration { return time.Mil
 
 func eventually(t *testing.T, what string, ok func() bool) {
 	t.Helper()
-	for deadline := time.Now().Add(30 * time.Second); !ok(); time.Sleep(time.Millisecond) {
-		if time.Now().After(deadline) {
+	for late := range wait.Tries(30 * time.Second) {
+		if ok() {
+			break
+		}
+		if late {
 			t.Fatalf("not in 30 s: %s", what)
 		}
 	}

@@ -14,6 +14,8 @@ import (
 	"testing"
 	"time"
 
+	"github.com/fairway-net/fairway/test/wait"
+
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/kubernetes"
@@ -152,8 +154,11 @@ func firstFiveMinutes(t *testing.T, family *strings.Replacer, address string) {
 
 func eventually(t *testing.T, what string, is func() bool) {
 	t.Helper()
-	for deadline := time.Now().Add(patience); !is(); time.Sleep(50 * time.Millisecond) {
-		if time.Now().After(deadline) {
+	for late := range wait.Tries(patience) {
+		if is() {
+			break
+		}
+		if late {
 			t.Fatalf("never: %s", what)
 		}
 	}

@@ -13,6 +13,8 @@ import (
 	"testing"
 	"time"
 
+	"github.com/fairway-net/fairway/test/wait"
+
 	appsv1 "k8s.io/api/apps/v1"
 )
 
@@ -38,8 +40,11 @@ func TestCleanup(t *testing.T) {
 	cleaner := h.run(cleanup, &cleanup.InitContainers[0], environ...)
 	waits := func(reason string) {
 		t.Helper()
-		for deadline := time.Now().Add(60 * time.Second); !strings.Contains(cleaner.log.String(), reason); time.Sleep(20 * time.Millisecond) {
-			if time.Now().After(deadline) {
+		for late := range wait.Tries(60 * time.Second) {
+			if strings.Contains(cleaner.log.String(), reason) {
+				break
+			}
+			if late {
 				t.Fatalf("doesn't say that %s:\n%s", reason, cleaner.log)
 			}
 		}

@@ -11,6 +11,8 @@ import (
 	"strings"
 	"time"
 
+	"github.com/fairway-net/fairway/test/wait"
+
 	"github.com/fairway-net/fairway/lab/controlplane"
 	"github.com/fairway-net/fairway/test/fakeapi"
 )
@@ -110,13 +112,13 @@ func (h *host) tellsAuthor(agent *process) {
 			h.t.Fatal(err)
 		}
 	}
-	for deadline := time.Now().Add(60 * time.Second); ; time.Sleep(20 * time.Millisecond) {
+	for late := range wait.Tries(60 * time.Second) {
 		for _, e := range h.api.Objects("events") {
 			if e.GetNamespace() == "shop" && strings.Contains(toText(e.Object), "nonsense") {
 				return
 			}
 		}
-		if time.Now().After(deadline) {
+		if late {
 			h.t.Fatalf("no Event on the Service\n%s", agent.log)
 		}
 	}

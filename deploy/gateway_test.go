@@ -17,6 +17,8 @@ import (
 	"testing"
 	"time"
 
+	"github.com/fairway-net/fairway/test/wait"
+
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
 	rbacv1 "k8s.io/api/rbac/v1"
@@ -177,11 +179,11 @@ func testGatewayRights(t *testing.T, api *rest.Config) {
 		},
 	}, metav1.CreateOptions{}))
 	var said string
-	for deadline := time.Now().Add(2 * time.Minute); ; time.Sleep(50 * time.Millisecond) {
+	for late := range wait.Tries(2 * time.Minute) {
 		if said = gatewayState(ctx, core, gateways); said == "" {
 			break
 		}
-		if time.Now().After(deadline) {
+		if late {
 			t.Errorf("the Gateway doesn't come to serve: %s", said)
 			break
 		}

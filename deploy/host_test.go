@@ -15,6 +15,8 @@ import (
 	"testing"
 	"time"
 
+	"github.com/fairway-net/fairway/test/wait"
+
 	"github.com/vishvananda/netlink"
 	"golang.org/x/sys/unix"
 
@@ -183,7 +185,7 @@ func (h *host) answers(p *process, address, want string) {
 	h.t.Helper()
 	var got string
 	var err error
-	for deadline := time.Now().Add(60 * time.Second); time.Now().Before(deadline); time.Sleep(20 * time.Millisecond) {
+	for range wait.Tries(60 * time.Second) {
 		got, err = h.ask(address)
 		if err == nil && got == want || err != nil && want == "" {
 			return
@@ -209,7 +211,7 @@ func (h *host) lists(l listing, want bool) {
 	h.t.Helper()
 	var out []byte
 	var err error
-	for deadline := time.Now().Add(60 * time.Second); time.Now().Before(deadline); time.Sleep(50 * time.Millisecond) {
+	for range wait.Tries(60 * time.Second) {
 		err = h.ns.Do(func() (err error) {
 			out, err = exec.Command(l.command[0], l.command[1:]...).CombinedOutput()
 			return err
@@ -247,7 +249,7 @@ func (h *host) healthy(p *process) {
 	}
 	client := http.Client{Timeout: 30 * time.Second, Transport: &http.Transport{DialContext: dial, DisableKeepAlives: true}}
 	var status string
-	for deadline := time.Now().Add(60 * time.Second); time.Now().Before(deadline); time.Sleep(50 * time.Millisecond) {
+	for range wait.Tries(60 * time.Second) {
 		resp, err := client.Get("http://127.0.0.1:10256/healthz")
 		if err != nil {
 			h.t.Fatal(err)

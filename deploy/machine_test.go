@@ -14,6 +14,8 @@ import (
 	"testing"
 	"time"
 
+	"github.com/fairway-net/fairway/test/wait"
+
 	"github.com/vishvananda/netlink"
 
 	"github.com/fairway-net/fairway/internal/cgroup"
@@ -172,7 +174,7 @@ func (n *machine) eventually(what, want string, look func() (string, error)) {
 	n.t.Helper()
 	var out string
 	var err error
-	for end := time.Now().Add(time.Minute); time.Now().Before(end); time.Sleep(200 * time.Millisecond) {
+	for range wait.Tries(time.Minute) {
 		if out, err = look(); err == nil && strings.Contains(out, want) {
 			return
 		}

@@ -8,6 +8,8 @@ import (
 	"path/filepath"
 	"testing"
 	"time"
+
+	"github.com/fairway-net/fairway/test/wait"
 )
 
 // TestReload changes an operator's own Corefile under a running server, which
@@ -53,14 +55,17 @@ func TestReload(t *testing.T) {
 		t.Fatal("the Corefile is not in force at first")
 	}
 	write("192.0.2.2 outside.example\n\t\tno-such-option {")
-	for until := time.Now().Add(5 * time.Second); time.Now().Before(until); time.Sleep(100 * time.Millisecond) {
+	for range wait.Tries(5 * time.Second) {
 		if !resolves("192.0.2.1") {
 			t.Fatal("a Corefile that makes no sense is in force")
 		}
 	}
 	write("192.0.2.3 outside.example")
-	for until := time.Now().Add(30 * time.Second); !resolves("192.0.2.3"); time.Sleep(100 * time.Millisecond) {
-		if time.Now().After(until) {
+	for late := range wait.Tries(30 * time.Second) {
+		if resolves("192.0.2.3") {
+			break
+		}
+		if late {
 			t.Fatal("the next Corefile isn't taken up")
 		}
 	}

@@ -9,6 +9,8 @@ import (
 	"testing"
 	"time"
 
+	"github.com/fairway-net/fairway/test/wait"
+
 	"github.com/miekg/dns"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -142,14 +144,14 @@ func TestLoop(t *testing.T) {
 	at := freeAddress()
 	s := start(t, example(), Corefile(CorefileConfig{Listen: []netip.AddrPort{at}, Upstreams: []string{at.String()}}))
 	go s.GuardLoops(t.Context(), at, time.Second)
-	for deadline := time.Now().Add(30 * time.Second); ; time.Sleep(20 * time.Millisecond) {
+	for late := range wait.Tries(30 * time.Second) {
 		s.loop.mu.Lock()
 		looped := s.loop.looped
 		s.loop.mu.Unlock()
 		if looped {
 			break
 		}
-		if time.Now().After(deadline) {
+		if late {
 			t.Fatal("the loop was not found")
 		}
 	}

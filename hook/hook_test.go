@@ -12,6 +12,8 @@ import (
 	"testing"
 	"time"
 
+	"github.com/fairway-net/fairway/test/wait"
+
 	corev1 "k8s.io/api/core/v1"
 	discoveryv1 "k8s.io/api/discovery/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -89,8 +91,11 @@ func (r *rig) set(object any) {
 
 func (r *rig) until(what string, is func() bool) {
 	r.t.Helper()
-	for deadline := time.Now().Add(patience); !is(); time.Sleep(5 * time.Millisecond) {
-		if time.Now().After(deadline) {
+	for late := range wait.Tries(patience) {
+		if is() {
+			break
+		}
+		if late {
 			r.t.Fatalf("never: %s\n%s", what, r.log)
 		}
 	}

@@ -14,6 +14,8 @@ import (
 	"testing"
 	"time"
 
+	"github.com/fairway-net/fairway/test/wait"
+
 	corev1 "k8s.io/api/core/v1"
 	discoveryv1 "k8s.io/api/discovery/v1"
 	"k8s.io/apimachinery/pkg/runtime"
@@ -120,8 +122,11 @@ func watchUntilEnd[T runtime.Object](t *testing.T, source Source, sink Sink[T]) 
 // watching waits until so many watches have been opened.
 func (a *api) watching(n int) {
 	a.t.Helper()
-	for deadline := time.Now().Add(30 * time.Second); a.seen().Watches < n; time.Sleep(5 * time.Millisecond) {
-		if time.Now().After(deadline) {
+	for late := range wait.Tries(30 * time.Second) {
+		if a.seen().Watches >= n {
+			break
+		}
+		if late {
 			a.t.Fatalf("%d watches after 30 s, want %d", a.seen().Watches, n)
 		}
 	}

@@ -9,6 +9,8 @@ import (
 	"testing"
 	"time"
 
+	"github.com/fairway-net/fairway/test/wait"
+
 	"golang.org/x/sys/unix"
 )
 
@@ -51,8 +53,11 @@ func TestServiceAccountToken(t *testing.T) {
 	a.do("token second") // the first one has expired
 	a.do("cut")
 	a.service("b")
-	for deadline := time.Now().Add(30 * time.Second); a.seen().Unauthorized == 0; time.Sleep(5 * time.Millisecond) {
-		if time.Now().After(deadline) {
+	for late := range wait.Tries(30 * time.Second) {
+		if a.seen().Unauthorized != 0 {
+			break
+		}
+		if late {
 			t.Fatal("the old token is not refused")
 		}
 	}

@@ -10,6 +10,8 @@ import (
 	"testing"
 	"time"
 
+	"github.com/fairway-net/fairway/test/wait"
+
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
@@ -126,7 +128,7 @@ func (c *collector) sink() Sink[*corev1.Service] {
 func (c *collector) wait(t *testing.T, synced int, want ...string) {
 	t.Helper()
 	var got []string
-	for deadline := time.Now().Add(30 * time.Second); time.Now().Before(deadline); time.Sleep(5 * time.Millisecond) {
+	for range wait.Tries(30 * time.Second) {
 		c.mu.Lock()
 		got = got[:0]
 		for name := range c.names {

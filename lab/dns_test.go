@@ -12,6 +12,8 @@ import (
 	"testing"
 	"time"
 
+	"github.com/fairway-net/fairway/test/wait"
+
 	"github.com/miekg/dns"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -88,12 +90,12 @@ func TestNames(t *testing.T) {
 					args := append([]string{"lab", "exec", "--name", c.Name, from, "--"}, strings.Fields(command)...)
 					var out, stderr string
 					var code int
-					for deadline := time.Now().Add(patience); ; time.Sleep(100 * time.Millisecond) {
+					for late := range wait.Tries(patience) {
 						out, stderr, code = fairway(args...)
 						if code == 0 && strings.Contains(out, want) {
 							break
 						}
-						if time.Now().After(deadline) {
+						if late {
 							t.Errorf("%s from %s: code %d, %q, %q; want %q", command, from, code, out, stderr, want)
 							break
 						}
@@ -252,7 +254,7 @@ func TestFallBack(t *testing.T) {
 			})
 			answered := 0
 			a.timeout = 5 * time.Second // one that is lost shall leave time for others
-			for deadline := time.Now().Add(8 * time.Second); time.Now().Before(deadline); time.Sleep(50 * time.Millisecond) {
+			for range wait.Tries(8 * time.Second) {
 				if a.ask() == nil {
 					answered++
 				}

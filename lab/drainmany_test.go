@@ -10,6 +10,8 @@ import (
 	"testing"
 	"time"
 
+	"github.com/fairway-net/fairway/test/wait"
+
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
@@ -75,12 +77,12 @@ func TestDrainManyAddresses(t *testing.T) {
 			all := map[string]int{announce.Layer2: services * each, announce.BGP: 3 * services * each}[protocol]
 			wait := func(what string, check func() (bool, string)) {
 				t.Helper()
-				for deadline := time.Now().Add(2 * time.Minute); ; time.Sleep(100 * time.Millisecond) {
+				for late := range wait.Tries(2 * time.Minute) {
 					ok, said := check()
 					if ok {
 						return
 					}
-					if time.Now().After(deadline) {
+					if late {
 						t.Fatalf("%s: %s", what, said)
 					}
 				}

@@ -12,6 +12,8 @@ import (
 	"testing"
 	"time"
 
+	"github.com/fairway-net/fairway/test/wait"
+
 	authenticationv1 "k8s.io/api/authentication/v1"
 	corev1 "k8s.io/api/core/v1"
 	rbacv1 "k8s.io/api/rbac/v1"
@@ -77,8 +79,11 @@ func (l *tracing) agentKilled(dir string) {
 	if err := syscall.Kill(pid, syscall.SIGKILL); err != nil {
 		l.Fatal(err)
 	}
-	for deadline := time.Now().Add(time.Second); l.tables() != 0; time.Sleep(10 * time.Millisecond) {
-		if time.Now().After(deadline) {
+	for late := range wait.Tries(time.Second) {
+		if l.tables() == 0 {
+			break
+		}
+		if late {
 			l.Fatal("a second after the agent was killed its table is there")
 		}
 	}

@@ -18,6 +18,8 @@ import (
 	"testing"
 	"time"
 
+	"github.com/fairway-net/fairway/test/wait"
+
 	"github.com/fairway-net/fairway/lab"
 )
 
@@ -75,7 +77,7 @@ func pageCosts(t *testing.T, name, service string) {
 		read(ctx, api+"events")
 	})
 	took("one Service open", func() {
-		for end := time.Now().Add(pageTime); time.Now().Before(end); time.Sleep(2 * time.Second) {
+		for range wait.Tries(pageTime) {
 			read(t.Context(), api+"services/default/"+service+"/traffic")
 		}
 	})

@@ -10,6 +10,8 @@ import (
 	"testing"
 	"time"
 
+	"github.com/fairway-net/fairway/test/wait"
+
 	"github.com/fairway-net/fairway/internal/netns"
 	"github.com/fairway-net/fairway/lab/topology"
 )
@@ -99,11 +101,11 @@ func TestProcess(t *testing.T) {
 	if _, err := startTime(cmd.Process.Pid); err != nil {
 		t.Logf("it has ended already: %v", err)
 	}
-	for deadline := time.Now().Add(30 * time.Second); ; time.Sleep(time.Millisecond) {
+	for late := range wait.Tries(30 * time.Second) {
 		if _, err := startTime(cmd.Process.Pid); err != nil {
 			break // a zombie counts as ended
 		}
-		if time.Now().After(deadline) {
+		if late {
 			t.Fatal("a process that has ended is taken to be alive")
 		}
 	}

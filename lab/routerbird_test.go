@@ -11,6 +11,8 @@ import (
 	"testing"
 	"time"
 
+	"github.com/fairway-net/fairway/test/wait"
+
 	"github.com/fairway-net/fairway/lab"
 )
 
@@ -58,7 +60,7 @@ func (m *birdMatrix) birdc(command string) string {
 func (m *birdMatrix) has(prefix string, count int, wants ...string) {
 	m.Helper()
 	last := ""
-	for deadline := time.Now().Add(patience); time.Now().Before(deadline); time.Sleep(50 * time.Millisecond) {
+	for range wait.Tries(patience) {
 		last = m.birdc("show route " + prefix + " all")
 		if strings.Count(last, "unicast [") == count && !slices.ContainsFunc(wants, func(w string) bool { return !strings.Contains(last, w) }) {
 			return

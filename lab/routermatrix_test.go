@@ -10,6 +10,8 @@ import (
 	"testing"
 	"time"
 
+	"github.com/fairway-net/fairway/test/wait"
+
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
@@ -89,7 +91,7 @@ func (m *matrix) shows(prefix string, wants ...string) {
 		family = "ipv6"
 	}
 	last := ""
-	for deadline := time.Now().Add(patience); time.Now().Before(deadline); time.Sleep(50 * time.Millisecond) {
+	for range wait.Tries(patience) {
 		last = m.vtysh("show bgp " + family + " unicast " + prefix)
 		if !slices.ContainsFunc(wants, func(w string) bool { return !strings.Contains(last, w) }) {
 			return

@@ -9,7 +9,8 @@ import (
 	"strings"
 	"syscall"
 	"testing"
-	"time"
+
+	"github.com/fairway-net/fairway/test/wait"
 
 	"golang.org/x/sys/unix"
 
@@ -34,8 +35,11 @@ func TestShutdown(t *testing.T) {
 	if err := syscall.Kill(agent, syscall.SIGTERM); err != nil {
 		t.Fatal(err)
 	}
-	for deadline := time.Now().Add(patience); syscall.Kill(agent, 0) == nil; time.Sleep(time.Millisecond) {
-		if time.Now().After(deadline) {
+	for late := range wait.Tries(patience) {
+		if syscall.Kill(agent, 0) != nil {
+			break
+		}
+		if late {
 			t.Fatal("the agent doesn't end")
 		}
 	}

@@ -5,7 +5,8 @@ package lab_test
 import (
 	"strings"
 	"testing"
-	"time"
+
+	"github.com/fairway-net/fairway/test/wait"
 )
 
 // TestTakeOver: Fairway takes the real kube-proxy's place and gives it back,
@@ -125,7 +126,7 @@ func (c *cluster) onlyLeft(t *testing.T, mode string, fairways bool) {
 			wanted := sign.mode == mode && (sign.whose == "" || sign.whose == who)
 			args := append([]string{"lab", "exec", "--name", c.lab, node, "--"}, strings.Fields(sign.command)...)
 			var stdout string
-			for deadline := time.Now().Add(patience); ; time.Sleep(100 * time.Millisecond) {
+			for late := range wait.Tries(patience) {
 				var stderr string
 				var code int
 				if stdout, stderr, code = fairway(args...); code != 0 {
@@ -134,7 +135,7 @@ func (c *cluster) onlyLeft(t *testing.T, mode string, fairways bool) {
 				if strings.Contains("\n"+stdout, "\n"+sign.text) == wanted {
 					break
 				}
-				if time.Now().After(deadline) {
+				if late {
 					t.Errorf("on %s, `%s` has %q: %v, want %v:\n%s", node, sign.command, sign.text, !wanted, wanted, stdout[:min(len(stdout), 2000)])
 					break
 				}

@@ -13,6 +13,8 @@ import (
 	"testing"
 	"time"
 
+	"github.com/fairway-net/fairway/test/wait"
+
 	"github.com/fairway-net/fairway/announce"
 )
 
@@ -52,8 +54,11 @@ func TestExaBGP(t *testing.T) {
 			}
 			x.await(t, s, "\""+first+"\"")
 			// Its own routes come meanwhile, alike ones together.
-			for deadline := time.Now().Add(time.Minute); s.Status()[0].Counts.UpdatesReceived < 8; time.Sleep(10 * time.Millisecond) {
-				if time.Now().After(deadline) {
+			for late := range wait.Tries(time.Minute) {
+				if s.Status()[0].Counts.UpdatesReceived >= 8 {
+					break
+				}
+				if late {
 					t.Fatalf("exabgp announces nothing: %+v\n%s", s.Status()[0], x.text())
 				}
 			}
@@ -171,8 +176,11 @@ func (x *exabgp) text() string {
 
 func (x *exabgp) await(t *testing.T, s *Speaker, what string) {
 	t.Helper()
-	for deadline := time.Now().Add(time.Minute); !strings.Contains(x.text(), what); time.Sleep(20 * time.Millisecond) {
-		if time.Now().After(deadline) {
+	for late := range wait.Tries(time.Minute) {
+		if strings.Contains(x.text(), what) {
+			break
+		}
+		if late {
 			t.Fatalf("exabgp does not say %s: %+v\n%s", what, s.Status()[0], x.text())
 		}
 	}

@@ -19,6 +19,8 @@ import (
 	"testing"
 	"time"
 
+	"github.com/fairway-net/fairway/test/wait"
+
 	"github.com/fairway-net/fairway/announce"
 	"github.com/fairway-net/fairway/announce/bfd"
 	"github.com/fairway-net/fairway/internal/netns"
@@ -133,13 +135,13 @@ func announceTo(text string) int {
 	s.Routes(told)
 	s.Peers(peers)
 	ways.Set(watched)
-	for deadline := time.Now().Add(2 * time.Minute); ; time.Sleep(50 * time.Millisecond) {
+	for late := range wait.Tries(2 * time.Minute) {
 		down := slices.ContainsFunc(s.Status(), func(st Status) bool { return st.State != Established }) ||
 			slices.ContainsFunc(ways.Status(), func(st bfd.Status) bool { return st.State != bfd.Up })
 		if !down {
 			break
 		}
-		if time.Now().After(deadline) {
+		if late {
 			fmt.Printf("%+v %+v\n", s.Status(), ways.Status())
 			return 1
 		}

@@ -11,6 +11,8 @@ import (
 	"testing"
 	"time"
 
+	"github.com/fairway-net/fairway/test/wait"
+
 	"github.com/osrg/gobgp/v4/pkg/packet/bgp"
 )
 
@@ -171,14 +173,14 @@ func (r *router) text() string {
 // await waits until a condition holds, which is looked at under the router's lock.
 func (r *router) await(t *testing.T, what string, condition func() bool) {
 	t.Helper()
-	for deadline := time.Now().Add(time.Minute); ; time.Sleep(2 * time.Millisecond) {
+	for late := range wait.Tries(time.Minute) {
 		r.mu.Lock()
 		ok := condition()
 		r.mu.Unlock()
 		if ok {
 			return
 		}
-		if time.Now().After(deadline) {
+		if late {
 			t.Fatalf("%s: not within a minute; routes:\n%s", what, r.text())
 		}
 	}

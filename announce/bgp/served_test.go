@@ -14,6 +14,8 @@ import (
 	"testing"
 	"time"
 
+	"github.com/fairway-net/fairway/test/wait"
+
 	"github.com/vishvananda/netlink"
 
 	"github.com/fairway-net/fairway/dataplane/nftables"
@@ -44,12 +46,12 @@ func must(t *testing.T, err error) {
 
 func await(t *testing.T, what string, try func() error) {
 	t.Helper()
-	for deadline := time.Now().Add(2 * time.Minute); ; time.Sleep(100 * time.Millisecond) {
+	for late := range wait.Tries(2 * time.Minute) {
 		err := try()
 		if err == nil {
 			return
 		}
-		if time.Now().After(deadline) {
+		if late {
 			t.Fatalf("%s: not within two minutes: %v", what, err)
 		}
 	}

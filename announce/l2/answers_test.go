@@ -11,6 +11,8 @@ import (
 	"testing"
 	"time"
 
+	"github.com/fairway-net/fairway/test/wait"
+
 	"github.com/mdlayher/packet"
 	"github.com/vishvananda/netlink"
 
@@ -31,7 +33,7 @@ func (l *lan) resolve(a netip.Addr) string {
 		return err
 	}))
 	l.touch(a)
-	for deadline := time.Now().Add(20 * time.Second); time.Now().Before(deadline); time.Sleep(time.Millisecond) {
+	for range wait.Tries(20 * time.Second) {
 		n := l.neighbor(a)
 		if n.State == netlink.NUD_FAILED {
 			return ""

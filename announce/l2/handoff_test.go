@@ -15,6 +15,8 @@ import (
 	"testing"
 	"time"
 
+	"github.com/fairway-net/fairway/test/wait"
+
 	"github.com/vishvananda/netlink"
 )
 
@@ -116,11 +118,11 @@ func TestConnectionsStay(t *testing.T) {
 	}
 	l.must(l.nodes["a"].Process.Signal(isEmpty))
 	for _, conn := range old {
-		for deadline := time.Now().Add(20 * time.Second); ; time.Sleep(50 * time.Millisecond) {
+		for late := range wait.Tries(20 * time.Second) {
 			if _, err := who(conn); errors.Is(err, syscall.ECONNRESET) || errors.Is(err, syscall.EPIPE) {
 				break
 			}
-			if time.Now().After(deadline) {
+			if late {
 				t.Fatalf("the old connection to %s is still led to a", conn.RemoteAddr())
 			}
 		}

@@ -6,6 +6,8 @@ import (
 	"testing"
 	"time"
 
+	"github.com/fairway-net/fairway/test/wait"
+
 	"golang.org/x/sys/unix"
 )
 
@@ -33,14 +35,14 @@ func TestReceive(t *testing.T) {
 		}
 		lock.Unlock()
 	}
-	for deadline := time.Now().Add(10 * time.Second); ; time.Sleep(time.Millisecond) {
+	for late := range wait.Tries(10 * time.Second) {
 		lock.Lock()
 		now := taken
 		lock.Unlock()
 		if now == frames {
 			break
 		}
-		if time.Now().After(deadline) {
+		if late {
 			t.Fatalf("%d of %d are taken", now, frames)
 		}
 	}

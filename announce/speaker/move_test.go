@@ -9,6 +9,8 @@ import (
 	"testing"
 	"time"
 
+	"github.com/fairway-net/fairway/test/wait"
+
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
@@ -51,14 +53,14 @@ func TestOthersAreToldFirst(t *testing.T) {
 	settled := func() {
 		t.Helper()
 		leads.proceed <- struct{}{}
-		for deadline := time.Now().Add(10 * time.Second); ; time.Sleep(time.Millisecond) {
+		for late := range wait.Tries(10 * time.Second) {
 			n.mu.Lock()
 			moving := n.moving
 			n.mu.Unlock()
 			if !moving {
 				break
 			}
-			if time.Now().After(deadline) {
+			if late {
 				t.Fatal("the node's state is never taken in")
 			}
 		}

@@ -9,6 +9,8 @@ import (
 	"testing"
 	"time"
 
+	"github.com/fairway-net/fairway/test/wait"
+
 	"github.com/fairway-net/fairway/model"
 )
 
@@ -52,7 +54,7 @@ func TestDeadlines(t *testing.T) {
 	}))
 	within(time.Hour, "c") // which sets no other deadline for what has one
 	var err error
-	for deadline := time.Now().Add(60 * time.Second); time.Now().Before(deadline); time.Sleep(100 * time.Millisecond) {
+	for range wait.Tries(60 * time.Second) {
 		if _, err = hear(back, 30*time.Second); err != nil {
 			break
 		}

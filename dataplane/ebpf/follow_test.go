@@ -6,6 +6,8 @@ import (
 	"testing"
 	"time"
 
+	"github.com/fairway-net/fairway/test/wait"
+
 	"github.com/vishvananda/netlink"
 	"golang.org/x/sys/unix"
 
@@ -33,7 +35,7 @@ func TestManyInterfaces(t *testing.T) {
 				}
 			}
 			// (That they are attached is for processes in the namespace to see: TestPackets.)
-			for deadline := time.Now().Add(30 * time.Second); ; time.Sleep(20 * time.Millisecond) {
+			for late := range wait.Tries(30 * time.Second) {
 				list, err := links.LinkList()
 				if err != nil {
 					t.Fatal(err)
@@ -47,7 +49,7 @@ func TestManyInterfaces(t *testing.T) {
 				if missing == 0 {
 					break
 				}
-				if time.Now().After(deadline) {
+				if late {
 					t.Fatalf("round %d: %d of %d interfaces are not known", round, missing, len(list))
 				}
 			}

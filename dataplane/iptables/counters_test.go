@@ -10,6 +10,8 @@ import (
 	"testing"
 	"time"
 
+	"github.com/fairway-net/fairway/test/wait"
+
 	"github.com/vishvananda/netlink"
 
 	"github.com/fairway-net/fairway/internal/iptables"
@@ -75,7 +77,7 @@ func TestCounters(t *testing.T) {
 func expectCounts(t *testing.T, p *Plane, want map[string]kernel.Count) {
 	t.Helper()
 	var got map[string]kernel.Count
-	for deadline := time.Now().Add(30 * time.Second); time.Now().Before(deadline); time.Sleep(10 * time.Millisecond) {
+	for range wait.Tries(30 * time.Second) {
 		list, err := p.frontendCounts(t.Context())
 		if err != nil {
 			t.Fatal(err)

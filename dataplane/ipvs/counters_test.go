@@ -9,6 +9,8 @@ import (
 	"testing"
 	"time"
 
+	"github.com/fairway-net/fairway/test/wait"
+
 	mobyipvs "github.com/moby/ipvs"
 	"golang.org/x/sys/unix"
 
@@ -153,7 +155,7 @@ func TestRealKernelCounts(t *testing.T) {
 				c.Close() //nolint:errcheck // nothing follows
 			}
 			var counts []kernel.Count
-			for deadline := time.Now().Add(30 * time.Second); time.Now().Before(deadline); time.Sleep(100 * time.Millisecond) {
+			for range wait.Tries(30 * time.Second) {
 				if counts, err = p.frontendCounts(t.Context()); err != nil || len(counts) == 1 && counts[0].Connections == 3 {
 					break // the kernel's estimator adds up every other second
 				}

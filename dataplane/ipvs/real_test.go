@@ -7,6 +7,8 @@ import (
 	"testing"
 	"time"
 
+	"github.com/fairway-net/fairway/test/wait"
+
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/fairway-net/fairway/internal/kernel"
@@ -33,7 +35,7 @@ func node(t *testing.T) {
 	}
 	// The kernel adds the routes to IPv6 addresses a while after these.
 	addresses := strings.Fields(command(t, "", "ip", "-6", "-br", "address", "show", "dev", "up0"))[2:]
-	for deadline := time.Now().Add(30 * time.Second); ; time.Sleep(10 * time.Millisecond) {
+	for late := range wait.Tries(30 * time.Second) {
 		routes := command(t, "", "ip", "-6", "route", "show", "table", "local", "dev", "up0")
 		missing := slices.DeleteFunc(slices.Clone(addresses), func(a string) bool {
 			a, _, _ = strings.Cut(a, "/")
@@ -42,7 +44,7 @@ func node(t *testing.T) {
 		if len(missing) == 0 {
 			return
 		}
-		if time.Now().After(deadline) {
+		if late {
 			t.Fatalf("no routes to %v:\n%s", missing, routes)
 		}
 	}

@@ -11,6 +11,8 @@ import (
 	"testing"
 	"time"
 
+	"github.com/fairway-net/fairway/test/wait"
+
 	"github.com/google/go-cmp/cmp"
 	"github.com/vishvananda/netlink"
 	"golang.org/x/sys/unix"
@@ -207,12 +209,12 @@ func TestClientsAreRememberedByTheNumberOfTheirBackend(t *testing.T) {
 // one of IPv6 a while after the address.
 func awaitLocal(t *testing.T, a net.IP) {
 	t.Helper()
-	for deadline := time.Now().Add(30 * time.Second); ; time.Sleep(time.Millisecond) {
+	for late := range wait.Tries(30 * time.Second) {
 		routes, err := netlink.RouteGet(a)
 		if err == nil && len(routes) == 1 && routes[0].Type == unix.RTN_LOCAL {
 			return
 		}
-		if time.Now().After(deadline) {
+		if late {
 			t.Fatalf("%s isn't this machine's: %v, %v", a, routes, err)
 		}
 	}

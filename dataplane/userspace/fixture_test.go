@@ -12,6 +12,8 @@ import (
 	"testing"
 	"time"
 
+	"github.com/fairway-net/fairway/test/wait"
+
 	"github.com/fairway-net/fairway/model"
 )
 
@@ -21,8 +23,11 @@ const patience = 2 * time.Minute
 // eventually waits for something to become true.
 func eventually(t *testing.T, what string, is func() bool) {
 	t.Helper()
-	for deadline := time.Now().Add(patience); !is(); time.Sleep(5 * time.Millisecond) {
-		if time.Now().After(deadline) {
+	for late := range wait.Tries(patience) {
+		if is() {
+			break
+		}
+		if late {
 			t.Fatalf("not so after %s: %s", patience, what)
 		}
 	}

@@ -14,6 +14,8 @@ import (
 	"testing"
 	"time"
 
+	"github.com/fairway-net/fairway/test/wait"
+
 	"github.com/fairway-net/fairway/announce"
 	"github.com/fairway-net/fairway/diagnose/doctor"
 	"github.com/fairway-net/fairway/diagnose/dump"
@@ -137,12 +139,12 @@ func serve(t *testing.T, path string, agent Agent) (stop func()) {
 // version waits until an agent of this version answers.
 func version(t *testing.T, path, want string) {
 	t.Helper()
-	for deadline := time.Now().Add(time.Minute); ; time.Sleep(time.Millisecond) {
+	for late := range wait.Tries(time.Minute) {
 		s, err := New(path).Status(t.Context())
 		if err == nil && s.Version == want {
 			return
 		}
-		if time.Now().After(deadline) {
+		if late {
 			t.Fatalf("version %q, error %v; want %q", s.Version, err, want)
 		}
 	}

@@ -11,6 +11,8 @@ import (
 	"testing"
 	"time"
 
+	"github.com/fairway-net/fairway/test/wait"
+
 	"k8s.io/client-go/rest"
 	"sigs.k8s.io/yaml"
 
@@ -140,14 +142,16 @@ func (r *rig) get(path string, into any) string {
 // until asks until the answer is as wanted.
 func until[T any](r *rig, path string, wanted func(T) bool) T {
 	r.t.Helper()
-	for deadline := time.Now().Add(30 * time.Second); ; time.Sleep(10 * time.Millisecond) {
-		var answer T
+	var answer T
+	for late := range wait.Tries(30 * time.Second) {
+		answer = *new(T)
 		text := r.get(path, &answer)
 		if wanted(answer) {
-			return answer
+			break
 		}
-		if time.Now().After(deadline) {
+		if late {
 			r.t.Fatalf("%s: after 30 s it is still %s", path, text)
 		}
 	}
+	return answer
 }

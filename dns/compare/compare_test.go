@@ -13,6 +13,8 @@ import (
 	"testing"
 	"time"
 
+	"github.com/fairway-net/fairway/test/wait"
+
 	"github.com/coredns/caddy"
 	"golang.org/x/sync/errgroup"
 	corev1 "k8s.io/api/core/v1"
@@ -180,12 +182,12 @@ func start(b *testing.B, dir, as string, args ...string) *exec.Cmd {
 
 func eventually(b *testing.B, try func() error) {
 	b.Helper()
-	for deadline := time.Now().Add(time.Minute); ; time.Sleep(50 * time.Millisecond) {
+	for late := range wait.Tries(time.Minute) {
 		err := try()
 		if err == nil {
 			return
 		}
-		if time.Now().After(deadline) {
+		if late {
 			b.Fatal(err)
 		}
 	}

@@ -14,6 +14,8 @@ import (
 	"testing"
 	"time"
 
+	"github.com/fairway-net/fairway/test/wait"
+
 	"github.com/google/nftables"
 	"github.com/vishvananda/netlink"
 	"golang.org/x/sys/unix"
@@ -207,8 +209,11 @@ func askFrom(ns *netns.NS, source netip.Addr, network string, service netip.Addr
 
 func eventually(t *testing.T, what string, ok func() bool) {
 	t.Helper()
-	for deadline := time.Now().Add(patience); !ok(); time.Sleep(20 * time.Millisecond) {
-		if time.Now().After(deadline) {
+	for late := range wait.Tries(patience) {
+		if ok() {
+			break
+		}
+		if late {
 			t.Fatalf("waited in vain: %s", what)
 		}
 	}

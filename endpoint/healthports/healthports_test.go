@@ -10,6 +10,8 @@ import (
 	"strings"
 	"testing"
 	"time"
+
+	"github.com/fairway-net/fairway/test/wait"
 )
 
 func freePort(t *testing.T) uint16 {
@@ -147,8 +149,11 @@ func TestServiceHealthAnswersAsKubeProxy(t *testing.T) {
 // eventually waits until something is so.
 func eventually(t *testing.T, what string, is func() bool) {
 	t.Helper()
-	for end := time.Now().Add(time.Minute); !is(); time.Sleep(5 * time.Millisecond) {
-		if time.Now().After(end) {
+	for late := range wait.Tries(time.Minute) {
+		if is() {
+			break
+		}
+		if late {
 			t.Fatalf("not so after a minute: %s", what)
 		}
 	}

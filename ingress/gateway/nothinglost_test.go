@@ -17,6 +17,8 @@ import (
 	"syscall"
 	"testing"
 	"time"
+
+	"github.com/fairway-net/fairway/test/wait"
 )
 
 // patience bounds how long a test waits for what has to happen.
@@ -103,7 +105,7 @@ func (c *cluster) serving() *os.Process {
 	c.Helper()
 	before := c.process
 	var pid int
-	for deadline := time.Now().Add(patience); ; time.Sleep(20 * time.Millisecond) {
+	for late := range wait.Tries(patience) {
 		text, err := os.ReadFile(c.kubeconfig + pidSuffix)
 		if err == nil {
 			_, err = fmt.Sscanln(string(text), &pid)
@@ -111,7 +113,7 @@ func (c *cluster) serving() *os.Process {
 		if err == nil && (before == nil || pid != before.Pid) {
 			break
 		}
-		if time.Now().After(deadline) {
+		if late {
 			c.Fatalf("no new gateway: %q, %v", text, err)
 		}
 	}
@@ -161,8 +163,11 @@ func copyFile(from, to string) error {
 
 func (c *cluster) await(what string, so func(context.Context) bool) {
 	c.Helper()
-	for deadline := time.Now().Add(patience); !so(c.Context()); time.Sleep(20 * time.Millisecond) {
-		if time.Now().After(deadline) {
+	for late := range wait.Tries(patience) {
+		if so(c.Context()) {
+			break
+		}
+		if late {
 			c.Fatalf("there isn't %s", what)
 		}
 	}

@@ -11,6 +11,8 @@ import (
 	"testing"
 	"time"
 
+	"github.com/fairway-net/fairway/test/wait"
+
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/util/intstr"
@@ -87,8 +89,11 @@ func TestBusyPort(t *testing.T) {
 	defer func() { stop(); <-ended; <-ended }()
 	await := func(what string, done func() bool) {
 		t.Helper()
-		for deadline := time.Now().Add(time.Minute); !done(); time.Sleep(5 * time.Millisecond) {
-			if time.Now().After(deadline) {
+		for late := range wait.Tries(time.Minute) {
+			if done() {
+				break
+			}
+			if late {
 				t.Fatalf("not reached: %s; unserved %s", what, g.unserved.text())
 			}
 		}

@@ -10,6 +10,8 @@ import (
 	"testing"
 	"time"
 
+	"github.com/fairway-net/fairway/test/wait"
+
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -101,12 +103,12 @@ func (r *referring) refer(list ...string) bool {
 // await waits until a Secret has a value; "" if it is not to be there.
 func (r *referring) await(name, value string) {
 	r.Helper()
-	for deadline := time.Now().Add(patience); ; time.Sleep(time.Millisecond) {
+	for late := range wait.Tries(patience) {
 		s := r.Objects().Secrets[types.NamespacedName{Namespace: "shop", Name: name}]
 		if s == nil && value == "" || s != nil && string(s.Data["tls.crt"]) == value {
 			return
 		}
-		if time.Now().After(deadline) {
+		if late {
 			r.Fatalf("Secret %s is %v, want %q", name, s, value)
 		}
 	}
@@ -184,8 +186,11 @@ func TestOnlyReferred(t *testing.T) {
 // awaitQuestion waits until the API was asked something.
 func (r *referring) awaitQuestion(text string) {
 	r.Helper()
-	for deadline := time.Now().Add(patience); !slices.Contains(r.questions(), text); time.Sleep(time.Millisecond) {
-		if time.Now().After(deadline) {
+	for late := range wait.Tries(patience) {
+		if slices.Contains(r.questions(), text) {
+			break
+		}
+		if late {
 			r.Fatalf("never asked: %s, but %v", text, r.questions())
 		}
 	}
@@ -225,8 +230,11 @@ func TestManyReferred(t *testing.T) {
 	r := newReferring(t, nil, append(list, "other")...)
 	r.refer(list...)
 	r.awaitQuestion("watch ?")
-	for deadline := time.Now().Add(patience); !r.secrets.hasAll(); time.Sleep(time.Millisecond) {
-		if time.Now().After(deadline) {
+	for late := range wait.Tries(patience) {
+		if r.secrets.hasAll() {
+			break
+		}
+		if late {
 			t.Fatal("no watch of all")
 		}
 	}

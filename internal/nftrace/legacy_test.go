@@ -9,6 +9,8 @@ import (
 	"testing"
 	"time"
 
+	"github.com/fairway-net/fairway/test/wait"
+
 	"github.com/mdlayher/netlink"
 	"golang.org/x/sys/unix"
 
@@ -38,8 +40,11 @@ const telling = "nfnetlink_log nfnetlink_log"
 // waitFor waits until something is so.
 func waitFor(t *testing.T, what string, so func() bool) {
 	t.Helper()
-	for deadline := time.Now().Add(10 * time.Second); !so(); time.Sleep(5 * time.Millisecond) {
-		if time.Now().After(deadline) {
+	for late := range wait.Tries(10 * time.Second) {
+		if so() {
+			break
+		}
+		if late {
 			t.Fatalf("not in time: %s", what)
 		}
 	}

@@ -14,6 +14,8 @@ import (
 	"testing"
 	"time"
 
+	"github.com/fairway-net/fairway/test/wait"
+
 	"github.com/google/nftables"
 	"github.com/vishvananda/netlink"
 
@@ -254,8 +256,11 @@ func TestNothingStays(t *testing.T) {
 		t.Fatal(err)
 	}
 	_ = c.Wait() // it was killed
-	for deadline := time.Now().Add(20 * time.Second); len(tables(t, ns)) > 0; time.Sleep(10 * time.Millisecond) {
-		if time.Now().After(deadline) {
+	for late := range wait.Tries(20 * time.Second) {
+		if len(tables(t, ns)) <= 0 {
+			break
+		}
+		if late {
 			t.Fatalf("a killed process leaves %v", tables(t, ns))
 		}
 	}

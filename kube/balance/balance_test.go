@@ -15,6 +15,8 @@ import (
 	"testing"
 	"time"
 
+	"github.com/fairway-net/fairway/test/wait"
+
 	"k8s.io/client-go/kubernetes/fake"
 	"k8s.io/client-go/rest"
 )
@@ -132,8 +134,11 @@ func ask(t *testing.T, client *http.Client, url string) (string, error) {
 
 func eventually(t *testing.T, what string, condition func() bool) {
 	t.Helper()
-	for deadline := time.Now().Add(time.Minute); !condition(); time.Sleep(20 * time.Millisecond) {
-		if time.Now().After(deadline) {
+	for late := range wait.Tries(time.Minute) {
+		if condition() {
+			break
+		}
+		if late {
 			t.Fatalf("%s doesn't come true", what)
 		}
 	}

@@ -12,6 +12,8 @@ import (
 	"testing"
 	"time"
 
+	"github.com/fairway-net/fairway/test/wait"
+
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -119,8 +121,11 @@ func (c *cluster) clientOfCopy(dir string) kubernetes.Interface {
 
 func (c *cluster) eventually(what string, condition func() bool) {
 	c.Helper()
-	for deadline := time.Now().Add(time.Minute); !condition(); time.Sleep(50 * time.Millisecond) {
-		if time.Now().After(deadline) {
+	for late := range wait.Tries(time.Minute) {
+		if condition() {
+			break
+		}
+		if late {
 			c.Fatalf("%s doesn't come true", what)
 		}
 	}

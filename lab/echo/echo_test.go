@@ -13,6 +13,8 @@ import (
 	"testing"
 	"time"
 
+	"github.com/fairway-net/fairway/test/wait"
+
 	"github.com/fairway-net/fairway/internal/netns"
 	"github.com/fairway-net/fairway/lab/echo"
 	"github.com/fairway-net/fairway/test/vm"
@@ -183,8 +185,11 @@ func TestDrain(t *testing.T) {
 func TestDrainGivesUp(t *testing.T) {
 	s, ns := start(t, echo.Port{Number: 80})
 	dial(t, ns, "tcp", "127.0.0.1:80")
-	for deadline := time.Now().Add(patience); s.Connections() == 0; time.Sleep(time.Millisecond) {
-		if time.Now().After(deadline) {
+	for late := range wait.Tries(patience) {
+		if s.Connections() != 0 {
+			break
+		}
+		if late {
 			t.Fatal("the server doesn't take in the connection")
 		}
 	}

@@ -5,7 +5,8 @@ import (
 	"strconv"
 	"strings"
 	"testing"
-	"time"
+
+	"github.com/fairway-net/fairway/test/wait"
 
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -18,7 +19,10 @@ func (b *bench) answers(p *corev1.Pod, port int) {
 	for _, ip := range p.Status.PodIPs {
 		address := net.JoinHostPort(ip.IP, strconv.Itoa(port))
 		var answer string
-		for deadline := time.Now().Add(patience); answer == "" && time.Now().Before(deadline); time.Sleep(5 * time.Millisecond) {
+		for range wait.Tries(patience) {
+			if answer != "" {
+				break
+			}
 			if c, err := b.node.DialContext(b.Context(), "tcp", address); err == nil {
 				answer, _ = ask(c) // again if that fails
 				_ = c.Close()

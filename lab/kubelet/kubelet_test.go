@@ -15,6 +15,8 @@ import (
 	"testing"
 	"time"
 
+	"github.com/fairway-net/fairway/test/wait"
+
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -114,7 +116,7 @@ func (b *bench) terminate(name string, grace int64) {
 func (b *bench) wait(name, what string, is func(*corev1.Pod) bool) *corev1.Pod {
 	b.Helper()
 	var p *corev1.Pod
-	for deadline := time.Now().Add(patience); time.Now().Before(deadline); time.Sleep(5 * time.Millisecond) {
+	for range wait.Tries(patience) {
 		var err error
 		p, err = b.client.CoreV1().Pods("default").Get(b.Context(), name, metav1.GetOptions{})
 		if apierrors.IsNotFound(err) {
@@ -287,7 +289,7 @@ func TestCommand(t *testing.T) {
 func (b *bench) waitLog(name, text string) string {
 	b.Helper()
 	var log []byte
-	for deadline := time.Now().Add(patience); time.Now().Before(deadline); time.Sleep(5 * time.Millisecond) {
+	for range wait.Tries(patience) {
 		var err error
 		if log, err = os.ReadFile(filepath.Join(b.logs, name)); err != nil {
 			b.Fatal(err)

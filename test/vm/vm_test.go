@@ -12,6 +12,8 @@ import (
 	"syscall"
 	"testing"
 	"time"
+
+	"github.com/fairway-net/fairway/test/wait"
 )
 
 // TestWith: a test that this kernel can't run runs in the machine.
@@ -96,7 +98,7 @@ func TestSeveralAtATime(t *testing.T) {
 		if err := os.WriteFile(meet, nil, 0o644); err != nil {
 			t.Fatal(err)
 		}
-		for deadline := time.Now().Add(time.Minute); time.Now().Before(deadline); time.Sleep(10 * time.Millisecond) {
+		for range wait.Tries(time.Minute) {
 			if met, err := filepath.Glob("/tmp/met-*"); err == nil && len(met) == commands {
 				return
 			}

@@ -17,6 +17,8 @@ import (
 	"testing"
 	"time"
 
+	"github.com/fairway-net/fairway/test/wait"
+
 	corev1 "k8s.io/api/core/v1"
 	discoveryv1 "k8s.io/api/discovery/v1"
 	networkingv1 "k8s.io/api/networking/v1"
@@ -294,7 +296,7 @@ func (k *kubeProxy) markEndpoints() [2]string {
 func (k *kubeProxy) awaitMark() error {
 	var missing string
 	var err error
-	for deadline := time.Now().Add(30 * time.Second); time.Now().Before(deadline); time.Sleep(10 * time.Millisecond) {
+	for range wait.Tries(30 * time.Second) {
 		if missing, err = k.missingOfMark(); err != nil || missing == "" {
 			return err
 		}
@@ -336,7 +338,7 @@ func (k *kubeProxy) missingOfMark() (string, error) {
 // all that it wanted to.
 func (k *kubeProxy) await(since float64) error {
 	var last error
-	for deadline := time.Now().Add(30 * time.Second); time.Now().Before(deadline); time.Sleep(10 * time.Millisecond) {
+	for range wait.Tries(30 * time.Second) {
 		queued, programmed, err := k.timestamps()
 		if err == nil && len(programmed) == 2 {
 			done := true

@@ -13,6 +13,10 @@ type Report struct {
 	Sessions []Session `json:"sessions,omitempty"`
 	// Unfit says why the node must not announce anything; "" if it may.
 	Unfit string `json:"unfit,omitempty"`
+	// Off says that the agent announces nothing, and Rival that MetalLB's speaker announces
+	// on this node in its place: then what the node says is no proof that nobody does.
+	Off   bool `json:"off,omitempty"`
+	Rival bool `json:"rival,omitempty"`
 	// Kept are the connections that this node goes on with, by address, though it has given
 	// the address up: the new owner leads their packets here.
 	Kept map[netip.Addr]int `json:"kept,omitempty"`

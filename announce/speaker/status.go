@@ -25,7 +25,7 @@ const reasonAssigned = "nodeAssigned"
 func (n *Speaker) status() announce.Report {
 	n.mu.Lock()
 	defer n.mu.Unlock()
-	report := announce.Report{Node: n.node, Faults: n.faults, Notes: slices.Clone(n.notes)}
+	report := announce.Report{Node: n.node, Rival: len(n.rival) > 0, Faults: n.faults, Notes: slices.Clone(n.notes)}
 	if foreign := n.cluster.Foreign.Senders(time.Now()); len(foreign) > 0 {
 		report.Notes = append(report.Notes, foreignText(foreign))
 	}
@@ -163,7 +163,7 @@ func (n *Speaker) toRouters(report *announce.Report) []announce.Address {
 // nothing.
 func (n *Speaker) Report(node string) announce.Report {
 	if n == nil {
-		return announce.Report{Node: node, Unfit: "its agent runs without --announce"}
+		return announce.Report{Node: node, Unfit: "its agent runs without --announce", Off: true}
 	}
 	return n.status()
 }

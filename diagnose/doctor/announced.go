@@ -54,8 +54,12 @@ func Unannounced(ctx context.Context, e *Evidence) string {
 }
 
 // checkAnnounced finds FW131: an address that no node announces. It is proved if every node was
-// asked.
+// asked, and some agent announces at all. Where MetalLB's speakers announce, it isn't known.
 func checkAnnounced(_ context.Context, e *Evidence) []Finding {
+	if slices.ContainsFunc(e.Announced, func(one Announced) bool { return one.Rival }) {
+		return nil
+	}
+	off := !slices.ContainsFunc(e.Announced, func(one Announced) bool { return !one.Off })
 	var list []Finding
 	for _, a := range e.announcedAddresses() {
 		var why []string
@@ -75,6 +79,9 @@ func checkAnnounced(_ context.Context, e *Evidence) []Finding {
 		f := Finding{Code: NotAnnounced, Grade: Proved, What: fmt.Sprintf("no node announces %s", a), Of: why}
 		if e.NoAnnounced != "" {
 			f.Grade, f.What = Likely, f.What+" of those that could be asked"
+		}
+		if off {
+			f.Grade, f.What = Likely, f.What+", unless another program does"
 		}
 		list = append(list, f)
 	}

@@ -48,6 +48,8 @@ type Announced struct {
 	Node    string // that says it
 	By      string // who answers or tells routers; "" if nobody does, as far as the node knows
 	WhyNot  string // why it isn't the node itself
+	Off     bool   // its agent announces nothing: another program may
+	Rival   bool   // MetalLB's speaker announces there, which isn't asked
 }
 
 // Workload makes pods, and should have none now.

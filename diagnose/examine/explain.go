@@ -3,11 +3,16 @@ package examine
 import (
 	"cmp"
 	"context"
+	"fmt"
+	"slices"
 	"sync"
+
+	corev1 "k8s.io/api/core/v1"
 
 	"github.com/fairway-net/fairway/diagnose/agentlink"
 	"github.com/fairway-net/fairway/diagnose/collect"
 	"github.com/fairway-net/fairway/diagnose/compare"
+	"github.com/fairway-net/fairway/diagnose/doctor"
 	"github.com/fairway-net/fairway/diagnose/explain"
 )
 
@@ -41,8 +46,26 @@ func (x *Examiner) Explain(ctx context.Context, typed string, kernels Kernels) (
 	if err == nil && (len(report.Views) > 0 || report.Outcome == explain.OutcomeUnknown) && len(x.Source.Files) == 0 {
 		report.NotChecked = append(report.NotChecked, agentlink.Missing(find())...)
 	}
+	if err == nil && report.Service != nil && len(x.Source.Files) == 0 {
+		x.noteAnnounced(ctx, report, objects, find)
+	}
 	if err == nil && kernels != NoKernels && report.Service != nil && len(report.Views) > 0 && len(x.Source.Files) == 0 {
 		compare.Explained(ctx, report, find(), cmp.Or(q.Node, report.From.Node), kernels == EveryKernel)
 	}
 	return report, err
+}
+
+// noteAnnounced says of a Service whose address no node announces that nobody outside reaches
+// it, whatever nodes would do with their packets.
+func (x *Examiner) noteAnnounced(ctx context.Context, report *explain.Report, objects *explain.Objects, find func() []agentlink.Found) {
+	i := slices.IndexFunc(objects.Services, func(s *corev1.Service) bool {
+		return s.Namespace == report.Service.Namespace && s.Name == report.Service.Name
+	})
+	if i < 0 || !doctor.HasPoolAddress(objects.Services[i]) {
+		return
+	}
+	said, missing := Announced(ctx, find())
+	if why := unannounced(ctx, objects.Services[i], said, missing); why != "" {
+		report.Notes = slices.Insert(report.Notes, 0, fmt.Sprintf("outside: nobody gets there: %s (%s)", why, doctor.NotAnnounced))
+	}
 }

@@ -139,7 +139,7 @@ func announcedBy(ctx context.Context, agent agentlink.Found) ([]doctor.Announced
 		return nil, err
 	}
 	// What holds for every address comes without one.
-	list := []doctor.Announced{{Node: agent.Name(), WhyNot: report.Unfit}}
+	list := []doctor.Announced{{Node: agent.Name(), WhyNot: report.Unfit, Off: report.Off, Rival: report.Rival}}
 	for _, a := range report.Addresses {
 		one := doctor.Announced{Address: a.Address, Node: agent.Name(), WhyNot: a.WhyNot}
 		if !a.Since.IsZero() || len(a.Peers) > 0 {

@@ -67,7 +67,7 @@ func TestAPIAway(t *testing.T) {
 		if got, _ := get(healthAddress, "/healthz"); got != 200 {
 			t.Fatalf("/healthz %d without the API", got)
 		}
-		time.Sleep(10 * time.Millisecond)
+		time.Sleep(10 * time.Millisecond) // the API is away for longer than it may be
 	}
 	r.slowly()
 	r.eventually("caught up", func() bool {
@@ -224,7 +224,7 @@ func TestLeftOutIsNotFailure(t *testing.T) {
 		if got, text := get(healthAddress, "/healthz"); got != 200 {
 			t.Fatalf("/healthz %d: %s", got, text)
 		}
-		time.Sleep(20 * time.Millisecond)
+		time.Sleep(20 * time.Millisecond) // a change waits for longer than it may
 	}
 	r.mu.Lock()
 	r.result = kernel.Result{}

@@ -58,7 +58,7 @@ func usage(t *testing.T, s *Server) map[string]string {
 		if time.Now().After(deadline) {
 			t.Fatalf("the memory knows of %v, %d reserved; etcd of %v", taken, reserved, claims)
 		}
-		time.Sleep(5 * time.Millisecond)
+		time.Sleep(5 * time.Millisecond) // between two looks; it ends as soon as it is so
 	}
 }
 

@@ -42,7 +42,7 @@ func fair(t *testing.T, c kubernetes.Interface) {
 		if settled {
 			return
 		}
-		time.Sleep(50 * time.Millisecond)
+		time.Sleep(50 * time.Millisecond) // between two looks; it ends as soon as it is so
 	}
 }
 
@@ -85,7 +85,7 @@ func TestFairnessObjects(t *testing.T) {
 		if probes.Spec.MatchingPrecedence == 2 {
 			break
 		}
-		time.Sleep(50 * time.Millisecond)
+		time.Sleep(50 * time.Millisecond) // between two looks; it ends as soon as it is so
 	}
 	fair(t, c)
 	low, err := levels.Get(ctx, "workload-low", metav1.GetOptions{})

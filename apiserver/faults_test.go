@@ -179,7 +179,7 @@ func (p *processes) faults() []func() {
 			p.Logf("kill -9 of servers %d and %d", n+1, (n+1)%3+1)
 			p.end(n, syscall.SIGKILL)
 			p.end((n+1)%3, syscall.SIGKILL)
-			time.Sleep(3 * time.Second)
+			time.Sleep(3 * time.Second) // no majority, for longer than an election takes
 			// The first of them waits for the second.
 			started := make(chan struct{})
 			go func() {

@@ -154,7 +154,7 @@ func (c *joined) startLoad(url, at string) *load {
 				if ctx.Err() == nil {
 					l.took(name, err)
 				}
-				time.Sleep(40 * time.Millisecond)
+				time.Sleep(40 * time.Millisecond) // a rate, not a wait
 			}
 		})
 	}

@@ -122,7 +122,7 @@ func (c *calls) dial(ctx context.Context, machine, address string) (net.Conn, er
 func (c *calls) last(ctx context.Context, machine, family, address string) {
 	var connection net.Conn
 	var buffered *bufio.Reader
-	for ; ctx.Err() == nil; time.Sleep(50 * time.Millisecond) {
+	for ; ctx.Err() == nil; time.Sleep(50 * time.Millisecond) { // a call now and then
 		var err error
 		if connection == nil {
 			if connection, err = c.dial(ctx, machine, address); err == nil {
@@ -145,7 +145,7 @@ func (c *calls) last(ctx context.Context, machine, family, address string) {
 
 // again calls over a new connection each time.
 func (c *calls) again(ctx context.Context, machine, family, address string) {
-	for ; ctx.Err() == nil; time.Sleep(20 * time.Millisecond) {
+	for ; ctx.Err() == nil; time.Sleep(20 * time.Millisecond) { // a call now and then
 		c.note(ctx, machine+" over new connections, "+family, c.once(ctx, machine, address))
 	}
 }

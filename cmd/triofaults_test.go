@@ -115,7 +115,7 @@ func (t *trio) killTwo() {
 	j := (i + 1) % 3
 	t.kill(i)
 	t.kill(j)
-	time.Sleep(20 * time.Second)
+	time.Sleep(20 * time.Second) // no majority, for longer than machines may be silent
 	// The first of them waits for the second.
 	both := make(chan struct{})
 	go func() {

@@ -17,6 +17,8 @@ import (
 	"testing"
 	"time"
 
+	"github.com/fairway-net/fairway/test/wait"
+
 	"github.com/vishvananda/netlink"
 	"golang.org/x/sys/unix"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -274,11 +276,13 @@ func childrenOf(t *testing.T, parent int) []int {
 
 func untilGood(t *testing.T, out *output, do func() error) {
 	t.Helper()
-	err := do()
-	for end := time.Now().Add(time.Minute); err != nil; err = do() {
-		if time.Now().After(end) {
+	for late := range wait.Tries(time.Minute) {
+		err := do()
+		if err == nil {
+			return
+		}
+		if late {
 			t.Fatalf("%v\n%s", err, out.String())
 		}
-		time.Sleep(20 * time.Millisecond)
 	}
 }

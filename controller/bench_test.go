@@ -164,6 +164,6 @@ func (r *benchRig) await(services, endpoints int) {
 		if len(all.Items) >= services && n == endpoints {
 			return
 		}
-		time.Sleep(10 * time.Millisecond)
+		time.Sleep(10 * time.Millisecond) // between two looks; it ends as soon as it is so
 	}
 }

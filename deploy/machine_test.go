@@ -219,7 +219,7 @@ func (n *machine) pullThePlug() {
 		if out, _ := exec.Command("find", group, "-depth", "-type", "d", "-exec", "rmdir", "{}", ";").CombinedOutput(); len(out) == 0 {
 			return
 		}
-		time.Sleep(100 * time.Millisecond)
+		time.Sleep(100 * time.Millisecond) // between two looks; it ends as soon as it is so
 	}
 	n.t.Errorf("%s: its groups are left", group)
 }

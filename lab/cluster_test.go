@@ -134,7 +134,7 @@ func (c *cluster) works(t *testing.T) {
 	err := c.try(t)
 	for deadline := time.Now().Add(patience); err != nil && time.Now().Before(deadline); err = c.try(t) {
 		c.forgetAttempts(t)
-		time.Sleep(100 * time.Millisecond)
+		time.Sleep(100 * time.Millisecond) // between two looks; it ends as soon as it is so
 	}
 	if err != nil {
 		t.Fatal(err)

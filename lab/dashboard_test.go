@@ -162,6 +162,6 @@ func (l *tracing) used() func() {
 				l.Fatalf("scale: %s%s", out, stderr)
 			}
 		}
-		time.Sleep(100 * time.Millisecond)
+		time.Sleep(100 * time.Millisecond) // a load that changes
 	}
 }

@@ -43,7 +43,7 @@ func (a *asker) askAlways(t *testing.T, askers int) *questions {
 	q := &questions{asker: a, stop: cancel}
 	for range askers {
 		q.all.Go(func() {
-			for ; ctx.Err() == nil; time.Sleep(time.Duration(askers) * time.Millisecond / 2) {
+			for ; ctx.Err() == nil; time.Sleep(time.Duration(askers) * time.Millisecond / 2) { // a rate, not a wait
 				q.ask()
 			}
 		})

@@ -110,7 +110,7 @@ func keepConnecting(t *testing.T, name string, hosts []string) (stop func()) {
 			if made++; err != nil {
 				failed = append(failed, err)
 			}
-			time.Sleep(20 * time.Millisecond)
+			time.Sleep(20 * time.Millisecond) // a connection now and then
 		}
 	}()
 	return func() {

@@ -175,7 +175,7 @@ func (l *tracing) shown(f *following, from *netns.NS, name string, ip netip.Addr
 			if told(client, "forwarded", "answered") {
 				return true
 			}
-			time.Sleep(20 * time.Millisecond)
+			time.Sleep(20 * time.Millisecond) // between two looks; it ends as soon as it is so
 		}
 		return false
 	})
@@ -196,7 +196,7 @@ func (l *tracing) refusedFlow(f *following, ip netip.Addr, port uint16, reason s
 			}
 			return err
 		}) // it is refused
-		time.Sleep(50 * time.Millisecond)
+		time.Sleep(50 * time.Millisecond) // its line comes after the answer
 		return f.has(func(r flowRecord) bool {
 			return r.Verdict == "refused" && r.Reason == reason && r.Frontend == netip.AddrPortFrom(ip, port) && r.ClientName == "default/"+l.pod
 		})

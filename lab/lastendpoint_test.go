@@ -155,7 +155,7 @@ func (l lastEndpoint) begun() (n int) {
 func (l lastEndpoint) settled() (begun int) {
 	l.Helper()
 	const still = 20
-	for same, now := 0, 0; same < still; time.Sleep(100 * time.Millisecond) {
+	for same, now := 0, 0; same < still; time.Sleep(100 * time.Millisecond) { // still for a while is what is waited for
 		if now = l.begun(); now != begun {
 			begun, same = now, 0
 		}
@@ -187,7 +187,7 @@ func (l lastEndpoint) keepAsking() (stop func() map[string]int) {
 				if fate == "unreachable" {
 					pause = 2 * time.Second // routers say it once a second
 				}
-				time.Sleep(pause)
+				time.Sleep(pause) // a rate, not a wait
 			}
 		})
 	}

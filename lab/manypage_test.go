@@ -40,7 +40,7 @@ func pageCosts(t *testing.T, name, service string) {
 		}
 		t.Logf("%s, %s:%s", what, pageTime, line)
 	}
-	took("no page", func() { time.Sleep(pageTime) })
+	took("no page", func() { time.Sleep(pageTime) }) // what is measured
 	at, err := url.Parse(web(t, lab.Kubeconfig(name))())
 	if err != nil {
 		t.Fatal(err)
@@ -69,7 +69,7 @@ func pageCosts(t *testing.T, name, service string) {
 	}
 	read(t.Context(), at.String())
 	api := "http://" + at.Host + "/api/v1/"
-	took("its first half minute", func() { time.Sleep(pageTime) })
+	took("its first half minute", func() { time.Sleep(pageTime) }) // what is measured
 	took("the list open", func() {
 		ctx, stop := context.WithTimeout(t.Context(), pageTime)
 		defer stop()

@@ -58,7 +58,7 @@ func TestOwnServerStartsAgain(t *testing.T) {
 			if ctx.Err() != nil {
 				t.Fatal(err)
 			}
-			time.Sleep(10 * time.Millisecond)
+			time.Sleep(10 * time.Millisecond) // between two looks; it ends as soon as it is so
 		}
 		if err := server.Close(); err != nil {
 			t.Fatal(err)

@@ -121,7 +121,7 @@ func TestStrangerTakesOver(t *testing.T) {
 	l.start("a")
 	l.expectOwners("a")
 	l.end("a", syscall.SIGKILL)
-	time.Sleep(2 * deadAfter)
+	time.Sleep(2 * deadAfter) // the kernel answers for longer than a node may be silent
 	mac := l.macOf("b")
 	l.must(l.hosts["b"].Do(func() error {
 		eth, err := net.InterfaceByName("eth0")

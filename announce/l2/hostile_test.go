@@ -30,7 +30,7 @@ func TestReplay(t *testing.T) {
 	l.start("a")
 	l.expectOwners("a")
 	l.start("b")
-	time.Sleep(5 * Interval)
+	time.Sleep(5 * Interval) // b hears who is there
 	eth, conn := l.listenToAdverts()
 	owner := l.macOf("a")
 	heard := l.read(conn, func(frame []byte) bool { return bytes.Equal(frame[6:12], owner) })
@@ -48,7 +48,7 @@ func TestReplay(t *testing.T) {
 			}
 		}
 	}()
-	time.Sleep(5 * Interval)
+	time.Sleep(5 * Interval) // forged adverts arrive meanwhile
 	l.cutPower("a")
 	l.expectOwners("b")
 	close(stop)
@@ -73,7 +73,7 @@ func TestFlood(t *testing.T) {
 	l.start("a")
 	l.expectOwners("a")
 	l.start("b")
-	time.Sleep(5 * Interval)
+	time.Sleep(5 * Interval) // b hears who is there
 	_, conn := l.listenToAdverts()
 	unsigned, err := advertFormat.Marshal((&advert{Node: "c", Incarnation: 1 << 62, Sequence: 1, Entries: []entry{{Address: vip, Owner: true, Candidate: true, Epoch: 1 << 30}}}).message(make(net.HardwareAddr, 6)), link.NewKeys([]byte("another")))
 	l.must(err)
@@ -105,7 +105,7 @@ func TestFlood(t *testing.T) {
 			}
 		}
 	}()
-	time.Sleep(5 * Interval)
+	time.Sleep(5 * Interval) // the flood goes on meanwhile
 	l.cutPower("a")
 	l.expectOwners("b")
 	close(stop)

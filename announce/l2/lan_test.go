@@ -16,6 +16,8 @@ import (
 	"testing"
 	"time"
 
+	"github.com/fairway-net/fairway/test/wait"
+
 	"github.com/mdlayher/packet"
 	"github.com/vishvananda/netlink"
 
@@ -229,15 +231,13 @@ func (l *lan) setLink(name string, up bool) {
 
 func (l *lan) await(check func() (bool, string)) {
 	l.Helper()
-	deadline := time.Now().Add(20 * time.Second)
-	for {
+	for late := range wait.Tries(20 * time.Second) {
 		ok, text := check()
 		if ok {
 			return
 		}
-		if time.Now().After(deadline) {
+		if late {
 			l.Fatal(text)
 		}
-		time.Sleep(20 * time.Millisecond)
 	}
 }

@@ -27,7 +27,7 @@ func TestGroups(t *testing.T) {
 	l.expectOwners("a")
 	l.awaitGroup("a", true)
 	l.start("b")
-	time.Sleep(5 * Interval)
+	time.Sleep(5 * Interval) // b hears who is there, and must not answer
 	l.awaitGroup("b", false)
 	l.end("a", handsOver)
 	l.expectOwners("b")
@@ -62,7 +62,7 @@ func TestNeighborsLearn(t *testing.T) {
 		l.awaitNeighbor(address, "a")
 	}
 	l.start("b")
-	time.Sleep(5 * Interval)
+	time.Sleep(5 * Interval) // b hears who is there
 	l.cutPower("a")
 	for _, address := range []netip.Addr{vip, vip6} {
 		l.awaitNeighbor(address, "b")

@@ -23,19 +23,19 @@ func TestTakeOver(t *testing.T) {
 	l.setLink("a", true) // without an agent, but for what the kernel has
 	l.expectOwners("b")
 	l.start("a")
-	time.Sleep(5 * Interval)
+	time.Sleep(5 * Interval) // a must not take it back
 	l.expectOwners("b")
 
 	// One that ends in order hands over.
 	l.end("b", handsOver)
 	l.expectOwners("a")
 	l.start("b")
-	time.Sleep(5 * Interval)
+	time.Sleep(5 * Interval) // a must not take it back
 
 	l.setLink("a", false)
 	l.expectOwners("b")
 	l.setLink("a", true)
-	time.Sleep(10 * Interval)
+	time.Sleep(10 * Interval) // a must not take it back
 	l.expectOwners("b")
 }
 

@@ -160,7 +160,7 @@ func TestStateHeals(t *testing.T) {
 				if time.Now().After(deadline) {
 					t.Fatalf("%q: there is none: %v", fault, s.objects)
 				}
-				time.Sleep(5 * time.Millisecond)
+				time.Sleep(5 * time.Millisecond) // between two looks; it ends as soon as it is so
 			}
 			s.mu.Lock()
 			clear(s.objects)

@@ -87,7 +87,7 @@ func TestRemoved(t *testing.T) {
 	go func() {
 		removedMeanwhile <- two.unlessRemoved(func() error {
 			for !two.removed() && ctx.Err() == nil {
-				time.Sleep(time.Millisecond)
+				time.Sleep(time.Millisecond) // until it is removed, within what is called
 			}
 			two.etcd.IsLearner()
 			return errors.New("etcd has an answer for a member that was removed: unlessRemoved isn't needed")

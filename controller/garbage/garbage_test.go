@@ -11,6 +11,8 @@ import (
 	"testing"
 	"time"
 
+	"github.com/fairway-net/fairway/test/wait"
+
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
@@ -188,11 +190,13 @@ func (w *world) expectNoFinalizer(kind, name string) {
 
 func (w *world) eventually(what string, check func() error) {
 	w.Helper()
-	deadline := time.Now().Add(patience)
-	for err := check(); err != nil; err = check() {
-		if time.Now().After(deadline) {
+	for late := range wait.Tries(patience) {
+		err := check()
+		if err == nil {
+			return
+		}
+		if late {
 			w.Fatalf("%s: still not so: %v", what, err)
 		}
-		time.Sleep(5 * time.Millisecond)
 	}
 }

@@ -6,6 +6,8 @@ import (
 	"testing"
 	"time"
 
+	"github.com/fairway-net/fairway/test/wait"
+
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
@@ -92,15 +94,13 @@ func TestForeignService(t *testing.T) {
 	r := newRig(t, Options{})
 	r.makeService("metadata: {name: web-fairway, namespace: shop}\nspec: {ports: [{port: 1}]}")
 	r.makeGateway(gatewayOf80)
-	deadline := time.Now().Add(patience)
-	for {
+	for late := range wait.Tries(patience) {
 		if err := r.sync(t.Context()); err != nil && strings.Contains(err.Error(), "somebody else's") {
 			break
 		}
-		if time.Now().After(deadline) {
+		if late {
 			t.Fatal("nobody says that the Service is somebody else's")
 		}
-		time.Sleep(5 * time.Millisecond)
 	}
 	if s := r.theService("web"); s.Spec.Ports[0].Port != 1 || len(s.Labels) != 0 {
 		t.Errorf("the Service was changed: %+v", s)

@@ -9,6 +9,8 @@ import (
 	"testing"
 	"time"
 
+	"github.com/fairway-net/fairway/test/wait"
+
 	coordinationv1 "k8s.io/api/coordination/v1"
 	corev1 "k8s.io/api/core/v1"
 	discoveryv1 "k8s.io/api/discovery/v1"
@@ -74,8 +76,7 @@ func newRig(t *testing.T, options Options) *rig {
 // what happens between a list and its watch.
 func (r *rig) awaitWatches(want int) {
 	r.Helper()
-	deadline := time.Now().Add(patience)
-	for {
+	for late := range wait.Tries(patience) {
 		n := 0
 		for _, a := range slices.Concat(r.core.Actions(), r.gateway.Actions()) {
 			if a.GetVerb() == "watch" {
@@ -85,10 +86,9 @@ func (r *rig) awaitWatches(want int) {
 		if n >= want {
 			return
 		}
-		if time.Now().After(deadline) {
+		if late {
 			r.Fatalf("%d watches of %d are open", n, want)
 		}
-		time.Sleep(time.Millisecond)
 	}
 }
 
@@ -102,13 +102,11 @@ func (r *rig) must(err error) {
 // until syncs until what is asked for is so.
 func (r *rig) until(what string, done func() bool) {
 	r.Helper()
-	deadline := time.Now().Add(patience)
 	var err error
-	for time.Now().Before(deadline) {
+	for range wait.Tries(patience) {
 		if err = r.sync(r.Context()); err == nil && done() {
 			return
 		}
-		time.Sleep(5 * time.Millisecond)
 	}
 	r.Fatalf("not reached: %s (last error: %v)", what, err)
 }

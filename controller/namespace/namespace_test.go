@@ -10,6 +10,8 @@ import (
 	"testing"
 	"time"
 
+	"github.com/fairway-net/fairway/test/wait"
+
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
@@ -171,11 +173,13 @@ func TestNamespaceIsEmptied(t *testing.T) {
 
 func eventually(t *testing.T, what string, check func() error) {
 	t.Helper()
-	deadline := time.Now().Add(30 * time.Second)
-	for err := check(); err != nil; err = check() {
-		if time.Now().After(deadline) {
+	for late := range wait.Tries(30 * time.Second) {
+		err := check()
+		if err == nil {
+			return
+		}
+		if late {
 			t.Fatalf("%s: still not so: %v", what, err)
 		}
-		time.Sleep(5 * time.Millisecond)
 	}
 }

@@ -8,6 +8,8 @@ import (
 	"testing"
 	"time"
 
+	"github.com/fairway-net/fairway/test/wait"
+
 	corev1 "k8s.io/api/core/v1"
 	discoveryv1 "k8s.io/api/discovery/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -90,8 +92,7 @@ func TestSilent(t *testing.T) {
 		"elsewhere Ready=True, ready Ready=False, waiting Ready=False, 192.0.2.1 false, 192.0.2.2 true"
 	expect := func(when, want string) {
 		t.Helper()
-		deadline := time.Now().Add(time.Minute)
-		for { // the cache follows
+		for late := range wait.Tries(time.Minute) { // the cache follows
 			if err := c.look(ctx, renewed); err != nil {
 				t.Fatalf("%s: %v", when, err)
 			}
@@ -99,10 +100,9 @@ func TestSilent(t *testing.T) {
 			if got == want {
 				return
 			}
-			if time.Now().After(deadline) {
+			if late {
 				t.Fatalf("%s:\n%s, want\n%s", when, got, want)
 			}
-			time.Sleep(10 * time.Millisecond)
 		}
 	}
 	expect("heard of for the first time", well)

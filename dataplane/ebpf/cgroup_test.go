@@ -116,7 +116,7 @@ func newCgroup(t *testing.T, pods bool) string {
 			// The kernel may still be busy with the process that was in it.
 			err := os.Remove(dirs[i])
 			for deadline := time.Now().Add(30 * time.Second); errors.Is(err, unix.EBUSY) && time.Now().Before(deadline); err = os.Remove(dirs[i]) {
-				time.Sleep(10 * time.Millisecond)
+				time.Sleep(10 * time.Millisecond) // between two looks; it ends as soon as it is so
 			}
 			if err != nil {
 				t.Error(err)

@@ -41,7 +41,7 @@ func TestDeadlines(t *testing.T) {
 	back := dial()
 	within(time.Second, "c") // b is gone
 	within(time.Second, "b", "c")
-	time.Sleep(2 * time.Second)
+	time.Sleep(2 * time.Second) // the deadline passes
 	if got, err := hear(back, 30*time.Second); err != nil || !strings.HasPrefix(got, "b ") {
 		t.Errorf("an endpoint that has come back: %q, %v", got, err)
 	}

@@ -81,6 +81,6 @@ func playAgent(stateDir string) error {
 		return err
 	}
 	fmt.Println("applied")
-	time.Sleep(time.Hour)
+	time.Sleep(time.Hour) // until it is killed
 	return nil
 }

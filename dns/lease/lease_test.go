@@ -326,7 +326,7 @@ func (r *rig) keep(t *testing.T, ctx context.Context) <-chan struct{} {
 		defer close(done)
 		for ctx.Err() == nil {
 			r.renew(t)
-			time.Sleep(Term / 5)
+			time.Sleep(Term / 5) // renewed in time, as an agent does
 		}
 	}()
 	return done

@@ -144,10 +144,10 @@ func benchmarkMany(b *testing.B, text, answer string) {
 	ctx, cancel := context.WithCancel(b.Context())
 	done := make(chan struct{})
 	go func() { s.Run(ctx); close(done) }()
-	time.Sleep(2 * time.Second)
+	time.Sleep(2 * time.Second) // the first checks are spread
 	asked, before, began := s.Asked(Passed), usedCPU(), time.Now()
 	for b.Loop() {
-		time.Sleep(4 * time.Second)
+		time.Sleep(4 * time.Second) // what is measured
 	}
 	used, took := usedCPU()-before, time.Since(began)
 	b.ReportMetric(100*used.Seconds()/took.Seconds(), "%cpu")

@@ -68,7 +68,7 @@ func (l *load) run(ctx context.Context, perSecond, clients int) {
 				c := make()
 				defer c.end()
 				for next := time.Now().Add(first); ctx.Err() == nil; next = next.Add(interval) {
-					time.Sleep(time.Until(next))
+					time.Sleep(time.Until(next)) // a rate, not a wait
 					asked.Add(1)
 					if err := c.ask(context.WithoutCancel(ctx)); err != nil {
 						l.fail(kind, err)

@@ -62,7 +62,7 @@ func TestNothingLost(t *testing.T) {
 		c.replace(1)
 	}
 	for l.total() < int64(4*rate) && !t.Failed() { // as the process before ends its idle connections, say
-		time.Sleep(20 * time.Millisecond)
+		time.Sleep(20 * time.Millisecond) // between two looks; it ends as soon as it is so
 	}
 	cancel()
 	<-loaded

@@ -175,7 +175,7 @@ func TestNextOutlives(t *testing.T) {
 	next := c.serving()
 	c.await("the end of the one before", func(context.Context) bool { return !slices.Contains(c.running(), first.Pid) })
 	for range 100 {
-		time.Sleep(10 * time.Millisecond)
+		time.Sleep(10 * time.Millisecond) // asked for a second
 		c.must(asked(plainPort))
 	}
 	if !slices.Contains(c.running(), next.Pid) {
@@ -195,7 +195,7 @@ func TestStopWhileReplaced(t *testing.T) {
 		supervisor := c.serving()
 		c.await("a gateway that is ready", isReady)
 		c.must(supervisor.Signal(syscall.SIGUSR2))
-		time.Sleep(pause)
+		time.Sleep(pause)                              // the signal comes at any moment of the upgrade
 		if supervisor.Signal(syscall.SIGTERM) != nil { // it has been replaced, and is gone
 			c.must(c.serving().Signal(syscall.SIGTERM))
 		}

@@ -131,7 +131,7 @@ func (r *referring) change(name, value string) {
 			if s := r.Objects().Secrets[types.NamespacedName{Namespace: "shop", Name: name}]; s != nil && string(s.Data["tls.crt"]) == value {
 				return
 			}
-			time.Sleep(time.Millisecond)
+			time.Sleep(time.Millisecond) // between two looks; it ends as soon as it is so
 		}
 		if time.Now().After(deadline) {
 			r.Fatalf("Secret %s never becomes %q", name, value)

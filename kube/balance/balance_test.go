@@ -206,7 +206,7 @@ func TestNoneReady(t *testing.T) {
 			t.Fatalf("the answer is %q, %v", got, err)
 		}
 		b.suspect()
-		time.Sleep(5 * time.Millisecond)
+		time.Sleep(5 * time.Millisecond) // asked now and then
 	}
 	two.state.Store(works)
 	eventually(t, "that the server that is ready is used", func() bool {

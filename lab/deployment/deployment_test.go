@@ -80,7 +80,7 @@ func start(t *testing.T, d *appsv1.Deployment) *fakeCluster {
 	running.Go(func() { controller.Run(ctx) })
 	running.Go(func() { sets.Run(ctx) })
 	running.Go(func() {
-		for ; ctx.Err() == nil; time.Sleep(500 * time.Millisecond) {
+		for ; ctx.Err() == nil; time.Sleep(500 * time.Millisecond) { // the bubble's time
 			c.kubelet(ctx)
 		}
 	})
@@ -157,7 +157,7 @@ func (c *fakeCluster) get() *appsv1.Deployment {
 
 // settle lets a minute of the bubble's time pass, with all that comes of it.
 func settle() {
-	time.Sleep(time.Minute)
+	time.Sleep(time.Minute) // the bubble's time
 	synctest.Wait()
 }
 

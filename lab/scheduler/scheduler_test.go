@@ -165,6 +165,6 @@ func placed(t *testing.T, client *fake.Clientset) map[string]int {
 
 // settle lets a minute of the bubble's time pass, with all that comes of it.
 func settle() {
-	time.Sleep(time.Minute)
+	time.Sleep(time.Minute) // the bubble's time
 	synctest.Wait()
 }

@@ -38,7 +38,7 @@ func serve(t *testing.T) string {
 		}
 	})
 	kubeconfig := filepath.Join(dir, "admin.kubeconfig")
-	for deadline := time.Now().Add(2 * time.Minute); ; time.Sleep(50 * time.Millisecond) {
+	for deadline := time.Now().Add(2 * time.Minute); ; time.Sleep(50 * time.Millisecond) { // between two looks; it ends as soon as it is so
 		if _, err := os.Stat(kubeconfig); err == nil {
 			return kubeconfig
 		}

@@ -310,7 +310,7 @@ func startNginx(t *testing.T, backend string) string {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { cancel(); _ = command.Wait() })
-	for deadline := time.Now().Add(time.Minute); ; time.Sleep(10 * time.Millisecond) {
+	for deadline := time.Now().Add(time.Minute); ; time.Sleep(10 * time.Millisecond) { // between two looks; it ends as soon as it is so
 		c, err := net.Dial("tcp", address)
 		if err == nil {
 			_ = c.Close()

@@ -231,7 +231,7 @@ func TestRunExpression(t *testing.T) {
 func TestFrozen(t *testing.T) {
 	if Inside() {
 		t.Log("here")
-		time.Sleep(time.Hour)
+		time.Sleep(time.Hour) // until it is ended
 	}
 	if os.Getenv(SkipEnv) == "1" {
 		t.Skipf("NOT TESTED: %s=1 forbids the virtual machine", SkipEnv)

@@ -370,7 +370,7 @@ func TestIdleOverReload(t *testing.T) {
 	if err := r.Apply(&model.Table{Sockets: []*model.Socket{&one, &other}, Pools: r.pools}); err != nil || r.Reloads() == before {
 		t.Fatalf("haproxy wasn't replaced: %v", err)
 	}
-	time.Sleep(time.Second)
+	time.Sleep(time.Second) // the old process ends its connections meanwhile
 	if !ask() {
 		t.Error("the connection goes on")
 	}

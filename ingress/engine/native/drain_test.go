@@ -10,6 +10,8 @@ import (
 	"testing"
 	"time"
 
+	"github.com/fairway-net/fairway/test/wait"
+
 	"github.com/fairway-net/fairway/ingress/model"
 )
 
@@ -52,9 +54,7 @@ func TestGrace(t *testing.T) {
 	s := e.sockets[netip.MustParseAddrPort("127.0.0.1:0")]
 	closed := make(chan struct{})
 	go func() { defer close(closed); e.Close(context.Background()) }()
-	for !s.closing.Load() {
-		time.Sleep(time.Millisecond)
-	}
+	wait.Until(t, time.Minute, "the socket closes", s.closing.Load)
 	if !ask() {
 		t.Error("the connection goes on")
 	}

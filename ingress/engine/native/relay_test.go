@@ -174,7 +174,7 @@ func TestNotWhole(t *testing.T) {
 				return
 			}
 			_, _ = io.WriteString(c, "HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nok")
-			time.Sleep(20 * time.Millisecond)
+			time.Sleep(20 * time.Millisecond) // the answer was read before the rest comes
 			_, _ = io.WriteString(c, "HTTP/1.1 408 Request Timeout\r\nContent-Length: 6\r\n\r\nforged")
 		}
 	})
@@ -197,7 +197,7 @@ func TestNotWhole(t *testing.T) {
 		if response.StatusCode != 200 || string(body) != "ok" {
 			t.Errorf("answer %d %q", response.StatusCode, body)
 		}
-		time.Sleep(60 * time.Millisecond)
+		time.Sleep(60 * time.Millisecond) // what is forged has come
 	}
 }
 

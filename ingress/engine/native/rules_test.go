@@ -116,7 +116,7 @@ func TestRetryWithin(t *testing.T) {
 		ask := served(t, &model.Action{Backends: to("web"), Retry: &model.Retry{Codes: []int{503}, Attempts: 3, Within: within}}, map[string]http.HandlerFunc{
 			"web": func(w http.ResponseWriter, _ *http.Request) {
 				tries++
-				time.Sleep(2 * time.Millisecond)
+				time.Sleep(2 * time.Millisecond) // longer than the first limit
 				w.WriteHeader(http.StatusServiceUnavailable)
 			},
 		})

@@ -31,7 +31,7 @@ func TestReadTimeout(t *testing.T) {
 		for range 8 {
 			_, _ = io.WriteString(w, "drop ") // an error shows at the other end
 			_ = http.NewResponseController(w).Flush()
-			time.Sleep(timeout / 4)
+			time.Sleep(timeout / 4) // slow, but never for as long as the time-out
 		}
 	}})
 	response := ask("/drips", nil)

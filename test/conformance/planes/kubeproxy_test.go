@@ -134,7 +134,7 @@ func (k *kubeProxy) step(r *Run, s Step) error {
 		if err = r.step(s); err == nil || s.Expect == nil || s.Verb == "flow" {
 			break
 		}
-		time.Sleep(500 * time.Millisecond)
+		time.Sleep(500 * time.Millisecond) // kube-proxy syncs once a second
 	}
 	if err != nil || s.Expect != nil {
 		return err

@@ -51,18 +51,18 @@ func newAccess(dataDir, tokenFile string, servers authenticator.Token, clientCA 
 	a := &access{objects: &objects{unknown: rate.NewLimiter(unknownPerSecond, unknownBurst)}, roles: rights.NewRBAC(informers.Rbac().V1())}
 	passwords.HoldsToken, certificates.HoldsToken = a.holdsToken, a.holdsToken
 	a.authorizer = rights.New(a.roles, passwords, certificates)
-	key, err := pki.TokenKey(filepath.Join(dataDir, "pki"))
+	keys, err := pki.TokenKeys(filepath.Join(dataDir, "pki"))
 	if err != nil {
 		return nil, err
 	}
-	return a, a.authenticate(clientCA, tokenFile, servers, key)
+	return a, a.authenticate(clientCA, tokenFile, servers, keys)
 }
 
 // authenticate accepts client certificates of our authority, tokens of
 // ServiceAccounts, join tokens, server tokens and tokens listed in a file.
-func (a *access) authenticate(clientCA dynamiccertificates.CAContentProvider, tokenFile string, servers authenticator.Token, key *ecdsa.PrivateKey) error {
+func (a *access) authenticate(clientCA dynamiccertificates.CAContentProvider, tokenFile string, servers authenticator.Token, keys []*ecdsa.PrivateKey) error {
 	var err error
-	if a.accounts, err = identity.NewServiceAccounts(key, a.objects); err != nil {
+	if a.accounts, err = identity.NewServiceAccounts(keys, a.objects); err != nil {
 		return err
 	}
 	tokens := []authenticator.Token{identity.NewJoinTokens(a.objects), servers, a.accounts}

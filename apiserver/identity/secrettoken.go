@@ -52,7 +52,7 @@ func isOfSecret(token string) bool {
 // for this API only.
 func (s *ServiceAccounts) authenticateOfSecret(ctx context.Context, token string, wanted authenticator.Audiences) (*authenticator.Response, bool, error) {
 	var c secretClaims
-	_, err := jwt.ParseWithClaims(token, &c, func(*jwt.Token) (any, error) { return s.key.Public(), nil },
+	_, err := jwt.ParseWithClaims(token, &c, s.keyOf,
 		jwt.WithValidMethods([]string{"ES256"}), jwt.WithIssuer(secretIssuer), jwt.WithTimeFunc(s.now))
 	if err != nil {
 		return nil, false, fmt.Errorf("invalid bearer token: %w", err)

@@ -33,18 +33,47 @@ const Issuer = "https://kubernetes.default.svc.cluster.local"
 type ServiceAccounts struct {
 	key     *ecdsa.PrivateKey
 	keyID   string
+	trusted map[string]*ecdsa.PublicKey // by their IDs
 	objects Objects
 	now     func() time.Time
 }
 
-// NewServiceAccounts returns an issuer that signs with key.
-func NewServiceAccounts(key *ecdsa.PrivateKey, objects Objects) (*ServiceAccounts, error) {
-	public, err := x509.MarshalPKIXPublicKey(key.Public())
-	if err != nil {
-		return nil, fmt.Errorf("encode key of ServiceAccounts: %w", err)
+// NewServiceAccounts returns an issuer that signs with the first of keys, and believes
+// what any of them signed.
+func NewServiceAccounts(keys []*ecdsa.PrivateKey, objects Objects) (*ServiceAccounts, error) {
+	s := &ServiceAccounts{key: keys[0], trusted: map[string]*ecdsa.PublicKey{}, objects: objects, now: time.Now}
+	for _, key := range keys {
+		public, err := x509.MarshalPKIXPublicKey(key.Public())
+		if err != nil {
+			return nil, fmt.Errorf("encode key of ServiceAccounts: %w", err)
+		}
+		sum := sha256.Sum256(public)
+		id := base64.RawURLEncoding.EncodeToString(sum[:])
+		s.trusted[id] = &key.PublicKey
+		if key == s.key {
+			s.keyID = id
+		}
 	}
-	sum := sha256.Sum256(public)
-	return &ServiceAccounts{key: key, keyID: base64.RawURLEncoding.EncodeToString(sum[:]), objects: objects, now: time.Now}, nil
+	return s, nil
+}
+
+// keyOf finds the key that a token says it was signed with.
+func (s *ServiceAccounts) keyOf(token *jwt.Token) (any, error) {
+	id, _ := token.Header["kid"].(string)
+	if key, ok := s.trusted[id]; ok {
+		return key, nil
+	}
+	return nil, errors.New("it was signed with a key that isn't trusted any more, or never was")
+}
+
+// Trusts reports whether a token was signed with a key that is trusted now.
+func (s *ServiceAccounts) Trusts(token string) bool {
+	unverified, _, err := jwt.NewParser().ParseUnverified(token, &jwt.RegisteredClaims{})
+	if err != nil {
+		return false
+	}
+	_, err = s.keyOf(unverified)
+	return err == nil
 }
 
 // Issue answers a valid TokenRequest for a ServiceAccount.
@@ -129,7 +158,7 @@ func (s *ServiceAccounts) AuthenticateToken(ctx context.Context, token string) (
 		return s.authenticateOfSecret(ctx, token, wanted)
 	}
 	var c claims
-	_, err := jwt.ParseWithClaims(token, &c, func(*jwt.Token) (any, error) { return s.key.Public(), nil },
+	_, err := jwt.ParseWithClaims(token, &c, s.keyOf,
 		jwt.WithValidMethods([]string{"ES256"}), jwt.WithIssuer(Issuer), jwt.WithExpirationRequired(), jwt.WithTimeFunc(s.now))
 	if errors.Is(err, jwt.ErrTokenExpired) {
 		return nil, false, errors.New("service account token has expired")

@@ -4,9 +4,10 @@
 //
 //   - pki.go: one authority
 //   - authorities.go: those of a server, each for one purpose
+//   - rotation.go: how an authority is replaced, in phases
 //   - serial.go: the time of issue, which a certificate carries in its serial number
 //   - request.go: certificates for keys that somebody else made
-//   - key.go: the key of ServiceAccounts' tokens
+//   - key.go: the keys of ServiceAccounts' tokens
 //   - kubeconfig.go, file.go: how they are written
 package pki
 
@@ -42,8 +43,10 @@ const (
 
 // Authority is a certificate authority kept in a directory.
 type Authority struct {
-	// CertPEM is the CA certificate, which clients trust.
+	// CertPEM are the certificates that are trusted. The first one signs; while it is
+	// being replaced there are others (see rotation.go).
 	CertPEM []byte
+	certs   []*x509.Certificate
 	cert    *x509.Certificate
 	key     crypto.Signer
 }
@@ -79,27 +82,45 @@ func open(dir, name, commonName string) (*Authority, error) {
 }
 
 func parse(name string, certPEM, keyPEM []byte) (*Authority, error) {
-	certBlock, _ := pem.Decode(certPEM)
-	keyBlock, _ := pem.Decode(keyPEM)
-	if certBlock == nil || keyBlock == nil {
+	certs, keys := blocks(certPEM), blocks(keyPEM)
+	if len(certs) == 0 || len(keys) == 0 {
 		return nil, fmt.Errorf("read certificate authority %s: certificate or key is not PEM encoded", name)
 	}
-	cert, err := x509.ParseCertificate(certBlock.Bytes)
-	if err != nil {
-		return nil, fmt.Errorf("parse certificate authority %s: %w", name, err)
+	a := &Authority{CertPEM: certPEM}
+	for _, block := range certs {
+		cert, err := x509.ParseCertificate(block.Bytes)
+		if err != nil {
+			return nil, fmt.Errorf("parse certificate authority %s: %w", name, err)
+		}
+		a.certs = append(a.certs, cert)
 	}
-	key, err := x509.ParsePKCS8PrivateKey(keyBlock.Bytes)
-	if err != nil {
-		return nil, fmt.Errorf("parse key of certificate authority %s: %w", name, err)
+	a.cert = a.certs[0]
+	for _, block := range keys {
+		key, err := x509.ParsePKCS8PrivateKey(block.Bytes)
+		if err != nil {
+			return nil, fmt.Errorf("parse key of certificate authority %s: %w", name, err)
+		}
+		signer, ok := key.(crypto.Signer)
+		if !ok {
+			return nil, fmt.Errorf("parse key of certificate authority %s: %T cannot sign", name, key)
+		}
+		if public, ok := a.cert.PublicKey.(interface{ Equal(crypto.PublicKey) bool }); ok && public.Equal(signer.Public()) {
+			a.key = signer
+		}
 	}
-	signer, ok := key.(crypto.Signer)
-	if !ok {
-		return nil, fmt.Errorf("parse key of certificate authority %s: %T cannot sign", name, key)
-	}
-	if public, ok := cert.PublicKey.(interface{ Equal(crypto.PublicKey) bool }); !ok || !public.Equal(signer.Public()) {
+	if a.key == nil {
 		return nil, fmt.Errorf("certificate authority %s: its key is another one's: restore both from the same backup", name)
 	}
-	return &Authority{CertPEM: certPEM, cert: cert, key: signer}, nil
+	return a, nil
+}
+
+// blocks are those of a PEM file.
+func blocks(data []byte) []*pem.Block {
+	var out []*pem.Block
+	for block, rest := pem.Decode(data); block != nil; block, rest = pem.Decode(rest) {
+		out = append(out, block)
+	}
+	return out
 }
 
 // beginning is how long a crash may lie back that left a key without its certificate.
@@ -119,13 +140,10 @@ func unused(keyFile string) error {
 }
 
 func create(certFile, keyFile, commonName string) (*Authority, error) {
-	template, err := newTemplate(pkix.Name{CommonName: commonName}, authorityLife)
+	template, err := authorityTemplate(pkix.Name{CommonName: commonName})
 	if err != nil {
 		return nil, err
 	}
-	template.IsCA = true
-	template.BasicConstraintsValid = true
-	template.KeyUsage = x509.KeyUsageCertSign | x509.KeyUsageDigitalSignature | x509.KeyUsageCRLSign
 	pair, err := sign(template, nil, nil)
 	if err != nil {
 		return nil, fmt.Errorf("create certificate authority: %w", err)
@@ -142,8 +160,8 @@ func create(certFile, keyFile, commonName string) (*Authority, error) {
 }
 
 // Server issues a serving certificate for the given addresses and names. The
-// authority's follows it in the chain: a machine that joins knows it by its
-// hash only.
+// authority's follow it in the chain: a machine that joins knows it by its
+// hash only, and one that trusts the former authority finds that one's signature.
 func (a *Authority) Server(name string, ips []net.IP, dnsNames []string) (Pair, error) {
 	template, err := newTemplate(pkix.Name{CommonName: name}, LeafLife)
 	if err != nil {
@@ -184,6 +202,17 @@ func Hash(cert *x509.Certificate) string {
 
 // NotAfter is when the authority ends.
 func (a *Authority) NotAfter() time.Time { return a.cert.NotAfter }
+
+func authorityTemplate(subject pkix.Name) (*x509.Certificate, error) {
+	template, err := newTemplate(subject, authorityLife)
+	if err != nil {
+		return nil, err
+	}
+	template.IsCA = true
+	template.BasicConstraintsValid = true
+	template.KeyUsage = x509.KeyUsageCertSign | x509.KeyUsageDigitalSignature | x509.KeyUsageCRLSign
+	return template, nil
+}
 
 func newTemplate(subject pkix.Name, life time.Duration) (*x509.Certificate, error) {
 	now := time.Now()

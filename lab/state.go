@@ -22,6 +22,15 @@ const stateRoot = "/run/fairway/lab"
 // Dir is a lab's state directory.
 func Dir(name string) string { return filepath.Join(stateRoot, name) }
 
+// NameOf is the name of the lab that a kubeconfig belongs to; DefaultName if it is no lab's.
+func NameOf(kubeconfig string) string {
+	dir := filepath.Dir(kubeconfig)
+	if name := filepath.Base(dir); kubeconfig == Kubeconfig(name) {
+		return name
+	}
+	return DefaultName
+}
+
 // makeDir makes the directory of a lab. It is root's alone: it has an administrator's
 // kubeconfig, and files of pods, which run as root.
 func makeDir(dir string) error {

@@ -50,6 +50,12 @@ func addLabFlags(flags *pflag.FlagSet, c *lab.Config) {
 	flags.StringArrayVar(&c.AgentArgs, "agent-arg", nil, "further argument for every agent, such as --agent-arg=--verbose; may be repeated")
 }
 
+// addLabName adds the flag that says which lab is meant: by default that of KUBECONFIG.
+func addLabName(flags *pflag.FlagSet, name *string) {
+	flags.StringVar(name, "name", lab.NameOf(os.Getenv("KUBECONFIG")), "name of the lab; by default that of KUBECONFIG, if that is a lab's")
+	flags.Lookup("name").DefValue = lab.DefaultName
+}
+
 func labUpCommand() *cobra.Command {
 	config := lab.DefaultConfig()
 	var foreground, background bool
@@ -83,7 +89,7 @@ func labUpCommand() *cobra.Command {
 }
 
 func labDownCommand() *cobra.Command {
-	name := lab.DefaultName
+	var name string
 	var all bool
 	c := &cobra.Command{
 		Use:   "down",
@@ -104,7 +110,7 @@ func labDownCommand() *cobra.Command {
 			return errors.Join(errs...)
 		},
 	}
-	c.Flags().StringVar(&name, "name", name, "name of the lab")
+	addLabName(c.Flags(), &name)
 	c.Flags().BoolVar(&all, "all", false, "remove all labs")
 	return c
 }
@@ -112,9 +118,10 @@ func labDownCommand() *cobra.Command {
 func labStatusCommand() *cobra.Command {
 	var name string
 	c := &cobra.Command{
-		Use:   "status",
-		Short: "List the labs, or show the state of one",
-		Args:  cobra.NoArgs,
+		Use:     "status",
+		Aliases: []string{"list"},
+		Short:   "List the labs, or show the state of one",
+		Args:    cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			if name == "" {
 				return lab.WriteList(cmd.OutOrStdout())
@@ -127,7 +134,7 @@ func labStatusCommand() *cobra.Command {
 }
 
 func labExecCommand() *cobra.Command {
-	name := lab.DefaultName
+	var name string
 	c := &cobra.Command{
 		Use:   "exec NODE|POD|NAMESPACE/POD|client|underlay -- COMMAND [ARGUMENT...]",
 		Short: "Run a command inside a node, a pod or the outside client",
@@ -142,7 +149,7 @@ func labExecCommand() *cobra.Command {
 			return lab.Exec(name, args[0], args[1:])
 		},
 	}
-	c.Flags().StringVar(&name, "name", name, "name of the lab")
+	addLabName(c.Flags(), &name)
 	return c
 }
 

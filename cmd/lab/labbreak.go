@@ -27,14 +27,14 @@ var (
 )
 
 func labBreakCommand() *cobra.Command {
-	name := lab.DefaultName
+	var name string
 	c := &cobra.Command{
 		Use:     "break POD|NAMESPACE/POD",
 		Short:   "Break a pod or a node of a lab on purpose, until lab mend",
 		Example: "  fairway lab break web-6d5f9-x7k2p --silent\n  fairway lab break node node2 --power\n  fairway lab mend",
 		Args:    cobra.ExactArgs(1),
 	}
-	c.PersistentFlags().StringVar(&name, "name", name, "name of the lab")
+	addLabName(c.PersistentFlags(), &name)
 	chosen := addFaults(c, fault.Pods, podFaultHelp)
 	c.RunE = func(cmd *cobra.Command, args []string) error {
 		return lab.BreakPod(cmd.Context(), name, args[0], chosen())
@@ -73,7 +73,7 @@ func addFaults(c *cobra.Command, kinds []fault.Kind, help map[fault.Kind]string)
 }
 
 func labMendCommand() *cobra.Command {
-	name := lab.DefaultName
+	var name string
 	c := &cobra.Command{
 		Use:     "mend [POD|NAMESPACE/POD]",
 		Short:   "Undo what lab break did to a pod, to a node, or to all",
@@ -86,7 +86,7 @@ func labMendCommand() *cobra.Command {
 			return lab.MendPod(cmd.Context(), name, args[0])
 		},
 	}
-	c.PersistentFlags().StringVar(&name, "name", name, "name of the lab")
+	addLabName(c.PersistentFlags(), &name)
 	c.AddCommand(&cobra.Command{
 		Use: "node NODE", Short: "Undo what lab break did to a node", Args: cobra.ExactArgs(1),
 		Example: "  fairway lab mend node node2",

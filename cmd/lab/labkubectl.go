@@ -41,13 +41,13 @@ func labKubectlCommand() *cobra.Command {
 // labName takes a lab's name off the front of the arguments.
 func labName(args []string) (string, []string, error) {
 	if len(args) == 0 {
-		return lab.DefaultName, nil, nil
+		return lab.NameOf(os.Getenv("KUBECONFIG")), nil, nil
 	}
 	if value, ok := strings.CutPrefix(args[0], "--name="); ok {
 		return value, args[1:], nil
 	}
 	if args[0] != "--name" {
-		return lab.DefaultName, args, nil
+		return lab.NameOf(os.Getenv("KUBECONFIG")), args, nil
 	}
 	if len(args) < 2 {
 		return "", nil, errors.New("--name: give the lab's name")

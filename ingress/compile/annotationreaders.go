@@ -51,10 +51,6 @@ func otherwiseIf(value string, check func(string) error) reader {
 	return judged(Otherwise, equals(value), check)
 }
 
-func otherwiseUnless(value string, check func(string) error) reader {
-	return judged(Otherwise, func(t string) bool { return t != value && check(t) == nil }, check)
-}
-
 func otherwiseUnlessTLS(_ *reading, t string) error {
 	if strings.Contains(t, "TLSv1.2") || strings.Contains(t, "TLSv1.3") {
 		return &verdict{support: Works}

@@ -33,9 +33,21 @@ import (
 // set may be anything.
 type Flow struct {
 	Proto    model.Protocol
-	Client   netip.AddrPort // without a port: any
-	Frontend netip.AddrPort // as packets arrive, before they are translated; 0.0.0.0 or :: is any of its family
+	Client   netip.AddrPort // without a port: any; 0.0.0.0 or :: (see Any) is any of its family
+	Frontend netip.AddrPort // as packets arrive, before they are translated; likewise
 }
+
+// Any is a port of any address of a family. An address that isn't valid won't do: its port
+// is lost in JSON.
+func Any(six bool, port uint16) netip.AddrPort {
+	if six {
+		return netip.AddrPortFrom(netip.IPv6Unspecified(), port)
+	}
+	return netip.AddrPortFrom(netip.IPv4Unspecified(), port)
+}
+
+// isOne reports whether an address is given that isn't any.
+func isOne(a netip.Addr) bool { return a.IsValid() && !a.IsUnspecified() }
 
 // TablePrefix begins the names of tables of sessions.
 const TablePrefix = "fairway-trace-"

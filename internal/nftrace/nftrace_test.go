@@ -3,6 +3,7 @@ package nftrace
 import (
 	"bufio"
 	"bytes"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"net"
@@ -203,6 +204,34 @@ func TestAnswersAreFollowed(t *testing.T) {
 	answer := until(t, s, func(e Event) bool { return e.Reply && e.Passed == Begins })
 	if answer.Header == nil || answer.Header.Source != at4 || answer.Header.TCPFlags&0x12 != 0x12 {
 		t.Errorf("the answer is %+v", answer.Header)
+	}
+}
+
+// TestPortAlone: a flow of a client's port, told to an agent elsewhere, follows that
+// connection and no other.
+func TestPortAlone(t *testing.T) {
+	ns := namespace(t)
+	const port = 40123
+	text, err := json.Marshal(Flow{Proto: model.TCP, Client: Any(false, port), Frontend: Any(false, 0)})
+	if err != nil {
+		t.Fatal(err)
+	}
+	var told Flow
+	if err := json.Unmarshal(text, &told); err != nil {
+		t.Fatal(err)
+	}
+	s := begun(t, ns, false, told)
+	dial(t, ns, at4)
+	in(t, ns, func() error {
+		d := net.Dialer{Timeout: 300 * time.Millisecond, LocalAddr: net.TCPAddrFromAddrPort(netip.AddrPortFrom(at4.Addr(), port))}
+		if conn, err := d.Dial("tcp", at4.String()); err == nil {
+			return conn.Close()
+		}
+		return nil
+	})
+	e := until(t, s, func(e Event) bool { return e.Header != nil })
+	if e.Header.Source.Port() != port {
+		t.Errorf("followed a packet from port %d, want %d", e.Header.Source.Port(), port)
 	}
 }
 

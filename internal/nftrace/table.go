@@ -115,10 +115,10 @@ func addOwned(socket *netlink.Conn, table *nftables.Table) error {
 func (f Flow) begins() []expr.Any {
 	six := f.Frontend.Addr().Is6() || f.Client.Addr().Is6()
 	list := append(protocols(six), equal(&expr.Meta{Key: expr.MetaKeyL4PROTO, Register: 1}, []byte{byte(f.Proto)})...)
-	if a := f.Client.Addr(); a.IsValid() {
+	if a := f.Client.Addr(); isOne(a) {
 		list = append(list, equal(address(a, false), a.AsSlice())...)
 	}
-	if a := f.Frontend.Addr(); a.IsValid() && !a.IsUnspecified() {
+	if a := f.Frontend.Addr(); isOne(a) {
 		list = append(list, equal(address(a, true), a.AsSlice())...)
 	}
 	for offset, port := range map[uint32]uint16{0: f.Client.Port(), 2: f.Frontend.Port()} {
@@ -147,7 +147,7 @@ func (f Flow) returns() []expr.Any {
 	list = append(list, equal(&expr.Ct{Key: expr.CtKeyDIRECTION, Register: 1}, []byte{reply})...)
 	list = append(list, equal(&expr.Ct{Key: expr.CtKeyPROTOCOL, Register: 1}, []byte{byte(f.Proto)})...)
 	list = append(list, equal(&expr.Ct{Key: expr.CtKeyDST, Register: 1}, a.AsSlice())...)
-	if c := f.Client.Addr(); c.IsValid() && f.Client.Port() != 0 {
+	if c := f.Client.Addr(); isOne(c) && f.Client.Port() != 0 {
 		list = append(list, equal(&expr.Ct{Key: expr.CtKeySRC, Register: 1}, c.AsSlice())...)
 	}
 	for key, port := range map[expr.CtKey]uint16{expr.CtKeyPROTOSRC: f.Client.Port(), expr.CtKeyPROTODST: f.Frontend.Port()} {

@@ -187,9 +187,9 @@ func (t *tracer) send(ctx context.Context) error {
 		return err
 	}
 	frontend := netip.AddrPortFrom(key.Addr, key.Port)
-	flow := nftrace.Flow{Proto: key.Proto, Client: netip.AddrPortFrom(netip.Addr{}, attempt.Port()), Frontend: frontend}
+	flow := nftrace.Flow{Proto: key.Proto, Client: nftrace.Any(key.Addr.Is6(), attempt.Port()), Frontend: frontend}
 	if !t.sees() {
-		flow.Frontend = anyOf(key.Addr)
+		flow.Frontend = nftrace.Any(key.Addr.Is6(), 0)
 	}
 	session, err := t.open(ctx, []nftrace.Flow{flow})
 	if err != nil {

@@ -33,14 +33,6 @@ type hop struct {
 // become packets to the endpoint before.
 func (t *tracer) sees() bool { return t.agent == nil || !compare.KindOf(*t.agent).BeforeNetfilter }
 
-// anyOf stands for any destination of an address family.
-func anyOf(a netip.Addr) netip.AddrPort {
-	if a.Is6() {
-		return netip.AddrPortFrom(netip.IPv6Unspecified(), 0)
-	}
-	return netip.AddrPortFrom(netip.IPv4Unspecified(), 0)
-}
-
 // openMore has the kernels say what they drop, other nodes what they see of packets from
 // the port, and the data plane what it decides, where conntrack doesn't know. What can't be
 // had is noted: the trace goes on.
@@ -103,7 +95,7 @@ func (t *tracer) openDrops(ns *netns.NS, port uint16, node string) (w *drops.Wat
 
 // open begins to follow packets on the node.
 func (h *hop) open(ctx context.Context, key model.Key, port uint16) (err error) {
-	flow := nftrace.Flow{Proto: key.Proto, Client: netip.AddrPortFrom(netip.Addr{}, port), Frontend: anyOf(key.Addr)}
+	flow := nftrace.Flow{Proto: key.Proto, Client: nftrace.Any(key.Addr.Is6(), port), Frontend: nftrace.Any(key.Addr.Is6(), 0)}
 	if !h.agent.IsLocal() {
 		h.remote, err = startRemote(ctx, &h.agent, trace.Request{Flows: []nftrace.Flow{flow}, Port: port})
 		return err

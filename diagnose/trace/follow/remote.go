@@ -206,9 +206,9 @@ func randomPort() uint16 { return uint16(32768 + rand.IntN(28000)) } //nolint:go
 func (t *tracer) sendFrom(ctx context.Context, r trace.Request, port uint16) error {
 	key := t.keys[0]
 	r.Port, r.Send.Port = port, port
-	flow := nftrace.Flow{Proto: key.Proto, Client: netip.AddrPortFrom(netip.Addr{}, port), Frontend: r.Send.To}
+	flow := nftrace.Flow{Proto: key.Proto, Client: nftrace.Any(key.Addr.Is6(), port), Frontend: r.Send.To}
 	if !t.sees() {
-		flow.Frontend = anyOf(key.Addr)
+		flow.Frontend = nftrace.Any(key.Addr.Is6(), 0)
 	}
 	r.Flows = []nftrace.Flow{flow}
 	defer t.openMore(ctx, key, port)()

@@ -111,6 +111,12 @@ func (u *upRig) stop() {
 	if u.process == nil {
 		return
 	}
+	if u.Failed() { // what it was doing tells why
+		_ = u.process.Process.Signal(syscall.SIGQUIT)
+		_ = u.process.Wait() // ended by the signal
+		u.Logf("it was doing:\n%s", u.out.String())
+		return
+	}
 	_ = u.process.Process.Signal(syscall.SIGTERM)
 	if err := u.process.Wait(); err != nil {
 		u.Errorf("it ended: %v\n%s", err, u.out.String())

@@ -85,6 +85,14 @@ check/stacked: ## layer 2 on a bond that goes over to its other interface, and o
 	$(GO) run ./test/invm -modules bonding,8021q,veth,bridge bin/l2.test -test.v -test.run '^TestStacked$$'
 	$(GO) run ./test/invm -modules vrf,veth -read /usr/lib/frr/zebra,/usr/lib/frr/bfdd,/usr/lib/frr/bgpd,/etc/group,/etc/passwd bin/bgp.test -test.v -test.run '^(TestDevicesInVRFs|TestRouterInVRF)$$'
 
+check/kernels: ## cases in nftables, iptables and ebpf mode on the kernels of Debian 11, 12, 13 and the newest of its backports, in virtual machines: an hour; KERNEL=bullseye for one
+	./hack/install-deps.sh test
+	$(call TAGGED,kernels) -timeout 180m -run '^TestKernels$$/$(KERNEL)' ./test/conformance/planes
+
+check/ipvs: ## every mode changed for ipvs and back, in the virtual machine: a quarter of an hour
+	./hack/install-deps.sh test
+	$(call TAGGED,ipvs) -timeout 60m -run '^TestSwitch$$/^tour-ipvs$$' ./test/conformance/planes
+
 # It fills the table, which is the whole kernel's and may have room for very many.
 check/smallconntrack: ## connections are handed over to a conntrack table that is full
 	$(call TAGGED,smallconntrack) -timeout 10m -run '^TestHandoverToFullTable$$' ./dataplane/ebpf/packet

@@ -6,7 +6,6 @@ import (
 	"sync"
 	"time"
 
-	"go.etcd.io/etcd/client/v3/kubernetes"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apiserver/pkg/registry/generic"
@@ -150,7 +149,7 @@ func (o *RESTOptions) decorate(
 	keyFunc func(runtime.Object) (string, error), newFunc, newListFunc func() runtime.Object,
 	attrs apistorage.AttrFunc, triggers apistorage.IndexerFuncs, indexers *cache.Indexers,
 ) (apistorage.Interface, factory.DestroyFunc, error) {
-	client := &kubernetes.Client{Client: o.backend.Client.Client, Kubernetes: o.backend.Client.Kubernetes}
+	client := ofResource(o.backend.Client.Client, config.GroupResource.String())
 	if claims, ok := o.claims[config.GroupResource]; ok {
 		client.Kubernetes = &claimingClient{Interface: client.Kubernetes, kv: client.KV, claims: claims}
 	}

@@ -7,6 +7,8 @@ import (
 	"time"
 
 	clientv3 "go.etcd.io/etcd/client/v3"
+	"go.etcd.io/etcd/client/v3/kubernetes"
+	"google.golang.org/grpc/metadata"
 )
 
 // progressKey is written to where etcd would otherwise not report progress.
@@ -16,9 +18,8 @@ const progressKey = ownPrefix + "progress"
 //
 // A watch cache answers a list that must be up to date once etcd has reported a
 // revision that is high enough. Caches begin to watch at the revision after the
-// one that they listed, and share a stream. For as long as the store has not
-// reached the revision at which one of them begins, etcd reports nothing to any
-// of them (progressIfSync in etcd's server/storage/mvcc/watchable_store.go). If
+// one that they listed. For as long as the store has not reached that revision, etcd
+// reports nothing (progressIfSync in etcd's server/storage/mvcc/watchable_store.go). If
 // nobody writes, as in a cluster that has just started, lists would wait for ever.
 type progressWatcher struct {
 	clientv3.Watcher
@@ -83,4 +84,44 @@ func (w *progressWatcher) nudge(ctx context.Context) error {
 	}
 	w.reached = written.Header.Revision
 	return nil
+}
+
+// streamKey is in the metadata of a resource's watches. The client has one stream for
+// all watches with the same metadata.
+const streamKey = "fairway-resource"
+
+// ofResource is a client whose watches have a stream of their own.
+//
+// On a stream that several watch caches share, etcd may report to a watch that has just
+// begun what it said of the others: its progress and its answers to requests go through
+// two channels, in no order (sendLoop in etcd's server/etcdserver/api/v3rpc/watch.go).
+// The new cache then takes itself for newer than events that are still to come, and who
+// lists from it never learns of these.
+func ofResource(client *clientv3.Client, name string) *kubernetes.Client {
+	own := clientv3.NewCtxClient(client.Ctx(), clientv3.WithZapLogger(client.GetLogger()))
+	own.Cluster, own.KV, own.Lease, own.Auth, own.Maintenance = client.Cluster, client.KV, client.Lease, client.Auth, client.Maintenance
+	own.Watcher = &streamWatcher{Watcher: client.Watcher, name: name}
+	c := &kubernetes.Client{Client: own}
+	c.Kubernetes = c
+	return c
+}
+
+// streamWatcher watches on a stream that nothing else is on.
+type streamWatcher struct {
+	clientv3.Watcher
+	name string
+}
+
+func (w *streamWatcher) stream(ctx context.Context) context.Context {
+	return metadata.AppendToOutgoingContext(ctx, streamKey, w.name)
+}
+
+// Watch implements clientv3.Watcher.
+func (w *streamWatcher) Watch(ctx context.Context, key string, opts ...clientv3.OpOption) clientv3.WatchChan {
+	return w.Watcher.Watch(w.stream(ctx), key, opts...)
+}
+
+// RequestProgress implements clientv3.Watcher.
+func (w *streamWatcher) RequestProgress(ctx context.Context) error {
+	return w.Watcher.RequestProgress(w.stream(ctx))
 }

@@ -2,6 +2,7 @@ package storage
 
 import (
 	"context"
+	"sync"
 	"testing"
 	"time"
 
@@ -74,5 +75,57 @@ func nudgedOnce(t *testing.T, client *clientv3.Client, want int64) {
 	}
 	if now.Header.Revision != want {
 		t.Errorf("the store is at revision %d, want %d", now.Header.Revision, want)
+	}
+}
+
+// TestProgressOfNewWatch: progress never runs ahead of a watch that has just begun,
+// whatever watches there are of other resources, who ask for theirs all the time.
+func TestProgressOfNewWatch(t *testing.T) {
+	b, err := Open(t.Context(), Options{Dir: t.TempDir()})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() {
+		if err := b.Close(); err != nil {
+			t.Error(err)
+		}
+	}()
+	ctx, cancel := context.WithCancel(t.Context())
+	old, young := ofResource(b.Client.Client, "old"), ofResource(b.Client.Client, "young")
+	reports := old.Watch(ctx, "/registry/old/", clientv3.WithPrefix())
+	var asking sync.WaitGroup
+	defer asking.Wait()
+	defer cancel()
+	asking.Go(func() {
+		for range reports { //nolint:revive // read until it ends
+		}
+	})
+	for range 4 {
+		asking.Go(func() {
+			for ctx.Err() == nil {
+				if err := old.RequestProgress(ctx); err != nil && ctx.Err() == nil {
+					t.Error(err)
+				}
+			}
+		})
+	}
+	for range 300 {
+		newWatchSeesAll(ctx, t, young.Client)
+	}
+}
+
+// newWatchSeesAll watches from before a write, and holds that the write comes before
+// progress beyond it.
+func newWatchSeesAll(ctx context.Context, t *testing.T, client *clientv3.Client) {
+	t.Helper()
+	written, err := client.Put(ctx, "/registry/young/x", "")
+	if err != nil {
+		t.Fatal(err)
+	}
+	watching, stop := context.WithCancel(ctx)
+	defer stop()
+	w := client.Watch(watching, "/registry/young/", clientv3.WithPrefix(), clientv3.WithRev(written.Header.Revision))
+	if r := <-w; r.IsProgressNotify() {
+		t.Fatalf("progress at %d before the event at %d", r.Header.Revision, written.Header.Revision)
 	}
 }

@@ -21,7 +21,7 @@ var mirrors = []string{"http://deb.debian.org", "http://archive.debian.org"}
 const keyring = "/usr/share/keyrings/debian-archive-keyring.gpg"
 
 // releaseName is what may stand in apt's sources and in names of files.
-var releaseName = regexp.MustCompile(`^[a-z]+$`)
+var releaseName = regexp.MustCompile(`^[a-z]+(-backports)?$`)
 
 // download gets the package of a release's kernel into a directory; that of the
 // release that runs here if it is "".
@@ -57,7 +57,11 @@ func aptOf(dir, mirror, release string) ([]string, error) {
 		return nil, err
 	}
 	var sources strings.Builder
-	for suite, path := range map[string]string{release: "debian", release + "-security": "debian-security"} {
+	suites := map[string]string{release: "debian"}
+	if !strings.HasSuffix(release, "-backports") {
+		suites[release+"-security"] = "debian-security"
+	}
+	for suite, path := range suites {
 		fmt.Fprintf(&sources, "deb [signed-by=%s arch=amd64] %s/%s %s main\n", keyring, mirror, path, suite)
 	}
 	list := filepath.Join(state, "sources.list")

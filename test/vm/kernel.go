@@ -81,6 +81,9 @@ func fetchKernel(cache, root, release string) error {
 	if err := command(dir, "dpkg", "-x", packages[0], unpacked); err != nil {
 		return err
 	}
+	if err := mergeUsr(unpacked); err != nil {
+		return err
+	}
 	k, err := findKernel(unpacked)
 	if err != nil {
 		return err
@@ -93,4 +96,16 @@ func fetchKernel(cache, root, release string) error {
 		return nil // somebody else was as fast
 	}
 	return err
+}
+
+// mergeUsr has lib lead to usr/lib where the package has its modules there, as since
+// Debian 13: depmod looks in lib.
+func mergeUsr(unpacked string) error {
+	if _, err := os.Stat(filepath.Join(unpacked, "lib")); !errors.Is(err, fs.ErrNotExist) {
+		return err
+	}
+	if err := os.Symlink("usr/lib", filepath.Join(unpacked, "lib")); err != nil {
+		return fmt.Errorf("link lib to usr/lib: %w", err)
+	}
+	return nil
 }

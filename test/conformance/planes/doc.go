@@ -14,7 +14,7 @@
 //	go test ./test/conformance/planes -run TestLegacy                  # iptables, the legacy variant
 //	go test ./test/conformance/planes -run TestSwitch                  # every plane changed for every other, in two tours
 //	FAIRWAY_SWITCH=pairs go test ./test/conformance/planes -run TestSwitch/iptables-to-ebpf    # each change by itself
-//	go test ./test/conformance/planes -run TestOtherKernels            # a few cases with eBPF on Linux 6.1 and 5.10
+//	go test -tags kernels ./test/conformance/planes -run TestKernels   # Debian's kernels, from 5.10 to the newest
 //	FAIRWAY_VM=1 FAIRWAY_VM_KERNEL=bullseye go test ./test/conformance/planes -run TestPlanes/ebpf   # all of them
 //	FAIRWAY_KUBERNETES=$PWD/bin/kubernetes/1.36.3 go test ./test/conformance/planes -run TestKubeProxy  # the real kube-proxy
 //	FAIRWAY_FUZZ=2m FAIRWAY_FUZZ_SEED=7 go test ./test/conformance/planes -run TestFuzzPlanes/nftables

@@ -137,42 +137,13 @@ func playKind(t *testing.T, kind string, variant iptables.Variant, sctp bool) {
 	}
 }
 
-// otherKernels are the Debian releases whose kernels lack what the ebpf plane
-// uses where it can, by the names of tests. The current one's (6.1) has no tcx,
-// bullseye's (5.10) no SO_NETNS_COOKIE, either.
-var otherKernels = map[string]string{"current": "", "bullseye": "bullseye"}
-
-// fewCases are enough to see each of the ebpf plane's programs at work; all play
-// on these kernels with FAIRWAY_VM=1, see docs/ebpf.md.
-var fewCases = []string{"clusterip", "clusterip-udp", "nodeport", "noendpoints", "restart", "udp-moves", "direct-return"}
-
-// TestOtherKernels plays a few cases with the ebpf plane on other kernels.
-func TestOtherKernels(t *testing.T) {
-	t.Parallel()
-	for name, release := range otherKernels {
-		t.Run(name, func(t *testing.T) {
-			t.Parallel()
-			vm.On(t, release, func(t *testing.T) {
-				th := newTheatre(t, "")
-				for _, name := range fewCases {
-					for _, c := range cases(t, "testdata/cases/"+name+".txtar") {
-						t.Run(c.Name, func(t *testing.T) {
-							t.Parallel()
-							play(t, th, "ebpf", c)
-						})
-					}
-				}
-			})
-		})
-	}
-}
-
 // SwitchEnv, if it is "pairs", has TestSwitch change each plane for each other on a
 // topology of its own, instead of one after the other.
 const SwitchEnv = "FAIRWAY_SWITCH"
 
 // tours change every plane for every other one, once: those with ipvs in a tour of
-// their own, which takes the virtual machine. Variants of iptables change, too.
+// their own, which takes the virtual machine, and is a check of its own (see withIPVS).
+// Variants of iptables change, too.
 var tours = map[string][]string{
 	"tour": {
 		"nftables", "ebpf", "nftables", "iptables/nft", "iptables/legacy", "iptables/nft", "nftables", "userspace", "ebpf",
@@ -184,10 +155,14 @@ var tours = map[string][]string{
 // TestSwitch changes every plane for every other one:
 //
 //	go test ./test/conformance/planes -run TestSwitch/tour
+//	go test -tags ipvs ./test/conformance/planes -run TestSwitch/tour-ipvs
 //	FAIRWAY_SWITCH=pairs go test ./test/conformance/planes -run TestSwitch/iptables-to-ebpf
 func TestSwitch(t *testing.T) {
 	t.Parallel()
-	all := tours
+	all := maps.Clone(tours)
+	if !withIPVS {
+		delete(all, "tour-ipvs")
+	}
 	if os.Getenv(SwitchEnv) == "pairs" {
 		all = map[string][]string{}
 		for _, from := range dataplane.Kinds() {

@@ -5,6 +5,8 @@ import (
 	"log/slog"
 	"net/netip"
 	"os"
+	"slices"
+	"strings"
 	"time"
 
 	"github.com/spf13/pflag"
@@ -42,6 +44,8 @@ type Gateway struct {
 	Namespace    string
 	Listen       string
 	AccessLog    bool
+	AccessFormat string
+	AccessFields []string
 	HTTP3        bool
 	Trusted      []netip.Prefix
 	ProxyFrom    []netip.Prefix
@@ -62,7 +66,9 @@ func (g *Gateway) Add(flags *pflag.FlagSet) {
 	flags.StringVar(&g.Node, "node-name", "", "name of the Node that this runs on; the machine's host name if not given")
 	flags.StringVar(&g.Namespace, "namespace", metav1.NamespaceSystem, "namespace of the Lease that says that the node has an engine")
 	flags.StringVar(&g.Listen, "metrics-bind-address", "127.0.0.1:10260", `host:port of /metrics, /healthz and /readyz; "" serves none`)
-	flags.BoolVar(&g.AccessLog, "access-log", false, "write a line of JSON to standard output for every request")
+	flags.BoolVar(&g.AccessLog, "access-log", false, "write a line to standard output for every request")
+	flags.StringVar(&g.AccessFormat, "access-log-format", string(gateway.AccessJSON), "form of the access log's lines: json, or combined, which is Apache's")
+	flags.StringSliceVar(&g.AccessFields, "access-log-fields", nil, "fields of a line of JSON: "+strings.Join(gateway.AccessFieldNames(), ", ")+"; all but query, referer and user_agent if not given")
 	flags.Var(&CIDRs{List: &g.Trusted, Mask: true}, "trusted-proxy", "range of proxies in front, whose X-Forwarded-For is believed; may be repeated")
 	flags.Var(&CIDRs{List: &g.ProxyFrom, Mask: true}, "proxy-protocol-from", "range of load balancers whose connections begin with a header of the PROXY protocol, v1 or v2; may be repeated")
 	flags.BoolVar(&g.HTTP3, "http3", true, "serve HTTP/3 for Gateways and IngressClasses with the annotation fairway.dev/http3: \"true\"")
@@ -86,8 +92,28 @@ func (g *Gateway) Validate() error {
 	if err := engines.Check(g.Engine); err != nil {
 		return fmt.Errorf("--engine: %w", err)
 	}
+	if err := g.checkAccess(); err != nil {
+		return err
+	}
 	if g.PerClient < 0 {
 		return fmt.Errorf("--max-connections-per-client %d: must not be negative", g.PerClient)
+	}
+	return nil
+}
+
+func (g *Gateway) checkAccess() error {
+	format := gateway.AccessFormat(g.AccessFormat)
+	if format != gateway.AccessJSON && format != gateway.AccessCombined {
+		return fmt.Errorf("--access-log-format %q: must be %s or %s", g.AccessFormat, gateway.AccessJSON, gateway.AccessCombined)
+	}
+	if format != gateway.AccessJSON && len(g.AccessFields) > 0 {
+		return fmt.Errorf("--access-log-fields: lines of the form %s have no fields to choose", format)
+	}
+	known := gateway.AccessFieldNames()
+	for _, f := range g.AccessFields {
+		if !slices.Contains(known, f) {
+			return fmt.Errorf("--access-log-fields: there is no field %q: the fields are %s", f, strings.Join(known, ", "))
+		}
 	}
 	return nil
 }
@@ -117,7 +143,7 @@ func (g *Gateway) Config() (gateway.Config, error) {
 	config.Engine.PerClient, config.Engine.HTTP3, config.Engine.Trusted, config.Engine.ProxyFrom = g.PerClient, g.HTTP3, g.Trusted, g.ProxyFrom
 	config.Engine.Drain, config.Engine.Grace = g.Drain, min(gatewayGrace, g.Drain)
 	if g.AccessLog {
-		config.Engine.Access = gateway.AccessLog(slog.New(slog.NewJSONHandler(os.Stdout, nil)))
+		config.Engine.Access = gateway.AccessLog(os.Stdout, gateway.AccessFormat(g.AccessFormat), g.AccessFields)
 	}
 	return config, nil
 }

@@ -21,7 +21,7 @@ const (
 
 // logged is a line of haproxy's log.
 type logged struct {
-	Client, Method, Host, Path, Protocol, Frontend, Server, End string
+	Client, Method, Host, Path, Query, Referer, Agent, Protocol, Frontend, Server, End string
 
 	Status int
 	Bytes  int64
@@ -33,6 +33,7 @@ func logFormat() string {
 	text := func(name, sample string) string { return fmt.Sprintf(`\"%s\":\"%%[%s,json(utf8s)]\"`, name, sample) }
 	fields := []string{
 		`\"Client\":\"%ci\"`, text("Method", "capture.req.method"), text("Host", "var(txn.host)"), text("Path", "var(txn.path)"),
+		text("Query", "var(txn.query)"), text("Referer", "var(txn.referer)"), text("Agent", "var(txn.agent)"),
 		text("Protocol", "capture.req.ver"), `\"Frontend\":\"%f\"`, `\"Server\":\"%si:%sp\"`, `\"End\":\"%ts\"`,
 		`\"Status\":%ST`, `\"Bytes\":%B`, `\"Took\":%Ta`,
 	}
@@ -72,6 +73,21 @@ func (e *Engine) logTo() string {
 	return e.logSocket()
 }
 
+// noted keeps what only the log needs of a request, before anything answers it.
+func (c *config) noted() {
+	c.add("http-request set-var(txn.query) query")
+	c.add("http-request set-var(txn.referer) req.fhdr(referer)")
+	c.add("http-request set-var(txn.agent) req.fhdr(user-agent)")
+}
+
+// unlessDash is a text of the log; a dash stands for none.
+func unlessDash(text string) string {
+	if text == "-" {
+		return ""
+	}
+	return text
+}
+
 // tell has one request told.
 func (e *Engine) tell(line []byte) {
 	if len(line) == 0 || line[0] != '{' { // haproxy's own
@@ -86,6 +102,7 @@ func (e *Engine) tell(line []byte) {
 	took := time.Duration(l.Took) * time.Millisecond
 	a := &model.Access{
 		Time: time.Now().Add(-took), Took: took, Method: l.Method, Host: strings.TrimPrefix(l.Host, "-"), Path: l.Path, Protocol: l.Protocol,
+		Query: unlessDash(l.Query), Referer: unlessDash(l.Referer), UserAgent: unlessDash(l.Agent),
 		Status: l.Status, Bytes: l.Bytes, Socket: e.socketNamed(l.Frontend), Reason: ended(l.End),
 	}
 	if client, err := netip.ParseAddr(l.Client); err == nil {

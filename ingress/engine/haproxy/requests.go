@@ -24,6 +24,7 @@ func (c *config) requests(s *socket, name, bind string) {
 		c.add("log global")
 		c.add("option dontlognull")
 		c.add("%s", logFormat())
+		c.noted()
 	}
 	c.mapped(s)
 	c.plain(s)

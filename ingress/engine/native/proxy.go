@@ -293,7 +293,7 @@ func (x *exchange) access(r *http.Request) *Access {
 	a := &x.told
 	*a = Access{
 		Time: a.Time, Took: time.Since(a.Time), Client: x.client, Method: r.Method, Host: x.request.Host,
-		Path: x.request.Path, Protocol: r.Proto, Status: x.counter.status, Bytes: x.counter.bytes,
+		Path: x.request.Path, Query: r.URL.RawQuery, Referer: r.Header.Get("Referer"), UserAgent: r.Header.Get("User-Agent"), Protocol: r.Proto, Status: x.counter.status, Bytes: x.counter.bytes,
 		Socket: x.decision.Socket.Name, Reason: x.reason,
 	}
 	if x.action != nil {

@@ -130,10 +130,12 @@ func testAccess(t *testing.T, start func(*testing.T, Options) Engine) {
 		"/a/%22,%22x%22:%5C": {Path: "/a/%22,%22x%22:%5C", Status: http.StatusOK, Endpoint: e.addr().String()},
 		"/a/%0A%C3%A9":       {Path: "/a/%0A%C3%A9", Status: http.StatusOK, Endpoint: e.addr().String()},
 	} {
-		q, err := http.NewRequestWithContext(t.Context(), http.MethodGet, "http://shop.example"+path, nil)
+		q, err := http.NewRequestWithContext(t.Context(), http.MethodGet, "http://shop.example"+path+"?q=%22a%22", nil)
 		if err != nil {
 			t.Fatal(err)
 		}
+		q.Header.Set("Referer", "https://a.example/\"x\"")
+		q.Header.Set("User-Agent", "tester/1")
 		if _, _, err := ask(c, q); err != nil {
 			t.Fatal(err)
 		}
@@ -143,7 +145,7 @@ func testAccess(t *testing.T, start func(*testing.T, Options) Engine) {
 		case <-time.After(time.Minute):
 			t.Fatalf("%s isn't told", path)
 		}
-		if got.Path != want.Path || got.Status != want.Status || got.Endpoint != want.Endpoint || got.Method != http.MethodGet || got.Host != "shop.example" ||
+		if got.Path != want.Path || got.Status != want.Status || got.Endpoint != want.Endpoint || got.Method != http.MethodGet || got.Query != "q=%22a%22" || got.Referer != "https://a.example/\"x\"" || got.UserAgent != "tester/1" || got.Host != "shop.example" ||
 			got.Socket != "ns/gw:80" || got.Client.String() != "127.0.0.1" || got.Protocol != "HTTP/1.1" || got.Took < 0 || time.Since(got.Time) > time.Minute {
 			t.Errorf("%s is told as %+v", path, *got)
 		}

@@ -95,6 +95,20 @@ Gateway default/web:80
 	}
 }
 
+// TestExplainRequestAsItIsRead: rules see the path's normal form and no headers that only
+// a proxy may write, and explain says so.
+func TestExplainRequestAsItIsRead(t *testing.T) {
+	out, _, err := l7Run(t, Explain(), "http://shop.example.com//x/../c%61rt", "-X", "POST", "-H", "X-Real-IP: 192.0.2.1", "-H", "Accept: a/b")
+	want := `POST /cart at port 80, host shop.example.com
+  the path //x/../c%61rt is read as /cart
+  the header X-Real-Ip doesn't pass: it is the gateway's to say, or of one connection
+
+Gateway`
+	if err != nil || !strings.HasPrefix(out, want) || !strings.Contains(out, "rule 0 (POST exactly /cart)") {
+		t.Errorf("%v, got\n%s", err, out)
+	}
+}
+
 // TestRenderL7: the table, and what isn't used.
 func TestRenderL7(t *testing.T) {
 	out, warnings, err := l7Run(t, Render(), "--l7")

@@ -4,8 +4,10 @@ import (
 	"context"
 	"fmt"
 	"io"
+	"maps"
 	"net/http"
 	"net/url"
+	"slices"
 	"strconv"
 	"strings"
 
@@ -30,7 +32,7 @@ func IsURL(typed string) bool {
 // Explain writes what Gateways and Ingresses do with a request, and reports whether one of
 // them lets a backend, or a redirect, answer.
 func Explain(ctx context.Context, w io.Writer, q Question, source *collect.Source) (answered bool, err error) {
-	r, port, err := q.request()
+	r, port, changes, err := q.request()
 	if err != nil {
 		return false, err
 	}
@@ -48,28 +50,31 @@ func Explain(ctx context.Context, w io.Writer, q Question, source *collect.Sourc
 	if err != nil {
 		return false, err
 	}
-	answered = writeRequest(w, out.Table, r, port)
+	answered = writeRequest(w, out.Table, r, port, changes)
 	if owner, found := out.Owner(r.Host); found {
 		fmt.Fprintf(w, "\nIngress %s owns the host: it decides the certificate, client certificates, redirects and other names\n", owner)
 	}
 	return answered, nil
 }
 
-// request reads what was typed, and the port that it goes to.
-func (q Question) request() (*model.Request, uint16, error) {
+// request reads what was typed, the port that it goes to, and what engines change of it
+// before rules see it.
+func (q Question) request() (r *model.Request, port uint16, changes []string, err error) {
 	u, err := url.Parse(q.URL)
 	if err != nil || u.Hostname() == "" {
-		return nil, 0, fmt.Errorf("%q is not a URL with a host", q.URL)
+		return nil, 0, nil, fmt.Errorf("%q is not a URL with a host", q.URL)
 	}
-	r := &model.Request{
+	r = &model.Request{
 		TLS: u.Scheme == "https", Method: strings.ToUpper(q.Method), Host: strings.ToLower(strings.TrimSuffix(u.Hostname(), ".")),
 		RawQuery: u.RawQuery, Header: http.Header{},
 	}
-	r.Path, r.Other = policy.Path(policy.AsItCame(u))
+	came := policy.AsItCame(u)
+	r.Path, r.Other = policy.Path(came)
+	changes = changesOfPath(came, r)
 	for _, text := range q.Headers {
 		name, value, found := strings.Cut(text, ":")
 		if name = strings.TrimSpace(name); !found || name == "" {
-			return nil, 0, fmt.Errorf(`--header: %q must be "NAME: VALUE"`, text)
+			return nil, 0, nil, fmt.Errorf(`--header: %q must be "NAME: VALUE"`, text)
 		}
 		r.Header.Add(name, strings.TrimSpace(value))
 	}
@@ -78,21 +83,49 @@ func (q Question) request() (*model.Request, uint16, error) {
 		r.Host = strings.ToLower(host)
 		r.Header.Del("Host")
 	}
-	port := map[bool]uint16{false: 80, true: 443}[r.TLS]
+	changes = append(changes, clean(r.Header)...)
+	port = map[bool]uint16{false: 80, true: 443}[r.TLS]
 	if u.Port() != "" {
 		n, err := strconv.ParseUint(u.Port(), 10, 16)
 		if err != nil {
-			return nil, 0, fmt.Errorf("%q is not a port", u.Port())
+			return nil, 0, nil, fmt.Errorf("%q is not a port", u.Port())
 		}
 		port = uint16(n)
 	}
-	return r, port, nil
+	return r, port, changes, nil
+}
+
+// changesOfPath says how a path is read, if not as it was typed.
+func changesOfPath(came string, r *model.Request) (changes []string) {
+	if came != r.Path {
+		changes = append(changes, fmt.Sprintf("the path %s is read as %s", came, r.Path))
+	}
+	if r.Other != "" {
+		changes = append(changes, fmt.Sprintf("an endpoint may take the path for %s: that must lead to the same rule, or the request is refused", r.Other))
+	}
+	return changes
+}
+
+// clean takes out the headers that don't pass from a client that is no trusted proxy, and
+// names them.
+func clean(h http.Header) (changes []string) {
+	before := slices.Sorted(maps.Keys(h))
+	policy.Clean(h, false)
+	for _, name := range before {
+		if _, passes := h[name]; !passes {
+			changes = append(changes, fmt.Sprintf("the header %s doesn't pass: it is the gateway's to say, or of one connection", name))
+		}
+	}
+	return changes
 }
 
 // writeRequest writes the decision of every Gateway that has the port, and
 // reports whether one of them lets a backend, or a redirect, answer.
-func writeRequest(w io.Writer, t *model.Table, r *model.Request, port uint16) bool {
+func writeRequest(w io.Writer, t *model.Table, r *model.Request, port uint16, changes []string) bool {
 	fmt.Fprintf(w, "%s %s at port %d, host %s\n", r.Method, r.Path, port, r.Host)
+	for _, change := range changes {
+		fmt.Fprintf(w, "  %s\n", change)
+	}
 	served, found := false, false
 	for _, s := range t.Sockets {
 		if s.Port != port || s.TLS != r.TLS {

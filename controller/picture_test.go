@@ -74,7 +74,7 @@ func TestListSaysWhatIsWritten(t *testing.T) {
 		"garbage-collector-controller": "garbage", "certificatesigningrequest-controller": "nodecert", "expired-objects-controller": "expired",
 		"node-lifecycle-controller": "nodelife", "pod-garbage-collector-controller": "podgc", "disruption-controller": "disruption",
 		"clusterrole-aggregation-controller": "clusterroles", "service-cidr-controller": "servicecidr", "serviceaccount-controller": "serviceaccount",
-		"serviceaccount-token-controller": "accounttoken", "load-balancer-addresses-controller": "addresses", "gateway-controller": "gateway",
+		"serviceaccount-token-controller": "accounttoken", "resourcequota-controller": "quota", "load-balancer-addresses-controller": "addresses", "gateway-controller": "gateway",
 	}
 	seen := 0
 	for _, c := range controllers() {

@@ -15,6 +15,7 @@ import (
 
 	"github.com/fairway-net/fairway/announce/lead"
 	"github.com/fairway-net/fairway/announce/link"
+	"github.com/fairway-net/fairway/test/wait"
 )
 
 // inNamespace gives the test a network namespace with an interface.
@@ -141,9 +142,7 @@ func TestAnswersQuestions(t *testing.T) {
 			}
 		}
 	}
-	if !answered(at[0].HardwareAddr) {
-		t.Error("no answer")
-	}
+	wait.Until(t, time.Minute, "an answer", func() bool { return answered(at[0].HardwareAddr) }) // the link comes up
 	if answered(net.HardwareAddr{2, 0, 0, 0, 0, 77}) {
 		t.Error("it answers for another node")
 	}

@@ -41,7 +41,7 @@ spec: {limits: [{type: Container, default: {cpu: 100m}}]}
 apiVersion: v1
 kind: ResourceQuota
 metadata: {name: quota}
-spec: {hard: {pods: "10"}}
+spec: {hard: {pods: "10", requests.cpu: "1"}}
 ---
 apiVersion: scheduling.k8s.io/v1
 kind: PriorityClass
@@ -70,11 +70,12 @@ func TestKindsWithoutActor(t *testing.T) {
 	t.Parallel()
 	s := start(t, testConfig(t))
 	out := kubectl(t, s, storedKinds, "apply", "-f", "-")
-	for _, kind := range []string{"StatefulSet", "DaemonSet", "Deployment", "NetworkPolicy", "LimitRange", "ResourceQuota", "PriorityClass", "Job", "CronJob", "ReplicationController"} {
+	for _, kind := range []string{"StatefulSet", "DaemonSet", "Deployment", "NetworkPolicy", "LimitRange", "PriorityClass", "Job", "CronJob", "ReplicationController"} {
 		if n := strings.Count(out, "this "+kind); n != 1 {
 			t.Errorf("%d warnings of a %s:\n%s", n, kind, out)
 		}
 	}
+	contains(t, out, "spec.hard: not counted here, and not limited: requests.cpu.")
 	if out := kubectl(t, s, storedKinds, "apply", "--server-side", "--force-conflicts", "-f", "-"); strings.Contains(out, "nothing here") {
 		t.Errorf("an update warns:\n%s", out)
 	}

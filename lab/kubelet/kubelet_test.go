@@ -263,7 +263,7 @@ func TestReadinessProbes(t *testing.T) {
 
 func TestCommand(t *testing.T) {
 	b := newBench(t)
-	p := pod("cmd", shell("echo $NAME $(IP) '$$(IP)'; readlink /proc/self/ns/net; trap 'echo terminated; exit 0' TERM; while :; do sleep 0.05; done"))
+	p := pod("cmd", shell("trap 'echo terminated; exit 0' TERM; echo $NAME $(IP) '$$(IP)'; readlink /proc/self/ns/net; while :; do sleep 0.05; done"))
 	p.Spec.Containers[0].Env = []corev1.EnvVar{
 		{Name: "NAME", ValueFrom: &corev1.EnvVarSource{FieldRef: &corev1.ObjectFieldSelector{FieldPath: "metadata.name"}}},
 		{Name: "IP", ValueFrom: &corev1.EnvVarSource{FieldRef: &corev1.ObjectFieldSelector{FieldPath: "status.podIP"}}},

@@ -32,10 +32,7 @@ func answers(t *testing.T, node *netns.NS) (there bool) {
 			return err
 		}
 		place := tcfilter.Place{Netlink: handle, Index: uplink.Attrs().Index, Side: tcfilter.Ingress, Priority: 0xfa0, Prefix: "fairway-l2"}
-		p, _, err := tcfilter.First{Place: place, Program: "respond"}.Open()
-		if there = p != nil; there {
-			return p.Close()
-		}
+		there, err = tcfilter.First{Place: place, Program: "respond"}.IsThere()
 		return err
 	}); err != nil {
 		t.Error(err)

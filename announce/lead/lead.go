@@ -46,8 +46,7 @@ type Program struct {
 
 // Open loads a program for an interface in the network namespace of the calling thread. Where
 // an earlier process left one, it goes on in its place, with its maps; otherwise nothing is
-// attached yet. It takes CAP_BPF, CAP_NET_ADMIN, and CAP_SYS_ADMIN to find the program again,
-// and Linux 5.10.
+// attached yet. It takes CAP_BPF, CAP_PERFMON, CAP_NET_ADMIN and Linux 5.10.
 func Open(device *net.Interface, at tcfilter.FirstAt, spec func() (*ebpf.CollectionSpec, error)) (*Program, error) {
 	if err := rlimit.RemoveMemlock(); err != nil {
 		return nil, fmt.Errorf("raise the limit of locked memory: %w", err)
@@ -69,11 +68,11 @@ func (p *Program) load() error {
 	if err != nil {
 		return err
 	}
-	earlier, _, err := p.place.Open()
+	earlier, err := p.place.Open()
 	if err != nil {
 		return err
 	}
-	loaded, err := tcfilter.LoadSuccessor(spec, earlier)
+	loaded, err := p.place.LoadSuccessor(spec, earlier)
 	if earlier != nil {
 		err = errors.Join(err, earlier.Close())
 	}
@@ -102,7 +101,7 @@ func (p *Program) Attach() error {
 	if p.there {
 		return nil
 	}
-	if err := p.place.Put(p.loaded.Programs[p.place.Program]); err != nil {
+	if err := p.place.Put(p.loaded); err != nil {
 		return err
 	}
 	p.there = true

@@ -15,6 +15,7 @@ import (
 	"github.com/fairway-net/fairway/dataplane/ebpf/pins"
 	"github.com/fairway-net/fairway/dataplane/ebpf/program"
 	"github.com/fairway-net/fairway/dataplane/ebpf/sock"
+	"github.com/fairway-net/fairway/internal/bpffs"
 	"github.com/fairway-net/fairway/internal/kernel"
 	"github.com/fairway-net/fairway/model"
 )
@@ -103,7 +104,7 @@ func (p *Plane) open() (err error) {
 	if err := rlimit.RemoveMemlock(); err != nil {
 		return fmt.Errorf("raise the limit of locked memory: %w", err)
 	}
-	if err := pins.MountBPFFS(); err != nil {
+	if err := bpffs.Mount(); err != nil {
 		return err
 	}
 	if err := pins.RemoveDead(); err != nil {

@@ -12,96 +12,148 @@ import (
 
 // First is the place of a program that sees packets before the data plane does: by tcx
 // (Linux 6.6) before all others, or as a filter of the interface's clsact. It stays there
-// when the process ends.
+// when the process ends, and is found again by what is pinned (see pins), in the network
+// namespace of the calling thread.
 type First struct {
 	Place
 	Program string // its name, of any version
 }
 
-// Open opens the program that is there, and says whether it is by tcx; nil if there is none.
-func (f First) Open() (p *ebpf.Program, byTCX bool, err error) {
-	found, err := link.QueryPrograms(link.QueryOptions{Target: f.Index, Attach: ebpf.AttachTCXIngress})
-	if err == nil { // else the kernel has no tcx, or the interface is gone
-		for _, at := range found.Programs {
-			if p, err := f.openNamed(at.ID); p != nil || err != nil {
-				return p, true, err
-			}
-		}
+// Open opens the program that is there; nil if there is none, or one that an earlier
+// version left without pins and that this process has no right to open.
+func (f First) Open() (*ebpf.Program, error) {
+	p, err := f.pins()
+	if err != nil {
+		return nil, err
+	}
+	id, err := p.linked(f.Index)
+	if err != nil {
+		return nil, err
+	}
+	if id != 0 {
+		return p.program(id)
 	}
 	filter, err := f.Find()
-	if err != nil || filter == nil {
-		return nil, false, err
-	}
-	p, err = ebpf.NewProgramFromID(ebpf.ProgramID(filter.Id))
 	if err != nil {
-		return nil, false, fmt.Errorf("open the program there is: %w", err)
+		return nil, err
 	}
-	return p, false, nil
+	if filter != nil {
+		return p.program(ebpf.ProgramID(filter.Id))
+	}
+	return f.unlinked()
 }
 
-// openNamed opens a program if it is the one of this place.
-func (f First) openNamed(id ebpf.ProgramID) (*ebpf.Program, error) {
+// unlinked opens the program that an earlier version attached by tcx without a link.
+func (f First) unlinked() (*ebpf.Program, error) {
+	found, err := link.QueryPrograms(link.QueryOptions{Target: f.Index, Attach: ebpf.AttachTCXIngress})
+	if err != nil {
+		return nil, nil // the kernel has no tcx, or the interface is gone
+	}
+	for _, at := range found.Programs {
+		p, err := openByID(at.ID)
+		if err != nil {
+			return nil, err
+		}
+		if p == nil {
+			continue
+		}
+		info, err := p.Info()
+		if err == nil && info.Name == f.Program {
+			return p, nil
+		}
+		if err := errors.Join(err, p.Close()); err != nil {
+			return nil, err
+		}
+	}
+	return nil, nil
+}
+
+// openByID opens a program that isn't pinned. It takes CAP_SYS_ADMIN, which an agent in a pod
+// doesn't have: nil without it, or if the program has gone meanwhile.
+func openByID(id ebpf.ProgramID) (*ebpf.Program, error) {
 	p, err := ebpf.NewProgramFromID(id)
-	if errors.Is(err, unix.ENOENT) {
-		return nil, nil // it has gone meanwhile
+	if errors.Is(err, unix.ENOENT) || errors.Is(err, unix.EPERM) {
+		return nil, nil
 	}
 	if err != nil {
 		return nil, fmt.Errorf("open the program there is: %w", err)
 	}
-	info, err := p.Info()
-	if err == nil && info.Name == f.Program {
-		return p, nil
-	}
-	return nil, errors.Join(err, p.Close())
+	return p, nil
 }
 
-// Put puts a program before all others, or in the place of an earlier one.
-func (f First) Put(program *ebpf.Program) error {
-	before, byTCX, err := f.Open()
+// Put puts the program of a collection before all others, or in the place of an earlier one.
+func (f First) Put(c *ebpf.Collection) error {
+	p, err := f.pins()
 	if err != nil {
 		return err
 	}
-	options := link.RawAttachProgramOptions{Target: f.Index, Program: program, Attach: ebpf.AttachTCXIngress, Anchor: link.Head()}
-	if before != nil {
-		defer func() { _ = before.Close() }()
+	program := c.Programs[f.Program]
+	id, err := p.pin(program, c.Maps)
+	if err != nil {
+		return err
 	}
-	if byTCX {
-		options.Anchor = link.ReplaceProgram(before)
+	before, err := f.unlinked()
+	if err != nil {
+		return err
 	}
-	err = link.RawAttachProgram(options)
+	err = p.attach(f.Index, program)
 	if errors.Is(err, ebpf.ErrNotSupported) || errors.Is(err, unix.EINVAL) {
-		return f.Attach(f.Prefix, program.FD())
+		err = f.Attach(f.Prefix, program.FD())
+	} else if err == nil {
+		_, err = f.Detach() // where the kernel had no tcx before
 	}
-	if err == nil && before != nil && !byTCX { // an earlier version's
-		_, err = f.Detach()
+	if before != nil {
+		err = errors.Join(err, f.detachUnlinked(before))
 	}
-	return err
+	return errors.Join(err, p.keepOnly(id))
+}
+
+func (f First) detachUnlinked(p *ebpf.Program) error {
+	err := link.RawDetachProgram(link.RawDetachProgramOptions{Target: f.Index, Program: p, Attach: ebpf.AttachTCXIngress})
+	if errors.Is(err, unix.ENOENT) || errors.Is(err, unix.ENODEV) {
+		err = nil
+	}
+	return errors.Join(err, p.Close())
 }
 
 // Remove removes the program, however it is attached.
 func (f First) Remove() (there bool, err error) {
-	p, byTCX, err := f.Open()
-	if err != nil || p == nil {
+	p, err := f.pins()
+	if err != nil {
 		return false, err
 	}
-	if byTCX {
-		err = link.RawDetachProgram(link.RawDetachProgramOptions{Target: f.Index, Program: p, Attach: ebpf.AttachTCXIngress})
-		if errors.Is(err, unix.ENOENT) || errors.Is(err, unix.ENODEV) {
-			err = nil
-		}
-	} else {
-		_, err = f.Detach()
+	linked, err := p.detach(f.Index)
+	if err != nil {
+		return linked, err
 	}
-	return true, errors.Join(err, p.Close())
+	filtered, err := f.Detach()
+	if err != nil {
+		return true, err
+	}
+	before, err := f.unlinked()
+	if before != nil {
+		err = f.detachUnlinked(before)
+	}
+	return linked || filtered || before != nil, err
 }
 
 // IsThere reports whether the program is there.
 func (f First) IsThere() (bool, error) {
-	p, _, err := f.Open()
-	if p == nil {
+	p, err := f.pins()
+	if err != nil {
 		return false, err
 	}
-	return true, errors.Join(err, p.Close())
+	if id, err := p.linked(f.Index); err != nil || id != 0 {
+		return id != 0, err
+	}
+	if filter, err := f.Find(); err != nil || filter != nil {
+		return filter != nil, err
+	}
+	before, err := f.unlinked()
+	if before == nil {
+		return false, err
+	}
+	return true, before.Close()
 }
 
 // FirstAt is the place of a program at an interface.
@@ -123,7 +175,8 @@ func (at FirstAt) IsThere(index int) bool {
 // where it was. It looks at the network namespace of the calling thread. What names the
 // program's work in errors.
 func (at FirstAt) Sweep(what string, stay func(index int) bool) ([]string, error) {
-	return Each(what, stay, func(h *netlink.Handle, index int) (bool, error) { return at(h, index).Remove() })
+	found, err := Each(what, stay, func(h *netlink.Handle, index int) (bool, error) { return at(h, index).Remove() })
+	return found, errors.Join(err, removeDead())
 }
 
 // Leftovers names the interfaces where the program is.

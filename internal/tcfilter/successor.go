@@ -9,7 +9,7 @@ import (
 
 // LoadSuccessor loads what takes the place of a program of an earlier version: with its
 // maps, where they still fit. The earlier one may be nil, and stays the caller's.
-func LoadSuccessor(spec *ebpf.CollectionSpec, earlier *ebpf.Program) (*ebpf.Collection, error) {
+func (f First) LoadSuccessor(spec *ebpf.CollectionSpec, earlier *ebpf.Program) (*ebpf.Collection, error) {
 	before := map[string]*ebpf.Map{}
 	defer func() {
 		for _, m := range before {
@@ -18,7 +18,7 @@ func LoadSuccessor(spec *ebpf.CollectionSpec, earlier *ebpf.Program) (*ebpf.Coll
 	}()
 	if earlier != nil {
 		var err error
-		if before, err = mapsOf(earlier); err != nil {
+		if before, err = f.mapsOf(earlier); err != nil {
 			return nil, err
 		}
 	}
@@ -66,13 +66,21 @@ func copyMap(to, from *ebpf.Map) error {
 
 // mapsOf opens the maps of a program, by name. The caller closes them, also those that come
 // with an error.
-func mapsOf(program *ebpf.Program) (map[string]*ebpf.Map, error) {
-	found := map[string]*ebpf.Map{}
+func (f First) mapsOf(program *ebpf.Program) (map[string]*ebpf.Map, error) {
 	info, err := program.Info()
 	if err != nil {
-		return found, fmt.Errorf("read the program there is: %w", err)
+		return nil, fmt.Errorf("read the program there is: %w", err)
 	}
-	ids, _ := info.MapIDs()
+	p, err := f.pins()
+	if err != nil {
+		return nil, err
+	}
+	id, _ := info.ID()
+	found, err := p.maps(id)
+	if err != nil || len(found) > 0 {
+		return found, err
+	}
+	ids, _ := info.MapIDs() // an earlier version's, without pins
 	for _, id := range ids {
 		m, err := ebpf.NewMapFromID(id)
 		if err != nil {

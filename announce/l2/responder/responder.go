@@ -35,13 +35,8 @@ type Responder struct {
 
 // Open attaches the program to an interface, in the network namespace of the calling
 // thread. Addresses that an earlier process owned are still there. It takes
-// CAP_NET_ADMIN, CAP_BPF, and CAP_SYS_ADMIN to find the program again, and Linux 5.8.
+// CAP_NET_ADMIN, CAP_BPF, CAP_PERFMON and Linux 5.8.
 func Open(device *net.Interface, times Times) (*Responder, error) {
-	// Without the right to find a program by its number the next process could do
-	// nothing with ours.
-	if _, err := ebpf.ProgramGetNextID(0); err != nil && !errors.Is(err, unix.ENOENT) {
-		return nil, fmt.Errorf("look for eBPF programs: %w", err)
-	}
 	if err := rlimit.RemoveMemlock(); err != nil {
 		return nil, fmt.Errorf("raise the limit of locked memory: %w", err)
 	}
@@ -63,11 +58,11 @@ func (r *Responder) load() error {
 	if err != nil {
 		return err
 	}
-	earlier, _, err := r.place.Open()
+	earlier, err := r.place.Open()
 	if err != nil {
 		return err
 	}
-	c, err := tcfilter.LoadSuccessor(spec, earlier)
+	c, err := r.place.LoadSuccessor(spec, earlier)
 	if earlier != nil {
 		err = errors.Join(err, earlier.Close())
 	}
@@ -75,7 +70,7 @@ func (r *Responder) load() error {
 		return err
 	}
 	defer c.Close()
-	if err := r.place.Put(c.Programs[responderProgRespond]); err != nil {
+	if err := r.place.Put(c); err != nil {
 		return err
 	}
 	r.self, r.owned, r.asked = c.DetachMap(responderMapSelf1), c.DetachMap(responderMapOwned1), c.DetachMap(responderMapAsked1)

@@ -18,6 +18,7 @@ import (
 
 	"github.com/fairway-net/fairway/dataplane/ebpf/pins"
 	"github.com/fairway-net/fairway/dataplane/ebpf/program"
+	"github.com/fairway-net/fairway/internal/bpffs"
 	"github.com/fairway-net/fairway/internal/kernel"
 )
 
@@ -36,7 +37,7 @@ type Store struct {
 // Open opens the pinned maps that the objects need, and makes those that
 // aren't there.
 func Open(dir string, specs ...*ebpf.CollectionSpec) (*Store, error) {
-	if err := pins.MountBPFFS(); err != nil {
+	if err := bpffs.Mount(); err != nil {
 		return nil, err
 	}
 	layout := filepath.Join(dir, pins.Layout)

@@ -13,8 +13,8 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/fairway-net/fairway/dataplane/ebpf/maps"
-	"github.com/fairway-net/fairway/dataplane/ebpf/pins"
 	"github.com/fairway-net/fairway/dataplane/ebpf/sock"
+	"github.com/fairway-net/fairway/internal/bpffs"
 	"github.com/fairway-net/fairway/model"
 )
 
@@ -37,7 +37,7 @@ func newNode(t *testing.T, name string, addrs [2]netip.Addr, local bool) *bench 
 	must(t, err)
 	spec, err := loadTc()
 	must(t, err)
-	b := &bench{dir: filepath.Join(pins.BPFFS, "fairway", fmt.Sprintf("test-%s-%d", name, os.Getpid()))}
+	b := &bench{dir: filepath.Join(bpffs.Dir, "fairway", fmt.Sprintf("test-%s-%d", name, os.Getpid()))}
 	b.store, err = maps.Open(b.dir, sock, spec)
 	must(t, err)
 	b.conns, err = openConns(b.store, spec.Maps)

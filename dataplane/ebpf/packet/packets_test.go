@@ -23,6 +23,7 @@ import (
 	"github.com/fairway-net/fairway/dataplane/ebpf/pins"
 	"github.com/fairway-net/fairway/dataplane/ebpf/program"
 	"github.com/fairway-net/fairway/dataplane/ebpf/sock"
+	"github.com/fairway-net/fairway/internal/bpffs"
 	"github.com/fairway-net/fairway/lab/echo"
 	"github.com/fairway-net/fairway/lab/topology"
 	"github.com/fairway-net/fairway/model"
@@ -91,7 +92,7 @@ func (s *rig) start(t *testing.T) {
 		if s.packets, err = New(nil); err != nil {
 			return err
 		}
-		s.dir = filepath.Join(pins.BPFFS, "fairway", "packets-"+strconv.Itoa(os.Getpid()))
+		s.dir = filepath.Join(bpffs.Dir, "fairway", "packets-"+strconv.Itoa(os.Getpid()))
 		s.store, err = maps.Open(s.dir, spec, s.packets.spec)
 		return err
 	}))

@@ -17,6 +17,7 @@ import (
 	"github.com/fairway-net/fairway/dataplane/ebpf/maps"
 	"github.com/fairway-net/fairway/dataplane/ebpf/pins"
 	"github.com/fairway-net/fairway/dataplane/ebpf/sock"
+	"github.com/fairway-net/fairway/internal/bpffs"
 	"github.com/fairway-net/fairway/model"
 )
 
@@ -58,7 +59,7 @@ func newBenchWith(t *testing.T, masquerade bool, prepare func(pins string, tc *e
 	must(t, err)
 	spec, err := loadTc()
 	must(t, err)
-	b := &bench{dir: filepath.Join(pins.BPFFS, "fairway", fmt.Sprintf("test-%d", os.Getpid()))}
+	b := &bench{dir: filepath.Join(bpffs.Dir, "fairway", fmt.Sprintf("test-%d", os.Getpid()))}
 	prepare(filepath.Join(b.dir, pins.Layout), spec)
 	b.store, err = maps.Open(b.dir, sock, spec)
 	must(t, err)

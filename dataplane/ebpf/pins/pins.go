@@ -12,12 +12,9 @@ import (
 	"github.com/cilium/ebpf"
 	"golang.org/x/sys/unix"
 
+	"github.com/fairway-net/fairway/internal/bpffs"
 	"github.com/fairway-net/fairway/internal/kernel"
 )
-
-// BPFFS is where the file system is mounted that keeps maps and links while no
-// process has them open.
-const BPFFS = "/sys/fs/bpf"
 
 // InterfaceLinks is the directory of the links by which programs are at interfaces.
 const InterfaceLinks = "links"
@@ -31,22 +28,7 @@ const Layout = "v1"
 // nodes may share a kernel. What tells them apart is the network namespace, by
 // its cookie, which is never used again, or, on kernels that have none, by its
 // inode.
-var nodesDir = filepath.Join(BPFFS, "fairway")
-
-// MountBPFFS mounts the file system if it isn't.
-func MountBPFFS() error {
-	var stat unix.Statfs_t
-	if err := unix.Statfs(BPFFS, &stat); err != nil {
-		return &kernel.MissingError{What: "the BPF file system", Since: "4.4", Err: err}
-	}
-	if stat.Type == unix.BPF_FS_MAGIC {
-		return nil
-	}
-	if err := unix.Mount("bpf", BPFFS, "bpf", 0, "mode=0700"); err != nil {
-		return fmt.Errorf("mount the BPF file system on %s: %w", BPFFS, err)
-	}
-	return nil
-}
+var nodesDir = filepath.Join(bpffs.Dir, "fairway")
 
 // MakeDir makes a node's directory. Another node that is removed may take away,
 // in between, what they share.

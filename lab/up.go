@@ -15,6 +15,7 @@ import (
 	"time"
 
 	"github.com/fairway-net/fairway/dataplane/ebpf/pins"
+	"github.com/fairway-net/fairway/internal/tcfilter"
 	"github.com/fairway-net/fairway/lab/topology"
 )
 
@@ -196,8 +197,9 @@ func Down(name string) error {
 			return err
 		}
 	}
-	// An ebpf mode keeps its maps where no namespace takes them along.
-	return errors.Join(topology.Remove(name), pins.RemoveDead(), removeState(name))
+	// An ebpf mode keeps its maps where no namespace takes them along, and so do announcers
+	// their programs.
+	return errors.Join(topology.Remove(name), pins.RemoveDead(), tcfilter.RemoveDead(), removeState(name))
 }
 
 // removeState removes the state directory, and the directory of all labs'

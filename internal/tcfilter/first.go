@@ -176,7 +176,7 @@ func (at FirstAt) IsThere(index int) bool {
 // program's work in errors.
 func (at FirstAt) Sweep(what string, stay func(index int) bool) ([]string, error) {
 	found, err := Each(what, stay, func(h *netlink.Handle, index int) (bool, error) { return at(h, index).Remove() })
-	return found, errors.Join(err, removeDead())
+	return found, errors.Join(err, RemoveDead())
 }
 
 // Leftovers names the interfaces where the program is.

@@ -102,7 +102,7 @@ func (p pins) pin(program *ebpf.Program, maps map[string]*ebpf.Map) (ebpf.Progra
 	if err := bpffs.Mount(); err != nil {
 		return 0, err
 	}
-	if err := removeDead(); err != nil {
+	if err := RemoveDead(); err != nil {
 		return 0, err
 	}
 	dir := p.of(id)
@@ -225,8 +225,8 @@ func (p pins) keepOnly(id ebpf.ProgramID) error {
 	return nil
 }
 
-// removeDead removes pins of interfaces that are gone, also with their network namespace.
-func removeDead() error {
+// RemoveDead removes pins of interfaces that are gone, also with their network namespace.
+func RemoveDead() error {
 	links, err := filepath.Glob(filepath.Join(pinned, "*", "*", linkPin))
 	if err != nil {
 		return err

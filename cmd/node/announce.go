@@ -29,6 +29,7 @@ import (
 	"github.com/fairway-net/fairway/kube/credentials"
 )
 
+// Announce is the command about announced addresses.
 func Announce() *cobra.Command {
 	c := &cobra.Command{Use: "announce", Short: "Show which node announces which load balancer address, and why not"}
 	c.AddCommand(announceStatusCommand())
@@ -67,6 +68,24 @@ func adminKubeconfig(flag string) (string, error) {
 		return "", errors.New("no --kubeconfig given, and this machine has no server whose kubeconfig you may read")
 	}
 	return file, nil
+}
+
+// adminClients connect as commands for people do, with the kubeconfig of adminKubeconfig.
+func adminClients(flag string) (kubernetes.Interface, *kube.MetalLB, error) {
+	file, err := adminKubeconfig(flag)
+	if err != nil {
+		return nil, nil, err
+	}
+	config, err := balance.Config(file)
+	if err != nil {
+		return nil, nil, err
+	}
+	client, err := kube.Client(config)
+	if err != nil {
+		return nil, nil, err
+	}
+	metallb, err := kube.NewMetalLB(config)
+	return client, metallb, err
 }
 
 // showReport prints what the agent of this node says.
@@ -152,19 +171,7 @@ func dash(text string) string { return cmp.Or(text, "-") }
 
 // showAnnounced prints who announces what, as the API knows it.
 func showAnnounced(ctx context.Context, kubeconfig string, out io.Writer) error {
-	file, err := adminKubeconfig(kubeconfig)
-	if err != nil {
-		return err
-	}
-	config, err := balance.Config(file)
-	if err != nil {
-		return err
-	}
-	client, err := kube.Client(config)
-	if err != nil {
-		return err
-	}
-	metallb, err := kube.NewMetalLB(config)
+	client, metallb, err := adminClients(kubeconfig)
 	if err != nil {
 		return err
 	}

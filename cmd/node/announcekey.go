@@ -9,8 +9,6 @@ import (
 
 	"github.com/fairway-net/fairway/config"
 	"github.com/fairway-net/fairway/controller/addresses"
-	"github.com/fairway-net/fairway/kube"
-	"github.com/fairway-net/fairway/kube/balance"
 )
 
 func addRotateKey(c *cobra.Command) { c.AddCommand(rotateKeyCommand()) }
@@ -23,15 +21,7 @@ func rotateKeyCommand() *cobra.Command {
 		Short: "Replace the key that nodes sign their adverts with; no address moves",
 		Args:  cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			file, err := adminKubeconfig(kubeconfig)
-			if err != nil {
-				return err
-			}
-			config, err := balance.Config(file)
-			if err != nil {
-				return err
-			}
-			client, err := kube.Client(config)
+			client, _, err := adminClients(kubeconfig)
 			if err != nil {
 				return err
 			}

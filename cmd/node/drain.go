@@ -13,12 +13,12 @@ import (
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/client-go/kubernetes"
 
 	"github.com/fairway-net/fairway/announce"
 	"github.com/fairway-net/fairway/apis/metallb/v1beta1"
 	"github.com/fairway-net/fairway/config"
 	"github.com/fairway-net/fairway/kube"
-	"github.com/fairway-net/fairway/kube/balance"
 )
 
 func Drain() *cobra.Command {
@@ -30,16 +30,13 @@ func Drain() *cobra.Command {
 		Short: "Move all announced addresses away from a node, before maintenance",
 		Args:  cobra.ExactArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
-			file, err := adminKubeconfig(kubeconfig)
+			client, metallb, err := adminClients(kubeconfig)
 			if err != nil {
 				return err
 			}
 			ctx, cancel := context.WithTimeout(cmd.Context(), timeout)
 			defer cancel()
-			d, err := newDrain(file, args[0], namespace, cmd.OutOrStdout())
-			if err != nil {
-				return err
-			}
+			d := newDrain(client, metallb, args[0], namespace, cmd.OutOrStdout())
 			if err := d.mark(ctx, !undo); err != nil || undo || !wait {
 				return err
 			}
@@ -65,23 +62,11 @@ type drain struct {
 	patch     func(ctx context.Context, body []byte) error
 }
 
-func newDrain(kubeconfig, node, namespace string, out io.Writer) (*drain, error) {
-	config, err := balance.Config(kubeconfig)
-	if err != nil {
-		return nil, err
-	}
-	client, err := kube.Client(config)
-	if err != nil {
-		return nil, err
-	}
-	metallb, err := kube.NewMetalLB(config)
-	if err != nil {
-		return nil, err
-	}
+func newDrain(client kubernetes.Interface, metallb *kube.MetalLB, node, namespace string, out io.Writer) *drain {
 	return &drain{node: node, out: out, metallb: metallb, namespace: namespace, patch: func(ctx context.Context, body []byte) error {
 		_, err := client.CoreV1().Nodes().Patch(ctx, node, types.MergePatchType, body, metav1.PatchOptions{})
 		return err
-	}}, nil
+	}}
 }
 
 // mark sets the label or takes it away.

@@ -47,12 +47,14 @@ type listenerSet struct {
 // compileGateways makes listeners out of Gateways and their ListenerSets.
 func (c *compiler) compileGateways() {
 	classes := c.ours()
+	var oldestFirst []*gateway // who asks for a port first, has it
 	for _, o := range byAge(c.Gateways) {
 		if !classes[string(o.Spec.GatewayClassName)] || !c.serves(nameOf(o)) {
 			continue
 		}
 		g := &gateway{object: o, name: nameOf(o)}
 		c.gateways[g.name] = g
+		oldestFirst = append(oldestFirst, g)
 		c.readGateway(g)
 	}
 	for _, o := range byAge(c.ListenerSets) {
@@ -63,7 +65,7 @@ func (c *compiler) compileGateways() {
 		}
 		c.readListenerSet(g, o)
 	}
-	for _, g := range c.gateways {
+	for _, g := range oldestFirst {
 		c.settle(g)
 	}
 }

@@ -94,7 +94,7 @@ func TestBusyPort(t *testing.T) {
 				break
 			}
 			if late {
-				t.Fatalf("not reached: %s; unserved %s", what, g.unserved.text())
+				t.Fatalf("not reached: %s; unserved %s, listeners %d, sockets %v", what, g.unserved.text(), len(engine.Listeners()), engine.Sockets())
 			}
 		}
 	}

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"slices"
 
+	"github.com/fairway-net/fairway/dataplane"
 	"github.com/fairway-net/fairway/dataplane/migrate"
 	"github.com/fairway-net/fairway/internal/kernel"
 	"github.com/fairway-net/fairway/internal/legacytrace"
@@ -96,12 +97,11 @@ func (s *switcher) reportLeftovers(mode string, reason error) {
 	}
 }
 
-// remove removes a mode. One that can't run here can have left nothing, unless
-// only this process can't run it.
+// remove removes a mode, unless it can have left nothing.
 func (s *switcher) remove(ctx context.Context, left *running) (*running, error) {
 	if left.plane == nil {
 		made, err := s.make(left.mode, left.options)
-		if kernel.IsMissing(err) && !kernel.IsNotPermitted(err) {
+		if i := slices.IndexFunc(s.kinds, func(k dataplane.Kind) bool { return k.Name == left.mode }); i >= 0 && s.kinds[i].LeftNothing(err) {
 			return left, nil
 		}
 		if err != nil {

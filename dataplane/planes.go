@@ -52,6 +52,9 @@ type Kind struct {
 	// process lives in. It changes nothing yet. A kernel.MissingError says what
 	// this machine lacks.
 	New func(kernel.Options) (Plane, error)
+	// Traces reports whether the mode may have left something in the kernel, as far as a
+	// process sees for which New fails for want of a right. nil is "perhaps".
+	Traces func() bool
 	// Render says what the plane would put into the kernel for a table, without
 	// touching it and without privileges; sorted by kind and name.
 	Render func(*model.Table, kernel.Options) ([]kernel.Object, error)
@@ -63,6 +66,13 @@ type Kind struct {
 // Made reports whether Fairway, and not kube-proxy, made objects that were read.
 func (k Kind) Made(objects []kernel.Object) bool {
 	return k.Mark == "" || slices.ContainsFunc(objects, func(o kernel.Object) bool { return strings.Contains(o.Name, k.Mark) })
+}
+
+// LeftNothing reports whether an error of New, or of reading what the mode has in the
+// kernel, says that the mode can have left nothing there: it can't run on this machine,
+// not only not by this process; or there is no trace of it.
+func (k Kind) LeftNothing(err error) bool {
+	return kernel.IsMissing(err) && (!kernel.IsNotPermitted(err) || k.Traces != nil && !k.Traces())
 }
 
 // Section is a part of kube-proxy's configuration, KubeProxyConfiguration of
@@ -102,6 +112,7 @@ func Kinds() []Kind {
 			Name: "ebpf", Privileged: true, Short: "eBPF: sockets are connected to backends directly, all else is translated at the interfaces",
 			Bypass: ebpf.Bypass, BeforeNetfilter: true,
 			New:    func(o kernel.Options) (Plane, error) { return ebpf.New(o) },
+			Traces: ebpf.Traces,
 			Render: ebpf.Render, Script: ebpf.Script,
 		},
 		{

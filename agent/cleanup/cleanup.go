@@ -145,11 +145,11 @@ func (j *Job) say(kind dataplane.Kind, what string) {
 func (j *Job) remove(ctx context.Context, kind dataplane.Kind) (err error) {
 	plane, err := kind.New(j.Options)
 	switch {
-	case kernel.IsNotPermitted(err):
-		return fmt.Errorf("could not look for what it left: %w", err)
-	case kernel.IsMissing(err): // then it can have left nothing
+	case kind.LeftNothing(err):
 		j.say(kind, fmt.Sprint("nothing there: ", err))
 		return nil
+	case kernel.IsNotPermitted(err):
+		return fmt.Errorf("could not look for what it left: %w", err)
 	case err != nil:
 		return err
 	}

@@ -8,6 +8,7 @@ import (
 	"regexp"
 	"runtime"
 	"slices"
+	"strconv"
 	"strings"
 	"testing"
 
@@ -29,29 +30,73 @@ func TestCapabilities(t *testing.T) {
 		playRestarts(t, kernel.Options{Cgroup: cgroup, StateDir: t.TempDir()})
 		return
 	}
-	keep := shippedCapabilities(t)
 	inNode(t, func(t *testing.T, options kernel.Options) {
-		ns, err := os.Open("/proc/thread-self/ns/net")
-		if err != nil {
-			t.Fatal(err)
-		}
-		defer ns.Close()
-		command := exec.Command(os.Args[0], "-test.run=^TestCapabilities$", "-test.v")
-		command.Env = append(os.Environ(), capableVariable+"="+options.Cgroup)
-		var out []byte
-		done := make(chan error)
-		go func() {
-			runtime.LockOSThread() // for good: the thread ends with the goroutine
-			err := unix.Setns(int(ns.Fd()), unix.CLONE_NEWNET)
-			if err = errors.Join(err, dropAllBut(keep)); err == nil {
-				out, err = command.CombinedOutput()
-			}
-			done <- err
-		}()
-		if err := <-done; err != nil || !strings.Contains(string(out), "--- PASS: TestCapabilities") {
-			t.Errorf("with %v: %v\n%s", keep, err, out)
+		if out, err := playedWith(t, shippedCapabilities(t), capableVariable+"="+options.Cgroup); err != nil {
+			t.Errorf("%v\n%s", err, out)
 		}
 	})
+}
+
+// tracesVariable has the test binary say what a process sees without rights.
+const tracesVariable = "FAIRWAY_TEST_TRACES"
+
+// TestTraces: a process with the capabilities of the other modes' agents, which can't
+// start this one, knows whether it may have left something.
+func TestTraces(t *testing.T) {
+	if want := os.Getenv(tracesVariable); want != "" {
+		if _, err := New(kernel.Options{StateDir: t.TempDir()}); !kernel.IsNotPermitted(err) {
+			t.Errorf("the mode starts: %v", err)
+		}
+		if got := strconv.FormatBool(Traces()); got != want {
+			t.Errorf("traces: %s, want %s", got, want)
+		}
+		return
+	}
+	inNode(t, func(t *testing.T, options kernel.Options) {
+		look := func(want string) {
+			t.Helper()
+			if out, err := playedWith(t, []uintptr{unix.CAP_NET_ADMIN, unix.CAP_NET_RAW}, tracesVariable+"="+want); err != nil {
+				t.Errorf("%v\n%s", err, out)
+			}
+		}
+		look("false")
+		p := newPlane(t, options)
+		if result, err := p.Apply(t.Context(), webTable(10, 3), kernel.VerifyAll); err != nil || result.Err() != nil {
+			t.Fatal(err, result.Err())
+		}
+		look("true")
+		if err := p.Remove(t.Context(), kernel.EndConnections); err != nil {
+			t.Fatal(err)
+		}
+		look("false")
+	})
+}
+
+// playedWith runs the test again in the same network namespace, in a process that has some
+// capabilities only, and a variable.
+func playedWith(t *testing.T, capabilities []uintptr, variable string) (out []byte, err error) {
+	t.Helper()
+	ns, err := os.Open("/proc/thread-self/ns/net")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer ns.Close()
+	name, _, _ := strings.Cut(t.Name(), "/")
+	command := exec.Command(os.Args[0], "-test.run=^"+name+"$", "-test.v")
+	command.Env = append(os.Environ(), variable)
+	done := make(chan error)
+	go func() {
+		runtime.LockOSThread() // for good: the thread ends with the goroutine
+		err := unix.Setns(int(ns.Fd()), unix.CLONE_NEWNET)
+		if err = errors.Join(err, dropAllBut(capabilities)); err == nil {
+			out, err = command.CombinedOutput()
+		}
+		done <- err
+	}()
+	if err = <-done; err == nil && !strings.Contains(string(out), "--- PASS: "+name) {
+		err = errors.New("the test was not played")
+	}
+	return out, err
 }
 
 // shippedCapabilities are those that the manifest names.

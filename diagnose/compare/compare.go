@@ -89,8 +89,8 @@ func All(ctx context.Context, options kernel.Options, why string) ([]*dump.Repor
 	var list []*dump.Report
 	for _, kind := range dataplane.Kinds() {
 		have, err := kernelObjects(ctx, kind, options)
-		if kernel.IsMissing(err) && !kernel.IsNotPermitted(err) {
-			continue // it can have nothing there
+		if kind.LeftNothing(err) {
+			continue
 		}
 		if err != nil {
 			return nil, err

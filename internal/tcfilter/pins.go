@@ -201,8 +201,10 @@ func (p pins) remove() error {
 		return fmt.Errorf("remove pins: %w", err)
 	}
 	for _, dir := range []string{filepath.Dir(string(p)), pinned} {
-		err := os.Remove(dir)
-		if err != nil && !errors.Is(err, fs.ErrNotExist) && !errors.Is(err, unix.ENOTEMPTY) {
+		if _, err := os.Lstat(dir); errors.Is(err, fs.ErrNotExist) {
+			continue // on a read-only /sys, removing it would fail all the same
+		}
+		if err := os.Remove(dir); err != nil && !errors.Is(err, fs.ErrNotExist) && !errors.Is(err, unix.ENOTEMPTY) {
 			return fmt.Errorf("remove pins: %w", err)
 		}
 	}

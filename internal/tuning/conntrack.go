@@ -97,10 +97,20 @@ func (r root) set(path string, value int, raise bool) error {
 	return nil
 }
 
+// criticalPod is the score that the kubelet gives to containers of node-critical pods,
+// which have no right to a lower one.
+const criticalPod = -997
+
 // SetOOMScore tells the kernel how gladly to kill this process when memory runs
 // out: from -1000, never, to 1000 (proc(5), oom_score_adj).
 func SetOOMScore(score int) error {
-	if err := os.WriteFile("/proc/self/oom_score_adj", []byte(strconv.Itoa(score)), 0); err != nil {
+	const file = "/proc/self/oom_score_adj"
+	if err := os.WriteFile(file, []byte(strconv.Itoa(score)), 0); err != nil {
+		if text, _ := os.ReadFile(file); errors.Is(err, fs.ErrPermission) {
+			if was, bad := strconv.Atoi(strings.TrimSpace(string(text))); bad == nil && was <= criticalPod {
+				return nil
+			}
+		}
 		return fmt.Errorf("set oom_score_adj to %d: %w", score, err)
 	}
 	return nil

@@ -17,7 +17,8 @@ import (
 )
 
 // containerEnv is set in a process that is in a container's place: "own" if
-// cgroups shall be mounted as a container runtime does, "host" if the host's are.
+// cgroups shall be mounted as a container runtime does, "host" if the host's are, "pod" if
+// it is in a pod of a node that is a container, and has no cgroup namespace of its own.
 const containerEnv = "FAIRWAY_TEST_CONTAINER"
 
 // TestNarrowCgroup: an agent that sees no more than its own container's cgroup
@@ -44,6 +45,7 @@ func TestNarrowCgroup(t *testing.T) {
 		{"the same without a cgroup namespace", "host", []string{"unshare", "--net"}, false, true},
 		{"node that is a network namespace", "host", []string{"unshare", "--net"}, true, false},
 		{"node that is a container", "own", []string{"unshare", "--cgroup", "--net"}, true, false},
+		{"pod without a cgroup namespace in a node that is a container", "pod", []string{"unshare", "--cgroup", "--net"}, false, false},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			dir := newCgroup(t, c.pods)
@@ -69,13 +71,16 @@ func beContainer(t *testing.T, mount string) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if mount == "own" {
+	if mount != "host" {
 		if err := unix.Unmount(root, unix.MNT_DETACH); err != nil {
 			t.Fatal(err)
 		}
 		if err := unix.Mount("cgroup2", root, "cgroup2", 0, ""); err != nil {
 			t.Fatal(err)
 		}
+	}
+	if mount == "pod" {
+		defer enterPod(t, root)()
 	}
 	p, err := New(kernel.Options{})
 	if err != nil {
@@ -90,6 +95,27 @@ func beContainer(t *testing.T, mount string) {
 	}
 	if lacks := named.Unsupported(); len(lacks) > 1 {
 		t.Errorf("with a cgroup that is named: %v", lacks)
+	}
+}
+
+// enterPod has the process be in a cgroup as the kubelet makes them; leave undoes it.
+func enterPod(t *testing.T, root string) (leave func()) {
+	t.Helper()
+	enter := func(dir string) {
+		if err := os.WriteFile(filepath.Join(dir, "cgroup.procs"), []byte("0"), 0); err != nil {
+			t.Fatal(err)
+		}
+	}
+	pod := filepath.Join(root, "kubepods", "pod")
+	if err := os.MkdirAll(pod, 0o755); err != nil {
+		t.Fatal(err)
+	}
+	enter(pod)
+	return func() {
+		enter(root)
+		if err := errors.Join(os.Remove(pod), os.Remove(filepath.Dir(pod))); err != nil {
+			t.Error(err)
+		}
 	}
 }
 

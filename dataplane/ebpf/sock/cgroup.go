@@ -7,6 +7,7 @@ import (
 	"os"
 	"path/filepath"
 	"slices"
+	"strings"
 
 	"github.com/fairway-net/fairway/dataplane/ebpf/pins"
 	"github.com/fairway-net/fairway/internal/cgroup"
@@ -38,7 +39,21 @@ func FindCgroup(options kernel.Options) (dir, limit string, err error) {
 	if own == "" {
 		return "", "", errors.New("find the own cgroup: /proc/self/cgroup names none of version 2")
 	}
+	return nodesOf(root, own)
+}
+
+// nodesOf finds the cgroup of a node that isn't the machine, for an agent whose own
+// cgroup is at a path of a hierarchy mounted at root.
+func nodesOf(root, own string) (dir, limit string, err error) {
 	dir = filepath.Join(root, own)
+	if node, inPod := aboveOfPods(own); inPod {
+		// The kubelet's pods have cgroups beside the agent's. Those of the node's other
+		// processes are anywhere, but not above the root of the node's own namespace.
+		if limit, err := belowRoot(root); err != nil || limit != "" {
+			return root, "", err
+		}
+		dir = filepath.Join(root, node)
+	}
 	if limit, err = belowRoot(dir); err != nil || limit == "" { // the machine's own, which ends with no pod
 		return dir, "", err
 	}
@@ -46,6 +61,17 @@ func FindCgroup(options kernel.Options) (dir, limit string, err error) {
 		return "", limit, err
 	}
 	return dir, "", nil
+}
+
+// aboveOfPods is the path above the kubelet's cgroup of all pods, if a path is below that:
+// kubepods, kubepods.slice, or kubelet-kubepods.slice (pkg/kubelet/cm, --cgroup-root).
+func aboveOfPods(own string) (string, bool) {
+	parts := strings.Split(own, "/")
+	i := slices.IndexFunc(parts, func(part string) bool { return strings.Contains(part, "kubepods") })
+	if i < 0 {
+		return "", false
+	}
+	return "/" + filepath.Join(parts[:i]...), true
 }
 
 // HasCgroup reports whether there is a cgroup for programs to be attached to. Where that

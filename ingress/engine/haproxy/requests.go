@@ -55,6 +55,7 @@ func hasCertificate(s *socket) bool {
 // admit refuses what is no request, and says of the others what they are found by.
 func (c *config) admit(s *socket) {
 	c.add("http-request deny deny_status 405 if { method CONNECT }")
+	c.add("http-request deny deny_status 405 if { req.ver 2.0 } { req.fhdr(upgrade) -m found } !{ req.fhdr(upgrade) -m str -i websocket }") // how haproxy writes CONNECT for another protocol (RFC 8441)
 	c.add("http-request deny deny_status 400 if { req.fhdr_cnt(host) gt 1 }")
 	c.add("http-request deny deny_status 400 if !{ req.fhdr(host) -m found } !{ req.ver 1.0 }")
 	c.add("http-request deny deny_status 400 if { req.fhdr(host) -m found } !{ req.fhdr(host) -m reg \"^[][A-Za-z0-9._~!&()*+,;=:%%\\$'-]+\\$\" }")

@@ -79,6 +79,12 @@ func (r *rig) framed(t *testing.T) (*http2.Framer, net.Conn) {
 	if err != nil {
 		t.Fatal(err)
 	}
+	return framer(t, c), c
+}
+
+// framer begins HTTP/2 on a connection.
+func framer(t *testing.T, c net.Conn) *http2.Framer {
+	t.Helper()
 	t.Cleanup(func() { _ = c.Close() })
 	if err := c.SetDeadline(time.Now().Add(time.Minute)); err != nil {
 		t.Fatal(err)
@@ -92,7 +98,7 @@ func (r *rig) framed(t *testing.T) (*http2.Framer, net.Conn) {
 	if err := f.WriteSettings(); err != nil {
 		t.Fatal(err)
 	}
-	return f, c
+	return f
 }
 
 func block(t *testing.T, fields []field) []byte {
@@ -116,6 +122,11 @@ func (r *rig) frames(t *testing.T, fields []field) string {
 	if err := f.WriteHeaders(http2.HeadersFrameParam{StreamID: 1, BlockFragment: block(t, fields), EndStream: true, EndHeaders: true}); err != nil {
 		t.Fatal(err)
 	}
+	return statusOf(f)
+}
+
+// statusOf reads until an answer; "" if the stream or the connection ends.
+func statusOf(f *http2.Framer) string {
 	for {
 		frame, err := f.ReadFrame()
 		if err != nil {

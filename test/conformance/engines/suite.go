@@ -7,6 +7,7 @@
 //	borders.go   requests at the borders of what is usual, and what endpoints are told
 //	anything.go  the same with values that were made to be taken for something else
 //	policy.go    what of a client's request counts, and what passes
+//	ways.go      the same by each protocol and address family
 //	traffic.go   protocols: HTTP/1.1, HTTP/2, WebSocket, TLS, streams
 //	identity.go  what endpoints are told of clients' certificates
 //	terminate.go TLS that ends here, with bytes in it
@@ -70,6 +71,7 @@ func Run(t *testing.T, start func(*testing.T) Engine, otherwise Otherwise) {
 		{"Refused", testRefused},
 		{"Framing", testFraming},
 		{"Preflight", testPreflight},
+		{"Ways", testWays},
 		{"RequireHTTPS", testRequireHTTPS},
 		{"Headers", testHeaders},
 		{"Protocols", testProtocols},

@@ -35,8 +35,15 @@ type Target struct {
 	Proto           model.Protocol // 0 for every protocol
 }
 
-// ParseTarget reads svc/NAME[:PORT], NAME.NAMESPACE.svc[.DOMAIN][:PORT],
-// ADDRESS[:PORT] or NAME[:PORT], each with /tcp, /udp or /sctp behind if wanted.
+// otherKinds are what people write before a slash, and is no namespace.
+var otherKinds = map[string]bool{
+	"po": true, "pod": true, "pods": true, "deploy": true, "deployment": true, "ds": true, "daemonset": true,
+	"sts": true, "statefulset": true, "job": true, "no": true, "node": true, "ep": true, "endpoints": true,
+	"endpointslice": true, "ing": true, "ingress": true, "gtw": true, "gateway": true, "httproute": true,
+}
+
+// ParseTarget reads svc/NAME[:PORT], NAMESPACE/NAME[:PORT] as status prints it,
+// NAME.NAMESPACE.svc[.DOMAIN][:PORT], ADDRESS[:PORT] or NAME[:PORT], each with /tcp, /udp or /sctp behind if wanted.
 // Names without a namespace are in the one given.
 func ParseTarget(text, namespace string) (Target, error) {
 	t := Target{Namespace: namespace}
@@ -50,11 +57,12 @@ func ParseTarget(text, namespace string) (Target, error) {
 		if looksLikeAddress(kind) {
 			return Target{}, fmt.Errorf("%q: %q must be tcp, udp or sctp", text, name)
 		}
-		switch kind {
-		case "svc", "service", "services":
-			rest = name
+		switch rest = name; {
+		case kind == "svc", kind == "service", kind == "services":
+		case otherKinds[kind]:
+			return Target{}, fmt.Errorf("%q: want svc/NAME, NAMESPACE/NAME, NAME.NAMESPACE.svc or ADDRESS:PORT, not a %s", text, kind)
 		default:
-			return Target{}, fmt.Errorf("%q: want svc/NAME, NAME.NAMESPACE.svc or ADDRESS:PORT, not a %s", text, kind)
+			t.Namespace = kind
 		}
 		if strings.Contains(rest, "/") {
 			return Target{}, fmt.Errorf("%q: want svc/NAME, with the namespace by -n", text)

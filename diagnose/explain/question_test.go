@@ -27,4 +27,9 @@ func TestNonsense(t *testing.T) {
 			t.Errorf("%q: port %q, %v", text, got.Port, err)
 		}
 	}
+	for text, want := range map[string]string{"shop/web:80": "shop/web", "svc/web": "default/web", "web": "default/web", "web.shop.svc": "shop/web", "shop/web/tcp": "shop/web"} {
+		if got, err := ParseTarget(text, "default"); err != nil || got.Namespace+"/"+got.Name != want {
+			t.Errorf("%q: %s/%s, %v", text, got.Namespace, got.Name, err)
+		}
+	}
 }

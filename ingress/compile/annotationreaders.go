@@ -195,11 +195,20 @@ func redirectTo(status int) reader {
 		if err := model.CheckVariables(t); err != nil {
 			return err
 		}
-		if !strings.HasPrefix(t, "http://") && !strings.HasPrefix(t, "https://") && !strings.HasPrefix(t, "$scheme://") || strings.ContainsFunc(t, func(c rune) bool { return c <= ' ' }) {
-			return fmt.Errorf("%q: must be an http or https address", t)
+		isPath := strings.HasPrefix(t, "/") && !strings.HasPrefix(t, "//")
+		if !isPath && !strings.HasPrefix(t, "http://") && !strings.HasPrefix(t, "https://") && !strings.HasPrefix(t, "$scheme://") || strings.ContainsFunc(t, func(c rune) bool { return c <= ' ' }) {
+			return fmt.Errorf("%q: must be an http or https address, or a path", t)
 		}
-		r.a.base.Redirect = &model.Redirect{Whole: t, Status: status, Variables: strings.Contains(t, "$")}
+		r.a.base.Redirect = &model.Redirect{Whole: t, Status: status, Variables: strings.Contains(t, "$"), Relative: r.a.relative}
 		return nil
+	}
+}
+
+// readRelative comes before or after what redirects.
+func readRelative(a *annotations, on bool) {
+	a.relative = on
+	if a.base.Redirect != nil {
+		a.base.Redirect.Relative = on
 	}
 }
 

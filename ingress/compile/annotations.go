@@ -235,7 +235,7 @@ func (a *annotations) adapt(p *model.Pool) {
 func nginxCORS(all map[string]string) *model.CORS {
 	list := func(name, otherwise string) []string {
 		var out []string
-		for item := range strings.SplitSeq(or(all[nginx+name], otherwise), ",") {
+		for item := range strings.SplitSeq(or(strings.TrimSpace(all[nginx+name]), otherwise), ",") {
 			if item = strings.TrimSpace(item); item != "" {
 				out = append(out, item)
 			}

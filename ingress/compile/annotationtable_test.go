@@ -108,7 +108,12 @@ func TestAnnotationValues(t *testing.T) {
 		{annotations: "permanent-redirect: 'https://new.example$request_uri'", does: func(a *model.Action) bool { return a.Redirect.Variables && a.Redirect.Status == 301 }},
 		{annotations: "permanent-redirect: 'https://new.example', permanent-redirect-code: '308'", does: func(a *model.Action) bool { return !a.Redirect.Variables && a.Redirect.Status == 308 }},
 		{annotations: "permanent-redirect: 'https://new.example/$nobody'", told: "$nobody is not supported"},
-		{annotations: "permanent-redirect: /elsewhere", told: "must be an http or https address"},
+		{annotations: "permanent-redirect: /elsewhere", does: func(a *model.Action) bool { return !a.Redirect.Relative }},
+		{annotations: "permanent-redirect: /elsewhere, relative-redirects: 'true'", does: func(a *model.Action) bool { return a.Redirect.Relative }},
+		{annotations: "relative-redirects: 'true', temporal-redirect: /elsewhere", does: func(a *model.Action) bool { return a.Redirect.Relative }},
+		{annotations: "permanent-redirect: //elsewhere", told: "must be an http or https address"},
+		{annotations: "auth-url: 'https://invalid..example'", told: "is no host", closed: true},
+		{annotations: "enable-cors: 'true', cors-allow-origin: ' '", does: func(a *model.Action) bool { return a.CORS.Origins[0] == "*" }},
 		{annotations: "rewrite-target: '/i.php?q=$1'", does: func(a *model.Action) bool {
 			return a.Rewrite.Path.Value == "/i.php" && a.Rewrite.Path.Query == "q=${1}"
 		}},

@@ -3,6 +3,7 @@ package compile
 import (
 	"errors"
 	"fmt"
+	"net"
 	"net/http"
 	"net/url"
 	"slices"
@@ -45,6 +46,8 @@ func readAuth(r *reading, t string) error {
 		return err
 	case u.Scheme != "http" && u.Scheme != "https" || u.Host == "" || u.User != nil || u.Fragment != "" || strings.Contains(u.String(), "$"):
 		return fmt.Errorf("%q: must be an http or https address, in which $host is the only variable", t)
+	case net.ParseIP(u.Hostname()) == nil && !isHostname(strings.ToLower(strings.TrimSuffix(u.Hostname(), "."))):
+		return fmt.Errorf("%q: %q is no host", t, u.Hostname())
 	}
 	if to := get("request-redirect"); to != "" {
 		if err := model.CheckVariables(to); err != nil {

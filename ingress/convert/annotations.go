@@ -122,7 +122,9 @@ func (i *one) annotation(short, text string) error {
 		if err := readBool(&on, text); err != nil || !on {
 			return err
 		}
-		i.asked.filters = append(i.asked.filters, gatewayv1.HTTPRouteFilter{Type: gatewayv1.HTTPRouteFilterCORS, CORS: cors(i.o.Annotations)})
+		f := cors(i.o.Annotations)
+		f.AllowOrigins = slices.DeleteFunc(f.AllowOrigins, i.isNoOrigin)
+		i.asked.filters = append(i.asked.filters, gatewayv1.HTTPRouteFilter{Type: gatewayv1.HTTPRouteFilterCORS, CORS: f})
 	case "backend-protocol":
 		return protocol(text)
 	default:
@@ -166,13 +168,20 @@ func (i *one) canary() bool {
 
 // redirect is the answer to every request.
 func (i *one) redirect(text string, status int) error {
-	u, err := url.Parse(text)
-	if err != nil || u.Host == "" {
-		return fmt.Errorf("%q is not a URL with a host", text)
+	if strings.Contains(text, "$") {
+		return fmt.Errorf("%q has variables, which redirects of routes haven't", text)
 	}
-	f := &gatewayv1.HTTPRequestRedirectFilter{StatusCode: &status, Scheme: &u.Scheme}
-	host, path := gatewayv1.PreciseHostname(u.Hostname()), cmp.Or(u.EscapedPath(), "/")
-	f.Hostname, f.Path = &host, &gatewayv1.HTTPPathModifier{Type: gatewayv1.FullPathHTTPPathModifier, ReplaceFullPath: &path}
+	u, err := url.Parse(text)
+	if err != nil || u.Host == "" && !strings.HasPrefix(u.Path, "/") {
+		return fmt.Errorf("%q is not a URL with a host, nor a path", text)
+	}
+	f := &gatewayv1.HTTPRequestRedirectFilter{StatusCode: &status}
+	path := cmp.Or(u.EscapedPath(), "/")
+	f.Path = &gatewayv1.HTTPPathModifier{Type: gatewayv1.FullPathHTTPPathModifier, ReplaceFullPath: &path}
+	if u.Host != "" {
+		host := gatewayv1.PreciseHostname(u.Hostname())
+		f.Scheme, f.Hostname = &u.Scheme, &host
+	}
 	if u.Port() != "" {
 		n, err := strconv.ParseUint(u.Port(), 10, 16)
 		if err != nil {
@@ -189,6 +198,19 @@ func (i *one) redirect(text string, status int) error {
 	return nil
 }
 
+// isNoOrigin reports what routes don't take for an origin, and says what they take
+// otherwise.
+func (i *one) isNoOrigin(o gatewayv1.CORSOrigin) bool {
+	switch text := string(o); {
+	case text != "*" && !strings.Contains(text, "://"):
+		i.left("annotation %scors-allow-origin: %q is left out: an origin has a scheme", nginx, text)
+		return true
+	case len(text) > 1 && strings.Contains(text, "*"):
+		i.left("annotation %scors-allow-origin: %q: the asterisk stands for one label, and for any labels in routes", nginx, text)
+	}
+	return false
+}
+
 // cors is what enable-cors means, with ingress-nginx' defaults.
 func cors(all map[string]string) *gatewayv1.HTTPCORSFilter {
 	credentials := all[nginx+"cors-allow-credentials"] != "false"
@@ -197,7 +219,7 @@ func cors(all map[string]string) *gatewayv1.HTTPCORSFilter {
 		age = 1728000
 	}
 	return &gatewayv1.HTTPCORSFilter{
-		AllowOrigins: split[gatewayv1.CORSOrigin](cmp.Or(all[nginx+"cors-allow-origin"], "*")), AllowCredentials: &credentials,
+		AllowOrigins: split[gatewayv1.CORSOrigin](cmp.Or(strings.TrimSpace(all[nginx+"cors-allow-origin"]), "*")), AllowCredentials: &credentials,
 		AllowMethods:  split[gatewayv1.HTTPMethodWithWildcard](cmp.Or(all[nginx+"cors-allow-methods"], "GET, PUT, POST, DELETE, PATCH, OPTIONS")),
 		AllowHeaders:  split[gatewayv1.HTTPHeaderName](cmp.Or(all[nginx+"cors-allow-headers"], "DNT, Keep-Alive, User-Agent, X-Requested-With, If-Modified-Since, Cache-Control, Content-Type, Range, Authorization")),
 		ExposeHeaders: split[gatewayv1.HTTPHeaderName](all[nginx+"cors-expose-headers"]), MaxAge: int32(age),

@@ -60,6 +60,9 @@ spec: {rules: [{host: whole.example.com, http: {paths: [{path: /old, pathType: P
 metadata: {name: pattern, namespace: shop, annotations: {nginx.ingress.kubernetes.io/use-regex: "true"}}
 spec: {rules: [{host: pattern.example.com, http: {paths: [{path: "/item/[0-9]+", pathType: ImplementationSpecific, backend: {service: {name: api, port: {number: 80}}}}]}}]}
 ---
+metadata: {name: within, namespace: shop, annotations: {nginx.ingress.kubernetes.io/permanent-redirect: /here}}
+spec: {rules: [{host: within.example.com, http: {paths: [{path: /, pathType: Prefix, backend: {service: {name: web, port: {number: 80}}}}]}}]}
+---
 metadata: {name: moved, namespace: shop, annotations: {nginx.ingress.kubernetes.io/permanent-redirect: "https://new.example.com/here"}}
 spec: {rules: [{host: moved.example.com, http: {paths: [{path: /, pathType: Prefix, backend: {service: {name: web, port: {number: 80}}}}]}}]}
 ---
@@ -251,6 +254,28 @@ spec: {defaultBackend: {service: {name: web, port: {number: 80}}}}
 	left := strings.Join(result.Left, "\n")
 	if len(result.Left) != 2 || !strings.Contains(left, "example.com/x: is left out") || !strings.Contains(left, "proxy-buffering: is left out: bodies are passed on as they come") {
 		t.Errorf("left %s", left)
+	}
+}
+
+// TestOrigins: what of origins and redirects routes don't take is said.
+func TestOrigins(t *testing.T) {
+	list := read(t, `
+metadata: {name: web, namespace: a, annotations: {nginx.ingress.kubernetes.io/enable-cors: "true", nginx.ingress.kubernetes.io/cors-allow-origin: "a.example, https://*.b.example, ,https://c.example"}}
+spec: {defaultBackend: {service: {name: web, port: {number: 80}}}}
+---
+metadata: {name: moved, namespace: a, annotations: {nginx.ingress.kubernetes.io/permanent-redirect: "https://new.example$request_uri"}}
+spec: {defaultBackend: {service: {name: web, port: {number: 80}}}}
+`)
+	result := convert.Convert(list, convert.Options{GatewayClass: "fairway", Gateway: "ingress"})
+	web := result.Routes[slices.IndexFunc(result.Routes, func(r *gatewayv1.HTTPRoute) bool { return r.Name == "web" })]
+	if got := fmt.Sprint(web.Spec.Rules[0].Filters[0].CORS.AllowOrigins); got != "[https://*.b.example https://c.example]" {
+		t.Errorf("origins %s", got)
+	}
+	left := strings.Join(result.Left, "\n")
+	for _, want := range []string{`"a.example" is left out: an origin has a scheme`, `the asterisk stands for one label`, "has variables, which redirects of routes haven't"} {
+		if !strings.Contains(left, want) {
+			t.Errorf("no %q in\n%s", want, left)
+		}
 	}
 }
 

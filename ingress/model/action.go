@@ -7,6 +7,7 @@ import (
 	"regexp"
 	"slices"
 	"strconv"
+	"strings"
 	"time"
 )
 
@@ -112,7 +113,7 @@ type Redirect struct {
 	Path   *PathEdit
 	Port   uint16 // 0: the scheme's own if Scheme is given, the listener's if not
 	Status int
-	Whole  string // the whole Location, instead of all but Status
+	Whole  string // the whole Location, or all behind the host if it begins with a slash
 	// Variables has Whole be a text with variables; see [Request.Expand].
 	Variables bool
 	// Relative leaves scheme and host out of the Location.
@@ -121,11 +122,12 @@ type Redirect struct {
 
 // Location is where a request is sent; port is the one that clients connect to.
 func (d *Redirect) Location(r *Request, m *Match, port uint16) string {
+	whole := d.Whole
 	if d.Variables {
-		return r.Expand(d.Whole)
+		whole = r.Expand(whole)
 	}
-	if d.Whole != "" {
-		return d.Whole
+	if whole != "" && !strings.HasPrefix(d.Whole, "/") {
+		return whole
 	}
 	scheme, host, path := r.scheme(), r.Host, r.Path
 	if (scheme == "https") != r.TLS { // the client's port is a proxy's
@@ -146,7 +148,10 @@ func (d *Redirect) Location(r *Request, m *Match, port uint16) string {
 	if port != 0 && (scheme != "http" || port != 80) && (scheme != "https" || port != 443) {
 		host += ":" + strconv.Itoa(int(port))
 	}
-	if r.RawQuery != "" {
+	switch {
+	case whole != "":
+		path = whole
+	case r.RawQuery != "":
 		path += "?" + r.RawQuery
 	}
 	if d.Relative {
@@ -177,8 +182,10 @@ type CORS struct {
 	Headers     []string
 	Expose      []string
 	MaxAge      int // seconds
-	// Literal has any origin be told "*" with credentials, too, as nginx does; browsers
-	// then send none. Without it, the origin is named.
+	// Literal is what ingress-nginx does. Where any origin may ask, all are told "*" with
+	// credentials, too, and also who names none; browsers then send no credentials. An
+	// asterisk in a name stands for one label, and every OPTIONS of an origin that may ask
+	// is answered. Without it, the origin is named, and an asterisk stands for any labels.
 	Literal bool
 }
 

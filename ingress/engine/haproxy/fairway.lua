@@ -272,7 +272,7 @@ local function scheme_of(txn)
 end
 
 local function location(txn, d, rule)
-  if d.whole then return d.whole end
+  if d.whole and d.whole:sub(1, 1) ~= "/" then return d.whole end
   local host, path, port = get(txn, "host"), get(txn, "path"), d.own
   local scheme, other = scheme_of(txn)
   if other then port = 0 end -- the client's port is the proxy's
@@ -283,7 +283,8 @@ local function location(txn, d, rule)
   if d.path then path = edited(d.path, path, rule) end
   if port ~= 0 and (scheme ~= "http" or port ~= 80) and (scheme ~= "https" or port ~= 443) then host = host .. ":" .. port end
   local q = txn.sf:query()
-  if q ~= "" then path = path .. "?" .. q end
+  if d.whole then path = d.whole elseif q ~= "" then path = path .. "?" .. q end
+  if d.relative then return path end
   return scheme .. "://" .. host .. path
 end
 
@@ -304,17 +305,25 @@ local function within(ranges, client)
   return false
 end
 
-local function originFits(pattern, origin)
+local function originFits(pattern, origin, oneLabel)
   if pattern.all then return true end
   if pattern.exact then return pattern.exact == origin:lower() end
   return #origin > #pattern[1] + #pattern[2] and origin:sub(1, #pattern[1]) == pattern[1] and (pattern[2] == "" or origin:sub(-#pattern[2]) == pattern[2])
+    and not (oneLabel and origin:sub(#pattern[1] + 1, #origin - #pattern[2]):find("[.:/@]"))
+end
+
+-- mayAsk reports whether an origin may; none is any where that is the same.
+local function mayAsk(c, origin)
+  if origin == "" then return c.literal and c.all end
+  for _, p in ipairs(c.origins) do
+    if originFits(p, origin, c.literal) then return true end
+  end
+  return false
 end
 
 -- allowed lists what an answer to an origin's script says.
 local function allowed(c, origin)
-  local ok = false
-  for _, p in ipairs(c.origins) do ok = ok or originFits(p, origin) end
-  if not ok or origin == "" then return nil end
+  if not mayAsk(c, origin) then return nil end
   local out = {}
   if c.all and (c.literal or not c.credentials) then
     origin = "*"
@@ -329,7 +338,7 @@ end
 
 local function preflight(txn, c, headers)
   local origin, wanted = header(headers, "origin") or "", header(headers, "access-control-request-method") or ""
-  if txn.sf:method() ~= "OPTIONS" or origin == "" or wanted == "" then return false end
+  if txn.sf:method() ~= "OPTIONS" or (origin == "" or wanted == "") and not (c.literal and mayAsk(c, origin)) then return false end
   local out = allowed(c, origin)
   if out then
     local function name(list, all, asked)

@@ -160,6 +160,7 @@ func (p *planner) redirect(w *writer, s *model.Socket, r *model.Rule, d *model.R
 		if d.Port != 0 {
 			w.intField("port", int64(d.Port))
 		}
+		w.flag("relative", d.Relative)
 		pathEdit(w, r, d.Path)
 	})
 }

@@ -11,10 +11,14 @@ import (
 
 // allow answers a preflight request (Fetch, 4.8); false if it isn't one.
 func allow(w http.ResponseWriter, r *http.Request, c *model.CORS) bool {
-	if c == nil || r.Method != http.MethodOptions || r.Header.Get("Origin") == "" || r.Header.Get("Access-Control-Request-Method") == "" {
+	if c == nil || r.Method != http.MethodOptions {
 		return false
 	}
 	h := w.Header()
+	isPreflight := r.Header.Get("Origin") != "" && r.Header.Get("Access-Control-Request-Method") != ""
+	if !isPreflight && !(c.Literal && mayAsk(r.Header.Get("Origin"), c)) {
+		return false
+	}
 	if allowed(h, r.Header, c) {
 		set(h, "Access-Control-Allow-Methods", named(c.Methods, c.Credentials, r.Header.Get("Access-Control-Request-Method")))
 		set(h, "Access-Control-Allow-Headers", named(c.Headers, c.Credentials, r.Header.Get("Access-Control-Request-Headers")))
@@ -34,7 +38,7 @@ func allowed(h, request http.Header, c *model.CORS) bool {
 			delete(h, name) // the rule's word counts, not the backend's
 		}
 	}
-	if !slices.ContainsFunc(c.Origins, func(pattern string) bool { return matchesOrigin(pattern, origin) }) || origin == "" {
+	if !mayAsk(origin, c) {
 		return false
 	}
 	if slices.Contains(c.Origins, "*") && (!c.Credentials || c.Literal) {
@@ -48,6 +52,14 @@ func allowed(h, request http.Header, c *model.CORS) bool {
 	}
 	set(h, "Access-Control-Expose-Headers", strings.Join(c.Expose, ", "))
 	return true
+}
+
+// mayAsk reports whether an origin may; none is any where that is the same.
+func mayAsk(origin string, c *model.CORS) bool {
+	if origin == "" {
+		return c.Literal && slices.Contains(c.Origins, "*")
+	}
+	return slices.ContainsFunc(c.Origins, func(pattern string) bool { return matchesOrigin(pattern, origin, c.Literal) })
 }
 
 func set(h http.Header, name, value string) {
@@ -65,8 +77,8 @@ func named(list []string, credentials bool, asked string) string {
 	return strings.Join(list, ", ")
 }
 
-// matchesOrigin compares an origin; an asterisk stands for any labels.
-func matchesOrigin(pattern, origin string) bool {
+// matchesOrigin compares an origin; an asterisk stands for any labels, or for one.
+func matchesOrigin(pattern, origin string, oneLabel bool) bool {
 	before, after, wild := strings.Cut(pattern, "*")
 	switch {
 	case !wild:
@@ -74,5 +86,6 @@ func matchesOrigin(pattern, origin string) bool {
 	case before == "" && after == "":
 		return true
 	}
-	return len(origin) > len(before)+len(after) && strings.HasPrefix(origin, before) && strings.HasSuffix(origin, after)
+	return len(origin) > len(before)+len(after) && strings.HasPrefix(origin, before) && strings.HasSuffix(origin, after) &&
+		!(oneLabel && strings.ContainsAny(origin[len(before):len(origin)-len(after)], ".:/@"))
 }

@@ -1,19 +1,29 @@
-// Command coredns is CoreDNS with the plugins that Gateway API's conformance
-// suite needs: the program that stands for its image in the lab. It takes the
-// flags of CoreDNS's own.
+// Command coredns is CoreDNS with the plugins that Gateway API's conformance suite and
+// kubeadm's configuration need: the program that stands for its image in the lab and in
+// real clusters. It takes the flags of CoreDNS's own.
 package main
 
 import (
 	"github.com/coredns/coredns/core/dnsserver"
 	"github.com/coredns/coredns/coremain"
 
+	_ "github.com/coredns/coredns/plugin/cache"
 	_ "github.com/coredns/coredns/plugin/errors"
 	_ "github.com/coredns/coredns/plugin/forward"
+	_ "github.com/coredns/coredns/plugin/health"
+	_ "github.com/coredns/coredns/plugin/kubernetes"
+	_ "github.com/coredns/coredns/plugin/loadbalance"
 	_ "github.com/coredns/coredns/plugin/log"
+	_ "github.com/coredns/coredns/plugin/loop"
+	_ "github.com/coredns/coredns/plugin/metrics"
+	_ "github.com/coredns/coredns/plugin/ready"
+	_ "github.com/coredns/coredns/plugin/reload"
 	_ "github.com/coredns/coredns/plugin/whoami"
 )
 
 func main() {
-	dnsserver.Directives = []string{"errors", "log", "forward", "whoami"}
+	dnsserver.Directives = []string{
+		"reload", "ready", "health", "prometheus", "errors", "log", "loadbalance", "cache", "kubernetes", "loop", "forward", "whoami",
+	}
 	coremain.Run()
 }

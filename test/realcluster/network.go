@@ -14,7 +14,7 @@ import (
 )
 
 // masquerade is what a CNI or the cloud does for pods that leave the cluster.
-const masquerade = `table inet masquerade {
+const masquerade = `table inet wan {
 	chain postrouting {
 		type nat hook postrouting priority srcnat + 10;
 		ip saddr %[1]s ip daddr != { %[1]s, %[3]s } masquerade

@@ -35,6 +35,7 @@ type Cluster struct {
 	options     Options
 	name        string
 	dir         string
+	deploy      string // a copy of the folder deploy, as somebody has who follows the guides
 	lab         *topology.Lab
 	hierarchies []hierarchy
 	pause       string // the image of pods' sandboxes
@@ -54,6 +55,9 @@ func New(name string, o Options) (*Cluster, error) {
 		return nil, err
 	}
 	if c.lab, err = topology.New(name, topology.Options{}); err != nil {
+		return c, err
+	}
+	if err := c.copyDeploy(); err != nil {
 		return c, err
 	}
 	files, err := c.images()

@@ -54,6 +54,7 @@ kind: KubeletConfiguration
 cgroupDriver: cgroupfs
 failCgroupV1: false
 failSwapOn: false
+syncFrequency: 5s # how soon pods see a changed ConfigMap; a minute by default
 # The disk is the machine's.
 evictionHard: {memory.available: 10Mi, nodefs.available: 0%%, nodefs.inodesFree: 0%%, imagefs.available: 0%%}
 imageGCHighThresholdPercent: 100

@@ -9,6 +9,8 @@ import (
 	"strconv"
 	"strings"
 	"time"
+
+	"golang.org/x/sync/errgroup"
 )
 
 // Question is one that a client asks a Service.
@@ -79,8 +81,28 @@ func (c *Cluster) Questions() (list []Question, err error) {
 // Answers are what the questions' clients got, by the question's name.
 type Answers map[string]string
 
-// AskAll asks all questions.
+// AskAll asks all questions, each client its own beside the others.
 func (c *Cluster) AskAll(questions []Question) (Answers, error) {
+	all := make([]Answers, len(c.Clients))
+	var asking errgroup.Group
+	for i, client := range c.Clients {
+		asking.Go(func() (err error) {
+			all[i], err = c.ask(slices.DeleteFunc(slices.Clone(questions), func(q Question) bool { return q.Client != client }))
+			return err
+		})
+	}
+	if err := asking.Wait(); err != nil {
+		return nil, err
+	}
+	answers := Answers{}
+	for _, a := range all {
+		maps.Copy(answers, a)
+	}
+	return answers, nil
+}
+
+// ask asks one question after the other.
+func (c *Cluster) ask(questions []Question) (Answers, error) {
 	answers := Answers{}
 	for _, q := range questions {
 		seen, servers := map[string]bool{}, map[string]bool{}
@@ -143,18 +165,14 @@ func (c *Cluster) whose(client *Client, seen string) string {
 }
 
 // Settled asks until the answers are those that are wanted, or time is up.
-func (c *Cluster) Settled(questions []Question, want Answers) (got Answers, err error) {
+func (c *Cluster) Settled(questions []Question, want Answers) (Answers, error) {
+	got := Answers{}
 	for deadline := time.Now().Add(patience); ; {
-		if got, err = c.AskAll(questions); err != nil || maps.Equal(got, want) || time.Now().After(deadline) {
-			return got, err
-		}
-		var again []Question
-		for _, q := range questions {
-			if got[q.String()] != want[q.String()] {
-				again = append(again, q)
-			}
-		}
-		if len(again) == 0 {
+		again := slices.DeleteFunc(slices.Clone(questions), func(q Question) bool {
+			answer, asked := got[q.String()]
+			return asked && answer == want[q.String()]
+		})
+		if len(again) == 0 || time.Now().After(deadline) {
 			return got, nil
 		}
 		better, err := c.AskAll(again)
@@ -162,9 +180,6 @@ func (c *Cluster) Settled(questions []Question, want Answers) (got Answers, err 
 			return got, err
 		}
 		maps.Copy(got, better)
-		if maps.Equal(got, want) {
-			return got, nil
-		}
 	}
 }
 

@@ -14,5 +14,7 @@
 //	load.go      new connections at a rate, and kept ones
 //	workload.go  the pods and Services that are asked, and the clients
 //	table.go     the table of questions that is compared with kube-proxy's
+//	guides.go    what the guides have an operator do
+//	underload.go what is done while clients ask, and what they lost
 //	client.go    a client that asks where it runs, told by HTTP
 package realcluster

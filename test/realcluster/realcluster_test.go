@@ -3,6 +3,7 @@
 package realcluster
 
 import (
+	"errors"
 	"os"
 	"path/filepath"
 	"strconv"
@@ -46,8 +47,12 @@ func newCluster(t *testing.T) *Cluster {
 	return c
 }
 
+// TestRealCluster moves a cluster from kube-proxy to Fairway and back, as the guides say
+// and as it ships, with everything that happens to a cluster in between. After each step
+// clients get the answers that kube-proxy gave.
 func TestRealCluster(t *testing.T) {
 	c := newCluster(t)
+	defer hold(t, c)
 	if err := c.Work(); err != nil {
 		t.Fatal(err)
 	}
@@ -62,7 +67,150 @@ func TestRealCluster(t *testing.T) {
 	for _, q := range questions {
 		t.Logf("%s: %s", q, want[q.String()])
 	}
-	hold(t, c)
+	w := &walk{t: t, c: c, questions: questions, want: want}
+	w.there()
+	for _, mode := range []string{"iptables", "nftables", "ebpf"} {
+		w.throughMode(mode)
+	}
+	w.reboot()
+	w.back()
+}
+
+// walk is the way of a cluster through what happens to it.
+type walk struct {
+	t         *testing.T
+	c         *Cluster
+	questions []Question
+	want      Answers
+	mode      string // Fairway's
+}
+
+// losses say what a step may cost.
+type losses int
+
+const (
+	loseNothing losses = iota
+	loseKept           // connections to pods that end
+	loseNode           // connections to a node that ends, too
+)
+
+// step does something under load, and then asks all questions.
+func (w *walk) step(what string, may losses, do func() error) {
+	w.t.Helper()
+	report, err := w.c.UnderLoad(what, do)
+	if err != nil {
+		w.t.Fatalf("%s: %v", what, err)
+	}
+	w.t.Log(report)
+	failed, broken := report.Lost()
+	if failed > 0 && may < loseNode || broken > 0 && may < loseKept {
+		w.t.Errorf("%s lost connections", what)
+	}
+	got, err := w.c.Settled(w.questions, w.want)
+	if err != nil {
+		w.t.Fatalf("%s: %v", what, err)
+	}
+	for _, q := range w.questions {
+		if name := q.String(); got[name] != w.want[name] && !(w.mode == "ebpf" && ebpfDiffers(q)) {
+			w.t.Errorf("%s: %s: %q, by kube-proxy %q", what, name, got[name], w.want[name])
+		}
+	}
+}
+
+// ebpfDiffers says where ebpf mode differs from kube-proxy, as docs/ebpf.md says.
+func ebpfDiffers(q Question) bool {
+	return q.Service == "one pod (hairpin from itself)" // which sees its own address
+}
+
+// there moves the cluster from kube-proxy to Fairway, node by node.
+func (w *walk) there() {
+	c := w.c
+	w.step("deploy/node-by-node", loseNothing, func() error {
+		return errors.Join(c.Apply("node-by-node"), c.RolledOut("kube-system", "daemonset/kube-proxy"))
+	})
+	w.mode = "nftables"
+	for _, n := range c.Nodes {
+		w.step("from kube-proxy to Fairway: "+n.Name, loseNothing, func() error { return c.Move(n, "fairway") })
+	}
+}
+
+// throughMode changes to a mode and has there happen what happens to agents and nodes.
+func (w *walk) throughMode(mode string) {
+	c := w.c
+	if mode == "ebpf" {
+		w.step("the component deploy/ebpf", loseNothing, func() error {
+			if err := c.Edit("node-by-node", "components: [../ebpf]"); err != nil {
+				return err
+			}
+			return errors.Join(c.Apply("node-by-node"), c.RolledOut("kube-system", "daemonset/fairway"))
+		})
+	}
+	from := w.mode
+	w.mode = mode
+	w.step("from "+from+" to "+mode+" mode", loseNothing, func() error { return c.SetMode(mode) })
+	w.step(mode+": restart of the agents", loseNothing, func() error { return c.Restart("kube-system", "daemonset/fairway") })
+	w.step(mode+": killed agents", loseNothing, w.kill)
+	w.step(mode+": rollout of the workload", loseKept, func() error { return c.Restart(namespace, "deployment/rolling") })
+	for _, name := range []string{"kubelet", "containerd"} {
+		w.step(mode+": restart of "+name, loseNothing, func() error { return w.onEach(func(n *Node) error { return n.Kill(name) }) })
+	}
+}
+
+// kill kills the agents of all nodes and waits until the kubelet has started them again.
+func (w *walk) kill() error {
+	return w.onEach(func(n *Node) error { return n.must("pkill", "-KILL", "-f", "^/usr/local/bin/fairway agent") })
+}
+
+// onEach does something on each node, one after the other, and waits until the node's
+// proxy is there and the node is ready.
+func (w *walk) onEach(do func(n *Node) error) error {
+	for _, n := range w.c.Nodes {
+		if err := do(n); err != nil {
+			return err
+		}
+		if err := w.c.await("the proxy of "+n.Name+" is there", n.ready); err != nil {
+			return err
+		}
+		if _, err := w.c.Kubectl("", "wait", "--for=condition=Ready", "node", n.Name, "--timeout=120s"); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// reboot takes the power of a node away.
+func (w *walk) reboot() {
+	last := w.c.Nodes[len(w.c.Nodes)-1]
+	w.step(w.mode+": reboot of "+last.Name, loseNode, func() error {
+		if err := last.Reboot(); err != nil {
+			return err
+		}
+		if err := w.c.await("the proxy of "+last.Name+" is there", last.ready); err != nil {
+			return err
+		}
+		_, err := w.c.Kubectl("", "-n", namespace, "wait", "--for=condition=Ready", "pod", "--all", "--timeout=180s")
+		return err
+	})
+}
+
+// back moves the cluster back to kube-proxy, and looks for what Fairway left.
+func (w *walk) back() {
+	c := w.c
+	w.step("back to kube-proxy", loseNothing, func() error {
+		if err := c.Apply("kubeadm-back"); err != nil {
+			return err
+		}
+		return errors.Join(c.RolledOut("kube-system", "daemonset/kube-proxy"), c.RolledOut("kube-system", "daemonset/fairway-cleanup"))
+	})
+	for _, n := range c.Nodes {
+		left, err := n.Leftovers()
+		if err != nil {
+			w.t.Error(err)
+		}
+		if left != "" {
+			w.t.Errorf("%s still has of Fairway: %s", n.Name, left)
+		}
+	}
 }
 
 // hold keeps the cluster for as long as FAIRWAY_REALCLUSTER_HOLD says, or until the file

@@ -50,23 +50,23 @@ func (c *Cluster) Questions() (list []Question, err error) {
 				return netip.AddrPortFrom(address, uint16(port)).String()
 			}
 			for _, n := range c.Nodes[:2] {
-				ask("node port of "+n.Name, TCP, at(n.Addresses[family], 30080), 6, false)
+				ask("node port of "+n.Name, TCP, at(n.Addresses[family], 30080), 12, false)
 				ask("Local node port of "+n.Name, TCP, at(n.Addresses[family], 30081), 2, true)
 				ask("health check of "+n.Name, Code, at(n.Addresses[family], 30500), 1, true)
 			}
-			ask("node port of "+c.Nodes[0].Name, UDP, at(c.Nodes[0].Addresses[family], 30080), 4, false)
+			ask("node port of "+c.Nodes[0].Name, UDP, at(c.Nodes[0].Addresses[family], 30080), 12, false)
 			ask("host port", TCP, at(c.Nodes[1].Addresses[family], hostPort), 2, true)
 			ask("load balancer's address", TCP, at(c.balanced()[family], 80), 2, true)
 			if client.Name == "outside" {
 				continue // it has no way to cluster IPs
 			}
-			ask("cluster IP", TCP, at(addresses["web"][family], 80), 6, false)
-			ask("cluster IP", UDP, at(addresses["web"][family], 80), 6, false)
+			ask("cluster IP", TCP, at(addresses["web"][family], 80), 12, false)
+			ask("cluster IP", UDP, at(addresses["web"][family], 80), 12, false)
 			ask("cluster IP", Body, at(addresses["web"][family], 81), 2, false)
-			ask("affinity", TCP, at(addresses["affinity"][family], 80), 6, false)
+			ask("affinity", TCP, at(addresses["affinity"][family], 80), 12, false)
 			ask("no endpoints", TCP, at(addresses["empty"][family], 80), 1, false)
 			ask("unserved port", TCP, at(addresses["web"][family], 99), 1, false)
-			ask("internal Local", TCP, at(addresses["inside"][family], 80), 4, true)
+			ask("internal Local", TCP, at(addresses["inside"][family], 80), 8, true)
 			ask("one pod (hairpin from itself)", TCP, at(addresses["self"][family], 80), 2, true)
 		}
 		if strings.HasPrefix(client.Name, "client-node") {
@@ -122,8 +122,8 @@ func (c *Cluster) ask(questions []Question) (Answers, error) {
 			seen[c.describe(q, a)] = true
 		}
 		text := strings.Join(slices.Sorted(maps.Keys(seen)), ", or ")
-		if q.Service == "affinity" {
-			text += fmt.Sprintf(", %d endpoint", len(servers))
+		if q.Service == "affinity" && len(servers) > 0 {
+			text = fmt.Sprintf("%d endpoint", len(servers))
 		}
 		answers[q.String()] = text
 	}

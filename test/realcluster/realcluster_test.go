@@ -31,7 +31,7 @@ func newCluster(t *testing.T) *Cluster {
 		}
 	}
 	c, err := New("realcluster", Options{
-		Version: filepath.Base(kubernetes), Programs: kubernetes, Nodes: nodes, ProxyMode: "nftables", Deploy: "../../deploy",
+		Version: filepath.Base(kubernetes), Programs: kubernetes, Nodes: nodes, ProxyMode: "iptables", Deploy: "../../deploy",
 		Fairway: filepath.Join(built, "fairway"), Probe: filepath.Join(built, "probe"), CoreDNS: filepath.Join(built, "coredns"),
 	})
 	if c != nil {
@@ -128,7 +128,7 @@ func (w *walk) there() {
 	w.step("deploy/node-by-node", loseNothing, func() error {
 		return errors.Join(c.Apply("node-by-node"), c.RolledOut("kube-system", "daemonset/kube-proxy"))
 	})
-	w.mode = "nftables"
+	w.mode = "iptables" // kube-proxy's own
 	for _, n := range c.Nodes {
 		w.step("from kube-proxy to Fairway: "+n.Name, loseNothing, func() error { return c.Move(n, "fairway") })
 	}
@@ -145,9 +145,10 @@ func (w *walk) throughMode(mode string) {
 			return errors.Join(c.Apply("node-by-node"), c.RolledOut("kube-system", "daemonset/fairway"))
 		})
 	}
-	from := w.mode
-	w.mode = mode
-	w.step("from "+from+" to "+mode+" mode", loseNothing, func() error { return c.SetMode(mode) })
+	if from := w.mode; from != mode {
+		w.mode = mode
+		w.step("from "+from+" to "+mode+" mode", loseNothing, func() error { return c.SetMode(mode) })
+	}
 	w.step(mode+": restart of the agents", loseNothing, func() error { return c.Restart("kube-system", "daemonset/fairway") })
 	w.step(mode+": killed agents", loseNothing, w.kill)
 	w.step(mode+": rollout of the workload", loseKept, func() error { return c.Restart(namespace, "deployment/rolling") })

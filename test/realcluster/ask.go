@@ -27,6 +27,8 @@ const (
 	Name Way = "name" // the addresses of a name
 	Body Way = "body" // a body of 1 MB sent, and one received
 	Code Way = "code" // the status of GET /
+	// Routed is GET /hostname for the host shop.example.com: who answers.
+	Routed Way = "routed"
 )
 
 // Answer is what a client got.
@@ -60,6 +62,8 @@ func Ask(way Way, to string) Answer {
 		a.Server, err = askBody(ctx, to)
 	case Code:
 		a.Server, err = askCode(ctx, to)
+	case Routed:
+		a.Server, err = askRouted(ctx, to)
 	default:
 		err = fmt.Errorf("no way %q", way)
 	}
@@ -123,6 +127,24 @@ func askCode(ctx context.Context, to string) (string, error) {
 		return "", err
 	}
 	return response.Status, response.Body.Close()
+}
+
+func askRouted(ctx context.Context, to string) (string, error) {
+	request, err := http.NewRequestWithContext(ctx, http.MethodGet, "http://"+to+"/hostname", nil)
+	if err != nil {
+		return "", err
+	}
+	request.Host = "shop.example.com"
+	response, err := transport.RoundTrip(request)
+	if err != nil {
+		return "", err
+	}
+	defer response.Body.Close()
+	text, err := io.ReadAll(response.Body)
+	if err == nil && response.StatusCode != http.StatusOK {
+		return response.Status, nil
+	}
+	return strings.TrimSpace(string(text)), err
 }
 
 // reason is an error in a word, the same for each way to fail.

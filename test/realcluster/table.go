@@ -6,7 +6,6 @@ import (
 	"net"
 	"net/netip"
 	"slices"
-	"strconv"
 	"strings"
 	"time"
 
@@ -164,13 +163,13 @@ func (c *Cluster) whose(client *Client, seen string) string {
 	return seen
 }
 
-// Settled asks until the answers are those that are wanted, or time is up.
-func (c *Cluster) Settled(questions []Question, want Answers) (Answers, error) {
+// Settled asks until the answers are accepted, or time is up.
+func (c *Cluster) Settled(questions []Question, accepted func(Question, string) bool) (Answers, error) {
 	got := Answers{}
 	for deadline := time.Now().Add(patience); ; {
 		again := slices.DeleteFunc(slices.Clone(questions), func(q Question) bool {
 			answer, asked := got[q.String()]
-			return asked && answer == want[q.String()]
+			return asked && accepted(q, answer)
 		})
 		if len(again) == 0 || time.Now().After(deadline) {
 			return got, nil
@@ -181,14 +180,4 @@ func (c *Cluster) Settled(questions []Question, want Answers) (Answers, error) {
 		}
 		maps.Copy(got, better)
 	}
-}
-
-// Compare lists the questions whose answers differ.
-func Compare(want, got Answers) (differences []string) {
-	for _, q := range slices.Sorted(maps.Keys(want)) {
-		if got[q] != want[q] {
-			differences = append(differences, q+": "+strconv.Quote(got[q])+", by kube-proxy "+strconv.Quote(want[q]))
-		}
-	}
-	return differences
 }

@@ -16,6 +16,7 @@ haproxy nginx-light bind9 python3-minimal keepalived exabgp" ;;
 	pictures) packages="$packages python3-minimal termtosvg gnuplot-nox" ;;
 	page) packages="$packages iproute2 procps chromium fonts-dejavu-core" ;;
 	arm64) packages="$packages busybox-static cpio qemu-system-arm" ;;
+	real-cluster) packages="$packages containerd runc containernetworking-plugins iproute2 nftables procps" ;;
 	image) packages="$packages buildah runc debootstrap iproute2 procps" ;;
 	*) echo "install-deps.sh: no target $target" >&2 && exit 2 ;;
 	esac
@@ -31,7 +32,7 @@ echo "installing:$missing"
 export DEBIAN_FRONTEND=noninteractive
 # The tests start these themselves: as services they would take ports. Of
 # prometheus only promtool is used.
-for service in prometheus frr bird2:bird haproxy nginx bind9:named keepalived exabgp; do
+for service in prometheus frr bird2:bird haproxy nginx bind9:named keepalived exabgp containerd; do
 	case "$missing" in
 	*"${service%%:*}"*) [ ! -d /run/systemd/system ] || systemctl mask --quiet "${service##*:}.service" ;;
 	esac

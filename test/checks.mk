@@ -65,6 +65,21 @@ check/kubernetes: build bin/kubernetes/$(KUBERNETES) ## the agent in clusters wh
 	FAIRWAY_KUBERNETES=$(CURDIR)/bin/kubernetes/$(KUBERNETES) $(call TAGGED,kubernetes) -p 1 -timeout 60m \
 		-run '^($(subst $() ,|,$(CLUSTER)))$$' ./lab ./test/conformance/planes
 
+# What kubeadm makes a cluster of, beside the above.
+bin/real-cluster/%: bin/kubernetes/%
+	./hack/kubernetes/build $* bin/kubernetes/$* kubelet kubeadm kubectl kube-scheduler
+	@mkdir -p $@
+	for p in . ./test/coredns ./test/realcluster/probe; do CGO_ENABLED=0 $(GO) build -o $@/ $$p || exit 1; done
+	$(GO) build -C hack/manifests -o $(CURDIR)/$@/helm helm.sh/helm/v3/cmd/helm
+.PHONY: bin/real-cluster/$(KUBERNETES)
+
+REALCLUSTER := TestRealCluster TestHelm
+
+check/real-cluster: bin/real-cluster/$(KUBERNETES) ## clusters made by kubeadm, with containerd and CNI plugins: kube-proxy to Fairway and back, every mode, the chart, under load: an hour to build it, and half an hour
+	./hack/install-deps.sh test real-cluster
+	FAIRWAY_KUBERNETES=$(CURDIR)/bin/kubernetes/$(KUBERNETES) FAIRWAY_REALCLUSTER=$(CURDIR)/bin/real-cluster/$(KUBERNETES) \
+		$(call TAGGED,realcluster) -timeout 120m -run '^($(subst $() ,|,$(REALCLUSTER)))$$' ./test/realcluster
+
 check/routers: build ## what real routers make of what nodes announce: minutes, since sessions begin anew for each setting
 	./hack/install-deps.sh test
 	$(call TAGGED,routers) -timeout 30m -run '^(TestRouters|TestRouterMatrix|TestBirdMatrix)$$' ./lab

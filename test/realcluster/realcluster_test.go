@@ -161,7 +161,13 @@ func (w *walk) throughMode(mode string) {
 	w.step(mode+": killed agents", loseNothing, w.kill)
 	w.step(mode+": rollout of the workload", loseKept, func() error { return c.Restart(namespace, "deployment/rolling") })
 	for _, name := range []string{"kubelet", "containerd"} {
-		w.step(mode+": restart of "+name, loseNothing, func() error { return w.onEach(func(n *Node) error { return n.Kill(name) }) })
+		w.step(mode+": restart of "+name, loseNothing, func() error {
+			return w.onEach(func(n *Node) error {
+				err := n.Kill(name)
+				time.Sleep(3 * time.Second) // so that connections begin while it is away and comes back
+				return err
+			})
+		})
 	}
 }
 

@@ -19,17 +19,17 @@ type target struct {
 	to     string
 }
 
-// targets are pods and a host-network pod on the other node and a node itself, which ask a
-// cluster IP of either family, and a client outside, which asks a node port.
+// targets are pods, a host-network pod and a node itself, which ask the cluster IPs of what
+// is rolled out, in turns of both families, and a client outside, which asks a node port.
 func (c *Cluster) targets() (list []target, err error) {
-	web, err := c.serviceAddresses("web")
+	rolling, err := c.serviceAddresses("rolling")
 	if err != nil {
 		return nil, err
 	}
 	for i, client := range c.Clients {
 		switch client.Name {
 		case "client-" + c.Nodes[0].Name, "client-host", "node":
-			list = append(list, target{client, netip.AddrPortFrom(web[i%2], 80).String()})
+			list = append(list, target{client, netip.AddrPortFrom(rolling[i%2], 80).String()})
 		case "outside":
 			list = append(list, target{client, netip.AddrPortFrom(c.Nodes[0].IPv4(), 30080).String()})
 		}

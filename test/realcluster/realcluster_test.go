@@ -248,7 +248,7 @@ func hold(t *testing.T, c *Cluster) {
 	for _, n := range c.Nodes {
 		t.Logf("%s: nsenter --target %d --all", n.Name, n.first.Process.Pid)
 	}
-	for end := time.Now().Add(long); time.Now().Before(end); time.Sleep(time.Second) {
+	for end := time.Now().Add(long); time.Now().Before(end); time.Sleep(time.Second) { // a person ends it
 		if _, err := os.Stat(file); err != nil {
 			return
 		}

@@ -163,6 +163,11 @@ check/h2spec: ## h2spec against the native engine, in the clear and over TLS: a 
 	@mkdir -p bin && cd test/conformance/h2spec && $(GO) build -o ../../../bin/h2spec github.com/summerwind/h2spec/cmd/h2spec
 	H2SPEC=$(CURDIR)/bin/h2spec $(call TAGGED,h2spec) -run '^TestH2spec$$' ./ingress/engine/native
 
+check/grpc: ## gRPC's own interoperability tests through both engines, in the clear and over TLS: seconds, once they are built
+	./hack/install-deps.sh test
+	@mkdir -p bin && cd test/conformance/grpc && for p in client server; do $(GO) build -o ../../../bin/grpc-$$p google.golang.org/grpc/interop/$$p || exit 1; done
+	GRPC_CLIENT=$(CURDIR)/bin/grpc-client GRPC_SERVER=$(CURDIR)/bin/grpc-server $(call TAGGED,grpc) -run '^TestGRPC$$' ./ingress/engines
+
 # --- measurements -------------------------------------------------------------
 
 .PHONY: bin/fairway-bench

@@ -22,6 +22,8 @@
 //	whose.go     connections to endpoints that say whose they are
 //	ends.go      endpoints that go away, and the end of the engine
 //	http3.go     HTTP/3, for engines that have it
+//	h2spec.go    h2spec's cases
+//	grpc.go      gRPC's own interoperability tests
 //	options.go   what is asked of engines besides the table
 package engines
 

@@ -77,6 +77,7 @@ func (c *config) global(sockets []*socket) {
 	c.add("tune.ssl.default-dh-param 2048")
 	c.add("tune.lua.forced-yield 100000")
 	c.add("ssl-default-bind-options ssl-min-ver TLSv1.2")
+	c.add("ssl-default-bind-ciphers %s", ciphers)
 	c.add("ssl-default-server-options ssl-min-ver TLSv1.2")
 	c.add("crt-base %s", c.folder)
 	c.add("ca-base %s", c.folder)
@@ -106,6 +107,10 @@ func (c *config) global(sockets []*socket) {
 		c.add("http-error status %d content-type \"text/plain; charset=utf-8\" string \"%s\\n\"", status, http.StatusText(status))
 	}
 }
+
+// ciphers are those of TLS 1.2 that the native engine has: who gets the key later can't
+// read what was said before.
+const ciphers = "ECDHE+AESGCM:ECDHE+CHACHA20:ECDHE-ECDSA-AES128-SHA:ECDHE-RSA-AES128-SHA:ECDHE-ECDSA-AES256-SHA:ECDHE-RSA-AES256-SHA"
 
 // socket writes what serves one of the table's sockets.
 func (c *config) socket(s *socket) {

@@ -9,6 +9,7 @@
 //	policy.go    what of a client's request counts, and what passes
 //	ways.go      the same by each protocol and address family
 //	traffic.go   protocols: HTTP/1.1, HTTP/2, WebSocket, TLS, streams
+//	ciphers.go   versions and ciphers of TLS
 //	identity.go  what endpoints are told of clients' certificates
 //	terminate.go TLS that ends here, with bytes in it
 //	early.go     answers before the end of their requests
@@ -79,6 +80,7 @@ func Run(t *testing.T, start func(*testing.T) Engine, otherwise Otherwise) {
 		{"Protocols", testProtocols},
 		{"WebSocket", testWebSocket},
 		{"TLS", testTLS},
+		{"Ciphers", testCiphers},
 		{"Identity", testIdentity},
 		{"Passthrough", testPassthrough},
 		{"Terminate", testTerminate},

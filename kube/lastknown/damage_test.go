@@ -140,6 +140,35 @@ func TestTornFile(t *testing.T) {
 	}
 }
 
+// TestLongListIsWrittenOnce: while objects come that the file doesn't have, there is nothing of the
+// past in it; so it isn't written anew, neither then nor at the first change after a start.
+func TestLongListIsWrittenOnce(t *testing.T) {
+	dir := t.TempDir()
+	var s, next seen
+	store, k := open(t, dir, &s)
+	begun, err := os.Stat(File(dir, "n1"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	list := func(k *keeper[*corev1.Service]) {
+		for i := range 4000 {
+			o := service(fmt.Sprint("s", i), "10.96.0.1")
+			o.Annotations = map[string]string{"filler": strings.Repeat("x", 1000)}
+			k.set(o)
+		}
+		k.complete()
+	}
+	list(k)
+	closed(t, store)
+	store, k = open(t, dir, &next)
+	list(k)
+	k.set(service("s7", "10.96.0.2"))
+	closed(t, store)
+	if now, err := os.Stat(File(dir, "n1")); err != nil || now.Size() < 3*smallFile || !os.SameFile(begun, now) {
+		t.Errorf("the file of %d bytes was written anew (%v)", now.Size(), err)
+	}
+}
+
 // TestWrittenAnew: many changes of few objects leave a small file, with the same content.
 func TestWrittenAnew(t *testing.T) {
 	dir := t.TempDir()

@@ -51,10 +51,11 @@ type Store struct {
 	writing sync.Mutex // one flush after the other
 	spare   *batch     // in the middle of a long list, a batch that was written
 	size    int64      // of the file
-	compact int64      // its size when it was last written anew
+	live    int64      // how much of it isn't of the past, or wasn't when that was last known
 	// written are, by resource and by hash of their keys, hashes of the values that the
 	// file has, until the API has told everything: most are the same then.
 	written map[string]map[uint64]uint64
+	listed  map[string]bool // the API has told everything of these resources
 	seed    maphash.Seed
 }
 
@@ -134,7 +135,7 @@ func Open(dir, node string, log *slog.Logger) (*Store, error) {
 	if err := os.MkdirAll(dir, 0o700); err != nil {
 		return nil, fmt.Errorf("keep what is known: %w", err)
 	}
-	s := &Store{name: File(dir, node), log: log, dirty: newBatch(), written: map[string]map[uint64]uint64{}, seed: maphash.MakeSeed()}
+	s := &Store{name: File(dir, node), log: log, dirty: newBatch(), written: map[string]map[uint64]uint64{}, listed: map[string]bool{}, seed: maphash.MakeSeed()}
 	if err := s.lockFile(); err != nil {
 		return nil, s.explain(err)
 	}
@@ -169,14 +170,12 @@ func (s *Store) readIn() error {
 	if err != nil {
 		return err
 	}
+	records := 0
 	s.size, err = scan(f, func(r *record) error {
-		hashes := s.written[r.resource]
-		if hashes == nil {
-			hashes = map[uint64]uint64{}
-			s.written[r.resource] = hashes
-		}
+		hashes := s.hashes(r.resource)
 		switch key := maphash.String(s.seed, r.key); r.kind {
 		case setRecord:
+			records++
 			hashes[key] = maphash.Bytes(s.seed, r.value)
 		case deleteRecord:
 			delete(hashes, key)
@@ -188,6 +187,9 @@ func (s *Store) readIn() error {
 		s.written = map[string]map[uint64]uint64{}
 		return errors.Join(f.Close(), keptfile.SetAside(s.name, err, s.log), s.begin())
 	}
+	for _, hashes := range s.written {
+		s.live += s.size * int64(len(hashes)) / int64(max(records, 1))
+	}
 	if err == nil {
 		err = f.Truncate(s.size)
 	}
@@ -196,7 +198,7 @@ func (s *Store) readIn() error {
 
 // begin makes an empty file.
 func (s *Store) begin() error {
-	s.size = int64(len(magic))
+	s.size, s.live = int64(len(magic)), 0
 	return keptfile.Write(s.name, []byte(magic), 0o600)
 }
 
@@ -264,40 +266,57 @@ func (s *Store) write(dirty *batch, complete string) error {
 	}
 	now := time.Now()
 	var records []byte
+	added := 0 // bytes of records of objects that the file didn't have
 	for resource, changes := range dirty.changes {
 		for _, key := range slices.Sorted(maps.Keys(changes)) {
 			if value := changes[key]; value == nil {
 				records = appendRecord(records, deleteRecord, resource, key, nil, now)
-			} else if s.isNew(resource, key, value) {
+			} else if isNew, known := s.isNew(resource, key, value); isNew {
+				before := len(records)
 				records = appendRecord(records, setRecord, resource, key, value, now)
+				if !known {
+					added += len(records) - before
+				}
 			}
 		}
 	}
 	if complete != "" {
 		records = appendRecord(records, completeRecord, complete, "", nil, now)
 		delete(s.written, complete)
+		s.listed[complete] = true
 	}
 	if err := s.appendToFile(records); err != nil {
 		return err
 	}
-	if s.size > smallFile && s.size > 2*s.compact {
+	s.live += int64(added)
+	if s.size > smallFile && s.size > 2*s.live {
 		return s.writeAnew()
 	}
 	return nil
 }
 
-// isNew reports whether the file has another value, as far as is known.
-func (s *Store) isNew(resource, key string, value []byte) bool {
-	hashes := s.written[resource]
-	if hashes == nil {
-		return true
+// isNew reports whether the file has another value, as far as is known, or none. An object is
+// known if the file may have an older value of it.
+func (s *Store) isNew(resource, key string, value []byte) (isNew, known bool) {
+	if s.listed[resource] {
+		return true, true
 	}
+	hashes := s.hashes(resource)
 	k, v := maphash.String(s.seed, key), maphash.Bytes(s.seed, value)
-	if was, known := hashes[k]; known && was == v {
-		return false
+	was, known := hashes[k]
+	if known && was == v {
+		return false, true
 	}
 	hashes[k] = v
-	return true
+	return true, known
+}
+
+// hashes are those of a resource of which the API hasn't told everything.
+func (s *Store) hashes(resource string) map[uint64]uint64 {
+	if s.written[resource] == nil {
+		s.written[resource] = map[uint64]uint64{}
+	}
+	return s.written[resource]
 }
 
 // appendToFile adds records to the file. What could be written only in part is cut off.
@@ -361,7 +380,7 @@ func (s *Store) writeAnew() (err error) {
 	if err != nil {
 		return errors.Join(err, os.Remove(next.Name()))
 	}
-	s.size, s.compact = size, size
+	s.size, s.live = size, size
 	return keptfile.SyncDir(filepath.Dir(s.name))
 }
 

@@ -14,7 +14,11 @@ import (
 // them.
 func (p *Plane) Apply(ctx context.Context, want *model.Table, verify kernel.Verification) (kernel.Result, error) {
 	var result kernel.Result
+	p.inForce.Store(nil)
 	err := result.Leave(p.apply(ctx, p.expand.Of(want), verify))
+	if err == nil {
+		p.inForce.Store(want)
+	}
 	return result, err
 }
 

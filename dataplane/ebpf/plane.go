@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"sync"
+	"sync/atomic"
 
 	"github.com/cilium/ebpf"
 	"github.com/cilium/ebpf/rlimit"
@@ -32,12 +33,13 @@ type Plane struct {
 	packets      *packet.Path
 	paths        []path // both of them
 	steps        *kernel.Steps
-	store        *maps.Store    // nil until the first Apply
-	state        *program.State // nil if what the tables hold isn't known
-	applied      *model.Table   // what the tables say
-	collected    *model.Table   // what connections were brought into line with
-	linksLeftOut error          // interfaces for which there is no room
-	stopGrowing  func()         // ends the loop that enlarges maps; nil if there is none
+	store        *maps.Store                 // nil until the first Apply
+	state        *program.State              // nil if what the tables hold isn't known
+	applied      *model.Table                // what the tables say
+	inForce      atomic.Pointer[model.Table] // what Apply was given last; nil while it works or if it failed
+	collected    *model.Table                // what connections were brought into line with
+	linksLeftOut error                       // interfaces for which there is no room
+	stopGrowing  func()                      // ends the loop that enlarges maps; nil if there is none
 }
 
 // New makes the plane of the network namespace that this process lives in. It

@@ -52,6 +52,7 @@ func newDecider(t *testing.T) *decider {
 			t.Error(err)
 		}
 	})
+	s.digests.learn(newDigests())
 	return &decider{t: t, store: s, state: program.NewState(""), table: model.NewTable(), ask: c.Programs["ask"], again: c.Programs["again"], close: c.Programs["done"]}
 }
 
@@ -199,6 +200,19 @@ func (d *decider) compare(t *testing.T) {
 	for difference := range have.Differences(st.All(d.table)) {
 		t.Errorf("adopted tables differ: %+v", difference)
 	}
+	if parts := d.drift(); len(parts) > 0 {
+		t.Errorf("digests differ: %q", parts)
+	}
+}
+
+// drift are the parts of tables that hold something else than was written.
+func (d *decider) drift() []string {
+	d.t.Helper()
+	parts, known, err := d.store.Drift(d.t.Context())
+	if err != nil || !known {
+		d.t.Fatalf("what was written is known: %t, %v", known, err)
+	}
+	return parts
 }
 
 // TestCounters: connections and rejects are counted where they belong.

@@ -2,7 +2,8 @@
 //
 // store.go holds all of them. table.go and batch.go are the maps of the table, which
 // only the agent writes; resizable.go and grow.go the maps that the programs fill;
-// chunked.go, counts.go and counters.go the counters of backends and frontends.
+// chunked.go, counts.go and counters.go the counters of backends and frontends;
+// digest.go tells whether somebody else changed the table.
 package maps
 
 import (
@@ -32,6 +33,7 @@ type Store struct {
 	States    *Chunked
 	full      map[string]uint64 // how often maps that programs fill were full
 	leftOut   program.Contents  // what the tables should hold and have no room for
+	digests   digests           // of what was written to Tables
 }
 
 // Open opens the pinned maps that the objects need, and makes those that

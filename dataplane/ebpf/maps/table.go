@@ -177,13 +177,8 @@ func (t *Table) reserve(n int) error {
 
 // ReadShared is read for whoever has the table while others change it.
 func (t *Table) ReadShared() (elements map[string]string, err error) {
-	m, err := t.clone()
-	if err != nil || m == nil {
-		return nil, err
-	}
-	defer func() { err = errors.Join(err, m.Close()) }()
-	lent := Table{name: t.name, outer: t.outer, inner: m}
-	return lent.read()
+	elements = map[string]string{}
+	return elements, t.eachShared(func(key, value []byte) { elements[string(key)] = string(value) })
 }
 
 // clone opens the table's map once more; nil if there is none yet.

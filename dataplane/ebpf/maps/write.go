@@ -112,7 +112,13 @@ func (s *Store) Write(plan *program.Plan, st *program.State) error {
 	if err := s.reserve(nil, st); err != nil {
 		return err
 	}
-	return s.apply(plan)
+	s.digests.begin(plan)
+	if err := s.apply(plan); err != nil {
+		s.digests.forget()
+		return err
+	}
+	s.digests.end(plan)
+	return nil
 }
 
 // atOnce is how many elements are handed to the kernel together. All of them, with their
@@ -122,6 +128,7 @@ const atOnce = 8192
 // Compare reads the tables, adopts their ids, and writes what is missing or
 // wrong. The error of a full map comes with the state.
 func (s *Store) Compare(want *model.Table, scheduler string) (*program.State, error) {
+	s.digests.forget()
 	have, err := s.Read()
 	if err != nil {
 		return nil, err
@@ -131,14 +138,30 @@ func (s *Store) Compare(want *model.Table, scheduler string) (*program.State, er
 	if err := s.reserve(next.Sizes(), next); err != nil {
 		return nil, err
 	}
-	noRoom := s.mend(have.Differences(next.All(want)))
+	digests := newDigests()
+	noRoom := s.mend(have.Differences(digested(next.All(want), digests)))
 	if noRoom != nil && !kernel.IsFull(noRoom) {
 		return nil, noRoom
+	}
+	if noRoom == nil {
+		s.digests.learn(digests)
 	}
 	if err := s.SetRanges(want.Settings.Reserved); err != nil {
 		return nil, err
 	}
 	return next, errors.Join(noID, noRoom)
+}
+
+// digested adds to digests what goes by.
+func digested(all iter.Seq[program.Entry], to map[program.TableName]*digest) iter.Seq[program.Entry] {
+	return func(yield func(program.Entry) bool) {
+		for e := range all {
+			to[e.Table].add(e.Key, e.Value)
+			if !yield(e) {
+				return
+			}
+		}
+	}
 }
 
 // mend puts what tables lack, some at a time, and deletes last.

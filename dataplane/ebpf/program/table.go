@@ -97,10 +97,24 @@ func (c Contents) Differences(want iter.Seq[Entry]) iter.Seq[Difference] {
 type Plan struct {
 	Put    Entries
 	Delete Entries // their values don't matter
+	// Before is what a change found where it puts or deletes something.
+	Before map[Place]Before
+}
+
+// Place is where an element belongs.
+type Place struct {
+	Table TableName
+	Key   string
+}
+
+// Before is an element as it was, if there was one.
+type Before struct {
+	Value   string
+	Present bool
 }
 
 // NewPlan is to do nothing.
-func NewPlan() *Plan { return &Plan{Put: Entries{}, Delete: Entries{}} }
+func NewPlan() *Plan { return &Plan{Put: Entries{}, Delete: Entries{}, Before: map[Place]Before{}} }
 
 // Add plans to mend a difference.
 func (p *Plan) Add(d Difference) {
@@ -113,23 +127,28 @@ func (p *Plan) Add(d Difference) {
 
 // replace plans to turn some entries into others.
 func (p *Plan) replace(before, after []Entry) {
-	type place struct {
-		table TableName
-		key   string
-	}
-	left := make(map[place]string, len(before))
+	left := make(map[Place]string, len(before))
 	for _, e := range before {
-		left[place{e.Table, e.Key}] = e.Value
+		left[Place{e.Table, e.Key}] = e.Value
 	}
 	for _, e := range after {
-		at := place{e.Table, e.Key}
+		at := Place{e.Table, e.Key}
 		if old, found := left[at]; !found || old != e.Value {
+			p.note(at, Before{old, found})
 			p.Put[e.Table] = append(p.Put[e.Table], e)
 		}
 		delete(left, at)
 	}
-	for at := range left {
-		p.Delete[at.table] = append(p.Delete[at.table], Entry{Table: at.table, Key: at.key})
+	for at, old := range left {
+		p.note(at, Before{old, true})
+		p.Delete[at.Table] = append(p.Delete[at.Table], Entry{Table: at.Table, Key: at.Key})
+	}
+}
+
+// note keeps what was somewhere before all of the plan.
+func (p *Plan) note(at Place, was Before) {
+	if _, known := p.Before[at]; !known {
+		p.Before[at] = was
 	}
 }
 

@@ -192,7 +192,7 @@ func readRedirect(on, off host.Redirect) reader {
 
 func redirectTo(status int) reader {
 	return func(r *reading, t string) error {
-		if err := model.CheckVariables(t); err != nil {
+		if err := model.CheckVariables(group.ReplaceAllString(t, "")); err != nil {
 			return err
 		}
 		isPath := strings.HasPrefix(t, "/") && !strings.HasPrefix(t, "//")

@@ -137,8 +137,12 @@ func (r *reading) one(known *Annotation) {
 		return
 	}
 	var err error
-	if known.read != nil {
-		err = known.read(r, strings.TrimSpace(r.o.Annotations[name]))
+	switch text := strings.TrimSpace(r.o.Annotations[name]); {
+	case known.read == nil:
+	case text == "" && !known.Protects:
+		err = errors.New("is empty")
+	default:
+		err = known.read(r, text)
 	}
 	support, why := known.Support, known.Effect
 	var v *verdict

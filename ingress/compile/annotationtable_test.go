@@ -111,6 +111,8 @@ func TestAnnotationValues(t *testing.T) {
 		{annotations: "permanent-redirect: /elsewhere", does: func(a *model.Action) bool { return !a.Redirect.Relative }},
 		{annotations: "permanent-redirect: /elsewhere, relative-redirects: 'true'", does: func(a *model.Action) bool { return a.Redirect.Relative }},
 		{annotations: "relative-redirects: 'true', temporal-redirect: /elsewhere", does: func(a *model.Action) bool { return a.Redirect.Relative }},
+		{annotations: "permanent-redirect: 'https://new.example/$1', use-regex: 'true'", does: func(a *model.Action) bool { return a.Redirect.Variables }},
+		{annotations: "rewrite-target: ''", told: "is empty", does: func(a *model.Action) bool { return a.Rewrite == nil }},
 		{annotations: "permanent-redirect: //elsewhere", told: "must be an http or https address"},
 		{annotations: "auth-url: 'https://invalid..example'", told: "is no host", closed: true},
 		{annotations: "enable-cors: 'true', cors-allow-origin: ' '", does: func(a *model.Action) bool { return a.CORS.Origins[0] == "*" }},

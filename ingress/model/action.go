@@ -114,7 +114,8 @@ type Redirect struct {
 	Port   uint16 // 0: the scheme's own if Scheme is given, the listener's if not
 	Status int
 	Whole  string // the whole Location, or all behind the host if it begins with a slash
-	// Variables has Whole be a text with variables; see [Request.Expand].
+	// Variables has Whole be a text with variables; see [Request.Expand]. $1 is what the
+	// rule's regular expression has caught.
 	Variables bool
 	// Relative leaves scheme and host out of the Location.
 	Relative bool
@@ -124,7 +125,7 @@ type Redirect struct {
 func (d *Redirect) Location(r *Request, m *Match, port uint16) string {
 	whole := d.Whole
 	if d.Variables {
-		whole = r.Expand(whole)
+		whole = r.expand(whole, m)
 	}
 	if whole != "" && !strings.HasPrefix(d.Whole, "/") {
 		return whole

@@ -3,6 +3,7 @@ package model
 import (
 	"fmt"
 	"regexp"
+	"strconv"
 	"strings"
 )
 
@@ -25,9 +26,23 @@ func CheckVariables(text string) error {
 // Expand puts what the request has in the place of variables, which are nginx':
 // $scheme, $host, $http_host, $request_uri, $uri, $args, $is_args, $request_method,
 // $http_NAME, $arg_NAME and $cookie_NAME.
-func (r *Request) Expand(text string) string {
+func (r *Request) Expand(text string) string { return r.expand(text, nil) }
+
+// expand also puts what the rule's regular expression has caught in the place of $1 to $9.
+func (r *Request) expand(text string, m *Match) string {
+	var caught []string
+	if m != nil && m.Regexp != nil {
+		caught = m.Regexp.FindStringSubmatch(r.Path)
+	}
 	return variable.ReplaceAllStringFunc(text, func(name string) string {
-		value, _ := r.variable(strings.Trim(name, "${}"))
+		name = strings.Trim(name, "${}")
+		if n, err := strconv.Atoi(name); err == nil {
+			if n < len(caught) {
+				return caught[n]
+			}
+			return ""
+		}
+		value, _ := r.variable(name)
 		return value
 	})
 }

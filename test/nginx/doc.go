@@ -2,7 +2,8 @@
 // requests go to an nginx with the directives to which ingress-nginx's documentation maps
 // an annotation, and to both engines with the Ingress. The answers must be the same.
 //
-// It also plays the cases of ingress-nginx's own suite, of which testdata/suite.txt has
+// It also plays the cases of ingress-nginx's own suite (testdata/suite.txt) and of Traefik's
+// (testdata/traefik.txt), of which these have
 // the facts. There,
 //
 //	# FILE                                           begins the cases of a file

@@ -92,7 +92,7 @@ func readSuite(t *testing.T, file string) []*suiteCase {
 
 // TestSuite plays the cases of ingress-nginx's suite of annotations by both engines.
 func TestSuite(t *testing.T) {
-	cases := readSuite(t, "testdata/suite.txt")
+	cases := append(readSuite(t, "testdata/suite.txt"), readSuite(t, "testdata/traefik.txt")...)
 	s := newServices(t)
 	for _, engine := range engines.Names {
 		e := startEngine(t, engine)
@@ -117,8 +117,9 @@ func TestSuite(t *testing.T) {
 
 // casesPage is the document.
 func casesPage(cases []*suiteCase) string {
-	var rows strings.Builder
+	var suite, traefik strings.Builder
 	count := map[string]int{}
+	theirs := 0
 	for _, c := range cases {
 		what := "as there"
 		switch {
@@ -134,12 +135,17 @@ func casesPage(cases []*suiteCase) string {
 		if c.lacks != "" {
 			count["lacks"]++
 		}
-		fmt.Fprintf(&rows, "| %s | %s | %s | %s |\n", c.file, c.name, what, c.lacks)
+		if c.file == "traefik" {
+			theirs++
+			fmt.Fprintf(&traefik, "| %s | %s | %s |\n", c.name, what, c.lacks)
+			continue
+		}
+		fmt.Fprintf(&suite, "| %s | %s | %s | %s |\n", c.file, c.name, what, c.lacks)
 	}
 	return fmt.Sprintf(`# ingress-nginx's own cases
 
-The suite of ingress-nginx for annotations (test/e2e/annotations of its commit dbb11b9, 2026-03-19, its last) has %d cases. Here is each of them, by its file and what it is about, in the order of the files.
-Most are played: the same annotations, the same requests, and the answers that ingress-nginx gives, by both engines (TestSuite in test/nginx, which writes this page with -update).
+The suite of ingress-nginx for annotations (test/e2e/annotations of its commit dbb11b9, 2026-03-19, its last) has %d cases, and Traefik's provider for such Ingresses has %d
+(fixtures/ingresses of its commit fd5a576, 2026-07-24). Here is each of them, by its file and what it is about, in the order of the files. Most are played: the same annotations, the same requests, and the answers that ingress-nginx gives, by both engines (TestSuite in test/nginx, which writes this page with -update).
 
 | | cases |
 |---|---|
@@ -148,9 +154,16 @@ Most are played: the same annotations, the same requests, and the answers that i
 | not played, with the reason | %d |
 | of those that are played, answered 500 by the haproxy engine, which says what it lacks | %d |
 
+## ingress-nginx
+
 | file | case | here | haproxy lacks |
 |---|---|---|---|
-%s`, len(cases), count["as"], count["otherwise"], count["not"], count["lacks"], rows.String())
+%s
+## Traefik
+
+| fixture | here | haproxy lacks |
+|---|---|---|
+%s`, len(cases)-theirs, theirs, count["as"], count["otherwise"], count["not"], count["lacks"], suite.String(), traefik.String())
 }
 
 // services are those to which Ingresses lead.
@@ -290,8 +303,8 @@ func ingressOf(t *testing.T, text string) *networkingv1.Ingress {
 	}
 	var rules, paths []string
 	for path := range strings.SplitSeq(words[0], ",") {
-		kind := networkingv1.PathTypePrefix
-		if strings.ContainsAny(path, "*+({[") {
+		kind, isPrefix := networkingv1.PathTypePrefix, false
+		if path, isPrefix = strings.CutPrefix(path, "Prefix:"); !isPrefix && strings.ContainsAny(path, "*+({[") {
 			kind = networkingv1.PathTypeImplementationSpecific
 		}
 		paths = append(paths, fmt.Sprintf("{path: %q, pathType: %s, backend: {service: {name: %s, port: {number: 80}}}}", path, kind, words[1]))

@@ -3,8 +3,7 @@
 // an annotation, and to both engines with the Ingress. The answers must be the same.
 //
 // It also plays the cases of ingress-nginx's own suite (testdata/suite.txt) and of Traefik's
-// (testdata/traefik.txt), of which these have
-// the facts. There,
+// (testdata/traefik.txt), of which these files have the facts. There,
 //
 //	# FILE                                           begins the cases of a file
 //	text                                             begins a case

@@ -94,14 +94,22 @@ func readSuite(t *testing.T, file string) []*suiteCase {
 func TestSuite(t *testing.T) {
 	cases := append(readSuite(t, "testdata/suite.txt"), readSuite(t, "testdata/traefik.txt")...)
 	s := newServices(t)
+	played, all := 0, 0
 	for _, engine := range engines.Names {
 		e := startEngine(t, engine)
 		for _, c := range cases {
 			if c.unplayed != "" {
 				continue
 			}
-			t.Run(engine+"/"+c.file+"/"+c.name, func(t *testing.T) { s.play(t, c, engine, e) })
+			all++
+			t.Run(engine+"/"+c.file+"/"+c.name, func(t *testing.T) {
+				played++
+				s.play(t, c, engine, e)
+			})
 		}
+	}
+	if played < all { // of some cases alone (-run), what haproxy lacks isn't known
+		return
 	}
 	page := casesPage(cases)
 	const file = "../../docs/ingress-nginx-cases.md"

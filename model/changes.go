@@ -121,3 +121,34 @@ func compareBackends(before, after []Backend) (added, removed []Backend) {
 	}
 	return append(added, after...), append(removed, before...)
 }
+
+// EachDifference calls visit for the backends of two sorted lists that only one of them has,
+// or of which they say something else, with their places; -1 is none.
+func EachDifference(old, next []Backend, visit func(o, n int)) {
+	o, n := 0, 0
+	for o < len(old) || n < len(next) {
+		order := 0
+		switch {
+		case o == len(old):
+			order = 1
+		case n == len(next):
+			order = -1
+		case old[o] == next[n]:
+			o, n = o+1, n+1
+			continue
+		default:
+			order = old[o].AddrPort().Compare(next[n].AddrPort())
+		}
+		switch {
+		case order < 0:
+			visit(o, -1)
+			o++
+		case order > 0:
+			visit(-1, n)
+			n++
+		default:
+			visit(o, n)
+			o, n = o+1, n+1
+		}
+	}
+}

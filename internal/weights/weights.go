@@ -60,13 +60,41 @@ func Fill[Name comparable](old []Name, missing map[Name]int, order []Name) []Nam
 			free = append(free, i)
 		}
 	}
+	var came []Name
 	for _, b := range order {
 		for n := missing[b]; n > 0; n-- {
-			if len(free) > 0 {
-				out[free[0]], free = b, free[1:]
-			} else {
-				out = append(out, b)
+			came = append(came, b)
+		}
+	}
+	return fillFree(out, free, came)
+}
+
+// Replace is Fill where backends have one slot each, given those of the list that have gone and
+// those that came: it doesn't look up the others.
+func Replace[Name comparable](old []Name, gone map[Name]bool, came []Name) []Name {
+	var none Name
+	out := append(make([]Name, 0, len(old)+len(came)), old...)
+	var free []int
+	if len(gone) > 0 {
+		for i, b := range out {
+			if gone[b] {
+				out[i] = none
+				free = append(free, i)
 			}
+		}
+	}
+	return fillFree(out, free, came)
+}
+
+// fillFree puts those that came into free places, in ascending order, and behind; what is
+// still free then, the last ones take.
+func fillFree[Name comparable](out []Name, free []int, came []Name) []Name {
+	var none Name
+	for _, b := range came {
+		if len(free) > 0 {
+			out[free[0]], free = b, free[1:]
+		} else {
+			out = append(out, b)
 		}
 	}
 	for len(free) > 0 {

@@ -35,8 +35,9 @@ func (st *State) plan(p *Plan, old, want *model.Table, c *model.Changes) {
 		if pc.New == nil {
 			continue
 		}
-		if before := st.poolEntries(st.pools[pc.ID()]); st.placePool(pc.New) {
-			p.replace(before, st.poolEntries(st.pools[pc.ID()]))
+		was := st.pools[pc.ID()].snapshot()
+		if st.placePool(pc.New) {
+			p.replace(st.poolDifference(was, st.pools[pc.ID()]))
 		}
 	}
 	for i, f := range c.Frontends {

@@ -3,7 +3,7 @@
 //
 // state.go, poolstate.go, slots.go and ids.go decide on ids and slots; encode.go makes
 // bytes of them (bpf/types.h); table.go has elements and plans, change.go makes plans;
-// adopt.go learns ids from what the maps hold; describe.go says it in words.
+// difference.go has what changes in one pool; adopt.go learns ids from what the maps hold; describe.go says it in words.
 package program
 
 import (
@@ -75,8 +75,9 @@ func (st *State) placePool(p *model.Pool) (placed bool) {
 func (st *State) memberIDs(ps *poolState, p *model.Pool) []uint32 {
 	ids := make([]uint32, 0, len(p.Backends)+len(p.Draining))
 	for _, list := range [][]model.Backend{p.Backends, p.Draining} {
+		known := ps.walk()
 		for _, b := range list {
-			id := ps.member(b.AddrPort())
+			id := known.find(b.AddrPort())
 			if id == 0 {
 				id = st.newID()
 			}
@@ -101,18 +102,28 @@ func (st *State) releaseNew(ps *poolState, p *model.Pool, ids []uint32) {
 
 // place gives the pool's backends their slots.
 func (st *State) place(ps *poolState, p *model.Pool, ids []uint32) {
-	for b, id := range ps.members() {
-		if !has(p, b) {
+	was := ps.snapshot()
+	ps.pool, ps.ids, ps.adopted, ps.maglev, ps.seconds = p, ids, nil, nil, nil
+	stays := func(b netip.AddrPort) bool { return has(p, b) } // adopted ones come in no order
+	if was.pool != nil {
+		left := ps.walk()
+		stays = func(b netip.AddrPort) bool { return left.find(b) != 0 }
+	}
+	for b, id := range was.members() {
+		if !stays(b) {
 			st.RemovedBackends = append(st.RemovedBackends, id)
 			st.ids.release(id)
 		}
 	}
-	ps.pool, ps.ids, ps.adopted, ps.maglev, ps.seconds = p, ids, nil, nil, nil
 	if hashes(st.schedulerNumber(p)) {
 		ps.maglev = p.Maglev()
 		ps.seconds = p.Seconds(ps.maglev)
 	}
 	ps.allSlots = ps.assignAll()
+	if was.alike() && ps.alike() {
+		ps.baseSlots = moveSlots(was, ps)
+		return
+	}
 	ps.baseSlots, ps.weightSlots = assign(ps.baseSlots, ps.weightSlots, p.Backends, ids)
 }
 

@@ -19,14 +19,14 @@ func backendElement(key backendKey) element {
 func (st *state) appendPool(list []element, ps *poolState) []element {
 	p, own := ps.pool, setsOf(ps.pool.ID.IPv6)
 	n, name := native(ps.number), label(p.ID)
-	choose := native(uint32(st.choice(ps)))
 	list = slices.Grow(list, len(ps.slots)+len(ps.mark)+3)
 	for i, b := range ps.slots {
 		list = append(list, element{set: own.slots, key: n + native(uint32(i)), data: addrPortFields(b), comment: name})
 	}
 	if p.Affinity == 0 || len(ps.slots) == 0 {
-		return append(list, element{set: pools, key: n, data: choose, comment: name})
+		return append(list, st.choosing(ps))
 	}
+	choose := native(uint32(st.choice(ps)))
 	for _, m := range ps.mark {
 		list = append(list, element{set: own.members, key: native(m.number), data: addrPortFields(m.backend), comment: name})
 	}

@@ -62,6 +62,9 @@ func newState(scheduler string) *state {
 // before and after.
 func (st *state) setPool(id model.PoolID, p *model.Pool) (before, after []element) {
 	ps := st.pools[id]
+	if ps != nil && p != nil && alike(ps.pool) && alike(p) {
+		return st.movePool(ps, p)
+	}
 	if ps != nil && ps.pool != nil {
 		before = st.appendPool(nil, ps)
 		st.countBackends(ps.pool, -1, func(b backendKey) { before = append(before, backendElement(b)) })
@@ -142,17 +145,20 @@ func (st *state) dropMembers(ps *poolState) {
 func (st *state) countBackends(p *model.Pool, by int32, changed func(backendKey)) {
 	for _, backends := range [][]model.Backend{p.Backends, p.Draining} {
 		for _, b := range backends {
-			key := backendKeyOf(b, p.ID.Proto)
-			was := st.backends[key]
-			if was+by == 0 {
-				delete(st.backends, key)
-			} else {
-				st.backends[key] = was + by
-			}
-			if was == 0 || was+by == 0 {
-				changed(key)
-			}
+			st.countBackend(backendKeyOf(b, p.ID.Proto), by, changed)
 		}
+	}
+}
+
+func (st *state) countBackend(key backendKey, by int32, changed func(backendKey)) {
+	was := st.backends[key]
+	if was+by == 0 {
+		delete(st.backends, key)
+	} else {
+		st.backends[key] = was + by
+	}
+	if was == 0 || was+by == 0 {
+		changed(key)
 	}
 }
 

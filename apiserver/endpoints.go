@@ -3,8 +3,11 @@ package apiserver
 import (
 	"context"
 	"fmt"
+	"maps"
 	"net/netip"
+	"slices"
 	"strings"
+	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	discoveryv1 "k8s.io/api/discovery/v1"
@@ -124,8 +127,52 @@ func apiSlices(servers []netip.AddrPort) map[string]*discoveryv1.EndpointSlice {
 	return out
 }
 
+// listPeriod is how often all slices are looked through for one that is too many. The API
+// would go through those of all Services for it.
+const listPeriod = 5 * time.Minute
+
+// slicesStand reports whether the slices that are wanted were found to be all that there are,
+// not long ago, and still say what they should.
+func (p *presence) slicesStand(ctx context.Context, wanted map[string]*discoveryv1.EndpointSlice) (bool, error) {
+	if time.Since(p.slicesListed) > listPeriod || !slices.Equal(p.sliceNames, slices.Sorted(maps.Keys(wanted))) {
+		return false, nil
+	}
+	for name, slice := range wanted {
+		current, err := p.api.DiscoveryV1().EndpointSlices(metav1.NamespaceDefault).Get(ctx, name, metav1.GetOptions{})
+		if err != nil {
+			return false, ignoreLostRace(err)
+		}
+		if current.AddressType != slice.AddressType || !saysTheSame(current, slice) {
+			return false, nil
+		}
+	}
+	return true, nil
+}
+
+// saysTheSame reports whether a slice says what is wanted; it may have further labels.
+func saysTheSame(current, wanted *discoveryv1.EndpointSlice) bool {
+	for key, value := range wanted.Labels {
+		if current.Labels[key] != value {
+			return false
+		}
+	}
+	return equality.Semantic.DeepEqual(current.Endpoints, wanted.Endpoints) && equality.Semantic.DeepEqual(current.Ports, wanted.Ports)
+}
+
 // writeSlices adds before it deletes: the API is reachable all the while.
 func (p *presence) writeSlices(ctx context.Context, wanted map[string]*discoveryv1.EndpointSlice) error {
+	if stand, err := p.slicesStand(ctx, wanted); stand || err != nil {
+		return err
+	}
+	p.sliceNames, p.slicesListed = slices.Sorted(maps.Keys(wanted)), time.Time{}
+	if err := p.listAndWriteSlices(ctx, wanted); err != nil {
+		return err
+	}
+	p.slicesListed = time.Now()
+	return nil
+}
+
+func (p *presence) listAndWriteSlices(ctx context.Context, wanted map[string]*discoveryv1.EndpointSlice) error {
 	client := p.api.DiscoveryV1().EndpointSlices(metav1.NamespaceDefault)
 	list, err := client.List(ctx, metav1.ListOptions{
 		LabelSelector: discoveryv1.LabelServiceName + "=" + validation.APIService + "," + discoveryv1.LabelManagedBy + "=" + sliceManager,
@@ -144,7 +191,7 @@ func (p *presence) writeSlices(ctx context.Context, wanted map[string]*discovery
 			continue
 		}
 		present[current.Name] = true
-		if equality.Semantic.DeepEqual(current.Endpoints, slice.Endpoints) && equality.Semantic.DeepEqual(current.Ports, slice.Ports) {
+		if saysTheSame(current, slice) {
 			continue
 		}
 		current.Endpoints, current.Ports = slice.Endpoints, slice.Ports

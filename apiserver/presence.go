@@ -38,6 +38,9 @@ type presence struct {
 	services func(context.Context) error
 	// changed is told the URLs of all servers; nil if nobody asks.
 	changed func([]string) error
+	// sliceNames are the EndpointSlices that were wanted when all were listed last.
+	sliceNames   []string
+	slicesListed time.Time
 }
 
 // listed is a server on the list.

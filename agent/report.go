@@ -33,7 +33,8 @@ func (a *Agent) reportUnsupported() {
 	a.events.reported = nil
 	for _, lack := range a.planes.unsupported() {
 		a.config.Log.Debug("not supported by this mode", "what", lack.String(), "because", lack.Why)
-		if lack.Feature == kernel.LocalhostNodePort && a.configured.Load().Compile.LocalhostNodePorts {
+		// That of IPv6 is the kernel's, in kube-proxy's modes too, whose default asks for it.
+		if lack.Feature == kernel.LocalhostNodePort && lack.Value != "IPv6" && a.configured.Load().Compile.LocalhostNodePorts {
 			a.config.Log.Warn("flag ignored: this mode lacks what it asks for", "flag", "--localhost-nodeports", "what", lack.String(), "because", lack.Why)
 		}
 		if lack.Feature == kernel.DirectReturn && a.configured.Load().Compile.DirectReturn {

@@ -25,6 +25,10 @@ func TokenKeys(dir string) ([]*ecdsa.PrivateKey, error) {
 	if err != nil {
 		return nil, fmt.Errorf("read key of ServiceAccounts: %w", err)
 	}
+	return parseTokenKeys(name, data)
+}
+
+func parseTokenKeys(name string, data []byte) ([]*ecdsa.PrivateKey, error) {
 	var keys []*ecdsa.PrivateKey
 	for _, block := range blocks(data) {
 		parsed, err := x509.ParsePKCS8PrivateKey(block.Bytes)

@@ -12,6 +12,7 @@ import (
 	"encoding/pem"
 	"errors"
 	"fmt"
+	"maps"
 	"os"
 	"path/filepath"
 	"slices"
@@ -21,8 +22,8 @@ import (
 
 // An authority is replaced in phases, between which all servers get its files and start
 // anew: first both are trusted and the old one signs, then the new one signs, then the old
-// one is forgotten. What the phase is can be seen in the files, and each step is one write
-// that counts: one that was interrupted is taken again.
+// one is forgotten. The files say what the phase is. Of the writes of a step one counts:
+// a step that was interrupted is taken again.
 //
 //	           NAME.crt                     NAME.key
 //	           old                          old
@@ -56,6 +57,9 @@ const (
 // pendingHeader marks the key in sa.key that doesn't sign yet.
 const pendingHeader = "Pending"
 
+// IssuerID is how certificates name the key that signs them.
+func (a *Authority) IssuerID() string { return hex.EncodeToString(a.cert.SubjectKeyId) }
+
 // KeyIDs name the keys of an authority that are trusted, the one that signs first.
 func (a *Authority) KeyIDs() []string {
 	var ids []string
@@ -85,10 +89,15 @@ func keyID(public []byte) string {
 	return hex.EncodeToString(sum[:8])
 }
 
-// Rotation is an authority of a directory that can be replaced.
+// Rotated are the names of what can be replaced.
+var Rotated = []string{ClientsName, ServersName, PeersName, AccountKeys}
+
+// Rotation is an authority that can be replaced: the content of its files. Steps change
+// that only; Write writes it.
 type Rotation struct {
-	dir, name string
-	authority *Authority // nil for the keys of ServiceAccounts
+	name      string
+	files     map[string][]byte // by their names
+	authority *Authority        // nil for the keys of ServiceAccounts
 	keys      []*pem.Block
 	// Phase is how far it is.
 	Phase Phase
@@ -98,21 +107,47 @@ type Rotation struct {
 
 // OpenRotation reads an authority in dir.
 func OpenRotation(dir, name string) (*Rotation, error) {
-	r := &Rotation{dir: dir, name: name, Phase: Steady}
-	data, err := os.ReadFile(r.file(".key"))
-	if err != nil {
-		return nil, fmt.Errorf("read certificate authority: %w", err)
+	files := map[string][]byte{}
+	for _, file := range rotatedFiles(name) {
+		data, err := os.ReadFile(filepath.Join(dir, file))
+		if err != nil {
+			return nil, fmt.Errorf("read certificate authority: %w", err)
+		}
+		files[file] = data
 	}
-	r.keys = blocks(data)
+	return ParseRotation(name, files)
+}
+
+// rotatedFiles are those that all servers have to have.
+func rotatedFiles(name string) []string {
 	if name == AccountKeys {
-		return r, r.openAccounts()
+		return []string{name + ".key"}
 	}
-	certs, err := os.ReadFile(r.file(".crt"))
-	if err != nil {
-		return nil, fmt.Errorf("read certificate authority: %w", err)
+	return []string{name + ".crt", name + ".key"}
+}
+
+// ParseRotation reads an authority from the content of its files.
+func ParseRotation(name string, files map[string][]byte) (*Rotation, error) {
+	if !slices.Contains(Rotated, name) {
+		return nil, fmt.Errorf("there is no authority %q: it is one of %s", name, strings.Join(Rotated, ", "))
 	}
-	if r.authority, err = parse(r.file(".crt"), certs, data); err != nil {
-		return nil, err
+	r := &Rotation{name: name, files: map[string][]byte{}, Phase: Steady}
+	for _, file := range rotatedFiles(name) {
+		r.files[file] = files[file]
+	}
+	return r, r.parse()
+}
+
+// parse reads the files again.
+func (r *Rotation) parse() error {
+	certs, keys := r.files[r.name+".crt"], r.files[r.name+".key"]
+	r.keys, r.Phase = blocks(keys), Steady
+	if r.name == AccountKeys {
+		return r.parseAccounts(keys)
+	}
+	var err error
+	if r.authority, err = parse(r.name+".crt", certs, keys); err != nil {
+		return err
 	}
 	r.KeyIDs = r.authority.KeyIDs()
 	if len(r.KeyIDs) > 1 {
@@ -121,11 +156,11 @@ func OpenRotation(dir, name string) (*Rotation, error) {
 			r.Phase = Used
 		}
 	}
-	return r, nil
+	return nil
 }
 
-func (r *Rotation) openAccounts() error {
-	keys, err := TokenKeys(r.dir)
+func (r *Rotation) parseAccounts(data []byte) error {
+	keys, err := parseTokenKeys(r.name+".key", data)
 	if err != nil {
 		return err
 	}
@@ -141,17 +176,47 @@ func (r *Rotation) openAccounts() error {
 	return nil
 }
 
-func isPending(b *pem.Block) bool { return b.Headers[pendingHeader] != "" }
+// Files are the content of the authority's files, by their names.
+func (r *Rotation) Files() map[string][]byte { return maps.Clone(r.files) }
 
-func (r *Rotation) file(extension string) string { return filepath.Join(r.dir, r.name+extension) }
-
-// Files are those that all servers have to have.
-func (r *Rotation) Files() []string {
-	if r.authority == nil {
-		return []string{r.file(".key")}
+// Write writes the files to dir. Where it is interrupted the directory holds what was
+// there before, or what is written.
+func (r *Rotation) Write(dir string) error {
+	now, err := os.ReadFile(filepath.Join(dir, r.name+".key"))
+	if err != nil {
+		return fmt.Errorf("read certificate authority: %w", err)
 	}
-	return []string{r.file(".crt"), r.file(".key")}
+	order := rotatedFiles(r.name) // certificates first: keys are forgotten when none is of use
+	if len(blocks(now)) <= len(r.keys) {
+		slices.Reverse(order) // new keys first: without certificates nobody takes notice of them
+	}
+	for _, file := range order {
+		mode := os.FileMode(0o600)
+		if filepath.Ext(file) == ".crt" {
+			mode = 0o644
+		}
+		if err := WriteFile(filepath.Join(dir, file), r.files[file], mode); err != nil {
+			return err
+		}
+	}
+	return nil
 }
+
+// Precedes reports whether next is one step further than r, of the same replacement. A
+// step that no server has made use of may be taken in another way.
+func (r *Rotation) Precedes(next *Rotation) bool {
+	switch {
+	case r.name != next.name:
+		return false
+	case next.Phase == Trusted:
+		return r.Phase != Used && r.KeyIDs[0] == next.KeyIDs[0] && !slices.Equal(r.KeyIDs, next.KeyIDs)
+	case next.Phase == Used:
+		return r.Phase == Trusted && r.KeyIDs[0] == next.KeyIDs[1] && r.KeyIDs[1] == next.KeyIDs[0]
+	}
+	return r.Phase == Used && r.KeyIDs[0] == next.KeyIDs[0]
+}
+
+func isPending(b *pem.Block) bool { return b.Headers[pendingHeader] != "" }
 
 // cross is the new authority with the old one's signature.
 func (r *Rotation) cross() *x509.Certificate {
@@ -177,18 +242,19 @@ func (r *Rotation) Trust() error {
 			return err
 		}
 		block.Headers = map[string]string{pendingHeader: "true"}
-		return r.writeKeys(append(slices.Clone(r.keys), block))
+		return r.change(nil, append(slices.Clone(r.keys), block))
 	}
 	successor, err := r.authority.successor()
 	if err != nil {
 		return err
 	}
-	// The keys first: without certificates nobody takes notice of a second one.
-	own := slices.DeleteFunc(slices.Clone(r.keys), func(b *pem.Block) bool { return !r.signs(b) })
-	if err := r.writeKeys(append(own, successor.key)); err != nil {
-		return err
-	}
-	return r.writeCerts(r.authority.cert.Raw, successor.cross, successor.self)
+	return r.change(encode(r.authority.cert.Raw, successor.cross, successor.self), append(r.signing(), successor.key))
+}
+
+// signing is the key that signs now, without keys that are left of a step that was
+// interrupted.
+func (r *Rotation) signing() []*pem.Block {
+	return slices.DeleteFunc(slices.Clone(r.keys), func(b *pem.Block) bool { return !r.signs(b) })
 }
 
 // signs reports whether a key is that of the authority that signs now.
@@ -209,11 +275,11 @@ func (r *Rotation) Use() error {
 		for _, b := range slices.Backward(r.keys) {
 			keys = append(keys, &pem.Block{Type: b.Type, Bytes: b.Bytes})
 		}
-		return r.writeKeys(keys)
+		return r.change(nil, keys)
 	}
 	cross := r.cross()
 	if cross == nil {
-		return fmt.Errorf("%s: the new authority has no signature of the old one", r.file(".crt"))
+		return fmt.Errorf("%s: the new authority has no signature of the old one", r.name+".crt")
 	}
 	var self *x509.Certificate
 	for _, c := range r.authority.certs {
@@ -222,9 +288,9 @@ func (r *Rotation) Use() error {
 		}
 	}
 	if self == nil {
-		return fmt.Errorf("%s: the new authority isn't in it", r.file(".crt"))
+		return fmt.Errorf("%s: the new authority isn't in it", r.name+".crt")
 	}
-	return r.writeCerts(self.Raw, cross.Raw, r.authority.cert.Raw)
+	return r.change(encode(self.Raw, cross.Raw, r.authority.cert.Raw), r.keys)
 }
 
 // Finish forgets the old authority, and keys that are left of a step that was interrupted.
@@ -233,7 +299,7 @@ func (r *Rotation) Finish() error {
 	case r.Phase == Trusted:
 		return errors.New("the new one doesn't sign yet: use it first")
 	case r.authority == nil:
-		return r.writeKeys(r.keys[:1])
+		return r.change(nil, r.keys[:1])
 	}
 	kept := [][]byte{r.authority.cert.Raw}
 	// Clients that know the old authority of servers only still believe them, until each
@@ -241,26 +307,29 @@ func (r *Rotation) Finish() error {
 	if cross := r.cross(); cross != nil && r.name == ServersName {
 		kept = append(kept, cross.Raw)
 	}
-	if err := r.writeCerts(kept...); err != nil {
-		return err
-	}
-	return r.writeKeys(slices.DeleteFunc(slices.Clone(r.keys), func(b *pem.Block) bool { return !r.signs(b) }))
+	return r.change(encode(kept...), r.signing())
 }
 
-func (r *Rotation) writeCerts(certs ...[]byte) error {
+// encode is PEM of certificates.
+func encode(certs ...[]byte) []byte {
 	var data []byte
 	for _, der := range certs {
 		data = append(data, pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: der})...)
 	}
-	return WriteFile(r.file(".crt"), data, 0o644)
+	return data
 }
 
-func (r *Rotation) writeKeys(keys []*pem.Block) error {
+// change replaces certificates, if there are any, and keys.
+func (r *Rotation) change(certs []byte, keys []*pem.Block) error {
+	if certs != nil {
+		r.files[r.name+".crt"] = certs
+	}
 	var data []byte
 	for _, b := range keys {
 		data = append(data, pem.EncodeToMemory(b)...)
 	}
-	return WriteFile(r.file(".key"), data, 0o600)
+	r.files[r.name+".key"] = data
+	return r.parse()
 }
 
 // successor is a new authority of the same kind.

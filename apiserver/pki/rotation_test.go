@@ -2,6 +2,7 @@ package pki
 
 import (
 	"crypto/x509"
+	"errors"
 	"os"
 	"path/filepath"
 	"slices"
@@ -34,7 +35,7 @@ func step(t *testing.T, dir, name string, do func(*Rotation) error, want Phase, 
 	for range 2 {
 		r, err := OpenRotation(dir, name)
 		if err == nil {
-			err = do(r)
+			err = errors.Join(do(r), r.Write(dir))
 		}
 		if err != nil {
 			t.Fatal(err)
@@ -129,7 +130,7 @@ func TestReplaceInterrupted(t *testing.T) {
 		}
 		r, err := OpenRotation(dir, ClientsName)
 		if err == nil {
-			err = s.do(r)
+			err = errors.Join(s.do(r), r.Write(dir))
 		}
 		if err != nil {
 			t.Fatal(err)
@@ -167,5 +168,47 @@ func TestReplaceAccountKeys(t *testing.T) {
 	step(t, dir, AccountKeys, (*Rotation).Finish, Steady, 1)
 	if keys, err := TokenKeys(dir); err != nil || len(keys) != 1 || keys[0].Equal(old[0]) {
 		t.Errorf("the old key must be forgotten: %v", err)
+	}
+}
+
+// TestPrecedes: a server takes over the next step of the replacement that it is in, and
+// neither an earlier one, as of a store that was restored, nor one of another.
+func TestPrecedes(t *testing.T) {
+	for _, name := range Rotated {
+		dir := t.TempDir()
+		if _, err := OpenAll(dir); err != nil {
+			t.Fatal(err)
+		}
+		if _, err := TokenKeys(dir); err != nil {
+			t.Fatal(err)
+		}
+		open := func() *Rotation {
+			r, err := OpenRotation(dir, name)
+			if err != nil {
+				t.Fatal(err)
+			}
+			return r
+		}
+		states, other := []*Rotation{open()}, open()
+		if err := other.Trust(); err != nil {
+			t.Fatal(err)
+		}
+		for _, do := range []func(*Rotation) error{(*Rotation).Trust, (*Rotation).Use, (*Rotation).Finish} {
+			r := open()
+			if err := errors.Join(do(r), r.Write(dir)); err != nil {
+				t.Fatal(err)
+			}
+			states = append(states, r)
+		}
+		for i, from := range states {
+			for j, to := range states {
+				if got := from.Precedes(to); got != (j == i+1) {
+					t.Errorf("%s: step %d precedes step %d: %v", name, i, j, got)
+				}
+			}
+			if got := from.Precedes(other); got != (i < 2) {
+				t.Errorf("%s: step %d precedes another beginning: %v", name, i, got)
+			}
+		}
 	}
 }

@@ -12,6 +12,8 @@ import (
 	"strings"
 	"text/template"
 	"time"
+
+	"github.com/fairway-net/fairway/internal/keptfile"
 )
 
 // Template is a file that is written from a template at each state, and a
@@ -89,17 +91,13 @@ func (t *Template) replace(ctx context.Context, text []byte) error {
 	if info, err := os.Stat(t.Out); err == nil {
 		mode = info.Mode().Perm()
 	}
-	next := filepath.Join(filepath.Dir(t.Out), "."+filepath.Base(t.Out)+".next")
-	if err := os.WriteFile(next, text, mode); err != nil {
-		return fmt.Errorf("write %s: %w", t.Out, err)
-	}
-	if t.Check != "" {
-		if _, err := run(ctx, t.Timeout, strings.ReplaceAll(t.Check, "{}", next), nil, nil); err != nil {
-			return errors.Join(fmt.Errorf("check command: the file stays as it was: %w", err), os.Remove(next))
+	return keptfile.WriteChecked(t.Out, text, mode, func(next string) error {
+		if t.Check == "" {
+			return nil
 		}
-	}
-	if err := os.Rename(next, t.Out); err != nil {
-		return fmt.Errorf("write %s: %w", t.Out, err)
-	}
-	return nil
+		if _, err := run(ctx, t.Timeout, strings.ReplaceAll(t.Check, "{}", next), nil, nil); err != nil {
+			return fmt.Errorf("check command: the file stays as it was: %w", err)
+		}
+		return nil
+	})
 }

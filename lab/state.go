@@ -12,6 +12,7 @@ import (
 	"syscall"
 	"time"
 
+	"github.com/fairway-net/fairway/internal/keptfile"
 	"github.com/fairway-net/fairway/lab/topology"
 )
 
@@ -106,13 +107,7 @@ func (s State) save() error {
 		return fmt.Errorf("encode state: %w", err)
 	}
 	path := filepath.Join(Dir(s.Config.Name), "state.json")
-	if err := os.WriteFile(path+".new", append(data, '\n'), 0o644); err != nil {
-		return fmt.Errorf("write state: %w", err)
-	}
-	if err := os.Rename(path+".new", path); err != nil {
-		return fmt.Errorf("write state: %w", err)
-	}
-	return nil
+	return keptfile.Write(path, append(data, '\n'), 0o644)
 }
 
 // Load reads a lab's state. A lab that isn't there is fs.ErrNotExist.

@@ -18,8 +18,8 @@ import (
 	"k8s.io/client-go/tools/clientcmd"
 	clientcmdapi "k8s.io/client-go/tools/clientcmd/api"
 
-	"github.com/fairway-net/fairway/apiserver/pki"
 	"github.com/fairway-net/fairway/ingress/gateway"
+	"github.com/fairway-net/fairway/internal/keptfile"
 	"github.com/fairway-net/fairway/internal/machineuser"
 	"github.com/fairway-net/fairway/kube/balance"
 )
@@ -171,19 +171,11 @@ func (a *gatewayAccount) ownDirectory() error {
 
 // write replaces a file that only the user reads.
 func (a *gatewayAccount) write(name string, text []byte) error {
-	fresh := filepath.Join(a.path, name+".new")
-	if err := pki.WriteFile(fresh, text, 0o400); err != nil {
-		return err
-	}
+	owner := -1
 	if a.user != nil {
-		if err := os.Chown(fresh, gatewayUser, gatewayUser); err != nil {
-			return fmt.Errorf("write the Gateways' credential: %w", err)
-		}
+		owner = gatewayUser
 	}
-	if err := os.Rename(fresh, filepath.Join(a.path, name)); err != nil {
-		return fmt.Errorf("write the Gateways' credential: %w", err)
-	}
-	return nil
+	return keptfile.WriteFor(filepath.Join(a.path, name), text, 0o400, owner, owner)
 }
 
 // try becomes the user, in a thread that ends with it, and does what a process of a

@@ -1,7 +1,6 @@
 package link
 
 import (
-	"cmp"
 	"errors"
 	"fmt"
 	"io/fs"
@@ -11,6 +10,8 @@ import (
 	"strings"
 	"sync"
 	"time"
+
+	"github.com/fairway-net/fairway/internal/keptfile"
 )
 
 // Incarnations numbers the processes that speak for a node. A number is higher than all before
@@ -59,16 +60,5 @@ func (i *Incarnations) keep() error {
 	if err := os.MkdirAll(filepath.Dir(i.file), 0o755); err != nil {
 		return err
 	}
-	next, err := os.CreateTemp(filepath.Dir(i.file), filepath.Base(i.file))
-	if err != nil {
-		return err
-	}
-	_, err = next.WriteString(strconv.FormatUint(i.last, 10) + "\n")
-	if err = cmp.Or(err, next.Sync(), next.Close()); err == nil {
-		err = os.Rename(next.Name(), i.file)
-	}
-	if err != nil {
-		err = errors.Join(err, os.Remove(next.Name()))
-	}
-	return err
+	return keptfile.Write(i.file, []byte(strconv.FormatUint(i.last, 10)+"\n"), 0o600)
 }

@@ -14,6 +14,7 @@ import (
 
 	"github.com/fairway-net/fairway/config"
 	"github.com/fairway-net/fairway/deploy/install"
+	"github.com/fairway-net/fairway/internal/keptfile"
 )
 
 // AgentUnit is the systemd unit of a joined machine.
@@ -55,8 +56,8 @@ func installAgentUnit(cmd *cobra.Command, dir string) error {
 	if err != nil {
 		return fmt.Errorf("find own executable: %w", err)
 	}
-	if err := os.WriteFile(AgentUnitFile, []byte(agentUnitText(executable, dir, cmd.Flags())), 0o644); err != nil {
-		return fmt.Errorf("write unit: %w", err)
+	if err := keptfile.Write(AgentUnitFile, []byte(agentUnitText(executable, dir, cmd.Flags())), 0o644); err != nil {
+		return err
 	}
 	if err := install.Systemctl("daemon-reload"); err != nil {
 		return err

@@ -23,6 +23,7 @@ import (
 	"github.com/fairway-net/fairway/diagnose/collect"
 	"github.com/fairway-net/fairway/endpoint/check"
 	"github.com/fairway-net/fairway/endpoint/publish"
+	"github.com/fairway-net/fairway/internal/keptfile"
 	"github.com/fairway-net/fairway/kube"
 	"github.com/fairway-net/fairway/kube/balance"
 	"github.com/fairway-net/fairway/kube/credentials"
@@ -112,13 +113,8 @@ func (j *publishJob) write(ctx context.Context) error {
 		return fmt.Errorf("make folder: %w", err)
 	}
 	path := j.path(fmt.Sprintf("%s-%d", strings.ToLower(string(entry.Protocol)), entry.Port))
-	// No reader sees half a file.
-	hidden := filepath.Join(j.folder, "."+filepath.Base(path))
-	if err := os.WriteFile(hidden, data, 0o644); err != nil {
-		return fmt.Errorf("write file: %w", err)
-	}
-	if err := os.Rename(hidden, path); err != nil {
-		return fmt.Errorf("write file: %w", err)
+	if err := keptfile.Write(path, data, 0o644); err != nil {
+		return err
 	}
 	fmt.Fprintf(j.out, "written: %s\n", path)
 	return j.follow(ctx, fmt.Sprintf("port %d", entry.Port), func(slices []discoveryv1.EndpointSlice) string {

@@ -15,6 +15,7 @@ import (
 	"sigs.k8s.io/yaml"
 
 	"github.com/fairway-net/fairway/agent"
+	"github.com/fairway-net/fairway/internal/keptfile"
 )
 
 // Source is where an agent's configuration comes from: flags, and a file if one
@@ -168,10 +169,7 @@ func (f *Flags) Write(base agent.Config, nodeName string) error {
 	if err != nil {
 		return fmt.Errorf("write configuration: %w", err)
 	}
-	if err := os.WriteFile(f.WriteTo, data, 0o644); err != nil {
-		return fmt.Errorf("write configuration: %w", err)
-	}
-	return nil
+	return keptfile.Write(f.WriteTo, data, 0o644)
 }
 
 // own sets fields of c to what Fairway's flags of the same names say.

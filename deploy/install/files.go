@@ -11,6 +11,8 @@ import (
 	"os"
 	"path/filepath"
 	"slices"
+
+	"github.com/fairway-net/fairway/internal/keptfile"
 )
 
 // record is what was made, by path without the root: the hash of a file's
@@ -57,7 +59,7 @@ func (r *record) save() error {
 	if err != nil {
 		return fmt.Errorf("write down what was installed: %w", err)
 	}
-	return replace(r.at(recordFile), append(text, '\n'), 0o644)
+	return keptfile.Write(r.at(recordFile), append(text, '\n'), 0o644)
 }
 
 // folder makes a folder and those above it, and notes which weren't there.
@@ -90,7 +92,7 @@ func (r *record) write(path string, content []byte, mode fs.FileMode) error {
 	if err := r.folder(filepath.Dir(path)); err != nil {
 		return err
 	}
-	if err := replace(r.at(path), content, mode); err != nil {
+	if err := keptfile.Write(r.at(path), content, mode); err != nil {
 		return err
 	}
 	r.Files[path] = hash(content)
@@ -166,15 +168,4 @@ func (r *record) remove(path, made string, everything bool, out io.Writer) error
 func hash(content []byte) string {
 	sum := sha256.Sum256(content)
 	return hex.EncodeToString(sum[:])
-}
-
-// replace writes a file beside its place, and puts it there whole.
-func replace(path string, content []byte, mode fs.FileMode) error {
-	if err := os.WriteFile(path+".new", content, mode); err != nil {
-		return fmt.Errorf("write file: %w", err)
-	}
-	if err := os.Rename(path+".new", path); err != nil {
-		return fmt.Errorf("put file in place: %w", err)
-	}
-	return nil
 }

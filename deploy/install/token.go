@@ -9,6 +9,8 @@ import (
 	"slices"
 	"strings"
 	"time"
+
+	"github.com/fairway-net/fairway/internal/keptfile"
 )
 
 // The token of a server that joins is given to its unit as a credential of systemd, by
@@ -59,10 +61,10 @@ func (o *Options) lendToken() (remove func() error, err error) {
 			return remove, fmt.Errorf("make folder: %w", err)
 		}
 	}
-	if err := replace(token, []byte(o.Token+"\n"), 0o600); err != nil {
+	if err := keptfile.Write(token, []byte(o.Token+"\n"), 0o600); err != nil {
 		return remove, err
 	}
-	return remove, replace(dropIn, []byte("[Service]\nLoadCredential="+credentialName+":"+tokenFile+"\n"), 0o644)
+	return remove, keptfile.Write(dropIn, []byte("[Service]\nLoadCredential="+credentialName+":"+tokenFile+"\n"), 0o644)
 }
 
 // waitJoined waits until the server is one of the cluster's.

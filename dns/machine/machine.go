@@ -14,6 +14,8 @@ import (
 	"slices"
 	"strings"
 	"syscall"
+
+	"github.com/fairway-net/fairway/internal/keptfile"
 )
 
 // Settings are what programs of the machine are to use.
@@ -114,8 +116,8 @@ func (m *Machine) installResolved(s Settings, state *before) (string, error) {
 	if err := os.MkdirAll(filepath.Dir(m.path(dropIn)), 0o755); err != nil {
 		return "", fmt.Errorf("make folder: %w", err)
 	}
-	if err := os.WriteFile(m.path(dropIn), []byte(text), 0o644); err != nil {
-		return "", fmt.Errorf("write %s: %w", dropIn, err)
+	if err := keptfile.Write(m.path(dropIn), []byte(text), 0o644); err != nil {
+		return "", err
 	}
 	if err := m.Systemctl("restart", "systemd-resolved.service"); err != nil {
 		return "", err
@@ -241,23 +243,18 @@ func (m *Machine) uninstallFile(state *before) (string, error) {
 // put replaces the file in one step; where it is a mount, as in containers, in place.
 func (m *Machine) put(data []byte, mode fs.FileMode) error {
 	path := m.path(resolvConf)
-	next := path + ".fairway"
-	if err := os.WriteFile(next, data, mode); err != nil {
-		return fmt.Errorf("write %s: %w", resolvConf, err)
-	}
-	err := errors.Join(os.Chmod(next, mode), os.Rename(next, path))
+	err := keptfile.Write(path, data, mode)
 	if errors.Is(err, syscall.EBUSY) {
-		err = errors.Join(os.WriteFile(path, data, mode), os.Remove(next))
+		if err = os.WriteFile(path, data, mode); err != nil {
+			return fmt.Errorf("write %s: %w", resolvConf, err)
+		}
 	}
-	if err != nil {
-		return fmt.Errorf("write %s: %w", resolvConf, err)
-	}
-	return nil
+	return err
 }
 
 // state is what there was before an install; nil if nothing is installed.
 func (m *Machine) state() (*before, error) {
-	data, err := os.ReadFile(m.path(stateFile))
+	data, err := keptfile.Load(m.path(stateFile))
 	if errors.Is(err, fs.ErrNotExist) {
 		return nil, nil
 	}
@@ -279,8 +276,5 @@ func (m *Machine) save(b *before) error {
 	if err := os.MkdirAll(filepath.Dir(m.path(stateFile)), 0o755); err != nil {
 		return fmt.Errorf("keep what there was: %w", err)
 	}
-	if err := os.WriteFile(m.path(stateFile), data, 0o600); err != nil {
-		return fmt.Errorf("keep what there was: %w", err)
-	}
-	return nil
+	return keptfile.Save(m.path(stateFile), data, 0o600)
 }

@@ -8,6 +8,7 @@ package keptfile
 
 import (
 	"bytes"
+	"cmp"
 	"crypto/sha256"
 	"encoding/hex"
 	"errors"
@@ -21,13 +22,37 @@ import (
 // sees half of it, a secret is never readable for others, and after a power cut the
 // file is the old one or the new one.
 func Write(name string, data []byte, mode os.FileMode) error {
+	return write(name, data, func(next *os.File) error { return next.Chmod(mode) })
+}
+
+// WriteChecked is Write for a file that something has to accept first: check is given the
+// name of a file beside it with the content. The file stays as it was after an error.
+func WriteChecked(name string, data []byte, mode os.FileMode, check func(next string) error) error {
+	return write(name, data, func(next *os.File) error {
+		return cmp.Or(next.Chmod(mode), check(next.Name()))
+	})
+}
+
+// WriteFor is Write for a file that is another user's and group's from the start; -1
+// leaves either as it is.
+func WriteFor(name string, data []byte, mode os.FileMode, uid, gid int) error {
+	return write(name, data, func(next *os.File) error {
+		return errors.Join(next.Chmod(mode), next.Chown(uid, gid))
+	})
+}
+
+// write replaces a file by one that is prepared after it was written.
+func write(name string, data []byte, prepare func(next *os.File) error) error {
 	dir := filepath.Dir(name)
 	tmp, err := os.CreateTemp(dir, ".tmp-*")
 	if err != nil {
 		return fmt.Errorf("write %s: %w", name, err)
 	}
 	_, err = tmp.Write(data)
-	err = errors.Join(err, tmp.Chmod(mode), tmp.Sync(), tmp.Close())
+	if err == nil {
+		err = prepare(tmp)
+	}
+	err = errors.Join(err, tmp.Sync(), tmp.Close())
 	if err == nil {
 		err = os.Rename(tmp.Name(), name)
 	}

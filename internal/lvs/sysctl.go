@@ -10,6 +10,7 @@ import (
 	"path/filepath"
 	"strings"
 
+	"github.com/fairway-net/fairway/internal/keptfile"
 	"github.com/fairway-net/fairway/internal/kernel"
 )
 
@@ -155,7 +156,7 @@ func (k *SettingsKeeper) Restore() error {
 
 func (k *SettingsKeeper) load() (*kept, error) {
 	old := &kept{Sysctls: map[string]change{}}
-	content, err := os.ReadFile(k.file)
+	content, err := keptfile.Load(k.file)
 	if errors.Is(err, fs.ErrNotExist) {
 		return old, nil
 	}
@@ -198,10 +199,7 @@ func (k *SettingsKeeper) remember(edit func(*kept) error) error {
 	if err := os.MkdirAll(filepath.Dir(k.file), 0o755); err != nil {
 		return fmt.Errorf("remember former settings: %w", err)
 	}
-	if err := os.WriteFile(k.file+".new", append(content, '\n'), 0o600); err != nil {
-		return fmt.Errorf("remember former settings: %w", err)
-	}
-	if err := os.Rename(k.file+".new", k.file); err != nil {
+	if err := keptfile.Save(k.file, content, 0o600); err != nil {
 		return fmt.Errorf("remember former settings: %w", err)
 	}
 	return nil

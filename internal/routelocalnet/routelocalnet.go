@@ -18,6 +18,8 @@ import (
 	"strings"
 
 	"golang.org/x/sys/unix"
+
+	"github.com/fairway-net/fairway/internal/keptfile"
 )
 
 // Path is where the setting is.
@@ -111,7 +113,7 @@ func (k *Keeper) release(r *record) error {
 
 // load gives what is kept; nil if nothing is.
 func (k *Keeper) load() (*record, error) {
-	content, err := os.ReadFile(k.file)
+	content, err := keptfile.Load(k.file)
 	if errors.Is(err, fs.ErrNotExist) {
 		return nil, nil
 	}
@@ -133,10 +135,7 @@ func (k *Keeper) save(r *record) error {
 	if err := os.MkdirAll(filepath.Dir(k.file), 0o755); err != nil {
 		return err
 	}
-	if err := os.WriteFile(k.file+".new", append(content, '\n'), 0o600); err != nil {
-		return err
-	}
-	return os.Rename(k.file+".new", k.file)
+	return keptfile.Save(k.file, content, 0o600)
 }
 
 func set(value string) error { return os.WriteFile(Path, []byte(value+"\n"), 0) }

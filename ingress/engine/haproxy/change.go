@@ -1,7 +1,6 @@
 package haproxy
 
 import (
-	"fmt"
 	"maps"
 	"os"
 	"path/filepath"
@@ -10,6 +9,7 @@ import (
 	"time"
 
 	"github.com/fairway-net/fairway/ingress/model"
+	"github.com/fairway-net/fairway/internal/keptfile"
 )
 
 // leaving are servers that get no requests any more and are deleted once they have
@@ -145,8 +145,8 @@ func (e *Engine) changeCertificates(next *plan) error {
 			continue
 		}
 		path := filepath.Join(e.process.folder, file)
-		if err := os.WriteFile(path, []byte(text), 0o600); err != nil {
-			return fmt.Errorf("write files for haproxy: %w", err)
+		if err := keptfile.Write(path, []byte(text), 0o600); err != nil {
+			return err
 		}
 		if err := c.do("set ssl cert "+path+" <<\n"+text, "Transaction created", "Transaction updated"); err != nil {
 			return err

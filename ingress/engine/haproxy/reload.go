@@ -13,6 +13,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/fairway-net/fairway/ingress/model"
+	"github.com/fairway-net/fairway/internal/keptfile"
 )
 
 //go:embed fairway.lua
@@ -222,11 +223,8 @@ func (e *Engine) writePrograms(programs map[string]string) error {
 		if _, err := os.Stat(path); err == nil {
 			continue
 		}
-		if err := os.WriteFile(path+".new", []byte(text), 0o600); err != nil {
-			return fmt.Errorf("write files for haproxy: %w", err)
-		}
-		if err := os.Rename(path+".new", path); err != nil {
-			return fmt.Errorf("write files for haproxy: %w", err)
+		if err := keptfile.Write(path, []byte(text), 0o600); err != nil {
+			return err
 		}
 	}
 	if len(e.options.Trusted) == 0 {
@@ -236,8 +234,5 @@ func (e *Engine) writePrograms(programs map[string]string) error {
 	w.WriteString("return {")
 	hexRanges(w, e.options.Trusted)
 	w.WriteString("}\n")
-	if err := os.WriteFile(filepath.Join(folder, "trusted"), []byte(w.String()), 0o600); err != nil {
-		return fmt.Errorf("write files for haproxy: %w", err)
-	}
-	return nil
+	return keptfile.Write(filepath.Join(folder, "trusted"), []byte(w.String()), 0o600)
 }

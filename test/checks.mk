@@ -104,6 +104,10 @@ check/kernels: ## cases in nftables, iptables and ebpf mode on the kernels of De
 	./hack/install-deps.sh test
 	$(call TAGGED,kernels) -timeout 180m -run '^TestKernels$$/$(KERNEL)' ./test/conformance/planes
 
+check/sites: ## cases in every mode where nodes are wired as real ones are: bridges, a bond, VLANs, tunnels, somebody else's programs. What this kernel lacks, and ipvs mode, is in the virtual machine: the better part of an hour; SITE=bond for one, MODE=ebpf for one
+	./hack/install-deps.sh test
+	$(call TAGGED,sites) -timeout 180m -run '^TestSites$$/$(or $(SITE),.)/$(or $(MODE),.)' ./test/conformance/planes
+
 check/ipvs: ## every mode changed for ipvs and back, in the virtual machine: a quarter of an hour
 	./hack/install-deps.sh test
 	$(call TAGGED,ipvs) -timeout 60m -run '^TestSwitch$$/^tour-ipvs$$' ./test/conformance/planes

@@ -45,6 +45,8 @@ func (p *Plane) apply(ctx context.Context, want *model.Table, verify bool) error
 		return err
 	}
 	p.inForce.Store(want)
+	p.deadline.forgetEarlier()
+	p.saveDeadlines()
 	p.reapSoon()
 	if err := p.sweeper.Run(ctx, sweep); err != nil {
 		p.state = nil

@@ -5,6 +5,8 @@ import (
 	"fmt"
 	"math/rand/v2"
 	"net/netip"
+	"os"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -176,6 +178,58 @@ func TestOrphansStayUntilTheirConnectionsEnd(t *testing.T) {
 		f.connections[netip.MustParseAddrPort("10.244.0.2:80")] = 0
 		p.reap(time.Now())
 		expect("without connections", -1, -1, -1)
+	})
+}
+
+// TestDeadlineOutlivesProcess: an orphan's deadline is the one that an earlier process has
+// set, unless its backend has been back since.
+func TestDeadlineOutlivesProcess(t *testing.T) {
+	inNamespace(t, func(t *testing.T) {
+		f, dir := newFakeIPVS(), t.TempDir()
+		at := netip.MustParseAddrPort("10.244.0.2:80")
+		f.connections[at] = 1
+		id := lvs.KeyServer(key("10.96.0.10:80", model.TCP))
+		table := func(from *model.Table, wait time.Duration, backends ...string) *model.Table {
+			b := edit(t, from)
+			b.edit.SetSettings(settings())
+			b.frontend("10.96.0.10:80", model.ClusterIP, b.pool(model.Pool{ID: model.PoolID{Name: "a/late:p"}, Orphans: model.OrphansDeadline, OrphanDeadline: wait}, backends...), false)
+			return b.table()
+		}
+		there := func() bool { return f.servers[id].destinations[at] != nil }
+		first := planeIn(t, f, dir)
+		both := table(model.NewTable(), time.Hour, "10.244.0.2:80", "10.244.0.3:80")
+		apply(t, first, both, false)
+		apply(t, first, table(both, time.Hour, "10.244.0.3:80"), false)
+		if err := first.Close(); err != nil {
+			t.Fatal(err)
+		}
+		first.reap(time.Now()) // which may still be under way
+
+		second := planeIn(t, f, dir)
+		apply(t, second, table(model.NewTable(), 3*time.Hour, "10.244.0.3:80"), false)
+		second.reap(time.Now().Add(30 * time.Minute))
+		if !there() {
+			t.Fatal("ended before its deadline")
+		}
+		second.reap(time.Now().Add(90 * time.Minute))
+		if there() {
+			t.Error("its deadline has passed, though not that of a time which began anew")
+		}
+
+		// Back and gone again, the time begins anew.
+		apply(t, second, table(second.state.table, time.Hour, "10.244.0.2:80", "10.244.0.3:80"), false)
+		apply(t, second, table(second.state.table, time.Hour, "10.244.0.3:80"), false)
+		third := planeIn(t, f, dir)
+		apply(t, third, table(model.NewTable(), 3*time.Hour, "10.244.0.2:80", "10.244.0.3:80"), false)
+		apply(t, third, table(third.state.table, 3*time.Hour, "10.244.0.3:80"), false)
+		third.reap(time.Now().Add(90 * time.Minute))
+		if !there() {
+			t.Error("ended by a deadline from before its backend was back")
+		}
+		third.reap(time.Now().Add(4 * time.Hour))
+		if left, err := os.ReadDir(dir); err != nil || slices.ContainsFunc(left, func(e os.DirEntry) bool { return strings.Contains(e.Name(), "deadlines") }) {
+			t.Errorf("without orphans there are %v, %v", left, err)
+		}
 	})
 }
 

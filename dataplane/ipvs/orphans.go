@@ -46,7 +46,12 @@ func (p *Plane) release(id lvs.ServerID, pool *model.Pool, d lvs.Destination) er
 	}
 	if since, already := p.orphans[id][d.Addr]; already {
 		deadline = since
-	} else if d.Weight != 0 {
+	} else if d.Weight == 0 {
+		// An earlier process has let go of it.
+		if since := p.deadline.take(id, d.Addr); !since.IsZero() && (pool == nil || !deadline.IsZero()) {
+			deadline = since
+		}
+	} else {
 		if err := p.putDestination(id, lvs.Destination{Addr: d.Addr, Weight: 0}, true); err != nil {
 			return err
 		}
@@ -83,8 +88,17 @@ func (p *Plane) reap(now time.Time) bool {
 			slog.Warn("ipvs: reap destinations", "error", err)
 		}
 	}
+	p.saveDeadlines()
 	p.reaping = len(p.orphans) > 0
 	return p.reaping
+}
+
+// saveDeadlines keeps the orphans' deadlines for the next process. Without it they begin
+// anew there, which is no reason to stop serving.
+func (p *Plane) saveDeadlines() {
+	if err := p.deadline.save(p.orphans); err != nil {
+		slog.Warn("ipvs: deadlines are lost when the agent restarts", "error", err)
+	}
 }
 
 func (p *Plane) reapServer(id lvs.ServerID, now time.Time) error {

@@ -33,6 +33,7 @@ type Plane struct {
 	state    *state     // what the kernel holds; nil if that isn't known
 	services map[lvs.ServerID]lvs.Service
 	orphans  orphans
+	deadline *deadlines
 	reaping  bool
 	alone    bool // the other variant of iptables holds nothing of this mode
 	// background starts what goes on beside the methods; tests don't.
@@ -80,6 +81,7 @@ func newPlane(options kernel.Options, b lvs.Balancer) (*Plane, error) {
 		choose:   newChooser(options),
 		settings: lvs.NewSettingsKeeper(options, b),
 		services: map[lvs.ServerID]lvs.Service{}, orphans: orphans{},
+		deadline:   openDeadlines(options.StateDir),
 		background: func(work func()) { go work() },
 		open:       lvs.Open,
 	}, nil
@@ -126,7 +128,7 @@ func (p *Plane) Prepare(_ context.Context, what kernel.Preparation) error {
 func (p *Plane) Close() error {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	p.orphans = orphans{} // which whoever comes next finds
+	p.orphans, p.deadline.closed = orphans{}, true // which whoever comes next finds
 	if closer, ok := p.balancer.(interface{ Close() }); ok {
 		closer.Close()
 	}

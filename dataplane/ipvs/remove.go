@@ -34,6 +34,7 @@ func (p *Plane) Remove(ctx context.Context, _ kernel.Removal) error {
 		try(p.sets.Destroy(name))
 	}
 	try(p.settings.Restore())
+	try(p.deadline.remove())
 	return errors.Join(problems...)
 }
 

@@ -59,9 +59,16 @@ var (
 	dport    = payload("th dport", expr.PayloadBaseTransportHeader, 2, 2)
 	ctDport  = ctOriginal("proto-dst", unix.NFT_CT_PROTO_DST, 1)
 	iifname  = metaValue("iifname", expr.MetaKeyIIFNAME)
+	// fibSource is the type of the source by the routes: whether it is an address of the node.
+	fibSource = value{"fib saddr type", 1, func(word int) []nlmsg.Builder {
+		return expressions(&expr.Fib{Register: register(word), ResultADDRTYPE: true, FlagSADDR: true})
+	}}
 
 	// fromThisNode is true for packets that came in through no interface.
 	fromThisNode = compare(metaValue("iif", expr.MetaKeyIIF), expr.CmpOpEq, native(0), "0")
+	// sentHere is for packets on their way out. Some that came in have no interface there,
+	// too: those from port to port of a bridge (br_netfilter).
+	sentHere     = all(fromThisNode, compare(fibSource, expr.CmpOpEq, native(unix.RTN_LOCAL), "local"))
 	fromPodIface = in(iifname, podInterfaces)
 	notFromLo    = compare(iifname, expr.CmpOpNeq, padName("lo"), `!= "lo"`)
 	notToLo      = compare(metaValue("oifname", expr.MetaKeyOIFNAME), expr.CmpOpNeq, padName("lo"), `!= "lo"`)

@@ -71,7 +71,7 @@ func wayOut(name string, masqueradeRules []rule, keep part) []chain {
 		n := native(lead.way)
 		leads = append(leads, newRule(compare(priority, expr.CmpOpEq, n, formatClass(n)), goTo(lead.to)))
 	}
-	unlessPod := []rule{newRule(noPriority), newRule(fromThisNode, goTo(masqueraded))}
+	unlessPod := []rule{newRule(noPriority), newRule(sentHere, goTo(masqueraded))}
 	for _, f := range families {
 		unlessPod = append(unlessPod, newRule(f.only(), in(f.saddr, f.pods), keep))
 	}
@@ -98,7 +98,7 @@ func recallChains() []chain {
 				return newRule(append(parts, setPriority(mapped(f.original(), f.from[o])), back)...)
 			}
 			out = append(out, chain{name: name, rules: []rule{
-				recalled(model.FromNode, fromThisNode), recalled(model.FromPod, in(f.saddr, f.pods)),
+				recalled(model.FromNode, sentHere), recalled(model.FromPod, in(f.saddr, f.pods)),
 				recalled(model.FromPod, fromPodIface), recalled(model.FromOutside),
 			}})
 			recall = append(recall, newRule(f.only(), onlyProtocol(p), goTo(name)))

@@ -40,6 +40,12 @@ func newRule(parts ...part) rule {
 	return r
 }
 
+// all is true if each of the parts is.
+func all(parts ...part) part {
+	r := newRule(parts...)
+	return part{r.text, r.exprs}
+}
+
 // register is the number of the register that begins at this 32-bit word, in
 // the form in which the kernel reports it.
 func register(word int) uint32 {

@@ -44,6 +44,7 @@ const (
 	NotAnnounced           Code = "FW131"
 	UnservedClass          Code = "FW132"
 	UnusedPool             Code = "FW133"
+	UplinkBridged          Code = "FW134"
 )
 
 // Cause is an entry of the catalogue.
@@ -90,6 +91,7 @@ func Catalogue() []Cause {
 		{NotAnnounced, "no node announces the load balancer's address", "The Service has an address from a pool, and no node answers for it on a link or tells routers of it: clients outside get no answer. Nodes announce what an L2Advertisement or BGPAdvertisement of the pool says, if their agents run with --announce.", "Make an L2Advertisement or BGPAdvertisement in the pool's namespace that selects the pool, and run agents with --announce: fairway announce status."},
 		{UnservedClass, "nobody serves the class", "An Ingress or a Gateway names no class, or one that nobody here serves: nothing listens for it.", "Name a class that is there: kubectl get ingressclasses,gatewayclasses. For Ingresses without a class, mark one with ingressclass.kubernetes.io/is-default-class."},
 		{UnusedPool, "the pool is in another namespace", "IPAddressPools and advertisements count in one namespace only, metallb-system unless agents and controller are told another. This one has no effect.", "Make it in that namespace: kubectl apply -n metallb-system."},
+		{UplinkBridged, "the uplink is a bridge that drops what goes on to other nodes", "The node's uplink is a port of a bridge, and net.bridge.bridge-nf-call-iptables is 1. In nftables, iptables and ipvs mode (as with kube-proxy) the kernel's bridge takes a packet that is translated to another machine for a frame from port to port, and sends none back to the port that it came from: clients outside reach no endpoint of another node. ebpf and userspace mode aren't concerned.", "Have netfilter see the pods' bridge alone, if there is one: ip link set cni0 type bridge nf_call_iptables 1 nf_call_ip6tables 1; then sysctl -w net.bridge.bridge-nf-call-iptables=0 net.bridge.bridge-nf-call-ip6tables=0."},
 	}
 }
 

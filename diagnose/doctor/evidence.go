@@ -84,6 +84,9 @@ type Host struct {
 	// Full and Clashed are the packets that conntrack has dropped, since there is this network
 	// namespace: for want of room, and since another one had the same addresses and ports.
 	Full, Clashed uint64
+	// UplinkBridges are the bridges that default routes lead to, where netfilter sees the
+	// frames of all bridges.
+	UplinkBridges []string
 	// Unreadable says what couldn't be looked at, and why.
 	Unreadable []string
 }

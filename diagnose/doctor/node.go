@@ -8,7 +8,7 @@ import (
 	"strings"
 )
 
-// checkForwarding finds FW123 and FW124.
+// checkForwarding finds FW123, FW124 and FW134.
 func checkForwarding(_ context.Context, e *Evidence) []Finding {
 	var list []Finding
 	for _, n := range e.looked() {
@@ -24,6 +24,9 @@ func checkForwarding(_ context.Context, e *Evidence) []Finding {
 		}
 		if n.Host.Sysctls["net.bridge.bridge-nf-call-iptables"] == "0" {
 			list = append(list, Finding{Code: BridgeBypassesFirewall, Grade: Note, What: n.on("net.bridge.bridge-nf-call-iptables is 0; it matters if pods are on a bridge")})
+		}
+		for _, bridge := range n.Host.UplinkBridges {
+			list = append(list, Finding{Code: UplinkBridged, Grade: Note, What: n.on("net.bridge.bridge-nf-call-iptables is 1, and the uplink is the bridge " + bridge)})
 		}
 	}
 	return list

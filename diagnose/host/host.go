@@ -44,6 +44,11 @@ func Read(ctx context.Context) *doctor.Host {
 	} else if !errors.Is(err, os.ErrNotExist) { // the kernel may be without it
 		h.Unreadable = append(h.Unreadable, fmt.Sprintf("what conntrack dropped: %v", err))
 	}
+	if h.Sysctls["net.bridge.bridge-nf-call-iptables"] == "1" {
+		if h.UplinkBridges, err = uplinkBridges(); err != nil {
+			h.Unreadable = append(h.Unreadable, fmt.Sprintf("whether the uplink is a bridge: %v", err))
+		}
+	}
 	if err := readNFTables(h); err != nil {
 		h.Unreadable = append(h.Unreadable, fmt.Sprintf("nf_tables rules: %v (try as root)", err))
 	}

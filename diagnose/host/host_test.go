@@ -1,13 +1,17 @@
 package host
 
 import (
+	"os/exec"
 	"reflect"
+	"slices"
+	"strings"
 	"testing"
 
 	"github.com/google/nftables"
 	"github.com/google/nftables/expr"
 
 	"github.com/fairway-net/fairway/diagnose/doctor"
+	"github.com/fairway-net/fairway/internal/netns"
 )
 
 func TestLegacyChains(t *testing.T) {
@@ -61,5 +65,43 @@ func TestDropsNames(t *testing.T) {
 		if got := dropsNames(&nftables.Rule{Exprs: c.exprs}); got != c.want {
 			t.Errorf("rule %d: %v", i, got)
 		}
+	}
+}
+
+// TestUplinkBridges: a bridge that the default route leads to is found, and no other.
+func TestUplinkBridges(t *testing.T) {
+	ns, err := netns.Anonymous()
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer ns.Close()
+	bridges := func(commands ...string) (got []string) {
+		t.Helper()
+		for _, c := range commands {
+			var out strings.Builder
+			cmd := exec.Command("ip", strings.Fields(c)...)
+			cmd.Stdout, cmd.Stderr = &out, &out
+			if err := ns.Start(cmd); err != nil {
+				t.Fatal(err)
+			}
+			if err := cmd.Wait(); err != nil {
+				t.Fatalf("ip %s: %v: %s", c, err, out.String())
+			}
+		}
+		err := ns.Do(func() (err error) {
+			got, err = uplinkBridges()
+			return err
+		})
+		if err != nil {
+			t.Fatal(err)
+		}
+		return got
+	}
+	if got := bridges("link add br0 type bridge", "link add cni0 type bridge",
+		"addr add 192.0.2.1/24 dev br0", "addr add 198.51.100.1/24 dev cni0", "link set br0 up", "link set cni0 up"); got != nil {
+		t.Errorf("without a default route: %v", got)
+	}
+	if got := bridges("route add default via 192.0.2.2"); !slices.Equal(got, []string{"br0"}) {
+		t.Errorf("got %v", got)
 	}
 }

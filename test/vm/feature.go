@@ -18,10 +18,17 @@ import (
 var probes = map[string]func() (bool, error){
 	"ip_vs": func() (bool, error) { return hasGenericFamily("IPVS") },
 	"sctp":  func() (bool, error) { return hasSocket(unix.IPPROTO_SCTP) },
-	"dummy": hasDummy,
+	"dummy": hasLink("dummy"),
+
+	"bonding":    hasLink("bond"),
+	"8021q":      hasLink("vlan"),
+	"vxlan":      hasLink("vxlan"),
+	"geneve":     hasLink("geneve"),
+	"ipip":       hasLink("ipip"),
+	"ip6_tunnel": hasLink("ip6tnl"),
 }
 
-// Has reports whether the running kernel has a feature: ip_vs, sctp or dummy.
+// Has reports whether the running kernel has a feature of probes.
 func Has(feature string) (bool, error) {
 	probe, known := probes[feature]
 	if !known {
@@ -55,20 +62,26 @@ func hasSocket(protocol int) (bool, error) {
 	return true, unix.Close(fd)
 }
 
-func hasDummy() (bool, error) {
-	ns, err := netns.Anonymous()
-	if err != nil {
-		return false, err
+// hasLink asks for an interface of a kind, with nothing that it may need besides.
+func hasLink(kind string) func() (bool, error) {
+	return func() (bool, error) {
+		ns, err := netns.Anonymous()
+		if err != nil {
+			return false, err
+		}
+		defer ns.Close()
+		h, err := ns.Netlink(unix.NETLINK_ROUTE)
+		if err != nil {
+			return false, err
+		}
+		defer h.Close()
+		err = h.LinkAdd(&netlink.GenericLink{LinkAttrs: netlink.LinkAttrs{Name: "probe0"}, LinkType: kind})
+		switch {
+		case errors.Is(err, unix.EOPNOTSUPP):
+			return false, nil
+		case errors.Is(err, unix.EINVAL), errors.Is(err, unix.ENODEV), errors.Is(err, unix.EEXIST):
+			return true, nil // known, and in want of more
+		}
+		return err == nil, err
 	}
-	defer ns.Close()
-	h, err := ns.Netlink(unix.NETLINK_ROUTE)
-	if err != nil {
-		return false, err
-	}
-	defer h.Close()
-	err = h.LinkAdd(&netlink.Dummy{LinkAttrs: netlink.LinkAttrs{Name: "dummy0"}})
-	if errors.Is(err, unix.EOPNOTSUPP) {
-		return false, nil
-	}
-	return err == nil, err
 }

@@ -101,8 +101,31 @@ func allAhead(a attacher, live []netlink.Link) (names []string, err error) {
 			return nil, err
 		}
 		names = append(names, some...)
+		if some, err = aheadByXDP(l); err != nil {
+			return nil, err
+		}
+		names = append(names, some...)
 	}
 	return names, nil
+}
+
+// aheadByXDP names the program that an interface's driver runs before there is a packet for
+// tc: what it doesn't pass (XDP_PASS), or sends elsewhere, never comes to ours.
+func aheadByXDP(l netlink.Link) ([]string, error) {
+	xdp := l.Attrs().Xdp
+	if xdp == nil || !xdp.Attached || xdp.ProgId == 0 {
+		return nil, nil
+	}
+	name, err := programName(ebpf.ProgramID(xdp.ProgId))
+	switch {
+	case errors.Is(err, unix.EPERM):
+		return nil, nil
+	case err != nil:
+		return nil, err
+	case name == "" || slices.Contains(ownPrograms, name):
+		return nil, nil
+	}
+	return []string{fmt.Sprintf("%s at %s xdp", name, l.Attrs().Name)}, nil
 }
 
 // tellAhead says in the log who is before our programs, when that changes.
@@ -113,7 +136,7 @@ func (p *Path) tellAhead(live []netlink.Link) error {
 	}
 	p.before = names
 	if len(names) > 0 {
-		slog.Warn("Programs of others see packets before those of the ebpf mode: packets that they let pass or drop (TCX_PASS, TC_ACT_OK) aren't served; they should give TCX_NEXT or TC_ACT_UNSPEC",
+		slog.Warn("Programs of others see packets before those of the ebpf mode: packets that they let pass or drop (TCX_PASS, TC_ACT_OK, XDP_DROP) aren't served; they should give TCX_NEXT, TC_ACT_UNSPEC or XDP_PASS",
 			"programs", strings.Join(names, ", "))
 	}
 	return nil

@@ -141,6 +141,19 @@ func TestAhead(t *testing.T) {
 		t.Errorf("behind somebody's program: %q", got)
 	}
 	must(t, first.Close())
+	driver, err := ebpf.NewProgram(&ebpf.ProgramSpec{Name: "driver", Type: ebpf.XDP, License: "GPL", Instructions: asm.Instructions{
+		asm.Mov.Imm(asm.R0, 2), asm.Return(), // XDP_PASS
+	}})
+	must(t, err)
+	defer driver.Close()
+	must(t, s.node.Do(func() (err error) {
+		first, err = link.AttachXDP(link.XDPOptions{Interface: l.Attrs().Index, Program: driver, Flags: link.XDPGenericMode})
+		return err
+	}))
+	if got := objects(); got != "attached, behind programs of others: driver at eth0 xdp" {
+		t.Errorf("behind somebody's program by XDP: %q", got)
+	}
+	must(t, first.Close())
 }
 
 // TestMasqueradeSource: masqueraded connections have the source that routes prefer, which

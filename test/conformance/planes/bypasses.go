@@ -25,7 +25,7 @@ func (r *Run) bypasses(f *flow) error {
 		return fmt.Errorf("listen to the node's packets: %w", err)
 	}
 	was := f.last
-	err = f.ask(wanted{outcome: Forwarded, backends: map[string]bool{was.Backend: was.Client != was.Local}})
+	err = f.ask(wanted{outcome: Forwarded, sources: r.topo.sources(), backends: map[string]bool{was.Backend: was.Client != was.Local}})
 	if err == nil {
 		// What passed has done so before it was received.
 		err = answersAt(fd, localOf(f.conn))

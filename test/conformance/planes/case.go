@@ -73,6 +73,8 @@ var verbs = map[string]struct {
 	"verify":    {0, 0, false},
 	"run":       {1, 100, false},
 	"repaired":  {0, 0, false},
+	"disturb":   {0, 0, false},
+	"large":     {2, 2, false},
 }
 
 // ParseCase reads a case from its txtar form. Errors name the line.

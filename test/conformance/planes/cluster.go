@@ -44,6 +44,16 @@ func NewCluster() *Cluster {
 	return c
 }
 
+// newCluster is a cluster whose node has the addresses that the topology's has.
+func (s *Topology) newCluster() *Cluster {
+	c := NewCluster()
+	for _, list := range []*[]netip.Addr{&c.node.Addresses, &c.node.Primary} {
+		*list = slices.DeleteFunc(*list, func(a netip.Addr) bool { return !a.IsLoopback() && s.site.lacksFamily(a) })
+	}
+	c.compiler.SetNode(c.node)
+	return c
+}
+
 // nodeOf is what is known of a node from the start.
 func nodeOf(name, pods4, pods6 string) compile.Node {
 	self := hosts[name]

@@ -12,6 +12,7 @@
 //	go test ./test/conformance/planes -run TestPlanes/nftables/clusterip -v  # and the cases with this in their names
 //	go test ./test/conformance/planes -run TestSCTP/nftables           # the cases about SCTP
 //	go test ./test/conformance/planes -run TestLegacy                  # iptables, the legacy variant
+//	go test ./test/conformance/planes -run TestSites/vxlan/ebpf         # one site, one plane
 //	go test ./test/conformance/planes -run TestSwitch                  # every plane changed for every other, in two tours
 //	FAIRWAY_SWITCH=pairs go test ./test/conformance/planes -run TestSwitch/iptables-to-ebpf    # each change by itself
 //	go test -tags kernels ./test/conformance/planes -run TestKernels   # Debian's kernels, from 5.10 to the newest
@@ -85,6 +86,8 @@
 //	alike FROM PROTO DEST DEST       many clients ask both, and the same backend answers each of them both times
 //	bypasses NAME                       says something over the flow, of which no answer passes the node
 //	kill, start, restart             kill -9 of the plane's process; while it's killed, changes are only compiled
+//	disturb                          does what the site has happen while connections are under way (TestSites only)
+//	large NAME BYTES                 says a line so long over a TCP flow, and gets the answer
 //	switch                           to another plane, as an agent started with another mode does (TestSwitch only)
 //	resync                           has the plane compare with the kernel and repair
 //	verify                           what Objects finds is what Render wants
@@ -103,6 +106,24 @@
 //	silent                           no answer whatever
 //	pass                             not Service traffic: meets what it would without a plane
 //	same, reset                      only of send
+//
+// # Sites
+//
+// TestSites plays some of the cases, and those in testdata/sites, where nodes are wired as
+// real ones are: each file testdata/sites/NAME.site says what is changed of the topology.
+//
+//	needs FEATURE...                 of the kernel, as test/vm names them
+//	every                            plays in every run of the tests, and not only in make check NAME=sites
+//	without IPv4|IPv6                the node has no addresses of that family: steps with such a destination are left out
+//	source ADDRESS                   is the node's, too, where something is masqueraded
+//	on HOST COMMAND...               runs a command; HOST is one of the topology or "underlay", {HOST} its namespace's name
+//	lower HOST, upper HOST           eth0 is called port0 and gives its addresses and routes to a new eth0, made in between
+//	sysctl HOST PATH VALUE           sets a kernel setting
+//	capture HOST INTERFACE           listens to all packets, as tcpdump does
+//	program HOST INTERFACE ingress|egress first|last    attaches a program by tcx that lets all packets go on
+//	drop4 HOST                       takes the IPv4 addresses away
+//	fill N                           fills the node's conntrack table until N entries are free
+//	during STEP                      is done by the step disturb
 //
 // # Conditions
 //

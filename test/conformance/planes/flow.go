@@ -1,9 +1,14 @@
 package planes
 
 import (
+	"bufio"
 	"errors"
 	"fmt"
+	"io"
 	"net"
+	"strconv"
+	"strings"
+	"time"
 
 	"github.com/fairway-net/fairway/internal/kernel"
 	"github.com/fairway-net/fairway/model"
@@ -89,6 +94,8 @@ func (r *Run) flowStep(s Step) error {
 		return r.invalid(f)
 	case "bypasses":
 		return r.bypasses(f)
+	case "large":
+		return f.large(s.Args[1])
 	}
 	delete(r.flows, name)
 	if f.conn == nil {
@@ -121,7 +128,7 @@ func (r *Run) open(name string, s Step) error {
 
 // send asks over a flow who is there now.
 func (r *Run) send(f *flow, s Step) error {
-	w := wanted{outcome: s.Expect.Outcome}
+	w := wanted{outcome: s.Expect.Outcome, sources: r.topo.sources()}
 	switch s.Expect.Outcome {
 	case Same:
 		w.outcome, w.backends, w.lenient = Forwarded, map[string]bool{f.last.Backend: f.last.Client != f.last.Local}, true
@@ -158,6 +165,32 @@ func (f *flow) ask(w wanted) error {
 		return err
 	}
 	f.last = answer
+	return nil
+}
+
+// large says a line of so many bytes, and reads the answer.
+func (f *flow) large(size string) error {
+	n, err := strconv.Atoi(size)
+	if err != nil {
+		return fmt.Errorf("%q: must be a number of bytes", size)
+	}
+	if f.conn == nil {
+		return nil
+	}
+	if err := f.conn.SetDeadline(time.Now().Add(patience)); err != nil {
+		return err
+	}
+	if _, err := io.WriteString(f.conn, strings.Repeat("x", n-1)+"\n"); err != nil {
+		return err
+	}
+	text, err := bufio.NewReader(f.conn).ReadString('\n')
+	if err != nil {
+		return fmt.Errorf("a line of %d bytes: %w", n, err)
+	}
+	answer := parseAnswer(text, f.conn)
+	if answer.Backend != f.last.Backend || answer.Client != f.last.Client {
+		return fmt.Errorf("a line of %d bytes: %s, expected as before: %s", n, answer, f.last)
+	}
 	return nil
 }
 

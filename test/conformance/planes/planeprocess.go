@@ -39,6 +39,8 @@ func (r *Run) processStep(s Step) error {
 		return r.command(s.Args)
 	case "repaired":
 		return r.repaired()
+	case "disturb":
+		return r.topo.disturb()
 	}
 	return fmt.Errorf("no such step")
 }

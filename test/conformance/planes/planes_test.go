@@ -75,11 +75,12 @@ func ofBothFamilies(data []byte) bool {
 const (
 	everyCase  = "testdata/cases/*.txtar"
 	switchCase = "testdata/switch.txtar"
+	siteCase   = "testdata/sites/cases/*.txtar"
 )
 
 // TestSpecification holds what the cases expect against model.Decide.
 func TestSpecification(t *testing.T) {
-	for _, c := range append(cases(t, everyCase), cases(t, switchCase)...) {
+	for _, c := range slices.Concat(cases(t, everyCase), cases(t, switchCase), cases(t, siteCase)) {
 		t.Run(c.Name, func(t *testing.T) {
 			if err := Specify(c); err != nil {
 				t.Error(err)
@@ -224,6 +225,7 @@ func TestTours(t *testing.T) {
 // case has left something is not used again.
 type theatre struct {
 	variant iptables.Variant // of the planes' commands; the one found if it is ""
+	site    *Site            // that the topologies are; nil for the plain one
 	mu      sync.Mutex
 	free    []*Topology
 }
@@ -255,13 +257,18 @@ func (th *theatre) topo(t *testing.T) *Topology {
 			t.Fatal(err)
 		}
 		s.Variant = th.variant
+		if th.site != nil {
+			if err := s.become(th.site); err != nil {
+				t.Fatal(errors.Join(err, s.Close()))
+			}
+		}
 	}
 	t.Cleanup(func() { th.takeBack(t, s) })
 	return s
 }
 
 func (th *theatre) takeBack(t *testing.T, s *Topology) {
-	if t.Failed() {
+	if t.Failed() || th.site != nil && len(th.site.during) > 0 {
 		if err := s.Close(); err != nil {
 			t.Error(err)
 		}

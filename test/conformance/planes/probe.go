@@ -23,6 +23,7 @@ type wanted struct {
 	near     map[string]bool // ... except to these backends
 	crowded  bool            // others probe from the same host meanwhile
 	node     bool            // the client is the node, whose every address is its own
+	sources  []netip.Addr    // of the node, too, at this site
 	selfKept bool            // a client that reaches itself may be seen by its own address
 	reset    bool            // a refusal may come after the connection was accepted
 	// seen is what explain says that each backend sees of the client; nil if it isn't asked.
@@ -36,6 +37,7 @@ type wanted struct {
 // has agreed with it before (checkVerdict).
 func wantedOf(s *Topology, p Probe, e *Expectation, v model.Verdict) wanted {
 	w := wanted{outcome: e.Outcome, reach: e.Reach, backends: map[string]bool{}, least: p.Least, most: 20, node: p.From.Name == NodeName, from: p.From.Name}
+	w.sources = s.sources()
 	for _, b := range v.Backends() {
 		w.backends[backendName(b)] = v.Masquerades(b)
 		w.most += 40 * share(b, v.Backends())
@@ -146,7 +148,7 @@ func (w wanted) judge(a Answer) error {
 
 func (w wanted) judgeSource(a Answer, masqueraded bool) error {
 	node := hosts[NodeName]
-	byNode := a.Client == node.addr(a.Client)
+	byNode := a.Client == node.addr(a.Client) || slices.Contains(w.sources, a.Client)
 	switch {
 	case masqueraded && !byNode:
 		return fmt.Errorf("%s, expected it to see an address of the node (%s)", a, node.addr(a.Local))

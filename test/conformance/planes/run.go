@@ -33,6 +33,7 @@ type Run struct {
 	declared map[string][]kernel.Unsupported
 	flows    map[string]*flow
 	loads    map[string]*load
+	beyond   map[string]bool // flows and loads that the site's node has no address for
 
 	foreign   bool // what is at work isn't a plane of Fairway's (TestKubeProxy)
 	disturbed bool // commands were run, which may have changed the plane's objects
@@ -49,7 +50,7 @@ func Specify(c *Case) error {
 // the plane's process and kernel objects for Finish. If the case switches to
 // another plane, that's the other one.
 func Play(c *Case, s *Topology, kind, other, stateDir string) (*Run, error) {
-	r := &Run{topo: s, kind: kind, first: kind, other: other, stateDir: stateDir, c: c, cluster: NewCluster(), flows: map[string]*flow{}, loads: map[string]*load{},
+	r := &Run{topo: s, kind: kind, first: kind, other: other, stateDir: stateDir, c: c, cluster: s.newCluster(), flows: map[string]*flow{}, loads: map[string]*load{},
 		declared: map[string][]kernel.Unsupported{}}
 	if other != "" {
 		if err := r.changes(kind, other); err != nil {
@@ -127,6 +128,9 @@ func (r *Run) skips(s Step) bool {
 	if r.topo == nil {
 		return false
 	}
+	if r.beyondSite(s) {
+		return true
+	}
 	for _, c := range s.Conditions {
 		if c.Plane != "" && (c.Plane == r.kind) == c.Not {
 			return true
@@ -177,7 +181,7 @@ func (r *Run) step(s Step) error {
 		return r.probe(s)
 	case "forgets":
 		return r.forgets(s)
-	case "flow", "send", "close", "invalid", "bypasses":
+	case "flow", "send", "close", "invalid", "bypasses", "large":
 		return r.flowStep(s)
 	case "load", "unload":
 		return r.loadStep(s)
@@ -208,4 +212,27 @@ func (r *Run) program() (err error) {
 		return nil
 	}
 	return r.applyAll()
+}
+
+// beyondSite reports whether a step is about packets of a family that the site's node
+// doesn't have.
+func (r *Run) beyondSite(s Step) bool {
+	if r.topo.site == nil || r.topo.site.Without == "" {
+		return false
+	}
+	at := map[string]int{"probe": 2, "flow": 3, "load": 3, "alike": 2, "forgets": 3}
+	if i, has := at[s.Verb]; has {
+		to, err := parseDestination(s.Args[i])
+		if err != nil || !r.topo.site.lacksFamily(to.Addr()) {
+			return false
+		}
+		if s.Verb == "flow" || s.Verb == "load" {
+			if r.beyond == nil {
+				r.beyond = map[string]bool{}
+			}
+			r.beyond[s.Args[0]] = true
+		}
+		return true
+	}
+	return slices.Contains([]string{"send", "close", "invalid", "bypasses", "large", "unload"}, s.Verb) && r.beyond[s.Args[0]]
 }

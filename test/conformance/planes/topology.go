@@ -27,6 +27,9 @@ type Topology struct {
 	// leaves it to them.
 	Variant iptables.Variant
 
+	site    *Site // what was changed of it; nil if nothing was
+	uplinks map[string]uplink
+	closers []func() error
 	lab     *topology.Lab
 	node    *topology.Node
 	peer    *topology.Node
@@ -153,6 +156,10 @@ func (s *Topology) Close() error {
 		errs = append(errs, s.sockets.Close())
 		s.sockets = nil
 	}
+	for _, done := range s.closers {
+		errs = append(errs, done())
+	}
+	s.closers = nil
 	return errors.Join(append(errs, s.lab.Remove())...)
 }
 

@@ -1,0 +1,101 @@
+package planes
+
+import (
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/fairway-net/fairway/dataplane"
+	"github.com/fairway-net/fairway/test/vm"
+)
+
+// siteCases are those of the plain topology that are played on sites, too: enough to see
+// each way that packets take.
+var siteCases = []string{
+	"clusterip", "clusterip-udp", "nodeport", "nodeport-udp", "noendpoints", "external-local", "loadbalancer", "affinity", "hairpin",
+	"udp-flows", "direct-return",
+}
+
+// sites are all that there are.
+func sites(t *testing.T) []*Site {
+	t.Helper()
+	paths, err := filepath.Glob("testdata/sites/*.site")
+	if err != nil || len(paths) == 0 {
+		t.Fatalf("find sites: %d, %v", len(paths), err)
+	}
+	var all []*Site
+	for _, path := range paths {
+		data, err := os.ReadFile(path)
+		if err != nil {
+			t.Fatal(err)
+		}
+		site, err := ParseSite(strings.TrimSuffix(filepath.Base(path), ".site"), data)
+		if err != nil {
+			t.Fatal(err)
+		}
+		all = append(all, site)
+	}
+	return all
+}
+
+// TestSites plays cases where nodes are wired as real ones are, with every plane:
+//
+//	go test ./test/conformance/planes -run TestSites/uplink-bridge/ebpf
+//	go test -tags sites ./test/conformance/planes -run TestSites        # on all of them
+func TestSites(t *testing.T) {
+	t.Parallel()
+	for _, site := range sites(t) {
+		if !everySite && !site.Every {
+			continue
+		}
+		t.Run(site.Name, func(t *testing.T) {
+			t.Parallel()
+			for _, kind := range dataplane.Kinds() {
+				if !everySite && len(kernelNeeds[kind.Name]) > 0 {
+					continue // in the virtual machine, which is slow
+				}
+				t.Run(kind.Name, func(t *testing.T) {
+					t.Parallel()
+					needs := slices.Concat(site.Needs, kernelNeeds[kind.Name])
+					vm.With(t, func(t *testing.T) { playSite(t, site, kind.Name) }, needs...)
+				})
+			}
+		})
+	}
+}
+
+func playSite(t *testing.T, site *Site, kind string) {
+	th := newTheatre(t, "")
+	th.site = site
+	all := cases(t, siteCase)
+	if everySite {
+		for _, name := range siteCases {
+			all = append(all, cases(t, "testdata/cases/"+name+".txtar")...)
+		}
+	}
+	for _, c := range all {
+		if !everySite && strings.HasSuffix(c.Name, OtherFamilySuffix) {
+			continue // those of sites are about both families
+		}
+		t.Run(c.Name, func(t *testing.T) {
+			t.Parallel()
+			play(t, th, kind, c)
+		})
+	}
+}
+
+func TestParseSiteErrors(t *testing.T) {
+	for text, complaint := range map[string]string{
+		"jump":                    `line 1: "jump": no step`,
+		"\non node":               `line 2: "on": no step, or not with 1 arguments`,
+		"during needs x":          `"needs" can't be done during a case`,
+		"source nowhere":          "ParseAddr",
+		"lower node\nlower a b c": `line 2: "lower": no step, or not with 3 arguments`,
+	} {
+		if _, err := ParseSite("x", []byte(text)); err == nil || !strings.Contains(err.Error(), complaint) {
+			t.Errorf("%q: %v, expected %q", text, err, complaint)
+		}
+	}
+}

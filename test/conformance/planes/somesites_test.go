@@ -1,0 +1,6 @@
+//go:build !sites
+
+package planes
+
+// everySite says that TestSites plays on all sites, in all modes.
+const everySite = false

@@ -120,6 +120,15 @@ func routesFor(t *model.Table) routeSet {
 	return routes
 }
 
+// addIPv6 adds the IPv6 routes of another set.
+func (s routeSet) addIPv6(others routeSet) {
+	for p := range others {
+		if p.Addr().Is6() {
+			s[p] = struct{}{}
+		}
+	}
+}
+
 // addWithout adds what is left of p when addresses are cut out of it: for each
 // of them at most one prefix per bit.
 func (s routeSet) addWithout(p netip.Prefix, holes []netip.Addr) {
@@ -176,5 +185,9 @@ func (p *Plane) objects(ctx context.Context) ([]kernel.Object, error) {
 	for _, k := range status.Open {
 		open[k] = true
 	}
-	return objects(constant, routes, status.Delta.Apply(model.NewTable()), func(k model.Key) bool { return open[k] }), nil
+	table := status.Delta.Apply(model.NewTable())
+	if ipv6IsOff() {
+		routes.addIPv6(routesFor(table))
+	}
+	return objects(constant, routes, table, func(k model.Key) bool { return open[k] }), nil
 }

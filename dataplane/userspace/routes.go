@@ -4,8 +4,11 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io/fs"
 	"net"
 	"net/netip"
+	"os"
+	"strings"
 	"syscall"
 
 	"github.com/vishvananda/netlink"
@@ -67,9 +70,16 @@ func addRoute(p netip.Prefix) error {
 	return nil
 }
 
+// ipv6IsOff reports whether IPv6 is switched off at the loopback interface, which routes of
+// ours lead to: there can be none then, and nothing that they are missed for.
+func ipv6IsOff() bool {
+	off, err := os.ReadFile("/proc/sys/net/ipv6/conf/lo/disable_ipv6")
+	return errors.Is(err, fs.ErrNotExist) || err == nil && strings.TrimSpace(string(off)) == "1"
+}
+
 // deleteRoute removes a route; one that isn't there is none to complain of.
 func deleteRoute(p netip.Prefix) error {
-	if err := netlink.RouteDel(route(p)); err != nil && !errors.Is(err, unix.ESRCH) {
+	if err := netlink.RouteDel(route(p)); err != nil && !absent(err) {
 		return fmt.Errorf("delete local route %s: %w", p, err)
 	}
 	return nil

@@ -273,6 +273,15 @@ func policy(port string, some bool) *networkingv1.NetworkPolicy {
 	}
 }
 
+// TestUplinkBridged: a bridge at a node's uplink is said of that node.
+func TestUplinkBridged(t *testing.T) {
+	e := &Evidence{Nodes: []Node{{Name: "one", Host: &Host{}}, {Name: "two", Host: &Host{UplinkBridges: []string{"br0"}}}}}
+	found := checkForwarding(t.Context(), e)
+	if len(found) != 1 || found[0].Code != UplinkBridged || !strings.Contains(found[0].What, "br0") || !strings.Contains(found[0].What, "two") {
+		t.Errorf("found %+v", found)
+	}
+}
+
 // TestCatalogue: codes are unique and in order, and every one can be explained.
 func TestCatalogue(t *testing.T) {
 	last := Code("")

@@ -115,6 +115,10 @@
 //	needs FEATURE...                 of the kernel, as test/vm names them
 //	every                            plays in every run of the tests, and not only in make check NAME=sites
 //	without IPv4|IPv6                the node has no addresses of that family: steps with such a destination are left out
+//	bridged HOST...                  these pods are ports of one bridge
+//	oneway                           which sends no frame back where it came from: steps in which a pod reaches itself are
+//	                                 left out in the modes that translate in netfilter
+//	ahead                            others' programs are before the plane's, of which ebpf mode tells: verify is left out there
 //	source ADDRESS                   is the node's, too, where something is masqueraded
 //	on HOST COMMAND...               runs a command; HOST is one of the topology or "underlay", {HOST} its namespace's name
 //	lower HOST, upper HOST           eth0 is called port0 and gives its addresses and routes to a new eth0, made in between

@@ -64,7 +64,7 @@ func (w *wanted) weaken(v model.Verdict, lacks []kernel.Unsupported) []weaker {
 	}
 	if lack := lackOf(lacks, kernel.ClientAddress, ""); lack != nil && v.Action == model.Forward && w.keepsSource(v.Src) {
 		made = append(made, weaker{lack, "the source may be masqueraded"})
-		w.lenient, w.near = true, nearOf(v, lack)
+		w.lenient, w.near = true, w.nearOf(v, lack)
 	}
 	if lack := lackOf(lacks, kernel.SilentDrop, protocolOf(v)); lack != nil && v.Action == model.Discard {
 		made = append(made, weaker{lack, "expected to be refused instead"})
@@ -96,9 +96,13 @@ func (w *wanted) excuse(v model.Verdict) {
 }
 
 // nearOf are the backends to which a lack of client addresses doesn't apply: the
-// pods of this node, if the plane lacks them for others only.
-func nearOf(v model.Verdict, lack *kernel.Unsupported) map[string]bool {
+// pods of this node, if the plane lacks them for others only; but not for clients at the
+// same interface, a bridge.
+func (w *wanted) nearOf(v model.Verdict, lack *kernel.Unsupported) map[string]bool {
 	near := map[string]bool{}
+	if slices.Contains(w.bridged, w.from) {
+		return near
+	}
 	for _, b := range v.Backends() {
 		if b.Local && b.Addr != hosts[NodeName].addr(b.Addr) && lack.Value == kernel.RemoteOnly {
 			near[backendName(b)] = true

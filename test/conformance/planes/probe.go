@@ -23,6 +23,7 @@ type wanted struct {
 	near     map[string]bool // ... except to these backends
 	crowded  bool            // others probe from the same host meanwhile
 	node     bool            // the client is the node, whose every address is its own
+	bridged  []string        // pods behind one interface of the node
 	sources  []netip.Addr    // of the node, too, at this site
 	selfKept bool            // a client that reaches itself may be seen by its own address
 	reset    bool            // a refusal may come after the connection was accepted
@@ -38,6 +39,9 @@ type wanted struct {
 func wantedOf(s *Topology, p Probe, e *Expectation, v model.Verdict) wanted {
 	w := wanted{outcome: e.Outcome, reach: e.Reach, backends: map[string]bool{}, least: p.Least, most: 20, node: p.From.Name == NodeName, from: p.From.Name}
 	w.sources = s.sources()
+	if s != nil && s.site != nil {
+		w.bridged = s.site.Bridged
+	}
 	for _, b := range v.Backends() {
 		w.backends[backendName(b)] = v.Masquerades(b)
 		w.most += 40 * share(b, v.Backends())

@@ -214,25 +214,39 @@ func (r *Run) program() (err error) {
 	return r.applyAll()
 }
 
-// beyondSite reports whether a step is about packets of a family that the site's node
-// doesn't have.
+// translators are the planes that translate in netfilter.
+var translators = []string{"nftables", "iptables", "ipvs"}
+
+// beyondSite reports whether a step is about packets that the site's network can't have:
+// of a family that the node doesn't have, or back to the port of a bridge.
 func (r *Run) beyondSite(s Step) bool {
-	if r.topo.site == nil || r.topo.site.Without == "" {
+	site := r.topo.site
+	if site == nil {
 		return false
 	}
-	at := map[string]int{"probe": 2, "flow": 3, "load": 3, "alike": 2, "forgets": 3}
-	if i, has := at[s.Verb]; has {
-		to, err := parseDestination(s.Args[i])
-		if err != nil || !r.topo.site.lacksFamily(to.Addr()) {
-			return false
+	opens := s.Verb == "flow" || s.Verb == "load"
+	at := map[string]int{"probe": 0, "flow": 1, "load": 1, "alike": 0, "forgets": 1}
+	i, has := at[s.Verb]
+	if !has {
+		if site.Ahead && s.Verb == "verify" && r.kind == "ebpf" {
+			return true
 		}
-		if s.Verb == "flow" || s.Verb == "load" {
-			if r.beyond == nil {
-				r.beyond = map[string]bool{}
-			}
-			r.beyond[s.Args[0]] = true
-		}
-		return true
+		return slices.Contains([]string{"send", "close", "invalid", "bypasses", "large", "unload"}, s.Verb) && r.beyond[s.Args[0]]
 	}
-	return slices.Contains([]string{"send", "close", "invalid", "bypasses", "large", "unload"}, s.Verb) && r.beyond[s.Args[0]]
+	to, err := parseDestination(s.Args[i+2])
+	if err != nil {
+		return false
+	}
+	self := s.Expect != nil && slices.ContainsFunc(s.Expect.Backends, func(b string) bool { return matches(s.Args[i], b+":") })
+	if !site.lacksFamily(to.Addr()) && (!site.OneWay || !self || !slices.Contains(translators, planeOf(r.kind))) {
+		return false
+	}
+	if opens {
+		if r.beyond == nil {
+			r.beyond = map[string]bool{}
+		}
+		r.beyond[s.Args[0]] = true
+	}
+	r.Exceptions = append(r.Exceptions, fmt.Sprintf("%s.txtar:%d: %s: left out: not on site %s", r.c.Name, s.Line, s.Text, site.Name))
+	return true
 }

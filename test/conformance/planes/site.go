@@ -27,6 +27,14 @@ type Site struct {
 	Every bool     // each test run plays on it; otherwise it is left to the check
 	// Without is the IP family that the node doesn't have; "" if it has both.
 	Without string
+	// OneWay says that pods are ports of a bridge which sends no frame back where it came
+	// from: in modes that translate in netfilter, no pod reaches itself through a Service.
+	OneWay bool
+	// Ahead says that programs of somebody else's are before the plane's, which ebpf mode
+	// tells as a difference from what should be.
+	Ahead bool
+	// Bridged are the pods that are ports of one bridge.
+	Bridged []string
 	// Prefers is what the node's masqueraded packets may have as their source beside
 	// the node's own addresses.
 	Prefers []netip.Addr
@@ -67,6 +75,12 @@ func (site *Site) parse(s siteStep) error {
 		site.Needs = s.args
 	case "every":
 		site.Every = true
+	case "oneway":
+		site.OneWay = true
+	case "ahead":
+		site.Ahead = true
+	case "bridged":
+		site.Bridged = s.args
 	case "without":
 		site.Without = s.args[0]
 	case "source":
@@ -99,6 +113,9 @@ func siteVerbs() map[string]siteVerb {
 	return map[string]siteVerb{
 		"needs":   {1, 0, nil},
 		"every":   {0, 0, nil},
+		"oneway":  {0, 0, nil},
+		"ahead":   {0, 0, nil},
+		"bridged": {1, 0, nil},
 		"without": {1, 1, nil},
 		"source":  {1, 1, nil},
 		"during":  {2, 0, nil},

@@ -21,6 +21,7 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/kubernetes"
+	"k8s.io/client-go/rest"
 
 	"github.com/fairway-net/fairway/announce"
 	"github.com/fairway-net/fairway/apis/metallb/v1beta1"
@@ -61,10 +62,11 @@ func addKubeconfigFlag(c *cobra.Command, kubeconfig *string) {
 	c.Flags().StringVar(kubeconfig, "kubeconfig", "", "kubeconfig file; without it $KUBECONFIG, or that of this machine's server")
 }
 
-// adminKubeconfig is the file that commands for people use.
+// adminKubeconfig is the file that commands for people use; "" is the account of the pod
+// that they run in.
 func adminKubeconfig(flag string) (string, error) {
 	file := cmp.Or(flag, os.Getenv("KUBECONFIG"), credentials.OfServer())
-	if file == "" {
+	if _, err := rest.InClusterConfig(); file == "" && err != nil {
 		return "", errors.New("no --kubeconfig given, and this machine has no server whose kubeconfig you may read")
 	}
 	return file, nil

@@ -19,14 +19,36 @@ const threadPath = "/proc/thread-self/ns/net"
 // Do runs fn inside the namespace, on an operating-system thread of its own.
 // Sockets opened and processes started by fn belong to the namespace for good;
 // goroutines started by fn don't run in it. Network paths under /proc/sys are
-// the namespace's, too.
+// the namespace's, too. To be where the process is already takes no right.
 func (n *NS) Do(fn func() error) error {
 	return onThread(func() error {
-		if err := vnetns.Set(n.handle); err != nil {
-			return fmt.Errorf("enter network namespace %s: %w", n, err)
+		if err := n.enter(); err != nil {
+			return err
 		}
 		return fn()
 	})
+}
+
+// enter has the calling thread be in the namespace.
+func (n *NS) enter() error {
+	err := vnetns.Set(n.handle)
+	if errors.Is(err, fs.ErrPermission) && n.isHere() { // setns(2) takes CAP_SYS_ADMIN even so
+		return nil
+	}
+	if err != nil {
+		return fmt.Errorf("enter network namespace %s: %w", n, err)
+	}
+	return nil
+}
+
+// isHere says whether the calling thread is in the namespace.
+func (n *NS) isHere() bool {
+	here, err := vnetns.GetFromPath(threadPath)
+	if err != nil {
+		return false
+	}
+	defer here.Close()
+	return here.Equal(n.handle)
 }
 
 // Start starts a command inside the namespace, where all its threads and
@@ -57,8 +79,8 @@ func (n *NS) StartAs(cmd *exec.Cmd, hostname string, see func() error) error {
 // startAlone starts a command from a thread that prepare may change for good.
 func (n *NS) startAlone(cmd *exec.Cmd, prepare func() error) error {
 	return onLastThread(func() error {
-		if err := vnetns.Set(n.handle); err != nil {
-			return fmt.Errorf("enter network namespace %s: %w", n, err)
+		if err := n.enter(); err != nil {
+			return err
 		}
 		if err := prepare(); err != nil {
 			return err
@@ -153,7 +175,7 @@ func onThread(fn func() error) error {
 		}
 		defer home.handle.Close()
 		err = fn()
-		if vnetns.Set(home.handle) == nil {
+		if home.enter() == nil {
 			runtime.UnlockOSThread()
 		}
 	}()

@@ -1,6 +1,7 @@
 package apiserver
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"log/slog"
@@ -104,16 +105,26 @@ func (s *spending) account(who user.Info, events bool) *account {
 	a := s.accounts[key]
 	if a == nil {
 		if len(s.accounts) >= mostUsers {
-			maps.DeleteFunc(s.accounts, func(k accountKey, a *account) bool {
-				of, _ := s.budget(k.events)
-				return a.refill(of, now) == of.burst
-			})
+			s.forget(now)
 		}
 		a = &account{left: of.burst, at: now}
 		s.accounts[key] = a
 	}
 	a.refill(of, now)
 	return a
+}
+
+// forget drops the half of the accounts that have spent the least: to forget those gives
+// the least away.
+func (s *spending) forget(now time.Time) {
+	left := func(k accountKey) float64 {
+		of, _ := s.budget(k.events)
+		return s.accounts[k].refill(of, now) / of.burst
+	}
+	keys := slices.SortedFunc(maps.Keys(s.accounts), func(a, b accountKey) int { return cmp.Compare(left(b), left(a)) })
+	for _, k := range keys[:(len(keys)+1)/2] {
+		delete(s.accounts, k)
+	}
 }
 
 func (a *account) refill(of budget, now time.Time) float64 {

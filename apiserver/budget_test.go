@@ -1,6 +1,7 @@
 package apiserver
 
 import (
+	"fmt"
 	"net/http"
 	"os"
 	"path/filepath"
@@ -11,6 +12,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apiserver/pkg/authentication/user"
 	"k8s.io/apiserver/pkg/endpoints/request"
@@ -120,5 +122,27 @@ func TestPayers(t *testing.T) {
 	now = now.Add(time.Hour)
 	if refuses("system:serviceaccount:ns:one") {
 		t.Error("an hour later there must be room")
+	}
+}
+
+// TestManySpenders: however many users write, so many accounts are kept, and those who
+// have spent the most are among them.
+func TestManySpenders(t *testing.T) {
+	s := newSpending(budget{1000, 1}, budget{1000, 1})
+	now := time.Now()
+	s.now = func() time.Time { return now }
+	charge := func(name string, bytes int) {
+		who := &user.DefaultInfo{Name: name}
+		s.charge(request.WithUser(t.Context(), who), schema.GroupResource{Resource: "services"}, bytes)
+	}
+	charge("eve", 2000)
+	for i := range 2*mostUsers + 10 {
+		charge(fmt.Sprintf("user-%d", i), 1+i%500)
+		if len(s.accounts) > mostUsers {
+			t.Fatalf("%d accounts are kept, at most %d should be", len(s.accounts), mostUsers)
+		}
+	}
+	if a := s.accounts[accountKey{"eve", false}]; a == nil || a.left > 0 {
+		t.Errorf("what the user who has spent the most has left was forgotten: %+v", a)
 	}
 }

@@ -83,7 +83,7 @@ func controllers() []starter {
 			return disruption.New(e.typed, log), nil
 		}},
 		{quota.Name, "resourcequotas everything", "resourcequotas events", func(e *environment, log *slog.Logger) (loop, error) {
-			return quota.New(e.typed, e.options.CountQuota, e.events(quota.Name), log), nil
+			return quota.New(e.typed, e.options.CountQuota, e.events(quota.Name), log)
 		}},
 		{"clusterrole-aggregation-controller", "clusterroles", "clusterroles", func(e *environment, log *slog.Logger) (loop, error) {
 			return clusterroles.New(e.typed, log), nil

@@ -17,9 +17,14 @@ import (
 	"k8s.io/apimachinery/pkg/api/equality"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/kubernetes"
+	corelisters "k8s.io/client-go/listers/core/v1"
+	"k8s.io/client-go/tools/cache"
 	"k8s.io/client-go/tools/record"
+
+	"github.com/fairway-net/fairway/controller/cluster"
 )
 
 const (
@@ -41,12 +46,14 @@ type Count func(ctx context.Context, q *corev1.ResourceQuota) (hard, used corev1
 
 // Controller looks at all quotas now and then.
 type Controller struct {
-	client kubernetes.Interface
-	count  Count
-	events record.EventRecorder
-	log    *slog.Logger
-	now    func() time.Time
-	seen   map[types.UID]*seen
+	client    kubernetes.Interface
+	informers cluster.Informers
+	quotas    corelisters.ResourceQuotaLister
+	count     Count
+	events    record.EventRecorder
+	log       *slog.Logger
+	now       func() time.Time
+	seen      map[types.UID]*seen
 }
 
 // seen is what the last looks found at a quota.
@@ -58,8 +65,15 @@ type seen struct {
 }
 
 // New returns the controller; without count it leaves quotas alone.
-func New(client kubernetes.Interface, count Count, events record.EventRecorder, log *slog.Logger) *Controller {
-	return &Controller{client: client, count: count, events: events, log: log, now: time.Now, seen: map[types.UID]*seen{}}
+func New(client kubernetes.Interface, count Count, events record.EventRecorder, log *slog.Logger) (*Controller, error) {
+	c := &Controller{client: client, count: count, events: events, log: log, now: time.Now, seen: map[types.UID]*seen{}}
+	quotas := c.informers.Of(client, nil).Core().V1().ResourceQuotas()
+	c.quotas = quotas.Lister()
+	// The first look has all of them.
+	if err := c.informers.Handle(quotas.Informer(), cache.ResourceEventHandlerFuncs{}); err != nil {
+		return nil, fmt.Errorf("watch ResourceQuotas: %w", err)
+	}
+	return c, nil
 }
 
 // Run works until ctx is done.
@@ -67,6 +81,10 @@ func (c *Controller) Run(ctx context.Context) {
 	if c.count == nil {
 		return
 	}
+	c.informers.Run(ctx, func() { c.lookAgain(ctx) })
+}
+
+func (c *Controller) lookAgain(ctx context.Context) {
 	tick := time.NewTicker(lookPeriod)
 	defer tick.Stop()
 	for {
@@ -82,14 +100,13 @@ func (c *Controller) Run(ctx context.Context) {
 }
 
 func (c *Controller) look(ctx context.Context) error {
-	quotas, err := c.client.CoreV1().ResourceQuotas(metav1.NamespaceAll).List(ctx, metav1.ListOptions{ResourceVersion: "0"})
+	quotas, err := c.quotas.List(labels.Everything())
 	if err != nil {
 		return fmt.Errorf("list ResourceQuotas: %w", err)
 	}
 	there := map[types.UID]*seen{}
 	var errs []error
-	for i := range quotas.Items {
-		q := &quotas.Items[i]
+	for _, q := range quotas {
 		s := c.seen[q.UID]
 		if s == nil {
 			s = &seen{}

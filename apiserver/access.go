@@ -47,22 +47,28 @@ type access struct {
 	objects         *objects
 }
 
-func newAccess(dataDir, tokenFile string, servers authenticator.Token, clientCA dynamiccertificates.CAContentProvider, informers informers.SharedInformerFactory, passwords *rights.PeerSecrets, certificates *rights.GatewaySecrets) (*access, error) {
+func newAccess(dataDir, tokenFile string, servers authenticator.Token, clientCA dynamiccertificates.CAContentProvider, informers informers.SharedInformerFactory, passwords *rights.PeerSecrets, referred *rights.GatewayReferences, late *outdated) (*access, error) {
 	a := &access{objects: &objects{unknown: rate.NewLimiter(unknownPerSecond, unknownBurst)}, roles: rights.NewRBAC(informers.Rbac().V1())}
-	passwords.HoldsToken, certificates.HoldsToken = a.holdsToken, a.holdsToken
-	a.authorizer = rights.New(a.roles, passwords, certificates)
+	passwords.HoldsToken, referred.HoldsToken = a.holdsToken, a.holdsToken
+	a.authorizer = rights.New(a.roles, passwords, referred)
 	keys, err := pki.TokenKeys(filepath.Join(dataDir, "pki"))
 	if err != nil {
 		return nil, err
 	}
-	return a, a.authenticate(clientCA, tokenFile, servers, keys)
+	return a, a.authenticate(clientCA, tokenFile, servers, keys, late)
 }
 
 // authenticate accepts client certificates of our authority, tokens of
 // ServiceAccounts, join tokens, server tokens and tokens listed in a file.
-func (a *access) authenticate(clientCA dynamiccertificates.CAContentProvider, tokenFile string, servers authenticator.Token, keys []*ecdsa.PrivateKey) error {
+func (a *access) authenticate(clientCA dynamiccertificates.CAContentProvider, tokenFile string, servers authenticator.Token, keys []*ecdsa.PrivateKey, late *outdated) error {
 	var err error
 	if a.accounts, err = identity.NewServiceAccounts(keys, a.objects); err != nil {
+		return err
+	}
+	a.accounts.Outdated = func(user string) { late.see(pki.AccountKeys, user) }
+	certificates := newCertificates(clientCA.VerifyOptions)
+	certificates.outdated = func(user string) { late.see(pki.ClientsName, user) }
+	if certificates.signs, err = firstCertificate(clientCA.Name(), clientCA.CurrentCABundleContent()); err != nil {
 		return err
 	}
 	tokens := []authenticator.Token{identity.NewJoinTokens(a.objects), servers, a.accounts}
@@ -73,7 +79,7 @@ func (a *access) authenticate(clientCA dynamiccertificates.CAContentProvider, to
 		}
 		tokens = append([]authenticator.Token{listed}, tokens...)
 	}
-	known := union.New(&identity.Revocable{Certificates: newCertificates(clientCA.VerifyOptions), Objects: a.objects}, bearertoken.New(tokenunion.New(tokens...)))
+	known := union.New(&identity.Revocable{Certificates: certificates, Objects: a.objects}, bearertoken.New(tokenunion.New(tokens...)))
 	a.known = group.NewAuthenticatedGroupAdder(known)
 	conditions := make([]apiserverapi.AnonymousAuthCondition, len(publicPaths))
 	for i, path := range publicPaths {

@@ -72,7 +72,7 @@ func (s *Server) enterService(ctx context.Context, client kubernetes.Interface) 
 		etcd: s.backend.Client.Client, api: client, closed: make(chan struct{}),
 		self:  netip.AddrPortFrom(s.config.AdvertiseAddress, uint16(s.config.Port)),
 		alone: len(s.config.EtcdServers) == 0 && s.config.membership == nil, services: services,
-		name: s.config.name(), version: KubernetesVersion, secretKeys: keys,
+		describe: func() listed { return s.presentAs(keys) },
 		// Commands on this machine find the others when this one is down.
 		changed: func(servers []string) error {
 			return balance.Remember(filepath.Join(s.config.DataDir, balance.FileName), servers, time.Now())

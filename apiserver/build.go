@@ -168,12 +168,12 @@ func (s *Server) guard(config *genericapiserver.RecommendedConfig) error {
 	if err != nil {
 		return err
 	}
-	certificates, err := listGatewaySecrets(s.LoopbackConfig())
+	referred, err := listGatewayReferences(s.LoopbackConfig())
 	if err != nil {
 		return err
 	}
 	s.access, err = newAccess(s.config.DataDir, s.config.TokenFile, identity.NewServerTokens(s.findServerToken), config.SecureServing.ClientCA, config.SharedInformerFactory,
-		&rights.PeerSecrets{List: passwords}, &rights.GatewaySecrets{List: certificates})
+		&rights.PeerSecrets{List: passwords}, &rights.GatewayReferences{List: referred}, s.outdated)
 	if err != nil {
 		return err
 	}

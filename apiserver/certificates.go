@@ -1,6 +1,7 @@
 package apiserver
 
 import (
+	"bytes"
 	stdx509 "crypto/x509"
 	"net/http"
 	"sync"
@@ -18,6 +19,10 @@ import (
 type certificates struct {
 	library authenticator.Request
 	now     func() time.Time
+	// signs is the authority that signs now, and outdated is told who comes with a
+	// certificate of another one; nil tells nobody.
+	signs    *stdx509.Certificate
+	outdated func(user string)
 
 	mu    sync.RWMutex
 	known map[string]*knownUser // by the certificate as it came
@@ -27,6 +32,7 @@ type certificates struct {
 type knownUser struct {
 	response    *authenticator.Response
 	from, until time.Time // when all of the chain is valid
+	outdated    bool      // another authority than the one that signs now vouches for it
 }
 
 // mostKnown is how many certificates are remembered.
@@ -58,7 +64,14 @@ func (c *certificates) recall(raw []byte) *authenticator.Response {
 	if now := c.now(); now.Before(k.from) || now.After(k.until) {
 		return nil
 	}
+	c.tell(k)
 	return k.response
+}
+
+func (c *certificates) tell(k *knownUser) {
+	if k.outdated && c.outdated != nil {
+		c.outdated(k.response.User.GetName())
+	}
 }
 
 // user is told a chain that has just been verified.
@@ -76,6 +89,10 @@ func (c *certificates) user(chain []*stdx509.Certificate) (*authenticator.Respon
 			k.until = certificate.NotAfter
 		}
 	}
+	if c.signs != nil && len(chain) > 1 {
+		k.outdated = !bytes.Equal(chain[1].RawSubjectPublicKeyInfo, c.signs.RawSubjectPublicKeyInfo)
+	}
+	c.tell(k)
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if len(c.known) >= mostKnown {

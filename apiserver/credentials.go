@@ -66,5 +66,8 @@ func (s *Server) SecretToken(account *corev1.ServiceAccount, secret string) (str
 	return s.access.accounts.IssueForSecret(account, secret)
 }
 
+// IsOutdated reports whether a token was signed with a key that is being replaced.
+func (s *Server) IsOutdated(token string) bool { return s.access.accounts.IsOutdated(token) }
+
 // OpenToOthers reports whether other machines can reach the server.
 func (s *Server) OpenToOthers() bool { return !s.config.BindAddress.IsLoopback() }

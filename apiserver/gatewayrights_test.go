@@ -12,7 +12,7 @@ import (
 	"github.com/fairway-net/fairway/apiserver/rights"
 )
 
-// gatewayTable is all that the gateway of n1 may do, but for Secrets.
+// gatewayTable is all that the gateway of n1 may do, but for Secrets and ConfigMaps.
 var gatewayTable = map[string]string{
 	"services": "list watch", "namespaces": "list watch", "endpointslices.discovery.k8s.io": "list watch",
 	"ingresses.networking.k8s.io": "list watch", "ingressclasses.networking.k8s.io": "list watch",
@@ -33,8 +33,6 @@ func TestGatewayRights(t *testing.T) {
 					switch full, group, _ := strings.Cut(resource, "."); {
 					case resource == "nodes":
 						want = verb == "get" && object == "n1"
-					case resource == "configmaps":
-						want = slices.Contains([]string{"get", "list", "watch"}, verb) && namespace != "" && object != ""
 					case group == "gateway.networking.k8s.io" && !strings.Contains(full, "/"):
 						want = verb == "list" || verb == "watch"
 					}
@@ -75,7 +73,8 @@ kind: Ingress
 metadata:
   name: ingress
   namespace: shop
-  annotations: {nginx.ingress.kubernetes.io/auth-secret: passwords, nginx.ingress.kubernetes.io/auth-tls-secret: shop/ingress-ca}
+  annotations: {nginx.ingress.kubernetes.io/auth-secret: passwords, nginx.ingress.kubernetes.io/auth-tls-secret: shop/ingress-ca,
+    nginx.ingress.kubernetes.io/proxy-ssl-secret: shop/upstream, nginx.ingress.kubernetes.io/custom-headers: shop/headers, nginx.ingress.kubernetes.io/auth-proxy-set-headers: question}
 spec: {tls: [{hosts: [a.example], secretName: ingress}], defaultBackend: {service: {name: web, port: {number: 80}}}}
 ---
 apiVersion: v1
@@ -84,8 +83,8 @@ metadata: {name: service-loadbalancer, namespace: kube-system}
 data: {ssl-cert: other/balancer, ssl-ca-cert: balancer-ca}
 `
 
-// TestSecretsOfGateways: a gateway reads those Secrets that something refers to, each by
-// its name, as soon as it does, and no others and no tokens.
+// TestSecretsOfGateways: a gateway reads those Secrets and ConfigMaps that something
+// refers to, each by its name, as soon as it does, and no others and no tokens.
 func TestSecretsOfGateways(t *testing.T) {
 	s := start(t, testConfig(t))
 	admin, ctx := client(t, s), within(t)
@@ -95,7 +94,7 @@ func TestSecretsOfGateways(t *testing.T) {
 	}
 	gateway := kubeconfigClient(t, kubeconfig)
 	var manifest strings.Builder
-	names := []string{"client", "clients-ca", "map", "listener", "granted", "not-granted", "passwords", "ingress-ca", "ingress", "balancer", "balancer-ca", "unrelated"}
+	names := []string{"client", "clients-ca", "map", "listener", "granted", "not-granted", "passwords", "ingress-ca", "upstream", "ingress", "balancer", "balancer-ca", "unrelated"}
 	for _, namespace := range []string{"shop", "other"} {
 		manifest.WriteString("---\n{apiVersion: v1, kind: Namespace, metadata: {name: " + namespace + "}}\n")
 	}
@@ -126,9 +125,28 @@ func TestSecretsOfGateways(t *testing.T) {
 			}
 		}
 	}
+	maps := []string{"map", "headers", "question", "service-loadbalancer", "fairway-acme-challenges", "client", "kube-root-ca.crt"}
+	checkMaps := func(when string, want ...string) {
+		t.Helper()
+		for _, namespace := range []string{"shop", "other", "kube-system"} {
+			for _, name := range maps {
+				ok := slices.Contains(want, namespace+"/"+name)
+				_, err := gateway.CoreV1().ConfigMaps(namespace).Get(ctx, name, metav1.GetOptions{})
+				if apierrors.IsForbidden(err) == ok {
+					t.Errorf("%s, ConfigMap %s/%s: %v, want allowed %v", when, namespace, name, err, ok)
+				}
+			}
+			if _, err := gateway.CoreV1().ConfigMaps(namespace).List(ctx, metav1.ListOptions{}); !apierrors.IsForbidden(err) {
+				t.Errorf("%s, all ConfigMaps of %s: %v", when, namespace, err)
+			}
+		}
+	}
+	always := []string{"kube-system/service-loadbalancer", "kube-system/fairway-acme-challenges"}
 	check("nothing refers")
+	checkMaps("nothing refers", always...)
 	kubectl(t, s, referring, "apply", "-f", "-")
-	check("referred to", "shop/client", "shop/clients-ca", "shop/listener", "shop/missing", "other/granted", "shop/passwords", "shop/ingress-ca", "shop/ingress", "other/balancer", "kube-system/balancer-ca")
+	check("referred to", "shop/client", "shop/clients-ca", "shop/listener", "shop/missing", "other/granted", "shop/passwords", "shop/ingress-ca", "shop/upstream", "shop/ingress", "other/balancer", "kube-system/balancer-ca")
+	checkMaps("referred to", append(always, "shop/map", "shop/headers", "shop/question")...)
 	if _, err := admin.CoreV1().Secrets("shop").Get(ctx, "sa-token", metav1.GetOptions{}); err != nil {
 		t.Error(err)
 	}

@@ -44,6 +44,8 @@ type Member struct {
 	// SecretKeys are the names of the keys that it reads Secrets with, the one that it
 	// writes with first.
 	SecretKeys []string `json:"secretKeys,omitempty"`
+	// Authorities are the keys of each authority that it uses, the one that signs first.
+	Authorities map[string][]string `json:"authorities,omitempty"`
 }
 
 // serveMembers sets the paths up by which servers come and go.
@@ -51,6 +53,7 @@ func (s *Server) serveMembers() {
 	mux := s.generic.Handler.NonGoRestfulMux
 	mux.HandleFunc(rights.JoinPath, handle(s.postJoin))
 	mux.HandleFunc(MembersPath, handle(s.members))
+	mux.HandleFunc(AuthoritiesPath, handle(s.serveAuthorities))
 	mux.HandleFunc(ServerTokensPath, handle(s.serverTokens))
 	mux.HandlePrefix(ServerTokensPath+"/", handle(s.removeServerToken))
 }
@@ -217,7 +220,7 @@ func (s *Server) members(req *http.Request) (any, error) {
 // listMembers lists the servers. It does so without the others too.
 func (s *Server) listMembers(ctx context.Context) (any, error) {
 	if s.config.membership == nil {
-		return []Member{{Name: s.config.name(), URL: s.url, Version: KubernetesVersion, Role: "alone"}}, nil
+		return []Member{{Name: s.config.name(), URL: s.url, Version: KubernetesVersion, Role: "alone", Authorities: s.loaded}}, nil
 	}
 	ctx, cancel := context.WithTimeout(ctx, etcdTimeout)
 	defer cancel()
@@ -229,11 +232,11 @@ func (s *Server) listMembers(ctx context.Context) (any, error) {
 			living[one.Name] = one
 		}
 	}
-	living[s.config.name()] = listed{Version: KubernetesVersion, SecretKeys: living[s.config.name()].SecretKeys, at: netip.AddrPortFrom(s.config.AdvertiseAddress, uint16(s.config.Port))}
+	living[s.config.name()] = listed{Version: KubernetesVersion, SecretKeys: living[s.config.name()].SecretKeys, Authorities: s.loaded, at: netip.AddrPortFrom(s.config.AdvertiseAddress, uint16(s.config.Port))}
 	members := []Member{}
 	for _, m := range known {
 		one := living[m.Name]
-		member := Member{Name: memberName(m), PeerURL: m.PeerURL, Version: one.Version, Role: role(m, hasLeader), SecretKeys: one.SecretKeys}
+		member := Member{Name: memberName(m), PeerURL: m.PeerURL, Version: one.Version, Role: role(m, hasLeader), SecretKeys: one.SecretKeys, Authorities: one.Authorities}
 		if one.at.IsValid() {
 			member.URL = joinAddress(one.at.Addr(), int(one.at.Port()))
 		}

@@ -168,12 +168,12 @@ func allowed(t *testing.T, s *Server, u user.Info, verb, resource, namespace, na
 func TestNodePaths(t *testing.T) {
 	s := start(t, testConfig(t))
 	for who, allowed := range map[*user.DefaultInfo][]string{
-		{Name: "system:node:n1", Groups: []string{user.NodesGroup, user.AllAuthenticated}}: {"/api", "/apis", "/openapi/v3", "/version", "/healthz", "/livez", "/readyz"},
+		{Name: "system:node:n1", Groups: []string{user.NodesGroup, user.AllAuthenticated}}: {"/api", "/apis", "/openapi/v3", "/version", "/healthz", "/livez", "/readyz", AuthoritiesPath},
 		{Name: user.Anonymous, Groups: []string{user.AllUnauthenticated}}:                  nil,
 	} {
 		for _, path := range []string{
 			"/api", "/apis", "/openapi/v3", "/version", "/healthz", "/livez", "/readyz", "/", "/metrics", "/metrics/slis", "/statusz", "/flagz", "/configz", "/logs", "/debug/pprof/", "/debug/flags/v",
-			SnapshotPath, MembersPath, ServerTokensPath, rights.JoinPath,
+			SnapshotPath, MembersPath, ServerTokensPath, rights.JoinPath, AuthoritiesPath,
 		} {
 			for _, verb := range []string{"get", "head", "post", "put", "patch", "delete"} {
 				// Whoever has no credentials is let through to public paths by the authenticator.

@@ -28,12 +28,11 @@ type presence struct {
 	// alone says that no other server can be on this etcd: who is listed has
 	// died.
 	alone bool
-	// name and version are for people.
-	name, version string
-	// secretKeys are the names of the keys with which Secrets can be read.
-	secretKeys []string
-	lease      clientv3.LeaseID
-	closed     chan struct{}
+	// describe is what the server says of itself, and said what it has said.
+	describe func() listed
+	said     string
+	lease    clientv3.LeaseID
+	closed   chan struct{}
 	// services makes the Services of the API and of DNS that aren't there.
 	services func(context.Context) error
 	// changed is told the URLs of all servers; nil if nobody asks.
@@ -50,7 +49,11 @@ type listed struct {
 	// SecretKeys are the names of the keys that it reads Secrets with; the first is the
 	// one that it writes with.
 	SecretKeys []string `json:"secretKeys,omitempty"`
-	at         netip.AddrPort
+	// Authorities are the keys of each authority that it uses, the one that signs first.
+	Authorities map[string][]string `json:"authorities,omitempty"`
+	// Outdated are clients of each authority for whom only its old key vouches.
+	Outdated map[string][]string `json:"outdated,omitempty"`
+	at       netip.AddrPort
 }
 
 const (
@@ -120,12 +123,13 @@ func (p *presence) once(ctx context.Context, steps ...func(context.Context) erro
 	return errors.Join(errs...)
 }
 
-// renew keeps the lease alive, or takes a new one if it has run out.
+// renew keeps the lease alive, or takes a new one if it has run out, and what the server
+// says of itself up to date.
 func (p *presence) renew(ctx context.Context) error {
 	if p.lease != clientv3.NoLease {
 		_, err := p.etcd.KeepAliveOnce(ctx, p.lease)
 		if err == nil {
-			return nil
+			return p.say(ctx)
 		}
 		if !errors.Is(err, rpctypes.ErrLeaseNotFound) {
 			return fmt.Errorf("renew lease: %w", err)
@@ -135,14 +139,23 @@ func (p *presence) renew(ctx context.Context) error {
 	if err != nil {
 		return fmt.Errorf("take lease: %w", err)
 	}
-	data, err := json.Marshal(listed{Name: p.name, Version: p.version, SecretKeys: p.secretKeys})
+	p.lease, p.said = grant.ID, ""
+	return p.say(ctx)
+}
+
+// say lists the server, if what it says isn't what it has said.
+func (p *presence) say(ctx context.Context) error {
+	data, err := json.Marshal(p.describe())
 	if err != nil {
 		return fmt.Errorf("list server: %w", err)
 	}
-	if _, err := p.etcd.Put(ctx, presencePrefix+p.self.String(), string(data), clientv3.WithLease(grant.ID)); err != nil {
+	if string(data) == p.said {
+		return nil
+	}
+	if _, err := p.etcd.Put(ctx, presencePrefix+p.self.String(), string(data), clientv3.WithLease(p.lease)); err != nil {
 		return fmt.Errorf("list server: %w", err)
 	}
-	p.lease = grant.ID
+	p.said = string(data)
 	return nil
 }
 

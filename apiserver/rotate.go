@@ -46,13 +46,18 @@ func readCertificate(file string) (*x509.Certificate, error) {
 	if err != nil {
 		return nil, fmt.Errorf("read certificate: %w", err)
 	}
+	return firstCertificate(file, data)
+}
+
+// firstCertificate reads the first certificate of PEM data, which came from somewhere.
+func firstCertificate(from string, data []byte) (*x509.Certificate, error) {
 	block, _ := pem.Decode(data)
 	if block == nil {
-		return nil, fmt.Errorf("read certificate %s: not PEM encoded", file)
+		return nil, fmt.Errorf("read certificate %s: not PEM encoded", from)
 	}
 	cert, err := x509.ParseCertificate(block.Bytes)
 	if err != nil {
-		return nil, fmt.Errorf("parse certificate %s: %w", file, err)
+		return nil, fmt.Errorf("parse certificate %s: %w", from, err)
 	}
 	return cert, nil
 }

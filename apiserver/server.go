@@ -29,6 +29,10 @@ import (
 type Server struct {
 	config      Config
 	authorities *pki.Authorities
+	// loaded are the keys of each authority that are used.
+	loaded      map[string][]string
+	outdated    *outdated
+	rotating    sync.Mutex // of files of authorities
 	access      *access
 	lasting     []*lasting
 	fairness    *fairness
@@ -63,7 +67,7 @@ func Start(ctx context.Context, config Config) (*Server, error) {
 	if err := config.validate(); err != nil {
 		return nil, err
 	}
-	s := &Server{config: config, stopped: make(chan struct{})}
+	s := &Server{config: config, outdated: &outdated{}, stopped: make(chan struct{})}
 	running, stop := context.WithCancel(ctx)
 	s.stop = stop
 	if err := s.start(running); err != nil {
@@ -105,6 +109,12 @@ func (s *Server) start(ctx context.Context) error {
 	if s.authorities, err = pki.OpenAll(filepath.Join(s.config.DataDir, "pki")); err != nil {
 		return err
 	}
+	if _, err := pki.TokenKeys(s.pkiDir()); err != nil {
+		return err
+	}
+	if s.loaded, err = loadedKeys(s.pkiDir()); err != nil {
+		return err
+	}
 	if err := s.openStore(ctx); err != nil {
 		return err
 	}
@@ -129,6 +139,7 @@ func (s *Server) start(ctx context.Context) error {
 		return err
 	}
 	s.renewing.Go(func() { s.renewCertificates(ctx) })
+	s.renewing.Go(func() { s.followRotations(ctx) })
 	s.renewing.Go(func() { s.fairness.run(ctx) })
 	for _, l := range s.lasting {
 		s.renewing.Go(func() { l.run(ctx, recheckPeriod, (&identity.Revocable{Objects: s.access.objects}).Version) })

@@ -48,7 +48,7 @@ type Options struct {
 	NodeGrace time.Duration
 	// SecretToken makes the tokens that Secrets of type
 	// kubernetes.io/service-account-token hold; nil leaves such Secrets alone.
-	SecretToken accounttoken.Issue
+	SecretToken accounttoken.Issuer
 	// CountQuota counts what ResourceQuotas limit; nil leaves those alone.
 	CountQuota quota.Count
 	// RootCA, PEM encoded, is what Pods know the API server by; nil tells none.

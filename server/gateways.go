@@ -67,7 +67,7 @@ func (u *Gateways) RunJoined(ctx context.Context, dir string, servers *balance.B
 	if err != nil {
 		return err
 	}
-	return u.serve(ctx, node.API, &memberIssuer{client, node.API.CAData, servers, filepath.Join(dir, balance.FileName)}, node)
+	return u.serve(ctx, node.API, &memberIssuer{client, node.API.TLSClientConfig, servers, filepath.Join(dir, balance.FileName)}, node)
 }
 
 // serve has a process for each Gateway, by the credentials of an issuer, until ctx is done.

@@ -2,8 +2,11 @@ package server
 
 import (
 	"context"
+	"fmt"
+	"os"
 
 	"k8s.io/client-go/kubernetes"
+	"k8s.io/client-go/rest"
 
 	"github.com/fairway-net/fairway/apiserver"
 	"github.com/fairway-net/fairway/internal/machineuser"
@@ -30,7 +33,7 @@ func (o ownIssuer) state() any { return o.server() }
 // memberIssuer asks a server, as a machine that has joined.
 type memberIssuer struct {
 	client  kubernetes.Interface
-	ca      []byte // of servers
+	knows   rest.TLSClientConfig // what servers are known by
 	servers *balance.Balancer
 	list    string // the file that has them
 }
@@ -40,7 +43,13 @@ func (m *memberIssuer) issue(ctx context.Context, node string) (*credential, err
 	if err != nil {
 		return nil, err
 	}
-	return &credential{cert: cert, key: key, url: m.servers.Server(), ca: m.ca, servers: m.list}, nil
+	ca := m.knows.CAData
+	if len(ca) == 0 && m.knows.CAFile != "" { // another one since the last time, maybe
+		if ca, err = os.ReadFile(m.knows.CAFile); err != nil {
+			return nil, fmt.Errorf("read what the servers are known by: %w", err)
+		}
+	}
+	return &credential{cert: cert, key: key, url: m.servers.Server(), ca: ca, servers: m.list}, nil
 }
 
 // state is always the same: a server that is started again honours what it has signed.

@@ -95,7 +95,7 @@ func Run(ctx context.Context, config Config, ready chan<- *apiserver.Server) err
 	}
 	options.Addresses, options.Gateway = config.Addresses, config.Gateways
 	options.Signer, options.RootCA, options.NodeGrace = server.MachineSigner(), server.CA(), config.API.NodeGrace
-	options.SecretToken, options.MayServeGateways = server.SecretToken, config.API.ServesGateways
+	options.SecretToken, options.MayServeGateways = server, config.API.ServesGateways
 	options.CountQuota = server.CountQuota
 	asked := ctx
 	group, ctx := errgroup.WithContext(ctx)

@@ -77,5 +77,7 @@ func (s *ServiceAccounts) authenticateOfSecret(ctx context.Context, token string
 		return nil, false, err
 	}
 	info := serviceaccount.ServiceAccountInfo{Name: c.Account, Namespace: c.Namespace, UID: string(c.AccountUID)}
-	return &authenticator.Response{User: info.UserInfo(), Audiences: audiences}, true, nil
+	response := &authenticator.Response{User: info.UserInfo(), Audiences: audiences}
+	s.tell(token, response)
+	return response, true, nil
 }

@@ -36,6 +36,9 @@ type ServiceAccounts struct {
 	trusted map[string]*ecdsa.PublicKey // by their IDs
 	objects Objects
 	now     func() time.Time
+	// Outdated is told who comes with a token that was signed with another key than the one
+	// that signs now; nil tells nobody.
+	Outdated func(user string)
 }
 
 // NewServiceAccounts returns an issuer that signs with the first of keys, and believes
@@ -66,14 +69,22 @@ func (s *ServiceAccounts) keyOf(token *jwt.Token) (any, error) {
 	return nil, errors.New("it was signed with a key that isn't trusted any more, or never was")
 }
 
-// Trusts reports whether a token was signed with a key that is trusted now.
-func (s *ServiceAccounts) Trusts(token string) bool {
+// IsOutdated reports whether a token says that it was signed with a key that is trusted
+// and doesn't sign any more.
+func (s *ServiceAccounts) IsOutdated(token string) bool {
 	unverified, _, err := jwt.NewParser().ParseUnverified(token, &jwt.RegisteredClaims{})
 	if err != nil {
 		return false
 	}
 	_, err = s.keyOf(unverified)
-	return err == nil
+	return err == nil && unverified.Header["kid"] != s.keyID
+}
+
+// tell tells who came with a token that the signing key didn't sign.
+func (s *ServiceAccounts) tell(token string, response *authenticator.Response) {
+	if len(s.trusted) > 1 && s.Outdated != nil && s.IsOutdated(token) {
+		s.Outdated(response.User.GetName())
+	}
 }
 
 // Issue answers a valid TokenRequest for a ServiceAccount.
@@ -175,7 +186,9 @@ func (s *ServiceAccounts) AuthenticateToken(ctx context.Context, token string) (
 			return nil, false, err
 		}
 	}
-	return &authenticator.Response{User: c.user(), Audiences: audiences}, true, nil
+	response := &authenticator.Response{User: c.user(), Audiences: audiences}
+	s.tell(token, response)
+	return response, true, nil
 }
 
 func (s *ServiceAccounts) stillThere(ctx context.Context, resource, namespace string, r *ref) error {

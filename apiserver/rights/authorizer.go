@@ -19,8 +19,8 @@ const (
 // New returns the server's authorizer. Members of system:masters may do
 // everything. Nodes are held to their allow-list, whatever roles are bound to
 // them or to a group they are in, and to the Secrets in passwords; gateways to theirs,
-// and to those in certificates. Everybody else has what roles give them.
-func New(roles *RBAC, passwords *PeerSecrets, certificates *GatewaySecrets) authorizer.Authorizer {
+// and to what is referred. Everybody else has what roles give them.
+func New(roles *RBAC, passwords *PeerSecrets, referred *GatewayReferences) authorizer.Authorizer {
 	return authorizer.AuthorizerFunc(func(ctx context.Context, a authorizer.Attributes) (authorizer.Decision, string, error) {
 		groups := a.GetUser().GetGroups()
 		switch {
@@ -32,7 +32,7 @@ func New(roles *RBAC, passwords *PeerSecrets, certificates *GatewaySecrets) auth
 		case slices.Contains(groups, user.NodesGroup):
 			return authorizeNode(ctx, a, passwords)
 		case slices.Contains(groups, GatewaysGroup):
-			return authorizeGateway(ctx, a, certificates)
+			return authorizeGateway(ctx, a, referred)
 		case slices.Contains(groups, user.SystemPrivilegedGroup):
 			return authorizer.DecisionAllow, "", nil
 		case !a.IsResourceRequest() && a.GetVerb() == "get" && slices.Contains(healthURLs, a.GetPath()):

@@ -13,7 +13,7 @@ import (
 // TestHealthWithoutRoles: how the server is may be asked by anybody, also while
 // there are no roles, as in a cluster's first start; nothing else may.
 func TestHealthWithoutRoles(t *testing.T) {
-	may := New(NewRBAC(informers.NewSharedInformerFactory(fake.NewClientset(), 0).Rbac().V1()), &PeerSecrets{}, &GatewaySecrets{})
+	may := New(NewRBAC(informers.NewSharedInformerFactory(fake.NewClientset(), 0).Rbac().V1()), &PeerSecrets{}, &GatewayReferences{})
 	nobody := &user.DefaultInfo{Name: user.Anonymous, Groups: []string{user.AllUnauthenticated}}
 	for _, path := range []string{"/healthz", "/livez", "/readyz", "/version", "/metrics", "/api", "/healthz/etcd"} {
 		decision, _, err := may.Authorize(t.Context(), authorizer.AttributesRecord{User: nobody, Verb: "get", Path: path})

@@ -24,29 +24,41 @@ const (
 	gatewayGroup  = "gateway.networking.k8s.io"
 )
 
-// GatewaySecrets tells which Secrets Gateways, policies and Ingresses refer to.
-type GatewaySecrets struct {
+// The kinds that a gateway reads one by one.
+const (
+	Secrets    = "secrets"
+	ConfigMaps = "configmaps"
+)
+
+// Reference names a Secret or a ConfigMap.
+type Reference struct {
+	Resource string // Secrets or ConfigMaps
+	types.NamespacedName
+}
+
+// GatewayReferences tells which Secrets and ConfigMaps Gateways, policies and Ingresses
+// refer to.
+type GatewayReferences struct {
 	// List returns all that are referred to now.
-	List func(ctx context.Context) ([]types.NamespacedName, error)
+	List func(ctx context.Context) ([]Reference, error)
 	// HoldsToken reports whether a Secret holds a token, which no gateway may read,
 	// whoever refers to it.
 	HoldsToken func(ctx context.Context, namespace, name string) (bool, error)
 
-	referred referred[types.NamespacedName]
+	referred referred[Reference]
 }
 
 // allowedToGateways is compared with every request of every gateway.
 var allowedToGateways = gatewayRules()
 
-// gatewayRules is all that a gateway's credential may do, but for Secrets. It writes
-// nothing.
+// gatewayRules is all that a gateway's credential may do, but for Secrets and ConfigMaps.
+// It writes nothing.
 func gatewayRules() []nodeRule {
 	list := func(items ...string) []string { return items }
 	follow := list("list", "watch")
 	return []nodeRule{
 		{PolicyRule: rule(list(corev1.GroupName), list("namespaces", "services"), follow)},
 		{PolicyRule: rule(list(corev1.GroupName), list("nodes"), list("get")), only: own}, // for its zone
-		{PolicyRule: rule(list(corev1.GroupName), list("configmaps"), read), only: named},
 		{PolicyRule: rule(list(discoveryv1.GroupName), list("endpointslices"), follow)},
 		{PolicyRule: rule(list(networkingv1.GroupName), list("ingresses", "ingressclasses"), follow)},
 		{PolicyRule: rule(list(gatewayGroup), list("gatewayclasses", "gateways", "listenersets", "httproutes", "grpcroutes",
@@ -62,7 +74,7 @@ func named(_ string, a authorizer.Attributes) bool {
 
 // authorizeGateway decides for members of GatewaysGroup, finally: a role that is bound
 // to them gives them nothing.
-func authorizeGateway(ctx context.Context, a authorizer.Attributes, secrets *GatewaySecrets) (authorizer.Decision, string, error) {
+func authorizeGateway(ctx context.Context, a authorizer.Attributes, references *GatewayReferences) (authorizer.Decision, string, error) {
 	node, ok := strings.CutPrefix(a.GetUser().GetName(), GatewayPrefix)
 	if !ok || node == "" {
 		return authorizer.DecisionDeny, "a member of " + GatewaysGroup + " must be named " + GatewayPrefix + "NODE", nil
@@ -73,26 +85,30 @@ func authorizeGateway(ctx context.Context, a authorizer.Attributes, secrets *Gat
 			return authorizer.DecisionAllow, "", nil
 		}
 	}
-	if readsSecret(a) {
-		return secrets.authorize(ctx, types.NamespacedName{Namespace: a.GetNamespace(), Name: a.GetName()})
+	if readsReferred(a) {
+		return references.authorize(ctx, Reference{a.GetResource(), types.NamespacedName{Namespace: a.GetNamespace(), Name: a.GetName()}})
 	}
 	return authorizer.DecisionDeny, "a gateway may read what it serves, and write nothing", nil
 }
 
-// readsSecret reports whether a request is for a single Secret.
-func readsSecret(a authorizer.Attributes) bool {
-	return a.IsResourceRequest() && slices.Contains(read, a.GetVerb()) && a.GetAPIGroup() == corev1.GroupName && a.GetResource() == "secrets" && a.GetSubresource() == "" && named("", a)
+// readsReferred reports whether a request is for a single Secret or ConfigMap.
+func readsReferred(a authorizer.Attributes) bool {
+	return a.IsResourceRequest() && slices.Contains(read, a.GetVerb()) && a.GetAPIGroup() == corev1.GroupName &&
+		(a.GetResource() == Secrets || a.GetResource() == ConfigMaps) && a.GetSubresource() == "" && named("", a)
 }
 
-func (s *GatewaySecrets) authorize(ctx context.Context, name types.NamespacedName) (authorizer.Decision, string, error) {
-	has, err := s.referred.has(ctx, name, s.List)
+func (s *GatewayReferences) authorize(ctx context.Context, to Reference) (authorizer.Decision, string, error) {
+	has, err := s.referred.has(ctx, to, s.List)
 	if err != nil {
-		return authorizer.DecisionDeny, "", fmt.Errorf("find what refers to Secret %s: %w", name, err)
+		return authorizer.DecisionDeny, "", fmt.Errorf("find what refers to %s %s: %w", to.Resource, to.NamespacedName, err)
 	}
 	if !has {
-		return authorizer.DecisionDeny, "no Gateway, policy or Ingress refers to this Secret", nil
+		return authorizer.DecisionDeny, "no Gateway, policy or Ingress refers to it", nil
 	}
-	token, err := s.HoldsToken(ctx, name.Namespace, name.Name)
+	if to.Resource == ConfigMaps {
+		return authorizer.DecisionAllow, "", nil
+	}
+	token, err := s.HoldsToken(ctx, to.Namespace, to.Name)
 	if token || err != nil {
 		return authorizer.DecisionDeny, "a gateway reads no token", err
 	}

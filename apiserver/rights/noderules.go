@@ -28,6 +28,8 @@ var (
 	read       = []string{"get", "list", "watch"}
 	discovery  = []string{"/api", "/api/*", "/apis", "/apis/*", "/openapi", "/openapi/*", "/version", "/version/"}
 	healthURLs = []string{"/healthz", "/livez", "/readyz"}
+	// authoritiesURL says what clients have to know of the servers' authorities.
+	authoritiesURL = "/fairway/authorities"
 )
 
 // nodeRule is a line of a node's allow-list.
@@ -81,7 +83,7 @@ func nodeRules() []nodeRule {
 		// Asking who it is and what it may do.
 		{PolicyRule: rule(list(authorizationv1.GroupName), list("selfsubjectaccessreviews", "selfsubjectrulesreviews"), list("create"))},
 		{PolicyRule: rule(list("authentication.k8s.io"), list("selfsubjectreviews"), list("create"))},
-		{PolicyRule: rbacv1.PolicyRule{Verbs: list("get"), NonResourceURLs: append(append(list(), discovery...), healthURLs...)}},
+		{PolicyRule: rbacv1.PolicyRule{Verbs: list("get"), NonResourceURLs: append(append(list(authoritiesURL), discovery...), healthURLs...)}},
 	}
 }
 

@@ -27,7 +27,7 @@ import (
 
 func Certs() *cobra.Command {
 	c := &cobra.Command{Use: "certs", Short: "Show, renew and revoke certificates", Args: cobra.NoArgs}
-	c.AddCommand(showCertsCommand(), rotateCertsCommand(), revokeCertsCommand())
+	c.AddCommand(showCertsCommand(), rotateCertsCommand(), rotateAuthorityCommand(), revokeCertsCommand())
 	return c
 }
 

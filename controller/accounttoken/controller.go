@@ -28,13 +28,18 @@ import (
 // Name is the controller's.
 const Name = "serviceaccount-token-controller"
 
-// Issue makes a token of a ServiceAccount for a Secret to hold.
-type Issue func(account *corev1.ServiceAccount, secret string) (string, error)
+// Issuer makes tokens for Secrets to hold.
+type Issuer interface {
+	// SecretToken makes one of a ServiceAccount.
+	SecretToken(account *corev1.ServiceAccount, secret string) (string, error)
+	// IsOutdated reports whether a token ceases to hold soon, since its key is being replaced.
+	IsOutdated(token string) bool
+}
 
 // Controller fills and deletes Secrets.
 type Controller struct {
 	client    kubernetes.Interface
-	issue     Issue
+	issuer    Issuer
 	ca        []byte
 	filling   *queue.Queue[types.NamespacedName]
 	releasing *queue.Queue[reference]
@@ -46,8 +51,8 @@ type Controller struct {
 type reference struct{ namespace, account, secret string }
 
 // New returns the controller. Without a CA, Secrets hold none.
-func New(client kubernetes.Interface, issue Issue, ca []byte, log *slog.Logger) (*Controller, error) {
-	c := &Controller{client: client, issue: issue, ca: ca}
+func New(client kubernetes.Interface, issuer Issuer, ca []byte, log *slog.Logger) (*Controller, error) {
+	c := &Controller{client: client, issuer: issuer, ca: ca}
 	secrets := c.informers.Of(client, func(o *metav1.ListOptions) {
 		o.FieldSelector = fields.OneTermEqualSelector("type", string(corev1.SecretTypeServiceAccountToken)).String()
 	}).Core().V1().Secrets()
@@ -138,8 +143,8 @@ func (c *Controller) filled(secret *corev1.Secret, account *corev1.ServiceAccoun
 	if len(c.ca) > 0 {
 		wanted[corev1.ServiceAccountRootCAKey] = c.ca
 	}
-	if len(secret.Data[corev1.ServiceAccountTokenKey]) == 0 {
-		token, err := c.issue(account, secret.Name)
+	if held := secret.Data[corev1.ServiceAccountTokenKey]; len(held) == 0 || c.issuer.IsOutdated(string(held)) {
+		token, err := c.issuer.SecretToken(account, secret.Name)
 		if err != nil {
 			return nil, err
 		}

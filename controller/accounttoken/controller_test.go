@@ -33,15 +33,24 @@ func secret(name string, uid types.UID) *corev1.Secret {
 	return s
 }
 
-// TestSecretsAreFilled: a Secret gets what its type says, keeps the token that it has,
-// and goes with its ServiceAccount or for one that was another of that name.
+// numbered makes tokens with a number.
+type numbered struct {
+	issued   int
+	outdated string // a token whose key is being replaced
+}
+
+func (n *numbered) SecretToken(a *corev1.ServiceAccount, secret string) (string, error) {
+	n.issued++
+	return fmt.Sprintf("%s %s %d", a.UID, secret, n.issued), nil
+}
+
+func (n *numbered) IsOutdated(token string) bool { return token == n.outdated }
+
+// TestSecretsAreFilled: a Secret gets what its type says, keeps the token that it has
+// unless its key is being replaced, and goes with its ServiceAccount or for one that was another of that name.
 func TestSecretsAreFilled(t *testing.T) {
 	client := fake.NewClientset(account("u1"), secret("token", ""), secret("foreign", "u0"))
-	issued := 0
-	c, err := New(client, func(a *corev1.ServiceAccount, secret string) (string, error) {
-		issued++
-		return fmt.Sprintf("%s %s %d", a.UID, secret, issued), nil
-	}, []byte("the CA"), slog.New(slog.DiscardHandler))
+	c, err := New(client, &numbered{outdated: "an old key's"}, []byte("the CA"), slog.New(slog.DiscardHandler))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -83,6 +92,15 @@ func TestSecretsAreFilled(t *testing.T) {
 	}
 	eventually("the CA isn't as it was, or the token another one", is("token", "u1 token 1"))
 
+	if s, err = secrets.Get(t.Context(), "token", metav1.GetOptions{}); err != nil {
+		t.Fatal(err)
+	}
+	s.Data["token"] = []byte("an old key's")
+	if _, err := secrets.Update(t.Context(), s, metav1.UpdateOptions{}); err != nil {
+		t.Fatal(err)
+	}
+	eventually("a token whose key is being replaced is still there", is("token", "u1 token 2"))
+
 	if err := secrets.Delete(t.Context(), "token", metav1.DeleteOptions{}); err != nil {
 		t.Fatal(err)
 	}
@@ -93,7 +111,7 @@ func TestSecretsAreFilled(t *testing.T) {
 	if _, err := secrets.Create(t.Context(), secret("next", ""), metav1.CreateOptions{}); err != nil {
 		t.Fatal(err)
 	}
-	eventually("the next Secret isn't filled", is("next", "u1 next 2"))
+	eventually("the next Secret isn't filled", is("next", "u1 next 3"))
 	if err := accounts.Delete(t.Context(), "robot", metav1.DeleteOptions{}); err != nil {
 		t.Fatal(err)
 	}

@@ -11,6 +11,8 @@ import (
 	"k8s.io/client-go/tools/clientcmd"
 	clientcmdapi "k8s.io/client-go/tools/clientcmd/api"
 	"k8s.io/client-go/util/certificate"
+
+	"github.com/fairway-net/fairway/internal/keptfile"
 )
 
 // pairName begins the names of the files with the machine's certificates.
@@ -33,21 +35,22 @@ func openStore(dir string) (certificate.FileStore, error) {
 }
 
 // writeKubeconfig writes the kubeconfig that makes a machine a joined one. It
-// names the certificate's file, which changes with each renewal.
+// names the files of the certificate, which changes with each renewal, and of what
+// servers are known by, which changes when their authority is replaced.
 func writeKubeconfig(dir, server, node string, ca []byte, pair string) error {
+	if err := keptfile.Write(serversFile(dir), ca, 0o644); err != nil {
+		return err
+	}
 	config := clientcmdapi.NewConfig()
-	config.Clusters["fairway"] = &clientcmdapi.Cluster{Server: server, CertificateAuthorityData: ca}
+	config.Clusters["fairway"] = &clientcmdapi.Cluster{Server: server, CertificateAuthority: serversFile(dir)}
 	config.AuthInfos[node] = &clientcmdapi.AuthInfo{ClientCertificate: pair, ClientKey: pair}
 	config.Contexts["fairway"] = &clientcmdapi.Context{Cluster: "fairway", AuthInfo: node}
 	config.CurrentContext = "fairway"
-	file := Kubeconfig(dir)
-	if err := clientcmd.WriteToFile(*config, file+".new"); err != nil {
+	data, err := clientcmd.Write(*config)
+	if err != nil {
 		return fmt.Errorf("write kubeconfig: %w", err)
 	}
-	if err := os.Rename(file+".new", file); err != nil {
-		return fmt.Errorf("write kubeconfig: %w", err)
-	}
-	return nil
+	return keptfile.Write(Kubeconfig(dir), data, 0o600)
 }
 
 // Membership is what a machine's directory says of the cluster it belongs to.
@@ -72,7 +75,13 @@ func Member(dir string) (*Membership, error) {
 		return nil, fmt.Errorf("read kubeconfig %s: it names no cluster", file)
 	}
 	cluster := config.Clusters[current.Cluster]
-	h, err := HashPEM(bytes.TrimSpace(cluster.CertificateAuthorityData))
+	ca := cluster.CertificateAuthorityData
+	if cluster.CertificateAuthority != "" {
+		if ca, err = os.ReadFile(cluster.CertificateAuthority); err != nil {
+			return nil, fmt.Errorf("read certificate authority: %w", err)
+		}
+	}
+	h, err := HashPEM(bytes.TrimSpace(ca))
 	if err != nil {
 		return nil, fmt.Errorf("read kubeconfig %s: %w", file, err)
 	}
@@ -84,6 +93,9 @@ func Forget(dir string) error {
 	err := os.Remove(Kubeconfig(dir))
 	if errors.Is(err, fs.ErrNotExist) {
 		err = nil
+	}
+	if removed := os.Remove(serversFile(dir)); !errors.Is(removed, fs.ErrNotExist) {
+		err = errors.Join(err, removed)
 	}
 	files, globErr := filepath.Glob(filepath.Join(dir, "pki", pairName+"-*"))
 	err = errors.Join(err, globErr)

@@ -31,6 +31,7 @@ func Keep(ctx context.Context, dir string, config *rest.Config, log *slog.Logger
 	if err != nil {
 		return err
 	}
+	m := &machine{dir: dir, node: member.Node, config: config, store: store, log: log}
 	for ctx.Err() == nil {
 		manager, err := certificate.NewManager(&certificate.Config{
 			ClientsetFn: func(*tls.Certificate) (kubernetes.Interface, error) {
@@ -46,29 +47,35 @@ func Keep(ctx context.Context, dir string, config *rest.Config, log *slog.Logger
 			return fmt.Errorf("renew certificate: %w", err)
 		}
 		manager.Start()
-		watch(ctx, manager.Current, log)
+		watch(ctx, manager.Current, m.follow, log)
 		manager.Stop()
 	}
 	return nil
 }
 
+// LookPeriod is how often a machine looks at its certificate, and asks what the servers'
+// authorities are.
+var LookPeriod = 10 * time.Minute
+
 const (
-	lookPeriod = time.Hour
 	// warnBefore is how long before its end a certificate that couldn't be
 	// renewed is worth a warning. Renewal begins when a third of it is left.
 	warnBefore = 5 * 24 * time.Hour
 )
 
-// watch looks at the certificate until ctx is done, or renewing it is overdue: the
-// manager waits by a clock that stands still while the machine is suspended, and
+// watch looks at the certificate until ctx is done, follow has renewed it, or renewing it
+// is overdue: the manager waits by a clock that stands still while the machine is suspended, and
 // logs nothing. A new manager renews at once what is due.
-func watch(ctx context.Context, current func() *tls.Certificate, log *slog.Logger) {
-	tick := time.NewTicker(lookPeriod)
+func watch(ctx context.Context, current func() *tls.Certificate, follow func(context.Context) bool, log *slog.Logger) {
+	tick := time.NewTicker(LookPeriod)
 	defer tick.Stop()
 	for {
 		overdue := false
 		if c := current(); c != nil && c.Leaf != nil {
 			overdue = warn(c.Leaf, time.Now(), log)
+		}
+		if follow(ctx) {
+			return
 		}
 		select {
 		case <-ctx.Done():

@@ -68,7 +68,7 @@ func trust(ctx context.Context, server *url.URL, caHash string) (*trusted, error
 			VerifyConnection: func(state tls.ConnectionState) error {
 				ca, err := verify(state.PeerCertificates, caHash, server.Hostname())
 				if err == nil {
-					t.ca = pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: ca.Raw})
+					t.ca = authoritiesOf(state.PeerCertificates, ca)
 				}
 				return err
 			},
@@ -98,6 +98,18 @@ func trust(ctx context.Context, server *url.URL, caHash string) (*trusted, error
 		return nil, fmt.Errorf("ask %s for the time: %w", server, err)
 	}
 	return t, nil
+}
+
+// authoritiesOf are those that a server shows, PEM encoded, the one that it is known by
+// first: while that is replaced, other servers show certificates of another one.
+func authoritiesOf(chain []*x509.Certificate, known *x509.Certificate) []byte {
+	data := pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: known.Raw})
+	for _, c := range chain[1:] {
+		if c.IsCA && !c.Equal(known) {
+			data = append(data, pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: c.Raw})...)
+		}
+	}
+	return data
 }
 
 // verify finds the authority with the hash in the chain that a server showed,

@@ -1,6 +1,7 @@
 package apiserver
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"slices"
@@ -15,9 +16,11 @@ import (
 	"k8s.io/client-go/dynamic"
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/rest"
+
+	"github.com/fairway-net/fairway/apiserver/rights"
 )
 
-// gatewayAPI is the group whose kinds refer to certificates.
+// gatewayAPI is the group whose kinds refer to certificates and authorities.
 var gatewayAPI = schema.GroupVersion{Group: "gateway.networking.k8s.io", Version: "v1"}
 
 // balancerConfig configures the former service-loadbalancer's Services.
@@ -26,17 +29,26 @@ var balancerConfig = types.NamespacedName{Namespace: metav1.NamespaceSystem, Nam
 // ofNginx is what annotations of ingress-nginx begin with.
 const ofNginx = "nginx.ingress.kubernetes.io/"
 
-// referrers reads what refers to Secrets of Gateways.
+// acmeChallenges is what engines answer ACME's challenges with.
+var acmeChallenges = types.NamespacedName{Namespace: metav1.NamespaceSystem, Name: "fairway-acme-challenges"}
+
+// Annotations of Ingresses that name a Secret or a ConfigMap, each of their own namespace.
+var (
+	secretAnnotations    = []string{ofNginx + "auth-secret", ofNginx + "auth-tls-secret", ofNginx + "proxy-ssl-secret"}
+	configMapAnnotations = []string{ofNginx + "auth-proxy-set-headers", ofNginx + "custom-headers"}
+)
+
+// referrers reads what refers to Secrets and ConfigMaps of Gateways.
 type referrers struct {
 	core   kubernetes.Interface
 	custom dynamic.Interface
 	grants []unstructured.Unstructured
-	names  []types.NamespacedName
+	found  []rights.Reference
 }
 
-// listGatewaySecrets returns what rights.GatewaySecrets asks: it reads anew, from the
-// server's own cache, what refers to Secrets, and names these.
-func listGatewaySecrets(loopback *rest.Config) (func(context.Context) ([]types.NamespacedName, error), error) {
+// listGatewayReferences returns what rights.GatewayReferences asks: it reads anew, from
+// the server's own cache, what refers to Secrets and ConfigMaps, and names these.
+func listGatewayReferences(loopback *rest.Config) (func(context.Context) ([]rights.Reference, error), error) {
 	core, err := kubernetes.NewForConfig(loopback)
 	if err != nil {
 		return nil, fmt.Errorf("create loopback client: %w", err)
@@ -45,7 +57,7 @@ func listGatewaySecrets(loopback *rest.Config) (func(context.Context) ([]types.N
 	if err != nil {
 		return nil, fmt.Errorf("create loopback client: %w", err)
 	}
-	return func(ctx context.Context) (_ []types.NamespacedName, err error) {
+	return func(ctx context.Context) (_ []rights.Reference, err error) {
 		r := referrers{core: core, custom: custom}
 		if r.grants, err = r.list(ctx, "referencegrants"); err != nil {
 			return nil, err
@@ -62,8 +74,14 @@ func listGatewaySecrets(loopback *rest.Config) (func(context.Context) ([]types.N
 		if err := r.ingresses(ctx); err != nil {
 			return nil, err
 		}
-		return r.names, r.balancer(ctx)
+		r.add(rights.ConfigMaps, acmeChallenges.Namespace, acmeChallenges.Name)
+		r.add(rights.ConfigMaps, balancerConfig.Namespace, balancerConfig.Name)
+		return r.found, r.balancer(ctx)
 	}, nil
+}
+
+func (r *referrers) add(resource, namespace, name string) {
+	r.found = append(r.found, rights.Reference{Resource: resource, NamespacedName: types.NamespacedName{Namespace: namespace, Name: name}})
 }
 
 // list lists objects of Gateway API; none if it doesn't have the kind.
@@ -98,20 +116,22 @@ func (r *referrers) walk(of *unstructured.Unstructured, field string, value any)
 
 // reference takes a reference in, unless it leads to another namespace without a grant.
 func (r *referrers) reference(of *unstructured.Unstructured, ref map[string]any) {
-	if text(ref, "group") != "" || text(ref, "kind") != "" && text(ref, "kind") != "Secret" {
+	kind := cmp.Or(text(ref, "kind"), "Secret")
+	resource, known := map[string]string{"Secret": rights.Secrets, "ConfigMap": rights.ConfigMaps}[kind]
+	if text(ref, "group") != "" || !known {
 		return
 	}
 	name := types.NamespacedName{Namespace: of.GetNamespace(), Name: text(ref, "name")}
 	if n := text(ref, "namespace"); n != "" {
 		name.Namespace = n
 	}
-	if name.Namespace == of.GetNamespace() || slices.ContainsFunc(r.grants, func(g unstructured.Unstructured) bool { return grants(&g, of, name) }) {
-		r.names = append(r.names, name)
+	if name.Namespace == of.GetNamespace() || slices.ContainsFunc(r.grants, func(g unstructured.Unstructured) bool { return grants(&g, of, kind, name) }) {
+		r.add(resource, name.Namespace, name.Name)
 	}
 }
 
-// grants reports whether a ReferenceGrant lets an object refer to a Secret.
-func grants(g, of *unstructured.Unstructured, name types.NamespacedName) bool {
+// grants reports whether a ReferenceGrant lets an object refer to another one of a kind.
+func grants(g, of *unstructured.Unstructured, kind string, name types.NamespacedName) bool {
 	has := func(list string, match func(map[string]any) bool) bool {
 		items, _, err := unstructured.NestedSlice(g.Object, "spec", list)
 		return err == nil && slices.ContainsFunc(items, func(item any) bool {
@@ -122,7 +142,7 @@ func grants(g, of *unstructured.Unstructured, name types.NamespacedName) bool {
 	return g.GetNamespace() == name.Namespace && has("from", func(m map[string]any) bool {
 		return text(m, "group") == gatewayAPI.Group && text(m, "kind") == of.GetKind() && text(m, "namespace") == of.GetNamespace()
 	}) && has("to", func(m map[string]any) bool {
-		return text(m, "group") == "" && text(m, "kind") == "Secret" && (text(m, "name") == "" || text(m, "name") == name.Name)
+		return text(m, "group") == "" && text(m, "kind") == kind && (text(m, "name") == "" || text(m, "name") == name.Name)
 	})
 }
 
@@ -138,19 +158,26 @@ func (r *referrers) ingresses(ctx context.Context) error {
 		return fmt.Errorf("list Ingresses: %w", err)
 	}
 	for i := range list.Items {
-		for _, name := range secretsOf(&list.Items[i]) {
-			r.names = append(r.names, types.NamespacedName{Namespace: list.Items[i].Namespace, Name: name})
-		}
+		r.ingress(&list.Items[i])
 	}
 	return nil
 }
 
-func secretsOf(o *networkingv1.Ingress) []string {
-	names := []string{o.Annotations[ofNginx+"auth-secret"], strings.TrimPrefix(o.Annotations[ofNginx+"auth-tls-secret"], o.Namespace+"/")}
-	for _, t := range o.Spec.TLS {
-		names = append(names, t.SecretName)
+func (r *referrers) ingress(o *networkingv1.Ingress) {
+	annotated := func(resource string, annotations []string) {
+		for _, a := range annotations {
+			if name := strings.TrimPrefix(o.Annotations[a], o.Namespace+"/"); name != "" {
+				r.add(resource, o.Namespace, name)
+			}
+		}
 	}
-	return slices.DeleteFunc(names, func(name string) bool { return name == "" })
+	annotated(rights.Secrets, secretAnnotations)
+	annotated(rights.ConfigMaps, configMapAnnotations)
+	for _, t := range o.Spec.TLS {
+		if t.SecretName != "" {
+			r.add(rights.Secrets, o.Namespace, t.SecretName)
+		}
+	}
 }
 
 // balancer takes in the certificates of the former service-loadbalancer's Services.
@@ -167,7 +194,7 @@ func (r *referrers) balancer(ctx context.Context) error {
 		if namespace, short, found := strings.Cut(m.Data[key], "/"); found {
 			name = types.NamespacedName{Namespace: namespace, Name: short}
 		}
-		r.names = append(r.names, name)
+		r.add(rights.Secrets, name.Namespace, name.Name)
 	}
 	return nil
 }

@@ -58,6 +58,9 @@ func (c *Config) enter(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
+	if err := c.checkPlace(m); err != nil {
+		return err
+	}
 	if m == nil && !c.ClusterInit && c.Join == "" {
 		return nil
 	}
@@ -142,11 +145,11 @@ func (c *Config) join(ctx context.Context, m *membership, stored bool) (*members
 	if stored && m == nil {
 		return nil, fmt.Errorf("%s has a store of its own: move it away to join another's cluster", c.etcdDir())
 	}
+	if stored {
+		return m, nil // its token was used, and may name an authority that was replaced since
+	}
 	if err := c.checkAuthority(token); err != nil {
 		return nil, err
-	}
-	if stored {
-		return m, nil
 	}
 	ca, err := join.Trust(ctx, c.Join, token.CAHash, KubernetesVersion)
 	if err != nil {

@@ -15,6 +15,7 @@ import (
 	clientv3 "go.etcd.io/etcd/client/v3"
 	"k8s.io/apiserver/pkg/server/healthz"
 
+	"github.com/fairway-net/fairway/apiserver/pki"
 	"github.com/fairway-net/fairway/apiserver/storage"
 )
 
@@ -41,10 +42,62 @@ func (c *Config) checkKeys() error {
 		}
 	}
 	if len(missing) == 0 {
-		return nil
+		return c.checkContent()
 	}
 	return fmt.Errorf("%s has a store, and in %s there is no %s: restore it from a backup of that machine, or from another server of the cluster (nothing was changed)",
 		c.etcdDir(), filepath.Join(c.DataDir, "pki"), strings.Join(missing, ", no "))
+}
+
+// checkContent refuses files of keys that are damaged, or that don't belong together.
+func (c *Config) checkContent() error {
+	damaged := func(file string, err error) error {
+		return fmt.Errorf("%w; restore %s from a backup of that machine, or from another server of the cluster (nothing was changed)", err, file)
+	}
+	dir := filepath.Join(c.DataDir, "pki")
+	for _, name := range pki.Rotated {
+		if name == pki.PeersName && c.membership == nil {
+			continue
+		}
+		if _, err := pki.OpenRotation(dir, name); err != nil {
+			return damaged(filepath.Join(dir, name+".*"), err)
+		}
+	}
+	if _, err := storage.KeyNames(EncryptionKeys(c.DataDir)); err != nil {
+		return damaged(EncryptionKeys(c.DataDir), err)
+	}
+	return nil
+}
+
+// checkPlace refuses to go on without what a server of a cluster remembers of that, or
+// with half of a store.
+func (c *Config) checkPlace(m *membership) error {
+	ofCluster, err := exists(peerFiles(c.DataDir).CertFile)
+	if err != nil {
+		return err
+	}
+	if m == nil && ofCluster && storage.HasStore(c.etcdDir()) {
+		return fmt.Errorf("%s is a server's of a cluster, and %s isn't there: restore it from a backup of that machine; or remove the server on another one, move %[1]s away and join again (nothing was changed)", c.DataDir, membershipFile(c.DataDir))
+	}
+	database := filepath.Join(c.etcdDir(), "member", "snap", "db")
+	half, err := exists(database)
+	if err != nil {
+		return err
+	}
+	if half && !storage.HasStore(c.etcdDir()) {
+		return fmt.Errorf("%s is there, and the log in %s isn't: restore both from a backup; or move %s away and restore a snapshot (nothing was changed)", database, filepath.Join(c.etcdDir(), "member", "wal"), c.etcdDir())
+	}
+	return nil
+}
+
+func exists(file string) (bool, error) {
+	_, err := os.Stat(file)
+	if errors.Is(err, fs.ErrNotExist) {
+		return false, nil
+	}
+	if err != nil {
+		return false, fmt.Errorf("look for what a server keeps: %w", err)
+	}
+	return true, nil
 }
 
 // secretsCheck is the name of a check of /readyz.

@@ -71,7 +71,7 @@ func readMembership(dataDir string) (*membership, error) {
 	}
 	m := &membership{}
 	if err := json.Unmarshal(data, m); err != nil {
-		return nil, fmt.Errorf("read %s: %w", membershipFile(dataDir), err)
+		return nil, fmt.Errorf("read %s: %w; restore it from a backup of this machine (nothing was changed)", membershipFile(dataDir), err)
 	}
 	return m, nil
 }

@@ -84,7 +84,7 @@ func open(dir, name, commonName string) (*Authority, error) {
 func parse(name string, certPEM, keyPEM []byte) (*Authority, error) {
 	certs, keys := blocks(certPEM), blocks(keyPEM)
 	if len(certs) == 0 || len(keys) == 0 {
-		return nil, fmt.Errorf("read certificate authority %s: certificate or key is not PEM encoded", name)
+		return nil, fmt.Errorf("read certificate authority %s: it or the key beside it is not PEM encoded", name)
 	}
 	a := &Authority{CertPEM: certPEM}
 	for _, block := range certs {

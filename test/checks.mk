@@ -137,7 +137,7 @@ check/causes: build ## the causes that doctor names, provoked in labs of every m
 
 # In a network namespace, where servers can be cut off from each other. The program
 # that an upgrade begins with has a clock that can be set: see test/clockjump.
-check/servers: build ## three servers under a load of writes and of connections: killed, silent, cut off, full, with a wrong clock, upgraded. And the commands of docs/operating.md
+check/servers: build ## three servers under a load of writes and of connections: killed, silent, cut off, full, with a wrong clock, upgraded, with other authorities. And the commands of docs/operating.md
 	./hack/install-deps.sh test
 	cd test/linearizability/checker && $(GO) mod download
 	$(GO) test -c -o bin/servers.test ./apiserver
@@ -146,6 +146,7 @@ check/servers: build ## three servers under a load of writes and of connections:
 	CGO_ENABLED=0 $(GO) build -overlay bin/clockjump.json -ldflags "-X github.com/fairway-net/fairway/internal/version.Version=v0.0.1-before" -o bin/fairway-before .
 	FAIRWAY_BEFORE=$(CURDIR)/bin/fairway-before FAIRWAY_AFTER=$(CURDIR)/fairway unshare --mount --propagation private $(call TAGGED,servers) -timeout 30m -run '^TestServersFail$$' ./cmd
 	$(call TAGGED,servers) -timeout 30m -run '^TestOperating$$' ./cmd
+	$(call TAGGED,servers) -timeout 30m -run '^TestReplaceAuthorities$$' ./kube/join
 
 check/nothing-lost: ## 50 rolling updates, 2,000 changes of routes and certificates and ten restarts of the gateway at 2,000 requests/s: minutes; ENGINE=haproxy for that engine
 	./hack/install-deps.sh test

@@ -1,4 +1,4 @@
-//go:build !race
+//go:build servers && !race
 
 // As keep_test.go: client-go's exchange of certificates isn't for the race detector.
 

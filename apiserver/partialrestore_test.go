@@ -4,20 +4,56 @@ import (
 	"bytes"
 	"crypto/sha256"
 	"io/fs"
+	"maps"
 	"os"
 	"path/filepath"
 	"slices"
 	"strings"
 	"testing"
 
-	corev1 "k8s.io/api/core/v1"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"github.com/fairway-net/fairway/apiserver/pki"
+	"github.com/fairway-net/fairway/apiserver/storage"
 )
 
-// madeAnew are files that a server makes again, and that may therefore be lost.
-var madeAnew = []string{"pki/serving.pem", "pki/peer.pem", "admin.kubeconfig", "service-cidrs", "lock", "api-servers.json"}
+// dataDirectory is one of the first server of a cluster, which has stored something.
+func dataDirectory(t *testing.T) Config {
+	t.Helper()
+	config := newCluster(t).config(1)
+	dir := filepath.Join(config.DataDir, "pki")
+	authorities, err := pki.OpenAll(dir)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := pki.TokenKeys(dir); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := storage.KeyNames(EncryptionKeys(config.DataDir)); err != nil { // makes one
+		t.Fatal(err)
+	}
+	peer, err := authorities.Peer("s1", nil, nil)
+	if err == nil {
+		err = peer.WriteFile(peerFiles(config.DataDir).CertFile)
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	m := &membership{Name: "s1", Stored: true, shared: config.shared()}
+	if err := m.write(config.DataDir); err != nil {
+		t.Fatal(err)
+	}
+	for _, file := range []string{"member/wal/0000000000000000-0000000000000000.wal", "member/snap/db"} {
+		path := filepath.Join(config.etcdDir(), file)
+		if err := os.MkdirAll(filepath.Dir(path), 0o700); err != nil {
+			t.Fatal(err)
+		}
+		if err := os.WriteFile(path, []byte("stored"), 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	return config
+}
 
-// tree is what is in a directory, but for the lock.
+// tree is what is in a directory.
 func tree(t *testing.T, dir string) map[string][32]byte {
 	t.Helper()
 	files := map[string][32]byte{}
@@ -35,35 +71,37 @@ func tree(t *testing.T, dir string) map[string][32]byte {
 	return files
 }
 
-// TestPartialRestore: a server whose data directory lacks one of its files, or has it
-// empty or damaged, names the file, says what to do and changes nothing; or it has made
-// the file again and goes on with all that it had stored.
+// begin does what a server does before it opens its store.
+func begin(t *testing.T, config Config) error {
+	t.Helper()
+	if err := config.enter(t.Context()); err != nil {
+		return err
+	}
+	return config.checkKeys()
+}
+
+// TestPartialRestore: a server whose data directory lacks one of the files that nobody
+// makes again, or has it empty or damaged, names the file, says what to do and changes
+// nothing, whatever flags it is started with.
 func TestPartialRestore(t *testing.T) {
-	c := newCluster(t)
-	config := c.config(1)
-	config.ClusterInit = true
-	first := start(t, config)
-	secret := &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Name: "kept"}, Data: map[string][]byte{"a": []byte("b")}}
-	if _, err := client(t, first).CoreV1().Secrets("default").Create(within(t), secret, metav1.CreateOptions{}); err != nil {
-		t.Fatal(err)
+	config := dataDirectory(t)
+	first := config
+	first.ClusterInit = true
+	if err := begin(t, config); err != nil {
+		t.Fatalf("with all its files: %v", err)
 	}
-	if err := first.Close(); err != nil {
-		t.Fatal(err)
+	files := []string{"server.json"}
+	for _, name := range sharedFiles {
+		files = append(files, "pki/"+name)
 	}
-	whole := tree(t, config.DataDir)
-	refusedFiles := 0
-	for file := range whole {
+	for _, file := range files {
 		path := filepath.Join(config.DataDir, file)
 		content, err := os.ReadFile(path)
 		if err != nil {
 			t.Fatal(err)
 		}
-		if slices.Contains(madeAnew, file) || strings.HasPrefix(file, "etcd/") || strings.HasPrefix(file, "snapshots/") {
-			continue
-		}
-		refusedFiles++
-		damaged := bytes.Repeat([]byte("#"), len(content))
-		for how, data := range map[string][]byte{"missing": nil, "empty": {}, "damaged": damaged} {
+		base := strings.TrimSuffix(filepath.Base(file), filepath.Ext(file)) + "."
+		for how, data := range map[string][]byte{"missing": nil, "empty": {}, "damaged": bytes.Repeat([]byte("#"), len(content))} {
 			err := os.Remove(path)
 			if data != nil {
 				err = os.WriteFile(path, data, 0o600)
@@ -72,22 +110,17 @@ func TestPartialRestore(t *testing.T) {
 				t.Fatal(err)
 			}
 			before := tree(t, config.DataDir)
-			for _, again := range []bool{true, false} { // with the flags of the first start, and without
-				c := config
-				c.ClusterInit = again
-				t.Run(strings.ReplaceAll(file, "/", "_")+"/"+how, func(t *testing.T) {
-					base := strings.TrimSuffix(filepath.Base(file), filepath.Ext(file))
-					refused(t, c, base+".")
-					refused(t, c, "(nothing was changed)")
-				})
-				after := tree(t, config.DataDir)
-				for name := range after {
-					if before[name] != after[name] {
-						t.Errorf("%s %s: the server changed %s", file, how, name)
-					}
+			for _, c := range []Config{config, first} {
+				err := begin(t, c)
+				if err == nil {
+					t.Errorf("%s %s: the server starts", file, how)
+					continue
 				}
-				if len(after) != len(before) {
-					t.Errorf("%s %s: %d files after %d", file, how, len(after), len(before))
+				if said := err.Error(); !strings.Contains(said, base) || !strings.Contains(said, "restore") || !strings.Contains(said, "(nothing was changed)") {
+					t.Errorf("%s %s: the server says %q", file, how, said)
+				}
+				if !maps.Equal(before, tree(t, config.DataDir)) {
+					t.Errorf("%s %s: the server changed files", file, how)
 				}
 			}
 			if err := os.WriteFile(path, content, 0o600); err != nil {
@@ -95,24 +128,39 @@ func TestPartialRestore(t *testing.T) {
 			}
 		}
 	}
-	if refusedFiles != len(sharedFiles)+1 {
-		t.Errorf("%d files were tried, want the keys and server.json; there are %v", refusedFiles, whole)
+	if err := begin(t, config); err != nil {
+		t.Errorf("with all files back: %v", err)
 	}
-	for _, file := range madeAnew {
-		if err := os.RemoveAll(filepath.Join(config.DataDir, file)); err != nil {
+}
+
+// TestKeysOfOthers: a key and a certificate that don't belong together are refused, and so
+// is a store without its log.
+func TestKeysOfOthers(t *testing.T) {
+	config, other := dataDirectory(t), dataDirectory(t)
+	for _, name := range slices.DeleteFunc(slices.Clone(sharedFiles), func(name string) bool { return filepath.Ext(name) != ".crt" }) {
+		path := filepath.Join(config.DataDir, "pki", name)
+		own, err := os.ReadFile(path)
+		if err != nil {
+			t.Fatal(err)
+		}
+		foreign, err := os.ReadFile(filepath.Join(other.DataDir, "pki", name))
+		if err == nil {
+			err = os.WriteFile(path, foreign, 0o600)
+		}
+		if err != nil {
+			t.Fatal(err)
+		}
+		if err := begin(t, config); err == nil || !strings.Contains(err.Error(), name) || !strings.Contains(err.Error(), "its key is another one's") {
+			t.Errorf("%s of another cluster: %v", name, err)
+		}
+		if err := os.WriteFile(path, own, 0o600); err != nil {
 			t.Fatal(err)
 		}
 	}
-	again := start(t, config)
-	kept, err := client(t, again).CoreV1().Secrets("default").Get(within(t), "kept", metav1.GetOptions{})
-	if err != nil || string(kept.Data["a"]) != "b" {
-		t.Errorf("with all files back: %v, %v", kept, err)
-	}
-	if err := again.Close(); err != nil {
+	if err := os.RemoveAll(filepath.Join(config.etcdDir(), "member", "wal")); err != nil {
 		t.Fatal(err)
 	}
-	if err := os.RemoveAll(filepath.Join(config.DataDir, "etcd", "member", "wal")); err != nil {
-		t.Fatal(err)
+	if err := begin(t, config); err == nil || !strings.Contains(err.Error(), "restore both from a backup") {
+		t.Errorf("a store without its log: %v", err)
 	}
-	refused(t, config, "restore both from a backup")
 }

@@ -111,7 +111,7 @@ func (c *cluster) clientOfCopy(dir string) kubernetes.Interface {
 	if err != nil {
 		c.Fatal(err)
 	}
-	config.TLSClientConfig = rest.TLSClientConfig{CAData: config.CAData, CertData: data, KeyData: data}
+	config.TLSClientConfig = rest.TLSClientConfig{CAFile: config.CAFile, CertData: data, KeyData: data}
 	client, err := kube.Client(config)
 	if err != nil {
 		c.Fatal(err)

@@ -179,6 +179,9 @@ func readReturnPath() (map[kernel.Object]bool, error) {
 				there[returnRoute(family)] = true
 			}
 		}
+		if family == netlink.FAMILY_V6 && there[returnRule(family)] && ipv6IsOff() {
+			there[returnRoute(family)] = true // there can be none, see ipv6IsOff
+		}
 	}
 	t, err := findTable()
 	if err != nil || t == nil {

@@ -43,7 +43,7 @@ func newRule(parts ...part) rule {
 // all is true if each of the parts is.
 func all(parts ...part) part {
 	r := newRule(parts...)
-	return part{r.text, r.exprs}
+	return part(r)
 }
 
 // register is the number of the register that begins at this 32-bit word, in

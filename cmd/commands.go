@@ -44,6 +44,7 @@ func commands() []*cobra.Command {
 		node.Announce(),
 		node.Drain(),
 		node.Cleanup(),
+		node.Idle(),
 		lab.Lab(),
 		services.Expose(),
 		services.Ls(),

@@ -31,6 +31,7 @@ func commands() []*cobra.Command {
 		node.Announce(),
 		node.Drain(),
 		node.Cleanup(),
+		node.Idle(),
 		services.Status(),
 		versionCommand(),
 	}

@@ -34,7 +34,8 @@ aren't ready or don't listen, policies, names, firewalls. Each cause has a code
 and a fix. Every node that a packet may pass is looked at, as far as its agent answers.
 
 Without a Service, this machine is looked at, or, where it is no node, the nodes whose
-agents answer; with --node, that node, and with -n, the Services of a namespace.
+agents answer; with --node, that node, and with -n, the Services of a namespace. With
+-f, all Services of the files or the bundle; with --node, that node of the bundle.
 
 The exit code is 0 if nothing was found that is at least as sure as --fail-on, 1
 if something was, and 2 if doctor could not run.`,
@@ -102,7 +103,7 @@ func (f *doctorFlags) examine(cmd *cobra.Command, args []string) (judged, error)
 		return nil, errors.New("--all: give no Service beside it")
 	case (f.all || len(args) == 0 && f.node == "") && cmd.Flags().Changed("namespace"):
 		return x.All(cmd.Context(), f.objects.Namespace)
-	case f.all:
+	case f.all, len(args) == 0 && len(f.objects.Files) > 0 && f.node == "": // files don't tell of this machine
 		return x.All(cmd.Context(), "")
 	case len(args) == 0:
 		return x.Machine(cmd.Context())

@@ -55,6 +55,12 @@ endpoints: [{addresses: [10.244.%d.%d], conditions: {ready: %t, serving: %t}}]
 			t.Errorf("the report lacks %q:\n%s", part, text)
 		}
 	}
+	if without, _ := run(); without != text {
+		t.Errorf("files without a Service are these Services, not this machine:\n%s", without)
+	}
+	if _, err := run("--node", "a"); err == nil || !strings.Contains(err.Error(), "manifests say nothing of nodes") {
+		t.Errorf("a node of manifests: %v", err)
+	}
 	if text, err := run("-A", "-n", "other"); err != nil || !strings.Contains(text, "0 Services") {
 		t.Errorf("another namespace: %v\n%s", err, text)
 	}

@@ -4,6 +4,7 @@ package examine
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"slices"
 	"sync"
@@ -28,6 +29,9 @@ type Examiner struct {
 // Machine examines this machine, or, where nodes' agents answer and it is none of them, those
 // nodes; with Node, that one.
 func (x *Examiner) Machine(ctx context.Context) (*doctor.Report, error) {
+	if len(x.Source.Files) > 0 {
+		return x.bundled(ctx)
+	}
 	e := &doctor.Evidence{Domain: x.Domain}
 	agents := x.Source.AgentsHere(ctx)
 	if there := x.elsewhere(ctx, agents); there != nil {
@@ -48,6 +52,22 @@ func (x *Examiner) Machine(ctx context.Context) (*doctor.Report, error) {
 		e.Nodes = []doctor.Node{{Host: host.Read(ctx)}}
 	}
 	x.askAgents(ctx, e, func() []agentlink.Found { return agents })
+	return doctor.Examine(ctx, e), nil
+}
+
+// bundled examines the nodes of a bundle, or Node of them.
+func (x *Examiner) bundled(ctx context.Context) (*doctor.Report, error) {
+	if _, err := x.Source.ReadEvery(ctx, ""); err != nil {
+		return nil, err
+	}
+	e := &doctor.Evidence{Domain: x.Domain}
+	x.addBundle(e)
+	switch {
+	case x.Source.Bundle() == nil:
+		return nil, errors.New("--node: manifests say nothing of nodes: leave it out, and all their Services are examined")
+	case len(e.Nodes) == 0:
+		return nil, fmt.Errorf("--node: the bundle has no facts of a node %q", x.Node)
+	}
 	return doctor.Examine(ctx, e), nil
 }
 

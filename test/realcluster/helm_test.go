@@ -27,6 +27,7 @@ func TestHelm(t *testing.T) {
 		t.Fatal(err)
 	}
 	h := &charted{t: t, c: c}
+	h.must(h.pack())
 	h.must(h.gatewayAPI())
 	h.step("helm install", h.install)
 	h.must(h.routes())
@@ -49,8 +50,23 @@ func TestHelm(t *testing.T) {
 
 // charted is a cluster with a release of the chart.
 type charted struct {
-	t *testing.T
-	c *Cluster
+	t       *testing.T
+	c       *Cluster
+	archive string
+}
+
+// pack packs the chart, as `make release` does.
+func (h *charted) pack() error {
+	_, err := h.run("package", filepath.Join(h.c.options.Deploy, "chart"), "--destination", h.c.dir)
+	if err != nil {
+		return err
+	}
+	found, err := filepath.Glob(filepath.Join(h.c.dir, "fairway-*.tgz"))
+	if err != nil || len(found) != 1 {
+		return fmt.Errorf("the packed chart: %v, %w", found, err)
+	}
+	h.archive = found[0]
+	return nil
 }
 
 func (h *charted) must(err error) {
@@ -79,7 +95,7 @@ func (h *charted) run(args ...string) (string, error) {
 }
 
 func (h *charted) helm(verb string, more ...string) error {
-	_, err := h.run(append([]string{verb, "fairway", filepath.Join(h.c.deploy, "chart"), "-n", "kube-system"}, more...)...)
+	_, err := h.run(append([]string{verb, "fairway", h.archive, "-n", "kube-system"}, more...)...)
 	return err
 }
 

@@ -33,6 +33,7 @@ func TestHelm(t *testing.T) {
 	h.must(h.routes())
 	h.served("after the installation")
 	h.commands()
+	h.inPod()
 	h.step("helm upgrade to ebpf mode", func() error {
 		return errors.Join(h.helm("upgrade", "--reuse-values", "--set", "agent.ebpf=true"), c.RolledOut("kube-system", "daemonset/fairway"), c.SetMode("ebpf"))
 	})
@@ -212,6 +213,18 @@ func (h *charted) commands() {
 		h.t.Logf("fairway %s\n%s", strings.Join(args, " "), out)
 		if exit := (*exec.ExitError)(nil); err != nil && !(args[0] == "doctor" && errors.As(err, &exit) && exit.ExitCode() == 1) {
 			h.t.Errorf("fairway %s: %v", strings.Join(args, " "), err)
+		}
+	}
+}
+
+// inPod asks in an agent's pod, with what that may.
+func (h *charted) inPod() {
+	for _, args := range []string{"status", "explain real/local", "doctor svc/web -n real", "announce status", "flows svc/web -n real"} {
+		exec := append([]string{"-n", "kube-system", "exec", "daemonset/fairway", "-c", "fairway", "--", "/usr/local/bin/fairway"}, strings.Fields(args)...)
+		out, err := h.c.Kubectl("", exec...)
+		h.t.Logf("in the agent's pod: fairway %s\n%s", args, out)
+		if err != nil {
+			h.t.Errorf("in the agent's pod: fairway %s: %v", args, err)
 		}
 	}
 }

@@ -152,6 +152,10 @@ check/nothing-lost: ## 50 rolling updates, 2,000 changes of routes and certifica
 	./hack/install-deps.sh test
 	FAIRWAY_NOTHING_LOST=long FAIRWAY_TEST_ENGINE=$(ENGINE) $(GO) test -v -count=1 -timeout 30m -run '^TestNothingLost$$' ./ingress/gateway
 
+check/apiaway: build ## a Gateway at 500 requests a second while the API is away, longer than Leases hold, and when it is back: three minutes; FAIRWAY_API_AWAY=10m for longer, ENGINE=haproxy for that engine
+	./hack/install-deps.sh test
+	FAIRWAY_TEST_ENGINE=$(ENGINE) $(call TAGGED,apiaway) -timeout 30m -run '^TestAPIAway$$' ./lab
+
 # --- others' suites -----------------------------------------------------------
 
 check/gateway-conformance: build ## Gateway API's own conformance suite, in a lab: a minute and a half, once it is built; ENGINE=haproxy for that engine

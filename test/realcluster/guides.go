@@ -138,7 +138,6 @@ func (n *Node) get(url string) (string, error) {
 // Leftovers lists what a node has of Fairway in its kernel and its file systems.
 func (n *Node) Leftovers() (string, error) {
 	return n.Run("sh", "-c", `nft list tables | grep fairway
-nft list chains 2>/dev/null | grep -i fairway
 tc filter show dev eth0 ingress 2>/dev/null | grep fairway
 ls /sys/fs/bpf | grep fairway
 ip -o link | grep -i fairway

@@ -219,7 +219,7 @@ func (h *charted) commands() {
 
 // inPod asks in an agent's pod, with what that may.
 func (h *charted) inPod() {
-	for _, args := range []string{"status", "explain real/local", "doctor svc/web -n real", "announce status"} {
+	for _, args := range []string{"status", "explain real/local", "doctor svc/web -n real", "announce status --here"} {
 		exec := append([]string{"-n", "kube-system", "exec", "daemonset/fairway", "-c", "fairway", "--", "/usr/local/bin/fairway"}, strings.Fields(args)...)
 		out, err := h.c.Kubectl("", exec...)
 		h.t.Logf("in the agent's pod: fairway %s\n%s", args, out)

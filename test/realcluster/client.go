@@ -50,6 +50,7 @@ func Serve(address string) error {
 // Client asks from somewhere in the cluster, or outside.
 type Client struct {
 	Name      string
+	isPod     bool
 	addresses []netip.Addr   // its own: IPv4, then IPv6
 	node      *Node          // where it is; nil outside
 	port      uint16         // where it is told

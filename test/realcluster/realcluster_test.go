@@ -3,10 +3,12 @@
 package realcluster
 
 import (
+	"cmp"
 	"errors"
 	"os"
 	"path/filepath"
 	"strconv"
+	"strings"
 	"testing"
 	"time"
 )
@@ -69,7 +71,7 @@ func TestRealCluster(t *testing.T) {
 	}
 	w := &walk{t: t, c: c, questions: questions, want: want}
 	w.there()
-	for _, mode := range []string{"iptables", "nftables", "ebpf"} {
+	for mode := range strings.FieldsSeq(cmp.Or(os.Getenv("FAIRWAY_REALCLUSTER_MODES"), "iptables nftables ebpf")) {
 		w.throughMode(mode)
 	}
 	w.reboot()
@@ -203,14 +205,26 @@ func (w *walk) reboot() {
 		if err := w.c.await("the proxy of "+last.Name+" is there", last.ready); err != nil {
 			return err
 		}
-		_, err := w.c.Kubectl("", "-n", namespace, "wait", "--for=condition=Ready", "pod", "--all", "--timeout=180s")
-		return err
+		if _, err := w.c.Kubectl("", "wait", "--for=condition=Ready", "node", "--all", "--timeout=120s"); err != nil {
+			return err
+		}
+		return w.c.await("the pods have addresses and answer", func() error {
+			if _, err := w.c.Kubectl("", "-n", namespace, "wait", "--for=condition=Ready", "pod", "--all", "--timeout=60s"); err != nil {
+				return err
+			}
+			return w.c.findClients()
+		})
 	})
 }
 
 // back moves the cluster back to kube-proxy, and looks for what Fairway left.
 func (w *walk) back() {
 	c := w.c
+	if w.mode != "iptables" { // one that kube-proxy knows, and that the answers are of
+		from := w.mode
+		w.mode = "iptables"
+		w.step("from "+from+" to iptables mode", loseNothing, func() error { return c.SetMode("iptables") })
+	}
 	w.step("back to kube-proxy", loseNothing, func() error {
 		if err := c.Apply("kubeadm-back"); err != nil {
 			return err

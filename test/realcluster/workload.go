@@ -110,17 +110,33 @@ func (c *Cluster) Work() error {
 		return err
 	}
 	for _, pod := range []string{"client-" + c.Nodes[0].Name, "client-" + c.Nodes[1].Name, "client-host"} {
-		addresses, err := c.podAddresses(pod)
-		if err != nil {
-			return err
-		}
 		node := c.Nodes[1]
 		if pod == "client-"+c.Nodes[0].Name {
 			node = c.Nodes[0]
 		}
-		c.Clients = append(c.Clients, &Client{Name: pod, addresses: addresses, node: node, port: ControlPort, from: c.lab.Client()})
+		c.Clients = append(c.Clients, &Client{Name: pod, isPod: true, node: node, port: ControlPort, from: c.lab.Client()})
 	}
-	return errors.Join(c.onNode(), c.outside())
+	if err := errors.Join(c.onNode(), c.outside()); err != nil {
+		return err
+	}
+	return c.findClients()
+}
+
+// findClients finds the clients that are pods, which have other addresses after a reboot.
+func (c *Cluster) findClients() error {
+	for _, client := range c.Clients {
+		if !client.isPod {
+			continue
+		}
+		var err error
+		if client.addresses, err = c.podAddresses(client.Name); err != nil {
+			return err
+		}
+		if _, err := client.Ask(Name, "localhost"); err != nil {
+			return err
+		}
+	}
+	return nil
 }
 
 // onNode starts the client that is a process of a node.

@@ -59,6 +59,7 @@ var (
 	dport    = payload("th dport", expr.PayloadBaseTransportHeader, 2, 2)
 	ctDport  = ctOriginal("proto-dst", unix.NFT_CT_PROTO_DST, 1)
 	iifname  = metaValue("iifname", expr.MetaKeyIIFNAME)
+	oifname  = metaValue("oifname", expr.MetaKeyOIFNAME)
 	// fibSource is the type of the source by the routes: whether it is an address of the node.
 	fibSource = value{"fib saddr type", 1, func(word int) []nlmsg.Builder {
 		return expressions(&expr.Fib{Register: register(word), ResultADDRTYPE: true, FlagSADDR: true})
@@ -70,8 +71,11 @@ var (
 	// too: those from port to port of a bridge (br_netfilter).
 	sentHere     = all(fromThisNode, compare(fibSource, expr.CmpOpEq, native(unix.RTN_LOCAL), "local"))
 	fromPodIface = in(iifname, podInterfaces)
-	notFromLo    = compare(iifname, expr.CmpOpNeq, padName("lo"), `!= "lo"`)
-	notToLo      = compare(metaValue("oifname", expr.MetaKeyOIFNAME), expr.CmpOpNeq, padName("lo"), `!= "lo"`)
+	// bridgedForPods is for what sentHere leaves of those: a packet from port to port goes
+	// out to the bridge that it came to.
+	bridgedForPods = all(fromThisNode, in(oifname, podInterfaces))
+	notFromLo      = compare(iifname, expr.CmpOpNeq, padName("lo"), `!= "lo"`)
+	notToLo        = compare(oifname, expr.CmpOpNeq, padName("lo"), `!= "lo"`)
 
 	invalidState = ctBit("ct state", expr.CtKeySTATE, expr.CtStateBitINVALID, "invalid")
 	translated   = ctBit("ct status", expr.CtKeySTATUS, 1<<5, "dnat") // IPS_DST_NAT

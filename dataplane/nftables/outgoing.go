@@ -75,7 +75,7 @@ func wayOut(name string, masqueradeRules []rule, keep part) []chain {
 	for _, f := range families {
 		unlessPod = append(unlessPod, newRule(f.only(), in(f.saddr, f.pods), keep))
 	}
-	unlessPod = append(unlessPod, newRule(fromPodIface, keep), newRule(goTo(masqueraded)))
+	unlessPod = append(unlessPod, newRule(fromPodIface, keep), newRule(bridgedForPods, keep), newRule(goTo(masqueraded)))
 	return []chain{
 		{name: masqueraded, rules: append([]rule{newRule(noPriority)}, masqueradeRules...)},
 		{name: mixed, rules: unlessPod},
@@ -99,7 +99,7 @@ func recallChains() []chain {
 			}
 			out = append(out, chain{name: name, rules: []rule{
 				recalled(model.FromNode, sentHere), recalled(model.FromPod, in(f.saddr, f.pods)),
-				recalled(model.FromPod, fromPodIface), recalled(model.FromOutside),
+				recalled(model.FromPod, fromPodIface), recalled(model.FromPod, bridgedForPods), recalled(model.FromOutside),
 			}})
 			recall = append(recall, newRule(f.only(), onlyProtocol(p), goTo(name)))
 		}

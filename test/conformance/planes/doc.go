@@ -114,6 +114,7 @@
 //
 //	needs FEATURE...                 of the kernel, as test/vm names them
 //	every                            plays in every run of the tests, and not only in make check NAME=sites
+//	plays CASE...                    is about these cases of the plain topology, too
 //	without IPv4|IPv6                the node has no addresses of that family: steps with such a destination are left out
 //	bridged HOST...                  these pods are ports of one bridge
 //	oneway                           which sends no frame back where it came from: steps in which a pod reaches itself are

@@ -292,13 +292,29 @@ func tour(t *testing.T, th *theatre, kinds []string) {
 	})
 }
 
+// shortDir is a directory for the test, whose name isn't the test's: Unix sockets' paths
+// have 107 bytes.
+func shortDir(t *testing.T) string {
+	t.Helper()
+	dir, err := os.MkdirTemp("", "case")
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		if err := os.RemoveAll(dir); err != nil {
+			t.Error(err)
+		}
+	})
+	return dir
+}
+
 func (th *theatre) play(t *testing.T, plays func(topo *Topology, stateDir string) (*Run, error)) {
 	t.Helper()
 	topo := th.topo(t)
 	if err := topo.Begin(); err != nil {
 		t.Fatal(err)
 	}
-	stateDir := t.TempDir()
+	stateDir := shortDir(t)
 	run, err := plays(topo, stateDir)
 	var missing *MissingError
 	if errors.As(err, &missing) {

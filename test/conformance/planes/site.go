@@ -25,6 +25,7 @@ type Site struct {
 	Name  string
 	Needs []string // features of the kernel, as test/vm names them
 	Every bool     // each test run plays on it; otherwise it is left to the check
+	Plays []string // cases of the plain topology that it is about: each run that plays on it has them
 	// Without is the IP family that the node doesn't have; "" if it has both.
 	Without string
 	// OneWay says that pods are ports of a bridge which sends no frame back where it came
@@ -75,6 +76,8 @@ func (site *Site) parse(s siteStep) error {
 		site.Needs = s.args
 	case "every":
 		site.Every = true
+	case "plays":
+		site.Plays = s.args
 	case "oneway":
 		site.OneWay = true
 	case "ahead":
@@ -113,6 +116,7 @@ func siteVerbs() map[string]siteVerb {
 	return map[string]siteVerb{
 		"needs":   {1, 0, nil},
 		"every":   {0, 0, nil},
+		"plays":   {1, 0, nil},
 		"oneway":  {0, 0, nil},
 		"ahead":   {0, 0, nil},
 		"bridged": {1, 0, nil},

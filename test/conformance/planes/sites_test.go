@@ -70,10 +70,12 @@ func playSite(t *testing.T, site *Site, kind string) {
 	th := newTheatre(t, "")
 	th.site = site
 	all := cases(t, siteCase)
+	more := site.Plays
 	if everySite {
-		for _, name := range siteCases {
-			all = append(all, cases(t, "testdata/cases/"+name+".txtar")...)
-		}
+		more = slices.Concat(more, siteCases)
+	}
+	for _, name := range more {
+		all = append(all, cases(t, "testdata/cases/"+name+".txtar")...)
 	}
 	for _, c := range all {
 		if !everySite && strings.HasSuffix(c.Name, OtherFamilySuffix) {

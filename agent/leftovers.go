@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"slices"
 
-	"github.com/fairway-net/fairway/dataplane"
 	"github.com/fairway-net/fairway/dataplane/migrate"
 	"github.com/fairway-net/fairway/internal/kernel"
 	"github.com/fairway-net/fairway/internal/legacytrace"
@@ -101,7 +100,7 @@ func (s *switcher) reportLeftovers(mode string, reason error) {
 func (s *switcher) remove(ctx context.Context, left *running) (*running, error) {
 	if left.plane == nil {
 		made, err := s.make(left.mode, left.options)
-		if i := slices.IndexFunc(s.kinds, func(k dataplane.Kind) bool { return k.Name == left.mode }); i >= 0 && s.kinds[i].LeftNothing(err) {
+		if s.kindOf(left.mode).LeftNothing(err) {
 			return left, nil
 		}
 		if err != nil {

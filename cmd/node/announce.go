@@ -66,8 +66,10 @@ func addKubeconfigFlag(c *cobra.Command, kubeconfig *string) {
 // that they run in.
 func adminKubeconfig(flag string) (string, error) {
 	file := cmp.Or(flag, os.Getenv("KUBECONFIG"), credentials.OfServer())
-	if _, err := rest.InClusterConfig(); file == "" && err != nil {
-		return "", errors.New("no --kubeconfig given, and this machine has no server whose kubeconfig you may read")
+	if file == "" {
+		if _, err := rest.InClusterConfig(); err != nil {
+			return "", errors.New("no --kubeconfig given, and this machine has no server whose kubeconfig you may read")
+		}
 	}
 	return file, nil
 }

@@ -1,7 +1,6 @@
 package nftables
 
 import (
-	"net/netip"
 	"testing"
 
 	"github.com/fairway-net/fairway/model"
@@ -13,7 +12,7 @@ func TestCostOfLargePool(t *testing.T) {
 	allocations := map[int]float64{}
 	for _, n := range []int{100, 20_000} {
 		st := newState("")
-		tables := [2]*model.Table{poolTable(n), poolTable(n - 1)}
+		tables := [2]*model.Table{synthetic(1, n), synthetic(1, n-1)}
 		st.change(model.NewTable(), tables[0], tables[0].Since(model.NewTable()))
 		turn := 0
 		allocations[n] = testing.AllocsPerRun(20, func() {
@@ -28,15 +27,4 @@ func TestCostOfLargePool(t *testing.T) {
 	if allocations[20_000] > allocations[100]+10 {
 		t.Errorf("allocations by number of endpoints: %v", allocations)
 	}
-}
-
-// poolTable has one Service with so many endpoints.
-func poolTable(endpoints int) *model.Table {
-	p := &model.Pool{ID: model.PoolID{Name: "default/large:http", Proto: model.TCP}}
-	for i := range endpoints {
-		p.Backends = append(p.Backends, model.Backend{Addr: netip.AddrFrom4([4]byte{10, 1, byte(i >> 8), byte(i)}), Port: 8080, Weight: 1})
-	}
-	e := model.NewTable().Edit()
-	e.SetPool(p)
-	return e.Table()
 }

@@ -93,7 +93,19 @@ func stoppedBecause(m *Member) error {
 
 // removed says whether the others have taken this member off their list. etcd
 // panics when it is then asked about itself (see unlessRemoved), and ends soon after.
-func (b *Backend) removed() bool { return b.etcd != nil && !b.etcd.IsMemberExist(b.etcd.MemberID()) }
+// A member that hears of it from another one's refusal ends before it reads it in
+// its log, so one that ends by itself counts as removed, as it does in Failed.
+func (b *Backend) removed() bool {
+	if b.etcd == nil {
+		return false
+	}
+	select {
+	case <-b.etcd.StoppingNotify():
+		return true
+	default:
+		return !b.etcd.IsMemberExist(b.etcd.MemberID())
+	}
+}
 
 // unlessRemoved asks etcd something about this member. etcd's panic about one that
 // was removed, which may happen at any time before or meanwhile, becomes errRemoved.

@@ -89,6 +89,9 @@ func TestRemoved(t *testing.T) {
 			for !two.removed() && ctx.Err() == nil {
 				time.Sleep(time.Millisecond) // until it is removed, within what is called
 			}
+			if two.etcd.IsMemberExist(two.etcd.MemberID()) {
+				return errRemoved // the other one said so first: TestEndedByItself
+			}
 			two.etcd.IsLearner()
 			return errors.New("etcd has an answer for a member that was removed: unlessRemoved isn't needed")
 		})
@@ -111,5 +114,33 @@ func TestRemoved(t *testing.T) {
 		case <-ctx.Done():
 			t.Errorf("a member that was removed, %s: nothing is heard", name)
 		}
+	}
+}
+
+// TestEndedByItself: a member to which another one says that it was removed ends before
+// its own list says so. Whatever is asked then gets the reason, too.
+func TestEndedByItself(t *testing.T) {
+	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+	defer cancel()
+	authorities, err := pki.OpenAll(t.TempDir())
+	if err != nil {
+		t.Fatal(err)
+	}
+	options, _ := peer(t, authorities, byte(rand.IntN(256)), 1)
+	one := openMember(ctx, t, options)
+	asked := make(chan error, 1)
+	go func() {
+		asked <- one.unlessRemoved(func() error {
+			<-one.etcd.StopNotify()
+			_, err := one.Client.Status(ctx, "")
+			return fmt.Errorf("etcd has an answer after its end: %w", err)
+		})
+	}()
+	one.etcd.HardStop()
+	if err := <-asked; !errors.Is(err, errRemoved) {
+		t.Errorf("asked while it ends: %v, want %v", err, errRemoved)
+	}
+	if _, err := one.isLearner(); !errors.Is(err, errRemoved) {
+		t.Errorf("asked afterwards: %v, want %v", err, errRemoved)
 	}
 }

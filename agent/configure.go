@@ -112,7 +112,7 @@ func (a *Agent) planeOptions(c Config) kernel.Options {
 func (a *Agent) tune(c Config) {
 	if c.OOMScoreAdj != nil {
 		if err := tuning.SetOOMScore(*c.OOMScoreAdj); err != nil {
-			a.config.Log.Warn("not set", "error", err)
+			a.config.Log.Warn("the OOM score of the agent could not be set", "error", err)
 		}
 	}
 	if c.Conntrack == (tuning.Conntrack{}) {

@@ -24,6 +24,6 @@ func (a *Agent) forwardPackets() {
 		a.config.Log.Warn("packets of other machines may not be forwarded", "error", err)
 	}
 	if len(changed) > 0 {
-		a.config.Log.Info("IP forwarding was turned on, so that other machines reach Services through this one; --ip-forward=false leaves it to you", "set", changed)
+		a.config.Log.Info("IP forwarding was turned on, so that other machines reach Services through this one; --ip-forward=false leaves it to you", "sysctls", changed)
 	}
 }

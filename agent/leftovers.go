@@ -129,6 +129,6 @@ func (s *switcher) takeAway(ctx context.Context, r *running) error {
 // closed gives up what a plane holds in this process.
 func (s *switcher) closed(r *running) {
 	if err := r.plane.Close(); err != nil {
-		s.log.Warn("close plane", "mode", r.mode, "error", err)
+		s.log.Warn("the data plane of another mode could not be closed", "mode", r.mode, "error", err)
 	}
 }

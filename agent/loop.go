@@ -141,7 +141,7 @@ func (l *loop) run(ctx context.Context) error {
 			return err
 		default:
 			pause := backoff.Step()
-			l.log.Error("programming failed; trying again", "error", err, "in", pause.Round(time.Millisecond))
+			l.log.Error("programming failed; trying again", "error", err, "retry-in", pause.Round(time.Millisecond))
 			again = time.After(pause)
 		}
 	}

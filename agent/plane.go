@@ -44,7 +44,7 @@ func choose(kinds []dataplane.Kind, mode string, options kernel.Options, log *sl
 	for _, kind := range kinds {
 		plane, err := kind.New(options)
 		if err == nil {
-			log.Info("mode chosen", "mode", kind.Name, "because", "it is the best that this machine supports", "not", strings.Join(missing, "; "))
+			log.Info("mode chosen", "mode", kind.Name, "reason", "it is the best that this machine supports", "unsupported", strings.Join(missing, "; "))
 			return chosen{mode: kind.Name, why: because(missing)}, plane, nil
 		}
 		missing = append(missing, fmt.Sprintf("%s: %v", kind.Name, err))

@@ -32,16 +32,16 @@ func (a *Agent) reportUnsupported() {
 	a.reportedMode = a.Mode()
 	a.events.reported = nil
 	for _, lack := range a.planes.unsupported() {
-		a.config.Log.Debug("not supported by this mode", "what", lack.String(), "because", lack.Why)
+		a.config.Log.Debug("not supported by this mode", "feature", lack.String(), "reason", lack.Why)
 		// That of IPv6 is the kernel's, in kube-proxy's modes too, whose default asks for it.
 		if lack.Feature == kernel.LocalhostNodePort && lack.Value != "IPv6" && a.configured.Load().Compile.LocalhostNodePorts {
-			a.config.Log.Warn("flag ignored: this mode lacks what it asks for", "flag", "--localhost-nodeports", "what", lack.String(), "because", lack.Why)
+			a.config.Log.Warn("flag ignored: this mode lacks what it asks for", "flag", "--localhost-nodeports", "feature", lack.String(), "reason", lack.Why)
 		}
 		if lack.Feature == kernel.DirectReturn && a.configured.Load().Compile.DirectReturn {
-			a.config.Log.Warn("flag ignored: this mode lacks what it asks for", "flag", "--direct-return", "what", lack.String(), "because", lack.Why)
+			a.config.Log.Warn("flag ignored: this mode lacks what it asks for", "flag", "--direct-return", "feature", lack.String(), "reason", lack.Why)
 		}
 		if lack.Feature == kernel.NodeSockets { // nobody's wish, but almost surely a mistake
-			a.config.Log.Warn("not supported by this mode", "what", lack.String(), "because", lack.Why)
+			a.config.Log.Warn("not supported by this mode", "feature", lack.String(), "reason", lack.Why)
 		}
 	}
 }

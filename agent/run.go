@@ -156,7 +156,7 @@ func (a *Agent) run(ctx context.Context) error {
 	a.forwardPackets()
 	a.switchPlane(ctx, a.config)
 	a.releaseInitMemory()
-	a.config.Log.Info("agent started", "node", a.config.NodeName, "mode", a.Mode(), "api", a.config.API.Host)
+	a.config.Log.Info("agent started", "node", a.config.NodeName, "mode", a.Mode(), "server", a.config.API.Host)
 	group.Go(func() error {
 		return nodeaddrs.Watch(ctx, a.config.Log, a.addressesChanged(ctx, group), foreignInterfaces()...)
 	})

@@ -90,7 +90,7 @@ func (a *Agent) listen(ctx context.Context, group *errgroup.Group, what, address
 	if !a.config.RetryBind {
 		return fmt.Errorf("open %s address: %w", what, err)
 	}
-	a.config.Log.Error("address not open; trying again", "for", what, "error", err)
+	a.config.Log.Error("address not open; trying again", "listener", what, "error", err)
 	a.events.ReportNode("FailedToStart"+what, err.Error())
 	group.Go(func() error {
 		for {

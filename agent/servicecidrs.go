@@ -42,7 +42,7 @@ func (a *Agent) watchServiceCIDRs(ctx context.Context) {
 			break
 		}
 		if apierrors.IsForbidden(err) || apierrors.IsNotFound(err) {
-			a.config.Log.Debug("the ranges of cluster IPs are those of --service-cidr alone", "because", err)
+			a.config.Log.Debug("the ranges of cluster IPs are those of --service-cidr alone", "reason", err)
 			complete()
 			return
 		}

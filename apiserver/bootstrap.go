@@ -62,7 +62,7 @@ func (s *Server) enterService(ctx context.Context, client kubernetes.Interface) 
 	services := func(ctx context.Context) error { return s.bootstrapServices(ctx, client) }
 	if err := services(ctx); err != nil {
 		// Another Service may have the address: that one must go first.
-		slog.Warn("apiserver: trying again", "err", err)
+		slog.Warn("the API's own Services could not be written; trying again", "error", err)
 	}
 	keys, err := storage.KeyNames(EncryptionKeys(s.config.DataDir))
 	if err != nil {
@@ -83,7 +83,7 @@ func (s *Server) enterService(ctx context.Context, client kubernetes.Interface) 
 			return err
 		}
 		// It is tried again until there is room.
-		slog.Warn("apiserver: the endpoints of Service kubernetes are not written", "err", err)
+		slog.Warn("the endpoints of Service kubernetes could not be written", "error", err)
 	}
 	s.presence.Store(p)
 	go p.run(ctx)

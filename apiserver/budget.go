@@ -86,7 +86,7 @@ func (s *spending) refuses(who user.Info, req *http.Request) string {
 	why := fmt.Sprintf("has written too much: %d MiB of %s at once and %d MiB an hour are for each user; there is room again in %v", int(of.burst)>>20, what, int(of.hourly)>>20, wait)
 	if !a.said {
 		a.said = true
-		slog.Warn("apiserver: a user's writes are refused", "user", who.GetName(), "why", why)
+		slog.Warn("a user's writes are refused", "user", who.GetName(), "reason", why)
 	}
 	return why
 }

@@ -222,7 +222,7 @@ func ask(ctx context.Context, server string, token join.Token, ca []byte, reques
 		if err == nil || !again || time.Since(began) > joinPatience {
 			return reply, err
 		}
-		slog.Info("apiserver: joining waits", "for", err)
+		slog.Info("joining waits", "error", err)
 		select {
 		case <-ctx.Done():
 			return nil, errors.Join(ctx.Err(), err)

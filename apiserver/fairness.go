@@ -75,7 +75,7 @@ func (f *fairness) run(ctx context.Context) {
 		if err != nil && ctx.Err() == nil {
 			wait = 10 * time.Second
 			if !said {
-				slog.Warn("apiserver: the objects of priority and fairness are not as they should be; trying again", "err", err)
+				slog.Warn("FlowSchemas and PriorityLevelConfigurations could not be applied; trying again", "error", err)
 			}
 			said = true
 		}

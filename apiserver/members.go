@@ -85,7 +85,7 @@ func handle(f func(*http.Request) (any, error)) http.HandlerFunc {
 		w.Header().Set("Content-Type", "application/json")
 		w.WriteHeader(code)
 		if err := json.NewEncoder(w).Encode(answer); err != nil {
-			slog.Debug("apiserver: answer", "path", req.URL.Path, "err", err)
+			slog.Debug("an answer to a joining server could not be sent", "path", req.URL.Path, "error", err)
 		}
 	}
 }
@@ -151,7 +151,7 @@ func (s *Server) postJoin(req *http.Request) (any, error) {
 		}
 		reply.Files[name] = data
 	}
-	slog.Info("apiserver: a server joins", "name", wanted.Name, "peer", wanted.PeerURL)
+	slog.Info("a server joins", "name", wanted.Name, "peer", wanted.PeerURL)
 	return reply, nil
 }
 
@@ -269,7 +269,7 @@ func (s *Server) deleteMember(ctx context.Context, name string) (any, error) {
 		if err := s.backend.Remove(ctx, m.ID); err != nil {
 			return nil, refuse(http.StatusConflict, "remove %s: %v", name, err)
 		}
-		slog.Info("apiserver: a server was removed", "name", name, "peer", m.PeerURL)
+		slog.Info("a server was removed", "name", name, "peer", m.PeerURL)
 		return statusOf(http.StatusOK, metav1.StatusSuccess, ""), nil
 	}
 	return nil, refuse(http.StatusNotFound, "there is no server named %s; see `fairway server members`", name)

@@ -107,7 +107,7 @@ func (p *presence) run(ctx context.Context) {
 			failures = 0
 		}
 		if failures > 1 && ctx.Err() == nil { // one may be for a new leader of etcd
-			log.Warn("apiserver: the Services kubernetes and kube-dns can't be kept as they should be; trying again", "err", err)
+			log.Warn("the Services kubernetes and kube-dns could not be updated; trying again", "error", err)
 		}
 	}
 }
@@ -165,7 +165,7 @@ func (p *presence) leave() {
 	ctx, cancel := context.WithTimeout(context.Background(), time.Second)
 	defer cancel()
 	if _, err := p.etcd.Revoke(ctx, p.lease); err != nil {
-		slog.Debug("apiserver: leave the list of servers; the others see it when the lease runs out", "err", err)
+		slog.Debug("this server could not be taken off the list of servers; the others notice when its Lease expires", "error", err)
 	}
 }
 

@@ -53,7 +53,7 @@ func (s *Server) renewCertificates(ctx context.Context) {
 	defer tick.Stop()
 	for {
 		if err := s.renewDue(time.Now()); err != nil {
-			slog.Warn("renew certificates: trying again later", "in", renewPeriodOfCertificates, "err", err)
+			slog.Warn("certificates could not be renewed; trying again", "retry-in", renewPeriodOfCertificates, "error", err)
 		}
 		select {
 		case <-ctx.Done():
@@ -100,7 +100,7 @@ func (s *Server) renewDue(now time.Time) error {
 		return err
 	}
 	for _, e := range soon {
-		slog.Warn("certificate expires soon: see docs/operating.md, Certificates", "file", e.file, "ends", e.at.Format(time.DateOnly))
+		slog.Warn("certificate expires soon: see docs/operating.md, Certificates", "file", e.file, "expires", e.at.Format(time.DateOnly))
 	}
 	cert, err := readCertificate(servingFiles(s.config.DataDir).CertFile)
 	if err != nil {

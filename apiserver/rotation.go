@@ -134,7 +134,7 @@ func (s *Server) rotate(ctx context.Context, wanted RotationStep) (*RotationStat
 	if err := s.publishRotation(ctx, wanted.Authority, r, revision); err != nil {
 		return nil, err
 	}
-	slog.Info("apiserver: an authority is being replaced", "authority", wanted.Authority, "step", wanted.Step, "phase", r.Phase)
+	slog.Info("an authority is being replaced", "authority", wanted.Authority, "step", wanted.Step, "phase", r.Phase)
 	if _, err := s.adoptRotation(ctx, wanted.Authority); err != nil {
 		return nil, err
 	}
@@ -250,7 +250,7 @@ func (s *Server) adoptRotation(ctx context.Context, authority string) (int64, er
 	if err := next.Write(s.pkiDir()); err != nil {
 		return 0, err
 	}
-	slog.Warn("apiserver: an authority is being replaced: restart this server when it is its turn", "authority", authority, "phase", next.Phase)
+	slog.Warn("an authority is being replaced: restart this server when it is its turn", "authority", authority, "phase", next.Phase)
 	return revision, nil
 }
 
@@ -267,7 +267,7 @@ func (s *Server) followRotations(ctx context.Context) {
 	for {
 		for _, name := range pki.Rotated {
 			if _, err := s.adoptRotation(ctx, name); err != nil && ctx.Err() == nil {
-				log.Warn("apiserver: what became of an authority isn't known; trying again", "authority", name, "err", err)
+				log.Warn("the state of an authority's replacement could not be read; trying again", "authority", name, "error", err)
 			}
 		}
 		select {

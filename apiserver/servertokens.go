@@ -63,7 +63,7 @@ func (s *Server) dropExpiredServerTokens(ctx context.Context) {
 		}
 	}
 	if err != nil {
-		slog.Warn("apiserver: expired server tokens stay; they are refused", "err", err)
+		slog.Warn("expired server tokens could not be deleted; they are refused", "error", err)
 	}
 }
 

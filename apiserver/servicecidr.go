@@ -66,7 +66,7 @@ func (s *Server) followServiceCIDRs(ctx context.Context, informer networkinginfo
 	changed := func(any) {
 		list, err := lister.List(labels.Everything())
 		if err != nil {
-			slog.Warn("apiserver: list ServiceCIDRs", "err", err)
+			slog.Warn("ServiceCIDRs could not be listed", "error", err)
 			return
 		}
 		s.allocator.SetRanges(ctx, rangesOf(list))

@@ -37,7 +37,7 @@ func (s *Server) serveSnapshot(w http.ResponseWriter, req *http.Request) {
 	}
 	w.Header().Set("Content-Type", "application/octet-stream")
 	if err := s.backend.Snapshot(req.Context(), w); err != nil {
-		slog.Warn("apiserver: send snapshot", "err", err)
+		slog.Warn("a snapshot could not be sent", "error", err)
 		panic(http.ErrAbortHandler)
 	}
 }
@@ -56,7 +56,7 @@ func (s *Server) takeSnapshots(ctx context.Context) {
 			continue
 		}
 		if err := s.takeSnapshot(ctx); err != nil && ctx.Err() == nil {
-			slog.Warn("apiserver: take scheduled snapshot", "err", err, "next", s.config.SnapshotInterval)
+			slog.Warn("a scheduled snapshot could not be taken", "error", err, "retry-in", s.config.SnapshotInterval)
 		}
 	}
 }

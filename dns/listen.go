@@ -101,7 +101,7 @@ func (l *listeners) serve(s *dnsserver.Server) error {
 	} {
 		l.serving.Go(func() {
 			if err := serve(); err != nil && !errors.Is(err, net.ErrClosed) {
-				l.log.Error("DNS server ended", "at", s.Addr, "error", err)
+				l.log.Error("DNS server ended", "address", s.Addr, "error", err)
 			}
 		})
 	}

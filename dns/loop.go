@@ -77,9 +77,9 @@ func (s *Server) GuardLoops(ctx context.Context, at netip.AddrPort, every time.D
 		silent = silences >= 2 // one question may be lost, or be asked before the server listens
 		switch looped, changed := s.loop.end(); {
 		case looped && changed:
-			s.log.Error("the upstream DNS servers ask this server: names outside the cluster are refused until they don't")
+			s.log.Error("DNS loop detected: the upstream servers ask this server; refusing external names until it clears")
 		case changed:
-			s.log.Info("the upstream DNS servers don't ask this server any more")
+			s.log.Info("the DNS loop is gone: the upstream servers don't ask this server any more")
 		case silent && !was && !looped:
 			s.log.Warn("the upstream DNS servers don't answer: names outside the cluster are answered from the cache")
 		case was && !silent:

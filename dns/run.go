@@ -128,7 +128,7 @@ func Run(ctx context.Context, c Config) error {
 	if err != nil {
 		return err
 	}
-	c.Log.Info("DNS started", "zone", c.Zone, "at", c.Listen)
+	c.Log.Info("DNS started", "zone", c.Zone, "address", c.Listen)
 	group, ctx := errgroup.WithContext(ctx)
 	var missing atomic.Int32
 	missing.Store(2)

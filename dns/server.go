@@ -136,6 +136,6 @@ func (l *lines) Write(p []byte) (int, error) {
 			break
 		}
 	}
-	l.log.Log(context.Background(), level, text, "by", "dns")
+	l.log.Log(context.Background(), level, text, "part", "dns")
 	return len(p), nil
 }

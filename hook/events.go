@@ -30,7 +30,7 @@ const mostTold = 5
 func (h *hook) failed(err error, pause time.Duration) {
 	text := h.config.Target.String() + ": " + firstLine(err.Error())
 	if errors.Is(err, errPartly) || h.told[""] == text {
-		h.config.Log.Debug("will try again", "target", h.config.Target.String(), "error", err, "in", pause)
+		h.config.Log.Debug("failed; another attempt follows", "target", h.config.Target.String(), "error", err, "retry-in", pause)
 		return
 	}
 	h.told[""] = text

@@ -154,7 +154,7 @@ func (h *hook) deliver(ctx context.Context) error {
 	if err == nil {
 		h.delivered, h.first = now, false
 		h.recovered()
-		h.config.Log.Debug("in force", "generation", state.Generation, "services", len(state.Services), "changes", len(state.Changes))
+		h.config.Log.Debug("the target's state is in force", "generation", state.Generation, "services", len(state.Services), "changes", len(state.Changes))
 	}
 	return err
 }

@@ -38,7 +38,7 @@ func TestAPIAwayIsSaid(t *testing.T) {
 		}
 		a.Observe(nil)
 		a.Observe(nil)
-		if text := log.String(); strings.Count(text, "answers again\" away=50s") != 1 || a.Away() != 0 {
+		if text := log.String(); strings.Count(text, "answers again\" outage=50s") != 1 || a.Away() != 0 {
 			t.Errorf("back: %s", text)
 		}
 	})

@@ -31,7 +31,7 @@ func (a *Absence) Observe(err error) {
 	case err == nil:
 		a.timer.Stop()
 		if a.said {
-			a.Log.Info("the API answers again", "away", time.Since(a.since).Round(time.Second))
+			a.Log.Info("the API answers again", "outage", time.Since(a.since).Round(time.Second))
 		}
 		a.since, a.said = time.Time{}, false
 	case a.since.IsZero():

@@ -35,7 +35,7 @@ func modeInUse(ctx context.Context, lab, node string) string {
 	host := topology.Host{Name: node, NS: ns}
 	mode, err := askMode(ctx, &host)
 	if err != nil {
-		slog.Debug("agent not asked for its mode", "node", node, "err", err)
+		slog.Debug("the agent could not be asked for its mode", "node", node, "error", err)
 		return unknownMode
 	}
 	return mode
@@ -69,7 +69,7 @@ func (s *supervisor) writeModes(ctx context.Context, nodes []*topology.Node) err
 	for _, n := range nodes {
 		mode, err := askMode(ctx, n.Host)
 		if err != nil {
-			slog.Info("agent not asked for its mode", "node", n.Name, "err", err)
+			slog.Info("the agent could not be asked for its mode", "node", n.Name, "error", err)
 			continue
 		}
 		patch, err := json.Marshal(map[string]any{"metadata": map[string]any{"annotations": map[string]string{modeAnnotation: mode}}})

@@ -57,7 +57,7 @@ func (r *relay) close() error {
 func (r *relay) run(ctx context.Context) error {
 	defer context.AfterFunc(ctx, func() {
 		if err := r.close(); err != nil {
-			slog.Error("relay not closed", "err", err)
+			slog.Error("a relay could not be closed", "error", err)
 		}
 	})()
 	var group errgroup.Group
@@ -69,7 +69,7 @@ func (r *relay) run(ctx context.Context) error {
 					return nil
 				}
 				if err != nil {
-					slog.Warn("relay: connection not accepted", "err", err)
+					slog.Warn("a relay could not accept a connection", "error", err)
 					time.Sleep(10 * time.Millisecond)
 					continue
 				}

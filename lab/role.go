@@ -38,7 +38,7 @@ func (r *role) run(ctx context.Context, settled func() bool) error {
 		if !settled() {
 			return fmt.Errorf("%s did not come up: %w", r.name, err)
 		}
-		slog.Warn("process ended, starting it again", "name", r.name, "err", err)
+		slog.Warn("a process ended; starting it again", "name", r.name, "error", err)
 		if time.Since(began) < time.Second { // don't spin
 			select {
 			case <-time.After(time.Second):

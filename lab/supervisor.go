@@ -125,7 +125,7 @@ func (s *supervisor) writeState() error {
 	}
 	dir, err := topology.Cgroup(s.config.Name, "supervisor")
 	if errors.Is(err, cgroup.ErrNone) {
-		slog.Warn("processes are not grouped", "err", err)
+		slog.Warn("processes could not be grouped", "error", err)
 		return nil
 	}
 	if err != nil {

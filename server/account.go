@@ -92,7 +92,7 @@ func newGatewayAccount(ctx context.Context, stateDir, node string, by issuer, lo
 		err = a.try()
 	}
 	if err != nil && a.user != nil {
-		a.log.Warn("the processes of Gateways run as root: they can't have a user of their own; see docs/ingress.md", "uid", gatewayUser, "err", err)
+		a.log.Warn("the processes of Gateways run as root: they can't have a user of their own; see docs/ingress.md", "uid", gatewayUser, "error", err)
 		a.user = nil
 		err = a.issue(ctx, time.Now())
 	}
@@ -216,10 +216,10 @@ func (a *gatewayAccount) keep(ctx context.Context) {
 	for {
 		if now := time.Now(); a.due(now) {
 			if err := a.issue(ctx, now); err != nil {
-				a.log.Error("the Gateways' credential wasn't renewed; trying again", "in", CredentialLook, "err", err)
+				a.log.Error("the Gateways' credential wasn't renewed; trying again", "retry-in", CredentialLook, "error", err)
 			}
 		} else if err := a.copyServers(); err != nil {
-			a.log.Error("the processes of Gateways don't know all API servers", "err", err)
+			a.log.Error("the processes of Gateways don't know all API servers", "error", err)
 		}
 		select {
 		case <-ctx.Done():

@@ -97,7 +97,7 @@ func (u *Gateways) account(ctx context.Context, by issuer, node agent.Config) *g
 		}
 		if ctx.Err() == nil && said != err.Error() {
 			said = err.Error()
-			node.Log.Error("this machine doesn't serve Gateways; trying again until it can", "in", pause, "err", err)
+			node.Log.Error("this machine doesn't serve Gateways; trying again until it can", "retry-in", pause, "error", err)
 		}
 		select {
 		case <-ctx.Done():

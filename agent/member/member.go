@@ -103,7 +103,7 @@ func clusterSettings(ctx context.Context, api *rest.Config, file string, log *sl
 		readErr = json.Unmarshal(data, s)
 	}
 	if readErr == nil {
-		log.Warn("no server answers; continuing with the last known state of the cluster", "err", err)
+		log.Warn("no server answers; continuing with the last known state of the cluster", "error", err)
 		return s, nil
 	}
 	err = fmt.Errorf("ask for settings of the cluster: %w", err)

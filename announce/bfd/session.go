@@ -71,7 +71,7 @@ func (r *running) run(ctx context.Context) {
 		r.status.LastError = err.Error()
 		r.mu.Unlock()
 		if news {
-			r.log.Warn("no BFD session; trying again", "because", err)
+			r.log.Warn("no BFD session; trying again", "reason", err)
 		}
 		const again = 2 * time.Second
 		select {
@@ -219,7 +219,7 @@ func (r *running) note() {
 	if before == now {
 		return
 	}
-	r.log.Info("BFD session", "state", now.String(), "because", why)
+	r.log.Info("BFD session", "state", now.String(), "reason", why)
 	r.monitor.changed()
 	if broken {
 		r.monitor.broken(r.Peer, "BFD: the way to the router is broken: "+why)

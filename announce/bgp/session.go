@@ -162,7 +162,7 @@ func (s *session) ended(err error, wasUp bool) {
 		st.State, st.Since, st.LastError, st.ErrorAt, st.Note = Idle, time.Time{}, text, time.Now(), ""
 	})
 	if !same {
-		s.log.Warn("no BGP session; dialing again", "because", text)
+		s.log.Warn("no BGP session; dialing again", "reason", text)
 	}
 }
 
@@ -194,7 +194,7 @@ func (s *session) once(ctx context.Context) (wasUp bool, err error) {
 	s.update(func(st *Status) {
 		st.State, st.Since, st.ASN, st.Note = Established, time.Now(), c.agreed.asn, c.agreed.note
 	})
-	s.log.Info("BGP session established", "address", address.String(), "asn", c.agreed.asn, "hold", c.agreed.hold)
+	s.log.Info("BGP session established", "address", address.String(), "asn", c.agreed.asn, "hold-time", c.agreed.hold)
 	return true, c.talk(ctx)
 }
 
@@ -285,7 +285,7 @@ func (c *connection) leave() {
 		return
 	}
 	if err := c.notify(bgp.BGP_ERROR_CEASE, code); err != nil {
-		c.log.Debug("the router was not told that the session ends", "err", err)
+		c.log.Debug("the router was not told that the session ends", "error", err)
 	}
 }
 

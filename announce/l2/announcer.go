@@ -187,7 +187,7 @@ func (a *Announcer) Run(ctx context.Context, follows func() bool) error {
 	defer kept.Stop()
 	for {
 		if err := a.reconcile(); err != nil {
-			a.log.Warn("announcing on layer 2", "err", err)
+			a.log.Warn("announcing on layer 2", "error", err)
 		}
 		select {
 		case <-ctx.Done():
@@ -299,7 +299,7 @@ func (a *Announcer) open(d device) error {
 		defer close(r.done)
 		defer a.poke()
 		if err := l.Run(ctx, r.follows.Load); err != nil {
-			l.log.Warn("announcing ended; it starts again when the interface is back", "err", err)
+			l.log.Warn("announcing ended; it starts again when the interface is back", "error", err)
 		}
 	}()
 	return nil

@@ -44,7 +44,7 @@ func (k *kernelAnswers) note(err error) {
 		return
 	}
 	k.failed = err.Error()
-	k.log.Warn("the kernel may not answer for this node's addresses while no agent runs", "err", err)
+	k.log.Warn("the kernel may not answer for this node's addresses while no agent runs", "error", err)
 }
 
 // adopt returns, once, what the kernel answers for in the name of an earlier process. The kernel

@@ -99,7 +99,7 @@ func (l *Link) join(a netip.Addr, in bool) {
 		}
 	}
 	if err := l.sockets.join(l.device, a, in, l.kernel != nil); err != nil {
-		l.log.Warn("neighbor solicitations may not arrive", "address", a, "err", err)
+		l.log.Warn("neighbor solicitations may not arrive", "address", a, "error", err)
 	}
 }
 

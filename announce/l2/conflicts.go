@@ -142,7 +142,7 @@ func (l *Link) noteSender(a netip.Addr, mac net.HardwareAddr) {
 		return
 	}
 	l.log.Warn("not announced: another machine has the address; give it another one or take the address out of the pool",
-		"address", a, "mac", mac.String(), "again", l.conflicts.now[a].until.Sub(now))
+		"address", a, "mac", mac.String(), "retry-in", l.conflicts.now[a].until.Sub(now))
 	l.election.strange(a)
 	l.stand(now)
 	l.changed()

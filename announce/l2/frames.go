@@ -89,7 +89,7 @@ func (l *Link) send(adverts []*advert) {
 	for _, a := range adverts {
 		body, err := advertFormat.Marshal(a.message(l.device.HardwareAddr), l.cluster.Keys)
 		if err != nil {
-			l.log.Error("no advert is sent", "err", err)
+			l.log.Error("no advert is sent", "error", err)
 			return
 		}
 		l.write(l.sockets.adverts, append(link.Ethernet(advertGroup, l.device.HardwareAddr, EtherType), body...))

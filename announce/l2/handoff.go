@@ -61,7 +61,7 @@ func (l *Link) lead(a netip.Addr, node string) {
 	}
 	if err := l.handoffs.lead(l.device, a, to, own); err != nil {
 		l.handoffs.failed = true
-		l.log.Warn("connections through the node that announced an address end, since the kernel can't lead them there", "err", err)
+		l.log.Warn("connections through the node that announced an address end, since the kernel can't lead them there", "error", err)
 		return
 	}
 	l.handoffs.from[a] = node
@@ -121,7 +121,7 @@ func (l *Link) endHandoff(a netip.Addr, node string) {
 	packets, err := l.handoffs.program.End(a)
 	l.log.Info("the former node has no connections left", "address", a, "node", node, "packets", packets)
 	if err != nil {
-		l.log.Warn("connections may still be led to the former node", "err", err)
+		l.log.Warn("connections may still be led to the former node", "error", err)
 	}
 }
 
@@ -165,7 +165,7 @@ func (l *Link) forgetEnded(asked map[netip.Addr]bool, found map[netip.Addr][]ker
 			there[lead.Flow{Client: c.Client, Port: c.Port, Proto: uint8(c.Proto)}] = true
 		}
 		if err := p.Forget(a, there, justBegun); err != nil {
-			l.log.Warn("connections that are over are not forgotten", "err", err)
+			l.log.Warn("connections that are over are not forgotten", "error", err)
 		}
 	}
 }
@@ -269,7 +269,7 @@ func (a *Announcer) lookAtKept() {
 		var err error
 		if found, err = a.connections(wanted); err != nil {
 			if err.Error() != a.uncounted {
-				a.log.Warn("connections of addresses that this node has given up can't be counted", "err", err)
+				a.log.Warn("connections of addresses that this node has given up can't be counted", "error", err)
 			}
 			a.uncounted = err.Error()
 			return
@@ -346,6 +346,6 @@ func (a *Announcer) revive(found map[netip.Addr][]kernel.Connection) {
 	a.revived = places
 	a.mu.Unlock()
 	if err := a.reconcile(); err != nil {
-		a.log.Warn("announcing on layer 2", "err", err)
+		a.log.Warn("announcing on layer 2", "error", err)
 	}
 }

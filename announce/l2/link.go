@@ -83,13 +83,13 @@ func OpenLink(device *net.Interface, cluster *link.Cluster, alone time.Duration,
 	}
 	l.election = newElection(cluster.Node, cluster.Begin(time.Now(), l.log), time.Now())
 	if l.kernel, err = openKernelAnswers(device, alone, counts, l.log); err != nil {
-		l.log.Info("if this agent is killed, another node takes its addresses over: the kernel can't answer meanwhile", "because", err)
+		l.log.Info("if this agent is killed, another node takes its addresses over: the kernel can't answer meanwhile", "reason", err)
 	}
 	if l.kernel != nil {
 		l.election.held = l.kernel.Owns
 	}
 	if err := l.openHandoffs(time.Now()); err != nil {
-		l.log.Warn("connections that are led to their former node may end", "err", err)
+		l.log.Warn("connections that are led to their former node may end", "error", err)
 	}
 	l.election.listen(time.Now()) // loading programs may have taken as long
 	return l, nil

@@ -18,7 +18,7 @@ type Cluster struct {
 func (c *Cluster) Begin(now time.Time, log *slog.Logger) uint64 {
 	n, err := c.Incarnations.Next(now)
 	if err != nil {
-		log.Warn("if the machine's clock is set back, other nodes may not hear this one for a minute", "err", err)
+		log.Warn("if the machine's clock is set back, other nodes may not hear this one for a minute", "error", err)
 	}
 	return n
 }

@@ -158,7 +158,7 @@ const reasonFailed = "announceFailed"
 func (n *Speaker) tell(faults []string, services map[string][]string) {
 	for _, f := range faults {
 		if !slices.Contains(n.faults, f) {
-			n.log.Warn("not announced as configured", "because", f)
+			n.log.Warn("not announced as configured", "reason", f)
 			n.events.ReportNode(reasonFailed, f)
 		}
 	}

@@ -61,7 +61,7 @@ func (n *Speaker) beQuiet(takes bool) {
 		complaint = err.Error()
 	}
 	if complaint != "" && complaint != n.complaint {
-		n.log.Warn("this node may answer for addresses that others announce", "err", complaint)
+		n.log.Warn("this node may answer for addresses that others announce", "error", complaint)
 	}
 	n.complaint = complaint
 }

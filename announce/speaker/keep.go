@@ -69,12 +69,12 @@ func (k *Keeper) endAll() {
 	}
 	none := func(int) bool { return false }
 	if _, err := responder.Sweep(none); err != nil {
-		k.Log.Warn("this node may still answer for addresses", "err", err)
+		k.Log.Warn("this node may still answer for addresses", "error", err)
 	}
 	_, err := handoff.Sweep(none)
 	_, ofStrays := ring.Sweep(none)
 	if err := errors.Join(err, ofStrays); err != nil {
-		k.Log.Warn("this node may still lead connections to others", "err", err)
+		k.Log.Warn("this node may still lead connections to others", "error", err)
 	}
 }
 
@@ -96,7 +96,7 @@ func (n *Speaker) keepRunning(ctx context.Context) {
 	const again = 5 * time.Second
 	for ctx.Err() == nil {
 		if err := n.run(ctx); err != nil && ctx.Err() == nil {
-			n.log.Warn("announcing ended; starting it again", "err", err)
+			n.log.Warn("announcing ended; starting it again", "error", err)
 		}
 		select {
 		case <-ctx.Done():

@@ -91,7 +91,7 @@ func (n *Speaker) awaitKeys(ctx context.Context, k *keys) bool {
 			return true
 		}
 		if first {
-			n.log.Info("waiting for the key that nodes sign their adverts with", "secret", n.namespace+"/"+announce.KeySecret, "because", err)
+			n.log.Info("waiting for the key that nodes sign their adverts with", "secret", n.namespace+"/"+announce.KeySecret, "reason", err)
 		}
 		select {
 		case <-ctx.Done():
@@ -122,7 +122,7 @@ func (n *Speaker) keepKeys(ctx context.Context, k *keys) {
 		_, err := n.readKeys(ctx, k)
 		if text := fmt.Sprint(err); err != nil && ctx.Err() == nil && text != complaint {
 			complaint = text
-			n.log.Warn("the key that nodes sign their adverts with can't be read again; the one read before is used", "secret", n.namespace+"/"+announce.KeySecret, "err", err)
+			n.log.Warn("the key that nodes sign their adverts with can't be read again; the one read before is used", "secret", n.namespace+"/"+announce.KeySecret, "error", err)
 		}
 		if err == nil {
 			complaint = ""
@@ -153,7 +153,7 @@ func (n *Speaker) tellForeign(k *keys) {
 		return
 	}
 	text := foreignText(fresh)
-	n.log.Warn("another cluster announces on this link, or an agent has another key", "because", text)
+	n.log.Warn("another cluster announces on this link, or an agent has another key", "reason", text)
 	n.mu.Lock()
 	events := n.events
 	n.mu.Unlock()

@@ -60,7 +60,7 @@ func (k *statusKind) write(ctx context.Context, report announce.Report, deletes 
 		}
 		err := k.n.metallb.V1beta1.Delete().Namespace(k.n.namespace).Resource(k.resource).Name(name).Do(ctx).Error()
 		if err != nil && !apierrors.IsNotFound(err) {
-			k.n.log.Warn("an outdated status object of this node was not deleted", "resource", k.resource, "name", name, "err", err)
+			k.n.log.Warn("an outdated status object of this node was not deleted", "resource", k.resource, "name", name, "error", err)
 			continue
 		}
 		delete(k.written, name)
@@ -83,7 +83,7 @@ func (k *statusKind) list(ctx context.Context) bool {
 	}
 	if err != nil {
 		if !apierrors.IsNotFound(err) {
-			k.n.log.Warn("this node's old status objects can't be listed", "resource", k.resource, "err", err)
+			k.n.log.Warn("this node's old status objects can't be listed", "resource", k.resource, "error", err)
 		}
 		return apierrors.IsNotFound(err)
 	}
@@ -105,7 +105,7 @@ func (k *statusKind) writeOne(ctx context.Context, name, service string, places 
 		err = k.n.patchStatus(ctx, k.resource, name, status)
 	}
 	if err != nil {
-		k.n.log.Warn("this node's status object was not written", "resource", k.resource, "service", service, "err", err)
+		k.n.log.Warn("this node's status object was not written", "resource", k.resource, "service", service, "error", err)
 		return
 	}
 	k.written[name] = fmt.Sprint(places)

@@ -63,7 +63,7 @@ func (n *Speaker) keepReported(ctx context.Context) {
 		written := true
 		if text := fmt.Sprint(report.Faults, report.Notes, report.Unfit, report.Kept, report.Uncounted); text != stated {
 			if err := n.writeState(ctx, &report); err != nil {
-				n.log.Warn("no ConfigurationState written", "err", err)
+				n.log.Warn("this node's ConfigurationState could not be written", "error", err)
 				time.AfterFunc(time.Second, func() { signal(n.changed) })
 				written = false
 			} else {

@@ -212,7 +212,7 @@ func (n *Speaker) joinCluster(stateDir string) {
 	}
 	incarnations, err := link.NewIncarnations(file)
 	if err != nil {
-		n.log.Warn("if the machine's clock was set back, other nodes may not hear this one for a minute", "err", err)
+		n.log.Warn("if the machine's clock was set back, other nodes may not hear this one for a minute", "error", err)
 	}
 	n.foreignHeard = make(chan struct{}, 1)
 	n.cluster = &link.Cluster{

@@ -53,7 +53,7 @@ func (n *Speaker) listServices(ctx context.Context) {
 		list, err := n.client.CoreV1().Services(metav1.NamespaceAll).List(ctx, metav1.ListOptions{ResourceVersion: "0"})
 		if err != nil {
 			if ctx.Err() == nil {
-				n.log.Warn("Services whose cluster IPs are to be announced can't be listed", "err", err)
+				n.log.Warn("the Services of which cluster IPs are announced could not be listed", "error", err)
 			}
 			select {
 			case <-ctx.Done():

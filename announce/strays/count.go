@@ -95,7 +95,7 @@ func (l *uplink) areTooMany(found map[netip.Addr][]kernel.Connection) bool {
 		n += len(list)
 	}
 	if n > mostFlows {
-		l.log.Warn("packets of other nodes' connections that come in here are reset: this node has too many connections to tell them apart", "connections", n, "most", mostFlows)
+		l.log.Warn("packets of other nodes' connections that come in here are reset: this node has too many connections to tell them apart", "connections", n, "limit", mostFlows)
 	}
 	return n > mostFlows
 }

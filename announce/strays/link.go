@@ -79,7 +79,7 @@ func openUplink(device *net.Interface, cluster *link.Cluster, connections Connec
 	for port, reader := range map[*link.Port]link.Reader{l.messages: messages, l.answers: answers} {
 		l.receiving.Go(func() {
 			if err := port.Receive(reader); err != nil {
-				l.log.Warn("what other nodes say of their connections isn't heard any more", "err", err)
+				l.log.Warn("what other nodes say of their connections isn't heard any more", "error", err)
 			}
 		})
 	}
@@ -148,7 +148,7 @@ func (l *uplink) step(now time.Time) (pause time.Duration) {
 		l.complaint = ""
 	} else if text := err.Error(); text != l.complaint {
 		l.complaint = text
-		l.log.Warn("connections that routers move among nodes may end", "err", err)
+		l.log.Warn("connections that routers move among nodes may end", "error", err)
 	}
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -251,7 +251,7 @@ func (l *uplink) send(list []*message) {
 	for _, m := range list {
 		body, err := format.Marshal(m.frame(l.device.HardwareAddr), l.cluster.Keys)
 		if err != nil {
-			l.log.Error("no message is sent to other nodes", "err", err)
+			l.log.Error("no message is sent to other nodes", "error", err)
 			return
 		}
 		l.write(append(link.Ethernet(all, l.device.HardwareAddr, EtherType), body...))

@@ -149,7 +149,7 @@ func (g *Guide) Run(ctx context.Context, follows func() bool) error {
 				complaint = ""
 			} else if text := err.Error(); text != complaint {
 				complaint = text
-				g.log.Warn("connections that routers move among nodes may end", "err", err)
+				g.log.Warn("connections that routers move among nodes may end", "error", err)
 			}
 		}
 		pause := lookAgain

@@ -35,7 +35,7 @@ func (a *Allocator) audit(ctx context.Context, client *clientv3.Client) error {
 		}
 	}
 	for key, owner := range wanted {
-		slog.Info("allocator: restoring a claim", "claim", key, "owner", owner)
+		slog.Info("the claim of an address or port is restored", "claim", key, "owner", owner)
 		_, err := client.Txn(ctx).If(
 			clientv3.Compare(clientv3.CreateRevision(key), "=", 0),
 			clientv3.Compare(clientv3.ModRevision(owner), "=", revisions[owner]),
@@ -66,7 +66,7 @@ func (a *Allocator) wanted(ctx context.Context, client *clientv3.Client) (owners
 			}
 			for _, key := range claims {
 				if other, double := owners[key]; double {
-					slog.Warn("allocator: two Services hold one number", "claim", key, "first", other, "second", owner)
+					slog.Warn("two Services hold one address or port", "claim", key, "owner", other, "other", owner)
 					continue
 				}
 				owners[key] = owner
@@ -82,7 +82,7 @@ func (a *Allocator) wanted(ctx context.Context, client *clientv3.Client) (owners
 // dropOrphan deletes a claim whose owner, as seen, doesn't make it.
 func (a *Allocator) dropOrphan(ctx context.Context, client *clientv3.Client, claim *mvccpb.KeyValue, ownerRevision int64) error {
 	key, owner := string(claim.Key), string(claim.Value)
-	slog.Info("allocator: dropping a claim without an owner", "claim", key, "owner", owner)
+	slog.Info("the claim of an address or port has no owner and is dropped", "claim", key, "owner", owner)
 	_, err := client.Txn(ctx).If(
 		clientv3.Compare(clientv3.ModRevision(key), "=", claim.ModRevision),
 		clientv3.Compare(clientv3.ModRevision(owner), "=", ownerRevision),

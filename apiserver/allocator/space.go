@@ -64,7 +64,7 @@ func (a *Allocator) replace(wanted []Range) (fresh []*addresses) {
 		}
 		r, err := newAddresses(w.Prefix)
 		if err != nil { // validation has refused these
-			slog.Warn("allocator: a range is not used", "err", err)
+			slog.Warn("a range is not used", "error", err)
 			continue
 		}
 		for _, addr := range a.ownedIn(r) {

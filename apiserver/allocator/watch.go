@@ -43,7 +43,7 @@ func (a *Allocator) follow(ctx context.Context, client *clientv3.Client, revisio
 				break
 			}
 			// Allocation goes on: a stale memory costs attempts, not correctness.
-			slog.Warn("allocator: relist claims", "err", err)
+			slog.Warn("claims of addresses and ports could not be listed again", "error", err)
 			if !pause(ctx) {
 				return
 			}
@@ -79,7 +79,7 @@ func (a *Allocator) watch(ctx context.Context, client *clientv3.Client, revision
 				return nil
 			}
 			if err := resp.Err(); err != nil {
-				slog.Warn("allocator: watch claims", "err", err)
+				slog.Warn("claims of addresses and ports could not be watched", "error", err)
 				return nil
 			}
 			a.apply(resp.Events)

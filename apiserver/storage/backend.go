@@ -178,7 +178,7 @@ func startEmbedded(ctx context.Context, o Options) (*Backend, error) {
 		// Who leads writes more than the others.
 		d.filled = func() {
 			if err := server.Server.TryTransferLeadershipOnShutdown(); err != nil {
-				slog.Warn("apiserver: hand leadership to a server with free disk space", "err", err)
+				slog.Warn("leadership could not be handed to a server with free disk space", "error", err)
 			}
 		}
 	}

@@ -105,7 +105,7 @@ func (d *disk) watch(ctx context.Context) {
 		case <-tick.C:
 		}
 		if err := errors.Join(d.look(), d.layOut()); err != nil {
-			slog.Warn("apiserver: watch the disk", "err", err)
+			slog.Warn("the disk could not be watched", "error", err)
 		}
 	}
 }
@@ -138,7 +138,7 @@ func (d *disk) mayWrite() bool {
 		err = d.giveUp(r)
 	}
 	if err != nil {
-		slog.Warn("apiserver: check the disk before a write", "err", err)
+		slog.Warn("the disk could not be checked before a write", "error", err)
 	}
 	return !d.full.Load()
 }

@@ -52,7 +52,7 @@ func (b *Backend) maintain(ctx context.Context, m maintenance, defragment func()
 		}
 		err := b.unlessRemoved(func() error { return m.once(ctx, b.Client.Client) })
 		if err != nil && !errors.Is(err, errRemoved) && ctx.Err() == nil {
-			slog.Warn("apiserver: maintain etcd", "err", err)
+			slog.Warn("etcd could not be maintained", "error", err)
 		}
 	}
 }
@@ -90,7 +90,7 @@ func (m *maintenance) once(ctx context.Context, client *clientv3.Client) error {
 	if _, err := client.AlarmDisarm(ctx, alarm); err != nil {
 		return fmt.Errorf("disarm alarm: %w", err)
 	}
-	slog.Info("apiserver: etcd is below its quota again and takes writes")
+	slog.Info("etcd is below its quota again and takes writes")
 	return nil
 }
 
@@ -158,7 +158,7 @@ func takeTurn(ctx context.Context, client *clientv3.Client, member uint64) (end 
 // compacts every five minutes notes that in the store, which takes no writes now.
 // Clients that watch from an old revision list anew.
 func (m *maintenance) rescue(ctx context.Context, client *clientv3.Client, revision int64) error {
-	slog.Error("apiserver: etcd has reached its quota: objects can be read and deleted only. Making room", "quota", bytes(uint64(m.quota)), "again in", m.again)
+	slog.Error("etcd has reached its quota: objects can be read and deleted only; compacting and defragmenting", "quota", bytes(uint64(m.quota)), "retry-in", m.again)
 	m.rescued = time.Now()
 	_, err := client.Compact(ctx, revision, clientv3.WithCompactPhysical())
 	if err != nil && !errors.Is(err, rpctypes.ErrCompacted) {
@@ -177,7 +177,7 @@ func (m *maintenance) shrink(ctx context.Context, client *clientv3.Client, befor
 	if err != nil {
 		return nil, fmt.Errorf("get status: %w", err)
 	}
-	slog.Info("apiserver: etcd's file was defragmented", "before", bytes(uint64(before.DbSize)), "now", bytes(uint64(status.DbSize)), "took", time.Since(began))
+	slog.Info("etcd's file was defragmented", "before", bytes(uint64(before.DbSize)), "now", bytes(uint64(status.DbSize)), "took", time.Since(began))
 	return status, nil
 }
 

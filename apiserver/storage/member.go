@@ -142,7 +142,7 @@ const settleQuietly = 3 * time.Second
 func (b *Backend) settle(ctx context.Context, m *Member) error {
 	self := uint64(b.etcd.MemberID())
 	patience := time.AfterFunc(settleQuietly, func() {
-		slog.Info("apiserver: this server doesn't vote yet: it catches up with the others, or waits for their leader", "name", m.Name)
+		slog.Info("this server doesn't vote yet: it catches up with the others, or waits for their leader", "name", m.Name)
 	})
 	defer patience.Stop()
 	for {
@@ -158,7 +158,7 @@ func (b *Backend) settle(ctx context.Context, m *Member) error {
 		case err == nil, errors.Is(err, rpctypes.ErrMemberNotLearner):
 			// What this member knows of itself follows.
 		case !errors.Is(err, rpctypes.ErrMemberLearnerNotReady):
-			slog.Debug("apiserver: become a member that votes", "err", err)
+			slog.Debug("this server could not become a voting member", "error", err)
 		}
 		if err := pause(ctx, 100*time.Millisecond); err != nil {
 			return fmt.Errorf("become a member that votes: %w", err)
@@ -213,7 +213,7 @@ func awaitMember(ctx context.Context, server *embed.Etcd, failed <-chan error) e
 		case <-ctx.Done():
 			return ctx.Err()
 		case <-tick.C:
-			slog.Warn("apiserver: waiting for other servers: most of them must be there", "members", memberNames(server.Server.Cluster().Members()), "since", time.Since(began).Round(time.Second))
+			slog.Warn("waiting for other servers: a majority must be there", "members", memberNames(server.Server.Cluster().Members()), "since", time.Since(began).Round(time.Second))
 		}
 	}
 }

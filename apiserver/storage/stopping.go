@@ -26,7 +26,7 @@ func handOver(server *etcdserver.EtcdServer) {
 	go func() {
 		defer close(done)
 		if err := server.TryTransferLeadershipOnShutdown(); err != nil {
-			slog.Debug("apiserver: hand leadership to another server", "err", err)
+			slog.Debug("leadership could not be handed to another server", "error", err)
 		}
 	}()
 	select {
@@ -53,6 +53,6 @@ func closeEtcd(server *embed.Etcd) {
 			_ = p.Listener.Close() // etcd closes it once more
 		}
 	case <-time.After(closeTimeout):
-		slog.Warn("apiserver: etcd does not stop; continuing without it")
+		slog.Warn("etcd does not stop; continuing without it")
 	}
 }

@@ -78,7 +78,7 @@ func Run(ctx context.Context, args []string) error {
 		flags.KubeConfig = &file
 		flags = flags.WithWrapConfigFn(func(config *rest.Config) *rest.Config {
 			if err := balance.AttachFor(config, file); err != nil {
-				slog.Warn("using the server of the kubeconfig", "error", err)
+				slog.Warn("using the API server of the kubeconfig", "error", err)
 			}
 			return config
 		})

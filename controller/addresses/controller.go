@@ -146,7 +146,7 @@ func (c *Controller) namespaceChanged(old, new *corev1.Namespace) {
 	}
 	services, err := c.cluster.Services.Services(new.Name).List(labels.Everything())
 	if err != nil {
-		c.log.Warn("list Services", "namespace", new.Name, "err", err)
+		c.log.Warn("Services could not be listed", "namespace", new.Name, "error", err)
 	}
 	for _, s := range services {
 		c.serviceChanged(nil, s)
@@ -158,7 +158,7 @@ func (c *Controller) namespaceChanged(old, new *corev1.Namespace) {
 func (c *Controller) adopt() {
 	services, err := c.cluster.Services.List(labels.Everything())
 	if err != nil {
-		c.log.Warn("list Services", "err", err)
+		c.log.Warn("Services could not be listed", "error", err)
 	}
 	services = slices.DeleteFunc(services, func(s *corev1.Service) bool {
 		return !wants(s, c.options.Class) || len(assigned(s)) == 0

@@ -105,7 +105,7 @@ func (c *Controller) keepKey(ctx context.Context) {
 			said = ""
 		case ctx.Err() == nil && err.Error() != said:
 			said = err.Error()
-			c.log.Warn("the key of adverts isn't looked after; trying again", "err", err)
+			c.log.Warn("the key of adverts could not be checked; trying again", "error", err)
 		}
 		select {
 		case <-ctx.Done():
@@ -118,7 +118,7 @@ func (c *Controller) keepKey(ctx context.Context) {
 func (c *Controller) lookAtKey(ctx context.Context, k *keyKeeper, now time.Time) error {
 	secret, err := c.cluster.Client.CoreV1().Secrets(c.options.Namespace).Get(ctx, announce.KeySecret, metav1.GetOptions{})
 	if apierrors.IsNotFound(err) || err == nil && len(secret.Data[announce.KeyField]) == 0 {
-		c.log.Warn("the key that nodes sign their adverts with is gone; making another one", "secret", c.options.Namespace+"/"+announce.KeySecret)
+		c.log.Warn("the key that signs adverts is gone; making another one", "secret", c.options.Namespace+"/"+announce.KeySecret)
 		if err == nil {
 			return RotateKey(ctx, c.cluster.Client, c.options.Namespace, false)
 		}

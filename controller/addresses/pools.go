@@ -78,7 +78,7 @@ func (c *Controller) follow(ctx context.Context) {
 		c.configure()
 		services, err := c.cluster.Services.List(labels.Everything())
 		if err != nil {
-			c.log.Warn("list Services", "err", err)
+			c.log.Warn("Services could not be listed", "error", err)
 		}
 		for _, s := range services {
 			if wants(s, c.options.Class) {
@@ -92,7 +92,7 @@ func (c *Controller) follow(ctx context.Context) {
 func (c *Controller) configure() {
 	nodes, err := c.cluster.Nodes.List(labels.Everything())
 	if err != nil {
-		c.log.Warn("list Nodes", "err", err)
+		c.log.Warn("Nodes could not be listed", "error", err)
 	}
 	slices.SortFunc(nodes, func(a, b *corev1.Node) int { return compareNames(a.Name, b.Name) })
 	c.mu.Lock()
@@ -105,7 +105,7 @@ func (c *Controller) configure() {
 	c.allocator.SetPools(pools)
 	for _, p := range problems {
 		if !slices.Contains(c.problems, p) {
-			c.log.Warn("part of a pool is left out", "pool", p.pool, "because", p.text)
+			c.log.Warn("part of a pool is left out", "pool", p.pool, "reason", p.text)
 			c.recorder.Event(c.reference(p.pool), corev1.EventTypeWarning, reasonPool, p.text)
 		}
 	}

@@ -33,7 +33,7 @@ func (c *Controller) prepare(ctx context.Context) bool {
 			return true
 		}
 		if text := err.Error(); backoff.Steps < 4 && text != said { // a namespace may be missing for hours
-			c.log.Warn("no addresses can be given yet; trying again", "err", err)
+			c.log.Warn("no addresses can be given yet; trying again", "error", err)
 			said = text
 		}
 		select {

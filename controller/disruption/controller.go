@@ -45,7 +45,7 @@ func (c *Controller) Run(ctx context.Context) {
 	defer tick.Stop()
 	for {
 		if err := c.look(ctx); err != nil && ctx.Err() == nil {
-			c.log.Warn("count what disruption budgets allow: trying again", "err", err)
+			c.log.Warn("PodDisruptionBudgets could not be updated; trying again", "error", err)
 		}
 		select {
 		case <-ctx.Done():

@@ -58,7 +58,7 @@ func (c *Controller) Run(ctx context.Context) {
 func (c *Controller) requeueLeftOver() {
 	all, err := c.cluster.Endpoints.List(labels.Everything())
 	if err != nil {
-		c.log.Error("Endpoints without a Service stay", "err", fmt.Errorf("list Endpoints: %w", err))
+		c.log.Error("left-over Endpoints of deleted Services could not be listed; they stay", "error", fmt.Errorf("list Endpoints: %w", err))
 	}
 	for _, e := range all {
 		c.services.Add(types.NamespacedName{Namespace: e.Namespace, Name: e.Name})

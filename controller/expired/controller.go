@@ -46,7 +46,7 @@ func (c *Controller) Run(ctx context.Context) {
 	defer tick.Stop()
 	for {
 		if err := errors.Join(c.tokens(ctx), c.requests(ctx)); err != nil && ctx.Err() == nil {
-			c.log.Warn("delete expired objects: trying again", "err", err)
+			c.log.Warn("expired objects could not be deleted; trying again", "error", err)
 		}
 		select {
 		case <-ctx.Done():

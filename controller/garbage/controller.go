@@ -91,7 +91,7 @@ func (c *Controller) definitionChanged() {
 
 func (c *Controller) discover(ctx context.Context) {
 	if err := c.watchKinds(ctx); err != nil && ctx.Err() == nil {
-		c.log.Warn("some kinds may be missing until the next attempt", "err", err, "next", rediscover)
+		c.log.Warn("some kinds could not be discovered; they are missing until the next attempt", "error", err, "retry-in", rediscover)
 	}
 }
 
@@ -103,7 +103,7 @@ func (c *Controller) awaitFill(ctx context.Context) {
 			case <-ctx.Done():
 				return
 			case <-deadline:
-				c.log.Warn("started without a complete list", "resource", m.kind.Resource)
+				c.log.Warn("garbage collection started without a complete list of objects", "resource", m.kind.Resource)
 				return
 			case <-time.After(time.Millisecond):
 			}

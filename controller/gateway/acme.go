@@ -49,7 +49,7 @@ func (c *Controller) want(out *ingress.Output) {
 func (c *Controller) tellCertificate(w acme.Certificate, err error) {
 	about := &corev1.ObjectReference{Kind: w.Kind, Namespace: w.Object.Namespace, Name: w.Object.Name, APIVersion: apiVersion(w.Kind)}
 	if err != nil {
-		c.log.Warn("certificate not obtained; trying again", "secret", w.Secret, "err", err)
+		c.log.Warn("certificate not obtained; trying again", "secret", w.Secret, "error", err)
 		c.recorder.Event(about, corev1.EventTypeWarning, "ACMEFailed", err.Error())
 	} else {
 		c.recorder.Eventf(about, corev1.EventTypeNormal, "CertificateObtained", "Secret %s has a new certificate for %v", w.Secret.Name, w.Hosts)

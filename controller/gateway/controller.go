@@ -139,7 +139,7 @@ func (c *Controller) Run(ctx context.Context) {
 			failures++
 			wait = min(retry<<min(failures, 6), lookAt)
 			if failures > 3 { // conflicts and caches that lag behind end by themselves
-				c.log.Warn("Gateways could not be updated; trying again", "err", err)
+				c.log.Warn("the Gateways of the cluster could not be updated; trying again", "error", err)
 			}
 		} else {
 			failures = 0

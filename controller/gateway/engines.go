@@ -61,7 +61,7 @@ func (c *Controller) lookAtEngines(ctx context.Context, now time.Time) {
 	leases, err := c.watch.Core.CoordinationV1().Leases(cmp.Or(c.options.Namespace, metav1.NamespaceSystem)).List(ctx, metav1.ListOptions{LabelSelector: watch.EngineLabel, ResourceVersion: "0"})
 	if err != nil {
 		if ctx.Err() == nil {
-			c.log.Warn("engines could not be listed; keeping the known ones", "err", err)
+			c.log.Warn("engines could not be listed; keeping the known ones", "error", err)
 		}
 		return
 	}
@@ -106,7 +106,7 @@ func (c *Controller) engineOf(ctx context.Context, l *coordinationv1.Lease) (eng
 	e := engine{node: *l.Spec.HolderIdentity, kind: l.Annotations[engines.Annotation]}
 	if text := l.Annotations[engines.AnnotationUnserved]; text != "" {
 		if err := json.Unmarshal([]byte(text), &e.unserved); err != nil {
-			c.log.Warn("what an engine doesn't serve can't be read", "lease", l.Name, "err", err)
+			c.log.Warn("an engine's list of what it doesn't serve could not be read", "lease", l.Name, "error", err)
 		}
 	}
 	n, err := c.watch.Core.CoreV1().Nodes().Get(ctx, e.node, metav1.GetOptions{ResourceVersion: "0"})

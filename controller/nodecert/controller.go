@@ -99,7 +99,7 @@ func (c *Controller) Run(ctx context.Context) {
 	group.Go(func() {
 		wait.UntilWithContext(ctx, func(ctx context.Context) {
 			if err := c.lookOver(ctx); err != nil && ctx.Err() == nil {
-				c.log.Warn("revoked certificates were not looked over; trying again", "error", err)
+				c.log.Warn("revoked certificates could not be checked; trying again", "error", err)
 			}
 		}, lookOverPeriod)
 	})

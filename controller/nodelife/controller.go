@@ -83,7 +83,7 @@ func (c *Controller) Run(ctx context.Context) {
 			}
 		}
 		if err := c.look(ctx, renewed); err != nil && ctx.Err() == nil {
-			c.log.Warn("mark nodes: trying again", "err", err)
+			c.log.Warn("silent nodes could not be marked; trying again", "error", err)
 		}
 		select {
 		case <-ctx.Done():
@@ -156,7 +156,7 @@ func (c *Controller) mark(ctx context.Context, name string, silent bool) error {
 		return fmt.Errorf("node %s: %w", name, err)
 	}
 	if silent {
-		c.log.Warn("node is silent: marked as not ready", "node", name, "after", c.grace)
+		c.log.Warn("node is silent: marked as not ready", "node", name, "grace", c.grace)
 	} else {
 		c.log.Info("node is back", "node", name)
 	}

@@ -29,7 +29,7 @@ func (c *Controller) tryWriting(ctx context.Context, nodes map[string]*corev1.No
 		return
 	}
 	if !c.deaf && ctx.Err() == nil {
-		c.log.Warn("the API takes no writes: that machines aren't heard doesn't count until it does", "err", err)
+		c.log.Warn("the API rejects writes; ignoring missed heartbeats until it recovers", "error", err)
 	}
 	c.deaf = true
 	for name, last := range c.heard {

@@ -49,7 +49,7 @@ func (c *Controller) Run(ctx context.Context) {
 	defer tick.Stop()
 	for {
 		if err := c.look(ctx); err != nil && ctx.Err() == nil {
-			c.log.Warn("delete Pods of gone nodes: trying again", "err", err)
+			c.log.Warn("Pods of deleted nodes could not be deleted; trying again", "error", err)
 		}
 		select {
 		case <-ctx.Done():

@@ -89,7 +89,7 @@ func (c *Controller) lookAgain(ctx context.Context) {
 	defer tick.Stop()
 	for {
 		if err := c.look(ctx); err != nil && ctx.Err() == nil {
-			c.log.Warn("count what ResourceQuotas limit: trying again", "err", err)
+			c.log.Warn("ResourceQuotas could not be updated; trying again", "error", err)
 		}
 		select {
 		case <-ctx.Done():

@@ -49,7 +49,7 @@ type keptDeadline struct {
 func openDeadlines(stateDir string) *deadlines {
 	d := &deadlines{file: filepath.Join(stateDir, "ipvs-deadlines.json"), before: map[orphan]time.Time{}}
 	if err := d.load(); err != nil {
-		slog.Warn("The deadlines of connections to endpoints that are gone can't be read; they begin anew", "error", err)
+		slog.Warn("the deadlines of connections to endpoints that are gone could not be read; they begin anew", "error", err)
 	}
 	d.saved = maps.Clone(d.before)
 	return d

@@ -85,7 +85,7 @@ func (p *Plane) reap(now time.Time) bool {
 	defer p.mu.Unlock()
 	for id := range p.orphans {
 		if err := p.reapServer(id, now); err != nil {
-			slog.Warn("ipvs: reap destinations", "error", err)
+			slog.Warn("IPVS destinations could not be removed at their deadline", "error", err)
 		}
 	}
 	p.saveDeadlines()
@@ -97,7 +97,7 @@ func (p *Plane) reap(now time.Time) bool {
 // anew there, which is no reason to stop serving.
 func (p *Plane) saveDeadlines() {
 	if err := p.deadline.save(p.orphans); err != nil {
-		slog.Warn("ipvs: deadlines are lost when the agent restarts", "error", err)
+		slog.Warn("the deadlines of IPVS destinations could not be saved; they begin anew when the agent restarts", "error", err)
 	}
 }
 

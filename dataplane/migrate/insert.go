@@ -38,7 +38,7 @@ func (t table) insertAll(flows []conntrack.Flow) (moved, stays []conntrack.Flow,
 			case failed == nil:
 				moved = append(moved, flows[i])
 			case impossible(failed):
-				slog.Warn("Connection can't be moved to conntrack; it ends with the change of modes", "connection", flows[i].String(), "error", failed)
+				slog.Warn("a connection could not be moved to conntrack; it ends with the change of modes", "connection", flows[i].String(), "error", failed)
 			default:
 				stays, err = append(stays, flows[i]), failed
 			}

@@ -27,10 +27,10 @@ func (n *DNS) start(ctx context.Context) error {
 	config.Local = n.local()
 	for pause := 100 * time.Millisecond; ; pause = min(2*pause, 15*time.Second) {
 		if n.server, err = dns.Start(config); err == nil {
-			n.Log.Info("DNS started", "zone", n.Zone, "at", fmt.Sprint(listen))
+			n.Log.Info("DNS started", "zone", n.Zone, "address", fmt.Sprint(listen))
 			return nil
 		}
-		n.Log.Warn("trying again", "error", err, "in", pause)
+		n.Log.Warn("DNS could not be started; trying again", "error", err, "retry-in", pause)
 		select {
 		case <-ctx.Done():
 			return nil

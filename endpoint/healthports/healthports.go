@@ -102,7 +102,7 @@ func (s *Ports) Open() {
 		if !wanted[at] {
 			delete(s.servers, at)
 			if err := server.Close(); err != nil {
-				s.log.Warn("close health check port", "address", at.String(), "error", err)
+				s.log.Warn("a health check port could not be closed", "address", at.String(), "error", err)
 			}
 		}
 	}
@@ -141,7 +141,7 @@ func (s *Ports) listen(at listenAt) error {
 	s.servers[at] = server
 	go func() {
 		if err := server.Serve(listener); !errors.Is(err, http.ErrServerClosed) {
-			s.log.Error("serve health check port", "address", at.String(), "error", err)
+			s.log.Error("a health check port could not be served", "address", at.String(), "error", err)
 		}
 	}()
 	return nil

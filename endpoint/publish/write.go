@@ -153,7 +153,7 @@ func (p *Publisher) Drain(ctx context.Context) error {
 		}
 	}
 	if wait {
-		p.config.Log.Info("draining this machine's endpoints before the agent ends", "slices", len(have), "time", p.config.DrainTime)
+		p.config.Log.Info("draining this machine's endpoints before the agent ends", "slices", len(have), "duration", p.config.DrainTime)
 		select {
 		case <-ctx.Done():
 		case <-time.After(p.config.DrainTime):

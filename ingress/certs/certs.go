@@ -90,7 +90,7 @@ func (f *Files) read(start bool) error {
 			if start {
 				return err
 			}
-			f.log.Error("certificates could not be looked for; those that are known stay in use", "err", err)
+			f.log.Error("certificates could not be looked for; those that are known stay in use", "error", err)
 			return nil
 		}
 		for _, p := range list {
@@ -104,7 +104,7 @@ func (f *Files) read(start bool) error {
 			if start && !p.listed {
 				return err
 			}
-			f.log.Error("certificate could not be read; the last good one stays in use", "err", err)
+			f.log.Error("certificate could not be read; the last good one stays in use", "error", err)
 		}
 	}
 	for p := range f.pairs {

@@ -61,7 +61,7 @@ func (c *child) run() {
 			return
 		}
 		c.restarts.WithLabelValues(c.gateway.String()).Inc()
-		c.log.Error("the process of a Gateway ended; starting it again", "gateway", c.gateway, "err", err)
+		c.log.Error("the process of a Gateway ended; starting it again", "gateway", c.gateway, "error", err)
 		if time.Since(began) > longLife {
 			pause = firstPause
 		}
@@ -145,7 +145,7 @@ func (c *child) tell() {
 		return
 	}
 	if _, err := c.orders.Write([]byte{endOrder}); err != nil {
-		c.log.Debug("process of a Gateway not told to end", "gateway", c.gateway, "err", err) // it has ended
+		c.log.Debug("the process of a Gateway could not be told to end", "gateway", c.gateway, "error", err) // it has ended
 	}
 }
 

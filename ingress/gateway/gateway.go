@@ -213,7 +213,7 @@ func (g *gateway) sync(ctx context.Context, all bool) (again bool) {
 	}
 	err := g.engine.Apply(g.out.Table)
 	if unserved := unservedOf(g.out.Table, err); g.unserved.set(unserved) && err != nil {
-		g.log.Error("table applied in part; the rest is tried again until it can be", "err", err)
+		g.log.Error("table applied in part; the rest is tried again until it can be", "error", err)
 	}
 	g.metrics.applied(g.out.Table, time.Since(began))
 	g.failed = err != nil

@@ -35,12 +35,12 @@ func (s *separate) members() ([]*dto.MetricFamily, error) {
 		asking.Go(func() {
 			text, err := c.ask("/metrics")
 			if err != nil {
-				s.log.Warn("metrics of a Gateway's process not read", "gateway", c.gateway, "err", err)
+				s.log.Warn("the metrics of a Gateway's process could not be read", "gateway", c.gateway, "error", err)
 				return
 			}
 			parser := expfmt.NewTextParser(model.UTF8Validation)
 			if answers[i], err = parser.TextToMetricFamilies(bytes.NewReader(text)); err != nil {
-				s.log.Warn("metrics of a Gateway's process not read", "gateway", c.gateway, "err", err)
+				s.log.Warn("the metrics of a Gateway's process could not be read", "gateway", c.gateway, "error", err)
 			}
 		})
 	}

@@ -48,7 +48,7 @@ func (n *lease) begin(ctx context.Context) (end func()) {
 func (n *lease) keep(ctx context.Context) {
 	for {
 		if err := n.renew(ctx); err != nil && ctx.Err() == nil {
-			n.log.Warn("Lease not renewed; trying again", "err", err)
+			n.log.Warn("the Lease of this process could not be renewed; trying again", "error", err)
 		}
 		select {
 		case <-ctx.Done():
@@ -105,7 +105,7 @@ func (n *lease) release() {
 	defer cancel()
 	err := n.core.CoordinationV1().Leases(n.namespace).Delete(ctx, n.name(), metav1.DeleteOptions{})
 	if err != nil && !apierrors.IsNotFound(err) {
-		n.log.Warn("Lease not deleted; it expires by itself", "err", err)
+		n.log.Warn("the Lease of this process could not be deleted; it expires by itself", "error", err)
 	}
 }
 
@@ -113,7 +113,7 @@ func (n *lease) release() {
 func (g *gateway) zone(ctx context.Context) string {
 	n, err := g.watch.Core.CoreV1().Nodes().Get(ctx, g.config.Node, metav1.GetOptions{})
 	if err != nil {
-		g.log.Warn("zone of the node not found; endpoints of all zones are treated alike", "node", g.config.Node, "err", err)
+		g.log.Warn("the node's zone was not found; endpoints of all zones are treated alike", "node", g.config.Node, "error", err)
 		return ""
 	}
 	return n.Labels[corev1.LabelTopologyZone]

@@ -90,7 +90,7 @@ func (c *counts) Describe(to chan<- *prometheus.Desc) { to <- countedRequests }
 func (c *counts) Collect(to chan<- prometheus.Metric) {
 	sockets, err := c.requests()
 	if err != nil {
-		c.log.Warn("requests not counted", "err", err)
+		c.log.Warn("requests could not be counted", "error", err)
 		return
 	}
 	for socket, classes := range sockets {
@@ -201,7 +201,7 @@ func (m *metrics) serveAt(l net.Listener, successor func() bool, log *slog.Logge
 	m.server = &http.Server{Handler: mux, ReadHeaderTimeout: 10 * time.Second}
 	go func() {
 		if err := m.server.Serve(m.listener); !errors.Is(err, http.ErrServerClosed) {
-			log.Error("health and metrics are no longer served", "err", err)
+			log.Error("health and metrics are no longer served", "error", err)
 		}
 	}()
 }

@@ -78,7 +78,7 @@ func (p *process) announce(ctx context.Context) error {
 	if p.config.Handover != "" {
 		claim, err := handover.Connect(ctx, p.config.Handover)
 		if err != nil && ctx.Err() == nil {
-			p.log.Error("listeners could not be taken over; ports in use stay in use", "err", err)
+			p.log.Error("listeners could not be taken over; ports in use stay in use", "error", err)
 		}
 		p.claim = claim
 	}
@@ -96,7 +96,7 @@ func (p *process) forget() {
 	}
 	p.bounded.Do(func() { tuning.BoundIdleGarbage(garbageRoom, busyRoom) })
 	if err := tuning.ForgetStart(); err != nil {
-		p.log.Warn("memory used by the start was not released", "err", err)
+		p.log.Warn("memory used by the start was not released", "error", err)
 	}
 }
 
@@ -105,7 +105,7 @@ func (p *process) forget() {
 func (p *process) take() (sockets map[netip.AddrPort]*net.TCPListener, health *net.TCPListener) {
 	listeners, err := p.claim.Take()
 	if err != nil {
-		p.log.Warn("the previous process ended without handing over", "err", err)
+		p.log.Warn("the previous process ended without handing over", "error", err)
 	}
 	sockets, health = map[netip.AddrPort]*net.TCPListener{}, listeners[metricsName+p.config.Listen]
 	for name, l := range listeners {
@@ -126,7 +126,7 @@ func (p *process) notify() {
 		return
 	}
 	if _, err := daemon.SdNotify(false, fmt.Sprintf("MAINPID=%d\n%s", os.Getpid(), daemon.SdNotifyReady)); err != nil {
-		p.log.Warn("systemd not told", "err", err)
+		p.log.Warn("systemd could not be told of the new process", "error", err)
 	}
 }
 
@@ -136,7 +136,7 @@ func (p *process) makeOffer(inherited *net.UnixListener) {
 	}
 	offer, err := handover.Listen(p.config.Handover, inherited, p.listeners, p.log)
 	if err != nil {
-		p.log.Error("another process can't take over from this one", "err", err)
+		p.log.Error("another process can't take over from this one", "error", err)
 		return
 	}
 	p.offer.Store(offer)

@@ -124,7 +124,7 @@ func (s *separate) begin(ctx context.Context) (serves bool, err error) {
 	}
 	s.makeOffer(s.claim.Own)
 	if err := s.claim.Serving(); err != nil {
-		s.log.Warn("the previous process has already ended", "err", err)
+		s.log.Warn("the previous process has already ended", "error", err)
 	}
 	s.notify()
 	return true, nil
@@ -145,7 +145,7 @@ func (s *separate) offerAll(sockets map[netip.AddrPort]*net.TCPListener) []*hand
 	for gateway := range s.wanted {
 		o, err := handover.Listen(memberAddress(s.config.Handover, gateway), nil, func() map[string]*net.TCPListener { return names }, s.log)
 		if err != nil {
-			s.log.Error("listeners can't be passed on", "gateway", gateway, "err", err)
+			s.log.Error("listeners can't be passed on", "gateway", gateway, "error", err)
 			continue
 		}
 		list = append(list, o)
@@ -211,7 +211,7 @@ func (s *separate) settle(ctx context.Context) {
 		case <-ctx.Done():
 			return
 		case <-limit:
-			s.log.Warn("taking over although some Gateways aren't served yet", "one", c.gateway)
+			s.log.Warn("taking over although some Gateways aren't served yet", "gateway", c.gateway)
 			return
 		}
 	}

@@ -24,10 +24,10 @@ func (g *gateway) begin(ctx context.Context) (again bool, err error) {
 	}
 	g.makeOffer(g.claim.Own)
 	if err := g.claim.Serving(); err != nil {
-		g.log.Warn("the previous process has already ended", "err", err)
+		g.log.Warn("the previous process has already ended", "error", err)
 	}
 	g.notify()
-	g.log.Info("took over", "listeners", inherited)
+	g.log.Info("the listeners of the previous process were taken over", "listeners", inherited)
 	return again, nil
 }
 
@@ -59,6 +59,6 @@ func (g *gateway) leave() {
 	if g.config.Delay <= 0 {
 		return
 	}
-	g.log.Info("ending; accepting new connections a little longer", "for", g.config.Delay)
+	g.log.Info("ending; accepting new connections a little longer", "duration", g.config.Delay)
 	time.Sleep(g.config.Delay) // a second signal ends the process
 }

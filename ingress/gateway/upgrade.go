@@ -17,7 +17,7 @@ func (p *process) upgrade() {
 	}
 	program, err := os.Executable()
 	if err != nil {
-		p.log.Error("program not found", "err", err)
+		p.log.Error("the program's own file was not found", "error", err)
 		return
 	}
 	next := exec.Command(program, os.Args[1:]...)
@@ -27,7 +27,7 @@ func (p *process) upgrade() {
 		next.SysProcAttr = &syscall.SysProcAttr{Cloneflags: syscall.CLONE_PARENT}
 	}
 	if err := next.Start(); err != nil {
-		p.log.Error("program could not be restarted; this process continues", "err", err)
+		p.log.Error("program could not be restarted; this process continues", "error", err)
 		return
 	}
 	p.log.Info("new process started", "pid", next.Process.Pid)
@@ -37,7 +37,7 @@ func (p *process) upgrade() {
 	}
 	go func() {
 		if err := next.Wait(); err != nil {
-			p.log.Error("the new process has ended", "err", err)
+			p.log.Error("the new process has ended", "error", err)
 		}
 	}()
 }
@@ -49,7 +49,7 @@ func (p *process) endNext() {
 		return
 	}
 	if err := p.next.Signal(syscall.SIGTERM); err != nil {
-		p.log.Debug("new process not told to end", "pid", p.next.Pid, "err", err) // it has ended
+		p.log.Debug("the new process could not be told to end", "pid", p.next.Pid, "error", err) // it has ended
 	}
 }
 

@@ -70,7 +70,7 @@ func (o *Offer) accept() {
 		}
 		switch err := checkPeer(c); {
 		case err != nil:
-			o.log.Warn("a process that asked for the listeners was refused", "err", err)
+			o.log.Warn("a process that asked for the listeners was refused", "error", err)
 		case o.serve(c):
 			_ = c.Close()
 			o.Close()
@@ -89,7 +89,7 @@ func (o *Offer) serve(c *net.UnixConn) bool {
 	if err == nil {
 		close(o.taken)
 	} else {
-		o.log.Warn("the new process didn't take over; this one continues", "err", err)
+		o.log.Warn("the new process didn't take over; this one continues", "error", err)
 	}
 	o.set(nil)
 	close(left)

@@ -46,7 +46,7 @@ func (w *Watch) Slices(service types.NamespacedName) []*discoveryv1.EndpointSlic
 	list, err := w.core.Discovery().V1().EndpointSlices().Lister().EndpointSlices(service.Namespace).
 		List(labels.SelectorFromSet(labels.Set{discoveryv1.LabelServiceName: service.Name}))
 	if err != nil {
-		w.log.Error("EndpointSlices not listed", "service", service, "err", err)
+		w.log.Error("a Service's EndpointSlices could not be listed", "service", service, "error", err)
 	}
 	return list
 }
@@ -70,7 +70,7 @@ func all[T any](w *Watch, name string, list func(labels.Selector) ([]*T, error))
 	}
 	out, err := list(labels.Everything())
 	if err != nil { // a cache doesn't fail
-		w.log.Error("cached objects not listed", "kind", name, "err", err)
+		w.log.Error("cached objects could not be listed", "kind", name, "error", err)
 	}
 	return out
 }

@@ -110,7 +110,7 @@ func (r *referenced[T]) follow(ctx context.Context, name types.NamespacedName, f
 		case ctx.Err() != nil:
 			return
 		default:
-			r.w.log.Warn("an object that is referred to could not be read; trying again", "kind", r.kind, "name", name, "err", err)
+			r.w.log.Warn("an object that is referred to could not be read; trying again", "kind", r.kind, "name", name, "error", err)
 			if apierrors.IsForbidden(err) { // as if there were none
 				r.learn(name, f, nil)
 			}
@@ -162,7 +162,7 @@ func (r *referenced[T]) learn(name types.NamespacedName, f *follower[T], now *T)
 	var object, old any
 	if now != nil {
 		if _, err := r.w.trim(*now); err != nil {
-			r.w.log.Error("object not read", "kind", r.kind, "name", name, "err", err)
+			r.w.log.Error("an object could not be read", "kind", r.kind, "name", name, "error", err)
 			return
 		}
 		object = *now

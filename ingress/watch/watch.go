@@ -122,7 +122,7 @@ func (w *Watch) Run(ctx context.Context, synced func()) {
 	for {
 		known, err := w.follow(ctx)
 		if err != nil && ctx.Err() == nil {
-			w.log.Warn("the API's kinds could not be read; trying again", "err", err)
+			w.log.Warn("the API's kinds could not be read; trying again", "error", err)
 		} else if known && ctx.Err() == nil {
 			once.Do(func() { w.Wake(); synced() })
 		}

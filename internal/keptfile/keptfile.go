@@ -122,6 +122,6 @@ func SetAside(name string, why error, log *slog.Logger) error {
 	if err := os.Rename(name, name+damaged); err != nil {
 		return fmt.Errorf("set %s aside: %w", name, err)
 	}
-	log.Warn("a file is damaged, and was moved aside; going on without it", "file", name, "now", name+damaged, "error", why)
+	log.Warn("a file is damaged, and was moved aside; going on without it", "file", name, "moved-to", name+damaged, "error", why)
 	return nil
 }

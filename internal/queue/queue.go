@@ -87,7 +87,7 @@ func (q *Queue[K]) next(ctx context.Context) bool {
 	if q.Failures(key) < quietFailures || errors.Is(err, ErrStale) || apierrors.IsConflict(err) {
 		level = slog.LevelDebug
 	}
-	q.log.Log(ctx, level, "will try again", "key", key, "failures", q.Failures(key)+1, "err", err)
+	q.log.Log(ctx, level, "failed; another attempt follows", "key", key, "failures", q.Failures(key)+1, "error", err)
 	q.items.AddRateLimited(key)
 	return true
 }

@@ -63,7 +63,7 @@ func Attach(config *rest.Config, file string, log *slog.Logger) (*Balancer, erro
 	}
 	list, err := read(file)
 	if err != nil {
-		log.Warn("using the API server of the kubeconfig", "err", err)
+		log.Warn("using the API server of the kubeconfig", "error", err)
 	}
 	b.learn(urls(list))
 	config.Wrap(func(base http.RoundTripper) http.RoundTripper {

@@ -163,7 +163,7 @@ func (b *Balancer) again(ctx context.Context) {
 func (b *Balancer) follow(ctx context.Context, client kubernetes.Interface) {
 	for {
 		if err := b.list(ctx, client); err != nil && ctx.Err() == nil {
-			b.log.Debug("learn which API servers there are", "err", err)
+			b.log.Debug("the list of API servers could not be read", "error", err)
 		}
 		select {
 		case <-ctx.Done():

@@ -54,7 +54,7 @@ func (m *machine) follow(ctx context.Context) (renewed bool) {
 	defer cancel()
 	renewed, err := m.tryFollow(ctx)
 	if err != nil && ctx.Err() == nil {
-		m.log.Warn("what the servers' authorities are isn't known; trying again", "in", LookPeriod, "err", err)
+		m.log.Warn("the servers' authorities could not be read; trying again", "retry-in", LookPeriod, "error", err)
 	}
 	return renewed
 }
@@ -96,7 +96,7 @@ func (m *machine) tryFollow(ctx context.Context) (renewed bool, err error) {
 	if _, err := m.store.Update(certPEM, keyPEM); err != nil {
 		return false, fmt.Errorf("write certificate: %w", err)
 	}
-	m.log.Info("this machine has a certificate of the authority that signs now")
+	m.log.Info("this machine has a certificate of the new authority")
 	return true, nil
 }
 

@@ -94,9 +94,9 @@ func warn(c *x509.Certificate, now time.Time, log *slog.Logger) (overdue bool) {
 	left, life := c.NotAfter.Sub(now), c.NotAfter.Sub(c.NotBefore)
 	switch {
 	case left <= 0:
-		log.Warn("this machine's certificate has expired: run `fairway leave`, and `fairway join` with a new token", "ended", c.NotAfter)
+		log.Warn("this machine's certificate has expired: run `fairway leave`, and `fairway join` with a new token", "expires", c.NotAfter)
 	case left < warnBefore:
-		log.Warn("this machine's certificate expires soon and could not be renewed yet", "ends", c.NotAfter)
+		log.Warn("this machine's certificate expires soon and could not be renewed yet", "expires", c.NotAfter)
 	}
 	return left < life/12 // the manager begins when 30 to 10 % are left
 }

@@ -64,7 +64,7 @@ func newKeeper[T object](s *Store, resource string, sink kube.Sink[T], empty fun
 	k := &keeper[T]{store: s, resource: resource, sink: sink, empty: empty, log: log, restored: map[types.NamespacedName]bool{}}
 	var err error
 	if k.saved, err = s.names(resource); err != nil {
-		log.Warn("what was known can't be read", "error", err)
+		log.Warn("the last known state of an object could not be read", "error", err)
 	}
 	return k
 }

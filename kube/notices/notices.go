@@ -56,7 +56,7 @@ func (e *Writer) Post(n Notice) {
 
 // Report logs a notice and queues it.
 func (e *Writer) Report(n Notice) {
-	e.log.Warn("Service setting ignored", "service", n.Service.String(), "reason", n.Reason, "what", n.Message)
+	e.log.Warn("a Service's setting is ignored", "service", n.Service.String(), "reason", n.Reason, "message", n.Message)
 	e.Post(n)
 }
 

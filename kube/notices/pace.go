@@ -65,7 +65,7 @@ func (e *Writer) writeOne(ctx context.Context, n Notice) {
 		write = e.writeNode
 	}
 	if err := write(ctx, n); err != nil && ctx.Err() == nil {
-		e.log.Warn("no Event written", "service", n.Service.String(), "error", err)
+		e.log.Warn("an Event could not be written", "service", n.Service.String(), "error", err)
 	}
 }
 
@@ -79,7 +79,7 @@ func (e *Writer) speaksFor(ctx context.Context, n Notice) bool {
 		e.counted = time.Now()
 		count, err := e.countNodes(ctx)
 		if err != nil {
-			e.log.Debug("how many nodes there are isn't known; this one writes all Events", "error", err)
+			e.log.Debug("the number of nodes could not be read; this node writes all Events", "error", err)
 		}
 		e.nodes = count
 	}

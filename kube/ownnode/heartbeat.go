@@ -35,7 +35,7 @@ func (m *Node) Heartbeat(ctx context.Context) {
 		l.OwnerReferences = []metav1.OwnerReference{{APIVersion: "v1", Kind: "Node", Name: m.Name, UID: node.UID}}
 		return nil
 	}
-	ctx = klog.NewContext(ctx, logr.FromSlogHandler(failures{seldom.New(m.Log.With("of", "heartbeat").Handler())}))
+	ctx = klog.NewContext(ctx, logr.FromSlogHandler(failures{seldom.New(m.Log.With("part", "heartbeat").Handler())}))
 	lease.NewController(clock.RealClock{}, m.Client, m.Name, heartbeatSeconds, nil, heartbeatPeriod, m.Name, corev1.NamespaceNodeLease, owned).Run(ctx)
 }
 

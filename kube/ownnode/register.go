@@ -58,7 +58,7 @@ func (m *Node) registerPatiently(ctx context.Context, addresses []netip.Addr) {
 			return
 		}
 		pause := backoff.Step()
-		log.Warn("trying again", "error", err, "in", pause.Round(time.Millisecond))
+		log.Warn("this machine's Node could not be registered; trying again", "error", err, "retry-in", pause.Round(time.Millisecond))
 		select {
 		case <-ctx.Done():
 			return

@@ -72,7 +72,7 @@ func delay(ctx context.Context, ns *netns.NS, queue uint16) error {
 		for p := range packets {
 			time.Sleep(time.Until(p.when))
 			if err := verdict(c, queue, p.id); err != nil && ctx.Err() == nil {
-				slog.Warn("packet not passed on", "to", ns.String(), "err", err)
+				slog.Warn("a packet could not be passed on", "namespace", ns.String(), "error", err)
 			}
 		}
 	}()

@@ -152,7 +152,7 @@ func exitCode(err error, cmd *exec.Cmd) int {
 		return 128 + int(status.Signal())
 	}
 	if err != nil && cmd.ProcessState.ExitCode() == 0 && !errors.Is(err, exec.ErrWaitDelay) {
-		slog.Error("waiting for a container's command failed", "err", err)
+		slog.Error("a container's command could not be waited for", "error", err)
 	}
 	return cmd.ProcessState.ExitCode()
 }
@@ -183,7 +183,7 @@ func (c *command) state() (corev1.ContainerState, int32) {
 // stop asks with SIGTERM and waits.
 func (c *command) stop(ctx context.Context) {
 	if err := c.end(syscall.SIGTERM); err != nil {
-		slog.Error("container not signalled", "err", err)
+		slog.Error("a container could not be signalled", "error", err)
 	}
 	select {
 	case <-c.done:

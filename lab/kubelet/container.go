@@ -91,7 +91,7 @@ func (c *container) kill() {
 	}
 	c.stopProbing()
 	if err := c.process.kill(); err != nil {
-		slog.Error("container not ended", "pod", c.worker.first.Name, "container", c.spec.Name, "err", err)
+		slog.Error("a container could not be ended", "pod", c.worker.first.Name, "container", c.spec.Name, "error", err)
 	}
 	c.worker.notify()
 }
@@ -195,7 +195,7 @@ func (e *echoProcess) state() (corev1.ContainerState, int32) {
 func (e *echoProcess) stop(ctx context.Context) {
 	// Connections that outlast the grace period are cut, as in Kubernetes.
 	if err := e.current().Drain(ctx, quiet); err != nil && !errors.Is(err, context.Canceled) {
-		slog.Error("echo server not drained", "err", err)
+		slog.Error("an echo server could not be drained", "error", err)
 	}
 }
 

@@ -49,7 +49,7 @@ func (k *Kubelet) beat(ctx context.Context, node *topology.Node) {
 				}
 			}
 			if err := k.renew(ctx, node.Name); err != nil && ctx.Err() == nil {
-				slog.Warn("lease not renewed", "err", err)
+				slog.Warn("the node's Lease could not be renewed; trying again", "error", err)
 			}
 			if !sleep(ctx, beatInterval) {
 				return

@@ -122,7 +122,7 @@ func (k *Kubelet) delete(o any) {
 	}
 	pod, ok := o.(*corev1.Pod)
 	if !ok {
-		slog.Error("unexpected object instead of a pod", "type", fmt.Sprintf("%T", o))
+		slog.Error("an object is not a Pod", "type", fmt.Sprintf("%T", o))
 		return
 	}
 	k.mu.Lock()

@@ -108,7 +108,7 @@ func (c *container) httpGet(ctx context.Context, a *corev1.HTTPGetAction) error 
 		return err
 	}
 	if _, err := io.Copy(io.Discard, io.LimitReader(resp.Body, 10<<10)); err != nil {
-		slog.Debug("probe's answer not read", "err", err)
+		slog.Debug("a probe's answer could not be read", "error", err)
 	}
 	if err := resp.Body.Close(); err != nil {
 		return err

@@ -71,7 +71,7 @@ func (w *worker) refused(spec *corev1.Container, err error) {
 		w.waiting = map[string]corev1.ContainerStateWaiting{}
 	}
 	w.waiting[spec.Name] = s
-	slog.Error("container not started, will retry", "pod", w.pod.Namespace+"/"+w.pod.Name, "container", spec.Name, "node", w.node.Name, "err", err)
+	slog.Error("a container could not be started; trying again", "pod", w.pod.Namespace+"/"+w.pod.Name, "container", spec.Name, "node", w.node.Name, "error", err)
 	w.kubelet.events.Eventf(w.pod, corev1.EventTypeWarning, event, "Error starting container %s: %s", spec.Name, s.Message)
 }
 

@@ -45,7 +45,7 @@ func (k *Kubelet) openTargets(o any) {
 func (w *worker) openAllTargets() {
 	all, err := w.kubelet.services.Services(w.first.Namespace).List(labels.Everything())
 	if err != nil {
-		slog.Error("services not listed", "err", err)
+		slog.Error("Services could not be listed", "error", err)
 		return
 	}
 	for _, s := range all {

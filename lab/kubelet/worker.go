@@ -242,6 +242,6 @@ func (w *worker) pause(ctx context.Context) bool {
 
 // fail logs an error, and says so on the pod.
 func (w *worker) fail(err error) {
-	slog.Error("pod failed", "pod", w.pod.Namespace+"/"+w.pod.Name, "node", w.node.Name, "err", err)
+	slog.Error("pod failed", "pod", w.pod.Namespace+"/"+w.pod.Name, "node", w.node.Name, "error", err)
 	w.kubelet.events.Event(w.pod, corev1.EventTypeWarning, "Failed", err.Error())
 }

@@ -82,7 +82,7 @@ func (s *Scheduler) Run(ctx context.Context) {
 			return
 		}
 		if err := s.schedule(ctx, key); err != nil {
-			slog.Error("scheduling failed, will retry", "pod", key, "err", err)
+			slog.Error("Pods could not be scheduled; trying again", "pod", key, "error", err)
 			s.queue.AddRateLimited(key)
 		} else {
 			s.queue.Forget(key)
@@ -100,7 +100,7 @@ func (s *Scheduler) enqueue(o any) {
 func (s *Scheduler) enqueueAll() {
 	pods, err := s.pods.List(labels.Everything())
 	if err != nil {
-		slog.Error("listing pods failed", "err", err)
+		slog.Error("Pods could not be listed", "error", err)
 	}
 	for _, p := range pods {
 		s.enqueue(p)
@@ -145,7 +145,7 @@ func (s *Scheduler) schedule(ctx context.Context, key cache.ObjectName) error {
 	go func() {
 		defer func() { <-s.binding }()
 		if err := s.bind(ctx, pod, node); err != nil {
-			slog.Error("binding failed, will schedule again", "pod", key, "err", err)
+			slog.Error("a Pod could not be bound; trying again", "pod", key, "error", err)
 			s.assume(pod, "")
 			s.queue.AddRateLimited(key)
 		}

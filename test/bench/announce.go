@@ -155,7 +155,7 @@ func (o *AnnounceOptions) label(way, mode string) string {
 }
 
 func (r *announceRun) note(e event, who, text string) {
-	r.Log.Info("measured", "event", e.name, "who", who, "result", text)
+	r.Log.Info("measured", "event", e.name, "client", who, "result", text)
 	r.results = append(r.results, announced{e, who, text})
 }
 

@@ -38,7 +38,7 @@ type rivals struct {
 // that has it loses power, at its default interval and at a tenth of it.
 func (r *announceRun) keepalived(ctx context.Context) error {
 	if _, err := exec.LookPath("keepalived"); err != nil {
-		r.Log.Info("not measured", "way", wayKeepalived, "because", err)
+		r.Log.Info("not measured", "way", wayKeepalived, "reason", err)
 		return nil
 	}
 	var errs []error

@@ -114,7 +114,7 @@ func (g *gateways) measureRequests(ctx context.Context, all []*contender) error 
 	}
 	for name, start := range map[string]func(context.Context) (*contender, error){"haproxy": g.startHAProxy, silentName: g.startSilent, againName: g.startAgain, "nginx": g.startNginx} {
 		if _, err := exec.LookPath(strings.Fields(name)[0]); err != nil {
-			g.options.Log.Info("not measured", "program", name, "because", err)
+			g.options.Log.Info("not measured", "program", name, "reason", err)
 			continue
 		}
 		c, err := start(ctx)
@@ -164,7 +164,7 @@ func (g *gateways) takeTurns(ctx context.Context, row string, all []*contender, 
 			text = fmt.Sprintf("%.2f of haproxy: %s", rate(c)/rate(all[bare]), text)
 		}
 		g.results.add(row, g.size, c.name, text)
-		g.options.Log.Info("measured", "what", row, "of", c.name, "result", text)
+		g.options.Log.Info("measured", "row", row, "contender", c.name, "result", text)
 	}
 	return nil
 }
@@ -177,6 +177,6 @@ func (g *gateways) measureResident(ctx context.Context, c *contender) error {
 		return err
 	}
 	g.results.add("resident", g.size, c.name, m.String())
-	g.options.Log.Info("measured", "what", "memory", "of", c.name, "result", m)
+	g.options.Log.Info("measured", "row", "memory", "contender", c.name, "result", m)
 	return nil
 }

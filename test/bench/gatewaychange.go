@@ -97,7 +97,7 @@ func (g *gateways) measureChange(ctx context.Context, c *contender, row string, 
 	}
 	text := percentiles(list, func(l latency) time.Duration { return l.written }) + " (from sending the write " + percentiles(list, func(l latency) time.Duration { return l.sent }) + ")"
 	g.results.add(row, g.size, c.name, text)
-	g.options.Log.Info("measured", "what", row, "of", c.name, "routes", g.size.services, "result", text)
+	g.options.Log.Info("measured", "row", row, "contender", c.name, "routes", g.size.services, "result", text)
 	return nil
 }
 

@@ -98,7 +98,7 @@ func newPlan(o *Options) ([]stage, error) {
 			continue
 		}
 		if p.name == "creates" && o.Kubeconfig != "" {
-			o.Log.Info("not measured", "part", p.name, "because", "the API server is not ours")
+			o.Log.Info("not measured", "part", p.name, "reason", "the API server is not ours")
 			continue
 		}
 		sizes := p.sizes
@@ -130,7 +130,7 @@ func newPlan(o *Options) ([]stage, error) {
 func chooseModes(o *Options) ([]mode, error) {
 	all, missing := modes()
 	for name, err := range missing {
-		o.Log.Info("not measured", "mode", name, "because", err)
+		o.Log.Info("not measured", "mode", name, "reason", err)
 	}
 	var chosen []mode
 	var names []string

@@ -27,7 +27,7 @@ func (r *run) stage(ctx context.Context, s stage) error {
 		}
 		r.next("measure", "size", s.size.String(), "mode", m.name)
 		if err := roomFor(m, s.size); err != nil {
-			r.options.Log.Warn("not measured", "size", s.size.String(), "mode", m.name, "because", err)
+			r.options.Log.Warn("not measured", "size", s.size.String(), "mode", m.name, "reason", err)
 			if s.has("start") {
 				r.results.add("start", s.size, m.name, "not measured: "+err.Error())
 			}
@@ -37,7 +37,7 @@ func (r *run) stage(ctx context.Context, s stage) error {
 		if err := r.mode(ctx, s, m); err != nil {
 			failed = append(failed, fmt.Errorf("%s: %w", m.name, err))
 		}
-		r.options.Log.Info("done", "size", s.size.String(), "mode", m.name, "in", time.Since(began).Round(time.Millisecond))
+		r.options.Log.Info("done", "size", s.size.String(), "mode", m.name, "took", time.Since(began).Round(time.Millisecond))
 		if r.options.Out != "" { // a run that is broken off has not been for nothing
 			failed = append(failed, r.results.write(r.options, time.Since(r.began)))
 		}
@@ -58,7 +58,7 @@ func (r *run) mode(ctx context.Context, s stage, m mode) (err error) {
 	}
 	defer func() { err = errors.Join(err, p.agent.remove(ctx)) }()
 	if err := p.started(ctx); err != nil {
-		r.options.Log.Error("not measured", "size", s.size.String(), "mode", m.name, "err", err)
+		r.options.Log.Error("not measured", "size", s.size.String(), "mode", m.name, "error", err)
 		return err
 	}
 	var failed []error
@@ -68,7 +68,7 @@ func (r *run) mode(ctx context.Context, s stage, m mode) (err error) {
 		}
 		began := time.Now()
 		if err := p.take(ctx, part); err != nil {
-			r.options.Log.Error("not measured", "size", s.size.String(), "mode", m.name, "part", part.name, "err", err)
+			r.options.Log.Error("not measured", "size", s.size.String(), "mode", m.name, "part", part.name, "error", err)
 			failed = append(failed, fmt.Errorf("%s: %w", part.name, err))
 		}
 		r.options.Log.Debug("part", "name", part.name, "mode", m.name, "took", time.Since(began).Round(time.Millisecond))
@@ -106,5 +106,5 @@ type patient struct {
 
 func (p *patient) record(row, format string, args ...any) {
 	p.results.add(row, p.stage.size, p.mode.name, fmt.Sprintf(format, args...))
-	p.options.Log.Info("result", "row", row, "size", p.stage.size.String(), "mode", p.mode.name, "is", fmt.Sprintf(format, args...))
+	p.options.Log.Info("result", "row", row, "size", p.stage.size.String(), "mode", p.mode.name, "result", fmt.Sprintf(format, args...))
 }

@@ -115,7 +115,7 @@ func (p *patient) compareWithFresh(ctx context.Context) (different, objects int,
 	for line, n := range count {
 		if n != 0 {
 			different++
-			p.options.Log.Warn("differs", "object", line, "by", n)
+			p.options.Log.Warn("differs", "object", line, "count", n)
 		}
 	}
 	return different, len(fresh), nil

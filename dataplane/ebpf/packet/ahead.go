@@ -136,7 +136,7 @@ func (p *Path) tellAhead(live []netlink.Link) error {
 	}
 	p.before = names
 	if len(names) > 0 {
-		slog.Warn("Programs of others see packets before those of the ebpf mode: packets that they let pass or drop (TCX_PASS, TC_ACT_OK, XDP_DROP) aren't served; they should give TCX_NEXT, TC_ACT_UNSPEC or XDP_PASS",
+		slog.Warn("programs of others see packets before those of the ebpf mode: packets that they let pass or drop (TCX_PASS, TC_ACT_OK, XDP_DROP) aren't served; they should give TCX_NEXT, TC_ACT_UNSPEC or XDP_PASS",
 			"programs", strings.Join(names, ", "))
 	}
 	return nil

@@ -126,7 +126,7 @@ func (c *connection) timeout() uint32 {
 // collect removes ended connections until ctx is done.
 func (p *Path) collect(ctx context.Context) {
 	if err := p.conns.turns.rebuild(p.conns); err != nil {
-		slog.Warn("Connections of an earlier process may not end", "error", err)
+		slog.Warn("connections of an earlier process may not end", "error", err)
 	}
 	tick := time.NewTicker(collectInterval)
 	defer tick.Stop()
@@ -143,7 +143,7 @@ func (p *Path) collect(ctx context.Context) {
 			p.mu.Unlock()
 		}
 		if err != nil {
-			slog.Warn("Ended connections not removed", "error", err)
+			slog.Warn("ended connections could not be removed", "error", err)
 		}
 	}
 }

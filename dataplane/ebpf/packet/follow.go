@@ -70,7 +70,7 @@ func (p *Path) follow(ctx context.Context) error {
 	p.done.Go(func() {
 		err := events.Run(ctx, netevents.Handler{Message: changed.message, Lost: func() { changed.note(0, true) }})
 		if err != nil {
-			slog.Warn("Changes of interfaces are no longer noticed until the next comparison", "error", err)
+			slog.Warn("changes of interfaces are no longer noticed until the next comparison", "error", err)
 			p.drift()
 		}
 	})
@@ -82,7 +82,7 @@ func (p *Path) follow(ctx context.Context) error {
 			case <-changed.some:
 			}
 			if err := p.syncChanged(changed.take()); err != nil {
-				slog.Warn("Interfaces could not be updated", "error", err)
+				slog.Warn("interfaces could not be updated", "error", err)
 				p.drift()
 				select {
 				case <-ctx.Done():

@@ -149,7 +149,7 @@ func (p *Path) tellUnserved(l netlink.Link, kind linkKind, addresses []netlink.A
 		p.unserved = map[string]bool{}
 	}
 	p.unserved[a.Name] = true
-	slog.Warn("The ebpf mode can't serve Services at an interface of this kind; another mode can", "interface", a.Name, "kind", a.EncapType)
+	slog.Warn("ebpf mode can't serve Services at an interface of this kind; another mode can", "interface", a.Name, "kind", a.EncapType)
 }
 
 // isGone reports whether an error says that there is no such interface.

@@ -53,7 +53,7 @@ func (i Inner) Open(place uint32) (*ebpf.Map, error) {
 func (i Inner) openByID(id uint32) (*ebpf.Map, error) {
 	m, err := ebpf.NewMapFromID(ebpf.MapID(id))
 	if errors.Is(err, unix.EPERM) {
-		slog.Warn("A map of an earlier version is made anew, since it takes CAP_SYS_ADMIN to open it; what it held is lost", "id", id)
+		slog.Warn("an eBPF map of an earlier version is replaced, since opening it takes CAP_SYS_ADMIN; its entries are lost", "id", id)
 		return nil, nil
 	}
 	if err != nil {

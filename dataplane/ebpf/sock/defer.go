@@ -85,7 +85,7 @@ func (b *tcpDeferral) await(then func() error) {
 				continue
 			}
 			if err := errors.Join(err, then()); err != nil {
-				slog.Warn("Sockets are served at the interfaces", "error", err)
+				slog.Warn("sockets are served at the interfaces", "error", err)
 			}
 			return
 		}

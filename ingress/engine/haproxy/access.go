@@ -91,12 +91,12 @@ func unlessDash(text string) string {
 // tell has one request told.
 func (e *Engine) tell(line []byte) {
 	if len(line) == 0 || line[0] != '{' { // haproxy's own
-		e.log.Debug("haproxy says", "line", strings.TrimSpace(string(line)))
+		e.log.Debug("haproxy's message", "line", strings.TrimSpace(string(line)))
 		return
 	}
 	var l logged
 	if err := json.Unmarshal(line, &l); err != nil {
-		e.log.Warn("a line of haproxy's log could not be read", "line", string(line), "err", err)
+		e.log.Warn("a line of haproxy's log could not be read", "line", string(line), "error", err)
 		return
 	}
 	took := time.Duration(l.Took) * time.Millisecond

@@ -194,7 +194,7 @@ func (e *Engine) deleteServers() {
 	}
 	answers, err := e.process.control.answers(commands)
 	if err != nil {
-		e.log.Warn("servers that have left are not deleted yet", "err", err)
+		e.log.Warn("servers that have left are not deleted yet", "error", err)
 		return
 	}
 	for i, answer := range answers {

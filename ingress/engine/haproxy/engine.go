@@ -284,7 +284,7 @@ func (e *Engine) serve(table *model.Table) error {
 			e.table, e.plan, e.memos = served, next, *memos
 			return nil
 		}
-		e.log.Warn("haproxy not changed while it runs; it is started anew", "err", err)
+		e.log.Warn("haproxy could not be changed while it runs; starting it anew", "error", err)
 	}
 	if err := e.reload(served, next, structure); err != nil {
 		return err
@@ -328,7 +328,7 @@ func (e *Engine) withEndpoints(table *model.Table) *plan {
 func (e *Engine) endpoints(table *model.Table) error {
 	next := e.withEndpoints(table)
 	if err := e.changeServers(next); err != nil {
-		e.log.Warn("endpoints not changed while haproxy runs; it is started anew", "err", err)
+		e.log.Warn("endpoints could not be changed while haproxy runs; starting haproxy anew", "error", err)
 		return e.reload(table, next, e.structure)
 	}
 	e.table, e.plan = table, next
@@ -399,6 +399,6 @@ func (e *Engine) Close(ctx context.Context) {
 	}
 	e.threads.Wait()
 	if err := os.RemoveAll(e.folder); err != nil {
-		e.log.Warn("haproxy's files not removed", "err", err)
+		e.log.Warn("haproxy's files could not be removed", "error", err)
 	}
 }

@@ -170,7 +170,7 @@ func (p *process) kill() {
 	p.hidden = true
 	p.mu.Unlock()
 	if err := p.Kill(); err != nil && !errors.Is(err, os.ErrProcessDone) {
-		p.said.log.Warn("haproxy not ended", "err", err)
+		p.said.log.Warn("haproxy could not be ended", "error", err)
 	}
 	<-p.ended
 }
@@ -187,7 +187,7 @@ func (t *tail) Write(b []byte) (int, error) {
 	defer t.mu.Unlock()
 	for line := range strings.Lines(string(b)) {
 		if line = strings.TrimSpace(line); line != "" && !strings.Contains(line, " stopped (cumulated") {
-			t.log.Debug("haproxy says", "line", line)
+			t.log.Debug("haproxy's message", "line", line)
 			t.all = append(t.all, line)
 		}
 	}

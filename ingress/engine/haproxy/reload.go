@@ -118,7 +118,7 @@ func (e *Engine) watch(p *process) {
 			e.mu.Unlock()
 			return
 		}
-		e.log.Error("haproxy ended; starting it again", "state", p.state, "said", p.said.last())
+		e.log.Error("haproxy ended; starting it again", "state", p.state, "output", p.said.last())
 		started, err := e.start(e.plan)
 		if err == nil {
 			e.process, e.leaving = started, leaving{}
@@ -126,7 +126,7 @@ func (e *Engine) watch(p *process) {
 			return
 		}
 		e.mu.Unlock()
-		e.log.Error("haproxy not started; trying again", "err", err)
+		e.log.Error("haproxy could not be started; trying again", "error", err)
 		select {
 		case <-e.stop:
 			return

@@ -48,7 +48,7 @@ func (e *Engine) Requests() (map[string]map[string]uint64, error) {
 func (e *Engine) keepCount(p *process) {
 	list, err := p.requests()
 	if err != nil {
-		e.log.Warn("requests of the haproxy that is replaced not counted", "err", err)
+		e.log.Warn("the request counts of the replaced haproxy could not be read", "error", err)
 		return
 	}
 	for name, classes := range list {

@@ -166,7 +166,7 @@ func (x *exchange) judge(ep netip.AddrPort, response *http.Response, err error) 
 	}
 	failed = isFailure(response, err) && !x.body.failed.Load()
 	if out := x.engine.pickers.of(x.pool.Name).judge(x.pool, ep, failed, time.Now()); out > 0 {
-		x.engine.log.Warn("endpoint fails, and gets no requests for a while", "pool", x.pool.Name, "endpoint", ep, "time", out)
+		x.engine.log.Warn("endpoint fails, and gets no requests for a while", "pool", x.pool.Name, "endpoint", ep, "duration", out)
 	}
 	return failed
 }

@@ -59,7 +59,7 @@ func (s *socket) openUDP() (*udp, error) {
 	go func() {
 		defer close(u.done)
 		if err := u.server.ServeListener(u.listener); !errors.Is(err, http.ErrServerClosed) && !errors.Is(err, quic.ErrServerClosed) && !errors.Is(err, quic.ErrTransportClosed) {
-			s.engine.log.Error("HTTP/3 ended", "socket", s.current.Load().model.Name, "err", err)
+			s.engine.log.Error("HTTP/3 ended", "socket", s.current.Load().model.Name, "error", err)
 		}
 	}()
 	return u, nil

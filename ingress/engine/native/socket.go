@@ -76,7 +76,7 @@ func (e *Engine) open(m *model.Socket) (*socket, error) {
 	go s.accept()
 	go func() {
 		if err := s.server.Serve(s.accepted); !errors.Is(err, http.ErrServerClosed) && !errors.Is(err, net.ErrClosed) {
-			e.log.Error("HTTP server ended", "socket", m.Name, "err", err)
+			e.log.Error("HTTP server ended", "socket", m.Name, "error", err)
 		}
 	}()
 	return s, nil
@@ -114,7 +114,7 @@ func (s *socket) accept() {
 			return
 		}
 		if err != nil { // out of files, say
-			s.engine.log.Warn("connection not accepted", "socket", s.current.Load().model.Name, "err", err)
+			s.engine.log.Warn("a connection could not be accepted", "socket", s.current.Load().model.Name, "error", err)
 			time.Sleep(pause)
 			pause = min(2*pause, time.Second)
 			continue

@@ -63,7 +63,7 @@ func (s *socket) dial(ctx context.Context, pool *model.Pool, client netip.Addr, 
 		}
 		cancel()
 		if out := s.engine.pickers.of(pool.Name).judge(pool, ep, err != nil, time.Now()); out > 0 {
-			s.engine.log.Warn("endpoint fails, and gets no connections for a while", "pool", pool.Name, "endpoint", ep, "time", out)
+			s.engine.log.Warn("endpoint fails, and gets no connections for a while", "pool", pool.Name, "endpoint", ep, "duration", out)
 		}
 		if err == nil {
 			return c

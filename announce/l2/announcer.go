@@ -19,6 +19,7 @@ import (
 	"github.com/vishvananda/netlink"
 	"golang.org/x/sys/unix"
 
+	"github.com/fairway-net/fairway/announce/core"
 	"github.com/fairway-net/fairway/announce/l2/handoff"
 	"github.com/fairway-net/fairway/announce/l2/responder"
 	"github.com/fairway-net/fairway/announce/link"
@@ -247,7 +248,7 @@ func (a *Announcer) reconcile() error {
 		default:
 		}
 		if !ended && len(candidates[index]) == 0 && a.connections != nil && !l.isIdle() {
-			l.SetCandidates(nil, a.served, a.weighted) // it goes on until another node has taken over, and the connections have ended
+			l.Want(core.Wanted{Anywhere: a.served, Weighted: a.weighted}) // it goes on until another node has taken over, and the connections have ended
 			continue
 		}
 		if ended || !isUsed(index) {
@@ -270,8 +271,8 @@ func (a *Announcer) reconcile() error {
 			}
 		}
 		l := a.links[d.Index]
-		l.askAhead(coming[d.Index])
-		l.SetCandidates(candidates[d.Index], a.served, a.weighted)
+		l.Expect(coming[d.Index])
+		l.Want(core.Wanted{Candidates: candidates[d.Index], Anywhere: a.served, Weighted: a.weighted})
 		if kept := revived[d.Index]; len(kept) > 0 && a.connections != nil {
 			l.keep(slices.Collect(maps.Keys(kept)))
 		}
@@ -287,13 +288,12 @@ func (a *Announcer) reconcile() error {
 }
 
 func (a *Announcer) open(d device) error {
-	l, err := OpenLink(&d.Interface, a.cluster, a.alone, &a.counts, a.changed, a.lookAgain, a.log)
+	l, err := OpenLink(&d.Interface, a.cluster, a.alone, a.connections != nil, &a.counts, a.changed, a.lookAgain, a.log)
 	if err != nil {
 		return err
 	}
 	ctx, cancel := context.WithCancel(context.Background())
 	r := &running{Link: l, stop: cancel, follows: &atomic.Bool{}, done: make(chan struct{})}
-	l.election.keeps = a.connections != nil
 	a.links[d.Index] = r
 	go func() {
 		defer close(r.done)

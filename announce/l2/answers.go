@@ -7,6 +7,7 @@ import (
 	"net/netip"
 	"time"
 
+	"github.com/fairway-net/fairway/announce/core"
 	"github.com/fairway-net/fairway/announce/l2/responder"
 )
 
@@ -31,7 +32,7 @@ type kernelAnswers struct {
 }
 
 func openKernelAnswers(device *net.Interface, alone time.Duration, counts *Counts, log *slog.Logger) (*kernelAnswers, error) {
-	r, err := responder.Open(device, responder.Times{Away: deadAfter, Limit: alone})
+	r, err := responder.Open(device, responder.Times{Away: core.DeadAfter, Limit: alone})
 	if err != nil {
 		return nil, err
 	}
@@ -98,12 +99,28 @@ func (k *kernelAnswers) miss() {
 	}
 }
 
-func (k *kernelAnswers) add(a netip.Addr, s *standing) {
-	if k == nil || s == nil || k.Owns(a) { // as it does of an earlier process
+// held are the addresses that the kernel went on to answer for while the agent slept; see
+// core.Senses.
+func (k *kernelAnswers) held(c *core.Announcer, now time.Time) map[netip.Addr]bool {
+	if k == nil {
+		return nil
+	}
+	held := map[netip.Addr]bool{}
+	if !c.Slept(now) {
+		return held
+	}
+	for _, a := range c.Owned() {
+		held[a] = k.Owns(a)
+	}
+	return held
+}
+
+func (k *kernelAnswers) add(a netip.Addr, epoch uint32) {
+	if k == nil || k.Owns(a) { // as it does of an earlier process
 		return
 	}
 	k.counted[a] = 0
-	k.note(k.Add(a, s.Epoch))
+	k.note(k.Add(a, epoch))
 }
 
 func (k *kernelAnswers) remove(a netip.Addr) {
@@ -144,7 +161,7 @@ func (k *kernelAnswers) detach() error {
 func (l *Link) count() {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	if l.kernel == nil || len(l.claims) == 0 {
+	if l.kernel == nil || len(l.core.Owned()) == 0 {
 		return
 	}
 	claims, err := l.kernel.Claims()

@@ -17,6 +17,8 @@ import (
 	"github.com/vishvananda/netlink"
 
 	"github.com/fairway-net/fairway/announce/l2/responder"
+
+	"github.com/fairway-net/fairway/announce/core"
 )
 
 // resolve has the client forget an address and look for it again, and returns the
@@ -64,7 +66,7 @@ func (l *lan) firstAlone() {
 	l.start("a")
 	l.expectOwners("a")
 	l.start("b")
-	l.stays("a", "another node comes", 5*Interval)
+	l.stays("a", "another node comes", 5*core.Interval)
 }
 
 // TestKilled: nothing moves, and every request is answered, while a node's agent is
@@ -74,25 +76,25 @@ func TestKilled(t *testing.T) {
 	l := newLAN(t)
 	l.firstAlone()
 	l.end("a", syscall.SIGKILL)
-	l.stays("a", "its agent is killed", 3*deadAfter)
+	l.stays("a", "its agent is killed", 3*core.DeadAfter)
 	l.expectOwners("a")
 	l.start("a")
-	l.stays("a", "its agent is back", 2*deadAfter)
+	l.stays("a", "its agent is back", 2*core.DeadAfter)
 	l.end("a", restarts)
-	l.stays("a", "its agent restarts", 3*deadAfter)
+	l.stays("a", "its agent restarts", 3*core.DeadAfter)
 	l.start("a")
-	l.stays("a", "its agent has restarted", 2*deadAfter)
+	l.stays("a", "its agent has restarted", 2*core.DeadAfter)
 	l.must(l.nodes["a"].Process.Signal(syscall.SIGSTOP))
-	l.stays("a", "its agent sleeps", 3*deadAfter)
+	l.stays("a", "its agent sleeps", 3*core.DeadAfter)
 	l.must(l.nodes["a"].Process.Signal(syscall.SIGCONT))
-	l.stays("a", "its agent woke up", 2*deadAfter)
+	l.stays("a", "its agent woke up", 2*core.DeadAfter)
 
 	// The other one takes over when the machine is gone, and never both answer.
 	l.cutPower("a")
 	l.expectOwners("b")
 	l.setLink("a", true)
 	l.expectOwners("b")
-	l.stays("b", "the former owner is back without an agent", deadAfter)
+	l.stays("b", "the former owner is back without an agent", core.DeadAfter)
 }
 
 // TestAwayForLong: others take over when an agent has been away for its time. A node
@@ -108,7 +110,7 @@ func TestAwayForLong(t *testing.T) {
 	l.start("b")
 	l.expectOwners("b")
 	l.start("a")
-	l.stays("b", "the former owner's agent is back", 2*deadAfter)
+	l.stays("b", "the former owner's agent is back", 2*core.DeadAfter)
 	l.end("b", syscall.SIGKILL)
 	l.expectOwners("a")
 }
@@ -121,7 +123,7 @@ func TestStrangerTakesOver(t *testing.T) {
 	l.start("a")
 	l.expectOwners("a")
 	l.end("a", syscall.SIGKILL)
-	time.Sleep(2 * deadAfter) // the kernel answers for longer than a node may be silent
+	time.Sleep(2 * core.DeadAfter) // the kernel answers for longer than a node may be silent
 	mac := l.macOf("b")
 	l.must(l.hosts["b"].Do(func() error {
 		eth, err := net.InterfaceByName("eth0")

@@ -118,7 +118,7 @@ func TestStandBy(t *testing.T) {
 			defer a.mu.Unlock()
 			for _, link := range a.links {
 				link.mu.Lock()
-				ready := time.Now().After(link.election.ready)
+				ready := link.core.IsReady(time.Now())
 				link.mu.Unlock()
 				if !ready {
 					return false, "the link is listened on too long"
@@ -137,7 +137,7 @@ func TestStandBy(t *testing.T) {
 	a.Set(wantAll(vip), served)
 	a.mu.Lock()
 	for _, link := range a.links {
-		if !time.Now().After(link.election.ready) {
+		if !link.core.IsReady(time.Now()) {
 			t.Error("the link was opened anew")
 		}
 	}
@@ -169,7 +169,7 @@ func TestTakenAhead(t *testing.T) {
 		n := 0
 		for _, link := range a.links {
 			link.mu.Lock()
-			n += len(link.conflicts.now)
+			n += link.core.Conflicts()
 			link.mu.Unlock()
 		}
 		return n
@@ -187,32 +187,6 @@ func TestTakenAhead(t *testing.T) {
 		}
 		return false, "it is not known"
 	})
-}
-
-// TestAhead: a question counts for a while, for one claim, and its answer has time to come.
-func TestAhead(t *testing.T) {
-	now := time.Now()
-	for name, c := range map[string]struct {
-		asked time.Duration // before the claim; 0 for never
-		left  int
-		wait  time.Duration
-	}{
-		"never":      {0, probes, 0},
-		"a moment":   {firstWait / 5, probes - 1, firstWait * 4 / 5},
-		"long since": {firstWait * 3, probes - 1, 0},
-		"too long":   {aheadFor, probes, 0},
-	} {
-		h := ahead{}
-		if c.asked > 0 {
-			h[vip] = now.Add(-c.asked)
-		}
-		if left, next := h.take(vip, now); left != c.left || next.Sub(now) != c.wait {
-			t.Errorf("%s: %d questions left, after %v, want %d, after %v", name, left, next.Sub(now), c.left, c.wait)
-		}
-		if left, _ := h.take(vip, now); left != probes {
-			t.Errorf("%s: the question counted for two claims", name)
-		}
-	}
 }
 
 // TestFreshAddress: who announces an address that nobody had asks first, tells all as soon as

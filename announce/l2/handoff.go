@@ -7,118 +7,67 @@ import (
 	"slices"
 	"time"
 
+	"github.com/fairway-net/fairway/announce/core"
 	"github.com/fairway-net/fairway/announce/l2/handoff"
 	"github.com/fairway-net/fairway/announce/lead"
 	"github.com/fairway-net/fairway/internal/kernel"
 )
 
-// keepAtMost is how long a node that has given an address up goes on with its connections,
-// to which the new owner leads their packets.
-const keepAtMost = time.Hour
-
 // Connections lists those that this node has to addresses.
 type Connections func(addresses map[netip.Addr]bool) (map[netip.Addr][]kernel.Connection, error)
 
-// handoffs are the addresses of a link whose former owner goes on with its connections, and
-// those that this node is the former owner of. They are used under the link's lock.
-type handoffs struct {
-	program *handoff.Handoff // nil before the first one
-	from    map[netip.Addr]string
-	failed  bool // the kernel can't
-	began   time.Time
-	// unknown are addresses whose connections are to be led elsewhere, once it is known which
-	// of them are this node's own.
-	unknown map[netip.Addr]bool
-	// Of those that this node gave up: since when, and the connections that it has.
-	since map[netip.Addr]time.Time
-	own   map[netip.Addr][]kernel.Connection
+// handoffProgram is what leads connections to the former owners of addresses. It is used under
+// the link's lock.
+type handoffProgram struct {
+	*handoff.Handoff // nil before the first one
+	// own are the connections that this node has of addresses that it gave up.
+	own map[netip.Addr][]kernel.Connection
 }
 
 // openHandoffs goes on with what an earlier process led elsewhere.
-func (l *Link) openHandoffs(now time.Time) error {
-	l.handoffs = handoffs{
-		from: map[netip.Addr]string{}, unknown: map[netip.Addr]bool{}, began: now,
-		since: map[netip.Addr]time.Time{}, own: map[netip.Addr][]kernel.Connection{},
-	}
+func (l *Link) openHandoffs() error {
+	l.handoff.own = map[netip.Addr][]kernel.Connection{}
 	if !handoff.IsThere(l.device) {
 		return nil
 	}
 	var err error
-	l.handoffs.program, err = handoff.Open(l.device)
-	return err
+	if l.handoff.Handoff, err = handoff.Open(l.device); err != nil {
+		return err
+	}
+	led := map[netip.Addr][6]byte{}
+	for a, to := range l.handoff.Leads() {
+		led[a] = [6]byte(to)
+	}
+	l.core.Leads(led)
+	return nil
 }
 
 // lead has the packets of connections that began at another node led there, but for those
 // of this node's own. At a take-over that is done before anybody is told of it.
 func (l *Link) lead(a netip.Addr, node string) {
-	to := l.peers.MACOf(node)
-	if to == nil || l.handoffs.failed {
-		return
-	}
 	var own []lead.Flow
-	for _, c := range l.handoffs.own[a] {
+	for _, c := range l.handoff.own[a] {
 		own = append(own, lead.Flow{Client: c.Client, Port: c.Port, Proto: uint8(c.Proto)})
 	}
-	if err := l.handoffs.lead(l.device, a, to, own); err != nil {
-		l.handoffs.failed = true
+	if err := l.handoff.lead(l.device, a, l.core.Peers().MACOf(node), own); err != nil {
+		l.core.LeadFailed(a)
 		l.log.Warn("connections through the node that announced an address end, since the kernel can't lead them there", "error", err)
 		return
 	}
-	l.handoffs.from[a] = node
 	l.log.Info("connections that began at the former node go on there", "address", a, "node", node)
 }
 
-func (h *handoffs) lead(device *net.Interface, a netip.Addr, to net.HardwareAddr, own []lead.Flow) (err error) {
-	if h.program == nil {
-		if h.program, err = handoff.Open(device); err != nil {
+func (h *handoffProgram) lead(device *net.Interface, a netip.Addr, to net.HardwareAddr, own []lead.Flow) (err error) {
+	if h.Handoff == nil {
+		if h.Handoff, err = handoff.Open(device); err != nil {
 			return err
 		}
 	}
-	return h.program.Lead(a, to, own, keepAtMost)
+	return h.Lead(a, to, own, core.KeepAtMost)
 }
 
-// leads reports whether connections of an address are led to a MAC already.
-func (h *handoffs) leads(a netip.Addr, to net.HardwareAddr) bool {
-	return h.program != nil && to != nil && slices.Equal(h.program.Leads()[a], to)
-}
-
-// followFormers leads connections to the nodes that keep them, and ends that where no node
-// does any more.
-func (l *Link) followFormers(now time.Time) {
-	formers := l.election.formers(now)
-	h := &l.handoffs
-	for a, node := range h.from {
-		if formers[a] == "" {
-			l.endHandoff(a, node)
-		}
-	}
-	for a, node := range formers {
-		switch {
-		case h.from[a] == node || h.failed:
-		case l.claims[a] != nil && l.claims[a].announced.IsZero(): // then
-		case h.leads(a, l.peers.MACOf(node)): // an earlier process began it
-			h.from[a] = node
-		case h.from[a] != "" || h.own[a] != nil:
-			l.lead(a, node)
-		default:
-			h.unknown[a] = true
-			l.recount()
-		}
-	}
-	if h.program == nil {
-		return
-	}
-	for a, to := range maps.Clone(h.program.Leads()) { // also of an earlier process
-		node := l.peers.NodeOf(to)
-		if h.from[a] == "" && (now.Sub(h.began) >= 2*lostAfter || l.election.isLost(node)) {
-			l.endHandoff(a, node)
-		}
-	}
-}
-
-func (l *Link) endHandoff(a netip.Addr, node string) {
-	delete(l.handoffs.from, a)
-	packets, err := l.handoffs.program.End(a)
+func (l *Link) endLead(a netip.Addr, node string) {
+	packets, err := l.handoff.End(a)
 	l.log.Info("the former node has no connections left", "address", a, "node", node, "packets", packets)
 	if err != nil {
 		l.log.Warn("connections may still be led to the former node", "error", err)
@@ -126,22 +75,22 @@ func (l *Link) endHandoff(a netip.Addr, node string) {
 }
 
 // close leaves what is led elsewhere to the next process, or ends it.
-func (h *handoffs) close(follows bool) error {
+func (h *handoffProgram) close(follows bool) error {
 	switch {
-	case h.program == nil:
+	case h.Handoff == nil:
 		return nil
 	case follows:
-		return h.program.Close()
+		return h.Close()
 	}
-	return h.program.Detach()
+	return h.Detach()
 }
 
 // toCount lists the addresses of which the link has to know this node's connections.
 func (l *Link) toCount() []netip.Addr {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	list := slices.AppendSeq(l.election.kept(), maps.Keys(l.handoffs.unknown))
-	if p := l.handoffs.program; p != nil && p.IsCrowded() {
+	list := l.core.ToCount()
+	if p := l.handoff.Handoff; p != nil && p.IsCrowded() {
 		list = slices.AppendSeq(list, maps.Keys(p.Leads()))
 	}
 	return list
@@ -149,7 +98,7 @@ func (l *Link) toCount() []netip.Addr {
 
 // forgetEnded has the program forget the connections that began here and are over.
 func (l *Link) forgetEnded(asked map[netip.Addr]bool, found map[netip.Addr][]kernel.Connection) {
-	p := l.handoffs.program
+	p := l.handoff.Handoff
 	if p == nil || !p.IsCrowded() {
 		return
 	}
@@ -174,59 +123,27 @@ func (l *Link) forgetEnded(asked map[netip.Addr]bool, found map[netip.Addr][]ker
 func (l *Link) isUrgent() bool {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	counts := slices.ContainsFunc(l.election.kept(), func(a netip.Addr) bool {
-		_, known := l.handoffs.own[a]
-		return !known // they are told from others' when the address comes back
-	})
-	return counts || len(l.handoffs.unknown) > 0 || l.election.unsettled() > 0
+	return l.core.IsUrgent()
 }
 
 // counted is told which connections this node has of some addresses.
 func (l *Link) counted(asked map[netip.Addr]bool, found map[netip.Addr][]kernel.Connection) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	now := time.Now()
-	h := &l.handoffs
 	l.forgetEnded(asked, found)
-	for _, a := range l.election.kept() {
-		if !asked[a] {
-			continue // it has been given up since
-		}
-		if h.since[a].IsZero() {
-			h.since[a] = now
-		}
-		if (len(found[a]) > 0 || h.from[a] != "") && now.Sub(h.since[a]) < keepAtMost {
-			h.own[a] = found[a]
-			l.election.keep(a)
-			continue
-		}
-		l.election.letGo(a)
-		delete(h.since, a)
-		delete(h.own, a)
+	n := map[netip.Addr]int{}
+	for a := range asked {
+		l.handoff.own[a], n[a] = found[a], len(found[a])
 	}
-	formers := l.election.formers(now)
-	for a := range h.unknown {
-		if !asked[a] {
-			continue
-		}
-		delete(h.unknown, a)
-		if node := formers[a]; node != "" {
-			h.own[a] = found[a]
-			l.lead(a, node)
-			delete(h.own, a)
-		}
-	}
-	l.send(l.election.adverts(true))
+	l.carryOut(l.core.Count(time.Now(), asked, n))
+	maps.DeleteFunc(l.handoff.own, func(a netip.Addr, _ []kernel.Connection) bool { return !l.core.IsCounted(a) })
 }
 
 // keep is told of addresses that this node doesn't own and has connections of.
 func (l *Link) keep(addresses []netip.Addr) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	for _, a := range addresses {
-		l.election.keep(a)
-	}
-	l.send(l.election.adverts(true))
+	l.carryOut(l.core.Keep(addresses))
 }
 
 // isIdle reports whether nothing is left to do on the link for addresses that this node may
@@ -234,7 +151,7 @@ func (l *Link) keep(addresses []netip.Addr) {
 func (l *Link) isIdle() bool {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	return len(l.claims) == 0 && len(l.election.kept()) == 0
+	return l.core.IsIdle()
 }
 
 // Kept is how many connections this node has of addresses that it gave up, and to which
@@ -252,7 +169,7 @@ func (a *Announcer) Kept() (connections map[netip.Addr]int, unknown int) {
 func (l *Link) unsettled() int {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	return l.election.unsettled()
+	return l.core.Unsettled()
 }
 
 // lookAtKept finds out which connections this node has of addresses that were given up, of

@@ -18,6 +18,8 @@ import (
 	"github.com/fairway-net/fairway/test/wait"
 
 	"github.com/vishvananda/netlink"
+
+	"github.com/fairway-net/fairway/announce/core"
 )
 
 // serve has a node answer each line with its name, at the addresses that it may announce.
@@ -187,7 +189,7 @@ func TestConnectionsStayAtEach(t *testing.T) {
 	l.end("b", syscall.SIGKILL)
 	l.drained = "yes"
 	l.start("b")
-	time.Sleep(2 * lostAfter) // a would have forgotten b
+	time.Sleep(2 * core.LostAfter) // a would have forgotten b
 	check("after b has an agent again")
 	l.must(l.nodes["b"].Process.Signal(returns))
 	move("a", "b")
@@ -210,13 +212,13 @@ func TestFormerNodeLost(t *testing.T) {
 	l.cutPower("b")
 	l.expectOwners("a")
 	l.setLink("b", true)
-	l.start("b")             // its kernel leads connections to a yet
-	time.Sleep(5 * Interval) // its kernel may yield meanwhile; nothing shows that it has
+	l.start("b")                  // its kernel leads connections to a yet
+	time.Sleep(5 * core.Interval) // its kernel may yield meanwhile; nothing shows that it has
 	l.expectOwners("a")
 	l.cutPower("a")
 	l.expectOwners("b")
 	for _, conn := range old {
-		l.must(conn.SetDeadline(time.Now().Add(lostAfter)))
+		l.must(conn.SetDeadline(time.Now().Add(core.LostAfter)))
 		_, err := io.WriteString(conn, "who?\n")
 		if err == nil {
 			_, err = conn.Read(make([]byte, 1))

@@ -18,6 +18,7 @@ import (
 	"github.com/mdlayher/packet"
 	"golang.org/x/sys/unix"
 
+	"github.com/fairway-net/fairway/announce/core"
 	"github.com/fairway-net/fairway/announce/link"
 )
 
@@ -30,7 +31,7 @@ func TestReplay(t *testing.T) {
 	l.start("a")
 	l.expectOwners("a")
 	l.start("b")
-	time.Sleep(5 * Interval) // b hears who is there
+	time.Sleep(5 * core.Interval) // b hears who is there
 	eth, conn := l.listenToAdverts()
 	owner := l.macOf("a")
 	heard := l.read(conn, func(frame []byte) bool { return bytes.Equal(frame[6:12], owner) })
@@ -48,12 +49,12 @@ func TestReplay(t *testing.T) {
 			}
 		}
 	}()
-	time.Sleep(5 * Interval) // forged adverts arrive meanwhile
+	time.Sleep(5 * core.Interval) // forged adverts arrive meanwhile
 	l.cutPower("a")
 	l.expectOwners("b")
 	close(stop)
 	<-done
-	l.must(conn.SetReadDeadline(time.Now().Add(Interval)))
+	l.must(conn.SetReadDeadline(time.Now().Add(core.Interval)))
 	for buffer := make([]byte, 2048); ; {
 		n, _, err := conn.ReadFrom(buffer)
 		if err != nil {
@@ -73,11 +74,11 @@ func TestFlood(t *testing.T) {
 	l.start("a")
 	l.expectOwners("a")
 	l.start("b")
-	time.Sleep(5 * Interval) // b hears who is there
+	time.Sleep(5 * core.Interval) // b hears who is there
 	_, conn := l.listenToAdverts()
-	unsigned, err := advertFormat.Marshal((&advert{Node: "c", Incarnation: 1 << 62, Sequence: 1, Entries: []entry{{Address: vip, Owner: true, Candidate: true, Epoch: 1 << 30}}}).message(make(net.HardwareAddr, 6)), link.NewKeys([]byte("another")))
+	unsigned, err := core.Format.Marshal((&core.Advert{Node: "c", Incarnation: 1 << 62, Sequence: 1, Entries: []core.Entry{{Address: vip, Owner: true, Candidate: true, Epoch: 1 << 30}}}).Message(make(net.HardwareAddr, 6)), link.NewKeys([]byte("another")))
 	l.must(err)
-	rubbish := append(bytes.Clone(advertFormat.Magic[:]), bytes.Repeat([]byte{0xff}, 1200)...)
+	rubbish := append(bytes.Clone(core.Format.Magic[:]), bytes.Repeat([]byte{0xff}, 1200)...)
 	before := l.memory("b")
 	flood := func(frames int) {
 		for i := range frames {
@@ -105,7 +106,7 @@ func TestFlood(t *testing.T) {
 			}
 		}
 	}()
-	time.Sleep(5 * Interval) // the flood goes on meanwhile
+	time.Sleep(5 * core.Interval) // the flood goes on meanwhile
 	l.cutPower("a")
 	l.expectOwners("b")
 	close(stop)
@@ -160,17 +161,11 @@ func TestLateDuplicate(t *testing.T) {
 	l := newLAN(t)
 	a := l.announceAt("a", vip, vip6)
 	l.await(func() (bool, string) { // the link is asked to the end
-		a.mu.Lock()
-		defer a.mu.Unlock()
 		confirmed := 0
-		for _, one := range a.links {
-			one.mu.Lock()
-			for _, c := range one.claims {
-				if c.confirmed {
-					confirmed++
-				}
+		for _, status := range a.Status() {
+			if status.Confirmed {
+				confirmed++
 			}
-			one.mu.Unlock()
 		}
 		return confirmed == 2, fmt.Sprintf("%d addresses are confirmed", confirmed)
 	})
@@ -215,8 +210,8 @@ func TestTakenBefore(t *testing.T) {
 	says := func(want bool) {
 		t.Helper()
 		l.read(conn, func(frame []byte) bool {
-			a, err := parseAdvert(frame[etherHead:], link.NewKeys([]byte("key")))
-			return err == nil && a.Node == "a" && a.Answers == want
+			m, err := core.Format.Unmarshal(frame[etherHead:], link.NewKeys([]byte("key")))
+			return err == nil && m.Node == "a" && core.ReadAdvert(m).Answers == want
 		})
 	}
 	says(true)

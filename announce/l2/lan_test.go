@@ -24,6 +24,11 @@ import (
 	"github.com/fairway-net/fairway/internal/netns"
 )
 
+var (
+	vip  = netip.MustParseAddr("192.0.2.1")
+	vip6 = netip.MustParseAddr("2001:db8::1")
+)
+
 // lan is a switch with nodes and a client behind it.
 type lan struct {
 	*testing.T

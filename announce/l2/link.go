@@ -4,28 +4,14 @@ import (
 	"context"
 	"errors"
 	"log/slog"
-	"maps"
+	"math/rand/v2"
 	"net"
 	"net/netip"
 	"sync"
 	"time"
 
+	"github.com/fairway-net/fairway/announce/core"
 	"github.com/fairway-net/fairway/announce/link"
-)
-
-const (
-	tickEvery = Interval / 2
-	// Before an address that nobody owned is announced for good, the link is asked so
-	// often, at such a distance, whether somebody has it. Who has it answers the first
-	// question in less than firstWait, unless it sleeps: then the address is announced
-	// already, and given up when the answer comes.
-	probes     = 3
-	probeEvery = tickEvery
-	firstWait  = 5 * time.Millisecond
-	// At a take-over all machines are told at once, and again every
-	// gratuitousEvery for gratuitousFor, as MetalLB does.
-	gratuitousEvery = 1100 * time.Millisecond
-	gratuitousFor   = 5 * time.Second
 )
 
 // Link is an interface on which addresses are announced.
@@ -38,60 +24,43 @@ type Link struct {
 	sockets *sockets
 	counts  *Counts
 
-	mu        sync.Mutex
-	election  *election
-	wanted    map[netip.Addr]int32
-	claims    map[netip.Addr]*claim
-	conflicts conflicts
-	peers     *link.Peers
-	kernel    *kernelAnswers // nil where the kernel can't answer
-	asked     link.Questions
-	tried     time.Time // that a node's kernel was asked whether it answers at all
-	handoffs  handoffs
-	due       []netip.Addr          // claimed, and not begun to answer for yet
-	fresh     map[netip.Addr]*claim // not confirmed yet
-	ahead     ahead
-	hurry     chan struct{} // there is a fresh claim, or another node
+	mu      sync.Mutex
+	core    *core.Announcer
+	kernel  *kernelAnswers // nil where the kernel can't answer
+	asked   link.Questions
+	handoff handoffProgram
+	joined  map[netip.Addr]bool // whose questions reach this node
+	hurry   chan struct{}       // there is something to do at once
 }
 
 // Status is what a link knows of an address.
 type Status struct {
-	Address   netip.Addr
+	core.Status
 	Interface string
-	// Owner is the node that answers, "" if none is known.
-	Owner string
-	// Since is when this node began to answer; zero if it doesn't.
-	Since time.Time
-	// Conflict is the MAC of a stranger who has the address; "" if there is none. FoundBy is the
-	// node that has found one, if this one hasn't.
-	Conflict, FoundBy string
 }
 
 // OpenLink opens an interface.
 // Changed is called, without delay and not to be blocked, after each change of
 // what Status returns, and recount if connections are to be counted. Alone is for how long the kernel may answer without an agent
-// before others take over.
-func OpenLink(device *net.Interface, cluster *link.Cluster, alone time.Duration, counts *Counts, changed, recount func(), log *slog.Logger) (*Link, error) {
+// before others take over. Keeps says that connections can be counted.
+func OpenLink(device *net.Interface, cluster *link.Cluster, alone time.Duration, keeps bool, counts *Counts, changed, recount func(), log *slog.Logger) (*Link, error) {
 	s, err := openSockets(device)
 	if err != nil {
 		return nil, err
 	}
 	l := &Link{
 		device: device, cluster: cluster, log: log.With("interface", device.Name), changed: changed, recount: recount, sockets: s, counts: counts,
-		claims: map[netip.Addr]*claim{}, conflicts: newConflicts(), peers: link.NewPeers(cluster.Node),
-		fresh: map[netip.Addr]*claim{}, ahead: ahead{}, asked: newQuestions(), hurry: make(chan struct{}, 1),
+		asked: newQuestions(), joined: map[netip.Addr]bool{}, hurry: make(chan struct{}, 1),
 	}
-	l.election = newElection(cluster.Node, cluster.Begin(time.Now(), l.log), time.Now())
+	l.core = core.New(cluster.Node, cluster.Begin(time.Now(), l.log), time.Now(), rand.New(rand.NewPCG(rand.Uint64(), rand.Uint64())))
+	l.core.KeepsConnections(keeps)
 	if l.kernel, err = openKernelAnswers(device, alone, counts, l.log); err != nil {
 		l.log.Info("if this agent is killed, another node takes its addresses over: the kernel can't answer meanwhile", "reason", err)
 	}
-	if l.kernel != nil {
-		l.election.held = l.kernel.Owns
-	}
-	if err := l.openHandoffs(time.Now()); err != nil {
+	if err := l.openHandoffs(); err != nil {
 		l.log.Warn("connections that are led to their former node may end", "error", err)
 	}
-	l.election.listen(time.Now()) // loading programs may have taken as long
+	l.core.Listen(time.Now()) // loading programs may have taken as long
 	return l, nil
 }
 
@@ -109,8 +78,8 @@ func (l *Link) Run(ctx context.Context, follows func() bool) error {
 			}
 		})
 	}
-	adverts := link.Reader{Lock: &l.mu, Peers: l.peers.MACs, Read: advertFormat.Reader(l.cluster, l.peers, l.takeAdvert)}
-	answers := link.Reader{Lock: &l.mu, Peers: l.peers.MACs, Read: l.readAnswer}
+	adverts := link.Reader{Lock: &l.mu, Peers: l.core.Peers().MACs, Read: core.Format.Reader(l.cluster, l.core.Peers(), l.takeAdvert)}
+	answers := link.Reader{Lock: &l.mu, Peers: l.core.Peers().MACs, Read: l.readAnswer}
 	receive(func() error { return l.sockets.adverts.Receive(adverts) })
 	receive(func() error { return l.sockets.answers.Receive(answers) })
 	receive(func() error { return l.sockets.arpIn.Receive(&l.mu, l.takeARP) })
@@ -126,15 +95,16 @@ func (l *Link) Run(ctx context.Context, follows func() bool) error {
 		l.leave()
 		err = l.kernel.detach()
 	}
-	err = errors.Join(err, l.sockets.close(), l.handoffs.close(followed))
+	err = errors.Join(err, l.sockets.close(), l.handoff.close(followed))
 	running.Wait()
 	return err
 }
 
+// keepTicking does what is due until ctx is done, or a socket has failed.
 func (l *Link) keepTicking(ctx context.Context, failed <-chan error) error {
-	next := time.NewTimer(tickEvery)
+	next := time.NewTimer(0)
 	defer next.Stop()
-	for last := time.Now(); ; {
+	for {
 		select {
 		case <-ctx.Done():
 			return nil
@@ -145,62 +115,19 @@ func (l *Link) keepTicking(ctx context.Context, failed <-chan error) error {
 		}
 		l.mu.Lock()
 		now := time.Now()
-		l.election.behind = l.sockets.adverts.IsBehind() || l.sockets.answers.IsBehind()
-		if len(l.due) > 0 {
-			l.carryOut(now)
-		}
-		l.apply(now, l.election.waited(now))
-		if lost := l.watch(now); lost || now.Sub(last) >= tickEvery {
-			l.tick(now)
-			last = now
-		}
-		pause := min(tickEvery-now.Sub(last), l.election.untilOverdue(now))
-		for _, c := range l.fresh {
-			pause = min(pause, watchEvery, max(c.next.Sub(now), time.Millisecond))
-		}
-		next.Reset(pause)
+		l.carryOut(l.core.Wake(now, l.senses(now)))
+		next.Reset(l.core.Next(now))
 		l.mu.Unlock()
 	}
 }
 
-func (l *Link) tick(now time.Time) {
-	l.apply(now, l.election.tick(now))
-	for _, node := range l.peers.Out(now, l.cluster.Keys.Dropped()) {
-		l.log.Warn("a node that doesn't know the present key is out: its addresses are taken over", "node", node)
-		l.apply(now, l.election.expel(now, node))
-	}
-	l.peers.Expire(now)
-	l.send(l.election.adverts(false))
-	l.kernel.refresh(l.election.incarnation)
-	l.election.kernelAnswers = l.kernel.answersNodes()
-	l.ask(now)
-	l.tryKernels(now)
-	l.remind(now)
-	l.followFormers(now)
-}
-
-// watch looks, more often than at all the rest, after owners that may be lost, and after
-// addresses that nobody owned. It reports whether a node is lost.
-func (l *Link) watch(now time.Time) (lost bool) {
-	overdue, lost := l.election.overdue(now)
-	l.askNodes(overdue)
-	left := atOnce
-	for a, c := range l.fresh {
-		if l.claims[a] != c || c.confirmed {
-			delete(l.fresh, a)
-		} else if left > 0 && !now.Before(c.next) {
-			l.attend(now, a, c)
-			left--
-		}
-	}
-	return lost
-}
-
-// soon has the link looked after at once.
-func (l *Link) soon() {
-	select {
-	case l.hurry <- struct{}{}:
-	default:
+// senses are what the announcer has to know of this node. They are used under the lock.
+func (l *Link) senses(now time.Time) core.Senses {
+	return core.Senses{
+		Behind:       l.sockets.adverts.IsBehind() || l.sockets.answers.IsBehind(),
+		ClaimsBehind: l.sockets.arpIn.IsBehind() || l.sockets.ndpIn.IsBehind(),
+		Held:         l.kernel.held(l.core, now),
+		KeyDropped:   l.cluster.Keys.Dropped(),
 	}
 }
 
@@ -208,48 +135,34 @@ func (l *Link) soon() {
 // the meantime.
 const handOverPause = 2 * time.Second
 
+// leavePoll is how often it is looked whether they have.
+const leavePoll = 10 * time.Millisecond
+
 func (l *Link) leave() {
 	l.mu.Lock()
-	l.election.leaving = true
-	for range repeats {
-		l.send(l.election.adverts(false))
-	}
-	for until := time.Now().Add(handOverPause); l.election.awaited() && time.Now().Before(until); {
+	defer l.mu.Unlock()
+	l.carryOut(l.core.Leave())
+	for until := time.Now().Add(handOverPause); l.core.IsAwaited() && time.Now().Before(until); {
 		l.mu.Unlock()
-		time.Sleep(watchEvery)
+		time.Sleep(leavePoll)
 		l.mu.Lock()
 	}
-	for a := range l.claims {
-		l.release(a)
-	}
-	l.mu.Unlock()
+	l.carryOut(l.core.End())
 }
 
-// SetCandidates says which addresses this node may own, with their weights.
-// Connections of addresses that are anywhere go on at any node; for weighted ones nodes have
-// different weights.
-func (l *Link) SetCandidates(candidates map[netip.Addr]int32, anywhere, weighted map[netip.Addr]bool) {
+// Want says which addresses this node may own.
+func (l *Link) Want(w core.Wanted) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	l.election.anywhere, l.election.weighted = anywhere, weighted
-	l.wanted = maps.Clone(candidates)
 	now := time.Now()
-	l.stand(now, l.election.adopt(now, l.kernel.adopt(l.election.incarnation))...)
+	l.carryOut(l.core.Want(now, l.senses(now), w, l.kernel.adopt(l.core.Incarnation())))
 }
 
-// stand puts up the wanted addresses, except those that strangers have. What changed
-// before is carried out only then: owners are heard of as candidates.
-func (l *Link) stand(now time.Time, before ...change) {
-	candidates := maps.Clone(l.wanted)
-	l.conflicts.expire(now)
-	for a := range l.conflicts.now {
-		if _, ok := l.wanted[a]; !ok && !l.ahead.has(a, now) {
-			delete(l.conflicts.now, a)
-		}
-		delete(candidates, a)
-	}
-	l.apply(now, append(before, l.election.setCandidates(now, candidates)...))
-	l.send(l.election.adverts(true))
+// Expect asks whether somebody has addresses that this node is about to announce.
+func (l *Link) Expect(addresses map[netip.Addr]int32) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.carryOut(l.core.Expect(time.Now(), addresses))
 }
 
 // Status lists what is known of all addresses that this node may own.
@@ -257,20 +170,8 @@ func (l *Link) Status() []Status {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	var list []Status
-	for a := range l.wanted {
-		s := Status{Address: a, Interface: l.device.Name, Owner: l.election.ownerOf(a), Conflict: l.conflicts.now[a].mac, FoundBy: l.conflicts.now[a].by}
-		if c := l.claims[a]; c != nil {
-			s.Since = c.announced
-			if s.Conflict == "" {
-				s.Conflict = l.conflicts.contests[a].mac
-			}
-		}
-		list = append(list, s)
-	}
-	for a, c := range l.claims {
-		if _, ok := l.wanted[a]; !ok { // until another node has taken over
-			list = append(list, Status{Address: a, Interface: l.device.Name, Owner: l.election.node, Since: c.announced})
-		}
+	for _, s := range l.core.Status() {
+		list = append(list, Status{Status: s, Interface: l.device.Name})
 	}
 	return list
 }

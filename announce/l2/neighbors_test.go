@@ -16,6 +16,8 @@ import (
 	"time"
 
 	"github.com/vishvananda/netlink"
+
+	"github.com/fairway-net/fairway/announce/core"
 )
 
 // TestGroups: switches that look after groups (MLD snooping) are told of the owner's,
@@ -27,7 +29,7 @@ func TestGroups(t *testing.T) {
 	l.expectOwners("a")
 	l.awaitGroup("a", true)
 	l.start("b")
-	time.Sleep(5 * Interval) // b hears who is there, and must not answer
+	time.Sleep(5 * core.Interval) // b hears who is there, and must not answer
 	l.awaitGroup("b", false)
 	l.end("a", handsOver)
 	l.expectOwners("b")
@@ -62,7 +64,7 @@ func TestNeighborsLearn(t *testing.T) {
 		l.awaitNeighbor(address, "a")
 	}
 	l.start("b")
-	time.Sleep(5 * Interval) // b hears who is there
+	time.Sleep(5 * core.Interval) // b hears who is there
 	l.cutPower("a")
 	for _, address := range []netip.Addr{vip, vip6} {
 		l.awaitNeighbor(address, "b")

@@ -12,8 +12,13 @@ import (
 	"golang.org/x/net/bpf"
 	"golang.org/x/sys/unix"
 
+	"github.com/fairway-net/fairway/announce/core"
 	"github.com/fairway-net/fairway/announce/link"
 )
+
+// EtherType of adverts: IEEE 802's "local experimental 1". They never leave the
+// link.
+const EtherType = 0x88b5
 
 // advertGroup is where adverts go: a group address of our own, so that the
 // network cards of other machines drop them.
@@ -39,7 +44,7 @@ func openSockets(device *net.Interface) (*sockets, error) {
 
 func (s *sockets) open(device *net.Interface) error {
 	var err error
-	if s.adverts, err = link.Open(device, EtherType, advertFormat.Magic, advertGroup); err != nil {
+	if s.adverts, err = link.Open(device, EtherType, core.Format.Magic, advertGroup); err != nil {
 		return err
 	}
 	// Answers don't wait behind adverts: they say that a node lives.

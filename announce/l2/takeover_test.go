@@ -7,6 +7,8 @@ import (
 	"strings"
 	"testing"
 	"time"
+
+	"github.com/fairway-net/fairway/announce/core"
 )
 
 // TestTakeOver: exactly one node answers, in both families, whoever loses power,
@@ -23,19 +25,19 @@ func TestTakeOver(t *testing.T) {
 	l.setLink("a", true) // without an agent, but for what the kernel has
 	l.expectOwners("b")
 	l.start("a")
-	time.Sleep(5 * Interval) // a must not take it back
+	time.Sleep(5 * core.Interval) // a must not take it back
 	l.expectOwners("b")
 
 	// One that ends in order hands over.
 	l.end("b", handsOver)
 	l.expectOwners("a")
 	l.start("b")
-	time.Sleep(5 * Interval) // a must not take it back
+	time.Sleep(5 * core.Interval) // a must not take it back
 
 	l.setLink("a", false)
 	l.expectOwners("b")
 	l.setLink("a", true)
-	time.Sleep(10 * Interval) // a must not take it back
+	time.Sleep(10 * core.Interval) // a must not take it back
 	l.expectOwners("b")
 }
 
@@ -61,8 +63,8 @@ func TestOneWay(t *testing.T) {
 	}
 	nft(rules)
 	l.expectOwners("b")
-	l.stays("b", "frames of a are lost", 10*Interval)
+	l.stays("b", "frames of a are lost", 10*core.Interval)
 	nft("delete table netdev cut")
-	l.stays("b", "all is well again", 10*Interval)
+	l.stays("b", "all is well again", 10*core.Interval)
 	l.expectOwners("b")
 }

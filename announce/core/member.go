@@ -1,4 +1,4 @@
-package l2
+package core
 
 import (
 	"maps"
@@ -42,7 +42,7 @@ type life struct {
 // lives reports whether what a process said is in force: it was heard lately, or
 // the node's kernel answers in its name.
 func (m *member) lives(now time.Time, l *life) bool {
-	return !m.gone && (now.Sub(l.heard) <= deadAfter || l.incarnation == m.answerOf && now.Sub(m.answered) <= deadAfter)
+	return !m.gone && (now.Sub(l.heard) <= DeadAfter || l.incarnation == m.answerOf && now.Sub(m.answered) <= DeadAfter)
 }
 
 // mayAnswer reports whether the kernel of a node that is silent had no time yet to
@@ -108,7 +108,7 @@ func (m *member) forget(a netip.Addr) {
 
 // seen is what a member said of an address, and in which of its cycles.
 type seen struct {
-	entry
+	Entry
 	cycle uint32
 }
 

@@ -1,4 +1,4 @@
-package l2
+package core
 
 import (
 	"net/netip"
@@ -9,9 +9,9 @@ import (
 // it has none left, and the new owner leads their packets there. Who keeps what is asked
 // anew all the time, so that it doesn't matter which of the agents starts again meanwhile.
 
-// lostAfter this long without a word of a node its connections count as lost: longer than
+// LostAfter this long without a word of a node its connections count as lost: longer than
 // an agent takes to start again.
-const lostAfter = 5 * time.Second
+const LostAfter = 5 * time.Second
 
 // keeper is what a node said of an address whose connections it keeps.
 type keeper struct {
@@ -21,13 +21,13 @@ type keeper struct {
 }
 
 // noteKept takes in what a node keeps. An owner that is no candidate is about to.
-func (m *member) noteKept(now time.Time, a *advert) {
+func (m *member) noteKept(now time.Time, a *Advert) {
 	for _, e := range a.Entries {
 		k, was := m.kept[e.Address]
 		switch {
 		case e.Keeps || e.Owner && !e.Candidate:
 			m.kept[e.Address] = keeper{e.Epoch, now, a.Incarnation}
-		case was && (e.Owner || k.incarnation == a.Incarnation || now.Sub(k.said) > lostAfter):
+		case was && (e.Owner || k.incarnation == a.Incarnation || now.Sub(k.said) > LostAfter):
 			delete(m.kept, e.Address) // a process that has just begun may not know yet
 		}
 	}
@@ -47,7 +47,7 @@ func (e *election) formerOf(now time.Time, s *standing) (node string) {
 	var latest uint32
 	for name, m := range e.members {
 		k, ok := m.kept[s.Address]
-		if !ok || m.gone || now.Sub(k.said) > lostAfter || !s.Owner && k.epoch >= s.Epoch {
+		if !ok || m.gone || now.Sub(k.said) > LostAfter || !s.Owner && k.epoch >= s.Epoch {
 			continue
 		}
 		if node == "" || k.epoch > latest || k.epoch == latest && name < node {

@@ -1,4 +1,4 @@
-package l2
+package core
 
 import (
 	"maps"
@@ -11,9 +11,9 @@ import (
 const (
 	// Interval between the adverts of a node.
 	Interval = 100 * time.Millisecond
-	// deadAfter this long without an advert a node is taken for dead. A node
+	// DeadAfter this long without an advert a node is taken for dead. A node
 	// that has not run for as long itself gives up what it owns.
-	deadAfter = 3 * Interval
+	DeadAfter = 3 * Interval
 	// holdUnheard is how long the best candidate waits for others' word about an address that
 	// nobody owned so far, while a living node would be better: that one may be about to say
 	// that it is a candidate, too.
@@ -77,7 +77,7 @@ type election struct {
 
 // standing is what this node has to do with an address.
 type standing struct {
-	entry
+	Entry
 	highest  uint32    // epoch heard of
 	contest  time.Time // when this node began to be the one to claim; zero if it isn't
 	released time.Time // when an owner ceased to be a candidate
@@ -106,7 +106,7 @@ type change struct {
 
 func newElection(node string, incarnation uint64, now time.Time) *election {
 	return &election{
-		node: node, incarnation: incarnation, ready: now.Add(deadAfter), lastTick: now,
+		node: node, incarnation: incarnation, ready: now.Add(DeadAfter), lastTick: now,
 		members: map[string]*member{}, own: map[netip.Addr]*standing{}, open: map[netip.Addr]bool{}, self: hashOfNode(node),
 	}
 }
@@ -116,30 +116,35 @@ func (e *election) setCandidates(now time.Time, candidates map[netip.Addr]int32)
 	e.listenOn(now)
 	var about []netip.Addr
 	for a, weight := range candidates {
-		s := e.own[a]
-		if s == nil {
-			s = e.stand(a)
-		}
-		if !s.Candidate || s.Weight != weight {
-			s.Candidate, s.Gone, s.Strange, s.Weight, s.released = true, false, false, weight, time.Time{}
-			e.tell(s, repeats)
+		if s := e.own[a]; s == nil || !s.Candidate || s.Weight != weight {
 			about = append(about, a)
 		}
 	}
 	for a, s := range e.own {
 		if _, ok := candidates[a]; !ok && s.Candidate {
-			_, served := e.anywhere[a]
-			s.Candidate, s.Gone, s.released, s.contest = false, e.anywhere != nil && !served, now, time.Time{}
-			e.tell(s, repeats)
 			about = append(about, a)
 		}
+	}
+	slices.SortFunc(about, netip.Addr.Compare)
+	for _, a := range about {
+		s := e.own[a]
+		if s == nil {
+			s = e.stand(a)
+		}
+		if weight, is := candidates[a]; is {
+			s.Candidate, s.Gone, s.Strange, s.Weight, s.released = true, false, false, weight, time.Time{}
+		} else {
+			_, served := e.anywhere[a]
+			s.Candidate, s.Gone, s.released, s.contest = false, e.anywhere != nil && !served, now, time.Time{}
+		}
+		e.tell(s, repeats)
 	}
 	return e.reconsider(now, about)
 }
 
 // stand begins to have to do with an address, and knows what was heard of it.
 func (e *election) stand(a netip.Addr) *standing {
-	s := &standing{entry: entry{Address: a}}
+	s := &standing{Entry: Entry{Address: a}}
 	for _, m := range e.members {
 		if seen := m.entries[a]; seen != nil {
 			s.highest = max(s.highest, seen.Epoch)
@@ -155,7 +160,7 @@ func (e *election) stand(a netip.Addr) *standing {
 // slept for so long that others may have taken it for dead.
 func (e *election) tick(now time.Time) []change {
 	e.listenOn(now)
-	late := now.Sub(e.lastTick) > deadAfter
+	late := e.slept(now)
 	e.lastTick = now
 	var changes []change
 	if late && (len(e.members) > 0 || e.held != nil) { // others may have come that are yet to be heard
@@ -174,8 +179,11 @@ func (e *election) tick(now time.Time) []change {
 	return append(changes, e.reconsider(now, nil)...)
 }
 
+// slept reports whether this node has not run for so long that others may have taken it for dead.
+func (e *election) slept(now time.Time) bool { return now.Sub(e.lastTick) > DeadAfter }
+
 // listen has this node hear the others from now on before it claims anything.
-func (e *election) listen(now time.Time) { e.ready, e.lastTick = now.Add(deadAfter), now }
+func (e *election) listen(now time.Time) { e.ready, e.lastTick = now.Add(DeadAfter), now }
 
 // listenOn puts off claims of a node that has not run while it should have listened: what it
 // was told meanwhile is yet to be read.
@@ -189,7 +197,8 @@ func (e *election) listenOn(now time.Time) {
 // went on to answer for.
 func (e *election) stepBack(now time.Time) []change {
 	var changes []change
-	for _, s := range e.own {
+	for _, a := range e.order {
+		s := e.own[a]
 		if s.Owner && !s.putOff && (e.held == nil || !e.held(s.Address)) {
 			s.hadOwner = s.hadOwner || !s.Probing
 			e.giveUp(s)
@@ -198,7 +207,7 @@ func (e *election) stepBack(now time.Time) []change {
 		s.contest = time.Time{}
 	}
 	e.stale = true
-	e.ready = now.Add(deadAfter)
+	e.ready = now.Add(DeadAfter)
 	return changes
 }
 
@@ -206,11 +215,12 @@ func (e *election) stepBack(now time.Time) []change {
 // addresses, and the epochs of the claims.
 func (e *election) adopt(now time.Time, claims map[netip.Addr]uint32) []change {
 	var changes []change
-	for a, epoch := range claims {
+	for _, a := range inOrder(maps.Keys(claims)) {
+		epoch := claims[a]
 		if e.own[a] != nil {
 			continue
 		}
-		s := &standing{entry: entry{Address: a, Owner: true, Epoch: epoch}, highest: epoch, hadOwner: true, released: now}
+		s := &standing{Entry: Entry{Address: a, Owner: true, Epoch: epoch}, highest: epoch, hadOwner: true, released: now}
 		e.own[a] = s
 		e.order = append(e.order, a)
 		e.tell(s, repeats)
@@ -231,7 +241,8 @@ const (
 // that are silent, or of which an earlier process was one.
 func (e *election) ask(now time.Time) []string {
 	var names []string
-	for name, m := range e.members {
+	for _, name := range e.names() {
+		m := e.members[name]
 		silent := now.Sub(m.heard) > Interval && (now.Sub(m.heard) <= askFor || now.Sub(m.answered) <= askFor)
 		if m.former != nil || silent && m.owns() {
 			names = append(names, name)
@@ -315,10 +326,13 @@ func (e *election) ownerOf(a netip.Addr) string {
 // alive lists the other nodes that were heard lately.
 func (e *election) alive(now time.Time) []string {
 	var list []string
-	for _, name := range slices.Sorted(maps.Keys(e.members)) {
-		if now.Sub(e.members[name].heard) <= deadAfter {
+	for _, name := range e.names() {
+		if now.Sub(e.members[name].heard) <= DeadAfter {
 			list = append(list, name)
 		}
 	}
 	return list
 }
+
+// names lists the other nodes, in an order that is the same each time.
+func (e *election) names() []string { return slices.Sorted(maps.Keys(e.members)) }

@@ -1,7 +1,8 @@
-package l2
+package core
 
 import (
 	"net/netip"
+	"slices"
 	"time"
 )
 
@@ -18,7 +19,7 @@ const (
 
 // follow takes in an advert's place among those of its process. What two cycles of which all
 // was heard didn't name is gone.
-func (l *life) follow(now time.Time, a *advert) (gone []netip.Addr) {
+func (l *life) follow(now time.Time, a *Advert) (gone []netip.Addr) {
 	if l.sequence != 0 && a.Sequence != l.sequence+1 {
 		l.missed, l.wholeFrom = now, a.Cycle+1
 	}
@@ -30,6 +31,7 @@ func (l *life) follow(now time.Time, a *advert) (gone []netip.Addr) {
 			}
 		}
 	}
+	slices.SortFunc(gone, netip.Addr.Compare)
 	l.sequence, l.cycle = a.Sequence, a.Cycle
 	return gone
 }
@@ -38,7 +40,7 @@ func (l *life) follow(now time.Time, a *advert) (gone []netip.Addr) {
 // lately that this one has missed: that it is a candidate, or the owner.
 func (e *election) mayBeBehind(now time.Time, s *standing) bool {
 	for name, m := range e.members {
-		if now.Sub(m.missed) < missedFor && m.vitals.lives && better(entry{Address: s.Address, Weight: s.Weight}, name, s.entry, e.node) {
+		if now.Sub(m.missed) < missedFor && m.vitals.lives && better(Entry{Address: s.Address, Weight: s.Weight}, name, s.Entry, e.node) {
 			return true
 		}
 	}

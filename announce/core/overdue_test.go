@@ -1,4 +1,4 @@
-package l2
+package core
 
 import (
 	"net/netip"
@@ -128,9 +128,9 @@ func TestSleptWhileItListened(t *testing.T) {
 		l.pass(10)
 		l.nodes["a"].confirm(vip)
 		b := newElection("b", uint64(l.now.UnixNano()), l.now)
-		l.now = l.now.Add(deadAfter + Interval)
+		l.now = l.now.Add(DeadAfter + Interval)
 		if by == "tick" {
-			b.setCandidates(l.now.Add(-deadAfter), map[netip.Addr]int32{vip: 1})
+			b.setCandidates(l.now.Add(-DeadAfter), map[netip.Addr]int32{vip: 1})
 			b.tick(l.now)
 		} else {
 			b.setCandidates(l.now, map[netip.Addr]int32{vip: 1})
@@ -164,7 +164,7 @@ func TestKeeperLostLate(t *testing.T) {
 	l.nodes[former].confirm(vip)
 	next := map[string]string{"a": "b", "b": "a"}[former]
 	l.moves(next)
-	l.now = l.now.Add(2 * deadAfter)
+	l.now = l.now.Add(2 * DeadAfter)
 	for range 2 * lostAsks {
 		l.now = l.now.Add(watchEvery)
 		l.nodes[next].overdue(l.now)
@@ -186,10 +186,10 @@ func TestFirstWaitsForNobody(t *testing.T) {
 			e, other := l.nodes[name], map[string]string{"a": "b", "b": "a"}[name]
 			e.weighted = map[netip.Addr]bool{vip: weighted}
 			said := l.nodes[other].adverts(false)[0]
-			said.Entries = append(said.Entries, entry{Address: vip, Candidate: true})
+			said.Entries = append(said.Entries, Entry{Address: vip, Candidate: true})
 			e.receive(l.now, said)
 			e.setCandidates(l.now, map[netip.Addr]int32{vip: 0, vip6: 0})
-			best := better(entry{Address: vip}, name, entry{Address: vip}, other)
+			best := better(Entry{Address: vip}, name, Entry{Address: vip}, other)
 			if got, want := slices.Contains(e.owned(), vip), best && !weighted; got != want {
 				t.Errorf("%s, weights %v: owns the address at once: %v, want %v", name, weighted, got, want)
 			}

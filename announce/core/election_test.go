@@ -1,4 +1,4 @@
-package l2
+package core
 
 import (
 	"net"
@@ -65,7 +65,7 @@ func (l *segment) ask(name string) {
 	}
 }
 
-func (l *segment) send(from string, adverts []*advert) {
+func (l *segment) send(from string, adverts []*Advert) {
 	l.Helper()
 	for _, a := range adverts {
 		frame, err := a.marshal(l.keys)
@@ -426,16 +426,16 @@ func TestExpelled(t *testing.T) {
 }
 
 // marshal writes an advert as a node sends it.
-func (a *advert) marshal(keys *link.Keys) ([]byte, error) {
-	return advertFormat.Marshal(a.message(make(net.HardwareAddr, 6)), keys)
+func (a *Advert) marshal(keys *link.Keys) ([]byte, error) {
+	return Format.Marshal(a.Message(make(net.HardwareAddr, 6)), keys)
 }
 
-func parseAdvert(b []byte, keys *link.Keys) (*advert, error) {
-	m, err := advertFormat.Unmarshal(b, keys)
+func parseAdvert(b []byte, keys *link.Keys) (*Advert, error) {
+	m, err := Format.Unmarshal(b, keys)
 	if err != nil {
 		return nil, err
 	}
-	if a := readAdvert(m); a != nil {
+	if a := ReadAdvert(m); a != nil {
 		return a, nil
 	}
 	return nil, link.ErrNone
@@ -447,10 +447,10 @@ func FuzzAdvert(f *testing.F) {
 	f.Add("a", false, []byte{}, int32(0))
 	f.Add("b", true, (&hearing{All: 2, Names: []uint32{7}}).append(nil), int32(-5))
 	f.Fuzz(func(t *testing.T, node string, leaving bool, extra []byte, weight int32) {
-		m := (&advert{Node: node, Leaving: leaving, Entries: []entry{{Address: vip, Owner: true}, {Address: vip6, Weight: weight}}}).message(make(net.HardwareAddr, 6))
+		m := (&Advert{Node: node, Leaving: leaving, Entries: []Entry{{Address: vip, Owner: true}, {Address: vip6, Weight: weight}}}).Message(make(net.HardwareAddr, 6))
 		m.Flags |= advertHears
 		m.Extra = extra
-		a := readAdvert(m)
+		a := ReadAdvert(m)
 		if a == nil {
 			return
 		}

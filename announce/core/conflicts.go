@@ -1,8 +1,8 @@
-package l2
+package core
 
 import (
+	"log/slog"
 	"maps"
-	"math/rand/v2"
 	"net"
 	"net/netip"
 	"time"
@@ -125,62 +125,69 @@ func (c *conflicts) meet(now time.Time, mac string) {
 	maps.DeleteFunc(c.contests, func(_ netip.Addr, f contest) bool { return f.mac == mac })
 }
 
-// noteSender finds strangers who have an address that this node asks for, or answers for.
-func (l *Link) noteSender(a netip.Addr, mac net.HardwareAddr) {
-	now, c := time.Now(), l.claims[a]
-	if l.peers.NodeOf(mac) != "" {
+// Conflict takes in that a machine says that it has an address. It is a conflict if that machine
+// is a stranger, and this node asks for the address, or answers for it.
+func (a *Announcer) Conflict(now time.Time, address netip.Addr, mac net.HardwareAddr) []Effect {
+	a.noteSender(now, address, mac)
+	return a.taken()
+}
+
+// Rival takes in that a machine asks whether somebody has an address. It is a conflict while this
+// node asks the same (RFC 5227, 2.1.1).
+func (a *Announcer) Rival(now time.Time, address netip.Addr, mac net.HardwareAddr) []Effect {
+	if c := a.claims[address]; c != nil && c.announced.IsZero() {
+		a.noteSender(now, address, mac)
+	}
+	return a.taken()
+}
+
+func (a *Announcer) noteSender(now time.Time, address netip.Addr, mac net.HardwareAddr) {
+	c := a.claims[address]
+	if a.peers.NodeOf(mac) != "" {
 		return
 	}
 	if c != nil && c.confirmed && !c.announced.IsZero() {
-		l.defend(now, a, mac.String())
+		a.defend(now, address, mac.String())
 		return
 	}
-	if c == nil && !l.ahead.has(a, now) {
+	if c == nil && !a.ahead.has(address, now) {
 		return
 	}
-	if !l.conflicts.find(now, a, mac.String(), "") {
+	if !a.conflicts.find(now, address, mac.String(), "") {
 		return
 	}
-	l.log.Warn("not announced: another machine has the address; give it another one or take the address out of the pool",
-		"address", a, "mac", mac.String(), "retry-in", l.conflicts.now[a].until.Sub(now))
-	l.election.strange(a)
-	l.stand(now)
-	l.changed()
+	a.log(slog.LevelWarn, "not announced: another machine has the address; give it another one or take the address out of the pool",
+		"address", address, "mac", mac.String(), "retry-in", a.conflicts.now[address].until.Sub(now))
+	a.election.strange(address)
+	a.stand(now)
+	a.do(Changed{})
 }
 
 // defend tells a machine, and all others, that an address is taken.
-func (l *Link) defend(now time.Time, a netip.Addr, mac string) {
-	isNew, defend := l.conflicts.contested(now, a, mac)
+func (a *Announcer) defend(now time.Time, address netip.Addr, mac string) {
+	isNew, defend := a.conflicts.contested(now, address, mac)
 	if isNew {
-		l.log.Warn("another machine says that it has an address that this node announces: clients may go there; give it another one or take the address out of the pool", "address", a, "mac", mac)
-		l.changed()
+		a.log(slog.LevelWarn, "another machine says that it has an address that this node announces: clients may go there; give it another one or take the address out of the pool", "address", address, "mac", mac)
+		a.do(Changed{})
 	}
 	if defend {
-		l.tellAll(a)
+		a.do(TellAll{address})
 	}
 }
 
 // heedConflicts has this node leave addresses alone that another node has found to be a
 // stranger's: one node tries them again.
-func (l *Link) heedConflicts(now time.Time, node string, entries []entry) {
+func (a *Announcer) heedConflicts(now time.Time, node string, entries []Entry) {
 	found := false
 	for _, e := range entries {
-		c := l.claims[e.Address]
-		if _, wanted := l.wanted[e.Address]; !e.Strange || !wanted || c != nil && !c.announced.IsZero() {
+		c := a.claims[e.Address]
+		if _, wanted := a.wanted[e.Address]; !e.Strange || !wanted || c != nil && !c.announced.IsZero() {
 			continue
 		}
-		found = l.conflicts.find(now, e.Address, "", node) || found
+		found = a.conflicts.find(now, e.Address, "", node) || found
 	}
 	if found {
-		l.stand(now)
-		l.changed()
+		a.stand(now)
+		a.do(Changed{})
 	}
-}
-
-// nextQuestion is how long a claim with care waits after a question.
-func nextQuestion(left int) time.Duration {
-	if left == 0 {
-		return carefulWait
-	}
-	return carefulMin + rand.N(carefulMax-carefulMin)
 }

@@ -1,4 +1,4 @@
-package l2
+package core
 
 import (
 	"net/netip"
@@ -6,7 +6,7 @@ import (
 )
 
 // receive takes in an advert of another node, which no older one follows (link.Peers).
-func (e *election) receive(now time.Time, a *advert) []change {
+func (e *election) receive(now time.Time, a *Advert) []change {
 	if a.Node == e.node {
 		return nil
 	}
@@ -14,8 +14,8 @@ func (e *election) receive(now time.Time, a *advert) []change {
 	if m == nil {
 		m = &member{life: life{incarnation: a.Incarnation, entries: map[netip.Addr]*seen{}}, kept: map[netip.Addr]keeper{}}
 		e.members[a.Node] = m
-		for _, s := range e.own { // which it can't know yet
-			e.tell(s, 1)
+		for _, address := range e.order { // which it can't know yet
+			e.tell(e.own[address], 1)
 		}
 	}
 	if a.Incarnation != m.incarnation {
@@ -39,7 +39,7 @@ func (e *election) receive(now time.Time, a *advert) []change {
 		if s := e.own[entry.Address]; s != nil {
 			s.highest = max(s.highest, entry.Epoch)
 			s.hadOwner = s.hadOwner || entry.Owner && !entry.Probing
-			if s.Owner && entry.Owner && outranks(s.entry, e.node, entry, a.Node) { // it doesn't know
+			if s.Owner && entry.Owner && outranks(s.Entry, e.node, entry, a.Node) { // it doesn't know
 				e.tell(s, repeats)
 			}
 		}
@@ -89,8 +89,8 @@ func (e *election) isPutOff(a netip.Addr) bool {
 }
 
 // said is what adverts say of an address.
-func (s *standing) said() entry {
-	said := s.entry
+func (s *standing) said() Entry {
+	said := s.Entry
 	said.Owner = said.Owner && !s.putOff
 	return said
 }
@@ -101,7 +101,7 @@ const mostRepeats = 16 * maxEntries
 
 // adverts are what to send now. At least one goes out each Interval: what
 // changed, and of the rest as much as has room. Urgent ones have changes only.
-func (e *election) adverts(urgent bool) []*advert {
+func (e *election) adverts(urgent bool) []*Advert {
 	entries := e.toTell(urgent)
 	if urgent && len(entries) == 0 {
 		return nil
@@ -113,11 +113,11 @@ func (e *election) adverts(urgent bool) []*advert {
 		entries = append(entries, e.own[e.order[e.next]].said())
 		e.next++
 	}
-	var list []*advert
+	var list []*Advert
 	for first := true; first || len(entries) > 0; first = false {
 		n := min(len(entries), maxEntries)
 		e.sequence++
-		list = append(list, &advert{
+		list = append(list, &Advert{
 			Node: e.node, Incarnation: e.incarnation, Sequence: e.sequence, Cycle: e.cycle, Entries: entries[:n], Leaving: e.leaving, Answers: e.kernelAnswers,
 		})
 		entries = entries[n:]
@@ -133,7 +133,7 @@ func (e *election) adverts(urgent bool) []*advert {
 }
 
 // toTell lists what has changed: urgently, what no advert has named since.
-func (e *election) toTell(urgent bool) (entries []entry) {
+func (e *election) toTell(urgent bool) (entries []Entry) {
 	left, again := e.telling[:0], mostRepeats
 	for _, s := range e.telling {
 		if !s.putOff && (s.urgent || !urgent && again > 0) {

@@ -1,6 +1,7 @@
-package l2
+package core
 
 import (
+	"maps"
 	"net/netip"
 	"time"
 )
@@ -32,23 +33,21 @@ func (h ahead) take(a netip.Addr, now time.Time) (left int, next time.Time) {
 	return probes - 1, next
 }
 
-// askAhead asks the link whether somebody has addresses that this node is about to be ready
+// Expect asks the link whether somebody has addresses that this node is about to be ready
 // to announce. It asks for nothing before the other nodes are known.
-func (l *Link) askAhead(addresses map[netip.Addr]int32) {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	now := time.Now()
-	for a := range l.ahead {
-		if !l.ahead.has(a, now) {
-			delete(l.ahead, a)
+func (a *Announcer) Expect(now time.Time, addresses map[netip.Addr]int32) []Effect {
+	for address := range a.ahead {
+		if !a.ahead.has(address, now) {
+			delete(a.ahead, address)
 		}
 	}
-	for a := range addresses {
-		_, wanted := l.wanted[a]
-		if wanted || l.claims[a] != nil || l.ahead.has(a, now) || now.Before(l.election.ready) || l.election.ownerOf(a) != "" {
+	for _, address := range inOrder(maps.Keys(addresses)) {
+		_, wanted := a.wanted[address]
+		if wanted || a.claims[address] != nil || a.ahead.has(address, now) || now.Before(a.election.ready) || a.election.ownerOf(address) != "" {
 			continue
 		}
-		l.probe(a)
-		l.ahead[a] = now
+		a.do(Probe{address})
+		a.ahead[address] = now
 	}
+	return a.taken()
 }

@@ -1,4 +1,4 @@
-package l2
+package core
 
 import "time"
 
@@ -17,7 +17,8 @@ const (
 // overdue names the owners, and the nodes that keep connections, that are to be asked whether
 // they are still there, but for those that don't hear this node, and reports whether one is found to be lost.
 func (e *election) overdue(now time.Time) (names []string, lost bool) {
-	for name, m := range e.members {
+	for _, name := range e.names() {
+		m := e.members[name]
 		silent := min(now.Sub(m.heard), now.Sub(m.answered))
 		if !m.answers || m.gone || m.deaf || silent <= overdueAfter || silent > m.watchedFor() || !m.owns() && len(m.kept) == 0 {
 			continue
@@ -60,9 +61,9 @@ func (e *election) untilOverdue(now time.Time) time.Duration {
 // to it all the time.
 func (m *member) watchedFor() time.Duration {
 	if len(m.kept) > 0 {
-		return lostAfter
+		return LostAfter
 	}
-	return deadAfter
+	return DeadAfter
 }
 
 // isLost reports whether a node's kernel has ceased to answer.

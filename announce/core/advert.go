@@ -1,4 +1,4 @@
-package l2
+package core
 
 import (
 	"encoding/binary"
@@ -8,26 +8,22 @@ import (
 	"github.com/fairway-net/fairway/announce/link"
 )
 
-// EtherType of adverts: IEEE 802's "local experimental 1". They never leave the
-// link.
-const EtherType = 0x88b5
-
 // maxEntries of one frame fit into the smallest MTU of IPv6, with the longest name of a node.
 const maxEntries = 36
 
-// advertFormat is known to responder/bpf/responder.c, too.
-var advertFormat = link.Format[entry]{Magic: [4]byte{'F', 'W', 'L', '2'}, Entries: maxEntries, Write: entry.append, Read: parseEntry}
+// Format is how adverts are written. It is known to announce/l2/responder/bpf/responder.c, too.
+var Format = link.Format[Entry]{Magic: [4]byte{'F', 'W', 'L', '2'}, Entries: maxEntries, Write: Entry.append, Read: parseEntry}
 
 const (
-	advertLeaving = 1 << iota // responder/bpf/responder.c knows it, too
+	advertLeaving = 1 << iota // announce/l2/responder/bpf/responder.c knows it, too
 	advertAnswers
 	advertHears
 )
 
-// advert is what a node says to the others on a link: that it lives, and what
+// Advert is what a node says to the others on a link: that it lives, and what
 // it has to do with some addresses. All of its addresses come by in a cycle,
 // those that changed at once.
-type advert struct {
+type Advert struct {
 	Node string
 	// Incarnation is the number of the node's announcer; see link.Incarnations.
 	Incarnation, Sequence uint64
@@ -37,13 +33,13 @@ type advert struct {
 	Leaving bool // the node ends: its addresses are to be taken over now
 	// Answers says that the node's kernel answers questions, whatever its agent does.
 	Answers bool
-	Entries []entry
+	Entries []Entry
 	// Hears are some of the nodes that the sender hears; nil if it doesn't say.
 	Hears *hearing
 }
 
-// entry is what a node has to do with an address.
-type entry struct {
+// Entry is what a node has to do with an address.
+type Entry struct {
 	Address netip.Addr
 	// Candidate nodes may own the address, Owner nodes answer for it. An owner
 	// that is no candidate goes on until another one has it.
@@ -73,9 +69,9 @@ const (
 	flagStrange
 )
 
-// message is the advert as a node with a MAC sends it.
-func (a *advert) message(mac net.HardwareAddr) *link.Message[entry] {
-	m := &link.Message[entry]{Head: link.Head{
+// Message is the advert as a node with a MAC sends it.
+func (a *Advert) Message(mac net.HardwareAddr) *link.Message[Entry] {
+	m := &link.Message[Entry]{Head: link.Head{
 		Flags: link.Flags(a.Leaving, a.Answers, a.Hears != nil), Incarnation: a.Incarnation, Sequence: a.Sequence, Counter: a.Cycle, MAC: [6]byte(mac), Node: a.Node,
 	}, Entries: a.Entries}
 	if a.Hears != nil {
@@ -84,9 +80,9 @@ func (a *advert) message(mac net.HardwareAddr) *link.Message[entry] {
 	return m
 }
 
-// readAdvert is the advert that a message is; nil if it is none.
-func readAdvert(m *link.Message[entry]) *advert {
-	a := &advert{
+// ReadAdvert returns the advert that a message is; nil if it is none.
+func ReadAdvert(m *link.Message[Entry]) *Advert {
+	a := &Advert{
 		Leaving: m.Flags&advertLeaving != 0, Answers: m.Flags&advertAnswers != 0,
 		Incarnation: m.Incarnation, Sequence: m.Sequence, Cycle: m.Counter, Node: m.Node, Entries: m.Entries,
 	}
@@ -98,7 +94,7 @@ func readAdvert(m *link.Message[entry]) *advert {
 	return a
 }
 
-func (e entry) append(b []byte) []byte {
+func (e Entry) append(b []byte) []byte {
 	b = append(b, link.Flags(e.Candidate, e.Owner, e.Address.Is6(), e.Probing, e.Keeps, e.Gone, e.Strange))
 	b = binary.BigEndian.AppendUint32(b, e.Epoch)
 	b = binary.BigEndian.AppendUint32(b, uint32(e.Weight))
@@ -106,19 +102,19 @@ func (e entry) append(b []byte) []byte {
 }
 
 // parseEntry reads an entry and returns its length, 0 if there is none.
-func parseEntry(b []byte) (entry, int) {
+func parseEntry(b []byte) (Entry, int) {
 	if len(b) < 9 {
-		return entry{}, 0
+		return Entry{}, 0
 	}
 	n := 4
 	if b[0]&flagIPv6 != 0 {
 		n = 16
 	}
 	if len(b) < 9+n {
-		return entry{}, 0
+		return Entry{}, 0
 	}
 	address, _ := netip.AddrFromSlice(b[9 : 9+n])
-	return entry{
+	return Entry{
 		Address:   address,
 		Candidate: b[0]&flagCandidate != 0,
 		Owner:     b[0]&flagOwner != 0,

@@ -1,4 +1,4 @@
-package l2
+package core
 
 import (
 	"crypto/sha256"
@@ -50,7 +50,7 @@ func parseHearing(b []byte) (*hearing, int) {
 }
 
 // hears names the nodes that were heard lately, as many as the advert has room for.
-func (e *election) hears(a *advert) *hearing {
+func (e *election) hears(a *Advert) *hearing {
 	room := link.MaxLength - link.Overhead - len(a.Node) - hearingHead
 	for _, entry := range a.Entries {
 		room -= 9 + entry.Address.BitLen()/8
@@ -90,4 +90,4 @@ func (t *attention) take(now time.Time, h *hearing, self uint32, silent time.Dur
 }
 
 // longDeaf reports whether a node had the time to hear this one, and doesn't.
-func (t *attention) longDeaf(now time.Time) bool { return t.deaf && now.Sub(t.since) >= deadAfter }
+func (t *attention) longDeaf(now time.Time) bool { return t.deaf && now.Sub(t.since) >= DeadAfter }

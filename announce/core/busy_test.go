@@ -1,4 +1,4 @@
-package l2
+package core
 
 import (
 	"net/netip"
@@ -10,13 +10,13 @@ import (
 type busy struct {
 	*segment
 	room  int // adverts that wait for a node at most
-	wait  map[string][]*advert
+	wait  map[string][]*Advert
 	lost  int
 	moves int // claims
 }
 
 func newBusy(t *testing.T, room int, names ...string) *busy {
-	return &busy{segment: newSegment(t, names...), room: room, wait: map[string][]*advert{}}
+	return &busy{segment: newSegment(t, names...), room: room, wait: map[string][]*Advert{}}
 }
 
 // pass lets time go by, an Interval at a time.
@@ -53,7 +53,7 @@ func (b *busy) changed(name string, changes []change) {
 	}
 }
 
-func (b *busy) send(from string, adverts []*advert) {
+func (b *busy) send(from string, adverts []*Advert) {
 	for _, a := range adverts {
 		for _, to := range b.names() {
 			switch {

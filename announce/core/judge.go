@@ -1,11 +1,10 @@
-package l2
+package core
 
 import (
 	"bytes"
 	"crypto/sha256"
 	"maps"
 	"net/netip"
-	"slices"
 	"time"
 )
 
@@ -16,7 +15,7 @@ func (e *election) reconsider(now time.Time, addresses []netip.Addr) []change {
 		e.stale = false
 		return e.judge(now, e.order)
 	}
-	return e.judge(now, slices.AppendSeq(addresses, maps.Keys(e.open)))
+	return e.judge(now, append(addresses, inOrder(maps.Keys(e.open))...))
 }
 
 // judge claims and gives up addresses, of those given.
@@ -131,7 +130,7 @@ func (e *election) look(s *standing) (owner string, others bool) {
 			continue
 		}
 		others = true
-		if seen.Owner && (owner == "" || outranks(seen.entry, name, e.members[owner].standing(s.Address).entry, owner)) {
+		if seen.Owner && (owner == "" || outranks(seen.Entry, name, e.members[owner].standing(s.Address).Entry, owner)) {
 			owner = name
 		}
 	}
@@ -142,7 +141,7 @@ func (e *election) look(s *standing) (owner string, others bool) {
 func (e *election) best(s *standing) bool {
 	for name, m := range e.members {
 		seen := m.standing(s.Address)
-		if seen != nil && seen.Candidate && better(seen.entry, name, s.entry, e.node) {
+		if seen != nil && seen.Candidate && better(seen.Entry, name, s.Entry, e.node) {
 			return false
 		}
 	}
@@ -156,7 +155,7 @@ func (e *election) isFirst(now time.Time, s *standing) bool {
 		return len(e.alive(now)) == 0
 	}
 	for name, m := range e.members {
-		if m.vitals.lives && better(entry{Address: s.Address, Weight: s.Weight}, name, s.entry, e.node) {
+		if m.vitals.lives && better(Entry{Address: s.Address, Weight: s.Weight}, name, s.Entry, e.node) {
 			return false
 		}
 	}
@@ -166,11 +165,11 @@ func (e *election) isFirst(now time.Time, s *standing) bool {
 // yields reports whether this owner must give way to another one. One that never hears this
 // node goes on anyway.
 func (e *election) yields(s *standing, owner string) bool {
-	return !s.Candidate || e.members[owner].vitals.deaf || outranks(e.members[owner].standing(s.Address).entry, owner, s.entry, e.node)
+	return !s.Candidate || e.members[owner].vitals.deaf || outranks(e.members[owner].standing(s.Address).Entry, owner, s.Entry, e.node)
 }
 
 // outranks orders two claims: by epoch, then as candidates.
-func outranks(a entry, nodeA string, b entry, nodeB string) bool {
+func outranks(a Entry, nodeA string, b Entry, nodeB string) bool {
 	if a.Epoch != b.Epoch {
 		return a.Epoch > b.Epoch
 	}
@@ -178,7 +177,7 @@ func outranks(a entry, nodeA string, b entry, nodeB string) bool {
 }
 
 // better orders two candidates for an address.
-func better(a entry, nodeA string, b entry, nodeB string) bool {
+func better(a Entry, nodeA string, b Entry, nodeB string) bool {
 	if a.Weight != b.Weight {
 		return a.Weight > b.Weight
 	}

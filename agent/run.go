@@ -107,7 +107,7 @@ func (a *Agent) announce() *speaker.Config {
 	}
 	return &speaker.Config{
 		Options: *a.config.Announce, NodeName: a.config.NodeName, StateDir: a.config.Plane.StateDirectory(), API: a.config.API, Client: a.client, Events: a.events, Log: a.config.Log,
-		Connections: a.connectionsTo, CarriesOn: a.carriesOn, TakesAddresses: a.planes.takesAddresses, Again: func() { signal(a.state.wake) },
+		Connections: a.connectionsTo, CarriesOn: a.carriesOn, TakesAddresses: a.planes.takesAddresses, Again: func() { signal(a.state.wake) }, Peers: a.peers(),
 	}
 }
 
@@ -156,6 +156,7 @@ func (a *Agent) run(ctx context.Context) error {
 	a.forwardPackets()
 	a.switchPlane(ctx, a.config)
 	a.releaseInitMemory()
+	a.peersChanged(a.balance.Gone())
 	a.config.Log.Info("agent started", "node", a.config.NodeName, "mode", a.Mode(), "server", a.config.API.Host)
 	group.Go(func() error {
 		return nodeaddrs.Watch(ctx, a.config.Log, a.addressesChanged(ctx, group), foreignInterfaces()...)

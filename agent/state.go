@@ -33,6 +33,7 @@ type state struct {
 	own      types.NamespacedName // a slice that says nothing new to this node; see setServed
 	changes  *latency.Changes     // counts what is told and what is in force
 	missing  map[string]bool      // what hasn't been complete yet
+	gone     []string             // machines, as their peers agree
 	// The ranges of cluster IPs: as configured, and by ServiceCIDR object.
 	configuredCIDRs []netip.Prefix
 	serviceCIDRs    map[string][]netip.Prefix
@@ -163,6 +164,18 @@ func (s *state) deleteSlice(n types.NamespacedName) {
 			s.names.DeleteSlice(n)
 		}
 	})
+}
+
+// setGone takes in which machines are gone, and reports whether that is new.
+func (s *state) setGone(nodes []string) (isNew bool) {
+	s.mu.Lock()
+	isNew = !slices.Equal(nodes, s.gone)
+	s.gone = nodes
+	s.mu.Unlock()
+	if isNew {
+		s.update(func(c *compile.Compiler) { c.SetGone(nodes) })
+	}
+	return isNew
 }
 
 // healthChecks is what the health-check ports of Services answer, by port, if

@@ -30,6 +30,7 @@ const (
 	OtherProtocol                    // its slice has the port's name with another protocol
 	OtherFamily                      // its address is of the other IP family
 	Backup                           // a backup, and another endpoint is ready
+	MachineGone                      // its machine is gone, as its peers agree, and another endpoint is ready
 )
 
 // Chosen reports whether the endpoint takes new connections.
@@ -52,6 +53,7 @@ func (c Choice) String() string {
 		"its slice has the port with another protocol",
 		"of the other IP family",
 		"a backup, while others are ready",
+		"its machine is gone, as its peers agree",
 	}[c]
 }
 

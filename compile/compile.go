@@ -11,6 +11,7 @@ package compile
 import (
 	"net/netip"
 	"slices"
+	"unique"
 
 	corev1 "k8s.io/api/core/v1"
 	discoveryv1 "k8s.io/api/discovery/v1"
@@ -42,6 +43,7 @@ type Compiler struct {
 	scratch  scratch
 	compiled int // Services compiled so far: what tests hold the cost against
 
+	gone        map[unique.Handle[string]]bool // nodes; nil if none is
 	health      map[types.NamespacedName]HealthCheck
 	healthMoved map[types.NamespacedName]struct{}
 }

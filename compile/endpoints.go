@@ -18,6 +18,9 @@ type candidate struct {
 	// backup endpoints take new connections only while no other one is ready; standby ones
 	// could take some, and take none for that reason.
 	backup, standby bool
+	// gone endpoints are on a machine that its peers agree is gone; passedOver ones would take
+	// new connections otherwise.
+	gone, passedOver bool
 }
 
 // hint is what an endpoint's hints say of this node or its zone.
@@ -53,12 +56,15 @@ func (c *Compiler) gather(svc *service, p *port, ipv6 bool) {
 				continue
 			}
 			for i := range s.endpoints {
-				list = append(list, c.nodeView.candidate(svc.spec, &s.endpoints[i], sp.port))
+				k := c.nodeView.candidate(svc.spec, &s.endpoints[i], sp.port)
+				k.gone = c.isGone(s.endpoints[i].node)
+				list = append(list, k)
 			}
 		}
 	}
 	slices.SortFunc(list, func(a, b candidate) int { return a.Compare(b.Backend) })
 	c.scratch.candidates = merge(list)
+	c.scratch.passOver()
 	c.scratch.standBy()
 }
 
@@ -124,6 +130,7 @@ func merge(list []candidate) []candidate {
 			last.zoneHint = max(last.zoneHint, k.zoneHint)
 			last.weightless = last.weightless && k.weightless
 			last.backup = last.backup && k.backup
+			last.gone = last.gone && k.gone
 			continue
 		}
 		out = append(out, k)
@@ -191,6 +198,8 @@ func (k *candidate) whyNot() Choice {
 	switch {
 	case k.weightless && k.state == serving:
 		return WeightZero
+	case k.passedOver:
+		return MachineGone
 	case k.standby:
 		return Backup
 	case k.state == terminating || k.state == servingTerminating:

@@ -36,6 +36,8 @@ type Advert struct {
 	Entries []Entry
 	// Hears are some of the nodes that the sender hears; nil if it doesn't say.
 	Hears *hearing
+	// Misses are nodes that the sender misses: see link.Detector. It goes with Hears.
+	Misses *link.Missing
 }
 
 // Entry is what a node has to do with an address.
@@ -76,6 +78,9 @@ func (a *Advert) Message(mac net.HardwareAddr) *link.Message[Entry] {
 	}, Entries: a.Entries}
 	if a.Hears != nil {
 		m.Extra = a.Hears.append(nil)
+		if a.Misses != nil {
+			m.Extra = a.Misses.Append(m.Extra)
+		}
 	}
 	return m
 }
@@ -87,9 +92,11 @@ func ReadAdvert(m *link.Message[Entry]) *Advert {
 		Incarnation: m.Incarnation, Sequence: m.Sequence, Cycle: m.Counter, Node: m.Node, Entries: m.Entries,
 	}
 	if m.Flags&advertHears != 0 {
-		if a.Hears, _ = parseHearing(m.Extra); a.Hears == nil {
+		var n int
+		if a.Hears, n = parseHearing(m.Extra); a.Hears == nil {
 			return nil
 		}
+		a.Misses = link.ParseMissing(m.Extra[n:])
 	}
 	return a
 }

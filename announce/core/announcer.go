@@ -73,11 +73,13 @@ type Senses struct {
 	Held map[netip.Addr]bool
 	// KeyDropped is when a key of the cluster was dropped; zero if none was.
 	KeyDropped time.Time
+	// Misses are the nodes that this one misses: adverts say so. Nil if nobody looks.
+	Misses *link.Missing
 }
 
 func (a *Announcer) sense(s Senses) {
 	a.election.behind, a.claimsBehind = s.Behind, s.ClaimsBehind
-	a.election.held = nil
+	a.election.held, a.election.misses = nil, s.Misses
 	if s.Held != nil {
 		a.election.held = func(address netip.Addr) bool { return s.Held[address] }
 	}

@@ -5,6 +5,8 @@ import (
 	"net/netip"
 	"slices"
 	"time"
+
+	"github.com/fairway-net/fairway/announce/link"
 )
 
 // The times of the election.
@@ -61,6 +63,7 @@ type election struct {
 	named   int    // of those that are heard, the last one that was named
 	self    uint32 // hash of the node's name
 	leaving bool
+	misses  *link.Missing // what the detector says
 	// kernelAnswers says that this node's kernel answers questions.
 	kernelAnswers bool
 	tried         int  // of those that are heard, the last one whose kernel was tried
@@ -107,7 +110,7 @@ type change struct {
 func newElection(node string, incarnation uint64, now time.Time) *election {
 	return &election{
 		node: node, incarnation: incarnation, ready: now.Add(DeadAfter), lastTick: now,
-		members: map[string]*member{}, own: map[netip.Addr]*standing{}, open: map[netip.Addr]bool{}, self: hashOfNode(node),
+		members: map[string]*member{}, own: map[netip.Addr]*standing{}, open: map[netip.Addr]bool{}, self: link.HashOf(node),
 	}
 }
 

@@ -1,7 +1,6 @@
 package core
 
 import (
-	"crypto/sha256"
 	"encoding/binary"
 	"math"
 	"slices"
@@ -21,11 +20,6 @@ type hearing struct {
 }
 
 const hearingHead = 2 + 1
-
-func hashOfNode(node string) uint32 {
-	sum := sha256.Sum256([]byte(node))
-	return binary.BigEndian.Uint32(sum[:])
-}
 
 func (h *hearing) append(b []byte) []byte {
 	b = binary.BigEndian.AppendUint16(b, h.All)
@@ -55,11 +49,12 @@ func (e *election) hears(a *Advert) *hearing {
 	for _, entry := range a.Entries {
 		room -= 9 + entry.Address.BitLen()/8
 	}
+	room -= a.Misses.Fit(room)
 	names := slices.DeleteFunc(e.alive(e.lastTick), func(name string) bool { return e.members[name].gone })
 	h := &hearing{All: uint16(min(len(names), math.MaxUint16))}
 	for range min(len(names), room/4, math.MaxUint8) {
 		e.named++
-		h.Names = append(h.Names, hashOfNode(names[e.named%len(names)]))
+		h.Names = append(h.Names, link.HashOf(names[e.named%len(names)]))
 	}
 	return h
 }

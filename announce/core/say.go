@@ -123,6 +123,7 @@ func (e *election) adverts(urgent bool) []*Advert {
 		entries = entries[n:]
 	}
 	if !urgent {
+		list[0].Misses = e.misses.Clone()
 		list[0].Hears = e.hears(list[0])
 	}
 	if !urgent && e.next >= len(e.order) {

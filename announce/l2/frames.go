@@ -12,6 +12,11 @@ import (
 // do.
 func (l *Link) takeAdvert(now time.Time, m *link.Message[core.Entry], isNew bool) {
 	if a := core.ReadAdvert(m); a != nil {
+		if a.Leaving {
+			l.cluster.Detector.Left(now, a.Node)
+		} else {
+			l.cluster.Detector.Heard(now, a.Node, a.Misses)
+		}
 		l.carryOut(l.core.Hear(now, a, isNew))
 	}
 }

@@ -128,6 +128,7 @@ func (l *Link) senses(now time.Time) core.Senses {
 		ClaimsBehind: l.sockets.arpIn.IsBehind() || l.sockets.ndpIn.IsBehind(),
 		Held:         l.kernel.held(l.core, now),
 		KeyDropped:   l.cluster.Keys.Dropped(),
+		Misses:       l.cluster.Detector.Missing(),
 	}
 }
 

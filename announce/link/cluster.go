@@ -12,6 +12,7 @@ type Cluster struct {
 	Keys         *Keys
 	Incarnations *Incarnations
 	Foreign      *Foreign
+	Detector     *Detector
 }
 
 // Begin is the number under which this node speaks on a link that is opened.

@@ -9,6 +9,7 @@
 //	inlet.go        a socket that is read
 //	budget.go       how many bad frames of a source are looked at
 //	filter.go       what the kernel drops while a link is flooded
+//	detector.go     who is gone, as the nodes of a link agree
 //	foreign.go      who signs with another key
 //	incarnation.go  numbers that never go back
 //	question.go     questions to the kernels of nodes, which can't sign

@@ -36,7 +36,7 @@ func (k *Keeper) Take(config *Config) (*Speaker, error) {
 	if n := k.now; n != nil && config != nil && n.options == config.Options && n.node == config.NodeName && k.api == config.API {
 		n.mu.Lock()
 		n.events = config.Events
-		n.connections, n.carriesOn, n.takes, n.again = config.Connections, config.CarriesOn, config.TakesAddresses, config.Again
+		n.connections, n.carriesOn, n.takes, n.again, n.peers = config.Connections, config.CarriesOn, config.TakesAddresses, config.Again, config.Peers
 		n.mu.Unlock()
 		return n, nil
 	}

@@ -72,6 +72,8 @@ type Config struct {
 	// TakesAddresses reports whether the data plane's addresses are the node's own, so that its
 	// kernel would answer ARP for them. Nil is false.
 	TakesAddresses func() bool
+	// Peers says how other nodes are asked whether they are there, and who hears which are gone.
+	Peers link.Inquiry
 	// Again has the data plane ask again which table to apply; nil if it does by itself.
 	Again func()
 	Log   *slog.Logger
@@ -112,6 +114,7 @@ type Speaker struct {
 	carriesOn   func() bool
 	takes       func() bool // TakesAddresses
 	again       func()
+	peers       link.Inquiry
 	quiet       bool   // as takes said last
 	complaint   string // of the kernel's ARP answers, as it was logged
 	held        held
@@ -187,7 +190,7 @@ func New(config Config) (*Speaker, error) {
 	}
 	n := &Speaker{
 		systemd: systemdDir, stateAgain: stateAgain, node: config.NodeName, namespace: cmp.Or(config.Namespace, v1beta1.DefaultNamespace), options: config.Options,
-		client: config.Client, metallb: metallb, events: config.Events, connections: config.Connections, carriesOn: config.CarriesOn, takes: config.TakesAddresses, again: config.Again, held: held{}, log: config.Log.With("part", "announce"),
+		client: config.Client, metallb: metallb, events: config.Events, connections: config.Connections, carriesOn: config.CarriesOn, takes: config.TakesAddresses, again: config.Again, peers: config.Peers, held: held{}, log: config.Log.With("part", "announce"),
 		wake: make(chan struct{}, 1), changed: make(chan struct{}, 1), peersChanged: make(chan struct{}, 1), servicesWanted: make(chan struct{}, 1),
 		missing: map[string]bool{partTable: true}, services: map[string]announce.Service{}, rival: map[types.NamespacedName]bool{},
 		told: map[string]string{}, since: map[netip.Addr]time.Time{}, planned: map[netip.Addr]announce.Announcement{},
@@ -217,7 +220,7 @@ func (n *Speaker) joinCluster(stateDir string) {
 	n.foreignHeard = make(chan struct{}, 1)
 	n.cluster = &link.Cluster{
 		Node: n.node, Keys: link.NewKeys(), Incarnations: incarnations,
-		Foreign: &link.Foreign{Heard: func() { signal(n.foreignHeard) }},
+		Foreign: &link.Foreign{Heard: func() { signal(n.foreignHeard) }}, Detector: link.NewDetector(),
 	}
 }
 
@@ -254,6 +257,7 @@ func (n *Speaker) runLinks(ctx context.Context) error {
 	layer2 := l2.New(n.cluster, changed, n.log)
 	group, ctx := errgroup.WithContext(ctx)
 	group.Go(func() error { n.keepKeys(ctx, &k); return nil })
+	group.Go(func() error { n.cluster.Detector.Run(ctx, n.inquiry()); return nil })
 	if n.connections != nil {
 		layer2.KeepConnections(n.connectionsTo)
 		leads := strays.New(n.cluster, n.connectionsTo, changed, n.log)
@@ -269,6 +273,28 @@ func (n *Speaker) runLinks(ctx context.Context) error {
 	signal(n.wake)
 	group.Go(func() error { return layer2.Run(ctx, n.isFollowed) })
 	return group.Wait()
+}
+
+// inquiry is by the agent in charge at each time.
+func (n *Speaker) inquiry() link.Inquiry {
+	by := func() link.Inquiry {
+		n.mu.Lock()
+		defer n.mu.Unlock()
+		return n.peers
+	}
+	return link.Inquiry{
+		Ask:     func(ctx context.Context, node string) link.Answer { return by().Ask(ctx, node) },
+		Changed: func(gone []string) { by().Changed(gone) },
+		IsAlone: func() bool { return by().IsAlone() },
+	}
+}
+
+// Gone are the nodes that are gone, as their peers on the links agree.
+func (n *Speaker) Gone() []string {
+	if n == nil {
+		return nil
+	}
+	return n.cluster.Detector.Gone()
 }
 
 // connectionsTo lists the connections to addresses, but for those of this machine and its

@@ -27,6 +27,7 @@ type Metrics struct {
 	Healthz, Livez *prometheus.CounterVec // answers, by code
 	Reloads        *prometheus.CounterVec // of the configuration, by result
 	LeftOut        prometheus.Gauge       // parts of the table, by the last sync
+	MachinesGone   prometheus.Gauge       // of the link, as their peers agree
 
 	sync, full, partial *prometheus.HistogramVec
 	programming         *prometheus.HistogramVec
@@ -87,6 +88,9 @@ func New() *Metrics {
 		LeftOut: prometheus.NewGauge(prometheus.GaugeOpts{
 			Namespace: "fairway", Name: "left_out", Help: "Frontends, pools and other parts of the table that the last sync left out, while all else is in force.",
 		}),
+		MachinesGone: prometheus.NewGauge(prometheus.GaugeOpts{
+			Namespace: "fairway", Name: "machines_gone", Help: "Machines that their peers on the link agree are gone: their endpoints get no new connections while others are ready.",
+		}),
 		pools: prometheus.NewGauge(prometheus.GaugeOpts{
 			Namespace: "fairway", Name: "pools", Help: "Sets of endpoints that this node forwards to.",
 		}),
@@ -98,7 +102,7 @@ func New() *Metrics {
 		m.Registry.MustRegister(c)
 	}
 	m.Registry.MustRegister(m.sync, m.full, m.partial, m.programming, m.last, m.queued, m.sweeps, m.forgotten, m.Healthz, m.Livez,
-		m.failures, m.Reloads, m.frontends, m.pools, m.LeftOut, m.Changes)
+		m.failures, m.Reloads, m.frontends, m.pools, m.LeftOut, m.MachinesGone, m.Changes)
 	return m
 }
 

@@ -1,12 +1,17 @@
 package check
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"math/rand/v2"
 	"net"
+	"net/netip"
 	"os"
+	"slices"
 	"strings"
+	"sync"
+	"sync/atomic"
 	"time"
 
 	"golang.org/x/net/icmp"
@@ -39,61 +44,126 @@ func askUDP(t Target, deadline time.Time) (err error) {
 	return nil
 }
 
-// askICMP sends an echo request and waits for its reply: with a ping socket, or
-// a raw one where those aren't allowed (sysctl net.ipv4.ping_group_range).
-func askICMP(t Target, deadline time.Time) error {
-	network, raw, any := "udp4", "ip4:icmp", "0.0.0.0"
-	if t.Addr.Addr().Is6() {
-		network, raw, any = "udp6", "ip6:ipv6-icmp", "::"
+// askICMP sends an echo request and waits for its reply.
+func askICMP(t Target, deadline time.Time) (err error) {
+	p, err := openPinger(t.Addr.Addr())
+	if err != nil {
+		return err
 	}
+	defer func() { err = errors.Join(err, p.Close()) }()
+	if err := p.send(); err != nil {
+		return err
+	}
+	return p.await(deadline)
+}
+
+// pinger exchanges echo requests and replies with one address: with a ping socket, or a raw one
+// where those aren't allowed (sysctl net.ipv4.ping_group_range).
+type pinger struct {
+	*icmp.PacketConn
+	to       net.Addr
+	raw      bool
+	id, seq  int // of the first request
+	sent     int
+	request  icmp.Type
+	reply    icmp.Type
+	protocol int
+}
+
+func openPinger(a netip.Addr) (*pinger, error) {
+	p := &pinger{request: ipv4.ICMPTypeEcho, reply: ipv4.ICMPTypeEchoReply, protocol: 1, id: rand.IntN(1 << 16), seq: rand.IntN(1 << 15)}
+	network, raw, any := "udp4", "ip4:icmp", "0.0.0.0"
+	if a.Is6() {
+		network, raw, any = "udp6", "ip6:ipv6-icmp", "::"
+		p.request, p.reply, p.protocol = ipv6.ICMPTypeEchoRequest, ipv6.ICMPTypeEchoReply, 58
+	}
+	p.to = &net.UDPAddr{IP: a.AsSlice()}
 	c, err := icmp.ListenPacket(network, any)
 	if errors.Is(err, os.ErrPermission) {
-		network = raw
+		p.raw, p.to = true, &net.IPAddr{IP: a.AsSlice()}
 		c, err = icmp.ListenPacket(raw, any)
 	}
 	if err != nil {
-		return fmt.Errorf("open ICMP socket: %w", err)
+		return nil, fmt.Errorf("open ICMP socket: %w", err)
 	}
-	defer func() { err = errors.Join(err, c.Close()) }()
-	return echo(c, t, network == raw, deadline)
+	p.PacketConn = c
+	return p, nil
 }
 
-// echo exchanges one echo request and reply. What a raw socket hears of others
-// is told apart by the identifier, which the kernel sets for ping sockets.
-func echo(c *icmp.PacketConn, t Target, raw bool, deadline time.Time) error {
-	request := icmp.Message{Type: ipv4.ICMPTypeEcho}
-	reply, protocol := icmp.Type(ipv4.ICMPTypeEchoReply), 1
-	if t.Addr.Addr().Is6() {
-		request.Type, reply, protocol = ipv6.ICMPTypeEchoRequest, ipv6.ICMPTypeEchoReply, 58
-	}
-	id, seq := rand.IntN(1<<16), rand.IntN(1<<16)
-	request.Body = &icmp.Echo{ID: id, Seq: seq, Data: []byte("fairway-health-check")}
+func (p *pinger) send() error {
+	request := icmp.Message{Type: p.request, Body: &icmp.Echo{ID: p.id, Seq: p.seq + p.sent, Data: []byte("fairway-health-check")}}
 	packet, err := request.Marshal(nil)
 	if err != nil {
 		return fmt.Errorf("make echo request: %w", err)
 	}
-	var to net.Addr = &net.UDPAddr{IP: t.Addr.Addr().AsSlice()}
-	if raw {
-		to = &net.IPAddr{IP: t.Addr.Addr().AsSlice()}
-	}
-	if err := c.SetDeadline(deadline); err != nil {
-		return fmt.Errorf("set deadline: %w", err)
-	}
-	if _, err := c.WriteTo(packet, to); err != nil {
+	p.sent++
+	if _, err := p.WriteTo(packet, p.to); err != nil {
 		return fmt.Errorf("send echo request: %w", err)
+	}
+	return nil
+}
+
+// await waits for the reply to any of the requests. What a raw socket hears of others is told
+// apart by the identifier, which the kernel sets for ping sockets.
+func (p *pinger) await(deadline time.Time) error {
+	if err := p.SetReadDeadline(deadline); err != nil {
+		return fmt.Errorf("set deadline: %w", err)
 	}
 	buffer := make([]byte, 1500)
 	for {
-		n, _, err := c.ReadFrom(buffer)
+		n, _, err := p.ReadFrom(buffer)
 		if err != nil {
 			return fmt.Errorf("read echo reply: %w", err)
 		}
-		message, err := icmp.ParseMessage(protocol, buffer[:n])
-		if err != nil || message.Type != reply {
+		message, err := icmp.ParseMessage(p.protocol, buffer[:n])
+		if err != nil || message.Type != p.reply {
 			continue
 		}
-		if answer, ok := message.Body.(*icmp.Echo); ok && answer.Seq == seq && (!raw || answer.ID == id) {
+		if answer, ok := message.Body.(*icmp.Echo); ok && answer.Seq >= p.seq && answer.Seq < p.seq+p.sent && (!p.raw || answer.ID == p.id) {
 			return nil
 		}
 	}
+}
+
+// Echoes reports whether one of some addresses answers one of several echo requests. An error
+// says that none could be asked.
+func Echoes(ctx context.Context, addresses []netip.Addr, times int, every time.Duration) (bool, error) {
+	ctx, cancel := context.WithCancel(ctx)
+	defer cancel()
+	var answers atomic.Bool
+	errs := make([]error, len(addresses))
+	var asking sync.WaitGroup
+	for i, a := range addresses {
+		asking.Go(func() {
+			p, err := openPinger(a)
+			if err != nil {
+				errs[i] = err
+				return
+			}
+			defer p.Close()
+			for n := 0; n < times && ctx.Err() == nil; n++ {
+				// One that there is no way to now is silent, as one that doesn't answer is.
+				next := time.Now().Add(every)
+				if p.send() == nil && p.await(next) == nil {
+					answers.Store(true)
+					cancel()
+					return
+				}
+				select {
+				case <-ctx.Done():
+				case <-time.After(time.Until(next)):
+				}
+			}
+		})
+	}
+	asking.Wait()
+	return answers.Load(), allOf(errs)
+}
+
+// allOf is nil if one of some errors is.
+func allOf(errs []error) error {
+	if slices.Contains(errs, nil) {
+		return nil
+	}
+	return errors.Join(errs...)
 }

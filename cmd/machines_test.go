@@ -142,6 +142,10 @@ func firstFiveMinutes(t *testing.T, family *strings.Replacer, address string) {
 	}
 	n.plug(unplugged, false)
 	c.settles(unplugged+" was unplugged", stays)
+	// The others needn't wait for its Lease.
+	eventually(t, "the machines that are left agree that "+unplugged+" is gone", func() bool {
+		return strings.Contains(c.serverOut.String(), "their peers on the link agree") && strings.Contains(c.serverOut.String(), unplugged)
+	})
 	eventually(t, "status names the machine", func() bool {
 		status = n.hosts["m1"].run("fairway status")
 		return strings.Contains(status, "node "+unplugged+" is not ready")
@@ -169,7 +173,9 @@ type joined struct {
 	*network
 	address  netip.Addr // of the Service, for those outside
 	joinLine string
-	client   kubernetes.Interface
+	// serverOut is what the server and its agent print.
+	serverOut *output
+	client    kubernetes.Interface
 }
 
 // up starts the server, waits until it says how to join, and makes a client.
@@ -177,6 +183,7 @@ func (c *joined) up(command string) {
 	c.t.Helper()
 	m := c.hosts["m1"]
 	out, _ := m.start(command)
+	c.serverOut = out
 	eventually(c.t, "the server says how others join", func() bool { return strings.Contains(out.String(), "to join other machines: fairway token create") })
 	_, line, _ := strings.Cut(m.run("fairway token create"), "on other machines: ")
 	c.joinLine, _, _ = strings.Cut(line, "\n")

@@ -6,6 +6,7 @@ import (
 	"net/netip"
 	"slices"
 
+	"github.com/fairway-net/fairway/compile"
 	"github.com/fairway-net/fairway/model"
 )
 
@@ -87,7 +88,7 @@ func backendDifferences(want, have Decision) []string {
 	var list []string
 	wanted, had := want.backends(), have.backends()
 	for at := range wanted {
-		if !had[at] {
+		if !had[at] && !have.passesOver(at) {
 			list = append(list, fmt.Sprintf("%s: endpoint %s is not used", want.Service, at))
 		}
 	}
@@ -97,6 +98,14 @@ func backendDifferences(want, have Decision) []string {
 		}
 	}
 	return list
+}
+
+// passesOver reports whether the agent leaves an endpoint out for what the API doesn't know: its
+// machine is gone, as its peers on the link agree.
+func (d Decision) passesOver(at netip.AddrPort) bool {
+	return slices.ContainsFunc(d.Candidates, func(c CandidateShare) bool {
+		return !c.Chosen && netip.AddrPortFrom(c.Addr, c.Port) == at && c.Why == compile.MachineGone.String()
+	})
 }
 
 func (d Decision) backends() map[netip.AddrPort]bool {

@@ -22,7 +22,7 @@ func (a *Agent) removeLeftovers(ctx context.Context, verified bool) {
 	case err != nil:
 		a.config.Log.Debug("the logger of iptables' rules can't be set back to what it was before a trace was killed", "error", err)
 	case was != "":
-		a.config.Log.Info("the logger of iptables' rules is as it was before a trace was killed", "net.netfilter.nf_log", was)
+		a.config.Log.Info("the logger of iptables' rules is as it was before a trace was killed", "sysctls", "net.netfilter.nf_log="+was)
 	}
 }
 

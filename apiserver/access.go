@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"path/filepath"
+	"time"
 
 	"golang.org/x/time/rate"
 	corev1 "k8s.io/api/core/v1"
@@ -149,13 +150,25 @@ const (
 	unknownBurst     = 200
 )
 
+// cacheDelay is how long who asks for an unknown object waits for memory to learn of it,
+// while the store has been read too often.
+const cacheDelay = 250 * time.Millisecond
+
 // Get implements identity.Objects.
 func (o *objects) Get(ctx context.Context, resource, namespace, name string) (runtime.Object, error) {
 	obj, err := o.Cached(ctx, resource, namespace, name)
-	if apierrors.IsNotFound(err) && o.unknown.Allow() {
+	if !apierrors.IsNotFound(err) {
+		return obj, err
+	}
+	if o.unknown.Allow() {
 		return o.get(ctx, resource, namespace, name, "")
 	}
-	return obj, err
+	select {
+	case <-ctx.Done():
+		return nil, context.Cause(ctx)
+	case <-time.After(cacheDelay):
+		return o.Cached(ctx, resource, namespace, name)
+	}
 }
 
 // Cached implements identity.Objects.

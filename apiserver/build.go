@@ -172,7 +172,8 @@ func (s *Server) guard(config *genericapiserver.RecommendedConfig) error {
 	if err != nil {
 		return err
 	}
-	s.access, err = newAccess(s.config.DataDir, s.config.TokenFile, identity.NewServerTokens(s.findServerToken), config.SecureServing.ClientCA, config.SharedInformerFactory,
+	tokens := &tokenReads{list: s.keptServerTokens}
+	s.access, err = newAccess(s.config.DataDir, s.config.TokenFile, identity.NewServerTokens(tokens.find), config.SecureServing.ClientCA, config.SharedInformerFactory,
 		&rights.PeerSecrets{List: passwords}, &rights.GatewayReferences{List: referred}, s.outdated)
 	if err != nil {
 		return err

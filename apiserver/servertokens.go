@@ -3,7 +3,6 @@ package apiserver
 import (
 	"context"
 	"encoding/json"
-	"errors"
 	"fmt"
 	"log/slog"
 	"net/http"
@@ -17,17 +16,6 @@ import (
 // serverTokens is where the tokens are kept by which servers join.
 const serverTokens = "/fairway/server-tokens/"
 
-func (s *Server) findServerToken(ctx context.Context, id string) (*identity.ServerToken, error) {
-	if !s.access.objects.unknown.Allow() {
-		return nil, errors.New("too many tokens that nobody knows: try again in a moment")
-	}
-	resp, err := s.backend.Client.Client.Get(ctx, serverTokens+id)
-	if err != nil || len(resp.Kvs) == 0 {
-		return nil, err
-	}
-	return parseServerToken(resp.Kvs[0].Value)
-}
-
 func parseServerToken(data []byte) (*identity.ServerToken, error) {
 	token := &identity.ServerToken{}
 	if err := json.Unmarshal(data, token); err != nil {
@@ -36,8 +24,17 @@ func parseServerToken(data []byte) (*identity.ServerToken, error) {
 	return token, nil
 }
 
-// ServerTokens lists the tokens by which servers join.
+// listServerTokens lists the tokens by which servers join, for administrators to see.
 func (s *Server) listServerTokens(ctx context.Context) ([]identity.ServerToken, error) {
+	tokens, err := s.keptServerTokens(ctx)
+	for i := range tokens {
+		tokens[i].Hash = ""
+	}
+	return tokens, err
+}
+
+// keptServerTokens are the tokens as they are kept.
+func (s *Server) keptServerTokens(ctx context.Context) ([]identity.ServerToken, error) {
 	resp, err := s.backend.Client.Client.Get(ctx, serverTokens, clientv3.WithPrefix())
 	if err != nil {
 		return nil, fmt.Errorf("list server tokens: %w", err)
@@ -48,7 +45,6 @@ func (s *Server) listServerTokens(ctx context.Context) ([]identity.ServerToken, 
 		if err != nil {
 			return nil, err
 		}
-		token.Hash = ""
 		tokens = append(tokens, *token)
 	}
 	return tokens, nil

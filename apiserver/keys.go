@@ -123,13 +123,13 @@ func (k *secretKeys) check(ctx context.Context) error {
 	if time.Since(k.checked) < secretsPeriod {
 		return k.found
 	}
-	unknown, err := storage.UnknownKeys(ctx, k.etcd, k.file)
+	unknown, err := storage.UnknownKeys(ctx, k.etcd, k.file, rotations)
 	if err != nil {
 		return err
 	}
 	k.checked, k.found = time.Now(), nil
 	for name, count := range unknown {
-		k.found = errors.Join(k.found, fmt.Errorf("%d Secrets are encrypted with a key named %s that %s doesn't have: copy the file from a server that reads them, or from a backup", count, name, k.file))
+		k.found = errors.Join(k.found, fmt.Errorf("%d Secrets (or authorities' keys) are encrypted with a key named %s that %s doesn't have: copy the file from a server that reads them, or from a backup", count, name, k.file))
 	}
 	return k.found
 }

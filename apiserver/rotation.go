@@ -190,21 +190,70 @@ func (s *Server) publishRotation(ctx context.Context, authority string, r *pki.R
 	if err != nil {
 		return fmt.Errorf("write authority: %w", err)
 	}
+	written, err := s.storeRotation(ctx, authority, data, revision)
+	if err == nil && !written {
+		err = refuse(http.StatusConflict, "%s: another administrator took a step at the same time", authority)
+	}
+	return err
+}
+
+// storeRotation stores the files of a step, encrypted, if the stored one is still that of
+// a revision.
+func (s *Server) storeRotation(ctx context.Context, authority string, data []byte, revision int64) (bool, error) {
 	encryption, err := storage.Encryption(EncryptionKeys(s.config.DataDir))
 	if err != nil {
-		return err
+		return false, err
 	}
 	key := rotations + authority
 	if data, err = encryption.TransformToStorage(ctx, data, value.DefaultContext(key)); err != nil {
-		return fmt.Errorf("encrypt authority %s: %w", authority, err)
+		return false, fmt.Errorf("encrypt authority %s: %w", authority, err)
 	}
 	written, err := s.backend.Client.Client.Txn(ctx).If(clientv3.Compare(clientv3.ModRevision(key), "=", revision)).
 		Then(clientv3.OpPut(key, string(data))).Commit()
 	if err != nil {
-		return fmt.Errorf("store authority %s: %w", authority, err)
+		return false, fmt.Errorf("store authority %s: %w", authority, err)
 	}
-	if !written.Succeeded {
-		return refuse(http.StatusConflict, "%s: another administrator took a step at the same time", authority)
+	return written.Succeeded, nil
+}
+
+// storedRotation are the files of the last step.
+type storedRotation struct {
+	data     []byte
+	revision int64 // 0 if no step was ever taken
+	stale    bool  // encrypted with another key than is written with now
+}
+
+func (s *Server) readRotation(ctx context.Context, authority string) (storedRotation, error) {
+	key := rotations + authority
+	resp, err := s.backend.Client.Client.Get(ctx, key)
+	if err != nil {
+		return storedRotation{}, fmt.Errorf("read authority %s: %w", authority, err)
+	}
+	if len(resp.Kvs) == 0 {
+		return storedRotation{}, nil
+	}
+	encryption, err := storage.Encryption(EncryptionKeys(s.config.DataDir))
+	if err != nil {
+		return storedRotation{}, err
+	}
+	data, stale, err := encryption.TransformFromStorage(ctx, resp.Kvs[0].Value, value.DefaultContext(key))
+	if err != nil {
+		return storedRotation{}, fmt.Errorf("decrypt authority %s: %w", authority, err)
+	}
+	return storedRotation{data, resp.Kvs[0].ModRevision, stale}, nil
+}
+
+// rewriteRotations encrypts with the key that this server writes with what was encrypted
+// with another one: a key that an administrator takes away must not be needed for it.
+func (s *Server) rewriteRotations(ctx context.Context) error {
+	for _, authority := range pki.Rotated {
+		stored, err := s.readRotation(ctx, authority)
+		if err == nil && stored.stale {
+			_, err = s.storeRotation(ctx, authority, stored.data, stored.revision) // else there is a newer one
+		}
+		if err != nil {
+			return err
+		}
 	}
 	return nil
 }
@@ -215,25 +264,12 @@ func (s *Server) publishRotation(ctx context.Context, authority string, r *pki.R
 func (s *Server) adoptRotation(ctx context.Context, authority string) (int64, error) {
 	s.rotating.Lock()
 	defer s.rotating.Unlock()
-	key := rotations + authority
-	resp, err := s.backend.Client.Client.Get(ctx, key)
-	if err != nil {
-		return 0, fmt.Errorf("read authority %s: %w", authority, err)
-	}
-	if len(resp.Kvs) == 0 {
-		return 0, nil
-	}
-	revision := resp.Kvs[0].ModRevision
-	encryption, err := storage.Encryption(EncryptionKeys(s.config.DataDir))
-	if err != nil {
+	stored, err := s.readRotation(ctx, authority)
+	if err != nil || stored.revision == 0 {
 		return 0, err
 	}
-	data, _, err := encryption.TransformFromStorage(ctx, resp.Kvs[0].Value, value.DefaultContext(key))
-	if err != nil {
-		return 0, fmt.Errorf("decrypt authority %s: %w", authority, err)
-	}
 	files := map[string][]byte{}
-	if err := json.Unmarshal(data, &files); err != nil {
+	if err := json.Unmarshal(stored.data, &files); err != nil {
 		return 0, fmt.Errorf("read authority %s: %w", authority, err)
 	}
 	next, err := pki.ParseRotation(authority, files)
@@ -245,13 +281,13 @@ func (s *Server) adoptRotation(ctx context.Context, authority string) (int64, er
 		return 0, err
 	}
 	if !own.Precedes(next) {
-		return revision, nil
+		return stored.revision, nil
 	}
 	if err := next.Write(s.pkiDir()); err != nil {
 		return 0, err
 	}
 	slog.Warn("an authority is being replaced: restart this server when it is its turn", "authority", authority, "phase", next.Phase)
-	return revision, nil
+	return stored.revision, nil
 }
 
 // rotationPeriod is how often a server looks for steps that its watch has missed.
@@ -264,6 +300,9 @@ func (s *Server) followRotations(ctx context.Context) {
 	tick := time.NewTicker(rotationPeriod)
 	defer tick.Stop()
 	log := slog.New(seldom.New(slog.Default().Handler()))
+	if err := s.rewriteRotations(ctx); err != nil && ctx.Err() == nil {
+		log.Warn("authorities stay encrypted with a former key of Secrets until the next start", "error", err)
+	}
 	for {
 		for _, name := range pki.Rotated {
 			if _, err := s.adoptRotation(ctx, name); err != nil && ctx.Err() == nil {

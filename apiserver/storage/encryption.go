@@ -83,30 +83,39 @@ func encodeKeys(keys [][]byte) []byte {
 	return out
 }
 
-// UnknownKeys are the names of keys with which Secrets in the store are encrypted and that
-// file doesn't have, and of how many each.
-func UnknownKeys(ctx context.Context, client *clientv3.Client, file string) (map[string]int, error) {
-	keys, err := encryptionKeys(file)
+// UnknownKeys are the names of keys with which Secrets in the store, and what is below
+// the other prefixes, are encrypted and that file doesn't have, and of how many each.
+func UnknownKeys(ctx context.Context, client *clientv3.Client, file string, prefixes ...string) (map[string]int, error) {
+	names, err := KeyNames(file)
 	if err != nil {
 		return nil, err
 	}
-	known := map[string]bool{}
-	for _, key := range keys {
-		known[keyName(key)] = true
+	unknown := map[string]int{}
+	for _, prefix := range append(prefixes, keyPrefix+"/secrets/") {
+		if err := countKeys(ctx, client, prefix, unknown); err != nil {
+			return nil, err
+		}
 	}
-	unknown, prefix := map[string]int{}, keyPrefix+"/secrets/"
+	for _, name := range names {
+		delete(unknown, name)
+	}
+	return unknown, nil
+}
+
+// countKeys counts by the names of keys what is encrypted below a prefix.
+func countKeys(ctx context.Context, client *clientv3.Client, prefix string, counts map[string]int) error {
 	for from := prefix; ; {
 		page, err := client.Get(ctx, from, clientv3.WithRange(clientv3.GetPrefixRangeEnd(prefix)), clientv3.WithLimit(secretsPage))
 		if err != nil {
-			return nil, fmt.Errorf("read Secrets: %w", err)
+			return fmt.Errorf("read what is encrypted: %w", err)
 		}
 		for _, kv := range page.Kvs {
-			if name, encrypted := keyOf(kv.Value); encrypted && !known[name] {
-				unknown[name]++
+			if name, encrypted := keyOf(kv.Value); encrypted {
+				counts[name]++
 			}
 		}
 		if !page.More {
-			return unknown, nil
+			return nil
 		}
 		from = string(page.Kvs[len(page.Kvs)-1].Key) + "\x00"
 	}

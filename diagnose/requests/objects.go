@@ -6,7 +6,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"io"
 	"log/slog"
 	"net/netip"
 	"time"
@@ -49,7 +48,7 @@ func compileRequests(objects *ingress.Objects, list takers) *ingress.Output {
 
 // FromAPI asks the API, once.
 func FromAPI(ctx context.Context, config *rest.Config) (*ingress.Output, error) {
-	w, err := watch.New(config, slog.New(slog.NewTextHandler(io.Discard, nil)))
+	w, err := watch.New(config, slog.New(slog.DiscardHandler))
 	if err != nil {
 		return nil, err
 	}

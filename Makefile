@@ -10,7 +10,7 @@ LINT     := $(GO) tool -modfile=tools/go.mod golangci-lint
 
 # Without cgo: kustomize, in kubectl, would have the linker keep every symbol for plugins.
 # A copy, since the linker leaves a file in the page cache of which Linux 6.18 maps 60 MB more into each process
-# (docs/performance-notes.md, "Peak memory").
+# (docs/results/performance-notes.md, "Peak memory").
 build: ## the binary, in ./fairway
 	CGO_ENABLED=0 $(GO) build -ldflags "$(LDFLAGS)" -o bin/fairway .
 	cp bin/fairway fairway.new && mv -f fairway.new fairway

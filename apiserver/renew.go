@@ -100,7 +100,7 @@ func (s *Server) renewDue(now time.Time) error {
 		return err
 	}
 	for _, e := range soon {
-		slog.Warn("certificate expires soon: see docs/operating.md, Certificates", "file", e.file, "expires", e.at.Format(time.DateOnly))
+		slog.Warn("certificate expires soon: see docs/how-to/operating.md, Certificates", "file", e.file, "expires", e.at.Format(time.DateOnly))
 	}
 	cert, err := readCertificate(servingFiles(s.config.DataDir).CertFile)
 	if err != nil {

@@ -82,7 +82,7 @@ func TestDeployedCommandLines(t *testing.T) {
 // TestDocumentedCommandLines: command lines of the documents, which nobody runs
 // in a test, are this binary's too.
 func TestDocumentedCommandLines(t *testing.T) {
-	for _, document := range []string{"../docs/replacing-kube-proxy.md"} {
+	for _, document := range []string{"../docs/how-to/replacing-kube-proxy.md"} {
 		text, err := os.ReadFile(document)
 		if err != nil {
 			t.Fatal(err)

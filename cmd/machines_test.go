@@ -22,7 +22,7 @@ import (
 	"k8s.io/client-go/tools/clientcmd"
 )
 
-// TestFirstFiveMinutes does what docs/machines.md tells people with three
+// TestFirstFiveMinutes does what docs/how-to/machines.md tells people with three
 // machines to do first, word for word, and then kills a process and unplugs a
 // machine. Once Fairway has noticed, no answer is wrong. Meanwhile a process of
 // m3 is published by its unit, and one of two hooks is killed.
@@ -44,14 +44,14 @@ func TestFirstFiveMinutes(t *testing.T) {
 // fiveMinutes are the lines of the document, each with where it belongs.
 func fiveMinutes(t *testing.T) [][2]string {
 	t.Helper()
-	text, err := os.ReadFile("../docs/machines.md")
+	text, err := os.ReadFile("../docs/how-to/machines.md")
 	if err != nil {
 		t.Fatal(err)
 	}
 	_, text2, _ := strings.Cut(string(text), "## The first five minutes\n\n```\n")
 	block, _, found := strings.Cut(text2, "```")
 	if !found {
-		t.Fatal("docs/machines.md has no first five minutes")
+		t.Fatal("docs/how-to/machines.md has no first five minutes")
 	}
 	var lines [][2]string
 	for line := range strings.Lines(block) {

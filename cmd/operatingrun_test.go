@@ -16,13 +16,13 @@ import (
 	"github.com/fairway-net/fairway/cmd/cluster"
 )
 
-// operating runs the commands of docs/operating.md.
+// operating runs the commands of docs/how-to/operating.md.
 type operating struct {
 	*network
 	documented map[string]bool // each command line, and whether it was run
 }
 
-// TestOperating runs the commands of docs/operating.md on four machines, as the
+// TestOperating runs the commands of docs/how-to/operating.md on four machines, as the
 // document says: one server, machines that join and leave, certificates
 // renewed, three servers, backup and restore.
 func TestOperating(t *testing.T) {
@@ -30,7 +30,7 @@ func TestOperating(t *testing.T) {
 		t.Fatal("a folder for systemd's units is needed, systemd is not:", err)
 	}
 	o := &operating{newNetwork(t), map[string]bool{}}
-	for _, line := range documentedLines(t, "../docs/operating.md") {
+	for _, line := range documentedLines(t, "../docs/how-to/operating.md") {
 		o.documented[line] = false
 	}
 	for _, m := range o.hosts {

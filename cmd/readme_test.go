@@ -107,7 +107,7 @@ func TestREADMELab(t *testing.T) {
 }
 
 // TestREADMEMachines: README.md has somebody with three machines do what
-// docs/machines.md does, which TestFirstFiveMinutes runs.
+// docs/how-to/machines.md does, which TestFirstFiveMinutes runs.
 func TestREADMEMachines(t *testing.T) {
 	run := map[string]bool{}
 	for _, line := range fiveMinutes(t) {
@@ -116,7 +116,7 @@ func TestREADMEMachines(t *testing.T) {
 	for _, line := range readmeBlock(t, "Three machines and one address") {
 		line, _, _ = strings.Cut(line, "  #")
 		if !run[strings.TrimSpace(line)] {
-			t.Errorf("docs/machines.md doesn't have %q", line)
+			t.Errorf("docs/how-to/machines.md doesn't have %q", line)
 		}
 	}
 }

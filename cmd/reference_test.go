@@ -19,11 +19,11 @@ import (
 	"github.com/spf13/pflag"
 )
 
-var updateReference = flag.Bool("update-reference", false, "write docs/reference.md")
+var updateReference = flag.Bool("update-reference", false, "write docs/reference/commands.md")
 
-const referencePage = "../docs/reference.md"
+const referencePage = "../docs/reference/commands.md"
 
-// TestReference: docs/reference.md lists every command that help shows, with its flags; `make
+// TestReference: docs/reference/commands.md lists every command that help shows, with its flags; `make
 // generate` writes it.
 func TestReference(t *testing.T) {
 	want := reference(newRoot())

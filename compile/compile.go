@@ -2,7 +2,7 @@
 // node into a [model.Table]. All meaning is decided here: which addresses a
 // Service answers at, for whom and through which of its endpoints. It is pure:
 // no clock, no I/O, and the same objects give the same table in whatever order
-// they come. docs/semantics.md has the decisions in words.
+// they come. docs/reference/semantics.md has the decisions in words.
 //
 // [Compiler] works incrementally: it keeps compact records instead of API
 // objects, and the cost of a change is that of the Services it touches.

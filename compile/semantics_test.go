@@ -10,10 +10,10 @@ import (
 	discoveryv1 "k8s.io/api/discovery/v1"
 )
 
-// TestSemanticsNamesEveryField: docs/semantics.md says of every field what it
+// TestSemanticsNamesEveryField: docs/reference/semantics.md says of every field what it
 // means, of those too that a newer API brings.
 func TestSemanticsNamesEveryField(t *testing.T) {
-	data, err := os.ReadFile("../docs/semantics.md")
+	data, err := os.ReadFile("../docs/reference/semantics.md")
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -26,13 +26,13 @@ func TestSemanticsNamesEveryField(t *testing.T) {
 		for i := range typ.NumField() {
 			name, _, _ := strings.Cut(typ.Field(i).Tag.Get("json"), ",")
 			if name != "" && !strings.Contains(text, name) {
-				t.Errorf("%s.%s is not in docs/semantics.md", typ.Name(), name)
+				t.Errorf("%s.%s is not in docs/reference/semantics.md", typ.Name(), name)
 			}
 		}
 	}
 	for _, annotation := range []string{AnnotationScheduler, AnnotationWeights, AnnotationWeight, AnnotationBackup, AnnotationOrphans, AnnotationDirectReturn, AnnotationStableFlows, labelProxyName, corev1.AnnotationLoadBalancerSourceRangesKey} {
 		if !strings.Contains(text, "`"+annotation+"`") {
-			t.Errorf("%s is not in docs/semantics.md", annotation)
+			t.Errorf("%s is not in docs/reference/semantics.md", annotation)
 		}
 	}
 }

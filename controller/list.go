@@ -34,7 +34,7 @@ type idle struct{}
 func (idle) Run(context.Context) {}
 
 // starter is one line of the list of controllers. What it reads and writes are the API's
-// names of kinds; the picture in docs/design.md is drawn from them.
+// names of kinds; the picture in docs/explanation/design.md is drawn from them.
 type starter struct {
 	name   string
 	reads  string

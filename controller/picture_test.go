@@ -11,10 +11,10 @@ import (
 	"testing"
 )
 
-var update = flag.Bool("update", false, "draw the picture in docs/design.md anew")
+var update = flag.Bool("update", false, "draw the picture in docs/explanation/design.md anew")
 
 const (
-	design       = "../docs/design.md"
+	design       = "../docs/explanation/design.md"
 	pictureBegin = "<!-- drawn from controller/list.go -->\n"
 	pictureEnd   = "<!-- end -->\n"
 )
@@ -39,7 +39,7 @@ func picture() string {
 	return b.String()
 }
 
-// TestPicture: docs/design.md shows the controllers that there are.
+// TestPicture: docs/explanation/design.md shows the controllers that there are.
 func TestPicture(t *testing.T) {
 	data, err := os.ReadFile(design)
 	if err != nil {

@@ -1,5 +1,5 @@
 // Package dns gives the Services of a cluster their names, as the Kubernetes
-// DNS specification 1.1.0 has them (kubernetes/dns, docs/specification.md).
+// DNS specification 1.1.0 has them (specification.md of kubernetes/dns).
 //
 // [Index] holds the records. It is fed from whatever watches Services and
 // EndpointSlices already, and answers from compact maps. CoreDNS is the server

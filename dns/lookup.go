@@ -9,7 +9,7 @@ import (
 )
 
 // specVersion is the version of the Kubernetes DNS specification followed here
-// (kubernetes/dns, docs/specification.md).
+// (specification.md of kubernetes/dns).
 const specVersion = "1.1.0"
 
 // outcome is what an Index has to say about a question.

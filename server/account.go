@@ -92,7 +92,7 @@ func newGatewayAccount(ctx context.Context, stateDir, node string, by issuer, lo
 		err = a.try()
 	}
 	if err != nil && a.user != nil {
-		a.log.Warn("the processes of Gateways run as root: they can't have a user of their own; see docs/ingress.md", "uid", gatewayUser, "error", err)
+		a.log.Warn("the processes of Gateways run as root: they can't have a user of their own; see docs/how-to/ingress.md", "uid", gatewayUser, "error", err)
 		a.user = nil
 		err = a.issue(ctx, time.Now())
 	}

@@ -28,7 +28,7 @@ check/rest: build $(SUMMARY) ## the packages of test/norace.txt, and tests that 
 
 check/generated: generate ## fail if what is checked in is stale
 	./hack/check-web
-	git diff --exit-code -- '*generated*' '*_bpfel*' apis docs/ingress-annotations.md docs/reference.md deploy
+	git diff --exit-code -- '*generated*' '*_bpfel*' apis docs/reference/ingress-annotations.md docs/reference/commands.md deploy
 
 check/modules: ## the tests of modules of their own that need nothing but Go
 	cd test/linearizability/checker && $(GO) test ./...
@@ -137,7 +137,7 @@ check/causes: build ## the causes that doctor names, provoked in labs of every m
 
 # In a network namespace, where servers can be cut off from each other. The program
 # that an upgrade begins with has a clock that can be set: see test/clockjump.
-check/servers: build ## three servers under a load of writes and of connections: killed, silent, cut off, full, with a wrong clock, upgraded, with other authorities. And the commands of docs/operating.md
+check/servers: build ## three servers under a load of writes and of connections: killed, silent, cut off, full, with a wrong clock, upgraded, with other authorities. And the commands of docs/how-to/operating.md
 	./hack/install-deps.sh test
 	cd test/linearizability/checker && $(GO) mod download
 	$(GO) test -c -o bin/servers.test ./apiserver
@@ -162,7 +162,7 @@ check/gateway-conformance: build ## Gateway API's own conformance suite, in a la
 	./hack/install-deps.sh test
 	ENGINE=$(or $(ENGINE),native) FAIRWAY=$(CURDIR)/fairway ./test/conformance/gateway/run
 
-check/api-conformance: build ## Kubernetes' own conformance tests that need no running pods, against a server, into docs/conformance.md: ten minutes
+check/api-conformance: build ## Kubernetes' own conformance tests that need no running pods, against a server, into docs/results/conformance.md: ten minutes
 	FAIRWAY=$(CURDIR)/fairway ./test/conformance/kubernetes/run
 
 check/helm: build ## a usual chart by Helm's own library, and cert-manager's definitions, against a server: a quarter of a minute, once it is built
@@ -185,30 +185,30 @@ bin/fairway-bench: build
 
 check/bench: bin/fairway-bench ## measure everything but the following, in namespaces of this machine, and write it down: a quarter of an hour
 	./hack/install-deps.sh test
-	bin/fairway-bench --out docs/performance.md
+	bin/fairway-bench --out docs/results/performance.md
 
 check/soak: bin/fairway-bench ## a million endpoint changes, and what becomes of the kernel, memory and open files
 	./hack/install-deps.sh test
-	bin/fairway-bench --only soak --out docs/performance.md
+	bin/fairway-bench --only soak --out docs/results/performance.md
 
 # Not iptables-nft, with which kube-proxy takes over five minutes to start at 10,000 Services.
 check/bench-kube-proxy: bin/fairway-bench bin/kubernetes/$(KUBERNETES) ## the real kube-proxy beside our modes, in the same way
 	./hack/install-deps.sh test
 	for services in 1000 10000; do bin/fairway-bench --kube-proxy bin/kubernetes/$(KUBERNETES)/kube-proxy --mode nftables,iptables-legacy \
-		--only start,latency,cpu,memory,connections --services $$services --endpoints 5 --out docs/performance.md || exit 1; done
+		--only start,latency,cpu,memory,connections --services $$services --endpoints 5 --out docs/results/performance.md || exit 1; done
 
 # The kernel at hand may lack IP_VS. The virtual machine's clock counts instructions (see test/vm), so that other work here
 # matters less. It wants an idle machine all the same, or takes hours.
 check/bench-ipvs: bin/fairway-bench ## ipvs mode beside nftables, in the virtual machine
 	./hack/install-deps.sh test
-	for services in 100 1000; do FAIRWAY_VM_ACCEL=icount $(GO) run ./test/invm -api bin/fairway -modules ip_vs,ip_vs_rr,dummy -files docs/performance.md -read bin/fairway \
+	for services in 100 1000; do FAIRWAY_VM_ACCEL=icount $(GO) run ./test/invm -api bin/fairway -modules ip_vs,ip_vs_rr,dummy -files docs/results/performance.md -read bin/fairway \
 		bin/fairway-bench --fairway $(CURDIR)/bin/fairway --mode nftables,ipvs --only start,latency,cpu,service,memory,connections,datapath --services $$services --endpoints 3 \
-		--section 'the virtual machine' --out docs/performance.md || exit 1; done
+		--section 'the virtual machine' --out docs/results/performance.md || exit 1; done
 
 check/bench-announce: bin/fairway-bench ## what clients notice when a node that announces addresses is drained, killed, cut off or without power; beside keepalived: half an hour
 	./hack/install-deps.sh test
-	bin/fairway-bench announce --mode nftables --out docs/performance.md
-	bin/fairway-bench announce --mode ebpf --way l2,bgp,bfd --out docs/performance.md
+	bin/fairway-bench announce --mode nftables --out docs/results/performance.md
+	bin/fairway-bench announce --mode ebpf --way l2,bgp,bfd --out docs/results/performance.md
 
 # --- what users install, and see ----------------------------------------------
 
@@ -239,14 +239,14 @@ check/page: ## the page of `fairway web` in a real Chromium, by keyboard and by 
 check/web: ## build the page of `fairway web`, from web/ into diagnose/web/dist; it takes node and npm
 	cd web && npm ci --ignore-scripts --loglevel=error && npx tsc && node build.mjs
 
-check/pictures: build ## docs/pictures: the README's lab as it is recorded, and the plots of docs/performance.md
+check/pictures: build ## docs/pictures: the README's lab as it is recorded, and the plots of docs/results/performance.md
 	./hack/install-deps.sh demo pictures
 	./hack/pictures/record
 	./hack/pictures/figures
 
-check/first-minutes: build ## docs/first-minutes: what three new users see who follow README.md, with times
+check/first-minutes: build ## docs/results/first-minutes: what three new users see who follow README.md, with times
 	./hack/install-deps.sh test
-	FAIRWAY_RECORD=$(CURDIR)/docs/first-minutes $(GO) test -v -count=1 -run '^(TestREADMELab|TestREADMEOperator|TestFirstFiveMinutes)$$' ./cmd
+	FAIRWAY_RECORD=$(CURDIR)/docs/results/first-minutes $(GO) test -v -count=1 -run '^(TestREADMELab|TestREADMEOperator|TestFirstFiveMinutes)$$' ./cmd
 
 # Of the tests those that need no other machine and no program of the host's.
 ARM64_TESTS := ebpf=^(TestLoad|TestProbe|TestLife)$$ packet=^(TestTranslate|TestMasquerade|TestRefuse|TestErrors|TestGarbage|TestRoom|TestCounts)$$ sock=^TestReconnect

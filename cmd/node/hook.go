@@ -31,7 +31,7 @@ func Hook() *cobra.Command {
 		Short: "Drive another load balancer or a DNS server: pass it the state of Services and each change",
 		Long: `Hand the full desired state of some Services, with a generation and what has changed, to a command, a URL,
 a template or a DNS server (RFC 2136). Changes of 50 ms are merged; what fails is tried again; of several
-processes one does the work. docs/hooks.md has the format, examples/hooks what drives haproxy, nginx, nftables and a device.`,
+processes one does the work. docs/how-to/hooks.md has the format, examples/hooks what drives haproxy, nginx, nftables and a device.`,
 		Example: `  fairway hook --class example.lan/haproxy --exec 'examples/hooks/haproxy/haproxy-hook --socket /run/haproxy/admin.sock'
   fairway hook --selector expose=nginx --template nginx.conf.tmpl --out /etc/nginx/conf.d/fairway.conf --check 'nginx -t' --reload 'systemctl reload nginx'
   fairway hook --all --dns-server 10.77.0.53 --dns-zone example.lan --dns-key /etc/fairway/dns.key`,

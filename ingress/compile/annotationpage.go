@@ -8,7 +8,7 @@ import (
 
 //go:generate go test -run ^TestAllAnnotations$ -docs .
 
-// AnnotationsPage is docs/ingress-annotations.md: the table, as people read it. It
+// AnnotationsPage is docs/reference/ingress-annotations.md: the table, as people read it. It
 // counts those that are named.
 func AnnotationsPage(counted []string) string {
 	var b strings.Builder

@@ -11,7 +11,7 @@ import (
 	"github.com/fairway-net/fairway/ingress/model"
 )
 
-var writeDocs = flag.Bool("docs", false, "write docs/ingress-annotations.md")
+var writeDocs = flag.Bool("docs", false, "write docs/reference/ingress-annotations.md")
 
 // documented are the annotations that ingress-nginx 1.15 documents.
 var documented = strings.Fields(`
@@ -33,7 +33,7 @@ session-cookie-samesite session-cookie-secure stream-snippet upstream-hash-by up
 `)
 
 // TestAllAnnotations: each annotation that ingress-nginx documents is in the table, and
-// docs/ingress-annotations.md says what the table says.
+// docs/reference/ingress-annotations.md says what the table says.
 func TestAllAnnotations(t *testing.T) {
 	names := map[string]int{}
 	for _, a := range Annotations() {
@@ -50,7 +50,7 @@ func TestAllAnnotations(t *testing.T) {
 			t.Errorf("%s is in the table %d times", name, names[name])
 		}
 	}
-	const file = "../../docs/ingress-annotations.md"
+	const file = "../../docs/reference/ingress-annotations.md"
 	want := AnnotationsPage(documented)
 	if *writeDocs {
 		if err := os.WriteFile(file, []byte(want), 0o644); err != nil {

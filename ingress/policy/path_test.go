@@ -5,7 +5,7 @@ import (
 	"testing"
 )
 
-// TestPath is the table of docs/ingress.md.
+// TestPath is the table of docs/how-to/ingress.md.
 func TestPath(t *testing.T) {
 	for _, test := range []struct{ path, normal, other string }{
 		{"/a/b", "/a/b", ""},

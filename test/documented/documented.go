@@ -11,11 +11,11 @@ import (
 	"testing"
 )
 
-// Metrics are those that docs/replacing-kube-proxy.md goes through,
+// Metrics are those that docs/how-to/replacing-kube-proxy.md goes through,
 // with whether it says that they are here.
 func Metrics(t *testing.T, root string) map[string]bool {
 	t.Helper()
-	text, err := os.ReadFile(filepath.Join(root, "docs/replacing-kube-proxy.md"))
+	text, err := os.ReadFile(filepath.Join(root, "docs/how-to/replacing-kube-proxy.md"))
 	if err != nil {
 		t.Fatal(err)
 	}

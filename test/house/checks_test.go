@@ -23,7 +23,7 @@ func read(t *testing.T, path string) string {
 // TestDocumentedChecks: documents name checks that there are.
 func TestDocumentedChecks(t *testing.T) {
 	checks := read(t, "test/checks.mk")
-	documents, err := filepath.Glob("docs/*.md")
+	documents, err := filepath.Glob("docs/*/*.md")
 	if err != nil {
 		t.Fatal(err)
 	}

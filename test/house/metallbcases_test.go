@@ -8,10 +8,10 @@ import (
 	"testing"
 )
 
-// TestMetalLBCases: docs/metallb-cases.md has all cases of MetalLB's suite, each with a test
+// TestMetalLBCases: docs/results/metallb-cases.md has all cases of MetalLB's suite, each with a test
 // that is there, or with why it doesn't apply.
 func TestMetalLBCases(t *testing.T) {
-	text, err := os.ReadFile("docs/metallb-cases.md")
+	text, err := os.ReadFile("docs/results/metallb-cases.md")
 	if err != nil {
 		t.Fatal(err)
 	}

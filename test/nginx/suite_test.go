@@ -39,7 +39,7 @@ import (
 	"github.com/fairway-net/fairway/ingress/model"
 )
 
-var update = flag.Bool("update", false, "write docs/ingress-nginx-cases.md")
+var update = flag.Bool("update", false, "write docs/results/ingress-nginx-cases.md")
 
 // suiteCase is a case of ingress-nginx's own suite: testdata/suite.txt says how it is written.
 type suiteCase struct {
@@ -112,14 +112,14 @@ func TestSuite(t *testing.T) {
 		return
 	}
 	page := casesPage(cases)
-	const file = "../../docs/ingress-nginx-cases.md"
+	const file = "../../docs/results/ingress-nginx-cases.md"
 	if *update && !t.Failed() {
 		if err := os.WriteFile(file, []byte(page), 0o644); err != nil { //nolint:gosec // a document
 			t.Fatal(err)
 		}
 	}
 	if now, err := os.ReadFile(file); !t.Failed() && (err != nil || string(now) != page) {
-		t.Errorf("docs/ingress-nginx-cases.md is stale (%v): run the test with -update", err)
+		t.Errorf("docs/results/ingress-nginx-cases.md is stale (%v): run the test with -update", err)
 	}
 }
 

@@ -19,7 +19,7 @@ const (
 )
 
 // TestHelm installs all that the chart has, uses it, upgrades it to another mode, rolls it
-// back and removes it, as docs/helm.md says.
+// back and removes it, as docs/how-to/helm.md says.
 func TestHelm(t *testing.T) {
 	c := newCluster(t)
 	defer hold(t, c)
@@ -229,7 +229,7 @@ func (h *charted) inPod() {
 	}
 }
 
-// remove goes back to kube-proxy and removes the release, as docs/helm.md says.
+// remove goes back to kube-proxy and removes the release, as docs/how-to/helm.md says.
 func (h *charted) remove() {
 	c := h.c
 	h.step("back to kube-proxy", func() error {

@@ -126,7 +126,7 @@ func (w *walk) accepted(q Question, answer string) bool {
 		return true
 	case q.Service == "unserved port": // kube-proxy's iptables mode leaves it to time out
 		return answer == "refused"
-	case q.Service == "one pod (hairpin from itself)" && w.mode == "ebpf": // docs/ebpf.md
+	case q.Service == "one pod (hairpin from itself)" && w.mode == "ebpf": // docs/explanation/ebpf.md
 		return answer == q.Client.Name+" sees the client"
 	}
 	return false

@@ -2,7 +2,7 @@
 // of them a Fairway server is held to:
 //
 //	api-conformance focus                     the regular expression of those to run
-//	api-conformance report VERSION JUNIT...   docs/conformance.md, from what they gave;
+//	api-conformance report VERSION JUNIT...   docs/results/conformance.md, from what they gave;
 //	                                          of a behaviour's results the last counts
 //
 // reasons.txt says of the others why they aren't run: lines of a regular expression of

@@ -19,7 +19,7 @@ var kernels = map[string]string{
 var kernelPlanes = []string{"nftables", "iptables", "ebpf"}
 
 // kernelCases are enough to see each part of these planes at work; all are played on a
-// kernel with FAIRWAY_VM=1, see docs/ebpf.md.
+// kernel with FAIRWAY_VM=1, see docs/explanation/ebpf.md.
 var kernelCases = []string{
 	"clusterip", "clusterip-ipv6", "clusterip-udp", "nodeport", "nodeport-udp", "noendpoints", "externalips", "external-local",
 	"loadbalancer", "affinity", "hairpin", "restart", "rolling", "udp-moves", "direct-return", "stable-flows", "orphans",

@@ -26,15 +26,23 @@ import (
 )
 
 // bootstrap makes the objects that every cluster has. The rights come first: without
-// them others aren't answered.
+// them others aren't answered. Each step may be taken twice.
 func (s *Server) bootstrap(ctx context.Context) error {
 	client, err := kubernetes.NewForConfig(s.LoopbackConfig())
 	if err != nil {
 		return fmt.Errorf("create loopback client: %w", err)
 	}
-	if err := rights.Reconcile(client); err != nil {
+	if err := storage.DespiteElections(ctx, "write the roles that every cluster has", func(context.Context) error { return rights.Reconcile(client) }); err != nil {
 		return err
 	}
+	if err := storage.DespiteElections(ctx, "make the namespaces that every cluster has", func(ctx context.Context) error { return bootstrapNamespaces(ctx, client) }); err != nil {
+		return err
+	}
+	definitions := s.installDefinitions(ctx)
+	return errors.Join(s.enterService(ctx, client), <-definitions)
+}
+
+func bootstrapNamespaces(ctx context.Context, client kubernetes.Interface) error {
 	for _, name := range []string{metav1.NamespaceDefault, metav1.NamespaceSystem, metav1.NamespacePublic, corev1.NamespaceNodeLease} {
 		ns := &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: name}}
 		_, err := client.CoreV1().Namespaces().Create(ctx, ns, metav1.CreateOptions{})
@@ -42,20 +50,19 @@ func (s *Server) bootstrap(ctx context.Context) error {
 			return fmt.Errorf("create namespace %s: %w", name, err)
 		}
 	}
-	definitions := s.installDefinitions(ctx)
-	return errors.Join(s.enterService(ctx, client), <-definitions)
+	return nil
 }
 
 // enterService makes the Services by which the API and DNS are found, and enters this
 // server among those that serve the API.
 func (s *Server) enterService(ctx context.Context, client kubernetes.Interface) error {
-	if err := s.bootstrapServiceCIDR(ctx, client); err != nil {
+	if err := storage.DespiteElections(ctx, "write the ServiceCIDR of --service-cidr", func(ctx context.Context) error { return s.bootstrapServiceCIDR(ctx, client) }); err != nil {
 		return err
 	}
 	if !cache.WaitForCacheSync(ctx.Done(), s.rangesKnown) {
 		return fmt.Errorf("read ServiceCIDRs: %w", context.Cause(ctx))
 	}
-	if err := s.checkClusterDNS(ctx, client); err != nil {
+	if err := storage.DespiteElections(ctx, "look where agents serve DNS", func(ctx context.Context) error { return s.checkClusterDNS(ctx, client) }); err != nil {
 		return err
 	}
 	s.checkFamily()
@@ -78,7 +85,7 @@ func (s *Server) enterService(ctx context.Context, client kubernetes.Interface) 
 			return balance.Remember(filepath.Join(s.config.DataDir, balance.FileName), servers, time.Now())
 		},
 	}
-	if err := p.enter(ctx); err != nil {
+	if err := storage.DespiteElections(ctx, "list this server among those that serve the API", p.enter); err != nil {
 		if !s.backend.Full() {
 			return err
 		}
@@ -98,7 +105,11 @@ func (s *Server) installDefinitions(ctx context.Context) <-chan error {
 		result <- nil
 		return result
 	}
-	go func() { result <- s.custom.Install(ctx, s.LoopbackConfig()) }()
+	go func() {
+		result <- storage.DespiteElections(ctx, "install definitions of custom resources", func(ctx context.Context) error {
+			return s.custom.Install(ctx, s.LoopbackConfig())
+		})
+	}()
 	return result
 }
 

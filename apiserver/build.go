@@ -112,7 +112,9 @@ func (s *Server) openAllocator(ctx context.Context, types *scheme.Scheme) error 
 		return err
 	}
 	s.reserve(a)
-	if err := a.Start(ctx, s.backend.Client.Client); err != nil {
+	if err := storage.DespiteElections(ctx, "read which addresses and ports are taken", func(ctx context.Context) error {
+		return a.Start(ctx, s.backend.Client.Client)
+	}); err != nil {
 		return err
 	}
 	s.allocator = a

@@ -138,7 +138,7 @@ func (k *secretKeys) check(ctx context.Context) error {
 // /readyz say so if there are later on.
 func (s *Server) checkSecrets(ctx context.Context) (healthz.HealthChecker, error) {
 	keys := &secretKeys{etcd: s.backend.Client.Client, file: EncryptionKeys(s.config.DataDir)}
-	if err := keys.check(ctx); err != nil {
+	if err := storage.DespiteElections(ctx, "look for Secrets that can't be read", keys.check); err != nil {
 		return nil, err
 	}
 	return healthz.NamedCheck(secretsCheck, func(req *http.Request) error {

@@ -79,6 +79,8 @@ func handle(f func(*http.Request) (any, error)) http.HandlerFunc {
 			code = http.StatusInternalServerError
 			if p, ok := errors.AsType[*problem](err); ok {
 				code = p.code
+			} else if storage.IsElection(err) {
+				code = http.StatusServiceUnavailable // a server that joins asks again
 			}
 			answer = statusOf(code, metav1.StatusFailure, err.Error())
 		}

@@ -300,7 +300,7 @@ func (s *Server) followRotations(ctx context.Context) {
 	tick := time.NewTicker(rotationPeriod)
 	defer tick.Stop()
 	log := slog.New(seldom.New(slog.Default().Handler()))
-	if err := s.rewriteRotations(ctx); err != nil && ctx.Err() == nil {
+	if err := storage.DespiteElections(ctx, "encrypt authorities with the key of Secrets", s.rewriteRotations); err != nil && ctx.Err() == nil {
 		log.Warn("authorities stay encrypted with a former key of Secrets until the next start", "error", err)
 	}
 	for {

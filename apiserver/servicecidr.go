@@ -30,30 +30,32 @@ func (s *Server) bootstrapServiceCIDR(ctx context.Context, client kubernetes.Int
 		ranges = append(ranges, p.String())
 	}
 	current, err := cidrs.Get(ctx, validation.DefaultServiceCIDR, metav1.GetOptions{})
-	if err == nil && slices.Equal(current.Spec.CIDRs, ranges) {
-		return nil
-	}
-	if err == nil {
+	if err == nil && !slices.Equal(current.Spec.CIDRs, ranges) {
 		slog.Warn("--service-cidr differs from that of the last start: Services keep their addresses outside the new ranges until they are recreated",
 			"before", current.Spec.CIDRs, "now", ranges)
-		err = cidrs.Delete(ctx, current.Name, metav1.DeleteOptions{})
+		if err = cidrs.Delete(ctx, current.Name, metav1.DeleteOptions{}); err == nil {
+			current, err = cidrs.Get(ctx, validation.DefaultServiceCIDR, metav1.GetOptions{})
+		}
 	}
 	if err != nil && !apierrors.IsNotFound(err) {
 		return fmt.Errorf("read ServiceCIDR %s: %w", validation.DefaultServiceCIDR, err)
 	}
-	object := &networkingv1.ServiceCIDR{ObjectMeta: metav1.ObjectMeta{Name: validation.DefaultServiceCIDR}, Spec: networkingv1.ServiceCIDRSpec{CIDRs: ranges}}
-	created, err := cidrs.Create(ctx, object, metav1.CreateOptions{})
-	if apierrors.IsAlreadyExists(err) {
+	if err != nil {
+		object := &networkingv1.ServiceCIDR{ObjectMeta: metav1.ObjectMeta{Name: validation.DefaultServiceCIDR}, Spec: networkingv1.ServiceCIDRSpec{CIDRs: ranges}}
+		if current, err = cidrs.Create(ctx, object, metav1.CreateOptions{}); apierrors.IsAlreadyExists(err) {
+			return nil // another server writes its status, too
+		} else if err != nil {
+			return fmt.Errorf("create ServiceCIDR %s: %w", validation.DefaultServiceCIDR, err)
+		}
+	}
+	if meta.IsStatusConditionTrue(current.Status.Conditions, networkingv1.ServiceCIDRConditionReady) {
 		return nil
 	}
-	if err != nil {
-		return fmt.Errorf("create ServiceCIDR %s: %w", validation.DefaultServiceCIDR, err)
-	}
-	created.Status.Conditions = []metav1.Condition{{
+	current.Status.Conditions = []metav1.Condition{{
 		Type: networkingv1.ServiceCIDRConditionReady, Status: metav1.ConditionTrue, Reason: "InUse",
 		Message: "cluster IPs come from here", LastTransitionTime: metav1.Now(),
 	}}
-	if _, err := cidrs.UpdateStatus(ctx, created, metav1.UpdateOptions{}); err != nil {
+	if _, err := cidrs.UpdateStatus(ctx, current, metav1.UpdateOptions{}); ignoreLostRace(err) != nil {
 		return fmt.Errorf("write status of ServiceCIDR %s: %w", validation.DefaultServiceCIDR, err)
 	}
 	return nil

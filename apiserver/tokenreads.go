@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/fairway-net/fairway/apiserver/identity"
+	"github.com/fairway-net/fairway/apiserver/storage"
 )
 
 // tokenReadPeriod is the time between two reads of all server tokens.
@@ -59,7 +60,11 @@ func (r *tokenReads) run() {
 	r.mu.Unlock()
 	ctx, cancel := context.WithTimeout(context.Background(), etcdTimeout)
 	defer cancel()
-	list, err := r.list(ctx)
+	var list []identity.ServerToken
+	err := storage.DespiteElections(ctx, "find a server token", func(ctx context.Context) (err error) {
+		list, err = r.list(ctx)
+		return err
+	})
 	read.tokens, read.err = make(map[string]*identity.ServerToken, len(list)), err
 	for i := range list {
 		read.tokens[list[i].ID] = &list[i]

@@ -164,16 +164,23 @@ func (b *Backend) settle(ctx context.Context, m *Member) error {
 			return fmt.Errorf("become a member that votes: %w", err)
 		}
 	}
+	return DespiteElections(ctx, "tell the other servers of this one's address", func(ctx context.Context) error {
+		return b.announceURL(ctx, self, m.URL())
+	})
+}
+
+// announceURL has the members know this one at a URL.
+func (b *Backend) announceURL(ctx context.Context, self uint64, url string) error {
 	members, err := b.Client.MemberList(ctx)
 	if err != nil {
 		return fmt.Errorf("list members: %w", err)
 	}
 	for _, one := range members.Members {
-		if one.ID != self || slices.Equal(one.PeerURLs, []string{m.URL()}) {
+		if one.ID != self || slices.Equal(one.PeerURLs, []string{url}) {
 			continue
 		}
-		if _, err := b.Client.MemberUpdate(ctx, self, []string{m.URL()}); err != nil {
-			return fmt.Errorf("tell the other members of %s: %w", m.URL(), err)
+		if _, err := b.Client.MemberUpdate(ctx, self, []string{url}); err != nil {
+			return fmt.Errorf("tell the other members of %s: %w", url, err)
 		}
 	}
 	return nil

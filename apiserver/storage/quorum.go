@@ -51,19 +51,13 @@ func (c *quorumClient) await(ctx context.Context) error {
 
 // explain says what etcd's errors mean that come from members being away.
 func (c *quorumClient) explain(err error) error {
-	for _, known := range []error{
-		rpctypes.ErrNoLeader, rpctypes.ErrTimeout, rpctypes.ErrTimeoutDueToLeaderFail, rpctypes.ErrTimeoutDueToConnectionLost,
-		rpctypes.ErrTimeoutWaitAppliedIndex, rpctypes.ErrLeaderChanged, rpctypes.ErrStopped,
-	} {
-		if !errors.Is(err, known) {
-			continue
-		}
-		if c.backend.etcd.Leader() == 0 {
-			return c.backend.noQuorum()
-		}
-		return unavailable("the servers changed their leader meanwhile (%v): a write may have been done or not; try again", err)
+	if !IsElection(err) && !errors.Is(err, rpctypes.ErrStopped) {
+		return err
 	}
-	return err
+	if c.backend.etcd.Leader() == 0 {
+		return c.backend.noQuorum()
+	}
+	return unavailable("the servers changed their leader meanwhile (%v): a write may have been done or not; try again", err)
 }
 
 // Get implements kubernetes.Interface.

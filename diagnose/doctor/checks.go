@@ -181,7 +181,7 @@ func Examine(ctx context.Context, e *Evidence) *Report {
 			continue
 		}
 		if i := slices.IndexFunc(c.unless, r.has); i >= 0 {
-			r.Skipped = append(r.Skipped, c.name+": "+string(c.unless[i]))
+			r.Skipped = append(r.Skipped, c.name+": "+c.unless[i].String())
 			continue
 		}
 		result := Result{Group: c.group, Check: c.name}

@@ -3,15 +3,18 @@ package doctor
 import (
 	"bytes"
 	"context"
+	"encoding/json"
 	"errors"
 	"flag"
 	"fmt"
 	"net/netip"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 	"time"
+	"unicode"
 
 	"golang.org/x/tools/txtar"
 	networkingv1 "k8s.io/api/networking/v1"
@@ -254,7 +257,13 @@ func report(t *testing.T, objects *explain.Objects, lines string) []byte {
 		}
 	}
 	var out bytes.Buffer
-	if err := Examine(t.Context(), e).WriteText(&out); err != nil {
+	r := Examine(t.Context(), e)
+	for _, f := range slices.Concat(findings(r)...) {
+		if f.Grade > cause(f.Code).Surest {
+			t.Errorf("%s is %s, and the catalogue says that it is at the surest %s", f.Code, f.Grade, cause(f.Code).Surest)
+		}
+	}
+	if err := r.WriteText(&out); err != nil {
 		t.Fatal(err)
 	}
 	return out.Bytes()
@@ -273,6 +282,13 @@ func policy(port string, some bool) *networkingv1.NetworkPolicy {
 	}
 }
 
+func findings(r *Report) (lists [][]Finding) {
+	for _, result := range r.Results {
+		lists = append(lists, result.Findings)
+	}
+	return lists
+}
+
 // TestUplinkBridged: a bridge at a node's uplink is said of that node.
 func TestUplinkBridged(t *testing.T) {
 	e := &Evidence{Nodes: []Node{{Name: "one", Host: &Host{}}, {Name: "two", Host: &Host{UplinkBridges: []string{"br0"}}}}}
@@ -284,17 +300,101 @@ func TestUplinkBridged(t *testing.T) {
 
 // TestCatalogue: codes are unique and in order, and every one can be explained.
 func TestCatalogue(t *testing.T) {
-	last := Code("")
+	last := Code(0)
 	for _, c := range Catalogue() {
 		if c.Code <= last || c.Title == "" || c.Meaning == "" || c.Fix == "" {
 			t.Errorf("%s: out of order or incomplete", c.Code)
 		}
 		last = c.Code
-		if text, err := Explain(strings.ToLower(string(c.Code))); err != nil || !strings.Contains(text, c.Fix) {
+		if text, err := Explain(strings.ToLower(c.Code.String())); err != nil || !strings.Contains(text, c.Fix) {
 			t.Errorf("%s: %v", c.Code, err)
 		}
+		var again Code
+		if text, err := json.Marshal(c.Code); err != nil || json.Unmarshal(text, &again) != nil || again != c.Code {
+			t.Errorf("%s is %s in JSON, and read as %s: %v", c.Code, text, again, err)
+		}
 	}
-	if _, err := Explain("FW999"); err == nil {
-		t.Error("FW999 is explained")
+	for _, text := range []string{"FW999", "101", ""} {
+		if _, err := Explain(text); err == nil {
+			t.Errorf("%q is explained", text)
+		}
 	}
+}
+
+// TestCatalogueInDocs: docs/how-to/diagnosis.md has the table of codes, which -update writes, and the pages
+// that the catalogue names are there.
+func TestCatalogueInDocs(t *testing.T) {
+	pages := docPages(t)
+	var table strings.Builder
+	table.WriteString("| code | cause | at the surest | more |\n|---|---|---|---|\n")
+	for _, c := range Catalogue() {
+		name, section, _ := strings.Cut(c.Page, "#")
+		if p, ok := pages[name]; !ok || section != "" && !slices.Contains(sections(p.text), section) {
+			t.Errorf("%s: docs have no %s", c.Code, c.Page)
+		}
+		link, err := filepath.Rel(filepath.Dir(pages["diagnosis.md"].path), pages[name].path)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if section != "" {
+			link += "#" + section
+		}
+		fmt.Fprintf(&table, "| %s | %s | %s | [%s](%s) |\n", c.Code, c.Title, c.Surest, strings.TrimSuffix(name, ".md"), link)
+	}
+	const begin = "| code | cause |"
+	path, page := pages["diagnosis.md"].path, pages["diagnosis.md"].text
+	at := strings.Index(page, begin)
+	if at < 0 {
+		t.Fatalf("docs/how-to/diagnosis.md has no table that begins with %q", begin)
+	}
+	end := at + strings.Index(page[at:], "\n\n") + 1
+	if page[at:end] == table.String() {
+		return
+	}
+	if !*update {
+		t.Fatal("docs/how-to/diagnosis.md has another table of codes than the catalogue: go test ./diagnose/doctor -update")
+	}
+	if err := os.WriteFile(path, []byte(page[:at]+table.String()+page[end:]), 0o644); err != nil {
+		t.Fatal(err)
+	}
+}
+
+type docPage struct{ path, text string }
+
+// docPages are the pages of docs, by name.
+func docPages(t *testing.T) map[string]docPage {
+	t.Helper()
+	pages := map[string]docPage{}
+	err := filepath.WalkDir("../../docs", func(path string, _ os.DirEntry, err error) error {
+		if err != nil || filepath.Ext(path) != ".md" {
+			return err
+		}
+		text, err := os.ReadFile(path)
+		pages[filepath.Base(path)] = docPage{path, string(text)}
+		return err
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return pages
+}
+
+// sections are the names that links have for the headings of a page.
+func sections(page string) []string {
+	var list []string
+	for line := range strings.Lines(page) {
+		if heading, ok := strings.CutPrefix(strings.TrimLeft(line, "#"), " "); ok && strings.HasPrefix(line, "#") {
+			name := strings.Map(func(r rune) rune {
+				switch {
+				case r == ' ':
+					return '-'
+				case r == '-' || r == '_' || unicode.IsLetter(r) || unicode.IsDigit(r):
+					return unicode.ToLower(r)
+				}
+				return -1
+			}, strings.TrimSpace(heading))
+			list = append(list, name)
+		}
+	}
+	return list
 }

@@ -87,7 +87,7 @@ func (r *Report) WriteText(out io.Writer) error {
 				notes++
 			} else {
 				problems++
-				first = orElse(first, string(f.Code))
+				first = orElse(first, f.Code.String())
 			}
 			fmt.Fprintf(&b, "%-6s %s  %s %s: %s\n", result.Group, status, f.Code, f.Grade, f.text())
 			if f.Grade > Note {

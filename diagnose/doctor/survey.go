@@ -68,7 +68,7 @@ func (s *Survey) grouped() []foundOf {
 	at := map[string]int{}
 	for _, r := range s.Found {
 		for _, f := range r.Findings {
-			key := string(f.Code) + f.Grade.String() + f.What
+			key := f.Code.String() + f.Grade.String() + f.What
 			i, there := at[key]
 			if !there {
 				at[key] = len(list)

@@ -60,7 +60,7 @@ endpoints: [{addresses: ["fd00:1::2"], nodeName: node1, targetRef: {kind: Pod, n
 func TestAPI(t *testing.T) {
 	r := start(t, shop, nil).enter()
 	problems := until(r, "problems", func(p Problems) bool { return p.Services == 2 && p.Waiting == 0 && p.Counts["proved"] > 0 })
-	if p := problems.Problems[0]; p.Code != "FW101" || p.Service != "default/lost" || p.Grade != "proved" || !strings.Contains(p.What, "app=web would match 1") || p.Fix == "" {
+	if p := problems.Problems[0]; p.Code != doctor.SelectorMatchesNoPod || p.Service != "default/lost" || p.Grade != "proved" || !strings.Contains(p.What, "app=web would match 1") || p.Fix == "" {
 		t.Errorf("the first problem is %+v", p)
 	}
 	var list Services
@@ -96,7 +96,7 @@ func TestAPI(t *testing.T) {
 		t.Errorf("the node: %+v", n)
 	}
 	var cause Cause
-	if r.get("causes/fw101", &cause); cause.Code != "FW101" || cause.Meaning == "" {
+	if r.get("causes/fw101", &cause); cause.Code != doctor.SelectorMatchesNoPod || cause.Meaning == "" {
 		t.Errorf("the cause: %+v", cause)
 	}
 	for _, path := range []string{"services?offset=x", "services?limit=-1", "services?sort=age", "services/default/web/more", "causes/FW999", "flows", "what"} {

@@ -13,6 +13,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 
+	"github.com/fairway-net/fairway/diagnose/doctor"
 	"github.com/fairway-net/fairway/diagnose/explain"
 	"github.com/fairway-net/fairway/model"
 )
@@ -55,7 +56,7 @@ func TestWithoutAPI(t *testing.T) {
 	if list, _ := ask[Services](t, p.services, "q=default/web"); len(list.Services) != 1 || list.Services[0].Ready != 1 {
 		t.Errorf("endpoints in force aren't counted: %+v", list.Services)
 	}
-	if found, _ := ask[Problems](t, p.problems, ""); found.Found != 1 || found.Problems[0].Code != "FW102" || found.Problems[0].Service != "default/gone" {
+	if found, _ := ask[Problems](t, p.problems, ""); found.Found != 1 || found.Problems[0].Code != doctor.NoEndpointReady || found.Problems[0].Service != "default/gone" {
 		t.Errorf("problems: %+v", found)
 	}
 	web := explained(t, p)

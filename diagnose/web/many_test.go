@@ -11,6 +11,8 @@ import (
 	discoveryv1 "k8s.io/api/discovery/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
+
+	"github.com/fairway-net/fairway/diagnose/doctor"
 )
 
 // many are Services with two endpoints each; one of them has none that is ready.
@@ -102,7 +104,7 @@ func TestManyServices(t *testing.T) {
 		t.Errorf("search: %+v", page)
 	}
 	problems, _ := ask[Problems](t, p.problems, "grade=proved")
-	if problems.Found != 1 || problems.Problems[0].Code != "FW102" || problems.Problems[0].Service != fmt.Sprintf("team-%d/s%d", broken%100, broken) {
+	if problems.Found != 1 || problems.Problems[0].Code != doctor.NoEndpointReady || problems.Problems[0].Service != fmt.Sprintf("team-%d/s%d", broken%100, broken) {
 		t.Errorf("problems: %+v", problems)
 	}
 

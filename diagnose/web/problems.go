@@ -51,7 +51,7 @@ func (p *Page) problems(w http.ResponseWriter, r *http.Request) {
 	}
 	words, grade := strings.Fields(strings.ToLower(r.FormValue("q"))), r.FormValue("grade")
 	list = slices.DeleteFunc(list, func(one Problem) bool {
-		text := strings.ToLower(strings.Join([]string{string(one.Code), one.Title, one.Service, one.Node, one.What}, " "))
+		text := strings.ToLower(strings.Join([]string{one.Code.String(), one.Title, one.Service, one.Node, one.What}, " "))
 		return grade != "" && grade != one.Grade || slices.ContainsFunc(words, func(word string) bool { return !strings.Contains(text, word) })
 	})
 	slices.SortStableFunc(list, func(a, b Problem) int {

@@ -84,7 +84,7 @@ func (r *Row) judge(findings []doctor.Finding) {
 		if rank := int(f.Grade) + 1; rank > r.rank {
 			r.rank, r.Grade = rank, f.Grade.String()
 		}
-		if code := string(f.Code); !slices.Contains(r.Codes, code) {
+		if code := f.Code.String(); !slices.Contains(r.Codes, code) {
 			r.Codes = append(r.Codes, code)
 		}
 	}

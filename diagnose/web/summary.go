@@ -1,9 +1,7 @@
 package web
 
 import (
-	"fmt"
 	"net/http"
-	"strings"
 
 	"github.com/fairway-net/fairway/diagnose/doctor"
 )
@@ -79,12 +77,10 @@ type Cause struct {
 
 // cause answers GET /api/v1/causes/{code}.
 func (p *Page) cause(w http.ResponseWriter, r *http.Request) {
-	code := r.PathValue("code")
-	for _, c := range doctor.Catalogue() {
-		if strings.EqualFold(string(c.Code), code) {
-			reply(w, Cause{headerOf("Cause"), c.Code, c.Title, c.Meaning, c.Fix})
-			return
-		}
+	c, err := doctor.CauseOf(r.PathValue("code"))
+	if err != nil {
+		fail(w, http.StatusNotFound, err)
+		return
 	}
-	fail(w, http.StatusNotFound, fmt.Errorf("%q is no code", code))
+	reply(w, Cause{headerOf("Cause"), c.Code, c.Title, c.Meaning, c.Fix})
 }

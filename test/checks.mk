@@ -66,12 +66,13 @@ check/kubernetes: build bin/kubernetes/$(KUBERNETES) ## the agent in clusters wh
 		-run '^($(subst $() ,|,$(CLUSTER)))$$' ./lab ./test/conformance/planes
 
 # What kubeadm makes a cluster of, beside the above.
-bin/real-cluster/%: bin/kubernetes/%
+bin/real-cluster/%: bin/kubernetes/% always
 	./hack/kubernetes/build $* bin/kubernetes/$* kubelet kubeadm kubectl kube-scheduler
 	@mkdir -p $@
 	for p in . ./test/coredns ./test/realcluster/probe; do CGO_ENABLED=0 $(GO) build -o $@/ $$p || exit 1; done
 	$(GO) build -C hack/manifests -o $(CURDIR)/$@/helm helm.sh/helm/v3/cmd/helm
-.PHONY: bin/real-cluster/$(KUBERNETES)
+	./hack/flannel/build $@
+.PHONY: always # what depends on it is made each time; a phony target itself would have no pattern
 
 REALCLUSTER := TestRealCluster TestHelm
 

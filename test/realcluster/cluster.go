@@ -24,6 +24,7 @@ type Options struct {
 	Deploy    string // the repository's folder deploy
 	Nodes     int
 	ProxyMode string // kube-proxy's, to begin with
+	CNI       CNI
 }
 
 // Cluster is a cluster of nodes on this machine. The outside client of its network is
@@ -88,7 +89,7 @@ func (c *Cluster) addNode(name string, images []string) error {
 	hosts := "127.0.0.1 localhost\n::1 localhost\n" + n.IPv4().String() + " " + name + "\n"
 	err = errors.Join(n.cable(),
 		n.write("etc/containerd/config.toml", fmt.Sprintf(containerdConfig, c.pause)),
-		n.write("etc/cni/net.d/10-pods.conflist", bridgeConfig(n.PodCIDRs)),
+		n.write("etc/cni/net.d/10-pods.conflist", c.options.CNI.config(n.PodCIDRs)),
 		n.write("etc/resolv.conf", "nameserver "+c.lab.Underlay().IPv4().String()+"\n"),
 		n.write("etc/hosts", hosts),
 		n.write("etc/hostname", name+"\n"))
@@ -135,13 +136,18 @@ func (c *Cluster) create() error {
 	for _, wait := range [][]string{
 		{"wait", "--for=condition=Ready", "node", "--all", "--timeout=180s"},
 		{"-n", "kube-system", "rollout", "status", "daemonset/kube-proxy", "--timeout=180s"},
-		{"-n", "kube-system", "rollout", "status", "deployment/coredns", "--timeout=180s"},
 	} {
 		if _, err := c.Kubectl("", wait...); err != nil {
 			return err
 		}
 	}
-	return nil
+	if c.options.CNI.isFlannel() {
+		if err := c.flannel(); err != nil {
+			return fmt.Errorf("flannel: %w", err)
+		}
+	}
+	_, err = c.Kubectl("", "-n", "kube-system", "rollout", "status", "deployment/coredns", "--timeout=180s")
+	return err
 }
 
 // Kubectl runs kubectl on the administrator's machine, which is outside the cluster,

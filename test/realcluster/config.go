@@ -26,15 +26,6 @@ bin_dir = "/usr/lib/cni"
 conf_dir = "/etc/cni/net.d"
 `
 
-// bridgeConfig is the CNI's: a bridge on each node, and host ports.
-func bridgeConfig(pods []netip.Prefix) string {
-	return fmt.Sprintf(`{"cniVersion": "1.0.0", "name": "pods", "plugins": [
-{"type": "bridge", "bridge": "cni0", "isGateway": true, "isDefaultGateway": true, "hairpinMode": true,
- "ipam": {"type": "host-local", "ranges": [[{"subnet": "%s"}], [{"subnet": "%s"}]]}},
-{"type": "portmap", "capabilities": {"portMappings": true}, "snat": true}]}
-`, pods[0], pods[1])
-}
-
 // initConfig is what kubeadm init reads.
 func (n *Node) initConfig(version, mode string) string {
 	return fmt.Sprintf(`apiVersion: kubeadm.k8s.io/v1beta4

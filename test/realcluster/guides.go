@@ -63,20 +63,19 @@ func (c *Cluster) Move(n *Node, to string) error {
 	if _, err := c.Kubectl("", "label", "--overwrite", "node", n.Name, "fairway.dev/proxy="+to); err != nil {
 		return err
 	}
-	return c.await(n.Name+" is served by "+to, func() error {
-		_, err := n.get("127.0.0.1:10249/debug/fairway/none")
-		if err != nil {
-			return err
-		}
-		text, err := n.get("127.0.0.1:10249/metrics")
-		if err != nil {
-			return err
-		}
-		if strings.Contains(text, "\nfairway_") != (to == "fairway") {
-			return errors.New("the other's metrics are answered")
-		}
-		return n.ready()
-	})
+	return c.await(n.Name+" is served by "+to, func() error { return n.servedBy(to) })
+}
+
+// servedBy says whether it is Fairway, or kube-proxy, that has all Services in the kernel.
+func (n *Node) servedBy(proxy string) error {
+	text, err := n.get("127.0.0.1:10249/metrics")
+	if err != nil {
+		return err
+	}
+	if strings.Contains(text, "\nfairway_") != (proxy == "fairway") {
+		return errors.New("the other's metrics are answered")
+	}
+	return n.ready()
 }
 
 // ready says whether the proxy of a node has all Services in the kernel.

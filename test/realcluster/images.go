@@ -51,6 +51,9 @@ func (c *Cluster) imageList() ([]image, error) {
 	fairway := program("usr/local/bin/fairway", o.Fairway, fairwayAgent)
 	fairway.Folder = debian
 	list := []image{fairway}
+	if o.CNI.isFlannel() {
+		list = append(list, c.flannelImage(debian))
+	}
 	for _, name := range strings.Fields(string(out)) {
 		base, _, _ := strings.Cut(filepath.Base(name), ":")
 		i := program("usr/local/bin/"+base, filepath.Join(o.Programs, base), name)

@@ -33,6 +33,9 @@ func (n *Node) cable() error {
 		}
 		return nil
 	}
+	if n.cluster.options.CNI.isFlannel() {
+		return n.Do(bridged) // it masquerades by itself
+	}
 	rules := fmt.Sprintf(masquerade, pods4, pods6, nodes4, nodes6)
 	return errors.Join(n.Do(bridged), n.inNetwork(rules, "nft", "-f", "-"))
 }

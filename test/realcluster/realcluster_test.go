@@ -7,6 +7,7 @@ import (
 	"errors"
 	"os"
 	"path/filepath"
+	"slices"
 	"strconv"
 	"strings"
 	"testing"
@@ -25,15 +26,19 @@ func newCluster(t *testing.T) *Cluster {
 	if kubernetes == "" || built == "" {
 		t.Fatal("FAIRWAY_KUBERNETES and FAIRWAY_REALCLUSTER name folders with programs: `make check NAME=real-cluster` makes them")
 	}
-	nodes := 2
+	nodes := 3
 	if text := os.Getenv("FAIRWAY_REALCLUSTER_NODES"); text != "" {
 		var err error
 		if nodes, err = strconv.Atoi(text); err != nil {
 			t.Fatal(err)
 		}
 	}
+	cni := CNI(cmp.Or(os.Getenv("FAIRWAY_REALCLUSTER_CNI"), string(Bridge)))
+	if !slices.Contains(CNIs, cni) {
+		t.Fatalf("FAIRWAY_REALCLUSTER_CNI is %q: want one of %v", cni, CNIs)
+	}
 	c, err := New("realcluster", Options{
-		Version: filepath.Base(kubernetes), Programs: kubernetes, Nodes: nodes, ProxyMode: "iptables", Deploy: "../../deploy",
+		Version: filepath.Base(kubernetes), Programs: kubernetes, Nodes: nodes, ProxyMode: "iptables", Deploy: "../../deploy", CNI: cni,
 		Fairway: filepath.Join(built, "fairway"), Probe: filepath.Join(built, "probe"), CoreDNS: filepath.Join(built, "coredns"),
 	})
 	if c != nil {
@@ -75,6 +80,8 @@ func TestRealCluster(t *testing.T) {
 		w.throughMode(mode)
 	}
 	w.reboot()
+	w.back()
+	w.atOnce()
 	w.back()
 }
 
@@ -142,6 +149,22 @@ func (w *walk) there() {
 	for _, n := range c.Nodes {
 		w.step("from kube-proxy to Fairway: "+n.Name, loseNothing, func() error { return c.Move(n, "fairway") })
 	}
+}
+
+// atOnce moves all nodes from kube-proxy to Fairway with one command.
+func (w *walk) atOnce() {
+	c := w.c
+	w.step("from kube-proxy to Fairway: all nodes at once", loseNothing, func() error {
+		if err := errors.Join(c.Apply("kubeadm"), c.RolledOut("kube-system", "daemonset/fairway")); err != nil {
+			return err
+		}
+		for _, n := range c.Nodes {
+			if err := c.await(n.Name+" is served by Fairway", func() error { return n.servedBy("fairway") }); err != nil {
+				return err
+			}
+		}
+		return nil
+	})
 }
 
 // throughMode changes to a mode and has there happen what happens to agents and nodes.
@@ -212,7 +235,7 @@ func (w *walk) reboot() {
 			if _, err := w.c.Kubectl("", "-n", namespace, "wait", "--for=condition=Ready", "pod", "--all", "--timeout=60s"); err != nil {
 				return err
 			}
-			return w.c.findClients()
+			return errors.Join(w.c.findClients(), w.c.EndpointsAnswer())
 		})
 	})
 }
@@ -231,6 +254,9 @@ func (w *walk) back() {
 		}
 		return errors.Join(c.RolledOut("kube-system", "daemonset/kube-proxy"), c.RolledOut("kube-system", "daemonset/fairway-cleanup"))
 	})
+	if _, err := c.Kubectl("", "delete", "-k", filepath.Join(c.deploy, "cleanup")); err != nil {
+		w.t.Error(err)
+	}
 	for _, n := range c.Nodes {
 		left, err := n.Leftovers()
 		if err != nil {

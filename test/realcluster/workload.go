@@ -43,7 +43,7 @@ spec:
 	}
 	for _, n := range c.Nodes[:2] {
 		pod("web-"+n.Name, n, "app: web, node: "+n.Name, "", "--serve", "web@"+n.Name, "--port", "8080", "--bodies", ":8081")
-		pod("client-"+n.Name, n, "app: client-"+n.Name, "", "--serve", "client-"+n.Name, "--port", "8080", "--ask", ":"+strconv.Itoa(ControlPort))
+		pod("client-"+n.Name, n, "app: client-"+n.Name, "", "--serve", "client-"+n.Name, "--port", "8080", "--bodies", ":8081", "--ask", ":"+strconv.Itoa(ControlPort))
 	}
 	last := c.Nodes[1]
 	pod("client-host", last, "app: client-host", "hostNetwork: true", "--ask", ":"+strconv.Itoa(ControlPort))

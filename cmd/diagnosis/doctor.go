@@ -13,6 +13,8 @@ import (
 	"github.com/fairway-net/fairway/config"
 	"github.com/fairway-net/fairway/diagnose/doctor"
 	"github.com/fairway-net/fairway/diagnose/examine"
+	"github.com/fairway-net/fairway/internal/manifest"
+	"github.com/fairway-net/fairway/internal/version"
 )
 
 // doctorFlags are the flags of doctor, as typed.
@@ -43,6 +45,7 @@ if something was, and 2 if doctor could not run.`,
   fairway doctor svc/web
   fairway doctor svc/web --from pod/client-a
   fairway doctor -A --fail-on proved
+  fairway doctor -f manifests/ -o sarif > doctor.sarif
   fairway doctor --explain FW117`,
 		Args: cobra.MaximumNArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
@@ -62,7 +65,7 @@ if something was, and 2 if doctor could not run.`,
 			if err != nil {
 				return exit.Error{Code: 2, Err: err}
 			}
-			if err := writeReport(cmd.OutOrStdout(), f.output, report, report.WriteText); err != nil {
+			if err := f.write(cmd.OutOrStdout(), report, failOn); err != nil {
 				return err
 			}
 			if worst, found := report.Worst(); found && worst >= failOn {
@@ -74,7 +77,7 @@ if something was, and 2 if doctor could not run.`,
 	source.AddOrFiles(c.Flags(), &f.objects)
 	c.Flags().StringVar(&f.from, "from", "", "the client: pod/NAME, node/NAME or an IP address")
 	c.Flags().StringVar(&f.node, "node", "", "the node that the packet reaches; default every node")
-	c.Flags().StringVarP(&f.output, "output", "o", "", "json or yaml")
+	c.Flags().StringVarP(&f.output, "output", "o", "", "json, yaml, or for other programs sarif or junit")
 	c.Flags().StringVar(&f.failOn, "fail-on", doctor.Likely.String(), "the lowest grade that makes the exit code 1: note, likely or proved")
 	c.Flags().BoolVarP(&f.all, "all", "A", false, "examine every Service, from the API alone; with -n, those of a namespace")
 	c.Flags().StringVar(&f.code, "explain", "", "explain a code in full")
@@ -87,11 +90,26 @@ if something was, and 2 if doctor could not run.`,
 type judged interface {
 	WriteText(io.Writer) error
 	Worst() (grade doctor.Grade, found bool)
+	Outcomes() doctor.Outcomes
+}
+
+// write writes the report in the format that was asked for. Where objects are of files, formats
+// for other programs say of which lines.
+func (f *doctorFlags) write(out io.Writer, report judged, failOn doctor.Grade) error {
+	if f.output != "sarif" && f.output != "junit" {
+		return writeReport(out, f.output, report, report.WriteText)
+	}
+	outcomes := report.Outcomes()
+	outcomes.Places = manifest.Places(f.objects.Files...)
+	if f.output == "sarif" {
+		return outcomes.WriteSARIF(out, version.Version)
+	}
+	return outcomes.WriteJUnit(out, failOn)
 }
 
 // examine examines a Service, all of them, or this machine.
 func (f *doctorFlags) examine(cmd *cobra.Command, args []string) (judged, error) {
-	if err := checkOutput(f.output, "json", "yaml"); err != nil {
+	if err := checkOutput(f.output, "json", "yaml", "sarif", "junit"); err != nil {
 		return nil, err
 	}
 	x, err := f.examiner()

@@ -173,6 +173,9 @@ func withOthers(e *Evidence) (bool, string) {
 // Examine runs all checks.
 func Examine(ctx context.Context, e *Evidence) *Report {
 	r := &Report{APIVersion: schemaVersion, Kind: "Diagnosis", Target: e.Question.Typed}
+	if e.Service != nil {
+		r.Service = e.Service.Namespace + "/" + e.Service.Name
+	}
 	for _, c := range checks() {
 		if can, why := c.can(e); !can {
 			if why != "" {

@@ -7,7 +7,9 @@
 //   - checks.go: the one list of checks, in the order of a packet's way
 //   - selector.go, ports.go, policy.go, node.go, reach.go, names.go, client.go, way.go:
 //     the checks
-//   - report.go: the report and its text
+//   - report.go: the report and its text; survey.go: that of many Services
+//   - outcomes.go: findings one by one, for other programs; sarif.go and junit.go: in their
+//     formats
 //
 // A finding is proved (objects contradict each other, or a packet died there),
 // likely (objects and host look wrong), or a note. The first broken link of the

@@ -15,6 +15,7 @@ type Report struct {
 	APIVersion string   `json:"apiVersion"`
 	Kind       string   `json:"kind"` // "Diagnosis"
 	Target     string   `json:"target,omitempty"`
+	Service    string   `json:"service,omitempty"` // "namespace/name", if the target is of one
 	Results    []Result `json:"results"`
 	Skipped    []string `json:"skipped,omitempty"`    // what follows from another finding
 	NotChecked []string `json:"notChecked,omitempty"` // and why

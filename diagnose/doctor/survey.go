@@ -17,6 +17,8 @@ type Survey struct {
 	NotChecked []string        `json:"notChecked,omitempty"`
 	// InForce says that agents told what they have in force, for an API that can't be asked.
 	InForce bool `json:"inForce,omitempty"`
+
+	looked []string // at which Services, as "namespace/name"
 }
 
 // ServiceReport are the findings about one Service.
@@ -31,6 +33,7 @@ func NewSurvey() *Survey { return &Survey{APIVersion: schemaVersion, Kind: "Surv
 // Add takes in the report on a Service.
 func (s *Survey) Add(service string, r *Report) {
 	s.Services++
+	s.looked = append(s.looked, service)
 	var findings []Finding
 	for _, result := range r.Results {
 		findings = append(findings, result.Findings...)

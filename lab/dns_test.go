@@ -145,6 +145,18 @@ func newAsker(t *testing.T, c lab.Config, pod string) *asker {
 	return &asker{ns, patience / 2}
 }
 
+// resolves is a pod's asker, once both nodes answer their pods themselves. Only then is
+// anything asked: a question that is lost before takes as long as its time-out.
+func resolves(t *testing.T, c lab.Config, pod string) *asker {
+	t.Helper()
+	for _, node := range []string{"node1", "node2"} {
+		eventually(t, node+" answers itself", func() bool { return holds(c, node) })
+	}
+	a := newAsker(t, c, pod)
+	eventually(t, "names resolve", func() bool { return a.ask() == nil })
+	return a
+}
+
 func (a *asker) ask() error {
 	_, err := a.askFrom()
 	return err
@@ -206,11 +218,7 @@ func leases(c lab.Config, node string) (list string, code int) {
 func TestRestartLosesNoQuestion(t *testing.T) {
 	c, pod := dnsLab(t, "dns-restart", "nftables")
 	began := time.Now()
-	a := newAsker(t, c, pod)
-	eventually(t, "names resolve", func() bool { return a.ask() == nil })
-	for _, node := range []string{"node1", "node2"} {
-		eventually(t, node+" answers itself", func() bool { return holds(c, node) })
-	}
+	a := resolves(t, c, pod)
 	q := a.askAlways(t, 1)
 	settle(t, began)
 	for range 3 {
@@ -238,11 +246,7 @@ func TestFallBack(t *testing.T) {
 	} {
 		t.Run(what, func(t *testing.T) {
 			c, pod := dnsLab(t, fmt.Sprintf("dns-fall-%d", len(what)), "nftables")
-			a := newAsker(t, c, pod)
-			eventually(t, "names resolve", func() bool { return a.ask() == nil })
-			for _, node := range []string{"node1", "node2"} {
-				eventually(t, node+" answers itself", func() bool { return holds(c, node) })
-			}
+			a := resolves(t, c, pod)
 			nft := func(command string) {
 				if _, stderr, code := fairway("lab", "exec", "--name", c.Name, "node1", "--", "nft", command); code != 0 {
 					t.Fatalf("nft %s: %s", command, stderr)

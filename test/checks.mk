@@ -109,9 +109,9 @@ check/sites: ## cases in every mode where nodes are wired as real ones are: brid
 	./hack/install-deps.sh test
 	$(call TAGGED,sites) -timeout 180m -run '^TestSites$$/$(or $(SITE),.)/$(or $(MODE),.)' ./test/conformance/planes
 
-check/ipvs: ## every mode changed for ipvs and back, in the virtual machine: a quarter of an hour
+check/ipvs: ## in the virtual machine: every mode changed for ipvs and back, ipvs killed with connections under way, all cases in both families: half an hour
 	./hack/install-deps.sh test
-	$(call TAGGED,ipvs) -timeout 60m -run '^TestSwitch$$/^tour-ipvs$$' ./test/conformance/planes
+	$(call TAGGED,ipvs) -timeout 60m -run '^(TestSwitch|TestUpgrade|TestPlanes)$$/^(tour-ipvs|ipvs)$$' ./test/conformance/planes
 
 # It fills the table, which is the whole kernel's and may have room for very many.
 check/smallconntrack: ## connections are handed over to a conntrack table that is full

@@ -2,6 +2,6 @@
 
 package planes
 
-// withIPVS has TestSwitch change planes for ipvs and back, which takes a quarter of an
-// hour in the virtual machine: `make check NAME=ipvs`.
+// withIPVS adds what takes long in the virtual machine: TestSwitch changes planes for ipvs and
+// back, and TestUpgrade kills it: `make check NAME=ipvs`.
 const withIPVS = false

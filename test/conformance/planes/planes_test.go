@@ -18,7 +18,8 @@ import (
 )
 
 // cases are the files that a pattern matches, each as it is written and with
-// the IP families swapped.
+// the IP families swapped; in the virtual machine the latter is left to checks of
+// their own (see swappedInMachine).
 func cases(t *testing.T, pattern string) []*Case {
 	t.Helper()
 	paths, err := filepath.Glob(pattern)
@@ -37,7 +38,7 @@ func cases(t *testing.T, pattern string) []*Case {
 			t.Fatalf("case %s: swap families: %v", name, err)
 		}
 		versions := map[string][]byte{name: data, name + OtherFamilySuffix: swapped}
-		if vm.Inside() && ofBothFamilies(data) { // where everything takes ten times as long
+		if vm.Inside() && (!swappedInMachine || ofBothFamilies(data)) { // where everything takes ten times as long
 			delete(versions, name+OtherFamilySuffix)
 		}
 		for name, data := range versions {
@@ -196,6 +197,9 @@ func TestSwitch(t *testing.T) {
 func TestUpgrade(t *testing.T) {
 	t.Parallel()
 	for _, kind := range dataplane.Kinds() {
+		if len(kernelNeeds[kind.Name]) > 0 && !withIPVS {
+			continue
+		}
 		t.Run(kind.Name, func(t *testing.T) {
 			t.Parallel()
 			again := []string{kind.Name + "@older", kind.Name, kind.Name}

@@ -14,6 +14,8 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 	utilnet "k8s.io/apimachinery/pkg/util/net"
+
+	"github.com/fairway-net/fairway/test/wait"
 )
 
 // smallConfig has so few addresses and ports that a leak of one is felt.
@@ -45,21 +47,20 @@ func usage(t *testing.T, s *Server) map[string]string {
 	for _, kv := range resp.Kvs {
 		claims[strings.TrimPrefix(string(kv.Key), "/fairway/claims/")] = strings.TrimPrefix(string(kv.Value), "/registry/services/")
 	}
-	deadline := time.Now().Add(30 * time.Second)
-	for {
+	for late := range wait.Tries(30 * time.Second) {
 		taken, reserved := s.allocator.Usage()
 		total := 0
 		for _, n := range taken {
 			total += n
 		}
 		if total == len(claims) && reserved == 0 {
-			return claims
+			break
 		}
-		if time.Now().After(deadline) {
+		if late {
 			t.Fatalf("the memory knows of %v, %d reserved; etcd of %v", taken, reserved, claims)
 		}
-		time.Sleep(5 * time.Millisecond) // between two looks; it ends as soon as it is so
 	}
+	return claims
 }
 
 // TestNothingLeaks does everything by which an address or a port could get

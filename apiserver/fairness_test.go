@@ -19,13 +19,15 @@ import (
 	"k8s.io/apiserver/pkg/apis/flowcontrol/bootstrap"
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/rest"
+
+	"github.com/fairway-net/fairway/test/wait"
 )
 
 // fair waits until a server has the objects of priority and fairness, and looks at them.
 func fair(t *testing.T, c kubernetes.Interface) {
 	t.Helper()
 	ctx := within(t)
-	for {
+	for late := range wait.Tries(2 * time.Minute) {
 		schemas, err := c.FlowcontrolV1().FlowSchemas().List(ctx, metav1.ListOptions{})
 		if err != nil {
 			t.Fatal(err)
@@ -42,7 +44,9 @@ func fair(t *testing.T, c kubernetes.Interface) {
 		if settled {
 			return
 		}
-		time.Sleep(50 * time.Millisecond) // between two looks; it ends as soon as it is so
+		if late {
+			t.Fatalf("the objects of priority and fairness aren't settled: %v, %v", schemas.Items, levels.Items)
+		}
 	}
 }
 
@@ -77,16 +81,13 @@ func TestFairnessObjects(t *testing.T) {
 	if _, err := levels.Patch(ctx, "workload-low", types.MergePatchType, own, metav1.PatchOptions{}); err != nil {
 		t.Error(err)
 	}
-	for {
+	wait.Until(t, 2*time.Minute, "the server takes back its own settings", func() bool {
 		probes, err := schemas.Get(ctx, "probes", metav1.GetOptions{})
 		if err != nil {
 			t.Fatal(err)
 		}
-		if probes.Spec.MatchingPrecedence == 2 {
-			break
-		}
-		time.Sleep(50 * time.Millisecond) // between two looks; it ends as soon as it is so
-	}
+		return probes.Spec.MatchingPrecedence == 2
+	})
 	fair(t, c)
 	low, err := levels.Get(ctx, "workload-low", metav1.GetOptions{})
 	if err != nil || *low.Spec.Limited.NominalConcurrencyShares != 7 {

@@ -19,6 +19,8 @@ import (
 
 	coordinationv1 "k8s.io/api/coordination/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/fairway-net/fairway/test/wait"
 )
 
 // webAddress is that of all Ingresses: the first of the range.
@@ -149,12 +151,11 @@ func (c *joined) startLoad(url, at string) *load {
 	l.answer = time.Now()
 	for range 20 {
 		l.ended.Go(func() {
-			for ctx.Err() == nil {
+			for range wait.Every(ctx, 40*time.Millisecond) {
 				name, err := askOnce(ctx, &client, url)
 				if ctx.Err() == nil {
 					l.took(name, err)
 				}
-				time.Sleep(40 * time.Millisecond) // a rate, not a wait
 			}
 		})
 	}

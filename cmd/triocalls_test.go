@@ -17,6 +17,8 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	discoveryv1 "k8s.io/api/discovery/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/fairway-net/fairway/test/wait"
 )
 
 // calls are connections from every machine to a Service of both families: one
@@ -122,7 +124,7 @@ func (c *calls) dial(ctx context.Context, machine, address string) (net.Conn, er
 func (c *calls) last(ctx context.Context, machine, family, address string) {
 	var connection net.Conn
 	var buffered *bufio.Reader
-	for ; ctx.Err() == nil; time.Sleep(50 * time.Millisecond) { // a call now and then
+	for range wait.Every(ctx, 50*time.Millisecond) {
 		var err error
 		if connection == nil {
 			if connection, err = c.dial(ctx, machine, address); err == nil {
@@ -145,7 +147,7 @@ func (c *calls) last(ctx context.Context, machine, family, address string) {
 
 // again calls over a new connection each time.
 func (c *calls) again(ctx context.Context, machine, family, address string) {
-	for ; ctx.Err() == nil; time.Sleep(20 * time.Millisecond) { // a call now and then
+	for range wait.Every(ctx, 20*time.Millisecond) {
 		c.note(ctx, machine+" over new connections, "+family, c.once(ctx, machine, address))
 	}
 }

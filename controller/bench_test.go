@@ -23,6 +23,7 @@ import (
 
 	"github.com/fairway-net/fairway/apiserver"
 	"github.com/fairway-net/fairway/controller"
+	"github.com/fairway-net/fairway/test/wait"
 )
 
 // BenchmarkReadiness measures the time from a Pod's readiness being written to
@@ -148,7 +149,7 @@ func (r *benchRig) pod(name string, i int) error {
 
 // await waits until every Service has its Endpoints and the measured one all endpoints.
 func (r *benchRig) await(services, endpoints int) {
-	for {
+	for late := range wait.Tries(time.Hour) {
 		all, err := r.client.CoreV1().Endpoints("default").List(context.Background(), metav1.ListOptions{})
 		if err != nil {
 			r.Fatal(err)
@@ -164,6 +165,8 @@ func (r *benchRig) await(services, endpoints int) {
 		if len(all.Items) >= services && n == endpoints {
 			return
 		}
-		time.Sleep(10 * time.Millisecond) // between two looks; it ends as soon as it is so
+		if late {
+			r.Fatalf("%d Endpoints, and %d endpoints of the measured Service", len(all.Items), n)
+		}
 	}
 }

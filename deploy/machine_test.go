@@ -215,11 +215,10 @@ func (n *machine) pullThePlug() {
 	n.run = nil
 	group := n.group()
 	_ = os.WriteFile(filepath.Join(group, "cgroup.kill"), []byte("1"), 0)
-	for range 50 { // the deepest go first, and each once it is empty
+	for range wait.Tries(5 * time.Second) { // the deepest go first, and each once it is empty
 		if out, _ := exec.Command("find", group, "-depth", "-type", "d", "-exec", "rmdir", "{}", ";").CombinedOutput(); len(out) == 0 {
 			return
 		}
-		time.Sleep(100 * time.Millisecond) // between two looks; it ends as soon as it is so
 	}
 	n.t.Errorf("%s: its groups are left", group)
 }

@@ -21,6 +21,7 @@ import (
 	"github.com/fairway-net/fairway/internal/netns"
 	"github.com/fairway-net/fairway/lab"
 	"github.com/fairway-net/fairway/lab/topology"
+	"github.com/fairway-net/fairway/test/wait"
 )
 
 // cluster is a lab with no proxies but those that tests start, and what they have
@@ -131,13 +132,15 @@ func (c *cluster) at(service, where string, port int) string {
 // there, so the first may fail.
 func (c *cluster) works(t *testing.T) {
 	t.Helper()
-	err := c.try(t)
-	for deadline := time.Now().Add(patience); err != nil && time.Now().Before(deadline); err = c.try(t) {
+	for late := range wait.Tries(patience) {
+		err := c.try(t)
+		if err == nil {
+			return
+		}
+		if late {
+			t.Fatal(err)
+		}
 		c.forgetAttempts(t)
-		time.Sleep(100 * time.Millisecond) // between two looks; it ends as soon as it is so
-	}
-	if err != nil {
-		t.Fatal(err)
 	}
 }
 

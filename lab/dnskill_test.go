@@ -22,6 +22,7 @@ import (
 	"github.com/fairway-net/fairway/internal/netns"
 	"github.com/fairway-net/fairway/lab"
 	"github.com/fairway-net/fairway/lab/topology"
+	"github.com/fairway-net/fairway/test/wait"
 )
 
 // questions are asked from a pod all the time, and once more each that isn't
@@ -43,7 +44,7 @@ func (a *asker) askAlways(t *testing.T, askers int) *questions {
 	q := &questions{asker: a, stop: cancel}
 	for range askers {
 		q.all.Go(func() {
-			for ; ctx.Err() == nil; time.Sleep(time.Duration(askers) * time.Millisecond / 2) { // a rate, not a wait
+			for range wait.Every(ctx, time.Duration(askers)*time.Millisecond/2) {
 				q.ask()
 			}
 		})

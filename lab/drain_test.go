@@ -17,6 +17,7 @@ import (
 	"github.com/fairway-net/fairway/internal/netns"
 	"github.com/fairway-net/fairway/lab"
 	"github.com/fairway-net/fairway/lab/topology"
+	"github.com/fairway-net/fairway/test/wait"
 )
 
 // TestDrainKeepsConnections: in every mode, connections through the node that announces an
@@ -99,9 +100,9 @@ func keepConnecting(t *testing.T, name string, hosts []string) (stop func()) {
 	from, done, made, failed := &place{ns: ns}, make(chan struct{}), 0, []error{}
 	go func() {
 		defer close(done)
-		for i := 0; ctx.Err() == nil; i++ {
+		for range wait.Every(ctx, 20*time.Millisecond) {
 			within, cancel := context.WithTimeout(context.WithoutCancel(ctx), patience)
-			conn, err := from.dial(within, "tcp", net.JoinHostPort(hosts[i%len(hosts)], "80"))
+			conn, err := from.dial(within, "tcp", net.JoinHostPort(hosts[made%len(hosts)], "80"))
 			cancel()
 			if err == nil {
 				_, _, err = question(conn, patience)
@@ -110,7 +111,6 @@ func keepConnecting(t *testing.T, name string, hosts []string) (stop func()) {
 			if made++; err != nil {
 				failed = append(failed, err)
 			}
-			time.Sleep(20 * time.Millisecond) // a connection now and then
 		}
 	}()
 	return func() {

@@ -21,6 +21,7 @@ import (
 
 	"github.com/fairway-net/fairway/diagnose/agentlink"
 	"github.com/fairway-net/fairway/internal/netns"
+	"github.com/fairway-net/fairway/test/wait"
 )
 
 // showsFlows: flows shows a connection in each family, with the names of both ends,
@@ -171,11 +172,10 @@ func (l *tracing) shown(f *following, from *netns.NS, name string, ip netip.Addr
 		}); err != nil {
 			l.Fatal(err)
 		}
-		for range 20 {
+		for range wait.Tries(400 * time.Millisecond) {
 			if told(client, "forwarded", "answered") {
 				return true
 			}
-			time.Sleep(20 * time.Millisecond) // between two looks; it ends as soon as it is so
 		}
 		return false
 	})
@@ -196,10 +196,14 @@ func (l *tracing) refusedFlow(f *following, ip netip.Addr, port uint16, reason s
 			}
 			return err
 		}) // it is refused
-		time.Sleep(50 * time.Millisecond) // its line comes after the answer
-		return f.has(func(r flowRecord) bool {
-			return r.Verdict == "refused" && r.Reason == reason && r.Frontend == netip.AddrPortFrom(ip, port) && r.ClientName == "default/"+l.pod
-		})
+		for range wait.Tries(100 * time.Millisecond) { // its line comes after the answer
+			if f.has(func(r flowRecord) bool {
+				return r.Verdict == "refused" && r.Reason == reason && r.Frontend == netip.AddrPortFrom(ip, port) && r.ClientName == "default/"+l.pod
+			}) {
+				return true
+			}
+		}
+		return false
 	})
 }
 

@@ -16,6 +16,7 @@ import (
 	"k8s.io/client-go/kubernetes"
 
 	"github.com/fairway-net/fairway/apiserver"
+	"github.com/fairway-net/fairway/test/wait"
 )
 
 // TestOwnServerStartsAgain: a server that ends by itself is started again, and
@@ -47,7 +48,7 @@ func TestOwnServerStartsAgain(t *testing.T) {
 	}
 	for range 2 {
 		server := <-servers
-		for { // the client learns of it a moment later
+		for late := range wait.Tries(time.Minute) { // the client learns of it a moment later
 			list, err := client.CoreV1().Namespaces().List(ctx, metav1.ListOptions{})
 			if err == nil {
 				if !slices.ContainsFunc(list.Items, func(n corev1.Namespace) bool { return n.Name == "default" }) {
@@ -55,10 +56,9 @@ func TestOwnServerStartsAgain(t *testing.T) {
 				}
 				break
 			}
-			if ctx.Err() != nil {
+			if late || ctx.Err() != nil {
 				t.Fatal(err)
 			}
-			time.Sleep(10 * time.Millisecond) // between two looks; it ends as soon as it is so
 		}
 		if err := server.Close(); err != nil {
 			t.Fatal(err)

@@ -212,9 +212,8 @@ func TestFormerNodeLost(t *testing.T) {
 	l.cutPower("b")
 	l.expectOwners("a")
 	l.setLink("b", true)
-	l.start("b")                  // its kernel leads connections to a yet
-	time.Sleep(5 * core.Interval) // its kernel may yield meanwhile; nothing shows that it has
-	l.expectOwners("a")
+	l.start("b") // its kernel leads connections to a yet
+	l.stays("a", "its kernel yields meanwhile, which nothing shows", 5*core.Interval)
 	l.cutPower("a")
 	l.expectOwners("b")
 	for _, conn := range old {

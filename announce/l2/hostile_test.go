@@ -28,10 +28,7 @@ import (
 func TestReplay(t *testing.T) {
 	requireTools(t)
 	l := newLAN(t)
-	l.start("a")
-	l.expectOwners("a")
-	l.start("b")
-	time.Sleep(5 * core.Interval) // b hears who is there
+	l.firstAlone()
 	eth, conn := l.listenToAdverts()
 	owner := l.macOf("a")
 	heard := l.read(conn, func(frame []byte) bool { return bytes.Equal(frame[6:12], owner) })
@@ -49,7 +46,7 @@ func TestReplay(t *testing.T) {
 			}
 		}
 	}()
-	time.Sleep(5 * core.Interval) // forged adverts arrive meanwhile
+	l.stays("a", "forged adverts arrive", 5*core.Interval)
 	l.cutPower("a")
 	l.expectOwners("b")
 	close(stop)
@@ -71,10 +68,7 @@ func TestReplay(t *testing.T) {
 func TestFlood(t *testing.T) {
 	requireTools(t)
 	l := newLAN(t)
-	l.start("a")
-	l.expectOwners("a")
-	l.start("b")
-	time.Sleep(5 * core.Interval) // b hears who is there
+	l.firstAlone()
 	_, conn := l.listenToAdverts()
 	unsigned, err := core.Format.Marshal((&core.Advert{Node: "c", Incarnation: 1 << 62, Sequence: 1, Entries: []core.Entry{{Address: vip, Owner: true, Candidate: true, Epoch: 1 << 30}}}).Message(make(net.HardwareAddr, 6)), link.NewKeys([]byte("another")))
 	l.must(err)
@@ -106,7 +100,7 @@ func TestFlood(t *testing.T) {
 			}
 		}
 	}()
-	time.Sleep(5 * core.Interval) // the flood goes on meanwhile
+	l.stays("a", "the flood goes on", 5*core.Interval)
 	l.cutPower("a")
 	l.expectOwners("b")
 	close(stop)

@@ -13,7 +13,6 @@ import (
 	"strings"
 	"syscall"
 	"testing"
-	"time"
 
 	"github.com/vishvananda/netlink"
 
@@ -29,7 +28,7 @@ func TestGroups(t *testing.T) {
 	l.expectOwners("a")
 	l.awaitGroup("a", true)
 	l.start("b")
-	time.Sleep(5 * core.Interval) // b hears who is there, and must not answer
+	l.stays("a", "another node comes", 5*core.Interval)
 	l.awaitGroup("b", false)
 	l.end("a", handsOver)
 	l.expectOwners("b")
@@ -64,7 +63,7 @@ func TestNeighborsLearn(t *testing.T) {
 		l.awaitNeighbor(address, "a")
 	}
 	l.start("b")
-	time.Sleep(5 * core.Interval) // b hears who is there
+	l.stays("a", "another node comes", 5*core.Interval)
 	l.cutPower("a")
 	for _, address := range []netip.Addr{vip, vip6} {
 		l.awaitNeighbor(address, "b")

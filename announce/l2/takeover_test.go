@@ -6,7 +6,6 @@ import (
 	"os/exec"
 	"strings"
 	"testing"
-	"time"
 
 	"github.com/fairway-net/fairway/announce/core"
 )
@@ -25,20 +24,18 @@ func TestTakeOver(t *testing.T) {
 	l.setLink("a", true) // without an agent, but for what the kernel has
 	l.expectOwners("b")
 	l.start("a")
-	time.Sleep(5 * core.Interval) // a must not take it back
-	l.expectOwners("b")
+	l.stays("b", "the former owner is back", 5*core.Interval)
 
 	// One that ends in order hands over.
 	l.end("b", handsOver)
 	l.expectOwners("a")
 	l.start("b")
-	time.Sleep(5 * core.Interval) // a must not take it back
+	l.stays("a", "the former owner is back", 5*core.Interval)
 
 	l.setLink("a", false)
 	l.expectOwners("b")
 	l.setLink("a", true)
-	time.Sleep(10 * core.Interval) // a must not take it back
-	l.expectOwners("b")
+	l.stays("b", "the former owner is back", 10*core.Interval)
 }
 
 // TestOneWay: where frames of the owner are lost on their way to the other node, and not the

@@ -20,6 +20,7 @@ import (
 	"github.com/fairway-net/fairway/announce"
 	"github.com/fairway-net/fairway/announce/bfd"
 	"github.com/fairway-net/fairway/announce/bgp"
+	"github.com/fairway-net/fairway/test/wait"
 )
 
 // store is an API that keeps the status of objects, by resource and name.
@@ -153,15 +154,11 @@ func TestStateHeals(t *testing.T) {
 		done := make(chan struct{})
 		go func() { defer close(done); n.keepReported(ctx) }()
 		for range 2 {
-			deadline := time.Now().Add(20 * time.Second)
-			for s.has(func(name string, status map[string]any) bool {
-				return name == "configurationstates/speaker-n1" && status["result"] == want && (fault == "" || status["errorSummary"] == fault)
-			}) == 0 {
-				if time.Now().After(deadline) {
-					t.Fatalf("%q: there is none: %v", fault, s.objects)
-				}
-				time.Sleep(5 * time.Millisecond) // between two looks; it ends as soon as it is so
-			}
+			wait.Until(t, 20*time.Second, fmt.Sprintf("%q is reported", fault), func() bool {
+				return s.has(func(name string, status map[string]any) bool {
+					return name == "configurationstates/speaker-n1" && status["result"] == want && (fault == "" || status["errorSummary"] == fault)
+				}) > 0
+			})
 			s.mu.Lock()
 			clear(s.objects)
 			s.mu.Unlock()

@@ -14,6 +14,7 @@ import (
 	"github.com/fairway-net/fairway/dataplane/ebpf/pins"
 	"github.com/fairway-net/fairway/internal/cgroup"
 	"github.com/fairway-net/fairway/internal/kernel"
+	"github.com/fairway-net/fairway/test/wait"
 )
 
 // containerEnv is set in a process that is in a container's place: "own" if
@@ -140,12 +141,15 @@ func newCgroup(t *testing.T, pods bool) string {
 	t.Cleanup(func() {
 		for i := len(dirs) - 1; i >= 0; i-- {
 			// The kernel may still be busy with the process that was in it.
-			err := os.Remove(dirs[i])
-			for deadline := time.Now().Add(30 * time.Second); errors.Is(err, unix.EBUSY) && time.Now().Before(deadline); err = os.Remove(dirs[i]) {
-				time.Sleep(10 * time.Millisecond) // between two looks; it ends as soon as it is so
-			}
-			if err != nil {
-				t.Error(err)
+			for late := range wait.Tries(30 * time.Second) {
+				err := os.Remove(dirs[i])
+				if errors.Is(err, unix.EBUSY) && !late {
+					continue
+				}
+				if err != nil {
+					t.Error(err)
+				}
+				break
 			}
 		}
 	})

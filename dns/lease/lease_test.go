@@ -324,9 +324,8 @@ func (r *rig) keep(t *testing.T, ctx context.Context) <-chan struct{} {
 	done := make(chan struct{})
 	go func() {
 		defer close(done)
-		for ctx.Err() == nil {
+		for range wait.Every(ctx, Term/5) { // as an agent does
 			r.renew(t)
-			time.Sleep(Term / 5) // renewed in time, as an agent does
 		}
 	}()
 	return done

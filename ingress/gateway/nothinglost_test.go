@@ -61,9 +61,9 @@ func TestNothingLost(t *testing.T) {
 	if rolls < restarts {
 		c.replace(1)
 	}
-	for l.total() < int64(4*rate) && !t.Failed() { // as the process before ends its idle connections, say
-		time.Sleep(20 * time.Millisecond) // between two looks; it ends as soon as it is so
-	}
+	wait.Until(t, time.Minute, "what is asked after the last change", func() bool { // as the process before ends its idle connections, say
+		return l.total() >= int64(4*rate) || t.Failed()
+	})
 	cancel()
 	<-loaded
 	took := time.Since(began)

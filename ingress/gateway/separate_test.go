@@ -7,6 +7,7 @@ import (
 	"bytes"
 	"context"
 	"fmt"
+	"github.com/fairway-net/fairway/test/wait"
 	"net"
 	"net/http"
 	"os"
@@ -174,8 +175,9 @@ func TestNextOutlives(t *testing.T) {
 	c.must(first.Signal(syscall.SIGUSR2))
 	next := c.serving()
 	c.await("the end of the one before", func(context.Context) bool { return !slices.Contains(c.running(), first.Pid) })
-	for range 100 {
-		time.Sleep(10 * time.Millisecond) // asked for a second
+	ctx, cancel := context.WithTimeout(t.Context(), time.Second)
+	defer cancel()
+	for range wait.Every(ctx, 10*time.Millisecond) {
 		c.must(asked(plainPort))
 	}
 	if !slices.Contains(c.running(), next.Pid) {

@@ -127,11 +127,10 @@ func (r *referring) change(name, value string) {
 	r.Helper()
 	for deadline := time.Now().Add(patience); ; {
 		r.set(name, value)
-		for range 100 {
+		for range wait.Tries(200 * time.Millisecond) {
 			if s := r.Objects().Secrets[types.NamespacedName{Namespace: "shop", Name: name}]; s != nil && string(s.Data["tls.crt"]) == value {
 				return
 			}
-			time.Sleep(time.Millisecond) // between two looks; it ends as soon as it is so
 		}
 		if time.Now().After(deadline) {
 			r.Fatalf("Secret %s never becomes %q", name, value)

@@ -201,12 +201,13 @@ func TestNoneReady(t *testing.T) {
 	one.state.Store(saysUnready)
 	two.state.Store(saysUnready)
 	b, client := balanced(t, remembered(t, one, two), one)
-	for range 20 {
+	ctx, cancel := context.WithTimeout(t.Context(), 100*time.Millisecond)
+	defer cancel()
+	for range wait.Every(ctx, 5*time.Millisecond) {
 		if got, err := ask(t, client, one.URL); got != "one" {
 			t.Fatalf("the answer is %q, %v", got, err)
 		}
 		b.suspect()
-		time.Sleep(5 * time.Millisecond) // asked now and then
 	}
 	two.state.Store(works)
 	eventually(t, "that the server that is ready is used", func() bool {

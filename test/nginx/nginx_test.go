@@ -26,6 +26,7 @@ import (
 	"github.com/fairway-net/fairway/ingress/engine/native"
 	"github.com/fairway-net/fairway/ingress/engines"
 	"github.com/fairway-net/fairway/ingress/model"
+	"github.com/fairway-net/fairway/test/wait"
 )
 
 // host is an Ingress's host, and what nginx has for it.
@@ -326,16 +327,17 @@ func startNginx(t *testing.T, backend string) string {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { cancel(); _ = command.Wait() })
-	for deadline := time.Now().Add(time.Minute); ; time.Sleep(10 * time.Millisecond) { // between two looks; it ends as soon as it is so
+	for late := range wait.Tries(time.Minute) {
 		c, err := net.Dial("tcp", address)
 		if err == nil {
 			_ = c.Close()
-			return address
+			break
 		}
-		if time.Now().After(deadline) {
+		if late {
 			t.Fatalf("nginx doesn't answer: %v\n%s", err, said.String())
 		}
 	}
+	return address
 }
 
 // startFairway serves the Ingresses by an engine.

@@ -2,6 +2,7 @@
 package wait
 
 import (
+	"context"
 	"iter"
 	"testing"
 	"time"
@@ -34,6 +35,22 @@ func Tries(atMost time.Duration) iter.Seq[bool] {
 			pause = min(2*pause, lastPause)
 		}
 		yield(true)
+	}
+}
+
+// Every yields at once, and then each time a period is over, until ctx is done: a rate, as
+// of a client that asks all the time. Who takes longer than the period is called again at once.
+func Every(ctx context.Context, period time.Duration) iter.Seq[struct{}] {
+	return func(yield func(struct{}) bool) {
+		ticker := time.NewTicker(period)
+		defer ticker.Stop()
+		for ctx.Err() == nil && yield(struct{}{}) {
+			select {
+			case <-ctx.Done():
+				return
+			case <-ticker.C:
+			}
+		}
 	}
 }
 

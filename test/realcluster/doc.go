@@ -16,6 +16,7 @@
 //	workload.go  the pods and Services that are asked, and the clients
 //	endpoints.go whether what the API calls ready answers
 //	table.go     the table of questions that is compared with kube-proxy's
+//	answers.go   the same as a table to read
 //	guides.go    what the guides have an operator do
 //	underload.go what is done while clients ask, and what they lost
 //	client.go    a client that asks where it runs, told by HTTP

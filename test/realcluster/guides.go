@@ -2,6 +2,7 @@ package realcluster
 
 import (
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
@@ -66,6 +67,16 @@ func (c *Cluster) Move(n *Node, to string) error {
 	return c.await(n.Name+" is served by "+to, func() error { return n.servedBy(to) })
 }
 
+// served waits until Fairway serves all nodes.
+func (c *Cluster) served() error {
+	for _, n := range c.Nodes {
+		if err := c.await(n.Name+" is served by Fairway", func() error { return n.servedBy("fairway") }); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
 // servedBy says whether it is Fairway, or kube-proxy, that has all Services in the kernel.
 func (n *Node) servedBy(proxy string) error {
 	text, err := n.get("127.0.0.1:10249/metrics")
@@ -84,23 +95,14 @@ func (n *Node) ready() error {
 	return err
 }
 
-var modeLine = regexp.MustCompile(`(?m)^mode: .*$`)
+var (
+	modeLine    = regexp.MustCompile(`(?m)^mode: .*$`)
+	metricsLine = regexp.MustCompile(`(?m)^metricsBindAddress: .*$`)
+)
 
 // SetMode changes the mode in kube-proxy's ConfigMap, and waits until all agents have it.
 func (c *Cluster) SetMode(mode string) error {
-	configMap, err := c.Kubectl("", "-n", "kube-system", "get", "configmap", "kube-proxy", "-o", "jsonpath={.data.config\\.conf}")
-	if err != nil {
-		return err
-	}
-	file := filepath.Join(c.dir, "config.conf")
-	if err := os.WriteFile(file, []byte(modeLine.ReplaceAllString(configMap, "mode: "+mode)), 0o644); err != nil {
-		return err
-	}
-	made, err := c.Kubectl("", "-n", "kube-system", "create", "configmap", "kube-proxy", "--from-file=config.conf="+file, "--dry-run=client", "-o", "jsonpath={.data}")
-	if err != nil {
-		return err
-	}
-	if _, err := c.Kubectl("", "-n", "kube-system", "patch", "configmap", "kube-proxy", "--type=merge", "--patch", `{"data":`+made+`}`); err != nil {
+	if err := c.EditConfig(modeLine, "mode: "+mode); err != nil {
 		return err
 	}
 	for _, n := range c.Nodes {
@@ -109,6 +111,24 @@ func (c *Cluster) SetMode(mode string) error {
 		}
 	}
 	return nil
+}
+
+// EditConfig changes a line of the configuration in kube-proxy's ConfigMap, as
+// `kubectl edit` does.
+func (c *Cluster) EditConfig(line *regexp.Regexp, to string) error {
+	text, err := c.Kubectl("", "-n", "kube-system", "get", "configmap", "kube-proxy", "-o", "jsonpath={.data.config\\.conf}")
+	if err != nil {
+		return err
+	}
+	if !line.MatchString(text) {
+		return fmt.Errorf("the ConfigMap kube-proxy has no line %s", line)
+	}
+	patch, err := json.Marshal(map[string]any{"data": map[string]string{"config.conf": line.ReplaceAllString(text, to)}})
+	if err != nil {
+		return err
+	}
+	_, err = c.Kubectl("", "-n", "kube-system", "patch", "configmap", "kube-proxy", "--type=merge", "--patch", string(patch))
+	return err
 }
 
 func (n *Node) isIn(mode string) error {

@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"net/netip"
+	"os"
 	"os/exec"
 	"path/filepath"
 	"strings"
@@ -21,17 +22,18 @@ const (
 // TestHelm installs all that the chart has, uses it, upgrades it to another mode, rolls it
 // back and removes it, as docs/how-to/helm.md says.
 func TestHelm(t *testing.T) {
-	c := newCluster(t)
+	c := newCluster(t, Options{})
 	defer hold(t, c)
 	if err := c.Work(); err != nil {
 		t.Fatal(err)
 	}
 	h := &charted{t: t, c: c}
-	h.must(h.pack())
+	h.must(h.pack(filepath.Join(c.options.Deploy, "chart"), &h.archive))
 	h.must(h.gatewayAPI())
 	h.step("helm install", h.install)
 	h.must(h.routes())
 	h.served("after the installation")
+	h.monitored()
 	h.commands()
 	h.inPod()
 	h.step("helm upgrade to ebpf mode", func() error {
@@ -56,17 +58,20 @@ type charted struct {
 	archive string
 }
 
-// pack packs the chart, as `make release` does.
-func (h *charted) pack() error {
-	_, err := h.run("package", filepath.Join(h.c.options.Deploy, "chart"), "--destination", h.c.dir)
+// pack packs a chart, as `make release` does.
+func (h *charted) pack(chart string, archive *string) error {
+	dir, err := os.MkdirTemp(h.c.dir, "chart-")
 	if err != nil {
 		return err
 	}
-	found, err := filepath.Glob(filepath.Join(h.c.dir, "fairway-*.tgz"))
+	if _, err := h.run("package", chart, "--destination", dir); err != nil {
+		return err
+	}
+	found, err := filepath.Glob(filepath.Join(dir, "fairway-*.tgz"))
 	if err != nil || len(found) != 1 {
 		return fmt.Errorf("the packed chart: %v, %w", found, err)
 	}
-	h.archive = found[0]
+	*archive = found[0]
 	return nil
 }
 
@@ -116,11 +121,12 @@ func (h *charted) install() error {
 	err := h.helm("install", "--set", "image.repository="+FairwayImage+",image.tag="+FairwayTag,
 		"--set", "agent.existingConfigMap=kube-proxy,announce.enabled=true,addresses.enabled=true,gateway.enabled=true",
 		"--set", "agent.extraArgs={--ignore-exclude-lb}",
+		"--set", "monitoring.enabled=true,monitoring.serviceMonitor=false,monitoring.rules=false",
 		"--set", "addresses.ranges={"+pool4+","+pool6+"}")
 	if err != nil {
 		return err
 	}
-	if _, err := c.Kubectl("", "apply", "--server-side", "--field-manager", "fairway", "-f", filepath.Join(c.deploy, "kubeadm/kube-proxy.yaml")); err != nil {
+	if err := h.stopKubeProxy(); err != nil {
 		return err
 	}
 	for _, what := range []string{"daemonset/fairway", "deployment/fairway-addresses", "daemonset/fairway-engine", "deployment/fairway-gateway-controller"} {
@@ -129,6 +135,12 @@ func (h *charted) install() error {
 		}
 	}
 	return nil
+}
+
+// stopKubeProxy has kube-proxy leave the nodes.
+func (h *charted) stopKubeProxy() error {
+	_, err := h.c.Kubectl("", "apply", "--server-side", "--field-manager", "fairway", "-f", filepath.Join(h.c.deploy, "kubeadm/kube-proxy.yaml"))
+	return err
 }
 
 // routes makes a Gateway with a route, and an Ingress.

@@ -15,6 +15,8 @@ const (
 	// FairwayImage and tag are what the chart's values say.
 	FairwayImage = "fairway.test/fairway"
 	FairwayTag   = "test"
+	LastTag      = "last" // the last release's
+	agnhostImage = "registry.k8s.io/e2e-test-images/agnhost:2.63.0"
 	fairwayAgent = FairwayImage + ":" + FairwayTag
 )
 
@@ -51,8 +53,20 @@ func (c *Cluster) imageList() ([]image, error) {
 	fairway := program("usr/local/bin/fairway", o.Fairway, fairwayAgent)
 	fairway.Folder = debian
 	list := []image{fairway}
+	if o.Last != "" {
+		last := program("usr/local/bin/fairway", o.Last, FairwayImage+":"+LastTag)
+		last.Folder = debian
+		list = append(list, last)
+	}
 	if o.CNI.isFlannel() {
 		list = append(list, c.flannelImage(debian))
+	}
+	if o.Agnhost != "" {
+		agnhost, err := o.agnhost(debian)
+		if err != nil {
+			return nil, err
+		}
+		list = append(list, agnhost)
 	}
 	for _, name := range strings.Fields(string(out)) {
 		base, _, _ := strings.Cut(filepath.Base(name), ":")
@@ -78,4 +92,26 @@ func (c *Cluster) imageList() ([]image, error) {
 		list = append(list, i)
 	}
 	return list, nil
+}
+
+// agnhost is the image of Kubernetes' own tests, with the programs that its Dockerfile
+// names and those that tests' scripts run.
+func (o *Options) agnhost(debian string) (image, error) {
+	i := image{Names: []string{agnhostImage}, Folder: debian, Entrypoint: []string{"/agnhost"},
+		Programs: map[string]string{"agnhost": o.Agnhost, "coredns": o.CoreDNS}}
+	for at, name := range map[string]string{"sh": "dash", "nc": "nc.openbsd"} {
+		file, err := exec.LookPath(name)
+		if err != nil {
+			return i, fmt.Errorf("image of agnhost: %w", err)
+		}
+		i.Programs["usr/bin/"+at] = file
+	}
+	for name := range strings.FieldsSeq("bash cat curl date dig getent grep hostname ip ls mkdir rm seq sleep ss sysctl tail test wc") {
+		file, err := exec.LookPath(name)
+		if err != nil {
+			return i, fmt.Errorf("image of agnhost: %w", err)
+		}
+		i.Programs["usr/bin/"+name] = file
+	}
+	return i, nil
 }

@@ -20,7 +20,7 @@ func TestMain(m *testing.M) {
 }
 
 // newCluster makes a cluster of what `make check NAME=real-cluster` has built.
-func newCluster(t *testing.T) *Cluster {
+func newCluster(t *testing.T, o Options) *Cluster {
 	t.Helper()
 	kubernetes, built := os.Getenv("FAIRWAY_KUBERNETES"), os.Getenv("FAIRWAY_REALCLUSTER")
 	if kubernetes == "" || built == "" {
@@ -37,10 +37,9 @@ func newCluster(t *testing.T) *Cluster {
 	if !slices.Contains(CNIs, cni) {
 		t.Fatalf("FAIRWAY_REALCLUSTER_CNI is %q: want one of %v", cni, CNIs)
 	}
-	c, err := New("realcluster", Options{
-		Version: filepath.Base(kubernetes), Programs: kubernetes, Nodes: nodes, ProxyMode: "iptables", Deploy: "../../deploy", CNI: cni,
-		Fairway: filepath.Join(built, "fairway"), Probe: filepath.Join(built, "probe"), CoreDNS: filepath.Join(built, "coredns"),
-	})
+	o.Version, o.Programs, o.Nodes, o.ProxyMode, o.Deploy, o.CNI = filepath.Base(kubernetes), kubernetes, nodes, "iptables", "../../deploy", cni
+	o.Fairway, o.Probe, o.CoreDNS = filepath.Join(built, "fairway"), filepath.Join(built, "probe"), filepath.Join(built, "coredns")
+	c, err := New("realcluster", o)
 	if c != nil {
 		t.Cleanup(func() {
 			if err := c.Remove(); err != nil {
@@ -58,9 +57,29 @@ func newCluster(t *testing.T) *Cluster {
 // and as it ships, with everything that happens to a cluster in between. After each step
 // clients get the answers that kube-proxy gave.
 func TestRealCluster(t *testing.T) {
-	c := newCluster(t)
-	defer hold(t, c)
-	if err := c.Work(); err != nil {
+	w := startWalk(t, Options{})
+	defer hold(t, w.c)
+	w.there()
+	for mode := range strings.FieldsSeq(cmp.Or(os.Getenv("FAIRWAY_REALCLUSTER_MODES"), "iptables nftables ebpf")) {
+		w.throughMode(mode)
+		w.seen = append(w.seen, Seen{mode, w.got})
+	}
+	if file := os.Getenv("FAIRWAY_REALCLUSTER_ANSWERS"); file != "" {
+		if err := os.WriteFile(file, []byte(answersHead+Table(w.questions, w.seen)), 0o644); err != nil {
+			t.Fatal(err)
+		}
+	}
+	w.reboot()
+	w.back()
+	w.atOnce()
+	w.back()
+}
+
+// startWalk makes a cluster, and asks all questions while kube-proxy serves it.
+func startWalk(t *testing.T, o Options) *walk {
+	t.Helper()
+	c := newCluster(t, o)
+	if err := errors.Join(c.Work(), c.balance()); err != nil {
 		t.Fatal(err)
 	}
 	questions, err := c.Questions()
@@ -71,18 +90,7 @@ func TestRealCluster(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	for _, q := range questions {
-		t.Logf("%s: %s", q, want[q.String()])
-	}
-	w := &walk{t: t, c: c, questions: questions, want: want}
-	w.there()
-	for mode := range strings.FieldsSeq(cmp.Or(os.Getenv("FAIRWAY_REALCLUSTER_MODES"), "iptables nftables ebpf")) {
-		w.throughMode(mode)
-	}
-	w.reboot()
-	w.back()
-	w.atOnce()
-	w.back()
+	return &walk{t: t, c: c, questions: questions, want: want, seen: []Seen{{"kube-proxy", want}}}
 }
 
 // walk is the way of a cluster through what happens to it.
@@ -92,7 +100,18 @@ type walk struct {
 	questions []Question
 	want      Answers
 	mode      string // Fairway's
+	got       Answers
+	seen      []Seen
 }
+
+// answersHead begins the page of the table.
+const answersHead = `# What clients and servers see
+
+` + "`FAIRWAY_REALCLUSTER_ANSWERS=FILE make check NAME=real-cluster`" + ` writes this page: what was asked in a cluster of kubeadm's, with kube-proxy
+1.36.3 in iptables mode and then with Fairway in each mode, over IPv4 and IPv6. An answer is who answered, and whose address it saw. client-node1 and client-node2 are pods,
+client-host is a pod on node2's network, node is a process of node1, outside isn't in the cluster. [real-cluster.md](real-cluster.md) says more.
+
+`
 
 // losses say what a step may cost.
 type losses int
@@ -119,6 +138,7 @@ func (w *walk) step(what string, may losses, do func() error) {
 	if err != nil {
 		w.t.Fatalf("%s: %v", what, err)
 	}
+	w.got = got
 	for _, q := range w.questions {
 		if answer := got[q.String()]; !w.accepted(q, answer) {
 			w.t.Errorf("%s: %s: %q, by kube-proxy %q", what, q, answer, w.want[q.String()])
@@ -155,15 +175,7 @@ func (w *walk) there() {
 func (w *walk) atOnce() {
 	c := w.c
 	w.step("from kube-proxy to Fairway: all nodes at once", loseNothing, func() error {
-		if err := errors.Join(c.Apply("kubeadm"), c.RolledOut("kube-system", "daemonset/fairway")); err != nil {
-			return err
-		}
-		for _, n := range c.Nodes {
-			if err := c.await(n.Name+" is served by Fairway", func() error { return n.servedBy("fairway") }); err != nil {
-				return err
-			}
-		}
-		return nil
+		return errors.Join(c.Apply("kubeadm"), c.RolledOut("kube-system", "daemonset/fairway"), c.served())
 	})
 }
 

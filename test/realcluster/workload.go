@@ -184,6 +184,14 @@ func (c *Cluster) balanced() []netip.Addr {
 	return []netip.Addr{netip.MustParseAddr("172.31.0.1"), netip.MustParseAddr("fd00:172:31::1")}
 }
 
+// balance gives a Service these addresses, as a cloud's load balancer does.
+func (c *Cluster) balance() error {
+	at := c.balanced()
+	status := fmt.Sprintf(`{"status": {"loadBalancer": {"ingress": [{"ip": "%s"}, {"ip": "%s"}]}}}`, at[0], at[1])
+	_, err := c.Kubectl("", "-n", namespace, "patch", "service", "local", "--subresource=status", "--type=merge", "--patch", status)
+	return err
+}
+
 // podAddresses are IPv4, then IPv6.
 func (c *Cluster) podAddresses(pod string) ([]netip.Addr, error) {
 	return c.addresses("pod/"+pod, "{.status.podIPs[*].ip}")

@@ -3,4 +3,8 @@
 // Package conformance pins Kubernetes' own conformance tests.
 package conformance
 
-import _ "k8s.io/kubernetes/test/e2e"
+import (
+	_ "github.com/onsi/ginkgo/v2/ginkgo"
+	_ "k8s.io/kubernetes/test/e2e"
+	_ "k8s.io/kubernetes/test/images/agnhost"
+)

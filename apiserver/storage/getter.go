@@ -143,7 +143,8 @@ func (o codecOptions) GetRESTOptions(resource schema.GroupResource, _ runtime.Ob
 	}), nil
 }
 
-// decorate opens a resource's store: etcd below, a watch cache above.
+// decorate opens a resource's store: etcd below, a watch cache above it, and what reads pages
+// ahead on top.
 func (o *RESTOptions) decorate(
 	config *storagebackend.ConfigForResource, prefix string,
 	keyFunc func(runtime.Object) (string, error), newFunc, newListFunc func() runtime.Object,
@@ -192,7 +193,9 @@ func (o *RESTOptions) decorate(
 		return nil, nil, fmt.Errorf("open watch cache of %s: %w", config.GroupResource, err)
 	}
 	delegator := cacher.NewCacheDelegator(cached, store)
-	return delegator, sync.OnceFunc(func() {
+	pages := &pager{Interface: delegator, keyFunc: keyFunc}
+	return pages, sync.OnceFunc(func() {
+		pages.stop()
 		delegator.Stop()
 		cached.Stop()
 		store.Close()

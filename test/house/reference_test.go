@@ -101,3 +101,24 @@ func TestCommitSubjects(t *testing.T) {
 		}
 	}
 }
+
+// flagPort is a row of docs/reference/commands.md with a port in the flag's default.
+var flagPort = regexp.MustCompile("(?m)^\\| `(--[a-z-]*(?:port|address|listen)[a-z-]*)` \\| `(?:\\S*:)?(\\d+)(?:-\\d+)?`")
+
+// TestPortsAreDocumented: docs/reference/ports.md has each port that a flag has by default, in a row with the flag.
+func TestPortsAreDocumented(t *testing.T) {
+	flags := flagPort.FindAllStringSubmatch(read(t, "docs/reference/commands.md"), -1)
+	if len(flags) < 8 {
+		t.Errorf("only %d flags with ports were found", len(flags))
+	}
+	page := read(t, "docs/reference/ports.md")
+	for _, m := range flags {
+		if m[2] == "0" {
+			continue // none
+		}
+		row := regexp.MustCompile(`(?m)^\|[^\n]*\b` + m[2] + "\\b[^\n]*`" + m[1] + "`")
+		if !row.MatchString(page) {
+			t.Errorf("docs/reference/ports.md has no row with port %s and %s", m[2], m[1])
+		}
+	}
+}

@@ -83,7 +83,7 @@ bin/last/%: # the program and the chart of an older commit
 	mkdir -p $@/source
 	git archive $* | tar -x -C $@/source
 	CGO_ENABLED=0 $(GO) build -C $@/source -o $(CURDIR)/$@/fairway .
-	mv $@/source/deploy/chart $@/chart
+	cp -rL $@/source/deploy/chart $@/chart # links lead out of it
 	rm -rf $@/source
 
 check/real-cluster: bin/real-cluster/$(KUBERNETES) bin/last/$(LAST) ## clusters made by kubeadm, with containerd and CNI plugins: kube-proxy to Fairway and back, every mode, the chart, an upgrade from the last release, under load: half an hour to build it, and most of an hour

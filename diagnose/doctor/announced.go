@@ -60,6 +60,10 @@ func checkAnnounced(_ context.Context, e *Evidence) []Finding {
 		return nil
 	}
 	off := !slices.ContainsFunc(e.Announced, func(one Announced) bool { return !one.Off })
+	asked := map[string]bool{} // whose own word counts; of other nodes, another's does
+	for _, one := range e.Announced {
+		asked[one.Node] = true
+	}
 	var list []Finding
 	for _, a := range e.announcedAddresses() {
 		var why []string
@@ -68,7 +72,7 @@ func checkAnnounced(_ context.Context, e *Evidence) []Finding {
 			if one.Address.IsValid() && one.Address != a {
 				continue
 			}
-			announced = announced || one.By != ""
+			announced = announced || one.By != "" || one.Owner != "" && !asked[one.Owner]
 			if text := one.Node + ": " + one.WhyNot; one.WhyNot != "" && !slices.Contains(why, text) {
 				why = append(why, text)
 			}

@@ -23,10 +23,13 @@ func TestNobodyAnnounces(t *testing.T) {
 		said []Announced
 		want string // of the finding; "" is none
 	}{
-		"one announces":           {[]Announced{{Node: "n1"}, {Node: "n1", Address: a, By: "n1"}, {Node: "n2", Off: true}}, ""},
-		"no advertisement":        {[]Announced{{Node: "n1"}, {Node: "n1", Address: a, WhyNot: "no advertisement selects it"}}, "n1: no advertisement selects it"},
-		"MetalLB's speaker does":  {[]Announced{{Node: "n1", Rival: true, WhyNot: "a MetalLB speaker runs"}, {Node: "n2", Off: true}}, ""},
-		"no agent announces":      {[]Announced{{Node: "n1", Off: true, WhyNot: "without --announce"}, {Node: "n2", Off: true}}, "unless another program does"},
+		"one announces":              {[]Announced{{Node: "n1"}, {Node: "n1", Address: a, By: "n1"}, {Node: "n2", Off: true}}, ""},
+		"no advertisement":           {[]Announced{{Node: "n1"}, {Node: "n1", Address: a, WhyNot: "no advertisement selects it"}}, "n1: no advertisement selects it"},
+		"MetalLB's speaker does":     {[]Announced{{Node: "n1", Rival: true, WhyNot: "a MetalLB speaker runs"}, {Node: "n2", Off: true}}, ""},
+		"no agent announces":         {[]Announced{{Node: "n1", Off: true, WhyNot: "without --announce"}, {Node: "n2", Off: true}}, "unless another program does"},
+		"one that couldn't be asked": {[]Announced{{Node: "n1"}, {Node: "n1", Address: a, Owner: "n3", WhyNot: "node n3 announces it"}}, ""},
+		"the owner says it doesn't": {[]Announced{{Node: "n1"}, {Node: "n1", Address: a, Owner: "n3", WhyNot: "node n3 announces it"},
+			{Node: "n3"}, {Node: "n3", Address: a, Owner: "n3", WhyNot: "asking first"}}, "n3: asking first"},
 		"one agent announces not": {[]Announced{{Node: "n1", Off: true}, {Node: "n2"}, {Node: "n2", Address: a, WhyNot: "no carrier"}}, "n2: no carrier"},
 	} {
 		t.Run(name, func(t *testing.T) {

@@ -46,7 +46,8 @@ type Node struct {
 type Announced struct {
 	Address netip.Addr
 	Node    string // that says it
-	By      string // who answers or tells routers; "" if nobody does, as far as the node knows
+	By      string // the node, if it answers or tells routers
+	Owner   string // the node of its link that is to answer
 	WhyNot  string // why it isn't the node itself
 	Off     bool   // its agent announces nothing: another program may
 	Rival   bool   // MetalLB's speaker announces there, which isn't asked

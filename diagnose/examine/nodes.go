@@ -141,7 +141,7 @@ func announcedBy(ctx context.Context, agent agentlink.Found) ([]doctor.Announced
 	// What holds for every address comes without one.
 	list := []doctor.Announced{{Node: agent.Name(), WhyNot: report.Unfit, Off: report.Off, Rival: report.Rival}}
 	for _, a := range report.Addresses {
-		one := doctor.Announced{Address: a.Address, Node: agent.Name(), WhyNot: a.WhyNot}
+		one := doctor.Announced{Address: a.Address, Node: agent.Name(), Owner: a.Owner, WhyNot: a.WhyNot}
 		if !a.Since.IsZero() || len(a.Peers) > 0 {
 			one.By = agent.Name()
 		}

@@ -238,6 +238,9 @@ func (h *charted) inPod() {
 		if err != nil {
 			h.t.Errorf("in the agent's pod: fairway %s: %v", args, err)
 		}
+		if strings.Contains(out, "no node announces") {
+			h.t.Errorf("in the agent's pod, fairway %s says that an address isn't announced", args)
+		}
 	}
 }
 

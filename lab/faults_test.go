@@ -18,6 +18,7 @@ import (
 	"github.com/fairway-net/fairway/lab"
 	"github.com/fairway-net/fairway/lab/fault"
 	"github.com/fairway-net/fairway/lab/topology"
+	"github.com/fairway-net/fairway/test/wait"
 )
 
 // victim is a pod of node2, asked from the outside client in both families.
@@ -112,11 +113,14 @@ func (v *victim) answered(t *testing.T, at string, many int) int {
 		t.Fatal(err)
 	}
 	defer conn.Close()
-	for range many {
+	sent := 0
+	for range wait.Every(t.Context(), time.Millisecond) { // so that no buffer overflows
 		if _, err := io.WriteString(conn, "who?\n"); err != nil {
 			t.Fatal(err)
 		}
-		time.Sleep(time.Millisecond) // no buffer overflows
+		if sent++; sent == many {
+			break
+		}
 	}
 	n, lines := 0, bufio.NewReader(conn)
 	for {

@@ -187,7 +187,10 @@ func (l lastEndpoint) keepAsking() (stop func() map[string]int) {
 				if fate == "unreachable" {
 					pause = 2 * time.Second // routers say it once a second
 				}
-				time.Sleep(pause) // a rate, not a wait
+				select {
+				case <-ctx.Done():
+				case <-time.After(pause):
+				}
 			}
 		})
 	}

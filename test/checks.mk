@@ -124,6 +124,10 @@ check/ipvs: ## in the virtual machine: every mode changed for ipvs and back, ipv
 	./hack/install-deps.sh test
 	$(call TAGGED,ipvs) -timeout 60m -run '^(TestSwitch|TestUpgrade|TestPlanes)$$/^(tour-ipvs|ipvs)$$' ./test/conformance/planes
 
+check/vm: ## the virtual machine in which other tests run: one that freezes, one that doesn't start: minutes
+	./hack/install-deps.sh test
+	$(call TAGGED,vm) -timeout 20m -run '^(TestFallsBack|TestFrozen|TestOnceMore)$$' ./test/vm
+
 # It fills the table, which is the whole kernel's and may have room for very many.
 check/smallconntrack: ## connections are handed over to a conntrack table that is full
 	$(call TAGGED,smallconntrack) -timeout 10m -run '^TestHandoverToFullTable$$' ./dataplane/ebpf/packet

@@ -13,6 +13,7 @@ import (
 	"time"
 
 	"github.com/fairway-net/fairway/apiserver/pki"
+	"github.com/fairway-net/fairway/test/wait"
 )
 
 // peer is a member at a loopback address of its own.
@@ -86,8 +87,10 @@ func TestRemoved(t *testing.T) {
 	removedMeanwhile := make(chan error, 1)
 	go func() {
 		removedMeanwhile <- two.unlessRemoved(func() error {
-			for !two.removed() && ctx.Err() == nil {
-				time.Sleep(time.Millisecond) // until it is removed, within what is called
+			for range wait.Every(ctx, time.Millisecond) { // within what is called
+				if two.removed() {
+					break
+				}
 			}
 			if two.etcd.IsMemberExist(two.etcd.MemberID()) {
 				return errRemoved // the other one said so first: TestEndedByItself

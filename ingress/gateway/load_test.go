@@ -67,8 +67,12 @@ func (l *load) run(ctx context.Context, perSecond, clients int) {
 			all.Go(func() {
 				c := make()
 				defer c.end()
-				for next := time.Now().Add(first); ctx.Err() == nil; next = next.Add(interval) {
-					time.Sleep(time.Until(next)) // a rate, not a wait
+				for next := time.Now().Add(first); ; next = next.Add(interval) {
+					select {
+					case <-ctx.Done():
+						return
+					case <-time.After(time.Until(next)):
+					}
 					asked.Add(1)
 					if err := c.ask(context.WithoutCancel(ctx)); err != nil {
 						l.fail(kind, err)

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io"
 	"os/exec"
 	"path/filepath"
 	"time"
@@ -24,6 +25,7 @@ type api struct {
 	// kubeconfig is for processes on the underlay and its nodes.
 	kubeconfig string
 	world      world
+	progress   io.Writer    // where it is said how far filling is; nil for nowhere
 	away       func() error // leaves a server that is somebody else's as it was
 }
 

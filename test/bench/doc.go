@@ -36,6 +36,7 @@ type Options struct {
 	KubeProxy string
 	Dir       string // where the API server keeps its data; "" is a temporary directory
 	Stdout    io.Writer
+	Progress  io.Writer // where it is said how far a long part is; nil for nowhere
 	Version   string
 	Log       *slog.Logger
 }
@@ -92,6 +93,9 @@ func (r *run) open(ctx context.Context) (err error) {
 		r.api, err = useAPI(ctx, r.site, r.options.Kubeconfig, r.options.Dir)
 	} else {
 		r.api, err = startAPI(ctx, r.site, r.options.Fairway, filepath.Join(r.options.Dir, "server"))
+	}
+	if err == nil {
+		r.api.progress = r.options.Progress
 	}
 	return err
 }

@@ -47,6 +47,7 @@ func Gateways(ctx context.Context, o GatewayOptions) (err error) {
 	if r.api, err = startAPI(ctx, r.site, o.Fairway, filepath.Join(o.Dir, "server")); err != nil {
 		return err
 	}
+	r.api.progress = o.Progress
 	g := &gateways{run: r, wanted: o}
 	if err := g.prepare(ctx); err != nil {
 		return err

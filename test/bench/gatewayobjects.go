@@ -137,7 +137,10 @@ func (g *gateways) addService(ctx context.Context, name string) (*service, error
 func (g *gateways) addRoutes(ctx context.Context, n int) error {
 	first := g.routes
 	added := make([]*service, n)
+	progress := newProgress(g.api.progress, "routes", n)
+	defer progress.end()
 	err := each(n, writers, func(i int) (err error) {
+		defer progress.step()
 		name := fmt.Sprintf("r%d", first+i)
 		if added[i], err = g.addService(ctx, name); err != nil {
 			return err

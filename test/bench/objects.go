@@ -156,7 +156,10 @@ func (r *run) fill(ctx context.Context, s stage) error {
 		w.probes = append(w.probes, p)
 	}
 	list = append(list, w.probes...)
+	progress := newProgress(r.options.Progress, "EndpointSlices", len(list))
+	defer progress.end()
 	return each(len(list), writers, func(i int) error {
+		defer progress.step()
 		svc, want := list[i], s.size.endpoints
 		if i >= len(w.services) {
 			want = 1
@@ -178,7 +181,10 @@ func (a *api) addServices(ctx context.Context, n int) error {
 	first := a.world.named
 	a.world.named += n
 	added := make([]*service, n)
+	progress := newProgress(a.progress, "Services", n)
+	defer progress.end()
 	err := each(n, writers, func(i int) (err error) {
+		defer progress.step()
 		added[i], err = a.createService(ctx, fmt.Sprintf("s%d", first+i), corev1.ProtocolTCP, helloPort)
 		return err
 	})

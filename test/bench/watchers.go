@@ -35,6 +35,7 @@ func Watchers(ctx context.Context, o WatchersOptions) (err error) {
 	if r.api, err = startAPI(ctx, r.site, o.Fairway, filepath.Join(o.Dir, "server")); err != nil {
 		return err
 	}
+	r.api.progress = o.Progress
 	s := stage{size: size{o.Services, o.Endpoints}}
 	if err := r.fill(ctx, s); err != nil {
 		return err

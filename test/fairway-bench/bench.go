@@ -1,6 +1,8 @@
 package main
 
 import (
+	"os"
+
 	"github.com/spf13/cobra"
 
 	"github.com/fairway-net/fairway/internal/kernel"
@@ -20,7 +22,7 @@ func runCommand(common *common) *cobra.Command {
 			if o.Fairway, err = common.program(); err != nil {
 				return err
 			}
-			o.Stdout = cmd.OutOrStdout()
+			o.Stdout, o.Progress = cmd.OutOrStdout(), os.Stderr
 			o.Log = common.log()
 			return bench.Run(cmd.Context(), o)
 		},
@@ -74,7 +76,7 @@ func gatewayCommand(common *common) *cobra.Command {
 			if o.Fairway, err = common.program(); err != nil {
 				return err
 			}
-			o.Stdout = cmd.OutOrStdout()
+			o.Stdout, o.Progress = cmd.OutOrStdout(), os.Stderr
 			o.Log = common.log()
 			return bench.Gateways(cmd.Context(), o)
 		},
@@ -100,7 +102,7 @@ func watchersCommand(common *common) *cobra.Command {
 			if o.Fairway, err = common.program(); err != nil {
 				return err
 			}
-			o.Stdout = cmd.OutOrStdout()
+			o.Stdout, o.Progress = cmd.OutOrStdout(), os.Stderr
 			o.Log = common.log()
 			return bench.Watchers(cmd.Context(), o)
 		},

@@ -34,6 +34,7 @@ func commands() []*cobra.Command {
 		diagnosis.Render(),
 		diagnosis.Explain(),
 		diagnosis.Doctor(),
+		diagnosis.Diff(),
 		node.AgentConnect(),
 		diagnosis.Dump(),
 		diagnosis.Bundle(),

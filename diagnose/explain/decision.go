@@ -91,7 +91,7 @@ func Decide(c *compile.Compiler, t *model.Table, plane Plane, q Asked) Decision 
 	if pool == nil { // the source isn't allowed; the endpoints are of interest all the same
 		pool = t.Pool(v.Frontend.Routes[v.Origin].Pool)
 	}
-	d.Pool, d.Choice = pool.ID.String(), choiceOf(pool)
+	d.Pool, d.Choice = pool.ID.String(), ChoiceOf(pool)
 	d.Candidates = candidates(c, pool)
 	if v.Action == model.Forward {
 		d.see(t, plane, q, v)
@@ -124,8 +124,8 @@ var actionNames = map[model.Action]string{
 	model.Forward: "forwarded", model.Refuse: "refused", model.Discard: "dropped", model.Pass: "not a Service",
 }
 
-// choiceOf says how a pool chooses one of several.
-func choiceOf(p *model.Pool) string {
+// ChoiceOf says how a pool chooses one of several.
+func ChoiceOf(p *model.Pool) string {
 	how := "at random"
 	if p.Scheduler != model.DefaultScheduler && p.Scheduler != model.Random {
 		how = "by scheduler " + string(p.Scheduler)

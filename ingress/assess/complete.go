@@ -24,8 +24,9 @@ import (
 // completion adds what manifests leave out.
 type completion struct {
 	*ingress.Objects
-	added []string
-	pair  map[string][]byte
+	onlyCertificates bool
+	added            []string
+	pair             map[string][]byte
 }
 
 // Complete adds to manifests what they refer to and don't hold: classes, which are
@@ -33,7 +34,19 @@ type completion struct {
 // returns what was added.
 func Complete(o *ingress.Objects) ([]string, error) {
 	c := &completion{Objects: o}
-	withoutServices := len(o.Services) == 0
+	err := c.complete()
+	return c.added, err
+}
+
+// Certificates adds the Secrets and ConfigMaps alone that objects refer to, for who reads none.
+func Certificates(o *ingress.Objects) error {
+	return (&completion{Objects: o, onlyCertificates: true}).complete()
+}
+
+// complete adds what there is to add.
+func (c *completion) complete() error {
+	o := c.Objects
+	withoutServices := len(o.Services) == 0 && !c.onlyCertificates
 	for _, g := range o.Gateways {
 		c.gatewayClass(string(g.Spec.GatewayClassName))
 		for _, l := range g.Spec.Listeners {
@@ -46,7 +59,7 @@ func Complete(o *ingress.Objects) ([]string, error) {
 					namespace = string(*ref.Namespace)
 				}
 				if err := c.secret(types.NamespacedName{Namespace: namespace, Name: string(ref.Name)}); err != nil {
-					return nil, err
+					return err
 				}
 			}
 		}
@@ -58,11 +71,11 @@ func Complete(o *ingress.Objects) ([]string, error) {
 				continue
 			}
 			if err := c.secret(types.NamespacedName{Namespace: i.Namespace, Name: t.SecretName}); err != nil {
-				return nil, err
+				return err
 			}
 		}
 		if err := c.annotations(i); err != nil {
-			return nil, err
+			return err
 		}
 		if withoutServices {
 			c.services(i)
@@ -79,7 +92,7 @@ func Complete(o *ingress.Objects) ([]string, error) {
 			}
 		}
 	}
-	return c.added, nil
+	return nil
 }
 
 // classOf is the class of an Ingress; "" if it names none.
@@ -124,7 +137,7 @@ func (c *completion) annotations(i *networkingv1.Ingress) error {
 func (c *completion) add(kind, name string) { c.added = append(c.added, kind+" "+name) }
 
 func (c *completion) gatewayClass(name string) {
-	if slices.ContainsFunc(c.Classes, func(o *gatewayv1.GatewayClass) bool { return o.Name == name }) {
+	if c.onlyCertificates || slices.ContainsFunc(c.Classes, func(o *gatewayv1.GatewayClass) bool { return o.Name == name }) {
 		return
 	}
 	c.Classes = append(c.Classes, &gatewayv1.GatewayClass{ObjectMeta: metav1.ObjectMeta{Name: name}, Spec: gatewayv1.GatewayClassSpec{ControllerName: ingress.Controller}})
@@ -132,7 +145,7 @@ func (c *completion) gatewayClass(name string) {
 }
 
 func (c *completion) ingressClass(name string) {
-	if name == "" || slices.ContainsFunc(c.IngressClasses, func(o *networkingv1.IngressClass) bool { return o.Name == name }) {
+	if c.onlyCertificates || name == "" || slices.ContainsFunc(c.IngressClasses, func(o *networkingv1.IngressClass) bool { return o.Name == name }) {
 		return
 	}
 	c.IngressClasses = append(c.IngressClasses, &networkingv1.IngressClass{ObjectMeta: metav1.ObjectMeta{Name: name}, Spec: networkingv1.IngressClassSpec{Controller: ingress.IngressController}})

@@ -80,7 +80,7 @@ type Controller struct {
 	out      *ingress.Output // of the last time; nil if all has to be compiled
 	compiles int             // so far, for tests
 	live     []engine        // as this sync sees them
-	took     time.Duration   // compiling, the last time
+	took     time.Duration   // compiling, or listing what there is, the last time
 	ended    time.Time       // the last sync
 
 	seen   map[string]sighting // by name of the Lease
@@ -160,8 +160,8 @@ func (c *Controller) pause(now time.Time) time.Duration {
 func (c *Controller) sync(ctx context.Context) error {
 	changes := c.watch.Take()
 	c.live = c.liveEngines()
+	began := time.Now()
 	if c.out == nil || c.leadsSomewhere(&changes) {
-		began := time.Now()
 		c.out = c.compile(ctx)
 		c.took = time.Since(began)
 		c.want(c.out)
@@ -170,6 +170,7 @@ func (c *Controller) sync(ctx context.Context) error {
 		return nil
 	} else {
 		c.objects = c.watch.Objects()
+		c.took = time.Since(began)
 	}
 	c.ports = c.takenPorts()
 	err := errors.Join(c.writeServices(ctx, c.out), c.writeStatuses(ctx, c.out), c.holdClasses(ctx))

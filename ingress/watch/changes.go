@@ -163,11 +163,16 @@ func (w *Watch) Wake() {
 // Changed has a value once something has happened since it was last read.
 func (w *Watch) Changed() <-chan struct{} { return w.changed }
 
-// Take says what has happened since it was last called.
+// Take says what has happened since it was last called. Changed has no value then, until
+// more happens.
 func (w *Watch) Take() Changes {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	c := w.changes
 	w.changes = newChanges()
+	select {
+	case <-w.changed: // of what is taken now
+	default:
+	}
 	return c
 }

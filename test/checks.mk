@@ -172,6 +172,10 @@ check/apiaway: build ## a Gateway at 500 requests a second while the API is away
 	./hack/install-deps.sh test
 	FAIRWAY_TEST_ENGINE=$(ENGINE) $(call TAGGED,apiaway) -timeout 30m -run '^TestAPIAway$$' ./lab
 
+check/differential: bin/kubernetes/$(KUBERNETES) ## the same objects, valid and almost valid, at kube-apiserver and at ours: what is taken, the defaults, the fields that a refusal names; two minutes. It prints the differences that are neither mended nor wanted; SEED=7 OBJECTS=3000 for one run again
+	@mkdir -p bin && $(GO) test -tags differential -c -o bin/differential.test ./test/differential
+	cd test/differential && FAIRWAY_KUBERNETES=$(CURDIR)/bin/kubernetes/$(KUBERNETES) unshare --net sh -c 'ip link set lo up && ../../bin/differential.test -test.v -seed $(or $(SEED),0) -objects $(or $(OBJECTS),10000)'
+
 # --- others' suites -----------------------------------------------------------
 
 check/gateway-conformance: build ## Gateway API's own conformance suite, in a lab: a minute and a half, once it is built; ENGINE=haproxy for that engine

@@ -9,8 +9,10 @@ import (
 	"encoding/json"
 	"fmt"
 	"log/slog"
+	"maps"
 	"math/rand/v2"
 	"net/netip"
+	"os"
 	"path/filepath"
 	"strings"
 	"sync"
@@ -208,7 +210,8 @@ type load struct {
 
 	mu      sync.Mutex
 	written map[string]bool
-	seen    map[string]int // requests that were answered, by machine
+	seen    map[string]int                   // requests that were answered, by machine
+	admins  map[string]*kubernetes.Clientset // by their kubeconfig's text
 	lost    []string
 }
 
@@ -218,9 +221,20 @@ func (l *load) lose(format string, args ...any) {
 	l.lost = append(l.lost, fmt.Sprintf(format, args...))
 }
 
-// write makes ConfigMaps, at another server if one is away.
+// The load: writes a second by all writers, at most, and machines that each read ten times
+// a second.
+const (
+	machines = 20
+	writers  = 8
+	writes   = 200
+)
+
+// write makes ConfigMaps and Secrets, at another server if one is away.
 func (l *load) write(who int) {
+	tick := time.NewTicker(writers * time.Second / writes)
+	defer tick.Stop()
 	for n := 0; l.ctx.Err() == nil; n++ {
+		<-tick.C
 		name := fmt.Sprintf("w%d-%d", who, n)
 		at := who
 		for late := range wait.Tries(time.Minute) {
@@ -241,17 +255,37 @@ func (l *load) write(who int) {
 }
 
 func (l *load) writeOnce(at int, name string) error {
-	config, err := clientcmd.BuildConfigFromFlags("", apiserver.AdminKubeconfig(l.c.configs[at].DataDir))
+	client, err := l.admin(at)
 	if err != nil {
 		return err
 	}
-	client, err := kubernetes.NewForConfig(config)
-	if err != nil {
-		return err
+	ctx, meta := context.WithoutCancel(l.ctx), metav1.ObjectMeta{Name: name}
+	if strings.HasSuffix(name, "0") {
+		_, err = client.CoreV1().Secrets("default").Create(ctx, &corev1.Secret{ObjectMeta: meta, StringData: map[string]string{"name": name}}, metav1.CreateOptions{})
+	} else {
+		_, err = client.CoreV1().ConfigMaps("default").Create(ctx, &corev1.ConfigMap{ObjectMeta: meta}, metav1.CreateOptions{})
 	}
-	object := &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Name: name}}
-	_, err = client.CoreV1().ConfigMaps("default").Create(context.WithoutCancel(l.ctx), object, metav1.CreateOptions{})
 	return err
+}
+
+// admin is an administrator's client, made anew when the server has written its file anew.
+func (l *load) admin(at int) (*kubernetes.Clientset, error) {
+	text, err := os.ReadFile(apiserver.AdminKubeconfig(l.c.configs[at].DataDir))
+	if err != nil {
+		return nil, err
+	}
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if client := l.admins[string(text)]; client != nil {
+		return client, nil
+	}
+	config, err := clientcmd.RESTConfigFromKubeConfig(text)
+	if err != nil {
+		return nil, err
+	}
+	config.QPS = -1
+	l.admins[string(text)], err = kubernetes.NewForConfig(config)
+	return l.admins[string(text)], err
 }
 
 // distrust says whether an error is that one end doesn't believe the other.
@@ -291,7 +325,7 @@ func (l *load) machine(name string) (dir string) {
 		}
 	})
 	l.running.Go(func() {
-		for tick := time.NewTicker(20 * time.Millisecond); l.ctx.Err() == nil; <-tick.C {
+		for tick := time.NewTicker(100 * time.Millisecond); l.ctx.Err() == nil; <-tick.C {
 			_, err := client.CoreV1().Services("").List(l.ctx, metav1.ListOptions{ResourceVersion: "0"})
 			if distrust(err) && l.ctx.Err() == nil {
 				l.lose("%s is out of touch: %v", name, err)
@@ -323,18 +357,20 @@ func TestReplaceAuthorities(t *testing.T) {
 	t.Cleanup(func() { join.LookPeriod = 10 * time.Minute })
 	c := startServers(t)
 	ctx, cancel := context.WithCancel(t.Context())
-	l := &load{c: c, ctx: ctx, written: map[string]bool{}, seen: map[string]int{}}
+	l := &load{c: c, ctx: ctx, written: map[string]bool{}, seen: map[string]int{}, admins: map[string]*kubernetes.Clientset{}}
 	end := func() {
 		cancel()
 		l.running.Wait()
 	}
 	t.Cleanup(end)
 	dirs := map[string]string{}
-	for _, name := range []string{"n1", "n2", "n3"} {
+	for n := range machines {
+		name := fmt.Sprintf("n%d", n+1)
 		dirs[name] = l.machine(name)
 	}
-	l.running.Go(func() { l.write(0) })
-	l.running.Go(func() { l.write(1) })
+	for who := range writers {
+		l.running.Go(func() { l.write(who) })
+	}
 
 	old := loadOld(c, dirs["n1"])
 	clients := apiserver.RotationStep{Authority: pki.ClientsName}
@@ -381,6 +417,8 @@ func TestReplaceAuthorities(t *testing.T) {
 	c.take(apiserver.StepFinish, pki.Steady)
 	c.restart()
 
+	c.rewriteSecrets()
+
 	if err := old.asks(c, 1); !apierrors.IsUnauthorized(err) {
 		t.Errorf("a certificate of the old authority, after the end: %v", err)
 	}
@@ -401,21 +439,107 @@ func TestReplaceAuthorities(t *testing.T) {
 		})
 	}
 	end()
-	for i := range l.lost {
-		if i < 10 {
-			t.Error(l.lost[i])
+	l.judge()
+}
+
+// judge looks whether all that was written is there, at each server.
+func (l *load) judge() {
+	c := l.c
+	for _, lost := range l.lost[:min(len(l.lost), 10)] {
+		c.Error(lost)
+	}
+	for i := range c.configs {
+		missing := maps.Clone(l.written)
+		list, err := c.admin(i).CoreV1().ConfigMaps("default").List(c.Context(), metav1.ListOptions{})
+		if err != nil {
+			c.Fatal(err)
+		}
+		for k := range list.Items {
+			delete(missing, list.Items[k].Name)
+		}
+		secrets, err := c.admin(i).CoreV1().Secrets("default").List(c.Context(), metav1.ListOptions{})
+		if err != nil {
+			c.Fatal(err)
+		}
+		for _, s := range secrets.Items {
+			if string(s.Data["name"]) == s.Name {
+				delete(missing, s.Name)
+			}
+		}
+		c.Logf("server %d: %d ConfigMaps and %d Secrets", i+1, len(list.Items), len(secrets.Items))
+		if len(missing) > 0 || len(l.written) < 1000 {
+			c.Errorf("of %d writes %d are not at server %d", len(l.written), len(missing), i+1)
 		}
 	}
-	list, err := c.admin(1).CoreV1().ConfigMaps("default").List(t.Context(), metav1.ListOptions{})
+}
+
+// rewriteSecrets has all servers read and write Secrets with a new key, as the commands
+// `fairway server secrets rewrite` do, and then without the old one.
+func (c *servers) rewriteSecrets() {
+	c.Helper()
+	keys := func(i int) string { return apiserver.EncryptionKeys(c.configs[i].DataDir) }
+	use := func(i int) error {
+		config, err := clientcmd.BuildConfigFromFlags("", apiserver.AdminKubeconfig(c.configs[i].DataDir))
+		if err != nil {
+			c.Fatal(err)
+		}
+		return apiserver.UseSecretsKey(c.Context(), c.configs[i].DataDir, config)
+	}
+	copyKeys := func() {
+		text, err := os.ReadFile(keys(0))
+		for i := 1; i < len(c.configs) && err == nil; i++ {
+			err = pki.WriteFile(keys(i), text, 0o600)
+		}
+		if err != nil {
+			c.Fatal(err)
+		}
+	}
+	before, err := os.ReadFile(keys(0))
 	if err != nil {
-		t.Fatal(err)
+		c.Fatal(err)
 	}
-	for i := range list.Items {
-		delete(l.written, list.Items[i].Name)
+	if clustered, err := apiserver.AddSecretsKey(c.configs[0].DataDir); err != nil || !clustered {
+		c.Fatalf("of a cluster: %t, %v", clustered, err)
 	}
-	if len(l.written) > 0 || len(list.Items) < 100 {
-		t.Errorf("of %d writes %d were lost", len(list.Items)+len(l.written), len(l.written))
+	if err := use(0); err == nil || !strings.Contains(err.Error(), "doesn't read with the last key") {
+		c.Errorf("a key that other servers don't have: %v", err)
 	}
+	copyKeys()
+	c.restart()
+	for i := range c.configs {
+		if err := use(i); err != nil {
+			c.Fatal(err)
+		}
+	}
+	c.restart()
+	config, err := clientcmd.BuildConfigFromFlags("", apiserver.AdminKubeconfig(c.configs[1].DataDir))
+	if err != nil {
+		c.Fatal(err)
+	}
+	n, err := apiserver.RewriteSecrets(c.Context(), config)
+	if err != nil || n == 0 {
+		c.Fatalf("%d Secrets were written anew: %v", n, err)
+	}
+	c.Logf("%d Secrets were written anew", n)
+	old := strings.Fields(string(before))[0]
+	text, err := os.ReadFile(keys(0))
+	if err != nil {
+		c.Fatal(err)
+	}
+	var rest []string
+	for line := range strings.Lines(string(text)) {
+		if !strings.Contains(line, old) {
+			rest = append(rest, line)
+		}
+	}
+	if len(rest) != 1 {
+		c.Fatalf("%d keys without the old one", len(rest))
+	}
+	if err := pki.WriteFile(keys(0), []byte(rest[0]), 0o600); err != nil {
+		c.Fatal(err)
+	}
+	copyKeys()
+	c.restart()
 }
 
 // oldCredential is one of before the replacement.

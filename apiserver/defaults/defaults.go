@@ -44,6 +44,7 @@ func Register(s *runtime.Scheme) {
 	register(s, &corev1.ReplicationController{}, &corev1.ReplicationControllerList{}, ReplicationController, func(l *corev1.ReplicationControllerList) []corev1.ReplicationController { return l.Items })
 	register(s, &corev1.PodTemplate{}, &corev1.PodTemplateList{}, PodTemplate, func(l *corev1.PodTemplateList) []corev1.PodTemplate { return l.Items })
 	register(s, &schedulingv1.PriorityClass{}, &schedulingv1.PriorityClassList{}, PriorityClass, func(l *schedulingv1.PriorityClassList) []schedulingv1.PriorityClass { return l.Items })
+	register(s, &networkingv1.IngressClass{}, &networkingv1.IngressClassList{}, IngressClass, func(l *networkingv1.IngressClassList) []networkingv1.IngressClass { return l.Items })
 	register(s, &admissionregistrationv1.ValidatingAdmissionPolicy{}, &admissionregistrationv1.ValidatingAdmissionPolicyList{}, ValidatingAdmissionPolicy, func(l *admissionregistrationv1.ValidatingAdmissionPolicyList) []admissionregistrationv1.ValidatingAdmissionPolicy {
 		return l.Items
 	})

@@ -47,6 +47,13 @@ func policyPorts(ports []networkingv1.NetworkPolicyPort) {
 	}
 }
 
+// IngressClass fills in an IngressClass' defaults.
+func IngressClass(c *networkingv1.IngressClass) {
+	if p := c.Spec.Parameters; p != nil {
+		setPointer(&p.Scope, networkingv1.IngressClassParametersReferenceScopeCluster)
+	}
+}
+
 // PriorityClass fills in a PriorityClass's defaults.
 func PriorityClass(p *schedulingv1.PriorityClass) {
 	setPointer(&p.PreemptionPolicy, corev1.PreemptLowerPriority)

@@ -5,6 +5,7 @@ import (
 	"encoding/pem"
 	"errors"
 	"fmt"
+	"slices"
 
 	certificatesv1 "k8s.io/api/certificates/v1"
 	corev1 "k8s.io/api/core/v1"
@@ -14,6 +15,16 @@ import (
 
 // minCertificateSeconds is the shortest life that may be asked for.
 const minCertificateSeconds = 600
+
+// keyUsages are what a certificate may be asked for.
+var keyUsages = []certificatesv1.KeyUsage{
+	certificatesv1.UsageSigning, certificatesv1.UsageDigitalSignature, certificatesv1.UsageContentCommitment, certificatesv1.UsageKeyEncipherment,
+	certificatesv1.UsageKeyAgreement, certificatesv1.UsageDataEncipherment, certificatesv1.UsageCertSign, certificatesv1.UsageCRLSign,
+	certificatesv1.UsageEncipherOnly, certificatesv1.UsageDecipherOnly, certificatesv1.UsageAny, certificatesv1.UsageServerAuth,
+	certificatesv1.UsageClientAuth, certificatesv1.UsageCodeSigning, certificatesv1.UsageEmailProtection, certificatesv1.UsageSMIME,
+	certificatesv1.UsageIPsecEndSystem, certificatesv1.UsageIPsecTunnel, certificatesv1.UsageIPsecUser, certificatesv1.UsageTimestamping,
+	certificatesv1.UsageOCSPSigning, certificatesv1.UsageMicrosoftSGC, certificatesv1.UsageNetscapeSGC,
+}
 
 // CertificateSigningRequest validates a CertificateSigningRequest.
 func CertificateSigningRequest(c *certificatesv1.CertificateSigningRequest) field.ErrorList {
@@ -30,6 +41,9 @@ func CertificateSigningRequest(c *certificatesv1.CertificateSigningRequest) fiel
 			errs = append(errs, field.Duplicate(specPath.Child("usages").Index(i), u))
 		}
 		seen[u] = true
+		if !slices.Contains(keyUsages, u) {
+			errs = append(errs, field.NotSupported(specPath.Child("usages").Index(i), u, keyUsages))
+		}
 	}
 	errs = append(errs, IsDomainPrefixed(specPath.Child("signerName"), c.Spec.SignerName)...)
 	if s := c.Spec.ExpirationSeconds; s != nil && *s < minCertificateSeconds {

@@ -7,6 +7,7 @@ import (
 	networkingv1 "k8s.io/api/networking/v1"
 	"k8s.io/apimachinery/pkg/api/equality"
 	apivalidation "k8s.io/apimachinery/pkg/api/validation"
+	apipath "k8s.io/apimachinery/pkg/api/validation/path"
 	"k8s.io/apimachinery/pkg/util/validation"
 	"k8s.io/apimachinery/pkg/util/validation/field"
 )
@@ -30,7 +31,44 @@ func IngressClass(c *networkingv1.IngressClass) field.ErrorList {
 	if len(c.Spec.Controller) > 250 {
 		errs = append(errs, field.TooLong(controller, "", 250))
 	}
-	return append(errs, validation.IsDomainPrefixedPath(controller, c.Spec.Controller)...)
+	errs = append(errs, validation.IsDomainPrefixedPath(controller, c.Spec.Controller)...)
+	return append(errs, classParameters(specPath.Child("parameters"), c.Spec.Parameters)...)
+}
+
+// classParameters validates the reference to an object with a class' parameters.
+func classParameters(path *field.Path, p *networkingv1.IngressClassParametersReference) field.ErrorList {
+	if p == nil {
+		return nil
+	}
+	var errs field.ErrorList
+	if p.APIGroup != nil {
+		errs = append(errs, invalid(path.Child("apiGroup"), *p.APIGroup, validation.IsDNS1123Subdomain(*p.APIGroup))...)
+	}
+	for name, value := range map[string]string{"kind": p.Kind, "name": p.Name} {
+		if value == "" {
+			errs = append(errs, field.Required(path.Child(name), ""))
+			continue
+		}
+		errs = append(errs, invalid(path.Child(name), value, apipath.IsValidPathSegmentName(value))...)
+	}
+	if p.Scope == nil {
+		return append(errs, field.Required(path.Child("scope"), ""))
+	}
+	namespace := path.Child("namespace")
+	switch *p.Scope {
+	case networkingv1.IngressClassParametersReferenceScopeCluster:
+		if p.Namespace != nil {
+			errs = append(errs, field.Forbidden(namespace, "`parameters.scope` is set to 'Cluster'"))
+		}
+	case networkingv1.IngressClassParametersReferenceScopeNamespace:
+		if p.Namespace == nil {
+			return append(errs, field.Required(namespace, "`parameters.scope` is set to 'Namespace'"))
+		}
+		errs = append(errs, invalid(namespace, *p.Namespace, validation.IsDNS1123Label(*p.Namespace))...)
+	default:
+		errs = append(errs, oneOf(path.Child("scope"), *p.Scope, networkingv1.IngressClassParametersReferenceScopeCluster, networkingv1.IngressClassParametersReferenceScopeNamespace)...)
+	}
+	return errs
 }
 
 // IngressClassUpdate validates a changed IngressClass.

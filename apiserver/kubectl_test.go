@@ -7,9 +7,12 @@ import (
 	"regexp"
 	"strings"
 	"testing"
+	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/fairway-net/fairway/test/wait"
 )
 
 const manifest = `
@@ -205,18 +208,28 @@ func TestOpenAPIIsComplete(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	document, err := client(t, s).Discovery().OpenAPISchema()
-	if err != nil {
-		t.Fatal(err)
-	}
-	text := []byte(document.String())
 	kinds := 0
-	for _, list := range lists {
-		for _, r := range list.APIResources {
-			kinds++
-			if !bytes.Contains(text, []byte("."+r.Kind)) {
-				t.Errorf("%s %s is not in the OpenAPI document", list.GroupVersion, r.Kind)
+	var missing []string
+	for late := range wait.Tries(2 * time.Minute) { // definitions are published a moment after they are served
+		document, err := client(t, s).Discovery().OpenAPISchema()
+		if err != nil {
+			t.Fatal(err)
+		}
+		text := []byte(document.String())
+		kinds, missing = 0, nil
+		for _, list := range lists {
+			for _, r := range list.APIResources {
+				kinds++
+				if !bytes.Contains(text, []byte("."+r.Kind)) {
+					missing = append(missing, list.GroupVersion+" "+r.Kind)
+				}
 			}
+		}
+		if len(missing) == 0 {
+			break
+		}
+		if late {
+			t.Fatalf("not in the OpenAPI document: %v", missing)
 		}
 	}
 	if kinds < 15 {

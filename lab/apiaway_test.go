@@ -26,6 +26,7 @@ import (
 	"github.com/fairway-net/fairway/kube"
 	"github.com/fairway-net/fairway/lab"
 	"github.com/fairway-net/fairway/lab/topology"
+	"github.com/fairway-net/fairway/test/wait"
 )
 
 // TestAPIAway: a Gateway answers every one of 500 requests a second, each on a connection
@@ -64,11 +65,8 @@ func TestAPIAway(t *testing.T) {
 	ended := make(chan struct{})
 	go func() {
 		defer close(ended)
-		ticks := time.NewTicker(time.Second / rate)
-		defer ticks.Stop()
 		places := make(chan struct{}, rate) // no more at a time
-		for ctx.Err() == nil {
-			<-ticks.C
+		for range wait.Every(ctx, time.Second/rate) {
 			places <- struct{}{}
 			group.Go(func() {
 				defer func() { <-places }()

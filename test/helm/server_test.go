@@ -38,7 +38,7 @@ func serve(t *testing.T) string {
 		}
 	})
 	kubeconfig := filepath.Join(dir, "admin.kubeconfig")
-	for deadline := time.Now().Add(2 * time.Minute); ; time.Sleep(50 * time.Millisecond) { // between two looks; it ends as soon as it is so
+	for deadline := time.Now().Add(2 * time.Minute); ; {
 		if _, err := os.Stat(kubeconfig); err == nil {
 			return kubeconfig
 		}
@@ -46,7 +46,7 @@ func serve(t *testing.T) string {
 		case err := <-ended:
 			ended <- err
 			t.Fatalf("the server has ended: %v", err)
-		default:
+		case <-time.After(50 * time.Millisecond):
 		}
 		if time.Now().After(deadline) {
 			t.Fatal("the server doesn't become ready")

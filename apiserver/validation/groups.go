@@ -6,8 +6,8 @@ import (
 	coordinationv1 "k8s.io/api/coordination/v1"
 	networkingv1 "k8s.io/api/networking/v1"
 	"k8s.io/apimachinery/pkg/api/equality"
+	"k8s.io/apimachinery/pkg/api/validate/content"
 	apivalidation "k8s.io/apimachinery/pkg/api/validation"
-	apipath "k8s.io/apimachinery/pkg/api/validation/path"
 	"k8s.io/apimachinery/pkg/util/validation"
 	"k8s.io/apimachinery/pkg/util/validation/field"
 )
@@ -44,12 +44,12 @@ func classParameters(path *field.Path, p *networkingv1.IngressClassParametersRef
 	if p.APIGroup != nil {
 		errs = append(errs, invalid(path.Child("apiGroup"), *p.APIGroup, validation.IsDNS1123Subdomain(*p.APIGroup))...)
 	}
-	for name, value := range map[string]string{"kind": p.Kind, "name": p.Name} {
-		if value == "" {
-			errs = append(errs, field.Required(path.Child(name), ""))
+	for _, named := range []struct{ field, value string }{{"kind", p.Kind}, {"name", p.Name}} {
+		if named.value == "" {
+			errs = append(errs, field.Required(path.Child(named.field), ""))
 			continue
 		}
-		errs = append(errs, invalid(path.Child(name), value, apipath.IsValidPathSegmentName(value))...)
+		errs = append(errs, invalid(path.Child(named.field), named.value, content.IsPathSegmentName(named.value))...)
 	}
 	if p.Scope == nil {
 		return append(errs, field.Required(path.Child("scope"), ""))

@@ -7,6 +7,7 @@ import (
 	"cmp"
 	"context"
 	"encoding/json"
+	"errors"
 	"flag"
 	"fmt"
 	"io"
@@ -47,7 +48,7 @@ func readObjects(t *testing.T) []map[string]any {
 	var out []map[string]any
 	for decoder := yaml.NewYAMLOrJSONDecoder(f, 4096); ; {
 		object := map[string]any{}
-		if err := decoder.Decode(&object); err == io.EOF {
+		if err := decoder.Decode(&object); errors.Is(err, io.EOF) {
 			return out
 		} else if err != nil {
 			t.Fatal(err)

@@ -39,6 +39,11 @@ var kinds = func() *runtime.Scheme {
 // jsonMerged applies a JSON merge patch (RFC 7386).
 func jsonMerged(current, patch []byte) ([]byte, error) { return jsonpatch.MergePatch(current, patch) }
 
+// gatewayResource is a resource of Gateway API.
+func gatewayResource(name string) schema.GroupVersionResource {
+	return schema.GroupVersion(gatewayv1.GroupVersion).WithResource(name)
+}
+
 // listed are the kinds that packets and requests depend on. Secrets are none: nobody's are read.
 var listed = []struct {
 	resource   schema.GroupVersionResource
@@ -55,16 +60,16 @@ var listed = []struct {
 	{appsv1.SchemeGroupVersion.WithResource("daemonsets"), "DaemonSet", true},
 	{networkingv1.SchemeGroupVersion.WithResource("ingressclasses"), "IngressClass", false},
 	{networkingv1.SchemeGroupVersion.WithResource("ingresses"), "Ingress", true},
-	{gatewayv1.GroupVersion.WithResource("gatewayclasses"), "GatewayClass", false},
-	{gatewayv1.GroupVersion.WithResource("gateways"), "Gateway", true},
-	{gatewayv1.GroupVersion.WithResource("listenersets"), "ListenerSet", true},
-	{gatewayv1.GroupVersion.WithResource("httproutes"), "HTTPRoute", true},
-	{gatewayv1.GroupVersion.WithResource("grpcroutes"), "GRPCRoute", true},
-	{gatewayv1.GroupVersion.WithResource("tlsroutes"), "TLSRoute", true},
-	{gatewayv1.GroupVersion.WithResource("tcproutes"), "TCPRoute", true},
-	{gatewayv1.GroupVersion.WithResource("udproutes"), "UDPRoute", true},
-	{gatewayv1.GroupVersion.WithResource("backendtlspolicies"), "BackendTLSPolicy", true},
-	{gatewayv1.GroupVersion.WithResource("referencegrants"), "ReferenceGrant", true},
+	{gatewayResource("gatewayclasses"), "GatewayClass", false},
+	{gatewayResource("gateways"), "Gateway", true},
+	{gatewayResource("listenersets"), "ListenerSet", true},
+	{gatewayResource("httproutes"), "HTTPRoute", true},
+	{gatewayResource("grpcroutes"), "GRPCRoute", true},
+	{gatewayResource("tlsroutes"), "TLSRoute", true},
+	{gatewayResource("tcproutes"), "TCPRoute", true},
+	{gatewayResource("udproutes"), "UDPRoute", true},
+	{gatewayResource("backendtlspolicies"), "BackendTLSPolicy", true},
+	{gatewayResource("referencegrants"), "ReferenceGrant", true},
 }
 
 // object is one object, as it came and as its kind.

@@ -26,12 +26,17 @@ func TestUpgrade(t *testing.T) {
 	h.must(h.pack(filepath.Join(w.c.options.Deploy, "chart"), &h.archive))
 	w.mode = "iptables" // as kubeadm's ConfigMap says
 	release := func(verb, archive, tag string) error {
-		_, err := h.run(verb, "fairway", archive, "-n", "kube-system", "--reset-values", "--set", "image.repository="+FairwayImage+",image.tag="+tag,
-			"--set", "agent.existingConfigMap=kube-proxy,agent.ebpf=true")
-		return errors.Join(err, w.c.RolledOut("kube-system", "daemonset/fairway"))
+		if _, err := h.run(verb, "fairway", archive, "-n", "kube-system", "--set", "image.repository="+FairwayImage+",image.tag="+tag,
+			"--set", "agent.existingConfigMap=kube-proxy,agent.ebpf=true"); err != nil {
+			return err
+		}
+		return w.c.RolledOut("kube-system", "daemonset/fairway")
 	}
 	w.step("from kube-proxy to the last release", loseNothing, func() error {
-		return errors.Join(release("install", was, LastTag), h.stopKubeProxy(), w.c.served())
+		if err := release("install", was, LastTag); err != nil {
+			return err
+		}
+		return errors.Join(h.stopKubeProxy(), w.c.served())
 	})
 	for mode := range strings.FieldsSeq(cmp.Or(os.Getenv("FAIRWAY_REALCLUSTER_MODES"), "iptables nftables ebpf")) {
 		if from := w.mode; from != mode {

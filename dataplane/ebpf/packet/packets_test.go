@@ -115,7 +115,7 @@ func (s *rig) apply(t *testing.T, table *model.Table) {
 	s.table = table
 }
 
-func must(t *testing.T, err error) {
+func must(t testing.TB, err error) {
 	t.Helper()
 	var verifier *ebpf.VerifierError
 	if errors.As(err, &verifier) {

@@ -45,22 +45,30 @@ var (
 	nodes    = [2]netip.Addr{netip.MustParseAddr("172.30.0.11"), netip.MustParseAddr("fd00:172:30::b")}
 )
 
-func newBench(t *testing.T, masquerade bool) *bench {
+func newBench(t testing.TB, masquerade bool) *bench {
 	t.Helper()
 	return newBenchWith(t, masquerade, func(string, *ebpf.CollectionSpec) {})
 }
 
 // newBenchWith is newBench with something done before there are maps: in the
 // directory of pins, or to what maps and programs are made from.
-func newBenchWith(t *testing.T, masquerade bool, prepare func(pins string, tc *ebpf.CollectionSpec)) *bench {
+func newBenchWith(t testing.TB, masquerade bool, prepare func(pins string, tc *ebpf.CollectionSpec)) *bench {
 	t.Helper()
-	must(t, rlimit.RemoveMemlock())
-	sock, err := sock.Programs()
-	must(t, err)
 	spec, err := loadTc()
 	must(t, err)
 	b := &bench{dir: filepath.Join(bpffs.Dir, "fairway", fmt.Sprintf("test-%d", os.Getpid()))}
 	prepare(filepath.Join(b.dir, pins.Layout), spec)
+	b.load(t, spec)
+	b.program(t, benchTable(masquerade))
+	return b
+}
+
+// load makes the maps and has the kernel take the programs.
+func (b *bench) load(t testing.TB, spec *ebpf.CollectionSpec) {
+	t.Helper()
+	must(t, rlimit.RemoveMemlock())
+	sock, err := sock.Programs()
+	must(t, err)
 	b.store, err = maps.Open(b.dir, sock, spec)
 	must(t, err)
 	b.conns, err = openConns(b.store, spec.Maps)
@@ -70,12 +78,10 @@ func newBenchWith(t *testing.T, masquerade bool, prepare func(pins string, tc *e
 	must(t, err)
 	t.Cleanup(collection.Close)
 	b.programs = collection.Programs
-	b.program(t, benchTable(masquerade))
 	l := tcLink{}
 	l.setOwn(nodes[0], false)
 	l.setOwn(nodes[1], false)
 	must(t, b.store.Maps[tcMapLinks].Put(uint32(0), l))
-	return b
 }
 
 func benchTable(masquerade bool) *model.Table {
@@ -93,7 +99,7 @@ func benchTable(masquerade bool) *model.Table {
 }
 
 // run gives a packet to a program and reads what becomes of it.
-func (b *bench) run(t *testing.T, program string, p packet) (uint32, packet) {
+func (b *bench) run(t testing.TB, program string, p packet) (uint32, packet) {
 	t.Helper()
 	verdict, out := b.runBytes(t, program, p.bytes())
 	got, err := read(out[14:], false)
@@ -103,7 +109,7 @@ func (b *bench) run(t *testing.T, program string, p packet) (uint32, packet) {
 	return verdict, got
 }
 
-func (b *bench) runBytes(t *testing.T, program string, in []byte) (uint32, []byte) {
+func (b *bench) runBytes(t testing.TB, program string, in []byte) (uint32, []byte) {
 	t.Helper()
 	o := &ebpf.RunOptions{Data: in, DataOut: make([]byte, len(in)+256)}
 	verdict, err := b.programs[program].Run(o)
@@ -298,14 +304,14 @@ func TestGarbage(t *testing.T) {
 }
 
 // program writes a table into the maps.
-func (b *bench) program(t *testing.T, want *model.Table) {
+func (b *bench) program(t testing.TB, want *model.Table) {
 	t.Helper()
 	_, err := b.store.Compare(want, "")
 	must(t, err)
 }
 
 // clear removes everything that is pinned.
-func (b *bench) clear(t *testing.T) {
+func (b *bench) clear(t testing.TB) {
 	must(t, errors.Join(b.conns.turns.close(), b.store.Close()))
 	must(t, pins.Remove(b.dir))
 }

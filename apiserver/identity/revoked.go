@@ -73,15 +73,19 @@ func (r *Revocable) Check(ctx context.Context, node string, issued time.Time) er
 		}
 		text, listed := list.Data[node]
 		if entry := revocation.Parse(text); listed && entry.Revokes(issued) {
-			return fmt.Errorf("the certificate of machine %s was revoked%s: let it join again with a new token", node, date(entry))
+			return fmt.Errorf("the certificate of machine %s was revoked%s: let it join again with a new token", node, circumstance(entry))
 		}
 	}
 	return nil
 }
 
-func date(e revocation.Entry) string {
-	if e.All {
+// circumstance says when certificates were revoked, and why, as far as that is known.
+func circumstance(e revocation.Entry) string {
+	switch {
+	case e.All:
 		return ""
+	case e.Gone:
+		return " at " + e.Until.Format(time.RFC3339) + ", since it had no Node (deleted, or not made within ten minutes of joining)"
 	}
 	return " at " + e.Until.Format(time.RFC3339)
 }

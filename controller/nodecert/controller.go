@@ -170,10 +170,11 @@ func (c *Controller) sign(ctx context.Context, request *certificatesv1.Certifica
 		return c.fail(ctx, request, reason)
 	}
 	node := user.Node
-	began := c.now()
 	if isBootstrapper(request) {
-		// Whatever machine had this name before is another.
-		if _, err := c.settle(ctx, node, began); err != nil {
+		// Whatever machine had this name before is another. The date is the request's, and what it
+		// was answered with is left out: a leader that has lost the lead, or that didn't hear that
+		// it had answered, comes here again and must not revoke what the machine has by now.
+		if _, err := c.settle(ctx, node, request.CreationTimestamp.Time, request.Name); err != nil {
 			return err
 		}
 	}

@@ -122,9 +122,10 @@ func denyPending(ctx context.Context, client kubernetes.Interface, node string) 
 }
 
 // settle gives a machine's entry a date if it has none, and makes it at least as late
-// as until and as the certificates that were issued already. It returns that date.
-func (c *Controller) settle(ctx context.Context, node string, until time.Time) (time.Time, error) {
-	latest, err := c.latestIssued(ctx, node)
+// as until and as the certificates that were issued already, but for that of the request
+// named. It returns that date.
+func (c *Controller) settle(ctx context.Context, node string, until time.Time, but string) (time.Time, error) {
+	latest, err := c.latestIssued(ctx, node, but)
 	if err != nil {
 		return time.Time{}, err
 	}
@@ -139,14 +140,14 @@ func (c *Controller) settle(ctx context.Context, node string, until time.Time) (
 }
 
 // latestIssued is when the latest certificate of a machine was issued, of those whose
-// requests are still there; others are older by more than any two clocks differ.
-func (c *Controller) latestIssued(ctx context.Context, node string) (latest time.Time, err error) {
+// requests are still there, but for one; others are older by more than any two clocks differ.
+func (c *Controller) latestIssued(ctx context.Context, node, but string) (latest time.Time, err error) {
 	list, err := c.cluster.Client.CertificatesV1().CertificateSigningRequests().List(ctx, metav1.ListOptions{})
 	if err != nil {
 		return latest, fmt.Errorf("list requests: %w", err)
 	}
 	for i := range list.Items {
-		if at, name := issued(&list.Items[i]); name == node && at.After(latest) {
+		if at, name := issued(&list.Items[i]); name == node && at.After(latest) && list.Items[i].Name != but {
 			latest = at
 		}
 	}
@@ -219,7 +220,7 @@ func (c *Controller) lookOverList(ctx context.Context, name string, known map[st
 	for node, text := range list.Data {
 		switch entry := revocation.Parse(text); {
 		case entry.All && divided:
-			_, err := c.settle(ctx, node, now)
+			_, err := c.settle(ctx, node, now, "")
 			errs = append(errs, err)
 		case entry.All:
 		case now.Sub(entry.Until) > keepRevoked && (entry.Gone || !divided):

@@ -66,3 +66,32 @@ func TestRevokeTriesAgain(t *testing.T) {
 		t.Fatal(err)
 	}
 }
+
+// TestAnsweredTwice: a leader that answers a request to join which another has answered meanwhile
+// doesn't revoke the certificate that the machine got.
+func TestAnsweredTwice(t *testing.T) {
+	h := newHistory(t, 1)
+	before := h.answer(h.ask("m1", nil), "m1")
+	h.clock = h.clock.Add(time.Minute)
+	name := h.ask("m1", nil)
+	requests := h.client.CertificatesV1().CertificateSigningRequests()
+	read, err := requests.Get(t.Context(), name, metav1.GetOptions{}) // as the other leader has read it
+	if err != nil {
+		t.Fatal(err)
+	}
+	first := h.answer(name, "m1")
+	h.clock = h.clock.Add(time.Second)
+	if err := h.c.sign(t.Context(), read); err != nil {
+		t.Fatal(err)
+	}
+	entry, _, err := entryOf(t.Context(), h.client, "m1")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if first == nil || entry.Revokes(first.issued) {
+		t.Errorf("revoked until %s: the certificate that the machine has got doesn't hold", entry.Until)
+	}
+	if !entry.Revokes(before.issued) {
+		t.Errorf("revoked until %s: the certificate of the machine that had the name before holds", entry.Until)
+	}
+}

@@ -318,6 +318,10 @@ func (l *load) machine(name string) (dir string) {
 	if err != nil {
 		c.Fatal(err)
 	}
+	// A machine that makes no Node within ten minutes loses its certificate.
+	if _, err := client.CoreV1().Nodes().Create(l.ctx, &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: name}}, metav1.CreateOptions{}); err != nil {
+		c.Fatal(err)
+	}
 	l.running.Go(func() { balanced.Run(l.ctx, client) })
 	l.running.Go(func() {
 		if err := join.Keep(l.ctx, dir, config, log); err != nil {

@@ -122,3 +122,32 @@ func TestPortsAreDocumented(t *testing.T) {
 		}
 	}
 }
+
+// TestNamedTests: tests and benchmarks that documents name are there.
+func TestNamedTests(t *testing.T) {
+	there := map[string]bool{}
+	declared := regexp.MustCompile(`(?m)^func ((?:Test|Benchmark|Fuzz)[A-Z]\w*)\(`)
+	for _, file := range tracked(t, ".go") {
+		if strings.HasSuffix(file, "_test.go") {
+			for _, m := range declared.FindAllStringSubmatch(read(t, file), -1) {
+				there[m[1]] = true
+			}
+		}
+	}
+	named := 0
+	mention := regexp.MustCompile(`\b(?:Test|Benchmark|Fuzz)[A-Z]\w+`)
+	for _, file := range tracked(t, ".md") {
+		if file == "CHANGELOG.md" || strings.HasPrefix(file, "docs/decisions/") {
+			continue // what was named so is history
+		}
+		for _, name := range mention.FindAllString(read(t, file), -1) {
+			named++
+			if !there[name] {
+				t.Errorf("%s names %s, which isn't there", file, name)
+			}
+		}
+	}
+	if named < 50 {
+		t.Errorf("only %d names were found", named)
+	}
+}

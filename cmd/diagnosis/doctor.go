@@ -6,8 +6,6 @@ import (
 	"io"
 
 	"github.com/fairway-net/fairway/cmd/exit"
-	"github.com/fairway-net/fairway/cmd/source"
-
 	"github.com/spf13/cobra"
 
 	"github.com/fairway-net/fairway/config"
@@ -38,6 +36,7 @@ and a fix. Every node that a packet may pass is looked at, as far as its agent a
 Without a Service, this machine is looked at, or, where it is no node, the nodes whose
 agents answer; with --node, that node, and with -n, the Services of a namespace. With
 -f, all Services of the files or the bundle; with --node, that node of the bundle.
+With -f and --with-cluster, what would be wrong once the files are applied and isn't now.
 
 The exit code is 0 if nothing was found that is at least as sure as --fail-on, 1
 if something was, and 2 if doctor could not run.`,
@@ -45,6 +44,7 @@ if something was, and 2 if doctor could not run.`,
   fairway doctor svc/web
   fairway doctor svc/web --from pod/client-a
   fairway doctor -A --fail-on proved
+  fairway doctor -f manifests/ --with-cluster
   fairway doctor -f manifests/ -o sarif > doctor.sarif
   fairway doctor --explain FW117`,
 		Args: cobra.MaximumNArgs(1),
@@ -74,7 +74,7 @@ if something was, and 2 if doctor could not run.`,
 			return nil
 		},
 	}
-	source.AddOrFiles(c.Flags(), &f.objects)
+	f.addFiles(c)
 	c.Flags().StringVar(&f.from, "from", "", "the client: pod/NAME, node/NAME or an IP address")
 	c.Flags().StringVar(&f.node, "node", "", "the node that the packet reaches; default every node")
 	c.Flags().StringVarP(&f.output, "output", "o", "", "json, yaml, or for other programs sarif or junit")
@@ -116,6 +116,9 @@ func (f *doctorFlags) examine(cmd *cobra.Command, args []string) (judged, error)
 	if err != nil {
 		return nil, err
 	}
+	if f.joined {
+		return f.proposed(cmd, args, x)
+	}
 	switch {
 	case f.all && len(args) > 0:
 		return nil, errors.New("--all: give no Service beside it")
@@ -127,6 +130,25 @@ func (f *doctorFlags) examine(cmd *cobra.Command, args []string) (judged, error)
 		return x.Machine(cmd.Context())
 	}
 	return x.Service(cmd.Context(), args[0])
+}
+
+// proposed examines what runs as it would be with the manifests applied.
+func (f *doctorFlags) proposed(cmd *cobra.Command, args []string, x *examine.Examiner) (judged, error) {
+	if len(args) > 0 {
+		if _, err := f.join(cmd); err != nil {
+			return nil, err
+		}
+		return x.Service(cmd.Context(), args[0])
+	}
+	p, err := f.proposal(cmd)
+	if err != nil {
+		return nil, err
+	}
+	namespace := ""
+	if cmd.Flags().Changed("namespace") {
+		namespace = f.objects.Namespace
+	}
+	return x.Proposed(cmd.Context(), p, namespace)
 }
 
 // examiner examines as the flags say.

@@ -2,6 +2,7 @@ package diagnosis
 
 import (
 	"encoding/json"
+	"errors"
 	"fmt"
 	"io"
 	"slices"
@@ -17,6 +18,7 @@ import (
 	"github.com/fairway-net/fairway/diagnose/collect"
 	"github.com/fairway-net/fairway/diagnose/examine"
 	"github.com/fairway-net/fairway/diagnose/explain"
+	"github.com/fairway-net/fairway/diagnose/proposal"
 	"github.com/fairway-net/fairway/diagnose/requests"
 )
 
@@ -31,6 +33,7 @@ type explainFlags struct {
 	kernel  bool
 	method  string
 	headers []string
+	joined  bool // the manifests, with what runs
 }
 
 func Explain() *cobra.Command {
@@ -53,12 +56,13 @@ unknown, and 2 if it could not be told: also where the kernel differs.`,
   fairway explain 10.96.0.10:53/udp --from node/node1
   fairway explain web.default.svc --rules
   fairway explain -f manifests/ 10.96.0.10:80 --from 10.244.1.7
+  fairway explain -f manifests/ --with-cluster svc/web    # as it would be
   fairway explain https://shop.example.com/cart -X POST -H 'Version: two'`,
 		Args: cobra.ExactArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			if requests.IsURL(args[0]) {
 				question := requests.Question{URL: args[0], Method: f.method, Headers: f.headers}
-				answered, err := requests.Explain(cmd.Context(), cmd.OutOrStdout(), question, &f.objects)
+				answered, err := f.explainRequest(cmd, question)
 				switch {
 				case err != nil:
 					return exit.Error{Code: 2, Err: err}
@@ -80,7 +84,7 @@ unknown, and 2 if it could not be told: also where the kernel differs.`,
 			return nil
 		},
 	}
-	source.AddOrFiles(c.Flags(), &f.objects)
+	f.addFiles(c)
 	c.Flags().StringVar(&f.from, "from", "", "the client: pod/NAME, node/NAME or an IP address; default a pod, a node and somebody outside")
 	c.Flags().StringVar(&f.node, "node", "", "the node that the packet reaches; without it, the node of --from, or every node")
 	c.Flags().StringVarP(&f.output, "output", "o", "", "wide, json or yaml")
@@ -91,6 +95,50 @@ unknown, and 2 if it could not be told: also where the kernel differs.`,
 	f.agent.AddMeaning(c.Flags())
 	f.agent.AddServiceCIDRs(c.Flags())
 	return c
+}
+
+// addFiles adds the flags that say of which objects the question is.
+func (f *explainFlags) addFiles(c *cobra.Command) {
+	source.AddOrFiles(c.Flags(), &f.objects)
+	c.Flags().BoolVar(&f.joined, "with-cluster", false, "with -f: the manifests joined with what runs, as it would be once they are applied")
+}
+
+// proposal joins the manifests with what runs.
+func (f *explainFlags) proposal(cmd *cobra.Command) (*proposal.Proposal, error) {
+	if len(f.objects.Files) == 0 {
+		return nil, errors.New("--with-cluster: name the manifests with --filename")
+	}
+	api, err := f.objects.Config()
+	if err != nil {
+		return nil, err
+	}
+	return proposal.Read(cmd.Context(), f.objects.Impatiently(api), f.objects.Files, f.objects.Namespace)
+}
+
+// join has the question asked of the manifests joined with what runs. Objects that the server would
+// refuse are named: they are left out.
+func (f *explainFlags) join(cmd *cobra.Command) (*proposal.Proposal, error) {
+	p, err := f.proposal(cmd)
+	if err != nil {
+		return nil, err
+	}
+	for _, r := range p.Refused {
+		fmt.Fprintf(cmd.ErrOrStderr(), "fairway: left out: %s: REFUSED: %s\n", r.Object, r.Reason)
+	}
+	f.objects.Joined = p.After.Objects
+	return p, nil
+}
+
+// explainRequest says what becomes of a request.
+func (f *explainFlags) explainRequest(cmd *cobra.Command, question requests.Question) (answered bool, err error) {
+	if !f.joined {
+		return requests.Explain(cmd.Context(), cmd.OutOrStdout(), question, &f.objects)
+	}
+	p, err := f.join(cmd)
+	if err != nil {
+		return false, err
+	}
+	return requests.ExplainObjects(cmd.OutOrStdout(), question, p.After.Requests, p.After.Objects)
 }
 
 // examiner examines as the flags say.
@@ -107,6 +155,11 @@ func (f *explainFlags) report(cmd *cobra.Command, typed string) (*explain.Report
 	x, err := f.examiner()
 	if err != nil {
 		return nil, err
+	}
+	if f.joined {
+		if _, err := f.join(cmd); err != nil {
+			return nil, err
+		}
 	}
 	kernels := examine.KernelsOfFewServices
 	switch {

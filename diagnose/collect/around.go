@@ -11,10 +11,12 @@ import (
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/rest"
+	gatewayv1 "sigs.k8s.io/gateway-api/apis/v1"
 	"sigs.k8s.io/gateway-api/pkg/client/clientset/versioned"
 
 	"github.com/fairway-net/fairway/apis/metallb/v1beta1"
 	"github.com/fairway-net/fairway/diagnose/doctor"
+	ingress "github.com/fairway-net/fairway/ingress/compile"
 	"github.com/fairway-net/fairway/kube"
 )
 
@@ -50,11 +52,16 @@ func readIngresses(ctx context.Context, config *rest.Config, namespace string, a
 	if err != nil {
 		return err
 	}
-	for _, c := range classes.Items {
+	addIngresses(a, pointers(classes.Items), pointers(list.Items))
+	return nil
+}
+
+func addIngresses(a *doctor.Around, classes []*networkingv1.IngressClass, list []*networkingv1.Ingress) {
+	for _, c := range classes {
 		a.Classes["Ingress"] = append(a.Classes["Ingress"], c.Name)
 		a.Default = a.Default || c.Annotations[networkingv1.AnnotationIsDefaultIngressClass] == "true"
 	}
-	for _, i := range list.Items {
+	for _, i := range list {
 		class := i.Annotations["kubernetes.io/ingress.class"] // which older controllers read
 		if i.Spec.IngressClassName != nil {
 			class = *i.Spec.IngressClassName
@@ -63,7 +70,6 @@ func readIngresses(ctx context.Context, config *rest.Config, namespace string, a
 		}
 		a.Classed = append(a.Classed, doctor.Classed{Kind: "Ingress", Namespace: i.Namespace, Name: i.Name, Class: class})
 	}
-	return nil
 }
 
 func readGateways(ctx context.Context, config *rest.Config, namespace string, a *doctor.Around) error {
@@ -79,13 +85,25 @@ func readGateways(ctx context.Context, config *rest.Config, namespace string, a 
 	if err != nil {
 		return err
 	}
-	for _, c := range classes.Items {
+	addGateways(a, pointers(classes.Items), pointers(list.Items))
+	return nil
+}
+
+func addGateways(a *doctor.Around, classes []*gatewayv1.GatewayClass, list []*gatewayv1.Gateway) {
+	for _, c := range classes {
 		a.Classes["Gateway"] = append(a.Classes["Gateway"], c.Name)
 	}
-	for _, g := range list.Items {
+	for _, g := range list {
 		a.Classed = append(a.Classed, doctor.Classed{Kind: "Gateway", Namespace: g.Namespace, Name: g.Name, Class: string(g.Spec.GatewayClassName)})
 	}
-	return nil
+}
+
+// AroundOf is what objects have beside Services. Pools are not among them.
+func AroundOf(o *ingress.Objects) *doctor.Around {
+	a := &doctor.Around{Classes: map[string][]string{}}
+	addIngresses(a, o.IngressClasses, o.Ingresses)
+	addGateways(a, o.Classes, o.Gateways)
+	return a
 }
 
 // readPools reads pools and advertisements. They count where the address controller says how it

@@ -47,6 +47,7 @@ const (
 	UnservedClass          Code = 132
 	UnusedPool             Code = 133
 	UplinkBridged          Code = 134
+	ObjectRefused          Code = 135
 )
 
 // Cause is an entry of the catalogue.
@@ -197,6 +198,10 @@ var catalogue = []Cause{
 		"the uplink is a bridge that drops what goes on to other nodes",
 		"The node's uplink is a port of a bridge, and net.bridge.bridge-nf-call-iptables is 1. In nftables, iptables and ipvs mode (as with kube-proxy) the kernel's bridge takes a packet that is translated to another machine for a frame from port to port, and sends none back to the port that it came from: clients outside reach no endpoint of another node. ebpf and userspace mode aren't concerned.",
 		"Have netfilter see the pods' bridge alone, if there is one: ip link set cni0 type bridge nf_call_iptables 1 nf_call_ip6tables 1; then sysctl -w net.bridge.bridge-nf-call-iptables=0 net.bridge.bridge-nf-call-ip6tables=0."},
+	{ObjectRefused, Proved, "diagnosis.md#before-it-is-applied-fairway-diff",
+		"the server would refuse the object",
+		"A manifest has an object that the API server doesn't take, or that can't be read: applying it fails, and what it should do isn't done.",
+		"Correct the field that the message names."},
 }
 
 // Catalogue lists the causes that the checks can find, by code.

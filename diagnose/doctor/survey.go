@@ -17,6 +17,8 @@ type Survey struct {
 	NotChecked []string        `json:"notChecked,omitempty"`
 	// InForce says that agents told what they have in force, for an API that can't be asked.
 	InForce bool `json:"inForce,omitempty"`
+	// Proposed says that this is how things would be with manifests applied, without what is so now.
+	Proposed bool `json:"proposed,omitempty"`
 
 	looked []string // at which Services, as "namespace/name"
 }
@@ -46,6 +48,28 @@ func (s *Survey) Add(service string, r *Report) {
 			s.NotChecked = append(s.NotChecked, n)
 		}
 	}
+}
+
+// LeaveOut leaves out the findings that another survey has of the same objects.
+func (s *Survey) LeaveOut(other *Survey) {
+	known := map[string][]Finding{}
+	for _, r := range other.Found {
+		known[r.Service] = append(known[r.Service], r.Findings...)
+	}
+	var left []ServiceReport
+	for _, r := range s.Found {
+		r.Findings = slices.DeleteFunc(slices.Clone(r.Findings), func(f Finding) bool { return slices.ContainsFunc(known[r.Service], f.same) })
+		if len(r.Findings) > 0 {
+			left = append(left, r)
+		}
+	}
+	s.Found = left
+}
+
+// AddRefused takes in an object that the server would refuse, and why: FW135. The object is named
+// as "Kind namespace/name", or as a file.
+func (s *Survey) AddRefused(object, reason string) {
+	s.Found = append(s.Found, ServiceReport{object, []Finding{{Code: ObjectRefused, Grade: Proved, What: reason, Fix: cause(ObjectRefused).Fix}}})
 }
 
 // Worst is the surest finding's grade; false if there is none.
@@ -116,8 +140,11 @@ func (s *Survey) WriteText(out io.Writer) error {
 		fmt.Fprintf(&b, "not checked  %s\n", n)
 	}
 	by := "by what the API says"
-	if s.InForce {
+	switch {
+	case s.InForce:
 		by = "by what agents have in force"
+	case s.Proposed:
+		by, next = "as they would be, by what the API says", "" // which is about what runs
 	}
 	fmt.Fprintf(&b, "%s looked at %s, %s.", count(s.Services, "Service"), by, count(problems, "problem"))
 	if next != "" {

@@ -11,7 +11,9 @@ import (
 	"strconv"
 	"strings"
 
+	"github.com/fairway-net/fairway/compile"
 	"github.com/fairway-net/fairway/diagnose/collect"
+	"github.com/fairway-net/fairway/diagnose/explain"
 	ingress "github.com/fairway-net/fairway/ingress/compile"
 	"github.com/fairway-net/fairway/ingress/model"
 	"github.com/fairway-net/fairway/ingress/policy"
@@ -50,11 +52,32 @@ func Explain(ctx context.Context, w io.Writer, q Question, source *collect.Sourc
 	if err != nil {
 		return false, err
 	}
-	answered = writeRequest(w, out.Table, r, port, changes)
+	return writeAnswer(w, out, r, port, changes), nil
+}
+
+// ExplainObjects does what [Explain] does, of these objects.
+func ExplainObjects(w io.Writer, q Question, objects *ingress.Objects, packets *explain.Objects) (answered bool, err error) {
+	r, port, changes, err := q.request()
+	if err != nil {
+		return false, err
+	}
+	choice := compile.New(compile.Config{})
+	for _, s := range packets.Services {
+		choice.SetService(s)
+	}
+	for _, s := range packets.Slices {
+		choice.SetSlice(s)
+	}
+	return writeAnswer(w, compileRequests(objects, takersOf(choice)), r, port, changes), nil
+}
+
+// writeAnswer writes who answers a request, and reports whether anybody does.
+func writeAnswer(w io.Writer, out *ingress.Output, r *model.Request, port uint16, changes []string) bool {
+	answered := writeRequest(w, out.Table, r, port, changes)
 	if owner, found := out.Owner(r.Host); found {
 		fmt.Fprintf(w, "\nIngress %s owns the host: it decides the certificate, client certificates, redirects and other names\n", owner)
 	}
-	return answered, nil
+	return answered
 }
 
 // request reads what was typed, the port that it goes to, and what engines change of it

@@ -80,13 +80,18 @@ func FromFiles(files []string) (out *ingress.Output, ignored, given []string, er
 	if given, err = assess.Complete(objects); err != nil {
 		return nil, nil, nil, err
 	}
-	return compileRequests(objects, func(service types.NamespacedName, port *corev1.ServicePort) []model.Backend {
+	return compileRequests(objects, takersOf(choice)), ignored, given, nil
+}
+
+// takersOf says which endpoints take connections, as a compiler chooses them.
+func takersOf(choice *compile.Compiler) func(types.NamespacedName, *corev1.ServicePort) []model.Backend {
+	return func(service types.NamespacedName, port *corev1.ServicePort) []model.Backend {
 		proto := model.TCP
 		if port.Protocol == corev1.ProtocolUDP {
 			proto = model.UDP
 		}
 		return choice.Takers(service, port.Name, proto)
-	}), ignored, given, nil
+	}
 }
 
 // Objects reads manifests, and what chooses endpoints among theirs.

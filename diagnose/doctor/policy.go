@@ -26,24 +26,75 @@ func checkPolicies(_ context.Context, e *Evidence) []Finding {
 			servedBySome[d.Frontend+d.Origin] = servedBySome[d.Frontend+d.Origin] || served(d.Action)
 		}
 	}
-	var list []Finding
+	var lost []loss
 	for _, v := range e.Report.Views {
 		for _, d := range v.Decisions {
 			local := slices.ContainsFunc(d.Candidates, func(c explain.CandidateShare) bool { return c.Why == compile.NotLocal.String() })
 			if served(d.Action) || d.Reason != reasonNoEndpoint || !local {
 				continue
 			}
-			f := Finding{Code: NoLocalEndpointInside, Grade: Proved, What: fmt.Sprintf("%s on %s: no endpoint there is ready, and packets from %s may go to no other", d.Frontend, v.Node, d.Origin)}
+			l := loss{code: NoLocalEndpointInside, grade: Proved, frontends: d.Frontend, nodes: []string{v.Node}, origins: d.Origin}
 			if d.Entrance != "cluster IP" {
-				f.Code = NoLocalEndpointOutside
+				l.code = NoLocalEndpointOutside
 			}
 			if servedBySome[d.Frontend+d.Origin] {
-				f.Grade = Note
+				l.grade = Note
 			}
-			if !slices.ContainsFunc(list, f.same) {
-				list = append(list, f)
-			}
+			lost = append(lost, l)
 		}
+	}
+	return findingsOf(lost)
+}
+
+// loss is packets that die on nodes without an endpoint.
+type loss struct {
+	code      Code
+	grade     Grade
+	frontends string
+	origins   string
+	nodes     []string
+}
+
+// findingsOf are findings of losses, each said once: of all nodes and frontends of which it is true.
+func findingsOf(lost []loss) []Finding {
+	lost = merged(lost, func(l *loss) *string { return &l.origins }, " or ")
+	var byNodes []loss
+	for _, l := range lost {
+		i := slices.IndexFunc(byNodes, func(o loss) bool {
+			return o.code == l.code && o.grade == l.grade && o.frontends == l.frontends && o.origins == l.origins
+		})
+		if i < 0 {
+			byNodes = append(byNodes, l)
+			continue
+		}
+		byNodes[i].nodes = append(byNodes[i].nodes, l.nodes...)
+	}
+	var list []Finding
+	for _, l := range merged(byNodes, func(l *loss) *string { return &l.frontends }, ", ") {
+		list = append(list, Finding{Code: l.code, Grade: l.grade, Of: l.nodes,
+			What: fmt.Sprintf("%s: no endpoint on the node is ready, and packets from %s may go to no other", l.frontends, l.origins)})
+	}
+	return list
+}
+
+// merged makes one of losses that differ in one part only, whose texts are joined.
+func merged(lost []loss, part func(*loss) *string, by string) (list []loss) {
+	parts := map[string][]string{} // by what the others have in common
+	key := func(l loss) string {
+		*part(&l) = ""
+		return fmt.Sprint(l)
+	}
+	for _, l := range lost {
+		k := key(l)
+		if parts[k] == nil {
+			list = append(list, l)
+		}
+		if text := *part(&l); !slices.Contains(parts[k], text) {
+			parts[k] = append(parts[k], text)
+		}
+	}
+	for i := range list {
+		*part(&list[i]) = strings.Join(parts[key(list[i])], by)
 	}
 	return list
 }

@@ -58,7 +58,11 @@ func (s *Survey) LeaveOut(other *Survey) {
 	}
 	var left []ServiceReport
 	for _, r := range s.Found {
-		r.Findings = slices.DeleteFunc(slices.Clone(r.Findings), func(f Finding) bool { return slices.ContainsFunc(known[r.Service], f.same) })
+		r.Findings = slices.DeleteFunc(slices.Clone(r.Findings), func(f Finding) bool {
+			return slices.ContainsFunc(known[r.Service], func(k Finding) bool {
+				return f.same(k) && !slices.ContainsFunc(f.Of, func(of string) bool { return !slices.Contains(k.Of, of) })
+			})
+		})
 		if len(r.Findings) > 0 {
 			left = append(left, r)
 		}

@@ -12,6 +12,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/kubernetes"
 
+	"github.com/fairway-net/fairway/diagnose/agentlink"
 	"github.com/fairway-net/fairway/diagnose/collect"
 	"github.com/fairway-net/fairway/diagnose/doctor"
 	"github.com/fairway-net/fairway/diagnose/explain"
@@ -93,6 +94,9 @@ func addAgents(ctx context.Context, source *collect.Source, in *overview.Input) 
 		if a.Err == nil {
 			in.Modes[a.Name()] = a.Status.Mode
 		}
+	}
+	if in.NotAsked = agentlink.Missing(agents); len(agents) == 0 {
+		in.NotAsked = []string{"no agent of a node was found"}
 	}
 	said, missing := Announced(ctx, agents)
 	for i := range in.Services {

@@ -32,6 +32,8 @@ type Input struct {
 	Taking map[types.NamespacedName]int
 	// Modes are those that agents say, by node.
 	Modes map[string]string
+	// NotAsked says which agents couldn't be asked, and why, in lines for people.
+	NotAsked []string
 	// Unannounced are the load balancer addresses that no node announces, by Service, with
 	// each node's reason.
 	Unannounced map[types.NamespacedName]string
@@ -65,6 +67,10 @@ func Write(out io.Writer, in Input) error {
 	if in.NoAPI != "" {
 		lines = append(lines, "", "The API can't be asked: "+in.NoAPI, "this is what agents have in force")
 	}
+	if len(in.NotAsked) > 0 && isModeUnknown(in) {
+		lines = append(lines, "", "MODE is unknown where the agent couldn't be asked")
+		lines = append(lines, atMost(in.NotAsked)...)
+	}
 	if in.NoEvents != "" {
 		lines = append(lines, "", "WARNINGS are not shown: "+in.NoEvents)
 	}
@@ -72,6 +78,14 @@ func Write(out io.Writer, in Input) error {
 		fmt.Fprintln(t, line)
 	}
 	return t.Flush()
+}
+
+// unknownMode is shown of a node whose agent wasn't asked, or that has none.
+const unknownMode = "unknown"
+
+// isModeUnknown reports whether a node's mode isn't known.
+func isModeUnknown(in Input) bool {
+	return slices.ContainsFunc(in.Nodes, func(n corev1.Node) bool { return n.Annotations[ownnode.ModeAnnotation] == "" && in.Modes[n.Name] == "" })
 }
 
 func nodeLines(in Input) []string {
@@ -91,7 +105,7 @@ func nodeLines(in Input) []string {
 		} else if !check.NodeOf(n).Ready {
 			state = "NotReady"
 		}
-		mode := cmp.Or(n.Annotations[ownnode.ModeAnnotation], in.Modes[n.Name], "unknown") // kube-proxy's nodes don't say
+		mode := cmp.Or(n.Annotations[ownnode.ModeAnnotation], in.Modes[n.Name], unknownMode) // kube-proxy's nodes don't say
 		lines = append(lines, fmt.Sprintf("%s\t%s\t%s\t%s", n.Name, state, mode, strings.Join(addresses, ", ")))
 	}
 	if len(nodes) == 0 {

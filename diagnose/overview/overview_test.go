@@ -141,3 +141,20 @@ func TestUnannounced(t *testing.T) {
 		t.Errorf("%v\n%s", err, out.String())
 	}
 }
+
+// TestModeUnknown: where a node's mode isn't known, the screen says why.
+func TestModeUnknown(t *testing.T) {
+	why := "n2: pods/exec is forbidden"
+	for name, c := range map[string]struct {
+		in   Input
+		says bool
+	}{
+		"one isn't": {Input{Nodes: []corev1.Node{{ObjectMeta: metav1.ObjectMeta{Name: "n1"}}, {ObjectMeta: metav1.ObjectMeta{Name: "n2"}}}, Modes: map[string]string{"n1": "ebpf"}, NotAsked: []string{why}}, true},
+		"all are":   {Input{Nodes: []corev1.Node{{ObjectMeta: metav1.ObjectMeta{Name: "n1"}}}, Modes: map[string]string{"n1": "ebpf"}, NotAsked: []string{why}}, false},
+	} {
+		var out strings.Builder
+		if err := Write(&out, c.in); err != nil || strings.Contains(out.String(), why) != c.says {
+			t.Errorf("%s: %v\n%s", name, err, out.String())
+		}
+	}
+}

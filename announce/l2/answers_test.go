@@ -51,13 +51,27 @@ func (l *lan) resolve(a netip.Addr) string {
 // answers.
 func (l *lan) stays(node, what string, d time.Duration) {
 	l.Helper()
+	if other := l.otherFor(node, d); other != "" {
+		l.Fatalf("%s: %s, want %s", what, other, node)
+	}
+}
+
+// settles waits until a node alone has been the first to answer for a time, whoever did before.
+func (l *lan) settles(node, what string, d time.Duration) {
+	l.Helper()
+	wait.Until(l, 20*time.Second, what, func() bool { return l.otherFor(node, d) == "" })
+}
+
+// otherFor says who else was the first to answer within a time; "" if one node always was.
+func (l *lan) otherFor(node string, d time.Duration) string {
 	for end := time.Now().Add(d); time.Now().Before(end); {
 		for _, a := range []netip.Addr{vip, vip6} {
 			if got := l.resolve(a); got != node {
-				l.Fatalf("%s: %q answers for %s, want %s", what, got, a, node)
+				return fmt.Sprintf("%q answers for %s", got, a)
 			}
 		}
 	}
+	return ""
 }
 
 // firstAlone starts a, which gets both addresses, and then b.

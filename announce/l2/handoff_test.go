@@ -213,7 +213,7 @@ func TestFormerNodeLost(t *testing.T) {
 	l.expectOwners("a")
 	l.setLink("b", true)
 	l.start("b") // its kernel leads connections to a yet
-	l.stays("a", "its kernel yields meanwhile, which nothing shows", 5*core.Interval)
+	l.settles("a", "the kernel of b yields", 5*core.Interval)
 	l.cutPower("a")
 	l.expectOwners("b")
 	for _, conn := range old {

@@ -10,7 +10,6 @@ import (
 	"github.com/fairway-net/fairway/config"
 	"github.com/fairway-net/fairway/diagnose/change"
 	"github.com/fairway-net/fairway/diagnose/collect"
-	"github.com/fairway-net/fairway/diagnose/proposal"
 )
 
 // diffFlags are the flags of diff, as typed.
@@ -74,11 +73,7 @@ func (f *diffFlags) report(cmd *cobra.Command) (*change.Report, error) {
 	if err != nil {
 		return nil, err
 	}
-	api, err := f.objects.Config()
-	if err != nil {
-		return nil, err
-	}
-	p, err := proposal.Read(cmd.Context(), f.objects.Impatiently(api), f.files, f.objects.Namespace)
+	p, err := joined(cmd.Context(), &f.objects, f.files)
 	if err != nil {
 		return nil, err
 	}

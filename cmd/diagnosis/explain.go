@@ -1,6 +1,7 @@
 package diagnosis
 
 import (
+	"context"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -108,11 +109,16 @@ func (f *explainFlags) proposal(cmd *cobra.Command) (*proposal.Proposal, error) 
 	if len(f.objects.Files) == 0 {
 		return nil, errors.New("--with-cluster: name the manifests with --filename")
 	}
-	api, err := f.objects.Config()
+	return joined(cmd.Context(), &f.objects, f.objects.Files)
+}
+
+// joined are manifests joined with what runs at a source's API.
+func joined(ctx context.Context, source *collect.Source, files []string) (*proposal.Proposal, error) {
+	api, err := source.Config()
 	if err != nil {
 		return nil, err
 	}
-	return proposal.Read(cmd.Context(), f.objects.Impatiently(api), f.objects.Files, f.objects.Namespace)
+	return proposal.Read(ctx, source.Impatiently(api), files, source.Namespace)
 }
 
 // join has the question asked of the manifests joined with what runs. Objects that the server would

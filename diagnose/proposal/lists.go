@@ -6,7 +6,6 @@ import (
 	"maps"
 	"slices"
 
-	jsonpatch "gopkg.in/evanphx/json-patch.v4"
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
 	discoveryv1 "k8s.io/api/discovery/v1"
@@ -35,9 +34,6 @@ var kinds = func() *runtime.Scheme {
 	utilruntime.Must(gatewayv1.Install(s))
 	return s
 }()
-
-// jsonMerged applies a JSON merge patch (RFC 7386).
-func jsonMerged(current, patch []byte) ([]byte, error) { return jsonpatch.MergePatch(current, patch) }
 
 // gatewayResource is a resource of Gateway API.
 func gatewayResource(name string) schema.GroupVersionResource {

@@ -6,6 +6,8 @@ import (
 	"fmt"
 	"strings"
 
+	jsonpatch "gopkg.in/evanphx/json-patch.v4"
+	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
@@ -13,8 +15,6 @@ import (
 	"k8s.io/apimachinery/pkg/util/jsonmergepatch"
 	"k8s.io/apimachinery/pkg/util/strategicpatch"
 	"k8s.io/client-go/dynamic"
-
-	corev1 "k8s.io/api/core/v1"
 )
 
 // manager is who the server is told asks.
@@ -164,7 +164,7 @@ func patched(live *unstructured.Unstructured, patch []byte, kind types.PatchType
 		if merged, err = strategicpatch.StrategicMergePatch(current, patch, typed); err != nil {
 			return nil, fmt.Errorf("merge: %w", err)
 		}
-	} else if merged, err = jsonMerged(current, patch); err != nil {
+	} else if merged, err = jsonpatch.MergePatch(current, patch); err != nil {
 		return nil, fmt.Errorf("merge: %w", err)
 	}
 	is := &unstructured.Unstructured{}

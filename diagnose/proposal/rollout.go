@@ -16,6 +16,7 @@ import (
 	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/util/intstr"
+	endpointsliceutil "k8s.io/endpointslice/util"
 	"k8s.io/utils/ptr"
 )
 
@@ -250,9 +251,7 @@ func addEndpoint(grouped map[string]*discoveryv1.EndpointSlice, s *corev1.Servic
 	}
 	e, listed := known[ip]
 	if !listed {
-		ready := slices.ContainsFunc(pod.Status.Conditions, func(c corev1.PodCondition) bool {
-			return c.Type == corev1.PodReady && c.Status == corev1.ConditionTrue
-		}) && pod.DeletionTimestamp == nil
+		ready := endpointsliceutil.IsPodReady(pod) && pod.DeletionTimestamp == nil
 		e = discoveryv1.Endpoint{Addresses: []string{ip}, TargetRef: &corev1.ObjectReference{Kind: "Pod", Namespace: pod.Namespace, Name: pod.Name}}
 		e.Conditions.Ready = ptr.To(ready || s.Spec.PublishNotReadyAddresses)
 		if pod.Spec.NodeName != "" {

@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"net/netip"
 	"slices"
+	"strings"
 
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
@@ -47,14 +48,7 @@ func (j *joiner) nameUnknown() {
 }
 
 func compareNames(a, b *unstructured.Unstructured) int {
-	x, y := a.GetKind()+a.GetNamespace()+"/"+a.GetName(), b.GetKind()+b.GetNamespace()+"/"+b.GetName()
-	switch {
-	case x < y:
-		return -1
-	case x > y:
-		return 1
-	}
-	return 0
+	return strings.Compare(a.GetKind()+a.GetNamespace()+"/"+a.GetName(), b.GetKind()+b.GetNamespace()+"/"+b.GetName())
 }
 
 // nameOf does that for one Service; live is what it is now, or nil.

@@ -18,13 +18,22 @@ TAGGED = $(GO) test -tags $(1) -v -count=1
 NORACE = $(GO) list $$(sed -nE 's/^(\.[^ ]*) .*/\1/p' test/norace.txt)
 RACE   = { $(GO) list ./... ; $(NORACE); } | sort | uniq -u
 
+# The linters vet, tests too, so tests are run without it.
+TEST = $(GO) test -vet=off -json
+
 check/race: $(SUMMARY) ## the tests of all packages but those of test/norace.txt, under the race detector
 	./hack/install-deps.sh test
-	packages=$$($(RACE)) && $(GO) test -race -json $$packages | $(SUMMARY)
+	packages=$$($(RACE)) && $(TEST) -race $$packages | $(SUMMARY)
 
-check/rest: build $(SUMMARY) ## the packages of test/norace.txt, and tests that the race detector can't have; few at a time, since they share one machine
+# Files of tests that the race detector can't have; where they are, and a pattern of the tests in them.
+NORACE_FILES = grep -rl --include='*_test.go' '^//go:build !race$$'
+NORACE_DIRS  = $(NORACE_FILES) . | xargs dirname | sort -u
+NORACE_TESTS = $(NORACE_FILES) . | xargs grep -hoE '^func (Test|Fuzz)\w+' | cut -d' ' -f2 | paste -sd'|'
+
+check/rest: build $(SUMMARY) ## the packages of test/norace.txt, and of others the tests that the race detector can't have; few at a time, since they share one machine
 	./hack/install-deps.sh test
-	packages=$$($(NORACE); $(GO) list -race -f '{{if .IgnoredGoFiles}}{{.ImportPath}}{{end}}' $$($(RACE))) && $(GO) test -json -p 2 -timeout 40m $$packages | $(SUMMARY)
+	packages=$$($(NORACE)) && dirs=$$($(NORACE_DIRS)) && tests=$$($(NORACE_TESTS)) && { \
+		$(TEST) -p 2 -timeout 40m $$packages; $(TEST) -p 2 -timeout 40m -run "^($$tests)$$" $$dirs; } | $(SUMMARY)
 
 check/generated: generate ## fail if what is checked in is stale
 	./hack/check-web

@@ -14,6 +14,7 @@ func TestProgress(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var out bytes.Buffer
 		p := newProgress(&out, "Services", 1000)
+		time.Sleep(125 * time.Millisecond) // of the bubble's clock; no step is done as a line is written
 		for range 500 {
 			p.step()
 			time.Sleep(250 * time.Millisecond) // of the bubble's clock

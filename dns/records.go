@@ -141,10 +141,13 @@ func (r *reply) reverse(name string) outcome {
 	for _, h := range x.hosts[a.Unmap()] {
 		r.pointer(h.hostname + "." + h.service.Name + "." + h.service.Namespace + ".svc." + x.zone)
 	}
-	if len(r.answer) == 0 {
-		return notOurs
+	switch {
+	case len(r.answer) > 0:
+		return found
+	case !x.synced: // it may be one that isn't known yet, of which others know nothing
+		return notYet
 	}
-	return found
+	return notOurs
 }
 
 func (r *reply) pointer(name string) {

@@ -139,8 +139,12 @@ func reverseName(t *testing.T, address string) string {
 // deny them.
 func TestUnsynced(t *testing.T) {
 	at := serve(t, NewIndex(IndexConfig{Zone: "cluster.local"}))
-	if status, _ := dig(t, at, "A", "web.default.svc.cluster.local."); status != "SERVFAIL" {
-		t.Errorf("got %s, want SERVFAIL", status)
+	for name, kind := range map[string]string{
+		"web.default.svc.cluster.local.": "A", "1.0.96.10.in-addr.arpa.": "PTR", reverseName(t, "fd00:10:96::1"): "PTR",
+	} {
+		if status, _ := dig(t, at, kind, name); status != "SERVFAIL" {
+			t.Errorf("%s: got %s, want SERVFAIL", name, status)
+		}
 	}
 }
 

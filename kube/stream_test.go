@@ -58,3 +58,25 @@ func TestStreamIsNotHeld(t *testing.T) {
 	}
 	expect("set b", "set c", "delete a", "synced")
 }
+
+// TestListFails: what is gone is deleted with the next list where one couldn't be read to its end.
+func TestListFails(t *testing.T) {
+	known := map[string]bool{}
+	store := &passThrough[*corev1.Service]{keys: map[types.NamespacedName]struct{}{}, sink: Sink[*corev1.Service]{
+		Set:    func(s *corev1.Service) { known[s.Name] = true },
+		Delete: func(n types.NamespacedName) { delete(known, n.Name) },
+		Synced: func() {},
+	}}
+	if err := store.Replace([]any{service("a"), service("b")}, "1"); err != nil {
+		t.Fatal(err)
+	}
+	if err := store.Replace([]any{service("c"), "no object", service("b")}, "2"); err == nil {
+		t.Error("a list with something else is taken")
+	}
+	if err := store.Replace([]any{service("d")}, "3"); err != nil {
+		t.Fatal(err)
+	}
+	if len(known) != 1 || !known["d"] {
+		t.Errorf("the sink knows %v, expected d", known)
+	}
+}

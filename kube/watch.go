@@ -153,8 +153,7 @@ func (s *passThrough[T]) Delete(obj any) error {
 func (s *passThrough[T]) Replace(list []any, _ string) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	gone := s.keys
-	s.keys = make(map[types.NamespacedName]struct{}, len(list))
+	keys := make(map[types.NamespacedName]struct{}, len(list))
 	for _, obj := range list {
 		name, done := obj.(*streamed)
 		if !done {
@@ -166,12 +165,14 @@ func (s *passThrough[T]) Replace(list []any, _ string) error {
 			name = nameOnly(key)
 		}
 		key := types.NamespacedName{Namespace: name.namespace, Name: name.name}
-		s.keys[key] = struct{}{}
-		delete(gone, key)
+		keys[key], s.keys[key] = struct{}{}, struct{}{} // known, also where the list fails further on
 	}
-	for key := range gone {
-		s.sink.Delete(key)
+	for key := range s.keys {
+		if _, listed := keys[key]; !listed {
+			s.sink.Delete(key)
+		}
 	}
+	s.keys = keys
 	s.sink.Synced()
 	return nil
 }

@@ -208,3 +208,52 @@ func TestWrittenAnew(t *testing.T) {
 		t.Errorf("left: %v", left)
 	}
 }
+
+// TestFailedWrite: a list of which a part could not be written isn't served as the whole. The
+// next list is.
+func TestFailedWrite(t *testing.T) {
+	dir := t.TempDir()
+	var s seen
+	store, k := open(t, dir, &s)
+	list := func(between func()) {
+		k.set(service("a", "10.96.0.1"))
+		between()
+		k.set(service("b", "10.96.0.2"))
+		k.complete()
+	}
+	served := func() map[string]string {
+		t.Helper()
+		content, err := os.ReadFile(File(dir, "n1"))
+		if err != nil {
+			t.Fatal(err)
+		}
+		restored, _ := startsWith(t, content)
+		return restored
+	}
+	list(func() { // as where the disk is full
+		hold := File(dir, "n1") + ".hold"
+		if err := os.Rename(File(dir, "n1"), hold); err != nil {
+			t.Fatal(err)
+		}
+		if err := os.Mkdir(File(dir, "n1"), 0o700); err != nil {
+			t.Fatal(err)
+		}
+		if err := store.flush(); err == nil {
+			t.Error("a write to a directory succeeded")
+		}
+		if err := os.Remove(File(dir, "n1")); err != nil {
+			t.Fatal(err)
+		}
+		if err := os.Rename(hold, File(dir, "n1")); err != nil {
+			t.Fatal(err)
+		}
+	})
+	if got := served(); got != nil {
+		t.Errorf("of a part of a list, served %v", got)
+	}
+	list(func() {})
+	if got := served(); len(got) != 2 {
+		t.Errorf("of a whole list, served %v", got)
+	}
+	closed(t, store)
+}

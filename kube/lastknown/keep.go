@@ -52,6 +52,7 @@ type keeper[T object] struct {
 
 	mu     sync.Mutex
 	synced bool      // the API has told everything
+	whole  bool      // and all of it was saved
 	heard  time.Time // when it last told something; zero if it never did
 	// saved are the objects that the file had at the start, without those that the API has
 	// told of since, which are newer. nil once it has told everything.
@@ -148,13 +149,14 @@ func (k *keeper[T]) complete() {
 	for name := range k.restored {
 		k.forget(name)
 	}
-	if !k.synced {
-		k.synced = true
-		for name := range k.saved {
-			k.save(name, nil)
-		}
-		k.saved = nil
-		if err := k.store.complete(k.resource); err != nil {
+	k.synced = true
+	for name := range k.saved {
+		k.save(name, nil)
+	}
+	k.saved = nil
+	if !k.whole {
+		err := k.store.complete(k.resource)
+		if k.whole = err == nil; err != nil {
 			k.log.Warn("the last known state can't be saved for the next start", "resource", k.resource, "error", err)
 		}
 	}

@@ -56,6 +56,7 @@ type Store struct {
 	// file has, until the API has told everything: most are the same then.
 	written map[string]map[uint64]uint64
 	listed  map[string]bool // the API has told everything of these resources
+	lost    map[string]bool // changes of these could not be written since the last whole list
 	seed    maphash.Seed
 }
 
@@ -135,7 +136,7 @@ func Open(dir, node string, log *slog.Logger) (*Store, error) {
 	if err := os.MkdirAll(dir, 0o700); err != nil {
 		return nil, fmt.Errorf("keep what is known: %w", err)
 	}
-	s := &Store{name: File(dir, node), log: log, dirty: newBatch(), written: map[string]map[uint64]uint64{}, listed: map[string]bool{}, seed: maphash.MakeSeed()}
+	s := &Store{name: File(dir, node), log: log, dirty: newBatch(), written: map[string]map[uint64]uint64{}, listed: map[string]bool{}, lost: map[string]bool{}, seed: maphash.MakeSeed()}
 	if err := s.lockFile(); err != nil {
 		return nil, s.explain(err)
 	}
@@ -280,13 +281,20 @@ func (s *Store) write(dirty *batch, complete string) error {
 			}
 		}
 	}
-	if complete != "" {
+	isWhole := complete != "" && !s.lost[complete]
+	if isWhole {
 		records = appendRecord(records, completeRecord, complete, "", nil, now)
-		delete(s.written, complete)
-		s.listed[complete] = true
 	}
 	if err := s.appendToFile(records); err != nil {
+		for resource := range dirty.changes {
+			s.lost[resource] = true
+			delete(s.written, resource)
+		}
 		return err
+	}
+	if isWhole {
+		delete(s.written, complete)
+		s.listed[complete] = true
 	}
 	s.live += int64(added)
 	if s.size > smallFile && s.size > 2*s.live {
@@ -406,13 +414,22 @@ func copyPlaces(to, from *os.File, places []place) (int64, error) {
 	return written + int64(n), err
 }
 
+// errLost says that the file has only a part of a list.
+var errLost = errors.New("a part of what the API told could not be written, so this isn't the whole of it")
+
 // complete says that a resource has the objects that were set and not deleted, and no
-// others.
+// others. It isn't so where some of them could not be written: the next whole list may be
+// complete again.
 func (s *Store) complete(resource string) error {
 	s.writing.Lock()
 	defer s.writing.Unlock()
 	s.spare = nil
-	return s.explain(s.write(s.exchange(newBatch()), resource))
+	err := s.write(s.exchange(newBatch()), resource)
+	if err == nil && s.lost[resource] {
+		err = errLost
+	}
+	delete(s.lost, resource)
+	return s.explain(err)
 }
 
 // each reads the file.

@@ -184,6 +184,13 @@ func (x *Index) DeleteSlice(key types.NamespacedName) {
 	}
 }
 
+// HasSlice reports whether there is such a slice.
+func (x *Index) HasSlice(key types.NamespacedName) bool {
+	x.mu.RLock()
+	defer x.mu.RUnlock()
+	return x.owners[key] != nil
+}
+
 func (x *Index) service(key types.NamespacedName) *service {
 	svc := x.services[key]
 	if svc == nil {

@@ -76,6 +76,7 @@ func (b *balancer) pick(p *model.Pool, client netip.Addr, failed []netip.AddrPor
 	a := m.clients[client]
 	if a == nil || now.Sub(a.last) > p.Affinity ||
 		!slices.ContainsFunc(usable, func(x model.Backend) bool { return x.AddrPort() == a.backend }) {
+		m.makeRoom()
 		a = &affinity{backend: b.schedule(p, m, usable, client)}
 		m.clients[client] = a
 	}
@@ -94,6 +95,29 @@ func (m *memory) sweep(now time.Time, timeout time.Duration) {
 			delete(m.clients, client)
 		}
 	}
+}
+
+// maxRemembered bounds the clients that are remembered of a pool: anybody's datagrams have
+// some address.
+const maxRemembered = 65536
+
+// makeRoom forgets the client that was idle longest of a few where there are too many.
+func (m *memory) makeRoom() {
+	if len(m.clients) < maxRemembered {
+		return
+	}
+	const few = 8
+	var oldest netip.Addr
+	looked := 0
+	for client, a := range m.clients { // in no order
+		if looked == 0 || a.last.Before(m.clients[oldest].last) {
+			oldest = client
+		}
+		if looked++; looked == few {
+			break
+		}
+	}
+	delete(m.clients, oldest)
 }
 
 // sourceSeed is fixed for a relay's life, so that source hashing is steady.

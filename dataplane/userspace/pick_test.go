@@ -130,6 +130,25 @@ func TestAffinityForgetsClients(t *testing.T) {
 	}
 }
 
+// TestAffinityIsBounded: more clients than are remembered cost no more memory.
+func TestAffinityIsBounded(t *testing.T) {
+	p := pool("web", model.UDP, first)
+	p.Affinity = time.Hour
+	b := newBalancer(model.DefaultScheduler)
+	for i := range maxRemembered + 100 {
+		client := netip.AddrFrom4([4]byte{10, byte(i >> 16), byte(i >> 8), byte(i)})
+		if _, ok := b.pick(p, client, nil); !ok {
+			t.Fatal("no backend")
+		}
+		if b.pools[p.ID].clients[client] == nil {
+			t.Fatalf("client %s isn't remembered", client)
+		}
+	}
+	if n := len(b.pools[p.ID].clients); n != maxRemembered {
+		t.Errorf("%d clients are remembered, want %d", n, maxRemembered)
+	}
+}
+
 func TestNobodyToChoose(t *testing.T) {
 	b := newBalancer(model.DefaultScheduler)
 	if backend, ok := b.pick(pool("web", model.TCP), addr("10.0.0.1"), nil); ok {

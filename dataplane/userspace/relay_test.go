@@ -190,6 +190,44 @@ func openDescriptors(t *testing.T) int {
 	return len(entries)
 }
 
+// TestBackendsDontAnswer: a client isn't kept waiting for each of very many endpoints that
+// don't answer.
+func TestBackendsDontAnswer(t *testing.T) {
+	full, err := unix.Socket(unix.AF_INET, unix.SOCK_STREAM|unix.SOCK_CLOEXEC, 0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { discard(unix.Close(full)) })
+	if err := errors.Join(unix.Bind(full, &unix.SockaddrInet4{}), unix.Listen(full, 0)); err != nil {
+		t.Fatal(err)
+	}
+	at, err := unix.Getsockname(full)
+	if err != nil {
+		t.Fatal(err)
+	}
+	port := uint16(at.(*unix.SockaddrInet4).Port)
+	filler, err := net.Dial("tcp", netip.AddrPortFrom(addr("127.0.0.1"), port).String()) // nobody accepts it
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { discard(filler.Close()) })
+	var silent []netip.AddrPort
+	for i := range 100 {
+		silent = append(silent, netip.AddrPortFrom(netip.AddrFrom4([4]byte{127, 0, 1, byte(i)}), port))
+	}
+	r := inProcess(t)
+	r.dialTimeout, r.dialPatience = 20*time.Millisecond, 50*time.Millisecond
+	p := pool("web", model.TCP, silent...)
+	conn, _ := r.dial(model.Verdict{Pool: p, Src: addr("127.0.0.1")}, netip.AddrPort{})
+	if conn != nil {
+		discard(conn.Close())
+		t.Fatal("one has answered")
+	}
+	if tried := r.balancer.pools[p.ID].turn; tried > 10 {
+		t.Errorf("%d endpoints were tried", tried)
+	}
+}
+
 func TestUDPIdle(t *testing.T) {
 	r := inProcess(t)
 	r.udpUnanswered, r.udpAnswered = 200*time.Millisecond, 400*time.Millisecond

@@ -22,6 +22,10 @@ import (
 // tried. A connection on a network that works takes one round trip.
 const dialTimeout = 3 * time.Second
 
+// dialPatience is how long others are tried in all. A client is refused after it: by then
+// most have given up. Those that refuse at once take none of it.
+const dialPatience = 15 * time.Second
+
 // tcpSocket is a listener.
 type tcpSocket struct {
 	relay    *relay
@@ -116,9 +120,9 @@ func (r *relay) serveTCP(k model.Key, client *net.TCPConn) {
 // dial connects to a backend; to another one if the first doesn't answer.
 func (r *relay) dial(v model.Verdict, client netip.AddrPort) (*net.TCPConn, *flow) {
 	var failed []netip.AddrPort
-	for {
+	for began := time.Now(); ; {
 		backend, ok := r.balancer.pick(v.Pool, v.Src, failed)
-		if !ok {
+		if !ok || time.Since(began) > r.dialPatience {
 			return nil, nil
 		}
 		conn, err := r.reach("tcp", v, backend)

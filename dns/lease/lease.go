@@ -39,6 +39,7 @@ type Lease struct {
 	ways     []way
 	clients  []netip.Prefix
 	renewals []*net.UDPConn
+	rules    map[string]int // how many each of our chains has
 }
 
 // way is one of the Service's addresses and the one in its place on this node.
@@ -108,25 +109,46 @@ func (l *Lease) openRenewal(at netip.Addr) error {
 	return nil
 }
 
-// Repair makes the table, the interface and the routes anew if somebody removed the table,
-// the interface or one of its addresses, and reports whether somebody had.
+// Repair makes the table, the interface and the routes anew if somebody removed one of the
+// rules, the interface, or one of its addresses or of the routes, and reports whether
+// somebody had.
 func (l *Lease) Repair() (repaired bool, err error) {
-	conn, err := nftables.New()
-	if err != nil {
-		return false, fmt.Errorf("open nftables: %w", err)
+	isWhole := true
+	for _, has := range []func() (bool, error){l.hasRules, l.hasAddresses, l.hasLastRoutes} {
+		there, err := has()
+		if err != nil {
+			return false, err
+		}
+		isWhole = isWhole && there
 	}
-	tables, err := conn.ListTablesOfFamily(nftables.TableFamilyINet)
-	if err != nil {
-		return false, fmt.Errorf("look for table %s: %w", tableName, err)
-	}
-	hasTable := slices.ContainsFunc(tables, func(t *nftables.Table) bool { return t.Name == tableName })
-	hasAddresses, err := l.hasAddresses()
-	if err != nil || hasTable && hasAddresses {
-		return false, err
+	if isWhole {
+		return false, nil
 	}
 	for _, step := range []func() error{l.addAddresses, l.addLastRoutes, l.divert} {
 		if err := step(); err != nil {
 			return false, err
+		}
+	}
+	return true, nil
+}
+
+// hasRules reports whether each of our chains has as many rules as it should.
+func (l *Lease) hasRules() (bool, error) {
+	conn, err := nftables.New()
+	if err != nil {
+		return false, fmt.Errorf("open nftables: %w", err)
+	}
+	table := &nftables.Table{Name: tableName, Family: nftables.TableFamilyINet}
+	for chain, want := range l.rules {
+		have, err := conn.GetRules(table, &nftables.Chain{Name: chain, Table: table})
+		if errors.Is(err, unix.ENOENT) {
+			return false, nil
+		}
+		if err != nil {
+			return false, fmt.Errorf("list rules of chain %s: %w", chain, err)
+		}
+		if len(have) != want {
+			return false, nil
 		}
 	}
 	return true, nil
@@ -227,17 +249,53 @@ func (l *Lease) addLastRoutes() error {
 	return nil
 }
 
+// hasLastRoutes reports whether the routes of addLastRoutes are there.
+func (l *Lease) hasLastRoutes() (bool, error) {
+	have, err := listLastRoutes()
+	if err != nil {
+		return false, err
+	}
+	for _, w := range l.ways {
+		if w.service.Is4() && !slices.ContainsFunc(have, func(r netlink.Route) bool { return r.Dst != nil && r.Dst.IP.Equal(w.service.AsSlice()) }) {
+			return false, nil
+		}
+	}
+	return true, nil
+}
+
 func lastRoute() *netlink.Route {
 	const loopback = 1 // LOOPBACK_IFINDEX
 	return &netlink.Route{LinkIndex: loopback, Table: unix.RT_TABLE_DEFAULT, Scope: netlink.SCOPE_LINK, Protocol: kernel.RouteProtocol}
 }
 
-func removeLastRoutes() error {
-	routes, err := kernel.List(func() ([]netlink.Route, error) {
-		return netlink.RouteListFiltered(netlink.FAMILY_V4, lastRoute(), netlink.RT_FILTER_TABLE|netlink.RT_FILTER_PROTOCOL|netlink.RT_FILTER_OIF)
-	})
+// listLastRoutes has the kernel pick them, of routes that may be very many.
+func listLastRoutes() ([]netlink.Route, error) {
+	handle, err := netlink.NewHandle(unix.NETLINK_ROUTE)
 	if err != nil {
-		return fmt.Errorf("list routes: %w", err)
+		return nil, fmt.Errorf("open rtnetlink socket: %w", err)
+	}
+	defer handle.Close()
+	if err := handle.SetStrictCheck(true); err != nil {
+		return nil, fmt.Errorf("have the kernel pick routes: %w", err)
+	}
+	filter := lastRoute()
+	filter.Scope = netlink.SCOPE_UNIVERSE // by which the kernel doesn't pick any
+	routes, err := kernel.List(func() ([]netlink.Route, error) {
+		return handle.RouteListFiltered(netlink.FAMILY_V4, filter, netlink.RT_FILTER_TABLE|netlink.RT_FILTER_PROTOCOL|netlink.RT_FILTER_OIF)
+	})
+	if errors.Is(err, unix.ENOENT) { // the kernel has no such table yet
+		return nil, nil
+	}
+	if err != nil {
+		return nil, fmt.Errorf("list routes: %w", err)
+	}
+	return routes, nil
+}
+
+func removeLastRoutes() error {
+	routes, err := listLastRoutes()
+	if err != nil {
+		return err
 	}
 	for _, r := range routes {
 		if err := netlink.RouteDel(&r); err != nil {

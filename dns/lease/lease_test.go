@@ -358,8 +358,9 @@ func TestOthersCantRenew(t *testing.T) {
 	}
 }
 
-// TestRepair: after `nft flush ruleset`, and after everything was removed, it is all
-// made anew; where nothing is missing, nothing is done.
+// TestRepair: after `nft flush ruleset`, and after anything was removed, it is all
+// made anew; where nothing is missing, nothing is done. The addresses are of the link
+// alone: the kernel would masquerade with others.
 func TestRepair(t *testing.T) {
 	r := newRig(t)
 	repair := func(want bool) {
@@ -383,10 +384,37 @@ func TestRepair(t *testing.T) {
 	})
 	repair(true)
 	repair(false)
+	for _, remove := range [][]string{
+		{"nft", "flush", "chain", "inet", tableName, asked},
+		{"nft", "flush", "chain", "inet", tableName, answering},
+		{"ip", "route", "flush", "table", "default"},
+		{"ip", "address", "del", firstLocal4.String() + "/32", "dev", Interface},
+		{"ip", "link", "set", Interface, "down"},
+		{"ip", "link", "del", Interface},
+	} {
+		do(t, r.node, func() error {
+			out, err := exec.Command(remove[0], remove[1:]...).CombinedOutput()
+			if err != nil {
+				return fmt.Errorf("%v: %w: %s", remove, err, out)
+			}
+			return nil
+		})
+		repair(true)
+		repair(false)
+	}
 	do(t, r.node, Cleanup)
 	repair(true)
 	do(t, r.node, func() error {
-		_, err := netlink.LinkByName(Interface)
+		link, err := netlink.LinkByName(Interface)
+		if err != nil {
+			return err
+		}
+		addresses, err := netlink.AddrList(link, netlink.FAMILY_V4)
+		for _, a := range addresses {
+			if a.Scope != int(netlink.SCOPE_LINK) {
+				err = fmt.Errorf("address %s has scope %d", a.IPNet, a.Scope)
+			}
+		}
 		return err
 	})
 }

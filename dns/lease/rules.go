@@ -42,8 +42,10 @@ func (l *Lease) divert() error {
 			return fmt.Errorf("make set %s: %w", name, err)
 		}
 	}
+	l.rules = map[string]int{}
 	fill := func(chain *nftables.Chain, rules [][]expr.Any) {
 		chain.Table = table
+		l.rules[chain.Name] = len(rules)
 		conn.AddChain(chain)
 		for _, r := range rules {
 			conn.AddRule(&nftables.Rule{Table: table, Chain: chain, Exprs: r})

@@ -81,6 +81,7 @@ type DNS struct {
 	again     string                     // added to what is logged when the server is well
 	own       *discoveryv1.EndpointSlice // as last written
 	published *bool                      // whether others have been told that it is ready
+	seen      bool                       // the API has told of that slice
 
 	// Of the loop's goroutine alone:
 	mark    uint64 // of the table last taken

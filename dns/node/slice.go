@@ -18,6 +18,9 @@ import (
 // publish keeps this node's EndpointSlice of the DNS Service: what other nodes
 // forward to while their own server is unwell. It goes with the Node.
 func (n *DNS) publish(ctx context.Context, ready bool) error {
+	if n.isSliceGone() {
+		n.published = nil
+	}
 	if n.published != nil && *n.published == ready {
 		return nil
 	}
@@ -42,6 +45,14 @@ func (n *DNS) publish(ctx context.Context, ready bool) error {
 	}
 	n.published = &ready
 	return nil
+}
+
+// isSliceGone reports whether somebody has deleted the slice since it was last there.
+func (n *DNS) isSliceGone() bool {
+	there := n.Index.HasSlice(n.sliceName())
+	gone := n.seen && !there
+	n.seen = there
+	return gone
 }
 
 // retire tells the others that this server ends.

@@ -17,7 +17,7 @@ var section = regexp.MustCompile(`(?m)^## (.+)$`)
 // TestChangelog: releases stand newest first below what isn't released, and each fits on
 // a screen.
 func TestChangelog(t *testing.T) {
-	text, err := os.ReadFile("../../CHANGELOG.md")
+	text, err := os.ReadFile("CHANGELOG.md")
 	if err != nil {
 		t.Fatal(err)
 	}

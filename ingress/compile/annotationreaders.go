@@ -12,6 +12,7 @@ import (
 	"strings"
 	"time"
 
+	"golang.org/x/net/http/httpguts"
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/types"
 
@@ -70,14 +71,28 @@ func readAffinity(r *reading, t string) error {
 	if t != "cookie" {
 		return fmt.Errorf("%q: must be cookie", t)
 	}
+	name, path, domain := or(r.get("session-cookie-name"), "INGRESSCOOKIE"), r.get("session-cookie-path"), r.get("session-cookie-domain")
+	switch {
+	case !httpguts.ValidHeaderFieldName(name): // a token, as the name of a cookie is (RFC 6265, 4.1.1)
+		return fmt.Errorf("session-cookie-name: %q is no name of a cookie", name)
+	case !isCookiePath(path):
+		return fmt.Errorf("session-cookie-path: %q is no path that a cookie can have", path)
+	case domain != "" && !isHostname(strings.ToLower(strings.TrimPrefix(domain, "."))):
+		return fmt.Errorf("session-cookie-domain: %q is no domain", domain)
+	}
 	r.a.base.Affinity = &model.Affinity{
-		Cookie: or(r.get("session-cookie-name"), "INGRESSCOOKIE"), Path: r.get("session-cookie-path"), Domain: r.get("session-cookie-domain"),
+		Cookie: name, Path: path, Domain: domain,
 		SameSite: r.get("session-cookie-samesite"), Secure: r.get("session-cookie-secure") == "true",
 		Loose: r.get("affinity-canary-behavior") == "legacy", Keep: r.get("session-cookie-change-on-failure") != "true",
 		Known: r.get("session-cookie-conditional-samesite-none") == "true",
 	}
 	r.a.base.Affinity.MaxAge, _ = strconv.Atoi(or(r.get("session-cookie-max-age"), r.get("session-cookie-expires"))) // none is 0
 	return nil
+}
+
+// isCookiePath reports whether a cookie can have a path (RFC 6265, 4.1.1).
+func isCookiePath(path string) bool {
+	return !strings.ContainsFunc(path, func(c rune) bool { return c < ' ' || c >= 0x7f || c == ';' })
 }
 
 func readBasic(r *reading, t string) error {

@@ -159,7 +159,7 @@ func (c *compiler) settleErrors(o *networkingv1.Ingress, a *annotations) {
 // bind makes what an action says of its path that of the path's host and Service. It says what of that can't be.
 func bind(action *model.Action, o *networkingv1.Ingress, host string, p *networkingv1.HTTPIngressPath) (wrong string) {
 	backend := &p.Backend
-	if action.Affinity != nil && action.Affinity.Path == "" && p.Path != "/" && !strings.ContainsAny(p.Path, `\.+*?()|[]{}^$;`) {
+	if action.Affinity != nil && action.Affinity.Path == "" && p.Path != "/" && !strings.ContainsAny(p.Path, `\.+*?()|[]{}^$`) && isCookiePath(p.Path) {
 		own := *action.Affinity // each path has its own cookie
 		own.Path, action.Affinity = p.Path, &own
 	}

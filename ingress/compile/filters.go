@@ -3,7 +3,11 @@ package compile
 import (
 	"fmt"
 	"net/http"
+	"slices"
+	"strings"
+	"unicode"
 
+	"golang.org/x/net/http/httpguts"
 	gatewayv1 "sigs.k8s.io/gateway-api/apis/v1"
 
 	"github.com/fairway-net/fairway/ingress/model"
@@ -34,8 +38,10 @@ func (c *compiler) httpFilters(r *route, g *gateway, list []gatewayv1.HTTPRouteF
 			out.edit(r, &out.response, f.ResponseHeaderModifier, at+".responseHeaderModifier")
 		case f.Type == gatewayv1.HTTPRouteFilterRequestRedirect && f.RequestRedirect != nil:
 			out.redirect = redirect(f.RequestRedirect)
+			out.plain(r, f.RequestRedirect.Path, at+".requestRedirect.path")
 		case f.Type == gatewayv1.HTTPRouteFilterURLRewrite && f.URLRewrite != nil:
 			out.rewrite = &model.Rewrite{Host: string(value(f.URLRewrite.Hostname, "")), Path: pathEdit(f.URLRewrite.Path)}
+			out.plain(r, f.URLRewrite.Path, at+".urlRewrite.path")
 		case f.Type == gatewayv1.HTTPRouteFilterRequestMirror && f.RequestMirror != nil:
 			if m, ok := c.mirror(r, g, f.RequestMirror, at); ok {
 				out.mirrors = append(out.mirrors, m)
@@ -68,9 +74,26 @@ func (out *filters) edit(r *route, e *model.HeaderEdit, f *gatewayv1.HTTPHeaderF
 	}
 	for _, name := range e.Names() {
 		if why := policy.Written(name); why != "" {
-			out.invalid = at + ": " + why
-			r.reject(gatewayv1.RouteReasonUnsupportedValue, out.invalid)
+			out.refuse(r, at+": "+why)
 		}
+	}
+	for _, h := range slices.Concat(f.Set, f.Add) {
+		if !httpguts.ValidHeaderFieldValue(h.Value) {
+			out.refuse(r, fmt.Sprintf("%s: the value of header %s is more than a line of text", at, h.Name))
+		}
+	}
+}
+
+// refuse makes requests fail, and says why.
+func (out *filters) refuse(r *route, why string) {
+	out.invalid = why
+	r.reject(gatewayv1.RouteReasonUnsupportedValue, why)
+}
+
+// plain refuses a path that would end the line in which it is sent.
+func (out *filters) plain(r *route, p *gatewayv1.HTTPPathModifier, at string) {
+	if p != nil && strings.ContainsFunc(value(p.ReplaceFullPath, "")+value(p.ReplacePrefixMatch, ""), unicode.IsControl) {
+		out.refuse(r, at+": a path has no control characters")
 	}
 }
 

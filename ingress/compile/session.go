@@ -3,7 +3,6 @@ package compile
 import (
 	"fmt"
 	"net/http"
-	"strings"
 
 	"golang.org/x/net/http/httpguts"
 	gatewayv1 "sigs.k8s.io/gateway-api/apis/v1"
@@ -62,7 +61,7 @@ func sessionPath(matches []gatewayv1.HTTPRouteMatch) string {
 			return ""
 		}
 		one := policy.RulePath(value(m.Value, "/"))
-		if i > 0 && one != path || strings.Contains(one, ";") {
+		if i > 0 && one != path || !isCookiePath(one) {
 			return ""
 		}
 		path = one

@@ -228,7 +228,7 @@ local reasons = {
 
 local function answer(txn, status, headers, body)
   local reply = txn:reply{status = status, reason = reasons[status]}
-  for _, h in ipairs(headers or {}) do reply:add_header(h[1], h[2]) end
+  for _, h in ipairs(headers or {}) do reply:add_header(h[1], (h[2]:gsub("[\r\n%z]", " "))) end -- a value is one line
   if status ~= 204 then
     reply:add_header("content-type", "text/plain; charset=utf-8")
     reply:set_body(body or (reasons[status] or tostring(status)) .. "\n")
@@ -482,7 +482,9 @@ local function rewrite(txn, list, rule)
   local before = path
   for _, r in ipairs(list) do
     if r.host then txn.http:req_set_header("host", r.host) end
-    if r.path then path = normalized(edited(r.path, path, rule)) end
+    if r.path then -- which ends where the request's line would
+      path = normalized(edited(r.path, path, rule)):gsub("[%c #?\127-\255]", function(c) return string.format("%%%02X", c:byte()) end)
+    end
   end
   if path ~= before then txn.http:req_set_path(path) end
 end

@@ -10,6 +10,8 @@ import (
 	"strconv"
 	"strings"
 
+	"golang.org/x/net/http/httpguts"
+
 	"github.com/fairway-net/fairway/ingress/model"
 	"github.com/fairway-net/fairway/ingress/policy"
 )
@@ -100,7 +102,7 @@ func (p *planner) action(w *writer, s *model.Socket, r *model.Rule) {
 	if d := cmp.Or(a.BackendTimeout, a.ReadTimeout); d > 0 { // haproxy has one of both: while nothing comes
 		w.intField("timeout", max(d.Milliseconds(), 1))
 	}
-	if f := a.Affinity; f != nil && !f.ByClient {
+	if f := a.Affinity; f != nil && !f.ByClient && isSession(f) {
 		w.table("affinity", func() {
 			if f.Header != "" {
 				w.textField("header", strings.ToLower(f.Header))
@@ -154,7 +156,7 @@ func (p *planner) redirect(w *writer, s *model.Socket, r *model.Rule, d *model.R
 		w.intField("own", int64(s.Port))
 		for _, f := range []struct{ name, text string }{{"whole", d.Whole}, {"scheme", d.Scheme}, {"host", d.Host}} {
 			if f.text != "" {
-				w.textField(f.name, f.text)
+				w.textField(f.name, oneLine(f.text))
 			}
 		}
 		if d.Port != 0 {
@@ -171,7 +173,7 @@ func rewrite(w *writer, r *model.Rule, e *model.Rewrite) {
 	}
 	w.table("rewrite", func() {
 		if e.Host != "" {
-			w.textField("host", e.Host)
+			w.textField("host", oneLine(e.Host))
 		}
 		pathEdit(w, r, e.Path)
 	})
@@ -251,7 +253,7 @@ func edit(w *writer, name string, e *model.HeaderEdit) {
 		}
 		w.table(field, func() {
 			for _, h := range list {
-				if policy.Written(h.Name) != "" {
+				if policy.Written(h.Name) != "" || !httpguts.ValidHeaderFieldName(h.Name) {
 					continue
 				}
 				w.table("", func() { w.text(strings.ToLower(h.Name)); w.WriteByte(','); w.text(oneLine(h.Value)) })
@@ -264,7 +266,7 @@ func edit(w *writer, name string, e *model.HeaderEdit) {
 		if len(e.Remove) > 0 {
 			w.table("del", func() {
 				for _, n := range e.Remove {
-					if policy.Written(n) != "" {
+					if policy.Written(n) != "" || !httpguts.ValidHeaderFieldName(n) {
 						continue
 					}
 					w.text(strings.ToLower(n))
@@ -365,6 +367,12 @@ func cors(w *writer, c *model.CORS) {
 			w.textField("age", strconv.Itoa(c.MaxAge))
 		}
 	})
+}
+
+// isSession reports whether a client can be told of its session: the name of a cookie or
+// a header is a token.
+func isSession(f *model.Affinity) bool {
+	return httpguts.ValidHeaderFieldName(cmp.Or(f.Header, f.Cookie))
 }
 
 // attributes are those of a cookie, after its value.

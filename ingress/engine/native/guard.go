@@ -13,9 +13,16 @@ import (
 	"github.com/fairway-net/fairway/ingress/policy"
 )
 
-// guard says why a request isn't let in; 0 if it is, and then leave must follow.
+// guard says why a request isn't let in; 0 if it is. In any case, leave must follow. How
+// often a client asks counts before who it is, as in nginx: who guesses passwords is
+// held up, too.
 func (x *exchange) guard(w http.ResponseWriter, r *http.Request) (status int, reason string) {
 	a := x.action
+	if a.Limit != nil && !policy.Contains(a.Limit.Except, x.client) {
+		if x.entered = x.engine.limiters.enter(a, x.client); !x.entered {
+			return http.StatusServiceUnavailable, "the client asks too often"
+		}
+	}
 	known := x.isLetIn()
 	if !known && !(a.AnyOf && (a.BasicAuth != nil || a.Auth != nil)) {
 		return http.StatusForbidden, "the client's address is not let in"
@@ -38,9 +45,6 @@ func (x *exchange) guard(w http.ResponseWriter, r *http.Request) (status int, re
 			return http.StatusUnauthorized, "name and password are asked for"
 		}
 	}
-	if a.Limit != nil && !policy.Contains(a.Limit.Except, x.client) && !x.engine.limiters.enter(a, x.client) {
-		return http.StatusServiceUnavailable, "the client asks too often"
-	}
 	return 0, ""
 }
 
@@ -52,7 +56,7 @@ func (x *exchange) isLetIn() bool {
 
 // leave ends what guard began.
 func (x *exchange) leave() {
-	if l := x.action.Limit; l != nil && !policy.Contains(l.Except, x.client) {
+	if x.entered {
 		x.engine.limiters.leave(x.action, x.client)
 	}
 }

@@ -38,6 +38,7 @@ type exchange struct {
 	client      netip.Addr
 	trusted     bool      // the connection is a trusted proxy's
 	vouched     bool      // one of several ways in that the rule has was open
+	entered     bool      // the request counts in the rule's limits
 	upgrade     bool      // the client asks for a WebSocket
 	trailers    bool      // the client reads trailers
 	askedAgain  bool      // the request is a question whether one is let in
@@ -131,11 +132,11 @@ func (x *exchange) serve(w http.ResponseWriter, r *http.Request) {
 	if allow(w, r, x.action.CORS) { // before all that asks who the client is: a browser doesn't say
 		return
 	}
+	defer x.leave()
 	if status, reason := x.guard(w, r); status != 0 {
 		x.answer(w, status, reason)
 		return
 	}
-	defer x.leave()
 	if d.Status != 0 {
 		if d.Location != "" {
 			w.Header().Set("Location", d.Location)

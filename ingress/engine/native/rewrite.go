@@ -109,7 +109,9 @@ func (x *exchange) modify(r *http.Response) error {
 			if a.Known && policy.ReadsNoneAsStrict(x.request.Header.Get("User-Agent")) {
 				named.SameSite = ""
 			}
-			r.Header.Add("Set-Cookie", named.SetCookie(id))
+			if cookie := named.SetCookie(id); cookie != "" { // of a name that a cookie can have
+				r.Header.Add("Set-Cookie", cookie)
+			}
 		}
 	}
 	if a := x.action.Auth; len(x.cookies) > 0 && (a.Cookies || isFine(r.StatusCode)) {

@@ -47,6 +47,17 @@ func TestAnyOf(t *testing.T) {
 	}
 }
 
+// TestLimitsBeforeAccess: who guesses passwords is held up as often as who is let in.
+func TestLimitsBeforeAccess(t *testing.T) {
+	action := model.Action{Backends: to("web"), BasicAuth: &model.BasicAuth{Realm: "r"}, Limit: &model.Limit{PerSecond: 1e-6, Burst: 3, Connections: 1}}
+	ask := served(t, &action, map[string]http.HandlerFunc{"web": answering("web")})
+	for i, want := range []int{401, 401, 401, 503, 503} {
+		if got := ask("/", http.Header{"Authorization": {"Basic YWRhOndyb25n"}}); got.StatusCode != want {
+			t.Errorf("guess %d: answer %d, want %d", i, got.StatusCode, want)
+		}
+	}
+}
+
 // TestAuthCookies: the cookies of who is asked come with errors only if the rule says so.
 func TestAuthCookies(t *testing.T) {
 	for _, always := range []bool{false, true} {

@@ -5,6 +5,7 @@
 //	suite.go     the list of tests, and what they run in
 //	requests.go  random tables and requests against Decide
 //	borders.go   requests at the borders of what is usual, and what endpoints are told
+//	author.go    texts by which the author of a route would end a message early
 //	anything.go  the same with values that were made to be taken for something else
 //	policy.go    what of a client's request counts, and what passes
 //	ways.go      the same by each protocol and address family
@@ -73,6 +74,7 @@ func Run(t *testing.T, start func(*testing.T) Engine, otherwise Otherwise) {
 		{"Trailers", testTrailers},
 		{"Refused", testRefused},
 		{"Framing", testFraming},
+		{"Author", testAuthor},
 		{"Preflight", testPreflight},
 		{"Ways", testWays},
 		{"RequireHTTPS", testRequireHTTPS},

@@ -302,24 +302,24 @@ func prefixes(field func(*annotations) *[]netip.Prefix) reader {
 // nextUpstream are the conditions of nginx that are codes.
 var nextUpstream = map[string]int{"http_500": 500, "http_502": 502, "http_503": 503, "http_504": 504, "http_403": 403, "http_404": 404, "http_429": 429}
 
-func readNextUpstream(r *reading, t string) error {
-	retry := &model.Retry{Attempts: 2}
-	if n, err := strconv.Atoi(r.get("proxy-next-upstream-tries")); err == nil && n > 0 {
-		retry.Attempts = n - 1
+// readNextUpstream reads all of proxy-next-upstream*, at the first of them.
+func readNextUpstream(r *reading, _ string) error {
+	if r.a.base.Retry != nil {
+		return nil
 	}
-	for word := range strings.FieldsSeq(t) {
-		switch code := nextUpstream[word]; {
-		case code != 0:
-			retry.Codes = append(retry.Codes, code)
-		case word == "error" || word == "timeout":
-			retry.Connection = true
-		case word == "off":
-			return &verdict{Otherwise, "requests of which nothing was sent are tried elsewhere nonetheless"}
-		case word == "invalid_header" || word == "non_idempotent":
-			return &verdict{Otherwise, word + " is left out, and all of proxy-next-upstream with it"}
-		default:
-			return fmt.Errorf("%q is no condition", word)
+	retry := &model.Retry{Attempts: 2, Idempotent: true}
+	if err := readConditions(retry, or(r.get("proxy-next-upstream"), "error timeout")); err != nil {
+		return fmt.Errorf("proxy-next-upstream: %w", err)
+	}
+	if text := r.get("proxy-next-upstream-tries"); text != "" && retry.Attempts > 0 {
+		n, err := strconv.Atoi(text)
+		switch {
+		case err != nil || n < 0:
+			return fmt.Errorf("proxy-next-upstream-tries: %q: must be a whole number", text)
+		case n == 0:
+			n = mostTries
 		}
+		retry.Attempts = min(n, mostTries) - 1
 	}
 	if within := r.get("proxy-next-upstream-timeout"); within != "" {
 		n, err := strconv.Atoi(strings.TrimSuffix(within, "s"))
@@ -329,6 +329,30 @@ func readNextUpstream(r *reading, t string) error {
 		retry.Within = time.Duration(n) * time.Second
 	}
 	r.a.base.Retry = retry
+	return nil
+}
+
+// mostTries is how many endpoints are asked where any number is.
+const mostTries = 16
+
+// readConditions reads after what another endpoint is asked.
+func readConditions(retry *model.Retry, text string) error {
+	for word := range strings.FieldsSeq(text) {
+		switch code := nextUpstream[word]; {
+		case code != 0:
+			retry.Codes = append(retry.Codes, code)
+		case word == "error" || word == "invalid_header":
+			retry.Connection = true
+		case word == "timeout":
+			retry.Late = true
+		case word == "non_idempotent":
+			retry.Idempotent = false
+		case word == "off":
+			retry.Attempts = 0
+		default:
+			return fmt.Errorf("%q is no condition", word)
+		}
+	}
 	return nil
 }
 

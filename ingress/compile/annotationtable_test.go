@@ -106,6 +106,15 @@ func TestAnnotationValues(t *testing.T) {
 		{annotations: "affinity: cookie, session-cookie-domain: .Example.com", does: func(a *model.Action) bool { return a.Affinity.Domain == ".Example.com" }},
 		{annotations: "enable-access-log: 'false'", does: func(a *model.Action) bool { return a.Unlogged }},
 		{annotations: "proxy-next-upstream: error, proxy-next-upstream-timeout: '3'", does: func(a *model.Action) bool { return a.Retry.Within.Seconds() == 3 }},
+		{annotations: "proxy-next-upstream: 'off'", does: func(a *model.Action) bool { return a.Retry.Attempts == 0 }},
+		{annotations: "proxy-next-upstream-tries: '5'", does: func(a *model.Action) bool {
+			return a.Retry.Attempts == 4 && a.Retry.Connection && a.Retry.Late && a.Retry.Idempotent
+		}},
+		{annotations: "proxy-next-upstream: 'invalid_header non_idempotent', proxy-next-upstream-tries: '0'", does: func(a *model.Action) bool {
+			return a.Retry.Attempts == 15 && a.Retry.Connection && !a.Retry.Idempotent
+		}},
+		{annotations: "proxy-next-upstream: http_418", told: `"http_418" is no condition`},
+		{annotations: "proxy-next-upstream-tries: many", told: "must be a whole number"},
 		{annotations: "proxy-next-upstream: error, proxy-next-upstream-timeout: soon", told: "must be seconds"},
 		{annotations: "mirror-target: 'http://next.shop.svc.cluster.local$request_uri', mirror-host: copy.example, mirror-request-body: 'off'", does: func(a *model.Action) bool { return a.Mirrors[0].Host == "copy.example" && a.Mirrors[0].Bodiless }},
 		{annotations: "mirror-target: 'http://next.shop.svc.cluster.local$request_uri', mirror-host: $host", told: "must be a host without variables"},

@@ -193,10 +193,15 @@ type CORS struct {
 // Retry says which answers are asked for again, elsewhere if possible.
 type Retry struct {
 	Codes    []int
-	Attempts int // after the first
+	Attempts int // after the first; 0 is none, whatever became of it
 	Backoff  time.Duration
-	// Connection has requests tried again when the connection fails.
+	// Connection has requests tried again when the connection fails. Those that were sent
+	// are if they do no more harm twice than once (RFC 9110, 9.2.2).
 	Connection bool
+	Late       bool // and when an endpoint takes too long
+	// Idempotent has requests that may do harm twice tried again only if nothing of them
+	// was sent, whatever the answer.
+	Idempotent bool
 	Within     time.Duration // after which no other try begins; 0 is none
 }
 

@@ -362,13 +362,17 @@ func (c *config) tries(k *kind) {
 	if k.attempts < 0 {
 		return
 	}
+	if k.attempts == 0 {
+		c.add("retries 0")
+		return
+	}
 	on := "conn-failure"
 	if k.broken {
 		on += " empty-response"
 	}
-	if strings.Contains(k.codes, " 504") {
+	if k.late || strings.Contains(k.codes, " 504") {
 		on += " response-timeout"
 	}
-	c.add("retries %d", max(k.attempts, 6))
+	c.add("retries %d", k.attempts)
 	c.add("retry-on %s%s", on, k.codes)
 }

@@ -24,12 +24,14 @@ type kind struct {
 	attempts  int    // that the rule asks for; -1 if it doesn't
 	codes     string // after which others are made
 	broken    bool   // and after connections that fail
+	late      bool   // and after an endpoint that takes too long
+	harmless  bool   // only for requests that do no harm twice
 }
 
 // backend is the name of one of a kind: r and a number where a rule says when
 // requests are sent again, and b where that is done if it does no harm.
 func (k *kind) backend(number int) string {
-	if k.attempts < 0 {
+	if k.attempts < 0 || k.harmless {
 		return "b" + strconv.Itoa(number)
 	}
 	return "r" + strconv.Itoa(number)
@@ -53,7 +55,8 @@ func kindOf(a *model.Action) kind {
 		for _, c := range slices.Compact(codes) {
 			k.codes += " " + strconv.Itoa(c)
 		}
-		k.attempts, k.broken = r.Attempts, r.Connection
+		k.attempts, k.late, k.harmless = r.Attempts, r.Late, r.Idempotent
+		k.broken = r.Connection && r.Idempotent // haproxy doesn't tell requests apart by what they do twice
 	}
 	return k
 }

@@ -30,7 +30,7 @@ func (x *exchange) firstAnswer(r *http.Request) (*http.Response, error) {
 		return nil, fmt.Errorf("%w: %s", errBadPool, x.pool.Invalid)
 	}
 	transport := x.engine.upstreams.of(x.pool, r.Header.Get("Upgrade") != "", x.action.ConnectTimeout)
-	t := tries{rule: x.action.Retry, repeatable: isRepeatable(r)}
+	t := tries{rule: x.action.Retry, repeatable: isRepeatable(r), idempotent: isIdempotent(r.Method)}
 	if t.rule != nil && t.rule.Within > 0 {
 		t.since = time.Now()
 	}
@@ -80,6 +80,7 @@ func (x *exchange) pick(t *tries) (netip.AddrPort, bool) {
 type tries struct {
 	rule       *model.Retry // nil if the rule asks for none
 	repeatable bool         // the request may be sent twice
+	idempotent bool         // it may, if the rule says so
 	made       int
 	asked      int // by the rule
 	failed     []netip.AddrPort
@@ -98,14 +99,18 @@ func (t *tries) again(response *http.Response, sent bool, err error) bool {
 	}
 	byRule, free := false, false
 	switch r := t.rule; {
-	case err == nil:
-		byRule = r != nil && slices.Contains(r.Codes, response.StatusCode)
-	case !sent:
+	case r != nil && r.Attempts == 0:
+	case !sent && err != nil:
 		byRule, free = r != nil && r.Connection, true
+	case r == nil:
+		free = err != nil && t.repeatable && isBrokenOff(err)
+	case !t.idempotent && r.Idempotent:
+	case err == nil:
+		byRule = slices.Contains(r.Codes, response.StatusCode)
 	case errors.Is(err, errTryTimeout):
-		byRule = r != nil && slices.Contains(r.Codes, http.StatusGatewayTimeout)
+		byRule = r.Late || slices.Contains(r.Codes, http.StatusGatewayTimeout)
 	default:
-		byRule, free = r != nil && r.Connection, r == nil && t.repeatable && isBrokenOff(err)
+		byRule = r.Connection && t.idempotent
 	}
 	switch {
 	case (free || t.harmless) && t.made < maxTries:
@@ -124,6 +129,11 @@ func isRepeatable(r *http.Request) bool {
 		return r.ContentLength == 0 && r.Header.Get("Upgrade") == ""
 	}
 	return false
+}
+
+// isIdempotent reports whether a method does no more harm twice than once, as nginx has it.
+func isIdempotent(method string) bool {
+	return method != http.MethodPost && method != http.MethodPatch && method != "LOCK"
 }
 
 // isUnsent reports whether nothing of a request was sent, or nothing was looked at.

@@ -57,6 +57,58 @@ func testBrokenOff(t *testing.T, r *rig) {
 	}
 }
 
+// testRetryHarm: a rule that asks for other tries doesn't have a request that may do harm
+// twice sent twice, unless an answer says that it may; and none at all if it asks for none.
+func testRetryHarm(t *testing.T, r *rig) {
+	broken := r.endpoint("broken", func(w http.ResponseWriter, q *http.Request) {
+		if q.URL.Path != "/answer" {
+			if c, _, err := http.NewResponseController(w).Hijack(); err == nil {
+				_ = c.Close()
+			}
+			return
+		}
+		w.Header().Set("Connection", "close") // a connection that ends while it is idle is another case
+		w.WriteHeader(http.StatusServiceUnavailable)
+	})
+	closed, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	_ = closed.Close() // who connects is refused
+	none := &model.Pool{Name: "none", Endpoints: []model.Endpoint{{Addr: netip.MustParseAddrPort(closed.Addr().String()), Weight: 1}}}
+	gateway, nginx, off := to("p"), to("p"), to("none")
+	gateway.Retry = &model.Retry{Codes: []int{503}, Attempts: 2, Connection: true}
+	nginx.Retry = &model.Retry{Codes: []int{503}, Attempts: 2, Connection: true, Late: true, Idempotent: true}
+	off.Retry = &model.Retry{Connection: true}
+	for name, test := range map[string]struct {
+		action       *model.Action
+		method, path string
+		want         int64
+	}{
+		"broken off":                {gateway, http.MethodPost, "/broken", 1},
+		"broken off, nginx":         {nginx, http.MethodPost, "/broken", 1},
+		"answered":                  {gateway, http.MethodPost, "/answer", 3},
+		"answered, nginx":           {nginx, http.MethodPost, "/answer", 1},
+		"answered, nginx, harmless": {nginx, http.MethodGet, "/answer", 3},
+		"broken, nginx, harmless":   {nginx, http.MethodGet, "/broken", 3},
+		"refused, and no tries":     {off, http.MethodGet, "/", 0},
+	} {
+		r.apply(table([]*model.Rule{below("/", test.action)}, pool("p", broken), none))
+		before := broken.asked.Load()
+		q, err := http.NewRequestWithContext(t.Context(), test.method, "http://h"+test.path, strings.NewReader(map[string]string{http.MethodPost: "once"}[test.method]))
+		if err != nil {
+			t.Fatal(err)
+		}
+		if test.method == http.MethodGet {
+			q.Body, q.ContentLength = nil, 0
+		}
+		response, _, err := ask(client(r.address(), http1), q)
+		if n := broken.asked.Load() - before; n != test.want {
+			t.Errorf("%s: %d requests, want %d (answer %+v, %v)", name, n, test.want, response, err)
+		}
+	}
+}
+
 // testUnheard: an endpoint of HTTP/2 that ends a connection before it has spoken
 // has looked at no request, so others may have it, whatever it is.
 func testUnheard(t *testing.T, r *rig) {

@@ -94,6 +94,7 @@ func Run(t *testing.T, start func(*testing.T) Engine, otherwise Otherwise) {
 		{"Removed", testRemoved},
 		{"Fallback", testFallback},
 		{"BrokenOff", testBrokenOff},
+		{"RetryHarm", testRetryHarm},
 		{"Unheard", testUnheard},
 		{"StickyByAddress", testStickyByAddress},
 		{"StickyByCookie", testStickyByCookie},

@@ -212,6 +212,24 @@ func (c *compiler) allowsRoute(l *listener, r *route) bool {
 	return c.allows(from, selector, own, r.object.GetNamespace())
 }
 
+// named is how exactly the route's own hostname names one that it has in common with a
+// listener: a route for the host comes before those for a wildcard, the longer one first,
+// and for any host, also where the listener is for that host alone.
+func (r *route) named(hostname, listener string) int {
+	most := 0
+	for _, h := range r.hostnames {
+		own := strings.ToLower(string(h))
+		if both, ok := model.Intersect(listener, own); ok && both == hostname {
+			length := len(own)
+			if !strings.HasPrefix(own, "*") {
+				length = 1 << 10 // longer than any
+			}
+			most = max(most, length)
+		}
+	}
+	return most
+}
+
 // common lists the hostnames that a route and a listener have in common.
 func (r *route) common(listener string) []string {
 	if len(r.hostnames) == 0 {

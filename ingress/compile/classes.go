@@ -75,7 +75,18 @@ var supported = []features.FeatureName{
 	features.SupportTLSRouteModeMixed,
 	features.SupportTCPRoute,
 	features.SupportUDPRoute,
+	// Gateway API 1.7's, whose library needs Go 1.27.
+	FeatureHostnamePrecedence,
+	FeatureRetryCodes,
+	"HTTPRouteBackendURLRewrite",
+	"GRPCRouteRequestHeaderModifier",
 }
+
+// Features that Gateway API has since 1.7.
+const (
+	FeatureHostnamePrecedence features.FeatureName = "GatewayRouteHostnameIntersectionPrecedence"
+	FeatureRetryCodes         features.FeatureName = "HTTPRouteRetryCodes" // HTTPRouteRetry before
+)
 
 // ours returns the classes that choose Fairway, and settles their conditions.
 func (c *compiler) ours() map[string]bool {

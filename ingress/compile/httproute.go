@@ -33,8 +33,9 @@ func (c *compiler) compileHTTPRoute(o *gatewayv1.HTTPRoute) {
 // add gives the listener the rules of a route.
 func (a attachment) add(r *route, rules []*model.Rule) {
 	for _, h := range a.hostnames {
+		named := r.named(h, a.hostname)
 		for i, rule := range rules {
-			a.rules[h] = append(a.rules[h], orderedRule{Rule: rule, route: r, index: i})
+			a.rules[h] = append(a.rules[h], orderedRule{Rule: rule, route: r, index: i, named: named})
 		}
 	}
 }

@@ -48,6 +48,8 @@ type orderedRule struct {
 	*model.Rule
 	route *route
 	index int
+	// Of routes: how exactly their own hostname names the one at which the rule is.
+	named int
 	// Of Ingresses: how long the path is, and which of its rules it is.
 	length, rank int
 }
@@ -285,7 +287,7 @@ func (l *listener) host(hostname string) *model.Host {
 		if l.byLength {
 			return a.compareByLength(&b)
 		}
-		return cmp.Or(a.Match.Compare(&b.Match), a.route.compare(b.route), cmp.Compare(a.index, b.index))
+		return cmp.Or(cmp.Compare(b.named, a.named), a.Match.Compare(&b.Match), a.route.compare(b.route), cmp.Compare(a.index, b.index))
 	})
 	h := &model.Host{Hostname: hostname, Rules: make([]*model.Rule, len(rules))}
 	for i, r := range rules {

@@ -50,7 +50,7 @@ func Lacks(name string) *ingress.Lacks {
 			features.SupportHTTPRouteRequestMirror, features.SupportHTTPRouteRequestMultipleMirrors, features.SupportHTTPRouteRequestPercentageMirror,
 			features.SupportGatewayFrontendClientCertificateValidationInsecureFallback,
 			features.SupportHTTPRouteRequestTimeout, features.SupportBackendTLSPolicySANValidation, features.SupportHTTPRouteRetry,
-			features.SupportHTTPRouteRetryBackendTimeout, features.SupportHTTPRouteRetryConnectionError,
+			features.SupportHTTPRouteRetryBackendTimeout, features.SupportHTTPRouteRetryConnectionError, ingress.FeatureRetryCodes,
 		},
 	}
 }

@@ -69,7 +69,7 @@ func New(options kernel.Options) (*Plane, error) {
 		return nil, err
 	}
 	s := &kernel.Steps{}
-	sockets.Steps, packets.Steps = s, s
+	sockets.Steps, packets.Steps, packets.XDP = s, s, options.XDP
 	return &Plane{options: options, cgroupLimit: limit, dir: dir, sockets: sockets, packets: packets, paths: []path{sockets, packets}, steps: s}, nil
 }
 

@@ -45,6 +45,9 @@ func needsOf(specs ...*ebpf.CollectionSpec) needs {
 			n.maps[m.Type] = true
 		}
 		for _, p := range spec.Programs {
+			if p.Type == ebpf.XDP {
+				continue // that of drivers, which goes where it can
+			}
 			n.programs[p.Type] = true
 			for _, i := range p.Instructions {
 				if i.IsBuiltinCall() {

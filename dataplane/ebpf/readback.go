@@ -22,7 +22,8 @@ func (p *Plane) Read(ctx context.Context, what kernel.Query) (kernel.Reading, er
 		Connections: func(ctx context.Context, to map[netip.Addr]bool) (map[netip.Addr][]kernel.Connection, error) {
 			return packet.ConnectionsTo(ctx, p.dir, to)
 		},
-		Strays: func(ctx context.Context) (*kernel.Strays, error) { return packet.Strays(ctx, p.dir) },
-		Maps:   func(ctx context.Context) ([]kernel.MapUsage, error) { return maps.Usage(ctx, p.dir) },
+		Strays:  func(ctx context.Context) (*kernel.Strays, error) { return packet.Strays(ctx, p.dir) },
+		Drivers: p.packets.Drivers,
+		Maps:    func(ctx context.Context) ([]kernel.MapUsage, error) { return maps.Usage(ctx, p.dir) },
 	}.Read(ctx, what)
 }

@@ -54,6 +54,8 @@ type Options struct {
 	// node's and its pods' (ebpf). "" means the root of the hierarchy, or, if this
 	// process isn't in the network namespace of the machine itself, its own one.
 	Cgroup string
+	// XDP says whether packets may be handled in drivers (ebpf); "" means off.
+	XDP XDPMode
 	// IPVS is what ipvs mode alone is told.
 	IPVS IPVSOptions
 }

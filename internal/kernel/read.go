@@ -25,7 +25,8 @@ type Query struct {
 	// Packets asks what was counted whatever the frontend, Drops for packets
 	// dropped because something went wrong, Strays for those of connections that
 	// the node didn't know, Maps for how full maps are.
-	Packets, Drops, Strays, Maps bool
+	// Drivers asks which interfaces have packets handled in their drivers.
+	Packets, Drops, Strays, Maps, Drivers bool
 	// Connections asks which connections this node has to these addresses of frontends.
 	Connections map[netip.Addr]bool
 }
@@ -44,6 +45,7 @@ type Reading struct {
 	Drops    []DropStats
 	Strays   *Strays
 	Maps     []MapUsage
+	Drivers  []Driver
 	// Connections that are open; addresses without any may be missing.
 	Connections map[netip.Addr][]Connection
 }
@@ -66,6 +68,7 @@ type Readers struct {
 	Drops     func(context.Context) ([]DropStats, error)
 	Strays    func(context.Context) (*Strays, error)
 	Maps      func(context.Context) ([]MapUsage, error)
+	Drivers   func(context.Context) ([]Driver, error)
 	// Connections lists those to some addresses.
 	Connections func(context.Context, map[netip.Addr]bool) (map[netip.Addr][]Connection, error)
 }
@@ -74,7 +77,7 @@ type Readers struct {
 // answers of the others are still there.
 func (r Readers) Read(ctx context.Context, q Query) (Reading, error) {
 	var out Reading
-	var failed [9]error
+	var failed [10]error
 	if q.Objects && r.Objects != nil {
 		out.Objects, failed[0] = r.Objects(ctx)
 	}
@@ -107,6 +110,9 @@ func (r Readers) Read(ctx context.Context, q Query) (Reading, error) {
 	}
 	if q.Connections != nil && r.Connections != nil {
 		out.Connections, failed[8] = r.Connections(ctx, q.Connections)
+	}
+	if q.Drivers && r.Drivers != nil {
+		out.Drivers, failed[9] = r.Drivers(ctx)
 	}
 	return out, errors.Join(failed[:]...)
 }

@@ -22,7 +22,7 @@ import (
 // are, so it is said who is there.
 
 // ownPrograms are those of this project that are before the data plane's on purpose.
-var ownPrograms = []string{"handoff", "strays", "respond", "enters", "departs"}
+var ownPrograms = []string{"handoff", "strays", "respond", "enters", "departs", xdpProgram}
 
 // ahead names the programs of others that see packets at an interface before ours: "NAME at
 // INTERFACE SIDE". Where this process may not read names (CAP_SYS_ADMIN), nothing is known.

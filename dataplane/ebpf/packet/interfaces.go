@@ -29,7 +29,7 @@ func (p *Path) syncAll() error {
 	for _, l := range list {
 		live[l.Attrs().Index] = true
 	}
-	if err := errors.Join(p.forgetLinks(live), p.syncDefault()); err != nil {
+	if err := errors.Join(p.forgetLinks(live), p.forgetDrivers(live), p.syncDefault()); err != nil {
 		return err
 	}
 	addresses, err := p.addresses()
@@ -59,7 +59,7 @@ func (p *Path) sync(l netlink.Link, kind linkKind, addresses []netlink.Addr) err
 		if err := p.attacher.release(l, kind); err != nil && !isGone(err) {
 			return fmt.Errorf("detach programs from interface %s: %w", name, err)
 		}
-		return nil
+		return p.syncDriver(l, kind, addresses)
 	}
 	if err := p.need(slices.Collect(maps.Values(sidePrograms[kind]))...); err != nil {
 		return err
@@ -82,6 +82,9 @@ func (p *Path) sync(l netlink.Link, kind linkKind, addresses []netlink.Addr) err
 	}
 	if err != nil && !isGone(err) {
 		return fmt.Errorf("attach programs to interface %s: %w", name, err)
+	}
+	if err := p.syncDriver(l, kind, addresses); err != nil && !isGone(err) {
+		return fmt.Errorf("attach program to the driver of interface %s: %w", name, err)
 	}
 	if noRoom != nil && kernel.IsFull(noRoom) {
 		return noRoom

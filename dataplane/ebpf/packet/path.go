@@ -3,7 +3,7 @@
 //
 // path.go is the whole of it, programs.go loads the programs, and tcx.go or clsact.go
 // attaches them to what interfaces.go and follow.go find; ahead.go sees who is there before
-// them. conns.go has the connection
+// them. xdp.go has the program at drivers. conns.go has the connection
 // table, turns.go and gc.go end connections in it, drops.go counts lost packets.
 // takeover.go and handover.go are about changes of the data plane.
 package packet
@@ -34,6 +34,7 @@ type Path struct {
 	build string // identifies the programs and their constants
 	drift func()
 	Steps *kernel.Steps
+	XDP   kernel.XDPMode // whether drivers may have the program
 
 	mu       sync.Mutex
 	store    *maps.Store // of the programs
@@ -48,7 +49,8 @@ type Path struct {
 	table    *model.Table
 	before   []string        // programs of others before ours
 	unserved map[string]bool // interfaces of which it was said that nothing is served there
-	keeping  bool            // there may be connections that were left to netfilter
+	drivers  map[int]driverState
+	keeping  bool // there may be connections that were left to netfilter
 	stop     context.CancelFunc
 	done     sync.WaitGroup
 
@@ -107,7 +109,7 @@ func New(drift func()) (*Path, error) {
 			return nil, fmt.Errorf("set %s: %w", name, err)
 		}
 	}
-	h, err := netlink.NewHandle(unix.NETLINK_ROUTE, unix.NETLINK_NETFILTER)
+	h, err := netlink.NewHandle(unix.NETLINK_ROUTE, unix.NETLINK_NETFILTER, unix.NETLINK_GENERIC)
 	if err != nil {
 		return nil, fmt.Errorf("open netlink: %w", err)
 	}
@@ -154,6 +156,9 @@ func (p *Path) Close() error {
 // connections. Pins are the caller's to remove.
 func (p *Path) Remove(dir string) error {
 	if err := p.Close(); err != nil {
+		return err
+	}
+	if err := errors.Join(leaveDrivers(dir), p.Steps.At("drivers left")); err != nil {
 		return err
 	}
 	live, err := kernel.List(p.netlink.LinkList)

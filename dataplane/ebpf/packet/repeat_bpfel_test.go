@@ -16,43 +16,48 @@ import (
 //
 // Used for safe lookups in a Collection or CollectionSpec.
 const (
-	repeatMapClients2   = "clients_2"
-	repeatMapConns2     = "conns_2"
-	repeatMapCounts     = "counts"
-	repeatMapDrops      = "drops"
-	repeatMapErrors     = "errors"
-	repeatMapFragments  = "fragments"
-	repeatMapFrontends  = "frontends"
-	repeatMapLinks      = "links"
-	repeatMapMaglev2    = "maglev_2"
-	repeatMapMembers    = "members"
-	repeatMapNames      = "names"
-	repeatMapNoted      = "noted"
-	repeatMapOrphans    = "orphans"
-	repeatMapPhase      = "phase"
-	repeatMapPools      = "pools"
-	repeatMapPrefixes   = "prefixes"
-	repeatMapRanges     = "ranges"
-	repeatMapSlots      = "slots"
-	repeatMapStates     = "states"
-	repeatMapStrays     = "strays"
-	repeatMapTracked1   = "tracked_1"
-	repeatMapWorks      = "works"
-	repeatMapYields     = "yields"
-	repeatProgBridged   = "bridged"
-	repeatProgCollect   = "collect"
-	repeatProgComes     = "comes"
-	repeatProgEgress    = "egress"
-	repeatProgEgressL3  = "egress_l3"
-	repeatProgIngress   = "ingress"
-	repeatProgIngressL3 = "ingress_l3"
-	repeatProgLoopback  = "loopback"
-	repeatProgNothing   = "nothing"
-	repeatProgPasses    = "passes"
-	repeatVarClient     = "client"
-	repeatVarPortCount  = "port_count"
-	repeatVarPortLow    = "port_low"
-	repeatVarTemplate   = "template"
+	repeatMapClients2    = "clients_2"
+	repeatMapConns2      = "conns_2"
+	repeatMapCounts      = "counts"
+	repeatMapDriven      = "driven"
+	repeatMapDrops       = "drops"
+	repeatMapErrors      = "errors"
+	repeatMapFragments   = "fragments"
+	repeatMapFrontends   = "frontends"
+	repeatMapLinks       = "links"
+	repeatMapMaglev2     = "maglev_2"
+	repeatMapMembers     = "members"
+	repeatMapNames       = "names"
+	repeatMapNoted       = "noted"
+	repeatMapOrphans     = "orphans"
+	repeatMapPhase       = "phase"
+	repeatMapPools       = "pools"
+	repeatMapPrefixes    = "prefixes"
+	repeatMapRanges      = "ranges"
+	repeatMapSlots       = "slots"
+	repeatMapStates      = "states"
+	repeatMapStrays      = "strays"
+	repeatMapTracked1    = "tracked_1"
+	repeatMapUplinks     = "uplinks"
+	repeatMapWorks       = "works"
+	repeatMapYields      = "yields"
+	repeatProgBridged    = "bridged"
+	repeatProgCollect    = "collect"
+	repeatProgComes      = "comes"
+	repeatProgDrives     = "drives"
+	repeatProgEgress     = "egress"
+	repeatProgEgressL3   = "egress_l3"
+	repeatProgFairwayXdp = "fairway_xdp"
+	repeatProgIngress    = "ingress"
+	repeatProgIngressL3  = "ingress_l3"
+	repeatProgLoopback   = "loopback"
+	repeatProgNoDriver   = "no_driver"
+	repeatProgNothing    = "nothing"
+	repeatProgPasses     = "passes"
+	repeatVarClient      = "client"
+	repeatVarPortCount   = "port_count"
+	repeatVarPortLow     = "port_low"
+	repeatVarTemplate    = "template"
 )
 
 // loadRepeat returns the embedded CollectionSpec for repeat.
@@ -97,16 +102,19 @@ type repeatSpecs struct {
 //
 // It can be passed ebpf.CollectionSpec.Assign.
 type repeatProgramSpecs struct {
-	Bridged   *ebpf.ProgramSpec `ebpf:"bridged"`
-	Collect   *ebpf.ProgramSpec `ebpf:"collect"`
-	Comes     *ebpf.ProgramSpec `ebpf:"comes"`
-	Egress    *ebpf.ProgramSpec `ebpf:"egress"`
-	EgressL3  *ebpf.ProgramSpec `ebpf:"egress_l3"`
-	Ingress   *ebpf.ProgramSpec `ebpf:"ingress"`
-	IngressL3 *ebpf.ProgramSpec `ebpf:"ingress_l3"`
-	Loopback  *ebpf.ProgramSpec `ebpf:"loopback"`
-	Nothing   *ebpf.ProgramSpec `ebpf:"nothing"`
-	Passes    *ebpf.ProgramSpec `ebpf:"passes"`
+	Bridged    *ebpf.ProgramSpec `ebpf:"bridged"`
+	Collect    *ebpf.ProgramSpec `ebpf:"collect"`
+	Comes      *ebpf.ProgramSpec `ebpf:"comes"`
+	Drives     *ebpf.ProgramSpec `ebpf:"drives"`
+	Egress     *ebpf.ProgramSpec `ebpf:"egress"`
+	EgressL3   *ebpf.ProgramSpec `ebpf:"egress_l3"`
+	FairwayXdp *ebpf.ProgramSpec `ebpf:"fairway_xdp"`
+	Ingress    *ebpf.ProgramSpec `ebpf:"ingress"`
+	IngressL3  *ebpf.ProgramSpec `ebpf:"ingress_l3"`
+	Loopback   *ebpf.ProgramSpec `ebpf:"loopback"`
+	NoDriver   *ebpf.ProgramSpec `ebpf:"no_driver"`
+	Nothing    *ebpf.ProgramSpec `ebpf:"nothing"`
+	Passes     *ebpf.ProgramSpec `ebpf:"passes"`
 }
 
 // repeatMapSpecs contains maps before they are loaded into the kernel.
@@ -116,6 +124,7 @@ type repeatMapSpecs struct {
 	Clients2  *ebpf.MapSpec `ebpf:"clients_2"`
 	Conns2    *ebpf.MapSpec `ebpf:"conns_2"`
 	Counts    *ebpf.MapSpec `ebpf:"counts"`
+	Driven    *ebpf.MapSpec `ebpf:"driven"`
 	Drops     *ebpf.MapSpec `ebpf:"drops"`
 	Errors    *ebpf.MapSpec `ebpf:"errors"`
 	Fragments *ebpf.MapSpec `ebpf:"fragments"`
@@ -134,6 +143,7 @@ type repeatMapSpecs struct {
 	States    *ebpf.MapSpec `ebpf:"states"`
 	Strays    *ebpf.MapSpec `ebpf:"strays"`
 	Tracked1  *ebpf.MapSpec `ebpf:"tracked_1"`
+	Uplinks   *ebpf.MapSpec `ebpf:"uplinks"`
 	Works     *ebpf.MapSpec `ebpf:"works"`
 	Yields    *ebpf.MapSpec `ebpf:"yields"`
 }
@@ -171,6 +181,7 @@ type repeatMaps struct {
 	Clients2  *ebpf.Map `ebpf:"clients_2"`
 	Conns2    *ebpf.Map `ebpf:"conns_2"`
 	Counts    *ebpf.Map `ebpf:"counts"`
+	Driven    *ebpf.Map `ebpf:"driven"`
 	Drops     *ebpf.Map `ebpf:"drops"`
 	Errors    *ebpf.Map `ebpf:"errors"`
 	Fragments *ebpf.Map `ebpf:"fragments"`
@@ -189,6 +200,7 @@ type repeatMaps struct {
 	States    *ebpf.Map `ebpf:"states"`
 	Strays    *ebpf.Map `ebpf:"strays"`
 	Tracked1  *ebpf.Map `ebpf:"tracked_1"`
+	Uplinks   *ebpf.Map `ebpf:"uplinks"`
 	Works     *ebpf.Map `ebpf:"works"`
 	Yields    *ebpf.Map `ebpf:"yields"`
 }
@@ -198,6 +210,7 @@ func (m *repeatMaps) Close() error {
 		m.Clients2,
 		m.Conns2,
 		m.Counts,
+		m.Driven,
 		m.Drops,
 		m.Errors,
 		m.Fragments,
@@ -216,6 +229,7 @@ func (m *repeatMaps) Close() error {
 		m.States,
 		m.Strays,
 		m.Tracked1,
+		m.Uplinks,
 		m.Works,
 		m.Yields,
 	)
@@ -235,16 +249,19 @@ type repeatVariables struct {
 //
 // It can be passed to loadRepeatObjects or ebpf.CollectionSpec.LoadAndAssign.
 type repeatPrograms struct {
-	Bridged   *ebpf.Program `ebpf:"bridged"`
-	Collect   *ebpf.Program `ebpf:"collect"`
-	Comes     *ebpf.Program `ebpf:"comes"`
-	Egress    *ebpf.Program `ebpf:"egress"`
-	EgressL3  *ebpf.Program `ebpf:"egress_l3"`
-	Ingress   *ebpf.Program `ebpf:"ingress"`
-	IngressL3 *ebpf.Program `ebpf:"ingress_l3"`
-	Loopback  *ebpf.Program `ebpf:"loopback"`
-	Nothing   *ebpf.Program `ebpf:"nothing"`
-	Passes    *ebpf.Program `ebpf:"passes"`
+	Bridged    *ebpf.Program `ebpf:"bridged"`
+	Collect    *ebpf.Program `ebpf:"collect"`
+	Comes      *ebpf.Program `ebpf:"comes"`
+	Drives     *ebpf.Program `ebpf:"drives"`
+	Egress     *ebpf.Program `ebpf:"egress"`
+	EgressL3   *ebpf.Program `ebpf:"egress_l3"`
+	FairwayXdp *ebpf.Program `ebpf:"fairway_xdp"`
+	Ingress    *ebpf.Program `ebpf:"ingress"`
+	IngressL3  *ebpf.Program `ebpf:"ingress_l3"`
+	Loopback   *ebpf.Program `ebpf:"loopback"`
+	NoDriver   *ebpf.Program `ebpf:"no_driver"`
+	Nothing    *ebpf.Program `ebpf:"nothing"`
+	Passes     *ebpf.Program `ebpf:"passes"`
 }
 
 func (p *repeatPrograms) Close() error {
@@ -252,11 +269,14 @@ func (p *repeatPrograms) Close() error {
 		p.Bridged,
 		p.Collect,
 		p.Comes,
+		p.Drives,
 		p.Egress,
 		p.EgressL3,
+		p.FairwayXdp,
 		p.Ingress,
 		p.IngressL3,
 		p.Loopback,
+		p.NoDriver,
 		p.Nothing,
 		p.Passes,
 	)

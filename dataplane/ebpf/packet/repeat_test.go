@@ -55,6 +55,31 @@ func newRepeater(t testing.TB, name string, masquerade bool, of template) *bench
 	return b
 }
 
+// BenchmarkDriver measures the program at drivers in the same way. It does for a packet what
+// the programs at both interfaces do, and the route.
+func BenchmarkDriver(b *testing.B) {
+	for i := range served {
+		for _, proto := range []uint8{unix.IPPROTO_TCP, unix.IPPROTO_UDP} {
+			first := packet{proto: proto, flags: syn, src: clients[i], dst: served[i]}
+			later := first
+			later.flags = ack
+			miss := later
+			miss.dst = netip.AddrPortFrom(nodes[i], 22)
+			for what, p := range map[string]packet{"established": later, "miss": miss} {
+				b.Run(fmt.Sprintf("IPv%d/%s/%s", 4+2*i, map[uint8]string{unix.IPPROTO_TCP: "TCP", unix.IPPROTO_UDP: "UDP"}[proto], what), func(b *testing.B) {
+					d := newDriver(b, newRepeater(b, what, true, templateOf(p, false)))
+					d.through(b, first.bytes())
+					must(b, d.node.Do(func() error {
+						each := d.taken(b, "drives", p, b.N) - d.taken(b, "no_driver", p, b.N)
+						b.ReportMetric(float64(each)/float64(b.N), "ns/packet")
+						return nil
+					}))
+				})
+			}
+		}
+	}
+}
+
 // nsPerPacket is what a program takes for a packet, without what it takes to restore that.
 func (b *bench) nsPerPacket(t testing.TB, program string, of packet, times int) float64 {
 	t.Helper()

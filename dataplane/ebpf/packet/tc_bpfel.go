@@ -64,42 +64,51 @@ type tcTuple struct {
 	Pad   [2]uint8
 }
 
+type tcUplink struct {
+	_     structs.HostLayout
+	Mac   [6]uint8
+	Flags uint16
+}
+
 // Names of all BPF objects in the ELF.
 //
 // Used for safe lookups in a Collection or CollectionSpec.
 const (
-	tcMapClients2   = "clients_2"
-	tcMapConns2     = "conns_2"
-	tcMapCounts     = "counts"
-	tcMapDrops      = "drops"
-	tcMapErrors     = "errors"
-	tcMapFragments  = "fragments"
-	tcMapFrontends  = "frontends"
-	tcMapLinks      = "links"
-	tcMapMaglev2    = "maglev_2"
-	tcMapMembers    = "members"
-	tcMapNames      = "names"
-	tcMapNoted      = "noted"
-	tcMapOrphans    = "orphans"
-	tcMapPhase      = "phase"
-	tcMapPools      = "pools"
-	tcMapPrefixes   = "prefixes"
-	tcMapRanges     = "ranges"
-	tcMapSlots      = "slots"
-	tcMapStates     = "states"
-	tcMapStrays     = "strays"
-	tcMapTracked1   = "tracked_1"
-	tcMapWorks      = "works"
-	tcMapYields     = "yields"
-	tcProgBridged   = "bridged"
-	tcProgCollect   = "collect"
-	tcProgEgress    = "egress"
-	tcProgEgressL3  = "egress_l3"
-	tcProgIngress   = "ingress"
-	tcProgIngressL3 = "ingress_l3"
-	tcProgLoopback  = "loopback"
-	tcVarPortCount  = "port_count"
-	tcVarPortLow    = "port_low"
+	tcMapClients2    = "clients_2"
+	tcMapConns2      = "conns_2"
+	tcMapCounts      = "counts"
+	tcMapDriven      = "driven"
+	tcMapDrops       = "drops"
+	tcMapErrors      = "errors"
+	tcMapFragments   = "fragments"
+	tcMapFrontends   = "frontends"
+	tcMapLinks       = "links"
+	tcMapMaglev2     = "maglev_2"
+	tcMapMembers     = "members"
+	tcMapNames       = "names"
+	tcMapNoted       = "noted"
+	tcMapOrphans     = "orphans"
+	tcMapPhase       = "phase"
+	tcMapPools       = "pools"
+	tcMapPrefixes    = "prefixes"
+	tcMapRanges      = "ranges"
+	tcMapSlots       = "slots"
+	tcMapStates      = "states"
+	tcMapStrays      = "strays"
+	tcMapTracked1    = "tracked_1"
+	tcMapUplinks     = "uplinks"
+	tcMapWorks       = "works"
+	tcMapYields      = "yields"
+	tcProgBridged    = "bridged"
+	tcProgCollect    = "collect"
+	tcProgEgress     = "egress"
+	tcProgEgressL3   = "egress_l3"
+	tcProgFairwayXdp = "fairway_xdp"
+	tcProgIngress    = "ingress"
+	tcProgIngressL3  = "ingress_l3"
+	tcProgLoopback   = "loopback"
+	tcVarPortCount   = "port_count"
+	tcVarPortLow     = "port_low"
 )
 
 // loadTc returns the embedded CollectionSpec for tc.
@@ -144,13 +153,14 @@ type tcSpecs struct {
 //
 // It can be passed ebpf.CollectionSpec.Assign.
 type tcProgramSpecs struct {
-	Bridged   *ebpf.ProgramSpec `ebpf:"bridged"`
-	Collect   *ebpf.ProgramSpec `ebpf:"collect"`
-	Egress    *ebpf.ProgramSpec `ebpf:"egress"`
-	EgressL3  *ebpf.ProgramSpec `ebpf:"egress_l3"`
-	Ingress   *ebpf.ProgramSpec `ebpf:"ingress"`
-	IngressL3 *ebpf.ProgramSpec `ebpf:"ingress_l3"`
-	Loopback  *ebpf.ProgramSpec `ebpf:"loopback"`
+	Bridged    *ebpf.ProgramSpec `ebpf:"bridged"`
+	Collect    *ebpf.ProgramSpec `ebpf:"collect"`
+	Egress     *ebpf.ProgramSpec `ebpf:"egress"`
+	EgressL3   *ebpf.ProgramSpec `ebpf:"egress_l3"`
+	FairwayXdp *ebpf.ProgramSpec `ebpf:"fairway_xdp"`
+	Ingress    *ebpf.ProgramSpec `ebpf:"ingress"`
+	IngressL3  *ebpf.ProgramSpec `ebpf:"ingress_l3"`
+	Loopback   *ebpf.ProgramSpec `ebpf:"loopback"`
 }
 
 // tcMapSpecs contains maps before they are loaded into the kernel.
@@ -160,6 +170,7 @@ type tcMapSpecs struct {
 	Clients2  *ebpf.MapSpec `ebpf:"clients_2"`
 	Conns2    *ebpf.MapSpec `ebpf:"conns_2"`
 	Counts    *ebpf.MapSpec `ebpf:"counts"`
+	Driven    *ebpf.MapSpec `ebpf:"driven"`
 	Drops     *ebpf.MapSpec `ebpf:"drops"`
 	Errors    *ebpf.MapSpec `ebpf:"errors"`
 	Fragments *ebpf.MapSpec `ebpf:"fragments"`
@@ -178,6 +189,7 @@ type tcMapSpecs struct {
 	States    *ebpf.MapSpec `ebpf:"states"`
 	Strays    *ebpf.MapSpec `ebpf:"strays"`
 	Tracked1  *ebpf.MapSpec `ebpf:"tracked_1"`
+	Uplinks   *ebpf.MapSpec `ebpf:"uplinks"`
 	Works     *ebpf.MapSpec `ebpf:"works"`
 	Yields    *ebpf.MapSpec `ebpf:"yields"`
 }
@@ -213,6 +225,7 @@ type tcMaps struct {
 	Clients2  *ebpf.Map `ebpf:"clients_2"`
 	Conns2    *ebpf.Map `ebpf:"conns_2"`
 	Counts    *ebpf.Map `ebpf:"counts"`
+	Driven    *ebpf.Map `ebpf:"driven"`
 	Drops     *ebpf.Map `ebpf:"drops"`
 	Errors    *ebpf.Map `ebpf:"errors"`
 	Fragments *ebpf.Map `ebpf:"fragments"`
@@ -231,6 +244,7 @@ type tcMaps struct {
 	States    *ebpf.Map `ebpf:"states"`
 	Strays    *ebpf.Map `ebpf:"strays"`
 	Tracked1  *ebpf.Map `ebpf:"tracked_1"`
+	Uplinks   *ebpf.Map `ebpf:"uplinks"`
 	Works     *ebpf.Map `ebpf:"works"`
 	Yields    *ebpf.Map `ebpf:"yields"`
 }
@@ -240,6 +254,7 @@ func (m *tcMaps) Close() error {
 		m.Clients2,
 		m.Conns2,
 		m.Counts,
+		m.Driven,
 		m.Drops,
 		m.Errors,
 		m.Fragments,
@@ -258,6 +273,7 @@ func (m *tcMaps) Close() error {
 		m.States,
 		m.Strays,
 		m.Tracked1,
+		m.Uplinks,
 		m.Works,
 		m.Yields,
 	)
@@ -275,13 +291,14 @@ type tcVariables struct {
 //
 // It can be passed to loadTcObjects or ebpf.CollectionSpec.LoadAndAssign.
 type tcPrograms struct {
-	Bridged   *ebpf.Program `ebpf:"bridged"`
-	Collect   *ebpf.Program `ebpf:"collect"`
-	Egress    *ebpf.Program `ebpf:"egress"`
-	EgressL3  *ebpf.Program `ebpf:"egress_l3"`
-	Ingress   *ebpf.Program `ebpf:"ingress"`
-	IngressL3 *ebpf.Program `ebpf:"ingress_l3"`
-	Loopback  *ebpf.Program `ebpf:"loopback"`
+	Bridged    *ebpf.Program `ebpf:"bridged"`
+	Collect    *ebpf.Program `ebpf:"collect"`
+	Egress     *ebpf.Program `ebpf:"egress"`
+	EgressL3   *ebpf.Program `ebpf:"egress_l3"`
+	FairwayXdp *ebpf.Program `ebpf:"fairway_xdp"`
+	Ingress    *ebpf.Program `ebpf:"ingress"`
+	IngressL3  *ebpf.Program `ebpf:"ingress_l3"`
+	Loopback   *ebpf.Program `ebpf:"loopback"`
 }
 
 func (p *tcPrograms) Close() error {
@@ -290,6 +307,7 @@ func (p *tcPrograms) Close() error {
 		p.Collect,
 		p.Egress,
 		p.EgressL3,
+		p.FairwayXdp,
 		p.Ingress,
 		p.IngressL3,
 		p.Loopback,

@@ -19,6 +19,9 @@ import (
 // InterfaceLinks is the directory of the links by which programs are at interfaces.
 const InterfaceLinks = "links"
 
+// DriverLinks is the directory of the links by which a program is in drivers of interfaces.
+const DriverLinks = "drivers"
+
 // Layout is the directory of the maps. A map whose elements change gets another
 // name (bpf/maps.h): programs of an earlier version go on with the old map until
 // they are replaced.

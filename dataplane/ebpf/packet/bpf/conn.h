@@ -245,8 +245,8 @@ static __noinline void goes_on(struct conn *c)
 	}
 }
 
-// touch notes a packet of a connection.
-static __always_inline void touch(struct __sk_buff *skb, const struct packet *p, struct conn *c)
+// touch notes a packet of a connection, which has so many bytes.
+static __always_inline void touch(const struct packet *p, struct conn *c, __u32 bytes)
 {
 	__u32 now = seconds();
 	__u8 steps = p->step | USED;
@@ -266,7 +266,7 @@ static __always_inline void touch(struct __sk_buff *skb, const struct packet *p,
 	if (steps & ~c->steps)
 		c->steps |= steps;
 	if (c->flags & COUNTED)
-		count_packet(c->backend, skb->len);
+		count_packet(c->backend, bytes);
 }
 
 // is_closed reports whether both ends are through with a connection, so that its

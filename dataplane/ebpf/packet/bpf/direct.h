@@ -178,7 +178,7 @@ static __always_inline int led_here(struct __sk_buff *skb, struct work *w, enum 
 		partner_key(&w->key, answers, &w->other);
 		client = learnt(answers) ? NULL : conn_of(&w->other); // or it is found at its own place
 		if (client)
-			touch(skb, &w->p, client);
+			touch(&w->p, client, skb->len);
 		return LED_HERE;
 	}
 	f = direct_frontend(skb, w->p.v6, &w->to);
@@ -236,7 +236,7 @@ __noinline int dsr_second(struct __sk_buff *skb)
 		partner_key(&w->key, answers, &w->other);
 		client = conn_of(&w->other);
 		if (client)
-			touch(skb, p, client);
+			touch(p, client, skb->len);
 	}
 	w->quoted.t = w->to; // rewrite needs its place
 	w->to = w->c.to;

@@ -56,6 +56,6 @@ static __always_inline int answers_outgoing(struct __sk_buff *skb, const struct 
 		erase_conn(&p->t);
 		return 0;
 	}
-	touch(skb, p, c);
+	touch(p, c, skb->len);
 	return 1;
 }

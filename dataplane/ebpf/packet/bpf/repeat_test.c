@@ -48,3 +48,19 @@ int passes(struct __sk_buff *skb)
 
 	return verdict == TC_ACT_UNSPEC ? handle(skb, ETH_HLEN, AT_EGRESS) : verdict;
 }
+
+static __always_inline int restore_frame(struct xdp_md *ctx)
+{
+	__u32 size = template.size;
+
+	barrier_var(size);
+	if (size < 1 || size > sizeof(template.bytes))
+		return -1;
+	return bpf_xdp_store_bytes(ctx, 0, (void *)template.bytes, size);
+}
+
+SEC("xdp.frags")
+int no_driver(struct xdp_md *ctx) { return restore_frame(ctx); }
+
+SEC("xdp.frags")
+int drives(struct xdp_md *ctx) { return restore_frame(ctx) ? XDP_ABORTED : in_driver(ctx); }

@@ -6,6 +6,7 @@
 #include "direct.h"
 #include "fragment.h"
 #include "outgoing.h"
+#include "xdp.h"
 
 #include <linux/if_packet.h>
 
@@ -99,7 +100,7 @@ static __always_inline int translate(struct __sk_buff *skb, struct work *w, stru
 		return refuse(skb, flags & OWN);
 	if (flags & UNNAMED && !masquerade(skb))
 		return fail(NO_PORT);
-	touch(skb, &w->p, c);
+	touch(&w->p, c, skb->len);
 	skb->tc_index = TRANSLATED;
 	w->to = c->to;
 	if (learnt(c) && !(flags & ANSWER)) // looks right already
@@ -137,7 +138,7 @@ __noinline int pass_to_netfilter(struct __sk_buff *skb)
 		return TC_ACT_PIPE;
 	if (w->p.t.proto == IPPROTO_TCP && !(c->flags & (ANSWER | OWN)) && is_lost(skb, &w->p, c))
 		return refuse(skb, 0);
-	touch(skb, &w->p, c);
+	touch(&w->p, c, skb->len);
 	skb->tc_index = LEFT;
 	return TC_ACT_UNSPEC;
 }
@@ -322,10 +323,14 @@ int loopback(struct __sk_buff *skb)
 	c = conn_of(&w->p.t);
 	if (!c || c->flags & (NETFILTERS | FROZEN) || (c->flags & (OWN | ANSWER)) != (OWN | ANSWER))
 		return handle(skb, ETH_HLEN, AT_EGRESS);
-	touch(skb, &w->p, c);
+	touch(&w->p, c, skb->len);
 	w->to = c->to;
 	return rewrite(skb) ? fail(NOT_WRITTEN) : TC_ACT_UNSPEC;
 }
+
+// At the driver of an interface, before all others.
+SEC("xdp.frags")
+int fairway_xdp(struct xdp_md *ctx) { return in_driver(ctx); }
 
 // What collect returns.
 enum collected { EACH_HAD_ITS_TURN = 1, NETFILTER_HAS_SOME = 2 };

@@ -32,7 +32,7 @@ NORACE_TESTS = $(NORACE_FILES) . | xargs grep -hoE '^func (Test|Fuzz)\w+' | cut 
 
 check/rest: build $(SUMMARY) ## the packages of test/norace.txt, and of others the tests that the race detector can't have; few at a time, since they share one machine
 	./hack/install-deps.sh test
-	packages=$$($(NORACE)) && dirs=$$($(NORACE_DIRS)) && tests=$$($(NORACE_TESTS)) && { \
+	export FAIRWAY_SIMULATE=10000; packages=$$($(NORACE)) && dirs=$$($(NORACE_DIRS)) && tests=$$($(NORACE_TESTS)) && { \
 		$(TEST) -p 2 -timeout 40m $$packages; $(TEST) -p 2 -timeout 40m -run "^($$tests)$$" $$dirs; } | $(SUMMARY)
 
 check/generated: generate ## fail if what is checked in is stale
@@ -116,7 +116,7 @@ check/drain: build ## connections through nodes that are drained, in each mode, 
 		-run '^(TestDrainKeepsConnections|TestDrainUnderRouters|TestWhoMayNotAnnounce|TestStableFlows|TestKeeperLost|TestShutdown|TestDrainManyAddresses|TestLastEndpoint)$$' ./lab
 
 check/simulate: ## nodes of a link that decide who owns an address, with all that may happen to them, from one seed after the other until it is stopped
-	FAIRWAY_SIMULATE=1000000000 $(GO) test -v -timeout 0 -run '^TestSimulate$$' ./announce/l2
+	FAIRWAY_SIMULATE=1000000000 $(GO) test -v -timeout 0 -run '^TestSimulate$$' ./test/simulate
 
 # This kernel may lack them; the virtual machine's has them.
 check/stacked: ## layer 2 on a bond that goes over to its other interface, and on a VLAN of it; BGP in VRFs, with FRR and packets: two minutes, in the virtual machine

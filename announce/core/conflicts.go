@@ -1,6 +1,7 @@
 package core
 
 import (
+	"cmp"
 	"log/slog"
 	"maps"
 	"net"
@@ -57,6 +58,7 @@ type conflicts struct {
 type history struct {
 	times int
 	last  time.Time
+	mac   string // "" where another node has found it
 }
 
 func newConflicts() conflicts {
@@ -78,7 +80,7 @@ func (c *conflicts) find(now time.Time, a netip.Addr, mac, by string) bool {
 	if by != "" {
 		pause += othersPause
 	}
-	c.before[a] = history{h.times + 1, now}
+	c.before[a] = history{h.times + 1, now, cmp.Or(mac, h.mac)}
 	c.now[a] = conflict{mac, by, now.Add(pause)}
 	return true
 }
@@ -119,10 +121,20 @@ func (c *conflicts) meet(now time.Time, mac string) {
 	for a, found := range c.now {
 		if found.mac == mac {
 			c.now[a] = conflict{mac, "", now}
-			delete(c.before, a)
 		}
 	}
+	maps.DeleteFunc(c.before, func(_ netip.Addr, h history) bool { return h.mac == mac })
 	maps.DeleteFunc(c.contests, func(_ netip.Addr, f contest) bool { return f.mac == mac })
+}
+
+// settle notes that a node answers for an address, and nobody else does: what another node took for
+// a stranger's was a node's whose agent was away, or is over.
+func (c *conflicts) settle(now time.Time, a netip.Addr) {
+	if found, is := c.now[a]; is && found.by != "" {
+		found.until = now
+		c.now[a] = found
+		delete(c.before, a)
+	}
 }
 
 // Conflict takes in that a machine says that it has an address. It is a conflict if that machine
@@ -158,8 +170,7 @@ func (a *Announcer) noteSender(now time.Time, address netip.Addr, mac net.Hardwa
 	}
 	a.log(slog.LevelWarn, "not announced: another machine has the address; give it another one or take the address out of the pool",
 		"address", address, "mac", mac.String(), "retry-in", a.conflicts.now[address].until.Sub(now))
-	a.election.strange(address)
-	a.stand(now)
+	a.stand(now, a.election.strange(address)...)
 	a.do(Changed{})
 }
 
@@ -176,12 +187,16 @@ func (a *Announcer) defend(now time.Time, address netip.Addr, mac string) {
 }
 
 // heedConflicts has this node leave addresses alone that another node has found to be a
-// stranger's: one node tries them again.
+// stranger's: one node tries them again. A node that has just begun may not know a third one whose
+// agent is away, and take its kernel for a stranger.
 func (a *Announcer) heedConflicts(now time.Time, node string, entries []Entry) {
 	found := false
 	for _, e := range entries {
+		if e.Owner && !e.Probing {
+			a.conflicts.settle(now, e.Address)
+		}
 		c := a.claims[e.Address]
-		if _, wanted := a.wanted[e.Address]; !e.Strange || !wanted || c != nil && !c.announced.IsZero() {
+		if _, wanted := a.wanted[e.Address]; !e.Strange || !wanted || c != nil && !c.announced.IsZero() || a.election.ownerOf(e.Address) != "" && c == nil {
 			continue
 		}
 		found = a.conflicts.find(now, e.Address, "", node) || found

@@ -284,12 +284,20 @@ func (e *election) confirm(a netip.Addr) {
 	}
 }
 
-// strange notes that a stranger has an address: the others are told.
-func (e *election) strange(a netip.Addr) {
-	if s := e.own[a]; s != nil {
-		s.Strange, s.hadOwner = true, false
-		e.tell(s, repeats)
+// strange notes that a stranger has an address: this node gives it up at once, whether another
+// one would take it or not, and the others are told.
+func (e *election) strange(a netip.Addr) (changes []change) {
+	s := e.own[a]
+	if s == nil {
+		return nil
 	}
+	if s.Owner {
+		e.giveUp(s)
+		changes = append(changes, change{Address: a})
+	}
+	s.Candidate, s.Strange, s.hadOwner = false, true, false
+	e.tell(s, repeats)
+	return changes
 }
 
 // awaited reports whether another node may take over an address that this one owns.

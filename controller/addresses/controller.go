@@ -223,18 +223,22 @@ func (c *Controller) sync(ctx context.Context, key types.NamespacedName) error {
 	if lost != nil || !slices.Equal(before.Addresses, got.Addresses) {
 		c.counted(before.Pool)
 		c.counted(got.Pool)
-		makesRoom = makesRoom || len(before.Addresses) > 0
 	}
 	if makesRoom {
-		defer c.retry() // once the status says so
+		defer c.retry()
 	}
 	if err != nil {
-		return c.fail(ctx, s, lost, err)
+		err = c.fail(ctx, s, lost, err)
+	} else {
+		c.mu.Lock()
+		delete(c.waiting, key)
+		c.mu.Unlock()
+		err = c.write(ctx, s, got, lost)
 	}
-	c.mu.Lock()
-	delete(c.waiting, key)
-	c.mu.Unlock()
-	return c.write(ctx, s, got, lost)
+	if err == nil && c.allocator.Written(key) {
+		c.retry()
+	}
+	return err
 }
 
 // isAnothers reports whether somebody else gave the Service its addresses: they
@@ -256,7 +260,7 @@ func (c *Controller) free(key types.NamespacedName) {
 // release takes back a Service's addresses, which others may wait for.
 func (c *Controller) release(key types.NamespacedName) {
 	pool := c.allocator.Held(key).Pool
-	if c.allocator.Free(key) {
+	if written := c.allocator.Written(key); c.allocator.Free(key) || written {
 		c.counted(pool)
 		c.retry()
 	}

@@ -1,7 +1,9 @@
 package addresses
 
 import (
+	"context"
 	"errors"
+	"log/slog"
 	"net/netip"
 	"slices"
 	"strings"
@@ -18,6 +20,7 @@ import (
 	"github.com/fairway-net/fairway/apis/metallb/v1beta1"
 	"github.com/fairway-net/fairway/controller/addresses/allocator"
 	"github.com/fairway-net/fairway/controller/cluster"
+	"github.com/fairway-net/fairway/internal/iprange"
 )
 
 // TestEventsOutlastFaults: what becomes of addresses is told once, whether a write
@@ -114,4 +117,75 @@ func addrs(texts ...string) []netip.Addr {
 		list = append(list, netip.MustParseAddr(text))
 	}
 	return list
+}
+
+// TestFreedOnceWritten: a Service whose status can't be written keeps others from the address that
+// it is to have no more. Who waits for it is looked at once it is written.
+func TestFreedOnceWritten(t *testing.T) {
+	service := func(name, wants, has string) *corev1.Service {
+		s := &corev1.Service{ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: name, Annotations: map[string]string{}}}
+		s.Spec.Type, s.Spec.IPFamilies = corev1.ServiceTypeLoadBalancer, []corev1.IPFamily{corev1.IPv4Protocol}
+		if wants != "" {
+			s.Annotations[v1beta1.AnnotationLoadBalancerIPs] = wants
+		}
+		if has != "" {
+			s.Annotations[v1beta1.AnnotationFromPool] = "p"
+			s.Status.LoadBalancer.Ingress = []corev1.LoadBalancerIngress{{IP: has}}
+		}
+		return s
+	}
+	moves, waits := service("moves", "192.0.2.1", "192.0.2.0"), service("waits", "192.0.2.0", "")
+	client := fake.NewClientset(moves, waits)
+	c, err := cluster.New(client)
+	if err != nil {
+		t.Fatal(err)
+	}
+	controller, err := New(c, nil, record.NewFakeRecorder(20), Options{}, slog.New(slog.DiscardHandler))
+	if err != nil {
+		t.Fatal(err)
+	}
+	ctx, stop := context.WithCancel(t.Context())
+	defer stop()
+	if err := c.Start(ctx); err != nil {
+		t.Fatal(err)
+	}
+	r, err := iprange.Parse("192.0.2.0/31")
+	if err != nil {
+		t.Fatal(err)
+	}
+	controller.allocator.SetPools([]allocator.Pool{{Name: "p", Ranges: []iprange.Range{r}, AutoAssign: true}})
+	controller.allocator.Adopt(allocator.Request{
+		Service: types.NamespacedName{Namespace: "default", Name: "moves"}, Families: []allocator.Family{allocator.IPv4},
+	}, addrs("192.0.2.0"))
+	failFirstPatch(client, false)
+	has := func(name string) string {
+		s, err := client.CoreV1().Services("default").Get(ctx, name, metav1.GetOptions{})
+		if err != nil {
+			t.Fatal(err)
+		}
+		return strings.Join(texts(assigned(s)), " ")
+	}
+	sync := func(name string, wantErr bool) {
+		t.Helper()
+		if err := controller.sync(ctx, types.NamespacedName{Namespace: "default", Name: name}); (err != nil) != wantErr {
+			t.Fatalf("%s: %v", name, err)
+		}
+	}
+	sync("moves", true)
+	sync("waits", false)
+	if got := has("waits"); got != "" {
+		t.Errorf("it has %s, and so has another one", got)
+	}
+	sync("moves", false)
+	sync("waits", false)
+	if a, b := has("moves"), has("waits"); a != "192.0.2.1" || b != "192.0.2.0" {
+		t.Errorf("they have %q and %q", a, b)
+	}
+}
+
+func texts(list []netip.Addr) (texts []string) {
+	for _, a := range list {
+		texts = append(texts, a.String())
+	}
+	return texts
 }

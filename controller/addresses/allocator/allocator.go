@@ -33,6 +33,8 @@ type Allocator struct {
 	// deleted may be made again. Meant is which Service such an address is meant for.
 	last  map[types.NamespacedName][]netip.Addr
 	meant map[netip.Addr]types.NamespacedName
+	// leaving are addresses that Services are to have no more, and that their status may still say.
+	leaving map[types.NamespacedName]*holder
 }
 
 // holder is a Service with addresses.
@@ -50,6 +52,7 @@ func New() *Allocator {
 		free:    map[iprange.Range]netip.Addr{},
 		last:    map[types.NamespacedName][]netip.Addr{},
 		meant:   map[netip.Addr]types.NamespacedName{},
+		leaving: map[types.NamespacedName]*holder{},
 	}
 }
 
@@ -70,14 +73,26 @@ func (a *Allocator) SetPools(pools []Pool) {
 // Ensure returns what the Service is to have: what it has, if it may keep that,
 // and else something new. Has is what the Service's status says; it counts only
 // if the allocator knows of nothing. Lost, if not nil, is why the Service can't
-// keep what it had; err is why it gets nothing.
+// keep what it had, which nobody else gets before Written says that the status no longer has it;
+// err is why it gets nothing.
 func (a *Allocator) Ensure(r Request, has []netip.Addr) (got Assignment, lost, err error) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
-	if h := a.holders[r.Service]; h != nil {
+	before := a.leaving[r.Service]
+	if before != nil {
+		a.unseat(before)
+	}
+	h := a.holders[r.Service]
+	if h != nil {
 		has = h.assignment.Addresses
 		a.release(h)
 	}
+	defer func() {
+		if h == nil && lost != nil {
+			h = &holder{r, Assignment{Addresses: slices.DeleteFunc(slices.Clone(has), a.isUsed)}}
+		}
+		a.leave(r.Service, before, h, got)
+	}()
 	if len(has) > 0 {
 		if got, lost = a.keep(&r, has); lost == nil {
 			got = a.complete(&r, got)
@@ -94,6 +109,43 @@ func (a *Allocator) Ensure(r Request, has []netip.Addr) (got Assignment, lost, e
 	a.hold(r, got)
 	return got, lost, nil
 }
+
+// leave keeps others from what a Service had and is to have no more.
+func (a *Allocator) leave(service types.NamespacedName, before, h *holder, got Assignment) {
+	delete(a.leaving, service)
+	gone := &holder{}
+	for _, had := range []*holder{before, h} {
+		if had == nil {
+			continue
+		}
+		gone.request = had.request
+		for _, address := range had.assignment.Addresses {
+			if !slices.Contains(got.Addresses, address) && !slices.Contains(gone.assignment.Addresses, address) {
+				gone.assignment.Addresses = append(gone.assignment.Addresses, address)
+			}
+		}
+	}
+	if len(gone.assignment.Addresses) > 0 {
+		a.leaving[service] = gone
+		a.seat(gone)
+	}
+}
+
+// Written notes that a Service's status says what the Service has, and reports whether others may
+// get something by that.
+func (a *Allocator) Written(service types.NamespacedName) bool {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	h := a.leaving[service]
+	if h == nil {
+		return false
+	}
+	delete(a.leaving, service)
+	a.unseat(h)
+	return true
+}
+
+func (a *Allocator) isUsed(address netip.Addr) bool { return len(a.users[address]) > 0 }
 
 // again assigns what the Service had before its pool went, if it may have that, or else anything.
 func (a *Allocator) again(r *Request) (Assignment, error) {
@@ -363,13 +415,21 @@ func (a *Allocator) hold(r Request, got Assignment) {
 	a.forget(r.Service)
 	h := &holder{request: r, assignment: got}
 	a.holders[r.Service] = h
-	for _, address := range got.Addresses {
+	a.seat(h)
+}
+
+func (a *Allocator) seat(h *holder) {
+	for _, address := range h.assignment.Addresses {
 		a.users[address] = append(a.users[address], h)
 	}
 }
 
 func (a *Allocator) release(h *holder) {
 	delete(a.holders, h.request.Service)
+	a.unseat(h)
+}
+
+func (a *Allocator) unseat(h *holder) {
 	for _, address := range h.assignment.Addresses {
 		left := slices.DeleteFunc(a.users[address], func(u *holder) bool { return u == h })
 		if len(left) > 0 {

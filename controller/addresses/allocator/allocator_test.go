@@ -74,9 +74,11 @@ type step struct {
 	request Request
 	has     []string // what its status says
 	free    bool
-	want    string // "pool: addresses", or "" and why not
-	lost    string // part of why it couldn't keep what it had
-	err     string
+	// unwritten says that the status doesn't say yet what the Service is to have.
+	unwritten bool
+	want      string // "pool: addresses", or "" and why not
+	lost      string // part of why it couldn't keep what it had
+	err       string
 }
 
 func TestAllocation(t *testing.T) {
@@ -292,6 +294,9 @@ func (s step) check(t *testing.T, a *Allocator, name string) {
 		return
 	}
 	got, lost, err := a.Ensure(s.request, addresses(s.has...))
+	if !s.unwritten {
+		a.Written(s.request.Service)
+	}
 	text := ""
 	if err == nil {
 		var list []string
@@ -390,6 +395,31 @@ func TestMakesRoom(t *testing.T) {
 
 // TestPoolsThatChange: what a Service that prefers both families has, while pools get and lose
 // families, and while it asks for other ones.
+// TestNotBeforeWritten: nobody gets what a Service had before its status says that it has it no
+// more, whether it gets another address or none; and the Service itself may have it again.
+func TestNotBeforeWritten(t *testing.T) {
+	a := New()
+	a.SetPools([]Pool{{Name: "p", Ranges: ranges(t, "192.0.2.0/31"), AutoAssign: true}})
+	ensure(t, a, request("a"))
+	step{request: request("a", asking("192.0.2.1")), want: "p: 192.0.2.1", lost: "asks for", unwritten: true}.check(t, a, "it asks for another one")
+	step{request: request("b"), err: "no address left"}.check(t, a, "the status still has it")
+	step{request: request("b", asking("192.0.2.0")), err: "is the address of Service default/a"}.check(t, a, "asked for by name")
+	step{request: request("a", asking("192.0.2.1")), want: "p: 192.0.2.1", unwritten: true}.check(t, a, "the write failed")
+	step{request: request("b"), err: "no address left"}.check(t, a, "the status still has it")
+	if !a.Written(request("a").Service) || a.Written(request("a").Service) {
+		t.Error("it isn't written once")
+	}
+	step{request: request("b"), want: "p: 192.0.2.0"}.check(t, a, "it is written")
+	a.Free(request("b").Service)
+	step{request: request("a", asking("198.51.100.1")), lost: "asks for", err: "no pool has", unwritten: true}.check(t, a, "it gets nothing")
+	step{request: request("b", asking("192.0.2.1")), err: "is the address of Service default/a"}.check(t, a, "the status still has it")
+	step{request: request("a", asking("192.0.2.1")), want: "p: 192.0.2.1"}.check(t, a, "it has it again")
+	a.Free(request("a").Service)
+	if len(a.users) > 0 || len(a.leaving) > 0 {
+		t.Errorf("%v and %v are kept for ever", a.users, a.leaving)
+	}
+}
+
 func TestPoolsThatChange(t *testing.T) {
 	pool := func(name string, texts ...string) Pool {
 		return Pool{Name: name, Ranges: ranges(t, texts...), AutoAssign: true}

@@ -262,6 +262,18 @@ func TestPeers(t *testing.T) {
 	}
 }
 
+// TestEchoes: what a profile says of echo packets has no effect, and that is told.
+func TestEchoes(t *testing.T) {
+	for field, spec := range map[string]v1beta1.BFDProfileSpec{
+		"echoInterval": {EchoInterval: ptr.To[uint32](50)}, "echoMode": {EchoMode: ptr.To(true)}, "": {EchoMode: ptr.To(false)},
+	} {
+		config, faults := Read(Objects{BFDProfiles: map[string]*v1beta1.BFDProfile{"p": {ObjectMeta: metav1.ObjectMeta{Name: "p"}, Spec: spec}}})
+		if told := strings.Join(config.Notes, "; "); len(faults) > 0 || (field == "") != (told == "") || !strings.Contains(told, field) {
+			t.Errorf("%q: notes %q, faults %q", field, told, faults)
+		}
+	}
+}
+
 func FuzzCommunities(f *testing.F) {
 	for _, text := range []string{"65000:1", "large:1:2:3", "no-export", "large:", ":", "1:2:3", "99999:1", "large:4294967296:1:1"} {
 		f.Add(text)

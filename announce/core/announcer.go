@@ -4,6 +4,7 @@ import (
 	"log/slog"
 	"maps"
 	"math/rand/v2"
+	"net"
 	"net/netip"
 	"slices"
 	"time"
@@ -120,10 +121,7 @@ func (a *Announcer) Next(now time.Time) time.Duration {
 
 func (a *Announcer) tick(now, keyDropped time.Time) {
 	a.apply(now, a.election.tick(now))
-	for _, node := range a.peers.Out(now, keyDropped) {
-		a.log(slog.LevelWarn, "a node that doesn't know the present key is out: its addresses are taken over", "node", node)
-		a.apply(now, a.election.expel(now, node))
-	}
+	a.expel(now, a.peers.Out(now, keyDropped))
 	a.peers.Expire(now)
 	a.send(a.election.adverts(false))
 	a.do(Refresh{a.election.incarnation})
@@ -131,6 +129,21 @@ func (a *Announcer) tick(now, keyDropped time.Time) {
 	a.tryKernels(now)
 	a.remind(now)
 	a.followFormers(now)
+}
+
+// expel takes over from nodes that are out, and claims their addresses against what their kernels
+// still answer.
+func (a *Announcer) expel(now time.Time, out map[string]net.HardwareAddr) {
+	for _, node := range slices.Sorted(maps.Keys(out)) {
+		a.log(slog.LevelWarn, "a node that doesn't know the present key is out: its addresses are taken over", "node", node)
+		changes := a.election.expel(now, node)
+		a.apply(now, changes)
+		for _, c := range changes {
+			if c.Owner {
+				a.conflicts.contests[c.Address] = contest{mac: out[node].String(), heard: now, asked: now}
+			}
+		}
+	}
 }
 
 // watch looks, more often than at all the rest, after owners that may be lost, and after

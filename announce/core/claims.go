@@ -118,6 +118,11 @@ func (a *Announcer) remind(now time.Time) {
 	if a.conflicts.expire(now) {
 		a.stand(now)
 	}
+	for _, address := range a.conflicts.toAsk(now) {
+		if c := a.claims[address]; c != nil && c.confirmed {
+			a.do(Probe{address})
+		}
+	}
 }
 
 // attend does what is next for an address.

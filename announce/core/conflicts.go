@@ -24,7 +24,8 @@ const (
 	// rememberedFor is how long an address is claimed with care once nobody else was found.
 	rememberedFor = time.Hour
 	// defendEvery is how often another machine is told that an address is taken
-	// (DEFEND_INTERVAL), and contestedFor how long it is named after it was heard.
+	// (DEFEND_INTERVAL), and asked whether it goes on to answer; contestedFor is how long it is
+	// named after it was heard.
 	defendEvery  = 10 * time.Second
 	contestedFor = time.Minute
 	// carefulMin and carefulMax are between the questions of a claim with care, and carefulWait
@@ -43,8 +44,8 @@ type conflict struct {
 
 // contest is a machine that says that it has an address that this node answers for.
 type contest struct {
-	mac            string
-	heard, defends time.Time
+	mac                   string
+	heard, defends, asked time.Time
 }
 
 // conflicts are those of a link.
@@ -112,8 +113,21 @@ func (c *conflicts) contested(now time.Time, a netip.Addr, mac string) (isNew, d
 	if defend = !is || now.Sub(was.defends) >= defendEvery; defend {
 		was.defends = now
 	}
-	c.contests[a] = contest{mac, now, was.defends}
+	c.contests[a] = contest{mac, now, was.defends, was.asked}
 	return isNew, defend
+}
+
+// toAsk lists the contested addresses of which it is to be found out again whether another machine
+// answers for them.
+func (c *conflicts) toAsk(now time.Time) (list []netip.Addr) {
+	for _, a := range inOrder(maps.Keys(c.contests)) {
+		if f := c.contests[a]; now.Sub(f.asked) >= defendEvery {
+			f.asked = now
+			c.contests[a] = f
+			list = append(list, a)
+		}
+	}
+	return list
 }
 
 // meet notes that a MAC is a node's, whose agent was away.

@@ -70,3 +70,18 @@ func TestChosen(t *testing.T) {
 		}
 	}
 }
+
+// TestVirtual: interfaces of pods, containers and tunnels are left alone; bridges and interfaces
+// that lead to other machines aren't, whatever their names begin with.
+func TestVirtual(t *testing.T) {
+	for _, name := range []string{"lo", "docker0", "br-0123456789ab", "cni0", "veth1a2b", "cali123", "flannel.1", "wg0", "vxlan.calico", "virbr0", "lxcbr0", "tap0", "pod1"} {
+		if !virtual.MatchString(name) {
+			t.Errorf("%s leads to other machines", name)
+		}
+	}
+	for _, name := range []string{"lom1", "local0", "lo1", "br-ex", "br-lan", "br0", "br-0123456789abc", "br-deadbeef", "eth0", "enp3s0", "bond0", "bond0.5", "team0", "podium0"} {
+		if virtual.MatchString(name) {
+			t.Errorf("%s leads to no other machine", name)
+		}
+	}
+}

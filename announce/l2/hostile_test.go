@@ -4,13 +4,19 @@ package l2
 
 import (
 	"bytes"
+	"encoding/binary"
 	"errors"
 	"fmt"
 	"net"
+	"net/netip"
 	"os"
+	"slices"
 	"strings"
+	"syscall"
 	"testing"
 	"time"
+
+	"github.com/fairway-net/fairway/test/wait"
 
 	"github.com/cilium/ebpf"
 	"github.com/cilium/ebpf/asm"
@@ -126,6 +132,12 @@ func (l *lan) listenToAdverts() (eth *net.Interface, conn *packet.Conn) {
 func (l *lan) read(conn *packet.Conn, is func(frame []byte) bool) []byte {
 	l.Helper()
 	l.must(conn.SetReadDeadline(time.Now().Add(10 * time.Second)))
+	return l.readUntil(conn, is)
+}
+
+// readUntil returns the first frame that is as wanted, before the connection's deadline.
+func (l *lan) readUntil(conn *packet.Conn, is func(frame []byte) bool) []byte {
+	l.Helper()
 	for buffer := make([]byte, 2048); ; {
 		n, _, err := conn.ReadFrom(buffer)
 		l.must(err)
@@ -226,4 +238,92 @@ func TestTakenBefore(t *testing.T) {
 		return err
 	}))
 	says(false)
+}
+
+// TestPriorityTag: a question with a priority only (802.1p, VLAN 0) is the interface's own, and is
+// answered by the kernel while no agent runs. One of a VLAN isn't.
+func TestPriorityTag(t *testing.T) {
+	l := newLAN(t)
+	l.start("a")
+	l.expectOwners("a")
+	l.end("a", syscall.SIGKILL)
+	var eth *net.Interface
+	var in, out *packet.Conn
+	l.must(l.hosts["client"].Do(func() (err error) {
+		if eth, err = net.InterfaceByName("eth0"); err != nil {
+			return err
+		}
+		if in, err = packet.Listen(eth, packet.Raw, unix.ETH_P_ALL, nil); err != nil {
+			return err
+		}
+		out, err = packet.Listen(eth, packet.Raw, unix.ETH_P_8021Q, nil)
+		return err
+	}))
+	defer in.Close()
+	defer out.Close()
+	ask := func(tag uint16, last byte) {
+		question := arpMessage{
+			Operation: arpRequest, SenderMAC: eth.HardwareAddr, Sender: netip.AddrFrom4([4]byte{192, 0, 2, last}), TargetMAC: make(net.HardwareAddr, 6), Target: vip,
+		}
+		frame := question.frame(broadcast)
+		tagged := binary.BigEndian.AppendUint16(binary.BigEndian.AppendUint16(bytes.Clone(frame[:12]), unix.ETH_P_8021Q), tag)
+		_, err := out.WriteTo(append(tagged, frame[12:]...), &packet.Addr{HardwareAddr: broadcast})
+		l.must(err)
+	}
+	const priority, vlan = 5 << 13, 5
+	ask(priority|vlan, 231)
+	ask(priority, 232)
+	l.read(in, func(frame []byte) bool {
+		if binary.BigEndian.Uint16(frame[12:]) == unix.ETH_P_8021Q {
+			frame = append(bytes.Clone(frame[:12]), frame[16:]...)
+		}
+		m, ok := parseARP(frame)
+		if !ok || m.Operation != arpReply || m.Sender != vip {
+			return false
+		}
+		if m.Target.As4()[3] == 231 {
+			t.Error("a question of a VLAN is answered")
+		}
+		return m.Target.As4()[3] == 232
+	})
+}
+
+// TestLockedOut: a node that doesn't get the cluster's next key loses its addresses to one that
+// has it, whatever its agent and its kernel say, and clients are told.
+func TestLockedOut(t *testing.T) {
+	requireTools(t)
+	l := newLAN(t)
+	l.firstAlone()
+	_, adverts := l.listenToAdverts()
+	l.must(l.nodes["b"].Process.Signal(forgetsKey))
+	l.must(adverts.SetReadDeadline(time.Now().Add(30 * time.Second)))
+	l.readUntil(adverts, func(frame []byte) bool {
+		m, err := core.Format.Unmarshal(frame[etherHead:], link.NewKeys([]byte(nextKey)))
+		return err == nil && m.Node == "b" && slices.ContainsFunc(m.Entries, func(e core.Entry) bool { return e.Address == vip && e.Owner })
+	})
+	for _, a := range []netip.Addr{vip, vip6} {
+		wait.Until(l, 20*time.Second, "the client sends packets for "+a.String()+" to the node that has the key", func() bool {
+			l.touch(a)
+			return l.macs[l.neighbor(a).HardwareAddr.String()] == "b"
+		})
+	}
+	// It is told again, since the other one goes on to answer.
+	var conn *packet.Conn
+	l.must(l.hosts["client"].Do(func() error {
+		eth, err := net.InterfaceByName("eth0")
+		if err == nil {
+			conn, err = packet.Listen(eth, packet.Raw, etherARP, nil)
+		}
+		return err
+	}))
+	defer conn.Close()
+	l.must(conn.SetReadDeadline(time.Now().Add(30 * time.Second)))
+	l.readUntil(conn, func(frame []byte) bool {
+		m, ok := parseARP(frame)
+		return ok && m.Operation == arpRequest && m.Sender.IsUnspecified() && m.Target == vip && bytes.Equal(m.SenderMAC, l.macOf("b"))
+	})
+	l.readUntil(conn, func(frame []byte) bool {
+		m, ok := parseARP(frame)
+		return ok && m.Sender == vip && bytes.Equal(m.SenderMAC, l.macOf("b")) && bytes.Equal(frame[:6], broadcast)
+	})
 }

@@ -47,7 +47,12 @@ const (
 	resigns   = syscall.SIGUSR1 // may announce nothing any more
 	returns   = syscall.SIGALRM // may announce again
 	isEmpty   = syscall.SIGUSR2 // has no connections left
+	// forgetsKey has it know the next key only.
+	forgetsKey = syscall.SIGTTIN
 )
+
+// nextKey is what nodes sign with that were told so.
+const nextKey = "the next key"
 
 func beNode(name string) int {
 	ctx, stop := context.WithCancel(context.Background())
@@ -59,7 +64,15 @@ func beNode(name string) int {
 		follows = <-signals == restarts
 		stop()
 	}()
-	a := New(cluster(name), func() {}, slog.New(slog.NewTextHandler(os.Stderr, nil)))
+	c := cluster(name)
+	rotate := make(chan os.Signal, 1)
+	signal.Notify(rotate, forgetsKey)
+	go func() {
+		for range rotate {
+			c.Keys.Set([]byte(nextKey))
+		}
+	}()
+	a := New(c, func() {}, slog.New(slog.NewTextHandler(os.Stderr, nil)))
 	if alone, err := time.ParseDuration(os.Getenv(aloneVariable)); err == nil {
 		a.alone = alone
 	}

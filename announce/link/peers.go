@@ -76,19 +76,21 @@ func (p *Peers) Answered(now time.Time, mac net.HardwareAddr) string {
 const outAfter = 12 * time.Second
 
 // Out forgets the nodes that have not signed a frame since a key was dropped, long enough ago for
-// them to know the next one, and names them: they are out, whatever their kernel still answers.
-func (p *Peers) Out(now, dropped time.Time) (nodes []string) {
+// them to know the next one, and names them, with their MACs: they are out, whatever their kernel
+// still answers.
+func (p *Peers) Out(now, dropped time.Time) map[string]net.HardwareAddr {
 	if dropped.IsZero() || now.Sub(dropped) < outAfter {
 		return nil
 	}
+	out := map[string]net.HardwareAddr{}
 	for node, m := range p.byNode {
 		if m.signed.Before(dropped) {
-			nodes = append(nodes, node)
+			out[node] = p.MACOf(node)
 			p.dropMAC(node, m)
 			delete(p.byNode, node)
 		}
 	}
-	return nodes
+	return out
 }
 
 // Expire forgets the nodes of which nothing was heard for long.

@@ -1,6 +1,7 @@
 package link
 
 import (
+	"bytes"
 	"fmt"
 	"net"
 	"path/filepath"
@@ -64,7 +65,7 @@ func TestOut(t *testing.T) {
 	if got := p.Out(dropped.Add(outAfter-1), dropped); len(got) > 0 {
 		t.Errorf("%v have no time to learn of the key", got)
 	}
-	if got := p.Out(dropped.Add(outAfter), dropped); len(got) != 1 || got[0] != "out" || p.NodeOf(one[:]) != "" {
+	if got := p.Out(dropped.Add(outAfter), dropped); len(got) != 1 || !bytes.Equal(got["out"], one[:]) || p.NodeOf(one[:]) != "" {
 		t.Errorf("%v are out", got)
 	}
 	if got := p.Out(dropped.Add(time.Hour), time.Time{}); len(got) > 0 {

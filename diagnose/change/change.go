@@ -1,9 +1,10 @@
 // Package change says what becomes of packets and requests when objects change. It is pure: the
 // objects before and after go in, differences in the words of explain come out.
 //
-//	change.go    what goes in, what comes out, and its text
-//	services.go  frontends, endpoints and findings of Services
-//	requests.go  hosts, paths and routes
+//	change.go     what goes in, what comes out, and its text
+//	services.go   frontends, endpoints and findings of Services
+//	announced.go  pools, and what nodes tell the network
+//	requests.go   hosts, paths and routes
 package change
 
 import (
@@ -13,7 +14,9 @@ import (
 	"net/netip"
 	"strings"
 
+	"github.com/fairway-net/fairway/announce"
 	"github.com/fairway-net/fairway/compile"
+	"github.com/fairway-net/fairway/diagnose/doctor"
 	"github.com/fairway-net/fairway/diagnose/explain"
 	ingress "github.com/fairway-net/fairway/ingress/compile"
 )
@@ -22,6 +25,11 @@ import (
 type World struct {
 	Objects  *explain.Objects
 	Requests *ingress.Objects
+	// Announced are the pools and advertisements that count.
+	Announced announce.Objects
+	// Pools are those of all namespaces, and PoolNamespaces those in which they count.
+	Pools          []doctor.Pool
+	PoolNamespaces []string
 }
 
 // Input is what is compared.
@@ -71,12 +79,12 @@ type Line struct {
 
 // Compare says what is different.
 func Compare(ctx context.Context, in Input) (*Report, error) {
-	r := &Report{APIVersion: explain.SchemaVersion, Kind: "Difference", Changes: []Change{}}
+	r := &Report{APIVersion: explain.SchemaVersion, Kind: "Difference"}
 	services, err := in.services(ctx)
 	if err != nil {
 		return nil, err
 	}
-	r.Changes = append(append(r.Changes, services...), in.requests()...)
+	r.Changes = together(services, in.announced(), in.requests())
 	return r, nil
 }
 

@@ -98,7 +98,7 @@ func addGateways(a *doctor.Around, classes []*gatewayv1.GatewayClass, list []*ga
 	}
 }
 
-// AroundOf is what objects have beside Services. Pools are not among them.
+// AroundOf is what objects of requests say of what there is beside Services. Pools are not among them.
 func AroundOf(o *ingress.Objects) *doctor.Around {
 	a := &doctor.Around{Classes: map[string][]string{}}
 	addIngresses(a, o.IngressClasses, o.Ingresses)

@@ -40,6 +40,8 @@ func (x *Examiner) world(ctx context.Context, w change.World, namespace string) 
 	if err != nil {
 		return nil, err
 	}
-	survey.AddAround(collect.AroundOf(w.Requests))
+	around := collect.AroundOf(w.Requests)
+	around.Pools, around.PoolNamespaces = w.Pools, w.PoolNamespaces
+	survey.AddAround(around)
 	return survey, nil
 }

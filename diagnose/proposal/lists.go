@@ -21,6 +21,8 @@ import (
 	"k8s.io/client-go/tools/pager"
 	gatewayv1 "sigs.k8s.io/gateway-api/apis/v1"
 
+	"github.com/fairway-net/fairway/apis/metallb/v1beta1"
+	"github.com/fairway-net/fairway/apis/metallb/v1beta2"
 	"github.com/fairway-net/fairway/diagnose/change"
 	"github.com/fairway-net/fairway/diagnose/explain"
 	"github.com/fairway-net/fairway/ingress/assess"
@@ -32,8 +34,15 @@ var kinds = func() *runtime.Scheme {
 	s := runtime.NewScheme()
 	utilruntime.Must(scheme.AddToScheme(s))
 	utilruntime.Must(gatewayv1.Install(s))
+	utilruntime.Must(v1beta1.AddToScheme(s))
+	utilruntime.Must(v1beta2.AddToScheme(s))
 	return s
 }()
+
+// poolResource is a resource of MetalLB's API.
+func poolResource(name string) schema.GroupVersionResource {
+	return v1beta1.GroupVersion.WithResource(name)
+}
 
 // gatewayResource is a resource of Gateway API.
 func gatewayResource(name string) schema.GroupVersionResource {
@@ -66,6 +75,13 @@ var listed = []struct {
 	{gatewayResource("udproutes"), "UDPRoute", true},
 	{gatewayResource("backendtlspolicies"), "BackendTLSPolicy", true},
 	{gatewayResource("referencegrants"), "ReferenceGrant", true},
+	{poolResource("ipaddresspools"), "IPAddressPool", true},
+	{poolResource("l2advertisements"), "L2Advertisement", true},
+	{poolResource("bgpadvertisements"), "BGPAdvertisement", true},
+	{v1beta2.GroupVersion.WithResource("bgppeers"), "BGPPeer", true},
+	{poolResource("bfdprofiles"), "BFDProfile", true},
+	{poolResource("communities"), "Community", true},
+	{poolResource("configurationstates"), "ConfigurationState", true},
 }
 
 // object is one object, as it came and as its kind.
@@ -237,5 +253,6 @@ func (w world) typed() (made change.World, err error) {
 	if err := assess.Certificates(r); err != nil { // none is read
 		return change.World{}, err
 	}
-	return change.World{Objects: o, Requests: r}, nil
+	made = change.World{Objects: o, Requests: r}
+	return made, w.addPools(&made)
 }

@@ -4,6 +4,7 @@
 //
 //	proposal.go  what is proposed, and the two worlds
 //	lists.go     what runs: one list of each kind
+//	pools.go     pools and advertisements
 //	merge.go     what becomes of one object
 //	rollout.go   pods that workloads will make, and endpoints that follow
 //	unknown.go   names for addresses and ports that the server will choose

@@ -22,7 +22,7 @@ func (r *Report) add(objects *Objects, views []View) {
 			return
 		}
 	}
-	var actions, lines []string
+	var actions []string
 	for _, v := range r.Views {
 		for _, d := range v.Decisions {
 			action := d.Action
@@ -32,12 +32,10 @@ func (r *Report) add(objects *Objects, views []View) {
 			if !slices.Contains(actions, action) {
 				actions = append(actions, action)
 			}
-			if line := r.line(d, v); !slices.Contains(lines, line) {
-				lines = append(lines, line)
-			}
 			r.noteMode(v, d)
 		}
 	}
+	lines := r.lines()
 	r.Answer, r.Outcome = strings.Join(lines, "\n"), OutcomeNot
 	switch {
 	case len(lines) == 0:
@@ -97,14 +95,50 @@ func (r *Report) unseen() string {
 	return what + ": COULD NOT TELL: its endpoints can't be read, and no agent answers that could be asked"
 }
 
-// line is the answer of one decision.
-func (r *Report) line(d Decision, v View) string {
+// said is a line of the answer, with the nodes that say it.
+type said struct {
+	Decision
+	view  View
+	line  string
+	nodes []string
+}
+
+// lines are the answer. Where nodes say different things of the same packet, lines name them.
+func (r *Report) lines() []string {
+	var list []said
+	for _, v := range r.Views {
+		for _, d := range v.Decisions {
+			line := r.line(d, v, nil)
+			i := slices.IndexFunc(list, func(s said) bool { return s.line == line })
+			switch {
+			case i < 0:
+				list = append(list, said{d, v, line, []string{v.Node}})
+			case !slices.Contains(list[i].nodes, v.Node): // two packets may be of one origin
+				list[i].nodes = append(list[i].nodes, v.Node)
+			}
+		}
+	}
+	var lines []string
+	for i, s := range list {
+		if slices.ContainsFunc(list, func(o said) bool { return o.line != s.line && o.Frontend == s.Frontend && o.Origin == s.Origin }) {
+			list[i].line = r.line(s.Decision, s.view, s.nodes)
+		}
+		lines = append(lines, list[i].line)
+	}
+	return lines
+}
+
+// line is the answer of one decision, on nodes if that is to be said.
+func (r *Report) line(d Decision, v View, nodes []string) string {
 	who := d.Frontend
 	if d.Service != "" {
 		who = d.Service + " " + d.Frontend
 	}
 	if r.From.Kind == "" {
 		who += ", from " + originText[d.Origin]
+	}
+	if len(nodes) > 0 && d.Action != actionNames[model.Pass] && !v.serves(d) { // which name the node anyway
+		who += ", on " + strings.Join(nodes, ", ")
 	}
 	if v.serves(d) {
 		lets := ""

@@ -16,6 +16,7 @@ import (
 	"sigs.k8s.io/yaml"
 
 	"github.com/fairway-net/fairway/config"
+	"github.com/fairway-net/fairway/diagnose/bundle"
 	"github.com/fairway-net/fairway/diagnose/collect"
 	"github.com/fairway-net/fairway/diagnose/examine"
 	"github.com/fairway-net/fairway/diagnose/explain"
@@ -114,6 +115,9 @@ func (f *explainFlags) proposal(cmd *cobra.Command) (*proposal.Proposal, error) 
 
 // joined are manifests joined with what runs at a source's API.
 func joined(ctx context.Context, source *collect.Source, files []string) (*proposal.Proposal, error) {
+	if i := slices.IndexFunc(files, bundle.IsName); i >= 0 {
+		return nil, fmt.Errorf("--filename: %s: a bundle can't be joined with a cluster", files[i])
+	}
 	api, err := source.Config()
 	if err != nil {
 		return nil, err
@@ -137,6 +141,9 @@ func (f *explainFlags) join(cmd *cobra.Command) (*proposal.Proposal, error) {
 
 // explainRequest says what becomes of a request.
 func (f *explainFlags) explainRequest(cmd *cobra.Command, question requests.Question) (answered bool, err error) {
+	if slices.ContainsFunc(f.objects.Files, bundle.IsName) {
+		return false, errors.New("--filename: a bundle has no Gateways and Ingresses: ask about svc/NAME or an address")
+	}
 	if !f.joined {
 		return requests.Explain(cmd.Context(), cmd.OutOrStdout(), question, &f.objects)
 	}

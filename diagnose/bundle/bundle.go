@@ -14,8 +14,10 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"net/netip"
 	"os"
 	"path"
+	"slices"
 	"strings"
 	"time"
 
@@ -23,6 +25,7 @@ import (
 	"github.com/fairway-net/fairway/diagnose/doctor"
 	"github.com/fairway-net/fairway/diagnose/dump"
 	"github.com/fairway-net/fairway/diagnose/explain"
+	"github.com/fairway-net/fairway/model"
 )
 
 // Format is the version of the files' form.
@@ -56,6 +59,7 @@ type Node struct {
 	Status   *agentlink.Status  `json:"status,omitempty"`
 	Changes  []agentlink.Change `json:"changes,omitempty"` // the last ones in force
 	Host     *doctor.Host       `json:"host,omitempty"`    // sysctls, chains of others
+	Table    *model.Table       `json:"-"`                 // in force; in a file of its own
 	Kernel   *dump.Report       `json:"-"`                 // in a file of its own
 	Log      string             `json:"-"`                 // the agent's, its last lines
 	Problems []string           `json:"problems,omitempty"`
@@ -69,6 +73,7 @@ const (
 	doctorText  = "doctor.txt"
 	nodesDir    = "nodes"
 	nodeFile    = "node.json"
+	tableFile   = "table.json"
 	kernelFile  = "kernel.json"
 	kernelText  = "kernel.txt"
 	logFile     = "agent.log"
@@ -107,6 +112,9 @@ type writer struct {
 func (w *writer) node(n *Node) {
 	dir := path.Join(nodesDir, n.Name)
 	w.json(path.Join(dir, nodeFile), n)
+	if n.Table != nil {
+		w.json(path.Join(dir, tableFile), n.Table.Delta(nil))
+	}
 	if n.Kernel != nil {
 		w.json(path.Join(dir, kernelFile), n.Kernel)
 		w.text(path.Join(dir, kernelText), func(out io.Writer) error { return n.Kernel.WriteText(out, true) })
@@ -186,7 +194,27 @@ func read(in io.Reader) (*Contents, error) {
 	case c.Objects == nil:
 		return nil, fmt.Errorf("it has no %s", objectsFile)
 	}
+	c.addTables()
 	return c, nil
+}
+
+// addTables gives the objects what nodes had in force, as it was known when they were read.
+func (c *Contents) addTables() {
+	tables, served := map[string]*model.Table{}, map[string][]netip.Addr{}
+	for _, n := range c.Nodes {
+		if n.Table == nil {
+			continue
+		}
+		tables[n.Name] = n.Table
+		if n.Status != nil {
+			served[n.Name] = n.Status.Served
+		}
+	}
+	if c.Objects.NoAPI != "" {
+		c.Objects = explain.InForce(tables, served, c.Objects.NoAPI)
+		return
+	}
+	c.Objects.AddTables(tables, served)
 }
 
 // take takes in one of the archive's files.
@@ -200,6 +228,19 @@ func (c *Contents) take(name string, from *json.Decoder) error {
 		return from.Decode(&c.Survey)
 	case file == nodeFile:
 		return from.Decode(c.node(path.Base(dir)))
+	case file == tableFile:
+		d := &model.Delta{}
+		if err := from.Decode(d); err != nil {
+			return err
+		}
+		if slices.Contains(d.Frontends, nil) || slices.Contains(d.Pools, nil) {
+			return errors.New("null is no frontend and no pool")
+		}
+		if d.Settings == nil {
+			d.Settings = &model.Settings{}
+		}
+		c.node(path.Base(dir)).Table = d.Apply(model.NewTable())
+		return nil
 	case file == kernelFile:
 		return from.Decode(&c.node(path.Base(dir)).Kernel)
 	}

@@ -4,6 +4,7 @@ import (
 	"archive/tar"
 	"bytes"
 	"compress/gzip"
+	"encoding/json"
 	"errors"
 	"io"
 	"net/netip"
@@ -15,10 +16,12 @@ import (
 	discoveryv1 "k8s.io/api/discovery/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
+	"github.com/fairway-net/fairway/compile"
 	"github.com/fairway-net/fairway/diagnose/agentlink"
 	"github.com/fairway-net/fairway/diagnose/doctor"
 	"github.com/fairway-net/fairway/diagnose/dump"
 	"github.com/fairway-net/fairway/diagnose/explain"
+	"github.com/fairway-net/fairway/model"
 )
 
 // contents are a Service with an endpoint, whose pod and node have secrets.
@@ -146,5 +149,47 @@ func TestNoBundle(t *testing.T) {
 		if c, err := read(bytes.NewReader(archive)); err == nil {
 			t.Errorf("%s: read as %+v", name, c)
 		}
+	}
+}
+
+// TestTables: of a node without an API, explain's objects are what it had in force, also elsewhere.
+func TestTables(t *testing.T) {
+	c := contents()
+	e := model.NewTable().Edit()
+	pool := model.PoolID{Name: "shop/web:http"}
+	e.SetSettings(&model.Settings{NodeAddrs: []netip.Addr{netip.MustParseAddr("203.0.113.1")}})
+	e.SetPool(&model.Pool{ID: pool, Backends: []model.Backend{{Addr: netip.MustParseAddr("203.0.113.9"), Port: 80, Local: true}}})
+	e.SetFrontend(&model.Frontend{
+		Key: model.Key{Addr: netip.MustParseAddr("10.96.0.7"), Port: 80, Proto: model.TCP}, Name: "shop/web:http",
+		Routes: [3]model.Route{{Pool: pool}, {Pool: pool}, {Pool: pool}},
+	})
+	c.Nodes[0].Table = e.Table()
+	c.Objects = explain.InForce(map[string]*model.Table{"n1": c.Nodes[0].Table}, nil, "connection refused")
+	var archive bytes.Buffer
+	if err := c.Write(&archive, &Mask{Prefixes: []netip.Prefix{netip.MustParsePrefix("203.0.113.0/24")}}); err != nil {
+		t.Fatal(err)
+	}
+	got, err := read(&archive)
+	if err != nil {
+		t.Fatal(err)
+	}
+	q, err := explain.ParseQuestion("svc/web", "", "shop")
+	if err != nil {
+		t.Fatal(err)
+	}
+	r, err := explain.FromObjects(q, got.Objects, compile.Config{}, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if r.Outcome != explain.OutcomeForwarded || len(r.Endpoints) != 1 || r.Endpoints[0].Node != "n1" || !strings.HasPrefix(r.Endpoints[0].Addr.String(), "198.18.") {
+		t.Errorf("%s: %s, endpoints %+v", r.Outcome, r.Answer, r.Endpoints)
+	}
+}
+
+// TestTableOfNulls: a stranger's table doesn't end the program.
+func TestTableOfNulls(t *testing.T) {
+	c := &Contents{}
+	if err := c.take("nodes/n1/table.json", json.NewDecoder(strings.NewReader(`{"Frontends": [null]}`))); err == nil {
+		t.Error("a frontend that is null was taken")
 	}
 }

@@ -2,8 +2,11 @@ package examine
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"io"
+	"os"
+	"os/exec"
 	"slices"
 	"sync"
 	"time"
@@ -56,6 +59,13 @@ func (x *Examiner) Bundle(ctx context.Context, namespace, version string) (*bund
 	} else if err := x.addLogs(ctx, c); err != nil {
 		c.About.Missing = append(c.About.Missing, "agents' logs: "+err.Error())
 	}
+	for i, a := range agents { // of processes of this machine
+		if n := &c.Nodes[i]; n.Log == "" && n.Status != nil && a.IsLocal() {
+			if n.Log, err = logHere(ctx, n.Status.PID); err != nil {
+				n.Problems = append(n.Problems, "log: "+err.Error())
+			}
+		}
+	}
 	for i := range c.Nodes {
 		if c.Nodes[i].Name == "" {
 			c.Nodes[i].Name = fmt.Sprintf("unknown-%d", i)
@@ -96,6 +106,9 @@ func askNode(ctx context.Context, a agentlink.Found) bundle.Node {
 	var err error
 	if n.Changes, err = a.Changes(ctx); err != nil {
 		problem("changes", err)
+	}
+	if table, err := a.Table(ctx); problem("what is in force", err) {
+		n.Table = table
 	}
 	if host, err := a.Host(ctx); problem("facts of the machine", err) {
 		n.Host = host
@@ -142,6 +155,42 @@ func logOf(ctx context.Context, client kubernetes.Interface, p *corev1.Pod) (str
 	defer stream.Close() //nolint:errcheck // only read
 	text, err := io.ReadAll(io.LimitReader(stream, logBytes))
 	return string(text), err
+}
+
+// logHere is the end of what a process of this machine wrote to its standard error: a file, or else
+// the journal.
+func logHere(ctx context.Context, pid int) (string, error) {
+	text, err := endOf(fmt.Sprintf("/proc/%d/fd/2", pid))
+	if errors.Is(err, errNoFile) {
+		text, err = exec.CommandContext(ctx, "journalctl", "--quiet", "--no-pager", fmt.Sprint("--lines=", logLines), fmt.Sprint("_PID=", pid)).Output()
+	}
+	if err != nil {
+		return "", err
+	}
+	if len(text) > logBytes {
+		text = text[len(text)-logBytes:]
+	}
+	return string(text), nil
+}
+
+// errNoFile says that something that could be a file is none.
+var errNoFile = errors.New("no regular file")
+
+// endOf reads the last bytes of a regular file.
+func endOf(name string) ([]byte, error) {
+	info, err := os.Stat(name)
+	if err != nil {
+		return nil, err
+	}
+	if !info.Mode().IsRegular() {
+		return nil, errNoFile
+	}
+	file, err := os.Open(name)
+	if err != nil {
+		return nil, err
+	}
+	defer file.Close() //nolint:errcheck // only read
+	return io.ReadAll(io.NewSectionReader(file, max(0, info.Size()-logBytes), logBytes))
 }
 
 // addBundle adds what nodes said when the bundle was gathered.

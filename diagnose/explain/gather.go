@@ -52,8 +52,11 @@ func FromObjects(q Question, o *Objects, config compile.Config, ask Asker) (*Rep
 		}
 		v, problems := o.viewFrom(config, n, service, keys, q.From)
 		r.addProblems(problems)
-		if ask != nil {
+		switch {
+		case ask != nil:
 			v = r.seen(ask, v, keys, q.From, o.NoNodes == "")
+		case o.NoNodes == "":
+			r.noteTable(o, v, keys, q.From)
 		}
 		views = append(views, v)
 	}

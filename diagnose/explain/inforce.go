@@ -62,6 +62,12 @@ func InForce(tables map[string]*model.Table, served map[string][]netip.Addr, why
 	return o
 }
 
+// AddTables adds the tables that agents of nodes had in force, and the addresses at which servers
+// on nodes themselves answer: see [InForce]. What they say otherwise than the API is noted.
+func (o *Objects) AddTables(tables map[string]*model.Table, served map[string][]netip.Addr) {
+	o.tables, o.served = tables, served
+}
+
 // takes notes who takes connections to a Service.
 func (o *Objects) takes(service types.NamespacedName, addr netip.Addr) {
 	if o.taking[service] == nil {
@@ -146,6 +152,17 @@ func (o *Objects) inTable(node string, keys []model.Key, from Source) (View, boo
 		v.Decisions = append(v.Decisions, Decide(nil, table, Plane{}, q))
 	}
 	return v, true
+}
+
+// noteTable notes what the table that a node had in force says otherwise than the API's objects.
+func (r *Report) noteTable(o *Objects, api View, keys []model.Key, from Source) {
+	had, read := o.inTable(api.Node, keys, from)
+	if !read {
+		return
+	}
+	for _, d := range differences(api, had) {
+		r.Notes = append(r.Notes, fmt.Sprintf("what %s had in force differs from the API: %s", api.Node, d))
+	}
 }
 
 // endpointsInForce gives the endpoints that agents named the nodes that they are on.

@@ -277,6 +277,7 @@ check/pictures: build ## docs/pictures: the README's lab as it is recorded, and 
 	./hack/install-deps.sh demo pictures
 	./hack/pictures/record
 	./hack/pictures/figures
+	$(GO) run ./hack/pictures/draw
 
 check/first-minutes: build ## docs/results/first-minutes: what three new users see who follow README.md, with times
 	./hack/install-deps.sh test

@@ -24,6 +24,7 @@ import (
 	"github.com/fairway-net/fairway/endpoint/publish"
 	"github.com/fairway-net/fairway/internal/httpports"
 	"github.com/fairway-net/fairway/internal/kernel"
+	"github.com/fairway-net/fairway/internal/latest"
 	"github.com/fairway-net/fairway/internal/tuning"
 	"github.com/fairway-net/fairway/kube"
 	"github.com/fairway-net/fairway/kube/lastknown"
@@ -92,7 +93,9 @@ type Config struct {
 	// Started, if not nil, is called once, when the kernel first is as it should
 	// be.
 	Started func(Started)
-	Log     *slog.Logger
+	// Gone, if not nil, is set to the machines that are gone, as their peers agree.
+	Gone *latest.Value[[]compile.Machine]
+	Log  *slog.Logger
 }
 
 // lasting is what goes on when another agent takes one's place in the process.
@@ -120,6 +123,7 @@ type Agent struct {
 	reportedMode string         // whose unsupported features have been logged
 	leftOut      map[fault]bool // by the last sync, as has been reported
 	balance      *speaker.Speaker
+	machines     *machines // of the link
 	began        time.Time
 	started      sync.Once
 	listed       sync.Once

@@ -86,7 +86,7 @@ func newAgent(config Config, l lasting) (*Agent, error) {
 	}
 	l.health.setPatience(2 * config.VerifyPeriod)
 	a := &Agent{
-		lasting: l, config: config, client: client, api: api, began: time.Now(), unregistered: make(chan struct{}, 1),
+		lasting: l, config: config, client: client, api: api, began: time.Now(), unregistered: make(chan struct{}, 1), machines: newMachines(),
 		events: &events{Writer: notices.New(client, config.NodeName, config.Log)},
 	}
 	a.configured.Store(&config)
@@ -166,6 +166,9 @@ func (a *Agent) run(ctx context.Context) error {
 	group.Go(func() error { a.watchSlices(ctx); return nil })
 	group.Go(func() error { a.watchNode(ctx); return nil })
 	group.Go(func() error { a.watchServiceCIDRs(ctx); return nil })
+	if a.balance != nil {
+		group.Go(func() error { a.followMachines(ctx); return nil })
+	}
 	group.Go(func() error { return a.events.Run(ctx) })
 	if a.config.Socket != "" {
 		group.Go(func() error { a.serveLink(ctx); return nil })

@@ -166,14 +166,24 @@ func (s *state) deleteSlice(n types.NamespacedName) {
 	})
 }
 
-// setGone takes in which machines are gone, and reports whether that is new.
-func (s *state) setGone(nodes []string) (isNew bool) {
+// setGone takes in which machines are gone, by name and with their addresses, and reports whether
+// that is new.
+func (s *state) setGone(nodes []string, machines []compile.Machine) (isNew bool) {
 	s.mu.Lock()
 	isNew = !slices.Equal(nodes, s.gone)
 	s.gone = nodes
 	s.mu.Unlock()
 	if isNew {
-		s.update(func(c *compile.Compiler) { c.SetGone(nodes) })
+		s.update(func(c *compile.Compiler) {
+			c.SetGone(machines)
+			if s.names != nil {
+				var addresses []netip.Addr
+				for _, m := range machines {
+					addresses = append(addresses, m.Addresses...)
+				}
+				s.names.SetGone(nodes, addresses)
+			}
+		})
 	}
 	return isNew
 }

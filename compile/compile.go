@@ -11,7 +11,6 @@ package compile
 import (
 	"net/netip"
 	"slices"
-	"unique"
 
 	corev1 "k8s.io/api/core/v1"
 	discoveryv1 "k8s.io/api/discovery/v1"
@@ -43,7 +42,7 @@ type Compiler struct {
 	scratch  scratch
 	compiled int // Services compiled so far: what tests hold the cost against
 
-	gone        map[unique.Handle[string]]bool // nodes; nil if none is
+	gone        places // machines that are
 	health      map[types.NamespacedName]HealthCheck
 	healthMoved map[types.NamespacedName]struct{}
 }

@@ -57,7 +57,7 @@ func (c *Compiler) gather(svc *service, p *port, ipv6 bool) {
 			}
 			for i := range s.endpoints {
 				k := c.nodeView.candidate(svc.spec, &s.endpoints[i], sp.port)
-				k.gone = c.isGone(s.endpoints[i].node)
+				k.gone = c.gone.have(&s.endpoints[i])
 				list = append(list, k)
 			}
 		}

@@ -5,50 +5,75 @@ import (
 	"net/netip"
 	"slices"
 	"unique"
+
+	"k8s.io/apimachinery/pkg/types"
 )
 
 // A machine that is lost keeps its endpoints ready until its Lease has expired. Its peers on the
 // link know sooner. What they agree on narrows the choice of endpoints meanwhile, and never to
 // nothing.
 
-// SetGone says which nodes are gone, as their peers agree: their endpoints take new connections
-// only while no other endpoint is ready. Only the Services with endpoints there are compiled again.
-func (c *Compiler) SetGone(nodes []string) {
-	next := make(map[unique.Handle[string]]bool, len(nodes))
-	for _, n := range nodes {
-		next[unique.Make(n)] = true
-	}
-	if maps.Equal(next, c.gone) {
-		return
-	}
-	moved := maps.Clone(next)
-	for n := range c.gone {
-		if next[n] {
-			delete(moved, n)
-		} else {
-			moved[n] = true
+// Machine is another node, and the addresses that its Node object lists.
+type Machine struct {
+	Name      string
+	Addresses []netip.Addr
+}
+
+// places says of endpoints whether they are on some machines: by their nodeName, or by their
+// address where they have none.
+type places struct {
+	nodes     map[unique.Handle[string]]bool
+	addresses map[[16]byte]bool
+}
+
+func placesOf(machines []Machine, except Node) places {
+	p := places{map[unique.Handle[string]]bool{}, map[[16]byte]bool{}}
+	for _, m := range machines {
+		if m.Name == except.Name {
+			continue
 		}
+		p.nodes[unique.Make(m.Name)] = true
+		for _, a := range m.Addresses {
+			if !slices.Contains(except.Addresses, a) {
+				p.addresses[a.As16()] = true
+			}
+		}
+	}
+	return p
+}
+
+func (p *places) have(e *endpoint) bool {
+	if e.node == (unique.Handle[string]{}) {
+		return p.addresses[e.addr]
+	}
+	return p.nodes[e.node]
+}
+
+// SetGone says which machines are gone, as their peers agree: their endpoints take new connections
+// only while no other endpoint is ready. Only the Services with endpoints there are compiled
+// again, and named. This machine isn't gone, whatever its peers say.
+func (c *Compiler) SetGone(machines []Machine) (touched []types.NamespacedName) {
+	before, next := c.gone, placesOf(machines, c.node)
+	if maps.Equal(next.nodes, before.nodes) && maps.Equal(next.addresses, before.addresses) {
+		return nil
 	}
 	c.gone = next
 	for _, svc := range c.services {
-		if svc.has(func(e *endpoint) bool { return moved[e.node] }) {
+		if svc.has(func(e *endpoint) bool { return before.have(e) != next.have(e) }) {
 			c.touch(svc, false)
+			touched = append(touched, svc.key)
 		}
 	}
+	return touched
 }
 
-// isGone reports whether a node is gone. This node isn't, whatever its peers say.
-func (c *Compiler) isGone(node unique.Handle[string]) bool {
-	return len(c.gone) > 0 && node != c.nodeView.name && c.gone[node]
-}
-
-// AddressesOn are addresses of endpoints on a node, as many as given at most: by them the node
-// can be asked whether it is there.
-func (c *Compiler) AddressesOn(node string, most int) (list []netip.Addr) {
-	on := unique.Make(node)
+// AddressesOn are addresses of endpoints on a machine, as many as given at most: by them it can be
+// asked whether it is there.
+func (c *Compiler) AddressesOn(machine Machine, most int) (list []netip.Addr) {
+	on := placesOf([]Machine{machine}, c.node)
 	for _, svc := range c.services {
 		svc.has(func(e *endpoint) bool {
-			if a := e.address(); e.node == on && !slices.Contains(list, a) {
+			if a := e.address(); on.have(e) && !slices.Contains(list, a) {
 				list = append(list, a)
 			}
 			return len(list) >= most

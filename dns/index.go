@@ -59,6 +59,7 @@ type Index struct {
 	pending    []*service // with a next spec, or had one
 	clock      uint64     // counts marks
 	outside    outsideNames
+	gone       machines
 }
 
 // service is all that is remembered of a Service and its slices.

@@ -179,7 +179,7 @@ func (r *reply) service(svc *service) outcome {
 	case headless:
 		some := false
 		var list []netip.Addr
-		for _, e := range svc.ready() {
+		for _, e := range svc.answering(&r.index.gone) {
 			some = true
 			list = append(list, e.address)
 		}

@@ -99,7 +99,7 @@ func (r *reply) ports(svc *service, name, proto string) {
 		number uint16
 	}
 	targets, extras := map[target]bool{}, map[endpoint]bool{}
-	for s, e := range svc.ready() {
+	for s, e := range svc.answering(&r.index.gone) {
 		for _, p := range s.ports {
 			if !matches(p) {
 				continue

@@ -95,6 +95,7 @@ type endpoint struct {
 	address  netip.Addr
 	hostname string // "" if it has none
 	ready    bool
+	node     nodeHandle
 }
 
 // name is the label of the endpoint below its Service: its hostname, or its
@@ -146,7 +147,7 @@ func newSlice(s *discoveryv1.EndpointSlice, nodeName string) *slice {
 }
 
 func (r *slice) add(a netip.Addr, e *discoveryv1.Endpoint) {
-	record := endpoint{address: a, ready: e.Conditions.Ready == nil || *e.Conditions.Ready}
+	record := endpoint{address: a, node: nodeNameOf(e.NodeName), ready: e.Conditions.Ready == nil || *e.Conditions.Ready}
 	if e.Hostname != nil {
 		record.hostname = strings.ToLower(*e.Hostname)
 	}

@@ -34,7 +34,7 @@ const upDrain = "3s"
 
 // config is that of the Gateways of one machine. Their processes are the account's.
 func (u *Gateways) config(api *rest.Config, account *gatewayAccount, node agent.Config) gateway.Config {
-	c := gateway.Config{API: api, Node: node.NodeName, Kind: u.Engine, Engine: native.Options{HTTP3: true}, Logger: node.Log}
+	c := gateway.Config{API: api, Node: node.NodeName, Kind: u.Engine, Engine: native.Options{HTTP3: true}, Logger: node.Log, Gone: node.Gone}
 	if account == nil {
 		return c
 	}

@@ -7,6 +7,8 @@ import (
 	"golang.org/x/sync/errgroup"
 
 	"github.com/fairway-net/fairway/agent"
+	"github.com/fairway-net/fairway/compile"
+	"github.com/fairway-net/fairway/internal/latest"
 )
 
 // Up serves the API and runs this machine's agent until ctx is done. The agent
@@ -34,7 +36,7 @@ func Up(ctx context.Context, config Config, node agent.Config, gateways Gateways
 		return err
 	case <-server.ready:
 	}
-	node.API = server.config()
+	node.API, node.Gone = server.config(), &latest.Value[[]compile.Machine]{}
 	group, running := errgroup.WithContext(ctx) // the end of either is the end of both
 	if gateways.Serve {
 		group.Go(func() error { return gateways.run(running, server, node) })

@@ -18,9 +18,11 @@ import (
 	"k8s.io/client-go/rest"
 
 	"github.com/fairway-net/fairway/agent"
+	"github.com/fairway-net/fairway/compile"
 	"github.com/fairway-net/fairway/config"
 	"github.com/fairway-net/fairway/dns"
 	"github.com/fairway-net/fairway/internal/keptfile"
+	"github.com/fairway-net/fairway/internal/latest"
 	"github.com/fairway-net/fairway/kube"
 	"github.com/fairway-net/fairway/kube/balance"
 	"github.com/fairway-net/fairway/kube/join"
@@ -68,6 +70,7 @@ func Run(ctx context.Context, dir string, role *config.Agent, node agent.Config,
 	})
 	group.Go(func() error { return join.Keep(ctx, dir, node.API, node.Log) })
 	if beside != nil {
+		node.Gone = &latest.Value[[]compile.Machine]{}
 		group.Go(func() error { return beside(ctx, dir, servers, node) })
 	}
 	group.Go(func() error { return agent.Run(ctx, node) })

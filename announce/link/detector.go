@@ -42,6 +42,7 @@ const (
 type Detector struct {
 	mu    sync.Mutex
 	nodes map[string]*suspect
+	met   []string // nodes that are new since Run looked
 	gone  []string
 	wake  chan struct{}
 }
@@ -50,6 +51,9 @@ type Detector struct {
 type Inquiry struct {
 	// Ask asks a node that is silent, in some way that needs no agent there.
 	Ask func(ctx context.Context, node string) Answer
+	// Met is told of each node that is heard for the first time, and again after it was away for
+	// long. It doesn't wait.
+	Met func(node string)
 	// Changed is told of the nodes that are gone, once at the start and whenever these change.
 	Changed func(gone []string)
 	// IsAlone reports whether no API server answers: then nobody else will say of a node that it
@@ -100,6 +104,8 @@ func (d *Detector) Heard(now time.Time, node string, says *Missing) {
 		}
 		n = &suspect{id: HashOf(node)}
 		d.nodes[node] = n
+		d.met = append(d.met, node)
+		d.poke()
 	}
 	n.heard = now
 	d.found(now, n)
@@ -153,6 +159,13 @@ func (d *Detector) Missing() *Missing {
 		}
 	}
 	return m
+}
+
+// Known are the nodes of which something was heard in the last minute, and those that are gone.
+func (d *Detector) Known() []string {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	return slices.Collect(maps.Keys(d.nodes))
 }
 
 // Gone are the nodes that are gone, sorted.
@@ -253,6 +266,9 @@ func (d *Detector) Run(ctx context.Context, by Inquiry) {
 		case <-d.wake:
 		case <-next.C:
 		}
+		for _, node := range d.newlyMet() {
+			by.Met(node)
+		}
 		ask, pause := d.step(time.Now(), by.IsAlone)
 		for _, node := range ask {
 			asking.Go(func() {
@@ -266,6 +282,15 @@ func (d *Detector) Run(ctx context.Context, by Inquiry) {
 		}
 		next.Reset(pause)
 	}
+}
+
+// newlyMet are the nodes that were heard for the first time since it was last called.
+func (d *Detector) newlyMet() []string {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	met := d.met
+	d.met = nil
+	return met
 }
 
 // HashOf stands for a node's name in messages.

@@ -284,9 +284,18 @@ func (n *Speaker) inquiry() link.Inquiry {
 	}
 	return link.Inquiry{
 		Ask:     func(ctx context.Context, node string) link.Answer { return by().Ask(ctx, node) },
+		Met:     func(node string) { by().Met(node) },
 		Changed: func(gone []string) { by().Changed(gone) },
 		IsAlone: func() bool { return by().IsAlone() },
 	}
+}
+
+// Peers are the other nodes of the links.
+func (n *Speaker) Peers() []string {
+	if n == nil {
+		return nil
+	}
+	return n.cluster.Detector.Known()
 }
 
 // Gone are the nodes that are gone, as their peers on the links agree.

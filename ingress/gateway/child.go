@@ -3,6 +3,7 @@ package gateway
 import (
 	"context"
 	"crypto/rand"
+	"encoding/json"
 	"fmt"
 	"io"
 	"net"
@@ -16,6 +17,8 @@ import (
 
 	"golang.org/x/sys/unix"
 	"k8s.io/apimachinery/pkg/types"
+
+	"github.com/fairway-net/fairway/compile"
 )
 
 // child is a Gateway's process, seen by its supervisor.
@@ -28,7 +31,7 @@ type child struct {
 	ending  chan struct{} // closed when it is told to end
 
 	mu     sync.Mutex
-	orders io.WriteCloser // nil while it doesn't run
+	orders *os.File // nil while it doesn't run
 }
 
 // How soon a process that has ended is started again.
@@ -36,6 +39,9 @@ const (
 	firstPause, longestPause = 20 * time.Millisecond, 10 * time.Second
 	longLife                 = 10 * time.Second // after which it is as if for the first time
 )
+
+// orderPatience bounds how long a process may take to read an order.
+const orderPatience = time.Second
 
 // reportPatience bounds how long a process may take to say how it is.
 const reportPatience = 2 * time.Second
@@ -107,6 +113,7 @@ func (c *child) serve() error {
 	c.order(write)
 	ended := make(chan struct{})
 	go c.watchReady(ended)
+	go c.config.followGone(ended, c.gone)
 	err = command.Wait()
 	close(ended)
 	c.order(nil)
@@ -114,7 +121,7 @@ func (c *child) serve() error {
 }
 
 // order keeps by what the process is told to end, and tells one that is told already.
-func (c *child) order(w io.WriteCloser) {
+func (c *child) order(w *os.File) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if c.orders != nil {
@@ -123,7 +130,7 @@ func (c *child) order(w io.WriteCloser) {
 	c.orders = w
 	select {
 	case <-c.ending:
-		c.tell()
+		c.tell(order{End: true})
 	default:
 	}
 }
@@ -136,16 +143,34 @@ func (c *child) end() {
 	case <-c.ending:
 	default:
 		close(c.ending)
-		c.tell()
+		c.tell(order{End: true})
 	}
 }
 
-func (c *child) tell() {
+// gone tells the process which machines are gone.
+func (c *child) gone(machines []compile.Machine) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.tell(order{Gone: machines})
+}
+
+// tell gives the process an order. One that doesn't read them is on its own from then on, as if
+// the supervisor were gone. The mutex is held.
+func (c *child) tell(o order) {
 	if c.orders == nil {
 		return
 	}
-	if _, err := c.orders.Write([]byte{endOrder}); err != nil {
-		c.log.Debug("the process of a Gateway could not be told to end", "gateway", c.gateway, "error", err) // it has ended
+	line, err := json.Marshal(o)
+	if err == nil {
+		err = c.orders.SetWriteDeadline(time.Now().Add(orderPatience))
+	}
+	if err == nil {
+		_, err = c.orders.Write(append(line, '\n'))
+	}
+	if err != nil {
+		c.log.Debug("the process of a Gateway could not be told", "gateway", c.gateway, "error", err) // it has ended
+		_ = c.orders.Close()
+		c.orders = nil
 	}
 }
 

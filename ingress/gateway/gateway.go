@@ -36,11 +36,13 @@ import (
 	"k8s.io/client-go/rest"
 	gatewayv1 "sigs.k8s.io/gateway-api/apis/v1"
 
+	"github.com/fairway-net/fairway/compile"
 	"github.com/fairway-net/fairway/ingress/certs"
 	ingress "github.com/fairway-net/fairway/ingress/compile"
 	"github.com/fairway-net/fairway/ingress/engine/native"
 	"github.com/fairway-net/fairway/ingress/model"
 	"github.com/fairway-net/fairway/ingress/watch"
+	"github.com/fairway-net/fairway/internal/latest"
 )
 
 // Config says how a gateway runs.
@@ -75,6 +77,9 @@ type Config struct {
 	// little garbage gather: for a process of its own.
 	Lean   bool
 	Logger *slog.Logger
+	// Gone, if not nil, says which machines are gone, as their peers agree. A process that serves
+	// one Gateway is told by its supervisor.
+	Gone *latest.Value[[]compile.Machine]
 
 	member *member // nil unless this serves one Gateway for another process
 }
@@ -141,6 +146,7 @@ func Run(ctx context.Context, config Config) error {
 	defer stop()
 	synced := make(chan struct{})
 	threads.Go(func() { g.watch.Run(following, func() { close(synced) }) })
+	threads.Go(func() { config.followGone(following.Done(), g.watch.SetGone) })
 	select {
 	case <-ctx.Done():
 		return nil
@@ -158,6 +164,22 @@ func Run(ctx context.Context, config Config) error {
 	}
 	g.serve(ctx)
 	return nil
+}
+
+// followGone hands on which machines are gone, now and when that changes.
+func (c *Config) followGone(done <-chan struct{}, to func([]compile.Machine)) {
+	if c.Gone == nil {
+		return
+	}
+	for {
+		machines, next := c.Gone.Get()
+		to(machines)
+		select {
+		case <-done:
+			return
+		case <-next:
+		}
+	}
 }
 
 // garbageRoom is how much of it may gather. Each request leaves some, so under load

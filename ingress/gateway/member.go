@@ -4,7 +4,7 @@ import (
 	"context"
 	"crypto/sha256"
 	"encoding/hex"
-	"errors"
+	"encoding/json"
 	"fmt"
 	"io"
 	"net"
@@ -14,6 +14,9 @@ import (
 
 	"golang.org/x/sys/unix"
 	"k8s.io/apimachinery/pkg/types"
+
+	"github.com/fairway-net/fairway/compile"
+	"github.com/fairway-net/fairway/internal/latest"
 )
 
 // member is what a process knows that serves one Gateway.
@@ -32,8 +35,13 @@ const (
 	orphanLimit = time.Minute
 )
 
-// endOrder has a member end. If there is nothing more to read, the supervisor is gone.
-const endOrder = 'e'
+// order is a line of JSON from the supervisor. If there is nothing more to read, it is gone.
+type order struct {
+	// End has the member end.
+	End bool `json:"end,omitempty"`
+	// Gone are the machines that are gone, if End isn't said.
+	Gone []compile.Machine `json:"gone,omitempty"`
+}
 
 // Member has a process serve one Gateway, "namespace/name", for the one that has
 // started it by [Config.Command]. The context is done when that one says so, or when
@@ -58,7 +66,8 @@ func (c *Config) Member(ctx context.Context, gateway string) (context.Context, e
 		c.Logger = c.Logger.With("gateway", gateway)
 	}
 	ctx, end := context.WithCancel(ctx)
-	go obey(os.Stdin, end)
+	c.Gone = &latest.Value[[]compile.Machine]{}
+	go obey(os.Stdin, c.Gone.Set, end)
 	return ctx, file.Close()
 }
 
@@ -68,12 +77,14 @@ func memberAddress(address string, gateway types.NamespacedName) string {
 	return address + "." + hex.EncodeToString(sum[:8])
 }
 
-// obey ends the process when the supervisor says so, or some time after it is gone.
-func obey(orders io.Reader, end context.CancelFunc) {
-	order := make([]byte, 1)
-	for {
-		_, err := orders.Read(order)
-		if err == nil && order[0] != endOrder || errors.Is(err, os.ErrDeadlineExceeded) {
+// obey takes in what the supervisor says, and ends the process when it says so, or some time after
+// it is gone.
+func obey(orders io.Reader, gone func([]compile.Machine), end context.CancelFunc) {
+	for read := json.NewDecoder(orders); ; {
+		var o order
+		err := read.Decode(&o)
+		if err == nil && !o.End {
+			gone(o.Gone)
 			continue
 		}
 		if err != nil {

@@ -218,6 +218,16 @@ func (w *Watch) SetNode(name, zone string) {
 	w.signal()
 }
 
+// SetGone says which machines are gone, as their peers agree: see [compile.Compiler.SetGone].
+func (w *Watch) SetGone(machines []compile.Machine) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	for _, service := range w.choice.SetGone(machines) {
+		w.changes.Moved[service] = struct{}{}
+	}
+	w.signal()
+}
+
 // Takers lists who takes new connections of a Service's port.
 func (w *Watch) Takers(service types.NamespacedName, port *corev1.ServicePort) []model.Backend {
 	proto := model.TCP

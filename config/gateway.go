@@ -1,8 +1,10 @@
 package config
 
 import (
+	"errors"
 	"fmt"
 	"log/slog"
+	"net"
 	"net/netip"
 	"os"
 	"slices"
@@ -14,6 +16,7 @@ import (
 
 	"github.com/fairway-net/fairway/ingress/engines"
 	"github.com/fairway-net/fairway/ingress/gateway"
+	"github.com/fairway-net/fairway/ingress/tracing"
 )
 
 // Processes say which processes serve Gateways.
@@ -46,6 +49,8 @@ type Gateway struct {
 	AccessLog    bool
 	AccessFormat string
 	AccessFields []string
+	Traces       tracing.Options
+	Exemplars    bool
 	HTTP3        bool
 	Trusted      []netip.Prefix
 	ProxyFrom    []netip.Prefix
@@ -68,7 +73,11 @@ func (g *Gateway) Add(flags *pflag.FlagSet) {
 	flags.StringVar(&g.Listen, "metrics-bind-address", "127.0.0.1:10260", `host:port of /metrics, /healthz and /readyz; "" serves none`)
 	flags.BoolVar(&g.AccessLog, "access-log", false, "write a line to standard output for every request")
 	flags.StringVar(&g.AccessFormat, "access-log-format", string(gateway.AccessJSON), "form of the access log's lines: json, or combined, which is Apache's")
-	flags.StringSliceVar(&g.AccessFields, "access-log-fields", nil, "fields of a line of JSON: "+strings.Join(gateway.AccessFieldNames(), ", ")+"; all but query, referer and user_agent if not given")
+	flags.StringSliceVar(&g.AccessFields, "access-log-fields", nil, "fields of a line of JSON: "+strings.Join(gateway.AccessFieldNames(), ", ")+"; all but query, referer, trace and user_agent if not given")
+	flags.StringVar(&g.Traces.Endpoint, "trace-endpoint", "", "host:port of an OpenTelemetry collector that takes OTLP over gRPC, to which requests are told as spans; \"\" makes no traces")
+	flags.BoolVar(&g.Traces.TLS, "trace-tls", false, "speak TLS to --trace-endpoint")
+	flags.Float64Var(&g.Traces.Share, "trace-share", 0.01, "share of requests that are told to --trace-endpoint, from 0 to 1; where a trusted proxy says which, as it says")
+	flags.BoolVar(&g.Exemplars, "exemplars", false, "have fairway_gateway_request_seconds name a trace for each bucket, for those who ask for OpenMetrics")
 	flags.Var(&CIDRs{List: &g.Trusted, Mask: true}, "trusted-proxy", "range of proxies in front, whose X-Forwarded-For is believed; may be repeated")
 	flags.Var(&CIDRs{List: &g.ProxyFrom, Mask: true}, "proxy-protocol-from", "range of load balancers whose connections begin with a header of the PROXY protocol, v1 or v2; may be repeated")
 	flags.BoolVar(&g.HTTP3, "http3", true, "serve HTTP/3 for Gateways and IngressClasses with the annotation fairway.dev/http3: \"true\"")
@@ -95,8 +104,28 @@ func (g *Gateway) Validate() error {
 	if err := g.checkAccess(); err != nil {
 		return err
 	}
+	if err := g.checkTraces(); err != nil {
+		return err
+	}
 	if g.PerClient < 0 {
 		return fmt.Errorf("--max-connections-per-client %d: must not be negative", g.PerClient)
+	}
+	return nil
+}
+
+func (g *Gateway) checkTraces() error {
+	switch {
+	case g.Traces.Endpoint == "" && g.Exemplars:
+		return errors.New("--exemplars: there are no traces to name without --trace-endpoint")
+	case g.Traces.Endpoint == "":
+		return nil
+	case g.Engine != engines.Native:
+		return fmt.Errorf("--trace-endpoint: the %s engine makes no traces", g.Engine)
+	case !(g.Traces.Share >= 0 && g.Traces.Share <= 1):
+		return fmt.Errorf("--trace-share %v: must be from 0 to 1", g.Traces.Share)
+	}
+	if _, _, err := net.SplitHostPort(g.Traces.Endpoint); err != nil {
+		return fmt.Errorf("--trace-endpoint: %w", err)
 	}
 	return nil
 }
@@ -141,6 +170,8 @@ func (g *Gateway) Config() (gateway.Config, error) {
 		config.Handover = "@fairway-gateway-" + config.Node
 	}
 	config.Engine.PerClient, config.Engine.HTTP3, config.Engine.Trusted, config.Engine.ProxyFrom = g.PerClient, g.HTTP3, g.Trusted, g.ProxyFrom
+	config.Traces, config.Exemplars = g.Traces, g.Exemplars
+	config.Traces.Node = config.Node
 	config.Engine.Drain, config.Engine.Grace = g.Drain, min(gatewayGrace, g.Drain)
 	if g.AccessLog {
 		config.Engine.Access = gateway.AccessLog(os.Stdout, gateway.AccessFormat(g.AccessFormat), g.AccessFields)

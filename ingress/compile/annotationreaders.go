@@ -46,8 +46,7 @@ func judged(s Support, is func(string) bool, check func(string) error) reader {
 
 func equals(value string) func(string) bool { return func(t string) bool { return t == value } }
 
-func refuseIf(value string) reader { return judged(Refused, equals(value), isBool) }
-func closeIf(value string) reader  { return judged(Closes, equals(value), isBool) }
+func closeIf(value string) reader { return judged(Closes, equals(value), isBool) }
 func otherwiseIf(value string, check func(string) error) reader {
 	return judged(Otherwise, equals(value), check)
 }

@@ -104,6 +104,8 @@ func TestAnnotationValues(t *testing.T) {
 		{annotations: "affinity: cookie, session-cookie-path: '/a; Domain=b'", told: "is no path that a cookie can have", does: func(a *model.Action) bool { return a.Affinity == nil }},
 		{annotations: "affinity: cookie, session-cookie-domain: 'a b'", told: "is no domain", does: func(a *model.Action) bool { return a.Affinity == nil }},
 		{annotations: "affinity: cookie, session-cookie-domain: .Example.com", does: func(a *model.Action) bool { return a.Affinity.Domain == ".Example.com" }},
+		{annotations: "enable-opentelemetry: 'false'", does: func(a *model.Action) bool { return a.Untraced }},
+		{annotations: "enable-opentelemetry: 'true'", does: func(a *model.Action) bool { return !a.Untraced }},
 		{annotations: "enable-access-log: 'false'", does: func(a *model.Action) bool { return a.Unlogged }},
 		{annotations: "proxy-next-upstream: error, proxy-next-upstream-timeout: '3'", does: func(a *model.Action) bool { return a.Retry.Within.Seconds() == 3 }},
 		{annotations: "proxy-next-upstream: 'off'", does: func(a *model.Action) bool { return a.Retry.Attempts == 0 }},

@@ -51,6 +51,7 @@ var accessFields = []accessField{
 	{"endpoint", true, text(func(a *model.Access) string { return a.Endpoint })},
 	{"reason", true, text(func(a *model.Access) string { return a.Reason })},
 	{"referer", false, text(func(a *model.Access) string { return a.Referer })},
+	{"trace", false, text(func(a *model.Access) string { return a.Trace })},
 	{"user_agent", false, text(func(a *model.Access) string { return a.UserAgent })},
 }
 

@@ -200,6 +200,7 @@ func (c *child) ask(path string) ([]byte, error) {
 	if err != nil {
 		return nil, err
 	}
+	q.Header.Set("Accept", string(protobuf)) // of metrics
 	answer, err := transport.RoundTrip(q)
 	if err != nil {
 		return nil, err

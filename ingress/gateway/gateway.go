@@ -41,6 +41,7 @@ import (
 	ingress "github.com/fairway-net/fairway/ingress/compile"
 	"github.com/fairway-net/fairway/ingress/engine/native"
 	"github.com/fairway-net/fairway/ingress/model"
+	"github.com/fairway-net/fairway/ingress/tracing"
 	"github.com/fairway-net/fairway/ingress/watch"
 	"github.com/fairway-net/fairway/internal/latest"
 )
@@ -73,6 +74,10 @@ type Config struct {
 	Command func(gateway types.NamespacedName) *exec.Cmd
 	// Certificates are in files: what --certificate says, each as [certs.New] has it.
 	Certificates []string
+	// Traces are told to a collector by the native engine.
+	Traces tracing.Options
+	// Exemplars has the histogram of requests name traces.
+	Exemplars bool
 	// Lean has the memory that only the start needed go back to the system, and
 	// little garbage gather: for a process of its own.
 	Lean   bool
@@ -103,6 +108,28 @@ type gateway struct {
 	failed       bool              // some socket could not be opened, and is tried again
 }
 
+// traces has the engine tell a collector of requests. What is returned tells the rest.
+func (g *gateway) traces(ctx context.Context) (end func(), err error) {
+	if g.config.Traces.Endpoint == "" {
+		return func() {}, nil
+	}
+	tracer, err := tracing.New(context.WithoutCancel(ctx), g.config.Traces)
+	if err != nil {
+		return nil, err
+	}
+	g.config.Engine.Trace = tracer.Begin
+	return func() {
+		ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), tracesEnd)
+		defer cancel()
+		if err := tracer.Close(ctx); err != nil {
+			g.log.Warn("traces of the last requests are lost", "error", err)
+		}
+	}, nil
+}
+
+// tracesEnd is how long a collector may take for the last traces.
+const tracesEnd = 2 * time.Second
+
 // Run serves until ctx is done or another process has taken over, and then lets
 // connections end.
 func Run(ctx context.Context, config Config) error {
@@ -117,7 +144,11 @@ func Run(ctx context.Context, config Config) error {
 		return runSeparate(ctx, p)
 	}
 	g := &gateway{process: p, certificates: ingress.NewCertificates()}
-	var err error
+	end, err := g.traces(ctx)
+	if err != nil {
+		return err
+	}
+	defer end()
 	if g.files, err = certs.New(config.Certificates, g.log); err != nil {
 		return err
 	}

@@ -3,6 +3,9 @@ package gateway
 import (
 	"bytes"
 	"cmp"
+	"errors"
+	"fmt"
+	"io"
 	"slices"
 	"sync"
 
@@ -10,7 +13,6 @@ import (
 	"github.com/prometheus/client_golang/prometheus/collectors"
 	dto "github.com/prometheus/client_model/go"
 	"github.com/prometheus/common/expfmt"
-	"github.com/prometheus/common/model"
 )
 
 // gatewayLabel says of which Gateway's process a metric is.
@@ -26,6 +28,24 @@ func (s *separate) gather() {
 	s.metrics.gatherer = prometheus.Gatherers{own, prometheus.GathererFunc(s.members)}
 }
 
+// families reads metrics in the form of protobuf, which has the traces that they name.
+func families(text []byte) (map[string]*dto.MetricFamily, error) {
+	decoder, all := expfmt.NewDecoder(bytes.NewReader(text), protobuf), map[string]*dto.MetricFamily{}
+	for {
+		var f dto.MetricFamily
+		switch err := decoder.Decode(&f); {
+		case errors.Is(err, io.EOF):
+			return all, nil
+		case err != nil:
+			return nil, fmt.Errorf("read metrics: %w", err)
+		}
+		all[f.GetName()] = &f
+	}
+}
+
+// protobuf is the form in which members tell their metrics.
+var protobuf = expfmt.NewFormat(expfmt.TypeProtoDelim)
+
 // members are the metrics of all members. One that doesn't answer has none.
 func (s *separate) members() ([]*dto.MetricFamily, error) {
 	list := s.all()
@@ -38,8 +58,7 @@ func (s *separate) members() ([]*dto.MetricFamily, error) {
 				s.log.Warn("the metrics of a Gateway's process could not be read", "gateway", c.gateway, "error", err)
 				return
 			}
-			parser := expfmt.NewTextParser(model.UTF8Validation)
-			if answers[i], err = parser.TextToMetricFamilies(bytes.NewReader(text)); err != nil {
+			if answers[i], err = families(text); err != nil {
 				s.log.Warn("the metrics of a Gateway's process could not be read", "gateway", c.gateway, "error", err)
 			}
 		})

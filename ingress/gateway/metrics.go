@@ -20,19 +20,20 @@ import (
 
 // metrics are bounded in number: by Gateway and kind of answer, not by host or path.
 type metrics struct {
-	registry *prometheus.Registry
-	gatherer prometheus.Gatherer // what is told
-	requests *prometheus.CounterVec
-	seconds  *prometheus.HistogramVec
-	applying prometheus.Histogram
-	sockets  prometheus.Gauge
-	pools    prometheus.Gauge
-	ready    atomic.Bool
-	unserved http.Handler // nil tells nothing of ports that could not be opened
-	mu       sync.RWMutex
-	known    map[string]*portMetrics // of ports in the table
-	listener net.Listener            // nil until it is served, or if it isn't
-	server   *http.Server
+	registry  *prometheus.Registry
+	gatherer  prometheus.Gatherer // what is told
+	requests  *prometheus.CounterVec
+	seconds   *prometheus.HistogramVec
+	applying  prometheus.Histogram
+	sockets   prometheus.Gauge
+	pools     prometheus.Gauge
+	ready     atomic.Bool
+	exemplars bool         // requests' seconds name traces
+	unserved  http.Handler // nil tells nothing of ports that could not be opened
+	mu        sync.RWMutex
+	known     map[string]*portMetrics // of ports in the table
+	listener  net.Listener            // nil until it is served, or if it isn't
+	server    *http.Server
 }
 
 func newMetrics() *metrics {
@@ -147,7 +148,11 @@ type portMetrics struct {
 
 func (p *portMetrics) count(m *metrics, a *native.Access) {
 	p.once.Do(func() { p.seconds = m.seconds.WithLabelValues(p.socket) })
-	p.seconds.Observe(a.Took.Seconds())
+	if x, can := p.seconds.(prometheus.ExemplarObserver); can && m.exemplars && a.Trace != "" {
+		x.ObserveWithExemplar(a.Took.Seconds(), prometheus.Labels{"trace_id": a.Trace})
+	} else {
+		p.seconds.Observe(a.Took.Seconds())
+	}
 	class := a.Status / 100
 	if class < 0 || class >= len(p.classes) {
 		m.requests.WithLabelValues(p.socket, fmt.Sprintf("%dxx", class)).Inc()
@@ -186,7 +191,7 @@ func (m *metrics) serveAt(l net.Listener, successor func() bool, log *slog.Logge
 	if m.unserved != nil {
 		mux.Handle("/unserved", m.unserved)
 	}
-	mux.Handle("/metrics", promhttp.HandlerFor(m.gatherer, promhttp.HandlerOpts{}))
+	mux.Handle("/metrics", promhttp.HandlerFor(m.gatherer, promhttp.HandlerOpts{EnableOpenMetrics: m.exemplars}))
 	mux.HandleFunc("/healthz", func(w http.ResponseWriter, _ *http.Request) { fmt.Fprintln(w, "ok") })
 	mux.HandleFunc("/readyz", func(w http.ResponseWriter, _ *http.Request) {
 		switch {

@@ -2,6 +2,11 @@ package gateway
 
 import (
 	"fmt"
+	"io"
+	"log/slog"
+	"net"
+	"net/http"
+	"strings"
 	"testing"
 	"time"
 
@@ -52,5 +57,53 @@ func TestMetricsAreBounded(t *testing.T) {
 	}
 	if told != 1001 {
 		t.Errorf("%d requests were told of", told)
+	}
+}
+
+// TestExemplars: with them, a process names a trace for a bucket, and its supervisor hands
+// that on; without, nobody does.
+func TestExemplars(t *testing.T) {
+	for _, on := range []bool{false, true} {
+		m := newMetrics()
+		m.exemplars = on
+		m.applied(&model.Table{Sockets: []*model.Socket{{Name: "a:80"}}}, time.Millisecond)
+		m.count(nil)(&native.Access{Socket: "a:80", Status: 200, Took: 3 * time.Millisecond, Trace: "4bf92f3577b34da6a3ce929d0e0e4736"})
+		l, err := net.Listen("tcp", "127.0.0.1:0")
+		if err != nil {
+			t.Fatal(err)
+		}
+		m.serveAt(l, func() bool { return false }, slog.Default())
+		t.Cleanup(m.close)
+		ask := func(accept string) []byte {
+			q, err := http.NewRequestWithContext(t.Context(), http.MethodGet, "http://"+l.Addr().String()+"/metrics", nil)
+			if err != nil {
+				t.Fatal(err)
+			}
+			q.Header.Set("Accept", accept)
+			response, err := http.DefaultClient.Do(q)
+			if err != nil {
+				t.Fatal(err)
+			}
+			defer func() { _ = response.Body.Close() }()
+			text, err := io.ReadAll(response.Body)
+			if err != nil {
+				t.Fatal(err)
+			}
+			return text
+		}
+		if text := string(ask("application/openmetrics-text; version=1.0.0")); strings.Contains(text, `# {trace_id="4bf92f3577b34da6a3ce929d0e0e4736"}`) != on {
+			t.Errorf("exemplars %t: %s", on, text)
+		}
+		all, err := families(ask(string(protobuf)))
+		if err != nil {
+			t.Fatal(err)
+		}
+		named := false
+		for _, b := range all["fairway_gateway_request_seconds"].GetMetric()[0].GetHistogram().GetBucket() {
+			named = named || b.GetExemplar() != nil
+		}
+		if named != on || len(all) < 5 {
+			t.Errorf("exemplars %t: the supervisor reads %v", on, all)
+		}
 	}
 }

@@ -57,7 +57,7 @@ type process struct {
 func newProcess(config Config) *process {
 	config.Namespace = cmp.Or(config.Namespace, metav1.NamespaceSystem)
 	p := &process{config: config, log: config.Logger, unserved: newUnserved(), metrics: newMetrics(), sockets: func() map[netip.AddrPort]*net.TCPListener { return nil }}
-	p.metrics.unserved = p.unserved
+	p.metrics.unserved, p.metrics.exemplars = p.unserved, config.Exemplars
 	if p.log == nil {
 		p.log = slog.Default()
 	}

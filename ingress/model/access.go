@@ -22,6 +22,7 @@ type Access struct {
 	Rule               string
 	Endpoint           string // "" if none was asked
 	Referer, UserAgent string // as the client says
+	Trace              string // that a collector is told of; "" if none is
 
 	Unlogged bool   // the rule wants it in no log
 	Reason   string // why the gateway answered itself

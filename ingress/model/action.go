@@ -42,6 +42,7 @@ type Action struct {
 	Identity  *Identity
 	Rate      *Rate
 	Unlogged  bool   // the request isn't in the access log
+	Untraced  bool   // nor in a trace
 	Fallback  string // pool that is asked where a backend has no endpoint; "" is none
 	// RequireHTTPS is the status of the redirect for clients that came by http; 0 serves
 	// them.

@@ -41,6 +41,7 @@ import (
 	"fmt"
 	"log/slog"
 	"net"
+	"net/http"
 	"net/netip"
 	"sync"
 	"sync/atomic"
@@ -68,6 +69,9 @@ type Options struct {
 	HTTP3 bool
 	// Access, if not nil, is told of every request.
 	Access func(*Access)
+	// Trace, if not nil, begins a trace of a request, whose headers it may change, and
+	// returns what ends it. It is told whether a trusted proxy sent the request.
+	Trace func(h http.Header, trusted bool) func(*Access)
 	// Trusted proxies' X-Forwarded-For is believed.
 	Trusted []netip.Prefix
 	// PerClient is how many connections a client may have at a time: an address, or a
@@ -76,6 +80,9 @@ type Options struct {
 	// Logger is slog.Default() if nil.
 	Logger *slog.Logger
 }
+
+// isWatched reports whether somebody is told of every request.
+func (o *Options) isWatched() bool { return o.Access != nil || o.Trace != nil }
 
 // Engine serves a table.
 type Engine struct {

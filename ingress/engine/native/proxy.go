@@ -45,7 +45,8 @@ type exchange struct {
 	from        [3]string // where the request comes from: see forwarded
 	counter     counter
 	told        Access
-	cookie      string // of affinity, if the client has one
+	traced      func(*Access) // ends the trace; nil if there is none
+	cookie      string        // of affinity, if the client has one
 	body        *body
 	informer    informer
 	awaited     *awaited   // the body, if the endpoint is asked whether it wants it
@@ -76,11 +77,11 @@ func (s *socket) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		defer context.AfterFunc(s.streamCtx, cancel)()
 		r = r.WithContext(ctx)
 	}
-	if log := s.engine.options.Access; log != nil {
+	if s.engine.options.isWatched() {
 		x.told.Time = time.Now()
 		x.counter.ResponseWriter = w
 		w = &x.counter
-		defer func() { log(x.access(r)) }()
+		defer x.tell(r)
 	}
 	now := s.current.Load().model
 	if text, found := s.engine.table.Load().Challenges.Answer(x.request.Path); found && !x.request.TLS {
@@ -97,6 +98,7 @@ func (s *socket) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		return
 	}
 	x.decision = now.Decide(&x.request)
+	x.trace(r)
 	x.serve(w, r)
 }
 
@@ -287,6 +289,24 @@ func (x *exchange) failed(w http.ResponseWriter, r *http.Request, err error) {
 		x.answer(w, http.StatusBadRequest, "the body can't be read: "+err.Error())
 	default:
 		x.answer(w, http.StatusBadGateway, err.Error())
+	}
+}
+
+// trace begins the request's trace, if there is one.
+func (x *exchange) trace(r *http.Request) {
+	if begin := x.engine.options.Trace; begin != nil && (x.decision.Rule == nil || !x.decision.Rule.Action.Untraced) {
+		x.traced = begin(r.Header, x.trusted)
+	}
+}
+
+// tell tells of the request, which is over.
+func (x *exchange) tell(r *http.Request) {
+	a := x.access(r)
+	if x.traced != nil {
+		x.traced(a)
+	}
+	if log := x.engine.options.Access; log != nil {
+		log(a)
 	}
 }
 

@@ -1,8 +1,10 @@
 package native
 
 import (
+	"fmt"
 	"io"
 	"net/http"
+	"net/http/httptest"
 	"net/netip"
 	"strings"
 	"testing"
@@ -91,6 +93,67 @@ func TestRate(t *testing.T) {
 		body, err := io.ReadAll(ask(path, nil).Body)
 		if took := time.Since(begun); err != nil || len(body) < 4<<10 || took < least {
 			t.Errorf("%s: %d bytes in %v, %v; want %v or more", path, len(body), took, err, least)
+		}
+	}
+}
+
+// TestTrace: a trace is told of a request once, also on the short way, and endpoints get
+// what it puts into headers; none is made where the rule wants none.
+func TestTrace(t *testing.T) {
+	ended := make(chan string, 8)
+	e, err := New(Options{Trace: func(h http.Header, trusted bool) func(*Access) {
+		h.Set("Traceparent", "ours")
+		return func(a *Access) { ended <- fmt.Sprintf("%s %d %s %t", a.Path, a.Status, a.Route, trusted) }
+	}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { e.Close(t.Context()) })
+	backend := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		w.Header().Set("Content-Type", "text/plain")
+		_, _ = io.WriteString(w, r.Header.Get("Traceparent")) // an error shows in the answer
+	}))
+	t.Cleanup(backend.Close)
+	rule := func(path string, a *model.Action) *model.Rule {
+		a.Route, a.Backends = "r", to("web")
+		return &model.Rule{Match: model.Match{Kind: model.PathPrefix, Path: path}, Action: a}
+	}
+	l := &model.Listener{Name: "l"}
+	l.SetHosts([]*model.Host{{Rules: []*model.Rule{
+		rule("/short", &model.Action{}), rule("/long", &model.Action{Timeout: time.Minute}), rule("/none", &model.Action{Untraced: true}), rule("/broken", &model.Action{Invalid: "x"}),
+	}}})
+	table := &model.Table{Sockets: []*model.Socket{{Name: "s", Bind: netip.MustParseAddrPort("127.0.0.1:0"), Port: 80, Listeners: []*model.Listener{l}}}, Pools: map[string]*model.Pool{"web": poolAt("web", backend.Listener.Addr())}}
+	if err := e.Apply(table); err != nil {
+		t.Fatal(err)
+	}
+	for _, test := range []struct{ path, body, told string }{
+		{"/short", "ours", "/short 200 r false"}, {"/long", "ours", "/long 200 r false"}, {"/none", "theirs", ""}, {"/broken", "Internal Server Error\n", "/broken 500 r false"}, {"/gone", "Not Found\n", "/gone 404  false"},
+	} {
+		q, err := http.NewRequestWithContext(t.Context(), http.MethodGet, "http://"+e.Sockets()["s"].String()+test.path, nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		q.Header.Set("Traceparent", "theirs")
+		q.Close = test.path != "/short"
+		response, err := http.DefaultTransport.RoundTrip(q)
+		if err != nil {
+			t.Fatal(err)
+		}
+		body, err := io.ReadAll(response.Body)
+		_ = response.Body.Close()
+		if err != nil || string(body) != test.body {
+			t.Errorf("%s: answer %q, %v", test.path, body, err)
+		}
+		if test.told == "" {
+			continue // the next one would have its word
+		}
+		select {
+		case got := <-ended:
+			if got != test.told {
+				t.Errorf("%s: told %q, want %q", test.path, got, test.told)
+			}
+		case <-time.After(time.Minute):
+			t.Fatalf("%s: nothing was told", test.path)
 		}
 	}
 }

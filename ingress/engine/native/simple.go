@@ -82,14 +82,15 @@ func (c *simple) answerAll() (over bool) {
 		if r == nil || !c.leads(r) {
 			return false
 		}
+		c.x.trace(r)
 		response, err := c.x.ask(r)
 		if err != nil || !isSimpleAnswer(r, response) {
 			c.conn.begun.Store(&begun{exchange: &c.x, request: r, response: response, err: err})
 			return false
 		}
 		goesOn := c.answer(r, response)
-		if log := c.socket.engine.options.Access; log != nil {
-			log(c.x.access(r))
+		if c.socket.engine.options.isWatched() {
+			c.x.tell(r)
 		}
 		if !goesOn {
 			return true
@@ -148,7 +149,7 @@ func (c *simple) leads(r *http.Request) bool {
 	e, now := c.socket.engine, c.socket.current.Load().model
 	x := &c.x
 	*x = exchange{engine: e, socket: c.socket, plain: c.conn, writer: &c.early, body: withoutBody}
-	if e.options.Access != nil {
+	if e.options.isWatched() {
 		x.told.Time = time.Now()
 	}
 	x.take(r)
@@ -194,10 +195,10 @@ func begunOf(r *http.Request) *begun {
 // finish answers.
 func (b *begun) finish(w http.ResponseWriter) {
 	x := b.exchange
-	if log := x.engine.options.Access; log != nil {
+	if x.engine.options.isWatched() {
 		x.counter.ResponseWriter = w
 		w = &x.counter
-		defer func() { log(x.access(b.request)) }()
+		defer x.tell(b.request)
 	}
 	x.plain.handled.Store(true)
 	defer x.plain.handled.Store(false)

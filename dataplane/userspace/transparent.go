@@ -36,9 +36,10 @@ const (
 	connectionsRule  = "ct state new accept"
 )
 
-// returnHook comes after destination NAT, whose undoing for masqueraded
-// connections gives packets the address that their socket has.
-var returnHook = nftables.ChainPriorityRef(*nftables.ChainPriorityNATDest + 1)
+// returnHook comes after destination NAT, whose undoing for masqueraded connections gives
+// packets the address that their socket has; and after others' checks of reverse paths, as
+// firewalld has one (at 10), which would take the mark's table for the way back.
+var returnHook = nftables.ChainPriorityRef(100)
 
 var families = []int{netlink.FAMILY_V4, netlink.FAMILY_V6}
 

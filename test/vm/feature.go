@@ -21,7 +21,11 @@ var probes = map[string]func() (bool, error){
 	"dummy": hasLink("dummy"),
 
 	"bonding":    hasLink("bond"),
+	"team":       hasLink("team"),
 	"8021q":      hasLink("vlan"),
+	"macvlan":    hasLink("macvlan"),
+	"ipvlan":     hasLink("ipvlan"),
+	"wireguard":  hasLink("wireguard"),
 	"vxlan":      hasLink("vxlan"),
 	"geneve":     hasLink("geneve"),
 	"ipip":       hasLink("ipip"),

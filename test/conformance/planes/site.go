@@ -3,12 +3,14 @@ package planes
 import (
 	"errors"
 	"fmt"
+	"net"
 	"net/netip"
 	"os"
 	"os/exec"
 	"slices"
 	"strconv"
 	"strings"
+	"time"
 
 	"github.com/cilium/ebpf"
 	"github.com/cilium/ebpf/asm"
@@ -131,6 +133,10 @@ func siteVerbs() map[string]siteVerb {
 		"program": {4, 4, (*Topology).foreignProgram},
 		"drop4":   {1, 1, (*Topology).dropIPv4},
 		"fill":    {1, 1, (*Topology).fillConntrack},
+		"team":    {3, 3, (*Topology).team},
+		"reach":   {2, 2, (*Topology).awaitReach},
+
+		"wireguard": {3, 3, (*Topology).wireGuard},
 	}
 }
 
@@ -178,7 +184,7 @@ func (s *Topology) siteCommand(args []string) error {
 	}
 	words := slices.Clone(args[1:])
 	for i, w := range words {
-		if name, ok := strings.CutPrefix(w, "{"); ok {
+		if name, ok := strings.CutPrefix(w, "{"); ok && len(name) > 1 && strings.HasSuffix(name, "}") {
 			other, err := s.siteHost(strings.TrimSuffix(name, "}"))
 			if err != nil {
 				return err
@@ -390,6 +396,42 @@ func (s *Topology) dropIPv4(args []string) error {
 		}
 	}
 	return nil
+}
+
+// awaitReach waits until "HOST ADDRESS" is answered: somebody refuses a datagram.
+func (s *Topology) awaitReach(args []string) error {
+	on, err := s.siteHost(args[0])
+	if err != nil {
+		return err
+	}
+	to, err := netip.ParseAddr(args[1])
+	if err != nil {
+		return err
+	}
+	const closed = 9
+	for deadline := time.Now().Add(patience); ; {
+		err := on.Do(func() error {
+			conn, err := net.Dial("udp", netip.AddrPortFrom(to, closed).String())
+			if err != nil {
+				return err
+			}
+			defer conn.Close()
+			if err := conn.SetDeadline(time.Now().Add(time.Second)); err != nil {
+				return err
+			}
+			if _, err := conn.Write([]byte{0}); err != nil {
+				return err
+			}
+			_, err = conn.Read(make([]byte, 1))
+			return err
+		})
+		if errors.Is(err, unix.ECONNREFUSED) {
+			return nil
+		}
+		if time.Now().After(deadline) {
+			return fmt.Errorf("%s doesn't answer %s: %w", to, args[0], err)
+		}
+	}
 }
 
 // sources are addresses of the node beside those that it has everywhere.

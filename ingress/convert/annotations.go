@@ -22,7 +22,6 @@ type asked struct {
 	sslRedirect, forceRedirect, regexp bool
 	rewriteTarget, hostname            string
 	redirects                          bool // filters answer; no backend does
-	headers                            []gatewayv1.HTTPHeaderMatch
 	filters                            []gatewayv1.HTTPRouteFilter
 	annotations                        []string // of others, that routes keep
 }
@@ -42,9 +41,6 @@ var elsewhere = map[string]string{
 	"affinity":              "routes of the standard channel have no sessions",
 	"configuration-snippet": "use filters of the route",
 	"server-snippet":        "use a rule of the route",
-	"canary-weight":         "give the backends of the route weights",
-	"canary-weight-total":   "give the backends of the route weights",
-	"canary-by-cookie":      "match the header Cookie in a rule of the route",
 	"proxy-buffering":       "bodies are passed on as they come",
 	"proxy-buffer-size":     "bodies are passed on as they come",
 	"proxy-buffers-number":  "bodies are passed on as they come",
@@ -73,7 +69,7 @@ func (i *one) annotations() bool {
 			i.left("annotation %s: %v", name, err)
 		}
 	}
-	return i.canary() && converted
+	return converted
 }
 
 // readAtGateways are annotations of programs that look at Gateways.
@@ -123,6 +119,7 @@ func (i *one) annotation(short, text string) error {
 			return err
 		}
 		f := cors(i.o.Annotations)
+		i.left("annotation %senable-cors: OPTIONS that are no browser's preflight go to the backend; ingress-nginx answered them", nginx)
 		f.AllowOrigins = slices.DeleteFunc(f.AllowOrigins, i.isNoOrigin)
 		i.asked.filters = append(i.asked.filters, gatewayv1.HTTPRouteFilter{Type: gatewayv1.HTTPRouteFilterCORS, CORS: f})
 	case "backend-protocol":
@@ -149,21 +146,6 @@ func protocol(text string) error {
 		return fmt.Errorf("%s: write a BackendTLSPolicy for the Service, with the authority that its certificates are checked with", text)
 	}
 	return fmt.Errorf("%q: must be HTTP, HTTPS, GRPC or GRPCS", text)
-}
-
-// canary has the header of a canary Ingress matched; false if it is one of another sort.
-func (i *one) canary() bool {
-	all := i.o.Annotations
-	if all[nginx+"canary"] != "true" {
-		return true
-	}
-	name := all[nginx+"canary-by-header"]
-	if name == "" {
-		i.left("annotation %scanary: only canary-by-header can be converted; the Ingress is not", nginx)
-		return false
-	}
-	i.asked.headers = []gatewayv1.HTTPHeaderMatch{{Name: gatewayv1.HTTPHeaderName(name), Value: cmp.Or(all[nginx+"canary-by-header-value"], "always")}}
-	return true
 }
 
 // redirect is the answer to every request.
@@ -217,6 +199,9 @@ func cors(all map[string]string) *gatewayv1.HTTPCORSFilter {
 	age, err := strconv.ParseInt(all[nginx+"cors-max-age"], 10, 32)
 	if err != nil {
 		age = 1728000
+	}
+	if strings.TrimSpace(cmp.Or(all[nginx+"cors-allow-origin"], "*")) == "*" {
+		credentials = false // browsers never sent any to "*"; a route would name each origin
 	}
 	return &gatewayv1.HTTPCORSFilter{
 		AllowOrigins: split[gatewayv1.CORSOrigin](cmp.Or(strings.TrimSpace(all[nginx+"cors-allow-origin"]), "*")), AllowCredentials: &credentials,

@@ -3,6 +3,7 @@
 //
 //	convert.go      Ingresses to routes
 //	gateways.go     the Gateways and listeners that they need
+//	canary.go       canaries, which are a part of another Ingress
 //	annotations.go  what ingress-nginx' annotations become
 //	paths.go        paths and what replaces them
 package convert
@@ -39,14 +40,30 @@ type Options struct {
 
 // Convert converts Ingresses. It changes none of its arguments.
 func Convert(list []*networkingv1.Ingress, options Options) *Result {
-	c := &conversion{options: options, out: &Result{}, listeners: map[string]*listeners{}, names: map[types.NamespacedName]bool{}, rooted: map[string]bool{}}
+	c := &conversion{options: options, out: &Result{}, listeners: map[string]*listeners{}, names: map[types.NamespacedName]bool{}, rooted: map[string]bool{}, places: map[place]*one{}, regexps: map[string]string{}}
 	list = slices.Clone(list)
 	slices.SortStableFunc(list, func(a, b *networkingv1.Ingress) int {
 		return cmp.Or(a.CreationTimestamp.Compare(b.CreationTimestamp.Time), cmp.Compare(a.Namespace, b.Namespace), cmp.Compare(a.Name, b.Name))
 	})
+	var mains, canaries []*one
 	for _, o := range list {
-		c.ingress(o)
+		i := &one{conversion: c, o: o, secured: map[string]bool{}, rules: map[string][]gatewayv1.HTTPRouteRule{}}
+		if o.Annotations[nginx+"canary"] == "true" {
+			canaries = append(canaries, i)
+		} else {
+			i.read()
+			mains = append(mains, i)
+		}
 	}
+	for _, i := range canaries {
+		i.share()
+	}
+	for _, i := range mains {
+		for _, host := range hostsOf(i.rules) {
+			i.routes(host, i.rules[host], len(i.rules) > 1)
+		}
+	}
+	c.expressions()
 	c.falls()
 	c.gateways()
 	return c.out
@@ -58,6 +75,19 @@ type conversion struct {
 	listeners map[string]*listeners         // by namespace
 	names     map[types.NamespacedName]bool // of routes
 	rooted    map[string]bool               // hosts that have rules: whether one is for all paths
+	places    map[place]*one                // who has a path, the oldest first
+	regexps   map[string]string             // hosts whose paths were regular expressions, with the prefix that one is now
+}
+
+// place is a path of an Ingress.
+type place struct{ namespace, host, kind, path string }
+
+func placeOf(i *one, host string, p *networkingv1.HTTPIngressPath) place {
+	kind := string(networkingv1.PathTypeImplementationSpecific)
+	if p.PathType != nil {
+		kind = string(*p.PathType)
+	}
+	return place{i.o.Namespace, host, kind, cmp.Or(p.Path, "/")}
 }
 
 // one is an Ingress in the making.
@@ -65,7 +95,10 @@ type one struct {
 	*conversion
 	o       *networkingv1.Ingress
 	asked   asked
-	secured map[string]bool // hosts with a certificate; "" for all
+	secured map[string]bool                      // hosts with a certificate; "" for all
+	rules   map[string][]gatewayv1.HTTPRouteRule // by host
+	at      map[place]int                        // in rules
+	closed  bool                                 // it protects, and isn't converted
 }
 
 // left notes what isn't converted.
@@ -73,26 +106,56 @@ func (i *one) left(format string, args ...any) {
 	i.out.Left = append(i.out.Left, fmt.Sprintf("Ingress %s/%s: ", i.o.Namespace, i.o.Name)+fmt.Sprintf(format, args...))
 }
 
-func (c *conversion) ingress(o *networkingv1.Ingress) {
-	i := &one{conversion: c, o: o, secured: map[string]bool{}}
-	if !i.annotations() {
+// read makes the rules of an Ingress.
+func (i *one) read() {
+	i.at = map[place]int{}
+	i.closed = !i.annotations()
+	if i.closed {
+		i.eachPath(func(host string, p *networkingv1.HTTPIngressPath, _ string) { i.take(placeOf(i, host, p)) })
 		return
 	}
 	i.certificates()
-	rules := map[string][]gatewayv1.HTTPRouteRule{} // by host
-	if b := o.Spec.DefaultBackend; b != nil {
-		i.rule(rules, "", networkingv1.HTTPIngressPath{Path: "/", Backend: *b}, "spec.defaultBackend")
+	if b := i.o.Spec.DefaultBackend; b != nil {
+		i.rule("", &networkingv1.HTTPIngressPath{Path: "/", Backend: *b}, "spec.defaultBackend")
 	}
-	for j, r := range o.Spec.Rules {
+	i.eachPath(i.rule)
+}
+
+// take notes that the Ingress has a path, unless an older one has it.
+func (i *one) take(at place) {
+	if i.places[at] == nil {
+		i.places[at] = i
+	}
+}
+
+func (i *one) eachPath(f func(host string, p *networkingv1.HTTPIngressPath, at string)) {
+	for j, r := range i.o.Spec.Rules {
 		if r.HTTP == nil {
 			continue
 		}
-		for k, p := range r.HTTP.Paths {
-			i.rule(rules, strings.ToLower(r.Host), p, fmt.Sprintf("spec.rules[%d].http.paths[%d]", j, k))
+		for k := range r.HTTP.Paths {
+			f(strings.ToLower(r.Host), &r.HTTP.Paths[k], fmt.Sprintf("spec.rules[%d].http.paths[%d]", j, k))
 		}
 	}
-	for _, host := range hostsOf(rules) {
-		i.routes(host, rules[host], len(rules) > 1)
+}
+
+// expressions names hosts whose paths ingress-nginx took for regular expressions, though
+// a route has a plain prefix in the place of one.
+func (c *conversion) expressions() {
+	for _, r := range c.out.Routes {
+		for _, rule := range r.Spec.Rules {
+			for _, host := range r.Spec.Hostnames {
+				m := rule.Matches[0].Path
+				if before, isOne := c.regexps[string(host)]; isOne && before == "" && *m.Type == gatewayv1.PathMatchPathPrefix && *m.Value != "/" {
+					c.regexps[string(host)] = *m.Value
+				}
+			}
+		}
+	}
+	for _, host := range slices.Sorted(maps.Keys(c.regexps)) {
+		if prefix := c.regexps[host]; prefix != "" {
+			c.out.Left = append(c.out.Left, fmt.Sprintf("host %s: with use-regex or rewrite-target, all of its paths were read in any case, and by how they begin; in routes, %s is whole elements, in this case", host, prefix))
+		}
 	}
 }
 
@@ -127,14 +190,17 @@ func hostsOf(rules map[string][]gatewayv1.HTTPRouteRule) []string {
 }
 
 // rule adds a path of a host; what can't be converted is left out and named.
-func (i *one) rule(rules map[string][]gatewayv1.HTTPRouteRule, host string, p networkingv1.HTTPIngressPath, at string) {
+func (i *one) rule(host string, p *networkingv1.HTTPIngressPath, at string) {
+	i.take(placeOf(i, host, p))
 	rule := gatewayv1.HTTPRouteRule{Filters: slices.Clone(i.asked.filters)}
-	match, rewrite, err := i.path(&p)
+	match, rewrite, err := i.path(p)
 	if err != nil {
 		i.left("%s: %v", at, err)
 		return
 	}
-	match.Headers = i.asked.headers
+	if i.asked.regexp || i.asked.rewriteTarget != "" {
+		i.regexps[host] = cmp.Or(i.regexps[host], "") // there is one
+	}
 	rule.Matches = []gatewayv1.HTTPRouteMatch{match}
 	if f := i.urlRewrite(rewrite); f != nil {
 		rule.Filters = append(rule.Filters, *f)
@@ -147,8 +213,9 @@ func (i *one) rule(rules map[string][]gatewayv1.HTTPRouteRule, host string, p ne
 		}
 		rule.BackendRefs = []gatewayv1.HTTPBackendRef{{BackendRef: ref}}
 	}
-	rules[host] = append(rules[host], rule)
-	i.rooted[host] = i.rooted[host] || len(match.Headers) == 0 && *match.Path.Type == gatewayv1.PathMatchPathPrefix && *match.Path.Value == "/"
+	i.at[placeOf(i, host, p)] = len(i.rules[host])
+	i.rules[host] = append(i.rules[host], rule)
+	i.rooted[host] = i.rooted[host] || *match.Path.Type == gatewayv1.PathMatchPathPrefix && *match.Path.Value == "/"
 }
 
 // backend is the reference to a Service's port, by number.

@@ -186,15 +186,19 @@ func TestSameMeaning(t *testing.T) {
 		t.Errorf("only %d requests", len(want))
 	}
 	if left := []string{
+		"Ingress shop/cors: annotation nginx.ingress.kubernetes.io/enable-cors: OPTIONS that are no browser's preflight go to the backend; ingress-nginx answered them",
 		"Ingress shop/paths: host *.wild.example.com: in Gateway API * stands for one label or more, not for one",
 		"Ingress shop/secure: annotation nginx.ingress.kubernetes.io/proxy-read-timeout: is left out: it is the longest pause of an answer, and backendRequest of a route is the time for the whole of it",
 		"Ingress shop/strip: path /app(/|$)(.*): /app itself becomes /in, without the slash that it got",
 		"Ingress shop/strip-one: path /app/(.*): a route matches /app itself as well",
+		"host one.example.com: with use-regex or rewrite-target, all of its paths were read in any case, and by how they begin; in routes, /app is whole elements, in this case",
+		"host strip.example.com: with use-regex or rewrite-target, all of its paths were read in any case, and by how they begin; in routes, /app is whole elements, in this case",
+		"host whole.example.com: with use-regex or rewrite-target, all of its paths were read in any case, and by how they begin; in routes, /old is whole elements, in this case",
 		"host one.example.com: requests that no rule matches go to the routes of any host; Ingresses answered 404",
 		"host pattern.example.com: requests that no rule matches go to the routes of any host; Ingresses answered 404",
 		"host strip.example.com: requests that no rule matches go to the routes of any host; Ingresses answered 404",
 		"host whole.example.com: requests that no rule matches go to the routes of any host; Ingresses answered 404",
-	}; !slices.Equal(result.Left, left) {
+	}; !slices.Equal(slices.Sorted(slices.Values(result.Left)), slices.Sorted(slices.Values(left))) {
 		t.Errorf("left: %q", result.Left)
 	}
 }
@@ -217,8 +221,17 @@ spec:
 metadata: {name: groups, namespace: a, annotations: {nginx.ingress.kubernetes.io/rewrite-target: /$1/$2}}
 spec: {rules: [{host: h, http: {paths: [{path: "/(a)/(b)", pathType: ImplementationSpecific, backend: {service: {name: web, port: {number: 80}}}}]}}]}
 ---
-metadata: {name: share, namespace: a, annotations: {nginx.ingress.kubernetes.io/canary: "true", nginx.ingress.kubernetes.io/canary-weight: "5"}}
-spec: {defaultBackend: {service: {name: web, port: {number: 80}}}}
+metadata: {name: lone, namespace: a, annotations: {nginx.ingress.kubernetes.io/canary: "true", nginx.ingress.kubernetes.io/canary-weight: "5"}}
+spec: {rules: [{host: h, http: {paths: [{path: /lone, pathType: Prefix, backend: {service: {name: web, port: {number: 80}}}}]}}]}
+---
+metadata: {name: protected, namespace: a, annotations: {nginx.ingress.kubernetes.io/auth-url: "http://auth.a.svc"}}
+spec: {rules: [{host: h, http: {paths: [{path: /guarded, pathType: Prefix, backend: {service: {name: web, port: {number: 80}}}}]}}]}
+---
+metadata: {name: guarded, namespace: a, annotations: {nginx.ingress.kubernetes.io/canary: "true", nginx.ingress.kubernetes.io/canary-by-header: try}}
+spec: {rules: [{host: h, http: {paths: [{path: /guarded, pathType: Prefix, backend: {service: {name: next, port: {number: 80}}}}]}}]}
+---
+metadata: {name: baked, namespace: a, annotations: {nginx.ingress.kubernetes.io/canary: "true", nginx.ingress.kubernetes.io/canary-by-cookie: try}}
+spec: {rules: [{host: h, http: {paths: [{path: /guarded, pathType: Prefix, backend: {service: {name: next, port: {number: 80}}}}]}}]}
 `)
 	result := convert.Convert(list, convert.Options{GatewayClass: "fairway", Gateway: "ingress"})
 	if len(result.Routes) > 0 || len(result.Gateways) > 0 {
@@ -229,8 +242,9 @@ spec: {defaultBackend: {service: {name: web, port: {number: 80}}}}
 		"a/closed: annotation nginx.ingress.kubernetes.io/auth-type protects it", "a/listed: annotation nginx.ingress.kubernetes.io/whitelist-source-range protects it",
 		"a/odd: annotation nginx.ingress.kubernetes.io/server-snippet: is left out: use a rule", "BackendTLSPolicy", "annotation nginx.ingress.kubernetes.io/novel: is left out",
 		"annotation serviceloadbalancer/lb.algorithm", "spec.tls[0].secretName: is empty", "spec.defaultBackend.backend.service.port.name",
-		"spec.rules[0].http.paths[0].backend.resource", "path /(a)/(b) with rewrite-target /$1/$2", "a/share: annotation nginx.ingress.kubernetes.io/canary-weight",
-		"only canary-by-header can be converted",
+		"spec.rules[0].http.paths[0].backend.resource", "path /(a)/(b) with rewrite-target /$1/$2",
+		"a/lone: spec.rules[0].http.paths[0]: no other Ingress of the namespace has host", "a/guarded: spec.rules[0].http.paths[0]: Ingress protected, of which it is the canary, is not converted",
+		"a/baked: annotation nginx.ingress.kubernetes.io/canary: canary-by-cookie: match the header Cookie",
 	} {
 		if !strings.Contains(left, want) {
 			t.Errorf("no %q in\n%s", want, left)
@@ -299,5 +313,36 @@ func TestManyPaths(t *testing.T) {
 	}
 	if want := []string{"many", "many-2", "many-3", "many-2-2"}; !slices.Equal(names, want) || rules != 41 {
 		t.Errorf("routes %v with %d rules", names, rules)
+	}
+}
+
+// TestCanary: a canary is a part of its main Ingress's route, with all that asks of clients.
+func TestCanary(t *testing.T) {
+	list := read(t, `
+metadata: {name: main, namespace: a, annotations: {nginx.ingress.kubernetes.io/upstream-vhost: inside}}
+spec: {rules: [{host: h, http: {paths: [{path: /, pathType: Prefix, backend: {service: {name: web, port: {number: 80}}}}]}}]}
+---
+metadata: {name: next, namespace: a, annotations: {nginx.ingress.kubernetes.io/canary: "true", nginx.ingress.kubernetes.io/canary-weight: "30", nginx.ingress.kubernetes.io/canary-by-header: try}}
+spec: {rules: [{host: h, http: {paths: [{path: /, pathType: Prefix, backend: {service: {name: next, port: {number: 80}}}}]}}]}
+`)
+	result := convert.Convert(list, convert.Options{GatewayClass: "fairway", Gateway: "gw"})
+	if len(result.Left) > 0 || len(result.Routes) != 1 || len(result.Routes[0].Spec.Rules) != 3 {
+		t.Fatalf("%d routes, left %q", len(result.Routes), result.Left)
+	}
+	for i, want := range []string{" web*70 next*30", "try=always next*1", "try=never web*1"} {
+		rule, got := result.Routes[0].Spec.Rules[i], ""
+		for _, h := range rule.Matches[0].Headers {
+			got = string(h.Name) + "=" + h.Value
+		}
+		for _, b := range rule.BackendRefs {
+			weight := int32(1)
+			if b.Weight != nil {
+				weight = *b.Weight
+			}
+			got += fmt.Sprintf(" %s*%d", b.Name, weight)
+		}
+		if got != want || len(rule.Filters) != 1 {
+			t.Errorf("rule %d is %q with %d filters, want %q", i, got, len(rule.Filters), want)
+		}
 	}
 }

@@ -6,7 +6,7 @@ VERSION  ?= $(shell git describe --tags --always --dirty 2>/dev/null || echo dev
 LDFLAGS  := -s -w -X github.com/fairway-net/fairway/internal/version.Version=$(VERSION)
 LINT     := $(GO) tool -modfile=tools/go.mod golangci-lint
 
-.PHONY: build demo test check generate lint release clean
+.PHONY: build demo test check generate lint release site clean
 
 # Without cgo: kustomize, in kubectl, would have the linker keep every symbol for plugins.
 # A copy, since the linker leaves a file in the page cache of which Linux 6.18 maps 60 MB more into each process
@@ -37,6 +37,9 @@ lint: ## the linters, with every build tag of tests
 release: ## static binaries for amd64 and arm64 with their licences, Debian packages, lists of parts and checksums, in bin/release
 	rm -rf bin/release
 	./hack/release/build $(VERSION) bin/release
+
+site: ## the documents as a static site, in bin/site; it takes node and npm
+	cd docs/site && npm ci --ignore-scripts --loglevel=error && npm run --silent build
 
 clean:
 	rm -rf fairway bin

@@ -263,6 +263,10 @@ check/systemd: build ## the units under a real systemd: two Debian systems that 
 	./test/systemd/debian bin/systemd/debian
 	FAIRWAY_SYSTEMD=$(CURDIR)/bin/systemd/debian FAIRWAY=$(CURDIR)/fairway $(call TAGGED,systemd) -timeout 10m -run '^TestSystemd$$' ./deploy
 
+check/site: site ## the site of the documents in a real Chromium, wide and as on a telephone: links, what axe finds, and the width
+	./hack/install-deps.sh page
+	cd docs/site && npm run --silent check
+
 check/page: ## the page of `fairway web` in a real Chromium, by keyboard and by axe, with pictures of every view in bin/page: a minute; it takes node and npm
 	./hack/install-deps.sh page
 	cd web && npm ci --ignore-scripts --loglevel=error

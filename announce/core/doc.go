@@ -4,7 +4,7 @@
 // test/simulate runs whole links of it.
 //
 // Nodes agree by adverts. Each address has one owner on a link, which answers ARP and NDP for it.
-// docs/how-to/loadbalancer.md has the states of an address, and every time with its reason.
+// docs/explanation/announcing.md has the states of an address, and every time with its reason.
 //
 //	announcer.go  events; what is due
 //	effects.go    what is to be done

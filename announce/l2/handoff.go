@@ -102,7 +102,6 @@ func (l *Link) forgetEnded(asked map[netip.Addr]bool, found map[netip.Addr][]ker
 	if p == nil || !p.IsCrowded() {
 		return
 	}
-	const justBegun = 5 * time.Second // they may not be among what was found
 	for a := range p.Leads() {
 		if !asked[a] {
 			return
@@ -113,7 +112,7 @@ func (l *Link) forgetEnded(asked map[netip.Addr]bool, found map[netip.Addr][]ker
 		for _, c := range found[a] {
 			there[lead.Flow{Client: c.Client, Port: c.Port, Proto: uint8(c.Proto)}] = true
 		}
-		if err := p.Forget(a, there, justBegun); err != nil {
+		if err := p.Forget(a, there, lead.JustBegun); err != nil {
 			l.log.Warn("connections that are over are not forgotten", "error", err)
 		}
 	}

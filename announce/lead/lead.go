@@ -23,6 +23,9 @@ import (
 // have no beginning that could be seen.
 const UnseenUDP = 2 * time.Second
 
+// JustBegun is how long connections that began here may not be among those that are listed.
+const JustBegun = 5 * time.Second
+
 // The maps of connections that began here, and of how full that is (bpf/flow.h).
 const (
 	begun    = "begun"

@@ -135,8 +135,8 @@ func machineStops(dir string) bool {
 	if _, err := os.Stat(dir); err != nil {
 		return false
 	}
-	const patience = time.Second
-	ctx, cancel := context.WithTimeout(context.Background(), patience)
+	const askSystemd = time.Second
+	ctx, cancel := context.WithTimeout(context.Background(), askSystemd)
 	defer cancel()
 	// It ends with an error for each state but "running".
 	out, _ := exec.CommandContext(ctx, "systemctl", "is-system-running").Output()

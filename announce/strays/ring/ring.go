@@ -82,8 +82,7 @@ func (p *Program) Watch(a netip.Addr, most time.Duration) error { return p.Lead(
 // client's next one from the same port may be another node's. Those that have just begun may
 // not be among what is there yet.
 func (p *Program) Forget(a netip.Addr, there map[lead.Flow]bool) error {
-	const justBegun = 5 * time.Second
-	return p.Program.Forget(a, there, justBegun)
+	return p.Program.Forget(a, there, lead.JustBegun)
 }
 
 // Lead has packets of connections that didn't begin here led through a ring, for as long as

@@ -118,6 +118,9 @@ check/drain: build ## connections through nodes that are drained, in each mode, 
 check/simulate: ## nodes of a link that decide who owns an address, with all that may happen to them, from one seed after the other until it is stopped
 	FAIRWAY_SIMULATE=1000000000 $(GO) test -v -timeout 0 -run '^TestSimulate$$' ./test/simulate
 
+check/simulate-undone: ## whether the simulation finds the faults that were mended, each when its mend is undone: minutes
+	$(call TAGGED,undone) -timeout 30m -run '^TestUndone$$' ./test/simulate
+
 # This kernel may lack them; the virtual machine's has them.
 check/stacked: ## layer 2 on a bond that goes over to its other interface, and on a VLAN of it; BGP in VRFs, with FRR and packets: two minutes, in the virtual machine
 	./hack/install-deps.sh test

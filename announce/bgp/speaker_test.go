@@ -1,6 +1,7 @@
 package bgp
 
 import (
+	"bytes"
 	"context"
 	"errors"
 	"fmt"
@@ -408,5 +409,44 @@ func FuzzOpen(f *testing.F) {
 			_, _ = c.agree(open)
 		}
 		_ = parseNotification(b)
+	})
+}
+
+// FuzzStream: whatever a router sends, a message is read to its end and no further, takes no more
+// memory than the longest one, and what is none ends the session with a code of RFC 4271.
+func FuzzStream(f *testing.F) {
+	var all []byte
+	for _, m := range []*bgp.BGPMessage{
+		bgp.NewBGPKeepAliveMessage(), bgp.NewBGPUpdateMessage(nil, nil, nil), bgp.NewBGPNotificationMessage(bgp.BGP_ERROR_CEASE, 2, []byte("why")),
+		bgp.NewBGPRouteRefreshMessage(bgp.AFI_IP, 0, bgp.SAFI_UNICAST),
+	} {
+		b, err := m.Serialize()
+		if err != nil {
+			f.Fatal(err)
+		}
+		f.Add(b)
+		all = append(all, b...)
+	}
+	f.Add(all)
+	f.Add(append(bytes.Repeat([]byte{0xff}, 16), 0xff, 0xff, bgp.BGP_MSG_UPDATE))
+	f.Add(append(bytes.Repeat([]byte{0xff}, 16), 0, 18, bgp.BGP_MSG_KEEPALIVE))
+	f.Fuzz(func(t *testing.T, b []byte) {
+		for r := bytes.NewReader(b); ; {
+			before := r.Len()
+			kind, body, err := readMessage(r)
+			var head *headError
+			if errors.As(err, &head) && head.subcode != bgp.BGP_ERROR_SUB_CONNECTION_NOT_SYNCHRONIZED && head.subcode != bgp.BGP_ERROR_SUB_BAD_MESSAGE_LENGTH {
+				t.Errorf("the router is told code %d", head.subcode)
+			}
+			if err != nil {
+				return
+			}
+			if n := before - r.Len(); n < bgp.BGP_HEADER_LENGTH || n > maxMessage || len(body) > n-bgp.BGP_HEADER_LENGTH {
+				t.Errorf("a message of type %d takes %d bytes, of which %d are kept", kind, n, len(body))
+			}
+			if kind == bgp.BGP_MSG_NOTIFICATION && parseNotification(body) == nil {
+				t.Error("a notification says nothing")
+			}
+		}
 	})
 }

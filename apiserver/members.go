@@ -53,6 +53,7 @@ func (s *Server) serveMembers() {
 	mux := s.generic.Handler.NonGoRestfulMux
 	mux.HandleFunc(rights.JoinPath, handle(s.postJoin))
 	mux.HandleFunc(MembersPath, handle(s.members))
+	mux.HandleFunc(TargetsPath, handle(s.targets))
 	mux.HandleFunc(AuthoritiesPath, handle(s.serveAuthorities))
 	mux.HandleFunc(ServerTokensPath, handle(s.serverTokens))
 	mux.HandlePrefix(ServerTokensPath+"/", handle(s.removeServerToken))

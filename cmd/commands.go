@@ -41,6 +41,7 @@ func commands() []*cobra.Command {
 		diagnosis.Trace(),
 		diagnosis.Flows(),
 		diagnosis.Web(),
+		diagnosis.Monitoring(),
 		node.Addresses(),
 		node.Announce(),
 		node.Drain(),

@@ -29,15 +29,30 @@ import (
 func TestFirstFiveMinutes(t *testing.T) {
 	t.Run("IPv4", func(t *testing.T) {
 		t.Parallel()
-		firstFiveMinutes(t, strings.NewReplacer(), "10.77.0.100")
+		firstFiveMinutes(t, newNetwork(t), strings.NewReplacer(), "10.77.0.100").andThen(t)
 	})
 	t.Run("IPv6", func(t *testing.T) {
 		t.Parallel()
-		firstFiveMinutes(t, strings.NewReplacer(
-			"https://10.77.0.11:", "https://[fd00:77::11]:", "http://10.77.0.100/", "-g http://[fd00:77::100]/",
-			"10.77.0.12:8000", "[fd00:77::12]:8000", "10.77.0.13:8000", "[fd00:77::13]:8000",
-			"--bind-address 10.77.0.11", "--service-cidr fd00:10:96::/112 --bind-address fd00:77::11",
-			"10.77.0.100-10.77.0.110", "fd00:77::100-fd00:77::110"), "fd00:77::100")
+		firstFiveMinutes(t, newNetwork(t), bySix, "fd00:77::100").andThen(t)
+	})
+}
+
+// bySix has the document's commands use the machines' IPv6 addresses.
+var bySix = strings.NewReplacer(
+	"https://10.77.0.11:", "https://[fd00:77::11]:", "http://10.77.0.100/", "-g http://[fd00:77::100]/",
+	"10.77.0.12:8000", "[fd00:77::12]:8000", "10.77.0.13:8000", "[fd00:77::13]:8000",
+	"--bind-address 10.77.0.11", "--bind-address fd00:77::11",
+	"10.77.0.100-10.77.0.110", "fd00:77::100-fd00:77::110")
+
+// TestMachinesOfOneFamily: the same commands work on machines that have one family alone.
+func TestMachinesOfOneFamily(t *testing.T) {
+	t.Run("IPv4", func(t *testing.T) {
+		t.Parallel()
+		firstFiveMinutes(t, newNetworkOf(t, "IPv4"), strings.NewReplacer(), "10.77.0.100")
+	})
+	t.Run("IPv6", func(t *testing.T) {
+		t.Parallel()
+		firstFiveMinutes(t, newNetworkOf(t, "IPv6"), bySix, "fd00:77::100")
 	})
 }
 
@@ -61,8 +76,14 @@ func fiveMinutes(t *testing.T) [][2]string {
 	return lines
 }
 
-func firstFiveMinutes(t *testing.T, family *strings.Replacer, address string) {
-	n := newNetwork(t)
+// beginning is what the document's commands have made.
+type beginning struct {
+	*joined
+	kill      map[string]func() // of the processes of m2 and m3
+	terminate func()            // of m3's agent
+}
+
+func firstFiveMinutes(t *testing.T, n *network, family *strings.Replacer, address string) *beginning {
 	c := &joined{network: n, address: netip.MustParseAddr(address)}
 	kill := map[string]func(){}
 	for _, name := range []string{"m2", "m3"} {
@@ -111,7 +132,7 @@ func firstFiveMinutes(t *testing.T, family *strings.Replacer, address string) {
 		fmt.Fprintf(&seen, "$ %s    # %s\n%s# %d ms\n", command, where, printed, time.Since(began).Milliseconds())
 	}
 	t.Logf("the first five minutes:\n%s", seen.String())
-	if netip.MustParseAddr(address).Is4() {
+	if netip.MustParseAddr(address).Is4() && n.only == "" {
 		record(t, "machines", seen.String())
 	}
 	for _, command := range []string{"install", "up", "join", "expose", "curl", "status"} {
@@ -119,7 +140,12 @@ func firstFiveMinutes(t *testing.T, family *strings.Replacer, address string) {
 			t.Errorf("the document has no %s", command)
 		}
 	}
+	return &beginning{c, kill, terminate}
+}
 
+// andThen kills a process and unplugs a machine.
+func (b *beginning) andThen(t *testing.T) {
+	c, n, kill, terminate := b.joined, b.network, b.kill, b.terminate
 	c.agentsAnswer()
 	hooks := c.startHooks()
 	kill["m2"]()

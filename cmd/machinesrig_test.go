@@ -39,6 +39,7 @@ func serveName(name string) {
 // and .50, and at fd00:77::11 and so on.
 type network struct {
 	t       *testing.T
+	only    string // "IPv4" or "IPv6" where machines have that family alone
 	control *netns.NS
 	sw      *netlink.Handle
 	hosts   map[string]*plainMachine
@@ -52,9 +53,12 @@ type plainMachine struct {
 	dir  string // its /var/lib/fairway, /run, /usr/local/bin and systemd's units
 }
 
-func newNetwork(t *testing.T) *network {
+func newNetwork(t *testing.T) *network { return newNetworkOf(t, "") }
+
+// newNetworkOf is a network whose machines have one family of addresses alone; both with "".
+func newNetworkOf(t *testing.T, only string) *network {
 	t.Helper()
-	n := &network{t: t, hosts: map[string]*plainMachine{}}
+	n := &network{t: t, only: only, hosts: map[string]*plainMachine{}}
 	n.control = n.namespace()
 	var err error
 	if n.sw, err = n.control.Netlink(); err != nil {
@@ -112,10 +116,15 @@ func (n *network) connect(bridge *netlink.Bridge, name string, number int) *plai
 		for _, text := range []string{fmt.Sprintf("10.77.0.%d/24", number), fmt.Sprintf("fd00:77::%d/64", number)} {
 			address, err := netlink.ParseAddr(text)
 			n.must(err)
+			if n.lacks(address.IP) {
+				continue
+			}
 			n.must(handle.AddrAdd(l, address))
 		}
 		for _, gateway := range []string{"10.77.0.1", "fd00:77::1"} {
-			n.must(handle.RouteAdd(&netlink.Route{LinkIndex: l.Attrs().Index, Gw: net.ParseIP(gateway)}))
+			if gw := net.ParseIP(gateway); !n.lacks(gw) {
+				n.must(handle.RouteAdd(&netlink.Route{LinkIndex: l.Attrs().Index, Gw: gw}))
+			}
 		}
 	}
 	for _, folder := range []string{"lib", "run", "bin", "units"} {
@@ -126,6 +135,11 @@ func (n *network) connect(bridge *netlink.Bridge, name string, number int) *plai
 	n.must(os.WriteFile(filepath.Join(m.dir, "fairway"), []byte(fairway), 0o755))
 	n.must(os.WriteFile(filepath.Join(m.dir, "bin", "sudo"), []byte("#!/bin/sh\nexec \"$@\"\n"), 0o755))
 	return m
+}
+
+// lacks reports whether machines have no addresses of an address's family.
+func (n *network) lacks(a net.IP) bool {
+	return n.only != "" && (a.To4() != nil) != (n.only == "IPv4")
 }
 
 // plug connects a machine with the switch, or takes its cable out.

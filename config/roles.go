@@ -26,7 +26,7 @@ func newMember() *Agent {
 // newUp is the agent beside its API server.
 func newUp() *Agent {
 	a := newMember()
-	a.Healthz, a.AgentAddress = "127.0.0.1:10256", ""
+	a.AgentAddress = ""
 	return a
 }
 

@@ -15,6 +15,7 @@ import (
 	"net/netip"
 	"path"
 	"testing"
+	"time"
 
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
@@ -28,11 +29,13 @@ import (
 	"github.com/fairway-net/fairway/apiserver"
 	"github.com/fairway-net/fairway/controller"
 	"github.com/fairway-net/fairway/controller/addresses"
+	"github.com/fairway-net/fairway/controller/gateway"
 )
 
 // serverCases need what only a real API server does.
 var serverCases = map[string]func(*rig){
 	"load balancer":        testLoadBalancer,
+	"neglected":            testNeglected,
 	"service deleted":      testSlicesGoWithService,
 	"namespace deleted":    testNamespaceDeleted,
 	"owner deleted":        testOwnerDeleted,
@@ -99,7 +102,8 @@ func TestOnAPIServer(t *testing.T) {
 		RootCA:     []byte(testCA),
 		CountQuota: server.CountQuota,
 		Lease:      &controller.Lease{Namespace: "kube-system", Name: "controllers", Identity: "test"},
-		Addresses:  addresses.Options{MakeNamespace: true, Ranges: []string{"192.0.2.100-192.0.2.103"}},
+		Gateway:    gateway.Options{Classes: true},
+		Addresses:  addresses.Options{MakeNamespace: true, AnnounceGrace: 100 * time.Millisecond, Ranges: []string{"192.0.2.100-192.0.2.103"}},
 	})
 
 	whole.ns = whole.namespace()

@@ -100,7 +100,7 @@ func controllers() []starter {
 			}
 			return accounttoken.New(e.typed, e.options.SecretToken, e.options.RootCA, log)
 		}},
-		{"load-balancer-addresses-controller", "services nodes namespaces ipaddresspools", "services ipaddresspools namespaces secrets events", func(e *environment, log *slog.Logger) (loop, error) {
+		{"load-balancer-addresses-controller", "services nodes namespaces ipaddresspools advertisements announcements", "services ipaddresspools namespaces secrets events", func(e *environment, log *slog.Logger) (loop, error) {
 			return addresses.New(e.cluster, e.metallb, e.events(addresses.Name), e.options.Addresses, log)
 		}},
 		{"gateway-controller", "gatewayclasses gateways routes ingresses services secrets leases nodes", "services endpointslices gatewayclasses ingressclasses gateways routes ingresses events", func(e *environment, log *slog.Logger) (loop, error) {

@@ -7,3 +7,9 @@ import "embed"
 //
 //go:embed systemd
 var Units embed.FS
+
+// Monitoring is what `fairway monitoring` prints: Prometheus' configuration for plain machines,
+// what it needs the right to, alerts, and a dashboard.
+//
+//go:embed monitoring/prometheus.yaml monitoring/prometheus-rights.yaml monitoring/prometheusrule.yaml monitoring/dashboard.json
+var Monitoring embed.FS

@@ -57,6 +57,9 @@ type Config struct {
 	Images []string `json:"images,omitempty"`
 	// Gateway has every node serve Gateways and Ingresses.
 	Gateway bool `json:"gateway,omitempty"`
+	// ClientSeesClusterIPs gives the client outside a route to cluster IPs, which machines
+	// outside of a cluster have not. Tests ask that way; `fairway lab up` doesn't by default.
+	ClientSeesClusterIPs bool `json:"clientSeesClusterIPs,omitempty"`
 	// GatewayEngine is what serves them; "" is the usual one.
 	GatewayEngine string `json:"gatewayEngine,omitempty"`
 	// Kubernetes is a directory of Kubernetes' own etcd, kube-apiserver and
@@ -67,7 +70,7 @@ type Config struct {
 // DefaultConfig is a lab of three nodes in three zones, dual-stack.
 func DefaultConfig() Config {
 	return Config{
-		Name: DefaultName, Nodes: 3, Zones: 3, Mode: agent.AutoMode,
+		Name: DefaultName, Nodes: 3, Zones: 3, Mode: agent.AutoMode, ClientSeesClusterIPs: true,
 		ServiceCIDRs: []netip.Prefix{netip.MustParsePrefix("10.96.0.0/16"), netip.MustParsePrefix("fd00:10:96::/112")},
 	}
 }

@@ -100,12 +100,16 @@ func WriteWelcome(ctx context.Context, w io.Writer, name string) error {
 	if name != DefaultName {
 		option = " --name " + name
 	}
+	note := ""
+	if !s.Config.ClientSeesClusterIPs {
+		note = "\nThe client is outside: it reaches node ports and load balancer addresses, and no cluster IPs (lab up --" + ClientRouteFlag + " gives it a route)."
+	}
 	took := time.Since(s.Started).Round(10 * time.Millisecond)
 	_, err = fmt.Fprintf(w, `lab %q is up: %d nodes, mode %s, after %v; use it with
   export KUBECONFIG=%s
   fairway lab kubectl%s get nodes -o wide
   fairway lab exec%s client -- ip route
-  fairway lab status --name %s
-`, name, s.Config.Nodes, mode, took, Kubeconfig(name), option, option, name)
+  fairway lab status --name %s%s
+`, name, s.Config.Nodes, mode, took, Kubeconfig(name), option, option, name, note)
 	return err
 }

@@ -150,7 +150,11 @@ func (s *supervisor) addNodes(ctx context.Context) ([]*topology.Node, error) {
 		}
 		nodes = append(nodes, n)
 	}
-	return nodes, routeClient(s.net.Client(), nodes, s.config.ServiceCIDRs)
+	services := s.config.ServiceCIDRs
+	if !s.config.ClientSeesClusterIPs {
+		services = nil
+	}
+	return nodes, routeClient(s.net.Client(), nodes, services)
 }
 
 // routeClient tells the outside client the way to Service addresses, which is

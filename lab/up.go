@@ -104,6 +104,9 @@ func waitFor(cmd *exec.Cmd) error {
 	return nil
 }
 
+// ClientRouteFlag is the flag of Config.ClientSeesClusterIPs.
+const ClientRouteFlag = "client-sees-cluster-ips"
+
 // args is the command line of a supervisor in the background.
 func (c Config) args() []string {
 	args := []string{
@@ -118,6 +121,9 @@ func (c Config) args() []string {
 	}
 	if c.Gateway {
 		args = append(args, "--gateway", "--gateway-engine", c.GatewayEngine)
+	}
+	if c.ClientSeesClusterIPs {
+		args = append(args, "--"+ClientRouteFlag)
 	}
 	for _, r := range c.LoadBalancerRanges {
 		args = append(args, "--load-balancer-range", r)

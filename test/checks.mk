@@ -149,6 +149,14 @@ check/vm: ## the virtual machine in which other tests run: one that freezes, one
 check/smallconntrack: ## connections are handed over to a conntrack table that is full
 	$(call TAGGED,smallconntrack) -timeout 10m -run '^TestHandoverToFullTable$$' ./dataplane/ebpf/packet
 
+check/machinegone: build ## for how long after a machine has lost power new connections still go to its endpoints: 50 times, five minutes
+	./hack/install-deps.sh test
+	$(call TAGGED,machinegone) -timeout 30m -run '^TestMachineGone$$' ./lab
+
+check/docs: ## blocks of commands of the documents as they stand there, but for those that other tests run: some minutes
+	./hack/install-deps.sh test
+	$(call TAGGED,docs) -timeout 30m -run '^TestDocuments$$' ./cmd
+
 check/manynodes: build ## agents of nodes elsewhere, asked by nodes/proxy and by pods/exec, with few rights, and silent: half a minute
 	./hack/install-deps.sh test
 	$(call TAGGED,manynodes) -timeout 10m -run '^TestManyNodes$$' ./lab

@@ -5,6 +5,7 @@ package diagnosis
 import (
 	"bufio"
 	"context"
+	"crypto/tls"
 	"fmt"
 	"io"
 	"log/slog"
@@ -13,6 +14,7 @@ import (
 	"os"
 	"strconv"
 	"strings"
+	"time"
 
 	"github.com/fairway-net/fairway/cmd/source"
 
@@ -34,6 +36,8 @@ import (
 type webFlags struct {
 	doctorFlags // as doctor is asked from the page
 	port        uint16
+	share       time.Duration
+	address     netip.Addr
 }
 
 func Web() *cobra.Command {
@@ -48,9 +52,16 @@ nothing. Ctrl-C ends it.
 
 The URL that is printed has a token in it and is good once: for the browser that
 opens it first. Press Enter for another one. From another machine, forward the
-port by ssh.`,
+port by ssh.
+
+With --share 8h others see the page too, without rights of their own: by a link that
+is good for so long, at --address, by HTTPS with a certificate that is made for it.
+The page shows them what your kubeconfig lets you see, but neither connections nor
+Secrets, and connects to nothing for them. Press Enter for another link: the one
+before is good no more.`,
 		Example: `  fairway web
   sudo fairway web --port 8411                  # as root: with agents and connections
+  sudo fairway web --share 8h --address 10.77.0.11   # a link for the others of the house
   ssh -L 8411:127.0.0.1:8411 node1 sudo fairway web --port 8411`,
 		Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error { return f.run(cmd) },
@@ -59,12 +70,18 @@ port by ssh.`,
 	_ = c.Flags().MarkHidden("namespace") // the page has all of them
 	c.Flags().Uint16Var(&f.port, "port", 0, "port at 127.0.0.1; without this, any that is free")
 	c.Flags().StringVar(&f.domain, "cluster-domain", "cluster.local", "domain of the cluster's names")
+	c.Flags().DurationVar(&f.share, "share", 0, "serve the page to others for so long, by a link with a token")
+	c.Flags().TextVar(&f.address, "address", netip.Addr{}, "with --share: address of this machine at which they come")
+	c.MarkFlagsRequiredTogether("share", "address")
 	f.agent.AddMeaning(c.Flags())
 	f.agent.AddServiceCIDRs(c.Flags())
 	return c
 }
 
 func (f *webFlags) run(cmd *cobra.Command) error {
+	if f.address.IsValid() {
+		return f.runShared(cmd)
+	}
 	klog.SetSlogLogger(slog.New(slog.DiscardHandler)) // the page says what can't be read
 	config, err := f.config()
 	if err != nil {
@@ -83,6 +100,45 @@ func (f *webFlags) run(cmd *cobra.Command) error {
 	printURL()
 	go eachLine(os.Stdin, printURL) // until the process ends: reading can't be ended before
 	return page.Serve(cmd.Context(), listener)
+}
+
+// mostShared bounds how long a link is good.
+const mostShared = 7 * 24 * time.Hour
+
+// runShared serves the page to others until its time is over.
+func (f *webFlags) runShared(cmd *cobra.Command) error {
+	if f.share < time.Minute || f.share > mostShared {
+		return fmt.Errorf("--share %s: must be from 1m to %s", f.share, mostShared)
+	}
+	if f.address.IsUnspecified() || f.address.IsMulticast() {
+		return fmt.Errorf("--address %s: must be an address of this machine", f.address)
+	}
+	klog.SetSlogLogger(slog.New(slog.DiscardHandler))
+	config, err := f.config()
+	if err != nil {
+		return err
+	}
+	config.Examine, config.Flows = nil, nil
+	until := time.Now().Add(f.share)
+	certificate, fingerprint, err := web.Certificate(f.address, until)
+	if err != nil {
+		return err
+	}
+	listener, err := tls.Listen("tcp", netip.AddrPortFrom(f.address, f.port).String(), &tls.Config{Certificates: []tls.Certificate{certificate}, MinVersion: tls.VersionTLS13, NextProtos: []string{"http/1.1"}})
+	if err != nil {
+		return fmt.Errorf("--address, --port: %w", err)
+	}
+	at := netip.MustParseAddrPort(listener.Addr().String())
+	page := web.NewShared(config, at.Port(), f.address)
+	printURL := func() {
+		fmt.Fprintf(cmd.OutOrStdout(), "https://%s/?token=%s\n", at, page.Token())
+	}
+	fmt.Fprintf(cmd.OutOrStdout(), "Whoever has this link sees the page until %s; Enter makes another link. The browser doesn't know the certificate, whose SHA-256 fingerprint is\n%s\n", until.Format(time.DateTime), fingerprint)
+	printURL()
+	go eachLine(os.Stdin, printURL)
+	ctx, cancel := context.WithDeadline(cmd.Context(), until)
+	defer cancel()
+	return page.Serve(ctx, listener)
 }
 
 // eachLine calls do for each line until there are no more.

@@ -18,7 +18,7 @@ var commandGroups = []commandGroup{
 		"up", "server", "join", "leave", "agent", "dns", "gateway", "addresses", "hook", "install", "uninstall",
 	}},
 	{"use", "Work with Services:", []string{"expose", "ls", "publish", "status", "announce", "drain", "kubectl", "ingress", "render"}},
-	{"why", "When something doesn't answer:", []string{"explain", "doctor", "diff", "trace", "dump", "bundle", "flows", "web"}},
+	{"why", "When something doesn't answer:", []string{"explain", "doctor", "diff", "trace", "dump", "bundle", "flows", "web", "monitoring"}},
 	{"keep", "Look after it:", []string{"token", "certs", "cleanup", "version", "completion", "help"}},
 }
 

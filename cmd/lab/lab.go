@@ -46,6 +46,7 @@ func addLabFlags(flags *pflag.FlagSet, c *lab.Config) {
 	flags.StringVar(&c.Router, "router", "", "a BGP router, frr or bird, between the nodes and the client")
 	flags.StringArrayVar(&c.Images, "image", nil, "host command to run for an image, as IMAGE=COMMAND; IMAGE is a part of the image's name, such as --image='whoami=/usr/local/bin/whoami --port 80'; may be repeated")
 	flags.BoolVar(&c.Gateway, "gateway", c.Gateway, "every node serves Gateways and Ingresses")
+	flags.BoolVar(&c.ClientSeesClusterIPs, lab.ClientRouteFlag, false, "the client outside has a route to cluster IPs, which machines outside of a cluster have not")
 	flags.StringVar(&c.GatewayEngine, "gateway-engine", "", "engine for them: native or haproxy (default native)")
 	flags.StringArrayVar(&c.AgentArgs, "agent-arg", nil, "further argument for every agent, such as --agent-arg=--verbose; may be repeated")
 }
@@ -165,6 +166,7 @@ func labDemoCommand() *cobra.Command {
 		},
 	}
 	addLabFlags(c.Flags(), &config)
+	config.ClientSeesClusterIPs = true // it asks from everywhere
 	return c
 }
 

@@ -32,10 +32,15 @@ func labBreakCommand() *cobra.Command {
 		Use:     "break POD|NAMESPACE/POD",
 		Short:   "Break a pod or a node of a lab on purpose, until lab mend",
 		Example: "  fairway lab break web-6d5f9-x7k2p --silent\n  fairway lab break node node2 --power\n  fairway lab mend",
-		Args:    cobra.ExactArgs(1),
 	}
 	addLabName(c.PersistentFlags(), &name)
 	chosen := addFaults(c, fault.Pods, podFaultHelp)
+	c.Args = func(cmd *cobra.Command, args []string) error {
+		if len(args) == 1 && chosen() == "" {
+			return fmt.Errorf("how is %s to be broken? --%s, --%s, --%s or --%s. A node is broken by: fairway lab break node %s --%s", args[0], fault.Unready, fault.Silent, fault.Slow, fault.Lossy, args[0], fault.Power)
+		}
+		return cobra.ExactArgs(1)(cmd, args)
+	}
 	c.RunE = func(cmd *cobra.Command, args []string) error {
 		return lab.BreakPod(cmd.Context(), name, args[0], chosen())
 	}

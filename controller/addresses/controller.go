@@ -9,6 +9,8 @@
 //	configuration.go  pools, and what is wrong with them
 //	pools.go          following pools and nodes; counts and ConfigurationState
 //	keys.go           the key that nodes sign their adverts with
+//	announced.go      Services that no node announces
+//	elsewhere.go      pools in a namespace where they do not count
 //	simple.go         the pool of --load-balancer-range
 //	allocator/        who has which address (pure)
 package addresses
@@ -56,6 +58,9 @@ type Options struct {
 	Ranges []string
 	// MakeNamespace makes the namespace of the pools if it isn't there.
 	MakeNamespace bool
+	// AnnounceGrace is how long nodes have to announce a Service before an Event says that none
+	// does; 30 s if 0.
+	AnnounceGrace time.Duration
 }
 
 // Controller gives addresses.
@@ -71,6 +76,7 @@ type Controller struct {
 	reports   *queue.Queue[string] // names of pools, or "" for the ConfigurationState
 	reread    chan struct{}        // pools or nodes changed
 	nodesGone atomic.Bool          // since the key of adverts was replaced
+	announced atomic.Pointer[announced]
 
 	mu       sync.Mutex
 	pools    map[string]*v1beta1.IPAddressPool
@@ -128,6 +134,10 @@ func (c *Controller) Run(ctx context.Context) {
 	c.configure()
 	c.adopt()
 	running.Go(func() { c.keepKey(ctx) })
+	if c.options.MakeNamespace { // the cluster is ours, and so is the right to look everywhere
+		running.Go(func() { c.watchElsewhere(ctx) })
+		running.Go(func() { c.watchAnnounced(ctx) })
+	}
 	running.Go(func() { c.follow(ctx) })
 	running.Go(func() { c.reports.Run(ctx, 1) })
 	c.services.Run(ctx, workers)
@@ -136,6 +146,7 @@ func (c *Controller) Run(ctx context.Context) {
 func (c *Controller) serviceChanged(old, new *corev1.Service) {
 	s := cmp.Or(new, old)
 	c.services.Add(types.NamespacedName{Namespace: s.Namespace, Name: s.Name})
+	c.awaitAnnounced(s)
 }
 
 // namespaceChanged looks at a namespace's Services anew if its labels changed,

@@ -76,15 +76,22 @@ func (c *Controller) follow(ctx context.Context) {
 		case <-c.reread:
 		}
 		c.configure()
-		services, err := c.cluster.Services.List(labels.Everything())
-		if err != nil {
-			c.log.Warn("Services could not be listed", "error", err)
-		}
-		for _, s := range services {
+		c.eachService(func(s *corev1.Service) {
 			if wants(s, c.options.Class) {
 				c.serviceChanged(nil, s)
 			}
-		}
+		})
+	}
+}
+
+// eachService does something with all Services.
+func (c *Controller) eachService(do func(*corev1.Service)) {
+	services, err := c.cluster.Services.List(labels.Everything())
+	if err != nil {
+		c.log.Warn("Services could not be listed", "error", err)
+	}
+	for _, s := range services {
+		do(s)
 	}
 }
 

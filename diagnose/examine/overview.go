@@ -3,6 +3,7 @@ package examine
 import (
 	"context"
 	"fmt"
+	"sync"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
@@ -37,16 +38,42 @@ func Overview(ctx context.Context, source *collect.Source) (overview.Input, erro
 	quick.Answers = &collect.Answers{Patience: silentAfter}
 	in, err := read(ctx, &quick)
 	if err == nil {
-		addAgents(ctx, source, &in)
+		add(ctx, source, &in)
 		return in, nil
 	}
 	if inForce, failed := inForce(ctx, source, err); failed == nil {
 		return inForce, nil
 	}
 	if in, err = read(ctx, source); err == nil { // it is slow, and there is nobody else to ask
-		addAgents(ctx, source, &in)
+		add(ctx, source, &in)
 	}
 	return in, err
+}
+
+// add adds what agents know, and what the API says beside Services; both at once.
+func add(ctx context.Context, source *collect.Source, in *overview.Input) {
+	ctx, cancel := context.WithTimeout(ctx, agentsTime)
+	defer cancel()
+	var both sync.WaitGroup
+	both.Go(func() { in.Neglected = neglected(ctx, source) })
+	both.Go(func() { addAgents(ctx, source, in) })
+	both.Wait()
+}
+
+// neglected are the objects on which nobody acts. What the user may not read has none.
+func neglected(ctx context.Context, source *collect.Source) (lines []string) {
+	around, err := source.Around(ctx, metav1.NamespaceAll)
+	if err != nil {
+		return nil
+	}
+	survey := doctor.NewSurvey()
+	survey.AddAround(around)
+	for _, found := range survey.Found {
+		for _, f := range found.Findings {
+			lines = append(lines, fmt.Sprintf("%s: %s (%s)", found.Service, f.What, f.Code))
+		}
+	}
+	return lines
 }
 
 // read reads the API's objects.
@@ -86,8 +113,6 @@ func read(ctx context.Context, source *collect.Source) (in overview.Input, err e
 
 // addAgents adds what only agents know: their modes, and who announces which address.
 func addAgents(ctx context.Context, source *collect.Source, in *overview.Input) {
-	ctx, cancel := context.WithTimeout(ctx, agentsTime)
-	defer cancel()
 	in.Modes, in.Unannounced = map[string]string{}, map[types.NamespacedName]string{}
 	agents := source.Agents(ctx, "")
 	for _, a := range agents {

@@ -37,6 +37,9 @@ type Input struct {
 	// Unannounced are the load balancer addresses that no node announces, by Service, with
 	// each node's reason.
 	Unannounced map[types.NamespacedName]string
+	// Neglected are the objects beside Services on which nobody acts, and why, in lines for
+	// people.
+	Neglected []string
 }
 
 // What has room on one screen.

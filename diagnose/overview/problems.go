@@ -28,7 +28,7 @@ func problems(in Input) []string {
 		}
 		lines = append(lines, fmt.Sprintf("node %s is not ready: %s", in.Nodes[i].Name, why))
 	}
-	return slices.Concat(atMost(lines), atMost(serviceProblems(in)), atMost(unhealthy(in.Slices)))
+	return slices.Concat(atMost(lines), atMost(serviceProblems(in)), atMost(in.Neglected), atMost(unhealthy(in.Slices)))
 }
 
 // atMost leaves out what has no room, and says so.

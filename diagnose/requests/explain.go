@@ -74,6 +74,11 @@ func ExplainObjects(w io.Writer, q Question, objects *ingress.Objects, packets *
 // writeAnswer writes who answers a request, and reports whether anybody does.
 func writeAnswer(w io.Writer, out *ingress.Output, r *model.Request, port uint16, changes []string) bool {
 	answered := writeRequest(w, out.Table, r, port, changes)
+	if !answered {
+		for _, p := range out.Unserved(r.Host) {
+			fmt.Fprintf(w, "\n%s %s: %s\n", p.Kind, p.Object, p.Message)
+		}
+	}
 	if owner, found := out.Owner(r.Host); found {
 		fmt.Fprintf(w, "\nIngress %s owns the host: it decides the certificate, client certificates, redirects and other names\n", owner)
 	}

@@ -12,20 +12,22 @@ import (
 )
 
 // guard lets in the browser that shows the token of the printed URL, and no
-// other. The token is good once: it is exchanged for a cookie.
+// other. The token is good once: it is exchanged for a cookie. One of a page that is
+// shared is good for any number of browsers, as long as the page is served.
 type guard struct {
-	session string // the cookie's value
-	cookie  string // the cookie's name; ports share cookies, so it has the port in it
+	cookie string     // the cookie's name; ports share cookies, so it has the port in it
+	shared netip.Addr // by which others know this machine; invalid for a page that isn't shared
 
-	mu    sync.Mutex
-	token string // "" once it is used
+	mu      sync.Mutex
+	session string // the cookie's value
+	token   string // "" once it is used
 }
 
 // tokenBytes is how much of a token is random.
 const tokenBytes = 32
 
-func newGuard(port uint16) *guard {
-	return &guard{session: secret(), token: secret(), cookie: fmt.Sprintf("fairway-web-%d", port)}
+func newGuard(port uint16, shared netip.Addr) *guard {
+	return &guard{session: secret(), token: secret(), cookie: fmt.Sprintf("fairway-web-%d", port), shared: shared}
 }
 
 func secret() string {
@@ -41,14 +43,20 @@ func (g *guard) redeem(token string) bool {
 	if g.token == "" || !same(token, g.token) {
 		return false
 	}
-	g.token = ""
+	if !g.shared.IsValid() {
+		g.token = ""
+	}
 	return true
 }
 
-// renew makes another token, such as for another browser.
+// renew makes another token, such as for another browser. Whoever came by that of a page that is
+// shared needs the new one.
 func (g *guard) renew() string {
 	g.mu.Lock()
 	defer g.mu.Unlock()
+	if g.shared.IsValid() {
+		g.session = secret()
+	}
 	g.token = secret()
 	return g.token
 }
@@ -71,7 +79,7 @@ func (g *guard) protect(next http.Handler) http.Handler {
 		h.Set("Cross-Origin-Resource-Policy", "same-origin")
 		h.Set("Cache-Control", "no-store")
 		switch {
-		case !isLoopback(r.Host):
+		case !isLoopback(r.Host) && !g.isShared(r.Host):
 			refuse(w, "this page is served to names of this machine only, not to "+r.Host)
 		case r.Method == http.MethodGet && r.URL.Path == "/" && r.URL.Query().Has("token"):
 			g.enter(w, r)
@@ -93,7 +101,7 @@ func (g *guard) enter(w http.ResponseWriter, r *http.Request) {
 			refuse(w, "this URL has been used, or is not the one that `fairway web` printed. Press Enter there for another one, or start it again")
 			return
 		}
-		http.SetCookie(w, &http.Cookie{Name: g.cookie, Value: g.session, Path: "/", HttpOnly: true, SameSite: http.SameSiteStrictMode})
+		http.SetCookie(w, &http.Cookie{Name: g.cookie, Value: g.value(), Path: "/", HttpOnly: true, Secure: r.TLS != nil, SameSite: http.SameSiteStrictMode})
 	}
 	w.Header().Set("Content-Type", "text/html; charset=utf-8")
 	fmt.Fprint(w, `<!doctype html><html lang="en"><meta charset="utf-8"><meta http-equiv="refresh" content="0;url=/"><link rel="icon" href="/icon.svg"><title>Fairway</title><a href="/">Fairway</a></html>`)
@@ -102,11 +110,24 @@ func (g *guard) enter(w http.ResponseWriter, r *http.Request) {
 // knows reports whether a request shows the cookie.
 func (g *guard) knows(r *http.Request) bool {
 	for _, c := range r.CookiesNamed(g.cookie) {
-		if same(c.Value, g.session) {
+		if same(c.Value, g.value()) {
 			return true
 		}
 	}
 	return false
+}
+
+// value is the cookie's.
+func (g *guard) value() string {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	return g.session
+}
+
+// isShared reports whether a Host header has the address at which the page is shared.
+func (g *guard) isShared(host string) bool {
+	a, err := netip.ParseAddrPort(host)
+	return err == nil && g.shared.IsValid() && a.Addr() == g.shared
 }
 
 // isLoopback reports whether a Host header names this machine for itself. Any

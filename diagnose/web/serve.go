@@ -9,6 +9,7 @@ import (
 	"io/fs"
 	"net"
 	"net/http"
+	"net/netip"
 	"strconv"
 	"sync"
 	"time"
@@ -43,7 +44,7 @@ type Config struct {
 	Flows func(ctx context.Context, names func() flows.Names, tell func(flows.Record), note func(string)) error
 }
 
-// Page is a page for one browser.
+// Page is a page for one browser, or for several if it is shared.
 type Page struct {
 	config  Config
 	guard   *guard
@@ -56,8 +57,12 @@ type Page struct {
 }
 
 // New makes a page that will be served at a port.
-func New(config Config, port uint16) *Page {
-	p := &Page{config: config, guard: newGuard(port), store: newStore(), hub: newHub(), agents: &agents{ask: config.Agents}}
+func New(config Config, port uint16) *Page { return NewShared(config, port, netip.Addr{}) }
+
+// NewShared makes a page for all browsers that come with its token, at an address of this machine.
+// They see what config has the rights to see.
+func NewShared(config Config, port uint16, at netip.Addr) *Page {
+	p := &Page{config: config, guard: newGuard(port, at), store: newStore(), hub: newHub(), agents: &agents{ask: config.Agents}}
 	p.survey = newSurvey(p.store, config.Compile, config.Domain, func() { p.hub.tell(topicServices) })
 	p.names.store = p.store
 	p.history = &history{told: func() { p.hub.tell(topicChanges) }}

@@ -28,6 +28,7 @@
 //	ingresspaths.go  their paths, and other names of hosts
 //	clients.go    which clients' certificates are asked for
 //	ingressupdate.go  what a change of Ingresses costs
+//	unserved.go   whose class nobody has
 //	update.go     what a change of routes, Services and endpoints costs
 //	references.go who depends on what
 package compile
@@ -261,6 +262,7 @@ func Compile(objects *Objects, options Options) *Output {
 	c.finishPolicies()
 	c.out.Table.Challenges = c.readChallenges()
 	c.finishTable()
+	c.reportUnserved()
 	if options.TableOnly {
 		c.httpRoutes, c.grpcRoutes = byName(c.HTTPRoutes), byName(c.GRPCRoutes)
 		for _, s := range c.sockets {

@@ -1,0 +1,196 @@
+//go:build machinegone
+
+package lab_test
+
+import (
+	"bufio"
+	"context"
+	"net"
+	"net/netip"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	discoveryv1 "k8s.io/api/discovery/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/utils/ptr"
+
+	"github.com/fairway-net/fairway/internal/netns"
+	"github.com/fairway-net/fairway/lab"
+	"github.com/fairway-net/fairway/lab/fault"
+	"github.com/fairway-net/fairway/lab/topology"
+)
+
+const (
+	goneRounds = 50
+	gonePort   = 9376
+	// goneObserved is how long connections are opened after the cut, and gonePause between two.
+	goneObserved = 1500 * time.Millisecond
+	gonePause    = 2 * time.Millisecond
+)
+
+// TestMachineGone measures for how long after a machine has lost power new connections still go to
+// its endpoint, which names no node: how late the last one that failed was begun.
+func TestMachineGone(t *testing.T) {
+	c := config("machine-gone")
+	c.Nodes, c.Mode, c.LoadBalancerRanges = 3, "nftables", []string{"172.30.200.1-172.30.200.9"}
+	up(t, c)
+	nodes := []string{"node1", "node2", "node3"}
+	for _, node := range nodes {
+		serveName(t, c.Name, node)
+	}
+	exposeNodes(t, c.Name, nodes)
+	client, err := netns.Open(topology.HostNamespace(c.Name, "client"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer client.Close() //nolint:errcheck // only dialed from
+	answers := func(node string) func() bool {
+		return func() bool {
+			name, _ := askName(t.Context(), client)
+			return name == node
+		}
+	}
+	for _, node := range nodes {
+		eventually(t, node+" answers", answers(node))
+	}
+	owner := announcer(t, c.Name, "172.30.200.1")
+	if owner == "" {
+		owner = "node3" // whom announcer doesn't ask
+	}
+	victims := slices.DeleteFunc(slices.Clone(nodes), func(n string) bool { return n == owner })
+	var late []time.Duration
+	for round := range goneRounds {
+		node := victims[round%len(victims)]
+		last, all, failed := cutWhileAsked(t, c.Name, node, client)
+		late = append(late, last)
+		t.Logf("%s: %d of %d connections failed, the last one begun after %s", node, failed, all, last.Round(time.Millisecond))
+		if err := lab.MendNode(t.Context(), c.Name, node); err != nil {
+			t.Fatal(err)
+		}
+		eventually(t, node+" answers again", answers(node))
+	}
+	slices.Sort(late)
+	t.Logf("%d times: p50 %s, p90 %s, p99 %s, at most %s", len(late), late[len(late)/2], late[len(late)*9/10], late[(len(late)*99-1)/100], late[len(late)-1])
+}
+
+// cutWhileAsked cuts a node's power while connections are opened, and returns when the last one
+// was begun that failed, how many there were, and how many of them failed.
+func cutWhileAsked(t *testing.T, name, node string, client *netns.NS) (last time.Duration, all, failed int) {
+	t.Helper()
+	var asked sync.WaitGroup
+	var mu sync.Mutex
+	var fails []time.Time
+	ticker := time.NewTicker(gonePause)
+	defer ticker.Stop()
+	var cut time.Time
+	for began := time.Now(); cut.IsZero() || time.Since(cut) < goneObserved; <-ticker.C {
+		if cut.IsZero() && time.Since(began) > 200*time.Millisecond {
+			if err := lab.BreakNode(t.Context(), name, node, fault.Power); err != nil {
+				t.Fatal(err)
+			}
+			cut = time.Now()
+		}
+		all++
+		asked.Go(func() {
+			began := time.Now()
+			if _, err := askName(t.Context(), client); err != nil {
+				mu.Lock()
+				defer mu.Unlock()
+				fails = append(fails, began)
+			}
+		})
+	}
+	asked.Wait()
+	for _, f := range fails {
+		last = max(last, f.Sub(cut))
+	}
+	return last, all, len(fails)
+}
+
+// askName asks at the Service's address who answers.
+func askName(ctx context.Context, client *netns.NS) (name string, err error) {
+	ctx, cancel := context.WithTimeout(ctx, 900*time.Millisecond)
+	defer cancel()
+	err = client.Do(func() error {
+		conn, err := new(net.Dialer).DialContext(ctx, "tcp", "172.30.200.1:80")
+		if err != nil {
+			return err
+		}
+		defer conn.Close() //nolint:errcheck // the answer counts
+		if deadline, ok := ctx.Deadline(); ok {
+			if err := conn.SetDeadline(deadline); err != nil {
+				return err
+			}
+		}
+		name, err = bufio.NewReader(conn).ReadString('\n')
+		return err
+	})
+	return strings.TrimSpace(name), err
+}
+
+// serveName answers each connection at a node's own address with the node's name.
+func serveName(t *testing.T, name, node string) {
+	t.Helper()
+	ns, err := netns.Open(topology.HostNamespace(name, node))
+	if err != nil {
+		t.Fatal(err)
+	}
+	var listener net.Listener
+	if err := ns.Do(func() (err error) {
+		listener, err = net.ListenTCP("tcp", &net.TCPAddr{Port: gonePort})
+		return err
+	}); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		_ = listener.Close()
+		_ = ns.Close()
+	})
+	go func() {
+		for {
+			conn, err := listener.Accept()
+			if err != nil {
+				return
+			}
+			_, _ = conn.Write([]byte(node + "\n"))
+			_ = conn.Close()
+		}
+	}()
+}
+
+// exposeNodes makes a Service of processes of the nodes, as fairway expose --to does.
+func exposeNodes(t *testing.T, name string, nodes []string) {
+	t.Helper()
+	client, err := lab.Client(name)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := client.CoreV1().Services("default").Create(t.Context(), &corev1.Service{
+		ObjectMeta: metav1.ObjectMeta{Name: "names"},
+		Spec:       corev1.ServiceSpec{Type: corev1.ServiceTypeLoadBalancer, Ports: []corev1.ServicePort{{Port: 80}}},
+	}, metav1.CreateOptions{}); err != nil {
+		t.Fatal(err)
+	}
+	slice := &discoveryv1.EndpointSlice{
+		ObjectMeta:  metav1.ObjectMeta{Name: "names-1", Labels: map[string]string{discoveryv1.LabelServiceName: "names"}},
+		AddressType: discoveryv1.AddressTypeIPv4, Ports: []discoveryv1.EndpointPort{{Name: ptr.To(""), Port: ptr.To[int32](gonePort)}},
+	}
+	for _, node := range nodes {
+		n, err := client.CoreV1().Nodes().Get(t.Context(), node, metav1.GetOptions{})
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, a := range n.Status.Addresses {
+			if ip, err := netip.ParseAddr(a.Address); err == nil && ip.Is4() && a.Type == corev1.NodeInternalIP {
+				slice.Endpoints = append(slice.Endpoints, discoveryv1.Endpoint{Addresses: []string{a.Address}})
+			}
+		}
+	}
+	if _, err := client.DiscoveryV1().EndpointSlices("default").Create(t.Context(), slice, metav1.CreateOptions{}); err != nil {
+		t.Fatal(err)
+	}
+}

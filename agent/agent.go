@@ -130,7 +130,8 @@ type Agent struct {
 	api          *kube.Absence
 
 	toldLeftOut atomic.Pointer[[]agentlink.LeftOut]
-	known       *lastknown.Store // nil if nothing is kept for the next start
+	toldAhead   atomic.Pointer[[]agentlink.Ahead] // rules of others that come first
+	known       *lastknown.Store                  // nil if nothing is kept for the next start
 	// lookedForTraces says that what killed traces have left was looked for.
 	lookedForTraces atomic.Bool
 

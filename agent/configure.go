@@ -28,6 +28,7 @@ const (
 	reasonNotConfigured = "ProxyConfigurationInvalid"
 	reasonModeStays     = "ProxyModeUnchanged"
 	reasonRepaired      = "KernelObjectsRepaired"
+	reasonAhead         = "RulesOfOthersFirst"
 	reasonLeftovers     = "LeftoversOfMode"
 	reasonReadOnly      = "ReadOnlySysFS"
 	reasonFull          = "KernelObjectFull"

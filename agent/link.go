@@ -54,6 +54,9 @@ func (l link) Status() agentlink.Status {
 	if left := a.toldLeftOut.Load(); left != nil {
 		s.LeftOut = *left
 	}
+	if rules := a.toldAhead.Load(); rules != nil {
+		s.Ahead = *rules
+	}
 	for _, lack := range a.planes.unsupported() {
 		s.Lacks = append(s.Lacks, lack.String()+": "+lack.Why)
 	}

@@ -176,6 +176,7 @@ func (a *Agent) run(ctx context.Context) error {
 	if a.config.AgentAddress != "" && a.config.Register {
 		group.Go(func() error { a.servePort(ctx); return nil })
 	}
+	group.Go(func() error { a.watchAhead(ctx); return nil })
 	group.Go(func() error { return a.checks.Run(ctx) })
 	group.Go(func() error { return a.publish.Run(ctx) })
 	group.Go(func() error { return a.follow(ctx) })

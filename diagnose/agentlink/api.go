@@ -48,6 +48,7 @@ type Status struct {
 	APIAway  float64   `json:"apiAwaySeconds,omitempty"`
 	Services int       `json:"services"`
 	LeftOut  []LeftOut `json:"leftOut,omitempty"`
+	Ahead    []Ahead   `json:"ahead,omitempty"` // rules of others that come before those of Services
 	Lacks    []string  `json:"lacks,omitempty"` // what the mode doesn't do
 	// Served are addresses of Services at which a server on the node itself answers.
 	Served []netip.Addr `json:"served,omitempty"`
@@ -88,6 +89,13 @@ type Traffic struct {
 type LeftOut struct {
 	Name string `json:"name,omitempty"` // of the Service port; "" if it is none's
 	What string `json:"what"`           // and why
+}
+
+// Ahead is a rule of somebody else's that takes packets before they come to Services.
+type Ahead struct {
+	What     string   `json:"what"` // as in "table ip raw, chain PREROUTING drops packets to port 80"
+	Services []string `json:"services"`
+	More     bool     `json:"more,omitempty"` // there are others
 }
 
 // Options are those of the data plane that another process needs to read what it

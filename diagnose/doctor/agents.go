@@ -17,6 +17,7 @@ type Agent struct {
 	Waiting        time.Duration // for how long a change isn't in force
 	Away           time.Duration // for how long the API doesn't answer it
 	LeftOut        []string      // of the Service asked about, or of all
+	Ahead          []string      // rules of others that take packets of these first
 }
 
 // Kernel is how the kernel of a node compares with what its agent has in force.
@@ -65,6 +66,32 @@ func checkAgents(_ context.Context, e *Evidence) []Finding {
 	return list
 }
 
+func hasAnswers(e *Evidence) (bool, string) {
+	return slices.ContainsFunc(e.Agents, func(a Agent) bool { return a.Err == "" }), strings.Join(silent(e), "; ")
+}
+
+// silent names the nodes whose agents don't answer, and why.
+func silent(e *Evidence) []string {
+	var list []string
+	for _, a := range e.Agents {
+		if a.Err != "" {
+			list = append(list, a.Node+": "+a.Err)
+		}
+	}
+	return list
+}
+
+// checkAhead finds FW136.
+func checkAhead(_ context.Context, e *Evidence) []Finding {
+	var list []Finding
+	for _, a := range e.Agents {
+		for _, what := range a.Ahead {
+			list = append(list, Finding{Code: RulesAhead, Grade: Likely, What: a.Node + ": " + what})
+		}
+	}
+	return list
+}
+
 func hasKernel(e *Evidence) (bool, string) {
 	return slices.ContainsFunc(e.Kernel, func(k Kernel) bool { return k.Err == "" }) ||
 		slices.ContainsFunc(e.Agents, func(a Agent) bool { return len(a.LeftOut) > 0 }), strings.Join(noKernel(e), "; ")
@@ -78,10 +105,8 @@ func noKernel(e *Evidence) []string {
 			list = append(list, k.Node+": "+k.Err)
 		}
 	}
-	for _, a := range e.Agents {
-		if a.Err != "" && e.Service != nil {
-			list = append(list, a.Node+": "+a.Err)
-		}
+	if e.Service != nil {
+		list = append(list, silent(e)...)
 	}
 	return list
 }

@@ -48,6 +48,7 @@ const (
 	UnusedPool             Code = 133
 	UplinkBridged          Code = 134
 	ObjectRefused          Code = 135
+	RulesAhead             Code = 136
 )
 
 // Cause is an entry of the catalogue.
@@ -202,6 +203,10 @@ var catalogue = []Cause{
 		"the server would refuse the object",
 		"A manifest has an object that the API server doesn't take, or that can't be read: applying it fails, and what it should do isn't done.",
 		"Correct the field that the message names."},
+	{RulesAhead, Likely, "semantics.md#networks-of-nodes",
+		"somebody's rule takes packets first",
+		"Before packets come to what translates them, a rule of another program drops them, leads them elsewhere or leaves them untracked: one in raw or mangle, in a chain at prerouting or output with a lower priority, or in nat (Docker's published ports). Everything of Fairway's is as it should be, and the Service doesn't answer, or not to everybody.",
+		"Remove the rule, or have it leave the Services' addresses and ports alone: nft -a list ruleset, iptables-save."},
 }
 
 // Catalogue lists the causes that the checks can find, by code.

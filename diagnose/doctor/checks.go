@@ -84,6 +84,7 @@ func checks() []check {
 		{group: "node", name: "packets are forwarded", can: hasHost, run: checkForwarding, nodes: (*Evidence).looked, except: unlooked},
 		{group: "node", name: "the firewall lets packets through", can: hasHost, run: checkFirewall, nodes: (*Evidence).looked},
 		{group: "node", name: "no other Service proxy is there", can: hasHost, run: checkOtherProxies, nodes: (*Evidence).looked},
+		{group: "node", name: "no rule of others takes packets first", can: hasAnswers, run: checkAhead, except: silent},
 		{group: "node", name: "the connection table has room", can: hasHost, run: checkConntrack, nodes: (*Evidence).looked},
 		{group: "reach", name: "endpoints accept connections", unless: []Code{NoSuchService, SelectorMatchesNoPod, NoEndpointReady}, can: canConnect, run: checkEndpoints, nodes: (*Evidence).probing},
 		{group: "reach", name: "firewalls let through what is forwarded", unless: []Code{NoSuchService, SelectorMatchesNoPod, NoEndpointReady, NetworkPolicyRefuses, ForwardPolicyDrops, NotForwarding}, can: canConnect, run: checkForwarded, nodes: (*Evidence).probing},

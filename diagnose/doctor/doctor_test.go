@@ -33,7 +33,7 @@ var update = flag.Bool("update", false, "write the golden reports")
 // different: "target T", "from S", "node N", "host NAME VALUE", "chain FAMILY TABLE NAME
 // HOOK drops|accepts RULES [legacy]", "connect ADDRESS RESULT", "name NAME
 // ADDRESS...", "from-pod FROM TO RESULT", "large ADDRESS RESULT", "resolver SERVER
-// SEARCH...", "flow PROTO CLIENT FRONTEND BACKEND", "agent NODE silent|waiting|away|leftout VALUE", "kernel NODE MODE
+// SEARCH...", "flow PROTO CLIENT FRONTEND BACKEND", "agent NODE silent|waiting|away|leftout|ahead VALUE", "kernel NODE MODE
 // [DIFFERENCE]". The file "report NAME" is what must come out.
 func TestReports(t *testing.T) {
 	files, err := filepath.Glob("testdata/*.txtar")
@@ -210,6 +210,8 @@ func report(t *testing.T, objects *explain.Objects, lines string) []byte {
 				a.Away, err = time.ParseDuration(value)
 			case "leftout":
 				a.LeftOut = []string{value}
+			case "ahead":
+				a.Ahead = []string{value}
 			}
 			if err != nil {
 				t.Fatal(err)

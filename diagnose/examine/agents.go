@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"io/fs"
+	"slices"
 	"strings"
 	"time"
 
@@ -64,6 +65,11 @@ func agentFacts(found agentlink.Found, e *doctor.Evidence) doctor.Agent {
 	for _, l := range s.LeftOut {
 		if e.Service == nil || l.Name == "" || l.Name == e.Service.Namespace+"/"+e.Service.Name {
 			a.LeftOut = append(a.LeftOut, l.What)
+		}
+	}
+	for _, rule := range s.Ahead {
+		if e.Service == nil || rule.More || slices.Contains(rule.Services, e.Service.Namespace+"/"+e.Service.Name) {
+			a.Ahead = append(a.Ahead, rule.What)
 		}
 	}
 	return a

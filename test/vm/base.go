@@ -98,7 +98,7 @@ func wantedModule(rel string) bool {
 			return true
 		}
 	}
-	return slices.Contains([]string{"bonding.ko", "geneve.ko", "vxlan.ko", "vrf.ko", "dummy.ko", "veth.ko", "tun.ko", "ifb.ko", "virtio_console.ko", "virtio_net.ko", "net_failover.ko"}, filepath.Base(rel))
+	return slices.Contains([]string{"bonding.ko", "team.ko", "team_mode_roundrobin.ko", "macvlan.ko", "ipvlan.ko", "wireguard.ko", "geneve.ko", "vxlan.ko", "vrf.ko", "dummy.ko", "veth.ko", "tun.ko", "ifb.ko", "virtio_console.ko", "virtio_net.ko", "net_failover.ko"}, filepath.Base(rel))
 }
 
 func (a *archive) addPrograms() error {

@@ -79,7 +79,11 @@ func hasLink(kind string) func() (bool, error) {
 			return false, err
 		}
 		defer h.Close()
-		err = h.LinkAdd(&netlink.GenericLink{LinkAttrs: netlink.LinkAttrs{Name: "probe0"}, LinkType: kind})
+		attrs := netlink.LinkAttrs{Name: "probe0"}
+		if kind == "macvlan" || kind == "ipvlan" {
+			attrs.ParentIndex = 1 // the loopback, which can't be one's
+		}
+		err = h.LinkAdd(&netlink.GenericLink{LinkAttrs: attrs, LinkType: kind})
 		switch {
 		case errors.Is(err, unix.EOPNOTSUPP):
 			return false, nil

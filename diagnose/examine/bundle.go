@@ -12,13 +12,16 @@ import (
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
+	networkingv1 "k8s.io/api/networking/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/kubernetes"
 
+	"github.com/fairway-net/fairway/compile"
 	"github.com/fairway-net/fairway/diagnose/agentlink"
 	"github.com/fairway-net/fairway/diagnose/bundle"
 	"github.com/fairway-net/fairway/diagnose/doctor"
 	"github.com/fairway-net/fairway/diagnose/explain"
+	"github.com/fairway-net/fairway/model"
 )
 
 // Of an agent's log the last lines are taken, and no more than so many bytes.
@@ -54,6 +57,9 @@ func (x *Examiner) Bundle(ctx context.Context, namespace, version string) (*bund
 		})
 	}
 	asking.Wait()
+	for i := range c.Nodes {
+		c.Nodes[i].Table = tableOf(c.Nodes[i].Table, namespace)
+	}
 	if c.Objects.NoAPI != "" {
 		c.About.Missing = append(c.About.Missing, "the API: "+c.Objects.NoAPI)
 	} else if err := x.addLogs(ctx, c); err != nil {
@@ -81,6 +87,7 @@ func ofNamespace(o *explain.Objects, namespace string) {
 	}
 	o.Services = slices.DeleteFunc(o.Services, func(s *corev1.Service) bool { return s.Namespace != namespace })
 	o.Pods = slices.DeleteFunc(o.Pods, func(p *corev1.Pod) bool { return p.Namespace != namespace })
+	o.Policies = slices.DeleteFunc(o.Policies, func(p *networkingv1.NetworkPolicy) bool { return p.Namespace != namespace })
 	inside := o.Slices[:0]
 	for _, s := range o.Slices {
 		if s.Namespace == namespace {
@@ -88,6 +95,25 @@ func ofNamespace(o *explain.Objects, namespace string) {
 		}
 	}
 	o.Slices = inside
+}
+
+// tableOf is the part of a table that is of a namespace's Services; all of it for "".
+func tableOf(t *model.Table, namespace string) *model.Table {
+	if t == nil || namespace == "" {
+		return t
+	}
+	e := t.Edit()
+	for f := range t.Frontends() {
+		if compile.ServiceOf(f.Name).Namespace != namespace {
+			e.DeleteFrontend(f.Key)
+		}
+	}
+	for p := range t.Pools() {
+		if compile.ServiceOf(p.ID.Name).Namespace != namespace {
+			e.DeletePool(p.ID)
+		}
+	}
+	return e.Table()
 }
 
 // askNode asks the agent of a node for all that it tells.

@@ -7,9 +7,12 @@ import (
 	"os"
 	"path/filepath"
 	"regexp"
+	"slices"
 	"strings"
 	"testing"
 	"time"
+
+	"github.com/fairway-net/fairway/test/documented"
 )
 
 // readmeBlock are the lines of the first block of commands under a heading of
@@ -222,11 +225,16 @@ func TestREADMEOperator(t *testing.T) {
 	}
 }
 
-// TestREADMEInstall installs, upgrades and uninstalls as README.md says. The
+// TestREADMEInstall installs, upgrades and uninstalls as docs/how-to/installing.md says. The
 // machine's own files stay as they are.
 func TestREADMEInstall(t *testing.T) {
+	blocks := documented.Blocks(t, "..")
+	i := slices.IndexFunc(blocks, func(b documented.Block) bool { return b.File == "docs/how-to/installing.md" })
+	if i < 0 {
+		t.Fatal("docs/how-to/installing.md has no commands")
+	}
 	var lines []string
-	for _, line := range readmeBlock(t, "Install, upgrade, uninstall") {
+	for _, line := range strings.Split(strings.TrimSpace(blocks[i].Text), "\n") {
 		line, _, _ = strings.Cut(line, "  #")
 		lines = append(lines, line, "echo NOW; ls /etc/systemd/system /etc/default")
 	}

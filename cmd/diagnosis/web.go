@@ -19,12 +19,14 @@ import (
 	"github.com/fairway-net/fairway/cmd/source"
 
 	"github.com/spf13/cobra"
+	corev1 "k8s.io/api/core/v1"
 	"k8s.io/klog/v2"
 
 	"github.com/fairway-net/fairway/config"
 	"github.com/fairway-net/fairway/diagnose/agentlink"
 	"github.com/fairway-net/fairway/diagnose/collect"
 	"github.com/fairway-net/fairway/diagnose/doctor"
+	"github.com/fairway-net/fairway/diagnose/examine"
 	"github.com/fairway-net/fairway/diagnose/flows"
 	"github.com/fairway-net/fairway/diagnose/flows/live"
 	"github.com/fairway-net/fairway/diagnose/web"
@@ -165,6 +167,9 @@ func (f *webFlags) config() (web.Config, error) {
 	config := web.Config{
 		Client: client, Server: api.Host, Version: version.Version, Domain: f.domain, Compile: agent.Compile,
 		Agents: func(ctx context.Context) []agentlink.Found { return f.source().Agents(ctx, "") }, InForce: f.source().InForce, Examine: f.examineService, Flows: f.followFlows,
+		Beside: func(ctx context.Context, services []*corev1.Service) []doctor.ServiceReport {
+			return examine.Beside(ctx, f.source(), services)
+		},
 	}
 	if f.objects.Kubeconfig != "" {
 		config.Flags = "--kubeconfig " + shellQuote(f.objects.Kubeconfig)

@@ -60,15 +60,36 @@ func add(ctx context.Context, source *collect.Source, in *overview.Input) {
 	both.Wait()
 }
 
-// neglected are the objects on which nobody acts. What the user may not read has none.
-func neglected(ctx context.Context, source *collect.Source) (lines []string) {
+// Beside is what is wrong beside Services' own objects: which of these Services no node announces,
+// and the objects on which nobody acts. What the user may not read has no findings.
+func Beside(ctx context.Context, source *collect.Source, services []*corev1.Service) []doctor.ServiceReport {
+	found := unattended(ctx, source)
+	if len(services) == 0 {
+		return found
+	}
+	said, missing := Announced(ctx, source.Agents(ctx, ""))
+	for _, s := range services {
+		if why := unannounced(ctx, s, said, missing); why != "" {
+			found = append(found, doctor.ServiceReport{Service: s.Namespace + "/" + s.Name, Findings: []doctor.Finding{{Code: doctor.NotAnnounced, Grade: doctor.Proved, What: why}}})
+		}
+	}
+	return found
+}
+
+// unattended are the objects on which nobody acts.
+func unattended(ctx context.Context, source *collect.Source) []doctor.ServiceReport {
 	around, err := source.Around(ctx, metav1.NamespaceAll)
 	if err != nil {
 		return nil
 	}
 	survey := doctor.NewSurvey()
 	survey.AddAround(around)
-	for _, found := range survey.Found {
+	return survey.Found
+}
+
+// neglected are the objects on which nobody acts, in lines for people.
+func neglected(ctx context.Context, source *collect.Source) (lines []string) {
+	for _, found := range unattended(ctx, source) {
 		for _, f := range found.Findings {
 			lines = append(lines, fmt.Sprintf("%s: %s (%s)", found.Service, f.What, f.Code))
 		}

@@ -45,7 +45,7 @@ func (p *Page) problems(w http.ResponseWriter, r *http.Request) {
 	}
 	all, waiting := p.survey.all()
 	answer := Problems{header: headerOf("Problems"), Counts: map[string]int{}, Offset: offset, Services: len(all), Waiting: waiting}
-	list := slices.Concat(p.nodeProblems(r), serviceProblems(all))
+	list := slices.Concat(p.nodeProblems(r), p.besideProblems(r), serviceProblems(all))
 	for _, one := range list {
 		answer.Counts[one.Grade]++
 	}

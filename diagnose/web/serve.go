@@ -14,6 +14,7 @@ import (
 	"sync"
 	"time"
 
+	corev1 "k8s.io/api/core/v1"
 	"k8s.io/client-go/kubernetes"
 
 	"github.com/fairway-net/fairway/compile"
@@ -40,6 +41,10 @@ type Config struct {
 	InForce func(ctx context.Context, failed error) (*explain.Objects, error)
 	// Examine is doctor in full, for one Service.
 	Examine func(ctx context.Context, namespace, name, from string) (*doctor.Report, error)
+	// Beside is what doctor finds beside the Services themselves: which of those given no node
+	// announces, and objects that nobody acts on. It is named "namespace/name", or with a kind
+	// before that.
+	Beside func(ctx context.Context, services []*corev1.Service) []doctor.ServiceReport
 	// Flows tells of connections until ctx is done, and what it can't tell of.
 	Flows func(ctx context.Context, names func() flows.Names, tell func(flows.Record), note func(string)) error
 }
@@ -52,6 +57,7 @@ type Page struct {
 	survey  *survey
 	history *history
 	agents  *agents
+	beside  beside
 	hub     *hub
 	names   names
 }

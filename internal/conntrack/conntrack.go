@@ -25,6 +25,8 @@ type Fate struct {
 	// Expire, if not 0, ends the flow after this time, whatever passes. It is
 	// kept by the kernel, so it outlives this process.
 	Expire time.Duration
+	// Renew takes such an end back, since the flow's backend is there again.
+	Renew bool
 }
 
 // Sweep says which flows a change of the table makes stale.
@@ -36,7 +38,7 @@ type Sweep struct {
 	addrs     []netip.Addr // where node ports began or ceased to answer
 	protos    []model.Protocol
 	kinds     []kind // what to list, so that the flows of protos are in it
-	urgent    bool   // backends or frontends have gone
+	urgent    bool   // backends or frontends have gone, or are back before a deadline
 	earlier   *Sweep // of a change before, which has not been run
 }
 
@@ -61,7 +63,7 @@ func Plan(old, want *model.Table, changes *model.Changes) *Sweep {
 		}
 		s.frontends[c.Key()] = true
 		s.urgent = s.urgent || c.New == nil
-		if c.Key().Proto == model.UDP || c.Key().Proto == model.TCP && c.Old != nil && hasOrphans(old, c.Old) {
+		if c.Key().Proto == model.UDP || c.Key().Proto == model.TCP && (c.Old != nil && hasOrphans(old, c.Old) || c.New != nil && hasDeadlines(want, c.New)) {
 			touched[kind{familyOf(c.Key().Addr), c.Key().Proto}] = true
 		}
 	}
@@ -70,14 +72,14 @@ func Plan(old, want *model.Table, changes *model.Changes) *Sweep {
 	}
 	for _, c := range changes.Pools {
 		stale := false
-		s.urgent = s.urgent || len(c.Gone()) > 0
+		s.urgent = s.urgent || len(c.Gone()) > 0 || mayRenew(c)
 		switch c.ID().Proto {
 		case model.UDP:
 			first := c.Old != nil && len(c.Old.Backends) == 0 && c.New != nil && len(c.New.Backends) > 0
 			stale = first || len(c.Gone()) > 0
 		case model.TCP:
 			// Of a pool that others are left in, no listing is worth the few SYNs that are lost.
-			stale = c.New != nil && len(c.Gone()) > 0 && (c.New.Orphans != model.OrphansKeep || len(c.New.Backends) == 0)
+			stale = c.New != nil && len(c.Gone()) > 0 && (c.New.Orphans != model.OrphansKeep || len(c.New.Backends) == 0) || mayRenew(c)
 		}
 		if stale {
 			s.pools[c.ID()] = true
@@ -176,8 +178,11 @@ func (s *Sweep) fate(f *Flow) Fate {
 	if front == nil && before == nil {
 		return s.unknown(key, f)
 	}
-	if !s.touched(key, front, before) || s.current(front, f.Backend) {
+	if !s.touched(key, front, before) {
 		return Fate{}
+	}
+	if s.current(front, f.Backend) {
+		return Fate{Renew: f.Proto == model.TCP && f.Translated() && f.Status&fixedTimeout != 0}
 	}
 	if f.Proto == model.UDP {
 		return Fate{Forget: true}
@@ -258,6 +263,16 @@ func (s *Sweep) orphan(front, before *model.Frontend) Fate {
 		}
 	}
 	return fate
+}
+
+// mayRenew reports whether a pool has got backends whose connections may have a deadline,
+// since they were gone before.
+func mayRenew(c model.PoolChange) bool {
+	return c.Old != nil && c.New != nil && c.New.Orphans == model.OrphansDeadline && len(model.PoolChange{Old: c.New, New: c.Old}.Gone()) > 0
+}
+
+func hasDeadlines(t *model.Table, f *model.Frontend) bool {
+	return slices.ContainsFunc(f.Routes[:], func(r model.Route) bool { return t.Pool(r.Pool).Orphans == model.OrphansDeadline })
 }
 
 func hasOrphans(t *model.Table, f *model.Frontend) bool {

@@ -32,6 +32,7 @@ type Result struct {
 	Seen      int // flows looked at
 	Forgotten int // flows deleted
 	Expiring  int // flows given a deadline
+	Renewed   int // flows whose deadline was taken back
 }
 
 // Run carries the sweep out in the network namespace of the calling thread. A
@@ -59,7 +60,7 @@ func (s *Sweep) RunAndTell(ctx context.Context, tell func(entries int, took time
 	began := time.Now()
 	result, err := s.Run(ctx)
 	if s != nil && tell != nil {
-		tell(result.Forgotten+result.Expiring, time.Since(began))
+		tell(result.Forgotten+result.Expiring+result.Renewed, time.Since(began))
 	}
 	return err
 }
@@ -74,7 +75,7 @@ func (s *Sweep) sweep(k kind, result *Result) error {
 				return
 			}
 			result.Seen++
-			if fate := s.Fate(f); fate != (Fate{}) && (fate.Forget || f.Status&fixedTimeout == 0) {
+			if fate := s.Fate(f); fate != (Fate{}) && (fate.Forget || fate.Renew || f.Status&fixedTimeout == 0) {
 				stale = append(stale, staleFlow{*f, fate})
 			}
 		})
@@ -121,9 +122,12 @@ func change(stale []staleFlow, result *Result) error {
 		if err := f.apply(); err != nil {
 			return err
 		}
-		if f.fate.Forget {
+		switch {
+		case f.fate.Forget:
 			result.Forgotten++
-		} else {
+		case f.fate.Renew:
+			result.Renewed++
+		default:
 			result.Expiring++
 		}
 	}
@@ -135,11 +139,40 @@ type staleFlow struct {
 	fate Fate
 }
 
-// apply deletes the flow or fixes its end. One that is gone meanwhile is no
+// establishedTimeout is for how long an idle connection is remembered, in seconds: what the
+// kernel has by default (nf_conntrack_tcp_timeout_established). The next packet sets it anew.
+const establishedTimeout = 5 * 24 * 60 * 60
+
+// renew puts an entry without an end in the place of one: the kernel doesn't let one be taken
+// back. If a packet comes in between, it gets an entry of its own, which has to go, too.
+func (f *staleFlow) renew() error {
+	next := f.Flow
+	if next.Status &^= fixedTimeout; f.TCPState == TCPEstablished {
+		next.Expires = establishedTimeout
+	}
+	err := f.Delete()
+	if err == nil {
+		err = next.Insert()
+	}
+	if errors.Is(err, unix.EEXIST) {
+		if err = next.Clear(); err == nil {
+			err = next.Insert()
+		}
+	}
+	if err != nil {
+		return fmt.Errorf("renew flow %s: %w", f, err)
+	}
+	return nil
+}
+
+// apply deletes the flow, fixes its end or takes that back. One that is gone meanwhile is no
 // error.
 func (f *staleFlow) apply() error {
 	if f.fate.Forget {
 		return f.Delete()
+	}
+	if f.fate.Renew {
+		return f.renew()
 	}
 	req := f.request(nl.IPCTNL_MSG_CT_NEW, unix.NLM_F_REPLACE)
 	// The kernel sets the timeout first and the status that fixes it then

@@ -117,6 +117,25 @@ func TestRunGivesOrphansADeadline(t *testing.T) {
 	if len(list) != 1 || list[0].TimeOut > 20 {
 		t.Errorf("got %v, want one flow with at most 20 s to live", list)
 	}
+	back := service(model.TCP, orphans(model.OrphansDeadline, 20*time.Second), two, one)
+	for _, before := range []*model.Table{want, nil} { // nil: by an agent that was restarted meanwhile
+		if before == nil {
+			if _, err := Plan(back, want, want.Since(back)).Run(t.Context()); err != nil {
+				t.Fatal(err)
+			}
+		}
+		result, err := Plan(before, back, back.Since(before)).Run(t.Context())
+		if err != nil || result.Renewed != 1 {
+			t.Errorf("the backend is back: %+v, %v", result, err)
+		}
+		list, err := netlink.ConntrackTableList(netlink.ConntrackTable, unix.AF_INET)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if len(list) != 1 || list[0].TimeOut < establishedTimeout-1000 {
+			t.Errorf("got %v, want one flow that has no end", list)
+		}
+	}
 }
 
 // TestRunFindsFlowsOfAllKinds lists what one change has made stale in both

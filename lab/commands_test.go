@@ -1,10 +1,14 @@
 package lab_test
 
 import (
+	"bufio"
+	"io"
 	"net"
 	"os"
+	"os/exec"
 	"path/filepath"
 	"strings"
+	"syscall"
 	"testing"
 
 	authenticationv1 "k8s.io/api/authentication/v1"
@@ -126,4 +130,40 @@ func kubeconfigBeside(t *testing.T, name, as string, change func(*clientcmdapi.C
 		t.Fatal(err)
 	}
 	return path
+}
+
+// web runs `fairway web`, and returns what has it print a URL.
+func web(t *testing.T, kubeconfig string) (url func() string) {
+	c := exec.CommandContext(t.Context(), os.Args[0], "web", "--kubeconfig", kubeconfig)
+	c.Cancel = func() error { return c.Process.Signal(syscall.SIGTERM) }
+	in, err := c.StdinPipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	out, err := c.StdoutPipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := c.Start(); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = c.Wait() }) // it was asked to end
+	lines := bufio.NewScanner(out)
+	next := func() string {
+		for lines.Scan() {
+			if line := lines.Text(); strings.HasPrefix(line, "http://") {
+				return line
+			}
+		}
+		return "fairway web has ended"
+	}
+	if first := next(); !strings.HasPrefix(first, "http://") {
+		t.Fatal(first)
+	}
+	return func() string {
+		if _, err := io.WriteString(in, "\n"); err != nil {
+			return err.Error()
+		}
+		return next()
+	}
 }

@@ -34,6 +34,7 @@ func AddKubeconfig(flags *pflag.FlagSet, path *string) {
 func (a *Agent) AddRunning(flags *pflag.FlagSet) {
 	flags.StringVar(&a.NodeName, "node-name", a.NodeName, "name of this machine's Node object")
 	flags.Lookup("node-name").DefValue = "the host's name" // which help and manual pages can't know
+	a.AddMode(flags)
 	a.AddMeaning(flags)
 	flags.BoolVar(&a.IPForward, "ip-forward", true, "on a machine without a kubelet, turn on IP forwarding, so that others reach Services through it")
 	flags.StringVar(&a.StateDir, "state-dir", kernel.DefaultStateDir, "directory for state that must outlive this process and isn't in the kernel")
@@ -59,10 +60,15 @@ func (a *Agent) AddRunning(flags *pflag.FlagSet) {
 	flags.BoolVar(&a.Verbose, "verbose", false, "log more")
 }
 
-// AddMeaning adds the flags that decide what goes where and in which mode:
-// those that make sense without an API too.
-func (a *Agent) AddMeaning(flags *pflag.FlagSet) {
+// AddMode adds the flags that say how a data plane does it.
+func (a *Agent) AddMode(flags *pflag.FlagSet) {
 	flags.StringVar(&a.Mode, "mode", a.Mode, "data plane: auto, nftables, ebpf, ipvs, iptables or userspace")
+	flags.StringVar(&a.IPTablesVariant, "iptables-variant", "", "nft or legacy, for the modes that use iptables; default the one in use on this machine")
+	flags.StringVar(&a.Scheduler, "scheduler", "", "how endpoints are chosen for Services without the annotation (rr, wrr, lc, ...), if the mode has it")
+}
+
+// AddMeaning adds the flags that decide what goes where, in every mode.
+func (a *Agent) AddMeaning(flags *pflag.FlagSet) {
 	flags.Var(&CIDRs{List: &a.ClusterCIDRs, Mask: true}, "cluster-cidr", "ranges of pod addresses")
 	flags.StringSliceVar(&a.PodInterfaces, "pod-interface", nil, "interfaces of pods; a trailing * matches the rest of a name")
 	flags.BoolVar(&a.PodsOfNode, "node-cidr", false, "the Node's own pod ranges are pod addresses too")
@@ -70,8 +76,6 @@ func (a *Agent) AddMeaning(flags *pflag.FlagSet) {
 	flags.BoolVar(&a.LocalhostNodePorts, "localhost-nodeports", false, "node ports also answer at loopback addresses, if the mode can")
 	flags.BoolVar(&a.MasqueradeAll, "masquerade-all", false, "masquerade all traffic to cluster IPs")
 	flags.BoolVar(&a.DirectReturn, "direct-return", false, "direct server return: endpoints on other nodes answer outside clients directly, for Services without the annotation; needs support of the mode and the network")
-	flags.StringVar(&a.IPTablesVariant, "iptables-variant", "", "nft or legacy, for the modes that use iptables; default the one in use on this machine")
-	flags.StringVar(&a.Scheduler, "scheduler", "", "how endpoints are chosen for Services without the annotation (rr, wrr, lc, ...), if the mode has it")
 }
 
 // AddCgroup adds the flag for nodes that share a kernel.

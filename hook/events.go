@@ -7,7 +7,6 @@ import (
 	"maps"
 	"reflect"
 	"slices"
-	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
@@ -27,10 +26,9 @@ const mostTold = 5
 
 // failed tells of a failure, once for each text: in one line, and in Events of Services
 // that wait for the target.
-func (h *hook) failed(err error, pause time.Duration) {
+func (h *hook) failed(err error) {
 	text := h.config.Target.String() + ": " + firstLine(err.Error())
 	if errors.Is(err, errPartly) || h.told[""] == text {
-		h.config.Log.Debug("failed; another attempt follows", "target", h.config.Target.String(), "error", err, "retry-in", pause)
 		return
 	}
 	h.told[""] = text

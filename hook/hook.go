@@ -106,7 +106,7 @@ func (h *hook) run(ctx context.Context) {
 		case ctx.Err() != nil:
 			return
 		default:
-			h.failed(err, pause)
+			h.failed(err)
 			retry = time.After(pause)
 			pause = min(2*pause, lastRetry)
 		}
@@ -154,7 +154,6 @@ func (h *hook) deliver(ctx context.Context) error {
 	if err == nil {
 		h.delivered, h.first = now, false
 		h.recovered()
-		h.config.Log.Debug("the target's state is in force", "generation", state.Generation, "services", len(state.Services), "changes", len(state.Changes))
 	}
 	return err
 }

@@ -11,7 +11,6 @@
 package lab
 
 import (
-	"cmp"
 	"errors"
 	"fmt"
 	"net/netip"
@@ -39,8 +38,7 @@ const maxNodes = 255
 type Config struct {
 	Name  string `json:"name"`
 	Nodes int    `json:"nodes"`
-	Zones int    `json:"zones"` // nodes take turns in them
-	Mode  string `json:"mode"`  // the agents' data plane
+	Mode  string `json:"mode"` // the agents' data plane
 	// ServiceCIDRs are where cluster IPs come from: one range, or one of each
 	// IP family.
 	ServiceCIDRs []netip.Prefix `json:"serviceCIDRs"`
@@ -70,7 +68,7 @@ type Config struct {
 // DefaultConfig is a lab of three nodes in three zones, dual-stack.
 func DefaultConfig() Config {
 	return Config{
-		Name: DefaultName, Nodes: 3, Zones: 3, Mode: agent.AutoMode, ClientSeesClusterIPs: true,
+		Name: DefaultName, Nodes: 3, Mode: agent.AutoMode, ClientSeesClusterIPs: true,
 		ServiceCIDRs: []netip.Prefix{netip.MustParsePrefix("10.96.0.0/16"), netip.MustParsePrefix("fd00:10:96::/112")},
 	}
 }
@@ -82,8 +80,6 @@ func (c Config) Validate() error {
 		return fmt.Errorf("lab name %q: must have at most %d characters", c.Name, maxName)
 	case c.Nodes < 1 || c.Nodes > maxNodes:
 		return fmt.Errorf("nodes %d: must be between 1 and %d", c.Nodes, maxNodes)
-	case c.Zones < 1 || c.Zones > 26:
-		return fmt.Errorf("zones %d: must be between 1 and 26", c.Zones)
 	case len(c.ServiceCIDRs) < 1 || len(c.ServiceCIDRs) > 2:
 		return fmt.Errorf("service CIDRs %v: must be one range, or one of each IP family", c.ServiceCIDRs)
 	}
@@ -112,5 +108,5 @@ func checkPrivileges() error {
 // NodeName is the name of node number i, counted from 1.
 func NodeName(i int) string { return fmt.Sprintf("node%d", i) }
 
-// zone is the zone of node number i.
-func (c Config) zone(i int) string { return "zone-" + string(rune('a'+(i-1)%cmp.Or(c.Zones, 1))) }
+// zone is the zone of node number i: nodes take turns in three.
+func zone(i int) string { return "zone-" + string(rune('a'+(i-1)%3)) }

@@ -349,7 +349,6 @@ func TestProcessesAreStartedAgain(t *testing.T) {
 func TestBadConfig(t *testing.T) {
 	for field, change := range map[string]func(*lab.Config){
 		"nodes":         func(c *lab.Config) { c.Nodes = 0 },
-		"zones":         func(c *lab.Config) { c.Zones = 27 },
 		"image":         func(c *lab.Config) { c.Images = []string{"web"} },
 		"mode":          func(c *lab.Config) { c.Mode = "fast" },
 		"lab name":      func(c *lab.Config) { c.Name = "../etc" },

@@ -145,7 +145,7 @@ func (s *supervisor) addNodes(ctx context.Context) ([]*topology.Node, error) {
 		if err != nil {
 			return nil, err
 		}
-		if err := registerNode(ctx, s.api.client, n, s.config.zone(i)); err != nil {
+		if err := registerNode(ctx, s.api.client, n, zone(i)); err != nil {
 			return nil, err
 		}
 		nodes = append(nodes, n)

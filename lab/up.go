@@ -111,7 +111,7 @@ const ClientRouteFlag = "client-sees-cluster-ips"
 func (c Config) args() []string {
 	args := []string{
 		"lab", "up", "--background-supervisor", "--name", c.Name, "--nodes", strconv.Itoa(c.Nodes),
-		"--zones", strconv.Itoa(c.Zones), "--mode", c.Mode, "--service-cidr", strings.Join(texts(c.ServiceCIDRs), ","),
+		"--mode", c.Mode, "--service-cidr", strings.Join(texts(c.ServiceCIDRs), ","),
 	}
 	if c.Kubernetes != "" {
 		args = append(args, "--kubernetes", c.Kubernetes)

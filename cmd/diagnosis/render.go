@@ -66,6 +66,7 @@ their routes and policies, Ingresses, Services, EndpointSlices and Secrets.`,
 	c.Flags().BoolVar(&table, "table", false, "print the model instead: what goes where, in no mode's terms")
 	c.Flags().BoolVar(&isL7, "l7", false, "print the table of Gateways, routes and Ingresses instead: which request goes where")
 	c.Flags().StringVar(&role.NodeName, "node", "", "the Node to render for; the first in the manifests without this")
+	role.AddMode(c.Flags())
 	role.AddMeaning(c.Flags())
 	role.AddServiceCIDRs(c.Flags())
 	if err := c.MarkFlagRequired("filename"); err != nil {

@@ -38,7 +38,6 @@ func Lab() *cobra.Command {
 func addLabFlags(flags *pflag.FlagSet, c *lab.Config) {
 	flags.StringVar(&c.Name, "name", c.Name, "name of the lab; several run side by side")
 	flags.IntVar(&c.Nodes, "nodes", c.Nodes, "number of nodes")
-	flags.IntVar(&c.Zones, "zones", c.Zones, "number of zones; nodes are distributed over them")
 	flags.StringVar(&c.Mode, "mode", c.Mode, "data plane of the nodes' agents; none for nodes without agents")
 	flags.Var(&config.CIDRs{List: &c.ServiceCIDRs}, "service-cidr", "range of cluster IPs; a second one, of the other IP family, makes the lab dual-stack")
 	flags.StringVar(&c.Kubernetes, "kubernetes", "", "directory of Kubernetes' own etcd, kube-apiserver and kube-controller-manager (see hack/kubernetes/build), to be used instead of Fairway's")

@@ -15,6 +15,7 @@ import (
 
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/apimachinery/pkg/util/uuid"
 
@@ -44,18 +45,18 @@ processes one does the work. docs/how-to/hooks.md has the format, examples/hooks
 
 // hookFlags are the flags of a hook, as typed.
 type hookFlags struct {
-	objects                   collect.Source
-	class, selector           string
-	all                       bool
-	exec, webhook             string
-	headers                   []string
-	template, out, check      string
-	reload                    string
-	dnsServer, dnsZone        string
-	dnsKey, dnsOwner          string
-	dnsTTL, timeout           time.Duration
-	changedOnly, verbose      bool
-	leaseNamespace, leaseName string
+	objects              collect.Source
+	class, selector      string
+	all                  bool
+	exec, webhook        string
+	headers              []string
+	template, out, check string
+	reload               string
+	dnsServer, dnsZone   string
+	dnsKey, dnsOwner     string
+	dnsTTL, timeout      time.Duration
+	changedOnly          bool
+	leaseName            string
 }
 
 func (f *hookFlags) add(flags *pflag.FlagSet) {
@@ -77,17 +78,11 @@ func (f *hookFlags) add(flags *pflag.FlagSet) {
 	flags.DurationVar(&f.dnsTTL, "dns-ttl", names.DefaultTTL, "how long clients may keep the records")
 	flags.DurationVar(&f.timeout, "timeout", 30*time.Second, "timeout of a command, a request or an update")
 	flags.BoolVar(&f.changedOnly, "changed-only", false, "hand on only the Services that changed, after the first time")
-	flags.StringVar(&f.leaseNamespace, "lease-namespace", "kube-system", "namespace of the Lease that one of several processes works by")
-	flags.StringVar(&f.leaseName, "lease", "", `name of that Lease; default fairway-hook and the class; "none" takes none`)
-	flags.BoolVar(&f.verbose, "verbose", false, "log each state that is in force")
+	flags.StringVar(&f.leaseName, "lease", "", `name of the Lease in kube-system that one of several processes works by; default fairway-hook and the class; "none" takes none`)
 }
 
 func (f *hookFlags) run(ctx context.Context) error {
-	level := slog.LevelInfo
-	if f.verbose {
-		level = slog.LevelDebug
-	}
-	log := slog.New(slog.NewTextHandler(os.Stderr, &slog.HandlerOptions{Level: level}))
+	log := slog.New(slog.NewTextHandler(os.Stderr, nil))
 	config := hook.Config{ChangedOnly: f.changedOnly, Log: log}
 	var err error
 	if config.Selection, err = f.selection(); err != nil {
@@ -220,5 +215,5 @@ func (f *hookFlags) lease() (*controller.Lease, error) {
 			return '-'
 		}, strings.ToLower(kind)), "-.")
 	}
-	return &controller.Lease{Namespace: f.leaseNamespace, Name: name, Identity: host + "_" + string(uuid.NewUUID())}, nil
+	return &controller.Lease{Namespace: metav1.NamespaceSystem, Name: name, Identity: host + "_" + string(uuid.NewUUID())}, nil
 }

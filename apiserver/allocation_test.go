@@ -211,7 +211,7 @@ func nodePortServiceIn(namespace, name string) *corev1.Service {
 
 // TestAskedForNumbers: what is asked for is given or refused with the reason.
 func TestAskedForNumbers(t *testing.T) {
-	s := start(t, testConfig(t))
+	s := sharedServer(t)
 	services := client(t, s).CoreV1().Services("default")
 	create := func(name, ip string, nodePort int32, dryRun ...string) error {
 		svc := nodePortService(name)
@@ -296,7 +296,7 @@ func TestAuditRepairs(t *testing.T) {
 
 // TestConcurrentRequests: of many who ask for one number, one gets it.
 func TestConcurrentRequests(t *testing.T) {
-	s := start(t, testConfig(t))
+	s := sharedServer(t)
 	services := client(t, s).CoreV1().Services("default")
 	const rivals = 20
 	results := make(chan error, rivals)

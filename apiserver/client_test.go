@@ -36,7 +36,7 @@ func eventually(t *testing.T, what string, condition func() bool) {
 // TestInformers: an unmodified client-go informer over protobuf fills its
 // store with a streaming list and then follows.
 func TestInformers(t *testing.T) {
-	s := start(t, testConfig(t))
+	s := sharedServer(t)
 	c := client(t, s)
 	if err := createServices(within(t), c, "old", 100); err != nil {
 		t.Fatal(err)
@@ -59,7 +59,7 @@ func TestInformers(t *testing.T) {
 // TestWatchList asks for a streaming list itself: the objects come as events,
 // then a bookmark that says that these were all (KEP-3157).
 func TestWatchList(t *testing.T) {
-	s := start(t, testConfig(t))
+	s := sharedServer(t)
 	c := client(t, s)
 	if err := createServices(within(t), c, "s", 20); err != nil {
 		t.Fatal(err)
@@ -93,7 +93,7 @@ func TestWatchList(t *testing.T) {
 
 // TestFieldSelectors: watches for a node's own Pods and the like.
 func TestFieldSelectors(t *testing.T) {
-	s := start(t, testConfig(t))
+	s := sharedServer(t)
 	c := client(t, s)
 	ctx := within(t)
 	for name, node := range map[string]string{"a": "n1", "b": "n2", "c": ""} {
@@ -127,7 +127,7 @@ func TestFieldSelectors(t *testing.T) {
 // TestGracefulDeletion: a Pod on a node stays until its node lets it go; one
 // on no node goes at once.
 func TestGracefulDeletion(t *testing.T) {
-	s := start(t, testConfig(t))
+	s := sharedServer(t)
 	pods := client(t, s).CoreV1().Pods("default")
 	ctx := within(t)
 	for name, node := range map[string]string{"placed": "n1", "pending": ""} {
@@ -166,7 +166,7 @@ func TestGracefulDeletion(t *testing.T) {
 
 // TestBinding: a scheduler places a Pod once.
 func TestBinding(t *testing.T) {
-	s := start(t, testConfig(t))
+	s := sharedServer(t)
 	pods := client(t, s).CoreV1().Pods("default")
 	ctx := within(t)
 	_, err := pods.Create(ctx, &corev1.Pod{
@@ -196,7 +196,7 @@ func TestBinding(t *testing.T) {
 
 // TestNamespaceLifecycle: what a namespace controller builds on.
 func TestNamespaceLifecycle(t *testing.T) {
-	s := start(t, testConfig(t))
+	s := sharedServer(t)
 	c := client(t, s)
 	ctx := within(t)
 	namespaces := c.CoreV1().Namespaces()
@@ -236,7 +236,7 @@ func TestNamespaceLifecycle(t *testing.T) {
 
 // TestCredentials: who may do what.
 func TestCredentials(t *testing.T) {
-	s := start(t, testConfig(t))
+	s := sharedServer(t)
 	transport := &http.Transport{TLSClientConfig: &tls.Config{InsecureSkipVerify: true}}
 	defer transport.CloseIdleConnections()
 	for path, want := range map[string]int{

@@ -11,7 +11,7 @@ import (
 // TestWriteCounts counts what a write takes: one transaction, with the Service's
 // addresses in it, and one wait for the disk.
 func TestWriteCounts(t *testing.T) {
-	c := administrator(t, start(t, testConfig(t)))
+	c := administrator(t, sharedServer(t))
 	const writes = 20
 	// Whatever else the server writes meanwhile (its own endpoints, say) passes.
 	for attempt := range 10 {

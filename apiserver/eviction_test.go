@@ -16,8 +16,7 @@ import (
 // TestEvictionSpendsBudget: a Pod is evicted as long as its budget allows it, and a
 // refusal names the budget.
 func TestEvictionSpendsBudget(t *testing.T) {
-	t.Parallel()
-	s := start(t, testConfig(t))
+	s := sharedServer(t)
 	c := client(t, s)
 	ctx := within(t)
 	for _, name := range []string{"a", "b"} {
@@ -84,8 +83,7 @@ func TestEvictionSpendsBudget(t *testing.T) {
 
 // TestEventsGroup: events.k8s.io and core show the same objects, each in its form.
 func TestEventsGroup(t *testing.T) {
-	t.Parallel()
-	s := start(t, testConfig(t))
+	s := sharedServer(t)
 	c := client(t, s)
 	ctx := within(t)
 	watch, err := c.EventsV1().Events("default").Watch(ctx, metav1.ListOptions{FieldSelector: "regarding.name=web"})

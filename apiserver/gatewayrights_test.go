@@ -21,7 +21,7 @@ var gatewayTable = map[string]string{
 // TestGatewayRights tries all there is, as a gateway. Roles bound to its group change
 // nothing.
 func TestGatewayRights(t *testing.T) {
-	s := start(t, testConfig(t))
+	s := sharedServer(t)
 	kubectl(t, s, "", "create", "clusterrolebinding", "everybody", "--clusterrole=cluster-admin", "--group="+rights.GatewaysGroup, "--user=system:fairway:gateway:n1")
 	gateway := &user.DefaultInfo{Name: "system:fairway:gateway:n1", Groups: []string{rights.GatewaysGroup, user.AllAuthenticated}}
 	unnamed := &user.DefaultInfo{Name: "system:fairway:gateway:", Groups: gateway.Groups}
@@ -86,7 +86,7 @@ data: {ssl-cert: other/balancer, ssl-ca-cert: balancer-ca}
 // TestSecretsOfGateways: a gateway reads those Secrets and ConfigMaps that something
 // refers to, each by its name, as soon as it does, and no others and no tokens.
 func TestSecretsOfGateways(t *testing.T) {
-	s := start(t, testConfig(t))
+	s := sharedServer(t)
 	admin, ctx := client(t, s), within(t)
 	kubeconfig, err := s.Kubeconfig("system:fairway:gateway:n1", rights.GatewaysGroup)
 	if err != nil {

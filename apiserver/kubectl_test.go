@@ -81,7 +81,7 @@ func contains(t *testing.T, got string, want ...string) {
 
 // TestKubectl goes through what people do with kubectl, with the real one.
 func TestKubectl(t *testing.T) {
-	s := start(t, testConfig(t))
+	s := sharedServer(t)
 	run := func(args ...string) string { t.Helper(); return kubectl(t, s, "", args...) }
 	file := filepath.Join(t.TempDir(), "web.yaml")
 	if err := os.WriteFile(file, []byte(manifest), 0o600); err != nil {
@@ -160,7 +160,7 @@ func edit(t *testing.T, s *Server, service, old, replacement string) string {
 
 // TestRolloutStatus: kubectl sees a Deployment's progress in its status.
 func TestRolloutStatus(t *testing.T) {
-	s := start(t, testConfig(t))
+	s := sharedServer(t)
 	kubectl(t, s, manifest, "apply", "-f", "-")
 	deployments := client(t, s).AppsV1().Deployments("default")
 	d, err := deployments.Get(within(t), "web", metav1.GetOptions{})
@@ -182,7 +182,7 @@ func TestRolloutStatus(t *testing.T) {
 
 // TestEventsOfObject: describe shows what happened to an object.
 func TestEventsOfObject(t *testing.T) {
-	s := start(t, testConfig(t))
+	s := sharedServer(t)
 	c := client(t, s)
 	svc, err := c.CoreV1().Services("default").Get(within(t), "kubernetes", metav1.GetOptions{})
 	if err != nil {
@@ -203,7 +203,7 @@ func TestEventsOfObject(t *testing.T) {
 
 // TestOpenAPIIsComplete: every kind that is served can be explained.
 func TestOpenAPIIsComplete(t *testing.T) {
-	s := start(t, testConfig(t))
+	s := sharedServer(t)
 	lists, err := client(t, s).Discovery().ServerPreferredResources()
 	if err != nil {
 		t.Fatal(err)

@@ -12,8 +12,7 @@ import (
 // TestManifests applies manifests as people have them from documents of many years,
 // as fairway kubectl convert writes them.
 func TestManifests(t *testing.T) {
-	t.Parallel()
-	s := start(t, testConfig(t))
+	s := sharedServer(t)
 	files, err := filepath.Glob("testdata/manifests/*.yaml")
 	if err != nil || len(files) != 9 {
 		t.Fatalf("there are %d manifests, %v", len(files), err)

@@ -14,7 +14,7 @@ import (
 // is kept. The watch cache, in which tokens are looked up, learns of it later,
 // the more so when much is written.
 func TestNewToken(t *testing.T) {
-	s := start(t, testConfig(t))
+	s := sharedServer(t)
 	var makers sync.WaitGroup
 	defer makers.Wait()
 	for maker := range 10 {

@@ -80,7 +80,7 @@ func expectedVerbs(resource, namespace, name string) []string {
 // look like one, and as nobody. Roles bound to all of them change nothing for a
 // machine.
 func TestEveryVerbOnEveryResource(t *testing.T) {
-	s := start(t, testConfig(t))
+	s := sharedServer(t)
 	kubectl(t, s, "", "create", "clusterrolebinding", "everybody", "--clusterrole=cluster-admin", "--group=system:nodes", "--user=system:node:n1")
 	node := &user.DefaultInfo{Name: "system:node:n1", Groups: []string{user.NodesGroup, user.AllAuthenticated}}
 	for name, u := range map[string]user.Info{
@@ -166,7 +166,7 @@ func allowed(t *testing.T, s *Server, u user.Info, verb, resource, namespace, na
 
 // TestNodePaths: what a machine and nobody may ask for that is no object.
 func TestNodePaths(t *testing.T) {
-	s := start(t, testConfig(t))
+	s := sharedServer(t)
 	for who, allowed := range map[*user.DefaultInfo][]string{
 		{Name: "system:node:n1", Groups: []string{user.NodesGroup, user.AllAuthenticated}}: {"/api", "/apis", "/openapi/v3", "/version", "/healthz", "/livez", "/readyz", AuthoritiesPath},
 		{Name: user.Anonymous, Groups: []string{user.AllUnauthenticated}}:                  nil,
@@ -190,7 +190,7 @@ func TestNodePaths(t *testing.T) {
 // TestPasswordsOfPeers: a machine reads those Secrets of MetalLB's namespace that
 // a BGPPeer refers to, as soon as one does, and no others.
 func TestPasswordsOfPeers(t *testing.T) {
-	s := start(t, testConfig(t))
+	s := sharedServer(t)
 	admin, ctx := client(t, s), within(t)
 	kubeconfig, err := s.NodeKubeconfig("n1")
 	if err != nil {
@@ -257,7 +257,7 @@ func TestPasswordsOfPeers(t *testing.T) {
 // TestNodeTricks: what a machine's credential could do with the objects that it
 // may write, and may not.
 func TestNodeTricks(t *testing.T) {
-	s := start(t, testConfig(t))
+	s := start(t, testConfig(t)) // whose configuration it changes
 	admin, ctx := client(t, s), within(t)
 	node := clientOf(t, s, func() ([]byte, error) { return s.NodeKubeconfig("n1") })
 	for _, manifest := range []string{

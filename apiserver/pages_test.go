@@ -18,7 +18,7 @@ import (
 // each page before it.
 func TestPagesAreReadOnce(t *testing.T) {
 	const objects, limit = 1200, 10
-	c := administrator(t, start(t, testConfig(t)))
+	c := administrator(t, sharedServer(t))
 	ctx := within(t)
 	fillConfigMaps(ctx, t, c, objects)
 	whole, err := c.CoreV1().ConfigMaps("pages").List(ctx, metav1.ListOptions{})
@@ -46,7 +46,7 @@ func TestPagesAreReadOnce(t *testing.T) {
 // those of another one.
 func TestPagesSelect(t *testing.T) {
 	const objects = 200
-	c := administrator(t, start(t, testConfig(t)))
+	c := administrator(t, sharedServer(t))
 	ctx := within(t)
 	fillConfigMaps(ctx, t, c, objects)
 	for _, selector := range []string{"odd=true", "odd=false"} {

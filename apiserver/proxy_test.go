@@ -48,7 +48,7 @@ func TestProxy(t *testing.T) {
 		t.Cleanup(server.Close)
 		ports[scheme] = int32(l.Addr().(*net.TCPAddr).Port)
 	}
-	s := start(t, testConfig(t))
+	s := sharedServer(t)
 	core := client(t, s).CoreV1()
 	pod := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Name: "p"}, Spec: corev1.PodSpec{NodeName: "n1", Containers: []corev1.Container{{Name: "c", Image: "i", Ports: []corev1.ContainerPort{{Name: "web", ContainerPort: ports["http"]}}}}}}
 	pod, err := core.Pods("default").Create(within(t), pod, metav1.CreateOptions{})

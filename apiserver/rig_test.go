@@ -36,7 +36,12 @@ func TestMain(m *testing.M) {
 	case "server":
 		os.Exit(playServer(os.Args[1]))
 	default:
-		os.Exit(m.Run())
+		code := m.Run()
+		if err := commonServer.close(); err != nil {
+			fmt.Fprintln(os.Stderr, "the server that tests share:", err)
+			code = max(code, 1)
+		}
+		os.Exit(code)
 	}
 }
 

@@ -25,7 +25,7 @@ func kubectlAs(t *testing.T, s *Server, kubeconfig []byte, args ...string) (stri
 // TestRightsByKubectl gives rights to a user and to a ServiceAccount with an
 // unmodified kubectl, and takes them away.
 func TestRightsByKubectl(t *testing.T) {
-	s := start(t, testConfig(t))
+	s := sharedServer(t)
 	jane, err := s.Kubeconfig("jane", "dev")
 	if err != nil {
 		t.Fatal(err)
@@ -71,7 +71,7 @@ func lastLine(s string) string {
 
 // TestNoEscalation: nobody gives what they don't have.
 func TestNoEscalation(t *testing.T) {
-	s := start(t, testConfig(t))
+	s := sharedServer(t)
 	kubectl(t, s, "", "create", "rolebinding", "jane", "--clusterrole=admin", "--user=jane", "-n", "default")
 	jane, ctx := clientOf(t, s, func() ([]byte, error) { return s.Kubeconfig("jane") }), within(t)
 	roles := jane.RbacV1().Roles("default")
@@ -113,7 +113,7 @@ func TestNoEscalation(t *testing.T) {
 
 // TestServiceAccountTokens: kubectl create token, and what the token is good for.
 func TestServiceAccountTokens(t *testing.T) {
-	s := start(t, testConfig(t))
+	s := sharedServer(t)
 	kubectl(t, s, "", "create", "serviceaccount", "robot")
 	kubectl(t, s, "", "create", "rolebinding", "robot", "--clusterrole=view", "--serviceaccount=default:robot")
 	token := strings.TrimSpace(kubectl(t, s, "", "create", "token", "robot"))

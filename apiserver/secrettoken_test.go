@@ -13,7 +13,7 @@ import (
 // TestTokensInSecrets: a token that a Secret holds is its ServiceAccount's for as long
 // as the Secret holds it and the ServiceAccount is there; its claims alone prove nothing.
 func TestTokensInSecrets(t *testing.T) {
-	s := start(t, testConfig(t))
+	s := sharedServer(t)
 	api, ctx := client(t, s), within(t)
 	accounts, secrets := api.CoreV1().ServiceAccounts("default"), api.CoreV1().Secrets("default")
 	robot, err := accounts.Create(ctx, &corev1.ServiceAccount{ObjectMeta: metav1.ObjectMeta{Name: "robot"}}, metav1.CreateOptions{})

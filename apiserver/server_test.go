@@ -73,7 +73,7 @@ func TestRestartKeepsEverything(t *testing.T) {
 // TestRefusals: what can't work ends in one line that says why, and leaves
 // nothing behind that would hinder the next attempt.
 func TestRefusals(t *testing.T) {
-	taken := start(t, testConfig(t))
+	taken := sharedServer(t)
 	for _, test := range []struct {
 		name   string
 		change func(*Config)

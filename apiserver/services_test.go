@@ -54,7 +54,7 @@ func TestDNSMovesWithRanges(t *testing.T) {
 // TestNoLongerLoadBalancer: a Service that isn't one any more has no address of
 // one in its status.
 func TestNoLongerLoadBalancer(t *testing.T) {
-	s := start(t, testConfig(t))
+	s := sharedServer(t)
 	services, ctx := client(t, s).CoreV1().Services("default"), within(t)
 	service, err := services.Create(ctx, &corev1.Service{
 		ObjectMeta: metav1.ObjectMeta{Name: "lb"},

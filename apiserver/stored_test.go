@@ -67,8 +67,7 @@ spec: {template: {metadata: {labels: {app: old}}, spec: {containers: [{name: old
 // TestKindsWithoutActor: who creates what nothing acts on is told so, once, and
 // what to do instead.
 func TestKindsWithoutActor(t *testing.T) {
-	t.Parallel()
-	s := start(t, testConfig(t))
+	s := sharedServer(t)
 	out := kubectl(t, s, storedKinds, "apply", "-f", "-")
 	for _, kind := range []string{"StatefulSet", "DaemonSet", "Deployment", "NetworkPolicy", "LimitRange", "PriorityClass", "Job", "CronJob", "ReplicationController"} {
 		if n := strings.Count(out, "this "+kind); n != 1 {

@@ -8,6 +8,7 @@ import (
 	"math/rand/v2"
 	"net/netip"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -211,8 +212,11 @@ func TestLoopOutlivesWhatIsMissing(t *testing.T) {
 
 func TestLoopComparesUnasked(t *testing.T) {
 	plane := &faultyPlane{rng: rand.New(rand.NewPCG(11, 12))}
-	source, _, _ := startLoop(t, plane, comparesAlways)
-	time.Sleep(5 * time.Millisecond) // comparisons without a table must not be the last ones
+	var compared atomic.Int32
+	source, _, _ := startLoop(t, plane, func(l *loop) {
+		l.verify = func() time.Duration { compared.Add(1); return time.Millisecond }
+	})
+	eventually(t, "compared without a table, which must not be the last time", func() bool { return compared.Load() > 3 })
 	table := source.change(1)
 	for range 3 {
 		eventually(t, "table in force", func() bool { return plane.holds(table) })

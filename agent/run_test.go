@@ -220,12 +220,13 @@ func TestLeftOutIsNotFailure(t *testing.T) {
 		text := r.do("events")
 		return strings.Count(text, `"reason":"LeftOut"`) == 1 && strings.Count(text, `"reason":"KernelObjectFull"`) == 1 && strings.Contains(text, "address already in use")
 	})
-	for range 20 { // longer than a change may wait
+	before := len(r.history())
+	r.eventually("compared five times, for longer than a change may wait", func() bool {
 		if got, text := get(healthAddress, "/healthz"); got != 200 {
 			t.Fatalf("/healthz %d: %s", got, text)
 		}
-		time.Sleep(20 * time.Millisecond) // a change waits for longer than it may
-	}
+		return len(r.history()) >= before+5
+	})
 	r.mu.Lock()
 	r.result = kernel.Result{}
 	r.mu.Unlock()

@@ -57,8 +57,7 @@ func TestStopsDespiteWatches(t *testing.T) {
 // TestSecretsAreEncrypted: what is stored of a Secret doesn't show it, what was
 // stored in the clear is read, and a rewrite encrypts it.
 func TestSecretsAreEncrypted(t *testing.T) {
-	t.Parallel()
-	s := start(t, testConfig(t))
+	s := sharedServer(t)
 	ctx, c := within(t), client(t, s)
 	secrets := c.CoreV1().Secrets(metav1.NamespaceDefault)
 	secret := &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Name: "s"}, StringData: map[string]string{"password": "hunter2"}}
@@ -134,11 +133,10 @@ func TestSnapshot(t *testing.T) {
 		t.Errorf("what came after the snapshot: %v", err)
 	}
 	create(again, "later")
-	for range 4 {
-		if err := again.takeSnapshot(t.Context()); err != nil {
+	for n := range 4 {
+		if err := again.takeSnapshot(t.Context(), time.Now().Add(time.Duration(n)*time.Hour)); err != nil {
 			t.Fatal(err)
 		}
-		time.Sleep(time.Second) // names have seconds
 	}
 	if err := dropSnapshots(SnapshotDir(c.DataDir), 2); err != nil {
 		t.Fatal(err)

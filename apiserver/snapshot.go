@@ -55,18 +55,19 @@ func (s *Server) takeSnapshots(ctx context.Context) {
 		if s.backend.Full() {
 			continue
 		}
-		if err := s.takeSnapshot(ctx); err != nil && ctx.Err() == nil {
+		if err := s.takeSnapshot(ctx, time.Now()); err != nil && ctx.Err() == nil {
 			slog.Warn("a scheduled snapshot could not be taken", "error", err, "retry-in", s.config.SnapshotInterval)
 		}
 	}
 }
 
-func (s *Server) takeSnapshot(ctx context.Context) error {
+// takeSnapshot takes one that is named for a time.
+func (s *Server) takeSnapshot(ctx context.Context, now time.Time) error {
 	dir := SnapshotDir(s.config.DataDir)
 	if err := os.MkdirAll(dir, 0o700); err != nil {
 		return fmt.Errorf("create directory of snapshots: %w", err)
 	}
-	name := snapshotPrefix + time.Now().UTC().Format(snapshotTime) + snapshotSuffix
+	name := snapshotPrefix + now.UTC().Format(snapshotTime) + snapshotSuffix
 	err := WriteSnapshot(filepath.Join(dir, name), func(w io.Writer) error { return s.backend.Snapshot(ctx, w) })
 	if err != nil {
 		return err

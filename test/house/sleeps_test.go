@@ -12,7 +12,7 @@ import (
 
 // mostSleeps is how many tests may sleep with a reason, outside bubbles of synctest. Who needs
 // another one finds one that can wait for the thing itself.
-const mostSleeps = 40
+const mostSleeps = 37
 
 // TestSleepsHaveReasons: a test waits for the thing itself (test/wait), or in a bubble of
 // synctest. Where it sleeps all the same, a comment on that line says why.

@@ -16,14 +16,15 @@
 //	go test ./test/conformance/planes -run TestSwitch                  # every plane changed for every other, in two tours
 //	FAIRWAY_SWITCH=pairs go test ./test/conformance/planes -run TestSwitch/iptables-to-ebpf    # each change by itself
 //	go test -tags kernels ./test/conformance/planes -run TestKernels   # Debian's kernels, from 5.10 to the newest
-//	FAIRWAY_VM=1 FAIRWAY_VM_KERNEL=bullseye go test ./test/conformance/planes -run TestPlanes/ebpf   # all of them
+//	FAIRWAY_VM=1 FAIRWAY_VM_KERNEL=bullseye go test -tags kernels ./test/conformance/planes -run TestPlanes/ebpf   # all of them
 //	FAIRWAY_KUBERNETES=$PWD/bin/kubernetes/1.36.3 go test ./test/conformance/planes -run TestKubeProxy  # the real kube-proxy
 //	FAIRWAY_FUZZ=2m FAIRWAY_FUZZ_SEED=7 go test ./test/conformance/planes -run TestFuzzPlanes/nftables
 //
 // Each case is played twice: as it is written, and, under its name with "-swapped"
 // behind it, with IPv4 and IPv6 changed for each other (families.go). So a case
 // says what it is about in one family, and in both only where both take part. The
-// virtual machine, where everything takes ten times as long, plays those as written.
+// virtual machine, where everything takes ten times as long, plays some of those as written
+// (casesInMachine); with -tags ipvs it plays all.
 //
 // A case that fails prints the plane's objects. Cases play side by side, each on
 // a topology of its own; -parallel 1 has them play one after the other.

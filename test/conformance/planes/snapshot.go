@@ -145,11 +145,23 @@ func (a snapshot) readSysctl(path string, d fs.DirEntry, err error) error {
 	case d.IsDir():
 		return nil
 	}
-	value, err := os.ReadFile(path)
-	if err == nil {
-		a[path] = strings.TrimSpace(string(value))
+	if value, ok := readFile(path); ok {
+		a[path] = strings.TrimSpace(value)
 	}
 	return nil // write-only ones and those that say EIO while unset
+}
+
+// readFile reads a sysctl, of which there are some thousand: os.ReadFile makes twice the calls of
+// the kernel.
+func readFile(path string) (value string, ok bool) {
+	fd, err := unix.Open(path, unix.O_RDONLY|unix.O_CLOEXEC, 0)
+	if err != nil {
+		return "", false
+	}
+	defer unix.Close(fd) //nolint:errcheck // it was only read
+	buffer := make([]byte, 4096)
+	n, err := unix.Read(fd, buffer)
+	return string(buffer[:max(n, 0)]), err == nil
 }
 
 // forgetFlows empties the node's conntrack table, so that one case's flows

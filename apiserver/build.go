@@ -81,7 +81,6 @@ func (s *Server) build(ctx context.Context) error {
 		s.generic.Handler.NonGoRestfulMux.HandleFunc(SnapshotPath, s.serveSnapshot)
 	}
 	s.serveMembers()
-	s.serveUsage()
 	if err := s.install(types, &config.Config); err != nil {
 		return err
 	}

@@ -8,7 +8,6 @@ import (
 	"fmt"
 	"io"
 	"net/http"
-	"regexp"
 	"strings"
 	"testing"
 
@@ -64,25 +63,10 @@ func TestStreams(t *testing.T) {
 		return err == nil && pod.Status.Phase == corev1.PodRunning
 	})
 	t.Run("logs", func(t *testing.T) { readLogs(t, client) })
-	t.Run("top", func(t *testing.T) { readUsage(t, c.Name) })
 	for _, protocol := range []string{"websocket", "spdy"} {
 		t.Run("exec/"+protocol, func(t *testing.T) { runCommands(t, client, access, protocol) })
 		t.Run("portforward/"+protocol, func(t *testing.T) { forwardPort(t, client, access, protocol) })
 		t.Run("attach/"+protocol, func(t *testing.T) { attachShell(t, client, access, protocol) })
-	}
-}
-
-// readUsage checks what kubectl top shows: a shell's memory, and a node's.
-func readUsage(t *testing.T, name string) {
-	for _, test := range []struct{ what, about string }{{"pods", "talker"}, {"nodes", "node1"}} {
-		used := regexp.MustCompile(test.about + ` +\d+m .* [1-9]\d*[KM]i`)
-		eventually(t, test.about+" uses memory", func() bool {
-			out, _, code := fairway("lab", "kubectl", "--name", name, "top", test.what)
-			return code == 0 && used.MatchString(strings.ReplaceAll(out, "%", "% "))
-		})
-	}
-	if _, said, code := fairway("lab", "kubectl", "--name", name, "top", "pod", "nobody"); code != 1 || !strings.Contains(said, "default/nobody") {
-		t.Errorf("top of a pod that isn't there: exit status %d: %s", code, said)
 	}
 }
 

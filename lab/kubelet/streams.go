@@ -37,7 +37,6 @@ func (k *Kubelet) Handler() http.Handler {
 	}))
 	mux.HandleFunc("/portForward/{namespace}/{pod}", k.servePortForward)
 	k.handleFaults(mux)
-	k.handleUsage(mux)
 	return mux
 }
 

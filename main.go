@@ -8,12 +8,10 @@ import (
 	"github.com/fairway-net/fairway/cmd"
 	"github.com/fairway-net/fairway/dataplane/userspace"
 	"github.com/fairway-net/fairway/internal/cgroupsock"
-	"github.com/fairway-net/fairway/internal/legacytrace"
 )
 
 func main() {
-	userspace.Main()   // returns unless this process is a relay
-	cgroupsock.Main()  // returns unless this process makes sockets
-	legacytrace.Main() // returns unless this process keeps a setting for traces
+	userspace.Main()  // returns unless this process is a relay
+	cgroupsock.Main() // returns unless this process makes sockets
 	os.Exit(cmd.Main())
 }

@@ -97,10 +97,7 @@ func (r *Report) dropped(p *Packet, s *Step) {
 	if s.Rule != "" {
 		r.Answer += ": " + s.Rule
 	}
-	switch {
-	case s.Handle != 0 && s.Legacy:
-		r.Answer += fmt.Sprintf(" (rule %d)", s.Handle)
-	case s.Handle != 0:
+	if s.Handle != 0 {
 		r.Answer += fmt.Sprintf(" (handle %d)", s.Handle)
 	}
 	if p.Reply {

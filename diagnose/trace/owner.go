@@ -50,9 +50,5 @@ func (s *Step) whose() string {
 
 // where names the chain.
 func (s *Step) where() string {
-	where := strings.TrimSpace(s.Family + " " + s.Table + " " + s.Chain)
-	if s.Legacy {
-		where += " (iptables-legacy)"
-	}
-	return where
+	return strings.TrimSpace(s.Family + " " + s.Table + " " + s.Chain)
 }

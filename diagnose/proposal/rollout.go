@@ -1,6 +1,7 @@
 package proposal
 
 import (
+	"cmp"
 	"fmt"
 	"maps"
 	"net/netip"
@@ -16,6 +17,7 @@ import (
 	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/util/intstr"
+	"k8s.io/endpointslice"
 	endpointsliceutil "k8s.io/endpointslice/util"
 	"k8s.io/utils/ptr"
 )
@@ -265,27 +267,13 @@ func addEndpoint(grouped map[string]*discoveryv1.EndpointSlice, s *corev1.Servic
 func portsOf(s *corev1.Service, pod *corev1.Pod) []discoveryv1.EndpointPort {
 	var list []discoveryv1.EndpointPort
 	for _, p := range s.Spec.Ports {
-		protocol := p.Protocol
-		if protocol == "" {
-			protocol = corev1.ProtocolTCP
+		p.Protocol = cmp.Or(p.Protocol, corev1.ProtocolTCP)
+		if p.TargetPort == (intstr.IntOrString{}) {
+			p.TargetPort = intstr.FromInt32(p.Port)
 		}
-		number := p.TargetPort.IntVal
-		if p.TargetPort.Type == intstr.String {
-			number = 0
-			for _, c := range pod.Spec.Containers {
-				for _, at := range c.Ports {
-					if at.Name == p.TargetPort.StrVal && (at.Protocol == protocol || at.Protocol == "" && protocol == corev1.ProtocolTCP) {
-						number = at.ContainerPort
-					}
-				}
-			}
-			if number == 0 {
-				continue
-			}
-		} else if number == 0 {
-			number = p.Port
+		if number, err := endpointslice.FindPort(pod, &p); err == nil {
+			list = append(list, discoveryv1.EndpointPort{Name: ptr.To(p.Name), Port: ptr.To(int32(number)), Protocol: ptr.To(p.Protocol)})
 		}
-		list = append(list, discoveryv1.EndpointPort{Name: ptr.To(p.Name), Port: ptr.To(number), Protocol: ptr.To(protocol)})
 	}
 	return list
 }

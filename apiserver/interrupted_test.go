@@ -13,7 +13,7 @@ import (
 func TestInterruptedWhileStarting(t *testing.T) {
 	config := testConfig(t)
 	interrupted := 0
-	for wait := 200 * time.Millisecond; wait < 1500*time.Millisecond; wait += 100 * time.Millisecond {
+	for wait := 200 * time.Millisecond; wait < 1500*time.Millisecond; wait += 200 * time.Millisecond {
 		ctx, cancel := context.WithTimeout(within(t), wait)
 		s, err := Start(ctx, config)
 		cancel()

@@ -95,7 +95,7 @@ func TestEveryCallFails(t *testing.T) {
 func TestFirstCallsFail(t *testing.T) {
 	inFaultyProcess(t, func(t *testing.T, calls *syscallfault.Injector, options kernel.Options) {
 		ctx, want := context.Background(), webTable(2, 2)
-		for n, made := 1, 0; made >= n-47 && n < 600; n += 47 {
+		for n, made := 1, 0; made >= n-97 && n < 600; n += 97 {
 			made = 0
 			fault := faults[n%len(faults)]
 			p := newPlane(t, options)

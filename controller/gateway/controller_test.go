@@ -260,3 +260,31 @@ func TestClassInUse(t *testing.T) {
 	r.must(r.gateway.GatewayV1().Gateways("shop").Delete(t.Context(), "web", metav1.DeleteOptions{}))
 	r.until("a class that nobody uses any more", func() bool { return !held() })
 }
+
+// TestForeignConditions: what others say of a Gateway and its listeners stays, and what is
+// no longer so of our own goes.
+func TestForeignConditions(t *testing.T) {
+	r := newRig(t, Options{})
+	r.makeGateway(gatewayOf80)
+	said := func(want string) func() bool {
+		return func() bool { return reason(r.theGateway("web").Status.Conditions, "Programmed") == want }
+	}
+	r.until("a status", said("False(NoResources)"))
+	g := r.theGateway("web").DeepCopy()
+	for _, list := range []*[]metav1.Condition{&g.Status.Conditions, &g.Status.Listeners[0].Conditions} {
+		for _, kind := range []string{"example.com/Seen", string(gatewayv1.GatewayConditionInsecureFrontendValidationMode)} {
+			*list = append(*list, metav1.Condition{Type: kind, Status: metav1.ConditionTrue, Reason: "Seeded"})
+		}
+	}
+	if _, err := r.gateway.GatewayV1().Gateways(g.Namespace).UpdateStatus(t.Context(), g, metav1.UpdateOptions{}); err != nil {
+		t.Fatal(err)
+	}
+	r.engineOn("a", time.Now(), "192.0.2.1")
+	r.until("another status", said("False(AddressNotAssigned)"))
+	status := r.theGateway("web").Status
+	for _, list := range [][]metav1.Condition{status.Conditions, status.Listeners[0].Conditions} {
+		if reason(list, "example.com/Seen") != "True(Seeded)" || reason(list, string(gatewayv1.GatewayConditionInsecureFrontendValidationMode)) == "True(Seeded)" {
+			t.Errorf("conditions %+v", list)
+		}
+	}
+}

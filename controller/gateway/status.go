@@ -151,9 +151,18 @@ func write[T any, S any](ctx context.Context, old, wanted S, object T, update fu
 	return err
 }
 
-// merged are the wanted conditions with the times of those that are there.
+// conditionTypes are those that this controller writes. Others are somebody else's,
+// and stay.
+var conditionTypes = []string{
+	string(gatewayv1.GatewayConditionAccepted), string(gatewayv1.GatewayConditionProgrammed), string(gatewayv1.GatewayConditionResolvedRefs), string(gatewayv1.GatewayConditionInsecureFrontendValidationMode),
+	string(gatewayv1.ListenerConditionConflicted), string(gatewayv1.GatewayClassConditionStatusSupportedVersion), string(gatewayv1.RouteConditionPartiallyInvalid), conditionCertificates,
+}
+
+// merged are the wanted conditions with the times of those that are there, and others'.
 func merged(old, wanted []metav1.Condition) []metav1.Condition {
-	list := slices.DeleteFunc(slices.Clone(old), func(c metav1.Condition) bool { return meta.FindStatusCondition(wanted, c.Type) == nil })
+	list := slices.DeleteFunc(slices.Clone(old), func(c metav1.Condition) bool {
+		return slices.Contains(conditionTypes, c.Type) && meta.FindStatusCondition(wanted, c.Type) == nil
+	})
 	for _, c := range wanted {
 		meta.SetStatusCondition(&list, c)
 	}

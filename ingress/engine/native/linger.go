@@ -7,6 +7,8 @@ import (
 	"net/http"
 	"sync/atomic"
 	"time"
+
+	"github.com/fairway-net/fairway/ingress/model"
 )
 
 // A connection that is closed while its client still sends is reset, and with that the
@@ -23,6 +25,8 @@ type lingering struct {
 	net.Conn
 	unread atomic.Bool // the client may have sent what nobody reads
 	closed atomic.Bool
+	// clients are those among whom the connection's is, by its certificate.
+	clients atomic.Pointer[model.ClientValidation]
 
 	bounded atomic.Bool  // somebody else has set a deadline for writing
 	writing atomic.Int64 // until when something may be written, in Unix nanoseconds; see Write

@@ -4,9 +4,11 @@ import (
 	"bytes"
 	"context"
 	"crypto/tls"
+	"crypto/x509"
 	"errors"
 	"io"
 	"net"
+	"net/http"
 	"slices"
 	"strings"
 	"time"
@@ -64,7 +66,39 @@ func (s *socket) configFor(hello *tls.ClientHelloInfo) (*tls.Config, error) {
 	if l == nil || now.tls[l] == nil {
 		return nil, errNoListener
 	}
+	if c, ok := hello.Conn.(*lingering); ok {
+		c.clients.Store(l.Clients)
+	}
 	return now.tls[l].config, nil
+}
+
+// isStillLetIn reports whether a request's client is one of those whom its listener lets
+// in. When the connection began, others may have been.
+func isStillLetIn(r *http.Request, v *model.ClientValidation) bool {
+	if v == nil || v.Optional || r.TLS == nil {
+		return true
+	}
+	var below *lingering
+	if c, ok := connectionOf(r.Context()).(*tls.Conn); ok {
+		below, _ = c.NetConn().(*lingering)
+	}
+	if below != nil && below.clients.Load() == v {
+		return true
+	}
+	if len(r.TLS.PeerCertificates) == 0 {
+		return false
+	}
+	options := x509.VerifyOptions{Roots: v.Roots, Intermediates: x509.NewCertPool(), KeyUsages: []x509.ExtKeyUsage{x509.ExtKeyUsageClientAuth}}
+	for _, c := range r.TLS.PeerCertificates[1:] {
+		options.Intermediates.AddCert(c)
+	}
+	if _, err := r.TLS.PeerCertificates[0].Verify(options); err != nil {
+		return false
+	}
+	if below != nil {
+		below.clients.Store(v)
+	}
+	return true
 }
 
 // challengeProtocol is what a certificate authority speaks (RFC 8737).

@@ -12,6 +12,7 @@
 //	traffic.go   protocols: HTTP/1.1, HTTP/2, WebSocket, TLS, streams
 //	ciphers.go   versions and ciphers of TLS
 //	identity.go  what endpoints are told of clients' certificates
+//	clients.go   clients' certificates, asked for while connections last
 //	terminate.go TLS that ends here, with bytes in it
 //	early.go     answers before the end of their requests
 //	smuggling.go requests whose end isn't clear
@@ -84,6 +85,7 @@ func Run(t *testing.T, start func(*testing.T) Engine, otherwise Otherwise) {
 		{"TLS", testTLS},
 		{"Ciphers", testCiphers},
 		{"Identity", testIdentity},
+		{"ClientsChange", testClientsChange},
 		{"Passthrough", testPassthrough},
 		{"Terminate", testTerminate},
 		{"NothingSent", testNothingSent},

@@ -34,7 +34,7 @@ generate: ## regenerate everything that is generated
 lint: ## the linters, with every build tag of tests
 	$(LINT) run --allow-parallel-runners ./...
 
-release: ## static binaries for amd64 and arm64 with their licences, Debian packages, lists of parts and checksums, in bin/release
+release: ## for amd64 and arm64: static binaries with their licences, Debian and RPM packages, container images, lists of parts; checksums of all, in bin/release
 	rm -rf bin/release
 	./hack/release/build $(VERSION) bin/release
 

@@ -17,6 +17,7 @@ haproxy nginx-light bind9 python3-minimal keepalived exabgp" ;;
 	page) packages="$packages iproute2 procps chromium fonts-dejavu-core" ;;
 	arm64) packages="$packages busybox-static cpio qemu-system-arm" ;;
 	real-cluster) packages="$packages containerd runc containernetworking-plugins iproute2 nftables procps" ;;
+	sig-network) packages="$packages dnsutils netcat-openbsd" ;;
 	image) packages="$packages buildah runc debootstrap iproute2 procps" ;;
 	*) echo "install-deps.sh: no target $target" >&2 && exit 2 ;;
 	esac

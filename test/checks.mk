@@ -42,6 +42,7 @@ check/generated: generate ## fail if what is checked in is stale
 check/modules: ## the tests of modules of their own that need nothing but Go
 	cd test/linearizability/checker && $(GO) test ./...
 	cd hack/manifests && $(GO) test ./...
+	cd hack/release && $(GO) test ./parts
 
 # --- slower, or under the race detector --------------------------------------
 
@@ -105,6 +106,18 @@ check/upgrade: bin/real-cluster/$(KUBERNETES) bin/last/$(LAST) ## the last relea
 	FAIRWAY_KUBERNETES=$(CURDIR)/bin/kubernetes/$(KUBERNETES) FAIRWAY_REALCLUSTER=$(CURDIR)/bin/real-cluster/$(KUBERNETES) \
 		FAIRWAY_REALCLUSTER_LAST=$(CURDIR)/bin/last/$(LAST) \
 		$(call TAGGED,realcluster) -timeout 60m -run '^TestUpgrade$$' ./test/realcluster
+
+# Kubernetes' own tests, and what they run: e2e.test, ginkgo and agnhost, of the version that their module pins.
+bin/sig-network: always
+	@mkdir -p $@
+	CGO_ENABLED=0 $(GO) build -C test/conformance/kubernetes -o $(CURDIR)/$@/ github.com/onsi/ginkgo/v2/ginkgo k8s.io/kubernetes/test/images/agnhost
+	CGO_ENABLED=0 $(GO) test -C test/conformance/kubernetes -c -o $(CURDIR)/$@/e2e.test k8s.io/kubernetes/test/e2e
+
+check/sig-network: bin/real-cluster/$(KUBERNETES) bin/sig-network ## Kubernetes' own Conformance tests of [sig-network] in a cluster made by kubeadm, in each mode: hours of building, the first time, and an hour
+	./hack/install-deps.sh test real-cluster sig-network
+	FAIRWAY_KUBERNETES=$(CURDIR)/bin/kubernetes/$(KUBERNETES) FAIRWAY_REALCLUSTER=$(CURDIR)/bin/real-cluster/$(KUBERNETES) \
+		FAIRWAY_REALCLUSTER_E2E=$(CURDIR)/bin/sig-network \
+		$(call TAGGED,realcluster) -timeout 300m -run '^TestKubernetes$$' ./test/realcluster
 
 check/routers: build ## what real routers make of what nodes announce: minutes, since sessions begin anew for each setting
 	./hack/install-deps.sh test

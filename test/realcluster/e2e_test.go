@@ -24,7 +24,10 @@ const (
 
 // TestKubernetes runs Kubernetes' own tests in a cluster that Fairway serves, in each mode.
 func TestKubernetes(t *testing.T) {
-	built := os.Getenv("FAIRWAY_REALCLUSTER")
+	built := os.Getenv("FAIRWAY_REALCLUSTER_E2E")
+	if built == "" {
+		t.Fatal("FAIRWAY_REALCLUSTER_E2E names a folder with e2e.test, ginkgo and agnhost: `make check NAME=sig-network` makes it")
+	}
 	c := newCluster(t, Options{Agnhost: filepath.Join(built, "agnhost")})
 	defer hold(t, c)
 	modes := strings.Fields(cmp.Or(os.Getenv("FAIRWAY_REALCLUSTER_MODES"), "nftables iptables ebpf"))

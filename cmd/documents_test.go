@@ -67,7 +67,7 @@ var scenes = map[string]scene{
 		serves: "fairway dns", serving: "DNS started", prints: []string{"10.96.0.1"},
 	},
 	"docs/how-to/dns.md#On the machines themselves": {before: machine},
-	"docs/how-to/ingress.md#Try it":                 {prints: []string{"gateway.networking.k8s.io/gw", "httproute.gateway.networking.k8s.io/web", "\nweb-"}},
+	"docs/how-to/ingress.md#Try it":                 {prints: []string{"gateway.networking.k8s.io/gw", "httproute.gateway.networking.k8s.io/web", "hostname: web-"}},
 	"docs/how-to/ingress.md#Why does a request go there?": {
 		before: "fairway lab up --nodes 1 --gateway --load-balancer-range 172.30.200.0/28\n" + inLab + ingresses + "sed -i 's/k8s.io.ingress-nginx/fairway.dev\\/ingress/' manifests/web.yaml; fairway kubectl apply -f manifests\n",
 		fails:  []string{"fairway explain"}, prints: []string{"shop.example.com", "cart"},

@@ -107,7 +107,7 @@ func (d *Detector) Heard(now time.Time, node string, says *Missing) {
 		d.met = append(d.met, node)
 		d.poke()
 	}
-	n.heard = now
+	n.heard, n.again = now, time.Time{} // of a silence before this one nothing holds
 	d.found(now, n)
 	if says != nil {
 		n.told = now

@@ -152,6 +152,20 @@ func TestGone(t *testing.T) {
 	}
 }
 
+// TestGoneAgain: a machine that is there for a moment and loses its power again is gone as soon as
+// the first time.
+func TestGoneAgain(t *testing.T) {
+	g := newGround(3)
+	g.pass(time.Second)
+	for _, there := range []time.Duration{time.Second, 200 * time.Millisecond, 3 * time.Second, 0} {
+		g.dead["m1"] = true
+		g.pass(soon)
+		g.want(t, "without power", map[string][]string{"m2": {"m1"}, "m3": {"m1"}})
+		g.dead["m1"] = false
+		g.pass(there)
+	}
+}
+
 // TestNotGone: who is only slow, whose agent only isn't there, or whom only some don't hear is
 // gone for nobody; and who is cut off from most others takes nobody for gone.
 func TestNotGone(t *testing.T) {

@@ -97,7 +97,7 @@ var scenes = map[string]scene{
 func TestDocuments(t *testing.T) {
 	blocks := documented.Blocks(t, "..")
 	for place, s := range scenes {
-		t.Run(strings.ReplaceAll(place, " ", "-"), func(t *testing.T) {
+		t.Run(strings.NewReplacer(" ", "-", "/", "_").Replace(place), func(t *testing.T) {
 			out := ""
 			for _, b := range blocks {
 				if b.Place() == place {

@@ -27,13 +27,15 @@ import (
 const (
 	goneRounds = 50
 	gonePort   = 9376
-	// goneObserved is how long connections are opened after the cut, and gonePause between two.
+	// goneObserved is how long connections are opened after the cut, and gonePause between two: the
+	// client has 28,000 ports, and one that is used again is led by what conntrack remembers.
 	goneObserved = 1500 * time.Millisecond
-	gonePause    = 2 * time.Millisecond
+	gonePause    = 10 * time.Millisecond
 )
 
 // TestMachineGone measures for how long after a machine has lost power new connections still go to
-// its endpoint, which names no node: how late the last one that failed was begun.
+// its endpoint, which names no node: by when nine in ten of those were begun that failed. On a busy
+// machine some fail later, too, whoever they go to.
 func TestMachineGone(t *testing.T) {
 	c := config("machine-gone")
 	c.Nodes, c.Mode, c.LoadBalancerRanges = 3, "nftables", []string{"172.30.200.1-172.30.200.9"}
@@ -67,7 +69,7 @@ func TestMachineGone(t *testing.T) {
 		node := victims[round%len(victims)]
 		last, all, failed := cutWhileAsked(t, c.Name, node, client)
 		late = append(late, last)
-		t.Logf("%s: %d of %d connections failed, the last one begun after %s", node, failed, all, last.Round(time.Millisecond))
+		t.Logf("%s: %d of %d connections failed, nine in ten begun within %s", node, failed, all, last.Round(time.Millisecond))
 		if err := lab.MendNode(t.Context(), c.Name, node); err != nil {
 			t.Fatal(err)
 		}
@@ -77,8 +79,8 @@ func TestMachineGone(t *testing.T) {
 	t.Logf("%d times: p50 %s, p90 %s, p99 %s, at most %s", len(late), late[len(late)/2], late[len(late)*9/10], late[(len(late)*99-1)/100], late[len(late)-1])
 }
 
-// cutWhileAsked cuts a node's power while connections are opened, and returns when the last one
-// was begun that failed, how many there were, and how many of them failed.
+// cutWhileAsked cuts a node's power while connections are opened, and returns by when nine in ten
+// were begun that failed, how many there were, and how many of them failed.
 func cutWhileAsked(t *testing.T, name, node string, client *netns.NS) (last time.Duration, all, failed int) {
 	t.Helper()
 	var asked sync.WaitGroup
@@ -105,8 +107,9 @@ func cutWhileAsked(t *testing.T, name, node string, client *netns.NS) (last time
 		})
 	}
 	asked.Wait()
-	for _, f := range fails {
-		last = max(last, f.Sub(cut))
+	slices.SortFunc(fails, time.Time.Compare)
+	if len(fails) > 0 {
+		last = fails[len(fails)*9/10].Sub(cut)
 	}
 	return last, all, len(fails)
 }

@@ -70,3 +70,18 @@ func TestKernelThatCeasesToAnswer(t *testing.T) {
 	s.watches("b", time.Second, silentPause, false, func(string) bool { return false })
 	s.expect("its kernel is still silent", "b", "[a] 1")
 }
+
+// TestOut: packets are no longer led to a node whose messages aren't believed any more, since it
+// doesn't know the present key, whatever its kernel answers.
+func TestOut(t *testing.T) {
+	s := newSegment(t, "a", "b")
+	s.has = map[string]int{"a": 1}
+	s.change("a", true)
+	answers := func(string) bool { return true }
+	s.watches("b", time.Second, silentPause, false, answers)
+	s.expect("before", "b", "[a] 1")
+	s.deaf["a"] = true
+	s.watches("b", lostAfter, silentPause, false, answers)
+	s.nodes["b"].expire(s.now.Add(1))
+	s.expect("after", "b", "[] 0")
+}

@@ -193,7 +193,7 @@ func (a *annotations) settle() {
 		if l.PerSecond < 1 || a.perMinute > 0 && float64(a.perMinute)/60 == l.PerSecond {
 			rate = a.perMinute
 		}
-		l.Burst, l.Except = max(1, rate*cmp.Or(a.burst, 5)), a.unlimited
+		l.Burst, l.Except = 1+rate*cmp.Or(a.burst, 5), a.unlimited // nginx' burst is beside the one that the rate allows
 	}
 	if a.protocol != "" && a.protocol != "HTTP" && a.protocol != "AUTO_HTTP" || a.algorithm != model.RoundRobin {
 		a.suffix = fmt.Sprintf("%s-%d", strings.ToLower(a.protocol), a.algorithm)

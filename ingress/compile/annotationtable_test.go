@@ -71,9 +71,9 @@ func TestAnnotationValues(t *testing.T) {
 		does        func(*model.Action) bool // nil asks nothing
 	}{
 		{annotations: "limit-rpm: '30', limit-burst-multiplier: '2', limit-allowlist: 192.0.2.1", does: func(a *model.Action) bool {
-			return a.Limit.PerSecond == 0.5 && a.Limit.Burst == 60 && len(a.Limit.Except) == 1
+			return a.Limit.PerSecond == 0.5 && a.Limit.Burst == 61 && len(a.Limit.Except) == 1
 		}},
-		{annotations: "limit-rps: '3'", does: func(a *model.Action) bool { return a.Limit.PerSecond == 3 && a.Limit.Burst == 15 }},
+		{annotations: "limit-rps: '3'", does: func(a *model.Action) bool { return a.Limit.PerSecond == 3 && a.Limit.Burst == 16 }},
 		{annotations: "limit-rps: many", told: "must be a whole number", closed: true},
 		{annotations: "limit-rate: '100', limit-rate-after: '10'", does: func(a *model.Action) bool { return *a.Rate == model.Rate{PerSecond: 102400, After: 10240} }},
 		{annotations: "limit-rate: fast", told: "must be a whole number", closed: true},

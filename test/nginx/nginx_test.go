@@ -188,6 +188,20 @@ var hosts = map[string]host{
 			PASS }`,
 		requests: []string{"GET / Origin: https://a.example", "OPTIONS / Origin: https://a.example"},
 	},
+	"often": {
+		annotations: "limit-rpm: '1', limit-burst-multiplier: '2'",
+		paths:       []string{"Prefix /"},
+		directives:  `limit_req zone=often burst=2 nodelay; location / { PASS }`,
+		requests:    []string{"GET /1", "GET /2", "GET /3", "GET /4", "GET /5"},
+		lacks:       "limits",
+	},
+	"guess": {
+		annotations: "limit-rpm: '1', limit-burst-multiplier: '2', auth-type: basic, auth-secret: users, auth-realm: here",
+		paths:       []string{"Prefix /"},
+		directives:  `limit_req zone=guess burst=2 nodelay; location / { auth_basic "here"; auth_basic_user_file users; PASS }`,
+		requests:    []string{"GET /1 Authorization: Basic bWU6d3Jvbmc=", "GET /2", "GET /3 Authorization: Basic bWU6c2VjcmV0", "GET /4 Authorization: Basic bWU6c2VjcmV0", "GET /5"},
+		lacks:       "limits",
+	},
 	"slow": {
 		annotations: "limit-rate: '64', limit-rate-after: '1'",
 		paths:       []string{"Prefix /"},
@@ -312,7 +326,7 @@ func startNginx(t *testing.T, backend string) string {
 		directives := strings.ReplaceAll(strings.ReplaceAll(h.directives, "PASS", pass), "BACKEND", backend)
 		fmt.Fprintf(&servers, "server { listen %s; server_name %s; %s }\n", address, name, directives)
 	}
-	config := fmt.Sprintf("daemon off; master_process off; pid %[1]s/pid; error_log %[1]s/errors;\nevents {}\nhttp { access_log off; client_body_temp_path %[1]s/a; proxy_temp_path %[1]s/b; fastcgi_temp_path %[1]s/c; uwsgi_temp_path %[1]s/d; scgi_temp_path %[1]s/e;\n%[2]s}\n", folder, servers.String())
+	config := fmt.Sprintf("daemon off; master_process off; pid %[1]s/pid; error_log %[1]s/errors;\nevents {}\nhttp { access_log off; limit_req_zone $binary_remote_addr zone=often:1m rate=1r/m; limit_req_zone $binary_remote_addr zone=guess:1m rate=1r/m; client_body_temp_path %[1]s/a; proxy_temp_path %[1]s/b; fastcgi_temp_path %[1]s/c; uwsgi_temp_path %[1]s/d; scgi_temp_path %[1]s/e;\n%[2]s}\n", folder, servers.String())
 	for name, text := range map[string]string{"nginx.conf": config, "users": users} {
 		if err := os.WriteFile(filepath.Join(folder, name), []byte(text), 0o600); err != nil {
 			t.Fatal(err)

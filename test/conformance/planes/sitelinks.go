@@ -4,6 +4,7 @@ import (
 	"crypto/ecdh"
 	"crypto/rand"
 	"encoding/binary"
+	"errors"
 	"fmt"
 
 	"github.com/vishvananda/netlink"
@@ -41,7 +42,11 @@ func (s *Topology) team(args []string) error {
 		one.AddRtAttr(optionName, nl.ZeroTerminated("mode"))
 		one.AddRtAttr(optionType, nl.Uint8Attr(isStringType))
 		one.AddRtAttr(optionData, nl.ZeroTerminated(args[2]))
-		return generic("team", setOptions, nl.NewRtAttr(teamIndex, nl.Uint32Attr(uint32(made.Attrs().Index))), list)
+		err = generic("team", setOptions, nl.NewRtAttr(teamIndex, nl.Uint32Attr(uint32(made.Attrs().Index))), list)
+		if errors.Is(err, unix.ESRCH) {
+			return nil // it is done, and nobody listens to such changes
+		}
+		return err
 	})
 }
 

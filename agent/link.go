@@ -60,7 +60,22 @@ func (l link) Status() agentlink.Status {
 	for _, lack := range a.planes.unsupported() {
 		s.Lacks = append(s.Lacks, lack.String()+": "+lack.Why)
 	}
+	s.Drivers = a.drivers()
 	return s
+}
+
+// drivers are the interfaces whose driver may forward packets.
+func (a *Agent) drivers() []kernel.Driver {
+	ctx, cancel := context.WithTimeout(context.Background(), metrics.ReadTimeout)
+	defer cancel()
+	found, err := a.planes.current().plane.Read(ctx, kernel.Query{Drivers: true})
+	if err != nil {
+		a.config.Log.Warn("what drivers do can't be read", "error", err)
+	}
+	if found.Drivers == nil {
+		return nil
+	}
+	return found.Drivers.Interfaces
 }
 
 // Table is the one in force.

@@ -17,6 +17,7 @@ import (
 	"github.com/fairway-net/fairway/dataplane"
 	"github.com/fairway-net/fairway/diagnose/agentlink"
 	"github.com/fairway-net/fairway/dns/node"
+	"github.com/fairway-net/fairway/internal/kernel"
 	"github.com/fairway-net/fairway/internal/version"
 	"github.com/fairway-net/fairway/model"
 )
@@ -34,6 +35,7 @@ type Agent struct {
 	DirectReturn       bool
 	Scheduler          string
 	IPTablesVariant    string
+	XDP                string
 
 	Register  bool // make the Node object of this machine
 	IPForward bool
@@ -79,6 +81,9 @@ func (a *Agent) Validate() error {
 	if s := model.Scheduler(a.Scheduler); s != model.DefaultScheduler && !slices.Contains(model.Schedulers(), s) {
 		return fmt.Errorf("--scheduler: %q must be one of %v", a.Scheduler, model.Schedulers())
 	}
+	if !slices.Contains(kernel.XDPModes(), kernel.XDPMode(a.XDP)) && a.XDP != "" {
+		return fmt.Errorf("--xdp: %q must be one of %v", a.XDP, kernel.XDPModes())
+	}
 	for flag, n := range map[string]int{"service-metrics": a.ServiceMetrics, "endpoint-metrics": a.EndpointMetrics} {
 		if n < 0 {
 			return fmt.Errorf("--%s: %d must not be negative", flag, n)
@@ -107,6 +112,7 @@ func (a *Agent) Config() (agent.Config, error) {
 		config.Announce = &speaker.Options{Namespace: a.AnnounceNamespace, Speakers: !a.Register, IgnoreExcluded: a.IgnoreExcluded}
 	}
 	config.Plane.CountBytes, config.Plane.IPTablesVariant = a.ServiceBytes, a.IPTablesVariant
+	config.Plane.XDP = kernel.XDPMode(a.XDP)
 	config.Plane.Scheduler, config.Plane.StateDir, config.Plane.Cgroup = a.Scheduler, a.StateDir, a.Cgroup
 	config.Socket = filepath.Join(config.Plane.StateDirectory(), agentlink.SocketName)
 	config.Compile = compile.Config{

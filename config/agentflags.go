@@ -57,6 +57,7 @@ func (a *Agent) AddRunning(flags *pflag.FlagSet) {
 	flags.IntVar(&a.ServiceMetrics, "service-metrics", metrics.DefaultServiceMetrics, "number of busiest Services with metrics of their own; 0 for none")
 	flags.IntVar(&a.EndpointMetrics, "endpoint-metrics", 0, "number of busiest endpoints with metrics of their own, if the mode counts them; 0 for none")
 	flags.BoolVar(&a.ServiceBytes, "service-bytes", false, "also count bytes for each Service, if the mode can; costs a little for every packet")
+	flags.StringVar(&a.XDP, "xdp", string(kernel.XDPOff), "ebpf mode: forward packets of known connections in the drivers of interfaces with outside traffic: off, auto (where a driver offers it), native (the same, with a warning where none does)")
 	flags.BoolVar(&a.Verbose, "verbose", false, "log more")
 }
 

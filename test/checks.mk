@@ -142,6 +142,11 @@ check/stacked: ## layer 2 on a bond that goes over to its other interface, and o
 	$(GO) run ./test/invm -modules bonding,8021q,veth,bridge bin/l2.test -test.v -test.run '^TestStacked$$'
 	$(GO) run ./test/invm -modules vrf,veth -read /usr/lib/frr/zebra,/usr/lib/frr/bfdd,/usr/lib/frr/bgpd,/etc/group,/etc/passwd bin/bgp.test -test.v -test.run '^(TestDevicesInVRFs|TestRouterInVRF)$$'
 
+check/xdp: ## ebpf mode's programs in drivers, and all cases and the fuzzer of ebpf mode with them
+	./hack/install-deps.sh test
+	$(GO) test -v -count=1 -run '^TestXDP' ./dataplane/ebpf/packet
+	FAIRWAY_CONFORMANCE_XDP=native $(GO) test -v -count=1 -timeout 40m -run '^(TestPlanes|TestFuzzPlanes|TestUpgrade)$$/^ebpf' ./test/conformance/planes
+
 check/kernels: ## cases in nftables, iptables and ebpf mode on the kernels of Debian 11, 12, 13 and the newest of its backports, in virtual machines: an hour; KERNEL=bullseye for one
 	./hack/install-deps.sh test
 	$(call TAGGED,kernels) -timeout 180m -run '^TestKernels$$/$(KERNEL)' ./test/conformance/planes

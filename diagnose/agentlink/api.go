@@ -50,6 +50,8 @@ type Status struct {
 	LeftOut  []LeftOut `json:"leftOut,omitempty"`
 	Ahead    []Ahead   `json:"ahead,omitempty"` // rules of others that come before those of Services
 	Lacks    []string  `json:"lacks,omitempty"` // what the mode doesn't do
+	// Drivers are the interfaces whose driver may forward packets (--xdp), and why one doesn't.
+	Drivers []kernel.Driver `json:"drivers,omitempty"`
 	// Served are addresses of Services at which a server on the node itself answers.
 	Served []netip.Addr `json:"served,omitempty"`
 	Plane  Options      `json:"plane"`

@@ -16,6 +16,7 @@ type Agent struct {
 	Err            string        // why it doesn't answer; "" if it does
 	Waiting        time.Duration // for how long a change isn't in force
 	Away           time.Duration // for how long the API doesn't answer it
+	NoXDP          []string      // interfaces where it was asked for and can't be had, and why
 	LeftOut        []string      // of the Service asked about, or of all
 	Ahead          []string      // rules of others that take packets of these first
 }
@@ -36,7 +37,7 @@ const mostNamed = 3
 
 func hasAgents(e *Evidence) (bool, string) { return len(e.Agents) > 0, e.NoAgents }
 
-// checkAgents finds FW121.
+// checkAgents finds FW121 and FW137.
 func checkAgents(_ context.Context, e *Evidence) []Finding {
 	var list []Finding
 	find := func(grade Grade, format string, args ...any) {
@@ -53,6 +54,11 @@ func checkAgents(_ context.Context, e *Evidence) []Finding {
 		}
 		if a.Err == "" && a.Away > 0 {
 			find(Likely, "the API has not answered the agent of %s for %s; it forwards by what it knows", a.Node, a.Away.Round(time.Second))
+		}
+	}
+	for _, a := range e.Agents {
+		for _, why := range a.NoXDP {
+			list = append(list, Finding{Code: NoXDP, Grade: Note, What: fmt.Sprintf("no XDP on %s at %s", a.Node, why)})
 		}
 	}
 	if e.Report == nil {

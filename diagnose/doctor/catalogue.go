@@ -49,6 +49,7 @@ const (
 	UplinkBridged          Code = 134
 	ObjectRefused          Code = 135
 	RulesAhead             Code = 136
+	NoXDP                  Code = 137
 )
 
 // Cause is an entry of the catalogue.
@@ -207,6 +208,10 @@ var catalogue = []Cause{
 		"somebody's rule takes packets first",
 		"Before packets come to what translates them, a rule of another program drops them, leads them elsewhere or leaves them untracked: one in raw or mangle, in a chain at prerouting or output with a lower priority, or in nat (Docker's published ports). Everything of Fairway's is as it should be, and the Service doesn't answer, or not to everybody.",
 		"Remove the rule, or have it leave the Services' addresses and ports alone: nft -a list ruleset, iptables-save."},
+	{NoXDP, Note, "ebpf.md#in-the-driver-xdp",
+		"packets are not forwarded in the driver",
+		"The agent was told to forward packets in the drivers of interfaces (--xdp), and can't at this one: its packets are handled as without, at the interface.",
+		"Take the other XDP program away, or have the driver offer native XDP; or switch it off: --xdp=off."},
 }
 
 // Catalogue lists the causes that the checks can find, by code.

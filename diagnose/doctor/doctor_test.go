@@ -291,6 +291,14 @@ func findings(r *Report) (lists [][]Finding) {
 	return lists
 }
 
+// TestNoXDP: where XDP was asked for and can't be had is said, with the reason.
+func TestNoXDP(t *testing.T) {
+	found := checkAgents(t.Context(), &Evidence{Agents: []Agent{{Node: "one"}, {Node: "two", NoXDP: []string{"eth0: another XDP program is there"}}}})
+	if len(found) != 1 || found[0].Code != NoXDP || !strings.Contains(found[0].What, "two at eth0: another") {
+		t.Errorf("found %+v", found)
+	}
+}
+
 // TestUplinkBridged: a bridge at a node's uplink is said of that node.
 func TestUplinkBridged(t *testing.T) {
 	e := &Evidence{Nodes: []Node{{Name: "one", Host: &Host{}}, {Name: "two", Host: &Host{UplinkBridges: []string{"br0"}}}}}

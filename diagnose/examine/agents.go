@@ -59,6 +59,11 @@ func agentFacts(found agentlink.Found, e *doctor.Evidence) doctor.Agent {
 		return a
 	}
 	a.KubeProxyNames = len(compare.KindOf(found).KubeProxyModes) > 0
+	for _, d := range s.Drivers {
+		if !d.XDP {
+			a.NoXDP = append(a.NoXDP, d.Interface+": "+d.Why)
+		}
+	}
 	if !s.Waiting.IsZero() {
 		a.Waiting = time.Since(s.Waiting)
 	}

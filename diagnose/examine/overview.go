@@ -18,6 +18,7 @@ import (
 	"github.com/fairway-net/fairway/diagnose/doctor"
 	"github.com/fairway-net/fairway/diagnose/explain"
 	"github.com/fairway-net/fairway/diagnose/overview"
+	"github.com/fairway-net/fairway/internal/kernel"
 )
 
 const (
@@ -134,11 +135,11 @@ func read(ctx context.Context, source *collect.Source) (in overview.Input, err e
 
 // addAgents adds what only agents know: their modes, and who announces which address.
 func addAgents(ctx context.Context, source *collect.Source, in *overview.Input) {
-	in.Modes, in.Unannounced = map[string]string{}, map[types.NamespacedName]string{}
+	in.Modes, in.Drivers, in.Unannounced = map[string]string{}, map[string][]kernel.Driver{}, map[types.NamespacedName]string{}
 	agents := source.Agents(ctx, "")
 	for _, a := range agents {
 		if a.Err == nil {
-			in.Modes[a.Name()] = a.Status.Mode
+			in.Modes[a.Name()], in.Drivers[a.Name()] = a.Status.Mode, a.Status.Drivers
 		}
 	}
 	if in.NotAsked = agentlink.Missing(agents); len(agents) == 0 {
@@ -168,7 +169,7 @@ func inForce(ctx context.Context, source *collect.Source, failed error) (in over
 	if err != nil {
 		return in, err
 	}
-	in = overview.Input{NoAPI: o.NoAPI, Taking: map[types.NamespacedName]int{}, Modes: map[string]string{}, Slices: []discoveryv1.EndpointSlice{}}
+	in = overview.Input{NoAPI: o.NoAPI, Taking: map[types.NamespacedName]int{}, Modes: map[string]string{}, Drivers: map[string][]kernel.Driver{}, Slices: []discoveryv1.EndpointSlice{}}
 	for _, n := range o.Nodes {
 		in.Nodes = append(in.Nodes, *n)
 	}
@@ -179,7 +180,7 @@ func inForce(ctx context.Context, source *collect.Source, failed error) (in over
 	}
 	for _, a := range here.AgentsHere(ctx) {
 		if a.Err == nil {
-			in.Modes[a.Name()] = a.Status.Mode
+			in.Modes[a.Name()], in.Drivers[a.Name()] = a.Status.Mode, a.Status.Drivers
 		}
 	}
 	return in, nil

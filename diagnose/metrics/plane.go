@@ -28,6 +28,7 @@ type planeMetrics struct {
 	invalid, localhost, rules, lastRules *prometheus.Desc
 	dropped, resumed, again, strayed     *prometheus.Desc
 	entries, size, limit                 *prometheus.Desc
+	drivers, driven                      *prometheus.Desc
 }
 
 func newPlaneMetrics(plane func() PlaneReader, log *slog.Logger) *planeMetrics {
@@ -51,12 +52,14 @@ func newPlaneMetrics(plane func() PlaneReader, log *slog.Logger) *planeMetrics {
 		entries: describe("fairway_map_entries", "Entries of a map that the data plane's programs fill.", []string{"map"}, nil),
 		size:    describe("fairway_map_size", "How many entries it has room for now.", []string{"map"}, nil),
 		limit:   describe("fairway_map_limit", "How many it may have room for.", []string{"map"}, nil),
+		drivers: describe("fairway_xdp_interface", "1 for an interface whose driver forwards packets, 0 where it should and can't.", []string{"interface"}, nil),
+		driven:  describe("fairway_xdp_forwarded_packets_total", "Packets that drivers forwarded.", nil, nil),
 	}
 }
 
 // Describe is part of prometheus.Collector.
 func (m *planeMetrics) Describe(out chan<- *prometheus.Desc) {
-	for _, d := range []*prometheus.Desc{m.invalid, m.localhost, m.rules, m.lastRules, m.dropped, m.resumed, m.again, m.strayed, m.entries, m.size, m.limit} {
+	for _, d := range []*prometheus.Desc{m.invalid, m.localhost, m.rules, m.lastRules, m.dropped, m.resumed, m.again, m.strayed, m.entries, m.size, m.limit, m.drivers, m.driven} {
 		out <- d
 	}
 }
@@ -65,7 +68,7 @@ func (m *planeMetrics) Describe(out chan<- *prometheus.Desc) {
 func (m *planeMetrics) Collect(out chan<- prometheus.Metric) {
 	ctx, cancel := context.WithTimeout(context.Background(), ReadTimeout)
 	defer cancel()
-	found, err := m.plane().Read(ctx, kernel.Query{Packets: true, Drops: true, Strays: true, Maps: true})
+	found, err := m.plane().Read(ctx, kernel.Query{Packets: true, Drops: true, Strays: true, Maps: true, Drivers: true})
 	if err != nil {
 		m.log.Warn("the data plane's counters can't be read; metrics are missing", "error", err)
 	}
@@ -88,6 +91,16 @@ func (m *planeMetrics) Collect(out chan<- prometheus.Metric) {
 		out <- prometheus.MustNewConstMetric(m.resumed, prometheus.CounterValue, float64(s.Forwarded))
 		out <- prometheus.MustNewConstMetric(m.again, prometheus.CounterValue, float64(s.ForwardedAgain))
 		out <- prometheus.MustNewConstMetric(m.strayed, prometheus.CounterValue, float64(s.Reset))
+	}
+	if d := found.Drivers; d != nil {
+		for _, at := range d.Interfaces {
+			works := 0.0
+			if at.XDP {
+				works = 1
+			}
+			out <- prometheus.MustNewConstMetric(m.drivers, prometheus.GaugeValue, works, at.Interface)
+		}
+		out <- prometheus.MustNewConstMetric(m.driven, prometheus.CounterValue, float64(d.Forwarded))
 	}
 	for _, u := range found.Maps {
 		out <- prometheus.MustNewConstMetric(m.entries, prometheus.GaugeValue, float64(u.Entries), u.Map)

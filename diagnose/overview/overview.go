@@ -6,6 +6,7 @@ import (
 	"cmp"
 	"fmt"
 	"io"
+	"maps"
 	"slices"
 	"strings"
 	"text/tabwriter"
@@ -15,6 +16,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/fairway-net/fairway/endpoint/check"
+	"github.com/fairway-net/fairway/internal/kernel"
 	"github.com/fairway-net/fairway/kube/ownnode"
 )
 
@@ -32,6 +34,8 @@ type Input struct {
 	Taking map[types.NamespacedName]int
 	// Modes are those that agents say, by node.
 	Modes map[string]string
+	// Drivers are those whose interfaces forward packets by XDP, or should, by node.
+	Drivers map[string][]kernel.Driver
 	// NotAsked says which agents couldn't be asked, and why, in lines for people.
 	NotAsked []string
 	// Unannounced are the load balancer addresses that no node announces, by Service, with
@@ -59,7 +63,7 @@ func Write(out io.Writer, in Input) error {
 	} else {
 		lines = append(lines, "", "all is well")
 	}
-	if notes := differentPorts(in.Slices); len(notes) > 0 {
+	if notes := append(withoutXDP(in), differentPorts(in.Slices)...); len(notes) > 0 {
 		lines = append(lines, "", "WORTH KNOWING")
 		lines = append(lines, atMost(notes)...)
 	}
@@ -91,6 +95,28 @@ func isModeUnknown(in Input) bool {
 	return slices.ContainsFunc(in.Nodes, func(n corev1.Node) bool { return n.Annotations[ownnode.ModeAnnotation] == "" && in.Modes[n.Name] == "" })
 }
 
+// xdpAt names the interfaces that forward packets in their driver.
+func xdpAt(drivers []kernel.Driver) (names []string) {
+	for _, d := range drivers {
+		if d.XDP {
+			names = append(names, d.Interface)
+		}
+	}
+	return names
+}
+
+// withoutXDP says where XDP was asked for and can't be had.
+func withoutXDP(in Input) (lines []string) {
+	for _, node := range slices.Sorted(maps.Keys(in.Drivers)) {
+		for _, d := range in.Drivers[node] {
+			if !d.XDP {
+				lines = append(lines, fmt.Sprintf("%s\tno XDP at %s: %s", node, d.Interface, d.Why))
+			}
+		}
+	}
+	return lines
+}
+
 func nodeLines(in Input) []string {
 	nodes := in.Nodes
 	lines := []string{"NODE\tSTATE\tMODE\tADDRESSES"}
@@ -109,6 +135,9 @@ func nodeLines(in Input) []string {
 			state = "NotReady"
 		}
 		mode := cmp.Or(n.Annotations[ownnode.ModeAnnotation], in.Modes[n.Name], unknownMode) // kube-proxy's nodes don't say
+		if at := xdpAt(in.Drivers[n.Name]); len(at) > 0 {
+			mode += ", XDP at " + strings.Join(at, " ")
+		}
 		lines = append(lines, fmt.Sprintf("%s\t%s\t%s\t%s", n.Name, state, mode, strings.Join(addresses, ", ")))
 	}
 	if len(nodes) == 0 {

@@ -12,6 +12,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/fairway-net/fairway/endpoint/check"
+	"github.com/fairway-net/fairway/internal/kernel"
 )
 
 func TestWriteSaysWhatIsNotWell(t *testing.T) {
@@ -139,6 +140,21 @@ func TestUnannounced(t *testing.T) {
 	var out strings.Builder
 	if err := Write(&out, in); err != nil || !strings.Contains(out.String(), "service default/web: no node announces 10.77.0.1 (n1: it runs without --announce)") {
 		t.Errorf("%v\n%s", err, out.String())
+	}
+}
+
+// TestXDP: a node's mode names the interfaces with XDP, and a line each one without it.
+func TestXDP(t *testing.T) {
+	in := Input{Nodes: []corev1.Node{{ObjectMeta: metav1.ObjectMeta{Name: "n1"}}}, Modes: map[string]string{"n1": "ebpf"},
+		Drivers: map[string][]kernel.Driver{"n1": {{Interface: "eth0", XDP: true}, {Interface: "eth1", Why: "another XDP program is there"}}}}
+	var b strings.Builder
+	if err := Write(&b, in); err != nil {
+		t.Fatal(err)
+	}
+	for _, want := range []string{"ebpf, XDP at eth0", "no XDP at eth1: another XDP program is there"} {
+		if !strings.Contains(b.String(), want) {
+			t.Errorf("the screen lacks %q:\n%s", want, b.String())
+		}
 	}
 }
 

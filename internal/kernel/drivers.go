@@ -14,6 +14,12 @@ const (
 // XDPModes are all of them.
 func XDPModes() []XDPMode { return []XDPMode{XDPOff, XDPAuto, XDPNative} }
 
+// Drivers is what a plane knows of packets in drivers, where it may handle them there.
+type Drivers struct {
+	Interfaces []Driver // with outside traffic
+	Forwarded  uint64   // packets that drivers sent on
+}
+
 // Driver says of an interface with outside traffic whether packets are handled in its driver.
 type Driver struct {
 	Interface string `json:"interface"`

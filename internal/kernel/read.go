@@ -45,7 +45,7 @@ type Reading struct {
 	Drops    []DropStats
 	Strays   *Strays
 	Maps     []MapUsage
-	Drivers  []Driver
+	Drivers  *Drivers
 	// Connections that are open; addresses without any may be missing.
 	Connections map[netip.Addr][]Connection
 }
@@ -68,7 +68,7 @@ type Readers struct {
 	Drops     func(context.Context) ([]DropStats, error)
 	Strays    func(context.Context) (*Strays, error)
 	Maps      func(context.Context) ([]MapUsage, error)
-	Drivers   func(context.Context) ([]Driver, error)
+	Drivers   func(context.Context) (*Drivers, error)
 	// Connections lists those to some addresses.
 	Connections func(context.Context, map[netip.Addr]bool) (map[netip.Addr][]Connection, error)
 }

@@ -74,6 +74,9 @@ func (p *Path) Load(s *maps.Store) error {
 		return err
 	}
 	p.links = s.Maps[tcMapLinks]
+	p.drivers.mu.Lock()
+	p.drivers.sent = s.Maps[tcMapDriven]
+	p.drivers.mu.Unlock()
 	if p.conns == nil {
 		var err error
 		if p.conns, err = openConns(s, p.spec.Maps); err != nil {

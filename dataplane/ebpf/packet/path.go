@@ -49,10 +49,11 @@ type Path struct {
 	table    *model.Table
 	before   []string        // programs of others before ours
 	unserved map[string]bool // interfaces of which it was said that nothing is served there
-	drivers  map[int]driverState
-	keeping  bool // there may be connections that were left to netfilter
+	keeping  bool            // there may be connections that were left to netfilter
 	stop     context.CancelFunc
 	done     sync.WaitGroup
+
+	drivers drivers
 
 	endCollecting func() // nil if nobody collects
 }
@@ -149,6 +150,9 @@ func (p *Path) Close() error {
 		err = errors.Join(err, p.leaving.m.Close())
 	}
 	p.programs, p.attacher, p.conns, p.leaving = nil, nil, nil, nil
+	p.drivers.mu.Lock()
+	p.drivers.at, p.drivers.sent = nil, nil
+	p.drivers.mu.Unlock()
 	return err
 }
 

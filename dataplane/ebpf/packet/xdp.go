@@ -6,18 +6,22 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"maps"
 	"net/netip"
 	"os"
 	"path/filepath"
 	"slices"
 	"strconv"
+	"sync"
 
 	"github.com/cilium/ebpf"
 	"github.com/cilium/ebpf/link"
 	"github.com/vishvananda/netlink"
 	"golang.org/x/sys/unix"
 
+	ebpfmaps "github.com/fairway-net/fairway/dataplane/ebpf/maps"
 	"github.com/fairway-net/fairway/dataplane/ebpf/pins"
+	"github.com/fairway-net/fairway/internal/ethtool"
 	"github.com/fairway-net/fairway/internal/kernel"
 )
 
@@ -35,10 +39,42 @@ const (
 	uplinkVeth  = 4
 )
 
+// drivenSent is of enum driven: packets that drivers sent on.
+const drivenSent = uint32(0)
+
 // driverState is what is known of an interface that may have the program.
 type driverState struct {
 	name string
 	why  string // it hasn't; "" if it has
+}
+
+// drivers are the interfaces that may have the program. They are asked about also while
+// interfaces are brought up to date, which may take long.
+type drivers struct {
+	mu   sync.Mutex
+	at   map[int]driverState
+	sent *ebpf.Map // counts packets; nil until there are programs
+}
+
+// set notes an interface, and reports whether that is news.
+func (d *drivers) set(index int, now driverState) bool {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	if before, known := d.at[index]; known && before == now {
+		return false
+	}
+	if d.at == nil {
+		d.at = map[int]driverState{}
+	}
+	d.at[index] = now
+	return true
+}
+
+// keep forgets the interfaces that aren't to be kept.
+func (d *drivers) keep(wanted func(index int) bool) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	maps.DeleteFunc(d.at, func(index int, _ driverState) bool { return !wanted(index) })
 }
 
 // driverKinds are the kinds of interfaces that may carry outside traffic and have a driver
@@ -54,7 +90,7 @@ func (p *Path) driverPin(dir string, index int) string {
 func (p *Path) syncDriver(l netlink.Link, kind linkKind, addresses []netlink.Addr) error {
 	a := l.Attrs()
 	if !p.isUplink(l, kind, addresses) {
-		delete(p.drivers, a.Index)
+		p.drivers.keep(func(index int) bool { return index != a.Index })
 		return p.leaveDriver(a.Index)
 	}
 	features, err := xdpFeatures(p.netlink, a.Index)
@@ -102,7 +138,7 @@ func (p *Path) refusal(l netlink.Link, features xdpFeature) (string, error) {
 	if features&xdpBasic == 0 || features&xdpRedirects == 0 {
 		return "the driver offers no native XDP", nil
 	}
-	untags, err := stripsTags(l.Attrs().Name)
+	untags, err := ethtool.StripsVLANTags(l.Attrs().Name)
 	if err != nil || !untags {
 		return "", err
 	}
@@ -226,11 +262,7 @@ func leaveDrivers(dir string) error {
 
 // forgetDrivers forgets interfaces that are no more.
 func (p *Path) forgetDrivers(live map[int]bool) error {
-	for index := range p.drivers {
-		if !live[index] {
-			delete(p.drivers, index)
-		}
-	}
+	p.drivers.keep(func(index int) bool { return live[index] })
 	var index uint32
 	var u tcUplink
 	var gone []uint32
@@ -268,14 +300,9 @@ func (p *Path) forgetDrivers(live map[int]bool) error {
 
 // noteDriver says in the log what has changed.
 func (p *Path) noteDriver(index int, now driverState) {
-	before, known := p.drivers[index]
-	if known && before == now {
+	if !p.drivers.set(index, now) {
 		return
 	}
-	if p.drivers == nil {
-		p.drivers = map[int]driverState{}
-	}
-	p.drivers[index] = now
 	switch {
 	case now.why == "":
 		slog.Info("packets of known connections are forwarded in the driver (XDP)", "interface", now.name)
@@ -286,17 +313,24 @@ func (p *Path) noteDriver(index int, now driverState) {
 	}
 }
 
-// Drivers are the interfaces that should have the program, by name.
-func (p *Path) Drivers(ctx context.Context) ([]kernel.Driver, error) {
+// Drivers are the interfaces that should have the program, by name; nil if there are none.
+func (p *Path) Drivers(ctx context.Context) (*kernel.Drivers, error) {
 	if err := ctx.Err(); err != nil {
 		return nil, err
 	}
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	var list []kernel.Driver
-	for _, d := range p.drivers {
-		list = append(list, kernel.Driver{Interface: d.name, XDP: d.why == "", Why: d.why})
+	p.drivers.mu.Lock()
+	defer p.drivers.mu.Unlock()
+	if len(p.drivers.at) == 0 || p.drivers.sent == nil {
+		return nil, nil
 	}
-	slices.SortFunc(list, func(a, b kernel.Driver) int { return cmp.Compare(a.Interface, b.Interface) })
-	return list, nil
+	d := &kernel.Drivers{}
+	for _, at := range p.drivers.at {
+		d.Interfaces = append(d.Interfaces, kernel.Driver{Interface: at.name, XDP: at.why == "", Why: at.why})
+	}
+	slices.SortFunc(d.Interfaces, func(a, b kernel.Driver) int { return cmp.Compare(a.Interface, b.Interface) })
+	var err error
+	if d.Forwarded, err = ebpfmaps.Sum(p.drivers.sent, drivenSent); err != nil {
+		return nil, fmt.Errorf("read map driven: %w", err)
+	}
+	return d, nil
 }

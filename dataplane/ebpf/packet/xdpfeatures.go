@@ -4,7 +4,6 @@ import (
 	"encoding/binary"
 	"errors"
 	"fmt"
-	"unsafe"
 
 	"github.com/vishvananda/netlink"
 	"github.com/vishvananda/netlink/nl"
@@ -64,43 +63,4 @@ func xdpFeatures(h *netlink.Handle, index int) (xdpFeature, error) {
 		}
 	}
 	return 0, nil
-}
-
-// Of linux/ethtool.h.
-const (
-	ethtoolGetFlags = 0x25
-	ethFlagRxVLAN   = 1 << 8
-)
-
-// stripsTags reports whether an interface takes VLAN tags off before its driver's program sees
-// a frame.
-func stripsTags(name string) (bool, error) {
-	flags, err := ethtool(name, ethtoolGetFlags, 0)
-	if errors.Is(err, unix.EOPNOTSUPP) {
-		return false, nil
-	}
-	return flags&ethFlagRxVLAN != 0, err
-}
-
-// ethtool asks a driver for a value, or sets it.
-func ethtool(name string, command, data uint32) (uint32, error) {
-	s, err := unix.Socket(unix.AF_INET, unix.SOCK_DGRAM|unix.SOCK_CLOEXEC, 0)
-	if err != nil {
-		return 0, fmt.Errorf("open socket: %w", err)
-	}
-	value := struct{ command, data uint32 }{command, data}
-	request := struct {
-		name [unix.IFNAMSIZ]byte
-		data unsafe.Pointer
-		_    [16]byte
-	}{data: unsafe.Pointer(&value)}
-	copy(request.name[:unix.IFNAMSIZ-1], name)
-	_, _, errno := unix.Syscall(unix.SYS_IOCTL, uintptr(s), unix.SIOCETHTOOL, uintptr(unsafe.Pointer(&request)))
-	if err := unix.Close(s); err != nil {
-		return 0, fmt.Errorf("close socket: %w", err)
-	}
-	if errno != 0 {
-		return 0, fmt.Errorf("ask the driver of interface %s: %w", name, errno)
-	}
-	return value.data, nil
 }

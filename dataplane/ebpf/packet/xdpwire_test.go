@@ -15,14 +15,9 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/fairway-net/fairway/dataplane/ebpf/maps"
+	"github.com/fairway-net/fairway/internal/ethtool"
 	"github.com/fairway-net/fairway/internal/kernel"
 	"github.com/fairway-net/fairway/lab/topology"
-)
-
-// Of linux/ethtool.h.
-const (
-	ethtoolSetTxChecksums = 0x17
-	ethtoolSetGRO         = 0x2c
 )
 
 // likeHardware has the links of a laboratory behave as network cards do: frames carry whole
@@ -30,15 +25,9 @@ const (
 func (s *rig) likeHardware(t *testing.T) {
 	t.Helper()
 	for name, h := range s.hosts {
-		must(t, h.Do(func() error {
-			_, err := ethtool("eth0", ethtoolSetTxChecksums, 0)
-			return err
-		}))
+		must(t, h.Do(func() error { return ethtool.SetTxChecksums("eth0", false) }))
 		if name == "client" || name == "node" || name == "peer" {
-			must(t, s.lab.Underlay().Do(func() error {
-				_, err := ethtool(name, ethtoolSetGRO, 1)
-				return err
-			}))
+			must(t, s.lab.Underlay().Do(func() error { return ethtool.SetGRO(name, true) }))
 		}
 	}
 }
@@ -46,7 +35,7 @@ func (s *rig) likeHardware(t *testing.T) {
 // driven is how many packets drivers have sent on.
 func (s *rig) driven(t *testing.T) uint64 {
 	t.Helper()
-	n, err := maps.Sum(s.store.Maps[tcMapDriven], uint32(0))
+	n, err := maps.Sum(s.store.Maps[tcMapDriven], drivenSent)
 	must(t, err)
 	return n
 }
@@ -62,10 +51,13 @@ func (s *rig) byDriver(t *testing.T, mode kernel.XDPMode) {
 
 func (s *rig) expectDrivers(t *testing.T, want string) {
 	t.Helper()
-	list, err := s.packets.Drivers(t.Context())
+	known, err := s.packets.Drivers(t.Context())
 	must(t, err)
+	if known == nil {
+		known = &kernel.Drivers{}
+	}
 	var got []string
-	for _, d := range list {
+	for _, d := range known.Interfaces {
 		got = append(got, strings.TrimSpace(fmt.Sprint(d.Interface, " ", d.XDP, " ", d.Why)))
 	}
 	if text := strings.Join(got, ", "); text != want {

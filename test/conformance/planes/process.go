@@ -27,6 +27,9 @@ const (
 	// VariantEnv is the iptables variant that the plane uses; the one found if
 	// it is empty.
 	VariantEnv = "FAIRWAY_CONFORMANCE_IPTABLES"
+	// XDPEnv says whether the plane may forward packets in drivers (kernel.XDPMode): off if
+	// it is empty.
+	XDPEnv = "FAIRWAY_CONFORMANCE_XDP"
 	// CgroupEnv is the node's cgroup; the plane looks for one itself if it is empty.
 	CgroupEnv = "FAIRWAY_CONFORMANCE_CGROUP"
 	// OlderEnv is the test binary of an earlier version, for TestUpgrade; without

@@ -36,7 +36,7 @@ func Serve(kindName, stateDir string, in io.Reader, out io.Writer) error {
 		return errors.Join(err, answers.Encode(reply{Err: err.Error()}))
 	}
 	s := &served{kind: kind, table: model.NewTable()}
-	s.options = kernel.Options{StateDir: stateDir, IPTablesVariant: os.Getenv(VariantEnv), Cgroup: os.Getenv(CgroupEnv), Drift: func() { s.drifts.Add(1) }}
+	s.options = kernel.Options{StateDir: stateDir, IPTablesVariant: os.Getenv(VariantEnv), Cgroup: os.Getenv(CgroupEnv), XDP: kernel.XDPMode(os.Getenv(XDPEnv)), Drift: func() { s.drifts.Add(1) }}
 	if s.plane, err = kind.New(s.options); err != nil {
 		return answers.Encode(reply{Err: fmt.Sprintf("make plane %s: %v", kindName, err), Missing: kernel.IsMissing(err)})
 	}

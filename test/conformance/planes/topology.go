@@ -3,6 +3,7 @@ package planes
 import (
 	"errors"
 	"fmt"
+	"os"
 	"slices"
 	"sync/atomic"
 	"time"
@@ -11,6 +12,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/fairway-net/fairway/internal/cgroupsock"
+	"github.com/fairway-net/fairway/internal/ethtool"
 	"github.com/fairway-net/fairway/internal/iptables"
 	"github.com/fairway-net/fairway/lab/echo"
 	"github.com/fairway-net/fairway/lab/topology"
@@ -96,6 +98,11 @@ func (s *Topology) build() error {
 			return err
 		}
 	}
+	if os.Getenv(XDPEnv) != "" {
+		if err := s.likeHardware(); err != nil {
+			return err
+		}
+	}
 	if err := s.useCgroup(); err != nil {
 		return err
 	}
@@ -103,6 +110,23 @@ func (s *Topology) build() error {
 		return err
 	}
 	return s.awaitAddress()
+}
+
+// likeHardware has links behave as network cards do, as far as programs in drivers see it:
+// frames carry whole checksums, and the other ends of the nodes' links take what their drivers
+// send.
+func (s *Topology) likeHardware() error {
+	for name, h := range s.hosts {
+		if err := h.Do(func() error { return ethtool.SetTxChecksums(topology.NodeInterface, false) }); err != nil {
+			return fmt.Errorf("switch off checksums of %s: %w", name, err)
+		}
+	}
+	for _, name := range []string{NodeName, peerName} {
+		if err := s.lab.Underlay().Do(func() error { return ethtool.SetGRO(name, true) }); err != nil {
+			return fmt.Errorf("switch on GRO for %s: %w", name, err)
+		}
+	}
+	return nil
 }
 
 // awaitAddress waits until the node's IPv6 address is there for good: the kernel adds

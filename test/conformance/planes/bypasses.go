@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"net"
 	"net/netip"
+	"os"
 
 	"golang.org/x/sys/unix"
 )
@@ -16,11 +17,7 @@ func (r *Run) bypasses(f *flow) error {
 	if r.topo == nil {
 		return nil
 	}
-	fd := -1
-	err := r.topo.node.Do(func() (err error) {
-		fd, err = unix.Socket(unix.AF_PACKET, unix.SOCK_DGRAM|unix.SOCK_NONBLOCK|unix.SOCK_CLOEXEC, int(networkOrder(unix.ETH_P_ALL)))
-		return err
-	})
+	fd, err := r.topo.listenAtNode()
 	if err != nil {
 		return fmt.Errorf("listen to the node's packets: %w", err)
 	}
@@ -31,6 +28,42 @@ func (r *Run) bypasses(f *flow) error {
 		err = answersAt(fd, localOf(f.conn))
 	}
 	return errors.Join(err, unix.Close(fd))
+}
+
+// listenAtNode opens a packet socket that hears what passes the node: in it, or, since what its
+// driver sends on is heard nowhere there, at the other end of its link.
+func (s *Topology) listenAtNode() (fd int, err error) {
+	listen := func() (err error) {
+		fd, err = unix.Socket(unix.AF_PACKET, unix.SOCK_DGRAM|unix.SOCK_NONBLOCK|unix.SOCK_CLOEXEC, int(networkOrder(unix.ETH_P_ALL)))
+		return err
+	}
+	if os.Getenv(XDPEnv) == "" {
+		err = s.node.Do(listen)
+		return fd, err
+	}
+	err = s.lab.Underlay().Do(func() error {
+		port, err := net.InterfaceByName(NodeName)
+		if err != nil {
+			return err
+		}
+		if err := listen(); err != nil {
+			return err
+		}
+		return unix.Bind(fd, &unix.SockaddrLinklayer{Protocol: networkOrder(unix.ETH_P_ALL), Ifindex: port.Index})
+	})
+	return fd, err
+}
+
+// isForOthers reports whether a packet that was heard isn't for the node, or from it.
+func isForOthers(from unix.Sockaddr, toClient bool) bool {
+	ll, ok := from.(*unix.SockaddrLinklayer)
+	switch {
+	case !ok:
+		return false
+	case os.Getenv(XDPEnv) == "":
+		return ll.Pkttype == unix.PACKET_OTHERHOST // the bridge doesn't know yet where it belongs
+	}
+	return toClient == (ll.Pkttype == unix.PACKET_OUTGOING) // what leaves the other end goes to the node
 }
 
 // localOf is the client's end of a connection.
@@ -52,12 +85,9 @@ func answersAt(fd int, client netip.AddrPort) error {
 		if err != nil {
 			return fmt.Errorf("listen to the node's packets: %w", err)
 		}
-		if ll, ok := from.(*unix.SockaddrLinklayer); ok && ll.Pkttype == unix.PACKET_OTHERHOST {
-			continue // the bridge doesn't know yet where it belongs
-		}
 		src, dst, ok := endsOf(buffer[:n])
 		switch {
-		case !ok:
+		case !ok || isForOthers(from, dst == client):
 		case src == client:
 			asked++
 		case dst == client:

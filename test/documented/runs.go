@@ -55,6 +55,11 @@ var Runs = map[string]string{
 	"docs/how-to/replacing-kube-proxy.md#Going back":     "TestRealCluster",
 	"docs/how-to/replacing-kube-proxy.md#Other clusters": "TestRealCluster",
 
+	"docs/how-to/verify.md#Digests and signature": "TestSigned",
+	"docs/how-to/verify.md#The same bytes":        "no: as `make check NAME=reproducible`, a quarter of an hour",
+	"docs/how-to/verify.md#Images":                "no: it takes containerd and a registry; TestImages reads the layout",
+	"docs/how-to/verify.md#Lists of parts":        "no: it takes a release; TestSPDX reads a list",
+
 	"docs/reference/configuration.md#Metrics": "TestDocuments",
 
 	"docs/results/performance-notes.md#ipvs": "no: a measurement",

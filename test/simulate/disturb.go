@@ -2,6 +2,7 @@ package simulate
 
 import (
 	"net/netip"
+	"slices"
 	"time"
 )
 
@@ -67,8 +68,9 @@ var gentle = []disturbance{
 		}
 	},
 	func(w *world, n *machine) {
-		if n.agent == nil || n.stopped || !n.kernel.can {
-			return
+		isAway := func(m *machine) bool { return m.agent == nil }
+		if n.agent == nil || n.stopped || !n.kernel.can || w.watch.gentle && slices.ContainsFunc(w.machines, isAway) {
+			return // one after the other, where nothing is to be lost: a node that begins has to hear some that know
 		}
 		w.trace("the agent of %s is replaced", n.name)
 		n.kill()

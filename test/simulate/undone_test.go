@@ -31,10 +31,6 @@ var undone = map[string][]edit{
 	},
 	"numbers of processes go back with the clock": {{"announce/link/incarnation.go", "max(i.last+1, uint64(max(now.UnixNano(), 0)))", "uint64(max(now.UnixNano(), 0))"}},
 	"connections aren't kept by former owners":    {{"announce/core/keepers.go", "s.Keeps = e.keeps && !e.anywhere[s.Address]", "s.Keeps = false"}},
-	"the claim of a stranger's address goes on": {
-		{"announce/core/election.go", "\tif s.Owner {\n\t\te.giveUp(s)\n\t\tchanges = append(changes, change{Address: a})\n\t}\n\ts.Candidate, s.Strange", "\ts.Strange"},
-	},
-	"a node whose agent was away is a stranger for an hour": {{"announce/core/conflicts.go", "return h.mac == mac", "return false"}},
 }
 
 // TestUndone: the simulation finds each of these faults when its mend is undone.

@@ -42,7 +42,7 @@ func (c *Config) checkKeys() error {
 		}
 	}
 	if len(missing) == 0 {
-		return c.checkContent()
+		return errors.Join(c.checkContent(), c.checkStore())
 	}
 	return fmt.Errorf("%s has a store, and in %s there is no %s: restore it from a backup of that machine, or from another server of the cluster (nothing was changed)",
 		c.etcdDir(), filepath.Join(c.DataDir, "pki"), strings.Join(missing, ", no "))
@@ -66,6 +66,21 @@ func (c *Config) checkContent() error {
 		return damaged(EncryptionKeys(c.DataDir), err)
 	}
 	return nil
+}
+
+// checkStore refuses a store of which a file is missing or damaged.
+func (c *Config) checkStore() error {
+	err := storage.CheckFiles(c.etcdDir())
+	var damaged *storage.DamagedError
+	switch {
+	case err == nil:
+		return nil
+	case !errors.As(err, &damaged):
+		return err
+	case c.membership != nil:
+		return fmt.Errorf("%w: on another server of the cluster, remove this one; then move %s away and join again, or restore it as a whole from a backup of this machine (nothing was changed)", err, c.DataDir)
+	}
+	return fmt.Errorf("%w: move %s away and restore a snapshot with `fairway snapshot restore`, or restore it as a whole from a backup of this machine (nothing was changed)", err, c.etcdDir())
 }
 
 // checkPlace refuses to go on without what a server of a cluster remembers of that, or

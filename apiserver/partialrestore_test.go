@@ -3,6 +3,8 @@ package apiserver
 import (
 	"bytes"
 	"crypto/sha256"
+	"errors"
+	"fmt"
 	"io/fs"
 	"maps"
 	"os"
@@ -41,16 +43,54 @@ func dataDirectory(t *testing.T) Config {
 	if err := m.write(config.DataDir); err != nil {
 		t.Fatal(err)
 	}
-	for _, file := range []string{"member/wal/0000000000000000-0000000000000000.wal", "member/snap/db"} {
-		path := filepath.Join(config.etcdDir(), file)
-		if err := os.MkdirAll(filepath.Dir(path), 0o700); err != nil {
+	if err := os.CopyFS(config.etcdDir(), os.DirFS(restoredStore(t))); err != nil {
+		t.Fatal(err)
+	}
+	return config
+}
+
+// restoredStore is an etcd's directory with all kinds of files: one that was restored from a snapshot, and written to
+// since.
+func restoredStore(t *testing.T) string {
+	t.Helper()
+	dir := t.TempDir()
+	file := filepath.Join(dir, "snapshot")
+	written := func(name string, more func(*storage.Backend) error) {
+		b, err := storage.Open(t.Context(), storage.Options{Dir: filepath.Join(dir, name)})
+		if err != nil {
 			t.Fatal(err)
 		}
-		if err := os.WriteFile(path, []byte("stored"), 0o600); err != nil {
+		for i := range 20 {
+			if _, err := b.Client.Put(t.Context(), fmt.Sprintf("/test/%d", i), strings.Repeat("a", 1000)); err != nil {
+				t.Error(err)
+			}
+		}
+		if err := errors.Join(more(b), b.Close()); err != nil {
 			t.Fatal(err)
 		}
 	}
-	return config
+	written("first", func(b *storage.Backend) error {
+		f, err := os.Create(file)
+		if err != nil {
+			return err
+		}
+		return errors.Join(b.Snapshot(t.Context(), f), f.Close())
+	})
+	if err := storage.Restore(file, filepath.Join(dir, "etcd")); err != nil {
+		t.Fatal(err)
+	}
+	written("etcd", func(*storage.Backend) error { return nil })
+	// Room for what comes next, which is made again.
+	room, err := filepath.Glob(filepath.Join(dir, "etcd", "member", "wal", "*.tmp"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, file := range append(room, filepath.Join(dir, "etcd", "reserve")) {
+		if err := os.Remove(file); err != nil {
+			t.Fatal(err)
+		}
+	}
+	return filepath.Join(dir, "etcd")
 }
 
 // tree is what is in a directory.
@@ -94,14 +134,21 @@ func TestPartialRestore(t *testing.T) {
 	for _, name := range sharedFiles {
 		files = append(files, "pki/"+name)
 	}
+	for name := range tree(t, config.etcdDir()) {
+		files = append(files, filepath.Join("etcd", name))
+	}
 	for _, file := range files {
 		path := filepath.Join(config.DataDir, file)
 		content, err := os.ReadFile(path)
 		if err != nil {
 			t.Fatal(err)
 		}
-		base := strings.TrimSuffix(filepath.Base(file), filepath.Ext(file)) + "."
-		for how, data := range map[string][]byte{"missing": nil, "empty": {}, "damaged": bytes.Repeat([]byte("#"), len(content))} {
+		base := strings.TrimSuffix(filepath.Base(file), filepath.Ext(file))
+		if strings.HasSuffix(file, ".wal") {
+			base = "wal" // of a log that is gone altogether
+		}
+		half := content[:len(bytes.TrimRight(content, "\x00"))/2]
+		for how, data := range map[string][]byte{"missing": nil, "empty": {}, "truncated": half, "damaged": bytes.Repeat([]byte("#"), len(content))} {
 			err := os.Remove(path)
 			if data != nil {
 				err = os.WriteFile(path, data, 0o600)

@@ -114,16 +114,22 @@ func TestEventsGroup(t *testing.T) {
 	if err != nil || len(list.Items) != 2 || list.Items[1].Note != "said before" || list.Items[1].DeprecatedCount != 3 {
 		t.Errorf("in events.k8s.io: %+v, %v", list, err)
 	}
-	patched, err := c.EventsV1().Events("default").Patch(ctx, "old", types.MergePatchType, []byte(`{"note":"said better"}`), metav1.PatchOptions{})
-	if err != nil || patched.Note != "said better" {
+	// In this group what an Event says stays.
+	patch := func(text string) (*eventsv1.Event, error) {
+		return c.EventsV1().Events("default").Patch(ctx, "old", types.MergePatchType, []byte(text), metav1.PatchOptions{})
+	}
+	if _, err := patch(`{"note":"said better"}`); !apierrors.IsInvalid(err) {
+		t.Errorf("a changed note: %v", err)
+	}
+	if patched, err := patch(`{"metadata":{"labels":{"a":"b"}}}`); err != nil || patched.Labels["a"] != "b" {
 		t.Errorf("patched: %+v, %v", patched, err)
 	}
 	out := kubectl(t, s, "", "get", "events.v1.events.k8s.io", "old", "-o", "yaml")
-	if !strings.Contains(out, "apiVersion: events.k8s.io/v1") || !strings.Contains(out, "note: said better") {
+	if !strings.Contains(out, "apiVersion: events.k8s.io/v1") || !strings.Contains(out, "note: said before") {
 		t.Errorf("kubectl shows\n%s", out)
 	}
-	kubectl(t, s, "apiVersion: events.k8s.io/v1\nkind: Event\nmetadata: {name: old}\nnote: applied\nregarding: {namespace: default}\n", "apply", "--server-side", "--force-conflicts", "-f", "-")
-	if old, err = c.CoreV1().Events("default").Get(ctx, "old", metav1.GetOptions{}); err != nil || old.Message != "applied" {
+	kubectl(t, s, "apiVersion: events.k8s.io/v1\nkind: Event\nmetadata: {name: old, labels: {a: c}}\n", "apply", "--server-side", "--force-conflicts", "-f", "-")
+	if old, err = c.CoreV1().Events("default").Get(ctx, "old", metav1.GetOptions{}); err != nil || old.Labels["a"] != "c" || old.Message != "said before" {
 		t.Errorf("applied: %+v, %v", old, err)
 	}
 }

@@ -124,7 +124,7 @@ func TestKubectl(t *testing.T) {
 	contains(t, run("patch", "svc", "web", "-p", `{"spec":{"sessionAffinity":"ClientIP"}}`), "patched")
 	contains(t, run("get", "svc", "web", "-o", "jsonpath={.spec.sessionAffinityConfig.clientIP.timeoutSeconds}"), "10800")
 	contains(t, run("scale", "deploy", "web", "--replicas=5"), "scaled")
-	contains(t, run("get", "deploy", "web", "-o", "jsonpath={.spec.replicas} {.metadata.generation}"), "5 2")
+	contains(t, run("get", "deploy", "web", "-o", "jsonpath={.spec.replicas} {.metadata.generation}"), "5 3") // apply's annotation counts, too
 	contains(t, run("explain", "service.spec.externalTrafficPolicy"), "FIELD: externalTrafficPolicy")
 	contains(t, run("explain", "endpointslice.endpoints.hints"), "forZones")
 	contains(t, run("api-resources"), "services", "endpointslices", "deployments", "ingresses")

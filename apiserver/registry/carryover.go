@@ -4,8 +4,6 @@ import (
 	"slices"
 
 	corev1 "k8s.io/api/core/v1"
-
-	"github.com/fairway-net/fairway/apiserver/defaults"
 )
 
 // What a Service of each type has.
@@ -26,6 +24,13 @@ func needsNodePort(s *corev1.Service) bool {
 
 func needsHealthCheckNodePort(s *corev1.Service) bool {
 	return s.Spec.Type == corev1.ServiceTypeLoadBalancer && s.Spec.ExternalTrafficPolicy == corev1.ServiceExternalTrafficPolicyLocal
+}
+
+// externallyAccessible says whether traffic from outside the cluster is meant
+// to reach the Service, and so whether externalTrafficPolicy means something.
+func externallyAccessible(spec *corev1.ServiceSpec) bool {
+	return spec.Type == corev1.ServiceTypeLoadBalancer || spec.Type == corev1.ServiceTypeNodePort ||
+		(spec.Type == corev1.ServiceTypeClusterIP && len(spec.ExternalIPs) > 0)
 }
 
 // keepAllocated fills in what the server once chose and the client left out,
@@ -142,7 +147,7 @@ func dropForType(svc, old *corev1.Service) {
 		dropSame(&spec.AllocateLoadBalancerNodePorts, was.AllocateLoadBalancerNodePorts)
 		dropSame(&spec.LoadBalancerClass, was.LoadBalancerClass)
 	}
-	if defaults.ExternallyAccessible(was) && !defaults.ExternallyAccessible(spec) && spec.ExternalTrafficPolicy == was.ExternalTrafficPolicy {
+	if externallyAccessible(was) && !externallyAccessible(spec) && spec.ExternalTrafficPolicy == was.ExternalTrafficPolicy {
 		spec.ExternalTrafficPolicy = ""
 	}
 }

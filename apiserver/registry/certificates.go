@@ -14,6 +14,7 @@ import (
 	"k8s.io/apiserver/pkg/registry/rest"
 
 	"github.com/fairway-net/fairway/apiserver/tables"
+	"github.com/fairway-net/fairway/apiserver/upstream"
 	"github.com/fairway-net/fairway/apiserver/validation"
 )
 
@@ -25,14 +26,10 @@ const csrSeconds = 24 * 3600
 func certificateSigningRequests() *kind[csr, *csr] {
 	return &kind[csr, *csr]{
 		version: certificatesv1.SchemeGroupVersion, resource: "certificatesigningrequests", singular: "certificatesigningrequest",
-		shortNames:     []string{"csr"},
-		list:           func() runtime.Object { return &certificatesv1.CertificateSigningRequestList{} },
-		clusterScoped:  true,
-		ttl:            csrSeconds,
-		prepareCreate:  func(c *csr) { c.Status = certificatesv1.CertificateSigningRequestStatus{} },
-		prepareUpdate:  func(c, old *csr) { c.Spec, c.Status = old.Spec, old.Status },
-		validate:       validation.CertificateSigningRequest,
-		validateUpdate: validation.CertificateSigningRequestUpdate,
+		shortNames: []string{"csr"},
+		list:       func() runtime.Object { return &certificatesv1.CertificateSigningRequestList{} },
+		rules:      upstream.CertificateSigningRequests,
+		ttl:        csrSeconds,
 		status: &status[csr, *csr]{
 			keep:           keepDecision,
 			validateUpdate: validation.IssuedCertificate,

@@ -8,7 +8,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/util/validation/field"
 
-	"github.com/fairway-net/fairway/apiserver/validation"
+	"github.com/fairway-net/fairway/apiserver/upstream"
 )
 
 var (
@@ -26,7 +26,7 @@ func initFamilies(svc, old *corev1.Service, cluster []corev1.IPFamily) field.Err
 		return nil
 	}
 	defaultPolicy(svc, old)
-	if errs := validation.ServiceClusterIPs(&svc.Spec); len(errs) > 0 {
+	if errs := upstream.ServiceClusterIPs(svc, old); len(errs) > 0 {
 		return errs
 	}
 	errs := changeOfFamilies(svc, old)

@@ -6,6 +6,7 @@ import (
 	"k8s.io/apimachinery/pkg/runtime"
 
 	"github.com/fairway-net/fairway/apiserver/tables"
+	"github.com/fairway-net/fairway/apiserver/upstream"
 	"github.com/fairway-net/fairway/apiserver/validation"
 )
 
@@ -17,15 +18,16 @@ func services() *kind[corev1.Service, *corev1.Service] {
 		createOnUpdate: true,
 		// Completed and validated by serviceREST before its addresses are
 		// allocated.
-		warnings: validation.ServiceWarnings,
+		warnings: upstream.ServiceWarnings,
 		status: &status[corev1.Service, *corev1.Service]{
 			keep:           func(s, old *corev1.Service) { s.Spec = old.Spec },
-			validateUpdate: validation.ServiceStatus,
+			validateUpdate: upstream.ServiceStatus,
 		},
 		fields: func(s *corev1.Service) fields.Set {
 			return fields.Set{"spec.clusterIP": s.Spec.ClusterIP, "spec.type": string(s.Spec.Type)}
 		},
-		table: tables.Services(),
+		returnsDeleted: true,
+		table:          tables.Services(),
 	}
 }
 
@@ -43,17 +45,9 @@ func endpoints(cluster validation.Cluster) *kind[corev1.Endpoints, *corev1.Endpo
 func nodes() *kind[corev1.Node, *corev1.Node] {
 	return &kind[corev1.Node, *corev1.Node]{
 		version: corev1.SchemeGroupVersion, resource: "nodes", singular: "node",
-		shortNames:    []string{"no"},
-		list:          func() runtime.Object { return &corev1.NodeList{} },
-		clusterScoped: true,
-		// As in Kubernetes, a Node's creator may set its status as well.
-		prepareUpdate:  func(n, old *corev1.Node) { n.Status = old.Status },
-		validate:       validation.Node,
-		validateUpdate: validation.NodeUpdate,
-		status: &status[corev1.Node, *corev1.Node]{
-			keep:           func(n, old *corev1.Node) { n.Spec = old.Spec },
-			validateUpdate: validation.NodeStatus,
-		},
+		shortNames: []string{"no"},
+		list:       func() runtime.Object { return &corev1.NodeList{} },
+		rules:      upstream.Nodes,
 		fields: func(n *corev1.Node) fields.Set {
 			return fields.Set{"spec.unschedulable": boolString(n.Spec.Unschedulable)}
 		},
@@ -64,45 +58,31 @@ func nodes() *kind[corev1.Node, *corev1.Node] {
 func configMaps() *kind[corev1.ConfigMap, *corev1.ConfigMap] {
 	return &kind[corev1.ConfigMap, *corev1.ConfigMap]{
 		version: corev1.SchemeGroupVersion, resource: "configmaps", singular: "configmap",
-		shortNames:     []string{"cm"},
-		list:           func() runtime.Object { return &corev1.ConfigMapList{} },
-		validate:       validation.ConfigMap,
-		validateUpdate: validation.ConfigMapUpdate,
-		table:          tables.ConfigMaps(),
+		shortNames: []string{"cm"},
+		list:       func() runtime.Object { return &corev1.ConfigMapList{} },
+		rules:      upstream.ConfigMaps,
+		table:      tables.ConfigMaps(),
 	}
 }
 
 func secrets() *kind[corev1.Secret, *corev1.Secret] {
 	return &kind[corev1.Secret, *corev1.Secret]{
 		version: corev1.SchemeGroupVersion, resource: "secrets", singular: "secret",
-		list:           func() runtime.Object { return &corev1.SecretList{} },
-		prepareCreate:  mergeStringData,
-		prepareUpdate:  func(s, _ *corev1.Secret) { mergeStringData(s) },
-		validate:       validation.Secret,
-		validateUpdate: validation.SecretUpdate,
-		fields:         func(s *corev1.Secret) fields.Set { return fields.Set{"type": string(s.Type)} },
-		table:          tables.Secrets(),
+		list:   func() runtime.Object { return &corev1.SecretList{} },
+		rules:  upstream.Secrets,
+		fields: func(s *corev1.Secret) fields.Set { return fields.Set{"type": string(s.Type)} },
+		table:  tables.Secrets(),
 	}
-}
-
-// mergeStringData moves the write-only plain text form into the data.
-func mergeStringData(s *corev1.Secret) {
-	if len(s.StringData) > 0 && s.Data == nil {
-		s.Data = map[string][]byte{}
-	}
-	for key, value := range s.StringData {
-		s.Data[key] = []byte(value)
-	}
-	s.StringData = nil
 }
 
 func serviceAccounts() *kind[corev1.ServiceAccount, *corev1.ServiceAccount] {
 	return &kind[corev1.ServiceAccount, *corev1.ServiceAccount]{
 		version: corev1.SchemeGroupVersion, resource: "serviceaccounts", singular: "serviceaccount",
-		shortNames: []string{"sa"},
-		list:       func() runtime.Object { return &corev1.ServiceAccountList{} },
-		validate:   validation.ServiceAccount,
-		table:      tables.ServiceAccounts(),
+		shortNames:     []string{"sa"},
+		list:           func() runtime.Object { return &corev1.ServiceAccountList{} },
+		validate:       upstream.ServiceAccount,
+		returnsDeleted: true,
+		table:          tables.ServiceAccounts(),
 	}
 }
 
@@ -112,13 +92,12 @@ const eventSeconds = 3600
 func events() *kind[corev1.Event, *corev1.Event] {
 	return &kind[corev1.Event, *corev1.Event]{
 		version: corev1.SchemeGroupVersion, resource: "events", singular: "event",
-		shortNames:     []string{"ev"},
-		list:           func() runtime.Object { return &corev1.EventList{} },
-		createOnUpdate: true,
-		ttl:            eventSeconds,
-		validate:       validation.Event,
-		fields:         eventFields,
-		table:          tables.Events(),
+		shortNames: []string{"ev"},
+		list:       func() runtime.Object { return &corev1.EventList{} },
+		rules:      upstream.Events,
+		ttl:        eventSeconds,
+		fields:     eventFields,
+		table:      tables.Events(),
 	}
 }
 

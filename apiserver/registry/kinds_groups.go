@@ -9,6 +9,7 @@ import (
 	"k8s.io/apimachinery/pkg/runtime"
 
 	"github.com/fairway-net/fairway/apiserver/tables"
+	"github.com/fairway-net/fairway/apiserver/upstream"
 	"github.com/fairway-net/fairway/apiserver/validation"
 )
 
@@ -16,16 +17,8 @@ func deployments() *kind[appsv1.Deployment, *appsv1.Deployment] {
 	return &kind[appsv1.Deployment, *appsv1.Deployment]{
 		version: appsv1.SchemeGroupVersion, resource: "deployments", singular: "deployment",
 		shortNames: []string{"deploy"}, categories: []string{"all"},
-		list:           func() runtime.Object { return &appsv1.DeploymentList{} },
-		prepareCreate:  func(d *appsv1.Deployment) { d.Status = appsv1.DeploymentStatus{} },
-		prepareUpdate:  func(d, old *appsv1.Deployment) { d.Status = old.Status },
-		generation:     func(d, old *appsv1.Deployment) bool { return !equality.Semantic.DeepEqual(d.Spec, old.Spec) },
-		validate:       validation.Deployment,
-		validateUpdate: validation.DeploymentUpdate,
-		status: &status[appsv1.Deployment, *appsv1.Deployment]{
-			keep:           func(d, old *appsv1.Deployment) { d.Spec, d.Labels = old.Spec, old.Labels },
-			validateUpdate: validation.DeploymentStatus,
-		},
+		list:  func() runtime.Object { return &appsv1.DeploymentList{} },
+		rules: upstream.Deployments,
 		table: tables.Deployments(),
 	}
 }
@@ -34,15 +27,8 @@ func replicaSets() *kind[appsv1.ReplicaSet, *appsv1.ReplicaSet] {
 	return &kind[appsv1.ReplicaSet, *appsv1.ReplicaSet]{
 		version: appsv1.SchemeGroupVersion, resource: "replicasets", singular: "replicaset",
 		shortNames: []string{"rs"}, categories: []string{"all"},
-		list:           func() runtime.Object { return &appsv1.ReplicaSetList{} },
-		prepareCreate:  func(r *appsv1.ReplicaSet) { r.Status = appsv1.ReplicaSetStatus{} },
-		prepareUpdate:  func(r, old *appsv1.ReplicaSet) { r.Status = old.Status },
-		generation:     func(r, old *appsv1.ReplicaSet) bool { return !equality.Semantic.DeepEqual(r.Spec, old.Spec) },
-		validate:       validation.ReplicaSet,
-		validateUpdate: validation.ReplicaSetUpdate,
-		status: &status[appsv1.ReplicaSet, *appsv1.ReplicaSet]{
-			keep: func(r, old *appsv1.ReplicaSet) { r.Spec = old.Spec },
-		},
+		list:  func() runtime.Object { return &appsv1.ReplicaSetList{} },
+		rules: upstream.ReplicaSets,
 		table: tables.ReplicaSets(),
 	}
 }
@@ -50,10 +36,9 @@ func replicaSets() *kind[appsv1.ReplicaSet, *appsv1.ReplicaSet] {
 func leases() *kind[coordinationv1.Lease, *coordinationv1.Lease] {
 	return &kind[coordinationv1.Lease, *coordinationv1.Lease]{
 		version: coordinationv1.SchemeGroupVersion, resource: "leases", singular: "lease",
-		list:           func() runtime.Object { return &coordinationv1.LeaseList{} },
-		createOnUpdate: true,
-		validate:       validation.Lease,
-		table:          tables.Leases(),
+		list:  func() runtime.Object { return &coordinationv1.LeaseList{} },
+		rules: upstream.Leases,
+		table: tables.Leases(),
 	}
 }
 
@@ -65,37 +50,35 @@ func endpointSlices(cluster validation.Cluster) *kind[discoveryv1.EndpointSlice,
 			return !equality.Semantic.DeepEqual(e.Endpoints, old.Endpoints) || !equality.Semantic.DeepEqual(e.Ports, old.Ports) ||
 				!equality.Semantic.DeepEqual(e.Labels, old.Labels)
 		},
-		validate:       cluster.EndpointSlice,
-		validateUpdate: validation.EndpointSliceUpdate,
-		table:          tables.EndpointSlices(),
+		prepareCreate: dropTopology,
+		prepareUpdate: func(e, _ *discoveryv1.EndpointSlice) { dropTopology(e) },
+		validate:      cluster.EndpointSlice,
+		table:         tables.EndpointSlices(),
 	}
 }
 
 func ingresses() *kind[networkingv1.Ingress, *networkingv1.Ingress] {
 	return &kind[networkingv1.Ingress, *networkingv1.Ingress]{
 		version: networkingv1.SchemeGroupVersion, resource: "ingresses", singular: "ingress",
-		shortNames:    []string{"ing"},
-		list:          func() runtime.Object { return &networkingv1.IngressList{} },
-		prepareCreate: func(i *networkingv1.Ingress) { i.Status = networkingv1.IngressStatus{} },
-		prepareUpdate: func(i, old *networkingv1.Ingress) { i.Status = old.Status },
-		generation:    func(i, old *networkingv1.Ingress) bool { return !equality.Semantic.DeepEqual(i.Spec, old.Spec) },
-		validate:      validation.Ingress,
-		status: &status[networkingv1.Ingress, *networkingv1.Ingress]{
-			keep:           func(i, old *networkingv1.Ingress) { i.Spec = old.Spec },
-			validateUpdate: validation.IngressStatus,
-		},
-		table: tables.Ingresses(),
+		shortNames: []string{"ing"},
+		list:       func() runtime.Object { return &networkingv1.IngressList{} },
+		rules:      upstream.Ingresses,
+		table:      tables.Ingresses(),
 	}
 }
 
 func ingressClasses() *kind[networkingv1.IngressClass, *networkingv1.IngressClass] {
 	return &kind[networkingv1.IngressClass, *networkingv1.IngressClass]{
 		version: networkingv1.SchemeGroupVersion, resource: "ingressclasses", singular: "ingressclass",
-		list:           func() runtime.Object { return &networkingv1.IngressClassList{} },
-		clusterScoped:  true,
-		generation:     func(c, old *networkingv1.IngressClass) bool { return !equality.Semantic.DeepEqual(c.Spec, old.Spec) },
-		validate:       validation.IngressClass,
-		validateUpdate: validation.IngressClassUpdate,
-		table:          tables.IngressClasses(),
+		list:  func() runtime.Object { return &networkingv1.IngressClassList{} },
+		rules: upstream.IngressClasses,
+		table: tables.IngressClasses(),
+	}
+}
+
+// dropTopology drops what nodeName and zone took the place of.
+func dropTopology(e *discoveryv1.EndpointSlice) {
+	for i := range e.Endpoints {
+		e.Endpoints[i].DeprecatedTopology = nil
 	}
 }

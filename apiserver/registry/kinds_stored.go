@@ -5,12 +5,11 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	networkingv1 "k8s.io/api/networking/v1"
 	schedulingv1 "k8s.io/api/scheduling/v1"
-	"k8s.io/apimachinery/pkg/api/equality"
 	"k8s.io/apimachinery/pkg/runtime"
 
 	"github.com/fairway-net/fairway/apiserver/quota"
 	"github.com/fairway-net/fairway/apiserver/tables"
-	"github.com/fairway-net/fairway/apiserver/validation"
+	"github.com/fairway-net/fairway/apiserver/upstream"
 )
 
 // The kinds of this file are those that manifests of others contain and on which
@@ -20,15 +19,9 @@ func statefulSets() *kind[appsv1.StatefulSet, *appsv1.StatefulSet] {
 	return &kind[appsv1.StatefulSet, *appsv1.StatefulSet]{
 		version: appsv1.SchemeGroupVersion, resource: "statefulsets", singular: "statefulset",
 		shortNames: []string{"sts"}, categories: []string{"all"},
-		list:          func() runtime.Object { return &appsv1.StatefulSetList{} },
-		prepareCreate: func(s *appsv1.StatefulSet) { s.Status = appsv1.StatefulSetStatus{} },
-		prepareUpdate: func(s, old *appsv1.StatefulSet) { s.Status = old.Status },
-		generation:    func(s, old *appsv1.StatefulSet) bool { return !equality.Semantic.DeepEqual(s.Spec, old.Spec) },
-		validate:      validation.StatefulSet, validateUpdate: validation.StatefulSetUpdate,
-		idle: noActor("StatefulSet", "and no pod of it is made; the lab runs Deployments"),
-		status: &status[appsv1.StatefulSet, *appsv1.StatefulSet]{
-			keep: func(s, old *appsv1.StatefulSet) { s.Spec = old.Spec },
-		},
+		list:  func() runtime.Object { return &appsv1.StatefulSetList{} },
+		rules: upstream.StatefulSets,
+		idle:  noActor("StatefulSet", "and no pod of it is made; the lab runs Deployments"),
 		table: tables.StatefulSets(),
 	}
 }
@@ -37,15 +30,9 @@ func daemonSets() *kind[appsv1.DaemonSet, *appsv1.DaemonSet] {
 	return &kind[appsv1.DaemonSet, *appsv1.DaemonSet]{
 		version: appsv1.SchemeGroupVersion, resource: "daemonsets", singular: "daemonset",
 		shortNames: []string{"ds"}, categories: []string{"all"},
-		list:          func() runtime.Object { return &appsv1.DaemonSetList{} },
-		prepareCreate: func(d *appsv1.DaemonSet) { d.Status = appsv1.DaemonSetStatus{} },
-		prepareUpdate: func(d, old *appsv1.DaemonSet) { d.Status = old.Status },
-		generation:    func(d, old *appsv1.DaemonSet) bool { return !equality.Semantic.DeepEqual(d.Spec, old.Spec) },
-		validate:      validation.DaemonSet, validateUpdate: validation.DaemonSetUpdate,
-		idle: noActor("DaemonSet", "and no pod of it is made; the lab runs Deployments"),
-		status: &status[appsv1.DaemonSet, *appsv1.DaemonSet]{
-			keep: func(d, old *appsv1.DaemonSet) { d.Spec = old.Spec },
-		},
+		list:  func() runtime.Object { return &appsv1.DaemonSetList{} },
+		rules: upstream.DaemonSets,
+		idle:  noActor("DaemonSet", "and no pod of it is made; the lab runs Deployments"),
 		table: tables.DaemonSets(),
 	}
 }
@@ -55,8 +42,7 @@ func networkPolicies() *kind[networkingv1.NetworkPolicy, *networkingv1.NetworkPo
 		version: networkingv1.SchemeGroupVersion, resource: "networkpolicies", singular: "networkpolicy",
 		shortNames: []string{"netpol"},
 		list:       func() runtime.Object { return &networkingv1.NetworkPolicyList{} },
-		generation: func(p, old *networkingv1.NetworkPolicy) bool { return !equality.Semantic.DeepEqual(p.Spec, old.Spec) },
-		validate:   validation.NetworkPolicy,
+		rules:      upstream.NetworkPolicies,
 		idle:       noActor("NetworkPolicy", "and all traffic stays allowed. Where Services are concerned, spec.loadBalancerSourceRanges is enforced"),
 		table:      tables.NetworkPolicies(),
 	}
@@ -67,7 +53,7 @@ func limitRanges() *kind[corev1.LimitRange, *corev1.LimitRange] {
 		version: corev1.SchemeGroupVersion, resource: "limitranges", singular: "limitrange",
 		shortNames: []string{"limits"},
 		list:       func() runtime.Object { return &corev1.LimitRangeList{} },
-		validate:   validation.LimitRange,
+		rules:      upstream.LimitRanges,
 		idle:       noActor("LimitRange", "and neither defaults nor limits anything"),
 		table:      tables.LimitRanges(),
 	}
@@ -76,28 +62,22 @@ func limitRanges() *kind[corev1.LimitRange, *corev1.LimitRange] {
 func resourceQuotas() *kind[corev1.ResourceQuota, *corev1.ResourceQuota] {
 	return &kind[corev1.ResourceQuota, *corev1.ResourceQuota]{
 		version: corev1.SchemeGroupVersion, resource: "resourcequotas", singular: "resourcequota",
-		shortNames:    []string{"quota"},
-		list:          func() runtime.Object { return &corev1.ResourceQuotaList{} },
-		prepareCreate: func(q *corev1.ResourceQuota) { q.Status = corev1.ResourceQuotaStatus{} },
-		prepareUpdate: func(q, old *corev1.ResourceQuota) { q.Status = old.Status },
-		validate:      validation.ResourceQuota,
-		warnings:      quota.Warnings,
-		status: &status[corev1.ResourceQuota, *corev1.ResourceQuota]{
-			keep: func(q, old *corev1.ResourceQuota) { q.Spec = old.Spec },
-		},
-		table: tables.ResourceQuotas(),
+		shortNames:     []string{"quota"},
+		list:           func() runtime.Object { return &corev1.ResourceQuotaList{} },
+		rules:          upstream.ResourceQuotas,
+		warnings:       quota.Warnings,
+		returnsDeleted: true,
+		table:          tables.ResourceQuotas(),
 	}
 }
 
 func priorityClasses() *kind[schedulingv1.PriorityClass, *schedulingv1.PriorityClass] {
 	return &kind[schedulingv1.PriorityClass, *schedulingv1.PriorityClass]{
 		version: schedulingv1.SchemeGroupVersion, resource: "priorityclasses", singular: "priorityclass",
-		shortNames:     []string{"pc"},
-		list:           func() runtime.Object { return &schedulingv1.PriorityClassList{} },
-		clusterScoped:  true,
-		validate:       validation.PriorityClass,
-		validateUpdate: validation.PriorityClassUpdate,
-		idle:           noActor("PriorityClass", "and no pod goes before another"),
-		table:          tables.PriorityClasses(),
+		shortNames: []string{"pc"},
+		list:       func() runtime.Object { return &schedulingv1.PriorityClassList{} },
+		rules:      upstream.PriorityClasses,
+		idle:       noActor("PriorityClass", "and no pod goes before another"),
+		table:      tables.PriorityClasses(),
 	}
 }

@@ -3,7 +3,6 @@ package registry
 import (
 	"context"
 	"fmt"
-	"slices"
 
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
@@ -19,28 +18,15 @@ import (
 	"sigs.k8s.io/structured-merge-diff/v6/fieldpath"
 
 	"github.com/fairway-net/fairway/apiserver/tables"
-	"github.com/fairway-net/fairway/apiserver/validation"
+	"github.com/fairway-net/fairway/apiserver/upstream"
 )
 
 func namespaces() *kind[corev1.Namespace, *corev1.Namespace] {
 	return &kind[corev1.Namespace, *corev1.Namespace]{
 		version: corev1.SchemeGroupVersion, resource: "namespaces", singular: "namespace",
-		shortNames:    []string{"ns"},
-		list:          func() runtime.Object { return &corev1.NamespaceList{} },
-		clusterScoped: true,
-		prepareCreate: func(n *corev1.Namespace) {
-			n.Status = corev1.NamespaceStatus{Phase: corev1.NamespaceActive}
-			// Its contents are deleted before it.
-			if !slices.Contains(n.Spec.Finalizers, corev1.FinalizerKubernetes) {
-				n.Spec.Finalizers = append(n.Spec.Finalizers, corev1.FinalizerKubernetes)
-			}
-		},
-		prepareUpdate: func(n, old *corev1.Namespace) { n.Spec, n.Status = old.Spec, old.Status },
-		validate:      validation.Namespace,
-		status: &status[corev1.Namespace, *corev1.Namespace]{
-			keep:           func(n, old *corev1.Namespace) { n.Spec = old.Spec },
-			validateUpdate: validation.NamespaceStatus,
-		},
+		shortNames: []string{"ns"},
+		list:       func() runtime.Object { return &corev1.NamespaceList{} },
+		rules:      upstream.Namespaces,
 		fields: func(n *corev1.Namespace) fields.Set {
 			return fields.Set{"status.phase": string(n.Status.Phase)}
 		},
@@ -94,8 +80,7 @@ func (r *namespaceREST) Delete(ctx context.Context, name string, validate rest.V
 		if len(ns.Spec.Finalizers) == 0 {
 			return r.store.Delete(ctx, name, validate, options)
 		}
-		return nil, false, apierrors.NewConflict(r.store.DefaultQualifiedResource, name,
-			fmt.Errorf("the system is ensuring all content is removed from this namespace.  Upon completion, this namespace will automatically be purged by the system"))
+		return ns, false, nil // it is being emptied
 	}
 	preconditions := apistorage.Preconditions{}
 	if p := options.Preconditions; p != nil {
@@ -170,6 +155,6 @@ func (finalizeStrategy) PrepareForUpdate(_ context.Context, obj, old runtime.Obj
 	obj.(*corev1.Namespace).Status = old.(*corev1.Namespace).Status
 }
 
-func (finalizeStrategy) ValidateUpdate(_ context.Context, obj, _ runtime.Object) field.ErrorList {
-	return validation.Namespace(obj.(*corev1.Namespace))
+func (finalizeStrategy) ValidateUpdate(ctx context.Context, obj, _ runtime.Object) field.ErrorList {
+	return upstream.Namespaces.Validate(ctx, obj)
 }

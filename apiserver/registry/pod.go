@@ -3,11 +3,9 @@ package registry
 import (
 	"context"
 	"fmt"
-	"slices"
 	"strconv"
 
 	corev1 "k8s.io/api/core/v1"
-	"k8s.io/apimachinery/pkg/api/equality"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/fields"
@@ -18,6 +16,7 @@ import (
 	"k8s.io/apiserver/pkg/registry/rest"
 
 	"github.com/fairway-net/fairway/apiserver/tables"
+	"github.com/fairway-net/fairway/apiserver/upstream"
 	"github.com/fairway-net/fairway/apiserver/validation"
 )
 
@@ -25,45 +24,12 @@ func pods() *kind[corev1.Pod, *corev1.Pod] {
 	return &kind[corev1.Pod, *corev1.Pod]{
 		version: corev1.SchemeGroupVersion, resource: "pods", singular: "pod",
 		shortNames: []string{"po"}, categories: []string{"all"},
-		list: func() runtime.Object { return &corev1.PodList{} },
-		prepareCreate: func(p *corev1.Pod) {
-			p.Status = corev1.PodStatus{Phase: corev1.PodPending, QOSClass: qualityOfService(&p.Spec)}
-		},
-		prepareUpdate:  func(p, old *corev1.Pod) { p.Status = old.Status },
-		generation:     func(p, old *corev1.Pod) bool { return !equality.Semantic.DeepEqual(p.Spec, old.Spec) },
-		validate:       validation.Pod,
-		validateUpdate: validation.PodUpdate,
-		status: &status[corev1.Pod, *corev1.Pod]{
-			keep: func(p, old *corev1.Pod) {
-				p.Spec, p.OwnerReferences = old.Spec, old.OwnerReferences
-			},
-			validateUpdate: validation.PodStatus,
-		},
+		list:     func() runtime.Object { return &corev1.PodList{} },
+		rules:    upstream.Pods,
 		fields:   podFields,
 		indexed:  map[string]func(*corev1.Pod) string{"spec.nodeName": func(p *corev1.Pod) string { return p.Spec.NodeName }},
 		graceful: gracefulPodDelete,
 		table:    tables.Pods(),
-	}
-}
-
-// qualityOfService is Guaranteed if all containers limit both CPU and memory
-// to what they request, BestEffort if none says anything.
-func qualityOfService(spec *corev1.PodSpec) corev1.PodQOSClass {
-	guaranteed, said := true, false
-	for _, c := range slices.Concat(spec.InitContainers, spec.Containers) {
-		for _, name := range []corev1.ResourceName{corev1.ResourceCPU, corev1.ResourceMemory} {
-			limit, request := c.Resources.Limits[name], c.Resources.Requests[name]
-			said = said || !limit.IsZero() || !request.IsZero()
-			guaranteed = guaranteed && !limit.IsZero() && limit.Cmp(request) == 0
-		}
-	}
-	switch {
-	case !said:
-		return corev1.PodQOSBestEffort
-	case guaranteed:
-		return corev1.PodQOSGuaranteed
-	default:
-		return corev1.PodQOSBurstable
 	}
 }
 

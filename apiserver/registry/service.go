@@ -3,6 +3,7 @@ package registry
 import (
 	"context"
 	"errors"
+	"slices"
 
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
@@ -14,7 +15,7 @@ import (
 
 	"github.com/fairway-net/fairway/apiserver/allocator"
 	"github.com/fairway-net/fairway/apiserver/storage"
-	"github.com/fairway-net/fairway/apiserver/validation"
+	"github.com/fairway-net/fairway/apiserver/upstream"
 )
 
 // serviceREST serves Services: the generic registry, with addresses and node
@@ -121,10 +122,7 @@ func (s *serviceREST) begin(ctx context.Context, svc, old *corev1.Service, dryRu
 	if errs := initFamilies(svc, old, s.allocator.Families()); len(errs) > 0 {
 		return invalidService(svc.Name, errs)
 	}
-	errs := validation.Service(svc)
-	if old != nil {
-		errs = validation.ServiceUpdate(svc, old)
-	}
+	errs := slices.DeleteFunc(upstream.Service(completed(svc, old), old), isAllocated)
 	if len(errs) > 0 {
 		return invalidService(svc.Name, errs)
 	}
@@ -133,6 +131,27 @@ func (s *serviceREST) begin(ctx context.Context, svc, old *corev1.Service, dryRu
 		return invalidService(svc.Name, errs)
 	}
 	return nil
+}
+
+// completed is a Service with the metadata that an update need not name, and that the registry fills in later.
+func completed(svc, old *corev1.Service) *corev1.Service {
+	if old == nil {
+		return svc
+	}
+	out := *svc
+	out.DeletionTimestamp, out.DeletionGracePeriodSeconds = old.DeletionTimestamp, old.DeletionGracePeriodSeconds
+	if out.UID == "" {
+		out.UID = old.UID
+	}
+	if out.CreationTimestamp.IsZero() {
+		out.CreationTimestamp = old.CreationTimestamp
+	}
+	return &out
+}
+
+// isAllocated says whether what a Service lacks is what allocation gives it.
+func isAllocated(err *field.Error) bool {
+	return err.Type == field.ErrorTypeRequired && err.Field == "spec.healthCheckNodePort"
 }
 
 func invalidService(name string, errs field.ErrorList) error {

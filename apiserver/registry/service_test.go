@@ -10,10 +10,11 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
 	utilnet "k8s.io/apimachinery/pkg/util/net"
 
 	"github.com/fairway-net/fairway/apiserver/allocator"
-	"github.com/fairway-net/fairway/apiserver/defaults"
+	"github.com/fairway-net/fairway/apiserver/upstream"
 )
 
 // rig completes Services as a server with the given CIDRs would, without one.
@@ -38,7 +39,11 @@ func (r rig) write(svc, old *corev1.Service) (*corev1.Service, error) {
 	if old != nil {
 		old = old.DeepCopy()
 	}
-	defaults.Service(svc)
+	scheme := runtime.NewScheme()
+	if err := upstream.RegisterDefaults(scheme); err != nil {
+		return nil, err
+	}
+	scheme.Default(svc)
 	req := &request{plan: r.rest.allocator.Plan()}
 	defer req.plan.Release()
 	err := r.rest.begin(context.WithValue(context.Background(), requestKey{}, req), svc, old, nil)
@@ -253,7 +258,7 @@ func checkType(t *testing.T, old, svc *corev1.Service) {
 	if (spec.HealthCheckNodePort != 0) != needsHealthCheckNodePort(svc) {
 		t.Errorf("health check node port %d", spec.HealthCheckNodePort)
 	}
-	if (spec.ExternalTrafficPolicy != "") != defaults.ExternallyAccessible(spec) {
+	if (spec.ExternalTrafficPolicy != "") != externallyAccessible(spec) {
 		t.Errorf("external traffic policy %q", spec.ExternalTrafficPolicy)
 	}
 	if (spec.AllocateLoadBalancerNodePorts != nil) != (spec.Type == corev1.ServiceTypeLoadBalancer) {

@@ -9,39 +9,33 @@ import (
 	"k8s.io/apimachinery/pkg/apis/meta/internalversion"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/util/validation/field"
 	"k8s.io/apiserver/pkg/authentication/user"
 	apirequest "k8s.io/apiserver/pkg/endpoints/request"
 	"k8s.io/apiserver/pkg/registry/rest"
 
 	"github.com/fairway-net/fairway/apiserver/tables"
+	"github.com/fairway-net/fairway/apiserver/upstream"
 	"github.com/fairway-net/fairway/apiserver/validation"
 )
 
 func serviceCIDRs() *kind[networkingv1.ServiceCIDR, *networkingv1.ServiceCIDR] {
 	return &kind[networkingv1.ServiceCIDR, *networkingv1.ServiceCIDR]{
 		version: networkingv1.SchemeGroupVersion, resource: "servicecidrs", singular: "servicecidr",
-		list:           func() runtime.Object { return &networkingv1.ServiceCIDRList{} },
-		clusterScoped:  true,
-		prepareCreate:  func(c *networkingv1.ServiceCIDR) { c.Status = networkingv1.ServiceCIDRStatus{} },
-		prepareUpdate:  func(c, old *networkingv1.ServiceCIDR) { c.Status = old.Status },
-		validate:       validation.ServiceCIDR,
-		validateUpdate: validation.ServiceCIDRUpdate,
-		status: &status[networkingv1.ServiceCIDR, *networkingv1.ServiceCIDR]{
-			keep: func(c, old *networkingv1.ServiceCIDR) { c.Spec = old.Spec },
-		},
-		table: tables.ServiceCIDRs(),
+		list:     func() runtime.Object { return &networkingv1.ServiceCIDRList{} },
+		rules:    upstream.ServiceCIDRs,
+		validate: func(c, _ *networkingv1.ServiceCIDR) field.ErrorList { return validation.ServiceCIDR(c) },
+		table:    tables.ServiceCIDRs(),
 	}
 }
 
 func ipAddresses() *kind[networkingv1.IPAddress, *networkingv1.IPAddress] {
 	return &kind[networkingv1.IPAddress, *networkingv1.IPAddress]{
 		version: networkingv1.SchemeGroupVersion, resource: "ipaddresses", singular: "ipaddress",
-		shortNames:     []string{"ip"},
-		list:           func() runtime.Object { return &networkingv1.IPAddressList{} },
-		clusterScoped:  true,
-		validate:       validation.IPAddress,
-		validateUpdate: validation.IPAddressUpdate,
-		table:          tables.IPAddresses(),
+		shortNames: []string{"ip"},
+		list:       func() runtime.Object { return &networkingv1.IPAddressList{} },
+		rules:      upstream.IPAddresses,
+		table:      tables.IPAddresses(),
 	}
 }
 

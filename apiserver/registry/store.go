@@ -77,6 +77,7 @@ func (k *kind[T, O]) open(typer runtime.ObjectTyper, options generic.RESTOptions
 		DeleteStrategy:            base,
 		ResetFieldsStrategy:       base,
 		TableConvertor:            k.table,
+		ReturnDeletedObject:       k.returnsDeleted,
 	}
 	if k.graceful != nil {
 		store.DeleteStrategy = gracefulStrategy[T, O]{base}
@@ -91,7 +92,7 @@ func (k *kind[T, O]) open(typer runtime.ObjectTyper, options generic.RESTOptions
 		return nil, nil, fmt.Errorf("open store of %s: %w", k.resource, err)
 	}
 	main := &REST{Store: store, shortNames: k.shortNames, categories: k.categories}
-	if k.status == nil {
+	if !k.hasStatus() {
 		return main, nil, nil
 	}
 	statusStore := *store
@@ -125,7 +126,7 @@ func (k *kind[T, O]) attributes(obj runtime.Object) (labels.Set, fields.Set, err
 		set = k.fields(o)
 	}
 	set["metadata.name"] = o.GetName()
-	if !k.clusterScoped {
+	if k.isNamespaced() {
 		set["metadata.namespace"] = o.GetNamespace()
 	}
 	return o.GetLabels(), set, nil

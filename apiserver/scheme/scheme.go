@@ -31,7 +31,7 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/runtime/serializer"
 
-	"github.com/fairway-net/fairway/apiserver/defaults"
+	"github.com/fairway-net/fairway/apiserver/upstream"
 )
 
 // GroupVersions are the API groups served, in the order of discovery.
@@ -92,7 +92,9 @@ func New() (*Scheme, error) {
 			return nil, fmt.Errorf("order versions of %s: %w", gv, err)
 		}
 	}
-	defaults.Register(s)
+	if err := upstream.RegisterDefaults(s); err != nil {
+		return nil, err
+	}
 	if err := addFieldLabels(s); err != nil {
 		return nil, err
 	}

@@ -3,84 +3,13 @@ package validation
 import (
 	"crypto/x509"
 	"encoding/pem"
-	"errors"
 	"fmt"
-	"slices"
 
 	certificatesv1 "k8s.io/api/certificates/v1"
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/equality"
 	"k8s.io/apimachinery/pkg/util/validation/field"
 )
-
-// minCertificateSeconds is the shortest life that may be asked for.
-const minCertificateSeconds = 600
-
-// keyUsages are what a certificate may be asked for.
-var keyUsages = []certificatesv1.KeyUsage{
-	certificatesv1.UsageSigning, certificatesv1.UsageDigitalSignature, certificatesv1.UsageContentCommitment, certificatesv1.UsageKeyEncipherment,
-	certificatesv1.UsageKeyAgreement, certificatesv1.UsageDataEncipherment, certificatesv1.UsageCertSign, certificatesv1.UsageCRLSign,
-	certificatesv1.UsageEncipherOnly, certificatesv1.UsageDecipherOnly, certificatesv1.UsageAny, certificatesv1.UsageServerAuth,
-	certificatesv1.UsageClientAuth, certificatesv1.UsageCodeSigning, certificatesv1.UsageEmailProtection, certificatesv1.UsageSMIME,
-	certificatesv1.UsageIPsecEndSystem, certificatesv1.UsageIPsecTunnel, certificatesv1.UsageIPsecUser, certificatesv1.UsageTimestamping,
-	certificatesv1.UsageOCSPSigning, certificatesv1.UsageMicrosoftSGC, certificatesv1.UsageNetscapeSGC,
-}
-
-// CertificateSigningRequest validates a CertificateSigningRequest.
-func CertificateSigningRequest(c *certificatesv1.CertificateSigningRequest) field.ErrorList {
-	errs := metadata(c, false, rbacName)
-	if _, err := ParseCertificateRequest(c.Spec.Request); err != nil {
-		errs = append(errs, field.Invalid(specPath.Child("request"), c.Spec.Request, err.Error()))
-	}
-	if len(c.Spec.Usages) == 0 {
-		errs = append(errs, field.Required(specPath.Child("usages"), ""))
-	}
-	seen := map[certificatesv1.KeyUsage]bool{}
-	for i, u := range c.Spec.Usages {
-		if seen[u] {
-			errs = append(errs, field.Duplicate(specPath.Child("usages").Index(i), u))
-		}
-		seen[u] = true
-		if !slices.Contains(keyUsages, u) {
-			errs = append(errs, field.NotSupported(specPath.Child("usages").Index(i), u, keyUsages))
-		}
-	}
-	errs = append(errs, IsDomainPrefixed(specPath.Child("signerName"), c.Spec.SignerName)...)
-	if s := c.Spec.ExpirationSeconds; s != nil && *s < minCertificateSeconds {
-		errs = append(errs, field.Invalid(specPath.Child("expirationSeconds"), *s, "may not specify a duration less than 600 seconds (10 minutes)"))
-	}
-	return errs
-}
-
-// IsDomainPrefixed asks for a name such as kubernetes.io/kubelet-serving.
-func IsDomainPrefixed(path *field.Path, name string) field.ErrorList {
-	if name == "" {
-		return field.ErrorList{field.Required(path, "")}
-	}
-	return qualifiedName(path, name)
-}
-
-// ParseCertificateRequest reads a PEM encoded PKCS#10 request that is signed
-// with its own key.
-func ParseCertificateRequest(data []byte) (*x509.CertificateRequest, error) {
-	block, _ := pem.Decode(data)
-	if block == nil || block.Type != "CERTIFICATE REQUEST" {
-		return nil, errors.New("PEM block type must be CERTIFICATE REQUEST")
-	}
-	request, err := x509.ParseCertificateRequest(block.Bytes)
-	if err != nil {
-		return nil, fmt.Errorf("parse certificate request: %w", err)
-	}
-	if err := request.CheckSignature(); err != nil {
-		return nil, fmt.Errorf("check signature of certificate request: %w", err)
-	}
-	return request, nil
-}
-
-// CertificateSigningRequestUpdate keeps everything that was asked for.
-func CertificateSigningRequestUpdate(c, old *certificatesv1.CertificateSigningRequest) field.ErrorList {
-	return immutable(specPath, c.Spec, old.Spec)
-}
 
 // Approval validates a change through the approval subresource.
 func Approval(c, old *certificatesv1.CertificateSigningRequest) field.ErrorList {

@@ -127,6 +127,31 @@ type server struct {
 	versions map[int]string
 }
 
+// request is a way to write.
+type request struct{ name, method, contentType, query string }
+
+// requests are the ways of which one is chosen, the likelier ones more than once.
+var requests = []request{
+	{"create", http.MethodPost, "application/json", ""},
+	{"create", http.MethodPost, "application/json", ""},
+	{"create", http.MethodPost, "application/json", ""},
+	{"update", http.MethodPut, "application/json", ""},
+	{"update", http.MethodPut, "application/json", ""},
+	{"update", http.MethodPut, "application/json", ""},
+	{"merge patch", http.MethodPatch, "application/merge-patch+json", ""},
+	{"strategic merge patch", http.MethodPatch, "application/strategic-merge-patch+json", ""},
+	{"apply", http.MethodPatch, "application/apply-patch+yaml", "&fieldManager=test&force=true"},
+	{"delete", http.MethodDelete, "application/json", ""},
+}
+
+// deleteOptions are valid; mutate changes them as it changes objects.
+func deleteOptions() map[string]any {
+	return map[string]any{
+		"apiVersion": "v1", "kind": "DeleteOptions", "gracePeriodSeconds": int64(3), "propagationPolicy": "Background",
+		"preconditions": map[string]any{},
+	}
+}
+
 // at is an object as an update at this server.
 func (s *server) at(method string, k kind, object map[string]any) map[string]any {
 	if method == http.MethodPut {
@@ -145,7 +170,7 @@ func newServer(t *testing.T, config *rest.Config) *server {
 	return &server{t, client, config.Host, map[int]string{}}
 }
 
-func (s *server) send(method, url string, object map[string]any) answer {
+func (s *server) send(method, contentType, url string, object map[string]any) answer {
 	s.Helper()
 	text, err := json.Marshal(object)
 	if err != nil {
@@ -155,7 +180,7 @@ func (s *server) send(method, url string, object map[string]any) answer {
 	if err != nil {
 		s.Fatal(err)
 	}
-	req.Header.Set("Content-Type", "application/json")
+	req.Header.Set("Content-Type", contentType)
 	resp, err := s.client.Do(req)
 	if err != nil {
 		s.Fatal(err)
@@ -210,9 +235,9 @@ func TestDifferential(t *testing.T) {
 	for i := range all {
 		k := &all[i]
 		for _, s := range []*server{theirs, ours} { // the object that updates are of
-			a := s.send(http.MethodPost, k.url, k.object)
+			a := s.send(http.MethodPost, "application/json", k.url, k.object)
 			if a.code == http.StatusConflict { // every cluster has one
-				a = s.send(http.MethodGet, k.url+"/"+name(k.object), nil)
+				a = s.send(http.MethodGet, "application/json", k.url+"/"+name(k.object), nil)
 			}
 			if a.code >= http.StatusBadRequest {
 				t.Errorf("%s: %s %s isn't taken: %s", s.host, k.name, name(k.object), a.text)
@@ -226,16 +251,20 @@ func TestDifferential(t *testing.T) {
 	for n := range *count {
 		k := all[n%len(all)]
 		object := runtime.DeepCopyJSON(k.object)
-		method, url := http.MethodPost, k.url
-		if r.IntN(2) == 0 {
-			method, url = http.MethodPut, url+"/"+name(object)
-		} else {
-			object = another(t, k.object)
+		how, url := requests[r.IntN(len(requests))], k.url+"/"+name(object)
+		switch how.method {
+		case http.MethodPost:
+			url, object = k.url, another(t, k.object)
+		case http.MethodDelete:
+			object = deleteOptions()
 		}
 		did := mutate(r, object)
-		url += "?dryRun=All"
-		a := theirs.send(method, url, theirs.at(method, k, object))
-		b := ours.send(method, url, ours.at(method, k, object))
+		if how.method == http.MethodDelete {
+			object["dryRun"] = []any{"All"} // where there are options, the query isn't looked at
+		}
+		url += "?dryRun=All" + how.query
+		a := theirs.send(how.method, how.contentType, url, theirs.at(how.method, k, object))
+		b := ours.send(how.method, how.contentType, url, ours.at(how.method, k, object))
 		lines := differ(a, b)
 		if len(lines) == 0 {
 			agreed++
@@ -249,7 +278,7 @@ func TestDifferential(t *testing.T) {
 			}
 			key := k.name + " | " + line
 			if differences[key] == nil {
-				differences[key] = &found{first: fmt.Sprintf("%s %s (%d %d)\n\ttheirs: %.300s\n\tours:   %.300s", method, did, a.code, b.code, a.text, b.text)}
+				differences[key] = &found{first: fmt.Sprintf("%s of %s (%d %d)\n\ttheirs: %.300s\n\tours:   %.300s", how.name, did, a.code, b.code, a.text, b.text)}
 			}
 			differences[key].times++
 		}

@@ -1,6 +1,6 @@
 // Package differential compares the embedded API with kube-apiserver. Both get the same
-// objects, valid ones and almost valid ones, to create and to update without keeping
-// them (dryRun). They must agree on what is taken, on the object with its defaults, and on
+// objects, valid ones and almost valid ones, to create, update, patch, apply and delete
+// without keeping them (dryRun). They must agree on what is taken, on the object with its defaults, and on
 // the fields that a refusal names.
 //
 //   - testdata/objects.yaml: a valid object of each kind

@@ -9,6 +9,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"strings"
 	"testing"
 	"time"
 
@@ -23,6 +24,10 @@ import (
 
 // kubernetesEnv is a directory of Kubernetes' own programs (see hack/kubernetes/build).
 const kubernetesEnv = "FAIRWAY_KUBERNETES"
+
+// withoutPlugins are those of kube-apiserver's admission that write into Pods and Nodes what a scheduler and a kubelet
+// read. There is none of either here, and the server says of LimitRanges that they limit nothing.
+var withoutPlugins = []string{"DefaultTolerationSeconds", "LimitRanger", "Priority", "ServiceAccount", "TaintNodesByCondition"}
 
 // startKubernetes starts etcd and kube-apiserver in this network namespace.
 func startKubernetes(t *testing.T) *rest.Config {
@@ -44,6 +49,9 @@ func startKubernetes(t *testing.T) *rest.Config {
 			t.Fatal(err)
 		}
 		command := exec.Command(c.Path, c.Args...)
+		if c.Name == "kube-apiserver" {
+			command.Args = append(command.Args, "--disable-admission-plugins="+strings.Join(withoutPlugins, ","))
+		}
 		command.Stdout, command.Stderr = log, log
 		if err := command.Start(); err != nil {
 			t.Fatal(err)

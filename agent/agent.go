@@ -132,6 +132,8 @@ type Agent struct {
 	toldLeftOut atomic.Pointer[[]agentlink.LeftOut]
 	toldAhead   atomic.Pointer[[]agentlink.Ahead] // rules of others that come first
 	known       *lastknown.Store                  // nil if nothing is kept for the next start
+	// lookedForTraces says that what killed traces have left was looked for.
+	lookedForTraces atomic.Bool
 
 	unregistered chan struct{} // has room for one: the Node was deleted, or shall say something else
 

@@ -8,7 +8,23 @@ import (
 
 	"github.com/fairway-net/fairway/dataplane/migrate"
 	"github.com/fairway-net/fairway/internal/kernel"
+	"github.com/fairway-net/fairway/internal/legacytrace"
 )
+
+// removeLeftovers removes what other modes left, and what traces did.
+func (a *Agent) removeLeftovers(ctx context.Context, verified bool) {
+	a.planes.removeLeftovers(ctx, verified)
+	if first := !a.lookedForTraces.Swap(true); !verified && !first {
+		return
+	}
+	was, err := legacytrace.Sweep()
+	switch {
+	case err != nil:
+		a.config.Log.Debug("the logger of iptables' rules can't be set back to what it was before a trace was killed", "error", err)
+	case was != "":
+		a.config.Log.Info("the logger of iptables' rules is as it was before a trace was killed", "sysctls", "net.netfilter.nf_log="+was)
+	}
+}
 
 // othersGone has what is there of other modes removed once more: whoever has ended
 // just now may have put his rules back after they were.

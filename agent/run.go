@@ -183,7 +183,7 @@ func (a *Agent) run(ctx context.Context) error {
 	group.Go(func() error {
 		l := &loop{
 			plane: a.planes, table: a.table, wake: a.state.wake, drift: a.planes.drift,
-			renew: a.planes.renew, removeLeftovers: a.planes.removeLeftovers,
+			renew: a.planes.renew, removeLeftovers: a.removeLeftovers,
 			verify: func() time.Duration { return a.configured.Load().VerifyPeriod },
 			pause:  func() time.Duration { return a.configured.Load().MinPeriod }, report: a.syncEnded, unchanged: a.unchanged, log: a.config.Log,
 		}

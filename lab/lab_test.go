@@ -29,6 +29,7 @@ import (
 	"github.com/fairway-net/fairway/dataplane/userspace"
 	"github.com/fairway-net/fairway/internal/cgroupsock"
 	"github.com/fairway-net/fairway/internal/kernel"
+	"github.com/fairway-net/fairway/internal/legacytrace"
 	"github.com/fairway-net/fairway/internal/netns"
 	"github.com/fairway-net/fairway/lab"
 	"github.com/fairway-net/fairway/lab/topology"
@@ -44,8 +45,9 @@ var patience = map[bool]time.Duration{false: time.Minute, true: 10 * time.Minute
 const beFairway = "FAIRWAY_TEST_BE_FAIRWAY"
 
 func TestMain(m *testing.M) {
-	cgroupsock.Main() // returns unless this process makes sockets
-	userspace.Main()  // returns unless this process is a relay
+	cgroupsock.Main()  // returns unless this process makes sockets
+	legacytrace.Main() // returns unless this process keeps a setting for traces
+	userspace.Main()   // returns unless this process is a relay
 	if os.Getenv(beFairway) != "" {
 		os.Exit(cmd.Main())
 	}

@@ -2,6 +2,7 @@ package lab_test
 
 import (
 	"encoding/json"
+	"errors"
 	"net"
 	"net/netip"
 	"os"
@@ -37,7 +38,7 @@ type traced struct {
 		Last  string
 		Steps []struct {
 			Table, Chain, Rule, Verdict string
-			Ours                        bool
+			Ours, Legacy                bool
 		}
 	}
 	Plane, NotChecked []string
@@ -69,6 +70,9 @@ func tracesIn(t *testing.T, mode string) {
 		l.answered(ip)
 		l.droppedByAnother(ip)
 	}
+	if mode == legacyMode {
+		l.droppedByLegacy()
+	}
 	l.droppedElsewhere()
 	l.watches()
 	l.killed()
@@ -76,9 +80,14 @@ func tracesIn(t *testing.T, mode string) {
 	l.badInput()
 }
 
+// legacyMode is iptables mode with the old variant.
+const legacyMode = "iptables-legacy"
+
 func traceIn(t *testing.T, mode string) *tracing {
 	c := config("trace")
-	c.Mode = mode
+	if c.Mode = mode; mode == legacyMode {
+		c.Mode, c.AgentArgs = "iptables", []string{"--iptables-variant=legacy"}
+	}
 	up(t, c)
 	client, err := lab.Client(c.Name)
 	if err != nil {
@@ -134,6 +143,47 @@ func (l *tracing) service(name string) netip.Addr {
 	return netip.MustParseAddr(s.Spec.ClusterIP)
 }
 
+// droppedByLegacy: the rule of a firewall that uses the old iptables is named, and so is a
+// policy.
+func (l *tracing) droppedByLegacy() {
+	l.Helper()
+	tables := func(args string) {
+		l.Helper()
+		c := exec.Command("iptables-legacy", strings.Fields(args)...)
+		if err := errors.Join(l.node1.Start(c), c.Wait()); err != nil {
+			l.Fatalf("iptables-legacy %s: %v", args, err)
+		}
+	}
+	dropped := func(want string) {
+		l.Helper()
+		r, code := l.trace(target(l.services[0]), "--from", "pod/"+l.pod, "--send", "--timeout", "300ms")
+		if code != 1 || r.Outcome != "dropped" || r.Answer != want {
+			l.Errorf("exit code %d, want %s: %+v", code, want, r)
+		}
+	}
+	tables("-N DOCKER-USER")
+	tables("-I FORWARD -j DOCKER-USER")
+	tables("-A DOCKER-USER -p tcp --dport 80 -j DROP")
+	dropped("DROPPED on node1 by a rule of Docker, not Fairway's: ip filter DOCKER-USER (iptables-legacy): -p tcp -m tcp --dport 80 -j DROP (rule 1)")
+	tables("-F DOCKER-USER")
+	tables("-P FORWARD DROP")
+	dropped("DROPPED on node1 by the policy of a chain not Fairway's: ip filter FORWARD (iptables-legacy)")
+	tables("-P FORWARD ACCEPT")
+}
+
+// logger is who the kernel tells of traced packets in iptables-legacy.
+func (l *tracing) logger() (name string) {
+	l.Helper()
+	if err := l.node1.Do(func() error {
+		text, err := os.ReadFile("/proc/sys/net/netfilter/nf_log/2")
+		name = strings.TrimSpace(string(text))
+		return err
+	}); err != nil {
+		l.Fatal(err)
+	}
+	return name
+}
+
 // conntrackEnds reports whether conntrack says when connections end.
 func (l *tracing) conntrackEnds() bool { return l.mode == "nftables" || l.mode == "iptables" }
 
@@ -181,19 +231,20 @@ func target(ip netip.Addr) string { return netip.AddrPortFrom(ip, 80).String() }
 // answered: a connection from a pod is answered, by a pod, through Fairway's rules.
 func (l *tracing) answered(ip netip.Addr) {
 	l.Helper()
+	mode := strings.TrimSuffix(l.mode, "-legacy")
 	r, code := l.trace(target(ip), "--from", "pod/"+l.pod, "--send")
-	if code != 0 || r.Outcome != "answered" || r.Node != "node1" || r.Mode != l.mode || r.Service != "default/healthy:http" || !strings.HasPrefix(r.Endpoint.Pod, "default/hello-") {
+	if code != 0 || r.Outcome != "answered" || r.Node != "node1" || r.Mode != mode || r.Service != "default/healthy:http" || !strings.HasPrefix(r.Endpoint.Pod, "default/hello-") {
 		l.Errorf("trace to %s: exit code %d: %+v", ip, code, r)
 	}
 	ours, reply, translated := false, false, false
 	for _, p := range r.Packets {
 		reply = reply || p.Reply && p.What == "SYN ACK" && p.Last == "postrouting"
 		for _, s := range p.Steps {
-			ours = ours || s.Ours && s.Rule != ""
+			ours = ours || s.Ours && s.Rule != "" && s.Legacy == (l.mode == legacyMode)
 			translated = translated || s.Verdict == "translated" && strings.Contains(s.Rule, "destination "+target(ip)+" -> ")
 		}
 	}
-	translated = translated || l.mode == "ipvs" // which sends another packet
+	translated = translated || mode == "ipvs" // which sends another packet
 	if !ours || !reply || !translated {
 		l.Errorf("trace to %s: own rules %t, an answer %t, translated %t: %+v", ip, ours, reply, translated, r)
 	}
@@ -298,16 +349,20 @@ func (l *tracing) watches() {
 // killed: a trace that is killed leaves no table.
 func (l *tracing) killed() {
 	l.Helper()
+	before := l.logger()
 	c := exec.Command(os.Args[0], "trace", "--kubeconfig", l.kubeconfig, "svc/selector", "--node", "node1")
 	if err := c.Start(); err != nil {
 		l.Fatal(err)
 	}
 	eventually(l.T, "the trace has its table", func() bool { return l.tables() == 1 })
+	if during := l.logger(); (during != before) != (l.mode == legacyMode) {
+		l.Errorf("the logger is %s, before the trace it was %s", during, before)
+	}
 	if err := c.Process.Kill(); err != nil {
 		l.Fatal(err)
 	}
 	_ = c.Wait() // it was killed
-	eventually(l.T, "the table is gone", func() bool { return l.tables() == 0 })
+	eventually(l.T, "the table is gone, and the logger as before", func() bool { return l.tables() == 0 && l.logger() == before })
 }
 
 // tables counts those of traces on the node.

@@ -23,6 +23,9 @@ import (
 	"github.com/fairway-net/fairway/test/vm"
 )
 
+// TestTraceLegacy is TestTrace in iptables mode's old variant.
+func TestTraceLegacy(t *testing.T) { tracesIn(t, legacyMode) }
+
 // TestTraceIPVS: what netfilter sees around IPVS is told, and the endpoint that IPVS chose.
 func TestTraceIPVS(t *testing.T) {
 	vm.With(t, func(t *testing.T) {
@@ -38,7 +41,7 @@ func TestTraceIPVS(t *testing.T) {
 }
 
 // tracesOfAMode is how many connections TestTraces follows in each mode.
-var tracesOfAMode = map[string]int{"nftables": 400, "iptables": 600}
+var tracesOfAMode = map[string]int{"nftables": 400, "iptables": 300, legacyMode: 300}
 
 // TestTraces: of a thousand connections in both families, the endpoint that a trace names is
 // the pod that answered, each time.

@@ -179,9 +179,9 @@ check/manynodes: build ## agents of nodes elsewhere, asked by nodes/proxy and by
 	./hack/install-deps.sh test
 	$(call TAGGED,manynodes) -timeout 10m -run '^TestManyNodes$$' ./lab
 
-check/traces: build ## a thousand traced connections, and traces in IPVS (in the virtual machine): minutes
+check/traces: build ## a thousand traced connections, and traces in iptables-legacy and IPVS (in the virtual machine): minutes
 	./hack/install-deps.sh test
-	$(call TAGGED,traces) -timeout 40m -run '^(TestTrace|TestTraces|TestTraceIPVS)$$' ./lab
+	$(call TAGGED,traces) -timeout 40m -run '^(TestTrace|TestTraceLegacy|TestTraces|TestTraceIPVS)$$' ./lab
 
 check/dashboard: build ## the queries of deploy/monitoring's dashboard, by Debian's Prometheus that scrapes an agent in a lab: a minute
 	./hack/install-deps.sh test

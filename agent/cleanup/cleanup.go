@@ -21,6 +21,7 @@ import (
 	"github.com/fairway-net/fairway/dataplane"
 	"github.com/fairway-net/fairway/dns/lease"
 	"github.com/fairway-net/fairway/internal/kernel"
+	"github.com/fairway-net/fairway/internal/legacytrace"
 )
 
 // Job is what is to be removed, and how.
@@ -74,6 +75,9 @@ func (j *Job) Run(ctx context.Context) error {
 		if err := j.removeAnswers(); err != nil {
 			failed = append(failed, fmt.Errorf("clean up announcing: %w", err))
 		}
+		if err := j.restoreLogger(); err != nil {
+			failed = append(failed, fmt.Errorf("clean up after traces: %w", err))
+		}
 	}
 	return errors.Join(failed...)
 }
@@ -94,6 +98,19 @@ func (j *Job) removeDNS() error {
 		fmt.Fprintf(j.Out, "DNS: %s%s\n", did, what)
 	}
 	return nil
+}
+
+// restoreLogger puts back a setting that a killed trace has left.
+func (j *Job) restoreLogger() error {
+	restore, did := legacytrace.Sweep, "put back"
+	if j.DryRun {
+		restore, did = legacytrace.Leftovers, "would put back"
+	}
+	was, err := restore()
+	if was != "" {
+		fmt.Fprintf(j.Out, "trace: %s net.netfilter.nf_log: %s\n", did, was)
+	}
+	return err
 }
 
 // removeAnswers ends the kernel's answers for addresses that an agent announced.

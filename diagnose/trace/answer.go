@@ -97,7 +97,10 @@ func (r *Report) dropped(p *Packet, s *Step) {
 	if s.Rule != "" {
 		r.Answer += ": " + s.Rule
 	}
-	if s.Handle != 0 {
+	switch {
+	case s.Handle != 0 && s.Legacy:
+		r.Answer += fmt.Sprintf(" (rule %d)", s.Handle)
+	case s.Handle != 0:
 		r.Answer += fmt.Sprintf(" (handle %d)", s.Handle)
 	}
 	if p.Reply {

@@ -15,7 +15,7 @@ type Drop struct {
 
 // dropMeanings say more of some reasons (include/net/dropreason-core.h).
 var dropMeanings = map[string]string{
-	"NETFILTER_DROP":    "a rule of netfilter that nf_tables doesn't trace: one of iptables-legacy (see iptables-legacy-save -c)",
+	"NETFILTER_DROP":    "a rule of netfilter that nf_tables doesn't trace: iptables-legacy, for instance",
 	"IP_RPFILTER":       "the way back to its source is by another interface (rp_filter)",
 	"IP_INNOROUTES":     "there is no route to its destination, or forwarding is off",
 	"IP_OUTNOROUTES":    "there is no route to its destination",

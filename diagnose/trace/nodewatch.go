@@ -156,7 +156,7 @@ func (w *watch) next() error {
 
 func (w *watch) event(e nftrace.Event) {
 	named := Event{Event: e, InName: w.interfaces[e.In], OutName: w.interfaces[e.Out]}
-	if e.Kind == nftrace.Rule {
+	if e.Kind == nftrace.Rule || e.Legacy != nil && e.Kind == nftrace.Policy {
 		var err error
 		if named.Text, err = w.chains.Rule(e); err != nil {
 			named.Problem = err.Error()

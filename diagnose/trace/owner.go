@@ -50,5 +50,9 @@ func (s *Step) whose() string {
 
 // where names the chain.
 func (s *Step) where() string {
-	return strings.TrimSpace(s.Family + " " + s.Table + " " + s.Chain)
+	where := strings.TrimSpace(s.Family + " " + s.Table + " " + s.Chain)
+	if s.Legacy {
+		where += " (iptables-legacy)"
+	}
+	return where
 }

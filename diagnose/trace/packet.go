@@ -34,15 +34,17 @@ type Packet struct {
 
 // Step is a rule whose conditions held, the policy of a chain, or a translation.
 type Step struct {
-	Hook    string `json:"hook,omitempty"`
-	Family  string `json:"family,omitempty"`
-	Table   string `json:"table,omitempty"`
-	Chain   string `json:"chain,omitempty"`
-	Owner   string `json:"owner,omitempty"`  // who made the table or the chain, as far as names tell
-	Ours    bool   `json:"ours,omitempty"`   // Fairway did
-	Handle  uint64 `json:"handle,omitempty"` // the rule's
-	Rule    string `json:"rule,omitempty"`   // in words
-	Verdict string `json:"verdict"`          // "accept", "drop", "jump CHAIN", "policy accept", "translated", ...
+	Hook   string `json:"hook,omitempty"`
+	Family string `json:"family,omitempty"`
+	Table  string `json:"table,omitempty"`
+	Chain  string `json:"chain,omitempty"`
+	Owner  string `json:"owner,omitempty"`  // who made the table or the chain, as far as names tell
+	Ours   bool   `json:"ours,omitempty"`   // Fairway did
+	Legacy bool   `json:"legacy,omitempty"` // the table is iptables-legacy's
+	// Handle is the rule's, or its number in a chain of iptables-legacy.
+	Handle  uint64 `json:"handle,omitempty"`
+	Rule    string `json:"rule,omitempty"` // in words
+	Verdict string `json:"verdict"`        // "accept", "drop", "jump CHAIN", "policy accept", "translated", ...
 }
 
 // Namer gives names to what the kernel tells by numbers.
@@ -77,7 +79,7 @@ func (r *Report) AddPacketsOf(node string, plane Plane, events []nftrace.Event, 
 
 func (r *Report) addPackets(node string, plane Plane, events []nftrace.Event, n Namer) {
 	byNumber := map[int]*Packet{}
-	for _, e := range events {
+	for _, e := range inOrder(events, n) {
 		p := byNumber[e.Packet]
 		if p == nil {
 			if e.Header == nil {
@@ -135,6 +137,12 @@ func (p *Packet) add(e nftrace.Event, n Namer, plane Plane) {
 		s.Verdict = "policy " + e.Verdict
 	case nftrace.Rule:
 		s.Rule = n.Rule(e)
+	}
+	if s.Legacy = e.Legacy != nil; s.Legacy {
+		s.Verdict, e.Target = nftrace.LegacyVerdict(e, n.Rule(e))
+		if e.Kind == nftrace.Policy {
+			s.Verdict = "policy " + s.Verdict
+		}
 	}
 	if e.Target != "" {
 		s.Verdict += " " + e.Target

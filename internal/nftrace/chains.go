@@ -17,6 +17,7 @@ type Chains struct {
 	bases  map[string]Base
 	known  map[string]map[uint64]string
 	socket *netlink.Conn
+	legacy map[string]map[string]*iptables.Chain // tables of iptables-legacy, by their chains' names
 }
 
 // Base is what is known of a base chain.
@@ -58,13 +59,19 @@ func (c *Chains) Close() error { return c.socket.Close() }
 
 // Base tells of a base chain; false if the chain is none.
 func (c *Chains) Base(e Event) (Base, bool) {
+	if e.Legacy != nil {
+		return *e.Legacy, true
+	}
 	b, ok := c.bases[e.Family+" "+e.Table+" "+e.Chain]
 	return b, ok
 }
 
 // Rule is an event's rule in words; "" if it isn't one, or it is gone. The error says
-// that the chain can't be read.
+// that the chain can't be read. Of a policy of iptables-legacy it is the verdict.
 func (c *Chains) Rule(e Event) (string, error) {
+	if e.Legacy != nil {
+		return c.legacyRule(e)
+	}
 	if e.Handle == 0 {
 		return "", nil
 	}

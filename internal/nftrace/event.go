@@ -43,8 +43,13 @@ type Event struct {
 	Mark    uint32
 	// Header is told once for each base chain.
 	Header *Header
+	// Legacy is where the packet is, for a step in a table of iptables-legacy, whose rules
+	// nf_tables doesn't know: Handle is then the rule's number in its chain, and the
+	// verdict is in the rule's words (LegacyVerdict).
+	Legacy *Base `json:",omitempty"`
 
-	id uint32
+	id    uint32
+	print string // tells the packet from others, wherever it is translated
 }
 
 // Header is what a packet's own headers say.
@@ -103,7 +108,26 @@ func parse(m netlink.Message) Event {
 		e.Kind = End
 	}
 	e.Header = header(protocol, network, transport)
+	if e.Header != nil {
+		e.print = fingerprint(e.Header.Proto, transport)
+	}
 	return e
+}
+
+// fingerprint is what doesn't change in a transport header when addresses and ports are
+// translated: TCP's sequence numbers, what a datagram begins with.
+func fingerprint(proto uint8, transport []byte) string {
+	from, to := 4, 20
+	switch proto {
+	case unix.IPPROTO_TCP:
+		to = 16 // the checksum changes
+	case unix.IPPROTO_UDP:
+		from = 8
+	}
+	if len(transport) < from {
+		return ""
+	}
+	return string(rune(proto)) + string(transport[from:min(to, len(transport))])
 }
 
 // verdicts by their codes (linux/netfilter.h, linux/netfilter/nf_tables.h).

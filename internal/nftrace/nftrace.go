@@ -5,6 +5,7 @@
 //
 //   - table.go: the table, and which packets it has traced
 //   - event.go: what the kernel tells of a packet
+//   - legacy.go: rules of iptables-legacy, which the kernel tells of elsewhere
 //   - ruletext.go, expression.go: rules in words
 //   - chains.go: what is known of chains
 //
@@ -63,13 +64,15 @@ type Session struct {
 	packets map[uint32]*packet // those under way, by the kernel's number
 	pending []Event
 	seen    int
-	missing error // why some rules aren't told of
+	legacy  *legacy // nil without tables of iptables-legacy
+	missing error   // why their rules aren't told
 }
 
 // packet is one that is followed.
 type packet struct {
 	number int
 	reply  bool
+	print  string
 }
 
 var sessions atomic.Int32 // of this process, for the names of their tables
@@ -91,8 +94,8 @@ func Open(flows []Flow, replies bool) (*Session, error) {
 	if err := s.events.JoinGroup(unix.NFNLGRP_NFTRACE); err != nil {
 		return nil, errors.Join(permission("subscribe to traces", err), s.Close())
 	}
-	if hasLegacyRules() {
-		s.missing = errors.New("rules of iptables-legacy: nf_tables doesn't tell of them; see iptables-legacy-save -c, or move them: update-alternatives --set iptables /usr/sbin/iptables-nft")
+	if s.legacy, s.missing = openLegacy(); s.missing != nil {
+		s.missing = fmt.Errorf("rules of iptables-legacy: %w", s.missing)
 	}
 	if err := s.makeTable(flows, replies); err != nil {
 		return nil, errors.Join(err, s.Close())
@@ -102,16 +105,6 @@ func Open(flows []Flow, replies bool) (*Session, error) {
 
 // Missing says what the session can't tell; nil if nothing.
 func (s *Session) Missing() error { return s.missing }
-
-// hasLegacyRules reports whether iptables-legacy has tables here.
-func hasLegacyRules() bool {
-	for _, file := range []string{"ip_tables_names", "ip6_tables_names"} {
-		if names, err := os.ReadFile("/proc/thread-self/net/" + file); err == nil && len(names) > 0 {
-			return true
-		}
-	}
-	return false
-}
 
 // permission says more clearly what a refusal means.
 func permission(what string, err error) error {
@@ -126,7 +119,7 @@ func permission(what string, err error) error {
 // session goes on after both.
 func (s *Session) Next(deadline time.Time) (Event, error) {
 	for len(s.pending) == 0 {
-		if err := s.events.SetReadDeadline(deadline); err != nil {
+		if err := s.events.SetReadDeadline(s.turn(deadline)); err != nil {
 			return Event{}, fmt.Errorf("wait for traces: %w", err)
 		}
 		messages, err := s.events.Receive()
@@ -134,7 +127,9 @@ func (s *Session) Next(deadline time.Time) (Event, error) {
 		case errors.Is(err, unix.ENOBUFS):
 			return Event{}, ErrLost
 		case errors.Is(err, os.ErrDeadlineExceeded):
-			return Event{}, os.ErrDeadlineExceeded
+			if s.takeLegacy(); len(s.pending) == 0 && !time.Now().Before(deadline) {
+				return Event{}, os.ErrDeadlineExceeded
+			}
 		case err != nil:
 			return Event{}, fmt.Errorf("receive traces: %w", err)
 		}
@@ -155,7 +150,7 @@ func (s *Session) assign(e Event) (Event, bool) {
 	switch {
 	case e.Table == s.table.Name && e.Kind == Rule:
 		s.seen++
-		s.packets[e.id] = &packet{number: s.seen, reply: e.Chain == repliesChain}
+		s.packets[e.id] = &packet{number: s.seen, reply: e.Chain == repliesChain, print: e.print}
 		e.Passed = Begins
 	case e.Table == s.table.Name && strings.HasPrefix(e.Chain, passedPrefix):
 		e.Passed = strings.TrimPrefix(e.Chain, passedPrefix)
@@ -172,7 +167,8 @@ func (s *Session) assign(e Event) (Event, bool) {
 
 // Close ends the trace, and with it the table.
 func (s *Session) Close() error {
-	var errs []error
+	errs := []error{s.legacy.close()}
+	s.legacy = nil
 	if s.owner != nil {
 		errs = append(errs, s.owner.CloseLasting())
 		s.owner = nil

@@ -20,6 +20,7 @@ import (
 	"github.com/google/nftables"
 	"github.com/vishvananda/netlink"
 
+	"github.com/fairway-net/fairway/internal/legacytrace"
 	"github.com/fairway-net/fairway/internal/netns"
 	"github.com/fairway-net/fairway/model"
 )
@@ -28,6 +29,7 @@ import (
 const holdEnv = "FAIRWAY_TEST_HOLD_TRACE"
 
 func TestMain(m *testing.M) {
+	legacytrace.Main() // returns unless this process keeps a setting for traces
 	if os.Getenv(holdEnv) != "" {
 		if _, err := Open([]Flow{{Proto: model.TCP, Frontend: at4}}, true); err != nil {
 			panic(err)
@@ -319,18 +321,5 @@ func TestComment(t *testing.T) {
 		if got := comment([]byte(data)); got != want {
 			t.Errorf("comment of %q is %q, want %q", data, got, want)
 		}
-	}
-}
-
-// TestLegacyRules: where tables of iptables-legacy are in use, a session says that it doesn't
-// tell of them.
-func TestLegacyRules(t *testing.T) {
-	ns := namespace(t)
-	if s := begun(t, ns, true, Flow{Proto: 6, Frontend: at4}); s.Missing() != nil {
-		t.Errorf("without them, %v is missing", s.Missing())
-	}
-	feed(t, ns, "*filter\nCOMMIT\n", "iptables-legacy-restore")
-	if s := begun(t, ns, true, Flow{Proto: 6, Frontend: at4}); s.Missing() == nil {
-		t.Error("rules of iptables-legacy aren't told of, and nothing says so")
 	}
 }

@@ -17,6 +17,7 @@ var writersOfTheirOwn = map[string]string{
 	"internal/tuning/":                 "settings of the kernel",
 	"internal/lvs/sysctl.go":           "settings of the kernel",
 	"internal/routelocalnet/":          "a setting of the kernel",
+	"internal/legacytrace/":            "settings of the kernel",
 	"announce/l2/kernelarp.go":         "settings of the kernel",
 	"agent/init.go":                    "a setting of the kernel",
 	"apiserver/snapshot.go":            "a stream, which is synced before it has its name",

@@ -124,10 +124,11 @@ func (t *remoteTrace) Close() error {
 type ruleKey struct {
 	family, table, chain string
 	handle               uint64
+	legacy               bool // of iptables-legacy
 }
 
 func keyOf(e nftrace.Event) ruleKey {
-	return ruleKey{e.Family, e.Table, e.Chain, e.Handle}
+	return ruleKey{e.Family, e.Table, e.Chain, e.Handle, e.Legacy != nil}
 }
 
 // toldNames is trace.Namer by what an agent told.
@@ -147,7 +148,7 @@ func (n *toldNames) learn(e *trace.Event) {
 	if e.Text != "" {
 		n.rules[keyOf(e.Event)] = e.Text
 	}
-	if e.Base != nil {
+	if e.Base != nil && e.Legacy == nil {
 		n.bases[ruleKey{family: e.Family, table: e.Table, chain: e.Chain}] = *e.Base
 	}
 }
@@ -167,6 +168,9 @@ func (n *toldNames) Rule(e nftrace.Event) string {
 
 // Base implements trace.Namer.
 func (n *toldNames) Base(e nftrace.Event) (nftrace.Base, bool) {
+	if e.Legacy != nil {
+		return *e.Legacy, true
+	}
 	b, ok := n.bases[ruleKey{family: e.Family, table: e.Table, chain: e.Chain}]
 	return b, ok
 }

@@ -8,6 +8,8 @@ import (
 	"fmt"
 	"math/rand/v2"
 	"net/http"
+	"slices"
+	"strings"
 
 	"go.opentelemetry.io/otel/attribute"
 	"go.opentelemetry.io/otel/codes"
@@ -86,21 +88,41 @@ func (t *Tracer) Begin(h http.Header, trusted bool) func(*model.Access) {
 // describe names what OpenTelemetry's conventions for HTTP name. Queries may have
 // secrets, and are left out.
 func describe(span trace.Span, a *model.Access) {
-	span.SetName(a.Method)
-	if a.Route != "" {
-		span.SetName(a.Method + " " + a.Route)
+	method, name := a.Method, a.Method
+	if !slices.Contains(methods, method) {
+		method, name = "_OTHER", "HTTP"
+		span.SetAttributes(attribute.String("http.request.method_original", valid(a.Method)))
 	}
+	if a.Route != "" {
+		name += " " + a.Route
+	}
+	span.SetName(name)
 	span.SetAttributes(
-		attribute.String("http.request.method", a.Method), attribute.String("url.path", a.Path), attribute.String("server.address", a.Host),
+		attribute.String("http.request.method", method), attribute.String("url.path", valid(a.Path)), attribute.String("server.address", valid(a.Host)),
 		attribute.String("client.address", a.Client.String()), attribute.Int("http.response.status_code", a.Status), attribute.Int64("http.response.body.size", a.Bytes),
-		attribute.String("user_agent.original", a.UserAgent), attribute.String("fairway.socket", a.Socket), attribute.String("fairway.rule", a.Rule),
+		attribute.String("user_agent.original", valid(a.UserAgent)), attribute.String("fairway.socket", a.Socket), attribute.String("fairway.rule", a.Rule),
 	)
 	if a.Endpoint != "" {
 		span.SetAttributes(attribute.String("network.peer.address", a.Endpoint))
 	}
 	if a.Status >= http.StatusInternalServerError {
-		span.SetStatus(codes.Error, a.Reason)
+		span.SetStatus(codes.Error, valid(a.Reason))
 	}
+}
+
+// methods are those that the conventions know. Names of spans are few: a client doesn't choose them.
+var methods = []string{
+	http.MethodConnect, http.MethodDelete, http.MethodGet, http.MethodHead, http.MethodOptions, http.MethodPatch, http.MethodPost, http.MethodPut, http.MethodTrace,
+}
+
+// mostText is how many bytes are told of what a client wrote: collectors refuse messages of more
+// than 4 MB, and a message has up to 512 spans.
+const mostText = 1024
+
+// valid is a text that a client may have written, as OTLP takes it. One that isn't UTF-8 would
+// have all spans of its message lost.
+func valid(text string) string {
+	return strings.ToValidUTF8(text[:min(len(text), mostText)], "\uFFFD")
 }
 
 // Close tells the collector what it hasn't been told.

@@ -4,6 +4,7 @@ import (
 	"context"
 	"net"
 	"net/http"
+	"slices"
 	"strings"
 	"testing"
 
@@ -117,5 +118,40 @@ func TestCollector(t *testing.T) {
 	cancel()
 	if err := away.Close(ended); err == nil {
 		t.Error("nothing is said of lost traces")
+	}
+}
+
+// TestHostileRequest: what a client writes doesn't keep the spans of others from the collector, and a
+// method that nobody knows names no span.
+func TestHostileRequest(t *testing.T) {
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	r, s := &received{spans: make(chan string, 8)}, grpc.NewServer()
+	collector.RegisterTraceServiceServer(s, r)
+	go func() { _ = s.Serve(l) }() // until it is stopped
+	t.Cleanup(s.Stop)
+	tracer, err := New(t.Context(), Options{Endpoint: l.Addr().String(), Share: 1})
+	if err != nil {
+		t.Fatal(err)
+	}
+	long := strings.Repeat("ä", 1<<20)
+	for _, a := range []model.Access{
+		{Method: "GET", Reason: "another's"}, {Method: "BREW-\xff", Path: "/\xff" + long, Host: "\xfe", UserAgent: "\xc3" + long, Reason: "\xff"},
+	} {
+		a.Status = http.StatusBadGateway
+		tracer.Begin(http.Header{}, false)(&a)
+	}
+	if err := tracer.Close(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	close(r.spans)
+	var got []string
+	for one := range r.spans {
+		got = append(got, one)
+	}
+	if want := []string{"GET another's", "HTTP \uFFFD"}; !slices.Equal(got, want) {
+		t.Errorf("the collector gets %q, want %q", got, want)
 	}
 }

@@ -131,7 +131,7 @@ func (f *webFlags) runShared(cmd *cobra.Command) error {
 		return fmt.Errorf("--address, --port: %w", err)
 	}
 	at := netip.MustParseAddrPort(listener.Addr().String())
-	page := web.NewShared(config, at.Port(), f.address)
+	page := web.NewShared(config, at.Port(), f.address, until)
 	printURL := func() {
 		fmt.Fprintf(cmd.OutOrStdout(), "https://%s/?token=%s\n", at, page.Token())
 	}

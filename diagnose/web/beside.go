@@ -27,10 +27,15 @@ type beside struct {
 func (b *beside) get(ctx context.Context, ask func(context.Context) []doctor.ServiceReport) []doctor.ServiceReport {
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	if now := time.Now(); now.Sub(b.asked) > besideAgain {
-		b.found, b.asked = ask(ctx), now
+	now := time.Now()
+	if now.Sub(b.asked) <= besideAgain {
+		return b.found
 	}
-	return b.found
+	found := ask(ctx)
+	if ctx.Err() == nil { // else they had no time to answer
+		b.found, b.asked = found, now
+	}
+	return found
 }
 
 // besideProblems are those that concern other objects, and addresses.

@@ -42,3 +42,20 @@ func TestBeside(t *testing.T) {
 		t.Errorf("not shown: %v; asked %d times", want, asked)
 	}
 }
+
+// TestBesideOfNobody: what a browser that went away didn't wait for is no answer for others.
+func TestBesideOfNobody(t *testing.T) {
+	var b beside
+	ask := func(ctx context.Context) []doctor.ServiceReport {
+		if ctx.Err() != nil {
+			return nil
+		}
+		return []doctor.ServiceReport{{Service: "default/web"}}
+	}
+	gone, cancel := context.WithCancel(t.Context())
+	cancel()
+	b.get(gone, ask)
+	if got := b.get(t.Context(), ask); len(got) != 1 {
+		t.Errorf("another browser gets %v", got)
+	}
+}

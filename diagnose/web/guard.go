@@ -8,7 +8,9 @@ import (
 	"net"
 	"net/http"
 	"net/netip"
+	"strings"
 	"sync"
+	"time"
 )
 
 // guard lets in the browser that shows the token of the printed URL, and no
@@ -17,6 +19,7 @@ import (
 type guard struct {
 	cookie string     // the cookie's name; ports share cookies, so it has the port in it
 	shared netip.Addr // by which others know this machine; invalid for a page that isn't shared
+	until  time.Time  // how long it is shared, by the clock on the wall
 
 	mu      sync.Mutex
 	session string // the cookie's value
@@ -26,8 +29,8 @@ type guard struct {
 // tokenBytes is how much of a token is random.
 const tokenBytes = 32
 
-func newGuard(port uint16, shared netip.Addr) *guard {
-	return &guard{session: secret(), token: secret(), cookie: fmt.Sprintf("fairway-web-%d", port), shared: shared}
+func newGuard(port uint16, shared netip.Addr, until time.Time) *guard {
+	return &guard{session: secret(), token: secret(), cookie: fmt.Sprintf("fairway-web-%d", port), shared: shared, until: until.Round(0)}
 }
 
 func secret() string {
@@ -81,6 +84,8 @@ func (g *guard) protect(next http.Handler) http.Handler {
 		switch {
 		case !isLoopback(r.Host) && !g.isShared(r.Host):
 			refuse(w, "this page is served to names of this machine only, not to "+r.Host)
+		case g.isOver():
+			refuse(w, "the time for which it was shared is over")
 		case r.Method == http.MethodGet && r.URL.Path == "/" && r.URL.Query().Has("token"):
 			g.enter(w, r)
 		case !g.knows(r):
@@ -124,19 +129,30 @@ func (g *guard) value() string {
 	return g.session
 }
 
+// isOver reports whether the page is shared no more. Timers, by which it ends, stand still while
+// the machine is suspended.
+func (g *guard) isOver() bool {
+	return g.shared.IsValid() && time.Now().Round(0).After(g.until)
+}
+
 // isShared reports whether a Host header has the address at which the page is shared.
 func (g *guard) isShared(host string) bool {
-	a, err := netip.ParseAddrPort(host)
-	return err == nil && g.shared.IsValid() && a.Addr() == g.shared
+	a, err := netip.ParseAddr(hostname(host))
+	return err == nil && g.shared.IsValid() && a == g.shared
+}
+
+// hostname is what a Host header has before the port; browsers leave out their usual one.
+func hostname(host string) string {
+	if name, _, err := net.SplitHostPort(host); err == nil {
+		return name
+	}
+	return strings.TrimSuffix(strings.TrimPrefix(host, "["), "]")
 }
 
 // isLoopback reports whether a Host header names this machine for itself. Any
 // other name may be one that an attacker has lead here (DNS rebinding).
 func isLoopback(host string) bool {
-	name, _, err := net.SplitHostPort(host)
-	if err != nil {
-		name = host
-	}
+	name := hostname(host)
 	if name == "localhost" {
 		return true
 	}

@@ -63,12 +63,13 @@ type Page struct {
 }
 
 // New makes a page that will be served at a port.
-func New(config Config, port uint16) *Page { return NewShared(config, port, netip.Addr{}) }
+func New(config Config, port uint16) *Page { return NewShared(config, port, netip.Addr{}, time.Time{}) }
 
-// NewShared makes a page for all browsers that come with its token, at an address of this machine.
+// NewShared makes a page for all browsers that come with its token, at an address of this machine,
+// until some time.
 // They see what config has the rights to see.
-func NewShared(config Config, port uint16, at netip.Addr) *Page {
-	p := &Page{config: config, guard: newGuard(port, at), store: newStore(), hub: newHub(), agents: &agents{ask: config.Agents}}
+func NewShared(config Config, port uint16, at netip.Addr, until time.Time) *Page {
+	p := &Page{config: config, guard: newGuard(port, at, until), store: newStore(), hub: newHub(), agents: &agents{ask: config.Agents}}
 	p.survey = newSurvey(p.store, config.Compile, config.Domain, func() { p.hub.tell(topicServices) })
 	p.names.store = p.store
 	p.history = &history{told: func() { p.hub.tell(topicChanges) }}
@@ -83,7 +84,7 @@ func (p *Page) Serve(ctx context.Context, listener net.Listener) error {
 	group.Go(func() { p.watch(ctx, p.config.Client) })
 	group.Go(func() { p.watchInForce(ctx) })
 	group.Go(func() { p.survey.run(ctx) })
-	server := &http.Server{Handler: p.Handler(), ReadHeaderTimeout: 10 * time.Second, BaseContext: func(net.Listener) context.Context { return ctx }}
+	server := p.server(ctx)
 	closing := context.AfterFunc(ctx, func() { _ = server.Close() }) // streams too: nobody waits for them
 	err := server.Serve(listener)
 	ended := ctx.Err() != nil
@@ -94,6 +95,13 @@ func (p *Page) Serve(ctx context.Context, listener net.Listener) error {
 		return nil
 	}
 	return fmt.Errorf("serve the page: %w", err)
+}
+
+func (p *Page) server(ctx context.Context) *http.Server {
+	return &http.Server{
+		Handler: p.Handler(), BaseContext: func(net.Listener) context.Context { return ctx },
+		ReadHeaderTimeout: 10 * time.Second, IdleTimeout: time.Minute, // strangers' connections don't pile up
+	}
 }
 
 // Token is what the URL needs: it is good once. Each call makes another one.

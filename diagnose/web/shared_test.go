@@ -8,13 +8,15 @@ import (
 	"net/netip"
 	"testing"
 	"time"
+
+	"github.com/fairway-net/fairway/test/wait"
 )
 
 // TestShared: the link of a page that is shared lets in any browser that has it, at the address
 // that it is shared at, until another link is made.
 func TestShared(t *testing.T) {
 	at := netip.MustParseAddr("10.77.0.11")
-	g := newGuard(8411, at)
+	g := newGuard(8411, at, time.Now().Add(time.Hour))
 	token := g.renew()
 	handler := g.protect(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {}))
 	ask := func(host, path string, cookies ...*http.Cookie) *http.Response {
@@ -39,6 +41,7 @@ func TestShared(t *testing.T) {
 		{"without the link", "10.77.0.11:8411", "/", nil, http.StatusForbidden},
 		{"a wrong token", "10.77.0.11:8411", "/?token=wrong", nil, http.StatusForbidden},
 		{"by the link", "10.77.0.11:8411", "/api/v1/summary", first.Cookies(), http.StatusOK},
+		{"at the port that browsers leave out", "10.77.0.11", "/api/v1/summary", first.Cookies(), http.StatusOK},
 		{"by a name that leads here", "evil.example.com:8411", "/api/v1/summary", first.Cookies(), http.StatusForbidden},
 		{"at another address", "10.77.0.12:8411", "/api/v1/summary", first.Cookies(), http.StatusForbidden},
 	} {
@@ -52,6 +55,41 @@ func TestShared(t *testing.T) {
 	}
 	if got := ask("10.77.0.11:8411", "/?token="+again); got.StatusCode != http.StatusOK {
 		t.Errorf("the other link: %s", got.Status)
+	}
+	// A suspended machine's timers stand still, and its page is there longer.
+	g.until = time.Now().Add(-time.Second).Round(0)
+	if got := ask("10.77.0.11:8411", "/?token="+again); got.StatusCode != http.StatusForbidden {
+		t.Errorf("when the time is over: %s", got.Status)
+	}
+}
+
+// TestStreamEnds: who comes by a link that is good no more is told no more, though the stream was
+// there before.
+func TestStreamEnds(t *testing.T) {
+	p := NewShared(Config{}, 8411, netip.MustParseAddr("10.77.0.11"), time.Now().Add(time.Hour))
+	r := httptest.NewRequest(http.MethodGet, "/api/v1/events", nil).WithContext(t.Context())
+	r.AddCookie(&http.Cookie{Name: p.guard.cookie, Value: p.guard.value()})
+	ended := make(chan struct{})
+	go func() {
+		defer close(ended)
+		p.events(httptest.NewRecorder(), r)
+	}()
+	p.Token()
+	wait.Until(t, 10*time.Second, "the stream to end", func() bool {
+		p.hub.tell(topicState)
+		select {
+		case <-ended:
+			return true
+		default:
+			return false
+		}
+	})
+}
+
+// TestIdleConnections: one that says no more is closed, though no browser has shown a token by it.
+func TestIdleConnections(t *testing.T) {
+	if New(Config{}, 8411).server(t.Context()).IdleTimeout == 0 {
+		t.Error("connections of strangers are kept")
 	}
 }
 

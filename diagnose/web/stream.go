@@ -75,13 +75,14 @@ const (
 	betweenSigns  = 15 * time.Second
 )
 
-// events answers GET /api/v1/events: a stream of the names of what changed.
+// events answers GET /api/v1/events: a stream of the names of what changed, for as long as the
+// browser's link is good.
 func (p *Page) events(w http.ResponseWriter, r *http.Request) {
 	out := newStream(w)
 	me := p.hub.join()
 	defer p.hub.leave(me)
 	out.send("hello", p.config.Version)
-	for out.err == nil {
+	for out.err == nil && p.guard.knows(r) && !p.guard.isOver() {
 		select {
 		case <-r.Context().Done():
 			return

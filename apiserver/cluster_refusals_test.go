@@ -82,7 +82,9 @@ func withoutJoin(c Config) Config {
 	return c
 }
 
-// tokenRights expects that each token opens its own door only.
+// tokenRights expects that a server token can't read the API, and that nobody without one
+// can have an API server join: neither a machine's token, with which agents join, nor a
+// node, nor an anonymous client.
 func (c *cluster) tokenRights(s *Server, server join.Token) {
 	c.Helper()
 	as := func(bearer string) kubernetes.Interface {
@@ -101,17 +103,17 @@ func (c *cluster) tokenRights(s *Server, server join.Token) {
 			c.Errorf("a server token reads %s: %v", path, err)
 		}
 	}
-	machine := join.NewToken(server.CAHash)
-	if _, err := client(c, s).CoreV1().Secrets("kube-system").Create(within(c), machine.Object("", time.Time{}), metav1.CreateOptions{}); err != nil {
+	machineToken := join.NewToken(server.CAHash)
+	if _, err := client(c, s).CoreV1().Secrets("kube-system").Create(within(c), machineToken.Object("", time.Time{}), metav1.CreateOptions{}); err != nil {
 		c.Fatal(err)
 	}
-	body := []byte(`{"name":"s9","peerURL":"https://192.0.2.9:2380"}`)
+	joinRequest := []byte(`{"name":"s9","peerURL":"https://192.0.2.9:2380"}`)
 	node, err := s.NodeKubeconfig("n1")
 	if err != nil {
 		c.Fatal(err)
 	}
-	for who, api := range map[string]kubernetes.Interface{"a machine's token": as(machine.Bearer()), "nobody": as(""), "a node": kubeconfigClient(c, node)} {
-		err := api.CoreV1().RESTClient().Post().AbsPath(rights.JoinPath).Body(body).Do(within(c)).Error()
+	for who, api := range map[string]kubernetes.Interface{"a machine's token": as(machineToken.Bearer()), "nobody": as(""), "a node": kubeconfigClient(c, node)} {
+		err := api.CoreV1().RESTClient().Post().AbsPath(rights.JoinPath).Body(joinRequest).Do(within(c)).Error()
 		if !apierrors.IsForbidden(err) && !apierrors.IsUnauthorized(err) {
 			c.Errorf("%s joins as a server: %v", who, err)
 		}
@@ -121,8 +123,9 @@ func (c *cluster) tokenRights(s *Server, server join.Token) {
 	}
 }
 
-// TestServerTokenIsForOne: a server token gives the keys to one server, which answers
-// where it says that it does; not to a second one, nor to who has only read the token.
+// TestServerTokenIsForOne: a server token gives the cluster's keys to the first server that
+// uses it and that answers at the address it names. A second server gets none, and neither
+// does somebody who has only read the token.
 func TestServerTokenIsForOne(t *testing.T) {
 	c := newCluster(t)
 	one := c.first()

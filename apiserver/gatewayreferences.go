@@ -23,7 +23,8 @@ import (
 // gatewayAPI is the group whose kinds refer to certificates and authorities.
 var gatewayAPI = schema.GroupVersion{Group: "gateway.networking.k8s.io", Version: "v1"}
 
-// balancerConfig configures the former service-loadbalancer's Services.
+// balancerConfig is the ConfigMap of service-loadbalancer, a proxy of early Kubernetes whose
+// annotated Services gateways serve, too.
 var balancerConfig = types.NamespacedName{Namespace: metav1.NamespaceSystem, Name: "service-loadbalancer"}
 
 // ofNginx is what annotations of ingress-nginx begin with.
@@ -38,7 +39,8 @@ var (
 	configMapAnnotations = []string{ofNginx + "auth-proxy-set-headers", ofNginx + "custom-headers"}
 )
 
-// referrers reads what refers to Secrets and ConfigMaps of Gateways.
+// referrers collects the Secrets and ConfigMaps that gateways may read: those that Gateways,
+// policies and Ingresses refer to.
 type referrers struct {
 	core   kubernetes.Interface
 	custom dynamic.Interface
@@ -114,7 +116,7 @@ func (r *referrers) walk(of *unstructured.Unstructured, field string, value any)
 	}
 }
 
-// reference takes a reference in, unless it leads to another namespace without a grant.
+// reference adds a reference, unless it leads to another namespace without a grant.
 func (r *referrers) reference(of *unstructured.Unstructured, ref map[string]any) {
 	kind := cmp.Or(text(ref, "kind"), "Secret")
 	resource, known := map[string]string{"Secret": rights.Secrets, "ConfigMap": rights.ConfigMaps}[kind]
@@ -151,7 +153,7 @@ func text(m map[string]any, field string) string {
 	return s
 }
 
-// ingresses takes in what Ingresses refer to, which is in their own namespace.
+// ingresses adds what Ingresses refer to. An Ingress refers to its own namespace only.
 func (r *referrers) ingresses(ctx context.Context) error {
 	list, err := r.core.NetworkingV1().Ingresses("").List(ctx, metav1.ListOptions{})
 	if err != nil {
@@ -164,15 +166,16 @@ func (r *referrers) ingresses(ctx context.Context) error {
 }
 
 func (r *referrers) ingress(o *networkingv1.Ingress) {
-	annotated := func(resource string, annotations []string) {
+	addAnnotated := func(resource string, annotations []string) {
 		for _, a := range annotations {
+			// ingress-nginx accepts "name" and "namespace/name".
 			if name := strings.TrimPrefix(o.Annotations[a], o.Namespace+"/"); name != "" {
 				r.add(resource, o.Namespace, name)
 			}
 		}
 	}
-	annotated(rights.Secrets, secretAnnotations)
-	annotated(rights.ConfigMaps, configMapAnnotations)
+	addAnnotated(rights.Secrets, secretAnnotations)
+	addAnnotated(rights.ConfigMaps, configMapAnnotations)
 	for _, t := range o.Spec.TLS {
 		if t.SecretName != "" {
 			r.add(rights.Secrets, o.Namespace, t.SecretName)
@@ -180,7 +183,7 @@ func (r *referrers) ingress(o *networkingv1.Ingress) {
 	}
 }
 
-// balancer takes in the certificates of the former service-loadbalancer's Services.
+// balancer adds the Secrets with the certificates that service-loadbalancer's ConfigMap names.
 func (r *referrers) balancer(ctx context.Context) error {
 	m, err := r.core.CoreV1().ConfigMaps(balancerConfig.Namespace).Get(ctx, balancerConfig.Name, metav1.GetOptions{})
 	if apierrors.IsNotFound(err) {

@@ -9,7 +9,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 )
 
-// The reasons of problems, as an Event has them.
+// The reasons of problems, which Events about a Service carry.
 const (
 	// ReasonInvalid: a field or annotation can't be read and is left out.
 	ReasonInvalid = "InvalidValue"
@@ -17,11 +17,13 @@ const (
 	ReasonConflict = "AddressConflict"
 	// ReasonEndpoint: an endpoint or port of a slice is left out.
 	ReasonEndpoint = "InvalidEndpoint"
-	// ReasonOpen: a restriction doesn't restrict what its author may believe.
+	// ReasonOpen: source ranges are given, but none of an address's family: the address is
+	// open to everybody.
 	ReasonOpen = "SourceRangesIncomplete"
 )
 
-// Problem is something that a Service says and that is not done.
+// Problem says what of a Service or of its EndpointSlices the compiled table doesn't carry
+// out as written, and why.
 type Problem struct {
 	Service types.NamespacedName
 	Reason  string

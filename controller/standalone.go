@@ -38,8 +38,8 @@ func RunAddresses(ctx context.Context, config *rest.Config, options Options) err
 	return options.Lease.Lead(ctx, clients.typed, work)
 }
 
-// RunGateways runs the controller of Gateways alone. Of the options it heeds Lease,
-// Gateway and Logger.
+// RunGateways runs the controller of Gateways without the other controllers. It uses the
+// options Lease, Gateway and Logger. With a Lease, it works only while it leads.
 func RunGateways(ctx context.Context, config *rest.Config, options Options) error {
 	clients, err := newClients(config)
 	if err != nil {

@@ -22,7 +22,8 @@ import (
 	"github.com/fairway-net/fairway/internal/netns"
 )
 
-// machines are systems with a systemd of their own, at one switch.
+// machines are systems at one switch, each with a systemd of its own in namespaces of the
+// test's kernel; see test/systemd/boot.
 type machines struct {
 	t      *testing.T
 	debian string // the system that each is a copy of
@@ -188,10 +189,10 @@ func (n *machine) soon(line, want string) {
 	n.eventually(line, want, func() (string, error) { return n.try(line) })
 }
 
-// powerOff ends the system as its own command does.
+// powerOff runs a command in the machine that powers it off, and waits until it is off.
 func (n *machine) powerOff(command string) {
 	n.t.Helper()
-	_, _ = n.try(command) // its own connection may end before it does
+	_, _ = n.try(command) // the machine may end before the command returns
 	ended := make(chan struct{})
 	go func() {
 		_ = n.run.Wait() // whatever it ends with
@@ -205,17 +206,18 @@ func (n *machine) powerOff(command string) {
 	}
 }
 
-// pullThePlug ends the system at once.
+// pullThePlug ends the machine as a power cut does: the kernel kills its processes, and no
+// unit is stopped. It also removes the machine's cgroups.
 func (n *machine) pullThePlug() {
 	if n.run == nil {
 		return
 	}
-	_ = n.run.Process.Kill() // and its child with it
+	_ = n.run.Process.Kill() // unshare --kill-child: its systemd is killed with it
 	_ = n.run.Wait()
 	n.run = nil
 	group := n.group()
 	_ = os.WriteFile(filepath.Join(group, "cgroup.kill"), []byte("1"), 0)
-	for range wait.Tries(5 * time.Second) { // the deepest go first, and each once it is empty
+	for range wait.Tries(5 * time.Second) { // a cgroup can be removed once its processes have ended
 		if out, _ := exec.Command("find", group, "-depth", "-type", "d", "-exec", "rmdir", "{}", ";").CombinedOutput(); len(out) == 0 {
 			return
 		}

@@ -24,21 +24,23 @@ import (
 type Gateways struct {
 	Serve  bool
 	Engine string
-	// OneProcess has this process serve all of them, in place of one for each: only where
-	// the server is this process's.
+	// OneProcess has this process serve all Gateways; otherwise each has a process of its
+	// own. Only run heeds it: a machine without an API server always has the processes.
 	OneProcess bool
 }
 
-// upDrain is how long connections of a Gateway have when `up` ends.
+// upDrain is how long a Gateway's open connections may go on once `fairway up` is asked to end.
 const upDrain = "3s"
 
-// config is that of the Gateways of one machine. Their processes are the account's.
+// config configures the Gateways of one machine. Their processes run as the account; without
+// one, this process serves them.
 func (u *Gateways) config(api *rest.Config, account *gatewayAccount, node agent.Config) gateway.Config {
 	c := gateway.Config{API: api, Node: node.NodeName, Kind: u.Engine, Engine: native.Options{HTTP3: true}, Logger: node.Log, Gone: node.Gone}
 	if account == nil {
 		return c
 	}
-	// With it, the processes of one that was killed are taken over from by those of the next.
+	// If `up` is killed, its Gateways' processes live on. The next start finds them by this
+	// name, and its processes take over from them.
 	c.Handover = "@fairway-up-gateway-" + node.NodeName
 	c.Command = func(one types.NamespacedName) *exec.Cmd {
 		command := exec.Command("/proc/self/exe", "gateway", "--kubeconfig", account.kubeconfig(), "--node-name", node.NodeName, "--engine", u.Engine,
@@ -52,7 +54,7 @@ func (u *Gateways) config(api *rest.Config, account *gatewayAccount, node agent.
 	return c
 }
 
-// run serves beside a server of this process until ctx is done.
+// run serves Gateways beside the API server of this process until ctx is done.
 func (u *Gateways) run(ctx context.Context, server *own, node agent.Config) error {
 	if u.OneProcess {
 		return gateway.Run(ctx, u.config(server.config(), nil, node))
@@ -60,8 +62,8 @@ func (u *Gateways) run(ctx context.Context, server *own, node agent.Config) erro
 	return u.serve(ctx, server.config(), ownIssuer{server.server.Load}, node)
 }
 
-// RunJoined serves on a machine that has joined, as node.API lets it, until ctx is done.
-// Its directory is dir.
+// RunJoined serves Gateways on a machine that joined a cluster, with the rights of node.API,
+// until ctx is done. The machine's files are in dir.
 func (u *Gateways) RunJoined(ctx context.Context, dir string, servers *balance.Balancer, node agent.Config) error {
 	client, err := kube.Client(node.API)
 	if err != nil {

@@ -12,8 +12,8 @@ import (
 	"golang.org/x/net/ipv6"
 )
 
-// router is the address to dial: the peer's, or that of the router which answers
-// on the peer's interface.
+// router is the address to dial: the peer's address or, if only an interface is given (BGP
+// unnumbered), that of the router which answers on it.
 func (s *session) router(ctx context.Context) (netip.Addr, error) {
 	if s.peer.Interface == "" {
 		return s.peer.Address, nil
@@ -25,16 +25,16 @@ func (s *session) router(ctx context.Context) (netip.Addr, error) {
 	return address, nil
 }
 
-// advertisementPatience is how long to wait for a router advertisement, and
-// solicitEvery when to ask again (RFC 4861).
+// advertisementTimeout is how long to wait for a router advertisement, and
+// solicitInterval how often to ask for one meanwhile (RFC 4861).
 const (
-	advertisementPatience = 15 * time.Second
-	solicitEvery          = time.Second
+	advertisementTimeout = 15 * time.Second
+	solicitInterval      = time.Second
 )
 
-// solicit asks an interface's link for its router and returns that one's
-// link-local address. The kernel isn't asked: a machine that forwards takes in no
-// router advertisements.
+// solicit finds the router on an interface's link and returns its link-local address. It
+// sends a router solicitation itself: a kernel that forwards packets ignores router
+// advertisements, so its neighbours and routes don't show the router.
 func solicit(ctx context.Context, device string) (netip.Addr, error) {
 	i, err := net.InterfaceByName(device)
 	if err != nil {
@@ -57,12 +57,12 @@ func solicit(ctx context.Context, device string) (netip.Addr, error) {
 	if err != nil {
 		return netip.Addr{}, err
 	}
-	deadline := time.Now().Add(advertisementPatience)
+	deadline := time.Now().Add(advertisementTimeout)
 	for ctx.Err() == nil && time.Now().Before(deadline) {
 		if _, err := p.WriteTo(question, nil, &net.IPAddr{IP: net.IPv6linklocalallrouters, Zone: device}); err != nil {
 			return netip.Addr{}, err
 		}
-		if err := p.SetReadDeadline(time.Now().Add(solicitEvery)); err != nil {
+		if err := p.SetReadDeadline(time.Now().Add(solicitInterval)); err != nil {
 			return netip.Addr{}, err
 		}
 		if a, ok := awaitRouter(p, i); ok {

@@ -122,8 +122,8 @@ func installFile(ctx context.Context, client clientset.Interface, files fs.FS, n
 	return nil
 }
 
-// install makes the cluster's definition equal to the manifest, if it is ours
-// to change.
+// install makes the cluster's definition equal to the manifest, unless somebody else made or
+// changed the definition.
 func install(ctx context.Context, client clientset.Interface, manifest []byte) error {
 	wanted := &apiextensionsv1.CustomResourceDefinition{}
 	if err := yaml.UnmarshalStrict(manifest, wanted); err != nil {
@@ -141,6 +141,7 @@ func install(ctx context.Context, client clientset.Interface, manifest []byte) e
 		return fmt.Errorf("get CustomResourceDefinition %s: %w", wanted.Name, err)
 	}
 	installed, generation, _ := strings.Cut(current.Annotations[installedAnnotation], "@")
+	// Another generation than the one noted: somebody else has changed the spec.
 	if installed == hash || generation != strconv.FormatInt(current.Generation, 10) {
 		return nil
 	}
@@ -148,12 +149,12 @@ func install(ctx context.Context, client clientset.Interface, manifest []byte) e
 	return apply(ctx, client, wanted)
 }
 
-// applier is the field manager of `kubectl apply --server-side`. What it applied
-// itself it may replace: so the upstream project's own manifests apply over these
-// without conflicts.
+// applier is the field manager of `kubectl apply --server-side`. A manager may replace its
+// own fields, so an operator can apply the upstream project's manifests over these without
+// conflicts.
 const applier = "kubectl"
 
-// apply applies a definition at the server.
+// apply writes a definition to the server by server-side apply.
 func apply(ctx context.Context, client clientset.Interface, wanted *apiextensionsv1.CustomResourceDefinition) error {
 	wanted.SetGroupVersionKind(apiextensionsv1.SchemeGroupVersion.WithKind("CustomResourceDefinition"))
 	fields, err := runtime.DefaultUnstructuredConverter.ToUnstructured(wanted)
@@ -174,6 +175,8 @@ func apply(ctx context.Context, client clientset.Interface, wanted *apiextension
 	return nil
 }
 
+// mark notes on a definition which manifest it is from, and the generation that it has once
+// this write is done.
 func mark(crd *apiextensionsv1.CustomResourceDefinition, hash string, generation int64) {
 	metav1.SetMetaDataAnnotation(&crd.ObjectMeta, installedAnnotation, fmt.Sprintf("%s@%d", hash, generation))
 }

@@ -33,7 +33,7 @@ func matchesPath(url, path string) bool {
 	return url == path || found && strings.HasPrefix(path, prefix)
 }
 
-// matchesResource compares with "resource", "resource/subresource", "*/subresource" or "*".
+// matchesResource reports whether a rule names a resource or its subresource: as "resource", "resource/subresource", "*/subresource" or "*".
 func matchesResource(resources []string, resource, subresource string) bool {
 	if subresource == "" {
 		return contains(resources, rbacv1.ResourceAll, resource)
@@ -41,8 +41,8 @@ func matchesResource(resources []string, resource, subresource string) bool {
 	return contains(resources, rbacv1.ResourceAll, resource+"/"+subresource) || slices.Contains(resources, "*/"+subresource)
 }
 
-// isSubject reports whether a binding's subject is this user. ServiceAccounts
-// without a namespace of their own are those of the binding's.
+// isSubject reports whether a binding's subject is this user. A ServiceAccount that names no
+// namespace is in the binding's.
 func isSubject(s *rbacv1.Subject, u user.Info, namespace string) bool {
 	switch s.Kind {
 	case rbacv1.UserKind:

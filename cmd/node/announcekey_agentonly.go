@@ -4,5 +4,6 @@ package node
 
 import "github.com/spf13/cobra"
 
-// addRotateKey adds nothing: keys are replaced where Fairway's other controllers are.
+// addRotateKey adds no command: an agent-only build lacks the address controller, whose
+// package replaces the key that signs nodes' adverts.
 func addRotateKey(*cobra.Command) {}

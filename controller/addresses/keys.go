@@ -16,11 +16,11 @@ import (
 )
 
 const (
-	// keyAgain is how often the key is looked at: a Secret that was deleted is made again.
-	keyAgain = 5 * time.Second
-	// previousFor is how long the key before is kept in a rotation: until all agents have read
-	// the new one.
-	previousFor = 25 * time.Second
+	// keyCheckInterval is how often the controller checks the key. It makes a deleted Secret anew.
+	keyCheckInterval = 5 * time.Second
+	// keepFormerFor is how long the Secret keeps the former key after a rotation: until all
+	// agents have read the new one.
+	keepFormerFor = 25 * time.Second
 )
 
 func newKey() ([]byte, error) {
@@ -31,7 +31,8 @@ func newKey() ([]byte, error) {
 	return key, nil
 }
 
-// makeKey makes the key that nodes sign their adverts with, if it isn't there.
+// makeKey creates the Secret with the key that nodes sign their adverts with, unless it
+// exists. By adverts, nodes tell each other which addresses they announce.
 func (c *Controller) makeKey(ctx context.Context) error {
 	key, err := newKey()
 	if err != nil {
@@ -48,9 +49,9 @@ func (c *Controller) makeKey(ctx context.Context) error {
 	return nil
 }
 
-// RotateKey replaces the key that nodes sign their adverts with. Where the former one is kept,
-// agents that know only that are understood until it is forgotten; otherwise whoever can't read
-// the new one is out at once.
+// RotateKey replaces the key that nodes sign their adverts with. If the former key is kept,
+// adverts signed with it are accepted until the controller deletes it. Otherwise agents
+// refuse them soon after they have read the new key.
 func RotateKey(ctx context.Context, client kubernetes.Interface, namespace string, keepFormer bool) error {
 	key, err := newKey()
 	if err != nil {
@@ -85,18 +86,17 @@ func changeKeys(ctx context.Context, client kubernetes.Interface, namespace stri
 	return nil
 }
 
-// keyKeeper looks after the key: it is there, a key that is replaced is forgotten in time, and
-// it is replaced when a node is out.
-type keyKeeper struct {
-	former string // of the rotation that goes on
+// rotation is the one that goes on: the former key, and since when the Secret keeps it.
+type rotation struct {
+	former string // "" if none goes on
 	since  time.Time
 }
 
 // keepKey works until ctx is done.
 func (c *Controller) keepKey(ctx context.Context) {
-	var k keyKeeper
+	var k rotation
 	said := ""
-	ticker := time.NewTicker(keyAgain)
+	ticker := time.NewTicker(keyCheckInterval)
 	defer ticker.Stop()
 	for {
 		err := c.lookAtKey(ctx, &k, time.Now())
@@ -115,7 +115,7 @@ func (c *Controller) keepKey(ctx context.Context) {
 	}
 }
 
-func (c *Controller) lookAtKey(ctx context.Context, k *keyKeeper, now time.Time) error {
+func (c *Controller) lookAtKey(ctx context.Context, k *rotation, now time.Time) error {
 	secret, err := c.cluster.Client.CoreV1().Secrets(c.options.Namespace).Get(ctx, announce.KeySecret, metav1.GetOptions{})
 	if apierrors.IsNotFound(err) || err == nil && len(secret.Data[announce.KeyField]) == 0 {
 		c.log.Warn("the key that signs adverts is gone; making another one", "secret", c.options.Namespace+"/"+announce.KeySecret)
@@ -132,7 +132,7 @@ func (c *Controller) lookAtKey(ctx context.Context, k *keyKeeper, now time.Time)
 		k.former, k.since = former, now
 	}
 	switch {
-	case former != "" && now.Sub(k.since) >= previousFor:
+	case former != "" && now.Sub(k.since) >= keepFormerFor:
 		return changeKeys(ctx, c.cluster.Client, c.options.Namespace, func(data map[string][]byte) {
 			if string(data[announce.PreviousKeyField]) == former {
 				delete(data, announce.PreviousKeyField)

@@ -19,7 +19,7 @@ func TestKey(t *testing.T) {
 	client := fake.NewClientset()
 	c := &Controller{options: Options{Namespace: "n"}, cluster: &cluster.Cache{Client: client}, log: slog.New(slog.DiscardHandler)}
 	secrets := client.CoreV1().Secrets("n")
-	var k keyKeeper
+	var k rotation
 	now := time.Unix(1e9, 0)
 	look := func(after time.Duration) (key, former string) {
 		t.Helper()
@@ -40,25 +40,25 @@ func TestKey(t *testing.T) {
 	if err := secrets.Delete(t.Context(), announce.KeySecret, metav1.DeleteOptions{}); err != nil {
 		t.Fatal(err)
 	}
-	second, _ := look(keyAgain)
+	second, _ := look(keyCheckInterval)
 	if len(second) != 32 || second == first {
 		t.Error("a deleted key isn't made again")
 	}
 	c.nodeChanged(&corev1.Node{}, nil)
 	c.nodeChanged(&corev1.Node{}, nil)
-	third, former := look(keyAgain)
+	third, former := look(keyCheckInterval)
 	if third == second || former != second {
 		t.Error("a node was deleted, and the key isn't replaced, or the former one isn't kept")
 	}
 	c.nodeChanged(&corev1.Node{}, nil)
-	if key, former := look(previousFor - 1); key != third || former != second {
+	if key, former := look(keepFormerFor - 1); key != third || former != second {
 		t.Error("a rotation goes on, and the key is replaced")
 	}
 	look(0)
-	if key, former := look(previousFor); key != third || former != "" {
+	if key, former := look(keepFormerFor); key != third || former != "" {
 		t.Error("the former key is kept for ever")
 	}
-	fourth, former := look(keyAgain)
+	fourth, former := look(keyCheckInterval)
 	if fourth == third || former != third {
 		t.Error("the node that was deleted meanwhile is forgotten")
 	}

@@ -5,14 +5,13 @@ import (
 	"github.com/fairway-net/fairway/model"
 )
 
-// plan is what there is to do for one family, in steps that come into force
-// one after the other: what is refused from now on, what is translated, and
-// what is refused no more. In this order no packet leaves untranslated because
-// it is between two of them.
+// plan is what there is to do for one family, in three steps: add refusals (table
+// filter), change translations (table nat), delete refusals. A packet that comes between two
+// steps is refused or translated; in another order it could leave untranslated.
 type plan struct {
-	refusals delta // table filter
+	refusals delta // the first step
 	nat      delta
-	rest     delta  // table filter
+	rest     delta  // the last step, in table filter
 	jumps    []jump // to be put into the kernel's chains
 	stale    []jump // to be taken out of them
 	// We don't translate yet, so another mode may be in force: what it leads to
@@ -25,13 +24,15 @@ func (p *plan) empty() bool {
 }
 
 // change brings the state to the next table, whose settings are the same, and
-// tells what that means for the chains. The cost is that of the change.
+// plans how the chains follow. It looks only at what changed.
 func (s *state) change(want *model.Table, changes *model.Changes) *plan {
 	s.table = want
-	old := map[model.Key]*front{}
+	// The frontends of the state that are made anew: those that changed, and those of a pool
+	// whose verdict changed.
+	replaced := map[model.Key]*front{}
 	for _, c := range changes.Frontends {
 		if f := s.fronts[c.Key()]; f != nil {
-			old[c.Key()] = f
+			replaced[c.Key()] = f
 		}
 	}
 	for _, c := range changes.Pools {
@@ -43,10 +44,10 @@ func (s *state) change(want *model.Table, changes *model.Changes) *plan {
 			continue
 		}
 		for _, f := range s.users[c.ID()] {
-			old[f.Key] = f
+			replaced[f.Key] = f
 		}
 	}
-	for _, f := range old {
+	for _, f := range replaced {
 		s.removeFront(f)
 	}
 	for _, c := range changes.Frontends {
@@ -54,31 +55,33 @@ func (s *state) change(want *model.Table, changes *model.Changes) *plan {
 			s.addFront(c.New)
 		}
 	}
-	for key := range old {
+	for key := range replaced {
 		if f := want.Frontend(key); f != nil && s.fronts[key] == nil {
 			s.addFront(f)
 		}
 	}
-	for key := range old {
+	// Refusals are added now, and deleted in the last step only.
+	for key := range replaced {
 		if f := s.fronts[key]; f != nil {
 			s.refuse(f)
 		}
 	}
 	for _, c := range changes.Frontends {
-		if f := s.fronts[c.Key()]; f != nil && old[c.Key()] == nil {
+		if f := s.fronts[c.Key()]; f != nil && replaced[c.Key()] == nil {
 			s.refuse(f)
 		}
 	}
 	s.flushNAT()
 	s.flushFilter()
-	p := &plan{nat: s.step(), refusals: delta{}}
+	p := &plan{nat: s.step(), refusals: delta{}} // the first two steps, taken apart by table
 	for id, c := range p.nat {
 		if id.table == "filter" {
 			p.refusals[id] = c
 			delete(p.nat, id)
 		}
 	}
-	for _, f := range old {
+	// The last step.
+	for _, f := range replaced {
 		s.unrefuse(f)
 	}
 	s.flushFilter()
@@ -87,8 +90,8 @@ func (s *state) change(want *model.Table, changes *model.Changes) *plan {
 	return p
 }
 
-// replace fills an empty state and plans the way to it from chains with these
-// fingerprints, of which it makes use.
+// replace fills an empty state and plans how the kernel gets there. The kernel has the
+// chains of there, by fingerprint: those whose rules are right already are kept.
 func (s *state) replace(want *model.Table, there map[chainID]uint64) *plan {
 	s.there = there
 	s.load(want)

@@ -188,7 +188,7 @@ func (s *state) forgetLate() {
 	clear(s.deferredDeletes)
 }
 
-// step hands out what there is to do since the last step.
+// step returns the changes since the last step, and begins the next one.
 func (s *state) step() delta {
 	d := s.delta
 	s.delta = delta{}

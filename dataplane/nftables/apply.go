@@ -76,7 +76,7 @@ func (p *Plane) change(want *model.Table) error {
 // missing or wrong. If somebody changes nf_tables between, it begins again.
 func (p *Plane) compare(want *model.Table) error {
 	p.cache.forget()
-	for range readings {
+	for range maxReadings {
 		c, err := p.socket.read()
 		if err != nil {
 			return err

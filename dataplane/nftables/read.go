@@ -9,9 +9,9 @@ import (
 	"github.com/fairway-net/fairway/internal/nlmsg"
 )
 
-// contents are all that the kernel holds of the table.
+// contents are all that the kernel holds of Fairway's table.
 type contents struct {
-	generation uint32 // of all nf_tables, at most as new as the rest
+	generation uint32 // of all nf_tables, read before the rest
 	present    bool
 	comment    string
 	sets       map[string]*foundSet
@@ -19,10 +19,9 @@ type contents struct {
 	elements   map[string]map[identity]element // by set
 }
 
-// foundSet is a set in the kernel; ours says which of sets it is, nil if none.
+// foundSet is a set that the kernel's table holds.
 type foundSet struct {
-	ours     *set
-	verdicts bool
+	ours *set // the one of sets with this name and form; nil if there is none
 }
 
 // foundChain is a chain in the kernel.
@@ -37,14 +36,13 @@ type foundRule struct{ exprs [][]byte }
 // genID is NFTA_GEN_ID (linux/netfilter/nf_tables.h).
 const genID = 1
 
-// readings is how often reading is tried while others change nf_tables.
-const readings = 20
+// maxReadings bounds how often read begins again because others change nf_tables.
+const maxReadings = 20
 
-// read reads the table. Somebody else's transaction meanwhile means beginning
-// again.
+// read reads the table. If a transaction changes nf_tables meanwhile, it begins again.
 func (s *socket) read() (*contents, error) {
 	var err error
-	for range readings {
+	for range maxReadings {
 		var c *contents
 		if c, err = s.readOnce(); err == nil || !errors.Is(err, unix.EINTR) {
 			return c, err
@@ -165,7 +163,7 @@ func (s *socket) readSets(c *contents) error {
 			attrs[typ] = value
 		}
 		name := attrs[unix.NFTA_SET_NAME].Text()
-		found := &foundSet{verdicts: attrs[unix.NFTA_SET_DATA_TYPE].Number() == verdictDataType}
+		found := &foundSet{}
 		c.sets[name] = found
 		for _, want := range sets {
 			if want.name == name && want.matches(attrs) {

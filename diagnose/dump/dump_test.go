@@ -76,7 +76,8 @@ func TestEveryObjectThatIsAltered(t *testing.T) {
 	}
 }
 
-// without takes a line out of objects.
+// without returns a copy of the objects that lacks one line, as if it had been deleted in the
+// kernel.
 func without(objects []kernel.Object, line Line) []kernel.Object {
 	list := slices.Clone(objects)
 	for i, o := range list {

@@ -12,20 +12,22 @@ import (
 	"github.com/fairway-net/fairway/internal/flow"
 )
 
-// twiceAfter is how long a flow must be there to count: a change of endpoints has
-// agents forget flows at once, though not in the same moment.
-const twiceAfter = time.Second
+// staleFlowAge is the time between two readings of flows. A flow counts as stale only if
+// both have it: an agent deletes the flows to an endpoint that is gone, but it does so a
+// moment later.
+const staleFlowAge = time.Second
 
-// readFlows adds the flows to the Service that the data planes of agents' nodes hold, in
-// conntrack or of their own, and still hold a second later.
+// readFlows adds to the evidence the flows to the Service that lead to none of its
+// endpoints. It reads them on the nodes whose agents answer, from conntrack or from the data
+// plane's own table.
 func (x *Examiner) readFlows(ctx context.Context, e *doctor.Evidence, agents []agentlink.Found) {
-	fronts := map[string]bool{}
+	frontends := map[string]bool{}
 	for _, v := range e.Report.Views {
 		for _, d := range v.Decisions {
-			fronts[d.Frontend] = true
+			frontends[d.Frontend] = true
 		}
 	}
-	suspects := func(a agentlink.Found) ([]doctor.Flow, error) { return flowsOf(ctx, a, fronts, e.Report) }
+	staleFlows := func(a agentlink.Found) ([]doctor.Flow, error) { return flowsOf(ctx, a, frontends, e.Report) }
 	var asked []agentlink.Found
 	for _, a := range agents {
 		if a.Err == nil && (x.Node == "" || x.Node == a.Status.Node) {
@@ -38,7 +40,7 @@ func (x *Examiner) readFlows(ctx context.Context, e *doctor.Evidence, agents []a
 	}
 	first := map[string][]doctor.Flow{}
 	for _, a := range asked {
-		list, err := suspects(a)
+		list, err := staleFlows(a)
 		if err != nil {
 			e.NoFlows = fmt.Sprintf("%s: %v", a.Status.Node, err)
 			return
@@ -53,10 +55,10 @@ func (x *Examiner) readFlows(ctx context.Context, e *doctor.Evidence, agents []a
 	select {
 	case <-ctx.Done():
 		return
-	case <-time.After(twiceAfter):
+	case <-time.After(staleFlowAge):
 	}
 	for _, a := range asked {
-		list, err := suspects(a)
+		list, err := staleFlows(a)
 		if err != nil {
 			e.NoFlows = fmt.Sprintf("%s: %v", a.Status.Node, err)
 			return
@@ -74,13 +76,13 @@ const mostFlows = 1000
 
 // flowsOf lists the flows to some frontends that lead to none of the report's
 // endpoints.
-func flowsOf(ctx context.Context, agent agentlink.Found, fronts map[string]bool, r *explain.Report) (list []doctor.Flow, err error) {
+func flowsOf(ctx context.Context, agent agentlink.Found, frontends map[string]bool, r *explain.Report) (list []doctor.Flow, err error) {
 	good := r.Taking()
 	err = agent.Flows(ctx, false, flow.Listener{
 		Note: func(string) {},
 		Event: func(e flow.Event) {
 			front := e.Frontend.String() + "/" + e.Proto.String()
-			if fronts[front] && !good[e.Backend] && len(list) < mostFlows {
+			if frontends[front] && !good[e.Backend] && len(list) < mostFlows {
 				list = append(list, doctor.Flow{Node: agent.Status.Node, Proto: e.Proto.String(), Client: e.Client, Frontend: e.Frontend, Backend: e.Backend})
 			}
 		},

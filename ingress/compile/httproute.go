@@ -135,7 +135,7 @@ func anchored(text string) (*regexp.Regexp, error) {
 	return regexp.Compile("^(?:" + text + ")$")
 }
 
-// httpAction is what a rule does.
+// httpAction compiles what a rule does with requests that match it.
 func (c *compiler) httpAction(r *route, g *gateway, spec *gatewayv1.HTTPRouteRule, index int) *model.Action {
 	at := fmt.Sprintf("spec.rules[%d]", index)
 	a := &model.Action{Route: r.title(), Rule: string(value(spec.Name, gatewayv1.SectionName(strconv.Itoa(index))))}
@@ -168,6 +168,8 @@ func (c *compiler) httpAction(r *route, g *gateway, spec *gatewayv1.HTTPRouteRul
 	return a
 }
 
+// duration parses the duration in a field of the route; 0 if it isn't given. The route is
+// rejected if it can't be parsed. The path of the field is at.
 func (r *route) duration(d *gatewayv1.Duration, at string) time.Duration {
 	if d == nil {
 		return 0

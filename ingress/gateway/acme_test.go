@@ -38,15 +38,15 @@ const (
 	pebbleManagement = "https://127.0.0.1:15000"
 )
 
-// TestACME: a certificate authority (pebble) sees that hosts are ours at the
-// gateway, by HTTP or by TLS, over IPv4 or IPv6, and the certificate is served. A
-// failure leaves what is there.
+// TestACME: a certificate authority (pebble) validates a host at the gateway, by HTTP or by
+// TLS, over IPv4 or IPv6, and the gateway serves the certificate. An attempt that fails
+// leaves the certificate in place.
 func TestACME(t *testing.T) {
 	programs := buildPebble(t)
 	c := newCluster(t)
 	c.fill()
 	c.annotate("gw", "fairway.dev/acme", "true")
-	for i := range 2 { // hosts, so that a certificate may be obtained before there is one
+	for i := range 2 { // ACME needs a listener's hostname; without it, one that lacks a certificate isn't served
 		c.hostname("gw", i, "web.example")
 	}
 	c.ready = []*pod{c.start()}

@@ -212,7 +212,8 @@ func TestLegacyKilled(t *testing.T) {
 
 const legacyEmpty = "*filter\nCOMMIT\n"
 
-// killKeeper kills the keeper of a namespace.
+// killKeeper kills the keeper of a network namespace: the process that has the kernel tell of
+// rules of iptables-legacy there (see package legacytrace).
 func killKeeper(t *testing.T, ns *netns.NS) {
 	t.Helper()
 	found, err := exec.Command("pgrep", "-x", "nf_log-keeper").Output()
@@ -224,21 +225,22 @@ func killKeeper(t *testing.T, ns *netns.NS) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		its, err := netns.OfProcess(number)
+		keeperNS, err := netns.OfProcess(number)
 		if err != nil {
 			continue // it has just ended
 		}
-		if its.ID() == ns.ID() {
+		if keeperNS.ID() == ns.ID() {
 			if err := unix.Kill(number, unix.SIGKILL); err != nil {
 				t.Error(err)
 			}
 		}
-		_ = its.Close() // of a test
+		_ = keeperNS.Close() // it was only compared
 	}
 }
 
-// TestLegacyTaken: where another program reads what the kernel tells, the rest is traced all
-// the same, and the setting stays as it is.
+// TestLegacyTaken: another program, such as ulogd, reads group 0 of nfnetlink_log. Then rules
+// of iptables-legacy are missing from the trace, those of nf_tables are in it, and the
+// logger setting stays as it is.
 func TestLegacyTaken(t *testing.T) {
 	ns := namespace(t)
 	feed(t, ns, legacyEmpty, "iptables-legacy-restore")

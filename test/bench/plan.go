@@ -17,12 +17,12 @@ func (s size) String() string { return fmt.Sprintf("%d x %d", s.services, s.endp
 
 // part is one thing to measure.
 type part struct {
-	name    string
-	short   string
-	sizes   []size // where it is measured if nobody says
-	apart   bool   // takes so long that it is only measured when asked for
-	own     bool   // of this project's modes alone
-	measure func(context.Context, *patient) error
+	name        string
+	short       string
+	sizes       []size // where it is measured if nobody says
+	onlyIfNamed bool   // takes long: measured only if the command line names it
+	fairwayOnly bool   // not measured of kube-proxy
+	measure     func(context.Context, *patient) error
 }
 
 // parts are all, in the order in which they are measured at each size.
@@ -33,13 +33,13 @@ func parts() []part {
 		{name: "start", short: "agent start to everything programmed", sizes: []size{middle, large}},
 		{name: "cpu", short: "CPU of the agent and its children for each endpoint change", sizes: []size{small, wide, large}, measure: measureCPU},
 		{name: "latency", short: "slice written to first connection reaching the new pod", sizes: []size{middle}, measure: measureLatency},
-		{name: "floor", short: "what iptables-restore by itself takes for next to nothing", sizes: []size{middle}, measure: measureFloor, own: true},
+		{name: "floor", short: "what iptables-restore by itself takes for next to nothing", sizes: []size{middle}, measure: measureFloor, fairwayOnly: true},
 		{name: "service", short: "new Service to first connection", sizes: []size{middle}, measure: measureService},
 		{name: "rate", short: "100 changes per second: lag and CPU", sizes: []size{middle}, measure: measureRate},
 		{name: "connections", short: "connections per second over all Services against direct ones", sizes: []size{middle}, measure: measureConnections},
 		{name: "datapath", short: "long connections' throughput, UDP packets, connections at 1, 100 and 1,000 backends", sizes: []size{middle}, measure: measureDatapath},
 		{name: "memory", short: "resident memory of the agent and its children", sizes: []size{wide, large}, measure: measureMemory},
-		{name: "soak", short: "a million endpoint changes; only if named", sizes: []size{wide}, measure: measureSoak, apart: true, own: true},
+		{name: "soak", short: "a million endpoint changes; only if named", sizes: []size{wide}, measure: measureSoak, onlyIfNamed: true, fairwayOnly: true},
 	}
 }
 
@@ -94,7 +94,7 @@ func newPlan(o *Options) ([]stage, error) {
 	}
 	var plan []stage
 	for _, p := range parts() {
-		if len(o.Only) > 0 && !slices.Contains(o.Only, p.name) || len(o.Only) == 0 && p.apart {
+		if len(o.Only) > 0 && !slices.Contains(o.Only, p.name) || len(o.Only) == 0 && p.onlyIfNamed {
 			continue
 		}
 		if p.name == "creates" && o.Kubeconfig != "" {

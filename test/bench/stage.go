@@ -34,7 +34,7 @@ func (r *run) stage(ctx context.Context, s stage) error {
 			continue
 		}
 		began := time.Now()
-		if err := r.mode(ctx, s, m); err != nil {
+		if err := r.measureMode(ctx, s, m); err != nil {
 			failed = append(failed, fmt.Errorf("%s: %w", m.name, err))
 		}
 		r.options.Log.Info("done", "size", s.size.String(), "mode", m.name, "took", time.Since(began).Round(time.Millisecond))
@@ -45,13 +45,12 @@ func (r *run) stage(ctx context.Context, s stage) error {
 	return errors.Join(append(failed, ctx.Err())...)
 }
 
-// partPatience is how long a part may take, the soak aside.
-const partPatience = 5 * time.Minute
+// partTimeout bounds each part but those that are only measured when named.
+const partTimeout = 5 * time.Minute
 
-// mode measures one mode at one size, from the agent's start to its removal. A
-// part that fails doesn't keep the others from being measured, as long as the
-// agent lives.
-func (r *run) mode(ctx context.Context, s stage, m mode) (err error) {
+// measureMode measures one data plane mode at one size, from the agent's start to its
+// removal. If a part fails, the next ones are still measured, as long as the agent lives.
+func (r *run) measureMode(ctx context.Context, s stage, m mode) (err error) {
 	p := &patient{run: r, stage: s, mode: m}
 	if p.agent, err = startAgent(ctx, r, m); err != nil {
 		return err
@@ -63,11 +62,11 @@ func (r *run) mode(ctx context.Context, s stage, m mode) (err error) {
 	}
 	var failed []error
 	for _, part := range parts() {
-		if part.measure == nil || !s.has(part.name) || m.proxy != nil && part.own {
+		if part.measure == nil || !s.has(part.name) || m.proxy != nil && part.fairwayOnly {
 			continue
 		}
 		began := time.Now()
-		if err := p.take(ctx, part); err != nil {
+		if err := p.measurePart(ctx, part); err != nil {
 			r.options.Log.Error("not measured", "size", s.size.String(), "mode", m.name, "part", part.name, "error", err)
 			failed = append(failed, fmt.Errorf("%s: %w", part.name, err))
 		}
@@ -79,11 +78,11 @@ func (r *run) mode(ctx context.Context, s stage, m mode) (err error) {
 	return errors.Join(failed...)
 }
 
-// take measures one part.
-func (p *patient) take(ctx context.Context, part part) error {
-	if !part.apart {
+// measurePart measures one part.
+func (p *patient) measurePart(ctx context.Context, part part) error {
+	if !part.onlyIfNamed {
 		var cancel context.CancelFunc
-		ctx, cancel = context.WithTimeoutCause(ctx, partPatience, fmt.Errorf("not done after %s", partPatience))
+		ctx, cancel = context.WithTimeoutCause(ctx, partTimeout, fmt.Errorf("not done after %s", partTimeout))
 		defer cancel()
 	}
 	err := part.measure(ctx, p)

@@ -45,7 +45,7 @@ func main() {
 		fmt.Fprintln(os.Stderr, "usage: invm [-kernel RELEASE] [-modules A,B] [-files A,B] [-read A,B] [-api FAIRWAY] PROGRAM [ARGUMENT...]")
 		os.Exit(2)
 	}
-	r.modules, r.files, r.read = words(modules), words(files), words(read)
+	r.modules, r.files, r.read = splitList(modules), splitList(files), splitList(read)
 	r.program, r.programArguments = flag.Arg(0), flag.Args()[1:]
 	code, err := run(r)
 	if err != nil {
@@ -55,8 +55,8 @@ func main() {
 	os.Exit(code)
 }
 
-// words are those of a list; none of an empty one.
-func words(list string) []string {
+// splitList splits a flag's list at its commas.
+func splitList(list string) []string {
 	if list == "" {
 		return nil
 	}
@@ -76,7 +76,7 @@ func run(r request) (code int, err error) {
 		}
 		config.Files = append(config.Files, path)
 	}
-	back := config.Files[:len(r.files)]
+	writtenBack := config.Files[:len(r.files)] // what -files named
 	if r.api != "" {
 		server, err := startServer(r.api)
 		if err != nil {
@@ -95,7 +95,7 @@ func run(r request) (code int, err error) {
 	if code, err = m.Run(vm.Command{Args: r.programArguments, Modules: r.modules, Output: os.Stdout}); err != nil {
 		return code, err
 	}
-	for _, path := range back {
+	for _, path := range writtenBack {
 		content, err := m.Fetch(path)
 		if err != nil {
 			return code, err

@@ -89,8 +89,8 @@ func (n *Node) await(what string, command ...string) error {
 	}
 }
 
-// enter has a command begin in the node: $1 is its first process, and the cgroups
-// follow up to a "--".
+// enter is a shell script that starts a command in the node. Its arguments are the node's
+// first process, the node's cgroups, "--" and the command.
 const enter = `pid=$1; shift
 while [ "$1" != -- ]; do echo $$ >"$1/cgroup.procs" || exit; shift; done; shift
 exec nsenter --target "$pid" --all env PATH="$PATH" "$@"`

@@ -17,18 +17,22 @@ import (
 type plainConn struct {
 	lingering
 	raw syscall.RawConn // nil if the connection has none
-	// handled is set while a handler runs whose request has no body. The one that
-	// reads then is net/http's goroutine, and it is sent away with nothing; cutGone
-	// looks whether the client has gone.
+	// handled is set while a handler runs for a request without a body. Only net/http's
+	// background goroutine reads then: Read gives it no bytes, so it ends. cutGone checks in
+	// its place whether the client has gone.
 	handled atomic.Bool
-	again   []byte                // read already, and to be read once more
+	// replay is what serveSimple read and leaves net/http to answer; Read returns it first.
+	replay  []byte
 	counted bool                  // in socket.open
-	begun   atomic.Pointer[begun] // the answer to the first request, if it is there already
+	begun   atomic.Pointer[begun] // the answer that serveSimple has to the first request; nil if none
 
-	mu            sync.Mutex
-	wanted, armed time.Time // the deadline for reading, and that of Conn, which may be earlier
+	mu sync.Mutex
+	// wanted is the deadline for reading that net/http set last. armed is the one that Conn
+	// has, which may be earlier: Read moves it when it expires.
+	wanted, armed time.Time
 }
 
+// newPlainConn wraps an accepted connection, before anything is read from it.
 func newPlainConn(c net.Conn) *plainConn {
 	p := &plainConn{lingering: lingering{Conn: c}}
 	if sc, ok := c.(syscall.Conn); ok {
@@ -66,9 +70,9 @@ func (p *plainConn) Read(b []byte) (int, error) {
 		if p.handled.Load() {
 			return 0, nil
 		}
-		if len(p.again) > 0 {
-			n := copy(b, p.again)
-			p.again = p.again[n:]
+		if len(p.replay) > 0 {
+			n := copy(b, p.replay)
+			p.replay = p.replay[n:]
 			return n, nil
 		}
 		n, err := p.Conn.Read(b)

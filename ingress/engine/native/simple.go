@@ -60,7 +60,7 @@ func (s *socket) serveSimple(p *plainConn) {
 		return
 	}
 	stays = false
-	p.counted, p.again = true, bytes.Clone(c.sent)
+	p.counted, p.replay = true, bytes.Clone(c.sent)
 	if !s.accepted.give(p) {
 		s.open.Add(-1)
 	}

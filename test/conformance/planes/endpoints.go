@@ -15,9 +15,8 @@ import (
 
 // parseEndpoints reads the step's "NAMESPACE/SERVICE PORTS [PARTY[=STATE]...]"
 // and makes the EndpointSlice that it stands for. PORTS is a list such as
-// "8080" or "http:8080,dns:9090/udp"; hosts with a 6 behind their name give
-// an IPv6 slice, as does the service's name with -6 behind it where there is no
-// host.
+// "8080" or "http:8080,dns:9090/udp". PARTY is a host's name; a6 is the IPv6 address of host
+// a and gives an IPv6 slice. So does the name SERVICE-6, where the slice has no endpoint.
 func parseEndpoints(args []string) (*discoveryv1.EndpointSlice, error) {
 	namespace, service, err := splitName(args[0])
 	if err != nil {
@@ -51,19 +50,20 @@ func parseEndpoints(args []string) (*discoveryv1.EndpointSlice, error) {
 	return s, nil
 }
 
-// parseEndpoint reads "a", or "a=unready".
+// parseEndpoint reads an endpoint of a case: a host's name, such as "a", and its state,
+// which is "" (ready), "unready", "serving" or "terminating".
 func parseEndpoint(name, state string) (discoveryv1.Endpoint, netip.Addr, error) {
 	addr, err := partyAddr(name)
 	if err != nil {
 		return discoveryv1.Endpoint{}, addr, err
 	}
-	p, ok := hostAt(addr)
+	host, ok := hostAt(addr)
 	if !ok {
 		return discoveryv1.Endpoint{}, addr, fmt.Errorf("endpoint %q: must be a host", name)
 	}
 	e := discoveryv1.Endpoint{Addresses: []string{addr.String()}}
-	if p.Node != "" {
-		e.NodeName, e.Zone = ptr.To(p.Node), ptr.To(zones[p.Node])
+	if host.Node != "" {
+		e.NodeName, e.Zone = ptr.To(host.Node), ptr.To(zones[host.Node])
 	}
 	// Serving is readiness without regard to termination (KEP-1672).
 	var ready, serving, terminating bool

@@ -18,7 +18,7 @@ var siteCases = []string{
 	"udp-flows", "direct-return",
 }
 
-// sites are all that there are.
+// sites reads testdata/sites: each site is a way to wire the nodes that cases play on.
 func sites(t *testing.T) []*Site {
 	t.Helper()
 	paths, err := filepath.Glob("testdata/sites/*.site")
@@ -40,7 +40,8 @@ func sites(t *testing.T) []*Site {
 	return all
 }
 
-// TestSites plays cases where nodes are wired as real ones are, with every plane:
+// TestSites plays cases on sites, with every data plane. A plain test run takes only the
+// sites that say so; the build tag sites takes all (everySite):
 //
 //	go test ./test/conformance/planes -run TestSites/uplink-bridge/ebpf
 //	go test -tags sites ./test/conformance/planes -run TestSites        # on all of them

@@ -8,8 +8,14 @@ import (
 	"time"
 
 	"github.com/fairway-net/fairway/announce/core"
+	"github.com/fairway-net/fairway/announce/link"
 	"github.com/fairway-net/fairway/internal/kernel"
 )
+
+// cluster is what a node of tests knows of its cluster.
+func cluster(node string) *link.Cluster {
+	return &link.Cluster{Node: node, Keys: link.NewKeys([]byte("key")), Incarnations: &link.Incarnations{}, Foreign: &link.Foreign{}}
+}
 
 // TestCounting: connections are listed while an address that was given up has some, seldom if that
 // takes long, and not at all while nothing moves.

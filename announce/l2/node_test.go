@@ -16,7 +16,6 @@ import (
 
 	"github.com/vishvananda/netlink"
 
-	"github.com/fairway-net/fairway/announce/link"
 	"github.com/fairway-net/fairway/internal/kernel"
 )
 
@@ -34,10 +33,6 @@ func TestMain(m *testing.M) {
 		os.Exit(beNode(name))
 	}
 	os.Exit(m.Run())
-}
-
-func cluster(node string) *link.Cluster {
-	return &link.Cluster{Node: node, Keys: link.NewKeys([]byte("key")), Incarnations: &link.Incarnations{}, Foreign: &link.Foreign{}}
 }
 
 // What a node is told by signals.

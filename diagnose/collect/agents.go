@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"io/fs"
-	"log/slog"
 	"net"
 	"net/netip"
 	"path/filepath"
@@ -14,7 +13,6 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/tools/clientcmd"
-	"k8s.io/klog/v2"
 
 	"github.com/fairway-net/fairway/diagnose/agentlink"
 	"github.com/fairway-net/fairway/diagnose/explain"
@@ -79,7 +77,6 @@ func (s *Source) agentsElsewhere(ctx context.Context, but func(node string) bool
 	if err != nil {
 		return nil, err
 	}
-	klog.SetSlogLogger(slog.New(slog.DiscardHandler)) // the library logs how streams end
 	return reach.Agents{Config: config, Client: client}.All(ctx, but)
 }
 

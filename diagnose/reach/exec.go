@@ -10,10 +10,12 @@ import (
 	"sync"
 	"time"
 
+	"github.com/go-logr/logr"
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/client-go/kubernetes/scheme"
 	"k8s.io/client-go/rest"
 	"k8s.io/client-go/tools/remotecommand"
+	"k8s.io/klog/v2"
 	"k8s.io/streaming/pkg/httpstream"
 )
 
@@ -41,7 +43,8 @@ func (d *dialer) dial(context.Context, string, string) (net.Conn, error) {
 	if err != nil {
 		return nil, err
 	}
-	ctx, cancel := context.WithCancel(context.Background())
+	// The library would log how streams end.
+	ctx, cancel := context.WithCancel(klog.NewContext(context.Background(), logr.Discard()))
 	near, far := net.Pipe()
 	c := &execConn{Conn: near, cancel: cancel}
 	go func() {

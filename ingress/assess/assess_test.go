@@ -30,7 +30,7 @@ func objects(t *testing.T, text string) *ingress.Objects {
 func TestAssess(t *testing.T) {
 	const spec = "spec: {ingressClassName: nginx, tls: [{hosts: [%[1]s], secretName: s}], rules: [{host: %[1]s, http: {paths: [{path: /, pathType: Prefix, backend: {service: {name: web, port: {name: http}}}}]}}]}\n"
 	o := objects(t, fmt.Sprintf("metadata: {namespace: a, name: all, annotations: {nginx.ingress.kubernetes.io/ssl-redirect: 'true', nginx.ingress.kubernetes.io/proxy-body-size: 8m, nginx.ingress.kubernetes.io/auth-type: basic, nginx.ingress.kubernetes.io/auth-secret: users}}\n"+spec, "a.example")+"---\n"+
-		fmt.Sprintf("metadata: {namespace: a, name: some, annotations: {nginx.ingress.kubernetes.io/upstream-hash-by-subset: 'true', nginx.ingress.kubernetes.io/enable-opentelemetry: 'true'}}\n"+spec, "b.example")+"---\n"+
+		fmt.Sprintf("metadata: {namespace: a, name: some, annotations: {nginx.ingress.kubernetes.io/upstream-hash-by-subset: 'true', nginx.ingress.kubernetes.io/fastcgi-index: index.php}}\n"+spec, "b.example")+"---\n"+
 		fmt.Sprintf("metadata: {namespace: a, name: none, annotations: {nginx.ingress.kubernetes.io/enable-modsecurity: 'true'}}\n"+spec, "c.example"))
 	added, err := Complete(o)
 	if err != nil {

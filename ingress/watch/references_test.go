@@ -70,8 +70,22 @@ func newReferring(t *testing.T, forbidden func(ktesting.Action) bool, names ...s
 		return err != nil, nil, err
 	})
 	r.api.PrependWatchReactor("secrets", func(a ktesting.Action) (bool, apiwatch.Interface, error) {
-		err := refuse(a)
-		return err != nil, nil, err
+		if err := refuse(a); err != nil {
+			return true, nil, err
+		}
+		var options metav1.ListOptions
+		if watch, ok := a.(ktesting.WatchActionImpl); ok {
+			options = watch.ListOptions
+		}
+		w, err := r.api.Tracker().Watch(a.GetResource(), a.GetNamespace(), options)
+		if err != nil {
+			return true, nil, err
+		}
+		// Watches trim what they are given, which is the tracker's own.
+		return true, apiwatch.Filter(w, func(e apiwatch.Event) (apiwatch.Event, bool) {
+			e.Object = e.Object.DeepCopyObject()
+			return e, true
+		}), nil
 	})
 	r.Watch = NewFor(r.api, gatewayfake.NewSimpleClientset(), slog.New(slog.NewTextHandler(io.Discard, nil)))
 	t.Cleanup(func() {

@@ -6,10 +6,13 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"runtime/debug"
 	"slices"
+	"syscall"
 	"time"
 
 	bolt "go.etcd.io/bbolt"
+	berrors "go.etcd.io/bbolt/errors"
 	"go.etcd.io/etcd/server/v3/etcdserver/api/snap"
 	"go.etcd.io/etcd/server/v3/storage/wal"
 	"go.etcd.io/etcd/server/v3/storage/wal/walpb"
@@ -27,13 +30,26 @@ func (e *DamagedError) Error() string { return fmt.Sprintf("%s: %v", e.File, e.E
 // Unwrap returns the reason.
 func (e *DamagedError) Unwrap() error { return e.Err }
 
+// damage is what keeps a file from being read. A file that another program holds, or that may not be opened, is not
+// damaged: who moved it away would lose it.
+func damage(file string, err error) error {
+	errno, _ := errors.AsType[syscall.Errno](err)
+	if slices.Contains([]syscall.Errno{syscall.EACCES, syscall.EPERM, syscall.EMFILE, syscall.ENFILE, syscall.ENOMEM}, errno) {
+		return fmt.Errorf("look at store: %w", err)
+	}
+	if errors.Is(err, berrors.ErrTimeout) {
+		return fmt.Errorf("look at store: another program has %s open: %w", file, err)
+	}
+	return &DamagedError{file, err}
+}
+
 // CheckFiles looks whether the store in dir can be gone on with, and changes nothing. A store whose log ends before
 // its database would take writes and drop them: etcd doesn't apply what it has applied before.
 func CheckFiles(dir string) error {
 	database := filepath.Join(dir, "member", "snap", "db")
 	applied, err := appliedIndex(database)
 	if err != nil {
-		return &DamagedError{database, err}
+		return damage(database, err)
 	}
 	logDir := filepath.Join(dir, "member", "wal")
 	last, err := lastLogged(logDir, filepath.Join(dir, "member", "snap"))
@@ -53,6 +69,7 @@ func appliedIndex(file string) (index uint64, err error) {
 	if err != nil {
 		return 0, err
 	}
+	defer debug.SetPanicOnFault(debug.SetPanicOnFault(true)) // else what is read beyond the end ends the process
 	defer func() {
 		if reason := recover(); reason != nil {
 			err = fmt.Errorf("read database: %v", reason)
@@ -84,7 +101,7 @@ func lastLogged(logDir, snapDir string) (uint64, error) {
 	quiet := zap.NewNop()
 	snapshots, err := wal.ValidSnapshotEntries(quiet, logDir)
 	if err != nil {
-		return 0, &DamagedError{newest(logDir), fmt.Errorf("read log: %w", err)}
+		return 0, damage(newest(logDir), fmt.Errorf("read log: %w", err))
 	}
 	begin := &walpb.Snapshot{}
 	if len(snapshots) > 0 {
@@ -93,17 +110,17 @@ func lastLogged(logDir, snapDir string) (uint64, error) {
 	if begin.GetIndex() > 0 {
 		file := filepath.Join(snapDir, fmt.Sprintf("%016x-%016x.snap", begin.GetTerm(), begin.GetIndex()))
 		if _, err := snap.Read(quiet, file); err != nil {
-			return 0, &DamagedError{file, fmt.Errorf("read what the log begins with: %w", err)}
+			return 0, damage(file, fmt.Errorf("read what the log begins with: %w", err))
 		}
 	}
 	w, err := wal.OpenForRead(quiet, logDir, begin)
 	if err != nil {
-		return 0, &DamagedError{newest(logDir), fmt.Errorf("open log: %w", err)}
+		return 0, damage(newest(logDir), fmt.Errorf("open log: %w", err))
 	}
 	_, _, entries, err := w.ReadAll()
 	_ = w.Close() // it complains of a directory that it doesn't open for reading
 	if err != nil {
-		return 0, &DamagedError{newest(logDir), fmt.Errorf("read log: %w", err)}
+		return 0, damage(newest(logDir), fmt.Errorf("read log: %w", err))
 	}
 	if len(entries) == 0 {
 		return begin.GetIndex(), nil

@@ -138,6 +138,10 @@ var targets = map[string]Effect{
 // deepest is how many chains may lead to each other.
 const deepest = 8
 
+// mostSteps bounds the rules that are gone through in a table, and mostRules those that are told
+// of: chains may lead to each other in millions of ways.
+const mostSteps, mostRules = 100_000, 5000
+
 // step is what a rule does, as a table's reader has understood it.
 type step struct {
 	packets
@@ -152,6 +156,18 @@ type walker struct {
 	// enders are rules at which packets leave the table, be it for the Services' chains
 	// further on.
 	enders []func()
+	steps  int // gone through
+	told   int
+}
+
+// tell tells of a rule, unless it is about no Service whatever the Services are: lists of
+// senders may be long.
+func (w *walker) tell(chain string, s step) {
+	if s.more && s.ports == nil && (!s.to.IsValid() || s.to.Bits() == 0) || w.told == mostRules {
+		return
+	}
+	w.told++
+	w.found(chain, s)
 }
 
 // walk goes through a chain. It reports whether packets have come to the Services' chains:
@@ -164,6 +180,8 @@ func (w *walker) walk(chain string, come packets, by ...string) (arrived bool, e
 	if err != nil {
 		return false, err
 	}
+	list = list[:min(len(list), mostSteps-w.steps)]
+	w.steps += len(list)
 	for _, s := range list {
 		switch {
 		case s.jump == servicesChain:
@@ -177,9 +195,9 @@ func (w *walker) walk(chain string, come packets, by ...string) (arrived bool, e
 			}
 		case s.effect == Ends || s.effect == returns && len(by) == 0:
 			s.effect = Ends
-			w.enders = append(w.enders, func() { w.found(chain, s) })
+			w.enders = append(w.enders, func() { w.tell(chain, s) })
 		case s.effect != "" && s.effect != returns:
-			w.found(chain, s)
+			w.tell(chain, s)
 		}
 	}
 	return false, nil

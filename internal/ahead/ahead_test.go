@@ -1,6 +1,7 @@
 package ahead
 
 import (
+	"fmt"
 	"net/netip"
 	"os/exec"
 	"slices"
@@ -152,4 +153,26 @@ func read(t *testing.T, ns *netns.NS) []string {
 		t.Fatal(err)
 	}
 	return taken(list)
+}
+
+// TestChainsOfChains: of chains that lead to each other again and again only so many rules are
+// looked at; all ways through these are a hundred million.
+func TestChainsOfChains(t *testing.T) {
+	var text strings.Builder
+	for i := range deepest {
+		from := "PREROUTING"
+		if i > 0 {
+			from = fmt.Sprint("c", i)
+		}
+		for range 10 {
+			fmt.Fprintf(&text, "-A %s -s 198.51.100.0/24 -j c%d\n", from, i+1)
+		}
+	}
+	fmt.Fprintf(&text, "-A c%d -p tcp --dport 80 -j DROP\n", deepest)
+	if list := legacyRules("ip", "raw", []byte(text.String())); len(list) == 0 || len(list) > mostRules {
+		t.Errorf("%d rules", len(list))
+	}
+	if list := legacyRules("ip", "raw", []byte("-A PREROUTING -s 198.51.100.1/32 -j DROP")); len(list) != 0 {
+		t.Errorf("of a sender: %v", list)
+	}
 }

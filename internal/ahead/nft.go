@@ -17,9 +17,6 @@ import (
 // has the same may come first.
 const translation = -100
 
-// mostRules bounds the rules that are looked at.
-const mostRules = 5000
-
 var families = map[nftables.TableFamily]string{
 	nftables.TableFamilyINet: "inet", nftables.TableFamilyIPv4: "ip", nftables.TableFamilyIPv6: "ip6", nftables.TableFamilyNetdev: "netdev",
 }

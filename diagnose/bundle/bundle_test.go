@@ -42,6 +42,9 @@ func contents() *Contents {
 				ObjectMeta: metav1.ObjectMeta{Namespace: "shop", Name: "web-0", Annotations: applied},
 				Spec: corev1.PodSpec{Containers: []corev1.Container{{
 					Name: "web", Args: []string{"--password=hunter2"}, Env: []corev1.EnvVar{{Name: "PASSWORD", Value: "hunter2"}},
+					LivenessProbe:  &corev1.Probe{ProbeHandler: corev1.ProbeHandler{Exec: &corev1.ExecAction{Command: []string{"ping", "-phunter2"}}}},
+					ReadinessProbe: &corev1.Probe{ProbeHandler: corev1.ProbeHandler{HTTPGet: &corev1.HTTPGetAction{HTTPHeaders: []corev1.HTTPHeader{{Name: "Authorization", Value: "hunter2"}}}}},
+					Lifecycle:      &corev1.Lifecycle{PreStop: &corev1.LifecycleHandler{Exec: &corev1.ExecAction{Command: []string{"-phunter2"}}}},
 				}}},
 				Status: corev1.PodStatus{PodIP: "203.0.113.9"},
 			}},

@@ -76,7 +76,8 @@ func (m *Mask) replaces() bool { return m != nil && len(m.Prefixes) > 0 }
 const hidden = "(hidden)"
 
 // withoutValues is a copy of the objects without what says nothing of packets and may be a
-// secret: the values of environment variables, commands and arguments, and annotations that repeat whole objects.
+// secret: the values of environment variables, commands and arguments, probes, hooks and volumes, and annotations that
+// repeat whole objects.
 func withoutValues(o *explain.Objects) *explain.Objects {
 	masked := *o
 	masked.Pods = nil
@@ -88,6 +89,7 @@ func withoutValues(o *explain.Objects) *explain.Objects {
 			}
 		}
 		p.Annotations, p.ManagedFields = nil, nil
+		p.Spec.EphemeralContainers, p.Spec.Volumes = nil, nil
 		masked.Pods = append(masked.Pods, p)
 	}
 	masked.Services = copies(o.Services, (*corev1.Service).DeepCopy)
@@ -106,6 +108,8 @@ func hideValues(c *corev1.Container) {
 			words[i] = hidden
 		}
 	}
+	// They have commands too, and headers such as Authorization.
+	c.LivenessProbe, c.ReadinessProbe, c.StartupProbe, c.Lifecycle = nil, nil, nil, nil
 }
 
 // copies are without the annotation in which kubectl repeats the object, and without who wrote which field.

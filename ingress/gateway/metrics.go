@@ -203,7 +203,7 @@ func (m *metrics) serveAt(l net.Listener, successor func() bool, log *slog.Logge
 			fmt.Fprintln(w, "ok")
 		}
 	})
-	m.server = &http.Server{Handler: mux, ReadHeaderTimeout: 10 * time.Second}
+	m.server = &http.Server{Handler: mux, ReadHeaderTimeout: 10 * time.Second, IdleTimeout: 2 * time.Minute}
 	go func() {
 		if err := m.server.Serve(m.listener); !errors.Is(err, http.ErrServerClosed) {
 			log.Error("health and metrics are no longer served", "error", err)

@@ -29,6 +29,10 @@ type Port struct {
 	failed  chan error // has room for the one there may be
 }
 
+// idleTimeout is longer than most wait between two scrapes. Ports may be open to strangers, whose
+// connections would pile up.
+const idleTimeout = 2 * time.Minute
+
 // New has no ports yet.
 func New() *Ports { return &Ports{open: map[string]*Port{}} }
 
@@ -51,7 +55,7 @@ func (p *Ports) Serve(ctx context.Context, what, address string, handler http.Ha
 	}
 	opened := &Port{failed: make(chan error, 1)}
 	opened.handler.Store(&handler)
-	opened.server = &http.Server{ReadHeaderTimeout: 10 * time.Second, Handler: http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+	opened.server = &http.Server{ReadHeaderTimeout: 10 * time.Second, IdleTimeout: idleTimeout, Handler: http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		(*opened.handler.Load()).ServeHTTP(w, r)
 	})}
 	p.open[name] = opened

@@ -3,6 +3,7 @@ package agent
 import (
 	"context"
 	"net/netip"
+	"slices"
 	"strings"
 	"sync"
 	"time"
@@ -52,10 +53,7 @@ func (a *Agent) askPeer(ctx context.Context, node string) membership.Answer {
 }
 
 func (a *Agent) peersChanged(gone []string) {
-	var machines []compile.Machine
-	for _, node := range gone {
-		machines = append(machines, a.machines.of(node))
-	}
+	machines := a.machines.gone(gone)
 	if !a.state.setGone(gone, machines) {
 		return
 	}
@@ -105,6 +103,24 @@ func (m *machines) of(node string) compile.Machine {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	return compile.Machine{Name: node, Addresses: m.addresses[node]}
+}
+
+// gone are the machines that are gone. An address that another machine has, too, isn't: a Node of
+// that machine's former name may be left, and what a Node lists is its machine's own word.
+func (m *machines) gone(nodes []string) (list []compile.Machine) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	there := map[netip.Addr]bool{}
+	for node, addresses := range m.addresses {
+		for _, addr := range addresses {
+			there[addr] = there[addr] || !slices.Contains(nodes, node)
+		}
+	}
+	for _, node := range nodes {
+		addresses := slices.DeleteFunc(slices.Clone(m.addresses[node]), func(a netip.Addr) bool { return there[a] })
+		list = append(list, compile.Machine{Name: node, Addresses: addresses})
+	}
+	return list
 }
 
 // next is a machine that is to be read now, "" if there is none; and when to look again.

@@ -61,3 +61,21 @@ func TestMachinesAreKnownAhead(t *testing.T) {
 		<-done
 	})
 }
+
+// TestAddressOfAnother: of a machine that is gone, an address that another one has that is there
+// isn't gone, such as under a machine's former name, or by a Node that lists what isn't its own.
+func TestAddressOfAnother(t *testing.T) {
+	own, others := netip.MustParseAddr("10.77.0.12"), netip.MustParseAddr("10.77.0.13")
+	m := newMachines()
+	m.known(time.Now(), "m2", []netip.Addr{own, others}, nil)
+	m.known(time.Now(), "m3", []netip.Addr{others}, nil)
+	if got := m.gone([]string{"m2"}); len(got) != 1 || got[0].Name != "m2" || !slices.Equal(got[0].Addresses, []netip.Addr{own}) {
+		t.Errorf("m2 is gone: %v", got)
+	}
+	if got := m.gone([]string{"m2", "m3"}); len(got) != 2 || !slices.Equal(got[1].Addresses, []netip.Addr{others}) {
+		t.Errorf("both are gone: %v", got)
+	}
+	if got := m.of("m2").Addresses; !slices.Equal(got, []netip.Addr{own, others}) {
+		t.Errorf("m2 is asked at %v", got)
+	}
+}

@@ -46,6 +46,9 @@ const orderPatience = time.Second
 // reportPatience bounds how long a process may take to say how it is.
 const reportPatience = 2 * time.Second
 
+// mostReport bounds what a process says of itself.
+const mostReport = 64 << 20
+
 func newChild(s *separate, gateway types.NamespacedName) *child {
 	return &child{separate: s, gateway: gateway, address: "@fairway-gateway-" + rand.Text(), settled: make(chan struct{}), ending: make(chan struct{})}
 }
@@ -209,7 +212,11 @@ func (c *child) ask(path string) ([]byte, error) {
 	if answer.StatusCode != http.StatusOK {
 		return nil, fmt.Errorf("answer %s", answer.Status)
 	}
-	return io.ReadAll(answer.Body)
+	text, err := io.ReadAll(io.LimitReader(answer.Body, mostReport+1))
+	if len(text) > mostReport {
+		return nil, fmt.Errorf("the answer is longer than %d bytes", mostReport)
+	}
+	return text, err
 }
 
 // startWithoutPrivileges starts a process that no program which it runs gives more

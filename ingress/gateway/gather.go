@@ -13,6 +13,8 @@ import (
 	"github.com/prometheus/client_golang/prometheus/collectors"
 	dto "github.com/prometheus/client_model/go"
 	"github.com/prometheus/common/expfmt"
+	"github.com/prometheus/common/model"
+	"google.golang.org/protobuf/encoding/protodelim"
 )
 
 // gatewayLabel says of which Gateway's process a metric is.
@@ -28,16 +30,19 @@ func (s *separate) gather() {
 	s.metrics.gatherer = prometheus.Gatherers{own, prometheus.GathererFunc(s.members)}
 }
 
-// families reads metrics in the form of protobuf, which has the traces that they name.
+// families reads metrics in the form of protobuf, which has the traces that they name. No metric is
+// longer than the text, whatever it says: room would be made for it.
 func families(text []byte) (map[string]*dto.MetricFamily, error) {
-	decoder, all := expfmt.NewDecoder(bytes.NewReader(text), protobuf), map[string]*dto.MetricFamily{}
+	rest, limits, all := bytes.NewReader(text), protodelim.UnmarshalOptions{MaxSize: int64(len(text))}, map[string]*dto.MetricFamily{}
 	for {
 		var f dto.MetricFamily
-		switch err := decoder.Decode(&f); {
+		switch err := limits.UnmarshalFrom(rest, &f); {
 		case errors.Is(err, io.EOF):
 			return all, nil
 		case err != nil:
 			return nil, fmt.Errorf("read metrics: %w", err)
+		case !model.UTF8Validation.IsValidMetricName(f.GetName()):
+			return nil, fmt.Errorf("read metrics: %q is no name", f.GetName())
 		}
 		all[f.GetName()] = &f
 	}

@@ -1,11 +1,13 @@
 package gateway
 
 import (
+	"encoding/binary"
 	"fmt"
 	"io"
 	"log/slog"
 	"net"
 	"net/http"
+	"path/filepath"
 	"strings"
 	"testing"
 	"time"
@@ -105,5 +107,33 @@ func TestExemplars(t *testing.T) {
 		if named != on || len(all) < 5 {
 			t.Errorf("exemplars %t: the supervisor reads %v", on, all)
 		}
+	}
+}
+
+// TestHostileMetrics: what a process says of itself, which strangers' requests may have taken over,
+// doesn't end its supervisor.
+func TestHostileMetrics(t *testing.T) {
+	for _, size := range []uint64{1 << 40, 1 << 63} {
+		if _, err := families(binary.AppendUvarint(nil, size)); err == nil {
+			t.Errorf("a metric of %d bytes is taken", size)
+		}
+	}
+	l, err := net.Listen("unix", filepath.Join(t.TempDir(), "report"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	server := &http.Server{Handler: http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+		part := make([]byte, 1<<20)
+		for range 2 * mostReport / len(part) {
+			if _, err := w.Write(part); err != nil {
+				return
+			}
+		}
+	})}
+	go func() { _ = server.Serve(l) }() // until it is closed
+	t.Cleanup(func() { _ = server.Close() })
+	c := &child{address: l.Addr().String()}
+	if text, err := c.ask("/metrics"); err == nil {
+		t.Errorf("%d bytes are taken", len(text))
 	}
 }

@@ -42,6 +42,7 @@ import (
 	rbacv1 "k8s.io/kubernetes/pkg/apis/rbac/v1"
 	"k8s.io/kubernetes/pkg/apis/scheduling"
 	schedulingv1 "k8s.io/kubernetes/pkg/apis/scheduling/v1"
+	"k8s.io/kubernetes/pkg/capabilities"
 )
 
 // RegisterDefaults adds the defaulting functions to a scheme of published types.
@@ -60,6 +61,7 @@ func RegisterDefaults(s *runtime.Scheme) error {
 
 // types knows the internal types and the published ones.
 var types = sync.OnceValue(func() *runtime.Scheme {
+	capabilities.Setup(true, 0) // containers may be privileged, as with --allow-privileged of kube-apiserver
 	s := runtime.NewScheme()
 	for _, add := range []func(*runtime.Scheme) error{
 		admissionregistration.AddToScheme, admissionregistrationv1.AddToScheme, apps.AddToScheme, appsv1.AddToScheme,

@@ -141,3 +141,11 @@ func TestServiceUpdate(t *testing.T) {
 		t.Errorf("a changed address: %v", errs)
 	}
 }
+
+// TestPrivileged: containers may be privileged, as those that prepare an agent's node are.
+func TestPrivileged(t *testing.T) {
+	d := defaulted[appsv1.Deployment](t, strings.Replace(deploymentManifest, "name: web, image", "securityContext: {privileged: true}, name: web, image", 1))
+	if errs := Deployments.Validate(apirequest.WithNamespace(t.Context(), "default"), d); len(errs) > 0 {
+		t.Error(errs)
+	}
+}

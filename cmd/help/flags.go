@@ -37,7 +37,7 @@ var flagGroups = []flagGroup{
 	{"Storage of the API", []string{"etcd-*", "snapshot-*"}},
 	{"The API to use", []string{"kubeconfig", "master", "kube-api-*", "filename", "namespace", "agent-socket"}},
 	{"Data plane", []string{
-		"mode", "scheduler", "service-cidr", "nodeport-addresses", "localhost-nodeports", "masquerade-all", "direct-return", "sync-period",
+		"mode", "scheduler", "service-cidr", "nodeport-addresses", "localhost-nodeports", "masquerade-all", "direct-return", "xdp", "sync-period",
 	}},
 	{"Configuration", []string{"config", "write-config-to", "feature-gates", "init-only", "cleanup"}},
 	{"This machine", []string{

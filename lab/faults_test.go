@@ -212,7 +212,7 @@ func (v *victim) suffers(t *testing.T, kind fault.Kind) {
 
 func refusedFaults(t *testing.T, name string) {
 	for _, r := range []struct{ args, want string }{
-		{"victim", "unready silent slow lossy"},
+		{"victim", "--unready, --silent, --slow or --lossy"},
 		{"victim --slow --lossy", "none of the others can be"},
 		{"nobody --slow", "default/nobody"},
 		{"node node9 --power", `no node "node9"`},

@@ -35,11 +35,12 @@ func labBreakCommand() *cobra.Command {
 	}
 	addLabName(c.PersistentFlags(), &name)
 	chosen := addFaults(c, fault.Pods, podFaultHelp)
-	c.Args = func(cmd *cobra.Command, args []string) error {
-		if len(args) == 1 && chosen() == "" {
+	c.Args = cobra.ExactArgs(1)
+	c.PreRunE = func(_ *cobra.Command, args []string) error {
+		if chosen() == "" {
 			return fmt.Errorf("how is %s to be broken? --%s, --%s, --%s or --%s. A node is broken by: fairway lab break node %s --%s", args[0], fault.Unready, fault.Silent, fault.Slow, fault.Lossy, args[0], fault.Power)
 		}
-		return cobra.ExactArgs(1)(cmd, args)
+		return nil
 	}
 	c.RunE = func(cmd *cobra.Command, args []string) error {
 		return lab.BreakPod(cmd.Context(), name, args[0], chosen())

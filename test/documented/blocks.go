@@ -27,6 +27,9 @@ func Blocks(t *testing.T, root string) (list []Block) {
 	t.Helper()
 	files := []string{"README.md", "CONTRIBUTING.md"}
 	err := filepath.WalkDir(filepath.Join(root, "docs"), func(path string, d fs.DirEntry, err error) error {
+		if err == nil && d.Name() == "node_modules" { // of the site
+			return fs.SkipDir
+		}
 		if err == nil && !d.IsDir() && strings.HasSuffix(path, ".md") {
 			path, err = filepath.Rel(root, path)
 			files = append(files, path)

@@ -168,9 +168,11 @@ func attachShell(t *testing.T, client kubernetes.Interface, access *rest.Config,
 		out, err := attach("shell", "test -t 0 && echo a $((40+2)); exit\n", true)
 		return err == nil && strings.Contains(out, "a 42")
 	})
-	if _, err := attach("web", "hello", false); err == nil || !strings.Contains(err.Error(), "no standard input") {
-		t.Errorf("attached to a container without standard input: %v", err)
-	}
+	// A server that closes with input unread may have its words lost on the way, as kubelets do.
+	eventually(t, "who attaches to a container without standard input is told", func() bool {
+		_, err := attach("web", "hello", false)
+		return err != nil && strings.Contains(err.Error(), "no standard input")
+	})
 }
 
 func forwardPort(t *testing.T, client kubernetes.Interface, access *rest.Config, protocol string) {

@@ -32,7 +32,7 @@ NORACE_TESTS = $(NORACE_FILES) . | xargs grep -hoE '^func (Test|Fuzz)\w+' | cut 
 
 check/rest: build $(SUMMARY) ## the packages of test/norace.txt, and of others the tests that the race detector can't have; few at a time, since they share one machine
 	./hack/install-deps.sh test
-	export FAIRWAY_SIMULATE=2000; packages=$$($(NORACE)) && dirs=$$($(NORACE_DIRS)) && tests=$$($(NORACE_TESTS)) && { \
+	export FAIRWAY_SIMULATE=600; packages=$$($(NORACE)) && dirs=$$($(NORACE_DIRS)) && tests=$$($(NORACE_TESTS)) && { \
 		$(TEST) -p 2 -timeout 40m $$packages; $(TEST) -p 2 -timeout 40m -run "^($$tests)$$" $$dirs; } | $(SUMMARY)
 
 check/generated: generate ## fail if what is checked in is stale

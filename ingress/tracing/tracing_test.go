@@ -85,9 +85,9 @@ func (r *received) Export(_ context.Context, q *collector.ExportTraceServiceRequ
 	return &collector.ExportTraceServiceResponse{}, nil
 }
 
-// TestCollector: a collector is told, at the latest when the process ends. One that is away
-// holds up nobody.
-func TestCollector(t *testing.T) {
+// collected is a collector, and a tracer that tells it of every request.
+func collected(t *testing.T) (*received, *Tracer) {
+	t.Helper()
 	l, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
 		t.Fatal(err)
@@ -100,6 +100,13 @@ func TestCollector(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
+	return r, tracer
+}
+
+// TestCollector: a collector is told, at the latest when the process ends. One that is away
+// holds up nobody.
+func TestCollector(t *testing.T) {
+	r, tracer := collected(t)
 	tracer.Begin(http.Header{}, false)(&model.Access{Method: "GET", Status: 503, Reason: "no endpoint"})
 	if err := tracer.Close(t.Context()); err != nil {
 		t.Fatal(err)
@@ -124,18 +131,7 @@ func TestCollector(t *testing.T) {
 // TestHostileRequest: what a client writes doesn't keep the spans of others from the collector, and a
 // method that nobody knows names no span.
 func TestHostileRequest(t *testing.T) {
-	l, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
-	r, s := &received{spans: make(chan string, 8)}, grpc.NewServer()
-	collector.RegisterTraceServiceServer(s, r)
-	go func() { _ = s.Serve(l) }() // until it is stopped
-	t.Cleanup(s.Stop)
-	tracer, err := New(t.Context(), Options{Endpoint: l.Addr().String(), Share: 1})
-	if err != nil {
-		t.Fatal(err)
-	}
+	r, tracer := collected(t)
 	long := strings.Repeat("ä", 1<<20)
 	for _, a := range []model.Access{
 		{Method: "GET", Reason: "another's"}, {Method: "BREW-\xff", Path: "/\xff" + long, Host: "\xfe", UserAgent: "\xc3" + long, Reason: "\xff"},

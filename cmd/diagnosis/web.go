@@ -81,10 +81,10 @@ before is good no more.`,
 }
 
 func (f *webFlags) run(cmd *cobra.Command) error {
+	klog.SetSlogLogger(slog.New(slog.DiscardHandler)) // the page says what can't be read
 	if f.address.IsValid() {
 		return f.runShared(cmd)
 	}
-	klog.SetSlogLogger(slog.New(slog.DiscardHandler)) // the page says what can't be read
 	config, err := f.config()
 	if err != nil {
 		return err
@@ -115,7 +115,6 @@ func (f *webFlags) runShared(cmd *cobra.Command) error {
 	if f.address.IsUnspecified() || f.address.IsMulticast() {
 		return fmt.Errorf("--address %s: must be an address of this machine", f.address)
 	}
-	klog.SetSlogLogger(slog.New(slog.DiscardHandler))
 	config, err := f.config()
 	if err != nil {
 		return err

@@ -93,7 +93,8 @@ func TestTokensInFlood(t *testing.T) {
 	}
 	ctx, end := context.WithCancel(t.Context())
 	var flood sync.WaitGroup
-	t.Cleanup(func() { end(); flood.Wait() })
+	// Deferred, since the test's context, under which each request stands, ends before what Cleanup runs.
+	defer func() { end(); flood.Wait() }()
 	var made atomic.Int32
 	for who := range 8 {
 		flood.Go(func() {

@@ -91,7 +91,7 @@ func (c *compiler) ingressCanary(in *ingresses, s *ingressSource) {
 		}
 		var main *ingressPath
 		if h := in.hosts[hostname]; h != nil {
-			main = h.claimed[pathKey(kindOfPath(&p), p.Path)]
+			main = h.claimed[pathKey(kindOfPath(&p), h.path(s, p.Path))]
 		}
 		switch {
 		case main == nil:

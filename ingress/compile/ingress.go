@@ -59,7 +59,7 @@ func (c *compiler) compileIngresses() {
 		}
 	}
 	c.compileAll(in, list)
-	in.addOtherNames()
+	c.addOtherNames(in, list)
 	if in.balanced = c.compileBalanced(in); !in.balanced && len(list) == 0 {
 		return
 	}

@@ -15,7 +15,6 @@ import (
 
 	"github.com/fairway-net/fairway/ingress/compile/host"
 	"github.com/fairway-net/fairway/ingress/model"
-	"github.com/fairway-net/fairway/ingress/policy"
 )
 
 // ingressHost is a host of Ingresses in the making.
@@ -144,7 +143,7 @@ func (s *ingressSource) claims() []host.Claim {
 	var list []host.Claim
 	for name, has := range names {
 		claim := host.Claim{
-			By: s.name(), Host: name, Paths: has, Clients: s.clients, Closed: s.clientsClosed, Passthrough: s.passthrough && name != "",
+			By: s.name(), Host: name, Paths: has, Clients: s.clients, Identity: s.base.Identity, Closed: s.clientsClosed, Passthrough: s.passthrough && name != "",
 			WWW: s.www && name != "" && !strings.HasPrefix(name, "*"), Redirect: s.redirect, Regexp: s.regexp,
 		}
 		if name != "" && has {
@@ -307,11 +306,11 @@ func (h *ingressHost) match(p *ingressPath) (model.Match, error) {
 	}
 	switch {
 	case p.kind == networkingv1.PathTypeExact:
-		return model.Match{Kind: model.PathExact, Path: policy.RulePath(p.path)}, nil
+		return model.Match{Kind: model.PathExact, Path: p.path}, nil
 	case p.kind == networkingv1.PathTypeImplementationSpecific && p.path != "/": // a beginning, not whole elements
-		return model.Match{Kind: model.PathRegexp, Path: p.path, Regexp: regexp.MustCompile("^" + regexp.QuoteMeta(policy.RulePath(p.path)))}, nil
+		return model.Match{Kind: model.PathRegexp, Path: p.path, Regexp: regexp.MustCompile("^" + regexp.QuoteMeta(p.path))}, nil
 	}
-	return model.Match{Kind: model.PathPrefix, Path: policy.RulePath(p.path)}, nil
+	return model.Match{Kind: model.PathPrefix, Path: p.path}, nil
 }
 
 // length is by what the paths of a host are ordered: as long as the path is written.
@@ -321,7 +320,7 @@ func (h *ingressHost) length(p *ingressPath) int {
 	switch {
 	case h.record.Regexp && p.from.name().Namespace == h.record.By.Namespace:
 		return len(p.path)
-	case p.from.regexp:
+	case p.from.regexp, h.record.Regexp:
 		literal := strings.IndexAny(p.path, `\.+*?()|[]{}^$`)
 		if literal < 0 {
 			return len(p.path)
@@ -350,8 +349,14 @@ func waysTo(r *host.Record, s *ingressSource, a *model.Action, own, served bool)
 		a = closed(r.Closed)
 	case s.clients != nil && !host.SameClients(s.clients, r.Clients):
 		a = closed(annotation + "the host's owner, Ingress " + r.By.String() + ", lets in other clients")
+	case s.clients != nil && !host.SameNames(s.base.Identity, r.Identity):
+		a = closed("annotation " + nginx + "auth-tls-match-cn: the host's owner, Ingress " + r.By.String() + ", lets in clients of other names")
 	case (s.clients != nil || r.Clients != nil) && !served:
 		a = closed(annotation + "the host has no TLS, by which clients could show certificates")
+	}
+	if r.Clients != nil && a.Identity == nil { // what clients say of their certificates themselves isn't believed
+		known := *a
+		known.Identity, a = r.Identity, &known
 	}
 	w := ways{a, a}
 	redirect := r.Redirect

@@ -103,6 +103,9 @@ func becomes(t *testing.T, table *model.Table, request string) string {
 			out += " " + x.name
 		}
 	}
+	if i := a.Identity; i != nil && i.Subject != nil {
+		out += " " + i.Subject.String()
+	}
 	return out
 }
 
@@ -235,6 +238,55 @@ func TestHosts(t *testing.T) {
 				"https://other.example.com/": "shop/web:80*1", "http://other.example.com/": "308 to https://other.example.com/", "http://taken.example.com/": "evil/next:80*1",
 				"https://www.h.example.com/a?b": "308 to https://h.example.com/a?b", "http://www.h.example.com/": "308 to http://h.example.com/", "http://www.h.example.com/ Scheme: https": "308 to https://h.example.com/",
 			}, nil,
+		},
+		{
+			"other names have the certificate that names them",
+			[]string{ingress("shop", "web", "from-to-www-redirect: 'true', server-alias: other.example.com", "{hosts: [h.example.com, www.h.example.com, other.example.com], secretName: pair}", rule("h.example.com", "/", "Prefix", "web"))},
+			map[string]string{
+				"https://other.example.com/": "shop/web:80*1", "http://other.example.com/": "308 to https://other.example.com/",
+				"https://www.h.example.com/a": "308 to https://h.example.com/a", "http://www.h.example.com/a": "308 to http://h.example.com/a",
+			}, nil,
+		},
+		{
+			"another name belongs to the oldest who gives it, and others are told",
+			[]string{
+				ingress("shop", "web", "server-alias: other.example.com", "", rule("h.example.com", "/", "Prefix", "web")),
+				ingress("evil", "x", "server-alias: 'other.example.com, h.example.com'", "", rule("e.example.com", "/", "Prefix", "next")),
+			},
+			map[string]string{"http://other.example.com/": "shop/web:80*1", "http://h.example.com/": "shop/web:80*1"},
+			[]string{`evil/x Conflict annotation nginx.ingress.kubernetes.io/server-alias: host "other.example.com" belongs to Ingress shop/web`, `host "h.example.com" belongs to Ingress shop/web`},
+		},
+		{
+			"a path that is written otherwise is the same",
+			[]string{
+				ingress("shop", "web", "auth-type: basic, auth-secret: users", "", rule("h", "/admin", "Prefix", "web"), rule("h", "/shop/", "Exact", "web")),
+				ingress("evil", "x", "", "", rule("h", "/%61dmin", "Prefix", "next"), rule("h", "/%73hop/", "Exact", "next")),
+				ingress("evil", "y", "", "", rule("h", "////////admin", "ImplementationSpecific", "next")),
+			},
+			map[string]string{"http://h/admin": "shop/web:80*1 password", "http://h/admin/x": "shop/web:80*1 password", "http://h/shop/": "shop/web:80*1 password"},
+			[]string{"evil/x Conflict spec.rules[0].http.paths[0]: host \"h\", path /%61dmin belongs to Ingress shop/web"},
+		},
+		{
+			"where paths are regular expressions, another namespace's is one, and takes no path over by being long",
+			[]string{
+				ingress("shop", "web", "use-regex: 'true', auth-type: basic, auth-secret: users", "", rule("h", "/api/v[0-9]", "ImplementationSpecific", "web")),
+				ingress("evil", "x", "", "", rule("h", "/[a]pi/[v-v][0-9]+.*.*.*", "Prefix", "next"), rule("h", "/[a]pi/[v-v][0-9]+.*.*.*", "ImplementationSpecific", "next")),
+			},
+			map[string]string{"http://h/api/v1": "shop/web:80*1 password"}, nil,
+		},
+		{
+			"who may come with a certificate is the host's, at all its paths",
+			[]string{
+				ingress("shop", "web", "auth-tls-secret: shop/ca, auth-tls-match-cn: CN=admin", "{hosts: [h.example.com], secretName: pair}", rule("h.example.com", "/", "Prefix", "web")),
+				ingress("shop", "api", "", "", rule("h.example.com", "/api", "Prefix", "next")),
+				ingress("shop", "own", "auth-tls-secret: shop/ca, auth-tls-match-cn: CN=.*", "", rule("h.example.com", "/own", "Prefix", "next")),
+				ingress("evil", "x", "", "", rule("h.example.com", "/x", "Prefix", "next")),
+			},
+			map[string]string{
+				"https://h.example.com/": "shop/web:80*1 clients CN=admin", "https://h.example.com/api": "shop/next:80*1 clients CN=admin", "https://h.example.com/x": "evil/next:80*1 clients CN=admin",
+				"https://h.example.com/own": "500",
+			},
+			[]string{"shop/own Conflict host \"h.example.com\" belongs to Ingress shop/web, which decides the names of clients' certificates (auth-tls-match-cn)"},
 		},
 	} {
 		t.Run(strings.ReplaceAll(test.name, " ", "-"), func(t *testing.T) {

@@ -1,15 +1,18 @@
 package compile
 
 import (
+	"cmp"
 	"fmt"
 	"net/http"
 	"slices"
 	"strings"
 
 	networkingv1 "k8s.io/api/networking/v1"
+	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/fairway-net/fairway/ingress/compile/host"
 	"github.com/fairway-net/fairway/ingress/model"
+	"github.com/fairway-net/fairway/ingress/policy"
 )
 
 // ingressPaths adds the paths of an Ingress to its hosts.
@@ -101,7 +104,8 @@ func kindOfPath(p *networkingv1.HTTPIngressPath) networkingv1.PathType {
 // ingressPath adds a path of a host, unless an older Ingress has it.
 func (c *compiler) ingressPath(in *ingresses, s *ingressSource, hostname string, p networkingv1.HTTPIngressPath, at string, index int) {
 	h, name := in.at(hostname), s.name()
-	key := pathKey(kindOfPath(&p), p.Path)
+	path := h.path(s, p.Path)
+	key := pathKey(kindOfPath(&p), path)
 	if first := h.claimed[key]; first != nil {
 		c.problem("Ingress", name, ReasonConflict, fmt.Sprintf("%s: host %q, path %s belongs to Ingress %s, which is older", at, hostname, p.Path, first.from.name()))
 		return
@@ -117,8 +121,17 @@ func (c *compiler) ingressPath(in *ingresses, s *ingressSource, hostname string,
 		c.problem("Ingress", name, ReasonNotFound, backend.Invalid)
 	}
 	action.Backends = []model.Backend{backend}
-	one := &ingressPath{path: p.Path, kind: kindOfPath(&p), action: action, from: s, index: index}
+	one := &ingressPath{path: path, kind: kindOfPath(&p), action: action, from: s, index: index}
 	h.claimed[key], h.paths = one, append(h.paths, one)
+}
+
+// path is what a path of the host is known by: its normal form, so that "/%61dmin" is
+// "/admin". Regular expressions have none.
+func (h *ingressHost) path(s *ingressSource, path string) string {
+	if h.record.Regexp || s.regexp {
+		return path
+	}
+	return policy.RulePath(path)
 }
 
 // addAppRoot sends clients that ask for / to where the application is.
@@ -138,9 +151,13 @@ func (c *compiler) addAppRoot(in *ingresses, s *ingressSource, hostname string) 
 }
 
 // addOtherNames adds the other names of hosts: aliases, which are the host by another
-// name, and those with or without www., which lead there. A name that an Ingress has
-// is its own.
-func (in *ingresses) addOtherNames() {
+// name, and those with or without www., which lead there. A name of which an Ingress has
+// paths is its own, and one that several give belongs to the oldest.
+func (c *compiler) addOtherNames(in *ingresses, list []*networkingv1.Ingress) {
+	age := map[types.NamespacedName]int{}
+	for i, o := range byAge(list) {
+		age[nameOf(o)] = i
+	}
 	var hosts []*ingressHost
 	for _, h := range in.hosts {
 		if h.record.WWW || len(h.record.Aliases) > 0 {
@@ -148,17 +165,11 @@ func (in *ingresses) addOtherNames() {
 		}
 	}
 	slices.SortFunc(hosts, func(a, b *ingressHost) int {
-		return compareNames(a.record.By, b.record.By)*2 + strings.Compare(a.record.Host, b.record.Host)
+		return cmp.Or(cmp.Compare(age[a.record.By], age[b.record.By]), strings.Compare(a.record.Host, b.record.Host))
 	})
 	for _, h := range hosts {
 		for _, alias := range h.record.Aliases {
-			if in.hosts[alias] != nil {
-				continue
-			}
-			name := h.record.Host
-			in.name(alias, h)
-			in.plain[alias] = in.plain[name]
-			in.secure[alias] = in.secure[name]
+			c.addAlias(in, h, alias)
 		}
 	}
 	for _, h := range hosts {
@@ -167,7 +178,7 @@ func (in *ingresses) addOtherNames() {
 		if !found {
 			other = "www." + name
 		}
-		if !h.record.WWW || in.hosts[other] != nil || len(in.plain[name]) == 0 {
+		if !h.record.WWW || in.ownerOfPaths(other) != nil || len(in.plain[name]) == 0 {
 			continue
 		}
 		in.name(other, h)
@@ -177,11 +188,32 @@ func (in *ingresses) addOtherNames() {
 	}
 }
 
+// addAlias has a host answer by another name, if nobody else does.
+func (c *compiler) addAlias(in *ingresses, h *ingressHost, alias string) {
+	if first := in.ownerOfPaths(alias); first != nil {
+		if first.record.By != h.record.By {
+			c.problem("Ingress", h.record.By, ReasonConflict, fmt.Sprintf("annotation %sserver-alias: host %q belongs to Ingress %s", nginx, alias, first.record.By))
+		}
+		return
+	}
+	in.name(alias, h)
+	in.plain[alias], in.secure[alias] = in.plain[h.record.Host], in.secure[h.record.Host]
+}
+
+// ownerOfPaths is the host of that name, if it has paths; one that spec.tls alone names
+// has none.
+func (in *ingresses) ownerOfPaths(name string) *ingressHost {
+	if h := in.hosts[name]; h != nil && (h.record.Paths || len(in.plain[name]) > 0) {
+		return h
+	}
+	return nil
+}
+
 // name gives a host another name, under which it has the certificate that covers the
 // name, or else its own.
 func (in *ingresses) name(other string, h *ingressHost) {
-	record := &host.Record{Claim: host.Claim{By: h.record.By, Host: other, Certificate: h.record.Certificate, For: other, Clients: h.record.Clients}, Issuer: h.record.Issuer}
-	for _, covers := range covering(other)[1:] {
+	record := &host.Record{Claim: host.Claim{By: h.record.By, Host: other, Certificate: h.record.Certificate, For: other, Clients: h.record.Clients, Identity: h.record.Identity}, Issuer: h.record.Issuer}
+	for _, covers := range covering(other) { // spec.tls may name it
 		if wider := in.hosts[covers]; wider != nil && wider.record.Certificate != nil && wider.record.By.Namespace == h.record.By.Namespace {
 			record.Certificate, record.For = wider.record.Certificate, covers
 			break

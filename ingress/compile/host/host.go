@@ -37,6 +37,7 @@ type Claim struct {
 	Certificate *tls.Certificate
 	For         string                  // hostname for which the object has the certificate, which covers Host
 	Clients     *model.ClientValidation // nil lets all in
+	Identity    *model.Identity         // which names those clients must have, and what endpoints are told of them
 	Closed      string                  // why nobody may be let in: what protects can't be read
 	Passthrough bool
 	WWW         bool // the name with www., or the one without, leads here
@@ -111,9 +112,11 @@ func (r *Record) take(c *Claim) (refused []string) {
 	}
 	switch {
 	case c.Clients != nil && r.Clients == nil:
-		r.Clients = c.Clients
+		r.Clients, r.Identity = c.Clients, c.Identity
 	case c.Clients != nil && !SameClients(c.Clients, r.Clients):
 		refused = append(refused, "which clients are let in (auth-tls-secret)")
+	case c.Clients != nil && !SameNames(c.Identity, r.Identity):
+		refused = append(refused, "the names of clients' certificates (auth-tls-match-cn)")
 	}
 	r.Closed = cmp.Or(r.Closed, c.Closed)
 	switch {
@@ -155,6 +158,17 @@ func (r *Record) foreign(c *Claim) (refused []string) {
 // SameCertificate reports whether two certificates are one, perhaps of two Secrets.
 func SameCertificate(a, b *tls.Certificate) bool {
 	return a == b || a != nil && b != nil && slices.EqualFunc(a.Certificate, b.Certificate, bytes.Equal)
+}
+
+// SameNames reports whether two let in clients of the same names.
+func SameNames(a, b *model.Identity) bool {
+	pattern := func(i *model.Identity) string {
+		if i == nil || i.Subject == nil {
+			return ""
+		}
+		return i.Subject.String()
+	}
+	return pattern(a) == pattern(b)
 }
 
 // SameClients reports whether two let in the same clients.

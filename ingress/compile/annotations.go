@@ -124,7 +124,9 @@ func (c *compiler) annotations(o *networkingv1.Ingress) *annotations {
 		}
 	}
 	c.settleErrors(o, r.a)
-	r.a.settle()
+	if r.a.settle(); r.a.base.Limit != nil { // not of each path
+		r.a.base.Limit.Of = "Ingress " + nameOf(o).String()
+	}
 	return r.a
 }
 

@@ -208,6 +208,7 @@ type Retry struct {
 
 // Limit bounds what one client may ask.
 type Limit struct {
+	Of          string  // whose limit it is: all rules that have it count together
 	PerSecond   float64 // requests
 	Burst       int
 	Connections int            // requests at a time

@@ -25,11 +25,11 @@ func Read(r *http.Request, isTrusted bool) model.Request {
 	return out
 }
 
-// HostOf is the name in a Host header or an authority.
+// HostOf is the name in a Host header or an authority; an address of IPv6 has its brackets.
 func HostOf(host string) string {
 	if strings.IndexByte(host, ':') >= 0 {
-		if name, _, err := net.SplitHostPort(host); err == nil {
-			host = name
+		if _, port, err := net.SplitHostPort(host); err == nil {
+			host = host[:len(host)-len(port)-1]
 		}
 	}
 	return strings.ToLower(strings.TrimSuffix(host, "."))

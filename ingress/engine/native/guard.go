@@ -69,8 +69,14 @@ type limiters struct {
 }
 
 type limitKey struct {
-	route, rule string
-	client      netip.Prefix // see clientRange
+	of        string
+	perSecond float64 // who changes a limit has it count from the beginning
+	burst     int
+	client    netip.Prefix // see clientRange
+}
+
+func keyOf(l *model.Limit, client netip.Addr) limitKey {
+	return limitKey{l.Of, l.PerSecond, l.Burst, clientRange(client)}
 }
 
 type limited struct {
@@ -95,7 +101,7 @@ func (l *limiters) enter(a *model.Action, client netip.Addr) bool {
 			}
 		}
 	}
-	key := limitKey{a.Route, a.Rule, clientRange(client)}
+	key := keyOf(a.Limit, client)
 	c := l.clients[key]
 	if c == nil {
 		c = &limited{}
@@ -117,7 +123,7 @@ func (l *limiters) enter(a *model.Action, client netip.Addr) bool {
 func (l *limiters) leave(a *model.Action, client netip.Addr) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	if c := l.clients[limitKey{a.Route, a.Rule, clientRange(client)}]; c != nil {
+	if c := l.clients[keyOf(a.Limit, client)]; c != nil {
 		c.active.Add(-1)
 	}
 }

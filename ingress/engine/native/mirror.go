@@ -47,6 +47,8 @@ func (x *exchange) mirror(r *http.Request, mirrors []model.Mirror) {
 		}
 		out.Header.Del("Expect")
 		x.say(out.Header)
+		policy.DropFolded(out.Header, x.isOwn)
+		x.addAuthorized(out.Header)
 		policy.Edit(out.Header, &x.action.Request)
 		if m.Host != "" {
 			out.Host = m.Host

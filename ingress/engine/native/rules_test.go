@@ -60,6 +60,50 @@ func TestLimitsBeforeAccess(t *testing.T) {
 	}
 }
 
+// TestLimitsShared: all rules of an Ingress count together, and a limit that is changed
+// holds for clients that never pause.
+func TestLimitsShared(t *testing.T) {
+	rule := func(path, of string, perSecond float64) *model.Rule {
+		return &model.Rule{Match: model.Match{Kind: model.PathPrefix, Path: path}, Action: &model.Action{Rule: path, Backends: to("web"), Limit: &model.Limit{Of: of, PerSecond: perSecond, Burst: 2}}}
+	}
+	table := func(perSecond float64) *model.Table {
+		l := &model.Listener{Name: "l"}
+		l.SetHosts([]*model.Host{{Rules: []*model.Rule{rule("/a", "one", perSecond), rule("/b", "one", perSecond), rule("/c", "other", perSecond)}}})
+		return &model.Table{
+			Sockets: []*model.Socket{{Name: "s", Port: 80, Bind: netip.MustParseAddrPort("127.0.0.1:0"), Listeners: []*model.Listener{l}}},
+			Pools:   map[string]*model.Pool{"web": poolAt("web", listening(t, answering("web")))},
+		}
+	}
+	e, err := New(Options{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { e.Close(t.Context()) })
+	ask := func(path string, want int) {
+		t.Helper()
+		response, err := http.Get("http://" + e.Sockets()["s"].String() + path) //nolint:noctx // it is answered
+		if err != nil {
+			t.Fatal(err)
+		}
+		_ = response.Body.Close() // it says nothing
+		if response.StatusCode != want {
+			t.Errorf("%s: answer %d, want %d", path, response.StatusCode, want)
+		}
+	}
+	if err := e.Apply(table(1e-6)); err != nil {
+		t.Fatal(err)
+	}
+	ask("/a", 200)
+	ask("/b", 200)
+	ask("/a", 503)
+	ask("/b", 503)
+	ask("/c", 200)
+	if err := e.Apply(table(1e6)); err != nil {
+		t.Fatal(err)
+	}
+	ask("/a", 200)
+}
+
 // TestAuthCookies: the cookies of who is asked come with errors only if the rule says so.
 func TestAuthCookies(t *testing.T) {
 	for _, always := range []bool{false, true} {

@@ -78,7 +78,7 @@ func (x *exchange) question(ctx context.Context, r *http.Request, a *model.Auth)
 	}
 	x.say(q.Header)
 	for name, value := range map[string]string{
-		"X-Sent-From": sentFrom, "X-Original-Method": r.Method, "X-Original-Url": x.scheme() + "://" + r.Host + x.uri(),
+		"X-Original-Method": r.Method, "X-Original-Url": x.scheme() + "://" + r.Host + x.uri(),
 		"X-Auth-Request-Redirect": x.uri(),
 	} {
 		q.Header.Set(name, value)
@@ -86,6 +86,7 @@ func (x *exchange) question(ctx context.Context, r *http.Request, a *model.Auth)
 	for _, h := range a.Request {
 		q.Header.Set(h.Name, x.request.Expand(h.Value))
 	}
+	q.Header["X-Sent-From"] = []string{sentFrom} // no rule may hide that it asks itself
 	return q, nil
 }
 

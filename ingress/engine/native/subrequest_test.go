@@ -216,3 +216,37 @@ func TestErrors(t *testing.T) {
 		}
 	}
 }
+
+// TestAuthMirror: a copy says of the client what the request does, and nothing that the
+// client says of that itself.
+func TestAuthMirror(t *testing.T) {
+	copies := make(chan http.Header, 1)
+	action := &model.Action{
+		Backends: to("web"), Mirrors: []model.Mirror{{Pool: "copy", Numerator: 1, Denominator: 1}},
+		Auth:    &model.Auth{URL: "http://auth/", Pool: "auth", Method: http.MethodGet, Headers: []string{"X-User", "X-Role"}},
+		Request: model.HeaderEdit{Set: []model.Header{{Name: "X-Team", Value: "red"}}},
+	}
+	ask := served(t, action, map[string]http.HandlerFunc{
+		"auth": func(w http.ResponseWriter, _ *http.Request) { w.Header().Set("X-User", "ada") },
+		"web":  answering("web"), "copy": func(_ http.ResponseWriter, r *http.Request) { copies <- r.Header },
+	})
+	ask("/", http.Header{"X-User": {"eve"}, "X-Role": {"root"}, "X_role": {"root"}, "X.user": {"eve"}, "X_team": {"blue"}})
+	got := <-copies
+	for name, want := range map[string]string{"X-User": "ada", "X-Role": "", "X_role": "", "X.user": "", "X-Team": "red", "X_team": ""} {
+		if v := strings.Join(got[http.CanonicalHeaderKey(name)], ","); v != want {
+			t.Errorf("the copy has %s: %q, want %q", name, v, want)
+		}
+	}
+}
+
+// TestAuthLoop: whoever is to say whether requests are let in and asks that itself is
+// found out, whatever headers its questions are to have.
+func TestAuthLoop(t *testing.T) {
+	action := &model.Action{Backends: to("web"), Auth: &model.Auth{URL: "http://auth/", Pool: "auth", Method: http.MethodGet, Request: []model.Header{{Name: "X-Sent-From", Value: "elsewhere"}}}}
+	asked := make(chan string, 1)
+	ask := served(t, action, map[string]http.HandlerFunc{"web": answering("web"), "auth": func(_ http.ResponseWriter, r *http.Request) { asked <- r.Header.Get("X-Sent-From") }})
+	ask("/", nil)
+	if got := <-asked; got != sentFrom {
+		t.Errorf("the question is sent from %q", got)
+	}
+}

@@ -242,4 +242,10 @@ func testRequireHTTPS(t *testing.T, r *rig) {
 	if got := response.Header.Get("Location"); response.StatusCode != http.StatusPermanentRedirect || got != "https://shop.example/a/b?c=d" {
 		t.Errorf("answer %d, to %q", response.StatusCode, got)
 	}
+	for host, want := range map[string]string{"[2001:db8::1]": "https://[2001:db8::1]/", "[2001:db8::1]:8080": "https://[2001:db8::1]/", "Shop.Example.:8080": "https://shop.example/"} {
+		got := r.send(t, "GET", "GET / HTTP/1.1\r\nHost: "+host+"\r\nConnection: close\r\n\r\n")
+		if got == nil || got.Header.Get("Location") != want {
+			t.Errorf("host %s: answer %+v, want a redirect to %s", host, got, want)
+		}
+	}
 }

@@ -43,7 +43,6 @@ var otherwise = engines.Otherwise{
 	"Unread":                         "haproxy closes the connection with its own answer, and resets it where a body still comes",
 	"a timeout of the whole":         "haproxy has none: see Lacks",
 	"a connection broken off":        "a client that has asked before on its connection has that closed, in place of a 502: it may ask again (RFC 9112, 9.3.1)",
-	"ClientsChange":                  "haproxy is replaced, and the one before answers one more request of a connection, which it closes then",
 	"names of clients' certificates": "not looked at: see Lacks",
 	"trailers of requests":           "all of them pass: see Lacks",
 	"two hosts in HTTP/2":            "the header is left out for the authority",

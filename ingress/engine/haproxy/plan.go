@@ -94,6 +94,10 @@ const (
 	invalid = "e502"
 )
 
+// misdirected is the value of a listener whose connections are served no more: their
+// clients would have to show another certificate. No listener's name begins so.
+const misdirected = "m"
+
 // slot returns the name of the backend for a pool that is asked in one way.
 func (p *planner) slot(pool string, k kind) string {
 	name := p.backendOf(pool, k)

@@ -1,9 +1,11 @@
 package haproxy
 
 import (
+	"crypto/x509"
 	_ "embed"
 	"fmt"
 	"net"
+	"net/netip"
 	"os"
 	"path/filepath"
 	"slices"
@@ -52,6 +54,7 @@ func (e *Engine) reload(table *model.Table, next *plan, structure string) error 
 		return err
 	}
 	if e.process != nil {
+		e.letInNoMore(next)
 		e.retire(e.process)
 	}
 	e.process, e.table, e.plan, e.structure, e.leaving = started, table, next, structure, leaving{}
@@ -134,6 +137,47 @@ func (e *Engine) watch(p *process) {
 		}
 		pause = min(2*pause, time.Second)
 	}
+}
+
+// letInNoMore has the haproxy that is replaced serve no more of those connections whose
+// clients would now have to show another certificate.
+func (e *Engine) letInNoMore(next *plan) {
+	var commands batch
+	for _, s := range e.plan.sockets {
+		file, before := s.id+"l.map", len(commands)
+		for key, id := range sorted(e.plan.entries[file]) {
+			if was, now := listenerOf(e.plan, s.model.Bind, id), listenerOf(next, s.model.Bind, next.entries[file][key]); was != nil && now != nil && asksMore(now.Clients, was.Clients) {
+				commands.add("set map %s %s %s", filepath.Join(e.process.folder, file), word(key), misdirected)
+			}
+		}
+		if len(commands) > before { // so that no request takes the short way
+			commands.add("clear map %s", filepath.Join(e.process.folder, s.id+"f.map"))
+		}
+	}
+	if err := e.process.control.tell(commands); err != nil {
+		e.log.Warn("connections from before clients had to show other certificates may bring one more request", "error", err)
+	}
+}
+
+// listenerOf is the one of an address that a map calls so; nil if there is none.
+func listenerOf(p *plan, bind netip.AddrPort, id string) *model.Listener {
+	for _, s := range p.sockets {
+		for _, l := range s.listener {
+			if s.model.Bind == bind && l.id == id {
+				return l.model
+			}
+		}
+	}
+	return nil
+}
+
+// asksMore reports whether somebody whom one validation has let in may be kept out by
+// another one.
+func asksMore(now, was *model.ClientValidation) bool {
+	if now == nil || now.Optional {
+		return false
+	}
+	return was == nil || was.Optional || slices.ContainsFunc(was.Authorities, func(c *x509.Certificate) bool { return !slices.ContainsFunc(now.Authorities, c.Equal) })
 }
 
 // retire has a haproxy end, at the latest when its time is over.

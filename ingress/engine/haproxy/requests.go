@@ -118,6 +118,7 @@ func (c *config) listener(s *socket) {
 		c.add("http-request set-var(txn.sni) ssl_fc_sni,lower")
 		c.add("http-request set-var(txn.sni) str(-) unless { var(txn.sni) -m found }")
 		c.find("http-request", "txn.o", "txn.sni", s.named, s.model.OneLabel, s.wild, "", lookup)
+		c.add("http-request return status 421 content-type \"text/plain; charset=utf-8\" string \"Misdirected Request\\n\" if { var(txn.o) -m str %s }", misdirected)
 		c.add("http-request reject unless { var(txn.o) -m beg a c }")
 		c.add("http-request reject if { var(txn.o) -m beg c } !{ ssl_c_used }")
 	}

@@ -32,7 +32,15 @@ func testClientsChange(t *testing.T, r *rig) {
 		c := client(r.address(), protocols)
 		c.Transport.(*http.Transport).TLSClientConfig = &tls.Config{RootCAs: roots, ServerName: "h"}
 		status := func(c *http.Client) int {
-			response, _ := r.get(c, "https://h/")
+			q, err := http.NewRequestWithContext(t.Context(), http.MethodGet, "https://h/", nil)
+			if err != nil {
+				t.Fatal(err)
+			}
+			response, _, err := ask(c, q)
+			if err != nil { // a connection of its own, for which it has no certificate
+				t.Logf("%s: %v", name, err)
+				return http.StatusMisdirectedRequest
+			}
 			return response.StatusCode
 		}
 		if got := status(c); got != http.StatusOK {
@@ -55,5 +63,70 @@ func testClientsChange(t *testing.T, r *rig) {
 				t.Errorf("%s: answer %d to a client where %s is asked for", name, got, step.what)
 			}
 		}
+	}
+}
+
+// anyHost is a cache of sessions that has the last one for whatever host.
+type anyHost struct{ last *tls.ClientSessionState }
+
+func (a *anyHost) Get(string) (*tls.ClientSessionState, bool) { return a.last, a.last != nil }
+func (a *anyHost) Put(_ string, s *tls.ClientSessionState) {
+	if s != nil {
+		a.last = s
+	}
+}
+
+// testResumption: a session from before a listener asked clients for a certificate, from
+// before it asked for another authority's, or of another listener, lets nobody in.
+func testResumption(t *testing.T, r *rig) {
+	e := r.endpoint("e", nil)
+	roots, first, second := x509.NewCertPool(), x509.NewCertPool(), x509.NewCertPool()
+	server, open := certificate(t, roots, "h"), certificate(t, roots, "open")
+	known, others := certificate(t, first, "known.example"), certificate(t, second, "others.example")
+	table := func(clients *x509.CertPool, authority *tls.Certificate) *model.Table {
+		s := &model.Socket{Name: "ns/gw:443", Port: 443, TLS: true}
+		for name, c := range map[string]*tls.Certificate{"h": server, "open": open} {
+			l := &model.Listener{Name: "ns/gw/" + name, Hostname: name, Certificates: []*tls.Certificate{c}}
+			if clients != nil && name == "h" {
+				l.Clients = &model.ClientValidation{Roots: clients, Authorities: []*x509.Certificate{authority.Leaf}}
+			}
+			l.SetHosts([]*model.Host{{Hostname: name, Rules: []*model.Rule{below("/", to("p"))}}})
+			s.Listeners = append(s.Listeners, l)
+		}
+		return tableOf(s, pool("p", e))
+	}
+	for _, version := range []uint16{tls.VersionTLS12, tls.VersionTLS13} {
+		var sessions anyHost
+		ask := func(host string, certificates ...tls.Certificate) int {
+			c := client(r.address(), http1)
+			c.Transport.(*http.Transport).DisableKeepAlives = true
+			c.Transport.(*http.Transport).TLSClientConfig = &tls.Config{RootCAs: roots, ServerName: host, ClientSessionCache: &sessions, MinVersion: tls.VersionTLS12, MaxVersion: version, Certificates: certificates}
+			q, err := http.NewRequestWithContext(t.Context(), http.MethodGet, "https://"+host+"/", nil)
+			if err != nil {
+				t.Fatal(err)
+			}
+			response, _, err := ask(c, q)
+			if err != nil {
+				return 0
+			}
+			return response.StatusCode
+		}
+		expect := func(what string, got int, isLetIn bool) {
+			t.Helper()
+			if (got == http.StatusOK) != isLetIn {
+				t.Errorf("%s: %s: answer %d", tls.VersionName(version), what, got)
+			}
+		}
+		r.apply(table(nil, nil))
+		expect("nobody is asked", ask("h"), true)
+		expect("nobody is asked, again", ask("h"), true)
+		r.apply(table(first, known))
+		expect("a session from before", ask("h"), false)
+		expect("another listener", ask("open"), true)
+		expect("another listener's session", ask("h"), false)
+		expect("a client that is let in", ask("h", *known), true)
+		expect("its session alone", ask("h"), false)
+		r.apply(table(second, others))
+		expect("its session, where another authority counts", ask("h", *known), false)
 	}
 }

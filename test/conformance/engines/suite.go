@@ -86,6 +86,7 @@ func Run(t *testing.T, start func(*testing.T) Engine, otherwise Otherwise) {
 		{"Ciphers", testCiphers},
 		{"Identity", testIdentity},
 		{"ClientsChange", testClientsChange},
+		{"Resumption", testResumption},
 		{"Passthrough", testPassthrough},
 		{"Terminate", testTerminate},
 		{"NothingSent", testNothingSent},

@@ -13,7 +13,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/fairway-net/fairway/announce/strays/ring"
+	"github.com/fairway-net/fairway/announce/steering"
 	"github.com/fairway-net/fairway/internal/netns"
 	"github.com/fairway-net/fairway/lab"
 	"github.com/fairway-net/fairway/lab/topology"
@@ -134,7 +134,7 @@ func expectNoRings(t *testing.T, name string, nodes ...string) {
 		eventually(t, node+" leads nothing elsewhere", func() bool {
 			var left []string
 			err := ns.Do(func() (err error) {
-				left, err = ring.Leftovers()
+				left, err = steering.Leftovers()
 				return err
 			})
 			return err == nil && len(left) == 0

@@ -15,9 +15,8 @@ import (
 	"slices"
 	"strings"
 
-	"github.com/fairway-net/fairway/announce/l2/handoff"
 	"github.com/fairway-net/fairway/announce/l2/responder"
-	"github.com/fairway-net/fairway/announce/strays/ring"
+	"github.com/fairway-net/fairway/announce/steering"
 	"github.com/fairway-net/fairway/dataplane"
 	"github.com/fairway-net/fairway/dns/lease"
 	"github.com/fairway-net/fairway/internal/kernel"
@@ -115,26 +114,21 @@ func (j *Job) restoreLogger() error {
 
 // removeAnswers ends the kernel's answers for addresses that an agent announced.
 func (j *Job) removeAnswers() error {
-	answers, handoffs, rings, did := responder.Leftovers, handoff.Leftovers, ring.Leftovers, "would remove"
+	answers, leads, did := responder.Leftovers, steering.Leftovers, "would remove"
 	if !j.DryRun {
 		none := func(int) bool { return false }
 		answers, did = func() ([]string, error) { return responder.Sweep(none) }, "removed"
-		handoffs = func() ([]string, error) { return handoff.Sweep(none) }
-		rings = func() ([]string, error) { return ring.Sweep(none) }
+		leads = func() ([]string, error) { return steering.Sweep(none) }
 	}
 	interfaces, err := answers()
 	for _, name := range interfaces {
 		fmt.Fprintf(j.Out, "announcing: %s the program that answers ARP and NDP on %s\n", did, name)
 	}
-	interfaces, ofHandoffs := handoffs()
-	for _, name := range interfaces {
-		fmt.Fprintf(j.Out, "announcing: %s the program that leads connections to another node on %s\n", did, name)
-	}
-	interfaces, ofRings := rings()
+	interfaces, ofLeads := leads()
 	for _, name := range interfaces {
 		fmt.Fprintf(j.Out, "announcing: %s the program that leads packets to the node of their connection on %s\n", did, name)
 	}
-	return errors.Join(err, ofHandoffs, ofRings)
+	return errors.Join(err, ofLeads)
 }
 
 func (j *Job) say(kind dataplane.Kind, what string) {

@@ -20,9 +20,9 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/fairway-net/fairway/announce/core"
-	"github.com/fairway-net/fairway/announce/l2/handoff"
 	"github.com/fairway-net/fairway/announce/l2/responder"
 	"github.com/fairway-net/fairway/announce/link"
+	"github.com/fairway-net/fairway/announce/steering"
 	"github.com/fairway-net/fairway/internal/kernel"
 	"github.com/fairway-net/fairway/internal/kernel/netevents"
 )
@@ -46,7 +46,8 @@ type Announcer struct {
 	wake    chan struct{}
 	recount chan struct{}
 	// connections lists those that the node has of addresses; nil if nobody can.
-	connections Connections
+	connections steering.Connections
+	steering    *steering.Interfaces
 	uncounted   string        // why not, as it was logged last
 	counted     time.Time     // that they were listed last
 	took        time.Duration // to list and look at them
@@ -85,8 +86,10 @@ func New(cluster *link.Cluster, changed func(), log *slog.Logger) *Announcer {
 }
 
 // KeepConnections says who lists the connections of addresses that this node gave up. Until
-// there are none, their new owners lead the packets here. To be called before Run.
-func (a *Announcer) KeepConnections(list Connections) { a.connections = list }
+// there are none, their new owners lead the packets here, at interfaces that may lead to routers, too. To be called before Run.
+func (a *Announcer) KeepConnections(list steering.Connections, at *steering.Interfaces) {
+	a.connections, a.steering = list, at
+}
 
 // Set says which addresses this node is ready to announce: the data plane has
 // them in force. Served are all that it has, also those that the node may not announce, with
@@ -279,16 +282,23 @@ func (a *Announcer) reconcile() error {
 	}
 	if a.wanted != nil && !a.swept {
 		a.swept = true
-		stay := func(index int) bool { return a.links[index] != nil }
-		_, err := responder.Sweep(stay)
-		_, ofHandoffs := handoff.Sweep(stay)
-		errs = append(errs, err, ofHandoffs)
+		_, err := responder.Sweep(func(index int) bool { return a.links[index] != nil })
+		errs = append(errs, err, a.sweepSteering())
 	}
 	return errors.Join(errs...)
 }
 
+// sweepSteering ends what an earlier process led elsewhere on other interfaces.
+func (a *Announcer) sweepSteering() error {
+	if a.steering != nil {
+		return a.steering.Sweep(steering.Handoff)
+	}
+	_, err := steering.Sweep(func(int) bool { return false })
+	return err
+}
+
 func (a *Announcer) open(d device) error {
-	l, err := OpenLink(&d.Interface, a.cluster, a.alone, a.connections != nil, &a.counts, a.changed, a.lookAgain, a.log)
+	l, err := OpenLink(&d.Interface, a.cluster, a.alone, a.steering, &a.counts, a.changed, a.lookAgain, a.log)
 	if err != nil {
 		return err
 	}

@@ -9,6 +9,7 @@ import (
 
 	"github.com/fairway-net/fairway/announce/core"
 	"github.com/fairway-net/fairway/announce/link"
+	"github.com/fairway-net/fairway/announce/steering"
 	"github.com/fairway-net/fairway/internal/kernel"
 )
 
@@ -26,7 +27,7 @@ func TestCounting(t *testing.T) {
 	a.KeepConnections(func(addresses map[netip.Addr]bool) (map[netip.Addr][]kernel.Connection, error) {
 		listed++
 		return map[netip.Addr][]kernel.Connection{address: make([]kernel.Connection, 3)}, nil
-	})
+	}, steering.NewInterfaces())
 	expect := func(what string, looks, want int) {
 		t.Helper()
 		listed = 0
@@ -42,7 +43,7 @@ func TestCounting(t *testing.T) {
 	c := core.New("n", 1, time.Now(), rand.New(rand.NewPCG(1, 1)))
 	c.KeepsConnections(true)
 	c.Keep([]netip.Addr{address}) // what it sends is of no interest
-	l := &Link{core: c, log: a.log, handoff: handoffProgram{own: map[netip.Addr][]kernel.Connection{}}}
+	l := &Link{core: c, log: a.log, own: map[netip.Addr][]kernel.Connection{}}
 	a.links[1] = &running{Link: l}
 	expect("it isn't known how many there are", 1, 1)
 	a.counted, a.took = time.Now(), time.Hour

@@ -5,11 +5,11 @@
 //	link.go       one link, from its sockets to its end
 //	effects.go    what was decided is done
 //	frames.go     what comes in, and what is answered
-//	handoff.go    connections led to the former owner
+//	kept.go       connections of addresses that were given up
 //	question.go   questions to the kernels of nodes that are silent
 //	answers.go    what this node's kernel answers without an agent
 //	kernelarp.go  what it must not answer by itself
 //	arp.go, ndp.go, sockets.go, counts.go
 //
-// The programs are in responder and handoff.
+// The programs are in responder and announce/steering.
 package l2

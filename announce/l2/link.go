@@ -12,6 +12,8 @@ import (
 
 	"github.com/fairway-net/fairway/announce/core"
 	"github.com/fairway-net/fairway/announce/link"
+	"github.com/fairway-net/fairway/announce/steering"
+	"github.com/fairway-net/fairway/internal/kernel"
 )
 
 // Link is an interface on which addresses are announced.
@@ -28,9 +30,11 @@ type Link struct {
 	core    *core.Announcer
 	kernel  *kernelAnswers // nil where the kernel can't answer
 	asked   link.Questions
-	handoff handoffProgram
-	joined  map[netip.Addr]bool // whose questions reach this node
-	hurry   chan struct{}       // there is something to do at once
+	program *steering.Program // leads connections to the former owners of addresses; nil if it can't
+	// own are the connections that this node has of addresses that it gave up.
+	own    map[netip.Addr][]kernel.Connection
+	joined map[netip.Addr]bool // whose questions reach this node
+	hurry  chan struct{}       // there is something to do at once
 }
 
 // Status is what a link knows of an address.
@@ -42,23 +46,25 @@ type Status struct {
 // OpenLink opens an interface.
 // Changed is called, without delay and not to be blocked, after each change of
 // what Status returns, and recount if connections are to be counted. Alone is for how long the kernel may answer without an agent
-// before others take over. Keeps says that connections can be counted.
-func OpenLink(device *net.Interface, cluster *link.Cluster, alone time.Duration, keeps bool, counts *Counts, changed, recount func(), log *slog.Logger) (*Link, error) {
+// before others take over. At has interfaces where connections are led to their node; it is nil if they can't be counted.
+func OpenLink(device *net.Interface, cluster *link.Cluster, alone time.Duration, at *steering.Interfaces, counts *Counts, changed, recount func(), log *slog.Logger) (*Link, error) {
 	s, err := openSockets(device)
 	if err != nil {
 		return nil, err
 	}
 	l := &Link{
 		device: device, cluster: cluster, log: log.With("interface", device.Name), changed: changed, recount: recount, sockets: s, counts: counts,
-		asked: newQuestions(), joined: map[netip.Addr]bool{}, hurry: make(chan struct{}, 1),
+		asked: newQuestions(), joined: map[netip.Addr]bool{}, own: map[netip.Addr][]kernel.Connection{}, hurry: make(chan struct{}, 1),
 	}
 	l.core = core.New(cluster.Node, cluster.Begin(time.Now(), l.log), time.Now(), rand.New(rand.NewPCG(rand.Uint64(), rand.Uint64())))
-	l.core.KeepsConnections(keeps)
+	l.core.KeepsConnections(at != nil)
 	if l.kernel, err = openKernelAnswers(device, alone, counts, l.log); err != nil {
 		l.log.Info("if this agent is killed, another node takes its addresses over: the kernel can't answer meanwhile", "reason", err)
 	}
-	if err := l.openHandoffs(); err != nil {
-		l.log.Warn("connections that are led to their former node may end", "error", err)
+	if at != nil {
+		if err := l.openProgram(at); err != nil {
+			l.log.Warn("connections that are led to their former node may end", "error", err)
+		}
 	}
 	l.core.Listen(time.Now()) // loading programs may have taken as long
 	return l, nil
@@ -95,7 +101,7 @@ func (l *Link) Run(ctx context.Context, follows func() bool) error {
 		l.leave()
 		err = l.kernel.detach()
 	}
-	err = errors.Join(err, l.sockets.close(), l.handoff.close(followed))
+	err = errors.Join(err, l.sockets.close(), l.closeProgram(followed))
 	running.Wait()
 	return err
 }

@@ -16,6 +16,7 @@ import (
 
 	"github.com/vishvananda/netlink"
 
+	"github.com/fairway-net/fairway/announce/steering"
 	"github.com/fairway-net/fairway/internal/kernel"
 )
 
@@ -71,7 +72,7 @@ func beNode(name string) int {
 	if alone, err := time.ParseDuration(os.Getenv(aloneVariable)); err == nil {
 		a.alone = alone
 	}
-	a.KeepConnections(drainedBySignals(a))
+	a.KeepConnections(drainedBySignals(a), steering.NewInterfaces())
 	a.OwnAddresses(true)
 	wanted := map[netip.Addr]Placement{vip: {}, vip6: {}}
 	if os.Getenv(drainedVariable) != "" {
@@ -90,7 +91,7 @@ var served = map[netip.Addr]bool{vip: false, vip6: false}
 
 // drainedBySignals has an announcer told by signals that it may announce nothing any more, or
 // again, and that it has no connections left. Otherwise it has those that its host has.
-func drainedBySignals(a *Announcer) Connections {
+func drainedBySignals(a *Announcer) steering.Connections {
 	var empty atomic.Bool
 	told := make(chan os.Signal, 2)
 	signal.Notify(told, resigns, returns, isEmpty)

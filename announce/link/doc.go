@@ -1,5 +1,5 @@
 // Package link is the membership of a link: who the nodes are that announce there, and what of
-// their frames may be believed. Layer 2 (l2) and connections under routers (strays) both stand
+// their frames may be believed. Layer 2 (l2) and connections under routers (steering) both stand
 // on it; what entries mean is their matter.
 //
 //	frame.go        frames: all that is believed is signed, the sender's MAC too

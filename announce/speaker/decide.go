@@ -105,7 +105,7 @@ func (n *Speaker) asItIs(self announce.Node) announce.Node {
 }
 
 // ofRouters are the addresses that routers are told of by this node, if it is fit. Who goes
-// on with their connections is found out on the links to routers (announce/strays).
+// on with their connections is found out on the links to routers (announce/steering).
 func (n *Speaker) ofRouters(config *announce.Config, served map[netip.Addr]announce.Served, plan announce.Plan) map[netip.Addr]announce.BGPAnnouncement {
 	if n.self.Unfit == "" || len(plan.Peers) == 0 {
 		return plan.BGP
@@ -124,7 +124,7 @@ func (n *Speaker) anywhere(served map[netip.Addr]announce.Served, ofRouters map[
 	for address, s := range served {
 		if !s.ClusterIP && (len(s.Ready) > 0 || s.ByNode) {
 			_, routed := ofRouters[address]
-			list[address] = carriesOn && s.Anywhere || routed && n.guide != nil
+			list[address] = carriesOn && s.Anywhere || routed && n.steerer != nil
 		}
 	}
 	return list

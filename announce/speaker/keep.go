@@ -2,7 +2,6 @@ package speaker
 
 import (
 	"context"
-	"errors"
 	"log/slog"
 	"os"
 	"os/exec"
@@ -12,9 +11,8 @@ import (
 	"k8s.io/client-go/rest"
 
 	"github.com/fairway-net/fairway/announce/bgp"
-	"github.com/fairway-net/fairway/announce/l2/handoff"
 	"github.com/fairway-net/fairway/announce/l2/responder"
-	"github.com/fairway-net/fairway/announce/strays/ring"
+	"github.com/fairway-net/fairway/announce/steering"
 )
 
 // Keeper keeps a speaker while agents take each other's place in the process:
@@ -71,9 +69,7 @@ func (k *Keeper) endAll() {
 	if _, err := responder.Sweep(none); err != nil {
 		k.Log.Warn("this node may still answer for addresses", "error", err)
 	}
-	_, err := handoff.Sweep(none)
-	_, ofStrays := ring.Sweep(none)
-	if err := errors.Join(err, ofStrays); err != nil {
+	if _, err := steering.Sweep(none); err != nil {
 		k.Log.Warn("this node may still lead connections to others", "error", err)
 	}
 }

@@ -13,7 +13,7 @@ import (
 func (n *Speaker) become(next announce.Node) {
 	leaving := next.Unfit != ""
 	var addresses []netip.Addr
-	if n.guide != nil && leaving != (n.self.Unfit != "") {
+	if n.steerer != nil && leaving != (n.self.Unfit != "") {
 		fit := next
 		if leaving {
 			fit = n.self
@@ -26,13 +26,13 @@ func (n *Speaker) become(next announce.Node) {
 		return
 	}
 	n.moving, n.coming = true, next
-	go func(g guide) {
-		g.Prepare(context.Background(), addresses, leaving) // which takes a moment
+	go func(s steerer) {
+		s.Prepare(context.Background(), addresses, leaving) // which takes a moment
 		n.mu.Lock()
 		defer n.mu.Unlock()
 		n.self, n.moving = n.coming, false
 		signal(n.wake)
-	}(n.guide)
+	}(n.steerer)
 }
 
 // handOver has this node cease to announce for good, unless another process follows on it: other
@@ -43,13 +43,13 @@ func (n *Speaker) handOver() {
 	}
 	n.mu.Lock()
 	var addresses []netip.Addr
-	if n.guide != nil && n.self.Unfit == "" {
+	if n.steerer != nil && n.self.Unfit == "" {
 		addresses = n.toldRouters(n.self)
 	}
-	g := n.guide
+	s := n.steerer
 	n.mu.Unlock()
 	if len(addresses) > 0 {
-		g.Prepare(context.Background(), addresses, true)
+		s.Prepare(context.Background(), addresses, true)
 	}
 	n.mu.Lock()
 	n.ends = true

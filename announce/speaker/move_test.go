@@ -14,33 +14,33 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
-	"github.com/fairway-net/fairway/announce/strays"
+	"github.com/fairway-net/fairway/announce/steering"
 )
 
-// guideBook is a guide that notes what is asked, and lets it wait.
-type guideBook struct {
+// notingSteerer is a steerer that notes what is asked, and lets it wait.
+type notingSteerer struct {
 	asked   chan []netip.Addr
 	proceed chan struct{}
 	kept    map[netip.Addr]int
 }
 
-func (g *guideBook) Set([]strays.Router) {}
+func (s *notingSteerer) Set([]steering.Router) {}
 
-func (g *guideBook) Prepare(_ context.Context, addresses []netip.Addr, _ bool) {
+func (s *notingSteerer) Prepare(_ context.Context, addresses []netip.Addr, _ bool) {
 	slices.SortFunc(addresses, netip.Addr.Compare)
-	g.asked <- addresses
-	<-g.proceed
+	s.asked <- addresses
+	<-s.proceed
 }
 
-func (g *guideBook) Kept() map[netip.Addr]int { return g.kept }
+func (s *notingSteerer) Kept() map[netip.Addr]int { return s.kept }
 
 // Other nodes are prepared before routers hear that a node leaves, and before they hear that
 // it is back; connections that are left are told of a node that may not announce.
 func TestOthersAreToldFirst(t *testing.T) {
 	book, one := &notebook{}, netip.MustParseAddr("192.0.2.1")
-	leads := &guideBook{asked: make(chan []netip.Addr, 1), proceed: make(chan struct{}), kept: map[netip.Addr]int{one: 3}}
+	leads := &notingSteerer{asked: make(chan []netip.Addr, 1), proceed: make(chan struct{}), kept: map[netip.Addr]int{one: 3}}
 	n := announcingTo(t, book)
-	n.guide = leads
+	n.steerer = leads
 	n.Intend(balanced(1, "192.0.2.1"))
 	n.Applied(balanced(1, "192.0.2.1"), nil)
 	node := func(away bool) *corev1.Node {
@@ -113,9 +113,9 @@ func TestOthersAreToldFirst(t *testing.T) {
 func TestShutdown(t *testing.T) {
 	for _, stops := range []bool{true, false} {
 		book, one := &notebook{}, netip.MustParseAddr("192.0.2.1")
-		leads := &guideBook{asked: make(chan []netip.Addr, 1), proceed: make(chan struct{})}
+		leads := &notingSteerer{asked: make(chan []netip.Addr, 1), proceed: make(chan struct{})}
 		n := announcingTo(t, book)
-		n.guide, n.systemd = leads, t.TempDir()
+		n.steerer, n.systemd = leads, t.TempDir()
 		says := "running"
 		if stops {
 			says = "stopping"

@@ -37,7 +37,7 @@ import (
 	"github.com/fairway-net/fairway/announce/bgp"
 	"github.com/fairway-net/fairway/announce/l2"
 	"github.com/fairway-net/fairway/announce/link"
-	"github.com/fairway-net/fairway/announce/strays"
+	"github.com/fairway-net/fairway/announce/steering"
 	"github.com/fairway-net/fairway/apis/metallb/v1beta1"
 	"github.com/fairway-net/fairway/apis/metallb/v1beta2"
 	"github.com/fairway-net/fairway/internal/kernel"
@@ -65,7 +65,7 @@ type Config struct {
 	Client   kubernetes.Interface
 	Events   Events
 	// Connections lists those that this node has to addresses; nil if nobody can.
-	Connections l2.Connections
+	Connections steering.Connections
 	// CarriesOn reports whether the data plane goes on with connections that began at other
 	// nodes, where Services ask for that. Nil is false.
 	CarriesOn func() bool
@@ -110,7 +110,7 @@ type Speaker struct {
 
 	mu          sync.Mutex
 	events      Events // of the agent in charge
-	connections l2.Connections
+	connections steering.Connections
 	carriesOn   func() bool
 	takes       func() bool // TakesAddresses
 	again       func()
@@ -135,7 +135,7 @@ type Speaker struct {
 	told          map[string]string        // problems of Services that Events were written of
 	since         map[netip.Addr]time.Time // that routers have been told of an address
 	layer2        links                    // nil before the key is known
-	guide         guide                    // the same
+	steerer       steerer                  // the same
 	moving        bool                     // other nodes prepare for what the Node says now
 	coming        announce.Node            // what it says now, if moving
 	refused       bool                     // the API takes this machine's credential no more
@@ -162,11 +162,11 @@ type links interface {
 	Counts() *l2.Counts
 }
 
-// guide leads packets of connections to their node when routers choose anew among nodes; see
-// announce/strays.
-type guide interface {
+// steerer leads packets of connections to their node when routers choose anew among nodes; see
+// announce/steering.
+type steerer interface {
 	// Set says which routers this node has sessions with.
-	Set([]strays.Router)
+	Set([]steering.Router)
 	// Prepare returns once other nodes are prepared for this one to begin or to cease
 	// telling routers of addresses.
 	Prepare(ctx context.Context, addresses []netip.Addr, leaving bool)
@@ -259,11 +259,12 @@ func (n *Speaker) runLinks(ctx context.Context) error {
 	group.Go(func() error { n.keepKeys(ctx, &k); return nil })
 	group.Go(func() error { n.cluster.Detector.Run(ctx, n.inquiry()); return nil })
 	if n.connections != nil {
-		layer2.KeepConnections(n.connectionsTo)
-		leads := strays.New(n.cluster, n.connectionsTo, changed, n.log)
-		group.Go(func() error { return leads.Run(ctx, n.isFollowed) })
+		at := steering.NewInterfaces()
+		layer2.KeepConnections(n.connectionsTo, at)
+		steers := steering.New(at, n.cluster, n.connectionsTo, changed, n.log)
+		group.Go(func() error { return steers.Run(ctx, n.isFollowed) })
 		n.mu.Lock()
-		n.guide = leads
+		n.steerer = steers
 		n.mu.Unlock()
 		signal(n.changed)
 	}

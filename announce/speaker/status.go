@@ -14,7 +14,7 @@ import (
 	"github.com/fairway-net/fairway/announce/bfd"
 	"github.com/fairway-net/fairway/announce/bgp"
 	"github.com/fairway-net/fairway/announce/l2"
-	"github.com/fairway-net/fairway/announce/strays"
+	"github.com/fairway-net/fairway/announce/steering"
 )
 
 // reasonAssigned is the reason of Events about a node that begins to announce a
@@ -34,11 +34,11 @@ func (n *Speaker) status() announce.Report {
 	if n.layer2 != nil { // looked at afterwards: what is given up meanwhile is among it
 		report.Kept, report.Uncounted = n.layer2.Kept()
 	}
-	if n.guide != nil && n.self.Unfit != "" { // nobody but this node knows these connections
+	if n.steerer != nil && n.self.Unfit != "" { // nobody but this node knows these connections
 		if report.Kept == nil {
 			report.Kept = map[netip.Addr]int{}
 		}
-		for address, count := range n.guide.Kept() {
+		for address, count := range n.steerer.Kept() {
 			report.Kept[address] = max(report.Kept[address], count)
 		}
 	}
@@ -184,10 +184,10 @@ func (n *Speaker) ServeStatus(w http.ResponseWriter, _ *http.Request) {
 // to their node on the links to all routers.
 func (n *Speaker) watchWays() {
 	var sessions []bfd.Session
-	var routers []strays.Router
+	var routers []steering.Router
 	for _, s := range n.routers.Status() {
 		if s.Address.IsValid() {
-			routers = append(routers, strays.Router{Address: s.Address, VRF: s.Peer.VRF})
+			routers = append(routers, steering.Router{Address: s.Address, VRF: s.Peer.VRF})
 		}
 		if s.Peer.BFD.Profile == "" || !s.Address.IsValid() {
 			continue
@@ -199,9 +199,9 @@ func (n *Speaker) watchWays() {
 	}
 	n.ways.Set(sessions)
 	n.mu.Lock()
-	leads := n.guide
+	s := n.steerer
 	n.mu.Unlock()
-	if leads != nil {
-		leads.Set(routers)
+	if s != nil {
+		s.Set(routers)
 	}
 }

@@ -1,4 +1,4 @@
-package strays
+package steering
 
 import (
 	"net"

@@ -1,6 +1,7 @@
 package l2
 
 import (
+	"errors"
 	"maps"
 	"net"
 	"net/netip"
@@ -8,35 +9,24 @@ import (
 	"time"
 
 	"github.com/fairway-net/fairway/announce/core"
-	"github.com/fairway-net/fairway/announce/l2/handoff"
-	"github.com/fairway-net/fairway/announce/lead"
+	"github.com/fairway-net/fairway/announce/steering"
 	"github.com/fairway-net/fairway/internal/kernel"
 )
 
-// Connections lists those that this node has to addresses.
-type Connections func(addresses map[netip.Addr]bool) (map[netip.Addr][]kernel.Connection, error)
+var errNoProgram = errors.New("no program leads packets at the interface")
 
-// handoffProgram is what leads connections to the former owners of addresses. It is used under
-// the link's lock.
-type handoffProgram struct {
-	*handoff.Handoff // nil before the first one
-	// own are the connections that this node has of addresses that it gave up.
-	own map[netip.Addr][]kernel.Connection
-}
-
-// openHandoffs goes on with what an earlier process led elsewhere.
-func (l *Link) openHandoffs() error {
-	l.handoff.own = map[netip.Addr][]kernel.Connection{}
-	if !handoff.IsThere(l.device) {
-		return nil
-	}
+// openProgram opens the program that leads connections to the former owners of addresses, and goes on
+// with what an earlier process led there.
+func (l *Link) openProgram(at *steering.Interfaces) error {
 	var err error
-	if l.handoff.Handoff, err = handoff.Open(l.device); err != nil {
+	if l.program, err = at.Open(l.device, steering.Handoff); err != nil {
 		return err
 	}
 	led := map[netip.Addr][6]byte{}
-	for a, to := range l.handoff.Leads() {
-		led[a] = [6]byte(to)
+	for a, ring := range l.program.Rings() {
+		if len(ring.Nodes) > 0 {
+			led[a] = [6]byte(ring.Nodes[0])
+		}
 	}
 	l.core.Leads(led)
 	return nil
@@ -45,11 +35,14 @@ func (l *Link) openHandoffs() error {
 // lead has the packets of connections that began at another node led there, but for those
 // of this node's own. At a take-over that is done before anybody is told of it.
 func (l *Link) lead(a netip.Addr, node string) {
-	var own []lead.Flow
-	for _, c := range l.handoff.own[a] {
-		own = append(own, lead.Flow{Client: c.Client, Port: c.Port, Proto: uint8(c.Proto)})
+	err := errNoProgram
+	if l.program != nil {
+		former := steering.Ring{Nodes: []net.HardwareAddr{l.core.Peers().MACOf(node)}}
+		if err = l.program.Note(a, steering.FlowsOf(l.own[a])); err == nil {
+			err = l.program.Lead(a, former, core.KeepAtMost)
+		}
 	}
-	if err := l.handoff.lead(l.device, a, l.core.Peers().MACOf(node), own); err != nil {
+	if err != nil {
 		l.core.LeadFailed(a)
 		l.log.Warn("connections through the node that announced an address end, since the kernel can't lead them there", "error", err)
 		return
@@ -57,32 +50,24 @@ func (l *Link) lead(a netip.Addr, node string) {
 	l.log.Info("connections that began at the former node go on there", "address", a, "node", node)
 }
 
-func (h *handoffProgram) lead(device *net.Interface, a netip.Addr, to net.HardwareAddr, own []lead.Flow) (err error) {
-	if h.Handoff == nil {
-		if h.Handoff, err = handoff.Open(device); err != nil {
-			return err
-		}
-	}
-	return h.Lead(a, to, own, core.KeepAtMost)
-}
-
 func (l *Link) endLead(a netip.Addr, node string) {
-	packets, err := l.handoff.End(a)
+	packets, err := l.program.End(a)
 	l.log.Info("the former node has no connections left", "address", a, "node", node, "packets", packets)
 	if err != nil {
 		l.log.Warn("connections may still be led to the former node", "error", err)
 	}
 }
 
-// close leaves what is led elsewhere to the next process, or ends it.
-func (h *handoffProgram) close(follows bool) error {
+// closeProgram leaves what is led elsewhere to the next process, or ends it.
+func (l *Link) closeProgram(follows bool) error {
 	switch {
-	case h.Handoff == nil:
+	case l.program == nil:
 		return nil
 	case follows:
-		return h.Close()
+		l.program.Close()
+		return nil
 	}
-	return h.Detach()
+	return l.program.Detach()
 }
 
 // toCount lists the addresses of which the link has to know this node's connections.
@@ -90,31 +75,26 @@ func (l *Link) toCount() []netip.Addr {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	list := l.core.ToCount()
-	if p := l.handoff.Handoff; p != nil && p.IsCrowded() {
-		list = slices.AppendSeq(list, maps.Keys(p.Leads()))
+	if l.program != nil && l.program.IsCrowded() {
+		list = slices.AppendSeq(list, maps.Keys(l.program.Rings()))
 	}
 	return list
 }
 
 // forgetEnded has the program forget the connections that began here and are over.
 func (l *Link) forgetEnded(asked map[netip.Addr]bool, found map[netip.Addr][]kernel.Connection) {
-	p := l.handoff.Handoff
-	if p == nil || !p.IsCrowded() {
+	if l.program == nil || !l.program.IsCrowded() {
 		return
 	}
-	for a := range p.Leads() {
+	there := map[netip.Addr]map[steering.Flow]bool{}
+	for a := range l.program.Rings() {
 		if !asked[a] {
 			return
 		}
+		there[a] = steering.FlowsOf(found[a])
 	}
-	for a := range p.Leads() {
-		there := map[lead.Flow]bool{}
-		for _, c := range found[a] {
-			there[lead.Flow{Client: c.Client, Port: c.Port, Proto: uint8(c.Proto)}] = true
-		}
-		if err := p.Forget(a, there, lead.JustBegun); err != nil {
-			l.log.Warn("connections that are over are not forgotten", "error", err)
-		}
+	if err := l.program.Forget(there); err != nil {
+		l.log.Warn("connections that are over are not forgotten", "error", err)
 	}
 }
 
@@ -132,10 +112,10 @@ func (l *Link) counted(asked map[netip.Addr]bool, found map[netip.Addr][]kernel.
 	l.forgetEnded(asked, found)
 	n := map[netip.Addr]int{}
 	for a := range asked {
-		l.handoff.own[a], n[a] = found[a], len(found[a])
+		l.own[a], n[a] = found[a], len(found[a])
 	}
 	l.carryOut(l.core.Count(time.Now(), asked, n))
-	maps.DeleteFunc(l.handoff.own, func(a netip.Addr, _ []kernel.Connection) bool { return !l.core.IsCounted(a) })
+	maps.DeleteFunc(l.own, func(a netip.Addr, _ []kernel.Connection) bool { return !l.core.IsCounted(a) })
 }
 
 // keep is told of addresses that this node doesn't own and has connections of.

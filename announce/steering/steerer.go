@@ -1,4 +1,4 @@
-package strays
+package steering
 
 import (
 	"context"
@@ -16,7 +16,6 @@ import (
 	"github.com/vishvananda/netlink"
 
 	"github.com/fairway-net/fairway/announce/link"
-	"github.com/fairway-net/fairway/announce/strays/ring"
 )
 
 // Router is one that this node has a session with.
@@ -25,8 +24,9 @@ type Router struct {
 	VRF     string
 }
 
-// Guide leads packets to the node of their connection, on all links that lead to routers.
-type Guide struct {
+// Steerer leads packets to the node of their connection, on all links that lead to routers.
+type Steerer struct {
+	at          *Interfaces
 	cluster     *link.Cluster
 	connections Connections
 	changed     func()
@@ -41,27 +41,27 @@ type Guide struct {
 	kept    map[netip.Addr]int
 }
 
-// New returns a guide. Changed is called, not to be
+// New returns a steerer. Changed is called, not to be
 // blocked, after each change of what Kept returns.
-func New(cluster *link.Cluster, connections Connections, changed func(), log *slog.Logger) *Guide {
-	return &Guide{cluster: cluster, connections: connections, changed: changed, log: log, wake: make(chan struct{}, 1), links: map[int]*uplink{}}
+func New(at *Interfaces, cluster *link.Cluster, connections Connections, changed func(), log *slog.Logger) *Steerer {
+	return &Steerer{at: at, cluster: cluster, connections: connections, changed: changed, log: log, wake: make(chan struct{}, 1), links: map[int]*uplink{}}
 }
 
 // Set says which routers this node has sessions with.
-func (g *Guide) Set(routers []Router) {
-	g.mu.Lock()
-	same := g.routers != nil && slices.Equal(g.routers, routers)
-	g.routers = append([]Router{}, routers...)
-	g.stale = g.stale || !same
-	g.mu.Unlock()
+func (s *Steerer) Set(routers []Router) {
+	s.mu.Lock()
+	same := s.routers != nil && slices.Equal(s.routers, routers)
+	s.routers = append([]Router{}, routers...)
+	s.stale = s.stale || !same
+	s.mu.Unlock()
 	if !same {
-		g.poke()
+		s.poke()
 	}
 }
 
-func (g *Guide) poke() {
+func (s *Steerer) poke() {
 	select {
-	case g.wake <- struct{}{}:
+	case s.wake <- struct{}{}:
 	default:
 	}
 }
@@ -77,16 +77,16 @@ const (
 
 // Prepare has all nodes on the links to routers prepare for this node to begin or to cease
 // (leaving) telling routers of addresses. It returns when all are, or after a moment.
-func (g *Guide) Prepare(ctx context.Context, addresses []netip.Addr, leaving bool) {
+func (s *Steerer) Prepare(ctx context.Context, addresses []netip.Addr, leaving bool) {
 	ctx, cancel := context.WithTimeout(ctx, mostPatience)
 	defer cancel()
-	g.mu.Lock()
-	links := slices.Collect(maps.Values(g.links))
-	g.mu.Unlock()
+	s.mu.Lock()
+	links := slices.Collect(maps.Values(s.links))
+	s.mu.Unlock()
 	for _, l := range links {
 		l.ask(addresses, leaving)
 	}
-	g.poke()
+	s.poke()
 	began := time.Now()
 	await(ctx, patience, func() (left int) {
 		for _, l := range links {
@@ -94,7 +94,7 @@ func (g *Guide) Prepare(ctx context.Context, addresses []netip.Addr, leaving boo
 		}
 		return left
 	})
-	// What they told each other meanwhile they have yet to act on: that takes no longer.
+	// Wait as long again: peers must still apply what they heard.
 	select {
 	case <-ctx.Done():
 	case <-time.After(time.Since(began)):
@@ -125,15 +125,15 @@ func await(ctx context.Context, patience time.Duration, count func() (left int))
 }
 
 // Kept is how many connections of before the last change this node has, by address.
-func (g *Guide) Kept() map[netip.Addr]int {
-	g.mu.Lock()
-	defer g.mu.Unlock()
-	return maps.Clone(g.kept)
+func (s *Steerer) Kept() map[netip.Addr]int {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return maps.Clone(s.kept)
 }
 
 // Run works until ctx is done, in the network namespace that it is called in. Follows is
 // asked at the end whether another process goes on.
-func (g *Guide) Run(ctx context.Context, follows func() bool) error {
+func (s *Steerer) Run(ctx context.Context, follows func() bool) error {
 	runtime.LockOSThread() // sockets are opened on this thread
 	defer runtime.UnlockOSThread()
 	next := time.NewTimer(0)
@@ -142,26 +142,26 @@ func (g *Guide) Run(ctx context.Context, follows func() bool) error {
 	var looked time.Time
 	for {
 		now := time.Now()
-		if g.isDue(now.Sub(looked)) {
+		if s.isDue(now.Sub(looked)) {
 			looked = now
-			err := g.reconcile()
+			err := s.reconcile()
 			if err == nil {
 				complaint = ""
 			} else if text := err.Error(); text != complaint {
 				complaint = text
-				g.log.Warn("connections that routers move among nodes may end", "error", err)
+				s.log.Warn("connections that routers move among nodes may end", "error", err)
 			}
 		}
 		pause := lookAgain
-		for _, l := range g.links {
+		for _, l := range s.links {
 			pause = min(pause, l.step(now))
 		}
-		g.count()
+		s.count()
 		next.Reset(pause)
 		select {
 		case <-ctx.Done():
-			return g.close(follows())
-		case <-g.wake:
+			return s.close(follows())
+		case <-s.wake:
 		case <-next.C:
 		}
 	}
@@ -171,47 +171,46 @@ func (g *Guide) Run(ctx context.Context, follows func() bool) error {
 const lookAgain = 10 * time.Second
 
 // isDue reports whether links are to be looked for.
-func (g *Guide) isDue(since time.Duration) bool {
-	g.mu.Lock()
-	defer g.mu.Unlock()
-	due := g.routers != nil && (g.stale || since >= lookAgain)
-	g.stale = false
+func (s *Steerer) isDue(since time.Duration) bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	due := s.routers != nil && (s.stale || since >= lookAgain)
+	s.stale = false
 	return due
 }
 
 // reconcile opens the links that lead to routers, and closes others.
-func (g *Guide) reconcile() error {
-	g.mu.Lock()
-	defer g.mu.Unlock()
+func (s *Steerer) reconcile() error {
+	s.mu.Lock()
+	defer s.mu.Unlock()
 	devices := map[int]*net.Interface{}
-	for _, r := range g.routers {
+	for _, r := range s.routers {
 		if d := deviceTo(r); d != nil {
 			devices[d.Index] = d
 		}
 	}
 	var errs []error
-	for index, l := range g.links {
+	for index, l := range s.links {
 		// While there is no way to a router, what is led goes on.
-		if _, err := net.InterfaceByIndex(index); err != nil || devices[index] == nil && len(g.routers) == 0 {
+		if _, err := net.InterfaceByIndex(index); err != nil || devices[index] == nil && len(s.routers) == 0 {
 			errs = append(errs, l.close(false))
-			delete(g.links, index)
+			delete(s.links, index)
 		}
 	}
 	for index, d := range devices {
-		if g.links[index] != nil {
+		if s.links[index] != nil {
 			continue
 		}
-		l, err := openUplink(d, g.cluster, g.connections, g.poke, g.log)
+		l, err := openUplink(s.at, d, s.cluster, s.connections, s.poke, s.log)
 		if err != nil {
 			errs = append(errs, err)
 			continue
 		}
-		g.links[index] = l
+		s.links[index] = l
 	}
-	if !g.swept {
-		g.swept = true
-		_, err := ring.Sweep(func(index int) bool { return g.links[index] != nil })
-		errs = append(errs, err)
+	if !s.swept {
+		s.swept = true
+		errs = append(errs, s.at.Sweep(Routers))
 	}
 	return errors.Join(errs...)
 }
@@ -237,31 +236,31 @@ func deviceTo(r Router) *net.Interface {
 }
 
 // count adds up the connections of all links, which see the same ones.
-func (g *Guide) count() {
+func (s *Steerer) count() {
 	kept := map[netip.Addr]int{}
-	for _, l := range g.links {
+	for _, l := range s.links {
 		l.mu.Lock()
 		for a, n := range l.left {
 			kept[a] = max(kept[a], n)
 		}
 		l.mu.Unlock()
 	}
-	g.mu.Lock()
-	same := maps.Equal(g.kept, kept)
-	g.kept = kept
-	g.mu.Unlock()
+	s.mu.Lock()
+	same := maps.Equal(s.kept, kept)
+	s.kept = kept
+	s.mu.Unlock()
 	if !same {
-		g.changed()
+		s.changed()
 	}
 }
 
-func (g *Guide) close(follows bool) error {
-	g.mu.Lock()
-	defer g.mu.Unlock()
+func (s *Steerer) close(follows bool) error {
+	s.mu.Lock()
+	defer s.mu.Unlock()
 	var errs []error
-	for index, l := range g.links {
+	for index, l := range s.links {
 		errs = append(errs, l.close(follows))
-		delete(g.links, index)
+		delete(s.links, index)
 	}
 	return errors.Join(errs...)
 }

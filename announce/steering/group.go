@@ -1,4 +1,4 @@
-package strays
+package steering
 
 import (
 	"bytes"
@@ -7,8 +7,6 @@ import (
 	"net/netip"
 	"slices"
 	"time"
-
-	"github.com/fairway-net/fairway/announce/strays/ring"
 )
 
 const (
@@ -154,7 +152,7 @@ func (g *group) holds(a netip.Addr, some bool) {
 
 // ringOf is the ring of an address: the others that have connections of it. Those that leave
 // come first, since most strays are theirs.
-func (g *group) ringOf(now time.Time, a netip.Addr) ring.Ring {
+func (g *group) ringOf(now time.Time, a netip.Addr) Ring {
 	type at struct {
 		leaving bool
 		mac     net.HardwareAddr
@@ -172,7 +170,7 @@ func (g *group) ringOf(now time.Time, a netip.Addr) ring.Ring {
 		}
 	}
 	slices.SortFunc(others, before)
-	var r ring.Ring
+	var r Ring
 	self := at{g.leaving, g.mac}
 	for _, o := range others {
 		if before(o, self) < 0 {

@@ -1,4 +1,4 @@
-package strays
+package steering
 
 import (
 	"errors"
@@ -11,7 +11,6 @@ import (
 	"github.com/mdlayher/packet"
 
 	"github.com/fairway-net/fairway/announce/link"
-	"github.com/fairway-net/fairway/announce/strays/ring"
 )
 
 const (
@@ -38,7 +37,7 @@ type uplink struct {
 	log         *slog.Logger
 	messages    *link.Port
 	answers     *link.Port
-	program     *ring.Program // nil as long as nothing is led anywhere
+	program     *Program
 	past        map[netip.Addr]*past
 	said        time.Time
 	counted     time.Time
@@ -53,11 +52,10 @@ type uplink struct {
 	peers *link.Peers
 	asked link.Questions
 	due   map[netip.Addr]bool // to be prepared
-	fresh []net.HardwareAddr  // nodes that the program doesn't know yet
 	left  map[netip.Addr]int
 }
 
-func openUplink(device *net.Interface, cluster *link.Cluster, connections Connections, wake func(), log *slog.Logger) (*uplink, error) {
+func openUplink(at *Interfaces, device *net.Interface, cluster *link.Cluster, connections Connections, wake func(), log *slog.Logger) (*uplink, error) {
 	now := time.Now()
 	l := &uplink{
 		device: device, cluster: cluster, connections: connections, wake: wake, log: log.With("interface", device.Name),
@@ -66,13 +64,12 @@ func openUplink(device *net.Interface, cluster *link.Cluster, connections Connec
 	if err := l.listen(); err != nil {
 		return nil, errors.Join(err, l.closePorts())
 	}
-	if ring.IsThere(device) { // of an earlier process
-		if err := l.open(); err != nil {
-			return nil, errors.Join(err, l.closePorts())
-		}
-		for a := range l.program.Rings() {
-			l.due[a] = true
-		}
+	var err error
+	if l.program, err = at.Open(device, Routers); err != nil {
+		return nil, errors.Join(err, l.closePorts())
+	}
+	for a := range l.program.Rings() { // of an earlier process
+		l.due[a] = true
 	}
 	messages := link.Reader{Lock: &l.mu, Peers: l.peers.MACs, Read: format.Reader(cluster, l.peers, l.take)}
 	answers := link.Reader{Lock: &l.mu, Peers: l.peers.MACs, Read: l.readAnswer}
@@ -105,32 +102,12 @@ func (l *uplink) closePorts() error {
 	return errors.Join(errs...)
 }
 
-// open loads the program, if it isn't.
-func (l *uplink) open() (err error) {
-	if l.program != nil {
-		return nil
-	}
-	if l.program, err = ring.Open(l.device); err != nil {
-		return err
-	}
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	l.fresh = nil
-	for _, m := range l.group.members {
-		l.fresh = append(l.fresh, m.mac)
-	}
-	return nil
-}
-
 // take takes in a message, with the lock held.
 func (l *uplink) take(now time.Time, frame *link.Message[entry], _ bool) {
 	m, mac := readMessage(frame), net.HardwareAddr(frame.MAC[:])
 	due, isNew := l.group.receive(now, mac, m)
 	for _, a := range due {
 		l.due[a] = true
-	}
-	if isNew {
-		l.fresh = append(l.fresh, mac)
 	}
 	if len(due) > 0 || isNew || len(m.Entries) > 0 {
 		select {
@@ -202,34 +179,31 @@ func (l *uplink) follow(now time.Time) error {
 	l.mu.Lock()
 	over := l.group.expire(now)
 	l.peers.Expire(now)
-	rings := map[netip.Addr]ring.Ring{}
+	rings := map[netip.Addr]Ring{}
 	for a, s := range l.group.own {
 		if p := l.past[a]; !s.prepared.IsZero() && p != nil && !p.blind {
 			rings[a] = l.group.ringOf(now, a)
 		}
 	}
-	var fresh []net.HardwareAddr
-	if l.program != nil {
-		fresh, l.fresh = l.fresh, nil
+	var nodes []net.HardwareAddr
+	for _, m := range l.group.members {
+		nodes = append(nodes, m.mac)
 	}
 	l.mu.Unlock()
 	for _, a := range over {
 		delete(l.past, a)
 	}
-	if l.program == nil {
-		return nil
-	}
-	return l.lead(rings, fresh, over)
+	return l.lead(rings, nodes, over)
 }
 
-// lead tells the program what has changed, and ends it when nothing is left to lead.
-func (l *uplink) lead(rings map[netip.Addr]ring.Ring, fresh []net.HardwareAddr, over []netip.Addr) error {
+// lead tells the program what has changed.
+func (l *uplink) lead(rings map[netip.Addr]Ring, nodes []net.HardwareAddr, over []netip.Addr) error {
 	var errs []error
-	for _, mac := range fresh {
+	for _, mac := range nodes {
 		errs = append(errs, l.program.Know(mac))
 	}
 	for a, r := range rings {
-		if is, ok := l.program.Rings()[a]; !ok || !is.Equal(r) {
+		if is, ok := l.program.Ring(a); !ok || !is.Equal(r) {
 			errs = append(errs, l.program.Lead(a, r, keepAtMost))
 		}
 	}
@@ -239,10 +213,6 @@ func (l *uplink) lead(rings map[netip.Addr]ring.Ring, fresh []net.HardwareAddr, 
 		if packets > 0 {
 			l.log.Info("other nodes have no connections of the address left", "address", a, "packets", packets)
 		}
-	}
-	if len(l.program.Rings()) == 0 {
-		errs = append(errs, l.program.Close()) // with what it has noted
-		l.program = nil
 	}
 	return errors.Join(errs...)
 }
@@ -291,11 +261,9 @@ func (l *uplink) close(follows bool) error {
 	close(l.closed)
 	err := l.closePorts()
 	l.receiving.Wait()
-	switch {
-	case l.program == nil:
+	if follows {
+		l.program.Close()
 		return err
-	case follows:
-		return errors.Join(err, l.program.Close())
 	}
 	return errors.Join(err, l.program.Detach())
 }

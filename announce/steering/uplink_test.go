@@ -1,4 +1,4 @@
-package strays
+package steering
 
 import (
 	"log/slog"
@@ -13,7 +13,6 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/fairway-net/fairway/announce/link"
-	"github.com/fairway-net/fairway/announce/strays/ring"
 	"github.com/fairway-net/fairway/internal/kernel"
 	"github.com/fairway-net/fairway/model"
 )
@@ -39,11 +38,11 @@ func TestProgramComesAndGoes(t *testing.T) {
 			}
 			return found, nil
 		}
-		l, err := openUplink(device, &link.Cluster{Node: "a", Keys: key, Incarnations: &link.Incarnations{}, Foreign: &link.Foreign{}}, connections, func() {}, slog.New(slog.DiscardHandler))
+		l, err := openUplink(NewInterfaces(), device, &link.Cluster{Node: "a", Keys: key, Incarnations: &link.Incarnations{}, Foreign: &link.Foreign{}}, connections, func() {}, slog.New(slog.DiscardHandler))
 		must(t, err)
 		expect := func(what string, there, holds bool) {
 			t.Helper()
-			left, err := ring.Leftovers()
+			left, err := Leftovers()
 			must(t, err)
 			if (len(left) > 0) != there {
 				t.Errorf("%d connections, %s: the program is on %q", many, what, left)
@@ -72,12 +71,5 @@ func TestProgramComesAndGoes(t *testing.T) {
 		l.step(now.Add(settles + 5*sayEvery))
 		expect("none is left", false, false)
 		must(t, l.close(false))
-	}
-}
-
-func must(t *testing.T, err error) {
-	t.Helper()
-	if err != nil {
-		t.Fatal(err)
 	}
 }

@@ -1,20 +1,15 @@
-package strays
+package steering
 
 import (
 	"maps"
 	"net/netip"
-	"slices"
 	"time"
 
-	"github.com/fairway-net/fairway/announce/lead"
 	"github.com/fairway-net/fairway/internal/kernel"
 )
 
 // keepAtMost is how long packets are led to other nodes after a change.
 const keepAtMost = time.Hour
-
-// Connections lists those that this node has to addresses.
-type Connections func(addresses map[netip.Addr]bool) (map[netip.Addr][]kernel.Connection, error)
 
 // mostFlows is how many connections a program can tell from others'. A node that has more
 // leads nothing elsewhere: it would lead its own. Others lead packets to it all the same.
@@ -23,16 +18,8 @@ const mostFlows = 100_000
 // past are connections to an address of before a change.
 type past struct {
 	since time.Time // the change was prepared
-	flows map[lead.Flow]bool
+	flows map[Flow]bool
 	blind bool // they are too many
-}
-
-func flowsOf(list []kernel.Connection) map[lead.Flow]bool {
-	flows := make(map[lead.Flow]bool, len(list))
-	for _, c := range list {
-		flows[lead.Flow{Client: c.Client, Port: c.Port, Proto: uint8(c.Proto)}] = true
-	}
-	return flows
 }
 
 // prepare notes the connections that this node has of addresses: first those that begin from
@@ -41,15 +28,13 @@ func (l *uplink) prepare(due []netip.Addr) error {
 	if len(due) == 0 {
 		return nil
 	}
-	if err := l.open(); err != nil {
-		return err
-	}
 	wanted := map[netip.Addr]bool{}
 	again := map[netip.Addr]bool{} // there was a change before
 	for _, a := range due {
 		wanted[a] = true
-		_, again[a] = l.program.Rings()[a]
-		if err := l.program.Lead(a, l.program.Rings()[a], keepAtMost); err != nil {
+		var ring Ring
+		ring, again[a] = l.program.Ring(a)
+		if err := l.program.Lead(a, ring, keepAtMost); err != nil {
 			return err
 		}
 	}
@@ -59,7 +44,7 @@ func (l *uplink) prepare(due []netip.Addr) error {
 	}
 	blind := l.areTooMany(found)
 	for _, a := range due {
-		p := &past{time.Now(), flowsOf(found[a]), blind}
+		p := &past{time.Now(), FlowsOf(found[a]), blind}
 		if err := l.note(a, p, again[a]); err != nil {
 			return err
 		}
@@ -77,10 +62,10 @@ func (l *uplink) note(a netip.Addr, p *past, again bool) error {
 	if p.blind { // it leads nothing, and answers others that lead packets here
 		return l.program.Watch(a, keepAtMost)
 	}
-	if err := l.program.Note(a, slices.Collect(maps.Keys(p.flows))); err != nil || !again {
+	if err := l.program.Note(a, p.flows); err != nil || !again {
 		return err
 	}
-	return l.program.Forget(a, p.flows)
+	return l.program.Forget(map[netip.Addr]map[Flow]bool{a: p.flows})
 }
 
 // areTooMany reports whether connections are more than the program can tell from others'.
@@ -109,7 +94,7 @@ func (l *uplink) recount(now time.Time) error {
 			wanted[a] = true
 		}
 	}
-	crowded := l.program != nil && l.program.IsCrowded()
+	crowded := l.program.IsCrowded()
 	listed := maps.Clone(wanted)
 	if crowded {
 		for a := range l.program.Rings() {
@@ -124,20 +109,22 @@ func (l *uplink) recount(now time.Time) error {
 		return err
 	}
 	if crowded {
+		there := map[netip.Addr]map[Flow]bool{}
 		for a := range listed {
-			if err := l.program.Forget(a, flowsOf(found[a])); err != nil {
-				return err
-			}
+			there[a] = FlowsOf(found[a])
+		}
+		if err := l.program.Forget(there); err != nil {
+			return err
 		}
 	}
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	for a := range wanted {
-		p, is := l.past[a], flowsOf(found[a])
+		p, is := l.past[a], FlowsOf(found[a])
 		if l.group.leaving || now.Sub(p.since) <= settles {
 			p.flows = is
 		} else {
-			maps.DeleteFunc(p.flows, func(f lead.Flow, _ bool) bool { return !is[f] })
+			maps.DeleteFunc(p.flows, func(f Flow, _ bool) bool { return !is[f] })
 		}
 		if now.Sub(p.since) > keepAtMost {
 			clear(p.flows)

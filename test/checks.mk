@@ -80,11 +80,12 @@ bin/real-cluster/%: bin/kubernetes/% always
 	./hack/kubernetes/build $* bin/kubernetes/$* kubelet kubeadm kubectl kube-scheduler
 	@mkdir -p $@
 	for p in . ./test/coredns ./test/realcluster/probe; do CGO_ENABLED=0 $(GO) build -o $@/ $$p || exit 1; done
+	CGO_ENABLED=0 $(GO) build -tags agentonly -o $@/fairway-agent .
 	$(GO) build -C hack/manifests -o $(CURDIR)/$@/helm helm.sh/helm/v3/cmd/helm
 	./hack/flannel/build $@
 .PHONY: always # what depends on it is made each time; a phony target itself would have no pattern
 
-REALCLUSTER := TestRealCluster TestHelm
+REALCLUSTER := TestRealCluster TestHelm TestShipped
 
 # The release that is upgraded from; as long as there is none, the commit that has the first chart.
 LAST ?= $(or $(shell git describe --tags --abbrev=0 --match 'v*' 2>/dev/null),d558035d)

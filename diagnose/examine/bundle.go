@@ -12,16 +12,12 @@ import (
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
-	networkingv1 "k8s.io/api/networking/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/kubernetes"
 
-	"github.com/fairway-net/fairway/compile"
 	"github.com/fairway-net/fairway/diagnose/agentlink"
 	"github.com/fairway-net/fairway/diagnose/bundle"
 	"github.com/fairway-net/fairway/diagnose/doctor"
-	"github.com/fairway-net/fairway/diagnose/explain"
-	"github.com/fairway-net/fairway/model"
 )
 
 // Of an agent's log the last lines are taken, and no more than so many bytes.
@@ -41,7 +37,8 @@ func (x *Examiner) Bundle(ctx context.Context, namespace, version string) (*bund
 	if c.Objects, err = x.Source.ReadEvery(ctx, namespace); err != nil {
 		return nil, err
 	}
-	ofNamespace(c.Objects, namespace)
+	within := scope(namespace)
+	within.objects(c.Objects)
 	if c.Survey, err = x.All(ctx, namespace); err != nil {
 		c.About.Missing = append(c.About.Missing, "doctor: "+err.Error())
 	}
@@ -52,14 +49,11 @@ func (x *Examiner) Bundle(ctx context.Context, namespace, version string) (*bund
 	for i, a := range agents {
 		asking.Go(func() {
 			places <- struct{}{}
-			c.Nodes[i] = askNode(ctx, a)
+			c.Nodes[i] = askNode(ctx, a, within)
 			<-places
 		})
 	}
 	asking.Wait()
-	for i := range c.Nodes {
-		c.Nodes[i].Table = tableOf(c.Nodes[i].Table, namespace)
-	}
 	if c.Objects.NoAPI != "" {
 		c.About.Missing = append(c.About.Missing, "the API: "+c.Objects.NoAPI)
 	} else if err := x.addLogs(ctx, c); err != nil {
@@ -73,6 +67,7 @@ func (x *Examiner) Bundle(ctx context.Context, namespace, version string) (*bund
 		}
 	}
 	for i := range c.Nodes {
+		c.Nodes[i].Log = within.log(c.Nodes[i].Log)
 		if c.Nodes[i].Name == "" {
 			c.Nodes[i].Name = fmt.Sprintf("unknown-%d", i)
 		}
@@ -80,44 +75,8 @@ func (x *Examiner) Bundle(ctx context.Context, namespace, version string) (*bund
 	return c, nil
 }
 
-// ofNamespace takes out what is of other namespaces.
-func ofNamespace(o *explain.Objects, namespace string) {
-	if namespace == "" {
-		return
-	}
-	o.Services = slices.DeleteFunc(o.Services, func(s *corev1.Service) bool { return s.Namespace != namespace })
-	o.Pods = slices.DeleteFunc(o.Pods, func(p *corev1.Pod) bool { return p.Namespace != namespace })
-	o.Policies = slices.DeleteFunc(o.Policies, func(p *networkingv1.NetworkPolicy) bool { return p.Namespace != namespace })
-	inside := o.Slices[:0]
-	for _, s := range o.Slices {
-		if s.Namespace == namespace {
-			inside = append(inside, s)
-		}
-	}
-	o.Slices = inside
-}
-
-// tableOf is the part of a table that is of a namespace's Services; all of it for "".
-func tableOf(t *model.Table, namespace string) *model.Table {
-	if t == nil || namespace == "" {
-		return t
-	}
-	e := t.Edit()
-	for f := range t.Frontends() {
-		if compile.ServiceOf(f.Name).Namespace != namespace {
-			e.DeleteFrontend(f.Key)
-		}
-	}
-	for p := range t.Pools() {
-		if compile.ServiceOf(p.ID.Name).Namespace != namespace {
-			e.DeletePool(p.ID)
-		}
-	}
-	return e.Table()
-}
-
-// askNode asks the agent of a node for all that it tells.
-func askNode(ctx context.Context, a agentlink.Found) bundle.Node {
+// askNode asks the agent of a node for all that it tells of a namespace.
+func askNode(ctx context.Context, a agentlink.Found, within scope) bundle.Node {
 	n := bundle.Node{Name: a.Name()}
 	problem := func(what string, err error) bool {
 		if err != nil {
@@ -134,14 +93,15 @@ func askNode(ctx context.Context, a agentlink.Found) bundle.Node {
 		problem("changes", err)
 	}
 	if table, err := a.Table(ctx); problem("what is in force", err) {
-		n.Table = table
+		n.Table = within.table(table)
 	}
 	if host, err := a.Host(ctx); problem("facts of the machine", err) {
 		n.Host = host
 	}
-	if kernel, err := a.Objects(ctx, ""); problem("what the kernel holds", err) {
+	if kernel, err := within.kernel(ctx, a, n.Table); problem("what the kernel holds", err) {
 		n.Kernel = kernel
 	}
+	within.node(&n)
 	return n
 }
 

@@ -35,9 +35,6 @@ func FromObjects(q Question, o *Objects, config compile.Config, ask Asker) (*Rep
 	if err != nil {
 		return nil, err
 	}
-	if len(config.Pods.Prefixes)+len(config.Pods.Interfaces) == 0 {
-		config.Pods.Prefixes = manifest.PodCIDRs(o.Nodes)
-	}
 	var views []View
 	for _, n := range nodes {
 		if o.NoSlices != "" {
@@ -50,7 +47,7 @@ func FromObjects(q Question, o *Objects, config compile.Config, ask Asker) (*Rep
 			}
 			continue
 		}
-		v, problems := o.viewFrom(config, n, service, keys, q.From)
+		v, problems := o.viewFrom(o.configOf(n.Name, config), n, service, keys, q.From)
 		r.addProblems(problems)
 		switch {
 		case ask != nil:
@@ -163,6 +160,25 @@ func (o *Objects) Concerned(service *corev1.Service, keys []model.Key) []*corev1
 		}
 	}
 	return list
+}
+
+// configOf is the configuration of a node's agent where it isn't given: what the table shows
+// that the agent had in force, or else that pods have the ranges of all nodes.
+func (o *Objects) configOf(node string, config compile.Config) compile.Config {
+	table, given := o.tables[node], len(config.Pods.Prefixes)+len(config.Pods.Interfaces) > 0
+	switch {
+	case table != nil && !given:
+		config.Pods = table.Settings.Pods
+	case !given:
+		config.Pods.Prefixes = manifest.PodCIDRs(o.Nodes)
+	}
+	if table == nil {
+		return config
+	}
+	for f := range table.Frontends() {
+		config.MasqueradeAll = config.MasqueradeAll || f.Entrance == model.ClusterIP && f.Routes[model.FromPod].Masquerade
+	}
+	return config
 }
 
 // viewFrom compiles what a node makes of the keys from API objects alone, as its

@@ -95,7 +95,8 @@ func attempt(s *Send) (a *probe.Attempt, err error) {
 	from := node
 	if s.From.IsValid() {
 		if from = probe.NamespaceNear(s.From, node); from == nil {
-			return nil, fmt.Errorf("the network namespace of %s isn't on this machine, or can't be entered", s.From)
+			return nil, fmt.Errorf("the network namespace of %s isn't on this machine, or can't be entered: an agent in a pod sees no other pods. "+
+				"Leave out --send and connect in the pod (not in ebpf mode), or run fairway trace as root on the node", s.From)
 		}
 		defer func() { err = errors.Join(err, from.Close()) }()
 	}

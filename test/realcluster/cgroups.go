@@ -55,11 +55,29 @@ func (h hierarchy) group(cluster, node string) string {
 	return filepath.Join(h.At, "fairway-"+cluster, node)
 }
 
+// setWeight has a cluster get its share of a busy machine's time: without it, all its
+// processes together count as one of the machine's.
+func setWeight(h hierarchy, dir string) error {
+	for file, weight := range map[string]string{"cpu.shares": "65536", "cpu.weight": "10000"} {
+		err := os.WriteFile(filepath.Join(dir, file), []byte(weight), 0)
+		if errors.Is(err, fs.ErrNotExist) || errors.Is(err, fs.ErrPermission) { // of another version, or another controller's
+			continue
+		}
+		if err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
 // makeGroups makes the node's cgroup in every hierarchy.
 func makeGroups(list []hierarchy, cluster, node string) error {
 	for _, h := range list {
 		dir := h.group(cluster, node)
 		if err := os.MkdirAll(dir, 0o755); err != nil {
+			return fmt.Errorf("make the cgroup of %s: %w", node, err)
+		}
+		if err := setWeight(h, filepath.Dir(dir)); err != nil {
 			return fmt.Errorf("make the cgroup of %s: %w", node, err)
 		}
 		// A cpuset of version 1 takes no process before it has these.

@@ -18,7 +18,8 @@ import (
 type Options struct {
 	Version   string // of Kubernetes: "1.36.3"
 	Programs  string // a folder with kubelet, kubeadm, kubectl, the control plane's and etcd
-	Fairway   string // the agent's program, and others of its image
+	Fairway   string // the program on the administrator's machine
+	Agent     string // the program of the image, with what a DaemonSet needs alone
 	Last      string // the last release's program, if its image is to be there, too
 	Agnhost   string // the program of the pods of Kubernetes' own tests, if they are to be run
 	Probe     string // the program of pods (test/realcluster/probe)

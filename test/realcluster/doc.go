@@ -18,6 +18,7 @@
 //	table.go     the table of questions that is compared with kube-proxy's
 //	answers.go   the same as a table to read
 //	guides.go    what the guides have an operator do
+//	leftovers.go what a node has of Fairway in its kernel
 //	underload.go what is done while clients ask, and what they lost
 //	client.go    a client that asks where it runs, told by HTTP
 package realcluster

@@ -154,15 +154,6 @@ func (n *Node) get(url string) (string, error) {
 	return string(text), err
 }
 
-// Leftovers lists what a node has of Fairway in its kernel and its file systems.
-func (n *Node) Leftovers() (string, error) {
-	return n.Run("sh", "-c", `nft list tables | grep fairway
-tc filter show dev eth0 ingress 2>/dev/null | grep fairway
-ls /sys/fs/bpf | grep fairway
-ip -o link | grep -i fairway
-true`)
-}
-
 // await tries until it succeeds.
 func (c *Cluster) await(what string, try func() error) error {
 	ctx, cancel := context.WithTimeout(context.Background(), 2*patience)

@@ -50,7 +50,7 @@ func (c *Cluster) imageList() ([]image, error) {
 	program := func(at, file string, names ...string) image {
 		return image{Names: names, Programs: map[string]string{at: file}, Entrypoint: []string{"/" + at}}
 	}
-	fairway := program("usr/local/bin/fairway", o.Fairway, fairwayAgent)
+	fairway := program("usr/local/bin/fairway", o.Agent, fairwayAgent)
 	fairway.Folder = debian
 	list := []image{fairway}
 	if o.Last != "" {

@@ -38,8 +38,10 @@ func newCluster(t *testing.T, o Options) *Cluster {
 		t.Fatalf("FAIRWAY_REALCLUSTER_CNI is %q: want one of %v", cni, CNIs)
 	}
 	o.Version, o.Programs, o.Nodes, o.ProxyMode, o.Deploy, o.CNI = filepath.Base(kubernetes), kubernetes, nodes, "iptables", "../../deploy", cni
-	o.Fairway, o.Probe, o.CoreDNS = filepath.Join(built, "fairway"), filepath.Join(built, "probe"), filepath.Join(built, "coredns")
-	c, err := New("realcluster", o)
+	o.Fairway, o.Agent = filepath.Join(built, "fairway"), filepath.Join(built, "fairway-agent")
+	o.Probe, o.CoreDNS = filepath.Join(built, "probe"), filepath.Join(built, "coredns")
+	// Two clusters may run at once by two names.
+	c, err := New(cmp.Or(os.Getenv("FAIRWAY_REALCLUSTER_NAME"), "realcluster"), o)
 	if c != nil {
 		t.Cleanup(func() {
 			if err := c.Remove(); err != nil {

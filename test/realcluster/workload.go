@@ -37,7 +37,10 @@ spec:
     image: %s
     imagePullPolicy: Never
     args: ["%s"]
-    ports: [{containerPort: 8080, name: web%s}]
+    resources: {requests: {cpu: 100m}}
+    ports:
+    - {containerPort: 8080, name: web%s}
+    - {containerPort: 8080, protocol: UDP}
 `, name, namespace, labels, n.Name, map[bool]string{true: more}[strings.HasPrefix(more, "hostNetwork")], ProbeImage, strings.Join(args, `", "`),
 			map[bool]string{true: more}[strings.HasPrefix(more, ", hostPort")])
 	}
@@ -90,6 +93,7 @@ spec:
       - name: probe
         image: %s
         imagePullPolicy: Never
+        resources: {requests: {cpu: 100m}} # or it waits behind all else on a busy machine
         args: [--serve, rolling, --port, "8080", --linger]
         ports: [{containerPort: 8080, name: web}]
         readinessProbe: {tcpSocket: {port: web}, periodSeconds: 1}

@@ -169,7 +169,7 @@ func (t *tracer) source() (*netns.NS, error) {
 	if ns := probe.NamespaceNear(from.Addr, t.node); ns != nil {
 		return ns, nil
 	}
-	return nil, fmt.Errorf("--send: the network namespace of %s (%s) isn't on this machine, or can't be entered", from, from.Addr)
+	return nil, fmt.Errorf("--send: the network namespace of %s (%s) isn't on this machine, or can't be entered: leave out --send and connect there", from, from.Addr)
 }
 
 // send makes a connection, and follows it.

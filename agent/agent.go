@@ -98,8 +98,8 @@ type Config struct {
 	Log  *slog.Logger
 }
 
-// lasting is what goes on when another agent takes one's place in the process.
-type lasting struct {
+// sharedState is what goes on when another agent takes one's place in the process.
+type sharedState struct {
 	planes  *switcher
 	metrics *metrics.Metrics
 	health  *health
@@ -111,7 +111,7 @@ type lasting struct {
 
 // Agent is a running agent.
 type Agent struct {
-	lasting
+	sharedState
 	config       Config
 	client       kubernetes.Interface
 	state        *state
@@ -127,7 +127,7 @@ type Agent struct {
 	began        time.Time
 	started      sync.Once
 	listed       sync.Once
-	api          *kube.Absence
+	api          *kube.Outage
 
 	toldLeftOut atomic.Pointer[[]agentlink.LeftOut]
 	toldAhead   atomic.Pointer[[]agentlink.Ahead] // rules of others that come first

@@ -40,14 +40,14 @@ func (a *Agent) watchAhead(ctx context.Context) {
 			continue
 		}
 		if a.planes.kindOf(a.Mode()).BeforeNetfilter {
-			a.tellAhead(nil)
+			a.reportAhead(nil)
 			continue
 		}
 		rules, err := ahead.Read(ctx)
 		if err != nil {
 			a.config.Log.Debug("not known whether rules of others come before those of Services", "error", err)
 		}
-		a.tellAhead(concerned(rules, table))
+		a.reportAhead(concerned(rules, table))
 	}
 }
 
@@ -75,8 +75,8 @@ func concerned(rules []ahead.Rule, table *model.Table) []agentlink.Ahead {
 	return list
 }
 
-// tellAhead keeps the rules for who asks, and says in the log and in an Event which are new.
-func (a *Agent) tellAhead(list []agentlink.Ahead) {
+// reportAhead keeps the rules for who asks, and says in the log and in an Event which are new.
+func (a *Agent) reportAhead(list []agentlink.Ahead) {
 	before := a.toldAhead.Swap(&list)
 	for _, one := range list {
 		if before != nil && slices.ContainsFunc(*before, func(o agentlink.Ahead) bool { return o.What == one.What }) {

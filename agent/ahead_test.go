@@ -64,14 +64,14 @@ func TestAhead(t *testing.T) {
 	}
 	a := &Agent{config: Config{Log: slog.New(slog.DiscardHandler)}, events: &events{Writer: notices.New(nil, "node", slog.New(slog.DiscardHandler))}}
 	for range 2 {
-		a.tellAhead(found)
+		a.reportAhead(found)
 	}
 	told := a.events.Drain()
 	if len(told) != 1 || told[0].Reason != reasonAhead || !strings.Contains(told[0].Message, "table inet theirs, chain early drops packets to port 80, before they come to default/api, default/web") {
 		t.Errorf("told %+v", told)
 	}
-	a.tellAhead([]agentlink.Ahead{})
-	a.tellAhead(found)
+	a.reportAhead([]agentlink.Ahead{})
+	a.reportAhead(found)
 	if told := a.events.Drain(); len(told) != 1 {
 		t.Errorf("%d Events of a rule that is there again", len(told))
 	}

@@ -10,7 +10,7 @@ import (
 
 	"github.com/fairway-net/fairway/compile"
 	"github.com/fairway-net/fairway/dataplane"
-	"github.com/fairway-net/fairway/dns/lease"
+	"github.com/fairway-net/fairway/dns/redirect"
 	"github.com/fairway-net/fairway/endpoint/check"
 	"github.com/fairway-net/fairway/internal/nodeaddrs"
 	"github.com/fairway-net/fairway/kube"
@@ -62,7 +62,7 @@ func ownAddresses() ([]netip.Addr, error) {
 // foreignInterfaces are those whose addresses are not the node's own, but of
 // Services.
 func foreignInterfaces() []string {
-	names := []string{lease.Interface}
+	names := []string{redirect.Interface}
 	for _, k := range dataplane.Kinds() {
 		names = append(names, k.Interfaces...)
 	}

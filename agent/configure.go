@@ -80,7 +80,7 @@ func (c *Config) needsRestart(next Config) bool {
 func (a *Agent) adapt(ctx context.Context, next Config) {
 	a.configured.Store(&next)
 	a.tune(next)
-	a.health.setPatience(2 * next.VerifyPeriod)
+	a.health.setChangeTimeout(2 * next.VerifyPeriod)
 	a.state.setConfig(next.Compile)
 	a.switchPlane(ctx, next)
 }

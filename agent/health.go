@@ -15,8 +15,8 @@ import (
 // health knows whether this agent keeps up. As with kube-proxy, it is unwell
 // once a change has waited for longer than twice the sync period.
 type health struct {
-	patience time.Duration
-	now      func() time.Time
+	changeTimeout time.Duration
+	now           func() time.Time
 
 	mu       sync.Mutex
 	synced   bool      // the first complete table is in force
@@ -25,15 +25,15 @@ type health struct {
 	eligible bool      // this node shall get traffic from load balancers
 }
 
-func newHealth(patience time.Duration) *health {
-	return &health{patience: patience, now: time.Now, eligible: true}
+func newHealth(changeTimeout time.Duration) *health {
+	return &health{changeTimeout: changeTimeout, now: time.Now, eligible: true}
 }
 
-// setPatience tells how long a change may wait from now on.
-func (h *health) setPatience(patience time.Duration) {
+// setChangeTimeout tells how long a change may wait from now on.
+func (h *health) setChangeTimeout(changeTimeout time.Duration) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	h.patience = patience
+	h.changeTimeout = changeTimeout
 }
 
 // changed notes that a change came.
@@ -90,7 +90,7 @@ func (h *health) times() (queued, applied time.Time) {
 func (h *health) state() (live, eligible bool, applied time.Time) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	live = h.synced && (h.queued.IsZero() || h.now().Sub(h.queued) < h.patience)
+	live = h.synced && (h.queued.IsZero() || h.now().Sub(h.queued) < h.changeTimeout)
 	return live, live && h.eligible, h.applied
 }
 

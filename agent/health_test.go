@@ -35,11 +35,11 @@ func TestHealthOverTime(t *testing.T) {
 	if live() {
 		t.Error("well though a change has waited for too long")
 	}
-	h.setPatience(time.Hour)
+	h.setChangeTimeout(time.Hour)
 	if !live() {
 		t.Error("unwell though it may wait for longer now")
 	}
-	h.setPatience(time.Minute)
+	h.setChangeTimeout(time.Minute)
 	done(now.Add(-5 * time.Minute)) // it began before the change came
 	if live() {
 		t.Error("well though the sync didn't have the change")

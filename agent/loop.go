@@ -66,7 +66,7 @@ func driftLimit() *rate.Limiter { return rate.NewLimiter(rate.Every(time.Second)
 func (l *loop) run(ctx context.Context) error {
 	compare := time.NewTimer(l.verify())
 	defer compare.Stop()
-	backoff, fights := retryBackoff(), driftLimit()
+	backoff, driftLimiter := retryBackoff(), driftLimit()
 	var again <-chan time.Time // set after a failure
 	var pausing pause
 	var last *model.Table
@@ -88,7 +88,7 @@ func (l *loop) run(ctx context.Context) error {
 				continue
 			}
 		case <-l.drift:
-			if err := fights.Wait(ctx); err != nil {
+			if err := driftLimiter.Wait(ctx); err != nil {
 				return nil
 			}
 			verify, drifted = kernel.VerifyAll, true

@@ -44,7 +44,7 @@ func run(ctx context.Context, config Config, kinds []dataplane.Kind) error {
 		return err
 	}
 	health := newHealth(2 * config.VerifyPeriod)
-	l := lasting{
+	l := sharedState{
 		planes: planes, metrics: shown, health: health, ports: httpports.New(),
 		service:     healthports.New(func() bool { _, eligible, _ := health.state(); return eligible }, config.Log),
 		startIsOver: boundGarbage(config, whileListing),
@@ -53,7 +53,7 @@ func run(ctx context.Context, config Config, kinds []dataplane.Kind) error {
 	return errors.Join(l.runAgents(ctx, config), l.ports.Keep())
 }
 
-func (l lasting) runAgents(ctx context.Context, config Config) error {
+func (l sharedState) runAgents(ctx context.Context, config Config) error {
 	announcing := speaker.Keeper{Log: config.Log}
 	defer announcing.End()
 	for {
@@ -75,18 +75,18 @@ func (l lasting) runAgents(ctx context.Context, config Config) error {
 	}
 }
 
-func newAgent(config Config, l lasting) (*Agent, error) {
+func newAgent(config Config, l sharedState) (*Agent, error) {
 	if config.VerifyPeriod <= 0 {
 		return nil, fmt.Errorf("sync period %s: must be greater than 0", config.VerifyPeriod)
 	}
-	api := &kube.Absence{Log: config.Log}
+	api := &kube.Outage{Log: config.Log}
 	client, err := kube.Client(kube.Reach(config.API, api.Observe))
 	if err != nil {
 		return nil, err
 	}
-	l.health.setPatience(2 * config.VerifyPeriod)
+	l.health.setChangeTimeout(2 * config.VerifyPeriod)
 	a := &Agent{
-		lasting: l, config: config, client: client, api: api, began: time.Now(), unregistered: make(chan struct{}, 1), machines: newMachines(),
+		sharedState: l, config: config, client: client, api: api, began: time.Now(), unregistered: make(chan struct{}, 1), machines: newMachines(),
 		events: &events{Writer: notices.New(client, config.NodeName, config.Log)},
 	}
 	a.configured.Store(&config)

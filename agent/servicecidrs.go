@@ -17,11 +17,11 @@ import (
 )
 
 // cidrsPause is between two attempts to find out whether ServiceCIDRs can be read, and
-// cidrsPatience how long the first table waits for the answer. Until it is known, packets
+// cidrsTimeout how long the first table waits for the answer. Until it is known, packets
 // to unknown addresses of the ranges leave the node.
 const (
-	cidrsPause    = time.Second
-	cidrsPatience = 10 * time.Second
+	cidrsPause   = time.Second
+	cidrsTimeout = 10 * time.Second
 )
 
 // watchServiceCIDRs follows the ranges of cluster IPs that the API has (KEP-1880,
@@ -29,7 +29,7 @@ const (
 // ranges of --service-cidr are all.
 func (a *Agent) watchServiceCIDRs(ctx context.Context) {
 	complete := func() { a.state.complete(partServiceCIDRs) }
-	enough := time.AfterFunc(cidrsPatience, complete)
+	enough := time.AfterFunc(cidrsTimeout, complete)
 	defer enough.Stop()
 	sink := lastknown.Keep(ctx, a.known, "servicecidrs", kube.Sink[*networkingv1.ServiceCIDR]{
 		Set:    func(c *networkingv1.ServiceCIDR) { a.state.setServiceCIDR(c.Name, prefixesOf(c.Spec.CIDRs)) },

@@ -35,16 +35,16 @@ func (a *Agent) table() *model.Table {
 	return a.balance.Intend(table)
 }
 
-// incompletePatience is how long the first table may take to be complete before
+// incompleteTimeout is how long the first table may take to be complete before
 // the log says what it waits for.
-const incompletePatience = 20 * time.Second
+const incompleteTimeout = 20 * time.Second
 
 // reportIncomplete says once what the first table waits for, if it waits for long.
 func (a *Agent) reportIncomplete(ctx context.Context) {
 	select {
 	case <-ctx.Done():
 		return
-	case <-time.After(incompletePatience):
+	case <-time.After(incompleteTimeout):
 	}
 	if missing := a.state.incomplete(); len(missing) > 0 {
 		a.config.Log.Warn("nothing is programmed yet: the agent waits for complete lists", "missing", missing)

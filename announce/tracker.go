@@ -87,7 +87,7 @@ func (t *Tracker) Frontends(a netip.Addr) []*model.Frontend {
 func (t *Tracker) Table() *model.Table { return t.table }
 
 func (t *Tracker) isAnnounced(f *model.Frontend) bool {
-	return t.ClusterIPs && f.Entrance == model.ClusterIP || f.Entrance == model.LoadBalancerIP || f.Entrance == model.ExternalIP
+	return t.ClusterIPs && f.FrontendType == model.ClusterIP || f.FrontendType == model.LoadBalancerIP || f.FrontendType == model.ExternalIP
 }
 
 func (t *Tracker) add(f *model.Frontend) {
@@ -127,11 +127,11 @@ func (t *Tracker) judge(a netip.Addr) bool {
 		}
 		ready[name] = ready[name] || len(pool.Backends) > 0
 		next.Anywhere = next.Anywhere && route.Stable
-		if route.Pool.Local || !route.Masquerade && f.Entrance != model.ClusterIP { // as the policy Local has it
+		if route.Pool.Local || !route.Masquerade && f.FrontendType != model.ClusterIP { // as the policy Local has it
 			next.Local, next.ByNode = max(next.Local, len(pool.Backends)), true
 		}
-		next.ClusterIP = next.ClusterIP || f.Entrance == model.ClusterIP
-		next.ExternalIP = next.ExternalIP || f.Entrance == model.ExternalIP
+		next.ClusterIP = next.ClusterIP || f.FrontendType == model.ClusterIP
+		next.ExternalIP = next.ExternalIP || f.FrontendType == model.ExternalIP
 	}
 	for _, name := range slices.Sorted(maps.Keys(ready)) {
 		if ready[name] {

@@ -17,8 +17,8 @@ func TestTracker(t *testing.T) {
 	pool := func(name string, backends ...model.Backend) *model.Pool {
 		return &model.Pool{ID: model.PoolID{Name: name, Proto: model.TCP}, Backends: backends}
 	}
-	frontend := func(name string, port uint16, entrance model.Entrance) *model.Frontend {
-		f := &model.Frontend{Key: model.Key{Addr: vip, Port: port, Proto: model.TCP}, Name: name, Entrance: entrance}
+	frontend := func(name string, port uint16, entrance model.FrontendType) *model.Frontend {
+		f := &model.Frontend{Key: model.Key{Addr: vip, Port: port, Proto: model.TCP}, Name: name, FrontendType: entrance}
 		f.Routes[model.FromOutside] = model.Route{Pool: model.PoolID{Name: name, Proto: model.TCP}, Masquerade: true}
 		return f
 	}
@@ -86,7 +86,7 @@ func TestTrackerOfClusterIPs(t *testing.T) {
 	e := model.NewTable().Edit()
 	for i, local := range []bool{false, true} {
 		id := model.PoolID{Name: fmt.Sprint("d/web:", i), Proto: model.TCP, Local: local}
-		f := &model.Frontend{Key: model.Key{Addr: address, Port: uint16(80 + i), Proto: model.TCP}, Name: id.Name, Entrance: model.ClusterIP}
+		f := &model.Frontend{Key: model.Key{Addr: address, Port: uint16(80 + i), Proto: model.TCP}, Name: id.Name, FrontendType: model.ClusterIP}
 		f.Routes[model.FromOutside] = model.Route{Pool: id}
 		e.SetFrontend(f)
 		e.SetPool(&model.Pool{ID: id, Backends: []model.Backend{backend("10.0.0.1"), backend("10.0.0.2")}[:2-i]})
@@ -115,7 +115,7 @@ func TestAnywhere(t *testing.T) {
 		e := model.NewTable().Edit()
 		for i, stable := range c.stable {
 			id := model.PoolID{Name: fmt.Sprint("d/web:", i), Proto: model.TCP}
-			f := &model.Frontend{Key: model.Key{Addr: vip, Port: uint16(80 + i), Proto: model.TCP}, Name: id.Name, Entrance: model.LoadBalancerIP}
+			f := &model.Frontend{Key: model.Key{Addr: vip, Port: uint16(80 + i), Proto: model.TCP}, Name: id.Name, FrontendType: model.LoadBalancerIP}
 			f.Routes[model.FromOutside] = model.Route{Pool: id, Masquerade: true, Stable: stable}
 			e.SetFrontend(f)
 			e.SetPool(&model.Pool{ID: id, Backends: []model.Backend{backend("10.0.0.1")}})

@@ -69,7 +69,7 @@ func createServices(ctx context.Context, c kubernetes.Interface, prefix string, 
 func BenchmarkServiceCreate(b *testing.B) {
 	for _, existing := range []int{0, 30000} {
 		b.Run(fmt.Sprintf("existing=%d", existing), func(b *testing.B) {
-			end, err := tuning.RoomForGarbage(1<<30, 100) // as the server has it
+			end, err := tuning.TuneGC(1<<30, 100) // as the server has it
 			if err != nil {
 				b.Fatal(err)
 			}

@@ -64,11 +64,11 @@ func (c *certificates) recall(raw []byte) *authenticator.Response {
 	if now := c.now(); now.Before(k.from) || now.After(k.until) {
 		return nil
 	}
-	c.tell(k)
+	c.reportOutdated(k)
 	return k.response
 }
 
-func (c *certificates) tell(k *knownUser) {
+func (c *certificates) reportOutdated(k *knownUser) {
 	if k.outdated && c.outdated != nil {
 		c.outdated(k.response.User.GetName())
 	}
@@ -92,7 +92,7 @@ func (c *certificates) user(chain []*stdx509.Certificate) (*authenticator.Respon
 	if c.signs != nil && len(chain) > 1 {
 		k.outdated = !bytes.Equal(chain[1].RawSubjectPublicKeyInfo, c.signs.RawSubjectPublicKeyInfo)
 	}
-	c.tell(k)
+	c.reportOutdated(k)
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if len(c.known) >= mostKnown {

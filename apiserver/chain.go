@@ -14,8 +14,8 @@ import (
 // the library serves a request by several, one for net/http, one for its
 // timeout, one for the write itself (see creater and registry.REST).
 func (s *Server) handlerChain(api http.Handler, c *genericapiserver.Config) http.Handler {
-	l := newLasting(c.Authentication.Authenticator)
-	s.lasting = append(s.lasting, l)
+	l := newLongRunning(c.Authentication.Authenticator)
+	s.longRunning = append(s.longRunning, l)
 	inner := growStackForWrites(limitUsers(l.follow(api), s.spent, c.Serializer))
 	return growStackForWrites(l.remember(genericapiserver.DefaultBuildHandlerChain(inner, c)))
 }

@@ -12,7 +12,7 @@ import (
 )
 
 // electionGap is between two elections: the members get that little done in it that a
-// start without patience fails.
+// start without waitTimeout fails.
 const electionGap = 30 * time.Millisecond
 
 func pause(ctx context.Context) {

@@ -27,9 +27,9 @@ import (
 )
 
 const (
-	// joinPatience is how long a server that joins waits for another that does.
-	joinPatience = 2 * time.Minute
-	joinPeriod   = 2 * time.Second
+	// joinTimeout is how long a server that joins waits for another that does.
+	joinTimeout = 2 * time.Minute
+	joinPeriod  = 2 * time.Second
 	// joinAnswer bounds one answer: members are added by most of them.
 	joinAnswer = 30 * time.Second
 )
@@ -45,12 +45,12 @@ func Prepare(ctx context.Context, c *Config) error {
 	if err != nil {
 		return err
 	}
-	return errors.Join(c.enter(ctx), lock.Close())
+	return errors.Join(c.joinOrInit(ctx), lock.Close())
 }
 
-// enter settles what this server is: alone, the first of a cluster, or one more.
+// joinOrInit settles what this server is: alone, the first of a cluster, or one more.
 // It may be interrupted anywhere, and called again.
-func (c *Config) enter(ctx context.Context) error {
+func (c *Config) joinOrInit(ctx context.Context) error {
 	if c.entered {
 		return nil
 	}
@@ -219,7 +219,7 @@ func ask(ctx context.Context, server string, token join.Token, ca []byte, reques
 	client := &http.Client{Transport: transport, Timeout: joinAnswer}
 	for began := time.Now(); ; {
 		reply, again, err := askOnce(ctx, client, server, token, request)
-		if err == nil || !again || time.Since(began) > joinPatience {
+		if err == nil || !again || time.Since(began) > joinTimeout {
 			return reply, err
 		}
 		slog.Info("joining waits", "error", err)

@@ -114,7 +114,7 @@ func tree(t *testing.T, dir string) map[string][32]byte {
 // begin does what a server does before it opens its store.
 func begin(t *testing.T, config Config) error {
 	t.Helper()
-	if err := config.enter(t.Context()); err != nil {
+	if err := config.joinOrInit(t.Context()); err != nil {
 		return err
 	}
 	return config.checkKeys()

@@ -15,7 +15,7 @@ import (
 	clientv3 "go.etcd.io/etcd/client/v3"
 	"k8s.io/client-go/kubernetes"
 
-	"github.com/fairway-net/fairway/internal/seldom"
+	"github.com/fairway-net/fairway/internal/logdedup"
 )
 
 // presence keeps a server listed among those on one etcd, and the endpoints of
@@ -62,9 +62,9 @@ const (
 	// renewPeriod.
 	leaseSeconds = 10
 	renewPeriod  = 3 * time.Second
-	// presencePatience bounds one look at the list: without most of the servers
+	// presenceTimeout bounds one look at the list: without most of the servers
 	// of a cluster nothing comes of it.
-	presencePatience = 15 * time.Second
+	presenceTimeout = 15 * time.Second
 )
 
 // enter lists the server and writes the endpoints once.
@@ -86,7 +86,7 @@ func (p *presence) run(ctx context.Context) {
 	changes := p.etcd.Watch(ctx, presencePrefix, clientv3.WithPrefix())
 	tick := time.NewTicker(renewPeriod)
 	defer tick.Stop()
-	log := slog.New(seldom.New(slog.Default().Handler()))
+	log := slog.New(logdedup.New(slog.Default().Handler()))
 	for failures := 0; ; {
 		var err error
 		select {
@@ -114,7 +114,7 @@ func (p *presence) run(ctx context.Context) {
 
 // once takes each of the steps.
 func (p *presence) once(ctx context.Context, steps ...func(context.Context) error) error {
-	ctx, cancel := context.WithTimeout(ctx, presencePatience)
+	ctx, cancel := context.WithTimeout(ctx, presenceTimeout)
 	defer cancel()
 	var errs []error
 	for _, step := range steps {

@@ -18,7 +18,7 @@ import (
 
 	"github.com/fairway-net/fairway/apiserver/pki"
 	"github.com/fairway-net/fairway/apiserver/storage"
-	"github.com/fairway-net/fairway/internal/seldom"
+	"github.com/fairway-net/fairway/internal/logdedup"
 	"github.com/fairway-net/fairway/kube/join"
 )
 
@@ -299,7 +299,7 @@ func (s *Server) followRotations(ctx context.Context) {
 	changes := s.backend.Client.Client.Watch(clientv3.WithRequireLeader(ctx), rotations, clientv3.WithPrefix())
 	tick := time.NewTicker(rotationPeriod)
 	defer tick.Stop()
-	log := slog.New(seldom.New(slog.Default().Handler()))
+	log := slog.New(logdedup.New(slog.Default().Handler()))
 	if err := storage.DespiteElections(ctx, "encrypt authorities with the key of Secrets", s.rewriteRotations); err != nil && ctx.Err() == nil {
 		log.Warn("authorities stay encrypted with a former key of Secrets until the next start", "error", err)
 	}

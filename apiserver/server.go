@@ -34,7 +34,7 @@ type Server struct {
 	outdated    *outdated
 	rotating    sync.Mutex // of files of authorities
 	access      *access
-	lasting     []*lasting
+	longRunning []*longRunning
 	fairness    *fairness
 	spent       *spending
 	countable   *countable
@@ -99,7 +99,7 @@ func (s *Server) start(ctx context.Context) error {
 	if s.config.AdvertiseAddress, err = s.config.advertised(); err != nil {
 		return err
 	}
-	if err := s.config.enter(ctx); err != nil {
+	if err := s.config.joinOrInit(ctx); err != nil {
 		return err
 	}
 	s.url = "https://" + net.JoinHostPort(s.config.reachable().String(), strconv.Itoa(s.config.Port))
@@ -141,7 +141,7 @@ func (s *Server) start(ctx context.Context) error {
 	s.renewing.Go(func() { s.renewCertificates(ctx) })
 	s.renewing.Go(func() { s.followRotations(ctx) })
 	s.renewing.Go(func() { s.fairness.run(ctx) })
-	for _, l := range s.lasting {
+	for _, l := range s.longRunning {
 		s.renewing.Go(func() { l.run(ctx, recheckPeriod, (&identity.Revocable{Objects: s.access.objects}).Version) })
 	}
 	return nil

@@ -19,8 +19,8 @@ const TargetsPath = "/fairway/targets"
 
 const (
 	// metricsPort is where agents show their metrics, unless the request has another port.
-	metricsPort     = "10249"
-	targetsPatience = 5 * time.Second
+	metricsPort    = "10249"
+	targetsTimeout = 5 * time.Second
 )
 
 // targetGroup is what Prometheus scrapes, with the labels that it has.
@@ -42,7 +42,7 @@ func (s *Server) targets(req *http.Request) (any, error) {
 	if err != nil {
 		return nil, err
 	}
-	ctx, cancel := context.WithTimeout(req.Context(), targetsPatience)
+	ctx, cancel := context.WithTimeout(req.Context(), targetsTimeout)
 	defer cancel()
 	nodes, err := client.CoreV1().Nodes().List(ctx, metav1.ListOptions{ResourceVersion: "0"})
 	if err != nil {

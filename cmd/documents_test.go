@@ -118,6 +118,26 @@ func TestDocuments(t *testing.T) {
 	}
 }
 
+// TestTutorial runs docs/tutorials/services.md from top to bottom, in one shell.
+func TestTutorial(t *testing.T) {
+	s := scene{fails: []string{"fairway kubectl exec client -- curl -sS", "fairway explain", "fairway doctor"}}
+	var all documented.Block
+	for _, b := range documented.Blocks(t, "..") {
+		if documented.Runs[b.Place()] == "TestTutorial" {
+			all.Text += b.Text
+		}
+	}
+	out := s.run(t, all)
+	for _, want := range []string{
+		"hostname: web-", "FORWARDED to one of 3 endpoints", "REFUSED: the Service port has no endpoint to use",
+		"FW101 proved: selector app=wev matches no pod in namespace default; app=web would match 3", "172.30.200.1", "DROPPED",
+	} {
+		if !strings.Contains(out, want) {
+			t.Errorf("nothing prints %q:\n%s", want, out)
+		}
+	}
+}
+
 func (s *scene) run(t *testing.T, b documented.Block) string {
 	t.Helper()
 	n := newNetwork(t)

@@ -184,7 +184,7 @@ func (b *beginning) andThen(t *testing.T) {
 
 func eventually(t *testing.T, what string, is func() bool) {
 	t.Helper()
-	for late := range wait.Tries(patience) {
+	for late := range wait.Tries(waitTimeout) {
 		if is() {
 			break
 		}
@@ -239,9 +239,9 @@ func (c *joined) settles(what string, want ...string) {
 	c.t.Logf("%s: right answers after %s", what, time.Since(began).Round(10*time.Millisecond))
 	// A machine that is so busy that it misses checks changes the state again;
 	// then the answers say nothing.
-	for deadline := time.Now().Add(patience); ; {
+	for deadline := time.Now().Add(waitTimeout); ; {
 		before := c.state()
-		if wrong = c.right(want, patience); wrong == "" {
+		if wrong = c.right(want, waitTimeout); wrong == "" {
 			return
 		}
 		if c.state() == before || time.Now().After(deadline) {
@@ -276,7 +276,7 @@ func (c *joined) right(want []string, timeout time.Duration) string {
 
 // state is what the API says of the Service's endpoints and of the nodes.
 func (c *joined) state() string {
-	ctx, cancel := context.WithTimeout(c.t.Context(), patience)
+	ctx, cancel := context.WithTimeout(c.t.Context(), waitTimeout)
 	defer cancel()
 	var text []string
 	list, err := c.client.DiscoveryV1().EndpointSlices("default").List(ctx, metav1.ListOptions{})

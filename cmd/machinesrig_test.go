@@ -22,8 +22,8 @@ import (
 	"github.com/fairway-net/fairway/internal/netns"
 )
 
-// patience bounds what is waited for; only a failure takes so long.
-const patience = 5 * time.Minute
+// waitTimeout bounds what is waited for; only a failure takes so long.
+const waitTimeout = 5 * time.Minute
 
 // asProcess has the test's program be a process that people would expose: it
 // answers over HTTP with the name that is the variable's value.
@@ -170,7 +170,7 @@ func (m *plainMachine) command(ctx context.Context, line string) *exec.Cmd {
 // run runs a command line to its end and returns what it prints.
 func (m *plainMachine) run(line string) string {
 	m.n.t.Helper()
-	ctx, cancel := context.WithTimeout(m.n.t.Context(), patience)
+	ctx, cancel := context.WithTimeout(m.n.t.Context(), waitTimeout)
 	defer cancel()
 	var out output
 	c := m.command(ctx, line)

@@ -79,7 +79,7 @@ func (c *joined) endsDrained(terminate func()) {
 		c.must(err)
 		return len(list.Items) == 1 && len(list.Items[0].Endpoints) == 1 && *list.Items[0].Endpoints[0].Conditions.Ready
 	})
-	timeout := int64(patience / time.Second)
+	timeout := int64(waitTimeout / time.Second)
 	w, err := c.client.DiscoveryV1().EndpointSlices("default").Watch(c.t.Context(), metav1.ListOptions{
 		LabelSelector: selector, TimeoutSeconds: &timeout,
 	})

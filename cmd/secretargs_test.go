@@ -90,7 +90,7 @@ func TestNoTokenIsReadable(t *testing.T) {
 				case <-asked:
 				case <-ended:
 					t.Fatalf("it ended:\n%s", out)
-				case <-time.After(patience):
+				case <-time.After(waitTimeout):
 					t.Fatalf("it doesn't ask:\n%s", out)
 				}
 				for _, name := range []string{"cmdline", "environ"} {

@@ -22,7 +22,7 @@ type claim struct {
 // addresses are too but may meet, external IPs are only claimed. Without it a
 // Service could take another's cluster IP by naming it as its external IP
 // (CVE-2020-8554).
-func rank(e model.Entrance) int {
+func rank(e model.FrontendType) int {
 	switch e {
 	case model.ClusterIP:
 		return 0
@@ -36,7 +36,7 @@ func rank(e model.Entrance) int {
 // the older Service, then the one with the lesser name.
 func (c *claim) before(o *claim) bool {
 	return cmp.Or(
-		cmp.Compare(rank(c.front.Entrance), rank(o.front.Entrance)),
+		cmp.Compare(rank(c.front.FrontendType), rank(o.front.FrontendType)),
 		cmp.Compare(c.created, o.created),
 		cmp.Compare(c.svc.key.Namespace, o.svc.key.Namespace),
 		cmp.Compare(c.svc.key.Name, o.svc.key.Name),

@@ -29,7 +29,7 @@ func (c *Compiler) frontends(svc *service) []*model.Frontend {
 		}
 		for _, a := range svc.spec.loadBalancerIPs {
 			b.add(p, a, p.port, model.LoadBalancerIP)
-			if n := len(b.list); n > 0 && b.list[n-1].Entrance == model.LoadBalancerIP && b.list[n-1].Addr == a {
+			if n := len(b.list); n > 0 && b.list[n-1].FrontendType == model.LoadBalancerIP && b.list[n-1].Addr == a {
 				b.list[n-1].Sources = c.sources(svc.spec, a)
 			}
 		}
@@ -46,7 +46,7 @@ func (c *Compiler) frontends(svc *service) []*model.Frontend {
 		if d := x.Compare(y.Key); d != 0 {
 			return d
 		}
-		return rank(x.Entrance) - rank(y.Entrance)
+		return rank(x.FrontendType) - rank(y.FrontendType)
 	})
 	return slices.CompactFunc(b.list, func(x, y *model.Frontend) bool { return x.Key == y.Key })
 }
@@ -60,8 +60,8 @@ type builder struct {
 	list          []*model.Frontend
 }
 
-func (b *builder) add(p *port, a netip.Addr, number uint16, entrance model.Entrance) {
-	f := &model.Frontend{Key: model.Key{Addr: a, Port: number, Proto: p.proto}, Name: p.title, Entrance: entrance}
+func (b *builder) add(p *port, a netip.Addr, number uint16, entrance model.FrontendType) {
+	f := &model.Frontend{Key: model.Key{Addr: a, Port: number, Proto: p.proto}, Name: p.title, FrontendType: entrance}
 	cluster := model.PoolID{Name: p.title, Proto: p.proto, IPv6: a.Is6()}
 	local := cluster
 	local.Local = true

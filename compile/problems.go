@@ -96,7 +96,7 @@ func (c *Compiler) report(svc *service) {
 			if winner := c.winner(k); winner.svc != svc {
 				svc.problems = append(svc.problems, Problem{svc.key, ReasonConflict, fmt.Sprintf(
 					"%s (%s of %s) is not served for this Service: it is the %s of %s",
-					k, f.Entrance, f.Name, winner.front.Entrance, winner.front.Name)})
+					k, f.FrontendType, f.Name, winner.front.FrontendType, winner.front.Name)})
 			}
 		}
 	}

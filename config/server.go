@@ -15,7 +15,7 @@ import (
 	"github.com/fairway-net/fairway/apiserver"
 	"github.com/fairway-net/fairway/diagnose/agentlink"
 	"github.com/fairway-net/fairway/ingress/engines"
-	"github.com/fairway-net/fairway/internal/ranges"
+	"github.com/fairway-net/fairway/internal/servicerange"
 	"github.com/fairway-net/fairway/server"
 )
 
@@ -131,7 +131,7 @@ func (u *Up) Validate() error {
 		return err
 	}
 	for _, cidr := range u.Agent.ClusterCIDRs {
-		if err := ranges.CheckUplink("--cluster-cidr", cidr); err != nil {
+		if err := servicerange.CheckUplink("--cluster-cidr", cidr); err != nil {
 			return err
 		}
 	}

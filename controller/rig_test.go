@@ -26,8 +26,8 @@ import (
 	"github.com/fairway-net/fairway/controller"
 )
 
-// patience is how long a state may take to come about on a loaded machine.
-const patience = time.Minute
+// waitTimeout is how long a state may take to come about on a loaded machine.
+const waitTimeout = time.Minute
 
 // rig is an API with all controllers at work on it.
 type rig struct {
@@ -127,7 +127,7 @@ func (r *rig) slicesOf(service string) ([]discoveryv1.EndpointSlice, error) {
 // eventually waits until check finds nothing wrong.
 func (r *rig) eventually(what string, check func(context.Context) error) {
 	r.Helper()
-	ctx, cancel := context.WithTimeout(context.Background(), patience)
+	ctx, cancel := context.WithTimeout(context.Background(), waitTimeout)
 	defer cancel()
 	for {
 		err := check(ctx)

@@ -40,7 +40,7 @@ func newPackets(conn *net.UDPConn, index *Index, counters *counters, ednsLimit u
 	}
 	c := &packets{UDPConn: conn, raw: raw, index: index, counters: counters, ednsLimit: ednsLimit}
 	if conn.LocalAddr().(*net.UDPAddr).IP.IsUnspecified() {
-		if err := c.control(tellDestination); err != nil {
+		if err := c.control(receiveDestination); err != nil {
 			return nil, fmt.Errorf("have the kernel tell where questions were sent to: %w", err)
 		}
 	}
@@ -65,7 +65,7 @@ func (c *packets) control(fn func(fd int) error) error {
 	return err
 }
 
-func tellDestination(fd int) error {
+func receiveDestination(fd int) error {
 	domain, err := unix.GetsockoptInt(fd, unix.SOL_SOCKET, unix.SO_DOMAIN)
 	if err != nil {
 		return err

@@ -11,10 +11,10 @@ import (
 
 // Probe asks a server for the version of a zone's schema, which every cluster
 // DNS has; the error says why it is of no use.
-func Probe(ctx context.Context, at netip.AddrPort, zone string, patience time.Duration) error {
+func Probe(ctx context.Context, at netip.AddrPort, zone string, timeout time.Duration) error {
 	m := new(dns.Msg)
 	m.SetQuestion(dns.Fqdn("dns-version."+zone), dns.TypeTXT)
-	answer, _, err := (&dns.Client{Timeout: patience}).ExchangeContext(ctx, m, at.String())
+	answer, _, err := (&dns.Client{Timeout: timeout}).ExchangeContext(ctx, m, at.String())
 	if err != nil {
 		return fmt.Errorf("ask DNS server %s: %w", at, err)
 	}

@@ -41,7 +41,7 @@ func (h *hook) failed(err error) {
 		}
 	}
 	for _, key := range slices.Sorted(maps.Keys(waiting)) {
-		h.tell(now.services[key], corev1.EventTypeWarning, reasonFailed, text)
+		h.report(now.services[key], corev1.EventTypeWarning, reasonFailed, text)
 	}
 }
 
@@ -53,17 +53,17 @@ func (h *hook) recovered() {
 	}
 }
 
-// tellOnce writes an Event and a line unless the last about this Service said the same.
-func (h *hook) tellOnce(s *Service, reason, text string) {
+// reportOnce writes an Event and a line unless the last about this Service said the same.
+func (h *hook) reportOnce(s *Service, reason, text string) {
 	if h.told[s.Key()] == reason+text {
 		return
 	}
 	h.told[s.Key()] = reason + text
 	h.config.Log.Warn("a Service could not be configured as requested", "service", s.Key(), "target", h.config.Target.String(), "error", text)
-	h.tell(s, corev1.EventTypeWarning, reason, text)
+	h.report(s, corev1.EventTypeWarning, reason, text)
 }
 
-func (h *hook) tell(s *Service, kind, reason, text string) {
+func (h *hook) report(s *Service, kind, reason, text string) {
 	h.collector.mu.Lock()
 	var object *corev1.Service
 	for key, o := range h.collector.services {
@@ -89,7 +89,7 @@ func (h *hook) take(ctx context.Context, now snapshot, a *Answer) error {
 		h.told["answer"] = a.nonsense
 		h.config.Log.Warn("the answer is ignored", "target", h.config.Target.String(), "error", a.nonsense)
 		for _, key := range slices.Sorted(maps.Keys(now.services))[:min(1, len(now.services))] {
-			h.tell(now.services[key], corev1.EventTypeWarning, reasonAnswer, h.config.Target.String()+": "+a.nonsense)
+			h.report(now.services[key], corev1.EventTypeWarning, reasonAnswer, h.config.Target.String()+": "+a.nonsense)
 		}
 	}
 	var errs []error
@@ -100,11 +100,11 @@ func (h *hook) take(ctx context.Context, now snapshot, a *Answer) error {
 			continue
 		}
 		if answer.Error != "" {
-			h.tellOnce(service, reasonRefused, firstLine(answer.Error))
+			h.reportOnce(service, reasonRefused, firstLine(answer.Error))
 			errs = append(errs, errPartly)
 		}
 		if answer.Warning != "" {
-			h.tellOnce(service, reasonRefused, firstLine(answer.Warning))
+			h.reportOnce(service, reasonRefused, firstLine(answer.Warning))
 		}
 		if answer.Ingress == nil {
 			if answer.Error == "" && answer.Warning == "" {
@@ -122,12 +122,12 @@ func (h *hook) take(ctx context.Context, now snapshot, a *Answer) error {
 // setStatus writes the addresses of a Service, if this hook is its balancer.
 func (h *hook) setStatus(ctx context.Context, s *Service, answer *ServiceAnswer) error {
 	if h.config.Selection.Class == "" || s.Class != h.config.Selection.Class {
-		h.tellOnce(s, reasonAnswer, "the hook gives addresses, but is not the balancer of this Service's class: --class says which it is of")
+		h.reportOnce(s, reasonAnswer, "the hook gives addresses, but is not the balancer of this Service's class: --class says which it is of")
 		return nil
 	}
 	want, err := answer.status()
 	if err != nil {
-		h.tellOnce(s, reasonAnswer, err.Error())
+		h.reportOnce(s, reasonAnswer, err.Error())
 		return nil
 	}
 	client := h.config.Client.CoreV1().Services(s.Namespace)
@@ -148,7 +148,7 @@ func (h *hook) setStatus(ctx context.Context, s *Service, answer *ServiceAnswer)
 	if _, err := client.UpdateStatus(ctx, have, metav1.UpdateOptions{}); err != nil && !apierrors.IsNotFound(err) {
 		return fmt.Errorf("write status of Service %s: %w", s.Key(), err)
 	}
-	h.tell(s, corev1.EventTypeNormal, reasonForce, h.config.Target.String()+" serves it")
+	h.report(s, corev1.EventTypeNormal, reasonForce, h.config.Target.String()+" serves it")
 	return nil
 }
 

@@ -22,7 +22,7 @@ import (
 	"k8s.io/client-go/tools/record"
 )
 
-const patience = time.Minute
+const waitTimeout = time.Minute
 
 const class = "example.lan/test"
 
@@ -91,7 +91,7 @@ func (r *rig) set(object any) {
 
 func (r *rig) until(what string, is func() bool) {
 	r.t.Helper()
-	for late := range wait.Tries(patience) {
+	for late := range wait.Tries(waitTimeout) {
 		if is() {
 			break
 		}
@@ -110,7 +110,7 @@ func (r *rig) hears(what string) {
 			if strings.Contains(e, what) {
 				return
 			}
-		case <-time.After(patience):
+		case <-time.After(waitTimeout):
 			r.t.Fatalf("no Event %q\n%s", what, r.log)
 		}
 	}

@@ -121,7 +121,7 @@ func TestHAProxy(t *testing.T) {
 	udp := func(s *corev1.Service) {
 		s.Spec.Ports = append(s.Spec.Ports, corev1.ServicePort{Name: "dns", Port: 53, Protocol: corev1.ProtocolUDP})
 	}
-	r := newRig(t, &Exec{Command: script, Timeout: patience}, nil, service("web", int32(port), udp), slice("web", 1, a, b))
+	r := newRig(t, &Exec{Command: script, Timeout: waitTimeout}, nil, service("web", int32(port), udp), slice("web", 1, a, b))
 	r.until("an address", func() bool { return r.ingress("web") == "127.0.0.1" })
 	r.hears("haproxy balances TCP only")
 	r.answers(port, "a", "b")
@@ -159,7 +159,7 @@ func TestNginx(t *testing.T) {
 	}
 	start(t, "nginx", "-c", dir+"/nginx.conf", "-g", "user root;")
 	target := &Template{
-		File: "../examples/hooks/nginx/fairway.conf.tmpl", Out: conf, Timeout: patience,
+		File: "../examples/hooks/nginx/fairway.conf.tmpl", Out: conf, Timeout: waitTimeout,
 		Reload: "nginx -t -q -c " + dir + "/nginx.conf && kill -HUP $(cat " + dir + "/pid)",
 	}
 	servers := backends(t, "a", "b")
@@ -179,7 +179,7 @@ func TestNftables(t *testing.T) {
 		t.Fatal("needs root: nft asks the kernel")
 	}
 	out := filepath.Join(t.TempDir(), "router.nft")
-	target := &Template{File: "../examples/hooks/nftables/router.nft.tmpl", Out: out, Check: "unshare -n nft -c -f {}", Reload: "unshare -n sh -c 'nft -f " + out + " && nft list table inet fairway_router' >" + out + ".listed", Timeout: patience}
+	target := &Template{File: "../examples/hooks/nftables/router.nft.tmpl", Out: out, Check: "unshare -n nft -c -f {}", Reload: "unshare -n sh -c 'nft -f " + out + " && nft list table inet fairway_router' >" + out + ".listed", Timeout: waitTimeout}
 	external := func(s *corev1.Service) { s.Spec.ExternalIPs = []string{"192.0.2.7", "2001:db8::7"} }
 	six := slice("web", 5, "[fd00::1]:8080")
 	r := newRig(t, target, nil, service("web", 80, external), slice("web", 2, "10.0.0.1:8080"), slice("web", 4, "10.0.0.2:9090"), six)
@@ -245,7 +245,7 @@ func TestDNSUpdate(t *testing.T) {
 			}
 		})
 	}
-	target := &DNSUpdate{Server: server, Zone: "example.lan.", Owner: "lab", Key: key, TTL: 30 * time.Second, Timeout: patience}
+	target := &DNSUpdate{Server: server, Zone: "example.lan.", Owner: "lab", Key: key, TTL: 30 * time.Second, Timeout: waitTimeout}
 	r := newRig(t, target, func(c *Config) { c.Selection = Selection{LoadBalancers: true}; target.Log = c.Log },
 		balanced("web", "", "192.0.2.1", "2001:db8::1"), balanced("shop", "a.example.lan,*.b.example.lan", "192.0.2.2"),
 		balanced("thief", "theirs.example.lan", "192.0.2.66"), balanced("second", "other.example.lan,web.example.lan", "192.0.2.67"),

@@ -21,7 +21,7 @@ func example() *State {
 // with its children, and what it prints that makes no sense does no harm.
 func TestExec(t *testing.T) {
 	out := filepath.Join(t.TempDir(), "input")
-	e := &Exec{Command: "cat >" + out + `; echo '{"services": {"default/web": {"ingress": []}}}'`, Timeout: patience}
+	e := &Exec{Command: "cat >" + out + `; echo '{"services": {"default/web": {"ingress": []}}}'`, Timeout: waitTimeout}
 	answer, err := e.Deliver(t.Context(), example())
 	if err != nil || answer.Services["default/web"].Ingress == nil {
 		t.Errorf("%+v, %v", answer, err)
@@ -36,7 +36,7 @@ func TestExec(t *testing.T) {
 		"sleep 600 & sleep 600":       "no end after 100ms: killed",
 		"no-such-program 2>/dev/null": "exit status 127",
 	} {
-		e := &Exec{Command: command, Timeout: patience}
+		e := &Exec{Command: command, Timeout: waitTimeout}
 		if strings.Contains(command, "sleep") {
 			e.Timeout = 100 * time.Millisecond
 		}
@@ -44,7 +44,7 @@ func TestExec(t *testing.T) {
 			t.Errorf("%s: %v, want %s", command, err, want)
 		}
 	}
-	e = &Exec{Command: "printf 'done\\n\\033[31mred'; yes | head -c 100000", Timeout: patience}
+	e = &Exec{Command: "printf 'done\\n\\033[31mred'; yes | head -c 100000", Timeout: waitTimeout}
 	if answer, err := e.Deliver(t.Context(), example()); err != nil || !strings.Contains(answer.nonsense, "done") || len(answer.nonsense) > 500 {
 		t.Errorf("nonsense: %+v, %v", answer, err)
 	}
@@ -62,7 +62,7 @@ func TestWebhook(t *testing.T) {
 		_, _ = w.Write([]byte(body))
 	}))
 	defer server.Close()
-	w := &Webhook{URL: server.URL, Timeout: patience, Header: http.Header{"Authorization": {"secret"}}, Client: NewClient()}
+	w := &Webhook{URL: server.URL, Timeout: waitTimeout, Header: http.Header{"Authorization": {"secret"}}, Client: NewClient()}
 	body = `{"services": {"default/web": {"error": "full"}}}`
 	if answer, err := w.Deliver(t.Context(), example()); err != nil || answer.Services["default/web"].Error != "full" || len(got.Services) != 1 {
 		t.Errorf("%+v, %v", answer, err)
@@ -96,7 +96,7 @@ func TestTemplate(t *testing.T) {
 		}
 	}
 	runs := func() int { data, _ := os.ReadFile(ran); return strings.Count(string(data), "x") }
-	tmpl := &Template{File: in, Out: out, Check: "grep -q . {}", Reload: "echo x >>" + ran + "; test ! -e " + dir + "/broken", Timeout: patience}
+	tmpl := &Template{File: in, Out: out, Check: "grep -q . {}", Reload: "echo x >>" + ran + "; test ! -e " + dir + "/broken", Timeout: waitTimeout}
 	deliver := func() error { _, err := tmpl.Deliver(t.Context(), example()); return err }
 	write(`{{range services}}{{.Name}}{{range .Ports}}:{{.Port}}{{end}}{{end}} {{add 1 2}} {{"a,b" | split "," | join "+"}} {{"x.y" | identifier}}`)
 	for range 2 {
@@ -197,7 +197,7 @@ func TestDevice(t *testing.T) {
 	if err := os.WriteFile(dir+"/password", []byte("secret\n"), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	target := &Exec{Command: "../examples/hooks/device/device-hook --device " + server.URL + " --password-file " + dir + "/password --session-file " + dir + "/session", Timeout: patience}
+	target := &Exec{Command: "../examples/hooks/device/device-hook --device " + server.URL + " --password-file " + dir + "/password --session-file " + dir + "/session", Timeout: waitTimeout}
 	r := newRig(t, target, nil, service("early", 80), service("late", 81), slice("early", 2, "10.0.0.1:8080"))
 	r.hears("HookRefused PUT /pools/fairway.default.late.81: status 507: no room for another pool")
 	r.until("the other works", func() bool { return r.ingress("early") == "192.0.2.80" })

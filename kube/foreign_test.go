@@ -272,8 +272,8 @@ func TestForeignAPIHoldsBack(t *testing.T) {
 	a.watching(2)
 	a.service("b")
 	got.wait(t, 1, "a", "b")
-	if seen := a.seen(); seen.Refused != 5 || seen.Impatient != 0 {
-		t.Errorf("%d requests were held back, want 5; %d came again before the time they were told", seen.Refused, seen.Impatient)
+	if seen := a.seen(); seen.Refused != 5 || seen.Early != 0 {
+		t.Errorf("%d requests were held back, want 5; %d came again before the time they were told", seen.Refused, seen.Early)
 	}
 }
 

@@ -81,7 +81,7 @@ func (s *Source) lister() cache.ListerWatcher {
 		})
 	}
 	if s.Asked != nil {
-		tellOf(lw, s.Asked)
+		observe(lw, s.Asked)
 	}
 	if s.Typed != nil {
 		return cache.ToListWatcherWithWatchListSemantics(lw, s.Typed)
@@ -89,8 +89,8 @@ func (s *Source) lister() cache.ListerWatcher {
 	return lw
 }
 
-// tellOf has asked told how each list and watch went.
-func tellOf(lw *cache.ListWatch, asked func(error)) {
+// observe has asked told how each list and watch went.
+func observe(lw *cache.ListWatch, asked func(error)) {
 	list, open := lw.ListWithContextFunc, lw.WatchFuncWithContext
 	lw.ListWithContextFunc = func(ctx context.Context, o metav1.ListOptions) (runtime.Object, error) {
 		objects, err := list(ctx, o)

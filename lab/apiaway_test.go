@@ -99,7 +99,7 @@ func TestAPIAway(t *testing.T) {
 
 // asked asks once, on a connection of its own.
 func asked(ctx context.Context, from *place, address string) error {
-	ctx, cancel := context.WithTimeout(ctx, patience)
+	ctx, cancel := context.WithTimeout(ctx, waitTimeout)
 	defer cancel()
 	transport := &http.Transport{DisableKeepAlives: true, DialContext: func(ctx context.Context, network, to string) (net.Conn, error) { return from.dial(ctx, network, to) }}
 	q, err := http.NewRequestWithContext(ctx, http.MethodGet, "http://"+address+"/", nil)

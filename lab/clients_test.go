@@ -41,14 +41,14 @@ func (p *place) dial(ctx context.Context, network, address string) (net.Conn, er
 
 // ask asks who answers at an address, and which client it sees.
 func (p *place) ask(network, address string) (pod string, client netip.Addr, err error) {
-	ctx, cancel := context.WithTimeout(context.Background(), patience/2)
+	ctx, cancel := context.WithTimeout(context.Background(), waitTimeout/2)
 	defer cancel()
 	conn, err := p.dial(ctx, network, address)
 	if err != nil {
 		return "", client, err
 	}
 	defer func() { err = errors.Join(err, conn.Close()) }()
-	return question(conn, patience/2)
+	return question(conn, waitTimeout/2)
 }
 
 func question(conn net.Conn, wait time.Duration) (pod string, client netip.Addr, err error) {
@@ -124,7 +124,7 @@ func (c *cluster) load(t *testing.T, flows bool) *busy {
 			if !flows {
 				continue
 			}
-			b.lasts(t, p, "tcp", address, patience/2, "established connection from "+name)
+			b.lasts(t, p, "tcp", address, waitTimeout/2, "established connection from "+name)
 		}
 	}
 	return b
@@ -144,7 +144,7 @@ func (b *busy) lasts(t *testing.T, p *place, network, address string, wait time.
 	}
 	b.ended.Go(func() {
 		b.run(func() error {
-			pod, _, err := question(conn, patience/2)
+			pod, _, err := question(conn, waitTimeout/2)
 			if err == nil && pod != first {
 				err = fmt.Errorf("answered by %s instead of %s", pod, first)
 			}

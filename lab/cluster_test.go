@@ -133,11 +133,11 @@ func (c *cluster) at(service, where string, port int) string {
 }
 
 // works checks Services of each sort from everywhere, until they do what they
-// should or patience ends. kube-proxy calls itself healthy before all its rules are
+// should or waitTimeout ends. kube-proxy calls itself healthy before all its rules are
 // there, so the first may fail.
 func (c *cluster) works(t *testing.T) {
 	t.Helper()
-	for late := range wait.Tries(patience) {
+	for late := range wait.Tries(waitTimeout) {
 		err := c.try(t)
 		if err == nil {
 			return
@@ -387,7 +387,7 @@ func (c *cluster) stop(t *testing.T, r *running) {
 		}()
 		select {
 		case <-ended:
-		case <-time.After(patience):
+		case <-time.After(waitTimeout):
 			t.Errorf("%s doesn't end at %s", r.name, syscall.SIGTERM)
 			_ = cmd.Process.Kill() // the next one needs its ports
 			<-ended

@@ -90,7 +90,7 @@ func TestNames(t *testing.T) {
 					args := append([]string{"lab", "exec", "--name", c.Name, from, "--"}, strings.Fields(command)...)
 					var out, stderr string
 					var code int
-					for late := range wait.Tries(patience) {
+					for late := range wait.Tries(waitTimeout) {
 						out, stderr, code = fairway(args...)
 						if code == 0 && strings.Contains(out, want) {
 							break
@@ -142,7 +142,7 @@ func newAsker(t *testing.T, c lab.Config, pod string) *asker {
 			t.Error(err)
 		}
 	})
-	return &asker{ns, patience / 2}
+	return &asker{ns, waitTimeout / 2}
 }
 
 // resolves is a pod's asker, once both nodes answer their pods themselves. Only then is
@@ -271,7 +271,7 @@ func TestFallBack(t *testing.T) {
 			}
 			nft("delete table inet fault")
 			eventually(t, "the node answers itself again", func() bool { return holds(c, "node1") && strings.Contains(log(t, c, "node1"), "DNS is ready again") })
-			a.timeout = patience / 2
+			a.timeout = waitTimeout / 2
 			if err := a.ask(); err != nil {
 				t.Error(err)
 			}

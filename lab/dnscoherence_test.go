@@ -109,7 +109,7 @@ func (a *asker) lookup(service string) (addrs []string, err error) {
 func (a *asker) connect(to string) error {
 	var conn net.Conn
 	err := a.ns.Do(func() (err error) {
-		conn, err = net.DialTimeout("tcp", to, patience/2)
+		conn, err = net.DialTimeout("tcp", to, waitTimeout/2)
 		return err
 	})
 	if err != nil {

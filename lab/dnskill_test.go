@@ -143,9 +143,9 @@ func testKilled(t *testing.T, mode string) {
 		t.Fatal(err)
 	}
 	eventually(t, "the lease ends", func() bool { return yields(c, "node1") })
-	patient := &asker{a.ns, patience / 2}
+	waiting := &asker{a.ns, waitTimeout / 2}
 	for range 50 {
-		if err := patient.ask(); err != nil {
+		if err := waiting.ask(); err != nil {
 			t.Errorf("while there is no agent: %v", err)
 		}
 	}

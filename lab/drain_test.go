@@ -101,11 +101,11 @@ func keepConnecting(t *testing.T, name string, hosts []string) (stop func()) {
 	go func() {
 		defer close(done)
 		for range wait.Every(ctx, 20*time.Millisecond) {
-			within, cancel := context.WithTimeout(context.WithoutCancel(ctx), patience)
+			within, cancel := context.WithTimeout(context.WithoutCancel(ctx), waitTimeout)
 			conn, err := from.dial(within, "tcp", net.JoinHostPort(hosts[made%len(hosts)], "80"))
 			cancel()
 			if err == nil {
-				_, _, err = question(conn, patience)
+				_, _, err = question(conn, waitTimeout)
 				err = errors.Join(err, conn.Close())
 			}
 			if made++; err != nil {

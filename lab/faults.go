@@ -43,13 +43,13 @@ func MendAll(ctx context.Context, lab string) error {
 	return askKubelet(ctx, lab, http.MethodDelete, "/faults", "", nil)
 }
 
-// faultsPatience is how long a lab may take to name its faults: one that is stopped
+// faultsTimeout is how long a lab may take to name its faults: one that is stopped
 // never does.
-const faultsPatience = time.Second
+const faultsTimeout = time.Second
 
 // Faults lists what is wrong in a lab.
 func Faults(ctx context.Context, lab string) ([]kubelet.Fault, error) {
-	ctx, cancel := context.WithTimeout(ctx, faultsPatience)
+	ctx, cancel := context.WithTimeout(ctx, faultsTimeout)
 	defer cancel()
 	var list []kubelet.Fault
 	return list, askKubelet(ctx, lab, http.MethodGet, "/faults", "", &list)

@@ -158,7 +158,7 @@ func TestBreakAndMend(t *testing.T) {
 			}
 			v.suffers(t, kind)
 			command(t, "lab", "mend", "--name", c.Name, "default/victim")
-			eventually(t, "the pod is ready and answers", func() bool { return v.ready(t) && v.answers(patience) })
+			eventually(t, "the pod is ready and answers", func() bool { return v.ready(t) && v.answers(waitTimeout) })
 		})
 	}
 	for _, kind := range fault.Nodes {
@@ -189,7 +189,7 @@ func (v *victim) suffers(t *testing.T, kind fault.Kind) {
 	switch kind {
 	case fault.Unready:
 		eventually(t, "the pod is not ready", func() bool { return !v.ready(t) })
-		if !v.answers(patience) {
+		if !v.answers(waitTimeout) {
 			t.Error("the pod doesn't answer")
 		}
 	case fault.Silent:
@@ -198,7 +198,7 @@ func (v *victim) suffers(t *testing.T, kind fault.Kind) {
 		}
 	case fault.Slow:
 		began := time.Now()
-		if !v.answers(patience) || time.Since(began) < fault.Delay {
+		if !v.answers(waitTimeout) || time.Since(began) < fault.Delay {
 			t.Errorf("the answers took %v", time.Since(began))
 		}
 	case fault.Lossy:

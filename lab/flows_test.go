@@ -39,7 +39,7 @@ func showsFlows(t *testing.T, client kubernetes.Interface, kubeconfig string, no
 		to := netip.AddrPortFrom(netip.MustParseAddr(ip), 80)
 		var conn net.Conn
 		if err := node1.Do(func() (err error) {
-			conn, err = net.DialTimeout("tcp", to.String(), patience)
+			conn, err = net.DialTimeout("tcp", to.String(), waitTimeout)
 			return err
 		}); err != nil {
 			t.Fatal(err)
@@ -159,7 +159,7 @@ func (l *tracing) shown(f *following, from *netns.NS, name string, ip netip.Addr
 	var client netip.AddrPort
 	eventually(l.T, fmt.Sprintf("a connection of %s to %s is told of", name, ip), func() bool {
 		if err := from.Do(func() error {
-			conn, err := net.DialTimeout("tcp", target(ip), patience)
+			conn, err := net.DialTimeout("tcp", target(ip), waitTimeout)
 			if err != nil {
 				return err
 			}

@@ -36,9 +36,9 @@ import (
 	"github.com/fairway-net/fairway/test/vm"
 )
 
-// patience is how long to wait for what will happen. A virtual machine may be
+// waitTimeout is how long to wait for what will happen. A virtual machine may be
 // emulated, where the start of an agent alone takes a minute.
-var patience = map[bool]time.Duration{false: time.Minute, true: 10 * time.Minute}[vm.Inside()]
+var waitTimeout = map[bool]time.Duration{false: time.Minute, true: 10 * time.Minute}[vm.Inside()]
 
 // beFairway in the environment makes this test binary the fairway binary, which
 // a lab starts in its other roles.
@@ -131,7 +131,7 @@ func links(t *testing.T) []string {
 
 func eventually(t *testing.T, what string, is func() bool) {
 	t.Helper()
-	for late := range wait.Tries(patience) {
+	for late := range wait.Tries(waitTimeout) {
 		if is() {
 			break
 		}

@@ -108,7 +108,7 @@ func (l *tracing) connects(n int) time.Duration {
 	if err := l.node1.Do(func() error {
 		for i := range took {
 			began := time.Now()
-			conn, err := net.DialTimeout("tcp", to, patience)
+			conn, err := net.DialTimeout("tcp", to, waitTimeout)
 			if err != nil {
 				return err
 			}

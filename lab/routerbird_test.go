@@ -60,7 +60,7 @@ func (m *birdMatrix) birdc(command string) string {
 func (m *birdMatrix) has(prefix string, count int, wants ...string) {
 	m.Helper()
 	last := ""
-	for range wait.Tries(patience) {
+	for range wait.Tries(waitTimeout) {
 		last = m.birdc("show route " + prefix + " all")
 		if strings.Count(last, "unicast [") == count && !slices.ContainsFunc(wants, func(w string) bool { return !strings.Contains(last, w) }) {
 			return
@@ -150,7 +150,7 @@ func (m *birdMatrix) gracefulRestart() {
 	m.has("10.99.0.1/32", 2)
 	before := establishedSince(m.T, m.name, "node1")
 	killAgent(m.T, m.name, "node1")
-	for deadline := time.Now().Add(patience); !establishedSince(m.T, m.name, "node1").After(before); {
+	for deadline := time.Now().Add(waitTimeout); !establishedSince(m.T, m.name, "node1").After(before); {
 		if nextHops(m.T, m.name, "10.99.0.1") != 2 {
 			m.Fatal("the router forgot the routes of an agent that was killed")
 		}

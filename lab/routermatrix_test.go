@@ -91,7 +91,7 @@ func (m *matrix) shows(prefix string, wants ...string) {
 		family = "ipv6"
 	}
 	last := ""
-	for range wait.Tries(patience) {
+	for range wait.Tries(waitTimeout) {
 		last = m.vtysh("show bgp " + family + " unicast " + prefix)
 		if !slices.ContainsFunc(wants, func(w string) bool { return !strings.Contains(last, w) }) {
 			return
@@ -227,7 +227,7 @@ func (m *matrix) gracefulRestart() {
 	if out, errors, code := fairway("lab", "exec", "--name", m.name, "node1", "--", "sh", "-c", "kill -9 $(ss -Hltnp sport = :10249 | sed 's/.*pid=\\([0-9]*\\).*/\\1/')"); code != 0 {
 		m.Fatalf("kill the agent: %s%s", out, errors)
 	}
-	for deadline := time.Now().Add(patience); ; {
+	for deadline := time.Now().Add(waitTimeout); ; {
 		if nextHops(m.T, m.name, "10.99.0.1") != 2 {
 			m.Fatal("the router forgot the routes of an agent that was killed")
 		}

@@ -106,12 +106,12 @@ func newBalancer(t *testing.T, name string, port int32) *balancer {
 	t.Cleanup(func() { outside.Close() })
 	dial := func(ctx context.Context, network, address string) (conn net.Conn, err error) {
 		err = outside.Do(func() error {
-			conn, err = (&net.Dialer{Timeout: patience}).DialContext(ctx, network, address)
+			conn, err = (&net.Dialer{Timeout: waitTimeout}).DialContext(ctx, network, address)
 			return err
 		})
 		return conn, err
 	}
-	return &balancer{http.Client{Timeout: patience, Transport: &http.Transport{DialContext: dial, DisableKeepAlives: true}}, port}
+	return &balancer{http.Client{Timeout: waitTimeout, Transport: &http.Transport{DialContext: dial, DisableKeepAlives: true}}, port}
 }
 
 func (b *balancer) get(node string) (*http.Response, error) {

@@ -35,7 +35,7 @@ func TestShutdown(t *testing.T) {
 	if err := syscall.Kill(agent, syscall.SIGTERM); err != nil {
 		t.Fatal(err)
 	}
-	for late := range wait.Tries(patience) {
+	for late := range wait.Tries(waitTimeout) {
 		if syscall.Kill(agent, 0) != nil {
 			break
 		}

@@ -90,14 +90,14 @@ func connectAll(t *testing.T, name string, many int, addresses []string) *persis
 	from := &place{ns: ns}
 	for _, address := range addresses {
 		for range many {
-			ctx, cancel := context.WithTimeout(t.Context(), patience)
+			ctx, cancel := context.WithTimeout(t.Context(), waitTimeout)
 			conn, err := from.dial(ctx, "tcp", net.JoinHostPort(address, "80"))
 			cancel()
 			if err != nil {
 				t.Fatalf("connect to %s: %v", address, err)
 			}
 			t.Cleanup(func() { _ = conn.Close() })
-			pod, _, err := question(conn, patience)
+			pod, _, err := question(conn, waitTimeout)
 			if err != nil || p.nodes[pod] == "" {
 				t.Fatalf("ask at %s: %q, %v", address, pod, err)
 			}
@@ -143,7 +143,7 @@ func (p *persistent) onNodes() map[string]int {
 // allGoOn expects an answer over every connection.
 func (p *persistent) allGoOn(t *testing.T, when string) {
 	t.Helper()
-	if got, want := fmt.Sprint(p.answered(t, patience)), fmt.Sprint(p.onNodes()); got != want {
+	if got, want := fmt.Sprint(p.answered(t, waitTimeout)), fmt.Sprint(p.onNodes()); got != want {
 		t.Fatalf("%s: answered by pods on %s, expected %s", when, got, want)
 	}
 }

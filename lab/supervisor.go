@@ -27,8 +27,8 @@ import (
 	"github.com/fairway-net/fairway/lab/topology"
 )
 
-// startPatience is how long a lab may take to come up, on a busy machine.
-func (c Config) startPatience() time.Duration {
+// startTimeout is how long a lab may take to come up, on a busy machine.
+func (c Config) startTimeout() time.Duration {
 	if c.Kubernetes != "" {
 		return 6 * time.Minute
 	}
@@ -62,8 +62,8 @@ func Run(ctx context.Context, config Config, ready func() error) (err error) {
 	group, ctx := errgroup.WithContext(ctx)
 	s.group = group
 	group.Go(func() error {
-		patience := config.startPatience()
-		within, cancel := context.WithTimeoutCause(ctx, patience, fmt.Errorf("lab %s did not come up within %v", config.Name, patience))
+		waitTimeout := config.startTimeout()
+		within, cancel := context.WithTimeoutCause(ctx, waitTimeout, fmt.Errorf("lab %s did not come up within %v", config.Name, waitTimeout))
 		defer cancel()
 		if err := s.start(ctx, within); err != nil {
 			if ctx.Err() == nil && within.Err() != nil {

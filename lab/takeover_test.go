@@ -126,7 +126,7 @@ func (c *cluster) onlyLeft(t *testing.T, mode string, fairways bool) {
 			wanted := sign.mode == mode && (sign.whose == "" || sign.whose == who)
 			args := append([]string{"lab", "exec", "--name", c.lab, node, "--"}, strings.Fields(sign.command)...)
 			var stdout string
-			for late := range wait.Tries(patience) {
+			for late := range wait.Tries(waitTimeout) {
 				var stderr string
 				var code int
 				if stdout, stderr, code = fairway(args...); code != 0 {

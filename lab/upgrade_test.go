@@ -185,7 +185,7 @@ func (c *cluster) flows(t *testing.T, b *busy) {
 	t.Helper()
 	for name, p := range c.places {
 		for _, where := range []string{"4", "6", "node port"} {
-			b.lasts(t, p, "udp", c.at("web", where, 1), patience, "established UDP flow from "+name)
+			b.lasts(t, p, "udp", c.at("web", where, 1), waitTimeout, "established UDP flow from "+name)
 		}
 	}
 }

@@ -79,7 +79,7 @@ func fullPool() *Pool {
 func fullFrontend() *Frontend {
 	id := PoolID{Name: "default/web:", Proto: TCP}
 	return &Frontend{
-		Key: Key{addr("192.0.2.1"), 80, TCP}, Name: "default/web:", Entrance: ExternalIP,
+		Key: Key{addr("192.0.2.1"), 80, TCP}, Name: "default/web:", FrontendType: ExternalIP,
 		Routes:  [NumOrigins]Route{{Pool: id}, {Pool: id, Masquerade: true}, {Pool: id, Masquerade: true, Direct: true}},
 		Sources: []netip.Prefix{netip.MustParsePrefix("10.0.0.0/8")},
 	}

@@ -35,9 +35,9 @@ func TestExpansion(t *testing.T) {
 		}
 		for range random.IntN(4) {
 			k := Key{addrs[random.IntN(len(addrs))], uint16(1 + random.IntN(3)), TCP}
-			f := &Frontend{Key: k, Name: "exact", Entrance: ExternalIP}
+			f := &Frontend{Key: k, Name: "exact", FrontendType: ExternalIP}
 			if random.IntN(2) == 0 {
-				f = &Frontend{Key: NodePortKey(k.Addr.Is6(), k.Port, TCP), Name: "port", Entrance: NodePort}
+				f = &Frontend{Key: NodePortKey(k.Addr.Is6(), k.Port, TCP), Name: "port", FrontendType: NodePort}
 			}
 			f.Routes = [NumOrigins]Route{{Pool: pools[k.Addr.Is6()]}, {Pool: pools[k.Addr.Is6()]}, {Pool: pools[k.Addr.Is6()], Masquerade: random.IntN(2) == 0}}
 			if random.IntN(3) == 0 {
@@ -92,7 +92,7 @@ func TestExpansionOfNothing(t *testing.T) {
 		}
 	}
 	e := table.Edit()
-	e.SetFrontend(&Frontend{Key: NodePortKey(false, 30000, TCP), Entrance: NodePort})
+	e.SetFrontend(&Frontend{Key: NodePortKey(false, 30000, TCP), FrontendType: NodePort})
 	withPort := x.Of(e.Table())
 	if withPort.Frontend(Key{addr("192.0.2.1"), 30000, TCP}) == nil || withPort.NumFrontends() != 2 {
 		t.Errorf("made\n%s", withPort)

@@ -100,21 +100,21 @@ func (o Origin) String() string {
 	return [...]string{"pod", "node", "outside"}[o]
 }
 
-// Entrance says which of a Service's addresses a frontend is. Verdicts don't
+// FrontendType says which of a Service's addresses a frontend is. Verdicts don't
 // depend on it: planes use it only to file a frontend where operators look for
 // it (KUBE-NODEPORTS, the KUBE-EXTERNAL-IP set, a comment).
-type Entrance uint8
+type FrontendType uint8
 
 // The entrances, named as kube-proxy's comments name them.
 const (
-	ClusterIP Entrance = iota
+	ClusterIP FrontendType = iota
 	NodePort
 	ExternalIP
 	LoadBalancerIP
 )
 
 // String names the entrance as comments in rules do.
-func (e Entrance) String() string {
+func (e FrontendType) String() string {
 	return [...]string{"cluster IP", "node port", "external IP", "loadbalancer IP"}[e]
 }
 
@@ -122,9 +122,9 @@ func (e Entrance) String() string {
 // node-port addresses.
 type Frontend struct {
 	Key
-	Name     string            // "namespace/service:port", for people and for names of kernel objects
-	Entrance Entrance          // for filing only
-	Routes   [NumOrigins]Route // by Origin
+	Name         string            // "namespace/service:port", for people and for names of kernel objects
+	FrontendType FrontendType      // for filing only
+	Routes       [NumOrigins]Route // by Origin
 	// Sources are the prefixes from which packets are let in, sorted; nil lets
 	// in all, an empty list none. Others are dropped without an answer.
 	Sources []netip.Prefix
@@ -212,7 +212,7 @@ type Pool struct {
 	// disjoint from Backends.
 	Draining []Backend
 	// Stable pools have connections that go on when they come in at another node:
-	// they have a second choice, too ([Pool.Seconds]).
+	// they have a second choice, too ([Pool.SecondChoices]).
 	Stable bool
 	// Empty is what happens to packets while there are no Backends.
 	Empty Empty

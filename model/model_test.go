@@ -27,7 +27,7 @@ func testTable() *Table {
 		Routes: [NumOrigins]Route{{Pool: cluster}, {Pool: cluster, Masquerade: true}, {Pool: cluster, Masquerade: true}},
 	})
 	e.SetFrontend(&Frontend{
-		Key: Key{addr("192.0.2.1"), 30080, TCP}, Name: "default/web:http", Entrance: NodePort,
+		Key: Key{addr("192.0.2.1"), 30080, TCP}, Name: "default/web:http", FrontendType: NodePort,
 		Routes:  [NumOrigins]Route{{Pool: cluster}, {Pool: cluster, Masquerade: true}, {Pool: local}},
 		Sources: []netip.Prefix{netip.MustParsePrefix("198.51.100.0/24"), netip.MustParsePrefix("10.0.0.0/8")},
 	})

@@ -8,7 +8,7 @@ import (
 // Resume is the specification for a packet from the middle of a TCP connection
 // that this node doesn't know: which backends may have it, in the order in which
 // they are asked. The first is the pool's choice, the second one the choice if that one
-// weren't there ([Pool.Seconds]); both are the same on every node. A backend's node knows
+// weren't there ([Pool.SecondChoices]); both are the same on every node. A backend's node knows
 // which connections it has been led; who knows this one goes on with it. If there is
 // nobody to ask, the client is reset at once.
 //
@@ -22,7 +22,7 @@ func (t *Table) Resume(p Packet) []Backend {
 	first := v.Pool.Maglev()
 	i, _ := first.Pick(hash)
 	list := []Backend{v.Pool.Backends[i]}
-	if i, found := v.Pool.Seconds(first).Pick(hash); found && i != NoSecond {
+	if i, found := v.Pool.SecondChoices(first).Pick(hash); found && i != NoSecond {
 		list = append(list, v.Pool.All()[i])
 	}
 	return slices.DeleteFunc(list, func(b Backend) bool { return b.Addr == p.Src }) // masqueraded, so not direct
@@ -46,13 +46,13 @@ const NoSecond = MaxMaglev
 // come takes few connections from each of so many.
 const manyForSeconds = 20
 
-// Seconds is a table like [Pool.Maglev], of which first is this pool's, with the second
+// SecondChoices is a table like [Pool.Maglev], of which first is this pool's, with the second
 // choices, as indices in [Pool.All]: who would be chosen if the first choice weren't there,
 // among all who may have connections. If the first choice has just come, that is who was
 // chosen before; if somebody has begun to drain, it is he where he was chosen. So an
 // endpoint that comes or goes leaves each connection with one of the two, and nodes agree
 // on both without having seen the same changes.
-func (p *Pool) Seconds(first Maglev) Maglev {
+func (p *Pool) SecondChoices(first Maglev) Maglev {
 	all := p.All()
 	if len(first) == 0 || !p.Stable {
 		return nil

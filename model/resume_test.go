@@ -16,7 +16,7 @@ func stableTable(p *Pool) *Table {
 		a := netip.AddrFrom4([4]byte{203, 0, 113, byte(i)})
 		direct := Route{Pool: p.ID, Masquerade: true, Direct: true, Stable: stable}
 		plain := Route{Pool: p.ID, Masquerade: true}
-		e.SetFrontend(&Frontend{Key: Key{a, 80, TCP}, Name: p.ID.Name, Entrance: LoadBalancerIP, Routes: [NumOrigins]Route{plain, plain, direct}})
+		e.SetFrontend(&Frontend{Key: Key{a, 80, TCP}, Name: p.ID.Name, FrontendType: LoadBalancerIP, Routes: [NumOrigins]Route{plain, plain, direct}})
 	}
 	return e.Table()
 }
@@ -84,12 +84,12 @@ func TestSecondsOfMany(t *testing.T) {
 	before.Stable = true
 	after := before.without(3)
 	after.Stable = true
-	if got := after.Seconds(after.Maglev()); slices.ContainsFunc(got, func(i uint16) bool { return i != NoSecond }) {
+	if got := after.SecondChoices(after.Maglev()); slices.ContainsFunc(got, func(i uint16) bool { return i != NoSecond }) {
 		t.Errorf("seconds although nobody drains: %v", got[:20])
 	}
 	after.Draining = before.Backends[3:4]
 	firstBefore, firsts := before.Maglev(), after.Maglev()
-	seconds := after.Seconds(firsts)
+	seconds := after.SecondChoices(firsts)
 	for place, i := range firstBefore {
 		was, is := before.Backends[i], after.Backends[firsts[place]]
 		switch second := seconds[place]; {

@@ -128,7 +128,7 @@ func (t *Table) Validate() error {
 		return err
 	}
 	for _, f := range t.SortedFrontends() {
-		if f.IsNodePort() && f.Entrance != NodePort {
+		if f.IsNodePort() && f.FrontendType != NodePort {
 			return fmt.Errorf("frontend %s: only a node port is at all addresses of the node", f.Key)
 		}
 		for o, r := range f.Routes {
@@ -193,6 +193,6 @@ func (p *Pool) Equal(o *Pool) bool {
 
 // Equal reports whether two frontends say the same.
 func (f *Frontend) Equal(o *Frontend) bool {
-	return f.Key == o.Key && f.Name == o.Name && f.Entrance == o.Entrance && f.Routes == o.Routes &&
+	return f.Key == o.Key && f.Name == o.Name && f.FrontendType == o.FrontendType && f.Routes == o.Routes &&
 		(f.Sources == nil) == (o.Sources == nil) && slices.Equal(f.Sources, o.Sources)
 }

@@ -42,7 +42,7 @@ func list[T any](b *strings.Builder, title string, items []T) {
 }
 
 func (f *Frontend) text(b *strings.Builder) {
-	fmt.Fprintf(b, "frontend %s %s (%s)\n", f.Key, f.Name, f.Entrance)
+	fmt.Fprintf(b, "frontend %s %s (%s)\n", f.Key, f.Name, f.FrontendType)
 	if f.Sources != nil {
 		fmt.Fprintf(b, "  sources%s\n", prefixes(f.Sources))
 	}

@@ -27,7 +27,7 @@ import (
 	"github.com/fairway-net/fairway/controller"
 	"github.com/fairway-net/fairway/controller/addresses"
 	controllers "github.com/fairway-net/fairway/controller/gateway"
-	"github.com/fairway-net/fairway/internal/ranges"
+	"github.com/fairway-net/fairway/internal/servicerange"
 	"github.com/fairway-net/fairway/internal/tuning"
 )
 
@@ -51,11 +51,11 @@ type Config struct {
 // Run serves until the context ends. Once the API answers, the server is passed to ready, if
 // that is not nil; it must have room for it.
 func Run(ctx context.Context, config Config, ready chan<- *apiserver.Server) error {
-	if _, err := tuning.RoomForGarbage(roomForGarbage, leastGarbage); err != nil {
+	if _, err := tuning.TuneGC(roomForGarbage, leastGarbage); err != nil {
 		return err
 	}
 	for _, cidr := range config.API.ServiceCIDRs {
-		if err := ranges.Check("--service-cidr", cidr); err != nil {
+		if err := servicerange.Check("--service-cidr", cidr); err != nil {
 			return err
 		}
 	}

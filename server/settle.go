@@ -7,7 +7,7 @@ import (
 	"net/netip"
 
 	"github.com/fairway-net/fairway/apiserver"
-	"github.com/fairway-net/fairway/internal/ranges"
+	"github.com/fairway-net/fairway/internal/servicerange"
 )
 
 // Settle is what a server is asked to be, of what its cluster may have decided before.
@@ -22,7 +22,7 @@ type Settle struct {
 // Prepare settles what a server needs to know before it starts: where it
 // is one of several, the cluster has decided on ranges and on DNS.
 func (s Settle) Prepare(ctx context.Context, config *apiserver.Config) error {
-	machine, err := ranges.Uplink(cmp.Or(config.AdvertiseAddress, config.BindAddress))
+	machine, err := servicerange.Uplink(cmp.Or(config.AdvertiseAddress, config.BindAddress))
 	if err != nil {
 		return err
 	}

@@ -18,7 +18,7 @@ import (
 	"github.com/fairway-net/fairway/announce/l2/responder"
 	"github.com/fairway-net/fairway/announce/steering"
 	"github.com/fairway-net/fairway/dataplane"
-	"github.com/fairway-net/fairway/dns/lease"
+	"github.com/fairway-net/fairway/dns/redirect"
 	"github.com/fairway-net/fairway/internal/kernel"
 	"github.com/fairway-net/fairway/internal/legacytrace"
 )
@@ -83,12 +83,12 @@ func (j *Job) Run(ctx context.Context) error {
 
 // removeDNS removes what leads questions to an agent's DNS.
 func (j *Job) removeDNS() error {
-	there, err := lease.Leftovers()
+	there, err := redirect.Leftovers()
 	did := "removed "
 	if j.DryRun {
 		did = "would remove "
 	} else {
-		err = errors.Join(err, lease.Cleanup())
+		err = errors.Join(err, redirect.Cleanup())
 	}
 	if err != nil {
 		return err

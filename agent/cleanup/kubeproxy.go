@@ -21,13 +21,13 @@ import (
 // is removed.
 type KubeProxy struct{ Address, Config string }
 
-// kubeProxyPatience is between one look at kube-proxy and the next, and
+// kubeProxyPollPeriod is between one look at kube-proxy and the next, and
 // otherFamily how long the second of its IP families may come after the first, if its
 // metrics don't tell them apart: the time after which it syncs both again
 // (syncPeriod's default).
 const (
-	kubeProxyPatience = time.Second
-	otherFamily       = 30 * time.Second
+	kubeProxyPollPeriod = time.Second
+	otherFamily         = 30 * time.Second
 )
 
 // Wait returns when kube-proxy is in step, with its mode; or with the error of ctx.
@@ -59,7 +59,7 @@ func (k *KubeProxy) Wait(ctx context.Context, out io.Writer) (mode string, err e
 		}
 		select {
 		case <-ctx.Done():
-		case <-time.After(kubeProxyPatience):
+		case <-time.After(kubeProxyPollPeriod):
 		}
 	}
 }

@@ -20,7 +20,7 @@ import (
 // dial connects to a router as its peer's settings ask.
 func dial(ctx context.Context, p *announce.Peer, address netip.Addr) (net.Conn, error) {
 	dialer := net.Dialer{
-		Timeout: patience, KeepAlive: -1,
+		Timeout: routerTimeout, KeepAlive: -1,
 		Control: func(_, _ string, c syscall.RawConn) error {
 			var failed error
 			err := c.Control(func(fd uintptr) { failed = setOptions(int(fd), p, address) })
@@ -66,7 +66,7 @@ func setOptions(fd int, p *announce.Peer, address netip.Addr) error {
 		}
 	}
 	// A dead connection must not outlive the hold time in the kernel's retries.
-	return unix.SetsockoptInt(fd, unix.IPPROTO_TCP, unix.TCP_USER_TIMEOUT, int(max(p.HoldTime, patience)/time.Millisecond))
+	return unix.SetsockoptInt(fd, unix.IPPROTO_TCP, unix.TCP_USER_TIMEOUT, int(max(p.HoldTime, routerTimeout)/time.Millisecond))
 }
 
 // maxPassword is the kernel's limit (TCP_MD5SIG_MAXKEYLEN).

@@ -40,7 +40,7 @@ func (c *connection) offered() []bgp.Family {
 func (c *connection) open(ctx context.Context) error {
 	stop := context.AfterFunc(ctx, func() { _ = c.SetDeadline(time.Now()) })
 	defer stop()
-	if err := c.SetReadDeadline(time.Now().Add(patience)); err != nil {
+	if err := c.SetReadDeadline(time.Now().Add(routerTimeout)); err != nil {
 		return err
 	}
 	ours, err := c.ours()

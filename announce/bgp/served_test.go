@@ -149,7 +149,7 @@ func serviceTable() *model.Table {
 	for i, vip := range vips {
 		id := model.PoolID{Name: "d/web:http", Proto: model.TCP, IPv6: vip.Is6()}
 		e.SetPool(&model.Pool{ID: id, Backends: []model.Backend{{Addr: endpoints[i], Port: 8080, Weight: 1}}})
-		f := &model.Frontend{Key: model.Key{Addr: vip, Port: 80, Proto: model.TCP}, Name: id.Name, Entrance: model.LoadBalancerIP}
+		f := &model.Frontend{Key: model.Key{Addr: vip, Port: 80, Proto: model.TCP}, Name: id.Name, FrontendType: model.LoadBalancerIP}
 		for origin := range f.Routes {
 			f.Routes[origin] = model.Route{Pool: id, Masquerade: true}
 		}

@@ -205,8 +205,8 @@ type connection struct {
 	agreed agreement
 }
 
-// patience is how long a router may take to answer, or to take in a message.
-const patience = 30 * time.Second
+// routerTimeout is how long a router may take to answer, or to take in a message.
+const routerTimeout = 30 * time.Second
 
 // write sends a message.
 func (c *connection) write(m *bgp.BGPMessage) error {
@@ -214,7 +214,7 @@ func (c *connection) write(m *bgp.BGPMessage) error {
 	if err != nil {
 		return fmt.Errorf("write message: %w", err)
 	}
-	if err := errors.Join(c.SetWriteDeadline(time.Now().Add(patience)), writeAll(c.Conn, b)); err != nil {
+	if err := errors.Join(c.SetWriteDeadline(time.Now().Add(routerTimeout)), writeAll(c.Conn, b)); err != nil {
 		return err
 	}
 	c.update(func(st *Status) { st.Counts.sent(m.Header.Type) })

@@ -106,8 +106,8 @@ func (n *Speaker) keepRunning(ctx context.Context) {
 // routes if this node goes on forwarding, which it does unless the machine stops.
 func (n *Speaker) leaveRouters() {
 	if s, ok := n.routers.(*bgp.Speaker); ok {
-		const patience = 2 * time.Second
-		ctx, cancel := context.WithTimeout(context.Background(), patience)
+		const closeTimeout = 2 * time.Second
+		ctx, cancel := context.WithTimeout(context.Background(), closeTimeout)
 		defer cancel()
 		s.Close(ctx, n.isFollowed())
 	}

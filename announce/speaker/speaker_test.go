@@ -90,7 +90,7 @@ func balanced(endpoints int, addresses ...string) *model.Table {
 	}
 	e.SetPool(pool)
 	for _, a := range addresses {
-		f := &model.Frontend{Key: model.Key{Addr: netip.MustParseAddr(a), Port: 80, Proto: model.TCP}, Name: "d/web:http", Entrance: model.LoadBalancerIP}
+		f := &model.Frontend{Key: model.Key{Addr: netip.MustParseAddr(a), Port: 80, Proto: model.TCP}, Name: "d/web:http", FrontendType: model.LoadBalancerIP}
 		for origin := range f.Routes {
 			f.Routes[origin] = model.Route{Pool: id, Masquerade: true}
 		}

@@ -78,6 +78,6 @@ func (s *ServiceAccounts) authenticateOfSecret(ctx context.Context, token string
 	}
 	info := serviceaccount.ServiceAccountInfo{Name: c.Account, Namespace: c.Namespace, UID: string(c.AccountUID)}
 	response := &authenticator.Response{User: info.UserInfo(), Audiences: audiences}
-	s.tell(token, response)
+	s.reportOutdated(token, response)
 	return response, true, nil
 }

@@ -80,8 +80,8 @@ func (s *ServiceAccounts) IsOutdated(token string) bool {
 	return err == nil && unverified.Header["kid"] != s.keyID
 }
 
-// tell tells who came with a token that the signing key didn't sign.
-func (s *ServiceAccounts) tell(token string, response *authenticator.Response) {
+// reportOutdated says who came with a token that the signing key didn't sign.
+func (s *ServiceAccounts) reportOutdated(token string, response *authenticator.Response) {
 	if len(s.trusted) > 1 && s.Outdated != nil && s.IsOutdated(token) {
 		s.Outdated(response.User.GetName())
 	}
@@ -187,7 +187,7 @@ func (s *ServiceAccounts) AuthenticateToken(ctx context.Context, token string) (
 		}
 	}
 	response := &authenticator.Response{User: c.user(), Audiences: audiences}
-	s.tell(token, response)
+	s.reportOutdated(token, response)
 	return response, true, nil
 }
 

@@ -21,8 +21,8 @@ type Acting struct {
 // NothingActs is the reason of such Events.
 const NothingActs = "NothingActs"
 
-// tell has an Event say of each new object of a store what its creator is warned of.
-func (a Acting) tell(store *genericregistry.Store, idle string) {
+// eventOnCreate has an Event say of each new object of a store what its creator is warned of.
+func (a Acting) eventOnCreate(store *genericregistry.Store, idle string) {
 	if a.Events == nil || idle == "" {
 		return
 	}

@@ -102,7 +102,7 @@ func (o *opener) add(out Resources, k openable) (*REST, *statusREST) {
 		o.err = fmt.Errorf("open %s: %w", k.name(), err)
 		return nil, nil
 	}
-	o.acting.tell(main.Store, k.unattended())
+	o.acting.eventOnCreate(main.Store, k.unattended())
 	out[k.name()] = main
 	if status != nil {
 		out[k.name()+"/status"] = status

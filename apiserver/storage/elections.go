@@ -12,11 +12,11 @@ import (
 )
 
 const (
-	// electionPatience bounds how long a step is tried again while the members
+	// electionTimeout bounds how long a step is tried again while the members
 	// elect leaders. An election takes one to two seconds; on a busy machine
 	// several may follow each other.
-	electionPatience = time.Minute
-	electionPause    = 200 * time.Millisecond
+	electionTimeout = time.Minute
+	electionPause   = 200 * time.Millisecond
 )
 
 // electionErrors are etcd's errors of a time without a leader.
@@ -37,14 +37,14 @@ func IsElection(err error) bool {
 }
 
 // DespiteElections takes a step which may be taken twice, of a server's start for example.
-// It takes the step again as long as members elect a leader meanwhile, for electionPatience.
+// It takes the step again as long as members elect a leader meanwhile, for electionTimeout.
 func DespiteElections(ctx context.Context, what string, step func(context.Context) error) error {
 	for began, said := time.Now(), false; ; {
 		err := step(ctx)
 		if err == nil || !IsElection(err) {
 			return err
 		}
-		if since := time.Since(began); since > electionPatience {
+		if since := time.Since(began); since > electionTimeout {
 			return fmt.Errorf("%s: the servers have had no lasting leader for %s: %w", what, since.Round(time.Second), err)
 		}
 		if !said {

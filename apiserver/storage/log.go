@@ -9,7 +9,7 @@ import (
 	"go.uber.org/zap"
 	"go.uber.org/zap/zapcore"
 
-	"github.com/fairway-net/fairway/internal/seldom"
+	"github.com/fairway-net/fairway/internal/logdedup"
 )
 
 // etcdLog passes etcd's errors on to slog. Its warnings, about slow disks most
@@ -34,7 +34,7 @@ const notReady = "rejecting promote learner: learner is not ready"
 // newEtcdLogger returns a logger for etcd, which repeats what it tries again. If etcd gives up (zap's Fatal, which
 // would end the process), fatal is called and only the goroutine ends.
 func newEtcdLogger(log *slog.Logger, fatal func(error)) *zap.Logger {
-	log = slog.New(seldom.New(log.Handler()))
+	log = slog.New(logdedup.New(log.Handler()))
 	return zap.New(&etcdLog{log: log}, zap.WithFatalHook(fatalHook(fatal)))
 }
 

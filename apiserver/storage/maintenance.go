@@ -27,13 +27,13 @@ type maintenance struct {
 	again   time.Duration
 	// defragment makes the file as small as it can be.
 	defragment func() error
-	// patience is how many periods a leader lets the other members go first, and waited how
+	// leaderDefers is how many periods a leader lets the other members go first, and waited how
 	// many it has waited.
-	patience, waited int
+	leaderDefers, waited int
 }
 
 func usualMaintenance() maintenance {
-	return maintenance{quota: 8 << 30, period: time.Minute, small: 64 << 20, again: 10 * time.Minute, patience: 5}
+	return maintenance{quota: 8 << 30, period: time.Minute, small: 64 << 20, again: 10 * time.Minute, leaderDefers: 5}
 }
 
 // maintain gives unused room back to the file system, and lets etcd write again
@@ -117,7 +117,7 @@ func (m *maintenance) shrinkInTurn(ctx context.Context, client *clientv3.Client,
 	if len(members.Members) == 1 {
 		return m.shrink(ctx, client, status)
 	}
-	if status.Leader == status.Header.MemberId && m.waited < m.patience {
+	if status.Leader == status.Header.MemberId && m.waited < m.leaderDefers {
 		m.waited++
 		return status, nil
 	}

@@ -141,10 +141,10 @@ const settleQuietly = 3 * time.Second
 // settle makes a member that has started one that votes, and known at its address.
 func (b *Backend) settle(ctx context.Context, m *Member) error {
 	self := uint64(b.etcd.MemberID())
-	patience := time.AfterFunc(settleQuietly, func() {
+	quiet := time.AfterFunc(settleQuietly, func() {
 		slog.Info("this server doesn't vote yet: it catches up with the others, or waits for their leader", "name", m.Name)
 	})
-	defer patience.Stop()
+	defer quiet.Stop()
 	for {
 		learner, err := b.isLearner()
 		if err != nil {

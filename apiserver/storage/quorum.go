@@ -13,10 +13,10 @@ import (
 )
 
 const (
-	// leaderPatience is how long a request waits for the members to elect a
+	// leaderTimeout is how long a request waits for the members to elect a
 	// leader. An election takes one to two seconds.
-	leaderPatience = 4 * time.Second
-	leaderPeriod   = 20 * time.Millisecond
+	leaderTimeout = 4 * time.Second
+	leaderPeriod  = 20 * time.Millisecond
 )
 
 // quorumClient answers in plain words when most of the members are away.
@@ -39,7 +39,7 @@ func unavailable(format string, args ...any) error {
 // await returns when there is a leader, or an error when there isn't one in time.
 func (c *quorumClient) await(ctx context.Context) error {
 	for began := time.Now(); c.backend.etcd.Leader() == 0; {
-		if time.Since(began) > leaderPatience {
+		if time.Since(began) > leaderTimeout {
 			return c.backend.noQuorum()
 		}
 		if err := pause(ctx, leaderPeriod); err != nil {

@@ -18,8 +18,8 @@ import (
 	"github.com/fairway-net/fairway/model"
 )
 
-// Patience is how long the shell waits for an API's names.
-const Patience = 3 * time.Second
+// Timeout is how long the shell waits for an API's names.
+const Timeout = 3 * time.Second
 
 // lister lists what a word of a command line may be.
 type lister func(c *cobra.Command) []string

@@ -33,7 +33,7 @@ func namesOf(c *cobra.Command, list listOf) []string {
 }
 
 func NamesAt(client kubernetes.Interface, namespace string, list listOf) []string {
-	ctx, cancel := context.WithTimeout(context.Background(), Patience)
+	ctx, cancel := context.WithTimeout(context.Background(), Timeout)
 	defer cancel()
 	found, err := list(ctx, client, namespace)
 	if err != nil {

@@ -122,7 +122,7 @@ func joined(ctx context.Context, source *collect.Source, files []string) (*propo
 	if err != nil {
 		return nil, err
 	}
-	return proposal.Read(ctx, source.Impatiently(api), files, source.Namespace)
+	return proposal.Read(ctx, source.WithFirstAnswerTimeout(api), files, source.Namespace)
 }
 
 // join has the question asked of the manifests joined with what runs. Objects that the server would

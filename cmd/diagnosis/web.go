@@ -155,7 +155,7 @@ func (f *webFlags) config() (web.Config, error) {
 	if err != nil {
 		return web.Config{}, err
 	}
-	client, err := kube.Client(kube.Tune(f.objects.Impatiently(api)))
+	client, err := kube.Client(kube.Tune(f.objects.WithFirstAnswerTimeout(api)))
 	if err != nil {
 		return web.Config{}, err
 	}

@@ -45,7 +45,7 @@ func labTargets(name string) []string {
 	targets = append(targets, complete.NamesAt(client, "", func(ctx context.Context, api kubernetes.Interface, _ string) (runtime.Object, error) {
 		return api.CoreV1().Nodes().List(ctx, metav1.ListOptions{})
 	})...)
-	ctx, cancel := context.WithTimeout(context.Background(), complete.Patience)
+	ctx, cancel := context.WithTimeout(context.Background(), complete.Timeout)
 	defer cancel()
 	pods, err := client.CoreV1().Pods(metav1.NamespaceAll).List(ctx, metav1.ListOptions{})
 	if err != nil {

@@ -10,7 +10,7 @@ import (
 
 	"k8s.io/klog/v2"
 
-	"github.com/fairway-net/fairway/internal/seldom"
+	"github.com/fairway-net/fairway/internal/logdedup"
 )
 
 // SetLibraries sets how much the Kubernetes libraries log. Their messages go
@@ -27,7 +27,7 @@ func SetLibraries(verbosity int) error {
 	}
 	handler := slog.Default().Handler()
 	if verbosity == 0 { // whoever asks for more wants all
-		handler = seldom.New(handler)
+		handler = logdedup.New(handler)
 	}
 	klog.SetSlogLogger(slog.New(atLeast{handler, level}))
 	return nil
@@ -37,7 +37,7 @@ func SetLibraries(verbosity int) error {
 // log where the agent does and in its format.
 func SetAgent(log *slog.Logger) {
 	slog.SetDefault(log)
-	klog.SetSlogLogger(slog.New(seldom.New(log.Handler())))
+	klog.SetSlogLogger(slog.New(logdedup.New(log.Handler())))
 }
 
 // atLeast drops messages below a level.

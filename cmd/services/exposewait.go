@@ -20,13 +20,13 @@ import (
 )
 
 const (
-	// poolPatience is how long a server that has just started is given to make
+	// poolTimeout is how long a server that has just started is given to make
 	// the pool of --load-balancer-range.
-	poolPatience = 20 * time.Second
+	poolTimeout = 20 * time.Second
 	// youth is the age of a cluster up to which a pool may still come.
 	youth = time.Minute
-	// addressPatience is how long a LoadBalancer's address is waited for.
-	addressPatience = 30 * time.Second
+	// addressTimeout is how long a LoadBalancer's address is waited for.
+	addressTimeout = 30 * time.Second
 	// sayAfter is after how long it is said what is waited for.
 	sayAfter = time.Second
 	askAgain = 200 * time.Millisecond
@@ -34,9 +34,9 @@ const (
 
 // waiter asks again and again, and says what for if that takes long.
 type waiter struct {
-	patience time.Duration
-	what     string // "a pool", say
-	out      io.Writer
+	timeout time.Duration
+	what    string // "a pool", say
+	out     io.Writer
 }
 
 // until asks until done says so; false is that time is up.
@@ -48,12 +48,12 @@ func (w waiter) until(ctx context.Context, done func(context.Context) (bool, err
 			return ok, err
 		}
 		waited := time.Since(began)
-		if waited >= w.patience {
+		if waited >= w.timeout {
 			return false, nil
 		}
 		if waited >= sayAfter && !said {
 			said = true
-			fmt.Fprintf(w.out, "waiting up to %s for %s\n", w.patience, w.what)
+			fmt.Fprintf(w.out, "waiting up to %s for %s\n", w.timeout, w.what)
 		}
 		select {
 		case <-ctx.Done():
@@ -71,11 +71,11 @@ func usualType(ctx context.Context, source *collect.Source, out io.Writer) corev
 	if err != nil {
 		return corev1.ServiceTypeClusterIP
 	}
-	wait := waiter{poolPatience, "the pool of load balancer addresses of a server that has just started (--type ClusterIP doesn't wait)", out}
+	wait := waiter{poolTimeout, "the pool of load balancer addresses of a server that has just started (--type ClusterIP doesn't wait)", out}
 	found := false
 	_, err = wait.until(ctx, func(ctx context.Context) (bool, error) {
 		found = some(ctx, client, "ipaddresspools", "")
-		return found || some(ctx, client, "configurationstates", "controller") || !young(ctx, client), nil
+		return found || some(ctx, client, "configurationstates", "controller") || !isNewCluster(ctx, client), nil
 	})
 	if err != nil || !found && !some(ctx, client, "ipaddresspools", "") {
 		return corev1.ServiceTypeClusterIP
@@ -97,8 +97,8 @@ func some(ctx context.Context, client kubernetes.Interface, resource, name strin
 	return slices.ContainsFunc(list.Items, func(o metav1.PartialObjectMetadata) bool { return name == "" || o.Name == name })
 }
 
-// young reports whether the cluster was made just now.
-func young(ctx context.Context, client kubernetes.Interface) bool {
+// isNewCluster reports whether the cluster was made just now.
+func isNewCluster(ctx context.Context, client kubernetes.Interface) bool {
 	n, err := client.CoreV1().Namespaces().Get(ctx, metav1.NamespaceSystem, metav1.GetOptions{})
 	return apierrors.IsNotFound(err) || err == nil && time.Since(n.CreationTimestamp.Time) < youth
 }
@@ -109,7 +109,7 @@ func awaitAddress(ctx context.Context, client kubernetes.Interface, s *corev1.Se
 	if s.Spec.Type != corev1.ServiceTypeLoadBalancer || s.Spec.LoadBalancerClass != nil {
 		return s, "", nil
 	}
-	wait := waiter{addressPatience, "a load balancer address", out}
+	wait := waiter{addressTimeout, "a load balancer address", out}
 	ok, err := wait.until(ctx, func(ctx context.Context) (bool, error) {
 		next, err := client.CoreV1().Services(s.Namespace).Get(ctx, s.Name, metav1.GetOptions{})
 		if err != nil {

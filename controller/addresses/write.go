@@ -42,7 +42,7 @@ func cleared(addresses []netip.Addr, why string) event {
 func (c *Controller) write(ctx context.Context, s *corev1.Service, got allocator.Assignment, lost error) error {
 	had := assigned(s)
 	if slices.Equal(had, got.Addresses) && s.Annotations[v1beta1.AnnotationFromPool] == got.Pool {
-		c.tell(s, had)
+		c.reportChange(s, had)
 		return nil
 	}
 	ch := change{addresses: got.Addresses}
@@ -86,7 +86,7 @@ func (c *Controller) clear(ctx context.Context, s *corev1.Service, why string) e
 	had := assigned(s)
 	_, marked := s.Annotations[v1beta1.AnnotationFromPool]
 	if !marked && (why == "" || len(s.Status.LoadBalancer.Ingress) == 0) {
-		c.tell(s, had)
+		c.reportChange(s, had)
 		return nil
 	}
 	if why == "" {
@@ -99,9 +99,9 @@ func (c *Controller) clear(ctx context.Context, s *corev1.Service, why string) e
 	return c.patch(ctx, s, nil, ch)
 }
 
-// tell tells the last change of a Service's addresses, once these are what it has.
+// reportChange reports the last change of a Service's addresses, once these are what it has.
 // The answer to a write may be lost: then the change is seen with the next look.
-func (c *Controller) tell(s *corev1.Service, has []netip.Addr) {
+func (c *Controller) reportChange(s *corev1.Service, has []netip.Addr) {
 	key := types.NamespacedName{Namespace: s.Namespace, Name: s.Name}
 	c.mu.Lock()
 	ch := c.untold[key]
@@ -148,6 +148,6 @@ func (c *Controller) patch(ctx context.Context, s *corev1.Service, pool *string,
 		c.recorder.Eventf(s, corev1.EventTypeWarning, reasonInvalid, "Could not write the status: %v", err)
 		return fmt.Errorf("write status of Service %s/%s: %w", s.Namespace, s.Name, err)
 	}
-	c.tell(s, ch.addresses)
+	c.reportChange(s, ch.addresses)
 	return nil
 }

@@ -23,7 +23,7 @@ import (
 	"k8s.io/utils/ptr"
 )
 
-const patience = 30 * time.Second
+const waitTimeout = 30 * time.Second
 
 // world is an API that holds only metadata, every tenth write to which fails.
 type world struct {
@@ -190,7 +190,7 @@ func (w *world) expectNoFinalizer(kind, name string) {
 
 func (w *world) eventually(what string, check func() error) {
 	w.Helper()
-	for late := range wait.Tries(patience) {
+	for late := range wait.Tries(waitTimeout) {
 		err := check()
 		if err == nil {
 			return

@@ -24,7 +24,7 @@ func (c *Controller) newIssuer() *acme.Issuer {
 	}
 	o.Core, o.Log = c.watch.Core, c.log
 	o.Namespace = cmp.Or(c.options.Namespace, metav1.NamespaceSystem)
-	o.Tell = c.tellCertificate
+	o.Tell = c.reportCertificate
 	return acme.New(o)
 }
 
@@ -45,8 +45,8 @@ func (c *Controller) want(out *ingress.Output) {
 	c.acme.Want(list)
 }
 
-// tellCertificate writes an Event about an attempt, and has statuses written.
-func (c *Controller) tellCertificate(w acme.Certificate, err error) {
+// reportCertificate writes an Event about an attempt, and has statuses written.
+func (c *Controller) reportCertificate(w acme.Certificate, err error) {
 	about := &corev1.ObjectReference{Kind: w.Kind, Namespace: w.Object.Namespace, Name: w.Object.Name, APIVersion: apiVersion(w.Kind)}
 	if err != nil {
 		c.log.Warn("certificate not obtained; trying again", "secret", w.Secret, "error", err)

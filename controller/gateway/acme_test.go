@@ -41,7 +41,7 @@ func TestCertificates(t *testing.T) {
 	// One that is good is left alone.
 	_, err := r.core.CoreV1().Secrets("shop").Create(t.Context(), &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Name: "web-tls"}}, metav1.CreateOptions{})
 	r.must(err)
-	r.tellCertificate(acme.Certificate{Kind: "Gateway", Object: types.NamespacedName{Namespace: "shop", Name: "web"}, Secret: types.NamespacedName{Namespace: "shop", Name: "web-tls"}}, errors.New("refused"))
+	r.reportCertificate(acme.Certificate{Kind: "Gateway", Object: types.NamespacedName{Namespace: "shop", Name: "web"}, Secret: types.NamespacedName{Namespace: "shop", Name: "web-tls"}}, errors.New("refused"))
 	if e := <-r.events.Events; !strings.Contains(e, "refused") {
 		t.Errorf("Event %q", e)
 	}

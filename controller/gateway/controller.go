@@ -165,7 +165,7 @@ func (c *Controller) sync(ctx context.Context) error {
 		c.out = c.compile(ctx)
 		c.took = time.Since(began)
 		c.want(c.out)
-		c.tell(c.out.Problems)
+		c.reportProblems(c.out.Problems)
 	} else if !changes.Statuses && !c.movesEndpoints(&changes) && len(changes.Moved)+len(changes.Services) > 0 {
 		return nil
 	} else {
@@ -205,13 +205,13 @@ func (c *Controller) movesEndpoints(changes *watch.Changes) bool {
 	return false
 }
 
-// referPatience is how long an API that doesn't answer holds up statuses that need
+// referTimeout is how long an API that doesn't answer holds up statuses that need
 // Secrets which are not known yet.
-const referPatience = 10 * time.Second
+const referTimeout = 10 * time.Second
 
 // compile compiles everything, once what it refers to has been read.
 func (c *Controller) compile(ctx context.Context) *ingress.Output {
-	ctx, cancel := context.WithTimeout(ctx, referPatience)
+	ctx, cancel := context.WithTimeout(ctx, referTimeout)
 	defer cancel()
 	for {
 		c.compiles++
@@ -223,8 +223,8 @@ func (c *Controller) compile(ctx context.Context) *ingress.Output {
 	}
 }
 
-// tell writes an Event for each problem that is new.
-func (c *Controller) tell(problems []ingress.Problem) {
+// reportProblems writes an Event for each problem that is new.
+func (c *Controller) reportProblems(problems []ingress.Problem) {
 	for _, p := range problems {
 		if !c.told[p] {
 			c.recorder.Event(&corev1.ObjectReference{Kind: p.Kind, Namespace: p.Object.Namespace, Name: p.Object.Name, APIVersion: apiVersion(p.Kind), UID: c.uid(p)},

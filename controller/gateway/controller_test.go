@@ -94,7 +94,7 @@ func TestForeignService(t *testing.T) {
 	r := newRig(t, Options{})
 	r.makeService("metadata: {name: web-fairway, namespace: shop}\nspec: {ports: [{port: 1}]}")
 	r.makeGateway(gatewayOf80)
-	for late := range wait.Tries(patience) {
+	for late := range wait.Tries(waitTimeout) {
 		if err := r.sync(t.Context()); err != nil && strings.Contains(err.Error(), "somebody else's") {
 			break
 		}
@@ -161,7 +161,7 @@ func TestEvents(t *testing.T) {
 	p := ingress.Problem{Kind: "Ingress", Reason: ingress.ReasonRefused, Message: "a snippet"}
 	r.must(r.sync(t.Context()))
 	for _, list := range [][]ingress.Problem{{p}, {p}, nil, {p}} {
-		r.tell(list)
+		r.reportProblems(list)
 	}
 	if n := len(r.events.Events); n != 2 {
 		t.Errorf("%d Events, want 2", n)

@@ -25,8 +25,8 @@ import (
 	"github.com/fairway-net/fairway/ingress/watch"
 )
 
-// patience bounds how long a test waits for what has to happen.
-const patience = 2 * time.Minute
+// waitTimeout bounds how long a test waits for what has to happen.
+const waitTimeout = 2 * time.Minute
 
 // rig is a controller with an API of its own. Its objects are read through
 // watches, so what is written is seen a little later: wait for it.
@@ -65,7 +65,7 @@ func newRig(t *testing.T, options Options) *rig {
 	t.Cleanup(func() { cancel(); <-ended })
 	select {
 	case <-synced:
-	case <-time.After(patience):
+	case <-time.After(waitTimeout):
 		t.Fatal("the watches have not seen all objects")
 	}
 	r.awaitWatches(len(slices.Concat(slices.Collect(maps.Values(kinds))...)))
@@ -76,7 +76,7 @@ func newRig(t *testing.T, options Options) *rig {
 // what happens between a list and its watch.
 func (r *rig) awaitWatches(want int) {
 	r.Helper()
-	for late := range wait.Tries(patience) {
+	for late := range wait.Tries(waitTimeout) {
 		n := 0
 		for _, a := range slices.Concat(r.core.Actions(), r.gateway.Actions()) {
 			if a.GetVerb() == "watch" {
@@ -103,7 +103,7 @@ func (r *rig) must(err error) {
 func (r *rig) until(what string, done func() bool) {
 	r.Helper()
 	var err error
-	for range wait.Tries(patience) {
+	for range wait.Tries(waitTimeout) {
 		if err = r.sync(r.Context()); err == nil && done() {
 			return
 		}

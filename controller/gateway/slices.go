@@ -211,7 +211,7 @@ func (c *Controller) shares(stream ingress.Stream) []int {
 	exact := make([]float64, len(stream.Backends))
 	greatest, least := 0.0, 0.0
 	for i, b := range stream.Backends {
-		n := len(c.watch.Takers(b.Service, b.Port))
+		n := len(c.watch.ReadyBackends(b.Service, b.Port))
 		if n == 0 {
 			n = 1
 		}

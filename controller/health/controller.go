@@ -216,7 +216,7 @@ func (c *Controller) sync(ctx context.Context, key types.NamespacedName) error {
 		return err
 	}
 	c.remember(key, found)
-	c.tell(service, wish, found)
+	c.reportChange(service, wish, found)
 	return nil
 }
 

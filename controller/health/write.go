@@ -70,8 +70,8 @@ func (c *Controller) update(ctx context.Context, s *discoveryv1.EndpointSlice) e
 	return nil
 }
 
-// tell writes Events about what has changed.
-func (c *Controller) tell(service *corev1.Service, wish check.Wish, found judgement) {
+// reportChange writes Events about what has changed.
+func (c *Controller) reportChange(service *corev1.Service, wish check.Wish, found judgement) {
 	for _, ch := range found.changes {
 		if ch.now.Health == check.Unhealthy {
 			c.events.Eventf(service, corev1.EventTypeWarning, reasonUnhealthy, "endpoint %s gets no new connections: %s", ch.addr, ch.now.Reason)

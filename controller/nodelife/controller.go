@@ -7,7 +7,7 @@
 // without a Lease are ignored.
 //
 //   - controller.go: who is silent
-//   - deaf.go: whether anybody could be heard
+//   - writes.go: whether anybody could be heard
 //   - node.go: what the Node says then
 //   - slices.go: what its endpoints say
 //   - pods.go: what its Pods say
@@ -27,7 +27,7 @@ import (
 	"k8s.io/client-go/tools/cache"
 
 	"github.com/fairway-net/fairway/controller/cluster"
-	"github.com/fairway-net/fairway/internal/seldom"
+	"github.com/fairway-net/fairway/internal/logdedup"
 	"github.com/fairway-net/fairway/kube/ownnode"
 )
 
@@ -43,8 +43,8 @@ type Controller struct {
 	log     *slog.Logger
 	now     func() time.Time
 	heard   map[string]heartbeat // by Node
-	// deaf says that the API takes no writes, so that nobody can be heard.
-	deaf bool
+	// writesFailing says that the API takes no writes, so that nobody can be heard.
+	writesFailing bool
 }
 
 // heartbeat is the last that was heard of a machine. When is this process's
@@ -59,7 +59,7 @@ func New(c *cluster.Cache, grace time.Duration, log *slog.Logger) (*Controller, 
 	if grace == 0 {
 		grace = DefaultGrace
 	}
-	log = slog.New(seldom.New(log.Handler()))
+	log = slog.New(logdedup.New(log.Handler()))
 	return &Controller{cluster: c, grace: grace, log: log, now: time.Now, heard: map[string]heartbeat{}}, nil
 }
 
@@ -138,7 +138,7 @@ func (c *Controller) listen(ctx context.Context, nodes map[string]*corev1.Node, 
 		}
 		overdue = overdue || now.Sub(last.when) > c.grace/2 && !isSilent(node)
 	}
-	if overdue || c.deaf {
+	if overdue || c.writesFailing {
 		c.tryWriting(ctx, nodes, now)
 	}
 }

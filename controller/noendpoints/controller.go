@@ -84,7 +84,7 @@ func (c *Controller) sync(_ context.Context, key types.NamespacedName) error {
 	if len(pods) > 0 {
 		grace = unreadyGrace
 	}
-	if wait := grace - c.lasting(key); wait > 0 {
+	if wait := grace - c.outageAge(key); wait > 0 {
 		c.services.AddAfter(key, wait)
 		return nil
 	}
@@ -105,9 +105,9 @@ func (c *Controller) end(key types.NamespacedName) {
 	delete(c.since, key)
 }
 
-// lasting is how long a Service has been without endpoints, from now on if it
+// outageAge is how long a Service has been without endpoints, from now on if it
 // wasn't yet.
-func (c *Controller) lasting(key types.NamespacedName) time.Duration {
+func (c *Controller) outageAge(key types.NamespacedName) time.Duration {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	e, known := c.since[key]

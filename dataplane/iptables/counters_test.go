@@ -111,9 +111,9 @@ func counted(names ...string) *model.Table {
 		}
 		e.SetPool(pool)
 		route := model.Route{Pool: pool.ID}
-		add := func(a netip.Addr, port uint16, entrance model.Entrance, route model.Route) {
+		add := func(a netip.Addr, port uint16, entrance model.FrontendType, route model.Route) {
 			e.SetFrontend(&model.Frontend{
-				Key: model.Key{Addr: a, Port: port, Proto: model.TCP}, Name: name, Entrance: entrance, Routes: [model.NumOrigins]model.Route{route, route, route},
+				Key: model.Key{Addr: a, Port: port, Proto: model.TCP}, Name: name, FrontendType: entrance, Routes: [model.NumOrigins]model.Route{route, route, route},
 			})
 		}
 		add(netip.AddrFrom4([4]byte{10, 96, 0, byte(10 + i)}), 80, model.ClusterIP, route)

@@ -101,7 +101,7 @@ func TestEveryCommandFails(t *testing.T) {
 	})
 }
 
-// TestOneCommandInTenFails: with patience everything gets there.
+// TestOneCommandInTenFails: with waitTimeout everything gets there.
 func TestOneCommandInTenFails(t *testing.T) {
 	each(t, func(t *testing.T, o kernel.Options) {
 		r := rand.New(rand.NewPCG(5, 6))

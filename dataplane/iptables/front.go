@@ -44,7 +44,7 @@ func (f *front) refuses() bool {
 // direct reports whether the rule for the frontend leads right to the pool's
 // chain, as operators know it for cluster IPs. Its masquerading is done there.
 func (f *front) direct() bool {
-	return f.Entrance == model.ClusterIP && f.Sources == nil && f.forwards() &&
+	return f.FrontendType == model.ClusterIP && f.Sources == nil && f.forwards() &&
 		f.Routes[0].Pool == f.Routes[1].Pool && f.Routes[0].Pool == f.Routes[2].Pool
 }
 

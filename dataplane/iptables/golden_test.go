@@ -38,10 +38,10 @@ func pool(id model.PoolID, backends ...string) *model.Pool {
 	return p
 }
 
-func frontend(to string, proto model.Protocol, name string, e model.Entrance, routes ...model.Route) *model.Frontend {
+func frontend(to string, proto model.Protocol, name string, e model.FrontendType, routes ...model.Route) *model.Frontend {
 	a := netip.MustParseAddrPort(to)
 	return &model.Frontend{
-		Key: model.Key{Addr: a.Addr(), Port: a.Port(), Proto: proto}, Name: name, Entrance: e, Routes: [3]model.Route(routes),
+		Key: model.Key{Addr: a.Addr(), Port: a.Port(), Proto: proto}, Name: name, FrontendType: e, Routes: [3]model.Route(routes),
 	}
 }
 

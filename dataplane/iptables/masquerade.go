@@ -20,7 +20,7 @@ func (s *state) directMasquerading(id model.PoolID) []string {
 	slices.SortFunc(fronts, func(a, b *front) int { return a.Key.Compare(b.Key) })
 	var rules, own []string // own are for what this node's own processes send from pods' addresses
 	for _, f := range fronts {
-		r := rule{dst: single(f.Addr), proto: f.Proto, dport: f.Port, comment: f.Name + " " + f.Entrance.String()}
+		r := rule{dst: single(f.Addr), proto: f.Proto, dport: f.Port, comment: f.Name + " " + f.FrontendType.String()}
 		switch mask := f.mask(); {
 		case mask == everybody:
 			r.target = markMasqChain

@@ -19,7 +19,7 @@ func BenchmarkNewConnection(b *testing.B) {
 		table := cluster(services, 5)
 		var vips, backends []netip.AddrPort
 		for f := range table.Frontends() {
-			if f.Entrance == model.ClusterIP {
+			if f.FrontendType == model.ClusterIP {
 				vips = append(vips, netip.AddrPortFrom(f.Addr, f.Port))
 			}
 		}

@@ -67,9 +67,9 @@ func randomID(r *rand.Rand, ipv6 bool, services int) model.PoolID {
 
 func randomFrontend(r *rand.Rand, ipv6 bool, services int) (*model.Frontend, []model.PoolID) {
 	id := randomID(r, ipv6, services)
-	f := &model.Frontend{Name: id.Name, Entrance: pick(r, model.ClusterIP, model.ClusterIP, model.NodePort, model.ExternalIP, model.LoadBalancerIP)}
+	f := &model.Frontend{Name: id.Name, FrontendType: pick(r, model.ClusterIP, model.ClusterIP, model.NodePort, model.ExternalIP, model.LoadBalancerIP)}
 	f.Key = model.Key{Addr: randomAddr(r, ipv6, "10.96.0.0", "fd00:96::", 3*services), Port: uint16(80 + r.IntN(2)), Proto: id.Proto}
-	switch f.Entrance {
+	switch f.FrontendType {
 	case model.NodePort:
 		f.Addr, f.Port = randomAddr(r, ipv6, "192.168.1.0", "fd00:1::", pick(r, 3, 3, 14)), uint16(30000+r.IntN(2*services))
 		if r.IntN(20) == 0 {
@@ -91,7 +91,7 @@ func randomFrontend(r *rand.Rand, ipv6 bool, services int) (*model.Frontend, []m
 	other.Local = !id.Local
 	for o := range f.Routes {
 		f.Routes[o] = model.Route{Pool: id, Masquerade: r.IntN(2) == 0}
-		if f.Entrance != model.ClusterIP && r.IntN(3) == 0 || r.IntN(20) == 0 {
+		if f.FrontendType != model.ClusterIP && r.IntN(3) == 0 || r.IntN(20) == 0 {
 			f.Routes[o].Pool = other
 		}
 	}

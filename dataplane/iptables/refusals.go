@@ -35,7 +35,7 @@ func (s *state) unrefuse(f *front) {
 }
 
 func (s *state) refusalTree(f *front) *tree {
-	if f.Entrance == model.ClusterIP {
+	if f.FrontendType == model.ClusterIP {
 		return s.refusals
 	}
 	return s.externals

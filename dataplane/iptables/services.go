@@ -15,7 +15,7 @@ func (s *state) index(f *front) {
 	if f.direct() {
 		s.masks[f.mask()]++
 	}
-	if f.Entrance != model.NodePort {
+	if f.FrontendType != model.NodePort {
 		s.services.put(&leaf{key: makeKey(s.addrBits, f.Key), fronts: []*front{f}})
 		return
 	}
@@ -41,7 +41,7 @@ func (s *state) unindex(f *front) {
 	if f.direct() {
 		s.masks[f.mask()]--
 	}
-	if f.Entrance != model.NodePort {
+	if f.FrontendType != model.NodePort {
 		s.services.drop(makeKey(s.addrBits, f.Key))
 		return
 	}
@@ -70,7 +70,7 @@ func (s *state) serviceRules(l *leaf, _ int) []string {
 	f := l.fronts[0]
 	return []string{rule{
 		dst: single(f.Addr), proto: f.Proto, dport: f.Port,
-		comment: f.Name + " " + f.Entrance.String(), target: s.ports[f.port()].target(f),
+		comment: f.Name + " " + f.FrontendType.String(), target: s.ports[f.port()].target(f),
 	}.String()}
 }
 

@@ -64,7 +64,7 @@ func cluster(n, backends int) *model.Table {
 		for _, a := range []string{"192.168.0.1", "192.168.0.2"} {
 			e.SetFrontend(&model.Frontend{
 				Key:  model.Key{Addr: netip.MustParseAddr(a), Port: uint16(30000 + i/10), Proto: model.TCP},
-				Name: clusterID(i).Name, Entrance: model.NodePort, Routes: [3]model.Route{masq, masq, masq},
+				Name: clusterID(i).Name, FrontendType: model.NodePort, Routes: [3]model.Route{masq, masq, masq},
 			})
 		}
 	}
@@ -203,7 +203,7 @@ func TestJumpDepth(t *testing.T) {
 				id := model.PoolID{Name: fmt.Sprintf("deep/%d-%d:x", i, j), Proto: p}
 				deep.SetPool(&model.Pool{ID: id, Backends: clusterPool(1, 1).Backends})
 				key := model.Key{Addr: offset("0.0.0.0", 1<<i), Port: uint16(1 << (j % 16)), Proto: p}
-				deep.SetFrontend(&model.Frontend{Key: key, Name: id.Name, Entrance: model.Entrance(proto), Routes: [3]model.Route{{Pool: id}, {Pool: id, Masquerade: true}, {Pool: id}}})
+				deep.SetFrontend(&model.Frontend{Key: key, Name: id.Name, FrontendType: model.FrontendType(proto), Routes: [3]model.Route{{Pool: id}, {Pool: id, Masquerade: true}, {Pool: id}}})
 			}
 		}
 	}

@@ -23,7 +23,7 @@ func BenchmarkEndpointChange(b *testing.B) {
 		edit.SetPool(pools[n])
 		r := model.Route{Pool: pools[n].ID}
 		edit.SetFrontend(&model.Frontend{Key: key(fmt.Sprintf("10.96.%d.%d:80", n/250, n%250), model.TCP), Name: name, Routes: [model.NumOrigins]model.Route{r, r, r}})
-		edit.SetFrontend(&model.Frontend{Key: key(fmt.Sprintf("192.168.9.1:%d", 30000+n), model.TCP), Name: name, Entrance: model.NodePort, Routes: [model.NumOrigins]model.Route{r, r, r}})
+		edit.SetFrontend(&model.Frontend{Key: key(fmt.Sprintf("192.168.9.1:%d", 30000+n), model.TCP), Name: name, FrontendType: model.NodePort, Routes: [model.NumOrigins]model.Route{r, r, r}})
 	}
 	table := edit.Table()
 	s := newState(defaultMasqueradeMark)

@@ -44,7 +44,7 @@ func randomStep(t *testing.T, random *rand.Rand, from *model.Table) *model.Table
 		b.edit.SetPool(here)
 		for n := range 3 {
 			k := key(fmt.Sprintf("10.96.7.%d:%d", random.IntN(8), 80+n), model.TCP)
-			entrance := model.Entrance(random.IntN(4))
+			entrance := model.FrontendType(random.IntN(4))
 			if entrance == model.NodePort {
 				k = key(fmt.Sprintf("192.168.9.1:%d", 30000+random.IntN(20)), model.TCP)
 			}
@@ -52,7 +52,7 @@ func randomStep(t *testing.T, random *rand.Rand, from *model.Table) *model.Table
 				b.edit.DeleteFrontend(k)
 				continue
 			}
-			f := &model.Frontend{Key: k, Name: name, Entrance: entrance}
+			f := &model.Frontend{Key: k, Name: name, FrontendType: entrance}
 			for o := range f.Routes {
 				f.Routes[o] = model.Route{Pool: []model.PoolID{all.ID, here.ID}[random.IntN(2)], Masquerade: random.IntN(2) == 0}
 			}

@@ -31,7 +31,7 @@ func TestCountersByServicePort(t *testing.T) {
 		b.edit.SetSettings(settings())
 		all := b.pool(model.Pool{ID: model.PoolID{Name: "a/web:p"}}, "10.244.0.2:80", "10.244.0.3:80")
 		here := b.pool(model.Pool{ID: model.PoolID{Name: "a/web:p", Local: true}}, "10.244.0.2:80")
-		port := &model.Frontend{Key: key("192.168.9.1:30080", model.TCP), Name: "a/web:p", Entrance: model.NodePort}
+		port := &model.Frontend{Key: key("192.168.9.1:30080", model.TCP), Name: "a/web:p", FrontendType: model.NodePort}
 		port.Routes = [model.NumOrigins]model.Route{{Pool: all}, {Pool: all, Masquerade: true}, {Pool: here}}
 		b.edit.SetFrontend(port)
 		b.frontend("10.96.0.10:80", model.ClusterIP, all, false)

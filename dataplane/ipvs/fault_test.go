@@ -232,7 +232,7 @@ func TestEveryCallFails(t *testing.T) {
 	})
 }
 
-// TestOneCallInTenFails: with patience everything gets there.
+// TestOneCallInTenFails: with waitTimeout everything gets there.
 func TestOneCallInTenFails(t *testing.T) {
 	inNamespace(t, func(t *testing.T) {
 		random := rand.New(rand.NewPCG(5, 6))

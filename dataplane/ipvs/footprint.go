@@ -67,7 +67,7 @@ func (s *state) footprint(t *model.Table, f *model.Frontend) footprint {
 
 // bound reports whether the frontend's address is on kube-ipvs0.
 func bound(settings *model.Settings, f *model.Frontend) bool {
-	return f.Entrance != model.NodePort && !isNodeAddr(settings, f.Addr)
+	return f.FrontendType != model.NodePort && !isNodeAddr(settings, f.Addr)
 }
 
 // otherServer says what the virtual server is for to which an origin's packets go
@@ -80,7 +80,7 @@ func otherServer(settings *model.Settings, f *model.Frontend, o model.Origin) ma
 
 // mainMark is what first packets to the key's own server are marked with.
 func (s *state) mainMark(f *model.Frontend, o model.Origin) ipset.Mark {
-	if f.Routes[o].Masquerade && (f.Entrance == model.ClusterIP || !masqueradesAll(f)) {
+	if f.Routes[o].Masquerade && (f.FrontendType == model.ClusterIP || !masqueradesAll(f)) {
 		return ipset.Mark{Value: s.masquerade, Mask: s.masquerade}
 	}
 	return ipset.Mark{}
@@ -97,7 +97,7 @@ func masqueradesAll(f *model.Frontend) bool {
 func file(f *model.Frontend, put func(setKind, ipset.Element, ipset.Mark)) {
 	key := keyElement(f.Key)
 	var all, local setKind
-	switch f.Entrance {
+	switch f.FrontendType {
 	case model.ExternalIP:
 		all, local = setExternalIP, setExternalIPLocal
 	case model.LoadBalancerIP:

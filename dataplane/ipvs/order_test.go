@@ -49,7 +49,7 @@ func TestNodeByItsOwnAddress(t *testing.T) {
 	b.edit.SetSettings(settings())
 	all := b.pool(model.Pool{ID: model.PoolID{Name: "a/web:p", IPv6: true}}, "[fd00:244::2]:80", "[fd00:244::3]:80")
 	here := b.pool(model.Pool{ID: model.PoolID{Name: "a/web:p", IPv6: true, Local: true}}, "[fd00:244::2]:80")
-	for at, entrance := range map[string]model.Entrance{"[fd00:96::10]:80": model.ClusterIP, "[fd00:9::1]:30080": model.NodePort} {
+	for at, entrance := range map[string]model.FrontendType{"[fd00:96::10]:80": model.ClusterIP, "[fd00:9::1]:30080": model.NodePort} {
 		b.frontend(at, entrance, all, false).Routes[model.FromNode].Pool = here
 	}
 	table := b.table()
@@ -60,7 +60,7 @@ func TestNodeByItsOwnAddress(t *testing.T) {
 		if !there || fp.servers[lvs.ServerID{Mark: m.Value, IPv6: true}] != here {
 			t.Errorf("%s: marked %+v of servers %v", f.Key, m, fp.servers)
 		}
-		if got := m.Value&defaultMasqueradeMark != 0; got != (f.Entrance == model.ClusterIP) {
+		if got := m.Value&defaultMasqueradeMark != 0; got != (f.FrontendType == model.ClusterIP) {
 			t.Errorf("%s: masqueraded %t by its mark %#x", f.Key, got, m.Value)
 		}
 		if marksOf(table, defaultMasqueradeMark)[m.Value] != f.Name {

@@ -68,17 +68,17 @@ func key(at string, proto model.Protocol) model.Key {
 }
 
 // frontend leads everybody to one pool.
-func (b *builder) frontend(at string, entrance model.Entrance, pool model.PoolID, masquerade bool) *model.Frontend {
+func (b *builder) frontend(at string, entrance model.FrontendType, pool model.PoolID, masquerade bool) *model.Frontend {
 	r := model.Route{Pool: pool, Masquerade: masquerade}
 	f := &model.Frontend{
-		Key: key(at, pool.Proto), Name: pool.Name, Entrance: entrance, Routes: [model.NumOrigins]model.Route{r, r, r},
+		Key: key(at, pool.Proto), Name: pool.Name, FrontendType: entrance, Routes: [model.NumOrigins]model.Route{r, r, r},
 	}
 	b.edit.SetFrontend(f)
 	return f
 }
 
 // local leads as under externalTrafficPolicy Local.
-func (b *builder) local(at string, entrance model.Entrance, all, here model.PoolID) *model.Frontend {
+func (b *builder) local(at string, entrance model.FrontendType, all, here model.PoolID) *model.Frontend {
 	f := b.frontend(at, entrance, all, false)
 	f.Routes[model.FromNode].Masquerade = true
 	f.Routes[model.FromOutside] = model.Route{Pool: here}

@@ -100,7 +100,7 @@ func TestEveryCallFails(t *testing.T) {
 	t.Logf("calls that failed: %v", reached)
 }
 
-// TestOneCallInTenFails: with patience everything gets there.
+// TestOneCallInTenFails: with waitTimeout everything gets there.
 func TestOneCallInTenFails(t *testing.T) {
 	inNamespace(t)
 	random := rand.New(rand.NewPCG(5, 6))

@@ -111,7 +111,7 @@ func TestEveryStepFails(t *testing.T) {
 	t.Logf("steps that failed: %v", reached)
 }
 
-// TestOneStepInTenFails: with patience everything gets there.
+// TestOneStepInTenFails: with waitTimeout everything gets there.
 func TestOneStepInTenFails(t *testing.T) {
 	dir := t.TempDir()
 	empty, of, random, failed := machine(t, dir), twoTables(t), rand.New(rand.NewPCG(5, 6)), 0

@@ -17,18 +17,18 @@ import (
 	"github.com/fairway-net/fairway/model"
 )
 
-// patience is how long anything may take on a machine that is busy.
-const patience = 2 * time.Minute
+// waitTimeout is how long anything may take on a machine that is busy.
+const waitTimeout = 2 * time.Minute
 
 // eventually waits for something to become true.
 func eventually(t *testing.T, what string, is func() bool) {
 	t.Helper()
-	for late := range wait.Tries(patience) {
+	for late := range wait.Tries(waitTimeout) {
 		if is() {
 			break
 		}
 		if late {
-			t.Fatalf("not so after %s: %s", patience, what)
+			t.Fatalf("not so after %s: %s", waitTimeout, what)
 		}
 	}
 }
@@ -126,11 +126,11 @@ type client struct {
 }
 
 func dialEcho(where string) (*client, error) {
-	conn, err := net.DialTimeout("tcp", where, patience)
+	conn, err := net.DialTimeout("tcp", where, waitTimeout)
 	if err != nil {
 		return nil, err
 	}
-	return &client{conn, bufio.NewReader(conn)}, conn.SetDeadline(time.Now().Add(2 * patience))
+	return &client{conn, bufio.NewReader(conn)}, conn.SetDeadline(time.Now().Add(2 * waitTimeout))
 }
 
 func mustDial(t *testing.T, where string) *client {
@@ -210,7 +210,7 @@ func dialUDP(t *testing.T, where string) *net.UDPConn {
 func exchange(t *testing.T, conn *net.UDPConn) string {
 	t.Helper()
 	answer := make([]byte, 2048)
-	for deadline := time.Now().Add(patience); time.Now().Before(deadline); {
+	for deadline := time.Now().Add(waitTimeout); time.Now().Before(deadline); {
 		if _, err := conn.Write([]byte("hello")); err != nil {
 			continue // an ICMP error about an earlier one
 		}

@@ -25,8 +25,8 @@ type relay struct {
 	watchers watchers
 	// How long a client's UDP session lasts without a datagram, before and
 	// after the first answer.
-	udpUnanswered, udpAnswered time.Duration
-	dialTimeout, dialPatience  time.Duration
+	udpUnanswered, udpAnswered  time.Duration
+	dialTimeout, dialAllTimeout time.Duration
 
 	// transparent says that the node's rules lead backends' answers to clients'
 	// addresses back here.
@@ -57,7 +57,7 @@ type socket interface {
 
 func newRelay(scheduler model.Scheduler) *relay {
 	return &relay{
-		balancer: newBalancer(scheduler), flows: newFlows(), traffic: newTraffic(), udpUnanswered: udpUnanswered, udpAnswered: udpAnswered, dialTimeout: dialTimeout, dialPatience: dialPatience,
+		balancer: newBalancer(scheduler), flows: newFlows(), traffic: newTraffic(), udpUnanswered: udpUnanswered, udpAnswered: udpAnswered, dialTimeout: dialTimeout, dialAllTimeout: dialAllTimeout,
 		table:   model.NewTable(),
 		sockets: map[model.Key]socket{}, fronts: map[model.PoolID]map[model.Key]bool{}, inherited: map[model.Key]*os.File{}, unopened: map[model.Key]bool{}, inheritedSessions: map[model.Key][]inheritedSession{},
 		most: mostListeners(),

@@ -136,7 +136,7 @@ func TestManyConnections(t *testing.T) {
 	}
 	many := int(min(20000, limit.Cur/5))
 	r := inProcess(t)
-	r.dialTimeout = patience
+	r.dialTimeout = waitTimeout
 	backend := tcpBackend(t, echo("a"))
 	applyTo(t, r, tableOf(map[string]*model.Pool{vip: pool("web", model.TCP, backend)}))
 	mustDial(t, vip).mustSay(t, "a") // so that the runtime has all it needs
@@ -216,7 +216,7 @@ func TestBackendsDontAnswer(t *testing.T) {
 		silent = append(silent, netip.AddrPortFrom(netip.AddrFrom4([4]byte{127, 0, 1, byte(i)}), port))
 	}
 	r := inProcess(t)
-	r.dialTimeout, r.dialPatience = 20*time.Millisecond, 50*time.Millisecond
+	r.dialTimeout, r.dialAllTimeout = 20*time.Millisecond, 50*time.Millisecond
 	p := pool("web", model.TCP, silent...)
 	conn, _ := r.dial(model.Verdict{Pool: p, Src: addr("127.0.0.1")}, netip.AddrPort{})
 	if conn != nil {
@@ -351,7 +351,7 @@ func TestRefuse(t *testing.T) {
 			if _, err := conn.Write([]byte("hello")); err != nil {
 				t.Fatal(err)
 			}
-			if err := conn.SetReadDeadline(time.Now().Add(patience)); err != nil {
+			if err := conn.SetReadDeadline(time.Now().Add(waitTimeout)); err != nil {
 				t.Fatal(err)
 			}
 			if _, err := conn.Read(make([]byte, 1)); !errors.Is(err, unix.ECONNREFUSED) {

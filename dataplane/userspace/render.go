@@ -51,7 +51,7 @@ func objects(constant map[kernel.Object]bool, routes routeSet, t *model.Table, o
 
 func listenerText(f *model.Frontend) string {
 	var b strings.Builder
-	fmt.Fprintf(&b, "%s (%s)", f.Name, f.Entrance)
+	fmt.Fprintf(&b, "%s (%s)", f.Name, f.FrontendType)
 	for origin, r := range f.Routes {
 		fmt.Fprintf(&b, " %s -> %s", model.Origin(origin), r)
 	}

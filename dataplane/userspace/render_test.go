@@ -62,7 +62,7 @@ func everything() *model.Table {
 	})
 	e.SetPool(local)
 	e.SetFrontend(&model.Frontend{
-		Key: model.Key{Addr: addr("192.0.2.1"), Port: 30081, Proto: model.TCP}, Name: "default/web:", Entrance: model.NodePort,
+		Key: model.Key{Addr: addr("192.0.2.1"), Port: 30081, Proto: model.TCP}, Name: "default/web:", FrontendType: model.NodePort,
 		Routes:  [model.NumOrigins]model.Route{{Pool: web.ID}, {Pool: web.ID, Masquerade: true}, {Pool: local.ID}},
 		Sources: []netip.Prefix{prefix("198.51.100.0/24")},
 	})

@@ -173,7 +173,7 @@ func (s *server) do(r request) reply {
 		}
 		s.relay.transparent.Store(r.Transparent)
 		answer.Unopened = s.relay.apply(r.Delta)
-		s.tellPredecessors(r)
+		s.forwardToPredecessors(r)
 		if r.Delta.Anew {
 			go forgetDecoding()
 		}
@@ -181,7 +181,7 @@ func (s *server) do(r request) reply {
 		answer.Delta, answer.Open, answer.Flows = s.relay.current().Delta(nil), s.relay.openKeys(), s.relay.flows.count()
 		answer.Transparent = s.relay.transparent.Load()
 	case opRetire:
-		s.tellPredecessors(r)
+		s.forwardToPredecessors(r)
 		if err := s.retire(); err != nil {
 			answer.Err = err.Error()
 		}
@@ -205,8 +205,8 @@ func forgetDecoding() {
 // predecessorTimeout is how long all relays before this one may take to answer.
 const predecessorTimeout = 10 * time.Second
 
-// tellPredecessors passes a change on to relays that still have connections.
-func (s *server) tellPredecessors(r request) {
+// forwardToPredecessors passes a change on to relays that still have connections.
+func (s *server) forwardToPredecessors(r request) {
 	// One that is stuck is given up: the others, and new connections, don't wait for it.
 	ctx, cancel := context.WithTimeout(context.Background(), predecessorTimeout)
 	defer cancel()

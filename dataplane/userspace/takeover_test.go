@@ -104,7 +104,7 @@ func TestWaitingDatagrams(t *testing.T) {
 	before.closeListeners()
 	answer := make([]byte, 2048)
 	for conn, home := range was {
-		if err := conn.SetReadDeadline(time.Now().Add(patience)); err != nil {
+		if err := conn.SetReadDeadline(time.Now().Add(waitTimeout)); err != nil {
 			t.Fatal(err)
 		}
 		n, err := conn.Read(answer)

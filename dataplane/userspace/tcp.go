@@ -22,9 +22,9 @@ import (
 // tried. A connection on a network that works takes one round trip.
 const dialTimeout = 3 * time.Second
 
-// dialPatience is how long others are tried in all. A client is refused after it: by then
+// dialAllTimeout is how long others are tried in all. A client is refused after it: by then
 // most have given up. Those that refuse at once take none of it.
-const dialPatience = 15 * time.Second
+const dialAllTimeout = 15 * time.Second
 
 // tcpSocket is a listener.
 type tcpSocket struct {
@@ -105,11 +105,11 @@ func (r *relay) serveTCP(k model.Key, client *net.TCPConn) {
 	f.end = sync.OnceFunc(func() { reset(client); reset(server) })
 	f.began = time.Now()
 	r.flows.add(f)
-	r.watchers.tell(func() flowevent.Event { return f.event(flowevent.Began) })
+	r.watchers.send(func() flowevent.Event { return f.event(flowevent.Began) })
 	r.recheck(f, v.Pool)
 	in, out := copyBoth(client, server, count)
 	r.flows.remove(f)
-	r.watchers.tell(func() flowevent.Event {
+	r.watchers.send(func() flowevent.Event {
 		e := f.event(flowevent.Ended)
 		e.Counted, e.In, e.Out = true, in, out
 		return e
@@ -122,7 +122,7 @@ func (r *relay) dial(v model.Verdict, client netip.AddrPort) (*net.TCPConn, *flo
 	var failed []netip.AddrPort
 	for began := time.Now(); ; {
 		backend, ok := r.balancer.pick(v.Pool, v.Src, failed)
-		if !ok || time.Since(began) > r.dialPatience {
+		if !ok || time.Since(began) > r.dialAllTimeout {
 			return nil, nil
 		}
 		conn, err := r.reach("tcp", v, backend)

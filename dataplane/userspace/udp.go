@@ -159,7 +159,7 @@ func (s *udpSocket) begin(f flow, conn *net.UDPConn) *session {
 	s.relay.balancer.count(f.pool, f.backend, 1)
 	s.relay.flows.begin()
 	s.relay.flows.add(&x.flow)
-	s.relay.watchers.tell(func() flowevent.Event { return x.event(flowevent.Began) })
+	s.relay.watchers.send(func() flowevent.Event { return x.event(flowevent.Began) })
 	go s.answer(x)
 	return x
 }
@@ -179,7 +179,7 @@ func (s *udpSocket) answer(x *session) {
 	defer func() {
 		x.end()
 		s.relay.flows.remove(&x.flow)
-		s.relay.watchers.tell(func() flowevent.Event { return x.event(flowevent.Ended) })
+		s.relay.watchers.send(func() flowevent.Event { return x.event(flowevent.Ended) })
 		s.relay.balancer.count(x.pool, x.backend, -1)
 		s.relay.flows.finish()
 		s.answers.Done()

@@ -51,8 +51,8 @@ func (w *watchers) remove(one *watcher) {
 	w.any.Store(len(w.all) > 0)
 }
 
-// tell tells all of them what make makes, if there is anybody.
-func (w *watchers) tell(make func() flowevent.Event) {
+// send sends all of them what make makes, if there is anybody.
+func (w *watchers) send(make func() flowevent.Event) {
 	if !w.any.Load() {
 		return
 	}
@@ -83,7 +83,7 @@ func (f *flow) event(kind flowevent.Kind) flowevent.Event {
 
 // rejected tells of a client that got no backend.
 func (w *watchers) rejected(k model.Key, client netip.AddrPort, action model.Action, reason string) {
-	w.tell(func() flowevent.Event {
+	w.send(func() flowevent.Event {
 		kind := flowevent.Refused
 		if action == model.Discard && k.Proto != model.TCP { // a connection that was accepted can't be dropped silently
 			kind = flowevent.Dropped

@@ -19,11 +19,11 @@ import (
 	"github.com/fairway-net/fairway/model"
 )
 
-// patience is how long an agent has time to answer, and slowPatience how long where it
+// answerTimeout is how long an agent has time to answer, and scanTimeout how long where it
 // has to read its kernel or to send packets.
 const (
-	patience     = 3 * time.Second
-	slowPatience = 30 * time.Second
+	answerTimeout = 3 * time.Second
+	scanTimeout   = 30 * time.Second
 )
 
 // Client asks an agent.
@@ -62,7 +62,7 @@ func New(path string) *Client {
 // Elsewhere makes a client of an agent that is reached otherwise: at says how, for
 // people, and base is the URL that comes before the paths of the API.
 func Elsewhere(at string, through http.RoundTripper, base string) *Client {
-	return &Client{At: at, base: base, reads: base != unixBase, http: http.Client{Transport: through, Timeout: patience}}
+	return &Client{At: at, base: base, reads: base != unixBase, http: http.Client{Transport: through, Timeout: answerTimeout}}
 }
 
 // Status asks how the agent is.
@@ -136,7 +136,7 @@ func (c *Client) Announced(ctx context.Context) (announce.Report, error) {
 // askSlowly is ask for what may take longer.
 func (c *Client) askSlowly(ctx context.Context, method, path string, body, into any) error {
 	slow := *c
-	slow.http.Timeout = slowPatience
+	slow.http.Timeout = scanTimeout
 	return slow.ask(ctx, method, path, body, into)
 }
 

@@ -44,7 +44,7 @@ func TestSilentAgentsDelayNoAnswer(t *testing.T) {
 		if late != silent || answered != all-silent {
 			t.Fatalf("%d answered, %d are said to be silent: %v", answered, late, Missing(list))
 		}
-		if took < patience-grace/2 {
+		if took < answerTimeout-grace/2 {
 			return
 		}
 	}

@@ -73,7 +73,7 @@ func (s *Source) agentsElsewhere(ctx context.Context, but func(node string) bool
 	if err != nil {
 		return nil, err
 	}
-	client, err := kubernetes.NewForConfig(s.Impatiently(config))
+	client, err := kubernetes.NewForConfig(s.WithFirstAnswerTimeout(config))
 	if err != nil {
 		return nil, err
 	}

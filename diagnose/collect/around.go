@@ -26,7 +26,7 @@ func (s *Source) Around(ctx context.Context, namespace string) (*doctor.Around, 
 	if err != nil {
 		return nil, err
 	}
-	config = s.Impatiently(config)
+	config = s.WithFirstAnswerTimeout(config)
 	a := &doctor.Around{Classes: map[string][]string{}}
 	for _, read := range []struct {
 		what string

@@ -7,5 +7,5 @@
 //	inforce.go   what agents have in force
 //	bundle.go    a bundle in the API's place
 //	agents.go    agents on this machine, in the lab and elsewhere
-//	patience.go  an API server that hangs
+//	firstanswer.go  an API server that hangs
 package collect

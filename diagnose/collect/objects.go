@@ -105,7 +105,7 @@ func (s *Source) reader() (kubernetes.Interface, error) {
 	if err != nil {
 		return nil, err
 	}
-	config = s.Impatiently(config)
+	config = s.WithFirstAnswerTimeout(config)
 	config.AcceptContentTypes = runtime.ContentTypeProtobuf + "," + runtime.ContentTypeJSON
 	return kubernetes.NewForConfig(config)
 }

@@ -29,8 +29,8 @@ type Kernel struct {
 	Err         string   // why it couldn't be compared
 }
 
-// patience is how long a change may wait before the agent is behind.
-const patience = 30 * time.Second
+// changeTimeout is how long a change may wait before the agent is behind.
+const changeTimeout = 30 * time.Second
 
 // mostNamed is how many objects a finding names.
 const mostNamed = 3
@@ -47,7 +47,7 @@ func checkAgents(_ context.Context, e *Evidence) []Finding {
 		switch {
 		case a.Err != "":
 			find(Proved, "%s", a.Err)
-		case a.Waiting > patience:
+		case a.Waiting > changeTimeout:
 			find(Proved, "a change waits for %s on %s", a.Waiting.Round(time.Second), a.Node)
 		case a.Waiting > 0:
 			find(Note, "a change waits for %s on %s", a.Waiting.Round(time.Millisecond), a.Node)

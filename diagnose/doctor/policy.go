@@ -34,7 +34,7 @@ func checkPolicies(_ context.Context, e *Evidence) []Finding {
 				continue
 			}
 			l := loss{code: NoLocalEndpointInside, grade: Proved, frontends: d.Frontend, nodes: []string{v.Node}, origins: d.Origin}
-			if d.Entrance != "cluster IP" {
+			if d.FrontendType != "cluster IP" {
 				l.code = NoLocalEndpointOutside
 			}
 			if servedBySome[d.Frontend+d.Origin] {

@@ -36,7 +36,7 @@ func Overview(ctx context.Context, source *collect.Source) (overview.Input, erro
 	ctx, cancel := context.WithTimeout(ctx, readTime)
 	defer cancel()
 	quick := *source
-	quick.Answers = &collect.Answers{Patience: silentAfter}
+	quick.Answers = &collect.Answers{FirstAnswerTimeout: silentAfter}
 	in, err := read(ctx, &quick)
 	if err == nil {
 		add(ctx, source, &in)
@@ -104,7 +104,7 @@ func read(ctx context.Context, source *collect.Source) (in overview.Input, err e
 	if err != nil {
 		return in, err
 	}
-	client, err := kubernetes.NewForConfig(source.Impatiently(config))
+	client, err := kubernetes.NewForConfig(source.WithFirstAnswerTimeout(config))
 	if err != nil {
 		return in, err
 	}

@@ -42,15 +42,15 @@ func (v View) serves(d Decision) bool {
 
 // Decision is what a node does with the first packet of a connection, and why.
 type Decision struct {
-	Frontend   string     `json:"frontend"`           // "10.96.0.1:80/tcp"
-	Service    string     `json:"service,omitempty"`  // "namespace/name:port"; "" if no frontend has the address
-	Entrance   string     `json:"entrance,omitempty"` // "cluster IP", "node port", ...
-	Origin     string     `json:"origin"`             // "pod", "node" or "outside"
-	Source     netip.Addr `json:"source,omitzero"`    // invalid if no address was given
-	Action     string     `json:"action"`             // "forwarded", "refused", "dropped" or "not a Service"
-	Reason     string     `json:"reason"`
-	Masquerade bool       `json:"masquerade,omitempty"`
-	Direct     bool       `json:"directReturn,omitempty"`
+	Frontend     string     `json:"frontend"`           // "10.96.0.1:80/tcp"
+	Service      string     `json:"service,omitempty"`  // "namespace/name:port"; "" if no frontend has the address
+	FrontendType string     `json:"entrance,omitempty"` // "cluster IP", "node port", ...
+	Origin       string     `json:"origin"`             // "pod", "node" or "outside"
+	Source       netip.Addr `json:"source,omitzero"`    // invalid if no address was given
+	Action       string     `json:"action"`             // "forwarded", "refused", "dropped" or "not a Service"
+	Reason       string     `json:"reason"`
+	Masquerade   bool       `json:"masquerade,omitempty"`
+	Direct       bool       `json:"directReturn,omitempty"`
 	// ClientAddress says whether endpoints see the client's address; "" where that isn't known.
 	ClientAddress string `json:"clientAddress,omitempty"`
 	// Otherwise is what the node's mode does otherwise.
@@ -86,7 +86,7 @@ func Decide(c *compile.Compiler, t *model.Table, plane Plane, q Asked) Decision 
 	if v.Frontend == nil {
 		return d
 	}
-	d.Service, d.Entrance, d.Sources = v.Frontend.Name, v.Frontend.Entrance.String(), v.Frontend.Sources
+	d.Service, d.FrontendType, d.Sources = v.Frontend.Name, v.Frontend.FrontendType.String(), v.Frontend.Sources
 	pool := v.Pool
 	if pool == nil { // the source isn't allowed; the endpoints are of interest all the same
 		pool = t.Pool(v.Frontend.Routes[v.Origin].Pool)

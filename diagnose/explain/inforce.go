@@ -101,12 +101,12 @@ func addFrontend(s *corev1.Service, f *model.Frontend) {
 		i = len(s.Spec.Ports)
 		s.Spec.Ports = append(s.Spec.Ports, corev1.ServicePort{Name: port, Protocol: proto})
 	}
-	if f.Entrance == model.NodePort {
+	if f.FrontendType == model.NodePort {
 		s.Spec.Ports[i].NodePort = int32(f.Port)
 		return
 	}
 	s.Spec.Ports[i].Port = int32(f.Port)
-	switch f.Entrance {
+	switch f.FrontendType {
 	case model.ClusterIP:
 		add(&s.Spec.ClusterIPs)
 	case model.ExternalIP:

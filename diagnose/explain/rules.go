@@ -45,7 +45,7 @@ func (d Decision) rules(b *strings.Builder) {
 		say("destination %s: %s -> %s", d.Frontend, d.Reason, d.Action)
 		return
 	}
-	say("destination %s: the %s of %s", d.Frontend, d.Entrance, d.Service)
+	say("destination %s: the %s of %s", d.Frontend, d.FrontendType, d.Service)
 	if d.Sources != nil {
 		say("source in %v, else dropped", d.Sources)
 	}

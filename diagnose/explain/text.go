@@ -56,7 +56,7 @@ func (r *Report) decisionsText(b *strings.Builder, wide bool) {
 				continue
 			}
 			seen[key] = true
-			fmt.Fprintf(b, " frontend     %s  %s", d.Frontend, orElse(d.Entrance, "no Service's"))
+			fmt.Fprintf(b, " frontend     %s  %s", d.Frontend, orElse(d.FrontendType, "no Service's"))
 			if v.Mode != "" {
 				fmt.Fprintf(b, "  as seen by the agent on %s (%s)", v.Node, v.Mode)
 			} else {

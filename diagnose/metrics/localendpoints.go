@@ -59,7 +59,7 @@ func countLocal(t *model.Table) map[[2]string]int {
 	found := map[key]bool{}
 	for f := range t.Frontends() {
 		policy, family := "external", "IPv4"
-		if f.Entrance == model.ClusterIP {
+		if f.FrontendType == model.ClusterIP {
 			policy = "internal"
 		}
 		if f.Addr.Is6() {

@@ -29,8 +29,8 @@ import (
 	"github.com/fairway-net/fairway/model"
 )
 
-// patience is how long the API may take to tell all that Gateways depend on.
-const patience = 30 * time.Second
+// referencesTimeout is how long the API may take to tell all that Gateways depend on.
+const referencesTimeout = 30 * time.Second
 
 // takers list the endpoints of a Service's port.
 type takers func(service types.NamespacedName, port *corev1.ServicePort) []model.Backend
@@ -52,14 +52,14 @@ func FromAPI(ctx context.Context, config *rest.Config) (*ingress.Output, error) 
 	if err != nil {
 		return nil, err
 	}
-	ctx, cancel := context.WithTimeout(ctx, patience)
+	ctx, cancel := context.WithTimeout(ctx, referencesTimeout)
 	defer cancel()
 	synced := make(chan struct{})
 	go w.Run(ctx, func() { close(synced) })
 	select {
 	case <-synced:
 		for {
-			out := compileRequests(w.Objects(), w.Takers)
+			out := compileRequests(w.Objects(), w.ReadyBackends)
 			if !w.Refer(ctx, out.Secrets, out.ConfigMaps) {
 				return out, nil
 			}
@@ -90,7 +90,7 @@ func takersOf(choice *compile.Compiler) func(types.NamespacedName, *corev1.Servi
 		if port.Protocol == corev1.ProtocolUDP {
 			proto = model.UDP
 		}
-		return choice.Takers(service, port.Name, proto)
+		return choice.ReadyBackends(service, port.Name, proto)
 	}
 }
 

@@ -35,8 +35,8 @@ func (p *Page) watchInForce(ctx context.Context) {
 		objects, err := p.config.InForce(ctx, failed)
 		if err == nil && p.store.setInForce(objects) {
 			p.survey.again(p.store.names()...)
-			p.hub.tell(topicState)
-			p.hub.tell(topicServices)
+			p.hub.publish(topicState)
+			p.hub.publish(topicServices)
 		}
 	}
 }

@@ -70,9 +70,9 @@ func New(config Config, port uint16) *Page { return NewShared(config, port, neti
 // They see what config has the rights to see.
 func NewShared(config Config, port uint16, at netip.Addr, until time.Time) *Page {
 	p := &Page{config: config, guard: newGuard(port, at, until), store: newStore(), hub: newHub(), agents: &agents{ask: config.Agents}}
-	p.survey = newSurvey(p.store, config.Compile, config.Domain, func() { p.hub.tell(topicServices) })
+	p.survey = newSurvey(p.store, config.Compile, config.Domain, func() { p.hub.publish(topicServices) })
 	p.names.store = p.store
-	p.history = &history{told: func() { p.hub.tell(topicChanges) }}
+	p.history = &history{told: func() { p.hub.publish(topicChanges) }}
 	return p
 }
 

@@ -76,7 +76,7 @@ func TestStreamEnds(t *testing.T) {
 	}()
 	p.Token()
 	wait.Until(t, 10*time.Second, "the stream to end", func() bool {
-		p.hub.tell(topicState)
+		p.hub.publish(topicState)
 		select {
 		case <-ended:
 			return true

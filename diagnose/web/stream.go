@@ -30,7 +30,7 @@ type client struct {
 
 func newHub() *hub { return &hub{clients: set[*client]{}} }
 
-func (h *hub) tell(topic string) {
+func (h *hub) publish(topic string) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	for c := range h.clients {

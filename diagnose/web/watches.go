@@ -43,7 +43,7 @@ func follow[T any, P interface {
 		}
 		p.store.setPart(resource, func(of *part) { of.err, of.synced = err, of.synced || none })
 		p.survey.again() // what waited for this kind
-		p.hub.tell(topicState)
+		p.hub.publish(topicState)
 	}}
 	kube.Watch(ctx, source, kube.Sink[P]{
 		Set: func(o P) { changed(types.NamespacedName{Namespace: o.GetNamespace(), Name: o.GetName()}, (*T)(o)) },
@@ -54,7 +54,7 @@ func follow[T any, P interface {
 			p.store.setPart(resource, func(of *part) { of.synced = true })
 			p.survey.again(p.store.apiTold(resource)...)
 			p.survey.again(p.store.names()...)
-			p.hub.tell(topicState)
+			p.hub.publish(topicState)
 		},
 	})
 }
@@ -74,7 +74,7 @@ func (p *Page) serviceChanged(name types.NamespacedName, now *corev1.Service) {
 	p.survey.again(name)
 	p.survey.again(p.store.sharing(before)...)
 	p.survey.again(p.store.sharing(now)...)
-	p.hub.tell(topicServices)
+	p.hub.publish(topicServices)
 }
 
 func (p *Page) sliceChanged(name types.NamespacedName, now *discoveryv1.EndpointSlice) {
@@ -83,7 +83,7 @@ func (p *Page) sliceChanged(name types.NamespacedName, now *discoveryv1.Endpoint
 		p.history.slice(service, before, now)
 	}
 	p.survey.again(service)
-	p.hub.tell(topicServices)
+	p.hub.publish(topicServices)
 }
 
 func (p *Page) podChanged(name types.NamespacedName, now *corev1.Pod) {
@@ -95,7 +95,7 @@ func (p *Page) podChanged(name types.NamespacedName, now *corev1.Pod) {
 
 func (p *Page) nodeChanged(name types.NamespacedName, now *corev1.Node) {
 	before := p.store.setNode(name.Name, thinNode(now))
-	p.hub.tell(topicNodes)
+	p.hub.publish(topicNodes)
 	if p.store.synced("nodes") && (before == nil || now == nil || !sameNode(before, now)) {
 		p.survey.again(p.store.names()...)
 	}

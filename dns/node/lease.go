@@ -6,11 +6,11 @@ import (
 	"fmt"
 	"time"
 
-	"github.com/fairway-net/fairway/dns/lease"
+	"github.com/fairway-net/fairway/dns/redirect"
 )
 
 // renewPeriod leaves room for an agent that has to wait for a processor.
-const renewPeriod = lease.Term / 5
+const renewPeriod = redirect.Term / 5
 
 // keepLease renews the lease while the server is well, until ctx is done. If
 // this process is killed or hangs, the lease ends by itself.
@@ -57,7 +57,7 @@ func (n *DNS) renew() error {
 	if err := n.lease.Renew(); err != nil {
 		return err
 	}
-	return n.Bypass(n.Addresses, lease.Term-renewPeriod)
+	return n.Bypass(n.Addresses, redirect.Term-renewPeriod)
 }
 
 // endLease has the plane forward questions at once.

@@ -22,7 +22,7 @@ import (
 	"k8s.io/client-go/kubernetes"
 
 	"github.com/fairway-net/fairway/dns"
-	"github.com/fairway-net/fairway/dns/lease"
+	"github.com/fairway-net/fairway/dns/redirect"
 	"github.com/fairway-net/fairway/kube"
 	"github.com/fairway-net/fairway/model"
 )
@@ -63,8 +63,8 @@ type Config struct {
 }
 
 const (
-	probePeriod   = time.Second
-	probePatience = time.Second
+	probePeriod  = time.Second
+	probeTimeout = time.Second
 	// probeFailures in a row make the server unwell.
 	probeFailures = 3
 )
@@ -75,8 +75,8 @@ type DNS struct {
 	Config
 	Index     *dns.Index // nil where none is served
 	server    *dns.Server
-	node      []netip.Addr // where other nodes find the server
-	lease     *lease.Lease // nil if this machine can't have one
+	node      []netip.Addr    // where other nodes find the server
+	lease     *redirect.Lease // nil if this machine can't have one
 	well      atomic.Bool
 	again     string                     // added to what is logged when the server is well
 	own       *discoveryv1.EndpointSlice // as last written
@@ -110,7 +110,7 @@ func New(config Config) (*DNS, error) {
 // open prepares the lease. Where there can be none, for lack of nftables, this
 // node's server is one of those that the plane forwards to.
 func (n *DNS) open() (err error) {
-	n.lease, err = lease.Open(n.Addresses, n.clients())
+	n.lease, err = redirect.Open(n.Addresses, n.clients())
 	switch {
 	case err == nil:
 		n.Served(n.Addresses, n.sliceName())
@@ -125,7 +125,7 @@ func (n *DNS) open() (err error) {
 // Run serves until ctx is done, or removes what an earlier agent left.
 func (n *DNS) Run(ctx context.Context, group *errgroup.Group) error {
 	if n.Options == nil {
-		return lease.Cleanup()
+		return redirect.Cleanup()
 	}
 	if err := n.start(ctx); err != nil || n.server == nil {
 		return err
@@ -140,7 +140,7 @@ func (n *DNS) Run(ctx context.Context, group *errgroup.Group) error {
 	ticker := time.NewTicker(probePeriod)
 	defer ticker.Stop()
 	for failures, unoffered := 0, 0; ; {
-		err := dns.Probe(ctx, n.at(), n.Zone, probePatience)
+		err := dns.Probe(ctx, n.at(), n.Zone, probeTimeout)
 		if ctx.Err() != nil {
 			return nil
 		}

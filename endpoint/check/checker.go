@@ -173,12 +173,12 @@ func (c *Checker) found(t Endpoint, v Verdict) {
 // sync brings the checks of a Service, and the reports about it, up to date.
 func (c *Checker) sync(ctx context.Context, service types.NamespacedName) error {
 	findings, problems := c.plan(service)
-	c.tell(service, problems)
+	c.reportProblems(service, problems)
 	return c.report(ctx, service, findings)
 }
 
-// tell tells of problems that are new.
-func (c *Checker) tell(service types.NamespacedName, problems []error) {
+// reportProblems reports problems that are new.
+func (c *Checker) reportProblems(service types.NamespacedName, problems []error) {
 	now := map[string]bool{}
 	for _, p := range problems {
 		now[p.Error()] = true

@@ -236,7 +236,7 @@ func (p *Publisher) sync(ctx context.Context, key types.NamespacedName) error {
 	}
 	endpoints, problems := m.resolve(entries, service, have)
 	problems = append(problems, p.check(key, service, endpoints, have)...)
-	p.tell(key, service != nil, problems)
-	p.tellHealth(key, endpoints)
+	p.reportProblems(key, service != nil, problems)
+	p.reportHealth(key, endpoints)
 	return p.write(ctx, key, &m, service, endpoints, have)
 }

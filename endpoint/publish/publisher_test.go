@@ -23,7 +23,7 @@ import (
 	"github.com/fairway-net/fairway/endpoint/check"
 )
 
-const patience = time.Minute
+const waitTimeout = time.Minute
 
 // rig is a machine "a" with a publisher that runs. Its checks ask the loopback
 // address, whatever address is published: files are the machine's own word.
@@ -132,7 +132,7 @@ func (r *rig) eventually(want string) {
 
 func (r *rig) until(what string, is func() bool) {
 	r.t.Helper()
-	for late := range wait.Tries(patience) {
+	for late := range wait.Tries(waitTimeout) {
 		if is() {
 			break
 		}

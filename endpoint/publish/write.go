@@ -167,9 +167,9 @@ func (p *Publisher) Drain(ctx context.Context) error {
 	return errors.Join(errs...)
 }
 
-// tell tells of problems that are new: in Events of the Service, or of the Node
+// reportProblems reports problems that are new: in Events of the Service, or of the Node
 // as long as there is none.
-func (p *Publisher) tell(key types.NamespacedName, there bool, problems []error) {
+func (p *Publisher) reportProblems(key types.NamespacedName, there bool, problems []error) {
 	now := map[string]bool{}
 	for _, problem := range problems {
 		now[problem.Error()] = true
@@ -192,8 +192,8 @@ func (p *Publisher) tell(key types.NamespacedName, there bool, problems []error)
 	}
 }
 
-// tellHealth writes an Event at each change.
-func (p *Publisher) tellHealth(key types.NamespacedName, endpoints map[string]*endpoint) {
+// reportHealth writes an Event at each change.
+func (p *Publisher) reportHealth(key types.NamespacedName, endpoints map[string]*endpoint) {
 	for name, e := range endpoints {
 		p.mu.Lock()
 		t := p.tracked[types.NamespacedName{Namespace: key.Namespace, Name: name}]

@@ -210,7 +210,7 @@ func run(t *testing.T, command *exec.Cmd) {
 
 func await(t *testing.T, what string, so func() bool) {
 	t.Helper()
-	for late := range wait.Tries(patience) {
+	for late := range wait.Tries(waitTimeout) {
 		if so() {
 			break
 		}

@@ -40,11 +40,11 @@ const (
 	longLife                 = 10 * time.Second // after which it is as if for the first time
 )
 
-// orderPatience bounds how long a process may take to read an order.
-const orderPatience = time.Second
+// orderTimeout bounds how long a process may take to read an order.
+const orderTimeout = time.Second
 
-// reportPatience bounds how long a process may take to say how it is.
-const reportPatience = 2 * time.Second
+// reportTimeout bounds how long a process may take to say how it is.
+const reportTimeout = 2 * time.Second
 
 // mostReport bounds what a process says of itself.
 const mostReport = 64 << 20
@@ -133,7 +133,7 @@ func (c *child) order(w *os.File) {
 	c.orders = w
 	select {
 	case <-c.ending:
-		c.tell(order{End: true})
+		c.send(order{End: true})
 	default:
 	}
 }
@@ -146,7 +146,7 @@ func (c *child) end() {
 	case <-c.ending:
 	default:
 		close(c.ending)
-		c.tell(order{End: true})
+		c.send(order{End: true})
 	}
 }
 
@@ -154,18 +154,18 @@ func (c *child) end() {
 func (c *child) gone(machines []compile.Machine) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	c.tell(order{Gone: machines})
+	c.send(order{Gone: machines})
 }
 
-// tell gives the process an order. One that doesn't read them is on its own from then on, as if
+// send gives the process an order. One that doesn't read them is on its own from then on, as if
 // the supervisor were gone. The mutex is held.
-func (c *child) tell(o order) {
+func (c *child) send(o order) {
 	if c.orders == nil {
 		return
 	}
 	line, err := json.Marshal(o)
 	if err == nil {
-		err = c.orders.SetWriteDeadline(time.Now().Add(orderPatience))
+		err = c.orders.SetWriteDeadline(time.Now().Add(orderTimeout))
 	}
 	if err == nil {
 		_, err = c.orders.Write(append(line, '\n'))
@@ -194,7 +194,7 @@ func (c *child) watchReady(ended <-chan struct{}) {
 
 // ask gets a page of the process's health and metrics.
 func (c *child) ask(path string) ([]byte, error) {
-	ctx, cancel := context.WithTimeout(context.Background(), reportPatience)
+	ctx, cancel := context.WithTimeout(context.Background(), reportTimeout)
 	defer cancel()
 	transport := &http.Transport{DisableKeepAlives: true, DialContext: func(ctx context.Context, _, _ string) (net.Conn, error) {
 		return new(net.Dialer).DialContext(ctx, "unix", c.address)

@@ -273,18 +273,18 @@ func (g *gateway) sync(ctx context.Context, all bool) (again bool) {
 	return g.failed
 }
 
-// referPatience is how long an API that doesn't answer holds up changes that need
+// referTimeout is how long an API that doesn't answer holds up changes that need
 // Secrets which are not known yet.
-const referPatience = 3 * time.Second
+const referTimeout = 3 * time.Second
 
 // compile compiles everything. What it refers to is read first; the first table
 // waits for all of it.
 func (g *gateway) compile(ctx context.Context, options ingress.Options) {
-	patience := func() (context.Context, context.CancelFunc) { return context.WithTimeout(ctx, referPatience) }
+	bounded := func() (context.Context, context.CancelFunc) { return context.WithTimeout(ctx, referTimeout) }
 	if g.out == nil {
-		patience = func() (context.Context, context.CancelFunc) { return context.WithCancel(ctx) }
+		bounded = func() (context.Context, context.CancelFunc) { return context.WithCancel(ctx) }
 	}
-	ctx, cancel := patience()
+	ctx, cancel := bounded()
 	defer cancel()
 	for {
 		g.objects = g.watch.Objects()
@@ -298,7 +298,7 @@ func (g *gateway) compile(ctx context.Context, options ingress.Options) {
 // refersToMore reports whether something refers to Secrets or ConfigMaps that were
 // not known; they are now.
 func (g *gateway) refersToMore(ctx context.Context) bool {
-	ctx, cancel := context.WithTimeout(ctx, referPatience)
+	ctx, cancel := context.WithTimeout(ctx, referTimeout)
 	defer cancel()
 	return g.watch.Refer(ctx, g.out.Secrets, g.out.ConfigMaps)
 }
@@ -392,7 +392,7 @@ func anyAddress() netip.Addr {
 
 func (g *gateway) endpoints(service types.NamespacedName, port *corev1.ServicePort) []model.Endpoint {
 	var list []model.Endpoint
-	for _, b := range g.watch.Takers(service, port) {
+	for _, b := range g.watch.ReadyBackends(service, port) {
 		list = append(list, model.Endpoint{Addr: netip.AddrPortFrom(b.Addr, b.Port), Weight: int(b.Weight)})
 	}
 	return list

@@ -21,8 +21,8 @@ import (
 	"github.com/fairway-net/fairway/test/wait"
 )
 
-// patience bounds how long a test waits for what has to happen.
-const patience = 2 * time.Minute
+// waitTimeout bounds how long a test waits for what has to happen.
+const waitTimeout = 2 * time.Minute
 
 // TestNothingLost: while pods are replaced, routes and certificates change, and
 // the gateway itself is replaced, every request at a steady rate is answered, and
@@ -105,7 +105,7 @@ func (c *cluster) serving() *os.Process {
 	c.Helper()
 	before := c.process
 	var pid int
-	for late := range wait.Tries(patience) {
+	for late := range wait.Tries(waitTimeout) {
 		text, err := os.ReadFile(c.kubeconfig + pidSuffix)
 		if err == nil {
 			_, err = fmt.Sscanln(string(text), &pid)
@@ -163,7 +163,7 @@ func copyFile(from, to string) error {
 
 func (c *cluster) await(what string, so func(context.Context) bool) {
 	c.Helper()
-	for late := range wait.Tries(patience) {
+	for late := range wait.Tries(waitTimeout) {
 		if so(c.Context()) {
 			break
 		}
@@ -229,7 +229,7 @@ func (c *cluster) openSockets(n int) []*webSocket {
 		_, err = io.WriteString(conn, "GET / HTTP/1.1\r\nHost: socket.example\r\nConnection: Upgrade\r\nUpgrade: websocket\r\nSec-WebSocket-Version: 13\r\nSec-WebSocket-Key: dGhlIHNhbXBsZSBub25jZQ==\r\n\r\n")
 		c.must(err)
 		s := &webSocket{conn, bufio.NewReader(conn)}
-		c.must(conn.SetReadDeadline(time.Now().Add(patience)))
+		c.must(conn.SetReadDeadline(time.Now().Add(waitTimeout)))
 		response, err := http.ReadResponse(s.lines, nil)
 		if err != nil || response.StatusCode != http.StatusSwitchingProtocols {
 			c.Fatalf("answer %v, %v", response, err)
@@ -242,7 +242,7 @@ func (c *cluster) openSockets(n int) []*webSocket {
 }
 
 func (s *webSocket) echo() error {
-	if err := s.SetDeadline(time.Now().Add(patience)); err != nil {
+	if err := s.SetDeadline(time.Now().Add(waitTimeout)); err != nil {
 		return err
 	}
 	if _, err := io.WriteString(s, "line\n"); err != nil {

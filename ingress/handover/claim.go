@@ -59,7 +59,7 @@ func (c *Claim) Take() (map[string]*net.TCPListener, error) {
 	}
 	out := map[string]*net.TCPListener{}
 	for more := true; more; {
-		if err := c.conn.SetReadDeadline(time.Now().Add(patience)); err != nil {
+		if err := c.conn.SetReadDeadline(time.Now().Add(answerTimeout)); err != nil {
 			return out, fmt.Errorf("wait for listeners: %w", err)
 		}
 		m, files, err := receive(c.conn)

@@ -31,8 +31,8 @@ const (
 	maxFiles = 100
 	// maxMessage is the size of a message in bytes.
 	maxMessage = 64 << 10
-	// patience bounds how long an answer is waited for.
-	patience = 30 * time.Second
+	// answerTimeout bounds how long an answer is waited for.
+	answerTimeout = 30 * time.Second
 )
 
 // message is what the two say to each other.

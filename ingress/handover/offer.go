@@ -103,7 +103,7 @@ func (o *Offer) set(left chan struct{}) {
 }
 
 func (o *Offer) steps(c *net.UnixConn) error {
-	if err := expect(c, stepHello, patience); err != nil {
+	if err := expect(c, stepHello, answerTimeout); err != nil {
 		return err
 	}
 	if err := send(c, message{Step: stepWelcome}, nil); err != nil {
@@ -116,7 +116,7 @@ func (o *Offer) steps(c *net.UnixConn) error {
 	if err := o.pass(c); err != nil {
 		return err
 	}
-	return expect(c, stepServing, patience)
+	return expect(c, stepServing, answerTimeout)
 }
 
 // pass sends the listeners, some at a time.

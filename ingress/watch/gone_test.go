@@ -40,7 +40,7 @@ func TestMachineGone(t *testing.T) {
 		if _, moved := changes.Moved[name]; !moved {
 			t.Errorf("%v gone: the Service isn't among what has changed", c.gone)
 		}
-		if takers := w.Takers(name, &service.Spec.Ports[0]); len(takers) != c.want || takers[0].Addr != netip.MustParseAddr("10.77.0.12") {
+		if takers := w.ReadyBackends(name, &service.Spec.Ports[0]); len(takers) != c.want || takers[0].Addr != netip.MustParseAddr("10.77.0.12") {
 			t.Errorf("%v gone: requests go to %v", c.gone, takers)
 		}
 	}

@@ -33,7 +33,7 @@ func TestHeadless(t *testing.T) {
 		Spec:       corev1.ServiceSpec{ClusterIP: corev1.ClusterIPNone, Ports: []corev1.ServicePort{{Name: name, Port: 80, Protocol: protocol}}},
 	})
 	c.SetSlice(trimmed.(*discoveryv1.EndpointSlice))
-	list := c.Takers(types.NamespacedName{Namespace: "shop", Name: "web"}, name, model.TCP)
+	list := c.ReadyBackends(types.NamespacedName{Namespace: "shop", Name: "web"}, name, model.TCP)
 	if len(list) != 1 || list[0].Addr.String() != "2001:db8::1" || list[0].Port != 8080 {
 		t.Errorf("endpoints %v", list)
 	}

@@ -23,7 +23,7 @@ import (
 	gatewayfake "sigs.k8s.io/gateway-api/pkg/client/clientset/versioned/fake"
 )
 
-const patience = time.Minute
+const waitTimeout = time.Minute
 
 // referring is a watch of Secrets, and what it asked of the API.
 type referring struct {
@@ -109,7 +109,7 @@ func names(list ...string) map[types.NamespacedName]struct{} {
 }
 
 func (r *referring) refer(list ...string) bool {
-	ctx, cancel := context.WithTimeout(context.Background(), patience)
+	ctx, cancel := context.WithTimeout(context.Background(), waitTimeout)
 	defer cancel()
 	return r.Refer(ctx, names(list...), nil)
 }
@@ -117,7 +117,7 @@ func (r *referring) refer(list ...string) bool {
 // await waits until a Secret has a value; "" if it is not to be there.
 func (r *referring) await(name, value string) {
 	r.Helper()
-	for late := range wait.Tries(patience) {
+	for late := range wait.Tries(waitTimeout) {
 		s := r.Objects().Secrets[types.NamespacedName{Namespace: "shop", Name: name}]
 		if s == nil && value == "" || s != nil && string(s.Data["tls.crt"]) == value {
 			return
@@ -139,7 +139,7 @@ func (r *referring) set(name, value string) {
 // between a list and its watch.
 func (r *referring) change(name, value string) {
 	r.Helper()
-	for deadline := time.Now().Add(patience); ; {
+	for deadline := time.Now().Add(waitTimeout); ; {
 		r.set(name, value)
 		for range wait.Tries(200 * time.Millisecond) {
 			if s := r.Objects().Secrets[types.NamespacedName{Namespace: "shop", Name: name}]; s != nil && string(s.Data["tls.crt"]) == value {
@@ -199,7 +199,7 @@ func TestOnlyReferred(t *testing.T) {
 // awaitQuestion waits until the API was asked something.
 func (r *referring) awaitQuestion(text string) {
 	r.Helper()
-	for late := range wait.Tries(patience) {
+	for late := range wait.Tries(waitTimeout) {
 		if slices.Contains(r.questions(), text) {
 			break
 		}
@@ -243,7 +243,7 @@ func TestManyReferred(t *testing.T) {
 	r := newReferring(t, nil, append(list, "other")...)
 	r.refer(list...)
 	r.awaitQuestion("watch ?")
-	for late := range wait.Tries(patience) {
+	for late := range wait.Tries(waitTimeout) {
 		if r.secrets.hasAll() {
 			break
 		}

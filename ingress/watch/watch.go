@@ -228,15 +228,15 @@ func (w *Watch) SetGone(machines []compile.Machine) {
 	w.signal()
 }
 
-// Takers lists who takes new connections of a Service's port.
-func (w *Watch) Takers(service types.NamespacedName, port *corev1.ServicePort) []model.Backend {
+// ReadyBackends lists who takes new connections of a Service's port.
+func (w *Watch) ReadyBackends(service types.NamespacedName, port *corev1.ServicePort) []model.Backend {
 	proto := model.TCP
 	if port.Protocol == corev1.ProtocolUDP {
 		proto = model.UDP
 	}
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	return w.choice.Takers(service, port.Name, proto)
+	return w.choice.ReadyBackends(service, port.Name, proto)
 }
 
 // EngineLabel is on Leases of engines.

@@ -160,9 +160,9 @@ type walker struct {
 	told   int
 }
 
-// tell tells of a rule, unless it is about no Service whatever the Services are: lists of
+// report reports a rule, unless it is about no Service whatever the Services are: lists of
 // senders may be long.
-func (w *walker) tell(chain string, s step) {
+func (w *walker) report(chain string, s step) {
 	if s.more && s.ports == nil && (!s.to.IsValid() || s.to.Bits() == 0) || w.told == mostRules {
 		return
 	}
@@ -195,9 +195,9 @@ func (w *walker) walk(chain string, come packets, by ...string) (arrived bool, e
 			}
 		case s.effect == Ends || s.effect == returns && len(by) == 0:
 			s.effect = Ends
-			w.enders = append(w.enders, func() { w.tell(chain, s) })
+			w.enders = append(w.enders, func() { w.report(chain, s) })
 		case s.effect != "" && s.effect != returns:
-			w.tell(chain, s)
+			w.report(chain, s)
 		}
 	}
 	return false, nil

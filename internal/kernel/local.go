@@ -15,8 +15,8 @@ import (
 // for user space; nothing known uses this one).
 const RouteProtocol = 143
 
-// localPatience is how long the kernel may take for what takes it milliseconds.
-const localPatience = 10 * time.Second
+// localTimeout is how long the kernel may take for what takes it milliseconds.
+const localTimeout = 10 * time.Second
 
 // fewRoutes is up to how many routes are asked for one by one.
 const fewRoutes = 32
@@ -28,7 +28,7 @@ const fewRoutes = 32
 // have their routes at once.
 func AwaitLocal(h *netlink.Handle, addresses []netip.Addr) error {
 	waiting := slices.DeleteFunc(slices.Clone(addresses), netip.Addr.Is4)
-	for deadline := time.Now().Add(localPatience); len(waiting) > 0; time.Sleep(time.Millisecond) {
+	for deadline := time.Now().Add(localTimeout); len(waiting) > 0; time.Sleep(time.Millisecond) {
 		isLocal := func(a netip.Addr) bool { return leadsHere(h, a) }
 		if len(waiting) > fewRoutes {
 			local, err := localAddresses(h)
@@ -38,7 +38,7 @@ func AwaitLocal(h *netlink.Handle, addresses []netip.Addr) error {
 			isLocal = func(a netip.Addr) bool { return local[a] }
 		}
 		if waiting = slices.DeleteFunc(waiting, isLocal); len(waiting) > 0 && time.Now().After(deadline) {
-			return fmt.Errorf("address %s, and %d others, have no local route after %v", waiting[0], len(waiting)-1, localPatience)
+			return fmt.Errorf("address %s, and %d others, have no local route after %v", waiting[0], len(waiting)-1, localTimeout)
 		}
 	}
 	return nil

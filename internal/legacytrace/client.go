@@ -24,8 +24,8 @@ type Client struct {
 	ended  bool // the keeper has
 }
 
-// openPatience is how long a keeper has time to begin.
-const openPatience = 5 * time.Second
+// openTimeout is how long a keeper has time to begin.
+const openTimeout = 5 * time.Second
 
 // keeperStart is how long a keeper is waited for before another one is started, of which the
 // first to listen stays.
@@ -35,7 +35,7 @@ const keeperStart = time.Second
 func Open() (*Client, error) {
 	var last error
 	var begins time.Time // when the keeper that was started should listen
-	for deadline := time.Now().Add(openPatience); time.Now().Before(deadline); time.Sleep(10 * time.Millisecond) {
+	for deadline := time.Now().Add(openTimeout); time.Now().Before(deadline); time.Sleep(10 * time.Millisecond) {
 		c, err := connect()
 		switch last = err; {
 		case err == nil:
@@ -49,7 +49,7 @@ func Open() (*Client, error) {
 			return nil, err
 		}
 	}
-	return nil, fmt.Errorf("the keeper of the logger's setting doesn't begin in %s: %w", openPatience, last)
+	return nil, fmt.Errorf("the keeper of the logger's setting doesn't begin in %s: %w", openTimeout, last)
 }
 
 // errEnding says that a keeper is just about to end.
@@ -70,7 +70,7 @@ func connect() (_ *Client, err error) {
 		return nil, fmt.Errorf("another user's process listens at %s in this network namespace", address)
 	}
 	buf := make([]byte, 4096)
-	if err := conn.SetReadDeadline(time.Now().Add(openPatience)); err != nil {
+	if err := conn.SetReadDeadline(time.Now().Add(openTimeout)); err != nil {
 		return nil, err
 	}
 	n, err := conn.Read(buf)
@@ -129,7 +129,7 @@ func (c *Client) Next(deadline time.Time) (Event, error) {
 // address for a moment longer than its connections; another one that lives does the same.
 func (c *Client) restore() error {
 	return c.ns.Do(func() (err error) {
-		for deadline := time.Now().Add(openPatience); time.Now().Before(deadline); time.Sleep(5 * time.Millisecond) {
+		for deadline := time.Now().Add(openTimeout); time.Now().Before(deadline); time.Sleep(5 * time.Millisecond) {
 			if _, err = release(c.before); !errors.Is(err, errKept) {
 				return err
 			}
@@ -154,7 +154,7 @@ func (c *Client) Close() error {
 // dismissed tells the keeper that this client goes, and reports whether the keeper has
 // taken care of what that takes.
 func (c *Client) dismissed() bool {
-	if errors.Join(c.conn.CloseWrite(), c.conn.SetReadDeadline(time.Now().Add(openPatience))) != nil {
+	if errors.Join(c.conn.CloseWrite(), c.conn.SetReadDeadline(time.Now().Add(openTimeout))) != nil {
 		return false
 	}
 	for buf := make([]byte, 4096); ; {

@@ -31,8 +31,8 @@ const ready = "ready "
 // bye is its last message to a client that goes.
 const bye = "bye"
 
-// firstPatience is how long a keeper waits for somebody to keep the setting for.
-const firstPatience = 5 * time.Second
+// firstTimeout is how long a keeper waits for somebody to keep the setting for.
+const firstTimeout = 5 * time.Second
 
 // Main is a keeper, and never returns, if this process was started as one; else it does
 // nothing. A program that uses Open begins with it.
@@ -92,13 +92,13 @@ func (k *keeper) begin() {
 		k.group = nil
 		return
 	}
-	go k.tell()
+	go k.forward()
 }
 
 // nobody says that no client came.
 func (k *keeper) nobody() <-chan struct{} {
 	none := make(chan struct{})
-	time.AfterFunc(firstPatience, func() {
+	time.AfterFunc(firstTimeout, func() {
 		k.mu.Lock()
 		defer k.mu.Unlock()
 		if len(k.clients) == 0 {
@@ -209,8 +209,8 @@ func dismiss(c *net.UnixConn) {
 	_ = c.Close()
 }
 
-// tell passes on what the kernel tells. A client that doesn't read misses it.
-func (k *keeper) tell() {
+// forward passes on what the kernel tells. A client that doesn't read misses it.
+func (k *keeper) forward() {
 	for {
 		list, err := k.group.Receive()
 		if err != nil && !errors.Is(err, unix.ENOBUFS) {

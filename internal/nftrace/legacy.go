@@ -30,8 +30,8 @@ type legacyEvent struct {
 	came time.Time
 }
 
-// legacyPatience is how long a step waits for nf_tables to tell of its packet.
-const legacyPatience = time.Second
+// legacyTimeout is how long a step waits for nf_tables to tell of its packet.
+const legacyTimeout = time.Second
 
 // legacyTurn is how often steps are looked for.
 const legacyTurn = 10 * time.Millisecond
@@ -98,7 +98,7 @@ func (s *Session) takeLegacy() {
 	for _, e := range s.legacy.told {
 		if p := s.packetOf(e.Event); p != nil {
 			s.pending = append(s.pending, legacyStep(e.Event, p))
-		} else if time.Since(e.came) < legacyPatience {
+		} else if time.Since(e.came) < legacyTimeout {
 			waiting = append(waiting, e)
 		}
 	}

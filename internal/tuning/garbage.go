@@ -24,11 +24,11 @@ const (
 	defaultPercent = 100 // Go's
 )
 
-// RoomForGarbage lets garbage gather up to a sixteenth of the memory that this
+// TuneGC lets garbage gather up to a sixteenth of the memory that this
 // process may use, and up to most, before it is collected; at least as many hundredths
 // of what is in use as least says, and at most four times what is in use. GOGC in the environment goes before it.
 // From when end is called, nothing of that holds any more.
-func RoomForGarbage(most uint64, least int) (end func(), err error) {
+func TuneGC(most uint64, least int) (end func(), err error) {
 	if os.Getenv("GOGC") != "" {
 		return func() {}, nil
 	}

@@ -88,7 +88,7 @@ func TestAfterEachCollection(t *testing.T) {
 // TestRoomEnds: what is set afterwards stays.
 func TestRoomEnds(t *testing.T) {
 	t.Setenv("GOGC", "")
-	end, err := RoomForGarbage(1<<30, defaultPercent)
+	end, err := TuneGC(1<<30, defaultPercent)
 	if err != nil {
 		t.Fatal(err)
 	}

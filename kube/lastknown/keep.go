@@ -13,8 +13,8 @@ import (
 	"github.com/fairway-net/fairway/kube"
 )
 
-// patience is how long the API may be silent before the saved objects are taken.
-const patience = 3 * time.Second
+// silenceTimeout is how long the API may be silent before the saved objects are taken.
+const silenceTimeout = 3 * time.Second
 
 // object is an API object as the published types are.
 type object interface {
@@ -86,24 +86,24 @@ func Keep[T object](ctx context.Context, s *Store, resource string, sink kube.Si
 
 // awaitSilence restores what is saved once the API is silent, until it has told everything.
 func (k *keeper[T]) awaitSilence(ctx context.Context) {
-	for wait := patience; wait > 0; {
+	for wait := silenceTimeout; wait > 0; {
 		select {
 		case <-ctx.Done():
 			return
 		case <-time.After(wait):
 		}
-		if wait = k.patienceLeft(time.Now()); wait <= 0 {
+		if wait = k.silenceLeft(time.Now()); wait <= 0 {
 			k.restore()
 		}
 	}
 }
 
-// patienceLeft is how much longer the API may be silent: a list of a large cluster may
-// take longer than patience, and isn't silence.
-func (k *keeper[T]) patienceLeft(now time.Time) time.Duration {
+// silenceLeft is how much longer the API may be silent: a list of a large cluster may
+// take longer than silenceTimeout, and isn't silence.
+func (k *keeper[T]) silenceLeft(now time.Time) time.Duration {
 	k.mu.Lock()
 	defer k.mu.Unlock()
-	return patience - now.Sub(k.heard)
+	return silenceTimeout - now.Sub(k.heard)
 }
 
 func nameOf(o metav1.Object) types.NamespacedName {

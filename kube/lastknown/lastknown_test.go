@@ -146,14 +146,14 @@ func TestGoneMeanwhile(t *testing.T) {
 func TestLongListIsNoSilence(t *testing.T) {
 	var s seen
 	store, k := open(t, t.TempDir(), &s)
-	if left := k.patienceLeft(time.Now()); left > 0 {
+	if left := k.silenceLeft(time.Now()); left > 0 {
 		t.Errorf("an API that never answered has %s left", left)
 	}
 	k.set(service("a", "10.96.0.1"))
-	if left := k.patienceLeft(time.Now()); left <= 0 {
+	if left := k.silenceLeft(time.Now()); left <= 0 {
 		t.Error("the API has just told something, and is taken for silent")
 	}
-	if left := k.patienceLeft(time.Now().Add(patience)); left > 0 {
+	if left := k.silenceLeft(time.Now().Add(silenceTimeout)); left > 0 {
 		t.Errorf("an API that fell silent has %s left", left)
 	}
 	closed(t, store)

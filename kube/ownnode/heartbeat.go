@@ -13,7 +13,7 @@ import (
 	"k8s.io/klog/v2"
 	"k8s.io/utils/clock"
 
-	"github.com/fairway-net/fairway/internal/seldom"
+	"github.com/fairway-net/fairway/internal/logdedup"
 )
 
 const (
@@ -35,12 +35,12 @@ func (m *Node) Heartbeat(ctx context.Context) {
 		l.OwnerReferences = []metav1.OwnerReference{{APIVersion: "v1", Kind: "Node", Name: m.Name, UID: node.UID}}
 		return nil
 	}
-	ctx = klog.NewContext(ctx, logr.FromSlogHandler(failures{seldom.New(m.Log.With("part", "heartbeat").Handler())}))
+	ctx = klog.NewContext(ctx, logr.FromSlogHandler(failures{logdedup.New(m.Log.With("part", "heartbeat").Handler())}))
 	lease.NewController(clock.RealClock{}, m.Client, m.Name, heartbeatSeconds, nil, heartbeatPeriod, m.Name, corev1.NamespaceNodeLease, owned).Run(ctx)
 }
 
 // failures passes errors on as warnings. A heartbeat that fails is tried again soon,
-// and that the API is away is said elsewhere: see [seldom].
+// and that the API is away is said elsewhere: see [logdedup].
 type failures struct{ slog.Handler }
 
 // Enabled implements slog.Handler.

@@ -11,7 +11,7 @@ import (
 
 	"github.com/go-logr/logr"
 
-	"github.com/fairway-net/fairway/internal/seldom"
+	"github.com/fairway-net/fairway/internal/logdedup"
 )
 
 // TestHeartbeatsFailQuietly: of failures that come several times a second, one in
@@ -19,7 +19,7 @@ import (
 func TestHeartbeatsFailQuietly(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var out bytes.Buffer
-		handler := failures{seldom.New(slog.NewTextHandler(&out, nil))}
+		handler := failures{logdedup.New(slog.NewTextHandler(&out, nil))}
 		log := logr.FromSlogHandler(handler).WithValues("lease", "n1").WithName("x")
 		for range 2000 {
 			log.Info("trying another way")

@@ -19,7 +19,7 @@ import (
 	"k8s.io/apimachinery/pkg/util/wait"
 	"k8s.io/client-go/kubernetes"
 
-	"github.com/fairway-net/fairway/internal/seldom"
+	"github.com/fairway-net/fairway/internal/logdedup"
 )
 
 // Node is the Node of a machine without a kubelet.
@@ -45,13 +45,13 @@ func (m *Node) Keep(ctx context.Context, changed <-chan []netip.Addr, again <-ch
 				continue // not registered yet
 			}
 		}
-		m.registerPatiently(ctx, addresses)
+		m.registerUntilAccepted(ctx, addresses)
 	}
 }
 
-func (m *Node) registerPatiently(ctx context.Context, addresses []netip.Addr) {
+func (m *Node) registerUntilAccepted(ctx context.Context, addresses []netip.Addr) {
 	backoff := wait.Backoff{Duration: 200 * time.Millisecond, Factor: 2, Jitter: 0.2, Steps: 8, Cap: 15 * time.Second}
-	log := slog.New(seldom.New(m.Log.Handler()))
+	log := slog.New(logdedup.New(m.Log.Handler()))
 	for {
 		err := m.Register(ctx, addresses)
 		if err == nil {

@@ -20,8 +20,8 @@ import (
 	"github.com/fairway-net/fairway/lab/echo"
 )
 
-// patience is how long what has been applied may take to be in force.
-const patience = time.Minute
+// applyTimeout is how long what has been applied may take to be in force.
+const applyTimeout = time.Minute
 
 // Run makes a lab, shows it, and removes it. It fails if anything answers
 // otherwise than it should.
@@ -156,9 +156,9 @@ func (d *demo) checkService(ctx context.Context, s *corev1.Service, from *vantag
 	return d.checkRefusal(ctx, s, from)
 }
 
-// poll tries until it succeeds or patience ends, and returns the last error.
+// poll tries until it succeeds or applyTimeout ends, and returns the last error.
 func poll(ctx context.Context, try func() error) error {
-	ctx, cancel := context.WithTimeout(ctx, patience)
+	ctx, cancel := context.WithTimeout(ctx, applyTimeout)
 	defer cancel()
 	for {
 		err := try()
@@ -167,7 +167,7 @@ func poll(ctx context.Context, try func() error) error {
 		}
 		select {
 		case <-ctx.Done():
-			return fmt.Errorf("after %v: %w", patience, err)
+			return fmt.Errorf("after %v: %w", applyTimeout, err)
 		case <-time.After(20 * time.Millisecond):
 		}
 	}

@@ -20,7 +20,7 @@ import (
 	"github.com/fairway-net/fairway/test/vm"
 )
 
-const patience = 30 * time.Second
+const waitTimeout = 30 * time.Second
 
 // start runs a server in a namespace of its own and returns the namespace.
 func start(t *testing.T, ports ...echo.Port) (*echo.Server, *netns.NS) {
@@ -57,13 +57,13 @@ func dial(t *testing.T, ns *netns.NS, network, address string) net.Conn {
 	t.Helper()
 	var c net.Conn
 	err := ns.Do(func() (err error) {
-		c, err = net.DialTimeout(network, address, patience)
+		c, err = net.DialTimeout(network, address, waitTimeout)
 		return err
 	})
 	if err != nil {
 		t.Fatal(err)
 	}
-	if err := c.SetDeadline(time.Now().Add(patience)); err != nil {
+	if err := c.SetDeadline(time.Now().Add(waitTimeout)); err != nil {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { c.Close() })
@@ -185,7 +185,7 @@ func TestDrain(t *testing.T) {
 func TestDrainGivesUp(t *testing.T) {
 	s, ns := start(t, echo.Port{Number: 80})
 	dial(t, ns, "tcp", "127.0.0.1:80")
-	for late := range wait.Tries(patience) {
+	for late := range wait.Tries(waitTimeout) {
 		if s.Connections() != 0 {
 			break
 		}

@@ -19,7 +19,7 @@ func (b *bench) answers(p *corev1.Pod, port int) {
 	for _, ip := range p.Status.PodIPs {
 		address := net.JoinHostPort(ip.IP, strconv.Itoa(port))
 		var answer string
-		for range wait.Tries(patience) {
+		for range wait.Tries(waitTimeout) {
 			if answer != "" {
 				break
 			}

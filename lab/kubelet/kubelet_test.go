@@ -30,7 +30,7 @@ import (
 	"github.com/fairway-net/fairway/lab/topology"
 )
 
-const patience = 2 * time.Minute
+const waitTimeout = 2 * time.Minute
 
 // bench is a node with a kubelet on a fake API.
 type bench struct {
@@ -116,7 +116,7 @@ func (b *bench) terminate(name string, grace int64) {
 func (b *bench) wait(name, what string, is func(*corev1.Pod) bool) *corev1.Pod {
 	b.Helper()
 	var p *corev1.Pod
-	for range wait.Tries(patience) {
+	for range wait.Tries(waitTimeout) {
 		var err error
 		p, err = b.client.CoreV1().Pods("default").Get(b.Context(), name, metav1.GetOptions{})
 		if apierrors.IsNotFound(err) {
@@ -147,13 +147,13 @@ func running(p *corev1.Pod) bool { return p != nil && p.Status.Phase == corev1.P
 func (b *bench) connect(p *corev1.Pod, port uint16) (net.Conn, error) {
 	var c net.Conn
 	err := b.node.Do(func() (err error) {
-		c, err = net.DialTimeout("tcp", netip.AddrPortFrom(netip.MustParseAddr(p.Status.PodIP), port).String(), patience)
+		c, err = net.DialTimeout("tcp", netip.AddrPortFrom(netip.MustParseAddr(p.Status.PodIP), port).String(), waitTimeout)
 		return err
 	})
 	if err != nil {
 		return nil, err
 	}
-	return c, c.SetDeadline(time.Now().Add(patience))
+	return c, c.SetDeadline(time.Now().Add(waitTimeout))
 }
 
 func ask(c net.Conn) (string, error) {
@@ -208,7 +208,7 @@ func TestGraceEnds(t *testing.T) {
 		t.Fatal(err)
 	}
 	b.terminate("hello", 600)
-	b.terminate("hello", 1) // deleted again, with less patience
+	b.terminate("hello", 1) // deleted again, with a shorter grace period
 	b.wait("hello", "gone", gone)
 	if _, err := ask(c); err == nil {
 		t.Error("the connection outlasts the grace period")
@@ -289,7 +289,7 @@ func TestCommand(t *testing.T) {
 func (b *bench) waitLog(name, text string) string {
 	b.Helper()
 	var log []byte
-	for range wait.Tries(patience) {
+	for range wait.Tries(waitTimeout) {
 		var err error
 		if log, err = os.ReadFile(filepath.Join(b.logs, name)); err != nil {
 			b.Fatal(err)

@@ -179,7 +179,7 @@ func (w *worker) terminate(ctx context.Context) {
 		select {
 		case pod := <-w.updates:
 			if before := grace(w.pod); grace(pod) < before {
-				timer.Reset(grace(pod)) // deleted again, with less patience
+				timer.Reset(grace(pod)) // deleted again, with a shorter grace period
 			}
 			w.pod = pod
 		case <-w.changed:

@@ -150,7 +150,7 @@ func leaveCgroup(root, lab string) error {
 }
 
 // removeTree removes a cgroup from the leaves up. The kernel refuses while
-// killed processes are still dying, so it is patient.
+// killed processes are still dying, so it waits.
 func removeTree(dir string) error {
 	entries, err := os.ReadDir(dir)
 	if errors.Is(err, fs.ErrNotExist) {

@@ -165,14 +165,14 @@ func (h *Host) address(link string, a netip.Prefix) error {
 	return nil
 }
 
-// patience is how long a machine may take for what takes it milliseconds.
-const patience = 30 * time.Second
+// machineTimeout is how long a machine may take for what takes it milliseconds.
+const machineTimeout = 30 * time.Second
 
 // awaitAddress waits until an IPv6 address is the host's. The kernel adds its route
 // to the table local a while after it has taken in the address (addrconf_dad_work in
 // net/ipv6/addrconf.c), and until then asks the link for it.
 func (h *Host) awaitAddress(link netlink.Link, a netip.Addr) error {
-	for deadline := time.Now().Add(patience); ; time.Sleep(time.Millisecond) {
+	for deadline := time.Now().Add(machineTimeout); ; time.Sleep(time.Millisecond) {
 		routes, err := h.netlink.RouteGetWithOptions(a.AsSlice(), &netlink.RouteGetOptions{OifIndex: link.Attrs().Index})
 		if err == nil && len(routes) == 1 && routes[0].Type == unix.RTN_LOCAL {
 			return nil

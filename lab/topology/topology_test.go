@@ -24,7 +24,7 @@ import (
 	"github.com/fairway-net/fairway/lab/topology"
 )
 
-const patience = 30 * time.Second
+const waitTimeout = 30 * time.Second
 
 // labName is unique to this process and test, so that tests may run anywhere.
 func labName(suffix string) string { return fmt.Sprintf("test-%d-%s", os.Getpid(), suffix) }
@@ -79,14 +79,14 @@ func answer(t *testing.T, h *topology.Host) {
 func ask(from *topology.Host, network string, to netip.Addr) (string, error) {
 	var c net.Conn
 	err := from.Do(func() (err error) {
-		c, err = net.DialTimeout(network, netip.AddrPortFrom(to, 7).String(), patience)
+		c, err = net.DialTimeout(network, netip.AddrPortFrom(to, 7).String(), waitTimeout)
 		return err
 	})
 	if err != nil {
 		return "", err
 	}
 	defer c.Close()
-	if err := c.SetDeadline(time.Now().Add(patience)); err != nil {
+	if err := c.SetDeadline(time.Now().Add(waitTimeout)); err != nil {
 		return "", err
 	}
 	if _, err := io.WriteString(c, "who?\n"); err != nil {

@@ -87,7 +87,7 @@ func (a *agentProcess) ready(ctx context.Context) (time.Time, error) {
 	transport := &http.Transport{DialContext: a.run.site.node.DialContext}
 	defer transport.CloseIdleConnections()
 	client := http.Client{Transport: transport}
-	err := poll(ctx, startPatience, 2*time.Millisecond, func() error {
+	err := poll(ctx, startTimeout, 2*time.Millisecond, func() error {
 		if err := a.alive(); err != nil {
 			return permanent{err}
 		}
@@ -146,7 +146,7 @@ func roomFor(m mode, s size) error {
 
 // started measures the start: until the agent says that it is done and Services
 // all over the table answer.
-func (p *patient) started(ctx context.Context) error {
+func (p *subject) started(ctx context.Context) error {
 	programmed, err := p.agent.ready(ctx)
 	if err != nil {
 		return err
@@ -156,7 +156,7 @@ func (p *patient) started(ctx context.Context) error {
 	for i := range samples {
 		svc := list[i*len(list)/samples]
 		var err error
-		p.site.crew.do(func() {
+		p.site.workers.do(func() {
 			var at netip.Addr
 			if at, err = connect(svc.vip); err == nil && !endpointRange.Contains(at) {
 				err = fmt.Errorf("%s is no endpoint", at)

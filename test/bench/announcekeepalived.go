@@ -241,7 +241,7 @@ func (k *rivals) once(ctx context.Context, interval string) (gap time.Duration, 
 		return 0, err
 	}
 	owner := 0
-	err = poll(ctx, settlePatience, 50*time.Millisecond, func() (err error) {
+	err = poll(ctx, settleTimeout, 50*time.Millisecond, func() (err error) {
 		owner, err = k.owner()
 		return err
 	})

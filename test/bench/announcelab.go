@@ -38,8 +38,8 @@ var announcers = []string{"node1", "node2"}
 
 const endpointsNode = "node3"
 
-// settlePatience is how long the lab may take to be as before an event.
-const settlePatience = 2 * time.Minute
+// settleTimeout is how long the lab may take to be as before an event.
+const settleTimeout = 2 * time.Minute
 
 func newAnnounceLab(ctx context.Context, o AnnounceOptions, mode string) (_ *announceLab, err error) {
 	if err := lab.Down(announceLabName); err != nil && !errors.Is(err, fs.ErrNotExist) { // what a crash left
@@ -124,7 +124,7 @@ func (l *announceLab) report(ctx context.Context, node string) (report announce.
 // settle waits until both nodes are ready to announce the address.
 func (l *announceLab) settle(ctx context.Context) error {
 	address := l.address(0)
-	return poll(ctx, settlePatience, 50*time.Millisecond, func() error {
+	return poll(ctx, settleTimeout, 50*time.Millisecond, func() error {
 		for _, node := range announcers {
 			report, err := l.report(ctx, node)
 			if err != nil {

@@ -14,8 +14,8 @@ import (
 )
 
 const (
-	newEvery    = 10 * time.Millisecond
-	newPatience = 5 * time.Second
+	newEvery   = 10 * time.Millisecond
+	newTimeout = 5 * time.Second
 )
 
 // newcomers are connections that are made one after the other, each of which asks
@@ -45,12 +45,12 @@ func startNewcomers(ns *netns.NS, to netip.AddrPort) *newcomers {
 
 // askOnce makes a connection that is answered once.
 func askOnce(ns *netns.NS, to netip.AddrPort) error {
-	conn, err := dialIn(ns, newPatience, "tcp", to.String())
+	conn, err := dialIn(ns, newTimeout, "tcp", to.String())
 	if err != nil {
 		return err
 	}
 	defer conn.Close() //nolint:errcheck // what counts was answered
-	if err := conn.SetDeadline(time.Now().Add(newPatience)); err != nil {
+	if err := conn.SetDeadline(time.Now().Add(newTimeout)); err != nil {
 		return err
 	}
 	if _, err := io.WriteString(conn, "x\n"); err != nil {

@@ -22,10 +22,10 @@ const (
 	// pingRate is how many questions all connections ask in a second, once each has
 	// asked in the last second: two cores are client, router, nodes and endpoints.
 	pingRate = 1000
-	// pingPatience without an answer makes a connection a lost one: TCP has sent the
+	// pingTimeout without an answer makes a connection a lost one: TCP has sent the
 	// question four times by then.
-	pingPatience = 5 * time.Second
-	pingDialers  = 16 // who connect at once
+	pingTimeout = 5 * time.Second
+	pingDialers = 16 // who connect at once
 )
 
 // pings are connections from a host that ask and are answered all the time.
@@ -64,7 +64,7 @@ func (p *pings) fill(n int) error {
 		dialers.Go(func() {
 			errs <- p.ns.Do(func() error {
 				for left.Add(-1) >= 0 {
-					conn, err := net.DialTimeout("tcp", p.to.String(), pingPatience)
+					conn, err := net.DialTimeout("tcp", p.to.String(), pingTimeout)
 					if err != nil {
 						return err
 					}
@@ -104,7 +104,7 @@ func (c *ping) run(every time.Duration) error {
 	time.Sleep(rand.N(every))
 	answers := bufio.NewReaderSize(c.conn, 128)
 	for {
-		if err := c.conn.SetDeadline(time.Now().Add(pingPatience)); err != nil {
+		if err := c.conn.SetDeadline(time.Now().Add(pingTimeout)); err != nil {
 			return err
 		}
 		if _, err := io.WriteString(c.conn, "x\n"); err != nil {
@@ -137,7 +137,7 @@ func (l losses) all() int { return l.reset + l.silent }
 
 // check waits until each connection has been answered since a time, or is lost.
 func (p *pings) check(ctx context.Context, since time.Time) losses {
-	deadline := time.Now().Add(pingPatience + 2*p.every)
+	deadline := time.Now().Add(pingTimeout + 2*p.every)
 	for {
 		var l losses
 		waiting := false

@@ -14,7 +14,7 @@ import (
 const (
 	newServices    = 50                     // how many are made, one after the other
 	servicePause   = 500 * time.Millisecond // what went before is over
-	servicePatient = 20 * time.Second
+	serviceTimeout = 20 * time.Second
 )
 
 // measureNewServices makes Services, each with an address of its own, and asks at
@@ -50,7 +50,7 @@ func (l *announceLab) newService(ctx context.Context, n int) (took time.Duration
 	defer func() {
 		err = errors.Join(err, l.api.CoreV1().Services("default").Delete(ctx, name, metav1.DeleteOptions{}))
 	}()
-	err = poll(ctx, servicePatient, time.Millisecond, func() error {
+	err = poll(ctx, serviceTimeout, time.Millisecond, func() error {
 		at, ok := flow.firstAnswer()
 		if !ok {
 			return fmt.Errorf("no answer from %s", to)

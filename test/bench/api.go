@@ -32,9 +32,9 @@ type api struct {
 // serviceCIDR is where cluster IPs come from.
 const serviceCIDR = "10.96.0.0/12"
 
-// startPatience is how long a process of ours may take to come up, on an
+// startTimeout is how long a process of ours may take to come up, on an
 // emulated machine, too.
-const startPatience = 5 * time.Minute
+const startTimeout = 5 * time.Minute
 
 func startAPI(ctx context.Context, s *site, fairway, dir string) (*api, error) {
 	host := s.lab.Underlay()
@@ -45,7 +45,7 @@ func startAPI(ctx context.Context, s *site, fairway, dir string) (*api, error) {
 	if err != nil {
 		return nil, err
 	}
-	err = poll(ctx, startPatience, 20*time.Millisecond, func() error {
+	err = poll(ctx, startTimeout, 20*time.Millisecond, func() error {
 		if err := a.process.alive(); err != nil {
 			return permanent{err}
 		}

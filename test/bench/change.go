@@ -32,11 +32,11 @@ func enough(began time.Time, n int) bool {
 type latency struct{ sent, written time.Duration }
 
 // move gives a probe a new endpoint and waits for the first connection to it.
-func (p *patient) move(ctx context.Context, probe *service) (l latency, err error) {
+func (p *subject) move(ctx context.Context, probe *service) (l latency, err error) {
 	to := p.api.world.address()
 	reached := make(chan time.Time, 1)
 	failed := make(chan error, 1)
-	go p.site.crew.do(func() {
+	go p.site.workers.do(func() {
 		at, err := reach(ctx, probe.vip, func(a netip.Addr) bool { return a == to })
 		failed <- err
 		reached <- at
@@ -52,7 +52,7 @@ func (p *patient) move(ctx context.Context, probe *service) (l latency, err erro
 }
 
 // measureLatency moves one endpoint at a time.
-func measureLatency(ctx context.Context, p *patient) error {
+func measureLatency(ctx context.Context, p *subject) error {
 	var all []latency
 	for began := time.Now(); !enough(began, len(all)); {
 		l, err := p.move(ctx, p.api.world.probes[len(all)%numProbes])
@@ -69,7 +69,7 @@ func measureLatency(ctx context.Context, p *patient) error {
 }
 
 // measureService makes Services: two writes, then the first connection.
-func measureService(ctx context.Context, p *patient) error {
+func measureService(ctx context.Context, p *subject) error {
 	var all []latency
 	var made []*service
 	for began := time.Now(); !enough(began, len(all)) && len(all) < mostTimes/2; {
@@ -80,7 +80,7 @@ func measureService(ctx context.Context, p *patient) error {
 		}
 		to := p.api.world.address()
 		reached, failed := make(chan time.Time, 1), make(chan error, 1)
-		go p.site.crew.do(func() {
+		go p.site.workers.do(func() {
 			at, err := reach(ctx, svc.vip, func(a netip.Addr) bool { return a == to })
 			failed <- err
 			reached <- at
@@ -106,7 +106,7 @@ func measureService(ctx context.Context, p *patient) error {
 
 // measureCPU replaces one endpoint of a Service at a time, far enough apart
 // that no two are merged.
-func measureCPU(ctx context.Context, p *patient) error {
+func measureCPU(ctx context.Context, p *subject) error {
 	var tries []latency
 	for i := range 5 { // the first may find the agent busy with what its start has left
 		l, err := p.move(ctx, p.api.world.probes[i])
@@ -144,7 +144,7 @@ func measureCPU(ctx context.Context, p *patient) error {
 }
 
 // replaceOne replaces one endpoint of the Service with a number.
-func (p *patient) replaceOne(ctx context.Context, i int) error {
+func (p *subject) replaceOne(ctx context.Context, i int) error {
 	svc := p.api.world.services[i]
 	addrs := slices.Clone(svc.addrs)
 	addrs[rand.IntN(len(addrs))] = p.api.world.address()
@@ -152,10 +152,10 @@ func (p *patient) replaceOne(ctx context.Context, i int) error {
 }
 
 // quiet waits until the agent uses next to no processor time.
-func (p *patient) quiet(ctx context.Context) error {
+func (p *subject) quiet(ctx context.Context) error {
 	const look, little = 100 * time.Millisecond, 3 * time.Millisecond
 	last, err := p.agent.usage.cpu()
-	for deadline := time.Now().Add(reachPatience); err == nil && time.Now().Before(deadline); {
+	for deadline := time.Now().Add(reachTimeout); err == nil && time.Now().Before(deadline); {
 		pause(ctx, look)
 		var now time.Duration
 		now, err = p.agent.usage.cpu()
@@ -173,7 +173,7 @@ const (
 )
 
 // measureRate makes 100 changes per second, each of another Service.
-func measureRate(ctx context.Context, p *patient) error {
+func measureRate(ctx context.Context, p *subject) error {
 	if err := p.quiet(ctx); err != nil {
 		return err
 	}

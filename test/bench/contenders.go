@@ -70,7 +70,7 @@ func (g *gateways) launch(ctx context.Context, c *contender, engine string) erro
 
 // serves waits until a contender answers for a host in the middle of the table.
 func (g *gateways) serves(ctx context.Context, c *contender) error {
-	err := poll(ctx, startPatience, 20*time.Millisecond, func() error {
+	err := poll(ctx, startTimeout, 20*time.Millisecond, func() error {
 		if err := c.process.alive(); err != nil {
 			return permanent{err}
 		}

@@ -15,7 +15,7 @@ import (
 
 // measureDatapath makes Services of its own: for streams, for datagrams, and
 // with 1, 100 and 1,000 backends.
-func measureDatapath(ctx context.Context, p *patient) (err error) {
+func measureDatapath(ctx context.Context, p *subject) (err error) {
 	var made []*service
 	defer func() {
 		err = errors.Join(err, each(len(made), writers, func(i int) error { return p.api.deleteService(ctx, made[i]) }))
@@ -45,7 +45,7 @@ func measureDatapath(ctx context.Context, p *patient) (err error) {
 		lanes = append(lanes, &lane{name: fmt.Sprint(n), from: p.site.client.Host, to: func() netip.AddrPort { return s.vip }})
 	}
 	last := made[len(made)-1]
-	p.site.crew.do(func() { _, err = reach(ctx, last.vip, endpointRange.Contains) })
+	p.site.workers.do(func() { _, err = reach(ctx, last.vip, endpointRange.Contains) })
 	if err != nil {
 		return err
 	}
@@ -58,7 +58,7 @@ func measureDatapath(ctx context.Context, p *patient) (err error) {
 	return p.datagrams(ctx, sink)
 }
 
-func (p *patient) fan(ctx context.Context, lanes []*lane, to netip.Addr) error {
+func (p *subject) fan(ctx context.Context, lanes []*lane, to netip.Addr) error {
 	direct := &lane{name: "direct", from: p.site.client.Host, to: func() netip.AddrPort { return netip.AddrPortFrom(to, helloPort) }}
 	if err := compare(ctx, append(lanes, direct)); err != nil {
 		return err
@@ -74,7 +74,7 @@ const (
 )
 
 // streams compares the throughput of long connections.
-func (p *patient) streams(ctx context.Context, s *service) error {
+func (p *subject) streams(ctx context.Context, s *service) error {
 	var vip, direct float64
 	for range flowRounds {
 		for _, way := range []struct {
@@ -96,7 +96,7 @@ func (p *patient) streams(ctx context.Context, s *service) error {
 // datagrams compares how many UDP packets of 64 bytes are sent on one flow.
 // Sending is part of the same system call as everything up to the receiver's
 // queue, so this is what the path takes.
-func (p *patient) datagrams(ctx context.Context, s *service) error {
+func (p *subject) datagrams(ctx context.Context, s *service) error {
 	payload := make([]byte, 64)
 	var vip, direct float64
 	for range flowRounds {

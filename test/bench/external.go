@@ -31,7 +31,7 @@ func useAPI(ctx context.Context, s *site, kubeconfig, dir string) (_ *api, err e
 		return nil, fmt.Errorf("--kubeconfig: %w", err)
 	}
 	var list *corev1.ServiceList
-	err = poll(ctx, startPatience, 100*time.Millisecond, func() (err error) {
+	err = poll(ctx, startTimeout, 100*time.Millisecond, func() (err error) {
 		list, err = a.client.CoreV1().Services(metav1.NamespaceAll).List(ctx, metav1.ListOptions{Limit: 3})
 		return err
 	})

@@ -16,7 +16,7 @@ import (
 // nft variant has the kernel walk through all rules that packets can reach as
 // soon as a transaction adds a rule that leads anywhere (nft_table_validate),
 // even if no packet can reach that one.
-func measureFloor(ctx context.Context, p *patient) error {
+func measureFloor(ctx context.Context, p *subject) error {
 	variant, found := strings.CutPrefix(p.mode.name, "iptables-")
 	if !found {
 		return nil
@@ -44,7 +44,7 @@ func measureFloor(ctx context.Context, p *patient) error {
 }
 
 // restore feeds iptables-restore on the node.
-func (p *patient) restore(ctx context.Context, variant, input string) (*os.ProcessState, error) {
+func (p *subject) restore(ctx context.Context, variant, input string) (*os.ProcessState, error) {
 	cmd := exec.CommandContext(ctx, "iptables-"+variant+"-restore", "--noflush", "--wait", "5")
 	cmd.Stdin = strings.NewReader(input)
 	var said bytes.Buffer

@@ -16,8 +16,8 @@ import (
 // churnPause is between changes of others while changes are measured.
 const churnPause = 50 * time.Millisecond
 
-// gatewayPatience is how long a change of a route may take to be in force.
-const gatewayPatience = 30 * time.Second
+// gatewayTimeout is how long a change of a route may take to be in force.
+const gatewayTimeout = 30 * time.Second
 
 // measureChanges takes the time from a write to the first request that goes by
 // it, while other routes and endpoints change too.
@@ -103,7 +103,7 @@ func (g *gateways) measureChange(ctx context.Context, c *contender, row string, 
 
 // answeredBy asks until an endpoint answers, and returns when it was asked.
 func (g *gateways) answeredBy(ctx context.Context, c net.Conn, r *bufio.Reader, host, want string) (time.Time, error) {
-	for deadline := time.Now().Add(gatewayPatience); ; {
+	for deadline := time.Now().Add(gatewayTimeout); ; {
 		at := time.Now()
 		status, got, err := askRaw(c, r, host, "/")
 		switch {
@@ -112,7 +112,7 @@ func (g *gateways) answeredBy(ctx context.Context, c net.Conn, r *bufio.Reader, 
 		case status == 200 && got == want:
 			return at, nil
 		case at.After(deadline):
-			return at, fmt.Errorf("%s is answered %d by %s after %s, want %s", host, status, got, gatewayPatience, want)
+			return at, fmt.Errorf("%s is answered %d by %s after %s, want %s", host, status, got, gatewayTimeout, want)
 		case ctx.Err() != nil:
 			return at, ctx.Err()
 		}

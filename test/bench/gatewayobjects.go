@@ -108,7 +108,7 @@ func (g *gateways) prepare(ctx context.Context) (err error) {
 
 // findPorts waits for the Gateway's Service, which says where engines listen.
 func (g *gateways) findPorts(ctx context.Context) error {
-	return poll(ctx, startPatience, 50*time.Millisecond, func() error {
+	return poll(ctx, startTimeout, 50*time.Millisecond, func() error {
 		s, err := g.api.client.CoreV1().Services(namespace).Get(ctx, ingress.ServiceName(gatewayObject), metav1.GetOptions{})
 		if err != nil {
 			return fmt.Errorf("wait for the Gateway's Service: %w", err)
@@ -162,7 +162,7 @@ func (g *gateways) addRoutes(ctx context.Context, n int) error {
 // settled waits until the controller has written the status of every route: until
 // then the API server is as busy with that as with any change that is measured.
 func (g *gateways) settled(ctx context.Context) error {
-	return poll(ctx, startPatience, time.Second, func() error {
+	return poll(ctx, startTimeout, time.Second, func() error {
 		list, err := g.routesOf().List(ctx, metav1.ListOptions{ResourceVersion: "0"})
 		if err != nil {
 			return fmt.Errorf("wait for statuses of routes: %w", err)

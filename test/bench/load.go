@@ -15,13 +15,13 @@ import (
 
 // lane is one of several ways to connect that are compared with one another.
 type lane struct {
-	name string
-	from *topology.Host
-	to   func() netip.AddrPort
-	crew *crew
-	n    int           // connections made
-	over time.Duration // in this time
-	cpu  time.Duration // of this process, so of both ends and of the way between
+	name    string
+	from    *topology.Host
+	to      func() netip.AddrPort
+	workers *workers
+	n       int           // connections made
+	over    time.Duration // in this time
+	cpu     time.Duration // of this process, so of both ends and of the way between
 }
 
 const (
@@ -34,10 +34,10 @@ const (
 // disturbs all.
 func compare(ctx context.Context, lanes []*lane) (err error) {
 	for _, l := range lanes {
-		if l.crew, err = newCrew(l.from, laneWorkers); err != nil {
+		if l.workers, err = newWorkers(l.from, laneWorkers); err != nil {
 			return err
 		}
-		defer func() { err = errors.Join(err, l.crew.close()) }()
+		defer func() { err = errors.Join(err, l.workers.close()) }()
 	}
 	for round := range laneRounds {
 		for _, l := range lanes {
@@ -61,7 +61,7 @@ func (l *lane) turn(counts bool) error {
 	results := make(chan result, laneWorkers)
 	began, usedBefore := time.Now(), processorTime()
 	for range laneWorkers {
-		l.crew.jobs <- func() {
+		l.workers.jobs <- func() {
 			var r result
 			for time.Since(began) < laneSlice && r.err == nil {
 				_, r.err = connect(l.to())
@@ -102,7 +102,7 @@ func processorTime() time.Duration {
 
 // measureConnections connects to all Services in no order, to their endpoints
 // directly, and directly past a node without any agent.
-func measureConnections(ctx context.Context, p *patient) error {
+func measureConnections(ctx context.Context, p *subject) error {
 	list := p.api.world.services[:p.stage.size.services]
 	any := func() *service { return list[rand.IntN(len(list))] }
 	direct := func() netip.AddrPort {

@@ -22,7 +22,7 @@ type part struct {
 	sizes       []size // where it is measured if nobody says
 	onlyIfNamed bool   // takes long: measured only if the command line names it
 	fairwayOnly bool   // not measured of kube-proxy
-	measure     func(context.Context, *patient) error
+	measure     func(context.Context, *subject) error
 }
 
 // parts are all, in the order in which they are measured at each size.

@@ -81,7 +81,7 @@ func (p *process) stop() error {
 	}
 	select {
 	case <-p.ended:
-	case <-time.After(startPatience):
+	case <-time.After(startTimeout):
 		return errors.Join(fmt.Errorf("%s doesn't end", p.name), p.cmd.Process.Kill())
 	}
 	if p.err != nil && !p.killed() {
@@ -110,8 +110,8 @@ func tail(path string) string {
 type permanent struct{ error }
 
 // poll tries until it succeeds.
-func poll(ctx context.Context, patience, pause time.Duration, try func() error) error {
-	deadline := time.Now().Add(patience)
+func poll(ctx context.Context, waitTimeout, pause time.Duration, try func() error) error {
+	deadline := time.Now().Add(waitTimeout)
 	for {
 		err := try()
 		var final permanent

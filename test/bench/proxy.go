@@ -36,9 +36,9 @@ var proxyModes = map[string]proxyMode{
 	"iptables-legacy": {name: "iptables", variant: "legacy"},
 }
 
-// proxyPatience is how long kube-proxy may take to program everything: over five
+// proxyTimeout is how long kube-proxy may take to program everything: over five
 // minutes in mode iptables by iptables-nft, with 10,000 Services.
-const proxyPatience = 15 * time.Minute
+const proxyTimeout = 15 * time.Minute
 
 // proxyConfig is kube-proxy's defaults as far as they matter here: it syncs once
 // a second at most.
@@ -122,7 +122,7 @@ func (a *agentProcess) proxyCommand(args ...string) (*exec.Cmd, error) {
 // returns when it says that this was.
 func (a *agentProcess) proxyProgrammed(ctx context.Context) (at time.Time, err error) {
 	client := http.Client{Transport: &http.Transport{DialContext: a.run.site.node.DialContext, DisableKeepAlives: true}}
-	err = poll(ctx, proxyPatience, 50*time.Millisecond, func() error {
+	err = poll(ctx, proxyTimeout, 50*time.Millisecond, func() error {
 		if err := a.alive(); err != nil {
 			return permanent{err}
 		}

@@ -21,13 +21,13 @@ import (
 // compare with, and behind each a pod that is a client and a pod that answers
 // at every endpoint address there is.
 type site struct {
-	lab    *topology.Lab
-	node   *topology.Node
-	client *topology.Pod
-	pods   *topology.Pod // behind the node, at every endpoint address
-	bare   *topology.Pod // a client behind the node without agent
-	crew   *crew         // works in client
-	close  []func() error
+	lab     *topology.Lab
+	node    *topology.Node
+	client  *topology.Pod
+	pods    *topology.Pod // behind the node, at every endpoint address
+	bare    *topology.Pod // a client behind the node without agent
+	workers *workers      // works in client
+	close   []func() error
 	// release lets others measure.
 	release func() error
 }
@@ -35,8 +35,8 @@ type site struct {
 // endpointRange is where endpoints have their addresses: all of it answers.
 var endpointRange = netip.MustParsePrefix("10.128.0.0/10")
 
-// crewSize is how many may wait for a change to be in force at once.
-const crewSize = 32
+// workerCount is how many may wait for a change to be in force at once.
+const workerCount = 32
 
 // The ports of the endpoints.
 const (
@@ -93,10 +93,10 @@ func (s *site) build() (err error) {
 	if err := joinNode(); err != nil {
 		return err
 	}
-	if s.crew, err = newCrew(s.client.Host, crewSize); err != nil {
+	if s.workers, err = newWorkers(s.client.Host, workerCount); err != nil {
 		return err
 	}
-	s.close = append(s.close, s.crew.close)
+	s.close = append(s.close, s.workers.close)
 	return trackConnections(bareNode)
 }
 

@@ -51,7 +51,7 @@ const partTimeout = 5 * time.Minute
 // measureMode measures one data plane mode at one size, from the agent's start to its
 // removal. If a part fails, the next ones are still measured, as long as the agent lives.
 func (r *run) measureMode(ctx context.Context, s stage, m mode) (err error) {
-	p := &patient{run: r, stage: s, mode: m}
+	p := &subject{run: r, stage: s, mode: m}
 	if p.agent, err = startAgent(ctx, r, m); err != nil {
 		return err
 	}
@@ -79,7 +79,7 @@ func (r *run) measureMode(ctx context.Context, s stage, m mode) (err error) {
 }
 
 // measurePart measures one part.
-func (p *patient) measurePart(ctx context.Context, part part) error {
+func (p *subject) measurePart(ctx context.Context, part part) error {
 	if !part.onlyIfNamed {
 		var cancel context.CancelFunc
 		ctx, cancel = context.WithTimeoutCause(ctx, partTimeout, fmt.Errorf("not done after %s", partTimeout))
@@ -95,15 +95,15 @@ func (p *patient) measurePart(ctx context.Context, part part) error {
 	return err
 }
 
-// patient is one mode's agent under measurement.
-type patient struct {
+// subject is one mode's agent under measurement.
+type subject struct {
 	*run
 	stage stage
 	mode  mode
 	agent *agentProcess
 }
 
-func (p *patient) record(row, format string, args ...any) {
+func (p *subject) record(row, format string, args ...any) {
 	p.results.add(row, p.stage.size, p.mode.name, fmt.Sprintf(format, args...))
 	p.options.Log.Info("result", "row", row, "size", p.stage.size.String(), "mode", p.mode.name, "result", fmt.Sprintf(format, args...))
 }

@@ -15,7 +15,7 @@ import (
 // settle is how long memory is left to itself before it is read.
 const settle = 5 * time.Second
 
-func measureMemory(ctx context.Context, p *patient) error {
+func measureMemory(ctx context.Context, p *subject) error {
 	pause(ctx, settle)
 	m, err := p.agent.usage.memory()
 	if err != nil {
@@ -28,7 +28,7 @@ func measureMemory(ctx context.Context, p *patient) error {
 // measureSoak changes endpoints as fast as the API takes it, then compares what
 // the kernel has with what a new agent, which has seen none of the changes, puts
 // into an empty one.
-func measureSoak(ctx context.Context, p *patient) error {
+func measureSoak(ctx context.Context, p *subject) error {
 	perWrite := p.stage.size.endpoints
 	changes := p.options.Changes
 	if p.mode.name != "nftables" { // or all of it takes half an hour
@@ -72,7 +72,7 @@ func measureSoak(ctx context.Context, p *patient) error {
 }
 
 // churn replaces all endpoints of Services, each writer those of its own.
-func (p *patient) churn(ctx context.Context, writes int) error {
+func (p *subject) churn(ctx context.Context, writes int) error {
 	list := p.api.world.services
 	return each(writers, writers, func(w int) error {
 		for i := w; i < writes; i += writers {
@@ -87,7 +87,7 @@ func (p *patient) churn(ctx context.Context, writes int) error {
 
 // compareWithFresh reads the kernel, has a new agent do everything from the
 // start, and reads it again.
-func (p *patient) compareWithFresh(ctx context.Context) (different, objects int, err error) {
+func (p *subject) compareWithFresh(ctx context.Context) (different, objects int, err error) {
 	churned, err := p.objects(ctx)
 	if err != nil {
 		return 0, 0, err
@@ -122,7 +122,7 @@ func (p *patient) compareWithFresh(ctx context.Context) (different, objects int,
 }
 
 // objects has a process in the node print what the plane has in the kernel.
-func (p *patient) objects(ctx context.Context) ([][]byte, error) {
+func (p *subject) objects(ctx context.Context) ([][]byte, error) {
 	out := filepath.Join(p.options.Dir, "objects")
 	args := append([]string{"objects", "--out", out, "--state-dir", p.agent.state}, p.mode.args...)
 	self, err := os.Executable()

@@ -247,7 +247,7 @@ func (c *crowd) measure(ctx context.Context, writes int) error {
 // everybody waits until so many events have arrived in all.
 func (c *crowd) everybody(ctx context.Context, events int64, since time.Time) (time.Duration, error) {
 	for c.events.Load() < events {
-		if ctx.Err() != nil || time.Since(since) > reachPatience {
+		if ctx.Err() != nil || time.Since(since) > reachTimeout {
 			return 0, fmt.Errorf("%d of %d events have arrived after %s", c.events.Load(), events, time.Since(since))
 		}
 		time.Sleep(time.Millisecond)

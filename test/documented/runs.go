@@ -1,7 +1,7 @@
 package documented
 
 // Runs are the tests that run the blocks of commands, by Block.Place, or "no: " and why none does.
-// TestDocuments is `make check NAME=docs`, TestOperating and TestServersFail are `make check
+// TestDocuments and TestTutorial are `make check NAME=docs`, TestOperating and TestServersFail are `make check
 // NAME=servers`, TestRealCluster and TestHelm `make check NAME=real-cluster`; the others are among
 // the usual tests.
 var Runs = map[string]string{
@@ -61,6 +61,24 @@ var Runs = map[string]string{
 	"docs/how-to/verify.md#Lists of parts":        "no: it takes a release; TestSPDX reads a list",
 
 	"docs/reference/configuration.md#Metrics": "TestDocuments",
+
+	"docs/tutorials/services.md#A cluster to try things in":                  "TestTutorial",
+	"docs/tutorials/services.md#Pods":                                        "TestTutorial",
+	"docs/tutorials/services.md#A Service":                                   "TestTutorial",
+	"docs/tutorials/services.md#Why does it go there?":                       "TestTutorial",
+	"docs/tutorials/services.md#The first fault: nobody is ready":            "TestTutorial",
+	"docs/tutorials/services.md#The second fault: a word that is wrong":      "TestTutorial",
+	"docs/tutorials/services.md#From outside":                                "TestTutorial",
+	"docs/tutorials/services.md#The third fault: a policy without endpoints": "TestTutorial",
+	"docs/tutorials/services.md#Take it away":                                "TestTutorial",
+
+	"docs/tutorials/machines.md#Join them":   "TestTutorialLines",
+	"docs/tutorials/machines.md#One address": "TestTutorialLines",
+
+	"docs/tutorials/cluster.md#Look before you leap": "TestTutorialLines",
+	"docs/tutorials/cluster.md#One node":             "TestTutorialLines",
+	"docs/tutorials/cluster.md#And back":             "TestTutorialLines",
+	"docs/tutorials/cluster.md#All nodes":            "TestTutorialLines",
 
 	"docs/results/performance-notes.md#ipvs": "no: a measurement",
 	"docs/results/scale.md#Custom resources": "no: a measurement",

@@ -59,8 +59,8 @@ type Seen struct {
 	Lists, Pages, Watches, Streamed, Refused int
 	// Unauthorized counts requests without the token that is good.
 	Unauthorized int
-	// Impatient counts requests that came before the time they were told.
-	Impatient int
+	// Early counts requests that came before the time they were told.
+	Early     int
 	Access    []Access
 	Forbidden []Access // each once
 	Encodings []string // of lists and watches, as sent

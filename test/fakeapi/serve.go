@@ -68,7 +68,7 @@ func (s *Server) turnAway(w http.ResponseWriter, path string) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if time.Now().Before(s.notYet[path]) {
-		s.seen.Impatient++
+		s.seen.Early++
 	}
 	switch {
 	case s.behaviour.Away:

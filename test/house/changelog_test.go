@@ -10,7 +10,7 @@ import (
 )
 
 // screen is how many lines a release may have in the changelog.
-const screen = 60
+const screen = 40
 
 var section = regexp.MustCompile(`(?m)^## (.+)$`)
 

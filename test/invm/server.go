@@ -25,8 +25,8 @@ type server struct {
 	ended      chan error
 }
 
-// serverPatience is how long it may take to come up.
-const serverPatience = 2 * time.Minute
+// serverTimeout is how long it may take to come up.
+const serverTimeout = 2 * time.Minute
 
 func startServer(program string) (*server, error) {
 	dir, err := os.MkdirTemp("", "fairway-invm-")
@@ -49,7 +49,7 @@ func startServer(program string) (*server, error) {
 // await waits for the server's own kubeconfig, and makes of it one for the
 // virtual machine.
 func (s *server) await() error {
-	for deadline := time.Now().Add(serverPatience); ; time.Sleep(50 * time.Millisecond) {
+	for deadline := time.Now().Add(serverTimeout); ; time.Sleep(50 * time.Millisecond) {
 		config, err := clientcmd.LoadFromFile(filepath.Join(s.dir, "data", "admin.kubeconfig"))
 		if err == nil {
 			return s.translate(config)

@@ -122,7 +122,7 @@ func removeTree(dir string) error {
 	if err != nil {
 		return fmt.Errorf("remove cgroups: %w", err)
 	}
-	deadline := time.Now().Add(patience)
+	deadline := time.Now().Add(waitTimeout)
 	for _, d := range slices.Backward(dirs) { // a directory comes before what is in it
 		for {
 			err := unix.Rmdir(d)

@@ -156,7 +156,7 @@ func (n *Node) get(url string) (string, error) {
 
 // await tries until it succeeds.
 func (c *Cluster) await(what string, try func() error) error {
-	ctx, cancel := context.WithTimeout(context.Background(), 2*patience)
+	ctx, cancel := context.WithTimeout(context.Background(), 2*waitTimeout)
 	defer cancel()
 	for {
 		err := try()

@@ -17,8 +17,8 @@ import (
 	"github.com/fairway-net/fairway/lab/topology"
 )
 
-// patience is how long a busy machine may take for what takes it seconds.
-const patience = 2 * time.Minute
+// waitTimeout is how long a busy machine may take for what takes it seconds.
+const waitTimeout = 2 * time.Minute
 
 // Node is a machine of the cluster.
 type Node struct {
@@ -72,7 +72,7 @@ func (n *Node) groups() (dirs []string) {
 
 // await runs a command in the node until it succeeds.
 func (n *Node) await(what string, command ...string) error {
-	for deadline := time.Now().Add(patience); ; time.Sleep(200 * time.Millisecond) {
+	for deadline := time.Now().Add(waitTimeout); ; time.Sleep(200 * time.Millisecond) {
 		out, err := n.Run(command...)
 		if err == nil {
 			return nil

@@ -166,7 +166,7 @@ func (c *Cluster) whose(client *Client, seen string) string {
 // Settled asks until the answers are accepted, or time is up.
 func (c *Cluster) Settled(questions []Question, accepted func(Question, string) bool) (Answers, error) {
 	got := Answers{}
-	for deadline := time.Now().Add(patience); ; {
+	for deadline := time.Now().Add(waitTimeout); ; {
 		again := slices.DeleteFunc(slices.Clone(questions), func(q Question) bool {
 			answer, asked := got[q.String()]
 			return asked && accepted(q, answer)

@@ -17,9 +17,9 @@ const AccelEnv = "FAIRWAY_VM_ACCEL"
 
 // accelerator is a way to run the machine.
 type accelerator struct {
-	name     string
-	args     []string
-	patience time.Duration // for booting
+	name    string
+	args    []string
+	timeout time.Duration // for booting
 }
 
 var (

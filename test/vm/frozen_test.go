@@ -54,11 +54,11 @@ func TestFrozen(t *testing.T) {
 	}
 	sleep := Command{Args: []string{"-test.v", "-test.run=^TestFrozen$"}}
 	for name, test := range map[string]struct {
-		patience time.Duration
-		stop     bool // the machine itself
+		timeout time.Duration
+		stop    bool // the machine itself
 	}{
 		"machine":        {stop: true},
-		"silent command": {patience: 2 * time.Second},
+		"silent command": {timeout: 2 * time.Second},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -78,7 +78,7 @@ func TestFrozen(t *testing.T) {
 				go m.watch(2 * time.Second)
 			}
 			c := sleep
-			c.Patience = test.patience
+			c.Silence = test.timeout
 			_, err = m.Run(c)
 			if !errors.Is(err, ErrFrozen) {
 				t.Fatalf("%v, expected %v", err, ErrFrozen)

@@ -50,15 +50,15 @@ func (l *line) ready() error {
 
 // run has the machine's shell run a command, passes its output on, and returns
 // its exit code. The error is an os.ErrDeadlineExceeded if the command writes
-// nothing for as long as patience says, unless that is 0.
-func (l *line) run(command string, out io.Writer, patience time.Duration) (int, error) {
+// nothing for as long as timeout says, unless that is 0.
+func (l *line) run(command string, out io.Writer, timeout time.Duration) (int, error) {
 	if _, err := io.WriteString(l.host, command+"\n"); err != nil {
 		return 0, fmt.Errorf("send the command: %w", err)
 	}
 	for {
 		var deadline time.Time
-		if patience > 0 {
-			deadline = time.Now().Add(patience)
+		if timeout > 0 {
+			deadline = time.Now().Add(timeout)
 		}
 		if err := l.host.SetReadDeadline(deadline); err != nil {
 			return 0, err

@@ -42,9 +42,9 @@ type Command struct {
 	Env     []string  // added to what the machine has and FAIRWAY_... of this process
 	Modules []string  // kernel modules to load before
 	Output  io.Writer // gets what it writes, as it writes it; nil throws it away
-	// Patience is how long it may write nothing until the machine is given up as
+	// Silence is how long it may write nothing until the machine is given up as
 	// frozen; 0 is for ever.
-	Patience time.Duration
+	Silence time.Duration
 }
 
 // Machine is a running virtual machine. It runs several commands at a time.
@@ -208,7 +208,7 @@ func (m *Machine) boot(way accelerator, k kernelFiles, initrd string, network bo
 	if err := m.start(cmd); err != nil {
 		return err
 	}
-	tooLate := time.AfterFunc(way.patience, m.kill)
+	tooLate := time.AfterFunc(way.timeout, m.kill)
 	defer tooLate.Stop()
 	for _, l := range m.lines {
 		if err := errors.Join(l.inherited(), l.ready()); err != nil {
@@ -219,7 +219,7 @@ func (m *Machine) boot(way accelerator, k kernelFiles, initrd string, network bo
 	if err := m.pulse.inherited(); err != nil {
 		return err
 	}
-	go m.watch(pulsePatience)
+	go m.watch(pulseTimeout)
 	return nil
 }
 
@@ -273,11 +273,11 @@ func (m *Machine) Run(c Command) (int, error) {
 	if out == nil {
 		out = io.Discard
 	}
-	code, err := l.run(text.String(), out, c.Patience)
+	code, err := l.run(text.String(), out, c.Silence)
 	if err != nil {
 		switch {
 		case errors.Is(err, os.ErrDeadlineExceeded):
-			err = fmt.Errorf("%w: nothing written for %s; processes:\n%s", ErrFrozen, c.Patience, m.processes())
+			err = fmt.Errorf("%w: nothing written for %s; processes:\n%s", ErrFrozen, c.Silence, m.processes())
 			m.giveUp()
 		case m.frozen.Load():
 			err = ErrFrozen

@@ -11,16 +11,16 @@ import (
 // was killed. Emulated processors do that, rarely, whatever runs on them.
 var ErrFrozen = errors.New("the virtual machine froze")
 
-// pulsePatience is how long it may give none. It gives one each second, if the
+// pulseTimeout is how long it may give none. It gives one each second, if the
 // host has a processor for it.
-const pulsePatience = 2 * time.Minute
+const pulseTimeout = 2 * time.Minute
 
 // watch kills the machine when it gives no sign of life for so long. It returns
 // when the machine has ended.
-func (m *Machine) watch(patience time.Duration) {
+func (m *Machine) watch(timeout time.Duration) {
 	signs := make([]byte, 64)
 	for {
-		if err := m.pulse.host.SetReadDeadline(time.Now().Add(patience)); err != nil {
+		if err := m.pulse.host.SetReadDeadline(time.Now().Add(timeout)); err != nil {
 			return
 		}
 		_, err := m.pulse.host.Read(signs)

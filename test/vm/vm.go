@@ -123,7 +123,7 @@ func again(t *testing.T, release string, features []string) {
 		}
 		t.Logf("in the virtual machine (%s)", m.Accel)
 		failed := failures{out: t.Output()}
-		code, err := m.Run(Command{Args: arguments(t), Modules: features, Output: &failed, Patience: outputPatience})
+		code, err := m.Run(Command{Args: arguments(t), Modules: features, Output: &failed, Silence: outputTimeout})
 		switch {
 		case err == nil && code == 0:
 			return
@@ -139,8 +139,8 @@ func again(t *testing.T, release string, features []string) {
 
 // A machine that froze says nothing about what ran in it, so that is run again.
 const (
-	attempts       = 3
-	outputPatience = 8 * time.Minute // tests in it write something more often
+	attempts      = 3
+	outputTimeout = 8 * time.Minute // tests in it write something more often
 )
 
 // arguments are those of this test in the machine. Where it doesn't end, it says

@@ -128,8 +128,8 @@ func aheadByXDP(l netlink.Link) ([]string, error) {
 	return []string{fmt.Sprintf("%s at %s xdp", name, l.Attrs().Name)}, nil
 }
 
-// tellAhead says in the log who is before our programs, when that changes.
-func (p *Path) tellAhead(live []netlink.Link) error {
+// logAhead says in the log who is before our programs, when that changes.
+func (p *Path) logAhead(live []netlink.Link) error {
 	names, err := allAhead(p.attacher, live)
 	if err != nil || slices.Equal(names, p.before) {
 		return err

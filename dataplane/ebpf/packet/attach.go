@@ -53,12 +53,12 @@ func (p *Path) enter(want *model.Table) error {
 		return err
 	}
 	if running && now == inForce {
-		return errors.Join(p.syncAll(), p.tellAhead(live))
+		return errors.Join(p.syncAll(), p.logAhead(live))
 	}
 	if err := p.takeOver(want); err != nil { // or an earlier process was killed while it did that
 		return fmt.Errorf("take over: %w", err)
 	}
-	return p.tellAhead(live)
+	return p.logAhead(live)
 }
 
 // Load implements path. The programs for tunnels follow when there is one.

@@ -55,7 +55,7 @@ func (p *Path) syncAll() error {
 func (p *Path) sync(l netlink.Link, kind linkKind, addresses []netlink.Addr) error {
 	name := l.Attrs().Name
 	if len(sidePrograms[kind]) == 0 {
-		p.tellUnserved(l, kind, addresses)
+		p.logUnserved(l, kind, addresses)
 		if err := p.attacher.release(l, kind); err != nil && !isGone(err) {
 			return fmt.Errorf("detach programs from interface %s: %w", name, err)
 		}
@@ -142,8 +142,8 @@ func kindOf(l, master netlink.Link) linkKind {
 	return notForServices
 }
 
-// tellUnserved says once of an interface that is in use that nothing is served there.
-func (p *Path) tellUnserved(l netlink.Link, kind linkKind, addresses []netlink.Addr) {
+// logUnserved says once of an interface that is in use that nothing is served there.
+func (p *Path) logUnserved(l netlink.Link, kind linkKind, addresses []netlink.Addr) {
 	a := l.Attrs()
 	if kind != notForServices || len(addresses) == 0 || a.Flags&net.FlagUp == 0 || p.unserved[a.Name] {
 		return

@@ -31,9 +31,9 @@ func TestKinds(t *testing.T) {
 	p := &Path{}
 	addresses := []netlink.Addr{{}}
 	for range 2 {
-		p.tellUnserved(link("ipoib", "infiniband"), notForServices, addresses)
-		p.tellUnserved(link("unused", "infiniband"), notForServices, nil)
-		p.tellUnserved(link("veth", "ether"), ethernet, addresses)
+		p.logUnserved(link("ipoib", "infiniband"), notForServices, addresses)
+		p.logUnserved(link("unused", "infiniband"), notForServices, nil)
+		p.logUnserved(link("veth", "ether"), ethernet, addresses)
 	}
 	if len(p.unserved) != 1 || !p.unserved["ipoib"] {
 		t.Errorf("said to be unserved: %v", p.unserved)

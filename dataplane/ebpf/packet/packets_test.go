@@ -157,7 +157,7 @@ func (s *rig) tableOf(v service) *model.Table {
 			e.SetFrontend(&model.Frontend{Key: model.Key{Addr: vip, Port: 80, Proto: proto}, Name: id.Name,
 				Routes: [3]model.Route{keep, replace, replace}})
 			e.SetFrontend(&model.Frontend{Key: model.Key{Addr: s.node.Addresses[i], Port: 30080, Proto: proto}, Name: id.Name,
-				Entrance: model.NodePort, Routes: [3]model.Route{replace, replace, replace}})
+				FrontendType: model.NodePort, Routes: [3]model.Route{replace, replace, replace}})
 		}
 	}
 	return e.Table()

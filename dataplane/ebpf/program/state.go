@@ -117,7 +117,7 @@ func (st *State) place(ps *poolState, p *model.Pool, ids []uint32) {
 	}
 	if hashes(st.schedulerNumber(p)) {
 		ps.maglev = p.Maglev()
-		ps.seconds = p.Seconds(ps.maglev)
+		ps.seconds = p.SecondChoices(ps.maglev)
 	}
 	ps.allSlots = ps.assignAll()
 	if was.alike() && ps.alike() {

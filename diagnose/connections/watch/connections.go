@@ -83,7 +83,7 @@ func (c *connections) run(ctx context.Context) error {
 		case err == nil && e.What == Enters:
 			c.waiting = append(c.waiting, packet{e, time.Now()})
 		case err == nil:
-			c.tell(e)
+			c.record(e)
 		case errors.Is(err, ErrLost):
 			c.to.Note(err.Error())
 		case !errors.Is(err, os.ErrDeadlineExceeded):
@@ -102,8 +102,8 @@ func (c *connections) run(ctx context.Context) error {
 	return nil
 }
 
-// tell makes an event of what became of a socket.
-func (c *connections) tell(e Event) {
+// record makes an event of what became of a socket.
+func (c *connections) record(e Event) {
 	f := flow.Event{Time: time.Now(), Proto: e.Proto, Client: e.Client, Frontend: e.To, Backend: e.Backend}
 	switch e.What {
 	case Connects, Sends:

@@ -136,7 +136,7 @@ func planeOf(a agentlink.Found) trace.Plane {
 // open begins to follow flows on the node.
 func (t *tracer) open(ctx context.Context, flows []nftrace.Flow) (tracing, error) {
 	if t.isElsewhere() {
-		s, err := startRemote(ctx, t.agent, trace.Request{Flows: flows, Replies: t.follows(), For: min(trace.Longest, t.request.Wait+t.request.Timeout+beginPatience)})
+		s, err := startRemote(ctx, t.agent, trace.Request{Flows: flows, Replies: t.follows(), For: min(trace.Longest, t.request.Wait+t.request.Timeout+beginTimeout)})
 		if err != nil {
 			return nil, err
 		}

@@ -228,8 +228,8 @@ type planeEvents struct {
 	all   []flow.Event
 }
 
-// attachPatience is how long the data plane may take to begin.
-const attachPatience = 3 * time.Second
+// attachTimeout is how long the data plane may take to begin.
+const attachTimeout = 3 * time.Second
 
 func (p *planeEvents) read(ctx context.Context, agent *agentlink.Found) {
 	_ = agent.Flows(ctx, true, flow.Listener{ // without it the endpoint stays unknown, which the report shows
@@ -244,7 +244,7 @@ func (p *planeEvents) read(ctx context.Context, agent *agentlink.Found) {
 func (p *planeEvents) wait() {
 	select {
 	case <-p.ready:
-	case <-time.After(attachPatience):
+	case <-time.After(attachTimeout):
 	}
 }
 

@@ -34,8 +34,8 @@ type remoteTrace struct {
 	notes  []string
 }
 
-// beginPatience is how long an agent has time to begin a trace.
-const beginPatience = 5 * time.Second
+// beginTimeout is how long an agent has time to begin a trace.
+const beginTimeout = 5 * time.Second
 
 // farSettle is settle for a node elsewhere, whose news take time to come.
 const farSettle = 500 * time.Millisecond
@@ -55,7 +55,7 @@ func startRemote(ctx context.Context, agent *agentlink.Found, r trace.Request) (
 			}
 		})
 	}()
-	patience := time.After(beginPatience)
+	tooLate := time.After(beginTimeout)
 	for {
 		select {
 		case l := <-t.lines:
@@ -69,9 +69,9 @@ func startRemote(ctx context.Context, agent *agentlink.Found, r trace.Request) (
 				err = errors.New("the trace ended before it began")
 			}
 			return nil, err
-		case <-patience:
+		case <-tooLate:
 			cancel()
-			return nil, fmt.Errorf("the agent at %s doesn't begin the trace in %s", agent.At, beginPatience)
+			return nil, fmt.Errorf("the agent at %s doesn't begin the trace in %s", agent.At, beginTimeout)
 		}
 	}
 }
@@ -182,7 +182,7 @@ func (t *tracer) isElsewhere() bool { return t.agent != nil && !t.agent.IsLocal(
 func (t *tracer) sendElsewhere(ctx context.Context) error {
 	key := t.keys[0]
 	frontend := netip.AddrPortFrom(key.Addr, key.Port)
-	request := trace.Request{Replies: t.follows(), For: t.request.Timeout + 2*beginPatience}
+	request := trace.Request{Replies: t.follows(), For: t.request.Timeout + 2*beginTimeout}
 	request.Send = &trace.Send{Proto: key.Proto, To: frontend, Timeout: t.request.Timeout}
 	switch from := t.question.From; {
 	case from.Kind == "" || from.Kind == "node" && from.Name == t.report.Node:

@@ -56,7 +56,7 @@ func (e *Engine) listenLog() error {
 				return
 			}
 			if err == nil {
-				e.tell(buffer[:n])
+				e.report(buffer[:n])
 			}
 		}
 	})
@@ -88,8 +88,8 @@ func unlessDash(text string) string {
 	return text
 }
 
-// tell has one request told.
-func (e *Engine) tell(line []byte) {
+// report reports one request.
+func (e *Engine) report(line []byte) {
 	if len(line) == 0 || line[0] != '{' { // haproxy's own
 		e.log.Debug("haproxy's message", "line", strings.TrimSpace(string(line)))
 		return

@@ -27,7 +27,7 @@ func (e *Engine) change(next *plan) error {
 	var commands batch
 	e.addServers(next, &commands)
 	if e.hasNewCertificates(next) {
-		if err := e.process.control.tell(commands); err != nil {
+		if err := e.process.control.send(commands); err != nil {
 			return err
 		}
 		if err := e.changeCertificates(next); err != nil {
@@ -39,14 +39,14 @@ func (e *Engine) change(next *plan) error {
 		e.changeMap(file, e.plan.entries[file], next.entries[file], &commands)
 	}
 	e.removeServers(next, &commands)
-	return e.process.control.tell(commands)
+	return e.process.control.send(commands)
 }
 
 func (e *Engine) changeServers(next *plan) error {
 	var commands batch
 	e.addServers(next, &commands)
 	e.removeServers(next, &commands)
-	return e.process.control.tell(commands)
+	return e.process.control.send(commands)
 }
 
 // addServers adds those that aren't there, and changes weights.

@@ -67,9 +67,9 @@ func (b *batch) add(format string, a ...any) { *b = append(*b, fmt.Sprintf(forma
 // told is what haproxy says of commands of a batch that were done.
 var told = []string{"New server registered"}
 
-// tell sends a batch, as much at a time as haproxy reads. Any answer but those of
+// send sends a batch, as much at a time as haproxy reads. Any answer but those of
 // commands that were done is a refusal.
-func (c control) tell(commands batch) error {
+func (c control) send(commands batch) error {
 	for len(commands) > 0 {
 		part := commands.part()
 		commands = commands[len(part):]

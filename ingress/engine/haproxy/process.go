@@ -13,8 +13,8 @@ import (
 	"time"
 )
 
-// patience is how long haproxy may take until it serves.
-const patience = time.Minute
+// startTimeout is how long haproxy may take until it serves.
+const startTimeout = time.Minute
 
 // process is one haproxy at work.
 type process struct {
@@ -86,7 +86,7 @@ func check(program, folder string, sockets []int, log *slog.Logger) error {
 	}
 	select {
 	case <-p.ended:
-	case <-time.After(patience):
+	case <-time.After(startTimeout):
 		p.kill()
 	}
 	if p.state == nil || !p.state.Success() {
@@ -101,7 +101,7 @@ func start(program, folder string, sockets []int, log *slog.Logger) (*process, e
 	if err != nil {
 		return nil, err
 	}
-	deadline := time.Now().Add(patience)
+	deadline := time.Now().Add(startTimeout)
 	for {
 		if _, err := os.Stat(string(p.control)); err == nil {
 			if _, err := p.control.ask("show version"); err == nil {
@@ -115,7 +115,7 @@ func start(program, folder string, sockets []int, log *slog.Logger) (*process, e
 		}
 		if time.Now().After(deadline) {
 			p.kill()
-			return nil, fmt.Errorf("haproxy doesn't serve after %s", patience)
+			return nil, fmt.Errorf("haproxy doesn't serve after %s", startTimeout)
 		}
 	}
 }

@@ -32,7 +32,7 @@ type awaited struct {
 	io.ReadCloser
 	allowed, refused chan struct{}
 	allow, refuse    func()
-	patience         *time.Timer
+	timer            *time.Timer
 }
 
 var errUnwanted = errors.New("the endpoint has answered without the body")
@@ -40,7 +40,7 @@ var errUnwanted = errors.New("the endpoint has answered without the body")
 func newAwaited(body io.ReadCloser) *awaited {
 	a := &awaited{ReadCloser: body, allowed: make(chan struct{}), refused: make(chan struct{})}
 	a.allow, a.refuse = sync.OnceFunc(func() { close(a.allowed) }), sync.OnceFunc(func() { close(a.refused) })
-	a.patience = time.AfterFunc(continueTimeout, a.allow)
+	a.timer = time.AfterFunc(continueTimeout, a.allow)
 	return a
 }
 
@@ -60,7 +60,7 @@ func (a *awaited) answered(status int) {
 	case status == http.StatusContinue:
 		a.allow()
 	case status == 0 || status >= http.StatusOK:
-		a.patience.Stop()
+		a.timer.Stop()
 		a.refuse()
 	}
 }

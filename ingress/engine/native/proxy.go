@@ -81,7 +81,7 @@ func (s *socket) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		x.told.Time = time.Now()
 		x.counter.ResponseWriter = w
 		w = &x.counter
-		defer x.tell(r)
+		defer x.report(r)
 	}
 	now := s.current.Load().model
 	if text, found := s.engine.table.Load().Challenges.Answer(x.request.Path); found && !x.request.TLS {
@@ -304,8 +304,8 @@ func (x *exchange) trace(r *http.Request) {
 	}
 }
 
-// tell tells of the request, which is over.
-func (x *exchange) tell(r *http.Request) {
+// report reports the request, which is over.
+func (x *exchange) report(r *http.Request) {
 	a := x.access(r)
 	if x.traced != nil {
 		x.traced(a)

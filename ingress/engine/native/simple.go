@@ -90,7 +90,7 @@ func (c *simple) answerAll() (over bool) {
 		}
 		goesOn := c.answer(r, response)
 		if c.socket.engine.options.isWatched() {
-			c.x.tell(r)
+			c.x.report(r)
 		}
 		if !goesOn {
 			return true
@@ -198,7 +198,7 @@ func (b *begun) finish(w http.ResponseWriter) {
 	if x.engine.options.isWatched() {
 		x.counter.ResponseWriter = w
 		w = &x.counter
-		defer x.tell(b.request)
+		defer x.report(b.request)
 	}
 	x.plain.handled.Store(true)
 	defer x.plain.handled.Store(false)

@@ -23,10 +23,10 @@ import (
 const bufferSize = 4 << 20
 
 // After a loss, the burst is over when nothing came for quiet. It is taken for
-// over after patience, so that endless changes are looked at all the same.
+// over after mostBurst, so that endless changes are looked at all the same.
 const (
-	quiet    = 100 * time.Millisecond
-	patience = 2 * time.Second
+	quiet     = 100 * time.Millisecond
+	mostBurst = 2 * time.Second
 )
 
 // Handler is told of changes, by one goroutine.
@@ -111,7 +111,7 @@ func (w *Watch) passBurst(ctx context.Context) error {
 	if err := w.setTimeout(quiet); err != nil {
 		return err
 	}
-	for began := time.Now(); time.Since(began) < patience && ctx.Err() == nil; {
+	for began := time.Now(); time.Since(began) < mostBurst && ctx.Err() == nil; {
 		_, err := w.receive()
 		if errors.Is(err, unix.EAGAIN) {
 			break

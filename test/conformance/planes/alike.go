@@ -31,7 +31,7 @@ func (r *Run) alike(args []string) error {
 			return err
 		}
 		first.FromAddr, second.FromAddr = from, from
-		a, b := r.topo.ask(first, patience), r.topo.ask(second, patience)
+		a, b := r.topo.ask(first, waitTimeout), r.topo.ask(second, waitTimeout)
 		if a.Outcome != Forwarded || b.Outcome != Forwarded || a.Backend != b.Backend {
 			return fmt.Errorf("client %s: %s at %s, and %s at %s", from, a, first.To, b, second.To)
 		}

@@ -15,9 +15,9 @@ import (
 	"github.com/fairway-net/fairway/model"
 )
 
-// patience is how long an answer may take on a busy machine. Only failing cases
+// waitTimeout is how long an answer may take on a busy machine. Only failing cases
 // wait for its end.
-var patience = 30 * time.Second
+var waitTimeout = 30 * time.Second
 
 // silence is how long nothing must come for it to count as silence. A plane
 // that refuses answers in far less; on a machine so slow that it doesn't, the

@@ -120,7 +120,7 @@ func (r *Run) open(name string, s Step) error {
 	if r.topo == nil || r.cannot(p, s) {
 		return nil
 	}
-	if f.conn, err = r.topo.connect(p, patience); err != nil {
+	if f.conn, err = r.topo.connect(p, waitTimeout); err != nil {
 		return fmt.Errorf("expected a connection: %w", err)
 	}
 	return f.ask(r.wanted(p, s, v))
@@ -156,7 +156,7 @@ func (r *Run) send(f *flow, s Step) error {
 }
 
 func (f *flow) ask(w wanted) error {
-	wait := patience
+	wait := waitTimeout
 	if w.outcome == Silent {
 		wait = silence
 	}
@@ -177,7 +177,7 @@ func (f *flow) large(size string) error {
 	if f.conn == nil {
 		return nil
 	}
-	if err := f.conn.SetDeadline(time.Now().Add(patience)); err != nil {
+	if err := f.conn.SetDeadline(time.Now().Add(waitTimeout)); err != nil {
 		return err
 	}
 	if _, err := io.WriteString(f.conn, strings.Repeat("x", n-1)+"\n"); err != nil {

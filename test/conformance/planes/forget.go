@@ -93,11 +93,11 @@ func (s *Topology) remembered(p Probe, w wanted, timeout time.Duration) (string,
 // visit makes one connection, tells which backend answers, and resets it, after
 // which nobody has a reason to remember it.
 func (s *Topology) visit(p Probe, w wanted) (string, error) {
-	conn, err := s.connect(p, patience)
+	conn, err := s.connect(p, waitTimeout)
 	if err != nil {
 		return "", fmt.Errorf("expected a connection: %w", err)
 	}
-	answer := question(conn, p.Proto, patience)
+	answer := question(conn, p.Proto, waitTimeout)
 	if tcp, ok := conn.(*net.TCPConn); ok && p.Proto == model.TCP {
 		err = tcp.SetLinger(0)
 	}

@@ -51,7 +51,7 @@ func sendInvalid(f *flow, backend Host) (err error) {
 		return fmt.Errorf("open raw socket: %w", err)
 	}
 	defer func() { err = errors.Join(err, unix.Close(fd)) }()
-	if answer := question(f.conn, model.TCP, patience); answer.Outcome != Forwarded {
+	if answer := question(f.conn, model.TCP, waitTimeout); answer.Outcome != Forwarded {
 		return fmt.Errorf("ask before: %s", answer)
 	}
 	heard, from, err := hear(fd, f.last.Client)
@@ -74,7 +74,7 @@ func sendInvalid(f *flow, backend Host) (err error) {
 // hear waits for the segment in which the client asks, and takes the IP header
 // off, which raw IPv4 sockets deliver too.
 func hear(fd int, client netip.Addr) ([]byte, netip.Addr, error) {
-	if err := unix.SetsockoptTimeval(fd, unix.SOL_SOCKET, unix.SO_RCVTIMEO, &unix.Timeval{Sec: int64(patience / time.Second)}); err != nil {
+	if err := unix.SetsockoptTimeval(fd, unix.SOL_SOCKET, unix.SO_RCVTIMEO, &unix.Timeval{Sec: int64(waitTimeout / time.Second)}); err != nil {
 		return nil, client, fmt.Errorf("limit the wait: %w", err)
 	}
 	for buf := make([]byte, 2048); ; {

@@ -33,8 +33,8 @@ func TestKubeProxy(t *testing.T) {
 	if binaries == "" {
 		t.Fatalf("%s names no directory with a kube-proxy: `make check NAME=kubernetes` has one built", KubernetesEnv)
 	}
-	defer func(was time.Duration) { patience = was }(patience)
-	patience = 4 * time.Second // for what doesn't come
+	defer func(was time.Duration) { waitTimeout = was }(waitTimeout)
+	waitTimeout = 4 * time.Second // for what doesn't come
 	release := kubeProxyRelease(t, filepath.Join(binaries, "kube-proxy"))
 	for _, mode := range []string{"iptables", "nftables"} {
 		t.Run(mode, func(t *testing.T) {

@@ -46,7 +46,7 @@ func (r *Run) loadStep(s Step) error {
 // run makes connections until it is told to stop, or one isn't answered.
 func (l *load) run(s *Topology, p Probe) error {
 	for {
-		if answer := s.ask(p, patience); answer.Outcome != Forwarded {
+		if answer := s.ask(p, waitTimeout); answer.Outcome != Forwarded {
 			return fmt.Errorf("connection %d from %s to %s: %s, expected all to be answered", l.count+1, p.From.Name, p.To, answer)
 		}
 		l.count++

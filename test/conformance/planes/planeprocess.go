@@ -109,7 +109,7 @@ func planeOf(kind string) string {
 // awaitRetired waits until a plane that has given up to another is gone, which
 // it may be only after its last connection: then its state is.
 func (r *Run) awaitRetired() error {
-	for deadline := time.Now().Add(patience); ; time.Sleep(10 * time.Millisecond) {
+	for deadline := time.Now().Add(waitTimeout); ; time.Sleep(10 * time.Millisecond) {
 		files, err := os.ReadDir(r.stateDir)
 		if err != nil && !errors.Is(err, fs.ErrNotExist) {
 			return fmt.Errorf("list the state of planes: %w", err)
@@ -167,7 +167,7 @@ func (r *Run) command(args []string) error {
 // repaired waits for the plane to notice that somebody changed its objects,
 // and has it repair them as the agent would.
 func (r *Run) repaired() error {
-	for deadline := time.Now().Add(patience); ; time.Sleep(10 * time.Millisecond) {
+	for deadline := time.Now().Add(waitTimeout); ; time.Sleep(10 * time.Millisecond) {
 		drifts, err := r.process.Drifted()
 		if err != nil {
 			return err

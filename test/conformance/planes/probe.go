@@ -96,7 +96,7 @@ func (s *Topology) check(p Probe, w wanted) error {
 
 // once makes one connection and holds it against what is wanted.
 func (s *Topology) once(p Probe, w wanted) (Answer, error) {
-	wait := patience
+	wait := waitTimeout
 	if w.outcome == Silent {
 		wait = silence
 	}

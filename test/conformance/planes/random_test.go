@@ -90,11 +90,11 @@ func (g *generator) add(e *model.Edit, i int) {
 	s.pools[1].Local = true
 	g.services[i] = s
 	g.fill(e, s)
-	for entrance := range model.Entrance(4) {
+	for entrance := range model.FrontendType(4) {
 		if g.IntN(2) == 0 {
 			continue
 		}
-		f := &model.Frontend{Key: g.key(i, entrance, id), Name: id.Name, Entrance: entrance, Sources: g.sources(id.IPv6)}
+		f := &model.Frontend{Key: g.key(i, entrance, id), Name: id.Name, FrontendType: entrance, Sources: g.sources(id.IPv6)}
 		for o := range f.Routes {
 			f.Routes[o] = model.Route{Pool: s.pools[g.IntN(2)], Masquerade: g.IntN(2) == 0}
 		}
@@ -104,7 +104,7 @@ func (g *generator) add(e *model.Edit, i int) {
 }
 
 // key gives two Services each the same address, on different ports.
-func (g *generator) key(i int, entrance model.Entrance, id model.PoolID) model.Key {
+func (g *generator) key(i int, entrance model.FrontendType, id model.PoolID) model.Key {
 	host, port := i/2+10, uint16(80+i%2)
 	var text string
 	switch entrance {
@@ -214,7 +214,7 @@ func tableText(t *model.Table) string {
 	var b strings.Builder
 	fmt.Fprintf(&b, "settings %+v\n", *t.Settings)
 	for _, f := range t.SortedFrontends() {
-		fmt.Fprintf(&b, "frontend %s %s sources %v\n", f.Key, f.Entrance, f.Sources)
+		fmt.Fprintf(&b, "frontend %s %s sources %v\n", f.Key, f.FrontendType, f.Sources)
 		for o, r := range f.Routes {
 			fmt.Fprintf(&b, "  from %s: %s masquerade %t\n", model.Origin(o), r.Pool, r.Masquerade)
 		}

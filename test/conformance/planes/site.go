@@ -409,7 +409,7 @@ func (s *Topology) awaitReach(args []string) error {
 		return err
 	}
 	const closed = 9
-	for deadline := time.Now().Add(patience); ; {
+	for deadline := time.Now().Add(waitTimeout); ; {
 		err := on.Do(func() error {
 			conn, err := net.Dial("udp", netip.AddrPortFrom(to, closed).String())
 			if err != nil {

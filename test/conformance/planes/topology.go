@@ -137,7 +137,7 @@ func (s *Topology) awaitAddress() error {
 		return err
 	}
 	defer h.Close()
-	for deadline := time.Now().Add(patience); ; time.Sleep(5 * time.Millisecond) {
+	for deadline := time.Now().Add(waitTimeout); ; time.Sleep(5 * time.Millisecond) {
 		routes, err := h.RouteListFiltered(netlink.FAMILY_V6, &netlink.Route{Table: unix.RT_TABLE_LOCAL}, netlink.RT_FILTER_TABLE)
 		if err != nil && !errors.Is(err, netlink.ErrDumpInterrupted) { // a part of them, as they change
 			return fmt.Errorf("list routes of the node: %w", err)

@@ -69,8 +69,8 @@ func TestTopologySCTP(t *testing.T) {
 // TestStageFindsFaults: without a plane, what a case expects of one is missed.
 func TestTopologyFindsFaults(t *testing.T) {
 	s := newTopology(t)
-	defer func(was time.Duration) { patience = was }(patience)
-	patience = time.Second
+	defer func(was time.Duration) { waitTimeout = was }(waitTimeout)
+	waitTimeout = time.Second
 	const web = "\n-- web.yaml --\napiVersion: v1\nkind: Service\nmetadata: {name: web}\n" +
 		"spec: {clusterIP: 10.96.0.10, ports: [{port: 8080}]}\n"
 	for script, complaint := range map[string]string{

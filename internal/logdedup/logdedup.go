@@ -1,7 +1,7 @@
-// Package seldom is a log handler for what is said over and over: a loop that tries
+// Package logdedup is a log handler for what is said over and over: a loop that tries
 // again, or a library that reports each failure. Of messages that say the same it
 // passes one on, and then one every few minutes.
-package seldom
+package logdedup
 
 import (
 	"context"
@@ -56,7 +56,7 @@ func New(h slog.Handler) *Handler {
 
 // Handle implements slog.Handler.
 func (h *Handler) Handle(ctx context.Context, r slog.Record) error {
-	if !h.said.due(key(r), r.Time, patience(r.Message), h.every) {
+	if !h.said.due(key(r), r.Time, holdBack(r.Message), h.every) {
 		return nil
 	}
 	return h.Handler.Handle(ctx, r)
@@ -72,7 +72,7 @@ func (h *Handler) WithGroup(name string) slog.Handler {
 	return &Handler{h.Handler.WithGroup(name), h.every, h.said}
 }
 
-func patience(message string) time.Duration {
+func holdBack(message string) time.Duration {
 	if slices.Contains(momentary, message) {
 		return passing
 	}
@@ -80,7 +80,7 @@ func patience(message string) time.Duration {
 }
 
 // due says whether a message is to be passed on now.
-func (m *memory) due(key string, now time.Time, patience, every time.Duration) bool {
+func (m *memory) due(key string, now time.Time, heldBack, every time.Duration) bool {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	o := m.messages[key]
@@ -95,7 +95,7 @@ func (m *memory) due(key string, now time.Time, patience, every time.Duration) b
 		o.first = now
 	}
 	o.last = now
-	if now.Sub(o.first) < patience || !o.said.IsZero() && now.Sub(o.said) < every {
+	if now.Sub(o.first) < heldBack || !o.said.IsZero() && now.Sub(o.said) < every {
 		return false
 	}
 	o.said = now

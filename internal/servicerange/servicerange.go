@@ -1,7 +1,7 @@
-// Package ranges checks whether a range of addresses can be used for Services on
+// Package servicerange checks whether a range of addresses can be used for Services on
 // this machine. Packets to such addresses never leave the machine, so nothing that
 // the machine talks to may have one of them.
-package ranges
+package servicerange
 
 import (
 	"errors"

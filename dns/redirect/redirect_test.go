@@ -1,4 +1,4 @@
-package lease
+package redirect
 
 import (
 	"context"
@@ -24,7 +24,7 @@ import (
 	"github.com/fairway-net/fairway/internal/netns"
 )
 
-const patience = 30 * time.Second
+const waitTimeout = 30 * time.Second
 
 // soon is long enough for an answer, if there is one, in most cases.
 const soon = 300 * time.Millisecond
@@ -209,7 +209,7 @@ func askFrom(ns *netns.NS, source netip.Addr, network string, service netip.Addr
 
 func eventually(t *testing.T, what string, ok func() bool) {
 	t.Helper()
-	for late := range wait.Tries(patience) {
+	for late := range wait.Tries(waitTimeout) {
 		if ok() {
 			break
 		}
@@ -234,7 +234,7 @@ func testLease(t *testing.T) {
 					if ns == r.node && service.Is6() {
 						continue // IPv6 has no table that comes last
 					}
-					if within == patience {
+					if within == waitTimeout {
 						r.renew(t)
 					}
 					got, err := ask(ns, network, service, within)
@@ -263,7 +263,7 @@ func testLease(t *testing.T) {
 			got, err := ask(r.pod, "udp", services[0], soon)
 			return err == nil && got == "10.244.0.2"
 		})
-		all(patience, func(what, got, want string, err error) {
+		all(waitTimeout, func(what, got, want string, err error) {
 			if err != nil || got != want {
 				t.Errorf("%s: got %q, %v", what, got, err)
 			}

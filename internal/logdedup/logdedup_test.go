@@ -1,4 +1,4 @@
-package seldom
+package logdedup
 
 import (
 	"bytes"

@@ -1,4 +1,4 @@
-package ranges
+package servicerange
 
 import (
 	"net/netip"

@@ -1,4 +1,4 @@
-// Package lease makes the kernel redirect questions to cluster DNS to the server
+// Package redirect makes the kernel redirect questions to cluster DNS to the server
 // on this node, untracked, while somebody renews the lease. If nobody does, for
 // example because the process was killed, questions go where the data plane
 // forwards the DNS Service: to other nodes' servers.
@@ -10,7 +10,7 @@
 //
 // A lease is renewed by a packet to oneself, not by a change of rules: that
 // would disturb whoever reads or writes nftables at the time.
-package lease
+package redirect
 
 import (
 	"errors"

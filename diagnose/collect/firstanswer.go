@@ -13,14 +13,14 @@ import (
 	"k8s.io/client-go/rest"
 )
 
-// apiPatience is how long an API server has time to begin its first answer. Agents are asked
+// defaultFirstAnswerTimeout is how long an API server has time to begin its first answer. Agents are asked
 // instead of one that hangs; who waits for an answer of ten thousand objects has had others.
-const apiPatience = 5 * time.Second
+const defaultFirstAnswerTimeout = 5 * time.Second
 
 // Answers is what is known of the API server: that it has answered, or when it last didn't.
 type Answers struct {
-	// Patience is how long the first answer may take to begin; 0 is five seconds.
-	Patience time.Duration
+	// FirstAnswerTimeout is how long the first answer may take to begin; 0 is five seconds.
+	FirstAnswerTimeout time.Duration
 
 	some   atomic.Bool
 	silent atomic.Pointer[time.Time]
@@ -29,10 +29,12 @@ type Answers struct {
 // isSilent reports whether it hasn't answered just now.
 func (a *Answers) isSilent() bool {
 	at := a.silent.Load()
-	return at != nil && time.Since(*at) < a.patience()
+	return at != nil && time.Since(*at) < a.firstAnswerTimeout()
 }
 
-func (a *Answers) patience() time.Duration { return cmp.Or(a.Patience, apiPatience) }
+func (a *Answers) firstAnswerTimeout() time.Duration {
+	return cmp.Or(a.FirstAnswerTimeout, defaultFirstAnswerTimeout)
+}
 
 // silentError says that the API server hasn't begun to answer in time.
 type silentError struct{ after time.Duration }
@@ -42,17 +44,17 @@ func (e silentError) Error() string {
 	return fmt.Sprintf("the API server doesn't answer in %s", e.after)
 }
 
-// Impatiently has requests fail while the server has answered none and hangs, if Answers are
+// WithFirstAnswerTimeout has requests fail while the server has answered none and hangs, if Answers are
 // kept.
-func (s *Source) Impatiently(config *rest.Config) *rest.Config {
+func (s *Source) WithFirstAnswerTimeout(config *rest.Config) *rest.Config {
 	if s.Answers == nil {
 		return config
 	}
-	return s.Answers.impatient(config)
+	return s.Answers.withFirstAnswerTimeout(config)
 }
 
-// impatient has requests fail while the server has answered none and hangs.
-func (a *Answers) impatient(config *rest.Config) *rest.Config {
+// withFirstAnswerTimeout has requests fail while the server has answered none and hangs.
+func (a *Answers) withFirstAnswerTimeout(config *rest.Config) *rest.Config {
 	config = rest.CopyConfig(config)
 	config.Wrap(func(base http.RoundTripper) http.RoundTripper { return &firstAnswer{base, a} })
 	return config
@@ -69,10 +71,10 @@ func (f *firstAnswer) RoundTrip(request *http.Request) (*http.Response, error) {
 	case f.answers.some.Load():
 		return f.base.RoundTrip(request)
 	case f.answers.isSilent():
-		return nil, silentError{f.answers.patience()}
+		return nil, silentError{f.answers.firstAnswerTimeout()}
 	}
 	ctx, cancel := context.WithCancelCause(request.Context())
-	silent := silentError{f.answers.patience()}
+	silent := silentError{f.answers.firstAnswerTimeout()}
 	timer := time.AfterFunc(silent.after, func() { cancel(silent) })
 	response, err := f.base.RoundTrip(request.WithContext(ctx))
 	timer.Stop()

@@ -1,4 +1,4 @@
-package lease
+package redirect
 
 import (
 	"context"
@@ -33,7 +33,7 @@ func TestBesideIPVS(t *testing.T) {
 			for _, network := range []string{"udp", "tcp"} {
 				for ns, name := range map[*netns.NS]string{r.pod: "pod", r.node: "node"} {
 					r.renew(t)
-					if got, err := ask(ns, network, services[0], patience); err != nil || got == "other" {
+					if got, err := ask(ns, network, services[0], waitTimeout); err != nil || got == "other" {
 						t.Errorf("%s from %s on lease: %q, %v; want this node's answer", network, name, got, err)
 					}
 				}

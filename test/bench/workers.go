@@ -14,14 +14,14 @@ import (
 	"github.com/fairway-net/fairway/lab/topology"
 )
 
-// crew are threads inside a host, ready to connect from it.
-type crew struct {
+// workers are threads inside a host, ready to connect from it.
+type workers struct {
 	jobs    chan func()
 	members sync.WaitGroup
 }
 
-func newCrew(h *topology.Host, n int) (*crew, error) {
-	c := &crew{jobs: make(chan func())}
+func newWorkers(h *topology.Host, n int) (*workers, error) {
+	c := &workers{jobs: make(chan func())}
 	entered := make(chan error, n)
 	for range n {
 		c.members.Go(func() {
@@ -60,22 +60,22 @@ func undisturbed() (restore func(), err error) {
 	return func() { _ = unix.PthreadSigmask(unix.SIG_SETMASK, &before, nil) }, nil // with a mask that was valid
 }
 
-func (c *crew) close() error {
+func (c *workers) close() error {
 	close(c.jobs)
 	c.members.Wait()
 	return nil
 }
 
-// do runs a job on a thread of the crew and waits for it.
-func (c *crew) do(job func()) {
+// do runs a job on a thread of the workers and waits for it.
+func (c *workers) do(job func()) {
 	done := make(chan struct{})
 	c.jobs <- func() { defer close(done); job() }
 	<-done
 }
 
-// connectPatience is how long one connection may take: less than the second
+// connectTimeout is how long one connection may take: less than the second
 // after which TCP tries again, so that a lost packet shows.
-const connectPatience = 900 * time.Millisecond
+const connectTimeout = 900 * time.Millisecond
 
 // connect makes one connection from the calling thread's host and returns the
 // endpoint that it reached.
@@ -89,12 +89,12 @@ func connect(to netip.AddrPort) (netip.Addr, error) {
 }
 
 func hello(fd int, to netip.AddrPort) (netip.Addr, error) {
-	patience := unix.NsecToTimeval(connectPatience.Nanoseconds())
+	waitTimeout := unix.NsecToTimeval(connectTimeout.Nanoseconds())
 	// Closing resets: no port is lost to TIME_WAIT.
 	if err := errors.Join(
 		unix.SetsockoptLinger(fd, unix.SOL_SOCKET, unix.SO_LINGER, &unix.Linger{Onoff: 1}),
-		unix.SetsockoptTimeval(fd, unix.SOL_SOCKET, unix.SO_SNDTIMEO, &patience),
-		unix.SetsockoptTimeval(fd, unix.SOL_SOCKET, unix.SO_RCVTIMEO, &patience)); err != nil {
+		unix.SetsockoptTimeval(fd, unix.SOL_SOCKET, unix.SO_SNDTIMEO, &waitTimeout),
+		unix.SetsockoptTimeval(fd, unix.SOL_SOCKET, unix.SO_RCVTIMEO, &waitTimeout)); err != nil {
 		return netip.Addr{}, os.NewSyscallError("setsockopt", err)
 	}
 	if err := unix.Connect(fd, &unix.SockaddrInet4{Port: int(to.Port()), Addr: to.Addr().As4()}); err != nil {
@@ -111,14 +111,14 @@ func hello(fd int, to netip.AddrPort) (netip.Addr, error) {
 	return netip.AddrFrom4(answer), nil
 }
 
-// reachPatience is how long a change may take to be in force.
-const reachPatience = 2 * time.Minute
+// reachTimeout is how long a change may take to be in force.
+const reachTimeout = 2 * time.Minute
 
 // reach connects until a connection reaches what is wanted, and returns when
-// that began. The calling thread must be of the crew.
+// that began. The calling thread must be of the workers.
 func reach(ctx context.Context, vip netip.AddrPort, wanted func(netip.Addr) bool) (time.Time, error) {
 	var last error
-	deadline := time.Now().Add(reachPatience)
+	deadline := time.Now().Add(reachTimeout)
 	for {
 		at, err := connect(vip)
 		now := time.Now()
@@ -128,7 +128,7 @@ func reach(ctx context.Context, vip netip.AddrPort, wanted func(netip.Addr) bool
 		case ctx.Err() != nil:
 			return now, ctx.Err()
 		case now.After(deadline):
-			return now, errors.Join(fmt.Errorf("%s leads to %v after %s", vip, at, reachPatience), err, last)
+			return now, errors.Join(fmt.Errorf("%s leads to %v after %s", vip, at, reachTimeout), err, last)
 		}
 		last = err
 		pause := unix.NsecToTimespec(pollPause.Nanoseconds())

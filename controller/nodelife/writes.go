@@ -25,13 +25,13 @@ const (
 func (c *Controller) tryWriting(ctx context.Context, nodes map[string]*corev1.Node, now time.Time) {
 	err := c.probe(ctx, now)
 	if err == nil || apierrors.IsForbidden(err) || apierrors.IsInvalid(err) || apierrors.IsConflict(err) || apierrors.IsAlreadyExists(err) {
-		c.deaf = false
+		c.writesFailing = false
 		return
 	}
-	if !c.deaf && ctx.Err() == nil {
+	if !c.writesFailing && ctx.Err() == nil {
 		c.log.Warn("the API rejects writes; ignoring missed heartbeats until it recovers", "error", err)
 	}
-	c.deaf = true
+	c.writesFailing = true
 	for name, last := range c.heard {
 		if !isSilent(nodes[name]) {
 			c.heard[name] = heartbeat{renewed: last.renewed, when: now}

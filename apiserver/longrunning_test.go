@@ -40,7 +40,7 @@ func TestRevokedWatches(t *testing.T) {
 	}
 	for _, name := range []string{"n1", "robot"} {
 		eventually(t, "the watch of "+name+" ends", func() bool {
-			for _, l := range s.lasting {
+			for _, l := range s.longRunning {
 				l.recheck(ctx)
 			}
 			select {

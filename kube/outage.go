@@ -8,12 +8,12 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 )
 
-// awayPatience is how long requests to the API may fail before it is said: a server
+// outageGrace is how long requests to the API may fail before it is said: a server
 // that restarts is back sooner.
-const awayPatience = 5 * time.Second
+const outageGrace = 5 * time.Second
 
-// Absence says when the API goes and when it comes back.
-type Absence struct {
+// Outage says when the API goes and when it comes back.
+type Outage struct {
 	Log *slog.Logger
 
 	mu    sync.Mutex
@@ -23,7 +23,7 @@ type Absence struct {
 }
 
 // Observe takes in the outcome of a request; see Reach.
-func (a *Absence) Observe(err error) {
+func (a *Outage) Observe(err error) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	switch {
@@ -37,11 +37,11 @@ func (a *Absence) Observe(err error) {
 	case a.since.IsZero():
 		began := time.Now()
 		a.since = began
-		a.timer = time.AfterFunc(awayPatience, func() { a.say(began, err) })
+		a.timer = time.AfterFunc(outageGrace, func() { a.say(began, err) })
 	}
 }
 
-func (a *Absence) say(began time.Time, err error) {
+func (a *Outage) say(began time.Time, err error) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	if !a.since.Equal(began) {
@@ -52,7 +52,7 @@ func (a *Absence) say(began time.Time, err error) {
 }
 
 // Close ends the timer.
-func (a *Absence) Close() {
+func (a *Outage) Close() {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	if a.timer != nil {
@@ -62,7 +62,7 @@ func (a *Absence) Close() {
 }
 
 // Away is how long the API hasn't answered; 0 if it does.
-func (a *Absence) Away() time.Duration {
+func (a *Outage) Away() time.Duration {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	if a.since.IsZero() {
@@ -72,7 +72,7 @@ func (a *Absence) Away() time.Duration {
 }
 
 // Metric shows how long the API has been away.
-func (a *Absence) Metric() prometheus.Collector {
+func (a *Outage) Metric() prometheus.Collector {
 	return prometheus.NewGaugeFunc(prometheus.GaugeOpts{
 		Namespace: "fairway", Name: "api_away_seconds", Help: "For how long the API hasn't answered; 0 while it does.",
 	}, func() float64 { return a.Away().Seconds() })

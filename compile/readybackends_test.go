@@ -28,11 +28,11 @@ func TestTakersOfHeadless(t *testing.T) {
 			{Addresses: []string{"10.0.0.2"}, Conditions: discoveryv1.EndpointConditions{Ready: &no}},
 		},
 	})
-	got := c.Takers(types.NamespacedName{Namespace: "a", Name: "s"}, "http", model.TCP)
+	got := c.ReadyBackends(types.NamespacedName{Namespace: "a", Name: "s"}, "http", model.TCP)
 	if len(got) != 1 || got[0].Addr.String() != "10.0.0.1" || got[0].Port != 8080 {
 		t.Errorf("takers are %v", got)
 	}
-	if got := c.Takers(types.NamespacedName{Namespace: "a", Name: "s"}, "other", model.TCP); len(got) != 0 {
+	if got := c.ReadyBackends(types.NamespacedName{Namespace: "a", Name: "s"}, "other", model.TCP); len(got) != 0 {
 		t.Errorf("takers of a port that isn't there: %v", got)
 	}
 }

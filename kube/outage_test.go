@@ -15,25 +15,25 @@ import (
 func TestAPIAwayIsSaid(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var log bytes.Buffer
-		a := &Absence{Log: slog.New(slog.NewTextHandler(&log, nil))}
+		a := &Outage{Log: slog.New(slog.NewTextHandler(&log, nil))}
 		defer a.Close()
 		refused := errors.New("connection refused")
 		a.Observe(nil)
 		a.Observe(refused)
-		time.Sleep(awayPatience / 2)
+		time.Sleep(outageGrace / 2)
 		synctest.Wait()
 		a.Observe(nil)
-		time.Sleep(2 * awayPatience)
+		time.Sleep(2 * outageGrace)
 		synctest.Wait()
 		if log.Len() > 0 || a.Away() != 0 {
 			t.Errorf("away for %s after a short failure: %s", a.Away(), log.String())
 		}
 		for range 10 {
 			a.Observe(refused)
-			time.Sleep(awayPatience)
+			time.Sleep(outageGrace)
 			synctest.Wait()
 		}
-		if text := log.String(); strings.Count(text, "does not answer") != 1 || !strings.Contains(text, "refused") || a.Away() != 10*awayPatience {
+		if text := log.String(); strings.Count(text, "does not answer") != 1 || !strings.Contains(text, "refused") || a.Away() != 10*outageGrace {
 			t.Errorf("away for %s: %s", a.Away(), text)
 		}
 		a.Observe(nil)

@@ -21,9 +21,9 @@ const (
 	revokedPeriod = 500 * time.Millisecond
 )
 
-// lasting ends watches, and the like, whose credential has ceased to hold: it was
+// longRunning ends watches, and the like, whose credential has ceased to hold: it was
 // revoked, has expired, or what it is bound to is gone.
-type lasting struct {
+type longRunning struct {
 	authenticator authenticator.Request
 
 	mu          sync.Mutex
@@ -36,8 +36,8 @@ type credential struct {
 	requests map[*context.CancelFunc]struct{}
 }
 
-func newLasting(a authenticator.Request) *lasting {
-	return &lasting{authenticator: a, credentials: map[string]*credential{}}
+func newLongRunning(a authenticator.Request) *longRunning {
+	return &longRunning{authenticator: a, credentials: map[string]*credential{}}
 }
 
 // authorizationKey is where a request's header is kept: the library takes it away
@@ -45,7 +45,7 @@ func newLasting(a authenticator.Request) *lasting {
 type authorizationKey struct{}
 
 // remember keeps the Authorization header for those behind.
-func (l *lasting) remember(next http.Handler) http.Handler {
+func (l *longRunning) remember(next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, req *http.Request) {
 		if header := req.Header.Get("Authorization"); header != "" {
 			req = req.WithContext(context.WithValue(req.Context(), authorizationKey{}, header))
@@ -56,7 +56,7 @@ func (l *lasting) remember(next http.Handler) http.Handler {
 
 // follow ends requests that last when their credential no longer holds. It stands
 // behind authentication.
-func (l *lasting) follow(next http.Handler) http.Handler {
+func (l *longRunning) follow(next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, req *http.Request) {
 		info, ok := request.RequestInfoFrom(req.Context())
 		who, known := request.UserFrom(req.Context())
@@ -73,7 +73,7 @@ func (l *lasting) follow(next http.Handler) http.Handler {
 
 // add has a request ended when its credential no longer holds. The function that
 // it returns forgets the request.
-func (l *lasting) add(req *http.Request, end *context.CancelFunc) (forget func()) {
+func (l *longRunning) add(req *http.Request, end *context.CancelFunc) (forget func()) {
 	header, _ := req.Context().Value(authorizationKey{}).(string)
 	key := header
 	if req.TLS != nil && len(req.TLS.PeerCertificates) > 0 {
@@ -105,7 +105,7 @@ func (l *lasting) add(req *http.Request, end *context.CancelFunc) (forget func()
 
 // run looks at the credentials until ctx is done: at each period, and soon after what
 // revoked returns has changed.
-func (l *lasting) run(ctx context.Context, period time.Duration, revoked func(context.Context) string) {
+func (l *longRunning) run(ctx context.Context, period time.Duration, revoked func(context.Context) string) {
 	tick, look := time.NewTicker(period), time.NewTicker(revokedPeriod)
 	defer tick.Stop()
 	defer look.Stop()
@@ -126,7 +126,7 @@ func (l *lasting) run(ctx context.Context, period time.Duration, revoked func(co
 	}
 }
 
-func (l *lasting) recheck(ctx context.Context) {
+func (l *longRunning) recheck(ctx context.Context) {
 	l.mu.Lock()
 	all := make([]*credential, 0, len(l.credentials))
 	for _, c := range l.credentials {

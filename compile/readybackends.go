@@ -6,10 +6,10 @@ import (
 	"github.com/fairway-net/fairway/model"
 )
 
-// Takers lists who takes new connections of a Service's port, in both families:
+// ReadyBackends lists who takes new connections of a Service's port, in both families:
 // for proxies that go to endpoints straight, and choose them as the data planes
 // do. Headless Services have takers too. The port is named as in slices.
-func (c *Compiler) Takers(service types.NamespacedName, portName string, proto model.Protocol) []model.Backend {
+func (c *Compiler) ReadyBackends(service types.NamespacedName, portName string, proto model.Protocol) []model.Backend {
 	svc := c.services[service]
 	if svc == nil || svc.spec == nil {
 		return nil

@@ -176,7 +176,7 @@ func (o *Objects) configOf(node string, config compile.Config) compile.Config {
 		return config
 	}
 	for f := range table.Frontends() {
-		config.MasqueradeAll = config.MasqueradeAll || f.Entrance == model.ClusterIP && f.Routes[model.FromPod].Masquerade
+		config.MasqueradeAll = config.MasqueradeAll || f.FrontendType == model.ClusterIP && f.Routes[model.FromPod].Masquerade
 	}
 	return config
 }

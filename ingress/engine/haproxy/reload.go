@@ -154,7 +154,7 @@ func (e *Engine) letInNoMore(next *plan) {
 			commands.add("clear map %s", filepath.Join(e.process.folder, s.id+"f.map"))
 		}
 	}
-	if err := e.process.control.tell(commands); err != nil {
+	if err := e.process.control.send(commands); err != nil {
 		e.log.Warn("connections from before clients had to show other certificates may bring one more request", "error", err)
 	}
 }

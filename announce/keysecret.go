@@ -8,6 +8,9 @@ const (
 	// PreviousKeyField has the key before the present one while it is rotated: frames are signed
 	// with both, and believed with either.
 	PreviousKeyField = "previous"
+	// OutField names the nodes that were deleted, one on a line: their frames aren't believed,
+	// whichever key they know.
+	OutField = "out"
 )
 
 // LabelDrained is the label of a Node that is to announce nothing for the time being: `fairway

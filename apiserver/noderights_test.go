@@ -48,7 +48,7 @@ var nodeTable = map[string]string{
 	"selfsubjectreviews.authentication.k8s.io * *":              "create",
 	"servicecidrs.networking.k8s.io * *":                        "get list watch",
 	"events.events.k8s.io * *":                                  "create update patch",
-	"secrets metallb-system fairway-announce":                   "get",
+	"secrets metallb-system fairway-announce":                   "get list watch",
 	"configmaps metallb-system bgpextras":                       "get",
 }
 

@@ -74,6 +74,8 @@ type Senses struct {
 	Held map[netip.Addr]bool
 	// KeyDropped is when a key of the cluster was dropped; zero if none was.
 	KeyDropped time.Time
+	// IsOut reports whether a node is out; nil if none is.
+	IsOut func(node string) bool
 	// Misses are the nodes that this one misses: adverts say so. Nil if nobody looks.
 	Misses *link.Missing
 }
@@ -104,7 +106,7 @@ func (a *Announcer) Wake(now time.Time, s Senses) []Effect {
 	}
 	a.apply(now, a.election.waited(now))
 	if lost := a.watch(now); lost || now.Sub(a.ticked) >= tickEvery {
-		a.tick(now, s.KeyDropped)
+		a.tick(now, s)
 		a.ticked = now
 	}
 	return a.taken()
@@ -119,9 +121,9 @@ func (a *Announcer) Next(now time.Time) time.Duration {
 	return pause
 }
 
-func (a *Announcer) tick(now, keyDropped time.Time) {
+func (a *Announcer) tick(now time.Time, s Senses) {
 	a.apply(now, a.election.tick(now))
-	a.expel(now, a.peers.Out(now, keyDropped))
+	a.expel(now, a.peers.Out(now, s.KeyDropped, func(node string) bool { return s.IsOut != nil && s.IsOut(node) }))
 	a.peers.Expire(now)
 	a.send(a.election.adverts(false))
 	a.do(Refresh{a.election.incarnation})
@@ -135,7 +137,7 @@ func (a *Announcer) tick(now, keyDropped time.Time) {
 // still answer.
 func (a *Announcer) expel(now time.Time, out map[string]net.HardwareAddr) {
 	for _, node := range slices.Sorted(maps.Keys(out)) {
-		a.log(slog.LevelWarn, "a node that doesn't know the present key is out: its addresses are taken over", "node", node)
+		a.log(slog.LevelWarn, "a node is out, since it was deleted or doesn't know the present key: its addresses are taken over", "node", node)
 		changes := a.election.expel(now, node)
 		a.apply(now, changes)
 		for _, c := range changes {

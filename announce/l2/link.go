@@ -134,6 +134,7 @@ func (l *Link) senses(now time.Time) core.Senses {
 		ClaimsBehind: l.sockets.arpIn.IsBehind() || l.sockets.ndpIn.IsBehind(),
 		Held:         l.kernel.held(l.core, now),
 		KeyDropped:   l.cluster.Keys.Dropped(),
+		IsOut:        l.cluster.Keys.IsOut,
 		Misses:       l.cluster.Detector.Missing(),
 	}
 }

@@ -35,7 +35,7 @@ func (f *Format[E]) Reader(c *Cluster, peers *Peers, take func(now time.Time, m 
 		case errors.Is(err, ErrSignature):
 			c.Foreign.note(now, source)
 			return nil
-		case err != nil, m.MAC != source: // somebody else sends it once more
+		case err != nil, m.MAC != source, c.Keys.IsOut(m.Node): // somebody else sends it once more, or who must not
 			return nil
 		case m.Node == c.Node:
 			return Ignore

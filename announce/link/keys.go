@@ -21,6 +21,7 @@ const (
 type Keys struct {
 	list    atomic.Pointer[[][]byte]
 	dropped atomic.Pointer[time.Time]
+	out     atomic.Pointer[map[string]bool]
 }
 
 // NewKeys returns keys, the newest first.
@@ -52,6 +53,24 @@ func (k *Keys) Dropped() (at time.Time) {
 		at = *t
 	}
 	return at
+}
+
+// SetOut says which nodes are out, whatever they sign with, and names those that weren't before.
+func (k *Keys) SetOut(nodes []string) (fresh []string) {
+	out := map[string]bool{}
+	for _, node := range nodes {
+		if out[node] = true; !k.IsOut(node) {
+			fresh = append(fresh, node)
+		}
+	}
+	k.out.Store(&out)
+	return fresh
+}
+
+// IsOut reports whether a node is out.
+func (k *Keys) IsOut(node string) bool {
+	out := k.out.Load()
+	return out != nil && (*out)[node]
 }
 
 func signature(b, key []byte) []byte {

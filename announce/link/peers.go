@@ -75,16 +75,14 @@ func (p *Peers) Answered(now time.Time, mac net.HardwareAddr) string {
 // outAfter is how long a node has to sign with a key that is good, once another one was dropped.
 const outAfter = 12 * time.Second
 
-// Out forgets the nodes that have not signed a frame since a key was dropped, long enough ago for
-// them to know the next one, and names them, with their MACs: they are out, whatever their kernel
-// still answers.
-func (p *Peers) Out(now, dropped time.Time) map[string]net.HardwareAddr {
-	if dropped.IsZero() || now.Sub(dropped) < outAfter {
-		return nil
-	}
+// Out forgets the nodes that are out: those that are said to be, and those that have not signed a
+// frame since a key was dropped, long enough ago for them to know the next one. It names them, with
+// their MACs, whatever their kernel still answers.
+func (p *Peers) Out(now, dropped time.Time, isOut func(node string) bool) map[string]net.HardwareAddr {
+	due := !dropped.IsZero() && now.Sub(dropped) >= outAfter
 	out := map[string]net.HardwareAddr{}
 	for node, m := range p.byNode {
-		if m.signed.Before(dropped) {
+		if due && m.signed.Before(dropped) || isOut(node) {
 			out[node] = p.MACOf(node)
 			p.dropMAC(node, m)
 			delete(p.byNode, node)

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"net"
 	"path/filepath"
+	"slices"
 	"testing"
 	"time"
 )
@@ -62,14 +63,24 @@ func TestOut(t *testing.T) {
 	p.Admit(dropped.Add(time.Second), &Head{Node: "in", Incarnation: 1, Sequence: 2, MAC: mac(2)})
 	one := mac(1)
 	p.Answered(dropped.Add(time.Second), one[:])
-	if got := p.Out(dropped.Add(outAfter-1), dropped); len(got) > 0 {
+	if got := p.Out(dropped.Add(outAfter-1), dropped, k.IsOut); len(got) > 0 {
 		t.Errorf("%v have no time to learn of the key", got)
 	}
-	if got := p.Out(dropped.Add(outAfter), dropped); len(got) != 1 || !bytes.Equal(got["out"], one[:]) || p.NodeOf(one[:]) != "" {
+	if got := p.Out(dropped.Add(outAfter), dropped, k.IsOut); len(got) != 1 || !bytes.Equal(got["out"], one[:]) || p.NodeOf(one[:]) != "" {
 		t.Errorf("%v are out", got)
 	}
-	if got := p.Out(dropped.Add(time.Hour), time.Time{}); len(got) > 0 {
+	if got := p.Out(dropped.Add(time.Hour), time.Time{}, k.IsOut); len(got) > 0 {
 		t.Errorf("%v are out, and no key was dropped", got)
+	}
+	two := mac(2)
+	if fresh := k.SetOut([]string{"in"}); !slices.Equal(fresh, []string{"in"}) || len(k.SetOut([]string{"in"})) > 0 {
+		t.Errorf("%q are newly out", fresh)
+	}
+	if got := p.Out(dropped, time.Time{}, k.IsOut); len(got) != 1 || !bytes.Equal(got["in"], two[:]) {
+		t.Errorf("%v are out, want the node that was deleted", got)
+	}
+	if k.SetOut(nil); k.IsOut("in") {
+		t.Error("a node that is back is out")
 	}
 }
 

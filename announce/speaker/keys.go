@@ -6,10 +6,14 @@ import (
 	"strings"
 	"time"
 
+	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/fields"
+	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/fairway-net/fairway/announce"
+	"github.com/fairway-net/fairway/kube"
 )
 
 const (
@@ -41,6 +45,9 @@ func (n *Speaker) readKeys(ctx context.Context, k *keys) (ok bool, err error) {
 	n.noteRefusal(k, apierrors.IsUnauthorized(err))
 	now := time.Now()
 	if err == nil {
+		for _, node := range n.cluster.Keys.SetOut(strings.Fields(string(secret.Data[announce.OutField]))) {
+			n.cluster.Detector.Left(now, node)
+		}
 		key, previous := secret.Data[announce.KeyField], secret.Data[announce.PreviousKeyField]
 		if k.now != nil && string(k.now) != string(key) {
 			k.former, k.formerUntil = k.now, now.Add(formerFor)
@@ -117,7 +124,7 @@ func (n *Speaker) keepKeys(ctx context.Context, k *keys) {
 		case <-ctx.Done():
 			return
 		case <-time.After(pause):
-		case <-n.foreignHeard:
+		case <-n.keysDue:
 		}
 		_, err := n.readKeys(ctx, k)
 		if text := fmt.Sprint(err); err != nil && ctx.Err() == nil && text != complaint {
@@ -134,6 +141,19 @@ func (n *Speaker) keepKeys(ctx context.Context, k *keys) {
 		}
 		n.tellForeign(k)
 	}
+}
+
+// watchKeys has the keys read again as soon as the Secret changes, where this machine may watch it.
+func (n *Speaker) watchKeys(ctx context.Context) {
+	sink := kube.Sink[*corev1.Secret]{
+		Set:    func(*corev1.Secret) { signal(n.keysDue) },
+		Delete: func(types.NamespacedName) { signal(n.keysDue) },
+		Synced: func() {},
+	}
+	kube.Watch(ctx, kube.Source{
+		Client: n.client.CoreV1().RESTClient(), Resource: "secrets", Namespace: n.namespace,
+		Fields: fields.OneTermEqualSelector(metav1.ObjectNameField, announce.KeySecret),
+	}, sink)
 }
 
 // tellForeign tells once of each machine that sends adverts with another key.

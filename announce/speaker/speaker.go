@@ -94,7 +94,7 @@ type Events interface {
 type Speaker struct {
 	node, namespace string
 	cluster         *link.Cluster
-	foreignHeard    chan struct{} // a node signs with another key
+	keysDue         chan struct{} // a node signs with another key, or the Secret has changed
 	systemd         string        // systemdDir
 	stateAgain      time.Duration // stateAgain
 	options         Options
@@ -217,10 +217,10 @@ func (n *Speaker) joinCluster(stateDir string) {
 	if err != nil {
 		n.log.Warn("if the machine's clock was set back, other nodes may not hear this one for a minute", "error", err)
 	}
-	n.foreignHeard = make(chan struct{}, 1)
+	n.keysDue = make(chan struct{}, 1)
 	n.cluster = &link.Cluster{
 		Node: n.node, Keys: link.NewKeys(), Incarnations: incarnations,
-		Foreign: &link.Foreign{Heard: func() { signal(n.foreignHeard) }}, Detector: link.NewDetector(),
+		Foreign: &link.Foreign{Heard: func() { signal(n.keysDue) }}, Detector: link.NewDetector(),
 	}
 }
 
@@ -257,6 +257,7 @@ func (n *Speaker) runLinks(ctx context.Context) error {
 	layer2 := l2.New(n.cluster, changed, n.log)
 	group, ctx := errgroup.WithContext(ctx)
 	group.Go(func() error { n.keepKeys(ctx, &k); return nil })
+	group.Go(func() error { n.watchKeys(ctx); return nil })
 	group.Go(func() error { n.cluster.Detector.Run(ctx, n.inquiry()); return nil })
 	if n.connections != nil {
 		at := steering.NewInterfaces()

@@ -57,6 +57,7 @@ func nodeRules() []nodeRule {
 		// MetalLB's has no effect, and what this node announces. The passwords of BGP
 		// sessions are besides: see PeerSecrets.
 		{PolicyRule: rule(list(corev1.GroupName), list("secrets", "configmaps"), list("get")), only: ofAnnouncing},
+		{PolicyRule: rule(list(corev1.GroupName), list("secrets"), list("list", "watch")), only: ofAnnouncing},
 		{PolicyRule: rule(list(MetalLBGroup), list("servicel2statuses", "servicebgpstatuses", "configurationstates"), list("create"))},
 		{PolicyRule: rule(list(MetalLBGroup), list("servicel2statuses", "servicel2statuses/status", "servicebgpstatuses", "servicebgpstatuses/status",
 			"configurationstates", "configurationstates/status"), list("update", "patch", "delete")), only: ownAnnouncements},

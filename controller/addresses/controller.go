@@ -76,10 +76,12 @@ type Controller struct {
 	reports   *queue.Queue[string] // names of pools, or "" for the ConfigurationState
 	reread    chan struct{}        // pools or nodes changed
 	nodesGone atomic.Bool          // since the key of adverts was replaced
+	keyDue    chan struct{}        // nodes came or went
 	announced atomic.Pointer[announced]
 
 	mu       sync.Mutex
 	pools    map[string]*v1beta1.IPAddressPool
+	gone     []string // nodes that were deleted, and that the Secret with the key has to name
 	problems []problem
 	waiting  map[types.NamespacedName]string // Services without an address, and the reason told
 	untold   map[types.NamespacedName]change // of Services whose write was not answered yet
@@ -97,6 +99,7 @@ func New(c *cluster.Cache, metallb *kube.MetalLB, recorder record.EventRecorder,
 		options: options, cluster: c, metallb: metallb, recorder: recorder, log: log,
 		allocator: allocator.New(),
 		reread:    make(chan struct{}, 1),
+		keyDue:    make(chan struct{}, 1),
 		pools:     map[string]*v1beta1.IPAddressPool{},
 		waiting:   map[types.NamespacedName]string{},
 		untold:    map[types.NamespacedName]change{},

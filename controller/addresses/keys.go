@@ -4,6 +4,8 @@ import (
 	"context"
 	"crypto/rand"
 	"fmt"
+	"slices"
+	"strings"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
@@ -111,6 +113,7 @@ func (c *Controller) keepKey(ctx context.Context) {
 		case <-ctx.Done():
 			return
 		case <-ticker.C:
+		case <-c.keyDue:
 		}
 	}
 }
@@ -126,6 +129,9 @@ func (c *Controller) lookAtKey(ctx context.Context, k *rotation, now time.Time) 
 	}
 	if err != nil {
 		return fmt.Errorf("get Secret %s/%s: %w", c.options.Namespace, announce.KeySecret, err)
+	}
+	if err := c.nameGone(ctx, secret); err != nil {
+		return err
 	}
 	former := string(secret.Data[announce.PreviousKeyField])
 	if former != k.former {
@@ -145,5 +151,34 @@ func (c *Controller) lookAtKey(ctx context.Context, k *rotation, now time.Time) 
 			return err
 		}
 	}
+	return nil
+}
+
+// mostOut is how many nodes the Secret names that were deleted, the last ones.
+const mostOut = 200
+
+// nameGone has the Secret name the nodes that were deleted, and not those that are back: agents
+// believe none of their adverts from then on, which a key that is replaced takes a minute for.
+func (c *Controller) nameGone(ctx context.Context, secret *corev1.Secret) error {
+	c.mu.Lock()
+	gone := slices.Clone(c.gone)
+	c.mu.Unlock()
+	before := string(secret.Data[announce.OutField])
+	var list []string
+	for _, node := range append(strings.Fields(before), gone...) {
+		if _, err := c.cluster.Nodes.Get(node); apierrors.IsNotFound(err) && !slices.Contains(list, node) {
+			list = append(list, node)
+		}
+	}
+	list = list[max(0, len(list)-mostOut):]
+	if out := strings.Join(list, "\n"); out != before {
+		err := changeKeys(ctx, c.cluster.Client, c.options.Namespace, func(data map[string][]byte) { data[announce.OutField] = []byte(out) })
+		if err != nil {
+			return err
+		}
+	}
+	c.mu.Lock()
+	c.gone = c.gone[len(gone):]
+	c.mu.Unlock()
 	return nil
 }

@@ -53,6 +53,15 @@ func (c *Controller) watchPools(ctx context.Context, synced func()) {
 func (c *Controller) nodeChanged(old, new *corev1.Node) {
 	if new == nil {
 		c.nodesGone.Store(true)
+		c.mu.Lock()
+		c.gone = append(c.gone, old.Name)
+		c.mu.Unlock()
+	}
+	if old == nil || new == nil {
+		select {
+		case c.keyDue <- struct{}{}:
+		default:
+		}
 	}
 	if old != nil && new != nil && slices.Equal(nodeAddresses(old), nodeAddresses(new)) {
 		return

@@ -17,11 +17,11 @@ type edit struct{ file, from, to string }
 // undone are mends of faults that were found in announcers, each with what takes it back.
 var undone = map[string][]edit{
 	"who sends a captured frame once more is taken for its sender": {
-		{"announce/link/cluster.go", "case err != nil, m.MAC != source:", "case err != nil:"},
+		{"announce/link/cluster.go", "case err != nil, m.MAC != source, ", "case err != nil, "},
 		{"announce/link/cluster.go", "\t\treturn func() bool {", "\t\tm.MAC = source\n\t\treturn func() bool {"},
 		{"announce/link/peers.go", "\tm := p.byNode[h.Node]\n\tswitch {", "\tm := p.byNode[h.Node]\n\tif m != nil && m.mac != h.MAC {\n\t\tm.mac, p.byMAC[h.MAC] = h.MAC, h.Node\n\t}\n\tswitch {"},
 	},
-	"a node without the key keeps its addresses": {{"announce/link/peers.go", "if dropped.IsZero() ||", "if true ||"}},
+	"a node without the key keeps its addresses": {{"announce/link/peers.go", "due := !dropped.IsZero() &&", "due := false &&"}},
 	"an address of a slow machine is claimed again and again": {
 		{"announce/core/conflicts.go", "return c.before[a].times > 0", "return false"},
 		{"announce/core/conflicts.go", "if h.times < 5 {", "if pause = firstPause; false {"},

@@ -26,41 +26,6 @@ type connTable struct {
 	netfilters bool // since then, there was one that netfilter has
 }
 
-// Of bpf/work.h: enum hook, enum conn_flags and enum step.
-const (
-	atIngress = 1
-	atEgress  = 2
-
-	connAnswer      = 1
-	connUnnamed     = 2
-	connOwn         = 4
-	connCounted     = 8
-	connMasqueraded = 16
-	connNetfilters  = 32
-	connFrozen      = 64
-	connDirect      = 128
-
-	stepCloses  = 2
-	stepResets  = 4
-	stepAnswers = 8
-	stepResumed = 64
-	stepUsed    = 128
-)
-
-// How long connections are remembered after their last packet, in seconds: enum
-// timeout of bpf/expire.h.
-const (
-	tcpOpening     = 60
-	tcpEstablished = 24 * 60 * 60
-	tcpHalfClosed  = 60 * 60
-	tcpClosed      = 120
-	tcpReset       = 10
-	directClosed   = 5 * 60  // the client has closed, and the backend's end isn't seen
-	tcpResumed     = 10 * 60 // may go on at any node
-	udpOnce        = 30
-	udpStream      = 180
-)
-
 // collectInterval is how often the agent has ended connections removed. Programs do so
 // with every new connection.
 const collectInterval = 10 * time.Second
@@ -90,9 +55,9 @@ type connection struct {
 
 func (c *connection) add(key *tcTuple, e *tcConn) {
 	c.seen, c.proto, c.backend = max(c.seen, e.Seen), key.Proto, e.Backend
-	c.direct = c.direct || e.Flags&connDirect != 0 && (e.Flags&connAnswer != 0) != (e.Flags&connCounted != 0)
-	c.netfilters = c.netfilters || e.Flags&connNetfilters != 0
-	if e.Flags&connAnswer != 0 {
+	c.direct = c.direct || e.about().Seen == tcSeenCLIENTS_ONLY
+	c.netfilters = c.netfilters || e.about().Owner == tcOwnerNETFILTERS
+	if e.has(tcTraitsTO_CLIENT) {
 		c.answers |= e.Steps
 	} else {
 		c.client |= e.Steps
@@ -117,7 +82,7 @@ func (c *connection) timeout() uint32 {
 		return tcpResumed
 	case (c.client|c.answers)&stepCloses != 0:
 		return tcpHalfClosed
-	case answered && c.client&stepAnswers != 0:
+	case answered && c.client&stepAcks != 0:
 		return tcpEstablished
 	}
 	return tcpOpening
@@ -148,12 +113,8 @@ func (p *Path) collect(ctx context.Context) {
 	}
 }
 
-// What the program collect returns, and how many connections it looks at.
-const (
-	eachHadItsTurn  = 1
-	netfilterHas    = 2
-	collectedAtOnce = 256
-)
+// collectedAtOnce is how many connections the program collect looks at.
+const collectedAtOnce = 256
 
 // collectEnded has the kernel look at a sixth of the connections, or at all if there are few,
 // and remove those that have ended. It reports whether netfilter may translate some.
@@ -170,8 +131,8 @@ func (t *connTable) collectEnded() (left bool, err error) {
 		if err != nil {
 			return true, fmt.Errorf("collect connections: %w", err)
 		}
-		t.netfilters = t.netfilters || found&netfilterHas != 0
-		if found&eachHadItsTurn != 0 {
+		t.netfilters = t.netfilters || found&uint32(tcCollectedNETFILTER_HAS_SOME) != 0
+		if found&uint32(tcCollectedEACH_HAD_ITS_TURN) != 0 {
 			t.marked = false
 			return t.netfilters, t.collectOrphans()
 		}
@@ -182,7 +143,7 @@ func (t *connTable) collectEnded() (left bool, err error) {
 // isUnnamed reports whether a packet of the connection is about to get an address
 // and a port; the program does that in the entry's place.
 func isUnnamed(entry []byte) bool {
-	return entry[unsafe.Offsetof(tcConn{}.Flags)]&(connUnnamed|connAnswer) == connUnnamed
+	return tcKind(entry[unsafe.Offsetof(tcConn{}.Kind)])&^tcKindFROZEN == tcKindMASQ_UNNAMED
 }
 
 // each visits all entries, many at a time, as growing.each does.

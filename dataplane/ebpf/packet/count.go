@@ -25,7 +25,7 @@ func ConnectionsTo(ctx context.Context, dir string, addresses map[netip.Addr]boo
 	t := &connTable{m: pinned}
 	defer func() { err = errors.Join(err, pinned.Close()) }()
 	err = t.each(func(key *tcTuple, c *tcConn) {
-		if c.Flags&connAnswer != 0 || c.Flags&connCounted == 0 || c.Steps&(stepCloses|stepResets) != 0 {
+		if !c.has(tcTraitsHOLDS) || c.Steps&(stepCloses|stepResets) != 0 {
 			return // one entry of each, of the client's packets
 		}
 		if to := key.destination(); addresses[to.Addr()] {

@@ -145,14 +145,14 @@ func TestDirectTimeouts(t *testing.T) {
 		want          uint32
 	}{
 		{unix.IPPROTO_TCP, stepUsed | 1, tcpOpening},
-		{unix.IPPROTO_TCP, stepUsed | 1 | stepAnswers, tcpEstablished},
-		{unix.IPPROTO_TCP, stepUsed | stepAnswers | stepCloses, directClosed},
-		{unix.IPPROTO_TCP, stepUsed | stepAnswers | stepResets, tcpReset},
+		{unix.IPPROTO_TCP, stepUsed | 1 | stepAcks, tcpEstablished},
+		{unix.IPPROTO_TCP, stepUsed | stepAcks | stepCloses, directClosed},
+		{unix.IPPROTO_TCP, stepUsed | stepAcks | stepResets, tcpReset},
 		{unix.IPPROTO_UDP, stepUsed, udpStream},
 	} {
 		all := connection{}
-		all.add(&tcTuple{Proto: c.proto}, &tcConn{Flags: connCounted | connDirect, Steps: c.client})
-		all.add(&tcTuple{Proto: c.proto}, &tcConn{Flags: connDirect | connAnswer})
+		all.add(&tcTuple{Proto: c.proto}, &tcConn{Kind: tcKindSENT_CLIENTS, Steps: c.client})
+		all.add(&tcTuple{Proto: c.proto}, &tcConn{Kind: tcKindSENT_ANSWERS})
 		if got := all.timeout(); got != c.want {
 			t.Errorf("protocol %d, steps %b: %d s, expected %d", c.proto, c.client, got, c.want)
 		}

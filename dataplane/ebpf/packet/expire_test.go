@@ -2,6 +2,7 @@ package packet
 
 import (
 	"context"
+	"errors"
 	"net/netip"
 	"testing"
 
@@ -145,4 +146,34 @@ func (c *connTable) age(t *testing.T, seconds uint32) {
 		aged[*key] = *e
 	}))
 	must(t, c.rewrite(aged))
+}
+
+// TestScratchOfCollect: the agent may run collect where packets interrupt it, so the two have
+// each a scratch of their own.
+func TestScratchOfCollect(t *testing.T) {
+	s := newRig(t)
+	s.apply(t, s.tableOf(service{backends: []string{"a"}}))
+	scratchOf := func(program string) ebpf.MapID {
+		t.Helper()
+		info, err := s.packets.programs[program].Info()
+		must(t, err)
+		ids, _ := info.MapIDs()
+		for _, id := range ids {
+			m, err := ebpf.NewMapFromID(id)
+			must(t, err)
+			about, err := m.Info()
+			must(t, errors.Join(err, m.Close()))
+			if about.Name == tcMapWorks {
+				return id
+			}
+		}
+		t.Fatalf("program %s has no map %s", program, tcMapWorks)
+		return 0
+	}
+	if mine, theirs := scratchOf("collect"), scratchOf("ingress"); mine == theirs {
+		t.Error("collect has the scratch of the programs that handle packets")
+	}
+	if in, out := scratchOf("ingress"), scratchOf("egress"); in != out {
+		t.Error("programs that handle packets one after the other have a scratch each")
+	}
 }

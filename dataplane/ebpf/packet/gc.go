@@ -36,7 +36,7 @@ func (p *Path) GC(_ context.Context, s *maps.Store, c program.Transition) error 
 	}
 	marks, renewed := map[tcTuple]tcOrphan{}, map[tcTuple]bool{}
 	err = p.conns.each(func(key *tcTuple, e *tcConn) {
-		if e.Flags&(connCounted|connAnswer) != connCounted || model.Protocol(key.Proto) != model.TCP {
+		if !e.has(tcTraitsHOLDS) || model.Protocol(key.Proto) != model.TCP {
 			return
 		}
 		fate := plan.Fate(&conntrack.Flow{

@@ -128,7 +128,7 @@ func (t *connTable) freeze(some map[uint64]translation) (keys map[tcTuple]uint64
 		}
 		keys[*key] = e.Id
 		if key.Proto != unix.IPPROTO_UDP {
-			e.Flags |= connFrozen
+			e.Kind |= tcKindFROZEN
 			frozen[*key] = *e
 		}
 	})
@@ -143,8 +143,8 @@ func (t *connTable) freeze(some map[uint64]translation) (keys map[tcTuple]uint64
 func (t *connTable) thaw() error {
 	thawed := map[tcTuple]tcConn{}
 	err := t.each(func(key *tcTuple, e *tcConn) {
-		if e.Flags&connFrozen != 0 {
-			e.Flags &^= connFrozen
+		if e.Kind&tcKindFROZEN != 0 {
+			e.Kind &^= tcKindFROZEN
 			thawed[*key] = *e
 		}
 	})

@@ -20,15 +20,16 @@ import (
 func (t *connTable) importFlow(f *conntrack.Flow, c tcConn, settings *model.Settings) error {
 	to := tupleOf(f.Proto, 0, f.Source, f.Backend)
 	client := tupleOf(f.Proto, atIngress, f.Client, f.Frontend)
-	c.Flags = connNetfilters
+	answers := c
+	c.Kind, answers.Kind = tcKindNETFILTER_CLIENTS, tcKindNETFILTER_ANSWERS
 	for _, own := range settings.NodeAddrs {
 		if own == f.Client.Addr() { // seen only when it has been translated
-			client, c.Flags = tupleOf(f.Proto, atEgress, f.Source, f.Backend), connNetfilters|connOwn
+			client = tupleOf(f.Proto, atEgress, f.Source, f.Backend)
+			c.Kind, answers.Kind = tcKindNETFILTER_OWN_CLIENTS, tcKindNETFILTER_OWN_ANSWERS
 		}
 	}
 	c.Steps = stepsOf(f)
-	answers := c
-	answers.Flags |= connAnswer
+	answers.Steps = c.Steps
 	key := tupleOf(f.Proto, atIngress, f.Backend, f.Source)
 	isNew, err := t.putNew(key, tupleOf(f.Proto, 0, f.Frontend, f.Client), answers)
 	if err != nil {
@@ -39,7 +40,6 @@ func (t *connTable) importFlow(f *conntrack.Flow, c tcConn, settings *model.Sett
 			return err
 		}
 	}
-	c.Flags |= connCounted
 	_, err = t.putNew(client, to, c)
 	return err
 }
@@ -49,13 +49,13 @@ func (t *connTable) importFlow(f *conntrack.Flow, c tcConn, settings *model.Sett
 func stepsOf(f *conntrack.Flow) uint8 {
 	switch {
 	case f.Proto != model.TCP:
-		return stepUsed | stepAnswers
+		return stepUsed | stepAcks
 	case f.TCPState < conntrack.TCPEstablished:
 		return 0
 	case f.TCPState == conntrack.TCPEstablished:
-		return stepUsed | stepAnswers
+		return stepUsed | stepAcks
 	}
-	return stepUsed | stepAnswers | stepCloses
+	return stepUsed | stepAcks | stepCloses
 }
 
 // idle is how long netfilter remembers a silent UDP flow, less a moment.

@@ -55,6 +55,8 @@ const (
 	repeatProgNothing    = "nothing"
 	repeatProgPasses     = "passes"
 	repeatVarClient      = "client"
+	repeatVarKinds       = "kinds"
+	repeatVarNumbers     = "numbers"
 	repeatVarPortCount   = "port_count"
 	repeatVarPortLow     = "port_low"
 	repeatVarTemplate    = "template"
@@ -153,6 +155,8 @@ type repeatMapSpecs struct {
 // It can be passed ebpf.CollectionSpec.Assign.
 type repeatVariableSpecs struct {
 	Client    *ebpf.VariableSpec `ebpf:"client"`
+	Kinds     *ebpf.VariableSpec `ebpf:"kinds"`
+	Numbers   *ebpf.VariableSpec `ebpf:"numbers"`
 	PortCount *ebpf.VariableSpec `ebpf:"port_count"`
 	PortLow   *ebpf.VariableSpec `ebpf:"port_low"`
 	Template  *ebpf.VariableSpec `ebpf:"template"`
@@ -240,6 +244,8 @@ func (m *repeatMaps) Close() error {
 // It can be passed to loadRepeatObjects or ebpf.CollectionSpec.LoadAndAssign.
 type repeatVariables struct {
 	Client    *ebpf.Variable `ebpf:"client"`
+	Kinds     *ebpf.Variable `ebpf:"kinds"`
+	Numbers   *ebpf.Variable `ebpf:"numbers"`
 	PortCount *ebpf.Variable `ebpf:"port_count"`
 	PortLow   *ebpf.Variable `ebpf:"port_low"`
 	Template  *ebpf.Variable `ebpf:"template"`

@@ -10,13 +10,6 @@ import (
 	"github.com/fairway-net/fairway/internal/kernel"
 )
 
-// Of bpf/stray.h: enum stray.
-const (
-	strayForwarded      = 0
-	strayReset          = 1
-	strayForwardedAgain = 2
-)
-
 // Strays tells what has become of connections that the node didn't know; nil if no
 // program runs.
 func Strays(ctx context.Context, dir string) (found *kernel.Strays, err error) {
@@ -28,9 +21,9 @@ func Strays(ctx context.Context, dir string) (found *kernel.Strays, err error) {
 		return nil, err
 	}
 	defer func() { err = errors.Join(err, m.Close()) }()
-	forwarded, errForwarded := maps.Sum(m, strayForwarded)
-	reset, errReset := maps.Sum(m, strayReset)
-	again, errAgain := maps.Sum(m, strayForwardedAgain)
+	forwarded, errForwarded := maps.Sum(m, uint32(tcStraySTRAY_FORWARDED))
+	reset, errReset := maps.Sum(m, uint32(tcStraySTRAY_RESET))
+	again, errAgain := maps.Sum(m, uint32(tcStraySTRAY_FORWARDED_AGAIN))
 	if err := errors.Join(errForwarded, errReset, errAgain); err != nil {
 		return nil, fmt.Errorf("read map strays: %w", err)
 	}

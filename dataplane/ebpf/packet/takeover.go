@@ -28,13 +28,6 @@ import (
 // when the other plane's rules have gone.
 const keeper = migrate.KeeperTable
 
-// Of bpf/conn.h: enum phase.
-const (
-	inForce = iota
-	aside
-	entering
-)
-
 // phase is who the packets belong to that have no entry. Without map, programs of
 // an earlier version run, which know of nothing.
 type phase struct{ m *ebpf.Map }

@@ -13,6 +13,13 @@ import (
 	"github.com/cilium/ebpf"
 )
 
+type tcCollected uint32
+
+const (
+	tcCollectedEACH_HAD_ITS_TURN  tcCollected = 1
+	tcCollectedNETFILTER_HAS_SOME tcCollected = 2
+)
+
 type tcConn struct {
 	_       structs.HostLayout
 	To      tcTuple
@@ -20,9 +27,81 @@ type tcConn struct {
 	Seen    uint32
 	Pool    uint32
 	Backend uint32
-	Flags   uint8
+	Kind    tcKind
 	Steps   uint8
 	Memo    uint16
+}
+
+type tcDriverCount uint32
+
+const (
+	tcDriverCountSENT   tcDriverCount = 0
+	tcDriverCountDRIVEN tcDriverCount = 1
+)
+
+type tcDropReason uint32
+
+const (
+	tcDropReasonTABLE_FULL    tcDropReason = 0
+	tcDropReasonNO_PORT       tcDropReason = 1
+	tcDropReasonNOT_WRITTEN   tcDropReason = 2
+	tcDropReasonNO_ROUTE      tcDropReason = 3
+	tcDropReasonNOT_LEARNT    tcDropReason = 4
+	tcDropReasonCHANGES_HANDS tcDropReason = 5
+	tcDropReasonFORGOTTEN     tcDropReason = 6
+	tcDropReasonLOST_FRAGMENT tcDropReason = 7
+	tcDropReasonEVICTED       tcDropReason = 8
+	tcDropReasonDROP_REASONS  tcDropReason = 9
+)
+
+type tcHandoverPhase uint32
+
+const (
+	tcHandoverPhaseIN_FORCE tcHandoverPhase = 0
+	tcHandoverPhaseASIDE    tcHandoverPhase = 1
+	tcHandoverPhaseENTERING tcHandoverPhase = 2
+)
+
+type tcHook uint32
+
+const (
+	tcHookAT_INGRESS tcHook = 1
+	tcHookAT_EGRESS  tcHook = 2
+)
+
+type tcKind uint8
+
+const (
+	tcKindCLIENTS               tcKind = 8
+	tcKindANSWERS               tcKind = 9
+	tcKindMASQ_CLIENTS          tcKind = 24
+	tcKindMASQ_LEAVING          tcKind = 16
+	tcKindMASQ_UNNAMED          tcKind = 18
+	tcKindMASQ_BACK             tcKind = 17
+	tcKindMASQ_ANSWERS          tcKind = 25
+	tcKindOWN_CLIENTS           tcKind = 12
+	tcKindOWN_ANSWERS           tcKind = 13
+	tcKindSENT_CLIENTS          tcKind = 136
+	tcKindSENT_ANSWERS          tcKind = 129
+	tcKindLED_CLIENTS           tcKind = 128
+	tcKindLED_ANSWERS           tcKind = 137
+	tcKindLED_OWN_CLIENTS       tcKind = 132
+	tcKindLED_OWN_ANSWERS       tcKind = 141
+	tcKindNETFILTER_CLIENTS     tcKind = 40
+	tcKindNETFILTER_ANSWERS     tcKind = 33
+	tcKindNETFILTER_OWN_CLIENTS tcKind = 44
+	tcKindNETFILTER_OWN_ANSWERS tcKind = 37
+	tcKindOUTGOING              tcKind = 3
+	tcKindFROZEN                tcKind = 64
+	tcKindKINDS                 tcKind = 192
+)
+
+type tcKindTraits struct {
+	_       structs.HostLayout
+	Owner   tcOwner
+	Partner uint8
+	Seen    tcSeen
+	Traits  tcTraits
 }
 
 type tcLink struct {
@@ -41,11 +120,74 @@ type tcOrphan struct {
 	Since uint64
 }
 
+type tcOwner uint8
+
+const (
+	tcOwnerOURS       tcOwner = 0
+	tcOwnerNETFILTERS tcOwner = 1
+	tcOwnerNOBODYS    tcOwner = 2
+)
+
+type tcSeen uint8
+
+const (
+	tcSeenBOTH_WAYS    tcSeen = 0
+	tcSeenCLIENTS_ONLY tcSeen = 1
+	tcSeenTHESE_ONLY   tcSeen = 2
+)
+
+type tcStep uint32
+
+const (
+	tcStepBEGINS  tcStep = 1
+	tcStepCLOSES  tcStep = 2
+	tcStepRESETS  tcStep = 4
+	tcStepACKS    tcStep = 8
+	tcStepLAST    tcStep = 32
+	tcStepRESUMED tcStep = 64
+	tcStepUSED    tcStep = 128
+)
+
+type tcStray uint32
+
+const (
+	tcStraySTRAY_FORWARDED       tcStray = 0
+	tcStraySTRAY_RESET           tcStray = 1
+	tcStraySTRAY_FORWARDED_AGAIN tcStray = 2
+	tcStraySTRAYS                tcStray = 3
+)
+
+type tcTimeout uint32
+
+const (
+	tcTimeoutTCP_RESET       tcTimeout = 10
+	tcTimeoutUDP_ONCE        tcTimeout = 30
+	tcTimeoutTCP_OPENING     tcTimeout = 60
+	tcTimeoutTCP_CLOSED      tcTimeout = 120
+	tcTimeoutUDP_STREAM      tcTimeout = 180
+	tcTimeoutDIRECT_CLOSED   tcTimeout = 300
+	tcTimeoutTCP_RESUMED     tcTimeout = 600
+	tcTimeoutTCP_HALF_CLOSED tcTimeout = 3600
+	tcTimeoutTCP_ESTABLISHED tcTimeout = 86400
+)
+
 type tcTracked struct {
 	_       structs.HostLayout
 	Answers tcTuple
 	Id      uint64
 }
+
+type tcTraits uint8
+
+const (
+	tcTraitsTO_CLIENT      tcTraits = 1
+	tcTraitsLISTED         tcTraits = 2
+	tcTraitsCOUNTED        tcTraits = 4
+	tcTraitsHOLDS          tcTraits = 8
+	tcTraitsMASQUERADED    tcTraits = 16
+	tcTraitsOF_NODE_SOCKET tcTraits = 32
+	tcTraitsLED            tcTraits = 64
+)
 
 type tcTuple struct {
 	_   structs.HostLayout
@@ -69,6 +211,14 @@ type tcUplink struct {
 	Mac   [6]uint8
 	Flags uint16
 }
+
+type tcUplinkFlags uint32
+
+const (
+	tcUplinkFlagsTAKES tcUplinkFlags = 1
+	tcUplinkFlagsSENDS tcUplinkFlags = 2
+	tcUplinkFlagsVETH  tcUplinkFlags = 4
+)
 
 // Names of all BPF objects in the ELF.
 //
@@ -107,6 +257,8 @@ const (
 	tcProgIngress    = "ingress"
 	tcProgIngressL3  = "ingress_l3"
 	tcProgLoopback   = "loopback"
+	tcVarKinds       = "kinds"
+	tcVarNumbers     = "numbers"
 	tcVarPortCount   = "port_count"
 	tcVarPortLow     = "port_low"
 )
@@ -198,6 +350,8 @@ type tcMapSpecs struct {
 //
 // It can be passed ebpf.CollectionSpec.Assign.
 type tcVariableSpecs struct {
+	Kinds     *ebpf.VariableSpec `ebpf:"kinds"`
+	Numbers   *ebpf.VariableSpec `ebpf:"numbers"`
 	PortCount *ebpf.VariableSpec `ebpf:"port_count"`
 	PortLow   *ebpf.VariableSpec `ebpf:"port_low"`
 }
@@ -283,6 +437,8 @@ func (m *tcMaps) Close() error {
 //
 // It can be passed to loadTcObjects or ebpf.CollectionSpec.LoadAndAssign.
 type tcVariables struct {
+	Kinds     *ebpf.Variable `ebpf:"kinds"`
+	Numbers   *ebpf.Variable `ebpf:"numbers"`
 	PortCount *ebpf.Variable `ebpf:"port_count"`
 	PortLow   *ebpf.Variable `ebpf:"port_low"`
 }

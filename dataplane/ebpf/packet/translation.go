@@ -51,7 +51,7 @@ func (t translation) forget() error {
 func (t *connTable) translations() (map[uint64]translation, error) {
 	all, groups := map[uint64]translation{}, map[uint64]*connection{}
 	err := t.each(func(key *tcTuple, e *tcConn) {
-		if e.Flags&connNetfilters != 0 {
+		if e.about().Owner == tcOwnerNETFILTERS {
 			return // has them already
 		}
 		c := groups[e.Id]
@@ -63,12 +63,12 @@ func (t *connTable) translations() (map[uint64]translation, error) {
 		one := all[e.Id]
 		one.proto = model.Protocol(key.Proto)
 		switch {
-		case e.Flags&connUnnamed != 0:
+		case e.Kind&^tcKindFROZEN == tcKindMASQ_UNNAMED:
 			one.unnamed = true
-		case e.Flags&connAnswer != 0:
-		case e.Flags&connCounted != 0:
+		case e.has(tcTraitsTO_CLIENT):
+		case e.has(tcTraitsHOLDS):
 			one.client, one.frontend, one.backend = key.source(), key.destination(), e.To.destination()
-			one.own, one.between = e.Flags&connOwn != 0, e.To.source()
+			one.own, one.between = e.has(tcTraitsOF_NODE_SOCKET), e.To.source()
 			if !one.source.IsValid() {
 				one.source = e.To.source()
 			}

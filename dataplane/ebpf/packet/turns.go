@@ -96,8 +96,7 @@ func (q *turnQueue) rebuild(conns *connTable) error {
 	known := map[uint64]bool{}
 	var failed error
 	err = conns.each(func(key *tcTuple, e *tcConn) {
-		inside := e.Flags&connMasqueraded != 0 && key.Hook == atIngress
-		if e.Flags&connAnswer == 0 || inside || known[e.Id] || failed != nil {
+		if !e.has(tcTraitsLISTED) || known[e.Id] || failed != nil {
 			return
 		}
 		known[e.Id] = true

@@ -32,16 +32,6 @@ import (
 // xdpProgram is the program at drivers.
 const xdpProgram = "fairway_xdp"
 
-// Of bpf/uplink.h: enum uplink_flags.
-const (
-	uplinkTakes = 1
-	uplinkSends = 2
-	uplinkVeth  = 4
-)
-
-// drivenSent is of enum driven: packets that drivers sent on.
-const drivenSent = uint32(0)
-
 // driverState is what is known of an interface that may have the program.
 type driverState struct {
 	name string
@@ -329,7 +319,7 @@ func (p *Path) Drivers(ctx context.Context) (*kernel.Drivers, error) {
 	}
 	slices.SortFunc(d.Interfaces, func(a, b kernel.Driver) int { return cmp.Compare(a.Interface, b.Interface) })
 	var err error
-	if d.Forwarded, err = ebpfmaps.Sum(p.drivers.sent, drivenSent); err != nil {
+	if d.Forwarded, err = ebpfmaps.Sum(p.drivers.sent, uint32(tcDriverCountSENT)); err != nil {
 		return nil, fmt.Errorf("read map driven: %w", err)
 	}
 	return d, nil

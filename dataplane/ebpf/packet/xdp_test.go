@@ -253,7 +253,7 @@ func TestXDPPassesUp(t *testing.T) {
 		}
 		frozen := d.entries(t)
 		for key, e := range frozen {
-			e.Flags |= connFrozen
+			e.Kind |= tcKindFROZEN
 			must(t, d.conns.m.Update(&key, &e, ebpf.UpdateAny))
 		}
 		if verdict, _ := d.frame(t, udp.bytes()); verdict != xdpPass {

@@ -35,7 +35,7 @@ func (s *rig) likeHardware(t *testing.T) {
 // driven is how many packets drivers have sent on.
 func (s *rig) driven(t *testing.T) uint64 {
 	t.Helper()
-	n, err := maps.Sum(s.store.Maps[tcMapDriven], drivenSent)
+	n, err := maps.Sum(s.store.Maps[tcMapDriven], uint32(tcDriverCountSENT))
 	must(t, err)
 	return n
 }

@@ -15,7 +15,7 @@
 // opens_connection reports whether a packet may begin a connection.
 static __always_inline int opens_connection(const struct packet *p)
 {
-	return p->t.proto == IPPROTO_UDP || (p->step & (BEGINS | ANSWERS)) == BEGINS;
+	return p->t.proto == IPPROTO_UDP || (p->step & (BEGINS | ACKS)) == BEGINS;
 }
 
 static __always_inline struct conn new_conn(const struct decision *d)
@@ -41,7 +41,7 @@ static __always_inline int is_free(struct work *w, int closed)
 		return 1;
 	if (c->steps & RESETS)
 		return 1;
-	if (!(c->flags & ANSWER) || (c->flags & MASQUERADED && w->key.hook == AT_INGRESS))
+	if (!has(c, LISTED))
 		return 0;
 	w->old.answers = w->key;
 	w->old.id = c->id;
@@ -58,7 +58,7 @@ static __always_inline int netfilters(struct tuple *answers)
 
 	answers->hook = AT_INGRESS;
 	c = conn_of(answers);
-	return c && c->flags & NETFILTERS;
+	return c && is_netfilters(c);
 }
 
 // has_place reports whether answers to what looks like w->to have a place at a hook,
@@ -100,17 +100,25 @@ static __always_inline int insert_reply_entry(struct work *w, enum hook hook, in
 static __always_inline int stands_apart(const struct work *w, __u32 own)
 {
 	return (own ? w->p.t.proto == IPPROTO_UDP : w->d.masquerade) ||
-	       (!(w->c.flags & DIRECT) && current_phase() == ENTERING);
+	       (w->c.kind != SENT_ANSWERS && current_phase() == ENTERING);
 }
 
 // connect makes the entries of a connection that came in, or that is one of the
 // node's own sockets', whose packets are translated as they leave.
 static __always_inline int connect(struct __sk_buff *skb, struct work *w, __u32 own)
 {
-	__u8 flags = COUNTED | (own ? OWN : w->d.masquerade ? MASQUERADED : 0);
+	enum kind clients = CLIENTS, answers = ANSWERS;
 
-	if (w->d.direct && !(w->d.to.flags & LOCAL) && !own)
-		flags = DIRECT; // answers aren't counted, since they don't come by
+	if (own) {
+		clients = OWN_CLIENTS;
+		answers = OWN_ANSWERS;
+	} else if (w->d.direct && !(w->d.to.flags & LOCAL)) {
+		clients = SENT_CLIENTS;
+		answers = SENT_ANSWERS;
+	} else if (w->d.masquerade) {
+		clients = MASQ_CLIENTS;
+		answers = MASQ_ANSWERS;
+	}
 	w->to = w->p.t;
 	w->to.dst = w->d.to.addr;
 	w->to.dport = w->d.to.port;
@@ -119,13 +127,13 @@ static __always_inline int connect(struct __sk_buff *skb, struct work *w, __u32 
 		return -1;
 	w->c = new_conn(&w->d);
 	w->c.to = reversed(&w->p.t);
-	w->c.flags = flags | ANSWER;
+	w->c.kind = answers;
 	if (insert_reply_entry(w, own ? AT_INGRESS : AT_EGRESS, stands_apart(w, own)))
 		return -1;
 	w->made.answers = w->key;
 	w->made.id = w->c.id;
 	w->c.to = w->to;
-	w->c.flags = flags | COUNTED;
+	w->c.kind = clients;
 	w->key = w->p.t;
 	if (insert(BPF_ANY))
 		return -1;
@@ -133,7 +141,7 @@ static __always_inline int connect(struct __sk_buff *skb, struct work *w, __u32 
 		return track();
 	w->key = w->to;
 	w->key.hook = AT_EGRESS;
-	w->c.flags = UNNAMED | MASQUERADED;
+	w->c.kind = MASQ_UNNAMED;
 	return insert(BPF_ANY) ?: track();
 }
 
@@ -148,7 +156,7 @@ static __always_inline int is_midstream(const struct packet *p)
 // it answers was sent from an address and port that a frontend has.
 static __always_inline int answers_opening(const struct packet *p)
 {
-	return p->t.proto == IPPROTO_TCP && (p->step & (BEGINS | ANSWERS)) == (BEGINS | ANSWERS);
+	return p->t.proto == IPPROTO_TCP && (p->step & (BEGINS | ACKS)) == (BEGINS | ACKS);
 }
 
 // reclaim takes a port of the node's back that masquerading gave a connection which
@@ -162,7 +170,7 @@ static __always_inline void reclaim(struct work *w)
 	w->key = reversed(&w->p.t);
 	w->key.hook = AT_INGRESS;
 	answers = conn_of(&w->key);
-	if (!answers || (answers->flags & (ANSWER | MASQUERADED)) != (ANSWER | MASQUERADED))
+	if (!answers || kind_of(answers) != MASQ_BACK)
 		return;
 	w->to = reversed(&answers->to);
 	w->to.hook = AT_EGRESS;
@@ -182,7 +190,7 @@ static __always_inline void supersede(struct work *w)
 	w->key = reversed(&w->p.t);
 	w->key.hook = AT_EGRESS;
 	answers = conn_of(&w->key);
-	if (!answers || (answers->flags & (ANSWER | NETFILTERS | FROZEN | DIRECT)) != ANSWER)
+	if (!answers || (answers->kind != ANSWERS && answers->kind != MASQ_ANSWERS))
 		return;
 	w->old.answers = w->key;
 	w->old.id = answers->id;

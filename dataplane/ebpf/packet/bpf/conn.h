@@ -14,7 +14,7 @@
 // Connections that netfilter translated when the programs came stay with it:
 // packets with an entry of theirs pass as they are. The client's entry says what
 // netfilter makes of its packets all together, N:n → B:b; the other one is that of
-// answers as they come in.
+// answers as they come in. kind.h lists all kinds of entries.
 //
 // Entries of one connection have the same id. They are removed together when none
 // of them was used for long enough: see expire.h.
@@ -62,7 +62,7 @@ struct {
 
 // Whose the packets are that have no entry, while another plane takes the
 // programs' place, or they take another's: see takeover.go and handover.go.
-enum phase {
+enum handover_phase {
 	IN_FORCE, // the programs'
 	ASIDE,    // the other plane's
 	ENTERING, // the programs', but from the middle of a connection it's the other's
@@ -75,7 +75,7 @@ struct {
 	__type(value, __u32);
 } phase SEC(".maps");
 
-static __always_inline enum phase current_phase(void)
+static __always_inline enum handover_phase current_phase(void)
 {
 	__u32 only = 0, *now = bpf_map_lookup_elem(&phase, &only);
 
@@ -120,13 +120,22 @@ static __noinline void erase_conn(const struct tuple *t) { erase(&conns_2, t); }
 // LEFT is what it says of one that was left to netfilter.
 #define LEFT 0xfa18
 
+// kind_of is an entry's kind, be it frozen or not.
+static __always_inline __u8 kind_of(const struct conn *c) { return c->kind & ~FROZEN; }
+
+static __always_inline const struct kind_traits *about(const struct conn *c) { return &kinds[kind_of(c)]; }
+
+static __always_inline int has(const struct conn *c, __u8 traits) { return about(c)->traits & traits; }
+
+static __always_inline int is_netfilters(const struct conn *c) { return about(c)->owner == NETFILTERS; }
+
 // is_unrelated reports whether a packet is not of the connection whose entry it found
 // as it leaves. A client may have a connection of its own to the backend of a
 // masqueraded one, with the same ports; packets of that weren't translated when
 // they came in.
 static __always_inline int is_unrelated(struct __sk_buff *skb, enum hook hook, const struct conn *c)
 {
-	return hook == AT_EGRESS && c->flags & MASQUERADED && skb->ingress_ifindex && skb->tc_index != TRANSLATED;
+	return hook == AT_EGRESS && has(c, MASQUERADED) && skb->ingress_ifindex && skb->tc_index != TRANSLATED;
 }
 
 static __always_inline struct endpoint destination(const struct tuple *t)
@@ -144,39 +153,26 @@ static __always_inline void count_packet(__u32 id, __u32 bytes)
 	c->bytes += bytes;
 }
 
-// learnt reports whether an entry is of a connection that another node led here.
-static __always_inline int learnt(const struct conn *c)
-{
-	return c->flags & DIRECT && !(c->flags & ANSWER) == !(c->flags & COUNTED);
-}
-
-static __always_inline int is_outgoing(const struct conn *c) { return (c->flags & OUTGOING) == OUTGOING; }
-
-// partner_key says where the entry of the other direction is; c is found at t. Of most
-// connections it is what the packet becomes, turned round, at the other hook:
-//
-//	entry                        looks                  partner
-//	the client's                 C:c → V:v, ingress     B:b → C:c, egress
-//	masqueraded, as it leaves    C:c → B:b, egress      B:b → N:n, ingress
-//	the node's own               N:n → V:v, egress      B:b → N:n, ingress
-//	led here by another node     C:c → B:b, ingress     B:b → C:c, egress; both look as they are
-//	and begun by this one        N:n → B:b, ingress     B:b → N:n, ingress; likewise
-//	netfilter's                  C:c → V:v, ingress     B:b → N:n, ingress
-//	netfilter's, the node's own  N:n → B:b, egress      B:b → N:n, ingress; looks as it is
+// partner_key says where the entry of the other direction is; c is found at t.
 static __always_inline void partner_key(const struct tuple *t, const struct conn *c, struct tuple *k)
 {
-	int own = c->flags & OWN, left = c->flags & NETFILTERS, led = learnt(c);
-	int same_hook = led ? own : left && !own;
+	__u8 partner = about(c)->partner;
 
-	reverse(led || (left && own) ? t : &c->to, k);
-	k->hook = same_hook ? t->hook : AT_INGRESS + AT_EGRESS - t->hook;
+	reverse(partner == AS_IS || partner == AS_IS_HERE ? t : &c->to, k);
+	k->hook = partner == TURNED_HERE || partner == AS_IS_HERE ? t->hook : AT_INGRESS + AT_EGRESS - t->hook;
+}
+
+// partner_of is that entry.
+static __always_inline struct conn *partner_of(const struct tuple *t, const struct conn *c)
+{
+	struct tuple k;
+
+	partner_key(t, c, &k);
+	return conn_of(&k);
 }
 
 // answers_unseen reports whether of a connection only this direction passes by.
-static __always_inline int answers_unseen(const struct conn *c)
-{
-	return is_outgoing(c) || (c->flags & DIRECT && !learnt(c));
-}
+static __always_inline int answers_unseen(const struct conn *c) { return about(c)->seen != BOTH_WAYS; }
 
 // memo_of is what an entry remembers of its packets, to know forged ends by: of TCP how
 // far the other direction has come, by what is acknowledged, or, if that isn't seen, this
@@ -202,31 +198,30 @@ static __noinline int is_believable(const struct packet *p, const struct conn *c
 	if (p->fragment == LATER_FRAGMENT || !(p->step & (CLOSES | RESETS)))
 		return 1;
 	if (answers_unseen(c)) {
-		if (!(c->steps & ANSWERS))
+		if (!(c->steps & ACKS))
 			return 1;
 		return p->t.proto == IPPROTO_TCP ? is_near(p->seq, c->memo) : p->ack == c->memo;
 	}
 	if (p->t.proto == IPPROTO_SCTP && !p->reflected)
-		return !(c->steps & ANSWERS) || p->ack == c->memo;
+		return !(c->steps & ACKS) || p->ack == c->memo;
 	partner_key(&p->t, c, &k);
 	other = recall(&conns_2, &k);
-	if (!other || !(other->steps & ANSWERS))
+	if (!other || !(other->steps & ACKS))
 		return 1;
 	return p->t.proto == IPPROTO_TCP ? is_near(p->seq, other->memo) : p->ack == other->memo;
 }
 
 // ended tells the schedulers that a connection is closing: at the client's FIN,
 // which comes in any orderly close, or at anybody's RST.
-static __always_inline void ended(const struct conn *c, __u8 step)
+static __always_inline void ended(const struct tuple *t, const struct conn *c, __u8 step)
 {
-	if (!(c->flags & COUNTED) || learnt(c) || c->steps & (CLOSES | RESETS))
+	if (!has(c, COUNTED) || has(c, LED) || c->steps & (CLOSES | RESETS))
 		return;
-	if (!(c->flags & ANSWER)) {
+	if (has(c, HOLDS)) {
 		released(c->backend);
 	} else if (step & RESETS) {
-		struct tuple t = reversed(&c->to);
-		t.hook = c->flags & OWN ? AT_EGRESS : AT_INGRESS;
-		struct conn *client = conn_of(&t);
+		struct conn *client = partner_of(t, c);
+
 		if (client && !(client->steps & (CLOSES | RESETS)))
 			released(c->backend);
 	}
@@ -237,7 +232,7 @@ static __always_inline void ended(const struct conn *c, __u8 step)
 static __noinline void goes_on(struct conn *c)
 {
 	c->steps &= ~RESETS;
-	if ((c->flags & (COUNTED | ANSWER)) == COUNTED && !learnt(c) && !(c->steps & CLOSES)) {
+	if (has(c, HOLDS) && !(c->steps & CLOSES)) {
 		struct state *s = state_of(c->backend);
 
 		if (s)
@@ -255,47 +250,43 @@ static __always_inline void touch(const struct packet *p, struct conn *c, __u32 
 		c->seen = now;
 	if (steps & (CLOSES | RESETS)) {
 		if (is_believable(p, c))
-			ended(c, p->step);
+			ended(&p->t, c, p->step);
 		else
 			steps &= ~(CLOSES | RESETS);
 	}
 	if (c->steps & RESETS && !(p->step & RESETS))
 		goes_on(c);
-	if (steps & ANSWERS && !(p->step & RESETS) && p->fragment != LATER_FRAGMENT && c->memo != memo_of(p, c))
+	if (steps & ACKS && !(p->step & RESETS) && p->fragment != LATER_FRAGMENT && c->memo != memo_of(p, c))
 		c->memo = memo_of(p, c);
 	if (steps & ~c->steps)
 		c->steps |= steps;
-	if (c->flags & COUNTED)
+	if (has(c, COUNTED))
 		count_packet(c->backend, bytes);
 }
 
 // is_closed reports whether both ends are through with a connection, so that its
-// ports may be used again; c is the client's entry. Of the backend's end nothing
+// ports may be used again; c is the client's entry, at t. Of the backend's end nothing
 // is known if it answers by another way.
-static __always_inline int is_closed(const struct conn *c)
+static __always_inline int is_closed(const struct tuple *t, const struct conn *c)
 {
-	struct tuple t = reversed(&c->to);
 	struct conn *answers;
 
-	if (c->flags & DIRECT && c->steps & CLOSES)
+	if (answers_unseen(c) && c->steps & CLOSES)
 		return 1;
-	t.hook = c->flags & OWN ? AT_INGRESS : AT_EGRESS;
-	answers = conn_of(&t);
+	answers = partner_of(t, c);
 	return !answers || (c->steps | answers->steps) & RESETS || c->steps & answers->steps & CLOSES;
 }
 
 // udp_expired reports whether netfilter is about to forget a UDP flow that was left to it,
-// if it hasn't; c is the client's entry.
-static __always_inline int udp_expired(const struct conn *c)
+// if it hasn't; c is the client's entry, at t.
+static __always_inline int udp_expired(const struct tuple *t, const struct conn *c)
 {
 	__u32 now = seconds();
-	struct tuple t = reversed(&c->to);
 	struct conn *answers;
 
 	if (now - c->seen <= c->memo)
 		return 0;
-	t.hook = AT_INGRESS;
-	answers = conn_of(&t);
+	answers = partner_of(t, c);
 	return !answers || now - answers->seen > c->memo;
 }
 

@@ -127,7 +127,7 @@ static __always_inline int settled(const struct tuple *key, const struct conn *h
 
 // note makes the entries of a connection whose option w->to was read from: that
 // of answers, at w->key, and one by which the client's packets are seen.
-static __always_inline int note(struct __sk_buff *skb, struct work *w, __u8 own)
+static __always_inline int note(struct __sk_buff *skb, struct work *w, int own)
 {
 	struct endpoint to = destination(&w->p.t);
 	struct conn *client = conn_of(&w->p.t), *have = conn_of(&w->key);
@@ -145,13 +145,13 @@ static __always_inline int note(struct __sk_buff *skb, struct work *w, __u8 own)
 	w->c.pool = f->routes[FROM_OUTSIDE].pool;
 	w->c.backend = m->id;
 	w->c.to = w->to;
-	w->c.flags = DIRECT | ANSWER | COUNTED | own;
+	w->c.kind = own ? LED_OWN_ANSWERS : LED_ANSWERS;
 	if (insert(BPF_ANY))
 		return -1;
 	w->made.answers = w->key;
 	w->made.id = w->c.id;
 	w->c.to = w->p.t;
-	w->c.flags = DIRECT | own;
+	w->c.kind = own ? LED_OWN_CLIENTS : LED_CLIENTS;
 	w->key = w->p.t;
 	return insert(BPF_ANY) || track() ? -1 : 1;
 }
@@ -176,7 +176,7 @@ static __always_inline int led_here(struct __sk_buff *skb, struct work *w, enum 
 
 	if (answers) {
 		partner_key(&w->key, answers, &w->other);
-		client = learnt(answers) ? NULL : conn_of(&w->other); // or it is found at its own place
+		client = has(answers, LED) ? NULL : conn_of(&w->other); // or it is found at its own place
 		if (client)
 			touch(&w->p, client, skb->len);
 		return LED_HERE;
@@ -283,13 +283,12 @@ __noinline int dsr_learn(struct __sk_buff *skb)
 	struct work *w = work();
 	enum option option;
 	struct conn *have;
-	__u8 own = 0;
+	int own;
 
 	option = w ? read_option(skb, &w->p, &w->to) : NO_OPTION;
 	if (!w || option == NO_OPTION)
 		return NOTHING;
-	if (within(OF_NODE, &w->p.t.src))
-		own = OWN; // has come back to where it was sent from
+	own = within(OF_NODE, &w->p.t.src); // has come back to where it was sent from
 	w->key = reversed(&w->p.t);
 	w->key.hook = own ? AT_INGRESS : AT_EGRESS;
 	if (w->p.t.proto == IPPROTO_TCP && !opens_connection(&w->p)) {
@@ -298,7 +297,7 @@ __noinline int dsr_learn(struct __sk_buff *skb)
 		return what == LED_HERE && strip(skb, &w->p) ? -1 : what;
 	}
 	have = conn_of(&w->key);
-	if (w->p.t.proto != IPPROTO_UDP || !have || !learnt(have) || have->to.sport != w->to.sport ||
+	if (w->p.t.proto != IPPROTO_UDP || !have || !has(have, LED) || have->to.sport != w->to.sport ||
 	    have->to.dport != w->to.dport || !same_address(&have->to.src, &w->to.src)) {
 		int noted = note(skb, w, own);
 
@@ -312,7 +311,7 @@ __noinline int dsr_learn(struct __sk_buff *skb)
 // with the port of one that was learnt of.
 static __always_inline int dsr_superseded(const struct packet *p, const struct conn *c)
 {
-	return learnt(c) && !(c->flags & ANSWER) && p->t.proto == IPPROTO_TCP && opens_connection(p);
+	return has(c, LED) && !has(c, TO_CLIENT) && p->t.proto == IPPROTO_TCP && opens_connection(p);
 }
 
 // dsr_forget forgets a connection that was learnt of.

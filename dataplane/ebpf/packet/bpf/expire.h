@@ -50,11 +50,11 @@ static __always_inline void *tracked(void)
 static __always_inline __u32 timeout_of(__u8 proto, const struct conn *client, const struct conn *a)
 {
 	__u8 c = client ? client->steps : 0, s = a->steps;
-	int direct = a->flags & DIRECT && !(a->flags & COUNTED); // answers go another way
+	int direct = about(a)->seen == CLIENTS_ONLY;
 	int answered = s & USED || direct;
 
-	if (is_outgoing(a))
-		c = s & ~CLOSES; // of the other direction nothing is seen
+	if (about(a)->seen == THESE_ONLY)
+		c = s & ~CLOSES;
 	if (proto == IPPROTO_UDP)
 		return answered ? UDP_STREAM : UDP_ONCE;
 	if ((c | s) & RESETS)
@@ -67,7 +67,7 @@ static __always_inline __u32 timeout_of(__u8 proto, const struct conn *client, c
 		return TCP_RESUMED;
 	if ((c | s) & CLOSES)
 		return TCP_HALF_CLOSED;
-	return answered && c & ANSWERS ? TCP_ESTABLISHED : TCP_OPENING;
+	return answered && c & ACKS ? TCP_ESTABLISHED : TCP_OPENING;
 }
 
 // worth is what a connection is worth that has this timeout: first of all go those
@@ -104,11 +104,11 @@ __noinline int remove_old(void)
 	partner_key(&w->old.answers, a, &w->other);
 	client = deep_conn_of(&w->other);
 	if (client && client->id == w->old.id) {
-		if (client->flags & COUNTED && !(client->steps & (CLOSES | RESETS)) && !(a->steps & RESETS))
+		if (has(client, COUNTED) && !(client->steps & (CLOSES | RESETS)) && !(a->steps & RESETS))
 			released(client->backend);
 		erase(&conns_2, &w->other);
 	}
-	if (a->flags & MASQUERADED) {
+	if (kind_of(a) == MASQ_ANSWERS) {
 		reverse(&w->old.answers, &w->other);
 		w->other.hook = AT_EGRESS;
 		masqueraded = deep_conn_of(&w->other);
@@ -152,7 +152,7 @@ __noinline int judge(__u32 closed)
 		return ENDED;
 	}
 	w->worth = worth(timeout) << 32 | seen;
-	return a->flags & NETFILTERS ? NETFILTER_HAS : LIVES;
+	return is_netfilters(a) ? NETFILTER_HAS : LIVES;
 }
 
 enum reason_to_look { NEW_CONNECTION, NO_ROOM, COLLECTION };
@@ -274,7 +274,7 @@ __noinline int take_port(__u32 closed)
 	if (!w)
 		return 0;
 	back = deep_conn_of(&w->key);
-	if (!back || !(back->flags & MASQUERADED))
+	if (!back || kind_of(back) != MASQ_BACK)
 		return 0;
 	w->old.answers = back->to;
 	w->old.answers.hook = AT_EGRESS;

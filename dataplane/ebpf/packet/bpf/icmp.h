@@ -91,14 +91,14 @@ __noinline int translate_error(struct __sk_buff *skb)
 	w->key = reversed(&q->t);
 	w->key.hook = p->t.hook;
 	c = conn_of(&w->key);
-	if (!c || c->flags & NETFILTERS)
+	if (!c || is_netfilters(c))
 		return 0;
 	w->key = reversed(&c->to); // as the quoted packet was
 	w->to = p->t;
 	w->to.dst = w->key.src;
 	if (same_address(&p->t.src, &q->t.dst)) // says the other end itself
 		w->to.src = w->key.dst;
-	if (c->flags & DIRECT && leave_room(skb, p, q))
+	if (kind_of(c) == SENT_ANSWERS && leave_room(skb, p, q))
 		return -1;
 	if (rewrite_quoted(skb, q, &w->key, &diff) || bpf_l4_csum_replace(skb, p->l4 + ICMP_CHECKSUM, 0, diff, 0))
 		return -1;

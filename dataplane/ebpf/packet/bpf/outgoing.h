@@ -27,7 +27,7 @@ __noinline int note_outgoing(void)
 	w->key.hook = AT_INGRESS;
 	c = conn_of(&w->key);
 	if (c) {
-		if (is_outgoing(c))
+		if (c->kind == OUTGOING)
 			c->seen = seconds();
 		return 0;
 	}
@@ -35,7 +35,7 @@ __noinline int note_outgoing(void)
 	w->c.id = bpf_ktime_get_ns() << 8 | (bpf_get_smp_processor_id() & 0xff);
 	w->c.seen = seconds();
 	w->c.to = w->key;
-	w->c.flags = OUTGOING;
+	w->c.kind = OUTGOING;
 	w->made.answers = w->key;
 	w->made.id = w->c.id;
 	return insert(BPF_NOEXIST) ?: track();

@@ -110,7 +110,7 @@ static __always_inline int is_icmp(const struct packet *p)
 
 static __always_inline __u8 tcp_step(__u8 flags)
 {
-	__u8 step = flags & TCP_ACK ? ANSWERS : 0;
+	__u8 step = flags & TCP_ACK ? ACKS : 0;
 
 	if (flags & TCP_SYN)
 		step |= BEGINS;
@@ -129,12 +129,12 @@ static __always_inline __u8 sctp_step(__u8 chunk)
 		return BEGINS;
 	case 7: // SHUTDOWN
 	case 8: // SHUTDOWN ACK
-		return CLOSES | ANSWERS;
+		return CLOSES | ACKS;
 	case 6:  // ABORT
 	case 14: // SHUTDOWN COMPLETE
-		return RESETS | ANSWERS;
+		return RESETS | ACKS;
 	}
-	return ANSWERS;
+	return ACKS;
 }
 
 // parse_ports reads the ports, and what TCP and SCTP say beside them.

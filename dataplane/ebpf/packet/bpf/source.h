@@ -152,7 +152,7 @@ __noinline int masquerade(struct __sk_buff *skb)
 	*back = w->to = reversed(&w->p.t);
 	w->c = *c;
 	w->c.to = w->to;
-	w->c.flags = ANSWER | MASQUERADED;
+	w->c.kind = MASQ_BACK;
 	w->c.steps = 0;
 	back->hook = AT_INGRESS;
 	if (!own_address(skb, w->p.v6, &back->dst))
@@ -171,7 +171,7 @@ __noinline int masquerade(struct __sk_buff *skb)
 		if (failed)
 			return 0;
 		c->to = reversed(back);
-		c->flags &= ~UNNAMED;
+		c->kind = MASQ_LEAVING;
 		return 1;
 	}
 	return 0;

@@ -48,9 +48,15 @@ static __always_inline struct conn *known(struct work *w, const struct tuple *an
 {
 	struct conn *c = conn_of(&w->key);
 
-	if (!c || !(c->flags & ANSWER) || c->flags & (NETFILTERS | MASQUERADED) || (c->flags & DIRECT && !learnt(c)))
+	switch (c ? kind_of(c) : OUTGOING) {
+	case ANSWERS:
+	case OWN_ANSWERS:
+	case LED_ANSWERS:
+	case LED_OWN_ANSWERS:
+		return c->to.sport == answer->sport && c->to.dport == answer->dport && same_address(&c->to.src, &answer->src) ? c : NULL;
+	default:
 		return NULL;
-	return c->to.sport == answer->sport && c->to.dport == answer->dport && same_address(&c->to.src, &answer->src) ? c : NULL;
+	}
 }
 
 // adopt makes a connection to a backend of this node one that comes in here, too, if it is
@@ -76,13 +82,13 @@ __noinline int adopt(void)
 	partner_key(&w->key, answers, &w->other);
 	client = conn_of(&w->other);
 	w->c = *answers;
-	w->c.flags = ANSWER | COUNTED;
+	w->c.kind = ANSWERS;
 	if (insert(BPF_ANY))
 		return 0;
-	w->c.steps = client ? client->steps : USED | ANSWERS;
+	w->c.steps = client ? client->steps : USED | ACKS;
 	w->c.seen = seconds();
 	w->c.to = w->to;
-	w->c.flags = COUNTED;
+	w->c.kind = CLIENTS;
 	w->key = w->p.t;
 	if (insert(BPF_ANY))
 		return 0;

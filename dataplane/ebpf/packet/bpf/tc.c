@@ -21,7 +21,7 @@ static __always_inline int current(struct __sk_buff *skb, const struct packet *p
 
 	if (!f || yielded(&k))
 		return 0;
-	from = c->flags & OWN ? FROM_NODE : origin_of(skb, &p->t.src);
+	from = has(c, OF_NODE_SOCKET) ? FROM_NODE : origin_of(skb, &p->t.src);
 	return from < ORIGINS && member_of(f->routes[from].pool, &to);
 }
 
@@ -42,9 +42,9 @@ static __noinline int is_lost(struct __sk_buff *skb, const struct packet *p, con
 // soon as its backend is gone.
 static __always_inline int outdated(struct __sk_buff *skb, const struct packet *p, const struct conn *c)
 {
-	if (c->flags & (ANSWER | UNNAMED) || !(c->flags & COUNTED) || !opens_connection(p))
+	if (!has(c, HOLDS) || !opens_connection(p))
 		return 0;
-	return !current(skb, p, c) || (p->t.proto != IPPROTO_UDP && (c->steps & RESUMED || is_closed(c)));
+	return !current(skb, p, c) || (p->t.proto != IPPROTO_UDP && (c->steps & RESUMED || is_closed(&p->t, c)));
 }
 
 // stale_reply reports whether a packet isn't an answer of the connection whose entry it
@@ -52,19 +52,16 @@ static __always_inline int outdated(struct __sk_buff *skb, const struct packet *
 // backend directly. It begins that connection, and takes the entries away.
 static __always_inline int stale_reply(struct work *w, const struct packet *p, const struct conn *c)
 {
-	int masqueraded = c->flags & MASQUERADED && p->t.hook == AT_INGRESS; // so the client's is that which leaves
-	struct tuple t = reversed(&c->to);
 	struct conn *client;
 
-	if (!(c->flags & ANSWER) || c->flags & (NETFILTERS | FROZEN | DIRECT))
+	if (c->kind != ANSWERS && c->kind != OWN_ANSWERS && c->kind != MASQ_ANSWERS && c->kind != MASQ_BACK)
 		return 0;
-	if ((p->step & (BEGINS | ANSWERS)) != (BEGINS | ANSWERS) || !c->steps)
+	if ((p->step & (BEGINS | ACKS)) != (BEGINS | ACKS) || !c->steps)
 		return 0; // the first answer of all
-	t.hook = c->flags & OWN || masqueraded ? AT_EGRESS : AT_INGRESS;
-	client = conn_of(&t);
+	client = partner_of(&p->t, c);
 	if (client && client->id == c->id && !((c->steps | client->steps) & RESETS || c->steps & client->steps & CLOSES))
 		return 0;
-	w->old.answers = masqueraded ? c->to : p->t;
+	w->old.answers = c->kind == MASQ_BACK ? c->to : p->t;
 	w->old.id = c->id;
 	remove_old();
 	erase_conn(&p->t);
@@ -94,24 +91,31 @@ __noinline int redirect_to_backend(struct __sk_buff *skb)
 // whether their source may have come in here (rp_filter, martian sources).
 static __always_inline int translate(struct __sk_buff *skb, struct work *w, struct conn *c)
 {
-	__u8 flags = c->flags, steps = c->steps;
+	__u8 kind = c->kind, steps = c->steps;
 
-	if (w->p.t.proto == IPPROTO_TCP && (flags & (COUNTED | ANSWER)) == COUNTED && is_lost(skb, &w->p, c))
-		return refuse(skb, flags & OWN);
-	if (flags & UNNAMED && !masquerade(skb))
+	if (w->p.t.proto == IPPROTO_TCP && has(c, HOLDS) && is_lost(skb, &w->p, c))
+		return refuse(skb, kind == OWN_CLIENTS);
+	if (kind == MASQ_UNNAMED && !masquerade(skb))
 		return fail(NO_PORT);
 	touch(&w->p, c, skb->len);
 	skb->tc_index = TRANSLATED;
 	w->to = c->to;
-	if (learnt(c) && !(flags & ANSWER)) // looks right already
-		return flags & OWN ? redirect_to_backend(skb) : TC_ACT_UNSPEC;
-	if (rewrite(skb))
+	if (kind == LED_CLIENTS) // looks right already
+		return TC_ACT_UNSPEC;
+	if (kind != LED_OWN_CLIENTS && rewrite(skb))
 		return fail(NOT_WRITTEN);
-	if ((flags & (DIRECT | ANSWER)) == DIRECT)
+	switch (kind) {
+	case SENT_CLIENTS:
 		return send_on(skb, steps);
-	if (flags & OWN)
-		return flags & ANSWER ? bpf_redirect_neigh(LOOPBACK, NULL, 0, 0) : redirect_to_backend(skb);
-	return TC_ACT_UNSPEC;
+	case OWN_CLIENTS:
+	case LED_OWN_CLIENTS:
+		return redirect_to_backend(skb);
+	case OWN_ANSWERS:
+	case LED_OWN_ANSWERS:
+		return bpf_redirect_neigh(LOOPBACK, NULL, 0, 0);
+	default:
+		return TC_ACT_UNSPEC;
+	}
 }
 
 // ends reports whether a packet of the client doesn't belong to the connection of
@@ -119,9 +123,9 @@ static __always_inline int translate(struct __sk_buff *skb, struct work *w, stru
 // first packet again.
 static __always_inline int ends(struct __sk_buff *skb, const struct packet *p, const struct conn *c)
 {
-	if (c->flags & (ANSWER | OWN) || !opens_connection(p))
+	if (kind_of(c) != NETFILTER_CLIENTS || !opens_connection(p))
 		return 0; // what is the node's own, netfilter has translated already
-	return !current(skb, p, c) || (p->t.proto == IPPROTO_UDP ? udp_expired(c) : c->steps & (ANSWERS | CLOSES | RESETS));
+	return !current(skb, p, c) || (p->t.proto == IPPROTO_UDP ? udp_expired(&p->t, c) : c->steps & (ACKS | CLOSES | RESETS));
 }
 
 // pass_to_netfilter lets a packet of a connection pass that netfilter translates; or
@@ -136,7 +140,7 @@ __noinline int pass_to_netfilter(struct __sk_buff *skb)
 	c = conn_of(&w->p.t);
 	if (!c || ends(skb, &w->p, c))
 		return TC_ACT_PIPE;
-	if (w->p.t.proto == IPPROTO_TCP && !(c->flags & (ANSWER | OWN)) && is_lost(skb, &w->p, c))
+	if (w->p.t.proto == IPPROTO_TCP && kind_of(c) == NETFILTER_CLIENTS && is_lost(skb, &w->p, c))
 		return refuse(skb, 0);
 	touch(&w->p, c, skb->len);
 	skb->tc_index = LEFT;
@@ -164,7 +168,7 @@ __noinline int forgotten(void)
 // owned_by_other_proxy reports whether a packet without entry is another plane's.
 static __always_inline int owned_by_other_proxy(const struct packet *p)
 {
-	enum phase now = current_phase();
+	enum handover_phase now = current_phase();
 	struct decision d = {};
 
 	return now == ASIDE || (now == ENTERING && is_midstream(p) && front_of(&p->t, &d));
@@ -229,15 +233,15 @@ static __always_inline int handle(struct __sk_buff *skb, __u32 l3, enum hook hoo
 		dsr_forget(p, w);
 		return TC_ACT_UNSPEC;
 	}
-	if (c && is_outgoing(c)) {
+	if (c && c->kind == OUTGOING) {
 		if (answers_outgoing(skb, p, c))
 			return TC_ACT_UNSPEC;
 		c = NULL;
 	}
 	if (c && (is_unrelated(skb, hook, c) || stale_reply(w, p, c)))
 		return TC_ACT_UNSPEC;
-	if (c && c->flags & (FROZEN | NETFILTERS)) {
-		int verdict = c->flags & FROZEN ? fail(CHANGES_HANDS) : pass_to_netfilter(skb);
+	if (c && (c->kind & FROZEN || is_netfilters(c))) {
+		int verdict = c->kind & FROZEN ? fail(CHANGES_HANDS) : pass_to_netfilter(skb);
 
 		if (verdict != TC_ACT_PIPE)
 			return verdict;
@@ -304,9 +308,9 @@ int bridged(struct __sk_buff *skb)
 			supersede(w);
 		return TC_ACT_UNSPEC;
 	}
-	if (!(c->flags & ANSWER) || c->flags & NETFILTERS || is_unrelated(skb, AT_EGRESS, c) || stale_reply(w, p, c))
+	if (!has(c, TO_CLIENT) || is_netfilters(c) || is_unrelated(skb, AT_EGRESS, c) || stale_reply(w, p, c))
 		return TC_ACT_UNSPEC;
-	return c->flags & FROZEN ? fail(CHANGES_HANDS) : translate(skb, w, c);
+	return c->kind & FROZEN ? fail(CHANGES_HANDS) : translate(skb, w, c);
 }
 
 // What the node sends to itself leaves at the loopback and nowhere else: answers
@@ -321,7 +325,7 @@ int loopback(struct __sk_buff *skb)
 		return TC_ACT_UNSPEC;
 	w->p.t.hook = AT_INGRESS;
 	c = conn_of(&w->p.t);
-	if (!c || c->flags & (NETFILTERS | FROZEN) || (c->flags & (OWN | ANSWER)) != (OWN | ANSWER))
+	if (!c || (c->kind != OWN_ANSWERS && c->kind != LED_OWN_ANSWERS))
 		return handle(skb, ETH_HLEN, AT_EGRESS);
 	touch(&w->p, c, skb->len);
 	w->to = c->to;
@@ -353,6 +357,19 @@ int collect(struct __sk_buff *skb)
 	}
 	return found;
 }
+
+// What the agent has the numbers of, too (bpf2go -type).
+const struct {
+	enum hook hook;
+	enum step step;
+	enum timeout timeout;
+	enum handover_phase phase;
+	enum drop_reason drop_reason;
+	enum stray stray;
+	enum uplink_flags uplink_flags;
+	enum driver_count driver_count;
+	enum collected collected;
+} numbers SEC(".rodata");
 
 // bpf_fib_lookup is for programs under the GPL; these are under either license.
 char _license[] SEC("license") = "Dual BSD/GPL";

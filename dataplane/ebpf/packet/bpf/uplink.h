@@ -27,7 +27,7 @@ struct {
 } uplinks SEC(".maps");
 
 // What drivers have done with packets: see xdp.go.
-enum driven { SENT, DRIVEN };
+enum driver_count { SENT, DRIVEN };
 
 struct {
 	__uint(type, BPF_MAP_TYPE_PERCPU_ARRAY);
@@ -36,7 +36,7 @@ struct {
 	__type(value, __u64);
 } driven SEC(".maps");
 
-static __always_inline void count_driven(enum driven what)
+static __always_inline void count_driven(enum driver_count what)
 {
 	__u32 k = what;
 	__u64 *n = bpf_map_lookup_elem(&driven, &k);

@@ -3,7 +3,7 @@
 // What the packet path works with.
 #pragma once
 
-#include "types.h"
+#include "kind.h"
 
 #include <linux/if_ether.h>
 #include <linux/ip.h>
@@ -19,7 +19,12 @@ enum step {
 	BEGINS = 1,  // TCP's SYN, SCTP's INIT
 	CLOSES = 2,  // TCP's FIN, SCTP's SHUTDOWN
 	RESETS = 4,  // TCP's RST, SCTP's ABORT, or the end of its shutdown
-	ANSWERS = 8, // TCP's ACK
+	ACKS = 8,    // TCP's ACK
+
+	// In conn.steps only.
+	LAST = 32,    // as RESUMED, and if its backend's node doesn't know it, nobody does
+	RESUMED = 64, // began at another node, to which its packets came before: see stray.h
+	USED = 128,   // there was a packet
 };
 
 struct packet {
@@ -59,36 +64,13 @@ static __always_inline struct tuple reversed(const struct tuple *t)
 
 #define LOOPBACK 1 // the index of lo in every network namespace
 
-enum hook { AT_INGRESS = 1, AT_EGRESS };
-
-enum conn_flags {
-	ANSWER = 1,   // from the backend to the client
-	UNNAMED = 2,  // masqueraded, but not yet known with which address and port
-	OWN = 4,      // of a socket of the node
-	COUNTED = 8,  // the entry at which packets are counted
-	MASQUERADED = 16,
-	NETFILTERS = 32, // netfilter translates it, since before the programs came
-	FROZEN = 64,       // is changing hands: its packets are to be sent again
-	DIRECT = 128,    // only one direction passes this node, that which is COUNTED: see direct.h
-};
-
-// A flow that isn't ours and begins at an address and port that a frontend has: its
-// answers look like packets for the frontend (see outgoing.h). No other entry has both.
-#define OUTGOING (ANSWER | UNNAMED)
-
-// Beside the steps, in conn.steps.
-enum {
-	LAST = 32,    // as RESUMED, and if its backend's node doesn't know it, nobody does
-	RESUMED = 64, // began at another node, to which its packets came before: see stray.h
-	USED = 128,   // there was a packet
-};
 
 struct conn {
 	struct tuple to; // what the packet becomes
 	__u64 id;
 	__u32 seen; // CLOCK_MONOTONIC, s
 	__u32 pool, backend;
-	__u8 flags;
+	enum kind kind;
 	__u8 steps; // of all packets: enum step
 	__u16 memo; // netfilter's UDP flows: how long it remembers them, s; TCP, SCTP: see memo_of
 };

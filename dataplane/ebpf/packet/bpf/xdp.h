@@ -9,9 +9,6 @@
 
 #include "uplink.h"
 
-// What is left to the programs behind.
-#define NOT_HERE (FROZEN | NETFILTERS | OWN | UNNAMED)
-
 // is_served reports whether a UDP flow's backend is still one of those that its frontend
 // leads to, as current in tc.c.
 static __always_inline int is_served(const struct packet *p, const struct conn *c)
@@ -29,14 +26,21 @@ static __always_inline int is_served(const struct packet *p, const struct conn *
 }
 
 // comes_in reports whether a packet of the connection that it found as it comes in is
-// forwarded here.
+// forwarded here. All others are left to the programs behind.
 static __always_inline int comes_in(const struct packet *p, const struct conn *c)
 {
-	if (c->flags & NOT_HERE || learnt(c) || c->steps & RESETS)
+	if (c->steps & RESETS)
 		return 0;
-	if ((c->flags & (COUNTED | ANSWER)) != COUNTED)
-		return (c->flags & (ANSWER | MASQUERADED | DIRECT)) == (ANSWER | MASQUERADED);
-	return p->t.proto == IPPROTO_UDP ? is_served(p, c) : !orphaned(&p->t, c);
+	switch (c->kind) {
+	case MASQ_BACK:
+		return 1;
+	case CLIENTS:
+	case MASQ_CLIENTS:
+	case SENT_CLIENTS:
+		return p->t.proto == IPPROTO_UDP ? is_served(p, c) : !orphaned(&p->t, c);
+	default:
+		return 0;
+	}
 }
 
 // is_frontend reports whether packets that come from here look like answers of a frontend:
@@ -53,9 +57,10 @@ static __always_inline int is_frontend(const struct address *a, __be16 port, __u
 static __always_inline int leaves_here(const struct tuple *between, const struct conn *c, const struct conn *out)
 {
 	if (!out)
-		return !(c->flags & MASQUERADED) && !(between->proto == IPPROTO_UDP && is_frontend(&between->src, between->sport, between->proto));
-	return !(out->flags & (NOT_HERE | DIRECT)) && out->flags & MASQUERADED && c->flags & MASQUERADED && out->id == c->id &&
-	       !((out->flags ^ c->flags) & ANSWER) && !(out->steps & RESETS);
+		return c->kind != MASQ_CLIENTS && c->kind != MASQ_BACK && !(between->proto == IPPROTO_UDP && is_frontend(&between->src, between->sport, between->proto));
+	if (out->id != c->id || out->steps & RESETS)
+		return 0;
+	return (c->kind == MASQ_CLIENTS && out->kind == MASQ_LEAVING) || (c->kind == MASQ_BACK && out->kind == MASQ_ANSWERS);
 }
 
 // route finds where a packet leaves that looks like t inside the node: at an interface that
@@ -201,7 +206,7 @@ static __always_inline int forward(struct xdp_md *ctx, const struct uplink *in, 
 		return XDP_PASS;
 	old = p.t;
 	steps = c->steps;
-	if (c->flags & DIRECT && (steps & RESUMED || p.t.proto == IPPROTO_UDP))
+	if (c->kind == SENT_CLIENTS && (steps & RESUMED || p.t.proto == IPPROTO_UDP))
 		option = option_size(v6);
 	bytes = bpf_xdp_get_buff_len(ctx);
 	if (ETH_HLEN + p.len > bytes)

@@ -8,14 +8,15 @@ import (
 	"time"
 
 	"github.com/fairway-net/fairway/compile"
+	"github.com/fairway-net/fairway/dataplane"
 	"github.com/fairway-net/fairway/diagnose/agentlink"
 	"github.com/fairway-net/fairway/internal/ahead"
 	"github.com/fairway-net/fairway/model"
 )
 
-// Rules of others may take packets before those of Services see them: nothing of the agent's
-// is amiss then, and Services don't answer. Nobody tells of such rules, so they are read now
-// and then.
+// Rules of others, or in ebpf mode programs, may take packets before those of Services see
+// them: nothing of the agent's is amiss then, and Services don't answer. Nobody tells of such
+// rules, so they are read now and then.
 
 // aheadPeriod is how often they are read. Where iptables-legacy has very many rules, reading
 // them takes a good part of a second.
@@ -39,16 +40,26 @@ func (a *Agent) watchAhead(ctx context.Context) {
 		if table == nil {
 			continue
 		}
-		if a.planes.kindOf(a.Mode()).BeforeNetfilter {
-			a.reportAhead(nil)
-			continue
-		}
-		rules, err := ahead.Read(ctx)
+		list, err := whoIsAhead(ctx, a.planes.kindOf(a.Mode()), table)
 		if err != nil {
 			a.config.Log.Debug("not known whether rules of others come before those of Services", "error", err)
 		}
-		a.reportAhead(concerned(rules, table))
+		a.reportAhead(list)
 	}
+}
+
+// whoIsAhead are the rules or programs of others that come before those of a mode.
+func whoIsAhead(ctx context.Context, kind dataplane.Kind, table *model.Table) ([]agentlink.Ahead, error) {
+	if kind.Ahead == nil {
+		rules, err := ahead.Read(ctx)
+		return concerned(rules, table), err
+	}
+	list := []agentlink.Ahead{}
+	programs, err := kind.Ahead()
+	for _, name := range programs {
+		list = append(list, agentlink.Ahead{What: "the program " + name + " sees packets and may keep them", Services: []string{}, More: true})
+	}
+	return list, err
 }
 
 // concerned are the rules that take packets of frontends, each with their Services.
@@ -84,7 +95,10 @@ func (a *Agent) reportAhead(list []agentlink.Ahead) {
 		}
 		const few = 3
 		names := strings.Join(one.Services[:min(len(one.Services), few)], ", ")
-		if len(one.Services) > few || one.More {
+		switch {
+		case len(one.Services) == 0:
+			names = "Services"
+		case len(one.Services) > few || one.More:
 			names += " and others"
 		}
 		a.config.Log.Warn("a rule of somebody else's comes before those of Services, which may not answer", "reason", one.What, "services", names)

@@ -10,6 +10,7 @@ import (
 	"github.com/google/nftables"
 	"github.com/google/nftables/expr"
 
+	"github.com/fairway-net/fairway/dataplane"
 	"github.com/fairway-net/fairway/diagnose/agentlink"
 	"github.com/fairway-net/fairway/internal/ahead"
 	"github.com/fairway-net/fairway/internal/netns"
@@ -74,5 +75,20 @@ func TestAhead(t *testing.T) {
 	a.reportAhead(found)
 	if told := a.events.Drain(); len(told) != 1 {
 		t.Errorf("%d Events of a rule that is there again", len(told))
+	}
+}
+
+// TestProgramsAhead: in a mode that translates before netfilter, programs of others are told of
+// in the same way.
+func TestProgramsAhead(t *testing.T) {
+	found, err := whoIsAhead(t.Context(), dataplane.Kind{Ahead: func() ([]string, error) { return []string{"shaper at eth0 ingress"}, nil }}, model.NewTable())
+	if err != nil || len(found) != 1 || !found[0].More {
+		t.Fatalf("found %+v, %v", found, err)
+	}
+	a := &Agent{config: Config{Log: slog.New(slog.DiscardHandler)}, events: &events{Writer: notices.New(nil, "node", slog.New(slog.DiscardHandler))}}
+	a.reportAhead(found)
+	told := a.events.Drain()
+	if len(told) != 1 || told[0].Message != "the program shaper at eth0 ingress sees packets and may keep them, before they come to Services" {
+		t.Errorf("told %+v", told)
 	}
 }

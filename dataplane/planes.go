@@ -40,6 +40,9 @@ type Kind struct {
 	InConntrack bool
 	// BeforeNetfilter says that packets are translated before netfilter sees them.
 	BeforeNetfilter bool
+	// Ahead names programs of others that see packets of this node before the mode's. It is
+	// nil in modes of netfilter, whose rules package internal/ahead reads.
+	Ahead func() ([]string, error)
 	// Failures are kube-proxy's metrics of failed syncs for this mode.
 	Failures FailureMetrics
 	// Bypass has the mode let packets to a frontend pass, as if nobody served it,
@@ -110,7 +113,7 @@ func Kinds() []Kind {
 		},
 		{
 			Name: "ebpf", Privileged: true, Short: "eBPF: sockets are connected to backends directly, all else is translated at the interfaces",
-			Bypass: ebpf.Bypass, BeforeNetfilter: true,
+			Bypass: ebpf.Bypass, BeforeNetfilter: true, Ahead: ebpf.Ahead,
 			New:    func(o kernel.Options) (Plane, error) { return ebpf.New(o) },
 			Traces: ebpf.Traces,
 			Render: ebpf.Render, Script: ebpf.Script,

@@ -3,6 +3,7 @@ package ebpf
 import (
 	"context"
 	"errors"
+	"fmt"
 	"os"
 	"os/exec"
 	"regexp"
@@ -12,6 +13,9 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/cilium/ebpf"
+	"github.com/cilium/ebpf/asm"
+	"github.com/cilium/ebpf/link"
 	"golang.org/x/sys/unix"
 
 	"github.com/fairway-net/fairway/internal/kernel"
@@ -69,6 +73,54 @@ func TestTraces(t *testing.T) {
 			t.Fatal(err)
 		}
 		look("false")
+	})
+}
+
+// aheadVariable has the test binary say who is before the mode's programs.
+const aheadVariable = "FAIRWAY_TEST_AHEAD"
+
+// TestAhead: with the capabilities that deploy/ebpf gives, which aren't enough to read the
+// names of programs, one of somebody else's that sees packets first is known by its number.
+func TestAhead(t *testing.T) {
+	if want := os.Getenv(aheadVariable); want != "" {
+		if found, err := Ahead(); err != nil || fmt.Sprint(found) != want {
+			t.Errorf("ahead are %q, %v; want %q", found, err, want)
+		}
+		return
+	}
+	inNode(t, func(t *testing.T, options kernel.Options) {
+		p := newPlane(t, options)
+		if result, err := p.Apply(t.Context(), webTable(10, 3), kernel.VerifyAll); err != nil || result.Err() != nil {
+			t.Fatal(err, result.Err())
+		}
+		look := func(want string) {
+			t.Helper()
+			if out, err := playedWith(t, shippedCapabilities(t), aheadVariable+"="+want); err != nil {
+				t.Errorf("%v\n%s", err, out)
+			}
+		}
+		look("[]")
+		theirs, err := ebpf.NewProgram(&ebpf.ProgramSpec{Name: "theirs", Type: ebpf.SchedCLS, License: "GPL", Instructions: asm.Instructions{
+			asm.Mov.Imm(asm.R0, -1), asm.Return(), // TCX_NEXT
+		}})
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer theirs.Close()
+		first, err := link.AttachTCX(link.TCXOptions{Interface: 1, Program: theirs, Attach: ebpf.AttachTCXEgress, Anchor: link.Head()})
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer first.Close()
+		info, err := theirs.Info()
+		if err != nil {
+			t.Fatal(err)
+		}
+		id, _ := info.ID()
+		look(fmt.Sprintf("[program %d at lo egress]", id))
+		if found, err := Ahead(); err != nil || fmt.Sprint(found) != "[theirs at lo egress]" {
+			t.Errorf("with all rights, ahead are %q, %v", found, err)
+		}
 	})
 }
 

@@ -135,13 +135,9 @@ func read(ctx context.Context, source *collect.Source) (in overview.Input, err e
 
 // addAgents adds what only agents know: their modes, and who announces which address.
 func addAgents(ctx context.Context, source *collect.Source, in *overview.Input) {
-	in.Modes, in.Drivers, in.Unannounced = map[string]string{}, map[string][]kernel.Driver{}, map[types.NamespacedName]string{}
+	in.Unannounced = map[types.NamespacedName]string{}
 	agents := source.Agents(ctx, "")
-	for _, a := range agents {
-		if a.Err == nil {
-			in.Modes[a.Name()], in.Drivers[a.Name()] = a.Status.Mode, a.Status.Drivers
-		}
-	}
+	addNodes(in, agents)
 	if in.NotAsked = agentlink.Missing(agents); len(agents) == 0 {
 		in.NotAsked = []string{"no agent of a node was found"}
 	}
@@ -149,6 +145,20 @@ func addAgents(ctx context.Context, source *collect.Source, in *overview.Input) 
 	for i := range in.Services {
 		if why := unannounced(ctx, &in.Services[i], said, missing); why != "" {
 			in.Unannounced[types.NamespacedName{Namespace: in.Services[i].Namespace, Name: in.Services[i].Name}] = why
+		}
+	}
+}
+
+// addNodes adds what agents say of their nodes.
+func addNodes(in *overview.Input, agents []agentlink.Found) {
+	in.Modes, in.Drivers, in.Ahead = map[string]string{}, map[string][]kernel.Driver{}, map[string][]string{}
+	for _, a := range agents {
+		if a.Err != nil {
+			continue
+		}
+		in.Modes[a.Name()], in.Drivers[a.Name()] = a.Status.Mode, a.Status.Drivers
+		for _, first := range a.Status.Ahead {
+			in.Ahead[a.Name()] = append(in.Ahead[a.Name()], first.What)
 		}
 	}
 }
@@ -169,7 +179,7 @@ func inForce(ctx context.Context, source *collect.Source, failed error) (in over
 	if err != nil {
 		return in, err
 	}
-	in = overview.Input{NoAPI: o.NoAPI, Taking: map[types.NamespacedName]int{}, Modes: map[string]string{}, Drivers: map[string][]kernel.Driver{}, Slices: []discoveryv1.EndpointSlice{}}
+	in = overview.Input{NoAPI: o.NoAPI, Taking: map[types.NamespacedName]int{}, Slices: []discoveryv1.EndpointSlice{}}
 	for _, n := range o.Nodes {
 		in.Nodes = append(in.Nodes, *n)
 	}
@@ -178,10 +188,6 @@ func inForce(ctx context.Context, source *collect.Source, failed error) (in over
 		name := types.NamespacedName{Namespace: s.Namespace, Name: s.Name}
 		in.Taking[name] = o.TakingInForce(name)
 	}
-	for _, a := range here.AgentsHere(ctx) {
-		if a.Err == nil {
-			in.Modes[a.Name()], in.Drivers[a.Name()] = a.Status.Mode, a.Status.Drivers
-		}
-	}
+	addNodes(&in, here.AgentsHere(ctx))
 	return in, nil
 }

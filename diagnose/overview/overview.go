@@ -36,6 +36,9 @@ type Input struct {
 	Modes map[string]string
 	// Drivers are those whose interfaces forward packets by XDP, or should, by node.
 	Drivers map[string][]kernel.Driver
+	// Ahead are rules and programs of others that take packets before those of Services, by
+	// node, in words.
+	Ahead map[string][]string
 	// NotAsked says which agents couldn't be asked, and why, in lines for people.
 	NotAsked []string
 	// Unannounced are the load balancer addresses that no node announces, by Service, with
@@ -63,7 +66,7 @@ func Write(out io.Writer, in Input) error {
 	} else {
 		lines = append(lines, "", "all is well")
 	}
-	if notes := append(withoutXDP(in), differentPorts(in.Slices)...); len(notes) > 0 {
+	if notes := slices.Concat(othersFirst(in), withoutXDP(in), differentPorts(in.Slices)); len(notes) > 0 {
 		lines = append(lines, "", "WORTH KNOWING")
 		lines = append(lines, atMost(notes)...)
 	}
@@ -112,6 +115,16 @@ func withoutXDP(in Input) (lines []string) {
 			if !d.XDP {
 				lines = append(lines, fmt.Sprintf("%s\tno XDP at %s: %s", node, d.Interface, d.Why))
 			}
+		}
+	}
+	return lines
+}
+
+// othersFirst says whose rules and programs take packets first.
+func othersFirst(in Input) (lines []string) {
+	for _, node := range slices.Sorted(maps.Keys(in.Ahead)) {
+		for _, what := range in.Ahead[node] {
+			lines = append(lines, fmt.Sprintf("%s\t%s, before they come to Services (FW136)", node, what))
 		}
 	}
 	return lines

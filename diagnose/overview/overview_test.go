@@ -158,6 +158,18 @@ func TestXDP(t *testing.T) {
 	}
 }
 
+// TestAhead: whose rules and programs take packets first is worth knowing.
+func TestAhead(t *testing.T) {
+	var b strings.Builder
+	if err := Write(&b, Input{Ahead: map[string][]string{"n1": {"table ip raw, chain PREROUTING drops packets to port 80"}}}); err != nil {
+		t.Fatal(err)
+	}
+	_, notes, _ := strings.Cut(b.String(), "WORTH KNOWING")
+	if !strings.Contains(notes, "table ip raw, chain PREROUTING drops packets to port 80, before they come to Services (FW136)") {
+		t.Errorf("the screen doesn't say it:\n%s", b.String())
+	}
+}
+
 // TestModeUnknown: where a node's mode isn't known, the screen says why.
 func TestModeUnknown(t *testing.T) {
 	why := "n2: pods/exec is forbidden"

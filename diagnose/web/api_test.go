@@ -179,7 +179,8 @@ func TestAgents(t *testing.T) {
 		c.Agents = func(context.Context) []agentlink.Found {
 			return []agentlink.Found{
 				{Err: errors.New("ask the agent at /run/fairway/agent.sock: permission denied")},
-				{Client: agentlink.New("/nowhere"), Status: agentlink.Status{Node: "node1", Mode: "ebpf", Version: "v1.2.1", LeftOut: []agentlink.LeftOut{{What: "port 99"}}}},
+				{Client: agentlink.New("/nowhere"), Status: agentlink.Status{Node: "node1", Mode: "ebpf", Version: "v1.2.1", LeftOut: []agentlink.LeftOut{{What: "port 99"}},
+					Ahead: []agentlink.Ahead{{What: "the program shaper at eth0 ingress sees packets"}}}},
 			}
 		}
 		c.Flows = func(_ context.Context, _ func() flows.Names, tell func(flows.Record), note func(string)) error {
@@ -196,9 +197,12 @@ func TestAgents(t *testing.T) {
 	if n := nodes.Nodes[0]; n.Mode != "ebpf" || n.Version != "v1.2.1" || n.Agent.Sync != syncStarting || len(nodes.Elsewhere) != 1 {
 		t.Errorf("nodes: %+v, %v", n, nodes.Elsewhere)
 	}
-	problems := until(r, "problems?q=node1", func(p Problems) bool { return p.Found == 2 })
+	problems := until(r, "problems?q=node1", func(p Problems) bool { return p.Found == 3 })
 	if p := problems.Problems[0]; p.What != "not in force: port 99" || p.Grade != "proved" {
 		t.Errorf("problems: %+v", problems.Problems)
+	}
+	if !slices.ContainsFunc(problems.Problems, func(p Problem) bool { return strings.Contains(p.What, "shaper at eth0 ingress") && p.Grade == "likely" }) {
+		t.Errorf("whose program is first isn't said: %+v", problems.Problems)
 	}
 	one := until(r, "services/default/web", func(s Service) bool { return s.Row.Name == "web" })
 	if text := strings.Join(one.Explanation.NotChecked, "\n"); !strings.Contains(text, "agent of node1") {

@@ -108,6 +108,9 @@ func (p *Page) nodeProblems(r *http.Request) []Problem {
 		for _, left := range state.LeftOut {
 			add(a.Name(), "not in force: "+left.What, doctor.Proved)
 		}
+		for _, first := range a.Status.Ahead {
+			add(a.Name(), first.What+", before they come to Services (FW136)", doctor.Likely)
+		}
 	}
 	return list
 }

@@ -92,6 +92,15 @@ func (p pins) program(id ebpf.ProgramID) (*ebpf.Program, error) {
 	return found, nil
 }
 
+// IsPinned reports whether a program is pinned for any interface of any node.
+func IsPinned(id ebpf.ProgramID) (bool, error) {
+	there, err := filepath.Glob(pins(filepath.Join(pinned, "*", "*")).of(id))
+	if err != nil {
+		return false, fmt.Errorf("look for program %d: %w", id, err)
+	}
+	return len(there) > 0, nil
+}
+
 // pin pins a program with its maps.
 func (p pins) pin(program *ebpf.Program, maps map[string]*ebpf.Map) (ebpf.ProgramID, error) {
 	info, err := program.Info()

@@ -5,7 +5,9 @@ import (
 	"fmt"
 	"log/slog"
 	"os"
+	"path/filepath"
 	"slices"
+	"strconv"
 	"strings"
 
 	"github.com/cilium/ebpf"
@@ -14,6 +16,8 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/fairway-net/fairway/dataplane/ebpf/pins"
+	"github.com/fairway-net/fairway/internal/kernel"
+	"github.com/fairway-net/fairway/internal/tcfilter"
 )
 
 // Programs of others may be at an interface before ours. A packet that such a program passes
@@ -24,8 +28,30 @@ import (
 // ownPrograms are those of this project that are before the data plane's on purpose.
 var ownPrograms = []string{"handoff", "strays", "respond", "enters", "departs", xdpProgram}
 
+// Ahead names the programs of others that see packets before ours at the node whose pins are
+// in a directory.
+func Ahead(dir string) ([]string, error) {
+	p, err := New(nil)
+	if err != nil {
+		return nil, err
+	}
+	defer p.netlink.Close()
+	live, err := kernel.List(p.netlink.LinkList)
+	if err != nil {
+		return nil, fmt.Errorf("list interfaces: %w", err)
+	}
+	a, err := p.newAttacher(dir)
+	if err != nil {
+		return nil, err
+	}
+	if running, err := a.running(live); err != nil || !running {
+		return nil, err
+	}
+	return allAhead(a, dir, live)
+}
+
 // ahead names the programs of others that see packets at an interface before ours: "NAME at
-// INTERFACE SIDE". Where this process may not read names (CAP_SYS_ADMIN), nothing is known.
+// INTERFACE SIDE".
 func (t *tcx) ahead(l netlink.Link, sidesOf map[string]string) (names []string, err error) {
 	for side := range sidesOf {
 		info, err := pins.LinkInfo(t.pin(l.Attrs().Index, side))
@@ -43,20 +69,33 @@ func (t *tcx) ahead(l netlink.Link, sidesOf map[string]string) (names []string, 
 			if at.ID == info.Program {
 				break
 			}
-			name, err := programName(at.ID)
-			if errors.Is(err, unix.EPERM) {
-				return nil, nil
-			}
+			name, err := stranger(at.ID)
 			if err != nil {
 				return names, err
 			}
-			if name != "" && !slices.Contains(ownPrograms, name) {
+			if name != "" {
 				names = append(names, fmt.Sprintf("%s at %s %s", name, l.Attrs().Name, side))
 			}
 		}
 	}
 	slices.Sort(names)
 	return names, nil
+}
+
+// stranger is the name of a program that isn't this project's, or its number, where this
+// process may not read names (CAP_SYS_ADMIN); "" if it is ours, or has gone.
+func stranger(id ebpf.ProgramID) (string, error) {
+	name, err := programName(id)
+	if !errors.Is(err, unix.EPERM) {
+		if slices.Contains(ownPrograms, name) {
+			name = ""
+		}
+		return name, err
+	}
+	if own, err := tcfilter.IsPinned(id); own || err != nil {
+		return "", err
+	}
+	return fmt.Sprintf("program %d", id), nil
 }
 
 // programName is a program's name; "" if it has gone.
@@ -93,7 +132,7 @@ func (c *clsact) ahead(l netlink.Link, sidesOf map[string]string) (names []strin
 }
 
 // allAhead asks for all interfaces.
-func allAhead(a attacher, live []netlink.Link) (names []string, err error) {
+func allAhead(a attacher, dir string, live []netlink.Link) (names []string, err error) {
 	kinds := kindsOf(live)
 	for _, l := range live {
 		some, err := a.ahead(l, sidePrograms[kinds[l.Attrs().Index]])
@@ -101,7 +140,7 @@ func allAhead(a attacher, live []netlink.Link) (names []string, err error) {
 			return nil, err
 		}
 		names = append(names, some...)
-		if some, err = aheadByXDP(l); err != nil {
+		if some, err = aheadByXDP(dir, l); err != nil {
 			return nil, err
 		}
 		names = append(names, some...)
@@ -111,26 +150,40 @@ func allAhead(a attacher, live []netlink.Link) (names []string, err error) {
 
 // aheadByXDP names the program that an interface's driver runs before there is a packet for
 // tc: what it doesn't pass (XDP_PASS), or sends elsewhere, never comes to ours.
-func aheadByXDP(l netlink.Link) ([]string, error) {
+func aheadByXDP(dir string, l netlink.Link) ([]string, error) {
 	xdp := l.Attrs().Xdp
 	if xdp == nil || !xdp.Attached || xdp.ProgId == 0 {
 		return nil, nil
 	}
-	name, err := programName(ebpf.ProgramID(xdp.ProgId))
-	switch {
-	case errors.Is(err, unix.EPERM):
-		return nil, nil
-	case err != nil:
+	own, err := ownDriver(dir, l.Attrs().Index)
+	if err != nil || own == ebpf.ProgramID(xdp.ProgId) {
 		return nil, err
-	case name == "" || slices.Contains(ownPrograms, name):
-		return nil, nil
+	}
+	name, err := stranger(ebpf.ProgramID(xdp.ProgId))
+	if err != nil || name == "" {
+		return nil, err
 	}
 	return []string{fmt.Sprintf("%s at %s xdp", name, l.Attrs().Name)}, nil
 }
 
+// ownDriver is the program that we have at an interface's driver; 0 without one.
+func ownDriver(dir string, index int) (ebpf.ProgramID, error) {
+	links, err := pins.Links(filepath.Join(dir, pins.DriverLinks), strconv.Itoa(index)+"-*")
+	for _, pin := range links {
+		info, err := pins.LinkInfo(pin)
+		if err != nil {
+			return 0, err
+		}
+		if info != nil && info.XDP() != nil && int(info.XDP().Ifindex) == index {
+			return info.Program, nil
+		}
+	}
+	return 0, err
+}
+
 // logAhead says in the log who is before our programs, when that changes.
 func (p *Path) logAhead(live []netlink.Link) error {
-	names, err := allAhead(p.attacher, live)
+	names, err := allAhead(p.attacher, p.store.Dir, live)
 	if err != nil || slices.Equal(names, p.before) {
 		return err
 	}

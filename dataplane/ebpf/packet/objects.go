@@ -15,10 +15,10 @@ func (p *Path) Objects(dir string) ([]kernel.Object, error) {
 	if err != nil {
 		return nil, err
 	}
-	return p.objectsAt(a)
+	return p.objectsAt(a, dir)
 }
 
-func (p *Path) objectsAt(a attacher) ([]kernel.Object, error) {
+func (p *Path) objectsAt(a attacher, dir string) ([]kernel.Object, error) {
 	live, err := kernel.List(p.netlink.LinkList)
 	if err != nil {
 		return nil, fmt.Errorf("list interfaces: %w", err)
@@ -46,7 +46,7 @@ func (p *Path) objectsAt(a attacher) ([]kernel.Object, error) {
 	if len(without) > 0 {
 		list[0].Text += ", but not at " + strings.Join(without, " ")
 	}
-	before, err := allAhead(a, live)
+	before, err := allAhead(a, dir, live)
 	if len(before) > 0 {
 		list[0].Text += ", behind programs of others: " + strings.Join(before, ", ")
 	}

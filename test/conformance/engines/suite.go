@@ -14,6 +14,7 @@
 //	identity.go  what endpoints are told of clients' certificates
 //	clients.go   clients' certificates, asked for while connections last
 //	terminate.go TLS that ends here, with bytes in it
+//	renewed.go   what is asked of endpoints' certificates, and shown to them
 //	early.go     answers before the end of their requests
 //	smuggling.go requests whose end isn't clear
 //	frames.go    HTTP/2 that isn't what it should be
@@ -89,6 +90,7 @@ func Run(t *testing.T, start func(*testing.T) Engine, otherwise Otherwise) {
 		{"Resumption", testResumption},
 		{"Passthrough", testPassthrough},
 		{"Terminate", testTerminate},
+		{"Renewed", testRenewed},
 		{"NothingSent", testNothingSent},
 		{"Retry", testRetry},
 		{"Timeout", testTimeout},

@@ -100,7 +100,9 @@ func (s *socket) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	x.decision = now.Decide(&x.request)
 	x.trace(r)
 	if l := x.decision.Listener; l != nil && !isStillLetIn(r, l.Clients) {
-		w.Header().Set("Connection", "close")
+		if !x.isHTTP3 { // where no answer may have it
+			w.Header().Set("Connection", "close")
+		}
 		x.answer(w, http.StatusMisdirectedRequest, "the connection began before its client had to show another certificate")
 		return
 	}

@@ -4,7 +4,10 @@ import (
 	"crypto/tls"
 	"crypto/x509"
 	"net/http"
+	"net/netip"
 	"testing"
+
+	"github.com/quic-go/quic-go/http3"
 
 	"github.com/fairway-net/fairway/ingress/model"
 )
@@ -129,4 +132,41 @@ func testResumption(t *testing.T, r *rig) {
 		r.apply(table(second, others))
 		expect("its session, where another authority counts", ask("h", *known), false)
 	}
+}
+
+// testClients3 is testClientsChange by HTTP/3.
+func testClients3(t *testing.T, r *rig, bind netip.AddrPort) {
+	table, roots := secure3(t, bind, []*model.Rule{below("/", to("p"))}, pool("p", r.endpoint("e", nil)))
+	asking := func(clients *x509.CertPool) *model.Table {
+		socket, next := *table.Sockets[0], *table
+		socket.Listeners = nil
+		for _, l := range table.Sockets[0].Listeners {
+			one := &model.Listener{Name: l.Name, Hostname: l.Hostname, Mode: l.Mode, Certificates: l.Certificates}
+			if one.SetHosts(l.Hosts()); l.Mode == model.HTTP {
+				one.Clients = &model.ClientValidation{Roots: clients}
+			}
+			socket.Listeners = append(socket.Listeners, one)
+		}
+		next.Sockets = []*model.Socket{&socket}
+		return &next
+	}
+	first, second := x509.NewCertPool(), x509.NewCertPool()
+	known := certificate(t, first, "known.example")
+	certificate(t, second, "others.example")
+	expect := func(c *http.Client, what string, want int) {
+		t.Helper()
+		if response, _ := r.get(c, "https://a.example.com/"); response.StatusCode != want {
+			t.Errorf("%s: answer %d, want %d", what, response.StatusCode, want)
+		}
+	}
+	r.apply(table)
+	nobody := client3(t, r.address(), roots, "a.example.com")
+	expect(nobody, "nobody is asked", http.StatusOK)
+	r.apply(asking(first))
+	expect(nobody, "a client that showed no certificate", http.StatusMisdirectedRequest)
+	somebody := client3(t, r.address(), roots, "a.example.com")
+	somebody.Transport.(*http3.Transport).TLSClientConfig.Certificates = []tls.Certificate{*known}
+	expect(somebody, "its authority", http.StatusOK)
+	r.apply(asking(second))
+	expect(somebody, "another authority", http.StatusMisdirectedRequest)
 }

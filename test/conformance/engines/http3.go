@@ -27,7 +27,7 @@ func RunHTTP3(t *testing.T, start func(*testing.T) Engine) {
 			run  func(*testing.T, *rig, netip.AddrPort)
 		}{
 			{"Decide", testDecide3}, {"Bodies", testBodies3}, {"Misdirected", testMisdirected3}, {"Limits", testLimits3}, {"OnAndOff", testOnAndOff3},
-			{"Closed", testClosed3}, {"Ways", testWays3},
+			{"Closed", testClosed3}, {"Ways", testWays3}, {"Clients", testClients3},
 		} {
 			t.Run(test.name+" "+bind, func(t *testing.T) {
 				e := start(t)

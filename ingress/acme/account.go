@@ -18,12 +18,33 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
 
-// accounts keep the account at the authority. Its key is kept in a Secret; who
-// has it can have certificates revoked.
+// accounts are those at the authority, one for each namespace that has certificates: an
+// authority may give an account another certificate without looking whether the host is
+// still its own. Each one's key is kept in a Secret; who has it can have certificates revoked.
 type accounts struct {
+	mu sync.Mutex
+	of map[string]*accountOf
+}
+
+// accountOf is the account of a namespace.
+type accountOf struct {
 	mu      sync.Mutex
+	name    string // of the Secret
 	current *acme.Account
 	unknown bool // the authority doesn't know the one that is kept
+}
+
+// named is the account of a namespace.
+func (a *accounts) named(namespace string) *accountOf {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	if a.of == nil {
+		a.of = map[string]*accountOf{}
+	}
+	if a.of[namespace] == nil {
+		a.of[namespace] = &accountOf{name: account + "-" + namespace}
+	}
+	return a.of[namespace]
 }
 
 // The entries of the account's Secret.
@@ -32,14 +53,14 @@ const (
 )
 
 // get returns the account, and makes one if there is none yet at this authority.
-func (a *accounts) get(ctx context.Context, o Options, client *acme.Client) (acme.Account, error) {
+func (a *accountOf) get(ctx context.Context, o Options, client *acme.Client) (acme.Account, error) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	if a.current != nil {
 		return *a.current, nil
 	}
 	secrets := o.Core.CoreV1().Secrets(o.Namespace)
-	s, err := secrets.Get(ctx, account, metav1.GetOptions{})
+	s, err := secrets.Get(ctx, a.name, metav1.GetOptions{})
 	isNew := apierrors.IsNotFound(err)
 	if err != nil && !isNew {
 		return acme.Account{}, fmt.Errorf("read account for ACME: %w", err)
@@ -72,7 +93,7 @@ func (a *accounts) get(ctx context.Context, o Options, client *acme.Client) (acm
 		return acme.Account{}, err
 	}
 	next := &corev1.Secret{
-		ObjectMeta: metav1.ObjectMeta{Namespace: o.Namespace, Name: account, Labels: map[string]string{Label: "true"}},
+		ObjectMeta: metav1.ObjectMeta{Namespace: o.Namespace, Name: a.name, Labels: map[string]string{Label: "true"}},
 		Data:       map[string][]byte{accountKey: key, accountBody: body, accountDirectory: []byte(o.Directory)},
 	}
 	if isNew {
@@ -110,7 +131,7 @@ func readAccount(s *corev1.Secret) (*acme.Account, error) {
 }
 
 // forget has the next certificate begin with a new account.
-func (a *accounts) forget() {
+func (a *accountOf) forget() {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	a.current, a.unknown = nil, true

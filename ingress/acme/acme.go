@@ -30,7 +30,7 @@ const (
 	Label = "fairway.dev/acme"
 	// Challenges is the ConfigMap from which engines answer.
 	Challenges = "fairway-acme-challenges"
-	// account is the Secret with the account's key.
+	// account is what the names of Secrets with accounts' keys begin with; a namespace follows.
 	account = "fairway-acme-account"
 )
 
@@ -41,6 +41,8 @@ type Certificate struct {
 	// Kind and Object are whose author is told.
 	Kind   string
 	Object types.NamespacedName
+	// Gateway is where the hosts lead to, and where alone challenges are answered.
+	Gateway types.NamespacedName
 }
 
 // Options say where certificates come from. Core, Directory and Namespace are needed.
@@ -73,9 +75,9 @@ const (
 
 // Issuer obtains certificates.
 type Issuer struct {
-	options Options
-	account accounts
-	wake    chan struct{}
+	options  Options
+	accounts accounts
+	wake     chan struct{}
 
 	mu    sync.Mutex
 	known map[types.NamespacedName]*state

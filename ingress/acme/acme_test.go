@@ -126,12 +126,13 @@ func TestChallenges(t *testing.T) {
 	i := New(Options{Core: core, Namespace: "kube-system"})
 	first := acme.Challenge{Type: acme.ChallengeTypeHTTP01, Token: "one", KeyAuthorization: "one.key"}
 	second := acme.Challenge{Type: acme.ChallengeTypeTLSALPN01, Token: "two", KeyAuthorization: "two.key", Identifier: acme.Identifier{Type: "dns", Value: "a.example"}}
-	err := errors.Join(i.Present(t.Context(), first), i.Present(t.Context(), second), i.CleanUp(t.Context(), first))
+	s := &solver{i, types.NamespacedName{Namespace: "shop", Name: "gw"}}
+	err := errors.Join(s.Present(t.Context(), first), s.Present(t.Context(), second), s.CleanUp(t.Context(), first))
 	if err != nil {
 		t.Fatal(err)
 	}
 	m, err := core.CoreV1().ConfigMaps("kube-system").Get(t.Context(), Challenges, metav1.GetOptions{})
-	if err != nil || len(m.Data) != 1 || m.Data[TLSALPN01+"a.example"] == "" {
+	if err != nil || len(m.Data) != 2 || m.Data[TLSALPN01+"a.example"] == "" || m.Data[At+"a.example"] != "shop/gw" {
 		t.Errorf("published: %v, %v", m, err)
 	}
 }

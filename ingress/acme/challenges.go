@@ -13,6 +13,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/util/retry"
 )
 
@@ -21,34 +22,54 @@ import (
 const (
 	HTTP01    = "http-01."
 	TLSALPN01 = "tls-alpn-01."
+	// At says of a token or a host at which Gateway alone it is answered.
+	At = "at."
 )
 
+// solver shows that hosts are those of one Gateway.
+type solver struct {
+	*Issuer
+	gateway types.NamespacedName
+}
+
 // Present publishes what the authority is going to look for. It is for acmez.
-func (i *Issuer) Present(ctx context.Context, c acme.Challenge) error {
+func (s *solver) Present(ctx context.Context, c acme.Challenge) error {
 	key, answer, err := entry(c)
 	if err != nil {
 		return err
 	}
-	return i.edit(ctx, func(data map[string]string) { data[key] = answer })
+	return s.edit(ctx, func(data map[string]string) {
+		if data[key] = answer; s.gateway.Name != "" {
+			data[At+tokenOrHost(c)] = s.gateway.String()
+		}
+	})
+}
+
+// tokenOrHost is what a challenge is found by.
+func tokenOrHost(c acme.Challenge) string {
+	if c.Type == acme.ChallengeTypeTLSALPN01 {
+		return c.Identifier.Value
+	}
+	return c.Token
 }
 
 // Wait gives engines the time to learn of it. It is for acmez.
-func (i *Issuer) Wait(ctx context.Context, _ acme.Challenge) error {
+func (s *solver) Wait(ctx context.Context, _ acme.Challenge) error {
 	select {
 	case <-ctx.Done():
 		return ctx.Err()
-	case <-time.After(i.options.Settle):
+	case <-time.After(s.options.Settle):
 		return nil
 	}
 }
 
 // CleanUp takes it back. It is for acmez.
-func (i *Issuer) CleanUp(ctx context.Context, c acme.Challenge) error {
-	key := HTTP01 + c.Token
-	if c.Type == acme.ChallengeTypeTLSALPN01 {
-		key = TLSALPN01 + c.Identifier.Value
-	}
-	return i.edit(context.WithoutCancel(ctx), func(data map[string]string) { delete(data, key) })
+func (s *solver) CleanUp(ctx context.Context, c acme.Challenge) error {
+	kind := map[string]string{acme.ChallengeTypeHTTP01: HTTP01, acme.ChallengeTypeTLSALPN01: TLSALPN01}[c.Type]
+	return s.edit(context.WithoutCancel(ctx), func(data map[string]string) {
+		delete(data, kind+tokenOrHost(c))
+		delete(data, At+tokenOrHost(c))
+	})
 }
 
 // entry is what engines answer: a text over HTTP, or a certificate by TLS.

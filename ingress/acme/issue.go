@@ -39,7 +39,7 @@ func (i *Issuer) ensure(ctx context.Context, c Certificate) (obtained bool, agai
 	if left := good(s, c.Hosts, time.Now()); left > 0 {
 		return false, left, nil
 	}
-	chain, key, err := i.obtain(ctx, c.Hosts)
+	chain, key, err := i.obtain(ctx, c)
 	if err != nil {
 		return false, 0, err
 	}
@@ -76,7 +76,8 @@ func good(s *corev1.Secret, hosts []string, now time.Time) time.Duration {
 }
 
 // obtain orders a certificate, shows that the hosts are ours, and fetches it.
-func (i *Issuer) obtain(ctx context.Context, hosts []string) (chain, key []byte, err error) {
+func (i *Issuer) obtain(ctx context.Context, c Certificate) (chain, key []byte, err error) {
+	hosts, shows := c.Hosts, &solver{i, c.Gateway}
 	client := &acmez.Client{
 		Client: &acme.Client{
 			Directory: i.options.Directory, UserAgent: "fairway", Logger: i.options.Log,
@@ -84,13 +85,14 @@ func (i *Issuer) obtain(ctx context.Context, hosts []string) (chain, key []byte,
 				Proxy: http.ProxyFromEnvironment, TLSClientConfig: &tls.Config{RootCAs: i.options.Roots, MinVersion: tls.VersionTLS12}, ForceAttemptHTTP2: true,
 			}},
 		},
-		ChallengeSolvers: map[string]acmez.Solver{acme.ChallengeTypeHTTP01: i, acme.ChallengeTypeTLSALPN01: i},
+		ChallengeSolvers: map[string]acmez.Solver{acme.ChallengeTypeHTTP01: shows, acme.ChallengeTypeTLSALPN01: shows},
 	}
 	if i.options.Types != nil {
 		maps.DeleteFunc(client.ChallengeSolvers, func(name string, _ acmez.Solver) bool { return !slices.Contains(i.options.Types, name) })
 	}
 	defer client.HTTPClient.CloseIdleConnections()
-	who, err := i.account.get(ctx, i.options, client.Client)
+	account := i.accounts.named(c.Secret.Namespace)
+	who, err := account.get(ctx, i.options, client.Client)
 	if err != nil {
 		return nil, nil, err
 	}
@@ -102,7 +104,7 @@ func (i *Issuer) obtain(ctx context.Context, hosts []string) (chain, key []byte,
 	if err != nil {
 		var problem acme.Problem
 		if errors.As(err, &problem) && problem.Type == acme.ProblemTypeAccountDoesNotExist {
-			i.account.forget() // the authority has forgotten it, too
+			account.forget() // the authority has forgotten it, too
 		}
 		return nil, nil, fmt.Errorf("obtain certificate for %v of %s: %w", hosts, i.options.Directory, err)
 	}

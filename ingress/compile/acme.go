@@ -6,7 +6,6 @@ import (
 	"slices"
 	"strings"
 
-	networkingv1 "k8s.io/api/networking/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 	gatewayv1 "sigs.k8s.io/gateway-api/apis/v1"
@@ -22,6 +21,7 @@ const AnnotationACME = "fairway.dev/acme"
 const (
 	challengeHTTP = "http-01."
 	challengeTLS  = "tls-alpn-01."
+	challengeAt   = "at." // and a token or host: the Gateway that alone answers
 )
 
 // ChallengesName is what engines expect the ConfigMap of challenges to be called.
@@ -33,6 +33,8 @@ type Wanted struct {
 	Hosts  []string // sorted
 	Kind   string
 	Object types.NamespacedName
+	// Gateway is where the hosts lead to; IngressGateway of Ingresses.
+	Gateway types.NamespacedName
 }
 
 // wantsACME reads the annotation.
@@ -49,7 +51,7 @@ func (c *compiler) wantsACME(kind string, o metav1.Object) bool {
 
 // wantCertificate notes that a certificate is to be obtained; why it can't be is a
 // problem of the object.
-func (c *compiler) wantCertificate(kind string, o metav1.Object, secret types.NamespacedName, hosts []string, at string) bool {
+func (c *compiler) wantCertificate(kind string, o metav1.Object, gateway, secret types.NamespacedName, hosts []string, at string) bool {
 	wrong := ""
 	switch {
 	case secret.Name == "":
@@ -68,7 +70,7 @@ func (c *compiler) wantCertificate(kind string, o metav1.Object, secret types.Na
 	i := slices.IndexFunc(c.out.Wanted, func(w Wanted) bool { return w.Secret == secret })
 	if i < 0 {
 		i = len(c.out.Wanted)
-		c.out.Wanted = append(c.out.Wanted, Wanted{Secret: secret, Kind: kind, Object: nameOf(o)})
+		c.out.Wanted = append(c.out.Wanted, Wanted{Secret: secret, Kind: kind, Object: nameOf(o), Gateway: gateway})
 	}
 	w := &c.out.Wanted[i]
 	w.Hosts = append(w.Hosts, hosts...)
@@ -91,20 +93,31 @@ func (c *compiler) wantListener(l *listener, at string) {
 		secret.Name = string(refs[0].Name)
 		secret.Namespace = string(value(refs[0].Namespace, gatewayv1.Namespace(o.GetNamespace())))
 	}
-	l.awaitsACME = c.wantCertificate(kind, o, secret, []string{l.hostname}, at)
+	l.awaitsACME = c.wantCertificate(kind, o, l.gateway.name, secret, []string{l.hostname}, at)
 }
 
-// wantIngress has the certificates of an Ingress obtained, if that is asked for.
-func (c *compiler) wantIngress(o *networkingv1.Ingress) {
-	if !c.wantsACME("Ingress", o) {
+// wantIngress has the certificates of an Ingress obtained, if that is asked for: for its
+// hosts that belong to its namespace. Others' would be a certificate, with its key, in
+// another tenant's hands.
+func (c *compiler) wantIngress(in *ingresses, s *ingressSource) {
+	if s.canary != nil || !c.wantsACME("Ingress", s.object) {
 		return
 	}
-	for i, t := range o.Spec.TLS {
+	for i, t := range s.object.Spec.TLS {
+		at, refused := fmt.Sprintf("spec.tls[%d]", i), false
 		var hosts []string
 		for _, h := range t.Hosts {
-			hosts = append(hosts, strings.ToLower(h))
+			h = strings.ToLower(h)
+			if by := in.at(h).record.By; by.Name != "" && by.Namespace != s.name().Namespace {
+				c.problem("Ingress", s.name(), ReasonConflict, fmt.Sprintf("%s: no certificate is obtained for host %q, which belongs to Ingress %s", at, h, by))
+				refused = true
+				continue
+			}
+			hosts = append(hosts, h)
 		}
-		c.wantCertificate("Ingress", o, types.NamespacedName{Namespace: o.Namespace, Name: t.SecretName}, hosts, fmt.Sprintf("spec.tls[%d]", i))
+		if len(hosts) > 0 || !refused {
+			c.wantCertificate("Ingress", s.object, IngressGateway, types.NamespacedName{Namespace: s.name().Namespace, Name: t.SecretName}, hosts, at)
+		}
 	}
 }
 
@@ -117,10 +130,13 @@ func (c *compiler) readChallenges() *model.Challenges {
 	if m == nil || len(m.Data) == 0 {
 		return nil
 	}
-	out := &model.Challenges{Tokens: map[string]string{}, Certificates: map[string]*tls.Certificate{}}
+	out := &model.Challenges{Tokens: map[string]string{}, Certificates: map[string]*tls.Certificate{}, At: map[string]string{}}
 	for key, text := range m.Data {
 		if token, ok := strings.CutPrefix(key, challengeHTTP); ok {
 			out.Tokens[token] = text
+		}
+		if one, ok := strings.CutPrefix(key, challengeAt); ok {
+			out.At[one] = text
 		}
 		if host, ok := strings.CutPrefix(key, challengeTLS); ok {
 			if pair, err := tls.X509KeyPair([]byte(text), []byte(text)); err == nil {

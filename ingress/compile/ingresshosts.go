@@ -80,7 +80,7 @@ func (c *compiler) compileAll(in *ingresses, list []*networkingv1.Ingress) {
 			c.problem("Ingress", r.By, ReasonConflict, fmt.Sprintf("host %q belongs to Ingress %s, which decides %s", name, r.Owner, r.What))
 		}
 	}
-	for _, add := range []func(*ingresses, *ingressSource){c.ingressPaths, c.ingressDefaults, c.ingressCanary} {
+	for _, add := range []func(*ingresses, *ingressSource){c.wantIngress, c.ingressPaths, c.ingressDefaults, c.ingressCanary} {
 		for _, s := range read {
 			c.refs.resume(s.route)
 			add(in, s)
@@ -106,7 +106,6 @@ func (c *compiler) readIngress(in *ingresses, o *networkingv1.Ingress) *ingressS
 	if s.canary != nil { // it is its main Ingress in all else
 		return s
 	}
-	c.wantIngress(o)
 	for i, t := range o.Spec.TLS {
 		named, err := c.ingressCertificate(o, t.SecretName)
 		if err != nil {

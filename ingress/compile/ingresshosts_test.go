@@ -308,3 +308,29 @@ func TestHosts(t *testing.T) {
 		})
 	}
 }
+
+// TestCertificateOwner: certificates are obtained for hosts of the Ingress's namespace only,
+// and say at which Gateway a host is shown to be its own.
+func TestCertificateOwner(t *testing.T) {
+	ingress := func(namespace, hosts, host string) string {
+		return fmt.Sprintf("metadata: {namespace: %s, name: x, annotations: {fairway.dev/acme: 'true'}}\nspec: {tls: [{hosts: %s, secretName: tls}], rules: [{host: %s, http: {paths: [{path: /%s, pathType: Prefix, backend: {service: {name: web, port: {number: 80}}}}]}}]}", namespace, hosts, host, namespace)
+	}
+	out := Compile(tenants(t, strings.Join([]string{
+		ingress("shop", "[shop.example.com]", "shop.example.com"), ingress("evil", "[Shop.Example.com, evil.example.com]", "evil.example.com"),
+		strings.Replace(ingress("evil", "[shop.example.com]", "shop.example.com"), "name: x", "name: z", 1),
+	}, "\n---\n")), Options{Endpoints: endpointOf})
+	var got []string
+	for _, w := range out.Wanted {
+		got = append(got, fmt.Sprint(w.Secret, w.Hosts, w.Gateway))
+	}
+	slices.Sort(got)
+	if want := []string{"evil/tls [evil.example.com] kube-system/ingress", "shop/tls [shop.example.com] kube-system/ingress"}; !slices.Equal(got, want) {
+		t.Errorf("certificates are obtained for %q, want %q", got, want)
+	}
+	told := fmt.Sprint(out.Problems)
+	for _, name := range []string{"x", "z"} {
+		if want := "evil/" + name + ` Conflict spec.tls[0]: no certificate is obtained for host "shop.example.com", which belongs to Ingress shop/x`; !strings.Contains(told, want) {
+			t.Errorf("not told %q, but %s", want, told)
+		}
+	}
+}

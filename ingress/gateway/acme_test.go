@@ -27,6 +27,7 @@ import (
 	"github.com/fairway-net/fairway/test/wait"
 
 	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 
@@ -76,7 +77,7 @@ func TestACME(t *testing.T) {
 			// Somebody else's Secret is not touched.
 			c.renewCertificate()
 			name := types.NamespacedName{Namespace: shop, Name: "gw"}
-			i.Want([]acme.Certificate{{Secret: name, Hosts: []string{test.host}, Kind: "Gateway", Object: name}})
+			i.Want([]acme.Certificate{{Secret: name, Hosts: []string{test.host}, Kind: "Gateway", Object: name, Gateway: name}})
 			if err := <-told; err == nil || !strings.Contains(err.Error(), "somebody else's") || i.Failure(name) == nil {
 				t.Fatalf("somebody else's Secret: %v", err)
 			}
@@ -102,7 +103,7 @@ func TestACME(t *testing.T) {
 			// Hosts that don't lead here fail, and the certificate that is there stays.
 			before, err := secrets.Get(t.Context(), "gw", metav1.GetOptions{})
 			c.must(err)
-			i.Want([]acme.Certificate{{Secret: name, Hosts: []string{test.host, "nowhere.example"}, Kind: "Gateway", Object: name}})
+			i.Want([]acme.Certificate{{Secret: name, Hosts: []string{test.host, "nowhere.example"}, Kind: "Gateway", Object: name, Gateway: name}})
 			if err := <-told; err == nil {
 				t.Error("a host that leads elsewhere gets a certificate")
 			}
@@ -112,6 +113,17 @@ func TestACME(t *testing.T) {
 			if !slices.Equal(after.Data[corev1.TLSCertKey], before.Data[corev1.TLSCertKey]) {
 				t.Error("a failure changed the certificate that was good")
 			}
+			// Another Gateway, and whoever it belongs to, gets none for a host that leads here.
+			other := types.NamespacedName{Namespace: "evil", Name: "gw"}
+			_, err = c.core.CoreV1().Namespaces().Create(t.Context(), &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: "evil"}}, metav1.CreateOptions{})
+			if !apierrors.IsAlreadyExists(err) {
+				c.must(err)
+			}
+			i.Want([]acme.Certificate{{Secret: other, Hosts: []string{test.host}, Kind: "Gateway", Object: other, Gateway: other}})
+			if err := <-told; err == nil {
+				t.Error("another tenant gets a certificate for the host")
+			}
+			i.Want(nil)
 			m, err := c.core.CoreV1().ConfigMaps(metav1.NamespaceSystem).Get(t.Context(), acme.Challenges, metav1.GetOptions{})
 			if err != nil || len(m.Data) > 0 {
 				t.Errorf("challenges stay: %v, %v", m.Data, err)

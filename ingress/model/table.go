@@ -36,15 +36,24 @@ type Table struct {
 type Challenges struct {
 	Tokens       map[string]string           // answers over HTTP (RFC 8555, 8.3)
 	Certificates map[string]*tls.Certificate // by host, for the protocol acme-tls/1 (RFC 8737)
+	// At is the Gateway ("namespace/name") that alone answers, by token or host; any does
+	// where there is none. A host is the one's to whose address it leads.
+	At map[string]string
+}
+
+// Are reports whether challenges of a token or a host are to be answered at a socket.
+func (c *Challenges) Are(tokenOrHost, socket string) bool {
+	at := c.At[tokenOrHost]
+	return at == "" || strings.HasPrefix(socket, at+":")
 }
 
 // ChallengePath is where tokens are looked for.
 const ChallengePath = "/.well-known/acme-challenge/"
 
-// Answer is what is found at a path, if it is a challenge's.
-func (c *Challenges) Answer(path string) (string, bool) {
+// Answer is what is found at a path of a socket, if it is a challenge's.
+func (c *Challenges) Answer(path, socket string) (string, bool) {
 	token, found := strings.CutPrefix(path, ChallengePath)
-	if c == nil || !found {
+	if c == nil || !found || !c.Are(token, socket) {
 		return "", false
 	}
 	text, known := c.Tokens[token]

@@ -130,8 +130,9 @@ func TestWithoutReload(t *testing.T) {
 	r.rules = r.rules[1:]
 	r.apply()
 	r.expect("/b/x", "200 a /b/x")
-	r.challenges = &model.Challenges{Tokens: map[string]string{"token": "token.key_a-b", "odd one": "x"}}
+	r.challenges = &model.Challenges{Tokens: map[string]string{"token": "token.key_a-b", "odd one": "x", "others": "x"}, At: map[string]string{"token": "ns/gw", "others": "ns/g"}}
 	r.apply()
+	r.expect("/.well-known/acme-challenge/others", "200 a /.well-known/acme-challenge/others")
 	r.expect("/.well-known/acme-challenge/token", "200 token.key_a-b")
 	r.expect("/.well-known/acme-challenge/other", "200 a /.well-known/acme-challenge/other")
 	if n := r.Reloads(); n != 1 {

@@ -66,14 +66,6 @@ func makePlan(table *model.Table, s *slots, before *memos) (out *plan, missing b
 		entries: map[string]map[string]string{}, programs: map[string]string{}, backends: map[int]map[string]server{}, owners: map[int]need{},
 		pems: map[string]string{}, kept: map[string]string{},
 	}}
-	p.out.entries[challenges] = map[string]string{}
-	if c := table.Challenges; c != nil {
-		for token, text := range c.Tokens {
-			if isPlain(token) && isPlain(text) && text != "" {
-				p.out.entries[challenges][model.ChallengePath+token] = text
-			}
-		}
-	}
 	seen := map[netip.AddrPort]bool{}
 	for _, m := range table.Sockets {
 		if m.Bind.IsValid() && !seen[m.Bind] {
@@ -85,8 +77,21 @@ func makePlan(table *model.Table, s *slots, before *memos) (out *plan, missing b
 	return p.out, p.missing, &memos{p.memos, table.Pools, p.out}
 }
 
-// challenges is the map of what certificate authorities look for.
-const challenges = "challenges.map"
+// challenges writes what certificate authorities look for at a socket.
+func (p *planner) challenges(s *socket) {
+	entries, c := p.entries(s.id+challenges), p.table.Challenges
+	if c == nil {
+		return
+	}
+	for token, text := range c.Tokens {
+		if isPlain(token) && isPlain(text) && text != "" && c.Are(token, s.model.Name) {
+			entries[model.ChallengePath+token] = text
+		}
+	}
+}
+
+// challenges is what the names of their maps end with.
+const challenges = "a.map"
 
 // The values of maps that are no backends with endpoints.
 const (
@@ -133,6 +138,7 @@ func (p *planner) backendOf(pool string, k kind) string {
 func (p *planner) socket(m *model.Socket) {
 	s := &socket{model: m, id: "s" + strconv.FormatUint(uint64(hash32(m.Bind.String())), 36)}
 	p.out.sockets = append(p.out.sockets, s)
+	p.challenges(s)
 	own := map[string]string{}
 	for i, l := range m.Listeners {
 		one := &listener{model: l, id: listenerID(l)}

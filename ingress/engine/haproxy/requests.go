@@ -30,7 +30,7 @@ func (c *config) requests(s *socket, name, bind string) {
 	c.plain(s)
 	c.admit(s)
 	c.clean()
-	c.add("http-request return status 200 content-type text/plain lf-string %%[path,map_str(%s)] if { path -m beg /.well-known/acme-challenge/ } { path,map_str(%s) -m found }", c.path(challenges), c.path(challenges))
+	c.add("http-request return status 200 content-type text/plain lf-string %%[path,map_str(%s)] if { path -m beg /.well-known/acme-challenge/ } { path,map_str(%s) -m found }", c.path(s.id+challenges), c.path(s.id+challenges))
 	c.listener(s)
 	c.rules(s)
 	c.forwarded(s)

@@ -84,7 +84,7 @@ func (s *socket) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		defer x.report(r)
 	}
 	now := s.current.Load().model
-	if text, found := s.engine.table.Load().Challenges.Answer(x.request.Path); found && !x.request.TLS {
+	if text, found := s.engine.table.Load().Challenges.Answer(x.request.Path, now.Name); found && !x.request.TLS {
 		x.decision = model.Decision{Socket: now}
 		x.challenge(w, text)
 		return

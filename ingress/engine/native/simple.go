@@ -154,7 +154,7 @@ func (c *simple) leads(r *http.Request) bool {
 	}
 	x.take(r)
 	table := e.table.Load()
-	if _, found := table.Challenges.Answer(x.request.Path); found {
+	if _, found := table.Challenges.Answer(x.request.Path, now.Name); found {
 		return false
 	}
 	x.decision = now.Decide(&x.request)

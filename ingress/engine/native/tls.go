@@ -55,13 +55,12 @@ func (s *socket) terminate(c net.Conn) *tls.Conn {
 // certificate authority that looks whether a host is ours is shown a certificate
 // of its own.
 func (s *socket) configFor(hello *tls.ClientHelloInfo) (*tls.Config, error) {
-	name := strings.ToLower(hello.ServerName)
+	name, now := strings.ToLower(hello.ServerName), s.current.Load()
 	if slices.Contains(hello.SupportedProtos, challengeProtocol) {
-		if c := s.engine.table.Load().Challenges; c != nil && c.Certificates[name] != nil {
+		if c := s.engine.table.Load().Challenges; c != nil && c.Certificates[name] != nil && c.Are(name, now.model.Name) {
 			return &tls.Config{MinVersion: tls.VersionTLS12, Certificates: []tls.Certificate{*c.Certificates[name]}, NextProtos: []string{challengeProtocol}}, nil
 		}
 	}
-	now := s.current.Load()
 	l := now.model.Listener(name)
 	if l == nil || now.tls[l] == nil {
 		return nil, errNoListener

@@ -9,6 +9,7 @@ import (
 	"slices"
 	"strings"
 
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 	gatewayv1 "sigs.k8s.io/gateway-api/apis/v1"
 
@@ -78,6 +79,18 @@ var routeKinds = map[gatewayv1.ProtocolType][]gatewayv1.Kind{
 	gatewayv1.UDPProtocolType:   {"UDPRoute"},
 }
 
+// AnnotationFilters is put on Gateways and ListenerSets as they are read: it names the
+// listeners that have the field filters, which the types don't have.
+const AnnotationFilters = "gateway.fairway.dev/listeners-with-filters"
+
+// object is the Gateway or the ListenerSet that has the listener.
+func (l *listener) object() metav1.Object {
+	if l.set != nil {
+		return l.set.object
+	}
+	return l.gateway.object
+}
+
 func (c *compiler) newListener(g *gateway, set *listenerSet, spec gatewayv1.Listener) *listener {
 	l := &listener{
 		gateway: g, set: set, spec: spec, rules: map[string][]orderedRule{},
@@ -85,6 +98,10 @@ func (c *compiler) newListener(g *gateway, set *listenerSet, spec gatewayv1.List
 	}
 	if l.isStream() {
 		l.hostname = ""
+	}
+	if slices.Contains(strings.Split(l.object().GetAnnotations()[AnnotationFilters], ","), string(spec.Name)) {
+		l.accepted, l.reason, l.message = false, gatewayv1.ListenerConditionReason(gatewayv1.RouteReasonUnsupportedValue), "filters: listeners have none here; a listener that was to ask who is let in lets nobody in"
+		return l
 	}
 	known, given := routeKinds[spec.Protocol]
 	if !given {

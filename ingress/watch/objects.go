@@ -92,6 +92,7 @@ func (w *Watch) LeaveStatuses() { w.lean = true }
 // mark of headless Services' slices, and all of Secrets and ConfigMaps but what
 // certificates and passwords are read from.
 func (w *Watch) trim(object any) (any, error) {
+	noteFilters(object)
 	if o, err := meta.Accessor(object); err == nil {
 		o.SetManagedFields(nil)
 		delete(o.GetAnnotations(), corev1.LastAppliedConfigAnnotation)

@@ -10,6 +10,7 @@ import (
 	gatewayv1 "sigs.k8s.io/gateway-api/apis/v1"
 
 	"github.com/fairway-net/fairway/compile"
+	ingress "github.com/fairway-net/fairway/ingress/compile"
 	"github.com/fairway-net/fairway/model"
 )
 
@@ -94,5 +95,29 @@ func TestStatusOnly(t *testing.T) {
 	w.happened(&corev1.Secret{Data: map[string][]byte{"tls.crt": {1}}}, &corev1.Secret{Data: map[string][]byte{"tls.crt": {1}}})
 	if c := w.Take(); !c.None() {
 		t.Errorf("nothing of a Secret that is read changed, and so did %+v", c)
+	}
+}
+
+// TestFilters: listeners that have filters, which the types don't know, are noted.
+func TestFilters(t *testing.T) {
+	managed := func(text string) []metav1.ManagedFieldsEntry {
+		return []metav1.ManagedFieldsEntry{{FieldsType: "FieldsV1", FieldsV1: &metav1.FieldsV1{Raw: []byte(text)}}, {}}
+	}
+	for _, test := range []struct{ fields, want string }{
+		{`{"f:spec":{"f:listeners":{".":{},"k:{\"name\":\"b\"}":{".":{},"f:filters":{"f:requests":{}}},"k:{\"name\":\"a\"}":{"f:filters":{}},"k:{\"name\":\"c\"}":{"f:port":{}}}}}`, "a,b"},
+		{`{"f:spec":{"f:listeners":{"k:{\"name\":\"c\"}":{"f:port":{}}}}}`, ""},
+		{`{"f:metadata":{"f:annotations":{"f:filters":{}}}}`, ""},
+		{`"f:filters"`, ""},
+	} {
+		for _, o := range []metav1.Object{&gatewayv1.Gateway{}, &gatewayv1.ListenerSet{}} {
+			o.SetManagedFields(managed(test.fields))
+			o.SetAnnotations(map[string]string{ingress.AnnotationFilters: "said"})
+			if _, err := (&Watch{}).trim(o); err != nil {
+				t.Fatal(err)
+			}
+			if got := o.GetAnnotations()[ingress.AnnotationFilters]; got != test.want || o.GetManagedFields() != nil {
+				t.Errorf("%s: listeners %q, want %q", test.fields, got, test.want)
+			}
+		}
 	}
 }

@@ -25,6 +25,8 @@ var neglected = []struct{ resource, object, reason, says string }{
 		ingress.ReasonNothingActs, `no IngressClass "farway"; spec.ingressClassName: fairway`},
 	{"gateway.networking.k8s.io/v1/gateways", "{apiVersion: gateway.networking.k8s.io/v1, kind: Gateway, metadata: {name: gateway-typo}, spec: {gatewayClassName: farway, listeners: [{name: http, port: 80, protocol: HTTP}]}}",
 		ingress.ReasonNothingActs, `no GatewayClass "farway"`},
+	{"gateway.networking.k8s.io/v1/httproutes", "{apiVersion: gateway.networking.k8s.io/v1, kind: HTTPRoute, metadata: {name: route-typo}, spec: {parentRefs: [{name: gatevay}]}}",
+		ingress.ReasonNothingActs, "there is no Gateway"},
 	{"metallb.io/v1beta1/ipaddresspools", "{apiVersion: metallb.io/v1beta1, kind: IPAddressPool, metadata: {name: pool-elsewhere}, spec: {addresses: [192.0.2.200-192.0.2.201]}}",
 		addresses.ReasonNothingActs, "in namespace " + v1beta1.DefaultNamespace + " only"},
 	{"metallb.io/v1beta1/l2advertisements", "{apiVersion: metallb.io/v1beta1, kind: L2Advertisement, metadata: {name: l2-elsewhere}}",

@@ -10,11 +10,13 @@ import (
 	"io"
 	"os"
 	"strings"
+	"time"
 
 	"github.com/fairway-net/fairway/cmd/source"
 
 	"github.com/spf13/cobra"
 	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/kubernetes"
 	"sigs.k8s.io/yaml"
 
@@ -45,13 +47,14 @@ func Expose() *cobra.Command {
 			if remove {
 				return removeExposed(cmd, &objects, &request)
 			}
+			began := time.Now()
 			if request.Type == "" && len(request.Web.Hosts) > 0 {
 				request.Type = string(corev1.ServiceTypeClusterIP) // clients come by the gateway
 			}
 			if request.Type == "" {
 				request.Type = string(usualType(cmd.Context(), &objects, cmd.ErrOrStderr()))
 			}
-			wanted, err := exposed(&request)
+			wanted, err := exposed(cmd.Context(), &objects, &request)
 			if err != nil {
 				return err
 			}
@@ -68,14 +71,20 @@ func Expose() *cobra.Command {
 			if err != nil {
 				return err
 			}
-			written, err := expose.Apply(cmd.Context(), client, wanted)
+			written, isNew, err := expose.Apply(cmd.Context(), client, wanted)
 			if err != nil || output != "" {
 				return err
+			}
+			var at []string
+			if wanted.Ingress != nil {
+				if at, err = awaitGateway(cmd.Context(), client, wanted.Ingress, began, cmd.ErrOrStderr()); err != nil {
+					return undo(cmd.Context(), client, written, isNew, err)
+				}
 			}
 			if err := sayAddresses(cmd.Context(), client, written, cmd.OutOrStdout(), cmd.ErrOrStderr()); err != nil {
 				return err
 			}
-			return sayMore(cmd.OutOrStdout(), &request)
+			return sayMore(cmd.OutOrStdout(), &request, at)
 		},
 	}
 	flags := c.Flags()
@@ -95,14 +104,43 @@ func Expose() *cobra.Command {
 	flags.BoolVar(&dryRun, "dry-run", false, "write nothing")
 	flags.BoolVar(&remove, "remove", false, "remove the Service, and what expose made with it")
 	c.MarkFlagsOneRequired("port", "remove")
-	c.MarkFlagsMutuallyExclusive("port", "remove")
+	for _, flag := range []string{"port", "to", "host", "tls", "path", "check", "weight", "backup", "type", "protocol", "keep-client-address", "dry-run", "output"} {
+		c.MarkFlagsMutuallyExclusive(flag, "remove")
+	}
 	return c
 }
 
+// undo removes what was made just now and is refused, and says so.
+func undo(ctx context.Context, client kubernetes.Interface, s *corev1.Service, isNew bool, refused error) error {
+	switch {
+	case !errors.Is(refused, errRefused):
+		return refused
+	case !isNew:
+		return fmt.Errorf("%w; Service %s/%s was there before, and is changed", refused, s.Namespace, s.Name)
+	}
+	if err := expose.Remove(ctx, client, s.Namespace, s.Name); err != nil {
+		return errors.Join(refused, err)
+	}
+	return fmt.Errorf("%w; nothing was left of it", refused)
+}
+
 // exposed are the objects of a request; files of a certificate are read.
-func exposed(request *expose.Request) (o expose.Objects, err error) {
+func exposed(ctx context.Context, source *collect.Source, request *expose.Request) (o expose.Objects, err error) {
 	if o.Service, o.Slices, err = request.Objects(); err != nil {
 		return o, err
+	}
+	if request.KeepClientAddress && len(o.Slices) > 0 {
+		client, err := source.Client()
+		if err != nil {
+			return o, err
+		}
+		nodes, err := client.CoreV1().Nodes().List(ctx, metav1.ListOptions{})
+		if err != nil {
+			return o, fmt.Errorf("--keep-client-address: list the machines that have joined: %w", err)
+		}
+		if err := expose.Place(o, nodes.Items); err != nil {
+			return o, err
+		}
 	}
 	if cert, key, files := request.Web.Files(); files && len(request.Web.Hosts) > 0 {
 		if _, err := tls.LoadX509KeyPair(cert, key); err != nil {
@@ -133,14 +171,18 @@ func manifestsOf(o expose.Objects) []any {
 	return list
 }
 
-// sayMore says what holds of hosts and clients' addresses.
-func sayMore(out io.Writer, r *expose.Request) error {
+// sayMore says what holds of hosts, which are served at some addresses, and clients' addresses.
+func sayMore(out io.Writer, r *expose.Request, at []string) error {
 	scheme := "http"
 	if r.Web.TLS != "" {
 		scheme = "https"
 	}
+	where := "nobody serves it yet; fairway ls shows at which address once somebody does"
+	if len(at) > 0 {
+		where = "once the name leads to " + strings.Join(at, ", ")
+	}
 	for _, host := range r.Web.Hosts {
-		if _, err := fmt.Fprintf(out, "  web  %s://%s%s, once the name leads to the gateway: fairway kubectl get ingress %s -n %s shows its address\n", scheme, host, r.Web.Path, r.Name, r.Namespace); err != nil {
+		if _, err := fmt.Fprintf(out, "  web  %s://%s%s, %s\n", scheme, host, r.Web.Path, where); err != nil {
 			return err
 		}
 	}

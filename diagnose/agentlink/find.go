@@ -209,7 +209,18 @@ func FindNamed(ctx context.Context, patterns ...string) []Found {
 
 // Find asks the agents at the sockets that the patterns match, sorted by node.
 func Find(ctx context.Context, patterns ...string) []Found {
-	var paths []string
+	paths := Sockets(patterns...)
+	list := make([]Found, len(paths))
+	for i, path := range paths {
+		list[i].Client = New(path)
+	}
+	AskAll(ctx, list)
+	slices.SortStableFunc(list, func(a, b Found) int { return cmp.Compare(a.Status.Node, b.Status.Node) })
+	return list
+}
+
+// Sockets are the sockets that the patterns match, sorted.
+func Sockets(patterns ...string) (paths []string) {
 	for _, p := range patterns {
 		matches, err := filepath.Glob(p)
 		if _, lost := os.Lstat(p); err != nil || len(matches) == 0 && errors.Is(lost, fs.ErrPermission) { // asking it says why it doesn't answer
@@ -218,14 +229,7 @@ func Find(ctx context.Context, patterns ...string) []Found {
 		paths = append(paths, matches...)
 	}
 	slices.Sort(paths)
-	paths = slices.Compact(paths)
-	list := make([]Found, len(paths))
-	for i, path := range paths {
-		list[i].Client = New(path)
-	}
-	AskAll(ctx, list)
-	slices.SortStableFunc(list, func(a, b Found) int { return cmp.Compare(a.Status.Node, b.Status.Node) })
-	return list
+	return slices.Compact(paths)
 }
 
 // Of is the agent of a node that answers; nil if there is none.

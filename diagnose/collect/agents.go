@@ -51,20 +51,24 @@ func (s *Source) Agents(ctx context.Context, only string) []agentlink.Found {
 
 // AgentsHere asks the agents of this machine, or of the lab in use.
 func (s *Source) AgentsHere(ctx context.Context) []agentlink.Found {
-	patterns := s.Sockets
-	if len(patterns) == 0 {
-		patterns = []string{filepath.Join(kernel.DefaultStateDir, agentlink.SocketName)}
-		if dir := s.labDir(); dir != "" {
-			patterns = []string{filepath.Join(dir, "*", agentlink.SocketName)}
-		}
-	}
-	list := agentlink.Find(ctx, patterns...)
+	list := agentlink.Find(ctx, s.socketPatterns()...)
 	if s.labDir() != "" && len(s.Sockets) == 0 {
 		for i := range list { // also of one that doesn't answer
 			list[i].Node = filepath.Base(filepath.Dir(list[i].Path))
 		}
 	}
 	return list
+}
+
+// socketPatterns are the sockets of the agents of this machine, or of the lab in use.
+func (s *Source) socketPatterns() []string {
+	if len(s.Sockets) > 0 {
+		return s.Sockets
+	}
+	if dir := s.labDir(); dir != "" {
+		return []string{filepath.Join(dir, "*", agentlink.SocketName)}
+	}
+	return []string{filepath.Join(kernel.DefaultStateDir, agentlink.SocketName)}
 }
 
 // agentsElsewhere asks the agents of nodes by way of the API.

@@ -7,29 +7,48 @@ import (
 	"fmt"
 	"io"
 	"net/http"
+	"net/http/httptrace"
+	"sync"
 	"sync/atomic"
 	"time"
 
 	"k8s.io/client-go/rest"
+
+	"github.com/fairway-net/fairway/diagnose/agentlink"
 )
 
 // defaultFirstAnswerTimeout is how long an API server has time to begin its first answer. Agents are asked
 // instead of one that hangs; who waits for an answer of ten thousand objects has had others.
 const defaultFirstAnswerTimeout = 5 * time.Second
 
+// defaultConnectTimeout is how long a connection to it may take where there is an agent to ask instead:
+// a machine without power takes none, and a server that is busy does.
+const defaultConnectTimeout = 500 * time.Millisecond
+
 // Answers is what is known of the API server: that it has answered, or when it last didn't.
 type Answers struct {
 	// FirstAnswerTimeout is how long the first answer may take to begin; 0 is five seconds.
 	FirstAnswerTimeout time.Duration
+	// ConnectTimeout is how long a connection may take; 0 is as long as the answer.
+	ConnectTimeout time.Duration
 
-	some   atomic.Bool
-	silent atomic.Pointer[time.Time]
+	connectOnce sync.Once
+	some        atomic.Bool
+	silent      atomic.Pointer[silence]
 }
 
-// isSilent reports whether it hasn't answered just now.
-func (a *Answers) isSilent() bool {
-	at := a.silent.Load()
-	return at != nil && time.Since(*at) < a.firstAnswerTimeout()
+// silence is when and how the server hasn't answered.
+type silence struct {
+	at  time.Time
+	how silentError
+}
+
+// silence is how it hasn't answered just now; nil if it has, or wasn't asked.
+func (a *Answers) silence() error {
+	if s := a.silent.Load(); s != nil && time.Since(s.at) < a.firstAnswerTimeout() {
+		return s.how
+	}
+	return nil
 }
 
 func (a *Answers) firstAnswerTimeout() time.Duration {
@@ -50,6 +69,11 @@ func (s *Source) WithFirstAnswerTimeout(config *rest.Config) *rest.Config {
 	if s.Answers == nil {
 		return config
 	}
+	s.Answers.connectOnce.Do(func() {
+		if s.Answers.ConnectTimeout == 0 && len(s.Files) == 0 && len(agentlink.Sockets(s.socketPatterns()...)) > 0 {
+			s.Answers.ConnectTimeout = defaultConnectTimeout
+		}
+	})
 	return s.Answers.withFirstAnswerTimeout(config)
 }
 
@@ -67,22 +91,26 @@ type firstAnswer struct {
 
 // RoundTrip is part of http.RoundTripper.
 func (f *firstAnswer) RoundTrip(request *http.Request) (*http.Response, error) {
-	switch {
-	case f.answers.some.Load():
+	if f.answers.some.Load() {
 		return f.base.RoundTrip(request)
-	case f.answers.isSilent():
-		return nil, silentError{f.answers.firstAnswerTimeout()}
+	}
+	if err := f.answers.silence(); err != nil {
+		return nil, err
 	}
 	ctx, cancel := context.WithCancelCause(request.Context())
-	silent := silentError{f.answers.firstAnswerTimeout()}
-	timer := time.AfterFunc(silent.after, func() { cancel(silent) })
-	response, err := f.base.RoundTrip(request.WithContext(ctx))
-	timer.Stop()
+	within := func(limit time.Duration) *time.Timer {
+		return time.AfterFunc(limit, func() { cancel(silentError{limit}) })
+	}
+	connecting := within(cmp.Or(f.answers.ConnectTimeout, f.answers.firstAnswerTimeout()))
+	answering := within(f.answers.firstAnswerTimeout())
+	traced := httptrace.WithClientTrace(ctx, &httptrace.ClientTrace{GotConn: func(httptrace.GotConnInfo) { connecting.Stop() }})
+	response, err := f.base.RoundTrip(request.WithContext(traced))
+	connecting.Stop()
+	answering.Stop()
 	if err != nil {
-		if cause := context.Cause(ctx); errors.Is(cause, silent) {
-			now := time.Now()
-			f.answers.silent.Store(&now)
-			err = cause
+		if how, is := errors.AsType[silentError](context.Cause(ctx)); is {
+			f.answers.silent.Store(&silence{time.Now(), how})
+			err = how
 		}
 		cancel(nil)
 		return nil, err

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"net/netip"
 	"slices"
+	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -74,16 +75,26 @@ func tablesOf(ctx context.Context, agents []agentlink.Found, failed error) (*exp
 	read := make([]*model.Table, len(agents))
 	failures := make([]error, len(agents))
 	agentlink.Each(ctx, agents, func(i int) { read[i], failures[i] = agents[i].Table(ctx) })
-	tables, served := map[string]*model.Table{}, map[string][]netip.Addr{}
+	tables, served, why := map[string]*model.Table{}, map[string][]netip.Addr{}, failed.Error()
 	for i, table := range read {
 		if failures[i] == nil {
 			tables[agents[i].Name()], served[agents[i].Name()] = table, agents[i].Status.Served
+			why += "; " + heard(agents[i])
 		}
 	}
 	if len(tables) == 0 {
 		return nil, errors.Join(append([]error{failed}, failures...)...)
 	}
-	return explain.InForce(tables, served, failed.Error()), nil
+	return explain.InForce(tables, served, why), nil
+}
+
+// heard says how old what an agent knows is.
+func heard(a agentlink.Found) string {
+	away := time.Duration(a.Status.APIAway * float64(time.Second))
+	if away == 0 {
+		return a.Name() + " hasn't missed it yet"
+	}
+	return fmt.Sprintf("%s heard it last %s ago", a.Name(), away.Round(time.Second))
 }
 
 // AddNodes adds the nodes whose agents answer, where the user may not list nodes.

@@ -16,6 +16,7 @@ import (
 	"k8s.io/client-go/kubernetes"
 
 	"github.com/fairway-net/fairway/diagnose/explain"
+	"github.com/fairway-net/fairway/endpoint/check"
 )
 
 // mostPods is how many Pods are read to find what a selector was probably meant to match.
@@ -155,6 +156,12 @@ func readAround(ctx context.Context, client kubernetes.Interface, s *corev1.Serv
 		return nil, fmt.Errorf("list EndpointSlices: %w", err)
 	default:
 		o.Slices = pointers(slices.Items)
+	}
+	if s.Annotations[check.AnnotationCheck] != "" { // why endpoints aren't ready
+		reports, err := client.DiscoveryV1().EndpointSlices(s.Namespace).List(ctx, metav1.ListOptions{LabelSelector: labels.Set{check.ReportOf: s.Name}.String()})
+		if err == nil {
+			o.Slices = append(o.Slices, pointers(reports.Items)...)
+		}
 	}
 	nodes, err := client.CoreV1().Nodes().List(ctx, metav1.ListOptions{ResourceVersion: "0"})
 	if err != nil && !apierrors.IsForbidden(err) {

@@ -42,7 +42,7 @@ func Overview(ctx context.Context, source *collect.Source) (overview.Input, erro
 		add(ctx, source, &in)
 		return in, nil
 	}
-	if inForce, failed := inForce(ctx, source, err); failed == nil {
+	if inForce, failed := InForce(ctx, source, err); failed == nil {
 		return inForce, nil
 	}
 	if in, err = read(ctx, source); err == nil { // it is slow, and there is nobody else to ask
@@ -133,6 +133,16 @@ func read(ctx context.Context, source *collect.Source) (in overview.Input, err e
 	return in, nil
 }
 
+// NotWell says of some Services what is not well, as the overview does: without endpoints, without
+// an address, announced by nobody.
+func NotWell(ctx context.Context, source *collect.Source, services []corev1.Service, slices []discoveryv1.EndpointSlice) []string {
+	in := overview.Input{Services: services, Slices: slices}
+	ctx, cancel := context.WithTimeout(ctx, agentsTime)
+	defer cancel()
+	addAgents(ctx, source, &in)
+	return overview.OfServices(in)
+}
+
 // addAgents adds what only agents know: their modes, and who announces which address.
 func addAgents(ctx context.Context, source *collect.Source, in *overview.Input) {
 	in.Unannounced = map[types.NamespacedName]string{}
@@ -170,9 +180,9 @@ func unannounced(ctx context.Context, s *corev1.Service, said []doctor.Announced
 	return doctor.Unannounced(ctx, e)
 }
 
-// inForce is what the agents of this machine or of the lab have in force; failed says why the
+// InForce is what the agents of this machine or of the lab have in force; failed says why the
 // API isn't asked.
-func inForce(ctx context.Context, source *collect.Source, failed error) (in overview.Input, err error) {
+func InForce(ctx context.Context, source *collect.Source, failed error) (in overview.Input, err error) {
 	here := *source
 	here.WithoutAPI()
 	o, err := here.InForce(ctx, failed)

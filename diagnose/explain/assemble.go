@@ -1,15 +1,19 @@
 package explain
 
 import (
+	"cmp"
 	"fmt"
+	"maps"
 	"net/netip"
 	"slices"
 	"strconv"
+	"strings"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
 
 	"github.com/fairway-net/fairway/compile"
+	"github.com/fairway-net/fairway/endpoint/check"
 )
 
 // newReport starts a report on a question. service is the Service it is about, or
@@ -145,6 +149,7 @@ func readyCount(s *corev1.Service, o *Objects) string {
 // endpointsOf gives names and conditions to the addresses in a Service's slices.
 func endpointsOf(s *corev1.Service, o *Objects) []Endpoint {
 	var list []Endpoint
+	failing := failingChecks(s, o)
 	for _, slice := range o.SlicesOf(s) {
 		for i := range slice.Endpoints {
 			e := &slice.Endpoints[i]
@@ -160,11 +165,50 @@ func endpointsOf(s *corev1.Service, o *Objects) []Endpoint {
 				ep.Pod = e.TargetRef.Name
 				ep.Detail = podDetail(o.Pod(s.Namespace, ep.Pod))
 			}
+			if e.Conditions.Ready != nil && !*e.Conditions.Ready {
+				ep.Detail = cmp.Or(ep.Detail, failing[ep.Addr])
+				if reason := slice.Annotations[check.AnnotationReason]; reason != "" {
+					ep.Detail = "by its check: " + reason
+				}
+			}
 			list = append(list, ep)
 		}
 	}
 	slices.SortStableFunc(list, func(a, b Endpoint) int { return a.Addr.Compare(b.Addr) })
 	return list
+}
+
+// failingChecks are the reasons for which nodes found endpoints of a Service wanting.
+func failingChecks(s *corev1.Service, o *Objects) map[netip.Addr]string {
+	nodes := map[netip.Addr]map[string][]string{} // by reason
+	for _, slice := range o.Slices {
+		service, node, is := check.IsReport(slice)
+		if !is || service.Namespace != s.Namespace || service.Name != s.Name {
+			continue
+		}
+		for _, f := range check.Findings(slice) {
+			if f.Reason == "" {
+				continue
+			}
+			a := f.Addr.Addr()
+			if nodes[a] == nil {
+				nodes[a] = map[string][]string{}
+			}
+			if !slices.Contains(nodes[a][f.Reason], node) {
+				nodes[a][f.Reason] = append(nodes[a][f.Reason], node)
+			}
+		}
+	}
+	texts := map[netip.Addr]string{}
+	for a, reasons := range nodes {
+		var parts []string
+		for _, reason := range slices.Sorted(maps.Keys(reasons)) {
+			slices.Sort(reasons[reason])
+			parts = append(parts, reason+", seen from "+strings.Join(reasons[reason], ", "))
+		}
+		texts[a] = "by its check: " + strings.Join(parts, "; ")
+	}
+	return texts
 }
 
 func deref(s *string) string {

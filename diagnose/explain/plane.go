@@ -22,6 +22,7 @@ type Plane struct {
 const (
 	SeesClient = "client"
 	SeesNode   = "node"
+	SeesEither = "either"
 )
 
 // lack finds a feature among what the plane lacks.
@@ -33,16 +34,16 @@ func (p Plane) lack(f kernel.Feature) *kernel.Unsupported {
 	return &p.Lacks[i]
 }
 
-// sees says whose address a backend sees; "" where that isn't known: of a pod that
-// reaches itself in a mode that may leave its address, and of the node's own processes where
-// the source is replaced, since planes needn't do that for them.
+// sees says whose address a backend sees. Either may be of a pod that reaches itself in a mode
+// that may leave its address, and of the node's own processes where the source is replaced, since
+// planes needn't do that for them.
 func (p Plane) sees(s *model.Settings, v model.Verdict, b model.Backend) string {
 	own := slices.Contains(s.NodeAddrs, b.Addr) || b.Addr.IsLoopback()
 	switch {
 	case p.relays(own, v, b) || v.Direct && p.lack(kernel.DirectReturn) != nil && !own:
 		return SeesNode
 	case v.Masquerades(b) && own, v.Direct && own, b.Addr == v.Src && p.lack(kernel.Hairpin) != nil:
-		return ""
+		return SeesEither
 	case v.Masquerades(b):
 		return SeesNode
 	}
@@ -91,6 +92,8 @@ func clientAddress(candidates []CandidateShare) string {
 		}
 	}
 	switch {
+	case seen[SeesEither] && len(seen) == 1:
+		return "client address kept or replaced by the node's, as the mode has it for the node's own processes"
 	case seen[SeesClient] && seen[SeesNode]:
 		return "client address replaced by the node's for some of them"
 	case seen[SeesClient]:

@@ -63,6 +63,8 @@ func Write(out io.Writer, in Input) error {
 	if problems := problems(in); len(problems) > 0 {
 		lines = append(lines, "", "NOT WELL")
 		lines = append(lines, problems...)
+	} else if in.NoAPI != "" {
+		lines = append(lines, "", "what is in force is well")
 	} else {
 		lines = append(lines, "", "all is well")
 	}

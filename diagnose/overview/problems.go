@@ -28,7 +28,7 @@ func problems(in Input) []string {
 		}
 		lines = append(lines, fmt.Sprintf("node %s is not ready: %s", in.Nodes[i].Name, why))
 	}
-	return slices.Concat(atMost(lines), atMost(serviceProblems(in)), atMost(in.Neglected), atMost(unhealthy(in.Slices)))
+	return slices.Concat(atMost(lines), OfServices(in), atMost(in.Neglected), atMost(unhealthy(in.Slices)))
 }
 
 // atMost leaves out what has no room, and says so.
@@ -39,7 +39,9 @@ func atMost(lines []string) []string {
 	return lines
 }
 
-// serviceProblems says which Services don't answer.
+// OfServices says which Services don't answer, and why.
+func OfServices(in Input) []string { return atMost(serviceProblems(in)) }
+
 func serviceProblems(in Input) []string {
 	var lines []string
 	counts, failing := count(in.Slices), failing(in.Slices)

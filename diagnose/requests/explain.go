@@ -44,10 +44,8 @@ func Explain(ctx context.Context, w io.Writer, q Question, source *collect.Sourc
 		if out, _, given, err = FromFiles(source.Files); len(given) > 0 {
 			fmt.Fprintf(w, "taken as given, since no manifest has them: %s\n\n", strings.Join(given, ", "))
 		}
-	} else if config, failed := source.Config(); failed != nil {
-		err = failed
 	} else {
-		out, err = FromAPI(ctx, config)
+		out, err = FromAPI(ctx, source)
 	}
 	if err != nil {
 		return false, err

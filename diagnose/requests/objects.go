@@ -13,15 +13,17 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	discoveryv1 "k8s.io/api/discovery/v1"
 	networkingv1 "k8s.io/api/networking/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/types"
 	utilruntime "k8s.io/apimachinery/pkg/util/runtime"
 	"k8s.io/cli-runtime/pkg/resource"
+	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/kubernetes/scheme"
-	"k8s.io/client-go/rest"
 	gatewayv1 "sigs.k8s.io/gateway-api/apis/v1"
 
 	"github.com/fairway-net/fairway/compile"
+	"github.com/fairway-net/fairway/diagnose/collect"
 	"github.com/fairway-net/fairway/ingress/assess"
 	ingress "github.com/fairway-net/fairway/ingress/compile"
 	l7 "github.com/fairway-net/fairway/ingress/model"
@@ -46,8 +48,20 @@ func compileRequests(objects *ingress.Objects, list takers) *ingress.Output {
 	}})
 }
 
-// FromAPI asks the API, once.
-func FromAPI(ctx context.Context, config *rest.Config) (*ingress.Output, error) {
+// FromAPI asks the API, once. One that doesn't answer is given up at once where it can be told:
+// the watches would wait for it.
+func FromAPI(ctx context.Context, source *collect.Source) (*ingress.Output, error) {
+	config, err := source.Config()
+	if err != nil {
+		return nil, err
+	}
+	client, err := kubernetes.NewForConfig(source.WithFirstAnswerTimeout(config))
+	if err != nil {
+		return nil, err
+	}
+	if _, err := client.Discovery().RESTClient().Get().AbsPath("/version").DoRaw(ctx); err != nil && !apierrors.IsForbidden(err) {
+		return nil, fmt.Errorf("ask the API for Gateways and Ingresses, which agents can't tell: %w", err)
+	}
 	w, err := watch.New(config, slog.New(slog.DiscardHandler))
 	if err != nil {
 		return nil, err

@@ -30,31 +30,34 @@ type Objects struct {
 // it goes, and removes slices that an earlier call made and that are no longer wanted:
 // those last, so that no endpoint that stays is missing in between. First it asks the
 // server whether it would take all of them, so that a refusal leaves nothing half made. A
-// Service of the same name that has a selector is an error, and so is an Ingress or a
-// Secret that somebody else made.
-func Apply(ctx context.Context, client kubernetes.Interface, o Objects) (*corev1.Service, error) {
+// Service of the same name that has a selector is an error, and so are an Ingress or a
+// Secret that somebody else made, a Secret that isn't there, and a host that leads elsewhere.
+// Whether the Service is new is said, too.
+func Apply(ctx context.Context, client kubernetes.Interface, o Objects) (written *corev1.Service, isNew bool, err error) {
 	have, err := client.CoreV1().Services(o.Service.Namespace).Get(ctx, o.Service.Name, metav1.GetOptions{})
 	if err == nil && len(have.Spec.Selector) > 0 {
-		return nil, fmt.Errorf("service %s/%s has a selector: its endpoints are the pods that it selects", o.Service.Namespace, o.Service.Name)
+		return nil, false, fmt.Errorf("service %s/%s has a selector: its endpoints are the pods that it selects", o.Service.Namespace, o.Service.Name)
 	}
-	if err != nil && !apierrors.IsNotFound(err) {
-		return nil, fmt.Errorf("look up Service %s/%s: %w", o.Service.Namespace, o.Service.Name, err)
+	isNew = apierrors.IsNotFound(err)
+	if err != nil && !isNew {
+		return nil, false, fmt.Errorf("look up Service %s/%s: %w", o.Service.Namespace, o.Service.Name, err)
 	}
-	if err := checkOwners(ctx, client, o); err != nil {
-		return nil, err
+	for _, check := range []func(context.Context, kubernetes.Interface, Objects) error{checkOwners, checkCertificate, checkHosts} {
+		if err := check(ctx, client, o); err != nil {
+			return nil, false, err
+		}
 	}
 	if _, err := write(ctx, client, o, metav1.DryRunAll); err != nil {
-		return nil, err
+		return nil, false, err
 	}
-	written, err := write(ctx, client, o)
-	if err != nil {
-		return nil, err
+	if written, err = write(ctx, client, o); err != nil {
+		return nil, false, err
 	}
 	wanted := map[string]bool{}
 	for _, s := range o.Slices {
 		wanted[s.Name] = true
 	}
-	return written, prune(ctx, client, o.Service, wanted)
+	return written, isNew, prune(ctx, client, o.Service, wanted)
 }
 
 // checkOwners refuses to overwrite what somebody else made.
@@ -75,6 +78,54 @@ func checkOwners(ctx context.Context, client kubernetes.Interface, o Objects) er
 		}
 		if err != nil && !apierrors.IsNotFound(err) {
 			return fmt.Errorf("look up Secret %s/%s: %w", o.Secret.Namespace, o.Secret.Name, err)
+		}
+	}
+	return nil
+}
+
+// checkCertificate refuses the name of a Secret that isn't there, or holds no certificate. Who may
+// not read it is believed.
+func checkCertificate(ctx context.Context, client kubernetes.Interface, o Objects) error {
+	if o.Ingress == nil || o.Secret != nil || o.Ingress.Annotations[annotationACME] != "" {
+		return nil
+	}
+	for _, t := range o.Ingress.Spec.TLS {
+		secret, err := client.CoreV1().Secrets(o.Ingress.Namespace).Get(ctx, t.SecretName, metav1.GetOptions{})
+		switch {
+		case apierrors.IsNotFound(err):
+			return fmt.Errorf("--tls %s: there is no Secret %s/%[1]s; --tls CERTFILE,KEYFILE makes one", t.SecretName, o.Ingress.Namespace)
+		case err != nil && !apierrors.IsForbidden(err):
+			return fmt.Errorf("look up Secret %s/%s: %w", o.Ingress.Namespace, t.SecretName, err)
+		case err == nil && secret.Type != corev1.SecretTypeTLS:
+			return fmt.Errorf("--tls %s: the Secret is of type %s, not %s", t.SecretName, secret.Type, corev1.SecretTypeTLS)
+		}
+	}
+	return nil
+}
+
+// checkHosts refuses a host and path that another Ingress of the class has: the older one goes on
+// having it.
+func checkHosts(ctx context.Context, client kubernetes.Interface, o Objects) error {
+	if o.Ingress == nil {
+		return nil
+	}
+	list, err := client.NetworkingV1().Ingresses(metav1.NamespaceAll).List(ctx, metav1.ListOptions{})
+	if apierrors.IsForbidden(err) {
+		return nil // an Event will say it
+	}
+	if err != nil {
+		return fmt.Errorf("list Ingresses: %w", err)
+	}
+	for _, have := range list.Items {
+		if have.Namespace == o.Ingress.Namespace && have.Name == o.Ingress.Name || have.Spec.IngressClassName == nil || *have.Spec.IngressClassName != ingressClass {
+			continue
+		}
+		for _, rule := range have.Spec.Rules {
+			for _, own := range o.Ingress.Spec.Rules {
+				if rule.HTTP != nil && rule.Host == own.Host && slices.ContainsFunc(rule.HTTP.Paths, func(p networkingv1.HTTPIngressPath) bool { return p.Path == own.HTTP.Paths[0].Path }) {
+					return fmt.Errorf("--host %s: path %s of it belongs to Ingress %s/%s; give another --path, or remove that one", own.Host, own.HTTP.Paths[0].Path, have.Namespace, have.Name)
+				}
+			}
 		}
 	}
 	return nil

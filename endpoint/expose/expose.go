@@ -93,6 +93,30 @@ func (r Request) Objects() (*corev1.Service, []*discoveryv1.EndpointSlice, error
 	return service, r.slices(protocol, ports, endpoints), nil
 }
 
+// Place says of each endpoint which machine has its address: where clients' addresses are kept,
+// a machine leads them to its own endpoints alone, which are those that name it.
+func Place(o Objects, nodes []corev1.Node) error {
+	machines := map[string]string{}
+	for i := range nodes {
+		for _, a := range nodes[i].Status.Addresses {
+			if a.Type == corev1.NodeInternalIP {
+				machines[a.Address] = nodes[i].Name
+			}
+		}
+	}
+	for _, s := range o.Slices {
+		for i := range s.Endpoints {
+			e := &s.Endpoints[i]
+			machine := machines[e.Addresses[0]]
+			if machine == "" {
+				return fmt.Errorf("--keep-client-address: no machine that has joined has the address %s, so none would lead clients there; fairway status lists machines and addresses", e.Addresses[0])
+			}
+			e.NodeName = &machine
+		}
+	}
+	return nil
+}
+
 // annotations are the check, the weights and the backups.
 func (r Request) annotations(endpoints []netip.AddrPort) (map[string]string, error) {
 	out := map[string]string{}

@@ -3,6 +3,11 @@ package expose
 import (
 	"strings"
 	"testing"
+
+	corev1 "k8s.io/api/core/v1"
+	networkingv1 "k8s.io/api/networking/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/client-go/kubernetes/fake"
 )
 
 func request(change func(*Request)) Request {
@@ -117,6 +122,60 @@ func TestHosts(t *testing.T) {
 		change(&r.Web)
 		if _, _, err := r.Ingress(service); err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("error %v, want one with %s", err, want)
+		}
+	}
+}
+
+// TestPlace: endpoints name the machine that has their address, which must have joined.
+func TestPlace(t *testing.T) {
+	service, made, err := request(func(r *Request) { r.Type, r.KeepClientAddress = "LoadBalancer", true }).Objects()
+	if err != nil {
+		t.Fatal(err)
+	}
+	machine := func(name, address string) corev1.Node {
+		return corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: name}, Status: corev1.NodeStatus{Addresses: []corev1.NodeAddress{{Type: corev1.NodeInternalIP, Address: address}}}}
+	}
+	o := Objects{Service: service, Slices: made}
+	if err := Place(o, []corev1.Node{machine("m2", "10.77.0.12")}); err == nil || !strings.Contains(err.Error(), "10.77.0.13") {
+		t.Errorf("with an address of no machine: %v", err)
+	}
+	if err := Place(o, []corev1.Node{machine("m2", "10.77.0.12"), machine("m3", "10.77.0.13")}); err != nil {
+		t.Fatal(err)
+	}
+	if e := made[0].Endpoints; *e[0].NodeName != "m2" || *e[1].NodeName != "m3" {
+		t.Errorf("endpoints: %+v", e)
+	}
+}
+
+// TestApplyRefuses: a certificate that isn't there and a host that leads elsewhere leave nothing.
+func TestApplyRefuses(t *testing.T) {
+	class, prefix := "fairway", networkingv1.PathTypePrefix
+	taken := &networkingv1.Ingress{ObjectMeta: metav1.ObjectMeta{Namespace: "other", Name: "first"}, Spec: networkingv1.IngressSpec{IngressClassName: &class, Rules: []networkingv1.IngressRule{{
+		Host: "shop.example.com", IngressRuleValue: networkingv1.IngressRuleValue{HTTP: &networkingv1.HTTPIngressRuleValue{Paths: []networkingv1.HTTPIngressPath{{Path: "/", PathType: &prefix}}}},
+	}}}}
+	opaque := &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: "opaque"}, Type: corev1.SecretTypeOpaque}
+	for want, web := range map[string]Web{
+		"there is no Secret default/lost":             {Hosts: []string{"a.example.com"}, TLS: "lost"},
+		"the Secret is of type Opaque":                {Hosts: []string{"a.example.com"}, TLS: "opaque"},
+		"path / of it belongs to Ingress other/first": {Hosts: []string{"shop.example.com"}},
+	} {
+		r := request(func(r *Request) { r.Web = web })
+		service, made, err := r.Objects()
+		if err != nil {
+			t.Fatal(err)
+		}
+		o := Objects{Service: service, Slices: made}
+		if o.Ingress, o.Secret, err = r.Ingress(service); err != nil {
+			t.Fatal(err)
+		}
+		client := fake.NewClientset(taken, opaque)
+		if _, _, err := Apply(t.Context(), client, o); err == nil || !strings.Contains(err.Error(), want) {
+			t.Errorf("error %v, want one with %s", err, want)
+		}
+		for _, a := range client.Actions() {
+			if a.GetVerb() != "get" && a.GetVerb() != "list" {
+				t.Errorf("%s: %s of %s", want, a.GetVerb(), a.GetResource().Resource)
+			}
 		}
 	}
 }

@@ -18,16 +18,23 @@ type Row struct {
 	Addresses       []string // by which clients reach it: outside if there are such, else cluster IPs
 	Ports           []string
 	Hosts           []string
-	Ready, Total    int // endpoints
+	At              []string // addresses at which the hosts are served
+	Ready, Total    int      // endpoints
+	Backups         int      // endpoints that are used only while no other one is ready
+	Health          string   // in place of the numbers; "" for them
 }
 
-// Rows are the Services that people exposed: all but those of the cluster itself.
+// Own are the Services that people exposed: all but those of the cluster itself.
+func Own(services []corev1.Service) []corev1.Service {
+	return slices.DeleteFunc(slices.Clone(services), func(s corev1.Service) bool {
+		return s.Namespace == metav1.NamespaceSystem || s.Namespace == metav1.NamespaceDefault && s.Name == "kubernetes"
+	})
+}
+
+// Rows are those Services.
 func Rows(services []corev1.Service, endpoints []discoveryv1.EndpointSlice, ingresses []networkingv1.Ingress) []Row {
 	var rows []Row
-	for _, s := range services {
-		if s.Namespace == metav1.NamespaceSystem || s.Namespace == metav1.NamespaceDefault && s.Name == "kubernetes" {
-			continue
-		}
+	for _, s := range Own(services) {
 		r := Row{Namespace: s.Namespace, Name: s.Name, Addresses: addressesOf(&s)}
 		for _, p := range s.Spec.Ports {
 			text := fmt.Sprintf("%d/%s", p.Port, cmp.Or(p.Protocol, corev1.ProtocolTCP))
@@ -36,7 +43,7 @@ func Rows(services []corev1.Service, endpoints []discoveryv1.EndpointSlice, ingr
 			}
 			r.Ports = append(r.Ports, text)
 		}
-		r.countEndpoints(endpoints)
+		r.countEndpoints(endpoints, strings.Split(s.Annotations[annotationBackup], ","))
 		for _, i := range ingresses {
 			if i.Namespace == s.Namespace {
 				r.addHosts(&i)
@@ -64,7 +71,7 @@ func addressesOf(s *corev1.Service) (list []string) {
 }
 
 // countEndpoints counts each address once, however many ports it has.
-func (r *Row) countEndpoints(list []discoveryv1.EndpointSlice) {
+func (r *Row) countEndpoints(list []discoveryv1.EndpointSlice, backups []string) {
 	ready := map[string]bool{}
 	for _, s := range list {
 		if s.Namespace != r.Namespace || s.Labels[discoveryv1.LabelServiceName] != r.Name {
@@ -78,7 +85,10 @@ func (r *Row) countEndpoints(list []discoveryv1.EndpointSlice) {
 		}
 	}
 	r.Total = len(ready)
-	for _, ok := range ready {
+	for a, ok := range ready {
+		if slices.Contains(backups, a) {
+			r.Backups++
+		}
 		if ok {
 			r.Ready++
 		}
@@ -93,8 +103,14 @@ func (r *Row) addHosts(i *networkingv1.Ingress) {
 		}
 		for _, p := range rule.HTTP.Paths {
 			host := cmp.Or(rule.Host, "*") + strings.TrimSuffix(p.Path, "/")
-			if p.Backend.Service != nil && p.Backend.Service.Name == r.Name && !slices.Contains(r.Hosts, host) {
-				r.Hosts = append(r.Hosts, host)
+			if p.Backend.Service == nil || p.Backend.Service.Name != r.Name || slices.Contains(r.Hosts, host) {
+				continue
+			}
+			r.Hosts = append(r.Hosts, host)
+			for _, at := range i.Status.LoadBalancer.Ingress {
+				if a := cmp.Or(at.IP, at.Hostname); !slices.Contains(r.At, a) {
+					r.At = append(r.At, a)
+				}
 			}
 		}
 	}
@@ -109,5 +125,13 @@ func (r Row) Cells() []string {
 	if r.Total == 0 {
 		health = "none"
 	}
-	return []string{r.Namespace, r.Name, strings.Join(r.Addresses, ","), strings.Join(r.Ports, ","), cmp.Or(strings.Join(r.Hosts, ","), "-"), health}
+	if r.Backups > 0 {
+		health += fmt.Sprintf(", %d of them for when no other is", r.Backups)
+	}
+	hosts := cmp.Or(strings.Join(r.Hosts, ","), "-")
+	if len(r.At) > 0 {
+		hosts += " at " + strings.Join(r.At, ",")
+	}
+	health = cmp.Or(r.Health, health)
+	return []string{r.Namespace, r.Name, strings.Join(r.Addresses, ","), strings.Join(r.Ports, ","), hosts, health}
 }

@@ -47,4 +47,9 @@ func TestRows(t *testing.T) {
 	if got := list(); !strings.Contains(got, "| 10.77.0.100 |") {
 		t.Errorf("with an address: %s", got)
 	}
+	ingress.Status.LoadBalancer.Ingress = []networkingv1.IngressLoadBalancerIngress{{IP: "10.77.0.101"}}
+	services[0].Annotations = map[string]string{"fairway.dev/backup": "10.77.0.13"}
+	if got := list(); !strings.Contains(got, "| shop.example.com/a at 10.77.0.101 | 1 of 2 ready, 1 of them for when no other is") {
+		t.Errorf("with a gateway and a backup: %s", got)
+	}
 }

@@ -7,6 +7,9 @@ import (
 	"strings"
 
 	networkingv1 "k8s.io/api/networking/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+	gatewayv1 "sigs.k8s.io/gateway-api/apis/v1"
 )
 
 // ReasonNothingActs is that of a problem with an object that nobody serves: see Unserved.
@@ -50,9 +53,48 @@ func (c *compiler) reportUnserved() {
 			c.problem("Gateway", nameOf(o), ReasonNothingActs, fmt.Sprintf("nobody serves it: there is no GatewayClass %q", o.Spec.GatewayClassName))
 		}
 	}
+	for _, o := range c.HTTPRoutes {
+		c.reportOrphan("HTTPRoute", o, o.Spec.CommonRouteSpec)
+	}
+	for _, o := range c.GRPCRoutes {
+		c.reportOrphan("GRPCRoute", o, o.Spec.CommonRouteSpec)
+	}
+	for _, o := range c.TLSRoutes {
+		c.reportOrphan("TLSRoute", o, o.Spec.CommonRouteSpec)
+	}
+	for _, o := range c.TCPRoutes {
+		c.reportOrphan("TCPRoute", o, o.Spec.CommonRouteSpec)
+	}
+	for _, o := range c.UDPRoutes {
+		c.reportOrphan("UDPRoute", o, o.Spec.CommonRouteSpec)
+	}
 }
 
-// Unserved are the problems of Ingresses for a host, and of Gateways, that nobody serves.
+// reportOrphan finds a route all of whose parents are missing. Parents of other kinds than Gateways
+// and ListenerSets are another controller's matter.
+func (c *compiler) reportOrphan(kind string, o metav1.Object, spec gatewayv1.CommonRouteSpec) {
+	var missing []string
+	for _, ref := range spec.ParentRefs {
+		kind := value(ref.Kind, "Gateway")
+		name := types.NamespacedName{Namespace: string(value(ref.Namespace, gatewayv1.Namespace(o.GetNamespace()))), Name: string(ref.Name)}
+		isOf := func(have metav1.Object) bool { return nameOf(have) == name }
+		switch {
+		case value(ref.Group, gatewayv1.GroupName) != gatewayv1.GroupName,
+			kind != "Gateway" && kind != "ListenerSet",
+			kind == "Gateway" && slices.ContainsFunc(c.Gateways, func(g *gatewayv1.Gateway) bool { return isOf(g) }),
+			kind == "ListenerSet" && slices.ContainsFunc(c.ListenerSets, func(s *gatewayv1.ListenerSet) bool { return isOf(s) }):
+			return
+		}
+		missing = append(missing, fmt.Sprintf("%s %s", kind, name))
+	}
+	if len(missing) == 0 {
+		c.problem(kind, nameOf(o), ReasonNothingActs, "nobody serves it: spec.parentRefs names no Gateway")
+		return
+	}
+	c.problem(kind, nameOf(o), ReasonNothingActs, "nobody serves it: there is no "+strings.Join(missing, " and no "))
+}
+
+// Unserved are the problems of Ingresses for a host, of Gateways and of routes that nobody serves.
 func (o *Output) Unserved(host string) (list []Problem) {
 	for _, p := range o.Problems {
 		if p.Reason != ReasonNothingActs {

@@ -57,3 +57,31 @@ func TestUnserved(t *testing.T) {
 		t.Errorf("of a Gateway: %v", list)
 	}
 }
+
+// TestOrphans: a route whose Gateways are all missing is a problem; one with another parent is none.
+func TestOrphans(t *testing.T) {
+	service, other := gatewayv1.Kind("Service"), gatewayv1.Namespace("other")
+	core := gatewayv1.Group("")
+	gateway := &gatewayv1.Gateway{ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: "gw"}}
+	for _, c := range []struct {
+		what    string
+		parents []gatewayv1.ParentReference
+		want    string
+	}{
+		{"none", nil, "nobody serves it: spec.parentRefs names no Gateway"},
+		{"a typo", []gatewayv1.ParentReference{{Name: "gv"}, {Name: "gw", Namespace: &other}}, "nobody serves it: there is no Gateway default/gv and no Gateway other/gw"},
+		{"one that is there", []gatewayv1.ParentReference{{Name: "gv"}, {Name: "gw"}}, ""},
+		{"a Service", []gatewayv1.ParentReference{{Name: "gv", Kind: &service, Group: &core}}, ""},
+	} {
+		route := &gatewayv1.HTTPRoute{ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: "web"}, Spec: gatewayv1.HTTPRouteSpec{CommonRouteSpec: gatewayv1.CommonRouteSpec{ParentRefs: c.parents}}}
+		got := ""
+		for _, p := range Compile(&Objects{Gateways: []*gatewayv1.Gateway{gateway}, HTTPRoutes: []*gatewayv1.HTTPRoute{route}}, Options{}).Problems {
+			if p.Kind == "HTTPRoute" && p.Reason == ReasonNothingActs {
+				got += p.Message
+			}
+		}
+		if got != c.want {
+			t.Errorf("%s: %q, want %q", c.what, got, c.want)
+		}
+	}
+}

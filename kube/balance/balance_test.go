@@ -164,6 +164,19 @@ func TestGone(t *testing.T) {
 	}
 }
 
+// TestSilentAtFirst: the server of the kubeconfig takes connections and says nothing, as one that
+// is stopped does, and so does a third: a client that asks once doesn't wait for them.
+func TestSilentAtFirst(t *testing.T) {
+	one, two, three := serve(t, "one"), serve(t, "two"), serve(t, "three")
+	one.state.Store(isSilent)
+	three.state.Store(isSilent)
+	b, client := balanced(t, remembered(t, one, two, three), one)
+	b.probe.Timeout = time.Hour
+	if got, err := ask(t, client, one.URL); got != "two" {
+		t.Errorf("the answer is %q, %v", got, err)
+	}
+}
+
 // TestMoves: a server falls silent, or says it isn't ready: what is under way
 // ends, and another server is used.
 func TestMoves(t *testing.T) {

@@ -77,14 +77,54 @@ func (b *Balancer) look(ctx context.Context, server *url.URL) health {
 	return unready
 }
 
+// headStart is how long the server in use has to answer before the others are asked, too, whose
+// answer counts if it is better: a client that asks once doesn't wait for one without power.
+const headStart = 200 * time.Millisecond
+
+// looked is what came of a look at a server.
+type looked struct {
+	server *url.URL
+	health health
+}
+
 // settle looks for a server that answers, before the first request.
 func (b *Balancer) settle(ctx context.Context) {
 	current := b.using()
-	if len(b.others(current.server)) == 0 {
+	others := b.others(current.server)
+	if len(others) == 0 {
 		return
 	}
-	if h := b.look(ctx, current.server); h != ready {
-		b.seek(ctx, current, h)
+	ctx, cancel := context.WithCancel(ctx)
+	defer cancel()
+	results := make(chan looked, 1+len(others))
+	look := func(servers ...*url.URL) (n int) {
+		for _, s := range servers {
+			go func() { results <- looked{s, b.look(ctx, s)} }()
+		}
+		return len(servers)
+	}
+	rand.Shuffle(len(others), func(i, j int) { others[i], others[j] = others[j], others[i] })
+	alone := time.NewTimer(headStart)
+	defer alone.Stop()
+	best := looked{current.server, silent}
+	for due := look(current.server); due > 0 && best.health != ready; {
+		select {
+		case <-alone.C:
+			due += look(others...)
+			others = nil
+		case r := <-results:
+			due--
+			if r.health > best.health {
+				best = r
+			}
+			if r.server == current.server && r.health != ready {
+				due += look(others...)
+				others = nil
+			}
+		}
+	}
+	if best.server != current.server && best.health >= unready {
+		b.move(current, best.server)
 	}
 }
 

@@ -8,6 +8,7 @@ import (
 	"encoding/pem"
 	"errors"
 	"fmt"
+	"io"
 	"net/http"
 	"net/url"
 	"time"
@@ -19,6 +20,8 @@ import (
 const (
 	// askTimeout bounds the first question to a server.
 	askTimeout = 3 * time.Second
+	// mostVersionBytes is how much of its answer is read.
+	mostVersionBytes = 64 << 10
 	// clockTolerance is how far the clocks of machine and server may differ.
 	clockTolerance = time.Minute
 )
@@ -90,7 +93,7 @@ func trust(ctx context.Context, server *url.URL, caHash string) (*trusted, error
 	}
 	defer response.Body.Close()
 	var info apiversion.Info
-	if err := json.NewDecoder(response.Body).Decode(&info); err != nil || response.StatusCode != http.StatusOK {
+	if err := json.NewDecoder(io.LimitReader(response.Body, mostVersionBytes)).Decode(&info); err != nil || response.StatusCode != http.StatusOK {
 		return nil, fmt.Errorf("ask %s for its version: it answers %s: is this an API server?", server, response.Status)
 	}
 	t.version = info.GitVersion

@@ -39,7 +39,8 @@ check/generated: generate ## fail if what is checked in is stale
 	./hack/check-web
 	git diff --exit-code -- '*generated*' '*_bpfel*' apis docs/reference/ingress-annotations.md docs/reference/commands.md deploy
 
-check/modules: ## the tests of modules of their own that need nothing but Go
+check/modules: ## that all modules can be listed; the tests of modules of their own that need nothing but Go
+	$(GO) list -m all >/dev/null
 	cd test/linearizability/checker && $(GO) test ./...
 	cd hack/manifests && $(GO) test ./...
 	cd hack/release && $(GO) test ./parts
